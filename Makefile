@@ -1,0 +1,111 @@
+# Zonewise. "make help" lists what there is; the work is done by the scripts in hack/.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# One compiler setting for all that is built, so that it shares one cache (ADR 0040).
+export CGO_ENABLED ?= 0
+export GOWORK := off
+
+BIN := bin
+GO_BUILD := go build -buildvcs=false
+
+# Flags of "zonewise demo", as in: make demo DEMO_FLAGS='--scale 0.5 --keep'
+DEMO_FLAGS ?=
+IMAGE_FLAGS ?=
+# What "make bench-e2e" measures, as in: make bench-e2e RUNS=1 CASES=TopologySpreading,SpreadPodsBefore
+RUNS ?= 5
+CASES ?=
+WORKLOAD ?=
+# Arguments of go test, as in: make integration TEST_ARGS='-run TestPermitGate'
+export TEST_ARGS ?=
+BENCH_GROUPS ?=
+
+##@ Use
+
+.PHONY: demo
+demo: controlplane build ## Run the demo: a control plane on loopback, a workload over three zones, a closing board (DEMO_FLAGS=)
+	@$(BIN)/zonewise demo $(DEMO_FLAGS)
+
+.PHONY: image
+image: need-go ## Build an OCI image of the scheduler, no daemon needed (IMAGE_FLAGS=)
+	@cd hack/image && go run . $(IMAGE_FLAGS)
+
+##@ Build
+
+.PHONY: build
+build: need-go ## Build bin/zonewise-scheduler and bin/zonewise, version stamped
+	@hack/build.sh
+
+.PHONY: controlplane
+controlplane: ## Build etcd, kube-apiserver, kube-controller-manager, kubectl and kwok into bin/ (skips what is current)
+	@hack/controlplane/build.sh
+
+.PHONY: clean
+clean: ## Remove bin/ and dist/ (the Go build cache stays)
+	rm -rf bin dist
+
+##@ Test
+
+.PHONY: test
+test: ## Run every test, -race, against the control plane built here; prints steps and durations
+	@hack/test.sh
+
+.PHONY: unit
+unit: ## Run the fast part: unit and property tests that need no scheduler
+	@hack/test.sh unit
+
+.PHONY: integration
+integration: ## Run test/integration against a real API server (TEST_ARGS='-run ...')
+	@hack/test.sh controlplane integration
+
+.PHONY: bench
+bench: need-go ## Run the benchmarks, with tables of ratios (BENCH_GROUPS='zonespread ledger', all when empty)
+	@hack/bench.sh $(BENCH_GROUPS)
+
+.PHONY: bench-e2e
+bench-e2e: controlplane ## Compare whole schedulers with upstream's scheduler_perf; results add up (RUNS=5 CASES= WORKLOAD=)
+	@cd test/performance/e2e && go run -buildvcs=false . -runs '$(RUNS)' -cases '$(CASES)' -workload '$(WORKLOAD)'
+
+.PHONY: soak
+soak: ## Run the property tests for long (SOAK_CHECKS=20000 cases each)
+	@hack/soak.sh
+
+##@ Maintain
+
+.PHONY: fmt
+fmt: ## Format the Go code
+	@hack/lint.sh fmt
+
+.PHONY: fix
+fix: ## Format, and apply the fixes that the linters offer
+	@hack/lint.sh fix
+
+.PHONY: lint
+lint: ## Run golangci-lint over every module
+	@hack/lint.sh
+
+.PHONY: update
+update: ## Regenerate CRDs, deepcopy, generated docs; tidy every module; format
+	@hack/update.sh
+
+.PHONY: verify
+verify: ## Check that generated code is current, modules are tidy, code is formatted and lint-free
+	@hack/verify.sh
+
+.PHONY: upgrade-k8s
+upgrade-k8s: ## Move to another Kubernetes version (VERSION=v1.X.Y)
+	@hack/upgrade-k8s.sh $(VERSION)
+
+##@ Help
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN { FS = ":.*## "; print "usage: make TARGET" } \
+		/^##@ / { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: need-go
+need-go:
+	@. hack/lib.sh && need_go

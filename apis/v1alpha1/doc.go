@@ -1,0 +1,14 @@
+// Package v1alpha1 holds the custom resources of Zonewise, group zonewise.dev, version v1alpha1:
+//
+//	ZoneSpreadPolicy   how the pods of a namespace are spread over zones     (namespaced)
+//	ZoneReservation    capacity that is held in zones for the pods of owners (cluster-scoped)
+//
+// The types are the contract; what they mean for a pod is computed by plugins/zonespread/policy and by
+// plugins/reservecache/reservations. Defaults and validation live in the CustomResourceDefinitions that are
+// generated from the markers here, so that a bad object is refused by the API server with the field named.
+//
+// Non-goals: conversion (there is one version), and behaviour of any kind.
+//
+// +kubebuilder:object:generate=true
+// +groupName=zonewise.dev
+package v1alpha1

@@ -1,0 +1,201 @@
+package v1alpha1
+
+import (
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ZoneReservation holds capacity in zones for the pods of named owners, without placeholder pods. What is held is
+// a number of slots, each as large as one pod of the owners. Other pods of the same or a lower priority are kept
+// off; nothing is evicted, not even when the reservation expires or is deleted.
+//
+// When several reservations name a pod, it belongs to the oldest of them, by creationTimestamp and then by name.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=zonereservations,singular=zonereservation,scope=Cluster,shortName=zrsv,categories=zonewise
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
+// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.status.slots.desired`,description="Slots that are wanted"
+// +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.slots.held`,description="Slots that have a place on a node"
+// +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.slots.used`,description="Held slots with a pod of the owners in them"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`,priority=1
+// +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`,priority=1
+// +kubebuilder:printcolumn:name="Expired",type=string,JSONPath=`.status.conditions[?(@.type=="Expired")].status`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ZoneReservation struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what is wanted.
+	// +required
+	Spec ZoneReservationSpec `json:"spec"`
+
+	// Status is what is held.
+	// +optional
+	Status ZoneReservationStatus `json:"status,omitzero"`
+}
+
+// ZoneReservationList is a list of ZoneReservation.
+//
+// +kubebuilder:object:root=true
+type ZoneReservationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ZoneReservation `json:"items"`
+}
+
+// ZoneReservationSpec is what is wanted.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.zones) && size(self.zones) > 0) != has(self.slots)",message="spec: exactly one of zones and slots must be set",reason="FieldValueInvalid"
+type ZoneReservationSpec struct {
+	// Owners are the pods for which capacity is held. A pod that one of them matches is an owner.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Owners []ReservationOwner `json:"owners"`
+
+	// Slot is the size of one slot and where it may be.
+	// +required
+	Slot ReservationSlot `json:"slot"`
+
+	// Mode says when an owner uses a slot. Headroom, the default: an owner takes free capacity first, and a
+	// slot only when nothing else fits, so that slots are there when capacity is short. Guarantee: an owner uses a
+	// slot first, so that the slots are the capacity of the owners from the start.
+	// +optional
+	// +kubebuilder:default=Headroom
+	Mode ReservationMode `json:"mode,omitempty"`
+
+	// OwnerPolicy says whether owners may run elsewhere. Preferred, the default: they may. Required: owners run only
+	// inside their slots, and wait when all slots are used.
+	// +optional
+	// +kubebuilder:default=Preferred
+	OwnerPolicy ReservationOwnerPolicy `json:"ownerPolicy,omitempty"`
+
+	// Zones says how many slots are held in each of the listed zones. Either zones or slots must be set.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Zones []ReservationZone `json:"zones,omitempty"`
+
+	// Slots is how many slots are held in all, spread evenly over the zones of the cluster. Either zones or slots must
+	// be set.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	Slots *int32 `json:"slots,omitempty"`
+
+	// Priority protects the slots: pods of a higher priority may take the space of unused slots, as if it were
+	// free. Pods that the reservation does not name and whose priority is at most this one are kept off. Defaults to
+	// 0, the priority of pods without a priority class.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=-2147483648
+	// +kubebuilder:validation:Maximum=1000000000
+	Priority *int32 `json:"priority,omitempty"`
+
+	// TTL is how long the reservation lasts from its creation. After that it holds nothing any more; pods in its slots
+	// go on running. It may be changed, also to revive an expired reservation. Without it the reservation lasts until
+	// it is deleted.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) > duration('0s')",message="spec.ttl: must be a duration above 0, such as 24h"
+	TTL *metav1.Duration `json:"ttl,omitempty"`
+
+	// OnZoneLoss says what becomes of the slots of a zone that has no usable node any more. Shift, the default: they are
+	// held in the other zones, as far as there is room, until the zone is back. Keep: they are held
+	// nowhere until the zone is back.
+	// +optional
+	// +kubebuilder:default=Shift
+	OnZoneLoss ZoneLossPolicy `json:"onZoneLoss,omitempty"`
+}
+
+// ReservationOwner selects pods of one namespace.
+type ReservationOwner struct {
+	// Namespace is the namespace of the pods.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace"`
+
+	// PodSelector selects the pods by their labels. It must not be empty.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="spec.owners[*].podSelector: must not be empty: set matchLabels or matchExpressions"
+	PodSelector metav1.LabelSelector `json:"podSelector"`
+}
+
+// ReservationSlot is the size of one slot and where it may be.
+type ReservationSlot struct {
+	// Requests is what one slot holds: cpu, memory, ephemeral-storage, huge pages or extended resources,
+	// each above 0. A place for one pod comes with it.
+	// +required
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=12
+	// +kubebuilder:validation:XValidation:rule="self.all(name, sign(quantity(string(self[name]))) > 0)",message="spec.slot.requests: every quantity must be above 0"
+	// +kubebuilder:validation:XValidation:rule="!('pods' in self)",message="spec.slot.requests: pods must not be set: a slot is a place for one pod"
+	Requests v1.ResourceList `json:"requests"`
+
+	// NodeSelector restricts the nodes, as that of a pod does.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+
+	// Tolerations let slots be on nodes with matching taints, as those of a pod do. The owners need them, too.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Tolerations []v1.Toleration `json:"tolerations,omitempty"`
+}
+
+// ReservationZone is the number of slots of one zone.
+type ReservationZone struct {
+	// Name is the zone's name: the value of topology.kubernetes.io/zone on its nodes.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	Name string `json:"name"`
+
+	// Slots is how many slots are held in the zone.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	Slots int32 `json:"slots"`
+}
+
+// ReservationMode says when an owner uses a slot.
+// +kubebuilder:validation:Enum=Headroom;Guarantee
+type ReservationMode string
+
+// The modes.
+const (
+	ModeHeadroom  ReservationMode = "Headroom"
+	ModeGuarantee ReservationMode = "Guarantee"
+)
+
+// ReservationOwnerPolicy says whether owners may run outside of their slots.
+// +kubebuilder:validation:Enum=Preferred;Required
+type ReservationOwnerPolicy string
+
+// The owner policies.
+const (
+	OwnerPreferred ReservationOwnerPolicy = "Preferred"
+	OwnerRequired  ReservationOwnerPolicy = "Required"
+)
+
+// ZoneLossPolicy says what becomes of the slots of a zone that is lost.
+// +kubebuilder:validation:Enum=Keep;Shift
+type ZoneLossPolicy string
+
+// The zone loss policies.
+const (
+	ZoneLossKeep  ZoneLossPolicy = "Keep"
+	ZoneLossShift ZoneLossPolicy = "Shift"
+)

@@ -1,0 +1,292 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// ZoneSpreadPolicy says how the pods that it selects are spread over the zones of the cluster, beyond what
+// topologySpreadConstraints of a pod can say: weights, caps, quorum safety, and what happens when a zone is
+// dead or full. It acts on pods of its own namespace that the Zonewise scheduler places; it evicts nothing.
+// When several policies select a pod, every one of them must let it go to a zone, and their scores are added.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=zonespreadpolicies,singular=zonespreadpolicy,scope=Namespaced,shortName=zsp,categories=zonewise
+// +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.pods`,description="Pods that are placed"
+// +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.status.replicas`,description="Pods that are wanted"
+// +kubebuilder:printcolumn:name="Skew",type=integer,JSONPath=`.status.skew`,description="Weighted skew, to be compared with spec.maxSkew"
+// +kubebuilder:printcolumn:name="Satisfied",type=string,JSONPath=`.status.conditions[?(@.type=="Satisfied")].status`
+// +kubebuilder:printcolumn:name="Infeasible",type=string,JSONPath=`.status.conditions[?(@.type=="Infeasible")].status`
+// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ZoneSpreadPolicy struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what is wanted.
+	// +required
+	Spec ZoneSpreadPolicySpec `json:"spec"`
+
+	// Status is what the scheduler sees, and what it has to remember over a restart.
+	// +optional
+	Status ZoneSpreadPolicyStatus `json:"status,omitzero"`
+}
+
+// ZoneSpreadPolicyList is a list of ZoneSpreadPolicy.
+//
+// +kubebuilder:object:root=true
+type ZoneSpreadPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ZoneSpreadPolicy `json:"items"`
+}
+
+// Defaults of the spec. The CustomResourceDefinition carries the same values; the constants serve objects that
+// never passed through an API server, and fields whose default depends on another field.
+const (
+	DefaultTopologyKey     = "topology.kubernetes.io/zone"
+	DefaultZoneWeight      = int32(1)
+	DefaultMaxSkew         = int32(1)
+	DefaultDownAfter       = "2m"
+	DefaultFullAfter       = "5m"
+	DefaultRecoveryWindow  = "10m"
+	DefaultPodTemplateHash = "pod-template-hash"
+)
+
+// ZoneSpreadPolicySpec is what is wanted.
+//
+// +kubebuilder:validation:XValidation:rule="self.defaultWeight > 0 || (has(self.zones) && self.zones.exists(z, z.weight > 0))",message="spec.zones: at least one weight must be above 0 when spec.defaultWeight is 0: no zone would be allowed",fieldPath=".zones",reason="FieldValueInvalid"
+// +kubebuilder:validation:XValidation:rule="!has(self.minZones) || self.defaultWeight > 0 || !has(self.zones) || self.minZones <= self.zones.filter(z, z.weight > 0).size()",message="spec.minZones: must not be above the number of zones with a weight above 0 when spec.defaultWeight is 0",fieldPath=".minZones",reason="FieldValueInvalid"
+type ZoneSpreadPolicySpec struct {
+	// PodSelector selects the pods of this namespace that the policy spreads. It must not be empty, and it
+	// should not be shared by unrelated workloads: the pods that it selects are counted together.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="spec.podSelector: must not be empty: set matchLabels or matchExpressions"
+	PodSelector metav1.LabelSelector `json:"podSelector"`
+
+	// MatchLabelKeys are label keys whose values an incoming pod and the pods counted for it have in common.
+	// A key that the incoming pod lacks is ignored. Skew and caps then look at one revision at a time, so that a
+	// rollout's surge is not refused for the sake of the pods that it replaces. Defaults to [pod-template-hash],
+	// which only the pods of a Deployment carry. Set it to [] to count all revisions together; a
+	// Deployment with maxUnavailable 0 whose replicas fill the caps exactly can then not roll out, and the
+	// condition Infeasible says so.
+	// +optional
+	// +listType=set
+	// +kubebuilder:default={"pod-template-hash"}
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=317
+	// +kubebuilder:validation:items:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	MatchLabelKeys []string `json:"matchLabelKeys,omitzero"`
+
+	// TopologyKey is the node label whose value is the zone of a node. It can not be changed later, since the
+	// status remembers zones by name. A node without the label is refused under DoNotSchedule.
+	// +optional
+	// +kubebuilder:default="topology.kubernetes.io/zone"
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.topologyKey: can not be changed: delete the policy and create it anew"
+	TopologyKey string `json:"topologyKey,omitempty"`
+
+	// Zones declares zones with their weights and caps. A declared zone exists even while it has no node: it
+	// counts as a zone with no pods, so that pods wait for it rather than crowd the other zones. A zone that is
+	// not listed has defaultWeight and no maxPods.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Zones []ZoneSpreadZone `json:"zones,omitempty"`
+
+	// DefaultWeight is the weight of a zone that is not listed in zones. 0 forbids such zones. Defaults to 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	DefaultWeight *int32 `json:"defaultWeight,omitempty"`
+
+	// MaxSkew is by how many pods a zone may be ahead of its share, measured against the zone with the
+	// smallest pods/weight: pods in the zone - weight of the zone * (smallest pods/weight) <= maxSkew. With equal
+	// weights it is maxSkew of topologySpreadConstraints. Defaults to 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	MaxSkew int32 `json:"maxSkew,omitempty"`
+
+	// MaxPerZone is how many pods a zone may hold at most: a number of pods, or a percentage of the desired
+	// replicas such as "40%" (more than 0%, at most 100%). A percentage never comes to less than 1 pod. It holds
+	// while zones are unavailable, too. Without it there is no such limit.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? int(self) >= 1 && int(self) <= 1000000 : string(self).matches('^([1-9][0-9]?|100)%$')",message="spec.maxPerZone: must be a number of pods from 1 to 1000000, or a percentage from \"1%\" to \"100%\""
+	MaxPerZone *intstr.IntOrString `json:"maxPerZone,omitempty"`
+
+	// PercentRounding says how a percentage in maxPerZone that is not a whole number of pods is rounded.
+	// Down is stricter; Up, the default, keeps small replica counts placeable.
+	// +optional
+	// +kubebuilder:default=Up
+	PercentRounding PercentRounding `json:"percentRounding,omitempty"`
+
+	// QuorumSafe keeps every zone below half of the desired replicas, so that a majority is left after the
+	// loss of any one zone. It needs at least 3 replicas and at least 3 zones (4 zones for 4 replicas); the
+	// condition Infeasible tells when it can not be kept.
+	// +optional
+	// +kubebuilder:default=false
+	QuorumSafe bool `json:"quorumSafe,omitempty"`
+
+	// MinZones is how many zones must be available to spread over. With fewer, the emptiest zone counts as
+	// holding nothing, so that no zone takes more than maxSkew pods: minDomains of topologySpreadConstraints.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MinZones *int32 `json:"minZones,omitempty"`
+
+	// WhenUnsatisfiable says what becomes of a pod for which no zone is within the policy: DoNotSchedule, the
+	// default, lets it wait; ScheduleAnyway refuses no node for the sake of this policy (skew, caps and
+	// forbidden zones alike) and only prefers zones, those within the caps before all others.
+	// +optional
+	// +kubebuilder:default=DoNotSchedule
+	WhenUnsatisfiable UnsatisfiableAction `json:"whenUnsatisfiable,omitempty"`
+
+	// NodeAffinityPolicy says whether nodes that the pod's node selector or required node affinity excludes
+	// are left out of the zones (Honor, the default) or counted (Ignore).
+	// +optional
+	// +kubebuilder:default=Honor
+	NodeAffinityPolicy InclusionPolicy `json:"nodeAffinityPolicy,omitempty"`
+
+	// NodeTaintsPolicy says whether nodes with a taint that the pod does not tolerate are left out of the
+	// zones (Honor, the default) or counted (Ignore).
+	// +optional
+	// +kubebuilder:default=Honor
+	NodeTaintsPolicy InclusionPolicy `json:"nodeTaintsPolicy,omitempty"`
+
+	// Replicas says what percentages and quorumSafe refer to. Owner, the default: the desired replicas of the
+	// workloads (Deployment, StatefulSet, Job and so on) whose pods the policy selects, together; a pod
+	// without a known owner counts as one. Matching: the live pods that the policy selects, waiting ones
+	// too. A positive number: that number.
+	// +optional
+	// +kubebuilder:default=Owner
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? int(self) >= 1 && int(self) <= 1000000 : string(self) in ['Owner', 'Matching']",message="spec.replicas: must be Owner, Matching or a number from 1 to 1000000"
+	Replicas *intstr.IntOrString `json:"replicas,omitempty"`
+
+	// UnavailableZones says when a zone counts as unavailable, and how it comes back. An unavailable zone
+	// no longer holds the others back: they may take its share, up to the caps. Nothing is evicted. A very
+	// long duration turns that kind of fail-over off.
+	// +optional
+	// +kubebuilder:default={}
+	UnavailableZones UnavailableZones `json:"unavailableZones,omitzero"`
+}
+
+// ZoneSpreadZone is one declared zone.
+type ZoneSpreadZone struct {
+	// Name is the zone's name: the value of the topology key on its nodes.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	Name string `json:"name"`
+
+	// Weight is the zone's part of the pods, relative to the weights of the other zones. 0 forbids the zone.
+	// Defaults to 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=10000
+	Weight *int32 `json:"weight,omitempty"`
+
+	// MaxPods is how many pods the zone may hold at most. Without it only maxPerZone and quorumSafe limit it.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000000
+	MaxPods *int32 `json:"maxPods,omitempty"`
+}
+
+// UnavailableZones says when a zone counts as unavailable, and how it comes back.
+//
+// +kubebuilder:validation:XValidation:rule="self.recovery == 'Gradual' || !has(self.recoveryWindow)",message="spec.unavailableZones.recoveryWindow: may only be set when recovery is Gradual",fieldPath=".recoveryWindow",reason="FieldValueForbidden"
+type UnavailableZones struct {
+	// DownAfter is how long every node of a zone must have been NotReady or unreachable before the zone is
+	// down. A zone that loses its last node is down at once. Defaults to 2m.
+	// +optional
+	// +kubebuilder:default="2m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) > duration('0s')",message="spec.unavailableZones.downAfter: must be a duration above 0, such as 2m"
+	DownAfter *metav1.Duration `json:"downAfter,omitempty"`
+
+	// FullAfter is how long every node of a zone must have refused a kind of pod, for reasons other than
+	// spreading, before the zone is full for such pods. Defaults to 5m.
+	// +optional
+	// +kubebuilder:default="5m"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) > duration('0s')",message="spec.unavailableZones.fullAfter: must be a duration above 0, such as 5m"
+	FullAfter *metav1.Duration `json:"fullAfter,omitempty"`
+
+	// Recovery says how a zone comes back. Gradual, the default: it does not hold the other zones back until it
+	// has caught up with them or recoveryWindow has passed, and new pods prefer it. Immediate: it counts
+	// in full at once, so that pods wait for it as long as it is behind.
+	// +optional
+	// +kubebuilder:default=Gradual
+	Recovery RecoveryMode `json:"recovery,omitempty"`
+
+	// RecoveryWindow is how long Gradual lasts at most. Defaults to 10m; may only be set with Gradual.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) > duration('0s')",message="spec.unavailableZones.recoveryWindow: must be a duration above 0, such as 10m"
+	RecoveryWindow *metav1.Duration `json:"recoveryWindow,omitempty"`
+}
+
+// PercentRounding is a direction of rounding.
+// +kubebuilder:validation:Enum=Up;Down
+type PercentRounding string
+
+// The directions of rounding.
+const (
+	RoundUp   PercentRounding = "Up"
+	RoundDown PercentRounding = "Down"
+)
+
+// UnsatisfiableAction is what becomes of a pod for which no zone is within the policy.
+// +kubebuilder:validation:Enum=DoNotSchedule;ScheduleAnyway
+type UnsatisfiableAction string
+
+// The actions; the names are those of topologySpreadConstraints.
+const (
+	DoNotSchedule  UnsatisfiableAction = "DoNotSchedule"
+	ScheduleAnyway UnsatisfiableAction = "ScheduleAnyway"
+)
+
+// InclusionPolicy says whether something that excludes a node excludes it from the zones, too.
+// +kubebuilder:validation:Enum=Honor;Ignore
+type InclusionPolicy string
+
+// The inclusion policies; the names are those of topologySpreadConstraints.
+const (
+	Honor  InclusionPolicy = "Honor"
+	Ignore InclusionPolicy = "Ignore"
+)
+
+// RecoveryMode says how an unavailable zone comes back.
+// +kubebuilder:validation:Enum=Gradual;Immediate
+type RecoveryMode string
+
+// The recovery modes.
+const (
+	RecoveryGradual   RecoveryMode = "Gradual"
+	RecoveryImmediate RecoveryMode = "Immediate"
+)
+
+// The words of spec.replicas.
+const (
+	ReplicasOwner    = "Owner"
+	ReplicasMatching = "Matching"
+)

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register"          // --logging-format=json
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // metrics of requests, queues and leader election
+	_ "k8s.io/component-base/metrics/prometheus/version"  // metric kubernetes_build_info
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+
+	"zonewise.dev/plugins"
+)
+
+// name is what the program calls itself in its help and in the line that it ends with.
+const name = "zonewise-scheduler"
+
+func main() {
+	os.Exit(run(newCommand(plugins.NewPack())))
+}
+
+// newCommand returns upstream's command with the plugins of pack in its registry.
+func newCommand(pack *plugins.Pack) *cobra.Command {
+	var options []app.Option
+	for name, factory := range pack.Factories() {
+		options = append(options, app.WithPlugin(name, factory))
+	}
+	cmd := app.NewSchedulerCommand(options...)
+	cmd.Use = name
+	cmd.PreRunE = preflight
+	// The usage of this command is 200 lines, which hide the one that says what is wrong.
+	cmd.SilenceUsage = true
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
+	})
+	return cmd
+}
+
+// run executes the command and returns the exit status of the process.
+func run(cmd *cobra.Command) int {
+	// Upstream installs its own handler for these signals, and then reports the end that was asked for
+	// as a failure. Listening as well tells the two apart.
+	asked, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+
+	err := cli.RunNoErrOutput(cmd)
+	if err == nil || asked.Err() != nil {
+		return 0
+	}
+	line := explain(err, configFile(cmd))
+	if format := cmd.Flags().Lookup("logging-format"); format != nil && format.Value.String() != "text" {
+		// The reader of stderr is a log collector.
+		klog.Background().Error(nil, "Cannot run the scheduler", "reason", line)
+		klog.Flush()
+	} else {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", name, line)
+	}
+	return 1
+}
+
+// configFile returns the value of --config.
+func configFile(cmd *cobra.Command) string {
+	return flagValue(cmd, "config")
+}
+
+// flagValue returns the value of one of upstream's flags, or "" when upstream has it no more.
+func flagValue(cmd *cobra.Command, name string) string {
+	if f := cmd.Flags().Lookup(name); f != nil {
+		return f.Value.String()
+	}
+	return ""
+}

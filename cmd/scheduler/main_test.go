@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// asProgram, when it is set in the environment, makes the test binary run main: the tests start the
+// program as a process, and it is built with the same race detector and coverage as they are.
+const asProgram = "ZONEWISE_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// processTimeout bounds one run of the program, the wait for an unreachable API server included.
+const processTimeout = time.Minute
+
+// result is what a run of the program left behind.
+type result struct {
+	code   int
+	stdout string
+	stderr string
+}
+
+// reason returns the one line in which the program says why it ended. Goroutines that are still running
+// may log behind it.
+func (r result) reason(t *testing.T) string {
+	t.Helper()
+	var reasons []string
+	for line := range strings.Lines(r.stderr) {
+		if strings.HasPrefix(line, name+": ") || strings.Contains(line, "Cannot run the scheduler") {
+			reasons = append(reasons, strings.TrimSuffix(line, "\n"))
+		}
+	}
+	require.Len(t, reasons, 1, "stderr:\n%s", r.stderr)
+	return reasons[0]
+}
+
+// runProgram runs the program to its end.
+func runProgram(t *testing.T, args ...string) result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), processTimeout)
+	defer cancel()
+	cmd, stdout, stderr := program(ctx, args...)
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		require.NoError(t, err)
+	}
+	require.NoError(t, ctx.Err(), "the program did not end by itself:\n%s", stderr)
+	return result{code: cmd.ProcessState.ExitCode(), stdout: stdout.String(), stderr: stderr.String()}
+}
+
+func program(ctx context.Context, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
+	cmd = exec.CommandContext(ctx, os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	// A test that runs in a pod must not find that pod's cluster.
+	cmd.Env = append(cmd.Env, "KUBERNETES_SERVICE_HOST=", "KUBERNETES_SERVICE_PORT=", "KUBERNETES_MASTER=")
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	return cmd, stdout, stderr
+}
+
+// writeFile writes a file into the test's directory and returns its path.
+func writeFile(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
+
+// writeKubeconfig writes a kubeconfig for the API server at address.
+func writeKubeconfig(t *testing.T, address string) string {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["test"] = &clientcmdapi.Cluster{Server: address}
+	config.AuthInfos["test"] = &clientcmdapi.AuthInfo{}
+	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
+	config.CurrentContext = "test"
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, clientcmd.WriteToFile(*config, path))
+	return path
+}
+
+// writeConfig writes a KubeSchedulerConfiguration that uses kubeconfig and goes on with rest.
+func writeConfig(t *testing.T, kubeconfig, rest string) string {
+	t.Helper()
+	return writeFile(t, "config.yaml", fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {kubeconfig: %q}
+leaderElection: {leaderElect: false}
+%s`, kubeconfig, rest))
+}
+
+// versionOnly serves what the program asks before it builds the scheduler, and no resource.
+func versionOnly(t *testing.T) string {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/version", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"major":"1","minor":"37","gitVersion":"v1.37.1"}`))
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// closedPort returns an address of the loopback interface where nothing listens.
+func closedPort(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, listener.Close()) }()
+	return listener.Addr().String()
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	got := runProgram(t, "--version")
+	require.Zero(t, got.code, got.stderr)
+	require.Regexp(t, `^Kubernetes v\S+\n$`, got.stdout)
+}
+
+func TestHelpListsUpstreamsFlags(t *testing.T) {
+	t.Parallel()
+	got := runProgram(t, "--help")
+	require.Zero(t, got.code, got.stderr)
+	for _, flag := range []string{"--config", "--write-config-to", "--leader-elect", "--secure-port", "--feature-gates", "--authentication-kubeconfig", "--logging-format", "--tls-cert-file", "--kubeconfig", "--v"} {
+		require.Contains(t, got.stdout, flag)
+	}
+	require.Contains(t, got.stdout, "zonewise-scheduler [flags]")
+}
+
+func TestWriteConfig(t *testing.T) {
+	t.Parallel()
+	// No API server is there and none is needed.
+	config := writeConfig(t, writeKubeconfig(t, "http://"+closedPort(t)), `profiles:
+- schedulerName: demo
+  plugins: {multiPoint: {enabled: [{name: ZoneSpread, weight: 2}, {name: ReserveCache}, {name: PermitGate}], disabled: [{name: PodTopologySpread}]}}
+  pluginConfig: [{name: PermitGate, args: {scheduleTimeout: 45s}}]
+`)
+	out := filepath.Join(t.TempDir(), "written.yaml")
+	got := runProgram(t, "--config", config, "--secure-port=0", "--write-config-to", out)
+	require.Zero(t, got.code, got.stderr)
+	written, err := os.ReadFile(out)
+	require.NoError(t, err)
+	for _, want := range []string{"schedulerName: demo", "name: ZoneSpread", "name: ReserveCache", "name: PermitGate", "scheduleTimeout: 45s"} {
+		require.Contains(t, string(written), want)
+	}
+}
+
+// TestAskedToStop ends the program as an init system or a kubelet does.
+func TestAskedToStop(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			address := closedPort(t)
+			_, port, err := net.SplitHostPort(address)
+			require.NoError(t, err)
+			config := writeConfig(t, writeKubeconfig(t, versionOnly(t)), "")
+			ctx, cancel := context.WithTimeout(t.Context(), processTimeout)
+			defer cancel()
+			cmd, _, stderr := program(ctx, "--config", config, "--bind-address=127.0.0.1", "--secure-port", port)
+			require.NoError(t, cmd.Start())
+			// The program listens once its signal handler is in place and its profiles are built.
+			require.Eventually(t, func() bool {
+				conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+				if err != nil {
+					return false
+				}
+				return conn.Close() == nil
+			}, processTimeout, 20*time.Millisecond)
+			require.NoError(t, cmd.Process.Signal(signal))
+			require.NoError(t, cmd.Wait(), "stderr:\n%s", stderr)
+		})
+	}
+}
+
+func TestBusyPort(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, listener.Close()) }()
+	port := listener.Addr().(*net.TCPAddr).Port
+
+	config := writeConfig(t, writeKubeconfig(t, versionOnly(t)), "")
+	got := runProgram(t, "--config", config, "--bind-address=127.0.0.1", "--secure-port", strconv.Itoa(port))
+	require.Equal(t, 1, got.code, got.stderr)
+	require.Regexp(t, fmt.Sprintf(`^zonewise-scheduler: .*127\.0\.0\.1:%d: bind: address already in use; stop the process that has the port, or choose another one with --secure-port$`, port), got.reason(t))
+}
+
+func TestAPIServerThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	address := "http://" + closedPort(t)
+	got := runProgram(t, "--config", writeConfig(t, writeKubeconfig(t, address), ""), "--secure-port=0")
+	require.Equal(t, 1, got.code, got.stderr)
+	require.Regexp(t, "^zonewise-scheduler: the API server "+address+" has not answered for 10s: dial tcp .*; check that it runs and that the kubeconfig names its address and certificate authority$", got.reason(t))
+}
+
+func TestAPIServerThatRefusesTheCredentials(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	t.Cleanup(server.Close)
+	got := runProgram(t, "--config", writeConfig(t, writeKubeconfig(t, server.URL), ""), "--secure-port=0")
+	require.Equal(t, 1, got.code, got.stderr)
+	require.Regexp(t, "^zonewise-scheduler: the API server "+server.URL+" refuses the credentials: .*; renew the token or certificate in the kubeconfig$", got.reason(t))
+}
+
+func TestReasonInTheLogFormatThatWasChosen(t *testing.T) {
+	t.Parallel()
+	got := runProgram(t, "--config", writeConfig(t, writeKubeconfig(t, "http://"+closedPort(t)), "profiels: []\n"), "--secure-port=0", "--logging-format=json")
+	require.Equal(t, 1, got.code, got.stderr)
+	require.Contains(t, got.reason(t), `unknown field`)
+	require.Contains(t, got.reason(t), `correct its spelling or remove it`)
+}

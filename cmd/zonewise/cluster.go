@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/internal/cli/show"
+	"zonewise.dev/internal/cli/snapshot"
+	"zonewise.dev/internal/cli/world"
+)
+
+// clusterFlags are the flags of the commands that look at a cluster.
+type clusterFlags struct {
+	kubeconfig, context, namespace string
+	snapshotFile                   string
+	output                         string
+	timeout                        time.Duration
+	quiet                          bool
+}
+
+// register adds the flags that all of these commands have.
+func (f *clusterFlags) register(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "path of the kubeconfig (default: $KUBECONFIG, then ~/.kube/config)")
+	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: its current one)")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace (default: that of the context)")
+	flags.StringVar(&f.snapshotFile, "snapshot", "", "look at a file of \"zonewise snapshot\" in the place of a live cluster")
+	flags.StringVarP(&f.output, "output", "o", show.Table, "table, json or yaml")
+	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "give up reading the cluster after this long")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "show no progress")
+	complete(cmd, "output", show.Formats...)
+	complete(cmd, "context", f.contexts()...)
+}
+
+// complete offers values of a flag to the shell.
+func complete(cmd *cobra.Command, flag string, values ...string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic(err) // the flag is registered in the same function
+	}
+}
+
+// contexts lists the contexts of the kubeconfig, none when it cannot be read.
+func (f *clusterFlags) contexts() []string {
+	config, err := clientcmd.NewDefaultClientConfigLoadingRules().Load()
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for name := range config.Contexts {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (f *clusterFlags) check() error {
+	if !slices.Contains(show.Formats, f.output) {
+		return usageError{fmt.Errorf("--output: must be table, json or yaml, got %q", f.output)}
+	}
+	if f.timeout <= 0 {
+		return usageError{fmt.Errorf("--timeout: must be positive, got %s", f.timeout)}
+	}
+	if f.snapshotFile != "" && (f.kubeconfig != "" || f.context != "") {
+		return usageError{errors.New("--snapshot: a file is no live cluster: leave out --kubeconfig and --context")}
+	}
+	return nil
+}
+
+func (f *clusterFlags) clientConfig() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.context}
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+}
+
+// scope is the namespace that is meant.
+func (f *clusterFlags) scope() (string, error) {
+	switch {
+	case f.namespace != "":
+		return f.namespace, nil
+	case f.snapshotFile != "":
+		return "default", nil
+	}
+	namespace, _, err := f.clientConfig().Namespace()
+	return namespace, err
+}
+
+// client connects to the cluster.
+func (f *clusterFlags) client() (client.Client, error) {
+	config, err := f.clientConfig().ClientConfig()
+	if err != nil {
+		if clientcmd.IsEmptyConfig(err) {
+			return nil, errors.New("no cluster: no kubeconfig is found; set --kubeconfig or $KUBECONFIG, or look at a file with --snapshot")
+		}
+		return nil, fmt.Errorf("kubeconfig: %w", oneLine(err))
+	}
+	return snapshot.NewClient(config)
+}
+
+// read takes a snapshot of the cluster, or reads the file.
+func (f *clusterFlags) read(cmd *cobra.Command) (*snapshot.Snapshot, client.Client, error) {
+	if f.snapshotFile != "" {
+		s, err := snapshot.Load(f.snapshotFile)
+		return s, nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), f.timeout, fmt.Errorf("no answer within %s: see --timeout", duration.HumanDuration(f.timeout)))
+	defer cancel()
+	c, err := f.client()
+	if err != nil {
+		return nil, nil, explained(ctx, err)
+	}
+	bar := f.progress(cmd)
+	s, err := snapshot.Read(ctx, c, func(objects int) { bar.show("reading the cluster: %d objects", objects) })
+	bar.clear()
+	if err != nil {
+		return nil, nil, explained(ctx, err)
+	}
+	if len(s.Nodes) == 0 {
+		return nil, nil, errors.New("the cluster has no nodes")
+	}
+	return s, c, nil
+}
+
+// world reads the cluster, and returns its state now or, of a file, when it was taken.
+func (f *clusterFlags) world(cmd *cobra.Command) (*world.World, client.Client, error) {
+	s, c, err := f.read(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	now := s.TakenAt
+	if now.IsZero() {
+		now = time.Now()
+	}
+	return world.New(s, now), c, nil
+}
+
+// style is how text on standard output looks.
+func (f *clusterFlags) style(cmd *cobra.Command) show.Style {
+	out := cmd.OutOrStdout()
+	if !isTerminal(out) {
+		return show.Style{}
+	}
+	return show.Style{Color: !noColor(), Width: width(out)}
+}
+
+// write writes a result in the format that was asked for.
+func (f *clusterFlags) write(cmd *cobra.Command, v any, text func(io.Writer, show.Style) error) error {
+	if f.output != show.Table {
+		return show.Object(cmd.OutOrStdout(), f.output, v)
+	}
+	return text(cmd.OutOrStdout(), f.style(cmd))
+}
+
+// progressLine is rewritten in place on a terminal; elsewhere it shows nothing.
+type progressLine struct {
+	w     io.Writer
+	width func() int
+	last  time.Time
+	shown bool
+}
+
+func (f *clusterFlags) progress(cmd *cobra.Command) *progressLine {
+	w := cmd.ErrOrStderr()
+	if f.quiet || !isTerminal(w) {
+		return &progressLine{}
+	}
+	return &progressLine{w: w, width: func() int { return width(w) }}
+}
+
+func (p *progressLine) show(format string, args ...any) {
+	if p.w == nil || time.Since(p.last) < 100*time.Millisecond {
+		return
+	}
+	p.last, p.shown = time.Now(), true
+	text := []rune(fmt.Sprintf(format, args...))
+	fmt.Fprintf(p.w, "\r\x1b[K%s", string(text[:min(len(text), max(0, p.width()-1))]))
+}
+
+func (p *progressLine) bar(title string, done, all int) {
+	const cells = 20
+	filled := cells
+	if all > 0 {
+		filled = min(cells, done*cells/all)
+	}
+	p.show("%s [%s%s] %d/%d", title, strings.Repeat("#", filled), strings.Repeat("-", cells-filled), done, all)
+}
+
+func (p *progressLine) clear() {
+	if p.shown {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
+
+// explained says in plain words what the API server or the network said.
+func explained(ctx context.Context, err error) error {
+	var network *net.OpError
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return context.Cause(ctx)
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err()
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w; the ClusterRole zonewise-viewer in manifests/rbac/viewer has what is needed", oneLine(err))
+	case apierrors.IsUnauthorized(err):
+		return errors.New("the API server does not know you: the credentials of the kubeconfig are not valid (any more)")
+	case errors.As(err, &network):
+		return fmt.Errorf("no cluster: %s does not answer: %w", network.Addr, network.Err)
+	}
+	return oneLine(err)
+}
+
+// oneLine keeps an error on one line, as all of ours are.
+func oneLine(err error) error {
+	if text := err.Error(); strings.Contains(text, "\n") {
+		return errors.New(strings.Join(strings.Fields(text), " "))
+	}
+	return err
+}
+
+// programName is what the program is called: "kubectl zonewise" when it runs as a plugin of kubectl.
+func programName() string {
+	if name := filepath.Base(os.Args[0]); strings.HasPrefix(name, "kubectl-zonewise") {
+		return "kubectl zonewise"
+	}
+	return "zonewise"
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/internal/cli/clitest"
+	"zonewise.dev/internal/cli/snapshot"
+)
+
+// documented returns the command lines of this program in the documentation and in the commands' own examples.
+func documented(t *testing.T) []string {
+	t.Helper()
+	var text strings.Builder
+	for _, file := range []string{"README.md", "docs/cli.md"} {
+		data, err := os.ReadFile(filepath.Join("..", "..", file))
+		require.NoError(t, err)
+		inBlock := false
+		for line := range strings.Lines(string(data)) {
+			if strings.HasPrefix(line, "```") {
+				inBlock = strings.HasPrefix(line, "```console")
+			} else if inBlock {
+				text.WriteString(line)
+			}
+		}
+	}
+	for _, cmd := range newRoot().Commands() {
+		text.WriteString(cmd.Example + "\n")
+	}
+	var out []string
+	for line := range strings.Lines(text.String()) {
+		line, _, _ = strings.Cut(strings.TrimSpace(line), "#")
+		args := strings.Fields(line)
+		if len(args) < 2 || args[0] != "zonewise" || args[1] == "demo" {
+			continue // the demo has a test of its own
+		}
+		out = append(out, strings.Join(args[1:], " "))
+	}
+	return out
+}
+
+// TestDocumentedCommands runs them on a snapshot that has what they name. What needs a live cluster, the command
+// snapshot, is run under test/cli.
+func TestDocumentedCommands(t *testing.T) {
+	lines := documented(t)
+	require.Greater(t, len(lines), 15)
+	c := clitest.Story()
+	c.Node("worker-7", "eu-1a", "4", "8Gi")
+	c.Pod("web-7d4b9c-x2x5v", "", clitest.Plain("1", "1Gi"), nil)
+	c.Pod("web-7d4b9c-x2x5v", "", clitest.Plain("1", "1Gi"), nil).Namespace = "default"
+	c.PodGroups = append(c.PodGroups, schedv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "train"}})
+	c.Namespaces = append(c.Namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ml"}})
+	t.Chdir(t.TempDir())
+	require.NoError(t, snapshot.Save("cluster.json.gz", c.Snapshot))
+	require.NoError(t, os.WriteFile("workload.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"), 0o600))
+
+	for _, line := range lines {
+		args := strings.Fields(line)
+		if args[0] == "snapshot" {
+			continue
+		}
+		if !strings.Contains(line, "--snapshot") {
+			args = append(args, "--snapshot", "cluster.json.gz")
+		}
+		code, out, errs := zonewise(t.Context(), args...)
+		require.Contains(t, []int{exitOK, exitNotSurvived}, code, "%s\n%s", line, errs)
+		require.NotEmpty(t, out, line)
+	}
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"zonewise.dev/internal/demo/cluster"
+)
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == cluster.GuardCommand {
+		os.Exit(guard(os.Args[2]))
+	}
+	os.Exit(execute())
+}
+
+// guard is what the demo starts this executable for as well; see package
+// cluster. It is no command: nobody calls it by hand.
+func guard(dir string) int {
+	if err := cluster.RunGuard(os.Stdin, dir); err != nil {
+		return exitFailure
+	}
+	return exitOK
+}
+
+func execute() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	return report(os.Stderr, newRoot().ExecuteContext(ctx))
+}

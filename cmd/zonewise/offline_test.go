@@ -1,0 +1,157 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"zonewise.dev/internal/cli/clitest"
+	"zonewise.dev/internal/cli/explain"
+	"zonewise.dev/internal/cli/simulate"
+	"zonewise.dev/internal/cli/snapshot"
+	"zonewise.dev/internal/cli/status"
+)
+
+// saved returns a file with the story of package clitest.
+func saved(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "cluster.json.gz")
+	require.NoError(t, snapshot.Save(file, clitest.Story().Snapshot))
+	return file
+}
+
+func TestCommandsReadASnapshot(t *testing.T) {
+	file := saved(t)
+	code, out, errs := zonewise(t.Context(), "status", "--snapshot", file, "-o", "json")
+	require.Equal(t, exitOK, code, errs)
+	var s status.Report
+	require.NoError(t, json.Unmarshal([]byte(out), &s))
+	require.Equal(t, status.Infeasible, s.Policies[0].State)
+
+	code, out, errs = zonewise(t.Context(), "explain", "web-1-7", "-n", "shop", "--snapshot", file, "-o", "json")
+	require.Equal(t, exitOK, code, errs)
+	var e explain.Report
+	require.NoError(t, json.Unmarshal([]byte(out), &e))
+	require.Equal(t, "MaxPods", e.Zone[0].Policies[0].Rule)
+
+	code, out, errs = zonewise(t.Context(), "explain", "pg/train", "-n", "shop", "--snapshot", file)
+	require.Equal(t, exitOK, code, errs)
+	require.Contains(t, out, "Gang shop/train")
+	require.NotContains(t, out, "\x1b", "no colours where there is no terminal")
+
+	code, out, errs = zonewise(t.Context(), "simulate", "--lose-zone", "any", "--snapshot", file, "-o", "yaml")
+	require.Equal(t, exitNotSurvived, code)
+	require.Empty(t, errs)
+	require.Contains(t, out, "survives: false")
+	require.Equal(t, 3, strings.Count(out, "scenario: lose zone"))
+
+	code, _, errs = zonewise(t.Context(), "simulate", "--lose-node", "node-b1", "--snapshot", file)
+	require.Equal(t, exitOK, code, errs)
+	code, _, errs = zonewise(t.Context(), "simulate", "--lose-zone", "any", "--fail-on", "none", "--snapshot", file)
+	require.Equal(t, exitOK, code, errs)
+
+	workload := filepath.Join(t.TempDir(), "pod.yaml")
+	require.NoError(t, os.WriteFile(workload, []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i, resources: {requests: {cpu: \"3\"}}}]}\n"), 0o600))
+	code, out, errs = zonewise(t.Context(), "simulate", "-f", workload, "--copies", "4", "--snapshot", file, "-o", "json")
+	require.Equal(t, exitOK, code, errs)
+	var r simulate.Report
+	require.NoError(t, json.Unmarshal([]byte(out), &r))
+	require.Equal(t, 4, r.Results[0].Placed)
+	code, out, _ = zonewise(t.Context(), "simulate", "-f", workload, "--copies", "40", "--snapshot", file)
+	require.Equal(t, exitNotSurvived, code)
+	require.Contains(t, out, "stay Pending")
+}
+
+func TestBadInputOfTheClusterCommands(t *testing.T) {
+	file := saved(t)
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("HOME", t.TempDir())
+	broken := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(broken, []byte("clusters: 3"), 0o600))
+	unreachable := filepath.Join(t.TempDir(), "unreachable")
+	require.NoError(t, os.WriteFile(unreachable, []byte(`
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+users: [{name: u, user: {token: t}}]
+current-context: c
+`), 0o600))
+	for _, tc := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"status", "-o", "xml"}, exitUsage, `--output: must be table, json or yaml, got "xml"`},
+		{[]string{"status", "--timeout", "-1s"}, exitUsage, "--timeout: must be positive, got -1s"},
+		{[]string{"status", "extra"}, exitUsage, `unknown command "extra"`},
+		{[]string{"status", "--snapshot", file, "--context", "x"}, exitUsage, "--snapshot: a file is no live cluster"},
+		{[]string{"status"}, exitFailure, "no cluster: no kubeconfig is found"},
+		{[]string{"status", "--kubeconfig", broken}, exitFailure, "kubeconfig: "},
+		{[]string{"status", "--kubeconfig", "missing"}, exitFailure, "missing"},
+		{[]string{"status", "--kubeconfig", unreachable}, exitFailure, "no cluster: 127.0.0.1:1 does not answer: connect: connection refused"},
+		{[]string{"status", "--kubeconfig", unreachable, "--context", "d"}, exitFailure, `context "d" does not exist`},
+		{[]string{"status", "--snapshot", broken}, exitFailure, "not a snapshot"},
+		{[]string{"explain"}, exitUsage, "name one pod or PodGroup, got 0 arguments"},
+		{[]string{"explain", "a", "b"}, exitUsage, "name one pod or PodGroup, got 2 arguments"},
+		{[]string{"explain", "node/x"}, exitUsage, `"node/x": want a name, pod/NAME or podgroup/NAME`},
+		{[]string{"explain", "x", "--snapshot", file}, exitFailure, "there is no pod and no PodGroup x in namespace default"},
+		{[]string{"explain", "pod/x", "--snapshot", file, "-n", "shop"}, exitFailure, "there is no pod x in namespace shop"},
+		{[]string{"explain", "podgroup/x", "--snapshot", file, "-n", "shop"}, exitFailure, "there is no PodGroup x in namespace shop"},
+		{[]string{"simulate"}, exitUsage, "say what happens: --lose-zone, --lose-node or -f"},
+		{[]string{"simulate", "--lose-zone", "any,a"}, exitUsage, "--lose-zone: any stands alone"},
+		{[]string{"simulate", "--lose-zone", "a", "--copies", "2"}, exitUsage, "--copies: of what? It needs -f"},
+		{[]string{"simulate", "-f", "x", "--copies", "0"}, exitUsage, "--copies: must be from 1 to 100000, got 0"},
+		{[]string{"simulate", "--lose-zone", "a", "--fail-on", "rain"}, exitUsage, `--fail-on: must be of pending, policy, budget, gang, reservation or none, got "rain"`},
+		{[]string{"simulate", "--lose-zone", "d", "--snapshot", file}, exitUsage, `--lose-zone: there is no zone "d", only a, b, c`},
+		{[]string{"simulate", "-f", "missing.yaml", "--snapshot", file}, exitFailure, "missing.yaml"},
+		{[]string{"simulate", "-f", broken, "--snapshot", file}, exitUsage, "-f: kubeconfig: "},
+		{[]string{"snapshot"}, exitUsage, "name one file, got 0 arguments"},
+	} {
+		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
+			code, stdout, stderr := zonewise(t.Context(), tc.args...)
+			require.Equal(t, tc.code, code, stderr)
+			require.Empty(t, stdout)
+			require.Contains(t, stderr, tc.want)
+			require.True(t, strings.HasPrefix(stderr, "zonewise: "), stderr)
+			require.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+		})
+	}
+}
+
+func TestExplainSaysWhatDoesNotWait(t *testing.T) {
+	c := clitest.Story()
+	c.Pods[0].Status.Phase = "Succeeded"
+	file := filepath.Join(t.TempDir(), "s.json")
+	require.NoError(t, snapshot.Save(file, c.Snapshot))
+	code, _, errs := zonewise(t.Context(), "explain", c.Pods[0].Name, "-n", "shop", "--snapshot", file)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, errs, "pod shop/web-1-1 has finished: it does not wait")
+}
+
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		code, out, errs := zonewise(t.Context(), "completion", shell)
+		require.Equal(t, exitOK, code, errs)
+		require.Contains(t, out, "zonewise")
+	}
+	_, out, _ := zonewise(t.Context(), "__complete", "status", "-o", "")
+	require.Contains(t, out, "table\njson\nyaml\n")
+	_, out, _ = zonewise(t.Context(), "__complete", "simulate", "--fail-on", "")
+	require.Contains(t, out, "budget\n")
+}
+
+func TestAsAPluginOfKubectl(t *testing.T) {
+	self := os.Args[0]
+	defer func() { os.Args[0] = self }()
+	os.Args[0] = "/usr/local/bin/kubectl-zonewise"
+	_, out, _ := zonewise(t.Context(), "status", "--help")
+	require.Contains(t, out, "kubectl zonewise status [flags]")
+	os.Args[0] = "zonewise"
+	_, out, _ = zonewise(t.Context(), "status", "--help")
+	require.Contains(t, out, "\n  zonewise status [flags]")
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/version"
+)
+
+// newRoot returns the command line with all its commands.
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "zonewise",
+		Short:         "Zone-aware scheduling for Kubernetes, from the command line",
+		Version:       version.Get().String(),
+		SilenceErrors: true, // report prints them
+		SilenceUsage:  true,
+		Args:          noArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	if name := programName(); name != root.Use {
+		// Cobra takes the first word for the name; this is how help and completion say the rest.
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
+	}
+	root.SetVersionTemplate("zonewise {{.Version}}\n")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(newStatus(), newExplain(), newSimulate(), newSnapshot(), newDemo(), newVersion())
+	return root
+}
+
+// noArgs refuses arguments, and with it commands that do not exist.
+func noArgs(cmd *cobra.Command, args []string) error {
+	if err := cobra.NoArgs(cmd, args); err != nil {
+		return usageError{err}
+	}
+	return nil
+}

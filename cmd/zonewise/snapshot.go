@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"zonewise.dev/internal/cli/show"
+	"zonewise.dev/internal/cli/snapshot"
+)
+
+const snapshotHelp = `Save what the other commands look at, so that they can be run later or elsewhere
+with --snapshot. Secrets and ConfigMaps are not read; environments, commands,
+images and annotations are left out. Labels and names are in it.
+
+The file is compressed when its name ends in .gz, and readable by you alone.
+
+Exit codes: 0 saved; 1 the cluster could not be read, or the file not written; 2 a
+flag is wrong.`
+
+func newSnapshot() *cobra.Command {
+	var flags clusterFlags
+	cmd := &cobra.Command{
+		Use:     "snapshot FILE",
+		Short:   "Save what the other commands look at in a file",
+		Long:    snapshotHelp,
+		Example: `  zonewise snapshot cluster.json.gz`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
+				return usageError{fmt.Errorf("name one file, got %d arguments", len(args))}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := flags.check(); err != nil {
+				return err
+			}
+			s, _, err := flags.read(cmd)
+			if err != nil {
+				return err
+			}
+			snapshot.Trim(s)
+			if err := snapshot.Save(args[0], s); err != nil {
+				return err
+			}
+			info, err := os.Stat(args[0])
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, %s, %d KiB\n", args[0], show.Plural(len(s.Nodes), "node"), show.Plural(len(s.Pods), "pod"), (info.Size()+1023)/1024)
+			for _, m := range s.Missing {
+				fmt.Fprintln(cmd.ErrOrStderr(), "note:", m.Words())
+			}
+			return nil
+		},
+	}
+	flags.register(cmd)
+	for _, name := range []string{"output", "namespace", "snapshot"} {
+		cmd.Flags().Lookup(name).Hidden = true
+	}
+	return cmd
+}

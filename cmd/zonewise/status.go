@@ -1,0 +1,43 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"zonewise.dev/internal/cli/status"
+)
+
+const statusHelp = `Show the zones, ZoneSpreadPolicies, ZoneReservations and gangs of a cluster.
+
+Policies and reservations are shown as the scheduler sees them: their status. It
+needs read access only (see manifests/rbac/viewer), and says what it may not read.
+
+Exit codes: 0 shown; 1 the cluster could not be read; 2 a flag is wrong.`
+
+func newStatus() *cobra.Command {
+	var flags clusterFlags
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show zones, policies, reservations and gangs at a glance",
+		Long:  statusHelp,
+		Example: `  zonewise status
+  zonewise status -n shop
+  zonewise status -o json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flags.check(); err != nil {
+				return err
+			}
+			// Unlike other commands, this one shows the whole cluster unless it is told not to.
+			namespace := flags.namespace
+			w, _, err := flags.world(cmd)
+			if err != nil {
+				return err
+			}
+			report := status.Build(w, namespace)
+			return flags.write(cmd, report, report.Text)
+		},
+	}
+	flags.register(cmd)
+	cmd.Flags().Lookup("namespace").Usage = "show policies and gangs of this namespace only"
+	return cmd
+}

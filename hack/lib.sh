@@ -1,0 +1,183 @@
+# shellcheck shell=bash
+# Shared by the scripts in hack/: messages, tool checks, and the one set of Go
+# build settings of the project. Source it; it runs nothing by itself.
+#
+# It keeps to bash 3.2 and POSIX tools, so that a machine with Go and make is enough.
+
+# Where the repository is, whatever the caller's directory.
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+BIN=${BIN:-$ROOT/bin}
+
+# One compiler setting for everything that is not a -race test (ADR 0040): the
+# scheduler, the control plane, the image and the linter then share one build
+# cache, and every binary is static. GOWORK=off keeps a developer's workspace
+# from changing the pinned versions; -buildvcs=false because versions are
+# stamped by our own -ldflags, and a checkout owned by another user must build.
+export CGO_ENABLED=${CGO_ENABLED:-0}
+export GOWORK=off
+case " ${GOFLAGS:-} " in
+*" -buildvcs"*) ;;
+*) export GOFLAGS="${GOFLAGS:+$GOFLAGS }-buildvcs=false" ;;
+esac
+
+# die prints one line that says what to do, and ends the script.
+die() {
+	printf 'error: %s\n' "$*" >&2
+	exit 1
+}
+
+say() { printf '%s\n' "$*"; }
+
+# seconds_since START prints whole seconds since START (a value of $SECONDS).
+seconds_since() { printf '%d' $((SECONDS - $1)); }
+
+# human SECONDS prints 7s, 3m05s or 1h02m.
+human() {
+	if (($1 < 60)); then
+		printf '%ds' "$1"
+	elif (($1 < 3600)); then
+		printf '%dm%02ds' $(($1 / 60)) $(($1 % 60))
+	else
+		printf '%dh%02dm' $(($1 / 3600)) $(($1 % 3600 / 60))
+	fi
+}
+
+# version_at_least HAVE WANT compares dotted numbers, leading "go" or "v" allowed.
+version_at_least() {
+	local IFS=. i h w
+	local -a have want
+	# A pre-release such as go1.27rc1 counts as its release.
+	read -r -a have <<<"$(printf '%s' "$1" | sed -e 's/^[a-z]*//' -e 's/[^0-9.].*$//')"
+	read -r -a want <<<"$(printf '%s' "$2" | sed -e 's/^[a-z]*//' -e 's/[^0-9.].*$//')"
+	for i in 0 1 2; do
+		h=${have[i]:-0} w=${want[i]:-0}
+		((10#$h > 10#$w)) && return 0
+		((10#$h < 10#$w)) && return 1
+	done
+	return 0
+}
+
+# need_go ends the script unless a Go toolchain is there that go.mod accepts.
+need_go() {
+	local want have
+	want=$(sed -n 's/^go //p' "$ROOT/go.mod" | head -n 1)
+	command -v go >/dev/null 2>&1 ||
+		die "go not found: install Go $want or later from https://go.dev/dl and put it on PATH"
+	# Asked outside the module, so that an old toolchain answers instead of refusing.
+	have=$(cd / && go env GOVERSION 2>/dev/null) || have=
+	[ -n "$have" ] || die "\"go env GOVERSION\" fails: install Go $want or later from https://go.dev/dl"
+	if ! version_at_least "$have" "$want"; then
+		# With GOTOOLCHAIN=auto an older go command fetches the right one by itself.
+		(cd "$ROOT" && go version >/dev/null 2>&1) ||
+			die "$have is too old: install Go $want or later from https://go.dev/dl, or set GOTOOLCHAIN=auto"
+	fi
+}
+
+# go_modules prints the directory of every Go module of the repository, the main one first.
+go_modules() {
+	(cd "$ROOT" && find . -name go.mod -not -path './bin/*' -not -path './.git/*' -not -path './.cache/*' -not -path '*/testdata/*' |
+		sed -e 's|/go\.mod$||' | LC_ALL=C sort)
+}
+
+# quietly LABEL COMMAND... runs a long command with its output kept aside and a
+# heartbeat every 15 seconds. It prints one line with the elapsed time when the
+# command is done, and the end of the output when it has failed.
+quietly() {
+	local label=$1 start=$SECONDS log rc=0 beat
+	shift
+	log=$(mktemp "${TMPDIR:-/tmp}/zonewise.XXXXXX")
+	(
+		nap=
+		trap 'kill $nap 2>/dev/null; exit 0' TERM
+		while :; do
+			# wait, unlike a foreground sleep, ends as soon as the signal arrives.
+			sleep "${HEARTBEAT_SECONDS:-15}" >/dev/null 2>&1 &
+			nap=$!
+			wait $nap || exit 0
+			printf '  %-32s %s ... %s\n' "$label" "$(human $((SECONDS - start)))" "$(progress_of "$log")"
+		done
+	) &
+	beat=$!
+	"$@" >"$log" 2>&1 || rc=$?
+	kill "$beat" 2>/dev/null || true
+	wait "$beat" 2>/dev/null || true
+	if ((rc != 0)); then
+		tail -n 40 "$log" >&2
+		rm -f "$log"
+		return $rc
+	fi
+	rm -f "$log"
+	printf '  %-32s done in %s\n' "$label" "$(human $((SECONDS - start)))"
+}
+
+# progress_of LOG says how far a "go build -v" has come, from what it has printed.
+progress_of() {
+	local down built
+	down=$(grep -c '^go: downloading' "$1" || true)
+	built=$(grep -cv '^go: ' "$1" || true)
+	if ((built > 0)); then
+		printf '%d packages compiled' "$built"
+	elif ((down > 0)); then
+		printf '%d modules downloaded' "$down"
+	else
+		printf 'working'
+	fi
+}
+
+# pinned MODULE DIR prints the version that DIR/go.mod requires of MODULE.
+pinned() {
+	sed -n -e "s|^[[:space:]]*\(require \)\{0,1\}$1 \(v[^ ]*\).*|\2|p" "$2/go.mod" | head -n 1
+}
+
+# inputs_of DIR LDFLAGS prints everything that a binary of the nested module DIR
+# depends on: the toolchain, the settings, the pins with their sums, and own source.
+inputs_of() {
+	printf '%s cgo=%s ldflags=%s\n' "$(toolchain)" "$CGO_ENABLED" "$2"
+	cat "$1/go.mod" "$1/go.sum"
+	if [ -f "$1/main.go" ]; then cat "$1/main.go"; fi
+}
+
+# toolchain prints "go1.26.8 linux/amd64" and asks the go command only once.
+toolchain() {
+	if [ -z "${TOOLCHAIN_:-}" ]; then
+		TOOLCHAIN_=$(cd "$ROOT" && go env GOVERSION GOOS GOARCH | tr '\n' ' ' | sed -e 's| *$||' -e 's|\([^ ]*\) \([^ ]*\) \([^ ]*\)|\1 \2/\3|')
+	fi
+	printf '%s' "$TOOLCHAIN_"
+}
+
+# current NAME DIR LDFLAGS: is $BIN/NAME what these inputs give?
+current() {
+	[ -x "$BIN/$1" ] && [ -f "$BIN/.stamps/$1" ] && [ "$(inputs_of "$2" "$3")" = "$(cat "$BIN/.stamps/$1")" ]
+}
+
+# build_pinned NAME VERSION DIR PACKAGE LDFLAGS builds $BIN/NAME from the nested
+# module DIR with progress. It is built beside its place and then moved, so that a
+# binary that runs keeps running and an interrupted build leaves nothing half-written.
+build_pinned() {
+	local name=$1 version=$2 dir=$3 package=$4 ldflags=$5 tmp
+	tmp=$BIN/.$name.$$
+	mkdir -p "$BIN/.stamps" || die "cannot write to $BIN"
+	if ! quietly "$name $version" go -C "$dir" build -mod=readonly -v -ldflags "$ldflags" -o "$tmp" "$package"; then
+		rm -f "$tmp"
+		die "$name $version did not build: the messages above say why (a first build needs the module proxy, about 8 GB of disk and 3 GB of memory)"
+	fi
+	rm -f "$BIN/$name"
+	mv "$tmp" "$BIN/$name"
+	inputs_of "$dir" "$ldflags" >"$BIN/.stamps/$name"
+}
+
+# copy_tree DIR copies the checkout, edited and new files included, ignored ones not.
+copy_tree() {
+	local file
+	mkdir -p "$1"
+	if git -C "$ROOT" rev-parse --git-dir >/dev/null 2>&1; then
+		(cd "$ROOT" && git ls-files -co --exclude-standard -z) | while IFS= read -r -d '' file; do
+			# A file that is deleted but not committed yet is still listed.
+			[ -f "$ROOT/$file" ] || continue
+			mkdir -p "$1/$(dirname "$file")"
+			cp -p "$ROOT/$file" "$1/$file"
+		done
+	else
+		(cd "$ROOT" && tar -cf - --exclude ./bin --exclude ./dist --exclude ./.cache .) | tar -xf - -C "$1"
+	fi
+}

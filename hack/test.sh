@@ -1,0 +1,193 @@
+#!/usr/bin/env bash
+# Runs the tests in steps, prints what runs and how long each step took.
+#
+#   hack/test.sh [STEP...]      all steps when none is given:
+#     controlplane   build etcd, kube-apiserver and the rest (skips what is current)
+#     unit           packages that do not link k8s.io/kubernetes, property tests among them
+#     scheduler      cmd/ and test/ but for the two below: tests against the real framework
+#     integration    test/integration: our scheduler in process against a real API server
+#     modules        the tests of the nested modules: those under hack/, and test/performance/e2e
+#     scripts        the tests of the scripts under hack/
+#
+# TEST_ARGS is given to go test, as in TEST_ARGS='-run TestGang' hack/test.sh unit.
+# RACE=0 leaves the race detector out; it is left out, with a word, where there is no
+# C compiler, which it needs.
+#
+# A step fails when no test ran in it and when a test was skipped: neither proves anything.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+ALL="controlplane unit scheduler integration modules scripts"
+# soak is run by hack/soak.sh, which says which packages.
+KNOWN="$ALL soak"
+SUMMARY=
+FAILED=
+
+# with_race turns the race detector on if it can work. It needs cgo, which the rest of the
+# project does without (ADR 0040): so cgo is on for the tests, and not for what they run.
+with_race() {
+	local cc
+	RACE_FLAG=
+	TEST_CGO=$CGO_ENABLED
+	if [ "${RACE:-1}" = 0 ]; then
+		say "race detector: off (RACE=0)"
+		return
+	fi
+	cc=$(CGO_ENABLED=1 go env CC)
+	# shellcheck disable=SC2086
+	if command -v ${cc%% *} >/dev/null 2>&1; then
+		RACE_FLAG=-race
+		TEST_CGO=1
+	else
+		say "race detector: off, because it needs a C compiler and \"$cc\" is not installed"
+	fi
+}
+
+# packages PATTERN prints the main module's packages whose directory matches the
+# extended regular expression; prefix it with "!" for those that do not match.
+packages() {
+	local all
+	all=$(cd "$ROOT" && go list ./...)
+	case $1 in
+	!*) grep -Ev "^zonewise\.dev/(${1#!})" <<<"$all" || true ;;
+	*) grep -E "^zonewise\.dev/($1)" <<<"$all" || true ;;
+	esac
+}
+
+# compile_ahead "PACKAGES" compiles what the tests of these packages need, with a
+# heartbeat and on all cores. go test would do it in silence, and one package at a time
+# where tests run one at a time. What does not compile is reported by the test run.
+compile_ahead() {
+	local deps
+	# shellcheck disable=SC2086
+	deps=$(cd "$ROOT" && go list -e -deps -test -f '{{if not (or .Standard .ForTest (eq .Name "main"))}}{{.ImportPath}}{{end}}' $1)
+	# shellcheck disable=SC2086
+	CGO_ENABLED=$TEST_CGO quietly compile go -C "$ROOT" build $RACE_FLAG -v $deps || true
+}
+
+# run_go DIR FORMAT "PACKAGES" ARGS... runs go test through gotestsum and judges the count.
+# TEST_ARGS come last: flags of a test binary must follow the packages.
+run_go() {
+	local dir=$1 format=$2 pkgs=$3 log rc=0 done_line
+	shift 3
+	if [ -z "$pkgs" ]; then
+		say "no package to test"
+		return 1
+	fi
+	log=$(mktemp "${TMPDIR:-/tmp}/zonewise.XXXXXX")
+	# shellcheck disable=SC2086
+	(cd "$dir" && CGO_ENABLED=$TEST_CGO "$BIN/gotestsum" --format "$format" --format-hide-empty-pkg -- \
+		$RACE_FLAG -count=1 "$@" $pkgs ${TEST_ARGS:-}) 2>&1 | tee "$log" || rc=$?
+	done_line=$(grep '^DONE ' "$log" | tail -n 1 || true)
+	rm -f "$log"
+	COUNT=$(sed -n 's/^DONE \([0-9]*\) tests\{0,1\}.*/\1/p' <<<"$done_line")
+	if ((rc != 0)); then return "$rc"; fi
+	if [ "${COUNT:-0}" = 0 ]; then
+		say "no test ran"
+		return 1
+	fi
+	case $done_line in
+	*skipped*)
+		say "a test was skipped: make it run here or remove it"
+		return 1
+		;;
+	esac
+}
+
+step_controlplane() { "$ROOT/hack/controlplane/build.sh"; }
+
+step_unit() {
+	local pkgs
+	pkgs=$(packages '!(cmd|test)/')
+	compile_ahead "$pkgs"
+	run_go "$ROOT" pkgname "$pkgs" -shuffle=on -timeout 10m
+}
+
+# One package at a time: each links all of the scheduler, or starts an API server.
+step_scheduler() {
+	local pkgs
+	pkgs=$(packages '(cmd|test)/' | grep -v -e /test/integration -e /test/performance)
+	"$ROOT/hack/tools/build.sh" helm # installs the chart in test/manifests
+	compile_ahead "$pkgs"
+	run_go "$ROOT" pkgname "$pkgs" -p 1 -timeout 15m
+}
+
+step_integration() {
+	local pkgs
+	pkgs=$(packages test/integration)
+	compile_ahead "$pkgs"
+	run_go "$ROOT" testname "$pkgs" -p 1 -timeout 30m
+}
+
+# step_modules tests the nested modules that have tests; they build the scheduler
+# for an image and the like, so they use the settings of "make build", without -race.
+step_modules() {
+	local dir total=0 rc=0
+	for dir in $(go_modules); do
+		[ "$dir" != . ] || continue
+		if [ -n "$(find "$ROOT/$dir" -name '*_test.go' -not -path '*/testdata/*' | head -n 1)" ]; then
+			say "in $dir"
+			RACE_FLAG='' TEST_CGO=$CGO_ENABLED run_go "$ROOT/$dir" testname ./... -timeout 15m || rc=$?
+			total=$((total + ${COUNT:-0}))
+		fi
+	done
+	COUNT=$total
+	return $rc
+}
+
+step_scripts() {
+	local test rc=0
+	COUNT=0
+	for test in "$ROOT"/hack/tests/*_test.sh; do
+		say "${test#"$ROOT"/}"
+		"$test" || rc=1
+		COUNT=$((COUNT + 1))
+	done
+	return $rc
+}
+
+step_soak() { run_go "$ROOT" pkgname "$SOAK_PACKAGES" -shuffle=on; }
+
+run_step() {
+	local name=$1 start=$SECONDS rc=0 result=ok
+	COUNT=
+	printf '\n== %s\n' "$name"
+	# A step counts and reports by itself; errexit would end the whole run at its first failure.
+	"step_$name" || rc=$?
+	if ((rc != 0)); then
+		result=FAILED
+		FAILED="$FAILED $name"
+	fi
+	SUMMARY+=$(printf '%-14s %-7s %6s  %s' "$name" "$result" "${COUNT:--}" "$(human $((SECONDS - start)))")$'\n'
+}
+
+main() {
+	local name start=$SECONDS
+	need_go
+	# shellcheck disable=SC2086
+	if [ $# -eq 0 ]; then set -- $ALL; fi
+	for name in "$@"; do
+		case " $KNOWN " in
+		*" $name "*) ;;
+		*) die "unknown step \"$name\", want some of: $ALL" ;;
+		esac
+	done
+	toolchain >/dev/null
+	"$ROOT/hack/tools/build.sh" gotestsum
+	with_race
+	for name in "$@"; do
+		# Not for the control plane: there an unset variable means "build it".
+		[ "$name" = controlplane ] || export KUBEBUILDER_ASSETS=${KUBEBUILDER_ASSETS:-$BIN}
+		run_step "$name"
+		# What the tests start is what was just built or linked into bin/.
+		if [ "$name" = controlplane ]; then
+			case " $FAILED " in *" controlplane "*) break ;; esac
+			export KUBEBUILDER_ASSETS=$BIN
+		fi
+	done
+	printf '\n%-14s %-7s %6s  %s\n%s' step result tests time "$SUMMARY"
+	say "total $(human $((SECONDS - start)))"
+	[ -z "$FAILED" ] || die "failed:$FAILED"
+}
+
+main "$@"

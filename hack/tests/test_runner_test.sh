@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# hack/test.sh passes when tests pass, and fails when one fails, when one is skipped,
+# and when there is none: a green run must mean that something was proved.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
+
+"$ROOT/hack/tools/build.sh" gotestsum
+WORK=$(mktemp -d "${TMPDIR:-/tmp}/zonewise.XXXXXX")
+trap 'rm -rf "$WORK"' EXIT
+fail() {
+	cat "$WORK/out"
+	die "test_runner_test: $*"
+}
+
+# A project of one package, with our scripts and our test runner.
+mkdir -p "$WORK/p/hack/tools" "$WORK/p/plugins/one" "$WORK/p/bin"
+printf 'module zonewise.dev\n\ngo 1.26.0\n' >"$WORK/p/go.mod"
+printf 'package one\n' >"$WORK/p/plugins/one/one.go"
+cp "$ROOT"/hack/*.sh "$WORK/p/hack"
+cp "$ROOT/hack/tools/build.sh" "$WORK/p/hack/tools"
+cp -R "$ROOT/hack/tools/gotestsum" "$WORK/p/hack/tools/gotestsum"
+
+# with_tests BODY... writes one test for each body.
+with_tests() {
+	local n=0 body
+	{
+		printf 'package one\n\nimport "testing"\n'
+		for body in "$@"; do
+			n=$((n + 1))
+			printf 'func TestNumber%d(t *testing.T) { %s }\n' $n "$body"
+		done
+	} >"$WORK/p/plugins/one/one_test.go"
+}
+run() { BIN=$BIN RACE=0 TEST_ARGS="${args:-}" "$WORK/p/hack/test.sh" unit >"$WORK/out" 2>&1; }
+
+if run; then fail "passes without any test"; fi
+grep -q 'no test ran' "$WORK/out" || fail "does not say that no test ran"
+
+with_tests 't.Log("one")' 't.Log("two")'
+run || fail "fails although both tests pass"
+grep -Eq '^unit +ok +2 ' "$WORK/out" || fail "does not count two tests"
+
+args='-run TestNumber2' run || fail "fails with TEST_ARGS"
+grep -Eq '^unit +ok +1 ' "$WORK/out" || fail "does not pass TEST_ARGS on"
+
+with_tests 't.Log("one")' 't.Skip("not here")'
+if run; then fail "passes with a skipped test"; fi
+grep -q 'skipped' "$WORK/out" || fail "does not say that a test was skipped"
+
+with_tests 't.Log("one")' 't.Fatal("broken on purpose")'
+if run; then fail "passes with a failing test"; fi
+grep -q 'broken on purpose' "$WORK/out" || fail "hides the output of the failing test"
+grep -Eq '^unit +FAILED ' "$WORK/out" || fail "the summary does not say FAILED"
+
+with_tests 'undefined()'
+if run; then fail "passes although a test does not compile"; fi
+grep -q 'undefined: undefined' "$WORK/out" || fail "hides the compiler's message"
+
+say "ok: no test, a skipped, a failing and a broken one each fail the run"

@@ -1,0 +1,13 @@
+// Package skew is a pure core that knows the time and logs it.
+package skew
+
+import (
+	"time"
+
+	"k8s.io/klog/v2" // want depguard
+)
+
+// Tell logs the time.
+func Tell(logger klog.Logger) {
+	logger.Info("Tick", "now", time.Now()) // want forbidigo
+}

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# Moves every module of the repository to another Kubernetes version.
+#
+#   hack/upgrade-k8s.sh v1.X.Y            rewrite go.mod files and tidy
+#   hack/upgrade-k8s.sh --dry-run v1.X.Y  print what would change, change nothing
+#   hack/upgrade-k8s.sh --check           fail unless all modules are at one version, the main go.mod's
+#
+# k8s.io/kubernetes v1.X.Y requires its staging modules at v0.0.0 and replaces them by
+# directories of its own repository, which another module cannot use. So each module
+# that requires it must replace every one of them by v0.X.Y. The list comes from the
+# go.mod of the version asked for, because it changes between minor versions.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+usage() { die "usage: hack/upgrade-k8s.sh [--dry-run] v1.X.Y | --check"; }
+
+# modules_of_kubernetes prints the module directories that require k8s.io/kubernetes.
+modules_of_kubernetes() {
+	local dir
+	for dir in $(go_modules); do
+		if [ -n "$(pinned k8s.io/kubernetes "$ROOT/$dir")" ]; then say "$dir"; fi
+	done
+}
+
+# fetch_staging VERSION writes the names of its staging modules to $WORK/staging.
+fetch_staging() {
+	local out
+	# Outside any module, so that nothing of ours bears on the answer. -mod=mod is the
+	# default there; GOFLAGS may say otherwise.
+	if ! out=$(cd "$WORK" && go mod download -json "k8s.io/kubernetes@$1" 2>&1); then
+		die "k8s.io/kubernetes $1 is not available: $(sed -n 's|.*"Error": "\(.*\)".*|\1|p' <<<"$out" | sed -e 's|\\n\\t| |g' | head -n 1)"
+	fi
+	sed -n -e 's|^replace ||' -e 's|^[[:space:]]*\(k8s\.io/[a-z0-9-]*\) => \./staging/.*|\1|p' \
+		"$(sed -n 's|.*"GoMod": "\(.*\)".*|\1|p' <<<"$out")" | LC_ALL=C sort -u >"$WORK/staging"
+	[ -s "$WORK/staging" ] || die "found no staging modules in the go.mod of k8s.io/kubernetes $1"
+}
+
+# replaced_in DIR prints the k8s.io modules that DIR/go.mod replaces by a k8s.io version,
+# each with that version.
+replaced_in() {
+	sed -n -e 's|^replace ||' -e 's|^[[:space:]]*\(k8s\.io/[a-z0-9-]*\) => \1 \(v0[^ ]*\).*|\1 \2|p' "$ROOT/$1/go.mod" | LC_ALL=C sort
+}
+
+# rewrite DIR VERSION edits DIR/go.mod: the requirement, every staging replace, and the
+# requirements on staging modules, which go would otherwise only raise, never lower.
+rewrite() {
+	local dir=$1 version=$2 staging=v0.${2#v1.} name args
+	args=(-require="k8s.io/kubernetes@$version")
+	while read -r name _; do
+		grep -qx "$name" "$WORK/staging" || args+=(-dropreplace="$name")
+	done < <(replaced_in "$dir")
+	while read -r name; do
+		args+=(-replace="$name=$name@$staging")
+		if [ -n "$(pinned "$name" "$ROOT/$dir")" ]; then args+=(-require="$name@$staging"); fi
+	done <"$WORK/staging"
+	go -C "$ROOT/$dir" mod edit "${args[@]}"
+}
+
+check() {
+	local want staging dir have bad=0 name version
+	want=$(pinned k8s.io/kubernetes "$ROOT")
+	staging=v0.${want#v1.}
+	fetch_staging "$want"
+	for dir in $(modules_of_kubernetes); do
+		have=$(pinned k8s.io/kubernetes "$ROOT/$dir")
+		if [ "$have" != "$want" ]; then
+			say "$dir/go.mod requires k8s.io/kubernetes $have, the main module $want"
+			bad=1
+		fi
+		while read -r name version; do
+			if [ "$version" != "$staging" ]; then
+				say "$dir/go.mod replaces $name by $version, want $staging"
+				bad=1
+			fi
+		done < <(replaced_in "$dir")
+		for name in $(replaced_in "$dir" | sed 's| .*||' | LC_ALL=C comm -13 - "$WORK/staging"); do
+			say "$dir/go.mod does not replace the staging module $name"
+			bad=1
+		done
+	done
+	((bad == 0)) || die "Kubernetes versions are out of step, mend with \"hack/upgrade-k8s.sh $want\""
+	say "Kubernetes $want and staging $staging in: $(modules_of_kubernetes | tr '\n' ' ')"
+}
+
+main() {
+	local version dry= dir old
+	need_go
+	WORK=$(mktemp -d "${TMPDIR:-/tmp}/zonewise.XXXXXX")
+	trap 'rm -rf "$WORK"' EXIT
+	case ${1:-} in
+	--check)
+		[ $# -eq 1 ] || usage
+		check
+		return
+		;;
+	--dry-run)
+		dry=yes
+		shift
+		;;
+	esac
+	[ $# -eq 1 ] || usage
+	version=$1
+	[[ $version =~ ^v1\.[0-9]+\.[0-9]+(-[0-9a-z.]+)?$ ]] || die "\"$version\" is no Kubernetes version, want v1.X.Y as in v1.37.1"
+	fetch_staging "$version"
+	for dir in $(modules_of_kubernetes); do
+		old=$(pinned k8s.io/kubernetes "$ROOT/$dir")
+		say "$dir/go.mod: k8s.io/kubernetes $old -> $version, $(wc -l <"$WORK/staging" | tr -d ' ') staging modules -> v0.${version#v1.}"
+		if [ -n "$dry" ]; then
+			replaced_in "$dir" | sed 's| .*||' | LC_ALL=C comm -13 - "$WORK/staging" | sed 's|^|  new:  |'
+			replaced_in "$dir" | sed 's| .*||' | LC_ALL=C comm -23 - "$WORK/staging" | sed 's|^|  gone: |'
+			continue
+		fi
+		rewrite "$dir" "$version"
+		go -C "$ROOT/$dir" mod tidy
+	done
+	if [ -z "$dry" ]; then
+		say "next: make update build test; then look at sigs.k8s.io/controller-runtime, sigs.k8s.io/scheduler-plugins and the CHANGELOG"
+	fi
+}
+
+main "$@"

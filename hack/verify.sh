@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Checks that generated files are current, modules tidy, Kubernetes versions in step,
+# and code formatted and free of lint. It changes nothing: generators run in a copy.
+#
+#   hack/verify.sh [CHECK...]     all checks when none is given: generated tidy versions scripts lint
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+ALL="generated tidy versions scripts lint"
+WORK=
+
+# check_generated runs every generator in a copy and compares it with a second copy, so
+# that neither generators nor a concurrent edit of the work tree disturb each other.
+check_generated() {
+	command -v diff >/dev/null 2>&1 || die "diff not found: install diffutils"
+	"$ROOT/hack/tools/build.sh" controller-gen
+	copy_tree "$WORK/after"
+	cp -R "$WORK/after" "$WORK/before"
+	if ! BIN=$BIN "$WORK/after/hack/update.sh" crds deepcopy docs; then
+		say "a generator fails; see above"
+		return 1
+	fi
+	if ! (cd "$WORK" && diff -ruN before after >diff.txt); then
+		say "stale, mend with \"make update\":"
+		sed -n 's|^+++ after/\([^	]*\).*|  \1|p' "$WORK/diff.txt"
+		head -n 60 "$WORK/diff.txt"
+		return 1
+	fi
+}
+
+check_tidy() {
+	local dir rc=0
+	for dir in $(go_modules); do
+		if ! (cd "$ROOT/$dir" && go mod tidy -diff) >"$WORK/tidy.txt" 2>&1; then
+			say "$dir/go.mod or go.sum is not tidy, mend with \"cd $dir && go mod tidy\" or \"make update\":"
+			grep -v '^go: downloading' "$WORK/tidy.txt" | head -n 40
+			rc=1
+		fi
+	done
+	return $rc
+}
+
+check_versions() { "$ROOT/hack/upgrade-k8s.sh" --check; }
+
+# check_scripts: what bash cannot parse would only show when somebody runs it.
+check_scripts() {
+	local file rc=0
+	while IFS= read -r file; do
+		bash -n "$file" || rc=1
+		if [ ! -x "$file" ] && [ "$(basename "$file")" != lib.sh ]; then
+			say "$file is not executable, mend with \"chmod +x\""
+			rc=1
+		fi
+	done < <(find "$ROOT/hack" "$ROOT/.ci" -type f \( -name '*.sh' -o -path '*/.ci/run' \))
+	return $rc
+}
+
+check_lint() { "$ROOT/hack/lint.sh"; }
+
+main() {
+	local check start rc failed= summary= begin=$SECONDS
+	need_go
+	# shellcheck disable=SC2086
+	if [ $# -eq 0 ]; then set -- $ALL; fi
+	for check in "$@"; do
+		case " $ALL " in
+		*" $check "*) ;;
+		*) die "unknown check \"$check\", want some of: $ALL" ;;
+		esac
+	done
+	WORK=$(mktemp -d "${TMPDIR:-/tmp}/zonewise.XXXXXX")
+	trap 'rm -rf "$WORK"' EXIT
+	for check in "$@"; do
+		printf '\n== verify %s\n' "$check"
+		start=$SECONDS
+		# In a subshell, so that errexit holds inside the check and die ends only it.
+		set +e
+		(
+			set -e
+			"check_$check"
+		)
+		rc=$?
+		set -e
+		summary+=$(printf '%-10s %-6s %s' "$check" "$([ $rc = 0 ] && printf ok || printf FAILED)" "$(human $((SECONDS - start)))")$'\n'
+		if ((rc != 0)); then failed="$failed $check"; fi
+	done
+	printf '\n%stotal %s\n' "$summary" "$(human $((SECONDS - begin)))"
+	[ -z "$failed" ] || die "verify failed:$failed"
+}
+
+main "$@"

@@ -1,0 +1,224 @@
+package show
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"sigs.k8s.io/yaml"
+)
+
+// The formats.
+const (
+	Table = "table"
+	JSON  = "json"
+	YAML  = "yaml"
+)
+
+// Formats lists them for messages and shell completion.
+var Formats = []string{Table, JSON, YAML}
+
+// Style chooses how text looks.
+type Style struct {
+	// Color marks states with terminal colours.
+	Color bool
+	// Width is that of the terminal; 0 means that lines may have any length.
+	Width int
+}
+
+// Color is a terminal colour.
+type Color string
+
+// The colours.
+const (
+	Plain  Color = ""
+	Bold   Color = "1"
+	Red    Color = "31"
+	Green  Color = "32"
+	Yellow Color = "33"
+	Faint  Color = "2"
+)
+
+// Cell is a piece of text with a colour.
+type Cell struct {
+	Text  string
+	Color Color
+}
+
+// C is a cell without colour.
+func C(format string, args ...any) Cell { return Cell{Text: fmt.Sprintf(format, args...)} }
+
+// Page collects text.
+type Page struct {
+	strings.Builder
+	style Style
+}
+
+// NewPage returns an empty page.
+func NewPage(style Style) *Page { return &Page{style: style} }
+
+// Paint colours text, if the page has colours.
+func (p *Page) Paint(color Color, text string) string {
+	if !p.style.Color || color == Plain || text == "" {
+		return text
+	}
+	return "\x1b[" + string(color) + "m" + text + "\x1b[0m"
+}
+
+// Title begins a section.
+func (p *Page) Title(format string, args ...any) {
+	if p.Len() > 0 {
+		p.WriteByte('\n')
+	}
+	p.WriteString(p.Paint(Bold, fmt.Sprintf(format, args...)) + "\n")
+}
+
+// Para writes text, wrapped to the width, with an indentation.
+func (p *Page) Para(indent int, color Color, format string, args ...any) {
+	for _, line := range wrap(fmt.Sprintf(format, args...), p.room(indent)) {
+		p.WriteString(strings.Repeat(" ", indent) + p.Paint(color, line) + "\n")
+	}
+}
+
+// Item writes text behind a dash, its further lines indented.
+func (p *Page) Item(indent int, color Color, format string, args ...any) {
+	for i, line := range wrap(fmt.Sprintf(format, args...), p.room(indent+2)) {
+		lead := "- "
+		if i > 0 {
+			lead = "  "
+		}
+		p.WriteString(strings.Repeat(" ", indent) + lead + p.Paint(color, line) + "\n")
+	}
+}
+
+func (p *Page) room(indent int) int {
+	if p.style.Width == 0 {
+		return 0
+	}
+	return max(20, p.style.Width-indent)
+}
+
+// wrap breaks text at spaces. A word that is longer than the width stays whole: it may be copied.
+func wrap(text string, width int) []string {
+	if width == 0 {
+		return []string{text}
+	}
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+	return append(lines, line)
+}
+
+// Table writes rows below their column names. Where the table is wider than the terminal each row becomes a
+// list of its columns.
+func (p *Page) Table(columns []string, rows [][]Cell) {
+	widths := make([]int, len(columns))
+	for i, name := range columns {
+		widths[i] = utf8.RuneCountInString(name)
+	}
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell.Text))
+		}
+	}
+	total := 2 * len(columns) // indentation and gaps
+	for _, w := range widths {
+		total += w
+	}
+	if p.style.Width > 0 && total > p.style.Width {
+		p.list(columns, rows)
+		return
+	}
+	heading := make([]Cell, len(columns))
+	for i, name := range columns {
+		heading[i] = Cell{name, Faint}
+	}
+	p.row(heading, widths)
+	for _, row := range rows {
+		p.row(row, widths)
+	}
+}
+
+func (p *Page) row(cells []Cell, widths []int) {
+	p.WriteString(" ")
+	for i, cell := range cells {
+		p.WriteString(" " + p.Paint(cell.Color, cell.Text))
+		if i < len(cells)-1 {
+			p.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell.Text)+1))
+		}
+	}
+	p.WriteByte('\n')
+}
+
+// list writes each row as a block, its first column as the heading.
+func (p *Page) list(columns []string, rows [][]Cell) {
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == 0 {
+				p.WriteString("  " + p.Paint(Bold, cell.Text) + "\n")
+				continue
+			}
+			if cell.Text != "" {
+				p.Para(4, cell.Color, "%s: %s", strings.ToLower(columns[i]), cell.Text)
+			}
+		}
+	}
+}
+
+// Flush writes the page. Spaces at the ends of lines are left out.
+func (p *Page) Flush(w io.Writer) error {
+	var out strings.Builder
+	for line := range strings.Lines(p.String()) {
+		out.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// Object writes a value as JSON or YAML.
+func Object(w io.Writer, format string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	if format == YAML {
+		if data, err = yaml.JSONToYAML(data); err != nil {
+			return err
+		}
+		_, err = w.Write(data)
+		return err
+	}
+	_, err = fmt.Fprintln(w, string(data))
+	return err
+}
+
+// Percent is used of all, "-" when there is nothing to use.
+func Percent(used, all int64) string {
+	if all <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d%%", (used*100+all/2)/all)
+}
+
+// Plural is a number with its noun.
+func Plural(n int, noun string) string {
+	switch {
+	case n == 1:
+		return "1 " + noun
+	case strings.HasSuffix(noun, "y"):
+		return fmt.Sprintf("%d %sies", n, strings.TrimSuffix(noun, "y"))
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

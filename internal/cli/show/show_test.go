@@ -1,0 +1,85 @@
+package show
+
+import (
+	"bytes"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func render(t *testing.T, style Style, fill func(*Page)) string {
+	t.Helper()
+	p := NewPage(style)
+	fill(p)
+	var out bytes.Buffer
+	require.NoError(t, p.Flush(&out))
+	return out.String()
+}
+
+func TestTableTurnsIntoAList(t *testing.T) {
+	fill := func(p *Page) {
+		p.Table([]string{"NAME", "ZONES"}, [][]Cell{{C("web"), C("a 1, b 2")}, {C("über"), {}}})
+	}
+	require.Equal(t, "  NAME  ZONES\n  web   a 1, b 2\n  über\n", render(t, Style{}, fill))
+	require.Equal(t, "  NAME  ZONES\n  web   a 1, b 2\n  über\n", render(t, Style{Width: 16}, fill))
+	require.Equal(t, "  web\n    zones: a 1, b 2\n  über\n", render(t, Style{Width: 15}, fill))
+}
+
+func TestColourIsAskedFor(t *testing.T) {
+	fill := func(p *Page) { p.Para(2, Red, "broken") }
+	require.Equal(t, "  broken\n", render(t, Style{}, fill))
+	require.Equal(t, "  \x1b[31mbroken\x1b[0m\n", render(t, Style{Color: true}, fill))
+}
+
+func TestItemsAreIndented(t *testing.T) {
+	got := render(t, Style{Width: 24}, func(p *Page) { p.Item(2, Plain, "one two three four five six") })
+	require.Equal(t, "  - one two three four\n    five six\n", got)
+}
+
+func TestWrapLosesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		words := rapid.SliceOfN(rapid.StringMatching(`[a-zü]{1,12}`), 1, 20).Draw(t, "words")
+		width := rapid.IntRange(12, 30).Draw(t, "width")
+		text := ""
+		for i, w := range words {
+			if i > 0 {
+				text += " "
+			}
+			text += w
+		}
+		joined := ""
+		for i, line := range wrap(text, width) {
+			if utf8.RuneCountInString(line) > width {
+				t.Fatalf("%q is wider than %d", line, width)
+			}
+			if i > 0 {
+				joined += " "
+			}
+			joined += line
+		}
+		if joined != text {
+			t.Fatalf("%q became %q", text, joined)
+		}
+	})
+}
+
+func TestFigures(t *testing.T) {
+	require.Equal(t, "-", Percent(1, 0))
+	require.Equal(t, "33%", Percent(1, 3))
+	require.Equal(t, "67%", Percent(2, 3))
+	require.Equal(t, "1 node", Plural(1, "node"))
+	require.Equal(t, "0 nodes", Plural(0, "node"))
+	require.Equal(t, "2 policies", Plural(2, "policy"))
+}
+
+func TestObjects(t *testing.T) {
+	v := map[string]any{"b": 1, "a": []string{"x"}}
+	var out bytes.Buffer
+	require.NoError(t, Object(&out, JSON, v))
+	require.JSONEq(t, `{"a": ["x"], "b": 1}`, out.String())
+	out.Reset()
+	require.NoError(t, Object(&out, YAML, v))
+	require.Equal(t, "a:\n- x\nb: 1\n", out.String())
+}

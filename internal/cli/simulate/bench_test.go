@@ -1,0 +1,50 @@
+package simulate
+
+import (
+	"bytes"
+	"testing"
+
+	"zonewise.dev/internal/cli/clitest"
+	"zonewise.dev/internal/cli/snapshot"
+	"zonewise.dev/internal/cli/world"
+)
+
+// BenchmarkLoseZone loses one of three zones of 5,000 nodes with 150,000 pods: 50,000 pods are displaced and
+// placed anew.
+func BenchmarkLoseZone(b *testing.B) {
+	s := clitest.Large(5000, 150_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		result, err := Run(s, clitest.Now, &Scenario{Zones: []string{"a"}}, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(result.Displaced), "displaced")
+		b.ReportMetric(float64(result.Pending), "pending")
+	}
+}
+
+// BenchmarkWorld builds the world that every command starts from.
+func BenchmarkWorld(b *testing.B) {
+	s := clitest.Large(5000, 150_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		world.New(s, clitest.Now)
+	}
+}
+
+// BenchmarkSnapshotFile writes and reads a snapshot of that size.
+func BenchmarkSnapshotFile(b *testing.B) {
+	s := clitest.Large(5000, 150_000)
+	b.ReportAllocs()
+	for b.Loop() {
+		var file bytes.Buffer
+		if err := snapshot.Encode(&file, s); err != nil {
+			b.Fatal(err)
+		}
+		b.SetBytes(int64(file.Len()))
+		if _, err := snapshot.Decode(&file); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

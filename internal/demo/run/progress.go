@@ -1,0 +1,103 @@
+package run
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+)
+
+// How often the progress of a phase is shown: rewritten in place on a
+// terminal, as a new line elsewhere.
+const (
+	liveEvery  = 200 * time.Millisecond
+	plainEvery = 5 * time.Second
+)
+
+// progress shows how far the demo is. A nil writer shows nothing.
+type progress struct {
+	w     io.Writer
+	live  bool
+	color bool
+	width func() int
+}
+
+// say writes a line.
+func (p *progress) say(format string, args ...any) {
+	if p.w != nil {
+		fmt.Fprintf(p.w, format+"\n", args...)
+	}
+}
+
+// phase shows status until the returned function is called with the phase's
+// outcome.
+func (p *progress) phase(title string, status func() string) (end func(outcome string, err error)) {
+	if p.w == nil {
+		return func(string, error) {}
+	}
+	start := time.Now()
+	stop := make(chan struct{})
+	var ticking sync.WaitGroup
+	ticking.Go(func() {
+		every := plainEvery
+		if p.live {
+			every = liveEvery
+		}
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-ticker.C:
+				p.tick(title, status(), time.Since(start))
+			}
+		}
+	})
+	return func(outcome string, err error) {
+		close(stop)
+		ticking.Wait()
+		if p.live {
+			fmt.Fprint(p.w, "\r\x1b[K")
+		}
+		mark := p.paint("32", "ok")
+		if err != nil {
+			mark, outcome = p.paint("31", "failed"), ""
+		}
+		if outcome != "" {
+			outcome = ": " + outcome
+		}
+		p.say("%s  %s%s (%.1fs)", mark, title, outcome, time.Since(start).Seconds())
+	}
+}
+
+func (p *progress) tick(title, status string, since time.Duration) {
+	line := fmt.Sprintf("..  %s  %s", title, status)
+	if !p.live {
+		p.say("%s (%.0fs)", line, since.Seconds())
+		return
+	}
+	// A line that wraps cannot be rewritten.
+	if runes := []rune(line); len(runes) >= p.width() {
+		line = string(runes[:max(0, p.width()-1)])
+	}
+	fmt.Fprintf(p.w, "\r\x1b[K%s", line)
+}
+
+func (p *progress) paint(color, text string) string {
+	if !p.color {
+		return text
+	}
+	return "\x1b[" + color + "m" + text + "\x1b[0m"
+}
+
+// bar draws done of total.
+func bar(done, total int) string {
+	const width = 20
+	filled := width
+	if total > 0 {
+		filled = min(width, done*width/total)
+	}
+	return fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("#", filled), strings.Repeat("-", width-filled), done, total)
+}

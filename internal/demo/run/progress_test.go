@@ -1,0 +1,74 @@
+package run
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// lockedBuffer is written by the ticking goroutine and read by the test.
+type lockedBuffer struct {
+	mu  sync.Mutex // guards buf
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func TestPlainProgressIsALineEveryFewSecondsAndOneAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out lockedBuffer
+		p := &progress{w: &out}
+		end := p.phase("place", func() string { return "1/2" })
+		time.Sleep(11 * time.Second)
+		end("2 bound", nil)
+		require.Equal(t, "..  place  1/2 (5s)\n..  place  1/2 (10s)\nok  place: 2 bound (11.0s)\n", out.String())
+	})
+}
+
+func TestLiveProgressRewritesOneLineWithinTheTerminal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out lockedBuffer
+		p := &progress{w: &out, live: true, width: func() int { return 20 }}
+		end := p.phase("place", func() string { return strings.Repeat("é", 50) })
+		time.Sleep(300 * time.Millisecond)
+		end("", errors.New("no"))
+		line := "\r\x1b[K..  place  " + strings.Repeat("é", 8)
+		require.Equal(t, line+"\r\x1b[Kfailed  place (0.3s)\n", out.String())
+	})
+}
+
+func TestQuietProgressSaysNothing(*testing.T) {
+	p := &progress{}
+	p.say("x")
+	p.phase("place", func() string { panic("asked") })("done", nil)
+}
+
+func TestColourOnlyWhenAsked(t *testing.T) {
+	var out lockedBuffer
+	p := &progress{w: &out, color: true}
+	p.phase("place", nothing)("", nil)
+	require.Contains(t, out.String(), "\x1b[32mok\x1b[0m")
+}
+
+func TestBar(t *testing.T) {
+	require.Equal(t, "[##########----------] 5/10", bar(5, 10))
+	require.Equal(t, "[####################] 10/10", bar(10, 10))
+	require.Equal(t, "[####################] 12/10", bar(12, 10))
+	require.Equal(t, "[####################] 0/0", bar(0, 0))
+}

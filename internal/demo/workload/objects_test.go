@@ -1,0 +1,69 @@
+package workload
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+)
+
+func TestNodeObject(t *testing.T) {
+	got := Node{Name: "n", Zone: "a", Instance: "t4-2x", Model: "T4", Capacity: Resources{MilliCPU: 104_000, MemoryMiB: 1024, GPU: 2, RDMAPercent: 100, DiskGiB: 7680}}.Object()
+	want := corev1.ResourceList{
+		"cpu": resource.MustParse("104"), "memory": resource.MustParse("1Gi"), "pods": resource.MustParse("110"),
+		"ephemeral-storage": resource.MustParse("7680Gi"), "nvidia.com/gpu": resource.MustParse("2"), "rdma.zonewise.dev/percent": resource.MustParse("100"),
+	}
+	require.Empty(t, cmp.Diff(want, got.Status.Allocatable))
+	require.Empty(t, cmp.Diff(want, got.Status.Capacity))
+	require.Equal(t, "a", got.Labels[corev1.LabelTopologyZone])
+	require.Equal(t, "n", got.Labels[corev1.LabelHostname])
+	require.Equal(t, []corev1.Taint{gpuTaint}, got.Spec.Taints)
+	require.Empty(t, Node{Name: "n", Capacity: Resources{MilliCPU: 1}}.Object().Spec.Taints)
+}
+
+func TestDeployment(t *testing.T) {
+	p := &Plan{Nodes: make([]Node, 12)}
+	d := p.Deployment(Service{App: "app-3", Role: GPURole, Each: Resources{MilliCPU: 8000, MemoryMiB: 40 << 10, GPU: 1, RDMAPercent: 25, DiskGiB: 85}, MaxPerNode: 4, Replicas: 5})
+	require.Equal(t, "services/app-3-hn", d.Namespace+"/"+d.Name)
+	require.Equal(t, ptr.To[int32](5), d.Spec.Replicas)
+
+	pod := d.Spec.Template.Spec
+	selector := &metav1.LabelSelector{MatchLabels: d.Spec.Template.Labels}
+	require.Equal(t, selector, d.Spec.Selector)
+	require.Empty(t, cmp.Diff([]corev1.TopologySpreadConstraint{
+		{MaxSkew: 1, TopologyKey: "topology.kubernetes.io/zone", WhenUnsatisfiable: "DoNotSchedule", LabelSelector: selector, NodeTaintsPolicy: ptr.To(corev1.NodeInclusionPolicyHonor)},
+		// One domain more than there are nodes: maxSkew is then a cap.
+		{MaxSkew: 4, TopologyKey: "kubernetes.io/hostname", WhenUnsatisfiable: "DoNotSchedule", LabelSelector: selector, MinDomains: ptr.To[int32](13)},
+	}, pod.TopologySpreadConstraints))
+	require.Empty(t, cmp.Diff(corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{
+			"cpu": resource.MustParse("8"), "memory": resource.MustParse("40Gi"), "ephemeral-storage": resource.MustParse("85Gi"),
+			"nvidia.com/gpu": resource.MustParse("1"), "rdma.zonewise.dev/percent": resource.MustParse("25"),
+		},
+		Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1"), "rdma.zonewise.dev/percent": resource.MustParse("25")},
+	}, pod.Containers[0].Resources))
+	require.Len(t, pod.Tolerations, 1)
+
+	unlimited := p.Deployment(Service{App: "app-3", Role: CPURole, Each: Resources{MilliCPU: 1, MemoryMiB: 1}, Replicas: 1})
+	require.Len(t, unlimited.Spec.Template.Spec.TopologySpreadConstraints, 1)
+	require.Empty(t, unlimited.Spec.Template.Spec.Tolerations)
+}
+
+func TestGangObjects(t *testing.T) {
+	g := Gang{Name: "train", Members: 6, Each: Resources{MilliCPU: 1000, MemoryMiB: 1, GPU: 2}, Fits: true}
+	group, set := g.PodGroup(), g.StatefulSet()
+	require.EqualValues(t, 6, group.Spec.MinMember)
+	require.Equal(t, "true", group.Annotations[FitsAnnotation])
+	require.Equal(t, group.Namespace, set.Namespace)
+	require.Equal(t, "train", set.Spec.Template.Labels["scheduling.x-k8s.io/pod-group"])
+	require.Equal(t, ptr.To[int32](6), set.Spec.Replicas)
+}
+
+func TestProbeAsksForNothing(t *testing.T) {
+	require.Empty(t, Probe(3).Spec.Containers[0].Resources.Requests)
+	require.NotEqual(t, Probe(1).Name, Probe(2).Name)
+}

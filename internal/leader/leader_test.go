@@ -1,0 +1,114 @@
+package leader_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	componentconfig "k8s.io/component-base/config/v1alpha1"
+	"k8s.io/component-base/configz"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/utils/ptr"
+
+	"zonewise.dev/internal/leader"
+)
+
+// schedulerConfig has the shape of KubeSchedulerConfiguration where it matters here.
+type schedulerConfig struct {
+	metav1.TypeMeta `json:",inline"`
+
+	LeaderElection componentconfig.LeaderElectionConfiguration `json:"leaderElection"`
+}
+
+func (c *schedulerConfig) DeepCopyObject() runtime.Object { return ptr.To(*c) }
+
+type handle struct {
+	factory informers.SharedInformerFactory
+}
+
+func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
+
+func newHandle() handle {
+	h := handle{informers.NewSharedInformerFactory(fake.NewClientset(), 0)}
+	h.factory.Core().V1().Pods().Informer()
+	return h
+}
+
+func publish(t *testing.T, leaderElect bool) {
+	t.Helper()
+	config, err := configz.New("componentconfig")
+	require.NoError(t, err)
+	t.Cleanup(func() { configz.Delete("componentconfig") })
+	published := &schedulerConfig{LeaderElection: componentconfig.LeaderElectionConfiguration{LeaderElect: ptr.To(leaderElect)}}
+	published.APIVersion, published.Kind = "kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration"
+	require.NoError(t, config.Set(published))
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func eventually(t *testing.T, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the process does not lead after 10 s")
+	}
+}
+
+func TestWithoutElectionLeadsOnceInformersHaveSynced(t *testing.T) {
+	for name, configure := range map[string]func(*testing.T){
+		"election off":             func(t *testing.T) { publish(t, false) },
+		"scheduler run as library": func(*testing.T) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			configure(t)
+			h := newHandle()
+			led := leader.Leading(t.Context(), h)
+			require.Never(t, func() bool { return isClosed(led) }, 2*time.Second, 100*time.Millisecond, "before the informers have synced")
+			h.factory.Start(t.Context().Done())
+			eventually(t, led)
+		})
+	}
+}
+
+func TestWithElectionLeadsOnceTheLeaseIsHeld(t *testing.T) {
+	// The gauge belongs to the process, and an elector that is cancelled leaves it at 1.
+	t.Cleanup(legacyregistry.Reset)
+	publish(t, true)
+	h := newHandle()
+	h.factory.Start(t.Context().Done())
+	h.factory.WaitForCacheSync(t.Context().Done())
+	led := leader.Leading(t.Context(), h)
+	require.Never(t, func() bool { return isClosed(led) }, 2*time.Second, 100*time.Millisecond, "a standby replica")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Name:            "kube-scheduler",
+		Lock:            &resourcelock.LeaseLock{LeaseMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-scheduler"}, Client: fake.NewClientset().CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}},
+		LeaseDuration:   15 * time.Second,
+		RenewDeadline:   10 * time.Second,
+		RetryPeriod:     time.Second,
+		ReleaseOnCancel: true,
+		Callbacks:       leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() { close(stopped) }},
+	})
+	require.NoError(t, err)
+	go elector.Run(ctx)
+	eventually(t, led)
+	cancel()
+	<-stopped
+}

@@ -1,0 +1,9 @@
+package manifests
+
+import "embed"
+
+// FS has the files of this directory, with the directories that kubectl apply -k takes: crds, rbac, base,
+// overlays/replace-kube-scheduler, overlays/second-scheduler and kubeadm.
+//
+//go:embed crds rbac base overlays kubeadm monitoring all:charts
+var FS embed.FS

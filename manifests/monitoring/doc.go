@@ -1,0 +1,15 @@
+// Package monitoring has the alerts and the dashboard of Zonewise, and writes docs/metrics.md.
+//
+// # Contract
+//
+// rules.yaml holds the alerts and rules_test.yaml a unit test of each; hack/tests/alerts_test.sh has promtool run them and
+// parse what the dashboard asks for. prometheusrule.yaml, the alerts for the Prometheus Operator, and docs/metrics.md are
+// made from rules.yaml and from the metrics that the pack declares (package internal/metrics), by go generate. The tests of
+// this package compare alerts and dashboard with those metrics and their labels.
+//
+// # Non-goals
+//
+// It serves no metrics and sends no alerts.
+package monitoring
+
+//go:generate go run ./gen

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Copies the profiles of config/ to where kustomize reads them: kustomize refuses files outside the
+# directory of a kustomization, and what is applied must be in one place (docs/adr/0060). Run by
+# "go generate ./manifests"; a test compares.
+set -eu
+cd "$(dirname "$0")"
+
+# with_note SOURCE says where to edit, above the contents of its input.
+with_note() {
+	printf '# Copied from %s by "go generate ./manifests": edit it there.\n\n' "$1"
+	cat
+}
+
+with_note config/second-scheduler.yaml <../config/second-scheduler.yaml >overlays/second-scheduler/config.yaml
+with_note config/zonewise.yaml <../config/zonewise.yaml >overlays/replace-kube-scheduler/config.yaml
+# A static pod has no ServiceAccount: it uses the kubeconfig that kubeadm wrote for kube-scheduler.
+sed -e 's/^# clientConnection:$/clientConnection:/' -e 's/^#   kubeconfig: /  kubeconfig: /' ../config/zonewise.yaml |
+	with_note config/zonewise.yaml >kubeadm/zonewise.yaml
+
+# The chart: helm reads nothing outside of it either.
+chart=charts/zonewise
+with_note config/zonewise.yaml <../config/zonewise.yaml >$chart/files/config/replace.yaml
+with_note config/second-scheduler.yaml <../config/second-scheduler.yaml >$chart/files/config/second.yaml
+with_note manifests/rbac/clusterrole.yaml <rbac/clusterrole.yaml >$chart/files/rbac/clusterrole.yaml
+with_note manifests/rbac/plugins/clusterrole.yaml <rbac/plugins/clusterrole.yaml >$chart/files/rbac/clusterrole-plugins.yaml
+with_note manifests/rbac/role.yaml <rbac/role.yaml >$chart/files/rbac/role.yaml
+with_note manifests/rbac/viewer/clusterrole.yaml <rbac/viewer/clusterrole.yaml >$chart/files/rbac/viewer.yaml
+for crd in crds/*.yaml; do
+	[ "$crd" = crds/kustomization.yaml ] || cp "$crd" $chart/crds/
+done

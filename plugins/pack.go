@@ -1,0 +1,46 @@
+package plugins
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/permitgate"
+	"zonewise.dev/plugins/reservecache"
+	"zonewise.dev/plugins/zonespread"
+)
+
+// Factory is the framework's plugin constructor.
+type Factory = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error)
+
+// Pack is the three plugins of one scheduler. A process that runs several schedulers, as tests do, makes
+// a Pack for each.
+type Pack struct {
+	reserveCache *reservecache.Shared
+	permitGate   *permitgate.Shared
+	gangPolicies gangPolicies
+}
+
+// NewPack returns a pack for one scheduler. It starts nothing: that is left to the factories, which the
+// framework calls once for each profile that enables the plugin.
+func NewPack() *Pack {
+	p := &Pack{reserveCache: reservecache.NewShared()}
+	p.permitGate = permitgate.NewShared(permitgate.WithHolds(p.holdsOf), permitgate.WithZonePolicies(p.policiesOf))
+	return p
+}
+
+// Factories returns the constructors of the plugins by their names, to be given to app.WithPlugin.
+func (p *Pack) Factories() map[string]Factory {
+	return map[string]Factory{
+		zonespread.Name:   p.newZoneSpread,
+		reservecache.Name: p.reserveCache.New,
+		permitgate.Name:   p.permitGate.New,
+	}
+}
+
+// ReserveCache returns what the ReserveCache plugins of all profiles share, the ledger among it.
+func (p *Pack) ReserveCache() *reservecache.Shared { return p.reserveCache }
+
+// PermitGate returns what the PermitGate plugins of all profiles share.
+func (p *Pack) PermitGate() *permitgate.Shared { return p.permitGate }

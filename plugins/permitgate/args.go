@@ -1,0 +1,119 @@
+package permitgate
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"zonewise.dev/internal/args"
+)
+
+// maxScheduleTimeout is the longest that the framework lets a pod wait in Permit.
+const maxScheduleTimeout = 15 * time.Minute
+
+// PermitGateArgs configures the plugin. All profiles of one scheduler must give the same, since they
+// share the gangs.
+type PermitGateArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// ScheduleTimeout is how long the first waiting member of a gang waits in Permit for the rest, when
+	// the PodGroup has no spec.scheduleTimeoutSeconds. More than 0, at most 15m; 60s by default.
+	ScheduleTimeout metav1.Duration `json:"scheduleTimeout,omitempty"`
+	// PrepareTimeout is how long the members that were let go wait at the barrier before their binds until the
+	// volumes and devices of all of them are ready; then the gang is rolled back. It must be longer than what
+	// the profile's other PreBind plugins allow themselves: bindTimeoutSeconds of VolumeBinding and
+	// bindingTimeout of DynamicResources, 10m each by default. More than 0; 11m by default.
+	PrepareTimeout metav1.Duration `json:"prepareTimeout,omitempty"`
+	// BindRehearsal says when the binds of waiting members are rehearsed: sent to the API server with dryRun,
+	// so that a gang of which one bind would be refused is sent back as a whole. Auto, the default: while an
+	// admission policy or webhook may refuse the binds of the gang's namespace. Always; Never.
+	BindRehearsal BindRehearsal `json:"bindRehearsal,omitempty"`
+	// InitialBackoff is how long a gang is kept out of the queue after its first rollback; each further
+	// one doubles the time, up to MaxBackoff. A jitter takes up to half of it off again, so that gangs
+	// that got into each other's way do not meet again. More than 0; 1s by default.
+	InitialBackoff metav1.Duration `json:"initialBackoff,omitempty"`
+	// MaxBackoff bounds the backoff. At least InitialBackoff; 30s by default.
+	MaxBackoff metav1.Duration `json:"maxBackoff,omitempty"`
+	// RecoveryPolicy says what becomes of a gang that stays bound in part for RecoveryTimeout although a quorum
+	// of members lives. Keep, the default: it is reported. Evict: its bound members are evicted. A PodGroup's
+	// annotation zonewise.dev/recovery-policy takes precedence.
+	RecoveryPolicy RecoveryPolicy `json:"recoveryPolicy,omitempty"`
+	// RecoveryTimeout is how long that is. More than 0; 5m by default.
+	RecoveryTimeout metav1.Duration `json:"recoveryTimeout,omitempty"`
+	// StarvationAfter is how long a gang whose quorum exists is refused for want of room before it collects freed
+	// room piece by piece, as long as the cluster could hold it at all. It does so for the same time at most,
+	// and then lets others have the room for as long. It needs ReserveCache. More than 0; 5m by default.
+	StarvationAfter metav1.Duration `json:"starvationAfter,omitempty"`
+	// ManagePodGroupStatus has the leader keep the status of PodGroups current; true by default. It is
+	// turned off where Coscheduling's controller still does that.
+	ManagePodGroupStatus bool `json:"managePodGroupStatus,omitempty"`
+}
+
+// DeepCopyObject lets a program that embeds the scheduler pass the args as an object.
+func (a *PermitGateArgs) DeepCopyObject() runtime.Object {
+	if a == nil {
+		return nil
+	}
+	c := *a
+	return &c
+}
+
+// defaultArgs returns the args of a profile that gives none.
+func defaultArgs() PermitGateArgs {
+	return PermitGateArgs{
+		ScheduleTimeout: metav1.Duration{Duration: time.Minute},
+		PrepareTimeout:  metav1.Duration{Duration: 11 * time.Minute},
+		InitialBackoff:  metav1.Duration{Duration: time.Second},
+		MaxBackoff:      metav1.Duration{Duration: 30 * time.Second},
+		StarvationAfter: metav1.Duration{Duration: 5 * time.Minute},
+
+		BindRehearsal:        RehearseAuto,
+		RecoveryPolicy:       RecoveryKeep,
+		RecoveryTimeout:      metav1.Duration{Duration: 5 * time.Minute},
+		ManagePodGroupStatus: true,
+	}
+}
+
+// decodeArgs reads, defaults and validates the args of a profile. The error is one line that names the
+// fields.
+func decodeArgs(obj runtime.Object) (PermitGateArgs, error) {
+	a := defaultArgs()
+	if err := args.Decode(Name, obj, &a); err != nil {
+		return a, err
+	}
+	// The kind is accepted, but two profiles do not differ by giving it or not.
+	a.TypeMeta = metav1.TypeMeta{}
+	return a, args.Invalid(Name, a.validate())
+}
+
+func (a *PermitGateArgs) validate() field.ErrorList {
+	var errs field.ErrorList
+	if d := a.ScheduleTimeout.Duration; d <= 0 || d > maxScheduleTimeout {
+		errs = append(errs, field.Invalid(field.NewPath("scheduleTimeout"), d.String(), "must be more than 0 and at most "+maxScheduleTimeout.String()))
+	}
+	if d := a.PrepareTimeout.Duration; d <= 0 {
+		errs = append(errs, field.Invalid(field.NewPath("prepareTimeout"), d.String(), "must be more than 0"))
+	}
+	if modes := []BindRehearsal{RehearseAuto, RehearseAlways, RehearseNever}; !slices.Contains(modes, a.BindRehearsal) {
+		errs = append(errs, field.NotSupported(field.NewPath("bindRehearsal"), a.BindRehearsal, modes))
+	}
+	if policies := []RecoveryPolicy{RecoveryKeep, RecoveryEvict}; !slices.Contains(policies, a.RecoveryPolicy) {
+		errs = append(errs, field.NotSupported(field.NewPath("recoveryPolicy"), a.RecoveryPolicy, policies))
+	}
+	if d := a.RecoveryTimeout.Duration; d <= 0 {
+		errs = append(errs, field.Invalid(field.NewPath("recoveryTimeout"), d.String(), "must be more than 0"))
+	}
+	if d := a.InitialBackoff.Duration; d <= 0 {
+		errs = append(errs, field.Invalid(field.NewPath("initialBackoff"), d.String(), "must be more than 0"))
+	}
+	if d := a.StarvationAfter.Duration; d <= 0 {
+		errs = append(errs, field.Invalid(field.NewPath("starvationAfter"), d.String(), "must be more than 0"))
+	}
+	if d := a.MaxBackoff.Duration; d < a.InitialBackoff.Duration {
+		errs = append(errs, field.Invalid(field.NewPath("maxBackoff"), d.String(), "must be at least initialBackoff ("+a.InitialBackoff.Duration.String()+")"))
+	}
+	return errs
+}

@@ -1,0 +1,117 @@
+package permitgate
+
+import (
+	"iter"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/plan"
+)
+
+// A gang that has been refused for long would wait forever where small pods take every piece of room that
+// is freed. It keeps what it finds then, one gang at a time, which the account of holds sees to: the oldest
+// first. So that a gang whose room never comes does not keep it from everybody, it stops after a while.
+
+// collecting is how far a starving gang is.
+type collecting struct {
+	since time.Time // zero while it does not collect
+	pause time.Time // when it may begin again
+}
+
+// collectRoom keeps the slots that a gang without a plan has found, if it is starving.
+func (s *Shared) collectRoom(logger klog.Logger, key types.NamespacedName, t *task, cluster *view, found []HoldSlot) {
+	may := false
+	s.look(key, func(e *entry, now time.Time) {
+		if s.holdsLocked() == nil || e.gang.Phase() != gang.Backoff || len(found) == 0 {
+			return
+		}
+		ready := e.gang.ReadySince()
+		may = !ready.IsZero() && now.Sub(ready) >= s.args.StarvationAfter.Duration && !now.Before(e.collecting.pause)
+	})
+	if !may {
+		return
+	}
+	// A gang that would not fit if it were alone collects nothing.
+	alone := t.request
+	alone.Cluster, alone.Rules, alone.RulesKey = &vacant{cluster}, nil, nil
+	if plan.Make(alone).Refusal != nil {
+		return
+	}
+	s.change(key, func(e *entry, now time.Time) {
+		if e.gang.Phase() != gang.Backoff || e.held != nil && (!e.held.collects || len(e.held.slots) > len(found)) {
+			return
+		}
+		claim := t.claim
+		claim.Wanted, claim.Filling = t.request.Need, true
+		since := e.collecting.since
+		if since.IsZero() {
+			since = now
+		}
+		claim.Deadline = since.Add(s.args.StarvationAfter.Duration)
+		if err := s.holds.Place(claim, found); err != nil {
+			logger.V(4).Info("The gang may not collect room", "err", err)
+			return
+		}
+		e.collecting.since = since
+		e.held = &held{gang: claim.Gang, slots: map[types.UID]string{}, pods: map[types.UID]*v1.Pod{}, collects: true}
+		for _, slot := range found {
+			e.held.slots[slot.Pod.UID], e.held.pods[slot.Pod.UID] = slot.Node, slot.Pod
+		}
+		e.gang.SetCollects(true)
+		logger.V(2).Info("A starving gang collects room", "slots", len(found), "wanted", claim.Wanted, "until", claim.Deadline)
+	})
+}
+
+// syncCollectedLocked gives back what a gang has collected when it has no use for it any more, or its time
+// is over.
+func (s *Shared) syncCollectedLocked(e *entry) {
+	now := time.Now()
+	over := !now.Before(e.collecting.since.Add(s.args.StarvationAfter.Duration))
+	switch e.gang.Phase() {
+	case gang.Gathering, gang.Waiting, gang.Backoff:
+		if !over {
+			return
+		}
+	case gang.Pending, gang.Releasing, gang.Whole:
+	}
+	h := e.held
+	e.held = nil
+	e.collecting = collecting{}
+	if over {
+		e.collecting.pause = now.Add(s.args.StarvationAfter.Duration)
+	}
+	e.gang.SetCollects(false)
+	s.freedLocked(e, s.holds.Release(h.gang))
+}
+
+// vacant is the cluster as if no pod ran in it.
+type vacant struct{ *view }
+
+// Free implements plan.Cluster.
+func (v *vacant) Free(i int, names []v1.ResourceName, into []int64) {
+	allocatable := v.nodes[i].GetAllocatable()
+	for j, name := range names {
+		switch name {
+		case v1.ResourceCPU:
+			into[j] = allocatable.GetMilliCPU()
+		case v1.ResourceMemory:
+			into[j] = allocatable.GetMemory()
+		case v1.ResourceEphemeralStorage:
+			into[j] = allocatable.GetEphemeralStorage()
+		case v1.ResourcePods:
+			into[j] = int64(allocatable.GetAllowedPodNumber())
+		default:
+			into[j] = allocatable.GetScalarResources()[name]
+		}
+	}
+}
+
+// Pods implements plan.Cluster.
+func (*vacant) Pods(int) iter.Seq[*v1.Pod] { return func(func(*v1.Pod) bool) {} }
+
+// PortTaken implements plan.Cluster.
+func (*vacant) PortTaken(int, *v1.ContainerPort) bool { return false }

@@ -1,0 +1,345 @@
+package gang_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/permitgate/gang"
+)
+
+var (
+	start  = time.Unix(1_000_000, 0)
+	config = gang.Config{
+		Timeout: time.Minute, InitialBackoff: time.Second, MaxBackoff: 8 * time.Second,
+		RoomPause: 200 * time.Millisecond, Jitter: func() float64 { return 0 },
+	}
+)
+
+// after returns a time so many milliseconds after the start.
+func after(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
+
+func uids(n int) []types.UID {
+	ids := make([]types.UID, n)
+	for i := range ids {
+		ids[i] = types.UID(fmt.Sprintf("m%d", i))
+	}
+	return ids
+}
+
+// newGang returns a gang with a PodGroup and as many unbound members as asked for.
+func newGang(minMember, members int) (*gang.Gang, []types.UID) {
+	g := gang.New(config)
+	g.SetGroup(gang.Spec{UID: "g", MinMember: minMember}, start)
+	ids := uids(members)
+	for _, id := range ids {
+		g.SetPod(id, gang.Pod{}, start)
+	}
+	g.Act(start) // the activations that the arrivals asked for
+	return g, ids
+}
+
+// wait puts members into Permit.
+func wait(t *testing.T, g *gang.Gang, now time.Time, ids ...types.UID) {
+	t.Helper()
+	for _, id := range ids {
+		reason, detail := g.Enter(id, now)
+		require.Equal(t, gang.ReasonNone, reason, detail)
+		waits, _, reason, detail := g.Fits(id, now)
+		require.Equal(t, gang.ReasonNone, reason, detail)
+		require.True(t, waits, id)
+	}
+}
+
+func requireAdmits(t *testing.T, g *gang.Gang, id types.UID, now time.Time) {
+	t.Helper()
+	reason, detail := g.Admit(id, now)
+	require.Equal(t, gang.ReasonNone, reason, detail)
+}
+
+func requireRefuses(t *testing.T, g *gang.Gang, id types.UID, now time.Time, want gang.Reason, words string) {
+	t.Helper()
+	reason, detail := g.Admit(id, now)
+	require.Equal(t, want, reason, detail)
+	require.Contains(t, detail, words)
+}
+
+func TestAdmission(t *testing.T) {
+	g := gang.New(config)
+	require.True(t, g.Empty())
+	requireRefuses(t, g, "m0", start, gang.ReasonNotFound, "does not exist")
+
+	g.SetPod("m0", gang.Pod{}, start)
+	require.False(t, g.Empty())
+	requireRefuses(t, g, "m0", start, gang.ReasonNotFound, "does not exist")
+
+	for _, minMember := range []int{0, -3} {
+		g.SetGroup(gang.Spec{UID: "g", MinMember: minMember}, start)
+		requireRefuses(t, g, "m0", start, gang.ReasonInvalid, fmt.Sprintf("spec.minMember is %d", minMember))
+	}
+	g.SetGroup(gang.Spec{UID: "g", MinMember: 3}, start)
+	requireRefuses(t, g, "m0", start, gang.ReasonTooFew, "needs 3 members, 1 exist")
+
+	g.SetPod("m1", gang.Pod{Bound: true}, start)
+	g.SetPod("m2", gang.Pod{Held: true}, start)
+	requireRefuses(t, g, "m0", start, gang.ReasonTooFew, "needs 3 members, 2 exist and 1 more have scheduling gates")
+	require.Empty(t, g.Act(start).Activate)
+
+	g.SetPod("m2", gang.Pod{}, start)
+	requireAdmits(t, g, "m0", start)
+	requireRefuses(t, g, "stranger", start, gang.ReasonUnknown, "not been seen")
+	require.ElementsMatch(t, []types.UID{"m0", "m2"}, g.Act(start).Activate, "not the bound one")
+
+	g.DeletePod("m2", start)
+	requireRefuses(t, g, "m0", start, gang.ReasonTooFew, "needs 3 members, 2 exist")
+	g.SetGroup(gang.Spec{UID: "g", MinMember: 2}, start)
+	requireAdmits(t, g, "m0", start)
+}
+
+func TestQuorumIsLetGoTogether(t *testing.T) {
+	g, ids := newGang(3, 3)
+	wait(t, g, after(10), ids[:2]...)
+	require.Equal(t, gang.Waiting, g.Phase())
+	require.Empty(t, g.Act(after(10)).Probe)
+	require.Nil(t, g.Release(ids[:2], after(10)), "two of three")
+
+	wait(t, g, after(20), ids[2])
+	require.ElementsMatch(t, ids, g.Act(after(20)).Probe)
+	require.Nil(t, g.Release(ids[:2], after(20)), "the third was not seen waiting")
+	require.Equal(t, gang.Waiting, g.Phase())
+	require.ElementsMatch(t, ids, g.Release(ids, after(30)))
+	require.Equal(t, gang.Releasing, g.Phase())
+	passBarrier(t, g, after(35), ids...)
+	require.Equal(t, gang.Releasing, g.Phase())
+
+	g.SetPod(ids[0], gang.Pod{Bound: true}, after(40))
+	g.Bound(ids[0], after(40))
+	g.Bound(ids[1], after(40))
+	g.SetPod(ids[1], gang.Pod{}, after(40)) // an older view of the pod
+	require.Equal(t, gang.Releasing, g.Phase())
+	g.Bound(ids[2], after(50))
+	require.Equal(t, gang.Whole, g.Phase())
+	a := g.Act(after(50))
+	require.True(t, a.BecameWhole)
+	require.Equal(t, 50*time.Millisecond, a.TimeToWhole)
+	require.True(t, a.Next.IsZero(), "a whole gang has nothing more to do")
+	require.False(t, g.Act(after(60)).BecameWhole, "reported once")
+}
+
+func TestRollback(t *testing.T) {
+	for name, tt := range map[string]struct {
+		members, minMember int
+		fail               func(g *gang.Gang, ids []types.UID)
+		cause              gang.Cause
+		phase              gang.Phase
+	}{
+		"a member fits nowhere": {3, 3, func(g *gang.Gang, ids []types.UID) {
+			g.Enter(ids[2], after(20))
+			g.Unschedulable(ids[2], "no room", after(20))
+		}, gang.CauseUnschedulable, gang.Backoff},
+		"a waiting member is refused": {3, 3, func(g *gang.Gang, ids []types.UID) {
+			g.Unreserved(ids[1], after(20))
+		}, gang.CauseRefused, gang.Backoff},
+		"a member is refused before it waits": {3, 3, func(g *gang.Gang, ids []types.UID) {
+			g.Enter(ids[2], after(20))
+			g.Unreserved(ids[2], after(20))
+		}, gang.CauseRefused, gang.Backoff},
+		"time is up": {3, 3, func(g *gang.Gang, ids []types.UID) {
+			g.Admit(ids[2], after(60_010))
+		}, gang.CauseTimeout, gang.Backoff},
+		"a member is deleted": {3, 3, func(g *gang.Gang, ids []types.UID) {
+			g.DeletePod(ids[2], after(20))
+		}, gang.CauseMembersLeft, gang.Pending},
+		"a waiting member is deleted": {3, 3, func(g *gang.Gang, ids []types.UID) {
+			g.DeletePod(ids[0], after(20))
+		}, gang.CauseMembersLeft, gang.Pending},
+		"the PodGroup is deleted": {3, 3, func(g *gang.Gang, _ []types.UID) {
+			g.DeleteGroup(after(20))
+		}, gang.CauseGroupGone, gang.Pending},
+		"the PodGroup becomes invalid": {3, 3, func(g *gang.Gang, _ []types.UID) {
+			g.SetGroup(gang.Spec{UID: "g"}, after(20))
+		}, gang.CauseGroupGone, gang.Pending},
+		"the PodGroup is replaced": {3, 3, func(g *gang.Gang, _ []types.UID) {
+			g.SetGroup(gang.Spec{UID: "g2", MinMember: 3}, after(20))
+		}, gang.CauseGroupGone, gang.Gathering},
+		"the quorum is raised beyond the members": {3, 3, func(g *gang.Gang, _ []types.UID) {
+			g.SetGroup(gang.Spec{UID: "g", MinMember: 4}, after(20))
+		}, gang.CauseMembersLeft, gang.Pending},
+		"the last that could step in fails": {4, 3, func(g *gang.Gang, ids []types.UID) {
+			g.Enter(ids[2], after(20))
+			g.Unschedulable(ids[2], "no room", after(20))
+			g.Enter(ids[3], after(20))
+			g.Unschedulable(ids[3], "no room", after(20))
+		}, gang.CauseUnschedulable, gang.Backoff},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, ids := newGang(tt.minMember, tt.members)
+			wait(t, g, after(10), ids[:2]...)
+			tt.fail(g, ids)
+			require.Equal(t, tt.phase, g.Phase())
+
+			now := after(60_010)
+			a := g.Act(now)
+			require.NotNil(t, a.Rollback)
+			require.Equal(t, tt.cause, a.Rollback.Cause)
+			require.Equal(t, map[gang.Cause]int{tt.cause: 1}, a.Rollbacks)
+			require.Empty(t, a.Probe)
+			require.NotEmpty(t, a.Reject)
+			for _, id := range ids[:2] {
+				if g.Holds(id) {
+					require.Contains(t, a.Reject, id)
+				}
+				g.Unreserved(id, now)
+				require.False(t, g.Holds(id))
+			}
+			_, waiting, _ := g.Counts()
+			require.Zero(t, waiting)
+			require.Empty(t, g.Act(now.Add(time.Minute)).Reject)
+			require.Nil(t, g.Act(now.Add(time.Minute)).Rollback, "reported once")
+		})
+	}
+}
+
+func TestGangWithMembersToSpare(t *testing.T) {
+	g, ids := newGang(3, 5)
+	wait(t, g, after(10), ids[0], ids[1])
+	for _, id := range ids[2:4] {
+		g.Enter(id, after(20))
+		require.False(t, g.Unschedulable(id, "no room", after(20)), "no preemption")
+	}
+	require.Equal(t, gang.Waiting, g.Phase(), "the fifth member may still complete the quorum")
+	wait(t, g, after(30), ids[4])
+	require.Len(t, g.Release([]types.UID{ids[0], ids[1], ids[4]}, after(30)), 3)
+	require.ElementsMatch(t, ids[2:4], g.Act(after(30)).Activate, "those that had failed may try again")
+
+	g.Enter(ids[2], after(40))
+	require.True(t, g.Unschedulable(ids[2], "no room", after(40)), "beyond the quorum it is like any pod")
+	require.Equal(t, gang.Releasing, g.Phase())
+	waits, _, reason, _ := g.Fits(ids[3], after(50))
+	require.Equal(t, gang.ReasonNone, reason)
+	require.False(t, waits)
+}
+
+func TestDeletionOfASpareMemberDoesNotRollBack(t *testing.T) {
+	g, ids := newGang(3, 4)
+	wait(t, g, after(10), ids[0], ids[1])
+	g.DeletePod(ids[1], after(20))
+	require.Equal(t, gang.Waiting, g.Phase())
+	a := g.Act(after(20))
+	require.Empty(t, a.Reject, "the framework rejects a deleted pod itself")
+	require.False(t, a.Next.After(after(120)))
+	require.Equal(t, []types.UID{ids[1]}, g.Act(after(120)).Reject, "unless it only left the gang")
+	g.Unreserved(ids[1], after(130))
+	wait(t, g, after(140), ids[2], ids[3])
+	require.Len(t, g.Release([]types.UID{ids[0], ids[2], ids[3]}, after(140)), 3)
+}
+
+// TestMembersDeletedTogether: when a gang is deleted, each of its waiting pods is rejected by the
+// framework; the rollback that the first deletion causes must not reject the others at the same moment.
+func TestMembersDeletedTogether(t *testing.T) {
+	for name, first := range map[string]func(g *gang.Gang, id types.UID){
+		"the deletion is seen first": func(g *gang.Gang, id types.UID) { g.DeletePod(id, after(20)) },
+		"Unreserve comes first":      func(g *gang.Gang, id types.UID) { g.Unreserved(id, after(20)) },
+		"with the PodGroup":          func(g *gang.Gang, _ types.UID) { g.DeleteGroup(after(20)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, ids := newGang(3, 3)
+			wait(t, g, after(10), ids[0], ids[1])
+			first(g, ids[0])
+			require.Empty(t, g.Act(after(20)).Reject)
+			for _, id := range ids {
+				g.DeletePod(id, after(30))
+			}
+			g.Unreserved(ids[0], after(30))
+			require.Empty(t, g.Act(after(119)).Reject)
+			require.Equal(t, ids[1:2], g.Act(after(130)).Reject, "once the framework had its time")
+			g.Unreserved(ids[1], after(140))
+			g.DeleteGroup(after(140))
+			require.True(t, g.Empty())
+		})
+	}
+}
+
+func TestQuorumIsLowered(t *testing.T) {
+	g, ids := newGang(3, 3)
+	wait(t, g, after(10), ids[0], ids[1])
+	g.Act(after(10))
+	g.SetGroup(gang.Spec{UID: "g", MinMember: 2}, after(5000))
+	require.ElementsMatch(t, ids[:2], g.Act(after(5000)).Probe, "at once")
+	require.Len(t, g.Release(ids[:2], after(5000)), 2)
+}
+
+func TestSingleMemberActsLikeAPod(t *testing.T) {
+	g, ids := newGang(1, 1)
+	g.Enter(ids[0], after(10))
+	require.True(t, g.Unschedulable(ids[0], "no room", after(10)))
+	require.Equal(t, gang.Gathering, g.Phase())
+	waits, _, reason, _ := g.Fits(ids[0], after(20))
+	require.Equal(t, gang.ReasonNone, reason)
+	require.False(t, waits)
+	require.Equal(t, gang.Releasing, g.Phase())
+}
+
+func TestReplacementInAWholeGang(t *testing.T) {
+	g, ids := newGang(3, 3)
+	for _, id := range ids {
+		g.SetPod(id, gang.Pod{Bound: true}, after(10))
+	}
+	require.Equal(t, gang.Whole, g.Phase())
+	require.False(t, g.Act(after(10)).BecameWhole, "as found after a restart, not by this scheduler")
+
+	g.DeletePod(ids[0], after(1000))
+	require.Equal(t, gang.Pending, g.Phase())
+	g.SetPod("new", gang.Pod{}, after(2000))
+	require.Equal(t, []types.UID{"new"}, g.Act(after(2000)).Activate)
+	waits, _, reason, _ := g.Fits("new", after(2010))
+	require.Equal(t, gang.ReasonNone, reason)
+	require.False(t, waits, "the others are bound")
+	g.Bound("new", after(2020))
+	a := g.Act(after(2020))
+	require.True(t, a.BecameWhole)
+	require.Equal(t, 20*time.Millisecond, a.TimeToWhole)
+}
+
+func TestFailedBindIsRetriedAlone(t *testing.T) {
+	g, ids := newGang(3, 3)
+	wait(t, g, after(10), ids...)
+	require.Len(t, g.Release(ids, after(10)), 3)
+	passBarrier(t, g, after(15), ids...)
+	g.Bound(ids[0], after(20))
+	g.Act(after(20))
+	g.Unreserved(ids[1], after(20))
+	require.Equal(t, gang.Gathering, g.Phase())
+	require.Empty(t, g.Act(after(20)).Activate, "the framework's backoff of the pod is not cut short")
+	g.Bound(ids[2], after(30))
+
+	requireAdmits(t, g, ids[1], after(1000))
+	g.Enter(ids[1], after(1000))
+	waits, _, _, _ := g.Fits(ids[1], after(1000))
+	require.False(t, waits)
+	g.Bound(ids[1], after(1010))
+	require.Equal(t, gang.Whole, g.Phase())
+}
+
+// TestBindThatFailedButBound: the API server may have bound a pod although the call failed.
+func TestBindThatFailedButBound(t *testing.T) {
+	for name, informerFirst := range map[string]bool{"informer first": true, "Unreserve first": false} {
+		t.Run(name, func(t *testing.T) {
+			g, ids := newGang(2, 2)
+			wait(t, g, after(10), ids...)
+			require.Len(t, g.Release(ids, after(10)), 2)
+			g.Bound(ids[0], after(20))
+			if informerFirst {
+				g.SetPod(ids[1], gang.Pod{Bound: true}, after(20))
+				g.Unreserved(ids[1], after(20))
+			} else {
+				g.Unreserved(ids[1], after(20))
+				g.SetPod(ids[1], gang.Pod{Bound: true}, after(20))
+			}
+			require.Equal(t, gang.Whole, g.Phase())
+		})
+	}
+}

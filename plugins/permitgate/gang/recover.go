@@ -1,0 +1,65 @@
+package gang
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// partial reports whether the gang is bound in part, and nothing is on its way that would change that.
+func (g *Gang) partial() bool {
+	return g.valid() && g.settled() > 0 && g.sure() < g.spec.MinMember && g.phase != Releasing
+}
+
+// settleRecovery notes since when the gang has been bound in part.
+func (g *Gang) settleRecovery(now time.Time) {
+	switch {
+	case !g.partial():
+		// A release that is rolled back leaves the gang as it was.
+		if g.phase != Releasing {
+			g.partialSince, g.stranded = time.Time{}, false
+		}
+	case g.partialSince.IsZero():
+		g.partialSince = now
+	}
+}
+
+// Stranded reports whether the gang has been bound in part for Config.RecoveryTimeout, although all members
+// of a quorum live: the rest of them cannot join those that are bound.
+func (g *Gang) Stranded(now time.Time) bool {
+	return g.config.RecoveryTimeout > 0 && g.partial() && g.phase != Pending && !g.partialSince.IsZero() &&
+		!now.Before(g.partialSince.Add(g.config.RecoveryTimeout))
+}
+
+// Recover sends back who waits in a stranded gang, and keeps everybody out of the queue for MaxBackoff, so
+// that the bound members can be evicted without a release at the same time. It reports false, and
+// does nothing, when the gang is not stranded any more.
+func (g *Gang) Recover(now time.Time) bool {
+	g.settle(now)
+	if !g.Stranded(now) {
+		return false
+	}
+	g.rollback(Rollback{
+		Cause:  CauseRecovery,
+		Detail: fmt.Sprintf("%d of %d members have been bound without the others for %s, and are evicted", g.settled(), g.spec.MinMember, now.Sub(g.partialSince).Round(time.Second)),
+	}, true, now)
+	g.until = now.Add(g.config.MaxBackoff)
+	g.partialSince, g.stranded = now, false // what is left then has as much time again
+	g.settle(now)
+	return true
+}
+
+// Inherit says that a pod that waits may have been given a node by an earlier scheduler, which is not meant
+// for it any more.
+func (g *Gang) Inherit(uid types.UID) {
+	if m, known := g.members[uid]; known && !m.tried && !m.holds {
+		m.sentBack = true
+	}
+}
+
+// KeepsNode reports whether the member's bind has failed and its next attempt is to be for the same node.
+func (g *Gang) KeepsNode(uid types.UID) bool {
+	m, known := g.members[uid]
+	return known && m.bindFailed && (m.state == memberIdle || m.state == memberFailed) && (g.phase == Gathering || g.phase == Waiting || g.phase == Releasing)
+}

@@ -1,0 +1,124 @@
+package gang_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/permitgate/gang"
+)
+
+// partlyBound returns a gang that needs three, of which one is bound and two wait to be scheduled.
+func partlyBound(t *testing.T) (*gang.Gang, []types.UID) {
+	t.Helper()
+	c := config
+	c.RecoveryTimeout = time.Minute
+	g := gang.New(c)
+	g.SetGroup(gang.Spec{UID: "g", MinMember: 3}, start)
+	ids := uids(3)
+	for i, id := range ids {
+		g.SetPod(id, gang.Pod{Bound: i == 0}, start)
+	}
+	return g, ids
+}
+
+func TestGangThatStaysBoundInPart(t *testing.T) {
+	g, ids := partlyBound(t)
+	require.False(t, g.Act(after(59_999)).Stranded)
+	a := g.Act(after(60_000))
+	require.True(t, a.Stranded)
+	require.False(t, g.Act(after(60_001)).Stranded, "it is told once")
+	require.True(t, g.Stranded(after(60_001)))
+
+	require.True(t, g.Recover(after(61_000)))
+	requireRefuses(t, g, ids[1], after(61_001), gang.ReasonBackoff, "1 of 3 members have been bound without the others for 1m1s, and are evicted")
+	a = g.Act(after(61_001))
+	require.Equal(t, map[gang.Cause]int{gang.CauseRecovery: 1}, a.Rollbacks)
+	g.DeletePod(ids[0], after(61_100)) // as its eviction does
+	require.Equal(t, gang.Pending, g.Phase())
+	g.SetPod("new", gang.Pod{}, after(62_000))
+	requireAdmits(t, g, ids[1], after(62_000))
+	require.False(t, g.Stranded(after(200_000)))
+}
+
+func TestNextTimeIsThatOfTheRecovery(t *testing.T) {
+	g, ids := partlyBound(t)
+	for _, id := range ids[1:] { // so that nothing else is to be done
+		g.Enter(id, start)
+	}
+	require.Equal(t, after(60_000), g.Act(after(1)).Next)
+}
+
+// TestGangThatIsNotStranded: nothing is evicted that could not become whole, or is about to.
+func TestGangThatIsNotStranded(t *testing.T) {
+	for name, f := range map[string]func(g *gang.Gang, ids []types.UID){
+		"it has become whole": func(g *gang.Gang, ids []types.UID) {
+			g.SetPod(ids[1], gang.Pod{Bound: true}, after(30_000))
+			g.SetPod(ids[2], gang.Pod{Bound: true}, after(30_000))
+		},
+		"too few live": func(g *gang.Gang, ids []types.UID) { g.DeletePod(ids[2], after(30_000)) },
+		"the bound member is gone": func(g *gang.Gang, ids []types.UID) {
+			g.DeletePod(ids[0], after(30_000))
+			g.SetPod("new", gang.Pod{}, after(30_000))
+		},
+		"the PodGroup is gone":        func(g *gang.Gang, _ []types.UID) { g.DeleteGroup(after(30_000)) },
+		"the quorum has been lowered": func(g *gang.Gang, _ []types.UID) { g.SetGroup(gang.Spec{UID: "g", MinMember: 1}, after(30_000)) },
+		"the rest is on its way": func(g *gang.Gang, ids []types.UID) {
+			g.Enter(ids[1], after(30_000))
+			g.Enter(ids[2], after(30_000))
+			g.Fits(ids[1], after(30_000))
+			g.Fits(ids[2], after(30_000))
+			g.Release(ids[1:], after(30_000))
+			require.Equal(t, gang.Releasing, g.Phase())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, ids := partlyBound(t)
+			f(g, ids)
+			require.False(t, g.Act(after(70_000)).Stranded)
+			require.False(t, g.Recover(after(70_000)))
+			require.NotEqual(t, gang.Backoff, g.Phase())
+		})
+	}
+}
+
+// TestFailedBindKeepsItsNode until the member is bound or the gang is rolled back.
+func TestFailedBindKeepsItsNode(t *testing.T) {
+	g, ids := newGang(3, 3)
+	wait(t, g, after(10), ids...)
+	require.Len(t, g.Release(ids, after(10)), 3)
+	passBarrier(t, g, after(15), ids...)
+	g.Bound(ids[0], after(20))
+	g.Unreserved(ids[1], after(20))
+	require.Equal(t, []types.UID{ids[1]}, g.Act(after(20)).BindFailed)
+	require.Empty(t, g.Act(after(21)).BindFailed)
+	require.True(t, g.KeepsNode(ids[1]))
+	require.False(t, g.SentBack(ids[1]), "its nomination is not stale")
+	g.Bound(ids[2], after(30))
+	require.True(t, g.KeepsNode(ids[1]))
+	g.Enter(ids[1], after(1000))
+	g.Fits(ids[1], after(1000))
+	require.False(t, g.KeepsNode(ids[1]), "it has the node now")
+	g.Arrive(ids[1], after(1000))
+	g.Commit(ids[1:2], nil, after(1000))
+	g.Bound(ids[1], after(1010))
+	require.Equal(t, gang.Whole, g.Phase())
+	require.False(t, g.KeepsNode(ids[1]))
+}
+
+// TestInheritedNomination: what an earlier scheduler has chosen is not meant for members that this one has
+// not tried.
+func TestInheritedNomination(t *testing.T) {
+	g, ids := newGang(3, 3)
+	g.Enter(ids[0], after(10))
+	g.Inherit("stranger")
+	for _, id := range ids {
+		g.Inherit(id)
+	}
+	require.False(t, g.SentBack(ids[0]), "it is being tried")
+	require.True(t, g.SentBack(ids[1]))
+	g.Enter(ids[1], after(20))
+	require.False(t, g.SentBack(ids[1]))
+}

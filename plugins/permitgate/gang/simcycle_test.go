@@ -1,0 +1,386 @@
+package gang_test
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/permitgate/gang"
+)
+
+// The scheduling cycle.
+
+func (w *world) used() int {
+	n := w.others
+	for _, p := range w.pods {
+		switch {
+		case p.exists && p.bound:
+			n++
+		case p.holds() || p.place == binding || p.place == failing:
+			n++
+		}
+	}
+	return n
+}
+
+// holds reports whether the pod has something that a rejection would free.
+func (p *pod) holds() bool {
+	switch p.place {
+	case permitted, waiting, rejecting, preparing, barrier, stopped:
+		return true
+	}
+	return false
+}
+
+// pop starts the cycle of the first pod in the active queue.
+func (w *world) pop() bool {
+	if w.cycle != "" || len(w.queue) == 0 {
+		return false
+	}
+	p := w.pods[w.queue[0]]
+	w.queue = w.queue[1:]
+	w.cycle, p.place = p.uid, entered
+	p.pinned = false
+	if reason, _ := w.gang(p.gang).Enter(p.uid, w.now); reason != gang.ReasonNone || !w.place(p) {
+		w.comeBack(p, false)
+	}
+	return true
+}
+
+// outcome is what befalls a pod in a cycle.
+type outcome int
+
+const (
+	fine outcome = iota
+	refusedNode
+	refusedPlan // by a plugin of which the plan knows nothing
+	lateRefusal // by a Permit plugin that comes after this one
+	bindFails
+	bindFailsButBinds
+)
+
+// fit ends the cycle that pop started, up to Permit.
+func (w *world) fit(o outcome) bool {
+	p := w.pods[w.cycle]
+	if p == nil || p.place != entered {
+		return false
+	}
+	g := w.gang(p.gang)
+	if p.pinned && (o == refusedPlan || w.used() >= w.capacity) {
+		// What the plan did not know, or a pod that is above all holds.
+		g.Replan(p.uid, "refused", w.now)
+		w.comeBack(p, false)
+		return true
+	}
+	if w.used()+w.unused(p.uid) >= w.capacity && !p.pinned {
+		phase := g.Phase()
+		may := g.Unschedulable(p.uid, "no room", w.now)
+		if may && phase == gang.Waiting {
+			w.check.Fatalf("%s may preempt while others wait", p.uid)
+		}
+		p.noRoom = true
+		w.comeBack(p, false)
+		return true
+	}
+	p.noRoom = false
+	if o == refusedNode {
+		g.Unreserved(p.uid, w.now)
+		w.comeBack(p, true)
+		return true
+	}
+	wait, deadline, reason, _ := g.Fits(p.uid, w.now)
+	switch {
+	case reason != gang.ReasonNone:
+		g.Unreserved(p.uid, w.now)
+		w.comeBack(p, false)
+	case o == lateRefusal:
+		g.Unreserved(p.uid, w.now)
+		w.comeBack(p, true) // by the events of the plugin that refused it
+	case wait:
+		if !deadline.After(w.now) {
+			w.check.Fatalf("%s is to wait until %s, and it is %s", p.uid, deadline, w.now)
+		}
+		p.place, p.rehearsed = permitted, false
+	default:
+		p.place = preparing
+		w.cycle = ""
+	}
+	return true
+}
+
+// list ends the cycle of a pod that waits.
+func (w *world) list() bool {
+	p := w.pods[w.cycle]
+	if p == nil || p.place != permitted {
+		return false
+	}
+	p.place = waiting
+	w.cycle = ""
+	return true
+}
+
+// checkQuorum is invariant 4: whoever passes the barrier does so together with a quorum that is bound, or
+// prepared and past it too, as far as can be known.
+func (w *world) checkQuorum(name string, passed []types.UID) {
+	w.check.Helper()
+	n := 0
+	for _, p := range w.pods {
+		if p.gang == name && p.toldDone {
+			n++
+		} else if p.gang == name && p.toldLive && (p.place == binding || p.place == failing || p.place == postBind || p.toldBound) {
+			n++
+		}
+	}
+	if quorum := w.gangs[name].MinMember(); n < quorum || quorum < 1 {
+		w.check.Fatalf("%v pass the barrier with %d of %d members", passed, n, quorum)
+	}
+}
+
+// The binding cycles.
+
+// unreserve ends the binding cycle of a pod that was rejected or could not be bound.
+func (w *world) unreserve(p *pod) {
+	byError := p.place == failing || p.place == stopped
+	p.place = nowhere
+	w.gang(p.gang).Unreserved(p.uid, w.now)
+	w.comeBack(p, byError)
+	w.hintRoom()
+}
+
+// prepare ends what other plugins do to a pod before its bind.
+func (w *world) prepare(p *pod, o outcome) {
+	if o != fine {
+		p.place = stopped
+		return
+	}
+	p.place = barrier
+	w.gang(p.gang).Arrive(p.uid, w.now)
+	w.answer()
+}
+
+// answer takes those away from the barrier for whom their gangs have decided.
+func (w *world) answer() {
+	passed := map[string][]types.UID{}
+	for _, p := range w.at(barrier) {
+		switch arrival, detail := w.gang(p.gang).Verdict(p.uid); arrival {
+		case gang.ArrivalPass:
+			p.place = binding
+			passed[p.gang] = append(passed[p.gang], p.uid)
+		case gang.ArrivalRefused:
+			if detail == "" {
+				w.check.Fatalf("%s is refused at the barrier without a word", p.uid)
+			}
+			p.place = stopped
+		}
+	}
+	for name, uids := range passed {
+		w.checkQuorum(name, uids)
+	}
+}
+
+// bind ends a binding cycle; a bound pod's PostBind comes later.
+func (w *world) bind(p *pod, o outcome) {
+	p.place = failing
+	if !p.exists || o == bindFails {
+		return
+	}
+	p.bound = true
+	w.announce(p)
+	if o != bindFailsButBinds {
+		p.place = postBind
+	}
+}
+
+func (w *world) bound(p *pod) {
+	p.toldBound = p.toldLive
+	w.gang(p.gang).Bound(p.uid, w.now)
+	p.place = nowhere
+}
+
+// at lists the pods at a place, in the order of their creation.
+func (w *world) at(where place) []*pod {
+	var ps []*pod
+	for _, uid := range w.order {
+		if w.pods[uid].place == where {
+			ps = append(ps, w.pods[uid])
+		}
+	}
+	return ps
+}
+
+// The plugin's worker.
+
+// act carries out what the gangs decide, and returns when they are to be asked again.
+func (w *world) act() (did bool, next time.Time) {
+	for _, name := range slices.Sorted(maps.Keys(w.gangs)) {
+		g := w.gangs[name]
+		a := g.Act(w.now)
+		for cause, n := range a.Rollbacks {
+			if n < 1 || cause == "" {
+				w.check.Fatalf("rollback without a cause: %v", a.Rollbacks)
+			}
+			w.rollbacks[name] += n
+		}
+		for _, uid := range a.Reject {
+			switch p := w.pods[uid]; p.place {
+			case waiting:
+				p.place = rejecting
+				did = true
+			case preparing, barrier:
+				p.place = stopped
+				did = true
+			}
+		}
+		for _, r := range a.Rehearse {
+			if w.pods[r.UID].rehearsed {
+				w.check.Fatalf("%s is rehearsed twice", r.UID)
+			}
+			w.rehearsals = append(w.rehearsals, running{name, r})
+			did = true
+		}
+		if a.Stranded && w.evicts && g.Recover(w.now) {
+			for _, uid := range w.order {
+				if p := w.pods[uid]; p.gang == name && p.bound {
+					w.deletePod(p)
+				}
+			}
+			did = true
+		}
+		if len(a.Commit) > 0 {
+			var sure, lost []types.UID
+			for _, uid := range a.Commit {
+				if w.pods[uid].place == barrier {
+					sure = append(sure, uid)
+				} else {
+					lost = append(lost, uid)
+				}
+			}
+			g.Commit(sure, lost, w.now)
+			w.answer()
+			did = true
+		}
+		for _, uid := range a.Reject {
+			if where := w.pods[uid].place; where == binding || where == postBind {
+				w.check.Fatalf("%s is to be rejected, and was let go", uid)
+			}
+		}
+		var ready []types.UID
+		for _, uid := range a.Probe {
+			if w.pods[uid].place == waiting {
+				ready = append(ready, uid)
+			}
+		}
+		if released := g.Release(ready, w.now); len(released) > 0 {
+			for _, uid := range released {
+				if w.rehearse && !w.pods[uid].rehearsed {
+					w.check.Fatalf("%s is let go without a rehearsal", uid)
+				}
+				w.pods[uid].place = preparing
+			}
+			did = true
+		}
+		slices.Sort(a.Activate)
+		for _, uid := range a.Activate {
+			before := w.pods[uid].place
+			w.activate(w.pods[uid])
+			did = did || w.pods[uid].place != before
+		}
+		if !a.Next.IsZero() && (next.IsZero() || a.Next.Before(next)) {
+			next = a.Next
+		}
+	}
+	return did, next
+}
+
+// verify checks what must be true between any two steps.
+func (w *world) verify() {
+	w.check.Helper()
+	w.answer()
+	if used := w.used(); used > w.capacity+w.others {
+		w.check.Fatalf("%d pods in room for %d", used, w.capacity)
+	}
+	for name, g := range w.gangs {
+		_, nWaiting, nBound := g.Counts()
+		told := 0
+		for _, p := range w.pods {
+			if p.gang != name {
+				continue
+			}
+			if p.toldLive && p.toldBound || p.toldDone {
+				told++
+			}
+			if p.holds() != g.Holds(p.uid) {
+				w.check.Fatalf("%s holds: %t, and its gang says %t", p.uid, p.holds(), g.Holds(p.uid))
+			}
+		}
+		if nBound != told {
+			w.check.Fatalf("gang %s counts %d bound members, there are %d", name, nBound, told)
+		}
+		w.verifySlots(name, g)
+		if phase := g.Phase(); (phase == gang.Backoff || phase == gang.Pending || phase == gang.Gathering) && nWaiting != 0 {
+			w.check.Fatalf("gang %s is in %s, and %d members wait", name, phase, nWaiting)
+		}
+		if phase := g.Phase(); phase != gang.Releasing && phase != gang.Whole && g.Preparing() != 0 {
+			w.check.Fatalf("gang %s is in %s, and %d members are on their way to the barrier", name, phase, g.Preparing())
+		}
+	}
+}
+
+// run lets everything take its course without mishaps, for at most the given time, until done.
+func (w *world) run(limit time.Duration, done func() bool) bool {
+	end := w.now.Add(limit)
+	for !w.now.After(end) {
+		for progress := true; progress; {
+			progress = false
+			for deliver(&w.plugin) || deliver(&w.history) || deliver(&w.sched) {
+				progress = true
+			}
+			for w.pop() || w.fit(fine) || w.list() {
+				progress = true
+			}
+			for _, where := range []place{rejecting, stopped, failing} {
+				for _, p := range w.at(where) {
+					w.unreserve(p)
+					progress = true
+				}
+			}
+			for w.rehearsed("") {
+				progress = true
+			}
+			for _, p := range w.at(preparing) {
+				w.prepare(p, fine)
+				progress = true
+			}
+			for _, p := range w.at(binding) {
+				w.bind(p, fine)
+				progress = true
+			}
+			for _, p := range w.at(postBind) {
+				w.bound(p)
+				progress = true
+			}
+			did, _ := w.act()
+			progress = progress || did || w.retryErrors()
+			w.verify()
+		}
+		if done() {
+			return true
+		}
+		_, next := w.act()
+		for _, p := range w.at(backoffQ) {
+			if next.IsZero() || p.retry.Before(next) {
+				next = p.retry
+			}
+		}
+		if next.IsZero() {
+			return false // nothing will ever happen again
+		}
+		if !next.After(w.now) {
+			next = w.now.Add(time.Millisecond)
+		}
+		w.now = next
+	}
+	return false
+}

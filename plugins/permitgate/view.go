@@ -1,0 +1,93 @@
+package permitgate
+
+import (
+	"iter"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/permitgate/plan"
+)
+
+// view is the cluster as a gang may use it: the snapshot of the cycle, less what others hold and less the pods
+// of equal or higher priority that are nominated to a node. It may be read from several goroutines.
+type view struct {
+	nodes     []fwk.NodeInfo
+	nominated func(node string) []fwk.PodInfo
+	held      HoldsView // nil when nothing is held
+	gang      types.UID
+	priority  int32
+	member    func(uid types.UID) bool
+}
+
+var _ plan.Cluster = &view{}
+
+// Len implements plan.Cluster.
+func (v *view) Len() int { return len(v.nodes) }
+
+// Node implements plan.Cluster.
+func (v *view) Node(i int) *v1.Node { return v.nodes[i].Node() }
+
+// Free implements plan.Cluster.
+func (v *view) Free(i int, names []v1.ResourceName, into []int64) {
+	info := v.nodes[i]
+	allocatable, requested := info.GetAllocatable(), info.GetRequested()
+	for j, name := range names {
+		switch name {
+		case v1.ResourceCPU:
+			into[j] = allocatable.GetMilliCPU() - requested.GetMilliCPU()
+		case v1.ResourceMemory:
+			into[j] = allocatable.GetMemory() - requested.GetMemory()
+		case v1.ResourceEphemeralStorage:
+			into[j] = allocatable.GetEphemeralStorage() - requested.GetEphemeralStorage()
+		case v1.ResourcePods:
+			into[j] = int64(allocatable.GetAllowedPodNumber() - len(info.GetPods()))
+		default:
+			into[j] = allocatable.GetScalarResources()[name] - requested.GetScalarResources()[name]
+		}
+	}
+	name := info.Node().Name
+	var coming map[types.UID]bool
+	for _, nominated := range v.nominated(name) {
+		pod := nominated.GetPod()
+		if corev1.PodPriority(pod) < v.priority || v.member(pod.UID) || v.isOn(info, pod.UID) {
+			continue
+		}
+		if coming == nil {
+			coming = map[types.UID]bool{}
+		}
+		coming[pod.UID] = true
+		plan.Subtract(pod, names, into)
+	}
+	if v.held != nil {
+		present := func(uid types.UID) bool { return coming[uid] || v.isOn(info, uid) }
+		v.held.Subtract(name, v.gang, v.priority, present, names, into)
+	}
+}
+
+func (*view) isOn(info fwk.NodeInfo, uid types.UID) bool {
+	for _, p := range info.GetPods() {
+		if p.GetPod().UID == uid {
+			return true
+		}
+	}
+	return false
+}
+
+// Pods implements plan.Cluster.
+func (v *view) Pods(i int) iter.Seq[*v1.Pod] {
+	return func(yield func(*v1.Pod) bool) {
+		for _, p := range v.nodes[i].GetPods() {
+			if !yield(p.GetPod()) {
+				return
+			}
+		}
+	}
+}
+
+// PortTaken implements plan.Cluster.
+func (v *view) PortTaken(i int, port *v1.ContainerPort) bool {
+	return v.nodes[i].GetUsedPorts().CheckConflict(port.HostIP, string(port.Protocol), port.HostPort)
+}

@@ -1,0 +1,72 @@
+package reservecache
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"zonewise.dev/internal/args"
+)
+
+// ReserveCacheArgs configures the plugin. All profiles of one scheduler must give the same, since they
+// share the ledger.
+type ReserveCacheArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// AssumedPodTTL is how long an assumed pod may stay unconfirmed by the pod informer before the API
+	// server is asked about it. The pod is dropped only when the answer shows that it takes no capacity.
+	// 0, the default, means that assumed pods never expire.
+	AssumedPodTTL metav1.Duration `json:"assumedPodTTL,omitempty"`
+	// HandlerSyncTimeout bounds how long a scheduling cycle waits for the ledger to have seen all pods and
+	// nodes that existed at start. After it the cycle fails with an error and the pod is retried. More
+	// than 0; 30s by default.
+	HandlerSyncTimeout metav1.Duration `json:"handlerSyncTimeout,omitempty"`
+	// DriftSettle is how long a difference between the ledger and the scheduler's snapshot of a node must
+	// last, while neither of them changes, until it counts as drift. 5s by default.
+	DriftSettle metav1.Duration `json:"driftSettle,omitempty"`
+}
+
+// DeepCopyObject lets a program that embeds the scheduler pass the args as an object.
+func (a *ReserveCacheArgs) DeepCopyObject() runtime.Object {
+	if a == nil {
+		return nil
+	}
+	c := *a
+	return &c
+}
+
+// defaultArgs returns the args of a profile that gives none.
+func defaultArgs() ReserveCacheArgs {
+	return ReserveCacheArgs{
+		HandlerSyncTimeout: metav1.Duration{Duration: 30 * time.Second},
+		DriftSettle:        metav1.Duration{Duration: 5 * time.Second},
+	}
+}
+
+// decodeArgs reads, defaults and validates the args of a profile. The error is one line that names the
+// fields.
+func decodeArgs(obj runtime.Object) (ReserveCacheArgs, error) {
+	a := defaultArgs()
+	if err := args.Decode(Name, obj, &a); err != nil {
+		return a, err
+	}
+	// The kind is accepted, but two profiles do not differ by giving it or not.
+	a.TypeMeta = metav1.TypeMeta{}
+	return a, args.Invalid(Name, a.validate())
+}
+
+func (a *ReserveCacheArgs) validate() field.ErrorList {
+	var errs field.ErrorList
+	if d := a.AssumedPodTTL.Duration; d < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("assumedPodTTL"), d.String(), "must not be negative"))
+	}
+	if d := a.HandlerSyncTimeout.Duration; d <= 0 {
+		errs = append(errs, field.Invalid(field.NewPath("handlerSyncTimeout"), d.String(), "must be more than 0"))
+	}
+	if d := a.DriftSettle.Duration; d < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("driftSettle"), d.String(), "must not be negative"))
+	}
+	return errs
+}

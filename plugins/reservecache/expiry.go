@@ -1,0 +1,107 @@
+package reservecache
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+
+	"zonewise.dev/plugins/reservecache/ledger"
+)
+
+// readTimeout bounds one read of the API server.
+const readTimeout = 10 * time.Second
+
+// expirer drops assumed pods that the pod informer has not confirmed for longer than assumedPodTTL, if the
+// API server agrees that they take no capacity. It has a goroutine of its own, so that no scheduling waits
+// for its reads.
+type expirer struct {
+	ledger *ledger.Ledger
+	client kubernetes.Interface
+	ttl    time.Duration
+	now    func() time.Time
+}
+
+// run looks for overdue pods until ctx ends.
+func (e *expirer) run(ctx context.Context) {
+	wait.UntilWithContext(ctx, e.expire, max(e.ttl/4, time.Second))
+}
+
+// expire asks about each pod that is overdue now.
+func (e *expirer) expire(ctx context.Context) {
+	logger := klog.FromContext(ctx)
+	for _, status := range e.ledger.AssumedBefore(e.now().Add(-e.ttl)) {
+		logger := logger.WithValues("pod", klog.KObj(status.Pod), "node", klog.KRef("", status.Node), "assumedAt", status.AssumedAt)
+		live, err := e.read(ctx, status.Pod)
+		if err != nil {
+			// What is not known is not freed.
+			logger.Error(err, "Could not ask the API server about a pod that has been assumed for longer than assumedPodTTL")
+			continue
+		}
+		reason, free := takesNothing(status, live)
+		if !free {
+			logger.V(2).Info("Kept a pod that has been assumed for longer than assumedPodTTL", "reason", reason)
+			continue
+		}
+		if e.ledger.ExpirePod(status.Pod.UID, status) {
+			expiredPods.Inc()
+			logger.Info("Dropped a pod that has been assumed for longer than assumedPodTTL", "reason", reason)
+		}
+	}
+}
+
+// read returns the pod as the API server has it, or nil when there is none of that name.
+func (e *expirer) read(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	// Without a resource version the answer is the latest, not one from a cache.
+	live, err := e.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return live, err
+}
+
+// takesNothing tells whether what the API server has, nil for nothing, proves that an assumed pod takes no
+// capacity, and why or why not.
+func takesNothing(status ledger.PodStatus, live *v1.Pod) (reason string, free bool) {
+	switch {
+	case live == nil:
+		return "the pod is gone", true
+	case live.UID != status.Pod.UID:
+		return "the pod was replaced by another of its name", true
+	case live.Status.Phase == v1.PodSucceeded || live.Status.Phase == v1.PodFailed:
+		return "the pod has finished", true
+	case live.Spec.NodeName != "":
+		return "the pod is bound, and the informer will show it", false
+	case live.DeletionTimestamp != nil:
+		return "the pod is being deleted and can no longer be bound", true
+	case status.FinishedAt.IsZero():
+		// It may wait in Permit, in PreBind or for the answer of the bind call. The framework unreserves
+		// it if that fails.
+		return "the binding is under way", false
+	default:
+		return "the pod is not bound", true
+	}
+}
+
+// expireHolds drops the claims of gangs that are past their deadline, which is there for a holder that has forgotten them.
+// Reservations expire by themselves.
+func (r *running) expireHolds(ctx context.Context, now time.Time) {
+	next, ok := r.ledger.NextDeadline()
+	if !ok || next.After(now) {
+		return
+	}
+	expired := r.ledger.ExpireHolds(now)
+	for i := range expired {
+		klog.FromContext(ctx).Info("Released what was held past its deadline", "claim", expired[i].Claim.Name, "nodes", len(expired[i].Nodes))
+	}
+	if len(expired) > 0 {
+		r.holdsFreed(ctx)
+	}
+}

@@ -1,0 +1,97 @@
+package reservecache
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	schedulingv1 "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/reservecache/ledger"
+)
+
+// Reasons of nodes that Filter refuses.
+const (
+	// ErrReasonHeldFor is followed by the name of the reservation or gang.
+	ErrReasonHeldFor = "node(s) had room only in what is held for "
+	// ErrReasonNoSlot is followed by the name of the reservation of which the pod needs a slot.
+	ErrReasonNoSlot = "node(s) had no unused slot of "
+	// ErrReasonFreeElsewhere: the pod owns a slot here and does not need it.
+	ErrReasonFreeElsewhere = "node(s) had room only in the pod's own slots, and others had free room"
+	// ErrReasonSlotElsewhere: the pod owns a slot on another node, and uses it first.
+	ErrReasonSlotElsewhere = "node(s) had no slot of the pod's own, and others had one"
+)
+
+// Filter keeps a pod off the nodes that have room only in slots that others own, and has owners use free room
+// and slots in the order of their reservation's mode. It takes no lock, and allocates only to refuse.
+func (p *ReserveCache) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	data, _ := state.Read(stateKey) // an error says that there is none
+	d, ok := data.(*cycleData)
+	if !ok {
+		return nil
+	}
+	status := p.filter(ctx, d, pod, info)
+	if status != nil && !d.probing && d.refused.CompareAndSwap(false, true) {
+		p.running.blocked.add(d.refusal)
+	}
+	return status
+}
+
+func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	holds := p.holdsOn(d, info.Node().Name)
+	var verdict ledger.Verdict
+	if holds != nil || d.asker.Use == ledger.UseOnly {
+		allocatable, requested := amounts(info.GetAllocatable()), requestedOf(info)
+		verdict = ledger.Fits(&d.request, &allocatable, &requested, holds, &d.asker, podsOf(info.GetPods()).has)
+		if !verdict.Fits {
+			return p.refuse(d, info, holds, &allocatable, &requested, &verdict)
+		}
+	}
+	if d.owner == nil || d.asker.Use == ledger.UseOnly || verdict.Slot != nil && verdict.Slot.For != "" {
+		return nil
+	}
+	var reason string
+	switch {
+	case d.asker.Use == ledger.UseLast && verdict.Slot != nil:
+		reason = ErrReasonFreeElsewhere
+	case d.asker.Use == ledger.UseFirst && verdict.Slot == nil:
+		reason = ErrReasonSlotElsewhere
+	default:
+		return nil
+	}
+	if d.probing || p.betterElsewhere(ctx, d, pod) {
+		return fwk.NewStatus(fwk.Unschedulable, reason)
+	}
+	return nil
+}
+
+// refuse says why holds keep the pod off a node. Preemption may look at the node unless the pod would be kept off even
+// if all pods of a lower priority were gone.
+func (p *ReserveCache) refuse(d *cycleData, info fwk.NodeInfo, holds *ledger.NodeHolds, allocatable, requested *ledger.Resources, verdict *ledger.Verdict) *fwk.Status {
+	reason := ErrReasonNoSlot
+	if verdict.By != nil {
+		reason = ErrReasonHeldFor + verdict.By.Name
+	} else {
+		reason += d.owner.Name
+	}
+	pods := podsOf(info.GetPods())
+	var taken ledger.Resources
+	for _, other := range pods {
+		if schedulingv1.PodPriority(other.GetPod()) < d.asker.Priority {
+			requests := amounts(other.CalculateResource().Resource)
+			requests.Pods = 1
+			taken.Add(&requests, 1)
+		}
+	}
+	if taken.Pods == 0 {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason)
+	}
+	rest := requested.Clone()
+	rest.Add(&taken, -1)
+	without := ledger.Fits(&d.request, allocatable, &rest, holds, &d.asker, func(uid types.UID) bool { return pods.hasAtLeast(uid, d.asker.Priority) })
+	if !without.Fits {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason)
+	}
+	return fwk.NewStatus(fwk.Unschedulable, reason)
+}

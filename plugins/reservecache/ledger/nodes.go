@@ -1,0 +1,131 @@
+package ledger
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/node/topology"
+)
+
+// node is the ledger's record of a node that exists or that pods are still accounted to.
+type node struct {
+	name string
+	// object is nil for a ghost.
+	object *v1.Node
+	// zone is the key of the node's zone; empty for a ghost and for a node without zone labels.
+	zone        string
+	allocatable Resources
+	requested   Resources
+	pods        []*pod
+	holds       []*hold
+	// held is what readers see of holds, and never changes; nil when there are none.
+	held *NodeHolds
+	// heldGeneration is the generation of the last change of held.
+	heldGeneration uint64
+	// excess is how many unused slots have no room.
+	excess int
+	// generation is that of the last change.
+	generation uint64
+	// newer and older link the nodes in the order of their last change.
+	newer, older *node
+}
+
+// ghost reports whether the node is gone, or not there yet, and only its pods keep it in the ledger.
+func (n *node) ghost() bool { return n.object == nil }
+
+// AddNode records a node, or a newer version of one. A ghost of that name comes back with its pods.
+func (l *Ledger) AddNode(object *v1.Node) {
+	allocatable := resourcesOf(object.Status.Allocatable)
+	zone := topology.GetZoneKey(object)
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.nodes[object.Name]
+	switch {
+	case n == nil:
+		n = l.newNodeLocked(object.Name)
+		l.tree.add(n, zone)
+	case n.ghost():
+		l.ghosts--
+		l.tree.add(n, zone)
+	case n.zone != zone:
+		l.tree.remove(n)
+		l.tree.add(n, zone)
+	}
+	n.object, n.allocatable = object, allocatable
+	l.touchLocked(n)
+}
+
+// UpdateNode records a newer version of a node. It is AddNode: a node whose Add was missed is added.
+func (l *Ledger) UpdateNode(object *v1.Node) {
+	l.AddNode(object)
+}
+
+// RemoveNode records that a node is gone. If pods are accounted to it, it stays as a ghost until they are
+// gone. It reports whether the node was there; when the ledger has another incarnation of the name, told
+// by its UID, that one stays.
+func (l *Ledger) RemoveNode(object *v1.Node) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.nodes[object.Name]
+	if n == nil || n.ghost() || n.object.UID != object.UID {
+		return false
+	}
+	l.tree.remove(n)
+	l.loseHoldsLocked(n)
+	n.object, n.allocatable = nil, Resources{}
+	if len(n.pods) == 0 {
+		l.dropNodeLocked(n)
+		return true
+	}
+	l.ghosts++
+	l.touchLocked(n)
+	return true
+}
+
+// newNodeLocked makes the record of a node. It is a ghost, which the caller counts, until it gets its
+// object.
+func (l *Ledger) newNodeLocked(name string) *node {
+	n := &node{name: name}
+	l.nodes[name] = n
+	return n
+}
+
+// dropNodeLocked takes a node without pods out of the ledger.
+func (l *Ledger) dropNodeLocked(n *node) {
+	l.unlinkLocked(n)
+	delete(l.nodes, n.name)
+	if n.heldGeneration > 0 {
+		l.heldVersion++
+	}
+}
+
+// touchLocked gives a changed node the next generation and the first place in the order of changes.
+func (l *Ledger) touchLocked(n *node) {
+	l.generation++
+	n.generation = l.generation
+	if n.held != nil || n.excess > 0 {
+		l.weighLocked(n)
+	}
+	if l.newest == n {
+		return
+	}
+	l.unlinkLocked(n)
+	n.older = l.newest
+	if l.newest != nil {
+		l.newest.newer = n
+	}
+	l.newest = n
+}
+
+// unlinkLocked takes a node out of the order of changes, if it is in it.
+func (l *Ledger) unlinkLocked(n *node) {
+	if n.newer != nil {
+		n.newer.older = n.older
+	}
+	if n.older != nil {
+		n.older.newer = n.newer
+	}
+	if l.newest == n {
+		l.newest = n.older
+	}
+	n.newer, n.older = nil, nil
+}

@@ -1,0 +1,264 @@
+package ledger
+
+import (
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Change tells what an event did to the ledger.
+type Change int
+
+// The changes that an event can make.
+const (
+	// Unchanged means that the event told nothing new.
+	Unchanged Change = iota
+	// PodAdded means that the pod was not known before.
+	PodAdded
+	// PodConfirmed means that an assumed pod turned up on the node that it was assumed on.
+	PodConfirmed
+	// PodMoved means that the pod was accounted to another node before, assumed or added.
+	PodMoved
+	// PodUpdated means that an added pod was replaced by a newer version of itself.
+	PodUpdated
+	// PodRemoved means that the pod was accounted for and is no longer.
+	PodRemoved
+)
+
+// String returns the name of the change.
+func (c Change) String() string {
+	return [...]string{"Unchanged", "PodAdded", "PodConfirmed", "PodMoved", "PodUpdated", "PodRemoved"}[c]
+}
+
+// AssumePod accounts a pod to a node from now on, before the API server knows of it. The node need not be
+// known yet.
+//
+// It fails with ErrNoUID or ErrNoNode, and with ErrAssumed or ErrAdded when the pod is accounted for
+// already, on this node or another; the ledger is then as it was.
+func (l *Ledger) AssumePod(object *v1.Pod, nodeName string, now time.Time) error {
+	if object.UID == "" {
+		return ErrNoUID
+	}
+	if nodeName == "" {
+		return ErrNoNode
+	}
+	requests := podRequests(object, l.opts.Requests)
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.unknownLocked(object.UID); err != nil {
+		return err
+	}
+	l.assumeLocked(&pod{object: object, requests: requests, assumption: &assumption{since: now}}, nodeName)
+	return nil
+}
+
+// unknownLocked fails for a pod that the ledger has.
+func (l *Ledger) unknownLocked(uid types.UID) error {
+	p, ok := l.pods[uid]
+	if !ok {
+		return nil
+	}
+	err := ErrAdded
+	if p.assumption != nil {
+		err = ErrAssumed
+	}
+	return fmt.Errorf("%w on node %q", err, p.node.name)
+}
+
+func (l *Ledger) assumeLocked(p *pod, nodeName string) {
+	l.pods[p.object.UID] = p
+	l.assumed[p.object.UID] = p
+	l.placeLocked(p, nodeName)
+}
+
+// FinishBinding records that the API server has accepted the binding of an assumed pod to a node: its Add
+// is under way. It reports whether there was such an assumption; without one it does nothing.
+func (l *Ledger) FinishBinding(uid types.UID, nodeName string, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p, ok := l.assumed[uid]
+	if !ok || p.node.name != nodeName {
+		return false
+	}
+	if p.assumption.finished.IsZero() {
+		p.assumption.finished = now
+	}
+	return true
+}
+
+// ForgetPod undoes AssumePod. It reports whether it did: a pod that is not assumed on this node is left
+// alone.
+func (l *Ledger) ForgetPod(uid types.UID, nodeName string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p, ok := l.assumed[uid]
+	if !ok || p.node.name != nodeName {
+		return false
+	}
+	l.dropLocked(p)
+	return true
+}
+
+// ExpirePod drops an assumed pod of which a live read has shown that it takes no capacity. The status is
+// the one on which the read was based: the pod is dropped only if it is still assumed by that very
+// assumption, and what ExpirePod reports is whether it was.
+func (l *Ledger) ExpirePod(uid types.UID, basis PodStatus) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p, ok := l.assumed[uid]
+	if !ok || p.node.name != basis.Node || !p.assumption.since.Equal(basis.AssumedAt) || !p.assumption.finished.Equal(basis.FinishedAt) {
+		return false
+	}
+	l.dropLocked(p)
+	return true
+}
+
+// AssumedBefore returns the assumed pods whose last progress, the assumption or the end of the binding, is
+// not after t, in no particular order.
+func (l *Ledger) AssumedBefore(t time.Time) []PodStatus {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var old []PodStatus
+	for _, p := range l.assumed {
+		progress := p.assumption.since
+		if p.assumption.finished.After(progress) {
+			progress = p.assumption.finished
+		}
+		if !progress.After(t) {
+			old = append(old, p.status())
+		}
+	}
+	return old
+}
+
+// AddPod records what the API server shows: a pod on a node. It confirms an assumed pod, moves a pod that
+// was accounted to another node, and takes a repeated Add for an update. A pod that has finished
+// (Succeeded or Failed) takes no capacity, so that an Add of it is a Remove; so is an Add of a pod that is
+// being deleted and has no node, since the API server binds no such pod. Any other pod without a node is
+// left alone, whatever the ledger has of it.
+//
+// It fails with ErrNoUID.
+func (l *Ledger) AddPod(object *v1.Pod) (Change, error) {
+	if object.UID == "" {
+		return Unchanged, ErrNoUID
+	}
+	if terminal(object) {
+		return l.RemovePod(object.UID), nil
+	}
+	if object.Spec.NodeName == "" {
+		if object.DeletionTimestamp != nil {
+			return l.RemovePod(object.UID), nil
+		}
+		return Unchanged, nil
+	}
+	requests := podRequests(object, l.opts.Requests)
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.addLocked(object, requests), nil
+}
+
+func (l *Ledger) addLocked(object *v1.Pod, requests Resources) Change {
+	p, ok := l.pods[object.UID]
+	if !ok {
+		p = &pod{object: object, requests: requests}
+		l.pods[object.UID] = p
+		l.placeLocked(p, object.Spec.NodeName)
+		return PodAdded
+	}
+	change := PodUpdated
+	if p.assumption != nil {
+		change = PodConfirmed
+		p.assumption = nil
+		delete(l.assumed, object.UID)
+	}
+	if p.node.name != object.Spec.NodeName {
+		l.takeLocked(p)
+		p.object, p.requests = object, requests
+		l.placeLocked(p, object.Spec.NodeName)
+		return PodMoved
+	}
+	n := p.node
+	n.requested.add(&p.requests, -1)
+	n.requested.add(&requests, 1)
+	p.object, p.requests = object, requests
+	l.touchLocked(n)
+	return change
+}
+
+// UpdatePod records a newer version of a pod, as AddPod does. When the versions have different UIDs, one
+// pod has been replaced by another of its name, and the old one is removed.
+//
+// It fails with ErrNoUID when the new version has none; the old one is removed all the same.
+func (l *Ledger) UpdatePod(oldObject, newObject *v1.Pod) (Change, error) {
+	if oldObject.UID != newObject.UID {
+		l.RemovePod(oldObject.UID)
+	}
+	return l.AddPod(newObject)
+}
+
+// RemovePod frees what a pod takes, in whatever state it is: the API server has shown that it is gone.
+func (l *Ledger) RemovePod(uid types.UID) Change {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p, ok := l.pods[uid]
+	if !ok {
+		return Unchanged
+	}
+	l.dropLocked(p)
+	return PodRemoved
+}
+
+// placeLocked accounts p to the node of that name.
+func (l *Ledger) placeLocked(p *pod, nodeName string) {
+	n := l.nodes[nodeName]
+	if n == nil {
+		n = l.newNodeLocked(nodeName)
+		l.ghosts++
+	}
+	p.node, p.index = n, len(n.pods)
+	n.pods = append(n.pods, p)
+	n.requested.add(&p.requests, 1)
+	if h := l.own[p.object.UID]; h != nil && h.node == n {
+		l.takeSlotLocked(p, h)
+		l.heldLocked(n)
+		return
+	}
+	l.touchLocked(n)
+}
+
+// takeLocked takes p off its node, and a ghost that is left without pods out of the ledger.
+func (l *Ledger) takeLocked(p *pod) {
+	n := p.node
+	last := len(n.pods) - 1
+	n.pods[p.index] = n.pods[last]
+	n.pods[p.index].index = p.index
+	n.pods[last] = nil
+	n.pods = n.pods[:last]
+	n.requested.add(&p.requests, -1)
+	p.node = nil
+	if p.hold != nil {
+		l.leaveSlotLocked(p)
+	}
+	if n.ghost() && len(n.pods) == 0 {
+		l.dropNodeLocked(n)
+		l.ghosts--
+		return
+	}
+	l.touchLocked(n)
+}
+
+// dropLocked removes p from its node and from the ledger.
+func (l *Ledger) dropLocked(p *pod) {
+	l.takeLocked(p)
+	delete(l.pods, p.object.UID)
+	delete(l.assumed, p.object.UID)
+}
+
+// terminal reports whether all containers of a pod have ended for good.
+func terminal(object *v1.Pod) bool {
+	return object.Status.Phase == v1.PodSucceeded || object.Status.Phase == v1.PodFailed
+}

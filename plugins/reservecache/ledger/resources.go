@@ -1,0 +1,224 @@
+package ledger
+
+import (
+	"iter"
+	"maps"
+	"math"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/component-helpers/resource"
+)
+
+// Resources is an amount of each resource of a node, or a demand for it.
+type Resources struct {
+	// MilliCPU is in thousandths of a CPU.
+	MilliCPU int64
+	// Memory is in bytes.
+	Memory int64
+	// EphemeralStorage is in bytes.
+	EphemeralStorage int64
+	// Pods is how many pods a node admits or, of requested resources, how many it has.
+	Pods int64
+	// Scalar holds extended resources, huge pages and attachable volumes, in units of their own. A
+	// resource that is absent counts as 0.
+	Scalar map[v1.ResourceName]int64
+}
+
+// add adds b, sign times.
+func (r *Resources) add(b *Resources, sign int64) {
+	r.MilliCPU += sign * b.MilliCPU
+	r.Memory += sign * b.Memory
+	r.EphemeralStorage += sign * b.EphemeralStorage
+	r.Pods += sign * b.Pods
+	for name, amount := range b.Scalar {
+		r.addScalar(name, sign*amount)
+	}
+}
+
+// addScalar adds to one scalar resource and drops it at 0, so that equal amounts have equal maps.
+func (r *Resources) addScalar(name v1.ResourceName, amount int64) {
+	if amount += r.Scalar[name]; amount == 0 {
+		delete(r.Scalar, name)
+		return
+	}
+	if r.Scalar == nil {
+		r.Scalar = map[v1.ResourceName]int64{}
+	}
+	r.Scalar[name] = amount
+}
+
+// Equal reports whether the amounts of all resources are the same.
+func (r *Resources) Equal(b *Resources) bool {
+	if r.MilliCPU != b.MilliCPU || r.Memory != b.Memory || r.EphemeralStorage != b.EphemeralStorage || r.Pods != b.Pods {
+		return false
+	}
+	for name, amount := range r.Scalar {
+		if b.Scalar[name] != amount {
+			return false
+		}
+	}
+	for name, amount := range b.Scalar {
+		if r.Scalar[name] != amount {
+			return false
+		}
+	}
+	return true
+}
+
+// Clone returns a copy that shares nothing with r.
+func (r *Resources) Clone() Resources {
+	c := *r
+	c.Scalar = maps.Clone(r.Scalar)
+	return c
+}
+
+// amount returns how much there is of one resource.
+func (r *Resources) amount(name v1.ResourceName) int64 {
+	switch name {
+	case v1.ResourceCPU:
+		return r.MilliCPU
+	case v1.ResourceMemory:
+		return r.Memory
+	case v1.ResourceEphemeralStorage:
+		return r.EphemeralStorage
+	case v1.ResourcePods:
+		return r.Pods
+	default:
+		return r.Scalar[name]
+	}
+}
+
+// Slots returns how many slots of a size there is room for: 0 where it names a resource of which there is
+// less than nothing. A size that names no resource has room without end, which is [math.MaxInt64].
+func (r *Resources) Slots(size *Resources) int64 {
+	n := int64(math.MaxInt64)
+	for name := range size.named() {
+		n = min(n, max(0, r.amount(name))/size.amount(name))
+	}
+	return n
+}
+
+// Amount returns how much there is of one resource.
+func (r *Resources) Amount(name v1.ResourceName) int64 { return r.amount(name) }
+
+// exceeds returns the first resource that is more than 0 in named and of which sum has more than limit, or
+// nothing.
+func exceeds(named, sum, limit *Resources) v1.ResourceName {
+	switch {
+	case named.Pods > 0 && sum.Pods > limit.Pods:
+		return v1.ResourcePods
+	case named.MilliCPU > 0 && sum.MilliCPU > limit.MilliCPU:
+		return v1.ResourceCPU
+	case named.Memory > 0 && sum.Memory > limit.Memory:
+		return v1.ResourceMemory
+	case named.EphemeralStorage > 0 && sum.EphemeralStorage > limit.EphemeralStorage:
+		return v1.ResourceEphemeralStorage
+	}
+	lacks := v1.ResourceName("")
+	for name, amount := range named.Scalar {
+		// The first by name, so that the answer does not depend on the order of a map.
+		if amount > 0 && sum.Scalar[name] > limit.Scalar[name] && (lacks == "" || name < lacks) {
+			lacks = name
+		}
+	}
+	return lacks
+}
+
+// negative returns a resource of which there is less than nothing, or nothing.
+func negative(r *Resources) v1.ResourceName {
+	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage} {
+		if r.amount(name) < 0 {
+			return name
+		}
+	}
+	for name, amount := range r.Scalar {
+		if amount < 0 {
+			return name
+		}
+	}
+	return ""
+}
+
+// copyTo overwrites into with r and keeps into's map, so that refreshing a snapshot does not allocate.
+func (r *Resources) copyTo(into *Resources) {
+	scalar := into.Scalar
+	*into = *r
+	if len(r.Scalar) == 0 && len(scalar) == 0 {
+		into.Scalar = scalar
+		return
+	}
+	clear(scalar)
+	if scalar == nil {
+		scalar = make(map[v1.ResourceName]int64, len(r.Scalar))
+	}
+	maps.Copy(scalar, r.Scalar)
+	into.Scalar = scalar
+}
+
+// resourcesOf converts a list of the API. Resources that the scheduler does not account for, such as
+// unprefixed names that Kubernetes does not define, are left out, as kube-scheduler's NodeInfo does.
+func resourcesOf(list v1.ResourceList) Resources {
+	var r Resources
+	for name, quantity := range list {
+		switch name {
+		case v1.ResourceCPU:
+			r.MilliCPU = quantity.MilliValue()
+		case v1.ResourceMemory:
+			r.Memory = quantity.Value()
+		case v1.ResourceEphemeralStorage:
+			r.EphemeralStorage = quantity.Value()
+		case v1.ResourcePods:
+			r.Pods = quantity.Value()
+		default:
+			if isScalar(name) {
+				r.addScalar(name, quantity.Value())
+			}
+		}
+	}
+	return r
+}
+
+// isScalar reports whether kube-scheduler accounts for a resource by its name alone: huge pages,
+// attachable volumes, names in the kubernetes.io domain, and extended resources, which are qualified
+// names of any other domain that quota can name too.
+func isScalar(name v1.ResourceName) bool {
+	s := string(name)
+	switch {
+	case strings.HasPrefix(s, v1.ResourceHugePagesPrefix),
+		strings.HasPrefix(s, v1.ResourceAttachableVolumesPrefix),
+		strings.Contains(s, v1.ResourceDefaultNamespacePrefix):
+		return true
+	case !strings.Contains(s, "/"), strings.HasPrefix(s, v1.DefaultResourceRequestsPrefix):
+		return false
+	}
+	return len(validation.IsQualifiedName(v1.DefaultResourceRequestsPrefix+s)) == 0
+}
+
+// podRequests returns what a pod takes from its node: the sum over containers and sidecars or the
+// largest init container, pod-level requests in their place where given, the pod's overhead, what an
+// in-place resize has already been granted, and one pod.
+//
+// The rules are those of k8s.io/component-helpers/resource, which kube-scheduler uses.
+func podRequests(pod *v1.Pod, opts resource.PodResourcesOptions) Resources {
+	r := resourcesOf(resource.PodRequests(pod, opts))
+	r.Pods = 1
+	return r
+}
+
+// named yields the resources of which there is more than nothing.
+func (r *Resources) named() iter.Seq[v1.ResourceName] {
+	return func(yield func(v1.ResourceName) bool) {
+		for _, name := range [...]v1.ResourceName{v1.ResourcePods, v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage} {
+			if r.amount(name) > 0 && !yield(name) {
+				return
+			}
+		}
+		for name, amount := range r.Scalar {
+			if amount > 0 && !yield(name) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package ledger
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+func TestSnapshotRefreshesOnlyWhatChanged(t *testing.T) {
+	l := New(DefaultOptions())
+	for _, name := range []string{"n1", "n2", "n3"} {
+		l.AddNode(makeNode(name, "a"))
+	}
+	s := NewSnapshot()
+	require.Equal(t, 3, l.UpdateSnapshot(s))
+	require.Equal(t, 0, l.UpdateSnapshot(s))
+
+	require.NoError(t, l.AssumePod(makePod("p", "", "1", "1Gi"), "n2", t0))
+	require.EqualValues(t, 0, s.Node("n2").Requested.MilliCPU, "a snapshot does not move by itself")
+	n1, n2 := s.Node("n1").Generation, s.Node("n2").Generation
+	require.Equal(t, 1, l.UpdateSnapshot(s))
+	require.EqualValues(t, 1000, s.Node("n2").Requested.MilliCPU)
+	require.EqualValues(t, 1, s.Node("n2").Requested.Pods)
+	require.Len(t, s.Node("n2").Pods, 1)
+	require.Equal(t, n1, s.Node("n1").Generation)
+	require.Greater(t, s.Node("n2").Generation, n2)
+
+	require.True(t, l.ForgetPod("p", "n2"))
+	require.Equal(t, 1, l.UpdateSnapshot(s))
+	require.EqualValues(t, 0, s.Node("n2").Requested.MilliCPU)
+	require.Empty(t, s.Node("n2").Pods)
+}
+
+func TestSnapshotsOfOneLedgerAreIndependent(t *testing.T) {
+	l := New(DefaultOptions())
+	l.AddNode(makeNode("n1", "a"))
+	early, late := NewSnapshot(), NewSnapshot()
+	l.UpdateSnapshot(early)
+	mustAdd(t, l, withScalar(makePod("p", "n1", "1", "1Gi"), "example.com/gpu", "3"), PodAdded)
+	require.Equal(t, 1, l.UpdateSnapshot(late))
+	require.EqualValues(t, 3, late.Node("n1").Requested.Scalar["example.com/gpu"])
+	require.Empty(t, early.Node("n1").Requested.Scalar)
+	require.Equal(t, 1, l.UpdateSnapshot(early))
+	require.Equal(t, late.Nodes(), early.Nodes())
+
+	mustAdd(t, l, withScalar(makePod("p", "n1", "1", "1Gi"), "example.com/gpu", "4"), PodUpdated)
+	l.UpdateSnapshot(early)
+	require.EqualValues(t, 3, late.Node("n1").Requested.Scalar["example.com/gpu"], "snapshots share no maps with the ledger")
+}
+
+func TestSnapshotOfAnotherLedgerIsReplaced(t *testing.T) {
+	a, b := New(DefaultOptions()), New(DefaultOptions())
+	a.AddNode(makeNode("a1", ""))
+	a.AddNode(makeNode("a2", ""))
+	b.AddNode(makeNode("b1", ""))
+	s := NewSnapshot()
+	a.UpdateSnapshot(s)
+	require.Equal(t, 1, b.UpdateSnapshot(s))
+	require.Equal(t, []string{"b1"}, nodeNames(s))
+	require.Nil(t, s.Node("a1"))
+}
+
+func TestNodesComeZoneByZone(t *testing.T) {
+	l := New(DefaultOptions())
+	s := NewSnapshot()
+	order := func() []string {
+		l.UpdateSnapshot(s)
+		return nodeNames(s)
+	}
+	for _, n := range []struct{ name, zone string }{{"a1", "a"}, {"a2", "a"}, {"a3", "a"}, {"b1", "b"}, {"c1", "c"}, {"c2", "c"}, {"x", ""}} {
+		l.AddNode(makeNode(n.name, n.zone))
+	}
+	require.Equal(t, []string{"a1", "b1", "c1", "x", "a2", "c2", "a3"}, order())
+
+	// A relabelled node moves to the end of its new zone; an update in place moves nothing.
+	l.UpdateNode(makeNode("a1", "b"))
+	l.UpdateNode(makeNode("a2", "a"))
+	require.Equal(t, []string{"a2", "b1", "c1", "x", "a3", "a1", "c2"}, order())
+
+	// A zone that loses its last node loses its turn, and comes back last.
+	l.RemoveNode(makeNode("x", ""))
+	l.RemoveNode(makeNode("a2", "a"))
+	l.RemoveNode(makeNode("a3", "a"))
+	require.Equal(t, []string{"b1", "c1", "a1", "c2"}, order())
+	l.AddNode(makeNode("a2", "a"))
+	require.Equal(t, []string{"b1", "c1", "a2", "a1", "c2"}, order())
+}
+
+func TestGhostStaysUntilItsPodsAreGone(t *testing.T) {
+	l := New(DefaultOptions())
+	s := NewSnapshot()
+	l.AddNode(makeNode("n1", "a"))
+	l.AddNode(makeNode("n2", "b"))
+	mustAdd(t, l, makePod("p", "n1", "1", "1Gi"), PodAdded)
+	require.NoError(t, l.AssumePod(makePod("q", "", "2", "1Gi"), "n1", t0))
+	l.UpdateSnapshot(s)
+
+	require.True(t, l.RemoveNode(makeNode("n1", "a")))
+	require.False(t, l.RemoveNode(makeNode("n1", "a")))
+	l.UpdateSnapshot(s)
+	require.Equal(t, []string{"n2"}, nodeNames(s))
+	require.Nil(t, s.Node("n1"))
+	require.Equal(t, Stats{Pods: 2, AssumedPods: 1, Nodes: 1, Ghosts: 1, OldestAssumed: t0}, l.Stats())
+	require.Equal(t, map[string]int64{"n1": 3000, "n2": 0}, milliCPU(l), "the ledger still accounts for the pods")
+
+	// The node returns and finds its pods.
+	l.AddNode(makeNode("n1", "c"))
+	l.UpdateSnapshot(s)
+	require.Equal(t, []string{"n2", "n1"}, nodeNames(s))
+	require.EqualValues(t, 3000, s.Node("n1").Requested.MilliCPU)
+	require.Equal(t, Stats{Pods: 2, AssumedPods: 1, Nodes: 2, OldestAssumed: t0}, l.Stats())
+
+	// It goes again, and its pods after it: nothing is left.
+	l.RemoveNode(makeNode("n1", "c"))
+	require.True(t, l.ForgetPod("q", "n1"))
+	require.Equal(t, PodRemoved, l.RemovePod("p"))
+	require.Equal(t, Stats{Nodes: 1}, l.Stats())
+	require.Equal(t, map[string]int64{"n2": 0}, milliCPU(l))
+	l.UpdateSnapshot(s)
+	require.Equal(t, []string{"n2"}, nodeNames(s))
+}
+
+func TestPodBeforeItsNode(t *testing.T) {
+	l := New(DefaultOptions())
+	s := NewSnapshot()
+	mustAdd(t, l, makePod("p", "n1", "1", "1Gi"), PodAdded)
+	l.UpdateSnapshot(s)
+	require.Empty(t, nodeNames(s))
+	require.Equal(t, Stats{Pods: 1, Ghosts: 1}, l.Stats())
+
+	l.AddNode(makeNode("n1", "a"))
+	require.Equal(t, 1, l.UpdateSnapshot(s))
+	require.EqualValues(t, 1000, s.Node("n1").Requested.MilliCPU)
+	require.Equal(t, Stats{Pods: 1, Nodes: 1}, l.Stats())
+}
+
+func TestNodeWithAnotherUIDStays(t *testing.T) {
+	l := New(DefaultOptions())
+	old := makeNode("n1", "a")
+	l.AddNode(old)
+	reborn := makeNode("n1", "a")
+	reborn.UID = "reborn"
+	l.UpdateNode(reborn)
+	require.False(t, l.RemoveNode(old), "the deletion of an earlier incarnation")
+	require.Equal(t, Stats{Nodes: 1}, l.Stats())
+	require.True(t, l.RemoveNode(reborn))
+	require.Equal(t, Stats{}, l.Stats())
+}
+
+func TestAllocatableFollowsTheNode(t *testing.T) {
+	l := New(DefaultOptions())
+	s := NewSnapshot()
+	n := makeNode("n1", "a")
+	l.AddNode(n)
+	l.UpdateSnapshot(s)
+	require.Equal(t, Resources{MilliCPU: 32000, Memory: 64 << 30, Pods: 110}, s.Node("n1").Allocatable)
+
+	shrunk := n.DeepCopy()
+	shrunk.Status.Allocatable[v1.ResourceCPU] = resource.MustParse("500m")
+	shrunk.Status.Allocatable["example.com/gpu"] = resource.MustParse("8")
+	shrunk.Status.Allocatable[v1.ResourceHugePagesPrefix+"2Mi"] = resource.MustParse("1Gi")
+	shrunk.Status.Allocatable["nonsense"] = resource.MustParse("1")
+	shrunk.Status.Allocatable[v1.ResourceEphemeralStorage] = resource.MustParse("10Gi")
+	l.UpdateNode(shrunk)
+	require.Equal(t, 1, l.UpdateSnapshot(s))
+	want := Resources{MilliCPU: 500, Memory: 64 << 30, EphemeralStorage: 10 << 30, Pods: 110, Scalar: map[v1.ResourceName]int64{"example.com/gpu": 8, "hugepages-2Mi": 1 << 30}}
+	require.Equal(t, want, s.Node("n1").Allocatable)
+
+	l.UpdateNode(n)
+	l.UpdateSnapshot(s)
+	require.Empty(t, s.Node("n1").Allocatable.Scalar)
+}
+
+// TestIdleSnapshotAllocatesNothing guards what makes a snapshot per cycle affordable: no allocation when
+// nothing changed, nor when known nodes changed.
+func TestIdleSnapshotAllocatesNothing(t *testing.T) {
+	l := New(DefaultOptions())
+	s := NewSnapshot()
+	l.AddNode(makeNode("n1", "a"))
+	l.AddNode(makeNode("n2", "b"))
+	mustAdd(t, l, withScalar(makePod("p", "n1", "1", "1Gi"), "example.com/gpu", "3"), PodAdded)
+	l.UpdateSnapshot(s)
+	require.Zero(t, testing.AllocsPerRun(100, func() { l.UpdateSnapshot(s) }))
+
+	refreshed := 0
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		l.mu.Lock()
+		l.touchLocked(l.nodes["n1"])
+		l.mu.Unlock()
+		refreshed += l.UpdateSnapshot(s)
+	}))
+	require.Equal(t, 101, refreshed)
+}

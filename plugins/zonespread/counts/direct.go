@@ -1,0 +1,53 @@
+package counts
+
+// Direct answers the queries by looking at every pod of every node. It is for snapshots that an Index
+// must not learn from. each calls do(i) for all 0 <= i < n, at once if it can.
+//
+// The cost is the number of pods times the number of queries.
+func Direct[N NodeInfo[P], P PodInfo](nodes []N, queries []Query, each func(n int, do func(i int))) []*Table {
+	if len(queries) == 0 {
+		return nil
+	}
+	// perNode[i*len(queries)+j] is what node i has for query j, or absent.
+	perNode := make([]int32, len(nodes)*len(queries))
+	each(len(nodes), func(i int) {
+		node := nodes[i].Node()
+		row := perNode[i*len(queries):][:len(queries)]
+		for j := range queries {
+			q := &queries[j]
+			row[j] = absent
+			if _, ok := q.domain(node); !ok || !q.eligible(node) {
+				continue
+			}
+			row[j] = 0
+			for _, p := range nodes[i].GetPods() {
+				if q.matches(p.GetPod()) {
+					row[j]++
+				}
+			}
+		}
+	})
+
+	tables := make([]*Table, len(queries))
+	for j := range queries {
+		ids := map[string]int32{}
+		var counts []int32
+		for i := range nodes {
+			value, ok := queries[j].domain(nodes[i].Node())
+			if !ok {
+				continue
+			}
+			id, ok := ids[value]
+			if !ok {
+				id = int32(len(counts)) //nolint:gosec // at most as many as there are nodes
+				ids[value] = id
+				counts = append(counts, absent)
+			}
+			if n := perNode[i*len(queries)+j]; n != absent {
+				counts[id] = max(counts[id], 0) + n
+			}
+		}
+		tables[j] = newTable(queries[j].TopologyKey, ids, counts)
+	}
+	return tables
+}

@@ -1,0 +1,68 @@
+package counts
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// PodInfo is what a node of a snapshot tells of a pod on it; fwk.PodInfo is one.
+type PodInfo interface {
+	GetPod() *v1.Pod
+}
+
+// NodeInfo is a node of a snapshot with its pods; fwk.NodeInfo is one.
+type NodeInfo[P PodInfo] interface {
+	Node() *v1.Node
+	GetPods() []P
+	// GetGeneration changes whenever the node or its pods change. No two states of any nodes share one.
+	GetGeneration() int64
+}
+
+// Eligibility is the part of a pod's spec that decides whether a node takes part in its spreading.
+type Eligibility interface {
+	// Key identifies the decision: equal keys mean equal answers for every node. It is not empty.
+	Key() string
+	// Eligible looks at the name, labels and taints of the node, and at nothing else of it.
+	Eligible(node *v1.Node) bool
+}
+
+// PerNode is the topology key that makes each node a domain of its own, named like the node. No label
+// can have this key.
+const PerNode = "(node)"
+
+// Query asks for the matching pods per domain.
+type Query struct {
+	// Namespace and Selector say which pods match. A selector without requirements matches all.
+	Namespace string
+	Selector  labels.Selector
+	// TopologyKey is the node label whose values are the domains, or PerNode.
+	TopologyKey string
+	// RequiredKeys are node labels that a node must have to be eligible, whatever their values.
+	RequiredKeys []string
+	// MissingIsEmpty lets nodes without the topology key form the domain of the empty value; otherwise
+	// they belong to no domain.
+	MissingIsEmpty bool
+	// Eligibility says which nodes count; nil means all that have the required keys.
+	Eligibility Eligibility
+}
+
+// matches tells whether a pod counts for the query.
+func (q *Query) matches(pod *v1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Namespace == q.Namespace && q.Selector.Matches(labels.Set(pod.Labels))
+}
+
+// eligible tells whether a node takes part, apart from its having a domain.
+func (q *Query) eligible(node *v1.Node) bool {
+	for _, key := range q.RequiredKeys {
+		if _, ok := node.Labels[key]; !ok {
+			return false
+		}
+	}
+	return q.Eligibility == nil || q.Eligibility.Eligible(node)
+}
+
+// domain returns the node's value of the query's topology, and whether it has one.
+func (q *Query) domain(node *v1.Node) (string, bool) {
+	value, ok := valueOf(q.TopologyKey, node)
+	return value, ok || q.MissingIsEmpty
+}

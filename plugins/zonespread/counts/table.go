@@ -1,0 +1,242 @@
+package counts
+
+import (
+	"iter"
+	"math"
+	"slices"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// absent marks, among the counts of a table, a value that no eligible node has.
+const absent = -1
+
+// Domain is a domain of one Table, which Find returns. It means nothing to another table.
+type Domain int32
+
+// unknown is a domain that no eligible node has.
+const unknown Domain = -2
+
+// Table is the answer to a Query at one moment. It does not change.
+type Table struct {
+	key    string
+	ids    map[string]int32 // domain value -> index in counts
+	counts []int32          // matching pods per domain, or absent
+	// slots and domain know the domains of most nodes: a look at a node's labels is a look at memory that
+	// nobody has looked at for long. Both are nil without an Index.
+	slots  map[*v1.Node]int32
+	domain []int32 // by slot: index in counts, or none
+
+	domains int
+	minimum int
+
+	ascendingOnce sync.Once
+	ascending     []int32 // domains by number of pods; only made when a View needs it
+}
+
+// newTable takes over ids and counts.
+func newTable(key string, ids map[string]int32, counts []int32) *Table {
+	t := &Table{key: key, ids: ids, counts: counts}
+	lowest := int32(math.MaxInt32)
+	for _, n := range counts {
+		if n != absent {
+			t.domains++
+			lowest = min(lowest, n)
+		}
+	}
+	t.minimum = int(lowest)
+	return t
+}
+
+// Domains returns how many domains there are.
+func (t *Table) Domains() int { return t.domains }
+
+// Minimum returns the number of matching pods in the domain that has the fewest, or math.MaxInt32 when
+// there is no domain.
+func (t *Table) Minimum() int { return t.minimum }
+
+// Count returns the number of matching pods in a domain; 0 for a value that is no domain.
+func (t *Table) Count(value string) int {
+	id, ok := t.ids[value]
+	if !ok || int(id) >= len(t.counts) {
+		return 0
+	}
+	return int(max(t.counts[id], 0))
+}
+
+// Find returns the domain of a node of the snapshot that the table is about, and false for a node without
+// the topology key.
+func (t *Table) Find(node *v1.Node) (Domain, bool) {
+	if slot, ok := t.slots[node]; ok {
+		id := t.domain[slot]
+		return Domain(id), id != none
+	}
+	value, ok := valueOf(t.key, node)
+	if !ok {
+		return none, false
+	}
+	if id, ok := t.ids[value]; ok {
+		return Domain(id), true
+	}
+	return unknown, true
+}
+
+// Empty returns the domain of the empty value, which is also that of the nodes without the topology key where the
+// query said so.
+func (t *Table) Empty() Domain {
+	if id, ok := t.ids[""]; ok {
+		return Domain(id)
+	}
+	return unknown
+}
+
+// At returns the number of matching pods in a domain; 0 in one that no eligible node has.
+func (t *Table) At(d Domain) int {
+	if d < 0 || int(d) >= len(t.counts) {
+		return 0
+	}
+	return int(max(t.counts[d], 0))
+}
+
+// Counts tells whether a domain has an eligible node.
+func (t *Table) Counts(d Domain) bool {
+	return d >= 0 && int(d) < len(t.counts) && t.counts[d] != absent
+}
+
+// All yields the domains with their numbers of matching pods. The order is the same for all tables that an Index gives
+// while no node changes.
+func (t *Table) All() iter.Seq2[string, int] {
+	values := make([]string, len(t.counts))
+	for value, id := range t.ids {
+		if int(id) < len(values) {
+			values[id] = value
+		}
+	}
+	return func(yield func(string, int) bool) {
+		for id, n := range t.counts {
+			if n != absent && !yield(values[id], int(n)) {
+				return
+			}
+		}
+	}
+}
+
+// Has tells whether the value is a domain.
+func (t *Table) Has(value string) bool {
+	_, ok := t.find(value)
+	return ok
+}
+
+// find returns the index of a domain, and false for a value that no eligible node has.
+func (t *Table) find(value string) (int32, bool) {
+	id, ok := t.ids[value]
+	if !ok || int(id) >= len(t.counts) || t.counts[id] == absent {
+		return absent, false
+	}
+	return id, true
+}
+
+// byCount returns the domains in ascending order of their pods.
+func (t *Table) byCount() []int32 {
+	t.ascendingOnce.Do(func() {
+		t.ascending = make([]int32, 0, t.domains)
+		for id, n := range t.counts {
+			if n != absent {
+				t.ascending = append(t.ascending, int32(id)) //nolint:gosec // as many as there are nodes at most
+			}
+		}
+		slices.SortFunc(t.ascending, func(a, b int32) int { return int(t.counts[a] - t.counts[b]) })
+	})
+	return t.ascending
+}
+
+// change is how many pods a View adds to one domain; it may be negative.
+type change struct {
+	value string
+	id    int32 // index in the table, or absent when the table lacks the domain
+	pods  int
+}
+
+// View is a Table with some pods added and removed. The zero View is empty; a View belongs to one
+// goroutine, a copy made by Clone is independent of it.
+type View struct {
+	table   *Table
+	changes []change
+	minimum int
+	domains int
+}
+
+// NewView returns a view of a table without changes.
+func NewView(t *Table) View {
+	return View{table: t, minimum: t.minimum, domains: t.domains}
+}
+
+// Clone returns an independent copy.
+func (v View) Clone() View {
+	v.changes = slices.Clone(v.changes)
+	return v
+}
+
+// Domains returns how many domains there are.
+func (v *View) Domains() int { return v.domains }
+
+// Minimum returns the number of matching pods in the domain that has the fewest.
+func (v *View) Minimum() int { return v.minimum }
+
+// Count returns the number of matching pods in a domain; 0 for a value that is no domain.
+func (v *View) Count(value string) int {
+	n := v.table.Count(value)
+	for i := range v.changes {
+		if v.changes[i].value == value {
+			return n + v.changes[i].pods
+		}
+	}
+	return n
+}
+
+// Find returns the domain of a node, as Table.Find does.
+func (v *View) Find(node *v1.Node) (Domain, bool) { return v.table.Find(node) }
+
+// CountAt returns the number of matching pods in the domain that Find returned for the node.
+func (v *View) CountAt(d Domain, node *v1.Node) int {
+	if len(v.changes) == 0 {
+		return v.table.At(d)
+	}
+	value, _ := valueOf(v.table.key, node)
+	return v.Count(value)
+}
+
+// Add puts pods into a domain, or takes them out when pods is negative. The caller has made sure that
+// they match and that their node is eligible, which makes a value that was no domain become one.
+func (v *View) Add(value string, pods int) {
+	i := slices.IndexFunc(v.changes, func(c change) bool { return c.value == value })
+	if i < 0 {
+		id, ok := v.table.find(value)
+		if !ok {
+			v.domains++
+		}
+		i = len(v.changes)
+		v.changes = append(v.changes, change{value: value, id: id})
+	}
+	v.changes[i].pods += pods
+	v.minimum = v.lowest()
+}
+
+// lowest finds the minimum: among the changed domains, and the first unchanged one in ascending order.
+func (v *View) lowest() int {
+	lowest := math.MaxInt32
+	for _, c := range v.changes {
+		n := c.pods
+		if c.id != absent {
+			n += int(v.table.counts[c.id])
+		}
+		lowest = min(lowest, n)
+	}
+	for _, id := range v.table.byCount() {
+		if !slices.ContainsFunc(v.changes, func(c change) bool { return c.id == id }) {
+			return min(lowest, int(v.table.counts[id]))
+		}
+	}
+	return lowest
+}

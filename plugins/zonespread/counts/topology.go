@@ -1,0 +1,204 @@
+package counts
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// none marks a slot without a domain.
+const none = -1
+
+// emptyValue is the domain of the empty value, in every topology.
+const emptyValue = 0
+
+// topology numbers the values of one node label. A number is used again after the last node with the
+// value is gone.
+type topology struct {
+	key    string
+	domain []int32          // by slot, or none; shared like ids
+	ids    map[string]int32 // by value
+	values []string         // by number
+	nodes  []int32          // by number: how many nodes have the value
+	free   []int32
+	// sharedIDs and sharedDomain are set once a Table has ids and domain; they are then replaced instead of
+	// changed.
+	sharedIDs, sharedDomain bool
+	used                    uint64
+}
+
+func newTopology(key string) *topology {
+	return &topology{key: key, ids: map[string]int32{"": emptyValue}, values: []string{""}, nodes: []int32{0}}
+}
+
+// share returns the numbers, by value and by slot, for use in a Table.
+func (t *topology) share() (ids map[string]int32, domain []int32) {
+	t.sharedIDs, t.sharedDomain = true, true
+	return t.ids, t.domain
+}
+
+func (t *topology) ownIDs() {
+	if t.sharedIDs {
+		t.ids = maps.Clone(t.ids)
+		t.sharedIDs = false
+	}
+}
+
+// set notes the domain of a slot.
+func (t *topology) set(slot, id int32) {
+	if t.domain[slot] == id {
+		return
+	}
+	if t.sharedDomain {
+		t.domain = slices.Clone(t.domain)
+		t.sharedDomain = false
+	}
+	t.domain[slot] = id
+}
+
+// valueOf returns the node's value of a topology key, and whether it has one.
+func valueOf(key string, node *v1.Node) (string, bool) {
+	if key == PerNode {
+		return node.Name, true
+	}
+	value, ok := node.Labels[key]
+	return value, ok
+}
+
+// move notes the value of a node whose labels changed. Most changes are of other labels.
+func (t *topology) move(slot int32, node *v1.Node) {
+	value, ok := valueOf(t.key, node)
+	if id := t.domain[slot]; ok == (id != none) && (!ok || t.values[id] == value) {
+		return
+	}
+	t.leave(slot)
+	t.enter(slot, node)
+}
+
+// enter notes the value of a node that is new or was left before.
+func (t *topology) enter(slot int32, node *v1.Node) {
+	value, ok := valueOf(t.key, node)
+	if !ok {
+		t.set(slot, none)
+		return
+	}
+	id, known := t.ids[value]
+	if !known {
+		t.ownIDs()
+		if n := len(t.free); n > 0 {
+			id = t.free[n-1]
+			t.free = t.free[:n-1]
+			t.values[id] = value
+		} else {
+			id = int32(len(t.values)) //nolint:gosec // at most one more than there are nodes
+			t.values = append(t.values, value)
+			t.nodes = append(t.nodes, 0)
+		}
+		t.ids[value] = id
+	}
+	t.nodes[id]++
+	t.set(slot, id)
+}
+
+// leave forgets the value of a node.
+func (t *topology) leave(slot int32) {
+	id := t.domain[slot]
+	t.set(slot, none)
+	if id == none {
+		return
+	}
+	t.nodes[id]--
+	if t.nodes[id] == 0 && id != emptyValue {
+		t.ownIDs()
+		delete(t.ids, t.values[id])
+		t.values[id] = ""
+		t.free = append(t.free, id)
+	}
+}
+
+// class is the nodes that are eligible for some query, with their domains.
+type class struct {
+	key         classKey
+	topology    *topology
+	required    []string
+	eligibility Eligibility
+	home        []int32 // by slot: the domain of an eligible node, or none
+	nodes       []int32 // by domain: how many eligible nodes it has
+	blank       []int32 // by domain: 0, or absent without an eligible node; what a table starts from
+	used        uint64
+}
+
+type classKey struct {
+	topology       string
+	required       string
+	eligibility    string
+	missingIsEmpty bool
+}
+
+func keyOf(q *Query) (classKey, []string) {
+	key := classKey{topology: q.TopologyKey, missingIsEmpty: q.MissingIsEmpty}
+	var required []string
+	for _, k := range q.RequiredKeys {
+		// That a node has a domain is required anyway.
+		if k != q.TopologyKey || q.MissingIsEmpty {
+			required = append(required, k)
+		}
+	}
+	if len(required) > 1 {
+		slices.Sort(required)
+		required = slices.Compact(required)
+	}
+	switch len(required) {
+	case 0:
+	case 1:
+		key.required = required[0]
+	default:
+		key.required = strings.Join(required, " ")
+	}
+	if q.Eligibility != nil {
+		key.eligibility = q.Eligibility.Key()
+	}
+	return key, required
+}
+
+// enter judges a node that is new or was left before.
+func (c *class) enter(slot int32, node *v1.Node) {
+	c.home[slot] = none
+	id := c.topology.domain[slot]
+	if id == none {
+		if !c.key.missingIsEmpty {
+			return
+		}
+		id = emptyValue
+	}
+	for _, k := range c.required {
+		if _, ok := node.Labels[k]; !ok {
+			return
+		}
+	}
+	if c.eligibility != nil && !c.eligibility.Eligible(node) {
+		return
+	}
+	for len(c.blank) <= int(id) {
+		c.blank = append(c.blank, absent)
+		c.nodes = append(c.nodes, 0)
+	}
+	c.home[slot] = id
+	c.nodes[id]++
+	c.blank[id] = 0
+}
+
+// leave forgets a node.
+func (c *class) leave(slot int32) {
+	id := c.home[slot]
+	c.home[slot] = none
+	if id == none {
+		return
+	}
+	c.nodes[id]--
+	if c.nodes[id] == 0 {
+		c.blank[id] = absent
+	}
+}

@@ -1,0 +1,206 @@
+package zonespread
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+var (
+	_ fwk.EnqueueExtensions = (*ZoneSpread)(nil)
+	_ fwk.SignPlugin        = (*ZoneSpread)(nil)
+)
+
+// SignPod signs the pods that the plugin does not spread, so that the framework may batch them. Where a
+// pod may go by its spread depends on the pods scheduled just before it, so that the result for one pod
+// says nothing about the next.
+func (pl *ZoneSpread) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	if len(pod.Spec.TopologySpreadConstraints) > 0 {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "pods with topology constraints are not signable")
+	}
+	if len(pl.defaultConstraints) > 0 {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "pods with default topology constraints are not signable")
+	}
+	if pl.policies.Selects(pod) {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "pods with zone spread policies are not signable")
+	}
+	return nil, nil
+}
+
+// EventsToRegister returns the events that may let a pod in that hard constraints have kept out: pods
+// that start or stop to count, the pod's own labels and tolerations, and nodes whose domains or
+// eligibility change.
+func (pl *ZoneSpread) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Add | fwk.UpdatePodLabel | fwk.Delete},
+			QueueingHintFn: pl.isSchedulableAfterAssignedPodChange,
+		},
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.UpdatePodToleration | fwk.UpdatePodLabel},
+			QueueingHintFn: pl.isSchedulableAfterTargetPodChange,
+		},
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.Delete | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint},
+			QueueingHintFn: pl.isSchedulableAfterNodeChange,
+		},
+	}, nil
+}
+
+// isSchedulableAfterAssignedPodChange queues the pod when a pod of its namespace that is on a node, or
+// nominated to one, starts or stops to match one of its selectors.
+func (pl *ZoneSpread) isSchedulableAfterAssignedPodChange(logger klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	before, after, err := eventObjects[*v1.Pod](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	for _, changed := range []*v1.Pod{before, after} {
+		if changed == nil {
+			continue
+		}
+		if changed.Namespace != pod.Namespace || (changed.Spec.NodeName == "" && changed.Status.NominatedNodeName == "") {
+			logger.V(5).Info("Changed pod is on no node or in another namespace, so it does not count", "pod", klog.KObj(pod), "changedPod", klog.KObj(changed))
+			return fwk.QueueSkip, nil
+		}
+	}
+	if pl.countsByPolicy(pod, before) != pl.countsByPolicy(pod, after) {
+		logger.V(5).Info("A pod that a policy counts came or went", "pod", klog.KObj(pod), "changedPod", klog.KObj(cmp.Or(after, before)))
+		return fwk.Queue, nil
+	}
+	constraints, err := pl.constraintsOf(pod, v1.DoNotSchedule)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	if before != nil && after != nil {
+		return hintForRelabel(logger, pod, before, after, constraints), nil
+	}
+	changed := after
+	if changed == nil {
+		changed = before
+	}
+	for i := range constraints {
+		if constraints[i].selector.Matches(labels.Set(changed.Labels)) {
+			logger.V(5).Info("A matching pod came or went", "pod", klog.KObj(pod), "changedPod", klog.KObj(changed), "topologyKey", constraints[i].topologyKey)
+			return fwk.Queue, nil
+		}
+	}
+	return fwk.QueueSkip, nil
+}
+
+// isSchedulableAfterTargetPodChange queues the pod when its own change makes it match other selectors
+// or, where taints are honored, tolerate other nodes.
+func (pl *ZoneSpread) isSchedulableAfterTargetPodChange(logger klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	before, after, err := eventObjects[*v1.Pod](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	constraints, err := pl.constraintsOf(pod, v1.DoNotSchedule)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	if pl.policies.SelectsHard(before) || pl.policies.SelectsHard(after) {
+		return fwk.Queue, nil // by its tolerations or its labels it may be another matter to the policy
+	}
+	if !equality.Semantic.DeepEqual(before.Spec.Tolerations, after.Spec.Tolerations) {
+		for i := range constraints {
+			if constraints[i].honorTaints {
+				logger.V(5).Info("The pod has new tolerations, so more nodes may be eligible", "pod", klog.KObj(pod))
+				return fwk.Queue, nil
+			}
+		}
+	}
+	return hintForRelabel(logger, pod, before, after, constraints), nil
+}
+
+// hintForRelabel is Queue when the change of labels makes a pod match, or no longer match, a selector.
+func hintForRelabel(logger klog.Logger, pod, before, after *v1.Pod, constraints []constraint) fwk.QueueingHint {
+	for i := range constraints {
+		selector := constraints[i].selector
+		if selector.Matches(labels.Set(before.Labels)) != selector.Matches(labels.Set(after.Labels)) {
+			logger.V(5).Info("New labels change what a pod counts for", "pod", klog.KObj(pod), "changedPod", klog.KObj(after), "topologyKey", constraints[i].topologyKey)
+			return fwk.Queue
+		}
+	}
+	return fwk.QueueSkip
+}
+
+// isSchedulableAfterNodeChange queues the pod when a node that has all of its topology keys comes, goes,
+// changes its domain or its taints.
+func (pl *ZoneSpread) isSchedulableAfterNodeChange(logger klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+	before, after, err := eventObjects[*v1.Node](oldObj, newObj)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	if pl.policies.SelectsHard(pod) {
+		return fwk.Queue, nil // zones come, go, and are eligible or not by labels and taints
+	}
+	constraints, err := pl.constraintsOf(pod, v1.DoNotSchedule)
+	if err != nil {
+		return fwk.Queue, err
+	}
+	hadDomain := before != nil && hasAllKeys(before.Labels, constraints)
+	hasDomain := after != nil && hasAllKeys(after.Labels, constraints)
+	changed := hadDomain != hasDomain
+	if hadDomain && hasDomain {
+		changed = movedDomain(before, after, constraints) ||
+			changedEligibility(before, after, constraints) ||
+			!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
+	}
+	if !changed {
+		return fwk.QueueSkip, nil
+	}
+	node := after
+	if node == nil {
+		node = before
+	}
+	logger.V(5).Info("A node's domain or eligibility changed", "pod", klog.KObj(pod), "node", klog.KObj(node))
+	return fwk.Queue, nil
+}
+
+// movedDomain tells whether two states of a node differ in the value of a topology key.
+func movedDomain(before, after *v1.Node, constraints []constraint) bool {
+	for i := range constraints {
+		if key := constraints[i].topologyKey; before.Labels[key] != after.Labels[key] {
+			return true
+		}
+	}
+	return false
+}
+
+// changedEligibility tells whether other labels made a node start or stop to take part in a constraint:
+// a domain that was empty may have left the minimum with it. PodTopologySpread overlooks this, and the pod
+// waits there for another event.
+func changedEligibility(before, after *v1.Node, constraints []constraint) bool {
+	for i := range constraints {
+		if e := constraints[i].eligibility; e != nil && e.Eligible(before) != e.Eligible(after) {
+			return true
+		}
+	}
+	return false
+}
+
+// eventObjects returns the objects of an event in their type; the one that the event lacks is nil.
+func eventObjects[T any](oldObj, newObj any) (before, after T, err error) {
+	if tombstone, ok := oldObj.(cache.DeletedFinalStateUnknown); ok {
+		oldObj = tombstone.Obj
+	}
+	var ok bool
+	if oldObj != nil {
+		if before, ok = oldObj.(T); !ok {
+			return before, after, fmt.Errorf("queueing hint: want a %T, got a %T", before, oldObj)
+		}
+	}
+	if newObj != nil {
+		if after, ok = newObj.(T); !ok {
+			return before, after, fmt.Errorf("queueing hint: want a %T, got a %T", after, newObj)
+		}
+	}
+	return before, after, nil
+}

@@ -1,0 +1,65 @@
+package zonespread
+
+import (
+	"context"
+	"sync"
+
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/internal/perscheduler"
+	"zonewise.dev/plugins/zonespread/counts"
+)
+
+// sharedIndex is the index of one scheduler, which all of its profiles use: they see one snapshot.
+type sharedIndex struct {
+	mu       sync.Mutex // guards the fields below, and what is reached from index except the tables that it returned
+	index    *counts.Index
+	reported counts.Stats // what the metrics say
+}
+
+func newSharedIndex() *sharedIndex {
+	return &sharedIndex{index: counts.NewIndex(counts.DefaultLimits())}
+}
+
+// indexFor returns the index of the scheduler that the handle belongs to.
+func indexFor(ctx context.Context, h fwk.Handle) *sharedIndex {
+	if h.SharedInformerFactory() == nil {
+		// Nothing tells which other handles are of the same scheduler.
+		return newSharedIndex()
+	}
+	return perscheduler.Get(ctx, h, Name+"/index", newSharedIndex)
+}
+
+// updatedState marks a cycle whose snapshot the index has learned.
+type updatedState struct{ update uint64 }
+
+// Clone returns the state itself: nothing changes it.
+func (s updatedState) Clone() fwk.StateData { return s }
+
+// count answers queries about the snapshot of a scheduling cycle, whose nodes are given.
+func (pl *ZoneSpread) count(ctx context.Context, cycleState fwk.CycleState, nodes []fwk.NodeInfo, queries []counts.Query) []*counts.Table {
+	if cycleState.IsPodGroupSchedulingCycle() {
+		// The snapshot of a pod group's cycle holds pods that are only tried out, under the generations
+		// that the nodes had without them: the index must not see it.
+		directCounts.Inc()
+		return counts.Direct(nodes, queries, func(n int, do func(int)) {
+			pl.parallelize.Until(ctx, n, do, Name)
+		})
+	}
+
+	pl.shared.mu.Lock()
+	defer pl.shared.mu.Unlock()
+	ix := pl.shared.index
+	// A cycle has one snapshot from PreFilter to PreScore, so that the second need not look at it again,
+	// unless another cycle came in between.
+	known, _ := cycleState.Read(updatedStateKey) // an error says that there is none
+	if known != (updatedState{ix.Updates()}) {
+		counts.Update(ix, nodes)
+		cycleState.Write(updatedStateKey, updatedState{ix.Updates()})
+	}
+	tables := ix.Count(queries)
+	stats := ix.Stats()
+	reportStats(pl.shared.reported, stats)
+	pl.shared.reported = stats
+	return tables
+}

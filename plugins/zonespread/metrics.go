@@ -1,0 +1,77 @@
+package zonespread
+
+import (
+	"k8s.io/component-base/metrics"
+
+	zonewisemetrics "zonewise.dev/internal/metrics"
+	"zonewise.dev/plugins/zonespread/counts"
+)
+
+const subsystem = "zonespread"
+
+var (
+	indexSize = zonewisemetrics.NewGaugeVec(&metrics.GaugeOpts{
+		Namespace: zonewisemetrics.Namespace, Subsystem: subsystem, Name: "index_size",
+		Help: "What the index of pod counts holds, by kind: nodes, pods, shapes (sets of pods with equal labels), " +
+			"selectors, cells (pairs of a selector and a node with matching pods, 8 bytes each), topologies, classes (sets of eligible nodes).",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"kind"})
+	nodesRefreshed = zonewisemetrics.NewCounter(&metrics.CounterOpts{
+		Namespace: zonewisemetrics.Namespace, Subsystem: subsystem, Name: "index_refreshed_nodes_total",
+		Help:           "How many changed nodes the index has looked at.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	selectorsBuilt = zonewisemetrics.NewCounter(&metrics.CounterOpts{
+		Namespace: zonewisemetrics.Namespace, Subsystem: subsystem, Name: "index_built_selectors_total",
+		Help:           "How many times a selector was counted for the first time, or again after it had been dropped.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	selectorsEvicted = zonewisemetrics.NewCounter(&metrics.CounterOpts{
+		Namespace: zonewisemetrics.Namespace, Subsystem: subsystem, Name: "index_evicted_selectors_total",
+		Help:           "How many selectors were dropped, for not being used or to keep within the index's limits.",
+		StabilityLevel: metrics.ALPHA,
+	})
+	directCounts = zonewisemetrics.NewCounter(&metrics.CounterOpts{
+		Namespace: zonewisemetrics.Namespace, Subsystem: subsystem, Name: "direct_counts_total",
+		Help:           "How many times pods were counted without the index, as in the scheduling cycles of pod groups.",
+		StabilityLevel: metrics.ALPHA,
+	})
+)
+
+// preFilterDuration leaves out pods that have nothing to be judged by: those cost a look at their labels.
+var preFilterDuration = zonewisemetrics.NewHistogram(&metrics.HistogramOpts{
+	Namespace: zonewisemetrics.Namespace, Subsystem: subsystem, Name: "prefilter_duration_seconds",
+	Help:           "Time that PreFilter takes for a pod with hard constraints or policies.",
+	Buckets:        metrics.ExponentialBuckets(10e-6, 2, 14), // to 82 ms
+	StabilityLevel: metrics.ALPHA,
+})
+
+func registerMetrics() {
+	zonewisemetrics.MustRegister(indexSize, nodesRefreshed, selectorsBuilt, selectorsEvicted, directCounts, preFilterDuration)
+}
+
+// reportStats sets the metrics to what the index holds now; last is what it held at the last report.
+func reportStats(last, now counts.Stats) {
+	if last == now {
+		return
+	}
+	for _, e := range [...]struct {
+		kind      string
+		last, now int
+	}{
+		{"nodes", last.Nodes, now.Nodes},
+		{"pods", last.Pods, now.Pods},
+		{"shapes", last.Shapes, now.Shapes},
+		{"selectors", last.Selectors, now.Selectors},
+		{"cells", last.Cells, now.Cells},
+		{"topologies", last.Topologies, now.Topologies},
+		{"classes", last.Classes, now.Classes},
+	} {
+		if e.last != e.now {
+			indexSize.WithLabelValues(e.kind).Set(float64(e.now))
+		}
+	}
+	nodesRefreshed.Add(float64(now.Refreshed - last.Refreshed))
+	selectorsBuilt.Add(float64(now.SelectorsBuilt - last.SelectorsBuilt))
+	selectorsEvicted.Add(float64(now.SelectorsEvicted - last.SelectorsEvicted))
+}

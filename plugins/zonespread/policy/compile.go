@@ -1,0 +1,342 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"zonewise.dev/apis/v1alpha1"
+)
+
+// Unlimited is the cap of a zone that nothing caps.
+const Unlimited = int64(math.MaxInt64)
+
+// The largest numbers that the CustomResourceDefinition admits. They keep every product of the formulas far
+// below the range of int64, with any number of pods that a cluster can have.
+const (
+	maxWeight = 10_000
+	maxNumber = 1_000_000
+)
+
+// Policy is a ZoneSpreadPolicy in the form that decisions are made with. It is immutable: all methods may be
+// called from any goroutine. Make one with Compile.
+type Policy struct {
+	uid        types.UID
+	namespace  string
+	name       string
+	generation int64
+
+	selector       labels.Selector
+	matchLabelKeys []string
+	topologyKey    string
+
+	declared      []declaredZone
+	declaredIndex map[string]int
+	defaultWeight int64
+
+	maxSkew    int64
+	minZones   int64
+	perZone    limit
+	quorumSafe bool
+	soft       bool
+
+	ignoreAffinity bool
+	ignoreTaints   bool
+
+	replicas replicaSource
+
+	downAfter      time.Duration
+	fullAfter      time.Duration
+	recoveryWindow time.Duration // 0 with Immediate
+}
+
+type declaredZone struct {
+	name    string
+	weight  int64
+	maxPods int64 // Unlimited when absent
+}
+
+// replicaSource is spec.replicas: a number when it is above 0.
+type replicaSource struct {
+	number   int64
+	matching bool
+}
+
+// Compile reads a policy. Errors name the field and mean that the policy can not be applied (condition Accepted
+// is False, see Rejected); an API server with the project's CustomResourceDefinition lets few of them
+// pass, label selectors above all. Absent fields get the defaults of the CustomResourceDefinition.
+func Compile(obj *v1alpha1.ZoneSpreadPolicy) (*Policy, field.ErrorList) {
+	spec, path := &obj.Spec, field.NewPath("spec")
+	p := &Policy{
+		uid:            obj.UID,
+		namespace:      obj.Namespace,
+		name:           obj.Name,
+		generation:     obj.Generation,
+		matchLabelKeys: spec.MatchLabelKeys,
+		topologyKey:    orDefault(spec.TopologyKey, v1alpha1.DefaultTopologyKey),
+		maxSkew:        int64(orDefault(spec.MaxSkew, v1alpha1.DefaultMaxSkew)),
+		quorumSafe:     spec.QuorumSafe,
+	}
+	if spec.MatchLabelKeys == nil {
+		p.matchLabelKeys = []string{v1alpha1.DefaultPodTemplateHash}
+	}
+	var errs field.ErrorList
+	p.selector, errs = compileSelector(&spec.PodSelector, path.Child("podSelector"), errs)
+	errs = p.compileZones(spec, path, errs)
+	errs = p.compileLimits(spec, path, errs)
+	errs = p.compileReplicas(spec.Replicas, path.Child("replicas"), errs)
+	errs = p.compileChoices(spec, path, errs)
+	errs = p.compileUnavailable(&spec.UnavailableZones, path.Child("unavailableZones"), errs)
+	if len(errs) > 0 {
+		return nil, errs
+	}
+	return p, nil
+}
+
+func compileSelector(s *metav1.LabelSelector, path *field.Path, errs field.ErrorList) (labels.Selector, field.ErrorList) {
+	if len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0 {
+		return nil, append(errs, field.Required(path, "must not be empty: set matchLabels or matchExpressions"))
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return nil, append(errs, field.Invalid(path, metav1.FormatLabelSelector(s), err.Error()))
+	}
+	return selector, errs
+}
+
+func (p *Policy) compileZones(spec *v1alpha1.ZoneSpreadPolicySpec, path *field.Path, errs field.ErrorList) field.ErrorList {
+	p.defaultWeight = 1
+	if spec.DefaultWeight != nil {
+		p.defaultWeight = int64(*spec.DefaultWeight)
+		errs = inRange(path.Child("defaultWeight"), p.defaultWeight, 0, maxWeight, errs)
+	}
+	p.declaredIndex = make(map[string]int, len(spec.Zones))
+	allowed := int64(0)
+	for i := range spec.Zones {
+		z, zpath := &spec.Zones[i], path.Child("zones").Index(i)
+		zone := declaredZone{name: z.Name, weight: 1, maxPods: Unlimited}
+		if z.Name == "" {
+			errs = append(errs, field.Required(zpath.Child("name"), "the value of the topology key"))
+		}
+		if _, twice := p.declaredIndex[z.Name]; twice {
+			errs = append(errs, field.Duplicate(zpath.Child("name"), z.Name))
+		}
+		if z.Weight != nil {
+			zone.weight = int64(*z.Weight)
+			errs = inRange(zpath.Child("weight"), zone.weight, 0, maxWeight, errs)
+		}
+		if z.MaxPods != nil {
+			zone.maxPods = int64(*z.MaxPods)
+			errs = inRange(zpath.Child("maxPods"), zone.maxPods, 1, maxNumber, errs)
+		}
+		if zone.weight > 0 {
+			allowed++
+		}
+		p.declaredIndex[z.Name] = len(p.declared)
+		p.declared = append(p.declared, zone)
+	}
+	if p.defaultWeight == 0 && allowed == 0 {
+		errs = append(errs, field.Invalid(path.Child("zones"), len(spec.Zones), "at least one weight must be above 0 when defaultWeight is 0"))
+	}
+	if spec.MinZones != nil {
+		p.minZones = int64(*spec.MinZones)
+		errs = inRange(path.Child("minZones"), p.minZones, 1, maxNumber, errs)
+		if p.defaultWeight == 0 && p.minZones > allowed && allowed > 0 {
+			errs = append(errs, field.Invalid(path.Child("minZones"), p.minZones,
+				fmt.Sprintf("must not be above the %d zones with a weight above 0 when defaultWeight is 0", allowed)))
+		}
+	}
+	return errs
+}
+
+func (p *Policy) compileLimits(spec *v1alpha1.ZoneSpreadPolicySpec, path *field.Path, errs field.ErrorList) field.ErrorList {
+	errs = inRange(path.Child("maxSkew"), p.maxSkew, 1, maxNumber, errs)
+	if spec.MaxPerZone != nil {
+		l, err := parseLimit(*spec.MaxPerZone)
+		if err != nil {
+			errs = append(errs, field.Invalid(path.Child("maxPerZone"), spec.MaxPerZone.String(), err.Error()))
+		}
+		p.perZone = l
+	}
+	switch spec.PercentRounding {
+	case v1alpha1.RoundUp, "":
+	case v1alpha1.RoundDown:
+		p.perZone.down = true
+	default:
+		errs = append(errs, field.NotSupported(path.Child("percentRounding"), spec.PercentRounding,
+			[]v1alpha1.PercentRounding{v1alpha1.RoundUp, v1alpha1.RoundDown}))
+	}
+	return errs
+}
+
+func (p *Policy) compileReplicas(r *intstr.IntOrString, path *field.Path, errs field.ErrorList) field.ErrorList {
+	switch {
+	case r == nil || r.Type == intstr.String && r.StrVal == v1alpha1.ReplicasOwner:
+	case r.Type == intstr.String && r.StrVal == v1alpha1.ReplicasMatching:
+		p.replicas.matching = true
+	case r.Type == intstr.Int && r.IntVal >= 1 && r.IntVal <= maxNumber:
+		p.replicas.number = int64(r.IntVal)
+	default:
+		errs = append(errs, field.Invalid(path, r.String(), fmt.Sprintf("must be Owner, Matching or a number from 1 to %d", maxNumber)))
+	}
+	return errs
+}
+
+func (p *Policy) compileChoices(spec *v1alpha1.ZoneSpreadPolicySpec, path *field.Path, errs field.ErrorList) field.ErrorList {
+	switch spec.WhenUnsatisfiable {
+	case v1alpha1.DoNotSchedule, "":
+	case v1alpha1.ScheduleAnyway:
+		p.soft = true
+	default:
+		errs = append(errs, field.NotSupported(path.Child("whenUnsatisfiable"), spec.WhenUnsatisfiable,
+			[]v1alpha1.UnsatisfiableAction{v1alpha1.DoNotSchedule, v1alpha1.ScheduleAnyway}))
+	}
+	inclusion := func(name string, value v1alpha1.InclusionPolicy) bool {
+		switch value {
+		case v1alpha1.Honor, v1alpha1.Ignore, "":
+		default:
+			errs = append(errs, field.NotSupported(path.Child(name), value, []v1alpha1.InclusionPolicy{v1alpha1.Honor, v1alpha1.Ignore}))
+		}
+		return value == v1alpha1.Ignore
+	}
+	p.ignoreAffinity = inclusion("nodeAffinityPolicy", spec.NodeAffinityPolicy)
+	p.ignoreTaints = inclusion("nodeTaintsPolicy", spec.NodeTaintsPolicy)
+	return errs
+}
+
+func (p *Policy) compileUnavailable(u *v1alpha1.UnavailableZones, path *field.Path, errs field.ErrorList) field.ErrorList {
+	duration := func(name string, d *metav1.Duration, preset string) time.Duration {
+		if d == nil {
+			value, err := time.ParseDuration(preset)
+			if err != nil {
+				panic(err) // a constant of the API package
+			}
+			return value
+		}
+		if d.Duration <= 0 {
+			errs = append(errs, field.Invalid(path.Child(name), d.Duration.String(), "must be above 0"))
+		}
+		return d.Duration
+	}
+	p.downAfter = duration("downAfter", u.DownAfter, v1alpha1.DefaultDownAfter)
+	p.fullAfter = duration("fullAfter", u.FullAfter, v1alpha1.DefaultFullAfter)
+	switch u.Recovery {
+	case v1alpha1.RecoveryGradual, "":
+		p.recoveryWindow = duration("recoveryWindow", u.RecoveryWindow, v1alpha1.DefaultRecoveryWindow)
+	case v1alpha1.RecoveryImmediate:
+		if u.RecoveryWindow != nil {
+			errs = append(errs, field.Forbidden(path.Child("recoveryWindow"), "may only be set when recovery is Gradual"))
+		}
+	default:
+		errs = append(errs, field.NotSupported(path.Child("recovery"), u.Recovery,
+			[]v1alpha1.RecoveryMode{v1alpha1.RecoveryGradual, v1alpha1.RecoveryImmediate}))
+	}
+	return errs
+}
+
+func inRange(path *field.Path, value, low, high int64, errs field.ErrorList) field.ErrorList {
+	if value < low || value > high {
+		return append(errs, field.Invalid(path, value, fmt.Sprintf("must be from %d to %d", low, high)))
+	}
+	return errs
+}
+
+func orDefault[T comparable](value, preset T) T {
+	var zero T
+	if value == zero {
+		return preset
+	}
+	return value
+}
+
+// UID is the policy object's UID, the key to everything that is kept about it.
+func (p *Policy) UID() types.UID { return p.uid }
+
+// Key is "namespace/name", for messages only.
+func (p *Policy) Key() string { return p.namespace + "/" + p.name }
+
+// Namespace is the namespace of the policy and of the pods that it selects.
+func (p *Policy) Namespace() string { return p.namespace }
+
+// Generation is the generation of the spec that was compiled.
+func (p *Policy) Generation() int64 { return p.generation }
+
+// TopologyKey is the node label whose value is a node's zone.
+func (p *Policy) TopologyKey() string { return p.topologyKey }
+
+// Hard tells whether Filter has to ask: a soft policy (ScheduleAnyway) refuses no node.
+func (p *Policy) Hard() bool { return !p.soft }
+
+// HonorsAffinity tells whether nodes that the pod's node selector and required affinity exclude are left out of the
+// zones (spec.nodeAffinityPolicy).
+func (p *Policy) HonorsAffinity() bool { return !p.ignoreAffinity }
+
+// HonorsTaints tells whether nodes with taints that the pod does not tolerate are left out of the zones
+// (spec.nodeTaintsPolicy).
+func (p *Policy) HonorsTaints() bool { return !p.ignoreTaints }
+
+// Selects tells whether the policy applies to a pod of its namespace with these labels.
+func (p *Policy) Selects(podLabels labels.Set) bool { return p.selector.Matches(podLabels) }
+
+// Lookup returns a label of which every selected pod has one of the given values, so that policies can be found by
+// the labels of a pod; no values when podSelector asks for no such label.
+func (p *Policy) Lookup() (key string, values []string) {
+	requirements, _ := p.selector.Requirements()
+	for i := range requirements {
+		switch r := &requirements[i]; r.Operator() {
+		case selection.In, selection.Equals, selection.DoubleEquals:
+			if found := r.ValuesUnsorted(); values == nil || len(found) < len(values) {
+				key, values = r.Key(), found
+			}
+		}
+	}
+	return key, values
+}
+
+// SelectorFor returns the selector of the pods that count for an incoming pod with these labels: podSelector, and
+// the incoming pod's own values of matchLabelKeys. It selects the incoming pod itself when Selects does.
+func (p *Policy) SelectorFor(podLabels labels.Set) labels.Selector {
+	var own labels.Requirements
+	for _, key := range p.matchLabelKeys {
+		value, ok := podLabels[key]
+		if !ok {
+			continue
+		}
+		r, err := labels.NewRequirement(key, selection.Equals, []string{value})
+		if err != nil {
+			continue // not a label key, so that no pod has it
+		}
+		own = append(own, *r)
+	}
+	if len(own) == 0 {
+		return p.selector
+	}
+	return p.selector.Add(own...)
+}
+
+// Revision returns the part of a pod's labels that matchLabelKeys names, in a form that is equal for two pods
+// exactly when they count for each other (given that the policy selects both).
+func (p *Policy) Revision(podLabels labels.Set) string {
+	own := labels.Set{}
+	for _, key := range p.matchLabelKeys {
+		if value, ok := podLabels[key]; ok {
+			own[key] = value
+		}
+	}
+	return own.String()
+}
+
+// weightOf returns the weight and the maxPods of a zone, declared or not.
+func (p *Policy) weightOf(zone string) (weight, maxPods int64) {
+	if i, ok := p.declaredIndex[zone]; ok {
+		return p.declared[i].weight, p.declared[i].maxPods
+	}
+	return p.defaultWeight, Unlimited
+}

@@ -1,0 +1,114 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/zonespread/policy"
+)
+
+func TestCompileDefaults(t *testing.T) {
+	p := compile(t)
+	require.Equal(t, "topology.kubernetes.io/zone", p.TopologyKey())
+	require.Equal(t, "shop/web", p.Key())
+	require.Equal(t, "shop", p.Namespace())
+	require.EqualValues(t, "uid-web", p.UID())
+	require.EqualValues(t, 3, p.Generation())
+	require.True(t, p.Hard())
+	require.True(t, p.HonorsAffinity())
+	require.True(t, p.HonorsTaints())
+	require.Equal(t, "app=web,pod-template-hash=1", p.SelectorFor(labels.Set{"app": "web", "pod-template-hash": "1"}).String())
+	require.Equal(t, "app=web", p.SelectorFor(labels.Set{"app": "web", "controller-revision-hash": "1"}).String(),
+		"the pods of a StatefulSet lack the key and count over all revisions")
+	require.True(t, p.Selects(labels.Set{"app": "web", "x": "y"}))
+	require.False(t, p.Selects(labels.Set{"app": "api"}))
+
+	p = compile(t, allRevisions, scheduleAnyway, func(s *v1alpha1.ZoneSpreadPolicySpec) {
+		s.NodeAffinityPolicy, s.NodeTaintsPolicy = v1alpha1.Ignore, v1alpha1.Ignore
+	})
+	require.Equal(t, "app=web", p.SelectorFor(labels.Set{"app": "web", "pod-template-hash": "1"}).String())
+	require.False(t, p.Hard())
+	require.False(t, p.HonorsAffinity())
+	require.False(t, p.HonorsTaints())
+}
+
+func TestRevision(t *testing.T) {
+	p := compile(t, func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MatchLabelKeys = []string{"track", "pod-template-hash"} })
+	require.Equal(t, "pod-template-hash=1,track=a", p.Revision(labels.Set{"track": "a", "app": "web", "pod-template-hash": "1"}))
+	require.Equal(t, "track=a", p.Revision(labels.Set{"track": "a", "app": "web"}))
+	require.Empty(t, compile(t, allRevisions).Revision(labels.Set{"pod-template-hash": "1"}))
+}
+
+func TestCompileNamesTheField(t *testing.T) {
+	for field, c := range map[string]change{
+		"spec.podSelector: Required value": func(s *v1alpha1.ZoneSpreadPolicySpec) { s.PodSelector = metav1.LabelSelector{} },
+		"spec.podSelector: Invalid value": func(s *v1alpha1.ZoneSpreadPolicySpec) {
+			s.PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpIn}}}
+		},
+		"spec.zones[1].weight":                     withZones(weighted("a", 1), weighted("b", -1)),
+		"spec.zones[0].maxPods":                    withZones(capped("a", 1, 0)),
+		"spec.zones[1].name: Duplicate":            withZones(weighted("a", 1), weighted("a", 1)),
+		"spec.zones[0].name: Required":             withZones(weighted("", 1)),
+		"spec.zones: Invalid value":                func(s *v1alpha1.ZoneSpreadPolicySpec) { s.DefaultWeight = new(int32(0)) },
+		"spec.defaultWeight":                       defaultWeight(-1),
+		"spec.minZones: Invalid value: 0":          minZones(0),
+		"spec.maxSkew":                             maxSkew(-1),
+		"spec.maxPerZone: Invalid value: \"0\"":    maxPerZone("0"),
+		"spec.maxPerZone: Invalid value: \"101%\"": maxPerZone("101%"),
+		"spec.percentRounding":                     func(s *v1alpha1.ZoneSpreadPolicySpec) { s.PercentRounding = "Nearest" },
+		"spec.whenUnsatisfiable":                   func(s *v1alpha1.ZoneSpreadPolicySpec) { s.WhenUnsatisfiable = "Never" },
+		"spec.nodeAffinityPolicy":                  func(s *v1alpha1.ZoneSpreadPolicySpec) { s.NodeAffinityPolicy = "Never" },
+		"spec.nodeTaintsPolicy":                    func(s *v1alpha1.ZoneSpreadPolicySpec) { s.NodeTaintsPolicy = "Never" },
+		"spec.replicas: Invalid value: \"Some\"":   replicas("Some"),
+		"spec.replicas: Invalid value: \"0\"":      func(s *v1alpha1.ZoneSpreadPolicySpec) { s.Replicas = new(intstr.FromInt32(0)) },
+		"spec.unavailableZones.downAfter":          func(s *v1alpha1.ZoneSpreadPolicySpec) { s.UnavailableZones.DownAfter = &metav1.Duration{} },
+		"spec.unavailableZones.fullAfter":          func(s *v1alpha1.ZoneSpreadPolicySpec) { s.UnavailableZones.FullAfter = &metav1.Duration{Duration: -1} },
+		"spec.unavailableZones.recovery:":          func(s *v1alpha1.ZoneSpreadPolicySpec) { s.UnavailableZones.Recovery = "Slow" },
+		"spec.unavailableZones.recoveryWindow": func(s *v1alpha1.ZoneSpreadPolicySpec) {
+			s.UnavailableZones = v1alpha1.UnavailableZones{Recovery: v1alpha1.RecoveryImmediate, RecoveryWindow: &metav1.Duration{Duration: time.Minute}}
+		},
+		"spec.minZones: Invalid value: 2": func(s *v1alpha1.ZoneSpreadPolicySpec) {
+			withZones(weighted("a", 1), weighted("b", 0))(s)
+			defaultWeight(0)(s)
+			minZones(2)(s)
+		},
+	} {
+		t.Run(field, func(t *testing.T) {
+			p, errs := policy.Compile(object(c))
+			require.Nil(t, p)
+			require.Len(t, errs, 1)
+			require.Contains(t, errs[0].Error(), field)
+		})
+	}
+}
+
+func TestReplicas(t *testing.T) {
+	web, api := labels.Set{"app": "web"}, labels.Set{"app": "api"}
+	demand := policy.Demand{
+		Owners: []policy.Owner{
+			{UID: "deployment", TemplateLabels: web, Replicas: 10},
+			{UID: "other", TemplateLabels: api, Replicas: 100},
+			{UID: "canary", TemplateLabels: labels.Set{"app": "web", "track": "canary"}, Replicas: 2},
+			{UID: "job", TemplateLabels: labels.Set{}, OwnsSelected: true, Replicas: 4},
+			{UID: "nonsense", TemplateLabels: web, Replicas: -7},
+		},
+		Unowned:  3,
+		Matching: 25,
+	}
+	pod := labels.Set{"app": "web", "pod-template-hash": "5", "track": "canary"}
+	require.EqualValues(t, 19, compile(t).Replicas(demand, nil), "several owners and pods of none are added up")
+	require.EqualValues(t, 19, compile(t).Replicas(demand, pod), "a hash that the template lacks separates no owners")
+	byTrack := compile(t, func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MatchLabelKeys = []string{"track"} })
+	require.EqualValues(t, 19, byTrack.Replicas(demand, pod))
+	require.EqualValues(t, 17, byTrack.Replicas(demand, labels.Set{"app": "web", "track": "stable"}), "the canary counts for itself")
+	require.EqualValues(t, 25, compile(t, replicas("Matching")).Replicas(demand, pod))
+	require.EqualValues(t, 6, compile(t, replicas("6")).Replicas(demand, pod))
+	require.EqualValues(t, 1, compile(t).Replicas(policy.Demand{}, pod), "the pod itself is wanted")
+	require.EqualValues(t, 0, compile(t).Replicas(policy.Demand{}, nil))
+}

@@ -1,0 +1,162 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+
+	"zonewise.dev/apis/v1alpha1"
+)
+
+// zoneFacts is what the judgement of a whole placement needs to know about a zone.
+type zoneFacts struct {
+	name   string
+	weight int64
+	cap    int64
+	empty  bool // declared, and never had a node
+	part   Part // for the kind of pod that it is worst for
+	down   bool
+	pods   int64
+}
+
+// feasible tells whether some placement of all replicas over the zones that exist obeys the policy. Zones that are
+// Down or Full count as if they were back: what passes by itself is not infeasible.
+func (p *Policy) feasible(replicas int64, zones []zoneFacts, replacesFirst bool) (reason, message string) {
+	allowed, capSum, skewSum := int64(0), int64(0), int64(0)
+	var empty []string
+	for i := range zones {
+		z := &zones[i]
+		if z.weight == 0 {
+			continue
+		}
+		allowed++
+		if z.empty {
+			empty = append(empty, z.name)
+			continue
+		}
+		capSum = addUp(capSum, z.cap)
+		skewSum = addUp(skewSum, min(z.cap, p.maxSkew))
+	}
+	existing := allowed - int64(len(empty))
+	switch {
+	case allowed == 0:
+		return v1alpha1.ReasonNoZones, fmt.Sprintf("no node has the label %s with a zone that spec.zones and spec.defaultWeight allow", p.topologyKey)
+	case p.minZones > allowed:
+		return v1alpha1.ReasonMinZonesAboveZones, fmt.Sprintf("spec.minZones is %d, but there are %d zones: each takes at most maxSkew (%d) pods", p.minZones, allowed, p.maxSkew)
+	case p.quorumSafe && (replicas == 1 || replicas == 2):
+		return v1alpha1.ReasonQuorumNeedsReplicas, fmt.Sprintf("spec.quorumSafe needs 3 replicas or more, not %d: no majority is left when a zone is lost", replicas)
+	case capSum < replicas:
+		return v1alpha1.ReasonCapsBelowReplicas, fmt.Sprintf("the caps of %d zones come to %d pods, below the %d replicas (%s)", existing, capSum, replicas, p.capNames(zones))
+	case len(empty) > 0 && skewSum < replicas:
+		return v1alpha1.ReasonSkewBelowReplicas, fmt.Sprintf("spec.zones: %s never had a node and counts as 0, so that the other zones take %d of %d replicas: remove it, set its weight to 0, or add nodes",
+			quoted(empty), skewSum, replicas)
+	case replacesFirst && capSum == replicas:
+		return v1alpha1.ReasonRolloutExceedsAllCaps, fmt.Sprintf("spec.matchLabelKeys leaves out pod-template-hash and the caps come to the %d replicas exactly: a rolling update with maxUnavailable 0 has no room for its first pod", replicas)
+	case replicas == 0:
+		return "", "there are no replicas to place"
+	}
+	return "", ""
+}
+
+// capNames names the rules behind the caps, for a message.
+func (p *Policy) capNames(zones []zoneFacts) string {
+	var names []string
+	if p.perZone.of(1) != Unlimited {
+		names = append(names, "maxPerZone "+p.perZone.String())
+	}
+	if p.quorumSafe {
+		names = append(names, "quorumSafe")
+	}
+	for i := range zones {
+		if _, maxPods := p.weightOf(zones[i].name); maxPods != Unlimited {
+			names = append(names, "maxPods")
+			break
+		}
+	}
+	if len(names) == 0 {
+		return "no zone has nodes"
+	}
+	return strings.Join(names, ", ")
+}
+
+// addUp adds caps, of which some are Unlimited.
+func addUp(a, b int64) int64 {
+	if a == Unlimited || b == Unlimited {
+		return Unlimited
+	}
+	return a + b
+}
+
+func quoted(names []string) string {
+	return `zone "` + strings.Join(names, `", "`) + `"`
+}
+
+// desired says how many pods each zone should hold: the replicas by weight within the caps, over the zones that
+// are available. A zone that is full keeps what it has, up to its part; a zone that is down has none. What is
+// left over when all caps are reached is in no zone. The result is parallel to zones.
+//
+// Parts are handed out by the largest share first (the smallest (c + 1) / w is next), which is where the scores
+// lead.
+func desired(replicas int64, zones []zoneFacts) []int64 {
+	want := make([]int64, len(zones))
+	part := func(open func(*zoneFacts) bool, left int64) {
+		var active []int
+		for i := range zones {
+			if zones[i].weight > 0 && !zones[i].empty && open(&zones[i]) {
+				active = append(active, i)
+			}
+		}
+		fill(left, zones, active, want)
+	}
+	// What a full zone keeps is decided as if it were available.
+	part(func(*zoneFacts) bool { return true }, replicas)
+	left := replicas
+	for i := range zones {
+		if zones[i].part != Unavailable || zones[i].down {
+			want[i] = 0
+			continue
+		}
+		want[i] = min(want[i], zones[i].pods)
+		left -= want[i]
+	}
+	part(func(z *zoneFacts) bool { return z.part != Unavailable }, left)
+	return want
+}
+
+// fill hands out pods to the active zones.
+func fill(left int64, zones []zoneFacts, active []int, want []int64) {
+	for left > 0 && len(active) > 0 {
+		weights := int64(0)
+		for _, i := range active {
+			weights += zones[i].weight
+		}
+		// Whole parts first; a zone that reaches its cap leaves, and its rest is handed out again.
+		rest, given := active[:0:0], int64(0)
+		for _, i := range active {
+			give := min(left*zones[i].weight/weights, zones[i].cap-want[i])
+			want[i] += give
+			given += give
+			if want[i] < zones[i].cap {
+				rest = append(rest, i)
+			}
+		}
+		left -= given
+		active = rest
+		if given > 0 {
+			continue
+		}
+		for ; left > 0 && len(active) > 0; left-- {
+			best := 0
+			for k, i := range active {
+				b := active[best]
+				if (want[i]+1)*zones[b].weight < (want[b]+1)*zones[i].weight {
+					best = k
+				}
+			}
+			i := active[best]
+			want[i]++
+			if want[i] == zones[i].cap {
+				active = append(active[:best:best], active[best+1:]...)
+			}
+		}
+	}
+}

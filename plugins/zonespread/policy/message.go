@@ -1,0 +1,69 @@
+package policy
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Message says why the zone is refused, for the reasons of a pod's FailedScheduling event: policy, zone,
+// count, share, and the rule with its numbers. It is empty when the zone is allowed. The text is made once per
+// zone and table, however many nodes ask for it.
+func (t *Table) Message(zone string) string {
+	i, ok := t.index[zone]
+	if !ok {
+		row := t.other
+		row.name = zone
+		return t.describe(&row)
+	}
+	if text := t.messages[i].Load(); text != nil {
+		return *text
+	}
+	text := t.describe(&t.zones[i])
+	t.messages[i].Store(&text)
+	return text
+}
+
+// MessageFor is Message for a node by its labels.
+func (t *Table) MessageFor(nodeLabels map[string]string) string {
+	zone, ok := nodeLabels[t.policy.topologyKey]
+	if !ok {
+		return "policy " + t.policy.Key() + ": node has no label " + t.policy.topologyKey
+	}
+	return t.Message(zone)
+}
+
+func (t *Table) describe(z *zoneRow) string {
+	if z.rule == Pass {
+		return ""
+	}
+	prefix := "policy " + t.policy.Key() + ": zone " + z.name
+	if z.rule == Forbidden {
+		return prefix + " has weight 0"
+	}
+	held := z.pods
+	if z.rule == MaxPods || z.rule == MaxPerZone || z.rule == QuorumSafe {
+		held = z.allPods
+	}
+	prefix += fmt.Sprintf(" holds %d of %d, share %s, ", held, t.replicas, t.share(z))
+	switch z.rule {
+	case MaxPods:
+		return prefix + fmt.Sprintf("cap %d (maxPods)", z.cap)
+	case MaxPerZone:
+		return prefix + fmt.Sprintf("cap %d (maxPerZone %s)", z.cap, t.policy.perZone)
+	case QuorumSafe:
+		return prefix + fmt.Sprintf("cap %d (quorumSafe)", z.cap)
+	case MinZones:
+		return prefix + fmt.Sprintf("maxSkew %d with %d of minZones %d available", t.policy.maxSkew, t.available, t.policy.minZones)
+	}
+	least := &t.zones[t.smallest]
+	return prefix + fmt.Sprintf("maxSkew %d over zone %s with %d of weight %d", t.policy.maxSkew, least.name, least.pods, least.weight)
+}
+
+// share is the part of the replicas that the zone's weight stands for, among the zones that are available.
+func (t *Table) share(z *zoneRow) string {
+	weights := t.weights
+	if !z.member || z.part == Unavailable {
+		weights += z.weight
+	}
+	return strconv.FormatFloat(float64(t.replicas)*float64(z.weight)/float64(weights), 'f', 1, 64)
+}

@@ -1,0 +1,255 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"pgregory.net/rapid"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/zonespread/policy"
+)
+
+func web(replicas int64) policy.Owner {
+	return policy.Owner{UID: "web", TemplateLabels: labels.Set{"app": "web"}, Replicas: replicas}
+}
+
+func TestInfeasible(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		p        *policy.Policy
+		zones    int
+		replicas int64
+		want     string
+	}{
+		{"plain", compile(t), 3, 9, ""},
+		{"no replicas", compile(t, quorumSafe), 3, 0, ""},
+		{"no zones", compile(t), 0, 9, "NoZones"},
+		{"no allowed zone has nodes yet", compile(t, withZones(weighted("z", 1)), defaultWeight(0)), 3, 9, "CapsBelowReplicas"},
+		{"minZones", compile(t, minZones(4)), 3, 9, "MinZonesAboveZones"},
+		{"minZones counts allowed zones", compile(t, minZones(3), withZones(weighted("a", 0))), 3, 9, "MinZonesAboveZones"},
+		{"quorum of 1", compile(t, quorumSafe), 3, 1, "QuorumNeedsThreeReplicas"},
+		{"quorum of 2", compile(t, quorumSafe), 3, 2, "QuorumNeedsThreeReplicas"},
+		{"quorum of 3", compile(t, quorumSafe), 3, 3, ""},
+		{"quorum of 4 in 3 zones", compile(t, quorumSafe), 3, 4, "CapsBelowReplicas"},
+		{"quorum of 4 in 4 zones", compile(t, quorumSafe), 4, 4, ""},
+		{"quorum in 2 zones", compile(t, quorumSafe), 2, 9, "CapsBelowReplicas"},
+		{"40% in 3 zones", compile(t, maxPerZone("40%")), 3, 10, ""},
+		{"40% in 2 zones", compile(t, maxPerZone("40%")), 2, 10, "CapsBelowReplicas"},
+		{"33% in 3 zones, many", compile(t, maxPerZone("33%")), 3, 200, "CapsBelowReplicas"},
+		{"33% in 3 zones, few", compile(t, maxPerZone("33%")), 3, 10, ""},
+		{"33% in 3 zones, few, rounded down", compile(t, maxPerZone("33%"), roundDown), 3, 10, "CapsBelowReplicas"},
+		{"maxPods", compile(t, withZones(capped("a", 1, 2), capped("b", 1, 2), capped("c", 1, 2))), 3, 7, "CapsBelowReplicas"},
+		{"maxPods of one zone only", compile(t, withZones(capped("a", 1, 2))), 3, 7, ""},
+		{"a zone that is forbidden holds nothing", compile(t, maxPerZone("50%"), withZones(weighted("a", 0))), 2, 6, "CapsBelowReplicas"},
+		{"unknown zone", compile(t, withZones(weighted("typo", 1))), 3, 9, "SkewBelowReplicas"},
+		{"unknown zone, few replicas", compile(t, withZones(weighted("typo", 1))), 3, 3, ""},
+		{"unknown zone with weight 0", compile(t, withZones(weighted("typo", 0))), 3, 9, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			require.Equal(t, test.want, infeasible(t, test.p, test.zones, web(test.replicas)))
+		})
+	}
+}
+
+// A policy is called infeasible exactly when greedy placement can not place all replicas, and the message tells how
+// many it can place where it gives a number. (minZones and a quorum of less than three are infeasible by definition.)
+func TestInfeasibleMeansThatPodsWait(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 4).Draw(t, "zones")
+		r := rapid.IntRange(1, 20).Draw(t, "replicas")
+		var changes []change
+		switch rapid.IntRange(0, 2).Draw(t, "cap") {
+		case 0:
+			changes = append(changes, maxPerZone([]string{"10%", "25%", "33%", "34%", "50%", "1", "3"}[rapid.IntRange(0, 6).Draw(t, "maxPerZone")]))
+		case 1:
+			if r >= 3 {
+				changes = append(changes, quorumSafe)
+			}
+		}
+		if rapid.Bool().Draw(t, "unknown zone") {
+			changes = append(changes, withZones(weighted("typo", 1), weighted("a", rapid.Int32Range(1, 5).Draw(t, "weight"))))
+		}
+		changes = append(changes, maxSkew(rapid.Int32Range(1, 3).Draw(t, "maxSkew")))
+		p := compile(t, changes...)
+		m := policy.NewMachine(p, nil)
+		m.ObserveNodes(noon, readyZones(zoneNames(n)...))
+		status := p.Status(m, policy.Observation{Demand: policy.Demand{Owners: []policy.Owner{web(int64(r))}}}, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
+		placed := place(p, r, zoneNames(n), nil, plenty, map[string]int64{})
+		require.Equal(t, placed < r, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionInfeasible), "%d of %d: %v", placed, r, status.Conditions)
+	})
+}
+
+func desiredOf(status v1alpha1.ZoneSpreadPolicyStatus) map[string]int64 {
+	desired := map[string]int64{}
+	for _, z := range status.Zones {
+		desired[z.Name] = z.Desired
+	}
+	return desired
+}
+
+func TestDesired(t *testing.T) {
+	type counts = map[string]int64
+	ask := func(p *policy.Policy, r int64, pods counts, see func(*policy.Machine)) counts {
+		m := policy.NewMachine(p, nil)
+		m.ObserveNodes(noon, readyZones("a", "b", "c"))
+		if see != nil {
+			see(m)
+		}
+		return desiredOf(p.Status(m, policy.Observation{
+			Revisions: map[string]map[string]int64{"": pods}, Demand: policy.Demand{Owners: []policy.Owner{web(r)}},
+		}, v1alpha1.ZoneSpreadPolicyStatus{}, at(time.Hour)))
+	}
+	lost := func(m *policy.Machine) { m.ObserveNodes(at(time.Minute), readyZones("a", "b")) }
+	full := func(m *policy.Machine) {
+		m.ObserveAttempt(at(0), "s", refused("c"))
+		m.ObserveAttempt(at(55*time.Minute), "s", refused("c"))
+	}
+	require.Equal(t, counts{"a": 3, "b": 3, "c": 3}, ask(compile(t), 9, nil, nil))
+	require.Equal(t, counts{"a": 4, "b": 3, "c": 3}, ask(compile(t), 10, nil, nil))
+	require.Equal(t, counts{"a": 7, "b": 2, "c": 1}, ask(compile(t, withZones(weighted("a", 7), weighted("b", 2))), 10, nil, nil))
+	require.Equal(t, counts{"a": 5, "b": 4, "c": 1}, ask(compile(t, withZones(capped("c", 1, 1))), 10, nil, nil), "what a cap turns away goes elsewhere")
+	require.Equal(t, counts{"a": 4, "b": 3, "c": 3}, ask(compile(t, maxPerZone("40%"), withZones(weighted("a", 100))), 10, nil, nil))
+	require.Equal(t, counts{"a": 5, "b": 4, "c": 0}, ask(compile(t, withZones(weighted("c", 0))), 9, nil, nil))
+	require.Equal(t, counts{"a": 5, "b": 4, "c": 0}, ask(compile(t), 9, counts{"c": 3}, lost), "a lost zone holds nothing")
+	require.Equal(t, counts{"a": 4, "b": 4, "c": 0}, ask(compile(t, maxPerZone("40%")), 10, nil, lost), "caps hold: two have no place")
+	require.Equal(t, counts{"a": 4, "b": 4, "c": 1}, ask(compile(t), 9, counts{"c": 1}, full), "a full zone keeps what it has")
+	require.Equal(t, counts{"a": 1, "b": 1, "c": 1}, ask(compile(t), 3, counts{"c": 3}, full), "but no more than its part")
+	require.Equal(t, counts{"a": 2, "b": 2, "c": 2, "z": 0}, ask(compile(t, withZones(weighted("z", 9))), 6, nil, nil), "where there are no nodes, no pods")
+}
+
+func TestDesiredAddsUp(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 5).Draw(t, "zones")
+		r := rapid.Int64Range(0, 200).Draw(t, "replicas")
+		p := drawPolicy(t, n, max(r, 1), r > 0)
+		m := policy.NewMachine(p, nil)
+		m.ObserveNodes(noon, readyZones(zoneNames(n)...))
+		status := p.Status(m, policy.Observation{}, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
+		sum, room := int64(0), int64(0)
+		for _, z := range status.Zones {
+			if z.State == v1alpha1.ZoneEmpty {
+				require.Zero(t, z.Desired)
+				continue
+			}
+			limit := capOfZone(p, zoneNames(n), z.Name, status.Replicas)
+			require.LessOrEqual(t, z.Desired, limit)
+			sum += z.Desired
+			room += limit
+		}
+		require.Equal(t, min(status.Replicas, room), sum)
+	})
+}
+
+func TestStatusConditions(t *testing.T) {
+	p := compile(t, maxPerZone("40%"), withZones(weighted("f", 0)))
+	m := policy.NewMachine(p, nil)
+	m.ObserveNodes(noon, readyZones("a", "b", "c", "f"))
+	ask := func(o policy.Observation) v1alpha1.ZoneSpreadPolicyStatus {
+		o.Demand = policy.Demand{Owners: []policy.Owner{web(10)}}
+		return p.Status(m, o, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
+	}
+	satisfied := func(o policy.Observation) (reason, message string) {
+		s := ask(o)
+		c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionSatisfied)
+		require.NotNil(t, c)
+		require.Equal(t, c.Reason == "Satisfied", c.Status == metav1.ConditionTrue)
+		return c.Reason, c.Message
+	}
+	type zones = map[string]int64
+	check := func(wantReason, wantMessage string, waiting int64, revisions ...zones) {
+		t.Helper()
+		o := policy.Observation{Revisions: map[string]map[string]int64{}, Waiting: waiting}
+		for i, r := range revisions {
+			o.Revisions[string(rune('1'+i))] = r
+		}
+		reason, message := satisfied(o)
+		require.Equal(t, wantReason, reason)
+		require.Equal(t, wantMessage, message)
+	}
+	const fine = "all placed pods obey the policy"
+	check("Satisfied", fine, 0)
+	check("Satisfied", fine, 0, zones{"a": 4, "b": 3, "c": 3})
+	check("Satisfied", fine, 0, zones{"a": 3, "b": 3, "c": 3}, zones{"a": 1, "b": 2, "c": 1})
+	check("SkewExceeded", "zone a is 4 pods ahead of its share, maxSkew 1", 0, zones{"a": 4})
+	check("CapExceeded", "zone b holds 5 pods of one revision, cap 4 (maxPerZone)", 0, zones{"a": 4, "b": 5, "c": 1})
+	check("PodsInForbiddenZone", "zone f has weight 0 and holds 2 pods", 0, zones{"a": 2, "b": 2, "c": 2, "f": 2})
+	check("PodsWaiting", "2 pods wait because of the policy", 2, zones{"a": 2, "b": 2, "c": 2})
+
+	s := ask(policy.Observation{Revisions: map[string]map[string]int64{"1": {"a": 4, "b": 1}, "2": {"a": 1}}})
+	require.EqualValues(t, 10, s.Replicas)
+	require.EqualValues(t, 6, s.Pods)
+	require.EqualValues(t, 4, s.Skew)
+	require.EqualValues(t, 3, s.ObservedGeneration)
+	require.Equal(t, v1alpha1.ZoneStatus{Name: "a", Pods: 5, Desired: 4, State: v1alpha1.ZoneAvailable}, s.Zones[0])
+	require.True(t, meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionAccepted))
+
+	typo := compile(t, withZones(weighted("typo", 1)))
+	m = policy.NewMachine(typo, nil)
+	m.ObserveNodes(noon, readyZones("a"))
+	c := meta.FindStatusCondition(typo.Status(m, policy.Observation{}, v1alpha1.ZoneSpreadPolicyStatus{}, noon).Conditions, v1alpha1.ConditionAccepted)
+	require.Equal(t, "ZonesWithoutNodes", c.Reason)
+	require.Equal(t, `spec.zones: zone "typo" never had a node with that value of topology.kubernetes.io/zone`, c.Message)
+}
+
+// Nothing is written when nothing happened, and a condition keeps the time of its change.
+func TestStatusIsStable(t *testing.T) {
+	p := compile(t)
+	m := policy.NewMachine(p, nil)
+	m.ObserveNodes(noon, readyZones("a", "b", "c"))
+	o := policy.Observation{Revisions: map[string]map[string]int64{"1": {"a": 3}, "2": {"b": 3}, "3": {"c": 3}}, Demand: policy.Demand{Owners: []policy.Owner{web(9)}}}
+	first := p.Status(m, o, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
+	kept := *first.DeepCopy()
+	for range 20 {
+		require.Empty(t, cmp.Diff(first, p.Status(m, o, first, at(time.Hour))))
+	}
+	o.Revisions = map[string]map[string]int64{"1": {"a": 3, "b": 3, "c": 3}}
+	later := p.Status(m, o, first, at(time.Hour))
+	require.Equal(t, at(time.Hour).Truncate(time.Second), meta.FindStatusCondition(later.Conditions, v1alpha1.ConditionSatisfied).LastTransitionTime.Time)
+	require.Equal(t, noon.Truncate(time.Second), meta.FindStatusCondition(later.Conditions, v1alpha1.ConditionAccepted).LastTransitionTime.Time)
+	require.Empty(t, cmp.Diff(kept, first), "the previous status is left alone")
+}
+
+func TestRejected(t *testing.T) {
+	obj := object(func(s *v1alpha1.ZoneSpreadPolicySpec) {
+		s.PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like", Values: []string{"web"}}}}
+		s.MaxSkew = -1
+	})
+	obj.Status.Zones = []v1alpha1.ZoneStatus{{Name: "a", State: v1alpha1.ZoneDown, Failover: &v1alpha1.ZoneFailover{LastNodeLost: true}}}
+	p, errs := policy.Compile(obj)
+	require.Nil(t, p)
+	status := policy.Rejected(obj, errs, noon)
+	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAccepted)
+	require.Equal(t, metav1.ConditionFalse, c.Status)
+	require.Equal(t, "Invalid", c.Reason)
+	require.Contains(t, c.Message, "spec.podSelector: ")
+	require.Contains(t, c.Message, "; spec.maxSkew: ")
+	require.NotContains(t, c.Message, "\n")
+	require.Equal(t, metav1.ConditionUnknown, meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionInfeasible).Status)
+	require.Equal(t, obj.Status.Zones, status.Zones)
+	require.EqualValues(t, 3, status.ObservedGeneration)
+	require.Empty(t, obj.Status.Conditions)
+}
+
+func TestStatusOfManyZones(t *testing.T) {
+	p := compile(t, func(s *v1alpha1.ZoneSpreadPolicySpec) { s.TopologyKey = "kubernetes.io/hostname" })
+	m := policy.NewMachine(p, nil)
+	var nodes []policy.ZoneNodes
+	for i := range 3000 {
+		nodes = append(nodes, policy.ZoneNodes{Name: string(rune('a'+i%26)) + time.Duration(i).String(), Nodes: 1, Ready: 1})
+	}
+	nodes[2999].Ready = 0
+	m.ObserveNodes(noon, nodes)
+	status := p.Status(m, policy.Observation{}, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
+	require.Len(t, status.Zones, policy.MaxStatusZones)
+	found := false
+	for _, z := range status.Zones {
+		found = found || z.Name == nodes[2999].Name
+	}
+	require.True(t, found, "what has to be remembered is kept")
+}

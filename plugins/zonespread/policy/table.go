@@ -1,0 +1,315 @@
+package policy
+
+import "sync/atomic"
+
+// Rule is the part of a policy that refuses a zone.
+type Rule uint8
+
+// The rules, in the order in which they are asked. Pass refuses nothing.
+const (
+	Pass Rule = iota
+	// Forbidden: the zone's weight is 0.
+	Forbidden
+	// MaxPods, MaxPerZone, QuorumSafe: the zone would exceed a cap, the smallest of which is named.
+	MaxPods
+	MaxPerZone
+	QuorumSafe
+	// MinZones: fewer zones than minZones are available, and the zone would exceed maxSkew.
+	MinZones
+	// Skew: the zone would be ahead of the emptiest zone by more than maxSkew.
+	Skew
+	// NoLabel: the node has no zone.
+	NoLabel
+)
+
+// String returns the rule's name, for metrics and logs.
+func (r Rule) String() string {
+	return [...]string{"Pass", "Forbidden", "MaxPods", "MaxPerZone", "QuorumSafe", "MinZones", "Skew", "NoLabel"}[r]
+}
+
+// field is the field of the spec that a cap comes from.
+func (r Rule) field() string {
+	return map[Rule]string{MaxPods: "maxPods", MaxPerZone: "maxPerZone", QuorumSafe: "quorumSafe"}[r]
+}
+
+// OK tells whether the zone is allowed.
+func (r Rule) OK() bool { return r == Pass }
+
+// Resolvable tells whether the removal of pods could change the verdict: Unschedulable rather than
+// UnschedulableAndUnresolvable in the framework's terms.
+func (r Rule) Resolvable() bool { return r != Forbidden && r != NoLabel }
+
+// Part is how a zone takes part in the decision about one pod.
+type Part uint8
+
+// The parts. A zone that a View does not name is Available.
+const (
+	// Available zones are compared with each other.
+	Available Part = iota
+	// Unavailable zones (Down, or Full for the pod) hold no other zone back.
+	Unavailable
+	// Recovering zones hold no other zone back either, unless no zone is Available; scores prefer them.
+	Recovering
+	// Waiting zones have no ready node while downAfter still runs. They are compared like Available ones, also when
+	// their nodes are tainted and so not eligible: without this the taint would end the grace period at once.
+	Waiting
+)
+
+// View says which zones are not simply Available for one pod, at one moment. See Machine.View.
+type View map[string]Part
+
+// Domain is what the counts say about one zone, for one incoming pod.
+type Domain struct {
+	Name string
+	// Pods is the number of pods that count for the incoming pod (SelectorFor, its namespace, not
+	// terminating) on the zone's nodes that are eligible for it.
+	Pods int64
+	// AllPods is the same over all nodes of the zone. Caps go by it: a pod on a node that has been cordoned
+	// or tainted since is still a pod in the zone.
+	AllPods int64
+	// Eligible is true when the zone has a node that the pod's affinity and tolerations admit, as far as the
+	// policy honors them.
+	Eligible bool
+	// Excluded is true when the zone has nodes and the pod's own node selector or required affinity admits
+	// none, and the policy honors that. Such a zone takes no part, whether it is declared or waited for.
+	Excluded bool
+}
+
+// Question is all that a verdict depends on besides the policy.
+type Question struct {
+	// Domains are the zones of the cluster, each once, in any order. Declared zones that are missing have
+	// no pods and no nodes.
+	Domains []Domain
+	// Replicas is R, see Policy.Replicas.
+	Replicas int64
+	// Self is true when the incoming pod will itself count: always, for a pod that the policy selects.
+	Self bool
+	// View is how zones take part; nil when all are Available.
+	View View
+}
+
+// Table holds the verdict on every zone for one pod and one policy. Judge makes it once per pod (PreFilter); Rule
+// is then a map lookup that allocates nothing (Filter). Any number of goroutines may read it, and Add needs
+// it for itself: preemption works on a Clone.
+type Table struct {
+	policy   *Policy
+	replicas int64
+	self     int64
+
+	index map[string]int // shared by clones, since zones are never added
+	zones []zoneRow
+	other zoneRow // the verdict on a zone that nobody named
+
+	// smallest is the zone of which pods/weight is smallest among those that hold others back, -1 when none
+	// does. least is what it counts as.
+	smallest    int
+	leastPods   int64
+	leastWeight int64
+	available   int64
+	shortOfZone bool
+	weights     int64
+
+	messages []atomic.Pointer[string]
+}
+
+type zoneRow struct {
+	name     string
+	weight   int64
+	pods     int64
+	allPods  int64
+	cap      int64
+	capRule  Rule
+	declared bool
+	member   bool // of D
+	byAll    bool // pods on ineligible nodes count for the skew, too: there are no others
+	part     Part
+	rule     Rule
+}
+
+// Judge answers the question for every zone at once.
+//
+// With c the pods in a zone, w its weight, self 1 for the incoming pod:
+//
+//	D = eligible zones, declared zones, and zones that have just lost their last ready node
+//	A = D without the unavailable zones and without weights of 0
+//	m = the zone with the smallest c/w among those of A that may still take a pod (are below their
+//	    cap) and are not recovering; the recovering ones when there is no other
+//
+//	zone z is allowed when   w(z) > 0
+//	                 and     c(z) + self <= cap(z)
+//	                 and     (c(z) + self) * w(m) - w(z) * c(m) <= maxSkew * w(m)
+//
+// c(m) counts as 0 when A has fewer than minZones zones, and without any m the last line asks nothing. With equal
+// weights and no caps this is the rule of topologySpreadConstraints.
+//
+// A zone that has reached its cap is left out of the minimum because it can never catch up: if it stayed, the
+// others would wait for it for ever although they have room. With it left out, m itself is always
+// allowed, so that the rules refuse every zone only when every available zone is at its cap.
+func (p *Policy) Judge(q Question) *Table {
+	t := &Table{
+		policy:   p,
+		replicas: q.Replicas,
+		index:    make(map[string]int, len(q.Domains)+len(p.declared)),
+		zones:    make([]zoneRow, 0, len(q.Domains)+len(p.declared)),
+	}
+	if q.Self {
+		t.self = 1
+	}
+	for i := range q.Domains {
+		d := &q.Domains[i]
+		row := t.row(d.Name, q.View)
+		row.pods, row.allPods = d.Pods, max(d.Pods, d.AllPods)
+		row.member = d.Eligible
+		if !d.Eligible && !d.Excluded && (row.declared || row.part == Waiting) {
+			// All its nodes are tainted, or gone. What it holds is still there.
+			row.member, row.byAll = true, true
+			row.pods = row.allPods
+		}
+		t.index[d.Name] = len(t.zones)
+		t.zones = append(t.zones, row)
+	}
+	for i := range p.declared {
+		name := p.declared[i].name
+		if _, seen := t.index[name]; seen {
+			continue
+		}
+		row := t.row(name, q.View)
+		row.member = true
+		t.index[name] = len(t.zones)
+		t.zones = append(t.zones, row)
+	}
+	t.other = t.row("", nil)
+	t.messages = make([]atomic.Pointer[string], len(t.zones))
+	t.decide()
+	return t
+}
+
+func (t *Table) row(name string, view View) zoneRow {
+	weight, maxPods := t.policy.weightOf(name)
+	_, declared := t.policy.declaredIndex[name]
+	row := zoneRow{name: name, weight: weight, declared: declared, part: view[name]}
+	row.cap, row.capRule = t.policy.capOf(maxPods, t.replicas)
+	return row
+}
+
+// decide computes the minimum and all verdicts from the counts.
+func (t *Table) decide() {
+	t.available, t.weights, t.smallest = 0, 0, -1
+	recovering := -1
+	for i := range t.zones {
+		z := &t.zones[i]
+		if !z.member || z.weight == 0 || z.part == Unavailable {
+			continue
+		}
+		t.available++
+		t.weights += z.weight
+		if z.allPods >= z.cap {
+			continue
+		}
+		candidate := &t.smallest
+		if z.part == Recovering {
+			candidate = &recovering
+		}
+		if *candidate < 0 || z.pods*t.zones[*candidate].weight < t.zones[*candidate].pods*z.weight {
+			*candidate = i
+		}
+	}
+	if t.smallest < 0 {
+		t.smallest = recovering
+	}
+	t.leastPods, t.leastWeight = 0, 1
+	if t.smallest >= 0 {
+		t.leastPods, t.leastWeight = t.zones[t.smallest].pods, t.zones[t.smallest].weight
+	}
+	t.shortOfZone = t.available < t.policy.minZones
+	if t.shortOfZone {
+		t.leastPods = 0
+	}
+	for i := range t.zones {
+		t.zones[i].rule = t.verdict(&t.zones[i])
+	}
+	t.other.rule = t.verdict(&t.other)
+}
+
+func (t *Table) verdict(z *zoneRow) Rule {
+	switch {
+	case z.weight == 0:
+		return Forbidden
+	case z.allPods+t.self > z.cap:
+		return z.capRule
+	case t.smallest < 0 && !t.shortOfZone:
+		return Pass
+	case (z.pods+t.self)*t.leastWeight-z.weight*t.leastPods <= t.policy.maxSkew*t.leastWeight:
+		return Pass
+	case t.shortOfZone:
+		return MinZones
+	}
+	return Skew
+}
+
+// Policy returns the policy that the table was made for.
+func (t *Table) Policy() *Policy { return t.policy }
+
+// Rule returns the verdict on a zone: Pass, or the rule that refuses it. Whether a refusal keeps the pod off the
+// zone depends on Policy.Hard.
+func (t *Table) Rule(zone string) Rule {
+	if i, ok := t.index[zone]; ok {
+		return t.zones[i].rule
+	}
+	return t.other.rule
+}
+
+// Check returns the verdict on a node by its labels, for a hard policy; a soft one lets every node pass.
+func (t *Table) Check(nodeLabels map[string]string) Rule {
+	if t.policy.soft {
+		return Pass
+	}
+	zone, ok := nodeLabels[t.policy.topologyKey]
+	if !ok {
+		return NoLabel
+	}
+	return t.Rule(zone)
+}
+
+// Zones is how many zones have a verdict of their own, see Slot.
+func (t *Table) Zones() int { return len(t.zones) }
+
+// Slot numbers the verdicts: 0 to Zones()-1 for the node's zone, Zones() when it has none, and -1 when the table does
+// not know its zone. Nodes of one slot have one verdict and one message, until Add.
+func (t *Table) Slot(nodeLabels map[string]string) int {
+	zone, ok := nodeLabels[t.policy.topologyKey]
+	if !ok {
+		return len(t.zones)
+	}
+	if i, ok := t.index[zone]; ok {
+		return i
+	}
+	return -1
+}
+
+// Add changes the counts of a zone by delta pods that count for the incoming pod, and every verdict with them.
+// eligible tells whether their node is eligible for it. A zone that the table does not know is passed over:
+// its nodes came after the counts.
+func (t *Table) Add(zone string, delta int64, eligible bool) {
+	i, ok := t.index[zone]
+	if !ok {
+		return
+	}
+	if eligible || t.zones[i].byAll {
+		t.zones[i].pods += delta
+	}
+	t.zones[i].allPods += delta
+	t.decide()
+	clear(t.messages)
+}
+
+// Clone returns a table that can be changed without a change to this one.
+func (t *Table) Clone() *Table {
+	return &Table{
+		policy: t.policy, replicas: t.replicas, self: t.self,
+		index: t.index, zones: append([]zoneRow(nil), t.zones...), other: t.other,
+		smallest: t.smallest, leastPods: t.leastPods, leastWeight: t.leastWeight,
+		available: t.available, shortOfZone: t.shortOfZone, weights: t.weights,
+		messages: make([]atomic.Pointer[string], len(t.messages)),
+	}
+}

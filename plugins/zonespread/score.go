@@ -1,0 +1,194 @@
+package zonespread
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/zonespread/counts"
+	"zonewise.dev/plugins/zonespread/skew"
+)
+
+var (
+	_ fwk.PreScorePlugin  = (*ZoneSpread)(nil)
+	_ fwk.ScorePlugin     = (*ZoneSpread)(nil)
+	_ fwk.ScoreExtensions = (*ZoneSpread)(nil)
+)
+
+// preScoreState is what Score knows about a pod's soft constraints and policies.
+type preScoreState struct {
+	constraints []constraint
+	tables      []*counts.Table // by constraint
+	weights     []float64       // by constraint
+	// ignored holds the names of the nodes that lack a topology key and get the lowest score.
+	ignored    sets.Set[string]
+	byPolicies *policyScores // nil without policies
+}
+
+// Clone returns the state itself: nothing changes it.
+func (s *preScoreState) Clone() fwk.StateData { return s }
+
+// PreScore counts for the pod's soft constraints and asks its policies. It is Skip when there are none of either.
+func (pl *ZoneSpread) PreScore(ctx context.Context, cycleState fwk.CycleState, pod *v1.Pod, filteredNodes []fwk.NodeInfo) *fwk.Status {
+	nodes, err := pl.lister.NodeInfos().List()
+	if err != nil {
+		return fwk.AsStatus(fmt.Errorf("getting all nodes: %w", err))
+	}
+	if len(nodes) == 0 {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	constraints, err := pl.constraintsOf(pod, v1.ScheduleAnyway)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	byPolicies := scoresByPolicies(cycleState, filteredNodes)
+	if len(constraints) == 0 && byPolicies == nil {
+		return fwk.NewStatus(fwk.Skip)
+	}
+
+	// A cluster without zones still spreads over hosts by the system's default constraints, so those do
+	// not need every key.
+	needsAllKeys := len(pod.Spec.TopologySpreadConstraints) > 0 || !pl.systemDefaulted
+	state := &preScoreState{constraints: constraints, ignored: sets.New[string](), byPolicies: byPolicies}
+	queries := make([]counts.Query, len(constraints))
+	var keys []string
+	if needsAllKeys {
+		keys = topologyKeys(constraints)
+	}
+	for i := range constraints {
+		if constraints[i].topologyKey == v1.LabelHostname {
+			// A host is judged by the pods that are on it, whatever its label says, if it has the label.
+			queries[i] = counts.Query{
+				Namespace: pod.Namespace, Selector: constraints[i].selector,
+				TopologyKey: counts.PerNode, RequiredKeys: []string{v1.LabelHostname},
+			}
+			continue
+		}
+		queries[i] = constraints[i].query(pod.Namespace, keys)
+		queries[i].MissingIsEmpty = !needsAllKeys
+	}
+	if len(queries) > 0 {
+		state.tables = pl.count(ctx, cycleState, nodes, queries)
+	}
+	state.weights = weigh(state, filteredNodes, needsAllKeys)
+	cycleState.Write(preScoreStateKey, state)
+	return nil
+}
+
+// domainOf returns the node's domain for a constraint, and false if it lacks the topology key.
+func (s *preScoreState) domainOf(node *v1.Node, i int) (counts.Domain, bool) {
+	domain, ok := s.tables[i].Find(node)
+	if ok && s.constraints[i].topologyKey == v1.LabelHostname {
+		// By name each node is a domain; this one's table counts those with the label.
+		ok = s.tables[i].Counts(domain)
+	}
+	return domain, ok
+}
+
+// weigh returns the weight of each constraint, by the number of domains that the pod can choose from,
+// and notes the nodes to be ignored.
+func weigh(state *preScoreState, filteredNodes []fwk.NodeInfo, needsAllKeys bool) []float64 {
+	offered := make([]domainSet, len(state.constraints))
+	found := make([]counts.Domain, len(state.constraints))
+nodes:
+	for _, nodeInfo := range filteredNodes {
+		node := nodeInfo.Node()
+		for i := range state.constraints {
+			domain, ok := state.domainOf(node, i)
+			switch {
+			case ok:
+			case needsAllKeys:
+				state.ignored.Insert(node.Name)
+				continue nodes
+			default:
+				domain = state.tables[i].Empty()
+			}
+			found[i] = domain
+		}
+		for i, domain := range found {
+			if state.constraints[i].topologyKey != v1.LabelHostname {
+				offered[i].insert(domain)
+			}
+		}
+	}
+	weights := make([]float64, len(state.constraints))
+	for i := range state.constraints {
+		domains := offered[i].len()
+		if state.constraints[i].topologyKey == v1.LabelHostname {
+			domains = len(filteredNodes) - state.ignored.Len()
+		}
+		weights[i] = skew.Weight(domains)
+	}
+	return weights
+}
+
+// domainSet is a set of domains which are few, like zones; should they be many it grows into a map.
+type domainSet struct {
+	few  []counts.Domain
+	many sets.Set[counts.Domain]
+}
+
+func (s *domainSet) insert(d counts.Domain) {
+	switch {
+	case s.many != nil:
+		s.many.Insert(d)
+	case slices.Contains(s.few, d):
+	case len(s.few) < 8:
+		s.few = append(s.few, d)
+	default:
+		s.many = sets.New(s.few...)
+		s.many.Insert(d)
+	}
+}
+
+func (s *domainSet) len() int { return max(len(s.few), s.many.Len()) }
+
+// Score returns the node's raw score, where less is better.
+func (pl *ZoneSpread) Score(_ context.Context, cycleState fwk.CycleState, _ *v1.Pod, nodeInfo fwk.NodeInfo) (int64, *fwk.Status) {
+	s, err := readState[*preScoreState](cycleState, preScoreStateKey)
+	if err != nil {
+		return 0, fwk.AsStatus(err)
+	}
+	node := nodeInfo.Node()
+	// Most pods have no node to ignore, and the name need not be looked at.
+	if len(s.ignored) > 0 && s.ignored.Has(node.Name) {
+		return 0, nil
+	}
+	var sum float64
+	for i := range s.constraints {
+		if domain, ok := s.domainOf(node, i); ok {
+			sum += skew.Contribution(s.tables[i].At(domain), s.constraints[i].maxSkew, s.weights[i])
+		}
+	}
+	return skew.Raw(sum), nil
+}
+
+// NormalizeScore turns raw scores into 0..MaxNodeScore; ignored nodes get 0.
+func (pl *ZoneSpread) NormalizeScore(_ context.Context, cycleState fwk.CycleState, _ *v1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+	s, err := readState[*preScoreState](cycleState, preScoreStateKey)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	scored := skew.NewRange()
+	for i := range scores {
+		if !s.ignored.Has(scores[i].Name) {
+			scored.Add(scores[i].Score)
+		}
+	}
+	for i := range scores {
+		if s.ignored.Has(scores[i].Name) {
+			scores[i].Score = 0
+			continue
+		}
+		scores[i].Score = scored.Normalize(scores[i].Score)
+	}
+	s.addPolicies(scores)
+	return nil
+}
+
+// ScoreExtensions returns the plugin itself.
+func (pl *ZoneSpread) ScoreExtensions() fwk.ScoreExtensions { return pl }

@@ -1,0 +1,83 @@
+package config
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestBrokenArgs gives the plugins args that they must refuse: the error is one line that names the
+// plugin and the field.
+func TestBrokenArgs(t *testing.T) {
+	cases := []struct {
+		name, plugin, args string
+		want               []string
+	}{
+		{"unknown field", "ZoneSpread", `{defaultingTyp: List}`, []string{`unknown field "defaultingTyp"`}},
+		{"unknown nested field", "ZoneSpread", `{defaultingType: List, defaultConstraints: [{maxSkew: 1, topologykey: zone}]}`, []string{`unknown field "defaultConstraints[0].topologykey"`}},
+		{"wrong case", "PermitGate", `{ScheduleTimeout: 5s}`, []string{`unknown field "ScheduleTimeout"`}},
+		{"value of another enumeration", "ZoneSpread", `{defaultingType: Some}`, []string{"defaultingType", `"Some"`}},
+		{"constraints with the wrong type", "ZoneSpread", `{defaultingType: System, defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]}`, []string{"defaultingType", `"System"`}},
+		{"skew of zero", "ZoneSpread", `{defaultingType: List, defaultConstraints: [{maxSkew: 0, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]}`, []string{"defaultConstraints[0].maxSkew"}},
+		{"no topology key", "ZoneSpread", `{defaultingType: List, defaultConstraints: [{maxSkew: 1, whenUnsatisfiable: ScheduleAnyway}]}`, []string{"defaultConstraints[0].topologyKey"}},
+		{"unknown action", "ZoneSpread", `{defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: Perhaps}]}`, []string{"defaultConstraints[0].whenUnsatisfiable", `"Perhaps"`}},
+		{"constraint with a selector", "ZoneSpread", `{defaultingType: List, defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway, labelSelector: {}}]}`, []string{"defaultConstraints[0].labelSelector"}},
+		{"negative TTL", "ReserveCache", `{assumedPodTTL: -1s}`, []string{"assumedPodTTL", `"-1s"`, "must not be negative"}},
+		{"TTL that is a number", "ReserveCache", `{assumedPodTTL: 5}`, []string{"assumedPodTTL"}},
+		{"no sync timeout", "ReserveCache", `{handlerSyncTimeout: 0s}`, []string{"handlerSyncTimeout", "must be more than 0"}},
+		{"negative settling time", "ReserveCache", `{driftSettle: -5m}`, []string{"driftSettle", `"-5m0s"`}},
+		{"timeout over upstream's maximum", "PermitGate", `{scheduleTimeout: 16m}`, []string{"scheduleTimeout", "at most 15m0s"}},
+		{"negative timeout", "PermitGate", `{scheduleTimeout: -1s}`, []string{"scheduleTimeout", `"-1s"`}},
+		{"backoff that shrinks", "PermitGate", `{initialBackoff: 10s, maxBackoff: 5s}`, []string{"maxBackoff", "at least initialBackoff"}},
+		{"two mistakes", "PermitGate", `{scheduleTimeout: 0s, initialBackoff: 0s}`, []string{"scheduleTimeout", "initialBackoff"}},
+		{"list for a mapping", "PermitGate", `[1]`, []string{"PermitGate"}},
+		{"text for a mapping", "ReserveCache", `fast`, []string{"ReserveCache"}},
+	}
+	for _, tc := range cases {
+		t.Run(tc.plugin+": "+tc.name, func(t *testing.T) {
+			_, err := buildWithArgs(t, tc.plugin, tc.args)
+			require.Error(t, err)
+			require.NotContains(t, err.Error(), "\n")
+			for _, want := range append(tc.want, tc.plugin) {
+				require.Contains(t, err.Error(), want)
+			}
+		})
+	}
+}
+
+// TestArgs gives them args that they must take, among them none and the group, version and kind that the
+// args of upstream's plugins have.
+func TestArgs(t *testing.T) {
+	cases := []struct{ name, plugin, args string }{
+		{"none", "ZoneSpread", `{}`},
+		{"null", "ReserveCache", `null`},
+		{"constraints", "ZoneSpread", `{defaultingType: List, defaultConstraints: [{maxSkew: 3, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: ScheduleAnyway}]}`},
+		{"no default constraints", "ZoneSpread", `{defaultingType: List, defaultConstraints: []}`},
+		{"expiry", "ReserveCache", `{assumedPodTTL: 10m}`},
+		{"longest timeout", "PermitGate", `{scheduleTimeout: 15m}`},
+		{"apiVersion and kind", "PermitGate", `{apiVersion: zonewise.dev/v1alpha1, kind: PermitGateArgs, scheduleTimeout: 30s}`},
+	}
+	for _, tc := range cases {
+		t.Run(tc.plugin+": "+tc.name, func(t *testing.T) {
+			_, err := buildWithArgs(t, tc.plugin, tc.args)
+			require.NoError(t, err)
+		})
+	}
+}
+
+// buildWithArgs builds a scheduler with the one plugin, which is given args.
+func buildWithArgs(t *testing.T, plugin, args string) (any, error) {
+	t.Helper()
+	cfg, err := load(t, fmt.Appendf(nil, `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- schedulerName: demo
+  plugins: {multiPoint: {enabled: [{name: %s}]}}
+  pluginConfig: [{name: %s, args: %s}]
+`, plugin, plugin, args))
+	if err != nil {
+		return nil, err
+	}
+	return build(t, cfg)
+}

@@ -1,0 +1,144 @@
+package config
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/kubernetes/pkg/scheduler"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/profile"
+
+	"zonewise.dev/config"
+	"zonewise.dev/plugins"
+	"zonewise.dev/plugins/permitgate"
+)
+
+// load reads content as the scheduler reads the file of --config.
+func load(t *testing.T, content []byte) (*schedulerconfig.KubeSchedulerConfiguration, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	cfg, err := options.LoadConfigFromFile(klog.FromContext(t.Context()), path)
+	if err != nil {
+		return nil, err
+	}
+	if err := validation.ValidateKubeSchedulerConfiguration(cfg); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// build makes the scheduler of a configuration, with the pack in its registry and without an API server:
+// plugins decode their args here.
+func build(t *testing.T, cfg *schedulerconfig.KubeSchedulerConfiguration) (*scheduler.Scheduler, error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	registry := frameworkruntime.Registry{}
+	for name, factory := range plugins.NewPack().Factories() {
+		require.NoError(t, registry.Register(name, factory))
+	}
+	client := fake.NewClientset()
+	broadcaster := events.NewEventBroadcasterAdapterWithContext(ctx, client)
+	recorders := profile.RecorderFactory(func(name string) events.EventRecorderLogger { return broadcaster.NewRecorder(name) })
+	return scheduler.New(ctx, client, scheduler.NewInformerFactory(client, 0, nil), nil, recorders,
+		scheduler.WithComponentConfigVersion(cfg.APIVersion),
+		scheduler.WithProfiles(cfg.Profiles...),
+		scheduler.WithFrameworkOutOfTreeRegistry(registry),
+	)
+}
+
+// files returns the names of the configurations that the project ships.
+func files(t *testing.T) []string {
+	t.Helper()
+	names, err := fs.Glob(config.FS, "*.yaml")
+	require.NoError(t, err)
+	return names
+}
+
+// mustLoad loads one of them.
+func mustLoad(t *testing.T, name string) *schedulerconfig.KubeSchedulerConfiguration {
+	t.Helper()
+	content, err := config.FS.ReadFile(name)
+	require.NoError(t, err)
+	cfg, err := load(t, content)
+	require.NoError(t, err)
+	return cfg
+}
+
+func TestEveryFileIsKnown(t *testing.T) {
+	require.ElementsMatch(t, []string{
+		"permitgate.yaml", "reservecache.yaml", "second-scheduler.yaml", "zonespread.yaml", "zonewise.yaml",
+	}, files(t), "a new file needs its line in the package's documentation and in the tables of this package")
+}
+
+func TestEveryFileBuildsAScheduler(t *testing.T) {
+	for _, name := range files(t) {
+		t.Run(name, func(t *testing.T) {
+			cfg := mustLoad(t, name)
+			sched, err := build(t, cfg)
+			require.NoError(t, err)
+			require.Len(t, sched.Profiles, len(cfg.Profiles))
+		})
+	}
+}
+
+// TestPermitGateIsTheLastToPrepare: what comes behind the barrier of gangs may still fail.
+func TestPermitGateIsTheLastToPrepare(t *testing.T) {
+	found := 0
+	for _, name := range files(t) {
+		sched, err := build(t, mustLoad(t, name))
+		require.NoError(t, err)
+		for _, framework := range sched.Profiles {
+			enabled := framework.ListPlugins().PreBind.Enabled
+			for i, plugin := range enabled {
+				if plugin.Name == permitgate.Name {
+					found++
+					require.Equal(t, len(enabled)-1, i, "%s: %v", name, enabled)
+				}
+			}
+		}
+	}
+	require.Equal(t, 3, found, "profiles with PermitGate")
+}
+
+func TestLeaderElection(t *testing.T) {
+	for _, name := range files(t) {
+		t.Run(name, func(t *testing.T) {
+			election := mustLoad(t, name).LeaderElection
+			require.True(t, election.LeaderElect)
+			require.Equal(t, "kube-system", election.ResourceNamespace)
+			want := "kube-scheduler"
+			if name == "second-scheduler.yaml" {
+				want = "zonewise-scheduler"
+			}
+			require.Equal(t, want, election.ResourceName, "the lease decides which schedulers exclude each other")
+			require.Greater(t, election.LeaseDuration.Duration, election.RenewDeadline.Duration)
+			require.Greater(t, election.RenewDeadline.Duration, 2*election.RetryPeriod.Duration)
+		})
+	}
+}
+
+func TestSchedulerNames(t *testing.T) {
+	for _, name := range files(t) {
+		t.Run(name, func(t *testing.T) {
+			profiles := mustLoad(t, name).Profiles
+			require.Len(t, profiles, 1)
+			want := "default-scheduler"
+			if name == "second-scheduler.yaml" {
+				want = "zonewise-scheduler"
+			}
+			require.Equal(t, want, profiles[0].SchedulerName)
+		})
+	}
+}

@@ -1,0 +1,138 @@
+package permitgate
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// preparation keeps one pod in PreBind, ahead of PermitGate, until it is told to go on.
+type preparation struct {
+	pod     string
+	started chan struct{} // gets one value for each attempt
+	goOn    chan struct{}
+}
+
+// slowPreparation makes the preparation of a pod's volumes, so to say, last until the test ends it.
+func (c *cluster) slowPreparation(pod string) *preparation {
+	p := &preparation{pod: pod, started: make(chan struct{}, 100), goOn: make(chan struct{})}
+	c.mishap.set(func(m *mishap) { m.preBind = p.preBind })
+	return p
+}
+
+func (p *preparation) preBind(ctx context.Context, pod string) *fwk.Status {
+	if pod != p.pod {
+		return nil
+	}
+	p.started <- struct{}{}
+	select {
+	case <-p.goOn:
+		return nil
+	case <-ctx.Done():
+		return fwk.AsStatus(context.Cause(ctx))
+	}
+}
+
+// gangAtBarrier starts a gang of three whose member g-1 is being prepared while the others wait at the barrier.
+func gangAtBarrier(t *testing.T, c *cluster) ([]string, *preparation) {
+	t.Helper()
+	p := c.slowPreparation("g-1")
+	names := c.createGang(t, "g", 3)
+	<-p.started
+	c.requireUnbound(t, names...)
+	return names, p
+}
+
+func TestNobodyIsBoundBeforeAllArePrepared(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	names, p := gangAtBarrier(t, c)
+	close(p.goOn)
+	c.requireBound(t, names...)
+}
+
+// TestMemberIsDeletedAtTheBarrier: kube-scheduler itself does not stop a pod that is deleted there.
+func TestMemberIsDeletedAtTheBarrier(t *testing.T) {
+	for _, victim := range []string{"g-0", "g-1"} { // one that waits, and the one that is being prepared
+		t.Run(victim, func(t *testing.T) {
+			c := startCluster(t, slowBackoff, 3)
+			names, p := gangAtBarrier(t, c)
+			c.delete(t, victim)
+			c.requireRoomFor(t, 3)
+			require.Empty(t, c.bound(t, names...))
+
+			close(p.goOn)
+			c.create(t, member("g", victim).UID("another"))
+			c.requireBound(t, names...)
+		})
+	}
+}
+
+// TestMemberIsPreemptedAtTheBarrier: a pod of higher priority takes the place of one member, and the others
+// give theirs up with it.
+func TestMemberIsPreemptedAtTheBarrier(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	names, p := gangAtBarrier(t, c)
+	c.create(t, member("", "urgent").Priority(100))
+	c.requireBound(t, "urgent")
+	require.Empty(t, c.bound(t, names...))
+	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "preempted")
+	c.create(t, member("", "rest", 2))
+	c.requireBound(t, "rest") // nobody holds anything
+
+	close(p.goOn)
+	c.delete(t, "urgent", "rest")
+	c.requireBound(t, names...)
+}
+
+func TestPreparationFails(t *testing.T) {
+	for name, code := range map[string]fwk.Code{"error": fwk.Error, "unschedulable": fwk.Unschedulable} {
+		t.Run(name, func(t *testing.T) {
+			c := startCluster(t, `{"initialBackoff": "300ms"}`, 3)
+			var failures atomic.Int32
+			c.mishap.set(func(m *mishap) {
+				m.preBind = func(_ context.Context, pod string) *fwk.Status {
+					if pod == "g-1" && failures.Add(1) <= 2 {
+						return fwk.NewStatus(code, "a mishap")
+					}
+					return nil
+				}
+			})
+			c.refuseBinds(func(pod string) error {
+				if n := failures.Load(); n <= 2 {
+					t.Errorf("%s is bound after %d attempts to prepare g-1", pod, n)
+				}
+				return nil
+			})
+			c.requireBound(t, c.createGang(t, "g", 3)...)
+		})
+	}
+}
+
+// TestPreparationTakesTooLong: those that are ready do not wait for ever, and whoever is not is stopped.
+func TestPreparationTakesTooLong(t *testing.T) {
+	c := startCluster(t, `{"prepareTimeout": "1s", "initialBackoff": "300ms"}`, 3)
+	names, p := gangAtBarrier(t, c)
+	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "2 of 3 members were ready to be bound 1s after the gang was let go")
+	require.Empty(t, c.bound(t, names...))
+	close(p.goOn)
+	c.requireBound(t, names...)
+}
+
+// TestLateMemberDoesNotHoldUpTheQuorum: of an elastic gang those are bound that are ready and enough.
+func TestLateMemberDoesNotHoldUpTheQuorum(t *testing.T) {
+	c := startCluster(t, slowBackoff, 4)
+	p := c.slowPreparation("g-3")
+	c.groups.set("g", 3)
+	for i := range 4 {
+		c.create(t, member("g", fmt.Sprintf("g-%d", i)))
+	}
+	c.requireBound(t, "g-0", "g-1", "g-2")
+	<-p.started
+	c.requireUnbound(t, "g-3")
+	close(p.goOn)
+	c.requireBound(t, "g-3")
+}

@@ -1,0 +1,256 @@
+package permitgate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/plugins/permitgate"
+)
+
+const (
+	// soon bounds the wait for what the plugin does at once. The machine may be busy; what would come by
+	// the next backoff (backoffs last 20 s and more here) or by the queue's flush (5 min) is not soon.
+	soon = 10 * time.Second
+	tick = 5 * time.Millisecond
+	// aWhile is how long something that must not happen is waited for.
+	aWhile = 500 * time.Millisecond
+)
+
+func init() { metrics.Register() }
+
+// cluster is kube-scheduler with two profiles that have PermitGate, over a fake API server.
+type cluster struct {
+	client   *fake.Clientset
+	groups   *groups
+	mishap   *mishap
+	stage    *stage
+	recorder *recorder
+	stop     func()
+
+	mu        sync.Mutex // guards everything below
+	binds     []string
+	onBind    func(pod string) error // called before a pod is bound, may refuse it
+	evictions []string
+	onEvict   func(pod string) error // called before a pod is evicted, may refuse it
+}
+
+// startCluster starts a scheduler with nodes of so many CPUs each, on a new API server.
+func startCluster(t testing.TB, args string, cpus ...int) *cluster {
+	t.Helper()
+	c := &cluster{client: fake.NewClientset(), groups: newGroups(true), stage: &stage{}}
+	pods := v1.SchemeGroupVersion.WithResource("pods")
+	c.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		switch action.GetSubresource() {
+		case "binding":
+		case "eviction":
+			return true, nil, c.evict(action.(clienttesting.CreateAction).GetObject().(*policyv1.Eviction))
+		default:
+			return false, nil, nil
+		}
+		binding := action.(clienttesting.CreateAction).GetObject().(*v1.Binding)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.onBind != nil {
+			if err := c.onBind(binding.Name); err != nil {
+				return true, nil, err
+			}
+		}
+		object, err := c.client.Tracker().Get(pods, binding.Namespace, binding.Name)
+		if err != nil {
+			return true, nil, err
+		}
+		pod := object.(*v1.Pod).DeepCopy()
+		if pod.UID != binding.UID || pod.Spec.NodeName != "" {
+			return true, nil, fmt.Errorf("pod %s cannot be bound", pod.Name)
+		}
+		pod.Spec.NodeName = binding.Target.Name
+		c.binds = append(c.binds, pod.Name)
+		return true, binding, c.client.Tracker().Update(pods, pod, pod.Namespace)
+	})
+	for i, cpu := range cpus {
+		c.addNode(t, fmt.Sprintf("node-%d", i), cpu)
+	}
+	c.start(t, args)
+	return c
+}
+
+// evict deletes a pod as its eviction does.
+func (c *cluster) evict(eviction *policyv1.Eviction) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.onEvict != nil {
+		if err := c.onEvict(eviction.Name); err != nil {
+			return err
+		}
+	}
+	c.evictions = append(c.evictions, eviction.Name)
+	return c.client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("pods"), eviction.Namespace, eviction.Name)
+}
+
+// start runs a scheduler on the cluster until stop is called or the test ends.
+func (c *cluster) start(t testing.TB, args string) {
+	t.Helper()
+	c.mishap, c.recorder = &mishap{}, &recorder{}
+	c.groups.forget()
+	shared := permitgate.NewShared(permitgate.WithPodGroups(c.groups.watch))
+	ctx, cancel := context.WithCancel(context.Background())
+	factory := scheduler.NewInformerFactory(c.client, 0, nil)
+	s, err := scheduler.New(ctx, rehearsingClient{c.client, c.stage}, factory, nil,
+		func(string) events.EventRecorderLogger { return c.recorder },
+		scheduler.WithProfiles(profile(t, "default-scheduler", args), profile(t, "batch", args)),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{permitgate.Name: shared.New, mishapName: c.mishap.new}),
+		scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(2),
+	)
+	require.NoError(t, err)
+	factory.StartWithContext(ctx)
+	require.NoError(t, s.WaitForHandlersSync(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.Run(ctx)
+	}()
+	c.stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
+		factory.Shutdown()
+	})
+	t.Cleanup(c.stop)
+}
+
+// profile is the default profile with PermitGate, ahead of DefaultPreemption in PostFilter, and with the
+// plugin that makes mishaps behind it.
+func profile(t testing.TB, name, args string) config.KubeSchedulerProfile {
+	t.Helper()
+	cfg, err := latest.Default()
+	require.NoError(t, err)
+	p := cfg.Profiles[0]
+	p.SchedulerName = name
+	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, config.Plugin{Name: permitgate.Name}, config.Plugin{Name: mishapName})
+	p.Plugins.PostFilter.Enabled = append([]config.Plugin{{Name: permitgate.Name}}, p.Plugins.PostFilter.Enabled...)
+	p.Plugins.PreBind.Enabled = append(p.Plugins.PreBind.Enabled, config.Plugin{Name: mishapName}) // ahead of multiPoint's
+	p.PluginConfig = append(p.PluginConfig, config.PluginConfig{Name: permitgate.Name, Args: &runtime.Unknown{Raw: []byte(args)}})
+	return p
+}
+
+func (c *cluster) addNode(t testing.TB, name string, cpu int) {
+	t.Helper()
+	n := st.MakeNode().Name(name).UID(name).Label(v1.LabelHostname, name).
+		Capacity(map[v1.ResourceName]string{"cpu": fmt.Sprint(cpu), "memory": "256Gi", "pods": "200"}).Obj()
+	_, err := c.client.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+// member returns a pod of a gang that requests one CPU, or as many as are given; gang "" makes a pod of
+// none.
+func member(gang, name string, cpu ...int) *st.PodWrapper {
+	if len(cpu) == 0 {
+		cpu = []int{1}
+	}
+	p := st.MakePod().Namespace("default").Name(name).UID(name + "-uid").SchedulerName("default-scheduler").
+		Req(map[v1.ResourceName]string{"cpu": fmt.Sprint(cpu[0])})
+	if gang != "" {
+		p = p.Label(v1alpha1.PodGroupLabel, gang)
+	}
+	return p
+}
+
+func (c *cluster) create(t testing.TB, pods ...*st.PodWrapper) {
+	t.Helper()
+	for _, p := range pods {
+		_, err := c.client.CoreV1().Pods("default").Create(t.Context(), p.Obj(), metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+}
+
+// createGang creates the PodGroup and as many members as its quorum, and returns their names.
+func (c *cluster) createGang(t testing.TB, name string, size int) []string {
+	t.Helper()
+	c.groups.set(name, int32(size))
+	names := make([]string, size)
+	for i := range size {
+		names[i] = fmt.Sprintf("%s-%d", name, i)
+		c.create(t, member(name, names[i]))
+	}
+	return names
+}
+
+// update replaces a pod. The fake API server does not count versions, by which the scheduler tells
+// updates from repetitions.
+func (c *cluster) update(t *testing.T, p *st.PodWrapper) {
+	t.Helper()
+	pod := p.Obj()
+	pod.ResourceVersion = "2"
+	_, err := c.client.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{})
+	require.NoError(t, err)
+}
+
+func (c *cluster) delete(t testing.TB, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		require.NoError(t, c.client.CoreV1().Pods("default").Delete(t.Context(), name, metav1.DeleteOptions{}))
+	}
+}
+
+func (c *cluster) refuseBinds(f func(pod string) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onBind = f
+}
+
+// bound lists the bound pods among names.
+func (c *cluster) bound(t require.TestingT, names ...string) []string {
+	list, err := c.client.CoreV1().Pods("default").List(context.Background(), metav1.ListOptions{})
+	require.NoError(t, err)
+	var bound []string
+	for _, pod := range list.Items {
+		if pod.Spec.NodeName != "" && slices.Contains(names, pod.Name) {
+			bound = append(bound, pod.Name)
+		}
+	}
+	return bound
+}
+
+// requireBound waits until all of names are bound, and returns how long that took.
+func (c *cluster) requireBound(t *testing.T, names ...string) time.Duration {
+	t.Helper()
+	start := time.Now()
+	require.EventuallyWithT(t, func(ct *assert.CollectT) {
+		require.ElementsMatch(ct, names, c.bound(ct, names...))
+	}, soon, tick)
+	return time.Since(start)
+}
+
+// requireUnbound makes sure that none of names is bound for a while.
+func (c *cluster) requireUnbound(t *testing.T, names ...string) {
+	t.Helper()
+	require.Never(t, func() bool { return len(c.bound(t, names...)) > 0 }, aWhile, tick)
+}
+
+// requireRoomFor binds and removes a pod of so many CPUs: nobody holds them.
+func (c *cluster) requireRoomFor(t *testing.T, cpu int) {
+	t.Helper()
+	c.create(t, member("", "probe", cpu))
+	c.requireBound(t, "probe")
+	c.delete(t, "probe")
+}

@@ -1,0 +1,80 @@
+package permitgate
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWithoutTheCRD(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	c.stop()
+	c.groups.uninstall()
+	c.start(t, slowBackoff)
+
+	names := c.createGang(t, "g", 3)
+	c.create(t, member("", "plain"))
+	c.requireBound(t, "plain")
+	c.delete(t, "plain")
+	for _, name := range names {
+		c.recorder.requireEvent(t, "Pod "+name+" PodGroupCRDMissing", "podgroups.scheduling.x-k8s.io is not installed")
+	}
+	c.requireUnbound(t, names...)
+	c.groups.install()
+	c.requireBound(t, names...)
+}
+
+func TestMissingPodGroup(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	c.create(t, member("g", "g-0"), member("", "plain"))
+	c.requireBound(t, "plain")
+	require.Zero(t, c.recorder.count("", "PodGroupNotFound"), "not before its time: pods may come first")
+	c.recorder.requireEvent(t, "Pod g-0 PodGroupNotFound", "PodGroup default/g: the PodGroup does not exist")
+	c.groups.set("g", 1)
+	c.requireBound(t, "g-0")
+}
+
+func TestInvalidPodGroup(t *testing.T) {
+	for _, minMember := range []int32{0, -1} {
+		t.Run(fmt.Sprint(minMember), func(t *testing.T) {
+			c := startCluster(t, slowBackoff, 3)
+			c.groups.set("g", minMember)
+			c.create(t, member("g", "g-0"), member("", "plain"))
+			c.requireBound(t, "plain")
+			words := fmt.Sprintf("spec.minMember is %d, must be at least 1", minMember)
+			c.recorder.requireEvent(t, "Pod g-0 InvalidPodGroup", words)
+			c.recorder.requireEvent(t, "PodGroup g InvalidPodGroup", words)
+			c.requireUnbound(t, "g-0")
+			c.groups.set("g", 1)
+			c.requireBound(t, "g-0")
+		})
+	}
+}
+
+func TestInvalidTimeout(t *testing.T) {
+	for seconds, words := range map[int32]string{
+		0:    "must be at least 1: the scheduler's default is used",
+		-5:   "must be at least 1: the scheduler's default is used",
+		1000: "the scheduler waits at most 900: that is used",
+	} {
+		t.Run(fmt.Sprint(seconds), func(t *testing.T) {
+			c := startCluster(t, slowBackoff, 3)
+			c.groups.set("g", 1, seconds)
+			c.create(t, member("g", "g-0"))
+			c.requireBound(t, "g-0")
+			c.recorder.requireEvent(t, "PodGroup g InvalidScheduleTimeout", fmt.Sprintf("spec.scheduleTimeoutSeconds is %d, %s", seconds, words))
+		})
+	}
+}
+
+func TestTooFewMembers(t *testing.T) {
+	c := startCluster(t, slowBackoff, 5)
+	c.groups.set("g", 3)
+	c.create(t, member("g", "g-0"), member("g", "g-1").SchedulerName("somebody-else"))
+	c.recorder.requireEvent(t, "Pod g-0 TooFewMembers", "needs 3 members, 1 exist and 1 more have scheduling gates or another scheduler")
+	c.recorder.requireEvent(t, "PodGroup g TooFewMembers", "needs 3 members")
+	c.requireUnbound(t, "g-0")
+	c.create(t, member("g", "g-2"), member("g", "g-3"))
+	c.requireBound(t, "g-0", "g-2", "g-3")
+}

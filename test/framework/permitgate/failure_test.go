@@ -1,0 +1,206 @@
+package permitgate
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// failing fails one pod with a code.
+func failing(pod string, code fwk.Code) func(string) *fwk.Status {
+	return func(name string) *fwk.Status {
+		if name == pod {
+			return fwk.NewStatus(code, "a mishap")
+		}
+		return nil
+	}
+}
+
+// waitingGang starts a gang of three on a cluster with room for three, whose third member cannot get
+// through its cycle, and returns when the other two wait in Permit.
+func waitingGang(t *testing.T, c *cluster) []string {
+	t.Helper()
+	c.mishap.set(func(m *mishap) { m.preFilter = failing("g-2", fwk.Error) })
+	names := c.createGang(t, "g", 3)
+	require.Eventually(t, func() bool { return len(c.mishap.waiting()) == 2 }, soon, tick)
+	return names
+}
+
+// requireRolledBack waits until nobody waits and everything is free.
+func (c *cluster) requireRolledBack(t *testing.T, cpu int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(c.mishap.waiting()) == 0 }, soon, tick)
+	c.requireRoomFor(t, cpu)
+}
+
+func TestTimeout(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	c.groups.set("g", 3, 1)
+	c.mishap.set(func(m *mishap) { m.preFilter = failing("g-2", fwk.Error) })
+	c.create(t, member("g", "g-0"), member("g", "g-1"), member("g", "g-2"))
+	require.Eventually(t, func() bool { return len(c.mishap.waiting()) == 2 }, soon, tick)
+	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "2 of 3 members had a node after 1s")
+	require.Empty(t, c.bound(t, "g-0", "g-1", "g-2"))
+	require.Eventually(t, func() bool { return len(c.mishap.waiting()) == 0 }, soon, tick)
+	c.mishap.set(func(m *mishap) { m.preFilter = nil })
+	c.requireRoomFor(t, 3) // and that it leaves makes room: the gang need not sit out its backoff
+	c.requireBound(t, "g-0", "g-1", "g-2")
+}
+
+func TestWaitingMemberIsDeletedAndRecreated(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	waitingGang(t, c)
+	c.delete(t, "g-0")
+	c.requireRolledBack(t, 3)
+	require.Empty(t, c.bound(t, "g-1", "g-2"))
+
+	c.mishap.set(func(m *mishap) { m.preFilter = nil })
+	c.create(t, member("g", "g-0").UID("another"))
+	c.requireBound(t, "g-0", "g-1", "g-2")
+}
+
+func TestMemberThatIsNotThereYetIsDeleted(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	waitingGang(t, c)
+	c.delete(t, "g-2")
+	c.requireRolledBack(t, 3)
+	require.Empty(t, c.bound(t, "g-0", "g-1"))
+}
+
+func TestPodGroupIsDeletedWhileMembersWait(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	names := waitingGang(t, c)
+	c.groups.delete("g")
+	c.requireRolledBack(t, 3)
+	require.Empty(t, c.bound(t, names...))
+
+	c.mishap.set(func(m *mishap) { m.preFilter = nil })
+	c.groups.set("g", 3)
+	c.requireBound(t, names...)
+}
+
+func TestQuorumIsLoweredWhileMembersWait(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	waitingGang(t, c)
+	c.groups.set("g", 2)
+	c.requireBound(t, "g-0", "g-1")
+}
+
+func TestQuorumIsRaisedWhileMembersWait(t *testing.T) {
+	c := startCluster(t, slowBackoff, 4)
+	names := waitingGang(t, c)
+	c.groups.set("g", 4)
+	c.requireRolledBack(t, 4)
+	c.mishap.set(func(m *mishap) { m.preFilter = nil })
+	c.create(t, member("g", "g-3"))
+	c.requireBound(t, append(names, "g-3")...)
+}
+
+func TestMemberMovesToAnotherGangWhileItWaits(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	waitingGang(t, c)
+	c.groups.set("h", 1)
+	c.update(t, member("h", "g-0"))
+	c.requireBound(t, "g-0")
+	require.Eventually(t, func() bool { return len(c.mishap.waiting()) == 0 }, soon, tick)
+	require.Empty(t, c.bound(t, "g-1", "g-2"))
+}
+
+func TestReserveFails(t *testing.T) {
+	for name, code := range map[string]fwk.Code{"error": fwk.Error, "unschedulable": fwk.Unschedulable} {
+		t.Run(name, func(t *testing.T) {
+			c := startCluster(t, `{"initialBackoff": "300ms"}`, 3)
+			var failures atomic.Int32
+			c.mishap.set(func(m *mishap) {
+				m.reserve = func(pod string) *fwk.Status {
+					if pod == "g-1" && failures.Add(1) <= 2 {
+						return fwk.NewStatus(code, "a mishap")
+					}
+					return nil
+				}
+			})
+			names := c.createGang(t, "g", 3)
+			c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "member g-1: a member was refused the node that it was given")
+			c.requireBound(t, names...)
+		})
+	}
+}
+
+// TestAnotherPermitPluginRefuses: nobody is let go on the strength of a member that a later plugin refuses.
+func TestAnotherPermitPluginRefuses(t *testing.T) {
+	c := startCluster(t, `{"initialBackoff": "300ms"}`, 3)
+	var refusals atomic.Int32
+	c.mishap.set(func(m *mishap) {
+		m.permit = func(pod string) *fwk.Status {
+			if pod == "g-1" && refusals.Add(1) <= 3 {
+				return fwk.NewStatus(fwk.Unschedulable, "a mishap")
+			}
+			return nil
+		}
+	})
+	c.refuseBinds(func(pod string) error {
+		if n := refusals.Load(); n <= 3 {
+			t.Errorf("%s is bound after %d refusals of g-1", pod, n)
+		}
+		return nil
+	})
+	c.requireBound(t, c.createGang(t, "g", 3)...)
+}
+
+// TestAnotherPermitPluginWaits: the quorum is in only when nothing else keeps any of its members.
+func TestAnotherPermitPluginWaits(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	c.mishap.set(func(m *mishap) { m.permit = failing("g-1", fwk.Wait) })
+	names := c.createGang(t, "g", 3)
+	require.Eventually(t, func() bool { return len(c.mishap.waiting()) == 3 }, soon, tick)
+	c.requireUnbound(t, names...)
+	c.mishap.handle.GetWaitingPod("g-1-uid").Allow(mishapName)
+	c.requireBound(t, names...)
+}
+
+func TestBindFails(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	var failures atomic.Int32
+	c.refuseBinds(func(pod string) error {
+		if pod == "g-1" && failures.Add(1) <= 2 {
+			return errors.New("a mishap")
+		}
+		return nil
+	})
+	c.requireBound(t, c.createGang(t, "g", 3)...)
+	require.EqualValues(t, 3, failures.Load())
+}
+
+func TestMembersDoNotPreemptForThemselves(t *testing.T) {
+	c := startCluster(t, slowBackoff, 4)
+	var low []string
+	for i := range 3 {
+		low = append(low, fmt.Sprintf("low-%d", i))
+		c.create(t, member("", low[i]).Priority(-1))
+	}
+	c.requireBound(t, low...)
+	c.createGang(t, "g", 3)
+	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "short of cpu")
+	require.Never(t, func() bool { return len(c.bound(t, low...)) < 3 }, aWhile, tick)
+
+	// A gang of one is a pod like any other.
+	c.groups.set("single", 1)
+	c.create(t, member("single", "single", 3))
+	require.Eventually(t, func() bool { return len(c.bound(t, low...)) < 3 }, soon, tick)
+	c.requireBound(t, "single")
+}
+
+// TestGangIsDeletedWhileItWaits: all members go at once, as with their Job. The framework rejects each of
+// the waiting ones, and so must not the plugin at the same moment.
+func TestGangIsDeletedWhileItWaits(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	for range 5 {
+		names := waitingGang(t, c)
+		c.delete(t, names...)
+		c.requireRolledBack(t, 3)
+	}
+}

@@ -1,0 +1,158 @@
+package permitgate
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+)
+
+// slowBackoff makes a gang that only time wakes miss every bound of these tests.
+const slowBackoff = `{"initialBackoff": "60s", "maxBackoff": "60s"}`
+
+func TestGangBindsWholeInAnyOrderOfCreation(t *testing.T) {
+	for name, create := range map[string]func(t *testing.T, c *cluster, pods []*st.PodWrapper){
+		"PodGroup first": func(t *testing.T, c *cluster, pods []*st.PodWrapper) {
+			c.groups.set("g", 4)
+			c.create(t, pods...)
+		},
+		"pods first": func(t *testing.T, c *cluster, pods []*st.PodWrapper) {
+			c.create(t, pods...)
+			c.requireUnbound(t, "g-0", "g-1", "g-2", "g-3")
+			c.groups.set("g", 4)
+		},
+		"PodGroup between the pods": func(t *testing.T, c *cluster, pods []*st.PodWrapper) {
+			c.create(t, pods[:2]...)
+			c.groups.set("g", 4)
+			c.create(t, pods[2])
+			c.requireUnbound(t, "g-0", "g-1", "g-2")
+			c.create(t, pods[3])
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := startCluster(t, slowBackoff, 2, 2)
+			pods := make([]*st.PodWrapper, 4)
+			for i := range pods {
+				pods[i] = member("g", fmt.Sprintf("g-%d", i))
+				if i%2 == 1 {
+					pods[i].SchedulerName("batch") // the profiles share their gangs
+				}
+			}
+			create(t, c, pods)
+			t.Logf("bound after %s", c.requireBound(t, "g-0", "g-1", "g-2", "g-3"))
+		})
+	}
+}
+
+func TestMemberWithSchedulingGateIsAwaited(t *testing.T) {
+	c := startCluster(t, slowBackoff, 8)
+	c.groups.set("g", 2)
+	c.create(t, member("g", "g-0"), member("g", "g-1").SchedulingGates([]string{"example.com/quota"}))
+	c.requireUnbound(t, "g-0", "g-1")
+
+	c.update(t, member("g", "g-1"))
+	c.requireBound(t, "g-0", "g-1")
+}
+
+func TestPodsWithoutAGang(t *testing.T) {
+	c := startCluster(t, slowBackoff, 8)
+	native := member("no-such-group", "native")
+	native.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new(string)}
+	c.create(t, member("", "plain"), native)
+	c.requireBound(t, "plain", "native")
+}
+
+func TestGangThatDoesNotFitHoldsNothingAndTakesRoomAtOnce(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	names := c.createGang(t, "g", 4)
+	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "needs 4, plan found 3: 1 node short of cpu")
+	c.requireUnbound(t, names...)
+	for _, name := range names {
+		require.Zero(t, c.mishap.times(name), "no member takes what the gang cannot use")
+	}
+	c.requireRoomFor(t, 3)
+	c.requireUnbound(t, names...)
+
+	c.addNode(t, "new", 1)
+	t.Logf("bound %s after the room was there", c.requireBound(t, names...))
+}
+
+func TestGangTakesRoomOfADeletedPodAtOnce(t *testing.T) {
+	c := startCluster(t, slowBackoff, 4)
+	c.create(t, member("", "other"))
+	c.requireBound(t, "other")
+	names := c.createGang(t, "g", 4)
+	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "needs 4, plan found 3: 1 node short of cpu")
+	c.requireUnbound(t, names...)
+	require.Equal(t, 1, c.recorder.count("Pod g-", "GangRolledBack"), "on the member that failed")
+
+	c.delete(t, "other")
+	t.Logf("bound %s after the room was there", c.requireBound(t, names...))
+}
+
+func TestTwoGangsThatEachTakeHalf(t *testing.T) {
+	c := startCluster(t, `{"initialBackoff": "200ms"}`, 6)
+	for i := range 4 {
+		for _, g := range []string{"a", "b"} {
+			c.create(t, member(g, fmt.Sprintf("%s-%d", g, i)))
+		}
+	}
+	c.groups.set("a", 4)
+	c.groups.set("b", 4)
+	a := []string{"a-0", "a-1", "a-2", "a-3"}
+	b := []string{"b-0", "b-1", "b-2", "b-3"}
+	require.Eventually(t, func() bool { return len(c.bound(t, a...)) == 4 || len(c.bound(t, b...)) == 4 }, 2*soon, tick)
+	first, second := a, b
+	if len(c.bound(t, b...)) == 4 {
+		first, second = b, a
+	}
+	c.requireUnbound(t, second...)
+	c.delete(t, first...)
+	c.requireBound(t, second...)
+}
+
+func TestElasticGang(t *testing.T) {
+	c := startCluster(t, slowBackoff, 4)
+	c.groups.set("g", 3)
+	var names []string
+	for i := range 5 {
+		names = append(names, fmt.Sprintf("g-%d", i))
+		pod := member("g", names[i])
+		if i == 0 {
+			pod.NodeSelector(map[string]string{"no": "such-node"})
+		}
+		c.create(t, pod)
+	}
+	c.requireBound(t, names[1:]...)
+	c.requireUnbound(t, names[0])
+
+	// Beyond the quorum a member comes and goes like any pod.
+	c.delete(t, "g-4")
+	c.create(t, member("g", "g-5"))
+	c.requireBound(t, "g-5")
+}
+
+func TestRestartCountsBoundMembers(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	names := c.createGang(t, "g", 3)
+	c.requireBound(t, names...)
+	c.stop()
+	c.delete(t, "g-1")
+	c.create(t, member("g", "g-new"))
+	c.start(t, slowBackoff)
+	c.requireBound(t, "g-0", "g-2", "g-new")
+}
+
+func TestRestartWhileMembersWait(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	c.mishap.set(func(m *mishap) { m.preFilter = failing("g-2", fwk.Error) })
+	names := c.createGang(t, "g", 3)
+	require.Eventually(t, func() bool { return len(c.mishap.waiting()) == 2 }, soon, tick)
+	c.stop()
+	require.Empty(t, c.bound(t, names...))
+	c.start(t, slowBackoff)
+	c.requireBound(t, names...)
+}

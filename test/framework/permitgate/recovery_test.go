@@ -1,0 +1,168 @@
+package permitgate
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"zonewise.dev/plugins/permitgate"
+)
+
+// partlyBoundGang leaves a gang of three with one bound member behind, and no room for the others, as a
+// scheduler does that ends in the middle of a release. A new scheduler runs with the args.
+func partlyBoundGang(t *testing.T, args string) *cluster {
+	t.Helper()
+	c := startCluster(t, args, 1)
+	c.stop()
+	c.groups.set("g", 3)
+	c.create(t, member("g", "g-0").Node("node-0"), member("g", "g-1"), member("g", "g-2"))
+	c.start(t, args)
+	return c
+}
+
+func (c *cluster) evicted() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.evictions)
+}
+
+func TestGangThatStaysBoundInPartIsReported(t *testing.T) {
+	c := partlyBoundGang(t, `{"recoveryTimeout": "1s", "initialBackoff": "60s", "maxBackoff": "60s"}`)
+	c.recorder.requireEvent(t, "PodGroup g GangPartlyBound", "1 of 3 members have been bound for 1s, and the other 2 cannot join them")
+	c.recorder.requireEvent(t, "PodGroup g GangPartlyBound", "recoveryPolicy Keep: the bound ones run on")
+	require.Empty(t, c.evicted())
+
+	// It is never too late.
+	c.addNode(t, "new", 2)
+	c.requireBound(t, "g-0", "g-1", "g-2")
+}
+
+// TestGangThatStaysBoundInPartIsEvicted, by the profile's policy or the PodGroup's own.
+func TestGangThatStaysBoundInPartIsEvicted(t *testing.T) {
+	for name, tt := range map[string]struct {
+		args        string
+		annotations map[string]string
+	}{
+		"by the profile":  {`{"recoveryPolicy": "Evict", "recoveryTimeout": "1s"}`, nil},
+		"by the PodGroup": {`{"recoveryTimeout": "1s"}`, map[string]string{permitgate.RecoveryPolicyAnnotation: "Evict"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := startCluster(t, tt.args, 1)
+			c.stop()
+			c.groups.set("g", 3)
+			if tt.annotations != nil {
+				c.groups.objects["g"].Annotations = tt.annotations
+			}
+			c.create(t, member("g", "g-0").Node("node-0"), member("g", "g-1"), member("g", "g-2"))
+			c.start(t, tt.args)
+			require.Eventually(t, func() bool { return slices.Equal(c.evicted(), []string{"g-0"}) }, soon, tick)
+			c.recorder.requireEvent(t, "Pod g-0 GangEvicted", "recoveryPolicy is Evict")
+
+			// Its controller makes another, and the gang waits for room as a whole.
+			c.create(t, member("g", "g-3"))
+			c.requireUnbound(t, "g-1", "g-2", "g-3")
+			c.addNode(t, "new", 2)
+			c.requireBound(t, "g-1", "g-2", "g-3")
+		})
+	}
+}
+
+// TestEvictionThatIsRefused: a PodDisruptionBudget may have it wait.
+func TestEvictionThatIsRefused(t *testing.T) {
+	c := startCluster(t, slowBackoff, 1)
+	c.stop()
+	var refusals atomic.Int32
+	c.onEvict = func(string) error {
+		if refusals.Add(1) <= 2 {
+			return apierrors.NewTooManyRequests("disruption budget", 1)
+		}
+		return nil
+	}
+	c.groups.set("g", 4)
+	c.create(t, member("g", "g-0").Node("node-0"), member("g", "g-1").Node("node-0"), member("g", "g-2"), member("g", "g-3"))
+	c.start(t, `{"recoveryPolicy": "Evict", "recoveryTimeout": "1s"}`)
+	require.Eventually(t, func() bool { return len(c.evicted()) == 2 }, soon, tick)
+	require.ElementsMatch(t, []string{"g-0", "g-1"}, c.evicted())
+}
+
+// TestTheAPIServerKnowsBetter: nobody is evicted on the strength of what the plugin believes alone.
+func TestTheAPIServerKnowsBetter(t *testing.T) {
+	c := startCluster(t, slowBackoff, 1)
+	c.stop()
+	c.groups.set("g", 3)
+	c.create(t, member("g", "g-0").Node("node-0"), member("g", "g-1"), member("g", "g-2"))
+	c.groups.muffle("g", 1) // the quorum has been lowered, and the watch has not said so yet
+	c.start(t, `{"recoveryPolicy": "Evict", "recoveryTimeout": "1s"}`)
+	c.recorder.requireEvent(t, "PodGroup g GangPartlyBound", "recoveryPolicy Evict: the bound ones are evicted")
+	require.Never(t, func() bool { return len(c.evicted()) > 0 }, aWhile, tick)
+}
+
+func TestRecoveryPolicyThatIsNone(t *testing.T) {
+	c := startCluster(t, slowBackoff, 1)
+	c.groups.set("g", 1)
+	c.groups.annotate("g", map[string]string{permitgate.RecoveryPolicyAnnotation: "evict"})
+	c.create(t, member("g", "g-0"))
+	c.recorder.requireEvent(t, "PodGroup g InvalidRecoveryPolicy", `annotation zonewise.dev/recovery-policy is "evict", must be Keep or Evict: the scheduler's default Keep is used`)
+	c.requireBound(t, "g-0")
+}
+
+// TestFailedBindKeepsItsNode: the member stays nominated to the node, goes there again, and the gang ends whole.
+func TestFailedBindKeepsItsNode(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	var refuse atomic.Bool
+	refuse.Store(true)
+	c.refuseBinds(func(pod string) error {
+		if pod == "g-1" && refuse.Load() {
+			return errors.New("a mishap")
+		}
+		return nil
+	})
+	names := c.createGang(t, "g", 3)
+	c.requireBound(t, "g-0", "g-2")
+	c.recorder.requireEvent(t, "PodGroup g GangBindFailed", "member g-1: its bind to node node-0 failed after the gang had been let go; the node is kept for it")
+	require.Eventually(t, func() bool {
+		pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), "g-1", metav1.GetOptions{})
+		return err == nil && pod.Status.NominatedNodeName == "node-0"
+	}, soon, tick)
+	refuse.Store(false)
+	c.requireBound(t, names...)
+}
+
+// TestNominationsOfAnEarlierScheduler are taken back: nothing is planned for these members here.
+func TestNominationsOfAnEarlierScheduler(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	c.stop()
+	c.groups.set("g", 4)
+	for _, name := range []string{"g-0", "g-1", "g-2"} {
+		c.create(t, member("g", name).NominatedNodeName("node-0"))
+	}
+	c.create(t, member("g", "g-3"))
+	c.start(t, slowBackoff)
+	require.Eventually(t, func() bool {
+		pods, err := c.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		return !slices.ContainsFunc(pods.Items, func(p v1.Pod) bool { return p.Status.NominatedNodeName != "" })
+	}, soon, tick)
+	c.requireRoomFor(t, 3)
+}
+
+func TestMembersThatDiffer(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	c.groups.set("g", 2)
+	for _, pod := range []*st.PodWrapper{
+		member("g", "g-0").Priority(10), member("g", "g-1").Priority(-5), member("g", "g-2").SchedulerName("somebody-else"),
+	} {
+		c.create(t, pod)
+	}
+	c.recorder.requireEvent(t, "PodGroup g MixedMembers",
+		`the members have different priorities, from -5 to 10: the gang is only as safe from preemption as the lowest of them; `+
+			`some members name the scheduler "somebody-else", which does not run this gang`)
+	c.requireBound(t, "g-0", "g-1")
+}

@@ -1,0 +1,217 @@
+package permitgate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// rehearsingClient is the fake API server's client, which itself does not know rehearsed binds.
+type rehearsingClient struct {
+	*fake.Clientset
+	stage *stage
+}
+
+func (c rehearsingClient) CoreV1() corev1.CoreV1Interface {
+	return rehearsingCore{c.Clientset.CoreV1(), c.stage}
+}
+
+type rehearsingCore struct {
+	corev1.CoreV1Interface
+	stage *stage
+}
+
+func (c rehearsingCore) Pods(namespace string) corev1.PodInterface {
+	return rehearsingPods{c.CoreV1Interface.Pods(namespace), c.stage}
+}
+
+type rehearsingPods struct {
+	corev1.PodInterface
+	stage *stage
+}
+
+func (p rehearsingPods) Bind(ctx context.Context, binding *v1.Binding, opts metav1.CreateOptions) error {
+	if slices.Contains(opts.DryRun, metav1.DryRunAll) {
+		return p.stage.rehearse(binding)
+	}
+	return p.PodInterface.Bind(ctx, binding, opts)
+}
+
+// stage is where binds are rehearsed.
+type stage struct {
+	mu        sync.Mutex // guards everything below
+	answer    func(pod string) error
+	rehearsed []string // the pods, each time
+}
+
+func (s *stage) rehearse(binding *v1.Binding) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rehearsed = append(s.rehearsed, binding.Name)
+	if binding.Target.Kind != "Node" || binding.Target.Name == "" || binding.UID == "" {
+		return apierrors.NewBadRequest("not a bind of a pod to a node")
+	}
+	if s.answer == nil {
+		return nil
+	}
+	return s.answer(binding.Name)
+}
+
+// setAnswer decides about rehearsals from now on; nil accepts all.
+func (s *stage) setAnswer(f func(pod string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = f
+}
+
+// count returns how often a pod's bind has been rehearsed, or all pods' for "".
+func (s *stage) count(pod string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range s.rehearsed {
+		if pod == "" || name == pod {
+			n++
+		}
+	}
+	return n
+}
+
+// refusing refuses one pod as an admission policy does.
+func refusing(pod string) func(string) error {
+	return func(name string) error {
+		if name != pod {
+			return nil
+		}
+		return apierrors.NewForbidden(v1.Resource("pods"), name, errors.New("ValidatingAdmissionPolicy 'no-such-binds' denied request: not on a Friday"))
+	}
+}
+
+// condition returns the message of a pod's PodScheduled condition.
+func (c *cluster) condition(t *testing.T, pod string) string {
+	t.Helper()
+	p, err := c.client.CoreV1().Pods("default").Get(t.Context(), pod, metav1.GetOptions{})
+	require.NoError(t, err)
+	for _, condition := range p.Status.Conditions {
+		if condition.Type == v1.PodScheduled {
+			return condition.Message
+		}
+	}
+	return ""
+}
+
+// TestRefusedRehearsal: nobody is bound, nothing is held, the API server is asked once for each member and
+// attempt, and a person is told who refused and why. Room does not wake the gang.
+func TestRefusedRehearsal(t *testing.T) {
+	c := startCluster(t, `{"bindRehearsal": "Always", "initialBackoff": "60s", "maxBackoff": "60s"}`, 3)
+	c.stage.setAnswer(refusing("g-1"))
+	names := c.createGang(t, "g", 3)
+	c.recorder.requireEvent(t, "PodGroup g GangRolledBack",
+		"member g-1: the API server would not bind the pod to node node-0: pods \"g-1\" is forbidden: ValidatingAdmissionPolicy 'no-such-binds' denied request: not on a Friday")
+	require.Eventually(t, func() bool { return strings.Contains(c.condition(t, "g-1"), "not on a Friday") }, soon, tick)
+	require.Empty(t, c.bound(t, names...))
+	c.requireRoomFor(t, 3)
+	c.addNode(t, "new", 3)
+	c.requireUnbound(t, names...)
+	require.LessOrEqual(t, c.stage.count(""), 3)
+	require.Equal(t, 1, c.stage.count("g-1"))
+}
+
+func TestGangGoesOnWhenItsRehearsalsPass(t *testing.T) {
+	c := startCluster(t, `{"bindRehearsal": "Always", "initialBackoff": "300ms"}`, 3)
+	c.stage.setAnswer(refusing("g-1"))
+	c.refuseBinds(func(pod string) error {
+		if c.stage.count(pod) == 0 {
+			t.Errorf("%s is bound without a rehearsal", pod)
+		}
+		return nil
+	})
+	names := c.createGang(t, "g", 3)
+	require.Eventually(t, func() bool { return c.stage.count("g-1") >= 2 }, soon, tick)
+	require.Empty(t, c.bound(t, names...))
+	c.stage.setAnswer(nil)
+	c.requireBound(t, names...)
+}
+
+// TestRehearsalWithoutAnswer: what may pass by itself is tried again, but not for ever.
+func TestRehearsalWithoutAnswer(t *testing.T) {
+	c := startCluster(t, `{"bindRehearsal": "Always", "initialBackoff": "60s", "maxBackoff": "60s"}`, 3)
+	c.stage.setAnswer(func(pod string) error {
+		if pod == "g-1" && c.stage.asked(pod) <= 2 || pod == "h-1" {
+			return apierrors.NewInternalError(errors.New("failed calling webhook"))
+		}
+		return nil
+	})
+	names := c.createGang(t, "g", 3)
+	c.requireBound(t, names...)
+	require.Equal(t, 3, c.stage.count("g-1"))
+	c.delete(t, names...)
+
+	names = c.createGang(t, "h", 3)
+	c.recorder.requireEvent(t, "PodGroup h GangRolledBack", "the API server did not answer whether it would bind the pod to node node-0")
+	require.Equal(t, 3, c.stage.count("h-1"))
+	c.requireUnbound(t, names...)
+}
+
+// asked is count for use within an answer.
+func (s *stage) asked(pod string) (n int) {
+	for _, name := range s.rehearsed {
+		if name == pod {
+			n++
+		}
+	}
+	return n
+}
+
+// TestAutomaticRehearsal: binds are rehearsed while somebody may refuse them, and a gang that was refused
+// comes back when that changes, without waiting for its backoff.
+func TestAutomaticRehearsal(t *testing.T) {
+	c := startCluster(t, slowBackoff, 3)
+	// Until the policies have been read all binds are rehearsed; then none, since nobody may refuse one.
+	rehearsed, i := -1, 0
+	require.Eventually(t, func() bool {
+		i++
+		rehearsed = c.stage.count("")
+		names := c.createGang(t, fmt.Sprintf("g%d", i), 3)
+		c.requireBound(t, names...)
+		c.delete(t, names...)
+		return c.stage.count("") == rehearsed
+	}, 2*soon, tick)
+
+	_, err := c.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(t.Context(), &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "binds"},
+		Webhooks: []admissionv1.ValidatingWebhook{{Name: "binds.example.com", Rules: []admissionv1.RuleWithOperations{{
+			Operations: []admissionv1.OperationType{admissionv1.Create},
+			Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/binding"}},
+		}}}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	c.stage.setAnswer(refusing("third-1"))
+	third := []string{"third-0", "third-1", "third-2"}
+	// The plugin hears of the webhook soon; an attempt before would bind.
+	c.refuseBinds(func(string) error { return errors.New("not yet") })
+	c.createGang(t, "third", 3)
+	c.recorder.requireEvent(t, "PodGroup third GangRolledBack", "not on a Friday")
+	c.refuseBinds(nil)
+	c.requireUnbound(t, third...)
+
+	require.NoError(t, c.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete(t.Context(), "binds", metav1.DeleteOptions{}))
+	c.requireBound(t, third...)
+}
+
+func TestNoRehearsal(t *testing.T) {
+	c := startCluster(t, `{"bindRehearsal": "Never"}`, 3)
+	c.requireBound(t, c.createGang(t, "g", 3)...)
+	require.Zero(t, c.stage.count(""))
+}

@@ -1,0 +1,56 @@
+package integration
+
+import (
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// bindingRefused is what the policy of refuseBindings says.
+const bindingRefused = "the policy of the test refuses this binding"
+
+// refuseBindings makes the API server refuse to bind the test's pods of a name. It takes effect some
+// time after it returns. The policy ends with the world, or when the function that is returned is called.
+func (w *world) refuseBindings(podName string) (lift func()) {
+	w.t.Helper()
+	policy := &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: ptr.To(admissionv1.Fail),
+			MatchConstraints: &admissionv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{v1.LabelMetadataName: w.namespace}},
+				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Create},
+					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/binding"}},
+				}}},
+			},
+			Validations: []admissionv1.Validation{{Expression: "object.metadata.name != '" + podName + "'", Message: bindingRefused}},
+		},
+	}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName:        policy.Name,
+			ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		},
+	}
+	require.NoError(w.t, cp.client.Create(w.ctx, policy))
+	require.NoError(w.t, cp.client.Create(w.ctx, binding))
+	lift = func() {
+		require.NoError(w.t, client.IgnoreNotFound(cp.client.Delete(w.ctx, binding)))
+		require.NoError(w.t, client.IgnoreNotFound(cp.client.Delete(w.ctx, policy)))
+	}
+	w.t.Cleanup(lift)
+	return lift
+}
+
+// ungate removes a pod's scheduling gates.
+func (w *world) ungate(pod *v1.Pod) {
+	w.t.Helper()
+	got := w.pod(pod)
+	got.Spec.SchedulingGates = nil
+	require.NoError(w.t, cp.client.Update(w.ctx, got))
+}

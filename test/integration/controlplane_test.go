@@ -1,0 +1,250 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/manifests"
+)
+
+// schedulerUser is the identity of the scheduler: the ServiceAccount of manifests/rbac.
+var schedulerUser = envtest.User{
+	Name:   "system:serviceaccount:kube-system:zonewise-scheduler",
+	Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"},
+}
+
+// podGroupCRD is the file of the PodGroup API in manifests.
+const podGroupCRD = "crds/scheduling.x-k8s.io_podgroups.yaml"
+
+// scheme has the types that the tests use.
+var scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(s))
+	utilruntime.Must(apiextensionsv1.AddToScheme(s))
+	utilruntime.Must(schedulingv1alpha1.AddToScheme(s))
+	return s
+}()
+
+// controlPlane is an etcd and a kube-apiserver, with the PodGroup API and the scheduler's permissions
+// installed, and what stands in for the kubelets.
+type controlPlane struct {
+	env    *envtest.Environment
+	admin  *rest.Config
+	client client.Client // reads and writes as an administrator, without a cache
+	kube   kubernetes.Interface
+	dir    string // scratch files that outlive a test
+	// schedulerKubeconfig is a file with the credentials of schedulerUser.
+	schedulerKubeconfig string
+
+	stopKubelets context.CancelFunc
+
+	managerMu sync.Mutex // guards manager
+	manager   *controllerManager
+}
+
+// repository returns the root of the repository: go test runs in the directory of the package.
+func repository() (string, error) {
+	wd, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(wd, "..", ".."), nil
+}
+
+// binary returns the path of one of the control plane's programs.
+func binary(name string) (string, error) {
+	dir := os.Getenv("KUBEBUILDER_ASSETS")
+	if dir == "" {
+		root, err := repository()
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(root, "bin")
+	}
+	path := filepath.Join(dir, name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("%w: run \"make controlplane\", or set KUBEBUILDER_ASSETS to a directory that has it", err)
+	}
+	return path, nil
+}
+
+// startControlPlane starts it and waits until it serves.
+func startControlPlane() (_ *controlPlane, err error) {
+	// The schedulers of a test log to that test (scheduler_test.go). What logs without a context says
+	// nothing that a failure needs.
+	klog.SetLogger(logr.Discard())
+	ctrllog.SetLogger(logr.Discard())
+
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
+		if _, err := binary(name); err != nil {
+			return nil, err
+		}
+	}
+	etcd, err := binary("etcd")
+	if err != nil {
+		return nil, err
+	}
+	c := &controlPlane{env: &envtest.Environment{
+		Scheme:                   scheme,
+		BinaryAssetsDirectory:    filepath.Dir(etcd),
+		ControlPlaneStartTimeout: waitTimeout,
+		ControlPlaneStopTimeout:  waitTimeout,
+	}}
+	// No kubelet reports these nodes ready and no controller would lift the taint of a new node.
+	c.env.ControlPlane.GetAPIServer().Configure().
+		Append("disable-admission-plugins", "TaintNodesByCondition")
+	if c.dir, err = os.MkdirTemp("", "zonewise-integration-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.stop())
+		}
+	}()
+	if c.admin, err = c.env.Start(); err != nil {
+		return nil, err
+	}
+	if c.client, err = client.New(c.admin, client.Options{Scheme: scheme}); err != nil {
+		return nil, err
+	}
+	if c.kube, err = kubernetes.NewForConfig(c.admin); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
+	defer cancel()
+	if err := c.installPermissions(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.installPodGroups(); err != nil {
+		return nil, err
+	}
+	if err := c.writeSchedulerKubeconfig(); err != nil {
+		return nil, err
+	}
+	kubelets, stop := context.WithCancel(context.Background())
+	c.stopKubelets = stop
+	return c, runKubelets(kubelets, c.kube)
+}
+
+func (c *controlPlane) stop() error {
+	var errs []error
+	c.managerMu.Lock()
+	defer c.managerMu.Unlock()
+	if c.manager != nil {
+		errs = append(errs, c.manager.stop())
+	}
+	if c.stopKubelets != nil {
+		c.stopKubelets()
+	}
+	return errors.Join(append(errs, c.env.Stop(), os.RemoveAll(c.dir))...)
+}
+
+func (c *controlPlane) writeSchedulerKubeconfig() error {
+	user, err := c.env.AddUser(schedulerUser, nil)
+	if err != nil {
+		return err
+	}
+	content, err := user.KubeConfig()
+	if err != nil {
+		return err
+	}
+	c.schedulerKubeconfig = filepath.Join(c.dir, "scheduler.kubeconfig")
+	return os.WriteFile(c.schedulerKubeconfig, content, 0o600)
+}
+
+// installPermissions creates the roles and bindings of manifests/rbac.
+func (c *controlPlane) installPermissions(ctx context.Context) error {
+	decoder := serializer.NewCodecFactory(scheme).UniversalDeserializer()
+	return fs.WalkDir(manifests.FS, "rbac", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || entry.Name() == "kustomization.yaml" {
+			return err
+		}
+		file, err := manifests.FS.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		documents := yaml.NewYAMLToJSONDecoder(file)
+		for {
+			var raw runtime.RawExtension
+			if err := documents.Decode(&raw); err != nil {
+				if len(raw.Raw) == 0 && errors.Is(err, io.EOF) {
+					return nil
+				}
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			obj, _, err := decoder.Decode(raw.Raw, nil, nil)
+			if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			switch obj := obj.(type) {
+			case *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding, *rbacv1.Role, *rbacv1.RoleBinding:
+				if err := c.client.Create(ctx, obj.(client.Object)); err != nil {
+					return fmt.Errorf("%s: %w", path, err)
+				}
+			}
+		}
+	})
+}
+
+// readPodGroupCRD reads the PodGroup API from manifests.
+func readPodGroupCRD() (*apiextensionsv1.CustomResourceDefinition, error) {
+	content, err := manifests.FS.ReadFile(podGroupCRD)
+	if err != nil {
+		return nil, err
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	return crd, yaml.Unmarshal(content, crd)
+}
+
+func (c *controlPlane) crdOptions() (envtest.CRDInstallOptions, error) {
+	crd, err := readPodGroupCRD()
+	return envtest.CRDInstallOptions{
+		Scheme:       scheme,
+		CRDs:         []*apiextensionsv1.CustomResourceDefinition{crd},
+		MaxTime:      waitTimeout,
+		PollInterval: 50 * time.Millisecond,
+	}, err
+}
+
+// installPodGroups installs the PodGroup API and waits until it is served.
+func (c *controlPlane) installPodGroups() error {
+	options, err := c.crdOptions()
+	if err != nil {
+		return err
+	}
+	_, err = envtest.InstallCRDs(c.admin, options)
+	return err
+}
+
+// uninstallPodGroups removes it and waits until it is gone.
+func (c *controlPlane) uninstallPodGroups() error {
+	options, err := c.crdOptions()
+	if err != nil {
+		return err
+	}
+	return envtest.UninstallCRDs(c.admin, options)
+}

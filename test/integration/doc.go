@@ -1,0 +1,23 @@
+// Package integration runs the scheduler with the pack against a real API server.
+//
+// # Contract
+//
+// One etcd and one kube-apiserver serve the whole package ([controlPlane], started by TestMain); a
+// kube-controller-manager is started for the tests that need Deployments. Each test has a [world] of its
+// own: a namespace, its nodes, and one or more schedulers. A scheduler is built by kube-scheduler's own
+// app.Setup from one of the configurations of zonewise.dev/config, with a pack of its own and with the
+// least-privilege identity of zonewise.dev/manifests, and runs in the process of the test, so that a test
+// can look into its ledger. Tests run one after the other, since a scheduler sees all nodes.
+//
+// At the end of every test its world checks what must always be true (invariants_test.go), deletes what
+// the test made, and checks that the ledgers are empty again. From its beginning to its end a watch of all
+// pods (watcher_test.go) adds up what is bound to each node, and fails the test when a node was ever
+// given more than it has.
+//
+// A test waits for conditions, with waitTimeout as the bound, and never sleeps.
+//
+// # Non-goals
+//
+// Leader election, flags and exit codes belong to the program and are tested in cmd/scheduler. Verdicts and
+// scores are compared with upstream's in test/parity.
+package integration

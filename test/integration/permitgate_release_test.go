@@ -1,0 +1,258 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/plugins/permitgate"
+)
+
+// TestRefusedBindLeavesNobodyBound: an admission policy refuses the bind of one member. The rehearsal
+// finds that out while all of them wait, so that none is bound; the gang backs off and does not ask again and
+// again; and when the policy is gone it is bound without waiting for the end of its backoff.
+func TestRefusedBindLeavesNobodyBound(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("4", "a1", "b1")
+	s := w.startScheduler(withGateArgs(`{"initialBackoff": "10m", "maxBackoff": "10m"}`))
+	gang := w.create(newPods(6, "train", "1", inGroup("train"))...)
+	lift := w.refuseBindings("train-2")
+	w.waitRefused(gang[2])
+	before := w.bindRequests()
+
+	w.createGroup("train", 6, 0)
+	w.waitEvent("PodGroup", "train", bindingRefused)
+	w.waitEvent("Pod", "train-2", bindingRefused)
+	w.waitUnschedulable(bindingRefused, gang[2])
+	w.requirePending(gang...)
+	w.eventually("the gang holds nothing", func() (bool, string) {
+		return s.ledger().Stats().Pods == 0, fmt.Sprint(s.assumed())
+	})
+	others := w.create(newPods(2, "other", "4")...)
+	w.waitBound(others...)
+	for _, pod := range others { // room does not help
+		w.deletePod(pod)
+	}
+	w.requirePending(gang...)
+	require.LessOrEqual(t, w.bindRequests()-before, len(gang)+len(others), "each is asked for once")
+
+	lift()
+	w.waitBound(gang...)
+}
+
+// TestNoRehearsalWithoutAPolicy: where nobody can refuse a bind, each costs one request.
+func TestNoRehearsalWithoutAPolicy(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("4", "a1", "b1")
+	w.startScheduler()
+	i := 0
+	w.eventually("a gang of two costs two requests", func() (bool, string) { // the first may come before the policies have been read
+		i++
+		name := fmt.Sprintf("train%d", i)
+		before := w.bindRequests()
+		w.createGroup(name, 2, 0)
+		gang := w.create(newPods(2, name, "1", inGroup(name))...)
+		w.waitBound(gang...)
+		for _, pod := range gang {
+			w.deletePod(pod)
+		}
+		n := w.bindRequests() - before
+		return n == 2, fmt.Sprint(n)
+	})
+}
+
+// TestMemberIsDeletedAtTheBarrier: between the gang's release and its binds one member is still being
+// prepared when another is deleted. Nobody is bound, and all give back what they hold.
+func TestMemberIsDeletedAtTheBarrier(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("3", "a1")
+	slow := make(chan struct{})
+	preparing := make(chan struct{}, 10)
+	var wait atomic.Bool
+	wait.Store(true)
+	h := &hook{preBind: func(pod *v1.Pod) *fwk.Status {
+		if pod.Name == "train-2" && wait.Load() {
+			preparing <- struct{}{}
+			<-slow
+		}
+		return nil
+	}}
+	s := w.startScheduler(withTestPlugin(hookName, h.factory()), preparedBefore(hookName))
+	w.createGroup("train", 3, 0)
+	gang := w.create(newPods(3, "train", "1", inGroup("train"))...)
+	<-preparing
+	w.requirePending(gang...)
+
+	w.deletePod(gang[0])
+	// The last member is held until the scheduler knows: what it cannot know yet cannot stop a bind.
+	w.eventually("the members that are prepared are sent back", func() (bool, string) {
+		return s.ledger().Stats().Pods <= 1, fmt.Sprint(s.assumed())
+	})
+	wait.Store(false)
+	close(slow)
+	w.eventually("the gang holds nothing", func() (bool, string) {
+		return s.ledger().Stats().Pods == 0, fmt.Sprint(s.assumed())
+	})
+	w.requirePending(gang[1:]...)
+	w.waitBound(append(gang[1:], w.create(newPod("train-3", "1", inGroup("train")))...)...)
+}
+
+// withGateArgs sets arguments of PermitGate.
+func withGateArgs(args string) schedulerOption {
+	return edited(func(c *configv1.KubeSchedulerConfiguration) {
+		for i := range c.Profiles {
+			for j := range c.Profiles[i].PluginConfig {
+				if config := &c.Profiles[i].PluginConfig[j]; config.Name == permitgate.Name {
+					config.Args = runtime.RawExtension{Raw: []byte(args)}
+				}
+			}
+		}
+	})
+}
+
+// preparedBefore has a plugin prepare pods for their binds before the others do.
+func preparedBefore(name string) schedulerOption {
+	return edited(func(c *configv1.KubeSchedulerConfiguration) {
+		for i := range c.Profiles {
+			p := c.Profiles[i].Plugins
+			p.PreBind.Enabled = append([]configv1.Plugin{{Name: name}}, p.PreBind.Enabled...)
+		}
+	})
+}
+
+// waitRefused waits until the policy of refuseBindings is in force.
+func (w *world) waitRefused(pod *v1.Pod) {
+	w.t.Helper()
+	w.eventually("the policy is in force", func() (bool, string) {
+		err := cp.kube.CoreV1().Pods(w.namespace).Bind(w.ctx, &v1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pod.Name, UID: pod.UID},
+			Target:     v1.ObjectReference{Kind: "Node", Name: "a1"},
+		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil && contains(err.Error(), bindingRefused), fmt.Sprint(err)
+	})
+}
+
+// bindRequests returns how many binds the API server has been asked for, rehearsed ones included.
+func (w *world) bindRequests() int {
+	w.t.Helper()
+	body, err := cp.kube.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(w.ctx)
+	require.NoError(w.t, err)
+	total := 0.0
+	for line := range strings.Lines(string(body)) {
+		if strings.HasPrefix(line, "apiserver_request_total{") && strings.Contains(line, `resource="pods"`) && strings.Contains(line, `subresource="binding"`) {
+			var n float64
+			_, err := fmt.Sscan(line[strings.LastIndex(line, " ")+1:], &n)
+			require.NoError(w.t, err)
+			total += n
+		}
+	}
+	return int(total)
+}
+
+// TestKilledInTheMiddleOfARelease: a scheduler is killed when a part of a gang is bound. The next one binds
+// the rest, around those that are bound.
+func TestKilledInTheMiddleOfARelease(t *testing.T) {
+	const members = 24
+	w := newWorld(t)
+	w.addNodes("8", "a1", "b1", "c1")
+	first := w.startReplica(1, 10)
+	w.createGroup("train", members, 0)
+	gang := w.create(newPods(members, "train", "1", inGroup("train"), byScheduler("zonewise-scheduler"))...)
+	w.eventually("some members are bound", func() (bool, string) { return w.boundCount() >= 4, fmt.Sprint(w.boundCount()) })
+	require.NoError(t, first.cmd.Process.Kill())
+	require.Error(t, <-first.done, "it was killed")
+	nodes := map[string]string{}
+	for _, pod := range w.pods(nil) {
+		if pod.Spec.NodeName != "" {
+			nodes[pod.Name] = pod.Spec.NodeName
+		}
+	}
+	require.Less(t, len(nodes), members, "the gang was whole before the kill, so the test shows nothing")
+
+	w.startReplica(2, 500)
+	w.waitBound(gang...)
+	for _, pod := range w.pods(nil) {
+		if node, was := nodes[pod.Name]; was {
+			require.Equal(t, node, pod.Spec.NodeName)
+		}
+		require.Empty(t, pod.DeletionTimestamp)
+	}
+	t.Logf("killed with %d of %d members bound", len(nodes), members)
+}
+
+// TestStrandedGangIsEvicted: a gang was bound in part, and there is no room for the rest. Its bound members
+// are evicted when the PodGroup says so, as far as their budget allows, and those of another gang run on.
+func TestStrandedGangIsEvicted(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("4", "a1")
+	bound := func(group string) func(*v1.Pod) {
+		return func(pod *v1.Pod) {
+			pod.Spec.NodeName = "a1"
+			inGroup(group)(pod)
+		}
+	}
+	kept := w.create(newPods(2, "kept", "1", bound("kept"))...)
+	evicted := w.create(newPods(2, "lost", "1", bound("lost"))...)
+	for _, name := range []string{"kept", "lost"} {
+		w.createGroup(name, 3, 0)
+		w.create(newPod(name+"-2", "1", inGroup(name)))
+	}
+	require.NoError(t, cp.client.Patch(w.ctx, &schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "lost"}},
+		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+permitgate.RecoveryPolicyAnnotation+`":"Evict"}}}`))))
+	w.startScheduler(withGateArgs(`{"recoveryTimeout": "2s"}`))
+
+	w.waitEvent("PodGroup", "kept", "recoveryPolicy Keep: the bound ones run on")
+	w.waitEvent("PodGroup", "lost", "recoveryPolicy Evict: the bound ones are evicted")
+	w.eventually("the bound members of the one gang are evicted", func() (bool, string) {
+		for _, pod := range evicted {
+			err := cp.client.Get(w.ctx, client.ObjectKeyFromObject(pod), &v1.Pod{})
+			if !apierrors.IsNotFound(err) {
+				return false, fmt.Sprint(pod.Name, err)
+			}
+		}
+		return true, ""
+	})
+	// The room that they leave makes the other gang whole.
+	w.waitBound(append(kept, w.pod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "kept-2"}}))...)
+	for _, pod := range kept {
+		require.Empty(t, w.pod(pod).DeletionTimestamp)
+	}
+}
+
+// TestFailedBindKeepsItsSlot: without a rehearsal a bind is refused when the others are bound. What the member
+// had stays its own, however often it is tried and whoever wants it, and the gang ends whole.
+func TestFailedBindKeepsItsSlot(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("3", "a1")
+	w.startScheduler(withGateArgs(`{"bindRehearsal": "Never"}`))
+	gang := w.create(newPods(3, "train", "1", inGroup("train"))...)
+	lift := w.refuseBindings("train-2")
+	w.waitRefused(gang[2])
+	w.watcher.setBindsFail("train")
+	w.createGroup("train", 3, 0)
+	w.waitBound(gang[0], gang[1])
+	w.waitEvent("Pod", "train-2", "GangBindFailed")
+	thief := w.create(newPod("thief", "1"))
+	w.waitUnschedulable("", thief...)
+	before := w.bindRequests()
+	w.eventually("it is tried again", func() (bool, string) {
+		n := w.bindRequests() - before
+		return n >= 2, fmt.Sprint(n)
+	})
+	w.requirePending(thief...)
+	lift()
+	w.waitBound(gang...)
+	w.requirePending(thief...)
+}

@@ -1,0 +1,217 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/manifests"
+)
+
+// policyWorld is a world with policies.
+type policyWorld struct {
+	*world
+	policies client.Client
+}
+
+// policyCRDs is the CustomResourceDefinition that is shipped.
+func policyCRDs(t *testing.T) envtest.CRDInstallOptions {
+	t.Helper()
+	content, err := manifests.FS.ReadFile(policyCRD)
+	require.NoError(t, err)
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	require.NoError(t, yaml.UnmarshalStrict(content, crd))
+	return envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}, MaxTime: waitTimeout, PollInterval: pollInterval}
+}
+
+// newPolicyWorld makes a world in which the API server serves policies. They stay served for the tests that follow.
+func newPolicyWorld(t *testing.T) *policyWorld {
+	t.Helper()
+	w := newPolicyWorldWithout(t)
+	w.installPolicies()
+	return w
+}
+
+// installPolicies installs the CustomResourceDefinition. What an earlier test has taken away must be gone first: the API
+// server serves it for a while as if nothing had happened.
+func (w *policyWorld) installPolicies() {
+	w.t.Helper()
+	options := policyCRDs(w.t)
+	w.eventually("the definition can be installed", func() (bool, string) {
+		there := &apiextensionsv1.CustomResourceDefinition{}
+		err := cp.client.Get(w.ctx, client.ObjectKeyFromObject(options.CRDs[0]), there)
+		if err == nil && there.DeletionTimestamp != nil {
+			return false, "the former one is being deleted"
+		}
+		_, err = envtest.InstallCRDs(cp.admin, options)
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
+// uninstallPolicies removes the CustomResourceDefinition and waits until it is gone.
+func (w *policyWorld) uninstallPolicies() {
+	w.t.Helper()
+	options := policyCRDs(w.t)
+	require.NoError(w.t, envtest.UninstallCRDs(cp.admin, options))
+	w.eventually("the definition is gone", func() (bool, string) {
+		err := cp.client.Get(w.ctx, client.ObjectKeyFromObject(options.CRDs[0]), &apiextensionsv1.CustomResourceDefinition{})
+		return apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
+}
+
+// newPolicyWorldWithout leaves the CustomResourceDefinition to the test.
+func newPolicyWorldWithout(t *testing.T) *policyWorld {
+	t.Helper()
+	known := runtime.NewScheme()
+	require.NoError(t, v1alpha1.AddToScheme(known))
+	w := &policyWorld{world: newWorld(t)}
+	var err error
+	w.policies, err = client.New(cp.admin, client.Options{Scheme: known})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		// The test's context is over by now.
+		require.NoError(t, w.policies.DeleteAllOf(context.Background(), &v1alpha1.ZoneSpreadPolicy{}, client.InNamespace(w.namespace)))
+	})
+	return w
+}
+
+// spreadBy creates a policy for the pods of the app web.
+func (w *policyWorld) spreadBy(name string, edit func(*v1alpha1.ZoneSpreadPolicySpec)) *v1alpha1.ZoneSpreadPolicy {
+	w.t.Helper()
+	p := &v1alpha1.ZoneSpreadPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec:       v1alpha1.ZoneSpreadPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: labelled("web")}},
+	}
+	if edit != nil {
+		edit(&p.Spec)
+	}
+	require.NoError(w.t, w.policies.Create(w.ctx, p))
+	return p
+}
+
+// respec changes a policy.
+func (w *policyWorld) respec(p *v1alpha1.ZoneSpreadPolicy, patch string) {
+	w.t.Helper()
+	require.NoError(w.t, w.policies.Patch(w.ctx, p, client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
+// waitStatus waits until a policy's status is as wanted.
+func (w *policyWorld) waitStatus(p *v1alpha1.ZoneSpreadPolicy, what string, wanted func(s *v1alpha1.ZoneSpreadPolicyStatus) bool) {
+	w.t.Helper()
+	w.eventually("status of "+p.Name+": "+what, func() (bool, string) {
+		got := &v1alpha1.ZoneSpreadPolicy{}
+		require.NoError(w.t, w.policies.Get(w.ctx, client.ObjectKeyFromObject(p), got))
+		return wanted(&got.Status), fmt.Sprintf("%+v", got.Status)
+	})
+}
+
+func hasCondition(s *v1alpha1.ZoneSpreadPolicyStatus, kind string, status metav1.ConditionStatus) bool {
+	return meta.IsStatusConditionPresentAndEqual(s.Conditions, kind, status)
+}
+
+func stateOf(s *v1alpha1.ZoneSpreadPolicyStatus, zone string) v1alpha1.ZoneState {
+	for i := range s.Zones {
+		if s.Zones[i].Name == zone {
+			return s.Zones[i].State
+		}
+	}
+	return ""
+}
+
+// deploy creates a Deployment of the app web.
+func (w *policyWorld) deploy(replicas int32, cpu string, edit func(*appsv1.Deployment)) *appsv1.Deployment {
+	w.t.Helper()
+	web := newDeployment(w.namespace, "web", replicas, newPod("web", cpu, withLabel("app", "web")))
+	if edit != nil {
+		edit(web)
+	}
+	require.NoError(w.t, cp.client.Create(w.ctx, web))
+	return web
+}
+
+// surgeOnly is a rollout that takes no pod away before a new one is ready.
+func surgeOnly(surge int32) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) {
+		d.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{MaxSurge: ptr.To(intstr.FromInt32(surge)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}
+	}
+}
+
+// rollOut makes a new revision and waits until it has replaced the old one.
+func (w *policyWorld) rollOut(web *appsv1.Deployment) {
+	w.t.Helper()
+	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{"at":"%d"}}}}}`, time.Now().UnixNano())
+	require.NoError(w.t, cp.client.Patch(w.ctx, web, client.RawPatch(types.MergePatchType, patch)))
+	replicas := *web.Spec.Replicas
+	w.eventually("the rollout is complete", func() (bool, string) {
+		require.NoError(w.t, cp.client.Get(w.ctx, client.ObjectKeyFromObject(web), web))
+		s := web.Status
+		return s.ObservedGeneration >= web.Generation && s.UpdatedReplicas == replicas && s.Replicas == replicas && s.ReadyReplicas == replicas, fmt.Sprintf("%+v", s)
+	})
+}
+
+// strike makes nodes unreachable, as the node lifecycle controller does.
+func (w *policyWorld) strike(names ...string) {
+	w.t.Helper()
+	for _, name := range names {
+		w.editNode(name, v1.ConditionUnknown, []v1.Taint{{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoSchedule}})
+	}
+}
+
+// heal makes nodes ready again.
+func (w *policyWorld) heal(names ...string) {
+	w.t.Helper()
+	for _, name := range names {
+		w.editNode(name, v1.ConditionTrue, nil)
+	}
+}
+
+func (w *policyWorld) editNode(name string, ready v1.ConditionStatus, taints []v1.Taint) {
+	w.t.Helper()
+	node := &v1.Node{}
+	require.NoError(w.t, cp.client.Get(w.ctx, client.ObjectKey{Name: name}, node))
+	node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: ready, LastTransitionTime: metav1.Now()}}
+	require.NoError(w.t, cp.client.Status().Update(w.ctx, node))
+	// The controller taints by the condition, and so after it.
+	node.Spec.Taints = taints
+	require.NoError(w.t, cp.client.Update(w.ctx, node))
+}
+
+// placed counts the bound pods of the app web.
+func (w *policyWorld) placed() int {
+	w.t.Helper()
+	placed := 0
+	for _, n := range w.byZone(labelled("web")) {
+		placed += n
+	}
+	return placed
+}
+
+// waitPlaced waits until n pods of the app web are bound, while others may wait.
+func (w *policyWorld) waitPlaced(n int) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("%d pods are bound", n), func() (bool, string) {
+		return w.placed() == n, fmt.Sprint(w.byZone(labelled("web")))
+	})
+}
+
+// failover is spec.unavailableZones with short grace periods.
+func failover(downAfter, fullAfter time.Duration) v1alpha1.UnavailableZones {
+	return v1alpha1.UnavailableZones{DownAfter: &metav1.Duration{Duration: downAfter}, FullAfter: &metav1.Duration{Duration: fullAfter}}
+}

@@ -1,0 +1,196 @@
+package integration
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"zonewise.dev/apis/v1alpha1"
+)
+
+// reservationFromYAML makes an object as a user writes it: no Go type adds or drops a field on the way.
+func reservationFromYAML(t *testing.T, name, spec string) *unstructured.Unstructured {
+	t.Helper()
+	obj := &unstructured.Unstructured{}
+	doc := "apiVersion: zonewise.dev/v1alpha1\nkind: ZoneReservation\nmetadata: {name: " + name + "}\nspec:\n"
+	for line := range strings.SplitSeq(strings.TrimSpace(spec), "\n") {
+		doc += "  " + line + "\n"
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(doc), &obj.Object), doc)
+	return obj
+}
+
+func TestZoneReservationCRD(t *testing.T) {
+	w := newReservationWorld(t)
+	t.Run("defaults", func(t *testing.T) { testReservationDefaults(t, w) })
+	t.Run("accepted", func(t *testing.T) { testReservationAccepted(t, w) })
+	t.Run("rejected", func(t *testing.T) { testReservationRejected(t, w) })
+	t.Run("status subresource", func(t *testing.T) { testReservationStatus(t, w) })
+	t.Run("columns", testReservationColumns)
+}
+
+const (
+	someOwner = "owners: [{namespace: shop, podSelector: {matchLabels: {app: web}}}]\n"
+	someSlot  = "slot: {requests: {cpu: '2'}}\n"
+)
+
+func testReservationDefaults(t *testing.T, w *reservationWorld) {
+	obj := reservationFromYAML(t, "defaults", someOwner+someSlot+"zones: [{name: a, slots: 10}]")
+	require.NoError(t, w.policies.Create(w.ctx, obj))
+	got := &v1alpha1.ZoneReservation{}
+	require.NoError(t, w.policies.Get(w.ctx, client.ObjectKeyFromObject(obj), got))
+	require.Equal(t, v1alpha1.ModeHeadroom, got.Spec.Mode)
+	require.Equal(t, v1alpha1.OwnerPreferred, got.Spec.OwnerPolicy)
+	require.Equal(t, ptr.To[int32](0), got.Spec.Priority)
+	require.Equal(t, v1alpha1.ZoneLossShift, got.Spec.OnZoneLoss)
+	require.Nil(t, got.Spec.TTL)
+
+	plain := &v1alpha1.ZoneReservation{ObjectMeta: metav1.ObjectMeta{Name: "from-go"}, Spec: v1alpha1.ZoneReservationSpec{
+		Owners: []v1alpha1.ReservationOwner{{Namespace: "shop", PodSelector: metav1.LabelSelector{MatchLabels: labelled("web")}}},
+		Slot:   v1alpha1.ReservationSlot{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}},
+		Slots:  ptr.To[int32](20),
+	}}
+	require.NoError(t, w.policies.Create(w.ctx, plain))
+	require.Equal(t, v1alpha1.ModeHeadroom, plain.Spec.Mode, "an object that was made with the Go type gets the same defaults")
+}
+
+func testReservationAccepted(t *testing.T, w *reservationWorld) {
+	for name, spec := range map[string]string{
+		"the-full-form": `
+owners:
+- {namespace: shop, podSelector: {matchLabels: {app: web}}}
+- {namespace: api, podSelector: {matchExpressions: [{key: app, operator: In, values: [a, b]}]}}
+slot:
+  requests: {cpu: 500m, memory: 4Gi, ephemeral-storage: 1Gi, hugepages-2Mi: 4Mi, example.com/gpu: 1}
+  nodeSelector: {disk: ssd}
+  tolerations: [{key: dedicated, operator: Equal, value: shop, effect: NoSchedule}]
+mode: Guarantee
+ownerPolicy: Required
+zones: [{name: a, slots: 10}, {name: b, slots: 10}]
+priority: 1000
+ttl: 24h
+onZoneLoss: Keep`,
+		"spread":            someOwner + someSlot + "slots: 20",
+		"negative-priority": someOwner + someSlot + "slots: 1\npriority: -10",
+		"short-ttl":         someOwner + someSlot + "slots: 1\nttl: 500ms",
+		"number-as-number":  someOwner + "slot: {requests: {cpu: 2, memory: 1000000}}\nslots: 1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			obj := reservationFromYAML(t, name, spec)
+			require.NoError(t, w.policies.Create(w.ctx, obj))
+			require.NoError(t, w.policies.Get(w.ctx, client.ObjectKeyFromObject(obj), &v1alpha1.ZoneReservation{}), "the Go type reads what the server accepts")
+		})
+	}
+}
+
+func testReservationRejected(t *testing.T, w *reservationWorld) {
+	const rest = "slots: 1\n"
+	for _, test := range []struct{ name, spec, field, because string }{
+		{"no-owners", someSlot + rest, "spec.owners", "Required value"},
+		{"empty-owners", "owners: []\n" + someSlot + rest, "spec.owners", "at least 1"},
+		{"owner-without-namespace", "owners: [{podSelector: {matchLabels: {app: web}}}]\n" + someSlot + rest, "spec.owners[0].namespace", "Required value"},
+		{"owner-without-selector", "owners: [{namespace: shop}]\n" + someSlot + rest, "spec.owners[0].podSelector", "Required value"},
+		{"owner-with-empty-selector", "owners: [{namespace: shop, podSelector: {}}]\n" + someSlot + rest, "spec.owners[0].podSelector", "must not be empty"},
+		{"second-owner-with-empty-selector", "owners: [{namespace: shop, podSelector: {matchLabels: {a: b}}}, {namespace: api, podSelector: {matchLabels: {}}}]\n" + someSlot + rest, "spec.owners[1].podSelector", "must not be empty"},
+		{"bad-namespace", "owners: [{namespace: Shop_1, podSelector: {matchLabels: {app: web}}}]\n" + someSlot + rest, "spec.owners[0].namespace", "should match"},
+		{"no-slot", someOwner + rest, "spec.slot", "Required value"},
+		{"no-requests", someOwner + "slot: {}\n" + rest, "spec.slot.requests", "Required value"},
+		{"empty-requests", someOwner + "slot: {requests: {}}\n" + rest, "spec.slot.requests", "at least 1"},
+		{"request-of-zero", someOwner + "slot: {requests: {cpu: '0'}}\n" + rest, "spec.slot.requests", "above 0"},
+		{"request-of-zero-beside-another", someOwner + "slot: {requests: {cpu: '1', memory: 0}}\n" + rest, "spec.slot.requests", "above 0"},
+		{"negative-request", someOwner + "slot: {requests: {cpu: '-1'}}\n" + rest, "spec.slot.requests", "above 0"},
+		{"request-of-pods", someOwner + "slot: {requests: {cpu: '1', pods: 1}}\n" + rest, "spec.slot.requests", "pods must not be set"},
+		{"malformed-request", someOwner + "slot: {requests: {cpu: two}}\n" + rest, "spec.slot.requests.cpu", ""},
+		{"neither-zones-nor-slots", someOwner + someSlot, "spec", "exactly one of zones and slots"},
+		{"zones-and-slots", someOwner + someSlot + "zones: [{name: a, slots: 1}]\nslots: 1", "spec", "exactly one of zones and slots"},
+		{"empty-zones", someOwner + someSlot + "zones: []", "spec.zones", "at least 1"},
+		{"zone-twice", someOwner + someSlot + "zones: [{name: a, slots: 1}, {name: a, slots: 2}]", "spec.zones[1]", "Duplicate value"},
+		{"zone-without-slots", someOwner + someSlot + "zones: [{name: a}]", "spec.zones[0].slots", "Required value"},
+		{"zone-with-no-slots", someOwner + someSlot + "zones: [{name: a, slots: 0}]", "spec.zones[0].slots", "greater than or equal to 1"},
+		{"zone-name", someOwner + someSlot + "zones: [{name: 'zone a', slots: 1}]", "spec.zones[0].name", "should match"},
+		{"slots-zero", someOwner + someSlot + "slots: 0", "spec.slots", "greater than or equal to 1"},
+		{"slots-too-many", someOwner + someSlot + "slots: 10001", "spec.slots", "less than or equal to 10000"},
+		{"mode", someOwner + someSlot + rest + "mode: Always", "spec.mode", "Unsupported value"},
+		{"owner-policy", someOwner + someSlot + rest + "ownerPolicy: Never", "spec.ownerPolicy", "Unsupported value"},
+		{"zone-loss", someOwner + someSlot + rest + "onZoneLoss: Drop", "spec.onZoneLoss", "Unsupported value"},
+		{"priority-of-the-system", someOwner + someSlot + rest + "priority: 2000000000", "spec.priority", "less than or equal to 1000000000"},
+		{"ttl-zero", someOwner + someSlot + rest + "ttl: 0s", "spec.ttl", "above 0"},
+		{"ttl-negative", someOwner + someSlot + rest + "ttl: -1h", "spec.ttl", "should match"},
+		{"ttl-malformed", someOwner + someSlot + rest + "ttl: a day", "spec.ttl", "should match"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := w.policies.Create(w.ctx, reservationFromYAML(t, test.name, test.spec))
+			require.Error(t, err)
+			require.True(t, apierrors.IsInvalid(err), "%v", err)
+			var status apierrors.APIStatus
+			require.ErrorAs(t, err, &status)
+			require.NotNil(t, status.Status().Details, "%v", err)
+			var fields []string
+			for _, cause := range status.Status().Details.Causes {
+				fields = append(fields, cause.Field)
+			}
+			require.Contains(t, fields, test.field, "%v", err)
+			require.Contains(t, err.Error(), test.because)
+		})
+	}
+	err := w.policies.Create(w.ctx, reservationFromYAML(t, "typo", someOwner+someSlot+"slot: 1"), client.FieldValidation(metav1.FieldValidationStrict))
+	require.Error(t, err)
+	err = w.policies.Create(w.ctx, reservationFromYAML(t, "typo", someOwner+someSlot+rest+"zone: a"), client.FieldValidation(metav1.FieldValidationStrict))
+	require.ErrorContains(t, err, `unknown field "spec.zone"`)
+}
+
+func testReservationStatus(t *testing.T, w *reservationWorld) {
+	obj := reservationFromYAML(t, "status", someOwner+someSlot+"zones: [{name: a, slots: 2}]")
+	require.NoError(t, w.policies.Create(w.ctx, obj))
+	got := &v1alpha1.ZoneReservation{}
+	require.NoError(t, w.policies.Get(w.ctx, client.ObjectKeyFromObject(obj), got))
+	want := v1alpha1.ZoneReservationStatus{
+		ObservedGeneration: 1,
+		Slots:              v1alpha1.SlotCounts{Desired: 2, Held: 2, Used: 1},
+		Zones: []v1alpha1.ReservationZoneStatus{{
+			Name: "a", SlotCounts: v1alpha1.SlotCounts{Desired: 2, Held: 2, Used: 1},
+			Nodes: []v1alpha1.ReservationNodeStatus{{Name: "a1", Slots: 2, Used: 1}},
+		}},
+		Conditions: []metav1.Condition{{
+			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: 1,
+			Reason: v1alpha1.ReasonAllHeld, Message: "all slots are held", LastTransitionTime: metav1.NewTime(time.Unix(1800000000, 0)),
+		}},
+	}
+	got.Status = want
+	require.NoError(t, w.policies.Status().Update(w.ctx, got))
+	require.NoError(t, w.policies.Get(w.ctx, client.ObjectKeyFromObject(obj), got))
+	require.Equal(t, want, got.Status)
+
+	got.Spec.Priority, got.Status.Slots.Held = ptr.To[int32](7), 1000
+	require.NoError(t, w.policies.Update(w.ctx, got))
+	require.NoError(t, w.policies.Get(w.ctx, client.ObjectKeyFromObject(obj), got))
+	require.Equal(t, ptr.To[int32](7), got.Spec.Priority)
+	require.EqualValues(t, 2, got.Status.Slots.Held, "a write of the object leaves the status alone")
+}
+
+// testReservationColumns: what kubectl get prints.
+func testReservationColumns(t *testing.T) {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	require.NoError(t, cp.client.Get(context.Background(), client.ObjectKeyFromObject(reservationCRDs(t).CRDs[0]), crd))
+	var columns []string
+	for _, column := range crd.Spec.Versions[0].AdditionalPrinterColumns {
+		if column.Priority == 0 {
+			columns = append(columns, column.Name)
+		}
+	}
+	require.Equal(t, []string{"Mode", "Desired", "Held", "Used", "Ready", "Age"}, columns)
+	require.Equal(t, apiextensionsv1.ClusterScoped, crd.Spec.Scope)
+	require.Equal(t, []string{"zrsv"}, crd.Spec.Names.ShortNames)
+}

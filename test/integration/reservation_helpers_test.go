@@ -1,0 +1,262 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/manifests"
+)
+
+// reservationCRD is the file of the ZoneReservation API in manifests.
+const reservationCRD = "crds/zonewise.dev_zonereservations.yaml"
+
+// reservationWorld is a world with reservations, and with policies beside them.
+type reservationWorld struct {
+	*policyWorld
+}
+
+// newReservationWorld makes a world in which the API server serves reservations. They stay served for the tests that
+// follow.
+func newReservationWorld(t *testing.T) *reservationWorld {
+	t.Helper()
+	w := newReservationWorldWithout(t)
+	w.installReservations()
+	return w
+}
+
+// newReservationWorldWithout leaves the CustomResourceDefinition to the test.
+func newReservationWorldWithout(t *testing.T) *reservationWorld {
+	t.Helper()
+	w := &reservationWorld{policyWorld: newPolicyWorld(t)}
+	t.Cleanup(func() {
+		// The test's context is over by now.
+		err := w.policies.DeleteAllOf(context.Background(), &v1alpha1.ZoneReservation{})
+		if !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+			require.NoError(t, err)
+		}
+	})
+	return w
+}
+
+func reservationCRDs(t *testing.T) envtest.CRDInstallOptions {
+	t.Helper()
+	content, err := manifests.FS.ReadFile(reservationCRD)
+	require.NoError(t, err)
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	require.NoError(t, yaml.UnmarshalStrict(content, crd))
+	return envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}, MaxTime: waitTimeout, PollInterval: pollInterval}
+}
+
+// installReservations installs the CustomResourceDefinition, once a former one is gone.
+func (w *reservationWorld) installReservations() {
+	w.t.Helper()
+	options := reservationCRDs(w.t)
+	w.eventually("the definition can be installed", func() (bool, string) {
+		there := &apiextensionsv1.CustomResourceDefinition{}
+		err := cp.client.Get(w.ctx, client.ObjectKeyFromObject(options.CRDs[0]), there)
+		if err == nil && there.DeletionTimestamp != nil {
+			return false, "the former one is being deleted"
+		}
+		_, err = envtest.InstallCRDs(cp.admin, options)
+		return err == nil, fmt.Sprint(err)
+	})
+}
+
+// uninstallReservations removes the CustomResourceDefinition and waits until it is gone.
+func (w *reservationWorld) uninstallReservations() {
+	w.t.Helper()
+	options := reservationCRDs(w.t)
+	require.NoError(w.t, envtest.UninstallCRDs(cp.admin, options))
+	w.eventually("the definition is gone", func() (bool, string) {
+		err := cp.client.Get(w.ctx, client.ObjectKeyFromObject(options.CRDs[0]), &apiextensionsv1.CustomResourceDefinition{})
+		return apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
+}
+
+// inZones wants so many slots in each of the zones, which are named by their letters: inZones(2, "ab").
+func inZones(slots int32, letters string) func(*v1alpha1.ZoneReservationSpec) {
+	return func(s *v1alpha1.ZoneReservationSpec) {
+		for _, letter := range letters {
+			s.Zones = append(s.Zones, v1alpha1.ReservationZone{Name: zoneOf(string(letter)), Slots: slots})
+		}
+	}
+}
+
+// slotOf wants slots of so much cpu.
+func slotOf(cpu string) func(*v1alpha1.ZoneReservationSpec) {
+	return func(s *v1alpha1.ZoneReservationSpec) {
+		s.Slot.Requests[v1.ResourceCPU] = resource.MustParse(cpu)
+	}
+}
+
+// ownedBy names another app than web.
+func ownedBy(app string) func(*v1alpha1.ZoneReservationSpec) {
+	return func(s *v1alpha1.ZoneReservationSpec) { s.Owners[0].PodSelector.MatchLabels = labelled(app) }
+}
+
+func ofMode(mode v1alpha1.ReservationMode) func(*v1alpha1.ZoneReservationSpec) {
+	return func(s *v1alpha1.ZoneReservationSpec) { s.Mode = mode }
+}
+
+// reserve creates a reservation for the app web, with slots that are as large as a pod of newPod with 1 cpu.
+func (w *reservationWorld) reserve(name string, edits ...func(*v1alpha1.ZoneReservationSpec)) *v1alpha1.ZoneReservation {
+	w.t.Helper()
+	r := &v1alpha1.ZoneReservation{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.ZoneReservationSpec{
+			Owners: []v1alpha1.ReservationOwner{{
+				Namespace: w.namespace, PodSelector: metav1.LabelSelector{MatchLabels: labelled("web")},
+			}},
+			Slot: v1alpha1.ReservationSlot{Requests: v1.ResourceList{
+				v1.ResourceCPU: resource.MustParse("1"), v1.ResourceMemory: resource.MustParse("64Mi"),
+			}},
+		},
+	}
+	for _, edit := range edits {
+		edit(&r.Spec)
+	}
+	require.NoError(w.t, w.policies.Create(w.ctx, r))
+	return r
+}
+
+// owners makes pods for which the reservations of reserve hold capacity.
+func owners(n int, name, cpu string, options ...podOption) []*v1.Pod {
+	return newPods(n, name, cpu, append([]podOption{withLabel("app", "web")}, options...)...)
+}
+
+// patchReservation changes a reservation.
+func (w *reservationWorld) patchReservation(r *v1alpha1.ZoneReservation, patch string) {
+	w.t.Helper()
+	require.NoError(w.t, w.policies.Patch(w.ctx, r, client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
+// deleteReservation deletes one.
+func (w *reservationWorld) deleteReservation(r *v1alpha1.ZoneReservation) {
+	w.t.Helper()
+	require.NoError(w.t, w.policies.Delete(w.ctx, r))
+}
+
+// reservation reads one again.
+func (w *reservationWorld) reservation(r *v1alpha1.ZoneReservation) *v1alpha1.ZoneReservation {
+	w.t.Helper()
+	got := &v1alpha1.ZoneReservation{}
+	require.NoError(w.t, w.policies.Get(w.ctx, client.ObjectKeyFromObject(r), got))
+	return got
+}
+
+// waitReservation waits until a reservation's status, computed from its present spec, is as wanted.
+func (w *reservationWorld) waitReservation(r *v1alpha1.ZoneReservation, what string, wanted func(s *v1alpha1.ZoneReservationStatus) bool) {
+	w.t.Helper()
+	w.eventually("status of "+r.Name+": "+what, func() (bool, string) {
+		got := w.reservation(r)
+		return got.Status.ObservedGeneration == got.Generation && wanted(&got.Status), fmt.Sprintf("%+v", got.Status)
+	})
+}
+
+// waitSlots waits until so many slots are held and used.
+func (w *reservationWorld) waitSlots(r *v1alpha1.ZoneReservation, held, used int64) {
+	w.t.Helper()
+	w.waitReservation(r, fmt.Sprintf("%d held, %d used", held, used), func(s *v1alpha1.ZoneReservationStatus) bool {
+		return s.Slots.Held == held && s.Slots.Used == used
+	})
+}
+
+// waitReady waits until all slots that are wanted are held, and so many are not used.
+func (w *reservationWorld) waitReady(r *v1alpha1.ZoneReservation, unused int64) {
+	w.t.Helper()
+	w.waitReservation(r, fmt.Sprintf("ready, with %d unused slots", unused), func(s *v1alpha1.ZoneReservationStatus) bool {
+		return s.Slots.Held-s.Slots.Used == unused && isReady(s) && reservationIs(s, v1alpha1.ConditionDegraded, metav1.ConditionFalse)
+	})
+}
+
+func isReady(s *v1alpha1.ZoneReservationStatus) bool {
+	return reservationIs(s, v1alpha1.ConditionReady, metav1.ConditionTrue)
+}
+
+func reservationIs(s *v1alpha1.ZoneReservationStatus, kind string, status metav1.ConditionStatus) bool {
+	return meta.IsStatusConditionPresentAndEqual(s.Conditions, kind, status)
+}
+
+// reservationSays reports whether a condition of a reservation has a reason and says something.
+func reservationSays(s *v1alpha1.ZoneReservationStatus, kind, reason, says string) bool {
+	c := meta.FindStatusCondition(s.Conditions, kind)
+	return c != nil && c.Reason == reason && contains(c.Message, says)
+}
+
+// slotsByNode says how many slots are held on each node.
+func slotsByNode(s *v1alpha1.ZoneReservationStatus) map[string]int64 {
+	slots := map[string]int64{}
+	for _, zone := range s.Zones {
+		for _, node := range zone.Nodes {
+			slots[node.Name] += node.Slots
+		}
+	}
+	return slots
+}
+
+// waitSlotsOn waits until the slots are held on exactly these nodes.
+func (w *reservationWorld) waitSlotsOn(r *v1alpha1.ZoneReservation, want map[string]int64) {
+	w.t.Helper()
+	w.waitReservation(r, fmt.Sprintf("slots on %v", want), func(s *v1alpha1.ZoneReservationStatus) bool {
+		return fmt.Sprint(slotsByNode(s)) == fmt.Sprint(want)
+	})
+}
+
+// bindByHand creates a pod and binds it, as another scheduler does.
+func (w *world) bindByHand(pod *v1.Pod, node string) {
+	w.t.Helper()
+	pod.Spec.SchedulerName = "nobody"
+	w.create(pod)
+	require.NoError(w.t, cp.kube.CoreV1().Pods(w.namespace).Bind(w.ctx, &v1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pod.Name, UID: pod.UID},
+		Target:     v1.ObjectReference{Kind: "Node", Name: node},
+	}, metav1.CreateOptions{}))
+}
+
+// boundOf counts those of the pods that are bound.
+func (w *world) boundOf(pods []*v1.Pod) int {
+	w.t.Helper()
+	bound := 0
+	for _, pod := range pods {
+		if w.pod(pod).Spec.NodeName != "" {
+			bound++
+		}
+	}
+	return bound
+}
+
+// waitBoundOf waits until n of the pods are bound and the others have been refused with reason in the message; it returns
+// the latter.
+func (w *world) waitBoundOf(n int, reason string, pods []*v1.Pod) (refused []*v1.Pod) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("%d of %d are bound, the others refused: %s", n, len(pods), reason), func() (bool, string) {
+		refused = nil
+		state := ""
+		for _, pod := range pods {
+			got := w.pod(pod)
+			if got.Spec.NodeName != "" {
+				continue
+			}
+			refused = append(refused, pod)
+			if said := unschedulable(got); !contains(said, reason) {
+				state += fmt.Sprintf("%s: %q; ", got.Name, said)
+			}
+		}
+		return len(pods)-len(refused) == n && state == "", fmt.Sprintf("%d bound; %s", len(pods)-len(refused), state)
+	})
+	return refused
+}

@@ -1,0 +1,173 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// TestReserveIsUndone: a pod that was reserved fails later, at each of the points where that can happen.
+// While it fails the ledger returns to what it was, and what the pod had taken can be given to another.
+func TestReserveIsUndone(t *testing.T) {
+	cases := map[string]func(h *hook, fail func(*v1.Pod) *fwk.Status){
+		"a later plugin's Reserve": func(h *hook, fail func(*v1.Pod) *fwk.Status) { h.reserve = fail },
+		"a rejected Permit":        func(h *hook, fail func(*v1.Pod) *fwk.Status) { h.permit = fail },
+		"a failing PreBind":        func(h *hook, fail func(*v1.Pod) *fwk.Status) { h.preBind = fail },
+	}
+	statuses := map[string]func() *fwk.Status{
+		"unschedulable": func() *fwk.Status { return fwk.NewStatus(fwk.Unschedulable, "the test says no") },
+		"error":         func() *fwk.Status { return fwk.AsStatus(errors.New("the test says no")) },
+	}
+	for point, install := range cases {
+		for kind, status := range statuses {
+			t.Run(point+", "+kind, func(t *testing.T) {
+				w := newWorld(t)
+				w.addNodes("2", "a1")
+				var s *runningScheduler
+				var failures atomic.Int32
+				h := &hook{}
+				install(h, func(pod *v1.Pod) *fwk.Status {
+					if pod.Labels["fails"] == "" {
+						return nil
+					}
+					if !s.ledger().IsAssumedPod(pod.UID) {
+						return fwk.AsStatus(errors.New("the ledger does not have the pod, so the test shows nothing"))
+					}
+					failures.Add(1)
+					return status()
+				})
+				s = w.startScheduler(withTestPlugin(hookName, h.factory()))
+				w.waitBound(w.create(newPod("before", "500m"))...)
+				w.assertInvariants()
+				before := s.ledgerAccount()
+
+				failing := w.create(newPod("failing", "1500m", withLabel("fails", "yes")))[0]
+				w.waitEvent("Pod", failing.Name, "the test says no")
+				require.Positive(t, failures.Load())
+				w.eventually("the ledger is as before", func() (bool, string) {
+					now := s.ledgerAccount()
+					return fmt.Sprint(now) == fmt.Sprint(before), fmt.Sprint(now)
+				})
+				require.Empty(t, w.pod(failing).Spec.NodeName)
+
+				// What it could not use is there for a pod that needs all of it.
+				w.waitBound(w.create(newPod("other", "1500m"))...)
+			})
+		}
+	}
+}
+
+// TestBindIsRefused: the API server's own admission refuses the binding, again and again. Nothing stays
+// reserved, and the pod is bound once the policy is gone.
+func TestBindIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("2", "a1")
+	s := w.startScheduler()
+	w.waitBound(w.create(newPod("before", "500m"))...)
+	w.assertInvariants()
+	before := s.ledgerAccount()
+
+	// The gate keeps the pod out of the scheduler's hands until the policy works.
+	refused := newPod("refused", "1500m")
+	refused.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "zonewise.test/policy"}}
+	w.create(refused)
+	lift := w.refuseBindings("refused")
+	w.eventually("the policy works", func() (bool, string) {
+		err := cp.kube.CoreV1().Pods(w.namespace).Bind(w.ctx, &v1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: refused.Name, UID: refused.UID},
+			Target:     v1.ObjectReference{Kind: "Node", Name: "a1"},
+		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil && contains(err.Error(), bindingRefused), fmt.Sprint(err)
+	})
+	w.ungate(refused)
+
+	w.waitEvent("Pod", refused.Name, bindingRefused)
+	w.eventually("the ledger is as before", func() (bool, string) {
+		now := s.ledgerAccount()
+		return fmt.Sprint(now) == fmt.Sprint(before), fmt.Sprint(now)
+	})
+	require.Empty(t, w.pod(refused).Spec.NodeName)
+
+	lift()
+	w.waitBound(refused)
+}
+
+// TestPodIsDeletedWhileItWaitsInPermit: what an assumed pod had taken is free when it is deleted.
+func TestPodIsDeletedWhileItWaitsInPermit(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("2", "a1")
+	h := &hook{permit: func(pod *v1.Pod) *fwk.Status {
+		if pod.Labels["waits"] == "" {
+			return nil
+		}
+		return fwk.NewStatus(fwk.Wait)
+	}}
+	s := w.startScheduler(withTestPlugin(hookName, h.factory()))
+	w.waitBound(w.create(newPod("before", "500m"))...)
+	w.assertInvariants()
+	before := s.ledgerAccount()
+
+	waiting := w.create(newPod("same-name", "1500m", withLabel("waits", "yes")))[0]
+	w.waitAssumed(s, waiting)
+	behind := w.create(newPod("behind", "1500m"))[0]
+	w.waitUnschedulable("Insufficient cpu", behind)
+
+	w.deletePod(waiting)
+	w.waitBound(behind)
+	require.False(t, s.ledger().IsAssumedPod(waiting.UID))
+	w.deletePod(behind)
+	w.eventually("the ledger is as before", func() (bool, string) {
+		now := s.ledgerAccount()
+		return fmt.Sprint(now) == fmt.Sprint(before), fmt.Sprint(now)
+	})
+
+	// The next pod of that name is another pod.
+	waiting = w.create(newPod("same-name", "1500m", withLabel("waits", "yes")))[0]
+	w.waitAssumed(s, waiting)
+	w.deletePod(waiting)
+	again := w.create(newPod("same-name", "1500m"))[0]
+	w.waitBound(again)
+	w.assertInvariants()
+	require.Contains(t, s.ledgerAccount()["a1"].Pods, again.UID)
+	require.NotContains(t, s.ledgerAccount()["a1"].Pods, waiting.UID)
+}
+
+// TestPodWaitsInPermitAndIsLetGo: an assumed pod counts, and stays what it is when it is bound.
+func TestPodWaitsInPermitAndIsLetGo(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("2", "a1")
+	h := &hook{permit: func(*v1.Pod) *fwk.Status { return fwk.NewStatus(fwk.Wait) }}
+	s := w.startScheduler(withTestPlugin(hookName, h.factory()))
+	pods := w.create(newPods(2, "waiting", "1")...)
+	w.waitAssumed(s, pods...)
+	w.requirePending(pods...)
+	assumed := s.ledgerAccount()["a1"]
+	require.Equal(t, int64(2000), assumed.MilliCPU)
+	require.Len(t, assumed.Pods, 2)
+
+	for _, pod := range pods {
+		require.True(t, h.allow(pod.UID))
+	}
+	w.waitBound(pods...)
+	w.assertInvariants()
+	require.Equal(t, assumed, s.ledgerAccount()["a1"], "confirming what was assumed changes no sum")
+}
+
+// waitAssumed waits until the pods are assumed in the ledger.
+func (w *world) waitAssumed(s *runningScheduler, pods ...*v1.Pod) {
+	w.t.Helper()
+	w.eventually("the pods are assumed", func() (bool, string) {
+		for _, pod := range pods {
+			if !s.ledger().IsAssumedPod(pod.UID) {
+				return false, pod.Name
+			}
+		}
+		return true, ""
+	})
+}

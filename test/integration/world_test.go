@@ -1,0 +1,370 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+)
+
+// world is what one test has of the cluster: a namespace, the nodes, the schedulers. Its methods end the
+// test when something fails, and belong to the test's goroutine.
+type world struct {
+	t *testing.T
+	// ctx lives until the world has been torn down, which is after the end of t.Context().
+	ctx        context.Context
+	namespace  string
+	watcher    *watcher
+	schedulers []*runningScheduler // those that run
+	started    int                 // how many have been
+}
+
+// newWorld makes an empty one and registers its end: the invariants are checked, everything that the
+// test made is deleted, and the ledgers of its schedulers must be empty then.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "it-"}}
+	require.NoError(t, cp.client.Create(ctx, namespace))
+	w := &world{t: t, ctx: ctx, namespace: namespace.Name}
+	w.watcher = startWatcher(ctx, t)
+	t.Cleanup(func() {
+		defer cancel()
+		defer w.stopSchedulers()
+		if !t.Failed() {
+			w.assertInvariants()
+		}
+		w.deleteAll()
+		if !t.Failed() {
+			w.assertLedgersEmpty()
+		}
+	})
+	return w
+}
+
+// deleteAll removes the test's objects and the nodes.
+func (w *world) deleteAll() {
+	w.t.Helper()
+	in := client.InNamespace(w.namespace)
+	now := client.GracePeriodSeconds(0)
+	// Owners first, so that nothing makes new pods.
+	require.NoError(w.t, cp.client.DeleteAllOf(w.ctx, &appsv1.Deployment{}, in, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+	require.NoError(w.t, cp.client.DeleteAllOf(w.ctx, &appsv1.ReplicaSet{}, in, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+	w.eventually("the owners of pods are gone", func() (bool, string) {
+		sets := &appsv1.ReplicaSetList{}
+		require.NoError(w.t, cp.client.List(w.ctx, sets, in))
+		return len(sets.Items) == 0, fmt.Sprintf("%d ReplicaSets", len(sets.Items))
+	})
+	w.eventually("the pods are gone", func() (bool, string) {
+		require.NoError(w.t, cp.client.DeleteAllOf(w.ctx, &v1.Pod{}, in, now))
+		pods := w.pods(nil)
+		return len(pods) == 0, fmt.Sprintf("%d pods", len(pods))
+	})
+	if err := cp.client.DeleteAllOf(w.ctx, &schedulingv1alpha1.PodGroup{}, in); !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		require.NoError(w.t, err)
+	}
+	require.NoError(w.t, cp.client.DeleteAllOf(w.ctx, &v1.Node{}))
+}
+
+// eventually waits until condition holds; its string says how things stood when it did not.
+func (w *world) eventually(what string, condition func() (bool, string)) {
+	w.t.Helper()
+	deadline := time.Now().Add(waitTimeout)
+	for {
+		ok, state := condition()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			require.FailNow(w.t, "did not happen: "+what, state)
+		}
+		time.Sleep(pollInterval) // between two looks at the condition
+	}
+}
+
+// zoneOf names the zone of a node by its first letter: a1, a2 are in zone-a.
+func zoneOf(node string) string { return "zone-" + node[:1] }
+
+// addNodes creates nodes with cpu and room for 100 pods; the first letter of a name is its zone.
+func (w *world) addNodes(cpu string, names ...string) {
+	w.t.Helper()
+	for _, name := range names {
+		capacity := v1.ResourceList{
+			v1.ResourceCPU:    resource.MustParse(cpu),
+			v1.ResourceMemory: resource.MustParse("64Gi"),
+			v1.ResourcePods:   resource.MustParse("100"),
+		}
+		node := &v1.Node{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:   name,
+				Labels: map[string]string{v1.LabelHostname: name, v1.LabelTopologyZone: zoneOf(name)},
+			},
+			Status: v1.NodeStatus{
+				Capacity:    capacity,
+				Allocatable: capacity,
+				Conditions:  []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}},
+			},
+		}
+		w.watcher.setNode(node)
+		// The status is stored by a create, as kubelets rely on when they register.
+		require.NoError(w.t, cp.client.Create(w.ctx, node))
+	}
+}
+
+// resizeNode changes how much cpu a node has.
+func (w *world) resizeNode(name, cpu string) {
+	w.t.Helper()
+	node := &v1.Node{}
+	require.NoError(w.t, cp.client.Get(w.ctx, client.ObjectKey{Name: name}, node))
+	node.Status.Allocatable[v1.ResourceCPU] = resource.MustParse(cpu)
+	node.Status.Capacity[v1.ResourceCPU] = resource.MustParse(cpu)
+	w.watcher.setNode(node)
+	require.NoError(w.t, cp.client.Status().Update(w.ctx, node))
+}
+
+// removeNode takes a node away with everything on it, as when a machine is switched off and a cloud
+// controller cleans up behind it.
+func (w *world) removeNode(name string) {
+	w.t.Helper()
+	w.deleteNode(name)
+	for _, pod := range w.pods(nil) {
+		if pod.Spec.NodeName == name {
+			w.deletePod(&pod)
+		}
+	}
+}
+
+// deleteNode deletes a node object and nothing else.
+func (w *world) deleteNode(name string) {
+	w.t.Helper()
+	require.NoError(w.t, cp.client.Delete(w.ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+}
+
+// create creates pods; each gets what the API server made of it.
+func (w *world) create(pods ...*v1.Pod) []*v1.Pod {
+	w.t.Helper()
+	for _, pod := range pods {
+		pod.Namespace = w.namespace
+		require.NoError(w.t, cp.client.Create(w.ctx, pod))
+	}
+	return pods
+}
+
+// deletePod deletes a pod at once, whatever is left of its grace period. A pod that is gone is fine.
+func (w *world) deletePod(pod *v1.Pod) {
+	w.t.Helper()
+	w.letWatcherCatchUp()
+	err := cp.client.Delete(w.ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+	require.NoError(w.t, client.IgnoreNotFound(err))
+}
+
+// letWatcherCatchUp waits until the watcher has seen all pods bound that are: what it compares them with
+// is about to change.
+func (w *world) letWatcherCatchUp() {
+	w.t.Helper()
+	pods := w.pods(nil)
+	w.eventually("the watch has shown what is bound", func() (bool, string) {
+		for _, pod := range pods {
+			if pod.Spec.NodeName != "" && pod.Status.Phase != v1.PodSucceeded && !w.watcher.hasSeen(pod.UID) {
+				return false, pod.Name
+			}
+		}
+		return true, ""
+	})
+}
+
+// createGroup creates a PodGroup. A minMember of 0 leaves the field out.
+func (w *world) createGroup(name string, minMember int32, timeout time.Duration) {
+	w.t.Helper()
+	group := &schedulingv1alpha1.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec:       schedulingv1alpha1.PodGroupSpec{MinMember: minMember},
+	}
+	if timeout > 0 {
+		group.Spec.ScheduleTimeoutSeconds = ptr.To(int32(timeout / time.Second))
+	}
+	w.watcher.setGang(name, int(minMember))
+	require.NoError(w.t, cp.client.Create(w.ctx, group))
+}
+
+// deleteGroup deletes a PodGroup.
+func (w *world) deleteGroup(name string) {
+	w.t.Helper()
+	group := &schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
+	require.NoError(w.t, cp.client.Delete(w.ctx, group))
+}
+
+// setMinMember changes how many members a PodGroup needs.
+func (w *world) setMinMember(name string, minMember int32) {
+	w.t.Helper()
+	w.watcher.setGang(name, int(minMember))
+	group := &schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
+	patch := fmt.Appendf(nil, `{"spec":{"minMember":%d}}`, minMember)
+	require.NoError(w.t, cp.client.Patch(w.ctx, group, client.RawPatch(types.MergePatchType, patch)))
+}
+
+// createPriorityClass creates a PriorityClass, which ends with the world, and returns its name.
+func (w *world) createPriorityClass(value int32) string {
+	w.t.Helper()
+	class := &schedulingv1.PriorityClass{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", w.namespace, value)},
+		Value:      value,
+	}
+	require.NoError(w.t, cp.client.Create(w.ctx, class))
+	w.t.Cleanup(func() { require.NoError(w.t, cp.client.Delete(context.Background(), class)) })
+	w.eventually("admission knows the class", func() (bool, string) {
+		probe := newPod("probe", "1m", ofPriority(class.Name))
+		probe.Namespace = w.namespace
+		err := cp.client.Create(w.ctx, probe, client.DryRunAll)
+		return err == nil, fmt.Sprint(err)
+	})
+	return class.Name
+}
+
+// pods lists the test's pods that have the labels; nil selects all.
+func (w *world) pods(matching map[string]string) []v1.Pod {
+	w.t.Helper()
+	list := &v1.PodList{}
+	require.NoError(w.t, cp.client.List(w.ctx, list, client.InNamespace(w.namespace),
+		client.MatchingLabelsSelector{Selector: labels.SelectorFromSet(matching)}))
+	return list.Items
+}
+
+// pod reads a pod again.
+func (w *world) pod(pod *v1.Pod) *v1.Pod {
+	w.t.Helper()
+	got := &v1.Pod{}
+	require.NoError(w.t, cp.client.Get(w.ctx, client.ObjectKeyFromObject(pod), got))
+	return got
+}
+
+// waitBound waits until all the pods are bound.
+func (w *world) waitBound(pods ...*v1.Pod) {
+	w.t.Helper()
+	w.eventually("the pods are bound", func() (bool, string) {
+		for _, pod := range pods {
+			if got := w.pod(pod); got.Spec.NodeName == "" {
+				return false, fmt.Sprintf("%s: %v", got.Name, got.Status.Conditions)
+			}
+		}
+		return true, ""
+	})
+}
+
+// waitBoundCount waits until n live pods with the labels exist and all of them are bound.
+func (w *world) waitBoundCount(n int, matching map[string]string) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("%d pods exist and are bound", n), func() (bool, string) {
+		live, bound := 0, 0
+		for _, pod := range w.pods(matching) {
+			if pod.DeletionTimestamp != nil {
+				continue
+			}
+			live++
+			if pod.Spec.NodeName != "" {
+				bound++
+			}
+		}
+		return live == n && bound == n, fmt.Sprintf("%d pods, %d bound", live, bound)
+	})
+}
+
+// waitUnschedulable waits until the scheduler has tried the pods and said that they do not fit, with
+// reason in the message.
+func (w *world) waitUnschedulable(reason string, pods ...*v1.Pod) {
+	w.t.Helper()
+	w.eventually("the pods are unschedulable: "+reason, func() (bool, string) {
+		for _, pod := range pods {
+			got := w.pod(pod)
+			if said := unschedulable(got); got.Spec.NodeName != "" || !contains(said, reason) {
+				return false, fmt.Sprintf("%s: node %q, said %q", got.Name, got.Spec.NodeName, said)
+			}
+		}
+		return true, ""
+	})
+}
+
+// requirePending fails the test if one of the pods is bound.
+func (w *world) requirePending(pods ...*v1.Pod) {
+	w.t.Helper()
+	for _, pod := range pods {
+		require.Empty(w.t, w.pod(pod).Spec.NodeName, pod.Name)
+	}
+}
+
+// waitEvent waits for an event about an object that says something.
+func (w *world) waitEvent(kind, name, says string) {
+	w.t.Helper()
+	w.waitEventIn(w.namespace, kind, name, says)
+}
+
+// waitClusterEvent waits for one about an object without a namespace; such events are in the namespace default.
+func (w *world) waitClusterEvent(kind, name, says string) {
+	w.t.Helper()
+	w.waitEventIn(metav1.NamespaceDefault, kind, name, says)
+}
+
+func (w *world) waitEventIn(namespace, kind, name, says string) {
+	w.t.Helper()
+	w.eventually("an event about "+kind+" "+name+" says "+says, func() (bool, string) {
+		events, err := cp.kube.EventsV1().Events(namespace).List(w.ctx, metav1.ListOptions{})
+		require.NoError(w.t, err)
+		var seen []string
+		for _, event := range events.Items {
+			if event.Regarding.Kind == kind && event.Regarding.Name == name {
+				if contains(event.Reason+": "+event.Note, says) {
+					return true, ""
+				}
+				seen = append(seen, event.Reason+": "+event.Note)
+			}
+		}
+		return false, fmt.Sprintf("%q", seen)
+	})
+}
+
+// byZone counts the live, bound pods with the labels in each zone.
+func (w *world) byZone(matching map[string]string) map[string]int {
+	w.t.Helper()
+	counts := map[string]int{}
+	for _, pod := range w.pods(matching) {
+		if pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil {
+			counts[zoneOf(pod.Spec.NodeName)]++
+		}
+	}
+	return counts
+}
+
+// requireSkew fails the test unless the pods are spread over exactly these zones within max.
+func (w *world) requireSkew(maxSkew int, matching map[string]string, zones ...string) {
+	w.t.Helper()
+	counts := w.byZone(matching)
+	least, most, total := -1, 0, 0
+	for _, zone := range zones {
+		n := counts[zone]
+		if least < 0 || n < least {
+			least = n
+		}
+		most = max(most, n)
+		total += n
+	}
+	all := 0
+	for _, n := range counts {
+		all += n
+	}
+	require.Equal(w.t, all, total, "pods outside of %v: %v", zones, counts)
+	require.LessOrEqual(w.t, most-least, maxSkew, "%v", counts)
+}

@@ -1,0 +1,90 @@
+package manifests
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+)
+
+// permission is a verb on a resource. Names and namespaces are left out.
+type permission struct {
+	verb     string
+	group    string
+	resource string // with its subresource: pods/status
+}
+
+func (p permission) String() string {
+	if p.group == "" {
+		return p.verb + " " + p.resource
+	}
+	resource, subresource, ok := strings.Cut(p.resource, "/")
+	if ok {
+		subresource = "/" + subresource
+	}
+	return p.verb + " " + resource + "." + p.group + subresource
+}
+
+// reads are granted together, since each shows as much as the others. Which of them an informer sends
+// depends on what the server offers.
+var reads = []string{"get", "list", "watch"}
+
+// kind returns the permission with one name for all reads.
+func (p permission) kind() permission {
+	if slices.Contains(reads, p.verb) {
+		p.verb = "read"
+	}
+	return p
+}
+
+// requests returns what the API server's audit log says of a user: what was asked for, and what of it
+// the authorizer refused.
+func (c *cluster) requests(t *testing.T, user string) (asked, refused map[permission]bool) {
+	t.Helper()
+	asked, refused = map[permission]bool{}, map[permission]bool{}
+	f, err := os.Open(c.auditLog)
+	require.NoError(t, err)
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var event auditv1.Event
+		if json.Unmarshal(lines.Bytes(), &event) != nil {
+			continue // the line that is being written
+		}
+		if event.User.Username != user || event.ObjectRef == nil {
+			continue
+		}
+		p := permission{verb: event.Verb, group: event.ObjectRef.APIGroup, resource: event.ObjectRef.Resource}
+		if event.ObjectRef.Subresource != "" {
+			p.resource += "/" + event.ObjectRef.Subresource
+		}
+		asked[p.kind()] = true
+		if event.Annotations["authorization.k8s.io/decision"] != "allow" {
+			refused[p] = true
+		}
+	}
+	require.NoError(t, lines.Err())
+	return asked, refused
+}
+
+// granted returns what the rules allow.
+func granted(rules []rbacv1.PolicyRule) map[permission]bool {
+	out := map[permission]bool{}
+	for _, rule := range rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					out[permission{verb: verb, group: group, resource: resource}.kind()] = true
+				}
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,369 @@
+package manifests
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"zonewise.dev/config"
+	"zonewise.dev/test/internal/program"
+)
+
+// TestChart renders the chart with the helm that hack/tools pins, and installs it.
+func TestChart(t *testing.T) {
+	c := startChart(t)
+	t.Run("lint", c.testLint)
+	t.Run("bad values", c.testBadValues)
+	t.Run("profiles", c.testChartProfiles)
+	for mode, overlay := range map[string]string{"second": "overlays/second-scheduler", "replace": "overlays/replace-kube-scheduler"} {
+		t.Run(mode+" is the overlay", func(t *testing.T) { c.testChartIsOverlay(t, mode, overlay) })
+	}
+	t.Run("the server accepts all", c.testServerAcceptsChart)
+
+	// From here on the chart is installed for real.
+	_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	t.Run("install, upgrade, roll back, uninstall", c.testRelease)
+	t.Run("the way back to stock kube-scheduler", c.testChartWayBack)
+}
+
+// chart is a cluster, and the chart of its files.
+type chart struct {
+	*cluster
+	helm string
+}
+
+func startChart(t *testing.T) *chart {
+	t.Helper()
+	helm, err := program.Helm(repository(t))
+	require.NoError(t, err)
+	return &chart{cluster: startCluster(t), helm: helm}
+}
+
+// do runs helm as the administrator.
+func (c *chart) do(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	return c.exec(t, nil, c.helm, append(args, "--kubeconfig", c.kubeconfig)...)
+}
+
+// template renders the chart as a release called zonewise in kube-system.
+func (c *chart) template(t *testing.T, values ...string) (string, error) {
+	t.Helper()
+	args := []string{"template", "zonewise", "charts/zonewise", "--namespace", metav1.NamespaceSystem, "--kube-version", "1.37.1"}
+	for _, v := range values {
+		args = append(args, "--set", v)
+	}
+	return c.exec(t, nil, c.helm, args...)
+}
+
+func (c *chart) objects(t *testing.T, values ...string) []*unstructured.Unstructured {
+	t.Helper()
+	out, err := c.template(t, values...)
+	require.NoError(t, err)
+	return parse(t, out)
+}
+
+// variants are values that reach every branch of the templates.
+var variants = map[string][]string{
+	"defaults": nil,
+	"replace":  {"mode=replace"},
+	"everything": {
+		"image.digest=sha256:" + strings.Repeat("0", 64), "imagePullSecrets[0].name=pull", "replicas=3", "schedulerName=zones",
+		"plugins.zoneSpread.weight=5", "plugins.reserveCache.args.driftCheckInterval=10s", "extraProfiles[0].schedulerName=plain",
+		"leaderElection.leaseDuration=30s", "logLevel=4", "extraArgs[0]=--kube-api-qps=100", "resources.limits.memory=8Gi",
+		"podDisruptionBudget.maxUnavailable=50%", "nodeSelector.pool=system", "tolerations[0].key=system", "tolerations[0].operator=Exists",
+		"affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].key=gpu",
+		"affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].operator=DoesNotExist",
+		"podAnnotations.team=platform", "podLabels.team=platform", "serviceAccount.annotations.team=platform", "rbac.viewer=true", "fullnameOverride=zones",
+	},
+	"nothing optional": {
+		"replicas=1", "podDisruptionBudget.enabled=false", "serviceAccount.create=false", "serviceAccount.name=mine", "rbac.create=false", "resources=null",
+	},
+	"spread only":  {"mode=replace", "plugins.reserveCache.enabled=false", "plugins.permitGate.enabled=false"},
+	"reserve only": {"mode=replace", "plugins.zoneSpread.enabled=false", "plugins.permitGate.enabled=false"},
+	"gate only":    {"mode=replace", "plugins.zoneSpread.enabled=false", "plugins.reserveCache.enabled=false"},
+}
+
+func (c *chart) testLint(t *testing.T) {
+	for name, values := range variants {
+		t.Run(name, func(t *testing.T) {
+			args := []string{"lint", "--strict", "--kube-version", "1.37.1", "--namespace", metav1.NamespaceSystem, "charts/zonewise"}
+			for _, v := range values {
+				args = append(args, "--set", v)
+			}
+			out, err := c.exec(t, nil, c.helm, args...)
+			require.NoError(t, err, out)
+			require.Contains(t, out, "0 chart(s) failed")
+		})
+	}
+	file := filepath.Join(c.dir, "charts", "zonewise", "templates", "wrong.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("kind: {{ .Values.mode.kind.name }}\n"), 0o600))
+	_, err := c.exec(t, nil, c.helm, "lint", "--strict", "charts/zonewise")
+	require.Error(t, err, "the linter finds what is wrong")
+	require.NoError(t, os.Remove(file))
+}
+
+func (c *chart) testBadValues(t *testing.T) {
+	for values, want := range map[string]string{
+		"mode=third":                      "at '/mode': value must be one of 'second', 'replace'",
+		"replica=3":                       "additional properties 'replica' not allowed",
+		"replicas=-1":                     "at '/replicas'",
+		"plugins.zoneSpread.enable=true":  "at '/plugins/zoneSpread': additional properties 'enable' not allowed",
+		"plugins.zoneSpread.weight=0":     "at '/plugins/zoneSpread/weight'",
+		"image.repository=a:b":            "at '/image/repository'",
+		"image.digest=latest":             "at '/image/digest'",
+		"leaderElection.retryPeriod=2":    "at '/leaderElection/retryPeriod'",
+		"serviceAccount.create=false":     "at '/serviceAccount/name'",
+		"extraArgs[0]=v":                  "at '/extraArgs/0'",
+		"schedulerName=default-scheduler": "two would place the same pods; set mode to replace",
+		"mode=replace,schedulerName=mine": "in mode replace it is default-scheduler and cannot be set",
+		"plugins.zoneSpread.enabled=false,plugins.reserveCache.enabled=false,plugins.permitGate.enabled=false": "plugins: none is enabled",
+	} {
+		t.Run(values, func(t *testing.T) {
+			_, err := c.template(t, values)
+			require.ErrorContains(t, err, want)
+		})
+	}
+	_, err := c.exec(t, nil, c.helm, "template", "zonewise", "charts/zonewise", "--kube-version", "1.36.4")
+	require.ErrorContains(t, err, "incompatible with Kubernetes v1.36.4")
+}
+
+// testChartProfiles requires that the scheduler takes every profile, and that with one plugin the profile
+// is the one that config has for it.
+func (c *chart) testChartProfiles(t *testing.T) {
+	profile := func(t *testing.T, values []string) string {
+		t.Helper()
+		return only[corev1.ConfigMap](t, c.objects(t, values...), "ConfigMap").Data["config.yaml"]
+	}
+	for name, values := range variants {
+		t.Run(name, func(t *testing.T) { loadProfile(t, profile(t, values)) })
+	}
+	for name, file := range map[string]string{
+		"defaults": "second-scheduler.yaml", "replace": "zonewise.yaml",
+		"spread only": "zonespread.yaml", "reserve only": "reservecache.yaml", "gate only": "permitgate.yaml",
+	} {
+		t.Run(file, func(t *testing.T) {
+			data, err := config.FS.ReadFile(file)
+			require.NoError(t, err)
+			want := loadProfile(t, string(data))
+			values := variants[name]
+			for key, plugin := range map[string]string{"zoneSpread": "ZoneSpread", "reserveCache": "ReserveCache", "permitGate": "PermitGate"} {
+				values = append(values, argsOf(t, data, plugin, "plugins."+key+".args.")...)
+			}
+			require.Empty(t, cmp.Diff(want, loadProfile(t, profile(t, values))))
+		})
+	}
+	everything := loadProfile(t, profile(t, variants["everything"]))
+	require.Len(t, everything.Profiles, 2)
+	require.Equal(t, "zones", everything.Profiles[0].SchedulerName)
+	require.Equal(t, "zones", everything.LeaderElection.ResourceName)
+	require.Equal(t, "30s", everything.LeaderElection.LeaseDuration.Duration.String())
+}
+
+// argsOf returns what a profile gives to a plugin as values of the chart.
+func argsOf(t *testing.T, profile []byte, plugin, prefix string) []string {
+	t.Helper()
+	var cfg struct {
+		Profiles []struct {
+			PluginConfig []struct {
+				Name string
+				Args map[string]string
+			}
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(profile, &cfg))
+	var out []string
+	for _, p := range cfg.Profiles[0].PluginConfig {
+		for name, value := range p.Args {
+			if p.Name == plugin {
+				out = append(out, prefix+name+"="+value)
+			}
+		}
+	}
+	return out
+}
+
+// testChartIsOverlay requires that the chart with its defaults gives the objects of the overlay: the
+// permissions above all.
+func (c *chart) testChartIsOverlay(t *testing.T, mode, overlay string) {
+	want, got := normalized(t, c.render(t, overlay)), normalized(t, c.objects(t, "mode="+mode))
+	require.Len(t, want, 11)
+	require.Empty(t, cmp.Diff(want, got))
+}
+
+// normalized returns objects by kind and name without what is each tool's own: their labels, the hash of
+// the profile, and the text of the profile, which testChartProfiles compares.
+func normalized(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
+	t.Helper()
+	out := map[string]any{}
+	for _, u := range objects {
+		u = u.DeepCopy()
+		u.SetLabels(nil)
+		delete(u.Object, "data")
+		switch u.GetKind() {
+		case "Deployment":
+			unstructured.RemoveNestedField(u.Object, "spec", "template", "metadata", "annotations")
+		case "ConfigMap":
+			u.SetName(regexp.MustCompile(`-config-[a-z0-9]{10}$`).ReplaceAllString(u.GetName(), "-config"))
+		}
+		data, err := json.Marshal(without(u.Object, "app.kubernetes.io/instance"))
+		require.NoError(t, err)
+		data = regexp.MustCompile(`-config-[a-z0-9]{10}"`).ReplaceAll(data, []byte(`-config"`))
+		// kubeadm's user is bound to this role too, so that the kustomization names it for itself.
+		data = regexp.MustCompile(`"zonewise-plugins"`).ReplaceAll(data, []byte(`"zonewise-scheduler-plugins"`))
+		var object map[string]any
+		require.NoError(t, json.Unmarshal(data, &object))
+		name, _, err := unstructured.NestedString(object, "metadata", "name")
+		require.NoError(t, err)
+		key := u.GetKind() + "/" + name
+		require.NotContains(t, out, key)
+		out[key] = object
+	}
+	return out
+}
+
+// without removes a key from all maps of a value.
+func without(value any, key string) any {
+	switch value := value.(type) {
+	case map[string]any:
+		delete(value, key)
+		for k := range value {
+			value[k] = without(value[k], key)
+		}
+	case []any:
+		for i := range value {
+			value[i] = without(value[i], key)
+		}
+	}
+	return value
+}
+
+func (c *chart) testServerAcceptsChart(t *testing.T) {
+	namespace, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "restricted-",
+		Labels:       map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	for name, values := range variants {
+		t.Run(name, func(t *testing.T) {
+			rendered, err := c.template(t, values...)
+			require.NoError(t, err)
+			objects := parse(t, rendered)
+			out, err := c.exec(t, strings.NewReader(rendered), c.kubectl, "--kubeconfig", c.kubeconfig,
+				"apply", "--server-side", "--validate=strict", "--dry-run=server", "-f", "-")
+			require.NoError(t, err)
+			require.Equal(t, len(objects), strings.Count(out, "(server dry run)"), out)
+
+			deployment := only[appsv1.Deployment](t, objects, "Deployment")
+			require.True(t, *deployment.Spec.Template.Spec.Containers[0].SecurityContext.ReadOnlyRootFilesystem)
+			if !deployment.Spec.Template.Spec.HostNetwork {
+				_, err = c.client.CoreV1().Pods(namespace.Name).Create(t.Context(), &corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Name: "scheduler", Labels: deployment.Spec.Template.Labels},
+					Spec:       withoutAccount(deployment.Spec.Template.Spec),
+				}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+				require.NoError(t, err, "the strictest Pod Security Standard")
+			}
+			flags(t, deployment.Spec.Template.Spec.Containers[0].Args)
+			for _, u := range objects {
+				require.Equal(t, "Helm", u.GetLabels()["app.kubernetes.io/managed-by"], u.GetName())
+			}
+		})
+	}
+}
+
+// withoutAccount leaves out the account that nobody made in the namespace of the test.
+func withoutAccount(spec corev1.PodSpec) corev1.PodSpec {
+	spec.ServiceAccountName, spec.DeprecatedServiceAccount = "", ""
+	return spec
+}
+
+// testRelease installs the chart, changes the profile, goes back, and uninstalls it.
+func (c *chart) testRelease(t *testing.T) {
+	release := []string{"--namespace", metav1.NamespaceSystem}
+	deployment := func() *appsv1.Deployment {
+		d, err := c.client.AppsV1().Deployments(metav1.NamespaceSystem).Get(t.Context(), "zonewise-scheduler", metav1.GetOptions{})
+		require.NoError(t, err)
+		return d
+	}
+	const checksum = "zonewise.dev/config-checksum"
+
+	out, err := c.do(t, append([]string{"install", "zonewise", "charts/zonewise", "--set", "rbac.viewer=true"}, release...)...)
+	require.NoError(t, err)
+	require.Contains(t, out, "WARNING: image.repository is a placeholder")
+	require.Contains(t, out, "schedulerName: zonewise-scheduler")
+	require.Contains(t, out, "helm uninstall zonewise --namespace kube-system")
+	installed := deployment()
+	c.mustRun(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/podgroups.scheduling.x-k8s.io", "crd/zonespreadpolicies.zonewise.dev")
+	c.podGroup(t, "gang", 2)
+	require.True(t, c.allowed(t, schedulerAccount, nil, may{verb: "create", resource: "pods/binding", in: "shop"}))
+	require.True(t, c.allowed(t, schedulerAccount, nil, may{verb: "update", resource: "leases.coordination.k8s.io", in: "kube-system", name: "zonewise-scheduler"}))
+	require.False(t, c.allowed(t, schedulerAccount, nil, may{verb: "update", resource: "leases.coordination.k8s.io", in: "kube-system", name: "kube-scheduler"}))
+	c.testViewer(t)
+
+	_, err = c.do(t, append([]string{"upgrade", "zonewise", "charts/zonewise", "--set", "plugins.permitGate.args.scheduleTimeout=90s", "--reset-then-reuse-values"}, release...)...)
+	require.NoError(t, err)
+	upgraded := deployment()
+	require.Equal(t, installed.UID, upgraded.UID)
+	require.NotEqual(t, installed.Spec.Template.Annotations[checksum], upgraded.Spec.Template.Annotations[checksum], "a changed profile rolls the Deployment")
+	profile, err := c.client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(t.Context(), "zonewise-scheduler-config", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Contains(t, profile.Data["config.yaml"], "scheduleTimeout: 90s")
+
+	_, err = c.do(t, append([]string{"upgrade", "zonewise", "charts/zonewise", "--set", "replicas=none"}, release...)...)
+	require.ErrorContains(t, err, "at '/replicas'")
+	_, err = c.do(t, append([]string{"rollback", "zonewise", "1"}, release...)...)
+	require.NoError(t, err)
+	require.Equal(t, installed.Spec.Template, deployment().Spec.Template)
+
+	_, err = c.do(t, append([]string{"uninstall", "zonewise"}, release...)...)
+	require.NoError(t, err)
+	c.testNothingIsLeft(t)
+	_, err = c.dynamic.Resource(podGroups).Namespace(namespace).Get(t.Context(), "gang", metav1.GetOptions{})
+	require.NoError(t, err, "what users own stays")
+	require.NoError(t, c.dynamic.Resource(podGroups).Namespace(namespace).Delete(t.Context(), "gang", metav1.DeleteOptions{}))
+}
+
+// testViewer asks what somebody may do who uses the command line.
+func (c *chart) testViewer(t *testing.T) {
+	_, err := c.client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "viewers"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "zonewise-viewer"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "ada"}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	for m, want := range map[may]bool{
+		{verb: "list", resource: "nodes"}:                                        true,
+		{verb: "list", resource: "zonereservations.zonewise.dev"}:                true,
+		{verb: "list", resource: "podgroups.scheduling.x-k8s.io", in: "shop"}:    true,
+		{verb: "list", resource: "secrets"}:                                      false,
+		{verb: "delete", resource: "pods", in: "shop"}:                           false,
+		{verb: "patch", resource: "zonespreadpolicies.zonewise.dev", in: "shop"}: false,
+	} {
+		require.Equal(t, want, c.allowed(t, "ada", nil, m), "%+v", m)
+	}
+	require.NoError(t, c.client.RbacV1().ClusterRoleBindings().Delete(t.Context(), "viewers", metav1.DeleteOptions{}))
+}
+
+// testNothingIsLeft requires that of Zonewise only the APIs are in the cluster.
+func (c *chart) testNothingIsLeft(t *testing.T) {
+	t.Helper()
+	left := c.mustRun(t, "get", "--all-namespaces", "-o", "name",
+		"clusterroles,clusterrolebindings,roles,rolebindings,serviceaccounts,configmaps,secrets,deployments,poddisruptionbudgets")
+	require.NotContains(t, left, "zonewise")
+	_, err := c.client.RbacV1().ClusterRoles().Get(t.Context(), "zonewise-scheduler", metav1.GetOptions{})
+	require.True(t, apierrors.IsNotFound(err), "%v", err)
+	require.Contains(t, c.mustRun(t, "get", "crds", "-o", "name"), "zonespreadpolicies.zonewise.dev")
+}

@@ -1,0 +1,309 @@
+package manifests
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// unseen are permissions that are needed although no request names them, with the reason.
+var unseen = map[permission]string{
+	{"update", "resource.k8s.io", "resourceclaims/binding"}: "the API server asks for it inside of an update of resourceclaims/status",
+	{"patch", "resource.k8s.io", "resourceclaims/binding"}:  "the API server asks for it inside of a patch of resourceclaims/status",
+}
+
+// testLeastPrivilege runs the scheduler with the permissions of the manifests through everything that
+// kube-scheduler and the plugins do to a cluster. It was refused nothing, so the permissions suffice; it used
+// all of them, so none is too many.
+func (c *cluster) testLeastPrivilege(t *testing.T) {
+	const overlay = "overlays/replace-kube-scheduler"
+	_, err := c.apply(t, overlay)
+	require.NoError(t, err)
+	_, err = c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	for _, zone := range []string{"a", "b", "c"} {
+		c.node(t, "node-"+zone, zone, "4")
+	}
+	c.devices(t, "node-a", "gpu-0", "gpu-1", "gpu-2", "gpu-3")
+
+	s := c.startScheduler(t, c.render(t, overlay))
+	t.Run("spread", c.useSpread)
+	t.Run("policy", c.usePolicy)
+	t.Run("reservation", c.useReservation)
+	t.Run("gang", c.useGang)
+	t.Run("gang in part", c.useRecovery)
+	t.Run("volumes", c.useVolumes)
+	t.Run("devices", c.useDevices)
+	t.Run("a bind that is refused", c.useRefusedBind)
+	t.Run("preemption", c.usePreemption)
+	t.Run("events", c.useEventSeries)
+	t.Run("metrics", func(t *testing.T) { c.useMetrics(t, s) })
+	if t.Failed() {
+		return // what was not used says nothing
+	}
+
+	var rules []rbacv1.PolicyRule
+	for _, u := range c.render(t, overlay) {
+		if u.GetKind() == "ClusterRole" || u.GetKind() == "Role" {
+			var role rbacv1.ClusterRole
+			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &role))
+			rules = append(rules, role.Rules...)
+		}
+	}
+	used, refused := c.requests(t, schedulerAccount)
+	require.Empty(t, list(refused), "the scheduler asked for what it may not do")
+	for p := range unseen {
+		require.False(t, used[p], "%s is seen, and needs no exception", p)
+		used[p] = true
+	}
+	var unused []string
+	for p := range granted(rules) {
+		if !used[p] {
+			unused = append(unused, p.String())
+		}
+	}
+	slices.Sort(unused)
+	require.Empty(t, unused, "no request needed these permissions")
+}
+
+func list(permissions map[permission]bool) []string {
+	var out []string
+	for p := range permissions {
+		out = append(out, p.String())
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (c *cluster) useSpread(t *testing.T) {
+	nodes := map[string]bool{}
+	for i := range 3 {
+		name := fmt.Sprintf("web-%d", i)
+		c.create(t, pod(name, "100m", func(p *corev1.Pod) {
+			p.Labels["app"] = "web"
+			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+				TopologyKey: corev1.LabelTopologyZone, MaxSkew: 1, WhenUnsatisfiable: corev1.DoNotSchedule,
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			}}
+		}))
+		nodes[c.bound(t, name)] = true
+	}
+	require.Len(t, nodes, 3, "one in each zone")
+}
+
+// usePolicy spreads the pods of a Deployment by a policy, which tells in its status how many pods the
+// Deployment wants.
+func (c *cluster) usePolicy(t *testing.T) {
+	c.spreadPolicy(t, "api")
+	owner := c.replicaSetOfDeployment(t, "api", 3)
+	nodes := map[string]bool{}
+	for i := range 3 {
+		name := fmt.Sprintf("api-%d", i)
+		c.create(t, pod(name, "100m", func(p *corev1.Pod) {
+			p.Labels["app"] = "api"
+			p.OwnerReferences = []metav1.OwnerReference{owner}
+		}))
+		nodes[c.bound(t, name)] = true
+	}
+	require.Len(t, nodes, 3, "one in each zone")
+	until(t, "the policy's status", func(ctx context.Context) (bool, error) {
+		u, err := c.dynamic.Resource(spreadPolicies).Namespace(namespace).Get(ctx, "api", metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		pods, _, _ := unstructured.NestedInt64(u.Object, "status", "pods")
+		replicas, _, _ := unstructured.NestedInt64(u.Object, "status", "replicas")
+		return pods == 3 && replicas == 3, nil
+	})
+}
+
+func (c *cluster) useGang(t *testing.T) {
+	c.podGroup(t, "train", 2)
+	for i := range 2 {
+		c.create(t, pod(fmt.Sprintf("train-%d", i), "100m", func(p *corev1.Pod) { p.Labels["scheduling.x-k8s.io/pod-group"] = "train" }))
+	}
+	c.bound(t, "train-0")
+	c.bound(t, "train-1")
+}
+
+// useRecovery has a gang stay bound in part, of which the rest finds no room, and its bound member evicted.
+func (c *cluster) useRecovery(t *testing.T) {
+	ofGang := func(p *corev1.Pod) { p.Labels["scheduling.x-k8s.io/pod-group"] = "part" }
+	c.create(t, pod("part-0", "100m", func(p *corev1.Pod) {
+		ofGang(p)
+		p.Spec.NodeName = "node-a"
+	}))
+	c.podGroup(t, "part", 2)
+	_, err := c.dynamic.Resource(podGroups).Namespace(namespace).Patch(t.Context(), "part", types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"zonewise.dev/recovery-policy":"Evict"}}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	c.create(t, pod("part-1", "1000", ofGang))
+	c.gone(t, "part-0")
+	require.NoError(t, c.client.CoreV1().Pods(namespace).Delete(t.Context(), "part-1", metav1.DeleteOptions{}))
+}
+
+// useVolumes makes the scheduler bind a volume that is there, and ask for one that is not.
+func (c *cluster) useVolumes(t *testing.T) {
+	c.storageClass(t, "static", "kubernetes.io/no-provisioner")
+	c.volume(t, "static", "static", nil)
+	c.create(t, pod("static", "100m", c.volumeClaim(t, "static", "static")))
+	until(t, "the volume is claimed", func(ctx context.Context) (bool, error) {
+		pv, err := c.client.CoreV1().PersistentVolumes().Get(ctx, "static", metav1.GetOptions{})
+		return err == nil && pv.Spec.ClaimRef != nil, err
+	})
+	c.bindClaim(t, "static", "static")
+	c.bound(t, "static")
+
+	c.storageClass(t, "dynamic", "disk.example.com")
+	c.create(t, pod("dynamic", "100m", c.volumeClaim(t, "dynamic", "dynamic")))
+	until(t, "the provisioner knows the node", func(ctx context.Context) (bool, error) {
+		pvc, err := c.client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, "dynamic", metav1.GetOptions{})
+		return err == nil && pvc.Annotations["volume.kubernetes.io/selected-node"] != "", err
+	})
+	pvc, err := c.client.CoreV1().PersistentVolumeClaims(namespace).Get(t.Context(), "dynamic", metav1.GetOptions{})
+	require.NoError(t, err)
+	c.volume(t, "dynamic", "dynamic", &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: namespace, Name: "dynamic", UID: pvc.UID})
+	c.bindClaim(t, "dynamic", "dynamic")
+	c.bound(t, "dynamic")
+}
+
+// useDevices makes the scheduler allocate a claim, and make one for an extended resource.
+func (c *cluster) useDevices(t *testing.T) {
+	c.create(t, pod("claim", "100m", c.deviceClaim(t, "claim")))
+	require.Equal(t, "node-a", c.bound(t, "claim"))
+	c.create(t, pod("extended", "100m", extendedResource))
+	require.Equal(t, "node-a", c.bound(t, "extended"))
+}
+
+// useRefusedBind has an admission policy refuse the binding, so that the scheduler undoes what it had
+// prepared for the pod: the claim's reservation, and the claim that it had made itself.
+func (c *cluster) useRefusedBind(t *testing.T) {
+	policies, bindings := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies(), c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	_, err := policies.Create(t.Context(), &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "refuse"},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: ptr.To(admissionv1.Fail),
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Create},
+				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/binding"}},
+			}}}},
+			Validations: []admissionv1.Validation{{Expression: `!object.metadata.name.startsWith("refused")`, Message: "refused by the test"}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = bindings.Create(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "refuse"},
+		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "refuse", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	// The server takes a moment to know the policy: a rehearsal by a pod that no scheduler wants.
+	c.create(t, pod("refused", "100m", func(p *corev1.Pod) { p.Spec.SchedulerName = "nobody" }))
+	until(t, "the policy is in force", func(ctx context.Context) (bool, error) {
+		err := c.client.CoreV1().Pods(namespace).Bind(ctx, &corev1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Name: "refused", Namespace: namespace},
+			Target:     corev1.ObjectReference{Kind: "Node", Name: "node-a"},
+		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil, nil
+	})
+
+	c.create(t, pod("refused-claim", "100m", c.deviceClaim(t, "refused-claim")))
+	c.waitUsed(t, permission{"patch", "resource.k8s.io", "resourceclaims/status"})
+	c.create(t, pod("refused-extended", "100m", extendedResource))
+	c.waitUsed(t, permission{"delete", "resource.k8s.io", "resourceclaims"})
+	for _, name := range []string{"refused", "refused-claim", "refused-extended"} {
+		require.NoError(t, c.client.CoreV1().Pods(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
+		c.gone(t, name)
+	}
+}
+
+// waitUsed waits until the scheduler has used a permission.
+func (c *cluster) waitUsed(t *testing.T, p permission) {
+	t.Helper()
+	until(t, p.String(), func(context.Context) (bool, error) {
+		used, _ := c.requests(t, schedulerAccount)
+		return used[p], nil
+	})
+}
+
+// usePreemption has a pod take the place of another.
+func (c *cluster) usePreemption(t *testing.T) {
+	_, err := c.client.SchedulingV1().PriorityClasses().Create(t.Context(), &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	c.node(t, "node-full", "a", "2", corev1.Taint{Key: "full", Effect: corev1.TaintEffectNoSchedule})
+	only := func(p *corev1.Pod) {
+		p.Spec.NodeSelector = map[string]string{corev1.LabelHostname: "node-full"}
+		p.Spec.Tolerations = []corev1.Toleration{{Key: "full", Operator: corev1.TolerationOpExists}}
+	}
+	c.create(t, pod("low", "2", only))
+	c.bound(t, "low")
+	c.create(t, pod("high", "2", func(p *corev1.Pod) {
+		only(p)
+		p.Spec.PriorityClassName = "high"
+	}))
+	c.gone(t, "low")
+	require.Equal(t, "node-full", c.bound(t, "high"))
+}
+
+// useEventSeries has a pod refused until the event about it becomes a series, which is a patch. Whenever
+// the node that is large enough grows, the scheduler looks at the pod again, and refuses it in the same
+// words because of the node's taint.
+func (c *cluster) useEventSeries(t *testing.T) {
+	c.node(t, "forbidden", "a", "64", corev1.Taint{Key: "forbidden", Effect: corev1.TaintEffectNoSchedule})
+	c.create(t, pod("large", "64", nil))
+	series := permission{"patch", "events.k8s.io", "events"}
+	cpus := int64(64)
+	until(t, series.String(), func(ctx context.Context) (bool, error) {
+		node, err := c.client.CoreV1().Nodes().Get(ctx, "forbidden", metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		cpus++
+		node.Status.Allocatable[corev1.ResourceCPU] = *resource.NewQuantity(cpus, resource.DecimalSI)
+		if _, err := c.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+			return false, err
+		}
+		used, _ := c.requests(t, schedulerAccount)
+		return used[series], nil
+	})
+	require.NoError(t, c.client.CoreV1().Pods(namespace).Delete(t.Context(), "large", metav1.DeleteOptions{}))
+}
+
+// useMetrics has somebody who may read the metrics read them, and somebody who may not.
+func (c *cluster) useMetrics(t *testing.T, s *scheduler) {
+	for _, name := range []string{"monitoring", "stranger"} {
+		_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "metrics"}, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}}
+	_, err := c.client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = c.client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "metrics"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: metav1.NamespaceSystem, Name: "monitoring"}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	monitoring, stranger := c.token(t, "monitoring"), c.token(t, "stranger")
+	until(t, "monitoring may read", func(ctx context.Context) (bool, error) {
+		return s.get(ctx, "/metrics", monitoring) == http.StatusOK, nil
+	})
+	require.Equal(t, http.StatusForbidden, s.get(t.Context(), "/metrics", stranger))
+	require.Equal(t, http.StatusForbidden, s.get(t.Context(), "/metrics", ""))
+	require.Equal(t, http.StatusForbidden, s.get(t.Context(), "/configz", monitoring))
+}

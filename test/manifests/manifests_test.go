@@ -1,0 +1,279 @@
+package manifests
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"zonewise.dev/manifests"
+)
+
+// overlays are the kustomizations that somebody installs.
+var overlays = []string{"overlays/replace-kube-scheduler", "overlays/second-scheduler"}
+
+// podGroups is the resource that the CRD in manifests/crds defines.
+var podGroups = schema.GroupVersionResource{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Resource: "podgroups"}
+
+// spreadPolicies is the resource of ZoneSpread's policies.
+var spreadPolicies = schema.GroupVersionResource{Group: "zonewise.dev", Version: "v1alpha1", Resource: "zonespreadpolicies"}
+
+// TestManifests is one test, since its parts build on each other.
+func TestManifests(t *testing.T) {
+	c := startCluster(t)
+	t.Run("the server accepts all", c.testServerAccepts)
+	t.Run("a typo is refused", c.testTypoIsRefused)
+	for _, overlay := range overlays {
+		t.Run(overlay+"/deployment", func(t *testing.T) { c.testDeployment(t, overlay) })
+		t.Run(overlay+"/pod security", func(t *testing.T) { c.testPodSecurity(t, overlay) })
+	}
+	t.Run("kubeadm's static pod", c.testStaticPod)
+
+	// From here on the files are applied for real, in the order of docs/install.md.
+	t.Run("PodGroup CRD", c.testPodGroupCRD)
+	for _, overlay := range overlays {
+		t.Run(overlay+"/permissions", func(t *testing.T) { c.testPermissions(t, overlay) })
+	}
+	t.Run("kubeadm's user", c.testPermissionsOfKubeadmsUser)
+	t.Run("least privilege", c.testLeastPrivilege)
+	t.Run("the way back", c.testWayBack)
+}
+
+// cluster is an API server and the files of manifests/ as the package embeds them.
+type cluster struct {
+	dir        string // the files
+	kubectl    string // the path of kubectl
+	kubeconfig string // the path of the administrator's kubeconfig
+	auditLog   string // the path of the API server's audit log
+	config     *rest.Config
+	client     kubernetes.Interface
+	dynamic    dynamic.Interface
+}
+
+// auditPolicy logs every request when it is answered, without its body, and a watch when it starts too.
+const auditPolicy = `
+apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+`
+
+func startCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{dir: filepath.Join(t.TempDir(), "manifests")}
+	require.NoError(t, os.CopyFS(c.dir, manifests.FS))
+
+	tmp := t.TempDir()
+	policy := filepath.Join(tmp, "audit-policy.yaml")
+	require.NoError(t, os.WriteFile(policy, []byte(auditPolicy), 0o600))
+	c.auditLog = filepath.Join(tmp, "audit.log")
+
+	env := &envtest.Environment{
+		// For those who run go test by hand; KUBEBUILDER_ASSETS goes first.
+		BinaryAssetsDirectory:    filepath.Join(repository(t), "bin"),
+		ControlPlaneStartTimeout: 2 * time.Minute,
+		ControlPlaneStopTimeout:  time.Minute,
+	}
+	server := env.ControlPlane.GetAPIServer().Configure()
+	server.Set("audit-policy-file", policy)
+	server.Set("audit-log-path", c.auditLog)
+	// Without it nobody notices that an owner reference needs a permission.
+	server.Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
+	// No kubelet reports these nodes ready, and no controller would lift the taint of a new node.
+	server.Append("disable-admission-plugins", "TaintNodesByCondition")
+	var err error
+	c.config, err = env.Start()
+	require.NoError(t, err, "no control plane: make controlplane builds it, KUBEBUILDER_ASSETS names another")
+	t.Cleanup(func() { require.NoError(t, env.Stop()) })
+
+	c.client = kubernetes.NewForConfigOrDie(c.config)
+	c.dynamic = dynamic.NewForConfigOrDie(c.config)
+	c.kubectl = env.ControlPlane.KubectlPath
+	c.kubeconfig = filepath.Join(tmp, "kubeconfig")
+	require.NoError(t, os.WriteFile(c.kubeconfig, env.KubeConfig, 0o600))
+	return c
+}
+
+// run runs kubectl as the administrator, and returns what it prints on standard output.
+func (c *cluster) run(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	return c.exec(t, nil, c.kubectl, append([]string{"--kubeconfig", c.kubeconfig}, args...)...)
+}
+
+// exec runs a program with an input in the directory of the files, and returns what it prints on standard
+// output.
+func (c *cluster) exec(t *testing.T, stdin io.Reader, program string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Dir = c.dir
+	cmd.Stdin = stdin
+	cmd.Env = append(os.Environ(), "HOME="+filepath.Dir(c.kubeconfig)) // for its cache
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w\n%s", filepath.Base(program), strings.Join(args, " "), err, stderr.String())
+	}
+	return string(out), nil
+}
+
+func (c *cluster) mustRun(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := c.run(t, args...)
+	require.NoError(t, err)
+	return out
+}
+
+// render returns the objects of a kustomization.
+func (c *cluster) render(t *testing.T, dir string) []*unstructured.Unstructured {
+	t.Helper()
+	return parse(t, c.mustRun(t, "kustomize", dir))
+}
+
+// parse returns the objects of a stream of YAML documents.
+func parse(t *testing.T, stream string) []*unstructured.Unstructured {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	d := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(stream), 4096)
+	for {
+		u := &unstructured.Unstructured{}
+		err := d.Decode(u)
+		if errors.Is(err, io.EOF) {
+			require.NotEmpty(t, objects)
+			return objects
+		}
+		require.NoError(t, err)
+		if u.Object != nil { // a document of comments alone
+			objects = append(objects, u)
+		}
+	}
+}
+
+// repository returns the root of the repository.
+func repository(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	return root
+}
+
+// only returns the one object of the kind of T among the objects.
+func only[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) *T {
+	t.Helper()
+	var found []*T
+	for _, u := range objects {
+		if u.GetKind() != kind {
+			continue
+		}
+		obj := new(T)
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, obj, true))
+		found = append(found, obj)
+	}
+	require.Len(t, found, 1, kind)
+	return found[0]
+}
+
+// apply applies a kustomization the way docs/install.md says.
+func (c *cluster) apply(t *testing.T, dir string, flags ...string) (string, error) {
+	t.Helper()
+	return c.run(t, append([]string{"apply", "--server-side", "--validate=strict", "-k", dir}, flags...)...)
+}
+
+func (c *cluster) testServerAccepts(t *testing.T) {
+	for _, dir := range append([]string{"crds", "rbac", "base", "kubeadm"}, overlays...) {
+		t.Run(dir, func(t *testing.T) {
+			out, err := c.apply(t, dir, "--dry-run=server")
+			require.NoError(t, err)
+			lines := strings.Split(strings.TrimSpace(out), "\n")
+			require.Len(t, lines, len(c.render(t, dir)))
+			for _, line := range lines {
+				require.Contains(t, line, "(server dry run)")
+			}
+		})
+	}
+}
+
+// testTypoIsRefused shows that the validation above would have found a field that does not exist.
+func (c *cluster) testTypoIsRefused(t *testing.T) {
+	file := filepath.Join(c.dir, "base", "deployment.yaml")
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	wrong := strings.Replace(string(data), "readOnlyRootFilesystem:", "readonlyRootFilesystem:", 1)
+	require.NotEqual(t, string(data), wrong)
+	require.NoError(t, os.WriteFile(file, []byte(wrong), 0o600))
+	defer func() { require.NoError(t, os.WriteFile(file, data, 0o600)) }()
+
+	_, err = c.apply(t, "overlays/second-scheduler", "--dry-run=server")
+	require.ErrorContains(t, err, "readonlyRootFilesystem")
+}
+
+func (c *cluster) testPodGroupCRD(t *testing.T) {
+	_, err := c.apply(t, "crds")
+	require.NoError(t, err)
+	c.mustRun(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/podgroups.scheduling.x-k8s.io", "crd/zonespreadpolicies.zonewise.dev")
+
+	for _, tc := range []struct {
+		name    string
+		spec    map[string]any
+		refused string
+	}{
+		{name: "none", spec: map[string]any{}},
+		{name: "one", spec: map[string]any{"minMember": int64(1)}},
+		{name: "all", spec: map[string]any{"minMember": int64(3), "scheduleTimeoutSeconds": int64(30), "minResources": map[string]any{"cpu": "3", "memory": "1Gi"}}},
+		{name: "zero", spec: map[string]any{"minMember": int64(0)}, refused: "spec.minMember"},
+		{name: "negative", spec: map[string]any{"minMember": int64(-1)}, refused: "spec.minMember"},
+		{name: "text", spec: map[string]any{"minMember": "three"}, refused: "spec.minMember"},
+		{name: "resources", spec: map[string]any{"minMember": int64(1), "minResources": map[string]any{"cpu": "many"}}, refused: "spec.minResources.cpu"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := c.dynamic.Resource(podGroups).Namespace(metav1.NamespaceDefault).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": podGroups.GroupVersion().String(), "kind": "PodGroup",
+				"metadata": map[string]any{"name": tc.name}, "spec": tc.spec,
+			}}, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+			if tc.refused == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.True(t, apierrors.IsInvalid(err), "%v", err)
+			require.ErrorContains(t, err, tc.refused)
+		})
+	}
+	require.Equal(t, "podgroup.scheduling.x-k8s.io/all\npodgroup.scheduling.x-k8s.io/none\npodgroup.scheduling.x-k8s.io/one\n",
+		c.mustRun(t, "get", "pg", "-o", "name"), "by its short name, without those that were refused")
+}
+
+// testWayBack removes the scheduler and requires that what users own is still there.
+func (c *cluster) testWayBack(t *testing.T) {
+	before, err := c.dynamic.Resource(podGroups).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.NotEmpty(t, before.Items)
+
+	c.mustRun(t, "delete", "-k", "overlays/replace-kube-scheduler")
+	_, err = c.client.AppsV1().Deployments(metav1.NamespaceSystem).Get(t.Context(), "zonewise-scheduler", metav1.GetOptions{})
+	require.True(t, apierrors.IsNotFound(err), "%v", err)
+	_, err = c.client.RbacV1().ClusterRoles().Get(t.Context(), "zonewise-scheduler", metav1.GetOptions{})
+	require.True(t, apierrors.IsNotFound(err), "%v", err)
+
+	after, err := c.dynamic.Resource(podGroups).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	require.Len(t, after.Items, len(before.Items))
+}

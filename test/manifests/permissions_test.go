@@ -1,0 +1,214 @@
+package manifests
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-helpers/auth/rbac/validation"
+)
+
+// schedulerAccount is the name that the API server gives to the ServiceAccount of manifests/rbac.
+const schedulerAccount = "system:serviceaccount:kube-system:zonewise-scheduler"
+
+// may is a question to the API server.
+type may struct {
+	verb     string
+	resource string // with "/subresource" and ".group" as kubectl auth can-i takes them: pods/binding, leases.coordination.k8s.io
+	in       string // a namespace; all of them when empty
+	name     string // any when empty
+}
+
+// attributes splits the resource.
+func (m may) attributes() *authorizationv1.ResourceAttributes {
+	resource, subresource, _ := strings.Cut(m.resource, "/")
+	resource, group, _ := strings.Cut(resource, ".")
+	return &authorizationv1.ResourceAttributes{Verb: m.verb, Group: group, Resource: resource, Subresource: subresource, Namespace: m.in, Name: m.name}
+}
+
+// allowed asks the API server.
+func (c *cluster) allowed(t *testing.T, user string, groups []string, m may) bool {
+	t.Helper()
+	review, err := c.client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{User: user, Groups: groups, ResourceAttributes: m.attributes()},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	require.Empty(t, review.Status.EvaluationError)
+	return review.Status.Allowed
+}
+
+// testPermissions applies an overlay and asks the API server what the scheduler may do.
+func (c *cluster) testPermissions(t *testing.T, overlay string) {
+	_, err := c.apply(t, overlay)
+	require.NoError(t, err)
+	lease, otherLease := "kube-scheduler", "zonewise-scheduler"
+	if overlay == "overlays/second-scheduler" {
+		lease, otherLease = otherLease, lease
+	}
+
+	allowed := []may{
+		{verb: "create", resource: "pods/eviction", in: "shop"},
+		{verb: "watch", resource: "nodes"},
+		{verb: "list", resource: "pods"},
+		{verb: "delete", resource: "pods", in: "shop"},
+		{verb: "create", resource: "pods/binding", in: "shop"},
+		{verb: "patch", resource: "pods/status", in: "shop"},
+		{verb: "list", resource: "services"},
+		{verb: "list", resource: "replicasets.apps"},
+		{verb: "watch", resource: "poddisruptionbudgets.policy"},
+		{verb: "update", resource: "persistentvolumes"},
+		{verb: "update", resource: "persistentvolumeclaims", in: "shop"},
+		{verb: "watch", resource: "csistoragecapacities.storage.k8s.io"},
+		{verb: "create", resource: "resourceclaims.resource.k8s.io", in: "shop"},
+		{verb: "update", resource: "resourceclaims.resource.k8s.io/status", in: "shop"},
+		{verb: "patch", resource: "resourceclaims.resource.k8s.io/binding"},
+		{verb: "watch", resource: "podgroups.scheduling.x-k8s.io"},
+		{verb: "patch", resource: "podgroups.scheduling.x-k8s.io/status", in: "shop"},
+		{verb: "watch", resource: "zonespreadpolicies.zonewise.dev"},
+		{verb: "patch", resource: "zonespreadpolicies.zonewise.dev/status", in: "shop"},
+		{verb: "watch", resource: "zonereservations.zonewise.dev"},
+		{verb: "patch", resource: "zonereservations.zonewise.dev/status"},
+		{verb: "list", resource: "jobs.batch"},
+		{verb: "watch", resource: "validatingadmissionpolicies.admissionregistration.k8s.io"},
+		{verb: "watch", resource: "mutatingwebhookconfigurations.admissionregistration.k8s.io"},
+		{verb: "create", resource: "events.events.k8s.io", in: "shop"},
+		{verb: "create", resource: "events", in: "kube-system"},
+		{verb: "create", resource: "tokenreviews.authentication.k8s.io"},
+		{verb: "create", resource: "subjectaccessreviews.authorization.k8s.io"},
+		{verb: "create", resource: "leases.coordination.k8s.io", in: "kube-system"},
+		{verb: "update", resource: "leases.coordination.k8s.io", in: "kube-system", name: lease},
+		{verb: "get", resource: "configmaps", in: "kube-system", name: "extension-apiserver-authentication"},
+	}
+	denied := []may{
+		{verb: "*", resource: "*.*"},
+		{verb: "get", resource: "secrets", in: "kube-system"},
+		{verb: "list", resource: "secrets"},
+		{verb: "create", resource: "pods", in: "shop"},
+		{verb: "update", resource: "pods", in: "shop"},
+		{verb: "patch", resource: "pods", in: "shop"},
+		{verb: "deletecollection", resource: "pods", in: "shop"},
+		{verb: "update", resource: "pods/status", in: "shop"},
+		{verb: "create", resource: "pods/exec", in: "shop"},
+		{verb: "get", resource: "pods/log", in: "shop"},
+		{verb: "update", resource: "pods/ephemeralcontainers", in: "shop"},
+		{verb: "patch", resource: "nodes"},
+		{verb: "update", resource: "nodes/status"},
+		{verb: "get", resource: "nodes/proxy"},
+		{verb: "create", resource: "namespaces"},
+		{verb: "create", resource: "persistentvolumes"},
+		{verb: "delete", resource: "persistentvolumeclaims", in: "shop"},
+		{verb: "update", resource: "services", in: "shop"},
+		{verb: "update", resource: "replicasets.apps", in: "shop"},
+		{verb: "update", resource: "deployments.apps", in: "shop"},
+		{verb: "create", resource: "zonespreadpolicies.zonewise.dev", in: "shop"},
+		{verb: "patch", resource: "zonespreadpolicies.zonewise.dev", in: "shop"},
+		{verb: "update", resource: "zonespreadpolicies.zonewise.dev/status", in: "shop"},
+		{verb: "create", resource: "zonereservations.zonewise.dev"},
+		{verb: "patch", resource: "zonereservations.zonewise.dev"},
+		{verb: "update", resource: "zonereservations.zonewise.dev/status"},
+		{verb: "delete", resource: "zonereservations.zonewise.dev"},
+		{verb: "create", resource: "podgroups.scheduling.x-k8s.io", in: "shop"},
+		{verb: "update", resource: "podgroups.scheduling.x-k8s.io", in: "shop"},
+		{verb: "patch", resource: "podgroups.scheduling.x-k8s.io", in: "shop"},
+		{verb: "delete", resource: "podgroups.scheduling.x-k8s.io", in: "shop"},
+		{verb: "create", resource: "events", in: "shop"},
+		{verb: "delete", resource: "events.events.k8s.io", in: "shop"},
+		{verb: "list", resource: "events.events.k8s.io", in: "shop"},
+		{verb: "list", resource: "configmaps"},
+		{verb: "get", resource: "configmaps", in: "kube-system", name: "kubeadm-config"},
+		{verb: "update", resource: "configmaps", in: "kube-system", name: "extension-apiserver-authentication"},
+		{verb: "create", resource: "leases.coordination.k8s.io", in: "kube-node-lease"},
+		{verb: "update", resource: "leases.coordination.k8s.io", in: "kube-system", name: otherLease},
+		{verb: "update", resource: "leases.coordination.k8s.io", in: "kube-system", name: "kube-controller-manager"},
+		{verb: "delete", resource: "leases.coordination.k8s.io", in: "kube-system", name: lease},
+		{verb: "create", resource: "serviceaccounts/token", in: "kube-system", name: "zonewise-scheduler"},
+		{verb: "impersonate", resource: "users", name: "admin"},
+		{verb: "bind", resource: "clusterroles.rbac.authorization.k8s.io", name: "cluster-admin"},
+		{verb: "escalate", resource: "clusterroles.rbac.authorization.k8s.io", name: "zonewise-scheduler"},
+		{verb: "approve", resource: "signers.certificates.k8s.io"},
+		{verb: "get", resource: "customresourcedefinitions.apiextensions.k8s.io"},
+		{verb: "create", resource: "validatingadmissionpolicies.admissionregistration.k8s.io"},
+		{verb: "delete", resource: "validatingwebhookconfigurations.admissionregistration.k8s.io"},
+	}
+	groups := []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"}
+	for _, m := range allowed {
+		require.True(t, c.allowed(t, schedulerAccount, groups, m), "%+v must be allowed", m)
+		require.False(t, c.allowed(t, "nobody", []string{"system:authenticated"}, m), "%+v is allowed to everybody, which proves nothing", m)
+	}
+	for _, m := range denied {
+		require.False(t, c.allowed(t, schedulerAccount, groups, m), "%+v must be denied", m)
+	}
+
+	c.testRules(t, overlay)
+}
+
+// testRules requires that no rule has a wildcard, and that none allows more than upstream's own roles for
+// kube-scheduler do, but for what the plugins need.
+func (c *cluster) testRules(t *testing.T, overlay string) {
+	var upstream, ours, all []rbacv1.PolicyRule
+	for _, name := range []string{"system:kube-scheduler", "system:volume-scheduler"} {
+		role, err := c.client.RbacV1().ClusterRoles().Get(t.Context(), name, metav1.GetOptions{})
+		require.NoError(t, err)
+		upstream = append(upstream, role.Rules...)
+	}
+	leader, err := c.client.RbacV1().Roles(metav1.NamespaceSystem).Get(t.Context(), "system::leader-locking-kube-scheduler", metav1.GetOptions{})
+	require.NoError(t, err)
+	upstream = append(upstream, leader.Rules...)
+
+	plugins := []string{
+		"create pods/eviction",
+		"patch podgroups.scheduling.x-k8s.io/status",
+		"patch zonereservations.zonewise.dev/status",
+		"patch zonespreadpolicies.zonewise.dev/status",
+		"read deployments.apps",
+		"read jobs.batch",
+		"read mutatingadmissionpolicies.admissionregistration.k8s.io",
+		"read mutatingadmissionpolicybindings.admissionregistration.k8s.io",
+		"read mutatingwebhookconfigurations.admissionregistration.k8s.io",
+		"read podgroups.scheduling.x-k8s.io",
+		"read validatingadmissionpolicies.admissionregistration.k8s.io",
+		"read validatingadmissionpolicybindings.admissionregistration.k8s.io",
+		"read validatingwebhookconfigurations.admissionregistration.k8s.io",
+		"read zonereservations.zonewise.dev",
+		"read zonespreadpolicies.zonewise.dev",
+	}
+	for _, u := range c.render(t, overlay) {
+		if u.GetKind() != "ClusterRole" && u.GetKind() != "Role" {
+			continue
+		}
+		var role rbacv1.ClusterRole
+		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &role))
+		if role.Name == "zonewise-plugins" {
+			require.Equal(t, plugins, list(granted(role.Rules)))
+		} else {
+			ours = append(ours, role.Rules...)
+		}
+		all = append(all, role.Rules...)
+	}
+	require.NotEmpty(t, ours)
+	for _, rule := range all {
+		require.NotContains(t, slices.Concat(rule.Verbs, rule.Resources, rule.APIGroups, rule.ResourceNames), "*")
+		require.Empty(t, rule.NonResourceURLs)
+	}
+	ok, more := validation.Covers(upstream, ours)
+	require.True(t, ok, "more than upstream's roles allow: %v", more)
+	ok, _ = validation.Covers(ours, upstream)
+	require.False(t, ok, "no less than upstream's roles allow")
+}
+
+// testPermissionsOfKubeadmsUser: the static pod of kubeadm is the user system:kube-scheduler, and lacks
+// what the plugins need until manifests/kubeadm is applied.
+func (c *cluster) testPermissionsOfKubeadmsUser(t *testing.T) {
+	read := may{verb: "list", resource: "podgroups.scheduling.x-k8s.io"}
+	user, groups := "system:kube-scheduler", []string{"system:authenticated"}
+	require.False(t, c.allowed(t, user, groups, read))
+	_, err := c.apply(t, "kubeadm")
+	require.NoError(t, err)
+	require.True(t, c.allowed(t, user, groups, read))
+	require.False(t, c.allowed(t, user, groups, may{verb: "update", resource: "podgroups.scheduling.x-k8s.io"}))
+}

@@ -1,0 +1,137 @@
+package manifests
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"zonewise.dev/test/internal/program"
+)
+
+// stays is what must not change on the way back.
+type stays struct {
+	name string
+	uid  types.UID
+	node string
+	spec any
+}
+
+// testChartWayBack lets the chart's scheduler place pods, uninstalls it, and starts upstream's own
+// kube-scheduler: it takes over the same objects, places what still waits, and nothing that ran is touched.
+func (c *chart) testChartWayBack(t *testing.T) {
+	for _, zone := range []string{"a", "b", "c"} {
+		c.node(t, "node-"+zone, zone, "4")
+	}
+	_, err := c.do(t, "install", "zonewise", "charts/zonewise", "--namespace", metav1.NamespaceSystem, "--set", "mode=replace")
+	require.NoError(t, err)
+	var before map[string]stays
+	placed := t.Run("with Zonewise", func(t *testing.T) {
+		c.startScheduler(t, c.objects(t, "mode=replace"))
+		c.spreadPolicy(t, "api")
+		c.podGroup(t, "whole", 2)
+		c.podGroup(t, "short", 3)
+		for i := range 3 {
+			c.spreadPod(t, i)
+			c.create(t, pod(fmt.Sprintf("api-%d", i), "100m", func(p *corev1.Pod) { p.Labels["app"] = "api" }))
+		}
+		for i := range 2 {
+			c.create(t, pod(fmt.Sprintf("whole-%d", i), "100m", func(p *corev1.Pod) { p.Labels["scheduling.x-k8s.io/pod-group"] = "whole" }))
+			c.create(t, pod(fmt.Sprintf("short-%d", i), "100m", func(p *corev1.Pod) { p.Labels["scheduling.x-k8s.io/pod-group"] = "short" }))
+		}
+		for i := range 3 {
+			c.bound(t, fmt.Sprintf("web-%d", i))
+			c.bound(t, fmt.Sprintf("api-%d", i))
+		}
+		c.bound(t, "whole-0")
+		c.bound(t, "whole-1")
+		before = c.everything(t)
+		require.Len(t, before, 13)
+		require.Empty(t, before["pod/short-0"].node, "a gang that is not complete waits")
+		require.Empty(t, before["pod/short-1"].node, "a gang that is not complete waits")
+	})
+	require.True(t, placed)
+	_, err = c.do(t, "uninstall", "zonewise", "--namespace", metav1.NamespaceSystem)
+	require.NoError(t, err)
+	c.testNothingIsLeft(t)
+
+	t.Run("with kube-scheduler", func(t *testing.T) {
+		c.startStock(t)
+		c.bound(t, "short-0")
+		c.bound(t, "short-1")
+		nodes := map[string]int{}
+		for i := range 6 {
+			if i >= 3 {
+				c.spreadPod(t, i)
+			}
+			nodes[c.bound(t, fmt.Sprintf("web-%d", i))]++
+		}
+		require.Equal(t, map[string]int{"node-a": 2, "node-b": 2, "node-c": 2}, nodes, "the pods that Zonewise placed are counted")
+	})
+	after := c.everything(t)
+	for key, was := range before {
+		if was.node == "" {
+			was.node = after[key].node // it waited, and does no longer
+		}
+		require.Equal(t, was, after[key], key)
+	}
+}
+
+// spreadPod makes a pod that has to be spread over the zones.
+func (c *chart) spreadPod(t *testing.T, i int) {
+	t.Helper()
+	c.create(t, pod(fmt.Sprintf("web-%d", i), "100m", func(p *corev1.Pod) {
+		p.Labels["app"] = "web"
+		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+			TopologyKey: corev1.LabelTopologyZone, MaxSkew: 1, WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		}}
+	}))
+}
+
+// everything returns the users' objects: pods, gangs and policies.
+func (c *chart) everything(t *testing.T) map[string]stays {
+	t.Helper()
+	out := map[string]stays{}
+	pods, err := c.client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	for _, p := range pods.Items {
+		node := p.Spec.NodeName
+		p.Spec.NodeName = ""
+		out["pod/"+p.Name] = stays{name: p.Name, uid: p.UID, node: node, spec: p.Spec}
+	}
+	groups, err := c.dynamic.Resource(podGroups).Namespace(namespace).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	policies, err := c.dynamic.Resource(spreadPolicies).Namespace(namespace).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	for kind, list := range map[string][]unstructured.Unstructured{"podgroup": groups.Items, "policy": policies.Items} {
+		for _, u := range list {
+			out[kind+"/"+u.GetName()] = stays{name: u.GetName(), uid: u.GetUID(), spec: u.Object["spec"]}
+		}
+	}
+	return out
+}
+
+// startStock runs upstream's kube-scheduler as kubeadm does, as the user system:kube-scheduler with the
+// permissions that every cluster gives to it.
+func (c *chart) startStock(t *testing.T) {
+	t.Helper()
+	binary, err := program.BuildStock(repository(t), t.TempDir())
+	require.NoError(t, err)
+	kubeconfig, err := clientcmd.LoadFromFile(c.kubeconfig)
+	require.NoError(t, err)
+	for _, user := range kubeconfig.AuthInfos {
+		user.Impersonate = "system:kube-scheduler"
+	}
+	file := filepath.Join(t.TempDir(), "scheduler.conf")
+	require.NoError(t, clientcmd.WriteToFile(*kubeconfig, file))
+	runUntilTheEnd(t, binary, "--kubeconfig="+file, "--authentication-kubeconfig="+file, "--authorization-kubeconfig="+file,
+		"--leader-elect=true", "--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(freePort(t)))
+}

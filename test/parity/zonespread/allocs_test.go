@@ -1,0 +1,95 @@
+package parity
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/utils/ptr"
+
+	"zonewise.dev/apis/v1alpha1"
+)
+
+// TestFilterAllocatesNothing looks at nodes that fit, that are too skewed and that lack a key. Filter runs
+// on thousands of nodes for each pod.
+func TestFilterAllocatesNothing(t *testing.T) {
+	nodes := []*v1.Node{node(t, "fits zone=z2 host=fits"), node(t, "skewed zone=z1 host=skewed"), node(t, "keyless host=keyless")}
+	pair, err := NewPair(t.Context(), cache.NewSnapshot(pods(t, []string{"skewed foo x2"}), nodes), Options{})
+	require.NoError(t, err)
+	c, status, err := Start(t.Context(), pair.Ours, pair.Lister, incoming("foo", spread(1, "host", selects("bar")), spread(1, "zone", selects("foo"))))
+	require.NoError(t, err)
+	require.True(t, status.IsSuccess())
+	verdicts := map[string]string{"fits": "Success", "skewed": "Unschedulable", "keyless": "UnschedulableAndUnresolvable"}
+	for _, n := range c.Nodes {
+		name := n.Node().Name
+		require.Equal(t, verdicts[name], pair.Ours.Filter(t.Context(), c.State, c.Pod, n).Code().String())
+		allocs := testing.AllocsPerRun(1000, func() { pair.Ours.Filter(t.Context(), c.State, c.Pod, n) })
+		require.Zero(t, allocs, name)
+	}
+}
+
+// TestFilterAllocatesNothingWithPolicies looks at nodes of a zone that fits, of one that is ahead, of one that is forbidden and
+// of none.
+func TestFilterAllocatesNothingWithPolicies(t *testing.T) {
+	nodes := []*v1.Node{node(t, "fits zone=z2"), node(t, "skewed zone=z1"), node(t, "forbidden zone=z3"), node(t, "keyless")}
+	handle, err := NewHandle(t.Context(), cache.NewSnapshot(pods(t, []string{"skewed foo x2"}), nodes))
+	require.NoError(t, err)
+	deliver := ServePolicies(t.Context(), handle)
+	pair, err := NewPairOn(t.Context(), handle, Options{})
+	require.NoError(t, err)
+	pod := incoming("foo")
+	deliver(&v1alpha1.ZoneSpreadPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "web", UID: "web", Generation: 1},
+		Spec: v1alpha1.ZoneSpreadPolicySpec{
+			PodSelector: metav1.LabelSelector{MatchLabels: pod.Labels},
+			Zones:       []v1alpha1.ZoneSpreadZone{{Name: "z3", Weight: ptr.To[int32](0)}},
+		},
+	})
+	c, status, err := Start(t.Context(), pair.Ours, pair.Lister, pod)
+	require.NoError(t, err)
+	require.True(t, status.IsSuccess())
+	verdicts := map[string]string{
+		"fits": "Success", "skewed": "Unschedulable", "forbidden": "UnschedulableAndUnresolvable", "keyless": "UnschedulableAndUnresolvable",
+	}
+	for _, n := range c.Nodes {
+		name := n.Node().Name
+		first := pair.Ours.Filter(t.Context(), c.State, c.Pod, n)
+		require.Equal(t, verdicts[name], first.Code().String(), "%s: %v", name, first)
+		require.Zero(t, testing.AllocsPerRun(1000, func() { pair.Ours.Filter(t.Context(), c.State, c.Pod, n) }), name)
+		if first != nil {
+			first.SetPlugin("the framework writes to a status")
+			require.Empty(t, pair.Ours.Filter(t.Context(), c.State, c.Pod, n).Plugin())
+		}
+	}
+}
+
+// TestRefusalsAreIndependent: the framework writes to the statuses that it gets, from many goroutines.
+func TestRefusalsAreIndependent(t *testing.T) {
+	nodes := []*v1.Node{node(t, "a zone=z1"), node(t, "b zone=z2")}
+	pair, err := NewPair(t.Context(), cache.NewSnapshot(pods(t, []string{"a foo x2"}), nodes), Options{})
+	require.NoError(t, err)
+	c, _, err := Start(t.Context(), pair.Ours, pair.Lister, incoming("foo", spread(1, "zone", selects("foo"))))
+	require.NoError(t, err)
+	full := c.Nodes[0]
+	if full.Node().Name != "a" {
+		full = c.Nodes[1]
+	}
+	t.Run("group", func(t *testing.T) {
+		for i := range 8 {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				t.Parallel()
+				for j := range 200 {
+					status := pair.Ours.Filter(t.Context(), c.State, c.Pod, full)
+					mine := fmt.Sprintf("%d/%d", i, j)
+					status.SetPlugin(mine)
+					status.AppendReason(mine)
+					require.Equal(t, mine, status.Plugin())
+					require.Equal(t, []string{"node(s) didn't match pod topology spread constraints", mine}, status.Reasons())
+				}
+			})
+		}
+	})
+}

@@ -1,0 +1,126 @@
+package parity
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/utils/ptr"
+)
+
+func owned(p *v1.Pod, apiVersion, kind, name string) *v1.Pod {
+	p = p.DeepCopy()
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: "owner", Controller: ptr.To(true)}}
+	return p
+}
+
+// defaultObjects are services and owners, some of which select the pods of the clusters.
+func defaultObjects() []runtime.Object {
+	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
+	return []runtime.Object{
+		&v1.Service{ObjectMeta: meta("foo"), Spec: v1.ServiceSpec{Selector: map[string]string{"foo": ""}}},
+		&v1.Service{ObjectMeta: meta("foobar"), Spec: v1.ServiceSpec{Selector: map[string]string{"foo": "", "bar": ""}}},
+		&v1.Service{ObjectMeta: meta("nobody"), Spec: v1.ServiceSpec{Selector: map[string]string{"nobody": "here"}}},
+		&v1.Service{ObjectMeta: meta("by-hand")},
+		&v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "bar"}, Spec: v1.ServiceSpec{Selector: map[string]string{"bar": ""}}},
+		&v1.ReplicationController{ObjectMeta: meta("rc"), Spec: v1.ReplicationControllerSpec{Selector: map[string]string{"bar": ""}}},
+		&appsv1.ReplicaSet{ObjectMeta: meta("rs"), Spec: appsv1.ReplicaSetSpec{Selector: selects("foo")}},
+		&appsv1.ReplicaSet{ObjectMeta: meta("rs-all"), Spec: appsv1.ReplicaSetSpec{Selector: selects()}},
+		&appsv1.ReplicaSet{ObjectMeta: meta("rs-nil")},
+		&appsv1.StatefulSet{ObjectMeta: meta("ss"), Spec: appsv1.StatefulSetSpec{Selector: selects("bar=", "foo")}},
+	}
+}
+
+// TestDefaultConstraintsEqualInTree compares pods that get their constraints from the arguments and
+// their selectors from the objects that they belong to.
+func TestDefaultConstraintsEqualInTree(t *testing.T) {
+	noSelector := func(c v1.TopologySpreadConstraint) v1.TopologySpreadConstraint {
+		c.LabelSelector = nil
+		return c
+	}
+	settings := map[string]Options{
+		"System":       {System: true},
+		"List, none":   {},
+		"List, hard":   {Constraints: []v1.TopologySpreadConstraint{noSelector(spread(1, "zone", nil)), noSelector(spread(2, "host", nil))}},
+		"List, soft":   {Constraints: []v1.TopologySpreadConstraint{noSelector(spread(1, "zone", nil, soft)), noSelector(spread(1, "host", nil, soft))}},
+		"List, mixed":  {Constraints: []v1.TopologySpreadConstraint{noSelector(spread(1, "host", nil)), noSelector(spread(3, "zone", nil, soft, taints(honor)))}},
+		"List, minDom": {Constraints: []v1.TopologySpreadConstraint{noSelector(spread(1, "zone", nil, minDomains(3), affinity(ignore)))}},
+	}
+	pod := func(words string) *v1.Pod { return incoming(words) }
+	incomings := map[string]*v1.Pod{
+		"service":                      pod("foo"),
+		"two services":                 pod("foo bar"),
+		"no service":                   pod("baz"),
+		"other namespace":              pod("bar ns:other"),
+		"replication controller":       owned(pod("baz"), "v1", "ReplicationController", "rc"),
+		"service and RC":               owned(pod("foo"), "v1", "ReplicationController", "rc"),
+		"replica set":                  owned(pod("baz"), "apps/v1", "ReplicaSet", "rs"),
+		"replica set and service":      owned(pod("foo bar"), "apps/v1", "ReplicaSet", "rs"),
+		"replica set of everything":    owned(pod("foo"), "apps/v1", "ReplicaSet", "rs-all"),
+		"replica set without selector": owned(pod("foo"), "apps/v1", "ReplicaSet", "rs-nil"),
+		"stateful set":                 owned(pod("baz"), "apps/v1", "StatefulSet", "ss"),
+		"missing owner":                owned(pod("foo"), "apps/v1", "StatefulSet", "gone"),
+		"unknown owner":                owned(pod("foo"), "batch/v1", "Job", "job"),
+		"owner of another version":     owned(pod("foo"), "apps/v1beta1", "ReplicaSet", "rs"),
+		"own hard constraint":          incoming("foo", spread(1, "zone", selects("foo"))),
+		"own soft constraint":          incoming("foo", spread(1, "host", selects("bar"), soft)),
+		"by label":                     withNodeSelector(pod("foo"), "foo", "1"),
+	}
+	graded := 0
+	for settingName, options := range settings {
+		options.Objects = defaultObjects()
+		for clusterName, cluster := range clusters() {
+			var nodes []*v1.Node
+			for _, line := range cluster.nodes {
+				nodes = append(nodes, node(t, line))
+			}
+			pair, err := NewPair(t.Context(), cache.NewSnapshot(pods(t, cluster.pods), nodes), options)
+			require.NoError(t, err)
+			for podName, p := range incomings {
+				name := settingName + "/" + clusterName + "/" + podName
+				for _, keep := range []func(string) bool{nil, func(n string) bool { return n != "x" }} {
+					want, err := Run(t.Context(), pair.InTree, pair.Lister, p, keep)
+					require.NoError(t, err, name)
+					got, err := Run(t.Context(), pair.Ours, pair.Lister, p, keep)
+					require.NoError(t, err, name)
+					require.Empty(t, cmp.Diff(want, got), "%s (-in-tree +ours)", name)
+					for _, score := range want.Scores {
+						if score > 0 && score < 100 {
+							graded++
+						}
+					}
+				}
+			}
+		}
+	}
+	require.Greater(t, graded, 500)
+}
+
+// TestSignPodEqualsInTree shows that opportunistic batching stays on where the in-tree plugin leaves it
+// on: with List defaulting and no constraints, for the pods that have none of their own.
+func TestSignPodEqualsInTree(t *testing.T) {
+	settings := map[string]struct {
+		options  Options
+		signable bool
+	}{
+		"System":     {Options{System: true}, false},
+		"List, none": {Options{}, true},
+		"List, some": {Options{Constraints: []v1.TopologySpreadConstraint{spread(1, "zone", nil)}}, false},
+	}
+	for name, tc := range settings {
+		pair, err := NewPair(t.Context(), cache.NewSnapshot(nil, nil), tc.options)
+		require.NoError(t, err)
+		for _, p := range []*v1.Pod{incoming("foo"), incoming("foo", spread(1, "zone", selects("foo"))), incoming("foo", spread(1, "zone", selects("foo"), soft))} {
+			wantFragments, wantStatus := pair.InTree.SignPod(t.Context(), p)
+			gotFragments, gotStatus := pair.Ours.SignPod(t.Context(), p)
+			require.Equal(t, wantFragments, gotFragments, name)
+			require.Equal(t, Describe(wantStatus), Describe(gotStatus), name)
+			require.Equal(t, tc.signable && len(p.Spec.TopologySpreadConstraints) == 0, gotStatus.IsSuccess(), name)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/kubernetes/pkg/scheduler"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	perf "k8s.io/kubernetes/test/integration/scheduler_perf"
+	"k8s.io/kubernetes/test/utils/client-go/ktesting"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+	zonewisev1alpha1 "zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/manifests"
+	"zonewise.dev/plugins"
+	"zonewise.dev/plugins/permitgate"
+	"zonewise.dev/plugins/reservecache"
+	"zonewise.dev/plugins/zonespread"
+)
+
+// schedulerConfigs has the scheduler's configuration of each variant: the files that users read. The
+// in-tree variant takes the scheduler's own defaults.
+var schedulerConfigs = map[string]string{
+	inTree:       "",
+	zoneSpread:   "../../../config/zonespread.yaml",
+	reserveCache: "../../../config/reservecache.yaml",
+	permitGate:   "../../../config/permitgate.yaml",
+}
+
+func TestMain(m *testing.M) {
+	if err := prepare(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func prepare() error {
+	assets := os.Getenv("KUBEBUILDER_ASSETS")
+	if assets == "" {
+		assets = "../../../bin"
+	}
+	assets, err := filepath.Abs(assets)
+	if err != nil {
+		return err
+	}
+	// scheduler_perf looks for etcd there.
+	if err := os.Setenv("PATH", assets+string(filepath.ListSeparator)+os.Getenv("PATH")); err != nil {
+		return err
+	}
+	perf.PluginNames = append(perf.PluginNames, zonespread.Name, reservecache.Name, permitgate.Name)
+	if err := perf.InitTests(); err != nil {
+		return err
+	}
+	// Which case runs is said by the name of the benchmark.
+	perf.PerfSchedulingLabelFilter = ""
+	return nil
+}
+
+// BenchmarkScheduling runs every case with every variant: BenchmarkScheduling/variant/case/workload. It
+// takes hours as a whole; "make bench-e2e" runs what belongs together, each in a process of its own.
+func BenchmarkScheduling(b *testing.B) {
+	for _, variant := range variants {
+		b.Run(variant, func(b *testing.B) {
+			file := filepath.Join(b.TempDir(), "cases.yaml")
+			content, err := casesFor(variant)
+			require.NoError(b, err)
+			require.NoError(b, os.WriteFile(file, content, 0o600))
+			perf.RunBenchmarkPerfScheduling(b, file, variant, registry(), perfOptions(variant)...)
+		})
+	}
+}
+
+// casesFor returns cases.yaml with the configuration of a variant in every case.
+func casesFor(variant string) ([]byte, error) {
+	content, err := os.ReadFile("cases.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var cases []map[string]any
+	if err := yaml.UnmarshalStrict(content, &cases); err != nil {
+		return nil, err
+	}
+	for _, c := range cases {
+		if path := schedulerConfigs[variant]; path != "" {
+			c["schedulerConfigPath"] = path
+		}
+	}
+	return yaml.Marshal(cases)
+}
+
+// registry returns the pack's plugins, as cmd/scheduler registers them.
+func registry() frameworkruntime.Registry {
+	r := frameworkruntime.Registry{}
+	maps.Copy(r, plugins.NewPack().Factories())
+	return r
+}
+
+// perfOptions returns what scheduler_perf does for a variant beside the steps of a case.
+func perfOptions(variant string) []perf.SchedulerPerfOption {
+	all := []perf.SchedulerPerfOption{perf.WithPrepareFn(installCRDs)}
+	if variant == reserveCache {
+		all = append(all, perf.WithNodeUpdateFn(waitForHolds))
+	}
+	return all
+}
+
+// waitForHolds waits until all slots of the reservations, which are there before the nodes, are held.
+func waitForHolds(tCtx ktesting.TContext, _ *scheduler.Scheduler, _ *perf.Workload, _ *v1.NodeList) error {
+	resource := zonewisev1alpha1.SchemeGroupVersion.WithResource("zonereservations")
+	var desired, held int64
+	err := wait.PollUntilContextTimeout(tCtx, time.Second, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
+		list, err := tCtx.Dynamic().Resource(resource).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		desired, held = 0, 0
+		for i := range list.Items {
+			r := &zonewisev1alpha1.ZoneReservation{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, r); err != nil {
+				return false, err
+			}
+			desired += int64(ptr.Deref(r.Spec.Slots, 0))
+			held += r.Status.Slots.Held
+		}
+		return held == desired, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%d of %d slots are held: %w", held, desired, err)
+	}
+	return nil
+}
+
+// installCRDs gives every variant, the in-tree one too, an API server with the pack's resources.
+func installCRDs(tCtx ktesting.TContext) error {
+	files, err := manifests.FS.ReadDir("crds")
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if file.Name() == "kustomization.yaml" {
+			continue
+		}
+		content, err := manifests.FS.ReadFile("crds/" + file.Name())
+		if err != nil {
+			return err
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(content, crd); err != nil {
+			return fmt.Errorf("%s: %w", file.Name(), err)
+		}
+		crds := tCtx.APIExtensions().ApiextensionsV1().CustomResourceDefinitions()
+		if _, err := crds.Create(tCtx, crd, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("%s: %w", file.Name(), err)
+		}
+		if err := waitForKind(tCtx, crd); err != nil {
+			return fmt.Errorf("%s: %w", file.Name(), err)
+		}
+	}
+	return nil
+}
+
+// waitForKind waits until the API server tells of the resource: the step createAny asks only once.
+func waitForKind(tCtx ktesting.TContext, crd *apiextensionsv1.CustomResourceDefinition) error {
+	version := crd.Spec.Group + "/" + crd.Spec.Versions[0].Name
+	return wait.PollUntilContextTimeout(tCtx, 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		list, err := tCtx.Client().Discovery().ServerResourcesForGroupVersion(version)
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Kind == crd.Spec.Names.Kind }), nil
+	})
+}

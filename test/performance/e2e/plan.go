@@ -1,0 +1,169 @@
+package main
+
+import "slices"
+
+// The variants: which scheduler configuration a case runs with.
+const (
+	inTree       = "in-tree"      // the scheduler's defaults
+	zoneSpread   = "zonespread"   // ZoneSpread in the place of PodTopologySpread
+	reserveCache = "reservecache" // ReserveCache beside the defaults
+	permitGate   = "permitgate"   // PermitGate beside the defaults
+)
+
+// variants lists all of them.
+var variants = []string{inTree, zoneSpread, reserveCache, permitGate}
+
+// The workloads of cases.yaml that the plan names.
+const (
+	large   = "5000Nodes"
+	gangs20 = "1000Nodes_100GangsOf20"
+	gangs5k = "5000Nodes_20GangsOf500"
+)
+
+// ceiling is what the rates of other cases are held against: pods without constraints under the defaults.
+var ceiling = series{Case: "SchedulingBasic", Workload: large, Variant: inTree}
+
+// series names the measurements that are repetitions of one another.
+type series struct {
+	Case     string `json:"case"`
+	Workload string `json:"workload"`
+	Variant  string `json:"variant"`
+}
+
+func (s series) String() string { return s.Case + "/" + s.Workload + ", " + s.Variant }
+
+// comparison is a row of a table: two series, and how near the first should come to the second.
+type comparison struct {
+	Ours, Baseline series
+	// Goal is the ratio of the throughputs, ours to the baseline's, that we want at least.
+	Goal float64
+	// CeilingGoal is the same for the ratio to the ceiling; 0 leaves that column empty.
+	CeilingGoal float64
+}
+
+// group is a table.
+type group struct {
+	Title       string
+	Comparisons []comparison
+}
+
+// groups is everything that is measured.
+var groups = []group{
+	{
+		Title: "ZoneSpread in the place of PodTopologySpread",
+		Comparisons: []comparison{
+			against("SchedulingBasic", large, zoneSpread, 0.97, 0),
+			against("TopologySpreading", large, zoneSpread, 0.97, 0.90),
+			against("PreferredTopologySpreading", large, zoneSpread, 0.97, 0.90),
+			against("DefaultTopologySpreading", large, zoneSpread, 0.97, 0.90),
+			against("SchedulingWithNodeInclusionPolicy", large, zoneSpread, 0.97, 0.90),
+			against("SpreadPodsBefore", large, zoneSpread, 0.97, 0.90),
+		},
+	},
+	{
+		Title: "ReserveCache beside the default plugins",
+		Comparisons: []comparison{
+			against("SchedulingBasic", large, reserveCache, 0.95, 0),
+			against("SchedulingBesideHolds", large, reserveCache, 0.95, 0),
+		},
+	},
+	{
+		Title: "Gangs with PermitGate",
+		Comparisons: []comparison{
+			gangs(gangs20, "SameWithoutGangs", 0.85),
+			gangs(gangs20, "NativeGangs", 1.20),
+			gangs(gangs5k, "SameWithoutGangs", 0.85),
+			gangs(gangs5k, "NativeGangs", 1.00),
+		},
+	},
+}
+
+// against compares a variant of ours with the in-tree one in the same case.
+func against(name, workload, variant string, goal, ceilingGoal float64) comparison {
+	return comparison{
+		Ours:        series{Case: name, Workload: workload, Variant: variant},
+		Baseline:    series{Case: name, Workload: workload, Variant: inTree},
+		Goal:        goal,
+		CeilingGoal: ceilingGoal,
+	}
+}
+
+// gangs compares gangs of the PodGroup API with another case under the in-tree plugins.
+func gangs(workload, baseline string, goal float64) comparison {
+	return comparison{
+		Ours:     series{Case: "Gangs", Workload: workload, Variant: permitGate},
+		Baseline: series{Case: baseline, Workload: workload, Variant: inTree},
+		Goal:     goal,
+	}
+}
+
+// selection says what of the plan to measure or to show.
+type selection struct {
+	cases    []string // of ours; empty for all
+	workload string   // instead of the plan's; empty for the plan's
+}
+
+// groups returns the selected part of the plan. Two rows that another workload makes equal are one.
+func (sel selection) groups() []group {
+	var selected []group
+	for _, g := range groups {
+		var rows []comparison
+		for _, c := range g.Comparisons {
+			if len(sel.cases) > 0 && !slices.Contains(sel.cases, c.Ours.Case) {
+				continue
+			}
+			if sel.workload != "" {
+				c.Ours.Workload, c.Baseline.Workload = sel.workload, sel.workload
+			}
+			if !slices.ContainsFunc(rows, func(r comparison) bool { return r.Ours == c.Ours && r.Baseline == c.Baseline }) {
+				rows = append(rows, c)
+			}
+		}
+		if len(rows) > 0 {
+			selected = append(selected, group{Title: g.Title, Comparisons: rows})
+		}
+	}
+	return selected
+}
+
+// ceiling returns the series that the column of the ceiling refers to.
+func (sel selection) ceiling() series {
+	s := ceiling
+	if sel.workload != "" {
+		s.Workload = sel.workload
+	}
+	return s
+}
+
+// round returns what is measured in one round, each series once, the two of a comparison next to each
+// other. Which of the two is first changes from round to round.
+func (sel selection) round(number int) []series {
+	var all []series
+	for _, g := range sel.groups() {
+		for _, c := range g.Comparisons {
+			pair := []series{c.Baseline, c.Ours}
+			if number%2 == 1 {
+				slices.Reverse(pair)
+			}
+			for _, s := range pair {
+				if !slices.Contains(all, s) {
+					all = append(all, s)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// caseNames returns the names of the cases that can be selected, in the order of the tables.
+func caseNames() []string {
+	var names []string
+	for _, g := range groups {
+		for _, c := range g.Comparisons {
+			if !slices.Contains(names, c.Ours.Case) {
+				names = append(names, c.Ours.Case)
+			}
+		}
+	}
+	return names
+}
