@@ -69,3 +69,5 @@ func (z zoneRules) Check(node *v1.Node) string {
 }
 
 func (z zoneRules) Add(pod *v1.Pod, node *v1.Node) { z.verdicts.Add(pod, node, 1) }
+
+func (z zoneRules) Remove(pod *v1.Pod, node *v1.Node) { z.verdicts.Add(pod, node, -1) }

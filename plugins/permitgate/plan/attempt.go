@@ -42,6 +42,21 @@ type ruleState struct {
 
 // try places what it can.
 func (p *planner) try(v variant) *attempt {
+	a := p.begin(v)
+	// What one class places may be what another waits for: its spread, or its company.
+	for progress := true; progress; {
+		progress = false
+		for _, i := range v.order {
+			if a.place(i) > 0 {
+				progress = true
+			}
+		}
+	}
+	return a
+}
+
+// begin returns an attempt that has placed nobody.
+func (p *planner) begin(v variant) *attempt {
 	a := &attempt{
 		p: p, free: slices.Clone(p.free), only: v.only,
 		spread: make([][]int, len(p.spread)), least: make([]int, len(p.spread)),
@@ -60,15 +75,6 @@ func (p *planner) try(v variant) *attempt {
 			a.rules[i] = p.newRules(c)
 		}
 	}
-	// What one class places may be what another waits for: its spread, or its company.
-	for progress := true; progress; {
-		progress = false
-		for _, i := range v.order {
-			if a.place(i) > 0 {
-				progress = true
-			}
-		}
-	}
 	return a
 }
 
@@ -76,6 +82,9 @@ func (p *planner) newRules(c *class) *ruleState {
 	rules := p.Rules(c.pods[0])
 	if rules == nil {
 		return nil
+	}
+	for _, gone := range p.Removed {
+		rules.Remove(gone.Pod, p.Cluster.Node(gone.Node))
 	}
 	r := &ruleState{rules: rules, domainOf: make([]int32, p.n)}
 	index := map[string]int32{}

@@ -27,7 +27,16 @@
 // members differ a plan may be missed. For members with equal needs and no constraints but resources it
 // finds a plan whenever there is one.
 //
+// # Who has to go
+//
+// [Preempt] finds a plan for which pods of the cluster have to go, and names them; it removes nobody. It names nobody
+// unless [Make] finds a plan in the cluster without them. Who may go, and which of these stand or fall together, is
+// the caller's to say. Members are placed one after the other where the next one costs the others least: fewest
+// disruptions against a PodDisruptionBudget, then the lowest priorities, then the fewest pods, each divided by the
+// members that find room in return. Then victims are spared, the most important first, without whom there is a plan
+// on the same nodes.
+//
 // # Non-goals
 //
-// A plan moves and evicts nobody. It does not weigh preferences other than soft spread constraints.
+// A plan moves nobody. It does not weigh preferences other than soft spread constraints.
 package plan

@@ -24,6 +24,16 @@ type planner struct {
 
 // Make finds a plan. It allocates what it needs anew and keeps nothing.
 func Make(r Request) Result {
+	best := newPlanner(r).search()
+	result := Result{Slots: best.slots()}
+	if best.placed < r.Need {
+		result.Refusal = best.refusal()
+	}
+	return result
+}
+
+// newPlanner looks at members and cluster.
+func newPlanner(r Request) *planner {
 	p := &planner{Request: r, n: r.Cluster.Len(), topologies: map[string]topology{}}
 	p.classify(r.Members)
 	p.measure()
@@ -33,21 +43,22 @@ func Make(r Request) Result {
 		p.spreadOf(c)
 		p.termsOf(i, c)
 	}
+	return p
+}
+
+// search tries the variants until one places the quorum, and returns it, or the one that places most.
+func (p *planner) search() *attempt {
 	var best *attempt
 	for variant := range p.variants() {
 		a := p.try(variant)
 		if best == nil || a.placed > best.placed {
 			best = a
 		}
-		if best.placed >= r.Need {
+		if best.placed >= p.Need {
 			break
 		}
 	}
-	result := Result{Slots: best.slots()}
-	if best.placed < r.Need {
-		result.Refusal = best.refusal()
-	}
-	return result
+	return best
 }
 
 // each runs do for every node.

@@ -219,7 +219,8 @@ func (z *zoneCap) Check(n *v1.Node) string {
 	}
 	return ""
 }
-func (z *zoneCap) Add(_ *v1.Pod, n *v1.Node) { z.count[z.Domain(n)]++ }
+func (z *zoneCap) Add(_ *v1.Pod, n *v1.Node)    { z.count[z.Domain(n)]++ }
+func (z *zoneCap) Remove(_ *v1.Pod, n *v1.Node) { z.count[z.Domain(n)]-- }
 
 func TestRules(t *testing.T) {
 	c := newCluster(node("a1", 9), node("b1", 9))

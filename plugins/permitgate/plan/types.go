@@ -31,6 +31,8 @@ type Rules interface {
 	Check(node *v1.Node) string
 	// Add counts a member that the plan has given a node.
 	Add(pod *v1.Pod, node *v1.Node)
+	// Remove counts a pod no more that the plan does without.
+	Remove(pod *v1.Pod, node *v1.Node)
 }
 
 // Exclusions are nodes that something else refuses to members, by name, each with the reason. Members that
@@ -55,6 +57,8 @@ type Request struct {
 	// Rules returns the further limits of a pod; it may be nil, and return nil. Pods with the same
 	// key are limited alike, so that it is called for one of them.
 	Rules func(pod *v1.Pod) Rules
+	// Removed are pods that the Cluster is without and that Rules count nevertheless.
+	Removed []Removal
 	// RulesKey returns the key; pods for which it is empty have no Rules.
 	RulesKey func(pod *v1.Pod) string
 	// ComparisonOperators tells whether tolerations may compare numbers (the feature gate
