@@ -14,6 +14,8 @@
 # C compiler, which it needs.
 #
 # A step fails when no test ran in it and when a test was skipped: neither proves anything.
+# In the steps with real processes, scheduler and integration, a test that fails is run once
+# more, and the run says so if it passes then (ADR 0135). RERUN=0 leaves that out.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -66,21 +68,33 @@ compile_ahead() {
 }
 
 # run_go DIR FORMAT "PACKAGES" ARGS... runs go test through gotestsum and judges the count.
-# TEST_ARGS come last: flags of a test binary must follow the packages.
+# TEST_ARGS come last: flags of a test binary must follow the packages. RETRY=1 runs up to
+# three tests that fail once more each, unless the race detector has spoken.
 run_go() {
-	local dir=$1 format=$2 pkgs=$3 log rc=0 done_line
+	local dir=$1 format=$2 pkgs=$3 log rc=0 done_line report
+	local -a retry=()
 	shift 3
 	if [ -z "$pkgs" ]; then
 		say "no package to test"
 		return 1
 	fi
 	log=$(mktemp "${TMPDIR:-/tmp}/zonewise.XXXXXX")
+	report=$(mktemp "${TMPDIR:-/tmp}/zonewise.XXXXXX")
+	if [ "${RETRY:-0}" = 1 ] && [ "${RERUN:-1}" != 0 ] && [ -z "${TEST_ARGS:-}" ]; then
+		retry=(--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race
+			--rerun-fails-report="$report" --packages="$pkgs")
+		pkgs=
+	fi
 	# shellcheck disable=SC2086
-	(cd "$dir" && CGO_ENABLED=$TEST_CGO "$BIN/gotestsum" --format "$format" --format-hide-empty-pkg -- \
+	(cd "$dir" && CGO_ENABLED=$TEST_CGO "$BIN/gotestsum" --format "$format" --format-hide-empty-pkg ${retry[@]+"${retry[@]}"} -- \
 		$RACE_FLAG -count=1 "$@" $pkgs ${TEST_ARGS:-}) 2>&1 | tee "$log" || rc=$?
 	done_line=$(grep '^DONE ' "$log" | tail -n 1 || true)
-	rm -f "$log"
-	COUNT=$(sed -n 's/^DONE \([0-9]*\) tests\{0,1\}.*/\1/p' <<<"$done_line")
+	if [ -s "$report" ]; then
+		say "failed at first, so look into it; runs and failures of each:"
+		cat "$report"
+	fi
+	rm -f "$log" "$report"
+	COUNT=$(sed -n -E 's/^DONE ([0-9]+ runs, )?([0-9]+) tests?.*/\2/p' <<<"$done_line")
 	if ((rc != 0)); then return "$rc"; fi
 	if [ "${COUNT:-0}" = 0 ]; then
 		say "no test ran"
@@ -109,14 +123,14 @@ step_scheduler() {
 	pkgs=$(packages '(cmd|test)/' | grep -v -e /test/integration -e /test/performance)
 	"$ROOT/hack/tools/build.sh" helm # installs the chart in test/manifests
 	compile_ahead "$pkgs"
-	run_go "$ROOT" pkgname "$pkgs" -p 1 -timeout 15m
+	RETRY=1 run_go "$ROOT" pkgname "$pkgs" -p 1 -timeout 15m
 }
 
 step_integration() {
 	local pkgs
 	pkgs=$(packages test/integration)
 	compile_ahead "$pkgs"
-	run_go "$ROOT" testname "$pkgs" -p 1 -timeout 30m
+	RETRY=1 run_go "$ROOT" testname "$pkgs" -p 1 -timeout 30m
 }
 
 # step_modules tests the nested modules that have tests; they build the scheduler

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # hack/test.sh passes when tests pass, and fails when one fails, when one is skipped,
-# and when there is none: a green run must mean that something was proved.
+# and when there is none: a green run must mean that something was proved. A test of real
+# processes that fails is run once more, and the run tells.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
@@ -55,5 +56,27 @@ grep -Eq '^unit +FAILED ' "$WORK/out" || fail "the summary does not say FAILED"
 with_tests 'undefined()'
 if run; then fail "passes although a test does not compile"; fi
 grep -q 'undefined: undefined' "$WORK/out" || fail "hides the compiler's message"
+
+# In the step integration a test gets a second try, and no third.
+mkdir -p "$WORK/p/test/integration"
+integration() {
+	rm -f "$WORK/tries"
+	printf 'package integration\n\nimport (\n"os"\n"testing"\n)\n
+func TestSlow(t *testing.T) {
+	tries, _ := os.ReadFile("%s")
+	os.WriteFile("%s", append(tries, 46), 0o600)
+	if len(tries) < %d { t.Fatal("slow on purpose") }
+}\n' "$WORK/tries" "$WORK/tries" "$1" >"$WORK/p/test/integration/slow_test.go"
+	BIN=$BIN RACE=0 "$WORK/p/hack/test.sh" integration >"$WORK/out" 2>&1
+}
+integration 0 || fail "fails although the test passes"
+if grep -q 'look into it' "$WORK/out"; then fail "says that a test failed at first, and none did"; fi
+grep -Eq '^integration +ok +1 ' "$WORK/out" || fail "does not count one test"
+integration 1 || fail "does not try a failed test again"
+grep -q 'look into it' "$WORK/out" || fail "does not say that a test failed at first"
+grep -q 'TestSlow' "$WORK/out" || fail "does not name the test that failed at first"
+RERUN=0 integration 1 && fail "tries a failed test again in spite of RERUN=0"
+if integration 2; then fail "passes although a test fails twice"; fi
+grep -Eq '^integration +FAILED ' "$WORK/out" || fail "the summary does not say FAILED"
 
 say "ok: no test, a skipped, a failing and a broken one each fail the run"

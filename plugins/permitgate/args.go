@@ -44,8 +44,9 @@ type PermitGateArgs struct {
 	// RecoveryTimeout is how long that is. More than 0; 5m by default.
 	RecoveryTimeout metav1.Duration `json:"recoveryTimeout,omitempty"`
 	// StarvationAfter is how long a gang whose quorum exists is refused for want of room before it collects freed
-	// room piece by piece, as long as the cluster could hold it at all. It does so for the same time at most,
-	// and then lets others have the room for as long. It needs ReserveCache. More than 0; 5m by default.
+	// room piece by piece, as long as the cluster could hold it at all. It does so for the same time at most, or
+	// for a minute if that is longer, and then lets others have the room for as long. It needs ReserveCache. More
+	// than 0; 5m by default.
 	StarvationAfter metav1.Duration `json:"starvationAfter,omitempty"`
 	// ManagePodGroupStatus has the leader keep the status of PodGroups current; true by default. It is
 	// turned off where Coscheduling's controller still does that.

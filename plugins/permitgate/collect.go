@@ -16,6 +16,10 @@ import (
 // is freed. It keeps what it finds then, one gang at a time, which the account of holds sees to: the oldest
 // first. So that a gang whose room never comes does not keep it from everybody, it stops after a while.
 
+// minCollecting is how long a starving gang collects at least: pods have 30 seconds by default to end, and what they
+// leave comes no faster.
+const minCollecting = time.Minute
+
 // collecting is how far a starving gang is.
 type collecting struct {
 	since time.Time // zero while it does not collect
@@ -51,7 +55,7 @@ func (s *Shared) collectRoom(logger klog.Logger, key types.NamespacedName, t *ta
 		if since.IsZero() {
 			since = now
 		}
-		claim.Deadline = since.Add(s.args.StarvationAfter.Duration)
+		claim.Deadline = since.Add(s.collectsFor())
 		if err := s.holds.Place(claim, found); err != nil {
 			logger.V(4).Info("The gang may not collect room", "err", err)
 			return
@@ -66,11 +70,14 @@ func (s *Shared) collectRoom(logger klog.Logger, key types.NamespacedName, t *ta
 	})
 }
 
+// collectsFor returns how long a gang collects, and how long it lets others have the room when that was in vain.
+func (s *Shared) collectsFor() time.Duration { return max(s.args.StarvationAfter.Duration, minCollecting) }
+
 // syncCollectedLocked gives back what a gang has collected when it has no use for it any more, or its time
 // is over.
 func (s *Shared) syncCollectedLocked(e *entry) {
 	now := time.Now()
-	over := !now.Before(e.collecting.since.Add(s.args.StarvationAfter.Duration))
+	over := !now.Before(e.collecting.since.Add(s.collectsFor()))
 	switch e.gang.Phase() {
 	case gang.Gathering, gang.Waiting, gang.Backoff:
 		if !over {
@@ -82,7 +89,7 @@ func (s *Shared) syncCollectedLocked(e *entry) {
 	e.held = nil
 	e.collecting = collecting{}
 	if over {
-		e.collecting.pause = now.Add(s.args.StarvationAfter.Duration)
+		e.collecting.pause = now.Add(s.collectsFor())
 	}
 	e.gang.SetCollects(false)
 	s.freedLocked(e, s.holds.Release(h.gang))
