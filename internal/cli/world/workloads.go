@@ -1,12 +1,9 @@
 package world
 
 import (
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"zonewise.dev/internal/cli/snapshot"
 	"zonewise.dev/plugins/zonespread/policy"
@@ -29,51 +26,34 @@ type workloads struct {
 func newWorkloads(s *snapshot.Snapshot) *workloads {
 	w := &workloads{byUID: map[types.UID]*workload{}, byNamespace: map[string][]*workload{}}
 	for i := range s.Deployments {
-		d := &s.Deployments[i]
-		replicas := ptr.Deref(d.Spec.Replicas, 1)
-		w.add(&workload{
-			kind: "Deployment", namespace: d.Namespace, name: d.Name, uid: d.UID,
-			owner: policy.Owner{TemplateLabels: d.Spec.Template.Labels, Replicas: int64(replicas), ReplaceFirst: replacesFirst(d, replicas)},
-		})
+		w.take("Deployment", &s.Deployments[i])
 	}
 	for i := range s.StatefulSets {
-		o := &s.StatefulSets[i]
-		w.add(&workload{
-			kind: "StatefulSet", namespace: o.Namespace, name: o.Name, uid: o.UID,
-			owner: policy.Owner{TemplateLabels: o.Spec.Template.Labels, Replicas: int64(ptr.Deref(o.Spec.Replicas, 1))},
-		})
+		w.take("StatefulSet", &s.StatefulSets[i])
 	}
 	for i := range s.Jobs {
-		o := &s.Jobs[i]
-		w.add(&workload{
-			kind: "Job", namespace: o.Namespace, name: o.Name, uid: o.UID,
-			owner: policy.Owner{TemplateLabels: o.Spec.Template.Labels, Replicas: jobReplicas(o)},
-		})
+		w.take("Job", &s.Jobs[i])
 	}
 	for i := range s.ReplicaSets {
-		o := &s.ReplicaSets[i]
-		set := &workload{
-			kind: "ReplicaSet", namespace: o.Namespace, name: o.Name, uid: o.UID,
-			owner: policy.Owner{TemplateLabels: o.Spec.Template.Labels, Replicas: int64(ptr.Deref(o.Spec.Replicas, 1))},
-		}
-		if over := controllerOf(o); over != nil {
-			set.over = over.UID
-		}
-		w.add(set)
+		w.take("ReplicaSet", &s.ReplicaSets[i])
 	}
 	for i := range s.ReplicationControllers {
-		o := &s.ReplicationControllers[i]
-		template := ptr.Deref(o.Spec.Template, corev1.PodTemplateSpec{})
-		w.add(&workload{
-			kind: "ReplicationController", namespace: o.Namespace, name: o.Name, uid: o.UID,
-			owner: policy.Owner{TemplateLabels: template.Labels, Replicas: int64(ptr.Deref(o.Spec.Replicas, 1))},
-		})
+		w.take("ReplicationController", &s.ReplicationControllers[i])
 	}
 	return w
 }
 
+// take adds a workload as the scheduler understands it.
+func (w *workloads) take(kind string, object metav1.Object) {
+	owner, _ := policy.OwnerOf(object)
+	o := &workload{kind: kind, namespace: object.GetNamespace(), name: object.GetName(), uid: object.GetUID(), owner: owner}
+	if over := controllerOf(object); over != nil && kind == "ReplicaSet" {
+		o.over = over.UID
+	}
+	w.add(o)
+}
+
 func (w *workloads) add(o *workload) {
-	o.owner.UID = o.uid
 	w.byUID[o.uid] = o
 	w.byNamespace[o.namespace] = append(w.byNamespace[o.namespace], o)
 }
@@ -127,31 +107,4 @@ func (w *World) demand(p *Policy) policy.Demand {
 		d.Owners = append(d.Owners, owner)
 	}
 	return d
-}
-
-// replacesFirst tells whether a rolling update takes no old pod away before a new one is ready.
-func replacesFirst(d *appsv1.Deployment, replicas int32) bool {
-	if d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
-		return false
-	}
-	quarter := intstr.FromString("25%")
-	unavailable, surge := &quarter, &quarter
-	if r := d.Spec.Strategy.RollingUpdate; r != nil {
-		unavailable, surge = ptr.To(ptr.Deref(r.MaxUnavailable, quarter)), ptr.To(ptr.Deref(r.MaxSurge, quarter))
-	}
-	down, err1 := intstr.GetScaledValueFromIntOrPercent(unavailable, int(replicas), false)
-	up, err2 := intstr.GetScaledValueFromIntOrPercent(surge, int(replicas), true)
-	return err1 == nil && err2 == nil && down == 0 && up > 0
-}
-
-// jobReplicas is how many pods a Job wants now.
-func jobReplicas(job *batchv1.Job) int64 {
-	if ptr.Deref(job.Spec.Suspend, false) || job.Status.CompletionTime != nil {
-		return 0
-	}
-	wanted := int64(ptr.Deref(job.Spec.Parallelism, 1))
-	if job.Spec.Completions != nil {
-		wanted = min(wanted, int64(*job.Spec.Completions-job.Status.Succeeded))
-	}
-	return max(0, wanted)
 }

@@ -9,8 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"zonewise.dev/plugins/zonespread/policy"
 )
@@ -48,7 +46,7 @@ func (s *Policies) ownerUpdated(before, after any) {
 	if ok1 && ok2 && was.reference == is.reference && was.generation == is.generation && was.controller == is.controller {
 		a, ok1 := before.(*batchv1.Job)
 		b, ok2 := after.(*batchv1.Job)
-		if !ok1 || !ok2 || jobReplicas(a) == jobReplicas(b) {
+		if !ok1 || !ok2 || policy.JobReplicas(a) == policy.JobReplicas(b) {
 			return
 		}
 	}
@@ -199,7 +197,8 @@ func (s *Policies) ownersOf(e *entry) []policy.Owner {
 		owning[s.cluster.top(namespace, controller)] = true
 	}
 	var owners []policy.Owner
-	add := func(o policy.Owner) {
+	add := func(w metav1.Object) {
+		o, _ := policy.OwnerOf(w)
 		o.OwnsSelected = owning[o.UID]
 		if o.OwnsSelected || e.policy.Selects(o.TemplateLabels) {
 			owners = append(owners, o)
@@ -209,61 +208,27 @@ func (s *Policies) ownersOf(e *entry) []policy.Owner {
 	// The listers of caches have no errors but for single objects.
 	deployments, _ := c.deployments.Deployments(namespace).List(labels.Everything())
 	for _, d := range deployments {
-		replicas := ptr.Deref(d.Spec.Replicas, 1)
-		add(policy.Owner{UID: d.UID, TemplateLabels: d.Spec.Template.Labels, Replicas: int64(replicas), ReplaceFirst: replacesFirst(d, replicas)})
+		add(d)
 	}
 	statefulSets, _ := c.statefulSets.StatefulSets(namespace).List(labels.Everything())
 	for _, set := range statefulSets {
-		add(policy.Owner{UID: set.UID, TemplateLabels: set.Spec.Template.Labels, Replicas: int64(ptr.Deref(set.Spec.Replicas, 1))})
+		add(set)
 	}
 	jobs, _ := c.jobs.Jobs(namespace).List(labels.Everything())
 	for _, job := range jobs {
-		add(policy.Owner{UID: job.UID, TemplateLabels: job.Spec.Template.Labels, Replicas: jobReplicas(job)})
+		add(job)
 	}
 	replicaSets, _ := c.replicaSets.ReplicaSets(namespace).List(labels.Everything())
 	for _, set := range replicaSets {
 		if controllerOf(set) == (reference{}) {
-			add(policy.Owner{UID: set.UID, TemplateLabels: set.Spec.Template.Labels, Replicas: int64(ptr.Deref(set.Spec.Replicas, 1))})
+			add(set)
 		}
 	}
 	controllers, _ := c.controllers.ReplicationControllers(namespace).List(labels.Everything())
 	for _, rc := range controllers {
 		if controllerOf(rc) == (reference{}) && rc.Spec.Template != nil {
-			add(policy.Owner{UID: rc.UID, TemplateLabels: rc.Spec.Template.Labels, Replicas: int64(ptr.Deref(rc.Spec.Replicas, 1))})
+			add(rc)
 		}
 	}
 	return owners
-}
-
-// replacesFirst tells whether a rolling update takes no old pod away before a new one is ready: maxUnavailable comes to
-// 0. When maxSurge comes to 0 as well, the controller takes one away, since it could not move otherwise.
-func replacesFirst(d *appsv1.Deployment, replicas int32) bool {
-	if d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType {
-		return false
-	}
-	quarter := intstr.FromString("25%")
-	unavailable, surge := &quarter, &quarter
-	if r := d.Spec.Strategy.RollingUpdate; r != nil {
-		unavailable, surge = ptr.To(ptr.Deref(r.MaxUnavailable, quarter)), ptr.To(ptr.Deref(r.MaxSurge, quarter))
-	}
-	down, err1 := intstr.GetScaledValueFromIntOrPercent(unavailable, int(replicas), false)
-	up, err2 := intstr.GetScaledValueFromIntOrPercent(surge, int(replicas), true)
-	return err1 == nil && err2 == nil && down == 0 && up > 0
-}
-
-// jobReplicas is how many pods a Job wants now.
-func jobReplicas(job *batchv1.Job) int64 {
-	if ptr.Deref(job.Spec.Suspend, false) || job.Status.CompletionTime != nil {
-		return 0
-	}
-	for i := range job.Status.Conditions {
-		if c := &job.Status.Conditions[i]; c.Type == batchv1.JobFailed && c.Status == v1.ConditionTrue {
-			return 0
-		}
-	}
-	wanted := int64(ptr.Deref(job.Spec.Parallelism, 1))
-	if job.Spec.Completions != nil {
-		wanted = min(wanted, int64(*job.Spec.Completions-job.Status.Succeeded))
-	}
-	return max(0, wanted)
 }
