@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,17 +33,22 @@ type clusterFlags struct {
 	quiet                          bool
 }
 
-// register adds the flags that all of these commands have.
+// register adds the flags that the commands with a result in several formats have.
 func (f *clusterFlags) register(cmd *cobra.Command) {
+	f.registerSource(cmd)
+	cmd.Flags().StringVarP(&f.output, "output", "o", show.Table, "table, json or yaml")
+	complete(cmd, "output", show.Formats...)
+}
+
+// registerSource adds the flags that say what to look at.
+func (f *clusterFlags) registerSource(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "path of the kubeconfig (default: $KUBECONFIG, then ~/.kube/config)")
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: its current one)")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace (default: that of the context)")
 	flags.StringVar(&f.snapshotFile, "snapshot", "", "look at a file of \"zonewise snapshot\" in the place of a live cluster")
-	flags.StringVarP(&f.output, "output", "o", show.Table, "table, json or yaml")
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "give up reading the cluster after this long")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "show no progress")
-	complete(cmd, "output", show.Formats...)
 	complete(cmd, "context", f.contexts()...)
 }
 
@@ -72,6 +78,10 @@ func (f *clusterFlags) check() error {
 	if !slices.Contains(show.Formats, f.output) {
 		return usageError{fmt.Errorf("--output: must be table, json or yaml, got %q", f.output)}
 	}
+	return f.checkSource()
+}
+
+func (f *clusterFlags) checkSource() error {
 	if f.timeout <= 0 {
 		return usageError{fmt.Errorf("--timeout: must be positive, got %s", f.timeout)}
 	}
@@ -102,6 +112,15 @@ func (f *clusterFlags) scope() (string, error) {
 
 // client connects to the cluster.
 func (f *clusterFlags) client() (client.Client, error) {
+	config, err := f.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	return snapshot.NewClient(config)
+}
+
+// restConfig says how to connect to the cluster.
+func (f *clusterFlags) restConfig() (*rest.Config, error) {
 	config, err := f.clientConfig().ClientConfig()
 	if err != nil {
 		if clientcmd.IsEmptyConfig(err) {
@@ -109,7 +128,7 @@ func (f *clusterFlags) client() (client.Client, error) {
 		}
 		return nil, fmt.Errorf("kubeconfig: %w", oneLine(err))
 	}
-	return snapshot.NewClient(config)
+	return config, nil
 }
 
 // read takes a snapshot of the cluster, or reads the file.
@@ -118,7 +137,7 @@ func (f *clusterFlags) read(cmd *cobra.Command) (*snapshot.Snapshot, client.Clie
 		s, err := snapshot.Load(f.snapshotFile)
 		return s, nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(cmd.Context(), f.timeout, fmt.Errorf("no answer within %s: see --timeout", duration.HumanDuration(f.timeout)))
+	ctx, cancel := f.limit(cmd.Context())
 	defer cancel()
 	c, err := f.client()
 	if err != nil {
@@ -134,6 +153,11 @@ func (f *clusterFlags) read(cmd *cobra.Command) (*snapshot.Snapshot, client.Clie
 		return nil, nil, errors.New("the cluster has no nodes")
 	}
 	return s, c, nil
+}
+
+// limit bounds the reading of the cluster by --timeout.
+func (f *clusterFlags) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("no answer within %s: see --timeout", duration.HumanDuration(f.timeout)))
 }
 
 // world reads the cluster, and returns its state now or, of a file, when it was taken.

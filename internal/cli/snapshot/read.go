@@ -51,7 +51,7 @@ type Progress func(objects int)
 // Read takes a snapshot. progress may be nil. Errors are about nodes and pods, without which there is none; other
 // kinds that are not installed or may not be read are left out, see Snapshot.Missing.
 func Read(ctx context.Context, c client.Client, progress Progress) (*Snapshot, error) {
-	s := &Snapshot{APIVersion: apiVersion, Kind: kind, TakenAt: time.Now().UTC()}
+	s := New(time.Now().UTC())
 	r := &reader{client: c, progress: progress}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(6)
@@ -98,7 +98,7 @@ func read[L any, I any, PL interface {
 		for {
 			var list L
 			err := r.client.List(ctx, PL(&list), client.Limit(pageSize), client.Continue(next))
-			switch reason := reasonOf(err); {
+			switch reason := ReasonOf(err); {
 			case err == nil:
 			case apierrors.IsResourceExpired(err) && next != "":
 				// The server has forgotten the version that the first page was of.
@@ -119,8 +119,8 @@ func read[L any, I any, PL interface {
 	})
 }
 
-// reasonOf says why a kind can be left out, empty when the error is of another sort.
-func reasonOf(err error) string {
+// ReasonOf says why a kind can be left out, empty when the error is of another sort or nil.
+func ReasonOf(err error) string {
 	switch {
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
 		return NotInstalled

@@ -47,6 +47,11 @@ type Snapshot struct {
 	PodGroups              []schedv1alpha1.PodGroup       `json:"podGroups,omitempty"`
 }
 
+// New returns a snapshot of that time without objects.
+func New(takenAt time.Time) *Snapshot {
+	return &Snapshot{APIVersion: apiVersion, Kind: kind, TakenAt: takenAt}
+}
+
 // Missing is a kind that could not be read.
 type Missing struct {
 	// Resource is its plural name with its group, such as podgroups.scheduling.x-k8s.io.

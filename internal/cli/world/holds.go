@@ -107,6 +107,23 @@ func (w *World) Unused(h *Hold) map[string]int {
 	return out
 }
 
+// UnusedSlots is Unused of all reservations, for the cost of one.
+func (w *World) UnusedSlots() map[*Hold]map[string]int {
+	out := map[*Hold]map[string]int{}
+	for _, n := range w.Nodes {
+		if n.Lost {
+			continue
+		}
+		for _, s := range n.holds {
+			if out[s.hold] == nil {
+				out[s.hold] = map[string]int{}
+			}
+			out[s.hold][n.Zone] += s.count
+		}
+	}
+	return out
+}
+
 // loseHolds drops the slots on lost nodes.
 func (w *World) loseHolds() {
 	for _, n := range w.Nodes {

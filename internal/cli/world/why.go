@@ -112,6 +112,7 @@ func (w *World) Ask(pod *corev1.Pod) []ZoneAnswer {
 			}
 		}
 	}
+	unused := w.UnusedSlots()
 	out := make([]ZoneAnswer, 0, len(answers))
 	for _, zone := range slices.Sorted(maps.Keys(answers)) {
 		a := answers[zone]
@@ -121,14 +122,14 @@ func (w *World) Ask(pod *corev1.Pod) []ZoneAnswer {
 		slices.SortFunc(a.Obstacles, func(a, b Obstacle) int {
 			return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Plugin, b.Plugin), cmp.Compare(a.Words, b.Words))
 		})
-		w.countIn(c, a)
+		w.countIn(c, a, unused)
 		out = append(out, *a)
 	}
 	return out
 }
 
 // countIn fills in what policies, constraints and reservations have in a zone.
-func (w *World) countIn(c *Class, a *ZoneAnswer) {
+func (w *World) countIn(c *Class, a *ZoneAnswer, unused map[*Hold]map[string]int) {
 	for k, p := range w.PoliciesOf(c.pod) {
 		if p.Compiled.TopologyKey() != corev1.LabelTopologyZone {
 			continue
@@ -164,7 +165,7 @@ func (w *World) countIn(c *Class, a *ZoneAnswer) {
 		}
 	}
 	for _, h := range w.holds {
-		if n := w.Unused(h)[a.Zone]; n > 0 {
+		if n := unused[h][a.Zone]; n > 0 {
 			a.Holds = append(a.Holds, HoldCount{Reservation: h.Object.Name, Unused: n, Own: h == c.owner})
 		}
 	}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"zonewise.dev/internal/cli/board"
+	"zonewise.dev/internal/cli/live"
+)
+
+const boardHelp = `Show the cluster as a web page that changes with it: zones with their nodes and
+pods, the skew and caps of policies and workloads, held slots, gangs and pods that
+wait, and why.
+
+The page is served on the loopback interface, at an address with a random token in
+it that is printed. It loads nothing from elsewhere and changes nothing. With
+--output it is written to a file in the place of that, as it is at the moment.
+
+It needs what "zonewise status" needs, and watches where it may (see
+manifests/rbac/viewer); the page says what it may not read.
+
+Exit codes: 0 shown until Ctrl-C, or written; 1 the cluster could not be read, the
+port is taken, or the file could not be written; 2 a flag is wrong.`
+
+func newBoard() *cobra.Command {
+	var (
+		flags   clusterFlags
+		file    string
+		address string
+		port    int
+	)
+	cmd := &cobra.Command{
+		Use:   "board",
+		Short: "Show the cluster as a live web page on this machine",
+		Long:  boardHelp,
+		Example: `  zonewise board
+  zonewise board --port 8400 -n shop
+  zonewise board --output board.html
+  zonewise board --snapshot cluster.json.gz`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flags.checkSource(); err != nil {
+				return err
+			}
+			if err := board.CheckAddress(address); err != nil {
+				return usageError{fmt.Errorf("--address: %w, got %q", err, address)}
+			}
+			if port < 0 || port > 65535 {
+				return usageError{fmt.Errorf("--port: must be between 0 and 65535, got %d", port)}
+			}
+			if file == "" && cmd.Flags().Changed("output") {
+				return usageError{errors.New("--output: must name a file")}
+			}
+			if file != "" && (cmd.Flags().Changed("port") || cmd.Flags().Changed("address")) {
+				return usageError{errors.New("--output: a file is written and nothing is served: leave out --port and --address")}
+			}
+			if file != "" {
+				return writeBoard(cmd, &flags, file)
+			}
+			return serveBoard(cmd, &flags, address, port)
+		},
+	}
+	flags.registerSource(cmd)
+	f := cmd.Flags()
+	f.Lookup("namespace").Usage = "show policies, workloads, gangs and waiting pods of this namespace only"
+	f.StringVarP(&file, "output", "o", "", "write the page to this HTML file, and serve nothing")
+	f.StringVar(&address, "address", "127.0.0.1", "loopback address to serve on")
+	f.IntVar(&port, "port", 0, "port to serve on; 0 takes a free one")
+	return cmd
+}
+
+// boardOptions say what the page shows.
+func (f *clusterFlags) boardOptions() board.Options {
+	opts := board.Options{Cluster: f.context, Namespace: f.namespace, Command: programName()}
+	if f.snapshotFile != "" {
+		opts.Cluster = filepath.Base(f.snapshotFile)
+	} else if raw, err := f.clientConfig().RawConfig(); err == nil && opts.Cluster == "" {
+		opts.Cluster = raw.CurrentContext
+	}
+	return opts
+}
+
+func writeBoard(cmd *cobra.Command, flags *clusterFlags, file string) error {
+	w, _, err := flags.world(cmd)
+	if err != nil {
+		return err
+	}
+	if err := board.Build(w, flags.boardOptions()).WriteFile(file); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "The board is in %s.\n", file)
+	return nil
+}
+
+func serveBoard(cmd *cobra.Command, flags *clusterFlags, address string, port int) error {
+	ctx, stop := context.WithCancel(cmd.Context())
+	defer stop()
+	source, wait, err := flags.boardSource(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	server, err := board.Listen(ctx, address, port, source)
+	if err != nil {
+		stop()
+		if errors.Is(err, board.ErrPortTaken) {
+			return fmt.Errorf("--port: %w: choose another, or 0 for a free one", err)
+		}
+		return fmt.Errorf("serve the board: %w", err)
+	}
+	if err := wait(); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), `The board is at
+  %s
+Whoever on this machine has this address sees what you may see. Ctrl-C ends it.
+`, server.URL())
+	return server.Run(ctx)
+}
+
+// boardSource starts following the cluster; wait returns when there is something to show. Of a file there is at once.
+func (f *clusterFlags) boardSource(ctx context.Context, cmd *cobra.Command) (source board.Source, wait func() error, err error) {
+	if f.snapshotFile != "" {
+		w, _, err := f.world(cmd)
+		if err != nil {
+			return nil, nil, err
+		}
+		return board.Fixed{Shown: board.Build(w, f.boardOptions())}, func() error { return nil }, nil
+	}
+	config, err := f.restConfig()
+	if err != nil {
+		return nil, nil, err
+	}
+	followed, err := live.Start(ctx, config)
+	if err != nil {
+		return nil, nil, explained(ctx, err)
+	}
+	wait = func() error {
+		limited, cancel := f.limit(ctx)
+		defer cancel()
+		bar := f.progress(cmd)
+		bar.show("reading the cluster")
+		err := followed.Sync(limited)
+		bar.clear()
+		if err != nil {
+			return explained(limited, err)
+		}
+		return nil
+	}
+	return &board.Following{Live: followed, Options: f.boardOptions()}, wait, nil
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"zonewise.dev/internal/cli/clitest"
+	"zonewise.dev/internal/cli/snapshot"
+)
+
+// untilShown ends a command as soon as it has printed something, as Ctrl-C would.
+type untilShown struct {
+	bytes.Buffer
+	shown func(text string)
+}
+
+func (w *untilShown) Write(p []byte) (int, error) {
+	n, err := w.Buffer.Write(p)
+	w.shown(w.String())
+	return n, err
+}
+
+// shownBoard runs the command board until it has said where the board is and look has looked at that.
+func shownBoard(ctx context.Context, look func(text string), args ...string) (code int, stdout, stderr string) {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	var errs bytes.Buffer
+	looked := make(chan struct{})
+	out := &untilShown{shown: func(text string) {
+		go func() { // the server is started after this
+			defer close(looked)
+			look(text)
+			end()
+		}()
+	}}
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(out)
+	root.SetErr(&errs)
+	code = report(&errs, root.ExecuteContext(ctx))
+	if out.Len() > 0 {
+		<-looked
+	}
+	return code, out.String(), errs.String()
+}
+
+func storyFile(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "cluster.json.gz")
+	require.NoError(t, snapshot.Save(file, clitest.Story().Snapshot))
+	return file
+}
+
+func TestBoardIsServedUntilItIsInterrupted(t *testing.T) {
+	var status int
+	code, out, errs := shownBoard(t.Context(), func(text string) {
+		url := regexp.MustCompile(`http://127\.0\.0\.1:\d+/[A-Z2-7]{26}/`).FindString(text)
+		request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, url, nil)
+		if err != nil {
+			return
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return
+		}
+		status = response.StatusCode
+		_ = response.Body.Close()
+	}, "board", "--snapshot", storyFile(t))
+	require.Equal(t, exitOK, code, errs)
+	require.Empty(t, errs)
+	require.Equal(t, http.StatusOK, status, out)
+	require.Contains(t, out, "Ctrl-C ends it.")
+}
+
+func TestBoardAsAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "board.html")
+	code, out, errs := zonewise(t.Context(), "board", "--snapshot", storyFile(t), "--output", file)
+	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, "The board is in "+file+".\n", out)
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(string(data), "<!doctype html>"))
+	require.Contains(t, string(data), "cluster.json.gz")
+	require.Contains(t, string(data), "shop/train")
+}
+
+func TestBoardSaysWhatIsWrong(t *testing.T) {
+	var config net.ListenConfig
+	taken, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	_, port, err := net.SplitHostPort(taken.Addr().String())
+	require.NoError(t, err)
+	story := storyFile(t)
+	nowhere := filepath.Join(t.TempDir(), "config")
+	require.NoError(t, os.WriteFile(nowhere, []byte(`{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}`), 0o600))
+	for _, tc := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"a port that is taken", []string{"--port", port, "--snapshot", story}, exitFailure, "--port: 127.0.0.1:" + port + ": something else listens there: choose another, or 0 for a free one"},
+		{"an address of the network", []string{"--address", "0.0.0.0"}, exitUsage, `--address: must be a loopback address, as 127.0.0.1 or ::1: the board is for this machine only, got "0.0.0.0"`},
+		{"a port that is none", []string{"--port", "65536"}, exitUsage, "--port: must be between 0 and 65535, got 65536"},
+		{"no file", []string{"--output", ""}, exitUsage, "--output: must name a file"},
+		{"a file and a port", []string{"--output", "f", "--port", "1"}, exitUsage, "--output: a file is written and nothing is served"},
+		{"a directory that is not there", []string{"--output", "/no/board.html", "--snapshot", story}, exitFailure, "write /no/board.html: no such file or directory"},
+		{"no cluster", []string{"--kubeconfig", nowhere}, exitFailure, "no cluster: 127.0.0.1:1 does not answer"},
+		{"no cluster, to a file", []string{"--kubeconfig", nowhere, "--output", "f"}, exitFailure, "no cluster: 127.0.0.1:1 does not answer"},
+		{"no snapshot", []string{"--snapshot", "/no/such/file"}, exitFailure, "/no/such/file: no such file or directory"},
+		{"no time", []string{"--timeout", "0s"}, exitUsage, "--timeout: must be positive"},
+		{"an argument", []string{"now"}, exitUsage, `unknown command "now" for "zonewise board"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			code, out, errs := zonewise(t.Context(), append([]string{"board"}, tc.args...)...)
+			require.Equal(t, tc.code, code, errs)
+			require.Empty(t, out)
+			require.Contains(t, errs, "zonewise: ")
+			require.Contains(t, errs, tc.want)
+			require.Equal(t, 1, strings.Count(errs, "\n"), errs)
+		})
+	}
+}

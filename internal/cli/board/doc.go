@@ -1,0 +1,18 @@
+// Package board shows a cluster as one web page: zones with their nodes, policies and workloads with their skew and
+// caps, held slots, gangs and pods that wait, and why.
+//
+// # Contract
+//
+// [Build] turns a world into a [Page], the view model; it is pure, and whatever the size of the cluster a page stays below
+// two megabytes: what is left out is counted. [Page.HTML] writes it as one document that loads nothing, [WriteFile]
+// into a file. A [Server] shows the pages of a [Source] and sends what changes of them, at most twice a second, to
+// browsers that know its token.
+//
+// The page works without its script, which adds the updates and the arrow keys. Names and messages come from the
+// cluster and are escaped by html/template; the Content-Security-Policy admits the page's own script and style by
+// their digests, and nothing else.
+//
+// # Non-goals
+//
+// It changes nothing in the cluster, knows no users, and is not to be reached from other machines.
+package board

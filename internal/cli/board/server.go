@@ -1,0 +1,240 @@
+package board
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html/template"
+	"log"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// mostViewers is how many pages may be open at once.
+const mostViewers = 32
+
+// heartbeat is how often a stream says that it is alive; writeTimeout is how long a browser may take for an update.
+const (
+	heartbeat    = 15 * time.Second
+	writeTimeout = 30 * time.Second
+)
+
+// Server shows the pages of a source on the loopback interface, to who knows its token.
+type Server struct {
+	listener net.Listener
+	feed     *feed
+	token    string
+	// ending is closed when the server ends, so that streams say so.
+	ending chan struct{}
+}
+
+// ErrPortTaken says that somebody else listens on the port.
+var ErrPortTaken = errors.New("something else listens there")
+
+// ErrNotLoopback says that an address can be reached from other machines.
+var ErrNotLoopback = errors.New("must be a loopback address, as 127.0.0.1 or ::1: the board is for this machine only")
+
+// CheckAddress tells whether an address may be listened on.
+func CheckAddress(address string) error {
+	if ip := net.ParseIP(address); ip != nil && ip.IsLoopback() || address == "localhost" {
+		return nil
+	}
+	return ErrNotLoopback
+}
+
+// Listen takes a port of a loopback address, a free one when port is 0. Errors are ErrNotLoopback, ErrPortTaken, or what
+// the system says.
+func Listen(ctx context.Context, address string, port int, source Source) (*Server, error) {
+	if err := CheckAddress(address); err != nil {
+		return nil, err
+	}
+	if address == "localhost" {
+		address = "127.0.0.1"
+	}
+	at := net.JoinHostPort(address, strconv.Itoa(port))
+	var config net.ListenConfig
+	listener, err := config.Listen(ctx, "tcp", at)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s: %w", at, ErrPortTaken)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Server{listener: listener, feed: newFeed(source), token: rand.Text(), ending: make(chan struct{})}, nil
+}
+
+// URL is the address of the page with the token in it.
+func (s *Server) URL() string {
+	return "http://" + s.listener.Addr().String() + "/" + s.token + "/"
+}
+
+// Run serves until the context ends, and returns nil then.
+func (s *Server) Run(ctx context.Context) error {
+	feeding, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var running sync.WaitGroup
+	running.Go(func() { s.feed.run(feeding) })
+	server := &http.Server{
+		Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 16 << 10, ErrorLog: log.New(discard{}, "", 0),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(s.listener) }()
+	var err error
+	select {
+	case err = <-failed:
+		close(s.ending)
+	case <-ctx.Done():
+		close(s.ending)
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		// A browser that does not read keeps nobody up.
+		if server.Shutdown(limited) != nil {
+			_ = server.Close()
+		}
+		<-failed
+	}
+	stop()
+	running.Wait()
+	return err
+}
+
+// discard drops what net/http would write into the terminal about broken connections.
+type discard struct{}
+
+func (discard) Write(p []byte) (int, error) { return len(p), nil }
+
+// handler answers requests.
+func (s *Server) handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", contentPolicy+"; frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		if !s.isHost(r.Host) {
+			http.Error(w, "This is no address of the board: open the one that it printed.", http.StatusMisdirectedRequest)
+			return
+		}
+		if r.Method != http.MethodGet {
+			h.Set("Allow", http.MethodGet)
+			http.Error(w, "The board is only read.", http.StatusMethodNotAllowed)
+			return
+		}
+		token, path, slash := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		if !s.isToken(token) {
+			http.Error(w, "Open the address that the board printed when it started: it has a token in it.", http.StatusForbidden)
+			return
+		}
+		switch {
+		case !slash:
+			http.Redirect(w, r, "/"+s.token+"/", http.StatusPermanentRedirect)
+		case path == "":
+			s.page(w, r)
+		case path == "events":
+			s.events(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// isHost tells whether a request was meant for this server. A page elsewhere whose name has been made to lead here sends that
+// name.
+func (s *Server) isHost(host string) bool {
+	name, port, err := net.SplitHostPort(host)
+	if err != nil {
+		return false
+	}
+	_, own, err := net.SplitHostPort(s.listener.Addr().String())
+	if err != nil || port != own {
+		return false
+	}
+	ip := net.ParseIP(name)
+	return name == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// isToken compares in a time that says nothing about the token, not even how long it is.
+func (s *Server) isToken(token string) bool {
+	want, got := sha256.Sum256([]byte(s.token)), sha256.Sum256([]byte(token))
+	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
+}
+
+// page sends the whole page.
+func (s *Server) page(w http.ResponseWriter, r *http.Request) {
+	f, err := s.feed.frame(r.Context())
+	if err != nil {
+		http.Error(w, "The cluster could not be read: "+err.Error(), http.StatusBadGateway)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	// What fails now is the connection: there is nobody to tell.
+	_ = writeDocument(w, f.title, "events", f.parts, f.report)
+}
+
+// update is what an event carries.
+type update struct {
+	Title    string            `json:"title"`
+	Sections map[string]string `json:"sections"`
+}
+
+// events sends what changes, as server-sent events.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	leave, ok := s.feed.join()
+	if !ok {
+		http.Error(w, fmt.Sprintf("%d pages are open: close one.", mostViewers), http.StatusServiceUnavailable)
+		return
+	}
+	defer leave()
+	w.Header().Set("Content-Type", "text/event-stream")
+	out := http.NewResponseController(w)
+	write := func(text string) bool {
+		_ = out.SetWriteDeadline(time.Now().Add(writeTimeout))
+		_, err := w.Write([]byte(text))
+		return err == nil && out.Flush() == nil
+	}
+	if !write("retry: 2000\n\n") {
+		return
+	}
+	have := map[string]template.HTML{}
+	alive := time.NewTicker(heartbeat)
+	defer alive.Stop()
+	s.feed.ask()
+	for {
+		f, next, _ := s.feed.current()
+		if f != nil {
+			if changes := f.changes(have); len(changes) > 0 {
+				// Marshal escapes line ends, which would end the event.
+				data, err := json.Marshal(update{Title: f.title, Sections: changes})
+				if err != nil || !write("event: board\ndata: "+string(data)+"\n\n") {
+					return
+				}
+			}
+		}
+		select {
+		case <-next:
+		case <-alive.C:
+			if !write(": alive\n\n") {
+				return
+			}
+		case <-s.ending:
+			write("event: end\ndata: {}\n\n")
+			return
+		case <-r.Context().Done():
+			return
+		}
+	}
+}

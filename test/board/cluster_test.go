@@ -1,0 +1,253 @@
+package board
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+	"sigs.k8s.io/yaml"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/cli/snapshot"
+	"zonewise.dev/manifests"
+	"zonewise.dev/test/internal/program"
+)
+
+// namespace is where the pods of the tests are.
+const namespace = "shop"
+
+// root is that of the repository.
+func root(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	return path
+}
+
+// build builds the command.
+func build(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "zonewise")
+	_, err := program.Run(root(t), "go", "build", "-mod=readonly", "-o", path, "./cmd/zonewise")
+	require.NoError(t, err)
+	return path
+}
+
+// cluster is an API server without a scheduler: the tests bind pods themselves.
+type cluster struct {
+	client.Client
+	env *envtest.Environment
+	dir string
+}
+
+func start(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{dir: t.TempDir(), env: &envtest.Environment{
+		// For those who run go test by hand; KUBEBUILDER_ASSETS goes first.
+		BinaryAssetsDirectory:    filepath.Join(root(t), "bin"),
+		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute,
+	}}
+	// No kubelet reports these nodes ready, and no controller would lift the taint of a new node.
+	c.env.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "TaintNodesByCondition", "ServiceAccount")
+	config, err := c.env.Start()
+	require.NoError(t, err, "no control plane: make controlplane builds it, KUBEBUILDER_ASSETS names another")
+	t.Cleanup(func() { require.NoError(t, c.env.Stop()) })
+	c.Client, err = client.New(config, client.Options{Scheme: snapshot.Scheme()})
+	require.NoError(t, err)
+	c.make(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	for _, zone := range []string{"a", "b", "c"} {
+		capacity := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110")}
+		c.make(t, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "node-" + zone, Labels: map[string]string{corev1.LabelTopologyZone: zone}},
+			Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		})
+	}
+	return c
+}
+
+func (c *cluster) make(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, o := range objects {
+		require.NoError(t, c.Create(t.Context(), o), o.GetName())
+	}
+}
+
+// installAPIs installs the CustomResourceDefinitions.
+func (c *cluster) installAPIs(t *testing.T) {
+	t.Helper()
+	_, err := envtest.InstallCRDs(c.env.Config, envtest.CRDInstallOptions{Paths: []string{filepath.Join(root(t), "manifests", "crds")}, ErrorIfPathMissing: true})
+	require.NoError(t, err)
+}
+
+// user makes a user who may do what the rules allow, and returns a kubeconfig.
+func (c *cluster) user(t *testing.T, name string, rules []rbacv1.PolicyRule) string {
+	t.Helper()
+	u, err := c.env.AddUser(envtest.User{Name: name}, nil)
+	require.NoError(t, err)
+	kubeconfig, err := u.KubeConfig()
+	require.NoError(t, err)
+	c.make(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+	})
+	file := filepath.Join(c.dir, name)
+	require.NoError(t, os.WriteFile(file, kubeconfig, 0o600))
+	return file
+}
+
+// viewerRules are the rules of manifests/rbac/viewer.
+func viewerRules(t *testing.T) []rbacv1.PolicyRule {
+	t.Helper()
+	data, err := manifests.FS.ReadFile("rbac/viewer/clusterrole.yaml")
+	require.NoError(t, err)
+	var role rbacv1.ClusterRole
+	require.NoError(t, yaml.UnmarshalStrict(data, &role))
+	return role.Rules
+}
+
+// pod makes a pod, on a node unless that is empty.
+func (c *cluster) pod(t *testing.T, name, cpu, node string, labels map[string]string) *corev1.Pod {
+	t.Helper()
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+		Spec: corev1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: ptr.To[int64](0), Containers: []corev1.Container{{
+			Name: "c", Image: "registry.example.com/none",
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
+		}}},
+	}
+	c.make(t, p)
+	return p
+}
+
+// bind gives a pod a node.
+func (c *cluster) bind(t *testing.T, p *corev1.Pod, node string) {
+	t.Helper()
+	require.NoError(t, c.SubResource("binding").Create(t.Context(), p, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: node},
+	}))
+}
+
+// said writes on a pod what a scheduler would.
+func (c *cluster) said(t *testing.T, p *corev1.Pod, message string) {
+	t.Helper()
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: message}}
+	require.NoError(t, c.Status().Update(t.Context(), p))
+}
+
+// workload makes what there is to see: a policy that is not obeyed, slots that are held, a gang that fits nowhere and a pod
+// that will move.
+func (c *cluster) workload(t *testing.T) (mover *corev1.Pod, gang []*corev1.Pod) {
+	t.Helper()
+	web := map[string]string{"app": "web"}
+	policy := &v1alpha1.ZoneSpreadPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
+		Spec: v1alpha1.ZoneSpreadPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: web}, Zones: []v1alpha1.ZoneSpreadZone{
+			{Name: "a", MaxPods: ptr.To[int32](2)}, {Name: "b"}, {Name: "c"},
+		}},
+	}
+	held := &v1alpha1.ZoneReservation{
+		ObjectMeta: metav1.ObjectMeta{Name: "failover"},
+		Spec: v1alpha1.ZoneReservationSpec{
+			Owners: []v1alpha1.ReservationOwner{{Namespace: namespace, PodSelector: metav1.LabelSelector{MatchLabels: web}}},
+			Slot:   v1alpha1.ReservationSlot{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
+			Zones:  []v1alpha1.ReservationZone{{Name: "c", Slots: 2}},
+		},
+	}
+	c.make(t, policy, held, &schedv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "train"}, Spec: schedv1alpha1.PodGroupSpec{MinMember: 2}})
+	policy.Status = v1alpha1.ZoneSpreadPolicyStatus{
+		ObservedGeneration: policy.Generation, Replicas: 3, Pods: 3, Skew: 2,
+		Zones: []v1alpha1.ZoneStatus{
+			{Name: "a", Pods: 2, Desired: 1, State: v1alpha1.ZoneAvailable}, {Name: "b", Pods: 1, Desired: 1, State: v1alpha1.ZoneAvailable}, {Name: "c", Desired: 1, State: v1alpha1.ZoneAvailable},
+		},
+		Conditions: []metav1.Condition{
+			{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted, LastTransitionTime: metav1.Now()},
+			{Type: v1alpha1.ConditionSatisfied, Status: metav1.ConditionFalse, Reason: "SkewExceeded", Message: "zone a is 2 pods ahead of zone c", LastTransitionTime: metav1.Now()},
+		},
+	}
+	require.NoError(t, c.Status().Update(t.Context(), policy))
+	held.Status.Slots = v1alpha1.SlotCounts{Desired: 2, Held: 2}
+	held.Status.Zones = []v1alpha1.ReservationZoneStatus{{Name: "c", SlotCounts: v1alpha1.SlotCounts{Desired: 2, Held: 2}, Nodes: []v1alpha1.ReservationNodeStatus{{Name: "node-c", Slots: 2}}}}
+	held.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted, LastTransitionTime: metav1.Now()},
+		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllHeld, LastTransitionTime: metav1.Now()},
+	}
+	require.NoError(t, c.Status().Update(t.Context(), held))
+	for name, node := range map[string]string{"web-0": "node-a", "web-1": "node-a", "web-2": "node-b"} {
+		c.pod(t, name, "500m", node, web)
+	}
+	mover = c.pod(t, "mover", "100m", "node-a", nil)
+	for _, name := range []string{"train-0", "train-1"} {
+		member := c.pod(t, name, "3900m", "", map[string]string{schedv1alpha1.PodGroupLabel: "train"})
+		c.said(t, member, "PodGroup shop/train: no plan for 2 members")
+		gang = append(gang, member)
+	}
+	return mover, gang
+}
+
+// served is a board that runs.
+type served struct {
+	url  string
+	cmd  *exec.Cmd
+	ends chan error
+}
+
+// serve runs the command until the test ends, or interrupt is called.
+func serve(t *testing.T, zonewise string, args ...string) *served {
+	t.Helper()
+	s := &served{cmd: exec.Command(zonewise, append([]string{"board"}, args...)...), ends: make(chan error, 1)}
+	var errs strings.Builder
+	s.cmd.Stderr = &errs
+	out, err := s.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, s.cmd.Start())
+	t.Cleanup(func() { s.interrupt(t) })
+	address := make(chan string, 1)
+	go func() {
+		url := regexp.MustCompile(`http://\S+/`)
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			if found := url.FindString(lines.Text()); found != "" {
+				address <- found
+			}
+		}
+		s.ends <- s.cmd.Wait()
+		close(s.ends)
+	}()
+	limited, cancel := context.WithTimeout(t.Context(), eventually)
+	defer cancel()
+	select {
+	case s.url = <-address:
+	case <-s.ends:
+		require.FailNow(t, "the board did not start", errs.String())
+	case <-limited.Done():
+		require.FailNow(t, "the board does not start")
+	}
+	return s
+}
+
+// interrupt ends the command as Ctrl-C does; it must end well.
+func (s *served) interrupt(t *testing.T) {
+	t.Helper()
+	if s.cmd.ProcessState != nil {
+		return
+	}
+	require.NoError(t, s.cmd.Process.Signal(syscall.SIGINT))
+	require.NoError(t, <-s.ends)
+}
