@@ -91,8 +91,9 @@ func writeAlerts(b *strings.Builder) error {
 			if r.For != "" {
 				duration = ", for " + r.For
 			}
-			fmt.Fprintf(b, "\n### %s\n\nSeverity %s%s: `%s`\n\n%s\n\n**What to do.** %s\n",
-				r.Alert, r.Labels["severity"], duration, r.Expr, plain(r.Annotations["description"]), r.Annotations["action"])
+			fmt.Fprintf(b, "\n### %s\n\nSeverity %s%s: `%s`\n\n%s\n\n**What to do.** %s [Runbook](%s)\n",
+				r.Alert, r.Labels["severity"], duration, r.Expr, plain(r.Annotations["description"]), r.Annotations["action"],
+				strings.TrimPrefix(r.Annotations["runbook_url"], "docs/"))
 		}
 	}
 	return nil

@@ -145,10 +145,14 @@ func requireKnown(t *testing.T, where, expr string) {
 	}
 }
 
-// TestAlertsNameMetricsThatExist, with labels that they have, and say what to do.
+// TestAlertsNameMetricsThatExist, with labels that they have, and say what to do. Each has
+// its runbook.
 func TestAlertsNameMetricsThatExist(t *testing.T) {
 	file, err := rules()
 	require.NoError(t, err)
+	text, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	_, runbooks, _ := strings.Cut(string(text), "\n## Runbooks\n")
 	seen := map[string]bool{}
 	for _, group := range file.Groups {
 		for _, r := range group.Rules {
@@ -159,9 +163,36 @@ func TestAlertsNameMetricsThatExist(t *testing.T) {
 			for _, annotation := range []string{"summary", "description", "action"} {
 				require.True(t, strings.HasSuffix(r.Annotations[annotation], "."), "%s: %s", r.Alert, annotation)
 			}
+			require.Equal(t, "docs/operations.md#"+strings.ToLower(r.Alert), r.Annotations["runbook_url"])
+			require.Contains(t, runbooks, "\n### "+r.Alert+"\n", "docs/operations.md has no such section")
 		}
 	}
 	require.NotEmpty(t, seen)
+	for _, found := range regexp.MustCompile(`(?m)^### (.+)$`).FindAllStringSubmatch(runbooks, -1) {
+		require.True(t, seen[found[1]], "docs/operations.md: there is no alert %s", found[1])
+	}
+}
+
+// TestDocumentsNameMetricsThatExist, those beside the generated one.
+func TestDocumentsNameMetricsThatExist(t *testing.T) {
+	files, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	known := map[string]bool{}
+	for _, e := range metrics.Catalog() {
+		known[e.Name] = true
+	}
+	named := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, found := range regexp.MustCompile("`(zonewise_[a-z0-9_]+)[`{]").FindAllStringSubmatch(string(text), -1) {
+			if !strings.HasSuffix(found[1], "_") { // it stands for many
+				require.True(t, known[found[1]], "%s: no metric is named %s", file, found[1])
+				named++
+			}
+		}
+	}
+	require.Greater(t, named, 50)
 }
 
 // TestEachAlertHasATest in which it is silent at one time and fires at another.

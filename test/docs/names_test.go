@@ -1,0 +1,103 @@
+package docs
+
+import (
+	"io/fs"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"zonewise.dev/internal/docs"
+)
+
+// TestNamedTestsExist: a claim that names its test names one that is there.
+func TestNamedTestsExist(t *testing.T) {
+	declared := map[string]bool{}
+	function := regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz)\w+)\(`)
+	require.NoError(t, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && (entry.Name() == "bin" || entry.Name() == "dist" || path != root && strings.HasPrefix(entry.Name(), ".") && entry.Name() != "..") {
+			return filepath.SkipDir
+		}
+		if entry.IsDir() || !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, found := range function.FindAllStringSubmatch(string(source), -1) {
+			declared[found[1]] = true
+		}
+		return nil
+	}))
+	require.Greater(t, len(declared), 300)
+	documents, err := docs.Read(root)
+	require.NoError(t, err)
+	named := 0
+	for _, d := range documents {
+		for _, name := range regexp.MustCompile(`\b(?:Test|Benchmark)[A-Z]\w+`).FindAllString(d.Text, -1) {
+			if name == "TestName" {
+				continue // stands for any
+			}
+			require.True(t, declared[name], "%s: there is no test %s", d.Path, name)
+			named++
+		}
+	}
+	require.Greater(t, named, 20)
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ +(.+)$`)
+	// unwanted is what GitHub leaves out of an anchor.
+	unwanted = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// anchors returns those of a document's headings.
+func anchors(text string) map[string]bool {
+	out := map[string]bool{}
+	for _, found := range heading.FindAllStringSubmatch(text, -1) {
+		title := link.ReplaceAllString(strings.ToLower(strings.TrimSpace(found[1])), "]")
+		out[strings.ReplaceAll(unwanted.ReplaceAllString(title, ""), " ", "-")] = true
+	}
+	return out
+}
+
+// TestLinksLeadSomewhere looks at the links within the repository, with their anchors. Of others it requires https.
+func TestLinksLeadSomewhere(t *testing.T) {
+	documents, err := docs.Read(root)
+	require.NoError(t, err)
+	followed := 0
+	for _, d := range documents {
+		for _, found := range link.FindAllStringSubmatch(d.Text, -1) {
+			target, err := url.Parse(found[1])
+			require.NoError(t, err, "%s: %s", d.Path, found[1])
+			if target.IsAbs() {
+				require.Equal(t, "https", target.Scheme, "%s: %s", d.Path, found[1])
+				continue
+			}
+			to := d.Path
+			if target.Path != "" {
+				to = path.Join(path.Dir(d.Path), target.Path)
+			}
+			file := filepath.Join(root, filepath.FromSlash(to))
+			_, err = os.Stat(file)
+			require.NoError(t, err, "%s: %s", d.Path, found[1])
+			if target.Fragment != "" {
+				text, err := os.ReadFile(file)
+				require.NoError(t, err)
+				require.Contains(t, anchors(string(text)), target.Fragment, "%s: %s", d.Path, found[1])
+			}
+			followed++
+		}
+	}
+	require.Greater(t, followed, 60)
+}
