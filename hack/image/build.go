@@ -38,25 +38,39 @@ const (
 type image struct {
 	single v1.Image      // set when there is one platform
 	index  v1.ImageIndex // set when there are several
+	// platforms are the images and the lists of their parts, in the order of the binaries.
+	platforms []platformImage
+}
+
+// platformImage is the image of one platform, and what it is made of.
+type platformImage struct {
+	image v1.Image
+	sbom  sbom
 }
 
 // build makes the image of the binaries.
 func build(binaries []binary, src source) (image, error) {
 	var index v1.ImageIndex = mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	var platforms []platformImage
 	for _, b := range binaries {
 		img, err := buildOne(b, src)
 		if err != nil {
 			return image{}, fmt.Errorf("%s: %w", b.platform, err)
 		}
+		parts, err := newSBOM(b, src)
+		if err != nil {
+			return image{}, err
+		}
+		platforms = append(platforms, platformImage{image: img, sbom: parts})
 		if len(binaries) == 1 {
-			return image{single: img}, nil
+			return image{single: img, platforms: platforms}, nil
 		}
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
 			Add:        img,
 			Descriptor: v1.Descriptor{Platform: &b.platform},
 		})
 	}
-	return image{index: index}, nil
+	return image{index: index, platforms: platforms}, nil
 }
 
 // buildOne makes the image of one platform.
@@ -182,11 +196,25 @@ func removeLayout(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// push writes the image to the registry of the tag.
-func (i image) push(ctx context.Context, tag name.Tag) error {
-	auth := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+// push writes the image to the registry of the tag, and with it the lists of its parts.
+func (i image) push(ctx context.Context, tag name.Tag, created time.Time) error {
+	var err error
 	if i.single != nil {
-		return remote.Write(tag, i.single, auth...)
+		err = remote.Write(tag, i.single, remoteOptions(ctx)...)
+	} else {
+		err = remote.WriteIndex(tag, i.index, remoteOptions(ctx)...)
 	}
-	return remote.WriteIndex(tag, i.index, auth...)
+	if err != nil {
+		return err
+	}
+	for _, p := range i.platforms {
+		if err := p.sbom.attach(ctx, tag, p.image, created); err != nil {
+			return fmt.Errorf("the SBOM of %s: %w", p.sbom.platform, err)
+		}
+	}
+	return nil
+}
+
+func remoteOptions(ctx context.Context) []remote.Option {
+	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
 }

@@ -216,14 +216,17 @@ func TestPlatformsAndPush(t *testing.T) {
 
 func TestAnotherBuildReplacesTheLayout(t *testing.T) {
 	src, out := fakeSource(t), t.TempDir()
-	_, err := runImage(t, "--source", src, "--output", out)
+	_, err := runImage(t, "--source", src, "--output", out, "--platform", "linux/amd64,linux/arm64")
 	require.NoError(t, err)
+	require.FileExists(t, filepath.Join(out, "zonewise-scheduler-linux-arm64.cdx.json"))
 	_, err = runImage(t, "--source", src, "--output", out, "--version", "v9")
 	require.NoError(t, err)
 	require.NoError(t, validate.Image(onlyImage(t, filepath.Join(out, layoutName))))
 	blobs, err := os.ReadDir(filepath.Join(out, layoutName, "blobs", "sha256"))
 	require.NoError(t, err)
 	require.Len(t, blobs, 3, "manifest, config and layer of one image")
+	require.FileExists(t, filepath.Join(out, "zonewise-scheduler-linux-amd64.cdx.json"))
+	require.NoFileExists(t, filepath.Join(out, "zonewise-scheduler-linux-arm64.cdx.json"), "it is of no platform of this image")
 }
 
 func TestBadInput(t *testing.T) {

@@ -56,7 +56,9 @@ func newCommand(out, progress io.Writer) *cobra.Command {
 		Long: `Builds an OCI image with one static scheduler for each platform, and writes it below the output
 directory as an image layout (` + layoutName + `/) and as an archive of that layout
 (` + layoutName + `.tar), which "podman load", "docker load", "ctr images import" and "skopeo copy
-oci-archive:..." take. Prints the image's name with its digest, and nothing else, on standard output.
+oci-archive:..." take. Beside them is an SBOM of each platform, zonewise-scheduler-OS-ARCH.cdx.json: a
+CycloneDX list of the modules in the binary, which --push attaches to the image as a referrer. Prints the
+image's name with its digest, and nothing else, on standard output.
 
 A platform without a --binary is built from the source. The time in the image is SOURCE_DATE_EPOCH if it
 is set, else the time of the source's last commit: two builds of one commit by one version of Go have one
@@ -129,6 +131,9 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 	if err := archive(dir, dir+".tar", src.created); err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
+	if err := img.writeSBOMs(o.output); err != nil {
+		return fmt.Errorf("--output: %w", err)
+	}
 	fmt.Fprintf(progress, "wrote %s and %s.tar: version %s, %s\n", dir, dir, src.version, src.created.Format(time.RFC3339))
 
 	digest, err := img.digest()
@@ -136,7 +141,7 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 		return err
 	}
 	if o.push {
-		if err := img.push(ctx, tag); err != nil {
+		if err := img.push(ctx, tag, src.created); err != nil {
 			return fmt.Errorf("--push: %w", err)
 		}
 		fmt.Fprintln(progress, "pushed", tag)

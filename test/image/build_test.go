@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -12,11 +14,17 @@ import (
 	"zonewise.dev/test/internal/program"
 )
 
+// platforms are those that the image is built for here: that of this machine, of which the tests have a scheduler
+// already.
+var platforms = []string{"linux/" + runtime.GOARCH}
+
 // built is the image that all tests look at.
 type built struct {
 	reference string // what hack/image prints: name@digest
-	layout    string // the directory of the OCI layout
-	version   string // what the binary must say that it is; empty when it was given
+	dir       string // the directory that it was written to
+	layout    string // the OCI layout below it
+	version   string // of this checkout
+	binary    string // what the binary must say that it is; empty when it was given
 	err       error
 }
 
@@ -52,6 +60,7 @@ func image(t *testing.T) built {
 	return b
 }
 
+// build builds the image with the scheduler that all tests run.
 func build(dir string) built {
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -61,7 +70,11 @@ func build(dir string) built {
 	if err != nil {
 		return built{err: err}
 	}
-	out := filepath.Join(dir, "out")
-	reference, err := program.Run(filepath.Join(root, "hack/image"), "go", "run", ".", "--binary", scheduler.Path, "--output", out)
-	return built{reference: reference, layout: filepath.Join(out, "zonewise-scheduler.oci"), version: scheduler.Version, err: err}
+	b := built{dir: filepath.Join(dir, "out"), binary: scheduler.Version}
+	b.layout = filepath.Join(b.dir, "zonewise-scheduler.oci")
+	if b.version, err = program.Run(root, "hack/version.sh"); err != nil {
+		return built{err: err}
+	}
+	b.reference, b.err = program.Run(filepath.Join(root, "hack/image"), "go", "run", ".", "--binary", scheduler.Path, "--platform", strings.Join(platforms, ","), "--output", b.dir)
+	return b
 }

@@ -6,17 +6,20 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"zonewise.dev/test/internal/oci"
 )
 
 // container is an unpacked image.
 type container struct {
-	image layout
+	image oci.Image
 	root  string
 }
 
@@ -24,9 +27,9 @@ type container struct {
 // /out, the only place where the container's user may write.
 func newContainer(t *testing.T, profile string) *container {
 	t.Helper()
-	l := readLayout(t, image(t).layout)
-	root, _ := l.unpack(t)
-	c := &container{image: l, root: root}
+	c := &container{image: oci.Read(t, image(t).layout).For(t, runtime.GOARCH), root: t.TempDir()}
+	root := c.root
+	c.image.Unpack(t, root)
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "etc/zonewise"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(root, "etc/zonewise/config.yaml"), []byte(profile), 0o644))
 	out := filepath.Join(root, "out")
@@ -42,7 +45,7 @@ func newContainer(t *testing.T, profile string) *container {
 // user returns the image's user.
 func (c *container) user(t *testing.T) (uid, gid uint32) {
 	t.Helper()
-	u, g, ok := strings.Cut(c.image.config.Config.User, ":")
+	u, g, ok := strings.Cut(c.image.Config.Config.User, ":")
 	require.True(t, ok)
 	return number(t, u), number(t, g)
 }
@@ -61,12 +64,12 @@ func (c *container) path(name string) string {
 // and runs the binary where it was unpacked.
 func (c *container) run(t *testing.T, args ...string) (stdout, stderr string, status int) {
 	t.Helper()
-	entrypoint := c.image.config.Config.Entrypoint
+	entrypoint := c.image.Config.Config.Entrypoint
 	var out, errOut bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), filepath.Join(c.root, entrypoint[0]))
 	cmd.Args = append(append([]string{}, entrypoint...), args...)
-	cmd.Env = c.image.config.Config.Env
-	cmd.Dir = c.path(c.image.config.Config.WorkingDir)
+	cmd.Env = c.image.Config.Config.Env
+	cmd.Dir = c.path(c.image.Config.Config.WorkingDir)
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	if os.Geteuid() == 0 {
 		cmd.Path = entrypoint[0]

@@ -23,7 +23,7 @@ func TestRunsInItsLayers(t *testing.T) {
 	require.Zero(t, status, stderr)
 	require.Empty(t, stderr)
 	want := "Kubernetes v"
-	if v := image(t).version; v != "" {
+	if v := image(t).binary; v != "" {
 		want = "Kubernetes " + v + "\n"
 	}
 	require.True(t, strings.HasPrefix(stdout, want), "%q is not %q", stdout, want)
