@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -210,29 +209,9 @@ func (c *controlPlane) installPermissions(ctx context.Context) error {
 	})
 }
 
-// readPodGroupCRD reads the PodGroup API from manifests.
-func readPodGroupCRD() (*apiextensionsv1.CustomResourceDefinition, error) {
-	content, err := manifests.FS.ReadFile(podGroupCRD)
-	if err != nil {
-		return nil, err
-	}
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	return crd, yaml.Unmarshal(content, crd)
-}
-
-func (c *controlPlane) crdOptions() (envtest.CRDInstallOptions, error) {
-	crd, err := readPodGroupCRD()
-	return envtest.CRDInstallOptions{
-		Scheme:       scheme,
-		CRDs:         []*apiextensionsv1.CustomResourceDefinition{crd},
-		MaxTime:      waitTimeout,
-		PollInterval: 50 * time.Millisecond,
-	}, err
-}
-
 // installPodGroups installs the PodGroup API and waits until it is served.
 func (c *controlPlane) installPodGroups() error {
-	options, err := c.crdOptions()
+	options, err := crdOptions(podGroupCRD)
 	if err != nil {
 		return err
 	}
@@ -242,7 +221,7 @@ func (c *controlPlane) installPodGroups() error {
 
 // uninstallPodGroups removes it and waits until it is gone.
 func (c *controlPlane) uninstallPodGroups() error {
-	options, err := c.crdOptions()
+	options, err := crdOptions(podGroupCRD)
 	if err != nil {
 		return err
 	}

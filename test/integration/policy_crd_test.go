@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/manifests"
 )
 
 // policyCRD is the file of the ZoneSpreadPolicy API in manifests.
@@ -31,12 +30,10 @@ const policyCRD = "crds/zonewise.dev_zonespreadpolicies.yaml"
 // the end.
 func policyAPI(t *testing.T) client.Client {
 	t.Helper()
-	content, err := manifests.FS.ReadFile(policyCRD)
+	options, err := crdOptions(policyCRD)
 	require.NoError(t, err)
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	require.NoError(t, yaml.UnmarshalStrict(content, crd))
+	crd := options.CRDs[0]
 	err = cp.client.Get(t.Context(), client.ObjectKeyFromObject(crd), &apiextensionsv1.CustomResourceDefinition{})
-	options := envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}, MaxTime: waitTimeout, PollInterval: pollInterval}
 	if apierrors.IsNotFound(err) {
 		t.Cleanup(func() {
 			require.NoError(t, envtest.UninstallCRDs(cp.admin, options))
@@ -226,18 +223,7 @@ func testPolicyRejected(ctx context.Context, t *testing.T, c client.Client) {
 		{"match-label-key-twice", selector + "matchLabelKeys: [a, a]", "spec.matchLabelKeys[1]", "Duplicate value"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := c.Create(ctx, policyFromYAML(t, test.name, test.spec))
-			require.Error(t, err)
-			require.True(t, apierrors.IsInvalid(err), "%v", err)
-			var status apierrors.APIStatus
-			require.ErrorAs(t, err, &status)
-			require.NotNil(t, status.Status().Details, "%v", err)
-			var fields []string
-			for _, cause := range status.Status().Details.Causes {
-				fields = append(fields, cause.Field)
-			}
-			require.Contains(t, fields, test.field, "%v", err)
-			require.Contains(t, err.Error(), test.because)
+			requireRejected(t, c.Create(ctx, policyFromYAML(t, test.name, test.spec)), test.field, test.because)
 		})
 	}
 	// A field that does not exist is refused when the client asks for strictness, as kubectl does.

@@ -9,8 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,11 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/manifests"
 )
 
 // policyWorld is a world with policies.
@@ -31,49 +26,12 @@ type policyWorld struct {
 	policies client.Client
 }
 
-// policyCRDs is the CustomResourceDefinition that is shipped.
-func policyCRDs(t *testing.T) envtest.CRDInstallOptions {
-	t.Helper()
-	content, err := manifests.FS.ReadFile(policyCRD)
-	require.NoError(t, err)
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	require.NoError(t, yaml.UnmarshalStrict(content, crd))
-	return envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}, MaxTime: waitTimeout, PollInterval: pollInterval}
-}
-
 // newPolicyWorld makes a world in which the API server serves policies. They stay served for the tests that follow.
 func newPolicyWorld(t *testing.T) *policyWorld {
 	t.Helper()
 	w := newPolicyWorldWithout(t)
-	w.installPolicies()
+	w.installCRD(policyCRD)
 	return w
-}
-
-// installPolicies installs the CustomResourceDefinition. What an earlier test has taken away must be gone first: the API
-// server serves it for a while as if nothing had happened.
-func (w *policyWorld) installPolicies() {
-	w.t.Helper()
-	options := policyCRDs(w.t)
-	w.eventually("the definition can be installed", func() (bool, string) {
-		there := &apiextensionsv1.CustomResourceDefinition{}
-		err := cp.client.Get(w.ctx, client.ObjectKeyFromObject(options.CRDs[0]), there)
-		if err == nil && there.DeletionTimestamp != nil {
-			return false, "the former one is being deleted"
-		}
-		_, err = envtest.InstallCRDs(cp.admin, options)
-		return err == nil, fmt.Sprint(err)
-	})
-}
-
-// uninstallPolicies removes the CustomResourceDefinition and waits until it is gone.
-func (w *policyWorld) uninstallPolicies() {
-	w.t.Helper()
-	options := policyCRDs(w.t)
-	require.NoError(w.t, envtest.UninstallCRDs(cp.admin, options))
-	w.eventually("the definition is gone", func() (bool, string) {
-		err := cp.client.Get(w.ctx, client.ObjectKeyFromObject(options.CRDs[0]), &apiextensionsv1.CustomResourceDefinition{})
-		return apierrors.IsNotFound(err), fmt.Sprint(err)
-	})
 }
 
 // newPolicyWorldWithout leaves the CustomResourceDefinition to the test.

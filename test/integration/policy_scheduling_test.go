@@ -246,14 +246,14 @@ func TestPolicyAndConstraint(t *testing.T) {
 // TestPolicyCRDComesLater: without the CustomResourceDefinition pods are placed as ever; once it is there, policies hold.
 func TestPolicyCRDComesLater(t *testing.T) {
 	w := newPolicyWorldWithout(t)
-	w.uninstallPolicies()
+	w.uninstallCRD(policyCRD)
 	w.addNodes("16", "a1", "b1")
 	w.startScheduler()
 	w.waitBound(w.create(
 		newPod("before-a", "100m", withLabel("app", "web"), onNode("a1")),
 		newPod("before-b", "100m", withLabel("app", "web"), onNode("b1")))...)
 
-	w.installPolicies()
+	w.installCRD(policyCRD)
 	p := w.spreadBy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxPerZone = ptr.To(intstr.FromInt32(1)) })
 	bad := w.spreadBy("bad", func(s *v1alpha1.ZoneSpreadPolicySpec) {
 		s.PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpIn}}}

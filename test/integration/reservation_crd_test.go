@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -131,18 +130,7 @@ func testReservationRejected(t *testing.T, w *reservationWorld) {
 		{"ttl-malformed", someOwner + someSlot + rest + "ttl: a day", "spec.ttl", "should match"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := w.policies.Create(w.ctx, reservationFromYAML(t, test.name, test.spec))
-			require.Error(t, err)
-			require.True(t, apierrors.IsInvalid(err), "%v", err)
-			var status apierrors.APIStatus
-			require.ErrorAs(t, err, &status)
-			require.NotNil(t, status.Status().Details, "%v", err)
-			var fields []string
-			for _, cause := range status.Status().Details.Causes {
-				fields = append(fields, cause.Field)
-			}
-			require.Contains(t, fields, test.field, "%v", err)
-			require.Contains(t, err.Error(), test.because)
+			requireRejected(t, w.policies.Create(w.ctx, reservationFromYAML(t, test.name, test.spec)), test.field, test.because)
 		})
 	}
 	err := w.policies.Create(w.ctx, reservationFromYAML(t, "typo", someOwner+someSlot+"slot: 1"), client.FieldValidation(metav1.FieldValidationStrict))
@@ -182,8 +170,10 @@ func testReservationStatus(t *testing.T, w *reservationWorld) {
 
 // testReservationColumns: what kubectl get prints.
 func testReservationColumns(t *testing.T) {
+	options, err := crdOptions(reservationCRD)
+	require.NoError(t, err)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	require.NoError(t, cp.client.Get(context.Background(), client.ObjectKeyFromObject(reservationCRDs(t).CRDs[0]), crd))
+	require.NoError(t, cp.client.Get(context.Background(), client.ObjectKeyFromObject(options.CRDs[0]), crd))
 	var columns []string
 	for _, column := range crd.Spec.Versions[0].AdditionalPrinterColumns {
 		if column.Priority == 0 {

@@ -7,18 +7,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/manifests"
 )
 
 // reservationCRD is the file of the ZoneReservation API in manifests.
@@ -34,7 +30,7 @@ type reservationWorld struct {
 func newReservationWorld(t *testing.T) *reservationWorld {
 	t.Helper()
 	w := newReservationWorldWithout(t)
-	w.installReservations()
+	w.installCRD(reservationCRD)
 	return w
 }
 
@@ -50,41 +46,6 @@ func newReservationWorldWithout(t *testing.T) *reservationWorld {
 		}
 	})
 	return w
-}
-
-func reservationCRDs(t *testing.T) envtest.CRDInstallOptions {
-	t.Helper()
-	content, err := manifests.FS.ReadFile(reservationCRD)
-	require.NoError(t, err)
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	require.NoError(t, yaml.UnmarshalStrict(content, crd))
-	return envtest.CRDInstallOptions{CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}, MaxTime: waitTimeout, PollInterval: pollInterval}
-}
-
-// installReservations installs the CustomResourceDefinition, once a former one is gone.
-func (w *reservationWorld) installReservations() {
-	w.t.Helper()
-	options := reservationCRDs(w.t)
-	w.eventually("the definition can be installed", func() (bool, string) {
-		there := &apiextensionsv1.CustomResourceDefinition{}
-		err := cp.client.Get(w.ctx, client.ObjectKeyFromObject(options.CRDs[0]), there)
-		if err == nil && there.DeletionTimestamp != nil {
-			return false, "the former one is being deleted"
-		}
-		_, err = envtest.InstallCRDs(cp.admin, options)
-		return err == nil, fmt.Sprint(err)
-	})
-}
-
-// uninstallReservations removes the CustomResourceDefinition and waits until it is gone.
-func (w *reservationWorld) uninstallReservations() {
-	w.t.Helper()
-	options := reservationCRDs(w.t)
-	require.NoError(w.t, envtest.UninstallCRDs(cp.admin, options))
-	w.eventually("the definition is gone", func() (bool, string) {
-		err := cp.client.Get(w.ctx, client.ObjectKeyFromObject(options.CRDs[0]), &apiextensionsv1.CustomResourceDefinition{})
-		return apierrors.IsNotFound(err), fmt.Sprint(err)
-	})
 }
 
 // inZones wants so many slots in each of the zones, which are named by their letters: inZones(2, "ab").

@@ -193,18 +193,18 @@ func TestReservationBadInput(t *testing.T) {
 // hold; when it is taken away, nothing is held any more.
 func TestReservationCRDComesLater(t *testing.T) {
 	w := newReservationWorldWithout(t)
-	w.installReservations() // so that there is something to take away, whichever test is first
-	w.uninstallReservations()
+	w.installCRD(reservationCRD) // so that there is something to take away, whichever test is first
+	w.uninstallCRD(reservationCRD)
 	w.addNodes("3", "a1")
 	w.startScheduler()
 	w.waitBound(w.create(newPod("before", "1"))...)
 
-	w.installReservations()
+	w.installCRD(reservationCRD)
 	r := w.reserve("shop", inZones(2, "a"))
 	w.waitReady(r, 2)
 	after := w.create(newPod("after", "1"))
 	w.waitUnschedulable("shop", after...)
 
-	w.uninstallReservations()
+	w.uninstallCRD(reservationCRD)
 	w.waitBound(after...)
 }

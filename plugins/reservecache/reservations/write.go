@@ -2,7 +2,6 @@ package reservations
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -13,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crdcache"
 )
 
 const (
@@ -37,24 +36,7 @@ func (s *Reservations) lead(ctx context.Context) {
 		s.statusQueue.Add(uid)
 	}
 	s.mu.Unlock()
-	go s.writeStatuses(ctx)
-}
-
-// writeStatuses keeps the status of the reservations current until its queue is shut down.
-func (s *Reservations) writeStatuses(ctx context.Context) {
-	logger := klog.FromContext(ctx)
-	for {
-		uid, shutdown := s.statusQueue.Get()
-		if shutdown {
-			return
-		}
-		if err := s.writeStatus(ctx, uid); err != nil {
-			// A conflict means that the watch is about to bring a newer reservation.
-			logger.V(2).Info("Could not write the status of a ZoneReservation; will try again", "uid", uid, "err", err)
-			s.statusQueue.AddAfter(uid, statusRetry)
-		}
-		s.statusQueue.Done(uid)
-	}
+	go crdcache.KeepStatuses(ctx, s.statusQueue, "ZoneReservation", statusRetry, s.writeStatus)
 }
 
 // writeStatus writes one reservation's status if it is not what it should be, and then tells in Events what has changed.
@@ -95,26 +77,17 @@ func wordless(status v1alpha1.ZoneReservationStatus) v1alpha1.ZoneReservationSta
 	return status
 }
 
-// statusPatch returns the merge patch that gives a reservation its status. It names the UID and the version that the
-// status was made for, so that the API server refuses it when somebody else was faster.
+// statusPatch returns the merge patch that gives a reservation its status.
 func statusPatch(obj *v1alpha1.ZoneReservation, want v1alpha1.ZoneReservationStatus) ([]byte, error) {
-	// An absent field would leave the old value in place. Lists are replaced as a whole.
 	if want.Zones == nil {
 		want.Zones = []v1alpha1.ReservationZoneStatus{}
 	}
 	if want.Conditions == nil {
 		want.Conditions = []metav1.Condition{}
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": obj.UID, "resourceVersion": obj.ResourceVersion},
-		"status": map[string]any{
-			"observedGeneration": want.ObservedGeneration, "slots": want.Slots, "zones": want.Zones, "conditions": want.Conditions,
-		},
+	return crdcache.StatusPatch(obj, map[string]any{
+		"observedGeneration": want.ObservedGeneration, "slots": want.Slots, "zones": want.Zones, "conditions": want.Conditions,
 	})
-	if err != nil {
-		return nil, fmt.Errorf("status of ZoneReservation %s: %w", obj.Name, err)
-	}
-	return patch, nil
 }
 
 // tell records Events about the conditions that have changed for good or bad. A status that is about to change again

@@ -2,7 +2,6 @@ package policies
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crdcache"
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
@@ -31,24 +31,7 @@ func (s *Policies) lead(ctx context.Context) {
 		s.statusQueue.Add(uid)
 	}
 	s.mu.Unlock()
-	go s.writeStatuses(ctx)
-}
-
-// writeStatuses keeps the status of the policies current until its queue is shut down.
-func (s *Policies) writeStatuses(ctx context.Context) {
-	logger := klog.FromContext(ctx)
-	for {
-		uid, shutdown := s.statusQueue.Get()
-		if shutdown {
-			return
-		}
-		if err := s.writeStatus(ctx, uid); err != nil {
-			// A conflict means that the watch is about to bring a newer policy.
-			logger.V(2).Info("Could not write the status of a ZoneSpreadPolicy; will try again", "uid", uid, "err", err)
-			s.statusQueue.AddAfter(uid, statusRetry)
-		}
-		s.statusQueue.Done(uid)
-	}
+	go crdcache.KeepStatuses(ctx, s.statusQueue, "ZoneSpreadPolicy", statusRetry, s.writeStatus)
 }
 
 // writeStatus writes one policy's status if it is not what it should be.
@@ -91,25 +74,16 @@ func (s *Policies) desiredStatus(uid types.UID) (*v1alpha1.ZoneSpreadPolicy, v1a
 	}, e.obj.Status, now)
 }
 
-// statusPatch returns the merge patch that gives a policy its status. It names the UID and the version that the status was
-// made for, so that the API server refuses it when somebody else was faster.
+// statusPatch returns the merge patch that gives a policy its status.
 func statusPatch(obj *v1alpha1.ZoneSpreadPolicy, want v1alpha1.ZoneSpreadPolicyStatus) ([]byte, error) {
-	// An absent field would leave the old value in place. Lists are replaced as a whole.
 	if want.Zones == nil {
 		want.Zones = []v1alpha1.ZoneStatus{}
 	}
 	if want.Conditions == nil {
 		want.Conditions = []metav1.Condition{}
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": obj.UID, "resourceVersion": obj.ResourceVersion},
-		"status": map[string]any{
-			"observedGeneration": want.ObservedGeneration, "replicas": want.Replicas, "pods": want.Pods, "skew": want.Skew,
-			"zones": want.Zones, "conditions": want.Conditions,
-		},
+	return crdcache.StatusPatch(obj, map[string]any{
+		"observedGeneration": want.ObservedGeneration, "replicas": want.Replicas, "pods": want.Pods, "skew": want.Skew,
+		"zones": want.Zones, "conditions": want.Conditions,
 	})
-	if err != nil {
-		return nil, fmt.Errorf("status of ZoneSpreadPolicy %s/%s: %w", obj.Namespace, obj.Name, err)
-	}
-	return patch, nil
 }
