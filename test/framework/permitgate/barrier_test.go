@@ -48,6 +48,7 @@ func gangAtBarrier(t *testing.T, c *cluster) ([]string, *preparation) {
 }
 
 func TestNobodyIsBoundBeforeAllArePrepared(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	names, p := gangAtBarrier(t, c)
 	close(p.goOn)
@@ -56,6 +57,7 @@ func TestNobodyIsBoundBeforeAllArePrepared(t *testing.T) {
 
 // TestMemberIsDeletedAtTheBarrier: kube-scheduler itself does not stop a pod that is deleted there.
 func TestMemberIsDeletedAtTheBarrier(t *testing.T) {
+	t.Parallel()
 	for _, victim := range []string{"g-0", "g-1"} { // one that waits, and the one that is being prepared
 		t.Run(victim, func(t *testing.T) {
 			c := startCluster(t, slowBackoff, 3)
@@ -74,6 +76,7 @@ func TestMemberIsDeletedAtTheBarrier(t *testing.T) {
 // TestMemberIsPreemptedAtTheBarrier: a pod of higher priority takes the place of one member, and the others
 // give theirs up with it.
 func TestMemberIsPreemptedAtTheBarrier(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	names, p := gangAtBarrier(t, c)
 	c.create(t, member("", "urgent").Priority(100))
@@ -89,6 +92,7 @@ func TestMemberIsPreemptedAtTheBarrier(t *testing.T) {
 }
 
 func TestPreparationFails(t *testing.T) {
+	t.Parallel()
 	for name, code := range map[string]fwk.Code{"error": fwk.Error, "unschedulable": fwk.Unschedulable} {
 		t.Run(name, func(t *testing.T) {
 			c := startCluster(t, `{"initialBackoff": "300ms"}`, 3)
@@ -114,6 +118,7 @@ func TestPreparationFails(t *testing.T) {
 
 // TestPreparationTakesTooLong: those that are ready do not wait for ever, and whoever is not is stopped.
 func TestPreparationTakesTooLong(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, `{"prepareTimeout": "1s", "initialBackoff": "300ms"}`, 3)
 	names, p := gangAtBarrier(t, c)
 	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "2 of 3 members were ready to be bound 1s after the gang was let go")
@@ -124,6 +129,7 @@ func TestPreparationTakesTooLong(t *testing.T) {
 
 // TestLateMemberDoesNotHoldUpTheQuorum: of an elastic gang those are bound that are ready and enough.
 func TestLateMemberDoesNotHoldUpTheQuorum(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 4)
 	p := c.slowPreparation("g-3")
 	c.groups.set("g", 3)

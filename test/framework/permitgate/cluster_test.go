@@ -30,8 +30,8 @@ import (
 
 const (
 	// soon bounds the wait for what the plugin does at once. The machine may be busy; what would come by
-	// the next backoff (backoffs last 20 s and more here) or by the queue's flush (5 min) is not soon.
-	soon = 10 * time.Second
+	// the next backoff (they last two minutes and more here) or by the queue's flush (5 min) is not soon.
+	soon = 60 * time.Second
 	tick = 5 * time.Millisecond
 	// aWhile is how long something that must not happen is waited for.
 	aWhile = 500 * time.Millisecond

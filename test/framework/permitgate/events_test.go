@@ -8,6 +8,7 @@ import (
 )
 
 func TestWithoutTheCRD(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	c.stop()
 	c.groups.uninstall()
@@ -26,6 +27,7 @@ func TestWithoutTheCRD(t *testing.T) {
 }
 
 func TestMissingPodGroup(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	c.create(t, member("g", "g-0"), member("", "plain"))
 	c.requireBound(t, "plain")
@@ -36,6 +38,7 @@ func TestMissingPodGroup(t *testing.T) {
 }
 
 func TestInvalidPodGroup(t *testing.T) {
+	t.Parallel()
 	for _, minMember := range []int32{0, -1} {
 		t.Run(fmt.Sprint(minMember), func(t *testing.T) {
 			c := startCluster(t, slowBackoff, 3)
@@ -53,6 +56,7 @@ func TestInvalidPodGroup(t *testing.T) {
 }
 
 func TestInvalidTimeout(t *testing.T) {
+	t.Parallel()
 	for seconds, words := range map[int32]string{
 		0:    "must be at least 1: the scheduler's default is used",
 		-5:   "must be at least 1: the scheduler's default is used",
@@ -69,6 +73,7 @@ func TestInvalidTimeout(t *testing.T) {
 }
 
 func TestTooFewMembers(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 5)
 	c.groups.set("g", 3)
 	c.create(t, member("g", "g-0"), member("g", "g-1").SchedulerName("somebody-else"))

@@ -38,6 +38,7 @@ func (c *cluster) requireRolledBack(t *testing.T, cpu int) {
 }
 
 func TestTimeout(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	c.groups.set("g", 3, 1)
 	c.mishap.set(func(m *mishap) { m.preFilter = failing("g-2", fwk.Error) })
@@ -52,6 +53,7 @@ func TestTimeout(t *testing.T) {
 }
 
 func TestWaitingMemberIsDeletedAndRecreated(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	waitingGang(t, c)
 	c.delete(t, "g-0")
@@ -64,6 +66,7 @@ func TestWaitingMemberIsDeletedAndRecreated(t *testing.T) {
 }
 
 func TestMemberThatIsNotThereYetIsDeleted(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	waitingGang(t, c)
 	c.delete(t, "g-2")
@@ -72,6 +75,7 @@ func TestMemberThatIsNotThereYetIsDeleted(t *testing.T) {
 }
 
 func TestPodGroupIsDeletedWhileMembersWait(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	names := waitingGang(t, c)
 	c.groups.delete("g")
@@ -84,6 +88,7 @@ func TestPodGroupIsDeletedWhileMembersWait(t *testing.T) {
 }
 
 func TestQuorumIsLoweredWhileMembersWait(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	waitingGang(t, c)
 	c.groups.set("g", 2)
@@ -91,6 +96,7 @@ func TestQuorumIsLoweredWhileMembersWait(t *testing.T) {
 }
 
 func TestQuorumIsRaisedWhileMembersWait(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 4)
 	names := waitingGang(t, c)
 	c.groups.set("g", 4)
@@ -101,6 +107,7 @@ func TestQuorumIsRaisedWhileMembersWait(t *testing.T) {
 }
 
 func TestMemberMovesToAnotherGangWhileItWaits(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	waitingGang(t, c)
 	c.groups.set("h", 1)
@@ -111,6 +118,7 @@ func TestMemberMovesToAnotherGangWhileItWaits(t *testing.T) {
 }
 
 func TestReserveFails(t *testing.T) {
+	t.Parallel()
 	for name, code := range map[string]fwk.Code{"error": fwk.Error, "unschedulable": fwk.Unschedulable} {
 		t.Run(name, func(t *testing.T) {
 			c := startCluster(t, `{"initialBackoff": "300ms"}`, 3)
@@ -132,6 +140,7 @@ func TestReserveFails(t *testing.T) {
 
 // TestAnotherPermitPluginRefuses: nobody is let go on the strength of a member that a later plugin refuses.
 func TestAnotherPermitPluginRefuses(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, `{"initialBackoff": "300ms"}`, 3)
 	var refusals atomic.Int32
 	c.mishap.set(func(m *mishap) {
@@ -153,6 +162,7 @@ func TestAnotherPermitPluginRefuses(t *testing.T) {
 
 // TestAnotherPermitPluginWaits: the quorum is in only when nothing else keeps any of its members.
 func TestAnotherPermitPluginWaits(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	c.mishap.set(func(m *mishap) { m.permit = failing("g-1", fwk.Wait) })
 	names := c.createGang(t, "g", 3)
@@ -163,6 +173,7 @@ func TestAnotherPermitPluginWaits(t *testing.T) {
 }
 
 func TestBindFails(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	var failures atomic.Int32
 	c.refuseBinds(func(pod string) error {
@@ -176,6 +187,7 @@ func TestBindFails(t *testing.T) {
 }
 
 func TestMembersDoNotPreemptForThemselves(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 4)
 	var low []string
 	for i := range 3 {
@@ -197,6 +209,7 @@ func TestMembersDoNotPreemptForThemselves(t *testing.T) {
 // TestGangIsDeletedWhileItWaits: all members go at once, as with their Job. The framework rejects each of
 // the waiting ones, and so must not the plugin at the same moment.
 func TestGangIsDeletedWhileItWaits(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	for range 5 {
 		names := waitingGang(t, c)

@@ -11,9 +11,10 @@ import (
 )
 
 // slowBackoff makes a gang that only time wakes miss every bound of these tests.
-const slowBackoff = `{"initialBackoff": "60s", "maxBackoff": "60s"}`
+const slowBackoff = `{"initialBackoff": "4m", "maxBackoff": "4m"}`
 
 func TestGangBindsWholeInAnyOrderOfCreation(t *testing.T) {
+	t.Parallel()
 	for name, create := range map[string]func(t *testing.T, c *cluster, pods []*st.PodWrapper){
 		"PodGroup first": func(t *testing.T, c *cluster, pods []*st.PodWrapper) {
 			c.groups.set("g", 4)
@@ -48,6 +49,7 @@ func TestGangBindsWholeInAnyOrderOfCreation(t *testing.T) {
 }
 
 func TestMemberWithSchedulingGateIsAwaited(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 8)
 	c.groups.set("g", 2)
 	c.create(t, member("g", "g-0"), member("g", "g-1").SchedulingGates([]string{"example.com/quota"}))
@@ -58,6 +60,7 @@ func TestMemberWithSchedulingGateIsAwaited(t *testing.T) {
 }
 
 func TestPodsWithoutAGang(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 8)
 	native := member("no-such-group", "native")
 	native.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new(string)}
@@ -66,6 +69,7 @@ func TestPodsWithoutAGang(t *testing.T) {
 }
 
 func TestGangThatDoesNotFitHoldsNothingAndTakesRoomAtOnce(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	names := c.createGang(t, "g", 4)
 	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "needs 4, plan found 3: 1 node short of cpu")
@@ -81,6 +85,7 @@ func TestGangThatDoesNotFitHoldsNothingAndTakesRoomAtOnce(t *testing.T) {
 }
 
 func TestGangTakesRoomOfADeletedPodAtOnce(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 4)
 	c.create(t, member("", "other"))
 	c.requireBound(t, "other")
@@ -94,6 +99,7 @@ func TestGangTakesRoomOfADeletedPodAtOnce(t *testing.T) {
 }
 
 func TestTwoGangsThatEachTakeHalf(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, `{"initialBackoff": "200ms"}`, 6)
 	for i := range 4 {
 		for _, g := range []string{"a", "b"} {
@@ -115,6 +121,7 @@ func TestTwoGangsThatEachTakeHalf(t *testing.T) {
 }
 
 func TestElasticGang(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 4)
 	c.groups.set("g", 3)
 	var names []string
@@ -136,6 +143,7 @@ func TestElasticGang(t *testing.T) {
 }
 
 func TestRestartCountsBoundMembers(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	names := c.createGang(t, "g", 3)
 	c.requireBound(t, names...)
@@ -147,6 +155,7 @@ func TestRestartCountsBoundMembers(t *testing.T) {
 }
 
 func TestRestartWhileMembersWait(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	c.mishap.set(func(m *mishap) { m.preFilter = failing("g-2", fwk.Error) })
 	names := c.createGang(t, "g", 3)

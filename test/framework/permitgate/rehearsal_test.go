@@ -114,7 +114,8 @@ func (c *cluster) condition(t *testing.T, pod string) string {
 // TestRefusedRehearsal: nobody is bound, nothing is held, the API server is asked once for each member and
 // attempt, and a person is told who refused and why. Room does not wake the gang.
 func TestRefusedRehearsal(t *testing.T) {
-	c := startCluster(t, `{"bindRehearsal": "Always", "initialBackoff": "60s", "maxBackoff": "60s"}`, 3)
+	t.Parallel()
+	c := startCluster(t, `{"bindRehearsal": "Always", "initialBackoff": "4m", "maxBackoff": "4m"}`, 3)
 	c.stage.setAnswer(refusing("g-1"))
 	names := c.createGang(t, "g", 3)
 	c.recorder.requireEvent(t, "PodGroup g GangRolledBack",
@@ -129,6 +130,7 @@ func TestRefusedRehearsal(t *testing.T) {
 }
 
 func TestGangGoesOnWhenItsRehearsalsPass(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, `{"bindRehearsal": "Always", "initialBackoff": "300ms"}`, 3)
 	c.stage.setAnswer(refusing("g-1"))
 	c.refuseBinds(func(pod string) error {
@@ -146,7 +148,8 @@ func TestGangGoesOnWhenItsRehearsalsPass(t *testing.T) {
 
 // TestRehearsalWithoutAnswer: what may pass by itself is tried again, but not for ever.
 func TestRehearsalWithoutAnswer(t *testing.T) {
-	c := startCluster(t, `{"bindRehearsal": "Always", "initialBackoff": "60s", "maxBackoff": "60s"}`, 3)
+	t.Parallel()
+	c := startCluster(t, `{"bindRehearsal": "Always", "initialBackoff": "4m", "maxBackoff": "4m"}`, 3)
 	c.stage.setAnswer(func(pod string) error {
 		if pod == "g-1" && c.stage.asked(pod) <= 2 || pod == "h-1" {
 			return apierrors.NewInternalError(errors.New("failed calling webhook"))
@@ -177,6 +180,7 @@ func (s *stage) asked(pod string) (n int) {
 // TestAutomaticRehearsal: binds are rehearsed while somebody may refuse them, and a gang that was refused
 // comes back when that changes, without waiting for its backoff.
 func TestAutomaticRehearsal(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	// Until the policies have been read all binds are rehearsed; then none, since nobody may refuse one.
 	rehearsed, i := -1, 0
@@ -211,6 +215,7 @@ func TestAutomaticRehearsal(t *testing.T) {
 }
 
 func TestNoRehearsal(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, `{"bindRehearsal": "Never"}`, 3)
 	c.requireBound(t, c.createGang(t, "g", 3)...)
 	require.Zero(t, c.stage.count(""))

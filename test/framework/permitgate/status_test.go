@@ -55,6 +55,7 @@ func (c *cluster) requireStatus(t *testing.T, group string, phase v1alpha1.PodGr
 }
 
 func TestStatusFollowsTheGang(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 2)
 	c.groups.set("g", 3)
 	c.requireStatus(t, "g", v1alpha1.PodGroupPending, 0, 0, 0)
@@ -79,6 +80,7 @@ func TestStatusFollowsTheGang(t *testing.T) {
 
 // TestStatusIsNotWrittenOverAnother: a patch is made for one version of the PodGroup.
 func TestStatusIsNotWrittenOverAnother(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 2)
 	c.groups.mu.Lock()
 	c.groups.deaf = true // the plugin does not see what it has written, as when its watch lags
@@ -98,6 +100,7 @@ func TestStatusIsNotWrittenOverAnother(t *testing.T) {
 }
 
 func TestStatusIsLeftToAnother(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, `{"managePodGroupStatus": false}`, 2)
 	names := c.createGang(t, "g", 2)
 	c.requireBound(t, names...)
@@ -108,6 +111,7 @@ func TestStatusIsLeftToAnother(t *testing.T) {
 // TestReplacementAfterAnotherMemberHasCompleted is the case of kubernetes issue 142330: a gang's Job loses
 // a pod after another one has completed. The replacement must run although minMember pods do not live.
 func TestReplacementAfterAnotherMemberHasCompleted(t *testing.T) {
+	t.Parallel()
 	for name, restart := range map[string]bool{"same scheduler": false, "after a restart": true} {
 		t.Run(name, func(t *testing.T) {
 			// The fake API server goes on showing finished pods to the scheduler, so that they keep their room.
@@ -131,6 +135,7 @@ func TestReplacementAfterAnotherMemberHasCompleted(t *testing.T) {
 // TestCompletedJobDoesNotOpenTheGateForTheNext: the pods of a Job that has completed lie about, and the
 // next Job uses the same PodGroup.
 func TestCompletedJobDoesNotOpenTheGateForTheNext(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 4)
 	c.groups.set("g", 2)
 	names := c.createJob(t, "g", 2)
