@@ -26,7 +26,7 @@ BENCH_GROUPS ?=
 
 .PHONY: demo
 demo: controlplane build ## Run the demo: a control plane on loopback, a workload over three zones, a closing board (DEMO_FLAGS=)
-	@$(BIN)/zonewise demo $(DEMO_FLAGS)
+	@$(BIN)/zonewise demo --report dist/demo-report.html $(DEMO_FLAGS)
 
 .PHONY: image
 image: need-go ## Build an OCI image of the scheduler, no daemon needed (IMAGE_FLAGS=)

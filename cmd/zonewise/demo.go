@@ -16,7 +16,9 @@ import (
 const demoHelp = `Start a real control plane on loopback (etcd, kube-apiserver,
 kube-controller-manager, and kwok for the nodes) with the Zonewise scheduler,
 let a workload drawn from published production traces arrive over three zones,
-drain one of them, and print a board of what came of it.
+drain one of them, bring it back, and print a board of what came of it. All of it
+can be watched in a browser, at the address that is printed first; the last page is
+saved with the board's checks.
 
 The board is computed from the API server's objects and the scheduler's metrics.
 Nothing is left behind: Ctrl-C ends everything at any moment.
@@ -58,6 +60,8 @@ func newDemo() *cobra.Command {
 	flags.Uint64Var(&opts.Seed, "seed", 1, "decides the order in which the workload arrives")
 	flags.StringVar(&opts.BinDir, "bin-dir", "", "directory of the binaries (default: that of this one); $"+cluster.AssetsVariable+" overrides it for etcd and kube-apiserver")
 	flags.IntVar(&opts.Port, "port", 0, "port of the API server on 127.0.0.1; 0 takes a free one")
+	flags.IntVar(&opts.BoardPort, "board-port", 0, "port of the live page on 127.0.0.1; 0 takes a free one")
+	flags.StringVar(&opts.Report, "report", "demo-report.html", "HTML file for the closing page; empty writes none")
 	flags.DurationVar(&opts.Timeout, "timeout", 10*time.Minute, "give up when the board is not there after this long")
 	flags.BoolVar(&opts.Keep, "keep", false, "leave the cluster up after the board, until Ctrl-C")
 	flags.StringVarP(&opts.Format, "output", "o", run.Text, "format of the board: text or json")

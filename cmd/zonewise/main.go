@@ -6,6 +6,9 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"zonewise.dev/internal/demo/cluster"
 )
 
@@ -28,5 +31,7 @@ func guard(dir string) int {
 func execute() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	// What goes wrong is told by the commands themselves.
+	log.SetLogger(logr.Discard())
 	return report(os.Stderr, newRoot().ExecuteContext(ctx))
 }

@@ -40,6 +40,7 @@ func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
 		{[]string{"demo", "--nodes", "1"}, "--nodes: must be 0 or between 6 and 5000, got 1"},
 		{[]string{"demo", "--seed", "-1"}, `invalid argument "-1" for "--seed"`},
 		{[]string{"demo", "--port", "-2"}, "--port: must be between 0 and 65535, got -2"},
+		{[]string{"demo", "--board-port", "70000"}, "--board-port: must be between 0 and 65535, got 70000"},
 		{[]string{"demo", "--timeout", "0s"}, "--timeout: must be positive, got 0s"},
 		{[]string{"demo", "-o", "yaml"}, `--output: must be text or json, got "yaml"`},
 		{[]string{"demo", "--zones", "4"}, "unknown flag: --zones"},

@@ -234,8 +234,8 @@ func serve(t *testing.T, zonewise string, args ...string) *served {
 	defer cancel()
 	select {
 	case s.url = <-address:
-	case <-s.ends:
-		require.FailNow(t, "the board did not start", errs.String())
+	case err := <-s.ends:
+		require.FailNow(t, "the board did not start", "%v\n%s", err, errs.String())
 	case <-limited.Done():
 		require.FailNow(t, "the board does not start")
 	}

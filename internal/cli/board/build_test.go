@@ -203,7 +203,7 @@ func TestPageOfALargeClusterIsBounded(t *testing.T) {
 		}
 	}
 	require.LessOrEqual(t, cells, mostCells)
-	require.Equal(t, mostColumns, len(p.Zones.Zones))
+	require.Len(t, p.Zones.Zones, mostColumns)
 	require.Equal(t, 30-mostColumns, p.Zones.Hidden)
 	require.Equal(t, 500*mostColumns, nodes, "every node of a zone that is shown is in a cell")
 	require.Equal(t, 5, p.Zones.PerCell)

@@ -101,7 +101,7 @@ func (s *Server) Run(ctx context.Context) error {
 		if server.Shutdown(limited) != nil {
 			_ = server.Close()
 		}
-		<-failed
+		_ = <-failed // http.ErrServerClosed
 	}
 	stop()
 	running.Wait()

@@ -37,7 +37,7 @@ func (b *builder) gangs(all []status.Gang) {
 		s := &all[i]
 		row := Gang{
 			Name: s.Namespace + "/" + s.Name, State: badge(s.State), Bound: s.Bound, MinMember: s.MinMember, Members: s.Members,
-			Percent: percent(int64(s.Bound), int64(s.MinMember)), Why: Why{Said: clip(s.Message)},
+			Percent: percent(int64(s.Bound), int64(s.MinMember)), Why: Why{Needs: clip(s.Message)},
 		}
 		var zones []string
 		for _, zone := range slices.Sorted(maps.Keys(s.Zones)) {
@@ -65,7 +65,7 @@ func (b *builder) gangs(all []status.Gang) {
 			continue
 		}
 		if report := explain.Gang(b.World, row.Name, nil); report != nil {
-			row.Why = whyOf(report, row.Why.Said)
+			row.Why = whyOf(report)
 			if n := report.Gang.Missing; n > 0 {
 				row.Why.Needs = fmt.Sprintf("%s to be bound at once; of those that wait %d would fit now.", needs(n), report.Gang.Fit)
 			}
@@ -124,7 +124,7 @@ func (b *builder) waiting() {
 			g.row.Why.Said = clip(saidOf(pod))
 			g.row.Why.Command = b.explain("pod/", g.first.Key())
 		} else {
-			g.row.Why = whyOf(explain.Explain(b.World, g.first, nil), "")
+			g.row.Why = whyOf(explain.Explain(b.World, g.first, nil))
 		}
 		w.Rows = append(w.Rows, g.row)
 	}
@@ -141,8 +141,8 @@ func saidOf(pod *corev1.Pod) string {
 }
 
 // whyOf shortens an explanation to what a page has room for.
-func whyOf(r *explain.Report, said string) Why {
-	y := Why{Said: said}
+func whyOf(r *explain.Report) Why {
+	var y Why
 	if len(r.Said) > 0 {
 		y.Said = clip(r.Said[0].Words)
 	}

@@ -52,7 +52,7 @@ func zonesOf(w *world.World) ZonesView {
 	}
 	for i := range rooms {
 		room := &rooms[i]
-		z := Zone{Name: status.Name(room.Zone), Nodes: room.Nodes, State: zoneState(room, byZone[room.Zone])}
+		z := Zone{Name: status.Name(room.Zone), Nodes: room.Nodes, State: zoneState(byZone[room.Zone])}
 		ready := "all ready"
 		if room.Ready < room.Nodes {
 			ready = fmt.Sprintf("%s ready", number(room.Ready))
@@ -93,8 +93,9 @@ func stateOf(n *world.Node) string {
 
 var stateTones = map[string]Tone{serving: Good, cordoned: Mild, mixed: Mild, notReady: Bad}
 
-func zoneState(room *world.Room, nodes []*world.Node) Badge {
-	return Badge{Text: together(nodes), Tone: stateTones[together(nodes)]}
+func zoneState(nodes []*world.Node) Badge {
+	state := together(nodes)
+	return Badge{Text: state, Tone: stateTones[state]}
 }
 
 // together is the state of several nodes.

@@ -61,6 +61,8 @@ type state struct {
 func Start(ctx context.Context, config *rest.Config) (*Live, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 50, 100
+	// What goes wrong is in Troubles; a log on top of it would only be in the way of who looks at a terminal.
+	quiet := klog.NewContext(ctx, logr.Discard())
 	c, err := client.NewWithWatch(config, client.Options{Scheme: snapshot.Scheme()})
 	if err != nil {
 		return nil, err
@@ -83,8 +85,6 @@ func Start(ctx context.Context, config *rest.Config) (*Live, error) {
 		newSet(l, c, "zonereservations.zonewise.dev", false, &v1alpha1.ZoneReservationList{}, func(s *snapshot.Snapshot) *[]v1alpha1.ZoneReservation { return &s.Reservations }),
 		newSet(l, c, "podgroups.scheduling.x-k8s.io", false, &schedv1alpha1.PodGroupList{}, func(s *snapshot.Snapshot) *[]schedv1alpha1.PodGroup { return &s.PodGroups }),
 	}
-	// What goes wrong is in Troubles; a log on top of it would only be in the way of who looks at a terminal.
-	quiet := klog.NewContext(ctx, logr.Discard())
 	for _, k := range l.kinds {
 		l.running.Go(func() { k.run(quiet) })
 	}

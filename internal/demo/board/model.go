@@ -13,6 +13,8 @@ type Board struct {
 	Throughput Throughput `json:"throughput"`
 	Phases     []Timing   `json:"phases"`
 	Checks     []Check    `json:"checks"`
+	// WhileLost are the checks as they were while a zone was lost.
+	WhileLost []Check `json:"checksWhileLost,omitempty"`
 }
 
 // Zone is one zone.
@@ -131,11 +133,17 @@ type Check struct {
 // OK reports whether the invariant holds.
 func (c Check) OK() bool { return len(c.Violations) == 0 }
 
-// Broken returns the checks that failed.
+// Broken returns the checks that failed, at the end or while a zone was lost.
 func (b *Board) Broken() []Check {
 	var broken []Check
 	for _, c := range b.Checks {
 		if !c.OK() {
+			broken = append(broken, c)
+		}
+	}
+	for _, c := range b.WhileLost {
+		if !c.OK() {
+			c.Name += ", while the zone was lost"
 			broken = append(broken, c)
 		}
 	}

@@ -258,14 +258,28 @@ func seconds(d time.Duration) string { return fmt.Sprintf("%.1fs", d.Seconds()) 
 
 func (b *Board) verdict(p *page) {
 	p.title("Checks")
-	for _, c := range b.Checks {
+	show := func(c Check, name string) {
 		mark := p.paint(green, "ok    ")
 		if !c.OK() {
 			mark = p.paint(red, "BROKEN")
 		}
-		p.line("  %s %-42s %s", mark, c.Name, clip(c.Scope, 28))
+		p.line("  %s %-42s %s", mark, name, clip(c.Scope, 28))
 		for _, v := range c.Violations {
 			p.line("         %s", p.paint(red, v))
 		}
+	}
+	for _, c := range b.Checks {
+		show(c, c.Name)
+	}
+	held := 0
+	for _, c := range b.WhileLost {
+		if c.OK() {
+			held++
+		} else {
+			show(c, "lost zone: "+c.Name)
+		}
+	}
+	if held > 0 {
+		p.line("  %s %d of %d held while the zone was lost, too", p.paint(green, "ok    "), held, len(b.WhileLost))
 	}
 }

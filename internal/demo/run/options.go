@@ -33,6 +33,10 @@ type Options struct {
 	Self string
 	// Port is the API server's; 0 takes a free one.
 	Port int
+	// BoardPort is that of the live page; 0 takes a free one.
+	BoardPort int
+	// Report is the file that the closing page is written to; empty writes none.
+	Report string
 	// Timeout bounds everything up to the board.
 	Timeout time.Duration
 	// Keep leaves the cluster up after the board until the context ends.
@@ -75,6 +79,9 @@ func (o Options) Validate() error {
 	}
 	if o.Port < 0 || o.Port > 65535 {
 		return &UsageError{"port", fmt.Errorf("must be between 0 and 65535, got %d", o.Port)}
+	}
+	if o.BoardPort < 0 || o.BoardPort > 65535 {
+		return &UsageError{"board-port", fmt.Errorf("must be between 0 and 65535, got %d", o.BoardPort)}
 	}
 	if o.Timeout <= 0 {
 		return &UsageError{"timeout", fmt.Errorf("must be positive, got %s", o.Timeout)}

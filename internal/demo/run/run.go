@@ -61,6 +61,7 @@ type demo struct {
 	progress *progress
 	cluster  *cluster.Cluster
 	seen     *observer
+	window   *window
 	phases   []board.Phase
 }
 
@@ -91,9 +92,16 @@ func Run(ctx context.Context, opts Options) error {
 	})
 	defer timer.Stop()
 
+	if d.window, err = openWindow(ctx, opts.BoardPort); err != nil {
+		return err
+	}
+	defer d.window.close()
+	d.progress.say("The cluster in a browser, live: %s\n", d.window.server.URL())
+
 	if err := d.start(timed, binaries); err != nil {
 		return err
 	}
+	d.window.show(d.cluster.Config)
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		select {
@@ -104,6 +112,7 @@ func Run(ctx context.Context, opts Options) error {
 	})
 	err = d.course(timed)
 	if opts.Keep && whole.Err() == nil {
+		d.window.enter("the cluster stays up")
 		d.keep(whole, err)
 		// A component that ends by itself ends the keeping, and is told.
 		if failure := context.Cause(whole); ctx.Err() == nil && failure != nil {
@@ -112,6 +121,7 @@ func Run(ctx context.Context, opts Options) error {
 	}
 	cancel(nil)
 	watching.Wait()
+	d.window.close()
 	end := d.progress.phase("clean up", nothing)
 	stopErr := d.cluster.Stop()
 	end("nothing is left", stopErr)
@@ -137,6 +147,13 @@ func (d *demo) course(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("write the board: %w", err)
 	}
+	if d.opts.Report != "" {
+		path, err := d.saveReport(ctx, b)
+		if err != nil {
+			return fmt.Errorf("write the report: %w", err)
+		}
+		d.progress.say("\nThe report is in %s", path)
+	}
 	if broken := b.Broken(); len(broken) > 0 {
 		return &InvariantError{broken}
 	}
@@ -153,23 +170,53 @@ func (d *demo) play(ctx context.Context) (*board.Board, error) {
 		return nil, err
 	}
 	lost := d.plan.LostZone()
-	steps := []struct {
-		name    string
-		do      func(context.Context) error
-		status  func() string
-		outcome func() string
-	}{
+	err = d.steps(ctx, []step{
 		{fmt.Sprintf("create %d nodes", len(d.plan.Nodes)), d.createNodes, d.nodeStatus, d.nodeOutcome},
 		{"replay the workload", d.replay, d.placeStatus, d.placeOutcome},
 		{"drain " + lost, func(ctx context.Context) error { return d.drain(ctx, lost) }, d.drainStatus, d.placeOutcome},
+	})
+	if err != nil {
+		return nil, err
 	}
-	for _, step := range steps {
-		if err := d.phase(ctx, step.name, step.do, step.status, step.outcome); err != nil {
-			return nil, err
+	whileLost, err := d.look(ctx, clients, "let the books settle")
+	if err != nil {
+		return nil, err
+	}
+	err = d.steps(ctx, []step{
+		{"bring " + lost + " back", func(ctx context.Context) error { return d.restore(ctx, lost) }, d.placeStatus, d.placeOutcome},
+	})
+	if err != nil {
+		return nil, err
+	}
+	b, err := d.look(ctx, clients, "let the books settle again")
+	if err != nil {
+		return nil, err
+	}
+	b.WhileLost = whileLost.Checks
+	return b, nil
+}
+
+// step is a phase that shows how far it is.
+type step struct {
+	name    string
+	do      func(context.Context) error
+	status  func() string
+	outcome func() string
+}
+
+func (d *demo) steps(ctx context.Context, steps []step) error {
+	for _, s := range steps {
+		if err := d.phase(ctx, s.name, s.do, s.status, s.outcome); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// look lets the books settle and computes the board of the moment.
+func (d *demo) look(ctx context.Context, clients kubernetes.Interface, phase string) (*board.Board, error) {
 	var metrics board.Metrics
-	err = d.phase(ctx, "let the books settle", func(ctx context.Context) error {
+	err := d.phase(ctx, phase, func(ctx context.Context) (err error) {
 		metrics, err = d.balance(ctx)
 		return err
 	}, nothing, nothing)
@@ -188,6 +235,9 @@ func nothing() string { return "" }
 // phase times do and shows its progress.
 func (d *demo) phase(ctx context.Context, name string, do func(context.Context) error, status, outcome func() string) error {
 	end := d.progress.phase(name, status)
+	if d.window != nil {
+		d.window.enter(name)
+	}
 	start := time.Now()
 	err := do(ctx)
 	if err != nil && ctx.Err() != nil && !errors.Is(err, errTimeout) {
