@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,30 +14,26 @@ import (
 
 	"zonewise.dev/internal/cli/clitest"
 	"zonewise.dev/internal/cli/snapshot"
+	"zonewise.dev/internal/docs"
 )
 
 // documented returns the command lines of this program in the documentation and in the commands' own examples.
 func documented(t *testing.T) []string {
 	t.Helper()
-	var text strings.Builder
-	for _, file := range []string{"README.md", "docs/cli.md"} {
-		data, err := os.ReadFile(filepath.Join("..", "..", file))
-		require.NoError(t, err)
-		inBlock := false
-		for line := range strings.Lines(string(data)) {
-			if strings.HasPrefix(line, "```") {
-				inBlock = strings.HasPrefix(line, "```console")
-			} else if inBlock {
-				text.WriteString(line)
-			}
-		}
+	commands, err := docs.All(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	var lines []string
+	for _, c := range commands["console"] {
+		lines = append(lines, c.Text)
 	}
 	for _, cmd := range newRoot().Commands() {
-		text.WriteString(cmd.Example + "\n")
+		for line := range strings.Lines(cmd.Example) {
+			line, _, _ = strings.Cut(strings.TrimSpace(line), "#")
+			lines = append(lines, line)
+		}
 	}
 	var out []string
-	for line := range strings.Lines(text.String()) {
-		line, _, _ = strings.Cut(strings.TrimSpace(line), "#")
+	for _, line := range lines {
 		args := strings.Fields(line)
 		if len(args) < 2 || args[0] != "zonewise" || args[1] == "demo" {
 			continue // the demo has a test of its own
@@ -69,7 +66,13 @@ func TestDocumentedCommands(t *testing.T) {
 		if !strings.Contains(line, "--snapshot") {
 			args = append(args, "--snapshot", "cluster.json.gz")
 		}
-		code, out, errs := zonewise(t.Context(), args...)
+		run := zonewise
+		if args[0] == "board" && !strings.Contains(line, "--output") {
+			run = func(ctx context.Context, args ...string) (int, string, string) {
+				return shownBoard(ctx, func(string) {}, args...)
+			}
+		}
+		code, out, errs := run(t.Context(), args...)
 		require.Contains(t, []int{exitOK, exitNotSurvived}, code, "%s\n%s", line, errs)
 		require.NotEmpty(t, out, line)
 	}
