@@ -75,6 +75,14 @@ func (l limit) of(replicas int64) int64 {
 // the policy is reported as infeasible.
 func quorumCap(replicas int64) int64 { return max(1, (replicas-1)/2) }
 
+// Cap returns how many pods of one revision a zone may hold at most when so many are desired; ok is false when there is
+// no such limit.
+func (p *Policy) Cap(zone string, replicas int64) (pods int64, ok bool) {
+	_, maxPods := p.weightOf(zone)
+	pods, _ = p.capOf(maxPods, replicas)
+	return pods, pods < Unlimited
+}
+
 // capOf returns the most pods that the zone may hold of one revision, and the rule that says so.
 func (p *Policy) capOf(maxPods, replicas int64) (int64, Rule) {
 	least, rule := maxPods, MaxPods
