@@ -71,7 +71,9 @@ func (s *Shared) collectRoom(logger klog.Logger, key types.NamespacedName, t *ta
 }
 
 // collectsFor returns how long a gang collects, and how long it lets others have the room when that was in vain.
-func (s *Shared) collectsFor() time.Duration { return max(s.args.StarvationAfter.Duration, minCollecting) }
+func (s *Shared) collectsFor() time.Duration {
+	return max(s.args.StarvationAfter.Duration, minCollecting)
+}
 
 // syncCollectedLocked gives back what a gang has collected when it has no use for it any more, or its time
 // is over.

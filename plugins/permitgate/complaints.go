@@ -16,13 +16,14 @@ type complaint struct {
 }
 
 // complaintsLocked returns what there is to complain of a gang whose PodGroup exists.
-func (s *Shared) complaintsLocked(e *entry) []complaint {
+func (s *Shared) complaintsLocked(e *entry, now time.Time) []complaint {
 	_, timeout := timeoutOf(e.group)
 	_, policy := recoveryPolicyOf(e.group, s.args.RecoveryPolicy)
 	return []complaint{
 		{reasonInvalidTimeout, timeout},
 		{reasonInvalidPolicy, policy},
 		{reasonMixed, s.mixedMembersLocked(e)},
+		{reasonPartlyBound, s.depletedLocked(e, now)},
 	}
 }
 
@@ -82,4 +83,29 @@ func (s *Shared) strandedNoteLocked(e *entry) string {
 		return note + "; recoveryPolicy Evict: the bound ones are evicted"
 	}
 	return note + "; recoveryPolicy Keep: the bound ones run on"
+}
+
+// depletedLocked says that a part of a gang stays bound while members of its quorum do not exist. A gang that is on its way
+// to its end is none: who has succeeded has had a turn with the others, whoever made the pod.
+func (s *Shared) depletedLocked(e *entry, now time.Time) string {
+	if !e.gang.Depleted(now) || s.historySynced == nil || !s.historySynced() {
+		return ""
+	}
+	bound, succeeded := 0, 0
+	for _, pod := range e.pods {
+		if pod.Spec.NodeName != "" {
+			bound++
+		}
+	}
+	for _, f := range e.facts {
+		if f.phase == v1.PodSucceeded {
+			succeeded++
+		}
+	}
+	live, _, _ := e.gang.Counts()
+	if minMember := e.gang.MinMember(); bound+succeeded < minMember {
+		return fmt.Sprintf("bound in part for %s: needs %d members, %d exist, %d of them bound; the bound ones run on, whatever recoveryPolicy says, since their eviction would not bring the others",
+			s.args.RecoveryTimeout.Round(time.Second), minMember, live, bound)
+	}
+	return ""
 }

@@ -21,16 +21,24 @@ func (s *Shared) watchHistory(ctx context.Context, client clientset.Interface) {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.PodGroupLabel }),
 		informers.WithTransform(trimmed))
-	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { s.factSeen(obj) },
-		UpdateFunc: s.factUpdated,
-		DeleteFunc: func(obj any) { s.factGone(obj) },
+	handler, err := factory.Core().V1().Pods().Informer().AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    s.factSeen,
+		UpdateFunc: updates(s.factSeen, s.factGone),
+		DeleteFunc: s.factGone,
 	})
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Finished members cannot be watched")
 		return
 	}
+	s.mu.Lock()
+	s.historySynced = handler.HasSynced
+	s.mu.Unlock()
 	factory.StartWithContext(ctx)
+	go func() {
+		if toolscache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
+			s.enqueueAll() // what could not be said before
+		}
+	}()
 }
 
 // trimmed keeps of a pod what this watch needs.
@@ -65,20 +73,6 @@ func (s *Shared) factSeen(obj any) {
 		}
 	})
 	s.statusQueue.AddAfter(key, statusPause)
-}
-
-func (s *Shared) factUpdated(before, after any) {
-	was, ok1 := object[*v1.Pod](before)
-	is, ok2 := object[*v1.Pod](after)
-	if !ok1 || !ok2 {
-		return
-	}
-	oldKey, _ := gangOf(was)
-	newKey, _ := gangOf(is)
-	if oldKey != newKey || was.UID != is.UID {
-		s.factGone(was)
-	}
-	s.factSeen(is)
 }
 
 func (s *Shared) factGone(obj any) {

@@ -28,8 +28,8 @@ func (s *Shared) watchCluster(factory informers.SharedInformerFactory) error {
 		},
 		Handler: toolscache.ResourceEventHandlerDetailedFuncs{
 			AddFunc:    s.podAdded,
-			UpdateFunc: s.podUpdated,
-			DeleteFunc: func(obj any) { s.podGone(obj) },
+			UpdateFunc: updates(s.podSeen, s.podGone),
+			DeleteFunc: s.podGone,
 		},
 	})
 	if err != nil {
@@ -135,19 +135,22 @@ func (s *Shared) podSeen(obj any) {
 	})
 }
 
-// podUpdated takes an update, which may hide a deletion (another pod of the name) or a move to another gang.
-func (s *Shared) podUpdated(before, after any) {
-	was, ok1 := object[*v1.Pod](before)
-	is, ok2 := object[*v1.Pod](after)
-	if !ok1 || !ok2 {
-		return
+// updates returns a handler of updates that are seen, or hide a deletion (another pod of the name) or a move to
+// another gang: gone comes first then.
+func updates(seen, gone func(obj any)) func(before, after any) {
+	return func(before, after any) {
+		was, ok1 := object[*v1.Pod](before)
+		is, ok2 := object[*v1.Pod](after)
+		if !ok1 || !ok2 {
+			return
+		}
+		oldKey, _ := gangOf(was)
+		newKey, _ := gangOf(is)
+		if oldKey != newKey || was.UID != is.UID {
+			gone(was)
+		}
+		seen(is)
 	}
-	oldKey, _ := gangOf(was)
-	newKey, _ := gangOf(is)
-	if oldKey != newKey || was.UID != is.UID {
-		s.podGone(was)
-	}
-	s.podSeen(is)
 }
 
 func (s *Shared) podGone(obj any) {

@@ -55,8 +55,10 @@ type Shared struct {
 	// namespaces is the scheduler's own lister; set once.
 	namespaces corelisters.NamespaceLister
 	admission  *admissionWatch // nil until this process leads, and without bindRehearsal Auto
-	stopped    bool            // the scheduler's context has ended
-	leading    <-chan struct{} // closed once this process may write
+	// historySynced tells whether the pods of all phases have been read; nil until this process leads.
+	historySynced func() bool
+	stopped       bool            // the scheduler's context has ended
+	leading       <-chan struct{} // closed once this process may write
 }
 
 // entry is a gang and what the adapter keeps of it.

@@ -148,14 +148,14 @@ func TestPodLifecycle(t *testing.T) {
 	}
 	terminating := m1.DeepCopy()
 	terminating.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-	s.podUpdated(m1, terminating)
+	updates(s.podSeen, s.podGone)(m1, terminating)
 	requireTooFew("a terminating pod does not count")
-	s.podUpdated(terminating, terminating)
+	updates(s.podSeen, s.podGone)(terminating, terminating)
 	requireTooFew("nor does it come back with its next update")
 
 	recreated := podOf("g", "m1")
 	recreated.UID = "m1-again"
-	s.podUpdated(terminating, recreated) // the informer may merge a deletion and a creation
+	updates(s.podSeen, s.podGone)(terminating, recreated) // the informer may merge a deletion and a creation
 	require.True(t, p.PreEnqueue(t.Context(), m0).IsSuccess())
 	s.podGone(toolscache.DeletedFinalStateUnknown{Key: "ns/m1", Obj: recreated})
 	requireTooFew("deleted while the watch was interrupted")
@@ -168,7 +168,7 @@ func TestPodLifecycle(t *testing.T) {
 	other := podOf("h", "m3")
 	s.podSeen(other)
 	moved := podOf("g", "m3")
-	s.podUpdated(other, moved)
+	updates(s.podSeen, s.podGone)(other, moved)
 	require.True(t, p.PreEnqueue(t.Context(), m0).IsSuccess(), "a label can be changed")
 
 	s.groupGone(groupOf("g", 2))

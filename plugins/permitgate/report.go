@@ -130,7 +130,7 @@ func (s *Shared) messagesLocked(e *entry, actions gang.Actions, now time.Time) (
 		return msgs, 0
 	}
 	if e.group != nil {
-		for _, c := range s.complaintsLocked(e) {
+		for _, c := range s.complaintsLocked(e, now) {
 			if t.complains(c.reason, c.text) {
 				tell(e.reference(), profile, c.reason, c.text)
 			}
@@ -147,7 +147,7 @@ func (s *Shared) messagesLocked(e *entry, actions gang.Actions, now time.Time) (
 			tell(pod, pod.Spec.SchedulerName, reasonBindFailed, note)
 		}
 	}
-	if reason == gang.ReasonNone || len(e.pods) == 0 {
+	if reason == gang.ReasonNone || reason == gang.ReasonTooFew && !e.awaits() || len(e.pods) == 0 {
 		return msgs, 0
 	}
 	if wait := t.since.Add(reportGrace).Sub(now); wait > 0 && reason != gang.ReasonInvalid {
@@ -168,6 +168,16 @@ func (s *Shared) messagesLocked(e *entry, actions gang.Actions, now time.Time) (
 		tell(pod, pod.Spec.SchedulerName, string(reason), detail)
 	}
 	return msgs, 0
+}
+
+// awaits reports whether a live member is not bound: it waits for the others.
+func (e *entry) awaits() bool {
+	for _, pod := range e.pods {
+		if pod.Spec.NodeName == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // rollbackNote says what a rollback was about.

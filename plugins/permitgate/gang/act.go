@@ -78,8 +78,8 @@ func (g *Gang) Act(now time.Time) Actions {
 	switch {
 	case g.Stranded(now) && !g.stranded:
 		g.stranded, actions.Stranded = true, true
-	case !g.stranded && !g.partialSince.IsZero() && g.config.RecoveryTimeout > 0 && now.Before(g.partialSince.Add(g.config.RecoveryTimeout)):
-		next(g.partialSince.Add(g.config.RecoveryTimeout))
+	case !g.stranded && !g.partialSince.IsZero() && g.config.RecoveryTimeout > 0 && now.Before(g.strandedAt()):
+		next(g.strandedAt())
 	}
 	admits := g.phase != Pending && g.phase != Backoff
 	if admits && g.scouting() {

@@ -209,3 +209,13 @@ func TestActionsAreRepeated(t *testing.T) {
 		require.InDelta(t, 10*time.Second, now.Sub(start), float64(3*time.Second))
 	})
 }
+
+// TestWordsOfABackoff do not change with the time: they become a condition of the pods, and each change would be a write.
+func TestWordsOfABackoff(t *testing.T) {
+	g, ids := newGang(2, 2)
+	failRound(t, g, ids, start)
+	_, before := g.Blocked(start)
+	_, later := g.Blocked(after(400))
+	require.Equal(t, "backs off: no room", before)
+	require.Equal(t, before, later)
+}

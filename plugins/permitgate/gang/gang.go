@@ -154,7 +154,7 @@ func (g *Gang) DeleteGroup(now time.Time) {
 func (g *Gang) Admit(uid types.UID, now time.Time) (Reason, string) {
 	g.settle(now)
 	m, known := g.members[uid]
-	if reason, detail := g.blocked(now); reason != ReasonNone {
+	if reason, detail := g.blocked(); reason != ReasonNone {
 		if known {
 			m.resting = false // from here on it is for this gang to wake it
 		}
@@ -169,10 +169,10 @@ func (g *Gang) Admit(uid types.UID, now time.Time) (Reason, string) {
 // Blocked returns what keeps the gang's members out of the queue, and that in words.
 func (g *Gang) Blocked(now time.Time) (Reason, string) {
 	g.settle(now)
-	return g.blocked(now)
+	return g.blocked()
 }
 
-func (g *Gang) blocked(now time.Time) (Reason, string) {
+func (g *Gang) blocked() (Reason, string) {
 	switch {
 	case g.spec == nil:
 		return ReasonNotFound, "the PodGroup does not exist"
@@ -185,7 +185,8 @@ func (g *Gang) blocked(now time.Time) (Reason, string) {
 		}
 		return ReasonTooFew, detail
 	case g.phase == Backoff:
-		return ReasonBackoff, fmt.Sprintf("backs off for %s more: %s", g.until.Sub(now).Round(time.Millisecond), g.lastDetail)
+		// Not for how long: the words become a condition of the pod, and each change of them is a write.
+		return ReasonBackoff, "backs off: " + g.lastDetail
 	}
 	return ReasonNone, ""
 }

@@ -16,12 +16,24 @@ import (
 // rolled back has nobody waiting. In the end the mishaps stop, and every gang must become whole by its
 // own means: no wake-up may have been lost.
 //
-// rapid's flags set how much is tried: -rapid.checks=100000 -rapid.steps=120 takes a minute.
+// A run takes about a millisecond with the race detector on, so that every test run can afford protocolRuns of them.
+// rapid's flags ask for more: -rapid.checks=1000 -rapid.steps=100 is 300,000 longer runs.
 func TestProtocol(t *testing.T) {
-	for i := range 10 {
-		t.Run(fmt.Sprint(i), func(t *testing.T) { rapid.Check(t, protocol) })
+	const tests, rounds = 5, protocolRuns / rapidChecks / 5
+	for i := range tests {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			for range rounds {
+				rapid.Check(t, protocol)
+			}
+		})
 	}
 }
+
+const (
+	protocolRuns = 20_000
+	rapidChecks  = 100 // of one rapid.Check, unless -rapid.checks says otherwise
+)
 
 func protocol(t *rapid.T) {
 	jitter := rapid.Float64Range(0, 0.99)

@@ -25,11 +25,29 @@ func (g *Gang) settleRecovery(now time.Time) {
 	}
 }
 
+// strandedAt is when the gang counts as stranded if nothing changes. Members that have come only now, to a gang that
+// was bound in part before, have time for a round of their own.
+func (g *Gang) strandedAt() time.Time {
+	at := g.partialSince.Add(g.config.RecoveryTimeout)
+	if own := g.readySince.Add(min(g.config.RecoveryTimeout, g.timeout())); g.phase != Pending && own.After(at) {
+		return own
+	}
+	return at
+}
+
+// lastingly reports whether the gang has been bound in part for too long.
+func (g *Gang) lastingly(now time.Time) bool {
+	return g.config.RecoveryTimeout > 0 && g.partial() && !g.partialSince.IsZero() && !now.Before(g.strandedAt())
+}
+
 // Stranded reports whether the gang has been bound in part for Config.RecoveryTimeout, although all members
 // of a quorum live: the rest of them cannot join those that are bound.
-func (g *Gang) Stranded(now time.Time) bool {
-	return g.config.RecoveryTimeout > 0 && g.partial() && g.phase != Pending && !g.partialSince.IsZero() &&
-		!now.Before(g.partialSince.Add(g.config.RecoveryTimeout))
+func (g *Gang) Stranded(now time.Time) bool { return g.phase != Pending && g.lastingly(now) }
+
+// Depleted reports whether the gang has been bound in part for Config.RecoveryTimeout, and members of a quorum are
+// missing: nobody can join those that are bound.
+func (g *Gang) Depleted(now time.Time) bool {
+	return g.phase == Pending && g.count[memberBound] > 0 && g.lastingly(now)
 }
 
 // Recover sends back who waits in a stranded gang, and keeps everybody out of the queue for MaxBackoff, so

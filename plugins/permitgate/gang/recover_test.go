@@ -122,3 +122,46 @@ func TestInheritedNomination(t *testing.T) {
 	g.Enter(ids[1], after(20))
 	require.False(t, g.SentBack(ids[1]))
 }
+
+// TestNewMembersOfAPartlyBoundGang have a round of their own before the gang counts as stranded: it lacked members until
+// they came, and room it may not lack.
+func TestNewMembersOfAPartlyBoundGang(t *testing.T) {
+	c := config
+	c.RecoveryTimeout = time.Minute
+	g := gang.New(c)
+	g.SetGroup(gang.Spec{UID: "g", MinMember: 2, Timeout: 20 * time.Second}, start)
+	g.SetPod("bound", gang.Pod{Bound: true}, start)
+	require.Equal(t, after(60_000), g.Act(after(1)).Next)
+	g.SetPod("late", gang.Pod{}, after(90_000))
+	require.False(t, g.Act(after(90_000)).Stranded)
+	g.Enter("late", after(90_001)) // so that nothing else is to be done
+	require.Equal(t, after(110_000), g.Act(after(90_001)).Next)
+	require.False(t, g.Act(after(109_999)).Stranded)
+	require.True(t, g.Act(after(110_000)).Stranded)
+}
+
+// TestDepletedGang: a part of the gang is bound, and the rest does not exist.
+func TestDepletedGang(t *testing.T) {
+	g, ids := partlyBound(t)
+	g.DeletePod(ids[2], after(30_000))
+	require.Equal(t, after(60_000), g.Act(after(30_000)).Next)
+	require.False(t, g.Depleted(after(59_999)))
+	require.False(t, g.Act(after(60_000)).Stranded, "an eviction would not make it whole")
+	require.True(t, g.Depleted(after(60_000)))
+	require.False(t, g.Recover(after(60_000)))
+
+	g.SetPod("new", gang.Pod{}, after(61_000))
+	require.False(t, g.Depleted(after(61_000)))
+	g.DeletePod("new", after(62_000))
+	require.True(t, g.Depleted(after(62_000)))
+	g.DeletePod(ids[0], after(63_000))
+	require.False(t, g.Depleted(after(200_000)), "nothing is bound")
+}
+
+// TestDepletedGangOfFinishedMembers: what has succeeded is not there to be waited for.
+func TestDepletedGangOfFinishedMembers(t *testing.T) {
+	g, ids := partlyBound(t)
+	g.SetDone(ids[0], after(1_000))
+	g.DeletePod(ids[1], after(2_000))
+	require.False(t, g.Depleted(after(200_000)))
+}
