@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"context"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,7 +38,7 @@ func (h *gangHolds) Place(c permitgate.Claim, slots []permitgate.HoldSlot) error
 		slot := ledger.Slot{Node: s.Node, Requests: h.ledger.Requests(s.Pod), Count: 1, For: s.Pod.UID}
 		if s.Info != nil {
 			if seen[s.Node] == nil {
-				seen[s.Node] = seenBy(s.Info)
+				seen[s.Node] = seenBy(s.Info, s.Without)
 			}
 			slot.Seen = seen[s.Node]
 		}
@@ -108,13 +109,44 @@ func (v *gangHoldsView) Subtract(node string, gang types.UID, priority int32, pr
 	}
 }
 
-// seenBy is a node as a scheduling cycle sees it, in the ledger's terms.
-func seenBy(info fwk.NodeInfo) *ledger.Seen {
+// Keeps implements permitgate.HoldsView.
+func (v *gangHoldsView) Keeps(node string, gang types.UID, priority int32, pod types.UID) bool {
+	held := v.holds.Node(node)
+	if held == nil {
+		return false
+	}
+	for i := range held.Holds {
+		hold := &held.Holds[i]
+		if hold.Claim.ID == claimID(gang) || hold.Claim.Priority < priority {
+			continue
+		}
+		if hold.For == pod || slices.Contains(hold.Consumers, pod) {
+			return true
+		}
+	}
+	return false
+}
+
+// seenBy is a node as a scheduling cycle sees it, in the ledger's terms, and as it is when some pods have left it.
+func seenBy(info fwk.NodeInfo, without map[types.UID]bool) *ledger.Seen {
 	requested := amounts(info.GetRequested())
 	requested.Pods = int64(len(info.GetPods()))
+	if len(without) > 0 {
+		requested = requested.Clone()
+		for _, p := range info.GetPods() {
+			if without[p.GetPod().UID] {
+				gone := amounts(p.CalculateResource().Resource)
+				gone.Pods = 1
+				requested.Add(&gone, -1)
+			}
+		}
+	}
 	allocatable := amounts(info.GetAllocatable())
 	allocatable.Pods = int64(info.GetAllocatable().GetAllowedPodNumber())
 	return &ledger.Seen{Allocatable: allocatable, Requested: requested, Present: func(uid types.UID) bool {
+		if without[uid] {
+			return false
+		}
 		for _, p := range info.GetPods() {
 			if p.GetPod().UID == uid {
 				return true

@@ -48,6 +48,10 @@ type PermitGateArgs struct {
 	// for a minute if that is longer, and then lets others have the room for as long. It needs ReserveCache. More
 	// than 0; 5m by default.
 	StarvationAfter metav1.Duration `json:"starvationAfter,omitempty"`
+	// GangPreemption lets a gang that has no plan have pods of a lower priority evicted, if it has one without them;
+	// true by default. PodDisruptionBudgets are respected where there is a choice, and preemptionPolicy Never always.
+	// It needs ReserveCache, which holds the room.
+	GangPreemption bool `json:"gangPreemption,omitempty"`
 	// ManagePodGroupStatus has the leader keep the status of PodGroups current; true by default. It is
 	// turned off where Coscheduling's controller still does that.
 	ManagePodGroupStatus bool `json:"managePodGroupStatus,omitempty"`
@@ -74,6 +78,7 @@ func defaultArgs() PermitGateArgs {
 		BindRehearsal:        RehearseAuto,
 		RecoveryPolicy:       RecoveryKeep,
 		RecoveryTimeout:      metav1.Duration{Duration: 5 * time.Minute},
+		GangPreemption:       true,
 		ManagePodGroupStatus: true,
 	}
 }

@@ -17,6 +17,7 @@ func TestArgs(t *testing.T) {
 		RecoveryPolicy:       RecoveryKeep,
 		RecoveryTimeout:      seconds(300),
 		StarvationAfter:      seconds(300),
+		GangPreemption:       true,
 		ManagePodGroupStatus: true,
 	}
 	for name, tt := range map[string]struct {
@@ -26,9 +27,9 @@ func TestArgs(t *testing.T) {
 	}{
 		"none": {"", func(*PermitGateArgs) {}, ""},
 		"some": {`scheduleTimeout: 2m`, func(a *PermitGateArgs) { a.ScheduleTimeout = seconds(120) }, ""},
-		"all": {`{"kind":"PermitGateArgs","scheduleTimeout":"15m","prepareTimeout":"20m","bindRehearsal":"Always","recoveryPolicy":"Evict","recoveryTimeout":"1m","starvationAfter":"2m","initialBackoff":"5s","maxBackoff":"5s","managePodGroupStatus":false}`, func(a *PermitGateArgs) {
+		"all": {`{"kind":"PermitGateArgs","scheduleTimeout":"15m","prepareTimeout":"20m","bindRehearsal":"Always","recoveryPolicy":"Evict","recoveryTimeout":"1m","starvationAfter":"2m","initialBackoff":"5s","maxBackoff":"5s","managePodGroupStatus":false,"gangPreemption":false}`, func(a *PermitGateArgs) {
 			a.ScheduleTimeout, a.PrepareTimeout, a.InitialBackoff, a.MaxBackoff = seconds(900), seconds(1200), seconds(5), seconds(5)
-			a.ManagePodGroupStatus, a.BindRehearsal = false, RehearseAlways
+			a.ManagePodGroupStatus, a.GangPreemption, a.BindRehearsal = false, false, RehearseAlways
 			a.RecoveryPolicy, a.RecoveryTimeout, a.StarvationAfter = RecoveryEvict, seconds(60), seconds(120)
 		}, ""},
 		"typo":    {`scheduleTimeOuts: 1s`, nil, `unknown field "scheduleTimeOuts"`},

@@ -20,8 +20,9 @@
 //   - When the quorum can no longer be reached, by a timeout, a member that fits nowhere, a member that
 //     was deleted or refused, or a PodGroup that went away, every waiting member is rejected, so that
 //     the plugins' Unreserve frees what it took, and the gang backs off: exponentially, with jitter.
-//   - While a gang lacks more than one member, no member preempts: a preemption that does not place the
-//     gang only destroys.
+//   - While a gang lacks more than one member, no member preempts for itself: a preemption that does not place the
+//     gang only destroys. The gang preempts as a whole: pods of a lower priority are evicted, by the leader, when it has a
+//     complete plan without them, and its room is held in the ledger before.
 //   - Members beyond minMember schedule like ordinary pods once the quorum is in.
 //   - No call to the scheduling queue, to a waiting pod or to the API server is made from PreEnqueue, a
 //     queueing hint or SignPod, nor with the plugin's lock held: a worker goroutine does all of that.
@@ -32,6 +33,5 @@
 //
 // # Non-goals
 //
-// The plugin does not order the queue, and evicts nobody to make room for a gang. Preemption of a bound gang's
-// members by other pods is upstream's.
+// The plugin does not order the queue. Preemption of a bound gang's members by other pods is upstream's.
 package permitgate

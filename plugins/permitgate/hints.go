@@ -43,6 +43,9 @@ func (p *PermitGate) isSchedulableAfterPodDeleted(_ klog.Logger, pod *v1.Pod, ol
 		return fwk.Queue, nil
 	}
 	deleted, isPod := object[*v1.Pod](oldObj)
+	if isPod && p.shared.awaited(key, deleted.UID) {
+		return p.hint(pod, true), nil
+	}
 	if isPod {
 		if other, inGang := gangOf(deleted); inGang && (other == key || !p.shared.older(pod, deleted)) {
 			return p.hint(pod, false), nil

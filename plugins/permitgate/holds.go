@@ -41,6 +41,9 @@ type HoldsView interface {
 	// Subtract takes off what is free on a node what others than the gang hold there and do not use.
 	// Pods of a priority above that of a hold do not mind it. present says which pods are on the node.
 	Subtract(node string, gang types.UID, priority int32, present func(types.UID) bool, names []v1.ResourceName, free []int64)
+	// Keeps reports whether what a pod on the node takes would be subtracted again if the pod were gone: it uses
+	// what others than the gang hold.
+	Keeps(node string, gang types.UID, priority int32, pod types.UID) bool
 }
 
 // Claim says who holds slots, and on what terms.
@@ -63,6 +66,8 @@ type HoldSlot struct {
 	Node string
 	// Info is the node as the scheduling cycle sees it; nil for a slot that the member has taken already.
 	Info fwk.NodeInfo
+	// Without are pods on the node whose room counts as free: they are to leave it.
+	Without map[types.UID]bool
 }
 
 // HoldMove is a member whose slot moves from one node to another.
@@ -107,11 +112,19 @@ type held struct {
 	changes int // the gang's, as of the last look
 	// collects means that the slots have been collected for a gang that has no plan.
 	collects bool
+	// awaits means that the slots are a claim on room that is not free yet.
+	awaits bool
 }
 
 // syncHoldsLocked brings the account in line with the gang's plan. It never takes room: that is placeLocked.
 func (s *Shared) syncHoldsLocked(e *entry) {
+	if e.preempting != nil {
+		s.syncPreemptionLocked(e)
+	}
 	h := e.held
+	if h != nil && h.awaits {
+		return
+	}
 	if h != nil && h.collects {
 		s.syncCollectedLocked(e)
 		return
@@ -223,6 +236,9 @@ func (s *Shared) plansLocked(e *entry) HoldsView {
 	}
 	return p
 }
+
+// Keeps implements HoldsView: nobody uses the room of a plan before its member is there.
+func (plans) Keeps(string, types.UID, int32, types.UID) bool { return false }
 
 // Subtract implements HoldsView.
 func (p plans) Subtract(node string, _ types.UID, priority int32, present func(types.UID) bool, names []v1.ResourceName, free []int64) {

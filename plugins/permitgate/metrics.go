@@ -41,6 +41,16 @@ var (
 		Help:           "Members evicted because their gang stayed bound in part.",
 		StabilityLevel: compbasemetrics.ALPHA,
 	})
+	preemptions = metrics.NewCounterVec(&compbasemetrics.CounterOpts{
+		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "preemptions_total",
+		Help:           "Preemptions by gangs, by what became of them: begun, placed (the gang has a plan), given_up (it does not stand any more, or took too long).",
+		StabilityLevel: compbasemetrics.ALPHA,
+	}, []string{"result"})
+	preemptedPods = metrics.NewCounter(&compbasemetrics.CounterOpts{
+		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "preempted_pods_total",
+		Help:           "Pods evicted to make room for a gang.",
+		StabilityLevel: compbasemetrics.ALPHA,
+	})
 	timeToWhole = metrics.NewHistogram(&compbasemetrics.HistogramOpts{
 		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "time_to_whole_seconds",
 		Help:           "Time from the moment that a gang's quorum of live members existed until it was bound.",

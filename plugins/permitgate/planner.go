@@ -77,6 +77,8 @@ type task struct {
 	priority  int32
 	held      HoldsView
 	members   map[types.UID]bool
+	// minResources is what the cluster is to have free before a plan is tried.
+	minResources minResources
 }
 
 // makePlan plans the gang and takes the slots, all or none. The answer has a reason when there is no plan; the
@@ -100,13 +102,24 @@ func (p *PermitGate) makePlan(ctx context.Context, state fwk.CycleState, key typ
 			t.request.Rules = func(pod *v1.Pod) plan.Rules { return policies.Rules(ctx, state, pod, nodes) }
 		}
 	}
-	result := plan.Make(t.request)
 	logger := klog.FromContext(ctx).WithValues("podGroup", key)
 	s.warnOnce(logger)
+	if short := t.minResources.lacking(cluster); short != "" {
+		planDuration.WithLabelValues("refused").Observe(time.Since(start).Seconds())
+		detail := fmt.Sprintf("needs %d, and spec.minResources are not there: %s", t.minMember, short)
+		if a := p.preempt(logger, key, &t, cluster, detail); a.reason != gang.ReasonNone {
+			return a
+		}
+		return s.noPlan(key, "", detail)
+	}
+	result := plan.Make(t.request)
 	if r := result.Refusal; r != nil {
 		detail := fmt.Sprintf("needs %d, plan found %d: %s", t.minMember, t.settled+r.Found, r)
 		planDuration.WithLabelValues("refused").Observe(time.Since(start).Seconds())
 		logger.V(3).Info("No plan for the gang", "detail", detail, "took", time.Since(start))
+		if a := p.preempt(logger, key, &t, cluster, detail); a.reason != gang.ReasonNone {
+			return a
+		}
 		a := s.noPlan(key, uidOf(r.Pod), detail)
 		s.collectRoom(logger, key, &t, cluster, holdSlots(result.Slots, nodes))
 		return a
@@ -180,6 +193,9 @@ func (s *Shared) newTask(key types.NamespacedName, pod *v1.Pod) task {
 		} else {
 			t.held = s.plansLocked(e)
 		}
+		if e.group != nil {
+			t.minResources = minResources(e.group.Spec.MinResources)
+		}
 	})
 	slices.SortFunc(t.request.Members, func(a, b plan.Member) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) })
 	return t
@@ -201,7 +217,7 @@ func (s *Shared) takeSlots(key types.NamespacedName, claim Claim, slots map[type
 			return
 		}
 		next := &held{gang: claim.Gang, slots: map[types.UID]string{}, pods: map[types.UID]*v1.Pod{}}
-		if e.held != nil && e.held.gang == claim.Gang && !e.held.collects {
+		if e.held != nil && e.held.gang == claim.Gang && !e.held.collects && !e.held.awaits {
 			// Those who have their node already keep their slot.
 			missing, _ := e.gang.Missing()
 			for uid, slot := range e.gang.Slots() {
@@ -220,6 +236,7 @@ func (s *Shared) takeSlots(key types.NamespacedName, claim Claim, slots map[type
 			s.freedLocked(e, holds.Release(e.held.gang))
 		}
 		e.held = next
+		s.placedLocked(e)
 		next.changes = e.gang.SlotChanges() - 1 // whatever SetPlan does, the account is compared with it
 		e.collecting = collecting{}
 		e.gang.SetCollects(false)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/client-go/util/workqueue"
 	fwk "k8s.io/kube-scheduler/framework"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
@@ -40,6 +41,10 @@ type Shared struct {
 	nominations workqueue.TypedRateLimitingInterface[member]
 	rehearsals  workqueue.TypedRateLimitingInterface[rehearsal]
 	recoveries  workqueue.TypedRateLimitingInterface[types.NamespacedName]
+
+	// evictions has the gangs whose victims are to be evicted.
+	evictions workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	budgets   policylisters.PodDisruptionBudgetLister // set once, before anything is scheduled
 
 	holdsSource func() Holds        // nil without an account of holds
 	policies    func() ZonePolicies // nil without zone policies
@@ -74,7 +79,10 @@ type entry struct {
 	nodes      map[types.UID]string // where Permit last saw the members go
 	held       *held                // what is held for the plan; nil when nothing is
 	collecting collecting
-	exclusions exclusions // what the next plan has to do without
+	preempting *preemption // nil while the gang waits for nobody to end
+	// preemptAfter is when the gang may preempt again after a preemption that came to nothing.
+	preemptAfter time.Time
+	exclusions   exclusions // what the next plan has to do without
 
 	barrier    map[types.UID]chan<- verdict // the members at the barrier
 	departures int                          // the gang's, as of the last answer to them
@@ -100,6 +108,7 @@ func NewShared(options ...Option) *Shared {
 		nominations: newNominationQueue(),
 		rehearsals:  newRehearsalQueue(),
 		recoveries:  newRecoveryQueue(),
+		evictions:   newEvictionQueue(),
 		profiles:    map[string]fwk.Handle{},
 		gangs:       map[types.NamespacedName]*entry{},
 	}
@@ -127,7 +136,7 @@ func (s *Shared) New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk
 	s.args = &a
 	s.profiles[h.ProfileName()] = h
 	if first {
-		metrics.MustRegister(gangsByPhase, waitingMembers, rollbacks, rehearsals, recoveryEvictions, timeToWhole, planDuration)
+		metrics.MustRegister(gangsByPhase, waitingMembers, rollbacks, rehearsals, recoveryEvictions, timeToWhole, planDuration, preemptions, preemptedPods)
 		collected.Export(ctx, s)
 		if err := s.startLocked(ctx, h); err != nil {
 			return nil, fmt.Errorf("plugin %s: %w", Name, err)
@@ -141,6 +150,9 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	s.leading = leader.Leading(ctx, h)
 	s.namespaces = h.SharedInformerFactory().Core().V1().Namespaces().Lister()
 	if err := s.watchCluster(h.SharedInformerFactory()); err != nil {
+		return err
+	}
+	if err := s.watchVictims(h.SharedInformerFactory()); err != nil {
 		return err
 	}
 	if err := s.watchPodGroupsLocked(ctx, h.KubeConfig()); err != nil {
@@ -281,6 +293,7 @@ func (s *Shared) lead(ctx context.Context, client clientset.Interface) {
 		go s.writeStatuses(ctx, patcher)
 	}
 	go s.takeNominationsBack(ctx, client)
+	go s.evictVictims(ctx, client)
 	s.startRehearsals(ctx, client)
 	if canRead {
 		go s.recover(ctx, client, reader)
@@ -296,6 +309,7 @@ func (s *Shared) stop() {
 	s.nominations.ShutDown()
 	s.rehearsals.ShutDown()
 	s.recoveries.ShutDown()
+	s.evictions.ShutDown()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stopped = true

@@ -20,6 +20,8 @@ type view struct {
 	gang      types.UID
 	priority  int32
 	member    func(uid types.UID) bool
+	// gone are pods, by node, that the cluster is looked at without. Their host ports count as taken all the same.
+	gone map[string]map[types.UID]bool
 }
 
 var _ plan.Cluster = &view{}
@@ -49,6 +51,15 @@ func (v *view) Free(i int, names []v1.ResourceName, into []int64) {
 		}
 	}
 	name := info.Node().Name
+	if gone := v.gone[name]; len(gone) > 0 {
+		for _, p := range info.GetPods() {
+			if gone[p.GetPod().UID] {
+				for j, gain := range gainOf(p, names) {
+					into[j] += gain
+				}
+			}
+		}
+	}
 	var coming map[types.UID]bool
 	for _, nominated := range v.nominated(name) {
 		pod := nominated.GetPod()
@@ -62,7 +73,8 @@ func (v *view) Free(i int, names []v1.ResourceName, into []int64) {
 		plan.Subtract(pod, names, into)
 	}
 	if v.held != nil {
-		present := func(uid types.UID) bool { return coming[uid] || v.isOn(info, uid) }
+		gone := v.gone[name]
+		present := func(uid types.UID) bool { return coming[uid] || !gone[uid] && v.isOn(info, uid) }
 		v.held.Subtract(name, v.gang, v.priority, present, names, into)
 	}
 }
@@ -79,7 +91,11 @@ func (*view) isOn(info fwk.NodeInfo, uid types.UID) bool {
 // Pods implements plan.Cluster.
 func (v *view) Pods(i int) iter.Seq[*v1.Pod] {
 	return func(yield func(*v1.Pod) bool) {
+		gone := v.gone[v.Node(i).Name]
 		for _, p := range v.nodes[i].GetPods() {
+			if gone[p.GetPod().UID] {
+				continue
+			}
 			if !yield(p.GetPod()) {
 				return
 			}

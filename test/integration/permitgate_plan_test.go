@@ -237,7 +237,7 @@ func TestNoHeadOfLineBlocking(t *testing.T) {
 func TestGangsOfDifferentPriorities(t *testing.T) {
 	w := newWorld(t)
 	w.addNodes("2", "a1")
-	w.startScheduler()
+	w.startScheduler(withPermitGateArgs(`{"gangPreemption": false}`)) // or the one would evict the other
 	classes := map[string]string{"high": w.createPriorityClass(1000), "low": w.createPriorityClass(10)}
 	gangs := map[string][]*v1.Pod{}
 	for _, name := range []string{"high", "low"} {

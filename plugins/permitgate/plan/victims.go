@@ -4,10 +4,9 @@ import (
 	"cmp"
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1"
-
-	v1 "k8s.io/api/core/v1"
 )
 
 // exchange is who may be removed, and on what terms. It does not change once it has been measured.
@@ -216,18 +215,7 @@ type cost struct {
 	sum        int64 // of the priorities
 }
 
-// add takes two sets together.
-func (c cost) add(d cost) cost {
-	switch {
-	case c.pods == 0:
-		return d
-	case d.pods == 0:
-		return c
-	}
-	return cost{c.violations + d.violations, max(c.highest, d.highest), c.pods + d.pods, c.sum + d.sum}
-}
-
-// less reports whether a set of victims is to be preferred to another: as the plugin DefaultPreemption chooses a node,
+// compare tells whether a set of victims is to be preferred to another: as the plugin DefaultPreemption chooses a node,
 // by violations, then by the highest priority, then by how many they are, then by their priorities.
 func (c cost) compare(d cost) int {
 	if c.pods == 0 || d.pods == 0 {

@@ -1,0 +1,340 @@
+package permitgate
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/plan"
+)
+
+// A gang that finds no plan may have pods of lower priority evicted, if it has a plan without them. The room of the
+// plan is held from then on, before anybody is evicted; so it is a claim on room that is still taken. The ledger
+// knows such claims: a hold may lose its room, and keeps others off what comes free until it has it back (ADR 144).
+
+// preemptionSlack is how much longer than its grace period a pod may take to end before a gang stops waiting for it.
+const preemptionSlack = time.Minute
+
+// preemption is a gang's plan that waits for pods to end.
+type preemption struct {
+	victims []victim
+	// left tells of each pod whose room the plan needs, victims and others that were ending already, whether it has
+	// left its node.
+	left map[types.UID]bool
+	// nodes are those of these pods.
+	nodes     map[types.UID]string
+	minMember int
+	until     time.Time // when the gang stops waiting
+	summary   string    // whom it preempts, in words
+	// given is true once the room has been given back because the plan does not stand any more. No others are named
+	// until those that were evicted have left.
+	given bool
+}
+
+// victim is a pod that the gang has evicted.
+type victim struct {
+	pod  *v1.Pod
+	node string
+	done bool // it has been evicted, or was gone already
+}
+
+// waits returns how many pods have still to leave.
+func (pr *preemption) waits() (n int) {
+	for _, left := range pr.left {
+		if !left {
+			n++
+		}
+	}
+	return n
+}
+
+// preempt has pods evicted for a gang that has no plan, if it has one without them, or goes on waiting for them. The
+// answer has a reason when it did; the gang has been rolled back then. It runs in a scheduling cycle.
+func (p *PermitGate) preempt(logger klog.Logger, key types.NamespacedName, t *task, cluster *view, detail string) answer {
+	s := p.shared
+	var current *preemption
+	may := false
+	s.look(key, func(e *entry, now time.Time) {
+		current = e.preempting
+		may = s.mayPreemptLocked(e, t, now)
+	})
+	switch {
+	case current != nil:
+		return p.awaitVictims(logger, key, t, cluster, current, detail)
+	case !may || slices.ContainsFunc(t.request.Members, func(m plan.Member) bool { return neverPreempts(m.Pod) }):
+		return answer{}
+	}
+	budgets, err := s.budgets.List(labels.Everything())
+	if err != nil {
+		logger.Error(err, "The PodDisruptionBudgets could not be read, so that the gang preempts nobody")
+		return answer{}
+	}
+	r := &plan.Preemption{
+		Request: t.request, Budgets: budgets,
+		Without: func(gone []plan.Removal) plan.Cluster { return cluster.without(gone) },
+	}
+	r.Candidates = s.candidates(cluster, time.Now())
+	found := plan.Preempt(r)
+	if found.Refusal != nil || len(found.Victims)+len(found.Leaving) == 0 {
+		return answer{}
+	}
+	gone := append(slices.Clone(found.Victims), found.Leaving...)
+	if short := t.minResources.lacking(cluster.without(gone)); short != "" {
+		return answer{}
+	}
+	pr := newPreemption(t, cluster, &found, time.Now())
+	a := s.claimRoom(key, t, pr, holdSlotsWithout(found.Slots, cluster, gone), detail)
+	if a.reason != gang.ReasonNone {
+		preemptions.WithLabelValues("begun").Inc()
+		logger.V(2).Info("The gang preempts", "what", pr.summary, "violations", found.Violations, "until", pr.until)
+		s.evictions.Add(key)
+	}
+	return a
+}
+
+// mayPreemptLocked reports whether the gang may have pods evicted now. The room of members that wait or are on their
+// way back is not free yet, so that a plan would evict too many.
+func (s *Shared) mayPreemptLocked(e *entry, t *task, now time.Time) bool {
+	select {
+	case <-s.leading:
+	default:
+		return false
+	}
+	if !s.args.GangPreemption || s.holdsLocked() == nil || now.Before(e.preemptAfter) {
+		return false
+	}
+	if _, waiting, settled := e.gang.Counts(); waiting > 0 || e.gang.Preparing() > 0 || t.settled != settled {
+		return false
+	}
+	return !slices.ContainsFunc(t.request.Members, func(m plan.Member) bool { return e.gang.Holds(m.Pod.UID) })
+}
+
+func neverPreempts(pod *v1.Pod) bool {
+	return pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever
+}
+
+// newPreemption notes whom a plan waits for, and how long.
+func newPreemption(t *task, cluster *view, found *plan.Eviction, now time.Time) *preemption {
+	pr := &preemption{left: map[types.UID]bool{}, nodes: map[types.UID]string{}, minMember: t.minMember, until: now}
+	on := map[string]bool{}
+	for _, v := range found.Victims {
+		node := cluster.Node(v.Node).Name
+		pr.victims = append(pr.victims, victim{pod: v.Pod, node: node})
+		pr.left[v.Pod.UID], pr.nodes[v.Pod.UID] = false, node
+		on[node] = true
+		grace := time.Duration(v1.DefaultTerminationGracePeriodSeconds) * time.Second
+		if seconds := v.Pod.Spec.TerminationGracePeriodSeconds; seconds != nil {
+			grace = time.Duration(*seconds) * time.Second
+		}
+		pr.until = later(pr.until, now.Add(grace))
+	}
+	for _, l := range found.Leaving {
+		pr.left[l.Pod.UID], pr.nodes[l.Pod.UID] = false, cluster.Node(l.Node).Name
+		pr.until = later(pr.until, l.Pod.DeletionTimestamp.Time)
+	}
+	pr.until = pr.until.Add(preemptionSlack)
+	pr.summary = fmt.Sprintf("waits for %s that %s ending, to make room for %s", count(len(found.Leaving), "pod"), areOrIs(len(found.Leaving)), count(len(found.Slots), "member"))
+	if n := len(found.Victims); n > 0 {
+		pr.summary = fmt.Sprintf("preempts %s on %s for %s", count(n, "pod"), count(len(on), "node"), count(len(found.Slots), "member"))
+	}
+	return pr
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func areOrIs(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+// holdSlotsWithout is holdSlots for a cluster as it is when some pods are gone.
+func holdSlotsWithout(slots []plan.Slot, cluster *view, gone []plan.Removal) []HoldSlot {
+	taken := holdSlots(slots, cluster.nodes)
+	without := map[string]map[types.UID]bool{}
+	for _, g := range gone {
+		node := cluster.Node(g.Node).Name
+		if without[node] == nil {
+			without[node] = map[types.UID]bool{}
+		}
+		without[node][g.Pod.UID] = true
+	}
+	for i := range taken {
+		taken[i].Without = without[taken[i].Node]
+	}
+	return taken
+}
+
+// claimRoom rolls the gang back and holds the slots of its plan, all or none. Without the slots the answer has no
+// reason, and nothing has been done.
+func (s *Shared) claimRoom(key types.NamespacedName, t *task, pr *preemption, slots []HoldSlot, detail string) (a answer) {
+	s.change(key, func(e *entry, now time.Time) {
+		if phase := e.gang.Phase(); phase != gang.Gathering || e.gang.MinMember() != t.minMember {
+			return
+		}
+		claim := t.claim
+		claim.Wanted, claim.Deadline = len(slots), pr.until.Add(holdsSlack)
+		if err := s.holds.Place(claim, slots); err != nil {
+			return
+		}
+		if e.held != nil && e.held.gang != claim.Gang {
+			s.freedLocked(e, s.holds.Release(e.held.gang))
+		}
+		e.held = &held{gang: claim.Gang, slots: map[types.UID]string{}, pods: map[types.UID]*v1.Pod{}, awaits: true}
+		for _, slot := range slots {
+			e.held.slots[slot.Pod.UID], e.held.pods[slot.Pod.UID] = slot.Node, slot.Pod
+		}
+		e.collecting = collecting{}
+		e.preempting, pr.minMember = pr, t.minMember
+		e.gang.SetCollects(false)
+		words := detail + "; " + pr.summary
+		e.gang.NoPlan("", words, now)
+		a = answer{gang.ReasonBackoff, words}
+		s.queue.AddAfter(key, pr.until.Sub(now)+time.Millisecond)
+	})
+	return a
+}
+
+// awaitVictims keeps the room of a plan while pods end, and gives it back when the plan does not stand any more.
+func (p *PermitGate) awaitVictims(logger klog.Logger, key types.NamespacedName, t *task, cluster *view, pr *preemption, detail string) answer {
+	s := p.shared
+	gone := cluster.still(pr.nodes)
+	if len(gone) > 0 && !pr.isGiven(s) {
+		request := t.request
+		request.Removed, request.Cluster = gone, cluster.without(gone)
+		if result := plan.Make(request); result.Refusal == nil && t.minResources.lacking(cluster.without(gone)) == "" {
+			if a := s.claimRoom(key, t, pr, holdSlotsWithout(result.Slots, cluster, gone), detail); a.reason != gang.ReasonNone {
+				return a
+			}
+		}
+	}
+	// Either the pods have left and others have their room, or it would not be enough.
+	a := answer{gang.ReasonBackoff, detail}
+	if len(gone) > 0 {
+		a.detail += fmt.Sprintf("; had %s evicted, which does not make room any more", count(len(pr.victims), "pod"))
+	}
+	s.change(key, func(e *entry, now time.Time) {
+		if e.preempting != pr {
+			return
+		}
+		s.giveBackLocked(e)
+		if len(gone) == 0 {
+			e.preempting = nil
+		}
+		e.gang.NoPlan("", a.detail, now)
+	})
+	logger.V(2).Info("The gang gives back the room that it had preempted", "detail", a.detail, "stillEnding", len(gone))
+	return a
+}
+
+// isGiven reports whether the room of the preemption has been given back.
+func (pr *preemption) isGiven(s *Shared) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return pr.given
+}
+
+// giveBackLocked ends the claim on the room of victims; nobody is evicted from then on.
+func (s *Shared) giveBackLocked(e *entry) {
+	if e.preempting == nil || e.preempting.given {
+		return
+	}
+	e.preempting.given = true
+	preemptions.WithLabelValues("given_up").Inc()
+	e.gang.SetCollects(false)
+	if h := e.held; h != nil && h.awaits {
+		e.held = nil
+		s.freedLocked(e, s.holds.Release(h.gang))
+	}
+}
+
+// syncPreemptionLocked gives the room back when the gang has no use for it any more, or has waited for too long.
+func (s *Shared) syncPreemptionLocked(e *entry) {
+	pr, now := e.preempting, time.Now()
+	over := !now.Before(pr.until)
+	switch e.gang.Phase() {
+	case gang.Gathering, gang.Waiting, gang.Backoff:
+		if !over {
+			return
+		}
+		e.preemptAfter = now.Add(s.args.MaxBackoff.Duration)
+	case gang.Pending, gang.Releasing, gang.Whole:
+	}
+	s.giveBackLocked(e)
+	if over || pr.waits() == 0 || !pr.begun() {
+		e.preempting = nil
+	}
+}
+
+// begun reports whether anybody has been evicted.
+func (pr *preemption) begun() bool {
+	return slices.ContainsFunc(pr.victims, func(v victim) bool { return v.done })
+}
+
+// placedLocked notes that the gang has a plan: whoever has not been evicted yet stays.
+func (s *Shared) placedLocked(e *entry) {
+	if e.preempting != nil && !e.preempting.given {
+		preemptions.WithLabelValues("placed").Inc()
+	}
+	e.preempting = nil
+}
+
+// podLeft hears that a pod has left its node, and reports whether the gang has waited for that. The last one ends the
+// gang's backoff.
+func (s *Shared) podLeft(e *entry, uid types.UID, now time.Time) bool {
+	pr := e.preempting
+	if pr == nil {
+		return false
+	}
+	if _, awaited := pr.left[uid]; !awaited {
+		return false
+	}
+	pr.left[uid] = true
+	if pr.waits() == 0 {
+		if pr.given {
+			e.preempting = nil
+		} else {
+			e.gang.SetCollects(true) // no pause between two looks: the room is there
+		}
+		e.gang.Room(now)
+		s.queue.Add(e.key)
+	}
+	return true
+}
+
+// victimGone tells the gang that waits for a pod, if there is one.
+func (s *Shared) victimGone(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for _, e := range s.gangs {
+		if s.podLeft(e, uid, now) {
+			s.settledLocked(e)
+		}
+	}
+}
+
+// awaited is victimGone for one gang, where the scheduler's own view of the node has got the room.
+func (s *Shared) awaited(key types.NamespacedName, uid types.UID) (awaited bool) {
+	s.look(key, func(e *entry, now time.Time) { awaited = s.podLeft(e, uid, now) })
+	return awaited
+}

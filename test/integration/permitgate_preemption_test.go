@@ -1,0 +1,341 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+)
+
+// slowToEnd has a pod end when the test lets it.
+func slowToEnd(pod *v1.Pod) { pod.Finalizers = []string{"zonewise.test/slow"} }
+
+// createSlow creates pods that are slow to end, and lets them end with the test at the latest.
+func (w *world) createSlow(n int, class string) []*v1.Pod {
+	w.t.Helper()
+	pods := w.create(newPods(n, "small", "1", ofPriority(class), slowToEnd)...)
+	w.t.Cleanup(func() { w.letEnd(pods...) })
+	return pods
+}
+
+// letEnd lets pods end that were slow to.
+func (w *world) letEnd(pods ...*v1.Pod) {
+	w.t.Helper()
+	w.letWatcherCatchUp()
+	for _, pod := range pods {
+		err := cp.client.Patch(w.ctx, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}},
+			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		require.NoError(w.t, client.IgnoreNotFound(err))
+	}
+}
+
+// waitEvicted waits until somebody has deleted the pods.
+func (w *world) waitEvicted(pods ...*v1.Pod) {
+	w.t.Helper()
+	w.eventually("the pods have been evicted", func() (bool, string) {
+		for _, pod := range pods {
+			got := &v1.Pod{}
+			err := cp.client.Get(w.ctx, client.ObjectKeyFromObject(pod), got)
+			if !apierrors.IsNotFound(err) && (err != nil || got.DeletionTimestamp == nil) {
+				return false, fmt.Sprint(pod.Name, " ", err)
+			}
+		}
+		return true, ""
+	})
+}
+
+// evicted counts the pods that are gone or going.
+func (w *world) evicted(pods ...*v1.Pod) (n int) {
+	w.t.Helper()
+	for _, pod := range pods {
+		got := &v1.Pod{}
+		err := cp.client.Get(w.ctx, client.ObjectKeyFromObject(pod), got)
+		require.NoError(w.t, client.IgnoreNotFound(err))
+		if err != nil || got.DeletionTimestamp != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// waitNoPlan waits until the scheduler has said of a member of a gang why there is no plan: it tries one of them at a time.
+func (w *world) waitNoPlan(reason string, gang ...*v1.Pod) {
+	w.t.Helper()
+	w.eventually("the gang is refused: "+reason, func() (bool, string) {
+		var said []string
+		for _, pod := range gang {
+			words := unschedulable(w.pod(pod))
+			if contains(words, reason) {
+				return true, ""
+			}
+			said = append(said, words)
+		}
+		return false, fmt.Sprintf("%q", said)
+	})
+}
+
+// waitClaims waits until the ledger holds so many slots for gangs.
+func (w *world) waitClaims(s *runningScheduler, slots int) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("%d slots are held", slots), func() (bool, string) {
+		n := 0
+		for _, claim := range s.ledger().Claims() {
+			n += claim.Slots
+		}
+		return n == slots, fmt.Sprint(s.ledger().Claims())
+	})
+}
+
+// createMeekClass creates a PriorityClass whose pods preempt nobody, which ends with the world.
+func (w *world) createMeekClass(value int32) string {
+	w.t.Helper()
+	class := &schedulingv1.PriorityClass{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-meek-%d", w.namespace, value)}, Value: value, PreemptionPolicy: ptr.To(v1.PreemptNever),
+	}
+	require.NoError(w.t, cp.client.Create(w.ctx, class))
+	w.t.Cleanup(func() { require.NoError(w.t, cp.client.Delete(context.Background(), class)) })
+	w.eventually("admission knows the class", func() (bool, string) {
+		probe := newPod("probe", "1m", ofPriority(class.Name))
+		probe.Namespace = w.namespace
+		err := cp.client.Create(w.ctx, probe, client.DryRunAll)
+		return err == nil, fmt.Sprint(err)
+	})
+	return class.Name
+}
+
+// TestGangPreempts: a gang of higher priority has as many pods evicted as it needs, and is bound as a whole in their place.
+func TestGangPreempts(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("2", "a1", "b1")
+	w.startScheduler()
+	low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
+	small := w.createSlow(4, low)
+	w.waitBound(small...)
+	w.createGroup("train", 3, 0)
+	gang := w.create(newPods(3, "train", "1", inGroup("train"), ofPriority(high))...)
+	w.waitEvent("PodGroup", "train", "GangPreempts: PodGroup "+w.namespace+"/train: preempts 3 pods on 2 nodes for 3 members")
+	w.eventually("three pods are evicted", func() (bool, string) {
+		n := w.evicted(small...)
+		return n == 3, fmt.Sprint(n)
+	})
+	for _, pod := range small {
+		got := w.pod(pod)
+		if got.DeletionTimestamp == nil {
+			continue
+		}
+		w.waitEvent("Pod", pod.Name, "Preempted by PodGroup "+w.namespace+"/train on node "+got.Spec.NodeName)
+		var target *v1.PodCondition
+		for i := range got.Status.Conditions {
+			if got.Status.Conditions[i].Type == v1.DisruptionTarget {
+				target = &got.Status.Conditions[i]
+			}
+		}
+		require.NotNil(t, target)
+		require.Equal(t, v1.PodReasonPreemptionByScheduler, target.Reason)
+	}
+	w.requirePending(gang...)
+	w.waitNoPlan("preempts 3 pods on 2 nodes for 3 members", gang...)
+	w.letEnd(small...)
+	w.waitBound(gang...)
+	require.Equal(t, 3, w.evicted(small...))
+}
+
+// TestGangPreemptsNobodyInVain: nobody is evicted when the gang would not fit all the same, when a member must not
+// preempt, or when preemption is off.
+func TestGangPreemptsNobodyInVain(t *testing.T) {
+	for name, test := range map[string]struct {
+		size    int
+		meek    bool
+		options []schedulerOption
+	}{
+		"too large":          {size: 4},
+		"preemptionPolicy":   {size: 3, meek: true},
+		"gangPreemption off": {size: 3, options: []schedulerOption{withGateArgs(`{"gangPreemption": false}`)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.addNodes("2", "a1", "b1")
+			w.startScheduler(test.options...)
+			low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
+			class := high
+			if test.meek {
+				class = w.createMeekClass(1000)
+			}
+			others := w.create(append(newPods(3, "small", "1", ofPriority(low)), newPod("same", "1", ofPriority(high)))...)
+			w.waitBound(others...)
+			w.createGroup("train", int32(test.size), 0)
+			gang := w.create(newPods(test.size, "train", "1", inGroup("train"), ofPriority(class))...)
+			w.waitNoPlan(fmt.Sprintf("needs %d, plan found 0: 2 nodes short of cpu", test.size), gang...)
+			w.addNodes("500m", "c1") // makes it try again
+			w.waitNoPlan("3 nodes short of cpu", gang...)
+			w.requirePending(gang...)
+			w.requireNotEvicted(others...)
+			w.requireNoPreemption()
+		})
+	}
+}
+
+// TestGangPreemptionRespectsBudgets: pods that their budget protects are evicted when nothing else will do, and only then.
+func TestGangPreemptionRespectsBudgets(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("2", "a1", "b1")
+	w.startScheduler()
+	low, middle, high := w.createPriorityClass(10), w.createPriorityClass(100), w.createPriorityClass(1000)
+	budget := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "kept"},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MaxUnavailable: ptr.To(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: labelled("kept")},
+		},
+	}
+	require.NoError(t, cp.client.Create(w.ctx, budget))
+	kept := w.create(newPods(2, "kept", "1", withLabel("app", "kept"), ofPriority(low))...)
+	w.waitBound(kept...)
+	others := w.create(newPods(2, "other", "1", ofPriority(middle))...)
+	w.waitBound(others...)
+	w.createGroup("one", 2, 0)
+	w.waitBound(w.create(newPods(2, "one", "1", inGroup("one"), ofPriority(high))...)...)
+	w.requireNotEvicted(kept...)
+	require.Equal(t, 2, w.evicted(others...))
+	w.createGroup("two", 2, 0)
+	w.waitBound(w.create(newPods(2, "two", "1", inGroup("two"), ofPriority(high))...)...)
+	require.Equal(t, 2, w.evicted(kept...))
+}
+
+// TestGangPreemptsAnotherAsAWhole: a gang of lower priority loses what it has beyond its quorum, and then all of it.
+func TestGangPreemptsAnotherAsAWhole(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("2", "a1", "b1")
+	w.startScheduler()
+	low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
+	w.createGroup("cheap", 3, 0)
+	cheap := w.create(newPods(4, "cheap", "1", inGroup("cheap"), ofPriority(low))...)
+	w.waitBound(cheap...)
+	w.createGroup("half", 2, 0)
+	half := w.create(newPods(2, "half", "500m", inGroup("half"), ofPriority(high))...)
+	w.waitBound(half...)
+	require.Equal(t, 1, w.evicted(cheap...))
+	w.createGroup("two", 2, 0)
+	two := w.create(newPods(2, "two", "500m", inGroup("two"), ofPriority(high))...)
+	w.waitBound(two...)
+	require.Equal(t, 4, w.evicted(cheap...))
+}
+
+// TestPreemptedRoomIsTheGangs: while victims end, one after the other, no pod of a lower priority than the gang's takes what
+// they leave, nobody else is evicted, and the gang is bound as soon as the last one is gone.
+func TestPreemptedRoomIsTheGangs(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("3", "a1")
+	s := w.startScheduler()
+	low, middle, high := w.createPriorityClass(10), w.createMeekClass(100), w.createPriorityClass(1000)
+	small := w.createSlow(3, low)
+	w.waitBound(small...)
+	w.createGroup("train", 2, 0)
+	gang := w.create(newPods(2, "train", "1", inGroup("train"), ofPriority(high))...)
+	w.eventually("two pods are evicted", func() (bool, string) {
+		n := w.evicted(small...)
+		return n == 2, fmt.Sprint(n)
+	})
+	w.waitClaims(s, 2)
+	var victims, spared []*v1.Pod
+	for _, pod := range small {
+		if w.pod(pod).DeletionTimestamp != nil {
+			victims = append(victims, pod)
+		} else {
+			spared = append(spared, pod)
+		}
+	}
+	w.letEnd(victims[0])
+	thief := w.create(newPod("thief", "1", ofPriority(middle)))
+	w.waitUnschedulable("held for PodGroup", thief...)
+	w.requirePending(gang...)
+	w.letEnd(victims[1])
+	w.waitBound(gang...)
+	w.requirePending(thief...)
+	w.requireNotEvicted(spared...)
+	w.letEnd(spared...)
+	w.eventually("nothing is held any more", func() (bool, string) {
+		return len(s.ledger().Claims()) == 0, fmt.Sprint(s.ledger().Claims())
+	})
+}
+
+// TestPreemptionEndsWithTheGang: a gang that loses its quorum while its victims end gives back what they leave.
+func TestPreemptionEndsWithTheGang(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("2", "a1")
+	s := w.startScheduler()
+	low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
+	small := w.createSlow(2, low)
+	w.waitBound(small...)
+	w.createGroup("train", 2, 0)
+	gang := w.create(newPods(2, "train", "1", inGroup("train"), ofPriority(high))...)
+	w.waitEvicted(small...)
+	w.waitClaims(s, 2)
+	w.letEnd(small[0])
+	other := w.create(newPod("other", "1", ofPriority(low)))
+	w.waitUnschedulable("held for PodGroup", other...)
+	w.deletePod(gang[0])
+	w.waitBound(other...)
+	w.letEnd(small[1])
+	w.requirePending(gang[1])
+	w.waitClaims(s, 0)
+}
+
+// TestPreemptionOutlivesTheScheduler: the next scheduler waits for the victims of the one before it, and names no others.
+func TestPreemptionOutlivesTheScheduler(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("2", "a1", "b1")
+	first := w.startScheduler()
+	low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
+	small := w.createSlow(4, low)
+	w.waitBound(small...)
+	w.createGroup("train", 2, 0)
+	gang := w.create(newPods(2, "train", "1", inGroup("train"), ofPriority(high))...)
+	w.eventually("two pods are evicted", func() (bool, string) {
+		n := w.evicted(small...)
+		return n == 2, fmt.Sprint(n)
+	})
+	w.stopScheduler(first)
+	second := w.startScheduler()
+	w.waitClaims(second, 2)
+	require.Equal(t, 2, w.evicted(small...))
+	for _, pod := range small {
+		if w.pod(pod).DeletionTimestamp != nil {
+			w.letEnd(pod)
+		}
+	}
+	w.waitBound(gang...)
+	require.Equal(t, 2, w.evicted(small...))
+	w.letEnd(small...)
+}
+
+// TestMinResources: a gang is not tried while the cluster lacks what its PodGroup asks for, though its members would
+// fit.
+func TestMinResources(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("2", "a1")
+	w.startScheduler()
+	w.watcher.setGang("train", 2)
+	require.NoError(t, cp.client.Create(w.ctx, &schedulingv1alpha1.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "train"},
+		Spec: schedulingv1alpha1.PodGroupSpec{MinMember: 2, MinResources: v1.ResourceList{
+			v1.ResourceCPU: resource.MustParse("3"), v1.ResourceMemory: resource.MustParse("1Gi"),
+		}},
+	}))
+	gang := w.create(newPods(2, "train", "1", inGroup("train"))...)
+	w.waitNoPlan("needs 2, and spec.minResources are not there: cpu: 3 wanted, 2 free in the cluster", gang...)
+	w.requirePending(gang...)
+	w.addNodes("1", "b1")
+	w.waitBound(gang...)
+}
