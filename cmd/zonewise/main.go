@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"zonewise.dev/internal/demo/cluster"
@@ -31,7 +32,9 @@ func guard(dir string) int {
 func execute() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	// What goes wrong is told by the commands themselves.
+	// What goes wrong is told by the commands themselves, in one line: not by the libraries, such as about a response that
+	// nobody waits for any more.
 	log.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
 	return report(os.Stderr, newRoot().ExecuteContext(ctx))
 }
