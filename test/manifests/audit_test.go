@@ -3,6 +3,7 @@ package manifests
 import (
 	"bufio"
 	"encoding/json"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -48,9 +49,23 @@ func (p permission) kind() permission {
 func (c *cluster) requests(t *testing.T, user string) (asked, refused map[permission]bool) {
 	t.Helper()
 	asked, refused = map[permission]bool{}, map[permission]bool{}
+	c.audited(t, user, 0, func(p permission, event *auditv1.Event) {
+		asked[p.kind()] = true
+		if event.Annotations["authorization.k8s.io/decision"] != "allow" {
+			refused[p] = true
+		}
+	})
+	return asked, refused
+}
+
+// audited calls see for each request of a user that the audit log has from an offset on.
+func (c *cluster) audited(t *testing.T, user string, from int64, see func(permission, *auditv1.Event)) {
+	t.Helper()
 	f, err := os.Open(c.auditLog)
 	require.NoError(t, err)
 	defer f.Close()
+	_, err = f.Seek(from, io.SeekStart)
+	require.NoError(t, err)
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -65,13 +80,17 @@ func (c *cluster) requests(t *testing.T, user string) (asked, refused map[permis
 		if event.ObjectRef.Subresource != "" {
 			p.resource += "/" + event.ObjectRef.Subresource
 		}
-		asked[p.kind()] = true
-		if event.Annotations["authorization.k8s.io/decision"] != "allow" {
-			refused[p] = true
-		}
+		see(p, &event)
 	}
 	require.NoError(t, lines.Err())
-	return asked, refused
+}
+
+// auditedSoFar is where the audit log ends now.
+func (c *cluster) auditedSoFar(t *testing.T) int64 {
+	t.Helper()
+	info, err := os.Stat(c.auditLog)
+	require.NoError(t, err)
+	return info.Size()
 }
 
 // granted returns what the rules allow.

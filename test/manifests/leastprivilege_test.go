@@ -192,6 +192,21 @@ func (c *cluster) useDevices(t *testing.T) {
 // useRefusedBind has an admission policy refuse the binding, so that the scheduler undoes what it had
 // prepared for the pod: the claim's reservation, and the claim that it had made itself.
 func (c *cluster) useRefusedBind(t *testing.T) {
+	c.refuseBinds(t)
+	c.create(t, pod("refused-claim", "100m", c.deviceClaim(t, "refused-claim")))
+	c.waitUsed(t, permission{"patch", "resource.k8s.io", "resourceclaims/status"})
+	c.create(t, pod("refused-extended", "100m", extendedResource))
+	c.waitUsed(t, permission{"delete", "resource.k8s.io", "resourceclaims"})
+	for _, name := range []string{"refused", "refused-claim", "refused-extended"} {
+		require.NoError(t, c.client.CoreV1().Pods(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
+		c.gone(t, name)
+	}
+}
+
+// refuseBinds has an admission policy refuse to bind pods whose name starts with "refused", and waits until it is in
+// force.
+func (c *cluster) refuseBinds(t *testing.T) {
+	t.Helper()
 	policies, bindings := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies(), c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
 	_, err := policies.Create(t.Context(), &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "refuse"},
@@ -220,15 +235,6 @@ func (c *cluster) useRefusedBind(t *testing.T) {
 		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err != nil, nil
 	})
-
-	c.create(t, pod("refused-claim", "100m", c.deviceClaim(t, "refused-claim")))
-	c.waitUsed(t, permission{"patch", "resource.k8s.io", "resourceclaims/status"})
-	c.create(t, pod("refused-extended", "100m", extendedResource))
-	c.waitUsed(t, permission{"delete", "resource.k8s.io", "resourceclaims"})
-	for _, name := range []string{"refused", "refused-claim", "refused-extended"} {
-		require.NoError(t, c.client.CoreV1().Pods(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
-		c.gone(t, name)
-	}
 }
 
 // waitUsed waits until the scheduler has used a permission.
@@ -285,19 +291,9 @@ func (c *cluster) useEventSeries(t *testing.T) {
 
 // useMetrics has somebody who may read the metrics read them, and somebody who may not.
 func (c *cluster) useMetrics(t *testing.T, s *scheduler) {
-	for _, name := range []string{"monitoring", "stranger"} {
-		_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-		require.NoError(t, err)
-	}
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "metrics"}, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}}
-	_, err := c.client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
+	_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "stranger"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	_, err = c.client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "metrics"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: metav1.NamespaceSystem, Name: "monitoring"}},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	c.reader(t, "monitoring")
 
 	monitoring, stranger := c.token(t, "monitoring"), c.token(t, "stranger")
 	until(t, "monitoring may read", func(ctx context.Context) (bool, error) {
@@ -306,4 +302,20 @@ func (c *cluster) useMetrics(t *testing.T, s *scheduler) {
 	require.Equal(t, http.StatusForbidden, s.get(t.Context(), "/metrics", stranger))
 	require.Equal(t, http.StatusForbidden, s.get(t.Context(), "/metrics", ""))
 	require.Equal(t, http.StatusForbidden, s.get(t.Context(), "/configz", monitoring))
+}
+
+// reader makes a ServiceAccount that may read the metrics of whoever asks the API server about it.
+func (c *cluster) reader(t *testing.T, name string) {
+	t.Helper()
+	_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "metrics"}, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}}
+	_, err = c.client.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = c.client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "metrics"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: metav1.NamespaceSystem, Name: name}},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
 }

@@ -15,16 +15,7 @@ var zoneReservations = schema.GroupVersionResource{Group: "zonewise.dev", Versio
 
 // useReservation holds a slot and waits for the status and the Event that say so.
 func (c *cluster) useReservation(t *testing.T) {
-	_, err := c.dynamic.Resource(zoneReservations).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": zoneReservations.GroupVersion().String(), "kind": "ZoneReservation",
-		"metadata": map[string]any{"name": "headroom"},
-		"spec": map[string]any{
-			"owners": []any{map[string]any{"namespace": namespace, "podSelector": map[string]any{"matchLabels": map[string]any{"app": "nobody"}}}},
-			"slot":   map[string]any{"requests": map[string]any{"cpu": "100m"}},
-			"slots":  int64(1),
-		},
-	}}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	c.reserve(t, "headroom")
 	until(t, "the reservation's status", func(ctx context.Context) (bool, error) {
 		u, err := c.dynamic.Resource(zoneReservations).Get(ctx, "headroom", metav1.GetOptions{})
 		if err != nil {
@@ -39,4 +30,19 @@ func (c *cluster) useReservation(t *testing.T) {
 	})
 	// The tests that follow fill the nodes.
 	require.NoError(t, c.dynamic.Resource(zoneReservations).Delete(t.Context(), "headroom", metav1.DeleteOptions{}))
+}
+
+// reserve makes a reservation of one slot, for nobody.
+func (c *cluster) reserve(t *testing.T, name string) {
+	t.Helper()
+	_, err := c.dynamic.Resource(zoneReservations).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": zoneReservations.GroupVersion().String(), "kind": "ZoneReservation",
+		"metadata": map[string]any{"name": name},
+		"spec": map[string]any{
+			"owners": []any{map[string]any{"namespace": namespace, "podSelector": map[string]any{"matchLabels": map[string]any{"app": "nobody"}}}},
+			"slot":   map[string]any{"requests": map[string]any{"cpu": "100m"}},
+			"slots":  int64(1),
+		},
+	}}, metav1.CreateOptions{})
+	require.NoError(t, err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -65,12 +67,48 @@ type scheduler struct {
 	url string // of its secure port
 }
 
-// startScheduler runs the scheduler's program as the Deployment among the objects would: with its arguments,
-// its profile, and a token of its ServiceAccount. Only where a pod differs from a process of a test are
-// arguments added: the token is in a kubeconfig, and the port is a free one. It stops when the test ends.
-func (c *cluster) startScheduler(t *testing.T, objects []*unstructured.Unstructured) *scheduler {
+// schedulerProgram builds the scheduler once for all tests of the package.
+var schedulerProgram = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "zonewise-manifests-test-")
+	if err != nil {
+		return "", err
+	}
+	programDir = dir
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		return "", err
+	}
+	binary, err := program.BuildScheduler(root, dir)
+	return binary.Path, err
+})
+
+// programDir is removed when all tests have run.
+var programDir string
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if programDir != "" {
+		if err := os.RemoveAll(programDir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// command is how to run a scheduler.
+type command struct {
+	program string
+	args    []string
+	*scheduler
+}
+
+// schedulerCommand returns how the Deployment among the objects would run the scheduler: with its arguments, its
+// profile, and a token of its ServiceAccount. Only where a pod differs from a process of a test are arguments
+// added: the token is in a kubeconfig, and the port is a free one.
+func (c *cluster) schedulerCommand(t *testing.T, objects []*unstructured.Unstructured, edits ...func(profile string) string) command {
 	t.Helper()
-	binary, err := program.BuildScheduler(repository(t), t.TempDir())
+	binary, err := schedulerProgram()
 	require.NoError(t, err)
 
 	pod := only[appsv1.Deployment](t, objects, "Deployment").Spec.Template.Spec
@@ -80,21 +118,28 @@ func (c *cluster) startScheduler(t *testing.T, objects []*unstructured.Unstructu
 	timeout := regexp.MustCompile(`(?m)^( *)scheduleTimeout: 60s$`)
 	require.Regexp(t, timeout, profile)
 	profile = timeout.ReplaceAllString(profile, "${1}recoveryTimeout: 5s\n$0")
+	for _, edit := range edits {
+		profile = edit(profile)
+	}
 	kubeconfig := c.kubeconfigOf(t, c.token(t, pod.ServiceAccountName))
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(profile+"\nclientConnection:\n  kubeconfig: "+kubeconfig+"\n"), 0o600))
 	port := freePort(t)
-	args = append(append([]string{}, args...),
+	return command{program: binary, scheduler: &scheduler{url: "https://127.0.0.1:" + strconv.Itoa(port)}, args: append(append([]string{}, args...),
 		"--config="+file, "--secure-port="+strconv.Itoa(port), "--bind-address=127.0.0.1",
-		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)
+		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)}
+}
 
-	runUntilTheEnd(t, binary.Path, args...)
-
-	s := &scheduler{url: "https://127.0.0.1:" + strconv.Itoa(port)}
-	for _, path := range []string{pod.Containers[0].StartupProbe.HTTPGet.Path, pod.Containers[0].LivenessProbe.HTTPGet.Path, pod.Containers[0].ReadinessProbe.HTTPGet.Path} {
-		until(t, path, func(ctx context.Context) (bool, error) { return s.get(ctx, path, "") == http.StatusOK, nil })
+// startScheduler runs the scheduler as the Deployment among the objects would, until the test ends.
+func (c *cluster) startScheduler(t *testing.T, objects []*unstructured.Unstructured) *scheduler {
+	t.Helper()
+	cmd := c.schedulerCommand(t, objects)
+	runUntilTheEnd(t, cmd.program, cmd.args...)
+	container := only[appsv1.Deployment](t, objects, "Deployment").Spec.Template.Spec.Containers[0]
+	for _, path := range []string{container.StartupProbe.HTTPGet.Path, container.LivenessProbe.HTTPGet.Path, container.ReadinessProbe.HTTPGet.Path} {
+		until(t, path, func(ctx context.Context) (bool, error) { return cmd.get(ctx, path, "") == http.StatusOK, nil })
 	}
-	return s
+	return cmd.scheduler
 }
 
 // runUntilTheEnd runs a scheduler's program until the test ends, and shows its log when the test has failed.
