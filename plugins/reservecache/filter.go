@@ -39,10 +39,13 @@ func (p *ReserveCache) Filter(ctx context.Context, state fwk.CycleState, pod *v1
 }
 
 func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	allocatable, requested := amounts(info.GetAllocatable()), requestedOf(info)
+	if d.owner == nil && p.running.view.Leaves(&d.request, &allocatable, &requested) {
+		return nil // what is found by the node's name is not in the processor's cache, unlike the node itself
+	}
 	holds := p.holdsOn(d, info.Node().Name)
 	var verdict ledger.Verdict
 	if holds != nil || d.asker.Use == ledger.UseOnly {
-		allocatable, requested := amounts(info.GetAllocatable()), requestedOf(info)
 		verdict = ledger.Fits(&d.request, &allocatable, &requested, holds, &d.asker, podsOf(info.GetPods()).has)
 		if !verdict.Fits {
 			return p.refuse(d, info, holds, &allocatable, &requested, &verdict)

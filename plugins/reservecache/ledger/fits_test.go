@@ -139,3 +139,32 @@ func fitsCase() (holds *NodeHolds, request, allocatable, requested Resources, wh
 		Resources{MilliCPU: 32000, Memory: 64 << 30, Pods: 110, Scalar: map[v1.ResourceName]int64{"example.com/gpu": 8}},
 		Resources{MilliCPU: 17000, Memory: 8 << 30, Pods: 30}, Asker{UID: "x", Claims: []ClaimID{claimIDs[1]}}
 }
+
+// TestLeaves: a view knows without looking at the node that its holds leave room for a pod, also after they were dropped.
+func TestLeaves(t *testing.T) {
+	l := New(DefaultOptions())
+	var v HoldsView
+	request, none := Resources{MilliCPU: 1000, Pods: 1}, Resources{}
+	leaves := func(milliCPU, pods int64) bool {
+		l.UpdateHoldsView(&v)
+		return v.Leaves(&request, &Resources{MilliCPU: milliCPU, Pods: pods}, &none)
+	}
+	require.True(t, leaves(0, 0), "nothing is held: whether it fits at all is not judged")
+
+	for _, name := range []string{"n1", "n2"} {
+		l.AddNode(makeNode(name, "a"))
+	}
+	claim := Claim{ID: claimIDs[0], Name: "r1", Since: t0, Wanted: 3}
+	size := Resources{MilliCPU: 500, Pods: 1}
+	_, err := l.PlaceHolds(claim, []Slot{{Node: "n1", Count: 2, Requests: size}, {Node: "n2", Count: 1, Requests: size}})
+	require.NoError(t, err)
+	require.True(t, leaves(2000, 3))
+	require.False(t, leaves(1999, 3))
+	require.False(t, leaves(2000, 2))
+	request.Scalar = map[v1.ResourceName]int64{"example.com/gpu": 1}
+	require.False(t, leaves(2000, 3), "it looks at the amounts that all nodes have")
+	request.Scalar = nil
+
+	l.ReleaseHolds(claim.ID)
+	require.True(t, leaves(0, 0))
+}

@@ -273,6 +273,13 @@ func (m *holdsMachine) Views(t *rapid.T) {
 	}
 	for _, n := range m.kept.Nodes() {
 		require.Same(t, fresh.Node(n.Node.Name), n.Holds)
+		request := Resources{MilliCPU: rapid.Int64Range(0, 4).Draw(t, "request"), Memory: rapid.Int64Range(0, 1).Draw(t, "memory") << 10, Pods: 1}
+		for _, view := range []*HoldsView{&m.view, &fresh} {
+			if view.Leaves(&request, &n.Allocatable, &n.Requested) {
+				verdict := Fits(&request, &n.Allocatable, &n.Requested, n.Holds, &Asker{UID: "nobody"}, func(types.UID) bool { return false })
+				require.True(t, verdict.Fits, "no holds of the view were to keep it off")
+			}
+		}
 	}
 	require.Zero(t, m.ledger.UpdateHoldsView(&m.view), "nothing happened in between")
 }

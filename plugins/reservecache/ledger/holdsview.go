@@ -60,6 +60,9 @@ type HoldsView struct {
 	version    uint64
 	nodes      map[string]*NodeHolds
 	changed    []string
+	// most is no less than what is held on any node. stale counts the changes since it was taken.
+	most  Resources
+	stale int
 }
 
 // Empty reports whether nothing is held anywhere.
@@ -78,6 +81,7 @@ func (v *HoldsView) Changed() []string { return v.changed }
 func (l *Ledger) UpdateHoldsView(v *HoldsView) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer v.bound()
 	if v.ledger != l {
 		*v = HoldsView{ledger: l, version: l.heldVersion}
 	}
