@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -17,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/kubernetes/pkg/scheduler"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	perf "k8s.io/kubernetes/test/integration/scheduler_perf"
@@ -32,12 +34,48 @@ import (
 )
 
 // schedulerConfigs has the scheduler's configuration of each variant: the files that users read. The
-// in-tree variant takes the scheduler's own defaults.
+// in-tree variant takes the scheduler's own defaults, and what alwaysGate changes is in configOf.
 var schedulerConfigs = map[string]string{
 	inTree:       "",
 	zoneSpread:   "../../../config/zonespread.yaml",
 	reserveCache: "../../../config/reservecache.yaml",
 	permitGate:   "../../../config/permitgate.yaml",
+	alwaysGate:   "../../../config/permitgate.yaml",
+}
+
+// configOf returns the path of a variant's configuration, which is in dir when it is not one of the files that users read.
+func configOf(variant, dir string) (string, error) {
+	path := schedulerConfigs[variant]
+	if variant != alwaysGate {
+		return path, nil
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	var c configv1.KubeSchedulerConfiguration
+	if err := yaml.UnmarshalStrict(content, &c); err != nil {
+		return "", fmt.Errorf("%s: %w", path, err)
+	}
+	for i := range c.Profiles {
+		for k := range c.Profiles[i].PluginConfig {
+			if p := &c.Profiles[i].PluginConfig[k]; p.Name == permitgate.Name {
+				args := map[string]any{}
+				if err := yaml.Unmarshal(p.Args.Raw, &args); err != nil {
+					return "", fmt.Errorf("%s: args of %s: %w", path, p.Name, err)
+				}
+				args["bindRehearsal"] = "Always"
+				if p.Args.Raw, err = json.Marshal(args); err != nil {
+					return "", err
+				}
+			}
+		}
+	}
+	if content, err = yaml.Marshal(&c); err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, variant+".yaml")
+	return path, os.WriteFile(path, content, 0o600)
 }
 
 func TestMain(m *testing.M) {
@@ -76,7 +114,7 @@ func BenchmarkScheduling(b *testing.B) {
 	for _, variant := range variants {
 		b.Run(variant, func(b *testing.B) {
 			file := filepath.Join(b.TempDir(), "cases.yaml")
-			content, err := casesFor(variant)
+			content, err := casesFor(variant, b.TempDir())
 			require.NoError(b, err)
 			require.NoError(b, os.WriteFile(file, content, 0o600))
 			perf.RunBenchmarkPerfScheduling(b, file, variant, registry(), perfOptions(variant)...)
@@ -84,8 +122,12 @@ func BenchmarkScheduling(b *testing.B) {
 	}
 }
 
-// casesFor returns cases.yaml with the configuration of a variant in every case.
-func casesFor(variant string) ([]byte, error) {
+// casesFor returns cases.yaml with the configuration of a variant in every case; one that is made for it is in dir.
+func casesFor(variant, dir string) ([]byte, error) {
+	path, err := configOf(variant, dir)
+	if err != nil {
+		return nil, err
+	}
 	content, err := os.ReadFile("cases.yaml")
 	if err != nil {
 		return nil, err
@@ -95,7 +137,7 @@ func casesFor(variant string) ([]byte, error) {
 		return nil, err
 	}
 	for _, c := range cases {
-		if path := schedulerConfigs[variant]; path != "" {
+		if path != "" {
 			c["schedulerConfigPath"] = path
 		}
 	}
@@ -111,7 +153,7 @@ func registry() frameworkruntime.Registry {
 
 // perfOptions returns what scheduler_perf does for a variant beside the steps of a case.
 func perfOptions(variant string) []perf.SchedulerPerfOption {
-	all := []perf.SchedulerPerfOption{perf.WithPrepareFn(installCRDs)}
+	all := []perf.SchedulerPerfOption{perf.WithPrepareFn(inTurn(installCRDs, recordMembers))}
 	if variant == reserveCache {
 		all = append(all, perf.WithNodeUpdateFn(waitForHolds))
 	}

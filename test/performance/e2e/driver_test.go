@@ -73,7 +73,7 @@ func sample(p *profile.Profile, nanos int64, stack ...string) {
 
 func TestReadsWhatSchedulerPerfWrites(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "BenchmarkScheduling.json"), []byte(`{"version": "v1", "dataItems": [
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "BenchmarkScheduling_in-tree_benchmark_in-tree_2026-01-02T03:04:05Z.json"), []byte(`{"version": "v1", "dataItems": [
 		{"data": {"Average": 250.5, "Perc50": 260}, "unit": "pods/s", "labels": {"Metric": "SchedulingThroughput"}},
 		{"data": {"Average": 3}, "unit": "ms", "labels": {"Metric": "scheduler_scheduling_attempt_duration_seconds"}},
 		{"data": {"Duration": 12.5}, "unit": "s", "labels": {"Metric": "SchedulingDuration"}}]}`), 0o600))

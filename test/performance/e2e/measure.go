@@ -58,6 +58,9 @@ func (b *bench) measure(ctx context.Context, s series) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+	if r.Members, err = readMembers(dir); err != nil {
+		return result{}, err
+	}
 	r.CPUMillis = float64(all) / float64(time.Millisecond) / pods
 	r.SchedulerCPUMillis = float64(scheduler) / float64(time.Millisecond) / pods
 	return r, nil
@@ -73,7 +76,7 @@ type dataItems struct {
 
 // readItems takes the throughput out of the measurements in a directory, and returns the number of pods.
 func (r *result) readItems(dir string) (pods float64, err error) {
-	content, err := readOnly(filepath.Join(dir, "*.json"))
+	content, err := readOnly(filepath.Join(dir, "*_benchmark_*.json"))
 	if err != nil {
 		return 0, err
 	}

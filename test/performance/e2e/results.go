@@ -27,6 +27,9 @@ type result struct {
 	// that code called included. Garbage collection is in CPUMillis only.
 	SchedulerCPUMillis float64 `json:"schedulerCPUMillis"`
 
+	// Members is nil for a case without gangs.
+	Members *members `json:"members,omitempty"`
+
 	Machine machine `json:"machine"`
 }
 

@@ -24,6 +24,7 @@ func TestSmallestWorkloads(t *testing.T) {
 		zoneSpread:   {"SpreadPodsBefore", zonespread.Name},
 		reserveCache: {"SchedulingBesideHolds", reservecache.Name},
 		permitGate:   {"Gangs", permitgate.Name},
+		alwaysGate:   {"Gangs", permitgate.Name},
 	} {
 		t.Run(variant, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "cases.yaml")
@@ -53,6 +54,20 @@ func TestSmallestWorkloads(t *testing.T) {
 			_, err := r.readItems(files)
 			require.ErrorContains(t, err, "the workload is too small")
 			require.Positive(t, r.Seconds)
+
+			m, err := readMembers(files)
+			require.NoError(t, err)
+			if smoke.name != "Gangs" {
+				require.Nil(t, m)
+				return
+			}
+			require.Equal(t, 2, m.Gangs)
+			require.Equal(t, 10, m.Pods)
+			require.Positive(t, m.WholeP50)
+			require.GreaterOrEqual(t, m.WholeP99, m.WholeP50)
+			require.InDelta(t, 1, m.Writes[writeBinding], 0, "%v", m.Writes)
+			require.Equal(t, variant == alwaysGate, m.Writes[writeRehearsal] >= 1, "%v", m.Writes)
+			require.Positive(t, m.Writes[writePodGroup], "%v", m.Writes)
 		})
 	}
 }
@@ -60,7 +75,7 @@ func TestSmallestWorkloads(t *testing.T) {
 // smallest returns the cases of a variant, cut down to the smallest workload of one case.
 func smallest(t *testing.T, variant, name string) []byte {
 	t.Helper()
-	content, err := casesFor(variant)
+	content, err := casesFor(variant, t.TempDir())
 	require.NoError(t, err)
 	var cases []map[string]any
 	require.NoError(t, yaml.Unmarshal(content, &cases))

@@ -41,6 +41,10 @@ func writeGroup(w io.Writer, g group, ceiling series, bySeries map[series][]resu
 	fmt.Fprintf(w, "%s: pods/s, median (least-most)\n\n", g.Title)
 	fmt.Fprintf(w, "| case | baseline | pods/s | ours | pods/s | ours/baseline | ours/%s | CPU ms per pod | the scheduler's | runs |\n", ceiling.Case)
 	fmt.Fprintf(w, "|---|---|---|---|---|---|---|---|---|---|\n%s\n\n", strings.Join(rows, "\n"))
+	if table := memberTable(g.Comparisons, bySeries); len(table) > 0 {
+		fmt.Fprintf(w, "The members: from the last one's creation to the last one's bind, and the API server's writes, medians of the runs\n\n")
+		fmt.Fprintf(w, "%s\n\n", strings.Join(table, "\n"))
+	}
 }
 
 // row returns a line of the table.
@@ -63,11 +67,27 @@ func (c comparison) row(bySeries map[series][]result, ceiling series) string {
 		name, c.Baseline.Variant, spread(rates(baseline)), c.Ours.Variant, spread(rates(ours)),
 		judged(median(rates(ours))/median(rates(baseline)), c.Goal), toCeiling,
 		change(baseline, ours, func(r result) float64 { return r.CPUMillis }),
-		change(baseline, ours, func(r result) float64 { return r.SchedulerCPUMillis }), runs)
+		change(baseline, ours, schedulerCPU)+c.judgedCPU(baseline, ours), runs)
 }
 
-// judged prints a ratio and whether it reaches its goal.
+func schedulerCPU(r result) float64 { return r.SchedulerCPUMillis }
+
+// judgedCPU prints whether the scheduler's CPU time reaches its goal, nothing when there is none.
+func (c comparison) judgedCPU(baseline, ours []result) string {
+	switch {
+	case c.CPUGoal <= 0:
+		return ""
+	case median(collect(ours, schedulerCPU)) > c.CPUGoal*median(collect(baseline, schedulerCPU)):
+		return fmt.Sprintf(" above (%.2f)", c.CPUGoal)
+	}
+	return fmt.Sprintf(" ok (%.2f)", c.CPUGoal)
+}
+
+// judged prints a ratio and whether it reaches its goal, if it has one.
 func judged(ratio, goal float64) string {
+	if goal <= 0 {
+		return fmt.Sprintf("%.2f", ratio)
+	}
 	word := "ok"
 	if ratio < goal {
 		word = "below"
