@@ -135,6 +135,55 @@ func TestMembersBeyondMinMember(t *testing.T) {
 	w.waitBound(left...)
 }
 
+// TestElasticGangGrowsAndShrinks: once whole a gang takes and loses members like any workload, as long as minMember of them
+// are left; below that newcomers wait until they are enough again.
+func TestElasticGangGrowsAndShrinks(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("4", "a1")
+	w.startScheduler()
+	w.createGroup("train", 3, 0)
+	gang := w.create(newPods(3, "train", "1", inGroup("train"))...)
+	w.waitBound(gang...)
+
+	// Up: one by one, as there is room.
+	gang = append(gang, w.create(newPod("fourth", "1", inGroup("train")))...)
+	w.waitBound(gang...)
+	more := w.create(newPods(2, "more", "1", inGroup("train"))...)
+	w.waitUnschedulable("Insufficient cpu", more...)
+	w.addNodes("1", "b1")
+	w.eventually("one of them is bound, without the other", func() (bool, string) {
+		n := 0
+		for _, pod := range more {
+			if w.pod(pod).Spec.NodeName != "" {
+				n++
+			}
+		}
+		return n == 1, fmt.Sprint(n)
+	})
+	w.addNodes("1", "c1")
+	w.waitBound(more...)
+	gang = append(gang, more...)
+
+	// Down, and minMember are left: the rest runs on, and a newcomer asks nobody.
+	for _, pod := range gang[3:] {
+		w.deletePod(pod)
+	}
+	w.waitBound(w.create(newPod("newcomer", "1", inGroup("train")))...)
+	w.waitBound(gang[:3]...)
+
+	// Down, and one is left, which runs on. Two make a gang with it, and one does not.
+	for _, pod := range append(w.pods(nil), *gang[1]) {
+		if pod.Name != gang[0].Name {
+			w.deletePod(&pod)
+		}
+	}
+	second := w.create(newPod("second", "1", inGroup("train")))[0]
+	w.waitEvent("Pod", second.Name, "needs 3 members, 2 exist")
+	w.requirePending(second)
+	w.waitBound(gang[0])
+	w.waitBound(second, w.create(newPod("third", "1", inGroup("train")))[0])
+}
+
 // TestGangOverTwoProfiles: the members of one gang may be of several profiles.
 func TestGangOverTwoProfiles(t *testing.T) {
 	w := newWorld(t)
