@@ -101,7 +101,9 @@ func (s *Server) Run(ctx context.Context) error {
 		if server.Shutdown(limited) != nil {
 			_ = server.Close()
 		}
-		_ = <-failed // http.ErrServerClosed
+		if err = <-failed; errors.Is(err, http.ErrServerClosed) {
+			err = nil
+		}
 	}
 	stop()
 	running.Wait()

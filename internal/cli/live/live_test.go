@@ -20,7 +20,7 @@ var (
 	resource  = schema.GroupResource{Resource: "things"}
 	forbidden = apierrors.NewForbidden(resource, "", errors.New("no"))
 	absent    = apierrors.NewNotFound(resource, "")
-	broken    = errors.New("connection refused")
+	errBroken = errors.New("connection refused")
 )
 
 // pods is a kind without an API server.
@@ -55,8 +55,8 @@ func TestWhatRequestsSayAboutAKind(t *testing.T) {
 		{"one that may be listed alone", false, []request{{forbidden, true}, {nil, false}, {forbidden, true}}, state{unwatched: true}},
 		{"and then watched too", false, []request{{forbidden, true}, {nil, true}}, state{}},
 		{"a server that cannot send a list through a watch is asked for a list", false, []request{{apierrors.NewBadRequest("sendInitialEvents"), true}, {nil, false}}, state{}},
-		{"a connection that fails", false, []request{{broken, true}, {broken, false}}, state{failed: broken, since: start}},
-		{"and is back", false, []request{{broken, false}, {nil, false}}, state{since: start}},
+		{"a connection that fails", false, []request{{errBroken, true}, {errBroken, false}}, state{failed: errBroken, since: start}},
+		{"and is back", false, []request{{errBroken, false}, {nil, false}}, state{since: start}},
 		{"a version that is gone is no fault", false, []request{{apierrors.NewResourceExpired("old"), true}}, state{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
