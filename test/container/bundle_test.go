@@ -200,10 +200,9 @@ func run(t *testing.T, bundle string, port int) *running {
 		}
 		// Until it is created there is no state, which is an error to the runtime, and no answer.
 		out, _ := exec.CommandContext(ctx, runtime, "--root", state, "state", id).Output()
-		if json.Unmarshal(out, &told) != nil {
-			return false, nil
+		if json.Unmarshal(out, &told) == nil {
+			r.pid = told.PID
 		}
-		r.pid = told.PID
 		return told.Status == "running", nil
 	})
 	return r

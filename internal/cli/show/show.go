@@ -72,7 +72,9 @@ func (p *Page) Title(format string, args ...any) {
 	if p.Len() > 0 {
 		p.WriteByte('\n')
 	}
-	p.WriteString(p.Paint(Bold, fmt.Sprintf(format, args...)) + "\n")
+	for _, line := range wrap(fmt.Sprintf(format, args...), p.room(0)) {
+		p.WriteString(p.Paint(Bold, line) + "\n")
+	}
 }
 
 // Para writes text, wrapped to the width, with an indentation.

@@ -33,6 +33,11 @@ func TestColourIsAskedFor(t *testing.T) {
 	require.Equal(t, "  \x1b[31mbroken\x1b[0m\n", render(t, Style{Color: true}, fill))
 }
 
+func TestTitlesAreWrapped(t *testing.T) {
+	got := render(t, Style{Width: 24, Color: true}, func(p *Page) { p.Title("Reservations (slots used/held/desired)") })
+	require.Equal(t, "\x1b[1mReservations (slots\x1b[0m\n\x1b[1mused/held/desired)\x1b[0m\n", got)
+}
+
 func TestItemsAreIndented(t *testing.T) {
 	got := render(t, Style{Width: 24}, func(p *Page) { p.Item(2, Plain, "one two three four five six") })
 	require.Equal(t, "  - one two three four\n    five six\n", got)
