@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/plugins/permitgate"
 )
@@ -34,7 +35,8 @@ func (c *cluster) evicted() []string {
 }
 
 func TestGangThatStaysBoundInPartIsReported(t *testing.T) {
-	c := partlyBoundGang(t, `{"recoveryTimeout": "1s", "initialBackoff": "60s", "maxBackoff": "60s"}`)
+	t.Parallel()
+	c := partlyBoundGang(t, `{"recoveryTimeout": "1s", "initialBackoff": "4m", "maxBackoff": "4m"}`)
 	c.recorder.requireEvent(t, "PodGroup g GangPartlyBound", "1 of 3 members have been bound for 1s, and the other 2 cannot join them")
 	c.recorder.requireEvent(t, "PodGroup g GangPartlyBound", "recoveryPolicy Keep: the bound ones run on")
 	require.Empty(t, c.evicted())
@@ -46,6 +48,7 @@ func TestGangThatStaysBoundInPartIsReported(t *testing.T) {
 
 // TestGangThatStaysBoundInPartIsEvicted, by the profile's policy or the PodGroup's own.
 func TestGangThatStaysBoundInPartIsEvicted(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		args        string
 		annotations map[string]string
@@ -76,6 +79,7 @@ func TestGangThatStaysBoundInPartIsEvicted(t *testing.T) {
 
 // TestEvictionThatIsRefused: a PodDisruptionBudget may have it wait.
 func TestEvictionThatIsRefused(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 1)
 	c.stop()
 	var refusals atomic.Int32
@@ -94,6 +98,7 @@ func TestEvictionThatIsRefused(t *testing.T) {
 
 // TestTheAPIServerKnowsBetter: nobody is evicted on the strength of what the plugin believes alone.
 func TestTheAPIServerKnowsBetter(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 1)
 	c.stop()
 	c.groups.set("g", 3)
@@ -104,7 +109,36 @@ func TestTheAPIServerKnowsBetter(t *testing.T) {
 	require.Never(t, func() bool { return len(c.evicted()) > 0 }, aWhile, tick)
 }
 
+// TestGangThatLosesMembersForGood: those that are left run on, and a person hears of it.
+func TestGangThatLosesMembersForGood(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, `{"recoveryPolicy": "Evict", "recoveryTimeout": "1s"}`, 4)
+	names := c.createGang(t, "g", 3)
+	c.requireBound(t, names...)
+	c.delete(t, "g-2")
+	c.recorder.requireEvent(t, "PodGroup g GangPartlyBound",
+		"bound in part for 1s: needs 3 members, 2 exist, 2 of them bound; the bound ones run on, whatever recoveryPolicy says")
+	require.Never(t, func() bool { return len(c.evicted()) > 0 }, aWhile, tick)
+}
+
+// TestMembersThatFinishOneByOne are no reason to worry about the others, whoever made the pods.
+func TestMembersThatFinishOneByOne(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, `{"recoveryPolicy": "Evict", "recoveryTimeout": "1s"}`, 4)
+	names := c.createGang(t, "g", 3)
+	c.requireBound(t, names...)
+	c.run(t, v1.PodSucceeded, "g-2")
+	c.requireStatus(t, "g", v1alpha1.PodGroupScheduling, 0, 1, 0)
+	require.Never(t, func() bool {
+		return c.recorder.count("", "GangPartlyBound")+len(c.evicted()) > 0
+	}, 4*aWhile, tick)
+
+	c.delete(t, "g-1")
+	c.recorder.requireEvent(t, "PodGroup g GangPartlyBound", "needs 3 members, 1 exist, 1 of them bound")
+}
+
 func TestRecoveryPolicyThatIsNone(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 1)
 	c.groups.set("g", 1)
 	c.groups.annotate("g", map[string]string{permitgate.RecoveryPolicyAnnotation: "evict"})
@@ -115,6 +149,7 @@ func TestRecoveryPolicyThatIsNone(t *testing.T) {
 
 // TestFailedBindKeepsItsNode: the member stays nominated to the node, goes there again, and the gang ends whole.
 func TestFailedBindKeepsItsNode(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	var refuse atomic.Bool
 	refuse.Store(true)
@@ -137,6 +172,7 @@ func TestFailedBindKeepsItsNode(t *testing.T) {
 
 // TestNominationsOfAnEarlierScheduler are taken back: nothing is planned for these members here.
 func TestNominationsOfAnEarlierScheduler(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	c.stop()
 	c.groups.set("g", 4)
@@ -154,6 +190,7 @@ func TestNominationsOfAnEarlierScheduler(t *testing.T) {
 }
 
 func TestMembersThatDiffer(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	c.groups.set("g", 2)
 	for _, pod := range []*st.PodWrapper{

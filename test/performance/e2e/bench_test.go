@@ -37,6 +37,7 @@ import (
 // in-tree variant takes the scheduler's own defaults, and what alwaysGate changes is in configOf.
 var schedulerConfigs = map[string]string{
 	inTree:       "",
+	unspread:     "unspread.yaml",
 	zoneSpread:   "../../../config/zonespread.yaml",
 	reserveCache: "../../../config/reservecache.yaml",
 	permitGate:   "../../../config/permitgate.yaml",

@@ -99,6 +99,7 @@ func multiPoint(t *testing.T, c *config.KubeSchedulerConfiguration) map[string]i
 // replaced says which plugins a variant has instead of which in-tree ones.
 var replaced = map[string]struct{ added, removed []string }{
 	inTree:       {},
+	unspread:     {removed: []string{"PodTopologySpread"}},
 	zoneSpread:   {added: []string{"ZoneSpread"}, removed: []string{"PodTopologySpread"}},
 	reserveCache: {added: []string{"ReserveCache"}},
 	permitGate:   {added: []string{"PermitGate"}},

@@ -42,12 +42,13 @@ func TestBadFlagsAreRefused(t *testing.T) {
 func TestRoundsInterleave(t *testing.T) {
 	base := series{Case: "TopologySpreading", Workload: large, Variant: inTree}
 	ours := series{Case: "TopologySpreading", Workload: large, Variant: zoneSpread}
+	nobody := series{Case: "TopologySpreading", Workload: large, Variant: unspread}
 	sel := selection{cases: []string{"TopologySpreading"}}
-	require.Equal(t, []series{base, ours}, sel.round(0))
-	require.Equal(t, []series{ours, base}, sel.round(1))
-	base.Workload, ours.Workload = "500Nodes", "500Nodes"
+	require.Equal(t, []series{base, ours, nobody}, sel.round(0))
+	require.Equal(t, []series{ours, base, nobody}, sel.round(1))
+	base.Workload, ours.Workload, nobody.Workload = "500Nodes", "500Nodes", "500Nodes"
 	sel.workload = "500Nodes"
-	require.Equal(t, []series{base, ours}, sel.round(0))
+	require.Equal(t, []series{base, ours, nobody}, sel.round(0))
 
 	for _, sel := range []selection{{}, {workload: "500Nodes"}} {
 		seen := map[series]bool{}

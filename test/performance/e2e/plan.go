@@ -5,6 +5,7 @@ import "slices"
 // The variants: which scheduler configuration a case runs with.
 const (
 	inTree       = "in-tree"           // the scheduler's defaults
+	unspread     = "unspread"          // the same without PodTopologySpread: nobody keeps spread constraints
 	zoneSpread   = "zonespread"        // ZoneSpread in the place of PodTopologySpread
 	reserveCache = "reservecache"      // ReserveCache beside the defaults
 	permitGate   = "permitgate"        // PermitGate beside the defaults
@@ -12,7 +13,7 @@ const (
 )
 
 // variants lists all of them.
-var variants = []string{inTree, zoneSpread, reserveCache, permitGate, alwaysGate}
+var variants = []string{inTree, unspread, zoneSpread, reserveCache, permitGate, alwaysGate}
 
 // The workloads of cases.yaml that the plan names.
 const (
@@ -65,6 +66,18 @@ var groups = []group{
 		},
 	},
 	{
+		// Pods with constraints cost the API server more than those of SchedulingBasic, and a scheduler that keeps
+		// constraints cannot batch pods. The first is in this baseline.
+		Title: "ZoneSpread against the same pods when nobody spreads them",
+		Comparisons: []comparison{
+			againstNobody("TopologySpreading"),
+			againstNobody("PreferredTopologySpreading"),
+			againstNobody("DefaultTopologySpreading"),
+			againstNobody("SchedulingWithNodeInclusionPolicy"),
+			againstNobody("SpreadPodsBefore"),
+		},
+	},
+	{
 		Title: "ReserveCache beside the default plugins",
 		Comparisons: []comparison{
 			against("SchedulingBasic", large, reserveCache, 0.95, 0),
@@ -95,6 +108,13 @@ func against(name, workload, variant string, goal, ceilingGoal float64) comparis
 		Goal:        goal,
 		CeilingGoal: ceilingGoal,
 	}
+}
+
+// againstNobody compares ZoneSpread with a scheduler that does not look at spread constraints.
+func againstNobody(name string) comparison {
+	c := against(name, large, zoneSpread, 0.90, 0)
+	c.Baseline.Variant = unspread
+	return c
 }
 
 // gangs compares gangs of the PodGroup API with another case under the in-tree plugins.
