@@ -87,7 +87,7 @@ func TestHints(t *testing.T) {
 			p, _ := newPlugin(t, WithPodGroups(noGroups))
 			old, _ := backingOff(p.shared, "old")
 			young, _ := backingOff(p.shared, "young")
-			require.Contains(t, p.PreEnqueue(t.Context(), young).Message(), "backs off")
+			require.Contains(t, p.PreEnqueue(t.Context(), young).Message(), "no room")
 			pod, hint, err := tt.hint(p, old, young)
 			require.NoError(t, err)
 			require.Equal(t, tt.want, hint)

@@ -216,6 +216,6 @@ func TestWordsOfABackoff(t *testing.T) {
 	failRound(t, g, ids, start)
 	_, before := g.Blocked(start)
 	_, later := g.Blocked(after(400))
-	require.Equal(t, "backs off: no room", before)
+	require.Equal(t, "no room", before, "as the member that found no room says it")
 	require.Equal(t, before, later)
 }

@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -185,8 +186,9 @@ func (g *Gang) blocked() (Reason, string) {
 		}
 		return ReasonTooFew, detail
 	case g.phase == Backoff:
-		// Not for how long: the words become a condition of the pod, and each change of them is a write.
-		return ReasonBackoff, "backs off: " + g.lastDetail
+		// Not for how long, and in the words of the member that failed: they become a condition of the pods, and
+		// each change of them is a write.
+		return ReasonBackoff, cmp.Or(g.lastDetail, "backs off")
 	}
 	return ReasonNone, ""
 }
