@@ -260,8 +260,8 @@ func TestGangsOfDifferentPriorities(t *testing.T) {
 	w.waitBound(gangs[second]...)
 }
 
-// TestStarvingGangCollectsRoom: small pods leave one by one, and others would take each place. A gang that has been refused
-// for long keeps what is freed until it has enough; nobody else's room is touched.
+// TestStarvingGangCollectsRoom: small pods leave one by one. A gang that has been refused for long keeps what is freed until it
+// has enough, and another pod waits beside the room that it keeps; nobody else's room is touched.
 func TestStarvingGangCollectsRoom(t *testing.T) {
 	w := newWorld(t)
 	w.addNodes("2", "a1", "b1")
@@ -275,26 +275,33 @@ func TestStarvingGangCollectsRoom(t *testing.T) {
 	never := w.create(newPods(5, "never", "1", inGroup("never"))...)
 	w.waitEvent("PodGroup", "never", "needs 5, plan found 0")
 
-	var rest []*v1.Pod
-	for i, pod := range small {
+	for i, pod := range small[:3] {
 		w.deletePod(pod)
-		if i == len(small)-1 {
-			break
-		}
 		w.eventually("the gang keeps what is free", func() (bool, string) {
 			claims := s.ledger().Claims()
 			return len(claims) == 1 && claims[0].Slots == i+1 && claims[0].Filling, fmt.Sprint(claims)
 		})
-		rest = append(rest, w.create(newPod(fmt.Sprintf("rest-%d", i), "1"))...)
-		w.waitUnschedulable("held for PodGroup", rest[i])
-		w.requirePending(gang...)
+	}
+	other := w.create(newPod("other", "1"))
+	w.waitUnschedulable("held for PodGroup", other...)
+	w.requirePending(gang...)
+
+	// Whoever comes first has the last piece (ADR 126). What the gang has, it keeps.
+	w.deletePod(small[3])
+	w.eventually("the last piece is taken", func() (bool, string) {
+		bound := []int{w.bound(gang...), w.bound(other...)}
+		return bound[0] == 4 || bound[1] == 1, fmt.Sprint(bound)
+	})
+	if w.bound(other...) == 1 && w.bound(gang...) == 0 {
+		w.deletePod(other[0])
+		other = nil
 	}
 	w.waitBound(gang...)
-	w.requirePending(append(rest, never...)...)
+	w.requirePending(append(never, other...)...)
 	for _, pod := range gang {
 		w.deletePod(pod)
 	}
-	w.waitBound(rest...)
+	w.waitBound(other...)
 }
 
 // withPermitGateArgs replaces the plugin's args.
