@@ -19,8 +19,11 @@ func TestWriteKinds(t *testing.T) {
 		writeEvent:     {{"verb": "POST", "resource": "events"}, {"verb": "PATCH", "resource": "events"}},
 		writeOther:     {{"verb": "PATCH", "resource": "pods"}, {"verb": "DELETE", "resource": "pods"}, {"verb": "POST", "resource": "pods", "subresource": "eviction"}},
 		"": {
-			{"verb": "POST", "resource": "pods"}, {"verb": "POST", "resource": "podgroups"}, {"verb": "LIST", "resource": "pods"},
-			{"verb": "WATCH", "resource": "events"}, {"verb": "PATCH", "resource": "nodes", "subresource": "status"},
+			{"verb": "POST", "resource": "pods"},
+			{"verb": "POST", "resource": "podgroups"},
+			{"verb": "LIST", "resource": "pods"},
+			{"verb": "WATCH", "resource": "events"},
+			{"verb": "PATCH", "resource": "nodes", "subresource": "status"},
 		},
 	} {
 		for _, labels := range all {
