@@ -7,14 +7,4 @@ set -euo pipefail
 for name in chromium chromium-browser google-chrome google-chrome-stable; do
 	if command -v "$name" >/dev/null 2>&1; then exit; fi
 done
-want="install Chromium or Chrome, with which test/board looks at the page of \"zonewise board\""
-command -v apt-get >/dev/null 2>&1 || die "$want"
-[ "$(id -u)" = 0 ] || die "$want (apt-get install chromium, as root)"
-
-install() {
-	export DEBIAN_FRONTEND=noninteractive
-	# A fresh machine has no lists yet; one with lists needs no update.
-	apt-get install -y --no-install-recommends chromium && return
-	apt-get update && apt-get install -y --no-install-recommends chromium
-}
-quietly "chromium, from the distribution" install || die "apt-get install chromium failed: the messages above say why"
+debian_package chromium "install Chromium or Chrome, with which test/board looks at the page of \"zonewise board\""

@@ -114,7 +114,7 @@ quietly() {
 progress_of() {
 	local down built
 	down=$(grep -c '^go: downloading' "$1" || true)
-	built=$(grep -cv '^go: ' "$1" || true)
+	built=$(grep -c '^[^ ][^ ]*$' "$1" || true) # an import path; other programs print sentences
 	if ((built > 0)); then
 		printf '%d packages compiled' "$built"
 	elif ((down > 0)); then
@@ -122,6 +122,21 @@ progress_of() {
 	else
 		printf 'working'
 	fi
+}
+
+# debian_package NAME REASON installs a package that tests need, on Debian and its kin as root;
+# anywhere else it ends the script and says what is wanted, and what for.
+debian_package() {
+	command -v apt-get >/dev/null 2>&1 || die "$2"
+	[ "$(id -u)" = 0 ] || die "$2 (apt-get install $1, as root)"
+	quietly "$1, from the distribution" apt_install "$1" || die "apt-get install $1 failed: the messages above say why"
+}
+
+# apt_install NAME: a fresh machine has no lists yet; one with lists needs no update.
+apt_install() {
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get install -y --no-install-recommends "$1" && return
+	apt-get update && apt-get install -y --no-install-recommends "$1"
 }
 
 # pinned MODULE DIR prints the version that DIR/go.mod requires of MODULE.

@@ -26,6 +26,17 @@ for pair in 0:0s 59:59s 60:1m00s 185:3m05s 3720:1h02m; do
 	[ "$(human "${pair%%:*}")" = "${pair#*:}" ] || fail "human ${pair%%:*} is $(human "${pair%%:*}"), want ${pair#*:}"
 done
 
+# What "quietly" says meanwhile: of a compile its packages, of another program no number.
+while IFS='|' read -r line answer; do
+	printf '%b' "$line" >"$WORK/log"
+	[ "$(progress_of "$WORK/log")" = "$answer" ] || fail "progress_of \"$line\" is $(progress_of "$WORK/log"), want $answer"
+done <<'CASES'
+|working
+go: downloading example.com/a v1.0.0\ngo: downloading example.com/b v1.0.0\n|2 modules downloaded
+go: downloading example.com/a v1.0.0\nexample.com/a\nexample.com/b/v2\nfmt\n|3 packages compiled
+Reading package lists...\n\nSetting up runc (1.1.5) ...\n|working
+CASES
+
 # one_line PATTERN COMMAND... wants a failure that is explained by exactly one line.
 one_line() {
 	local pattern=$1
@@ -53,6 +64,7 @@ one_line 'go1.19.3 is too old: install Go' env PATH="$WORK/path" BIN="$WORK/bin"
 
 one_line 'KUBEBUILDER_ASSETS=.* is not a directory' env KUBEBUILDER_ASSETS="$WORK/none" BIN="$WORK/bin" "$ROOT/hack/controlplane/build.sh"
 one_line 'unknown binary "kubelet", want one of: etcd' env BIN="$WORK/bin" "$ROOT/hack/controlplane/build.sh" kubelet
+one_line 'install Chromium or Chrome, with which' env PATH="$WORK/path" bash "$ROOT/hack/browser.sh"
 one_line 'unknown step "everything", want' "$ROOT/hack/test.sh" everything
 one_line 'unknown check "everything", want' "$ROOT/hack/verify.sh" everything
 
