@@ -21,42 +21,56 @@ const waves = 6
 // cordon closes the zone's nodes and waits until all carry the taint: only
 // then the zone no longer counts in anybody's spread.
 func (d *demo) cordon(ctx context.Context, zone string) error {
-	nodes, _ := d.seen.lists()
-	var closing []*corev1.Node
-	for _, n := range nodes {
-		if n.Labels[corev1.LabelTopologyZone] == zone {
-			closing = append(closing, n)
+	return d.setUnschedulable(ctx, "cordon", zone, true, func(n *corev1.Node) string {
+		if slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable }) {
+			return ""
 		}
-	}
-	patch := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"unschedulable":true}}`))
-	err := each(ctx, closing, func(ctx context.Context, n *corev1.Node) error {
+		return "node " + n.Name + " is not yet tainted"
+	})
+}
+
+// uncordon opens the zone's nodes and waits until all take pods.
+func (d *demo) uncordon(ctx context.Context, zone string) error {
+	return d.setUnschedulable(ctx, "uncordon", zone, false, func(n *corev1.Node) string {
+		if takesPods(n) {
+			return ""
+		}
+		return "node " + n.Name + " does not take pods yet"
+	})
+}
+
+// setUnschedulable closes or opens the zone's nodes, and waits until missing says of each that nothing is missing. verb is
+// what kubectl calls it.
+func (d *demo) setUnschedulable(ctx context.Context, verb, zone string, unschedulable bool, missing func(*corev1.Node) string) error {
+	patch := client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil, `{"spec":{"unschedulable":%t}}`, unschedulable))
+	err := each(ctx, d.nodesOf(zone), func(ctx context.Context, n *corev1.Node) error {
 		return d.cluster.Client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}, patch)
 	})
 	if err != nil {
-		return fmt.Errorf("cordon: %w", err)
+		return fmt.Errorf("%s: %w", verb, err)
 	}
 	return d.until(ctx, func() string {
-		nodes, _ := d.seen.lists()
-		for _, n := range nodes {
-			if n.Labels[corev1.LabelTopologyZone] == zone && !slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
-				return t.Key == corev1.TaintNodeUnschedulable
-			}) {
-				return "node " + n.Name + " is not yet tainted"
+		for _, n := range d.nodesOf(zone) {
+			if what := missing(n); what != "" {
+				return what
 			}
 		}
 		return ""
 	})
 }
 
+// nodesOf returns the nodes of a zone.
+func (d *demo) nodesOf(zone string) []*corev1.Node {
+	nodes, _ := d.seen.lists()
+	return slices.DeleteFunc(slices.Clone(nodes), func(n *corev1.Node) bool { return n.Labels[corev1.LabelTopologyZone] != zone })
+}
+
 // evacuate evicts the zone's pods, a part of its nodes at a time, and waits
 // after each part until the replacements are placed as far as they fit.
 func (d *demo) evacuate(ctx context.Context, zone string) error {
-	nodes, _ := d.seen.lists()
 	var names []string
-	for _, n := range nodes {
-		if n.Labels[corev1.LabelTopologyZone] == zone {
-			names = append(names, n.Name)
-		}
+	for _, n := range d.nodesOf(zone) {
+		names = append(names, n.Name)
 	}
 	slices.Sort(names)
 	for wave := range slices.Chunk(names, (len(names)+waves-1)/waves) {

@@ -8,9 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/internal/demo/workload"
 )
@@ -43,33 +41,6 @@ func (d *demo) restore(ctx context.Context, zone string) error {
 		}
 	}
 	return nil
-}
-
-// uncordon opens the zone's nodes and waits until all take pods.
-func (d *demo) uncordon(ctx context.Context, zone string) error {
-	nodes, _ := d.seen.lists()
-	var opening []*corev1.Node
-	for _, n := range nodes {
-		if n.Labels[corev1.LabelTopologyZone] == zone {
-			opening = append(opening, n)
-		}
-	}
-	patch := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec":{"unschedulable":false}}`))
-	err := each(ctx, opening, func(ctx context.Context, n *corev1.Node) error {
-		return d.cluster.Client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}, patch)
-	})
-	if err != nil {
-		return fmt.Errorf("uncordon: %w", err)
-	}
-	return d.until(ctx, func() string {
-		nodes, _ := d.seen.lists()
-		for _, n := range nodes {
-			if n.Labels[corev1.LabelTopologyZone] == zone && !takesPods(n) {
-				return "node " + n.Name + " does not take pods yet"
-			}
-		}
-		return ""
-	})
 }
 
 // untilGone waits until none of the pods is there any more.
