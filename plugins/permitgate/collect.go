@@ -61,10 +61,8 @@ func (s *Shared) collectRoom(logger klog.Logger, key types.NamespacedName, t *ta
 			return
 		}
 		e.collecting.since = since
-		e.held = &held{gang: claim.Gang, slots: map[types.UID]string{}, pods: map[types.UID]*v1.Pod{}, collects: true}
-		for _, slot := range found {
-			e.held.slots[slot.Pod.UID], e.held.pods[slot.Pod.UID] = slot.Node, slot.Pod
-		}
+		e.held = heldFor(claim.Gang, found)
+		e.held.collects = true
 		e.gang.SetCollects(true)
 		logger.V(2).Info("A starving gang collects room", "slots", len(found), "wanted", claim.Wanted, "until", claim.Deadline)
 	})
@@ -104,17 +102,10 @@ type vacant struct{ *view }
 func (v *vacant) Free(i int, names []v1.ResourceName, into []int64) {
 	allocatable := v.nodes[i].GetAllocatable()
 	for j, name := range names {
-		switch name {
-		case v1.ResourceCPU:
-			into[j] = allocatable.GetMilliCPU()
-		case v1.ResourceMemory:
-			into[j] = allocatable.GetMemory()
-		case v1.ResourceEphemeralStorage:
-			into[j] = allocatable.GetEphemeralStorage()
-		case v1.ResourcePods:
+		if name == v1.ResourcePods {
 			into[j] = int64(allocatable.GetAllowedPodNumber())
-		default:
-			into[j] = allocatable.GetScalarResources()[name]
+		} else {
+			into[j] = amountOf(allocatable, name)
 		}
 	}
 }

@@ -116,6 +116,15 @@ type held struct {
 	awaits bool
 }
 
+// heldFor is what a gang has once the slots are held.
+func heldFor(gang types.UID, slots []HoldSlot) *held {
+	h := &held{gang: gang, slots: make(map[types.UID]string, len(slots)), pods: make(map[types.UID]*v1.Pod, len(slots))}
+	for _, slot := range slots {
+		h.slots[slot.Pod.UID], h.pods[slot.Pod.UID] = slot.Node, slot.Pod
+	}
+	return h
+}
+
 // syncHoldsLocked brings the account in line with the gang's plan. It never takes room: that is placeLocked.
 func (s *Shared) syncHoldsLocked(e *entry) {
 	if e.preempting != nil {

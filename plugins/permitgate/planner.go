@@ -216,7 +216,6 @@ func (s *Shared) takeSlots(key types.NamespacedName, claim Claim, slots map[type
 			e.gang.SetPlan(slots, now)
 			return
 		}
-		next := &held{gang: claim.Gang, slots: map[types.UID]string{}, pods: map[types.UID]*v1.Pod{}}
 		if e.held != nil && e.held.gang == claim.Gang && !e.held.collects && !e.held.awaits {
 			// Those who have their node already keep their slot.
 			missing, _ := e.gang.Missing()
@@ -229,15 +228,12 @@ func (s *Shared) takeSlots(key types.NamespacedName, claim Claim, slots map[type
 		if err = holds.Place(claim, taken); err != nil {
 			return
 		}
-		for _, slot := range taken {
-			next.slots[slot.Pod.UID], next.pods[slot.Pod.UID] = slot.Node, slot.Pod
-		}
 		if e.held != nil && e.held.gang != claim.Gang {
 			s.freedLocked(e, holds.Release(e.held.gang))
 		}
-		e.held = next
+		e.held = heldFor(claim.Gang, taken)
 		s.placedLocked(e)
-		next.changes = e.gang.SlotChanges() - 1 // whatever SetPlan does, the account is compared with it
+		e.held.changes = e.gang.SlotChanges() - 1 // whatever SetPlan does, the account is compared with it
 		e.collecting = collecting{}
 		e.gang.SetCollects(false)
 		e.gang.SetPlan(slots, now)

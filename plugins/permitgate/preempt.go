@@ -199,10 +199,8 @@ func (s *Shared) claimRoom(key types.NamespacedName, t *task, pr *preemption, sl
 		if e.held != nil && e.held.gang != claim.Gang {
 			s.freedLocked(e, s.holds.Release(e.held.gang))
 		}
-		e.held = &held{gang: claim.Gang, slots: map[types.UID]string{}, pods: map[types.UID]*v1.Pod{}, awaits: true}
-		for _, slot := range slots {
-			e.held.slots[slot.Pod.UID], e.held.pods[slot.Pod.UID] = slot.Node, slot.Pod
-		}
+		e.held = heldFor(claim.Gang, slots)
+		e.held.awaits = true
 		e.collecting = collecting{}
 		e.preempting, pr.minMember = pr, t.minMember
 		e.gang.SetCollects(false)

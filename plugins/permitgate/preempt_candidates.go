@@ -132,19 +132,6 @@ func gainOf(pod fwk.PodInfo, names []v1.ResourceName) []int64 {
 	return gain
 }
 
-// amountOf returns an amount of a resource other than the number of pods.
-func amountOf(r fwk.Resource, name v1.ResourceName) int64 {
-	switch name {
-	case v1.ResourceCPU:
-		return r.GetMilliCPU()
-	case v1.ResourceMemory:
-		return r.GetMemory()
-	case v1.ResourceEphemeralStorage:
-		return r.GetEphemeralStorage()
-	}
-	return r.GetScalarResources()[name]
-}
-
 // without returns the cluster as it is when pods are gone.
 func (v *view) without(gone []plan.Removal) *view {
 	left := *v

@@ -37,17 +37,10 @@ func (v *view) Free(i int, names []v1.ResourceName, into []int64) {
 	info := v.nodes[i]
 	allocatable, requested := info.GetAllocatable(), info.GetRequested()
 	for j, name := range names {
-		switch name {
-		case v1.ResourceCPU:
-			into[j] = allocatable.GetMilliCPU() - requested.GetMilliCPU()
-		case v1.ResourceMemory:
-			into[j] = allocatable.GetMemory() - requested.GetMemory()
-		case v1.ResourceEphemeralStorage:
-			into[j] = allocatable.GetEphemeralStorage() - requested.GetEphemeralStorage()
-		case v1.ResourcePods:
+		if name == v1.ResourcePods {
 			into[j] = int64(allocatable.GetAllowedPodNumber() - len(info.GetPods()))
-		default:
-			into[j] = allocatable.GetScalarResources()[name] - requested.GetScalarResources()[name]
+		} else {
+			into[j] = amountOf(allocatable, name) - amountOf(requested, name)
 		}
 	}
 	name := info.Node().Name
@@ -77,6 +70,19 @@ func (v *view) Free(i int, names []v1.ResourceName, into []int64) {
 		present := func(uid types.UID) bool { return coming[uid] || !gone[uid] && v.isOn(info, uid) }
 		v.held.Subtract(name, v.gang, v.priority, present, names, into)
 	}
+}
+
+// amountOf returns an amount of a resource other than the number of pods.
+func amountOf(r fwk.Resource, name v1.ResourceName) int64 {
+	switch name {
+	case v1.ResourceCPU:
+		return r.GetMilliCPU()
+	case v1.ResourceMemory:
+		return r.GetMemory()
+	case v1.ResourceEphemeralStorage:
+		return r.GetEphemeralStorage()
+	}
+	return r.GetScalarResources()[name]
 }
 
 func (*view) isOn(info fwk.NodeInfo, uid types.UID) bool {

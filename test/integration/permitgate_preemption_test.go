@@ -1,15 +1,12 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,9 +20,9 @@ import (
 func slowToEnd(pod *v1.Pod) { pod.Finalizers = []string{"zonewise.test/slow"} }
 
 // createSlow creates pods that are slow to end, and lets them end with the test at the latest.
-func (w *world) createSlow(n int, class string) []*v1.Pod {
+func (w *world) createSlow(n int, class string, options ...podOption) []*v1.Pod {
 	w.t.Helper()
-	pods := w.create(newPods(n, "small", "1", ofPriority(class), slowToEnd)...)
+	pods := w.create(newPods(n, "small", "1", append(options, ofPriority(class), slowToEnd)...)...)
 	w.t.Cleanup(func() { w.letEnd(pods...) })
 	return pods
 }
@@ -44,15 +41,15 @@ func (w *world) letEnd(pods ...*v1.Pod) {
 // waitEvicted waits until somebody has deleted the pods.
 func (w *world) waitEvicted(pods ...*v1.Pod) {
 	w.t.Helper()
-	w.eventually("the pods have been evicted", func() (bool, string) {
-		for _, pod := range pods {
-			got := &v1.Pod{}
-			err := cp.client.Get(w.ctx, client.ObjectKeyFromObject(pod), got)
-			if !apierrors.IsNotFound(err) && (err != nil || got.DeletionTimestamp == nil) {
-				return false, fmt.Sprint(pod.Name, " ", err)
-			}
-		}
-		return true, ""
+	w.waitEvictedAmong(len(pods), pods...)
+}
+
+// waitEvictedAmong waits until somebody has deleted so many of the pods.
+func (w *world) waitEvictedAmong(want int, pods ...*v1.Pod) {
+	w.t.Helper()
+	w.eventually(fmt.Sprintf("%d pods are evicted", want), func() (bool, string) {
+		n := w.evicted(pods...)
+		return n == want, fmt.Sprint(n)
 	})
 }
 
@@ -96,23 +93,6 @@ func (w *world) waitClaims(s *runningScheduler, slots int) {
 		}
 		return n == slots, fmt.Sprint(s.ledger().Claims())
 	})
-}
-
-// createMeekClass creates a PriorityClass whose pods preempt nobody, which ends with the world.
-func (w *world) createMeekClass(value int32) string {
-	w.t.Helper()
-	class := &schedulingv1.PriorityClass{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-meek-%d", w.namespace, value)}, Value: value, PreemptionPolicy: ptr.To(v1.PreemptNever),
-	}
-	require.NoError(w.t, cp.client.Create(w.ctx, class))
-	w.t.Cleanup(func() { require.NoError(w.t, cp.client.Delete(context.Background(), class)) })
-	w.eventually("admission knows the class", func() (bool, string) {
-		probe := newPod("probe", "1m", ofPriority(class.Name))
-		probe.Namespace = w.namespace
-		err := cp.client.Create(w.ctx, probe, client.DryRunAll)
-		return err == nil, fmt.Sprint(err)
-	})
-	return class.Name
 }
 
 // TestGangPreempts: a gang of higher priority has as many pods evicted as it needs, and is bound as a whole in their place.
@@ -243,10 +223,7 @@ func TestPreemptedRoomIsTheGangs(t *testing.T) {
 	w.waitBound(small...)
 	w.createGroup("train", 2, 0)
 	gang := w.create(newPods(2, "train", "1", inGroup("train"), ofPriority(high))...)
-	w.eventually("two pods are evicted", func() (bool, string) {
-		n := w.evicted(small...)
-		return n == 2, fmt.Sprint(n)
-	})
+	w.waitEvictedAmong(2, small...)
 	w.waitClaims(s, 2)
 	var victims, spared []*v1.Pod
 	for _, pod := range small {
@@ -302,10 +279,7 @@ func TestPreemptionOutlivesTheScheduler(t *testing.T) {
 	w.waitBound(small...)
 	w.createGroup("train", 2, 0)
 	gang := w.create(newPods(2, "train", "1", inGroup("train"), ofPriority(high))...)
-	w.eventually("two pods are evicted", func() (bool, string) {
-		n := w.evicted(small...)
-		return n == 2, fmt.Sprint(n)
-	})
+	w.waitEvictedAmong(2, small...)
 	w.stopScheduler(first)
 	second := w.startScheduler()
 	w.waitClaims(second, 2)

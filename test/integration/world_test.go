@@ -83,7 +83,13 @@ func (w *world) deleteAll() {
 // eventually waits until condition holds; its string says how things stood when it did not.
 func (w *world) eventually(what string, condition func() (bool, string)) {
 	w.t.Helper()
-	deadline := time.Now().Add(waitTimeout)
+	w.eventuallyWithin(waitTimeout, what, condition)
+}
+
+// eventuallyWithin is eventually for what takes its time.
+func (w *world) eventuallyWithin(timeout time.Duration, what string, condition func() (bool, string)) {
+	w.t.Helper()
+	deadline := time.Now().Add(timeout)
 	for {
 		ok, state := condition()
 		if ok {
@@ -220,10 +226,23 @@ func (w *world) setMinMember(name string, minMember int32) {
 // createPriorityClass creates a PriorityClass, which ends with the world, and returns its name.
 func (w *world) createPriorityClass(value int32) string {
 	w.t.Helper()
-	class := &schedulingv1.PriorityClass{
+	return w.createClass(&schedulingv1.PriorityClass{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", w.namespace, value)},
 		Value:      value,
-	}
+	})
+}
+
+// createMeekClass creates a PriorityClass whose pods preempt nobody, as createPriorityClass does.
+func (w *world) createMeekClass(value int32) string {
+	w.t.Helper()
+	return w.createClass(&schedulingv1.PriorityClass{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-meek-%d", w.namespace, value)},
+		Value:      value, PreemptionPolicy: ptr.To(v1.PreemptNever),
+	})
+}
+
+func (w *world) createClass(class *schedulingv1.PriorityClass) string {
+	w.t.Helper()
 	require.NoError(w.t, cp.client.Create(w.ctx, class))
 	w.t.Cleanup(func() { require.NoError(w.t, cp.client.Delete(context.Background(), class)) })
 	w.eventually("admission knows the class", func() (bool, string) {
