@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/utils/ptr"
+	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/cli/status"
 	"zonewise.dev/internal/cli/world"
@@ -56,12 +57,19 @@ type Pod struct {
 // GangReport is the gang that is explained, or that the pod belongs to.
 type GangReport struct {
 	status.Gang
-	// Fit is how many of the members without a node would find one now, all placed together.
+	// Fit is how many of the members without a node would find one now, all placed together; of a gang that has no plan, how
+	// many at most.
 	Fit int `json:"fit"`
+	// Gated members have scheduling gates, and do not count.
+	Gated int `json:"gated,omitempty"`
 	// Missing is how many more must, for the gang to start.
 	Missing int `json:"missing"`
+	// Why says in the scheduler's words why there is no plan.
+	Why string `json:"why,omitempty"`
 	// Stuck is the first member that finds none when the others have one.
 	Stuck string `json:"stuck,omitempty"`
+
+	group *schedv1alpha1.PodGroup
 }
 
 // Said is what the scheduler said: a condition of the pod, or an event.
@@ -78,7 +86,7 @@ func Explain(w *world.World, p *world.Pod, events []eventsv1.Event) *Report {
 	r := &Report{Pod: describe(w, p), Said: said(pod, events)}
 	r.gaps(w, pod)
 	if key := p.Gang(); key != "" {
-		r.Gang = gangOf(w, key)
+		r.Gang, _ = gangOf(w, w.Gang(key))
 	}
 	switch {
 	case p.Node != nil || pod.Spec.NodeName != "":
@@ -101,42 +109,32 @@ func Explain(w *world.World, p *world.Pod, events []eventsv1.Event) *Report {
 
 // Gang explains a gang by its key, "namespace/name"; nil when there is neither a PodGroup nor a pod of it.
 func Gang(w *world.World, key string, events []eventsv1.Event) *Report {
-	r := &Report{Gang: gangOf(w, key), Said: said(nil, events)}
-	if r.Gang == nil {
+	g := w.Gang(key)
+	if g == nil {
 		return nil
 	}
-	var waiting []*world.Pod
-	for _, p := range w.In(r.Gang.Namespace) {
-		if p.Gang() == key && p.Node == nil {
-			waiting = append(waiting, p)
-		}
-	}
-	if r.Gang.Missing == 0 || len(waiting) == 0 {
+	r := &Report{Said: said(nil, events)}
+	var placement *world.Placement
+	r.Gang, placement = gangOf(w, g)
+	if r.Gang.Missing == 0 || len(g.Waiting) == 0 {
 		r.gangSteps(w)
 		return r
 	}
-	r.gaps(w, waiting[0].Object)
+	r.gaps(w, g.Waiting[0].Object)
 	if len(r.Said) == 0 {
-		r.Said = said(waiting[0].Object, nil)
+		r.Said = said(g.Waiting[0].Object, nil)
 	}
 	enough := r.gangSteps(w)
+	if placement.Stuck == nil {
+		return r
+	}
 	// What is in the way of the first member that fits nowhere, with the others placed.
-	stuck := waiting[0]
-	var placed []*world.Pod
-	for _, p := range waiting {
-		if !w.Place(p) {
-			stuck = p
-			break
-		}
-		placed = append(placed, p)
-	}
-	if r.Gang.Fit < r.Gang.Missing {
-		r.Zone = w.Ask(stuck.Object)
-	}
-	if !enough {
-		r.zoneSteps(stuck.Object)
-	}
+	placed := w.PlacePartly(g, placement)
+	r.Zone = w.Ask(placement.Stuck.Object)
 	w.Undo(placed)
+	if !enough {
+		r.zoneSteps(placement.Stuck.Object)
+	}
 	return r
 }
 
@@ -217,49 +215,45 @@ func (r *Report) gaps(w *world.World, pod *corev1.Pod) {
 }
 
 // gangOf counts a gang, and how many of its waiting members would fit now.
-func gangOf(w *world.World, key string) *GangReport {
-	namespace, _, _ := strings.Cut(key, "/")
-	for _, g := range status.Gangs(w, namespace) {
-		if g.Namespace+"/"+g.Name != key {
-			continue
-		}
-		out := &GangReport{Gang: g, Missing: max(0, g.MinMember-g.Bound)}
-		var placed []*world.Pod
-		for _, p := range w.In(namespace) {
-			if p.Gang() != key || p.Node != nil || p.Object.Spec.NodeName != "" {
-				continue
-			}
-			if w.Place(p) {
-				placed = append(placed, p)
-			} else if out.Stuck == "" {
-				out.Stuck = p.Object.Name
-			}
-		}
-		out.Fit = len(placed)
-		w.Undo(placed)
-		return out
+func gangOf(w *world.World, g *world.Gang) (*GangReport, *world.Placement) {
+	out := &GangReport{Gang: status.GangOf(w, g), Missing: g.Missing(), Gated: len(g.Gated), group: g.Group}
+	placement := w.PlaceGang(g)
+	w.Undo(placement.Placed)
+	out.Fit, out.Why = placement.Fit, placement.Why
+	if placement.Stuck != nil {
+		out.Stuck = placement.Stuck.Object.Name
 	}
-	return nil
+	return out, placement
 }
 
 // gangSteps says what the gang needs, and whether that is all there is to say.
 func (r *Report) gangSteps(w *world.World) (enough bool) {
 	g := r.Gang
 	name := "PodGroup " + g.Namespace + "/" + g.Name
+	exist := g.Members + g.Succeeded
 	switch {
-	case g.MinMember == 0 && g.State != status.OK:
+	case g.group == nil && !w.Snapshot.IsSet("podgroups.scheduling.x-k8s.io"):
+		r.Next = append(r.Next, "the PodGroup could not be read")
+		return true
+	case g.group == nil:
 		r.Next = append(r.Next, name+" must exist")
-		if !w.Snapshot.IsSet("podgroups.scheduling.x-k8s.io") {
-			r.Next[len(r.Next)-1] = "the PodGroup could not be read"
-		}
+		return true
+	case g.MinMember < 1:
+		r.Next = append(r.Next, name+" needs a spec.minMember of at least 1")
 		return true
 	case g.Missing == 0:
 		return false
-	case g.Members < g.MinMember:
-		r.Next = append(r.Next, fmt.Sprintf("%s needs %d members and has %d: %d more pods must be made", name, g.MinMember, g.Members, g.MinMember-g.Members))
+	case exist < g.MinMember:
+		r.Next = append(r.Next, fmt.Sprintf("%s needs %d members and has %d: %d more pods must be made", name, g.MinMember, exist, g.MinMember-exist))
+		return true
+	case exist-g.Gated < g.MinMember:
+		r.Next = append(r.Next, fmt.Sprintf("%s needs %d members, and %d have scheduling gates, which must be removed", name, g.MinMember, g.Gated))
 		return true
 	case g.Fit >= g.Missing:
 		r.Next = append(r.Next, fmt.Sprintf("nothing that is seen here: %s needs %d more members at once, and %d fit now. The scheduler tries again after its backoff, or when room is made", name, g.Missing, g.Fit))
+		return true
+	case g.Stuck == "":
+		r.Next = append(r.Next, name+" "+g.Why)
 		return true
 	}
 	r.Next = append(r.Next, fmt.Sprintf("%s needs %d more members at once, and %d of them fit now; %s is the first that does not", name, g.Missing, g.Fit, g.Stuck))

@@ -85,6 +85,9 @@ func (g *GangReport) text(p *show.Page) {
 	if g.Missing > 0 {
 		p.Para(2, show.Plain, "%s at once; %s now", needs(g.Missing), fits(g.Fit))
 	}
+	if g.Why != "" {
+		p.Para(2, show.Plain, "%s", g.Why)
+	}
 }
 
 func needs(n int) string {

@@ -24,6 +24,22 @@ func BenchmarkLoseZone(b *testing.B) {
 	}
 }
 
+// BenchmarkLoseZoneOfGangs does the same to 500 gangs of 60 workers beside 120,000 other pods: 20 members of each are planned
+// anew.
+func BenchmarkLoseZoneOfGangs(b *testing.B) {
+	s := clitest.LargeGangs(5000, 120_000, 500, 60)
+	b.ReportAllocs()
+	for b.Loop() {
+		result, err := Run(s, clitest.Now, &Scenario{Zones: []string{"a"}}, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(len(result.Gangs)), "gangs")
+		b.ReportMetric(float64(result.Displaced), "displaced")
+		b.ReportMetric(float64(result.Pending), "pending")
+	}
+}
+
 // BenchmarkWorld builds the world that every command starts from.
 func BenchmarkWorld(b *testing.B) {
 	s := clitest.Large(5000, 150_000)

@@ -8,5 +8,6 @@
 //     controller;
 //   - pods are placed by priority, and workload by workload, not in the order of one scheduler's queue;
 //   - grace periods are over: a zone without nodes is Down;
-//   - pods that waited before wait on: they are counted apart, and not tried.
+//   - pods that waited before wait on: they are counted apart, and not tried, but for those of gangs that lose members or
+//     get more, which are planned with all that wait.
 package simulate

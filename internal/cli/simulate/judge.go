@@ -39,7 +39,8 @@ type Budget struct {
 	Broken  bool `json:"broken"`
 }
 
-// Gang is what becomes of a gang that lost members, or was added.
+// Gang is what becomes of a gang that lost members, or was added. Members that have succeeded count for as long as their
+// controller has live ones.
 type Gang struct {
 	Name   string `json:"name"`
 	Needs  int    `json:"needs"`
@@ -272,8 +273,8 @@ func (p *play) countGangs() {
 	}
 	p.result.Gangs = []Gang{}
 	for gang, displaced := range touched {
-		after, needs := p.members(gang)
-		before := p.baseline.gangs[gang]
+		g := p.world.Gang(gang)
+		before, after, needs := p.baseline.gangs[gang]+g.Done, g.Bound+g.Done, g.MinMember()
 		p.result.Gangs = append(p.result.Gangs, Gang{
 			Name: gang, Needs: needs, Before: before, Left: max(0, before-displaced), After: after, Broken: after < needs,
 		})

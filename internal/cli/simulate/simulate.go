@@ -204,7 +204,8 @@ func nodeBound(pod *corev1.Pod) bool {
 	return false
 }
 
-// place finds nodes for the pods that wait: the highest priority first, then gang by gang and workload by workload.
+// place finds nodes for the pods that wait: the highest priority first, then gang by gang and workload by workload. A gang
+// is placed with all its members that wait, since it is planned with all.
 func (p *play) place() {
 	type unit struct {
 		pods     []*world.Pod
@@ -241,23 +242,21 @@ func (p *play) place() {
 	}
 	p.waiting = nil
 	for _, u := range order {
-		var placed []*world.Pod
+		why := ""
+		if u.gang != "" {
+			placement := p.world.PlaceGang(p.world.Gang(u.gang))
+			if placement.Why != "" {
+				why = "PodGroup " + u.gang + ": " + placement.Why
+			}
+			for _, pod := range placement.Placed {
+				delete(p.pending, pod) // it may have waited for the others
+			}
+		}
 		for _, pod := range u.pods {
-			if p.world.Place(pod) {
-				placed = append(placed, pod)
-			} else {
-				p.wait(pod, "")
+			if pod.Node == nil && (u.gang != "" || !p.world.Place(pod)) {
+				p.wait(pod, why)
 			}
 			p.tick()
-		}
-		if u.gang == "" {
-			continue
-		}
-		if bound, need := p.members(u.gang); bound < need {
-			p.world.Undo(placed)
-			for _, pod := range placed {
-				p.wait(pod, fmt.Sprintf("gang %s: %d of the %d members that it needs would have a node", u.gang, bound, need))
-			}
 		}
 	}
 }
@@ -268,22 +267,6 @@ func (p *play) tick() {
 	if p.done%1000 == 0 || p.done == p.all {
 		p.progress(p.done, p.all)
 	}
-}
-
-// members returns how many members of a gang are bound, and how many it needs.
-func (p *play) members(key string) (bound, need int) {
-	namespace, _, _ := strings.Cut(key, "/")
-	for _, pod := range p.world.In(namespace) {
-		if pod.Node != nil && pod.Gang() == key {
-			bound++
-		}
-	}
-	for i := range p.world.Snapshot.PodGroups {
-		if g := &p.world.Snapshot.PodGroups[i]; g.Namespace+"/"+g.Name == key {
-			return bound, int(g.Spec.MinMember)
-		}
-	}
-	return bound, p.world.MinMember(key)
 }
 
 // wait records a pod that finds no node, and why, once for each workload.

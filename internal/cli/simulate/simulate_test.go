@@ -157,7 +157,55 @@ func TestGangsAreWholeOrWait(t *testing.T) {
 	r = run(t, c, &Scenario{Zones: []string{"a"}})
 	require.Equal(t, []Gang{{Name: "shop/train", Needs: 4, Before: 4, Left: 2, After: 2, Broken: true}}, r.Gangs)
 	require.Equal(t, 2, r.Pending, "the member that fits gives its place back")
-	require.Contains(t, strings.Join(r.Workloads[0].Why, "\n"), "gang shop/train: 3 of the 4 members that it needs would have a node")
+	require.Equal(t, []string{"PodGroup shop/train: needs 4, plan found 3: 2 nodes short of cpu"}, r.Workloads[0].Why)
+}
+
+func TestAGangThatLosesMembersIsPlannedWithAllThatWait(t *testing.T) {
+	c := zones("8")
+	c.Gang("train", 3)
+	add := func(name, node, cpu string) {
+		pod := c.Pod(name, node, clitest.Plain(cpu, "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "train"})
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)}}
+	}
+	add("train-0", "node-a", "1")
+	add("train-1", "node-a", "7")
+	add("train-2", "node-b", "7")
+	for _, node := range []string{"node-b", "node-c"} {
+		c.Pod("other-"+node, node, clitest.Plain("1", "1Gi"), nil)
+	}
+	c.Pod("full", "node-c", clitest.Plain("5", "1Gi"), nil)
+	r := run(t, c, &Scenario{Zones: []string{"a"}})
+	require.Equal(t, 2, r.Pending)
+	require.Equal(t, []Gang{{Name: "shop/train", Needs: 3, Before: 3, Left: 1, After: 1, Broken: true}}, r.Gangs)
+
+	add("train-3", "", "1")
+	r = run(t, c, &Scenario{Zones: []string{"a"}})
+	require.Equal(t, []Gang{{Name: "shop/train", Needs: 3, Before: 3, Left: 1, After: 3}}, r.Gangs, "train-3 takes the place of train-1")
+	require.Equal(t, []int{1, 1, 1}, []int{r.Placed, r.Pending, r.WaitedBefore})
+}
+
+func TestMembersThatHaveSucceededCount(t *testing.T) {
+	c := zones("8")
+	c.Gang("train", 2)
+	for i := range 2 {
+		pod := c.Pod(fmt.Sprintf("train-%d", i), "node-a", clitest.Plain("6", "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "train"})
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)}}
+	}
+	c.Pods[1].Status.Phase = corev1.PodSucceeded
+	c.Pod("big", "node-b", clitest.Plain("8", "1Gi"), nil)
+	r := run(t, c, &Scenario{Zones: []string{"a"}})
+	require.Equal(t, []Gang{{Name: "shop/train", Needs: 2, Before: 2, Left: 1, After: 2}}, r.Gangs)
+	require.Zero(t, r.Pending)
+}
+
+func TestMembersWithoutAPodGroupWait(t *testing.T) {
+	c := zones("8")
+	c.Pod("train-0", "node-a", clitest.Plain("1", "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "train"}).OwnerReferences = []metav1.OwnerReference{
+		{Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)},
+	}
+	r := run(t, c, &Scenario{Zones: []string{"a"}})
+	require.Equal(t, 1, r.Pending)
+	require.Equal(t, []string{"PodGroup shop/train: the PodGroup does not exist"}, r.Workloads[0].Why)
 }
 
 func TestPoliciesThatBreak(t *testing.T) {

@@ -101,11 +101,12 @@ type Gang struct {
 	State     string `json:"state"`
 	Phase     string `json:"phase,omitempty"`
 	MinMember int    `json:"minMember"`
-	// Members are live pods, Bound those with a node.
-	Members int            `json:"members"`
-	Bound   int            `json:"bound"`
-	Zones   map[string]int `json:"zones,omitempty"`
-	Message string         `json:"message,omitempty"`
+	// Members are live pods, Bound those with a node. Succeeded pods count for as long as their controller has live ones.
+	Members   int            `json:"members"`
+	Bound     int            `json:"bound"`
+	Succeeded int            `json:"succeeded,omitempty"`
+	Zones     map[string]int `json:"zones,omitempty"`
+	Message   string         `json:"message,omitempty"`
 }
 
 // Build makes the report of a namespace, of all namespaces when it is empty.
@@ -210,38 +211,11 @@ func reservationOf(object *v1alpha1.ZoneReservation) Reservation {
 // Gangs counts the gangs of a namespace, of all namespaces when it is empty: those with a PodGroup, and those whose
 // pods name one that does not exist.
 func Gangs(w *world.World, namespace string) []Gang {
-	gangs := map[string]*Gang{}
-	for i := range w.Snapshot.PodGroups {
-		g := &w.Snapshot.PodGroups[i]
-		if namespace == "" || g.Namespace == namespace {
-			gangs[g.Namespace+"/"+g.Name] = &Gang{
-				Namespace: g.Namespace, Name: g.Name, Phase: string(g.Status.Phase), MinMember: int(g.Spec.MinMember), Zones: map[string]int{},
-			}
-		}
-	}
-	for _, p := range w.In(namespace) {
-		key := p.Gang()
-		if key == "" {
-			continue
-		}
-		g := gangs[key]
-		if g == nil {
-			_, name, _ := strings.Cut(key, "/")
-			g = &Gang{Namespace: p.Object.Namespace, Name: name, MinMember: -1, Zones: map[string]int{}}
-			gangs[key] = g
-		}
-		g.Members++
-		if p.Node != nil {
-			g.Bound++
-			g.Zones[p.Node.Zone]++
-		} else if c := scheduled(p.Object); c != nil && (g.Message == "" || c.Message < g.Message) {
-			g.Message = c.Message
-		}
-	}
 	var out []Gang
-	for _, g := range gangs {
-		g.judge(w)
-		out = append(out, *g)
+	for _, key := range w.GangKeys() {
+		if in, _, _ := strings.Cut(key, "/"); namespace == "" || in == namespace {
+			out = append(out, GangOf(w, w.Gang(key)))
+		}
 	}
 	slices.SortFunc(out, func(a, b Gang) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
@@ -249,22 +223,42 @@ func Gangs(w *world.World, namespace string) []Gang {
 	return out
 }
 
-func (g *Gang) judge(w *world.World) {
+// GangOf counts one gang.
+func GangOf(w *world.World, from *world.Gang) Gang {
+	g := Gang{MinMember: from.MinMember(), Members: len(from.Members), Bound: from.Bound, Succeeded: from.Done, Zones: map[string]int{}}
+	g.Namespace, g.Name, _ = strings.Cut(from.Key, "/")
+	if from.Group != nil {
+		g.Phase = string(from.Group.Status.Phase)
+	}
+	for _, p := range from.Members {
+		if p.Node != nil {
+			g.Zones[p.Node.Zone]++
+		} else if c := scheduled(p.Object); c != nil && (g.Message == "" || c.Message < g.Message) {
+			g.Message = c.Message
+		}
+	}
+	g.judge(w, from.Group != nil)
+	return g
+}
+
+func (g *Gang) judge(w *world.World, exists bool) {
+	exist, settled := g.Members+g.Succeeded, g.Bound+g.Succeeded
 	switch {
-	case g.MinMember < 0:
-		g.MinMember, g.State = 0, Waiting
-		g.Message = "its PodGroup does not exist"
+	case !exists:
+		g.State, g.Message = Waiting, "its PodGroup does not exist"
 		if !w.Snapshot.IsSet("podgroups.scheduling.x-k8s.io") {
 			g.State, g.Message = Unknown, "its PodGroup could not be read"
 		}
-	case g.Bound >= g.MinMember && g.Members > 0 || g.Phase == "Finished":
+	case g.MinMember < 1:
+		g.State, g.Message = Waiting, fmt.Sprintf("spec.minMember is %d, must be at least 1", g.MinMember)
+	case settled >= g.MinMember && g.Members > 0 || g.Phase == "Finished":
 		g.State, g.Message = OK, ""
-	case g.Members < g.MinMember:
+	case exist < g.MinMember:
 		g.State = Waiting
 		if g.Bound > 0 {
 			g.State = Partial
 		}
-		g.Message = fmt.Sprintf("%d of %d members exist", g.Members, g.MinMember)
+		g.Message = fmt.Sprintf("%d of %d members exist", exist, g.MinMember)
 	case g.Bound > 0:
 		g.State = Partial
 	default:

@@ -40,14 +40,7 @@ func (w *World) AddWorkload(o Objects) {
 		w.AddPolicy(object)
 	}
 	for i := range o.PodGroups {
-		g := &o.PodGroups[i]
-		if w.gangs == nil {
-			w.gangs = map[string]int{}
-		}
-		w.gangs[g.Namespace+"/"+g.Name] = int(g.Spec.MinMember)
+		w.addGroup(&o.PodGroups[i])
 	}
 	clear(w.classes)
 }
-
-// MinMember is how many members a gang needs that AddWorkload brought; 0 for any other.
-func (w *World) MinMember(key string) int { return w.gangs[key] }

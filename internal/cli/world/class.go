@@ -13,8 +13,9 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// Class is pods of which one goes wherever another one may: same namespace, labels, and needs. It caches what
-// nodes are to them by themselves, and the counts of what is where, which Placed keeps current.
+// Class is pods of which one goes wherever another one may: same namespace and needs, and the same labels as far as a
+// selector looks at them. It caches what nodes are to them by themselves, and the counts of what is where, which Place keeps
+// current.
 type Class struct {
 	pod      *corev1.Pod
 	requests ledger.Resources
@@ -48,7 +49,7 @@ const (
 
 // classOf returns the class of a pod. It is current until the next pod of another class is placed.
 func (w *World) classOf(p *Pod) *Class {
-	key := classKey(p)
+	key := w.classKey(p)
 	c, ok := w.classes[key]
 	if !ok {
 		// One at a time: the counts of another class would go stale unseen.
@@ -60,13 +61,11 @@ func (w *World) classOf(p *Pod) *Class {
 }
 
 // classKey is equal for pods that may change places.
-func classKey(p *Pod) string {
+func (w *World) classKey(p *Pod) string {
 	pod := p.Object
-	claims := []string{}
-	for i := range pod.Spec.Volumes {
-		if name := claimOf(pod, &pod.Spec.Volumes[i]); name != "" {
-			claims = append(claims, name)
-		}
+	var volumes []*corev1.VolumeNodeAffinity
+	for _, v := range w.volumesOf(pod) {
+		volumes = append(volumes, v.Spec.NodeAffinity)
 	}
 	data, err := json.Marshal(struct {
 		Namespace string
@@ -77,11 +76,11 @@ func classKey(p *Pod) string {
 		Spread    []corev1.TopologySpreadConstraint
 		Tolerate  []corev1.Toleration
 		Ports     []port
-		Claims    []string
+		Volumes   []*corev1.VolumeNodeAffinity
 		Priority  *int32
 	}{
-		pod.Namespace, pod.Labels, p.Requests, pod.Spec.NodeSelector, pod.Spec.Affinity,
-		pod.Spec.TopologySpreadConstraints, pod.Spec.Tolerations, portsOf(pod), claims, pod.Spec.Priority,
+		pod.Namespace, w.mentioned(pod), p.Requests, pod.Spec.NodeSelector, pod.Spec.Affinity,
+		pod.Spec.TopologySpreadConstraints, pod.Spec.Tolerations, portsOf(pod), volumes, pod.Spec.Priority,
 	})
 	if err != nil {
 		return string(pod.UID) // alone it is in no wrong company

@@ -8,13 +8,13 @@
 //
 // What counts is what the scheduler's filters ask, with the pack's own formulas: requests and allocatable
 // (reservecache/ledger), topologySpreadConstraints (zonespread/skew), ZoneSpreadPolicies with weights, caps and
-// unavailable zones (zonespread/policy), holds of ZoneReservations, gangs; and from upstream's plugins cordons,
-// taints, node selector and affinity, affinity between pods, host ports, and the nodes of bound volumes.
+// unavailable zones (zonespread/policy), holds of ZoneReservations, plans of gangs (permitgate/plan); and from upstream's
+// plugins cordons, taints, node selector and affinity, affinity between pods, host ports, and the nodes of bound volumes.
 //
 // # Non-goals
 //
 // Which of the allowed nodes the scheduler would take depends on scores that nobody can know from outside. The
-// world takes the zone that policies and constraints prefer, then the node with the largest free share. It
-// preempts and evicts nobody, knows no devices (resource claims), no volumes that are still to be made, and no nodes
-// that an autoscaler would add.
+// world takes the zone that policies and constraints prefer, then the node with the largest free share; of a gang the
+// nodes of its plan. It preempts and evicts nobody, knows no devices (resource claims), no volumes that are still to be
+// made, no nodes that an autoscaler would add, and neither nominations nor the room that gangs hold for their plans.
 package world

@@ -62,6 +62,7 @@ func (w *World) buildHolds() {
 			o := &object.Spec.Owners[j]
 			if selector, err := metav1.LabelSelectorAsSelector(&o.PodSelector); err == nil {
 				h.owners = append(h.owners, owner{o.Namespace, selector})
+				w.mention(&o.PodSelector)
 			}
 		}
 		w.holds = append(w.holds, h)

@@ -50,14 +50,18 @@ func (w *World) count(c *Class, n *Node, delta int) {
 	}
 	for _, table := range c.tables {
 		if zone, ok := domain(n, table.Policy().TopologyKey()); ok {
-			eligible := (!table.Policy().HonorsAffinity() || c.admitted(n.index)) && (!table.Policy().HonorsTaints() || c.tolerated(n.index))
-			table.Add(zone, int64(delta), eligible)
+			table.Add(zone, int64(delta), c.eligible(table.Policy(), n.index))
 			table.refresh()
 		}
 	}
 	if c.taken != nil && delta > 0 {
 		c.taken[n.index] = true
 	}
+}
+
+// eligible tells whether the pods of a node count for a policy of the class.
+func (c *Class) eligible(p *policy.Policy, node int) bool {
+	return (!p.HonorsAffinity() || c.admitted(node)) && (!p.HonorsTaints() || c.tolerated(node))
 }
 
 // choose returns the node for one more pod of a class, and the reservation of which it takes a slot there; nil when

@@ -35,6 +35,7 @@ func (w *World) buildPolicies() {
 
 // AddPolicy takes in a policy.
 func (w *World) AddPolicy(object *v1alpha1.ZoneSpreadPolicy) *Policy {
+	w.mentionPolicy(object)
 	p := &Policy{Object: object}
 	p.Compiled, p.Errors = policy.Compile(object)
 	if p.Compiled != nil {

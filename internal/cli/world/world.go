@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/resource"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
@@ -35,7 +36,10 @@ type World struct {
 	workloads  *workloads
 	bearers    map[string]*bearers // pods with anti-affinity of their own, by term
 	classes    map[string]*Class
-	gangs      map[string]int // minMember of gangs that were added
+	groups     map[string]*schedv1alpha1.PodGroup // by namespace/name, as all about gangs
+	members    map[string][]*Pod
+	succeeded  map[string][]types.UID // the controllers of members that have
+	keys       map[string]bool        // of labels that some selector looks at
 }
 
 type labelKey struct{ namespace, key, value string }
@@ -53,6 +57,7 @@ type Node struct {
 	index int
 	free  float64
 	holds []*slot
+	pods  []*Pod // in no order
 }
 
 // Pod is a pod, bound or waiting.
@@ -68,17 +73,6 @@ type Pod struct {
 // Key is "namespace/name".
 func (p *Pod) Key() string { return p.Object.Namespace + "/" + p.Object.Name }
 
-// Gang returns the key of the pod's PodGroup, empty when it has none.
-func (p *Pod) Gang() string { return GangOf(p.Object) }
-
-// GangOf returns "namespace/name" of a pod's PodGroup, empty when it has none.
-func GangOf(pod *corev1.Pod) string {
-	if name := pod.Labels[schedv1alpha1.PodGroupLabel]; name != "" {
-		return pod.Namespace + "/" + name
-	}
-	return ""
-}
-
 // Live tells whether a pod counts: it does not terminate and has not finished.
 func Live(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
@@ -91,6 +85,7 @@ func New(s *snapshot.Snapshot, now time.Time) *World {
 		byName: make(map[string]*Node, len(s.Nodes)), namespaces: map[string]map[string]string{},
 		places: map[string][]*Pod{}, byLabel: map[labelKey][]*Pod{}, bearers: map[string]*bearers{}, classes: map[string]*Class{},
 		claims: map[[2]string]*corev1.PersistentVolumeClaim{}, volumes: map[string]*corev1.PersistentVolume{},
+		groups: map[string]*schedv1alpha1.PodGroup{}, members: map[string][]*Pod{}, succeeded: map[string][]types.UID{}, keys: map[string]bool{},
 	}
 	for i := range s.Nodes {
 		object := &s.Nodes[i]
@@ -124,7 +119,12 @@ func New(s *snapshot.Snapshot, now time.Time) *World {
 		}
 		if Live(object) {
 			w.add(&Pod{Object: object, Node: w.byName[object.Spec.NodeName], Requests: RequestsOf(object)})
+		} else if object.Status.Phase == corev1.PodSucceeded {
+			w.hasSucceeded(object)
 		}
+	}
+	for i := range s.PodGroups {
+		w.addGroup(&s.PodGroups[i])
 	}
 	w.workloads = newWorkloads(s)
 	w.buildPolicies()
@@ -191,22 +191,32 @@ func (w *World) add(p *Pod) {
 		at := labelKey{namespace, key, value}
 		w.byLabel[at] = append(w.byLabel[at], p)
 	}
-	if p.Node != nil {
-		p.Node.request(&p.Requests, 1)
+	if gang := p.Gang(); gang != "" {
+		w.members[gang] = append(w.members[gang], p)
 	}
+	if n := p.Node; n != nil {
+		w.Bind(p, n)
+	}
+	w.mentionAll(p.Object)
 	w.bear(p)
 }
 
 // Bind gives a waiting pod a node.
 func (w *World) Bind(p *Pod, n *Node) {
 	p.Node = n
+	n.pods = append(n.pods, p)
 	n.request(&p.Requests, 1)
 }
 
 // Unbind takes a pod from its node; it waits again.
 func (w *World) Unbind(p *Pod) {
-	if p.Node != nil {
-		p.Node.request(&p.Requests, -1)
+	if n := p.Node; n != nil {
+		if i := slices.Index(n.pods, p); i >= 0 {
+			last := len(n.pods) - 1
+			n.pods[i] = n.pods[last]
+			n.pods[last], n.pods = nil, n.pods[:last]
+		}
+		n.request(&p.Requests, -1)
 		p.Node = nil
 	}
 }
@@ -234,6 +244,9 @@ func (w *World) Remove(gone map[*Pod]bool) {
 	drop := func(p *Pod) bool { return gone[p] }
 	w.Pods = slices.DeleteFunc(w.Pods, drop)
 	for p := range gone {
+		if gang := p.Gang(); gang != "" {
+			w.members[gang] = slices.DeleteFunc(w.members[gang], drop)
+		}
 		namespace := p.Object.Namespace
 		w.places[namespace] = slices.DeleteFunc(w.places[namespace], drop)
 		for key, value := range p.Object.Labels {
