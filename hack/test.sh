@@ -68,6 +68,18 @@ compile_ahead() {
 	CGO_ENABLED=$TEST_CGO quietly compile go -C "$ROOT" build $RACE_FLAG -v $deps || true
 }
 
+# compile_image ARCH... compiles what the tests of the image link, with a heartbeat. No other
+# program has the settings of hack/image/binary.go, so nothing of it is there before.
+compile_image() {
+	local arch deps
+	for arch in "$@"; do
+		deps=$(cd "$ROOT" && CGO_ENABLED=0 GOOS=linux GOARCH=$arch go list -deps -f '{{if not (or .Standard (eq .Name "main"))}}{{.ImportPath}}{{end}}' ./cmd/scheduler)
+		# shellcheck disable=SC2086
+		CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOAMD64=v1 GOARM64=v8.0 quietly "compile for the image, $arch" \
+			go -C "$ROOT" build -trimpath -v $deps || true
+	done
+}
+
 # run_go DIR FORMAT "PACKAGES" ARGS... runs go test through gotestsum and judges the count.
 # TEST_ARGS come last: flags of a test binary must follow the packages. RETRY=1 runs up to
 # three tests that fail once more each, unless the race detector has spoken.
@@ -125,6 +137,7 @@ step_scheduler() {
 	"$ROOT/hack/tools/build.sh" helm # installs the chart in test/manifests
 	"$ROOT/hack/browser.sh"          # looks at the page in test/board
 	compile_ahead "$pkgs"
+	compile_image amd64 arm64
 	RETRY=1 run_go "$ROOT" pkgname "$pkgs" -p 1 -timeout 15m
 }
 
@@ -138,6 +151,7 @@ step_container() {
 	"$ROOT/hack/image/runtime.sh"
 	pkgs=$(packages test/container)
 	compile_ahead "$pkgs"
+	compile_image "$(go env GOARCH)"
 	RETRY=1 run_go "$ROOT" testname "$pkgs" -p 1 -timeout 15m
 }
 

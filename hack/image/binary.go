@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
@@ -112,10 +113,36 @@ func compile(ctx context.Context, source, dir string, p v1.Platform, progress io
 	cmd.Dir = source
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOOS="+p.OS, "GOARCH="+p.Architecture, "GOAMD64=v1", "GOARM64=v8.0")
 	cmd.Stdout, cmd.Stderr = progress, progress
-	if err := cmd.Run(); err != nil {
+	stop := heartbeat(progress, "building for "+p.String(), heartbeatInterval)
+	err = cmd.Run()
+	stop()
+	if err != nil {
 		return binary{}, fmt.Errorf("go build for %s: %w", p, err)
 	}
 	return inspect(file)
+}
+
+// heartbeatInterval is the pause between two lines that say that a compile goes on.
+const heartbeatInterval = 15 * time.Second
+
+// heartbeat writes every interval that something goes on, and for how long it has, until stop has returned.
+func heartbeat(w io.Writer, what string, interval time.Duration) (stop func()) {
+	start := time.Now()
+	ended, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case now := <-ticker.C:
+				fmt.Fprintf(w, "%s: %s ...\n", what, now.Sub(start).Round(time.Second))
+			}
+		}
+	}()
+	return func() { close(ended); <-stopped }
 }
 
 // buildFlags keep the paths of this machine, the state of its checkout, and what only a debugger wants

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -50,27 +51,37 @@ type platformImage struct {
 
 // build makes the image of the binaries.
 func build(binaries []binary, src source) (image, error) {
+	platforms := make([]platformImage, len(binaries))
+	errs := make([]error, len(binaries))
+	var group sync.WaitGroup
+	for i, b := range binaries {
+		group.Go(func() { // to compress takes seconds, of one core
+			platforms[i], errs[i] = buildPlatform(b, src)
+		})
+	}
+	group.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return image{}, err
+	}
+	if len(binaries) == 1 {
+		return image{single: platforms[0].image, platforms: platforms}, nil
+	}
 	var index v1.ImageIndex = mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	var platforms []platformImage
-	for _, b := range binaries {
-		img, err := buildOne(b, src)
-		if err != nil {
-			return image{}, fmt.Errorf("%s: %w", b.platform, err)
-		}
-		parts, err := newSBOM(b, src)
-		if err != nil {
-			return image{}, err
-		}
-		platforms = append(platforms, platformImage{image: img, sbom: parts})
-		if len(binaries) == 1 {
-			return image{single: img, platforms: platforms}, nil
-		}
+	for i, b := range binaries {
 		index = mutate.AppendManifests(index, mutate.IndexAddendum{
-			Add:        img,
+			Add:        platforms[i].image,
 			Descriptor: v1.Descriptor{Platform: &b.platform},
 		})
 	}
 	return image{index: index, platforms: platforms}, nil
+}
+
+func buildPlatform(b binary, src source) (p platformImage, err error) {
+	if p.image, err = buildOne(b, src); err != nil {
+		return p, fmt.Errorf("%s: %w", b.platform, err)
+	}
+	p.sbom, err = newSBOM(b, src)
+	return p, err
 }
 
 // buildOne makes the image of one platform.

@@ -26,9 +26,7 @@ func TestSchedulesInAContainer(t *testing.T) {
 	require.NoError(t, err)
 	runtimeProgram(t) // says so at once when there is none
 	out := t.TempDir()
-	scheduler, err := program.BuildScheduler(root, t.TempDir())
-	require.NoError(t, err)
-	_, err = program.Run(filepath.Join(root, "hack/image"), "go", "run", ".", "--binary", scheduler.Path, "--platform", "linux/"+runtime.GOARCH, "--output", out)
+	_, err = program.Run(root, "make", "image", "IMAGE_FLAGS=--platform linux/"+runtime.GOARCH+" --output "+out)
 	require.NoError(t, err)
 	image := oci.Read(t, filepath.Join(out, "zonewise-scheduler.oci")).For(t, runtime.GOARCH)
 

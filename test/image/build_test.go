@@ -1,80 +1,141 @@
 package image
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"zonewise.dev/test/internal/oci"
 	"zonewise.dev/test/internal/program"
 )
 
-// platforms are those that the image is built for here: that of this machine, of which the tests have a scheduler
-// already.
-var platforms = []string{"linux/" + runtime.GOARCH}
+// platforms are those that the image is published for, in the order of its index.
+var platforms = []string{"linux/amd64", "linux/arm64"}
 
-// built is the image that all tests look at.
+// built is an image that "make image" has made in a checkout of its own.
 type built struct {
-	reference string // what hack/image prints: name@digest
+	checkout  string // what it was built from
+	reference string // what the command prints: name@digest
 	dir       string // the directory that it was written to
 	layout    string // the OCI layout below it
-	version   string // of this checkout
-	binary    string // what the binary must say that it is; empty when it was given
+	version   string // of the checkout
 	err       error
 }
 
-// buildOnce keeps the build out of every test but the first. Its directory is that of the process.
-var buildOnce = sync.OnceValue(func() built {
-	dir, err := os.MkdirTemp("", "zonewise-image-test-")
-	if err != nil {
-		return built{err: err}
-	}
-	workDir = dir
-	return build(dir)
-})
+// firstOnce is the image that all tests look at, and secondOnce the same again: from a checkout of the first one's
+// checkout, at another path and into another directory. What was compiled for the first is not compiled again.
+var (
+	firstOnce = sync.OnceValue(func() built {
+		root, err := filepath.Abs("../..")
+		if err != nil {
+			return built{err: err}
+		}
+		return build(root, "first")
+	})
+	secondOnce = sync.OnceValue(func() built {
+		first := firstOnce()
+		if first.err != nil {
+			return first
+		}
+		return build(first.checkout, filepath.Join("elsewhere", "second"))
+	})
+)
 
-// workDir is removed when all tests have run.
+// workDir is where all of this is. It ends with the process.
 var workDir string
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if workDir != "" {
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) (code int) {
+	var err error
+	if workDir, err = os.MkdirTemp("", "zonewise-image-test-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
 		if err := os.RemoveAll(workDir); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
-	}
-	os.Exit(code)
+	}()
+	return m.Run()
 }
 
 // image returns the image, which the first caller builds.
 func image(t *testing.T) built {
 	t.Helper()
-	b := buildOnce()
+	b := firstOnce()
 	require.NoError(t, b.err)
 	return b
 }
 
-// build builds the image with the scheduler that all tests run.
-func build(dir string) built {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		return built{err: err}
-	}
-	scheduler, err := program.BuildScheduler(root, dir)
-	if err != nil {
-		return built{err: err}
-	}
-	b := built{dir: filepath.Join(dir, "out"), binary: scheduler.Version}
+// build builds the image of a checkout's checkout, which it makes under that name.
+func build(from, name string) (b built) {
+	b.checkout = filepath.Join(workDir, name, "source")
+	b.dir = filepath.Join(workDir, name, "out")
 	b.layout = filepath.Join(b.dir, "zonewise-scheduler.oci")
-	if b.version, err = program.Run(root, "hack/version.sh"); err != nil {
-		return built{err: err}
+	if b.err = checkOut(from, b.checkout); b.err != nil {
+		return b
 	}
-	b.reference, b.err = program.Run(filepath.Join(root, "hack/image"), "go", "run", ".", "--binary", scheduler.Path, "--platform", strings.Join(platforms, ","), "--output", b.dir)
+	if b.version, b.err = program.Run(b.checkout, "hack/version.sh"); b.err != nil {
+		return b
+	}
+	b.reference, b.err = program.Run(b.checkout, "make", "image", "IMAGE_FLAGS=--platform "+strings.Join(platforms, ",")+" --output "+b.dir)
 	return b
 }
+
+// checkOut makes a checkout of another one, at the same commit and with the same changes, as somebody else has it.
+func checkOut(from, to string) error {
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	// Where git does not know the source, the copy must not know more.
+	if _, err := program.Run(from, "git", "rev-parse", "--verify", "HEAD"); err == nil {
+		_, cloned := program.Run(from, "git", "clone", "--quiet", "--no-checkout", from, to)
+		if err := errors.Join(cloned, ignoreOutput(program.Run(to, "git", "read-tree", "HEAD"))); err != nil {
+			return err
+		}
+	}
+	return ignoreOutput(program.Run(from, "bash", "-c", `. hack/lib.sh && copy_tree "$1"`, "copy_tree", to))
+}
+
+func ignoreOutput(_ string, err error) error { return err }
+
+// unpacked is the root of the file system that the image of a platform has.
+type unpacked struct {
+	image   oci.Image
+	root    string
+	entries []string // of its layers, in order, as "mode name"
+}
+
+var (
+	unpackedMu sync.Mutex // guards unpackedBy
+	unpackedBy = map[string]unpacked{}
+)
+
+// unpack returns the unpacked image of an architecture. All tests share it: its files must not be changed.
+func unpack(t *testing.T, arch string) unpacked {
+	t.Helper()
+	unpackedMu.Lock()
+	defer unpackedMu.Unlock()
+	u, ok := unpackedBy[arch]
+	if !ok {
+		u.image = oci.Read(t, image(t).layout).For(t, arch)
+		u.root = filepath.Join(workDir, "root-"+arch)
+		require.NoError(t, os.Mkdir(u.root, 0o755))
+		u.entries = u.image.Unpack(t, u.root)
+		unpackedBy[arch] = u
+	}
+	return u
+}
+
+// binary is the path of the scheduler in it.
+func (u unpacked) binary() string { return filepath.Join(u.root, schedulerPath) }

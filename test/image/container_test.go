@@ -23,13 +23,16 @@ type container struct {
 	root  string
 }
 
-// newContainer unpacks the image and adds what a pod would mount: /etc/zonewise with the profile, and
+// newContainer takes the unpacked image and adds what a pod would mount: /etc/zonewise with the profile, and
 // /out, the only place where the container's user may write.
 func newContainer(t *testing.T, profile string) *container {
 	t.Helper()
-	c := &container{image: oci.Read(t, image(t).layout).For(t, runtime.GOARCH), root: t.TempDir()}
-	root := c.root
-	c.image.Unpack(t, root)
+	u := unpack(t, runtime.GOARCH)
+	root := filepath.Join(t.TempDir(), "rootfs")
+	c := &container{image: u.image, root: root}
+	require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(root, schedulerPath)), 0o755))
+	// A link, since the program is large and nobody writes to it.
+	require.NoError(t, os.Link(u.binary(), filepath.Join(root, schedulerPath)))
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "etc/zonewise"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(root, "etc/zonewise/config.yaml"), []byte(profile), 0o644))
 	out := filepath.Join(root, "out")

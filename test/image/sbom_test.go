@@ -46,11 +46,10 @@ func TestSBOM(t *testing.T) {
 	b := image(t)
 	serials := map[string]bool{}
 	for _, image := range oci.Read(t, b.layout).Images {
-		root := t.TempDir()
-		image.Unpack(t, root)
-		data, err := os.ReadFile(filepath.Join(root, schedulerPath))
+		binary := unpack(t, image.Config.Architecture).binary()
+		data, err := os.ReadFile(binary)
 		require.NoError(t, err)
-		info, err := buildinfo.ReadFile(filepath.Join(root, schedulerPath))
+		info, err := buildinfo.ReadFile(binary)
 		require.NoError(t, err)
 
 		document, err := os.ReadFile(filepath.Join(b.dir, "zonewise-scheduler-linux-"+image.Config.Architecture+".cdx.json"))

@@ -71,8 +71,10 @@ type Layout struct {
 
 // Image is the image of one platform.
 type Image struct {
-	dir    string
+	// Digest is that of its manifest.
+	Digest string
 	Config Config
+	dir    string
 	layers []Descriptor
 }
 
@@ -107,7 +109,7 @@ func Read(t *testing.T, dir string) Layout {
 func readImage(t *testing.T, dir string, d Descriptor) Image {
 	t.Helper()
 	require.Equal(t, manifestType, d.MediaType)
-	image := Image{dir: dir}
+	image := Image{Digest: d.Digest, dir: dir}
 	var m manifest
 	require.NoError(t, json.Unmarshal(blob(t, dir, d), &m))
 	require.Equal(t, configType, m.Config.MediaType)
