@@ -34,6 +34,7 @@ func TestCommandLine(t *testing.T) {
 	t.Run("explain a gang", func(t *testing.T) { c.testExplainGang(t, viewer) })
 	t.Run("simulate, live and from a file", func(t *testing.T) { c.testSimulate(t, viewer) })
 	t.Run("as a plugin of kubectl", func(t *testing.T) { c.testPlugin(t, viewer) })
+	t.Run("every rule of the viewer is needed", func(t *testing.T) { c.testEveryViewerRuleIsNeeded(t, viewer) })
 }
 
 // testPlugin lets kubectl find the command under the name that plugins have.
