@@ -23,15 +23,14 @@ type Class struct {
 	asker    ledger.Asker
 	owner    *Hold
 
-	static     []static // of each node
-	candidates []int    // the nodes that are allowed by themselves
-	ports      []port
-	taken      []bool // by node: a host port is in use
-	zones      []*constraint
-	near       []*term
-	forbidden  []bool // by node: the anti-affinity of a pod that is there keeps them off
-	tables     []*ruled
-	full       bool // no node is left
+	judged    // static of each node, and the nodes that are allowed by themselves
+	ports     []port
+	taken     []bool // by node: a host port is in use
+	zones     []*constraint
+	near      []*term
+	forbidden []bool // by node: the anti-affinity of a pod that is there keeps them off
+	tables    []*ruled
+	full      bool // no node is left
 }
 
 // static is what a node is to a class, whatever pods are on it.
@@ -108,15 +107,50 @@ func (w *World) newClass(pod *corev1.Pod) *Class {
 	return c
 }
 
-// judgeNodes computes what each node is by itself.
+// judged is what nodes are to some pods by themselves. It does not change.
+type judged struct {
+	static     []static
+	candidates []int
+}
+
+// judgeNodes computes what each node is by itself, once for all pods that ask the same of a node.
 func (w *World) judgeNodes(c *Class) {
-	affinity := nodeaffinity.GetRequiredNodeAffinity(c.pod)
-	cordon := &corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	throughCordon := tolerated(cordon, c.pod.Spec.Tolerations)
 	volumes := w.volumesOf(c.pod)
-	c.static = make([]static, len(w.Nodes))
+	if len(volumes) > 0 {
+		c.judged = w.judgeFor(c.pod, volumes) // there may be as many as there are pods
+		return
+	}
+	var hard []string
+	for i := range c.pod.Spec.TopologySpreadConstraints {
+		if s := &c.pod.Spec.TopologySpreadConstraints[i]; s.WhenUnsatisfiable == corev1.DoNotSchedule {
+			hard = append(hard, s.TopologyKey)
+		}
+	}
+	key, err := json.Marshal(struct {
+		Selector map[string]string
+		Affinity *corev1.Affinity
+		Tolerate []corev1.Toleration
+		Hard     []string
+	}{c.pod.Spec.NodeSelector, c.pod.Spec.Affinity, c.pod.Spec.Tolerations, hard})
+	if err != nil {
+		c.judged = w.judgeFor(c.pod, nil)
+		return
+	}
+	known, ok := w.judged[string(key)]
+	if !ok {
+		known = w.judgeFor(c.pod, nil)
+		w.judged[string(key)] = known
+	}
+	c.judged = known
+}
+
+func (w *World) judgeFor(pod *corev1.Pod, volumes []*corev1.PersistentVolume) judged {
+	affinity := nodeaffinity.GetRequiredNodeAffinity(pod)
+	cordon := &corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+	throughCordon := tolerated(cordon, pod.Spec.Tolerations)
+	out := judged{static: make([]static, len(w.Nodes))}
 	for i, n := range w.Nodes {
-		c.static[i] = func() static {
+		out.static[i] = func() static {
 			if n.Lost {
 				return lost
 			}
@@ -127,7 +161,7 @@ func (w *World) judgeNodes(c *Class) {
 			if n.Object.Spec.Unschedulable && !throughCordon {
 				return unschedulable
 			}
-			if Untolerated(n.Object, c.pod.Spec.Tolerations) != nil {
+			if Untolerated(n.Object, pod.Spec.Tolerations) != nil {
 				return tainted
 			}
 			for _, v := range volumes {
@@ -135,18 +169,19 @@ func (w *World) judgeNodes(c *Class) {
 					return elsewhere
 				}
 			}
-			for j := range c.pod.Spec.TopologySpreadConstraints {
-				s := &c.pod.Spec.TopologySpreadConstraints[j]
+			for j := range pod.Spec.TopologySpreadConstraints {
+				s := &pod.Spec.TopologySpreadConstraints[j]
 				if _, ok := n.Object.Labels[s.TopologyKey]; !ok && s.WhenUnsatisfiable == corev1.DoNotSchedule {
 					return noKey
 				}
 			}
 			return fits
 		}()
-		if c.static[i] == fits {
-			c.candidates = append(c.candidates, i)
+		if out.static[i] == fits {
+			out.candidates = append(out.candidates, i)
 		}
 	}
+	return out
 }
 
 // admitted tells whether node selector and affinity admit the class, and tolerated whether it tolerates the taints.

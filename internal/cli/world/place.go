@@ -67,38 +67,28 @@ func (c *Class) eligible(p *policy.Policy, node int) bool {
 // choose returns the node for one more pod of a class, and the reservation of which it takes a slot there; nil when
 // there is none.
 func (w *World) choose(c *Class) (best *Node, slotOf *Hold) {
-	bestScore := [3]float64{}
+	bestFirst, bestPreference := false, 0.0
 	for _, i := range c.candidates {
-		n := w.Nodes[i]
-		// What comes first: slots where they are to be used first, free room where they are a last resort.
-		score := [3]float64{1, c.preference(i), n.free}
-		if best != nil && !less(bestScore, score) || !w.dynamic(c, i) {
+		n, preference := w.Nodes[i], c.preference(i)
+		better := best == nil || preference > bestPreference || preference == bestPreference && n.free > best.free
+		if !better && bestFirst || !w.dynamic(c, i) {
 			continue // no better, even if it is allowed
 		}
 		verdict := n.room(c)
 		if !verdict.Fits {
 			continue
 		}
-		if (verdict.Slot != nil) != (c.asker.Use != ledger.UseLast) {
-			score[0] = 0
+		// What comes first: slots where they are to be used first, free room where they are a last resort.
+		first := (verdict.Slot != nil) == (c.asker.Use != ledger.UseLast)
+		if first == bestFirst && !better || bestFirst && !first {
+			continue
 		}
-		if best == nil || less(bestScore, score) {
-			best, bestScore, slotOf = n, score, nil
-			if verdict.Slot != nil {
-				slotOf = c.owner
-			}
+		best, bestFirst, bestPreference, slotOf = n, first, preference, nil
+		if verdict.Slot != nil {
+			slotOf = c.owner
 		}
 	}
 	return best, slotOf
-}
-
-func less(a, b [3]float64) bool {
-	for i := range a {
-		if a[i] != b[i] {
-			return a[i] < b[i]
-		}
-	}
-	return false
 }
 
 // dynamic tells whether what is counted lets one more pod onto a node.

@@ -36,6 +36,7 @@ type World struct {
 	workloads  *workloads
 	bearers    map[string]*bearers // pods with anti-affinity of their own, by term
 	classes    map[string]*Class
+	judged     map[string]judged                  // by what pods ask of a node
 	groups     map[string]*schedv1alpha1.PodGroup // by namespace/name, as all about gangs
 	members    map[string][]*Pod
 	succeeded  map[string][]types.UID // the controllers of members that have
@@ -83,7 +84,7 @@ func New(s *snapshot.Snapshot, now time.Time) *World {
 	w := &World{
 		Snapshot: s, Now: now,
 		byName: make(map[string]*Node, len(s.Nodes)), namespaces: map[string]map[string]string{},
-		places: map[string][]*Pod{}, byLabel: map[labelKey][]*Pod{}, bearers: map[string]*bearers{}, classes: map[string]*Class{},
+		places: map[string][]*Pod{}, byLabel: map[labelKey][]*Pod{}, bearers: map[string]*bearers{}, classes: map[string]*Class{}, judged: map[string]judged{},
 		claims: map[[2]string]*corev1.PersistentVolumeClaim{}, volumes: map[string]*corev1.PersistentVolume{},
 		groups: map[string]*schedv1alpha1.PodGroup{}, members: map[string][]*Pod{}, succeeded: map[string][]types.UID{}, keys: map[string]bool{},
 	}
@@ -233,7 +234,8 @@ func (w *World) Lose(lost func(*Node) bool) []*Pod {
 			w.Unbind(p)
 		}
 	}
-	w.classes = map[string]*Class{}
+	clear(w.classes)
+	clear(w.judged)
 	w.loseHolds()
 	w.observeZones()
 	return out
