@@ -35,6 +35,8 @@ func TestCommandLine(t *testing.T) {
 	t.Run("simulate, live and from a file", func(t *testing.T) { c.testSimulate(t, viewer) })
 	t.Run("as a plugin of kubectl", func(t *testing.T) { c.testPlugin(t, viewer) })
 	t.Run("every rule of the viewer is needed", func(t *testing.T) { c.testEveryViewerRuleIsNeeded(t, viewer) })
+	// The last, since it takes a node away.
+	t.Run("a gang loses its zone", func(t *testing.T) { c.testGangLosesItsZone(t, viewer) })
 }
 
 // testPlugin lets kubectl find the command under the name that plugins have.
@@ -152,11 +154,7 @@ func (c *cluster) testExplainPod(t *testing.T, viewer string) {
 }
 
 func (c *cluster) testExplainGang(t *testing.T, viewer string) {
-	var report *explain.Report
-	until(t, "the scheduler has said why", func(context.Context) (bool, error) {
-		report = decode[explain.Report](t, c.ok(t, viewer, "explain", "podgroup/train", "-n", namespace, "-o", "json"))
-		return len(report.Said) > 0, nil
-	})
+	report := c.saysAsTheScheduler(t, viewer, "train", "needs 2, plan found 0: 3 nodes short of cpu")
 	require.Equal(t, 2, report.Gang.Missing)
 	require.Zero(t, report.Gang.Fit)
 	require.Equal(t, "PodGroup shop/train needs 2 more members at once, and 0 of them fit now; train-0 is the first that does not", report.Next[0])
