@@ -161,16 +161,21 @@ func perfOptions(variant string) []perf.SchedulerPerfOption {
 	return all
 }
 
-// waitForHolds waits until all slots of the reservations, which are there before the nodes, are held.
+// waitForHolds waits until all slots of the reservations, if there are any yet, are held and nothing has been written to
+// a reservation for a while.
 func waitForHolds(tCtx ktesting.TContext, _ *scheduler.Scheduler, _ *perf.Workload, _ *v1.NodeList) error {
+	const rest = 5 // polls
 	resource := zonewisev1alpha1.SchemeGroupVersion.WithResource("zonereservations")
 	var desired, held int64
+	var seen []string
+	equal := 0
 	err := wait.PollUntilContextTimeout(tCtx, time.Second, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
 		list, err := tCtx.Dynamic().Resource(resource).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return false, err
 		}
 		desired, held = 0, 0
+		versions := make([]string, len(list.Items))
 		for i := range list.Items {
 			r := &zonewisev1alpha1.ZoneReservation{}
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, r); err != nil {
@@ -178,11 +183,15 @@ func waitForHolds(tCtx ktesting.TContext, _ *scheduler.Scheduler, _ *perf.Worklo
 			}
 			desired += int64(ptr.Deref(r.Spec.Slots, 0))
 			held += r.Status.Slots.Held
+			versions[i] = r.ResourceVersion
 		}
-		return held == desired, nil
+		if equal++; !slices.Equal(versions, seen) {
+			seen, equal = versions, 0
+		}
+		return desired == 0 || held == desired && equal >= rest, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%d of %d slots are held: %w", held, desired, err)
+		return fmt.Errorf("%d of %d slots are held, and nothing was written about them for %d seconds: %w", held, desired, equal, err)
 	}
 	return nil
 }

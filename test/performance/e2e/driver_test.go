@@ -46,6 +46,8 @@ func TestRoundsInterleave(t *testing.T) {
 	sel := selection{cases: []string{"TopologySpreading"}}
 	require.Equal(t, []series{base, ours, nobody}, sel.round(0))
 	require.Equal(t, []series{ours, base, nobody}, sel.round(1))
+	require.Zero(t, sel.roundsIn(nil))
+	require.Equal(t, 2, sel.roundsIn([]result{{series: base}, {series: ours}, {series: base}}), "results add up")
 	base.Workload, ours.Workload, nobody.Workload = "500Nodes", "500Nodes", "500Nodes"
 	sel.workload = "500Nodes"
 	require.Equal(t, []series{base, ours, nobody}, sel.round(0))

@@ -106,9 +106,13 @@ func measureAll(ctx context.Context, o options, file string, out io.Writer) erro
 	if output, err := compile.CombinedOutput(); err != nil {
 		return fmt.Errorf("the benchmark does not compile: %w\n%s", err, output)
 	}
+	before, err := readResults(file)
+	if err != nil {
+		return err
+	}
 	var errs []error
 	for n := range o.runs {
-		all := o.what.round(n)
+		all := o.what.round(o.what.roundsIn(before) + n)
 		for i, s := range all {
 			fmt.Fprintf(out, "round %d of %d, %2d of %d: %s: ", n+1, o.runs, i+1, len(all), s)
 			r, err := b.measure(ctx, s)
