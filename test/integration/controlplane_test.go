@@ -176,8 +176,23 @@ func (c *controlPlane) writeSchedulerKubeconfig() error {
 
 // installPermissions creates the roles and bindings of manifests/rbac.
 func (c *controlPlane) installPermissions(ctx context.Context) error {
+	objects, err := shippedPermissions()
+	if err != nil {
+		return err
+	}
+	for _, obj := range objects {
+		if err := c.client.Create(ctx, obj); err != nil {
+			return fmt.Errorf("%T %s: %w", obj, obj.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// shippedPermissions returns the roles and bindings of manifests/rbac.
+func shippedPermissions() ([]client.Object, error) {
 	decoder := serializer.NewCodecFactory(scheme).UniversalDeserializer()
-	return fs.WalkDir(manifests.FS, "rbac", func(path string, entry fs.DirEntry, err error) error {
+	var objects []client.Object
+	err := fs.WalkDir(manifests.FS, "rbac", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || entry.Name() == "kustomization.yaml" {
 			return err
 		}
@@ -201,12 +216,11 @@ func (c *controlPlane) installPermissions(ctx context.Context) error {
 			}
 			switch obj := obj.(type) {
 			case *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding, *rbacv1.Role, *rbacv1.RoleBinding:
-				if err := c.client.Create(ctx, obj.(client.Object)); err != nil {
-					return fmt.Errorf("%s: %w", path, err)
-				}
+				objects = append(objects, obj.(client.Object))
 			}
 		}
 	})
+	return objects, err
 }
 
 // installPodGroups installs the PodGroup API and waits until it is served.

@@ -161,6 +161,7 @@ func (w *world) writeConfig(setup *schedulerSetup) string {
 	for _, edit := range setup.edits {
 		edit(cfg)
 	}
+	require.Equal(w.t, cp.schedulerKubeconfig, cfg.ClientConnection.Kubeconfig, "no test gives a scheduler more than it is shipped with")
 	cfg.TypeMeta = metav1.TypeMeta{APIVersion: configv1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration"}
 	content, err = yaml.Marshal(cfg)
 	require.NoError(w.t, err)
