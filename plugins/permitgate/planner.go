@@ -79,6 +79,7 @@ type task struct {
 	members   map[types.UID]bool
 	// minResources is what the cluster is to have free before a plan is tried.
 	minResources minResources
+	failure      string // why the last preemption failed, in words
 }
 
 // makePlan plans the gang and takes the slots, all or none. The answer has a reason when there is no plan; the
@@ -110,7 +111,7 @@ func (p *PermitGate) makePlan(ctx context.Context, state fwk.CycleState, key typ
 		if a := p.preempt(logger, key, &t, cluster, detail); a.reason != gang.ReasonNone {
 			return a
 		}
-		return s.noPlan(key, "", detail)
+		return s.noPlan(key, "", t.andFailure(detail))
 	}
 	result := plan.Make(t.request)
 	if r := result.Refusal; r != nil {
@@ -120,7 +121,7 @@ func (p *PermitGate) makePlan(ctx context.Context, state fwk.CycleState, key typ
 		if a := p.preempt(logger, key, &t, cluster, detail); a.reason != gang.ReasonNone {
 			return a
 		}
-		a := s.noPlan(key, uidOf(r.Pod), detail)
+		a := s.noPlan(key, uidOf(r.Pod), t.andFailure(detail))
 		s.collectRoom(logger, key, &t, cluster, holdSlots(result.Slots, nodes))
 		return a
 	}
@@ -136,6 +137,14 @@ func (p *PermitGate) makePlan(ctx context.Context, state fwk.CycleState, key typ
 	planDuration.WithLabelValues("planned").Observe(time.Since(start).Seconds())
 	logger.V(3).Info("Planned the gang", "members", len(slots), "took", time.Since(start))
 	return answer{}
+}
+
+// andFailure adds to the reason why there is no plan why there is no preemption either.
+func (t *task) andFailure(detail string) string {
+	if t.failure != "" {
+		return detail + "; " + t.failure
+	}
+	return detail
 }
 
 // holdSlots pairs a plan's slots with the nodes as the cycle sees them.
@@ -196,6 +205,7 @@ func (s *Shared) newTask(key types.NamespacedName, pod *v1.Pod) task {
 		if e.group != nil {
 			t.minResources = minResources(e.group.Spec.MinResources)
 		}
+		t.failure = s.failureLocked(e, now)
 	})
 	slices.SortFunc(t.request.Members, func(a, b plan.Member) int { return cmp.Compare(a.Pod.UID, b.Pod.UID) })
 	return t

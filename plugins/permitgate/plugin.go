@@ -53,10 +53,12 @@ type Shared struct {
 	args     *PermitGateArgs
 	profiles map[string]fwk.Handle
 	gangs    map[types.NamespacedName]*entry
-	holds    Holds         // nil until it is known
-	freed    bool          // less is held than the others have been told
-	warned   bool          // that there is no account of holds
-	groups   PodGroupWatch // nil without an API server
+	awaiting map[types.UID]map[*entry]struct{} // the gangs that wait for a pod to leave its node
+	barred   map[types.UID]time.Time           // until when pods are not to be evicted that did not go
+	holds    Holds                             // nil until it is known
+	freed    bool                              // less is held than the others have been told
+	warned   bool                              // that there is no account of holds
+	groups   PodGroupWatch                     // nil without an API server
 	// namespaces is the scheduler's own lister; set once.
 	namespaces corelisters.NamespaceLister
 	admission  *admissionWatch // nil until this process leads, and without bindRehearsal Auto
@@ -82,6 +84,7 @@ type entry struct {
 	preempting *preemption // nil while the gang waits for nobody to end
 	// preemptAfter is when the gang may preempt again after a preemption that came to nothing.
 	preemptAfter time.Time
+	failed       failedPreemption
 	exclusions   exclusions // what the next plan has to do without
 
 	barrier    map[types.UID]chan<- verdict // the members at the barrier
@@ -111,6 +114,8 @@ func NewShared(options ...Option) *Shared {
 		evictions:   newEvictionQueue(),
 		profiles:    map[string]fwk.Handle{},
 		gangs:       map[types.NamespacedName]*entry{},
+		awaiting:    map[types.UID]map[*entry]struct{}{},
+		barred:      map[types.UID]time.Time{},
 	}
 	for _, o := range options {
 		o(s)
@@ -272,6 +277,7 @@ func (s *Shared) settledLocked(e *entry) {
 	e.answerBarrier()
 	s.syncHoldsLocked(e)
 	if e.gang.Empty() && len(e.facts) == 0 {
+		s.setPreemptingLocked(e, nil)
 		delete(s.gangs, e.key)
 		e.seen.leave()
 		return

@@ -42,6 +42,7 @@ func (h *handle) EventRecorder() events.EventRecorderLogger              { retur
 func (h *handle) Parallelizer() fwk.Parallelizer                         { return nil }
 func (h *handle) NominatedPodsForNode(string) []fwk.PodInfo              { return nil }
 func (h *handle) GetWaitingPod(types.UID) fwk.WaitingPod                 { return nil }
+func (h *handle) GetPodInPreBind(types.UID) fwk.PodInPreBind             { return nil }
 func (h *handle) SnapshotSharedLister() fwk.SharedLister                 { return noNodes{} }
 func (h *handle) Activate(_ klog.Logger, pods map[string]*v1.Pod)        { h.activated <- pods }
 

@@ -27,21 +27,26 @@ type preemption struct {
 	// left tells of each pod whose room the plan needs, victims and others that were ending already, whether it has
 	// left its node.
 	left map[types.UID]bool
-	// nodes are those of these pods.
-	nodes     map[types.UID]string
+	// nodes are those of these pods, and of victims that are not waited for any more. It does not change.
+	nodes map[types.UID]string
+	// names are the namespaces and names of the same pods. They do not change either.
+	names     map[types.UID]string
 	minMember int
 	until     time.Time // when the gang stops waiting
 	summary   string    // whom it preempts, in words
 	// given is true once the room has been given back because the plan does not stand any more. No others are named
 	// until those that were evicted have left.
 	given bool
+	// rehearsed is true once the API server has said that it would let all victims go. Only the goroutine that evicts uses it.
+	rehearsed bool
 }
 
 // victim is a pod that the gang has evicted.
 type victim struct {
-	pod  *v1.Pod
-	node string
-	done bool // it has been evicted, or was gone already
+	pod   *v1.Pod
+	node  string
+	asked bool // its eviction is on the way
+	done  bool // it has been evicted, or was gone already; then it has been asked, too
 }
 
 // waits returns how many pods have still to leave.
@@ -54,6 +59,26 @@ func (pr *preemption) waits() (n int) {
 	return n
 }
 
+// evicted returns how many pods have been evicted, or are on the way to it.
+func (pr *preemption) evicted() (n int) {
+	for i := range pr.victims {
+		if pr.victims[i].asked {
+			n++
+		}
+	}
+	return n
+}
+
+// awaited returns the nodes of the pods that are waited for, those included of which the gang has heard that they have left: the
+// scheduler's own view may trail that.
+func (pr *preemption) awaited() map[types.UID]string {
+	nodes := make(map[types.UID]string, len(pr.left))
+	for uid := range pr.left {
+		nodes[uid] = pr.nodes[uid]
+	}
+	return nodes
+}
+
 // preempt has pods evicted for a gang that has no plan, if it has one without them, or goes on waiting for them. The
 // answer has a reason when it did; the gang has been rolled back then. It runs in a scheduling cycle.
 func (p *PermitGate) preempt(logger klog.Logger, key types.NamespacedName, t *task, cluster *view, detail string) answer {
@@ -63,6 +88,7 @@ func (p *PermitGate) preempt(logger klog.Logger, key types.NamespacedName, t *ta
 	s.look(key, func(e *entry, now time.Time) {
 		current = e.preempting
 		may = s.mayPreemptLocked(e, t, now)
+		cluster.barred = s.barredLocked(now)
 	})
 	switch {
 	case current != nil:
@@ -99,13 +125,9 @@ func (p *PermitGate) preempt(logger klog.Logger, key types.NamespacedName, t *ta
 }
 
 // mayPreemptLocked reports whether the gang may have pods evicted now. The room of members that wait or are on their
-// way back is not free yet, so that a plan would evict too many.
+// way back is not free yet, so that a plan would evict too many. It is asked in scheduling cycles, which only the leader has: whoever
+// evicts hears of the lead a moment later, and begins then.
 func (s *Shared) mayPreemptLocked(e *entry, t *task, now time.Time) bool {
-	select {
-	case <-s.leading:
-	default:
-		return false
-	}
 	if !s.args.GangPreemption || s.holdsLocked() == nil || now.Before(e.preemptAfter) {
 		return false
 	}
@@ -121,12 +143,17 @@ func neverPreempts(pod *v1.Pod) bool {
 
 // newPreemption notes whom a plan waits for, and how long.
 func newPreemption(t *task, cluster *view, found *plan.Eviction, now time.Time) *preemption {
-	pr := &preemption{left: map[types.UID]bool{}, nodes: map[types.UID]string{}, minMember: t.minMember, until: now}
+	pr := &preemption{
+		left: map[types.UID]bool{}, nodes: map[types.UID]string{}, names: map[types.UID]string{}, minMember: t.minMember, until: now,
+	}
+	awaits := func(pod *v1.Pod, node string) {
+		pr.left[pod.UID], pr.nodes[pod.UID], pr.names[pod.UID] = false, node, keyOf(pod).String()
+	}
 	on := map[string]bool{}
 	for _, v := range found.Victims {
 		node := cluster.Node(v.Node).Name
 		pr.victims = append(pr.victims, victim{pod: v.Pod, node: node})
-		pr.left[v.Pod.UID], pr.nodes[v.Pod.UID] = false, node
+		awaits(v.Pod, node)
 		on[node] = true
 		grace := time.Duration(v1.DefaultTerminationGracePeriodSeconds) * time.Second
 		if seconds := v.Pod.Spec.TerminationGracePeriodSeconds; seconds != nil {
@@ -135,7 +162,7 @@ func newPreemption(t *task, cluster *view, found *plan.Eviction, now time.Time) 
 		pr.until = later(pr.until, now.Add(grace))
 	}
 	for _, l := range found.Leaving {
-		pr.left[l.Pod.UID], pr.nodes[l.Pod.UID] = false, cluster.Node(l.Node).Name
+		awaits(l.Pod, cluster.Node(l.Node).Name)
 		pr.until = later(pr.until, l.Pod.DeletionTimestamp.Time)
 	}
 	pr.until = pr.until.Add(preemptionSlack)
@@ -202,7 +229,9 @@ func (s *Shared) claimRoom(key types.NamespacedName, t *task, pr *preemption, sl
 		e.held = heldFor(claim.Gang, slots)
 		e.held.awaits = true
 		e.collecting = collecting{}
-		e.preempting, pr.minMember = pr, t.minMember
+		pr.minMember = t.minMember
+		s.setPreemptingLocked(e, pr)
+		e.failed = failedPreemption{}
 		e.gang.SetCollects(false)
 		words := detail + "; " + pr.summary
 		e.gang.NoPlan("", words, now)
@@ -210,129 +239,4 @@ func (s *Shared) claimRoom(key types.NamespacedName, t *task, pr *preemption, sl
 		s.queue.AddAfter(key, pr.until.Sub(now)+time.Millisecond)
 	})
 	return a
-}
-
-// awaitVictims keeps the room of a plan while pods end, and gives it back when the plan does not stand any more.
-func (p *PermitGate) awaitVictims(logger klog.Logger, key types.NamespacedName, t *task, cluster *view, pr *preemption, detail string) answer {
-	s := p.shared
-	gone := cluster.still(pr.nodes)
-	if len(gone) > 0 && !pr.isGiven(s) {
-		request := t.request
-		request.Removed, request.Cluster = gone, cluster.without(gone)
-		if result := plan.Make(request); result.Refusal == nil && t.minResources.lacking(cluster.without(gone)) == "" {
-			if a := s.claimRoom(key, t, pr, holdSlotsWithout(result.Slots, cluster, gone), detail); a.reason != gang.ReasonNone {
-				return a
-			}
-		}
-	}
-	// Either the pods have left and others have their room, or it would not be enough.
-	a := answer{gang.ReasonBackoff, detail}
-	if len(gone) > 0 {
-		a.detail += fmt.Sprintf("; had %s evicted, which does not make room any more", count(len(pr.victims), "pod"))
-	}
-	s.change(key, func(e *entry, now time.Time) {
-		if e.preempting != pr {
-			return
-		}
-		s.giveBackLocked(e)
-		if len(gone) == 0 {
-			e.preempting = nil
-		}
-		e.gang.NoPlan("", a.detail, now)
-	})
-	logger.V(2).Info("The gang gives back the room that it had preempted", "detail", a.detail, "stillEnding", len(gone))
-	return a
-}
-
-// isGiven reports whether the room of the preemption has been given back.
-func (pr *preemption) isGiven(s *Shared) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return pr.given
-}
-
-// giveBackLocked ends the claim on the room of victims; nobody is evicted from then on.
-func (s *Shared) giveBackLocked(e *entry) {
-	if e.preempting == nil || e.preempting.given {
-		return
-	}
-	e.preempting.given = true
-	preemptions.WithLabelValues("given_up").Inc()
-	e.gang.SetCollects(false)
-	if h := e.held; h != nil && h.awaits {
-		e.held = nil
-		s.freedLocked(e, s.holds.Release(h.gang))
-	}
-}
-
-// syncPreemptionLocked gives the room back when the gang has no use for it any more, or has waited for too long.
-func (s *Shared) syncPreemptionLocked(e *entry) {
-	pr, now := e.preempting, time.Now()
-	over := !now.Before(pr.until)
-	switch e.gang.Phase() {
-	case gang.Gathering, gang.Waiting, gang.Backoff:
-		if !over {
-			return
-		}
-		e.preemptAfter = now.Add(s.args.MaxBackoff.Duration)
-	case gang.Pending, gang.Releasing, gang.Whole:
-	}
-	s.giveBackLocked(e)
-	if over || pr.waits() == 0 || !pr.begun() {
-		e.preempting = nil
-	}
-}
-
-// begun reports whether anybody has been evicted.
-func (pr *preemption) begun() bool {
-	return slices.ContainsFunc(pr.victims, func(v victim) bool { return v.done })
-}
-
-// placedLocked notes that the gang has a plan: whoever has not been evicted yet stays.
-func (s *Shared) placedLocked(e *entry) {
-	if e.preempting != nil && !e.preempting.given {
-		preemptions.WithLabelValues("placed").Inc()
-	}
-	e.preempting = nil
-}
-
-// podLeft hears that a pod has left its node, and reports whether the gang has waited for that. The last one ends the
-// gang's backoff.
-func (s *Shared) podLeft(e *entry, uid types.UID, now time.Time) bool {
-	pr := e.preempting
-	if pr == nil {
-		return false
-	}
-	if _, awaited := pr.left[uid]; !awaited {
-		return false
-	}
-	pr.left[uid] = true
-	if pr.waits() == 0 {
-		if pr.given {
-			e.preempting = nil
-		} else {
-			e.gang.SetCollects(true) // no pause between two looks: the room is there
-		}
-		e.gang.Room(now)
-		s.queue.Add(e.key)
-	}
-	return true
-}
-
-// victimGone tells the gang that waits for a pod, if there is one.
-func (s *Shared) victimGone(uid types.UID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	for _, e := range s.gangs {
-		if s.podLeft(e, uid, now) {
-			s.settledLocked(e)
-		}
-	}
-}
-
-// awaited is victimGone for one gang, where the scheduler's own view of the node has got the room.
-func (s *Shared) awaited(key types.NamespacedName, uid types.UID) (awaited bool) {
-	s.look(key, func(e *entry, now time.Time) { awaited = s.podLeft(e, uid, now) })
-	return awaited
 }

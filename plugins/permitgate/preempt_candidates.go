@@ -101,7 +101,7 @@ func (s *Shared) needs(key types.NamespacedName) (n int) {
 // mayGo reports whether a pod may be evicted for the gang. Pods of DaemonSets would come back at once, and no hold
 // keeps them off.
 func (v *view) mayGo(pod *v1.Pod) bool {
-	if corev1.PodPriority(pod) >= v.priority || v.member(pod.UID) {
+	if corev1.PodPriority(pod) >= v.priority || v.member(pod.UID) || v.barred[pod.UID] {
 		return false
 	}
 	owner := metav1.GetControllerOfNoCopy(pod)

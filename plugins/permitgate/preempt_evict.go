@@ -3,9 +3,9 @@ package permitgate
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,8 +30,9 @@ const (
 	evictionRetryMax = 10 * time.Second
 	evictionTries    = 6
 
-	reasonPreempts  = "GangPreempts"
-	reasonPreempted = "Preempted"
+	reasonPreempts         = "GangPreempts"
+	reasonPreempted        = "Preempted"
+	reasonPreemptionFailed = "GangPreemptionFailed"
 )
 
 func newEvictionQueue() workqueue.TypedRateLimitingInterface[types.NamespacedName] {
@@ -60,19 +61,14 @@ func (s *Shared) evictVictims(ctx context.Context, client clientset.Interface) {
 		if shutdown {
 			return
 		}
-		switch err := s.evictFor(ctx, client, key); {
+		switch pr, err := s.evictFor(ctx, client, key); {
 		case err == nil:
 			s.evictions.Forget(key)
 		case ctx.Err() != nil:
-		case isFinal(err) || s.evictions.NumRequeues(key) >= evictionTries:
+		case err.final || s.evictions.NumRequeues(key) >= evictionTries:
 			logger.Error(err, "A gang gives up the room that it has preempted: a victim could not be evicted", "podGroup", key)
 			s.evictions.Forget(key)
-			s.change(key, func(e *entry, now time.Time) {
-				if e.preempting != nil {
-					e.preemptAfter = now.Add(s.args.MaxBackoff.Duration)
-					s.giveBackLocked(e)
-				}
-			})
+			s.evictionFailed(key, pr, err)
 		default:
 			logger.Info("A victim could not be evicted; will try again", "podGroup", key, "err", err)
 			s.evictions.AddRateLimited(key)
@@ -81,15 +77,46 @@ func (s *Shared) evictVictims(ctx context.Context, client clientset.Interface) {
 	}
 }
 
-// isFinal reports whether the API server refuses a request and will refuse it again.
-func isFinal(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
+// evictionError says that victims could not be evicted.
+type evictionError struct {
+	pods  []*v1.Pod
+	first error // about the first of them
+	// final is true when the API server refuses it and will refuse it again, rehearsed when nobody was evicted to find that out.
+	final, rehearsed bool
+}
+
+// Error implements error.
+func (e *evictionError) Error() string {
+	if others := len(e.pods) - 1; others > 0 {
+		return fmt.Sprintf("pod %s and %s could not be evicted: %v", keyOf(e.pods[0]), count(others, "other"), e.first)
 	}
-	code := status.Status().Code
-	return code >= http.StatusBadRequest && code < http.StatusInternalServerError &&
-		code != http.StatusTooManyRequests && code != http.StatusRequestTimeout && code != http.StatusConflict
+	return fmt.Sprintf("pod %s could not be evicted: %v", keyOf(e.pods[0]), e.first)
+}
+
+// Unwrap returns what the API server said.
+func (e *evictionError) Unwrap() error { return e.first }
+
+// isFinal reports whether the API server refuses a request and will refuse it again.
+func isFinal(err error) bool { return outcomeOf(err) == rehearsalRefused && !apierrors.IsConflict(err) }
+
+// evictionFailed ends a preemption whose victims cannot all be evicted. When that was found out before anybody was evicted, the
+// gang looks at once whether it can do without those that stay.
+func (s *Shared) evictionFailed(key types.NamespacedName, pr *preemption, err *evictionError) {
+	f := failedPreemption{why: err.Error()}
+	for _, pod := range err.pods {
+		f.pods = append(f.pods, pod.UID)
+	}
+	s.change(key, func(e *entry, now time.Time) {
+		if e.preempting != pr || pr.given {
+			return
+		}
+		s.failLocked(e, f, now)
+		if err.rehearsed && err.final {
+			e.gang.Room(now)
+			return
+		}
+		e.preemptAfter = now.Add(s.args.MaxBackoff.Duration)
+	})
 }
 
 // preempts reports whether the gang still goes for this preemption: nothing has happened that makes it vain.
@@ -100,8 +127,8 @@ func (e *entry) preempts(pr *preemption) bool {
 	return e.gang.Phase() == gang.Backoff || e.gang.Phase() == gang.Gathering
 }
 
-// evictFor evicts the victims of a gang that are left, and returns the first error.
-func (s *Shared) evictFor(ctx context.Context, client clientset.Interface, key types.NamespacedName) error {
+// evictFor evicts the victims of a gang that are left, after it has asked the API server whether it would let all of them go.
+func (s *Shared) evictFor(ctx context.Context, client clientset.Interface, key types.NamespacedName) (*preemption, *evictionError) {
 	logger := klog.FromContext(ctx).WithValues("podGroup", key)
 	var (
 		pr   *preemption
@@ -120,41 +147,99 @@ func (s *Shared) evictFor(ctx context.Context, client clientset.Interface, key t
 		note = s.preemptionNoteLocked(e, pr)
 	})
 	if len(todo) == 0 {
-		return nil
+		return pr, nil
 	}
+	if !pr.rehearsed {
+		errs := forEach(todo, false, func(i int) error { return s.rehearseEviction(ctx, client, pr.victims[i].pod) })
+		if failed := failedEvictions(pr, errs); failed != nil {
+			failed.rehearsed = true
+			return pr, failed
+		}
+		pr.rehearsed = true
+	}
+	// When one fails, whoever is left may be spared.
+	errs := forEach(todo, true, func(i int) error { return s.evictVictim(ctx, client, key, pr, i) })
+	if failed := failedEvictions(pr, errs); failed != nil {
+		return pr, failed
+	}
+	if note.recorder != nil {
+		note.send(logger)
+	}
+	return pr, nil
+}
+
+// forEach calls f with each number, a few at a time, and returns the errors by number. With brief it starts no more calls after the
+// first error.
+func forEach(numbers []int, brief bool, f func(i int) error) map[int]error {
 	var (
-		mu    sync.Mutex // guards first
-		first error
-		wg    sync.WaitGroup
+		mu   sync.Mutex // guards errs
+		errs = map[int]error{}
+		wg   sync.WaitGroup
 	)
 	next := make(chan int)
-	for range min(evictionsAtOnce, len(todo)) {
+	for range min(evictionsAtOnce, len(numbers)) {
 		wg.Go(func() {
 			for i := range next {
-				err := s.evictVictim(ctx, client, key, pr, i)
-				mu.Lock()
-				if first == nil {
-					first = err
+				if err := f(i); err != nil {
+					mu.Lock()
+					errs[i] = err
+					mu.Unlock()
 				}
-				mu.Unlock()
 			}
 		})
 	}
-	for _, i := range todo {
+	for _, i := range numbers {
 		mu.Lock()
-		failed := first != nil
+		over := brief && len(errs) > 0
 		mu.Unlock()
-		if failed {
-			break // whoever is left may be spared
+		if over {
+			break
 		}
 		next <- i
 	}
 	close(next)
 	wg.Wait()
-	if first == nil && note.recorder != nil {
-		note.send(logger)
+	return errs
+}
+
+// failedEvictions sums up the errors of victims: those that were refused for good if there are any, or else the others. It returns nil
+// without errors.
+func failedEvictions(pr *preemption, errs map[int]error) *evictionError {
+	var refused, failed evictionError
+	refused.final = true
+	for _, i := range slices.Sorted(maps.Keys(errs)) {
+		e := &failed
+		if isFinal(errs[i]) {
+			e = &refused
+		}
+		if e.pods = append(e.pods, pr.victims[i].pod); e.first == nil {
+			e.first = errs[i]
+		}
 	}
-	return first
+	switch {
+	case len(refused.pods) > 0:
+		return &refused
+	case len(failed.pods) > 0:
+		return &failed
+	}
+	return nil
+}
+
+// rehearseEviction asks the API server, without effect, whether it would let a pod go, so that nobody is evicted for a gang that
+// cannot have all of its victims.
+func (s *Shared) rehearseEviction(ctx context.Context, client clientset.Interface, pod *v1.Pod) error {
+	if h := s.anyHandle(); h.GetWaitingPod(pod.UID) != nil || h.GetPodInPreBind(pod.UID) != nil {
+		return nil // it is not asked: see endPod
+	}
+	call, cancel := context.WithTimeout(ctx, rehearsalTimeout)
+	defer cancel()
+	err := client.CoreV1().Pods(pod.Namespace).Delete(call, pod.Name, metav1.DeleteOptions{
+		Preconditions: metav1.NewUIDPreconditions(string(pod.UID)), DryRun: []string{metav1.DryRunAll},
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || outcomeOf(err) == rehearsalPassed {
+		return nil
+	}
+	return err
 }
 
 // preemptionNoteLocked is the event that tells of a preemption on the PodGroup; its recorder is nil without one.
@@ -175,25 +260,35 @@ func (s *Shared) preemptionNoteLocked(e *entry, pr *preemption) message {
 // evictVictim evicts one victim, if the gang still has use for that.
 func (s *Shared) evictVictim(ctx context.Context, client clientset.Interface, key types.NamespacedName, pr *preemption, i int) error {
 	wanted := false
-	s.look(key, func(e *entry, _ time.Time) { wanted = e.preempts(pr) })
+	s.look(key, func(e *entry, _ time.Time) {
+		if wanted = e.preempts(pr); wanted {
+			pr.victims[i].asked = true
+		}
+	})
 	if !wanted {
 		return nil
 	}
-	v := pr.victims[i] // pod and node do not change
-	logger := klog.FromContext(ctx).WithValues("podGroup", key, "victim", klog.KObj(v.pod), "node", v.node)
-	switch err := s.endPod(ctx, client, v.pod, key); {
+	pod, node := pr.victims[i].pod, pr.victims[i].node // they do not change
+	logger := klog.FromContext(ctx).WithValues("podGroup", key, "victim", klog.KObj(pod), "node", node)
+	switch err := s.endPod(ctx, client, pod, key); {
 	case err == nil:
 		preemptedPods.Inc()
 		logger.V(2).Info("Preempted a pod for a gang")
 		if recorder := s.anyHandle().EventRecorder(); recorder != nil {
-			message{recorder, v.pod, v1.EventTypeNormal, reasonPreempted, fmt.Sprintf("Preempted by PodGroup %s on node %s", key, v.node)}.send(logger)
+			message{recorder, pod, v1.EventTypeNormal, reasonPreempted, fmt.Sprintf("Preempted by PodGroup %s on node %s", key, node)}.send(logger)
 		}
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		logger.V(2).Info("The victim is gone already, or another pod has its name", "err", err)
 	default:
-		return fmt.Errorf("pod %s/%s: %w", v.pod.Namespace, v.pod.Name, err)
+		s.look(key, func(e *entry, _ time.Time) {
+			pr.victims[i].asked = false
+			if pr.given {
+				s.spareLocked(e, pr)
+			}
+		})
+		return err
 	}
-	s.change(key, func(*entry, time.Time) { pr.victims[i].done = true })
+	s.look(key, func(*entry, time.Time) { pr.victims[i].done = true })
 	return nil
 }
 

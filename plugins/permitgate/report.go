@@ -44,6 +44,8 @@ type told struct {
 	pods       map[types.UID]gang.Reason // the reason that each pod's last event gave
 	rollbacks  map[gang.Cause]time.Time  // when the last event about a rollback was, by cause
 	bindFailed time.Time                 // when the last event about a failed bind was
+
+	preemptionFailed string // why, to be told; empty when nothing is
 }
 
 // setGroup takes the PodGroup's UID.
@@ -137,6 +139,10 @@ func (s *Shared) messagesLocked(e *entry, actions gang.Actions, now time.Time) (
 		}
 		if actions.Stranded {
 			tell(e.reference(), profile, reasonPartlyBound, s.strandedNoteLocked(e))
+		}
+		if t.preemptionFailed != "" {
+			tell(e.reference(), profile, reasonPreemptionFailed, t.preemptionFailed)
+			t.preemptionFailed = ""
 		}
 	}
 	for _, uid := range actions.BindFailed {

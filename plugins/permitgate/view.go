@@ -22,6 +22,8 @@ type view struct {
 	member    func(uid types.UID) bool
 	// gone are pods, by node, that the cluster is looked at without. Their host ports count as taken all the same.
 	gone map[string]map[types.UID]bool
+	// barred are pods that cannot be evicted.
+	barred map[types.UID]bool
 }
 
 var _ plan.Cluster = &view{}

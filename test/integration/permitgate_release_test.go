@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -151,11 +152,18 @@ func (w *world) waitRefused(pod *v1.Pod) {
 // bindRequests returns how many binds the API server has been asked for, rehearsed ones included.
 func (w *world) bindRequests() int {
 	w.t.Helper()
+	return w.requests(`resource="pods"`, `subresource="binding"`)
+}
+
+// requests returns how many requests the API server has counted under all of the labels.
+func (w *world) requests(labels ...string) int {
+	w.t.Helper()
 	body, err := cp.kube.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(w.ctx)
 	require.NoError(w.t, err)
 	total := 0.0
 	for line := range strings.Lines(string(body)) {
-		if strings.HasPrefix(line, "apiserver_request_total{") && strings.Contains(line, `resource="pods"`) && strings.Contains(line, `subresource="binding"`) {
+		missing := func(label string) bool { return !strings.Contains(line, label) }
+		if strings.HasPrefix(line, "apiserver_request_total{") && !slices.ContainsFunc(labels, missing) {
 			var n float64
 			_, err := fmt.Sscan(line[strings.LastIndex(line, " ")+1:], &n)
 			require.NoError(w.t, err)

@@ -1,0 +1,68 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+)
+
+// TestWaitingGangWritesNothing: the reason why a gang waits is written once. Looking again, and finding the same, writes nothing: neither to
+// the PodGroup nor to its members, nor an event.
+func TestWaitingGangWritesNothing(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("2", "a1")
+	s := w.startScheduler()
+	w.createGroup("train", 3, 0)
+	gang := w.create(newPods(3, "train", "1", inGroup("train"))...)
+	w.waitNoPlan("needs 3, plan found 2: 1 node short of cpu", gang...)
+	w.waitEvent("PodGroup", "train", "GangRolledBack")
+	// The second time that the same member is refused makes a series of its event, which client-go does not write again.
+	for i := range 3 {
+		w.oneMoreRound(s, i)
+	}
+	w.waitQuiet()
+	before := w.written("train")
+	for i := range 5 {
+		w.oneMoreRound(s, 10+i)
+	}
+	w.waitQuiet()
+	require.Equal(t, before, w.written("train"))
+}
+
+// oneMoreRound has the gangs that wait for room look again, by a change of a node that lets nobody fit, and waits until one has.
+func (w *world) oneMoreRound(s *runningScheduler, round int) {
+	w.t.Helper()
+	const refused = "No plan for the gang"
+	before := len(s.log.lines(refused))
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"zonewise.test/round":"%d"}}}`, round)
+	require.NoError(w.t, cp.client.Patch(w.ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a1"}}, client.RawPatch(types.MergePatchType, patch)))
+	w.eventually("the gang is planned once more", func() (bool, string) {
+		n := len(s.log.lines(refused))
+		return n > before, fmt.Sprint(n)
+	})
+}
+
+// written is what has been written about a gang: the versions of its PodGroup, of the test's pods and of the events about them, by name.
+func (w *world) written(group string) map[string]string {
+	w.t.Helper()
+	versions := map[string]string{}
+	podGroup := &schedulingv1alpha1.PodGroup{}
+	require.NoError(w.t, cp.client.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: group}, podGroup))
+	versions["PodGroup "+group] = podGroup.ResourceVersion
+	for _, pod := range w.pods(nil) {
+		versions["Pod "+pod.Name] = pod.ResourceVersion
+	}
+	events, err := cp.kube.EventsV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{})
+	require.NoError(w.t, err)
+	for i := range events.Items {
+		e := &events.Items[i]
+		versions[fmt.Sprintf("Event %s about %s %s: %s: %s", e.Name, e.Regarding.Kind, e.Regarding.Name, e.Reason, e.Note)] = e.ResourceVersion
+	}
+	return versions
+}
