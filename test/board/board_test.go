@@ -15,18 +15,19 @@ import (
 
 	"zonewise.dev/internal/cli/clitest"
 	"zonewise.dev/internal/cli/snapshot"
+	"zonewise.dev/test/internal/apiserver"
 )
 
 // TestLive is one test, since its parts look at one cluster.
 func TestLive(t *testing.T) {
-	zonewise := build(t)
+	zonewise := apiserver.Zonewise(t)
 	c := start(t)
-	few := c.user(t, "few", []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: []string{"list"}}})
+	few := c.User(t, "few", []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: []string{"list"}}})
 	t.Run("what cannot be seen is said", func(t *testing.T) { testPartial(t, zonewise, few) })
 
-	c.installAPIs(t)
+	c.InstallAPIs(t)
 	mover, gang := c.workload(t)
-	board := serve(t, zonewise, "--kubeconfig", c.user(t, "viewer", viewerRules(t)))
+	board := serve(t, zonewise, "--kubeconfig", c.User(t, "viewer", apiserver.ViewerRules(t)))
 	p := openTab(t, 1280, 900)
 	p.open(board.url)
 	p.until("#state", has("Live"), "the page is connected")
@@ -112,7 +113,7 @@ func testPartial(t *testing.T, zonewise, kubeconfig string) {
 // saved writes the pages of two clusters to files: one of a few nodes, one of many.
 func saved(t *testing.T) (small, large string) {
 	t.Helper()
-	zonewise, dir := build(t), t.TempDir()
+	zonewise, dir := apiserver.Zonewise(t), t.TempDir()
 	for name, s := range map[string]*snapshot.Snapshot{"small": clitest.Story().Snapshot, "large": busy()} {
 		file := filepath.Join(dir, name+".json")
 		require.NoError(t, snapshot.Save(file, s))
@@ -229,11 +230,11 @@ func serveNothing(t *testing.T, zonewise string, args ...string) string {
 
 // TestPagesAreNotSentMoreThanTwiceASecond counts what a browser gets while the cluster does not rest.
 func TestPagesAreNotSentMoreThanTwiceASecond(t *testing.T) {
-	zonewise := build(t)
+	zonewise := apiserver.Zonewise(t)
 	c := start(t)
-	c.installAPIs(t)
+	c.InstallAPIs(t)
 	c.workload(t)
-	board := serve(t, zonewise, "--kubeconfig", c.user(t, "viewer", viewerRules(t)))
+	board := serve(t, zonewise, "--kubeconfig", c.User(t, "viewer", apiserver.ViewerRules(t)))
 	p := openTab(t, 1280, 900)
 	p.open(board.url)
 	p.until("#state", has("Live"), "the page is connected")

@@ -18,10 +18,9 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
-)
 
-// eventually bounds every wait, far above what any of them takes.
-const eventually = 90 * time.Second
+	"zonewise.dev/test/internal/apiserver"
+)
 
 // chromium finds the browser.
 func chromium(t *testing.T) string {
@@ -144,7 +143,7 @@ func (p *tab) text(selector string) string {
 func (p *tab) until(selector string, says func(string) bool, what string) {
 	p.t.Helper()
 	last := ""
-	for start := time.Now(); time.Since(start) < eventually; time.Sleep(50 * time.Millisecond) {
+	for start := time.Now(); time.Since(start) < apiserver.Eventually; time.Sleep(50 * time.Millisecond) {
 		if last = p.text(selector); says(last) {
 			return
 		}

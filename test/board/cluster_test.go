@@ -3,123 +3,32 @@ package board
 import (
 	"bufio"
 	"context"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
-	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/cli/snapshot"
-	"zonewise.dev/manifests"
-	"zonewise.dev/test/internal/program"
+	"zonewise.dev/test/internal/apiserver"
 )
 
 // namespace is where the pods of the tests are.
-const namespace = "shop"
-
-// root is that of the repository.
-func root(t *testing.T) string {
-	t.Helper()
-	path, err := filepath.Abs(filepath.Join("..", ".."))
-	require.NoError(t, err)
-	return path
-}
-
-// build builds the command.
-func build(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "zonewise")
-	_, err := program.Run(root(t), "go", "build", "-mod=readonly", "-o", path, "./cmd/zonewise")
-	require.NoError(t, err)
-	return path
-}
+const namespace = apiserver.Namespace
 
 // cluster is an API server without a scheduler: the tests bind pods themselves.
-type cluster struct {
-	client.Client
-	env *envtest.Environment
-	dir string
-}
+type cluster struct{ *apiserver.Server }
 
 func start(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{dir: t.TempDir(), env: &envtest.Environment{
-		// For those who run go test by hand; KUBEBUILDER_ASSETS goes first.
-		BinaryAssetsDirectory:    filepath.Join(root(t), "bin"),
-		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute,
-	}}
-	// No kubelet reports these nodes ready, and no controller would lift the taint of a new node.
-	c.env.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "TaintNodesByCondition", "ServiceAccount")
-	config, err := c.env.Start()
-	require.NoError(t, err, "no control plane: make controlplane builds it, KUBEBUILDER_ASSETS names another")
-	t.Cleanup(func() { require.NoError(t, c.env.Stop()) })
-	c.Client, err = client.New(config, client.Options{Scheme: snapshot.Scheme()})
-	require.NoError(t, err)
-	c.make(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
-	for _, zone := range []string{"a", "b", "c"} {
-		capacity := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110")}
-		c.make(t, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "node-" + zone, Labels: map[string]string{corev1.LabelTopologyZone: zone}},
-			Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
-		})
-	}
-	return c
-}
-
-func (c *cluster) make(t *testing.T, objects ...client.Object) {
-	t.Helper()
-	for _, o := range objects {
-		require.NoError(t, c.Create(t.Context(), o), o.GetName())
-	}
-}
-
-// installAPIs installs the CustomResourceDefinitions.
-func (c *cluster) installAPIs(t *testing.T) {
-	t.Helper()
-	_, err := envtest.InstallCRDs(c.env.Config, envtest.CRDInstallOptions{Paths: []string{filepath.Join(root(t), "manifests", "crds")}, ErrorIfPathMissing: true})
-	require.NoError(t, err)
-}
-
-// user makes a user who may do what the rules allow, and returns a kubeconfig.
-func (c *cluster) user(t *testing.T, name string, rules []rbacv1.PolicyRule) string {
-	t.Helper()
-	u, err := c.env.AddUser(envtest.User{Name: name}, nil)
-	require.NoError(t, err)
-	kubeconfig, err := u.KubeConfig()
-	require.NoError(t, err)
-	c.make(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-	})
-	file := filepath.Join(c.dir, name)
-	require.NoError(t, os.WriteFile(file, kubeconfig, 0o600))
-	return file
-}
-
-// viewerRules are the rules of manifests/rbac/viewer.
-func viewerRules(t *testing.T) []rbacv1.PolicyRule {
-	t.Helper()
-	data, err := manifests.FS.ReadFile("rbac/viewer/clusterrole.yaml")
-	require.NoError(t, err)
-	var role rbacv1.ClusterRole
-	require.NoError(t, yaml.UnmarshalStrict(data, &role))
-	return role.Rules
+	return &cluster{apiserver.Start(t)}
 }
 
 // pod makes a pod, on a node unless that is empty.
@@ -132,7 +41,7 @@ func (c *cluster) pod(t *testing.T, name, cpu, node string, labels map[string]st
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
 		}}},
 	}
-	c.make(t, p)
+	c.Make(t, p)
 	return p
 }
 
@@ -170,7 +79,7 @@ func (c *cluster) workload(t *testing.T) (mover *corev1.Pod, gang []*corev1.Pod)
 			Zones:  []v1alpha1.ReservationZone{{Name: "c", Slots: 2}},
 		},
 	}
-	c.make(t, policy, held, &schedv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "train"}, Spec: schedv1alpha1.PodGroupSpec{MinMember: 2}})
+	c.Make(t, policy, held, &schedv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "train"}, Spec: schedv1alpha1.PodGroupSpec{MinMember: 2}})
 	policy.Status = v1alpha1.ZoneSpreadPolicyStatus{
 		ObservedGeneration: policy.Generation, Replicas: 3, Pods: 3, Skew: 2,
 		Zones: []v1alpha1.ZoneStatus{
@@ -230,7 +139,7 @@ func serve(t *testing.T, zonewise string, args ...string) *served {
 		s.ends <- s.cmd.Wait()
 		close(s.ends)
 	}()
-	limited, cancel := context.WithTimeout(t.Context(), eventually)
+	limited, cancel := context.WithTimeout(t.Context(), apiserver.Eventually)
 	defer cancel()
 	select {
 	case s.url = <-address:

@@ -17,14 +17,15 @@ import (
 	"zonewise.dev/internal/cli/simulate"
 	"zonewise.dev/internal/cli/snapshot"
 	"zonewise.dev/internal/cli/status"
+	"zonewise.dev/test/internal/apiserver"
 )
 
 // TestCommandLine is one test, since its parts look at one cluster.
 func TestCommandLine(t *testing.T) {
 	c := start(t)
 	t.Run("APIs that are not installed", c.testNoAPIs)
-	c.installAPIs(t)
-	viewer := c.user(t, "viewer", viewerRules(t))
+	c.InstallAPIs(t)
+	viewer := c.User(t, "viewer", apiserver.ViewerRules(t))
 	t.Run("permissions", c.testPermissions)
 
 	c.startScheduler(t)
@@ -41,9 +42,9 @@ func TestCommandLine(t *testing.T) {
 
 // testPlugin lets kubectl find the command under the name that plugins have.
 func (c *cluster) testPlugin(t *testing.T, viewer string) {
-	require.NoError(t, os.Symlink(c.zonewise, filepath.Join(c.dir, "kubectl-zonewise")))
-	cmd := exec.CommandContext(t.Context(), c.env.ControlPlane.KubectlPath, "zonewise", "status", "--help")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+viewer, "HOME="+c.dir, "PATH="+c.dir+":"+os.Getenv("PATH"))
+	require.NoError(t, os.Symlink(c.zonewise, filepath.Join(c.Dir, "kubectl-zonewise")))
+	cmd := exec.CommandContext(t.Context(), c.Env.ControlPlane.KubectlPath, "zonewise", "status", "--help")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+viewer, "HOME="+c.Dir, "PATH="+c.Dir+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.Contains(t, string(out), "kubectl zonewise status [flags]")
@@ -71,15 +72,15 @@ func (c *cluster) testNoAPIs(t *testing.T) {
 // testPermissions requires that the role of manifests/rbac/viewer has what is read and no more: whoever may read
 // nodes and pods alone is told of everything else, and that is what the role grants beside them.
 func (c *cluster) testPermissions(t *testing.T) {
-	code, out, errs := c.run(t, c.user(t, "stranger", nil), "status")
+	code, out, errs := c.run(t, c.User(t, "stranger", nil), "status")
 	require.Equal(t, 1, code)
 	require.Empty(t, out)
 	require.Contains(t, errs, "forbidden")
 	require.Contains(t, errs, "the ClusterRole zonewise-viewer in manifests/rbac/viewer has what is needed")
 	require.Equal(t, 1, strings.Count(errs, "\n"), errs)
 
-	few := c.user(t, "few", []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: []string{"list"}}})
-	file := filepath.Join(c.dir, "few.json")
+	few := c.User(t, "few", []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: []string{"list"}}})
+	file := filepath.Join(c.Dir, "few.json")
 	_, _, errs = c.run(t, few, "snapshot", file)
 	s, err := snapshot.Load(file)
 	require.NoError(t, err, errs)
@@ -90,7 +91,7 @@ func (c *cluster) testPermissions(t *testing.T) {
 		needed = append(needed, m.Resource)
 	}
 	var granted []string
-	for _, rule := range viewerRules(t) {
+	for _, rule := range apiserver.ViewerRules(t) {
 		// The board watches what it shows; events are not shown there.
 		verbs := []string{"list", "watch"}
 		if slices.Contains(rule.Resources, "events") {
@@ -165,7 +166,7 @@ func (c *cluster) testExplainGang(t *testing.T, viewer string) {
 }
 
 func (c *cluster) testSimulate(t *testing.T, viewer string) {
-	file := filepath.Join(c.dir, "cluster.json.gz")
+	file := filepath.Join(c.Dir, "cluster.json.gz")
 	require.Contains(t, c.ok(t, viewer, "snapshot", file), "3 nodes, 6 pods")
 	code, live, errs := c.run(t, viewer, "simulate", "--lose-zone", "any", "-o", "json")
 	require.Equal(t, 4, code, errs)

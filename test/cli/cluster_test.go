@@ -16,129 +16,46 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
-	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/cli/snapshot"
-	"zonewise.dev/manifests"
+	"zonewise.dev/test/internal/apiserver"
 	"zonewise.dev/test/internal/program"
 )
 
-const (
-	// namespace is where the pods of the tests are.
-	namespace = "shop"
-	// eventually is the bound of every wait, far above what any of them takes.
-	eventually = 90 * time.Second
-)
+// namespace is where the pods of the tests are.
+const namespace = apiserver.Namespace
 
 // cluster is an API server and the programs.
 type cluster struct {
-	client.Client
-	env                 *envtest.Environment
-	root, dir, zonewise string
-	admin               string // a kubeconfig
+	*apiserver.Server
+	zonewise string
+	admin    string // a kubeconfig
 }
 
 func start(t *testing.T) *cluster {
 	t.Helper()
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	require.NoError(t, err)
-	c := &cluster{root: root, dir: t.TempDir()}
-	c.zonewise = filepath.Join(c.dir, "zonewise")
-	_, err = program.Run(root, "go", "build", "-mod=readonly", "-o", c.zonewise, "./cmd/zonewise")
-	require.NoError(t, err)
-
-	c.env = &envtest.Environment{
-		// For those who run go test by hand; KUBEBUILDER_ASSETS goes first.
-		BinaryAssetsDirectory:    filepath.Join(root, "bin"),
-		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute,
-	}
-	// No kubelet reports these nodes ready, and no controller would lift the taint of a new node.
-	c.env.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "TaintNodesByCondition")
-	config, err := c.env.Start()
-	require.NoError(t, err, "no control plane: make controlplane builds it, KUBEBUILDER_ASSETS names another")
-	t.Cleanup(func() { require.NoError(t, c.env.Stop()) })
-	c.Client, err = client.New(config, client.Options{Scheme: snapshot.Scheme()})
-	require.NoError(t, err)
-	c.admin = c.write(t, "admin", c.env.KubeConfig)
-	c.make(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
-	for _, zone := range []string{"a", "b", "c"} {
-		capacity := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110")}
-		c.make(t, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: "node-" + zone, Labels: map[string]string{corev1.LabelTopologyZone: zone, corev1.LabelHostname: "node-" + zone}},
-			Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
-		})
-	}
+	c := &cluster{Server: apiserver.Start(t), zonewise: apiserver.Zonewise(t)}
+	c.admin = c.Write(t, "admin", c.Env.KubeConfig)
 	return c
-}
-
-func (c *cluster) write(t *testing.T, name string, content []byte) string {
-	t.Helper()
-	file := filepath.Join(c.dir, name)
-	require.NoError(t, os.WriteFile(file, content, 0o600))
-	return file
-}
-
-func (c *cluster) make(t *testing.T, objects ...client.Object) {
-	t.Helper()
-	for _, o := range objects {
-		require.NoError(t, c.Create(t.Context(), o), o.GetName())
-	}
 }
 
 // until waits until a condition holds.
 func until(t *testing.T, what string, condition func(ctx context.Context) (bool, error)) {
 	t.Helper()
-	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, eventually, true, condition), what)
-}
-
-// installAPIs installs the CustomResourceDefinitions.
-func (c *cluster) installAPIs(t *testing.T) {
-	t.Helper()
-	_, err := envtest.InstallCRDs(c.env.Config, envtest.CRDInstallOptions{Paths: []string{filepath.Join(c.root, "manifests", "crds")}, ErrorIfPathMissing: true})
-	require.NoError(t, err)
-}
-
-// user makes a user who may do what the rules allow, and returns a kubeconfig.
-func (c *cluster) user(t *testing.T, name string, rules []rbacv1.PolicyRule) string {
-	t.Helper()
-	u, err := c.env.AddUser(envtest.User{Name: name}, nil)
-	require.NoError(t, err)
-	kubeconfig, err := u.KubeConfig()
-	require.NoError(t, err)
-	if rules != nil {
-		c.make(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-		})
-	}
-	return c.write(t, name, kubeconfig)
-}
-
-// viewerRules are the rules of manifests/rbac/viewer.
-func viewerRules(t *testing.T) []rbacv1.PolicyRule {
-	t.Helper()
-	data, err := manifests.FS.ReadFile("rbac/viewer/clusterrole.yaml")
-	require.NoError(t, err)
-	var role rbacv1.ClusterRole
-	require.NoError(t, yaml.UnmarshalStrict(data, &role))
-	return role.Rules
+	require.NoError(t, wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, apiserver.Eventually, true, condition), what)
 }
 
 // run runs the command, and returns what a shell would see.
 func (c *cluster) run(t *testing.T, kubeconfig string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), c.zonewise, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+c.dir)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+c.Dir)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
@@ -160,14 +77,14 @@ func (c *cluster) ok(t *testing.T, kubeconfig string, args ...string) string {
 // startScheduler runs the scheduler until the test ends.
 func (c *cluster) startScheduler(t *testing.T) {
 	t.Helper()
-	binary, err := program.BuildScheduler(c.root, c.dir)
+	binary, err := program.BuildScheduler(c.Root, c.Dir)
 	require.NoError(t, err)
-	profile, err := os.ReadFile(filepath.Join(c.root, "config", "zonewise.yaml"))
+	profile, err := os.ReadFile(filepath.Join(c.Root, "config", "zonewise.yaml"))
 	require.NoError(t, err)
 	content := strings.Replace(string(profile), "leaderElect: true", "leaderElect: false", 1) + "\nclientConnection:\n  kubeconfig: " + c.admin + "\n"
-	logs, err := os.Create(filepath.Join(c.dir, "log"))
+	logs, err := os.Create(filepath.Join(c.Dir, "log"))
 	require.NoError(t, err)
-	cmd := exec.Command(binary.Path, "--config="+c.write(t, "config.yaml", []byte(content)), "--secure-port=0")
+	cmd := exec.Command(binary.Path, "--config="+c.Write(t, "config.yaml", []byte(content)), "--secure-port=0")
 	cmd.Stdout, cmd.Stderr = logs, logs
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
@@ -198,7 +115,7 @@ func pod(name, cpu string, labels map[string]string, owners ...metav1.OwnerRefer
 func (c *cluster) workload(t *testing.T) {
 	t.Helper()
 	labels := map[string]string{"app": "web"}
-	c.make(t, &v1alpha1.ZoneSpreadPolicy{
+	c.Make(t, &v1alpha1.ZoneSpreadPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
 		Spec: v1alpha1.ZoneSpreadPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: labels}, Zones: []v1alpha1.ZoneSpreadZone{
 			{Name: "a", MaxPods: ptr.To[int32](1)}, {Name: "b", MaxPods: ptr.To[int32](1)}, {Name: "c", MaxPods: ptr.To[int32](1)},
@@ -218,24 +135,24 @@ func (c *cluster) workload(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
 		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](4), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
 	}
-	c.make(t, d)
+	c.Make(t, d)
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web-1", OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))}},
 		Spec:       appsv1.ReplicaSetSpec{Replicas: ptr.To[int32](4), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
 	}
-	c.make(t, set)
+	c.Make(t, set)
 	owner := *metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
 	for i := range 3 {
 		name := fmt.Sprintf("web-%d", i)
-		c.make(t, pod(name, "500m", labels, owner))
+		c.Make(t, pod(name, "500m", labels, owner))
 		until(t, name+" is bound", func(ctx context.Context) (bool, error) {
 			var p corev1.Pod
 			err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &p)
 			return p.Spec.NodeName != "", err
 		})
 	}
-	c.make(t, pod("web-3", "500m", labels, owner))
+	c.Make(t, pod("web-3", "500m", labels, owner))
 	for i := range 2 {
-		c.make(t, pod(fmt.Sprintf("train-%d", i), "3900m", map[string]string{schedv1alpha1.PodGroupLabel: "train"}))
+		c.Make(t, pod(fmt.Sprintf("train-%d", i), "3900m", map[string]string{schedv1alpha1.PodGroupLabel: "train"}))
 	}
 }

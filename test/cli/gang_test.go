@@ -27,7 +27,7 @@ func (c *cluster) testGangLosesItsZone(t *testing.T, viewer string) {
 		return p
 	}
 	// Beside it there is room for one member on node-c, and for none on node-a, where a slot is held.
-	c.make(t,
+	c.Make(t,
 		&schedv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pair"}, Spec: schedv1alpha1.PodGroupSpec{MinMember: 2}},
 		on("node-c", pod("filler", "1500m", nil)), on("node-b", pod("pair-0", "1700m", labels, job)), on("node-b", pod("pair-1", "1700m", labels, job)),
 	)
@@ -48,7 +48,7 @@ func (c *cluster) testGangLosesItsZone(t *testing.T, viewer string) {
 		}
 	}
 	require.NoError(t, c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-b"}}))
-	c.make(t, pod("pair-2", "1700m", labels, job), pod("pair-3", "1700m", labels, job))
+	c.Make(t, pod("pair-2", "1700m", labels, job), pod("pair-3", "1700m", labels, job))
 	c.saysAsTheScheduler(t, viewer, "pair", why)
 	for _, name := range []string{"pair-2", "pair-3"} {
 		var p corev1.Pod

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/internal/apiserver"
 )
 
 // viewerCase is a resource that manifests/rbac/viewer grants, a command that looks at it, and what that shows because of
@@ -45,7 +46,7 @@ type viewerCase struct {
 
 // viewerCases has a case for every resource of the role.
 func (c *cluster) viewerCases(t *testing.T) []viewerCase {
-	urgent := c.write(t, "urgent.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata:\n  name: urgent\nspec:\n  priorityClassName: system-cluster-critical\n  containers: []\n"))
+	urgent := c.Write(t, "urgent.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata:\n  name: urgent\nspec:\n  priorityClassName: system-cluster-critical\n  containers: []\n"))
 	return []viewerCase{
 		{resource: "nodes", command: "status", shows: `"nodes": 1`, says: "nodes is forbidden", fails: 1},
 		{resource: "pods", command: "status", shows: `"waitingPods"`, says: "pods is forbidden", fails: 1},
@@ -75,7 +76,7 @@ func (c *cluster) testEveryViewerRuleIsNeeded(t *testing.T, viewer string) {
 	for _, tc := range cases {
 		have = append(have, tc.resource)
 	}
-	for _, rule := range perResource(viewerRules(t)) {
+	for _, rule := range perResource(apiserver.ViewerRules(t)) {
 		granted = append(granted, keyOf(rule))
 		if slices.Contains(rule.Verbs, "watch") {
 			watched = append(watched, keyOf(rule))
@@ -103,7 +104,7 @@ func (c *cluster) testEveryViewerRuleIsNeeded(t *testing.T, viewer string) {
 		})
 	}
 
-	page := filepath.Join(c.dir, "board.html")
+	page := filepath.Join(c.Dir, "board.html")
 	require.Contains(t, c.ok(t, viewer, "board", "--output", page), page)
 	require.NotContains(t, c.untilBoard(t, viewer, "node-a"), "you may")
 	for _, resource := range watched {
@@ -138,7 +139,7 @@ func (c *cluster) userWithout(t *testing.T, name, resource string, verbs ...stri
 	t.Helper()
 	var rules []rbacv1.PolicyRule
 	asked := map[authorizationv1.ResourceAttributes]bool{}
-	for _, rule := range perResource(viewerRules(t)) {
+	for _, rule := range perResource(apiserver.ViewerRules(t)) {
 		var left []string
 		for _, verb := range rule.Verbs {
 			may := keyOf(rule) != resource || !slices.Contains(verbs, verb)
@@ -151,7 +152,7 @@ func (c *cluster) userWithout(t *testing.T, name, resource string, verbs ...stri
 			rules = append(rules, rule)
 		}
 	}
-	kubeconfig := c.user(t, name, rules)
+	kubeconfig := c.User(t, name, rules)
 	until(t, "the API server knows what "+name+" may", func(ctx context.Context) (bool, error) {
 		for attributes, may := range asked {
 			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: name, ResourceAttributes: &attributes}}
@@ -223,7 +224,7 @@ func (c *cluster) viewerWorkload(t *testing.T) {
 	batch := &batchv1.Job{ObjectMeta: object("batch"), Spec: batchv1.JobSpec{Parallelism: ptr.To[int32](6), Template: template("batch", corev1.RestartPolicyNever)}}
 	controller := &corev1.ReplicationController{ObjectMeta: object("legacy"), Spec: corev1.ReplicationControllerSpec{Replicas: ptr.To[int32](6), Selector: of("legacy"), Template: &legacy}}
 	for app, owner := range map[string]client.Object{"db": db, "batch": batch, "legacy": controller} {
-		c.make(t, owner, &v1alpha1.ZoneSpreadPolicy{ObjectMeta: object(app), Spec: v1alpha1.ZoneSpreadPolicySpec{
+		c.Make(t, owner, &v1alpha1.ZoneSpreadPolicy{ObjectMeta: object(app), Spec: v1alpha1.ZoneSpreadPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: of(app)}, Zones: []v1alpha1.ZoneSpreadZone{{Name: "a"}, {Name: "b"}, {Name: "c"}},
 		}})
 		kind, err := c.GroupVersionKindFor(owner)
@@ -233,14 +234,14 @@ func (c *cluster) viewerWorkload(t *testing.T) {
 			if i == 0 {
 				p.Spec.NodeName = "node-a"
 			}
-			c.make(t, p)
+			c.Make(t, p)
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 			if i == 0 {
 				require.NoError(t, c.Status().Update(t.Context(), p))
 			}
 		}
 	}
-	c.make(t, &policyv1.PodDisruptionBudget{ObjectMeta: object("db-budget"), Spec: policyv1.PodDisruptionBudgetSpec{
+	c.Make(t, &policyv1.PodDisruptionBudget{ObjectMeta: object("db-budget"), Spec: policyv1.PodDisruptionBudgetSpec{
 		MinAvailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: of("db")},
 	}})
 
@@ -256,7 +257,7 @@ func (c *cluster) viewerWorkload(t *testing.T) {
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	stored := waiting(pod("stored", "100m", of("stored")))
 	stored.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
-	c.make(t, lonely, stored, &corev1.PersistentVolumeClaim{ObjectMeta: object("data"), Spec: corev1.PersistentVolumeClaimSpec{
+	c.Make(t, lonely, stored, &corev1.PersistentVolumeClaim{ObjectMeta: object("data"), Spec: corev1.PersistentVolumeClaimSpec{
 		AccessModes: modes, VolumeName: "data", StorageClassName: ptr.To(""), Resources: corev1.VolumeResourceRequirements{Requests: storage},
 	}}, &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: corev1.PersistentVolumeSpec{
 		AccessModes: modes, Capacity: storage, ClaimRef: &corev1.ObjectReference{Namespace: namespace, Name: "data"},

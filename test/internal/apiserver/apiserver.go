@@ -1,0 +1,133 @@
+// Package apiserver starts an API server for the tests of the command line: three zones of one node each, a namespace, and
+// nobody who schedules.
+package apiserver
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"zonewise.dev/internal/cli/snapshot"
+	"zonewise.dev/manifests"
+	"zonewise.dev/test/internal/program"
+)
+
+const (
+	// Namespace is where the pods of the tests are.
+	Namespace = "shop"
+	// Eventually is the bound of every wait, far above what any of them takes.
+	Eventually = 90 * time.Second
+)
+
+// Server is an API server that runs until its test ends. The client is an administrator's.
+type Server struct {
+	client.Client
+	Env *envtest.Environment
+	// Root is the repository's, and Dir a directory for the test's files.
+	Root, Dir string
+}
+
+// Start starts an API server with the nodes node-a, node-b and node-c of 4 CPUs, 16Gi and 110 pods, each in the zone of its
+// letter, and the namespace Namespace. Our custom resources are not installed.
+func Start(t *testing.T) *Server {
+	t.Helper()
+	root := Root(t)
+	s := &Server{Root: root, Dir: t.TempDir(), Env: &envtest.Environment{
+		// For those who run go test by hand; KUBEBUILDER_ASSETS goes first.
+		BinaryAssetsDirectory:    filepath.Join(root, "bin"),
+		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute,
+	}}
+	// No kubelet reports these nodes ready, and no controller would lift the taint of a new node.
+	s.Env.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "TaintNodesByCondition")
+	config, err := s.Env.Start()
+	require.NoError(t, err, "no control plane: make controlplane builds it, KUBEBUILDER_ASSETS names another")
+	t.Cleanup(func() { require.NoError(t, s.Env.Stop()) })
+	s.Client, err = client.New(config, client.Options{Scheme: snapshot.Scheme()})
+	require.NoError(t, err)
+	s.Make(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}})
+	for _, zone := range []string{"a", "b", "c"} {
+		capacity := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"), corev1.ResourcePods: resource.MustParse("110")}
+		s.Make(t, &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "node-" + zone, Labels: map[string]string{corev1.LabelTopologyZone: zone, corev1.LabelHostname: "node-" + zone}},
+			Status:     corev1.NodeStatus{Capacity: capacity, Allocatable: capacity, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+		})
+	}
+	return s
+}
+
+// Make creates objects, in order.
+func (s *Server) Make(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	for _, o := range objects {
+		require.NoError(t, s.Create(t.Context(), o), o.GetName())
+	}
+}
+
+// InstallAPIs installs the CustomResourceDefinitions.
+func (s *Server) InstallAPIs(t *testing.T) {
+	t.Helper()
+	_, err := envtest.InstallCRDs(s.Env.Config, envtest.CRDInstallOptions{Paths: []string{filepath.Join(s.Root, "manifests", "crds")}, ErrorIfPathMissing: true})
+	require.NoError(t, err)
+}
+
+// User makes a user who may do what the rules allow, and returns the file of a kubeconfig.
+func (s *Server) User(t *testing.T, name string, rules []rbacv1.PolicyRule) string {
+	t.Helper()
+	u, err := s.Env.AddUser(envtest.User{Name: name}, nil)
+	require.NoError(t, err)
+	kubeconfig, err := u.KubeConfig()
+	require.NoError(t, err)
+	if rules != nil {
+		s.Make(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
+		})
+	}
+	return s.Write(t, name, kubeconfig)
+}
+
+// Write writes a file of the test's, and returns its path.
+func (s *Server) Write(t *testing.T, name string, content []byte) string {
+	t.Helper()
+	file := filepath.Join(s.Dir, name)
+	require.NoError(t, os.WriteFile(file, content, 0o600))
+	return file
+}
+
+// ViewerRules are the rules of manifests/rbac/viewer.
+func ViewerRules(t *testing.T) []rbacv1.PolicyRule {
+	t.Helper()
+	data, err := manifests.FS.ReadFile("rbac/viewer/clusterrole.yaml")
+	require.NoError(t, err)
+	var role rbacv1.ClusterRole
+	require.NoError(t, yaml.UnmarshalStrict(data, &role))
+	return role.Rules
+}
+
+// Root is the root of the repository, for a test in a directory of test.
+func Root(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	return path
+}
+
+// Zonewise builds the command for the time of the test, and returns its path.
+func Zonewise(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "zonewise")
+	_, err := program.Run(Root(t), "go", "build", "-mod=readonly", "-o", path, "./cmd/zonewise")
+	require.NoError(t, err)
+	return path
+}
