@@ -54,7 +54,7 @@ func (b *bench) measure(ctx context.Context, s series) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	all, scheduler, err := cpuTimes(dir)
+	all, scheduler, pack, err := cpuTimes(dir)
 	if err != nil {
 		return result{}, err
 	}
@@ -63,6 +63,7 @@ func (b *bench) measure(ctx context.Context, s series) (result, error) {
 	}
 	r.CPUMillis = float64(all) / float64(time.Millisecond) / pods
 	r.SchedulerCPUMillis = float64(scheduler) / float64(time.Millisecond) / pods
+	r.PackCPUMillis = float64(pack) / float64(time.Millisecond) / pods
 	return r, nil
 }
 
@@ -111,24 +112,28 @@ func readOnly(pattern string) ([]byte, error) {
 }
 
 // cpuTimes returns the CPU time in a directory's profile, which covers the measured pods, and the part of it
-// that has the scheduler or a plugin of ours on its stack.
-func cpuTimes(dir string) (all, scheduler time.Duration, err error) {
+// that has the scheduler or a plugin of ours on its stack, and of that what has a function of ours.
+func cpuTimes(dir string) (all, scheduler, pack time.Duration, err error) {
 	content, err := readOnly(filepath.Join(dir, "*-cpu.prof"))
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
 	p, err := profile.ParseData(content)
 	if err != nil {
-		return 0, 0, fmt.Errorf("%s: CPU profile: %w", dir, err)
+		return 0, 0, 0, fmt.Errorf("%s: CPU profile: %w", dir, err)
 	}
 	for _, sample := range p.Sample {
 		spent := time.Duration(sample.Value[len(sample.Value)-1])
 		all += spent
-		if onStack(sample, "k8s.io/kubernetes/pkg/scheduler", "zonewise.dev/plugins/") {
+		ours := onStack(sample, "zonewise.dev/plugins/", "zonewise.dev/internal/")
+		if ours {
+			pack += spent
+		}
+		if ours || onStack(sample, "k8s.io/kubernetes/pkg/scheduler") {
 			scheduler += spent
 		}
 	}
-	return all, scheduler, nil
+	return all, scheduler, pack, nil
 }
 
 // onStack tells whether a function of one of the packages was running or waiting for one it had called.

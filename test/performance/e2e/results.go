@@ -27,6 +27,10 @@ type result struct {
 	// that code called included. Garbage collection is in CPUMillis only.
 	SchedulerCPUMillis float64 `json:"schedulerCPUMillis"`
 
+	// PackCPUMillis is the part of the scheduler's that was spent in the pack's functions and what they called. The share
+	// of CPUMillis is the figure that a slow or busy machine changes least: both were slowed alike.
+	PackCPUMillis float64 `json:"packCPUMillis"`
+
 	// Members is nil for a case without gangs.
 	Members *members `json:"members,omitempty"`
 

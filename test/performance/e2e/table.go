@@ -39,8 +39,8 @@ func writeGroup(w io.Writer, g group, ceiling series, bySeries map[series][]resu
 		return
 	}
 	fmt.Fprintf(w, "%s: pods/s, median (least-most)\n\n", g.Title)
-	fmt.Fprintf(w, "| case | baseline | pods/s | ours | pods/s | ours/baseline | ours/%s | CPU ms per pod | the scheduler's | runs |\n", ceiling.Case)
-	fmt.Fprintf(w, "|---|---|---|---|---|---|---|---|---|---|\n%s\n\n", strings.Join(rows, "\n"))
+	fmt.Fprintf(w, "| case | baseline | pods/s | ours | pods/s | ours/baseline | ours/%s | CPU ms per pod | the scheduler's | our functions | runs |\n", ceiling.Case)
+	fmt.Fprintf(w, "|---|---|---|---|---|---|---|---|---|---|---|\n%s\n\n", strings.Join(rows, "\n"))
 	if table := memberTable(g.Comparisons, bySeries); len(table) > 0 {
 		fmt.Fprintf(w, "The members: from the last one's creation to the last one's bind, and the API server's writes, medians of the runs\n\n")
 		fmt.Fprintf(w, "%s\n\n", strings.Join(table, "\n"))
@@ -63,14 +63,18 @@ func (c comparison) row(bySeries map[series][]result, ceiling series) string {
 	if len(baseline) != len(ours) {
 		runs = fmt.Sprintf("%d and %d", len(baseline), len(ours))
 	}
-	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |",
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s | %s | %.1f%% | %s |",
 		name, c.Baseline.Variant, spread(rates(baseline)), c.Ours.Variant, spread(rates(ours)),
 		judged(median(rates(ours))/median(rates(baseline)), c.Goal), toCeiling,
 		change(baseline, ours, func(r result) float64 { return r.CPUMillis }),
-		change(baseline, ours, schedulerCPU)+c.judgedCPU(baseline, ours), runs)
+		change(baseline, ours, schedulerCPU)+c.judgedCPU(baseline, ours),
+		median(collect(ours, packShare)), runs)
 }
 
 func schedulerCPU(r result) float64 { return r.SchedulerCPUMillis }
+
+// packShare is the share of the pack's functions in the CPU time of the process, in percent.
+func packShare(r result) float64 { return 100 * r.PackCPUMillis / r.CPUMillis }
 
 // judgedCPU prints whether the scheduler's CPU time reaches its goal, nothing when there is none.
 func (c comparison) judgedCPU(baseline, ours []result) string {
