@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
@@ -33,13 +34,14 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.apply(t, overlayOfRemoval)
 	require.NoError(t, err)
+	r.objects = r.render(t, overlayOfRemoval)
 	r.setUp(t)
 
 	cases := slices.Concat(r.writeCases(), r.leaseCases())
 	t.Run("every permission has a case", func(t *testing.T) { r.testAllAreCovered(t, cases) })
 	// One scheduler serves all cases that need no new start.
 	t.Run("writes", func(t *testing.T) {
-		r.scheduler = r.startScheduler(t, r.render(t, overlayOfRemoval))
+		r.scheduler = r.startScheduler(t, r.objects)
 		for _, tc := range r.writeCases() {
 			t.Run(tc.permission.String(), func(t *testing.T) { r.testWithout(t, tc) })
 		}
@@ -55,6 +57,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 // removal is a cluster of which the scheduler's permissions are changed.
 type removal struct {
 	*cluster
+	objects   []*unstructured.Unstructured // of the overlay
 	scheduler *scheduler
 }
 
@@ -68,7 +71,7 @@ type role struct {
 func (r *removal) roles(t *testing.T) []role {
 	t.Helper()
 	var out []role
-	for _, u := range r.render(t, overlayOfRemoval) {
+	for _, u := range r.objects {
 		if u.GetKind() == "ClusterRole" || u.GetKind() == "Role" {
 			var o rbacv1.ClusterRole
 			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &o))
@@ -185,7 +188,7 @@ func (r *removal) testWithout(t *testing.T, tc removalCase) {
 	if want == (permission{}) {
 		want = tc.permission
 	}
-	r.untilRefused(t, from, want)
+	r.untilRefused(t, schedulerAccount, from, want)
 	tc.broken(t)
 	restore()
 	r.untilAllowed(t, tc.namespace, tc.permission, true)
@@ -194,12 +197,12 @@ func (r *removal) testWithout(t *testing.T, tc removalCase) {
 	}
 }
 
-// untilRefused waits until the API server has refused requests of the scheduler.
-func (r *removal) untilRefused(t *testing.T, from int64, wanted ...permission) {
+// untilRefused waits until the API server has refused requests of a user.
+func (r *removal) untilRefused(t *testing.T, user string, from int64, wanted ...permission) {
 	t.Helper()
 	for _, p := range wanted {
 		until(t, "refused: "+p.String(), func(context.Context) (found bool, _ error) {
-			r.audited(t, schedulerAccount, from, func(asked permission, event *auditv1.Event) {
+			r.audited(t, user, from, func(asked permission, event *auditv1.Event) {
 				// What is asked inside of a request makes that one invalid.
 				found = found || asked.kind() == p.kind() && event.ResponseStatus != nil &&
 					(event.ResponseStatus.Code == http.StatusForbidden || event.ResponseStatus.Code == http.StatusUnprocessableEntity)
@@ -236,84 +239,6 @@ func (r *removal) testAllAreCovered(t *testing.T, cases []removalCase) {
 		have["read "+resource] = true
 	}
 	require.Equal(t, want, have)
-}
-
-// readCases say of each resource that the scheduler reads whether it can go on without: whether it becomes ready.
-// Without what kube-scheduler reads itself nothing is scheduled, since a placement that ignores some volumes or owners
-// would be wrong; without what is the plugins' alone, only what they would do with it is not done.
-var readCases = map[string]struct{ goesOn bool }{
-	"nodes": {}, "pods": {}, "services": {}, "replicationcontrollers": {}, "replicasets.apps": {}, "statefulsets.apps": {}, "namespaces": {},
-	"poddisruptionbudgets.policy": {}, "persistentvolumes": {}, "persistentvolumeclaims": {},
-	"storageclasses.storage.k8s.io": {}, "csinodes.storage.k8s.io": {}, "csidrivers.storage.k8s.io": {},
-	"csistoragecapacities.storage.k8s.io": {}, "volumeattachments.storage.k8s.io": {},
-	"deviceclasses.resource.k8s.io": {}, "resourceslices.resource.k8s.io": {}, "devicetaintrules.resource.k8s.io": {}, "resourceclaims.resource.k8s.io": {},
-	"deployments.apps": {goesOn: true}, "jobs.batch": {goesOn: true},
-	"podgroups.scheduling.x-k8s.io":   {goesOn: true},
-	"zonespreadpolicies.zonewise.dev": {goesOn: true}, "zonereservations.zonewise.dev": {goesOn: true},
-	"mutatingadmissionpolicies.admissionregistration.k8s.io": {goesOn: true}, "mutatingadmissionpolicybindings.admissionregistration.k8s.io": {goesOn: true},
-	"mutatingwebhookconfigurations.admissionregistration.k8s.io": {goesOn: true}, "validatingadmissionpolicies.admissionregistration.k8s.io": {goesOn: true},
-	"validatingadmissionpolicybindings.admissionregistration.k8s.io": {goesOn: true}, "validatingwebhookconfigurations.admissionregistration.k8s.io": {goesOn: true},
-}
-
-// testReads takes the reads of one rule after the other, and starts a scheduler.
-func (r *removal) testReads(t *testing.T) {
-	for _, o := range r.roles(t) {
-		for _, rule := range o.rules {
-			var gone []permission
-			var names []string
-			for p := range granted([]rbacv1.PolicyRule{rule}) {
-				if p.verb == "read" && p.resource != "leases" {
-					gone = append(gone, p)
-				}
-			}
-			slices.SortFunc(gone, func(a, b permission) int { return strings.Compare(a.String(), b.String()) })
-			for _, p := range gone {
-				names = append(names, strings.TrimPrefix(p.String(), "read "))
-			}
-			if len(gone) > 0 {
-				t.Run(strings.Join(names, " "), func(t *testing.T) { r.testReadsOfRule(t, gone, names) })
-			}
-		}
-	}
-}
-
-func (r *removal) testReadsOfRule(t *testing.T, gone []permission, names []string) {
-	goesOn := true
-	for _, name := range names {
-		goesOn = goesOn && readCases[name].goesOn
-	}
-	restore := r.without(t, "", gone...)
-	from := r.auditedSoFar(t)
-	s, log := r.startWithout(t)
-	r.untilRefused(t, from, gone...)
-	for _, p := range gone {
-		resource := `cannot list resource "` + p.resource + `" in API group "` + p.group + `"`
-		until(t, "the log says so: "+resource, func(context.Context) (bool, error) {
-			data, err := os.ReadFile(log)
-			return strings.Contains(strings.ReplaceAll(string(data), `\`, ""), resource), err // quotes are escaped in it
-		})
-	}
-	ready := func(ctx context.Context) (bool, error) { return s.get(ctx, "/readyz", "") == http.StatusOK, nil }
-	if goesOn {
-		until(t, "ready all the same", ready)
-		return
-	}
-	now, err := ready(t.Context())
-	require.NoError(t, err)
-	require.False(t, now, "not ready while it may not read")
-	restore()
-	until(t, "ready as soon as it may", ready)
-}
-
-// startWithout starts a scheduler that may lack a permission, which is ended without ceremony when the test ends, and
-// returns it with the path of its log. It takes no part in the election of a leader.
-func (r *removal) startWithout(t *testing.T) (*scheduler, string) {
-	t.Helper()
-	cmd := r.schedulerCommand(t, r.render(t, overlayOfRemoval), func(profile string) string {
-		require.Contains(t, profile, "leaderElect: true")
-		return strings.Replace(profile, "leaderElect: true", "leaderElect: false", 1)
-	})
-	return cmd.scheduler, startAnyhow(t, cmd)
 }
 
 // startAnyhow runs a scheduler until the test ends, however it ends then, and returns the path of its log.

@@ -242,7 +242,7 @@ func (r *removal) leaseCases() []removalCase {
 		require.NoError(t, err)
 	}
 	start := func(t *testing.T) {
-		startAnyhow(t, r.schedulerCommand(t, r.render(t, overlayOfRemoval)))
+		startAnyhow(t, r.schedulerCommand(t, r.objects))
 	}
 	holder := func(ctx context.Context) (string, error) {
 		list, err := leases.List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=kube-scheduler"})
