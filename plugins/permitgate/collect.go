@@ -24,13 +24,15 @@ const minCollecting = time.Minute
 type collecting struct {
 	since time.Time // zero while it does not collect
 	pause time.Time // when it may begin again
+	// starving means that the gang would fit if it were alone, and takes what becomes free.
+	starving bool
 }
 
 // collectRoom keeps the slots that a gang without a plan has found, if it is starving.
 func (s *Shared) collectRoom(logger klog.Logger, key types.NamespacedName, t *task, cluster *view, found []HoldSlot) {
 	may := false
 	s.look(key, func(e *entry, now time.Time) {
-		if s.holdsLocked() == nil || e.gang.Phase() != gang.Backoff || len(found) == 0 {
+		if s.holdsLocked() == nil || e.gang.Phase() != gang.Backoff {
 			return
 		}
 		ready := e.gang.ReadySince()
@@ -42,30 +44,43 @@ func (s *Shared) collectRoom(logger klog.Logger, key types.NamespacedName, t *ta
 	// A gang that would not fit if it were alone collects nothing.
 	alone := t.request
 	alone.Cluster, alone.Rules, alone.RulesKey = &vacant{cluster}, nil, nil
-	if plan.Make(alone).Refusal != nil {
-		return
-	}
+	fits := plan.Make(alone).Refusal == nil
 	s.change(key, func(e *entry, now time.Time) {
-		if e.gang.Phase() != gang.Backoff || e.held != nil && (!e.held.collects || len(e.held.slots) > len(found)) {
+		if e.gang.Phase() != gang.Backoff || e.held != nil && !e.held.collects {
 			return
 		}
-		claim := t.claim
-		claim.Wanted, claim.Filling = t.request.Need, true
-		since := e.collecting.since
-		if since.IsZero() {
-			since = now
-		}
-		claim.Deadline = since.Add(s.collectsFor())
-		if err := s.holds.Place(claim, found); err != nil {
-			logger.V(4).Info("The gang may not collect room", "err", err)
+		if e.collecting.starving = fits; !fits {
+			if e.held != nil {
+				s.stopCollectingLocked(e)
+			}
 			return
 		}
-		e.collecting.since = since
-		e.held = heldFor(claim.Gang, found)
-		e.held.collects = true
-		e.gang.SetCollects(true)
-		logger.V(2).Info("A starving gang collects room", "slots", len(found), "wanted", claim.Wanted, "until", claim.Deadline)
+		if len(found) > 0 && (e.held == nil || len(e.held.slots) <= len(found)) {
+			s.collectLocked(logger, e, t, found, now)
+		}
 	})
+}
+
+// collectLocked has a gang hold slots that are not all that it needs, or are all of them ahead of its next attempt, and reports whether it
+// may.
+func (s *Shared) collectLocked(logger klog.Logger, e *entry, t *task, found []HoldSlot, now time.Time) bool {
+	claim := t.claim
+	claim.Wanted, claim.Filling = t.request.Need, true
+	since := e.collecting.since
+	if since.IsZero() {
+		since = now
+	}
+	claim.Deadline = since.Add(s.collectsFor())
+	if err := s.holds.Place(claim, found); err != nil {
+		logger.V(4).Info("The gang may not collect room", "err", err)
+		return false
+	}
+	e.collecting.since = since
+	e.held = heldFor(claim.Gang, found)
+	e.held.collects = true
+	e.gang.SetCollects(true)
+	logger.V(2).Info("A starving gang collects room", "slots", len(found), "wanted", claim.Wanted, "until", claim.Deadline)
+	return true
 }
 
 // collectsFor returns how long a gang collects, and how long it lets others have the room when that was in vain.
@@ -85,12 +100,17 @@ func (s *Shared) syncCollectedLocked(e *entry) {
 		}
 	case gang.Pending, gang.Releasing, gang.Whole:
 	}
-	h := e.held
-	e.held = nil
-	e.collecting = collecting{}
+	s.stopCollectingLocked(e)
 	if over {
 		e.collecting.pause = now.Add(s.collectsFor())
 	}
+}
+
+// stopCollectingLocked gives back what a gang has collected.
+func (s *Shared) stopCollectingLocked(e *entry) {
+	h := e.held
+	e.held = nil
+	e.collecting = collecting{}
 	e.gang.SetCollects(false)
 	s.freedLocked(e, s.holds.Release(h.gang))
 }

@@ -13,6 +13,8 @@ type fakeNode struct {
 	node *v1.Node
 	pods []fwk.PodInfo
 	room amounts
+
+	generation int64
 }
 
 // amounts are what a node has, or what its pods take.
@@ -33,6 +35,7 @@ func (n *fakeNode) GetPods() []fwk.PodInfo                      { return n.pods 
 func (n *fakeNode) GetAllocatable() fwk.Resource                { return n.room }
 func (n *fakeNode) GetRequested() fwk.Resource                  { return amounts{} }
 func (n *fakeNode) GetUsedPorts() fwk.HostPortInfo              { return nil }
+func (n *fakeNode) GetGeneration() int64                        { return n.generation }
 
 // nodesOf makes nodes with room for so many pods each.
 func nodesOf(rooms ...int) []fwk.NodeInfo {

@@ -30,8 +30,12 @@ var noNomination = &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{Nom
 
 // PreFilter sends a member to its planned node. The first member of a gang that comes here makes the plan, for
 // all; without one the gang is rolled back. PreFilter refuses a member whose gang has been rolled back, or
-// has lost its PodGroup or its quorum, since the member entered the active queue.
+// has lost its PodGroup or its quorum, since the member entered the active queue. In the cycle of any pod starving gangs take what has become
+// free.
 func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if !state.IsPodGroupSchedulingCycle() {
+		p.collectAhead(ctx, state, pod, nodes)
+	}
 	key, ok := gangOf(pod)
 	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() {
 		return nil, fwk.NewStatus(fwk.Skip)

@@ -28,8 +28,8 @@ type Holds interface {
 	Release(gang types.UID) (freed []string)
 	// View returns what is held now. It is called in a scheduling cycle, and is valid until its end.
 	View() HoldsView
-	// Placed is told, in a scheduling cycle and without locks, that the pod of the cycle has a slot, which may have
-	// been given to it, or to another node, in this very cycle.
+	// Placed is told, in a scheduling cycle and without locks, that slots may have changed in this very cycle: that of its pod, which
+	// may have been given to it or have moved, or those of others, which the pod has to respect.
 	Placed(state fwk.CycleState, pod *v1.Pod)
 	// Woken is told that less is held than before, so that the pods which were kept out by it are tried
 	// again. It is called without locks.
@@ -190,7 +190,7 @@ func (s *Shared) freedLocked(e *entry, nodes []string) {
 	if len(nodes) == 0 {
 		return
 	}
-	s.freed = true
+	s.freed, s.heldLess = true, true
 	now := time.Now()
 	for key, other := range s.gangs {
 		// What a gang gives back may help those that have waited longer; the others would only get

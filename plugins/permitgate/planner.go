@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -88,21 +89,7 @@ func (p *PermitGate) makePlan(ctx context.Context, state fwk.CycleState, key typ
 	s := p.shared
 	start := time.Now()
 	t := s.newTask(key, pod)
-	cluster := &view{
-		nodes: nodes, nominated: p.handle.NominatedPodsForNode, held: t.held, gang: t.claim.Gang,
-		priority: t.priority, member: func(uid types.UID) bool { return t.members[uid] },
-	}
-	t.request.Cluster = cluster
-	t.request.ComparisonOperators = p.comparisonOperators
-	if parallelizer := p.handle.Parallelizer(); parallelizer != nil {
-		t.request.Parallel = func(n int, do func(i int)) { parallelizer.Until(ctx, n, do, Name) }
-	}
-	if s.policies != nil {
-		if policies := s.policies(); policies != nil {
-			t.request.RulesKey = policies.Key
-			t.request.Rules = func(pod *v1.Pod) plan.Rules { return policies.Rules(ctx, state, pod, nodes) }
-		}
-	}
+	cluster := p.prepare(ctx, state, &t, nodes)
 	logger := klog.FromContext(ctx).WithValues("podGroup", key)
 	s.warnOnce(logger)
 	if short := t.minResources.lacking(cluster); short != "" {
@@ -139,6 +126,26 @@ func (p *PermitGate) makePlan(ctx context.Context, state fwk.CycleState, key typ
 	return answer{}
 }
 
+// prepare completes what a plan is made of, by what a scheduling cycle sees, and returns the cluster for it.
+func (p *PermitGate) prepare(ctx context.Context, state fwk.CycleState, t *task, nodes []fwk.NodeInfo) *view {
+	cluster := &view{
+		nodes: nodes, nominated: p.handle.NominatedPodsForNode, held: t.held, gang: t.claim.Gang,
+		priority: t.priority, member: func(uid types.UID) bool { return t.members[uid] },
+	}
+	t.request.Cluster = cluster
+	t.request.ComparisonOperators = p.comparisonOperators
+	if parallelizer := p.handle.Parallelizer(); parallelizer != nil {
+		t.request.Parallel = func(n int, do func(i int)) { parallelizer.Until(ctx, n, do, Name) }
+	}
+	if p.shared.policies != nil {
+		if policies := p.shared.policies(); policies != nil {
+			t.request.RulesKey = policies.Key
+			t.request.Rules = func(pod *v1.Pod) plan.Rules { return policies.Rules(ctx, state, pod, nodes) }
+		}
+	}
+	return cluster
+}
+
 // andFailure adds to the reason why there is no plan why there is no preemption either.
 func (t *task) andFailure(detail string) string {
 	if t.failure != "" {
@@ -167,9 +174,12 @@ func uidOf(pod *v1.Pod) types.UID {
 	return pod.UID
 }
 
-// newTask gathers what a plan for the gang needs.
+// newTask gathers what a plan for the gang needs. pod is the member whose cycle it is, as the cycle has it; nil when it is another pod's.
 func (s *Shared) newTask(key types.NamespacedName, pod *v1.Pod) task {
-	t := task{members: map[types.UID]bool{}}
+	t := task{members: map[types.UID]bool{}, priority: math.MaxInt32}
+	if pod != nil {
+		t.priority = corev1.PodPriority(pod)
+	}
 	s.look(key, func(e *entry, now time.Time) {
 		if !e.gang.Replanned() {
 			e.exclusions.startRound(now)
@@ -178,10 +188,9 @@ func (s *Shared) newTask(key types.NamespacedName, pod *v1.Pod) task {
 		t.minMember = e.gang.MinMember()
 		t.settled = t.minMember - need
 		t.request.Need = need
-		t.priority = corev1.PodPriority(pod)
 		for _, uid := range missing {
 			m := e.pods[uid]
-			if uid == pod.UID {
+			if pod != nil && uid == pod.UID {
 				m = pod
 			}
 			if m == nil {

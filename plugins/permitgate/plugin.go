@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -46,6 +47,10 @@ type Shared struct {
 	evictions workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	budgets   policylisters.PodDisruptionBudgetLister // set once, before anything is scheduled
 
+	// starves is how many gangs starve, ahead what is known for them; both for scheduling cycles, which need no lock for a look.
+	starves atomic.Int32
+	ahead   ahead
+
 	holdsSource func() Holds        // nil without an account of holds
 	policies    func() ZonePolicies // nil without zone policies
 
@@ -55,6 +60,8 @@ type Shared struct {
 	gangs    map[types.NamespacedName]*entry
 	awaiting map[types.UID]map[*entry]struct{} // the gangs that wait for a pod to leave its node
 	barred   map[types.UID]time.Time           // until when pods are not to be evicted that did not go
+	starving map[types.NamespacedName]*entry   // the gangs that take what becomes free
+	heldLess bool                              // less is held than in the last scheduling cycle
 	holds    Holds                             // nil until it is known
 	freed    bool                              // less is held than the others have been told
 	warned   bool                              // that there is no account of holds
@@ -115,6 +122,7 @@ func NewShared(options ...Option) *Shared {
 		profiles:    map[string]fwk.Handle{},
 		gangs:       map[types.NamespacedName]*entry{},
 		awaiting:    map[types.UID]map[*entry]struct{}{},
+		starving:    map[types.NamespacedName]*entry{},
 		barred:      map[types.UID]time.Time{},
 	}
 	for _, o := range options {
@@ -276,6 +284,7 @@ func (s *Shared) change(key types.NamespacedName, f func(e *entry, now time.Time
 func (s *Shared) settledLocked(e *entry) {
 	e.answerBarrier()
 	s.syncHoldsLocked(e)
+	s.starvesLocked(e)
 	if e.gang.Empty() && len(e.facts) == 0 {
 		s.setPreemptingLocked(e, nil)
 		delete(s.gangs, e.key)
