@@ -67,7 +67,8 @@ func (p *PermitGate) isSchedulableAfterOwnChange(_ klog.Logger, pod *v1.Pod, _, 
 	return p.hint(pod, false), nil
 }
 
-// hint queues a pod that would be admitted now. It runs under the scheduling queue's lock.
+// hint queues a pod that would be admitted now, unless the gang needs a plan: then the worker wakes one member to make it, and the others
+// would be refused one by one if there is none. It runs under the scheduling queue's lock.
 func (p *PermitGate) hint(pod *v1.Pod, room bool) fwk.QueueingHint {
 	key, ok := gangOf(pod)
 	if !ok {
@@ -79,7 +80,7 @@ func (p *PermitGate) hint(pod *v1.Pod, room bool) fwk.QueueingHint {
 			e.gang.Room(now)
 			p.shared.queue.Add(key)
 		}
-		if reason, _ := e.gang.Admit(pod.UID, now); reason == gang.ReasonNone {
+		if reason, _ := e.gang.Admit(pod.UID, now); reason == gang.ReasonNone && !e.gang.Scouting() {
 			hint = fwk.Queue
 		}
 	})

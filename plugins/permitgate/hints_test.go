@@ -50,48 +50,52 @@ func TestHints(t *testing.T) {
 		return pod
 	}
 	for name, tt := range map[string]struct {
-		hint func(p *PermitGate, old, young *v1.Pod) (pod *v1.Pod, hint fwk.QueueingHint, err error)
-		want fwk.QueueingHint
+		hint  func(p *PermitGate, old, young *v1.Pod) (pod *v1.Pod, hint fwk.QueueingHint, err error)
+		want  fwk.QueueingHint
+		woken bool // the worker wakes one member of the gang, which then makes the plan
 	}{
 		"a pod of no gang left a node": {func(p *PermitGate, _, young *v1.Pod) (*v1.Pod, fwk.QueueingHint, error) {
 			h, err := p.isSchedulableAfterPodDeleted(logger, young, onNode(podOf("", "plain")), nil)
 			return young, h, err
-		}, fwk.Queue},
+		}, fwk.QueueSkip, true},
 		"a node came": {func(p *PermitGate, _, young *v1.Pod) (*v1.Pod, fwk.QueueingHint, error) {
 			h, err := p.isSchedulableAfterNodeChange(logger, young, nil, &v1.Node{})
 			return young, h, err
-		}, fwk.Queue},
+		}, fwk.QueueSkip, true},
 		"a sibling was sent back": {func(p *PermitGate, _, young *v1.Pod) (*v1.Pod, fwk.QueueingHint, error) {
 			h, err := p.isSchedulableAfterPodDeleted(logger, young, onNode(podOf("young", "young1")), nil)
 			return young, h, err
-		}, fwk.QueueSkip},
+		}, fwk.QueueSkip, false},
 		"an older gang let go": {func(p *PermitGate, old, young *v1.Pod) (*v1.Pod, fwk.QueueingHint, error) {
 			h, err := p.isSchedulableAfterPodDeleted(logger, young, onNode(old.DeepCopy()), nil)
 			return young, h, err
-		}, fwk.QueueSkip},
+		}, fwk.QueueSkip, false},
 		"a younger gang let go": {func(p *PermitGate, old, young *v1.Pod) (*v1.Pod, fwk.QueueingHint, error) {
 			h, err := p.isSchedulableAfterPodDeleted(logger, old, onNode(young.DeepCopy()), nil)
 			return old, h, err
-		}, fwk.Queue},
+		}, fwk.QueueSkip, true},
 		"its own labels changed": {func(p *PermitGate, _, young *v1.Pod) (*v1.Pod, fwk.QueueingHint, error) {
 			h, err := p.isSchedulableAfterOwnChange(logger, young, young, young)
 			return young, h, err
-		}, fwk.QueueSkip},
+		}, fwk.QueueSkip, false},
 		"it left its gang": {func(p *PermitGate, _, young *v1.Pod) (*v1.Pod, fwk.QueueingHint, error) {
 			left := podOf("", young.Name)
 			h, err := p.isSchedulableAfterOwnChange(logger, young, young, left)
 			return left, h, err
-		}, fwk.Queue},
+		}, fwk.Queue, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, _ := newPlugin(t, WithPodGroups(noGroups))
+			p, h := newPlugin(t, WithPodGroups(noGroups))
 			old, _ := backingOff(p.shared, "old")
 			young, _ := backingOff(p.shared, "young")
 			require.Contains(t, p.PreEnqueue(t.Context(), young).Message(), "no room")
 			pod, hint, err := tt.hint(p, old, young)
 			require.NoError(t, err)
 			require.Equal(t, tt.want, hint)
-			require.Equal(t, tt.want == fwk.Queue, p.PreEnqueue(t.Context(), pod).IsSuccess(), "the hint agrees with PreEnqueue")
+			require.Equal(t, tt.woken || tt.want == fwk.Queue, p.PreEnqueue(t.Context(), pod).IsSuccess(), "the hint agrees with PreEnqueue")
+			if tt.woken {
+				require.Len(t, <-h.activated, 1)
+			}
 		})
 	}
 }

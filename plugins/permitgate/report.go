@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// reportGrace is how long a PodGroup or members may be missing before events say so: pods and
+	// reportGrace is how long a PodGroup or members may be missing, and no more come, before events say so: pods and
 	// their PodGroup are created in any order, and nobody wants to hear of that.
 	reportGrace = 5 * time.Second
 	// reportPause is the least time between two events about rollbacks of one gang for one cause.
@@ -39,7 +39,8 @@ type told struct {
 
 	complained map[string]string         // the complaint that an event has carried, by the event's reason
 	reason     gang.Reason               // what the gang waits for
-	since      time.Time                 // since when
+	since      time.Time                 // since when, or since a member more than ever since came
+	most       int                       // how many live members there have been at most since it waits for this
 	onGroup    gang.Reason               // the reason that the PodGroup's last event gave
 	pods       map[types.UID]gang.Reason // the reason that each pod's last event gave
 	rollbacks  map[gang.Cause]time.Time  // when the last event about a rollback was, by cause
@@ -98,9 +99,16 @@ func (s *Shared) messagesLocked(e *entry, actions gang.Actions, now time.Time) (
 	if reason == gang.ReasonBackoff {
 		reason = gang.ReasonNone // the rollback has its own event
 	}
-	if reason != t.reason {
-		t.reason, t.since = reason, now
+	live, _, _ := e.gang.Counts()
+	switch {
+	case reason != t.reason:
+		t.reason, t.since, t.most = reason, now, live
 		t.onGroup, t.pods = gang.ReasonNone, nil
+	case live > t.most:
+		t.most = live
+		if t.onGroup == gang.ReasonNone {
+			t.since = now // they still come
+		}
 	}
 	tell := func(regarding runtime.Object, handle string, reason, note string) {
 		if h, ok := s.profiles[handle]; ok && h.EventRecorder() != nil {

@@ -1,6 +1,7 @@
 package permitgate
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -86,6 +87,30 @@ func TestEventsAboutMissingMembers(t *testing.T) {
 		s.factSeen(pod)
 	}
 	require.Zero(t, s.partlyBoundGangs(late))
+}
+
+// TestNobodyHearsOfMembersThatStillCome: a large gang is created within its time, not within five seconds, and an event about each of its
+// members would say nothing.
+func TestNobodyHearsOfMembersThatStillCome(t *testing.T) {
+	s := newLeader(t)
+	s.groupSeen(groupOf("g", 100))
+	now := time.Now()
+	for i := range 20 {
+		s.podSeen(podOf("g", fmt.Sprint("m", i)))
+		require.Empty(t, s.reasons(now))
+		now = now.Add(reportGrace - time.Second)
+	}
+	// One that is replaced is no progress.
+	s.podGone(podOf("g", "m0"))
+	require.Empty(t, s.reasons(now))
+	s.podSeen(podOf("g", "again"))
+	got := s.reasons(now.Add(2 * time.Second))
+	require.Equal(t, []string{"TooFewMembers"}, got["PodGroup"])
+	require.Len(t, got["Pod"], 20)
+
+	s.podSeen(podOf("g", "late"))
+	require.Equal(t, map[string][]string{"Pod": {"TooFewMembers"}}, s.reasons(now.Add(2*time.Second)), "what has been said holds for those that come late")
+	require.Empty(t, s.reasons(now.Add(time.Minute)))
 }
 
 func (s *Shared) partlyBoundGangs(now time.Time) float64 {

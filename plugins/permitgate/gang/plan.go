@@ -113,6 +113,8 @@ func (g *Gang) Place(uid types.UID, now time.Time) (Placement, Slot) {
 		// The quorum does not depend on others, or not on this member.
 		return PlaceAnywhere, Slot{}
 	case g.needsPlan():
+		// Nobody else is woken while this one makes it, unless that takes too long.
+		g.planning.scout.at = now.Add(retryMax)
 		return PlacePlan, Slot{}
 	}
 	return PlaceNowhere, Slot{}
@@ -158,6 +160,7 @@ func (g *Gang) SetPlan(slots map[types.UID]Slot, now time.Time) bool {
 		}
 	}
 	if found < need || found == 0 {
+		g.planning.scout.start(now)
 		return false
 	}
 	g.planning.stale = false
@@ -285,8 +288,15 @@ func (g *Gang) settlePlan(now time.Time) {
 	g.planning.scouts = scouts
 }
 
+// Scouting reports whether a plan has to be made, for which one member is woken at a time: the others would only be refused if
+// there is none.
+func (g *Gang) Scouting() bool { return g.scouting() }
+
+// scoutTries is how often a member is to be moved to the active queue before another one is tried in its place.
+const scoutTries = 4
+
 // pickScout returns the member to be moved to the active queue so that its cycle makes the plan: of those
-// that are wanted the one that was least often.
+// that are wanted one that was least often, by scoutTries.
 func (g *Gang) pickScout() (types.UID, *member) {
 	var wanted []types.UID
 	for uid, m := range g.members {
@@ -298,7 +308,7 @@ func (g *Gang) pickScout() (types.UID, *member) {
 		return "", nil
 	}
 	uid := slices.MinFunc(wanted, func(a, b types.UID) int {
-		if d := g.members[a].wake.tries - g.members[b].wake.tries; d != 0 {
+		if d := g.members[a].wake.tries/scoutTries - g.members[b].wake.tries/scoutTries; d != 0 {
 			return d
 		}
 		return strings.Compare(string(a), string(b))
