@@ -88,7 +88,8 @@ func build(from, name string) (b built) {
 	if b.version, b.err = program.Run(b.checkout, "hack/version.sh"); b.err != nil {
 		return b
 	}
-	b.reference, b.err = program.Run(b.checkout, "make", "image", "IMAGE_FLAGS=--platform "+strings.Join(platforms, ",")+" --output "+b.dir)
+	// Where "make test" has started this, make would print more than the name.
+	b.reference, b.err = program.Run(b.checkout, "env", "-u", "MAKEFLAGS", "-u", "MFLAGS", "-u", "MAKELEVEL", "make", "image", "IMAGE_FLAGS=--platform "+strings.Join(platforms, ",")+" --output "+b.dir)
 	return b
 }
 
