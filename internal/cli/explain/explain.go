@@ -121,9 +121,7 @@ func Gang(w *world.World, key string, events []eventsv1.Event) *Report {
 		return r
 	}
 	r.gaps(w, g.Waiting[0].Object)
-	if len(r.Said) == 0 {
-		r.Said = said(g.Waiting[0].Object, nil)
-	}
+	r.Said = append(saidOfMembers(g.Waiting, r.Gang.Why), r.Said...)
 	enough := r.gangSteps(w)
 	if placement.Stuck == nil {
 		return r
@@ -202,6 +200,30 @@ func said(pod *corev1.Pod, events []eventsv1.Event) []Said {
 		}
 	}
 	return out
+}
+
+// saidOfMembers collects what conditions of members say: each is of the last attempt that the scheduler made for that
+// member. Those that say what is true now come first, then those of most members.
+func saidOfMembers(members []*world.Pod, why string) []Said {
+	count := map[string]int32{}
+	var out []Said
+	for _, p := range members {
+		for _, s := range said(p.Object, nil) {
+			if count[s.Words]++; count[s.Words] == 1 {
+				out = append(out, s)
+			}
+		}
+	}
+	current := func(s Said) int {
+		if why != "" && strings.Contains(s.Words, why) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(out, func(a, b Said) int {
+		return cmp.Or(cmp.Compare(current(a), current(b)), cmp.Compare(count[b.Words], count[a.Words]))
+	})
+	return out[:min(len(out), 2)]
 }
 
 // gaps says what the answer leaves out.

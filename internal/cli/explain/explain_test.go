@@ -2,6 +2,7 @@ package explain_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,23 @@ func TestWhatWouldLetItGo(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTheCurrentWordsOfMembersComeFirst(t *testing.T) {
+	c := clitest.Story()
+	for i, words := range []string{"needs 4, plan found 3: 1 node short of cpu", "needs 4, plan found 1: 5 nodes short of cpu", "needs 4, plan found 3: 1 node short of cpu", "needs 4, plan found 2: 6 nodes short of cpu"} {
+		for k := range c.Pods {
+			if c.Pods[k].Name == fmt.Sprintf("train-%d", i) {
+				c.Pods[k].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "PodGroup shop/train: " + words}}
+			}
+		}
+	}
+	r := explain.Gang(world.New(c.Snapshot, clitest.Now), "shop/train", []eventsv1.Event{{Reason: "GangRolledBack", Note: "of long ago"}})
+	var words []string
+	for _, s := range r.Said {
+		words = append(words, s.Words)
+	}
+	require.Equal(t, []string{"PodGroup shop/train: needs 4, plan found 2: 6 nodes short of cpu", "PodGroup shop/train: needs 4, plan found 3: 1 node short of cpu", "of long ago"}, words)
 }
 
 func TestGangOfNobody(t *testing.T) {
