@@ -84,7 +84,7 @@ func (c *cluster) startScheduler(t *testing.T) {
 	content := strings.Replace(string(profile), "leaderElect: true", "leaderElect: false", 1) + "\nclientConnection:\n  kubeconfig: " + c.admin + "\n"
 	logs, err := os.Create(filepath.Join(c.Dir, "log"))
 	require.NoError(t, err)
-	cmd := exec.Command(binary.Path, "--config="+c.Write(t, "config.yaml", []byte(content)), "--secure-port=0")
+	cmd := exec.Command(binary, "--config="+c.Write(t, "config.yaml", []byte(content)), "--secure-port=0")
 	cmd.Stdout, cmd.Stderr = logs, logs
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {

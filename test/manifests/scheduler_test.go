@@ -78,8 +78,7 @@ var schedulerProgram = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	binary, err := program.BuildScheduler(root, dir)
-	return binary.Path, err
+	return program.BuildScheduler(root, dir)
 })
 
 // programDir is removed when all tests have run.

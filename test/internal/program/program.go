@@ -6,51 +6,34 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 )
 
 // Env names a static scheduler to use instead of building one.
 const Env = "ZONEWISE_SCHEDULER"
 
-// Scheduler is a static binary of cmd/scheduler.
-type Scheduler struct {
-	Path string
-	// Version is what the binary must say that it is, as in v1.37.1+zonewise.0.1.0. It is empty when
-	// the binary was given.
-	Version string
-}
-
-// BuildScheduler builds the scheduler into dir, with the settings of "make build" so that the packages
-// that it has compiled are used again, or returns the one that the environment names. root is the root of
-// the repository.
-func BuildScheduler(root, dir string) (Scheduler, error) {
+// BuildScheduler builds the scheduler into dir, static and with the settings of "make build" so that the packages
+// that it has compiled are used again, and returns its path, or that of the one that the environment names. root is
+// the root of the repository.
+func BuildScheduler(root, dir string) (string, error) {
 	if path := os.Getenv(Env); path != "" {
-		path, err := filepath.Abs(path)
-		return Scheduler{Path: path}, err
+		return filepath.Abs(path)
 	}
-	ldflags, err := Run(root, "hack/version.sh", "ldflags")
-	if err != nil {
-		return Scheduler{}, err
-	}
-	version := regexp.MustCompile(`version\.gitVersion=(\S+)`).FindStringSubmatch(ldflags)
-	if version == nil {
-		return Scheduler{}, fmt.Errorf("hack/version.sh ldflags sets no version: %s", ldflags)
-	}
-	s := Scheduler{Path: filepath.Join(dir, "zonewise-scheduler"), Version: version[1]}
-	_, err = Run(root, "go", "build", "-mod=readonly", "-ldflags", "-s -w "+ldflags, "-o", s.Path, "./cmd/scheduler")
-	return s, err
+	return build(root, filepath.Join(dir, "zonewise-scheduler"), "./cmd/scheduler")
 }
 
 // BuildStock builds upstream's kube-scheduler into dir, of the version that ours is made from, and returns
 // its path.
 func BuildStock(root, dir string) (string, error) {
+	return build(root, filepath.Join(dir, "kube-scheduler"), "k8s.io/kubernetes/cmd/kube-scheduler")
+}
+
+func build(root, path, pkg string) (string, error) {
 	ldflags, err := Run(root, "hack/version.sh", "ldflags")
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "kube-scheduler")
-	_, err = Run(root, "go", "build", "-mod=readonly", "-ldflags", "-s -w "+ldflags, "-o", path, "k8s.io/kubernetes/cmd/kube-scheduler")
+	_, err = Run(root, "go", "build", "-mod=readonly", "-ldflags", "-s -w "+ldflags, "-o", path, pkg)
 	return path, err
 }
 
