@@ -138,7 +138,7 @@ step_scheduler() {
 	"$ROOT/hack/browser.sh"          # looks at the page in test/board
 	compile_ahead "$pkgs"
 	compile_image amd64 arm64
-	RETRY=1 run_go "$ROOT" pkgname "$pkgs" -p 1 -timeout 15m
+	RETRY=1 run_go "$ROOT" pkgname "$pkgs" -p 1 -timeout 25m
 }
 
 # A container runtime needs root. Elsewhere the step says so and proves nothing, as without -race.
@@ -152,7 +152,7 @@ step_container() {
 	pkgs=$(packages test/container)
 	compile_ahead "$pkgs"
 	compile_image "$(go env GOARCH)"
-	RETRY=1 run_go "$ROOT" testname "$pkgs" -p 1 -timeout 15m
+	RETRY=1 run_go "$ROOT" testname "$pkgs" -p 1 -timeout 25m
 }
 
 step_integration() {

@@ -149,9 +149,12 @@ func (f *simulateFlags) workload(cmd *cobra.Command, s *snapshot.Snapshot, names
 	if f.file == "" {
 		return nil, nil
 	}
-	classes := map[string]int32{}
-	for i := range s.PriorityClasses {
-		classes[s.PriorityClasses[i].Name] = s.PriorityClasses[i].Value
+	var classes map[string]int32
+	if !slices.ContainsFunc(s.Missing, func(m snapshot.Missing) bool { return m.Resource == snapshot.PriorityClasses }) {
+		classes = make(map[string]int32, len(s.PriorityClasses))
+		for i := range s.PriorityClasses {
+			classes[s.PriorityClasses[i].Name] = s.PriorityClasses[i].Value
+		}
 	}
 	name, in := filepath.Base(f.file), cmd.InOrStdin()
 	if f.file == "-" {

@@ -60,7 +60,7 @@ func (c *cluster) viewerCases(t *testing.T) []viewerCase {
 		{resource: "jobs.batch", command: "explain batch-1", shows: `"desired": 2`},
 		{resource: "replicationcontrollers", command: "explain legacy-1", shows: `"desired": 2`},
 		{resource: "poddisruptionbudgets.policy", command: "simulate --fail-on none --lose-zone a", shows: `"shop/db-budget"`},
-		{resource: "priorityclasses.scheduling.k8s.io", command: "simulate --fail-on none -f " + urgent, shows: `"added": 1`, says: `no priorityClassName "system-cluster-critical"`, fails: 2},
+		{resource: "priorityclasses.scheduling.k8s.io", command: "simulate --fail-on none -f " + urgent, shows: `"added": 1`, says: `PriorityClasses could not be read`, fails: 2},
 		{resource: "zonespreadpolicies.zonewise.dev", command: "status", shows: `"Infeasible"`},
 		{resource: "zonereservations.zonewise.dev", command: "status", shows: `"failover"`},
 		{resource: "podgroups.scheduling.x-k8s.io", command: "status", shows: `"minMember": 2`},

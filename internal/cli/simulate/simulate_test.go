@@ -321,10 +321,12 @@ func TestBadWorkloads(t *testing.T) {
 		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {replicas: 2000000}": "Deployment d: more than 500000 pods in all",
 		"apiVersion: v1\nkind: ReplicationController\nmetadata: {name: r}\nspec: {replicas: 1}": "ReplicationController r: spec.template is missing",
 	} {
-		_, err := ParseWorkload("w.yaml", strings.NewReader(manifest), "shop", 1, nil)
+		_, err := ParseWorkload("w.yaml", strings.NewReader(manifest), "shop", 1, map[string]int32{})
 		require.ErrorContains(t, err, "w.yaml: ")
 		require.ErrorContains(t, err, want)
 	}
+	_, err := ParseWorkload("w.yaml", strings.NewReader("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {priorityClassName: gold}"), "shop", 1, nil)
+	require.ErrorContains(t, err, `Pod p: priorityClassName "gold": the cluster's PriorityClasses could not be read`, "not known is not missing")
 }
 
 func TestScenariosThatName(t *testing.T) {

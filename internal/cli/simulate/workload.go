@@ -38,7 +38,7 @@ type Workload struct {
 // ParseWorkload reads manifests: Pods, Deployments, ReplicaSets, StatefulSets, Jobs, ReplicationControllers, PodGroups
 // and ZoneSpreadPolicies. Objects without a namespace are in the given one. Each workload comes copies times: of a
 // workload that is no gang that is as many replicas more, with the labels that they have; a gang comes as so many
-// gangs.
+// gangs. classes has the values of the cluster's PriorityClasses, nil when they could not be read.
 func ParseWorkload(name string, r io.Reader, namespace string, copies int, classes map[string]int32) (*Workload, error) {
 	decoder := serializer.NewCodecFactory(snapshot.Scheme(), serializer.EnableStrict).UniversalDeserializer()
 	p := &parser{workload: &Workload{Name: name}, namespace: namespace, copies: copies, classes: classes}
@@ -159,6 +159,10 @@ func (p *parser) pods(kind string, over metav1.Object, template *corev1.PodTempl
 	}
 	priority, known := p.classes[template.Spec.PriorityClassName]
 	if template.Spec.PriorityClassName != "" && !known && template.Spec.Priority == nil {
+		if p.classes == nil {
+			return fmt.Errorf("%s %s: priorityClassName %q: the cluster's PriorityClasses could not be read; with spec.priority in the file they are not needed",
+				kind, over.GetName(), template.Spec.PriorityClassName)
+		}
 		return fmt.Errorf("%s %s: the cluster has no priorityClassName %q", kind, over.GetName(), template.Spec.PriorityClassName)
 	}
 	for i := range p.copies {

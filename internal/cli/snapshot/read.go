@@ -64,7 +64,7 @@ func Read(ctx context.Context, c client.Client, progress Progress) (*Snapshot, e
 	read(ctx, group, r, "jobs.batch", false, &s.Jobs, func(l *batchv1.JobList) []batchv1.Job { return l.Items })
 	read(ctx, group, r, "replicationcontrollers", false, &s.ReplicationControllers, func(l *corev1.ReplicationControllerList) []corev1.ReplicationController { return l.Items })
 	read(ctx, group, r, "poddisruptionbudgets.policy", false, &s.Budgets, func(l *policyv1.PodDisruptionBudgetList) []policyv1.PodDisruptionBudget { return l.Items })
-	read(ctx, group, r, "priorityclasses.scheduling.k8s.io", false, &s.PriorityClasses, func(l *schedulingv1.PriorityClassList) []schedulingv1.PriorityClass { return l.Items })
+	read(ctx, group, r, PriorityClasses, false, &s.PriorityClasses, func(l *schedulingv1.PriorityClassList) []schedulingv1.PriorityClass { return l.Items })
 	read(ctx, group, r, "persistentvolumes", false, &s.Volumes, func(l *corev1.PersistentVolumeList) []corev1.PersistentVolume { return l.Items })
 	read(ctx, group, r, "persistentvolumeclaims", false, &s.Claims, func(l *corev1.PersistentVolumeClaimList) []corev1.PersistentVolumeClaim { return l.Items })
 	read(ctx, group, r, "zonespreadpolicies.zonewise.dev", false, &s.Policies, func(l *v1alpha1.ZoneSpreadPolicyList) []v1alpha1.ZoneSpreadPolicy { return l.Items })

@@ -60,6 +60,9 @@ type Missing struct {
 	Reason string `json:"reason"`
 }
 
+// PriorityClasses is the Resource of Snapshot.PriorityClasses.
+const PriorityClasses = "priorityclasses.scheduling.k8s.io"
+
 // The reasons why a kind is missing.
 const (
 	NotInstalled = "NotInstalled"
