@@ -22,14 +22,15 @@ func TestWaitingGangWritesNothing(t *testing.T) {
 	gang := w.create(newPods(3, "train", "1", inGroup("train"))...)
 	w.waitNoPlan("needs 3, plan found 2: 1 node short of cpu", gang...)
 	w.waitEvent("PodGroup", "train", "GangRolledBack")
-	// The second time that the same member is refused makes a series of its event, which client-go does not write again.
-	for i := range 3 {
+	// The members take turns. The second time that the same one is refused makes a series of its event, which client-go does not
+	// write again.
+	for i := range 9 {
 		w.oneMoreRound(s, i)
 	}
 	w.waitQuiet()
 	before := w.written("train")
 	for i := range 5 {
-		w.oneMoreRound(s, 10+i)
+		w.oneMoreRound(s, 100+i)
 	}
 	w.waitQuiet()
 	require.Equal(t, before, w.written("train"))

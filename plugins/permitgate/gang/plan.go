@@ -292,11 +292,8 @@ func (g *Gang) settlePlan(now time.Time) {
 // there is none.
 func (g *Gang) Scouting() bool { return g.scouting() }
 
-// scoutTries is how often a member is to be moved to the active queue before another one is tried in its place.
-const scoutTries = 4
-
 // pickScout returns the member to be moved to the active queue so that its cycle makes the plan: of those
-// that are wanted one that was least often, by scoutTries.
+// that are wanted the one that was least often.
 func (g *Gang) pickScout() (types.UID, *member) {
 	var wanted []types.UID
 	for uid, m := range g.members {
@@ -308,7 +305,7 @@ func (g *Gang) pickScout() (types.UID, *member) {
 		return "", nil
 	}
 	uid := slices.MinFunc(wanted, func(a, b types.UID) int {
-		if d := g.members[a].wake.tries/scoutTries - g.members[b].wake.tries/scoutTries; d != 0 {
+		if d := g.members[a].wake.tries - g.members[b].wake.tries; d != 0 {
 			return d
 		}
 		return strings.Compare(string(a), string(b))

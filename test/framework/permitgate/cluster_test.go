@@ -48,6 +48,9 @@ type cluster struct {
 	recorder *recorder
 	stop     func()
 
+	// nominated returns how many pods the scheduler keeps room for on a node.
+	nominated func(node string) int
+
 	mu        sync.Mutex // guards everything below
 	binds     []string
 	onBind    func(pod string) error // called before a pod is bound, may refuse it
@@ -123,6 +126,7 @@ func (c *cluster) start(t testing.TB, args string) {
 		scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(2),
 	)
 	require.NoError(t, err)
+	c.nominated = func(node string) int { return len(s.Profiles["default-scheduler"].NominatedPodsForNode(node)) }
 	factory.StartWithContext(ctx)
 	require.NoError(t, s.WaitForHandlersSync(ctx))
 	done := make(chan struct{})

@@ -184,7 +184,8 @@ func TestNominationsOfAnEarlierScheduler(t *testing.T) {
 	require.Eventually(t, func() bool {
 		pods, err := c.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
-		return !slices.ContainsFunc(pods.Items, func(p v1.Pod) bool { return p.Status.NominatedNodeName != "" })
+		// The scheduler hears of it last.
+		return !slices.ContainsFunc(pods.Items, func(p v1.Pod) bool { return p.Status.NominatedNodeName != "" }) && c.nominated("node-0") == 0
 	}, soon, tick)
 	c.requireRoomFor(t, 3)
 }
