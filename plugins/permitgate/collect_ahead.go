@@ -32,6 +32,7 @@ const (
 type ahead struct {
 	nodes map[string]*room
 	freed map[string]struct{} // the nodes that have got room which no starving gang has looked at
+	cycle int                 // counts the calls of update
 }
 
 // room is what a node has left.
@@ -40,7 +41,7 @@ type room struct {
 	node       *v1.Node
 	amounts    []int64 // of what roomNames names
 	scalar     map[v1.ResourceName]int64
-	seen       bool // in the cycle that is being looked at
+	seen       int // the cycle in which the node was there last
 }
 
 var roomNames = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, v1.ResourcePods}
@@ -48,13 +49,7 @@ var roomNames = []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.Resource
 func roomOf(info fwk.NodeInfo) *room {
 	allocatable, requested := info.GetAllocatable(), info.GetRequested()
 	r := &room{generation: info.GetGeneration(), node: info.Node(), amounts: make([]int64, len(roomNames))}
-	for j, name := range roomNames {
-		if name == v1.ResourcePods {
-			r.amounts[j] = int64(allocatable.GetAllowedPodNumber() - len(info.GetPods()))
-		} else {
-			r.amounts[j] = amountOf(allocatable, name) - amountOf(requested, name)
-		}
-	}
+	leftOn(info, roomNames, r.amounts)
 	for name, amount := range allocatable.GetScalarResources() {
 		if r.scalar == nil {
 			r.scalar = map[v1.ResourceName]int64{}
@@ -84,32 +79,29 @@ func (a *ahead) update(nodes []fwk.NodeInfo) {
 	if a.nodes == nil {
 		a.nodes, a.freed = make(map[string]*room, len(nodes)), map[string]struct{}{}
 	}
+	a.cycle++
 	for _, info := range nodes {
 		name := info.Node().Name
 		was := a.nodes[name]
 		if was != nil && was.generation == info.GetGeneration() {
-			was.seen = true
+			was.seen = a.cycle
 			continue
 		}
 		is := roomOf(info)
-		is.seen = true
+		is.seen = a.cycle
 		if was == nil || is.more(was) {
 			a.freed[name] = struct{}{}
 		}
 		a.nodes[name] = is
 	}
 	if len(a.nodes) == len(nodes) {
-		for _, r := range a.nodes {
-			r.seen = false
-		}
 		return
 	}
 	for name, r := range a.nodes {
-		if !r.seen {
+		if r.seen != a.cycle {
 			delete(a.nodes, name)
 			delete(a.freed, name)
 		}
-		r.seen = false
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -172,22 +173,11 @@ func (s *Shared) evictFor(ctx context.Context, client clientset.Interface, key t
 // first error.
 func forEach(numbers []int, brief bool, f func(i int) error) map[int]error {
 	var (
-		mu   sync.Mutex // guards errs
-		errs = map[int]error{}
-		wg   sync.WaitGroup
+		mu    sync.Mutex // guards errs
+		errs  = map[int]error{}
+		group errgroup.Group
 	)
-	next := make(chan int)
-	for range min(evictionsAtOnce, len(numbers)) {
-		wg.Go(func() {
-			for i := range next {
-				if err := f(i); err != nil {
-					mu.Lock()
-					errs[i] = err
-					mu.Unlock()
-				}
-			}
-		})
-	}
+	group.SetLimit(evictionsAtOnce)
 	for _, i := range numbers {
 		mu.Lock()
 		over := brief && len(errs) > 0
@@ -195,10 +185,16 @@ func forEach(numbers []int, brief bool, f func(i int) error) map[int]error {
 		if over {
 			break
 		}
-		next <- i
+		group.Go(func() error {
+			if err := f(i); err != nil {
+				mu.Lock()
+				errs[i] = err
+				mu.Unlock()
+			}
+			return nil
+		})
 	}
-	close(next)
-	wg.Wait()
+	_ = group.Wait() // the errors are in errs
 	return errs
 }
 

@@ -37,14 +37,7 @@ func (v *view) Node(i int) *v1.Node { return v.nodes[i].Node() }
 // Free implements plan.Cluster.
 func (v *view) Free(i int, names []v1.ResourceName, into []int64) {
 	info := v.nodes[i]
-	allocatable, requested := info.GetAllocatable(), info.GetRequested()
-	for j, name := range names {
-		if name == v1.ResourcePods {
-			into[j] = int64(allocatable.GetAllowedPodNumber() - len(info.GetPods()))
-		} else {
-			into[j] = amountOf(allocatable, name) - amountOf(requested, name)
-		}
-	}
+	leftOn(info, names, into)
 	name := info.Node().Name
 	if gone := v.gone[name]; len(gone) > 0 {
 		for _, p := range info.GetPods() {
@@ -71,6 +64,18 @@ func (v *view) Free(i int, names []v1.ResourceName, into []int64) {
 		gone := v.gone[name]
 		present := func(uid types.UID) bool { return coming[uid] || !gone[uid] && v.isOn(info, uid) }
 		v.held.Subtract(name, v.gang, v.priority, present, names, into)
+	}
+}
+
+// leftOn sets into to what the pods on a node leave of each resource.
+func leftOn(info fwk.NodeInfo, names []v1.ResourceName, into []int64) {
+	allocatable, requested := info.GetAllocatable(), info.GetRequested()
+	for j, name := range names {
+		if name == v1.ResourcePods {
+			into[j] = int64(allocatable.GetAllowedPodNumber() - len(info.GetPods()))
+		} else {
+			into[j] = amountOf(allocatable, name) - amountOf(requested, name)
+		}
 	}
 }
 
