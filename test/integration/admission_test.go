@@ -16,22 +16,30 @@ const bindingRefused = "the policy of the test refuses this binding"
 // time after it returns. The policy ends with the world, or when the function that is returned is called.
 func (w *world) refuseBindings(podName string) (lift func()) {
 	w.t.Helper()
+	return w.refuse(w.namespace, admissionv1.Create, "pods/binding",
+		admissionv1.Validation{Expression: "object.metadata.name != '" + podName + "'", Message: bindingRefused})
+}
+
+// refuse makes the API server refuse an operation on a resource of the core group in the test's namespace, unless the validation
+// holds. It takes effect some time after it returns. The policy ends with the world, or when the function that is returned is called.
+func (w *world) refuse(name string, operation admissionv1.OperationType, resource string, unless admissionv1.Validation) (lift func()) {
+	w.t.Helper()
 	policy := &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: ptr.To(admissionv1.Fail),
 			MatchConstraints: &admissionv1.MatchResources{
 				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{v1.LabelMetadataName: w.namespace}},
 				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Create},
-					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/binding"}},
+					Operations: []admissionv1.OperationType{operation},
+					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}},
 				}}},
 			},
-			Validations: []admissionv1.Validation{{Expression: "object.metadata.name != '" + podName + "'", Message: bindingRefused}},
+			Validations: []admissionv1.Validation{unless},
 		},
 	}
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName:        policy.Name,
 			ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -116,34 +115,9 @@ const deletionRefused = "the policy of the test protects this pod"
 // the pod. The policy ends with the world.
 func (w *world) refuseDeletions(pod *v1.Pod) {
 	w.t.Helper()
-	policy := &admissionv1.ValidatingAdmissionPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: w.namespace + "-deletions"},
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			FailurePolicy: ptr.To(admissionv1.Fail),
-			MatchConstraints: &admissionv1.MatchResources{
-				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{v1.LabelMetadataName: w.namespace}},
-				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Delete},
-					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-				}}},
-			},
-			Validations: []admissionv1.Validation{{
-				Expression: fmt.Sprintf("oldObject.metadata.name != '%s' || request.userInfo.username != '%s'", pod.Name, schedulerUser.Name),
-				Message:    deletionRefused,
-			}},
-		},
-	}
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: policy.Name},
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: policy.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-		},
-	}
-	require.NoError(w.t, cp.client.Create(w.ctx, policy))
-	require.NoError(w.t, cp.client.Create(w.ctx, binding))
-	w.t.Cleanup(func() {
-		require.NoError(w.t, client.IgnoreNotFound(cp.client.Delete(w.ctx, binding)))
-		require.NoError(w.t, client.IgnoreNotFound(cp.client.Delete(w.ctx, policy)))
+	w.refuse(w.namespace+"-deletions", admissionv1.Delete, "pods", admissionv1.Validation{
+		Expression: fmt.Sprintf("oldObject.metadata.name != '%s' || request.userInfo.username != '%s'", pod.Name, schedulerUser.Name),
+		Message:    deletionRefused,
 	})
 	config := rest.CopyConfig(cp.admin)
 	config.Impersonate = rest.ImpersonationConfig{UserName: schedulerUser.Name, Groups: schedulerUser.Groups}
