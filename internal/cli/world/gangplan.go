@@ -240,37 +240,16 @@ func (w *World) unplanned(c *Class, i int) (plugin, message string) {
 // lacking says of what the cluster has less than a PodGroup's minResources, empty when it has enough. What the members take
 // that have a node counts as free.
 func (w *World) lacking(g *Gang, view *gangView) string {
-	wanted := g.Group.Spec.MinResources
-	if len(wanted) == 0 {
-		return ""
-	}
-	names := slices.Sorted(maps.Keys(wanted))
-	total, free := make([]int64, len(names)), make([]int64, len(names))
-	for i := range view.nodes {
-		view.Free(i, names, free)
-		for j := range names {
-			total[j] += max(0, free[j])
+	return plan.Shortage(g.Group.Spec.MinResources, view, func(names []corev1.ResourceName, total []int64) {
+		for _, p := range g.Members {
+			if p.Node == nil {
+				continue
+			}
+			for j, name := range names {
+				total[j] += p.Requests.Amount(name)
+			}
 		}
-	}
-	for _, p := range g.Members {
-		if p.Node == nil {
-			continue
-		}
-		for j, name := range names {
-			total[j] += p.Requests.Amount(name)
-		}
-	}
-	for j, name := range names {
-		quantity := wanted[name]
-		want := quantity.Value()
-		if name == corev1.ResourceCPU {
-			want = quantity.MilliValue()
-		}
-		if want > total[j] {
-			return string(name) + ": " + quantity.String() + " wanted, " + Amount(name, total[j]) + " free in the cluster"
-		}
-	}
-	return ""
+	})
 }
 
 // viewFor returns the cluster as a gang may use it.

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
+	"zonewise.dev/plugins/permitgate/plan"
 	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/plugins/zonespread/policy"
 )
@@ -257,21 +257,10 @@ func (n *Node) missing(c *Class) (share float64, words string) {
 		want, free := c.requests.Amount(name), n.Allocatable.Amount(name)-n.Requested.Amount(name)
 		if want > free {
 			share += float64(want-free) / float64(want)
-			parts = append(parts, fmt.Sprintf("%s more %s (%s free, %s asked for)", Amount(name, want-free), name, Amount(name, max(free, 0)), Amount(name, want)))
+			parts = append(parts, fmt.Sprintf("%s more %s (%s free, %s asked for)", plan.Amount(name, want-free), name, plan.Amount(name, max(free, 0)), plan.Amount(name, want)))
 		}
 	}
 	return share, strings.Join(parts, " and ") + " on node " + n.Object.Name
-}
-
-// Amount writes an amount of a resource as people do.
-func Amount(name corev1.ResourceName, n int64) string {
-	switch name {
-	case corev1.ResourceCPU:
-		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
-	case corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
-		return resource.NewQuantity(n, resource.BinarySI).String()
-	}
-	return resource.NewQuantity(n, resource.DecimalSI).String()
 }
 
 // allows tells whether one more pod may go to a domain.
