@@ -12,9 +12,10 @@ import (
 
 // sharedIndex is the index of one scheduler, which all of its profiles use: they see one snapshot.
 type sharedIndex struct {
-	mu       sync.Mutex // guards the fields below, and what is reached from index except the tables that it returned
-	index    *counts.Index
-	reported counts.Stats // what the metrics say
+	mu          sync.Mutex // guards the fields below, and what is reached from index except the tables that it returned
+	index       *counts.Index
+	reported    counts.Stats // what the metrics say
+	generations []int64      // of the snapshot's nodes; only used while the index learns them
 }
 
 func newSharedIndex() *sharedIndex {
@@ -36,6 +37,15 @@ type updatedState struct{ update uint64 }
 // Clone returns the state itself: nothing changes it.
 func (s updatedState) Clone() fwk.StateData { return s }
 
+// learnLocked lets the index learn a snapshot.
+func (s *sharedIndex) learnLocked(nodes []fwk.NodeInfo) {
+	s.generations = s.generations[:0]
+	for _, n := range nodes {
+		s.generations = append(s.generations, n.GetGeneration())
+	}
+	counts.Update(s.index, nodes, s.generations)
+}
+
 // count answers queries about the snapshot of a scheduling cycle, whose nodes are given.
 func (pl *ZoneSpread) count(ctx context.Context, cycleState fwk.CycleState, nodes []fwk.NodeInfo, queries []counts.Query) []*counts.Table {
 	if cycleState.IsPodGroupSchedulingCycle() {
@@ -54,7 +64,7 @@ func (pl *ZoneSpread) count(ctx context.Context, cycleState fwk.CycleState, node
 	// unless another cycle came in between.
 	known, _ := cycleState.Read(updatedStateKey) // an error says that there is none
 	if known != (updatedState{ix.Updates()}) {
-		counts.Update(ix, nodes)
+		pl.shared.learnLocked(nodes)
 		cycleState.Write(updatedStateKey, updatedState{ix.Updates()})
 	}
 	tables := ix.Count(queries)

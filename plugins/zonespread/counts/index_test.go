@@ -40,7 +40,7 @@ func TestIndexEqualsRecount(t *testing.T) {
 				w.mutate(t)
 			}
 			nodes := w.snapshot()
-			Update(ix, nodes)
+			update(ix, nodes)
 			asked := rapid.SliceOfN(rapid.SampledFrom(pool), 1, 4).Draw(t, "queries")
 			direct := Direct(nodes, asked, func(n int, do func(int)) {
 				for i := range n {
@@ -68,7 +68,7 @@ func TestIndexEqualsRecount(t *testing.T) {
 			checkNodes(t, k.what, k.table, k.query, k.nodes, k.want)
 		}
 		w.nodes = nil
-		Update(ix, w.snapshot())
+		update(ix, w.snapshot())
 		audit(t, ix, w)
 		for ix.counters.recency.Len() > 0 {
 			ix.drop(ix.counters.recency.Back().Value.(*counter))
@@ -166,26 +166,26 @@ func TestUpdateLooksOnlyAtChangedNodes(t *testing.T) {
 		}
 	})
 	ix := NewIndex(DefaultLimits())
-	Update(ix, w.snapshot())
+	update(ix, w.snapshot())
 	require.EqualValues(t, 20, ix.Stats().Refreshed)
-	Update(ix, w.snapshot())
+	update(ix, w.snapshot())
 	require.EqualValues(t, 20, ix.Stats().Refreshed, "nothing changed")
 
 	w.nodes[3], w.nodes[17] = w.nodes[17], w.nodes[3]
-	Update(ix, w.snapshot())
+	update(ix, w.snapshot())
 	require.EqualValues(t, 20, ix.Stats().Refreshed, "two nodes changed places")
 
 	w.bump(w.nodes[5])
-	Update(ix, w.snapshot())
+	update(ix, w.snapshot())
 	require.EqualValues(t, 21, ix.Stats().Refreshed, "one node changed")
 
 	// A generation that goes back is a change too: the snapshot may come from another cache.
 	w.nodes[5].generation = -1
-	Update(ix, w.snapshot())
+	update(ix, w.snapshot())
 	require.EqualValues(t, 22, ix.Stats().Refreshed, "one node changed to an older generation")
 
 	w.nodes = w.nodes[1:]
-	Update(ix, w.snapshot())
+	update(ix, w.snapshot())
 	require.EqualValues(t, 22, ix.Stats().Refreshed, "one node is gone")
 	require.Equal(t, 19, ix.Stats().Nodes)
 }
@@ -205,7 +205,7 @@ func TestTablesMayBeReadDuringUpdates(t *testing.T) {
 	query := []Query{{Namespace: "shop", Selector: labels.Everything(), TopologyKey: "zone"}}
 	var readers sync.WaitGroup
 	for i := range 50 {
-		Update(ix, w.snapshot())
+		update(ix, w.snapshot())
 		table := ix.Count(query)[0]
 		require.Equal(t, 10, table.Domains())
 		var nodes []*v1.Node
@@ -242,7 +242,7 @@ func TestValueNamedTwice(t *testing.T) {
 	ix := NewIndex(DefaultLimits())
 	count := func() int {
 		w.bump(w.nodes[0])
-		Update(ix, w.snapshot())
+		update(ix, w.snapshot())
 		return ix.Count([]Query{{Namespace: "shop", Selector: selector, TopologyKey: PerNode}})[0].Count("n")
 	}
 	require.Equal(t, 1, count())

@@ -14,8 +14,6 @@ type PodInfo interface {
 type NodeInfo[P PodInfo] interface {
 	Node() *v1.Node
 	GetPods() []P
-	// GetGeneration changes whenever the node or its pods change. No two states of any nodes share one.
-	GetGeneration() int64
 }
 
 // Eligibility is the part of a pod's spec that decides whether a node takes part in its spreading.

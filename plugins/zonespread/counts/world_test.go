@@ -26,9 +26,17 @@ type fakeNode struct {
 	generation int64
 }
 
-func (n *fakeNode) Node() *v1.Node       { return n.node }
-func (n *fakeNode) GetPods() []fakePod   { return n.pods }
-func (n *fakeNode) GetGeneration() int64 { return n.generation }
+func (n *fakeNode) Node() *v1.Node     { return n.node }
+func (n *fakeNode) GetPods() []fakePod { return n.pods }
+
+// update is Update with the generations that the nodes have.
+func update(ix *Index, nodes []*fakeNode) {
+	generations := make([]int64, len(nodes))
+	for i, n := range nodes {
+		generations[i] = n.generation
+	}
+	Update(ix, nodes, generations)
+}
 
 // diskIs is an Eligibility by one label.
 type diskIs string
