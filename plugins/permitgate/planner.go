@@ -94,7 +94,7 @@ func (p *PermitGate) makePlan(ctx context.Context, state fwk.CycleState, key typ
 	s.warnOnce(logger)
 	if short := t.minResources.lacking(cluster); short != "" {
 		planDuration.WithLabelValues("refused").Observe(time.Since(start).Seconds())
-		detail := fmt.Sprintf("needs %d, and spec.minResources are not there: %s", t.minMember, short)
+		detail := plan.ShortageWords(t.minMember, short)
 		if a := p.preempt(logger, key, &t, cluster, detail); a.reason != gang.ReasonNone {
 			return a
 		}
@@ -102,7 +102,7 @@ func (p *PermitGate) makePlan(ctx context.Context, state fwk.CycleState, key typ
 	}
 	result := plan.Make(t.request)
 	if r := result.Refusal; r != nil {
-		detail := fmt.Sprintf("needs %d, plan found %d: %s", t.minMember, t.settled+r.Found, r)
+		detail := r.Words(t.minMember, t.settled)
 		planDuration.WithLabelValues("refused").Observe(time.Since(start).Seconds())
 		logger.V(3).Info("No plan for the gang", "detail", detail, "took", time.Since(start))
 		if a := p.preempt(logger, key, &t, cluster, detail); a.reason != gang.ReasonNone {

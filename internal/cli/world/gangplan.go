@@ -9,12 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/plan"
 )
-
-// maxReplans is how often PermitGate makes a plan anew in one round because something that plans do not know has refused
-// a planned node.
-const maxReplans = 10
 
 // Placement is what becomes of the members of a gang that wait.
 type Placement struct {
@@ -75,14 +72,14 @@ func (w *World) placeSingly(g *Gang, out *Placement) {
 func (w *World) placePlanned(g *Gang, out *Placement) {
 	view := w.viewFor(g)
 	if short := w.lacking(g, view); short != "" {
-		out.Why = fmt.Sprintf("needs %d, and spec.minResources are not there: %s", g.MinMember(), short)
+		out.Why = plan.ShortageWords(g.MinMember(), short)
 		return
 	}
 	excluded := map[string]*plan.Exclusions{}
 	for planned := 1; ; planned++ {
 		result := plan.Make(w.request(g, view, excluded))
 		if r := result.Refusal; r != nil {
-			out.Why = fmt.Sprintf("needs %d, plan found %d: %s", g.MinMember(), g.MinMember()-g.Missing()+r.Found, r)
+			out.Why = r.Words(g.MinMember(), g.MinMember()-g.Missing())
 			out.Fit, out.Stuck, out.partly = r.Found, view.member(r.Pod), result.Slots
 			return
 		}
@@ -95,8 +92,8 @@ func (w *World) placePlanned(g *Gang, out *Placement) {
 		// While the others are where they were planned: that is when the scheduler asks.
 		nodes := w.refusing(refused)
 		w.Undo(placed)
-		if planned > maxReplans {
-			out.Why = fmt.Sprintf("planned %d times: node %s: %s", planned, refused.node.Object.Name, refused.words())
+		if planned > gang.MaxReplans {
+			out.Why = gang.PlannedInVain(planned, "node "+refused.node.Object.Name+": "+refused.words())
 			out.Fit, out.Stuck = len(placed), refused.pod
 			return
 		}

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// maxReplans bounds how often a round's plan is made anew because a planned node was refused.
-const maxReplans = 10
+// MaxReplans bounds how often a round's plan is made anew because a planned node was refused.
+const MaxReplans = 10
 
 // Slot is the place that a plan has for one member.
 type Slot struct {
@@ -144,6 +144,11 @@ func (g *Gang) Missing() (members []types.UID, need int) {
 	return g.inState(memberIdle), g.lacking()
 }
 
+// PlannedInVain says why a gang fails that was planned so many times; detail is the last refusal of a planned node.
+func PlannedInVain(times int, detail string) string {
+	return fmt.Sprintf("planned %d times: %s", times, detail)
+}
+
 // SetPlan gives the members their slots. It reports false, and changes nothing, when the plan does not
 // suit the gang any more: it has changed since Missing was asked. Members that have a node keep the slot
 // that they have; the others that are not in the plan lose theirs.
@@ -209,9 +214,9 @@ func (g *Gang) Replan(uid types.UID, detail string, now time.Time) bool {
 		g.want(m, now)
 		return true
 	}
-	if g.planning.replans >= maxReplans {
+	if g.planning.replans >= MaxReplans {
 		g.move(m, memberFailed)
-		g.fail(CauseUnschedulable, uid, fmt.Sprintf("planned %d times: %s", g.planning.replans+1, detail), now)
+		g.fail(CauseUnschedulable, uid, PlannedInVain(g.planning.replans+1, detail), now)
 		return false
 	}
 	g.planning.replans++

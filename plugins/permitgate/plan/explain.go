@@ -29,6 +29,11 @@ func (r *Refusal) String() string {
 	return strings.Join(words, ", ")
 }
 
+// Words says why a gang has no plan that needs minMember members, of which settled are placed already or need no node.
+func (r *Refusal) Words(minMember, settled int) string {
+	return fmt.Sprintf("needs %d, plan found %d: %s", minMember, settled+r.Found, r)
+}
+
 // refusal says why the first class that was not placed in full got no further.
 func (a *attempt) refusal() *Refusal {
 	r := &Refusal{Found: a.placed}

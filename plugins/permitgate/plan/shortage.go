@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -34,6 +35,11 @@ func Shortage(minResources v1.ResourceList, cluster Cluster, own func(names []v1
 		}
 	}
 	return ""
+}
+
+// ShortageWords says why a gang is not planned that needs minMember members; short is what Shortage has said.
+func ShortageWords(minMember int, short string) string {
+	return fmt.Sprintf("needs %d, and spec.minResources are not there: %s", minMember, short)
 }
 
 // Amount writes an amount of a resource, in the unit of Cluster.Free, as people do.
