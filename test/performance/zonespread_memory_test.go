@@ -43,11 +43,15 @@ func BenchmarkZoneSpreadMemory(b *testing.B) {
 			})
 			nodes, err := c.snapshot.NodeInfos().List()
 			require.NoError(b, err)
+			generations := make([]int64, len(nodes))
+			for i, n := range nodes {
+				generations[i] = n.GetGeneration()
+			}
 			var perPod, perSelector float64
 			for b.Loop() {
 				before := spreadHeap()
 				ix := counts.NewIndex(counts.DefaultLimits())
-				counts.Update(ix, nodes)
+				counts.Update(ix, nodes, generations)
 				ix.Count([]counts.Query{{Namespace: "nobody", Selector: labels.Everything(), TopologyKey: v1.LabelTopologyZone}})
 				filled := spreadHeap()
 				for app := range apps {
