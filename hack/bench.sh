@@ -9,7 +9,7 @@
 #     policies     a pod with ZoneSpreadPolicies, and one without, beside 1 to 100 policies
 #     ledger       the ledger against kube-scheduler's cache
 #     holds        5,000 slots of 100 reservations on 5,000 nodes: what a cycle pays, and their placement
-#     permitgate   what a pod without a gang pays
+#     permitgate   what a pod without a gang pays: always, and beside a gang that starves
 #     drift        the comparison of ledger and scheduler snapshot
 #
 # Ratios are of two things measured in turns in one process; absolute times are those of the machine at that time, so
@@ -42,7 +42,10 @@ group_holds() {
 	measure ./plugins/reservecache/ledger 'Hold|Fits' 200ms
 	measure ./plugins/reservecache/placement . 200ms
 }
-group_permitgate() { measure ./test/framework/permitgate . 1s; }
+group_permitgate() {
+	measure ./test/framework/permitgate . 1s
+	measure $PERFORMANCE PermitGateStarving 10x
+}
 group_drift() { measure ./plugins/reservecache DriftCheck 1s; }
 
 # table prints the benchmarks of a log as rows, and what they report as columns.

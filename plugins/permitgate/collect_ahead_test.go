@@ -3,11 +3,14 @@ package permitgate
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -58,7 +61,7 @@ type starving struct {
 	members []*v1.Pod
 }
 
-func newStarving(t *testing.T, members, nodes int) *starving {
+func newStarving(t *testing.T, members, nodes int, change ...func(*v1.Pod)) *starving {
 	t.Helper()
 	s := &starving{t: t, account: &account{slots: map[types.UID]map[types.UID]string{}}}
 	s.p, _ = newPlugin(t, WithPodGroups(noGroups), WithHolds(func() Holds { return s.account }))
@@ -74,6 +77,9 @@ func newStarving(t *testing.T, members, nodes int) *starving {
 	s.p.shared.groupSeen(groupOf("train", int32(members)))
 	for i := range members {
 		s.members = append(s.members, podOf("train", fmt.Sprint("train-", i)))
+		for _, f := range change {
+			f(s.members[i])
+		}
 		s.p.shared.podSeen(s.members[i])
 	}
 	require.Contains(t, s.cycle(s.members[0]).Message(), fmt.Sprintf("needs %d, plan found 0", members))
@@ -109,7 +115,18 @@ func plainPod(change ...func(*v1.Pod)) *v1.Pod {
 // TestStarvingGangComesFirst: each piece of room that becomes free is the gang's before the pod that is next in the queue can have it,
 // the first and the last included, and nothing is planned while nothing becomes free.
 func TestStarvingGangComesFirst(t *testing.T) {
-	s := newStarving(t, 3, 3)
+	t.Run("plain members", func(t *testing.T) { comesFirst(t, newStarving(t, 3, 3)) })
+	t.Run("members that look at other pods", func(t *testing.T) {
+		comesFirst(t, newStarving(t, 3, 3, func(pod *v1.Pod) {
+			pod.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
+				MaxSkew: 1, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: v1.ScheduleAnyway,
+			}}
+		}))
+	})
+}
+
+func comesFirst(t *testing.T, s *starving) {
+	t.Helper()
 	require.True(t, s.cycle(plainPod()).IsSkip()) // the first one looks at all nodes
 	require.Zero(t, s.holds())
 	for i := range s.nodes {
@@ -221,4 +238,87 @@ func TestFreedNodes(t *testing.T) {
 	a.update(nil)
 	require.Empty(t, a.nodes)
 	require.True(t, freed(func(*fakeNode) {}), "a node that is back")
+}
+
+// TestFreedNodesMove: a node that only has another place in the list has no more room than before, and is found where it is.
+func TestFreedNodesMove(t *testing.T) {
+	a, b, c := busyNode("a"), busyNode("b"), busyNode("c")
+	for i, n := range []*fakeNode{a, b, c} {
+		n.generation = int64(i + 1)
+	}
+	var known ahead
+	known.update([]fwk.NodeInfo{a, b})
+	clear(known.freed)
+	nodes := []fwk.NodeInfo{b, a}
+	known.update(nodes)
+	require.Empty(t, known.freed)
+	require.Equal(t, []fwk.NodeInfo{a}, known.some(nodes, []string{"a", "gone"}))
+
+	nodes = []fwk.NodeInfo{c, b} // c in the place of a
+	known.update(nodes)
+	require.Equal(t, map[string]struct{}{"c": {}}, known.freed)
+	require.Equal(t, nodes, known.some(nodes, []string{"a", "b"}))
+	require.Len(t, known.nodes, 2)
+	known.update(nodes[1:])
+	require.Empty(t, known.freed, "who is gone has no room")
+	known.update(nodes)
+	require.Equal(t, map[string]struct{}{"c": {}}, known.freed, "who is back has")
+}
+
+// TestStarvingGangLooksAtFewNodes: a plan ahead of a cycle knows the nodes that matter, and is made only where a member may fit.
+func TestStarvingGangLooksAtFewNodes(t *testing.T) {
+	fill := func(s *starving, i int) {
+		n := s.nodes[i].(*fakeNode)
+		n.pods = []fwk.PodInfo{placedPod{pod: lowPod("again")}}
+		n.generation++
+	}
+	t.Run("room that is lost and made up for", func(t *testing.T) {
+		s := newStarving(t, 3, 4)
+		s.free(0)
+		require.True(t, s.cycle(plainPod()).IsSkip())
+		require.Equal(t, 1, s.holds())
+		fill(s, 0) // by a pod that minds no holds
+		s.free(1)
+		require.True(t, s.cycle(plainPod()).IsSkip())
+		require.Equal(t, 1, s.holds(), "no more than before")
+		s.free(2)
+		require.True(t, s.cycle(plainPod()).IsSkip())
+		require.Equal(t, 2, s.holds(), "with the node that was free before")
+		require.ElementsMatch(t, []string{"b", "c"}, slices.Collect(maps.Values(s.account.slots["group-train"])))
+	})
+	t.Run("resources by name", func(t *testing.T) {
+		const gpu = v1.ResourceName("example.com/gpu")
+		var room room
+		room.amounts = []int64{1000, 1 << 30, 0, 1}
+		wants := func(amounts ...int64) *needs {
+			return &needs{names: []v1.ResourceName{v1.ResourceCPU, gpu, v1.ResourcePods}, amounts: [][]int64{{2000, 0, 1}, amounts}}
+		}
+		require.True(t, room.takes(wants(1000, 0, 1)))
+		require.False(t, room.takes(wants(1000, 1, 1)))
+		require.False(t, room.takes(wants(1000, 0, 2)))
+		room.scalar = map[v1.ResourceName]int64{gpu: 1}
+		require.True(t, room.takes(wants(1000, 1, 1)))
+		room.scalar[gpu] = -1
+		require.True(t, room.takes(wants(1000, 0, 1)), "what is not asked for does not matter")
+	})
+	t.Run("what members ask for", func(t *testing.T) {
+		s := NewShared()
+		s.args = ptr.To(defaultArgs())
+		needsOf := func() (n *needs) {
+			s.change(types.NamespacedName{Namespace: "ns", Name: "train"}, func(e *entry, _ time.Time) { n = e.needsLocked() })
+			return n
+		}
+		s.podSeen(podOf("train", "one"))
+		s.podSeen(podOf("train", "two"))
+		require.Equal(t, &needs{names: []v1.ResourceName{v1.ResourcePods}, amounts: [][]int64{{1}}, plain: true}, needsOf())
+		large := podOf("train", "large")
+		large.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}}}}
+		large.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: v1.LabelTopologyZone}}
+		s.podSeen(large)
+		n := needsOf()
+		require.ElementsMatch(t, [][]int64{{0, 1}, {2000, 1}}, n.amounts)
+		require.False(t, n.plain)
+		s.podGone(large)
+		require.True(t, needsOf().plain)
+	})
 }

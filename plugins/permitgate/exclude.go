@@ -5,6 +5,7 @@ import (
 	"maps"
 	"sync"
 	"time"
+	"unique"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -26,8 +27,8 @@ type exclusions struct {
 }
 
 // needsOf tells members apart that may be refused by different nodes.
-func needsOf(pod *v1.Pod) string {
-	needs := plan.Signature(pod)
+func needsOf(pod *v1.Pod, signature string) string {
+	needs := signature
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
 			return needs + string(pod.UID)
@@ -37,11 +38,30 @@ func needsOf(pod *v1.Pod) string {
 }
 
 // of returns what is refused to a member, nil when nothing is.
-func (x *exclusions) of(pod *v1.Pod) *plan.Exclusions {
+func (x *exclusions) of(pod *v1.Pod, signature string) *plan.Exclusions {
 	if len(x.byNeeds) == 0 {
 		return nil
 	}
-	return x.byNeeds[needsOf(pod)]
+	return x.byNeeds[needsOf(pod, signature)]
+}
+
+// signed is a pod and its plan.Signature, which takes longer than everything else that a plan asks of a member.
+type signed struct {
+	pod       *v1.Pod
+	signature string
+}
+
+// signatureLocked returns the plan.Signature of a member.
+func (e *entry) signatureLocked(pod *v1.Pod) string {
+	if known := e.signatures[pod.UID]; known.pod == pod {
+		return known.signature
+	}
+	if e.signatures == nil {
+		e.signatures = map[types.UID]signed{}
+	}
+	s := signed{pod, unique.Make(plan.Signature(pod)).Value()} // most members have the same
+	e.signatures[pod.UID] = s
+	return s.signature
 }
 
 // add remembers refusals. The sets that plans have been given do not change.
@@ -49,7 +69,7 @@ func (x *exclusions) add(pod *v1.Pod, nodes map[string]string, now time.Time) {
 	if x.byNeeds == nil {
 		x.byNeeds = map[string]*plan.Exclusions{}
 	}
-	needs := needsOf(pod)
+	needs := needsOf(pod, plan.Signature(pod))
 	merged := &plan.Exclusions{Nodes: make(map[string]string, len(nodes))}
 	if old := x.byNeeds[needs]; old != nil {
 		maps.Copy(merged.Nodes, old.Nodes)

@@ -126,7 +126,7 @@ func (s *Shared) podSeen(obj any) {
 	s.change(key, func(e *entry, now time.Time) {
 		_, ours := s.profiles[pod.Spec.SchedulerName]
 		e.pods[pod.UID] = pod
-		e.mixed.stale = true
+		e.mixed.stale, e.needs = true, nil
 		e.gang.SetPod(pod.UID, gang.Pod{
 			Bound: pod.Spec.NodeName != "",
 			Held:  len(pod.Spec.SchedulingGates) > 0 || !ours,
@@ -167,7 +167,8 @@ func (s *Shared) podGone(obj any) {
 	}
 	s.change(key, func(e *entry, now time.Time) {
 		delete(e.pods, pod.UID)
-		e.mixed.stale = true
+		delete(e.signatures, pod.UID)
+		e.mixed.stale, e.needs = true, nil
 		delete(e.nodes, pod.UID)
 		delete(e.told.pods, pod.UID)
 		e.gang.DeletePod(pod.UID, now)

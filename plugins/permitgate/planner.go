@@ -197,7 +197,8 @@ func (s *Shared) newTask(key types.NamespacedName, pod *v1.Pod) task {
 				continue
 			}
 			t.priority = min(t.priority, corev1.PodPriority(m))
-			t.request.Members = append(t.request.Members, plan.Member{Pod: m, Excluded: e.exclusions.of(m)})
+			signature := e.signatureLocked(m)
+			t.request.Members = append(t.request.Members, plan.Member{Pod: m, Excluded: e.exclusions.of(m, signature), Signature: signature})
 		}
 		for uid := range e.pods {
 			t.members[uid] = true

@@ -94,6 +94,10 @@ type entry struct {
 	failed       failedPreemption
 	exclusions   exclusions // what the next plan has to do without
 
+	signatures map[types.UID]signed
+
+	needs *needs // of the pods; nil when it is to be found out. It does not change
+
 	barrier    map[types.UID]chan<- verdict // the members at the barrier
 	departures int                          // the gang's, as of the last answer to them
 

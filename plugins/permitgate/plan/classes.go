@@ -48,7 +48,11 @@ func (p *planner) classify(members []Member) {
 		if p.RulesKey != nil {
 			rules = p.RulesKey(m.Pod)
 		}
-		signature := Signature(m.Pod) + ownLabels(m.Pod)
+		signature := m.Signature
+		if signature == "" {
+			signature = Signature(m.Pod)
+		}
+		signature += ownLabels(m.Pod)
 		key := fmt.Sprintf("%s\x00%s\x00%p", signature, rules, m.Excluded)
 		o := outlines[key]
 		if o == nil {

@@ -46,6 +46,8 @@ type Member struct {
 	Pod *v1.Pod
 	// Excluded may be nil.
 	Excluded *Exclusions
+	// Signature is what the function Signature returns for the pod; empty when it is to be asked.
+	Signature string
 }
 
 // Request asks for a plan.

@@ -40,7 +40,7 @@ type company struct {
 // newExchange gathers the candidates of all nodes.
 func newExchange(r *Preemption) *exchange {
 	n := r.Cluster.Len()
-	x := &exchange{r: r, names: resourceNames(r.Members), byNode: make([][]int32, n), budgets: newBudgets(r.Budgets)}
+	x := &exchange{r: r, names: ResourceNames(r.Members), byNode: make([][]int32, n), budgets: newBudgets(r.Budgets)}
 	found := make([][]Candidate, n)
 	p := &planner{Request: r.Request, n: n}
 	p.each(func(i int) { found[i] = r.Candidates(i, x.names) })
@@ -186,8 +186,8 @@ func draw(left, ids []int32) (violates bool) {
 	return violates
 }
 
-// resourceNames lists what members ask for, sorted.
-func resourceNames(members []Member) []v1.ResourceName {
+// ResourceNames lists what members ask for, sorted.
+func ResourceNames(members []Member) []v1.ResourceName {
 	var names []v1.ResourceName
 	for _, m := range members {
 		for _, a := range requestsOf(m.Pod) {
