@@ -16,6 +16,7 @@ fail() {
 }
 
 copy_tree "$copy"
+export GOFLAGS="$GOFLAGS -trimpath" # as verify.sh has it, for the same reason
 "$copy/hack/update.sh" crds deepcopy docs >"$WORK/out" 2>&1 || fail "update fails"
 "$copy/hack/verify.sh" generated >"$WORK/out" 2>&1 || fail "is not content after an update"
 
