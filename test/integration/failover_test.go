@@ -49,7 +49,7 @@ type replica struct {
 }
 
 // startReplica starts one that sends qps requests a second. Its lease is short, so that a test need not
-// wait for it.
+// wait for it; it ends with the test.
 func (w *world) startReplica(number int, qps int32) *replica {
 	w.t.Helper()
 	setup := &schedulerSetup{file: "second-scheduler.yaml"}
@@ -81,9 +81,17 @@ func (w *world) startReplica(number int, qps int32) *replica {
 	r.cmd.Stdout, r.cmd.Stderr = log, log
 	require.NoError(w.t, r.cmd.Start())
 	require.NoError(w.t, log.Close(), "the process has its own handle of the file")
-	go func() { r.done <- r.cmd.Wait() }()
+	ended := make(chan struct{})
+	go func() {
+		r.done <- r.cmd.Wait()
+		close(ended)
+	}()
 	w.t.Cleanup(func() {
 		_ = r.cmd.Process.Kill() // it has usually ended
+		<-ended
+		// The leader of the next test need not wait until this one's lease has run out. The context of the test is over.
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "zonewise-scheduler"}}
+		require.NoError(w.t, client.IgnoreNotFound(cp.client.Delete(context.Background(), lease)))
 		if w.t.Failed() {
 			content, err := os.ReadFile(log.Name())
 			lines := strings.Split(string(content), "\n")
