@@ -13,6 +13,7 @@ type fakeNode struct {
 	node *v1.Node
 	pods []fwk.PodInfo
 	room amounts
+	used fwk.HostPortInfo
 
 	generation int64
 }
@@ -34,7 +35,7 @@ func (n *fakeNode) Node() *v1.Node                              { return n.node 
 func (n *fakeNode) GetPods() []fwk.PodInfo                      { return n.pods }
 func (n *fakeNode) GetAllocatable() fwk.Resource                { return n.room }
 func (n *fakeNode) GetRequested() fwk.Resource                  { return amounts{} }
-func (n *fakeNode) GetUsedPorts() fwk.HostPortInfo              { return nil }
+func (n *fakeNode) GetUsedPorts() fwk.HostPortInfo              { return n.used }
 func (n *fakeNode) GetGeneration() int64                        { return n.generation }
 
 // nodesOf makes nodes with room for so many pods each.

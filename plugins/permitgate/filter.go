@@ -33,6 +33,9 @@ var noNomination = &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{Nom
 // has lost its PodGroup or its quorum, since the member entered the active queue. In the cycle of any pod starving gangs take what has become
 // free.
 func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if p.shared.probing {
+		return nil, fwk.NewStatus(fwk.Skip) // where a member may go is what is being tried
+	}
 	if !state.IsPodGroupSchedulingCycle() {
 		p.collectAhead(ctx, state, pod, nodes)
 	}

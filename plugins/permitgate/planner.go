@@ -95,7 +95,7 @@ func (p *PermitGate) makePlan(ctx context.Context, state fwk.CycleState, key typ
 	if short := t.minResources.lacking(cluster); short != "" {
 		planDuration.WithLabelValues("refused").Observe(time.Since(start).Seconds())
 		detail := plan.ShortageWords(t.minMember, short)
-		if a := p.preempt(logger, key, &t, cluster, detail); a.reason != gang.ReasonNone {
+		if a := p.preempt(ctx, state, key, &t, cluster, detail); a.reason != gang.ReasonNone {
 			return a
 		}
 		return s.noPlan(key, "", t.andFailure(detail))
@@ -105,7 +105,7 @@ func (p *PermitGate) makePlan(ctx context.Context, state fwk.CycleState, key typ
 		detail := r.Words(t.minMember, t.settled)
 		planDuration.WithLabelValues("refused").Observe(time.Since(start).Seconds())
 		logger.V(3).Info("No plan for the gang", "detail", detail, "took", time.Since(start))
-		if a := p.preempt(logger, key, &t, cluster, detail); a.reason != gang.ReasonNone {
+		if a := p.preempt(ctx, state, key, &t, cluster, detail); a.reason != gang.ReasonNone {
 			return a
 		}
 		a := s.noPlan(key, uidOf(r.Pod), t.andFailure(detail))

@@ -50,6 +50,8 @@ type Shared struct {
 	// starves is how many gangs starve, ahead what is known for them; both for scheduling cycles, which need no lock for a look.
 	starves atomic.Int32
 	ahead   ahead
+	// probing is true while a scheduling cycle has the filters tried for a member that is not its own pod. Only they use it.
+	probing bool
 
 	holdsSource func() Holds        // nil without an account of holds
 	policies    func() ZonePolicies // nil without zone policies

@@ -1,6 +1,7 @@
 package permitgate
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -8,7 +9,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/plan"
@@ -81,8 +84,9 @@ func (pr *preemption) awaited() map[types.UID]string {
 
 // preempt has pods evicted for a gang that has no plan, if it has one without them, or goes on waiting for them. The
 // answer has a reason when it did; the gang has been rolled back then. It runs in a scheduling cycle.
-func (p *PermitGate) preempt(logger klog.Logger, key types.NamespacedName, t *task, cluster *view, detail string) answer {
+func (p *PermitGate) preempt(ctx context.Context, state fwk.CycleState, key types.NamespacedName, t *task, cluster *view, detail string) answer {
 	s := p.shared
+	logger := klog.FromContext(ctx).WithValues("podGroup", key)
 	var current *preemption
 	may := false
 	s.look(key, func(e *entry, now time.Time) {
@@ -106,6 +110,8 @@ func (p *PermitGate) preempt(logger klog.Logger, key types.NamespacedName, t *ta
 		Without: func(gone []plan.Removal) plan.Cluster { return cluster.without(gone) },
 	}
 	r.Candidates = s.candidates(cluster, time.Now())
+	o := &openings{p: p, state: state, cluster: cluster, candidates: r.Candidates, nodes: sets.New[string]()}
+	r.Openings = func(pod *v1.Pod, nodes []int) map[int][]types.UID { return o.ask(ctx, pod, nodes) }
 	found := plan.Preempt(r)
 	if found.Refusal != nil || len(found.Victims)+len(found.Leaving) == 0 {
 		return answer{}
@@ -113,6 +119,13 @@ func (p *PermitGate) preempt(logger klog.Logger, key types.NamespacedName, t *ta
 	gone := append(slices.Clone(found.Victims), found.Leaving...)
 	if short := t.minResources.lacking(cluster.without(gone)); short != "" {
 		return answer{}
+	}
+	if len(o.members) > 0 {
+		if !o.accepted(ctx, &found) {
+			logger.V(2).Info("The filters do not accept the members where pods would be evicted, so that the gang preempts nobody")
+			return answer{}
+		}
+		s.look(key, func(e *entry, _ time.Time) { o.rememberLocked(&e.exclusions) })
 	}
 	pr := newPreemption(t, cluster, &found, time.Now())
 	a := s.claimRoom(key, t, pr, holdSlotsWithout(found.Slots, cluster, gone), detail)

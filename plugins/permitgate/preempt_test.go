@@ -147,6 +147,31 @@ func TestWithout(t *testing.T) {
 	require.Equal(t, []plan.Removal{{Pod: other, Node: 0}}, cluster.still(map[types.UID]string{"other": "a", "nobody": "b"}))
 }
 
+// TestWithoutPorts: who is gone uses no host port, and whoever is left does.
+func TestWithoutPorts(t *testing.T) {
+	uses := func(ports ...int32) func(*v1.Pod) {
+		return func(pod *v1.Pod) {
+			c := v1.Container{}
+			for _, p := range ports {
+				c.Ports = append(c.Ports, v1.ContainerPort{HostPort: p})
+			}
+			pod.Spec.Containers = append(pod.Spec.Containers, c)
+		}
+	}
+	one, two := lowPod("one", uses(80, 81)), lowPod("two", uses(82))
+	n := busyNode("a", one, two)
+	n.used = fwk.HostPortInfo{}
+	for _, p := range []int32{80, 81, 82} {
+		n.used.Add("", "", p)
+	}
+	cluster := &view{nodes: []fwk.NodeInfo{n}}
+	left := cluster.without([]plan.Removal{{Pod: one, Node: 0}})
+	for p, taken := range map[int32][2]bool{80: {true, false}, 81: {true, false}, 82: {true, true}, 83: {false, false}} {
+		require.Equal(t, taken[0], cluster.PortTaken(0, &v1.ContainerPort{HostPort: p}), p)
+		require.Equal(t, taken[1], left.PortTaken(0, &v1.ContainerPort{HostPort: p}), p)
+	}
+}
+
 func TestMinResourcesName(t *testing.T) {
 	cluster := &view{
 		nodes: []fwk.NodeInfo{busyNode("a", lowPod("own"), lowPod("other")), busyNode("b")}, member: func(uid types.UID) bool { return uid == "own" },

@@ -20,7 +20,7 @@ type view struct {
 	gang      types.UID
 	priority  int32
 	member    func(uid types.UID) bool
-	// gone are pods, by node, that the cluster is looked at without. Their host ports count as taken all the same.
+	// gone are pods, by node, that the cluster is looked at without.
 	gone map[string]map[types.UID]bool
 	// barred are pods that cannot be evicted.
 	barred map[types.UID]bool
@@ -118,5 +118,22 @@ func (v *view) Pods(i int) iter.Seq[*v1.Pod] {
 
 // PortTaken implements plan.Cluster.
 func (v *view) PortTaken(i int, port *v1.ContainerPort) bool {
-	return v.nodes[i].GetUsedPorts().CheckConflict(port.HostIP, string(port.Protocol), port.HostPort)
+	used := v.nodes[i].GetUsedPorts()
+	if !used.CheckConflict(port.HostIP, string(port.Protocol), port.HostPort) {
+		return false
+	}
+	gone := v.gone[v.Node(i).Name]
+	if len(gone) == 0 {
+		return true
+	}
+	left := fwk.HostPortInfo{}
+	for _, one := range v.nodes[i].GetPods() {
+		if gone[one.GetPod().UID] {
+			continue
+		}
+		for _, taken := range plan.HostPorts(one.GetPod()) {
+			left.Add(taken.HostIP, string(taken.Protocol), taken.HostPort)
+		}
+	}
+	return left.CheckConflict(port.HostIP, string(port.Protocol), port.HostPort)
 }

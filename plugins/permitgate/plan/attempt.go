@@ -26,9 +26,9 @@ type attempt struct {
 
 // termState is a term as the attempt goes on.
 type termState struct {
-	company []bool // domains with a pod that the term matches
-	owners  []bool // domains with a member that the term belongs to
-	anyone  bool
+	company []int32 // how many pods of a domain the term matches
+	owners  []bool  // domains with a member that the term belongs to
+	total   int32   // of company
 }
 
 // ruleState is a class's Rules, asked once for each domain between two placements.
@@ -68,7 +68,7 @@ func (p *planner) begin(v variant) *attempt {
 		a.least[s] = c.least(a.spread[s])
 	}
 	for t, from := range p.terms {
-		a.terms[t] = termState{company: slices.Clone(from.company), owners: make([]bool, len(from.names)), anyone: from.anyone}
+		a.terms[t] = termState{company: slices.Clone(from.company), owners: make([]bool, len(from.names)), total: from.total}
 	}
 	for i, c := range p.classes {
 		if c.hasRules && p.Rules != nil {
@@ -245,11 +245,11 @@ func (a *attempt) minds(t, index, node int) bool {
 	case d < 0:
 		return false
 	case from.anti:
-		return own && state.company[d] || a.p.classes[index].matches[from.selector] && state.owners[d]
+		return own && state.company[d] > 0 || a.p.classes[index].matches[from.selector] && state.owners[d]
 	case !own:
 		return false
-	case state.anyone:
-		return !state.company[d]
+	case state.total > 0:
+		return state.company[d] == 0
 	}
 	if only, confined := a.only[t]; confined {
 		return d != only
@@ -294,7 +294,8 @@ func (a *attempt) take(index, node int) {
 			a.terms[t].owners[d] = true
 		}
 		if c.matches[from.selector] {
-			a.terms[t].company[d], a.terms[t].anyone = true, true
+			a.terms[t].company[d]++
+			a.terms[t].total++
 		}
 	}
 	if len(c.ports) > 0 {

@@ -24,6 +24,8 @@ type class struct {
 	ports    []v1.ContainerPort
 	excluded *Exclusions
 	hasRules bool
+	// blockers are the candidates of a node without whom it is open to the class, see planner.open.
+	blockers map[int][]int32
 }
 
 // classify sorts the members into classes.
@@ -78,7 +80,7 @@ func (p *planner) classify(members []Member) {
 			key := fmt.Sprintf("%d %s", i, bits)
 			c := classes[key]
 			if c == nil {
-				c = &class{excluded: o.excluded, ports: hostPorts(pod), hasRules: o.rules != "", matches: make([]bool, len(bits))}
+				c = &class{excluded: o.excluded, ports: HostPorts(pod), hasRules: o.rules != "", matches: make([]bool, len(bits))}
 				for s := range bits {
 					c.matches[s] = bits[s] == '1'
 				}
@@ -123,7 +125,7 @@ func Signature(pod *v1.Pod) string {
 		Profile  string
 	}{
 		requestsOf(pod), pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.TopologySpreadConstraints,
-		pod.Spec.Tolerations, hostPorts(pod), pod.Spec.ResourceClaims, pod.Spec.SchedulerName,
+		pod.Spec.Tolerations, HostPorts(pod), pod.Spec.ResourceClaims, pod.Spec.SchedulerName,
 	}
 	if err := json.NewEncoder(&b).Encode(needs); err != nil {
 		return string(pod.UID) // nothing of the above fails to encode; alone it is in no wrong company
@@ -172,8 +174,8 @@ func accounted(name v1.ResourceName) bool {
 	return len(validation.IsQualifiedName(v1.DefaultResourceRequestsPrefix+s)) == 0
 }
 
-// hostPorts lists the ports of the node that a pod uses.
-func hostPorts(pod *v1.Pod) []v1.ContainerPort {
+// HostPorts lists the ports of the node that a pod uses.
+func HostPorts(pod *v1.Pod) []v1.ContainerPort {
 	var ports []v1.ContainerPort
 	visit := func(c *v1.Container) {
 		for _, p := range c.Ports {

@@ -37,7 +37,7 @@ func (p *planner) cheapest(x *exchange, blind bool) *clearing {
 			ranked.free[int(c.node)*k+j] += gain
 		}
 	}
-	together := slices.ContainsFunc(p.terms, func(t *term) bool { return !t.anti && !t.anyone && t.self })
+	together := slices.ContainsFunc(p.terms, func(t *term) bool { return !t.anti && t.total == 0 && t.self })
 	var best *clearing
 	tried := 0
 	for v := range ranked.variants() {
@@ -110,7 +110,7 @@ func (c *clearing) settle(index int) int {
 			if best >= 0 {
 				order = o.compare(&c.offers[index][best], want)
 			}
-			if order > 0 || !plain && !c.allows(index, i) {
+			if order > 0 || !plain && !c.allowsWithout(index, i, o.victims) {
 				continue
 			}
 			load := c.load(class, i)
@@ -185,6 +185,7 @@ func (c *clearing) remove(ids []int32) {
 		}
 		if !c.blind {
 			c.forget(one)
+			c.countTerms(one, -1)
 		}
 	}
 }

@@ -36,6 +36,9 @@
 // members that find room in return. Then victims are spared, the most important first, without whom there is a plan
 // on the same nodes.
 //
+// When room alone does not do, it asks which pods close nodes otherwise ([Preemption.Openings]), and takes these nodes as open
+// at the price of these pods.
+//
 // # Non-goals
 //
 // A plan moves nobody. It does not weigh preferences other than soft spread constraints.

@@ -51,7 +51,8 @@ type item struct {
 func (c *clearing) ask(class *class, node int) offer {
 	k := len(class.request)
 	free := c.free[node*k:][:k]
-	if fit := capacity(free, class.request); fit > 0 {
+	must := c.blocking(class, node)
+	if fit := capacity(free, class.request); fit > 0 && len(must) == 0 {
 		return offer{possible: true, fit: fit}
 	}
 	copy(c.avail, free)
@@ -59,7 +60,7 @@ func (c *clearing) ask(class *class, node int) offer {
 	for _, it := range items {
 		c.swing(&it, node, 1)
 	}
-	if capacity(c.avail, class.request) == 0 {
+	if capacity(c.avail, class.request) == 0 || !c.offered(items, must) {
 		return offer{}
 	}
 	slices.SortStableFunc(items, func(a, b item) int {
@@ -67,6 +68,10 @@ func (c *clearing) ask(class *class, node int) offer {
 	})
 	var gone []item
 	for _, it := range items {
+		if c.holds(&it, must) {
+			gone = append(gone, it)
+			continue
+		}
 		c.swing(&it, node, -1)
 		if it.company < 0 && c.belongs(gone, it.id) || capacity(c.avail, class.request) == 0 {
 			c.swing(&it, node, 1)

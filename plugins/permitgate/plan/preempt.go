@@ -18,6 +18,10 @@ type Preemption struct {
 	Candidates func(i int, names []v1.ResourceName) []Candidate
 	// Without returns the Request's Cluster as it is when these pods are gone. Its nodes have the same numbers.
 	Without func(gone []Removal) Cluster
+	// Openings says of nodes that pods on them close to a member, such as by host ports or anti-affinity, which of their
+	// candidates have to go so that they are open; nodes that stay closed are left out. It is asked once for each class of
+	// members, and only when there is no plan without. nil means that closed nodes stay closed.
+	Openings func(pod *v1.Pod, nodes []int) map[int][]types.UID
 	// Budgets are those of the cluster, in any order.
 	Budgets []*policyv1.PodDisruptionBudget
 }
@@ -71,8 +75,8 @@ const exactReprieves = 256
 // finds one in the cluster without them.
 //
 // It is a heuristic, like Make: members are placed one after the other where the next one costs least, and then victims
-// that are not needed are spared, the most important first. Pods are removed for their room alone, not for the
-// host ports that they use or for the anti-affinity that they cause.
+// that are not needed are spared, the most important first. Pods are removed for their room. Only when that does not
+// do, and r has Openings, they are removed for their host ports and for what anti-affinity there is, too.
 func Preempt(r *Preemption) Eviction {
 	x := newExchange(r)
 	base := r.Request
@@ -84,6 +88,19 @@ func Preempt(r *Preemption) Eviction {
 	if a := p.search(); a.placed >= r.Need {
 		return x.eviction(Result{Slots: a.slots()}, nil)
 	}
+	e := p.trade(x, r)
+	if e.Refusal == nil || r.Openings == nil {
+		return e
+	}
+	wider := *r
+	if wider.Members = p.open(x, r); wider.Members == nil {
+		return e
+	}
+	return p.trade(x, &wider)
+}
+
+// trade looks for victims.
+func (p *planner) trade(x *exchange, r *Preemption) Eviction {
 	found := 0
 	for _, blind := range []bool{false, true} {
 		best := p.cheapest(x, blind)
@@ -127,12 +144,13 @@ func (x *exchange) spare(r *Preemption, p *planner, result Result, victims []int
 // unneeded returns the victims that the slots leave no room for.
 func (x *exchange) unneeded(p *planner, slots []Slot, victims []int32) []int32 {
 	k := len(p.names)
-	requests := map[types.UID][]int64{}
+	classes := map[types.UID]*class{}
 	for _, c := range p.classes {
 		for _, pod := range c.pods {
-			requests[pod.UID] = c.request
+			classes[pod.UID] = c
 		}
 	}
+	blocking := map[int32]bool{}
 	free := slices.Clone(p.free)
 	for _, v := range victims {
 		c := &x.candidates[v]
@@ -146,12 +164,20 @@ func (x *exchange) unneeded(p *planner, slots []Slot, victims []int32) []int32 {
 	}
 	for _, s := range slots {
 		node := at[s.Node]
-		for j, amount := range requests[s.Pod.UID] {
+		c := classes[s.Pod.UID]
+		for j, amount := range c.request {
 			free[node*k+j] -= amount
+		}
+		for _, id := range c.blockers[node] {
+			blocking[id] = true
 		}
 	}
 	var kept []int32
 	for _, u := range x.units(victims) {
+		if blocks(u, blocking) {
+			kept = append(kept, u...)
+			continue
+		}
 		fits := true
 		for _, v := range u {
 			c := &x.candidates[v]

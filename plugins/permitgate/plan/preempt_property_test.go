@@ -179,10 +179,19 @@ func TestPreemptionHonoursEveryConstraint(t *testing.T) {
 				if rapid.IntRange(0, 3).Draw(t, "of the job") == 0 {
 					p.Labels["job"] = "train"
 				}
+				if rapid.IntRange(0, 3).Draw(t, "port") == 0 {
+					withPort(p)
+				}
 			}
 		}
 		gang := drawGang(t)
+		for _, p := range gang {
+			if rapid.IntRange(0, 3).Draw(t, "port of a member") == 0 {
+				withPort(p)
+			}
+		}
 		r := preemption(c, quorum, gang...)
+		r.Openings = c.openings(r)
 		r.Need = rapid.IntRange(1, len(gang)).Draw(t, "need")
 		got := plan.Preempt(r)
 		if got.Refusal != nil {
@@ -204,6 +213,7 @@ func TestPreemptionHonoursEveryConstraint(t *testing.T) {
 		}
 		again := preemption(shuffled, quorum, rapid.Permutation(gang).Draw(t, "members")...)
 		again.Need = r.Need
+		again.Openings = shuffled.openings(again)
 		other := plan.Preempt(again)
 		require.Equal(t, victims(got), victims(other))
 		require.Equal(t, placed(got.Result), placed(other.Result))

@@ -84,6 +84,11 @@ func refuses(c *cluster, there map[string][]*v1.Pod, p *v1.Pod, name string) str
 	if pods := n.Status.Allocatable[v1.ResourcePods]; int64(len(there[name])) >= pods.Value() {
 		return "pods"
 	}
+	for _, other := range there[name] {
+		if samePort(p, other) {
+			return "host port of " + other.Name
+		}
+	}
 	if len(n.Spec.Taints) > 0 && len(p.Spec.Tolerations) == 0 {
 		return "taint"
 	}

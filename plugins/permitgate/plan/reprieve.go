@@ -24,9 +24,20 @@ func (c *clearing) reprieve() []int32 {
 		q.classes[i] = &narrow
 	}
 	victims := slices.Clone(c.victims)
+	blocking := map[int32]bool{}
+	for i, nodes := range c.nodes {
+		for _, node := range nodes {
+			for _, id := range p.classes[i].blockers[node] {
+				blocking[id] = true
+			}
+		}
+	}
 	for tries, unit := range c.x.units(victims) {
 		if tries >= exactReprieves {
 			break
+		}
+		if blocks(unit, blocking) {
+			continue
 		}
 		fewer := slices.DeleteFunc(slices.Clone(victims), func(v int32) bool { return slices.Contains(unit, v) })
 		if q.enough(c.x, fewer) {
@@ -50,9 +61,21 @@ func (p *planner) enough(x *exchange, victims []int32) bool {
 		fewer.counts = slices.Clone(from.counts)
 		q.spread[s] = &fewer
 	}
+	q.terms = make([]*term, len(p.terms))
+	for t, from := range p.terms {
+		fewer := *from
+		fewer.company = slices.Clone(from.company)
+		q.terms[t] = &fewer
+	}
 	for _, v := range victims {
 		c := &x.candidates[v]
 		node := int(c.node)
+		for _, t := range q.terms {
+			if d := t.domainOf[node]; d >= 0 && p.selectors[t.selector].matches(c.Pod) {
+				t.company[d]--
+				t.total--
+			}
+		}
 		for j, gain := range c.Gain {
 			q.free[node*k+j] += gain
 		}

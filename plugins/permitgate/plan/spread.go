@@ -108,9 +108,9 @@ type term struct {
 	selector int
 	domainOf []int32
 	names    []string
-	// company tells whether a domain has a pod that the term matches, and anyone whether any has.
-	company []bool
-	anyone  bool
+	// company is how many pods of a domain the term matches, and total how many of all domains.
+	company []int32
+	total   int32
 	// self tells whether the class's own pods match.
 	self bool
 }
@@ -125,10 +125,11 @@ func (p *planner) termsOf(index int, c *class) {
 		}
 		t := &term{class: index, anti: anti, key: from.TopologyKey, selector: id, self: c.matches[id]}
 		t.domainOf, t.names = p.domains(t.key)
-		t.company = make([]bool, len(t.names))
+		t.company = make([]int32, len(t.names))
 		for i, n := range p.selectors[id].perNode {
 			if n > 0 && t.domainOf[i] >= 0 {
-				t.company[t.domainOf[i]], t.anyone = true, true
+				t.company[t.domainOf[i]] += n
+				t.total += n
 			}
 		}
 		c.terms = append(c.terms, len(p.terms))

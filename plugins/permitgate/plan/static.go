@@ -1,7 +1,10 @@
 package plan
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
@@ -61,11 +64,24 @@ func (p *planner) judge(c *class, i int, node *v1.Node, pod *v1.Pod, affinity *n
 		}
 	}
 	if c.excluded != nil {
-		if _, ok := c.excluded.Nodes[node.Name]; ok {
+		if _, ok := c.excluded.Nodes[node.Name]; ok && !p.lifted(c.excluded.Unless[node.Name], i) {
 			return excluded
 		}
 	}
 	return possible
+}
+
+// lifted reports whether an exclusion that pods cause is over: there are such pods, and none of them is on the node.
+func (p *planner) lifted(unless []types.UID, node int) bool {
+	if len(unless) == 0 {
+		return false
+	}
+	for pod := range p.Cluster.Pods(node) {
+		if slices.Contains(unless, pod.UID) {
+			return false
+		}
+	}
+	return true
 }
 
 // hardKeys lists the topology keys of a pod's hard spread constraints: a node needs all of them.

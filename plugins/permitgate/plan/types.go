@@ -4,6 +4,7 @@ import (
 	"iter"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Cluster is what a plan is made for: the nodes of one moment, as the gang may use them.
@@ -39,6 +40,8 @@ type Rules interface {
 // point to the same Exclusions are excluded alike.
 type Exclusions struct {
 	Nodes map[string]string
+	// Unless names, of some of these nodes, the pods without which the node is not refused. It may be nil.
+	Unless map[string][]types.UID
 }
 
 // Member is a pod that needs a node.

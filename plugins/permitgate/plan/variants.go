@@ -78,13 +78,13 @@ func (p *planner) companies() iter.Seq[map[int]int32] {
 			return
 		}
 		for t, from := range p.terms {
-			if from.anti || from.anyone || !from.self {
+			if from.anti || from.total > 0 || !from.self {
 				continue
 			}
 			for _, d := range p.roomiest(from) {
 				only := map[int]int32{}
 				for other, o := range p.terms {
-					if other == t || !o.anti && !o.anyone && o.self && o.key == from.key {
+					if other == t || !o.anti && o.total == 0 && o.self && o.key == from.key {
 						only[other] = d
 					}
 				}
