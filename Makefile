@@ -17,6 +17,8 @@ IMAGE_FLAGS ?=
 # What "make bench-e2e" measures, as in: make bench-e2e RUNS=1 CASES=TopologySpreading,SpreadPodsBefore
 RUNS ?= 5
 CASES ?=
+# How many turns the series of a case take against one another; 0 measures them one after the other.
+TURNS ?= 0
 WORKLOAD ?=
 # Arguments of go test, as in: make integration TEST_ARGS='-run TestPermitGate'
 export TEST_ARGS ?=
@@ -65,8 +67,8 @@ bench: need-go ## Run the benchmarks, with tables of ratios (BENCH_GROUPS='zones
 	@hack/bench.sh $(BENCH_GROUPS)
 
 .PHONY: bench-e2e
-bench-e2e: controlplane ## Compare whole schedulers with upstream's scheduler_perf; results add up (RUNS=5 CASES= WORKLOAD=)
-	@cd test/performance/e2e && go run -buildvcs=false . -runs '$(RUNS)' -cases '$(CASES)' -workload '$(WORKLOAD)'
+bench-e2e: controlplane ## Compare whole schedulers with upstream's scheduler_perf; results add up (RUNS=5 TURNS=0 CASES= WORKLOAD=)
+	@cd test/performance/e2e && go run -buildvcs=false . -runs '$(RUNS)' -turns '$(TURNS)' -cases '$(CASES)' -workload '$(WORKLOAD)'
 
 .PHONY: soak
 soak: ## Run the property tests for long (SOAK_CHECKS=20000 cases each)

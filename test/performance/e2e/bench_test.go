@@ -112,19 +112,22 @@ func prepare() error {
 // BenchmarkScheduling runs every case with every variant: BenchmarkScheduling/variant/case/workload. It
 // takes hours as a whole; "make bench-e2e" runs what belongs together, each in a process of its own.
 func BenchmarkScheduling(b *testing.B) {
+	taker, err := takerFromEnv()
+	require.NoError(b, err)
 	for _, variant := range variants {
 		b.Run(variant, func(b *testing.B) {
 			file := filepath.Join(b.TempDir(), "cases.yaml")
-			content, err := casesFor(variant, b.TempDir())
+			content, err := casesFor(variant, b.TempDir(), taker.turns())
 			require.NoError(b, err)
 			require.NoError(b, os.WriteFile(file, content, 0o600))
-			perf.RunBenchmarkPerfScheduling(b, file, variant, registry(), perfOptions(variant)...)
+			perf.RunBenchmarkPerfScheduling(b, file, variant, registry(), perfOptions(variant, taker)...)
 		})
 	}
 }
 
 // casesFor returns cases.yaml with the configuration of a variant in every case; one that is made for it is in dir.
-func casesFor(variant, dir string) ([]byte, error) {
+// With turns above 0 the cases that can be are measured in so many turns.
+func casesFor(variant, dir string, turns int) ([]byte, error) {
 	path, err := configOf(variant, dir)
 	if err != nil {
 		return nil, err
@@ -141,6 +144,11 @@ func casesFor(variant, dir string) ([]byte, error) {
 		if path != "" {
 			c["schedulerConfigPath"] = path
 		}
+		if name, _ := c["name"].(string); turns > 0 && slices.Contains(turnCases(), name) {
+			if err := splitIntoTurns(c, turns); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
 	}
 	return yaml.Marshal(cases)
 }
@@ -153,10 +161,17 @@ func registry() frameworkruntime.Registry {
 }
 
 // perfOptions returns what scheduler_perf does for a variant beside the steps of a case.
-func perfOptions(variant string) []perf.SchedulerPerfOption {
+func perfOptions(variant string, taker *turnTaker) []perf.SchedulerPerfOption {
 	all := []perf.SchedulerPerfOption{perf.WithPrepareFn(inTurn(installCRDs, recordMembers))}
+	var rest perf.NodeUpdateFn
 	if variant == reserveCache {
-		all = append(all, perf.WithNodeUpdateFn(waitForHolds))
+		rest = waitForHolds
+	}
+	if taker != nil {
+		rest = taker.afterNodes(rest)
+	}
+	if rest != nil {
+		all = append(all, perf.WithNodeUpdateFn(rest))
 	}
 	return all
 }

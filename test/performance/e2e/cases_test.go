@@ -43,7 +43,7 @@ func decodes(t *testing.T, content []byte) bool {
 
 func TestCasesDecodeStrictly(t *testing.T) {
 	for _, variant := range variants {
-		content, err := casesFor(variant, t.TempDir())
+		content, err := casesFor(variant, t.TempDir(), 0)
 		require.NoError(t, err)
 		require.True(t, decodes(t, content), variant)
 		typo := bytes.ReplaceAll(content, []byte("countParam"), []byte("countParm"))
@@ -54,12 +54,12 @@ func TestCasesDecodeStrictly(t *testing.T) {
 
 // The cases of a variant are those of the in-tree one but for the path of the scheduler's configuration.
 func TestVariantsRunTheSameCases(t *testing.T) {
-	want, err := casesFor(inTree, t.TempDir())
+	want, err := casesFor(inTree, t.TempDir(), 0)
 	require.NoError(t, err)
 	path := regexp.MustCompile(`(?m)^(- |  )schedulerConfigPath: .*\n`)
 	require.NotRegexp(t, path, string(want))
 	for _, variant := range variants[1:] {
-		content, err := casesFor(variant, t.TempDir())
+		content, err := casesFor(variant, t.TempDir(), 0)
 		require.NoError(t, err)
 		require.Regexp(t, path, string(content))
 		require.YAMLEq(t, string(want), path.ReplaceAllString(string(content), ""))

@@ -8,6 +8,12 @@
 // The cases are in cases.yaml, in scheduler_perf's own format. The variants differ in nothing but the
 // scheduler's configuration.
 //
+// # Turns
+//
+// A shared machine changes its speed within minutes, by more than what is to be shown. With -turns the processes of all series
+// of a case are there at once, and take turns of some seconds: one creates a thousand pods and waits until they are bound,
+// while the others have nothing to do. A ratio is then the median of the ratios of single turns. See turns.go.
+//
 // # Client limits
 //
 // scheduler_perf gives the scheduler, and the clients that create nodes and pods, a QPS and a burst of 5,000:

@@ -29,21 +29,11 @@ func (b *bench) measure(ctx context.Context, s series) (result, error) {
 		return result{}, err
 	}
 	// A profile of 100 samples a second costs about a percent, and both sides pay it.
-	command := exec.CommandContext(ctx, b.binary,
-		"-test.run=^$", "-test.benchtime=1x", "-test.timeout=60m",
-		fmt.Sprintf("-test.bench=^BenchmarkScheduling$/^%s$/^%s$/^%s$", s.Variant, s.Case, s.Workload),
-		"-data-items-dir="+dir, "-perf-cpuprofile")
-	// Interrupted, it would leave its etcd behind when killed.
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-	command.WaitDelay = time.Minute
-	command.Env = append(os.Environ(), "KUBE_CACHE_MUTATION_DETECTOR=false", "ARTIFACTS="+dir)
-	log, err := os.Create(filepath.Join(dir, "output.log"))
+	command, log, err := b.prepare(ctx, s, dir, "-perf-cpuprofile")
 	if err != nil {
 		return result{}, err
 	}
 	defer log.Close()
-	command.Stdout, command.Stderr = log, log
-
 	m := startMeter()
 	if err := command.Run(); err != nil {
 		return result{}, errors.Join(ctx.Err(), fmt.Errorf("%w: see %s", err, log.Name()))
@@ -65,6 +55,22 @@ func (b *bench) measure(ctx context.Context, s series) (result, error) {
 	r.SchedulerCPUMillis = float64(scheduler) / float64(time.Millisecond) / pods
 	r.PackCPUMillis = float64(pack) / float64(time.Millisecond) / pods
 	return r, nil
+}
+
+// prepare returns the command that runs one case with one variant, and the log that it will write to; both are in dir.
+func (b *bench) prepare(ctx context.Context, s series, dir string, more ...string) (*exec.Cmd, *os.File, error) {
+	command := exec.CommandContext(ctx, b.binary, append([]string{
+		"-test.run=^$", "-test.benchtime=1x", "-test.timeout=60m",
+		fmt.Sprintf("-test.bench=^BenchmarkScheduling$/^%s$/^%s$/^%s$", s.Variant, s.Case, s.Workload),
+		"-data-items-dir=" + dir,
+	}, more...)...)
+	// Interrupted, it would leave its etcd behind when killed.
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = time.Minute
+	command.Env = append(os.Environ(), "KUBE_CACHE_MUTATION_DETECTOR=false", "ARTIFACTS="+dir)
+	log, err := os.Create(filepath.Join(dir, "output.log"))
+	command.Stdout, command.Stderr = log, log
+	return command, log, err
 }
 
 // dataItems is scheduler_perf's file of measurements.

@@ -198,6 +198,38 @@ func (sel selection) round(number int) []series {
 	return all
 }
 
+// sets returns what is measured in turns with one another: for each case of ours all that it is compared with. What else
+// is in a set, as the ceiling, is there for all cases at the same time as they are.
+func (sel selection) sets() [][]series {
+	var sets [][]series
+	byName := map[string]int{}
+	possible := turnCases()
+	for _, g := range sel.groups() {
+		for _, c := range g.Comparisons {
+			if !slices.Contains(possible, c.Ours.Case) {
+				continue
+			}
+			name := c.Ours.Case + "/" + c.Ours.Workload
+			i, ok := byName[name]
+			if !ok {
+				i = len(sets)
+				byName[name] = i
+				sets = append(sets, nil)
+			}
+			members := []series{c.Baseline, c.Ours}
+			if c.CeilingGoal > 0 {
+				members = append(members, sel.ceiling())
+			}
+			for _, s := range members {
+				if !slices.Contains(sets[i], s) {
+					sets[i] = append(sets[i], s)
+				}
+			}
+		}
+	}
+	return sets
+}
+
 // caseNames returns the names of the cases that can be selected, in the order of the tables.
 func caseNames() []string {
 	var names []string

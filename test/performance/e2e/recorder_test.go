@@ -25,7 +25,8 @@ import (
 )
 
 const (
-	// gangsNamespace has the pods that are recorded. In a case that does not use it the recorder sees nothing.
+	// gangsNamespace has the pods that are recorded; in turns, those of each turn are in a namespace whose name begins with it.
+	// In a case that does not use it the recorder sees nothing.
 	gangsNamespace = "gangs"
 	// batchLabel tells which pods of no gang are taken together.
 	batchLabel = "batch"
@@ -46,7 +47,7 @@ func recordMembers(tCtx ktesting.TContext) error {
 	if err != nil {
 		return err
 	}
-	pods := tCtx.Client().CoreV1().Pods(gangsNamespace)
+	pods := tCtx.Client().CoreV1().Pods(metav1.NamespaceAll)
 	none, err := pods.List(tCtx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -108,7 +109,10 @@ func (r *recorder) follow(events watch.Interface, version string) (string, error
 }
 
 func (r *recorder) takeLocked(kind watch.EventType, pod *v1.Pod, now time.Time) {
-	name := gangName(pod)
+	if !namespaceIsOf(pod.Namespace, gangsNamespace) {
+		return
+	}
+	name := pod.Namespace + "/" + gangName(pod)
 	g := r.gangs[name]
 	if g == nil {
 		g = &gang{}

@@ -16,7 +16,13 @@ type result struct {
 	Time   time.Time `json:"time"`   // of the start
 	Commit string    `json:"commit"` // "-dirty" behind it when there were changes
 
-	// PodsPerSecond is scheduler_perf's SchedulingThroughput, the average of its samples of a second each.
+	// Set is the start of the measurement in turns that the result belongs to, and Turn its number there, from 1 on. Both are
+	// zero for a measurement of its own.
+	Set  time.Time `json:"set,omitzero"`
+	Turn int       `json:"turn,omitempty"`
+
+	// PodsPerSecond is scheduler_perf's SchedulingThroughput, the average of its samples of a second each; in a turn it is the
+	// number of pods divided by Seconds.
 	PodsPerSecond float64 `json:"podsPerSecond"`
 	// Seconds is the time from the first measured pod's creation to the last one's binding.
 	Seconds float64 `json:"seconds"`

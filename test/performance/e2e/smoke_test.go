@@ -44,7 +44,7 @@ func TestSmallestWorkloads(t *testing.T) {
 			failed := true
 			testing.Benchmark(func(b *testing.B) {
 				defer func() { failed = b.Failed() }()
-				perf.RunBenchmarkPerfScheduling(b, file, "smoke", plugins, perfOptions(variant)...)
+				perf.RunBenchmarkPerfScheduling(b, file, "smoke", plugins, perfOptions(variant, nil)...)
 			})
 			require.False(t, failed, "what the scheduler logged is in %s", os.Getenv("ARTIFACTS"))
 			require.Equal(t, 1, built)
@@ -75,7 +75,7 @@ func TestSmallestWorkloads(t *testing.T) {
 // smallest returns the cases of a variant, cut down to the smallest workload of one case.
 func smallest(t *testing.T, variant, name string) []byte {
 	t.Helper()
-	content, err := casesFor(variant, t.TempDir())
+	content, err := casesFor(variant, t.TempDir(), 0)
 	require.NoError(t, err)
 	var cases []map[string]any
 	require.NoError(t, yaml.Unmarshal(content, &cases))

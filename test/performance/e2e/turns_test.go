@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+)
+
+func TestTurnCases(t *testing.T) {
+	names := turnCases()
+	require.Contains(t, names, "SchedulingBasic")
+	require.Contains(t, names, "Gangs")
+	require.NotContains(t, names, "SpreadPodsBefore", "its measured pods join others")
+	pods, err := podsOfTurn("Gangs", gangs20)
+	require.NoError(t, err)
+	require.InDelta(t, 1000, pods, 0)
+	pods, err = podsOfTurn("Gangs", "500Nodes")
+	require.NoError(t, err)
+	require.InDelta(t, 1000, pods, 0, "as many as the workload measures")
+	_, err = podsOfTurn("SpreadPodsBefore", large)
+	require.ErrorContains(t, err, "cannot be measured in turns")
+}
+
+// The steps that measure come once to warm up and then once for each turn, in namespaces of their own, with a node before
+// each turn and one after the last.
+func TestSplitIntoTurns(t *testing.T) {
+	var c map[string]any
+	require.NoError(t, yaml.Unmarshal([]byte(`
+name: Gangs
+workloadTemplate:
+  - {opcode: createNodes, countParam: $nodes}
+  - {opcode: createAny, namespace: gangs, countParam: $gangs}
+  - {opcode: createPods, namespace: gangs, countParam: $measured, collectMetrics: true}
+workloads:
+  - {name: 5Nodes, params: {nodes: 5, gangs: 2, members: 5, measured: 10}}
+  - {name: 1000Nodes_100GangsOf20, params: {nodes: 1000, gangs: 100, members: 20, measured: 2000}}`), &c))
+	require.NoError(t, splitIntoTurns(c, 2))
+	got, err := yaml.Marshal(c)
+	require.NoError(t, err)
+	node := "{opcode: createNodes, count: 1, nodeTemplatePath: templates/node-turn.yaml}"
+	require.YAMLEq(t, `
+name: Gangs
+workloadTemplate:
+  - {opcode: createNodes, countParam: $nodes}
+  - {opcode: createAny, namespace: gangs, countParam: $gangs}
+  - {opcode: createPods, namespace: gangs, countParam: $measured, collectMetrics: true}
+  - `+node+`
+  - {opcode: createAny, namespace: gangs-1, countParam: $gangs}
+  - {opcode: createPods, namespace: gangs-1, countParam: $measured}
+  - `+node+`
+  - {opcode: createAny, namespace: gangs-2, countParam: $gangs}
+  - {opcode: createPods, namespace: gangs-2, countParam: $measured}
+  - `+node+`
+workloads:
+  - {name: 5Nodes, params: {nodes: 5, gangs: 2, members: 5, measured: 10}}
+  - {name: 1000Nodes_100GangsOf20, params: {nodes: 1000, gangs: 50, members: 20, measured: 1000}}`, string(got))
+	require.True(t, namespaceIsOf("gangs-2", "gangs"))
+	require.False(t, namespaceIsOf("gangsters", "gangs"))
+
+	delete(c, "workloadTemplate")
+	require.ErrorContains(t, splitIntoTurns(c, 2), "no workloadTemplate")
+}
+
+func TestTurnsDecodeStrictly(t *testing.T) {
+	content, err := casesFor(zoneSpread, t.TempDir(), 3)
+	require.NoError(t, err)
+	require.True(t, decodes(t, content))
+	require.Contains(t, string(content), "shop-3")
+}
+
+// Nobody is always the first or always behind the same one.
+func TestTurnOrder(t *testing.T) {
+	const players, turns = 4, 8
+	first, before := map[int]int{}, map[[2]int]int{}
+	for turn := range turns {
+		order := turnOrder(players, turn)
+		require.ElementsMatch(t, []int{0, 1, 2, 3}, order)
+		first[order[0]]++
+		for i, a := range order {
+			for _, b := range order[i+1:] {
+				before[[2]int{a, b}]++
+			}
+		}
+	}
+	for a := range players {
+		require.Positive(t, first[a])
+		for b := range players {
+			if a != b {
+				require.Equal(t, turns/2, before[[2]int{a, b}], "%d before %d", a, b)
+			}
+		}
+	}
+}
+
+func TestSetsHaveWhatIsCompared(t *testing.T) {
+	sel := selection{cases: []string{"TopologySpreading", "SpreadPodsBefore"}}
+	require.Equal(t, [][]series{{
+		{Case: "TopologySpreading", Workload: large, Variant: inTree},
+		{Case: "TopologySpreading", Workload: large, Variant: zoneSpread},
+		ceiling,
+		{Case: "TopologySpreading", Workload: large, Variant: unspread},
+	}}, sel.sets(), "one set for each case that can be measured in turns")
+}
+
+func TestBadTurnsAreRefused(t *testing.T) {
+	var out bytes.Buffer
+	require.ErrorContains(t, run(t.Context(), []string{"-turns", "-1", "-dir", t.TempDir()}, &out), "-turns: got -1, want 0 or more")
+	require.ErrorContains(t, run(t.Context(), []string{"-turns", "2", "-cases", "SpreadPodsBefore", "-dir", t.TempDir()}, &out),
+		"-turns: case SpreadPodsBefore cannot be measured in turns")
+}
+
+// The smallest workload in turns, with the processes that the driver starts: this test's own binary.
+func TestTurnsOfTheSmallestWorkload(t *testing.T) {
+	binary, err := os.Executable()
+	require.NoError(t, err)
+	b := &bench{binary: binary, dir: t.ArtifactDir(), commit: "abc"}
+	all := []series{
+		{Case: "Gangs", Workload: "5Nodes", Variant: permitGate},
+		{Case: "TopologySpreading", Workload: "5Nodes", Variant: zoneSpread},
+	}
+	var results []result
+	require.NoError(t, b.measureInTurns(t.Context(), all, 2, func(r result) error {
+		results = append(results, r)
+		return nil
+	}), "the logs are below %s", b.dir)
+	require.Len(t, results, 4)
+	for i, s := range []series{all[0], all[1], all[1], all[0]} {
+		r := results[i]
+		require.Equal(t, s, r.series)
+		require.Equal(t, i/2+1, r.Turn)
+		require.Equal(t, "abc", r.Commit)
+		require.Positive(t, r.CPUMillis)
+		require.InDelta(t, 10/r.Seconds, r.PodsPerSecond, 1e-6, "10 pods were measured")
+	}
+}
+
+// A process that ends instead of taking its turn is named with its log, and the others are stopped.
+func TestPlayerThatEnds(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "player.sh")
+	require.NoError(t, os.WriteFile(script, []byte(`#!/bin/sh
+case "$*" in
+*TopologySpreading*) echo '{"ready":true}' >&4; read -r line <&3 || exit 1 ;;
+esac
+`), 0o755))
+	b := &bench{binary: script, dir: t.TempDir()}
+	all := []series{{Case: "TopologySpreading", Workload: large, Variant: inTree}, ceiling}
+	err := b.measureInTurns(t.Context(), all, 1, func(result) error { return nil })
+	require.ErrorContains(t, err, "SchedulingBasic/5000Nodes, in-tree: the process ended too early: see ")
+	require.ErrorContains(t, err, "output.log")
+}
+
+// What is said over the pipes is what the other side reads.
+func TestTurnMessages(t *testing.T) {
+	line, err := json.Marshal(turnMessage{Ready: true, Measured: &turnMeasured{Pods: 10, Seconds: 2, CPUSeconds: 1}})
+	require.NoError(t, err)
+	p := &player{series: ceiling, says: bufio.NewReader(bytes.NewReader(append(line, '\n')))}
+	got, err := p.listen()
+	require.NoError(t, err)
+	require.Equal(t, &turnMeasured{Pods: 10, Seconds: 2, CPUSeconds: 1}, got)
+}
+
+func TestTurnTable(t *testing.T) {
+	set := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var results []result
+	add := func(turn int, c, variant string, rate float64) {
+		results = append(results, result{
+			series: series{Case: c, Workload: large, Variant: variant}, Time: set, Commit: "abc", Set: set, Turn: turn,
+			PodsPerSecond: rate, Seconds: 5, CPUMillis: 8, SchedulerCPUMillis: 2, PackCPUMillis: 0.4, Machine: machine{Cores: 2, Load: 1, Others: 0.1},
+		})
+	}
+	// The machine is half as fast in the second turn; the ratios are not.
+	for turn, speed := range []float64{1, 0.5, 0.75} {
+		add(turn+1, "TopologySpreading", inTree, 100*speed)
+		add(turn+1, "TopologySpreading", zoneSpread, 180*speed)
+		add(turn+1, "SchedulingBasic", inTree, 200*speed)
+	}
+	add(4, "TopologySpreading", zoneSpread, 999) // nobody to compare it with took that turn
+	var out bytes.Buffer
+	writeTurns(&out, results, selection{})
+	require.Equal(t, fmt.Sprintf(`ZoneSpread in the place of PodTopologySpread, in turns: median (least-most)
+
+| case | baseline | pods/s | ours | pods/s | ours/baseline | ours/SchedulingBasic | CPU ms per pod, ours/baseline | the scheduler's | our functions | turns |
+|---|---|---|---|---|---|---|---|---|---|---|
+| TopologySpreading, 5000Nodes | in-tree | 75 (50-100) | zonespread | 135 (90-180) | 1.80 ok (0.97) [1.80-1.80] | 0.90 ok (0.90) [0.90-0.90] | 1.00 [1.00-1.00] | 1.00 [1.00-1.00] | %s | 3 |
+
+9 runs from 2026-01-02 03:04 to 03:04 at abc, on 2 cores; load average before a run 1.0 (1.0-1.0), share of the cores that other processes took during it 10 (10-10) %%.
+`, "5.0%"), out.String())
+	out.Reset()
+	writeTurns(&out, nil, selection{})
+	require.Equal(t, "no turns to compare yet\n", out.String())
+}
