@@ -7,22 +7,25 @@
 #     scheduler      cmd/ and test/ but for those below: tests against the real framework
 #     container      test/container: the image under an OCI runtime; root only, Debian's runc is installed
 #     integration    test/integration: our scheduler in process against a real API server
+#     processes      scheduler, container and integration in one step; stands for them in a whole run
 #     modules        the tests of the nested modules: those under hack/, and test/performance/e2e
 #     scripts        the tests of the scripts under hack/
 #
+# The packages of a step with real processes run three at a time, since they wait more than they
+# compute (ADR 0165). BESIDE=1 runs one at a time, which takes less memory and disturbs less.
 # TEST_ARGS is given to go test, as in TEST_ARGS='-run TestGang' hack/test.sh unit.
 # RACE=0 leaves the race detector out; it is left out, with a word, where there is no
 # C compiler, which it needs.
 #
 # A step fails when no test ran in it and when a test was skipped: neither proves anything.
-# In the steps with real processes, scheduler and integration, a test that fails is run once
-# more, and the run says so if it passes then (ADR 0135). RERUN=0 leaves that out.
+# In the steps with real processes, a test that fails is run once more, and the run says so if it
+# passes then (ADR 0135). RERUN=0 leaves that out.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-ALL="controlplane unit scheduler container integration modules scripts"
+ALL="controlplane unit processes modules scripts"
 # soak is run by hack/soak.sh, which says which packages.
-KNOWN="$ALL soak"
+KNOWN="$ALL scheduler container integration soak"
 SUMMARY=
 FAILED=
 
@@ -84,7 +87,7 @@ compile_image() {
 # TEST_ARGS come last: flags of a test binary must follow the packages. RETRY=1 runs up to
 # three tests that fail once more each, unless the race detector has spoken.
 run_go() {
-	local dir=$1 format=$2 pkgs=$3 log rc=0 done_line report
+	local dir=$1 format=$2 pkgs=$3 log rc=0 done_line report events slow
 	local -a retry=()
 	shift 3
 	if [ -z "$pkgs" ]; then
@@ -93,20 +96,26 @@ run_go() {
 	fi
 	log=$(mktemp "${TMPDIR:-/tmp}/zonewise.XXXXXX")
 	report=$(mktemp "${TMPDIR:-/tmp}/zonewise.XXXXXX")
+	events=$(mktemp "${TMPDIR:-/tmp}/zonewise.XXXXXX")
 	if [ "${RETRY:-0}" = 1 ] && [ "${RERUN:-1}" != 0 ] && [ -z "${TEST_ARGS:-}" ]; then
 		retry=(--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race
 			--rerun-fails-report="$report" --packages="$pkgs")
 		pkgs=
 	fi
 	# shellcheck disable=SC2086
-	(cd "$dir" && CGO_ENABLED=$TEST_CGO "$BIN/gotestsum" --format "$format" --format-hide-empty-pkg ${retry[@]+"${retry[@]}"} -- \
+	(cd "$dir" && CGO_ENABLED=$TEST_CGO "$BIN/gotestsum" --format "$format" --format-hide-empty-pkg --jsonfile "$events" ${retry[@]+"${retry[@]}"} -- \
 		$RACE_FLAG -count=1 "$@" $pkgs ${TEST_ARGS:-}) 2>&1 | tee "$log" || rc=$?
 	done_line=$(grep '^DONE ' "$log" | tail -n 1 || true)
 	if [ -s "$report" ]; then
 		say "failed at first, so look into it; runs and failures of each:"
 		cat "$report"
 	fi
-	rm -f "$log" "$report"
+	slow=$("$BIN/gotestsum" tool slowest --jsonfile "$events" --threshold 15s 2>/dev/null || true) # a build that fails is no JSON
+	if [ "$format" = pkgname ] && [ -n "$slow" ]; then
+		say "slower than 15s:"
+		sed -e 's/^/  /' <<<"$slow"
+	fi
+	rm -f "$log" "$report" "$events"
 	COUNT=$(sed -n -E 's/^DONE ([0-9]+ runs, )?([0-9]+) tests?.*/\2/p' <<<"$done_line")
 	if ((rc != 0)); then return "$rc"; fi
 	if [ "${COUNT:-0}" = 0 ]; then
@@ -130,37 +139,71 @@ step_unit() {
 	run_go "$ROOT" pkgname "$pkgs" -shuffle=on -timeout 10m
 }
 
-# One package at a time: each links all of the scheduler, or starts an API server.
-step_scheduler() {
-	local pkgs
-	pkgs=$(packages '(cmd|test)/' | grep -v -e /test/container -e /test/integration -e /test/performance)
-	"$ROOT/hack/tools/build.sh" helm # installs the chart in test/manifests
-	"$ROOT/hack/browser.sh"          # looks at the page in test/board
-	compile_ahead "$pkgs"
-	compile_image amd64 arm64
-	RETRY=1 run_go "$ROOT" pkgname "$pkgs" -p 1 -timeout 25m
+# packages_of STEP prints the packages of a step with real processes; the one that takes longest comes first, so that
+# it does not end alone.
+packages_of() {
+	case $1 in
+	scheduler) packages '(cmd|test)/' | grep -v -e /test/container -e /test/integration -e /test/performance ;;
+	processes)
+		packages_of integration
+		packages_of scheduler
+		if [ "$(id -u)" = 0 ]; then packages_of container; fi
+		;;
+	*) packages "test/$1" ;;
+	esac
 }
 
-# A container runtime needs root. Elsewhere the step says so and proves nothing, as without -race.
+# run_processes FORMAT "PACKAGES" tests packages that start real processes.
+run_processes() {
+	compile_ahead "$2"
+	# What runs in an image is linked with settings of its own.
+	case $2 in
+	*/test/image*) compile_image amd64 arm64 ;;
+	*/test/container*) compile_image "$(go env GOARCH)" ;;
+	esac
+	RETRY=1 run_go "$ROOT" "$1" "$2" -p "$(beside)" -timeout 30m
+}
+
+# beside prints how many packages with real processes are tested at a time.
+beside() {
+	if [ -n "${BESIDE:-}" ]; then
+		printf '%s' "$BESIDE"
+	elif [ "$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)" = 1 ]; then
+		printf 1
+	else
+		printf 3
+	fi
+}
+
+# A container runtime needs root. Elsewhere the steps say so and prove nothing of it, as without -race.
+no_runtime() { say "test/container is left out: an OCI runtime needs root; continuous integration runs it"; }
+
+need_programs() {
+	"$ROOT/hack/tools/build.sh" helm # installs the chart in test/manifests
+	"$ROOT/hack/browser.sh"          # looks at the page in test/board
+}
+
+step_processes() {
+	need_programs
+	if [ "$(id -u)" = 0 ]; then "$ROOT/hack/image/runtime.sh"; else no_runtime; fi
+	run_processes pkgname "$(packages_of processes)"
+}
+
+step_scheduler() {
+	need_programs
+	run_processes pkgname "$(packages_of scheduler)"
+}
+
 step_container() {
-	local pkgs
 	if [ "$(id -u)" != 0 ]; then
-		say "left out: an OCI runtime needs root; continuous integration runs it"
+		no_runtime
 		return
 	fi
 	"$ROOT/hack/image/runtime.sh"
-	pkgs=$(packages test/container)
-	compile_ahead "$pkgs"
-	compile_image "$(go env GOARCH)"
-	RETRY=1 run_go "$ROOT" testname "$pkgs" -p 1 -timeout 25m
+	run_processes testname "$(packages_of container)"
 }
 
-step_integration() {
-	local pkgs
-	pkgs=$(packages test/integration)
-	compile_ahead "$pkgs"
-	RETRY=1 run_go "$ROOT" testname "$pkgs" -p 1 -timeout 30m
-}
+step_integration() { run_processes testname "$(packages_of integration)"; }
 
 # step_modules tests the nested modules that have tests; they build the scheduler
 # for an image and the like, so they use the settings of "make build", without -race.

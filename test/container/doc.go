@@ -3,5 +3,5 @@
 // read-only, and with the token of its ServiceAccount where a pod finds it. The scheduler then places pods of a real
 // API server.
 //
-// A runtime needs root: hack/test.sh runs these tests as a step of their own.
+// A runtime needs root: elsewhere hack/test.sh leaves these tests out, and says so.
 package container
