@@ -17,7 +17,7 @@ import (
 func TestWaitingGangWritesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.addNodes("2", "a1")
-	s := w.startScheduler()
+	s := w.startScheduler(withGateArgs(`{"maxBackoff": "1s"}`)) // rounds need not wait for its end
 	w.createGroup("train", 3, 0)
 	gang := w.create(newPods(3, "train", "1", inGroup("train"))...)
 	w.waitNoPlan("needs 3, plan found 2: 1 node short of cpu", gang...)
