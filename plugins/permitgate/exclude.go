@@ -23,8 +23,15 @@ const exclusionsLast = time.Minute
 type exclusions struct {
 	byNeeds map[string]*plan.Exclusions
 	since   time.Time
-	brief   bool // something of it, or of the cluster, may be different in the next round
+	brief   bool      // something of it, or of the cluster, may be different in the next round
+	roomAt  time.Time // when room was made last
 }
+
+// trails is how much later than these informers the scheduler's cache may hear of a change.
+const trails = time.Second
+
+// roomMade has what is known forgotten with the next round.
+func (x *exclusions) roomMade(now time.Time) { x.brief, x.roomAt = true, now }
 
 // needsOf tells members apart that may be refused by different nodes.
 func needsOf(pod *v1.Pod, signature string) string {
@@ -83,7 +90,7 @@ func (x *exclusions) add(pod *v1.Pod, nodes map[string]string, now time.Time) {
 // return to a node that has just been refused.
 func (x *exclusions) startRound(now time.Time) {
 	if x.byNeeds != nil && (x.brief || now.Sub(x.since) > exclusionsLast) {
-		*x = exclusions{}
+		*x = exclusions{roomAt: x.roomAt}
 	}
 }
 
@@ -143,8 +150,9 @@ func (p *PermitGate) refusedPin(ctx context.Context, state fwk.CycleState, key t
 	klog.FromContext(ctx).V(3).Info("A planned node was refused", "podGroup", key, "pod", klog.KObj(pod), "detail", detail, "refused", len(refused))
 	p.shared.change(key, func(e *entry, now time.Time) {
 		e.exclusions.add(pod, refused, now)
-		// What a plan knows itself, such as room that is taken, it sees for itself in the next round.
-		e.exclusions.brief = planned[status.Plugin()]
+		// What a plan knows itself, such as room that is taken, it sees for itself in the next round. And the snapshot may be older than
+		// the room that was made just now.
+		e.exclusions.brief = planned[status.Plugin()] || now.Sub(e.exclusions.roomAt) < trails
 		e.gang.Replan(pod.UID, detail, now)
 		p.shared.checkNominationLocked(e, pod.UID)
 	})

@@ -82,7 +82,7 @@ func (s *Shared) roomMade() {
 	defer s.mu.Unlock()
 	now := time.Now()
 	for key, e := range s.gangs {
-		e.exclusions.brief = true
+		e.exclusions.roomMade(now)
 		switch e.gang.Phase() {
 		case gang.Gathering, gang.Waiting, gang.Backoff:
 			e.gang.Room(now)
