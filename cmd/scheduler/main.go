@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/signal"
@@ -45,12 +44,13 @@ func newCommand(pack *plugins.Pack) *cobra.Command {
 // run executes the command and returns the exit status of the process.
 func run(cmd *cobra.Command) int {
 	// Upstream installs its own handler for these signals, and then reports the end that was asked for
-	// as a failure. Listening as well tells the two apart.
-	asked, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-
+	// as a failure. Listening as well tells the two apart. Upstream may hear of a signal first and be done
+	// before we do: Stop returns when no signal is still on its way.
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGINT, syscall.SIGTERM)
 	err := cli.RunNoErrOutput(cmd)
-	if err == nil || asked.Err() != nil {
+	signal.Stop(asked)
+	if err == nil || len(asked) > 0 {
 		return 0
 	}
 	line := explain(err, configFile(cmd))

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -174,8 +176,8 @@ func TestWriteConfig(t *testing.T) {
 // TestAskedToStop ends the program as an init system or a kubelet does.
 func TestAskedToStop(t *testing.T) {
 	t.Parallel()
-	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		t.Run(signal.String(), func(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
 			address := closedPort(t)
 			_, port, err := net.SplitHostPort(address)
@@ -193,9 +195,28 @@ func TestAskedToStop(t *testing.T) {
 				}
 				return conn.Close() == nil
 			}, processTimeout, 20*time.Millisecond)
-			require.NoError(t, cmd.Process.Signal(signal))
+			require.NoError(t, cmd.Process.Signal(sig))
 			require.NoError(t, cmd.Wait(), "stderr:\n%s", stderr)
 		})
+	}
+}
+
+// Upstream's handler may hear of the signal first, and the command end with an error at once. Not parallel: the signal is
+// for the whole process.
+func TestUpstreamHearsOfTheSignalFirst(t *testing.T) {
+	for range 200 {
+		cmd := &cobra.Command{SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error {
+			first := make(chan os.Signal, 1)
+			signal.Notify(first, syscall.SIGTERM)
+			defer signal.Stop(first)
+			if err := syscall.Kill(syscall.Getpid(), syscall.SIGTERM); err != nil {
+				return err
+			}
+			<-first
+			return errors.New("finished without leader elect")
+		}}
+		cmd.SetArgs([]string{})
+		require.Zero(t, run(cmd))
 	}
 }
 
