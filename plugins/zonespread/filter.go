@@ -138,6 +138,11 @@ func (pl *ZoneSpread) Filter(ctx context.Context, cycleState fwk.CycleState, pod
 	for i := range s.constraints {
 		c := &s.constraints[i]
 		view := &s.views[i]
+		minimum := skew.GlobalMinimum(view.Minimum(), view.Domains(), int(c.minDomains))
+		// Where the fullest domain fits all do, and the node's, a look at memory elsewhere, need not be found.
+		if fullest, known := view.Maximum(); known && skew.Fits(fullest, s.self[i], minimum, c.maxSkew) {
+			continue
+		}
 		domain, ok := view.Find(node)
 		if !ok {
 			if logger := klog.FromContext(ctx).V(5); logger.Enabled() {
@@ -146,7 +151,6 @@ func (pl *ZoneSpread) Filter(ctx context.Context, cycleState fwk.CycleState, pod
 			return s.refusals.like(pl.noDomain)
 		}
 		matching := view.CountAt(domain, node)
-		minimum := skew.GlobalMinimum(view.Minimum(), view.Domains(), int(c.minDomains))
 		if !skew.Fits(matching, s.self[i], minimum, c.maxSkew) {
 			if logger := klog.FromContext(ctx).V(5); logger.Enabled() {
 				logger.Info("Node would exceed maxSkew", "pod", klog.KObj(pod), "node", klog.KObj(node), "topologyKey", c.topologyKey,

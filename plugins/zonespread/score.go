@@ -74,7 +74,7 @@ func (pl *ZoneSpread) PreScore(ctx context.Context, cycleState fwk.CycleState, p
 	if len(queries) > 0 {
 		state.tables = pl.count(ctx, cycleState, nodes, queries)
 	}
-	state.weights = weigh(state, filteredNodes, needsAllKeys)
+	state.weights = weigh(state, filteredNodes, len(nodes), needsAllKeys)
 	cycleState.Write(preScoreStateKey, state)
 	return nil
 }
@@ -89,13 +89,32 @@ func (s *preScoreState) domainOf(node *v1.Node, i int) (counts.Domain, bool) {
 	return domain, ok
 }
 
+// seenAll tells whether no other node can add to what was offered, since all domains are there, and none is to be ignored.
+func (s *preScoreState) seenAll(offered []domainSet, allNodes int) bool {
+	for i, table := range s.tables {
+		if s.constraints[i].topologyKey == v1.LabelHostname {
+			if table.Domains() < allNodes {
+				return false
+			}
+			continue
+		}
+		if values, everywhere := table.Everywhere(); !everywhere || offered[i].len() < values {
+			return false
+		}
+	}
+	return true
+}
+
 // weigh returns the weight of each constraint, by the number of domains that the pod can choose from,
-// and notes the nodes to be ignored.
-func weigh(state *preScoreState, filteredNodes []fwk.NodeInfo, needsAllKeys bool) []float64 {
+// and notes the nodes to be ignored. There are allNodes in the cluster.
+func weigh(state *preScoreState, filteredNodes []fwk.NodeInfo, allNodes int, needsAllKeys bool) []float64 {
 	offered := make([]domainSet, len(state.constraints))
 	found := make([]counts.Domain, len(state.constraints))
 nodes:
 	for _, nodeInfo := range filteredNodes {
+		if state.seenAll(offered, allNodes) {
+			break
+		}
 		node := nodeInfo.Node()
 		for i := range state.constraints {
 			domain, ok := state.domainOf(node, i)

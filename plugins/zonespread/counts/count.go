@@ -31,6 +31,7 @@ func (ix *Index) table(t *topology, pods []int32) *Table {
 	ids, domain := t.share()
 	table := newTable(t.key, ids, pods)
 	table.slots, table.domain = ix.slotsByNode(), domain
+	table.values, table.everywhere = t.inUse, t.all == len(ix.byName)
 	return table
 }
 

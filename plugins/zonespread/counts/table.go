@@ -30,6 +30,11 @@ type Table struct {
 
 	domains int
 	minimum int
+	maximum int
+	// everywhere tells that each node of the snapshot has a domain, eligible or not, and values is how many different ones
+	// they have. Without an Index neither is known, and everywhere is false.
+	everywhere bool
+	values     int
 
 	ascendingOnce sync.Once
 	ascending     []int32 // domains by number of pods; only made when a View needs it
@@ -43,6 +48,7 @@ func newTable(key string, ids map[string]int32, counts []int32) *Table {
 		if n != absent {
 			t.domains++
 			lowest = min(lowest, n)
+			t.maximum = max(t.maximum, int(n))
 		}
 	}
 	t.minimum = int(lowest)
@@ -55,6 +61,10 @@ func (t *Table) Domains() int { return t.domains }
 // Minimum returns the number of matching pods in the domain that has the fewest, or math.MaxInt32 when
 // there is no domain.
 func (t *Table) Minimum() int { return t.minimum }
+
+// Everywhere returns how many different domains the nodes of the snapshot have, eligible or not, and true if each node is
+// known to have one.
+func (t *Table) Everywhere() (values int, ok bool) { return t.values, t.everywhere }
 
 // Count returns the number of matching pods in a domain; 0 for a value that is no domain.
 func (t *Table) Count(value string) int {
@@ -183,6 +193,12 @@ func (v *View) Domains() int { return v.domains }
 
 // Minimum returns the number of matching pods in the domain that has the fewest.
 func (v *View) Minimum() int { return v.minimum }
+
+// Maximum returns the number of matching pods in the domain that has the most, and true if it holds for each node of the
+// snapshot without a look at its domain. It does not when a node may have none, or when the view has changes.
+func (v *View) Maximum() (int, bool) {
+	return v.table.maximum, v.table.everywhere && len(v.changes) == 0
+}
 
 // Count returns the number of matching pods in a domain; 0 for a value that is no domain.
 func (v *View) Count(value string) int {

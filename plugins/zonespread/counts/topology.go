@@ -22,6 +22,8 @@ type topology struct {
 	ids    map[string]int32 // by value
 	values []string         // by number
 	nodes  []int32          // by number: how many nodes have the value
+	all    int              // how many nodes have a value
+	inUse  int              // how many values have a node
 	free   []int32
 	// sharedIDs and sharedDomain are set once a Table has ids and domain; they are then replaced instead of
 	// changed.
@@ -98,7 +100,10 @@ func (t *topology) enter(slot int32, node *v1.Node) {
 		}
 		t.ids[value] = id
 	}
-	t.nodes[id]++
+	if t.nodes[id]++; t.nodes[id] == 1 {
+		t.inUse++
+	}
+	t.all++
 	t.set(slot, id)
 }
 
@@ -109,8 +114,12 @@ func (t *topology) leave(slot int32) {
 	if id == none {
 		return
 	}
-	t.nodes[id]--
-	if t.nodes[id] == 0 && id != emptyValue {
+	t.all--
+	if t.nodes[id]--; t.nodes[id] > 0 {
+		return
+	}
+	t.inUse--
+	if id != emptyValue {
 		t.ownIDs()
 		delete(t.ids, t.values[id])
 		t.values[id] = ""

@@ -270,10 +270,33 @@ func check(t *rapid.T, what string, table *Table, want map[string]int) {
 	}
 }
 
+// checkEverywhere compares what a table says of all nodes together. Only an Index knows it.
+func checkEverywhere(t *rapid.T, what string, table *Table, q *Query, nodes []*v1.Node, want map[string]int) {
+	named, all, most := map[string]bool{}, true, 0
+	for _, node := range nodes {
+		value, ok := valueOf(q.TopologyKey, node)
+		if all = all && ok; ok {
+			named[value] = true
+		}
+	}
+	for _, pods := range want {
+		most = max(most, pods)
+	}
+	values, everywhere := table.Everywhere()
+	if everywhere != (all && !strings.HasPrefix(what, "direct")) || everywhere && values != len(named) {
+		t.Fatalf("%s: %d domains and each node has one: %v, want %d, %v", what, values, everywhere, len(named), all)
+	}
+	view := NewView(table)
+	if maximum, known := view.Maximum(); known != everywhere || maximum != most {
+		t.Fatalf("%s: a maximum of %d, known %v, want %d, %v", what, maximum, known, most, everywhere)
+	}
+}
+
 // checkNodes looks up every node in a table, and in a view that changes one domain after the other.
 func checkNodes(t *rapid.T, what string, table *Table, q *Query, nodes []*v1.Node, want map[string]int) {
 	values := map[Domain]string{}
 	view := NewView(table)
+	checkEverywhere(t, what, table, q, nodes, want)
 	for _, node := range nodes {
 		value, ok := node.Labels[q.TopologyKey]
 		if q.TopologyKey == PerNode {
@@ -300,6 +323,9 @@ func checkNodes(t *rapid.T, what string, table *Table, q *Query, nodes []*v1.Nod
 			t.Fatalf("%s: node %s has %d pods in its domain %q of a view, want %d", what, node.Name, got, value, view.Count(value))
 		}
 		view.Add(value, 1)
+		if _, known := view.Maximum(); known {
+			t.Fatalf("%s: a view with changes knows its maximum", what)
+		}
 		if got := view.CountAt(domain, node); got != view.Count(value) {
 			t.Fatalf("%s: node %s has %d pods in its changed domain %q, want %d", what, node.Name, got, value, view.Count(value))
 		}
