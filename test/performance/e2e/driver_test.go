@@ -44,13 +44,13 @@ func TestRoundsInterleave(t *testing.T) {
 	ours := series{Case: "TopologySpreading", Workload: large, Variant: zoneSpread}
 	nobody := series{Case: "TopologySpreading", Workload: large, Variant: unspread}
 	sel := selection{cases: []string{"TopologySpreading"}}
-	require.Equal(t, []series{base, ours, nobody}, sel.round(0))
-	require.Equal(t, []series{ours, base, nobody}, sel.round(1))
+	require.Equal(t, []series{base, ours, nobody, ceiling}, sel.round(0))
+	require.Equal(t, []series{ours, base, nobody, ceiling}, sel.round(1))
 	require.Zero(t, sel.roundsIn(nil))
 	require.Equal(t, 2, sel.roundsIn([]result{{series: base}, {series: ours}, {series: base}}), "results add up")
 	base.Workload, ours.Workload, nobody.Workload = "500Nodes", "500Nodes", "500Nodes"
 	sel.workload = "500Nodes"
-	require.Equal(t, []series{base, ours, nobody}, sel.round(0))
+	require.Equal(t, []series{base, ours, nobody, sel.ceiling()}, sel.round(0))
 
 	for _, sel := range []selection{{}, {workload: "500Nodes"}} {
 		seen := map[series]bool{}

@@ -75,6 +75,11 @@ var groups = []group{
 			againstNobody("DefaultTopologySpreading"),
 			againstNobody("SchedulingWithNodeInclusionPolicy"),
 			againstNobody("SpreadPodsBefore"),
+			// What such pods cost whoever schedules them.
+			nobodyAgainstCeiling("TopologySpreading"),
+			nobodyAgainstCeiling("PreferredTopologySpreading"),
+			nobodyAgainstCeiling("DefaultTopologySpreading"),
+			nobodyAgainstCeiling("SchedulingWithNodeInclusionPolicy"),
 		},
 	},
 	{
@@ -115,6 +120,11 @@ func againstNobody(name string) comparison {
 	c := against(name, large, zoneSpread, 0.90, 0)
 	c.Baseline.Variant = unspread
 	return c
+}
+
+// nobodyAgainstCeiling compares pods with constraints that nobody keeps with pods that have none.
+func nobodyAgainstCeiling(name string) comparison {
+	return comparison{Ours: series{Case: name, Workload: large, Variant: unspread}, Baseline: ceiling}
 }
 
 // gangs compares gangs of the PodGroup API with another case under the in-tree plugins.
