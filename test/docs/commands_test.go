@@ -44,6 +44,7 @@ var (
 		"source <(zonewise completion bash)":                                           "cmd/zonewise TestCompletion",
 		"zonewise snapshot cluster.json.gz":                                            "test/cli TestCommandLine",
 		"cd test/performance/e2e && go run . -table":                                   "test/performance/e2e TestTable",
+		"cd test/performance/e2e && go run . -table -turns 12":                         "test/performance/e2e TestTurnTable",
 		"export KUBECONFIG=/tmp/zonewise-demo-1234567890/admin.kubeconfig":             "internal/demo/cluster TestCertificatesAuthenticateBothSides",
 		"bin/kubectl get pods -A -o wide":                                              "hack/test.sh",
 		"sudo ctr --namespace k8s.io images import zonewise-scheduler.oci.tar":         "hack/image TestArchiveIsTheLayout",
