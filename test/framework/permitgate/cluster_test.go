@@ -112,11 +112,11 @@ func (c *cluster) evict(eviction *policyv1.Eviction) error {
 }
 
 // start runs a scheduler on the cluster until stop is called or the test ends.
-func (c *cluster) start(t testing.TB, args string) {
+func (c *cluster) start(t testing.TB, args string, options ...permitgate.Option) {
 	t.Helper()
 	c.mishap, c.recorder = &mishap{}, &recorder{}
 	c.groups.forget()
-	shared := permitgate.NewShared(permitgate.WithPodGroups(c.groups.watch))
+	shared := permitgate.NewShared(append(options, permitgate.WithPodGroups(c.groups.watch))...)
 	ctx, cancel := context.WithCancel(context.Background())
 	factory := scheduler.NewInformerFactory(c.client, 0, nil)
 	s, err := scheduler.New(ctx, rehearsingClient{c.client, c.stage}, factory, nil,

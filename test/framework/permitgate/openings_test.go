@@ -2,7 +2,6 @@ package permitgate
 
 import (
 	"context"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,10 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/events"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
-	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"zonewise.dev/plugins/permitgate"
@@ -45,31 +41,7 @@ func startPreempting(t *testing.T, nodes int) *cluster {
 		rehearsal := len(action.(clienttesting.DeleteActionImpl).DeleteOptions.DryRun) > 0
 		return rehearsal, nil, nil
 	})
-	c.mishap, c.recorder = &mishap{}, &recorder{}
-	c.groups.forget()
-	shared := permitgate.NewShared(permitgate.WithPodGroups(c.groups.watch), permitgate.WithHolds(func() permitgate.Holds { return roomForAll{} }))
-	ctx, cancel := context.WithCancel(context.Background())
-	factory := scheduler.NewInformerFactory(c.client, 0, nil)
-	s, err := scheduler.New(ctx, rehearsingClient{c.client, c.stage}, factory, nil,
-		func(string) events.EventRecorderLogger { return c.recorder },
-		scheduler.WithProfiles(profile(t, "default-scheduler", args)),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{permitgate.Name: shared.New, mishapName: c.mishap.new}),
-		scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(2),
-	)
-	require.NoError(t, err)
-	factory.StartWithContext(ctx)
-	require.NoError(t, s.WaitForHandlersSync(ctx))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.Run(ctx)
-	}()
-	c.stop = sync.OnceFunc(func() {
-		cancel()
-		<-done
-		factory.Shutdown()
-	})
-	t.Cleanup(c.stop)
+	c.start(t, args, permitgate.WithHolds(func() permitgate.Holds { return roomForAll{} }))
 	return c
 }
 

@@ -140,11 +140,12 @@ func casesFor(variant, dir string, turns int) ([]byte, error) {
 	if err := yaml.UnmarshalStrict(content, &cases); err != nil {
 		return nil, err
 	}
+	inTurns := turnCases()
 	for _, c := range cases {
 		if path != "" {
 			c["schedulerConfigPath"] = path
 		}
-		if name, _ := c["name"].(string); turns > 0 && slices.Contains(turnCases(), name) {
+		if name, _ := c["name"].(string); turns > 0 && slices.Contains(inTurns, name) {
 			if err := splitIntoTurns(c, turns); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}

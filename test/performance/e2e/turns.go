@@ -36,9 +36,8 @@ type turnAsk struct {
 	Dir   string `json:"dir"`  // for the profile of each turn
 }
 
-// turnMessage is what a process says: it is ready for the next turn, and what it measured in the last one.
+// turnMessage is what a process says when it is ready for the next turn: what it measured in the last one, if there was one.
 type turnMessage struct {
-	Ready    bool          `json:"ready"`
 	Measured *turnMeasured `json:"measured,omitempty"`
 }
 

@@ -147,7 +147,7 @@ func TestPlayerThatEnds(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "player.sh")
 	require.NoError(t, os.WriteFile(script, []byte(`#!/bin/sh
 case "$*" in
-*TopologySpreading*) echo '{"ready":true}' >&4; read -r line <&3 || exit 1 ;;
+*TopologySpreading*) echo '{}' >&4; read -r line <&3 || exit 1 ;;
 esac
 `), 0o755))
 	b := &bench{binary: script, dir: t.TempDir()}
@@ -159,7 +159,7 @@ esac
 
 // What is said over the pipes is what the other side reads.
 func TestTurnMessages(t *testing.T) {
-	line, err := json.Marshal(turnMessage{Ready: true, Measured: &turnMeasured{Pods: 10, Seconds: 2, CPUSeconds: 1}})
+	line, err := json.Marshal(turnMessage{Measured: &turnMeasured{Pods: 10, Seconds: 2, CPUSeconds: 1}})
 	require.NoError(t, err)
 	p := &player{series: ceiling, says: bufio.NewReader(bytes.NewReader(append(line, '\n')))}
 	got, err := p.listen()

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -56,17 +57,13 @@ func (t *turnTaker) turns() int {
 // not the first, waits for rest, and begins the other when the driver says so.
 func (t *turnTaker) afterNodes(rest perf.NodeUpdateFn) perf.NodeUpdateFn {
 	return func(tCtx ktesting.TContext, s *scheduler.Scheduler, w *perf.Workload, nodes *v1.NodeList) error {
-		parts := false
-		for i := range nodes.Items {
-			parts = parts || strings.HasPrefix(nodes.Items[i].Name, turnNodePrefix)
-		}
-		if !parts {
+		if !slices.ContainsFunc(nodes.Items, func(n v1.Node) bool { return strings.HasPrefix(n.Name, turnNodePrefix) }) {
 			if rest == nil {
 				return nil
 			}
 			return rest(tCtx, s, w, nodes)
 		}
-		message := turnMessage{Ready: true}
+		message := turnMessage{}
 		if t.running != nil {
 			measured, err := t.running.wait(tCtx)
 			if err != nil {
