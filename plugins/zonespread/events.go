@@ -13,26 +13,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-var (
-	_ fwk.EnqueueExtensions = (*ZoneSpread)(nil)
-	_ fwk.SignPlugin        = (*ZoneSpread)(nil)
-)
-
-// SignPod signs the pods that the plugin does not spread, so that the framework may batch them. Where a
-// pod may go by its spread depends on the pods scheduled just before it, so that the result for one pod
-// says nothing about the next.
-func (pl *ZoneSpread) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	if len(pod.Spec.TopologySpreadConstraints) > 0 {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "pods with topology constraints are not signable")
-	}
-	if len(pl.defaultConstraints) > 0 {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "pods with default topology constraints are not signable")
-	}
-	if pl.policies.Selects(pod) {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "pods with zone spread policies are not signable")
-	}
-	return nil, nil
-}
+var _ fwk.EnqueueExtensions = (*ZoneSpread)(nil)
 
 // EventsToRegister returns the events that may let a pod in that hard constraints have kept out: pods
 // that start or stop to count, the pod's own labels and tolerations, and nodes whose domains or

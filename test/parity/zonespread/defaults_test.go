@@ -100,27 +100,3 @@ func TestDefaultConstraintsEqualInTree(t *testing.T) {
 	}
 	require.Greater(t, graded, 500)
 }
-
-// TestSignPodEqualsInTree shows that opportunistic batching stays on where the in-tree plugin leaves it
-// on: with List defaulting and no constraints, for the pods that have none of their own.
-func TestSignPodEqualsInTree(t *testing.T) {
-	settings := map[string]struct {
-		options  Options
-		signable bool
-	}{
-		"System":     {Options{System: true}, false},
-		"List, none": {Options{}, true},
-		"List, some": {Options{Constraints: []v1.TopologySpreadConstraint{spread(1, "zone", nil)}}, false},
-	}
-	for name, tc := range settings {
-		pair, err := NewPair(t.Context(), cache.NewSnapshot(nil, nil), tc.options)
-		require.NoError(t, err)
-		for _, p := range []*v1.Pod{incoming("foo"), incoming("foo", spread(1, "zone", selects("foo"))), incoming("foo", spread(1, "zone", selects("foo"), soft))} {
-			wantFragments, wantStatus := pair.InTree.SignPod(t.Context(), p)
-			gotFragments, gotStatus := pair.Ours.SignPod(t.Context(), p)
-			require.Equal(t, wantFragments, gotFragments, name)
-			require.Equal(t, Describe(wantStatus), Describe(gotStatus), name)
-			require.Equal(t, tc.signable && len(p.Spec.TopologySpreadConstraints) == 0, gotStatus.IsSuccess(), name)
-		}
-	}
-}

@@ -1,0 +1,74 @@
+package zonespread
+
+import (
+	"context"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+var _ fwk.SignPlugin = (*ZoneSpread)(nil)
+
+// hardSignerName is the key of what the plugin adds to a pod's signature.
+const hardSignerName = Name + ".HardConstraints"
+
+// SignPod signs the pods that the plugin gives no scores to, so that the framework may batch them (KEP-5598): the pods that
+// it does not spread, and those whose constraints are all hard. PodTopologySpread signs none of the latter.
+//
+// Of a batch, the framework offers a pod the node that was the next best for the pod before it, and has it filtered anew
+// with what PreFilter counted for this pod. So a hard constraint holds in a batch as anywhere else. A score of the node is
+// not asked for anew, but one for a soft constraint or a policy changes with each pod that is placed: those pods stay out.
+func (pl *ZoneSpread) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
+	own := pod.Spec.TopologySpreadConstraints
+	if len(own) == 0 && len(pl.defaultConstraints) > 0 {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "pods with default topology constraints are not signable")
+	}
+	for i := range own {
+		if own[i].WhenUnsatisfiable != v1.DoNotSchedule {
+			return nil, fwk.NewStatus(fwk.Unschedulable, "pods with soft topology constraints are not signable")
+		}
+	}
+	if pl.policies.Selects(pod) {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "pods with zone spread policies are not signable")
+	}
+	if len(own) == 0 {
+		return nil, nil
+	}
+	constraints, err := pl.constraintsOf(pod, v1.DoNotSchedule)
+	if err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	return []fwk.SignFragment{{Key: hardSignerName, Value: signatureOf(pod, constraints)}}, nil
+}
+
+// signatureOf tells apart the pods that PreFilter and Filter may treat differently. Other labels than those that the selectors
+// ask for do not matter, so that the pods of a StatefulSet, which have their names as a label, are alike.
+func signatureOf(pod *v1.Pod, constraints []constraint) string {
+	var w keyWriter
+	w.text(pod.Namespace)
+	for i := range constraints {
+		c := &constraints[i]
+		w.WriteByte('|')
+		w.text(c.topologyKey)
+		w.text(strconv.Itoa(int(c.maxSkew)))
+		w.text(strconv.Itoa(int(c.minDomains)))
+		w.selector(c.selector)
+		w.text(strconv.FormatBool(c.selector.Matches(labels.Set(pod.Labels))))
+		if c.eligibility != nil {
+			w.text(c.eligibility.Key())
+		}
+	}
+	return w.String()
+}
+
+// selector writes a selector; the one that selects nothing reads differently from the one that selects all.
+func (w *keyWriter) selector(selector labels.Selector) {
+	requirements, selectable := selector.Requirements()
+	w.text(strconv.FormatBool(selectable))
+	w.text(strconv.Itoa(len(requirements)))
+	for i := range requirements {
+		w.text(requirements[i].String())
+	}
+}
