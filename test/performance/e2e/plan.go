@@ -26,6 +26,9 @@ const (
 // ceiling is what the rates of other cases are held against: pods without constraints under the defaults.
 var ceiling = series{Case: "SchedulingBasic", Workload: large, Variant: inTree}
 
+// alikeSpread are pods of one app, which differ in nothing.
+var alikeSpread = series{Case: "AlikeSpreadPods", Workload: large, Variant: zoneSpread}
+
 // series names the measurements that are repetitions of one another.
 type series struct {
 	Case     string `json:"case"`
@@ -66,8 +69,7 @@ var groups = []group{
 		},
 	},
 	{
-		// Pods with constraints cost the API server more than those of SchedulingBasic, which is in this baseline. It is
-		// more than a scheduler can reach that keeps them, since the framework may batch equal pods that no plugin spreads.
+		// Pods with constraints cost the API server more than those of SchedulingBasic, which is in this baseline.
 		Title: "ZoneSpread against the same pods when nobody spreads them",
 		Comparisons: []comparison{
 			againstNobody("TopologySpreading"),
@@ -80,6 +82,16 @@ var groups = []group{
 			nobodyAgainstCeiling("PreferredTopologySpreading"),
 			nobodyAgainstCeiling("DefaultTopologySpreading"),
 			nobodyAgainstCeiling("SchedulingWithNodeInclusionPolicy"),
+		},
+	},
+	{
+		// The framework batches pods that are alike, unless a plugin is against it: PodTopologySpread's defaults are against it for
+		// all pods, ZoneSpread is not where all constraints are hard.
+		Title: "ZoneSpread with pods that are alike",
+		Comparisons: []comparison{
+			against("AlikeSpreadPods", large, zoneSpread, 0.97, 0),
+			{Ours: alikeSpread, Baseline: series{Case: "AlikePods", Workload: large, Variant: inTree}, Goal: 0.90},
+			againstNobody("AlikeSpreadPods"),
 		},
 	},
 	{
