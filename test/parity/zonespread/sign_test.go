@@ -59,22 +59,49 @@ func TestSignPodErrors(t *testing.T) {
 	require.ErrorContains(t, status.AsError(), `"near" is not a valid label selector operator`)
 }
 
-// TestSignatureIgnoresOtherLabels: pods of a StatefulSet have their names as a label, and differ in nothing that matters.
-func TestSignatureIgnoresOtherLabels(t *testing.T) {
+// TestSignature: pods of a StatefulSet have their names as a label, and differ in nothing that matters; all that a verdict
+// depends on matters.
+func TestSignature(t *testing.T) {
 	pair, err := NewPair(t.Context(), cache.NewSnapshot(nil, nil), Options{})
 	require.NoError(t, err)
-	sign := func(words string, selector ...string) any {
-		fragments, status := pair.Ours.SignPod(t.Context(), incoming(words, spread(1, "zone", selects(selector...), matchKeys("hash"))))
+	sign := func(pod *v1.Pod) string {
+		fragments, status := pair.Ours.SignPod(t.Context(), pod)
 		require.True(t, status.IsSuccess())
 		require.Len(t, fragments, 1)
-		return fragments[0].Value
+		require.IsType(t, "", fragments[0].Value)
+		return fragments[0].Value.(string)
 	}
-	first := sign("app=web hash=1 name=web-0", "app=web")
-	require.Equal(t, first, sign("app=web hash=1 name=web-1", "app=web"))
-	require.NotEqual(t, first, sign("app=web hash=2 name=web-0", "app=web"), "another revision")
-	require.NotEqual(t, first, sign("app=db hash=1 name=web-0", "app=web"), "does not count itself")
-	require.NotEqual(t, first, sign("app=web hash=1 ns:other name=web-0", "app=web"))
-	require.NotEqual(t, first, sign("app=web hash=1 name=web-0", "app=web", "app"))
+	one := func(words string) *v1.Pod {
+		return incoming(words, spread(1, "zone", selects("app=web"), matchKeys("hash")))
+	}
+	first := one("app=web hash=1 name=web-0")
+	require.Equal(t, sign(first), sign(one("app=web hash=1 name=web-1")))
+	require.Equal(t, sign(first), sign(withToleration(first, "gpu")), "tolerations, where taints are ignored")
+
+	web := selects("app=web")
+	others := map[string]*v1.Pod{
+		"revision":       one("app=web hash=2 name=web-0"),
+		"does not count": one("app=db hash=1 name=web-0"),
+		"namespace":      one("app=web hash=1 ns:other name=web-0"),
+		"node selector":  withNodeSelector(first, "disk", "ssd"),
+		"affinity":       withNodeAffinity(first, "disk", v1.NodeSelectorOpExists),
+		"constraints":    incoming("app=web hash=1", spread(1, "zone", web, matchKeys("hash")), spread(1, "host", web)),
+		"key":            incoming("app=web hash=1", spread(1, "host", web, matchKeys("hash"))),
+		"maxSkew":        incoming("app=web hash=1", spread(2, "zone", web, matchKeys("hash"))),
+		"minDomains":     incoming("app=web hash=1", spread(1, "zone", web, matchKeys("hash"), minDomains(3))),
+		"taints":         incoming("app=web hash=1", spread(1, "zone", web, matchKeys("hash"), taints(honor))),
+		"selector":       incoming("app=web hash=1", spread(1, "zone", selects("app=web", "app"), matchKeys("hash"))),
+		"no keys":        incoming("app=web hash=1", spread(1, "zone", web)),
+		"all pods":       incoming("app=web hash=1", spread(1, "zone", selects())),
+		"no pods":        incoming("app=web hash=1", spread(1, "zone", nil)),
+	}
+	others["taints, tolerated"] = withToleration(others["taints"], "gpu")
+	signed := map[string]string{sign(first): "first"}
+	for name, pod := range others {
+		signature := sign(pod)
+		require.NotContains(t, signed, signature, name)
+		signed[signature] = name
+	}
 }
 
 // TestPodsSignedAlikeAreFilteredAlike draws pairs of pods that differ in something or in nothing that matters: those with

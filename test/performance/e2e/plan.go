@@ -26,9 +26,6 @@ const (
 // ceiling is what the rates of other cases are held against: pods without constraints under the defaults.
 var ceiling = series{Case: "SchedulingBasic", Workload: large, Variant: inTree}
 
-// alikeSpread are pods of one app, which differ in nothing.
-var alikeSpread = series{Case: "AlikeSpreadPods", Workload: large, Variant: zoneSpread}
-
 // series names the measurements that are repetitions of one another.
 type series struct {
 	Case     string `json:"case"`
@@ -90,8 +87,11 @@ var groups = []group{
 		Title: "ZoneSpread with pods that are alike",
 		Comparisons: []comparison{
 			against("AlikeSpreadPods", large, zoneSpread, 0.97, 0),
-			{Ours: alikeSpread, Baseline: series{Case: "AlikePods", Workload: large, Variant: inTree}, Goal: 0.90},
+			againstAlikePods("AlikeSpreadPods"),
 			againstNobody("AlikeSpreadPods"),
+			against("AlikePodsWithNodeInclusionPolicy", large, zoneSpread, 0.97, 0),
+			againstAlikePods("AlikePodsWithNodeInclusionPolicy"),
+			againstNobody("AlikePodsWithNodeInclusionPolicy"),
 		},
 	},
 	{
@@ -131,6 +131,13 @@ func against(name, workload, variant string, goal, ceilingGoal float64) comparis
 func againstNobody(name string) comparison {
 	c := against(name, large, zoneSpread, 0.90, 0)
 	c.Baseline.Variant = unspread
+	return c
+}
+
+// againstAlikePods compares pods with constraints, no two of which differ, with such pods without constraints under the defaults.
+func againstAlikePods(name string) comparison {
+	c := against(name, large, zoneSpread, 0.90, 0)
+	c.Baseline.Case = "AlikePods"
 	return c
 }
 
