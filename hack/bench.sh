@@ -30,7 +30,7 @@ measure() {
 		tee -a "$WORK/log"
 }
 
-group_zonespread() { measure $PERFORMANCE 'ZoneSpread(Cost|OneApp|NewSelector|NodeRelabel)$' 20x; }
+group_zonespread() { measure $PERFORMANCE 'ZoneSpread(Cost|Growth|OneApp|NewSelector|NodeRelabel)$' 20x; }
 group_issues() { measure $PERFORMANCE ZoneSpreadIssue 1x; }
 group_memory() {
 	measure $PERFORMANCE 'ZoneSpreadMemory$' 1x
@@ -76,15 +76,13 @@ table() {
 		}' "$1"
 }
 
-# flatness says by how much the cost has grown with the pods, of the rows with 5,000 nodes.
+# flatness says by how much the cost has grown with the pods.
 flatness() {
 	awk '
-		/^BenchmarkZoneSpreadCost\/nodes=5000\// {
-			for (i = 3; i < NF; i += 2) if ($(i + 1) == "ours-us/pod") cost[$1] = $i
-			if ($1 ~ /pods=5000-/ || $1 ~ /pods=5000$/) few = cost[$1]
-			if ($1 ~ /pods=150000/) many = cost[$1]
-		}
-		END { if (few > 0 && many > 0) printf "ZoneSpread at 150,000 pods against 5,000 pods: %.2f times the cost\n", many / few }' "$1"
+		/^BenchmarkZoneSpreadGrowth/ {
+			for (i = 3; i < NF; i += 2) if ($(i + 1) == "many/few")
+				printf "ZoneSpread at 150,000 pods against 5,000 pods: %.2f times the cost\n", $i
+		}' "$1"
 }
 
 # load prints how busy the machine is.

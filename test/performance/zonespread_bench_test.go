@@ -53,15 +53,60 @@ func reportSpread(b *testing.B, inTree, ours spreadSamples) {
 func BenchmarkZoneSpreadCost(b *testing.B) {
 	for _, size := range []struct{ nodes, pods int }{{5000, 5_000}, {5000, 50_000}, {5000, 150_000}, {15_000, 150_000}} {
 		b.Run(fmt.Sprintf("nodes=%d/pods=%d", size.nodes, size.pods), func(b *testing.B) {
-			c := newSpreadCluster(b, size.nodes)
-			apps := size.pods / podsPerApp
-			c.fill(b, size.pods, apps)
-			compareSpreadCost(b, c, func(i int) *v1.Pod {
-				app := i * 13 % apps
-				return c.newPod(app, spreadBy(app, v1.LabelTopologyZone, v1.DoNotSchedule), spreadBy(app, v1.LabelHostname, v1.ScheduleAnyway))
-			}, true)
+			c, pod := newFilledCluster(b, size.nodes, size.pods)
+			compareSpreadCost(b, c, pod, true)
 		})
 	}
+}
+
+// newFilledCluster returns a cluster with apps of 100 pods, and what makes another pod of one of them.
+func newFilledCluster(b *testing.B, nodes, pods int) (c *spreadCluster, pod func(i int) *v1.Pod) {
+	b.Helper()
+	c = newSpreadCluster(b, nodes)
+	apps := pods / podsPerApp
+	c.fill(b, pods, apps)
+	return c, func(i int) *v1.Pod {
+		app := i * 13 % apps
+		return c.newPod(app, spreadBy(app, v1.LabelTopologyZone, v1.DoNotSchedule), spreadBy(app, v1.LabelHostname, v1.ScheduleAnyway))
+	}
+}
+
+// BenchmarkZoneSpreadGrowth is the same, ZoneSpread's at 150,000 pods against its own at 5,000. The two clusters take turns, so
+// that both are measured on a machine that is as fast.
+func BenchmarkZoneSpreadGrowth(b *testing.B) {
+	type side struct {
+		cluster *spreadCluster
+		pod     func(i int) *v1.Pod
+		cycle   int
+		took    spreadSamples
+	}
+	sides := make([]side, 2)
+	for i, pods := range []int{5_000, 150_000} {
+		sides[i].cluster, sides[i].pod = newFilledCluster(b, 5000, pods)
+	}
+	turn := func(s *side) {
+		for range oursPerInTree {
+			s.cycle++
+			p := s.pod(s.cycle)
+			took, _ := s.cluster.cost(b, s.cluster.pair.Ours, p, s.cluster.candidates(b, s.cycle*97))
+			s.took = append(s.took, took)
+			s.cluster.turn(b, p, (s.cycle*7919)%len(s.cluster.nodes), true)
+		}
+	}
+	for i := range sides {
+		turn(&sides[i]) // the first cycle reads the whole cluster
+		sides[i].took = nil
+	}
+	for b.Loop() {
+		for i := range sides {
+			turn(&sides[i])
+		}
+	}
+	few, many := sides[0].took.median(), sides[1].took.median()
+	b.ReportMetric(0, "ns/op") // the loop's own time says nothing
+	b.ReportMetric(float64(few.Nanoseconds())/1000, "few-us/pod")
+	b.ReportMetric(float64(many.Nanoseconds())/1000, "many-us/pod")
+	b.ReportMetric(float64(many)/float64(few), "many/few")
 }
 
 // BenchmarkZoneSpreadOneApp is the same where all pods are of one app, hard by zone and host.
