@@ -18,8 +18,8 @@ const hardSignerName = Name + ".HardConstraints"
 // it does not spread, and those whose constraints are all hard. PodTopologySpread signs none of the latter.
 //
 // Of a batch, the framework offers a pod the node that was the next best for the pod before it, and has it filtered anew
-// with what PreFilter counted for this pod. So a hard constraint holds in a batch as anywhere else. A score of the node is
-// not asked for anew, but one for a soft constraint or a policy changes with each pod that is placed: those pods stay out.
+// with what PreFilter counted for this pod. So a hard constraint holds in a batch as anywhere else. Scores are those of the first
+// pod, but for the node just taken, where those for a soft constraint or a policy change in a whole domain: such pods stay out.
 func (pl *ZoneSpread) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	own := pod.Spec.TopologySpreadConstraints
 	if len(own) == 0 && len(pl.defaultConstraints) > 0 {
