@@ -40,11 +40,12 @@ func (s updatedState) Clone() fwk.StateData { return s }
 
 // learnLocked lets the index learn a snapshot.
 func (s *sharedIndex) learnLocked(nodes []fwk.NodeInfo) {
-	s.generations = slices.Grow(s.generations[:0], len(nodes))[:len(nodes)]
+	generations := slices.Grow(s.generations[:0], len(nodes))[:len(nodes)]
 	for i, n := range nodes {
 		// Nothing else is in this loop, so that the processor fetches many nodes from memory at a time.
-		s.generations[i] = n.GetGeneration()
+		generations[i] = n.GetGeneration()
 	}
+	s.generations = generations
 	counts.Update(s.index, nodes, s.generations)
 }
 
