@@ -76,15 +76,6 @@ table() {
 		}' "$1"
 }
 
-# flatness says by how much the cost has grown with the pods.
-flatness() {
-	awk '
-		/^BenchmarkZoneSpreadGrowth/ {
-			for (i = 3; i < NF; i += 2) if ($(i + 1) == "many/few")
-				printf "ZoneSpread at 150,000 pods against 5,000 pods: %.2f times the cost\n", $i
-		}' "$1"
-}
-
 # load prints how busy the machine is.
 load() {
 	if [ -r /proc/loadavg ]; then
@@ -116,7 +107,6 @@ main() {
 		grep -q '^Benchmark' "$WORK/log" || die "no benchmark ran in the group $group"
 		printf '\n'
 		table "$WORK/log"
-		flatness "$WORK/log"
 		say "$(human $((SECONDS - start))), $(load)"
 	done
 	say "total $(human $((SECONDS - begin)))"

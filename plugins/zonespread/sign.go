@@ -2,6 +2,7 @@ package zonespread
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,10 +26,8 @@ func (pl *ZoneSpread) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragmen
 	if len(own) == 0 && len(pl.defaultConstraints) > 0 {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "pods with default topology constraints are not signable")
 	}
-	for i := range own {
-		if own[i].WhenUnsatisfiable != v1.DoNotSchedule {
-			return nil, fwk.NewStatus(fwk.Unschedulable, "pods with soft topology constraints are not signable")
-		}
+	if slices.ContainsFunc(own, func(c v1.TopologySpreadConstraint) bool { return c.WhenUnsatisfiable != v1.DoNotSchedule }) {
+		return nil, fwk.NewStatus(fwk.Unschedulable, "pods with soft topology constraints are not signable")
 	}
 	if pl.policies.Selects(pod) {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "pods with zone spread policies are not signable")
@@ -44,7 +43,7 @@ func (pl *ZoneSpread) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragmen
 }
 
 // signatureOf tells apart the pods that PreFilter and Filter may treat differently. Other labels than those that the selectors
-// ask for do not matter, so that the pods of a StatefulSet, which have their names as a label, are alike.
+// ask for do not matter: the pods of a StatefulSet, which have their names as a label, are alike to this plugin.
 func signatureOf(pod *v1.Pod, constraints []constraint) string {
 	var w keyWriter
 	w.text(pod.Namespace)
@@ -54,21 +53,12 @@ func signatureOf(pod *v1.Pod, constraints []constraint) string {
 		w.text(c.topologyKey)
 		w.text(strconv.Itoa(int(c.maxSkew)))
 		w.text(strconv.Itoa(int(c.minDomains)))
-		w.selector(c.selector)
+		w.text(c.selector.String())
+		// This also tells the selector of all pods from the one of none, which both have no text.
 		w.text(strconv.FormatBool(c.selector.Matches(labels.Set(pod.Labels))))
 		if c.eligibility != nil {
 			w.text(c.eligibility.Key())
 		}
 	}
 	return w.String()
-}
-
-// selector writes a selector; the one that selects nothing reads differently from the one that selects all.
-func (w *keyWriter) selector(selector labels.Selector) {
-	requirements, selectable := selector.Requirements()
-	w.text(strconv.FormatBool(selectable))
-	w.text(strconv.Itoa(len(requirements)))
-	for i := range requirements {
-		w.text(requirements[i].String())
-	}
 }

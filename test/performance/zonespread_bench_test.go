@@ -13,28 +13,36 @@ import (
 // podsPerApp is the size of the deployments of these clusters.
 const podsPerApp = 100
 
-// oursPerInTree is how many cycles of ZoneSpread are timed for each of the much slower in-tree plugin.
+// oursPerInTree is how many cycles of ZoneSpread are timed in a turn, which is one cycle of the much slower in-tree plugin.
 const oursPerInTree = 25
 
-// compareSpreadCost times both plugins in turns on the same snapshots, each cycle after one pod was assumed and
-// one confirmed, and reports the medians and their ratio.
-func compareSpreadCost(b *testing.B, c *spreadCluster, pod func(i int) *v1.Pod, keepSize bool) {
+// spreadCycles are the scheduling cycles of a cluster.
+type spreadCycles struct {
+	cluster *spreadCluster
+	pod     func(i int) *v1.Pod // of a cycle
+	cycle   int
+}
+
+// next times a plugin in the next cycle, after which one pod is assumed, one confirmed and one deleted.
+func (s *spreadCycles) next(b *testing.B, plugin parity.Plugin, out *spreadSamples) {
 	b.Helper()
+	s.cycle++
+	p := s.pod(s.cycle)
+	took, _ := s.cluster.cost(b, plugin, p, s.cluster.candidates(b, s.cycle*97))
+	*out = append(*out, took)
+	s.cluster.turn(b, p, (s.cycle*7919)%len(s.cluster.nodes), true)
+}
+
+// compareSpreadCost times both plugins in turns on the same snapshots, and reports the medians and their ratio.
+func compareSpreadCost(b *testing.B, c *spreadCluster, pod func(i int) *v1.Pod) {
+	b.Helper()
+	cycles := spreadCycles{cluster: c, pod: pod}
 	var inTree, ours spreadSamples
-	cycle := 0
-	next := func(plugin parity.Plugin, out *spreadSamples) {
-		cycle++
-		p := pod(cycle)
-		took, _ := c.cost(b, plugin, p, c.candidates(b, cycle*97))
-		*out = append(*out, took)
-		c.turn(b, p, (cycle*7919)%len(c.nodes), keepSize)
-	}
-	next(c.pair.Ours, &ours) // the first cycle reads the whole cluster
-	ours = nil
+	cycles.next(b, c.pair.Ours, new(spreadSamples)) // the first cycle reads the whole cluster
 	for b.Loop() {
-		next(c.pair.InTree, &inTree)
+		cycles.next(b, c.pair.InTree, &inTree)
 		for range oursPerInTree {
-			next(c.pair.Ours, &ours)
+			cycles.next(b, c.pair.Ours, &ours)
 		}
 	}
 	reportSpread(b, inTree, ours)
@@ -54,7 +62,7 @@ func BenchmarkZoneSpreadCost(b *testing.B) {
 	for _, size := range []struct{ nodes, pods int }{{5000, 5_000}, {5000, 50_000}, {5000, 150_000}, {15_000, 150_000}} {
 		b.Run(fmt.Sprintf("nodes=%d/pods=%d", size.nodes, size.pods), func(b *testing.B) {
 			c, pod := newFilledCluster(b, size.nodes, size.pods)
-			compareSpreadCost(b, c, pod, true)
+			compareSpreadCost(b, c, pod)
 		})
 	}
 }
@@ -74,39 +82,24 @@ func newFilledCluster(b *testing.B, nodes, pods int) (c *spreadCluster, pod func
 // BenchmarkZoneSpreadGrowth is the same, ZoneSpread's at 150,000 pods against its own at 5,000. The two clusters take turns, so
 // that both are measured on a machine that is as fast.
 func BenchmarkZoneSpreadGrowth(b *testing.B) {
-	type side struct {
-		cluster *spreadCluster
-		pod     func(i int) *v1.Pod
-		cycle   int
-		took    spreadSamples
-	}
-	sides := make([]side, 2)
+	var cycles [2]spreadCycles
+	var took [2]spreadSamples
 	for i, pods := range []int{5_000, 150_000} {
-		sides[i].cluster, sides[i].pod = newFilledCluster(b, 5000, pods)
-	}
-	turn := func(s *side) {
-		for range oursPerInTree {
-			s.cycle++
-			p := s.pod(s.cycle)
-			took, _ := s.cluster.cost(b, s.cluster.pair.Ours, p, s.cluster.candidates(b, s.cycle*97))
-			s.took = append(s.took, took)
-			s.cluster.turn(b, p, (s.cycle*7919)%len(s.cluster.nodes), true)
-		}
-	}
-	for i := range sides {
-		turn(&sides[i]) // the first cycle reads the whole cluster
-		sides[i].took = nil
+		cycles[i].cluster, cycles[i].pod = newFilledCluster(b, 5000, pods)
+		cycles[i].next(b, cycles[i].cluster.pair.Ours, new(spreadSamples)) // the first cycle reads the whole cluster
 	}
 	for b.Loop() {
-		for i := range sides {
-			turn(&sides[i])
+		for i := range cycles {
+			for range oursPerInTree {
+				cycles[i].next(b, cycles[i].cluster.pair.Ours, &took[i])
+			}
 		}
 	}
-	few, many := sides[0].took.median(), sides[1].took.median()
+	few, many := took[0].median(), took[1].median()
 	b.ReportMetric(0, "ns/op") // the loop's own time says nothing
-	b.ReportMetric(float64(few.Nanoseconds())/1000, "few-us/pod")
-	b.ReportMetric(float64(many.Nanoseconds())/1000, "many-us/pod")
-	b.ReportMetric(float64(many)/float64(few), "many/few")
+	b.ReportMetric(float64(few.Nanoseconds())/1000, "at-5k-us/pod")
+	b.ReportMetric(float64(many.Nanoseconds())/1000, "at-150k-us/pod")
+	b.ReportMetric(float64(many)/float64(few), "growth")
 }
 
 // BenchmarkZoneSpreadOneApp is the same where all pods are of one app, hard by zone and host.
@@ -118,7 +111,7 @@ func BenchmarkZoneSpreadOneApp(b *testing.B) {
 			compareSpreadCost(b, c, func(int) *v1.Pod {
 				return c.newPod(0, spreadBy(0, v1.LabelTopologyZone, v1.DoNotSchedule), spreadBy(0, v1.LabelHostname, v1.DoNotSchedule),
 					spreadBy(0, region, v1.ScheduleAnyway))
-			}, true)
+			})
 		})
 	}
 }
@@ -136,7 +129,7 @@ func BenchmarkZoneSpreadNewSelector(b *testing.B) {
 				// The apps come round, the text of the selector does not.
 				constraint.LabelSelector.MatchExpressions = append(constraint.LabelSelector.MatchExpressions, notIn(fmt.Sprintf("never-%d", i)))
 				return c.newPod(app, constraint)
-			}, true)
+			})
 		})
 	}
 }
@@ -155,5 +148,5 @@ func BenchmarkZoneSpreadNodeRelabel(b *testing.B) {
 		c.update(b)
 		app := i % apps
 		return c.newPod(app, spreadBy(app, v1.LabelTopologyZone, v1.DoNotSchedule), spreadBy(app, v1.LabelHostname, v1.DoNotSchedule))
-	}, true)
+	})
 }

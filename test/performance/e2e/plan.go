@@ -134,7 +134,7 @@ func againstNobody(name string) comparison {
 	return c
 }
 
-// againstAlikePods compares pods with constraints, no two of which differ, with such pods without constraints under the defaults.
+// againstAlikePods compares pods with constraints that are all alike with such pods without constraints under the defaults.
 func againstAlikePods(name string) comparison {
 	c := against(name, large, zoneSpread, 0.90, 0)
 	c.Baseline.Case = "AlikePods"
