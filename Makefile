@@ -11,7 +11,7 @@ export GOWORK := off
 BIN := bin
 GO_BUILD := go build -buildvcs=false
 
-# Flags of "zonewise demo", as in: make demo DEMO_FLAGS='--scale 0.5 --keep'
+# Flags of the demo, as in: make demo DEMO_FLAGS='--scale 0.5 --keep'
 DEMO_FLAGS ?=
 IMAGE_FLAGS ?=
 # What "make bench-e2e" measures, as in: make bench-e2e RUNS=1 CASES=TopologySpreading,SpreadPodsBefore
@@ -27,8 +27,9 @@ BENCH_GROUPS ?=
 ##@ Use
 
 .PHONY: demo
-demo: controlplane build ## Run the demo: a control plane on loopback, a workload over three zones, a closing board (DEMO_FLAGS=)
-	@$(BIN)/zonewise demo --report dist/demo-report.html $(DEMO_FLAGS)
+demo: controlplane ## Run the demo: a control plane on loopback, a workload over three zones, a closing board (DEMO_FLAGS=)
+	@hack/build.sh demo
+	@$(BIN)/zonewise-demo --report dist/demo-report.html $(DEMO_FLAGS)
 
 .PHONY: image
 image: need-go ## Build an OCI image of the scheduler, no daemon needed (IMAGE_FLAGS=)

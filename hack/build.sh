@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the project's own programs into bin/, version stamped.
+# Builds the scheduler and the command line into bin/, version stamped; with the argument "demo" also the demo,
+# which is not shipped.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -20,3 +21,4 @@ build() {
 say "$("$ROOT/hack/version.sh") in ${BIN#"$PWD"/}/"
 build zonewise-scheduler ./cmd/scheduler
 build zonewise ./cmd/zonewise
+if [ "${1:-}" = demo ]; then build zonewise-demo ./demo; fi

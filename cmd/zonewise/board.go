@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"zonewise.dev/internal/cli/board"
-	"zonewise.dev/internal/cli/live"
+	"zonewise.dev/cmd/zonewise/board"
+	"zonewise.dev/cmd/zonewise/live"
 )
 
 const boardHelp = `Show the cluster as a web page that changes with it: zones with their nodes and

@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"zonewise.dev/internal/cli/clitest"
-	"zonewise.dev/internal/cli/snapshot"
+	"zonewise.dev/cmd/zonewise/clitest"
+	"zonewise.dev/cmd/zonewise/snapshot"
 )
 
 // untilShown ends a command as soon as it has printed something, as Ctrl-C would.

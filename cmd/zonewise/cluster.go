@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"zonewise.dev/internal/cli/show"
-	"zonewise.dev/internal/cli/snapshot"
-	"zonewise.dev/internal/cli/world"
+	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cmd/zonewise/world"
 )
 
 // clusterFlags are the flags of the commands that look at a cluster.
@@ -176,10 +176,10 @@ func (f *clusterFlags) world(cmd *cobra.Command) (*world.World, client.Client, e
 // style is how text on standard output looks.
 func (f *clusterFlags) style(cmd *cobra.Command) show.Style {
 	out := cmd.OutOrStdout()
-	if !isTerminal(out) {
+	if !show.IsTerminal(out) {
 		return show.Style{}
 	}
-	return show.Style{Color: !noColor(), Width: width(out)}
+	return show.Style{Color: !show.NoColor(), Width: show.Width(out)}
 }
 
 // write writes a result in the format that was asked for.
@@ -200,10 +200,10 @@ type progressLine struct {
 
 func (f *clusterFlags) progress(cmd *cobra.Command) *progressLine {
 	w := cmd.ErrOrStderr()
-	if f.quiet || !isTerminal(w) {
+	if f.quiet || !show.IsTerminal(w) {
 		return &progressLine{}
 	}
-	return &progressLine{w: w, width: func() int { return width(w) }}
+	return &progressLine{w: w, width: func() int { return show.Width(w) }}
 }
 
 func (p *progressLine) show(format string, args ...any) {

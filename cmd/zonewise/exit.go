@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	"zonewise.dev/internal/demo/run"
 )
 
 // Exit codes.
@@ -14,7 +12,6 @@ const (
 	exitOK          = 0
 	exitFailure     = 1   // the command could not be carried through
 	exitUsage       = 2   // a flag or an argument is wrong
-	exitInvariant   = 3   // something that must always be true was not
 	exitNotSurvived = 4   // a simulation came to what --fail-on names
 	exitInterrupted = 130 // Ctrl-C, or another signal to end
 )
@@ -30,21 +27,14 @@ func report(w io.Writer, err error) int {
 	if err == nil {
 		return exitOK
 	}
-	var (
-		usage     usageError
-		option    *run.UsageError
-		invariant *run.InvariantError
-	)
+	var usage usageError
 	switch {
 	case errors.Is(err, errNotSurvived):
 		return exitNotSurvived // the report has said it
-	case errors.As(err, &invariant):
-		fmt.Fprintln(w, "zonewise:", err)
-		return exitInvariant
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(w, "zonewise: interrupted")
 		return exitInterrupted
-	case errors.As(err, &usage), errors.As(err, &option):
+	case errors.As(err, &usage):
 		fmt.Fprintf(w, "zonewise: %v (see --help)\n", err)
 		return exitUsage
 	default:

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"zonewise.dev/internal/cli/explain"
-	"zonewise.dev/internal/cli/show"
-	"zonewise.dev/internal/cli/world"
+	"zonewise.dev/cmd/zonewise/explain"
+	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/cmd/zonewise/world"
 )
 
 const explainHelp = `Explain why a pod or a gang waits: what each zone is to it, with the counts, caps

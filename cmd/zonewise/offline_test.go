@@ -9,11 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"zonewise.dev/internal/cli/clitest"
-	"zonewise.dev/internal/cli/explain"
-	"zonewise.dev/internal/cli/simulate"
-	"zonewise.dev/internal/cli/snapshot"
-	"zonewise.dev/internal/cli/status"
+	"zonewise.dev/cmd/zonewise/clitest"
+	"zonewise.dev/cmd/zonewise/explain"
+	"zonewise.dev/cmd/zonewise/simulate"
+	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cmd/zonewise/status"
 )
 
 // saved returns a file with the story of package clitest.

@@ -22,7 +22,7 @@ func newRoot() *cobra.Command {
 	}
 	root.SetVersionTemplate("zonewise {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.AddCommand(newStatus(), newExplain(), newSimulate(), newBoard(), newSnapshot(), newDemo(), newVersion())
+	root.AddCommand(newStatus(), newExplain(), newSimulate(), newBoard(), newSnapshot(), newVersion())
 	return root
 }
 

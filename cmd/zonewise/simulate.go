@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"zonewise.dev/internal/cli/simulate"
-	"zonewise.dev/internal/cli/snapshot"
-	"zonewise.dev/internal/cli/world"
+	"zonewise.dev/cmd/zonewise/simulate"
+	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cmd/zonewise/world"
 )
 
 const simulateHelp = `Foresee what happens when zones or nodes are lost, or when a workload is added:

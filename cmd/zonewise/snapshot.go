@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"zonewise.dev/internal/cli/show"
-	"zonewise.dev/internal/cli/snapshot"
+	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/cmd/zonewise/snapshot"
 )
 
 const snapshotHelp = `Save what the other commands look at, so that they can be run later or elsewhere

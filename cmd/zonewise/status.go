@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"zonewise.dev/internal/cli/status"
+	"zonewise.dev/cmd/zonewise/status"
 )
 
 const statusHelp = `Show the zones, ZoneSpreadPolicies, ZoneReservations and gangs of a cluster.

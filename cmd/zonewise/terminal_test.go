@@ -16,8 +16,8 @@ import (
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 
-	"zonewise.dev/internal/cli/clitest"
-	"zonewise.dev/internal/cli/snapshot"
+	"zonewise.dev/cmd/zonewise/clitest"
+	"zonewise.dev/cmd/zonewise/snapshot"
 )
 
 // asCommand has the test binary be the command, so that a terminal of its own can be given to it.

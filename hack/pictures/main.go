@@ -25,7 +25,7 @@ import (
 
 	"github.com/creack/pty"
 
-	"zonewise.dev/internal/cli/explain"
+	"zonewise.dev/cmd/zonewise/explain"
 )
 
 // columns is the width of the terminal, about what a page of documentation has room for.

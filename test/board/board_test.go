@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"zonewise.dev/internal/cli/clitest"
-	"zonewise.dev/internal/cli/snapshot"
+	"zonewise.dev/cmd/zonewise/clitest"
+	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/test/internal/apiserver"
 )
 

@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"zonewise.dev/internal/cli/explain"
-	"zonewise.dev/internal/cli/simulate"
-	"zonewise.dev/internal/cli/snapshot"
-	"zonewise.dev/internal/cli/status"
+	"zonewise.dev/cmd/zonewise/explain"
+	"zonewise.dev/cmd/zonewise/simulate"
+	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/test/internal/apiserver"
 )
 

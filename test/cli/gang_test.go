@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
-	"zonewise.dev/internal/cli/explain"
-	"zonewise.dev/internal/cli/simulate"
+	"zonewise.dev/cmd/zonewise/explain"
+	"zonewise.dev/cmd/zonewise/simulate"
 )
 
 // testGangLosesItsZone foresees that a gang stays Pending as a whole, in words that the scheduler then says when it has come to

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
-	"zonewise.dev/internal/cli/snapshot"
+	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/manifests"
 	"zonewise.dev/test/internal/program"
 )

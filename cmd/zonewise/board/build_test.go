@@ -1,0 +1,250 @@
+package board
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cmd/zonewise/clitest"
+	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cmd/zonewise/world"
+)
+
+func pageOf(c *clitest.Cluster, opts Options) *Page {
+	return Build(world.New(c.Snapshot, clitest.Now), opts)
+}
+
+func htmlOf(t *testing.T, p *Page) string {
+	t.Helper()
+	var out bytes.Buffer
+	require.NoError(t, p.HTML(&out))
+	return out.String()
+}
+
+func TestStory(t *testing.T) {
+	p := pageOf(clitest.Story(), Options{Cluster: "prod"})
+	require.Equal(t, "3 zones with 6 of 6 nodes ready, 12 pods placed, 5 pods waiting, 1 gang waiting, 1 policy not satisfied.", p.Summary)
+	require.Equal(t, []string{"a", "b", "c"}, p.Columns)
+	require.True(t, p.Zones.Cards)
+
+	a := p.Zones.Zones[0]
+	require.Equal(t, Badge{serving, Good}, a.State)
+	require.Equal(t, []string{"2 nodes, all ready", "4 pods"}, a.Facts)
+	require.Equal(t, []Bar{{Label: "CPU", Text: "26%", Percent: 26, Tone: Good}, {Label: "Memory", Text: "19%", Percent: 19, Tone: Good}}, a.Bars)
+	require.Equal(t, []PodsOf{{"shop/db", 1}, {"shop/web", 1}}, a.Cells[0].Pods)
+	require.Contains(t, p.Zones.Zones[2].Facts, "6 slots held and unused")
+
+	web := p.Policies.Rows[0]
+	require.Equal(t, "shop/web", web.Name)
+	require.Equal(t, Badge{"Infeasible", Bad}, web.State)
+	require.Equal(t, Badge{"0 of 1", Good}, web.Skew)
+	require.Equal(t, Share{Text: "2/2", Cap: "cap 2, reached", Percent: 100, Tone: Good}, web.Cells[1])
+	require.Contains(t, web.Message, "come to 6 pods, below the 7 replicas")
+
+	db := p.Workloads.Rows[0]
+	require.Equal(t, "Deployment shop/db", db.Name)
+	require.Equal(t, Badge{"0 of 1", Good}, db.Skew)
+	require.True(t, db.Hard)
+	require.Equal(t, "1 with skew 0", p.Workloads.BySkew)
+
+	held := p.Reservations.Rows[0]
+	require.Equal(t, "web-failover", held.Name)
+	require.Equal(t, [3]int64{0, 6, 6}, [3]int64{held.Used, held.Held, held.Desired})
+
+	require.Equal(t, 2, p.Gangs.All)
+	require.Equal(t, 1, p.Gangs.Whole)
+	train := p.Gangs.Waiting[0]
+	require.Equal(t, "shop/train", train.Name)
+	require.Equal(t, "4 more have to be bound at once; of those that wait 2 would fit now.", train.Why.Needs)
+	require.Contains(t, strings.Join(train.Why.Next, "\n"), "PodGroup shop/train needs 4 more members at once")
+	require.Len(t, train.Why.Zones, 3)
+	require.NotEmpty(t, train.Why.Zones[0].Obstacles)
+
+	require.Equal(t, 1, p.Waiting.Pods)
+	pod := p.Waiting.Rows[0]
+	require.Equal(t, "Deployment shop/web", pod.Workload)
+	require.Equal(t, "0/6 nodes are available: policy shop/web: zone a holds 2 of 7", pod.Why.Said)
+	require.Contains(t, pod.Why.Next[0], "in zone a: one pod fewer of the policy in the zone, or a higher cap")
+}
+
+func TestNamespaceRestrictsAllButZonesAndReservations(t *testing.T) {
+	p := pageOf(clitest.Story(), Options{Namespace: "other"})
+	require.Zero(t, p.Policies.All+p.Workloads.All+p.Gangs.All+p.Waiting.Pods)
+	require.Equal(t, 1, p.Reservations.All)
+	require.Len(t, p.Zones.Zones, 3)
+}
+
+func TestStatesOfZonesAndNodes(t *testing.T) {
+	c := clitest.New()
+	for _, zone := range []string{"a", "b", "c"} {
+		for i := range 2 {
+			c.Node(fmt.Sprintf("%s%d", zone, i), zone, "8", "32Gi")
+		}
+	}
+	c.Node("n", "", "8", "32Gi")
+	for i := range c.Nodes {
+		switch name := c.Nodes[i].Name; {
+		case strings.HasPrefix(name, "b"):
+			c.Nodes[i].Status.Conditions[0].Status = corev1.ConditionUnknown
+		case name == "c1":
+			c.Nodes[i].Spec.Unschedulable = true
+		}
+	}
+	p := pageOf(c, Options{})
+	var got []string
+	for _, z := range p.Zones.Zones {
+		got = append(got, z.Name+" "+z.State.Text+" "+string(z.State.Tone))
+	}
+	require.Equal(t, []string{"(no zone) serving good", "a serving good", "b not ready bad", "c partly mild"}, got)
+	require.Equal(t, Badge{cordoned, Mild}, p.Zones.Zones[3].Cells[1].State)
+	require.Equal(t, "c1: cordoned, 0 pods, 0% of CPU", p.Zones.Zones[3].Cells[1].Label)
+	require.Equal(t, "1 without a ready node", p.Tiles[0].Detail)
+	require.Equal(t, Bad, p.Tiles[0].Tone)
+}
+
+func TestWhatCannotBeSeenIsSaid(t *testing.T) {
+	c := clitest.New()
+	c.Missing = []snapshot.Missing{
+		{Resource: "podgroups.scheduling.x-k8s.io", Reason: snapshot.NotInstalled},
+		{Resource: "zonespreadpolicies.zonewise.dev", Reason: snapshot.Forbidden},
+	}
+	p := pageOf(c, Options{})
+	require.Equal(t, []string{
+		"podgroups.scheduling.x-k8s.io are not installed in this cluster",
+		"you may not list zonespreadpolicies.zonewise.dev, they are left out",
+		"the cluster has no nodes",
+	}, p.Notes)
+	require.Contains(t, htmlOf(t, p), "you may not list zonespreadpolicies.zonewise.dev")
+}
+
+func TestHostileNamesAreText(t *testing.T) {
+	const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>`
+	c := clitest.Story()
+	c.Nodes[0].Name = hostile
+	c.Nodes[1].Labels[corev1.LabelTopologyZone] = hostile
+	for i := range c.Pods {
+		if c.Pods[i].Spec.NodeName == "" {
+			c.Pods[i].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: hostile}}
+		}
+	}
+	c.PodGroups[0].Name = hostile
+	c.Policies[0].Status.Conditions[1].Message = hostile
+	c.Reservations[0].Name = hostile
+	for _, cards := range []bool{true, false} {
+		p := pageOf(c, Options{Cluster: hostile})
+		p.Zones.Cards = cards
+		p.Banner = hostile
+		p.Report = &Report{Title: hostile, Checks: []Check{{Name: hostile, Violations: []string{hostile}}}, Facts: []Fact{{hostile, hostile}}}
+		html := htmlOf(t, p)
+		require.NotContains(t, html, "<script>alert")
+		require.NotContains(t, html, "<img")
+		require.Equal(t, 1, strings.Count(html, "<script>"))
+		require.Contains(t, html, "&lt;script&gt;alert(1)&lt;/script&gt;")
+	}
+}
+
+// large is a cluster of 15,000 nodes with more of everything than a page can show.
+func large() *clitest.Cluster {
+	c := clitest.New()
+	long := strings.Repeat("long-", 12)
+	for i := range 15000 {
+		c.Node(fmt.Sprintf("%snode-%05d", long, i), fmt.Sprintf("%szone-%d", long, i%30), "64", "256Gi")
+	}
+	for i := range 1500 {
+		name := fmt.Sprintf("%sservice-%d", long, i)
+		pods := c.Deployment(name, 8, "1", "2Gi", func(t *corev1.PodTemplateSpec) {
+			t.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{clitest.ZoneSpread(name, 1)}
+		})
+		for j := range 8 {
+			pods(fmt.Sprintf("%snode-%05d", long, (i*8+j)%15000))
+		}
+		pods("").Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: strings.Repeat("why ", 5000)}}
+	}
+	for i := range 500 {
+		c.Gang(fmt.Sprintf("%sgang-%d", long, i), 4)
+		for j := range 4 {
+			c.Pod(fmt.Sprintf("gang-%d-%d", i, j), "", clitest.Plain("100", "1Gi"), map[string]string{schedv1alpha1.PodGroupLabel: fmt.Sprintf("%sgang-%d", long, i)})
+		}
+		policy := c.Policy(fmt.Sprintf("%spolicy-%d", long, i), nil)
+		reservation := v1alpha1.ZoneReservation{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%sheld-%d", long, i)}}
+		for z := range 64 {
+			zone := fmt.Sprintf("%szone-%d", long, z)
+			policy.Status.Zones = append(policy.Status.Zones, v1alpha1.ZoneStatus{Name: zone, Pods: 1, Desired: 2, State: v1alpha1.ZoneAvailable})
+			reservation.Status.Zones = append(reservation.Status.Zones, v1alpha1.ReservationZoneStatus{Name: zone})
+		}
+		c.Reservations = append(c.Reservations, reservation)
+	}
+	return c
+}
+
+func TestPageOfALargeClusterIsBounded(t *testing.T) {
+	c := large()
+	start := time.Now()
+	p := pageOf(c, Options{})
+	html := htmlOf(t, p)
+	t.Logf("%d bytes in %s", len(html), time.Since(start))
+	require.Less(t, len(html), 2<<20)
+
+	cells, nodes := 0, 0
+	for _, z := range p.Zones.Zones {
+		cells += len(z.Cells)
+		for _, cell := range z.Cells {
+			nodes += cell.Nodes
+		}
+	}
+	require.LessOrEqual(t, cells, mostCells)
+	require.Len(t, p.Zones.Zones, mostColumns)
+	require.Equal(t, 30-mostColumns, p.Zones.Hidden)
+	require.Equal(t, 500*mostColumns, nodes, "every node of a zone that is shown is in a cell")
+	require.Equal(t, 5, p.Zones.PerCell)
+
+	require.Equal(t, Table{All: 500, Hidden: 500 - mostRows}, p.Policies.Table)
+	require.Equal(t, Table{All: 500, Hidden: 500 - mostRows}, p.Reservations.Table)
+	require.Equal(t, Table{All: 500, Hidden: 500 - mostWaiting}, p.Gangs.Table)
+	require.Equal(t, Table{All: 1500, Hidden: 1500 - mostWaiting}, p.Waiting.Table)
+	require.Equal(t, Table{All: 1500, Hidden: 1500 - mostRows}, p.Workloads.Table)
+	last := p.Gangs.Waiting[mostWaiting-1]
+	require.True(t, last.Why.Command != "" || last.Why.Needs != "", "a reason, or how to get it")
+	require.NotEmpty(t, p.Gangs.Waiting[0].Why.Needs)
+	require.Contains(t, html, "480 of 500 are not shown")
+}
+
+func TestNumbers(t *testing.T) {
+	require.Equal(t, "15\u202f000", number(15000))
+	require.Equal(t, "1\u202f234\u202f567", number(1234567))
+	require.Equal(t, "999", number(999))
+	require.Equal(t, "1 node", nodeCount(1))
+	require.Equal(t, "2\u202f000 nodes", nodeCount(2000))
+	require.Equal(t, []string{"0s", "59s", "3m", "1h05m", "3d"}, []string{age(-1), age(59 * time.Second), age(3*time.Minute + 59*time.Second), age(65 * time.Minute), age(80 * time.Hour)})
+}
+
+func TestWriteFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "board.html")
+	p := pageOf(clitest.Story(), Options{Cluster: "prod"})
+	require.NoError(t, os.WriteFile(path, []byte("old"), 0o644))
+	require.NoError(t, p.WriteFile(path))
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, htmlOf(t, p), string(data))
+	require.NotContains(t, string(data), "data-events=", "a file waits for no updates")
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "nothing is left beside it")
+
+	require.EqualError(t, p.WriteFile(filepath.Join(dir, "no", "board.html")), "write "+filepath.Join(dir, "no", "board.html")+": no such file or directory")
+	require.EqualError(t, p.WriteFile(dir), dir+" is not a regular file")
+}

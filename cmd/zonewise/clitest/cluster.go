@@ -1,0 +1,250 @@
+// Package clitest builds snapshots for the tests of the packages under cmd/zonewise.
+package clitest
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cmd/zonewise/snapshot"
+)
+
+// Now is when the snapshots are taken.
+var Now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// Cluster builds a snapshot. All objects are in the namespace shop.
+type Cluster struct {
+	*snapshot.Snapshot
+	uids int
+}
+
+// Namespace is where the objects are.
+const Namespace = "shop"
+
+// New returns a cluster without nodes.
+func New() *Cluster {
+	return &Cluster{Snapshot: &snapshot.Snapshot{
+		APIVersion: "cli.zonewise.dev/v1", Kind: "Snapshot", TakenAt: Now,
+		Namespaces: []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}},
+	}}
+}
+
+func (c *Cluster) uid() types.UID {
+	c.uids++
+	return types.UID(fmt.Sprintf("uid-%d", c.uids))
+}
+
+// Requests is a list of cpu and memory.
+func Requests(cpu, memory string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+}
+
+// Node adds a ready node.
+func (c *Cluster) Node(name, zone, cpu, memory string, taints ...corev1.Taint) *corev1.Node {
+	capacity := Requests(cpu, memory)
+	capacity[corev1.ResourcePods] = resource.MustParse("110")
+	node := corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
+		Spec:       corev1.NodeSpec{Taints: taints},
+		Status: corev1.NodeStatus{Capacity: capacity, Allocatable: capacity, Conditions: []corev1.NodeCondition{{
+			Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(Now.Add(-time.Hour)),
+		}}},
+	}
+	if zone != "" {
+		node.Labels[corev1.LabelTopologyZone] = zone
+	}
+	c.Nodes = append(c.Nodes, node)
+	return &c.Nodes[len(c.Nodes)-1]
+}
+
+// Deployment adds a Deployment with its ReplicaSet, and returns a function that adds a pod of it on a node, or one
+// that waits when the node is empty.
+func (c *Cluster) Deployment(name string, replicas int32, cpu, memory string, change func(*corev1.PodTemplateSpec)) func(node string) *corev1.Pod {
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: Requests(cpu, memory)}}}},
+	}
+	if change != nil {
+		change(&template)
+	}
+	d := appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name, UID: c.uid()},
+		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Template: template},
+	}
+	c.Deployments = append(c.Deployments, d)
+	hashed := *template.DeepCopy()
+	hashed.Labels["pod-template-hash"] = "1"
+	set := appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name + "-1", UID: c.uid(), OwnerReferences: []metav1.OwnerReference{
+			*metav1.NewControllerRef(&d, appsv1.SchemeGroupVersion.WithKind("Deployment")),
+		}},
+		Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Template: hashed},
+	}
+	c.ReplicaSets = append(c.ReplicaSets, set)
+	owner := *metav1.NewControllerRef(&set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
+	serial := 0
+	return func(node string) *corev1.Pod {
+		serial++
+		pod := c.Pod(fmt.Sprintf("%s-1-%d", name, serial), node, hashed.Spec, hashed.Labels)
+		pod.OwnerReferences = []metav1.OwnerReference{owner}
+		return pod
+	}
+}
+
+// Pod adds a pod on a node, ready, or one that has waited for five minutes when the node is empty.
+func (c *Cluster) Pod(name, node string, spec corev1.PodSpec, labels map[string]string) *corev1.Pod {
+	pod := corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name, UID: c.uid(), Labels: map[string]string{}, CreationTimestamp: metav1.NewTime(Now.Add(-5 * time.Minute))},
+		Spec:       *spec.DeepCopy(),
+		Status:     corev1.PodStatus{Phase: corev1.PodPending},
+	}
+	maps.Copy(pod.Labels, labels)
+	pod.Spec.NodeName = node
+	pod.Spec.SchedulerName = "default-scheduler"
+	if node != "" {
+		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+	}
+	c.Pods = append(c.Pods, pod)
+	return &c.Pods[len(c.Pods)-1]
+}
+
+// Plain is the spec of a pod that asks for cpu and memory.
+func Plain(cpu, memory string) corev1.PodSpec {
+	return corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: Requests(cpu, memory)}}}}
+}
+
+// ZoneSpread is a hard constraint over zones for the pods with the label app.
+func ZoneSpread(app string, maxSkew int32) corev1.TopologySpreadConstraint {
+	return corev1.TopologySpreadConstraint{
+		TopologyKey: corev1.LabelTopologyZone, MaxSkew: maxSkew, WhenUnsatisfiable: corev1.DoNotSchedule,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+	}
+}
+
+// Policy adds a ZoneSpreadPolicy for the pods with the label app.
+func (c *Cluster) Policy(app string, change func(*v1alpha1.ZoneSpreadPolicySpec)) *v1alpha1.ZoneSpreadPolicy {
+	p := v1alpha1.ZoneSpreadPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: app, UID: c.uid(), Generation: 1},
+		Spec:       v1alpha1.ZoneSpreadPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
+	}
+	if change != nil {
+		change(&p.Spec)
+	}
+	c.Policies = append(c.Policies, p)
+	return &c.Policies[len(c.Policies)-1]
+}
+
+// Gang adds a PodGroup.
+func (c *Cluster) Gang(name string, minMember int32) {
+	c.PodGroups = append(c.PodGroups, schedv1alpha1.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name, UID: c.uid()}, Spec: schedv1alpha1.PodGroupSpec{MinMember: minMember},
+	})
+}
+
+// Budget adds a PodDisruptionBudget for the pods with the label app.
+func (c *Cluster) Budget(app string, minAvailable int) {
+	c.Budgets = append(c.Budgets, policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: app, UID: c.uid()},
+		Spec: policyv1.PodDisruptionBudgetSpec{
+			MinAvailable: ptr.To(intstr.FromInt(minAvailable)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+		},
+	})
+}
+
+// Reservation adds a ZoneReservation for the pods with the label app, which holds unused slots on nodes.
+func (c *Cluster) Reservation(name, app, cpu string, priority int32, unused map[string]int64) *v1alpha1.ZoneReservation {
+	r := v1alpha1.ZoneReservation{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: c.uid(), CreationTimestamp: metav1.NewTime(Now.Add(-time.Hour))},
+		Spec: v1alpha1.ZoneReservationSpec{
+			Owners:   []v1alpha1.ReservationOwner{{Namespace: Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}},
+			Slot:     v1alpha1.ReservationSlot{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
+			Priority: &priority,
+		},
+	}
+	zones := map[string]*v1alpha1.ReservationZoneStatus{}
+	for i := range c.Nodes {
+		node := &c.Nodes[i]
+		n := unused[node.Name]
+		if n == 0 {
+			continue
+		}
+		name := node.Labels[corev1.LabelTopologyZone]
+		if zones[name] == nil {
+			zones[name] = &v1alpha1.ReservationZoneStatus{Name: name}
+		}
+		z := zones[name]
+		z.Desired, z.Held = z.Desired+n, z.Held+n
+		z.Nodes = append(z.Nodes, v1alpha1.ReservationNodeStatus{Name: node.Name, Slots: n})
+		r.Status.Slots.Desired += n
+		r.Status.Slots.Held += n
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		if zones[name] != nil {
+			r.Status.Zones = append(r.Status.Zones, *zones[name])
+		}
+	}
+	r.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted},
+		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllHeld},
+	}
+	c.Reservations = append(c.Reservations, r)
+	return &c.Reservations[len(c.Reservations)-1]
+}
+
+// Large returns a cluster of three zones with equal nodes of 32 CPUs, and pods of Deployments of 150 replicas that are
+// spread over the zones: every other one by a constraint, every tenth by a policy.
+func Large(nodes, pods int) *snapshot.Snapshot {
+	c := New()
+	for i := range nodes {
+		c.Node(fmt.Sprintf("node-%04d", i), string(rune('a'+i%3)), "32", "128Gi")
+	}
+	c.Pods = make([]corev1.Pod, 0, pods)
+	const replicas = 150
+	for d, placed := 0, 0; placed < pods; d++ {
+		name := fmt.Sprintf("app-%04d", d)
+		add := c.Deployment(name, replicas, "500m", "2Gi", func(t *corev1.PodTemplateSpec) {
+			if d%2 == 0 {
+				t.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{ZoneSpread(name, 1)}
+			}
+		})
+		if d%10 == 1 {
+			c.Policy(name, nil)
+		}
+		for range min(replicas, pods-placed) {
+			add(fmt.Sprintf("node-%04d", placed%nodes))
+			placed++
+		}
+	}
+	return c.Snapshot
+}
+
+// LargeGangs is Large with as many gangs of so many workers besides, spread over all nodes, each worker with a label of its own
+// as those of an indexed Job have.
+func LargeGangs(nodes, pods, gangs, workers int) *snapshot.Snapshot {
+	c := &Cluster{Snapshot: Large(nodes, pods)}
+	for g := range gangs {
+		name := fmt.Sprintf("gang-%04d", g)
+		c.Gang(name, int32(workers)) //nolint:gosec // thousands
+		owner := metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: name, UID: types.UID(name), Controller: ptr.To(true)}
+		for i := range workers {
+			pod := c.Pod(fmt.Sprintf("%s-%d", name, i), fmt.Sprintf("node-%04d", (g*workers+i)%nodes), Plain("1", "2Gi"), map[string]string{
+				schedv1alpha1.PodGroupLabel: name, batchv1.JobCompletionIndexAnnotation: fmt.Sprint(i),
+			})
+			pod.UID = types.UID(pod.Name)
+			pod.OwnerReferences = []metav1.OwnerReference{owner}
+		}
+	}
+	return c.Snapshot
+}

@@ -1,0 +1,156 @@
+package explain
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/cmd/zonewise/status"
+)
+
+// Text writes the report for people.
+func (r *Report) Text(w io.Writer, style show.Style, now time.Time) error {
+	p := show.NewPage(style)
+	if r.Pod != nil {
+		r.Pod.text(p)
+	}
+	if r.Gang != nil {
+		r.Gang.text(p)
+	}
+	r.zones(p)
+	if len(r.Said) > 0 {
+		p.Title("What the scheduler said")
+		for _, s := range r.Said {
+			ago := ""
+			if !s.At.IsZero() {
+				ago = ", " + now.Sub(s.At).Round(time.Second).String() + " ago"
+			}
+			if s.Count > 1 {
+				ago += fmt.Sprintf(", %d times", s.Count)
+			}
+			p.Item(2, show.Plain, "%s%s: %s", s.Reason, ago, s.Words)
+		}
+	}
+	if len(r.Next) > 0 {
+		p.Title("What would let it go")
+		for _, step := range r.Next {
+			p.Item(2, show.Plain, "%s", step)
+		}
+	}
+	for _, gap := range r.Gaps {
+		p.Para(0, show.Yellow, "note: %s", gap)
+	}
+	return p.Flush(w)
+}
+
+func (d *Pod) text(p *show.Page) {
+	if of := "Pod " + d.Namespace + "/" + d.Name; of == d.Workload {
+		p.Title("%s", of)
+	} else {
+		p.Title("%s of %s", of, d.Workload)
+	}
+	switch d.Verdict {
+	case Bound:
+		p.Para(2, show.Green, "is on node %s in zone %s", d.Node, status.Name(d.Zone))
+	default:
+		since := ""
+		if d.Waits != "" {
+			since = " for " + d.Waits
+		}
+		p.Para(2, show.Yellow, "waits%s", since)
+	}
+	var requests []string
+	for _, name := range slices.Sorted(maps.Keys(d.Requests)) {
+		requests = append(requests, name+" "+d.Requests[name])
+	}
+	if len(requests) == 0 {
+		requests = []string{"nothing"}
+	}
+	p.Para(2, show.Plain, "asks for %s, priority %d, scheduler %s", strings.Join(requests, ", "), d.Priority, d.Scheduler)
+	if len(d.Policies) > 0 {
+		p.Para(2, show.Plain, "spread by %s", strings.Join(d.Policies, ", "))
+	}
+	if d.Reservation != "" {
+		p.Para(2, show.Plain, "an owner of ZoneReservation %s", d.Reservation)
+	}
+}
+
+func (g *GangReport) text(p *show.Page) {
+	p.Title("Gang %s/%s", g.Namespace, g.Name)
+	p.Para(2, status.State(g.State).Color, "%s: %d of %d members bound, %d exist", g.State, g.Bound, g.MinMember, g.Members)
+	if g.Missing > 0 {
+		p.Para(2, show.Plain, "%s at once; %s now", needs(g.Missing), fits(g.Fit))
+	}
+	if g.Why != "" {
+		p.Para(2, show.Plain, "%s", g.Why)
+	}
+}
+
+func needs(n int) string {
+	if n == 1 {
+		return "1 more has to be bound"
+	}
+	return fmt.Sprintf("%d more have to be bound", n)
+}
+
+func fits(n int) string {
+	if n == 1 {
+		return "1 of those that wait would fit"
+	}
+	return fmt.Sprintf("%d of those that wait would fit", n)
+}
+
+func (r *Report) zones(p *show.Page) {
+	if len(r.Zone) == 0 {
+		return
+	}
+	p.Title("Zones")
+	var rows [][]show.Cell
+	for i := range r.Zone {
+		z := &r.Zone[i]
+		fit := show.Cell{Text: fmt.Sprint(z.Fit), Color: show.Red}
+		if z.Fit > 0 {
+			fit.Color = show.Green
+		}
+		var counts []string
+		for _, c := range z.Policies {
+			text := fmt.Sprintf("%s %d/%d", c.Policy, c.Pods, c.Desired)
+			if c.Rule != "" {
+				text += " " + c.Rule
+			}
+			if c.State != "" && c.State != "Available" {
+				text += " (" + c.State + ")"
+			}
+			counts = append(counts, text)
+		}
+		for _, c := range z.Constraints {
+			counts = append(counts, fmt.Sprintf("%d, fewest %d, maxSkew %d", c.Pods, c.Fewest, c.MaxSkew))
+		}
+		var holds []string
+		for _, h := range z.Holds {
+			text := fmt.Sprintf("%d by %s", h.Unused, h.Reservation)
+			if h.Own {
+				text += " (its own)"
+			}
+			holds = append(holds, text)
+		}
+		rows = append(rows, []show.Cell{
+			show.C("%s", status.Name(z.Zone)), show.C("%d", z.Nodes), fit, show.C("%s", strings.Join(counts, "; ")), show.C("%s", strings.Join(holds, ", ")),
+		})
+	}
+	p.Table([]string{"ZONE", "NODES", "FIT", "SPREAD (PODS/DESIRED)", "SLOTS HELD"}, rows)
+	for i := range r.Zone {
+		z := &r.Zone[i]
+		if len(z.Obstacles) == 0 {
+			continue
+		}
+		p.Para(2, show.Bold, "zone %s", status.Name(z.Zone))
+		for _, o := range z.Obstacles {
+			p.Item(2, show.Plain, "%s (%s): %s", show.Plural(o.Nodes, "node"), o.Plugin, o.Words)
+		}
+	}
+}

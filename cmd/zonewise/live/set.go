@@ -1,0 +1,166 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/cmd/zonewise/snapshot"
+)
+
+// pageSize is how many objects one request asks for.
+const pageSize = 1000
+
+// noteLocked judges the outcome of a request; nil is a success.
+func (s *state) noteLocked(err error, watching bool, now time.Time) {
+	reason := snapshot.ReasonOf(err)
+	switch {
+	case err == nil && watching:
+		s.unwatched = false
+	case err == nil, apierrors.IsResourceExpired(err), apierrors.IsGone(err):
+		// The reflector begins anew by itself after the latter two.
+	case watching && reason == snapshot.Forbidden:
+		s.unwatched = true // a list follows, and says whether that is all
+		return
+	case watching && !s.answered && apierrors.ReasonForError(err) != metav1.StatusReasonUnknown:
+		return // the same, where the server cannot send a first list through a watch
+	case reason != "" && !s.needed:
+		s.missing, s.answered, s.failed = reason, true, nil
+		return
+	default:
+		if s.failed == nil {
+			s.since = now
+		}
+		s.failed = err
+		return
+	}
+	s.failed = nil
+}
+
+// set is the objects of one kind. It is the store of a reflector.
+type set[T any, PT interface {
+	*T
+	client.Object
+}] struct {
+	live   *Live
+	client client.WithWatch
+	empty  client.ObjectList
+	into   func(*snapshot.Snapshot) *[]T
+
+	// Guarded by the lock of live:
+	state state
+	items map[string]PT
+}
+
+func newSet[T any, PT interface {
+	*T
+	client.Object
+}](l *Live, c client.WithWatch, resource string, needed bool, empty client.ObjectList, into func(*snapshot.Snapshot) *[]T) *set[T, PT] {
+	return &set[T, PT]{live: l, client: c, empty: empty, into: into, state: state{resource: resource, needed: needed}, items: map[string]PT{}}
+}
+
+func (s *set[T, PT]) run(ctx context.Context) {
+	source := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list := s.empty.DeepCopyObject().(client.ObjectList)
+			err := s.client.List(ctx, list, &client.ListOptions{Raw: &options, Limit: options.Limit, Continue: options.Continue})
+			if err != nil {
+				s.live.note(&s.state, err, false)
+				return nil, err
+			}
+			return list, nil
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			w, err := s.client.Watch(ctx, s.empty.DeepCopyObject().(client.ObjectList), &client.ListOptions{Raw: &options})
+			s.live.note(&s.state, err, true)
+			return w, err
+		},
+	}
+	reflector := cache.NewReflectorWithOptions(source, PT(new(T)), s, cache.ReflectorOptions{Name: "zonewise"})
+	reflector.WatchListPageSize = pageSize
+	reflector.RunWithContext(ctx)
+}
+
+func (s *set[T, PT]) stateLocked() *state { return &s.state }
+
+func (s *set[T, PT]) fillLocked(into *snapshot.Snapshot) {
+	if s.state.missing != "" {
+		return
+	}
+	list := make([]T, 0, len(s.items))
+	for _, key := range slices.Sorted(maps.Keys(s.items)) {
+		list = append(list, *s.items[key])
+	}
+	*s.into(into) = list
+}
+
+// take returns the object without what nobody looks at here, so that a large cluster fits into memory.
+func (s *set[T, PT]) take(obj any) (string, PT, error) {
+	object, ok := obj.(PT)
+	if !ok {
+		return "", nil, fmt.Errorf("a %T among %s", obj, s.state.resource)
+	}
+	one := &snapshot.Snapshot{}
+	*s.into(one) = []T{*object}
+	snapshot.Trim(one)
+	return object.GetNamespace() + "/" + object.GetName(), &(*s.into(one))[0], nil
+}
+
+// Add takes in an object.
+func (s *set[T, PT]) Add(obj any) error {
+	key, object, err := s.take(obj)
+	if err != nil {
+		return err
+	}
+	s.live.mu.Lock()
+	defer s.live.mu.Unlock()
+	s.items[key] = object
+	s.live.tellLocked(false)
+	return nil
+}
+
+// Update is Add.
+func (s *set[T, PT]) Update(obj any) error { return s.Add(obj) }
+
+// Delete takes an object out.
+func (s *set[T, PT]) Delete(obj any) error {
+	key, _, err := s.take(obj)
+	if err != nil {
+		return err
+	}
+	s.live.mu.Lock()
+	defer s.live.mu.Unlock()
+	delete(s.items, key)
+	s.live.tellLocked(false)
+	return nil
+}
+
+// Replace takes in a whole list.
+func (s *set[T, PT]) Replace(list []any, _ string) error {
+	items := make(map[string]PT, len(list))
+	for _, obj := range list {
+		key, object, err := s.take(obj)
+		if err != nil {
+			return err
+		}
+		items[key] = object
+	}
+	s.live.mu.Lock()
+	defer s.live.mu.Unlock()
+	s.items = items
+	s.state.answered, s.state.missing, s.state.failed = true, "", nil
+	s.live.tellLocked(true)
+	return nil
+}
+
+// Resync does nothing.
+func (s *set[T, PT]) Resync() error { return nil }

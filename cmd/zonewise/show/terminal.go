@@ -1,0 +1,31 @@
+package show
+
+import (
+	"io"
+	"os"
+
+	"golang.org/x/term"
+)
+
+// DefaultWidth is assumed where the Width of a terminal cannot be told.
+const DefaultWidth = 80
+
+// IsTerminal reports whether w is a terminal that understands control
+// sequences.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"
+}
+
+// NoColor follows https://no-color.org: any value but the empty one.
+func NoColor() bool { return os.Getenv("NO_COLOR") != "" }
+
+// Width is the width of the terminal behind w at this moment.
+func Width(w io.Writer) int {
+	if f, ok := w.(*os.File); ok {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
+			return columns
+		}
+	}
+	return DefaultWidth
+}

@@ -1,0 +1,371 @@
+package simulate
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cmd/zonewise/clitest"
+	"zonewise.dev/cmd/zonewise/show"
+)
+
+func run(t *testing.T, c *clitest.Cluster, s *Scenario) *Result {
+	t.Helper()
+	result, err := Run(c.Snapshot, clitest.Now, s, nil)
+	require.NoError(t, err)
+	return result
+}
+
+func parse(t *testing.T, manifests string, copies int) *Workload {
+	t.Helper()
+	w, err := ParseWorkload("workload.yaml", strings.NewReader(manifests), clitest.Namespace, copies, map[string]int32{"high": 1000})
+	require.NoError(t, err)
+	return w
+}
+
+func TestGolden(t *testing.T) {
+	c := clitest.Story()
+	var each []*Result
+	for _, zone := range []string{"a", "b", "c"} {
+		each = append(each, run(t, c, &Scenario{Zones: []string{zone}}))
+	}
+	for name, report := range map[string]*Report{
+		"any":  NewReport(each, DefaultFailures),
+		"node": NewReport([]*Result{run(t, c, &Scenario{Nodes: []string{"node-b1"}})}, DefaultFailures),
+		"add":  NewReport([]*Result{run(t, c, &Scenario{Added: parse(t, gangManifest, 2)})}, DefaultFailures),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var text, wide bytes.Buffer
+			require.NoError(t, report.Text(&text, show.Style{}))
+			clitest.Golden(t, name+".txt", text.String())
+			require.NoError(t, show.Object(&wide, show.YAML, report))
+			clitest.Golden(t, name+".yaml", wide.String())
+		})
+	}
+}
+
+const gangManifest = `
+apiVersion: scheduling.x-k8s.io/v1alpha1
+kind: PodGroup
+metadata: {name: batch}
+spec: {minMember: 2}
+---
+# A comment, and nothing else.
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: batch}
+spec:
+  parallelism: 2
+  template:
+    metadata: {labels: {scheduling.x-k8s.io/pod-group: batch}}
+    spec:
+      restartPolicy: Never
+      containers:
+      - {name: c, image: none, resources: {requests: {cpu: "5"}}}
+`
+
+// zones is a cluster of three zones with one node of so many CPUs each.
+func zones(cpu string) *clitest.Cluster {
+	c := clitest.New()
+	for _, zone := range []string{"a", "b", "c"} {
+		c.Node("node-"+zone, zone, cpu, "64Gi")
+	}
+	return c
+}
+
+func TestWhatFits(t *testing.T) {
+	for cpu, pending := range map[string]int{"6": 0, "5": 2} {
+		c := zones(cpu)
+		web := c.Deployment("web", 12, "1", "1Gi", nil)
+		for i := range 12 {
+			web("node-" + string(rune('a'+i%3)))
+		}
+		r := run(t, c, &Scenario{Zones: []string{"b"}})
+		require.Equal(t, 4, r.Displaced)
+		require.Equal(t, pending, r.Pending)
+		require.Equal(t, 4-pending, r.Placed)
+		require.Equal(t, pending == 0, NewReport([]*Result{r}, DefaultFailures).Survives)
+		require.Len(t, r.Workloads, 1)
+		require.Equal(t, "Deployment shop/web", r.Workloads[0].Name)
+		if pending > 0 {
+			require.Equal(t, []string{"2 nodes short of cpu"}, r.Workloads[0].Why)
+		}
+	}
+}
+
+func TestWhoIsMadeAnew(t *testing.T) {
+	c := zones("8")
+	c.Pod("bare", "node-a", clitest.Plain("1", "1Gi"), nil)
+	daemon := c.Pod("daemon", "node-a", clitest.Plain("1", "1Gi"), nil)
+	daemon.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "d", UID: "d", Controller: ptr.To(true)}}
+	mirror := c.Pod("mirror", "node-a", clitest.Plain("1", "1Gi"), nil)
+	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+	c.Pod("waits", "", clitest.Plain("1", "1Gi"), nil)
+	r := run(t, c, &Scenario{Zones: []string{"a"}})
+	require.Equal(t, []int{0, 1, 2, 1, 0}, []int{r.Displaced, r.Orphans, r.NodeBound, r.WaitedBefore, r.Pending})
+	require.Equal(t, []string{FailPending}, r.Failed(Failures), "a pod without a controller is lost")
+}
+
+func TestTheHighestPriorityGoesFirst(t *testing.T) {
+	c := zones("4")
+	for i, zone := range []string{"a", "b", "c"} {
+		priority := int32(i * 100)
+		add := c.Deployment("p"+zone, 1, "4", "1Gi", func(t *corev1.PodTemplateSpec) { t.Spec.Priority = &priority })
+		add("node-" + zone)
+	}
+	c.Node("spare", "c", "4", "64Gi")
+	r := run(t, c, &Scenario{Zones: []string{"a", "b"}})
+	require.Equal(t, 1, r.Pending)
+	require.Equal(t, "Deployment shop/pa", r.Workloads[0].Name)
+	require.Equal(t, map[string]int{"c": 1}, r.Workloads[1].To)
+}
+
+func TestBudgets(t *testing.T) {
+	for minAvailable, broken := range map[int]bool{2: false, 3: true} {
+		c := zones("8")
+		web := c.Deployment("web", 3, "1", "1Gi", nil)
+		for _, zone := range []string{"a", "b", "c"} {
+			web("node-" + zone)
+		}
+		c.Budget("web", minAvailable)
+		r := run(t, c, &Scenario{Zones: []string{"a"}})
+		require.Equal(t, []Budget{{Name: "shop/web", Desired: minAvailable, Before: 3, Left: 2, After: 3, Broken: broken}}, r.Budgets)
+		require.Equal(t, broken, len(r.Failed(DefaultFailures)) > 0)
+		require.Empty(t, r.Failed([]string{FailPending}))
+	}
+}
+
+func TestGangsAreWholeOrWait(t *testing.T) {
+	c := zones("8")
+	c.Gang("train", 4)
+	job := []metav1.OwnerReference{{Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)}}
+	for i, zone := range []string{"a", "a", "b", "c"} {
+		c.Pod(fmt.Sprintf("train-%d", i), "node-"+zone, clitest.Plain("4", "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "train"}).OwnerReferences = job
+	}
+	r := run(t, c, &Scenario{Zones: []string{"a"}})
+	require.Equal(t, []Gang{{Name: "shop/train", Needs: 4, Before: 4, Left: 2, After: 4}}, r.Gangs)
+
+	c.Pod("big", "node-b", clitest.Plain("4", "1Gi"), nil)
+	r = run(t, c, &Scenario{Zones: []string{"a"}})
+	require.Equal(t, []Gang{{Name: "shop/train", Needs: 4, Before: 4, Left: 2, After: 2, Broken: true}}, r.Gangs)
+	require.Equal(t, 2, r.Pending, "the member that fits gives its place back")
+	require.Equal(t, []string{"PodGroup shop/train: needs 4, plan found 3: 2 nodes short of cpu"}, r.Workloads[0].Why)
+}
+
+func TestAGangThatLosesMembersIsPlannedWithAllThatWait(t *testing.T) {
+	c := zones("8")
+	c.Gang("train", 3)
+	add := func(name, node, cpu string) {
+		pod := c.Pod(name, node, clitest.Plain(cpu, "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "train"})
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)}}
+	}
+	add("train-0", "node-a", "1")
+	add("train-1", "node-a", "7")
+	add("train-2", "node-b", "7")
+	for _, node := range []string{"node-b", "node-c"} {
+		c.Pod("other-"+node, node, clitest.Plain("1", "1Gi"), nil)
+	}
+	c.Pod("full", "node-c", clitest.Plain("5", "1Gi"), nil)
+	r := run(t, c, &Scenario{Zones: []string{"a"}})
+	require.Equal(t, 2, r.Pending)
+	require.Equal(t, []Gang{{Name: "shop/train", Needs: 3, Before: 3, Left: 1, After: 1, Broken: true}}, r.Gangs)
+
+	add("train-3", "", "1")
+	r = run(t, c, &Scenario{Zones: []string{"a"}})
+	require.Equal(t, []Gang{{Name: "shop/train", Needs: 3, Before: 3, Left: 1, After: 3}}, r.Gangs, "train-3 takes the place of train-1")
+	require.Equal(t, []int{1, 1, 1}, []int{r.Placed, r.Pending, r.WaitedBefore})
+}
+
+func TestMembersThatHaveSucceededCount(t *testing.T) {
+	c := zones("8")
+	c.Gang("train", 2)
+	for i := range 2 {
+		pod := c.Pod(fmt.Sprintf("train-%d", i), "node-a", clitest.Plain("6", "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "train"})
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)}}
+	}
+	c.Pods[1].Status.Phase = corev1.PodSucceeded
+	c.Pod("big", "node-b", clitest.Plain("8", "1Gi"), nil)
+	r := run(t, c, &Scenario{Zones: []string{"a"}})
+	require.Equal(t, []Gang{{Name: "shop/train", Needs: 2, Before: 2, Left: 1, After: 2}}, r.Gangs)
+	require.Zero(t, r.Pending)
+}
+
+func TestMembersWithoutAPodGroupWait(t *testing.T) {
+	c := zones("8")
+	c.Pod("train-0", "node-a", clitest.Plain("1", "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "train"}).OwnerReferences = []metav1.OwnerReference{
+		{Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)},
+	}
+	r := run(t, c, &Scenario{Zones: []string{"a"}})
+	require.Equal(t, 1, r.Pending)
+	require.Equal(t, []string{"PodGroup shop/train: the PodGroup does not exist"}, r.Workloads[0].Why)
+}
+
+func TestPoliciesThatBreak(t *testing.T) {
+	build := func(maxPods int32) *clitest.Cluster {
+		c := zones("16")
+		c.Policy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) {
+			for _, zone := range []string{"a", "b", "c"} {
+				s.Zones = append(s.Zones, v1alpha1.ZoneSpreadZone{Name: zone, MaxPods: &maxPods})
+			}
+		})
+		web := c.Deployment("web", 6, "1", "1Gi", nil)
+		for i := range 6 {
+			web("node-" + string(rune('a'+i%3)))
+		}
+		return c
+	}
+	r := run(t, build(3), &Scenario{Zones: []string{"a"}})
+	require.Zero(t, r.Pending)
+	require.Empty(t, r.Failed(DefaultFailures))
+	r = run(t, build(2), &Scenario{Zones: []string{"a"}})
+	require.Equal(t, 2, r.Pending, "caps hold during fail-over too")
+	require.Equal(t, []string{FailPending, FailPolicy}, r.Failed(DefaultFailures))
+	require.Contains(t, r.Policies[0].Message, "2 pods wait because of the policy")
+}
+
+func TestReservationsCatchTheirOwners(t *testing.T) {
+	c := zones("4")
+	c.Reservation("failover", "web", "1", 0, map[string]int64{"node-b": 2, "node-a": 1})
+	web := c.Deployment("web", 2, "1", "1Gi", nil)
+	web("node-a")
+	web("node-a")
+	other := c.Deployment("other", 6, "1", "1Gi", nil)
+	for range 2 {
+		other("node-b")
+	}
+	for range 4 {
+		other("node-c")
+	}
+	r := run(t, c, &Scenario{Zones: []string{"a"}})
+	require.Zero(t, r.Pending)
+	require.Equal(t, []Reservation{{Name: "failover", Before: 3, Used: 2, Lost: 1, Shifted: 0, After: 0}}, r.Reservations)
+	require.Equal(t, []string{FailReservation}, r.Failed(Failures))
+	require.Empty(t, r.Failed(DefaultFailures))
+}
+
+func TestAddingAWorkload(t *testing.T) {
+	const deployment = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: api}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: api}}
+  template:
+    metadata: {labels: {app: api}}
+    spec:
+      priorityClassName: high
+      topologySpreadConstraints:
+      - {topologyKey: topology.kubernetes.io/zone, maxSkew: 1, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: api}}}
+      containers:
+      - {name: c, image: none, resources: {requests: {cpu: "1"}}}
+`
+	c := zones("4")
+	r := run(t, c, &Scenario{Added: parse(t, deployment, 6)})
+	require.Equal(t, 12, r.Placed)
+	require.Equal(t, []Workloads{{Name: "Deployment shop/api", Pods: 12, To: map[string]int{"a": 4, "b": 4, "c": 4}}}, r.Workloads)
+	r = run(t, c, &Scenario{Added: parse(t, deployment, 7)})
+	require.Equal(t, 2, r.Pending)
+	require.Empty(t, c.Pods, "the snapshot is not changed")
+
+	// Added, and then a zone is lost: its pods are displaced like others.
+	c = zones("8")
+	r = run(t, c, &Scenario{Added: parse(t, deployment, 6), Zones: []string{"a"}})
+	require.Equal(t, []int{12, 4, 12, 0}, []int{r.Added, r.Displaced, r.Placed, r.Pending})
+	require.Equal(t, "add workload.yaml, then lose zone a", r.Scenario)
+	require.Equal(t, int32(1000), *parse(t, deployment, 1).Pods[0].Spec.Priority)
+}
+
+func TestAddedGangsAndPolicies(t *testing.T) {
+	c := zones("4")
+	r := run(t, c, &Scenario{Added: parse(t, strings.ReplaceAll(gangManifest, `"5"`, `"3"`), 2)})
+	require.Equal(t, 2, r.Placed, "the second gang would be half")
+	require.Equal(t, 2, r.Pending)
+	require.Equal(t, []Gang{{Name: "shop/batch-2", Needs: 2, Broken: true}}, r.Gangs)
+
+	const capped = `
+apiVersion: zonewise.dev/v1alpha1
+kind: ZoneSpreadPolicy
+metadata: {name: batch}
+spec:
+  podSelector: {matchLabels: {app: batch}}
+  maxPerZone: 1
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: batch, labels: {app: batch}}
+spec: {containers: [{name: c, image: none}]}
+`
+	r = run(t, c, &Scenario{Added: parse(t, capped, 4)})
+	require.Equal(t, 3, r.Placed)
+	require.Equal(t, 1, r.Pending)
+}
+
+func TestBadWorkloads(t *testing.T) {
+	for manifest, want := range map[string]string{
+		"":          "there is no Pod, Deployment",
+		"kind: Pod": "Object 'apiVersion' is missing",
+		"apiVersion: v1\nkind: Pod\nspec: {nodes: 3}":                                           `unknown field "spec.nodes"`,
+		"apiVersion: v1\nkind: Service\nmetadata: {name: s}":                                    "Service s: this kind is not simulated",
+		"apiVersion: example.com/v1\nkind: Thing":                                               `no kind "Thing" is registered`,
+		"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {priorityClassName: gold}":       `Pod p: the cluster has no priorityClassName "gold"`,
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {replicas: -1}":      "Deployment d: spec.replicas is -1, must not be negative",
+		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {replicas: 2000000}": "Deployment d: more than 500000 pods in all",
+		"apiVersion: v1\nkind: ReplicationController\nmetadata: {name: r}\nspec: {replicas: 1}": "ReplicationController r: spec.template is missing",
+	} {
+		_, err := ParseWorkload("w.yaml", strings.NewReader(manifest), "shop", 1, map[string]int32{})
+		require.ErrorContains(t, err, "w.yaml: ")
+		require.ErrorContains(t, err, want)
+	}
+	_, err := ParseWorkload("w.yaml", strings.NewReader("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {priorityClassName: gold}"), "shop", 1, nil)
+	require.ErrorContains(t, err, `Pod p: priorityClassName "gold": the cluster's PriorityClasses could not be read`, "not known is not missing")
+}
+
+func TestScenariosThatName(t *testing.T) {
+	_, err := Run(zones("1").Snapshot, clitest.Now, &Scenario{Zones: []string{"d"}}, nil)
+	require.EqualError(t, err, `--lose-zone: there is no zone "d", only a, b, c`)
+	_, err = Run(zones("1").Snapshot, clitest.Now, &Scenario{Nodes: []string{"d"}}, nil)
+	require.EqualError(t, err, `--lose-node: there is no node "d"`)
+}
+
+func TestProgressEndsAtTheEnd(t *testing.T) {
+	s := clitest.Large(30, 2500)
+	var done, all int
+	result, err := Run(s, clitest.Now, &Scenario{Zones: []string{"a"}}, func(d, n int) {
+		require.GreaterOrEqual(t, d, done)
+		done, all = d, n
+	})
+	require.NoError(t, err)
+	require.Equal(t, result.Displaced, all)
+	require.Equal(t, all, done)
+}
+
+func FuzzParseWorkload(f *testing.F) {
+	f.Add(gangManifest, 2)
+	f.Add("apiVersion: v1\nkind: Pod\nmetadata: {name: p}", 1)
+	f.Add("apiVersion: apps/v1\nkind: Deployment\nspec: {replicas: 3, template: {spec: {containers: [{resources: {requests: {cpu: 1}}}]}}}", 1)
+	f.Fuzz(func(t *testing.T, manifest string, copies int) {
+		if copies < 1 || copies > 3 {
+			return
+		}
+		w, err := ParseWorkload("fuzz", strings.NewReader(manifest), "shop", copies, nil)
+		if err != nil || len(w.Pods) > 50 {
+			return
+		}
+		result, err := Run(zones("4").Snapshot, clitest.Now, &Scenario{Added: w}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.Placed+result.Pending != len(w.Pods) {
+			t.Fatalf("%d placed and %d pending of %d pods", result.Placed, result.Pending, len(w.Pods))
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package simulate
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/cmd/zonewise/status"
+)
+
+// maxRows bounds how many workloads the text lists, and maxReasons of how many it says why they wait. JSON and YAML
+// have all of it.
+const (
+	maxRows    = 15
+	maxReasons = 5
+)
+
+// Report is what comes of one or more scenarios.
+type Report struct {
+	// Survives is true when none of FailOn came to pass in any scenario.
+	Survives bool      `json:"survives"`
+	FailOn   []string  `json:"failOn"`
+	Results  []*Result `json:"results"`
+}
+
+// NewReport judges results by the failures that count.
+func NewReport(results []*Result, failOn []string) *Report {
+	r := &Report{Survives: true, FailOn: failOn, Results: results}
+	for _, result := range results {
+		r.Survives = r.Survives && len(result.Failed(failOn)) == 0
+	}
+	return r
+}
+
+// Text writes the report for people.
+func (r *Report) Text(w io.Writer, style show.Style) error {
+	p := show.NewPage(style)
+	for _, result := range r.Results {
+		result.text(p, r.FailOn)
+	}
+	if len(r.Results) > 1 {
+		p.Title("All scenarios")
+		var rows [][]show.Cell
+		for _, result := range r.Results {
+			rows = append(rows, []show.Cell{show.C("%s", result.Scenario), verdict(result.Failed(r.FailOn)), show.C("%d", result.Displaced), show.C("%d", result.Pending)})
+		}
+		p.Table([]string{"SCENARIO", "VERDICT", "DISPLACED", "PENDING"}, rows)
+	}
+	return p.Flush(w)
+}
+
+func verdict(failed []string) show.Cell {
+	if len(failed) == 0 {
+		return show.Cell{Text: "survives", Color: show.Green}
+	}
+	return show.Cell{Text: "fails: " + strings.Join(failed, ", "), Color: show.Red}
+}
+
+func (r *Result) text(p *show.Page, failOn []string) {
+	p.Title("%s", r.Scenario)
+	var parts []string
+	if r.LostNodes > 0 {
+		parts = append(parts, show.Plural(r.LostNodes, "node")+" lost", show.Plural(r.Displaced, "pod")+" displaced")
+	}
+	if r.Added > 0 {
+		parts = append(parts, show.Plural(r.Added, "pod")+" added")
+	}
+	parts = append(parts, fmt.Sprintf("%d find a node", r.Placed), fmt.Sprintf("%d stay Pending", r.Pending))
+	p.Para(2, show.Plain, "%s", strings.Join(parts, ", "))
+	if r.Orphans > 0 {
+		p.Para(2, show.Red, "%s without a controller, which nothing makes anew", show.Plural(r.Orphans, "pod"))
+	}
+	if r.NodeBound > 0 {
+		p.Para(2, show.Faint, "%s of DaemonSets and static pods go with their nodes", show.Plural(r.NodeBound, "pod"))
+	}
+	if r.WaitedBefore > 0 {
+		p.Para(2, show.Faint, "%s waited before and were not tried", show.Plural(r.WaitedBefore, "pod"))
+	}
+	r.zones(p)
+	r.workloads(p)
+	r.rules(p)
+	for _, note := range r.Notes {
+		p.Para(2, show.Yellow, "note: %s", note)
+	}
+	cell := verdict(r.Failed(failOn))
+	p.Para(2, cell.Color, "%s", cell.Text)
+}
+
+func (r *Result) zones(p *show.Page) {
+	var rows [][]show.Cell
+	for _, z := range r.Zones {
+		after := []show.Cell{show.C("%d -> %d", z.PodsBefore, z.PodsAfter), share(z.MilliCPUAfter, z.MilliCPUAllocatable), share(z.MemoryAfter, z.MemoryAllocatable)}
+		if z.Lost {
+			after = []show.Cell{{Text: fmt.Sprintf("%d -> lost", z.PodsBefore), Color: show.Yellow}, show.C("-"), show.C("-")}
+		}
+		rows = append(rows, append([]show.Cell{show.C("%s", status.Name(z.Name))}, after...))
+	}
+	p.Table([]string{"ZONE", "PODS", "CPU AFTER", "MEMORY AFTER"}, rows)
+}
+
+func share(used, all int64) show.Cell {
+	cell := show.C("%s", show.Percent(used, all))
+	if all > 0 && used*10 >= all*9 {
+		cell.Color = show.Yellow
+	}
+	return cell
+}
+
+func (r *Result) workloads(p *show.Page) {
+	if len(r.Workloads) == 0 {
+		return
+	}
+	p.Title("Workloads")
+	var rows [][]show.Cell
+	for _, w := range r.Workloads[:min(maxRows, len(r.Workloads))] {
+		pending := show.C("%d", w.Pending)
+		if w.Pending > 0 {
+			pending.Color = show.Red
+		}
+		var to []string
+		for _, zone := range slices.Sorted(maps.Keys(w.To)) {
+			to = append(to, fmt.Sprintf("%s %d", status.Name(zone), w.To[zone]))
+		}
+		rows = append(rows, []show.Cell{show.C("%s", w.Name), show.C("%d", w.Pods), pending, show.C("%s", strings.Join(to, ", "))})
+	}
+	p.Table([]string{"WORKLOAD", "PODS", "PENDING", "GO TO"}, rows)
+	if more := len(r.Workloads) - maxRows; more > 0 {
+		p.Para(2, show.Faint, "and %d more", more)
+	}
+	for _, w := range r.Workloads[:min(maxReasons, len(r.Workloads))] {
+		if len(w.Why) > 0 {
+			p.Item(2, show.Plain, "%s: %s", w.Name, strings.Join(w.Why[:min(2, len(w.Why))], "; "))
+		}
+	}
+}
+
+// rules writes what becomes of policies, budgets, gangs and reservations.
+func (r *Result) rules(p *show.Page) {
+	var rows [][]show.Cell
+	add := func(kind, name string, broken bool, format string, args ...any) {
+		state := show.Cell{Text: "holds", Color: show.Green}
+		if broken {
+			state = show.Cell{Text: "BROKEN", Color: show.Red}
+		}
+		rows = append(rows, []show.Cell{show.C("%s", kind), show.C("%s", name), state, show.C(format, args...)})
+	}
+	for _, x := range r.Policies {
+		message := ""
+		if x.Message != "" {
+			message = ": " + x.Message
+		}
+		add("policy", x.Name, x.Broken, "%d -> %d pods, skew %d of %d%s", x.Before, x.Pods, x.Skew, x.MaxSkew, message)
+	}
+	for _, x := range r.Budgets {
+		add("budget", x.Name, x.Broken, "%d -> %d healthy at once, %d wanted, %d in the end", x.Before, x.Left, x.Desired, x.After)
+	}
+	for _, x := range r.Gangs {
+		add("gang", x.Name, x.Broken, "%d -> %d at once, %d needed, %d in the end", x.Before, x.Left, x.Needs, x.After)
+	}
+	for _, x := range r.Reservations {
+		add("reservation", x.Name, x.Shifted < x.Lost, "%d unused slots: %d used, %d lost, %d held elsewhere, %d left", x.Before, x.Used, x.Lost, x.Shifted, x.After)
+	}
+	if len(rows) == 0 {
+		return
+	}
+	p.Title("Promises")
+	p.Table([]string{"KIND", "NAME", "STATE", "WHAT BECOMES OF IT"}, rows)
+}

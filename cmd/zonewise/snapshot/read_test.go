@@ -1,0 +1,65 @@
+package snapshot_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/cmd/zonewise/snapshot"
+)
+
+// pages is an API server that serves pods page by page, and forgets the version of a list once.
+type pages struct {
+	client.Client
+	pods    int
+	expired bool
+}
+
+func (p *pages) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	pods, ok := list.(*corev1.PodList)
+	if !ok {
+		return nil
+	}
+	var o client.ListOptions
+	o.ApplyOptions(options)
+	first := 0
+	if o.Continue != "" {
+		if !p.expired {
+			p.expired = true
+			return apierrors.NewResourceExpired("too old")
+		}
+		var err error
+		if first, err = strconv.Atoi(o.Continue); err != nil {
+			return err
+		}
+	}
+	last := min(first+int(o.Limit), p.pods)
+	for i := first; i < last; i++ {
+		pods.Items = append(pods.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", i)}})
+	}
+	if last < p.pods {
+		pods.Continue = strconv.Itoa(last)
+	}
+	return nil
+}
+
+func TestReadTakesAllPages(t *testing.T) {
+	most := 0
+	s, err := snapshot.Read(t.Context(), &pages{pods: 2500}, func(objects int) { most = max(most, objects) })
+	require.NoError(t, err)
+	require.Len(t, s.Pods, 2500)
+	names := map[string]bool{}
+	for i := range s.Pods {
+		names[s.Pods[i].Name] = true
+	}
+	require.Len(t, names, 2500, "a list that has to begin anew has nothing twice")
+	require.GreaterOrEqual(t, most, 2500)
+	require.Empty(t, s.Missing)
+}

@@ -1,0 +1,277 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cmd/zonewise/world"
+)
+
+// Report is the cluster at a glance.
+type Report struct {
+	Zones        []Zone        `json:"zones"`
+	Policies     []Policy      `json:"policies"`
+	Reservations []Reservation `json:"reservations"`
+	Gangs        []Gang        `json:"gangs"`
+	// Waiting is how many pods have no node.
+	Waiting int `json:"waitingPods"`
+	// Notes say what was left out.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Zone is one zone of topology.kubernetes.io/zone.
+type Zone struct {
+	Name  string `json:"name"`
+	Nodes int    `json:"nodes"`
+	Ready int    `json:"ready"`
+	Pods  int    `json:"pods"`
+	// CPU and memory are requested shares, in percent of allocatable.
+	MilliCPU            int64 `json:"milliCPURequested"`
+	MilliCPUAllocatable int64 `json:"milliCPUAllocatable"`
+	Memory              int64 `json:"memoryRequested"`
+	MemoryAllocatable   int64 `json:"memoryAllocatable"`
+}
+
+// The states of policies, reservations and gangs, from good to bad.
+const (
+	OK         = "OK"
+	Unknown    = "Unknown"
+	Waiting    = "Waiting"
+	Violated   = "Violated"
+	Infeasible = "Infeasible"
+	Rejected   = "Rejected"
+	Filling    = "Filling"
+	Degraded   = "Degraded"
+	Expired    = "Expired"
+	Partial    = "Partial"
+)
+
+// Policy is one ZoneSpreadPolicy.
+type Policy struct {
+	Namespace string       `json:"namespace"`
+	Name      string       `json:"name"`
+	State     string       `json:"state"`
+	Pods      int64        `json:"pods"`
+	Replicas  int64        `json:"replicas"`
+	Skew      int64        `json:"skew"`
+	MaxSkew   int32        `json:"maxSkew"`
+	Zones     []PolicyZone `json:"zones"`
+	Message   string       `json:"message,omitempty"`
+}
+
+// PolicyZone is what a policy has in a zone.
+type PolicyZone struct {
+	Name    string `json:"name"`
+	Pods    int64  `json:"pods"`
+	Desired int64  `json:"desired"`
+	State   string `json:"state,omitempty"`
+}
+
+// Reservation is one ZoneReservation.
+type Reservation struct {
+	Name    string            `json:"name"`
+	State   string            `json:"state"`
+	Mode    string            `json:"mode"`
+	Desired int64             `json:"desired"`
+	Held    int64             `json:"held"`
+	Used    int64             `json:"used"`
+	Zones   []ReservationZone `json:"zones"`
+	Message string            `json:"message,omitempty"`
+}
+
+// ReservationZone is what a reservation has in a zone.
+type ReservationZone struct {
+	Name    string `json:"name"`
+	Desired int64  `json:"desired"`
+	Held    int64  `json:"held"`
+	Used    int64  `json:"used"`
+}
+
+// Gang is one PodGroup.
+type Gang struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	State     string `json:"state"`
+	Phase     string `json:"phase,omitempty"`
+	MinMember int    `json:"minMember"`
+	// Members are live pods, Bound those with a node. Succeeded pods count for as long as their controller has live ones.
+	Members   int            `json:"members"`
+	Bound     int            `json:"bound"`
+	Succeeded int            `json:"succeeded,omitempty"`
+	Zones     map[string]int `json:"zones,omitempty"`
+	Message   string         `json:"message,omitempty"`
+}
+
+// Build makes the report of a namespace, of all namespaces when it is empty.
+func Build(w *world.World, namespace string) *Report {
+	r := &Report{Zones: []Zone{}, Policies: []Policy{}, Reservations: []Reservation{}, Gangs: []Gang{}}
+	for _, m := range w.Snapshot.Missing {
+		r.Notes = append(r.Notes, m.Words())
+	}
+	for _, room := range w.Rooms() {
+		r.Zones = append(r.Zones, Zone{
+			Name: room.Zone, Nodes: room.Nodes, Ready: room.Ready, Pods: room.Pods,
+			MilliCPU: room.Requested.MilliCPU, MilliCPUAllocatable: room.Allocatable.MilliCPU,
+			Memory: room.Requested.Memory, MemoryAllocatable: room.Allocatable.Memory,
+		})
+	}
+	for _, p := range w.Policies() {
+		if namespace == "" || p.Object.Namespace == namespace {
+			r.Policies = append(r.Policies, policyOf(p.Object))
+		}
+	}
+	for i := range w.Snapshot.Reservations {
+		r.Reservations = append(r.Reservations, reservationOf(&w.Snapshot.Reservations[i]))
+	}
+	slices.SortFunc(r.Reservations, func(a, b Reservation) int { return strings.Compare(a.Name, b.Name) })
+	r.Gangs = append(r.Gangs, Gangs(w, namespace)...)
+	for _, p := range w.In(namespace) {
+		if p.Node == nil && p.Object.Spec.NodeName == "" {
+			r.Waiting++
+		}
+	}
+	return r
+}
+
+func policyOf(object *v1alpha1.ZoneSpreadPolicy) Policy {
+	s := &object.Status
+	p := Policy{
+		Namespace: object.Namespace, Name: object.Name, State: OK, Pods: s.Pods, Replicas: s.Replicas, Skew: s.Skew,
+		MaxSkew: cmp.Or(object.Spec.MaxSkew, v1alpha1.DefaultMaxSkew), Zones: []PolicyZone{},
+	}
+	for _, z := range s.Zones {
+		p.Zones = append(p.Zones, PolicyZone{Name: z.Name, Pods: z.Pods, Desired: z.Desired, State: string(z.State)})
+	}
+	accepted := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAccepted)
+	satisfied := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionSatisfied)
+	infeasible := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionInfeasible)
+	switch {
+	case accepted == nil:
+		p.State, p.Message = Unknown, "no scheduler has seen the policy"
+	case accepted.Status == metav1.ConditionFalse:
+		p.State, p.Message = Rejected, accepted.Message
+	case infeasible != nil && infeasible.Status == metav1.ConditionTrue:
+		p.State, p.Message = Infeasible, infeasible.Message
+	case satisfied != nil && satisfied.Status == metav1.ConditionFalse:
+		p.State, p.Message = Violated, satisfied.Message
+		if satisfied.Reason == v1alpha1.ReasonPodsWaiting {
+			p.State = Waiting
+		}
+	case s.ObservedGeneration != object.Generation:
+		p.State, p.Message = Unknown, fmt.Sprintf("the status is of generation %d, the spec of %d", s.ObservedGeneration, object.Generation)
+	}
+	return p
+}
+
+func reservationOf(object *v1alpha1.ZoneReservation) Reservation {
+	s := &object.Status
+	r := Reservation{
+		Name: object.Name, State: OK, Mode: string(cmp.Or(object.Spec.Mode, v1alpha1.ModeHeadroom)),
+		Desired: s.Slots.Desired, Held: s.Slots.Held, Used: s.Slots.Used, Zones: []ReservationZone{},
+	}
+	for _, z := range s.Zones {
+		r.Zones = append(r.Zones, ReservationZone{Name: z.Name, Desired: z.Desired, Held: z.Held, Used: z.Used})
+	}
+	condition := func(kind string, status metav1.ConditionStatus) (string, bool) {
+		c := meta.FindStatusCondition(s.Conditions, kind)
+		if c == nil || c.Status != status {
+			return "", false
+		}
+		return c.Message, true
+	}
+	if meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAccepted) == nil {
+		r.State, r.Message = Unknown, "no scheduler has seen the reservation"
+		return r
+	}
+	for _, c := range []struct {
+		kind   string
+		status metav1.ConditionStatus
+		state  string
+	}{
+		{v1alpha1.ConditionAccepted, metav1.ConditionFalse, Rejected},
+		{v1alpha1.ConditionExpired, metav1.ConditionTrue, Expired},
+		{v1alpha1.ConditionDegraded, metav1.ConditionTrue, Degraded},
+		{v1alpha1.ConditionReady, metav1.ConditionFalse, Filling},
+	} {
+		if message, ok := condition(c.kind, c.status); ok {
+			r.State, r.Message = c.state, message
+			break
+		}
+	}
+	return r
+}
+
+// Gangs counts the gangs of a namespace, of all namespaces when it is empty: those with a PodGroup, and those whose
+// pods name one that does not exist.
+func Gangs(w *world.World, namespace string) []Gang {
+	var out []Gang
+	for _, key := range w.GangKeys() {
+		if in, _, _ := strings.Cut(key, "/"); namespace == "" || in == namespace {
+			out = append(out, GangOf(w, w.Gang(key)))
+		}
+	}
+	slices.SortFunc(out, func(a, b Gang) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// GangOf counts one gang.
+func GangOf(w *world.World, from *world.Gang) Gang {
+	g := Gang{MinMember: from.MinMember(), Members: len(from.Members), Bound: from.Bound, Succeeded: from.Done, Zones: map[string]int{}}
+	g.Namespace, g.Name, _ = strings.Cut(from.Key, "/")
+	if from.Group != nil {
+		g.Phase = string(from.Group.Status.Phase)
+	}
+	for _, p := range from.Members {
+		if p.Node != nil {
+			g.Zones[p.Node.Zone]++
+		} else if c := scheduled(p.Object); c != nil && (g.Message == "" || c.Message < g.Message) {
+			g.Message = c.Message
+		}
+	}
+	g.judge(w, from.Group != nil)
+	return g
+}
+
+func (g *Gang) judge(w *world.World, exists bool) {
+	exist, settled := g.Members+g.Succeeded, g.Bound+g.Succeeded
+	switch {
+	case !exists:
+		g.State, g.Message = Waiting, "its PodGroup does not exist"
+		if !w.Snapshot.IsSet("podgroups.scheduling.x-k8s.io") {
+			g.State, g.Message = Unknown, "its PodGroup could not be read"
+		}
+	case g.MinMember < 1:
+		g.State, g.Message = Waiting, fmt.Sprintf("spec.minMember is %d, must be at least 1", g.MinMember)
+	case settled >= g.MinMember && g.Members > 0 || g.Phase == "Finished":
+		g.State, g.Message = OK, ""
+	case exist < g.MinMember:
+		g.State = Waiting
+		if g.Bound > 0 {
+			g.State = Partial
+		}
+		g.Message = fmt.Sprintf("%d of %d members exist", exist, g.MinMember)
+	case g.Bound > 0:
+		g.State = Partial
+	default:
+		g.State = Waiting
+	}
+}
+
+// scheduled returns a pod's condition PodScheduled when it is not True.
+func scheduled(pod *corev1.Pod) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
+			return c
+		}
+	}
+	return nil
+}

@@ -1,0 +1,145 @@
+package status_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cmd/zonewise/clitest"
+	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cmd/zonewise/status"
+	"zonewise.dev/cmd/zonewise/world"
+)
+
+func build(c *clitest.Cluster, namespace string) *status.Report {
+	return status.Build(world.New(c.Snapshot, clitest.Now), namespace)
+}
+
+func TestGolden(t *testing.T) {
+	report := build(clitest.Story(), "")
+	for name, style := range map[string]show.Style{"story.txt": {}, "story-40.txt": {Width: 40}, "story-color.txt": {Color: true, Width: 200}} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			require.NoError(t, report.Text(&out, style))
+			clitest.Golden(t, name, out.String())
+		})
+	}
+	for _, format := range []string{show.JSON, show.YAML} {
+		t.Run(format, func(t *testing.T) {
+			var out bytes.Buffer
+			require.NoError(t, show.Object(&out, format, report))
+			clitest.Golden(t, "story."+format, out.String())
+		})
+	}
+}
+
+func TestStatesOfPolicies(t *testing.T) {
+	condition := func(kind string, s metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: s, Reason: reason, Message: reason}
+	}
+	accepted := condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
+	for _, tc := range []struct {
+		want       string
+		observed   int64
+		conditions []metav1.Condition
+	}{
+		{status.Unknown, 0, nil},
+		{status.OK, 1, []metav1.Condition{accepted}},
+		{status.Unknown, 0, []metav1.Condition{accepted}},
+		{status.Rejected, 1, []metav1.Condition{condition(v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Invalid")}},
+		{status.Infeasible, 1, []metav1.Condition{accepted, condition(v1alpha1.ConditionInfeasible, metav1.ConditionTrue, "NoZones")}},
+		{status.Violated, 1, []metav1.Condition{accepted, condition(v1alpha1.ConditionSatisfied, metav1.ConditionFalse, v1alpha1.ReasonSkewExceeded)}},
+		{status.Waiting, 1, []metav1.Condition{accepted, condition(v1alpha1.ConditionSatisfied, metav1.ConditionFalse, v1alpha1.ReasonPodsWaiting)}},
+	} {
+		c := clitest.New()
+		p := c.Policy("web", nil)
+		p.Status.ObservedGeneration, p.Status.Conditions = tc.observed, tc.conditions
+		require.Equal(t, tc.want, build(c, "").Policies[0].State, tc)
+	}
+}
+
+func TestStatesOfReservations(t *testing.T) {
+	for want, condition := range map[string]metav1.Condition{
+		status.Rejected: {Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse},
+		status.Expired:  {Type: v1alpha1.ConditionExpired, Status: metav1.ConditionTrue},
+		status.Degraded: {Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue},
+		status.Filling:  {Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse},
+		status.OK:       {Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue},
+	} {
+		c := clitest.New()
+		r := c.Reservation("r", "web", "1", 0, nil)
+		r.Status.Conditions = []metav1.Condition{condition}
+		if condition.Type != v1alpha1.ConditionAccepted {
+			r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue})
+		}
+		require.Equal(t, want, build(c, "").Reservations[0].State)
+	}
+	c := clitest.New()
+	c.Reservation("r", "web", "1", 0, nil).Status = v1alpha1.ZoneReservationStatus{}
+	require.Equal(t, status.Unknown, build(c, "").Reservations[0].State)
+}
+
+func TestStatesOfGangs(t *testing.T) {
+	labels := map[string]string{"scheduling.x-k8s.io/pod-group": "gang"}
+	for _, tc := range []struct {
+		name           string
+		min            int32
+		bound, waiting int
+		state, message string
+	}{
+		{"whole", 2, 2, 0, status.OK, ""},
+		{"more than whole", 2, 2, 1, status.OK, ""},
+		{"waits for room", 2, 0, 2, status.Waiting, ""},
+		{"waits for members", 3, 0, 1, status.Waiting, "1 of 3 members exist"},
+		{"bound in part", 2, 1, 1, status.Partial, ""},
+		{"bound in part, members gone", 3, 1, 0, status.Partial, "1 of 3 members exist"},
+		{"no PodGroup", 0, 0, 2, status.Waiting, "its PodGroup does not exist"},
+		{"no pods", 2, 0, 0, status.Waiting, "0 of 2 members exist"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := clitest.New()
+			c.Node("node", "a", "8", "8Gi")
+			if tc.min > 0 {
+				c.Gang("gang", tc.min)
+			}
+			for range tc.bound {
+				c.Pod("bound", "node", clitest.Plain("1", "1Gi"), labels)
+			}
+			for range tc.waiting {
+				c.Pod("waiting", "", corev1.PodSpec{}, labels)
+			}
+			gangs := build(c, clitest.Namespace).Gangs
+			require.Len(t, gangs, 1)
+			require.Equal(t, tc.state, gangs[0].State)
+			require.Equal(t, tc.message, gangs[0].Message)
+		})
+	}
+}
+
+func TestWhatCouldNotBeReadIsSaid(t *testing.T) {
+	c := clitest.New()
+	c.Pod("waiting", "", corev1.PodSpec{}, map[string]string{"scheduling.x-k8s.io/pod-group": "gang"})
+	c.Missing = []snapshot.Missing{
+		{Resource: "podgroups.scheduling.x-k8s.io", Reason: snapshot.NotInstalled},
+		{Resource: "zonereservations.zonewise.dev", Reason: snapshot.Forbidden},
+	}
+	report := build(c, "")
+	require.Equal(t, []string{
+		"podgroups.scheduling.x-k8s.io are not installed in this cluster",
+		"you may not list zonereservations.zonewise.dev, they are left out",
+	}, report.Notes)
+	require.Equal(t, "its PodGroup could not be read", report.Gangs[0].Message)
+}
+
+func TestANamespaceHasItsOwnOnly(t *testing.T) {
+	report := build(clitest.Story(), "elsewhere")
+	require.Empty(t, report.Policies)
+	require.Empty(t, report.Gangs)
+	require.Zero(t, report.Waiting)
+	require.Len(t, report.Reservations, 1, "they are of no namespace")
+}

@@ -1,0 +1,166 @@
+// Command zonewise-demo, which "make demo" builds and runs, is the project's showpiece: a real
+// control plane on loopback, the real scheduler with the three plugins, a
+// workload drawn from published production traces, the loss of a zone, and a
+// closing board that is computed from what the API server and the scheduler
+// say, never from what the demo believes that it did.
+//
+//   - workload turns the figures of the traces into nodes, Deployments and
+//     gangs. It is pure.
+//   - cluster starts and stops the processes and hands out identities.
+//   - board turns lists of API objects and scraped metrics into a model,
+//     judges the invariants and renders it. It is pure.
+//   - run joins them: the phases, the live progress and the exit.
+//
+// Non-goals: the demo is no benchmark (its throughput is whatever the machine
+// gives while six processes share it) and no test suite; it shows, and it
+// refuses to show anything untrue.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/version"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/demo/cluster"
+	"zonewise.dev/demo/run"
+	"zonewise.dev/demo/workload"
+)
+
+// Exit codes.
+const (
+	exitOK          = 0
+	exitFailure     = 1   // the demo could not be carried through
+	exitUsage       = 2   // a flag is wrong
+	exitInvariant   = 3   // something that must always be true was not
+	exitInterrupted = 130 // Ctrl-C, or another signal to end
+)
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == cluster.GuardCommand {
+		os.Exit(guard(os.Args[2]))
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	// The demo reports what goes wrong in one line; the libraries stay silent.
+	log.SetLogger(logr.Discard())
+	klog.SetLogger(logr.Discard())
+	code := report(os.Stderr, newDemo().ExecuteContext(ctx))
+	stop()
+	os.Exit(code)
+}
+
+// guard is what the demo also starts this executable for; see package
+// cluster. It is not a command for users.
+func guard(dir string) int {
+	if err := cluster.RunGuard(os.Stdin, dir); err != nil {
+		return exitFailure
+	}
+	return exitOK
+}
+
+// usageError marks what cobra found wrong with the command line.
+type usageError struct{ error }
+
+// report says in one line what went wrong and returns the exit code.
+func report(w io.Writer, err error) int {
+	if err == nil {
+		return exitOK
+	}
+	var (
+		usage     usageError
+		option    *run.UsageError
+		invariant *run.InvariantError
+	)
+	switch {
+	case errors.As(err, &invariant):
+		fmt.Fprintln(w, "zonewise-demo:", err)
+		return exitInvariant
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(w, "zonewise-demo: interrupted")
+		return exitInterrupted
+	case errors.As(err, &usage), errors.As(err, &option):
+		fmt.Fprintf(w, "zonewise-demo: %v (see --help)\n", err)
+		return exitUsage
+	default:
+		fmt.Fprintln(w, "zonewise-demo:", err)
+		return exitFailure
+	}
+}
+
+const demoHelp = `Start a real control plane on loopback (etcd, kube-apiserver,
+kube-controller-manager, and kwok for the nodes) with the Zonewise scheduler,
+let a workload drawn from published production traces arrive over three zones,
+drain one of them, bring it back, and print a board of what came of it. All of it
+can be watched in a browser, at the address that is printed first; the last page is
+saved with the board's checks.
+
+The board is computed from the API server's objects and the scheduler's metrics.
+Nothing is left behind: Ctrl-C ends everything at any moment.
+
+Exit codes: 0 all that must be true is true; 1 the demo could not be carried
+through; 2 a flag is wrong; 3 an invariant is broken, and named; 130 interrupted.`
+
+func newDemo() *cobra.Command {
+	var opts run.Options
+	cmd := &cobra.Command{
+		Use:           "zonewise-demo",
+		Version:       version.Get().String(),
+		SilenceErrors: true, // report prints them
+		SilenceUsage:  true,
+		Short:         "Watch the scheduler place a real workload over three zones and lose one",
+		Long:          demoHelp,
+		Example: `  zonewise-demo
+  zonewise-demo --scale 0.1 --timeout 20m
+  zonewise-demo --keep
+  zonewise-demo -q -o json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(cmd, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if opts.Self, err = os.Executable(); err != nil {
+				return fmt.Errorf("find this executable: %w", err)
+			}
+			if opts.BinDir == "" {
+				opts.BinDir = filepath.Dir(opts.Self)
+			}
+			opts.Assets = os.Getenv(cluster.AssetsVariable)
+			opts.Out, opts.Progress = cmd.OutOrStdout(), cmd.ErrOrStderr()
+			opts.Live = show.IsTerminal(opts.Progress) && !show.NoColor()
+			opts.Width = func() int { return show.Width(opts.Progress) }
+			opts.ColorOut = show.IsTerminal(opts.Out) && !show.NoColor()
+			opts.ColorProgress = opts.Live
+			return run.Run(cmd.Context(), opts)
+		},
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	flags := cmd.Flags()
+	flags.Float64Var(&opts.Scale, "scale", workload.DefaultScale, "share of the traces' live population to run, above 0, at most 1")
+	flags.IntVar(&opts.Nodes, "nodes", 0, "number of nodes; 0 takes as many as the workload needs with one zone lost")
+	flags.Uint64Var(&opts.Seed, "seed", 1, "decides the order in which the workload arrives")
+	flags.StringVar(&opts.BinDir, "bin-dir", "", "directory of the binaries (default: that of this one); $"+cluster.AssetsVariable+" overrides it for etcd and kube-apiserver")
+	flags.IntVar(&opts.Port, "port", 0, "port of the API server on 127.0.0.1; 0 takes a free one")
+	flags.IntVar(&opts.BoardPort, "board-port", 0, "port of the live page on 127.0.0.1; 0 takes a free one")
+	flags.StringVar(&opts.Report, "report", "demo-report.html", "HTML file for the closing page; empty writes none")
+	flags.DurationVar(&opts.Timeout, "timeout", 10*time.Minute, "give up when the board is not there after this long")
+	flags.BoolVar(&opts.Keep, "keep", false, "leave the cluster up after the board, until Ctrl-C")
+	flags.StringVarP(&opts.Format, "output", "o", run.Text, "format of the board: text or json")
+	flags.BoolVarP(&opts.Quiet, "quiet", "q", false, "print the board only")
+	return cmd
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"zonewise.dev/demo/board"
+	"zonewise.dev/demo/run"
+)
+
+// demo runs the command line and returns what a shell would see.
+func demo(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := newDemo()
+	cmd.SetArgs(args)
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	code = report(&errs, cmd.ExecuteContext(t.Context()))
+	return code, out.String(), errs.String()
+}
+
+func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
+	for _, tc := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--scale", "0"}, "--scale: must be above 0 and at most 1, got 0"},
+		{[]string{"--scale", "NaN"}, "--scale: must be above 0 and at most 1, got NaN"},
+		{[]string{"--scale", "much"}, `invalid argument "much" for "--scale"`},
+		{[]string{"--nodes", "1"}, "--nodes: must be 0 or between 6 and 5000, got 1"},
+		{[]string{"--seed", "-1"}, `invalid argument "-1" for "--seed"`},
+		{[]string{"--port", "-2"}, "--port: must be between 0 and 65535, got -2"},
+		{[]string{"--board-port", "70000"}, "--board-port: must be between 0 and 65535, got 70000"},
+		{[]string{"--timeout", "0s"}, "--timeout: must be positive, got 0s"},
+		{[]string{"-o", "yaml"}, `--output: must be text or json, got "yaml"`},
+		{[]string{"--zones", "4"}, "unknown flag: --zones"},
+		{[]string{"now"}, `unknown command "now" for "zonewise-demo"`},
+	} {
+		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
+			code, stdout, stderr := demo(t, tc.args...)
+			require.Equal(t, exitUsage, code, stderr)
+			require.Empty(t, stdout)
+			require.Contains(t, stderr, "zonewise-demo: "+tc.want)
+			require.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+		})
+	}
+}
+
+func TestMissingBinariesAreOneLineAndExitCode1(t *testing.T) {
+	t.Setenv("KUBEBUILDER_ASSETS", "")
+	dir := t.TempDir()
+	code, _, stderr := demo(t, "--bin-dir", dir)
+	require.Equal(t, exitFailure, code)
+	require.Contains(t, stderr, "zonewise-demo: missing: "+filepath.Join(dir, "etcd")+" (not found)")
+	require.Contains(t, stderr, `run "make build controlplane"`)
+	require.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
+
+	assets := t.TempDir()
+	t.Setenv("KUBEBUILDER_ASSETS", assets)
+	_, _, stderr = demo(t, "--bin-dir", dir)
+	require.Contains(t, stderr, filepath.Join(assets, "etcd"))
+}
+
+func TestReport(t *testing.T) {
+	invariant := &run.InvariantError{Broken: []board.Check{{Name: "no gang is partly bound", Violations: []string{"gang g: 1 bound, minMember 2"}}}}
+	for _, tc := range []struct {
+		name string
+		err  error
+		code int
+		text string
+	}{
+		{"fine", nil, exitOK, ""},
+		{"failure", errors.New("boom"), exitFailure, "zonewise-demo: boom\n"},
+		{"interrupted", fmt.Errorf("create nodes: %w", context.Canceled), exitInterrupted, "zonewise-demo: interrupted\n"},
+		{"invariant", fmt.Errorf("demo: %w", invariant), exitInvariant, "zonewise-demo: demo: broken invariant \"no gang is partly bound\": gang g: 1 bound, minMember 2\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out bytes.Buffer
+			require.Equal(t, tc.code, report(&out, tc.err))
+			require.Equal(t, tc.text, out.String())
+		})
+	}
+}
+
+func TestHelpListsTheFlags(t *testing.T) {
+	_, out, _ := demo(t, "--help")
+	for _, flag := range []string{"--bin-dir", "--keep", "--nodes", "--output", "--port", "--quiet", "--scale", "--seed", "--timeout", "Exit codes"} {
+		require.Contains(t, out, flag)
+	}
+}
+
+func TestGuardCleansUpWhenItsInputEnds(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "demo")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	stdin := os.Stdin
+	defer func() { os.Stdin = stdin }()
+	empty, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer empty.Close()
+	os.Stdin = empty
+	require.Equal(t, exitOK, guard(dir))
+	require.NoDirExists(t, dir)
+}
