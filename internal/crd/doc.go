@@ -1,11 +1,16 @@
-// Package crd watches custom resources that may not be installed.
+// Package crd watches custom resources that may not be installed, compiles them, and writes their status.
 //
 // kube-scheduler waits for every informer that a plugin names in EventsToRegister or takes from the
 // shared factory before it schedules the first pod, so that one missing CustomResourceDefinition would
-// leave a cluster without a scheduler. This package therefore keeps watches of its own: [Cache.Watch]
+// leave a cluster without a scheduler. This package therefore keeps watches of its own: [Watch]
 // returns at once, looks for the kind in the background, starts the informer when the API server serves
 // it, and notices when it is taken away. What a plugin does meanwhile is its own decision, with
-// [Kind.Available] and [Kind.HasSynced] to base it on.
+// [Kind] to base it on.
+//
+//   - A [Source] is where the objects are: [Connect] reaches an API server, crdtest.New one in memory.
+//   - [Watch] delivers the objects of one kind.
+//   - [Object] is an object and what was made of its spec.
+//   - [Writer] keeps the status of the objects of one kind as the leader wants it.
 //
 // The package does not wake pods: a plugin's event handler does that, with Activate.
 package crd

@@ -3,8 +3,9 @@
 // Standby replicas of kube-scheduler build the plugins, run informers and PreEnqueue; only the leader
 // may write to the API server. Plugins get no callback for the change, so this package reads what the
 // process already knows about itself: the leader-election gauge that component-base keeps, and, for a
-// scheduler without leader election, the configuration that it publishes under /configz. A process that
-// loses its lease exits, so that leading, once true, stays true.
+// scheduler without leader election, the configuration that it publishes under /configz. A scheduling
+// cycle is a proof of its own, since standby replicas run none. A process that loses its lease exits, so
+// that leading, once true, stays true.
 package leader
 
 import (
@@ -12,6 +13,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -20,7 +23,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	// The gauge is here, whatever else the program that has the plugins imports: without it no process would ever lead.
 	_ "k8s.io/component-base/metrics/prometheus/clientgo/leaderelection"
-	"k8s.io/klog/v2"
+
+	"zonewise.dev/internal/perscheduler"
 )
 
 // pollInterval is how often the state is read until the process leads: well under the default retry
@@ -35,54 +39,70 @@ type Handle interface {
 	SharedInformerFactory() informers.SharedInformerFactory
 }
 
-// Leading returns a channel that is closed once this process schedules: when it holds the lease, or,
-// without leader election, when its informers have synced. It never closes when ctx ends first.
-//
-// It returns at once and may be called from several goroutines; each call polls for itself, so a plugin
-// calls it once per process.
-func Leading(ctx context.Context, h Handle) <-chan struct{} {
-	led := make(chan struct{})
-	logger := klog.FromContext(ctx)
-	pods := h.SharedInformerFactory().Core().V1().Pods().Informer()
-	go func() {
-		err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
-			held, err := leaseHeld()
-			if err != nil {
-				// Metrics that cannot be gathered now may be gathered later.
-				logger.V(4).Info("Could not read the leader election gauge", "err", err)
-				return false, nil
-			}
-			if held {
-				return true, nil
-			}
-			// The scheduler publishes its configuration before it starts its informers, so once
-			// they have synced the absence of leader election is a fact and not a race.
-			return pods.HasSynced() && !electionConfigured(), nil
-		})
-		if err == nil {
-			close(led)
-		}
-	}()
-	return led
+// Leader tells whether the scheduler of a handle leads. Get one with Of. Its methods may be called from several
+// goroutines.
+type Leader struct {
+	once    sync.Once
+	led     chan struct{}
+	leading atomic.Bool
 }
 
-// leaseHeld reports whether an elector of this process holds its lease.
-func leaseHeld() (bool, error) {
-	families, err := legacyregistry.DefaultGatherer.Gather()
-	if err != nil {
-		return false, err
+// Of returns the Leader of the scheduler behind h: one for all plugins and profiles, with one goroutine that looks until
+// the scheduler leads or ctx, which is the scheduler's, ends.
+func Of(ctx context.Context, h Handle) *Leader {
+	return perscheduler.Get(ctx, h, "leader", func() *Leader {
+		l := &Leader{led: make(chan struct{})}
+		go l.look(ctx, h)
+		return l
+	})
+}
+
+// Leading returns a channel that is closed once this scheduler leads: when it holds the lease, or, without leader
+// election, when its informers have synced.
+func (l *Leader) Leading() <-chan struct{} { return l.led }
+
+// Cycle is called by a plugin in each scheduling cycle, which only a leader runs. It costs an atomic read, and makes
+// leadership independent of the process's metrics as soon as there is something to schedule.
+func (l *Leader) Cycle() {
+	if !l.leading.Load() {
+		l.lead()
 	}
+}
+
+func (l *Leader) lead() {
+	l.once.Do(func() {
+		l.leading.Store(true)
+		close(l.led)
+	})
+}
+
+func (l *Leader) look(ctx context.Context, h Handle) {
+	pods := h.SharedInformerFactory().Core().V1().Pods().Informer()
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
+		// The scheduler publishes its configuration before it starts its informers, so once
+		// they have synced the absence of leader election is a fact and not a race.
+		return l.leading.Load() || leaseHeld() || pods.HasSynced() && !electionConfigured(), nil
+	})
+	if err == nil {
+		l.lead()
+	}
+}
+
+// leaseHeld reports whether an elector of this process holds its lease. Collectors that fail are not its concern: what
+// the others say is returned beside the error.
+func leaseHeld() bool {
+	families, _ := legacyregistry.DefaultGatherer.Gather()
 	for _, family := range families {
 		if family.GetName() != gaugeName {
 			continue
 		}
 		for _, m := range family.GetMetric() {
 			if m.GetGauge().GetValue() == 1 {
-				return true, nil
+				return true
 			}
 		}
 	}
-	return false, nil
+	return false
 }
 
 // electionConfigured reports whether the scheduler of this process runs with leader election. A process

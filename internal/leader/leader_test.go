@@ -2,9 +2,11 @@ package leader_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -77,12 +79,48 @@ func TestWithoutElectionLeadsOnceInformersHaveSynced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			configure(t)
 			h := newHandle()
-			led := leader.Leading(t.Context(), h)
+			led := leader.Of(t.Context(), h).Leading()
 			require.Never(t, func() bool { return isClosed(led) }, 2*time.Second, 100*time.Millisecond, "before the informers have synced")
 			h.factory.Start(t.Context().Done())
 			eventually(t, led)
 		})
 	}
+}
+
+// brokenCollector fails each time that metrics are gathered.
+type brokenCollector struct{}
+
+func (brokenCollector) Describe(chan<- *prometheus.Desc) {}
+
+func (brokenCollector) Collect(ch chan<- prometheus.Metric) {
+	ch <- prometheus.NewInvalidMetric(prometheus.NewDesc("broken", "Broken.", nil, nil), errors.New("out of order"))
+}
+
+func TestABrokenCollectorDoesNotHideTheLease(t *testing.T) {
+	t.Cleanup(legacyregistry.Reset)
+	publish(t, true)
+	require.NoError(t, legacyregistry.Registerer().Register(brokenCollector{}))
+	t.Cleanup(func() { legacyregistry.Registerer().Unregister(brokenCollector{}) })
+	_, err := legacyregistry.DefaultGatherer.Gather()
+	require.ErrorContains(t, err, "out of order")
+	h := newHandle()
+	elect(t)
+	eventually(t, leader.Of(t.Context(), h).Leading())
+}
+
+func TestACycleProvesLeadership(t *testing.T) {
+	publish(t, true)
+	l := leader.Of(t.Context(), newHandle())
+	require.False(t, isClosed(l.Leading()))
+	l.Cycle()
+	require.True(t, isClosed(l.Leading()))
+	l.Cycle()
+}
+
+func TestOneLeaderForAllPlugins(t *testing.T) {
+	h := newHandle()
+	require.Same(t, leader.Of(t.Context(), h), leader.Of(t.Context(), h))
+	require.NotSame(t, leader.Of(t.Context(), h), leader.Of(t.Context(), newHandle()), "another scheduler of the process")
 }
 
 func TestWithElectionLeadsOnceTheLeaseIsHeld(t *testing.T) {
@@ -92,9 +130,16 @@ func TestWithElectionLeadsOnceTheLeaseIsHeld(t *testing.T) {
 	h := newHandle()
 	h.factory.Start(t.Context().Done())
 	h.factory.WaitForCacheSync(t.Context().Done())
-	led := leader.Leading(t.Context(), h)
+	led := leader.Of(t.Context(), h).Leading()
 	require.Never(t, func() bool { return isClosed(led) }, 2*time.Second, 100*time.Millisecond, "a standby replica")
 
+	elect(t)
+	eventually(t, led)
+}
+
+// elect runs an elector that takes the lease, until the test ends.
+func elect(t *testing.T) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	stopped := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -108,7 +153,5 @@ func TestWithElectionLeadsOnceTheLeaseIsHeld(t *testing.T) {
 	})
 	require.NoError(t, err)
 	go elector.Run(ctx)
-	eventually(t, led)
-	cancel()
-	<-stopped
+	t.Cleanup(func() { cancel(); <-stopped })
 }

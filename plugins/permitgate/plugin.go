@@ -166,7 +166,7 @@ func (s *Shared) New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk
 
 // startLocked starts what runs for all profiles until ctx ends.
 func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
-	s.leading = leader.Leading(ctx, h)
+	s.leading = leader.Of(ctx, h).Leading()
 	s.namespaces = h.SharedInformerFactory().Core().V1().Namespaces().Lister()
 	if err := s.watchCluster(h.SharedInformerFactory()); err != nil {
 		return err

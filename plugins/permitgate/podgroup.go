@@ -11,7 +11,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
-	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/crdcache"
 	"zonewise.dev/plugins/permitgate/gang"
 )
 
@@ -60,7 +60,7 @@ func fromAPIServer(config *rest.Config) PodGroupSource {
 		if err := v1alpha1.AddToScheme(scheme); err != nil {
 			return nil, err
 		}
-		cache, err := crd.New(config, scheme)
+		cache, err := crdcache.New(config, scheme)
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +69,7 @@ func fromAPIServer(config *rest.Config) PodGroupSource {
 			return nil, err
 		}
 		go cache.Run(ctx)
-		client, err := crd.JSONClient(config, v1alpha1.SchemeGroupVersion)
+		client, err := crdcache.JSONClient(config, v1alpha1.SchemeGroupVersion)
 		if err != nil {
 			return nil, fmt.Errorf("client for the status of PodGroups: %w", err)
 		}
@@ -79,7 +79,7 @@ func fromAPIServer(config *rest.Config) PodGroupSource {
 
 // servedGroups are the PodGroups of an API server.
 type servedGroups struct {
-	*crd.Kind
+	*crdcache.Kind
 	rest.Interface
 }
 

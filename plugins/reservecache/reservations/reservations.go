@@ -139,7 +139,7 @@ func WithComparisonOperators(enabled bool) Option {
 func New(l *ledger.Ledger, waker Waker, options ...Option) *Reservations {
 	s := &Reservations{
 		clock:     clock.RealClock{},
-		isLeading: func(ctx context.Context, h Handle) <-chan struct{} { return leader.Leading(ctx, h) },
+		isLeading: func(ctx context.Context, h Handle) <-chan struct{} { return leader.Of(ctx, h).Leading() },
 		ledger:    l,
 		keeper:    placement.NewKeeper(l),
 		waker:     waker,

@@ -9,7 +9,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/crdcache"
 )
 
 // Watch is a running watch of ZoneReservations, and the way to write their status.
@@ -32,7 +32,7 @@ func fromAPIServer(config *rest.Config) Source {
 			return nil, err
 		}
 		resource := v1alpha1.SchemeGroupVersion.WithResource("zonereservations")
-		return crd.WatchResource(ctx, config, scheme, resource, &v1alpha1.ZoneReservation{}, handler, onChange)
+		return crdcache.WatchResource(ctx, config, scheme, resource, &v1alpha1.ZoneReservation{}, handler, onChange)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/crdcache"
 )
 
 const (
@@ -36,7 +36,7 @@ func (s *Reservations) lead(ctx context.Context) {
 		s.statusQueue.Add(uid)
 	}
 	s.mu.Unlock()
-	go crd.KeepStatuses(ctx, s.statusQueue, "ZoneReservation", statusRetry, s.writeStatus)
+	go crdcache.KeepStatuses(ctx, s.statusQueue, "ZoneReservation", statusRetry, s.writeStatus)
 }
 
 // writeStatus writes one reservation's status if it is not what it should be, and then tells in Events what has changed.
@@ -85,7 +85,7 @@ func statusPatch(obj *v1alpha1.ZoneReservation, want v1alpha1.ZoneReservationSta
 	if want.Conditions == nil {
 		want.Conditions = []metav1.Condition{}
 	}
-	return crd.StatusPatch(obj, map[string]any{
+	return crdcache.StatusPatch(obj, map[string]any{
 		"observedGeneration": want.ObservedGeneration, "slots": want.Slots, "zones": want.Zones, "conditions": want.Conditions,
 	})
 }

@@ -102,7 +102,7 @@ func WithLeading(f func(context.Context, Handle) <-chan struct{}) Option {
 func New(options ...Option) *Policies {
 	s := &Policies{
 		clock:     clock.RealClock{},
-		isLeading: func(ctx context.Context, h Handle) <-chan struct{} { return leader.Leading(ctx, h) },
+		isLeading: func(ctx context.Context, h Handle) <-chan struct{} { return leader.Of(ctx, h).Leading() },
 		profiles:  map[string]bool{},
 		entries:   map[types.UID]*entry{},
 	}

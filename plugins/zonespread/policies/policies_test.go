@@ -10,7 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/crdcache"
 )
 
 // TestWithoutAPIServer: a scheduler that was given no API server has no policies and starts nothing.
@@ -194,5 +194,5 @@ func conditionOf(obj *v1alpha1.ZoneSpreadPolicy, kind string) metav1.Condition {
 var (
 	_ Handle  = fwk.Handle(nil)
 	_ Counter = Direct{}
-	_ Watch   = &crd.Resource{}
+	_ Watch   = &crdcache.Resource{}
 )

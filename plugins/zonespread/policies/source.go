@@ -8,7 +8,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/crdcache"
 )
 
 // Watch is a running watch of ZoneSpreadPolicies, and the way to write their status.
@@ -31,6 +31,6 @@ func fromAPIServer(config *rest.Config) Source {
 			return nil, err
 		}
 		resource := v1alpha1.SchemeGroupVersion.WithResource("zonespreadpolicies")
-		return crd.WatchResource(ctx, config, scheme, resource, &v1alpha1.ZoneSpreadPolicy{}, handler, onChange)
+		return crdcache.WatchResource(ctx, config, scheme, resource, &v1alpha1.ZoneSpreadPolicy{}, handler, onChange)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/crdcache"
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
@@ -31,7 +31,7 @@ func (s *Policies) lead(ctx context.Context) {
 		s.statusQueue.Add(uid)
 	}
 	s.mu.Unlock()
-	go crd.KeepStatuses(ctx, s.statusQueue, "ZoneSpreadPolicy", statusRetry, s.writeStatus)
+	go crdcache.KeepStatuses(ctx, s.statusQueue, "ZoneSpreadPolicy", statusRetry, s.writeStatus)
 }
 
 // writeStatus writes one policy's status if it is not what it should be.
@@ -82,7 +82,7 @@ func statusPatch(obj *v1alpha1.ZoneSpreadPolicy, want v1alpha1.ZoneSpreadPolicyS
 	if want.Conditions == nil {
 		want.Conditions = []metav1.Condition{}
 	}
-	return crd.StatusPatch(obj, map[string]any{
+	return crdcache.StatusPatch(obj, map[string]any{
 		"observedGeneration": want.ObservedGeneration, "replicas": want.Replicas, "pods": want.Pods, "skew": want.Skew,
 		"zones": want.Zones, "conditions": want.Conditions,
 	})

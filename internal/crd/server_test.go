@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/informer"
 )
 
 const groupVersion = "scheduling.x-k8s.io/v1alpha1"
@@ -85,26 +86,25 @@ func TestWatchStartsWhenTheKindAppears(t *testing.T) {
 	api.set(false, true)
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
-	scheme := runtime.NewScheme()
-	require.NoError(t, schedv1alpha1.AddToScheme(scheme))
 	config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf}}
 
-	cache, err := crd.New(config, scheme)
+	source, err := crd.Connect(t.Context(), config)
 	require.NoError(t, err, "a server that answers nothing but errors is no reason to fail at start")
 	require.Equal(t, runtime.ContentTypeProtobuf, config.ContentType, "the caller's config is left alone")
-	go cache.Run(t.Context())
 
 	added := make(chan string, 10)
 	changes := make(chan bool, 10)
-	kind, err := cache.Watch(t.Context(), &schedv1alpha1.PodGroup{}, toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) { added <- obj.(*schedv1alpha1.PodGroup).Name },
+	kind, err := crd.Watch(t.Context(), source, informer.Funcs[*schedv1alpha1.PodGroup]{
+		Add: func(obj *schedv1alpha1.PodGroup, _ bool) { added <- obj.Name },
 	}, func(available bool) { changes <- available })
 	require.NoError(t, err)
 	require.False(t, kind.Available())
+	require.False(t, kind.Settled(), "the API server has not said what it serves")
 
 	api.set(false, false)
 	require.Never(t, kind.Available, 1500*time.Millisecond, 100*time.Millisecond, "the CRD is not installed")
 	require.False(t, kind.HasSynced())
+	require.Eventually(t, kind.Settled, 10*time.Second, 10*time.Millisecond, "there is nothing to wait for")
 
 	api.set(true, false)
 	require.Equal(t, "trainer", receive(t, added))
@@ -114,10 +114,10 @@ func TestWatchStartsWhenTheKindAppears(t *testing.T) {
 }
 
 func TestWatchRefusesATypeOutsideTheScheme(t *testing.T) {
-	cache, err := crd.New(&rest.Config{Host: "127.0.0.1:1"}, runtime.NewScheme())
+	source, err := crd.Connect(t.Context(), &rest.Config{Host: "127.0.0.1:1"})
 	require.NoError(t, err)
-	_, err = cache.Watch(t.Context(), &schedv1alpha1.PodGroup{}, toolscache.ResourceEventHandlerFuncs{}, nil)
-	require.ErrorContains(t, err, "PodGroup")
+	_, err = crd.Watch(t.Context(), source, informer.Funcs[*v1.Pod]{}, nil)
+	require.ErrorContains(t, err, "Pod")
 }
 
 func receive[T any](t *testing.T, c <-chan T) T {

@@ -1,4 +1,4 @@
-package crd
+package crdcache
 
 import (
 	"context"
@@ -15,13 +15,13 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
-	compbasemetrics "k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"zonewise.dev/internal/crd"
 	"zonewise.dev/internal/metrics"
 )
 
@@ -33,12 +33,7 @@ const (
 	servedPoll     = 30 * time.Second
 )
 
-var available = metrics.NewGaugeVec(&compbasemetrics.GaugeOpts{
-	Namespace:      metrics.Namespace,
-	Name:           "crd_available",
-	Help:           "1 while the API server serves the custom resource and its cache has synced; 0 while the feature that needs it is off.",
-	StabilityLevel: compbasemetrics.ALPHA,
-}, []string{"group", "kind"})
+var available = crd.Available
 
 // adoptLogger gives controller-runtime, which would otherwise print a stack trace that it has no logger, the
 // one that the scheduler logs with.

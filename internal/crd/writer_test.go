@@ -1,0 +1,170 @@
+package crd_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/internal/informer"
+)
+
+func group(name string) *schedv1alpha1.PodGroup {
+	return &schedv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: name, UID: types.UID(name)}}
+}
+
+// counter wants each PodGroup to have as many running members as it is told.
+type counter struct {
+	mu      sync.Mutex // guards everything
+	groups  map[types.UID]*schedv1alpha1.PodGroup
+	running map[types.UID]int32
+	written []string
+}
+
+func (c *counter) want(uid types.UID) (was, is *schedv1alpha1.PodGroup, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was, ok = c.groups[uid]
+	if !ok {
+		return nil, nil, false
+	}
+	is = was.DeepCopy()
+	is.Status.Running = c.running[uid]
+	return was, is, true
+}
+
+func (c *counter) set(uid types.UID, running int32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running[uid] = running
+}
+
+func start(t *testing.T, source *crdtest.Source) (*counter, *crd.Writer[*schedv1alpha1.PodGroup]) {
+	t.Helper()
+	c := &counter{groups: map[types.UID]*schedv1alpha1.PodGroup{}, running: map[types.UID]int32{}}
+	_, err := crd.Watch(t.Context(), source, informer.Latest(
+		func(g *schedv1alpha1.PodGroup) { c.mu.Lock(); defer c.mu.Unlock(); c.groups[g.UID] = g },
+		func(g *schedv1alpha1.PodGroup) { c.mu.Lock(); defer c.mu.Unlock(); delete(c.groups, g.UID) },
+	), nil)
+	require.NoError(t, err)
+	w := crd.NewWriter(source, "PodGroup", c.want, func(_, is *schedv1alpha1.PodGroup) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.written = append(c.written, is.Name)
+	})
+	return c, w
+}
+
+func status(source *crdtest.Source, name string) int32 {
+	g, _ := crdtest.Get(source, group(name))
+	return g.Status.Running
+}
+
+func TestWriterWritesWhatIsWanted(t *testing.T) {
+	source := crdtest.New(group("a"), group("b"))
+	c, w := start(t, source)
+	c.set("a", 3)
+	w.Now("a")
+	w.Now("b")    // is as it should be
+	w.Now("gone") // is unknown
+	require.Zero(t, source.Writes(), "a standby replica writes nothing")
+	go w.Run(t.Context())
+	require.Eventually(t, func() bool { return status(source, "a") == 3 && w.Idle() }, 10*time.Second, time.Millisecond)
+	require.Equal(t, 1, source.Writes())
+	require.Equal(t, []string{"a"}, c.written)
+
+	w.Now("a")
+	require.Eventually(t, w.Idle, 10*time.Second, time.Millisecond)
+	require.Equal(t, 1, source.Writes(), "nothing has changed")
+}
+
+func TestWriterTriesAgain(t *testing.T) {
+	source := crdtest.New(group("a"), group("b"))
+	c, w := start(t, source)
+	go w.Run(t.Context())
+	source.Refuse(errors.New("the API server is overloaded"))
+	c.set("a", 3)
+	w.Now("a")
+	require.Never(t, func() bool { return source.Writes() > 0 }, 100*time.Millisecond, 10*time.Millisecond)
+	source.Refuse(nil)
+	require.Eventually(t, func() bool { return status(source, "a") == 3 }, 10*time.Second, time.Millisecond)
+
+	// A conflict: another writer was faster, and the watch brings the newer object.
+	old := c.groups["b"]
+	newer := group("b")
+	newer.Labels = map[string]string{"new": ""}
+	source.Put(newer)
+	c.mu.Lock()
+	current := c.groups["b"]
+	c.groups["b"] = old
+	c.mu.Unlock()
+	c.set("b", 5)
+	w.Now("b")
+	require.Eventually(t, w.Idle, 10*time.Second, time.Millisecond)
+	require.Zero(t, status(source, "b"))
+	c.mu.Lock()
+	c.groups["b"] = current
+	c.mu.Unlock()
+	require.Eventually(t, func() bool { return status(source, "b") == 5 }, 10*time.Second, time.Millisecond)
+}
+
+func TestWriterGathersChanges(t *testing.T) {
+	source := crdtest.New(group("a"))
+	c, w := start(t, source)
+	go w.Run(t.Context())
+	for i := range int32(50) {
+		c.set("a", i)
+		w.Later("a", 100*time.Millisecond)
+	}
+	require.Eventually(t, func() bool { return status(source, "a") == 49 }, 10*time.Second, time.Millisecond)
+	require.LessOrEqual(t, source.Writes(), 2)
+	c.set("a", 100)
+	w.Later("a", time.Hour)
+	w.Now("a")
+	require.Eventually(t, func() bool { return status(source, "a") == 100 }, 10*time.Second, time.Millisecond, "what is urgent does not wait")
+}
+
+func TestObjectIsCompiledWhenItsSpecChanges(t *testing.T) {
+	compiled := 0
+	compile := func(g *schedv1alpha1.PodGroup) (int32, field.ErrorList) {
+		compiled++
+		if g.Spec.MinMember < 0 {
+			return g.Spec.MinMember, field.ErrorList{field.Invalid(field.NewPath("spec", "minMember"), g.Spec.MinMember, "must not be negative")}
+		}
+		return g.Spec.MinMember, nil
+	}
+	var o crd.Object[*schedv1alpha1.PodGroup, int32]
+	require.False(t, o.Valid())
+
+	g := group("a")
+	g.Generation, g.Spec.MinMember = 1, 3
+	require.True(t, o.See(g, compile))
+	require.True(t, o.Valid())
+	require.EqualValues(t, 3, o.Spec)
+
+	g = g.DeepCopy()
+	g.Status.Running = 1
+	require.False(t, o.See(g, compile), "a new status only")
+	require.Same(t, g, o.Latest)
+	require.Equal(t, 1, compiled)
+
+	g = g.DeepCopy()
+	g.Generation, g.Spec.MinMember = 2, -1
+	require.True(t, o.See(g, compile))
+	require.False(t, o.Valid())
+	require.Zero(t, o.Spec)
+	require.ErrorContains(t, o.Errs.ToAggregate(), "spec.minMember")
+
+	other := group("a")
+	other.UID, other.Generation, other.Spec.MinMember = "other", 2, 5
+	require.True(t, o.See(other, compile), "another object of the name")
+	require.EqualValues(t, 5, o.Spec)
+}

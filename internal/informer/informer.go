@@ -1,0 +1,60 @@
+// Package informer turns the events of an informer into calls with typed objects, so that no handler has to know what an
+// informer may deliver: a deletion whose last object is unknown, and an update that hides a deletion.
+package informer
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+)
+
+// Funcs handles the events of objects of type T, one at a time. A function that is nil is not called.
+//
+// An update that changes the UID stands for a deletion that the informer did not see, because another object took the
+// name meanwhile: it arrives as Delete and Add.
+type Funcs[T metav1.Object] struct {
+	// Add takes a new object. initial is true for the objects of the first list.
+	Add func(obj T, initial bool)
+	// Update takes an object before and after a change; the two may be equal after a relist.
+	Update func(was, is T)
+	// Delete takes the last state that is known, which may be older than the last state that was.
+	Delete func(last T)
+}
+
+var _ toolscache.ResourceEventHandler = Funcs[metav1.Object]{}
+
+// Latest handles an object's events where only its latest state matters: seen takes it after each change, and gone its
+// last known state.
+func Latest[T metav1.Object](seen, gone func(obj T)) Funcs[T] {
+	return Funcs[T]{Add: func(obj T, _ bool) { seen(obj) }, Update: func(_, is T) { seen(is) }, Delete: gone}
+}
+
+// OnAdd implements cache.ResourceEventHandler.
+func (f Funcs[T]) OnAdd(obj any, initial bool) {
+	if t, ok := obj.(T); ok && f.Add != nil {
+		f.Add(t, initial)
+	}
+}
+
+// OnUpdate implements cache.ResourceEventHandler.
+func (f Funcs[T]) OnUpdate(before, after any) {
+	was, ok1 := before.(T)
+	is, ok2 := after.(T)
+	switch {
+	case !ok1 || !ok2:
+	case was.GetUID() != is.GetUID():
+		f.OnDelete(was)
+		f.OnAdd(is, false)
+	case f.Update != nil:
+		f.Update(was, is)
+	}
+}
+
+// OnDelete implements cache.ResourceEventHandler.
+func (f Funcs[T]) OnDelete(obj any) {
+	if unknown, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+		obj = unknown.Obj
+	}
+	if t, ok := obj.(T); ok && f.Delete != nil {
+		f.Delete(t)
+	}
+}
