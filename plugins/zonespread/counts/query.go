@@ -33,6 +33,9 @@ type Query struct {
 	// Namespace and Selector say which pods match. A selector without requirements matches all.
 	Namespace string
 	Selector  labels.Selector
+	// GroupBy, when it is not empty, is a pod label: the pods that have one value of it count as one in each domain that
+	// has one of them. Pods without a value count one by one. The pods of the value ExceptGroup do not count.
+	GroupBy, ExceptGroup string
 	// TopologyKey is the node label whose values are the domains, or PerNode.
 	TopologyKey string
 	// RequiredKeys are node labels that a node must have to be eligible, whatever their values.
@@ -47,6 +50,15 @@ type Query struct {
 // matches tells whether a pod counts for the query.
 func (q *Query) matches(pod *v1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Namespace == q.Namespace && q.Selector.Matches(labels.Set(pod.Labels))
+}
+
+// group returns the group that a matching pod belongs to; false if it counts by itself.
+func (q *Query) group(pod *v1.Pod) (string, bool) {
+	if q.GroupBy == "" {
+		return "", false
+	}
+	value := pod.Labels[q.GroupBy]
+	return value, value != ""
 }
 
 // eligible tells whether a node takes part, apart from its having a domain.

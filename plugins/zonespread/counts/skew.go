@@ -1,6 +1,31 @@
-package skew
+package counts
 
 import "math"
+
+// The formulas of topologySpreadConstraints: KEP-895 (Pod Topology Spread), with KEP-3022 for minDomains. The
+// floating-point expressions keep PodTopologySpread's order of operations, so that rounded scores come out equal.
+
+// GlobalMinimum is the number of matching pods that a domain is measured against: that of the domain
+// with the fewest, or 0 while there are fewer eligible domains than minDomains asks for, so that pods
+// wait for the missing domains (KEP-3022).
+func GlobalMinimum(minimum, domains, minDomains int) int {
+	if domains < minDomains {
+		return 0
+	}
+	return minimum
+}
+
+// Fits tells whether one more pod may go to a domain that holds matching pods:
+//
+//	matching + self - minimum <= maxSkew
+//
+// where self tells whether the pod matches its own selector and will therefore count.
+func Fits(matching int, self bool, minimum int, maxSkew int32) bool {
+	if self {
+		matching++
+	}
+	return matching-minimum <= int(maxSkew)
+}
 
 // MaxNodeScore is the best normalized score, fwk.MaxNodeScore of the scheduler framework.
 const MaxNodeScore = 100
