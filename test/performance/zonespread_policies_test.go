@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crd/crdtest"
 	parity "zonewise.dev/test/parity/zonespread"
 )
 
@@ -41,7 +42,7 @@ func BenchmarkZoneSpreadPolicies(b *testing.B) {
 			c.fillWith(b, size.pods, apps, owned)
 			c.shows(b, c.pods)
 			for app := range size.policies {
-				c.deliver(capPolicy(app))
+				c.policies.Put(capPolicy(app))
 			}
 			selected := func(i int) *v1.Pod { return newOwnedPod(c.spreadCluster, i%min(size.policies, apps)) }
 			measurePolicies(b, c.spreadCluster, selected)
@@ -117,8 +118,8 @@ func reportPolicyFilter(b *testing.B, c *spreadCluster, pod *v1.Pod) {
 // policyCluster is a spreadCluster with policies.
 type policyCluster struct {
 	*spreadCluster
-	handle  fwk.Handle
-	deliver func(...*v1alpha1.ZoneSpreadPolicy)
+	handle   fwk.Handle
+	policies *crdtest.Source
 }
 
 func newPolicyCluster(b *testing.B, nodes, apps int) *policyCluster {
@@ -129,7 +130,7 @@ func newPolicyCluster(b *testing.B, nodes, apps int) *policyCluster {
 	var err error
 	c.handle, err = parity.NewHandle(ctx, c.snapshot, owners(apps)...)
 	require.NoError(b, err)
-	c.deliver = parity.ServePolicies(ctx, c.handle)
+	c.policies = parity.ServePolicies(ctx, c.handle)
 	c.pair, err = parity.NewPairOn(ctx, c.handle, parity.Options{})
 	require.NoError(b, err)
 	return c

@@ -16,14 +16,6 @@ type NodeInfo[P PodInfo] interface {
 	GetPods() []P
 }
 
-// Eligibility is the part of a pod's spec that decides whether a node takes part in its spreading.
-type Eligibility interface {
-	// Key identifies the decision: equal keys mean equal answers for every node. It is not empty.
-	Key() string
-	// Eligible looks at the name, labels and taints of the node, and at nothing else of it.
-	Eligible(node *v1.Node) bool
-}
-
 // PerNode is the topology key that makes each node a domain of its own, named like the node. No label
 // can have this key.
 const PerNode = "(node)"
@@ -68,7 +60,7 @@ func (q *Query) eligible(node *v1.Node) bool {
 			return false
 		}
 	}
-	return q.Eligibility == nil || q.Eligibility.Eligible(node)
+	return Admits(q.Eligibility, node)
 }
 
 // domain returns the node's value of the query's topology, and whether it has one.
