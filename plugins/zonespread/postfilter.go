@@ -31,18 +31,14 @@ func (pl *ZoneSpread) PostFilter(_ context.Context, cycleState fwk.CycleState, p
 	attempts := make([]serve.Attempt, len(v.rows))
 	for i := range v.rows {
 		r := &v.rows[i]
-		attempts[i] = serve.Attempt{Applied: r.applied, Answer: &r.answer, Refused: r.table.Refused(), Held: r.held}
+		a := serve.Attempt{Applied: r.applied, Answer: &r.answer, Refused: r.table.Refused(), Held: r.held}
 		if r.applied.Hard() {
-			for _, info := range nodes {
-				if r.table.Check(info.Node().Labels) == policy.NoLabel {
-					attempts[i].NoLabel = true
-					break
-				}
-			}
+			r.addRefused(&a, nodes, refusedBy)
 		}
 		if proves {
-			attempts[i].Full = r.full(nodes, refusedBy, v.requests)
+			a.Full = r.full(nodes, refusedBy, v.requests)
 		}
+		attempts[i] = a
 	}
 	pl.shared.policies.Attempted(pod, v.requests, attempts)
 	return nil, fwk.NewStatus(fwk.Unschedulable)
@@ -51,22 +47,44 @@ func (pl *ZoneSpread) PostFilter(_ context.Context, cycleState fwk.CycleState, p
 // noNode is a name that no node has.
 const noNode = "\x00"
 
+// byPolicies stands for ZoneSpread where one of its policies refused a node.
+const byPolicies = Name + " policies"
+
 // lookAt returns which plugin refused each node, empty for none that says so. The cycle proves nothing about zones when some
 // node was not looked at: a PreFilter plugin refused the pod altogether, or limited the nodes to some.
 func lookAt(nodes []fwk.NodeInfo, statuses fwk.NodeToStatusReader) (refusedBy []string, proves bool) {
 	// A node without a status of its own has the one that is for all such nodes.
 	absent := statuses.Get(noNode)
-	refusedBy = make([]string, len(nodes))
+	refusedBy, proves = make([]string, len(nodes)), true
 	for i, info := range nodes {
 		status := statuses.Get(info.Node().Name)
-		if status == absent {
-			return nil, false
-		}
-		if status.IsRejected() {
+		switch {
+		case status == absent:
+			proves = false
+		case !status.IsRejected():
+		case status.Plugin() == Name && status.Message() != ErrReasonConstraintsNotMatch && status.Message() != ErrReasonNodeLabelNotMatch:
+			refusedBy[i] = byPolicies
+		default:
 			refusedBy[i] = status.Plugin()
 		}
 	}
-	return refusedBy, true
+	return refusedBy, proves
+}
+
+// addRefused adds the nodes without a zone, and the zones that were refused because of pods that are nominated to nodes there:
+// the framework counts those in when it filters a node.
+func (r *row) addRefused(a *serve.Attempt, nodes []fwk.NodeInfo, refusedBy []string) {
+	for i, info := range nodes {
+		zone, ok := info.Node().Labels[r.applied.TopologyKey()]
+		if !ok {
+			a.NoLabel = true
+		} else if _, known := a.Refused[zone]; !known && refusedBy[i] == byPolicies {
+			if a.Refused == nil {
+				a.Refused = map[string]policy.Rule{}
+			}
+			a.Refused[zone] = policy.Pass
+		}
+	}
 }
 
 // full returns the zones of which other plugins refused every node that is eligible for the pod, and there is one; true when
@@ -80,7 +98,7 @@ func (r *row) full(nodes []fwk.NodeInfo, refusedBy []string, requests policy.Req
 		if !ok || open[zone] || !counts.Admits(r.eligible, node) {
 			continue
 		}
-		if refusedBy[i] == "" || refusedBy[i] == Name {
+		if refusedBy[i] == "" || refusedBy[i] == Name || refusedBy[i] == byPolicies {
 			open[zone] = true
 			delete(full, zone)
 			continue

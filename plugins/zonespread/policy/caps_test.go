@@ -49,7 +49,7 @@ func FuzzParsePercent(f *testing.F) {
 // capOf finds the cap of zone a by filling it.
 func capOf(t require.TestingT, p *policy.Policy, r int64) int64 {
 	for c := int64(0); ; c++ {
-		table := p.Judge(policy.Question{Domains: domains(c, c, c), Replicas: r, Self: true})
+		table := p.Judge(policy.Question{Domains: domains(c, c, c), Replicas: r})
 		if !table.Rule("a").OK() {
 			return c
 		}
@@ -94,9 +94,9 @@ func TestQuorumSafeLeavesAMajority(t *testing.T) {
 		counts := map[string]int64{}
 		// Pods arrive anywhere that the policy lets them, not where it would like them.
 		for range r {
-			q := policy.Question{Replicas: r, Self: true}
+			q := policy.Question{Replicas: r}
 			for _, name := range names {
-				q.Domains = append(q.Domains, policy.Domain{Name: name, Pods: counts[name], Eligible: true})
+				q.Domains = append(q.Domains, policy.Domain{Name: name, Pods: counts[name], Held: counts[name], Eligible: true})
 			}
 			table := p.Judge(q)
 			var open []string

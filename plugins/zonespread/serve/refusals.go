@@ -24,7 +24,8 @@ const (
 type Attempt struct {
 	Applied *Applied
 	Answer  *Answer
-	// Refused are the zones that the policy refused, and NoLabel tells that it refused nodes without a zone.
+	// Refused are the zones that the policy refused, by the rule; Pass stands for a rule that is not known. NoLabel tells that
+	// it refused nodes without a zone.
 	Refused map[string]policy.Rule
 	NoLabel bool
 	// Full are the zones of which other plugins refused every node that is eligible for the pod; true when no node there
@@ -189,7 +190,7 @@ func (r *refusal) byCap() bool {
 
 func (r *refusal) by(rule policy.Rule) bool {
 	for _, of := range r.zones {
-		if of == rule {
+		if of == rule || of == policy.Pass {
 			return true
 		}
 	}

@@ -14,13 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
@@ -73,14 +72,7 @@ type cluster struct {
 
 type option func(*options)
 
-type options struct {
-	plugin   string
-	weight   int32
-	gates    map[string]bool
-	policies []*v1alpha1.ZoneSpreadPolicy
-	objects  []runtime.Object
-	disabled []string
-}
+type options struct{ plugin string }
 
 // inTree runs PodTopologySpread in ZoneSpread's place.
 func inTree(o *options) { o.plugin = names.PodTopologySpread }
@@ -176,7 +168,7 @@ func (c *cluster) delete(names ...string) {
 // start runs a scheduler until the test ends or stop is called.
 func (c *cluster) start(opts ...option) {
 	c.t.Helper()
-	o := options{plugin: pluginName, weight: 2}
+	o := options{plugin: pluginName}
 	for _, option := range opts {
 		option(&o)
 	}
@@ -452,7 +444,12 @@ func ofSet(set *appsv1.ReplicaSet) func(*v1.Pod) {
 	}
 }
 
-var (
-	_ = apierrors.IsNotFound
-	_ informers.SharedInformerFactory
-)
+func matching(s *v1alpha1.ZoneSpreadPolicySpec) { s.Replicas = ptr.To(intstr.FromString("Matching")) }
+
+// overZones is a hard constraint over zones for the app web.
+func overZones() v1.TopologySpreadConstraint {
+	return v1.TopologySpreadConstraint{
+		MaxSkew: 1, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: v1.DoNotSchedule,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+	}
+}

@@ -1,0 +1,123 @@
+package policy_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/zonespread/policy"
+)
+
+func selecting(pairs map[string]string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: pairs}
+}
+
+func TestWorkloadOf(t *testing.T) {
+	meta := metav1.ObjectMeta{Name: "web", UID: "1"}
+	app := selecting(map[string]string{"app": "web"})
+	percent := intstr.FromString
+	rolling := func(unavailable, surge intstr.IntOrString) appsv1.DeploymentStrategy {
+		return appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &unavailable, MaxSurge: &surge}}
+	}
+	job := func(parallelism, completions, succeeded int32) *batchv1.Job {
+		return &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Parallelism: &parallelism, Completions: &completions, Selector: app}, Status: batchv1.JobStatus{Succeeded: succeeded}}
+	}
+	suspended, failed, done := job(4, 9, 0), job(4, 9, 0), job(4, 9, 9)
+	suspended.Spec.Suspend = new(true)
+	failed.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: v1.ConditionTrue}}
+	done.Status.CompletionTime = &metav1.Time{}
+	for name, test := range map[string]struct {
+		object   metav1.Object
+		kind     string
+		replicas int64
+		surges   bool
+	}{
+		"Deployment":          {&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: new(int32(7)), Selector: app}}, "Deployment", 7, false},
+		"Deployment, default": {&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Selector: app}}, "Deployment", 1, true},
+		"Deployment, surges": {
+			&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: new(int32(7)), Selector: app, Strategy: rolling(percent("10%"), percent("10%"))}}, "Deployment", 7, true,
+		},
+		"Deployment, neither": {
+			&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: new(int32(7)), Selector: app, Strategy: rolling(percent("0%"), percent("0%"))}}, "Deployment", 7, false,
+		},
+		"Deployment, recreated": {
+			&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Selector: app, Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}}}, "Deployment", 1, false,
+		},
+		"ReplicaSet":            {&appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(3)), Selector: app}}, "ReplicaSet", 3, false},
+		"StatefulSet":           {&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3)), Selector: app}}, "StatefulSet", 3, false},
+		"ReplicationController": {&v1.ReplicationController{ObjectMeta: meta, Spec: v1.ReplicationControllerSpec{Replicas: new(int32(3)), Selector: app.MatchLabels}}, "ReplicationController", 3, false},
+		"Job":                   {job(4, 9, 3), "Job", 4, false},
+		"Job, nearly done":      {job(4, 9, 7), "Job", 2, false},
+		"Job, suspended":        {suspended, "Job", 0, false},
+		"Job, failed":           {failed, "Job", 0, false},
+		"Job, done":             {done, "Job", 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, ok := policy.WorkloadOf(test.object)
+			require.True(t, ok)
+			require.Equal(t, policy.Workload{
+				UID: "1", Name: test.kind + " web", Replicas: test.replicas, Known: true, Selector: labels.SelectorFromSet(app.MatchLabels), SurgesFirst: test.surges,
+			}, w)
+		})
+	}
+	_, ok := policy.WorkloadOf(&v1.Pod{})
+	require.False(t, ok)
+}
+
+// TestBehindReplicaSet: what a ReplicaSet knows of its Deployment, whose revisions differ in one label.
+func TestBehindReplicaSet(t *testing.T) {
+	set := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"deployment.kubernetes.io/desired-replicas": "12"}},
+		Spec:       appsv1.ReplicaSetSpec{Replicas: new(int32(3)), Selector: selecting(map[string]string{"app": "web", "pod-template-hash": "5"})},
+	}
+	over := &metav1.OwnerReference{Kind: "Deployment", Name: "web", UID: "9"}
+	w := policy.BehindReplicaSet(set, over)
+	require.Equal(t, policy.Workload{UID: "9", Name: "Deployment web", Replicas: 12, Known: true, Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}, w)
+	require.Len(t, set.Spec.Selector.MatchLabels, 2, "the object is the informer's")
+	set.Annotations = nil
+	w = policy.BehindReplicaSet(set, over)
+	require.False(t, w.Known)
+	require.NotNil(t, w.Selector)
+}
+
+// TestHeld: which pods count for the caps of a pod of revision 1 of the workload web.
+func TestHeld(t *testing.T) {
+	pod := labels.Set{"app": "web", "tier": "front", "pod-template-hash": "1"}
+	same, old := pod, labels.Set{"app": "web", "tier": "front", "pod-template-hash": "0"}
+	other := labels.Set{"app": "api", "tier": "front", "pod-template-hash": "7"}
+	foreign := labels.Set{"app": "web", "tier": "back", "pod-template-hash": "1"}
+	front := func(s *v1alpha1.ZoneSpreadPolicySpec) { s.PodSelector = *selecting(map[string]string{"tier": "front"}) }
+	web, unknown := workload(5), policy.Workload{}
+	for _, test := range []struct {
+		name     string
+		p        *policy.Policy
+		w        policy.Workload
+		pod      labels.Set
+		old, api bool
+	}{
+		{"its own revision of its own workload", compile(t, front), web, pod, false, false},
+		{"all revisions", compile(t, front, allRevisions), web, pod, true, false},
+		{"a StatefulSet", compile(t, front), web, labels.Set{"app": "web", "tier": "front"}, true, false},
+		{"a number is for all workloads", compile(t, front, replicas("9")), web, pod, false, true},
+		{"so is Matching", compile(t, front, replicas("Matching")), web, pod, false, true},
+		{"with all revisions", compile(t, front, replicas("9"), allRevisions), web, pod, true, true},
+		{"unknown: by revision", compile(t, front), unknown, pod, false, false},
+		{"unknown, a number", compile(t, front, replicas("9")), unknown, pod, false, false},
+		{"gangs", compile(t, front, countGangs), web, pod, false, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			held := test.p.HeldFor(&test.w, test.pod)
+			require.True(t, held.Counts(same))
+			require.Equal(t, test.old, held.Counts(old), "an old revision")
+			require.Equal(t, test.api, held.Counts(other), "another workload")
+			require.False(t, held.Counts(foreign), "a pod that the policy does not select")
+		})
+	}
+}
