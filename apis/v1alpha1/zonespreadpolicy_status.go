@@ -135,13 +135,12 @@ type ZoneStatus struct {
 
 // RefusedSize is a size of pods that a zone refuses.
 type RefusedSize struct {
-	// Since is when all nodes that a pod of this size could use began to refuse it. The zone is full for such pods, and
-	// for pods that ask for more, when fullAfter has passed.
+	// Since is when all nodes that a pod of this size could use began to refuse it.
 	// +required
 	Since metav1.Time `json:"since"`
 
-	// Last is when that was seen last; it is renewed every 5 minutes. An entry that has not been renewed for 15 minutes
-	// is void.
+	// Last is when that was seen last, to 5 minutes. The zone is full for such pods, and for pods that ask for more, when
+	// there is fullAfter between since and last. An entry is void when last is 15 minutes old.
 	// +required
 	Last metav1.Time `json:"last"`
 

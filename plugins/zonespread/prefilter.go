@@ -89,7 +89,10 @@ func (pl *ZoneSpread) PreFilter(ctx context.Context, cycleState fwk.CycleState, 
 		state.views[i] = counts.NewView(tables[i])
 	}
 	if verdicts != nil {
-		pl.judge(verdicts, nodes, tables[len(constraints):])
+		if !cycleState.IsPodGroupSchedulingCycle() { // in which pods are only tried out
+			pl.lookForRoom(verdicts, nodes)
+		}
+		pl.judge(verdicts, tables[len(constraints):])
 		cycleState.Write(verdictsKey, verdictsState{verdicts})
 	}
 	preFilterDuration.Observe(time.Since(start).Seconds())

@@ -102,9 +102,8 @@ func (v *verdicts) addQueries(queries []counts.Query) []counts.Query {
 }
 
 // judge makes the verdicts from the answers to addQueries.
-func (pl *ZoneSpread) judge(v *verdicts, nodes []fwk.NodeInfo, tables []*counts.Table) {
+func (pl *ZoneSpread) judge(v *verdicts, tables []*counts.Table) {
 	start := time.Now()
-	pl.endFull(v, nodes)
 	next := func(asked bool) *counts.Table {
 		if !asked {
 			return nil
@@ -144,19 +143,21 @@ func (r *row) judged(t *policy.Table) {
 	r.refusals = make([]atomic.Pointer[fwk.Status], t.Zones()+1)
 }
 
-// endFull ends at once that zones are full for want of resources of which some node has room by now, and asks again.
-func (pl *ZoneSpread) endFull(v *verdicts, nodes []fwk.NodeInfo) {
-	ended := false
+// lookForRoom makes zones full, or ends that they are, by whether some node has what the pod asks for now, and asks again if
+// there is something new.
+func (pl *ZoneSpread) lookForRoom(v *verdicts, nodes []fwk.NodeInfo) {
+	news := false
 	for i := range v.rows {
 		r := &v.rows[i]
-		for _, zone := range r.answer.Full {
+		for _, zone := range r.answer.Lacking {
 			if hasRoom(nodes, r, zone, v.requests) {
-				pl.shared.policies.Took(r.applied, v.requests, zone)
-				ended = true
+				news = pl.shared.policies.Took(r.applied, v.requests, zone) || news
+			} else {
+				news = pl.shared.policies.Lacks(r.applied, v.requests, zone) || news
 			}
 		}
 	}
-	if !ended {
+	if !news {
 		return
 	}
 	applied := make([]*serve.Applied, len(v.rows))
@@ -268,7 +269,7 @@ func (pl *ZoneSpread) tryOutPolicies(ctx context.Context, cycleState fwk.CycleSt
 					c.Pods = int64(pods)
 				}
 			}
-			if r.held.All != nil && r.held.Counts(podLabels) {
+			if r.held.Counts(podLabels) {
 				c.Held = int64(pods)
 			}
 		case gang == v.pod.Labels[r.applied.GroupBy()] || !r.selector.Matches(podLabels):

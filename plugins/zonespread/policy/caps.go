@@ -168,9 +168,9 @@ func (p *Policy) HeldFor(w *Workload, podLabels labels.Set) Held {
 	return Held{All: p.selector, Own: both(p.selector, w.Selector), Revision: both(revision, w.Selector)}
 }
 
-// Counts tells whether a pod with these labels counts.
+// Counts tells whether a pod with these labels counts; for the zero Held none does.
 func (h *Held) Counts(podLabels labels.Set) bool {
-	return h.All.Matches(podLabels) && (h.Own == nil || !h.Own.Matches(podLabels) || h.Revision.Matches(podLabels))
+	return h.All != nil && h.All.Matches(podLabels) && (h.Own == nil || !h.Own.Matches(podLabels) || h.Revision.Matches(podLabels))
 }
 
 // both selects what both selectors select.

@@ -33,12 +33,8 @@ type refusedSize struct {
 // live tells whether the run may still be continued.
 func (s *refusedSize) live(now time.Time) bool { return !s.last.passed(RefusalGap, now) }
 
-// full tells whether the run has made the zone full for its pods. Without room that is so once the run is old enough,
-// since whoever asks makes sure that there is still no room. Refusals for other reasons have to have lasted.
-func (s *refusedSize) full(fullAfter time.Duration, now time.Time) bool {
-	if s.resources {
-		return s.since.passed(fullAfter, now)
-	}
+// full tells whether the run has made the zone full for its pods: between the first refusal and the last there is fullAfter.
+func (s *refusedSize) full(fullAfter time.Duration) bool {
 	return s.since.passed(fullAfter, s.last.time())
 }
 
@@ -49,21 +45,21 @@ type sizes []*refusedSize
 func (all sizes) fullFor(r Requests, fullAfter time.Duration, now time.Time) sizes {
 	var found sizes
 	for _, s := range all {
-		if s.live(now) && s.full(fullAfter, now) && s.atLeast.Within(r) {
+		if s.live(now) && s.full(fullAfter) && s.atLeast.Within(r) {
 			found = append(found, s)
 		}
 	}
 	return found
 }
 
-// anyFull returns the beginning of the first live run that makes the zone full.
-func (all sizes) anyFull(fullAfter time.Duration, now time.Time) (first seconds, ok bool) {
+// anyFull tells whether a live run makes the zone full.
+func (all sizes) anyFull(fullAfter time.Duration, now time.Time) bool {
 	for _, s := range all {
-		if s.live(now) && s.full(fullAfter, now) && (!ok || s.since < first) {
-			first, ok = s.since, true
+		if s.live(now) && s.full(fullAfter) {
+			return true
 		}
 	}
-	return first, ok
+	return false
 }
 
 // refused takes in that all eligible nodes of the zone refused a pod. Runs that have ended must be gone. It returns whether
@@ -108,7 +104,7 @@ func (all *sizes) refused(r Requests, resources bool, fullAfter time.Duration, n
 
 func (s *refusedSize) renew(at seconds, resources bool, fullAfter time.Duration) (changed, full bool) {
 	then := at.time()
-	full = !s.full(fullAfter, then) && s.since.passed(fullAfter, then)
+	full = !s.full(fullAfter) && s.since.passed(fullAfter, then)
 	if resources == s.resources && !full && !s.last.passed(renewInterval, then) {
 		return false, false
 	}
@@ -124,7 +120,7 @@ func (all *sizes) took(r Requests, fullAfter time.Duration, now time.Time) (chan
 			return false
 		}
 		changed = true
-		wasFull = wasFull || s.live(now) && s.full(fullAfter, now)
+		wasFull = wasFull || s.live(now) && s.full(fullAfter)
 		return true
 	})
 	return changed, wasFull
@@ -145,10 +141,10 @@ func (all *sizes) expire(fullAfter time.Duration, now time.Time) (changed bool, 
 
 // endedFull returns when a run that is not live ended, and 0 if it had not made the zone full.
 func (s *refusedSize) endedFull(fullAfter time.Duration) seconds {
-	if end := roundUp(s.last.time().Add(RefusalGap)); s.full(fullAfter, end.time()) {
-		return end
+	if !s.full(fullAfter) {
+		return 0
 	}
-	return 0
+	return roundUp(s.last.time().Add(RefusalGap))
 }
 
 // least returns the smaller amount of each resource.

@@ -165,9 +165,9 @@ func ExampleTable_Message() {
 	}
 	table := p.Judge(policy.Question{
 		Domains: []policy.Domain{
-			{Name: "a", Pods: 4, Eligible: true},
-			{Name: "b", Pods: 3, Eligible: true},
-			{Name: "c", Pods: 2, Eligible: true},
+			{Name: "a", Pods: 4, Held: 4, Eligible: true},
+			{Name: "b", Pods: 3, Held: 3, Eligible: true},
+			{Name: "c", Pods: 2, Held: 2, Eligible: true},
 		},
 		Replicas: 10,
 	})

@@ -99,7 +99,10 @@ func TestDesired(t *testing.T) {
 		return desiredOf(p.Status(zs, observed(p, []policy.Workload{workload(r)}, pods), v1alpha1.ZoneSpreadPolicyStatus{}, at(10*time.Minute)))
 	}
 	lost := func(zs *policy.Zones) { zs.ObserveNodes(at(time.Minute), readyZones("a", "b")) }
-	full := func(zs *policy.Zones) { zs.Refused(at(0), "c", small, true) }
+	full := func(zs *policy.Zones) {
+		zs.Refused(at(0), "c", small, true)
+		zs.Refused(at(6*time.Minute), "c", small, true)
+	}
 	require.Equal(t, counts{"a": 3, "b": 3, "c": 3}, ask(compile(t), 9, nil, nil))
 	require.Equal(t, counts{"a": 4, "b": 3, "c": 3}, ask(compile(t), 10, nil, nil))
 	require.Equal(t, counts{"a": 7, "b": 2, "c": 1}, ask(compile(t, withZones(weighted("a", 7), weighted("b", 2))), 10, nil, nil))

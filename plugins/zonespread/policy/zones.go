@@ -208,12 +208,15 @@ func (zs *Zones) Refusing() bool {
 	return false
 }
 
-// FullForResources returns the zones that are full for a pod because it asks for more than their nodes have left. The
-// caller looks whether that is still so, and calls Took for a zone with an eligible node that has room.
-func (zs *Zones) FullForResources(now time.Time, r Requests) []string {
+// Lacking returns the zones that have refused a pod for fullAfter because no node had what it asks for. The caller looks
+// whether one has by now, and calls Took if so, and Refused otherwise: what makes the zone full, or ends that it was, is as
+// new as the decision that rests on it.
+func (zs *Zones) Lacking(now time.Time, r Requests) []string {
 	var names []string
 	for name, z := range zs.zones {
-		if slices.ContainsFunc(z.sizes.fullFor(r, zs.policy.fullAfter, now), func(s *refusedSize) bool { return s.resources }) {
+		if slices.ContainsFunc(z.sizes, func(s *refusedSize) bool {
+			return s.resources && s.live(now) && s.since.passed(zs.policy.fullAfter, now) && s.atLeast.Within(r)
+		}) {
 			names = append(names, name)
 		}
 	}
@@ -313,8 +316,7 @@ func (zs *Zones) part(z *zone, full bool, now time.Time) Part {
 
 // worst is how the zone takes part for the size of pods that it is worst for.
 func (zs *Zones) worst(z *zone, now time.Time) Part {
-	_, full := z.sizes.anyFull(zs.policy.fullAfter, now)
-	return zs.part(z, full, now)
+	return zs.part(z, z.sizes.anyFull(zs.policy.fullAfter, now), now)
 }
 
 // View returns how the zones take part for a pod that asks for r. The zones that are there and Available are left out; the
@@ -383,12 +385,11 @@ func (zs *Zones) Export(now time.Time) []v1alpha1.ZoneStatus {
 
 // state is the zone's state as users see it, the worst over the sizes of pods.
 func (zs *Zones) state(z *zone, now time.Time) v1alpha1.ZoneState {
-	_, full := z.sizes.anyFull(zs.policy.fullAfter, now)
 	_, recovers := zs.recoversSince(z, now)
 	switch {
 	case zs.closed(z, now):
 		return v1alpha1.ZoneClosed
-	case full:
+	case z.sizes.anyFull(zs.policy.fullAfter, now):
 		return v1alpha1.ZoneFull
 	case recovers:
 		return v1alpha1.ZoneRecovering

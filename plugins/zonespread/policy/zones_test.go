@@ -113,6 +113,7 @@ func TestImmediateRecovery(t *testing.T) {
 	zs.ObserveNodes(at(2*time.Minute), zonesWith(cOpen))
 	require.Nil(t, zs.View(at(2*time.Minute), small))
 	zs.Refused(at(3*time.Minute), "c", small, true)
+	zs.Refused(at(5*time.Minute), "c", small, true)
 	require.Equal(t, cOut, zs.View(at(5*time.Minute), small))
 	zs.Took(at(5*time.Minute), "c", small)
 	require.Nil(t, zs.View(at(5*time.Minute), small))
@@ -198,15 +199,16 @@ func TestZoneIsFull(t *testing.T) {
 			require.True(t, next.Wakes)
 			require.Nil(t, zs.View(next.At.Add(-time.Second), big))
 
+			require.Nil(t, zs.View(next.At, big), "one more refusal is to show it")
+			require.Equal(t, resources, len(zs.Lacking(next.At, big)) == 1)
+			require.Empty(t, zs.Lacking(next.At, small))
 			_, full := zs.Refused(next.At, "c", big, resources)
-			require.Equal(t, !resources, full, "other reasons have to have lasted")
+			require.True(t, full)
 			require.Equal(t, cOut, zs.View(next.At, big))
 			require.Equal(t, cOut, zs.View(next.At, asks(5000, 2<<30)), "larger pods find no room either")
 			require.Nil(t, zs.View(next.At, small), "smaller ones may")
 			require.Nil(t, zs.View(next.At, asks(8000, 1<<20)), "who asks for less of anything may")
 			require.Equal(t, v1alpha1.ZoneFull, state(t, zs, "c", next.At))
-			require.Equal(t, resources, len(zs.FullForResources(next.At, big)) == 1)
-			require.Empty(t, zs.FullForResources(next.At, small))
 
 			require.False(t, zs.Took(next.At, "c", small), "that a smaller one fits proves nothing")
 			require.Equal(t, cOut, zs.View(next.At, big))
@@ -218,22 +220,27 @@ func TestZoneIsFull(t *testing.T) {
 	}
 }
 
-// TestOneRefusalProvesLittle: for reasons other than resources, a refusal of a moment makes no zone full later.
+// TestOneRefusalProvesLittle: a refusal of a moment makes no zone full later, and none that recovers.
 func TestOneRefusalProvesLittle(t *testing.T) {
 	zs := watched(t)
-	zs.Refused(at(0), "c", small, false)
+	zs.Refused(at(0), "c", small, true)
 	require.Nil(t, zs.View(at(10*time.Minute), small))
-	require.True(t, zs.Expire(at(16*time.Minute)), "and is forgotten")
+	zs.Took(at(10*time.Minute), "c", small)
+	require.Nil(t, zs.View(at(10*time.Minute), small))
+	zs.Refused(at(11*time.Minute), "c", small, false)
+	require.Nil(t, zs.View(at(20*time.Minute), small))
+	require.True(t, zs.Expire(at(27*time.Minute)), "and is forgotten")
 	require.False(t, zs.Refusing())
-	require.Nil(t, zs.View(at(16*time.Minute), small))
+	require.Nil(t, zs.View(at(27*time.Minute), small))
 
 	// What was full and is not asked for any more comes back like any other zone.
-	zs.Refused(at(20*time.Minute), "c", small, true)
-	require.Equal(t, cOut, zs.View(at(34*time.Minute), small))
-	require.Equal(t, cBack, zs.View(at(36*time.Minute), small), "also before that is cleaned up")
-	require.True(t, zs.Expire(at(36*time.Minute)))
-	require.Equal(t, cBack, zs.View(at(36*time.Minute), small))
-	require.Nil(t, zs.View(at(46*time.Minute), small))
+	zs.Refused(at(30*time.Minute), "c", small, true)
+	zs.Refused(at(36*time.Minute), "c", small, true)
+	require.Equal(t, cOut, zs.View(at(50*time.Minute), small))
+	require.Equal(t, cBack, zs.View(at(52*time.Minute), small), "also before that is cleaned up")
+	require.True(t, zs.Expire(at(52*time.Minute)))
+	require.Equal(t, cBack, zs.View(at(52*time.Minute), small))
+	require.Nil(t, zs.View(at(62*time.Minute), small))
 }
 
 func TestRefusalsThatDoNotAddUp(t *testing.T) {
@@ -255,6 +262,7 @@ func TestRefusalsThatDoNotAddUp(t *testing.T) {
 	// What the nodes before an outage refused says nothing about those that came after it.
 	outage := watched(t)
 	outage.Refused(at(0), "c", small, true)
+	outage.Refused(at(6*time.Minute), "c", small, true)
 	outage.ObserveNodes(at(6*time.Minute), readyZones("a", "b"))
 	outage.ObserveNodes(at(9*time.Minute), zonesWith(cOpen))
 	require.Equal(t, cBack, outage.View(at(9*time.Minute), small))
@@ -291,7 +299,7 @@ func TestManySizes(t *testing.T) {
 		// The framework tries each pod again within five minutes.
 		pause := time.Duration(rapid.Int64Range(0, int64(5*time.Minute)/int64(len(sizes))).Draw(t, "pause"))
 		turn(pause)
-		for start := now; now.Before(start.Add(6 * time.Minute)); now = now.Add(time.Second) {
+		for start := now; now.Before(start.Add(6 * time.Minute)); now = now.Add(time.Minute) {
 			turn(pause)
 		}
 		for _, r := range sizes {

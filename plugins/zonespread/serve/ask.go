@@ -14,9 +14,9 @@ type Answer struct {
 	Typical  bool
 	// Workload is the pod's own, which the caps ask for.
 	Workload policy.Workload
-	// Full are zones that are full for want of resources, as far as is known: the caller looks, and calls Took and Ask again
-	// when a node there has room.
-	Full []string
+	// Lacking are zones that may be full because their nodes lack what the pod asks for: the caller looks, calls Took or
+	// Lacks, and asks again if there is something new.
+	Lacking []string
 	// Refusing tells that some zone has refused pods, so that Took is worth a call when a node passes.
 	Refusing bool
 
@@ -39,15 +39,15 @@ func (s *Policies) Ask(pod *v1.Pod, applied []*Applied, requests policy.Requests
 			matching = e.members.matchingWith(pod.UID, pod.Labels[a.GroupBy()])
 		}
 		out.Workload, out.Replicas, out.changes = workload, a.Replicas(&workload, matching), e.changes
-		out.View, out.Full, out.Refusing = e.zones.View(now, requests), e.zones.FullForResources(now, requests), e.zones.Refusing()
+		out.View, out.Lacking, out.Refusing = e.zones.View(now, requests), e.zones.Lacking(now, requests), e.zones.Refusing()
 		newest := e.members.newest()
 		out.Typical = len(e.members.templates) == 0 || newest.key == templateOf(a.Policy, pod, s.comparisonOperators).key
 	}
 	return answers
 }
 
-// Took takes in that zones have room for a pod that asks for requests.
-func (s *Policies) Took(a *Applied, requests policy.Requests, zones ...string) {
+// Took takes in that zones have room for a pod that asks for requests. It returns whether that is news.
+func (s *Policies) Took(a *Applied, requests policy.Requests, zones ...string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	changed := false
@@ -57,6 +57,18 @@ func (s *Policies) Took(a *Applied, requests policy.Requests, zones ...string) {
 	if changed && s.entries[a.UID()] == a.entry {
 		s.factsChangedLocked(a.entry)
 	}
+	return changed
+}
+
+// Lacks takes in that no node of a zone has what a pod asks for. It returns whether that is news.
+func (s *Policies) Lacks(a *Applied, requests policy.Requests, zone string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	changed, _ := a.entry.zones.Refused(s.clock.Now(), zone, requests, true)
+	if changed && s.entries[a.UID()] == a.entry {
+		s.factsChangedLocked(a.entry)
+	}
+	return changed
 }
 
 // Placed takes in that a pod has a node: it waits no more.

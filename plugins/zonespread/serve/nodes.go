@@ -141,7 +141,9 @@ func (s *Policies) showNodes(uid types.UID, p *policy.Policy, openTo string, zon
 		s.factsChangedLocked(e)
 		// A zone that is open again counts for minZones.
 		s.releaseLocked(e, func(r *refusal) bool { return r.by(policy.MinZones) })
+		return
 	}
+	s.armLocked(e) // of facts that were read from the status
 }
 
 // zoneOf returns the zone that a pod is in, and "" when that is not known.
