@@ -129,6 +129,9 @@ func (pl *ZoneSpread) isSchedulableAfterNodeChange(logger klog.Logger, pod *v1.P
 	if err != nil {
 		return fwk.Queue, err
 	}
+	if len(constraints) == 0 && pl.shared.policies.SelectsHard(pod) {
+		return fwk.QueueSkip, nil // its policies alone refused it
+	}
 	hadDomain := before != nil && hasAllKeys(before.Labels, constraints)
 	hasDomain := after != nil && hasAllKeys(after.Labels, constraints)
 	changed := hadDomain != hasDomain
