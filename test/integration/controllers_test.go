@@ -34,7 +34,7 @@ func needControllers(t *testing.T) {
 	require.NoError(t, err)
 	cmd := exec.Command(path,
 		"--kubeconfig="+kubeconfig,
-		"--controllers=deployment-controller,replicaset-controller,garbage-collector-controller",
+		"--controllers=deployment-controller,replicaset-controller,disruption-controller,garbage-collector-controller",
 		"--leader-elect=false",
 		"--secure-port=0",
 		"--use-service-account-credentials=false",

@@ -173,3 +173,23 @@ func (w *policyWorld) waitPlaced(n int) {
 func failover(downAfter, fullAfter time.Duration) v1alpha1.UnavailableZones {
 	return v1alpha1.UnavailableZones{DownAfter: &metav1.Duration{Duration: downAfter}, FullAfter: &metav1.Duration{Duration: fullAfter}}
 }
+
+// scale changes how many replicas the Deployment web has.
+func (w *policyWorld) scale(replicas int32) {
+	w.t.Helper()
+	web := newDeployment(w.namespace, "web", 0, newPod("web", "1m"))
+	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
+	require.NoError(w.t, cp.client.Patch(w.ctx, web, client.RawPatch("application/merge-patch+json", patch)))
+}
+
+// waiting lists the pods of the app web that are not bound.
+func (w *policyWorld) waiting() []*v1.Pod {
+	w.t.Helper()
+	var waiting []*v1.Pod
+	for _, pod := range w.pods(labelled("web")) {
+		if pod.Spec.NodeName == "" {
+			waiting = append(waiting, &pod)
+		}
+	}
+	return waiting
+}
