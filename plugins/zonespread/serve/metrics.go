@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	compbasemetrics "k8s.io/component-base/metrics"
 
+	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/metrics"
 )
 
@@ -35,18 +36,28 @@ func exportMetrics(ctx context.Context, s *Policies) {
 }
 
 func (s *Policies) collect(sendTo metrics.Send) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	type figures struct {
+		obj     *v1alpha1.ZoneSpreadPolicy
+		valid   bool
+		waiting int
+	}
+	s.mu.Lock() // not while the figures are sent: scheduling cycles need it
 	if !s.leading || !s.served {
+		s.mu.Unlock()
 		return
 	}
+	all := make([]figures, 0, len(s.entries))
 	for _, e := range s.entries {
-		obj := e.object.Latest
+		all = append(all, figures{e.object.Latest, e.object.Valid(), len(e.refused)})
+	}
+	s.mu.Unlock()
+
+	for _, f := range all {
 		send := func(d *compbasemetrics.Desc, value float64, labels ...string) {
-			sendTo(d, value, append([]string{obj.Namespace, obj.Name}, labels...)...)
+			sendTo(d, value, append([]string{f.obj.Namespace, f.obj.Name}, labels...)...)
 		}
-		for i := range obj.Status.Conditions {
-			switch c := &obj.Status.Conditions[i]; c.Status {
+		for i := range f.obj.Status.Conditions {
+			switch c := &f.obj.Status.Conditions[i]; c.Status {
 			case metav1.ConditionTrue:
 				send(conditionDesc, 1, c.Type)
 			case metav1.ConditionFalse:
@@ -54,15 +65,15 @@ func (s *Policies) collect(sendTo metrics.Send) {
 			case metav1.ConditionUnknown:
 			}
 		}
-		if !e.object.Valid() {
+		if !f.valid {
 			continue // its figures are of a former spec
 		}
-		send(replicasDesc, float64(obj.Status.Replicas))
-		send(podsDesc, float64(obj.Status.Pods))
-		send(skewDesc, float64(obj.Status.Skew))
-		send(waitingDesc, float64(len(e.refused)))
-		for i := range obj.Status.Zones {
-			if z := &obj.Status.Zones[i]; unavailable(z.State) {
+		send(replicasDesc, float64(f.obj.Status.Replicas))
+		send(podsDesc, float64(f.obj.Status.Pods))
+		send(skewDesc, float64(f.obj.Status.Skew))
+		send(waitingDesc, float64(f.waiting))
+		for i := range f.obj.Status.Zones {
+			if z := &f.obj.Status.Zones[i]; unavailable(z.State) {
 				send(unavailableDesc, 1, z.Name, string(z.State))
 			}
 		}
