@@ -3,10 +3,10 @@ module zonewise.dev
 go 1.26.0
 
 require (
-	// Tests only: they drive Chromium, to see what people see of "zonewise board" (ADR 0141).
+	// Tests only: they drive Chromium, to see what people see of "zonewise board".
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
-	github.com/creack/pty v1.1.24 // a terminal, for the tests of cmd/zonewise and for hack/pictures
+	github.com/creack/pty v1.1.24 // tests only: a terminal
 	github.com/go-logr/logr v1.4.3
 	github.com/google/go-cmp v0.7.0
 	github.com/prometheus/client_model v0.6.2

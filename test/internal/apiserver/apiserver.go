@@ -123,11 +123,10 @@ func Root(t *testing.T) string {
 	return path
 }
 
-// Zonewise builds the command for the time of the test, and returns its path.
+// Zonewise builds the command and returns its path.
 func Zonewise(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "zonewise")
-	_, err := program.Run(Root(t), "go", "build", "-mod=readonly", "-o", path, "./cmd/zonewise")
+	path, err := program.Zonewise(Root(t))
 	require.NoError(t, err)
 	return path
 }
