@@ -1,4 +1,4 @@
-package container
+package image
 
 import (
 	"context"
@@ -17,22 +17,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"zonewise.dev/test/internal/oci"
-	"zonewise.dev/test/internal/program"
 )
 
-// TestSchedulesInAContainer has the image's scheduler, under an OCI runtime, spread pods over the zones of a cluster.
+// TestSchedulesInAContainer runs the image under an OCI runtime, runc or crun, as a node would run the Deployment of
+// zonewise.dev/manifests: as the image's user, without capabilities, with a read-only root, and with the token of its
+// ServiceAccount where a pod finds it. The scheduler spreads pods over the zones of a real API server. A runtime needs root:
+// elsewhere hack/test.sh leaves this test out and says so.
 func TestSchedulesInAContainer(t *testing.T) {
+	runtimeProgram(t) // fails at once when there is none
+	image := oci.Read(t, image(t).layout).For(t, runtime.GOARCH)
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
-	runtimeProgram(t) // says so at once when there is none
-	out := t.TempDir()
-	_, err = program.Run(root, "make", "image", "IMAGE_FLAGS=--platform linux/"+runtime.GOARCH+" --output "+out)
-	require.NoError(t, err)
-	image := oci.Read(t, filepath.Join(out, "zonewise-scheduler.oci")).For(t, runtime.GOARCH)
-
 	c := startCluster(t, root)
 	port := freePort(t)
-	r := run(t, c.bundle(t, image, port), port)
+	r := runBundle(t, c.bundle(t, image, port), port)
 	until(t, "the scheduler is ready", func(ctx context.Context) (bool, error) { return r.ready(ctx), nil })
 
 	zones := map[string]bool{}
@@ -88,7 +86,7 @@ func (r *running) ready(ctx context.Context) bool {
 	if err != nil {
 		return false
 	}
-	// The certificate is made at the start and signed by nobody; a probe does not look at it either.
+	// The certificate is made at the start and signed by no authority; a probe does not look at it either.
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
 	response, err := (&http.Client{Transport: transport}).Do(request)
@@ -99,7 +97,7 @@ func (r *running) ready(ctx context.Context) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// freePort returns a port of 127.0.0.1 that nobody listens on.
+// freePort returns a free port of 127.0.0.1.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -1,4 +1,4 @@
-package container
+package image
 
 import (
 	"context"
@@ -67,7 +67,7 @@ type bundleConfig struct {
 func runtimeProgram(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"runc", "crun"} {
-		// It is in sbin, which not everybody has on the PATH.
+		// It is in sbin, which is not on every PATH.
 		for _, candidate := range []string{name, "/usr/sbin/" + name} {
 			if path, err := exec.LookPath(candidate); err == nil {
 				return path
@@ -162,8 +162,8 @@ type running struct {
 	pid  int // of the scheduler, as the host sees it
 }
 
-// run runs a bundle until the test ends. The scheduler then has to exit with 0, as it does when it is told to stop.
-func run(t *testing.T, bundle string, port int) *running {
+// runBundle runs a bundle until the test ends. The scheduler then has to exit with 0, as it does after SIGTERM.
+func runBundle(t *testing.T, bundle string, port int) *running {
 	t.Helper()
 	runtime, state := runtimeProgram(t), t.TempDir()
 	const id = "zonewise-test"
@@ -183,7 +183,7 @@ func run(t *testing.T, bundle string, port int) *running {
 			// What a runtime that failed halfway has left; there is nothing to say when it left nothing.
 			_ = exec.Command(runtime, "--root", state, "delete", "--force", id).Run()
 		}
-		require.NoError(t, stopped, "a scheduler that is told to stop exits with 0")
+		require.NoError(t, stopped, "a scheduler exits with 0 after SIGTERM")
 	})
 
 	r := &running{port: port}

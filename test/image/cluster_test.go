@@ -1,4 +1,4 @@
-package container
+package image
 
 import (
 	"bytes"
@@ -18,7 +18,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"zonewise.dev/internal/controlplane"
 )
 
 // eventually is the bound of every wait, far above what any of them takes.
@@ -39,23 +40,13 @@ type cluster struct {
 // startCluster starts an API server, applies what docs/install.md applies, and makes a node in each of three zones.
 func startCluster(t *testing.T, root string) *cluster {
 	t.Helper()
-	env := &envtest.Environment{
-		// For those who run go test by hand; KUBEBUILDER_ASSETS goes first.
-		BinaryAssetsDirectory:    filepath.Join(root, "bin"),
-		ControlPlaneStartTimeout: eventually, ControlPlaneStopTimeout: eventually,
-	}
-	// No kubelet reports these nodes ready, and no controller would lift the taint of a new node.
-	env.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "TaintNodesByCondition")
-	config, err := env.Start()
-	require.NoError(t, err, "no control plane: make controlplane builds it, KUBEBUILDER_ASSETS names another")
-	t.Cleanup(func() { require.NoError(t, env.Stop()) })
-	c := &cluster{config: config, client: kubernetes.NewForConfigOrDie(config)}
-
 	tmp := t.TempDir()
-	kubeconfig := filepath.Join(tmp, "kubeconfig")
-	require.NoError(t, os.WriteFile(kubeconfig, env.KubeConfig, 0o600))
+	plane, err := controlplane.Start(controlplane.Options{Assets: filepath.Join(root, "bin"), Dir: tmp})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, plane.Stop()) })
+	c := &cluster{config: plane.Config, client: kubernetes.NewForConfigOrDie(plane.Config)}
 	for _, dir := range []string{"crds", "overlays/replace-kube-scheduler"} {
-		cmd := exec.CommandContext(t.Context(), env.ControlPlane.KubectlPath, "--kubeconfig", kubeconfig, "apply", "--server-side", "-k", filepath.Join(root, "manifests", dir))
+		cmd := exec.CommandContext(t.Context(), plane.Program("kubectl"), "--kubeconfig", plane.Admin, "apply", "--server-side", "-k", filepath.Join(root, "manifests", dir))
 		cmd.Env = append(os.Environ(), "HOME="+tmp) // for its cache
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
