@@ -86,9 +86,9 @@ run_go() {
 	esac
 }
 
-# packages FLAG PATTERN prints the main module's packages whose directory matches the extended regular expression;
-# with the flag -v those that do not.
-packages() { (cd "$ROOT" && go list ./... | grep "$1" -E "^zonewise\.dev/($2)(/|$)" || true); }
+# packages [-v] PATTERN prints the main module's packages whose directory matches the extended regular expression, or
+# with -v those that do not.
+packages() { (cd "$ROOT" && go list ./... | sed 's|^zonewise\.dev/||' | grep -E "$@" | sed 's|^|zonewise.dev/|' || true); }
 
 # beside prints how many packages are tested at a time.
 beside() {
@@ -120,7 +120,7 @@ step_go() {
 	need_command chromium 'install Chromium or Chrome, with which test/board looks at the page of "zonewise board"' \
 		chromium chromium-browser google-chrome google-chrome-stable
 	# The longest first, so that it does not end alone.
-	pkgs=$(packages -e test/integration && packages -v 'test/(integration|performance)')
+	pkgs=$(packages '^test/integration' && packages -v '^test/(integration|performance)')
 	if [ "$(id -u)" = 0 ]; then
 		need_command runc "install runc or crun, an OCI runtime that test/image runs the image with" runc crun
 	else
@@ -137,7 +137,7 @@ step_go() {
 
 step_unit() {
 	local pkgs
-	pkgs=$(packages -v '(cmd|sim|demo|test)')
+	pkgs=$(packages -v '^(cmd|sim|demo|test)')
 	# shellcheck disable=SC2086
 	compile_ahead $pkgs
 	# shellcheck disable=SC2086
