@@ -111,7 +111,8 @@ need_command() {
 	debian_package "$package" "$reason"
 }
 
-step_controlplane() { "$ROOT/hack/controlplane/build.sh"; }
+# step_controlplane leaves out kwok, which only the demo needs.
+step_controlplane() { "$ROOT/hack/controlplane/build.sh" etcd kube-apiserver kube-controller-manager kubectl; }
 
 step_go() {
 	local pkgs
@@ -128,7 +129,6 @@ step_go() {
 		leave_out=(-skip '^TestSchedulesInAContainer$')
 	fi
 	"$ROOT/hack/build.sh"
-	quietly "the scheduler for arm64" env GOARCH=arm64 go -C "$ROOT" build -v -o /dev/null ./cmd/scheduler # for test/image
 	# shellcheck disable=SC2086
 	compile_ahead $pkgs
 	# shellcheck disable=SC2086

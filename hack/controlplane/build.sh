@@ -2,6 +2,8 @@
 # Builds the control plane that tests and the demo run (etcd, kube-apiserver, kube-controller-manager, kubectl, kwok)
 # into bin/, from the Go modules pinned in the directories beside this script. What is current is not linked again.
 #
+#   hack/controlplane/build.sh [NAME...]     all of them when no name is given
+#
 # KUBEBUILDER_ASSETS: what is found in that directory is linked into bin/ instead of being built.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
@@ -9,6 +11,10 @@ set -euo pipefail
 # build NAME MODULE PACKAGE [LDFLAGS]. The debug tables, which nothing reads here, would double the size.
 build() {
 	local name=$1 dir=$ROOT/hack/controlplane/$2
+	case " $names " in
+	*" $name "*) ;;
+	*) return ;;
+	esac
 	if [ -n "$ASSETS" ] && [ -x "$ASSETS/$name" ]; then
 		ln -sf "$ASSETS/$name" "$BIN/$name"
 		printf '  %-32s from KUBEBUILDER_ASSETS: %s\n' "$name" "$ASSETS"
@@ -31,6 +37,14 @@ stamps() {
 }
 
 need_go
+all="etcd kube-apiserver kube-controller-manager kubectl kwok"
+names=${*:-$all}
+for name in $names; do
+	case " $all " in
+	*" $name "*) ;;
+	*) die "unknown binary \"$name\", want one of: $all" ;;
+	esac
+done
 ASSETS=${KUBEBUILDER_ASSETS:-}
 if [ -n "$ASSETS" ]; then
 	[ -d "$ASSETS" ] || die "KUBEBUILDER_ASSETS=$ASSETS is not a directory: unset it to build the control plane"

@@ -63,6 +63,7 @@ chmod +x "$WORK/path/go"
 one_line 'go1.19.3 is too old: install Go' env PATH="$WORK/path" BIN="$WORK/bin" bash "$ROOT/hack/controlplane/build.sh"
 
 one_line 'KUBEBUILDER_ASSETS=.* is not a directory' env KUBEBUILDER_ASSETS="$WORK/none" BIN="$WORK/bin" "$ROOT/hack/controlplane/build.sh"
+one_line 'unknown binary "kubelet", want one of: etcd' env BIN="$WORK/bin" "$ROOT/hack/controlplane/build.sh" kubelet
 one_line 'install the real one' env PATH="$WORK/path" bash -c ". $ROOT/hack/lib.sh; debian_package none 'install the real one'"
 one_line 'unknown step "everything", want' "$ROOT/hack/test.sh" everything
 one_line 'unknown check "everything", want' "$ROOT/hack/verify.sh" everything
