@@ -64,12 +64,6 @@ func (w *policyWorld) spreadBy(name string, edit func(*v1alpha1.ZoneSpreadPolicy
 	return p
 }
 
-// respec changes a policy.
-func (w *policyWorld) respec(p *v1alpha1.ZoneSpreadPolicy, patch string) {
-	w.t.Helper()
-	require.NoError(w.t, w.policies.Patch(w.ctx, p, client.RawPatch(types.MergePatchType, []byte(patch))))
-}
-
 // waitStatus waits until a policy's status is as wanted.
 func (w *policyWorld) waitStatus(p *v1alpha1.ZoneSpreadPolicy, what string, wanted func(s *v1alpha1.ZoneSpreadPolicyStatus) bool) {
 	w.t.Helper()

@@ -208,6 +208,8 @@ func (s *Policies) Idle() bool {
 	if !s.joined {
 		return true
 	}
-	next, some := s.agenda.next()
-	return !s.busy && !(some && !next.After(s.clock.Now())) && (!s.leading || s.writer.Idle())
+	if next, some := s.agenda.next(); s.busy || some && !next.After(s.clock.Now()) {
+		return false
+	}
+	return !s.leading || s.writer.Idle()
 }

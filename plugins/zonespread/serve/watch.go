@@ -153,7 +153,7 @@ func (s *Policies) fill(uid types.UID) {
 // take brings the policy's members in line with a pod. It returns whether that is news.
 func (e *entry) take(pod *v1.Pod, comparisonOperators bool) bool {
 	p := e.object.Spec
-	changed := false
+	var changed bool
 	if live(pod) && p.Selects(pod.Labels) {
 		changed = e.members.take(p, pod, comparisonOperators)
 	} else {
