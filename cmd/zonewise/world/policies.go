@@ -63,7 +63,10 @@ func (w *World) PoliciesOf(pod *corev1.Pod) []*Policy {
 	return out
 }
 
-// observeZones tells the policies which zones have nodes. A zone that loses its last node is down at once.
+// longAgo is before any downAfter: what comes of a loss is shown as it is when zones without a node are closed.
+const longAgo = 30 * 24 * time.Hour
+
+// observeZones tells the policies which zones have nodes.
 func (w *World) observeZones() {
 	byKey := map[string][]policy.ZoneNodes{}
 	for _, p := range w.policies {
@@ -83,7 +86,7 @@ func (w *World) zoneNodes(key string) []policy.ZoneNodes {
 	var order []string
 	for _, n := range w.Nodes {
 		zone, ok := domain(n, key)
-		if !ok || n.Lost {
+		if !ok {
 			continue
 		}
 		z := zones[zone]
@@ -93,7 +96,9 @@ func (w *World) zoneNodes(key string) []policy.ZoneNodes {
 			order = append(order, zone)
 		}
 		z.Nodes++
-		if ready, since := Ready(n.Object); ready {
+		if n.Lost {
+			z.ClosedSince = w.Now.Add(-longAgo)
+		} else if ready, since := Ready(n.Object); ready {
 			z.Open++
 		} else if since.After(z.ClosedSince) {
 			z.ClosedSince = since
