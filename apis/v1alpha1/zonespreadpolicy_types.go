@@ -144,7 +144,7 @@ type ZoneSpreadPolicySpec struct {
 
 	// QuorumSafe keeps every zone below half of the desired replicas, so that a majority is left after the
 	// loss of any one zone. It needs at least 3 replicas and at least 3 zones (4 zones for 4 replicas); the
-	// condition Infeasible tells when it can not be kept.
+	// condition Infeasible tells when it cannot be kept.
 	// +optional
 	// +kubebuilder:default=false
 	QuorumSafe bool `json:"quorumSafe,omitempty"`

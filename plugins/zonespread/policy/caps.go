@@ -154,7 +154,7 @@ type Held struct{ All, Own, Revision labels.Selector }
 // HeldFor returns what the caps count for a pod of a workload.
 //
 // With spec.replicas Owner it is the pod's revision of its own workload, otherwise all pods that the policy selects less
-// old revisions of that workload. What belongs to a workload that is not known is told by matchLabelKeys alone.
+// old revisions of that workload. Without a known workload, matchLabelKeys alone says what belongs together.
 func (p *Policy) HeldFor(w *Workload, podLabels labels.Set) Held {
 	revision := p.SelectorFor(podLabels)
 	switch {
