@@ -23,5 +23,3 @@ func newPlugin(policies *crdtest.Source, c clock.WithTicker) *plugin {
 func (p *plugin) new(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 	return p.shared.New(ctx, args, h)
 }
-
-func (p *plugin) idle() bool { return p.shared.Idle() }

@@ -2,6 +2,7 @@ package zonespread
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -51,46 +52,48 @@ func TestClosedZone(t *testing.T) {
 			name := ways(time.Now)[i].name + map[bool]string{true: ", declared"}[declared]
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				c := newCluster(t)
-				way := ways(c.clock.Now)[i]
-				c.addNodes("16", "a1", "b1", "c1", "c2")
-				edits := []func(*v1alpha1.ZoneSpreadPolicySpec){failover(2*time.Minute, time.Hour)}
-				if declared {
-					edits = append(edits, declaring("a", "b", "c"))
-				}
-				c.policies.Put(newPolicy(edits...))
-				c.start()
-				c.create(newPods(3, "web", "100m")...)
-				c.waitZones("", map[string]int{"a": 1, "b": 1, "c": 1})
-
-				c.editNode("c1", way.close)
-				c.editNode("c2", way.close)
-				c.eventually("that is noted at once", func() bool {
-					for _, z := range c.status().Zones {
-						if z.Name == "c" {
-							return z.Since != nil
-						}
+				synctest.Test(t, func(t *testing.T) {
+					c := newCluster(t)
+					way := ways(c.clock.Now)[i]
+					c.addNodes("16", "a1", "b1", "c1", "c2")
+					edits := []func(*v1alpha1.ZoneSpreadPolicySpec){failover(2*time.Minute, time.Hour)}
+					if declared {
+						edits = append(edits, declaring("a", "b", "c"))
 					}
-					return false
-				})
-				since := c.clock.Now()
-				c.create(newPods(5, "more", "100m")...)
-				c.pass(100 * time.Second)
-				require.Equal(t, map[string]int{"a": 1, "b": 1}, c.byZone("more"), "the others wait for it")
-				c.waitBound("more", 5)
-				require.InDelta(t, 2*time.Minute, c.clock.Since(since), float64(25*time.Second))
-				require.Equal(t, map[string]int{"a": 4, "b": 3, "c": 1}, sorted(c.byZone("")))
+					c.policies.Put(newPolicy(edits...))
+					c.start()
+					c.create(newPods(3, "web", "100m")...)
+					c.waitZones("", map[string]int{"a": 1, "b": 1, "c": 1})
 
-				c.pass(time.Minute)
-				c.editNode("c1", way.open)
-				c.editNode("c2", way.open)
-				c.eventually("it recovers", func() bool {
-					zones := c.status().Zones
-					return len(zones) == 3 && zones[2].State == v1alpha1.ZoneRecovering
+					c.editNode("c1", way.close)
+					c.editNode("c2", way.close)
+					c.eventually("that is noted at once", func() bool {
+						for _, z := range c.status().Zones {
+							if z.Name == "c" {
+								return z.Since != nil
+							}
+						}
+						return false
+					})
+					since := c.clock.Now()
+					c.create(newPods(5, "more", "100m")...)
+					c.pass(100 * time.Second)
+					require.Equal(t, map[string]int{"a": 1, "b": 1}, c.byZone("more"), "the others wait for it")
+					c.waitBound("more", 5)
+					require.InDelta(t, 2*time.Minute, c.clock.Since(since), float64(25*time.Second))
+					require.Equal(t, map[string]int{"a": 4, "b": 3, "c": 1}, sorted(c.byZone("")))
+
+					c.pass(time.Minute)
+					c.editNode("c1", way.open)
+					c.editNode("c2", way.open)
+					c.eventually("it recovers", func() bool {
+						zones := c.status().Zones
+						return len(zones) == 3 && zones[2].State == v1alpha1.ZoneRecovering
+					})
+					c.create(newPods(3, "back", "100m")...)
+					c.waitZones("back", map[string]int{"c": 3})
+					c.eventually("it has caught up", func() bool { return c.status().Zones[2].State == v1alpha1.ZoneAvailable })
 				})
-				c.create(newPods(3, "back", "100m")...)
-				c.waitZones("back", map[string]int{"c": 3})
-				c.eventually("it has caught up", func() bool { return c.status().Zones[2].State == v1alpha1.ZoneAvailable })
 			})
 		}
 	}

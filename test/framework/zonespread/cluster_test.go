@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -29,7 +34,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
-	testingclock "k8s.io/utils/clock/testing"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -37,15 +42,19 @@ import (
 )
 
 const (
-	// patience is how long a test waits, by the system's clock, for what is to happen.
-	patience = time.Minute
-	// pace is how far the clock moves at a time.
+	// patience is how long a test waits for what is to happen.
+	patience = 2 * time.Hour
+	// pace is how often it looks.
 	pace = 250 * time.Millisecond
 )
 
 func init() {
 	metrics.Register()
 	watch.DefaultChanSize = 100_000 // a watch of the fake clientset panics when its channel is full
+	// The first handler logs, the second slows errors down by a clock that all bubbles would share.
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1]
+	// The scheduler listens for a signal. The first one to do so starts the runtime's listener, which must not be in a bubble.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2)
 }
 
 var pods, nodes = v1.SchemeGroupVersion.WithResource("pods"), v1.SchemeGroupVersion.WithResource("nodes")
@@ -55,7 +64,7 @@ type cluster struct {
 	t        testing.TB
 	client   *fake.Clientset
 	policies *crdtest.Source
-	clock    *testingclock.FakeClock
+	clock    clock.WithTicker // of the bubble
 	plugin   *plugin
 	stop     func()
 
@@ -80,7 +89,7 @@ func newCluster(t testing.TB, objects ...runtime.Object) *cluster {
 	t.Helper()
 	c := &cluster{
 		t: t, client: fake.NewClientset(), policies: crdtest.New(), tried: map[string]int{},
-		clock: testingclock.NewFakeClock(time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)),
+		clock: clock.RealClock{},
 	}
 	// The scheduler tells updates from repetitions by versions, which the fake clientset does not count.
 	c.client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -255,32 +264,19 @@ func (c *cluster) triedTimes(pod string) int {
 
 // pass lets time pass.
 func (c *cluster) pass(d time.Duration) {
-	for end := c.clock.Now().Add(d); c.clock.Now().Before(end); {
-		c.clock.Step(pace)
-		c.settle()
-	}
+	time.Sleep(d) // of the bubble
+	c.settle()
 }
 
-// settle gives the other goroutines time to do what there is to do.
-func (c *cluster) settle() {
-	for quiet, last := 0, int64(-1); quiet < 3; {
-		time.Sleep(500 * time.Microsecond) // between two looks
-		now := c.attempts.Load() + c.versions.Load()
-		if now == last && c.plugin.idle() {
-			quiet++
-		} else {
-			quiet, last = 0, now
-		}
-	}
-}
+// settle waits until every goroutine has done what there is to do at this time.
+func (*cluster) settle() { synctest.Wait() }
 
 // eventually lets time pass until condition holds.
 func (c *cluster) eventually(what string, condition func() bool) {
 	c.t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); {
-		require.True(c.t, time.Now().Before(deadline), "did not happen: %s; %v", what, c.byZone(""))
-		c.clock.Step(pace)
-		c.settle()
+	c.settle()
+	for deadline := c.clock.Now().Add(patience); !condition(); c.pass(pace) {
+		require.True(c.t, c.clock.Now().Before(deadline), "did not happen: %s; %v", what, c.byZone(""))
 	}
 }
 

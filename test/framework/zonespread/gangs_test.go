@@ -3,6 +3,7 @@ package zonespread
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -44,40 +45,42 @@ func (c *cluster) gangsByZone() map[string]int {
 // zone that is closed does not hold them up.
 func TestGangsAreSpread(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t)
-	c.addNodes("40", "a1", "b1", "c1")
-	c.policies.Put(newPolicy(countGangs, maxPerZone("2", 1), failover(2*time.Minute, time.Hour)))
-	c.start()
-	pods := 0
-	for i, size := range []int{8, 1, 4, 2, 6, 3} {
-		c.create(newGang(fmt.Sprintf("gang-%d", i), size)...)
-		pods += size
-		c.waitBound("gang", pods)
-	}
-	require.Equal(t, map[string]int{"a": 2, "b": 2, "c": 2}, c.gangsByZone())
-	c.eventually("the report is there", func() bool { return c.status().Replicas == 6 && c.status().Pods == 6 })
-	require.Zero(t, c.status().Skew)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.addNodes("40", "a1", "b1", "c1")
+		c.policies.Put(newPolicy(countGangs, maxPerZone("2", 1), failover(2*time.Minute, time.Hour)))
+		c.start()
+		pods := 0
+		for i, size := range []int{8, 1, 4, 2, 6, 3} {
+			c.create(newGang(fmt.Sprintf("gang-%d", i), size)...)
+			pods += size
+			c.waitBound("gang", pods)
+		}
+		require.Equal(t, map[string]int{"a": 2, "b": 2, "c": 2}, c.gangsByZone())
+		c.eventually("the report is there", func() bool { return c.status().Replicas == 6 && c.status().Pods == 6 })
+		require.Zero(t, c.status().Skew)
 
-	c.create(newGang("seventh", 3)...)
-	c.pass(30 * time.Second)
-	require.Empty(t, c.bound("seventh"), "each zone is at its cap")
-	// The pods of one gang go, one after the other: the last one makes room.
-	of := c.bound("gang-5")
-	for name := range of {
-		require.Empty(t, c.bound("seventh"))
-		c.finish(name)
-		c.pass(15 * time.Second)
-	}
-	c.waitBound("seventh", 3)
+		c.create(newGang("seventh", 3)...)
+		c.pass(30 * time.Second)
+		require.Empty(t, c.bound("seventh"), "each zone is at its cap")
+		// The pods of one gang go, one after the other: the last one makes room.
+		of := c.bound("gang-5")
+		for name := range of {
+			require.Empty(t, c.bound("seventh"))
+			c.finish(name)
+			c.pass(15 * time.Second)
+		}
+		c.waitBound("seventh", 3)
 
-	c.policies.Put(newPolicy(countGangs, failover(2*time.Minute, time.Hour)))
-	c.editNode("c1", func(n *v1.Node) { n.Spec.Unschedulable = true })
-	c.create(newGang("eighth", 4)...)
-	c.waitBound("eighth", 4)
-	c.create(newGang("ninth", 4)...)
-	c.create(newGang("tenth", 4)...)
-	c.pass(100 * time.Second)
-	require.Less(t, len(c.bound("ninth"))+len(c.bound("tenth")), 8, "a gang waits for zone c")
-	c.waitBound("ninth", 4)
-	c.waitBound("tenth", 4)
+		c.policies.Put(newPolicy(countGangs, failover(2*time.Minute, time.Hour)))
+		c.editNode("c1", func(n *v1.Node) { n.Spec.Unschedulable = true })
+		c.create(newGang("eighth", 4)...)
+		c.waitBound("eighth", 4)
+		c.create(newGang("ninth", 4)...)
+		c.create(newGang("tenth", 4)...)
+		c.pass(100 * time.Second)
+		require.Less(t, len(c.bound("ninth"))+len(c.bound("tenth")), 8, "a gang waits for zone c")
+		c.waitBound("ninth", 4)
+		c.waitBound("tenth", 4)
+	})
 }
