@@ -7,7 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
-	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/internal/crd"
 	"zonewise.dev/plugins/zonespread"
 )
 
@@ -16,7 +16,7 @@ const pluginName = zonespread.Name
 // plugin is the ZoneSpread of one scheduler.
 type plugin struct{ shared *zonespread.Shared }
 
-func newPlugin(policies *crdtest.Source, c clock.WithTicker) *plugin {
+func newPlugin(policies crd.Source, c clock.WithTicker) *plugin {
 	return &plugin{zonespread.NewShared(zonespread.WithSource(policies), zonespread.WithClock(c))}
 }
 

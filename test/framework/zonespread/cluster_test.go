@@ -38,6 +38,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crd"
 	"zonewise.dev/internal/crd/crdtest"
 )
 
@@ -65,6 +66,7 @@ type cluster struct {
 	client   *fake.Clientset
 	policies *crdtest.Source
 	clock    clock.WithTicker // of the bubble
+	slow     bool             // statuses are written slowly, see slowSource
 	plugin   *plugin
 	stop     func()
 
@@ -180,7 +182,11 @@ func (c *cluster) start(opts ...option) {
 		option(&o)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	c.plugin = newPlugin(c.policies, c.clock)
+	source := crd.Source(c.policies)
+	if c.slow {
+		source = slowSource{c.policies}
+	}
+	c.plugin = newPlugin(source, c.clock)
 	registry := frameworkruntime.Registry{attemptCounter: c.countAttempts}
 	if o.plugin == pluginName {
 		registry[pluginName] = c.plugin.new
