@@ -95,7 +95,7 @@ func (s *scenario) runInBubble(t *testing.T, opts ...option) outcome {
 
 // TestOutcomesEqualInTree: in clusters that become full ZoneSpread places as many pods as the in-tree plugin, as evenly, on as many
 // nodes. Equal verdicts do not show that: which pods are batched decides, too. Placed by the scores of their first pod, services leave
-// twice as many pods without room. Which of equal nodes is taken is chance, by which runs of the in-tree plugin differ, too.
+// more pods without room. Which of equal nodes is taken is chance, by which runs of the in-tree plugin differ, too.
 func TestOutcomesEqualInTree(t *testing.T) {
 	var inTrees, ours outcome
 	for seed := range uint64(3) {
@@ -108,7 +108,8 @@ func TestOutcomesEqualInTree(t *testing.T) {
 		inTrees, ours = inTrees.plus(theirs), ours.plus(o)
 	}
 	require.Greater(t, inTrees.left, 60, "the clusters became full")
-	require.LessOrEqual(t, ours.left, inTrees.left*5/4, "pods left")
-	require.LessOrEqual(t, ours.skew, inTrees.skew*5/4, "skew")
+	// With pods of hard constraints signed, 10% more are left here, and twice as many in larger clusters.
+	require.LessOrEqual(t, ours.left, inTrees.left*108/100, "pods left")
+	require.LessOrEqual(t, ours.skew, inTrees.skew*108/100, "skew")
 	require.InDelta(t, inTrees.nodes, ours.nodes, float64(inTrees.nodes)/20, "nodes used")
 }

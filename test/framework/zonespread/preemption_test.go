@@ -1,6 +1,7 @@
 package zonespread
 
 import (
+	"flag"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -95,7 +96,12 @@ func TestTerminatingPodsMakeRoom(t *testing.T) {
 	}
 }
 
-// TestAttemptsAreFew: 200 pods wait for room under a policy whose desired replicas follow the number of pods, while pods come
+var (
+	starved = flag.Int("starved", 200, "pods that wait in TestAttemptsAreFew; docs/performance.md has the figures for 3000")
+	coming  = flag.Int("coming", 1, "pods that come and go each second in TestAttemptsAreFew; docs/performance.md has the figures for 20")
+)
+
+// TestAttemptsAreFew: many pods wait for room under a policy whose desired replicas follow the number of pods, while pods come
 // and go. They are not tried more often than with the in-tree plugin and a like constraint.
 func TestAttemptsAreFew(t *testing.T) {
 	t.Parallel()
@@ -121,27 +127,30 @@ func TestAttemptsAreFew(t *testing.T) {
 				c.policies.Put(newPolicy(edit))
 			}
 			c.start(options...)
-			c.create(newPods(212, "web", "1", spread)...)
-			c.eventually("all were tried", func() bool { return len(c.bound("")) == 12 && c.triedTimes("web-211") > 0 })
+			c.create(newPods(*starved+12, "web", "1", spread)...)
+			c.eventually("all were tried", func() bool { return len(c.bound("")) == 12 && c.triedTimes(fmt.Sprintf("web-%d", *starved+11)) > 0 })
 			c.pass(30 * time.Second)
 			start := c.attempts.Load()
 			for i := range 30 {
-				// A pod that finds no room comes and goes, and now and then one that has some goes.
-				c.create(newPod(fmt.Sprintf("coming-%d", i), "1", spread))
-				c.pass(time.Second)
-				c.finish(fmt.Sprintf("coming-%d", i))
+				// Pods that find no room come and go, and now and then one that has some goes.
+				more := newPods(*coming, fmt.Sprintf("coming-%d", i), "1", spread)
+				c.create(more...)
+				c.pass(time.Second / 2)
+				for _, pod := range more {
+					c.finish(pod.Name)
+				}
 				if i%10 == 0 {
 					for pod := range c.bound("web") {
 						c.finish(pod)
 						break
 					}
 				}
-				c.pass(time.Second)
+				c.pass(time.Second / 2)
 			}
 			attempts[name] = c.attempts.Load() - start
 			c.stop()
 		}
-		t.Log(attempts)
+		t.Logf("attempts in 30 s of %d waiting pods, with %d more each second: %v", *starved, *coming, attempts)
 		require.LessOrEqual(t, attempts["policy"], attempts["in-tree"]*3/2)
 		require.LessOrEqual(t, attempts["policy with caps"], attempts["in-tree"]*3/2)
 	})
