@@ -6,7 +6,7 @@
 #     zonespread   ZoneSpread against PodTopologySpread: growing clusters, one app, new selectors, moving nodes
 #     issues       the shapes of kubernetes issues 105750 and 128949, scheduled from the first pod to the last
 #     memory       what ZoneSpread's index takes per pod and selector; allocations of PreFilter and Filter
-#     policies     a pod with ZoneSpreadPolicies, and one without, beside 1 to 100 policies
+#     policies     a pod with ZoneSpreadPolicies, and one without, beside 1 to 1,000 policies; events of informers
 #     ledger       the ledger against kube-scheduler's cache
 #     holds        5,000 slots of 100 reservations on 5,000 nodes: what a cycle pays, and their placement
 #     permitgate   what a pod without a gang pays: always, and beside a gang that starves
@@ -36,7 +36,10 @@ group_memory() {
 	measure $PERFORMANCE 'ZoneSpreadMemory$' 1x
 	measure $PERFORMANCE 'ZoneSpreadAllocs$' 200ms
 }
-group_policies() { measure $PERFORMANCE ZoneSpreadPolicies 200ms; }
+group_policies() {
+	measure $PERFORMANCE ZoneSpreadPolicies 20x
+	measure ./plugins/zonespread/serve Events 20000x
+}
 group_ledger() { measure $PERFORMANCE Ledger 1s; }
 group_holds() {
 	measure ./plugins/reservecache/ledger 'Hold|Fits' 200ms
