@@ -15,8 +15,6 @@ type NodeState struct {
 	Requested Resources
 	// Allocatable is what the node offers to pods.
 	Allocatable Resources
-	// Holds is what is held on the node; nil when nothing is. It never changes.
-	Holds *NodeHolds
 	// Generation changes whenever any other field does. Generations of different nodes of one ledger
 	// differ.
 	Generation uint64
@@ -97,7 +95,6 @@ func (l *Ledger) orderLocked(s *Snapshot) {
 func (n *node) copyTo(state *NodeState) {
 	state.Node = n.object
 	state.Generation = n.generation
-	state.Holds = n.held
 	n.requested.copyTo(&state.Requested)
 	n.allocatable.copyTo(&state.Allocatable)
 	clear(state.Pods)
