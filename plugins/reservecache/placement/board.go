@@ -50,13 +50,20 @@ type board struct {
 	changed []*node
 	// freed counts the times that nodes were freed.
 	freed uint64
+	// ids counts the ids of nodes that were given, and unused are those that are free again. gone are the nodes that have one
+	// still, until they are tallied no more.
+	ids    int
+	unused []int
+	gone   []*node
 	// objects are the nodes of which the object is another one than when they were last tallied.
 	objects []*node
 }
 
 // node is one node.
 type node struct {
-	name   string
+	name string
+	// id is a small number that no other node of the board has.
+	id     int
 	zone   *zone
 	object *v1.Node
 	// generation and index are those of the last view of each source, in which the node is or is not.
@@ -120,8 +127,7 @@ func (b *board) update(view View, from source) {
 		name := view.Node(i).Name
 		n := b.nodes[name]
 		if n == nil {
-			n = &node{name: name, from: sources}
-			b.nodes[name] = n
+			n = b.newNode(name)
 		}
 		if i < len(order) && order[i] == n {
 			known[i] = generation
@@ -145,6 +151,17 @@ func (b *board) update(view View, from source) {
 		}
 	}
 	b.weighHeld()
+}
+
+func (b *board) newNode(name string) *node {
+	n := &node{name: name, from: sources, id: b.ids}
+	if last := len(b.unused) - 1; last >= 0 {
+		n.id, b.unused = b.unused[last], b.unused[:last]
+	} else {
+		b.ids++
+	}
+	b.nodes[name] = n
+	return n
 }
 
 // weighHeld takes in what has changed of what is held.
@@ -184,6 +201,7 @@ func (b *board) reorder() {
 		}
 		if !n.in[cycle] && !n.in[between] {
 			delete(b.nodes, n.name)
+			b.gone = append(b.gone, n)
 		}
 	}
 }

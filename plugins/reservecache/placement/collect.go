@@ -84,7 +84,7 @@ func (p *Planner) collectLocked(w *wanted, limit int, result *Result) int {
 
 // offers reports whether a node has room for a slot of a demand.
 func (p *Planner) offers(w *wanted, n *node) bool {
-	if n.roomFor(w.Claim.Priority).Slots(&w.Claim.Slot) == 0 || w.Fit.Of(n.object) != "" {
+	if n.roomFor(w.Claim.Priority).Slots(&w.Claim.Slot) == 0 || !p.fits[w.Fit.key].takes(n) {
 		return false
 	}
 	own := n.held.Of(w.uid())

@@ -2,11 +2,11 @@ package placement
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	schedulingv1 "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 
@@ -30,19 +30,24 @@ const (
 
 // Fit tells which nodes may take slots. Make one with NewFit; it does not change.
 type Fit struct {
-	selector    labels.Selector
+	selector    []label
 	tolerations []v1.Toleration
 	comparisons bool
 	// key is equal for fits that judge alike, which then share one count of the nodes.
 	key string
 }
 
+type label struct{ key, value string }
+
 // NewFit returns the fit of pods with that node selector and those tolerations. comparisons tells whether tolerations may
 // compare numbers, which is the scheduler's feature gate TaintTolerationComparisonOperators.
 func NewFit(nodeSelector map[string]string, tolerations []v1.Toleration, comparisons bool) *Fit {
-	f := &Fit{selector: labels.SelectorFromSet(nodeSelector), tolerations: slices.Clone(tolerations), comparisons: comparisons}
+	f := &Fit{tolerations: slices.Clone(tolerations), comparisons: comparisons}
+	for _, name := range slices.Sorted(maps.Keys(nodeSelector)) {
+		f.selector = append(f.selector, label{name, nodeSelector[name]})
+	}
 	var key strings.Builder
-	fmt.Fprintf(&key, "%q %t", f.selector.String(), f.comparisons)
+	fmt.Fprintf(&key, "%q %t", f.selector, f.comparisons)
 	for i := range f.tolerations {
 		t := &f.tolerations[i]
 		fmt.Fprintf(&key, " %q %q %q %q", t.Key, t.Operator, t.Value, t.Effect)
@@ -53,8 +58,10 @@ func NewFit(nodeSelector map[string]string, tolerations []v1.Toleration, compari
 
 // Of judges a node.
 func (f *Fit) Of(n *v1.Node) Unfit {
-	if !f.selector.Matches(labels.Set(n.Labels)) {
-		return NotSelected
+	for i := range f.selector {
+		if value, has := n.Labels[f.selector[i].key]; !has || value != f.selector[i].value {
+			return NotSelected
+		}
 	}
 	if n.DeletionTimestamp != nil || unready(n) {
 		return NotReady

@@ -36,6 +36,7 @@ func (d *draft) newPicker(zoneName string) *picker {
 		return pk
 	}
 	missing := max(1, d.total)
+	fits := d.planner.fits[d.Fit.key]
 	looked := 0
 	for n := z.newest; n != nil && n.freed > d.looked[zoneName]; n = n.older {
 		if looked++; d.limit > 0 && looked > d.limit {
@@ -52,7 +53,7 @@ func (d *draft) newPicker(zoneName string) *picker {
 		}
 		room := n.roomFor(d.Claim.Priority)
 		c := candidate{node: n, slots: room.Slots(&d.Claim.Slot)}
-		if c.slots == 0 || d.Fit.Of(n.object) != "" {
+		if c.slots == 0 || !fits.takes(n) {
 			continue
 		}
 		c.share = share(room, &d.Claim.Slot)

@@ -34,10 +34,20 @@ type Planner struct {
 	nominated map[*node]struct{}
 }
 
-// tallied is how the nodes fare under a fit, by zone.
+// tallied is how the nodes fare under a fit.
 type tallied struct {
 	fit   *Fit
 	zones map[string]*tally
+	// usable has a bit for each node, by its id, that may take slots.
+	usable []uint64
+}
+
+// takes reports whether a node may take slots, be there room or not.
+func (t *tallied) takes(n *node) bool {
+	if n.tallied != n.object {
+		return t.fit.Of(n.object) == ""
+	}
+	return t.usable[n.id/64]>>(n.id%64)&1 == 1
 }
 
 // New returns a planner without demands, which records slots in h. maxHeldFraction bounds the unused slots of each zone: new
@@ -150,8 +160,15 @@ func (t *tallied) count(n *node, sign int) bool {
 	if unfit != NotSelected {
 		zone.selected += sign
 	}
+	for n.id/64 >= len(t.usable) {
+		t.usable = append(t.usable, 0)
+	}
+	t.usable[n.id/64] &^= 1 << (n.id % 64)
 	if unfit == "" {
 		zone.usable += sign
+		if sign > 0 {
+			t.usable[n.id/64] |= 1 << (n.id % 64)
+		}
 	}
 	if *zone == (tally{}) {
 		delete(t.zones, n.talliedIn)
@@ -193,6 +210,13 @@ func (p *Planner) retallyLocked() {
 	}
 	clear(p.board.objects)
 	p.board.objects = p.board.objects[:0]
+	p.board.gone = slices.DeleteFunc(p.board.gone, func(n *node) bool {
+		if n.tallied == nil && !n.listed {
+			p.board.unused = append(p.board.unused, n.id)
+			return true
+		}
+		return false
+	})
 }
 
 // countLocked takes in what a demand holds now, and in which zones it seeks slots.
