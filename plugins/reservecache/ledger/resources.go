@@ -222,3 +222,20 @@ func (r *Resources) Negative(named *Resources) bool {
 	}
 	return false
 }
+
+// Lacks reports whether a request, with its Pods, is more than what is left of a node. A resource that the node does not list is
+// not judged: an extender or a driver may have it.
+func Lacks(request, allocatable, requested *Resources) bool {
+	if request.Pods+requested.Pods > allocatable.Pods ||
+		request.MilliCPU > 0 && request.MilliCPU+requested.MilliCPU > allocatable.MilliCPU ||
+		request.Memory > 0 && request.Memory+requested.Memory > allocatable.Memory ||
+		request.EphemeralStorage > 0 && request.EphemeralStorage+requested.EphemeralStorage > allocatable.EphemeralStorage {
+		return true
+	}
+	for name, amount := range request.Scalar {
+		if limit, listed := allocatable.Scalar[name]; listed && amount+requested.Scalar[name] > limit {
+			return true
+		}
+	}
+	return false
+}
