@@ -26,7 +26,7 @@ type Pack struct {
 // framework calls once for each profile that enables the plugin.
 func NewPack() *Pack {
 	p := &Pack{reserveCache: reservecache.NewShared()}
-	p.permitGate = permitgate.NewShared(permitgate.WithHolds(p.holdsOf), permitgate.WithZonePolicies(p.policiesOf))
+	p.permitGate = permitgate.NewShared(permitgate.WithZonePolicies(p.policiesOf))
 	return p
 }
 

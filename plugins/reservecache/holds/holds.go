@@ -417,6 +417,17 @@ func (s *Holds) Status(uid types.UID) (Status, bool) {
 	return status, true
 }
 
+// Claims returns the claims, in no particular order.
+func (s *Holds) Claims() []types.UID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	uids := make([]types.UID, 0, len(s.claims))
+	for uid := range s.claims {
+		uids = append(uids, uid)
+	}
+	return uids
+}
+
 // Counts returns the sums of a claim, in time that does not grow with its nodes. lost is of nodes that are lost, which are in
 // no zone.
 func (s *Holds) Counts(uid types.UID, each func(zone string, n Count)) (lost Count) {
@@ -472,4 +483,19 @@ func (s *Holds) Node(name string) *NodeHolds {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.nodes[name].published()
+}
+
+// NodesOf returns the nodes on which a claim has slots, in no particular order.
+func (s *Holds) NodesOf(uid types.UID) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.claims[uid]
+	if c == nil {
+		return nil
+	}
+	nodes := make([]string, 0, len(c.holds))
+	for name := range c.holds {
+		nodes = append(nodes, name)
+	}
+	return nodes
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // NodeState is a node and what is accounted to it, at the time of a snapshot.
@@ -102,4 +103,14 @@ func (n *node) copyTo(state *NodeState) {
 	for _, p := range n.pods {
 		state.Pods = append(state.Pods, p.object)
 	}
+}
+
+// Has reports whether a pod is on the node.
+func (n *NodeState) Has(uid types.UID) bool {
+	for _, pod := range n.Pods {
+		if pod.UID == uid {
+			return true
+		}
+	}
+	return false
 }

@@ -48,8 +48,10 @@ type board struct {
 	view View
 	// changed are the nodes of which something was new since Reconcile took them.
 	changed []*node
-	// freed counts the times that nodes were freed.
-	freed uint64
+	// freed counts the times that nodes were freed, and roomier are the nodes that were, or that have more unused slots, since
+	// TakeFreed.
+	freed   uint64
+	roomier []*node
 	// ids counts the ids of nodes that were given, and unused are those that are free again. gone are the nodes that have one
 	// still, until they are tallied no more.
 	ids    int
@@ -90,8 +92,8 @@ type node struct {
 	// tallied is the object by which the node was last counted, and talliedIn its zone; nil before that.
 	tallied   *v1.Node
 	talliedIn string
-	// listed is set for the nodes in objects, inspect for those in changed.
-	listed, inspect bool
+	// listed is set for the nodes in objects, inspect for those in changed, roomier for those in roomier.
+	listed, inspect, roomier bool
 }
 
 // zone is the nodes of a zone.
@@ -254,6 +256,9 @@ func (b *board) weigh(n *node) {
 	room.Add(&n.pending, -1)
 	n.zone.unused.Add(&n.unused, -1)
 	n.zone.unused.Add(&unused, 1)
+	if unused.Exceeds(&n.unused) != "" {
+		b.open(n) // to those who may use the slots
+	}
 	grown := room.Exceeds(&n.room) != ""
 	n.unused, n.room = unused, room
 	if grown {
@@ -297,13 +302,26 @@ func objectFrees(was, is *v1.Node) bool {
 
 // free notes that a node may have room for what it had none for, and puts it first in its zone.
 func (b *board) free(n *node) {
-	b.freed++
-	n.freed = b.freed
+	b.count(n)
 	if n.zone == nil || n.zone.newest == n {
 		return
 	}
 	n.zone.unlink(n)
 	n.zone.link(n)
+}
+
+func (b *board) count(n *node) {
+	b.freed++
+	n.freed = b.freed
+	b.open(n)
+}
+
+// open notes that a node may have room for a pod that it had none for.
+func (b *board) open(n *node) {
+	if !n.roomier {
+		n.roomier = true
+		b.roomier = append(b.roomier, n)
+	}
 }
 
 func (z *zone) link(n *node) {
@@ -342,8 +360,7 @@ func (b *board) enterZone(n *node, name string) {
 	z.allocatable.Add(&n.allocatable, 1)
 	z.unused.Add(&n.unused, 1)
 	n.zone = z
-	b.freed++
-	n.freed = b.freed
+	b.count(n)
 	z.link(n)
 }
 

@@ -27,6 +27,7 @@ func (p *Planner) placeLocked(w *wanted, limit int, result *Result, work func(*d
 		}
 	}
 	p.countLocked(w)
+	p.touched[w.uid()] = struct{}{}
 	if counted, _ := w.sum(); counted >= w.total {
 		clear(w.away)
 		clear(w.full)

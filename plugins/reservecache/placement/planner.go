@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -32,6 +33,8 @@ type Planner struct {
 	full map[*node]struct{}
 	// nominated are the nodes that are known to have nominees.
 	nominated map[*node]struct{}
+	// touched are the claims of which something has changed since TakeTouched.
+	touched map[types.UID]struct{}
 }
 
 // tallied is how the nodes fare under a fit.
@@ -57,7 +60,7 @@ func New(h *holds.Holds, maxHeldFraction float64, nominees func(node string) []N
 	return &Planner{
 		holds: h, fraction: maxHeldFraction, nominees: nominees,
 		board: newBoard(h), claims: map[types.UID]*wanted{}, fits: map[string]*tallied{},
-		full: map[*node]struct{}{}, nominated: map[*node]struct{}{},
+		full: map[*node]struct{}{}, nominated: map[*node]struct{}{}, touched: map[types.UID]struct{}{},
 	}
 }
 
@@ -241,9 +244,50 @@ func (p *Planner) noteLocked() {
 	for _, uid := range p.holds.TakeChanged() {
 		if w := p.claims[uid]; w != nil {
 			w.dirty = true
+			p.touched[uid] = struct{}{}
 			p.countLocked(w)
 		}
 	}
+}
+
+// TakeTouched returns the claims whose slots, or the use of these, have changed since the last call, or that were looked at.
+func (p *Planner) TakeTouched() []types.UID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.touched) == 0 {
+		return nil
+	}
+	touched := slices.Collect(maps.Keys(p.touched))
+	clear(p.touched)
+	return touched
+}
+
+// TakeFreed returns the nodes on which a pod may find what it did not find before, since the last call: room, unused slots, or
+// admission.
+func (p *Planner) TakeFreed() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	freed := make([]string, 0, len(p.board.roomier))
+	for _, n := range p.board.roomier {
+		n.roomier = false
+		freed = append(freed, n.name)
+	}
+	clear(p.board.roomier)
+	p.board.roomier = p.board.roomier[:0]
+	return freed
+}
+
+// Unfilled returns the claims that lack slots, the oldest first.
+func (p *Planner) Unfilled() []types.UID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var unfilled []types.UID
+	for _, w := range p.queue {
+		if counted, _ := w.sum(); counted < w.total {
+			unfilled = append(unfilled, w.uid())
+		}
+	}
+	return unfilled
 }
 
 // Result is what a Planner did.

@@ -14,9 +14,6 @@ func (p *Planner) Reconcile(view View, trails func(node string) bool) Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var result Result
-	if len(p.queue) == 0 {
-		return result
-	}
 	p.noteLocked()
 	p.board.update(view, between)
 	p.askAgainLocked(view, between)

@@ -37,6 +37,8 @@ type Pods struct {
 	priorities []int32
 	open       map[string]*opening
 	serial     uint64
+	// trying is the pod whose scheduling cycle began last. There is one cycle at a time.
+	trying types.UID
 	// at is the last node that Pick looked at, if it has others to look at before it begins again.
 	at string
 }
@@ -98,19 +100,24 @@ func (p *Pods) Refused(object *v1.Pod, request *ledger.Resources, now time.Time)
 	p.enqueueLocked(w)
 }
 
-// Tried takes in that an attempt to schedule a pod begins. It reports whether the pod had been refused before.
+// Tried takes in that an attempt to schedule a pod begins, and that the one before has ended. It reports whether that one's pod had
+// been chosen and was refused by something else than holds: its room is another's then.
 func (p *Pods) Tried(uid types.UID) bool {
 	if p.Empty() {
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := p.pods[uid]
-	if w == nil {
-		return false
+	refused := false
+	if last := p.pods[p.trying]; last != nil && last.place == nil && last.chosen != "" && p.trying != uid {
+		p.triedLocked(last)
+		refused = true
 	}
-	p.dequeueLocked(w)
-	return true
+	p.trying = uid
+	if w := p.pods[uid]; w != nil {
+		p.dequeueLocked(w)
+	}
+	return refused
 }
 
 // Placed takes in that a pod got a node. It reports whether there is room elsewhere now that the pod had been chosen for.

@@ -156,10 +156,9 @@ func TestBackoffIsKept(t *testing.T) {
 		s.now = picked.Next
 		require.Equal(t, []string{"p"}, s.pick())
 	}
-	require.True(t, s.Tried("p"))
+	s.Tried("p")
 	s.Gone("p")
 	require.True(t, s.Empty())
-	require.False(t, s.Tried("p"))
 }
 
 // TestOneThatIsNotTriedHoldsNobodyUp: something else keeps it back.
@@ -171,6 +170,19 @@ func TestOneThatIsNotTriedHoldsNobodyUp(t *testing.T) {
 	require.Equal(t, []string{"gated"}, s.pick())
 	require.Equal(t, s.now.Add(maxBackoff), s.Pick(s.now, s.cluster()).Next)
 	s.now = s.now.Add(maxBackoff)
+	require.Equal(t, []string{"next"}, s.pick())
+}
+
+// TestWhatSomethingElseRefuses: when the next pod's turn comes, the one before has had its try.
+func TestWhatSomethingElseRefuses(t *testing.T) {
+	s := newStage()
+	s.free["n"] = 1
+	s.refuse(podOf("spread", 1), podOf("next", 0))
+	s.Opened([]string{"n"})
+	require.Equal(t, []string{"spread"}, s.pick())
+	require.False(t, s.Tried("spread"))
+	require.Empty(t, s.pick())
+	require.True(t, s.Tried("other"))
 	require.Equal(t, []string{"next"}, s.pick())
 }
 

@@ -24,7 +24,6 @@ import (
 
 	"zonewise.dev/plugins/reservecache"
 	"zonewise.dev/plugins/reservecache/ledger"
-	"zonewise.dev/plugins/reservecache/reservations"
 )
 
 // cluster is kube-scheduler with two profiles that have ReserveCache, over a fake API server whose bind
@@ -49,7 +48,7 @@ type outcome struct{ binds, answers bool }
 func startCluster(t *testing.T, bind func(pod string, attempt int) outcome, options ...scheduler.Option) *cluster {
 	t.Helper()
 	api := newReservationAPI()
-	c := &cluster{client: fake.NewClientset(), reservations: api, shared: reservecache.NewShared(reservations.WithSource(api.source)), attempts: map[string]int{}}
+	c := &cluster{client: fake.NewClientset(), reservations: api, shared: reservecache.NewShared(reservecache.WithSource(api)), attempts: map[string]int{}}
 	pods := v1.SchemeGroupVersion.WithResource("pods")
 	c.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if action.GetSubresource() != "binding" {

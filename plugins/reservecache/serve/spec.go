@@ -1,4 +1,4 @@
-package reservations
+package serve
 
 import (
 	"cmp"
@@ -9,25 +9,32 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/feature"
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/plugins/reservecache/placement"
 )
 
+// maxSlots bounds the slots of one reservation: its status names all nodes and consumers, and has to fit into etcd.
+const maxSlots = 5000
+
 // spec is a ZoneReservation that can be applied. It does not change.
 type spec struct {
 	name    string
-	id      ledger.ClaimID
+	uid     types.UID
 	created time.Time
 	owners  []owner
-	// requests is the size of one slot, its one pod included.
-	requests ledger.Resources
-	fit      *placement.Fit
-	mode     ledger.Mode
-	use      ledger.Use
-	priority int32
+	// slot is the size of one slot, its one pod included.
+	slot    ledger.Resources
+	fit     *placement.Fit
+	use     holds.Use
+	perNode int
+	// priority is nil when it is that of pods without a priority class.
+	priority *int32
 	// deadline is when the reservation expires; zero when it does not.
 	deadline time.Time
 	// zones are the slots by zone; nil when slots are to be spread over all zones.
@@ -45,34 +52,30 @@ type owner struct {
 	requirements labels.Requirements
 }
 
-// claimName is the name of a reservation's claim in messages.
-func claimName(name string) string { return "ZoneReservation " + name }
-
-// claimID identifies the claim of a reservation.
-func claimID(obj *v1alpha1.ZoneReservation) ledger.ClaimID {
-	return ledger.ClaimID{Kind: ledger.Reservation, UID: obj.UID}
-}
+// claimName is the name of the reservation's claim in messages.
+func (s *spec) claimName() string { return "ZoneReservation " + s.name }
 
 // compile reads a reservation. The CustomResourceDefinition refuses nearly all that is refused here, but one that was
 // installed by hand, or is older, may not.
-//
-// comparisonOperators tells whether tolerations may compare numbers.
-func compile(obj *v1alpha1.ZoneReservation, comparisonOperators bool) (*spec, field.ErrorList) {
+func compile(obj *v1alpha1.ZoneReservation) (*spec, field.ErrorList) {
 	root := field.NewPath("spec")
 	s := &spec{
-		name:    obj.Name,
-		id:      claimID(obj),
-		created: obj.CreationTimestamp.Time,
-		fit:     placement.NewFit(obj.Spec.Slot.NodeSelector, obj.Spec.Slot.Tolerations, comparisonOperators),
-		shift:   obj.Spec.OnZoneLoss != v1alpha1.ZoneLossKeep,
+		name:     obj.Name,
+		uid:      obj.UID,
+		created:  obj.CreationTimestamp.Time,
+		fit:      placement.NewFit(obj.Spec.Slot.NodeSelector, obj.Spec.Slot.Tolerations, feature.TolerationOperators()),
+		priority: obj.Spec.Priority,
+		shift:    obj.Spec.OnZoneLoss != v1alpha1.ZoneLossKeep,
 	}
 	var errs field.ErrorList
 	errs = append(errs, s.readOwners(obj.Spec.Owners, root.Child("owners"))...)
 	errs = append(errs, s.readSlot(&obj.Spec.Slot, root.Child("slot"))...)
 	errs = append(errs, s.readModes(obj, root)...)
 	errs = append(errs, s.readZones(obj, root)...)
-	if obj.Spec.Priority != nil {
-		s.priority = *obj.Spec.Priority
+	if n := obj.Spec.SlotsPerNode; n != nil {
+		if s.perNode = int(*n); s.perNode < 1 {
+			errs = append(errs, field.Invalid(root.Child("slotsPerNode"), s.perNode, "must be at least 1"))
+		}
 	}
 	if ttl := obj.Spec.TTL; ttl != nil {
 		if ttl.Duration <= 0 {
@@ -125,14 +128,15 @@ func (s *spec) readSlot(slot *v1alpha1.ReservationSlot, path *field.Path) field.
 		switch {
 		case name == v1.ResourcePods:
 			errs = append(errs, field.Forbidden(requests.Key(string(name)), "a slot is a place for one pod"))
-		case quantity.Sign() <= 0:
-			errs = append(errs, field.Invalid(requests.Key(string(name)), quantity.String(), "must be above 0"))
+		case quantity.IsZero(): // as if it were not there
+		case quantity.Sign() < 0:
+			errs = append(errs, field.Invalid(requests.Key(string(name)), quantity.String(), "must not be below 0"))
 		case !ledger.Accounted(name):
 			errs = append(errs, field.Invalid(requests.Key(string(name)), quantity.String(), "is not a resource that nodes offer to pods: extended resources have a domain, as in example.com/gpu"))
 		}
 	}
-	s.requests = ledger.ResourcesOf(slot.Requests)
-	s.requests.Pods = 1
+	s.slot = ledger.ResourcesOf(slot.Requests)
+	s.slot.Pods = 1
 	return errs
 }
 
@@ -140,9 +144,9 @@ func (s *spec) readModes(obj *v1alpha1.ZoneReservation, root *field.Path) field.
 	var errs field.ErrorList
 	switch mode := cmp.Or(obj.Spec.Mode, v1alpha1.ModeHeadroom); mode {
 	case v1alpha1.ModeHeadroom:
-		s.mode, s.use = ledger.Headroom, ledger.UseLast
+		s.use = holds.UseLast
 	case v1alpha1.ModeGuarantee:
-		s.mode, s.use = ledger.Guarantee, ledger.UseFirst
+		s.use = holds.UseFirst
 	default:
 		errs = append(errs, field.NotSupported(root.Child("mode"), mode, []v1alpha1.ReservationMode{v1alpha1.ModeHeadroom, v1alpha1.ModeGuarantee}))
 	}
@@ -150,7 +154,7 @@ func (s *spec) readModes(obj *v1alpha1.ZoneReservation, root *field.Path) field.
 	case v1alpha1.OwnerPreferred:
 	case v1alpha1.OwnerRequired:
 		// The slots are all that the owners have: one that is used is not replaced by another.
-		s.mode, s.use = ledger.Guarantee, ledger.UseOnly
+		s.use = holds.UseOnly
 	default:
 		errs = append(errs, field.NotSupported(root.Child("ownerPolicy"), policy, []v1alpha1.ReservationOwnerPolicy{v1alpha1.OwnerPreferred, v1alpha1.OwnerRequired}))
 	}
@@ -184,7 +188,34 @@ func (s *spec) readZones(obj *v1alpha1.ZoneReservation, root *field.Path) field.
 			errs = append(errs, field.Invalid(root.Child("slots"), s.slots, "must be at least 1"))
 		}
 	}
+	if s.slots > maxSlots {
+		errs = append(errs, field.Invalid(root, s.slots, fmt.Sprintf("a reservation has at most %d slots in all", maxSlots)))
+	}
 	return errs
+}
+
+// demand is what the planner is to place. fallback is the priority of pods without a priority class.
+func (s *spec) demand(fallback int32) placement.Demand {
+	d := placement.Demand{
+		Claim: holds.Claim{
+			UID: s.uid, Name: s.claimName(), Priority: fallback, Use: s.use, Since: s.created, Slot: s.slot,
+		},
+		PerNode: s.perNode,
+		Fit:     s.fit,
+	}
+	if s.priority != nil {
+		d.Claim.Priority = *s.priority
+	}
+	if !s.shift {
+		d.OnZoneLoss = placement.Keep
+	}
+	for _, z := range s.zones {
+		d.Zones = append(d.Zones, placement.Zone{Name: z.Name, Slots: int(z.Slots)})
+	}
+	if len(d.Zones) == 0 {
+		d.Slots = s.slots
+	}
+	return d
 }
 
 // before tells whether a pod that both reservations name belongs to s: the older one wins, and then the name.
@@ -197,19 +228,3 @@ func (s *spec) before(other *spec) bool {
 
 // expired tells whether the reservation is over at that time.
 func (s *spec) expired(now time.Time) bool { return !s.deadline.IsZero() && !s.deadline.After(now) }
-
-// oneLine joins errors for a condition.
-func oneLine(errs field.ErrorList) string {
-	const shown = 3
-	line := ""
-	for i, err := range errs {
-		if i == shown {
-			return fmt.Sprintf("%s; and %d more", line, len(errs)-shown)
-		}
-		if i > 0 {
-			line += "; "
-		}
-		line += err.Error()
-	}
-	return line
-}

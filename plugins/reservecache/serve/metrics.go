@@ -1,11 +1,10 @@
-package reservations
+package serve
 
 import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	compbasemetrics "k8s.io/component-base/metrics"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -21,37 +20,48 @@ var (
 	// An old age is what an alert looks at.
 	unfilledDesc = reservationGauge("reservation_unfilled_seconds", "Time for which a ZoneReservation has lacked slots; 0 when it lacks none, is invalid or has expired.")
 
-	collected = metrics.NewCollector((*Reservations).collect, desiredDesc, heldDesc, usedDesc, unfilledDesc)
+	cpuDesc    = zoneGauge("held_cpu_cores", "CPU of the unused slots of all ZoneReservations in a zone.")
+	memoryDesc = zoneGauge("held_memory_bytes", "Memory of the unused slots of all ZoneReservations in a zone.")
+
+	collected = metrics.NewCollector((*Server).collect, desiredDesc, heldDesc, usedDesc, unfilledDesc, cpuDesc, memoryDesc)
 )
 
 func reservationGauge(name, help string) *compbasemetrics.Desc {
 	return metrics.NewGaugeDesc("reservecache", name, help, []string{"reservation"}, compbasemetrics.ALPHA)
 }
 
-func (s *Reservations) collect(send metrics.Send) {
-	s.mu.Lock()
-	uids := make([]types.UID, 0, len(s.entries))
-	for uid := range s.entries {
-		uids = append(uids, uid)
+func zoneGauge(name, help string) *compbasemetrics.Desc {
+	return metrics.NewGaugeDesc("reservecache", name, help, []string{"zone"}, compbasemetrics.ALPHA)
+}
+
+func (s *Server) collect(send metrics.Send) {
+	if !s.opened.Load() {
+		return
 	}
-	s.mu.Unlock()
-	for _, uid := range uids {
-		obj, status := s.desiredStatus(uid)
-		if obj == nil {
+	for zone, unused := range s.Holds.Unused() {
+		send(cpuDesc, float64(unused.MilliCPU)/1000, zone)
+		send(memoryDesc, float64(unused.Memory), zone)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.entries {
+		if e.object.Latest == nil || !s.served {
 			continue
 		}
-		send(desiredDesc, float64(status.Slots.Desired), obj.Name)
-		send(heldDesc, float64(status.Slots.Held), obj.Name)
-		send(usedDesc, float64(status.Slots.Used), obj.Name)
-		send(unfilledDesc, s.unfilledFor(&status).Seconds(), obj.Name)
+		name := e.object.Latest.Name
+		status := s.statusLocked(e, s.Clock.Now())
+		send(desiredDesc, float64(status.Slots.Desired), name)
+		send(heldDesc, float64(status.Slots.Held), name)
+		send(usedDesc, float64(status.Slots.Used), name)
+		send(unfilledDesc, s.unfilledFor(&status).Seconds(), name)
 	}
 }
 
 // unfilledFor returns for how long a reservation has lacked slots, which outlives a restart with its condition.
-func (s *Reservations) unfilledFor(status *v1alpha1.ZoneReservationStatus) time.Duration {
+func (s *Server) unfilledFor(status *v1alpha1.ZoneReservationStatus) time.Duration {
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil || ready.Status == metav1.ConditionTrue || ready.Reason == v1alpha1.ReasonInvalid || ready.Reason == v1alpha1.ReasonExpired {
 		return 0
 	}
-	return max(s.clock.Since(ready.LastTransitionTime.Time), 0)
+	return max(s.Clock.Since(ready.LastTransitionTime.Time), 0)
 }
