@@ -50,8 +50,9 @@ type pod struct {
 	// attempts counts the refusals, and due is when the backoff after the last one ends.
 	attempts int
 	due      time.Time
-	// place is its place in its queue; nil while it is being tried or chosen.
-	place *list.Element
+	// place is its place in the queue of its priority; nil while it is being tried or chosen.
+	place    *list.Element
+	priority int32
 	// chosen is the node for which it was chosen and has not been tried yet, and since when; empty otherwise. slots is how many
 	// slots it would use there.
 	chosen string
@@ -187,13 +188,13 @@ func (p *Pods) triedLocked(w *pod) {
 
 func (p *Pods) enqueueLocked(w *pod) {
 	p.dequeueLocked(w)
-	priority := schedulingv1.PodPriority(w.object)
-	queue := p.queues[priority]
+	w.priority = schedulingv1.PodPriority(w.object)
+	queue := p.queues[w.priority]
 	if queue == nil {
 		queue = list.New()
-		p.queues[priority] = queue
-		at, _ := slices.BinarySearchFunc(p.priorities, priority, func(a, b int32) int { return cmp.Compare(b, a) })
-		p.priorities = slices.Insert(p.priorities, at, priority)
+		p.queues[w.priority] = queue
+		at, _ := slices.BinarySearchFunc(p.priorities, w.priority, func(a, b int32) int { return cmp.Compare(b, a) })
+		p.priorities = slices.Insert(p.priorities, at, w.priority)
 	}
 	w.place = queue.PushBack(w)
 }
@@ -202,12 +203,11 @@ func (p *Pods) dequeueLocked(w *pod) {
 	if w.place == nil {
 		return
 	}
-	priority := schedulingv1.PodPriority(w.object)
-	queue := p.queues[priority]
+	queue := p.queues[w.priority]
 	queue.Remove(w.place)
 	w.place = nil
 	if queue.Len() == 0 {
-		delete(p.queues, priority)
-		p.priorities = slices.DeleteFunc(p.priorities, func(other int32) bool { return other == priority })
+		delete(p.queues, w.priority)
+		p.priorities = slices.DeleteFunc(p.priorities, func(other int32) bool { return other == w.priority })
 	}
 }

@@ -1,0 +1,119 @@
+//go:build !windows
+
+package reservecache
+
+import (
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/klog/v2"
+)
+
+func TestCompareFindsEveryDifference(t *testing.T) {
+	f := newFixture(t, nil, makeNode("n1"), makePod("p", "n1")).start(t)
+	differences, err := f.shared.Compare()
+	require.NoError(t, err)
+	require.Empty(t, differences)
+
+	dump := f.shared.Ledger().Dump()
+	done := makePod("done", "n1")
+	done.Status.Phase = v1.PodSucceeded
+	require.Empty(t, compareDump(dump, []*v1.Node{makeNode("n1")}, []*v1.Pod{makePod("p", "n1"), makePod("pending", ""), done}))
+	require.Equal(t, []string{"node n1 is in the ledger only", "node n2 is in the informer only", "pod default/p is in the ledger only", "pod default/q is in the informer only"},
+		compareDump(dump, []*v1.Node{makeNode("n2")}, []*v1.Pod{makePod("q", "n1")}))
+	require.Equal(t, []string{`pod default/p is on node "n1" in the ledger and on "n2" in the informer`},
+		compareDump(dump, []*v1.Node{makeNode("n1")}, []*v1.Pod{makePod("p", "n2")}))
+
+	// Assumed pods are not expected to be bound, but once they are, the ledger should know.
+	require.NoError(t, f.shared.Ledger().AssumePod(makePod("a", ""), "n1", t0))
+	dump = f.shared.Ledger().Dump()
+	require.Empty(t, compareDump(dump, []*v1.Node{makeNode("n1")}, []*v1.Pod{makePod("p", "n1"), makePod("a", "")}))
+	require.Equal(t, []string{`pod default/a is assumed on node "n1" in the ledger and bound to "n1" in the informer`},
+		compareDump(dump, []*v1.Node{makeNode("n1")}, []*v1.Pod{makePod("p", "n1"), makePod("a", "n1")}))
+
+	// A ghost is a node that the informer rightly does not have.
+	f.shared.Ledger().RemoveNode(makeNode("n1"))
+	require.Empty(t, compareDump(f.shared.Ledger().Dump(), nil, []*v1.Pod{makePod("p", "n1"), makePod("a", "")}))
+}
+
+func TestCompareBeforeAnyProfile(t *testing.T) {
+	_, err := NewShared().Compare()
+	require.EqualError(t, err, "no profile has enabled the plugin")
+}
+
+// TestCompareFindsConsumersThatAreAway, and the dump shows what is held.
+func TestCompareFindsConsumersThatAreAway(t *testing.T) {
+	f := newFixture(t, nil, makeNode("n1"), makePod("p", "n1")).start(t)
+	f.hold(web, 2)
+	require.NoError(t, f.shared.Holds().Take("p", "n1", "web", 1, nil))
+	require.NoError(t, f.shared.Holds().Take("q", "n1", "web", 1, nil))
+	differences, err := f.shared.Compare()
+	require.NoError(t, err)
+	require.Equal(t, []string{"pod q uses a slot of ZoneReservation web on node n1, where the ledger does not have it"}, differences)
+	require.Equal(t, "ZoneReservation web: 2 slots uid=p uses 1 uid=q uses 1", describeHolds(f.shared.Holds().Node("n1")))
+}
+
+// lines collects what is logged from several goroutines.
+type lines struct {
+	mu     sync.Mutex // guards logged
+	logged []string
+}
+
+func (l *lines) logger() klog.Logger {
+	return funcr.New(func(_, args string) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.logged = append(l.logged, args)
+	}, funcr.Options{})
+}
+
+func (l *lines) contains(parts ...string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range l.logged {
+		all := true
+		for _, part := range parts {
+			all = all && strings.Contains(line, part)
+		}
+		if all {
+			return true
+		}
+	}
+	return false
+}
+
+// TestDumpOnSignal sends this process the signal that a person would send the scheduler.
+func TestDumpOnSignal(t *testing.T) {
+	var log lines
+	ctx := klog.NewContext(t.Context(), log.logger())
+	factory := informers.NewSharedInformerFactory(fake.NewClientset(makeNode("n1"), makePod("p", "n1")), 0)
+	s := NewShared()
+	plugin, err := s.New(ctx, nil, &handle{factory: factory})
+	require.NoError(t, err)
+	factory.StartWithContext(ctx)
+	_, status := plugin.(*ReserveCache).PreFilter(ctx, &cycleState{}, makePod("q", ""), nil)
+	require.True(t, status.IsSkip(), "nothing is held")
+	require.False(t, log.contains("Compared"))
+
+	require.NoError(t, syscall.Kill(os.Getpid(), dumpSignals[0].(syscall.Signal)))
+	eventually(t, func() bool { return log.contains("Compared the ledger with the informers", `"differences"=[]`) })
+	require.True(t, log.contains("Dump of the ledger", `"n1"`, "default/p uid=p state=Added"))
+
+	// The cycle sees no nodes, and reports that at once although the last check was a moment ago.
+	eventually(t, func() bool {
+		s.running.drift.mu.Lock()
+		defer s.running.drift.mu.Unlock()
+		return s.running.drift.logging
+	})
+	_, status = plugin.(*ReserveCache).PreFilter(ctx, &cycleState{}, makePod("q", ""), nil)
+	require.True(t, status.IsSkip(), "nothing is held")
+	require.True(t, log.contains("Compared the ledger with the scheduler's snapshot", `"unsettled"=1`))
+}

@@ -1,0 +1,174 @@
+package reservecache
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// handle is the part of a framework that the plugin uses.
+type handle struct {
+	fwk.Handle
+	profile string
+	factory informers.SharedInformerFactory
+	client  kubernetes.Interface
+
+	mu        sync.Mutex // guards activated
+	activated []string
+	// snapshot are the nodes of the cycle; those of the informer, without pods, when it is nil.
+	snapshot map[string]fwk.NodeInfo
+}
+
+func (h *handle) ProfileName() string                                    { return h.profile }
+func (h *handle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
+func (h *handle) ClientSet() kubernetes.Interface                        { return h.client }
+func (h *handle) KubeConfig() *rest.Config                               { return nil }
+func (h *handle) EventRecorder() events.EventRecorderLogger              { return nil }
+func (h *handle) NominatedPodsForNode(string) []fwk.PodInfo              { return nil }
+func (h *handle) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.activated = append(h.activated, slices.Sorted(maps.Keys(pods))...)
+}
+
+func (h *handle) woken() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.activated)
+}
+func (h *handle) SnapshotSharedLister() fwk.SharedLister { return snapshot{handle: h} }
+
+// snapshot has the nodes of the handle.
+type snapshot struct {
+	fwk.SharedLister
+	fwk.NodeInfoLister
+
+	handle *handle
+}
+
+func (s snapshot) NodeInfos() fwk.NodeInfoLister { return s }
+
+func (s snapshot) Get(name string) (fwk.NodeInfo, error) {
+	if info := s.handle.snapshot[name]; info != nil {
+		return info, nil
+	}
+	node, err := s.handle.factory.Core().V1().Nodes().Lister().Get(name)
+	if err != nil {
+		return nil, err
+	}
+	return snapshotOf(1, node), nil
+}
+
+// cycleState is the part of a cycle's state that the plugin uses.
+type cycleState struct {
+	fwk.CycleState
+	podGroup  bool
+	placement fwk.PlacementCycleState
+	data      fwk.StateData
+}
+
+func (s *cycleState) IsPodGroupSchedulingCycle() bool                 { return s.podGroup }
+func (s *cycleState) GetPlacementCycleState() fwk.PlacementCycleState { return s.placement }
+func (s *cycleState) Write(_ fwk.StateKey, data fwk.StateData)        { s.data = data }
+
+func (s *cycleState) Read(fwk.StateKey) (fwk.StateData, error) {
+	if s.data == nil {
+		return nil, fwk.ErrNotFound
+	}
+	return s.data, nil
+}
+
+// placementState is that of a placement of a pod group.
+type placementState struct {
+	fwk.PlacementCycleState
+	cycleState
+}
+
+func (s *placementState) Read(key fwk.StateKey) (fwk.StateData, error)       { return s.cycleState.Read(key) }
+func (s *placementState) Write(key fwk.StateKey, data fwk.StateData)         { s.cycleState.Write(key, data) }
+func (s *placementState) GetPodGroupSchedulingCycle() fwk.PodGroupCycleState { return nil }
+
+// fixture is a plugin over a fake API server, with a clock that stands still.
+type fixture struct {
+	shared *Shared
+	plugin *ReserveCache
+	handle *handle
+	client *fake.Clientset
+	clock  *clocktesting.FakeClock
+}
+
+// newFixture builds the plugin; its informers are not started yet.
+func newFixture(t testing.TB, args runtime.Object, objects ...runtime.Object) *fixture {
+	t.Helper()
+	client := fake.NewClientset(objects...)
+	f := &fixture{
+		client: client,
+		handle: &handle{profile: "default-scheduler", factory: informers.NewSharedInformerFactory(client, 0), client: client},
+		clock:  clocktesting.NewFakeClock(t0),
+	}
+	f.shared = NewShared(WithClock(f.clock))
+	plugin, err := f.shared.New(t.Context(), args, f.handle)
+	require.NoError(t, err)
+	f.plugin = plugin.(*ReserveCache)
+	return f
+}
+
+// start starts the informers and waits for the ledger to have seen the objects of the API server.
+func (f *fixture) start(t testing.TB) *fixture {
+	t.Helper()
+	// Informers outlive the test's context by a moment; what they do then harms nobody.
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(func() {
+		cancel()
+		f.handle.factory.Shutdown()
+	})
+	f.handle.factory.StartWithContext(ctx)
+	require.NoError(t, f.plugin.running.gate.wait(t.Context()))
+	return f
+}
+
+// eventually waits until a condition holds that the informers bring about.
+func eventually(t testing.TB, condition func() bool) {
+	t.Helper()
+	require.Eventually(t, condition, 20*time.Second, time.Millisecond)
+}
+
+func makePod(name, nodeName string) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
+		Spec: v1.PodSpec{
+			NodeName: nodeName,
+			Containers: []v1.Container{{
+				Name:      "c",
+				Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}},
+			}},
+		},
+	}
+}
+
+func makeNode(name string) *v1.Node {
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
+		Status:     v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("8"), v1.ResourcePods: resource.MustParse("110")}},
+	}
+}

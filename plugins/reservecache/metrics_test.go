@@ -1,0 +1,62 @@
+package reservecache
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/testutil"
+)
+
+const gaugeHelp = `
+# HELP zonewise_reservecache_assumed_pods [ALPHA] Number of pods that were assumed and that the API server has not shown bound yet.
+# TYPE zonewise_reservecache_assumed_pods gauge
+zonewise_reservecache_assumed_pods 2
+# HELP zonewise_reservecache_drift_nodes [ALPHA] Number of nodes on which ledger and scheduler snapshot differ for longer than driftSettle.
+# TYPE zonewise_reservecache_drift_nodes gauge
+zonewise_reservecache_drift_nodes 0
+# HELP zonewise_reservecache_ghost_nodes [ALPHA] Number of nodes that are gone, or not there yet, and to which pods are accounted.
+# TYPE zonewise_reservecache_ghost_nodes gauge
+zonewise_reservecache_ghost_nodes 1
+# HELP zonewise_reservecache_nodes [ALPHA] Number of nodes in the ledger, without ghosts.
+# TYPE zonewise_reservecache_nodes gauge
+zonewise_reservecache_nodes 1
+# HELP zonewise_reservecache_oldest_assumed_pod_age_seconds [ALPHA] Time since the longest assumed pod was assumed; 0 when none is.
+# TYPE zonewise_reservecache_oldest_assumed_pod_age_seconds gauge
+zonewise_reservecache_oldest_assumed_pod_age_seconds 90
+# HELP zonewise_reservecache_pods [ALPHA] Number of pods in the ledger, assumed ones among them.
+# TYPE zonewise_reservecache_pods gauge
+zonewise_reservecache_pods 3
+# HELP zonewise_reservecache_unsettled_nodes [ALPHA] Number of nodes on which ledger and scheduler snapshot differed at the last comparison, but not for longer than driftSettle.
+# TYPE zonewise_reservecache_unsettled_nodes gauge
+zonewise_reservecache_unsettled_nodes 1
+`
+
+func TestMetrics(t *testing.T) {
+	// Schedulers of other tests have ended, so that only this one counts.
+	eventually(t, func() bool { return collected.Live() == 0 })
+	f := newFixture(t, nil, makeNode("n1"), makePod("bound", "n1")).start(t)
+	require.Nil(t, f.plugin.Reserve(t.Context(), &cycleState{}, makePod("p", ""), "n1"))
+	f.clock.SetTime(t0.Add(time.Minute))
+	require.NoError(t, f.shared.Ledger().AssumePod(makePod("q", ""), "gone", f.clock.Now()))
+	f.clock.SetTime(t0.Add(90 * time.Second))
+	checks, err := testutil.GetCounterMetricValue(driftChecks)
+	require.NoError(t, err)
+	_, status := f.plugin.PreFilter(t.Context(), &cycleState{}, makePod("r", ""), nil)
+	require.True(t, status.IsSkip(), "nothing is held")
+
+	names := []string{}
+	for line := range strings.SplitSeq(gaugeHelp, "\n") {
+		if rest, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			names = append(names, strings.Fields(rest)[0])
+		}
+	}
+	require.Len(t, names, 7)
+	require.NoError(t, testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(gaugeHelp), names...))
+	after, err := testutil.GetCounterMetricValue(driftChecks)
+	require.NoError(t, err)
+	require.Equal(t, 1, int(after-checks))
+	testutil.AssertVectorCount(t, "zonewise_reservecache_drift_checks_total", nil, int(after))
+}
