@@ -126,11 +126,14 @@ func (s *Server) apply() {
 		keep[a.entry] = true
 		specs = append(specs, a.spec)
 		d := a.spec.demand(priority)
-		a.defaultClass, a.defaultPriority = class, priority
 		if a.applied != a.spec || a.priority != d.Claim.Priority {
 			a.applied, a.priority = a.spec, d.Claim.Priority
 			demands = append(demands, d)
 			s.writer.Later(a.spec.uid, statusPause)
+		}
+		if a.defaultClass != class || a.defaultPriority != priority {
+			a.defaultClass, a.defaultPriority = class, priority
+			s.writer.Later(a.spec.uid, statusPause) // it says which pods the slots are kept from
 		}
 		if !a.adopted {
 			a.adopted = true

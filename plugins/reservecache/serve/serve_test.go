@@ -218,7 +218,7 @@ func TestWhyANodeIsTooFull(t *testing.T) {
 // TestOwnersThatDoNotFit: they have outgrown the slots, or keep away from each other.
 func TestOwnersThatDoNotFit(t *testing.T) {
 	f := newFixture(t, 1, reservation("r", 2, nil))
-	f.Ledger.AddNode(makeNode("n1", "8"))
+	f.Ledger.AddNode(makeNode("n1", "16"))
 	f.start(t)
 	f.add(t, replica("small", "1", t0))
 	f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionFalse, v1alpha1.ReasonOwnersFit)
@@ -378,7 +378,7 @@ func TestStandby(t *testing.T) {
 
 // TestIdle: nothing to do until an event comes or the clock moves.
 func TestIdle(t *testing.T) {
-	f := newFixture(t, 1, reservation("r", 1, nil))
+	f := newFixture(t, 1, reservation("r", 1, guarantee))
 	f.Ledger.AddNode(makeNode("n1", "4"))
 	f.start(t)
 	f.requireSlots(t, "r", 1, 0)
