@@ -19,7 +19,7 @@ import (
 )
 
 // Room that becomes free is seen first by whichever pod is next in the queue. So that a starving gang gets it all the same, each
-// scheduling cycle looks on its behalf before the cycle's own pod does (ADR 0156). Filter comes later in the same cycle, so that
+// scheduling cycle looks on its behalf before the cycle's own pod does. Filter comes later in the same cycle, so that
 // no pod can get between.
 
 const (

@@ -194,7 +194,7 @@ func (s *Shared) freedLocked(e *entry, nodes []string) {
 	now := time.Now()
 	for key, other := range s.gangs {
 		// What a gang gives back may help those that have waited longer; the others would only get
-		// into each other's way (ADR 33).
+		// into each other's way.
 		if other != e && olderGang(other, e) {
 			other.gang.Room(now)
 			s.queue.Add(key)

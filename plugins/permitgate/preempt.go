@@ -19,7 +19,7 @@ import (
 
 // A gang that finds no plan may have pods of lower priority evicted, if it has a plan without them. The room of the
 // plan is held from then on, before anybody is evicted; so it is a claim on room that is still taken. The ledger
-// knows such claims: a hold may lose its room, and keeps others off what comes free until it has it back (ADR 0144).
+// knows such claims: a hold may lose its room, and keeps others off what comes free until it has it back.
 
 // preemptionSlack is how much longer than its grace period a pod may take to end before a gang stops waiting for it.
 const preemptionSlack = time.Minute

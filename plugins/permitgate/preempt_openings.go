@@ -15,7 +15,7 @@ import (
 )
 
 // Pods can close a node to members by other things than the room that they take. Who does is found out as kube-scheduler's own
-// preemption does: by the profile's filters, on copies of the cycle's state and of the node from which pods are removed (ADR 0145).
+// preemption does: by the profile's filters, on copies of the cycle's state and of the node from which pods are removed.
 
 // closers are the plugins for whose refusals single pods of a node can be to blame, whatever others are there.
 var closers = sets.New("NodePorts", "InterPodAffinity")
