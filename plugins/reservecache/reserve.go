@@ -31,19 +31,18 @@ func (p *ReserveCache) Reserve(ctx context.Context, state fwk.CycleState, pod *v
 		return nil
 	}
 	claim, slots, present, err := p.admit(d, pod, nodeName)
-	if err == nil {
-		if err := r.ledger.AssumePod(pod, nodeName, r.clock.Now()); err != nil {
-			return fwk.AsStatus(err)
-		}
-		if slots > 0 {
-			if err = r.holds.Take(pod.UID, nodeName, claim, slots, present); err != nil {
-				r.ledger.ForgetPod(pod.UID, nodeName)
-			}
-		}
+	// The slots come first: until the ledger has the pod they count as unused, and are in no pod's way. A pod that was on the
+	// node without its slots would make the node look too full for the moment.
+	if err == nil && slots > 0 {
+		err = r.holds.Take(pod.UID, nodeName, claim, slots, present)
 	}
 	if err != nil {
 		reserveConflicts.Inc()
 		return fwk.AsStatus(fmt.Errorf("node %q: %w", nodeName, err))
+	}
+	if err := r.ledger.AssumePod(pod, nodeName, r.clock.Now()); err != nil {
+		p.leave(pod.UID, nodeName)
+		return fwk.AsStatus(err)
 	}
 	if r.waiting.Placed(pod.UID, nodeName) || slots > 0 {
 		r.server.Kick()
@@ -105,13 +104,17 @@ func (p *ReserveCache) Unreserve(ctx context.Context, state fwk.CycleState, pod 
 		return
 	}
 	forgotten := r.ledger.ForgetPod(pod.UID, nodeName)
-	if is, known := r.ledger.GetPod(pod.UID); !known || is.Node != nodeName {
-		// A deletion that came between AssumePod and Take has left a record of slots, which ends here.
-		forgotten = r.holds.Leave(pod.UID, nodeName) || forgotten
-	}
-	if forgotten {
+	if p.leave(pod.UID, nodeName) || forgotten {
 		r.server.Kick()
 	} else {
 		klog.FromContext(ctx).V(4).Info("Nothing to unreserve", "pod", klog.KObj(pod), "node", klog.KRef("", nodeName))
 	}
+}
+
+// leave ends the use of slots on a node by a pod that is not there, and reports whether it used any.
+func (p *ReserveCache) leave(uid types.UID, nodeName string) bool {
+	if is, known := p.running.ledger.GetPod(uid); known && is.Node == nodeName {
+		return false
+	}
+	return p.running.holds.Leave(uid, nodeName)
 }

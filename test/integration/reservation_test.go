@@ -111,7 +111,7 @@ func TestReservationHeadroomIsRefilled(t *testing.T) {
 // are kept out.
 func TestReservationPriority(t *testing.T) {
 	w := newReservationWorld(t)
-	w.mayOvercommitHolds()
+	w.overcommits = true
 	w.addNodes("2", "a1")
 	equal, higher := w.createPriorityClass(100), w.createPriorityClass(101)
 	r := w.reserve("shop", inZones(2, "a"), func(s *v1alpha1.ZoneReservationSpec) { s.Priority = ptr.To[int32](100) })
@@ -131,7 +131,7 @@ func TestReservationPriority(t *testing.T) {
 // TestReservationExempt: the pods of DaemonSets and those of system priorities go where they always went.
 func TestReservationExempt(t *testing.T) {
 	w := newReservationWorld(t)
-	w.mayOvercommitHolds()
+	w.overcommits = true
 	w.addNodes("2", "a1", "b1")
 	r := w.reserve("shop", inZones(2, "ab"), func(s *v1alpha1.ZoneReservationSpec) { s.Priority = ptr.To[int32](1000000000) })
 	w.startScheduler()

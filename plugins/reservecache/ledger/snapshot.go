@@ -114,3 +114,17 @@ func (n *NodeState) Has(uid types.UID) bool {
 	}
 	return false
 }
+
+// Behind reports whether a node, its pods or what they take have changed in the ledger since the snapshot was taken.
+func (s *Snapshot) Behind(nodeName string) bool {
+	if s.ledger == nil {
+		return true
+	}
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	is, was := s.ledger.nodes[nodeName], s.byName[nodeName]
+	if is == nil || was == nil || is.ghost() {
+		return (is == nil || is.ghost()) != (was == nil)
+	}
+	return is.generation != was.Generation
+}

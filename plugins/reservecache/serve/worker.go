@@ -2,10 +2,12 @@ package serve
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/plugins/reservecache/ledger"
@@ -71,11 +73,11 @@ func (s *Server) pass(ctx context.Context) (next time.Time) {
 	var full []placement.Full
 	for more := true; more && ctx.Err() == nil; {
 		s.Ledger.UpdateSnapshot(s.snapshot)
-		result := s.Planner.Reconcile(snapshotView{s.snapshot}, s.Trails)
+		result := s.Planner.Reconcile(snapshotView{s.snapshot}, s.trails)
 		full = append(full, result.Full...)
 		more = result.More
 	}
-	s.noteFull(full)
+	s.noteFull(ctx, full)
 	lacking := s.takeStock()
 	next = s.Waker.Wake(ctx, s.Planner.TakeFreed(), s.snapshot)
 	for _, at := range []time.Time{s.nextExpiry(), lacking} {
@@ -84,6 +86,16 @@ func (s *Server) pass(ctx context.Context) (next time.Time) {
 		}
 	}
 	return next
+}
+
+// trails reports whether what the pass sees of a node is known to be old. Slots whose use has ended since the snapshot was taken, with
+// their pods, would else seem to have no room.
+func (s *Server) trails(nodeName string) bool {
+	if s.snapshot.Behind(nodeName) {
+		s.Kick()
+		return true
+	}
+	return s.Trails(nodeName)
 }
 
 // takeStock asks the planner how the reservations stand of which something has changed, and now and then all that lack slots. It
@@ -118,7 +130,7 @@ func (s *Server) takeStock() (review time.Time) {
 }
 
 // noteFull makes slots known that were given up, by an Event: when there is room elsewhere nothing else tells of it.
-func (s *Server) noteFull(full []placement.Full) {
+func (s *Server) noteFull(ctx context.Context, full []placement.Full) {
 	for _, f := range full {
 		cause := becauseOf(s.Ledger.LastTaking(f.Node))
 		s.mu.Lock()
@@ -129,6 +141,9 @@ func (s *Server) noteFull(full []placement.Full) {
 			about = e.object.Latest
 		}
 		s.mu.Unlock()
+		if about != nil {
+			klog.FromContext(ctx).Info("Slots have lost their room", "reservation", about.Name, "node", klog.KRef("", f.Node), "slots", f.Slots, "cause", strings.TrimPrefix(cause, ": "))
+		}
 		if recorder := s.Handle.EventRecorder(); recorder != nil && about != nil {
 			recorder.Eventf(reference(about), nil, v1.EventTypeWarning, v1alpha1.ReasonOvercommitted, "Reserving",
 				"%d slots on node %s have lost their room%s", f.Slots, f.Node, cause)
