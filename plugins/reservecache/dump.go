@@ -80,11 +80,11 @@ func describeHolds(n *holds.NodeHolds) string {
 	lines := make([]string, 0, len(n.Holds))
 	for i := range n.Holds {
 		h := &n.Holds[i]
-		line := fmt.Sprintf("%s: %d slots", h.Claim.Name, h.Amount.Pods)
+		words := []string{fmt.Sprintf("%s: %d slots", h.Claim.Name, h.Amount.Pods)}
 		for _, c := range h.Consumers {
-			line += fmt.Sprintf(" uid=%s uses %d", c.UID, c.Took.Pods)
+			words = append(words, fmt.Sprintf("uid=%s uses %d", c.UID, c.Took.Pods))
 		}
-		lines = append(lines, line)
+		lines = append(lines, strings.Join(words, " "))
 	}
 	return strings.Join(lines, ", ")
 }

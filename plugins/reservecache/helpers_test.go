@@ -104,7 +104,8 @@ type placementState struct {
 	cycleState
 }
 
-func (s *placementState) Read(key fwk.StateKey) (fwk.StateData, error)       { return s.cycleState.Read(key) }
+func (s *placementState) Read(key fwk.StateKey) (fwk.StateData, error) { return s.cycleState.Read(key) }
+
 func (s *placementState) Write(key fwk.StateKey, data fwk.StateData)         { s.cycleState.Write(key, data) }
 func (s *placementState) GetPodGroupSchedulingCycle() fwk.PodGroupCycleState { return nil }
 

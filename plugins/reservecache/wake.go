@@ -3,6 +3,7 @@ package reservecache
 import (
 	"context"
 	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -72,7 +73,7 @@ func mayGo(pod *v1.Pod, node *v1.Node) bool {
 	}
 	taints := node.Spec.Taints
 	if node.Spec.Unschedulable {
-		taints = append(taints[:len(taints):len(taints)], v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule})
+		taints = append(slices.Clip(taints), v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule})
 	}
 	_, untolerated := schedulingv1.FindMatchingUntoleratedTaint(klog.Logger{}, taints, pod.Spec.Tolerations, func(t *v1.Taint) bool {
 		return t.Effect != v1.TaintEffectPreferNoSchedule

@@ -249,14 +249,13 @@ func (m *machine) Check(t *rapid.T) {
 	was := map[string]string{"n1": m.shown(m.view, "n1"), "n2": m.shown(m.view, "n2")}
 	changed := slices.Clone(m.view.Update())
 	for node, before := range was {
-		want := ""
 		var sum int64
 		for _, s := range m.model.spots {
 			if s.node == node {
 				sum += s.cpus * int64(s.slots-s.used())
 			}
 		}
-		want = m.shown(nil, node)
+		want := m.shown(nil, node)
 		require.Equal(t, want, m.shown(m.view, node))
 		unused := m.view.Node(node).Unused(nil)
 		require.Equal(t, 1000*sum, unused.MilliCPU)
@@ -289,17 +288,17 @@ func (m *machine) shown(v *View, node string) string {
 			}
 			parts = append(parts, part)
 		}
-		require.True(nil2{}, slices.IsSortedFunc(n.Holds, func(a, b Hold) int { return compareRank(a.Claim, b.Claim) }))
+		require.True(panics{}, slices.IsSortedFunc(n.Holds, func(a, b Hold) int { return compareRank(a.Claim, b.Claim) }))
 	}
 	slices.Sort(parts)
 	return fmt.Sprint(parts)
 }
 
-// nil2 fails by a panic, which rapid reports.
-type nil2 struct{}
+// panics fails by a panic, which rapid reports.
+type panics struct{}
 
-func (nil2) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
-func (nil2) FailNow()                          {}
+func (panics) Errorf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+func (panics) FailNow()                          {}
 
 // TestHoldsAgainstModel: whatever is called in whatever order, Holds knows what the model knows.
 func TestHoldsAgainstModel(t *testing.T) {

@@ -310,7 +310,7 @@ func (w *world) Check(t *rapid.T) {
 			held += z.Held
 			used += z.Used
 		}
-		require.Equal(t, status.Sum(), holds.Count{Slots: held, Used: used})
+		require.Equal(t, holds.Count{Slots: held, Used: used}, status.Sum())
 	}
 }
 
@@ -431,26 +431,4 @@ func TestFitKeysTellFitsApart(t *testing.T) {
 	for _, other := range []*Fit{everywhere, NewFit(map[string]string{"x": "y"}, tolerate("k"), false), NewFit(map[string]string{"x": "y", "a": "b"}, tolerate("l"), false), NewFit(map[string]string{"x": "y", "a": "b"}, tolerate("k"), true)} {
 		require.NotEqual(t, same.key, other.key)
 	}
-}
-
-func TestFitOfNodes(t *testing.T) {
-	seconds := int64(5)
-	gpuNode := makeNode("n", "a", "4")
-	gpuNode.Labels["pool"] = "gpu"
-	gpuNode.Spec.Taints = []v1.Taint{{Key: "gpu", Value: "8", Effect: v1.TaintEffectNoSchedule}, {Key: "soft", Effect: v1.TaintEffectPreferNoSchedule}}
-	gpu := []v1.Toleration{{Key: "gpu", Operator: v1.TolerationOpEqual, Value: "8", TolerationSeconds: &seconds}}
-	more := []v1.Toleration{{Key: "gpu", Operator: v1.TolerationOpGt, Value: "4"}}
-	require.Equal(t, Tainted, everywhere.Of(gpuNode))
-	require.Equal(t, Unfit(""), NewFit(map[string]string{"pool": "gpu"}, gpu, false).Of(gpuNode))
-	require.Equal(t, NotSelected, NewFit(map[string]string{"pool": "cpu"}, gpu, false).Of(gpuNode))
-	require.Equal(t, Tainted, NewFit(nil, more, false).Of(gpuNode))
-	require.Equal(t, Unfit(""), NewFit(nil, more, true).Of(gpuNode))
-
-	cordoned := makeNode("n", "a", "4")
-	cordoned.Spec.Unschedulable = true
-	require.Equal(t, Cordoned, everywhere.Of(cordoned))
-	require.Equal(t, Unfit(""), NewFit(nil, []v1.Toleration{{Operator: v1.TolerationOpExists}}, false).Of(cordoned))
-	cordoned.Spec = v1.NodeSpec{Taints: []v1.Taint{{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}}}
-	require.Equal(t, Cordoned, everywhere.Of(cordoned))
-	require.Equal(t, NotReady, everywhere.Of(notReady(cordoned)))
 }

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -100,10 +101,10 @@ func TestOverlapIsWhatLabelsCanDo(t *testing.T) {
 					}
 				}
 				var want types.UID
-				for i := len(specs) - 1; i >= 0; i-- {
-					for _, o := range specs[i].owners {
+				for _, s := range slices.Backward(specs) {
+					for _, o := range s.owners {
 						if o.selector.Matches(labels.Set(set)) {
-							want = specs[i].uid
+							want = s.uid
 						}
 					}
 				}

@@ -281,9 +281,8 @@ func TestWordsAloneAreNotWrittenAtOnce(t *testing.T) {
 	f.requireSlots(t, "r", 1, 0)
 	f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
 	s := f.status("r")
-	e := &entry{}
 	f.mu.Lock()
-	e = f.entries["uid-r"]
+	e := f.entries["uid-r"]
 	e.report.Zones[0].Shortfall = "other words"
 	e.written = f.clock.Now()
 	f.mu.Unlock()
