@@ -61,12 +61,6 @@ func (w *world) refuseDeletions(pod *v1.Pod) {
 	})
 }
 
-// deletionsRehearsed returns how many deletions of pods the API server has been asked for without effect.
-func (w *world) deletionsRehearsed() int {
-	w.t.Helper()
-	return w.requests(`verb="DELETE"`, `resource="pods"`, `subresource=""`, `dry_run="All"`)
-}
-
 // TestRefusedEvictionSparesOthers: the pod that would go first is protected, and the next one goes in its place.
 func TestRefusedEvictionSparesOthers(t *testing.T) {
 	w := newWorld(t)

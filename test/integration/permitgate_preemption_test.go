@@ -38,12 +38,6 @@ func (w *world) letEnd(pods ...*v1.Pod) {
 	}
 }
 
-// waitEvicted waits until somebody has deleted the pods.
-func (w *world) waitEvicted(pods ...*v1.Pod) {
-	w.t.Helper()
-	w.waitEvictedAmong(len(pods), pods...)
-}
-
 // waitEvictedAmong waits until somebody has deleted so many of the pods.
 func (w *world) waitEvictedAmong(want int, pods ...*v1.Pod) {
 	w.t.Helper()
