@@ -1,9 +1,7 @@
 package integration
 
 import (
-	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -125,24 +123,6 @@ func TestPlanAroundAffinityOfOthers(t *testing.T) {
 	})
 }
 
-// TestSlotsEndWithTheRound: a gang that cannot go on gives its slots back, and others are woken for them.
-func TestSlotsEndWithTheRound(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("2", "a1", "b1")
-	stuck := &stuck{}
-	stuck.on.Store(true)
-	s := w.startScheduler(withTestPlugin(stuckName, stuck.factory()))
-	w.createGroup("train", 4, 0)
-	gang := w.create(newPods(3, "train", "1", inGroup("train"))...)
-	late := w.create(newPod("late", "1", inGroup("train"), withLabel(stuckName, "yes")))[0]
-	w.waitAssumed(s, gang...)
-	others := w.create(newPods(4, "other", "1")...)
-	w.waitUnschedulable("", others...)
-	w.deletePod(late) // the quorum is gone
-	w.waitBound(others...)
-	w.requirePending(gang...)
-}
-
 // TestInterleavedGangs is scheduler-plugins 117 and 397: gangs whose members come in turns do not miss each other,
 // whatever the order, and each is bound as soon as there is room for it.
 func TestInterleavedGangs(t *testing.T) {
@@ -251,29 +231,3 @@ func (w *world) bound(pods ...*v1.Pod) (n int) {
 	}
 	return n
 }
-
-// stuckName is the name of stuck in the registry, and the label of the pods that it stops.
-const stuckName = "stuck"
-
-// stuck is a plugin that fails the scheduling of some pods, behind all other PreFilter plugins.
-type stuck struct{ on atomic.Bool }
-
-var _ fwk.PreFilterPlugin = &stuck{}
-
-func (s *stuck) factory() plugins.Factory {
-	return func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return s, nil }
-}
-
-// Name implements fwk.Plugin.
-func (*stuck) Name() string { return stuckName }
-
-// PreFilter implements fwk.PreFilterPlugin.
-func (s *stuck) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if pod.Labels[stuckName] != "" && s.on.Load() {
-		return nil, fwk.NewStatus(fwk.Error, "stuck")
-	}
-	return nil, nil
-}
-
-// PreFilterExtensions implements fwk.PreFilterPlugin.
-func (*stuck) PreFilterExtensions() fwk.PreFilterExtensions { return nil }

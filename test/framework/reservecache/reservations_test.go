@@ -316,12 +316,15 @@ func TestSlotsMoveOffANodeThatIsCordoned(t *testing.T) {
 func TestAnExpiredReservationHoldsNothing(t *testing.T) {
 	c := startCluster(t, binds)
 	c.smallNode(t, "n1", "a", "2", nil)
-	r := reservation("r", "web", 2, func(r *v1alpha1.ZoneReservation) { r.Spec.TTL = &metav1.Duration{Duration: 3 * time.Second} })
+	r := reservation("r", "web", 2, func(r *v1alpha1.ZoneReservation) { r.Spec.TTL = &metav1.Duration{Duration: time.Hour} })
 	c.reservations.apply(r)
 	c.reservations.requireSlots(t, "r", 2, 0)
 	c.pod(t, "web", "web", "1", nil)
 	c.bound(t, "web")
 	c.pod(t, "p", "batch", "1", nil)
+	c.refused(t, "p")
+	r.Spec.TTL.Duration = time.Millisecond
+	c.reservations.apply(r)
 	c.bound(t, "p")
 	c.reservations.requireCondition(t, "r", v1alpha1.ConditionExpired, metav1.ConditionTrue, v1alpha1.ReasonExpired)
 	require.Equal(t, v1alpha1.SlotCounts{}, c.reservations.status("r").Slots)
