@@ -110,8 +110,6 @@ const (
 	ReasonAllHeld = "AllSlotsHeld"
 	// ReasonFilling: slots lack room; capacity that becomes free goes to this reservation.
 	ReasonFilling = "Filling"
-	// ReasonWaiting: slots lack room, and an older claim is being filled.
-	ReasonWaiting = "WaitingForOlderClaim"
 	// ReasonFitsNoNode: no node could hold a slot even if it were empty.
 	ReasonFitsNoNode = "FitsNoNode"
 	// ReasonZoneLost: a zone has no usable node, and its slots have no place elsewhere.

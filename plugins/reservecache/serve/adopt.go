@@ -24,11 +24,10 @@ func (s *Server) adopt(reservations []applying) {
 		s.Ledger.UpdateSnapshot(s.snapshot)
 	}
 	for _, a := range reservations {
-		status := &a.object.Latest.Status
-		for i := range status.Zones {
-			zone := &status.Zones[i]
+		for i := range a.status.Zones {
+			zone := &a.status.Zones[i]
 			for j := range zone.Nodes {
-				s.restore(a.spec, zone.Name, &zone.Nodes[j], status.LastUpdateTime.Time)
+				s.restore(a.spec, zone.Name, &zone.Nodes[j], a.status.LastUpdateTime.Time)
 			}
 		}
 	}

@@ -77,6 +77,8 @@ func (s *Server) staleLocked() {
 type applying struct {
 	*entry
 	spec *spec
+	// status is the one that was last seen.
+	status *v1alpha1.ZoneReservationStatus
 }
 
 // applyingLocked returns the reservations that hold capacity, the oldest first, and notes which are over.
@@ -93,7 +95,7 @@ func (s *Server) applyingLocked() []applying {
 		}
 		was := e.over
 		if e.over = e.object.Spec.expired(now); !e.over {
-			active = append(active, applying{e, e.object.Spec})
+			active = append(active, applying{e, e.object.Spec, &e.object.Latest.Status})
 		}
 		if e.over != was {
 			s.writer.Later(e.object.Latest.UID, statusPause)

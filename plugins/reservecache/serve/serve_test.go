@@ -120,6 +120,28 @@ func TestAdoption(t *testing.T) {
 	}
 }
 
+// TestWhatIsToBeAdoptedIsNotOverwritten: a reservation that is first seen after the start keeps its status until a pass has adopted it.
+func TestWhatIsToBeAdoptedIsNotOverwritten(t *testing.T) {
+	f := newFixture(t, 1)
+	f.opened.Store(true)
+	f.Ledger.AddNode(makeNode("n1", "4"))
+	_, err := f.Ledger.AddPod(replica("one", "1", t0))
+	require.NoError(t, err)
+	f.seen(reservation("r", 2, func(r *v1alpha1.ZoneReservation) {
+		guarantee(r)
+		r.Status = v1alpha1.ZoneReservationStatus{
+			LastUpdateTime: metav1.NewMicroTime(t0.Add(time.Hour)),
+			Zones:          []v1alpha1.ReservationZoneStatus{{Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{{Name: "n1", Slots: 2, Used: 1, Consumers: []types.UID{"one"}}}}},
+		}
+	}))
+	_, _, ok := f.wantedStatus("uid-r")
+	require.False(t, ok)
+	f.pass(t.Context())
+	_, is, ok := f.wantedStatus("uid-r")
+	require.True(t, ok)
+	require.Equal(t, []types.UID{"one"}, consumers(&is.Status))
+}
+
 // TestConsumersOutliveAMissingNode: one that is not there when the scheduler starts has its consumers when it is.
 func TestConsumersOutliveAMissingNode(t *testing.T) {
 	r := reservation("r", 2, guarantee)

@@ -24,13 +24,16 @@ const (
 	maxMessage = 1024
 )
 
-// wantedStatus returns a reservation as last seen, and with the status that it should have; false while this process has placed no
-// slots and so knows nothing of them. It is the writer's.
+// wantedStatus returns a reservation as last seen, and with the status that it should have; false while this process has not placed its
+// slots: what the status says of them is to be adopted first. It is the writer's.
 func (s *Server) wantedStatus(uid types.UID) (was, is *v1alpha1.ZoneReservation, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries[uid]
 	if e == nil || e.object.Latest == nil || !s.served || !s.opened.Load() || e.object.Latest.DeletionTimestamp != nil {
+		return nil, nil, false
+	}
+	if e.object.Valid() && !e.over && e.report == nil {
 		return nil, nil, false
 	}
 	was = e.object.Latest
