@@ -9,9 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
-	"k8s.io/utils/ptr"
 
-	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/plugins/permitgate"
 )
 
@@ -46,28 +44,6 @@ func TestPlanSpreadsMembers(t *testing.T) {
 	w.addNodes("2", "c2")
 	w.waitBound(gang...)
 	require.Equal(t, map[string]int{"zone-a": 3, "zone-b": 3, "zone-c": 3}, w.byZone(labelled("train")))
-}
-
-// TestPlanKeepsZonePolicies: minZones is asked of the gang as a whole. It holds nothing in the zones that
-// there are while it waits for the third.
-func TestPlanKeepsZonePolicies(t *testing.T) {
-	w := newPolicyWorld(t)
-	w.addNodes("4", "a1", "b1")
-	w.spreadBy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MinZones = ptr.To[int32](3) })
-	w.startScheduler()
-	w.createGroup("train", 6, 0)
-	gang := w.create(newPods(6, "train", "1", inGroup("train"), withLabel("app", "web"))...)
-	w.world.waitEvent("PodGroup", "train", "needs 6, plan found 2: 1 node kept: policy")
-	w.requirePending(gang...)
-	others := w.create(newPods(2, "other", "4")...)
-	w.waitBound(others...)
-	w.requirePending(gang...)
-	w.addNodes("4", "c1")
-	for _, other := range others {
-		w.deletePod(other)
-	}
-	w.waitBound(gang...)
-	require.Equal(t, map[string]int{"zone-a": 2, "zone-b": 2, "zone-c": 2}, w.byZone(labelled("web")))
 }
 
 // TestNineOfTenHoldNothing is scheduler-plugins 713: with room for nine of ten the nine kept it. Here small pods

@@ -162,7 +162,7 @@ func (r *gangRules) add(pod *corev1.Pod, node *corev1.Node, delta int64) {
 	for _, row := range r.rows {
 		zone, ok := domain(n, row.Policy().TopologyKey())
 		if ok && pod.Namespace == r.class.pod.Namespace && row.selector.Matches(labels.Set(pod.Labels)) {
-			row.Table.Add(zone, delta, r.class.eligible(row.Policy(), n.index))
+			row.Table.Add(zone, changeOf(int(delta), r.class.eligible(row.Policy(), n.index)))
 		}
 	}
 }
