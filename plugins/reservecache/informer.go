@@ -66,8 +66,8 @@ func (h *handlers) podGone(pod *v1.Pod) {
 	change := h.ledger.RemovePod(pod.UID)
 	h.holds.Leave(pod.UID, "")
 	h.server.PodGone(pod.UID)
-	if h.waiting.Gone(pod.UID) {
-		h.server.Kick()
+	if h.waiting.Gone(pod.UID) || pod.Status.NominatedNodeName != "" {
+		h.server.Kick() // no event of the node says that its nomination has ended
 	}
 	h.changed(pod, change)
 }

@@ -14,17 +14,20 @@ const tries = 3
 // looked at.
 func (p *Planner) placeLocked(w *wanted, limit int, result *Result, work func(*draft)) int {
 	view, from := p.board.view, p.board.from
-	looks := 0
+	looks, recorded := 0, false
 	for range tries {
 		d := p.newDraft(w, limit)
 		work(d)
 		looks += d.looks
-		if p.recordLocked(d, view, from, result) {
+		if recorded = p.recordLocked(d, view, from, result); recorded {
 			break
 		}
 		if p.claims[w.uid()] != w {
 			return looks // changed or gone meanwhile
 		}
+	}
+	if !recorded {
+		w.dirty = true // the nominees that are known now are in no other draft's way
 	}
 	p.countLocked(w)
 	p.touched[w.uid()] = struct{}{}
@@ -49,8 +52,9 @@ func (p *Planner) recordLocked(d *draft, view View, from source, result *Result)
 		for _, pl := range more {
 			pl.node.pending.Add(&d.Claim.Slot, int64(pl.gain()))
 		}
+		records := d.records
 		p.askLocked(view, from, more)
-		fits := p.claims[d.uid()] == d.wanted
+		fits := p.claims[d.uid()] == d.wanted && d.records == records // another call may have placed the same slots
 		for _, pl := range more {
 			fits = fits && p.board.here(pl.node) && !pl.node.roomFor(d.Claim.Priority).Negative(&d.Claim.Slot)
 		}
@@ -75,6 +79,7 @@ func (p *Planner) recordLocked(d *draft, view View, from source, result *Result)
 	if len(changes) == 0 {
 		return true
 	}
+	d.records++
 	p.holds.Change(d.uid(), changes)
 	p.board.weighHeld()
 	for _, pl := range d.places {

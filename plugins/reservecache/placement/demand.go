@@ -87,6 +87,8 @@ type wanted struct {
 	away, full map[string]bool
 	// excess is how many slots are to be given up on a node.
 	excess map[string]int
+	// records counts the changes of the slots.
+	records int
 }
 
 func newWanted(d Demand) *wanted {

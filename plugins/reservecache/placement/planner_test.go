@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -296,6 +297,37 @@ func TestMaxHeldFraction(t *testing.T) {
 	r = s.report(t, "younger")
 	require.Equal(t, 3, r.Held)
 	require.Empty(t, r.Capped)
+}
+
+// TestManyNominees: however many of the best nodes are promised, the slot finds the one that is not.
+func TestManyNominees(t *testing.T) {
+	s := cluster(3*tries, "a")
+	for i := 1; i < 3*tries; i++ {
+		s.nominees[fmt.Sprintf("a%d", i)] = []Nominee{{Priority: 5, Requests: ledger.Resources{MilliCPU: 4000, Pods: 1}}}
+	}
+	s.reconcile(t, demand("r", 0, Zone{"a", 1}))
+	require.Equal(t, map[string]int{fmt.Sprintf("a%d", 3*tries): 1}, s.slots(t, "r"))
+}
+
+// TestTwoAtOnce: while nominees are asked for, without the lock, a scheduling cycle may place the same slots.
+func TestTwoAtOnce(t *testing.T) {
+	s := newScene(1)
+	asked := false
+	var collected []types.UID
+	s.planner.nominees = func(string) []Nominee {
+		if !asked {
+			asked = true
+			collected = s.collect()
+		}
+		return nil
+	}
+	s.ledger.AddNode(makeNode("a1", "a", "4"))
+	s.add(t, makePod("all", "a1", "4"))
+	s.reconcile(t, demand("r", 0, Zone{"a", 1}))
+	s.end("all")
+	s.reconcile(t)
+	require.Equal(t, []types.UID{"r"}, collected)
+	require.Equal(t, map[string]int{"a1": 1}, s.slots(t, "r"))
 }
 
 // TestNominees: room that was promised to a pod of the same or a higher priority is not taken, and is once the promise ends.
