@@ -26,7 +26,7 @@ type Pack struct {
 // framework calls once for each profile that enables the plugin.
 func NewPack() *Pack {
 	p := &Pack{zoneSpread: zonespread.NewShared(), reserveCache: reservecache.NewShared()}
-	p.permitGate = permitgate.NewShared(permitgate.WithHolds(p.holdsOf))
+	p.permitGate = permitgate.NewShared()
 	return p
 }
 

@@ -1,9 +1,7 @@
 package integration
 
 import (
-	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,9 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 
-	"zonewise.dev/plugins"
 	"zonewise.dev/plugins/permitgate"
 )
 
@@ -59,7 +55,6 @@ func TestNineOfTenHoldNothing(t *testing.T) {
 	w.createGroup("train", 10, 0)
 	gang := w.create(newPods(10, "train", "1", inGroup("train"))...)
 	w.waitEvent("PodGroup", "train", "needs 10, plan found 9: 3 nodes short of cpu")
-	require.Empty(t, s.ledger().Claims(), "a gang without a plan holds nothing")
 	require.Empty(t, s.assumed())
 	small := w.create(newPods(9, "small", "1")...)
 	w.waitBound(small...)
@@ -98,56 +93,8 @@ func TestPlanAroundAffinityOfOthers(t *testing.T) {
 	w.waitEvent("PodGroup", "more", "refused by InterPodAffinity")
 	w.requirePending(more...)
 	w.eventually("the gang holds nothing", func() (bool, string) {
-		return len(s.ledger().Claims()) == 0 && len(s.assumed()) == 0, fmt.Sprint(s.ledger().Claims(), s.assumed())
+		return len(s.assumed()) == 0, fmt.Sprint(s.assumed())
 	})
-}
-
-// TestSlotsAreKeptForMembers: what a gang has planned is not taken by others while one of its members is
-// held up on its way, and what it no longer plans is theirs at once.
-func TestSlotsAreKeptForMembers(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("2", "a1", "b1")
-	stuck := &stuck{}
-	stuck.on.Store(true)
-	s := w.startScheduler(withTestPlugin(stuckName, stuck.factory()))
-	w.createGroup("train", 4, 0)
-	gang := w.create(newPods(3, "train", "1", inGroup("train"))...)
-	late := w.create(newPod("late", "1", inGroup("train"), withLabel(stuckName, "yes")))[0]
-	w.waitAssumed(s, gang...)
-	claims := s.ledger().Claims()
-	require.Len(t, claims, 1)
-	require.Equal(t, 4, claims[0].Slots)
-	require.Equal(t, 3, claims[0].Used)
-	other := w.create(newPod("other", "1"))[0]
-	w.waitUnschedulable("held for PodGroup", other)
-
-	stuck.on.Store(false)
-	w.waitBound(append(gang, late)...)
-	w.requirePending(other)
-	w.eventually("a gang that is whole holds nothing beyond its pods", func() (bool, string) {
-		return len(s.ledger().Claims()) == 0, fmt.Sprint(s.ledger().Claims())
-	})
-	w.addNodes("1", "c1")
-	w.waitBound(other)
-}
-
-// TestSlotsEndWithTheRound: a gang that cannot go on gives its slots back, and others are woken for them.
-func TestSlotsEndWithTheRound(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("2", "a1", "b1")
-	stuck := &stuck{}
-	stuck.on.Store(true)
-	s := w.startScheduler(withTestPlugin(stuckName, stuck.factory()))
-	w.createGroup("train", 4, 0)
-	gang := w.create(newPods(3, "train", "1", inGroup("train"))...)
-	late := w.create(newPod("late", "1", inGroup("train"), withLabel(stuckName, "yes")))[0]
-	w.waitAssumed(s, gang...)
-	others := w.create(newPods(4, "other", "1")...)
-	w.waitUnschedulable("", others...)
-	w.deletePod(late) // the quorum is gone
-	w.waitBound(others...)
-	w.requirePending(gang...)
-	require.Empty(t, s.ledger().Claims())
 }
 
 // TestInterleavedGangs is scheduler-plugins 117 and 397: gangs whose members come in turns do not miss each other,
@@ -235,42 +182,6 @@ func TestGangsOfDifferentPriorities(t *testing.T) {
 	w.waitBound(gangs[second]...)
 }
 
-// TestStarvingGangCollectsRoom: small pods leave one by one. A gang that has been refused for long keeps what is freed until it
-// has enough, and another pod waits beside the room that it keeps; nobody else's room is touched.
-func TestStarvingGangCollectsRoom(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("2", "a1", "b1")
-	s := w.startScheduler(withPermitGateArgs(`{"starvationAfter": "1s", "maxBackoff": "1s"}`))
-	small := w.create(newPods(4, "small", "1")...)
-	w.waitBound(small...)
-	w.createGroup("train", 4, 0)
-	gang := w.create(newPods(4, "train", "1", inGroup("train"))...)
-	w.waitEvent("PodGroup", "train", "needs 4, plan found 0")
-	w.createGroup("never", 5, 0) // it would not fit if it were alone
-	never := w.create(newPods(5, "never", "1", inGroup("never"))...)
-	w.waitEvent("PodGroup", "never", "needs 5, plan found 0")
-
-	for i, pod := range small[:3] {
-		w.deletePod(pod)
-		w.eventually("the gang keeps what is free", func() (bool, string) {
-			claims := s.ledger().Claims()
-			return len(claims) == 1 && claims[0].Slots == i+1 && claims[0].Filling, fmt.Sprint(claims)
-		})
-	}
-	other := w.create(newPod("other", "1"))
-	w.waitUnschedulable("held for PodGroup", other...)
-	w.requirePending(gang...)
-
-	// The other pod waits for the last piece, too, and is woken by it. The gang comes first, whoever is next in the queue.
-	w.deletePod(small[3])
-	w.waitBound(gang...)
-	w.requirePending(append(never, other...)...)
-	for _, pod := range gang {
-		w.deletePod(pod)
-	}
-	w.waitBound(other...)
-}
-
 // withPermitGateArgs replaces the plugin's args.
 func withPermitGateArgs(args string) schedulerOption {
 	return edited(func(c *configv1.KubeSchedulerConfiguration) {
@@ -294,29 +205,3 @@ func (w *world) bound(pods ...*v1.Pod) (n int) {
 	}
 	return n
 }
-
-// stuckName is the name of stuck in the registry, and the label of the pods that it stops.
-const stuckName = "stuck"
-
-// stuck is a plugin that fails the scheduling of some pods, behind all other PreFilter plugins.
-type stuck struct{ on atomic.Bool }
-
-var _ fwk.PreFilterPlugin = &stuck{}
-
-func (s *stuck) factory() plugins.Factory {
-	return func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return s, nil }
-}
-
-// Name implements fwk.Plugin.
-func (*stuck) Name() string { return stuckName }
-
-// PreFilter implements fwk.PreFilterPlugin.
-func (s *stuck) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if pod.Labels[stuckName] != "" && s.on.Load() {
-		return nil, fwk.NewStatus(fwk.Error, "stuck")
-	}
-	return nil, nil
-}
-
-// PreFilterExtensions implements fwk.PreFilterPlugin.
-func (*stuck) PreFilterExtensions() fwk.PreFilterExtensions { return nil }

@@ -38,12 +38,6 @@ func (w *world) letEnd(pods ...*v1.Pod) {
 	}
 }
 
-// waitEvicted waits until somebody has deleted the pods.
-func (w *world) waitEvicted(pods ...*v1.Pod) {
-	w.t.Helper()
-	w.waitEvictedAmong(len(pods), pods...)
-}
-
 // waitEvictedAmong waits until somebody has deleted so many of the pods.
 func (w *world) waitEvictedAmong(want int, pods ...*v1.Pod) {
 	w.t.Helper()
@@ -80,18 +74,6 @@ func (w *world) waitNoPlan(reason string, gang ...*v1.Pod) {
 			said = append(said, words)
 		}
 		return false, fmt.Sprintf("%q", said)
-	})
-}
-
-// waitClaims waits until the ledger holds so many slots for gangs.
-func (w *world) waitClaims(s *runningScheduler, slots int) {
-	w.t.Helper()
-	w.eventually(fmt.Sprintf("%d slots are held", slots), func() (bool, string) {
-		n := 0
-		for _, claim := range s.ledger().Claims() {
-			n += claim.Slots
-		}
-		return n == slots, fmt.Sprint(s.ledger().Claims())
 	})
 }
 
@@ -210,88 +192,6 @@ func TestGangPreemptsAnotherAsAWhole(t *testing.T) {
 	two := w.create(newPods(2, "two", "500m", inGroup("two"), ofPriority(high))...)
 	w.waitBound(two...)
 	require.Equal(t, 4, w.evicted(cheap...))
-}
-
-// TestPreemptedRoomIsTheGangs: while victims end, one after the other, no pod of a lower priority than the gang's takes what
-// they leave, nobody else is evicted, and the gang is bound as soon as the last one is gone.
-func TestPreemptedRoomIsTheGangs(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("3", "a1")
-	s := w.startScheduler()
-	low, middle, high := w.createPriorityClass(10), w.createMeekClass(100), w.createPriorityClass(1000)
-	small := w.createSlow(3, low)
-	w.waitBound(small...)
-	w.createGroup("train", 2, 0)
-	gang := w.create(newPods(2, "train", "1", inGroup("train"), ofPriority(high))...)
-	w.waitEvictedAmong(2, small...)
-	w.waitClaims(s, 2)
-	var victims, spared []*v1.Pod
-	for _, pod := range small {
-		if w.pod(pod).DeletionTimestamp != nil {
-			victims = append(victims, pod)
-		} else {
-			spared = append(spared, pod)
-		}
-	}
-	w.letEnd(victims[0])
-	thief := w.create(newPod("thief", "1", ofPriority(middle)))
-	w.waitUnschedulable("held for PodGroup", thief...)
-	w.requirePending(gang...)
-	w.letEnd(victims[1])
-	w.waitBound(gang...)
-	w.requirePending(thief...)
-	w.requireNotEvicted(spared...)
-	w.letEnd(spared...)
-	w.eventually("nothing is held any more", func() (bool, string) {
-		return len(s.ledger().Claims()) == 0, fmt.Sprint(s.ledger().Claims())
-	})
-}
-
-// TestPreemptionEndsWithTheGang: a gang that loses its quorum while its victims end gives back what they leave.
-func TestPreemptionEndsWithTheGang(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("2", "a1")
-	s := w.startScheduler()
-	low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
-	small := w.createSlow(2, low)
-	w.waitBound(small...)
-	w.createGroup("train", 2, 0)
-	gang := w.create(newPods(2, "train", "1", inGroup("train"), ofPriority(high))...)
-	w.waitEvicted(small...)
-	w.waitClaims(s, 2)
-	w.letEnd(small[0])
-	other := w.create(newPod("other", "1", ofPriority(low)))
-	w.waitUnschedulable("held for PodGroup", other...)
-	w.deletePod(gang[0])
-	w.waitBound(other...)
-	w.letEnd(small[1])
-	w.requirePending(gang[1])
-	w.waitClaims(s, 0)
-}
-
-// TestPreemptionOutlivesTheScheduler: the next scheduler waits for the victims of the one before it, and names no others.
-func TestPreemptionOutlivesTheScheduler(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("2", "a1", "b1")
-	first := w.startScheduler()
-	low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
-	small := w.createSlow(4, low)
-	w.waitBound(small...)
-	w.createGroup("train", 2, 0)
-	gang := w.create(newPods(2, "train", "1", inGroup("train"), ofPriority(high))...)
-	w.waitEvictedAmong(2, small...)
-	w.stopScheduler(first)
-	second := w.startScheduler()
-	w.waitClaims(second, 2)
-	require.Equal(t, 2, w.evicted(small...))
-	for _, pod := range small {
-		if w.pod(pod).DeletionTimestamp != nil {
-			w.letEnd(pod)
-		}
-	}
-	w.waitBound(gang...)
-	require.Equal(t, 2, w.evicted(small...))
-	w.letEnd(small...)
 }
 
 // TestMinResources: a gang is not tried while the cluster lacks what its PodGroup asks for, though its members would

@@ -50,7 +50,7 @@ func (v *gangView) Free(i int, names []corev1.ResourceName, into []int64) {
 			continue
 		}
 		for j, name := range names {
-			into[j] -= int64(s.count) * s.hold.size.Amount(name)
+			into[j] -= int64(s.count) * s.hold.claim.Slot.Amount(name)
 		}
 	}
 }
