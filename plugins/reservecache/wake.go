@@ -11,7 +11,6 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
 
-	"zonewise.dev/internal/feature"
 	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/plugins/reservecache/waiting"
@@ -26,6 +25,8 @@ type activator interface {
 type waker struct {
 	running *running
 	handle  activator
+	// comparisons tells whether tolerations may compare numbers. To ask the feature gates for each pod would cost more than all else.
+	comparisons bool
 }
 
 // Wake implements serve.Waker.
@@ -47,7 +48,7 @@ func (w *waker) Wake(ctx context.Context, freed []string, nodes *ledger.Snapshot
 			asker, _ := r.askerFor(pod)
 			return asker
 		},
-		MayGo: mayGo,
+		MayGo: w.mayGo,
 	}
 	chosen := map[string]*v1.Pod{}
 	for more := true; more && ctx.Err() == nil; {
@@ -67,7 +68,7 @@ func (w *waker) Wake(ctx context.Context, freed []string, nodes *ledger.Snapshot
 }
 
 // mayGo reports whether a pod's own words allow it on a node, so that it is not woken for nothing. The filters decide.
-func mayGo(pod *v1.Pod, node *v1.Node) bool {
+func (w *waker) mayGo(pod *v1.Pod, node *v1.Node) bool {
 	if match, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err == nil && !match {
 		return false
 	}
@@ -77,6 +78,6 @@ func mayGo(pod *v1.Pod, node *v1.Node) bool {
 	}
 	_, untolerated := schedulingv1.FindMatchingUntoleratedTaint(klog.Logger{}, taints, pod.Spec.Tolerations, func(t *v1.Taint) bool {
 		return t.Effect != v1.TaintEffectPreferNoSchedule
-	}, feature.TolerationOperators())
+	}, w.comparisons)
 	return !untolerated
 }

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
 )
@@ -38,6 +39,41 @@ func TestReservationAfterARestart(t *testing.T) {
 	w.waitReady(r, 2)
 	require.Equal(t, before, slotsByNode(&w.reservation(r).Status))
 	w.waitBound(w.create(owners(2, "next", "1")...)...)
+}
+
+// TestReservationConsumersSurvive: owners that use slots use the same ones, and no others, after a new scheduler has taken over and after their
+// node was registered again: a Guarantee is not held twice, and the limit of owners that may run in slots only stays one.
+func TestReservationConsumersSurvive(t *testing.T) {
+	for name, edit := range map[string]func(*v1alpha1.ZoneReservationSpec){
+		"Guarantee": ofMode(guarantee),
+		"Required":  func(s *v1alpha1.ZoneReservationSpec) { s.OwnerPolicy = v1alpha1.OwnerRequired },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newReservationWorld(t)
+			w.addNodes("8", "a1")
+			r := w.reserve("shop", inZones(4, "a"), edit)
+			first := w.startScheduler()
+			w.waitSlots(r, 4, 0)
+			w.waitBound(w.create(owners(2, "web", "1")...)...)
+			w.stopScheduler(first) // at once: the status may lack the last consumer
+			w.startScheduler()
+			w.waitSlots(r, 4, 2)
+
+			node := &v1.Node{}
+			require.NoError(t, cp.client.Get(w.ctx, client.ObjectKey{Name: "a1"}, node))
+			require.NoError(t, cp.client.Delete(w.ctx, node))
+			w.waitReservation(r, "the node is gone", func(s *v1alpha1.ZoneReservationStatus) bool { return s.Slots.Held == 0 })
+			w.addNodes("8", "a1")
+			w.waitSlots(r, 4, 2)
+
+			if name == "Guarantee" {
+				// Of eight CPUs two are the owners', two are held, and four are for all.
+				w.waitBoundOf(4, "shop", w.create(newPods(5, "batch", "1")...))
+			}
+			w.waitBoundOf(2, "", w.create(owners(3, "next", "1")...))
+			w.waitSlots(r, 4, 4)
+		})
+	}
 }
 
 // TestReservationFailover: the leader is killed while pods wait that it kept out. The next one keeps them out as well, holds

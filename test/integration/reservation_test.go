@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -126,6 +127,43 @@ func TestReservationPriority(t *testing.T) {
 	w.requirePending(same...)
 	// The other slot is still there.
 	w.waitBound(w.create(owners(1, "web", "1")...)...)
+}
+
+// TestReservationDefaultPriority: without a priority a reservation is protected from pods without a priority class, whatever class the
+// cluster gives them; one that says 0 is not, and says so.
+func TestReservationDefaultPriority(t *testing.T) {
+	w := newReservationWorld(t)
+	w.addNodes("2", "a1")
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "default-"}, Value: 100, GlobalDefault: true}
+	require.NoError(t, cp.client.Create(w.ctx, class))
+	// given waits until the API server gives pods without a class that priority.
+	given := func(priority int32) {
+		w.eventually("pods get the priority", func() (bool, string) {
+			probe := w.create(newPod("probe", "1", byScheduler("example.com/none")))[0]
+			w.deletePod(probe)
+			return *probe.Spec.Priority == priority, fmt.Sprint(*probe.Spec.Priority)
+		})
+	}
+	t.Cleanup(func() {
+		require.NoError(t, cp.client.Delete(w.ctx, class))
+		given(0)
+	})
+	r := w.reserve("shop", inZones(2, "a"))
+	w.startScheduler()
+	w.waitReady(r, 2)
+	given(100)
+	stranger := newPod("stranger", "1")
+	w.create(stranger)
+	w.waitUnschedulable("shop", stranger)
+	w.waitReservation(r, "protected", func(s *v1alpha1.ZoneReservationStatus) bool {
+		return reservationIs(s, v1alpha1.ConditionProtected, metav1.ConditionTrue)
+	})
+	w.overcommits = true
+	w.patchReservation(r, `{"spec":{"priority":0}}`)
+	w.waitReservation(r, "not protected", func(s *v1alpha1.ZoneReservationStatus) bool {
+		return reservationSays(s, v1alpha1.ConditionProtected, v1alpha1.ReasonPriorityBelowDefault, class.Name)
+	})
+	w.waitBound(stranger)
 }
 
 // TestReservationExempt: the pods of DaemonSets and those of system priorities go where they always went.

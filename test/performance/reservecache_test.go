@@ -1,0 +1,386 @@
+package performance
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/demo/workload"
+	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/plugins/reservecache"
+)
+
+// reserveCluster is a whole scheduler over objects in memory. Its API server binds pods at once, and tells of it.
+type reserveCluster struct {
+	client    *fake.Clientset
+	scheduler *scheduler.Scheduler
+	api       *crdtest.Source
+	// shared is nil for a scheduler without ReserveCache.
+	shared *reservecache.Shared
+	pods   *watch.FakeWatcher
+	// bound counts the binds, and tried the conditions that say that a pod has found no node.
+	bound, tried atomic.Int64
+	// cordons counts the nodes that were cordoned, the last one at the time cordoned.
+	cordons  int
+	cordoned time.Time
+}
+
+// newReserveCluster makes a scheduler that is not running. Only with plugin set it has ReserveCache, beside kube-scheduler's default plugins.
+func newReserveCluster(b *testing.B, plugin bool, nodes []*v1.Node, pods []*v1.Pod, reservations []*v1alpha1.ZoneReservation) *reserveCluster {
+	b.Helper()
+	objects := make([]runtime.Object, 0, len(nodes)+len(pods))
+	for _, n := range nodes {
+		objects = append(objects, n)
+	}
+	byName := make(map[string]*v1.Pod, len(pods))
+	for _, pod := range pods {
+		objects = append(objects, pod)
+		byName[pod.Name] = pod
+	}
+	held := make([]client.Object, 0, len(reservations))
+	for _, r := range reservations {
+		held = append(held, r)
+	}
+	// A watch of the tracker's own panics when its reader is slow.
+	c := &reserveCluster{client: fake.NewClientset(objects...), api: crdtest.New(held...), pods: watch.NewFakeWithChanSize(4*len(pods)+1, false)}
+	c.client.PrependWatchReactor("pods", clienttesting.DefaultWatchReactor(c.pods, nil))
+	c.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		binding, ok := action.(clienttesting.CreateAction).GetObject().(*v1.Binding)
+		if !ok {
+			return false, nil, nil
+		}
+		pod := byName[binding.Name].DeepCopy()
+		pod.Spec.NodeName = binding.Target.Name
+		c.pods.Modify(pod)
+		c.bound.Add(1)
+		return true, binding, nil
+	})
+	c.client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		c.tried.Add(1)
+		return true, byName[action.(clienttesting.PatchAction).GetName()], nil
+	})
+	cfg, err := latest.Default()
+	require.NoError(b, err)
+	profile := cfg.Profiles[0]
+	registry := frameworkruntime.Registry{}
+	if plugin {
+		c.shared = reservecache.NewShared(reservecache.WithSource(c.api))
+		registry[reservecache.Name] = c.shared.New
+		profile.Plugins.MultiPoint.Enabled = append(profile.Plugins.MultiPoint.Enabled, config.Plugin{Name: reservecache.Name})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	b.Cleanup(cancel)
+	factory := scheduler.NewInformerFactory(c.client, 0, nil)
+	c.scheduler, err = scheduler.New(ctx, c.client, factory, nil,
+		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
+		scheduler.WithProfiles(profile), scheduler.WithFrameworkOutOfTreeRegistry(registry))
+	require.NoError(b, err)
+	factory.StartWithContext(ctx)
+	require.NoError(b, c.scheduler.WaitForHandlersSync(ctx))
+	return c
+}
+
+// quiet waits until all that the scheduler and the plugin had to do is done.
+func (c *reserveCluster) quiet(b *testing.B) {
+	b.Helper()
+	require.Eventually(b, func() bool {
+		_, summary := c.scheduler.SchedulingQueue.PendingPods()
+		return strings.Contains(summary, "activeQ:0") && strings.Contains(summary, "backoffQ:0") && (c.shared == nil || c.shared.Idle())
+	}, 30*time.Minute, 100*time.Millisecond)
+}
+
+// reserveNodes are nodes of three zones and a hundred pools, with 32 CPUs of which a pod takes 20.
+func reserveNodes(n int) ([]*v1.Node, []*v1.Pod) {
+	nodes, pods := make([]*v1.Node, 0, n), make([]*v1.Pod, 0, n)
+	for i := range n {
+		name := nodeName(i)
+		nodes = append(nodes, st.MakeNode().Name(name).UID(name).Label(v1.LabelHostname, name).Label(v1.LabelTopologyZone, fmt.Sprintf("zone-%d", i%3)).
+			Label("pool", fmt.Sprint(i%100)).Capacity(map[v1.ResourceName]string{v1.ResourceCPU: "32", v1.ResourceMemory: "128Gi", v1.ResourcePods: "110"}).Obj())
+		pods = append(pods, st.MakePod().Namespace("default").Name("large-"+name).UID("large-"+name).Node(name).
+			Req(map[v1.ResourceName]string{v1.ResourceCPU: "20", v1.ResourceMemory: "64Gi"}).Obj())
+	}
+	return nodes, pods
+}
+
+// reservationFor holds slots for the pods of an app.
+func reservationFor(app string, slots int32, requests v1.ResourceList) *v1alpha1.ZoneReservation {
+	return &v1alpha1.ZoneReservation{
+		ObjectMeta: metav1.ObjectMeta{Name: app, UID: types.UID("r-" + app), Generation: 1, CreationTimestamp: metav1.NewTime(time.Unix(1_700_000_000, 0))},
+		Spec: v1alpha1.ZoneReservationSpec{
+			Owners: []v1alpha1.ReservationOwner{{Namespace: "default", PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}},
+			Slot:   v1alpha1.ReservationSlot{Requests: requests}, Slots: &slots,
+		},
+	}
+}
+
+// unfilled are reservations with different selectors, whose slots fit on empty nodes and not beside what is there.
+func unfilled(n int) []*v1alpha1.ZoneReservation {
+	all := make([]*v1alpha1.ZoneReservation, 0, n)
+	for i := range n {
+		r := reservationFor(fmt.Sprintf("app-%d", i), 10, v1.ResourceList{v1.ResourceCPU: resource.MustParse("16")})
+		r.Spec.Slot.NodeSelector = map[string]string{"pool": fmt.Sprint(i % 100)}
+		r.Spec.Slot.Tolerations = []v1.Toleration{{Key: fmt.Sprint(i), Operator: v1.TolerationOpExists}}
+		all = append(all, r)
+	}
+	return all
+}
+
+// cycles schedules plain pods one by one for a while, with a cordon a second, and returns how long each cycle took, from the snapshot to
+// the scores. A pod is assumed and the one before it forgotten between cycles.
+func (c *reserveCluster) cycles(b *testing.B, nodes []*v1.Node, d time.Duration) (took spreadSamples) {
+	b.Helper()
+	ctx, fw := b.Context(), c.scheduler.Profiles[v1.DefaultSchedulerName]
+	snapshot := fw.SnapshotSharedLister().(*cache.Snapshot)
+	var last *v1.Pod
+	var lastState *framework.CycleState
+	undo := func() {
+		if last != nil {
+			fw.RunReservePluginsUnreserve(ctx, lastState, last, last.Spec.NodeName)
+			require.NoError(b, c.scheduler.Cache.ForgetPod(klog.Logger{}, last))
+		}
+	}
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		if time.Since(c.cordoned) >= time.Second {
+			c.cordons++
+			c.cordoned = time.Now()
+			n := nodes[c.cordons*7919%len(nodes)].DeepCopy()
+			n.Spec.Unschedulable = true
+			_, err := c.client.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
+			require.NoError(b, err)
+		}
+		name := fmt.Sprintf("plain-%d", len(took)%2)
+		pod := st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(v1.DefaultSchedulerName).
+			Req(map[v1.ResourceName]string{v1.ResourceCPU: "100m", v1.ResourceMemory: "128Mi"}).Obj()
+		info, err := framework.NewPodInfo(pod)
+		require.NoError(b, err)
+		state := framework.NewCycleState()
+		start := time.Now()
+		require.NoError(b, c.scheduler.Cache.UpdateSnapshot(klog.Logger{}, snapshot))
+		result, err := c.scheduler.SchedulePod(ctx, fw, state, &framework.QueuedPodInfo{PodInfo: info})
+		took = append(took, time.Since(start))
+		require.NoError(b, err)
+		undo()
+		last, lastState = pod.DeepCopy(), state
+		last.Spec.NodeName = result.SuggestedHost
+		require.NoError(b, c.scheduler.Cache.AssumePod(klog.Logger{}, last))
+		require.True(b, fw.RunReservePluginsReserve(ctx, state, pod, result.SuggestedHost).IsSuccess())
+	}
+	undo()
+	return took
+}
+
+// BenchmarkReserveCacheUnfilled is the scheduling cycle of a plain pod on 5,000 nodes, with a cordon a second: with kube-scheduler's
+// plugins alone, with ReserveCache and no reservation, and beside 1,000 reservations with different selectors that all lack ten slots.
+// The three take turns of twenty milliseconds.
+//
+//	intree-us, none-us, unfilled-us   medians
+//	ratio                             of the last two, and of their means and 99th percentiles
+func BenchmarkReserveCacheUnfilled(b *testing.B) {
+	nodes, pods := reserveNodes(5000)
+	clusters := []*reserveCluster{
+		newReserveCluster(b, false, nodes, pods, nil), newReserveCluster(b, true, nodes, pods, nil), newReserveCluster(b, true, nodes, pods, unfilled(1000)),
+	}
+	for _, c := range clusters {
+		c.cycles(b, nodes, 500*time.Millisecond)
+		c.quiet(b)
+	}
+	var took [3]spreadSamples
+	for b.Loop() {
+		for end := time.Now().Add(6 * time.Second); time.Now().Before(end); {
+			for i, c := range clusters {
+				took[i] = append(took[i], c.cycles(b, nodes, 20*time.Millisecond)...)
+			}
+		}
+	}
+	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
+	mean := func(s spreadSamples) (sum time.Duration) {
+		for _, d := range s {
+			sum += d
+		}
+		return sum / time.Duration(len(s))
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(us(took[0].median()), "intree-us")
+	b.ReportMetric(us(took[1].median()), "none-us")
+	b.ReportMetric(us(took[2].median()), "unfilled-us")
+	b.ReportMetric(us(took[2].median())/us(took[1].median()), "ratio")
+	b.ReportMetric(us(mean(took[2]))/us(mean(took[1])), "mean-ratio")
+	b.ReportMetric(us(took[2].percentile(99))/us(took[1].percentile(99)), "p99-ratio")
+}
+
+// BenchmarkReserveCacheStart is how long the first scheduling cycle takes of a process that finds 1,000 reservations of ten slots and
+// 5,000 nodes: all slots are placed before its pod.
+func BenchmarkReserveCacheStart(b *testing.B) {
+	nodes, pods := reserveNodes(5000)
+	var reservations []*v1alpha1.ZoneReservation
+	for i := range 1000 {
+		reservations = append(reservations, reservationFor(fmt.Sprintf("app-%d", i), 10, v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}))
+	}
+	var sum time.Duration
+	n := 0
+	for b.Loop() {
+		c := newReserveCluster(b, true, nodes, pods, reservations)
+		fw := c.scheduler.Profiles[v1.DefaultSchedulerName]
+		require.NoError(b, c.scheduler.Cache.UpdateSnapshot(klog.Logger{}, fw.SnapshotSharedLister().(*cache.Snapshot)))
+		info, err := framework.NewPodInfo(st.MakePod().Namespace("default").Name("p").UID("p").Req(map[v1.ResourceName]string{v1.ResourceCPU: "1"}).Obj())
+		require.NoError(b, err)
+		start := time.Now()
+		_, err = c.scheduler.SchedulePod(b.Context(), fw, framework.NewCycleState(), &framework.QueuedPodInfo{PodInfo: info})
+		require.NoError(b, err)
+		sum += time.Since(start)
+		held := 0
+		for _, uid := range c.shared.Holds().Claims() {
+			status, _ := c.shared.Holds().Status(uid)
+			held += status.Sum().Slots
+		}
+		require.Equal(b, 10*1000, held, "slots are placed before the first pod")
+		n++
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(sum.Seconds()/float64(n), "s/start")
+}
+
+// BenchmarkReserveCacheFreedSlot is how many scheduling attempts a slot causes that is given up beside 20,000 pods which the
+// reservation keeps out: one pod finds room.
+func BenchmarkReserveCacheFreedSlot(b *testing.B) {
+	const waiting = 20_000
+	nodes, pods := reserveNodes(1)
+	for i := range waiting {
+		name := fmt.Sprintf("waiting-%d", i)
+		pods = append(pods, st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(v1.DefaultSchedulerName).
+			Req(map[v1.ResourceName]string{v1.ResourceCPU: "1"}).Obj())
+	}
+	r := reservationFor("app", 12, v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")})
+	c := newReserveCluster(b, true, nodes, pods, []*v1alpha1.ZoneReservation{r})
+	go c.scheduler.Run(b.Context())
+	require.Eventually(b, func() bool { return c.tried.Load() >= waiting }, time.Hour, 10*time.Millisecond)
+	c.quiet(b)
+	before, bound := c.tried.Load(), c.bound.Load()
+	freed := 0
+	for b.Loop() {
+		if freed++; freed > 11 {
+			b.Fatal("no more slots to give up: use a smaller -benchtime, such as 5x")
+		}
+		now, _ := crdtest.Get(c.api, r)
+		now = now.DeepCopy()
+		*now.Spec.Slots--
+		c.api.Put(now)
+		require.Eventually(b, func() bool { return c.bound.Load() == bound+int64(freed) }, time.Hour, time.Millisecond)
+		c.quiet(b)
+	}
+	b.ReportMetric(float64(c.tried.Load()-before+c.bound.Load()-bound)/float64(freed), "attempts/slot")
+}
+
+// traceCluster are the nodes and the pods of the trace that demo/workload cites, on 300 nodes, and a reservation for each service: slots of
+// the size of a replica for a tenth of the replicas, one at least.
+func traceCluster(b *testing.B) ([]*v1.Node, []*v1.Pod, []*v1alpha1.ZoneReservation) {
+	b.Helper()
+	plan, err := workload.NewPlan(workload.Options{Scale: 0.02, Nodes: 300, Seed: 1, Zones: []string{"a", "b", "c"}})
+	require.NoError(b, err)
+	var nodes []*v1.Node
+	for _, n := range plan.Nodes {
+		nodes = append(nodes, n.Object())
+	}
+	var pods []*v1.Pod
+	var reservations []*v1alpha1.ZoneReservation
+	for _, i := range plan.Order {
+		service := plan.Services[i]
+		d := plan.Deployment(service)
+		template := d.Spec.Template.DeepCopy()
+		template.Labels["app"] = service.Name()
+		for k := range int(*d.Spec.Replicas) {
+			name := fmt.Sprintf("%s-%d", service.Name(), k)
+			pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Labels: template.Labels}, Spec: *template.Spec.DeepCopy()}
+			pod.Spec.SchedulerName = v1.DefaultSchedulerName
+			pods = append(pods, pod)
+		}
+		requests := v1.ResourceList{}
+		for _, container := range template.Spec.Containers {
+			for name, quantity := range container.Resources.Requests {
+				requests[name] = quantity
+			}
+		}
+		r := reservationFor(service.Name(), max(1, *d.Spec.Replicas/10), requests)
+		r.Spec.Slot.NodeSelector, r.Spec.Slot.Tolerations = template.Spec.NodeSelector, template.Spec.Tolerations
+		reservations = append(reservations, r)
+	}
+	return nodes, pods, reservations
+}
+
+// BenchmarkReserveCacheTrace schedules the services of a production trace on 300 nodes, all pods there at the start: with kube-scheduler's
+// plugins alone, and with ReserveCache and one reservation for each service. CPU is that of the whole process, the API server in memory
+// and the informers among it.
+//
+//	intree-cpu-s, held-cpu-s, ratio   until no pod is left to be tried
+//	intree-waiting, held-waiting      pods without a node then
+//	intree-tries, held-tries          scheduling attempts
+func BenchmarkReserveCacheTrace(b *testing.B) {
+	nodes, pods, reservations := traceCluster(b)
+	b.Logf("%d nodes, %d pods, %d services", len(nodes), len(pods), len(reservations))
+	run := func(c *reserveCluster) (cpu time.Duration, waiting, tries int) {
+		ctx, cancel := context.WithCancel(b.Context())
+		defer cancel()
+		before := cpuTime(b)
+		go c.scheduler.Run(ctx)
+		require.Eventually(b, func() bool { return c.bound.Load() > 0 }, time.Minute, time.Millisecond)
+		c.quiet(b)
+		return cpuTime(b) - before, len(pods) - int(c.bound.Load()), int(c.bound.Load() + c.tried.Load())
+	}
+	var cpu [2]time.Duration
+	var waiting, tries [2]int
+	n := 0
+	for b.Loop() {
+		n++
+		for i := range cpu {
+			var held []*v1alpha1.ZoneReservation
+			if i == 1 {
+				held = reservations
+			}
+			took, left, tried := run(newReserveCluster(b, i == 1, nodes, pods, held))
+			cpu[i] += took
+			waiting[i] += left
+			tries[i] += tried
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(cpu[0].Seconds()/float64(n), "intree-cpu-s")
+	b.ReportMetric(cpu[1].Seconds()/float64(n), "held-cpu-s")
+	b.ReportMetric(cpu[1].Seconds()/cpu[0].Seconds(), "ratio")
+	b.ReportMetric(float64(waiting[0])/float64(n), "intree-waiting")
+	b.ReportMetric(float64(waiting[1])/float64(n), "held-waiting")
+	b.ReportMetric(float64(tries[0])/float64(n), "intree-tries")
+	b.ReportMetric(float64(tries[1])/float64(n), "held-tries")
+}
+
+// cpuTime is the processor time that the process has used.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
