@@ -1,19 +1,13 @@
-// Command zonewise-demo, which "make demo" builds and runs, is the project's showpiece: a real
-// control plane on loopback, the real scheduler with the three plugins, a
-// workload drawn from published production traces, the loss of a zone, and a
-// closing board that is computed from what the API server and the scheduler
-// say, never from what the demo believes that it did.
+// Command zonewise-demo, which "make demo" builds and runs, is the project's showpiece: a real control plane on loopback, the
+// real scheduler with the three plugins, a workload drawn from published production traces, the loss of a zone, and a closing
+// board that is read from the API server and the scheduler's metrics.
 //
-//   - workload turns the figures of the traces into nodes, Deployments and
-//     gangs. It is pure.
+//   - workload turns the figures of the traces into nodes, Deployments, gangs, a policy and a reservation. It is pure.
 //   - cluster starts and stops the processes and hands out identities.
-//   - board turns lists of API objects and scraped metrics into a model,
-//     judges the invariants and renders it. It is pure.
-//   - run joins them: the phases, the live progress and the exit.
+//   - check says what must be true, with what was read. It is pure.
+//   - run tells the story: the phases, the live progress, the board.
 //
-// Non-goals: the demo is no benchmark (its throughput is whatever the machine
-// gives while six processes share it) and no test suite; it shows, and it
-// refuses to show anything untrue.
+// Non-goals: the demo is no benchmark, since six processes share the machine, and no test suite.
 package main
 
 import (
@@ -44,7 +38,7 @@ const (
 	exitOK          = 0
 	exitFailure     = 1   // the demo could not be carried through
 	exitUsage       = 2   // a flag is wrong
-	exitInvariant   = 3   // something that must always be true was not
+	exitBroken      = 3   // a check of the board failed
 	exitInterrupted = 130 // Ctrl-C, or another signal to end
 )
 
@@ -80,14 +74,14 @@ func report(w io.Writer, err error) int {
 		return exitOK
 	}
 	var (
-		usage     usageError
-		option    *run.UsageError
-		invariant *run.InvariantError
+		usage  usageError
+		option *run.UsageError
+		broken *run.BrokenError
 	)
 	switch {
-	case errors.As(err, &invariant):
+	case errors.As(err, &broken):
 		fmt.Fprintln(w, "zonewise-demo:", err)
-		return exitInvariant
+		return exitBroken
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(w, "zonewise-demo: interrupted")
 		return exitInterrupted
@@ -101,17 +95,18 @@ func report(w io.Writer, err error) int {
 }
 
 const demoHelp = `Start a real control plane on loopback (etcd, kube-apiserver,
-kube-controller-manager, and kwok for the nodes) with the Zonewise scheduler,
-let a workload drawn from published production traces arrive over three zones,
-drain one of them, bring it back, and print a board of what came of it. All of it
-can be watched in a browser, at the address that is printed first; the last page is
-saved with the board's checks.
+kube-controller-manager, and kwok for the nodes) with the Zonewise scheduler, and let
+a workload arrive that is drawn from published production traces: services spread over
+three zones, one of them by a ZoneSpreadPolicy, one with room held by a
+ZoneReservation beside batch work, and gangs. Then a zone is lost, and comes back. A
+board says what came of it. All of it can be watched in a browser, at the address that
+is printed first; the last page is saved with the board's checks.
 
-The board is computed from the API server's objects and the scheduler's metrics.
-Nothing is left behind: Ctrl-C ends everything at any moment.
+The board is read from the API server and the scheduler's metrics. Nothing is left
+behind: Ctrl-C ends everything at any moment.
 
-Exit codes: 0 all that must be true is true; 1 the demo could not be carried
-through; 2 a flag is wrong; 3 an invariant is broken, and named; 130 interrupted.`
+Exit codes: 0 all checks hold; 1 the demo could not be carried through; 2 a flag is
+wrong; 3 a check failed, and is named; 130 interrupted.`
 
 func newDemo() *cobra.Command {
 	var opts run.Options
@@ -120,7 +115,7 @@ func newDemo() *cobra.Command {
 		Version:       version.Get().String(),
 		SilenceErrors: true, // report prints them
 		SilenceUsage:  true,
-		Short:         "Watch the scheduler place a real workload over three zones and lose one",
+		Short:         "Watch the scheduler place a real workload over three zones, lose one, and recover",
 		Long:          demoHelp,
 		Example: `  zonewise-demo
   zonewise-demo --scale 0.1 --timeout 20m
@@ -146,13 +141,15 @@ func newDemo() *cobra.Command {
 			opts.Width = func() int { return show.Width(opts.Progress) }
 			opts.ColorOut = show.IsTerminal(opts.Out) && !show.NoColor()
 			opts.ColorProgress = opts.Live
+			if show.IsTerminal(opts.Out) {
+				opts.OutWidth = show.Width(opts.Out)
+			}
 			return run.Run(cmd.Context(), opts)
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	flags := cmd.Flags()
 	flags.Float64Var(&opts.Scale, "scale", workload.DefaultScale, "share of the traces' live population to run, above 0, at most 1")
-	flags.IntVar(&opts.Nodes, "nodes", 0, "number of nodes; 0 takes as many as the workload needs with one zone lost")
 	flags.Uint64Var(&opts.Seed, "seed", 1, "decides the order in which the workload arrives")
 	flags.StringVar(&opts.BinDir, "bin-dir", "", "directory of the binaries (default: that of this one); $"+cluster.AssetsVariable+" overrides it for etcd and kube-apiserver")
 	flags.IntVar(&opts.Port, "port", 0, "port of the API server on 127.0.0.1; 0 takes a free one")

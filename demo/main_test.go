@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"zonewise.dev/demo/board"
+	"zonewise.dev/demo/check"
 	"zonewise.dev/demo/run"
 )
 
@@ -36,7 +36,7 @@ func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
 		{[]string{"--scale", "0"}, "--scale: must be above 0 and at most 1, got 0"},
 		{[]string{"--scale", "NaN"}, "--scale: must be above 0 and at most 1, got NaN"},
 		{[]string{"--scale", "much"}, `invalid argument "much" for "--scale"`},
-		{[]string{"--nodes", "1"}, "--nodes: must be 0 or between 6 and 5000, got 1"},
+		{[]string{"--nodes", "9"}, "unknown flag: --nodes"},
 		{[]string{"--seed", "-1"}, `invalid argument "-1" for "--seed"`},
 		{[]string{"--port", "-2"}, "--port: must be between 0 and 65535, got -2"},
 		{[]string{"--board-port", "70000"}, "--board-port: must be between 0 and 65535, got 70000"},
@@ -71,7 +71,7 @@ func TestMissingBinariesAreOneLineAndExitCode1(t *testing.T) {
 }
 
 func TestReport(t *testing.T) {
-	invariant := &run.InvariantError{Broken: []board.Check{{Name: "no gang is partly bound", Violations: []string{"gang g: 1 bound, minMember 2"}}}}
+	broken := &run.BrokenError{Broken: []check.Check{{Name: "no gang is partly bound", Violations: []string{"gang g: 1 bound, minMember 2"}}}}
 	for _, tc := range []struct {
 		name string
 		err  error
@@ -81,7 +81,7 @@ func TestReport(t *testing.T) {
 		{"fine", nil, exitOK, ""},
 		{"failure", errors.New("boom"), exitFailure, "zonewise-demo: boom\n"},
 		{"interrupted", fmt.Errorf("create nodes: %w", context.Canceled), exitInterrupted, "zonewise-demo: interrupted\n"},
-		{"invariant", fmt.Errorf("demo: %w", invariant), exitInvariant, "zonewise-demo: demo: broken invariant \"no gang is partly bound\": gang g: 1 bound, minMember 2\n"},
+		{"broken", fmt.Errorf("demo: %w", broken), exitBroken, "zonewise-demo: demo: broken: \"no gang is partly bound\": gang g: 1 bound, minMember 2\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -93,7 +93,7 @@ func TestReport(t *testing.T) {
 
 func TestHelpListsTheFlags(t *testing.T) {
 	_, out, _ := demo(t, "--help")
-	for _, flag := range []string{"--bin-dir", "--keep", "--nodes", "--output", "--port", "--quiet", "--scale", "--seed", "--timeout", "Exit codes"} {
+	for _, flag := range []string{"--bin-dir", "--keep", "--output", "--port", "--quiet", "--scale", "--seed", "--timeout", "Exit codes"} {
 		require.Contains(t, out, flag)
 	}
 }

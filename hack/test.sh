@@ -143,8 +143,7 @@ need_command() {
 	debian_package "$package" "$reason"
 }
 
-# step_controlplane leaves out kwok, which only the demo needs.
-step_controlplane() { "$ROOT/hack/controlplane/build.sh" etcd kube-apiserver kube-controller-manager kubectl; }
+step_controlplane() { "$ROOT/hack/controlplane/build.sh"; }
 
 step_go() {
 	local pkgs
@@ -160,7 +159,7 @@ step_go() {
 		say "TestSchedulesInAContainer is left out: an OCI runtime needs root; continuous integration runs it"
 		leave_out=(-skip '^TestSchedulesInAContainer$')
 	fi
-	"$ROOT/hack/build.sh"
+	"$ROOT/hack/build.sh" demo
 	# shellcheck disable=SC2086
 	compile_ahead $pkgs
 	# shellcheck disable=SC2086

@@ -24,8 +24,12 @@ type Pack struct {
 
 // NewPack returns a pack for one scheduler. It starts nothing: that is left to the factories, which the
 // framework calls once for each profile that enables the plugin.
-func NewPack() *Pack {
-	p := &Pack{zoneSpread: zonespread.NewShared(), reserveCache: reservecache.NewShared()}
+func NewPack(opts ...Option) *Pack {
+	var o options
+	for _, opt := range opts {
+		opt(&o)
+	}
+	p := &Pack{zoneSpread: zonespread.NewShared(o.zoneSpread...), reserveCache: reservecache.NewShared(o.reserveCache...)}
 	p.permitGate = permitgate.NewShared()
 	return p
 }
@@ -47,3 +51,13 @@ func (p *Pack) ReserveCache() *reservecache.Shared { return p.reserveCache }
 
 // PermitGate returns what the PermitGate plugins of all profiles share.
 func (p *Pack) PermitGate() *permitgate.Shared { return p.permitGate }
+
+// Idle reports whether the workers of all plugins have nothing to do until an event comes or the clock moves.
+func (p *Pack) Idle() bool {
+	for _, part := range []any{p.zoneSpread, p.reserveCache, p.permitGate} {
+		if i, ok := part.(interface{ Idle() bool }); ok && !i.Idle() {
+			return false
+		}
+	}
+	return true
+}

@@ -10,6 +10,8 @@ import (
 
 	"zonewise.dev/cmd/zonewise/board"
 	"zonewise.dev/cmd/zonewise/live"
+	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/sim"
 )
 
 const boardHelp = `Show the cluster as a web page that changes with it: zones with their nodes and
@@ -65,6 +67,7 @@ func newBoard() *cobra.Command {
 		},
 	}
 	flags.registerSource(cmd)
+	flags.registerScheduler(cmd)
 	f := cmd.Flags()
 	f.Lookup("namespace").Usage = "show policies, workloads, gangs and waiting pods of this namespace only"
 	f.StringVarP(&file, "output", "o", "", "write the page to this HTML file, and serve nothing")
@@ -85,15 +88,38 @@ func (f *clusterFlags) boardOptions() board.Options {
 }
 
 func writeBoard(cmd *cobra.Command, flags *clusterFlags, file string) error {
-	w, _, err := flags.world(cmd)
+	page, err := flags.page(cmd)
 	if err != nil {
 		return err
 	}
-	if err := board.Build(w, flags.boardOptions()).WriteFile(file); err != nil {
+	if err := page.WriteFile(file); err != nil {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "The board is in %s.\n", file)
 	return nil
+}
+
+// page makes the page of the cluster as it is.
+func (f *clusterFlags) page(cmd *cobra.Command) (*board.Page, error) {
+	c, _, err := f.census(cmd)
+	if err != nil {
+		return nil, err
+	}
+	s, err := f.open(cmd.Context(), c.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return board.Build(cmd.Context(), c, s, f.boardOptions())
+}
+
+// open copies a cluster for its scheduler.
+func (f *clusterFlags) open(ctx context.Context, s *snapshot.Snapshot) (*sim.Sim, error) {
+	options, err := f.schedulerOptions(s)
+	if err != nil {
+		return nil, err
+	}
+	return sim.New(ctx, s.Objects(), options)
 }
 
 func serveBoard(cmd *cobra.Command, flags *clusterFlags, address string, port int) error {
@@ -124,11 +150,11 @@ Whoever on this machine has this address sees what you may see. Ctrl-C ends it.
 // boardSource starts following the cluster; wait returns when there is something to show. Of a file there is at once.
 func (f *clusterFlags) boardSource(ctx context.Context, cmd *cobra.Command) (source board.Source, wait func() error, err error) {
 	if f.snapshotFile != "" {
-		w, _, err := f.world(cmd)
+		page, err := f.page(cmd)
 		if err != nil {
 			return nil, nil, err
 		}
-		return board.Fixed{Shown: board.Build(w, f.boardOptions())}, func() error { return nil }, nil
+		return board.Fixed{Shown: page}, func() error { return nil }, nil
 	}
 	config, err := f.restConfig()
 	if err != nil {
@@ -150,5 +176,6 @@ func (f *clusterFlags) boardSource(ctx context.Context, cmd *cobra.Command) (sou
 		}
 		return nil
 	}
-	return &board.Following{Live: followed, Options: f.boardOptions()}, wait, nil
+	open := func(s *snapshot.Snapshot) (*sim.Sim, error) { return f.open(ctx, s) }
+	return board.Follow(followed, f.boardOptions(), open), wait, nil
 }

@@ -19,15 +19,20 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/snapshot"
-	"zonewise.dev/cmd/zonewise/world"
+	"zonewise.dev/sim"
 )
 
 // clusterFlags are the flags of the commands that look at a cluster.
 type clusterFlags struct {
 	kubeconfig, context, namespace string
 	snapshotFile                   string
+	configFile                     string
+	seed                           int64
 	output                         string
 	timeout                        time.Duration
 	quiet                          bool
@@ -50,6 +55,29 @@ func (f *clusterFlags) registerSource(cmd *cobra.Command) {
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "give up reading the cluster after this long")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "show no progress")
 	complete(cmd, "context", f.contexts()...)
+}
+
+// registerScheduler adds the flags of the commands that ask a scheduler.
+func (f *clusterFlags) registerScheduler(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.configFile, "config", "", "the scheduler's KubeSchedulerConfiguration (default: the shipped one, config/zonewise.yaml)")
+	flags.Int64Var(&f.seed, "seed", 0, "decide ties between nodes, and the order of controllers, by this number; 0 takes the first")
+}
+
+// schedulerOptions reads --config, and says how to run the scheduler on a copy of the cluster.
+func (f *clusterFlags) schedulerOptions(s *snapshot.Snapshot) (sim.Options, error) {
+	options := sim.Options{Seed: f.seed, Now: s.TakenAt, NotInstalled: s.NotInstalled()}
+	if f.configFile == "" {
+		return options, nil
+	}
+	data, err := os.ReadFile(f.configFile)
+	if err != nil {
+		return options, fmt.Errorf("--config: %w", err)
+	}
+	if options.Config, err = sim.ParseConfig(data); err != nil {
+		return options, usageError{fmt.Errorf("--config: %s: %w", f.configFile, oneLine(err))}
+	}
+	return options, nil
 }
 
 // complete offers values of a flag to the shell.
@@ -111,7 +139,7 @@ func (f *clusterFlags) scope() (string, error) {
 }
 
 // client connects to the cluster.
-func (f *clusterFlags) client() (client.Client, error) {
+func (f *clusterFlags) client() (client.WithWatch, error) {
 	config, err := f.restConfig()
 	if err != nil {
 		return nil, err
@@ -149,7 +177,7 @@ func (f *clusterFlags) read(cmd *cobra.Command) (*snapshot.Snapshot, client.Clie
 	if err != nil {
 		return nil, nil, explained(ctx, err)
 	}
-	if len(s.Nodes) == 0 {
+	if len(snapshot.List[*corev1.Node](s)) == 0 {
 		return nil, nil, errors.New("the cluster has no nodes")
 	}
 	return s, c, nil
@@ -160,17 +188,13 @@ func (f *clusterFlags) limit(ctx context.Context) (context.Context, context.Canc
 	return context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("no answer within %s: see --timeout", duration.HumanDuration(f.timeout)))
 }
 
-// world reads the cluster, and returns its state now or, of a file, when it was taken.
-func (f *clusterFlags) world(cmd *cobra.Command) (*world.World, client.Client, error) {
+// census reads the cluster, and counts what is in it.
+func (f *clusterFlags) census(cmd *cobra.Command) (*census.Census, client.Client, error) {
 	s, c, err := f.read(cmd)
 	if err != nil {
 		return nil, nil, err
 	}
-	now := s.TakenAt
-	if now.IsZero() {
-		now = time.Now()
-	}
-	return world.New(s, now), c, nil
+	return census.Take(s), c, nil
 }
 
 // style is how text on standard output looks.
@@ -215,13 +239,14 @@ func (p *progressLine) show(format string, args ...any) {
 	fmt.Fprintf(p.w, "\r\x1b[K%s", string(text[:min(len(text), max(0, p.width()-1))]))
 }
 
-func (p *progressLine) bar(title string, done, all int) {
+// bar draws a share.
+func bar(done, all int) string {
 	const cells = 20
 	filled := cells
 	if all > 0 {
 		filled = min(cells, done*cells/all)
 	}
-	p.show("%s [%s%s] %d/%d", title, strings.Repeat("#", filled), strings.Repeat("-", cells-filled), done, all)
+	return fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("#", filled), strings.Repeat("-", cells-filled), done, all)
 }
 
 func (p *progressLine) clear() {

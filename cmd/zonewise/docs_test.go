@@ -52,8 +52,7 @@ func TestDocumentedCommands(t *testing.T) {
 	c.Node("worker-7", "eu-1a", "4", "8Gi")
 	c.Pod("web-7d4b9c-x2x5v", "", clitest.Plain("1", "1Gi"), nil)
 	c.Pod("web-7d4b9c-x2x5v", "", clitest.Plain("1", "1Gi"), nil).Namespace = "default"
-	c.PodGroups = append(c.PodGroups, schedv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "train"}})
-	c.Namespaces = append(c.Namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ml"}})
+	c.Add(&schedv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "train"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ml"}})
 	t.Chdir(t.TempDir())
 	require.NoError(t, snapshot.Save("cluster.json.gz", c.Snapshot))
 	require.NoError(t, os.WriteFile("workload.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n"), 0o600))

@@ -7,19 +7,25 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/explain"
 	"zonewise.dev/cmd/zonewise/show"
-	"zonewise.dev/cmd/zonewise/world"
+	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/sim"
 )
 
 const explainHelp = `Explain why a pod or a gang waits: what each zone is to it, with the counts, caps
 and holds that are in the way and whose they are, what the scheduler said, and
 what would let it go. Of a pod that is bound it says where.
+
+The scheduler itself answers, on a copy of the cluster: with its plugins, in the
+configuration of --config.
 
 The argument is the name of a pod or of a PodGroup, or pod/NAME or podgroup/NAME.
 
@@ -53,19 +59,26 @@ func newExplain() *cobra.Command {
 			if err != nil {
 				return oneLine(err)
 			}
-			w, c, err := flags.world(cmd)
+			c, connected, err := flags.census(cmd)
 			if err != nil {
 				return err
 			}
-			report, err := explainOne(cmd.Context(), w, c, kind, namespace, name)
+			options, err := flags.schedulerOptions(c.Snapshot)
 			if err != nil {
 				return err
 			}
-			return flags.write(cmd, report, func(out io.Writer, style show.Style) error { return report.Text(out, style, w.Now) })
+			x := &explanation{census: c, client: connected, options: options, line: flags.progress(cmd)}
+			report, err := x.run(cmd.Context(), kind, namespace, name)
+			x.line.clear()
+			if err != nil {
+				return err
+			}
+			return flags.write(cmd, report, func(out io.Writer, style show.Style) error { return report.Text(out, style, c.Now) })
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	flags.register(cmd)
+	flags.registerScheduler(cmd)
 	return cmd
 }
 
@@ -84,13 +97,38 @@ func subject(arg string) (kind, name string, err error) {
 	return "", "", usageError{fmt.Errorf("%q: want a name, pod/NAME or podgroup/NAME", arg)}
 }
 
-func explainOne(ctx context.Context, w *world.World, c client.Client, kind, namespace, name string) (*explain.Report, error) {
-	if kind != "podgroup" {
-		if p := w.Find(namespace, name); p != nil {
-			return explain.Explain(w, p, eventsOf(ctx, c, namespace, "Pod", name)), nil
+// explanation is one run of the command.
+type explanation struct {
+	census  *census.Census
+	client  client.Client // nil of a file
+	options sim.Options
+	line    *progressLine
+}
+
+// open copies the cluster.
+func (x *explanation) open(ctx context.Context) explain.Open {
+	return func(change func(*sim.Options)) (*sim.Sim, error) {
+		options := x.options
+		if change != nil {
+			change(&options)
 		}
-		for i := range w.Snapshot.Pods {
-			if p := &w.Snapshot.Pods[i]; p.Namespace == namespace && p.Name == name {
+		x.line.show("asking the scheduler")
+		return sim.New(ctx, x.census.Snapshot.Objects(), options)
+	}
+}
+
+func (x *explanation) run(ctx context.Context, kind, namespace, name string) (*explain.Report, error) {
+	if kind != "podgroup" {
+		if p := x.census.Find(namespace, name); p != nil {
+			s, err := x.open(ctx)(nil)
+			if err != nil {
+				return nil, err
+			}
+			defer s.Close()
+			return explain.Explain(ctx, x.census, s, p, eventsOf(ctx, x.client, namespace, "Pod", name))
+		}
+		for _, p := range snapshot.List[*corev1.Pod](x.census.Snapshot) {
+			if p.Namespace == namespace && p.Name == name {
 				state := "has finished"
 				if p.DeletionTimestamp != nil {
 					state = "is being deleted"
@@ -100,8 +138,9 @@ func explainOne(ctx context.Context, w *world.World, c client.Client, kind, name
 		}
 	}
 	if kind != "pod" {
-		if report := explain.Gang(w, namespace+"/"+name, eventsOf(ctx, c, namespace, "PodGroup", name)); report != nil {
-			return report, nil
+		report, err := explain.Gang(ctx, x.census, x.open(ctx), namespace+"/"+name, eventsOf(ctx, x.client, namespace, "PodGroup", name))
+		if report != nil || err != nil {
+			return report, err
 		}
 	}
 	switch kind {
@@ -113,7 +152,7 @@ func explainOne(ctx context.Context, w *world.World, c client.Client, kind, name
 	return nil, fmt.Errorf("there is no pod and no PodGroup %s in namespace %s", name, namespace)
 }
 
-// eventsOf reads the events about an object. That somebody may not read them is no reason to say nothing.
+// eventsOf reads the events about an object. Without the permission the rest is still explained.
 func eventsOf(ctx context.Context, c client.Client, namespace, kind, name string) []eventsv1.Event {
 	if c == nil {
 		return nil // a snapshot has none

@@ -5,26 +5,26 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
 
+	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/simulate"
-	"zonewise.dev/cmd/zonewise/snapshot"
-	"zonewise.dev/cmd/zonewise/world"
+	"zonewise.dev/sim"
 )
 
-const simulateHelp = `Foresee what happens when zones or nodes are lost, or when a workload is added:
-which pods are displaced, where they would go, which would stay Pending and why,
-and which policies, budgets, gangs and reservations would not hold. Nothing in the
-cluster is changed; it works on a snapshot, with the formulas of the scheduler.
+const simulateHelp = `Foresee what happens when zones or nodes are lost, when a workload is added, or
+nodes: which pods are displaced, where they go, which stay Pending and why, and
+which policies, budgets, gangs and reservations do not hold. Nothing in the
+cluster is changed: the scheduler acts on a copy of it, with its plugins, in the
+configuration of --config, until nothing more happens however long one waits.
 
 --lose-zone any loses every zone in turn, each time from the same start.
-
-Which node a pod takes is an estimate; whether nodes are allowed is not, but for
-preemption, autoscalers and devices, which are not played (see docs/cli.md).
 
 Exit codes: 0 it would survive; 1 the cluster could not be read; 2 a flag is
 wrong; 4 something of --fail-on would come to pass.`
@@ -36,7 +36,8 @@ type simulateFlags struct {
 	clusterFlags
 	zones, nodes, failOn []string
 	file                 string
-	copies               int
+	copies, addNodes     int
+	like                 string
 }
 
 func newSimulate() *cobra.Command {
@@ -49,16 +50,20 @@ func newSimulate() *cobra.Command {
   zonewise simulate --lose-zone eu-1a --lose-node worker-7
   zonewise simulate -f workload.yaml --copies 50
   zonewise simulate -f workload.yaml --lose-zone any --fail-on pending,budget
+  zonewise simulate -f workload.yaml --add-nodes 3 --like worker-7
   zonewise simulate --lose-zone any --snapshot cluster.json.gz -o json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) },
 	}
 	flags.register(cmd)
+	flags.registerScheduler(cmd)
 	set := cmd.Flags()
 	set.StringSliceVar(&flags.zones, "lose-zone", nil, "lose this zone; repeat it to lose several at once; \"any\" loses each in turn")
 	set.StringSliceVar(&flags.nodes, "lose-node", nil, "lose this node; repeat it to lose several at once")
 	set.StringVarP(&flags.file, "filename", "f", "", "add the workloads of this file of manifests first; - reads standard input")
 	set.IntVar(&flags.copies, "copies", 1, "add the workloads of the file this many times")
+	set.IntVar(&flags.addNodes, "add-nodes", 0, "add this many nodes that are like the node of --like, before everything else")
+	set.StringVar(&flags.like, "like", "", "the node that the nodes of --add-nodes are like")
 	set.StringSliceVar(&flags.failOn, "fail-on", simulate.DefaultFailures, "what makes the exit code 4: "+strings.Join(simulate.Failures, ", ")+", or none")
 	complete(cmd, "fail-on", append(simulate.Failures, "none")...)
 	return cmd
@@ -69,8 +74,14 @@ func (f *simulateFlags) check() error {
 		return err
 	}
 	switch {
-	case len(f.zones) == 0 && len(f.nodes) == 0 && f.file == "":
-		return usageError{errors.New("say what happens: --lose-zone, --lose-node or -f")}
+	case len(f.zones) == 0 && len(f.nodes) == 0 && f.file == "" && f.addNodes == 0:
+		return usageError{errors.New("say what happens: --lose-zone, --lose-node, -f or --add-nodes")}
+	case f.addNodes < 0 || f.addNodes > 10_000:
+		return usageError{fmt.Errorf("--add-nodes: must be from 0 to 10000, got %d", f.addNodes)}
+	case f.addNodes > 0 && f.like == "":
+		return usageError{errors.New("--add-nodes: like which node? It needs --like")}
+	case f.addNodes == 0 && f.like != "":
+		return usageError{errors.New("--like: how many nodes? It needs --add-nodes")}
 	case slices.Contains(f.zones, "any") && len(f.zones) > 1:
 		return usageError{errors.New("--lose-zone: any stands alone")}
 	case f.copies < 1 || f.copies > 100_000:
@@ -97,42 +108,45 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return oneLine(err)
 	}
-	s, _, err := f.read(cmd)
+	c, _, err := f.census(cmd)
 	if err != nil {
 		return err
 	}
-	workload, err := f.workload(cmd, s, namespace)
+	options, err := f.schedulerOptions(c.Snapshot)
 	if err != nil {
 		return err
 	}
-	scenarios := []*simulate.Scenario{{Zones: f.zones, Nodes: f.nodes, Added: workload}}
+	workload, err := f.workload(cmd, c, namespace)
+	if err != nil {
+		return err
+	}
+	scenario := simulate.Scenario{Zones: f.zones, Nodes: f.nodes, Added: workload, AddNodes: f.addNodes, Like: f.like}
+	scenarios := []simulate.Scenario{scenario}
 	if slices.Contains(f.zones, "any") {
 		scenarios = nil
-		for _, zone := range world.New(s, s.TakenAt).Zones() {
+		for _, zone := range c.Zones() {
 			if zone != "" {
-				scenarios = append(scenarios, &simulate.Scenario{Zones: []string{zone}, Nodes: f.nodes, Added: workload})
+				scenario.Zones = []string{zone}
+				scenarios = append(scenarios, scenario)
 			}
 		}
 		if len(scenarios) == 0 {
 			return errors.New("--lose-zone: no node has the label topology.kubernetes.io/zone")
 		}
 	}
-	now := s.TakenAt
-	if now.IsZero() {
-		now = time.Now()
-	}
 	var results []*simulate.Result
-	for _, scenario := range scenarios {
-		line := f.progress(cmd)
-		result, err := simulate.Run(s, now, scenario, func(done, all int) { line.bar(scenario.Name(), done, all) })
-		line.clear()
-		if err != nil {
-			return usageError{err}
+	for i := range scenarios {
+		rate := &rate{line: f.progress(cmd), title: scenarios[i].Name()}
+		options.Progress = rate.show
+		result, err := simulate.Run(cmd.Context(), c, &scenarios[i], options)
+		rate.end()
+		if bad, ok := errors.AsType[*simulate.BadScenario](err); ok {
+			return usageError{bad}
 		}
-		results = append(results, result)
-		if err := cmd.Context().Err(); err != nil {
+		if err != nil {
 			return err
 		}
+		results = append(results, result)
 	}
 	report := simulate.NewReport(results, f.failOn)
 	if err := f.write(cmd, report, report.Text); err != nil {
@@ -144,17 +158,54 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 	return nil
 }
 
+// rate shows how far a simulation has come, and how fast.
+type rate struct {
+	line  *progressLine
+	title string
+	began time.Time
+	last  sim.Progress
+	first sim.Progress
+}
+
+func (r *rate) show(p sim.Progress) {
+	if r.began.IsZero() || p.Bound+p.Waiting > r.first.Bound+r.first.Waiting {
+		r.began, r.first = time.Now(), p // another step of the scenario
+	}
+	r.last = p
+	done, all := p.Bound-r.first.Bound, p.Bound-r.first.Bound+p.Waiting
+	text := fmt.Sprintf("%s, %d pods/s", bar(done, all), r.speed())
+	if done > 0 && p.Waiting > 0 {
+		left := time.Duration(float64(time.Since(r.began)) / float64(done) * float64(p.Waiting))
+		text += ", " + duration.HumanDuration(left) + " left"
+	}
+	r.line.show("%s %s, %d MB", r.title, text, memory())
+}
+
+// speed is how many pods a second the scheduler tries.
+func (r *rate) speed() int {
+	seconds := time.Since(r.began).Seconds()
+	return int(float64(r.last.Cycles-r.first.Cycles) / max(seconds, 0.001))
+}
+
+// end leaves what the simulation took, where progress was shown.
+func (r *rate) end() {
+	r.line.clear()
+	if r.line.w != nil && r.last.Cycles > r.first.Cycles {
+		fmt.Fprintf(r.line.w, "%s: %d pods tried in %s, %d a second, %d MB\n", r.title, r.last.Cycles-r.first.Cycles, duration.HumanDuration(time.Since(r.began)), r.speed(), memory())
+	}
+}
+
+// memory is what the process has from the system, in megabytes.
+func memory() uint64 {
+	sample := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(sample)
+	return (sample[0].Value.Uint64() - sample[1].Value.Uint64()) >> 20
+}
+
 // workload reads the file, nil when there is none.
-func (f *simulateFlags) workload(cmd *cobra.Command, s *snapshot.Snapshot, namespace string) (*simulate.Workload, error) {
+func (f *simulateFlags) workload(cmd *cobra.Command, c *census.Census, namespace string) (*simulate.Workload, error) {
 	if f.file == "" {
 		return nil, nil
-	}
-	var classes map[string]int32
-	if !slices.ContainsFunc(s.Missing, func(m snapshot.Missing) bool { return m.Resource == snapshot.PriorityClasses }) {
-		classes = make(map[string]int32, len(s.PriorityClasses))
-		for i := range s.PriorityClasses {
-			classes[s.PriorityClasses[i].Name] = s.PriorityClasses[i].Value
-		}
 	}
 	name, in := filepath.Base(f.file), cmd.InOrStdin()
 	if f.file == "-" {
@@ -170,7 +221,7 @@ func (f *simulateFlags) workload(cmd *cobra.Command, s *snapshot.Snapshot, names
 	if f.copies > 1 {
 		name = fmt.Sprintf("%d x %s", f.copies, name)
 	}
-	workload, err := simulate.ParseWorkload(name, in, namespace, f.copies, classes)
+	workload, err := simulate.ParseWorkload(name, in, namespace, f.copies, c.Snapshot)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("-f: %w", oneLine(err))}
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/snapshot"
@@ -40,7 +41,6 @@ func newSnapshot() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			snapshot.Trim(s)
 			if err := snapshot.Save(args[0], s); err != nil {
 				return err
 			}
@@ -48,9 +48,9 @@ func newSnapshot() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, %s, %d KiB\n", args[0], show.Plural(len(s.Nodes), "node"), show.Plural(len(s.Pods), "pod"), (info.Size()+1023)/1024)
-			for _, m := range s.Missing {
-				fmt.Fprintln(cmd.ErrOrStderr(), "note:", m.Words())
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s, %s, %d KiB\n", args[0], show.Plural(len(snapshot.List[*corev1.Node](s)), "node"), show.Plural(len(snapshot.List[*corev1.Pod](s)), "pod"), (info.Size()+1023)/1024)
+			for _, note := range s.Notes() {
+				fmt.Fprintln(cmd.ErrOrStderr(), "note:", note)
 			}
 			return nil
 		},

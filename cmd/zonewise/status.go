@@ -27,13 +27,12 @@ func newStatus() *cobra.Command {
 			if err := flags.check(); err != nil {
 				return err
 			}
-			// Unlike other commands, this one shows the whole cluster unless it is told not to.
-			namespace := flags.namespace
-			w, _, err := flags.world(cmd)
+			c, _, err := flags.census(cmd)
 			if err != nil {
 				return err
 			}
-			report := status.Build(w, namespace)
+			// Unlike other commands, this one shows the whole cluster without --namespace.
+			report := status.Build(c, flags.namespace)
 			return flags.write(cmd, report, report.Text)
 		},
 	}

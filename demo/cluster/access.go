@@ -14,16 +14,19 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+
+	"zonewise.dev/manifests"
 )
 
 //go:embed access.yaml
@@ -32,14 +35,18 @@ var accessYAML []byte
 //go:embed kwok.yaml
 var kwokYAML []byte
 
+// roles are what is applied of the manifests beside the definitions: the scheduler's account and roles, and the overlay's
+// change to them that goes with the profile, which takes the lease of kube-scheduler.
+var roles = []string{"rbac", "overlays/replace-kube-scheduler/role.yaml"}
+
 // The account that the scheduler runs under: the one of the manifests.
 const (
 	schedulerNamespace = "kube-system"
 	schedulerAccount   = "zonewise-scheduler"
 )
 
-// decodeObjects reads every YAML document of content.
-func decodeObjects(name string, content []byte) ([]*unstructured.Unstructured, error) {
+// decode reads every YAML document of content.
+func decode(name string, content []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 	for {
@@ -51,118 +58,120 @@ func decodeObjects(name string, content []byte) ([]*unstructured.Unstructured, e
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		if len(object.Object) > 0 {
+		if len(object.Object) > 0 && object.GetKind() != "Kustomization" {
 			objects = append(objects, object)
 		}
 	}
 }
 
-// readObjects reads the YAML files at and below root, and passes over
-// kustomizations, which are no objects.
-func readObjects(files fs.FS, root string) ([]*unstructured.Unstructured, error) {
+// readManifests reads the YAML files at and below root.
+func readManifests(root string) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
-	err := fs.WalkDir(files, root, func(path string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(manifests.FS, root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" {
 			return err
 		}
-		content, err := fs.ReadFile(files, path)
+		content, err := fs.ReadFile(manifests.FS, path)
 		if err != nil {
 			return err
 		}
-		found, err := decodeObjects(path, content)
-		for _, object := range found {
-			if object.GetKind() != "Kustomization" {
-				objects = append(objects, object)
-			}
-		}
+		found, err := decode(path, content)
+		objects = append(objects, found...)
 		return err
 	})
 	return objects, err
 }
 
-// apply creates the objects, or replaces those that exist, and waits until the
-// definitions among them are established.
-func apply(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
-	for _, object := range objects {
-		err := c.Create(ctx, object)
-		if apierrors.IsAlreadyExists(err) {
-			existing := object.DeepCopy()
-			if err = c.Get(ctx, client.ObjectKeyFromObject(object), existing); err == nil {
-				object.SetResourceVersion(existing.GetResourceVersion())
-				err = c.Update(ctx, object)
-			}
-		}
+// install creates the custom resources and the roles.
+func install(ctx context.Context, config *rest.Config, c client.Client) error {
+	found, err := readManifests("crds")
+	if err != nil {
+		return err
+	}
+	var definitions []*apiextensionsv1.CustomResourceDefinition
+	for _, object := range found {
+		content, err := yaml.Marshal(object)
 		if err != nil {
-			return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
+			return err
 		}
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(content, definition); err != nil {
+			return fmt.Errorf("definition %s: %w", object.GetName(), err)
+		}
+		definitions = append(definitions, definition)
+	}
+	if _, err := envtest.InstallCRDs(config, envtest.CRDInstallOptions{CRDs: definitions}); err != nil {
+		return fmt.Errorf("install the custom resources: %w", err)
+	}
+	objects, err := decode("access.yaml", accessYAML)
+	if err != nil {
+		return err
+	}
+	for _, root := range roles {
+		more, err := readManifests(root)
+		if err != nil {
+			return err
+		}
+		objects = append(objects, more...)
 	}
 	for _, object := range objects {
-		if object.GetKind() != "CustomResourceDefinition" {
-			continue
-		}
-		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-			if err := c.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
-				return false, err
-			}
-			return established(object), nil
-		})
+		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("zonewise-demo"), client.ForceOwnership)
 		if err != nil {
-			return fmt.Errorf("wait for the definition %s: %w", object.GetName(), err)
+			return fmt.Errorf("apply %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
 	return nil
 }
 
-func established(definition *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
-	for _, c := range conditions {
-		if condition, ok := c.(map[string]any); ok && condition["type"] == "Established" {
-			return condition["status"] == string(metav1.ConditionTrue)
-		}
-	}
-	return false
-}
+// tokenLife is how long the scheduler's token lasts: longer than a demo is kept.
+const tokenLife = 7 * 24 * time.Hour
 
-// schedulerToken asks for a token of the scheduler's account.
-func schedulerToken(ctx context.Context, c client.Client) (string, error) {
+// schedulerKubeconfig writes a kubeconfig of the scheduler's account into dir, and returns its path.
+func schedulerKubeconfig(ctx context.Context, dir string, config *rest.Config, c client.Client) (string, error) {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: schedulerNamespace, Name: schedulerAccount}}
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		ExpirationSeconds: ptr.To(int64(validity / time.Second)),
-	}}
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLife / time.Second))}}
 	if err := c.SubResource("token").Create(ctx, account, request); err != nil {
 		return "", fmt.Errorf("token of the account %s/%s: %w", schedulerNamespace, schedulerAccount, err)
 	}
-	return request.Status.Token, nil
-}
-
-// writeKubeconfig writes a kubeconfig for the API server at port and returns
-// its path.
-func writeKubeconfig(dir, name string, ca []byte, port int, user *clientcmdapi.AuthInfo) (string, error) {
 	const entry = "zonewise-demo"
-	config := clientcmdapi.NewConfig()
-	config.Clusters[entry] = &clientcmdapi.Cluster{Server: "https://" + address(port), CertificateAuthorityData: ca}
-	config.AuthInfos[entry] = user
-	config.Contexts[entry] = &clientcmdapi.Context{Cluster: entry, AuthInfo: entry}
-	config.CurrentContext = entry
-	path := filepath.Join(dir, name+".kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
+	file := clientcmdapi.NewConfig()
+	file.Clusters[entry] = &clientcmdapi.Cluster{Server: "https://" + hostOf(config), CertificateAuthorityData: config.CAData}
+	file.AuthInfos[entry] = &clientcmdapi.AuthInfo{Token: request.Status.Token}
+	file.Contexts[entry] = &clientcmdapi.Context{Cluster: entry, AuthInfo: entry}
+	file.CurrentContext = entry
+	path := filepath.Join(dir, Scheduler+".kubeconfig")
+	if err := clientcmd.WriteToFile(*file, path); err != nil {
 		return "", fmt.Errorf("write %s: %w", path, err)
 	}
 	return path, os.Chmod(path, 0o600)
 }
 
-func withCertificate(p *pair) *clientcmdapi.AuthInfo {
-	return &clientcmdapi.AuthInfo{ClientCertificateData: p.cert, ClientKeyData: p.key}
+// The least rate at which the demo's scheduler may call the API server. The upstream default of 50 a second would measure
+// the limiter.
+const (
+	schedulerQPS   = 500
+	schedulerBurst = 1000
+)
+
+// adaptProfile returns the scheduler configuration with the connection of this cluster in place of its own. Everything else
+// stays as it is.
+func adaptProfile(profile []byte, kubeconfig string) ([]byte, error) {
+	var config map[string]any
+	if err := yaml.UnmarshalStrict(profile, &config); err != nil {
+		return nil, fmt.Errorf("scheduler configuration: %w", err)
+	}
+	connection, _ := config["clientConnection"].(map[string]any)
+	if connection == nil {
+		connection = map[string]any{}
+	}
+	connection["kubeconfig"] = kubeconfig
+	connection["qps"] = atLeast(connection["qps"], schedulerQPS)
+	connection["burst"] = atLeast(connection["burst"], schedulerBurst)
+	config["clientConnection"] = connection
+	return yaml.Marshal(config)
 }
 
-// adminConfig reaches the API server without a rate limit of its own.
-func adminConfig(certs *pki, port int) *rest.Config {
-	return &rest.Config{
-		Host: "https://" + address(port),
-		TLSClientConfig: rest.TLSClientConfig{
-			CAData: certs.authority.pem, CertData: certs.admin.cert, KeyData: certs.admin.key,
-		},
-		QPS:       -1,
-		UserAgent: "zonewise-demo",
-	}
+func atLeast(value any, least float64) float64 {
+	n, _ := value.(float64)
+	return max(n, least)
 }

@@ -7,69 +7,119 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"zonewise.dev/config"
+	"zonewise.dev/internal/controlplane"
+)
+
+// Names of the executables.
+const (
+	Etcd              = "etcd"
+	APIServer         = "kube-apiserver"
+	ControllerManager = "kube-controller-manager"
+	Kwok              = "kwok"
+	Scheduler         = "zonewise-scheduler"
+)
+
+// AssetsVariable is the environment variable by which people who have envtest's own etcd and kube-apiserver say where they
+// are.
+const AssetsVariable = "KUBEBUILDER_ASSETS"
+
+const (
+	loopback = "127.0.0.1"
+	// profile is the scheduler's configuration, of those in the config package.
+	profile = "zonewise.yaml"
+	// planeLog is the log of etcd and kube-apiserver.
+	planeLog = "control-plane"
 )
 
 // Options describe a cluster.
 type Options struct {
-	// Binaries are the executables.
-	Binaries Binaries
+	// BinDir has the executables; Assets has etcd and kube-apiserver instead when it is not empty.
+	BinDir, Assets string
 	// Self is this executable, which is started again as the guard.
 	Self string
 	// Port is that of the API server; 0 takes a free one.
 	Port int
-	// Manifests hold the definitions and roles to create, as YAML files in
-	// the directories (or at the paths) ManifestPaths. They are applied in
-	// that order; a later object of the same name replaces an earlier one,
-	// as an overlay does.
-	Manifests     fs.FS
-	ManifestPaths []string
-	// Profile is the scheduler's configuration; its connection is replaced.
-	Profile []byte
+	// Zones are those for whose nodes there are kubelets.
+	Zones []string
 	// Scheme knows the kinds that Client is asked for.
 	Scheme *runtime.Scheme
-	// Progress is told what is being started.
+	// Progress is called with the name of what is being started.
 	Progress func(step string)
 }
 
-// Cluster is a running control plane. Its methods may be called by several
-// goroutines.
+// Cluster is a running control plane. Its methods may be called by several goroutines.
 type Cluster struct {
 	// Dir holds everything: data, certificates, logs. Stop removes it.
 	Dir string
 	// Kubeconfig is the path of an administrator's kubeconfig.
 	Kubeconfig string
-	// Config reaches the API server as an administrator.
+	// Config reaches the API server as an administrator, and so does Client.
 	Config *rest.Config
-	// Client does too.
 	Client client.Client
 
-	opts  Options
-	at    ports
-	certs *pki
-	guard *guard
-	web   *http.Client // for the scheduler's metrics
+	opts    Options
+	guard   *guard
+	plane   *controlplane.ControlPlane
+	metrics *http.Client
+	url     string // of the scheduler's metrics
+	kubelet string // the kubeconfig of the kubelets
+	ended   chan error
 
-	mu        sync.Mutex // guards the two fields below
-	processes []*process
+	mu        sync.Mutex // guards what follows
+	processes map[string]*process
 	stopped   bool
-
-	ended chan error
 }
 
-// Start starts a cluster and returns when every component answers. On any
-// error, and when the context ends, everything is cleaned up before it
-// returns.
+// CheckBinaries says which executables are missing, and how to get them.
+func CheckBinaries(opts Options) error {
+	var missing []string
+	for _, name := range []string{Etcd, APIServer, ControllerManager, Kwok, Scheduler} {
+		path := opts.binary(name)
+		if info, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			missing = append(missing, path+" (not found)")
+		} else if err != nil {
+			missing = append(missing, err.Error())
+		} else if info.IsDir() || info.Mode()&0o111 == 0 {
+			missing = append(missing, path+" (not an executable file)")
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("missing: %s; run \"make build controlplane\", or point --bin-dir at the binaries", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// binary is the path of an executable.
+func (o Options) binary(name string) string {
+	dir := o.BinDir
+	if o.Assets != "" && (name == Etcd || name == APIServer) {
+		dir = o.Assets
+	}
+	path, err := filepath.Abs(filepath.Join(dir, name))
+	if err != nil {
+		return filepath.Join(dir, name) // there is no working directory: starting it says so
+	}
+	return path
+}
+
+// Start starts a cluster and returns when every component answers. On any error, and when the context ends, everything is
+// cleaned up before it returns.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if opts.Port != 0 {
 		if err := checkPort(opts.Port); err != nil {
@@ -80,264 +130,215 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("temporary directory: %w", err)
 	}
-	c := &Cluster{Dir: dir, opts: opts, ended: make(chan error, len(opts.Binaries))}
-	if c.guard, err = startGuard(opts.Self, dir); err == nil {
-		err = c.startWatched(ctx)
+	c := &Cluster{Dir: dir, opts: opts, ended: make(chan error, 16), processes: map[string]*process{}}
+	if c.guard, err = startGuard(opts.Self, dir); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	// envtest knows no context: it fails soon after its processes and its directory have gone.
+	done := make(chan error, 1)
+	go func() { done <- c.start(ctx) }()
+	select {
+	case err = <-done:
+	case early := <-c.ended:
+		err = early
+	case <-ctx.Done():
+		if err = context.Cause(ctx); !errors.Is(err, context.Canceled) {
+			err = fmt.Errorf("%w; the end of the log of etcd and kube-apiserver:\n%s", err, tail(c.Log(planeLog)))
+		}
 	}
 	if err != nil {
-		if cause := context.Cause(ctx); errors.Is(cause, context.Canceled) {
-			err = cause // what failed did so because of it
-		}
 		return nil, errors.Join(err, c.Stop())
 	}
+	go c.watchPlane()
 	return c, nil
 }
 
-// startWatched gives the start up as soon as a component ends by itself.
-func (c *Cluster) startWatched(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var (
-		watch sync.WaitGroup
-		early error
-	)
-	watch.Go(func() {
-		select {
-		case early = <-c.ended:
-			cancel(early)
-		case <-ctx.Done():
-		}
-	})
-	err := c.start(ctx)
-	cancel(nil)
-	watch.Wait()
-	if early != nil {
-		return early
-	}
-	return err
-}
-
 func (c *Cluster) start(ctx context.Context) error {
-	free, err := freePorts(5)
-	if err != nil {
-		return err
-	}
-	c.at = ports{etcd: free[0], etcdPeer: free[1], apiServer: free[2], controllerManager: free[3], scheduler: free[4]}
-	if c.opts.Port != 0 {
-		c.at.apiServer = c.opts.Port
-	}
-	for _, sub := range []string{"logs", "pki", "etcd"} {
+	for _, sub := range []string{"bin", "logs", "pids", "data"} {
 		if err := os.Mkdir(filepath.Join(c.Dir, sub), 0o700); err != nil {
 			return err
 		}
 	}
-	if c.certs, err = newPKI(filepath.Join(c.Dir, "pki")); err != nil {
+	if err := c.startPlane(); err != nil {
 		return err
 	}
-	c.web = webClient(c.certs)
-	if err := c.startAPI(ctx); err != nil {
+	if err := install(ctx, c.Config, c.Client); err != nil {
 		return err
 	}
-	if err := c.grantAccess(ctx); err != nil {
+	if err := c.startControllers(); err != nil {
 		return err
 	}
-	return c.startControllers(ctx)
+	return c.startScheduler(ctx)
 }
 
-// startAPI starts etcd and the API server.
-func (c *Cluster) startAPI(ctx context.Context) error {
-	c.opts.Progress(Etcd)
-	if _, err := c.run(Etcd, etcdArgs(c.Dir, c.at, c.certs)); err != nil {
-		return err
-	}
-	c.opts.Progress(APIServer)
-	// It retries until etcd answers, so there is no need to wait first.
-	api, err := c.run(APIServer, apiServerArgs(filepath.Join(c.Dir, "pki"), c.at, c.certs))
+// startPlane starts etcd and the API server.
+func (c *Cluster) startPlane() error {
+	c.opts.Progress(Etcd + ", " + APIServer)
+	etcd, err := wrap(c.Dir, Etcd, c.opts.binary(Etcd))
 	if err != nil {
 		return err
 	}
-	c.Config = adminConfig(c.certs, c.at.apiServer)
-	admin, err := rest.HTTPClientFor(c.Config)
+	server, err := wrap(c.Dir, APIServer, c.opts.binary(APIServer))
 	if err != nil {
 		return err
 	}
-	if err := c.await(ctx, api, admin, "https://"+address(c.at.apiServer)+"/readyz"); err != nil {
+	log, err := os.OpenFile(c.Log(planeLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
 		return err
 	}
-	if c.Kubeconfig, err = c.kubeconfig("admin", withCertificate(c.certs.admin)); err != nil {
-		return err
+	defer log.Close()
+	c.plane, err = controlplane.Start(controlplane.Options{
+		Dir: c.Dir, Data: filepath.Join(c.Dir, "data"), Etcd: etcd, APIServer: server, Port: c.opts.Port, Scheme: c.opts.Scheme, Output: log,
+		Flags: map[string]string{
+			"enable-priority-and-fairness": "false", // a handful of trusted clients; queues would only add work
+			"max-requests-inflight":        "0", "max-mutating-requests-inflight": "0",
+			// Five minutes by default: the pods of an unreachable node are deleted after that.
+			"default-unreachable-toleration-seconds": "2", "default-not-ready-toleration-seconds": "2",
+			"profiling": "false",
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, tail(c.Log(planeLog)))
 	}
-	c.Client, err = client.New(c.Config, client.Options{Scheme: c.opts.Scheme, HTTPClient: admin})
+	c.Kubeconfig, c.Config = c.plane.Admin, rest.CopyConfig(c.plane.Config)
+	c.Config.QPS, c.Config.UserAgent = -1, "zonewise-demo"
+	c.Client, err = client.New(c.Config, client.Options{Scheme: c.opts.Scheme})
 	return err
 }
 
-// grantAccess creates definitions and roles.
-func (c *Cluster) grantAccess(ctx context.Context) error {
-	objects, err := decodeObjects("access.yaml", accessYAML)
-	if err != nil {
-		return err
-	}
-	for _, root := range c.opts.ManifestPaths {
-		more, err := readObjects(c.opts.Manifests, root)
-		if err != nil {
-			return fmt.Errorf("manifests: %w", err)
-		}
-		objects = append(objects, more...)
-	}
-	return apply(ctx, c.Client, objects)
-}
+// controllers are those that the demo's workload needs, and those that people expect who keep the cluster and look around.
+const controllers = "daemonset-controller,deployment-controller,disruption-controller,garbage-collector-controller,job-controller," +
+	"namespace-controller,node-lifecycle-controller,pod-garbage-collector-controller,replicaset-controller,statefulset-controller," +
+	"taint-eviction-controller"
 
-// startControllers starts what works through the API server.
-func (c *Cluster) startControllers(ctx context.Context) error {
+// startControllers starts kube-controller-manager and the kubelets.
+func (c *Cluster) startControllers() error {
 	c.opts.Progress(ControllerManager)
-	identity, err := c.kubeconfig(ControllerManager, withCertificate(c.certs.controllerManager))
+	identity, err := c.plane.Kubeconfig(ControllerManager, envtest.User{Name: "system:kube-controller-manager"})
 	if err != nil {
 		return err
 	}
-	manager, err := c.run(ControllerManager, controllerManagerArgs(c.at, c.certs, identity))
+	_, err = c.run(ControllerManager, c.opts.binary(ControllerManager),
+		"--kubeconfig="+identity, "--secure-port=0", "--use-service-account-credentials=true",
+		"--controllers="+controllers, "--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
+		"--concurrent-deployment-syncs=10", "--concurrent-replicaset-syncs=10", "--concurrent-statefulset-syncs=10",
+		// The simulated kubelets report rarely, to leave the processors to the scheduler. The loss of a zone is noticed at
+		// once all the same, see the demo's documentation; its nodes are then tainted without a limit of their rate.
+		"--node-monitor-grace-period=20m", "--node-monitor-period=1s",
+		"--node-eviction-rate=1000", "--secondary-node-eviction-rate=1000", "--large-cluster-size-threshold=1",
+		"--profiling=false")
 	if err != nil {
 		return err
 	}
-
 	c.opts.Progress(Kwok)
-	if identity, err = c.kubeconfig(Kwok, withCertificate(c.certs.kubelets)); err != nil {
+	if c.kubelet, err = c.plane.Kubeconfig(Kwok, envtest.User{Name: "zonewise-demo:kubelets"}); err != nil {
 		return err
 	}
-	stages := filepath.Join(c.Dir, "kwok.yaml")
-	if err := os.WriteFile(stages, kwokYAML, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(c.Dir, "kwok.yaml"), kwokYAML, 0o600); err != nil {
 		return err
 	}
-	if _, err := c.run(Kwok, kwokArgs(stages, identity)); err != nil {
-		return err
-	}
-
-	c.opts.Progress(Scheduler)
-	token, err := schedulerToken(ctx, c.Client)
-	if err != nil {
-		return err
-	}
-	if identity, err = c.kubeconfig(Scheduler, &clientcmdapi.AuthInfo{Token: token}); err != nil {
-		return err
-	}
-	config, err := adaptProfile(c.opts.Profile, identity)
-	if err != nil {
-		return err
-	}
-	file := filepath.Join(c.Dir, "scheduler.yaml")
-	if err := os.WriteFile(file, config, 0o600); err != nil {
-		return err
-	}
-	scheduler, err := c.run(Scheduler, schedulerArgs(c.at, c.certs, file, identity))
-	if err != nil {
-		return err
-	}
-	if err := c.await(ctx, manager, c.web, "https://"+address(c.at.controllerManager)+"/healthz"); err != nil {
-		return err
-	}
-	if err := c.await(ctx, scheduler, c.web, "https://"+address(c.at.scheduler)+"/readyz"); err != nil {
-		return err
-	}
-	// It answers probes before it has read who may ask it for metrics.
-	return c.await(ctx, scheduler, c.web, c.metricsURL())
-}
-
-// run starts a component and watches over it.
-func (c *Cluster) run(name string, args []string) (*process, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stopped {
-		return nil, errors.New("the cluster is stopped")
-	}
-	p, err := startProcess(name, c.opts.Binaries[name], c.Log(name), args...)
-	if err != nil {
-		return nil, err
-	}
-	c.processes = append(c.processes, p)
-	pgid := p.cmd.Process.Pid
-	c.guard.watch(pgid)
-	go func() {
-		<-p.exited
-		c.guard.forget(pgid)
-		if !p.stopping.Load() {
-			c.ended <- p.exitError()
+	for _, zone := range c.opts.Zones {
+		if err := c.StartKubelets(zone); err != nil {
+			return err
 		}
-	}()
-	return p, nil
+	}
+	return nil
 }
 
-// Log is the path of a component's log.
-func (c *Cluster) Log(component string) string {
-	return filepath.Join(c.Dir, "logs", component+".log")
-}
-
-// LogTail is the end of a component's log.
-func (c *Cluster) LogTail(component string) string { return tail(c.Log(component), tailLines) }
-
-// Ended delivers an *ExitError for each component that ends by itself.
-func (c *Cluster) Ended() <-chan error { return c.ended }
-
-// SchedulerMetrics reads the scheduler's metrics, over TLS and as a user who
-// may read metrics and nothing else.
-func (c *Cluster) SchedulerMetrics(ctx context.Context) ([]byte, error) {
-	body, err := get(ctx, c.web, c.metricsURL())
-	if err != nil {
-		return nil, fmt.Errorf("scheduler metrics: %w", err)
-	}
-	return body, nil
-}
-
-func (c *Cluster) metricsURL() string { return "https://" + address(c.at.scheduler) + "/metrics" }
-
-// Stop ends every process and removes the directory. It may be called more
-// than once.
-func (c *Cluster) Stop() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stopped {
-		return nil
-	}
-	c.stopped = true
-	// What is left in etcd is thrown away, so nobody is given time to
-	// write it.
-	var all sync.WaitGroup
-	for _, p := range c.processes {
-		all.Go(func() { p.stop(0) })
-	}
-	all.Wait()
-	err := removeAll(c.Dir)
-	if c.guard != nil {
-		c.guard.dismiss()
-	}
+// StartKubelets starts what plays the kubelets of a zone.
+func (c *Cluster) StartKubelets(zone string) error {
+	_, err := c.run(Kwok+"-"+zone, c.opts.binary(Kwok),
+		"--config="+filepath.Join(c.Dir, "kwok.yaml"), "--kubeconfig="+c.kubelet,
+		"--manage-nodes-with-label-selector=topology.kubernetes.io/zone="+zone,
+		"--node-lease-duration-seconds=0", // the status reports suffice
+		"--node-ip="+loopback, "--cidr=10.128.0.0/14")
 	return err
 }
 
-func (c *Cluster) kubeconfig(name string, user *clientcmdapi.AuthInfo) (string, error) {
-	return writeKubeconfig(c.Dir, name, c.certs.authority.pem, c.at.apiServer, user)
+// StopKubelets kills the kubelets of a zone.
+func (c *Cluster) StopKubelets(zone string) {
+	c.mu.Lock()
+	p := c.processes[Kwok+"-"+zone]
+	c.mu.Unlock()
+	if p != nil {
+		p.kill()
+		_ = os.Remove(pidFile(c.Dir, p.name)) // the number may become another process's
+	}
 }
 
-func (c *Cluster) await(ctx context.Context, p *process, web *http.Client, url string) error {
+func (c *Cluster) startScheduler(ctx context.Context) error {
+	c.opts.Progress(Scheduler)
+	identity, err := schedulerKubeconfig(ctx, c.Dir, c.Config, c.Client)
+	if err != nil {
+		return err
+	}
+	base, err := config.FS.ReadFile(profile)
+	if err != nil {
+		return err
+	}
+	adapted, err := adaptProfile(base, identity)
+	if err != nil {
+		return err
+	}
+	file, certs := filepath.Join(c.Dir, "scheduler.yaml"), filepath.Join(c.Dir, "data")
+	if err := os.WriteFile(file, adapted, 0o600); err != nil {
+		return err
+	}
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	c.url = "https://" + net.JoinHostPort(loopback, strconv.Itoa(port)) + "/metrics"
+	p, err := c.run(Scheduler, c.opts.binary(Scheduler),
+		"--config="+file, "--bind-address="+loopback, "--secure-port="+strconv.Itoa(port), "--cert-dir="+certs,
+		"--authentication-kubeconfig="+identity, "--authorization-kubeconfig="+identity, "-v=2")
+	if err != nil {
+		return err
+	}
+	// It answers before it has read who may ask it for metrics.
 	return p.await(ctx, func(ctx context.Context) error {
-		_, err := get(ctx, web, url)
+		if c.metrics == nil {
+			var err error
+			if c.metrics, err = c.metricsClient(filepath.Join(certs, "kube-scheduler.crt")); err != nil {
+				return err
+			}
+		}
+		_, err := c.SchedulerMetrics(ctx)
 		return err
 	})
 }
 
-func webClient(certs *pki) *http.Client {
-	roots := x509.NewCertPool()
-	roots.AddCert(certs.authority.cert)
-	identity, err := tls.X509KeyPair(certs.metrics.cert, certs.metrics.key)
+// metricsClient returns a client of a user who may read metrics and nothing else. It trusts the certificate that the
+// scheduler has made for itself.
+func (c *Cluster) metricsClient(certificate string) (*http.Client, error) {
+	pem, err := os.ReadFile(certificate)
 	if err != nil {
-		panic(err) // the pair was made by this process a moment ago
+		return nil, err
 	}
-	return &http.Client{
-		Timeout: 30 * time.Second,
-		Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{identity}},
-			// A connection from before the server knew the client
-			// authority stays anonymous.
-			DisableKeepAlives: true,
-		},
+	user, err := c.plane.Env.AddUser(envtest.User{Name: "zonewise-demo:metrics"}, nil)
+	if err != nil {
+		return nil, err
 	}
+	identity, err := tls.X509KeyPair(user.Config().CertData, user.Config().KeyData)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{identity}},
+		// A connection from before the server knew the client authority stays anonymous.
+		DisableKeepAlives: true,
+	}}, nil
+}
+
+// SchedulerMetrics reads the scheduler's metrics.
+func (c *Cluster) SchedulerMetrics(ctx context.Context) ([]byte, error) {
+	body, err := get(ctx, c.metrics, c.url)
+	if err != nil {
+		return nil, fmt.Errorf("scheduler metrics: %w", err)
+	}
+	return body, nil
 }
 
 func get(ctx context.Context, web *http.Client, url string) ([]byte, error) {
@@ -355,16 +356,115 @@ func get(ctx context.Context, web *http.Client, url string) ([]byte, error) {
 		return nil, err
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %s", response.Status, firstLine(body))
+		line, _, _ := strings.Cut(string(body), "\n")
+		return nil, fmt.Errorf("%s: %s", response.Status, line)
 	}
 	return body, nil
 }
 
-func firstLine(body []byte) string {
-	for i, b := range body {
-		if b == '\n' || i == 200 {
-			return string(body[:i])
-		}
+// run starts a component and watches over it.
+func (c *Cluster) run(name, path string, args ...string) (*process, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return nil, errors.New("the cluster is stopped")
 	}
-	return string(body)
+	file, err := wrap(c.Dir, name, path)
+	if err != nil {
+		return nil, err
+	}
+	p, err := startProcess(name, file, c.Log(name), args...)
+	if err != nil {
+		return nil, err
+	}
+	c.processes[name] = p
+	go func() {
+		<-p.exited
+		if !p.stopping.Load() {
+			c.ended <- p.exitError()
+		}
+	}()
+	return p, nil
+}
+
+// watchPlane reports when etcd or the API server, whose processes are envtest's, no longer serve.
+func (c *Cluster) watchPlane() {
+	const every, patience = 2 * time.Second, 30 * time.Second
+	web, err := rest.HTTPClientFor(c.Config)
+	if err != nil {
+		c.ended <- err
+		return
+	}
+	last := time.Now()
+	for !c.isStopped() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		_, err := get(ctx, web, "https://"+hostOf(c.Config)+"/readyz")
+		cancel()
+		if err == nil {
+			last = time.Now()
+		} else if !c.isStopped() && (errors.Is(err, syscall.ECONNREFUSED) || time.Since(last) > patience) {
+			c.ended <- &ExitError{Component: Etcd + " or " + APIServer, Log: tail(c.Log(planeLog)), Err: err}
+			return
+		}
+		time.Sleep(every)
+	}
+}
+
+func (c *Cluster) isStopped() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stopped
+}
+
+// hostOf is the address of an API server, of which config has the URL or a part of it.
+func hostOf(config *rest.Config) string {
+	return strings.TrimSuffix(strings.TrimPrefix(config.Host, "https://"), "/")
+}
+
+// Log is the path of a component's log.
+func (c *Cluster) Log(component string) string { return filepath.Join(c.Dir, "logs", component+".log") }
+
+// LogTail is the end of a component's log.
+func (c *Cluster) LogTail(component string) string { return tail(c.Log(component)) }
+
+// Ended delivers an *ExitError for each component that ends by itself.
+func (c *Cluster) Ended() <-chan error { return c.ended }
+
+// Stop ends every process and removes the directory. It may be called more than once.
+func (c *Cluster) Stop() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stopped {
+		return nil
+	}
+	c.stopped = true
+	// What is left in etcd is thrown away, so nothing is given time to write it.
+	for _, p := range c.processes {
+		p.kill()
+	}
+	err := sweep(c.Dir)
+	c.guard.dismiss()
+	return err
+}
+
+// freePort returns a port of the loopback address on which nothing listens at this moment.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
+	if err != nil {
+		return 0, fmt.Errorf("no free port on %s: %w", loopback, err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// checkPort reports why nothing could listen on the port.
+func checkPort(port int) error {
+	l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("port %d on %s is in use by another process; choose another", port, loopback)
+	}
+	if err != nil {
+		return fmt.Errorf("port %d on %s: %w", port, loopback, err)
+	}
+	return l.Close()
 }

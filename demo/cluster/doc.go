@@ -1,15 +1,9 @@
-// Package cluster runs a control plane for the demo: etcd, kube-apiserver,
-// kube-controller-manager, kwok (which plays the kubelets) and the scheduler,
-// as processes on loopback with free ports, a certificate authority of their
-// own and an identity each.
+// Package cluster runs the demo's control plane as processes on the loopback interface: etcd and kube-apiserver, started by
+// controller-runtime's envtest, kube-controller-manager, one kwok for each zone, which plays the kubelets of its nodes, and
+// zonewise-scheduler with the shipped profile and the rights of the shipped roles.
 //
-// Contract: Start returns when everything answers, or with one error that
-// names the guilty component and carries the end of its log; it honours its
-// context throughout. Whatever happens to the demo's process, nothing of the
-// cluster survives it: Stop ends the processes and removes the directory, on
-// Linux the kernel kills the children when their parent dies, and a small
-// guard process does both when the demo is killed without a chance to.
+// Everything is in one directory, and Stop leaves neither a process nor a file. When the demo is killed, a second process
+// that it has started, the guard, does the same.
 //
-// Non-goals: it is no way to run a cluster that matters. etcd does not sync to
-// disk, nodes are simulated, and everything is deleted at the end.
+// Non-goals: it is no cluster to work with. etcd has no fsync, API Priority and Fairness is off, and nodes are simulated.
 package cluster

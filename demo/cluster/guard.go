@@ -1,11 +1,13 @@
 package cluster
 
 import (
-	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,16 +17,14 @@ import (
 // GuardCommand is the hidden argument that makes the executable a guard.
 const GuardCommand = "__guard"
 
-// guard is a small process that outlives a demo that was killed: when the pipe
-// from the demo closes without a farewell, it kills the process groups that it
-// was told of and removes the directory.
+// guard is a small process that outlives a demo that was killed: when the pipe from the demo closes, it sweeps what is left.
 type guard struct {
 	cmd  *exec.Cmd
 	pipe io.WriteCloser
 }
 
-// startGuard runs self as the guard of dir, in a session of its own so that no
-// signal for the demo's group or terminal reaches it.
+// startGuard runs self as the guard of dir, in a session of its own so that no signal for the demo's group or terminal
+// reaches it.
 func startGuard(self, dir string) (*guard, error) {
 	cmd := exec.Command(self, GuardCommand, dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -38,51 +38,63 @@ func startGuard(self, dir string) (*guard, error) {
 	return &guard{cmd: cmd, pipe: pipe}, nil
 }
 
-// watch tells the guard of a process group. A write that fails means that the
-// guard is gone; the kernel's own signal is left then.
-func (g *guard) watch(pgid int) { _, _ = fmt.Fprintf(g.pipe, "+%d\n", pgid) }
-
-// forget tells the guard that a process group has ended, so that its number
-// may belong to somebody else.
-func (g *guard) forget(pgid int) { _, _ = fmt.Fprintf(g.pipe, "-%d\n", pgid) }
-
-// dismiss ends the guard: the demo has cleaned up itself.
+// dismiss ends the guard, after the directory has been swept.
 func (g *guard) dismiss() {
-	_, _ = fmt.Fprintln(g.pipe, "done")
 	_ = g.pipe.Close()
 	_ = g.cmd.Wait()
 }
 
-// RunGuard is the guard's main function. It reads from the demo until the
-// pipe closes and then, unless the demo said that it is done, cleans up.
+// RunGuard is the guard's main function. It waits until from ends, and sweeps dir.
 func RunGuard(from io.Reader, dir string) error {
-	groups := map[int]bool{}
-	scanner := bufio.NewScanner(from)
-	for scanner.Scan() {
-		line := scanner.Text()
-		if line == "done" {
-			return nil
-		}
-		pgid, err := strconv.Atoi(strings.TrimLeft(line, "+-"))
-		if err != nil || pgid <= 1 {
-			continue // never a group that the demo did not start
-		}
-		if strings.HasPrefix(line, "-") {
-			delete(groups, pgid)
-		} else {
-			groups[pgid] = true
+	_, _ = io.Copy(io.Discard, from)
+	return sweep(dir)
+}
+
+// script is what runs a component: it notes its process, whose group has the same number, and becomes the component. It
+// fails when the directory has been swept, so that nothing starts after that.
+const script = `#!/bin/sh
+echo $$ >%s || exit 1
+exec %s "$@"
+`
+
+// wrap writes a script that runs a component, and returns its path.
+func wrap(dir, name, path string) (string, error) {
+	file := filepath.Join(dir, "bin", name)
+	return file, os.WriteFile(file, fmt.Appendf(nil, script, quote(pidFile(dir, name)), quote(path)), 0o700)
+}
+
+func pidFile(dir, name string) string { return filepath.Join(dir, "pids", name) }
+
+// quote makes one word of text for a shell.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+// sweep kills the process groups that are noted in dir and removes it. Without dir there is nothing to do.
+func sweep(dir string) error {
+	// Under another name first: what starts from now on ends by itself.
+	gone := dir + ".gone"
+	if err := os.Rename(dir, gone); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	files, err := filepath.Glob(pidFile(gone, "*"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		pid, notNumber := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err == nil && notNumber == nil && pid > 1 {
+			_ = syscall.Kill(-pid, syscall.SIGKILL) // it may have ended
 		}
 	}
-	for pgid := range groups {
-		_ = syscall.Kill(-pgid, syscall.SIGKILL)
-	}
-	return removeAll(dir)
+	return removeAll(gone)
 }
 
 // removeAll removes a directory in which dying processes may still write.
 func removeAll(dir string) error {
 	var err error
-	for range 50 {
+	for range 100 {
 		if err = os.RemoveAll(dir); err == nil {
 			return nil
 		}

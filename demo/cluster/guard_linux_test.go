@@ -21,19 +21,20 @@ const victimCommand = "__victim"
 // patience is how long a test waits for what other processes do.
 const patience = 20 * time.Second
 
-// victim starts a guard and a process that ignores every polite signal, says
-// so, and waits for its end.
+// victim starts a guard and, as a component, a process that ignores every polite signal, says so, and waits for its end.
 func victim(dir string) {
 	self, err := os.Executable()
 	fatal(err)
-	g, err := startGuard(self, dir)
+	_, err = startGuard(self, dir)
 	fatal(err)
-	p, err := startProcess("sleeper", "/bin/sh", filepath.Join(dir, "log"), "-c", "trap '' TERM INT HUP; sleep 1000 & echo $! $$; wait")
+	script, err := wrap(dir, "sleeper", "/bin/sh")
 	fatal(err)
-	g.watch(p.cmd.Process.Pid)
+	log := filepath.Join(dir, "log")
+	_, err = startProcess("sleeper", script, log, "-c", "trap '' TERM INT HUP; sleep 1000 & echo $! $$; wait")
+	fatal(err)
 	for {
 		// The shell has trapped the signals once it has written.
-		if content, err := os.ReadFile(filepath.Join(dir, "log")); err == nil && strings.HasSuffix(string(content), "\n") {
+		if content, err := os.ReadFile(log); err == nil && strings.HasSuffix(string(content), "\n") {
 			fmt.Print(string(content))
 			break
 		}
@@ -52,8 +53,7 @@ func fatal(err error) {
 // A demo that is killed without a chance to clean up leaves neither a process,
 // grandchildren included, nor its directory.
 func TestNothingSurvivesADemoThatIsKilled(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "demo")
-	require.NoError(t, os.Mkdir(dir, 0o700))
+	dir := directory(t)
 	self, err := os.Executable()
 	require.NoError(t, err)
 	demo := exec.Command(self, victimCommand, dir)
@@ -81,42 +81,61 @@ func TestNothingSurvivesADemoThatIsKilled(t *testing.T) {
 	require.Eventually(t, func() bool { return !exists(dir) }, patience, 5*time.Millisecond)
 }
 
-func TestADismissedGuardTouchesNothing(t *testing.T) {
-	dir := t.TempDir()
-	self, err := os.Executable()
-	require.NoError(t, err)
-	g, err := startGuard(self, dir)
-	require.NoError(t, err)
-	other := exec.Command("sleep", "1000")
-	other.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	require.NoError(t, other.Start())
-	defer func() { _ = other.Process.Kill(); _ = other.Wait() }()
-	g.watch(other.Process.Pid)
-	g.dismiss()
-	require.True(t, alive(other.Process.Pid))
-	require.True(t, exists(dir))
+// started starts a process in a group of its own.
+func started(t *testing.T) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	return cmd
 }
 
-func TestRunGuard(t *testing.T) {
-	start := func() *exec.Cmd {
-		cmd := exec.Command("sleep", "1000")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		require.NoError(t, cmd.Start())
-		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-		return cmd
+// directory makes that of a cluster, with files that note processes.
+func directory(t *testing.T, pids ...string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "it's a demo")
+	for _, sub := range []string{"bin", "pids"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, sub), 0o700))
 	}
-	kept, forgotten, killed := start(), start(), start()
-	dir := filepath.Join(t.TempDir(), "demo")
-	require.NoError(t, os.MkdirAll(filepath.Join(dir, "sub"), 0o700))
+	for i, pid := range pids {
+		require.NoError(t, os.WriteFile(pidFile(dir, fmt.Sprint(i)), []byte(pid), 0o600))
+	}
+	return dir
+}
 
-	script := fmt.Sprintf("+%d\n+%d\n-%d\nnonsense\n+1\n+0\n+-1\n", forgotten.Process.Pid, killed.Process.Pid, forgotten.Process.Pid)
-	require.NoError(t, RunGuard(strings.NewReader(script), dir))
+func TestSweepKillsWhatIsNotedAndNothingElse(t *testing.T) {
+	kept, killed := started(t), started(t)
+	dir := directory(t, fmt.Sprintf("%d\n", killed.Process.Pid), "", "nonsense", "1", "0", "-1")
+	require.NoError(t, RunGuard(strings.NewReader(""), dir))
 	require.False(t, exists(dir))
+	require.False(t, exists(dir+".gone"))
 	state, err := killed.Process.Wait()
 	require.NoError(t, err)
 	require.Equal(t, "signal: killed", state.String())
 	require.True(t, alive(kept.Process.Pid))
-	require.True(t, alive(forgotten.Process.Pid))
+	require.NoError(t, sweep(dir), "again does no harm")
+}
+
+func TestNothingStartsAfterASweep(t *testing.T) {
+	dir := directory(t)
+	log := filepath.Join(t.TempDir(), "log")
+	script, err := wrap(dir, "thing", "/bin/echo")
+	require.NoError(t, err)
+	kept := filepath.Join(t.TempDir(), "thing")
+	require.NoError(t, os.Link(script, kept))
+	p, err := startProcess("thing", kept, log, "hello")
+	require.NoError(t, err)
+	<-p.exited
+	require.NoError(t, p.err)
+	require.Equal(t, "  hello", tail(log))
+
+	require.NoError(t, sweep(dir))
+	p, err = startProcess("thing", kept, log, "again")
+	require.NoError(t, err)
+	<-p.exited
+	require.Error(t, p.err)
+	require.NotContains(t, tail(log), "again")
 }
 
 // alive reports whether a process runs; a zombie does not.

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// The test binary plays the parts that the demo's executable plays: it is its
-// own guard, and a demo that is killed.
+// The test binary plays the parts that the demo's executable plays: it is its own guard, and a demo that is killed.
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) == 3 && os.Args[1] == GuardCommand:

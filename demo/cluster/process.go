@@ -8,9 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -18,41 +16,17 @@ import (
 
 // process is a running component.
 type process struct {
-	name string
-	log  string
-	cmd  *exec.Cmd
-	// exited is closed once the process is gone.
+	name, log string
+	cmd       *exec.Cmd
+	// exited is closed once the process is gone; err is what Wait returned, to be read after that.
 	exited chan struct{}
-	// err is what Wait returned; read it after exited.
-	err error
-	// stopping is set before the process is told to end.
+	err    error
+	// stopping is set before the process is killed.
 	stopping atomic.Bool
 }
 
-// spawn runs start on a thread that lives as long as this process. The kernel
-// signals a child when the *thread* that started it ends, and Go ends threads
-// as it likes; a thread that a goroutine has locked and never leaves stays.
-var spawn = sync.OnceValue(func() func(start func() error) error {
-	type job struct {
-		start func() error
-		done  chan error
-	}
-	jobs := make(chan job)
-	go func() {
-		runtime.LockOSThread()
-		for j := range jobs {
-			j.done <- j.start()
-		}
-	}()
-	return func(start func() error) error {
-		j := job{start, make(chan error, 1)}
-		jobs <- j
-		return <-j.done
-	}
-})
-
-// startProcess runs the executable in a process group of its own with its
-// output in the file log.
+// startProcess runs the executable in a process group of its own, so that a Ctrl-C at the terminal reaches the demo alone,
+// with its output in the file log.
 func startProcess(name, path, log string, args ...string) (*process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -61,8 +35,8 @@ func startProcess(name, path, log string, args ...string) (*process, error) {
 	defer out.Close()
 	p := &process{name: name, log: log, cmd: exec.Command(path, args...), exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.SysProcAttr = childAttributes()
-	if err := spawn()(p.cmd.Start); err != nil {
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	go func() {
@@ -72,30 +46,16 @@ func startProcess(name, path, log string, args ...string) (*process, error) {
 	return p, nil
 }
 
-// stop asks the process to end, and after grace makes it. It returns when the
-// process is gone.
-func (p *process) stop(grace time.Duration) {
+// kill ends the process and its children, and returns when it is gone.
+func (p *process) kill() {
 	p.stopping.Store(true)
-	if grace > 0 {
-		_ = p.signal(syscall.SIGTERM)
-		select {
-		case <-p.exited:
-			return
-		case <-time.After(grace):
-		}
-	}
-	_ = p.signal(syscall.SIGKILL)
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	<-p.exited
 }
 
-// signal sends to the whole group.
-func (p *process) signal(s syscall.Signal) error {
-	return syscall.Kill(-p.cmd.Process.Pid, s)
-}
-
-// ExitError says that a component ended although nobody told it to.
+// ExitError says that a component ended by itself.
 type ExitError struct {
-	// Component is the executable's name.
+	// Component is its name.
 	Component string
 	// Log is the end of what it wrote.
 	Log string
@@ -116,13 +76,12 @@ func (e *ExitError) Error() string {
 func (e *ExitError) Unwrap() error { return e.Err }
 
 func (p *process) exitError() error {
-	return &ExitError{Component: p.name, Log: tail(p.log, tailLines), Err: p.err}
+	return &ExitError{Component: p.name, Log: tail(p.log), Err: p.err}
 }
 
 // await calls probe until it succeeds, the process ends or the context does.
 func (p *process) await(ctx context.Context, probe func(context.Context) error) error {
-	const every = 100 * time.Millisecond
-	ticker := time.NewTicker(every)
+	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
 		attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -135,11 +94,10 @@ func (p *process) await(ctx context.Context, probe func(context.Context) error) 
 		case <-p.exited:
 			return p.exitError()
 		case <-ctx.Done():
-			cause := context.Cause(ctx)
-			if errors.Is(cause, context.Canceled) || errors.As(cause, new(*ExitError)) {
+			if cause := context.Cause(ctx); errors.Is(cause, context.Canceled) {
 				return cause
 			}
-			return fmt.Errorf("%s does not answer: %w (%w)\n%s", p.name, err, cause, tail(p.log, tailLines))
+			return fmt.Errorf("%s does not answer: %w (%w)\n%s", p.name, err, context.Cause(ctx), tail(p.log))
 		case <-ticker.C:
 		}
 	}
@@ -151,9 +109,8 @@ const (
 	tailWidth = 240
 )
 
-// tail returns the last lines of a file, indented; what cannot be read is
-// said instead.
-func tail(path string, lines int) string {
+// tail returns the last lines of a file, indented, or why it cannot.
+func tail(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
 		return fmt.Sprintf("  (no log: %v)", err)
@@ -171,7 +128,7 @@ func tail(path string, lines int) string {
 		return "  (its log is empty)"
 	}
 	all := strings.Split(string(content), "\n")
-	last := all[max(0, len(all)-lines):]
+	last := all[max(0, len(all)-tailLines):]
 	for i, line := range last {
 		if runes := []rune(line); len(runes) > tailWidth {
 			last[i] = string(runes[:tailWidth]) + "..."

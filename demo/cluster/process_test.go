@@ -16,7 +16,7 @@ func shell(t *testing.T, script string) *process {
 	t.Helper()
 	p, err := startProcess("thing", "/bin/sh", filepath.Join(t.TempDir(), "log"), "-c", script)
 	require.NoError(t, err)
-	t.Cleanup(func() { p.stop(0) })
+	t.Cleanup(func() { p.kill() })
 	return p
 }
 
@@ -72,24 +72,11 @@ func TestAwaitEndsAtOnceWhenItIsCancelled(t *testing.T) {
 	require.Equal(t, context.Canceled, err)
 }
 
-func TestStopIsPoliteFirst(t *testing.T) {
-	p := shell(t, "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done")
-	awaitLog(t, p, "ready")
-	p.stop(time.Minute)
-	require.NoError(t, p.err)
-	require.Contains(t, tail(p.log, 5), "bye")
-}
-
-func TestStopEndsWhatDoesNotListen(t *testing.T) {
+func TestKillEndsWhatDoesNotListen(t *testing.T) {
 	p := shell(t, "trap '' TERM; echo ready; while :; do sleep 0.01; done")
-	awaitLog(t, p, "ready")
-	p.stop(50 * time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(tail(p.log), "ready") }, 20*time.Second, time.Millisecond)
+	p.kill()
 	require.EqualError(t, p.err, "signal: killed")
-}
-
-func awaitLog(t *testing.T, p *process, text string) {
-	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(tail(p.log, 5), text) }, 20*time.Second, time.Millisecond)
 }
 
 func TestStartProcessNamesWhatItCannotStart(t *testing.T) {
@@ -100,12 +87,12 @@ func TestStartProcessNamesWhatItCannotStart(t *testing.T) {
 
 func TestTail(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
-	require.Contains(t, tail(file, 3), "no log: ")
+	require.Contains(t, tail(file), "no log: ")
 	require.NoError(t, os.WriteFile(file, []byte("\n \n"), 0o600))
-	require.Equal(t, "  (its log is empty)", tail(file, 3))
-	require.NoError(t, os.WriteFile(file, []byte("a\nb\nc\nd\n"), 0o600))
-	require.Equal(t, "  c\n  d", tail(file, 2))
+	require.Equal(t, "  (its log is empty)", tail(file))
+	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("a\n", 20)+"c\nd\n"), 0o600))
+	require.Equal(t, strings.Repeat("  a\n", tailLines-2)+"  c\n  d", tail(file))
 	require.NoError(t, os.WriteFile(file, []byte(strings.Repeat("x", 3*tailBytes)+"\nlast\n"), 0o600))
-	got := tail(file, 100)
+	got := tail(file)
 	require.Equal(t, "  "+strings.Repeat("x", tailWidth)+"...\n  last", got)
 }

@@ -1,12 +1,7 @@
-// Package run is the demo's course: it starts a cluster, lets the workload
-// arrive, takes a zone away, and prints the board.
+// Package run tells the demo's story: it starts the cluster, lets the workload arrive, takes a zone away and brings it back,
+// shows how far it is, looks at what must be true at three moments (package check), and writes the closing board.
 //
-// Contract: Run returns nil only when everything on the board is true, an
-// *InvariantError when a check failed, and any other error when the demo could
-// not be carried through. Whatever it returns, and whenever its context ends,
-// nothing is left behind.
-//
-// It waits for states of the API, never for a time to pass: a phase ends when
-// every pod that the workload asks for exists and none of those that wait
-// could be placed.
+// It makes the demo's part of an outage only: it kills the kubelets of the zone, says to the API server what
+// node-lifecycle-controller says of nodes that report no more, and removes pods that no kubelet will ever finish. Everything
+// else is done by Kubernetes' controllers and by the scheduler.
 package run

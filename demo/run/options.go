@@ -21,20 +21,15 @@ var Zones = []string{"zone-a", "zone-b", "zone-c"}
 
 // Options are what the command line says.
 type Options struct {
-	// Scale, Nodes and Seed choose the workload; see workload.Options.
+	// Scale and Seed choose the workload; see workload.Options.
 	Scale float64
-	Nodes int
 	Seed  uint64
-	// BinDir holds the binaries, Assets those of etcd and kube-apiserver
-	// instead when it is not empty.
-	BinDir string
-	Assets string
+	// BinDir has the binaries, Assets those of etcd and kube-apiserver instead when it is not empty.
+	BinDir, Assets string
 	// Self is the path of this executable.
 	Self string
-	// Port is the API server's; 0 takes a free one.
-	Port int
-	// BoardPort is that of the live page; 0 takes a free one.
-	BoardPort int
+	// Port is the API server's, BoardPort that of the live page; 0 takes a free one.
+	Port, BoardPort int
 	// Report is the file that the closing page is written to; empty writes none.
 	Report string
 	// Timeout bounds everything up to the board.
@@ -47,15 +42,14 @@ type Options struct {
 	Quiet bool
 
 	// Out takes the board, Progress everything else.
-	Out      io.Writer
-	Progress io.Writer
-	// Live says that Progress is a terminal on which a line may be
-	// rewritten; Width is that terminal's width at any moment.
+	Out, Progress io.Writer
+	// Live says that Progress is a terminal on which a line may be rewritten; Width is that terminal's width at any moment.
 	Live  bool
 	Width func() int
+	// OutWidth is the width of the terminal that Out is, 0 when it is none.
+	OutWidth int
 	// ColorOut and ColorProgress allow colours.
-	ColorOut      bool
-	ColorProgress bool
+	ColorOut, ColorProgress bool
 }
 
 // UsageError says that an option is wrong.
@@ -77,11 +71,10 @@ func (o Options) Validate() error {
 	if err := o.workload().Validate(); err != nil {
 		return workloadError(err)
 	}
-	if o.Port < 0 || o.Port > 65535 {
-		return &UsageError{"port", fmt.Errorf("must be between 0 and 65535, got %d", o.Port)}
-	}
-	if o.BoardPort < 0 || o.BoardPort > 65535 {
-		return &UsageError{"board-port", fmt.Errorf("must be between 0 and 65535, got %d", o.BoardPort)}
+	for flag, port := range map[string]int{"port": o.Port, "board-port": o.BoardPort} {
+		if port < 0 || port > 65535 {
+			return &UsageError{flag, fmt.Errorf("must be between 0 and 65535, got %d", port)}
+		}
 	}
 	if o.Timeout <= 0 {
 		return &UsageError{"timeout", fmt.Errorf("must be positive, got %s", o.Timeout)}
@@ -92,13 +85,13 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// workloadError makes an error of the workload one of the command line: it
-// names its option first, by the name that the flag has too.
+// workloadError makes an error of the workload one of the command line: it names its option first, by the name that the flag
+// has too.
 func workloadError(err error) error {
 	name, rest, _ := strings.Cut(err.Error(), ": ")
 	return &UsageError{name, errors.New(rest)}
 }
 
 func (o Options) workload() workload.Options {
-	return workload.Options{Scale: o.Scale, Nodes: o.Nodes, Seed: o.Seed, Zones: Zones}
+	return workload.Options{Scale: o.Scale, Seed: o.Seed, Zones: Zones}
 }

@@ -7,10 +7,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"zonewise.dev/demo/workload"
 )
 
-// takesPods reports whether a node is ready and carries none of the taints
-// that come with not being so.
+// takesPods reports whether a node is ready and has none of the taints that come with not being so.
 func takesPods(n *corev1.Node) bool {
 	ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
@@ -21,14 +22,18 @@ func takesPods(n *corev1.Node) bool {
 }
 
 func (d *demo) readyNodes() int {
-	nodes, _ := d.seen.lists()
-	ready := 0
-	for _, n := range nodes {
-		if takesPods(n) {
+	nodes, ready := d.seen.nodes(), 0
+	for i := range nodes {
+		if takesPods(&nodes[i]) {
 			ready++
 		}
 	}
 	return ready
+}
+
+// nodesOf returns the nodes of a zone.
+func (d *demo) nodesOf(zone string) []corev1.Node {
+	return slices.DeleteFunc(slices.Clone(d.seen.nodes()), func(n corev1.Node) bool { return n.Labels[corev1.LabelTopologyZone] != zone })
 }
 
 func (d *demo) nodeStatus() string { return bar(d.readyNodes(), len(d.plan.Nodes)) + " ready" }
@@ -37,25 +42,20 @@ func (d *demo) nodeOutcome() string {
 	return fmt.Sprintf("%d in each of %s", len(d.plan.Nodes)/len(d.plan.Zones), strings.Join(d.plan.Zones, ", "))
 }
 
-// tally counts the workload's pods.
-func (d *demo) tally() (bound, total int, zones map[string]int) {
-	nodes, pods := d.seen.lists()
-	zoneOf := make(map[string]string, len(nodes))
-	for _, n := range nodes {
-		zoneOf[n.Name] = n.Labels[corev1.LabelTopologyZone]
-	}
+// tally counts the workload's pods: those that are bound, by zone, and those that wait.
+func (d *demo) tally() (bound, waiting int, zones map[string]int) {
 	zones = map[string]int{}
-	for _, pod := range pods {
-		if pod.Namespace == corev1.NamespaceDefault || pod.DeletionTimestamp != nil {
-			continue
-		}
-		total++
-		if pod.Spec.NodeName != "" {
+	for _, pod := range d.seen.pods() {
+		switch {
+		case pod.Namespace == corev1.NamespaceDefault || pod.DeletionTimestamp != nil:
+		case pod.Spec.NodeName == "":
+			waiting++
+		default:
 			bound++
-			zones[zoneOf[pod.Spec.NodeName]]++
+			zones[d.zones[pod.Spec.NodeName]]++
 		}
 	}
-	return bound, total, zones
+	return bound, waiting, zones
 }
 
 func (d *demo) perZone(zones map[string]int) string {
@@ -66,25 +66,25 @@ func (d *demo) perZone(zones map[string]int) string {
 	return strings.Join(parts, " ")
 }
 
+// zoneNames maps the nodes of a plan to their zones.
+func zoneNames(nodes []workload.Node) map[string]string {
+	out := make(map[string]string, len(nodes))
+	for _, n := range nodes {
+		out[n.Name] = n.Zone
+	}
+	return out
+}
+
 // rateWindow is over how long the shown rate is taken.
 const rateWindow = 2 * time.Second
 
 func (d *demo) placeStatus() string {
-	bound, _, zones := d.tally()
-	total := d.plan.Replicas()
-	for _, g := range d.plan.Gangs {
-		total += g.Members
-	}
-	rate := float64(d.seen.boundSince(time.Now().Add(-rateWindow))) / rateWindow.Seconds()
-	return fmt.Sprintf("%s bound, %s, %.0f pods/s", bar(bound, total), d.perZone(zones), rate)
-}
-
-func (d *demo) drainStatus() string {
-	bound, total, zones := d.tally()
-	return fmt.Sprintf("%s left %d, %d bound, %d wait, %s", d.plan.LostZone(), zones[d.plan.LostZone()], bound, total-bound, d.perZone(zones))
+	count, waiting, zones := d.tally()
+	rate := float64(len(d.seen.livesSince(time.Now().Add(-rateWindow), bound))) / rateWindow.Seconds()
+	return fmt.Sprintf("%s bound, %s, %.0f pods/s", bar(count, count+waiting), d.perZone(zones), rate)
 }
 
 func (d *demo) placeOutcome() string {
-	bound, total, zones := d.tally()
-	return fmt.Sprintf("%d pods bound, %d wait; %s", bound, total-bound, d.perZone(zones))
+	bound, waiting, zones := d.tally()
+	return fmt.Sprintf("%d pods bound, %d wait; %s", bound, waiting, d.perZone(zones))
 }

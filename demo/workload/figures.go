@@ -48,6 +48,15 @@ func (r Resources) holds(o Resources) bool {
 		o.RDMAPercent <= r.RDMAPercent && o.DiskGiB <= r.DiskGiB
 }
 
+// times is how many of o fit into r.
+func (r Resources) times(o Resources) int {
+	n := 0
+	for r = r.add(o, -1); r.holds(Resources{}); r = r.add(o, -1) {
+		n++
+	}
+	return n
+}
+
 // Role says on which side of a disaggregated service an instance runs.
 type Role string
 

@@ -8,30 +8,19 @@ type Gang struct {
 	Members int
 	// Each is what one member asks for.
 	Each Resources
-	// Fits is true when the nodes were chosen so that the whole gang fits
-	// beside everything else. The demo has one gang that can never fit: it
-	// must wait whole and hold nothing.
+	// Fits is true when the nodes were chosen so that the whole gang fits beside everything else. The demo has one gang that
+	// can never fit: it must wait whole and hold nothing.
 	Fits bool
 }
 
-// gangsFor returns the gangs for a cluster with the given nodes. The one that
-// cannot fit asks for whole eight-device nodes (or the largest there are): one
-// more of them than exist, so that all but one of its members would find room
-// alone in an empty cluster. That is what tempts a scheduler that looks at
-// pods one at a time.
-//
-// The others fit for certain only if the nodes were chosen for the workload.
-func gangsFor(nodes []Node, chosen bool) []Gang {
+// gangsFor returns the gangs for a cluster with the given nodes. The one that does not fit asks for whole eight-device nodes
+// (or the largest there are): one more of them than exist, so that all but one of its members would find room alone in an
+// empty cluster. That is what tempts a scheduler that looks at pods one at a time.
+func gangsFor(nodes []Node) []Gang {
 	gangs := fittingGangs()
-	for i := range gangs {
-		gangs[i].Fits = chosen
-	}
 	var most int64
 	for _, n := range nodes {
 		most = max(most, n.Capacity.GPU)
-	}
-	if most == 0 {
-		return gangs
 	}
 	each := Resources{MilliCPU: 1000, MemoryMiB: 4 * 1024, GPU: most}
 	slots := 0
@@ -47,9 +36,9 @@ func gangsFor(nodes []Node, chosen bool) []Gang {
 func fittingGangs() []Gang {
 	const gib = 1024
 	return []Gang{
-		{Name: "train-ranker", Members: 12, Each: Resources{MilliCPU: 4000, MemoryMiB: 24 * gib, GPU: 1}},
-		{Name: "train-embeddings", Members: 16, Each: Resources{MilliCPU: 14_000, MemoryMiB: 56 * gib}},
-		{Name: "finetune", Members: 6, Each: Resources{MilliCPU: 16_000, MemoryMiB: 96 * gib, GPU: 2}},
-		{Name: "evaluate", Members: 9, Each: Resources{MilliCPU: 28_000, MemoryMiB: 112 * gib}},
+		{Name: "train-ranker", Fits: true, Members: 12, Each: Resources{MilliCPU: 4000, MemoryMiB: 24 * gib, GPU: 1}},
+		{Name: "train-embeddings", Fits: true, Members: 16, Each: Resources{MilliCPU: 14_000, MemoryMiB: 56 * gib}},
+		{Name: "finetune", Fits: true, Members: 6, Each: Resources{MilliCPU: 16_000, MemoryMiB: 96 * gib, GPU: 2}},
+		{Name: "evaluate", Fits: true, Members: 9, Each: Resources{MilliCPU: 28_000, MemoryMiB: 112 * gib}},
 	}
 }

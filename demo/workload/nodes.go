@@ -40,6 +40,8 @@ type Node struct {
 	Zone     string
 	Instance string // the shape's name
 	Model    string // of the devices, "" for none
+	// Shared nodes are for the reserved service and for batch work alone.
+	Shared   bool
 	Capacity Resources
 }
 

@@ -2,7 +2,7 @@ package workload
 
 import (
 	"fmt"
-	"strconv"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/apis/v1alpha1"
 )
 
 // Names that the objects carry.
@@ -24,9 +26,17 @@ const (
 	AppLabel  = "app.kubernetes.io/name"
 	RoleLabel = "app.kubernetes.io/component"
 
-	// FitsAnnotation on a PodGroup says whether the nodes were chosen so
-	// that it fits.
-	FitsAnnotation = "demo.zonewise.dev/fits"
+	// BatchName is that of the Deployment of the batch workers, and the value of their AppLabel.
+	BatchName = "batch-workers"
+	// BatchNamespace holds it.
+	BatchNamespace = "batch"
+	// ReservationName is that of the ZoneReservation.
+	ReservationName = "failover"
+
+	// sharedLabel is the label and the taint of nodes for the reserved service and batch work.
+	sharedLabel = "demo.zonewise.dev/shared"
+	// rolloutAnnotation in a pod template has another value after each rollout.
+	rolloutAnnotation = "demo.zonewise.dev/release"
 
 	// GPUResource is an extended resource in whole devices.
 	GPUResource corev1.ResourceName = "nvidia.com/gpu"
@@ -37,6 +47,11 @@ const (
 	region        = "demo"
 	image         = "registry.k8s.io/pause:3.10" // never pulled: the nodes are simulated
 )
+
+// worker is what a batch worker asks for. It is the demo's own; the traces have none.
+var worker = Resources{MilliCPU: 8000, MemoryMiB: 32 * 1024}
+
+var sharedTaint = corev1.Taint{Key: sharedLabel, Value: "true", Effect: corev1.TaintEffectNoSchedule}
 
 var gpuTaint = corev1.Taint{Key: string(GPUResource), Value: "present", Effect: corev1.TaintEffectNoSchedule}
 
@@ -81,52 +96,137 @@ func (n Node) Object() *corev1.Node {
 		node.Labels[gpuModelLabel] = n.Model
 		node.Spec.Taints = []corev1.Taint{gpuTaint}
 	}
+	if n.Shared {
+		node.Labels[sharedLabel] = sharedTaint.Value
+		node.Spec.Taints = []corev1.Taint{sharedTaint}
+	}
 	return node
 }
 
-// Deployment is the service role as a Deployment: spread over the zones as a
-// hard constraint, and at most MaxPerNode replicas on one node.
+// Deployment is the service role as a Deployment: spread over the zones as a hard constraint, unless a policy does that, and
+// at most MaxPerNode replicas on one node.
 func (p *Plan) Deployment(s Service) *appsv1.Deployment {
-	labels := map[string]string{AppLabel: s.App, RoleLabel: string(s.Role)}
-	selector := &metav1.LabelSelector{MatchLabels: labels}
+	labels := s.labels()
 	pod := podSpec(s.Each)
-	pod.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
-		MaxSkew:           1,
-		TopologyKey:       corev1.LabelTopologyZone,
-		WhenUnsatisfiable: corev1.DoNotSchedule,
-		LabelSelector:     selector,
-		// A drained zone is tainted unschedulable and must stop counting.
-		NodeTaintsPolicy: ptr.To(corev1.NodeInclusionPolicyHonor),
-	}}
+	if s.Part != Weighted {
+		pod.TopologySpreadConstraints = append(pod.TopologySpreadConstraints, corev1.TopologySpreadConstraint{
+			MaxSkew:           1,
+			TopologyKey:       corev1.LabelTopologyZone,
+			WhenUnsatisfiable: corev1.DoNotSchedule,
+			LabelSelector:     &metav1.LabelSelector{MatchLabels: labels},
+			// Each revision for itself, so that a rollout is spread well whatever it replaces.
+			MatchLabelKeys: []string{appsv1.DefaultDeploymentUniqueLabelKey},
+			// The nodes of a lost zone are tainted and must not count.
+			NodeTaintsPolicy: ptr.To(corev1.NodeInclusionPolicyHonor),
+		})
+	}
 	if s.MaxPerNode > 0 {
-		// With more domains demanded than there are nodes the global
-		// minimum counts as zero, so maxSkew caps the number itself.
+		// With more domains demanded than there are nodes the global minimum counts as zero, so maxSkew caps the number itself.
 		pod.TopologySpreadConstraints = append(pod.TopologySpreadConstraints, corev1.TopologySpreadConstraint{
 			MaxSkew:           int32(s.MaxPerNode),
 			TopologyKey:       corev1.LabelHostname,
 			WhenUnsatisfiable: corev1.DoNotSchedule,
-			LabelSelector:     selector,
+			LabelSelector:     &metav1.LabelSelector{MatchLabels: labels},
 			MinDomains:        ptr.To(int32(len(p.Nodes) + 1)),
 		})
 	}
+	if s.Part == Reserved {
+		onShared(&pod)
+	}
+	return deployment(ServiceNamespace, s.Name(), s.Replicas, labels, pod)
+}
+
+func (s Service) labels() map[string]string {
+	return map[string]string{AppLabel: s.App, RoleLabel: string(s.Role)}
+}
+
+// Batch is the batch workers, as many as fill what is not held, and some more.
+func (p *Plan) Batch() *appsv1.Deployment {
+	pod := podSpec(worker)
+	onShared(&pod)
+	return deployment(BatchNamespace, BatchName, p.Workers, map[string]string{AppLabel: BatchName}, pod)
+}
+
+func deployment(namespace, name string, replicas int, labels map[string]string, pod corev1.PodSpec) *appsv1.Deployment {
 	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ServiceNamespace, Name: s.Name(), Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
 		Spec: appsv1.DeploymentSpec{
-			Replicas: ptr.To(int32(s.Replicas)),
-			Selector: selector,
+			Replicas: ptr.To(int32(replicas)),
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod},
 		},
 	}
 }
 
+// RolloutPatch is a strategic merge patch for a Deployment that replaces all of its pods.
+func RolloutPatch(release string) []byte {
+	return fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{%q:%q}}}}}`, rolloutAnnotation, release)
+}
+
+// onShared makes a pod one for the shared nodes.
+func onShared(pod *corev1.PodSpec) {
+	pod.NodeSelector = map[string]string{sharedLabel: sharedTaint.Value}
+	pod.Tolerations = append(pod.Tolerations, sharedToleration)
+}
+
+var sharedToleration = corev1.Toleration{Key: sharedTaint.Key, Operator: corev1.TolerationOpEqual, Value: sharedTaint.Value, Effect: sharedTaint.Effect}
+
+// Policy gives the first zone twice the share of each of the others. A zone is closed after a few seconds: the default
+// of two minutes is long to watch.
+func (p *Plan) Policy() *v1alpha1.ZoneSpreadPolicy {
+	s := p.The(Weighted)
+	policy := &v1alpha1.ZoneSpreadPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ServiceNamespace, Name: s.Name()},
+		Spec: v1alpha1.ZoneSpreadPolicySpec{
+			PodSelector:      metav1.LabelSelector{MatchLabels: s.labels()},
+			UnavailableZones: v1alpha1.UnavailableZones{DownAfter: &metav1.Duration{Duration: closedAfter}},
+		},
+	}
+	for i, zone := range p.Zones {
+		weight := int32(1)
+		if i == 0 {
+			weight = 2
+		}
+		policy.Spec.Zones = append(policy.Spec.Zones, v1alpha1.ZoneSpreadZone{Name: zone, Weight: ptr.To(weight)})
+	}
+	return policy
+}
+
+// closedAfter is the policy's downAfter.
+const closedAfter = 5 * time.Second
+
+// Reservation holds room for the reserved service in each zone, and nowhere else while the zone is lost: batch work is there.
+func (p *Plan) Reservation() *v1alpha1.ZoneReservation {
+	s := p.The(Reserved)
+	r := &v1alpha1.ZoneReservation{
+		ObjectMeta: metav1.ObjectMeta{Name: ReservationName},
+		Spec: v1alpha1.ZoneReservationSpec{
+			Owners: []v1alpha1.ReservationOwner{{Namespace: ServiceNamespace, PodSelector: metav1.LabelSelector{MatchLabels: s.labels()}}},
+			Slot: v1alpha1.ReservationSlot{
+				Requests: s.Each.list(), NodeSelector: map[string]string{sharedLabel: sharedTaint.Value},
+				// The last two are what admission gives every pod. Without them batch work would be let into a zone that returns
+				// a moment before slots are.
+				Tolerations: []corev1.Toleration{
+					sharedToleration,
+					{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
+					{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
+				},
+			},
+			Mode:       v1alpha1.ModeGuarantee,
+			OnZoneLoss: v1alpha1.ZoneLossKeep,
+		},
+	}
+	for _, zone := range p.Zones {
+		r.Spec.Zones = append(r.Spec.Zones, v1alpha1.ReservationZone{Name: zone, Slots: int32(p.SlotsPerZone)})
+	}
+	return r
+}
+
 // PodGroup is the gang's group: all members or none.
 func (g Gang) PodGroup() *schedv1alpha1.PodGroup {
 	return &schedv1alpha1.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: GangNamespace, Name: g.Name,
-			Annotations: map[string]string{FitsAnnotation: strconv.FormatBool(g.Fits)},
-		},
-		Spec: schedv1alpha1.PodGroupSpec{MinMember: int32(g.Members)},
+		ObjectMeta: metav1.ObjectMeta{Namespace: GangNamespace, Name: g.Name},
+		Spec:       schedv1alpha1.PodGroupSpec{MinMember: int32(g.Members)},
 	}
 }
 
@@ -145,14 +245,13 @@ func (g Gang) StatefulSet() *appsv1.StatefulSet {
 	}
 }
 
-// Probe is a pod that asks for nothing. Placing one costs a scheduling cycle,
-// and the ledger is compared with the scheduler's snapshot in such cycles.
-func Probe(serial int) *corev1.Pod {
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceDefault, Name: fmt.Sprintf("probe-%d", serial), Labels: map[string]string{AppLabel: "probe"}},
+// Probe is a pod that asks for nothing. Placing one costs a scheduling cycle, and the ledger is compared with the scheduler's
+// snapshot in such cycles.
+func Probe(name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceDefault, Name: name, Labels: map[string]string{AppLabel: "probe"}},
 		Spec:       podSpec(Resources{}),
 	}
-	return pod
 }
 
 func podSpec(each Resources) corev1.PodSpec {

@@ -35,7 +35,7 @@ func TestDeployment(t *testing.T) {
 	selector := &metav1.LabelSelector{MatchLabels: d.Spec.Template.Labels}
 	require.Equal(t, selector, d.Spec.Selector)
 	require.Empty(t, cmp.Diff([]corev1.TopologySpreadConstraint{
-		{MaxSkew: 1, TopologyKey: "topology.kubernetes.io/zone", WhenUnsatisfiable: "DoNotSchedule", LabelSelector: selector, NodeTaintsPolicy: ptr.To(corev1.NodeInclusionPolicyHonor)},
+		{MaxSkew: 1, TopologyKey: "topology.kubernetes.io/zone", WhenUnsatisfiable: "DoNotSchedule", LabelSelector: selector, MatchLabelKeys: []string{"pod-template-hash"}, NodeTaintsPolicy: ptr.To(corev1.NodeInclusionPolicyHonor)},
 		// One domain more than there are nodes: maxSkew is then a cap.
 		{MaxSkew: 4, TopologyKey: "kubernetes.io/hostname", WhenUnsatisfiable: "DoNotSchedule", LabelSelector: selector, MinDomains: ptr.To[int32](13)},
 	}, pod.TopologySpreadConstraints))
@@ -53,17 +53,45 @@ func TestDeployment(t *testing.T) {
 	require.Empty(t, unlimited.Spec.Template.Spec.Tolerations)
 }
 
+// The slots are as large as a replica and may be where it may be; batch work may be there as well.
+func TestTheReservedServiceAndItsSlotsGoToTheSameNodes(t *testing.T) {
+	p, err := NewPlan(Options{Scale: 0.01, Seed: 1, Zones: zones})
+	require.NoError(t, err)
+	pod, r := p.Deployment(p.The(Reserved)).Spec.Template, p.Reservation()
+	require.Empty(t, cmp.Diff(pod.Spec.Containers[0].Resources.Requests, r.Spec.Slot.Requests))
+	for _, spec := range []corev1.PodSpec{pod.Spec, p.Batch().Spec.Template.Spec} {
+		require.Equal(t, r.Spec.Slot.NodeSelector, spec.NodeSelector)
+		require.Subset(t, r.Spec.Slot.Tolerations, spec.Tolerations)
+	}
+	require.Equal(t, pod.Labels, r.Spec.Owners[0].PodSelector.MatchLabels)
+	require.Len(t, r.Spec.Zones, 3)
+	shared := p.Nodes[len(p.Nodes)-1].Object()
+	require.Equal(t, "true", shared.Labels[sharedLabel])
+	require.Equal(t, []corev1.Taint{sharedTaint}, shared.Spec.Taints)
+}
+
+func TestThePolicyHasAShareForEachZone(t *testing.T) {
+	p, err := NewPlan(Options{Scale: 0.01, Seed: 1, Zones: zones})
+	require.NoError(t, err)
+	policy, service := p.Policy(), p.Deployment(p.The(Weighted))
+	require.Equal(t, service.Spec.Template.Labels, policy.Spec.PodSelector.MatchLabels)
+	require.Equal(t, service.Namespace, policy.Namespace)
+	require.Len(t, policy.Spec.Zones, 3)
+	require.EqualValues(t, 2, *policy.Spec.Zones[0].Weight)
+	for _, c := range service.Spec.Template.Spec.TopologySpreadConstraints {
+		require.NotEqual(t, corev1.LabelTopologyZone, c.TopologyKey)
+	}
+}
+
 func TestGangObjects(t *testing.T) {
 	g := Gang{Name: "train", Members: 6, Each: Resources{MilliCPU: 1000, MemoryMiB: 1, GPU: 2}, Fits: true}
 	group, set := g.PodGroup(), g.StatefulSet()
 	require.EqualValues(t, 6, group.Spec.MinMember)
-	require.Equal(t, "true", group.Annotations[FitsAnnotation])
 	require.Equal(t, group.Namespace, set.Namespace)
 	require.Equal(t, "train", set.Spec.Template.Labels["scheduling.x-k8s.io/pod-group"])
 	require.Equal(t, ptr.To[int32](6), set.Spec.Replicas)
 }
 
 func TestProbeAsksForNothing(t *testing.T) {
-	require.Empty(t, Probe(3).Spec.Containers[0].Resources.Requests)
-	require.NotEqual(t, Probe(1).Name, Probe(2).Name)
+	require.Empty(t, Probe("p").Spec.Containers[0].Resources.Requests)
 }

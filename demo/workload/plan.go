@@ -7,46 +7,30 @@ import (
 	"slices"
 )
 
-// DefaultScale is the share of the trace's live population that the demo runs
-// unless it is told otherwise: about a thousand pods on as many nodes, a
-// minute on two idle cores and two on busy ones.
+// DefaultScale is the share of the trace's live population that the demo runs unless it is asked for another: about a
+// thousand pods on as many nodes, two minutes on two idle cores.
 const DefaultScale = 0.05
 
-// The bounds of Options.Nodes; the upper one is Kubernetes' own.
-const (
-	minNodes = 6
-	maxNodes = 5000
-)
+// maxNodes is Kubernetes' own bound.
+const maxNodes = 5000
 
 // Options choose a Plan.
 type Options struct {
 	// Scale is the share of the trace's live population, above 0, at most 1.
 	Scale float64
-	// Nodes is the number of nodes; 0 lets the workload decide. It is
-	// rounded down to a multiple of the number of zones.
-	Nodes int
 	// Seed decides the order in which the workload arrives.
 	Seed uint64
-	// Zones are the names of the zones, at least two. The last of them is
-	// the one that the demo loses.
+	// Zones are the names of the zones, at least two. The last of them is the one that the demo loses.
 	Zones []string
 }
 
 // Validate names the first option that is out of range.
 func (o Options) Validate() error {
-	if err := scaleError(o.Scale); err != nil {
-		return err
-	}
-	if o.Nodes != 0 && (o.Nodes < minNodes || o.Nodes > maxNodes) {
-		return fmt.Errorf("nodes: must be 0 or between %d and %d, got %d", minNodes, maxNodes, o.Nodes)
+	if !(o.Scale > 0 && o.Scale <= 1) { // also refuses NaN
+		return fmt.Errorf("scale: must be above 0 and at most 1, got %v", o.Scale)
 	}
 	if len(o.Zones) < 2 {
 		return errors.New("zones: at least two are needed, so that one can be lost")
-	}
-	for i, zone := range o.Zones {
-		if zone == "" || slices.Contains(o.Zones[:i], zone) {
-			return fmt.Errorf("zones: %q is empty or named twice", zone)
-		}
 	}
 	return nil
 }
@@ -59,9 +43,12 @@ type Plan struct {
 	Gangs    []Gang
 	// Order lists indices of Services in order of arrival.
 	Order []int
-	// FitsAfterLoss says whether the nodes were chosen so that everything
-	// fits with one zone lost. It is false when Options.Nodes decided.
-	FitsAfterLoss bool
+	// SlotsPerZone is how many slots are held in each zone for the reserved service: for what it has to run there once a zone
+	// is lost.
+	SlotsPerZone int
+	// Workers is the number of batch workers, which share nodes with the reserved service: some more than fit beside its
+	// slots.
+	Workers int
 }
 
 // NewPlan derives a plan from the embedded figures.
@@ -74,17 +61,18 @@ func NewPlan(o Options) (*Plan, error) {
 		return nil, err
 	}
 	shapes := shapesOf(fig.nodes)
-	plan := &Plan{Zones: slices.Clone(o.Zones), Services: mergeServices(fig.services, o.Scale), FitsAfterLoss: o.Nodes == 0}
+	plan := &Plan{Zones: slices.Clone(o.Zones), Services: mergeServices(fig.services, o.Scale)}
 	plan.Order = rand.New(rand.NewPCG(o.Seed, 0)).Perm(len(plan.Services))
-
-	var sizes poolSizes
-	if o.Nodes != 0 {
-		sizes = share(lowerBound(shapes, len(o.Zones), plan.claims()), o.Nodes, len(o.Zones))
-	} else if sizes, err = sizePools(shapes, len(o.Zones), plan.claims()); err != nil {
+	sizes, err := sizePools(shapes, len(o.Zones), plan.claims())
+	if err != nil {
 		return nil, fmt.Errorf("scale: %v: %w", o.Scale, err)
 	}
 	plan.Nodes = nodesOf(shapes, sizes, o.Zones)
-	plan.Gangs = gangsFor(plan.Nodes, plan.FitsAfterLoss)
+	plan.share(shapes[0])
+	if len(plan.Nodes) > maxNodes {
+		return nil, fmt.Errorf("scale: %v: the workload needs more than %d nodes, which is what Kubernetes supports; choose a smaller scale", o.Scale, maxNodes)
+	}
+	plan.Gangs = gangsFor(plan.Nodes)
 	return plan, nil
 }
 
@@ -92,21 +80,50 @@ func NewPlan(o Options) (*Plan, error) {
 func (p *Plan) claims() []claim {
 	var claims []claim
 	for _, i := range p.Order {
-		s := p.Services[i]
-		home := cpuNodes
-		if s.Role == GPURole {
-			home = gpuNodes
+		if s := p.Services[i]; s.Part != Reserved {
+			claims = append(claims, claim{each: s.Each, replicas: s.Replicas, maxPerNode: s.MaxPerNode, spread: true, home: homeOf(s.Each)})
 		}
-		claims = append(claims, claim{each: s.Each, replicas: s.Replicas, maxPerNode: s.MaxPerNode, spread: true, home: home})
 	}
 	for _, g := range fittingGangs() {
-		home := cpuNodes
-		if g.Each.GPU > 0 {
-			home = gpuNodes
-		}
-		claims = append(claims, claim{each: g.Each, replicas: g.Members, home: home})
+		claims = append(claims, claim{each: g.Each, replicas: g.Members, home: homeOf(g.Each)})
 	}
 	return claims
+}
+
+func homeOf(each Resources) pool {
+	if each.GPU > 0 {
+		return gpuNodes
+	}
+	return cpuNodes
+}
+
+// waiting is how many batch workers there are beyond those that fit.
+const waiting = 6
+
+// share adds the nodes that the reserved service shares with batch work: in each zone as many as its slots need, half as
+// many again for batch work alone, and workers for all that is not held.
+func (p *Plan) share(s shape) {
+	r := p.The(Reserved)
+	zones := len(p.Zones)
+	p.SlotsPerZone = (r.Replicas + zones - 2) / (zones - 1)
+	perNode := s.each.times(r.Each)
+	if r.MaxPerNode > 0 {
+		perNode = min(perNode, r.MaxPerNode)
+	}
+	held := (p.SlotsPerZone + perNode - 1) / perNode
+	free := max(2, held/2)
+	beside := s.each.add(r.Each, -int64(perNode)).times(worker)
+	p.Workers = zones*(held*beside+free*s.each.times(worker)) + waiting
+	for _, zone := range p.Zones {
+		for i := range held + free {
+			p.Nodes = append(p.Nodes, Node{Name: fmt.Sprintf("%s-shared-%03d", zone, i), Zone: zone, Instance: s.name, Shared: true, Capacity: s.each})
+		}
+	}
+}
+
+// The returns the service with a part of its own.
+func (p *Plan) The(part Part) Service {
+	return p.Services[slices.IndexFunc(p.Services, func(s Service) bool { return s.Part == part })]
 }
 
 // Replicas is the number of pods of all services.
@@ -118,5 +135,5 @@ func (p *Plan) Replicas() int {
 	return total
 }
 
-// LostZone is the zone that the demo drains.
+// LostZone is the zone that the demo loses.
 func (p *Plan) LostZone() string { return p.Zones[len(p.Zones)-1] }

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,7 +36,6 @@ func TestDefaultPlan(t *testing.T) {
 	require.Len(t, apps, 156)
 	require.Len(t, p.Order, len(p.Services))
 	require.Equal(t, "c", p.LostZone())
-	require.True(t, p.FitsAfterLoss)
 
 	names, shapes := map[string]bool{}, map[string]map[string]int{}
 	for _, n := range p.Nodes {
@@ -49,6 +49,7 @@ func TestDefaultPlan(t *testing.T) {
 	require.Len(t, shapes, 3)
 	require.Equal(t, shapes["a"], shapes["b"], "all zones are alike")
 	require.Equal(t, shapes["a"], shapes["c"], "all zones are alike")
+	require.Equal(t, Weighted, p.The(Weighted).Part)
 }
 
 // The plan promises that everything fits with one zone lost. This adds up
@@ -99,15 +100,34 @@ func TestTheGangThatCannotFitMissesByOneMember(t *testing.T) {
 	require.Equal(t, 1, unfit)
 }
 
-func TestChosenNumberOfNodes(t *testing.T) {
-	for _, n := range []int{6, 7, 30, 5000} {
-		p, err := NewPlan(Options{Scale: 1, Nodes: n, Seed: 1, Zones: zones})
+// Slots for half of the replicas in each of three zones: what each has to run once one is lost. The batch workers fill the
+// rest of the shared nodes, and some are left over.
+func TestSharedNodesHoldTheSlotsAndTheBatchWork(t *testing.T) {
+	for _, scale := range []float64{0.001, 0.01, 0.03} {
+		p, err := NewPlan(Options{Scale: scale, Seed: 1, Zones: zones})
 		require.NoError(t, err)
-		require.Len(t, p.Nodes, n/3*3)
-		require.False(t, p.FitsAfterLoss)
-		for _, g := range p.Gangs {
-			require.False(t, g.Fits, "nobody knows whether %s fits", g.Name)
+		reserved := p.The(Reserved)
+		require.GreaterOrEqual(t, reserved.Replicas, fewest)
+		require.GreaterOrEqual(t, p.The(Weighted).Replicas, fewest)
+		require.GreaterOrEqual(t, 2*p.SlotsPerZone, reserved.Replicas)
+		require.Less(t, 2*p.SlotsPerZone, reserved.Replicas+2)
+
+		room := 0
+		for _, zone := range zones {
+			slots := 0
+			for _, n := range p.Nodes {
+				if !n.Shared || n.Zone != zone {
+					continue
+				}
+				free := n.Capacity
+				for ; free.holds(reserved.Each) && slots < p.SlotsPerZone; free = free.add(reserved.Each, -1) {
+					slots++
+				}
+				room += free.times(worker)
+			}
+			require.Equal(t, p.SlotsPerZone, slots, zone)
 		}
+		require.Equal(t, room+waiting, p.Workers)
 	}
 }
 
@@ -117,12 +137,10 @@ func TestOptionsOutOfRangeAreNamed(t *testing.T) {
 		want string
 	}{
 		{Options{Scale: 0, Zones: zones}, "scale: must be above 0 and at most 1, got 0"},
+		{Options{Scale: math.NaN(), Zones: zones}, "scale: must be above 0 and at most 1, got NaN"},
 		{Options{Scale: 2, Zones: zones}, "scale: must be above 0 and at most 1, got 2"},
-		{Options{Scale: 1, Nodes: -1, Zones: zones}, "nodes: must be 0 or between 6 and 5000, got -1"},
-		{Options{Scale: 1, Nodes: 5001, Zones: zones}, "nodes: must be 0 or between 6 and 5000, got 5001"},
 		{Options{Scale: 1, Zones: []string{"a"}}, "zones: at least two are needed, so that one can be lost"},
-		{Options{Scale: 1, Zones: []string{"a", "a"}}, `zones: "a" is empty or named twice`},
-		{Options{Scale: 1, Seed: 1, Zones: zones}, "scale: 1: the workload needs more than 5000 nodes, which is what Kubernetes supports; choose a smaller scale, or the number of nodes"},
+		{Options{Scale: 1, Seed: 1, Zones: zones}, "scale: 1: the workload needs more than 5000 nodes, which is what Kubernetes supports; choose a smaller scale"},
 	} {
 		_, err := NewPlan(tc.give)
 		require.EqualError(t, err, tc.want)

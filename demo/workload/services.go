@@ -2,7 +2,6 @@ package workload
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -22,6 +21,25 @@ const (
 	largestMemoryMiB = 256 * 1024
 )
 
+// Part says what the demo shows with a service.
+type Part int
+
+const (
+	// Native services are spread by topologySpreadConstraints. Most are.
+	Native Part = iota
+	// Weighted is spread by a ZoneSpreadPolicy with a share for each zone.
+	Weighted
+	// Reserved has a ZoneReservation, and shares its nodes with batch work.
+	Reserved
+)
+
+// parts are the services that are not Native. Both are in the traces, whatever the scale; the first has a share per zone
+// because devices are not everywhere alike, the second leaves a quarter of a node to others.
+var parts = map[string]Part{"app-0-hn": Weighted, "app-14-cn": Reserved}
+
+// fewest is how many replicas such a service has at least, so that there are some in each zone.
+const fewest = 6
+
 // Service is one role of one service: a Deployment of the demo.
 type Service struct {
 	// App is the service, for example app-12. Each has one or two roles.
@@ -37,6 +55,8 @@ type Service struct {
 	Instances int
 	// Replicas is how many the demo runs.
 	Replicas int
+	// Part is what the demo shows with it.
+	Part Part
 }
 
 // Name is the Deployment's name.
@@ -88,6 +108,9 @@ func mergeServices(lines []serviceLine, scale float64) []Service {
 			Instances:  total,
 		})
 		service.Replicas = max(1, int(math.Round(float64(service.Instances)*liveInstances/tracedInstances*scale)))
+		if service.Part = parts[service.Name()]; service.Part != Native {
+			service.Replicas = max(fewest, service.Replicas)
+		}
 		services = append(services, service)
 		appSize[service.App] += service.Instances
 	}
@@ -125,11 +148,3 @@ func split(s Service) Service {
 }
 
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
-
-// scaleError checks a scale: the share of the trace's live population.
-func scaleError(scale float64) error {
-	if !(scale > 0 && scale <= 1) { // also refuses NaN
-		return fmt.Errorf("scale: must be above 0 and at most 1, got %v", scale)
-	}
-	return nil
-}

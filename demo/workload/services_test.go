@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -86,13 +85,4 @@ func TestSplitKeepsWhatIsAskedFor(t *testing.T) {
 			t.Fatalf("asked for %+v, the parts ask for %+v", before, after)
 		}
 	})
-}
-
-func TestScaleError(t *testing.T) {
-	for _, scale := range []float64{0, -1, 1.01, math.NaN(), math.Inf(1)} {
-		require.Error(t, scaleError(scale), "%v", scale)
-	}
-	for _, scale := range []float64{1e-9, 0.5, 1} {
-		require.NoError(t, scaleError(scale), "%v", scale)
-	}
 }

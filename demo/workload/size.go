@@ -150,7 +150,7 @@ func sizePools(shapes []shape, zones int, claims []claim) (poolSizes, error) {
 			}
 		}
 	}
-	return poolSizes{}, fmt.Errorf("the workload needs more than %d nodes, which is what Kubernetes supports; choose a smaller scale, or the number of nodes", maxNodes)
+	return poolSizes{}, fmt.Errorf("the workload needs more than %d nodes, which is what Kubernetes supports; choose a smaller scale", maxNodes)
 }
 
 // lowerBound is the nodes per zone that the sums of processors and devices
@@ -177,12 +177,4 @@ func lowerBound(shapes []shape, zones int, claims []claim) poolSizes {
 		sizes[p] = int(math.Ceil(nodes / float64(zones-1)))
 	}
 	return sizes
-}
-
-// share divides total nodes over the zones in the proportion of sizes, with at
-// least one node of each pool in each zone.
-func share(sizes poolSizes, total, zones int) poolSizes {
-	perZone := max(total/zones, int(pools))
-	gpu := min(max(1, perZone*sizes[gpuNodes]/sizes.total()), perZone-1)
-	return poolSizes{cpuNodes: perZone - gpu, gpuNodes: gpu}
 }

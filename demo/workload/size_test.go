@@ -45,12 +45,3 @@ func TestSizePoolsGrowsUntilEverythingFits(t *testing.T) {
 	// 20 pods in each zone that is left, four to a node.
 	require.Equal(t, 5+slackNodes, sizes[cpuNodes])
 }
-
-func TestShareGivesEveryPoolANodeInEveryZone(t *testing.T) {
-	for _, total := range []int{6, 9, 100, 5000} {
-		got := share(poolSizes{cpuNodes: 90, gpuNodes: 10}, total, 3)
-		require.Equal(t, total/3, got.total())
-		require.Positive(t, got[cpuNodes])
-		require.Positive(t, got[gpuNodes])
-	}
-}

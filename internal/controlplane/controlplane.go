@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,6 +36,13 @@ type Options struct {
 	Admission []string
 	// Output, which may be nil, gets what the programs print.
 	Output io.Writer
+	// Etcd and APIServer are the paths of the programs, in the place of those in Assets.
+	Etcd, APIServer string
+	// Data is a directory for data and certificates. It exists, and Stop leaves it; without it they are in temporary
+	// directories, which Stop removes.
+	Data string
+	// Port is that of kube-apiserver on 127.0.0.1; 0 takes a free one.
+	Port int
 }
 
 // ControlPlane is one that runs.
@@ -55,7 +63,17 @@ func Start(o Options) (*ControlPlane, error) {
 		ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: startTimeout,
 	}
 	server := env.ControlPlane.GetAPIServer()
-	server.Out, server.Err = o.Output, o.Output
+	server.Out, server.Err, server.Path = o.Output, o.Output, o.APIServer
+	env.ControlPlane.Etcd = &envtest.Etcd{Path: o.Etcd, Out: o.Output, Err: o.Output}
+	if o.Data != "" {
+		server.CertDir, env.ControlPlane.Etcd.DataDir = filepath.Join(o.Data, "pki"), filepath.Join(o.Data, "etcd")
+		if err := errors.Join(os.MkdirAll(server.CertDir, 0o700), os.MkdirAll(env.ControlPlane.Etcd.DataDir, 0o700)); err != nil {
+			return nil, err
+		}
+	}
+	if o.Port != 0 {
+		server.SecureServing.ListenAddr = envtest.ListenAddr{Address: "127.0.0.1", Port: strconv.Itoa(o.Port)}
+	}
 	flags := server.Configure()
 	for name, value := range o.Flags {
 		flags.Set(name, value)

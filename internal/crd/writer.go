@@ -2,18 +2,16 @@ package crd
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+
+	"zonewise.dev/internal/agenda"
 )
 
 const (
@@ -32,8 +30,8 @@ type Writer[T client.Object] struct {
 	source  Source
 	want    func(uid types.UID) (was, is T, ok bool)
 	written func(was, is T)
-	queue   priorityqueue.PriorityQueue[types.UID]
-	busy    atomic.Int32
+	clock   clock.WithTicker
+	agenda  *agenda.Agenda[types.UID]
 }
 
 // NewWriter returns a writer for a kind, whose name is for the log. Until Run it only remembers what to look at.
@@ -42,67 +40,56 @@ type Writer[T client.Object] struct {
 // gone or whose status is not to be touched. It is called again for a later write, so it must not remember that it was
 // called. written, which may be nil, is called after each status that was written. Both are called from the writer's
 // goroutines.
-func NewWriter[T client.Object](source Source, kind string, want func(uid types.UID) (was, is T, ok bool), written func(was, is T)) *Writer[T] {
-	return &Writer[T]{
-		kind: kind, source: source, want: want, written: written,
-		queue: priorityqueue.New("zonewise_status_"+kind, func(o *priorityqueue.Opts[types.UID]) {
-			o.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](retryInterval, retryIntervalLimit)
-		}),
+func NewWriter[T client.Object](source Source, kind string, want func(uid types.UID) (was, is T, ok bool), written func(was, is T), options ...WriterOption) *Writer[T] {
+	o := writerOptions{clock: clock.RealClock{}}
+	for _, option := range options {
+		option(&o)
 	}
+	return &Writer[T]{kind: kind, source: source, want: want, written: written, clock: o.clock, agenda: agenda.New[types.UID](o.clock)}
 }
 
+// WriterOption changes what NewWriter makes.
+type WriterOption func(*writerOptions)
+
+type writerOptions struct{ clock clock.WithTicker }
+
+// WithClock has the pauses and retries of a Writer go by c instead of the system's clock.
+func WithClock(c clock.WithTicker) WriterOption { return func(o *writerOptions) { o.clock = c } }
+
 // Now has a status looked at at once, before those of Later: something rests on it.
-func (w *Writer[T]) Now(uid types.UID) {
-	w.queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(1)}, uid)
-}
+func (w *Writer[T]) Now(uid types.UID) { w.agenda.AddAt(uid, time.Time{}) }
 
 // Later has a status looked at after a pause, which gathers the changes that come meanwhile.
 func (w *Writer[T]) Later(uid types.UID, pause time.Duration) {
-	w.queue.AddWithOpts(priorityqueue.AddOpts{After: pause}, uid)
+	w.agenda.AddAt(uid, w.clock.Now().Add(pause))
 }
 
 // Idle reports whether there is nothing to write now. What waits for a pause does not count.
-func (w *Writer[T]) Idle() bool { return w.queue.Len() == 0 && w.busy.Load() == 0 }
+func (w *Writer[T]) Idle() bool { return w.agenda.Idle() }
 
 // Run writes until ctx ends. Only the leader may call it, once.
 func (w *Writer[T]) Run(ctx context.Context) {
-	stop := context.AfterFunc(ctx, w.queue.ShutDown)
-	defer stop()
-	var group sync.WaitGroup
-	for range writers {
-		group.Go(func() {
-			for w.next(ctx) {
-			}
-		})
-	}
-	group.Wait()
+	w.agenda.Run(ctx, writers, func(uid types.UID) { w.look(ctx, uid) })
 }
 
 // Stop ends a writer that is not run: what it remembers is forgotten.
-func (w *Writer[T]) Stop() { w.queue.ShutDown() }
+func (w *Writer[T]) Stop() { w.agenda.Run(context.Background(), 0, nil) }
 
-// next looks at one status. It returns false when the writer has ended.
-func (w *Writer[T]) next(ctx context.Context) bool {
-	uid, priority, shutdown := w.queue.GetWithPriority()
-	if shutdown {
-		return false
-	}
-	w.busy.Add(1)
-	defer w.busy.Add(-1)
-	defer w.queue.Done(uid)
+// look looks at one status.
+func (w *Writer[T]) look(ctx context.Context, uid types.UID) {
 	was, is, ok := w.want(uid)
 	if !ok || apiequality.Semantic.DeepEqual(was, is) {
-		w.queue.Forget(uid)
-		return true
+		w.agenda.Forget(uid)
+		return
 	}
 	switch err := w.source.PatchStatus(ctx, was, is); {
 	case err == nil:
-		w.queue.Forget(uid)
+		w.agenda.Forget(uid)
 		if w.written != nil {
 			w.written(was, is)
 		}
 	case apierrors.IsNotFound(err): // the watch is about to say so
-		w.queue.Forget(uid)
+		w.agenda.Forget(uid)
 	case ctx.Err() != nil:
 	default:
 		// After a conflict the watch is about to bring a newer object.
@@ -112,7 +99,6 @@ func (w *Writer[T]) next(ctx context.Context) bool {
 		} else {
 			logger.Error(err, "Could not write a status; will try again")
 		}
-		w.queue.AddWithOpts(priorityqueue.AddOpts{RateLimited: true, Priority: ptr.To(priority)}, uid)
+		w.agenda.Retry(uid, retryInterval, retryIntervalLimit)
 	}
-	return true
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"zonewise.dev/cmd/zonewise/clitest"
@@ -126,10 +127,10 @@ func saved(t *testing.T) (small, large string) {
 // busy is a cluster with too many nodes for cards, in all states.
 func busy() *snapshot.Snapshot {
 	s := clitest.Large(1200, 30000)
-	for i := range s.Nodes {
-		s.Nodes[i].Spec.Unschedulable = i%3 == 2 && i%7 < 3
+	for i, node := range snapshot.List[*corev1.Node](s) {
+		node.Spec.Unschedulable = i%3 == 2 && i%7 < 3
 		if i%97 == 0 {
-			s.Nodes[i].Status.Conditions[0].Status = "False"
+			node.Status.Conditions[0].Status = "False"
 		}
 	}
 	c := &clitest.Cluster{Snapshot: s}

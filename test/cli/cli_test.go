@@ -35,8 +35,9 @@ func TestCommandLine(t *testing.T) {
 	t.Run("explain a gang", func(t *testing.T) { c.testExplainGang(t, viewer) })
 	t.Run("simulate, live and from a file", func(t *testing.T) { c.testSimulate(t, viewer) })
 	t.Run("as a plugin of kubectl", func(t *testing.T) { c.testPlugin(t, viewer) })
-	t.Run("every rule of the viewer is needed", func(t *testing.T) { c.testEveryViewerRuleIsNeeded(t, viewer) })
+	t.Run("a viewer with less", func(t *testing.T) { c.testAViewerWithLess(t, viewer) })
 	// The last, since it takes a node away.
+	t.Run("what upstream's plugins know", func(t *testing.T) { c.testTrueReasons(t, viewer) })
 	t.Run("a gang loses its zone", func(t *testing.T) { c.testGangLosesItsZone(t, viewer) })
 }
 
@@ -145,21 +146,22 @@ func (c *cluster) testExplainPod(t *testing.T, viewer string) {
 	require.Len(t, report.Zone, 3)
 	for _, z := range report.Zone {
 		require.Zero(t, z.Fit)
-		require.Equal(t, "MaxPods", z.Policies[0].Rule)
+		require.Equal(t, []explain.PolicyCount{{Policy: "shop/web", Pods: 1, Desired: 1, State: "Available"}}, z.Policies)
+		require.Equal(t, "ZoneSpread", z.Obstacles[0].Plugin)
 	}
 	require.Equal(t, "failover", report.Zone[0].Holds[0].Reservation)
-	require.Equal(t, "in zone a: one pod fewer of the policy in the zone, or a higher cap", report.Next[0])
+	require.Equal(t, "in zone a: without ZoneSpreadPolicy shop/web, or with fewer of its pods in the zone (1 node would take it)", report.Next[0])
 
 	text := c.ok(t, viewer, "explain", "pod/web-0", "-n", namespace)
 	require.Contains(t, text, "is on node node-")
 }
 
 func (c *cluster) testExplainGang(t *testing.T, viewer string) {
-	report := c.saysAsTheScheduler(t, viewer, "train", "needs 2, plan found 0: 3 nodes short of cpu")
+	report := c.saysAsTheScheduler(t, viewer, "train")
 	require.Equal(t, 2, report.Gang.Missing)
-	require.Zero(t, report.Gang.Fit)
+	require.Zero(t, *report.Gang.Fit)
 	require.Equal(t, "PodGroup shop/train needs 2 more members at once, and 0 of them fit now; train-0 is the first that does not", report.Next[0])
-	require.Contains(t, strings.Join(report.Next, "\n"), "in zone b: 400m more cpu (3500m free, 3900m asked for) on node node-b")
+	require.Contains(t, strings.Join(report.Next, "\n"), "in zone b: 2 more nodes like node-b")
 	for _, z := range report.Zone {
 		require.Equal(t, "NodeResourcesFit", z.Obstacles[0].Plugin)
 	}
@@ -179,8 +181,9 @@ func (c *cluster) testSimulate(t *testing.T, viewer string) {
 	first := report.Results[0]
 	require.Equal(t, "lose zone a", first.Scenario)
 	require.Equal(t, []int{1, 1, 3}, []int{first.Displaced, first.Pending, first.WaitedBefore}, "caps hold during fail-over too")
-	require.Equal(t, 1, first.Reservations[0].Shifted)
+	require.EqualValues(t, 1, first.Reservations[0].Lost)
+	require.EqualValues(t, 0, first.Reservations[0].Held, "a slot of zone a has no place elsewhere")
 
 	code, _, errs = c.run(t, viewer, "simulate", "--lose-zone", "a", "--fail-on", "reservation")
-	require.Zero(t, code, errs)
+	require.Equal(t, 4, code, errs)
 }

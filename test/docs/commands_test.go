@@ -24,7 +24,7 @@ var (
 		"bench-e2e":    "test/performance/e2e TestSmallestWorkloads",
 		"build":        "hack/tests/lib_test.sh",
 		"controlplane": "hack/test.sh", // its first step
-		"demo":         "demo/cluster TestNothingSurvivesADemoThatIsKilled",
+		"demo":         "test/demo TestDemo",
 		"image":        "hack/image TestPushAttachesTheSBOMs",
 		"integration":  "hack/test.sh",
 		"test":         "hack/tests/test_runner_test.sh",
@@ -45,7 +45,7 @@ var (
 		"zonewise snapshot cluster.json.gz":                                            "test/cli TestCommandLine",
 		"cd test/performance/e2e && go run . -table":                                   "test/performance/e2e TestTable",
 		"cd test/performance/e2e && go run . -table -turns 12":                         "test/performance/e2e TestTurnTable",
-		"export KUBECONFIG=/tmp/zonewise-demo-1234567890/admin.kubeconfig":             "demo/cluster TestCertificatesAuthenticateBothSides",
+		"export KUBECONFIG=/tmp/zonewise-demo-1234567890/admin.kubeconfig":             "test/demo TestDemo",
 		"bin/kubectl get pods -A -o wide":                                              "hack/test.sh",
 		"sudo ctr --namespace k8s.io images import zonewise-scheduler.oci.tar":         "hack/image TestArchiveIsTheLayout",
 		"kubectl --namespace kube-system rollout status deployment/zonewise-scheduler": "test/manifests TestManifests",

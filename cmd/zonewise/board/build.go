@@ -2,14 +2,16 @@ package board
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/status"
-	"zonewise.dev/cmd/zonewise/world"
+	"zonewise.dev/sim"
 )
 
 // What a page shows at most. Together they bound its size.
@@ -36,37 +38,41 @@ type Options struct {
 	Command string
 }
 
-// Build makes the page of a world, which is the same afterwards.
-func Build(w *world.World, opts Options) *Page {
-	report := status.Build(w, opts.Namespace)
-	p := &Page{Cluster: opts.Cluster, At: w.Now}
+// Build makes the page of a cluster. The sim is a copy of it, whose scheduler says why pods wait; it is the same afterwards,
+// but for its time.
+func Build(ctx context.Context, c *census.Census, s *sim.Sim, opts Options) (*Page, error) {
+	report := status.Build(c, opts.Namespace)
+	p := &Page{Cluster: opts.Cluster, At: c.Now}
 	for _, note := range report.Notes {
 		p.note(note)
 	}
-	if len(w.Nodes) == 0 {
+	if len(c.Nodes) == 0 {
 		p.note("the cluster has no nodes")
 	}
-	p.Zones = zonesOf(w)
+	p.Zones = zonesOf(c)
 	for _, z := range p.Zones.Zones {
 		p.Columns = append(p.Columns, z.Name)
 	}
-	b := &builder{World: w, opts: opts, page: p, work: mostWork}
+	b := &builder{Census: c, sim: s, opts: opts, page: p}
 	b.policies(report.Policies)
 	b.reservations(report.Reservations)
-	b.gangs(report.Gangs)
-	b.waiting()
+	if err := b.gangs(ctx, report.Gangs); err != nil {
+		return nil, err
+	}
+	if err := b.waiting(ctx); err != nil {
+		return nil, err
+	}
 	b.workloads()
 	p.sum(report)
-	return p
+	return p, nil
 }
 
 // builder is what the parts of Build share.
 type builder struct {
-	*world.World
+	*census.Census
+	sim  *sim.Sim
 	opts Options
 	page *Page
-	// work is how much may still be spent on explaining, in nodes and pods that are looked at.
-	work int
 }
 
 // note adds a remark.
@@ -189,7 +195,7 @@ func keep[T any](rows []T, most int) ([]T, int) {
 	return slices.Clip(rows[:most]), len(rows) - most
 }
 
-// clip shortens what somebody else has written.
+// clip shortens what others have written.
 func clip(text string) string {
 	if runes := []rune(text); len(runes) > mostText {
 		return string(runes[:mostText-1]) + "…"

@@ -15,13 +15,20 @@ import (
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/clitest"
 	"zonewise.dev/cmd/zonewise/snapshot"
-	"zonewise.dev/cmd/zonewise/world"
+	"zonewise.dev/sim"
 )
 
-func pageOf(c *clitest.Cluster, opts Options) *Page {
-	return Build(world.New(c.Snapshot, clitest.Now), opts)
+func pageOf(t *testing.T, c *clitest.Cluster, opts Options) *Page {
+	t.Helper()
+	s, err := sim.New(t.Context(), c.Objects(), sim.Options{Now: clitest.Now, NotInstalled: c.NotInstalled()})
+	require.NoError(t, err)
+	defer s.Close()
+	p, err := Build(t.Context(), census.Take(c.Snapshot), s, opts)
+	require.NoError(t, err)
+	return p
 }
 
 func htmlOf(t *testing.T, p *Page) string {
@@ -32,7 +39,7 @@ func htmlOf(t *testing.T, p *Page) string {
 }
 
 func TestStory(t *testing.T) {
-	p := pageOf(clitest.Story(), Options{Cluster: "prod"})
+	p := pageOf(t, clitest.Story(), Options{Cluster: "prod"})
 	require.Equal(t, "3 zones with 6 of 6 nodes ready, 12 pods placed, 5 pods waiting, 1 gang waiting, 1 policy not satisfied.", p.Summary)
 	require.Equal(t, []string{"a", "b", "c"}, p.Columns)
 	require.True(t, p.Zones.Cards)
@@ -65,8 +72,8 @@ func TestStory(t *testing.T) {
 	require.Equal(t, 1, p.Gangs.Whole)
 	train := p.Gangs.Waiting[0]
 	require.Equal(t, "shop/train", train.Name)
-	require.Equal(t, "4 more have to be bound at once; of those that wait 2 would fit now.", train.Why.Needs)
-	require.Contains(t, strings.Join(train.Why.Next, "\n"), "PodGroup shop/train needs 4 more members at once")
+	require.Equal(t, "4 more to be bound at once. ", train.Why.Needs)
+	require.Equal(t, "zonewise explain podgroup/train -n shop", train.Why.Command)
 	require.Len(t, train.Why.Zones, 3)
 	require.NotEmpty(t, train.Why.Zones[0].Obstacles)
 
@@ -74,11 +81,11 @@ func TestStory(t *testing.T) {
 	pod := p.Waiting.Rows[0]
 	require.Equal(t, "Deployment shop/web", pod.Workload)
 	require.Equal(t, "0/6 nodes are available: policy shop/web: zone a holds 2 of 7", pod.Why.Said)
-	require.Contains(t, pod.Why.Next[0], "in zone a: one pod fewer of the policy in the zone, or a higher cap")
+	require.Contains(t, pod.Why.Next[0], "in zone a: without ZoneSpreadPolicy shop/web, or with fewer of its pods in the zone")
 }
 
 func TestNamespaceRestrictsAllButZonesAndReservations(t *testing.T) {
-	p := pageOf(clitest.Story(), Options{Namespace: "other"})
+	p := pageOf(t, clitest.Story(), Options{Namespace: "other"})
 	require.Zero(t, p.Policies.All+p.Workloads.All+p.Gangs.All+p.Waiting.Pods)
 	require.Equal(t, 1, p.Reservations.All)
 	require.Len(t, p.Zones.Zones, 3)
@@ -92,15 +99,15 @@ func TestStatesOfZonesAndNodes(t *testing.T) {
 		}
 	}
 	c.Node("n", "", "8", "32Gi")
-	for i := range c.Nodes {
-		switch name := c.Nodes[i].Name; {
+	for _, node := range snapshot.List[*corev1.Node](c.Snapshot) {
+		switch name := node.Name; {
 		case strings.HasPrefix(name, "b"):
-			c.Nodes[i].Status.Conditions[0].Status = corev1.ConditionUnknown
+			node.Status.Conditions[0].Status = corev1.ConditionUnknown
 		case name == "c1":
-			c.Nodes[i].Spec.Unschedulable = true
+			node.Spec.Unschedulable = true
 		}
 	}
-	p := pageOf(c, Options{})
+	p := pageOf(t, c, Options{})
 	var got []string
 	for _, z := range p.Zones.Zones {
 		got = append(got, z.Name+" "+z.State.Text+" "+string(z.State.Tone))
@@ -118,7 +125,7 @@ func TestWhatCannotBeSeenIsSaid(t *testing.T) {
 		{Resource: "podgroups.scheduling.x-k8s.io", Reason: snapshot.NotInstalled},
 		{Resource: "zonespreadpolicies.zonewise.dev", Reason: snapshot.Forbidden},
 	}
-	p := pageOf(c, Options{})
+	p := pageOf(t, c, Options{})
 	require.Equal(t, []string{
 		"podgroups.scheduling.x-k8s.io are not installed in this cluster",
 		"you may not list zonespreadpolicies.zonewise.dev, they are left out",
@@ -130,18 +137,19 @@ func TestWhatCannotBeSeenIsSaid(t *testing.T) {
 func TestHostileNamesAreText(t *testing.T) {
 	const hostile = `"><script>alert(1)</script><img src=x onerror=alert(2)>`
 	c := clitest.Story()
-	c.Nodes[0].Name = hostile
-	c.Nodes[1].Labels[corev1.LabelTopologyZone] = hostile
-	for i := range c.Pods {
-		if c.Pods[i].Spec.NodeName == "" {
-			c.Pods[i].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: hostile}}
+	nodes := snapshot.List[*corev1.Node](c.Snapshot)
+	nodes[0].Name = hostile
+	nodes[1].Labels[corev1.LabelTopologyZone] = hostile
+	for _, pod := range c.Pods() {
+		if pod.Spec.NodeName == "" {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: hostile}}
 		}
 	}
-	c.PodGroups[0].Name = hostile
-	c.Policies[0].Status.Conditions[1].Message = hostile
-	c.Reservations[0].Name = hostile
+	snapshot.List[*schedv1alpha1.PodGroup](c.Snapshot)[0].Name = hostile
+	snapshot.List[*v1alpha1.ZoneSpreadPolicy](c.Snapshot)[0].Status.Conditions[1].Message = hostile
+	snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot)[0].Name = hostile
 	for _, cards := range []bool{true, false} {
-		p := pageOf(c, Options{Cluster: hostile})
+		p := pageOf(t, c, Options{Cluster: hostile})
 		p.Zones.Cards = cards
 		p.Banner = hostile
 		p.Report = &Report{Title: hostile, Checks: []Check{{Name: hostile, Violations: []string{hostile}}}, Facts: []Fact{{hostile, hostile}}}
@@ -176,13 +184,13 @@ func large() *clitest.Cluster {
 			c.Pod(fmt.Sprintf("gang-%d-%d", i, j), "", clitest.Plain("100", "1Gi"), map[string]string{schedv1alpha1.PodGroupLabel: fmt.Sprintf("%sgang-%d", long, i)})
 		}
 		policy := c.Policy(fmt.Sprintf("%spolicy-%d", long, i), nil)
-		reservation := v1alpha1.ZoneReservation{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%sheld-%d", long, i)}}
+		reservation := &v1alpha1.ZoneReservation{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%sheld-%d", long, i)}}
 		for z := range 64 {
 			zone := fmt.Sprintf("%szone-%d", long, z)
 			policy.Status.Zones = append(policy.Status.Zones, v1alpha1.ZoneStatus{Name: zone, Pods: 1, Desired: 2, State: v1alpha1.ZoneAvailable})
 			reservation.Status.Zones = append(reservation.Status.Zones, v1alpha1.ReservationZoneStatus{Name: zone})
 		}
-		c.Reservations = append(c.Reservations, reservation)
+		c.Add(reservation)
 	}
 	return c
 }
@@ -190,7 +198,7 @@ func large() *clitest.Cluster {
 func TestPageOfALargeClusterIsBounded(t *testing.T) {
 	c := large()
 	start := time.Now()
-	p := pageOf(c, Options{})
+	p := pageOf(t, c, Options{})
 	html := htmlOf(t, p)
 	t.Logf("%d bytes in %s", len(html), time.Since(start))
 	require.Less(t, len(html), 2<<20)
@@ -231,7 +239,7 @@ func TestNumbers(t *testing.T) {
 func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "board.html")
-	p := pageOf(clitest.Story(), Options{Cluster: "prod"})
+	p := pageOf(t, clitest.Story(), Options{Cluster: "prod"})
 	require.NoError(t, os.WriteFile(path, []byte("old"), 0o644))
 	require.NoError(t, p.WriteFile(path))
 	data, err := os.ReadFile(path)

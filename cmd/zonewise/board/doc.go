@@ -3,7 +3,7 @@
 //
 // # Contract
 //
-// [Build] turns a world into a [Page], the view model; it is pure, and whatever the size of the cluster a page stays below
+// [Build] turns a census into a [Page], the view model, and asks the scheduler on a copy of the cluster why pods wait. Whatever the size of the cluster a page stays below
 // two megabytes: what is left out is counted. [Page.HTML] writes it as one document that loads nothing, [WriteFile]
 // into a file. A [Server] shows the pages of a [Source] and sends what changes of them, at most twice a second, to
 // browsers that know its token.

@@ -7,10 +7,15 @@ import (
 	"strings"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
-	"zonewise.dev/cmd/zonewise/world"
+	"zonewise.dev/plugins/zonespread/policy"
 )
+
+// mostWork bounds what counting looks at, in nodes and pods: a part of a second of one core.
+const mostWork = 3_000_000
 
 // cells makes one cell for each column, and lists what has none.
 func (b *builder) cells(of map[string]Share) (cells []Share, others string) {
@@ -38,9 +43,9 @@ func (b *builder) cells(of map[string]Share) (cells []Share, others string) {
 
 func (b *builder) policies(all []status.Policy) {
 	caps := map[string]func(zone string, replicas int64) (int64, bool){}
-	for _, p := range b.Policies() {
-		if p.Compiled != nil {
-			caps[p.Object.Namespace+"/"+p.Object.Name] = p.Compiled.Cap
+	for _, object := range snapshot.List[*v1alpha1.ZoneSpreadPolicy](b.Snapshot) {
+		if compiled, errs := policy.Compile(object); len(errs) == 0 {
+			caps[object.Namespace+"/"+object.Name] = compiled.Cap
 		}
 	}
 	rows := make([]Policy, 0, len(all))
@@ -92,24 +97,24 @@ func skew(n int64, most int32) Badge {
 
 // workloads shows those with topologySpreadConstraints over zones, the most uneven first.
 func (b *builder) workloads() {
-	spreads, left := b.Spreads(b.opts.Namespace, max(0, b.work)+mostWork)
+	spreads, left := b.Spreads(b.opts.Namespace, mostWork)
 	if left > 0 {
 		b.page.note(fmt.Sprintf("the skew of %s is not measured: there are too many kinds of them", countOf(left, "workload")))
 	}
-	slices.SortStableFunc(spreads, func(x, y world.Spread) int {
-		return cmp.Or(cmp.Compare(over(y), over(x)), cmp.Compare(y.Skew, x.Skew), cmp.Compare(y.Pods, x.Pods))
+	slices.SortStableFunc(spreads, func(x, y census.Spread) int {
+		return cmp.Or(cmp.Compare(over(y), over(x)), cmp.Compare(y.Skew(), x.Skew()), cmp.Compare(y.Pods, x.Pods))
 	})
 	bySkew := map[int]int{}
 	top := 0
 	rows := make([]Workload, 0, min(len(spreads), mostRows))
 	for i := range spreads {
 		s := &spreads[i]
-		bySkew[s.Skew]++
-		top = max(top, s.Skew)
+		bySkew[s.Skew()]++
+		top = max(top, s.Skew())
 		if len(rows) == mostRows {
 			continue
 		}
-		row := Workload{Name: s.Workload, Hard: s.Hard, Skew: skew(int64(s.Skew), s.MaxSkew)}
+		row := Workload{Name: s.Workload, Hard: s.Hard, Skew: skew(int64(s.Skew()), s.MaxSkew)}
 		if row.Skew.Tone == Bad && !s.Hard {
 			row.Skew.Tone = Mild // it is a wish
 		}
@@ -130,11 +135,11 @@ func (b *builder) workloads() {
 }
 
 // over is by how much a constraint is broken.
-func over(s world.Spread) int {
+func over(s census.Spread) int {
 	if !s.Hard {
 		return 0
 	}
-	return max(0, s.Skew-int(s.MaxSkew))
+	return max(0, s.Skew()-int(s.MaxSkew))
 }
 
 func (b *builder) reservations(all []status.Reservation) {

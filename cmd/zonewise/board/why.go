@@ -2,6 +2,7 @@ package board
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,26 +11,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/explain"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/status"
-	"zonewise.dev/cmd/zonewise/world"
 )
 
-// mostWork bounds what explanations look at, in nodes and pods: a second or two of one core.
-const mostWork = 3_000_000
-
-// spend tells whether there is work left for something that costs so much. The first is always paid.
-func (b *builder) spend(cost int) bool {
-	if b.work < cost && b.work < mostWork {
-		return false
-	}
-	b.work -= cost
-	return true
-}
-
 // gangs shows the gangs, those that wait with the reason.
-func (b *builder) gangs(all []status.Gang) {
+func (b *builder) gangs(ctx context.Context, all []status.Gang) error {
 	g := &b.page.Gangs
 	g.All = len(all)
 	var whole, waiting []Gang
@@ -59,25 +48,20 @@ func (b *builder) gangs(all []status.Gang) {
 	g.Hidden = hidden[0] + hidden[1]
 	for i := range g.Waiting {
 		row := &g.Waiting[i]
-		namespace, _, _ := strings.Cut(row.Name, "/")
-		if !b.spend(len(b.In(namespace)) + len(b.Nodes)*(row.Members-row.Bound+1)) {
-			row.Why.Command = b.explain("podgroup/", row.Name)
+		// Whether all members fit takes a run of the scheduler, which the command makes.
+		row.Why.Command = b.explain("podgroup/", row.Name)
+		gang := b.Gang(row.Name)
+		if gang.Missing() == 0 || len(gang.Waiting) == 0 {
 			continue
 		}
-		if report := explain.Gang(b.World, row.Name, nil); report != nil {
-			row.Why = whyOf(report)
-			if n := report.Gang.Missing; n > 0 {
-				row.Why.Needs = fmt.Sprintf("%s to be bound at once; of those that wait %d would fit now.", needs(n), report.Gang.Fit)
-			}
+		row.Why.Needs = clip(fmt.Sprintf("%d more to be bound at once. %s", gang.Missing(), row.Why.Needs))
+		zones, err := explain.Zones(ctx, b.Census, b.sim, gang.Waiting[0])
+		if err != nil {
+			return err
 		}
+		row.Why.Zones = whyZones(zones)
 	}
-}
-
-func needs(n int) string {
-	if n == 1 {
-		return "1 more has"
-	}
-	return fmt.Sprintf("%d more have", n)
+	return nil
 }
 
 func (b *builder) explain(kind, key string) string {
@@ -86,27 +70,27 @@ func (b *builder) explain(kind, key string) string {
 }
 
 // waiting shows the pods that wait and are in no gang.
-func (b *builder) waiting() {
+func (b *builder) waiting(ctx context.Context) error {
 	type group struct {
 		row   WaitingOf
-		first *world.Pod
+		first *census.Pod
 		since time.Time
 	}
 	groups := map[string]*group{}
 	w := &b.page.Waiting
 	for _, p := range b.In(b.opts.Namespace) {
-		if p.Node != nil || p.Object.Spec.NodeName != "" || p.Gang() != "" {
+		if !p.Waits() || census.GangOf(p.Pod) != "" {
 			continue
 		}
 		w.Pods++
-		name := b.Workload(p.Object)
+		name := b.Workload(p.Pod)
 		g := groups[name]
 		if g == nil {
-			g = &group{row: WaitingOf{Workload: name}, first: p, since: p.Object.CreationTimestamp.Time}
+			g = &group{row: WaitingOf{Workload: name}, first: p, since: p.CreationTimestamp.Time}
 			groups[name] = g
 		}
 		g.row.Count++
-		if t := p.Object.CreationTimestamp.Time; t.Before(g.since) {
+		if t := p.CreationTimestamp.Time; t.Before(g.since) {
 			g.since, g.first = t, p
 		}
 	}
@@ -119,15 +103,12 @@ func (b *builder) waiting() {
 		if !g.since.IsZero() {
 			g.row.Oldest = age(b.Now.Sub(g.since))
 		}
-		pod := g.first.Object
-		if !b.spend(2 * len(b.Nodes)) {
-			g.row.Why.Said = clip(saidOf(pod))
-			g.row.Why.Command = b.explain("pod/", g.first.Key())
-		} else {
-			g.row.Why = whyOf(explain.Explain(b.World, g.first, nil))
+		if err := b.why(ctx, g.first, &g.row.Why); err != nil {
+			return err
 		}
 		w.Rows = append(w.Rows, g.row)
 	}
+	return nil
 }
 
 // saidOf is what the scheduler wrote on a pod.
@@ -140,20 +121,37 @@ func saidOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// whyOf shortens an explanation to what a page has room for.
-func whyOf(r *explain.Report) Why {
-	var y Why
-	if len(r.Said) > 0 {
-		y.Said = clip(r.Said[0].Words)
+// mostTried bounds the nodes of a cluster in which changes are tried for each pod that waits.
+const mostTried = 300
+
+// why has the scheduler say why a pod waits.
+func (b *builder) why(ctx context.Context, p *census.Pod, y *Why) error {
+	y.Said = clip(saidOf(p.Pod))
+	if len(b.Nodes) > mostTried {
+		y.Command = b.explain("pod/", p.Key())
+		zones, err := explain.Zones(ctx, b.Census, b.sim, p)
+		y.Zones = whyZones(zones)
+		return err
 	}
-	next, more := keep(r.Next, mostNext)
+	report, err := explain.Explain(ctx, b.Census, b.sim, p, nil)
+	if err != nil {
+		return err
+	}
+	y.Zones = whyZones(report.Zone)
+	next, more := keep(report.Next, mostNext)
 	for _, step := range next {
 		y.Next = append(y.Next, clip(step))
 	}
 	if more > 0 {
 		y.Next = append(y.Next, fmt.Sprintf("and %d more", more))
 	}
-	zones, _ := keep(r.Zone, mostColumns)
+	return nil
+}
+
+// whyZones shortens an answer to what a page has room for.
+func whyZones(answer []explain.Zone) []WhyZone {
+	var out []WhyZone
+	zones, _ := keep(answer, mostColumns)
 	for i := range zones {
 		z := &zones[i]
 		row := WhyZone{Zone: status.Name(z.Zone), Fit: fmt.Sprintf("%s of %s", number(z.Fit), nodeCount(z.Nodes))}
@@ -164,7 +162,7 @@ func whyOf(r *explain.Report) Why {
 		if more > 0 {
 			row.Obstacles = append(row.Obstacles, "and "+show.Plural(more, "other obstacle"))
 		}
-		y.Zones = append(y.Zones, row)
+		out = append(out, row)
 	}
-	return y
+	return out
 }

@@ -9,9 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
-	"zonewise.dev/cmd/zonewise/world"
 )
 
 // States of nodes and zones.
@@ -23,15 +25,15 @@ const (
 )
 
 // zonesOf makes the columns.
-func zonesOf(w *world.World) ZonesView {
-	byZone := map[string][]*world.Node{}
-	for _, n := range w.Nodes {
+func zonesOf(c *census.Census) ZonesView {
+	byZone := map[string][]*census.Node{}
+	for _, n := range c.Nodes {
 		byZone[n.Zone] = append(byZone[n.Zone], n)
 	}
 	v := ZonesView{PerCell: 1}
-	rooms, hidden := keep(w.Rooms(), mostColumns)
+	rooms, hidden := keep(c.Rooms(), mostColumns)
 	v.Hidden = hidden
-	v.Cards = len(w.Nodes) <= mostCards
+	v.Cards = len(c.Nodes) <= mostCards
 	nodes := 0
 	for i := range rooms {
 		nodes += rooms[i].Nodes
@@ -40,14 +42,10 @@ func zonesOf(w *world.World) ZonesView {
 	for nodes > (mostCells-len(rooms))*v.PerCell {
 		v.PerCell++
 	}
-	var pods map[*world.Node]map[string]int
-	if v.Cards {
-		pods = podsByNode(w)
-	}
 	held := map[string]int{}
-	for _, unused := range w.UnusedSlots() {
-		for zone, n := range unused {
-			held[zone] += n
+	for _, r := range snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot) {
+		for _, zone := range r.Status.Zones {
+			held[zone.Name] += int(max(0, zone.Held-zone.Used))
 		}
 	}
 	for i := range rooms {
@@ -63,11 +61,11 @@ func zonesOf(w *world.World) ZonesView {
 		}
 		z.Bars = barsOf(room)
 		for chunk := range slices.Chunk(byZone[room.Zone], v.PerCell) {
-			c := cellOf(chunk)
+			cell := cellOf(chunk)
 			if v.Cards {
-				c.Pods, c.More = topPods(pods[chunk[0]])
+				cell.Pods, cell.More = topPods(c, chunk[0])
 			}
-			z.Cells = append(z.Cells, c)
+			z.Cells = append(z.Cells, cell)
 		}
 		v.Zones = append(v.Zones, z)
 	}
@@ -81,11 +79,11 @@ func countOf(n int, noun string) string {
 	return strings.Replace(show.Plural(n, noun), fmt.Sprint(n), number(n), 1)
 }
 
-func stateOf(n *world.Node) string {
-	if ready, _ := world.Ready(n.Object); !ready {
+func stateOf(n *census.Node) string {
+	if !census.Ready(n.Node) {
 		return notReady
 	}
-	if n.Object.Spec.Unschedulable {
+	if n.Spec.Unschedulable {
 		return cordoned
 	}
 	return serving
@@ -93,13 +91,13 @@ func stateOf(n *world.Node) string {
 
 var stateTones = map[string]Tone{serving: Good, cordoned: Mild, mixed: Mild, notReady: Bad}
 
-func zoneState(nodes []*world.Node) Badge {
+func zoneState(nodes []*census.Node) Badge {
 	state := together(nodes)
 	return Badge{Text: state, Tone: stateTones[state]}
 }
 
 // together is the state of several nodes.
-func together(nodes []*world.Node) string {
+func together(nodes []*census.Node) string {
 	state := ""
 	for _, n := range nodes {
 		switch s := stateOf(n); {
@@ -113,9 +111,9 @@ func together(nodes []*world.Node) string {
 }
 
 // resources that a bar is drawn of, with their names for people.
-func resourcesOf(scalars map[corev1.ResourceName]int64) []corev1.ResourceName {
+func resourcesOf(amounts census.Amounts) []corev1.ResourceName {
 	names := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
-	devices := slices.DeleteFunc(slices.Sorted(maps.Keys(scalars)), func(name corev1.ResourceName) bool {
+	devices := slices.DeleteFunc(slices.Sorted(maps.Keys(amounts)), func(name corev1.ResourceName) bool {
 		return !strings.Contains(string(name), "/")
 	})
 	return append(names, devices[:min(len(devices), 2)]...)
@@ -131,10 +129,10 @@ func labelOf(name corev1.ResourceName) string {
 	return string(name)
 }
 
-func barsOf(room *world.Room) []Bar {
+func barsOf(room *census.Room) []Bar {
 	var out []Bar
-	for _, name := range resourcesOf(room.Allocatable.Scalar) {
-		all, used := room.Allocatable.Amount(name), room.Requested.Amount(name)
+	for _, name := range resourcesOf(room.Allocatable) {
+		all, used := room.Allocatable[name], room.Requested[name]
 		if all <= 0 {
 			continue
 		}
@@ -148,17 +146,17 @@ func barsOf(room *world.Room) []Bar {
 }
 
 // cellOf makes the cell of one node or of several.
-func cellOf(nodes []*world.Node) Cell {
+func cellOf(nodes []*census.Node) Cell {
 	first, last := nodes[0], nodes[len(nodes)-1]
 	state := together(nodes)
-	c := Cell{Key: first.Object.Name, Name: first.Object.Name, Nodes: len(nodes), State: Badge{Text: state, Tone: stateTones[state]}}
+	c := Cell{Key: first.Name, Name: first.Name, Nodes: len(nodes), State: Badge{Text: state, Tone: stateTones[state]}}
 	var pods int64
 	shares := map[corev1.ResourceName][2]int64{}
 	for _, n := range nodes {
-		pods += n.Requested.Pods
-		for _, name := range append(resourcesOf(n.Allocatable.Scalar), corev1.ResourcePods) {
+		pods += n.Requested[corev1.ResourcePods]
+		for _, name := range append(resourcesOf(n.Allocatable), corev1.ResourcePods) {
 			s := shares[name]
-			shares[name] = [2]int64{s[0] + n.Requested.Amount(name), s[1] + n.Allocatable.Amount(name)}
+			shares[name] = [2]int64{s[0] + n.Requested[name], s[1] + n.Allocatable[name]}
 		}
 	}
 	fullest, most := corev1.ResourceCPU, int64(-1)
@@ -174,7 +172,7 @@ func cellOf(nodes []*world.Node) Cell {
 		c.Share = fmt.Sprintf("%d%% of its pods", most)
 	}
 	if len(nodes) > 1 {
-		c.Name = fmt.Sprintf("%d nodes, %s to %s", len(nodes), first.Object.Name, last.Object.Name)
+		c.Name = fmt.Sprintf("%d nodes, %s to %s", len(nodes), first.Name, last.Name)
 		if state == mixed {
 			c.State.Text = mixed + " serving"
 		}
@@ -183,32 +181,22 @@ func cellOf(nodes []*world.Node) Cell {
 	return c
 }
 
-// podsByNode counts the pods of each workload on each node.
-func podsByNode(w *world.World) map[*world.Node]map[string]int {
-	out := map[*world.Node]map[string]int{}
-	for _, p := range w.Pods {
-		if p.Node == nil {
-			continue
-		}
-		if out[p.Node] == nil {
-			out[p.Node] = map[string]int{}
-		}
-		name := shortName(w.Workload(p.Object))
-		if gang := p.Gang(); gang != "" {
-			name = "gang " + gang
-		}
-		out[p.Node][name]++
-	}
-	return out
-}
-
 // shortName leaves the kind out.
 func shortName(workload string) string {
 	_, name, _ := strings.Cut(workload, " ")
 	return name
 }
 
-func topPods(counts map[string]int) ([]PodsOf, int) {
+// topPods counts the pods of each workload on a node.
+func topPods(c *census.Census, n *census.Node) ([]PodsOf, int) {
+	counts := map[string]int{}
+	for _, p := range n.Pods {
+		name := shortName(c.Workload(p.Pod))
+		if gang := census.GangOf(p.Pod); gang != "" {
+			name = "gang " + gang
+		}
+		counts[name]++
+	}
 	out := make([]PodsOf, 0, len(counts))
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		out = append(out, PodsOf{name, counts[name]})

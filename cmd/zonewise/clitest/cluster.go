@@ -35,11 +35,13 @@ const Namespace = "shop"
 
 // New returns a cluster without nodes.
 func New() *Cluster {
-	return &Cluster{Snapshot: &snapshot.Snapshot{
-		APIVersion: "cli.zonewise.dev/v1", Kind: "Snapshot", TakenAt: Now,
-		Namespaces: []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}},
-	}}
+	c := &Cluster{Snapshot: snapshot.New(Now)}
+	c.Add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}})
+	return c
 }
+
+// Pods returns the pods, which tests may still change.
+func (c *Cluster) Pods() []*corev1.Pod { return snapshot.List[*corev1.Pod](c.Snapshot) }
 
 func (c *Cluster) uid() types.UID {
 	c.uids++
@@ -55,8 +57,8 @@ func Requests(cpu, memory string) corev1.ResourceList {
 func (c *Cluster) Node(name, zone, cpu, memory string, taints ...corev1.Taint) *corev1.Node {
 	capacity := Requests(cpu, memory)
 	capacity[corev1.ResourcePods] = resource.MustParse("110")
-	node := corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: c.uid(), Labels: map[string]string{corev1.LabelHostname: name}},
 		Spec:       corev1.NodeSpec{Taints: taints},
 		Status: corev1.NodeStatus{Capacity: capacity, Allocatable: capacity, Conditions: []corev1.NodeCondition{{
 			Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(Now.Add(-time.Hour)),
@@ -65,8 +67,8 @@ func (c *Cluster) Node(name, zone, cpu, memory string, taints ...corev1.Taint) *
 	if zone != "" {
 		node.Labels[corev1.LabelTopologyZone] = zone
 	}
-	c.Nodes = append(c.Nodes, node)
-	return &c.Nodes[len(c.Nodes)-1]
+	c.Add(node)
+	return node
 }
 
 // Deployment adds a Deployment with its ReplicaSet, and returns a function that adds a pod of it on a node, or one
@@ -79,21 +81,21 @@ func (c *Cluster) Deployment(name string, replicas int32, cpu, memory string, ch
 	if change != nil {
 		change(&template)
 	}
-	d := appsv1.Deployment{
+	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name, UID: c.uid()},
 		Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}, Template: template},
 	}
-	c.Deployments = append(c.Deployments, d)
+	c.Add(d)
 	hashed := *template.DeepCopy()
 	hashed.Labels["pod-template-hash"] = "1"
-	set := appsv1.ReplicaSet{
+	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name + "-1", UID: c.uid(), OwnerReferences: []metav1.OwnerReference{
-			*metav1.NewControllerRef(&d, appsv1.SchemeGroupVersion.WithKind("Deployment")),
+			*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment")),
 		}},
 		Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Template: hashed},
 	}
-	c.ReplicaSets = append(c.ReplicaSets, set)
-	owner := *metav1.NewControllerRef(&set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
+	c.Add(set)
+	owner := *metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
 	serial := 0
 	return func(node string) *corev1.Pod {
 		serial++
@@ -105,7 +107,7 @@ func (c *Cluster) Deployment(name string, replicas int32, cpu, memory string, ch
 
 // Pod adds a pod on a node, ready, or one that has waited for five minutes when the node is empty.
 func (c *Cluster) Pod(name, node string, spec corev1.PodSpec, labels map[string]string) *corev1.Pod {
-	pod := corev1.Pod{
+	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name, UID: c.uid(), Labels: map[string]string{}, CreationTimestamp: metav1.NewTime(Now.Add(-5 * time.Minute))},
 		Spec:       *spec.DeepCopy(),
 		Status:     corev1.PodStatus{Phase: corev1.PodPending},
@@ -114,10 +116,10 @@ func (c *Cluster) Pod(name, node string, spec corev1.PodSpec, labels map[string]
 	pod.Spec.NodeName = node
 	pod.Spec.SchedulerName = "default-scheduler"
 	if node != "" {
-		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &pod.CreationTimestamp, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
 	}
-	c.Pods = append(c.Pods, pod)
-	return &c.Pods[len(c.Pods)-1]
+	c.Add(pod)
+	return pod
 }
 
 // Plain is the spec of a pod that asks for cpu and memory.
@@ -135,38 +137,47 @@ func ZoneSpread(app string, maxSkew int32) corev1.TopologySpreadConstraint {
 
 // Policy adds a ZoneSpreadPolicy for the pods with the label app.
 func (c *Cluster) Policy(app string, change func(*v1alpha1.ZoneSpreadPolicySpec)) *v1alpha1.ZoneSpreadPolicy {
-	p := v1alpha1.ZoneSpreadPolicy{
+	p := &v1alpha1.ZoneSpreadPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: app, UID: c.uid(), Generation: 1},
 		Spec:       v1alpha1.ZoneSpreadPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
 	}
 	if change != nil {
 		change(&p.Spec)
 	}
-	c.Policies = append(c.Policies, p)
-	return &c.Policies[len(c.Policies)-1]
+	c.Add(p)
+	return p
 }
 
 // Gang adds a PodGroup.
 func (c *Cluster) Gang(name string, minMember int32) {
-	c.PodGroups = append(c.PodGroups, schedv1alpha1.PodGroup{
+	c.Add(&schedv1alpha1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name, UID: c.uid()}, Spec: schedv1alpha1.PodGroupSpec{MinMember: minMember},
 	})
 }
 
-// Budget adds a PodDisruptionBudget for the pods with the label app.
-func (c *Cluster) Budget(app string, minAvailable int) {
-	c.Budgets = append(c.Budgets, policyv1.PodDisruptionBudget{
+// Budget adds a PodDisruptionBudget for the pods with the label app that are there, with the status that its controller writes.
+func (c *Cluster) Budget(app string, minAvailable int32) {
+	healthy := int32(0)
+	for _, pod := range c.Pods() {
+		if pod.Labels["app"] == app && pod.Spec.NodeName != "" {
+			healthy++
+		}
+	}
+	c.Add(&policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: app, UID: c.uid()},
 		Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable: ptr.To(intstr.FromInt(minAvailable)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+			MinAvailable: ptr.To(intstr.FromInt32(minAvailable)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+		},
+		Status: policyv1.PodDisruptionBudgetStatus{
+			ExpectedPods: healthy, CurrentHealthy: healthy, DesiredHealthy: minAvailable, DisruptionsAllowed: max(0, healthy-minAvailable),
 		},
 	})
 }
 
 // Reservation adds a ZoneReservation for the pods with the label app, which holds unused slots on nodes.
 func (c *Cluster) Reservation(name, app, cpu string, priority int32, unused map[string]int64) *v1alpha1.ZoneReservation {
-	r := v1alpha1.ZoneReservation{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: c.uid(), CreationTimestamp: metav1.NewTime(Now.Add(-time.Hour))},
+	r := &v1alpha1.ZoneReservation{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: c.uid(), Generation: 1, CreationTimestamp: metav1.NewTime(Now.Add(-time.Hour))},
 		Spec: v1alpha1.ZoneReservationSpec{
 			Owners:   []v1alpha1.ReservationOwner{{Namespace: Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}},
 			Slot:     v1alpha1.ReservationSlot{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
@@ -174,8 +185,7 @@ func (c *Cluster) Reservation(name, app, cpu string, priority int32, unused map[
 		},
 	}
 	zones := map[string]*v1alpha1.ReservationZoneStatus{}
-	for i := range c.Nodes {
-		node := &c.Nodes[i]
+	for _, node := range snapshot.List[*corev1.Node](c.Snapshot) {
 		n := unused[node.Name]
 		if n == 0 {
 			continue
@@ -193,14 +203,15 @@ func (c *Cluster) Reservation(name, app, cpu string, priority int32, unused map[
 	for _, name := range []string{"a", "b", "c"} {
 		if zones[name] != nil {
 			r.Status.Zones = append(r.Status.Zones, *zones[name])
+			r.Spec.Zones = append(r.Spec.Zones, v1alpha1.ReservationZone{Name: name, Slots: int32(zones[name].Desired)})
 		}
 	}
 	r.Status.Conditions = []metav1.Condition{
 		{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted},
 		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllHeld},
 	}
-	c.Reservations = append(c.Reservations, r)
-	return &c.Reservations[len(c.Reservations)-1]
+	c.Add(r)
+	return r
 }
 
 // Large returns a cluster of three zones with equal nodes of 32 CPUs, and pods of Deployments of 150 replicas that are
@@ -210,7 +221,6 @@ func Large(nodes, pods int) *snapshot.Snapshot {
 	for i := range nodes {
 		c.Node(fmt.Sprintf("node-%04d", i), string(rune('a'+i%3)), "32", "128Gi")
 	}
-	c.Pods = make([]corev1.Pod, 0, pods)
 	const replicas = 150
 	for d, placed := 0, 0; placed < pods; d++ {
 		name := fmt.Sprintf("app-%04d", d)

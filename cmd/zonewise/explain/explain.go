@@ -2,8 +2,8 @@ package explain
 
 import (
 	"cmp"
+	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,11 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/utils/ptr"
-	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/status"
-	"zonewise.dev/cmd/zonewise/world"
-	"zonewise.dev/plugins/permitgate/plan"
+	"zonewise.dev/sim"
 )
 
 // The verdicts.
@@ -23,21 +22,17 @@ const (
 	Bound   = "Bound"
 	Waiting = "Waiting"
 	Gated   = "Gated"
-	Ended   = "Ended"
 )
 
 // Report explains a pod or a gang.
 type Report struct {
-	Pod  *Pod         `json:"pod,omitempty"`
-	Gang *GangReport  `json:"gang,omitempty"`
-	Said []Said       `json:"schedulerSaid,omitempty"`
-	Next []string     `json:"whatWouldLetItGo,omitempty"`
-	Gaps []string     `json:"notes,omitempty"`
-	Zone []ZoneAnswer `json:"zones,omitempty"`
+	Pod  *Pod        `json:"pod,omitempty"`
+	Gang *GangReport `json:"gang,omitempty"`
+	Zone []Zone      `json:"zones,omitempty"`
+	Said []Said      `json:"schedulerSaid,omitempty"`
+	Next []string    `json:"whatWouldLetItGo,omitempty"`
+	Gaps []string    `json:"notes,omitempty"`
 }
-
-// ZoneAnswer is what a zone is to the pod.
-type ZoneAnswer = world.ZoneAnswer
 
 // Pod is the pod that is explained.
 type Pod struct {
@@ -55,24 +50,6 @@ type Pod struct {
 	Reservation string            `json:"reservation,omitempty"`
 }
 
-// GangReport is the gang that is explained, or that the pod belongs to.
-type GangReport struct {
-	status.Gang
-	// Fit is how many of the members without a node would find one now, all placed together; of a gang that has no plan, how
-	// many at most.
-	Fit int `json:"fit"`
-	// Gated members have scheduling gates, and do not count.
-	Gated int `json:"gated,omitempty"`
-	// Missing is how many more must, for the gang to start.
-	Missing int `json:"missing"`
-	// Why says in the scheduler's words why there is no plan.
-	Why string `json:"why,omitempty"`
-	// Stuck is the first member that finds none when the others have one.
-	Stuck string `json:"stuck,omitempty"`
-
-	group *schedv1alpha1.PodGroup
-}
-
 // Said is what the scheduler said: a condition of the pod, or an event.
 type Said struct {
 	Reason string    `json:"reason"`
@@ -81,91 +58,66 @@ type Said struct {
 	Count  int32     `json:"count,omitempty"`
 }
 
-// Explain explains a pod, which may be bound.
-func Explain(w *world.World, p *world.Pod, events []eventsv1.Event) *Report {
-	pod := p.Object
-	r := &Report{Pod: describe(w, p), Said: said(pod, events)}
-	r.gaps(w, pod)
-	if key := p.Gang(); key != "" {
-		r.Gang, _ = gangOf(w, w.Gang(key))
+// Explain explains a pod, which may be bound. The sim is a copy of the census' cluster; it is the same afterwards, but for its
+// time.
+func Explain(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod, events []eventsv1.Event) (*Report, error) {
+	r := &Report{Pod: describe(c, s, p), Said: said(p.Pod, events), Gaps: c.Snapshot.Notes()}
+	if key := census.GangOf(p.Pod); key != "" {
+		r.Gang = countGang(c, c.Gang(key))
 	}
-	switch {
-	case p.Node != nil || pod.Spec.NodeName != "":
-		return r
-	case len(pod.Spec.SchedulingGates) > 0:
+	if !p.Waits() {
+		return r, nil
+	}
+	if len(p.Spec.SchedulingGates) > 0 {
 		var gates []string
-		for _, g := range pod.Spec.SchedulingGates {
+		for _, g := range p.Spec.SchedulingGates {
 			gates = append(gates, g.Name)
 		}
 		r.Pod.Verdict = Gated
 		r.Next = append(r.Next, "its scheduling gates must be removed: "+strings.Join(gates, ", "))
 	}
-	r.Zone = w.Ask(pod)
-	if r.Gang != nil && r.gangSteps(w) {
-		return r
+	e := &examination{census: c, sim: s, report: r, pod: asked(s, p.Pod)}
+	if e.pod.Spec.SchedulerName != p.Spec.SchedulerName {
+		r.Gaps = append(r.Gaps, fmt.Sprintf("the configuration has no profile for the scheduler %q; the verdicts are those of %q (see --config)", p.Spec.SchedulerName, e.pod.Spec.SchedulerName))
 	}
-	r.zoneSteps(pod)
-	return r
+	if err := e.zones(ctx); err != nil {
+		return nil, err
+	}
+	if r.Gang != nil && r.Gang.Missing > 0 {
+		r.Next = append(r.Next, fmt.Sprintf("PodGroup %s/%s needs %d more members at once: zonewise explain podgroup/%s -n %s says whether they fit",
+			r.Gang.Namespace, r.Gang.Name, r.Gang.Missing, r.Gang.Name, r.Gang.Namespace))
+	}
+	return r, e.steps(ctx)
 }
 
-// Gang explains a gang by its key, "namespace/name"; nil when there is neither a PodGroup nor a pod of it.
-func Gang(w *world.World, key string, events []eventsv1.Event) *Report {
-	g := w.Gang(key)
-	if g == nil {
-		return nil
-	}
-	r := &Report{Said: said(nil, events)}
-	var placement *world.Placement
-	r.Gang, placement = gangOf(w, g)
-	if r.Gang.Missing == 0 || len(g.Waiting) == 0 {
-		r.gangSteps(w)
-		return r
-	}
-	r.gaps(w, g.Waiting[0].Object)
-	r.Said = append(saidOfMembers(g.Waiting, r.Gang.Why), r.Said...)
-	enough := r.gangSteps(w)
-	if placement.Stuck == nil {
-		return r
-	}
-	// What is in the way of the first member that fits nowhere, with the others placed.
-	placed := w.PlacePartly(g, placement)
-	r.Zone = w.Ask(placement.Stuck.Object)
-	w.Undo(placed)
-	if !enough {
-		r.zoneSteps(placement.Stuck.Object)
-	}
-	return r
-}
-
-func describe(w *world.World, p *world.Pod) *Pod {
-	pod := p.Object
+func describe(c *census.Census, s *sim.Sim, p *census.Pod) *Pod {
 	d := &Pod{
-		Namespace: pod.Namespace, Name: pod.Name, Workload: w.Workload(pod), Scheduler: cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName),
-		Priority: ptr.Deref(pod.Spec.Priority, 0), Verdict: Waiting, Requests: map[string]string{},
+		Namespace: p.Namespace, Name: p.Name, Workload: c.Workload(p.Pod), Scheduler: cmp.Or(p.Spec.SchedulerName, corev1.DefaultSchedulerName),
+		Priority: ptr.Deref(p.Spec.Priority, 0), Verdict: Waiting, Requests: map[string]string{},
 	}
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
-		if n := p.Requests.Amount(name); n > 0 {
-			d.Requests[string(name)] = plan.Amount(name, n)
+	for name, q := range census.Requests(p.Pod) {
+		if !q.IsZero() {
+			d.Requests[string(name)] = q.String()
 		}
 	}
-	for name, n := range p.Requests.Scalar {
-		d.Requests[string(name)] = plan.Amount(name, n)
+	for _, policy := range policiesOf(s, p.Pod) {
+		d.Policies = append(d.Policies, policy.Namespace+"/"+policy.Name)
 	}
-	for _, policy := range w.PoliciesOf(pod) {
-		d.Policies = append(d.Policies, policy.Compiled.Key())
+	for _, reservation := range reservations(s) {
+		if owns(reservation, p.Pod) {
+			d.Reservation = reservation.Name
+			break
+		}
 	}
-	if h := w.Owner(pod); h != nil {
-		d.Reservation = h.Object.Name
-	}
-	if pod.Spec.NodeName != "" {
-		d.Verdict, d.Node = Bound, pod.Spec.NodeName
-		if p.Node != nil {
-			d.Zone = p.Node.Zone
+	if !p.Waits() {
+		d.Verdict, d.Node = Bound, p.Spec.NodeName
+		if p.On != nil {
+			d.Zone = p.On.Zone
 		}
 		return d
 	}
-	if !pod.CreationTimestamp.IsZero() {
-		d.Waits = w.Now.Sub(pod.CreationTimestamp.Time).Round(time.Second).String()
+	if !p.CreationTimestamp.IsZero() {
+		d.Waits = c.Now.Sub(p.CreationTimestamp.Time).Round(time.Second).String()
 	}
 	return d
 }
@@ -203,129 +155,80 @@ func said(pod *corev1.Pod, events []eventsv1.Event) []Said {
 	return out
 }
 
-// saidOfMembers collects what conditions of members say: each is of the last attempt that the scheduler made for that
-// member. Those that say what is true now come first, then those of most members.
-func saidOfMembers(members []*world.Pod, why string) []Said {
-	count := map[string]int32{}
-	var out []Said
-	for _, p := range members {
-		for _, s := range said(p.Object, nil) {
-			if count[s.Words]++; count[s.Words] == 1 {
-				out = append(out, s)
-			}
-		}
-	}
-	current := func(s Said) int {
-		if why != "" && strings.Contains(s.Words, why) {
-			return 0
-		}
-		return 1
-	}
-	slices.SortStableFunc(out, func(a, b Said) int {
-		return cmp.Or(cmp.Compare(current(a), current(b)), cmp.Compare(count[b.Words], count[a.Words]))
-	})
-	return out[:min(len(out), 2)]
+// examination is a pod that is put before the scheduler's plugins.
+type examination struct {
+	census *census.Census
+	sim    *sim.Sim
+	report *Report
+	pod    *corev1.Pod
+	answer *sim.Answer
 }
 
-// gaps says what the answer leaves out.
-func (r *Report) gaps(w *world.World, pod *corev1.Pod) {
-	for _, m := range w.Snapshot.Missing {
-		r.Gaps = append(r.Gaps, m.Words())
+// alone is the pod as one that is in no gang: a gang's members are judged together, and here it is about the nodes.
+func alone(pod *corev1.Pod) *corev1.Pod {
+	if census.GangOf(pod) == "" {
+		return pod
 	}
-	if len(pod.Spec.ResourceClaims) > 0 {
-		r.Gaps = append(r.Gaps, "devices (resource claims) are not looked at")
-	}
+	c := pod.DeepCopy()
+	delete(c.Labels, podGroupLabel)
+	return c
 }
 
-// gangOf counts a gang, and how many of its waiting members would fit now.
-func gangOf(w *world.World, g *world.Gang) (*GangReport, *world.Placement) {
-	out := &GangReport{Gang: status.GangOf(w, g), Missing: g.Missing(), Gated: len(g.Gated), group: g.Group}
-	placement := w.PlaceGang(g)
-	w.Undo(placement.Placed)
-	out.Fit, out.Why = placement.Fit, placement.Why
-	if placement.Stuck != nil {
-		out.Stuck = placement.Stuck.Object.Name
+// Zones asks the plugins of the pod's profile about every node, and puts their answers together by zone.
+func Zones(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod) ([]Zone, error) {
+	pod := asked(s, p.Pod)
+	answer, err := s.Ask(ctx, alone(pod))
+	if err != nil {
+		return nil, err
 	}
-	return out, placement
+	return zonesOf(c, s, pod, answer), nil
 }
 
-// gangSteps says what the gang needs, and whether that is all there is to say.
-func (r *Report) gangSteps(w *world.World) (enough bool) {
-	g := r.Gang
-	name := "PodGroup " + g.Namespace + "/" + g.Name
-	exist := g.Members + g.Succeeded
-	switch {
-	case g.group == nil && !w.Snapshot.IsSet("podgroups.scheduling.x-k8s.io"):
-		r.Next = append(r.Next, "the PodGroup could not be read")
-		return true
-	case g.group == nil:
-		r.Next = append(r.Next, name+" must exist")
-		return true
-	case g.MinMember < 1:
-		r.Next = append(r.Next, name+" needs a spec.minMember of at least 1")
-		return true
-	case g.Missing == 0:
-		return false
-	case exist < g.MinMember:
-		r.Next = append(r.Next, fmt.Sprintf("%s needs %d members and has %d: %d more pods must be made", name, g.MinMember, exist, g.MinMember-exist))
-		return true
-	case exist-g.Gated < g.MinMember:
-		r.Next = append(r.Next, fmt.Sprintf("%s needs %d members, and %d have scheduling gates, which must be removed", name, g.MinMember, g.Gated))
-		return true
-	case g.Fit >= g.Missing:
-		r.Next = append(r.Next, fmt.Sprintf("nothing that is seen here: %s needs %d more members at once, and %d fit now. The scheduler tries again after its backoff, or when room is made", name, g.Missing, g.Fit))
-		return true
-	case g.Stuck == "":
-		r.Next = append(r.Next, name+" "+g.Why)
-		return true
+// asked is the pod as one of a scheduler that the configuration has.
+func asked(s *sim.Sim, pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	if !slices.Contains(s.Profiles(), pod.Spec.SchedulerName) {
+		pod.Spec.SchedulerName = s.Profiles()[0]
 	}
-	r.Next = append(r.Next, fmt.Sprintf("%s needs %d more members at once, and %d of them fit now; %s is the first that does not", name, g.Missing, g.Fit, g.Stuck))
-	return false
+	return pod
 }
 
-// zoneSteps says for each zone what would make it take the pod.
-func (r *Report) zoneSteps(pod *corev1.Pod) {
-	fit := 0
-	for i := range r.Zone {
-		fit += r.Zone[i].Fit
+// zones asks the plugins, and puts their answers together by zone.
+func (e *examination) zones(ctx context.Context) (err error) {
+	if e.answer, err = e.sim.Ask(ctx, alone(e.pod)); err != nil {
+		return err
 	}
-	if fit > 0 && (r.Gang == nil || r.Gang.Missing == 0) {
-		step := fmt.Sprintf("nothing that is seen here: %d nodes would take it. ", fit)
-		if len(r.Said) == 0 {
-			step += fmt.Sprintf("No scheduler has said anything about it: is one running that is called %q?", cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName))
-		} else {
-			step += "The scheduler's own words are of its last attempt; it tries again when something changes, and every 5 minutes"
-		}
-		r.Next = append(r.Next, step)
-		return
-	}
-	for i := range r.Zone {
-		z := &r.Zone[i]
-		if z.Fit > 0 {
-			continue
-		}
-		if step := stepOf(z); step != "" {
-			r.Next = append(r.Next, "in zone "+status.Name(z.Zone)+": "+step)
+	for i := range e.answer.Gates {
+		if g := &e.answer.Gates[i]; len(e.pod.Spec.SchedulingGates) == 0 {
+			e.report.Next = append(e.report.Next, fmt.Sprintf("%s must let it into the queue: %s", g.Plugin, g.Words()))
 		}
 	}
-	if len(r.Next) == 0 {
-		r.Next = append(r.Next, "no single change: every node has several obstacles, see above")
-	}
+	e.report.Zone = zonesOf(e.census, e.sim, e.pod, e.answer)
+	return nil
 }
 
-// stepOf returns the remedy of the obstacle that stands alone in the way on most nodes of a zone.
-func stepOf(z *world.ZoneAnswer) string {
-	remedies := map[string]int{}
-	for _, o := range z.Obstacles {
-		if o.Alone > 0 && o.Remedy != "" {
-			remedies[o.Remedy] += o.Alone
+// steps says what would let the pod go.
+func (e *examination) steps(ctx context.Context) error {
+	r := e.report
+	if fit := len(e.answer.Fit()); fit > 0 {
+		if r.Gang == nil || r.Gang.Missing == 0 {
+			r.Next = append(r.Next, nothing(fit, r.Said, e.pod.Spec.SchedulerName))
 		}
+		return nil
 	}
-	best := ""
-	for _, remedy := range slices.Sorted(maps.Keys(remedies)) {
-		if best == "" || remedies[remedy] > remedies[best] {
-			best = remedy
-		}
-	}
-	return best
+	steps, err := e.try(ctx)
+	r.Next = append(r.Next, steps...)
+	return err
 }
+
+// nothing is what there is to say of a pod that fits.
+func nothing(fit int, said []Said, scheduler string) string {
+	step := fmt.Sprintf("nothing that is seen here: %d nodes would take it. ", fit)
+	if len(said) == 0 {
+		return step + fmt.Sprintf("No scheduler has said anything about it: is one running that is called %q?", cmp.Or(scheduler, corev1.DefaultSchedulerName))
+	}
+	return step + "The scheduler's own words are of its last attempt; it tries again when something changes, and every 5 minutes"
+}
+
+// zoneName is a zone's name, or what stands for nodes without one.
+func zoneName(zone string) string { return status.Name(zone) }

@@ -10,20 +10,47 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/clitest"
 	"zonewise.dev/cmd/zonewise/explain"
 	"zonewise.dev/cmd/zonewise/show"
-	"zonewise.dev/cmd/zonewise/world"
+	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/sim"
 )
+
+func open(t *testing.T, c *clitest.Cluster) explain.Open {
+	t.Helper()
+	return func(change func(*sim.Options)) (*sim.Sim, error) {
+		options := sim.Options{Now: clitest.Now, NotInstalled: c.NotInstalled()}
+		if change != nil {
+			change(&options)
+		}
+		return sim.New(t.Context(), c.Objects(), options)
+	}
+}
 
 func pod(t *testing.T, c *clitest.Cluster, name string, events ...eventsv1.Event) *explain.Report {
 	t.Helper()
-	w := world.New(c.Snapshot, clitest.Now)
-	p := w.Find(clitest.Namespace, name)
+	s, err := open(t, c)(nil)
+	require.NoError(t, err)
+	defer s.Close()
+	counted := census.Take(c.Snapshot)
+	p := counted.Find(clitest.Namespace, name)
 	require.NotNil(t, p)
-	return explain.Explain(w, p, events)
+	r, err := explain.Explain(t.Context(), counted, s, p, events)
+	require.NoError(t, err)
+	return r
+}
+
+func gang(t *testing.T, c *clitest.Cluster, name string, events ...eventsv1.Event) *explain.Report {
+	t.Helper()
+	r, err := explain.Gang(t.Context(), census.Take(c.Snapshot), open(t, c), clitest.Namespace+"/"+name, events)
+	require.NoError(t, err)
+	return r
 }
 
 func text(t *testing.T, r *explain.Report, width int) string {
@@ -39,9 +66,8 @@ func TestGolden(t *testing.T) {
 		Series: &eventsv1.EventSeries{Count: 3, LastObservedTime: metav1.NewMicroTime(clitest.Now.Add(-time.Minute))},
 	}
 	c := clitest.Story()
-	gang := explain.Gang(world.New(c.Snapshot, clitest.Now), "shop/train", nil)
 	for name, report := range map[string]*explain.Report{
-		"capped": pod(t, c, "web-1-7", event), "bound": pod(t, c, "web-1-1"), "member": pod(t, c, "train-0"), "gang": gang,
+		"capped": pod(t, c, "web-1-7", event), "bound": pod(t, c, "web-1-1"), "member": pod(t, c, "train-0"), "gang": gang(t, c, "train"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			clitest.Golden(t, name+".txt", text(t, report, 0))
@@ -54,95 +80,196 @@ func TestGolden(t *testing.T) {
 }
 
 func TestWhatWouldLetItGo(t *testing.T) {
-	labels := map[string]string{"app": "p", "scheduling.x-k8s.io/pod-group": "gang"}
+	plain := func(change func(p *corev1.Pod)) func(c *clitest.Cluster) *corev1.Pod {
+		return func(c *clitest.Cluster) *corev1.Pod {
+			p := c.Pod("p", "", clitest.Plain("1", "1Gi"), map[string]string{"app": "p"})
+			change(p)
+			return p
+		}
+	}
+	term := corev1.PodAffinityTerm{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "other"}}}
 	for _, tc := range []struct {
 		name  string
 		build func(c *clitest.Cluster) *corev1.Pod
 		want  []string
 	}{
-		{"a scheduler", func(c *clitest.Cluster) *corev1.Pod {
-			p := c.Pod("p", "", clitest.Plain("1", "1Gi"), nil)
-			p.Spec.SchedulerName = "zonewize"
-			return p
-		}, []string{`No scheduler has said anything about it: is one running that is called "zonewize"?`}},
-		{"time", func(c *clitest.Cluster) *corev1.Pod {
-			p := c.Pod("p", "", clitest.Plain("1", "1Gi"), nil)
+		{"a scheduler", plain(func(p *corev1.Pod) { p.Spec.SchedulerName = "zonewize" }), []string{
+			`No scheduler has said anything about it: is one running that is called "default-scheduler"?`,
+		}},
+		{"time", plain(func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/1"}}
-			return p
-		}, []string{"of its last attempt; it tries again when something changes"}},
-		{"a gate", func(c *clitest.Cluster) *corev1.Pod {
+		}), []string{"of its last attempt; it tries again when something changes"}},
+		{"a gate", plain(func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} }), []string{
+			"its scheduling gates must be removed: quota",
+		}},
+		{"room", func(c *clitest.Cluster) *corev1.Pod { return c.Pod("p", "", clitest.Plain("10", "1Gi"), nil) }, []string{
+			"in zone a: 2 more cpu (8 free, 10 asked for) on node node-a",
+		}},
+		{"room, which another node has", func(c *clitest.Cluster) *corev1.Pod {
+			c.Pod("other", "node-a", clitest.Plain("6", "1Gi"), nil)
+			return c.Pod("p", "", clitest.Plain("3", "1Gi"), nil)
+		}, []string{"in zone a: 1 more cpu (2 free, 3 asked for) on node node-a", "in zone a: another node like node-a"}},
+		{"a taint", func(c *clitest.Cluster) *corev1.Pod {
+			c.Node("node-b", "b", "8", "8Gi", corev1.Taint{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule})
+			c.Pod("other", "node-a", clitest.Plain("6", "1Gi"), nil)
+			return c.Pod("p", "", clitest.Plain("7", "7Gi"), nil)
+		}, []string{"in zone b: a toleration of the taint gpu=yes:NoSchedule (1 node would take it)"}},
+		{"a cordon", func(c *clitest.Cluster) *corev1.Pod {
+			c.Node("node-b", "b", "8", "8Gi").Spec.Unschedulable = true
+			c.Pod("other", "node-a", clitest.Plain("6", "1Gi"), nil)
+			return c.Pod("p", "", clitest.Plain("7", "7Gi"), nil)
+		}, []string{"in zone b: the node uncordoned (1 node would take it)"}},
+		{"a node selector", plain(func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }), []string{
+			"in zone a: without its nodeSelector (1 node would take it)",
+		}},
+		{"affinity", plain(func(p *corev1.Pod) {
+			p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}}
+		}), []string{"in zone a: without its affinity to other pods (1 node would take it)"}},
+		{"anti-affinity", func(c *clitest.Cluster) *corev1.Pod {
+			c.Pod("other", "node-a", clitest.Plain("1", "1Gi"), map[string]string{"app": "other"})
 			p := c.Pod("p", "", clitest.Plain("1", "1Gi"), nil)
-			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}}
+			p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}}
 			return p
-		}, []string{"its scheduling gates must be removed: quota"}},
-		{
-			"room", func(c *clitest.Cluster) *corev1.Pod { return c.Pod("p", "", clitest.Plain("10", "1Gi"), nil) },
-			[]string{"in zone a: 2 more cpu (8 free, 10 asked for) on node node-a"},
-		},
-		{
-			"a PodGroup", func(c *clitest.Cluster) *corev1.Pod { return c.Pod("p", "", clitest.Plain("1", "1Gi"), labels) },
-			[]string{"PodGroup shop/gang must exist"},
-		},
-		{"members", func(c *clitest.Cluster) *corev1.Pod {
-			c.Gang("gang", 3)
-			return c.Pod("p", "", clitest.Plain("1", "1Gi"), labels)
-		}, []string{"PodGroup shop/gang needs 3 members and has 1: 2 more pods must be made"}},
-		{"room for all members", func(c *clitest.Cluster) *corev1.Pod {
-			c.Gang("gang", 2)
-			c.Pod("first", "", clitest.Plain("5", "1Gi"), labels)
-			return c.Pod("p", "", clitest.Plain("5", "1Gi"), labels)
-		}, []string{"PodGroup shop/gang needs 2 more members at once, and 1 of them fit now; p is the first that does not"}},
-		{"the gang's backoff", func(c *clitest.Cluster) *corev1.Pod {
-			c.Gang("gang", 1)
-			return c.Pod("p", "", clitest.Plain("1", "1Gi"), labels)
-		}, []string{"The scheduler tries again after its backoff"}},
-		{"less at a time", func(c *clitest.Cluster) *corev1.Pod {
-			c.Nodes[0].Spec.Unschedulable = true
-			return c.Pod("p", "", clitest.Plain("10", "1Gi"), nil)
-		}, []string{"no single change: every node has several obstacles"}},
+		}, []string{"in zone a: without its anti-affinity to other pods (1 node would take it)"}},
+		{"a volume in another zone", func(c *clitest.Cluster) *corev1.Pod {
+			c.Add(volume("elsewhere")...)
+			p := c.Pod("p", "", clitest.Plain("1", "1Gi"), nil)
+			p.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+			return p
+		}, []string{"in zone a: without its volume data (1 node would take it)"}},
+		{"a device", plain(func(p *corev1.Pod) {
+			name := "gpu"
+			p.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &name}}
+		}), []string{"DynamicResources must let it into the queue"}},
+		{"a constraint", func(c *clitest.Cluster) *corev1.Pod {
+			c.Node("node-b", "b", "1", "8Gi")
+			c.Pod("full", "node-b", clitest.Plain("1", "1Gi"), nil)
+			for _, name := range []string{"first", "second"} {
+				c.Pod(name, "node-a", clitest.Plain("1", "1Gi"), map[string]string{"app": "p"})
+			}
+			p := c.Pod("p", "", clitest.Plain("1", "1Gi"), map[string]string{"app": "p"})
+			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{clitest.ZoneSpread("p", 1)}
+			return p
+		}, []string{"in zone a: without its topologySpreadConstraint over topology.kubernetes.io/zone (maxSkew 1)", "in zone b: 1 more cpu (0 free, 1 asked for) on node node-b"}},
+		{"slots of others", func(c *clitest.Cluster) *corev1.Pod {
+			c.Reservation("failover", "web", "6", 0, map[string]int64{"node-a": 1})
+			return c.Pod("p", "", clitest.Plain("4", "1Gi"), nil)
+		}, []string{"in zone a: without the slots that ZoneReservation failover holds (1 node would take it)"}},
+		{"two things at once", func(c *clitest.Cluster) *corev1.Pod {
+			p := c.Pod("p", "", clitest.Plain("10", "1Gi"), nil)
+			p.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+			return p
+		}, []string{"in zone a: without its nodeSelector (1 node would take it), and 2 more cpu (8 free, 10 asked for) on node node-a"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := clitest.New()
 			c.Node("node-a", "a", "8", "8Gi")
 			p := tc.build(c)
-			steps := strings.Join(pod(t, c, p.Name).Next, "\n")
+			r := pod(t, c, p.Name)
 			for _, want := range tc.want {
-				require.Contains(t, steps, want)
+				require.Contains(t, strings.Join(r.Next, "\n"), want)
 			}
 		})
 	}
 }
 
-func TestTheCurrentWordsOfMembersComeFirst(t *testing.T) {
-	c := clitest.Story()
-	for i, words := range []string{"needs 4, plan found 3: 1 node short of cpu", "needs 4, plan found 1: 5 nodes short of cpu", "needs 4, plan found 3: 1 node short of cpu", "needs 4, plan found 2: 6 nodes short of cpu"} {
-		for k := range c.Pods {
-			if c.Pods[k].Name == fmt.Sprintf("train-%d", i) {
-				c.Pods[k].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: "PodGroup shop/train: " + words}}
+// volume is a claim of the name data and its volume, which is in a zone.
+func volume(zone string) []client.Object {
+	storage := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	none := ""
+	return []client.Object{
+		&corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "data", UID: "data", Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"}},
+			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: "data", StorageClassName: &none, Resources: corev1.VolumeResourceRequirements{Requests: storage}},
+			Status:     corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
+		},
+		&corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "data"},
+			Spec: corev1.PersistentVolumeSpec{
+				Capacity: storage, ClaimRef: &corev1.ObjectReference{Namespace: clitest.Namespace, Name: "data", UID: "data"},
+				NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+					MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{zone}}},
+				}}}},
+			},
+		},
+	}
+}
+
+func TestWhatWouldLetAGangGo(t *testing.T) {
+	labels := map[string]string{"app": "p", "scheduling.x-k8s.io/pod-group": "gang"}
+	members := func(n int, cpu string) func(c *clitest.Cluster) {
+		return func(c *clitest.Cluster) {
+			for i := range n {
+				c.Pod(fmt.Sprintf("p-%d", i), "", clitest.Plain(cpu, "1Gi"), labels)
 			}
 		}
 	}
-	r := explain.Gang(world.New(c.Snapshot, clitest.Now), "shop/train", []eventsv1.Event{{Reason: "GangRolledBack", Note: "of long ago"}})
+	for _, tc := range []struct {
+		name      string
+		minMember int32
+		build     func(c *clitest.Cluster)
+		want      []string
+	}{
+		{"a PodGroup", 0, members(1, "1"), []string{"PodGroup shop/gang must exist"}},
+		{"members", 3, members(1, "1"), []string{"PodGroup shop/gang needs 3 members and has 1: 2 more pods must be made"}},
+		{"room for all members", 2, members(2, "5"), []string{
+			"PodGroup shop/gang needs 2 more members at once, and 1 of them fit now; p-1 is the first that does not", "in zone a: 1 more node like node-a",
+		}},
+		{"slots of others", 2, func(c *clitest.Cluster) {
+			c.Reservation("failover", "web", "4", 0, map[string]int64{"node-a": 1})
+			members(2, "4")(c)
+		}, []string{"without the slots that are held by ZoneReservation failover"}},
+		{"time", 2, members(2, "4"), []string{"nothing that is seen here: PodGroup shop/gang needs 2 more members at once, and they fit now"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := clitest.New()
+			c.Node("node-a", "a", "8", "8Gi")
+			if tc.minMember > 0 {
+				c.Gang("gang", tc.minMember)
+			}
+			tc.build(c)
+			r := gang(t, c, "gang")
+			for _, want := range tc.want {
+				require.Contains(t, strings.Join(r.Next, "\n"), want)
+			}
+		})
+	}
+}
+
+func TestTheWordsOfMostMembersComeFirst(t *testing.T) {
+	c := clitest.Story()
+	for _, p := range c.Pods() {
+		for i, words := range []string{"first", "second", "first", "third"} {
+			if p.Name == fmt.Sprintf("train-%d", i) {
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable, Message: words}}
+			}
+		}
+	}
+	r := gang(t, c, "train", eventsv1.Event{Reason: "GangRolledBack", Note: "of long ago"})
 	var words []string
 	for _, s := range r.Said {
 		words = append(words, s.Words)
 	}
-	require.Equal(t, []string{"PodGroup shop/train: needs 4, plan found 2: 6 nodes short of cpu", "PodGroup shop/train: needs 4, plan found 3: 1 node short of cpu", "of long ago"}, words)
+	require.Equal(t, []string{"first", "second", "of long ago"}, words)
 }
 
-func TestGangOfNobody(t *testing.T) {
-	w := world.New(clitest.Story().Snapshot, clitest.Now)
-	require.Nil(t, explain.Gang(w, "shop/nobody", nil))
-	whole := explain.Gang(w, "shop/whole", nil)
+func TestAGangThatIsNotThereOrWhole(t *testing.T) {
+	c := clitest.Story()
+	require.Nil(t, gang(t, c, "none"))
+	whole := gang(t, c, "whole")
 	require.Zero(t, whole.Gang.Missing)
 	require.Empty(t, whole.Next)
 }
 
 func TestExplainingChangesNothing(t *testing.T) {
 	c := clitest.Story()
-	w := world.New(c.Snapshot, clitest.Now)
-	before := w.Rooms()
-	explain.Gang(w, "shop/train", nil)
-	explain.Explain(w, w.Find(clitest.Namespace, "train-0"), nil)
-	require.Equal(t, before, w.Rooms())
+	text := func() string {
+		var out bytes.Buffer
+		require.NoError(t, snapshot.Encode(&out, c.Snapshot))
+		return out.String()
+	}
+	before := text()
+	gang(t, c, "train")
+	pod(t, c, "web-1-7")
+	require.Equal(t, before, text())
 }

@@ -83,7 +83,11 @@ func (g *GangReport) text(p *show.Page) {
 	p.Title("Gang %s/%s", g.Namespace, g.Name)
 	p.Para(2, status.State(g.State).Color, "%s: %d of %d members bound, %d exist", g.State, g.Bound, g.MinMember, g.Members)
 	if g.Missing > 0 {
-		p.Para(2, show.Plain, "%s at once; %s now", needs(g.Missing), fits(g.Fit))
+		fit := ""
+		if g.Fit != nil {
+			fit = "; " + fits(*g.Fit) + " now"
+		}
+		p.Para(2, show.Plain, "%s at once%s", needs(g.Missing), fit)
 	}
 	if g.Why != "" {
 		p.Para(2, show.Plain, "%s", g.Why)
@@ -119,9 +123,6 @@ func (r *Report) zones(p *show.Page) {
 		var counts []string
 		for _, c := range z.Policies {
 			text := fmt.Sprintf("%s %d/%d", c.Policy, c.Pods, c.Desired)
-			if c.Rule != "" {
-				text += " " + c.Rule
-			}
 			if c.State != "" && c.State != "Available" {
 				text += " (" + c.State + ")"
 			}

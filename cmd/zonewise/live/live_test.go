@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,12 +25,18 @@ var (
 )
 
 // pods is a kind without an API server.
-func pods(needed bool) (*Live, *set[corev1.Pod, *corev1.Pod]) {
+func pods(needed bool) (*Live, *set) {
 	l := &Live{changed: make(chan struct{}, 1), answered: make(chan struct{})}
-	s := newSet(l, nil, "pods", needed, &corev1.PodList{}, func(s *snapshot.Snapshot) *[]corev1.Pod { return &s.Pods })
-	l.kinds = []kind{s}
+	kinds := snapshot.Kinds()
+	kind := kinds[slices.IndexFunc(kinds, func(k snapshot.Kind) bool { return k.Resource == "pods" })]
+	kind.Needed = needed
+	s := newSet(l, nil, kind)
+	l.kinds = []*set{s}
 	return l, s
 }
+
+// list returns the pods of a snapshot.
+func list(s *snapshot.Snapshot) []*corev1.Pod { return snapshot.List[*corev1.Pod](s) }
 
 func pod(name string) *corev1.Pod {
 	return &corev1.Pod{
@@ -76,9 +83,9 @@ func TestSnapshotFollowsTheStore(t *testing.T) {
 	require.NoError(t, l.Sync(t.Context()))
 	<-l.Changed()
 	got := l.Snapshot()
-	require.Equal(t, []string{"a", "b"}, []string{got.Pods[0].Name, got.Pods[1].Name}, "in order")
-	require.Nil(t, got.Pods[0].Annotations, "without what nobody looks at")
-	require.True(t, got.IsSet("pods"))
+	require.Equal(t, []string{"a", "b"}, []string{list(got)[0].Name, list(got)[1].Name}, "in order")
+	require.Nil(t, list(got)[0].Annotations, "trimmed")
+	require.True(t, got.Has("pods"))
 
 	moved := pod("a")
 	moved.Spec.NodeName = "m"
@@ -86,11 +93,11 @@ func TestSnapshotFollowsTheStore(t *testing.T) {
 	require.NoError(t, s.Add(pod("c")))
 	require.NoError(t, s.Delete(pod("b")))
 	<-l.Changed()
-	require.Len(t, got.Pods, 2, "a snapshot does not change any more")
-	require.Equal(t, "n", got.Pods[0].Spec.NodeName)
+	require.Len(t, list(got), 2, "a snapshot does not change any more")
+	require.Equal(t, "n", list(got)[0].Spec.NodeName)
 	got = l.Snapshot()
-	require.Equal(t, []string{"a", "c"}, []string{got.Pods[0].Name, got.Pods[1].Name})
-	require.Equal(t, "m", got.Pods[0].Spec.NodeName)
+	require.Equal(t, []string{"a", "c"}, []string{list(got)[0].Name, list(got)[1].Name})
+	require.Equal(t, "m", list(got)[0].Spec.NodeName)
 	require.Error(t, s.Add(&corev1.Node{}))
 }
 

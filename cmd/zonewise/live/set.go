@@ -3,8 +3,7 @@ package live
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
+	"reflect"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,31 +46,24 @@ func (s *state) noteLocked(err error, watching bool, now time.Time) {
 }
 
 // set is the objects of one kind. It is the store of a reflector.
-type set[T any, PT interface {
-	*T
-	client.Object
-}] struct {
+type set struct {
 	live   *Live
 	client client.WithWatch
-	empty  client.ObjectList
-	into   func(*snapshot.Snapshot) *[]T
+	kind   snapshot.Kind
 
 	// Guarded by the lock of live:
 	state state
-	items map[string]PT
+	items map[string]client.Object
 }
 
-func newSet[T any, PT interface {
-	*T
-	client.Object
-}](l *Live, c client.WithWatch, resource string, needed bool, empty client.ObjectList, into func(*snapshot.Snapshot) *[]T) *set[T, PT] {
-	return &set[T, PT]{live: l, client: c, empty: empty, into: into, state: state{resource: resource, needed: needed}, items: map[string]PT{}}
+func newSet(l *Live, c client.WithWatch, kind snapshot.Kind) *set {
+	return &set{live: l, client: c, kind: kind, state: state{resource: kind.Resource, needed: kind.Needed}, items: map[string]client.Object{}}
 }
 
-func (s *set[T, PT]) run(ctx context.Context) {
+func (s *set) run(ctx context.Context) {
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list := s.empty.DeepCopyObject().(client.ObjectList)
+			list := s.kind.List()
 			err := s.client.List(ctx, list, &client.ListOptions{Raw: &options, Limit: options.Limit, Continue: options.Continue})
 			if err != nil {
 				s.live.note(&s.state, err, false)
@@ -80,43 +72,29 @@ func (s *set[T, PT]) run(ctx context.Context) {
 			return list, nil
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			w, err := s.client.Watch(ctx, s.empty.DeepCopyObject().(client.ObjectList), &client.ListOptions{Raw: &options})
+			w, err := s.client.Watch(ctx, s.kind.List(), &client.ListOptions{Raw: &options})
 			s.live.note(&s.state, err, true)
 			return w, err
 		},
 	}
-	reflector := cache.NewReflectorWithOptions(source, PT(new(T)), s, cache.ReflectorOptions{Name: "zonewise"})
+	reflector := cache.NewReflectorWithOptions(source, s.kind.Example(), s, cache.ReflectorOptions{Name: "zonewise"})
 	reflector.WatchListPageSize = pageSize
 	reflector.RunWithContext(ctx)
 }
 
-func (s *set[T, PT]) stateLocked() *state { return &s.state }
-
-func (s *set[T, PT]) fillLocked(into *snapshot.Snapshot) {
-	if s.state.missing != "" {
-		return
-	}
-	list := make([]T, 0, len(s.items))
-	for _, key := range slices.Sorted(maps.Keys(s.items)) {
-		list = append(list, *s.items[key])
-	}
-	*s.into(into) = list
-}
-
-// take returns the object without what nobody looks at here, so that a large cluster fits into memory.
-func (s *set[T, PT]) take(obj any) (string, PT, error) {
-	object, ok := obj.(PT)
-	if !ok {
+// take returns the object without what no report is about, so that a large cluster fits into memory.
+func (s *set) take(obj any) (string, client.Object, error) {
+	object, ok := obj.(client.Object)
+	if !ok || reflect.TypeOf(obj) != reflect.TypeOf(s.kind.Example()) {
 		return "", nil, fmt.Errorf("a %T among %s", obj, s.state.resource)
 	}
-	one := &snapshot.Snapshot{}
-	*s.into(one) = []T{*object}
-	snapshot.Trim(one)
-	return object.GetNamespace() + "/" + object.GetName(), &(*s.into(one))[0], nil
+	object = object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+	snapshot.Trim(object)
+	return object.GetNamespace() + "/" + object.GetName(), object, nil
 }
 
 // Add takes in an object.
-func (s *set[T, PT]) Add(obj any) error {
+func (s *set) Add(obj any) error {
 	key, object, err := s.take(obj)
 	if err != nil {
 		return err
@@ -129,10 +107,10 @@ func (s *set[T, PT]) Add(obj any) error {
 }
 
 // Update is Add.
-func (s *set[T, PT]) Update(obj any) error { return s.Add(obj) }
+func (s *set) Update(obj any) error { return s.Add(obj) }
 
 // Delete takes an object out.
-func (s *set[T, PT]) Delete(obj any) error {
+func (s *set) Delete(obj any) error {
 	key, _, err := s.take(obj)
 	if err != nil {
 		return err
@@ -145,8 +123,8 @@ func (s *set[T, PT]) Delete(obj any) error {
 }
 
 // Replace takes in a whole list.
-func (s *set[T, PT]) Replace(list []any, _ string) error {
-	items := make(map[string]PT, len(list))
+func (s *set) Replace(list []any, _ string) error {
+	items := make(map[string]client.Object, len(list))
 	for _, obj := range list {
 		key, object, err := s.take(obj)
 		if err != nil {
@@ -163,4 +141,4 @@ func (s *set[T, PT]) Replace(list []any, _ string) error {
 }
 
 // Resync does nothing.
-func (s *set[T, PT]) Resync() error { return nil }
+func (s *set) Resync() error { return nil }

@@ -1,13 +1,5 @@
-// Package simulate foresees: what is displaced when zones or nodes are lost, where it would go, what would wait, and
-// which policies, budgets, gangs and reservations would not hold; and whether a workload that is not there yet
-// would fit.
+// Package simulate foresees: what is displaced when zones or nodes are lost, where it goes, what waits, and which policies,
+// budgets, gangs and reservations do not hold; and whether a workload that is not there yet would fit.
 //
-// It plays on a snapshot, with the formulas of the plugins (package world). What it assumes, besides what world says:
-//
-//   - controllers make every displaced pod anew, but for pods of DaemonSets, mirror pods, and pods without a
-//     controller;
-//   - pods are placed by priority, and workload by workload, not in the order of one scheduler's queue;
-//   - grace periods are over: a zone without nodes is Down;
-//   - pods that waited before wait on: they are counted apart, and not tried, but for those of gangs that lose members or
-//     get more, which are planned with all that wait.
+// It lets the scheduler act on a copy of the cluster (package sim), and compares the cluster before with the copy afterwards.
 package simulate

@@ -2,29 +2,39 @@ package simulate
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
 
+	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/snapshot"
-	"zonewise.dev/cmd/zonewise/world"
+	"zonewise.dev/sim"
 )
 
-// Scenario is what happens.
+// Scenario is what happens, in this order.
 type Scenario struct {
+	// AddNodes nodes are added that are like the node Like.
+	AddNodes int
+	Like     string
+	// Added comes, see ParseWorkload.
+	Added *Workload
 	// Zones and Nodes are lost.
 	Zones, Nodes []string
-	// Added are pods that come first, see ParseWorkload.
-	Added *Workload
 }
 
 // Name says what happens in a few words.
 func (s *Scenario) Name() string {
 	var parts []string
+	if s.AddNodes > 0 {
+		parts = append(parts, fmt.Sprintf("add %d nodes like %s", s.AddNodes, s.Like))
+	}
 	if s.Added != nil {
 		parts = append(parts, "add "+s.Added.Name)
 	}
@@ -40,20 +50,24 @@ func (s *Scenario) Name() string {
 // Result is what comes of a scenario.
 type Result struct {
 	Scenario string `json:"scenario"`
-	// LostNodes is how many nodes go.
-	LostNodes int `json:"lostNodes"`
-	// Displaced pods are made anew by their controllers; Placed of them find a node, Pending do not. Added pods are
-	// among them.
+	// LostNodes is how many nodes go, AddedNodes how many come.
+	LostNodes  int `json:"lostNodes"`
+	AddedNodes int `json:"addedNodes,omitempty"`
+	// Displaced pods were on lost nodes, Evicted ones made room for others; their controllers make other pods for them. Placed
+	// of these and of the Added find a node, Pending do not.
 	Displaced int `json:"displaced"`
+	Evicted   int `json:"evicted,omitempty"`
 	Added     int `json:"added,omitempty"`
 	Placed    int `json:"placed"`
 	Pending   int `json:"pending"`
-	// NodeBound pods go with their nodes (DaemonSets, mirror pods). Orphans have no controller that would make
-	// them anew.
+	// NodeBound pods go with their nodes (DaemonSets, static pods). Orphans have no controller that would make others.
 	NodeBound int `json:"nodeBound"`
 	Orphans   int `json:"orphans"`
-	// WaitedBefore pods had no node to begin with.
+	// WaitedBefore pods had no node to begin with; StillWaiting of them have none in the end.
 	WaitedBefore int `json:"waitedBefore"`
+	StillWaiting int `json:"stillWaiting"`
+	// Passed is how much time passes in the cluster until nothing more happens.
+	Passed string `json:"passed"`
 
 	Workloads    []Workloads   `json:"workloads"`
 	Zones        []Zone        `json:"zones"`
@@ -70,242 +84,214 @@ type Workloads struct {
 	Pods    int            `json:"pods"`
 	To      map[string]int `json:"to,omitempty"`
 	Pending int            `json:"pending,omitempty"`
-	// Why says what is in the way of the pods that wait.
+	// Why says in the scheduler's words what is in the way of the pods that wait.
 	Why []string `json:"why,omitempty"`
 }
 
-// Zone is what a zone has before and after.
-type Zone struct {
-	Name                string `json:"name"`
-	Lost                bool   `json:"lost,omitempty"`
-	PodsBefore          int    `json:"podsBefore"`
-	PodsAfter           int    `json:"podsAfter"`
-	MilliCPUBefore      int64  `json:"milliCPURequestedBefore"`
-	MilliCPUAfter       int64  `json:"milliCPURequestedAfter"`
-	MilliCPUAllocatable int64  `json:"milliCPUAllocatable"`
-	MemoryBefore        int64  `json:"memoryRequestedBefore"`
-	MemoryAfter         int64  `json:"memoryRequestedAfter"`
-	MemoryAllocatable   int64  `json:"memoryAllocatable"`
-}
+// mostWhys bounds how many answers of the scheduler are kept for a workload.
+const mostWhys = 4
 
-// Progress is told how many of all pods have been looked at.
-type Progress func(done, all int)
-
-// Run plays a scenario. The snapshot is not changed. Errors name the flag that is wrong.
-func Run(s *snapshot.Snapshot, now time.Time, scenario *Scenario, progress Progress) (*Result, error) {
-	if progress == nil {
-		progress = func(int, int) {}
+// Run plays a scenario on a copy of the cluster, see sim.New for the options. Errors of usage are *BadScenario.
+func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.Options) (*Result, error) {
+	if err := scenario.check(c); err != nil {
+		return nil, err
 	}
-	p := &play{
-		world: world.New(s, now), result: &Result{Scenario: scenario.Name()}, progress: progress,
-		why: map[string]*Workloads{}, seen: map[*world.Pod]bool{}, pending: map[*world.Pod]bool{}, displaced: map[*world.Pod]bool{},
-	}
-	p.before()
-	if scenario.Added != nil {
-		p.add(scenario.Added)
-	}
-	lost, err := p.lost(scenario)
+	options.Now, options.NotInstalled = c.Now, c.Snapshot.NotInstalled()
+	s, err := sim.New(ctx, c.Snapshot.Objects(), options)
 	if err != nil {
 		return nil, err
 	}
-	p.all = len(p.waiting)
-	p.lose(lost)
-	p.place()
-	p.after()
-	return p.result, nil
+	defer s.Close()
+	p := &play{ctx: ctx, sim: s, result: &Result{Scenario: scenario.Name(), Notes: c.Snapshot.Notes()}, moved: map[types.UID]bool{}, waited: map[types.UID]bool{}}
+	for _, pod := range c.Pods {
+		p.waited[pod.UID] = pod.Waits()
+	}
+	return p.result, p.run(scenario)
+}
+
+// BadScenario says that a scenario names what is not there.
+type BadScenario struct{ Message string }
+
+// Error implements error.
+func (e *BadScenario) Error() string { return e.Message }
+
+func (s *Scenario) check(c *census.Census) error {
+	for _, zone := range s.Zones {
+		if !slices.Contains(c.Zones(), zone) {
+			return &BadScenario{fmt.Sprintf("--lose-zone: there is no zone %q, only %s", zone, strings.Join(c.Zones(), ", "))}
+		}
+	}
+	for _, node := range s.Nodes {
+		if c.Node(node) == nil {
+			return &BadScenario{fmt.Sprintf("--lose-node: there is no node %q", node)}
+		}
+	}
+	if s.AddNodes > 0 && c.Node(s.Like) == nil {
+		return &BadScenario{fmt.Sprintf("--like: there is no node %q", s.Like)}
+	}
+	return nil
 }
 
 // play is a scenario that runs.
 type play struct {
-	world    *world.World
-	result   *Result
-	progress Progress
-	baseline baseline
-
-	waiting   []*world.Pod // that have to find a node
-	moved     []*world.Pod // that had to
-	seen      map[*world.Pod]bool
-	displaced map[*world.Pod]bool
-	pending   map[*world.Pod]bool
-	healthy   map[*corev1.Pod]bool // ready before
-	why       map[string]*Workloads
-	done, all int
+	ctx    context.Context //nolint:containedctx // of one call of Run
+	sim    *sim.Sim
+	result *Result
+	// moved is the pods that have to find a node: those that are added, and in the end those that controllers have made.
+	// waited is those that had to before.
+	moved, waited map[types.UID]bool
 }
 
-// lost returns what tells lost nodes.
-func (p *play) lost(s *Scenario) (func(*world.Node) bool, error) {
-	zones, nodes := map[string]bool{}, map[string]bool{}
-	for _, zone := range s.Zones {
-		if !slices.Contains(p.world.Zones(), zone) {
-			return nil, fmt.Errorf("--lose-zone: there is no zone %q, only %s", zone, strings.Join(p.world.Zones(), ", "))
-		}
-		zones[zone] = true
+// reportTime is how long plugins take to bring their statuses up to date.
+const reportTime = 11 * time.Second
+
+func (p *play) run(scenario *Scenario) error {
+	s, r := p.sim, p.result
+	if err := s.Pass(p.ctx, reportTime); err != nil {
+		return err
 	}
-	for _, node := range s.Nodes {
-		if p.world.Node(node) == nil {
-			return nil, fmt.Errorf("--lose-node: there is no node %q", node)
+	began := s.Now()
+	before := p.census()
+	if scenario.AddNodes > 0 {
+		names, err := s.AddNodes(scenario.AddNodes, scenario.Like)
+		if err != nil {
+			return err
 		}
-		nodes[node] = true
+		r.AddedNodes = len(names)
 	}
-	return func(n *world.Node) bool { return zones[n.Zone] || nodes[n.Object.Name] }, nil
+	if scenario.Added != nil {
+		if err := p.add(scenario.Added); err != nil {
+			return err
+		}
+	}
+	if scenario.Added != nil || scenario.AddNodes > 0 {
+		if err := s.Run(p.ctx); err != nil {
+			return err
+		}
+	}
+	left := p.budgets()
+	if len(scenario.Zones)+len(scenario.Nodes) > 0 {
+		p.lose(scenario)
+		left = p.budgets()
+		if err := s.Run(p.ctx); err != nil {
+			return err
+		}
+	}
+	r.Passed = s.Now().Sub(began).Round(time.Second).String()
+	p.compare(before, left, p.census())
+	return nil
 }
 
-// add takes in pods that are not there yet.
-func (p *play) add(workload *Workload) {
-	p.world.AddWorkload(workload.Objects)
-	for i := range workload.Pods {
-		p.waiting = append(p.waiting, p.world.Add(&workload.Pods[i]))
-	}
-	p.result.Added = len(workload.Pods)
+// census counts the copy.
+func (p *play) census() *census.Census {
+	s := snapshot.New(p.sim.Now())
+	s.Add(p.sim.Objects()...)
+	return census.Take(s)
 }
 
-// lose takes nodes away, and sorts out which of their pods are made anew.
-func (p *play) lose(lost func(*world.Node) bool) {
-	if len(p.waiting) > 0 {
-		p.place() // what is added comes first, and may then be displaced
+func (p *play) budgets() map[string]int {
+	out := map[string]int{}
+	for _, b := range sim.List[*policyv1.PodDisruptionBudget](p.sim) {
+		out[b.Namespace+"/"+b.Name] = int(b.Status.CurrentHealthy)
 	}
-	for _, n := range p.world.Nodes {
-		if lost(n) {
-			p.result.LostNodes++
-		}
-	}
-	if p.result.LostNodes == 0 {
-		return
-	}
-	gone := map[*world.Pod]bool{}
-	for _, pod := range p.world.Lose(lost) {
-		switch {
-		case nodeBound(pod.Object):
-			p.result.NodeBound++
-			gone[pod] = true
-		case len(pod.Object.OwnerReferences) == 0:
-			p.result.Orphans++
-			gone[pod] = true
-		default:
-			p.displaced[pod] = true
-			p.waiting = append(p.waiting, pod)
-		}
-	}
-	p.world.Remove(gone)
-	p.result.Displaced = len(p.displaced)
-	p.all += len(p.displaced)
+	return out
 }
 
-// nodeBound tells whether a pod goes with its node.
-func nodeBound(pod *corev1.Pod) bool {
-	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
-		return true
-	}
-	for i := range pod.OwnerReferences {
-		if kind := pod.OwnerReferences[i].Kind; kind == "DaemonSet" || kind == "Node" {
-			return true
+// add takes in a workload.
+func (p *play) add(w *Workload) error {
+	objects := w.objects()
+	for _, obj := range objects {
+		if pod, ok := obj.(*corev1.Pod); ok {
+			p.result.Added++
+			p.moved[pod.UID] = true
 		}
 	}
-	return false
+	return p.sim.Add(objects...)
 }
 
-// place finds nodes for the pods that wait: the highest priority first, then gang by gang and workload by workload. A gang
-// is placed with all its members that wait, since it is planned with all.
-func (p *play) place() {
-	type unit struct {
-		pods     []*world.Pod
-		gang     string
-		name     string
-		priority int32
-	}
-	units := map[string]*unit{}
-	var order []*unit
-	for _, pod := range p.waiting {
-		name, gang := p.world.Workload(pod.Object), pod.Gang()
-		priority := ptr.Deref(pod.Object.Spec.Priority, 0)
-		key := fmt.Sprintf("%d\x00%s\x00%s", priority, gang, name)
-		if gang != "" {
-			key = gang
-		}
-		u := units[key]
-		if u == nil {
-			u = &unit{gang: gang, name: name, priority: priority}
-			units[key] = u
-			order = append(order, u)
-		}
-		u.priority = max(u.priority, priority)
-		u.pods = append(u.pods, pod)
-	}
-	slices.SortFunc(order, func(a, b *unit) int {
-		return cmp.Or(cmp.Compare(b.priority, a.priority), strings.Compare(a.gang, b.gang), strings.Compare(a.name, b.name))
+func (p *play) lose(scenario *Scenario) {
+	loss := p.sim.Lose(func(node *corev1.Node) bool {
+		return slices.Contains(scenario.Zones, node.Labels[corev1.LabelTopologyZone]) || slices.Contains(scenario.Nodes, node.Name)
 	})
-	for _, pod := range p.waiting {
-		if !p.seen[pod] {
-			p.seen[pod] = true
-			p.moved = append(p.moved, pod)
-		}
-	}
-	p.waiting = nil
-	for _, u := range order {
-		why := ""
-		if u.gang != "" {
-			placement := p.world.PlaceGang(p.world.Gang(u.gang))
-			if placement.Why != "" {
-				why = "PodGroup " + u.gang + ": " + placement.Why
-			}
-			for _, pod := range placement.Placed {
-				delete(p.pending, pod) // it may have waited for the others
-			}
-		}
-		for _, pod := range u.pods {
-			if pod.Node == nil && (u.gang != "" || !p.world.Place(pod)) {
-				p.wait(pod, why)
-			}
-			p.tick()
-		}
-	}
+	r := p.result
+	r.LostNodes, r.Displaced, r.NodeBound, r.Orphans = len(loss.Nodes), len(loss.Displaced), len(loss.NodeBound), len(loss.Orphans)
 }
 
-func (p *play) tick() {
-	p.done++
-	p.all = max(p.all, p.done)
-	if p.done%1000 == 0 || p.done == p.all {
-		p.progress(p.done, p.all)
-	}
+// compare says what has changed.
+func (p *play) compare(before *census.Census, left map[string]int, after *census.Census) {
+	p.result.Evicted = len(p.sim.Evicted())
+	maps.Copy(p.moved, p.sim.Made())
+	p.compareWorkloads(after)
+	p.compareZones(before, after)
+	p.comparePolicies(before, after)
+	p.compareBudgets(before, left, after)
+	p.compareGangs(before, after)
+	p.compareReservations(before, after)
 }
 
-// wait records a pod that finds no node, and why, once for each workload.
-func (p *play) wait(pod *world.Pod, why string) {
-	p.pending[pod] = true
-	name := p.world.Workload(pod.Object)
-	w := p.why[name]
-	if w == nil {
-		w = &Workloads{Name: name}
-		p.why[name] = w
+func (p *play) compareWorkloads(after *census.Census) {
+	rows := map[string]*Workloads{}
+	for _, pod := range after.Pods {
+		if p.waited[pod.UID] {
+			p.result.WaitedBefore++
+			if pod.Waits() {
+				p.result.StillWaiting++
+			}
+			continue
+		}
+		if !p.moved[pod.UID] {
+			continue
+		}
+		name := after.Workload(pod.Pod)
+		row := rows[name]
+		if row == nil {
+			row = &Workloads{Name: name}
+			rows[name] = row
+		}
+		row.Pods++
+		if pod.Waits() {
+			row.Pending++
+			p.result.Pending++
+			if why := p.why(pod.Pod); why != "" && len(row.Why) < mostWhys && !slices.Contains(row.Why, why) {
+				row.Why = append(row.Why, why)
+			}
+			continue
+		}
+		p.result.Placed++
+		if row.To == nil {
+			row.To = map[string]int{}
+		}
+		zone := ""
+		if pod.On != nil {
+			zone = pod.On.Zone
+		}
+		row.To[zone]++
 	}
-	switch {
-	case why != "" && !slices.Contains(w.Why, why):
-		w.Why = append(w.Why, why)
-	case why == "" && len(w.Why) == 0:
-		w.Why = reasons(p.world.Ask(pod.Object))
+	p.result.Workloads = []Workloads{}
+	for _, row := range rows {
+		p.result.Workloads = append(p.result.Workloads, *row)
 	}
+	slices.SortFunc(p.result.Workloads, func(a, b Workloads) int {
+		return cmp.Or(cmp.Compare(b.Pending, a.Pending), cmp.Compare(b.Pods, a.Pods), strings.Compare(a.Name, b.Name))
+	})
 }
 
-// reasons sums obstacles up over all zones, the most frequent first.
-func reasons(zones []world.ZoneAnswer) []string {
-	nodes := map[string]int{}
-	for i := range zones {
-		for _, o := range zones[i].Obstacles {
-			nodes[o.Words] += o.Nodes
+// why is what the scheduler says of a pod that waits: in its last attempt, or in the pod's condition when it made none.
+func (p *play) why(pod *corev1.Pod) string {
+	if why := p.sim.Why(pod); why != "" {
+		return why
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Message
 		}
 	}
-	words := make([]string, 0, len(nodes))
-	for w := range nodes {
-		words = append(words, w)
-	}
-	slices.SortFunc(words, func(a, b string) int { return cmp.Or(cmp.Compare(nodes[b], nodes[a]), strings.Compare(a, b)) })
-	words = words[:min(len(words), 4)]
-	for i, w := range words {
-		noun := "nodes"
-		if nodes[w] == 1 {
-			noun = "node"
+	if gang := census.GangOf(pod); gang != "" {
+		namespace, name, _ := strings.Cut(gang, "/")
+		if events := p.sim.Events("PodGroup", namespace, name); len(events) > 0 {
+			return "PodGroup " + gang + ": " + events[len(events)-1].Note
 		}
-		words[i] = fmt.Sprintf("%d %s %s", nodes[w], noun, w)
+		return "PodGroup " + gang + " is not whole"
 	}
-	return words
+	return ""
 }

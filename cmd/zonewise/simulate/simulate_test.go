@@ -8,24 +8,30 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/clitest"
 	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/sim"
 )
 
 func run(t *testing.T, c *clitest.Cluster, s *Scenario) *Result {
 	t.Helper()
-	result, err := Run(c.Snapshot, clitest.Now, s, nil)
+	result, err := Run(t.Context(), census.Take(c.Snapshot), s, sim.Options{})
 	require.NoError(t, err)
 	return result
 }
 
 func parse(t *testing.T, manifests string, copies int) *Workload {
 	t.Helper()
-	w, err := ParseWorkload("workload.yaml", strings.NewReader(manifests), clitest.Namespace, copies, map[string]int32{"high": 1000})
+	classes := snapshot.New(clitest.Now)
+	classes.Add(&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 1000})
+	w, err := ParseWorkload("workload.yaml", strings.NewReader(manifests), clitest.Namespace, copies, classes)
 	require.NoError(t, err)
 	return w
 }
@@ -96,12 +102,13 @@ func TestWhatFits(t *testing.T) {
 		require.Len(t, r.Workloads, 1)
 		require.Equal(t, "Deployment shop/web", r.Workloads[0].Name)
 		if pending > 0 {
-			require.Equal(t, []string{"2 nodes short of cpu"}, r.Workloads[0].Why)
+			require.Len(t, r.Workloads[0].Why, 1)
+			require.Contains(t, r.Workloads[0].Why[0], "0/2 nodes are available: 2 Insufficient cpu")
 		}
 	}
 }
 
-func TestWhoIsMadeAnew(t *testing.T) {
+func TestWhichPodsComeBack(t *testing.T) {
 	c := zones("8")
 	c.Pod("bare", "node-a", clitest.Plain("1", "1Gi"), nil)
 	daemon := c.Pod("daemon", "node-a", clitest.Plain("1", "1Gi"), nil)
@@ -110,7 +117,7 @@ func TestWhoIsMadeAnew(t *testing.T) {
 	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 	c.Pod("waits", "", clitest.Plain("1", "1Gi"), nil)
 	r := run(t, c, &Scenario{Zones: []string{"a"}})
-	require.Equal(t, []int{0, 1, 2, 1, 0}, []int{r.Displaced, r.Orphans, r.NodeBound, r.WaitedBefore, r.Pending})
+	require.Equal(t, []int{0, 1, 2, 1, 0, 0}, []int{r.Displaced, r.Orphans, r.NodeBound, r.WaitedBefore, r.StillWaiting, r.Pending})
 	require.Equal(t, []string{FailPending}, r.Failed(Failures), "a pod without a controller is lost")
 }
 
@@ -129,7 +136,7 @@ func TestTheHighestPriorityGoesFirst(t *testing.T) {
 }
 
 func TestBudgets(t *testing.T) {
-	for minAvailable, broken := range map[int]bool{2: false, 3: true} {
+	for minAvailable, broken := range map[int32]bool{2: false, 3: true} {
 		c := zones("8")
 		web := c.Deployment("web", 3, "1", "1Gi", nil)
 		for _, zone := range []string{"a", "b", "c"} {
@@ -137,7 +144,7 @@ func TestBudgets(t *testing.T) {
 		}
 		c.Budget("web", minAvailable)
 		r := run(t, c, &Scenario{Zones: []string{"a"}})
-		require.Equal(t, []Budget{{Name: "shop/web", Desired: minAvailable, Before: 3, Left: 2, After: 3, Broken: broken}}, r.Budgets)
+		require.Equal(t, []Budget{{Name: "shop/web", Desired: int(minAvailable), Before: 3, Left: 2, After: 3, Broken: broken}}, r.Budgets)
 		require.Equal(t, broken, len(r.Failed(DefaultFailures)) > 0)
 		require.Empty(t, r.Failed([]string{FailPending}))
 	}
@@ -151,13 +158,13 @@ func TestGangsAreWholeOrWait(t *testing.T) {
 		c.Pod(fmt.Sprintf("train-%d", i), "node-"+zone, clitest.Plain("4", "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "train"}).OwnerReferences = job
 	}
 	r := run(t, c, &Scenario{Zones: []string{"a"}})
-	require.Equal(t, []Gang{{Name: "shop/train", Needs: 4, Before: 4, Left: 2, After: 4}}, r.Gangs)
+	require.Equal(t, []Gang{{Name: "shop/train", Needs: 4, Before: 4, After: 4}}, r.Gangs)
 
 	c.Pod("big", "node-b", clitest.Plain("4", "1Gi"), nil)
 	r = run(t, c, &Scenario{Zones: []string{"a"}})
-	require.Equal(t, []Gang{{Name: "shop/train", Needs: 4, Before: 4, Left: 2, After: 2, Broken: true}}, r.Gangs)
+	require.Equal(t, []Gang{{Name: "shop/train", Needs: 4, Before: 4, After: 2, Broken: true}}, r.Gangs)
 	require.Equal(t, 2, r.Pending, "the member that fits gives its place back")
-	require.Equal(t, []string{"PodGroup shop/train: needs 4, plan found 3: 2 nodes short of cpu"}, r.Workloads[0].Why)
+	require.Contains(t, r.Workloads[0].Why[0], "PodGroup shop/train: ")
 }
 
 func TestAGangThatLosesMembersIsPlannedWithAllThatWait(t *testing.T) {
@@ -176,12 +183,12 @@ func TestAGangThatLosesMembersIsPlannedWithAllThatWait(t *testing.T) {
 	c.Pod("full", "node-c", clitest.Plain("5", "1Gi"), nil)
 	r := run(t, c, &Scenario{Zones: []string{"a"}})
 	require.Equal(t, 2, r.Pending)
-	require.Equal(t, []Gang{{Name: "shop/train", Needs: 3, Before: 3, Left: 1, After: 1, Broken: true}}, r.Gangs)
+	require.Equal(t, []Gang{{Name: "shop/train", Needs: 3, Before: 3, After: 1, Broken: true}}, r.Gangs)
 
 	add("train-3", "", "1")
 	r = run(t, c, &Scenario{Zones: []string{"a"}})
-	require.Equal(t, []Gang{{Name: "shop/train", Needs: 3, Before: 3, Left: 1, After: 3}}, r.Gangs, "train-3 takes the place of train-1")
-	require.Equal(t, []int{1, 1, 1}, []int{r.Placed, r.Pending, r.WaitedBefore})
+	require.Equal(t, []Gang{{Name: "shop/train", Needs: 3, Before: 3, After: 3}}, r.Gangs, "train-3 takes the place of train-1")
+	require.Equal(t, []int{1, 0}, []int{r.WaitedBefore, r.StillWaiting})
 }
 
 func TestMembersThatHaveSucceededCount(t *testing.T) {
@@ -191,10 +198,10 @@ func TestMembersThatHaveSucceededCount(t *testing.T) {
 		pod := c.Pod(fmt.Sprintf("train-%d", i), "node-a", clitest.Plain("6", "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "train"})
 		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)}}
 	}
-	c.Pods[1].Status.Phase = corev1.PodSucceeded
+	c.Pods()[1].Status.Phase = corev1.PodSucceeded
 	c.Pod("big", "node-b", clitest.Plain("8", "1Gi"), nil)
 	r := run(t, c, &Scenario{Zones: []string{"a"}})
-	require.Equal(t, []Gang{{Name: "shop/train", Needs: 2, Before: 2, Left: 1, After: 2}}, r.Gangs)
+	require.Equal(t, []Gang{{Name: "shop/train", Needs: 2, Before: 2, After: 2}}, r.Gangs)
 	require.Zero(t, r.Pending)
 }
 
@@ -205,7 +212,7 @@ func TestMembersWithoutAPodGroupWait(t *testing.T) {
 	}
 	r := run(t, c, &Scenario{Zones: []string{"a"}})
 	require.Equal(t, 1, r.Pending)
-	require.Equal(t, []string{"PodGroup shop/train: the PodGroup does not exist"}, r.Workloads[0].Why)
+	require.Contains(t, r.Workloads[0].Why[0], "PodGroup shop/train")
 }
 
 func TestPoliciesThatBreak(t *testing.T) {
@@ -246,7 +253,7 @@ func TestReservationsCatchTheirOwners(t *testing.T) {
 	}
 	r := run(t, c, &Scenario{Zones: []string{"a"}})
 	require.Zero(t, r.Pending)
-	require.Equal(t, []Reservation{{Name: "failover", Before: 3, Used: 2, Lost: 1, Shifted: 0, After: 0}}, r.Reservations)
+	require.Equal(t, []Reservation{{Name: "failover", Before: 3, Used: 2, Lost: 1, Held: 2, Desired: 3, Broken: true}}, r.Reservations)
 	require.Equal(t, []string{FailReservation}, r.Failed(Failures))
 	require.Empty(t, r.Failed(DefaultFailures))
 }
@@ -274,7 +281,7 @@ spec:
 	require.Equal(t, []Workloads{{Name: "Deployment shop/api", Pods: 12, To: map[string]int{"a": 4, "b": 4, "c": 4}}}, r.Workloads)
 	r = run(t, c, &Scenario{Added: parse(t, deployment, 7)})
 	require.Equal(t, 2, r.Pending)
-	require.Empty(t, c.Pods, "the snapshot is not changed")
+	require.Empty(t, c.Pods(), "the snapshot is not changed")
 
 	// Added, and then a zone is lost: its pods are displaced like others.
 	c = zones("8")
@@ -289,7 +296,7 @@ func TestAddedGangsAndPolicies(t *testing.T) {
 	r := run(t, c, &Scenario{Added: parse(t, strings.ReplaceAll(gangManifest, `"5"`, `"3"`), 2)})
 	require.Equal(t, 2, r.Placed, "the second gang would be half")
 	require.Equal(t, 2, r.Pending)
-	require.Equal(t, []Gang{{Name: "shop/batch-2", Needs: 2, Broken: true}}, r.Gangs)
+	require.Equal(t, []Gang{{Name: "shop/batch-1", Needs: 2, After: 2}, {Name: "shop/batch-2", Needs: 2, Broken: true}}, r.Gangs)
 
 	const capped = `
 apiVersion: zonewise.dev/v1alpha1
@@ -321,31 +328,62 @@ func TestBadWorkloads(t *testing.T) {
 		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {replicas: 2000000}": "Deployment d: more than 500000 pods in all",
 		"apiVersion: v1\nkind: ReplicationController\nmetadata: {name: r}\nspec: {replicas: 1}": "ReplicationController r: spec.template is missing",
 	} {
-		_, err := ParseWorkload("w.yaml", strings.NewReader(manifest), "shop", 1, map[string]int32{})
+		_, err := ParseWorkload("w.yaml", strings.NewReader(manifest), "shop", 1, snapshot.New(clitest.Now))
 		require.ErrorContains(t, err, "w.yaml: ")
 		require.ErrorContains(t, err, want)
 	}
-	_, err := ParseWorkload("w.yaml", strings.NewReader("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {priorityClassName: gold}"), "shop", 1, nil)
+	unread := snapshot.New(clitest.Now)
+	unread.Missing = []snapshot.Missing{{Resource: "priorityclasses.scheduling.k8s.io", Reason: snapshot.Forbidden}}
+	_, err := ParseWorkload("w.yaml", strings.NewReader("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {priorityClassName: gold}"), "shop", 1, unread)
 	require.ErrorContains(t, err, `Pod p: priorityClassName "gold": the cluster's PriorityClasses could not be read`, "not known is not missing")
 }
 
+func TestAddedNodes(t *testing.T) {
+	c := zones("4")
+	daemon := c.Pod("daemon", "node-b", clitest.Plain("1", "1Gi"), nil)
+	daemon.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "d", UID: "d", Controller: ptr.To(true)}}
+	for i := range 3 {
+		c.Pod(fmt.Sprintf("large-%d", i), "", clitest.Plain("4", "1Gi"), nil)
+	}
+	for i := range 3 {
+		c.Pod(fmt.Sprintf("small-%d", i), "", clitest.Plain("3", "1Gi"), nil)
+	}
+	r := run(t, c, &Scenario{AddNodes: 2, Like: "node-b"})
+	require.Equal(t, "add 2 nodes like node-b", r.Scenario)
+	require.Equal(t, []int{2, 6, 1, 0}, []int{r.AddedNodes, r.WaitedBefore, r.StillWaiting, r.Pending}, "3 nodes for one large pod each but node-b and its likes, where a DaemonSet's pod is")
+}
+
+func TestVictims(t *testing.T) {
+	c := zones("4")
+	for _, zone := range []string{"a", "b", "c"} {
+		c.Deployment("low-"+zone, 1, "4", "1Gi", nil)("node-" + zone)
+	}
+	high := int32(1000)
+	c.Deployment("high", 1, "4", "1Gi", func(t *corev1.PodTemplateSpec) { t.Spec.Priority = &high })("")
+	r := run(t, c, &Scenario{Nodes: []string{"node-c"}})
+	require.Equal(t, []int{1, 1, 2, 1, 0}, []int{r.Displaced, r.Evicted, r.Pending, r.WaitedBefore, r.StillWaiting}, "one of the two that are left makes room")
+}
+
 func TestScenariosThatName(t *testing.T) {
-	_, err := Run(zones("1").Snapshot, clitest.Now, &Scenario{Zones: []string{"d"}}, nil)
-	require.EqualError(t, err, `--lose-zone: there is no zone "d", only a, b, c`)
-	_, err = Run(zones("1").Snapshot, clitest.Now, &Scenario{Nodes: []string{"d"}}, nil)
-	require.EqualError(t, err, `--lose-node: there is no node "d"`)
+	for want, scenario := range map[string]*Scenario{
+		`--lose-zone: there is no zone "d", only a, b, c`: {Zones: []string{"d"}},
+		`--lose-node: there is no node "d"`:               {Nodes: []string{"d"}},
+		`--like: there is no node "d"`:                    {AddNodes: 1, Like: "d"},
+	} {
+		_, err := Run(t.Context(), census.Take(zones("1").Snapshot), scenario, sim.Options{})
+		require.EqualError(t, err, want)
+	}
 }
 
 func TestProgressEndsAtTheEnd(t *testing.T) {
-	s := clitest.Large(30, 2500)
-	var done, all int
-	result, err := Run(s, clitest.Now, &Scenario{Zones: []string{"a"}}, func(d, n int) {
-		require.GreaterOrEqual(t, d, done)
-		done, all = d, n
-	})
+	var last sim.Progress
+	result, err := Run(t.Context(), census.Take(clitest.Large(60, 1500)), &Scenario{Zones: []string{"a"}}, sim.Options{Progress: func(p sim.Progress) {
+		require.GreaterOrEqual(t, p.Bound, last.Bound)
+		last = p
+	}})
 	require.NoError(t, err)
-	require.Equal(t, result.Displaced, all)
-	require.Equal(t, all, done)
+	require.Equal(t, result.Displaced, last.Bound)
+	require.Zero(t, last.Waiting)
 }
 
 func FuzzParseWorkload(f *testing.F) {
@@ -356,16 +394,12 @@ func FuzzParseWorkload(f *testing.F) {
 		if copies < 1 || copies > 3 {
 			return
 		}
-		w, err := ParseWorkload("fuzz", strings.NewReader(manifest), "shop", copies, nil)
+		w, err := ParseWorkload("fuzz", strings.NewReader(manifest), "shop", copies, snapshot.New(clitest.Now))
 		if err != nil || len(w.Pods) > 50 {
 			return
 		}
-		result, err := Run(zones("4").Snapshot, clitest.Now, &Scenario{Added: w}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if result.Placed+result.Pending != len(w.Pods) {
-			t.Fatalf("%d placed and %d pending of %d pods", result.Placed, result.Pending, len(w.Pods))
+		if len(w.Pods)%copies != 0 {
+			t.Fatalf("%d pods of %d copies", len(w.Pods), copies)
 		}
 	})
 }

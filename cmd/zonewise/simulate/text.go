@@ -65,19 +65,25 @@ func (r *Result) text(p *show.Page, failOn []string) {
 	if r.LostNodes > 0 {
 		parts = append(parts, show.Plural(r.LostNodes, "node")+" lost", show.Plural(r.Displaced, "pod")+" displaced")
 	}
+	if r.AddedNodes > 0 {
+		parts = append(parts, show.Plural(r.AddedNodes, "node")+" added")
+	}
 	if r.Added > 0 {
 		parts = append(parts, show.Plural(r.Added, "pod")+" added")
 	}
 	parts = append(parts, fmt.Sprintf("%d find a node", r.Placed), fmt.Sprintf("%d stay Pending", r.Pending))
 	p.Para(2, show.Plain, "%s", strings.Join(parts, ", "))
 	if r.Orphans > 0 {
-		p.Para(2, show.Red, "%s without a controller, which nothing makes anew", show.Plural(r.Orphans, "pod"))
+		p.Para(2, show.Red, "%s without a controller that makes others", show.Plural(r.Orphans, "pod"))
 	}
 	if r.NodeBound > 0 {
 		p.Para(2, show.Faint, "%s of DaemonSets and static pods go with their nodes", show.Plural(r.NodeBound, "pod"))
 	}
+	if r.Evicted > 0 {
+		p.Para(2, show.Yellow, "%s evicted for others of higher priority", show.Plural(r.Evicted, "pod"))
+	}
 	if r.WaitedBefore > 0 {
-		p.Para(2, show.Faint, "%s waited before and were not tried", show.Plural(r.WaitedBefore, "pod"))
+		p.Para(2, show.Faint, "%s waited before, %d still do", show.Plural(r.WaitedBefore, "pod"), r.StillWaiting)
 	}
 	r.zones(p)
 	r.workloads(p)
@@ -158,10 +164,10 @@ func (r *Result) rules(p *show.Page) {
 		add("budget", x.Name, x.Broken, "%d -> %d healthy at once, %d wanted, %d in the end", x.Before, x.Left, x.Desired, x.After)
 	}
 	for _, x := range r.Gangs {
-		add("gang", x.Name, x.Broken, "%d -> %d at once, %d needed, %d in the end", x.Before, x.Left, x.Needs, x.After)
+		add("gang", x.Name, x.Broken, "%d -> %d members bound, %d needed", x.Before, x.After, x.Needs)
 	}
 	for _, x := range r.Reservations {
-		add("reservation", x.Name, x.Shifted < x.Lost, "%d unused slots: %d used, %d lost, %d held elsewhere, %d left", x.Before, x.Used, x.Lost, x.Shifted, x.After)
+		add("reservation", x.Name, x.Broken, "%d -> %d unused slots: %d lost; %d of %d held, %d used", x.Before, x.After, x.Lost, x.Held, x.Desired, x.Used)
 	}
 	if len(rows) == 0 {
 		return

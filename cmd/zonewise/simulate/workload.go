@@ -10,17 +10,20 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	apiv1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/snapshot"
-	"zonewise.dev/cmd/zonewise/world"
+	"zonewise.dev/sim"
 )
 
 // maxPods bounds what one workload adds: more than any cluster holds.
@@ -30,18 +33,30 @@ const maxPods = 500_000
 type Workload struct {
 	Name string
 	// Pods are the pods that the controllers would make.
-	Pods []corev1.Pod
-	// Objects are workloads, policies and PodGroups that bear on where the pods may go.
-	Objects world.Objects
+	Pods []*corev1.Pod
+	// others are workloads, claims, policies and PodGroups that bear on where the pods may go.
+	others []client.Object
 }
 
-// ParseWorkload reads manifests: Pods, Deployments, ReplicaSets, StatefulSets, Jobs, ReplicationControllers, PodGroups
-// and ZoneSpreadPolicies. Objects without a namespace are in the given one. Each workload comes copies times: of a
-// workload that is no gang that is as many replicas more, with the labels that they have; a gang comes as so many
-// gangs. classes has the values of the cluster's PriorityClasses, nil when they could not be read.
-func ParseWorkload(name string, r io.Reader, namespace string, copies int, classes map[string]int32) (*Workload, error) {
-	decoder := serializer.NewCodecFactory(snapshot.Scheme(), serializer.EnableStrict).UniversalDeserializer()
-	p := &parser{workload: &Workload{Name: name}, namespace: namespace, copies: copies, classes: classes}
+// objects returns copies of all objects.
+func (w *Workload) objects() []client.Object {
+	var out []client.Object
+	for _, obj := range w.others {
+		out = append(out, obj.DeepCopyObject().(client.Object)) //nolint:forcetypeassert // a copy has the type of the original
+	}
+	for _, pod := range w.Pods {
+		out = append(out, pod.DeepCopy())
+	}
+	return out
+}
+
+// ParseWorkload reads manifests: Pods, Deployments, ReplicaSets, StatefulSets, Jobs, ReplicationControllers, PodGroups,
+// ZoneSpreadPolicies, ZoneReservations and PersistentVolumeClaims. Objects without a namespace are in the given one. Each
+// workload comes copies times: of a workload that is no gang that is as many replicas more, with the labels that they have; a
+// gang comes as so many gangs. The snapshot has the cluster's PriorityClasses.
+func ParseWorkload(name string, r io.Reader, namespace string, copies int, s *snapshot.Snapshot) (*Workload, error) {
+	decoder := serializer.NewCodecFactory(sim.Scheme(), serializer.EnableStrict).UniversalDeserializer()
+	p := &parser{workload: &Workload{Name: name}, namespace: namespace, copies: copies, snapshot: s}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(r))
 	for {
 		document, err := documents.Read()
@@ -82,106 +97,135 @@ type parser struct {
 	workload  *Workload
 	namespace string
 	copies    int
-	classes   map[string]int32 // priority classes
+	snapshot  *snapshot.Snapshot
 	serial    int
 }
 
 func (p *parser) take(object runtime.Object) error {
-	meta, ok := object.(metav1.Object)
+	o, ok := object.(client.Object)
 	if !ok {
 		return fmt.Errorf("%T is no single object", object)
 	}
-	if meta.GetNamespace() == "" {
-		meta.SetNamespace(p.namespace)
+	if _, clusterWide := object.(*v1alpha1.ZoneReservation); !clusterWide && o.GetNamespace() == "" {
+		o.SetNamespace(p.namespace)
 	}
-	meta.SetUID(p.uid())
-	name, objects := meta.GetName(), &p.workload.Objects
-	switch o := object.(type) {
+	o.SetUID(p.uid())
+	switch o := o.(type) {
 	case *corev1.Pod:
-		return p.pods("Pod", o, &corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}, 1)
+		return p.pods("Pod", o, &corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}, 1, nil)
 	case *appsv1.Deployment:
-		n := ptr.Deref(o.Spec.Replicas, 1)
-		o.Spec.Replicas = ptr.To(p.times(n))
-		objects.Deployments = append(objects.Deployments, *o)
 		template := o.Spec.Template.DeepCopy()
 		metav1.SetMetaDataLabel(&template.ObjectMeta, appsv1.DefaultDeploymentUniqueLabelKey, "simulated")
-		return p.pods("Deployment", o, template, n)
+		return p.replicas("Deployment", o, template, &o.Spec.Replicas, nil)
 	case *appsv1.ReplicaSet:
-		n := ptr.Deref(o.Spec.Replicas, 1)
-		o.Spec.Replicas = ptr.To(p.times(n))
-		objects.ReplicaSets = append(objects.ReplicaSets, *o)
-		return p.pods("ReplicaSet", o, &o.Spec.Template, n)
+		return p.replicas("ReplicaSet", o, &o.Spec.Template, &o.Spec.Replicas, nil)
 	case *appsv1.StatefulSet:
-		n := ptr.Deref(o.Spec.Replicas, 1)
-		o.Spec.Replicas = ptr.To(p.times(n))
-		objects.StatefulSets = append(objects.StatefulSets, *o)
-		return p.pods("StatefulSet", o, &o.Spec.Template, n)
+		return p.replicas("StatefulSet", o, &o.Spec.Template, &o.Spec.Replicas, o.Spec.VolumeClaimTemplates)
 	case *corev1.ReplicationController:
-		n := ptr.Deref(o.Spec.Replicas, 1)
-		o.Spec.Replicas = ptr.To(p.times(n))
-		objects.ReplicationControllers = append(objects.ReplicationControllers, *o)
 		if o.Spec.Template == nil {
-			return fmt.Errorf("ReplicationController %s: spec.template is missing", name)
+			return fmt.Errorf("ReplicationController %s: spec.template is missing", o.Name)
 		}
-		return p.pods("ReplicationController", o, o.Spec.Template, n)
+		return p.replicas("ReplicationController", o, o.Spec.Template, &o.Spec.Replicas, nil)
 	case *batchv1.Job:
 		n := ptr.Deref(o.Spec.Parallelism, 1)
 		if o.Spec.Completions != nil {
 			n = min(n, *o.Spec.Completions)
 		}
-		objects.Jobs = append(objects.Jobs, *o)
-		return p.pods("Job", o, &o.Spec.Template, n)
+		p.workload.others = append(p.workload.others, o)
+		return p.pods("Job", o, &o.Spec.Template, n, nil)
 	case *schedv1alpha1.PodGroup:
 		for i := range p.copies {
-			group := *o
-			group.Name = copyName(name, i, p.copies)
-			objects.PodGroups = append(objects.PodGroups, group)
+			group := o.DeepCopy()
+			group.Name, group.UID = copyName(o.Name, i, p.copies), p.uid()
+			p.workload.others = append(p.workload.others, group)
 		}
-	case *v1alpha1.ZoneSpreadPolicy:
-		objects.Policies = append(objects.Policies, *o)
+	case *v1alpha1.ZoneSpreadPolicy, *v1alpha1.ZoneReservation, *corev1.PersistentVolumeClaim:
+		o.SetGeneration(1)
+		p.workload.others = append(p.workload.others, o)
 	default:
-		return fmt.Errorf("%s %s: this kind is not simulated", object.GetObjectKind().GroupVersionKind().Kind, name)
+		return fmt.Errorf("%s %s: this kind is not simulated", object.GetObjectKind().GroupVersionKind().Kind, o.GetName())
 	}
 	return nil
 }
 
-func (p *parser) times(replicas int32) int32 {
-	return int32(min(int64(replicas)*int64(p.copies), maxPods))
-} //nolint:gosec // bounded
+// replicas takes a workload whose replicas are multiplied.
+func (p *parser) replicas(kind string, over client.Object, template *corev1.PodTemplateSpec, replicas **int32, claims []corev1.PersistentVolumeClaim) error {
+	n := ptr.Deref(*replicas, 1)
+	*replicas = ptr.To(int32(min(int64(n)*int64(p.copies), maxPods))) //nolint:gosec // bounded
+	p.workload.others = append(p.workload.others, over)
+	return p.pods(kind, over, template, n, claims)
+}
 
 // pods makes the pods of a workload.
-func (p *parser) pods(kind string, over metav1.Object, template *corev1.PodTemplateSpec, replicas int32) error {
+func (p *parser) pods(kind string, over client.Object, template *corev1.PodTemplateSpec, replicas int32, claims []corev1.PersistentVolumeClaim) error {
 	if replicas < 0 {
 		return fmt.Errorf("%s %s: spec.replicas is %d, must not be negative", kind, over.GetName(), replicas)
 	}
 	if len(p.workload.Pods)+int(replicas)*p.copies > maxPods {
 		return fmt.Errorf("%s %s: more than %d pods in all", kind, over.GetName(), maxPods)
 	}
-	priority, known := p.classes[template.Spec.PriorityClassName]
-	if template.Spec.PriorityClassName != "" && !known && template.Spec.Priority == nil {
-		if p.classes == nil {
-			return fmt.Errorf("%s %s: priorityClassName %q: the cluster's PriorityClasses could not be read; with spec.priority in the file they are not needed",
-				kind, over.GetName(), template.Spec.PriorityClassName)
-		}
-		return fmt.Errorf("%s %s: the cluster has no priorityClassName %q", kind, over.GetName(), template.Spec.PriorityClassName)
+	priority, err := p.priority(template)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", kind, over.GetName(), err)
 	}
 	for i := range p.copies {
 		for range replicas {
 			p.serial++
-			pod := corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: template.Spec}
+			pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
 			pod.Name, pod.Namespace, pod.UID = fmt.Sprintf("%s-simulated-%d", over.GetName(), p.serial), over.GetNamespace(), p.uid()
-			pod.Spec.NodeName = ""
-			if known && template.Spec.Priority == nil {
-				pod.Spec.Priority = &priority
-			}
+			pod.Spec.NodeName, pod.Spec.Priority = "", priority
+			pod.Spec.SchedulerName = orDefault(pod.Spec.SchedulerName)
+			// What the API server fills in: requests that are missing are the limits.
+			apiv1.SetObjectDefaults_Pod(pod)
 			if group := pod.Labels[schedv1alpha1.PodGroupLabel]; group != "" {
 				pod.Labels[schedv1alpha1.PodGroupLabel] = copyName(group, i, p.copies)
 			}
 			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: over.GetName(), UID: over.GetUID(), Controller: ptr.To(true)}}
+			p.claim(pod, claims)
 			p.workload.Pods = append(p.workload.Pods, pod)
 		}
 	}
 	return nil
+}
+
+func orDefault(scheduler string) string {
+	if scheduler == "" {
+		return corev1.DefaultSchedulerName
+	}
+	return scheduler
+}
+
+// claim makes the claims of a StatefulSet's pod.
+func (p *parser) claim(pod *corev1.Pod, templates []corev1.PersistentVolumeClaim) {
+	for i := range templates {
+		claim := templates[i].DeepCopy()
+		claim.Name, claim.Namespace, claim.UID = templates[i].Name+"-"+pod.Name, pod.Namespace, p.uid()
+		p.workload.others = append(p.workload.others, claim)
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: templates[i].Name, VolumeSource: corev1.VolumeSource{
+			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
+		}})
+	}
+}
+
+// priority is what the API server would give a pod.
+func (p *parser) priority(template *corev1.PodTemplateSpec) (*int32, error) {
+	if template.Spec.Priority != nil {
+		return template.Spec.Priority, nil
+	}
+	name := template.Spec.PriorityClassName
+	for _, class := range snapshot.List[*schedulingv1.PriorityClass](p.snapshot) {
+		if class.Name == name || name == "" && class.GlobalDefault {
+			return &class.Value, nil
+		}
+	}
+	resource, _ := sim.ResourceOf(&schedulingv1.PriorityClass{})
+	switch {
+	case name == "":
+		return ptr.To[int32](0), nil
+	case !p.snapshot.Has(resource.String()):
+		return nil, fmt.Errorf("priorityClassName %q: the cluster's PriorityClasses could not be read; with spec.priority in the file they are not needed", name)
+	}
+	return nil, fmt.Errorf("the cluster has no priorityClassName %q", name)
 }
 
 func copyName(name string, i, copies int) string {
@@ -193,5 +237,5 @@ func copyName(name string, i, copies int) string {
 
 func (p *parser) uid() types.UID {
 	p.serial++
-	return types.UID(fmt.Sprintf("simulated-%d", p.serial))
+	return types.UID(fmt.Sprintf("added-%d", p.serial))
 }

@@ -7,10 +7,17 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strings"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// The identity of a snapshot in a file.
+const (
+	fileVersion = "cli.zonewise.dev/v1"
+	fileKind    = "Snapshot"
 )
 
 // Save writes a snapshot to a file that only its owner may read.
@@ -34,13 +41,33 @@ func Save(path string, s *Snapshot) (err error) {
 	return zip.Close()
 }
 
-// Encode writes a snapshot.
+// Encode writes a snapshot: an object with a list for each kind, one line for each object.
 func Encode(w io.Writer, s *Snapshot) error {
-	buffered := bufio.NewWriterSize(w, 1<<20)
-	if err := json.NewEncoder(buffered).Encode(s); err != nil {
+	out := bufio.NewWriterSize(w, 1<<20)
+	head, err := json.Marshal(map[string]any{"apiVersion": fileVersion, "kind": fileKind, "takenAt": s.TakenAt, "missing": s.Missing})
+	if err != nil {
 		return err
 	}
-	return buffered.Flush()
+	_, _ = out.Write(head[:len(head)-1]) // an error shows in Flush
+	encoder := json.NewEncoder(out)
+	for _, k := range kinds {
+		objects := s.objects[k.goType]
+		if len(objects) == 0 && !k.Needed {
+			continue
+		}
+		_, _ = fmt.Fprintf(out, ",\n%q: [", k.key)
+		for i, obj := range objects {
+			if i > 0 {
+				_ = out.WriteByte(',')
+			}
+			if err := encoder.Encode(obj); err != nil {
+				return err
+			}
+		}
+		_ = out.WriteByte(']')
+	}
+	_, _ = out.WriteString("}\n")
+	return out.Flush()
 }
 
 // Load reads a snapshot from a file, compressed or not.
@@ -68,92 +95,68 @@ func Decode(r io.Reader) (*Snapshot, error) {
 		}
 		in = zip
 	}
-	s := &Snapshot{}
-	if err := json.NewDecoder(in).Decode(s); err != nil {
+	s := New(time.Time{})
+	apiVersion, kind, err := s.decode(json.NewDecoder(in))
+	if err != nil {
 		return nil, fmt.Errorf("not a snapshot: %w", err)
 	}
-	return s, s.check()
+	return s, s.check(apiVersion, kind)
 }
 
-// Trim leaves out what no command here asks for and what people would not want in a file: environments,
-// commands, images, annotations but those that mark mirror pods, and who wrote which field.
-func Trim(s *Snapshot) {
-	for i := range s.Pods {
-		pod := &s.Pods[i]
-		trimMeta(&pod.ObjectMeta)
-		trimPod(&pod.Spec)
-		pod.Status = corev1.PodStatus{
-			Phase: pod.Status.Phase, Conditions: pod.Status.Conditions, Reason: pod.Status.Reason,
-			NominatedNodeName: pod.Status.NominatedNodeName, StartTime: pod.Status.StartTime,
+// decode reads one object after the other, so that a large file is not in memory as text.
+func (s *Snapshot) decode(d *json.Decoder) (apiVersion, kind string, err error) {
+	if err := expect(d, json.Delim('{')); err != nil {
+		return "", "", err
+	}
+	for d.More() {
+		name, err := d.Token()
+		if err != nil {
+			return "", "", err
+		}
+		switch name {
+		case "apiVersion":
+			err = d.Decode(&apiVersion)
+		case "kind":
+			err = d.Decode(&kind)
+		case "takenAt":
+			err = d.Decode(&s.TakenAt)
+		case "missing":
+			err = d.Decode(&s.Missing)
+		default:
+			err = s.decodeKind(d, name)
+		}
+		if err != nil {
+			return "", "", err
 		}
 	}
-	for i := range s.Nodes {
-		trimMeta(&s.Nodes[i].ObjectMeta)
-		s.Nodes[i].Status.Images = nil
-		s.Nodes[i].Status.NodeInfo = corev1.NodeSystemInfo{}
-	}
-	for i := range s.Namespaces {
-		trimMeta(&s.Namespaces[i].ObjectMeta)
-	}
-	for i := range s.Deployments {
-		trimMeta(&s.Deployments[i].ObjectMeta)
-		trimTemplate(&s.Deployments[i].Spec.Template)
-	}
-	for i := range s.ReplicaSets {
-		trimMeta(&s.ReplicaSets[i].ObjectMeta)
-		trimTemplate(&s.ReplicaSets[i].Spec.Template)
-	}
-	for i := range s.StatefulSets {
-		trimMeta(&s.StatefulSets[i].ObjectMeta)
-		trimTemplate(&s.StatefulSets[i].Spec.Template)
-	}
-	for i := range s.Jobs {
-		trimMeta(&s.Jobs[i].ObjectMeta)
-		trimTemplate(&s.Jobs[i].Spec.Template)
-	}
-	for i := range s.ReplicationControllers {
-		trimMeta(&s.ReplicationControllers[i].ObjectMeta)
-		if t := s.ReplicationControllers[i].Spec.Template; t != nil {
-			trimTemplate(t)
-		}
-	}
-	for i := range s.Volumes {
-		trimMeta(&s.Volumes[i].ObjectMeta)
-		s.Volumes[i].Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{}
-	}
-	for i := range s.Claims {
-		trimMeta(&s.Claims[i].ObjectMeta)
-	}
+	return apiVersion, kind, expect(d, json.Delim('}'))
 }
 
-func trimMeta(m *metav1.ObjectMeta) {
-	m.ManagedFields = nil
-	mirror, ok := m.Annotations[corev1.MirrorPodAnnotationKey]
-	m.Annotations = nil
-	if ok {
-		m.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: mirror}
+func expect(d *json.Decoder, want json.Delim) error {
+	token, err := d.Token()
+	if err == nil && token != want {
+		err = fmt.Errorf("want %s, got %v", want, token)
 	}
+	return err
 }
 
-func trimTemplate(t *corev1.PodTemplateSpec) {
-	t.Annotations = nil
-	trimPod(&t.Spec)
-}
-
-func trimPod(spec *corev1.PodSpec) {
-	trim := func(list []corev1.Container) {
-		for i := range list {
-			list[i] = corev1.Container{Name: list[i].Name, Resources: list[i].Resources, Ports: list[i].Ports, RestartPolicy: list[i].RestartPolicy}
+func (s *Snapshot) decodeKind(d *json.Decoder, name json.Token) error {
+	for _, k := range kinds {
+		if k.key != name {
+			continue
 		}
-	}
-	trim(spec.Containers)
-	trim(spec.InitContainers)
-	spec.EphemeralContainers = nil
-	var volumes []corev1.Volume
-	for _, v := range spec.Volumes {
-		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil {
-			volumes = append(volumes, v)
+		if err := expect(d, json.Delim('[')); err != nil {
+			return err
 		}
+		for d.More() {
+			obj := reflect.New(k.goType.Elem()).Interface().(client.Object) //nolint:forcetypeassert // the kinds are of objects
+			if err := d.Decode(obj); err != nil {
+				return err
+			}
+			s.Add(obj)
+		}
+		return expect(d, json.Delim(']'))
 	}
-	spec.Volumes = volumes
+	var ignored json.RawMessage // of a later version
+	return d.Decode(&ignored)
 }

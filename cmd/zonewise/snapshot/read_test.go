@@ -54,12 +54,13 @@ func TestReadTakesAllPages(t *testing.T) {
 	most := 0
 	s, err := snapshot.Read(t.Context(), &pages{pods: 2500}, func(objects int) { most = max(most, objects) })
 	require.NoError(t, err)
-	require.Len(t, s.Pods, 2500)
+	pods := snapshot.List[*corev1.Pod](s)
+	require.Len(t, pods, 2500)
 	names := map[string]bool{}
-	for i := range s.Pods {
-		names[s.Pods[i].Name] = true
+	for _, pod := range pods {
+		names[pod.Name] = true
 	}
-	require.Len(t, names, 2500, "a list that has to begin anew has nothing twice")
+	require.Len(t, names, 2500, "a list that has to begin again has nothing twice")
 	require.GreaterOrEqual(t, most, 2500)
 	require.Empty(t, s.Missing)
 }

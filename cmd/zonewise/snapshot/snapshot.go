@@ -3,53 +3,56 @@ package snapshot
 import (
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/sim"
 )
 
-// The identity of a snapshot in a file.
-const (
-	apiVersion = "cli.zonewise.dev/v1"
-	kind       = "Snapshot"
-)
-
-// Snapshot is a cluster at one moment.
+// Snapshot is the objects of a cluster at one moment, as far as the commands look at them.
 type Snapshot struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
 	// TakenAt is when it was read.
-	TakenAt time.Time `json:"takenAt"`
+	TakenAt time.Time
 	// Missing says what could not be read, and why.
-	Missing []Missing `json:"missing,omitempty"`
+	Missing []Missing
 
-	Nodes                  []corev1.Node                  `json:"nodes"`
-	Namespaces             []corev1.Namespace             `json:"namespaces,omitempty"`
-	Pods                   []corev1.Pod                   `json:"pods"`
-	Deployments            []appsv1.Deployment            `json:"deployments,omitempty"`
-	ReplicaSets            []appsv1.ReplicaSet            `json:"replicaSets,omitempty"`
-	StatefulSets           []appsv1.StatefulSet           `json:"statefulSets,omitempty"`
-	Jobs                   []batchv1.Job                  `json:"jobs,omitempty"`
-	ReplicationControllers []corev1.ReplicationController `json:"replicationControllers,omitempty"`
-	Budgets                []policyv1.PodDisruptionBudget `json:"podDisruptionBudgets,omitempty"`
-	PriorityClasses        []schedulingv1.PriorityClass   `json:"priorityClasses,omitempty"`
-	Volumes                []corev1.PersistentVolume      `json:"persistentVolumes,omitempty"`
-	Claims                 []corev1.PersistentVolumeClaim `json:"persistentVolumeClaims,omitempty"`
-	Policies               []v1alpha1.ZoneSpreadPolicy    `json:"zoneSpreadPolicies,omitempty"`
-	Reservations           []v1alpha1.ZoneReservation     `json:"zoneReservations,omitempty"`
-	PodGroups              []schedv1alpha1.PodGroup       `json:"podGroups,omitempty"`
+	objects map[reflect.Type][]client.Object
 }
 
 // New returns a snapshot of that time without objects.
 func New(takenAt time.Time) *Snapshot {
-	return &Snapshot{APIVersion: apiVersion, Kind: kind, TakenAt: takenAt}
+	return &Snapshot{TakenAt: takenAt, objects: map[reflect.Type][]client.Object{}}
+}
+
+// Add puts objects in.
+func (s *Snapshot) Add(objects ...client.Object) {
+	for _, obj := range objects {
+		t := reflect.TypeOf(obj)
+		s.objects[t] = append(s.objects[t], obj)
+	}
+}
+
+// Objects returns all objects, kind by kind.
+func (s *Snapshot) Objects() []client.Object {
+	var out []client.Object
+	for _, k := range kinds {
+		out = append(out, s.objects[k.goType]...)
+	}
+	return out
+}
+
+// List returns the objects of a kind.
+func List[T client.Object](s *Snapshot) []T {
+	objects := s.objects[reflect.TypeFor[T]()]
+	out := make([]T, len(objects))
+	for i, obj := range objects {
+		out[i] = obj.(T) //nolint:forcetypeassert // the key is the type
+	}
+	return out
 }
 
 // Missing is a kind that could not be read.
@@ -59,9 +62,6 @@ type Missing struct {
 	// Reason is NotInstalled or Forbidden.
 	Reason string `json:"reason"`
 }
-
-// PriorityClasses is the Resource of Snapshot.PriorityClasses.
-const PriorityClasses = "priorityclasses.scheduling.k8s.io"
 
 // The reasons why a kind is missing.
 const (
@@ -77,23 +77,103 @@ func (m Missing) Words() string {
 	return "you may not list " + m.Resource + ", they are left out"
 }
 
-// check refuses what is no snapshot of ours.
-func (s *Snapshot) check() error {
-	if s.Kind != kind || s.APIVersion != apiVersion {
-		return fmt.Errorf("not a snapshot: want apiVersion %s and kind %s, got %q and %q", apiVersion, kind, s.APIVersion, s.Kind)
+// Notes says in a line each what the answers lack. A kind of Kubernetes that an API server does not have lacks nothing.
+func (s *Snapshot) Notes() []string {
+	var out []string
+	for _, m := range s.Missing {
+		if m.Reason != NotInstalled || strings.Contains(m.Resource, ".zonewise.dev") || strings.Contains(m.Resource, ".x-k8s.io") {
+			out = append(out, m.Words())
+		}
 	}
-	if len(s.Nodes) == 0 {
-		return errors.New("nodes: the snapshot has none")
-	}
-	return nil
+	return out
 }
 
-// IsSet tells whether a kind was read.
-func (s *Snapshot) IsSet(resource string) bool {
+// Has reports whether a kind was read.
+func (s *Snapshot) Has(resource string) bool {
 	for _, m := range s.Missing {
 		if m.Resource == resource {
 			return false
 		}
 	}
 	return true
+}
+
+// NotInstalled returns the kinds that the cluster does not have.
+func (s *Snapshot) NotInstalled() []string {
+	var out []string
+	for _, m := range s.Missing {
+		if m.Reason == NotInstalled {
+			out = append(out, m.Resource)
+		}
+	}
+	return out
+}
+
+// Kind is a kind of objects that a snapshot has.
+type Kind struct {
+	// Resource is what requests call it, such as podgroups.scheduling.x-k8s.io.
+	Resource string
+	// Needed kinds are those without which there is no snapshot.
+	Needed bool
+	// List is an empty list of the kind, Example an empty object.
+	List    func() client.ObjectList
+	Example func() client.Object
+
+	key    string // in a file
+	goType reflect.Type
+}
+
+// Kinds are the kinds of a snapshot.
+func Kinds() []Kind { return kinds }
+
+var kinds = func() []Kind {
+	scheme := sim.Scheme()
+	var out []Kind
+	for _, obj := range sim.Kinds() {
+		resource, gvk := sim.ResourceOf(obj)
+		list := gvk
+		list.Kind += "List"
+		_, isPod := obj.(*v1.Pod)
+		_, isNode := obj.(*v1.Node)
+		out = append(out, Kind{
+			Resource: resource.String(), Needed: isPod || isNode, key: key(gvk.Kind, resource.Resource), goType: reflect.TypeOf(obj),
+			Example: func() client.Object { return obj.DeepCopyObject().(client.Object) }, //nolint:forcetypeassert // a copy has the type of the original
+			List: func() client.ObjectList {
+				o, err := scheme.New(list)
+				if err != nil {
+					panic(err) // every kind of the scheme has a list
+				}
+				return o.(client.ObjectList) //nolint:forcetypeassert // as the name says
+			},
+		})
+	}
+	return out
+}()
+
+// key names a kind in a file: csiNodes, persistentVolumeClaims.
+func key(kind, plural string) string {
+	capitals := 0
+	for capitals < len(kind) && kind[capitals] < 'a' {
+		capitals++
+	}
+	if capitals > 1 {
+		capitals-- // the last one begins the next word
+	}
+	words := strings.ToLower(kind[:capitals]) + kind[capitals:]
+	same := 0
+	for same < len(words) && words[same]|0x20 == plural[same] {
+		same++
+	}
+	return words[:same] + plural[same:]
+}
+
+// check refuses what is no snapshot of ours.
+func (s *Snapshot) check(apiVersion, kind string) error {
+	if kind != fileKind || apiVersion != fileVersion {
+		return fmt.Errorf("not a snapshot: want apiVersion %s and kind %s, got %q and %q", fileVersion, fileKind, apiVersion, kind)
+	}
+	if len(List[*v1.Node](s)) == 0 {
+		return errors.New("nodes: the snapshot has none")
+	}
+	return nil
 }

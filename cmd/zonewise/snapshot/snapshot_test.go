@@ -4,35 +4,60 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/clitest"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
-	"zonewise.dev/cmd/zonewise/world"
+	"zonewise.dev/sim"
 )
 
 func TestFilesGiveTheSameAnswers(t *testing.T) {
 	want := clitest.Story().Snapshot
+	everything(want)
 	for _, name := range []string{"s.json", "s.json.gz"} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), name)
-			saved := clitest.Story().Snapshot
-			snapshot.Trim(saved)
-			require.NoError(t, snapshot.Save(file, saved))
+			require.NoError(t, snapshot.Save(file, want))
 			info, err := os.Stat(file)
 			require.NoError(t, err)
 			require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 			got, err := snapshot.Load(file)
 			require.NoError(t, err)
 			require.Equal(t, clitest.Now, got.TakenAt)
-			require.Equal(t, status.Build(world.New(want, clitest.Now), ""), status.Build(world.New(got, clitest.Now), ""))
+			require.Equal(t, status.Build(census.Take(want), ""), status.Build(census.Take(got), ""))
+			require.Equal(t, encoded(t, want), encoded(t, got))
+			for _, obj := range sim.Kinds() {
+				require.True(t, slices.ContainsFunc(got.Objects(), func(o client.Object) bool { return reflect.TypeOf(o) == reflect.TypeOf(obj) }), "%T", obj)
+			}
 		})
 	}
+}
+
+// everything adds an object of each kind.
+func everything(s *snapshot.Snapshot) {
+	for _, obj := range sim.Kinds() {
+		obj.SetName("one-more")
+		obj.SetNamespace("other")
+		s.Add(obj)
+	}
+}
+
+func encoded(t *testing.T, s *snapshot.Snapshot) string {
+	t.Helper()
+	var out bytes.Buffer
+	require.NoError(t, snapshot.Encode(&out, s))
+	return out.String()
 }
 
 func TestTrimLeavesOutWhatIsPrivate(t *testing.T) {
@@ -52,19 +77,43 @@ func TestTrimLeavesOutWhatIsPrivate(t *testing.T) {
 		t.Annotations = map[string]string{"note": "private"}
 		t.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "TOKEN", Value: "private"}}
 	})
-	before := world.RequestsOf(pod)
-	var file bytes.Buffer
-	snapshot.Trim(c.Snapshot)
-	require.NoError(t, snapshot.Encode(&file, c.Snapshot))
-	require.NotContains(t, file.String(), "private")
-	require.Equal(t, before, world.RequestsOf(&c.Pods[0]))
-	require.Contains(t, c.Pods[0].Annotations, corev1.MirrorPodAnnotationKey)
+	c.Add(
+		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: corev1.PersistentVolumeSpec{
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: "driver", VolumeHandle: "private", VolumeAttributes: map[string]string{"a": "private"}, NodePublishSecretRef: &corev1.SecretReference{Name: "private"},
+			}},
+		}},
+		&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "l"}, Spec: corev1.PersistentVolumeSpec{
+			PersistentVolumeSource: corev1.PersistentVolumeSource{Local: &corev1.LocalVolumeSource{Path: "private"}}, MountOptions: []string{"private"},
+		}},
+		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Parameters: map[string]string{"a": "private"}},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: corev1.ServiceSpec{ExternalName: "private"}},
+		&resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
+			Config: []resourcev1.DeviceClaimConfiguration{{DeviceConfiguration: resourcev1.DeviceConfiguration{Opaque: &resourcev1.OpaqueDeviceConfiguration{Driver: "private"}}}},
+		}}},
+	)
+	c.Node("images", "a", "1", "1Gi").Status.Images = []corev1.ContainerImage{{Names: []string{"private", "private:latest", "private:2"}, SizeBytes: 7}}
+	before := census.Requests(pod)
+	for _, obj := range c.Objects() {
+		snapshot.Trim(obj)
+	}
+	text := encoded(t, c.Snapshot)
+	require.NotContains(t, text, "private")
+	require.Equal(t, before, census.Requests(pod))
+	require.Contains(t, pod.Annotations, corev1.MirrorPodAnnotationKey)
+	nodes := snapshot.List[*corev1.Node](c.Snapshot)
+	names := nodes[len(nodes)-1].Status.Images[0].Names
+	require.Equal(t, names[0], names[1], "the same image")
+	require.Equal(t, names[0], pod.Spec.Containers[0].Image)
+	require.NotEqual(t, names[0], names[2])
 }
 
 func TestWhatIsNoSnapshot(t *testing.T) {
 	for content, want := range map[string]string{
 		"":                 "not a snapshot: EOF",
-		"{":                "not a snapshot: unexpected EOF",
+		"{":                "not a snapshot: EOF",
+		"[]":               "not a snapshot: want {, got [",
+		`{"pods": {}}`:     "not a snapshot: want [, got {",
 		"kind: Pod":        "not a snapshot: invalid character",
 		`{"kind": "Pod"}`:  `not a snapshot: want apiVersion cli.zonewise.dev/v1 and kind Snapshot, got "" and "Pod"`,
 		"\x1f\x8bnot gzip": "gzip",
@@ -82,20 +131,18 @@ func TestWhatIsNoSnapshot(t *testing.T) {
 
 // FuzzDecode requires that whatever is taken for a snapshot can be looked at.
 func FuzzDecode(f *testing.F) {
-	for _, s := range []*snapshot.Snapshot{clitest.Story().Snapshot, {APIVersion: "cli.zonewise.dev/v1", Kind: "Snapshot", Nodes: make([]corev1.Node, 1)}} {
+	one := snapshot.New(clitest.Now)
+	one.Add(&corev1.Node{})
+	for _, s := range []*snapshot.Snapshot{clitest.Story().Snapshot, one} {
 		var file bytes.Buffer
 		require.NoError(f, snapshot.Encode(&file, s))
 		f.Add(file.Bytes())
 	}
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		s, err := snapshot.Decode(bytes.NewReader(data))
-		if err != nil || len(s.Pods) > 100 {
+		if err != nil || len(s.Objects()) > 300 {
 			return
 		}
-		w := world.New(s, clitest.Now)
-		status.Build(w, "")
-		for i := range s.Pods {
-			w.Ask(&s.Pods[i])
-		}
+		status.Build(census.Take(s), "")
 	})
 }

@@ -11,7 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/cmd/zonewise/world"
+	"zonewise.dev/cmd/zonewise/census"
+	"zonewise.dev/cmd/zonewise/snapshot"
 )
 
 // Report is the cluster at a glance.
@@ -110,37 +111,42 @@ type Gang struct {
 }
 
 // Build makes the report of a namespace, of all namespaces when it is empty.
-func Build(w *world.World, namespace string) *Report {
-	r := &Report{Zones: []Zone{}, Policies: []Policy{}, Reservations: []Reservation{}, Gangs: []Gang{}}
-	for _, m := range w.Snapshot.Missing {
-		r.Notes = append(r.Notes, m.Words())
-	}
-	for _, room := range w.Rooms() {
+func Build(c *census.Census, namespace string) *Report {
+	r := &Report{Zones: []Zone{}, Policies: []Policy{}, Reservations: []Reservation{}, Gangs: []Gang{}, Notes: c.Snapshot.Notes()}
+	for _, room := range c.Rooms() {
 		r.Zones = append(r.Zones, Zone{
 			Name: room.Zone, Nodes: room.Nodes, Ready: room.Ready, Pods: room.Pods,
-			MilliCPU: room.Requested.MilliCPU, MilliCPUAllocatable: room.Allocatable.MilliCPU,
-			Memory: room.Requested.Memory, MemoryAllocatable: room.Allocatable.Memory,
+			MilliCPU: room.Requested[corev1.ResourceCPU], MilliCPUAllocatable: room.Allocatable[corev1.ResourceCPU],
+			Memory: room.Requested[corev1.ResourceMemory], MemoryAllocatable: room.Allocatable[corev1.ResourceMemory],
 		})
 	}
-	for _, p := range w.Policies() {
-		if namespace == "" || p.Object.Namespace == namespace {
-			r.Policies = append(r.Policies, policyOf(p.Object))
+	for _, p := range snapshot.List[*v1alpha1.ZoneSpreadPolicy](c.Snapshot) {
+		if namespace == "" || p.Namespace == namespace {
+			r.Policies = append(r.Policies, PolicyOf(p))
 		}
 	}
-	for i := range w.Snapshot.Reservations {
-		r.Reservations = append(r.Reservations, reservationOf(&w.Snapshot.Reservations[i]))
+	slices.SortFunc(r.Policies, func(a, b Policy) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	for _, object := range snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot) {
+		r.Reservations = append(r.Reservations, ReservationOf(object))
 	}
 	slices.SortFunc(r.Reservations, func(a, b Reservation) int { return strings.Compare(a.Name, b.Name) })
-	r.Gangs = append(r.Gangs, Gangs(w, namespace)...)
-	for _, p := range w.In(namespace) {
-		if p.Node == nil && p.Object.Spec.NodeName == "" {
+	for _, key := range c.Gangs() {
+		if in, _, _ := strings.Cut(key, "/"); namespace == "" || in == namespace {
+			r.Gangs = append(r.Gangs, GangOf(c, c.Gang(key)))
+		}
+	}
+	for _, p := range c.In(namespace) {
+		if p.Waits() {
 			r.Waiting++
 		}
 	}
 	return r
 }
 
-func policyOf(object *v1alpha1.ZoneSpreadPolicy) Policy {
+// PolicyOf is what a policy's status says.
+func PolicyOf(object *v1alpha1.ZoneSpreadPolicy) Policy {
 	s := &object.Status
 	p := Policy{
 		Namespace: object.Namespace, Name: object.Name, State: OK, Pods: s.Pods, Replicas: s.Replicas, Skew: s.Skew,
@@ -170,7 +176,8 @@ func policyOf(object *v1alpha1.ZoneSpreadPolicy) Policy {
 	return p
 }
 
-func reservationOf(object *v1alpha1.ZoneReservation) Reservation {
+// ReservationOf is what a reservation's status says.
+func ReservationOf(object *v1alpha1.ZoneReservation) Reservation {
 	s := &object.Status
 	r := Reservation{
 		Name: object.Name, State: OK, Mode: string(cmp.Or(object.Spec.Mode, v1alpha1.ModeHeadroom)),
@@ -208,45 +215,30 @@ func reservationOf(object *v1alpha1.ZoneReservation) Reservation {
 	return r
 }
 
-// Gangs counts the gangs of a namespace, of all namespaces when it is empty: those with a PodGroup, and those whose
-// pods name one that does not exist.
-func Gangs(w *world.World, namespace string) []Gang {
-	var out []Gang
-	for _, key := range w.GangKeys() {
-		if in, _, _ := strings.Cut(key, "/"); namespace == "" || in == namespace {
-			out = append(out, GangOf(w, w.Gang(key)))
-		}
-	}
-	slices.SortFunc(out, func(a, b Gang) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
-	return out
-}
-
 // GangOf counts one gang.
-func GangOf(w *world.World, from *world.Gang) Gang {
+func GangOf(c *census.Census, from *census.Gang) Gang {
 	g := Gang{MinMember: from.MinMember(), Members: len(from.Members), Bound: from.Bound, Succeeded: from.Done, Zones: map[string]int{}}
 	g.Namespace, g.Name, _ = strings.Cut(from.Key, "/")
 	if from.Group != nil {
 		g.Phase = string(from.Group.Status.Phase)
 	}
 	for _, p := range from.Members {
-		if p.Node != nil {
-			g.Zones[p.Node.Zone]++
-		} else if c := scheduled(p.Object); c != nil && (g.Message == "" || c.Message < g.Message) {
+		if p.On != nil {
+			g.Zones[p.On.Zone]++
+		} else if c := scheduled(p.Pod); c != nil && (g.Message == "" || c.Message < g.Message) {
 			g.Message = c.Message
 		}
 	}
-	g.judge(w, from.Group != nil)
+	g.judge(c, from.Group != nil)
 	return g
 }
 
-func (g *Gang) judge(w *world.World, exists bool) {
+func (g *Gang) judge(c *census.Census, exists bool) {
 	exist, settled := g.Members+g.Succeeded, g.Bound+g.Succeeded
 	switch {
 	case !exists:
 		g.State, g.Message = Waiting, "its PodGroup does not exist"
-		if !w.Snapshot.IsSet("podgroups.scheduling.x-k8s.io") {
+		if !c.Snapshot.Has(census.PodGroups) {
 			g.State, g.Message = Unknown, "its PodGroup could not be read"
 		}
 	case g.MinMember < 1:

@@ -9,15 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/clitest"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
-	"zonewise.dev/cmd/zonewise/world"
 )
 
 func build(c *clitest.Cluster, namespace string) *status.Report {
-	return status.Build(world.New(c.Snapshot, clitest.Now), namespace)
+	return status.Build(census.Take(c.Snapshot), namespace)
 }
 
 func TestGolden(t *testing.T) {

@@ -97,7 +97,7 @@ func New(c *Config) *Server {
 		entries: map[types.UID]*entry{}, globalDefaults: map[string]int32{}, members: newMembers(),
 	}
 	s.owners.Store(indexOwners(nil))
-	s.writer = crd.NewWriter(s.Source, "ZoneReservation", s.wantedStatus, s.written)
+	s.writer = crd.NewWriter(s.Source, "ZoneReservation", s.wantedStatus, s.written, crd.WithClock(s.Clock))
 	return s
 }
 

@@ -135,7 +135,7 @@ func (s *Policies) Join(ctx context.Context, h Handle) error {
 	s.handle = h
 	s.writer = crd.NewWriter(s.source, "ZoneSpreadPolicy", s.desiredStatus, func(was, is *v1alpha1.ZoneSpreadPolicy) {
 		s.announce(klog.FromContext(ctx), was, is)
-	})
+	}, crd.WithClock(s.clock))
 	var err error
 	if s.cluster, err = s.watchCluster(ctx, h.SharedInformerFactory(), h.ClientSet()); err != nil {
 		return fmt.Errorf("policies: %w", err)

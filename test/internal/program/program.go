@@ -21,6 +21,11 @@ func Zonewise(root string) (string, error) {
 	return build(root, filepath.Join(root, "bin", "zonewise"), "./cmd/zonewise")
 }
 
+// Demo builds bin/zonewise-demo, as Scheduler does.
+func Demo(root string) (string, error) {
+	return build(root, filepath.Join(root, "bin", "zonewise-demo"), "./demo")
+}
+
 // StockScheduler builds upstream's kube-scheduler into dir, of the version that ours is made from, and returns its path.
 func StockScheduler(root, dir string) (string, error) {
 	return build(root, filepath.Join(dir, "kube-scheduler"), "k8s.io/kubernetes/cmd/kube-scheduler")

@@ -1,0 +1,240 @@
+// Package census counts what is in a snapshot: nodes and their zones, pods and what they ask for, workloads, gangs. It says
+// what is, and nothing of what a scheduler would do.
+package census
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/resource"
+	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/sim"
+)
+
+// Census is a snapshot that has been counted.
+type Census struct {
+	Snapshot *snapshot.Snapshot
+	// Now is the time of the snapshot.
+	Now   time.Time
+	Nodes []*Node // by name
+	// Pods are those that neither terminate nor have ended, by namespace and name.
+	Pods []*Pod
+
+	byName    map[string]*Node
+	byPlace   map[string][]*Pod // by namespace
+	workloads map[types.UID]workload
+	groups    map[string]*schedv1alpha1.PodGroup // by namespace/name, as the next two
+	members   map[string][]*Pod
+	finished  map[string][]types.UID // the controllers of members that have succeeded
+}
+
+// Node is a node and what its pods ask for.
+type Node struct {
+	*v1.Node
+	// Zone is the value of topology.kubernetes.io/zone, empty when there is none.
+	Zone string
+	Requested,
+	Allocatable Amounts
+	Pods []*Pod
+}
+
+// Pod is a pod.
+type Pod struct {
+	*v1.Pod
+	// On is its node, nil while it waits and when the node is not there.
+	On *Node
+}
+
+// Amounts are amounts of resources: cpu in milli, others in their units.
+type Amounts map[v1.ResourceName]int64
+
+func (a Amounts) add(list v1.ResourceList) {
+	for name, q := range list {
+		if name == v1.ResourceCPU {
+			a[name] += q.MilliValue()
+		} else {
+			a[name] += q.Value()
+		}
+	}
+}
+
+type workload struct {
+	kind, namespace, name string
+	owner                 *metav1.OwnerReference
+}
+
+// Take counts a snapshot.
+func Take(s *snapshot.Snapshot) *Census {
+	c := &Census{
+		Snapshot: s, Now: s.TakenAt, byName: map[string]*Node{}, byPlace: map[string][]*Pod{}, workloads: map[types.UID]workload{},
+		groups: map[string]*schedv1alpha1.PodGroup{}, members: map[string][]*Pod{}, finished: map[string][]types.UID{},
+	}
+	if c.Now.IsZero() {
+		c.Now = time.Now()
+	}
+	for _, node := range snapshot.List[*v1.Node](s) {
+		n := &Node{Node: node, Zone: node.Labels[v1.LabelTopologyZone], Requested: Amounts{}, Allocatable: Amounts{}}
+		n.Allocatable.add(node.Status.Allocatable)
+		c.Nodes = append(c.Nodes, n)
+		c.byName[node.Name] = n
+	}
+	slices.SortFunc(c.Nodes, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
+	c.takeWorkloads(s)
+	for _, group := range snapshot.List[*schedv1alpha1.PodGroup](s) {
+		c.groups[group.Namespace+"/"+group.Name] = group
+	}
+	for _, pod := range snapshot.List[*v1.Pod](s) {
+		c.takePod(pod)
+	}
+	return c
+}
+
+func (c *Census) takePod(pod *v1.Pod) {
+	gang := GangOf(pod)
+	switch {
+	case Ended(pod):
+		if over := metav1.GetControllerOf(pod); gang != "" && over != nil && pod.Status.Phase == v1.PodSucceeded {
+			c.finished[gang] = append(c.finished[gang], over.UID)
+		}
+		return
+	case pod.DeletionTimestamp != nil && pod.Spec.NodeName == "":
+		return
+	}
+	p := &Pod{Pod: pod, On: c.byName[pod.Spec.NodeName]}
+	if p.On != nil {
+		p.On.Requested.add(Requests(pod))
+		p.On.Requested[v1.ResourcePods]++
+	}
+	if pod.DeletionTimestamp != nil {
+		return // it takes room until it is gone, and counts for nothing else
+	}
+	if p.On != nil {
+		p.On.Pods = append(p.On.Pods, p)
+	}
+	c.Pods = append(c.Pods, p)
+	c.byPlace[pod.Namespace] = append(c.byPlace[pod.Namespace], p)
+	if gang != "" {
+		c.members[gang] = append(c.members[gang], p)
+	}
+}
+
+// Ended reports whether a pod has come to its end.
+func Ended(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}
+
+// Requests are what a pod takes from its node.
+func Requests(pod *v1.Pod) v1.ResourceList {
+	return resource.PodRequests(pod, resource.PodResourcesOptions{})
+}
+
+// Waits reports whether a pod has no node.
+func (p *Pod) Waits() bool { return p.Spec.NodeName == "" }
+
+// Key is "namespace/name".
+func (p *Pod) Key() string { return p.Namespace + "/" + p.Name }
+
+// Node returns a node by its name, nil when there is none.
+func (c *Census) Node(name string) *Node { return c.byName[name] }
+
+// In returns the pods of a namespace, all pods when it is empty.
+func (c *Census) In(namespace string) []*Pod {
+	if namespace == "" {
+		return c.Pods
+	}
+	return c.byPlace[namespace]
+}
+
+// Find returns a pod by its namespace and name, nil when there is none.
+func (c *Census) Find(namespace, name string) *Pod {
+	for _, p := range c.byPlace[namespace] {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// Zones returns the names of the zones with nodes, in order. Nodes without a zone are in "".
+func (c *Census) Zones() []string {
+	zones := map[string]bool{}
+	for _, n := range c.Nodes {
+		zones[n.Zone] = true
+	}
+	return slices.Sorted(maps.Keys(zones))
+}
+
+// Room is what a zone has.
+type Room struct {
+	Zone                   string
+	Nodes, Ready, Pods     int
+	Requested, Allocatable Amounts
+}
+
+// Rooms returns what the zones have, by their names.
+func (c *Census) Rooms() []Room {
+	rooms := map[string]*Room{}
+	for _, n := range c.Nodes {
+		r := rooms[n.Zone]
+		if r == nil {
+			r = &Room{Zone: n.Zone, Requested: Amounts{}, Allocatable: Amounts{}}
+			rooms[n.Zone] = r
+		}
+		r.Nodes++
+		if Ready(n.Node) {
+			r.Ready++
+		}
+		r.Pods += len(n.Pods)
+		for name, amount := range n.Requested {
+			r.Requested[name] += amount
+		}
+		for name, amount := range n.Allocatable {
+			r.Allocatable[name] += amount
+		}
+	}
+	var out []Room
+	for _, zone := range slices.Sorted(maps.Keys(rooms)) {
+		out = append(out, *rooms[zone])
+	}
+	return out
+}
+
+// Ready reports whether a node says that it is.
+func Ready(node *v1.Node) bool {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == v1.NodeReady {
+			return c.Status == v1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// takeWorkloads notes the controllers of pods.
+func (c *Census) takeWorkloads(s *snapshot.Snapshot) {
+	for _, obj := range s.Objects() {
+		switch _, gvk := sim.ResourceOf(obj); gvk.Kind {
+		case "Deployment", "StatefulSet", "Job", "ReplicaSet", "ReplicationController", "DaemonSet":
+			c.workloads[obj.GetUID()] = workload{gvk.Kind, obj.GetNamespace(), obj.GetName(), metav1.GetControllerOf(obj)}
+		}
+	}
+}
+
+// Workload names what a pod belongs to, as in "Deployment shop/web": the controller of its controller, its controller, or
+// the pod itself.
+func (c *Census) Workload(pod *v1.Pod) string {
+	over := metav1.GetControllerOf(pod)
+	if over == nil {
+		return "Pod " + pod.Namespace + "/" + pod.Name
+	}
+	if w, ok := c.workloads[over.UID]; ok && w.owner != nil {
+		over = w.owner
+	}
+	return over.Kind + " " + pod.Namespace + "/" + over.Name
+}

@@ -1,0 +1,380 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/cmd/zonewise/census"
+	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/sim"
+)
+
+// change is something that might let the pod go, which can be tried.
+type change struct {
+	// id tells changes apart; words follow "if".
+	id, words string
+	// edit changes the pod, without another part of the cluster is.
+	edit    func(pod *corev1.Pod)
+	without client.Object
+	// short is the resource of which the pod asks for less.
+	short corev1.ResourceName
+}
+
+// mostChanges bounds how many changes are tried together.
+const mostChanges = 12
+
+// try finds out which change would have a node of each zone take the pod, and where none does by itself, which together.
+func (e *examination) try(ctx context.Context) ([]string, error) {
+	var steps []string
+	helped := map[string]bool{}
+	changes := e.changes(e.answer)
+	for _, c := range changes {
+		answer, err := e.with(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		fit := byZone(answer.Fit())
+		for _, zone := range slices.Sorted(maps.Keys(fit)) {
+			helped[zone] = true
+			steps = append(steps, fmt.Sprintf("in zone %s: %s", zoneName(zone), e.say(c, fit[zone])))
+		}
+	}
+	if len(helped) == 0 {
+		step, err := e.together(ctx, changes)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, step...)
+	}
+	nodes, err := e.anotherNode(ctx)
+	steps = append(steps, nodes...)
+	slices.SortStableFunc(steps, func(a, b string) int { return strings.Compare(head(a), head(b)) })
+	if len(steps) == 0 && err == nil {
+		steps = append(steps, "no change that was tried: see what is in the way above")
+	}
+	return steps, err
+}
+
+// head is what steps are sorted by: their zone.
+func head(step string) string {
+	zone, _, _ := strings.Cut(step, ":")
+	return zone
+}
+
+func byZone(nodes []*corev1.Node) map[string][]*corev1.Node {
+	out := map[string][]*corev1.Node{}
+	for _, n := range nodes {
+		zone := n.Labels[corev1.LabelTopologyZone]
+		out[zone] = append(out[zone], n)
+	}
+	return out
+}
+
+// together looks for changes that help only with one another: all of them at first, also those that come to light then, and
+// then without those that are not needed.
+func (e *examination) together(ctx context.Context, changes []change) ([]string, error) {
+	answer, err := e.with(ctx, changes...)
+	for err == nil && len(answer.Fit()) == 0 && len(changes) < mostChanges {
+		known := len(changes)
+		for _, c := range e.changes(answer) {
+			if !slices.ContainsFunc(changes, func(old change) bool { return old.id == c.id }) {
+				changes = append(changes, c)
+			}
+		}
+		if len(changes) == known {
+			return nil, nil
+		}
+		answer, err = e.with(ctx, changes...)
+	}
+	if err != nil || len(answer.Fit()) == 0 {
+		return nil, err
+	}
+	for i := len(changes) - 1; i >= 0; i-- {
+		fewer := slices.Delete(slices.Clone(changes), i, i+1)
+		less, err := e.with(ctx, fewer...)
+		if err != nil {
+			return nil, err
+		}
+		if len(less.Fit()) > 0 {
+			changes, answer = fewer, less
+		}
+	}
+	fit := byZone(answer.Fit())
+	var steps []string
+	for _, zone := range slices.Sorted(maps.Keys(fit)) {
+		var words []string
+		for _, c := range changes {
+			words = append(words, e.say(c, fit[zone]))
+		}
+		steps = append(steps, fmt.Sprintf("in zone %s: %s", zoneName(zone), strings.Join(words, ", and ")))
+	}
+	return steps, nil
+}
+
+// with asks the plugins with changes in place, which are taken back.
+func (e *examination) with(ctx context.Context, changes ...change) (*sim.Answer, error) {
+	pod := alone(e.pod).DeepCopy()
+	for _, c := range changes {
+		if c.edit != nil {
+			c.edit(pod)
+		}
+		if c.without != nil {
+			e.sim.Remove(c.without)
+		}
+	}
+	answer, err := e.sim.Ask(ctx, pod)
+	for _, c := range changes {
+		if c.without != nil && err == nil {
+			err = e.sim.Put(c.without)
+		}
+	}
+	return answer, err
+}
+
+// say says a change in words, of nodes that would take the pod then.
+func (e *examination) say(c change, nodes []*corev1.Node) string {
+	taken := " (" + show.Plural(len(nodes), "node") + " would take it)"
+	if c.short == "" {
+		return c.words + taken
+	}
+	requests := census.Requests(e.pod)
+	wanted := amount(c.short, requests)
+	name, free := "", int64(-1)
+	for _, node := range nodes {
+		if n := e.census.Node(node.Name); n != nil && n.Allocatable[c.short]-n.Requested[c.short] > free {
+			name, free = node.Name, n.Allocatable[c.short]-n.Requested[c.short]
+		}
+	}
+	if free < 0 || free >= wanted { // what is free is held or nominated
+		return fmt.Sprintf("less %s asked for, or more free%s", c.short, taken)
+	}
+	return fmt.Sprintf("%s more %s (%s free, %s asked for) on node %s", quantity(c.short, wanted-free), c.short, quantity(c.short, free), quantity(c.short, wanted), name)
+}
+
+func amount(name corev1.ResourceName, list corev1.ResourceList) int64 {
+	q := list[name]
+	if name == corev1.ResourceCPU {
+		return q.MilliValue()
+	}
+	return q.Value()
+}
+
+func quantity(name corev1.ResourceName, n int64) string {
+	switch name {
+	case corev1.ResourceCPU:
+		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
+	case corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
+		return resource.NewQuantity(n, resource.BinarySI).String()
+	}
+	return resource.NewQuantity(n, resource.DecimalSI).String()
+}
+
+// changes are those that concern the plugins which refuse the pod.
+func (e *examination) changes(answer *sim.Answer) []change {
+	var out []change
+	add := func(c change) {
+		c.id += c.words
+		if len(out) < mostChanges && !slices.ContainsFunc(out, func(old change) bool { return old.id == c.id }) {
+			out = append(out, c)
+		}
+	}
+	for i := range answer.Nodes {
+		n := &answer.Nodes[i]
+		if n.Refusal == nil {
+			continue
+		}
+		for plugin := range strings.SplitSeq(n.Refusal.Plugin, ", ") {
+			for _, c := range e.changesFor(plugin, n) {
+				add(c)
+			}
+		}
+	}
+	return out
+}
+
+func (e *examination) changesFor(plugin string, n *sim.NodeAnswer) []change {
+	switch plugin {
+	case "NodeResourcesFit", "ReserveCache":
+		return append(e.lessOf(n), e.withoutHolds(n)...)
+	case "TaintToleration":
+		return tolerating(n.Node)
+	case "NodeUnschedulable":
+		return []change{{words: "the node uncordoned", edit: func(p *corev1.Pod) {
+			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists})
+		}}}
+	case "NodeAffinity":
+		return e.withoutNodeAffinity()
+	case "ZoneSpread", "PodTopologySpread":
+		return e.withoutSpread()
+	case "InterPodAffinity":
+		return e.withoutPodAffinity()
+	case "NodePorts":
+		return []change{{words: "without its host ports", edit: func(p *corev1.Pod) {
+			for i := range p.Spec.Containers {
+				p.Spec.Containers[i].Ports = nil
+			}
+		}}}
+	case "VolumeBinding", "VolumeZone", "VolumeRestrictions", "NodeVolumeLimits":
+		return e.withoutVolumes()
+	case "DynamicResources":
+		return e.withoutClaims()
+	}
+	return nil
+}
+
+// lessOf asks for nothing of the resources that a node is short of.
+func (e *examination) lessOf(n *sim.NodeAnswer) []change {
+	var out []change
+	for name := range census.Requests(e.pod) {
+		if !slices.Contains(n.Refusal.Reasons, "Insufficient "+string(name)) {
+			continue
+		}
+		out = append(out, change{id: "less " + string(name), short: name, edit: func(p *corev1.Pod) {
+			for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+				for i := range list {
+					delete(list[i].Resources.Requests, name)
+					delete(list[i].Resources.Limits, name)
+				}
+			}
+			delete(p.Spec.Overhead, name)
+			if r := p.Spec.Resources; r != nil {
+				delete(r.Requests, name)
+				delete(r.Limits, name)
+			}
+		}})
+	}
+	slices.SortFunc(out, func(a, b change) int { return strings.Compare(a.id, b.id) })
+	return out
+}
+
+// withoutHolds takes away the reservations of others that hold slots on a node.
+func (e *examination) withoutHolds(n *sim.NodeAnswer) []change {
+	var out []change
+	if n.Refusal.Plugin != "ReserveCache" {
+		return nil
+	}
+	for _, r := range reservations(e.sim) {
+		for _, z := range r.Status.Zones {
+			for _, held := range z.Nodes {
+				if held.Name == n.Node.Name && !owns(r, e.pod) {
+					out = append(out, change{words: "without the slots that ZoneReservation " + r.Name + " holds", without: r})
+				}
+			}
+		}
+	}
+	return out
+}
+
+func tolerating(node *corev1.Node) []change {
+	var out []change
+	for _, taint := range node.Spec.Taints {
+		if taint.Effect == corev1.TaintEffectPreferNoSchedule {
+			continue
+		}
+		out = append(out, change{words: "a toleration of the taint " + taint.ToString(), edit: func(p *corev1.Pod) {
+			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: taint.Effect})
+		}})
+	}
+	return out
+}
+
+func (e *examination) withoutNodeAffinity() []change {
+	var out []change
+	if len(e.pod.Spec.NodeSelector) > 0 {
+		out = append(out, change{words: "without its nodeSelector", edit: func(p *corev1.Pod) { p.Spec.NodeSelector = nil }})
+	}
+	if a := e.pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+		out = append(out, change{words: "without its node affinity", edit: func(p *corev1.Pod) { p.Spec.Affinity.NodeAffinity = nil }})
+	}
+	return out
+}
+
+func (e *examination) withoutSpread() []change {
+	var out []change
+	for i := range e.pod.Spec.TopologySpreadConstraints {
+		c := &e.pod.Spec.TopologySpreadConstraints[i]
+		if c.WhenUnsatisfiable == corev1.DoNotSchedule {
+			words := fmt.Sprintf("without its topologySpreadConstraint over %s (maxSkew %d), or with pods that even it out", c.TopologyKey, c.MaxSkew)
+			out = append(out, change{words: words, id: fmt.Sprint(i), edit: func(p *corev1.Pod) {
+				p.Spec.TopologySpreadConstraints[i].WhenUnsatisfiable = corev1.ScheduleAnyway
+			}})
+		}
+	}
+	for _, policy := range policiesOf(e.sim, e.pod) {
+		words := fmt.Sprintf("without ZoneSpreadPolicy %s/%s, or with fewer of its pods in the zone", policy.Namespace, policy.Name)
+		out = append(out, change{words: words, without: policy})
+	}
+	return out
+}
+
+func (e *examination) withoutPodAffinity() []change {
+	var out []change
+	a := e.pod.Spec.Affinity
+	if a != nil && a.PodAffinity != nil {
+		out = append(out, change{words: "without its affinity to other pods", edit: func(p *corev1.Pod) { p.Spec.Affinity.PodAffinity = nil }})
+	}
+	if a != nil && a.PodAntiAffinity != nil {
+		out = append(out, change{words: "without its anti-affinity to other pods", edit: func(p *corev1.Pod) { p.Spec.Affinity.PodAntiAffinity = nil }})
+	}
+	if len(e.pod.Labels) > 0 {
+		out = append(out, change{words: "without the pods whose anti-affinity keeps it off", edit: func(p *corev1.Pod) { p.Labels = nil }})
+	}
+	return out
+}
+
+func (e *examination) withoutVolumes() []change {
+	var out []change
+	for _, v := range e.pod.Spec.Volumes {
+		if v.PersistentVolumeClaim == nil && v.Ephemeral == nil {
+			continue
+		}
+		out = append(out, change{words: "without its volume " + v.Name, edit: func(p *corev1.Pod) {
+			p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(other corev1.Volume) bool { return other.Name == v.Name })
+		}})
+	}
+	return out
+}
+
+func (e *examination) withoutClaims() []change {
+	var out []change
+	for _, c := range e.pod.Spec.ResourceClaims {
+		out = append(out, change{words: "without its resource claim " + c.Name, edit: func(p *corev1.Pod) {
+			p.Spec.ResourceClaims = slices.DeleteFunc(p.Spec.ResourceClaims, func(other corev1.PodResourceClaim) bool { return other.Name == c.Name })
+		}})
+	}
+	return out
+}
+
+// anotherNode tries one more node in each zone, like the first one there that takes pods.
+func (e *examination) anotherNode(ctx context.Context) ([]string, error) {
+	var steps []string
+	tried := map[string]bool{}
+	for _, n := range e.census.Nodes {
+		if tried[n.Zone] || n.Spec.Unschedulable || !census.Ready(n.Node) {
+			continue
+		}
+		tried[n.Zone] = true
+		added, err := e.sim.AddNodes(1, n.Name)
+		if err != nil {
+			return nil, err
+		}
+		answer, err := e.sim.Ask(ctx, alone(e.pod))
+		for _, name := range added {
+			e.sim.RemoveNode(name)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if fit := answer.Fit(); len(fit) > 0 {
+			steps = append(steps, fmt.Sprintf("in zone %s: another node like %s", zoneName(n.Zone), n.Name))
+		}
+	}
+	return steps, nil
+}

@@ -1,0 +1,145 @@
+package explain
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cmd/zonewise/census"
+	"zonewise.dev/sim"
+)
+
+const podGroupLabel = schedv1alpha1.PodGroupLabel
+
+// Zone is what a zone is to the pod.
+type Zone struct {
+	Zone  string `json:"zone"`
+	Nodes int    `json:"nodes"`
+	// Fit is how many of them would take the pod now.
+	Fit         int               `json:"fit"`
+	Policies    []PolicyCount     `json:"policies,omitempty"`
+	Constraints []ConstraintCount `json:"constraints,omitempty"`
+	Holds       []Hold            `json:"holds,omitempty"`
+	Obstacles   []Obstacle        `json:"obstacles,omitempty"`
+}
+
+// PolicyCount is what a ZoneSpreadPolicy has in the zone, in the words of its status.
+type PolicyCount struct {
+	Policy  string `json:"policy"`
+	Pods    int64  `json:"pods"`
+	Desired int64  `json:"desired"`
+	State   string `json:"state,omitempty"`
+}
+
+// ConstraintCount is the pods that one of the pod's topologySpreadConstraints counts in the zone.
+type ConstraintCount struct {
+	Pods    int   `json:"pods"`
+	Fewest  int   `json:"fewest"`
+	MaxSkew int32 `json:"maxSkew"`
+}
+
+// Hold is unused slots of a ZoneReservation in the zone.
+type Hold struct {
+	Reservation string `json:"reservation"`
+	Unused      int64  `json:"unused"`
+	// Own slots may be used by the pod.
+	Own bool `json:"own,omitempty"`
+}
+
+// Obstacle is why a plugin refuses the pod on some nodes, in the plugin's words.
+type Obstacle struct {
+	Plugin string `json:"plugin"`
+	Words  string `json:"words"`
+	Nodes  int    `json:"nodes"`
+}
+
+// zonesOf puts an answer together by zone.
+func zonesOf(c *census.Census, s *sim.Sim, pod *corev1.Pod, answer *sim.Answer) []Zone {
+	zones := map[string]*Zone{}
+	type reason struct{ zone, plugin, words string }
+	refused := map[reason]int{}
+	for i := range answer.Nodes {
+		n := &answer.Nodes[i]
+		name := n.Node.Labels[corev1.LabelTopologyZone]
+		z := zones[name]
+		if z == nil {
+			z = &Zone{Zone: name}
+			zones[name] = z
+		}
+		z.Nodes++
+		if n.Refusal == nil {
+			z.Fit++
+			continue
+		}
+		refused[reason{name, n.Refusal.Plugin, n.Refusal.Words()}]++
+	}
+	for why, nodes := range refused {
+		z := zones[why.zone]
+		z.Obstacles = append(z.Obstacles, Obstacle{Plugin: why.plugin, Words: why.words, Nodes: nodes})
+	}
+	for _, policy := range policiesOf(s, pod) {
+		for _, of := range policy.Status.Zones {
+			if z := zones[of.Name]; z != nil {
+				z.Policies = append(z.Policies, PolicyCount{policy.Namespace + "/" + policy.Name, of.Pods, of.Desired, string(of.State)})
+			}
+		}
+	}
+	for i := range pod.Spec.TopologySpreadConstraints {
+		constraint := &pod.Spec.TopologySpreadConstraints[i]
+		if !census.OverZones(*constraint) || constraint.WhenUnsatisfiable != corev1.DoNotSchedule {
+			continue
+		}
+		count := c.Spread(pod, constraint)
+		for name, pods := range count.Zones {
+			if z := zones[name]; z != nil {
+				z.Constraints = append(z.Constraints, ConstraintCount{pods, count.Fewest, count.MaxSkew})
+			}
+		}
+	}
+	for _, reservation := range reservations(s) {
+		for _, of := range reservation.Status.Zones {
+			if z := zones[of.Name]; z != nil && of.Held > of.Used {
+				z.Holds = append(z.Holds, Hold{reservation.Name, of.Held - of.Used, owns(reservation, pod)})
+			}
+		}
+	}
+	var out []Zone
+	for _, name := range slices.Sorted(maps.Keys(zones)) {
+		z := zones[name]
+		slices.SortFunc(z.Obstacles, func(a, b Obstacle) int {
+			return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), strings.Compare(a.Plugin, b.Plugin), strings.Compare(a.Words, b.Words))
+		})
+		out = append(out, *z)
+	}
+	return out
+}
+
+// policiesOf returns the policies that select a pod.
+func policiesOf(s *sim.Sim, pod *corev1.Pod) []*v1alpha1.ZoneSpreadPolicy {
+	return slices.DeleteFunc(sim.List[*v1alpha1.ZoneSpreadPolicy](s), func(p *v1alpha1.ZoneSpreadPolicy) bool {
+		return p.Namespace != pod.Namespace || !matches(&p.Spec.PodSelector, pod)
+	})
+}
+
+func reservations(s *sim.Sim) []*v1alpha1.ZoneReservation {
+	return sim.List[*v1alpha1.ZoneReservation](s)
+}
+
+// owns reports whether a pod may use the slots of a reservation.
+func owns(r *v1alpha1.ZoneReservation, pod *corev1.Pod) bool {
+	return slices.ContainsFunc(r.Spec.Owners, func(o v1alpha1.ReservationOwner) bool {
+		return o.Namespace == pod.Namespace && matches(&o.PodSelector, pod)
+	})
+}
+
+func matches(selector *metav1.LabelSelector, pod *corev1.Pod) bool {
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	return err == nil && s.Matches(labels.Set(pod.Labels))
+}

@@ -1,0 +1,153 @@
+package snapshot
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Trim leaves out of an object what no plugin of a scheduler asks for and what people would not want in a file:
+// environments, commands, annotations, paths, parameters of drivers, and who wrote which field. Names of images become
+// digests, which are equal where the names are.
+func Trim(obj client.Object) {
+	obj.SetManagedFields(nil)
+	obj.SetAnnotations(kept(obj.GetAnnotations()))
+	switch o := obj.(type) {
+	case *v1.Pod:
+		trimPod(&o.Spec)
+		if !slices.ContainsFunc(o.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodResizePending || c.Type == v1.PodResizeInProgress }) {
+			// What its containers have is what its spec says.
+			o.Status.ContainerStatuses, o.Status.InitContainerStatuses = nil, nil
+		}
+		o.Status = v1.PodStatus{
+			Phase: o.Status.Phase, Conditions: o.Status.Conditions, Reason: o.Status.Reason, QOSClass: o.Status.QOSClass,
+			NominatedNodeName: o.Status.NominatedNodeName, StartTime: o.Status.StartTime, Resize: o.Status.Resize,
+			AllocatedResources: o.Status.AllocatedResources, Resources: o.Status.Resources,
+			ResourceClaimStatuses: o.Status.ResourceClaimStatuses, ExtendedResourceClaimStatus: o.Status.ExtendedResourceClaimStatus,
+			ContainerStatuses: resized(o.Status.ContainerStatuses), InitContainerStatuses: resized(o.Status.InitContainerStatuses),
+		}
+	case *v1.Node:
+		o.Spec = v1.NodeSpec{Unschedulable: o.Spec.Unschedulable, Taints: o.Spec.Taints}
+		o.Status.Addresses, o.Status.NodeInfo, o.Status.Config = nil, v1.NodeSystemInfo{}, nil
+		for i := range o.Status.Images {
+			for j, name := range o.Status.Images[i].Names {
+				o.Status.Images[i].Names[j] = image(name)
+			}
+		}
+	case *appsv1.Deployment:
+		trimTemplate(&o.Spec.Template)
+	case *appsv1.ReplicaSet:
+		trimTemplate(&o.Spec.Template)
+	case *appsv1.StatefulSet:
+		trimTemplate(&o.Spec.Template)
+	case *appsv1.DaemonSet:
+		trimTemplate(&o.Spec.Template)
+	case *batchv1.Job:
+		trimTemplate(&o.Spec.Template)
+	case *v1.ReplicationController:
+		if o.Spec.Template != nil {
+			trimTemplate(o.Spec.Template)
+		}
+	case *v1.Service:
+		o.Spec, o.Status = v1.ServiceSpec{Selector: o.Spec.Selector}, v1.ServiceStatus{}
+	case *v1.PersistentVolume:
+		trimVolume(&o.Spec)
+	case *storagev1.StorageClass:
+		o.Parameters, o.MountOptions = nil, nil
+	case *storagev1.VolumeAttachment:
+		o.Spec.Source.InlineVolumeSpec, o.Status = nil, storagev1.VolumeAttachmentStatus{Attached: o.Status.Attached}
+	case *resourcev1.DeviceClass:
+		o.Spec.Config = nil
+	case *resourcev1.ResourceClaimTemplate:
+		o.Spec.Spec.Devices.Config = nil
+	case *resourcev1.ResourceClaim:
+		o.Spec.Devices.Config = nil
+		if o.Status.Allocation != nil {
+			o.Status.Allocation.Devices.Config = nil
+		}
+	}
+}
+
+// kept are the annotations that mean something to schedulers and to the controllers of volumes.
+func kept(annotations map[string]string) map[string]string {
+	out := map[string]string{}
+	maps.Copy(out, annotations)
+	maps.DeleteFunc(out, func(key, _ string) bool {
+		switch {
+		case key == v1.MirrorPodAnnotationKey, key == "storageclass.kubernetes.io/is-default-class", key == "storage.alpha.kubernetes.io/migrated-plugins",
+			key == resourcev1.PodResourceClaimAnnotation,
+			strings.HasPrefix(key, "pv.kubernetes.io/"), strings.HasPrefix(key, "volume.kubernetes.io/"), strings.HasPrefix(key, "volume.beta.kubernetes.io/"):
+			return false
+		}
+		return true
+	})
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// image is an image's name so that it tells nothing but whether two are the same.
+func image(name string) string {
+	if name == "" {
+		return ""
+	}
+	if strings.LastIndex(name, ":") <= strings.LastIndex(name, "/") {
+		name += ":latest"
+	}
+	sum := sha256.Sum256([]byte(name))
+	return "image:" + hex.EncodeToString(sum[:8])
+}
+
+func trimTemplate(t *v1.PodTemplateSpec) {
+	t.Annotations = kept(t.Annotations)
+	trimPod(&t.Spec)
+}
+
+func trimPod(spec *v1.PodSpec) {
+	trim := func(list []v1.Container) {
+		for i := range list {
+			c := &list[i]
+			list[i] = v1.Container{Name: c.Name, Image: image(c.Image), Resources: c.Resources, Ports: c.Ports, RestartPolicy: c.RestartPolicy}
+		}
+	}
+	trim(spec.Containers)
+	trim(spec.InitContainers)
+	spec.EphemeralContainers, spec.ImagePullSecrets, spec.HostAliases, spec.DNSConfig, spec.SecurityContext = nil, nil, nil, nil, nil
+	var volumes []v1.Volume
+	for _, v := range spec.Volumes {
+		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil {
+			volumes = append(volumes, v)
+		}
+	}
+	spec.Volumes = volumes
+}
+
+// resized keeps what a pod that is being resized takes from its node.
+func resized(statuses []v1.ContainerStatus) []v1.ContainerStatus {
+	var out []v1.ContainerStatus
+	for i := range statuses {
+		if s := &statuses[i]; s.Resources != nil || s.AllocatedResources != nil {
+			out = append(out, v1.ContainerStatus{Name: s.Name, Resources: s.Resources, AllocatedResources: s.AllocatedResources})
+		}
+	}
+	return out
+}
+
+func trimVolume(spec *v1.PersistentVolumeSpec) {
+	source := v1.PersistentVolumeSource{GCEPersistentDisk: spec.GCEPersistentDisk, AWSElasticBlockStore: spec.AWSElasticBlockStore}
+	if csi := spec.CSI; csi != nil {
+		// Volumes of one handle are one volume, which counts once against the limit of a node.
+		source.CSI = &v1.CSIPersistentVolumeSource{Driver: csi.Driver, VolumeHandle: image(csi.VolumeHandle)}
+	}
+	spec.PersistentVolumeSource, spec.MountOptions = source, nil
+}

@@ -1,0 +1,412 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// api serves the store to clients in this process, as far as a scheduler and its plugins ask for it: reads, status and
+// other patches, updates, bindings, evictions, deletions. It is the transport of a rest.Config. What it does not know is
+// answered as an API server answers for a kind that is not installed; events are taken and dropped.
+type api struct {
+	*store
+	// ready is closed when the scheduler is built: what is listed may wake pods, for which it needs its queue.
+	ready <-chan struct{}
+	busy  func() (done func())
+	// The rest of the cluster, which acts on what is written:
+	bind   func(pod *v1.Pod, node string) error
+	evict  func(key string) error
+	delete func(k *kind, key string, grace *int64) error
+	wrote  func(ctx context.Context, obj client.Object)
+}
+
+var (
+	codecs  = serializer.NewCodecFactory(scheme)
+	decoder = codecs.UniversalDeserializer()
+	paths   = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+)
+
+// RoundTrip implements http.RoundTripper.
+func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
+	defer a.busy()()
+	var body []byte
+	if r.Body != nil {
+		var err error
+		if body, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+		_ = r.Body.Close()
+	}
+	answer, err := a.serve(r, body)
+	status := http.StatusOK
+	if err != nil {
+		failed, ok := errors.AsType[*apierrors.StatusError](err)
+		if !ok {
+			failed = apierrors.NewInternalError(err)
+		}
+		s := failed.Status()
+		s.Kind, s.APIVersion = "Status", "v1"
+		answer, status = &s, int(s.Code)
+	}
+	response := &http.Response{
+		StatusCode: status, Status: strconv.Itoa(status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}},
+	}
+	if stream, ok := answer.(io.ReadCloser); ok {
+		response.Body = stream
+		return response, nil
+	}
+	data, err := json.Marshal(answer)
+	if err != nil {
+		return nil, err
+	}
+	response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
+	return response, nil
+}
+
+// serve answers one request.
+func (a *api) serve(r *http.Request, body []byte) (any, error) {
+	info, err := paths.NewRequestInfo(r)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if info.Resource == "events" && info.Verb == "create" {
+		return json.RawMessage(body), nil
+	}
+	k := a.kindOf(info)
+	switch {
+	case !info.IsResourceRequest:
+		return a.discover(r.URL.Path)
+	case k == nil:
+		return a.serveOther(r, info)
+	}
+	if info.Verb == "list" || info.Verb == "watch" {
+		select {
+		case <-a.ready:
+		case <-time.After(time.Second): // a plugin that lists while it is built
+		}
+	}
+	key := info.Name
+	if k.namespaced && info.Namespace != "" {
+		key = info.Namespace + "/" + info.Name
+	}
+	dryRun := r.URL.Query().Has("dryRun")
+	switch info.Verb {
+	case "get":
+		return a.get(k, key)
+	case "list":
+		return a.list(k, info.Namespace, r)
+	case "watch":
+		return a.watch(k, info.Namespace, r)
+	case "create":
+		return a.create(r.Context(), k, info, key, body, dryRun)
+	case "update", "patch":
+		return a.write(r.Context(), k, info, key, r.Header.Get("Content-Type"), body, dryRun)
+	case "delete":
+		var options metav1.DeleteOptions
+		_ = json.Unmarshal(body, &options) // an empty body has no options
+		obj, err := a.get(k, key)
+		switch {
+		case err != nil:
+			return nil, err
+		case options.Preconditions != nil && options.Preconditions.UID != nil && *options.Preconditions.UID != obj.GetUID():
+			return nil, conflict(k, obj)
+		case dryRun || len(options.DryRun) > 0:
+			return obj, nil
+		}
+		return obj, a.delete(k, key, options.GracePeriodSeconds)
+	}
+	return nil, apierrors.NewMethodNotSupported(k.resource, info.Verb)
+}
+
+// kindOf returns the kind that a request is about, nil when it is of another version or not served.
+func (a *api) kindOf(info *request.RequestInfo) *kind {
+	for resource, k := range a.byResource {
+		if resource.Resource == info.Resource && resource.Group == info.APIGroup && k.gvk.Version == info.APIVersion && k.served {
+			return k
+		}
+	}
+	return nil
+}
+
+// discover says which kinds the store serves.
+func (a *api) discover(path string) (any, error) {
+	groups := map[string]*metav1.APIGroup{}
+	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}}
+	for _, k := range a.order {
+		gv := k.gvk.GroupVersion()
+		if !k.served {
+			continue
+		}
+		version := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
+		groups[gv.Group] = &metav1.APIGroup{Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version}
+		if strings.TrimPrefix(strings.TrimPrefix(path, "/apis/"), "/api/") == gv.String() {
+			list.GroupVersion = gv.String()
+			list.APIResources = append(list.APIResources, metav1.APIResource{
+				Name: k.resource.Resource, SingularName: strings.ToLower(k.gvk.Kind), Kind: k.gvk.Kind, Namespaced: k.namespaced,
+				Verbs: metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"},
+			})
+		}
+	}
+	switch {
+	case path == "/api":
+		return &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions", APIVersion: "v1"}, Versions: []string{"v1"}}, nil
+	case path == "/apis":
+		out := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
+		for _, name := range slices.Sorted(maps.Keys(groups)) {
+			if name != "" {
+				out.Groups = append(out.Groups, *groups[name])
+			}
+		}
+		return out, nil
+	case list.GroupVersion != "":
+		return list, nil
+	}
+	return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, path, "", 0, false)
+}
+
+// serveOther answers for the kinds of Kubernetes that the store does not have: there are no objects of them.
+func (a *api) serveOther(r *http.Request, info *request.RequestInfo) (any, error) {
+	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
+	gvk, known := otherKinds()[gvr]
+	switch {
+	case known && info.Verb == "list":
+		return &metav1.PartialObjectMetadataList{
+			TypeMeta: metav1.TypeMeta{Kind: gvk.Kind + "List", APIVersion: gvk.GroupVersion().String()}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+		}, nil
+	case known && info.Verb == "watch":
+		return newStream(r)
+	}
+	return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, info.Verb, gvr.GroupResource(), info.Name, "", 0, false)
+}
+
+// otherKinds has the kinds of the scheme by their resources.
+var otherKinds = sync.OnceValue(func() map[schema.GroupVersionResource]schema.GroupVersionKind {
+	out := map[schema.GroupVersionResource]schema.GroupVersionKind{}
+	for gvk := range scheme.AllKnownTypes() {
+		plural, _ := meta.UnsafeGuessKindToResource(gvk)
+		out[plural] = gvk
+	}
+	return out
+})
+
+func (a *api) get(k *kind, key string) (client.Object, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if obj := k.currentLocked(key); obj != nil {
+		return k.typed(obj), nil
+	}
+	return nil, apierrors.NewNotFound(k.resource, key)
+}
+
+// typed returns a shallow copy that says its kind, as JSON has to.
+func (k *kind) typed(obj client.Object) client.Object {
+	shallow := reflect.New(reflect.TypeOf(obj).Elem())
+	shallow.Elem().Set(reflect.ValueOf(obj).Elem())
+	out := shallow.Interface().(client.Object) //nolint:forcetypeassert // of the same type
+	out.GetObjectKind().SetGroupVersionKind(k.gvk)
+	return out
+}
+
+// selection is what a list or a watch asks for.
+func selection(k *kind, namespace string, r *http.Request) (func(obj client.Object) bool, error) {
+	byLabel, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	byField, err := fields.ParseSelector(r.URL.Query().Get("fieldSelector"))
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return func(obj client.Object) bool {
+		if namespace != "" && k.namespaced && obj.GetNamespace() != namespace || !byLabel.Matches(labels.Set(obj.GetLabels())) {
+			return false
+		}
+		if byField.Empty() {
+			return true
+		}
+		set := fields.Set{"metadata.name": obj.GetName(), "metadata.namespace": obj.GetNamespace()}
+		if pod, ok := obj.(*v1.Pod); ok {
+			set["spec.nodeName"], set["spec.schedulerName"], set["status.phase"] = pod.Spec.NodeName, pod.Spec.SchedulerName, string(pod.Status.Phase)
+		}
+		return byField.Matches(set)
+	}, nil
+}
+
+func (a *api) list(k *kind, namespace string, r *http.Request) (any, error) {
+	selected, err := selection(k, namespace, r)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	out := struct {
+		metav1.TypeMeta `json:",inline"`
+		metav1.ListMeta `json:"metadata"`
+
+		Items []client.Object `json:"items"`
+	}{
+		TypeMeta: metav1.TypeMeta{Kind: k.gvk.Kind + "List", APIVersion: k.gvk.GroupVersion().String()},
+		ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(a.version, 10)}, Items: []client.Object{},
+	}
+	for _, obj := range k.indexer.List() {
+		if o := obj.(client.Object); selected(o) { //nolint:forcetypeassert // nothing else is put in
+			out.Items = append(out.Items, k.typed(o))
+		}
+	}
+	for _, obj := range k.finished {
+		if selected(obj) {
+			out.Items = append(out.Items, k.typed(obj))
+		}
+	}
+	return out, nil
+}
+
+func (a *api) create(ctx context.Context, k *kind, info *request.RequestInfo, key string, body []byte, dryRun bool) (any, error) {
+	decoded, _, err := decoder.Decode(body, nil, nil)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	switch obj := decoded.(type) {
+	case *v1.Binding:
+		pod, ok := get[*v1.Pod](a.store, key)
+		switch {
+		case !ok:
+			return nil, apierrors.NewNotFound(k.resource, info.Name)
+		case obj.UID != "" && obj.UID != pod.UID, pod.Spec.NodeName != "", pod.DeletionTimestamp != nil:
+			return nil, conflict(k, pod)
+		case dryRun:
+			return success, nil
+		}
+		return success, a.bind(pod, obj.Target.Name)
+	case *policyv1.Eviction:
+		if _, err := a.get(k, key); err != nil || dryRun {
+			return success, err
+		}
+		return success, a.evict(key)
+	case client.Object:
+		if obj.GetName() == "" && obj.GetGenerateName() != "" {
+			a.mu.Lock()
+			a.version++
+			obj.SetName(fmt.Sprintf("%s%d", obj.GetGenerateName(), a.version))
+			a.mu.Unlock()
+		}
+		if k.namespaced && obj.GetNamespace() == "" {
+			obj.SetNamespace(info.Namespace)
+		}
+		if !dryRun {
+			if err := a.store.create(obj); err != nil {
+				return nil, err
+			}
+			a.wrote(ctx, obj)
+		}
+		return k.typed(obj), nil
+	}
+	return nil, apierrors.NewBadRequest(fmt.Sprintf("%T cannot be created", decoded))
+}
+
+// write serves update and patch.
+func (a *api) write(ctx context.Context, k *kind, info *request.RequestInfo, key, contentType string, body []byte, dryRun bool) (any, error) {
+	obj, err := a.update(k, key, func(obj client.Object) error {
+		sent, err := a.sent(k, info, contentType, body, obj)
+		switch {
+		case err != nil:
+			return err
+		case sent.GetUID() != "" && sent.GetUID() != obj.GetUID(),
+			sent.GetResourceVersion() != "" && sent.GetResourceVersion() != obj.GetResourceVersion():
+			return conflict(k, obj)
+		case dryRun:
+			return errUnchanged
+		case info.Subresource == "status":
+			setStatus(obj, sent)
+		default:
+			sent.SetUID(obj.GetUID())
+			reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(sent).Elem())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !dryRun {
+		a.wrote(ctx, obj)
+	}
+	return k.typed(obj), nil
+}
+
+// sent returns the object that a request asks for.
+func (a *api) sent(k *kind, info *request.RequestInfo, contentType string, body []byte, current client.Object) (client.Object, error) {
+	if info.Verb == "patch" {
+		was, err := json.Marshal(k.typed(current))
+		if err != nil {
+			return nil, err
+		}
+		switch types.PatchType(contentType) {
+		case types.StrategicMergePatchType:
+			body, err = strategicpatch.StrategicMergePatch(was, body, current)
+		case types.MergePatchType:
+			body, err = jsonpatch.MergePatch(was, body)
+		case types.JSONPatchType:
+			var patch jsonpatch.Patch
+			if patch, err = jsonpatch.DecodePatch(body); err == nil {
+				body, err = patch.Apply(was)
+			}
+		default:
+			return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, info.Verb, k.resource, info.Name, contentType, 0, false)
+		}
+		if err != nil {
+			return nil, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	decoded, _, err := decoder.Decode(body, &k.gvk, nil)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if obj, ok := decoded.(client.Object); ok && reflect.TypeOf(obj) == reflect.TypeOf(current) {
+		return obj, nil
+	}
+	return nil, apierrors.NewBadRequest(fmt.Sprintf("%T is not a %s", decoded, k.gvk.Kind))
+}
+
+var success = &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess, Code: http.StatusCreated}
+
+func conflict(k *kind, obj client.Object) error {
+	return apierrors.NewConflict(k.resource, obj.GetName(), errors.New("the object has been modified"))
+}
+
+// setStatus gives an object the status of another one of its type.
+func setStatus(obj, from client.Object) {
+	is, wanted := reflect.ValueOf(obj).Elem().FieldByName("Status"), reflect.ValueOf(from).Elem().FieldByName("Status")
+	if is.IsValid() {
+		is.Set(wanted)
+	}
+}

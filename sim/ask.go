@@ -1,0 +1,155 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// Answer is what the scheduler's plugins say of a pod now.
+type Answer struct {
+	// Gates are what keeps the pod out of the queue.
+	Gates []Refusal
+	// All refuses the pod before any node is looked at.
+	All *Refusal
+	// Nodes has every node, in the order of their names. It is there even when All is not nil, with its refusal.
+	Nodes []NodeAnswer
+}
+
+// NodeAnswer is what the plugins say of the pod on one node.
+type NodeAnswer struct {
+	Node *v1.Node
+	// Refusal is nil when all of them accept it.
+	Refusal *Refusal
+}
+
+// Refusal is a plugin's answer.
+type Refusal struct {
+	// Plugin is empty when the framework itself answers.
+	Plugin  string
+	Reasons []string
+	// Error says that the plugin has failed. Unresolvable: not even without other pods would it fit.
+	Error, Unresolvable bool
+}
+
+// Words are the reasons in one line.
+func (r *Refusal) Words() string { return strings.Join(r.Reasons, ", ") }
+
+func refusalOf(status *fwk.Status) *Refusal {
+	if status.IsSuccess() {
+		return nil
+	}
+	reasons := slices.Clone(status.Reasons())
+	if len(reasons) == 0 {
+		reasons = []string{status.Code().String()}
+	}
+	return &Refusal{
+		Plugin: status.Plugin(), Reasons: reasons,
+		Error: status.Code() == fwk.Error, Unresolvable: status.Code() == fwk.UnschedulableAndUnresolvable,
+	}
+}
+
+// Fit returns the nodes that would take the pod.
+func (a *Answer) Fit() []*v1.Node {
+	var out []*v1.Node
+	for i := range a.Nodes {
+		if a.Nodes[i].Refusal == nil {
+			out = append(out, a.Nodes[i].Node)
+		}
+	}
+	return out
+}
+
+// Ask has the filters of the pod's profile judge every node, with the pods that are nominated to them, as in a scheduling
+// cycle. Nothing is placed, and nobody is preempted. The pod need not exist in the copy; one that is bound is judged as if it
+// were to be placed again, beside itself. An error says that no profile is the pod's or that an extender has failed; a plugin
+// that fails refuses.
+func (s *Sim) Ask(ctx context.Context, pod *v1.Pod) (*Answer, error) {
+	f := s.scheduler.Profiles[pod.Spec.SchedulerName]
+	if f == nil {
+		return nil, fmt.Errorf("no profile of the configuration has the scheduler name %q", pod.Spec.SchedulerName)
+	}
+	if err := s.settle(ctx); err != nil {
+		return nil, err
+	}
+	out := &Answer{}
+	for _, plugin := range f.PreEnqueuePlugins() {
+		if status := plugin.PreEnqueue(ctx, pod); !status.IsSuccess() {
+			out.Gates = append(out.Gates, *refusalOf(status.WithPlugin(plugin.Name())))
+		}
+	}
+	if err := s.scheduler.Cache.UpdateSnapshot(klog.FromContext(s.ctx), s.snapshot); err != nil {
+		return nil, err
+	}
+	nodes, err := s.snapshot.List()
+	if err != nil {
+		return nil, err
+	}
+	state := framework.NewCycleState()
+	result, status, limiting := f.RunPreFilterPlugins(ctx, state, pod)
+	out.All = refusalOf(status)
+	out.Nodes = make([]NodeAnswer, len(nodes))
+	f.Parallelizer().Until(ctx, len(nodes), func(i int) {
+		a := &out.Nodes[i]
+		a.Node = nodes[i].Node()
+		switch {
+		case out.All != nil:
+			a.Refusal = out.All
+		case !result.AllNodes() && !result.NodeNames.Has(a.Node.Name):
+			names := limiting.UnsortedList()
+			slices.Sort(names)
+			a.Refusal = &Refusal{
+				Plugin: strings.Join(names, ", "), Unresolvable: true,
+				Reasons: []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", names)}, // the scheduler's words
+			}
+		default:
+			a.Refusal = refusalOf(f.RunFilterPluginsWithNominatedPods(ctx, state, pod, nodes[i]))
+		}
+	}, "Ask")
+	if err := s.askExtenders(pod, nodes, out); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(out.Nodes, func(a, b NodeAnswer) int { return strings.Compare(a.Node.Name, b.Node.Name) })
+	return out, ctx.Err()
+}
+
+// askExtenders asks the extenders of the configuration, one after the other, about the nodes that are left.
+func (s *Sim) askExtenders(pod *v1.Pod, nodes []fwk.NodeInfo, out *Answer) error {
+	for _, extender := range s.scheduler.Extenders {
+		if !extender.IsFilter() || !extender.IsInterested(pod) {
+			continue
+		}
+		var fit []fwk.NodeInfo
+		for i := range nodes {
+			if out.Nodes[i].Refusal == nil {
+				fit = append(fit, nodes[i])
+			}
+		}
+		if len(fit) == 0 {
+			return nil
+		}
+		_, failed, unresolvable, err := extender.Filter(pod, fit)
+		if err != nil {
+			if extender.IsIgnorable() {
+				continue
+			}
+			return fmt.Errorf("extender %s: %w", extender.Name(), err)
+		}
+		for i := range out.Nodes {
+			a := &out.Nodes[i]
+			if words, ok := failed[a.Node.Name]; ok {
+				a.Refusal = &Refusal{Plugin: extender.Name(), Reasons: []string{words}}
+			}
+			if words, ok := unresolvable[a.Node.Name]; ok {
+				a.Refusal = &Refusal{Plugin: extender.Name(), Reasons: []string{words}, Unresolvable: true}
+			}
+		}
+	}
+	return nil
+}

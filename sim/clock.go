@@ -1,0 +1,209 @@
+package sim
+
+import (
+	"container/heap"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// virtualClock is the clock that scheduler and plugins share: it stands still until the Sim moves it. What it fires, it
+// fires in the order of the deadlines, and of equal deadlines in the order in which they were set.
+type virtualClock struct {
+	mu      sync.Mutex // guards everything below
+	now     time.Time
+	serial  int
+	waiting deadlines
+
+	// running is how many functions of AfterFunc have been started and have not returned.
+	running atomic.Int32
+}
+
+var _ clock.WithTickerAndDelayedExecution = &virtualClock{}
+
+// alarm is a timer or a ticker.
+type alarm struct {
+	clock  *virtualClock
+	fire   func(at time.Time)
+	c      chan time.Time
+	period time.Duration // of a ticker
+
+	// Guarded by clock.mu:
+	at     time.Time
+	serial int
+	index  int // in the heap, -1 when it is not set
+}
+
+func newClock(now time.Time) *virtualClock { return &virtualClock{now: now} }
+
+// Now implements clock.PassiveClock.
+func (c *virtualClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// Since implements clock.PassiveClock.
+func (c *virtualClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// until returns how long it is to a time.
+func (c *virtualClock) until(t time.Time) time.Duration { return t.Sub(c.Now()) }
+
+// After implements clock.Clock.
+func (c *virtualClock) After(d time.Duration) <-chan time.Time { return c.NewTimer(d).C() }
+
+// Tick implements clock.Clock.
+func (c *virtualClock) Tick(d time.Duration) <-chan time.Time { return c.NewTicker(d).C() }
+
+// Sleep implements clock.Clock.
+func (c *virtualClock) Sleep(d time.Duration) { <-c.After(d) }
+
+// NewTimer implements clock.Clock.
+func (c *virtualClock) NewTimer(d time.Duration) clock.Timer { return c.newAlarm(d, 0) }
+
+// NewTicker implements clock.WithTicker.
+func (c *virtualClock) NewTicker(d time.Duration) clock.Ticker { return ticker{c.newAlarm(d, d)} }
+
+// AfterFunc implements clock.WithDelayedExecution.
+func (c *virtualClock) AfterFunc(d time.Duration, f func()) clock.Timer {
+	a := &alarm{clock: c, index: -1, fire: func(time.Time) {
+		c.running.Add(1)
+		go func() {
+			defer c.running.Add(-1)
+			f()
+		}()
+	}}
+	a.Reset(d)
+	return a
+}
+
+func (c *virtualClock) newAlarm(d, period time.Duration) *alarm {
+	ch := make(chan time.Time, 1)
+	a := &alarm{clock: c, c: ch, period: period, index: -1, fire: func(at time.Time) {
+		select {
+		case ch <- at:
+		default: // the last one has not been taken yet
+		}
+	}}
+	a.Reset(d)
+	return a
+}
+
+// C implements clock.Timer.
+func (a *alarm) C() <-chan time.Time { return a.c }
+
+// Stop implements clock.Timer.
+func (a *alarm) Stop() bool {
+	a.clock.mu.Lock()
+	defer a.clock.mu.Unlock()
+	return a.stopLocked()
+}
+
+func (a *alarm) stopLocked() (wasSet bool) {
+	if a.index < 0 {
+		return false
+	}
+	heap.Remove(&a.clock.waiting, a.index)
+	return true
+}
+
+// Reset implements clock.Timer. A deadline that has passed already fires at once.
+func (a *alarm) Reset(d time.Duration) bool {
+	c := a.clock
+	c.mu.Lock()
+	wasSet := a.stopLocked()
+	now := c.now
+	if d > 0 {
+		a.setLocked(now.Add(d))
+	}
+	c.mu.Unlock()
+	if d <= 0 {
+		a.fire(now)
+	}
+	return wasSet
+}
+
+func (a *alarm) setLocked(at time.Time) {
+	a.clock.serial++
+	a.at, a.serial = at, a.clock.serial
+	heap.Push(&a.clock.waiting, a)
+}
+
+// ticker is an alarm whose Stop returns nothing.
+type ticker struct{ *alarm }
+
+// Stop implements clock.Ticker.
+func (t ticker) Stop() { t.alarm.Stop() }
+
+// next returns the next deadline.
+func (c *virtualClock) next() (at time.Time, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.waiting) == 0 {
+		return time.Time{}, false
+	}
+	return c.waiting[0].at, true
+}
+
+// advance moves the time on to t, never back, and fires what is due by then.
+func (c *virtualClock) advance(t time.Time) {
+	for {
+		c.mu.Lock()
+		if len(c.waiting) == 0 || c.waiting[0].at.After(t) {
+			if t.After(c.now) {
+				c.now = t
+			}
+			c.mu.Unlock()
+			return
+		}
+		a := c.waiting[0]
+		heap.Pop(&c.waiting)
+		at := a.at
+		if at.After(c.now) {
+			c.now = at
+		}
+		if a.period > 0 {
+			a.setLocked(at.Add(a.period))
+		}
+		c.mu.Unlock()
+		a.fire(at)
+	}
+}
+
+// step moves the time on by d.
+func (c *virtualClock) step(d time.Duration) { c.advance(c.Now().Add(d)) }
+
+// deadlines is a heap of alarms.
+type deadlines []*alarm
+
+func (h deadlines) Len() int { return len(h) }
+
+func (h deadlines) Less(i, j int) bool {
+	if !h[i].at.Equal(h[j].at) {
+		return h[i].at.Before(h[j].at)
+	}
+	return h[i].serial < h[j].serial
+}
+
+func (h deadlines) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (h *deadlines) Push(x any) {
+	a := x.(*alarm) //nolint:forcetypeassert // nothing else is pushed
+	a.index = len(*h)
+	*h = append(*h, a)
+}
+
+// Pop implements heap.Interface.
+func (h *deadlines) Pop() any {
+	old := *h
+	a := old[len(old)-1]
+	a.index = -1
+	*h = old[:len(old)-1]
+	return a
+}

@@ -1,0 +1,476 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// This file is the rest of the cluster, as far as a scheduler notices it: kubelets that start and end pods, controllers that
+// make lost pods again, and the budgets' controller. Volumes and devices are in devices.go.
+
+const (
+	// stopTime is how long a pod takes at most to end after its deletion: longer than a scheduler takes to try what is in its
+	// queue.
+	stopTime = time.Minute
+	// killTime is that of a pod without a grace period: until the API server has answered.
+	killTime = 20 * time.Millisecond
+)
+
+func (s *Sim) newAPI() *api {
+	return &api{store: s.store, ready: s.ready, busy: s.busy, bind: s.bind, evict: s.evict, delete: s.delete, wrote: s.wrote}
+}
+
+// bind does what a binding leads to: the pod is on its node, and runs.
+func (s *Sim) bind(pod *v1.Pod, nodeName string) error {
+	now := metav1.Time{Time: s.clock.Now().Truncate(time.Second)} // as the API server keeps it
+	node, _ := get[*v1.Node](s.store, nodeName)
+	bound, err := change(s.store, keyOf(pod), func(pod *v1.Pod) error {
+		pod.Spec.NodeName = nodeName
+		if node != nil {
+			copyTopology(pod, node)
+		}
+		pod.Status.NominatedNodeName = ""
+		pod.Status.Phase, pod.Status.StartTime = v1.PodRunning, &now
+		setCondition(pod, v1.PodScheduled, now)
+		setCondition(pod, v1.PodReady, now)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.countHealthy(bound, 1)
+	s.bound.Add(1)
+	s.mu.Lock()
+	delete(s.failures, pod.UID)
+	s.moved = true
+	s.mu.Unlock()
+	return nil
+}
+
+// topologyLabels are those that the API server copies from the node to the pod that is bound to it.
+var topologyLabels = []string{v1.LabelTopologyZone, v1.LabelTopologyRegion}
+
+func copyTopology(pod *v1.Pod, node *v1.Node) {
+	for _, label := range topologyLabels {
+		if value, ok := node.Labels[label]; ok {
+			metav1.SetMetaDataLabel(&pod.ObjectMeta, label, value)
+		}
+	}
+}
+
+func setCondition(pod *v1.Pod, kind v1.PodConditionType, at metav1.Time) {
+	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == kind })
+	pod.Status.Conditions = append(pod.Status.Conditions, v1.PodCondition{Type: kind, Status: v1.ConditionTrue, LastTransitionTime: at})
+}
+
+func isReady(pod *v1.Pod) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodReady {
+			return c.Status == v1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// delete is a deletion by request.
+func (s *Sim) delete(k *kind, key string, grace *int64) error {
+	pod, ok := get[*v1.Pod](s.store, key)
+	if k != of[*v1.Pod](s.store) || !ok || ended(pod) || pod.Spec.NodeName == "" {
+		s.store.remove(k, key)
+		s.progress()
+		return nil
+	}
+	if pod.DeletionTimestamp != nil {
+		return nil
+	}
+	if grace == nil {
+		grace = pod.Spec.TerminationGracePeriodSeconds
+	}
+	s.countHealthy(pod, -1)
+	after := stopTime
+	if ptr.Deref(grace, 30) == 0 {
+		after = killTime
+	}
+	now := s.clock.Now()
+	if after == stopTime {
+		now = now.Truncate(stopTime) // those that end at about the same time end together
+	}
+	end := metav1.Time{Time: now.Add(after)}
+	_, err := change(s.store, key, func(pod *v1.Pod) error {
+		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &end, ptr.To(int64(after.Seconds()))
+		return nil
+	})
+	stopped := &alarm{clock: s.clock, index: -1, fire: func(time.Time) { s.end(pod) }}
+	stopped.Reset(s.clock.until(end.Time))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.evicted = append(s.evicted, pod)
+	s.moved = true
+	if s.stopping.Before(end.Time) {
+		s.stopping = end.Time
+	}
+	return err
+}
+
+// end takes a pod away that has come to its end.
+func (s *Sim) end(pod *v1.Pod) {
+	if now, ok := get[*v1.Pod](s.store, keyOf(pod)); !ok || now.UID != pod.UID {
+		return
+	}
+	s.store.remove(of[*v1.Pod](s.store), keyOf(pod))
+	s.gone(pod)
+	s.progress()
+}
+
+// gone does what follows the end of a pod: what is its own goes too, and its controller makes another one.
+func (s *Sim) gone(pod *v1.Pod) {
+	s.releaseClaims(pod)
+	if made := s.replacement(pod); made != nil && !s.options.Bare {
+		s.make(made)
+	}
+}
+
+// evict is an eviction by request, which budgets may refuse.
+func (s *Sim) evict(key string) error {
+	pod, ok := get[*v1.Pod](s.store, key)
+	if !ok {
+		return apierrors.NewNotFound(of[*v1.Pod](s.store).resource, key)
+	}
+	for _, budget := range s.budgetsOf(pod) {
+		if isReady(pod) && budget.Status.DisruptionsAllowed <= 0 {
+			return apierrors.NewTooManyRequests(fmt.Sprintf("the disruption budget %s allows no disruption", budget.Name), 10)
+		}
+	}
+	return s.delete(of[*v1.Pod](s.store), key, pod.Spec.TerminationGracePeriodSeconds)
+}
+
+// budgetsOf returns the budgets of a pod.
+func (s *Sim) budgetsOf(pod *v1.Pod) []*policyv1.PodDisruptionBudget {
+	budgets, _ := of[*policyv1.PodDisruptionBudget](s.store).indexer.ByIndex(namespaceIndex, pod.Namespace)
+	var out []*policyv1.PodDisruptionBudget
+	for _, obj := range budgets {
+		budget := obj.(*policyv1.PodDisruptionBudget) //nolint:forcetypeassert // the kind is of it
+		if selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector); err == nil && selector.Matches(labels.Set(pod.Labels)) {
+			out = append(out, budget)
+		}
+	}
+	return out
+}
+
+// countHealthy keeps the status of budgets when a pod becomes healthy or ends.
+func (s *Sim) countHealthy(pod *v1.Pod, by int32) {
+	if by < 0 && !isReady(pod) {
+		return
+	}
+	for _, budget := range s.budgetsOf(pod) {
+		_, _ = change(s.store, keyOf(budget), func(b *policyv1.PodDisruptionBudget) error {
+			b.Status.CurrentHealthy = max(0, b.Status.CurrentHealthy+by)
+			b.Status.DisruptionsAllowed = max(0, b.Status.CurrentHealthy-b.Status.DesiredHealthy)
+			return nil
+		})
+	}
+}
+
+// NodeBound reports whether a pod goes with its node: nothing makes another one elsewhere.
+func NodeBound(pod *v1.Pod) bool {
+	if _, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]; mirror {
+		return true
+	}
+	owner := metav1.GetControllerOf(pod)
+	return owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "Node")
+}
+
+// replacement returns what the controller of a pod that has ended makes in its place, nil when it makes nothing: for pods
+// without a controller, pods that go with their node, and pods that have finished.
+func (s *Sim) replacement(pod *v1.Pod) *v1.Pod {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || NodeBound(pod) || ended(pod) {
+		return nil
+	}
+	made := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: pod.Namespace, Name: pod.Name, GenerateName: pod.GenerateName, Labels: maps.Clone(pod.Labels), Annotations: maps.Clone(pod.Annotations),
+		OwnerReferences: pod.OwnerReferences, CreationTimestamp: metav1.Time{Time: s.clock.Now()},
+	}, Spec: *pod.Spec.DeepCopy()}
+	if owner.Kind != "StatefulSet" {
+		s.mu.Lock()
+		s.serial++
+		made.Name = fmt.Sprintf("%s%05d", cmp.Or(pod.GenerateName, pod.Name+"-"), s.serial)
+		s.mu.Unlock()
+	}
+	made.UID = types.UID(fmt.Sprintf("%s/%s#%d", made.Namespace, made.Name, s.clock.Now().UnixNano()))
+	if node, ok := get[*v1.Node](s.store, pod.Spec.NodeName); ok || pod.Spec.NodeName != "" {
+		for _, label := range topologyLabels {
+			// The template has no such label, unless it says something else than the node did.
+			if node == nil || node.Labels[label] == made.Labels[label] {
+				delete(made.Labels, label)
+			}
+		}
+	}
+	made.Spec.NodeName, made.Spec.EphemeralContainers = "", nil
+	made.Status = v1.PodStatus{Phase: v1.PodPending, QOSClass: pod.Status.QOSClass}
+	return made
+}
+
+// make creates a pod, with the claims that are its own.
+func (s *Sim) make(pod *v1.Pod) {
+	s.makeClaims(pod)
+	if err := s.store.create(pod); err != nil {
+		return // one of this name is there already
+	}
+	s.mu.Lock()
+	s.made[pod.UID] = true
+	s.mu.Unlock()
+	s.progress()
+}
+
+// Made returns the pods that controllers have made in the place of others, by UID.
+func (s *Sim) Made() map[types.UID]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.made)
+}
+
+// Loss is what is lost with nodes.
+type Loss struct {
+	Nodes []*v1.Node
+	// Displaced pods had a controller, which has made others in their place: Replacements, in the same order.
+	Displaced, Replacements []*v1.Pod
+	// Orphans had none, NodeBound pods go with their nodes.
+	Orphans, NodeBound []*v1.Pod
+}
+
+// Lose takes nodes away with all that is on them, as when a zone has failed for good: the nodes are deleted, then their
+// pods, and their controllers make others. Run schedules these.
+func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
+	out := &Loss{}
+	names := map[string]bool{}
+	for _, node := range list[*v1.Node](s.store) {
+		if lost(node) {
+			out.Nodes = append(out.Nodes, node)
+			names[node.Name] = true
+		}
+	}
+	for _, node := range out.Nodes {
+		s.removeNode(node)
+	}
+	var pods []*v1.Pod
+	for _, pod := range list[*v1.Pod](s.store) {
+		if names[pod.Spec.NodeName] {
+			pods = append(pods, pod)
+		}
+	}
+	// In which order controllers notice is left to chance in a cluster.
+	slices.SortStableFunc(pods, func(a, b *v1.Pod) int {
+		if s.options.Seed == 0 {
+			return 0
+		}
+		return cmp.Compare(draw(s.options.Seed, string(a.UID)), draw(s.options.Seed, string(b.UID)))
+	})
+	var made []*v1.Pod
+	for _, pod := range pods {
+		s.store.remove(of[*v1.Pod](s.store), keyOf(pod))
+		if pod.DeletionTimestamp == nil {
+			s.countHealthy(pod, -1)
+		}
+		s.releaseClaims(pod)
+		var replacement *v1.Pod
+		if pod.DeletionTimestamp == nil || controllerKind(pod) == "StatefulSet" {
+			replacement = s.replacement(pod) // of another one that ends, it is there already
+		}
+		switch {
+		case replacement != nil:
+			out.Displaced = append(out.Displaced, pod)
+			made = append(made, replacement)
+		case NodeBound(pod):
+			out.NodeBound = append(out.NodeBound, pod)
+		case pod.DeletionTimestamp == nil:
+			out.Orphans = append(out.Orphans, pod)
+		}
+	}
+	for _, pod := range made {
+		s.make(pod)
+	}
+	out.Replacements = made
+	s.progress()
+	return out
+}
+
+func controllerKind(pod *v1.Pod) string {
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		return owner.Kind
+	}
+	return ""
+}
+
+// Add creates objects; pods get the claims that are their own. They are given to the Sim. Run schedules the pods.
+func (s *Sim) Add(objects ...client.Object) error {
+	slices.SortStableFunc(objects, func(a, b client.Object) int { return cmp.Compare(isPod(a), isPod(b)) })
+	for _, obj := range objects {
+		if created := obj.GetCreationTimestamp(); created.IsZero() {
+			obj.SetCreationTimestamp(metav1.Time{Time: s.clock.Now()})
+		}
+		if pod, ok := obj.(*v1.Pod); ok {
+			s.makeClaims(pod)
+		}
+		if err := s.store.create(obj); err != nil {
+			return err
+		}
+	}
+	s.progress()
+	return nil
+}
+
+func isPod(obj client.Object) int {
+	if _, ok := obj.(*v1.Pod); ok {
+		return 1
+	}
+	return 0
+}
+
+// Remove deletes an object at once, as if it had never been: nothing is made in its place.
+func (s *Sim) Remove(obj client.Object) {
+	for _, k := range s.store.order {
+		if k.holds(obj) {
+			s.store.remove(k, keyOf(obj))
+		}
+	}
+	s.progress()
+}
+
+// RemoveNode takes a node away with its pods, as if it had never been.
+func (s *Sim) RemoveNode(name string) {
+	if node, ok := get[*v1.Node](s.store, name); ok {
+		s.removeNode(node)
+	}
+	pods, _ := of[*v1.Pod](s.store).indexer.ByIndex(nodeIndex, name)
+	for _, obj := range pods {
+		s.Remove(obj.(*v1.Pod)) //nolint:forcetypeassert // the kind is of it
+	}
+}
+
+// AddNodes adds nodes that are like another one, with the pods that run on every such node and with what its CSI drivers
+// and device drivers say of it. It returns their names.
+func (s *Sim) AddNodes(n int, like string) ([]string, error) {
+	model, ok := get[*v1.Node](s.store, like)
+	if !ok {
+		return nil, fmt.Errorf("there is no node %q", like)
+	}
+	var names []string
+	for i := range n {
+		name := fmt.Sprintf("%s-added-%d", like, i+1)
+		node := copyOf(model)
+		node.ObjectMeta = metav1.ObjectMeta{Name: name, Labels: node.Labels, Annotations: node.Annotations}
+		if _, ok := node.Labels[v1.LabelHostname]; ok {
+			node.Labels[v1.LabelHostname] = name
+		}
+		node.Spec = v1.NodeSpec{Taints: node.Spec.Taints}
+		node.Status.VolumesAttached, node.Status.VolumesInUse = nil, nil
+		if err := s.Add(node); err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+		s.copyDrivers(model, node)
+		pods, _ := of[*v1.Pod](s.store).indexer.ByIndex(nodeIndex, like)
+		for _, obj := range pods {
+			pod := obj.(*v1.Pod) //nolint:forcetypeassert // the kind is of it
+			if !NodeBound(pod) || pod.DeletionTimestamp != nil {
+				continue
+			}
+			c := copyOf(pod)
+			c.ObjectMeta = metav1.ObjectMeta{
+				Namespace: pod.Namespace, Name: strings.TrimSuffix(pod.Name, "-"+like) + "-" + name,
+				Labels: c.Labels, Annotations: c.Annotations, OwnerReferences: c.OwnerReferences,
+			}
+			c.Spec.NodeName = name
+			if err := s.Add(c); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return names, nil
+}
+
+// Evicted returns the pods that the scheduler has evicted.
+func (s *Sim) Evicted() []*v1.Pod {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.evicted)
+}
+
+func (s *Sim) wrote(ctx context.Context, obj client.Object) {
+	defer noteVolumeWrite(ctx)
+	switch o := obj.(type) {
+	case *v1.PersistentVolume:
+		s.bindClaim(o)
+	case *v1.PersistentVolumeClaim:
+		s.provision(o)
+	}
+}
+
+// Put takes an object as it is in the cluster now: a new one, or one that has changed. It is not modified, and may be shared.
+func (s *Sim) Put(obj client.Object) error { return s.store.put(obj) }
+
+// Sync makes the copy equal to a cluster: objects are all that there are at that time. Those that are the same objects as
+// before cost a comparison.
+func (s *Sim) Sync(now time.Time, objects []client.Object) error {
+	s.clock.advance(now)
+	seen := map[*kind]map[string]bool{}
+	for _, obj := range objects {
+		k := s.store.kinds[reflect.TypeOf(obj)]
+		if k == nil {
+			return fmt.Errorf("%T: a simulation knows no such kind", obj)
+		}
+		if seen[k] == nil {
+			seen[k] = map[string]bool{}
+		}
+		key := keyOf(obj)
+		seen[k][key] = true
+		s.store.mu.Lock()
+		same := k.currentLocked(key) == obj
+		s.store.mu.Unlock()
+		if !same {
+			if err := s.store.put(obj); err != nil {
+				return err
+			}
+		}
+	}
+	for _, obj := range s.store.objects() {
+		k := s.store.kinds[reflect.TypeOf(obj)]
+		if key := keyOf(obj); !seen[k][key] {
+			s.store.remove(k, key)
+		}
+	}
+	return nil
+}
+
+// Pass lets time pass in the copy, without a scheduling cycle: grace periods end, and statuses are written.
+func (s *Sim) Pass(ctx context.Context, d time.Duration) error {
+	end := s.clock.Now().Add(d)
+	for {
+		if err := s.settle(ctx); err != nil {
+			return err
+		}
+		othersRest(advanceRestLimit)
+		at, ok := s.clock.next()
+		if !ok || at.After(end) {
+			s.clock.advance(end)
+			return s.settle(ctx)
+		}
+		s.clock.advance(at)
+	}
+}

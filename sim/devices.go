@@ -1,0 +1,185 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/storage/ephemeral"
+	"k8s.io/component-helpers/storage/volume"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	"k8s.io/utils/ptr"
+)
+
+// This file is the controllers of volumes and of resource claims.
+
+// bindClaim is the volume controller's answer to a volume that names its claim.
+func (s *Sim) bindClaim(pv *v1.PersistentVolume) {
+	ref := pv.Spec.ClaimRef
+	if ref == nil || pv.Status.Phase == v1.VolumeBound {
+		return
+	}
+	_, err := change(s.store, ref.Namespace+"/"+ref.Name, func(claim *v1.PersistentVolumeClaim) error {
+		if claim.Spec.VolumeName != "" && claim.Spec.VolumeName != pv.Name {
+			return errUnchanged
+		}
+		claim.Spec.VolumeName, claim.Status.Phase = pv.Name, v1.ClaimBound
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, volume.AnnBindCompleted, "yes")
+		return nil
+	})
+	if err != nil {
+		return
+	}
+	_, _ = change(s.store, pv.Name, func(pv *v1.PersistentVolume) error {
+		pv.Status.Phase = v1.VolumeBound
+		return nil
+	})
+}
+
+// provision is the answer to a claim for which the scheduler has chosen a node: a volume in the node's zone.
+func (s *Sim) provision(claim *v1.PersistentVolumeClaim) {
+	node, ok := get[*v1.Node](s.store, claim.Annotations[volume.AnnSelectedNode])
+	if !ok || claim.Spec.VolumeName != "" {
+		return
+	}
+	pv := &v1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + string(claim.UID), Labels: map[string]string{}},
+		Spec: v1.PersistentVolumeSpec{
+			StorageClassName: ptr.Deref(claim.Spec.StorageClassName, ""), AccessModes: claim.Spec.AccessModes, Capacity: claim.Spec.Resources.Requests,
+			ClaimRef: &v1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
+		},
+		Status: v1.PersistentVolumeStatus{Phase: v1.VolumeAvailable},
+	}
+	if class, ok := get[*storagev1.StorageClass](s.store, pv.Spec.StorageClassName); ok {
+		pv.Spec.CSI = &v1.CSIPersistentVolumeSource{Driver: class.Provisioner, VolumeHandle: pv.Name}
+	}
+	if zone := node.Labels[v1.LabelTopologyZone]; zone != "" {
+		pv.Spec.NodeAffinity = &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+			MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelTopologyZone, Operator: v1.NodeSelectorOpIn, Values: []string{zone}}},
+		}}}}
+	}
+	if err := s.store.create(pv); err == nil {
+		s.bindClaim(pv)
+	}
+}
+
+// makeClaims makes the claims of volumes and devices that belong to a pod alone. A template that is missing makes none, and
+// the scheduler says so.
+func (s *Sim) makeClaims(pod *v1.Pod) {
+	if pod.UID == "" {
+		s.store.mu.Lock()
+		s.store.stampLocked(pod)
+		s.store.mu.Unlock()
+	}
+	owner := []metav1.OwnerReference{*metav1.NewControllerRef(pod, v1.SchemeGroupVersion.WithKind("Pod"))}
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
+			_ = s.store.create(&v1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: ephemeral.VolumeClaimName(pod, v), OwnerReferences: owner},
+				Spec:       v.Ephemeral.VolumeClaimTemplate.Spec,
+			}) // one that is there is another's, which the scheduler notices
+		}
+	}
+	pod.Status.ResourceClaimStatuses = nil
+	for i := range pod.Spec.ResourceClaims {
+		ref := &pod.Spec.ResourceClaims[i]
+		if ref.ResourceClaimTemplateName == nil {
+			continue
+		}
+		template, ok := get[*resourcev1.ResourceClaimTemplate](s.store, pod.Namespace+"/"+*ref.ResourceClaimTemplateName)
+		if !ok {
+			continue
+		}
+		claim := &resourcev1.ResourceClaim{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: pod.Namespace, Name: fmt.Sprintf("%s-%s-%s", pod.Name, ref.Name, pod.UID[max(0, len(pod.UID)-5):]),
+				Labels: maps.Clone(template.Spec.Labels), Annotations: maps.Clone(template.Spec.Annotations), OwnerReferences: owner,
+			},
+			Spec: *template.Spec.Spec.DeepCopy(),
+		}
+		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, resourcev1.PodResourceClaimAnnotation, ref.Name)
+		if err := s.store.create(claim); err == nil {
+			pod.Status.ResourceClaimStatuses = append(pod.Status.ResourceClaimStatuses, v1.PodResourceClaimStatus{Name: ref.Name, ResourceClaimName: &claim.Name})
+		}
+	}
+}
+
+// releaseClaims gives back what a pod had that has ended.
+func (s *Sim) releaseClaims(pod *v1.Pod) {
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.Ephemeral != nil {
+			key := pod.Namespace + "/" + ephemeral.VolumeClaimName(pod, v)
+			if claim, ok := get[*v1.PersistentVolumeClaim](s.store, key); ok && metav1.IsControlledBy(claim, pod) {
+				s.store.remove(of[*v1.PersistentVolumeClaim](s.store), key)
+				if claim.Spec.VolumeName != "" {
+					s.store.remove(of[*v1.PersistentVolume](s.store), claim.Spec.VolumeName)
+				}
+			}
+		}
+	}
+	var names []string
+	for i := range pod.Spec.ResourceClaims {
+		if name, _, err := resourceclaim.Name(pod, &pod.Spec.ResourceClaims[i]); err == nil && name != nil {
+			names = append(names, *name)
+		}
+	}
+	if extended := pod.Status.ExtendedResourceClaimStatus; extended != nil {
+		names = append(names, extended.ResourceClaimName)
+	}
+	for _, name := range names {
+		claim, ok := get[*resourcev1.ResourceClaim](s.store, pod.Namespace+"/"+name)
+		switch {
+		case !ok:
+		case metav1.IsControlledBy(claim, pod):
+			s.store.remove(of[*resourcev1.ResourceClaim](s.store), keyOf(claim))
+		default:
+			_, _ = change(s.store, keyOf(claim), func(claim *resourcev1.ResourceClaim) error {
+				claim.Status.ReservedFor = slices.DeleteFunc(claim.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == pod.UID })
+				if len(claim.Status.ReservedFor) == 0 {
+					claim.Status.Allocation = nil // the last consumer is gone
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// removeNode takes a node away with what its drivers say of it.
+func (s *Sim) removeNode(node *v1.Node) {
+	s.store.remove(of[*v1.Node](s.store), node.Name)
+	s.store.remove(of[*storagev1.CSINode](s.store), node.Name)
+	for _, attachment := range list[*storagev1.VolumeAttachment](s.store) {
+		if attachment.Spec.NodeName == node.Name {
+			s.store.remove(of[*storagev1.VolumeAttachment](s.store), attachment.Name)
+		}
+	}
+	for _, slice := range list[*resourcev1.ResourceSlice](s.store) {
+		if ptr.Deref(slice.Spec.NodeName, "") == node.Name {
+			s.store.remove(of[*resourcev1.ResourceSlice](s.store), slice.Name)
+		}
+	}
+}
+
+// copyDrivers gives a new node the volume limits and devices of another one.
+func (s *Sim) copyDrivers(model, node *v1.Node) {
+	if csi, ok := get[*storagev1.CSINode](s.store, model.Name); ok {
+		c := copyOf(csi)
+		c.ObjectMeta = metav1.ObjectMeta{Name: node.Name, Annotations: c.Annotations}
+		_ = s.store.create(c) // a node that is new has none
+	}
+	for _, slice := range list[*resourcev1.ResourceSlice](s.store) {
+		if ptr.Deref(slice.Spec.NodeName, "") == model.Name {
+			c := copyOf(slice)
+			c.ObjectMeta = metav1.ObjectMeta{Name: slice.Name + "-" + node.Name}
+			c.Spec.NodeName = &node.Name
+			if c.Spec.Pool.Name == model.Name {
+				c.Spec.Pool.Name = node.Name
+			}
+			_ = s.store.create(c) // as above
+		}
+	}
+}

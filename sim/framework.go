@@ -1,0 +1,312 @@
+package sim
+
+import (
+	"context"
+	"hash/fnv"
+	"math"
+	"reflect"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
+	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+	"k8s.io/utils/ptr"
+)
+
+// profile is the framework of one profile as the scheduler sees it. It tells the Sim of what goes on beside the
+// scheduling cycle, and leaves everything else to the framework: plugins have that, and not the profile, for a handle.
+type profile struct {
+	framework.Framework
+	sim *Sim
+}
+
+// adopt puts a profile in the place of a framework, and keeps two plugins from waiting and drawing lots by themselves.
+func (s *Sim) adopt(f framework.Framework) *profile {
+	for _, plugin := range f.EnqueueExtensions() { // all plugins that can refuse a pod
+		switch p := plugin.(type) {
+		case *defaultpreemption.DefaultPreemption:
+			p.Evaluator.Interface = &seededPreemption{Interface: p.Evaluator.Interface, options: &s.options}
+			s.flights.preemption = append(s.flights.preemption, p.Executor)
+		case *volumebinding.VolumeBinding:
+			p.Binder = volumeBinder{p.Binder}
+		}
+	}
+	return &profile{Framework: f, sim: s}
+}
+
+// flights is what a scheduler has under way beside its scheduling cycle: binding cycles, which end with a binding or in
+// the failure handler, and preemptions.
+type flights struct {
+	preemption []*preemption.Executor
+
+	mu         sync.Mutex // guards everything below
+	binding    map[types.UID]bool
+	deadlines  map[types.UID]time.Time // of pods that have to wait in Permit
+	waiting    map[types.UID]waiting   // those that do by now
+	preempting map[types.UID]bool
+}
+
+// waiting is a pod that waits in Permit.
+type waiting struct {
+	fwk.WaitingPod
+	until time.Time
+}
+
+// decided reports whether the pod has been allowed or rejected, so that it is about to go on. The framework keeps that to itself:
+// its fields are read under its lock.
+func (w waiting) decided() bool {
+	pod := reflect.ValueOf(w.WaitingPod).Elem()
+	mu := (*sync.RWMutex)(pod.FieldByName("mu").Addr().UnsafePointer())
+	mu.Lock() // a rejection writes with a lock for readers
+	defer mu.Unlock()
+	return pod.FieldByName("done").Bool()
+}
+
+func newFlights() *flights {
+	return &flights{binding: map[types.UID]bool{}, deadlines: map[types.UID]time.Time{}, waiting: map[types.UID]waiting{}, preempting: map[types.UID]bool{}}
+}
+
+// busy reports whether anything is under way that does not wait for other pods.
+func (f *flights) busy() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for uid := range f.preempting {
+		running := false
+		for _, executor := range f.preemption {
+			running = running || executor.IsPodRunningPreemption(uid)
+		}
+		if running {
+			return true
+		}
+		delete(f.preempting, uid)
+	}
+	waits := 0
+	for _, pod := range f.waiting {
+		if !pod.decided() {
+			waits++
+		}
+	}
+	return len(f.binding) > waits
+}
+
+// overdue returns the pods that have waited in Permit for as long as they may, and when the next will have.
+func (f *flights) overdue(now time.Time) (pods []fwk.WaitingPod, next time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, pod := range f.waiting {
+		switch {
+		case !pod.until.After(now):
+			pods = append(pods, pod.WaitingPod)
+		case next.IsZero() || pod.until.Before(next):
+			next = pod.until
+		}
+	}
+	return pods, next
+}
+
+// RunReservePluginsReserve implements framework.Framework. Where a pod is reserved, a binding cycle or a failure follows.
+func (p *profile) RunReservePluginsReserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
+	if !state.IsPodGroupSchedulingCycle() {
+		p.sim.flights.mu.Lock()
+		p.sim.flights.binding[pod.UID] = true
+		p.sim.flights.mu.Unlock()
+	}
+	return p.Framework.RunReservePluginsReserve(ctx, state, pod, nodeName)
+}
+
+// AddWaitingPod implements framework.Framework. The timers of the framework run on the machine's clock, and a pod waits in
+// the copy's: so they are set to what never ends, and the Sim keeps the time.
+func (p *profile) AddWaitingPod(pod *v1.Pod, waits map[string]time.Duration) {
+	const never = 24 * time.Hour
+	shortest := never
+	endless := make(map[string]time.Duration, len(waits))
+	for plugin, wait := range waits {
+		shortest = min(shortest, wait)
+		endless[plugin] = never
+	}
+	p.sim.flights.mu.Lock()
+	p.sim.flights.deadlines[pod.UID] = p.sim.clock.Now().Add(shortest)
+	p.sim.flights.mu.Unlock()
+	p.Framework.AddWaitingPod(pod, endless)
+}
+
+// WaitOnPermit implements framework.Framework.
+func (p *profile) WaitOnPermit(ctx context.Context, pod *v1.Pod) *fwk.Status {
+	f := p.sim.flights
+	f.mu.Lock()
+	if until, ok := f.deadlines[pod.UID]; ok {
+		f.waiting[pod.UID] = waiting{p.GetWaitingPod(pod.UID), until}
+	}
+	f.mu.Unlock()
+	status := p.Framework.WaitOnPermit(ctx, pod)
+	f.mu.Lock()
+	delete(f.waiting, pod.UID)
+	delete(f.deadlines, pod.UID)
+	f.mu.Unlock()
+	return status
+}
+
+// RunPostFilterPlugins implements framework.Framework. Preemption goes on after it has returned.
+func (p *profile) RunPostFilterPlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	result, status := p.Framework.RunPostFilterPlugins(ctx, state, pod, statuses)
+	if status.IsSuccess() {
+		p.sim.flights.mu.Lock()
+		p.sim.flights.preempting[pod.UID] = true
+		p.sim.flights.mu.Unlock()
+	}
+	return result, status
+}
+
+// RunPostBindPlugins implements framework.Framework. The binding cycle's context ends with it.
+func (p *profile) RunPostBindPlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) {
+	p.Framework.RunPostBindPlugins(ctx, state, pod, nodeName)
+	context.AfterFunc(ctx, func() { p.sim.flights.landed(pod.UID) })
+}
+
+func (f *flights) landed(uid types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.binding, uid)
+}
+
+// failed is the scheduler's failure handler. The context is that of the binding cycle, or of the scheduling cycle where it
+// came to none.
+func (s *Sim) failed(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
+	uid := pod.Pod.UID
+	s.handleFailure(ctx, f, pod, status, nominating, start)
+	s.noteFailure(uid, status)
+	context.AfterFunc(ctx, func() { s.flights.landed(uid) })
+}
+
+// GetNodeHint implements framework.Framework: each pod is scheduled by itself.
+func (p *profile) GetNodeHint(context.Context, *v1.Pod, fwk.PodSignature, fwk.CycleState, int64) string {
+	return ""
+}
+
+// StoreScheduleResults implements framework.Framework: as GetNodeHint.
+func (p *profile) StoreScheduleResults(context.Context, fwk.PodSignature, string, string, framework.SortedScoredNodes, int64) {
+}
+
+// RunScorePlugins implements framework.Framework. Nodes that score the same are told apart by the seed; with seed 0 it is
+// left to the scheduler, which takes the first one.
+func (p *profile) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) ([]fwk.NodePluginScores, *fwk.Status) {
+	scores, status := p.Framework.RunScorePlugins(ctx, state, pod, nodes)
+	options := &p.sim.options
+	preferred := options.preferred(pod, false)
+	for i := range scores {
+		switch {
+		case scores[i].Name == preferred:
+			scores[i].Randomizer = math.MaxInt
+		case options.Seed != 0:
+			scores[i].Randomizer = int(draw(options.Seed, string(pod.UID), scores[i].Name) >> 2) //nolint:gosec // fits
+		}
+	}
+	return scores, status
+}
+
+// draw is a number that depends on the seed and on names only.
+func draw(seed int64, names ...string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(strconv.FormatInt(seed, 36)))
+	for _, name := range names {
+		_, _ = h.Write([]byte{0})
+		_, _ = h.Write([]byte(name))
+	}
+	return h.Sum64()
+}
+
+// seededPreemption is upstream's preemption without its dice: where it begins to look, and which of equal nodes it takes.
+type seededPreemption struct {
+	preemption.Interface
+	options *Options
+	// preferred is the node that the pod of this cycle prefers. A cycle evaluates its nodes one after the other.
+	preferred string
+}
+
+// GetOffsetAndNumCandidates implements preemption.Interface.
+func (p *seededPreemption) GetOffsetAndNumCandidates(nodes int32) (offset, candidates int32) {
+	_, candidates = p.Interface.GetOffsetAndNumCandidates(nodes)
+	return int32(draw(p.options.Seed) % uint64(max(1, nodes))), candidates //nolint:gosec // less than nodes
+}
+
+// PodEligibleToPreemptOthers implements preemption.Interface. It is what preemption begins with.
+func (p *seededPreemption) PodEligibleToPreemptOthers(ctx context.Context, pod *v1.Pod, status *fwk.Status) (bool, string) {
+	p.preferred = p.options.preferred(pod, true)
+	return p.Interface.PodEligibleToPreemptOthers(ctx, pod, status)
+}
+
+// CandidatesToVictimsMap implements preemption.Interface. Of candidates that are equal in all else, the last criterion is
+// the victims' start time, in whole seconds as the API server has it; fractions decide between those that are equal.
+func (p *seededPreemption) CandidatesToVictimsMap(candidates []preemption.Candidate) map[string]*extenderv1.Victims {
+	const fractions = uint64(time.Second) - 1
+	out := p.Interface.CandidatesToVictimsMap(candidates)
+	for node, victims := range out {
+		fraction := draw(p.options.Seed, node) % fractions
+		if node == p.preferred {
+			fraction = fractions
+		}
+		distinct := *victims
+		distinct.Pods = make([]*v1.Pod, len(victims.Pods))
+		for i, pod := range victims.Pods {
+			c := *pod
+			start := ptr.Deref(c.Status.StartTime, metav1.Time{})
+			c.Status.StartTime = &metav1.Time{Time: start.Truncate(time.Second).Add(time.Duration(fraction))} //nolint:gosec // below a second
+			distinct.Pods[i] = &c
+		}
+		out[node] = &distinct
+	}
+	return out
+}
+
+// preferred is the node that a pod takes if no other is better, empty when it does not matter.
+func (o *Options) preferred(pod *v1.Pod, evicts bool) string {
+	if o.Prefer == nil {
+		return ""
+	}
+	return o.Prefer(pod, evicts)
+}
+
+// volumeWrites counts the requests of one pod's volumes, and ends its waiting when the last has been answered.
+type volumeWrites struct {
+	done   context.CancelFunc
+	wanted int
+	made   atomic.Int32
+}
+
+type volumeWritesKey struct{}
+
+func (w *volumeWrites) all() bool { return int(w.made.Load()) >= w.wanted }
+
+// noteVolumeWrite is called for each write that a request with this context makes.
+func noteVolumeWrite(ctx context.Context) {
+	if w, ok := ctx.Value(volumeWritesKey{}).(*volumeWrites); ok && int(w.made.Add(1)) == w.wanted {
+		time.AfterFunc(time.Millisecond, w.done) // when the client has the answer
+	}
+}
+
+// volumeBinder is upstream's binder, which asks once a second whether the volume controllers have done their part. Here
+// they have when its requests return.
+type volumeBinder struct {
+	volumebinding.SchedulerVolumeBinder
+}
+
+// BindPodVolumes implements volumebinding.SchedulerVolumeBinder.
+func (b volumeBinder) BindPodVolumes(ctx context.Context, pod *v1.Pod, volumes *volumebinding.PodVolumes) error {
+	asked := &volumeWrites{wanted: len(volumes.StaticBindings) + len(volumes.DynamicProvisions)}
+	ctx, asked.done = context.WithCancel(context.WithValue(ctx, volumeWritesKey{}, asked))
+	defer asked.done()
+	err := b.SchedulerVolumeBinder.BindPodVolumes(ctx, pod, volumes)
+	if asked.all() {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,259 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/internal/crd"
+)
+
+// newInformerFactory returns a factory whose informers of the store's kinds are views of the store: no list, no watch, no
+// second copy, and handlers that run on the goroutine of the Sim. For a kind that a factory knows already it uses what it
+// knows.
+func newInformerFactory(c kubernetes.Interface, s *store) informers.SharedInformerFactory {
+	factory := informers.NewSharedInformerFactory(c, 0)
+	for _, example := range Kinds() {
+		view := &view{kind: s.kinds[reflect.TypeOf(example)]}
+		factory.InformerFor(example, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return view })
+	}
+	return factory
+}
+
+// view is a cache.SharedIndexInformer of a kind.
+type view struct{ kind *kind }
+
+var _ cache.SharedIndexInformer = &view{}
+
+// AddEventHandler implements cache.SharedInformer.
+func (v *view) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	return v.kind.register(handler), nil
+}
+
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer. Nothing is synced again: nothing gets lost.
+func (v *view) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
+	return v.kind.register(handler), nil
+}
+
+// AddEventHandlerWithOptions implements cache.SharedInformer.
+func (v *view) AddEventHandlerWithOptions(handler cache.ResourceEventHandler, _ cache.HandlerOptions) (cache.ResourceEventHandlerRegistration, error) {
+	return v.kind.register(handler), nil
+}
+
+// RemoveEventHandler implements cache.SharedInformer.
+func (v *view) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error {
+	if r, ok := handle.(*registration); ok {
+		r.kind.unregister(r)
+	}
+	return nil
+}
+
+// GetStore implements cache.SharedInformer.
+func (v *view) GetStore() cache.Store { return v.kind.indexer }
+
+// GetIndexer implements cache.SharedIndexInformer.
+func (v *view) GetIndexer() cache.Indexer { return v.kind.indexer }
+
+// AddIndexers implements cache.SharedIndexInformer.
+func (v *view) AddIndexers(indexers cache.Indexers) error {
+	missing := cache.Indexers{}
+	known := v.kind.indexer.GetIndexers()
+	for name, f := range indexers {
+		if known[name] == nil {
+			missing[name] = f
+		}
+	}
+	return v.kind.indexer.AddIndexers(missing)
+}
+
+// GetController implements cache.SharedInformer; there is none.
+func (v *view) GetController() cache.Controller { return nil }
+
+// Run implements cache.SharedInformer.
+func (v *view) Run(stop <-chan struct{}) { <-stop }
+
+// RunWithContext implements cache.SharedInformer.
+func (v *view) RunWithContext(ctx context.Context) { <-ctx.Done() }
+
+// HasSynced implements cache.SharedInformer.
+func (v *view) HasSynced() bool {
+	v.kind.store.mu.Lock()
+	defer v.kind.store.mu.Unlock()
+	return v.kind.store.started
+}
+
+// HasSyncedChecker implements cache.SharedInformer. The store is there before the informer is.
+func (v *view) HasSyncedChecker() cache.DoneChecker { return synced{v.kind.gvk.Kind} }
+
+// LastSyncResourceVersion implements cache.SharedInformer.
+func (v *view) LastSyncResourceVersion() string { return "" }
+
+// SetWatchErrorHandler implements cache.SharedInformer.
+func (v *view) SetWatchErrorHandler(cache.WatchErrorHandler) error { return nil }
+
+// SetWatchErrorHandlerWithContext implements cache.SharedInformer.
+func (v *view) SetWatchErrorHandlerWithContext(cache.WatchErrorHandlerWithContext) error { return nil }
+
+// SetTransform implements cache.SharedInformer. Objects stay as they are.
+func (v *view) SetTransform(cache.TransformFunc) error { return nil }
+
+// IsStopped implements cache.SharedInformer.
+func (v *view) IsStopped() bool { return false }
+
+type synced struct{ name string }
+
+// Name implements cache.DoneChecker.
+func (s synced) Name() string { return s.name }
+
+// Done implements cache.DoneChecker.
+func (s synced) Done() <-chan struct{} { return closed }
+
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// registration is one handler of a kind.
+type registration struct {
+	kind    *kind
+	handler cache.ResourceEventHandler
+	// Events up to serial came before the handler, which sees their outcome in its first list.
+	serial int
+	done   chan struct{} // closed when the first list has been delivered
+}
+
+// register adds a handler, which is given all objects first.
+func (k *kind) register(handler cache.ResourceEventHandler) *registration {
+	k.store.mu.Lock()
+	defer k.store.mu.Unlock()
+	r := &registration{kind: k, handler: handler, done: make(chan struct{}), serial: k.store.serial}
+	k.registrations = append(slices.Clone(k.registrations), r)
+	first := k.inOrderLocked()
+	k.store.tellLocked(event{call: func() {
+		for _, obj := range first {
+			k.store.each()
+			handler.OnAdd(obj, true)
+		}
+		close(r.done)
+	}})
+	return r
+}
+
+// inOrderLocked returns all objects in the order in which they were created. Handlers that are registered one after the other
+// share the list.
+func (k *kind) inOrderLocked() []any {
+	if k.sorted == nil {
+		k.sorted = k.indexer.List()
+		slices.SortFunc(k.sorted, func(a, b any) int {
+			x, y := a.(client.Object), b.(client.Object) //nolint:forcetypeassert // nothing else is put in
+			return cmp.Or(x.GetCreationTimestamp().Compare(y.GetCreationTimestamp().Time), strings.Compare(x.GetNamespace(), y.GetNamespace()), strings.Compare(x.GetName(), y.GetName()))
+		})
+	}
+	return k.sorted
+}
+
+func (k *kind) unregister(r *registration) {
+	k.store.mu.Lock()
+	defer k.store.mu.Unlock()
+	k.registrations = slices.DeleteFunc(slices.Clone(k.registrations), func(other *registration) bool { return other == r })
+}
+
+func (r *registration) tell(e *event) {
+	switch {
+	case e.old == nil:
+		r.handler.OnAdd(e.new, false)
+	case e.new == nil:
+		r.handler.OnDelete(e.old)
+	default:
+		r.handler.OnUpdate(e.old, e.new)
+	}
+}
+
+// HasSynced implements cache.ResourceEventHandlerRegistration.
+func (r *registration) HasSynced() bool { return cache.IsDone(r) }
+
+// HasSyncedChecker implements cache.ResourceEventHandlerRegistration.
+func (r *registration) HasSyncedChecker() cache.DoneChecker { return r }
+
+// Name implements cache.DoneChecker.
+func (r *registration) Name() string { return r.kind.gvk.Kind }
+
+// Done implements cache.DoneChecker.
+func (r *registration) Done() <-chan struct{} { return r.done }
+
+// source is the store as the pack's source of custom resources.
+type source struct {
+	*store
+	busy func() (done func())
+}
+
+var _ crd.Source = source{}
+
+// Watch implements crd.Source.
+func (s source) Watch(ctx context.Context, obj client.Object, handler cache.ResourceEventHandler, onChange func(available bool)) (crd.Kind, error) {
+	k := s.kinds[reflect.TypeOf(obj)]
+	if k == nil {
+		return nil, runtime.NewNotRegisteredErrForType(scheme.Name(), reflect.TypeOf(obj))
+	}
+	if !k.served {
+		return watched{}, nil
+	}
+	if onChange != nil {
+		s.mu.Lock()
+		s.tellLocked(event{call: func() { onChange(true) }})
+		s.mu.Unlock()
+	}
+	r := k.register(handler)
+	context.AfterFunc(ctx, func() { k.unregister(r) })
+	return watched{r}, nil
+}
+
+// PatchStatus implements crd.Source.
+func (s source) PatchStatus(_ context.Context, was, is client.Object) error {
+	defer s.busy()()
+	k := s.kinds[reflect.TypeOf(is)]
+	_, err := s.update(k, keyOf(is), func(obj client.Object) error {
+		if obj.GetResourceVersion() != was.GetResourceVersion() {
+			return conflict(k, obj)
+		}
+		setStatus(obj, copyOf(is))
+		return nil
+	})
+	return err
+}
+
+// Read implements crd.Source.
+func (s source) Read(_ context.Context, obj client.Object) error {
+	k := s.kinds[reflect.TypeOf(obj)]
+	s.mu.Lock()
+	is := k.currentLocked(keyOf(obj))
+	s.mu.Unlock()
+	if is == nil {
+		return apierrors.NewNotFound(k.resource, obj.GetName())
+	}
+	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(copyOf(is)).Elem())
+	return nil
+}
+
+// watched is a crd.Kind. Without a registration it is one that is not installed.
+type watched struct{ *registration }
+
+// Available implements crd.Kind.
+func (w watched) Available() bool { return w.registration != nil }
+
+// HasSynced implements crd.Kind.
+func (w watched) HasSynced() bool { return w.registration != nil && w.registration.HasSynced() }
+
+// Settled implements crd.Kind.
+func (w watched) Settled() bool { return w.registration == nil || w.registration.HasSynced() }

@@ -1,0 +1,258 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/metrics"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/ptr"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/apis/v1alpha1"
+)
+
+const (
+	// cycleTime is how long a scheduling cycle takes in the copy: about what it takes a scheduler.
+	cycleTime = time.Millisecond
+	// flushInterval is upstream's: pods that were refused so long ago are tried again without a reason.
+	flushInterval = 5 * time.Minute
+	// reportInterval is for how long a copy goes on when no pod waits, so that statuses are written, which plugins do
+	// every 10 s.
+	reportInterval = 15 * time.Second
+	// gangPatience covers the longest backoff of a gang and what follows, beyond flushInterval.
+	gangPatience = 5 * time.Minute
+	// progressInterval is how often Progress is called, in the machine's time.
+	progressInterval = 200 * time.Millisecond
+	// pollInterval is how often workers look at most that wait for something by looking, stuckLimit after which time of the machine
+	// they are thought to wait for that.
+	pollInterval = 100 * time.Millisecond
+	stuckLimit   = 300 * time.Millisecond
+	// restLimit bounds for how long the machine may take until every goroutine of the process waits, before a cycle and, longer,
+	// before the time moves on. Goroutines that are not the copy's may never, so this is no error.
+	restLimit, advanceRestLimit, startRestLimit = 5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond
+)
+
+// Run schedules what waits, until nothing more happens however long one waits: no pod is in the active queue or backs off,
+// none is being bound, the plugins' workers have nothing to do, and the copy's time has moved on past every grace period
+// that could change something. An error is that of ctx, or says that the scheduler does not come to an end.
+func (s *Sim) Run(ctx context.Context) error {
+	s.progressed = s.clock.Now()
+	limit := s.cycles + 200*(len(s.pending())+100)
+	var reported time.Time
+	for {
+		if err := s.settle(ctx); err != nil {
+			return err
+		}
+		if s.options.Progress != nil && time.Since(reported) > progressInterval {
+			reported = time.Now()
+			s.report()
+		}
+		if s.cycle() {
+			if s.cycles > limit {
+				return fmt.Errorf("the scheduler has made %d attempts and does not come to an end", s.cycles)
+			}
+			continue
+		}
+		if s.retryErrors() {
+			continue
+		}
+		if othersRest(advanceRestLimit); s.atWork() || !s.store.quiet() {
+			continue
+		}
+		if !s.advance() {
+			s.report()
+			return nil
+		}
+	}
+}
+
+func (s *Sim) report() {
+	if s.options.Progress != nil {
+		s.options.Progress(Progress{Cycles: s.cycles, Bound: int(s.bound.Load()), Waiting: len(s.pending()), Now: s.clock.Now()})
+	}
+}
+
+// cycle schedules the next pod. It returns false when there is none.
+func (s *Sim) cycle() bool {
+	s.popped = false
+	s.scheduler.ScheduleOne(s.ctx)
+	if s.popped {
+		s.cycles++
+		s.clock.step(cycleTime)
+	}
+	return s.popped
+}
+
+// next takes the next pod from the queue.
+func (s *Sim) next(logger klog.Logger) (framework.QueuedEntityInfo, error) {
+	entity, err := s.scheduler.SchedulingQueue.Pop(logger)
+	s.popped = entity != nil
+	return entity, err
+}
+
+// retryErrors ends the backoff of pods whose attempt ended in an error, which the queue itself does not cut short.
+func (s *Sim) retryErrors() bool {
+	pods := s.scheduler.SchedulingQueue.PodsInBackoffQ()
+	if len(pods) == 0 {
+		return false
+	}
+	s.clock.step(time.Second)
+	s.scheduler.SchedulingQueue.Activate(klog.Logger{}, byKey(pods))
+	return true
+}
+
+// settle delivers what has happened, and waits until nothing more comes of it without a cycle or the clock.
+func (s *Sim) settle(ctx context.Context) error {
+	for {
+		s.store.deliver()
+		if err := s.await(ctx, func() bool { return !s.store.quiet() || !s.atWork() }); err != nil {
+			return err
+		}
+		if s.store.quiet() {
+			if othersRest(restLimit); s.store.quiet() && !s.atWork() {
+				return nil
+			}
+		}
+	}
+}
+
+// atWork reports whether a goroutine of the scheduler or of a plugin has something to do.
+func (s *Sim) atWork() bool {
+	return s.requests.Load() > 0 || s.clock.running.Load() > 0 || s.flights.busy() || !s.pack.Idle()
+}
+
+// await waits in the machine's time until a condition is met. A worker that looks again and again, by the clock, sees time pass when
+// nothing else moves.
+func (s *Sim) await(ctx context.Context, met func() bool) error {
+	const spins = 500
+	last := time.Now()
+	for i := 0; !met(); i++ {
+		if i < spins {
+			runtime.Gosched()
+			continue
+		}
+		if time.Since(last) > stuckLimit {
+			last = time.Now()
+			if at, ok := s.clock.next(); ok && s.clock.until(at) <= pollInterval {
+				s.clock.advance(at)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.ctx.Done():
+			return context.Cause(s.ctx)
+		case <-time.After(min(time.Duration(i-spins)*10*time.Microsecond, 5*time.Millisecond)):
+		}
+	}
+	return ctx.Err()
+}
+
+// othersRest waits until every other goroutine of the process waits for something, but no longer than limit. Those that a channel or a
+// timer has just woken are not yet at work by any other sign.
+func othersRest(limit time.Duration) {
+	samples := []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/goroutines/running:goroutines"}}
+	for began, quiet := time.Now(), 0; quiet < 2 && time.Since(began) < limit; {
+		runtime.Gosched()
+		metrics.Read(samples)
+		if samples[0].Value.Uint64() == 0 && samples[1].Value.Uint64() <= 1 {
+			quiet++
+		} else {
+			quiet = 0
+		}
+	}
+}
+
+// advance moves the time on to the next deadline. It returns false when nothing has happened for long enough.
+func (s *Sim) advance() bool {
+	now := s.clock.Now()
+	s.mu.Lock()
+	if s.moved {
+		s.moved, s.progressed = false, now
+	}
+	stopping := s.stopping
+	s.mu.Unlock()
+	patience := reportInterval
+	waiting := s.pending()
+	if len(waiting) > 0 {
+		patience = s.patience(waiting)
+	}
+	end := s.progressed.Add(patience)
+	if end.Before(stopping) {
+		end = stopping.Add(time.Millisecond)
+	}
+	next := end
+	if at, ok := s.clock.next(); ok && at.Before(next) {
+		next = at
+	}
+	overdue, at := s.flights.overdue(now)
+	for _, pod := range overdue {
+		for _, plugin := range pod.GetPendingPlugins()[:1] {
+			pod.Reject(plugin, "rejected due to timeout at plugin "+plugin)
+		}
+	}
+	if len(overdue) > 0 {
+		return true
+	}
+	if !at.IsZero() && at.Before(next) {
+		next = at
+	}
+	if flush := s.flushed.Add(flushInterval); len(waiting) > 0 && flush.Before(next) {
+		s.clock.advance(flush)
+		s.flushed = s.clock.Now()
+		s.scheduler.SchedulingQueue.MoveAllToActiveOrBackoffQueue(klog.Logger{}, framework.EventUnschedulableTimeout, nil, nil, nil)
+		return true
+	}
+	if !next.Before(end) {
+		return false
+	}
+	s.clock.advance(next)
+	return true
+}
+
+// patience is how long nothing has to happen while pods wait.
+func (s *Sim) patience(waiting []*v1.Pod) time.Duration {
+	if s.options.Patience > 0 {
+		return s.options.Patience
+	}
+	var down, full time.Duration
+	for _, p := range list[*v1alpha1.ZoneSpreadPolicy](s.store) {
+		u := &p.Spec.UnavailableZones
+		down = max(down, ptr.Deref(u.DownAfter, metav1.Duration{}).Duration)
+		full = max(full, ptr.Deref(u.FullAfter, metav1.Duration{}).Duration)
+	}
+	patience := down + full + flushInterval + time.Second
+	for _, pod := range waiting {
+		if pod.Labels[schedulingv1alpha1.PodGroupLabel] != "" {
+			return patience + gangPatience
+		}
+	}
+	return patience
+}
+
+// pending returns the pods that wait for a node and are this scheduler's.
+func (s *Sim) pending() []*v1.Pod {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	var out []*v1.Pod
+	for _, pod := range s.store.unbound {
+		if s.scheduler.Profiles[pod.Spec.SchedulerName] != nil {
+			out = append(out, pod)
+		}
+	}
+	return out
+}
+
+func byKey(pods []*v1.Pod) map[string]*v1.Pod {
+	out := make(map[string]*v1.Pod, len(pods))
+	for _, pod := range pods {
+		out[keyOf(pod)] = pod
+	}
+	return out
+}

@@ -1,0 +1,145 @@
+package sim_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/sim"
+)
+
+var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func node(name, zone, cpu string) *v1.Node {
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name, v1.LabelTopologyZone: zone}},
+		Status: v1.NodeStatus{
+			Allocatable: v1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("64Gi"), "pods": resource.MustParse("110")},
+			Conditions:  []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}},
+		},
+	}
+}
+
+// pod is a pod of a ReplicaSet named as its app.
+func pod(name, app, cpu string, changes ...func(*v1.Pod)) *v1.Pod {
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"app": app}, OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "apps/v1", Kind: "ReplicaSet", Name: app, UID: "web", Controller: ptr.To(true),
+		}}},
+		Spec: v1.PodSpec{SchedulerName: "default-scheduler", Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse(cpu)}}}}},
+	}
+	for _, change := range changes {
+		change(p)
+	}
+	return p
+}
+
+// web is 9 nodes of 8 CPUs in three zones, and so many waiting pods of 1 CPU that are spread over the zones.
+func web(pods int) []client.Object {
+	var objects []client.Object
+	for i := range 9 {
+		objects = append(objects, node(fmt.Sprintf("node-%d", i), string(rune('a'+i%3)), "8"))
+	}
+	for i := range pods {
+		objects = append(objects, pod(fmt.Sprintf("web-%02d", i), "web", "1", func(p *v1.Pod) {
+			p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{overZones("web")}
+		}))
+	}
+	return objects
+}
+
+// run has a copy place its pods.
+func run(t *testing.T, objects []client.Object, options sim.Options) *sim.Sim {
+	t.Helper()
+	options.Now = now
+	s, err := sim.New(t.Context(), objects, options)
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	require.NoError(t, s.Run(t.Context()))
+	return s
+}
+
+// zones counts the pods by zone; those that wait are in "".
+func zones(s *sim.Sim) map[string]int {
+	out := map[string]int{}
+	for _, p := range sim.List[*v1.Pod](s) {
+		zone := ""
+		if n, ok := sim.Get[*v1.Node](s, "", p.Spec.NodeName); ok {
+			zone = n.Labels[v1.LabelTopologyZone]
+		}
+		out[zone]++
+	}
+	return out
+}
+
+func inZoneA(n *v1.Node) bool { return n.Labels[v1.LabelTopologyZone] == "a" }
+
+func TestALostZone(t *testing.T) {
+	s := run(t, web(42), sim.Options{})
+	require.Equal(t, map[string]int{"a": 14, "b": 14, "c": 14}, zones(s))
+	loss := s.Lose(inZoneA)
+	require.Len(t, loss.Nodes, 3)
+	require.Len(t, loss.Displaced, 14)
+	require.Empty(t, loss.Orphans)
+	require.NoError(t, s.Run(t.Context()))
+	require.Equal(t, map[string]int{"b": 21, "c": 21}, zones(s))
+}
+
+func TestWhatFindsNoRoomSaysWhy(t *testing.T) {
+	s := run(t, web(75), sim.Options{})
+	require.Equal(t, map[string]int{"a": 24, "b": 24, "c": 24, "": 3}, zones(s))
+	for _, p := range sim.List[*v1.Pod](s) {
+		if p.Spec.NodeName == "" {
+			require.Contains(t, s.Why(p), "0/9 nodes are available: 9 Insufficient cpu")
+		}
+	}
+	answer, err := s.Ask(t.Context(), pod("one-more", "web", "1"))
+	require.NoError(t, err)
+	require.Len(t, answer.Nodes, 9)
+	require.Empty(t, answer.Fit())
+	for _, n := range answer.Nodes {
+		require.Equal(t, &sim.Refusal{Plugin: "NodeResourcesFit", Reasons: []string{"Insufficient cpu"}}, n.Refusal)
+	}
+	_, err = s.AddNodes(1, "node-0")
+	require.NoError(t, err)
+	answer, err = s.Ask(t.Context(), pod("one-more", "web", "1"))
+	require.NoError(t, err)
+	require.Len(t, answer.Fit(), 1)
+}
+
+// TestTheSameSeedGivesTheSame runs a copy several times: with one seed pods go to the same nodes.
+func TestTheSameSeedGivesTheSame(t *testing.T) {
+	places := func(seed int64) map[string]string {
+		s := run(t, web(30), sim.Options{Seed: seed})
+		s.Lose(inZoneA)
+		require.NoError(t, s.Run(t.Context()))
+		out := map[string]string{}
+		for _, p := range sim.List[*v1.Pod](s) {
+			out[p.Name] = p.Spec.NodeName
+		}
+		return out
+	}
+	first := places(1)
+	require.Equal(t, first, places(1))
+	require.NotEqual(t, first, places(2))
+}
+
+// TestACopySharesItsObjects: what a copy does is not seen in the objects that it was given.
+func TestACopySharesItsObjects(t *testing.T) {
+	objects := web(6)
+	var before []client.Object
+	for _, obj := range objects {
+		before = append(before, obj.DeepCopyObject().(client.Object)) //nolint:forcetypeassert // a copy has the type of the original
+	}
+	s := run(t, objects, sim.Options{})
+	s.Lose(inZoneA)
+	require.NoError(t, s.Run(t.Context()))
+	require.Equal(t, before, objects)
+}

@@ -1,0 +1,403 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/apis/v1alpha1"
+)
+
+// Kinds returns an empty object of each kind that a copy of a cluster has. Others are served as kinds without objects.
+func Kinds() []client.Object {
+	return []client.Object{
+		&v1.Namespace{}, &schedulingv1.PriorityClass{}, &v1.Node{},
+		&storagev1.StorageClass{}, &storagev1.CSIDriver{}, &storagev1.CSINode{}, &storagev1.CSIStorageCapacity{}, &storagev1.VolumeAttachment{},
+		&v1.PersistentVolume{}, &v1.PersistentVolumeClaim{},
+		&resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{}, &resourcev1.ResourceClaimTemplate{}, &resourcev1.ResourceClaim{},
+		&v1.Service{}, &v1.ReplicationController{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{},
+		&policyv1.PodDisruptionBudget{},
+		&v1alpha1.ZoneSpreadPolicy{}, &v1alpha1.ZoneReservation{}, &schedulingv1alpha1.PodGroup{},
+		&v1.Pod{}, // last: its handlers find everything else
+	}
+}
+
+// Scheme returns a scheme with the kinds of Kubernetes and of the pack.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientscheme.AddToScheme(scheme))
+	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	utilruntime.Must(schedulingv1alpha1.AddToScheme(scheme))
+	return scheme
+}
+
+var scheme = Scheme()
+
+// ResourceOf returns what an object's kind is called in requests, such as podgroups.scheduling.x-k8s.io, and its kind.
+func ResourceOf(obj client.Object) (schema.GroupResource, schema.GroupVersionKind) {
+	gvks, _, err := scheme.ObjectKinds(obj)
+	utilruntime.Must(err) // callers have an object of Kinds
+	plural, _ := meta.UnsafeGuessKindToResource(gvks[0])
+	return plural.GroupResource(), gvks[0]
+}
+
+// store is the API server's storage of the copy, and at the same time the cache of its informers. Objects in it are never
+// modified: a change replaces them. So copies of one cluster share what they have not changed.
+//
+// A change is visible in the store and through the listers at once. The handlers of the informers see it later, in
+// deliver, one after the other and in the order of the changes: which is how an informer differs from its handlers too.
+type store struct {
+	kinds      map[reflect.Type]*kind
+	byResource map[schema.GroupResource]*kind
+	order      []*kind
+	// each is called before handlers are told of an object.
+	each func()
+
+	mu      sync.Mutex // guards everything below, and all changes of indexers
+	version int64
+	serial  int
+	pending []event
+	started bool
+	// unbound is the pods without a node, by key, those that are being deleted left out.
+	unbound map[string]*v1.Pod
+}
+
+// kind is the objects of one kind.
+type kind struct {
+	store      *store
+	gvk        schema.GroupVersionKind
+	resource   schema.GroupResource
+	namespaced bool
+	served     bool
+	indexer    cache.Indexer
+
+	// Guarded by store.mu:
+	registrations []*registration
+	// finished is the pods that have ended, which the scheduler's informer leaves out, by key.
+	finished map[string]client.Object
+	// sorted is what inOrderLocked returned last, nil when something has changed since.
+	sorted []any
+}
+
+// event is something that handlers are to be told.
+type event struct {
+	kind     *kind
+	old, new client.Object
+	serial   int
+	call     func() // in the place of the rest
+}
+
+const (
+	namespaceIndex = cache.NamespaceIndex
+	nodeIndex      = "zonewise.dev/sim/node"
+)
+
+var podType = reflect.TypeFor[*v1.Pod]()
+
+func newStore(each func()) *store {
+	s := &store{kinds: map[reflect.Type]*kind{}, byResource: map[schema.GroupResource]*kind{}, unbound: map[string]*v1.Pod{}, each: each}
+	clusterWide := map[string]bool{
+		"Namespace": true, "PriorityClass": true, "Node": true, "StorageClass": true, "CSIDriver": true, "CSINode": true, "VolumeAttachment": true,
+		"PersistentVolume": true, "DeviceClass": true, "ResourceSlice": true, "DeviceTaintRule": true, "ZoneReservation": true,
+	}
+	for _, example := range Kinds() {
+		resource, gvk := ResourceOf(example)
+		k := &kind{
+			store: s, gvk: gvk, resource: resource, namespaced: !clusterWide[gvk.Kind], served: true,
+			indexer:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{namespaceIndex: cache.MetaNamespaceIndexFunc}),
+			finished: map[string]client.Object{},
+		}
+		s.kinds[reflect.TypeOf(example)] = k
+		s.byResource[k.resource] = k
+		s.order = append(s.order, k)
+	}
+	utilruntime.Must(s.kinds[podType].indexer.AddIndexers(cache.Indexers{nodeIndex: func(obj any) ([]string, error) {
+		return []string{obj.(*v1.Pod).Spec.NodeName}, nil //nolint:forcetypeassert // nothing else is put in
+	}}))
+	return s
+}
+
+// load takes objects before anything else happens. They are not modified; what lacks a resource version or a UID is
+// copied.
+func (s *store) load(objects []client.Object) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, obj := range objects {
+		if n, err := strconv.ParseInt(obj.GetResourceVersion(), 10, 64); err == nil {
+			s.version = max(s.version, n)
+		}
+	}
+	for _, obj := range objects {
+		k := s.kinds[reflect.TypeOf(obj)]
+		if k == nil {
+			return fmt.Errorf("%T: a simulation knows no such kind", obj)
+		}
+		if obj.GetResourceVersion() == "" || obj.GetUID() == "" {
+			obj = copyOf(obj)
+			s.stampLocked(obj)
+		}
+		k.putLocked(obj)
+	}
+	return nil
+}
+
+// objects returns all objects.
+func (s *store) objects() []client.Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []client.Object
+	for _, k := range s.order {
+		for _, obj := range k.indexer.List() {
+			out = append(out, obj.(client.Object)) //nolint:forcetypeassert // nothing else is put in
+		}
+		for _, obj := range k.finished {
+			out = append(out, obj)
+		}
+	}
+	return out
+}
+
+func copyOf[T client.Object](obj T) T { return obj.DeepCopyObject().(T) } //nolint:forcetypeassert // a copy has the type of the original
+
+// stampLocked gives an object that is the store's own a new resource version, and a UID if it has none.
+func (s *store) stampLocked(obj client.Object) {
+	s.version++
+	obj.SetResourceVersion(strconv.FormatInt(s.version, 10))
+	if obj.GetUID() == "" {
+		obj.SetUID(types.UID(fmt.Sprintf("simulated-%d", s.version)))
+	}
+}
+
+func (k *kind) putLocked(obj client.Object) {
+	key := keyOf(obj)
+	k.sorted = nil
+	if pod, ok := obj.(*v1.Pod); ok {
+		delete(k.store.unbound, key)
+		if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && !ended(obj) {
+			k.store.unbound[key] = pod
+		}
+	}
+	if ended(obj) {
+		k.finished[key] = obj
+		_ = k.indexer.Delete(obj)
+		return
+	}
+	delete(k.finished, key)
+	_ = k.indexer.Update(obj) // the key function does not fail for an object with metadata
+}
+
+// ended tells pods that hold nothing any more.
+func ended(obj client.Object) bool {
+	pod, ok := obj.(*v1.Pod)
+	return ok && (pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed)
+}
+
+// holds reports whether an object is of the kind.
+func (k *kind) holds(obj client.Object) bool { return k.store.kinds[reflect.TypeOf(obj)] == k }
+
+func keyOf(obj client.Object) string {
+	if ns := obj.GetNamespace(); ns != "" {
+		return ns + "/" + obj.GetName()
+	}
+	return obj.GetName()
+}
+
+// of returns the kind of T.
+func of[T client.Object](s *store) *kind { return s.kinds[reflect.TypeFor[T]()] }
+
+// get returns an object by its key, "namespace/name" or "name".
+func get[T client.Object](s *store, key string) (T, bool) {
+	k := of[T](s)
+	if obj, ok, _ := k.indexer.GetByKey(key); ok {
+		return obj.(T), true //nolint:forcetypeassert // the kind is of T
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	obj, ok := k.finished[key].(T)
+	return obj, ok
+}
+
+// list returns all objects of a kind, pods that have ended left out, in the order of their keys.
+func list[T client.Object](s *store) []T {
+	keys := of[T](s).indexer.ListKeys()
+	slices.Sort(keys)
+	out := make([]T, 0, len(keys))
+	for _, key := range keys {
+		if obj, ok := get[T](s, key); ok {
+			out = append(out, obj)
+		}
+	}
+	return out
+}
+
+// create puts in an object that is the caller's to give.
+func (s *store) create(obj client.Object) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.kinds[reflect.TypeOf(obj)]
+	if k == nil {
+		return fmt.Errorf("%T: a simulation knows no such kind", obj)
+	}
+	if k.currentLocked(keyOf(obj)) != nil {
+		return apierrors.NewAlreadyExists(k.resource, keyOf(obj))
+	}
+	obj.SetResourceVersion("")
+	s.stampLocked(obj)
+	k.putLocked(obj)
+	k.replacedLocked(nil, obj)
+	return nil
+}
+
+// put takes an object as it is, new or changed.
+func (s *store) put(obj client.Object) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.kinds[reflect.TypeOf(obj)]
+	if k == nil {
+		return fmt.Errorf("%T: a simulation knows no such kind", obj)
+	}
+	old := k.currentLocked(keyOf(obj))
+	if old != nil && old.GetUID() != obj.GetUID() {
+		k.replacedLocked(old, nil)
+		old = nil
+	}
+	k.putLocked(obj)
+	k.replacedLocked(old, obj)
+	return nil
+}
+
+// replacedLocked tells the handlers that one object took the place of another one. Pods that have ended are none to them.
+func (k *kind) replacedLocked(old, obj client.Object) {
+	e := event{kind: k}
+	if old != nil && !ended(old) {
+		e.old = old
+	}
+	if obj != nil && !ended(obj) {
+		e.new = obj
+	}
+	if e.old != nil || e.new != nil {
+		k.store.tellLocked(e)
+	}
+}
+
+func (k *kind) currentLocked(key string) client.Object {
+	if obj, ok, _ := k.indexer.GetByKey(key); ok {
+		return obj.(client.Object) //nolint:forcetypeassert // nothing else is put in
+	}
+	return k.finished[key]
+}
+
+// errUnchanged is returned by a change that wants nothing changed.
+var errUnchanged = errors.New("unchanged")
+
+// update replaces an object by what change makes of a copy of it. It returns the object as it is then.
+func (s *store) update(k *kind, key string, change func(obj client.Object) error) (client.Object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := k.currentLocked(key)
+	if old == nil {
+		return nil, apierrors.NewNotFound(k.resource, key[strings.LastIndex(key, "/")+1:])
+	}
+	obj := copyOf(old)
+	switch err := change(obj); {
+	case errors.Is(err, errUnchanged):
+		return old, nil
+	case err != nil:
+		return nil, err
+	}
+	s.stampLocked(obj)
+	k.putLocked(obj)
+	k.replacedLocked(old, obj)
+	return obj, nil
+}
+
+// change is update for a known kind.
+func change[T client.Object](s *store, key string, f func(obj T) error) (T, error) {
+	obj, err := s.update(of[T](s), key, func(obj client.Object) error { return f(obj.(T)) }) //nolint:forcetypeassert // the kind is of T
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return obj.(T), nil //nolint:forcetypeassert // the kind is of T
+}
+
+// remove takes an object out. It is no error if there is none.
+func (s *store) remove(k *kind, key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := k.currentLocked(key)
+	if old == nil {
+		return
+	}
+	k.sorted = nil
+	delete(k.finished, key)
+	_ = k.indexer.Delete(old)
+	if _, ok := old.(*v1.Pod); ok {
+		delete(s.unbound, key)
+	}
+	k.replacedLocked(old, nil)
+}
+
+func (s *store) tellLocked(e event) {
+	s.serial++
+	e.serial = s.serial
+	s.pending = append(s.pending, e)
+}
+
+// deliver tells the handlers what has happened, until there is nothing more to tell.
+func (s *store) deliver() {
+	for {
+		s.mu.Lock()
+		if len(s.pending) == 0 {
+			s.mu.Unlock()
+			return
+		}
+		events := s.pending
+		s.pending = nil
+		s.mu.Unlock()
+		for i := range events {
+			e := &events[i]
+			if e.call != nil {
+				e.call()
+				continue
+			}
+			s.each()
+			s.mu.Lock()
+			registrations := e.kind.registrations
+			s.mu.Unlock()
+			for _, r := range registrations {
+				if r.serial < e.serial {
+					r.tell(e)
+				}
+			}
+		}
+	}
+}
+
+func (s *store) quiet() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.pending) == 0
+}

@@ -1,0 +1,110 @@
+package sim
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strconv"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// watch serves what a plugin watches by itself, besides the informers of the scheduler.
+func (a *api) watch(k *kind, namespace string, r *http.Request) (any, error) {
+	selected, err := selection(k, namespace, r)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newStream(r)
+	if err != nil {
+		return nil, err
+	}
+	send := func(kind watch.EventType, obj any) {
+		if o, ok := obj.(client.Object); ok && selected(o) {
+			s.send(kind, k.typed(o))
+		}
+	}
+	since, _ := strconv.ParseInt(r.URL.Query().Get("resourceVersion"), 10, 64)
+	reg := k.register(cache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(obj any, first bool) {
+			// What the client has listed is not sent again.
+			if version, err := strconv.ParseInt(obj.(client.Object).GetResourceVersion(), 10, 64); !first || err == nil && version > since { //nolint:forcetypeassert // nothing else is in the store
+				send(watch.Added, obj)
+			}
+		},
+		UpdateFunc: func(was, is any) {
+			before, after := selected(was.(client.Object)), selected(is.(client.Object)) //nolint:forcetypeassert // nothing else is in the store
+			switch {
+			case before && after:
+				send(watch.Modified, is)
+			case after:
+				send(watch.Added, is)
+			case before:
+				send(watch.Deleted, was)
+			}
+		},
+		DeleteFunc: func(obj any) { send(watch.Deleted, obj) },
+	})
+	s.stop = func() { k.unregister(reg) }
+	return s, nil
+}
+
+// stream is the body of a watch: what is sent can be read, and reading waits for more until the request's context ends.
+type stream struct {
+	done <-chan struct{}
+	stop func()
+
+	mu   sync.Mutex // guards data and more
+	data bytes.Buffer
+	more chan struct{}
+}
+
+func newStream(r *http.Request) (*stream, error) {
+	if r.URL.Query().Get("sendInitialEvents") == "true" {
+		// The client lists then.
+		return nil, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil)
+	}
+	return &stream{done: r.Context().Done(), stop: func() {}, more: make(chan struct{}, 1)}, nil
+}
+
+func (s *stream) send(kind watch.EventType, obj client.Object) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = json.NewEncoder(&s.data).Encode(struct {
+		Type   watch.EventType `json:"type"`
+		Object client.Object   `json:"object"`
+	}{kind, obj}) // objects of the scheme can be encoded, and a buffer takes all
+	select {
+	case s.more <- struct{}{}:
+	default:
+	}
+}
+
+// Read implements io.Reader.
+func (s *stream) Read(p []byte) (int, error) {
+	for {
+		s.mu.Lock()
+		n, _ := s.data.Read(p)
+		s.mu.Unlock()
+		if n > 0 {
+			return n, nil
+		}
+		select {
+		case <-s.more:
+		case <-s.done:
+			return 0, io.EOF
+		}
+	}
+}
+
+// Close implements io.Closer.
+func (s *stream) Close() error {
+	s.stop()
+	return nil
+}

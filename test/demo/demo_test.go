@@ -1,0 +1,118 @@
+// Package demo runs the demo as its users do.
+package demo
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"zonewise.dev/test/internal/program"
+)
+
+// start starts the demo at its smallest, with temporary files below tmp.
+func start(t *testing.T, tmp string, args ...string) (cmd *exec.Cmd, stdout *bytes.Buffer, stderr io.Reader) {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	path, err := program.Demo(root)
+	require.NoError(t, err)
+	_, err = program.Scheduler(root)
+	require.NoError(t, err)
+	cmd = exec.CommandContext(t.Context(), path, append([]string{"--scale", "0.001", "--timeout", "15m"}, args...)...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
+	stdout = &bytes.Buffer{}
+	cmd.Stdout = stdout
+	stderr, err = cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	return cmd, stdout, stderr
+}
+
+// requireNothingLeft requires that the demo has left neither files nor processes that have the directory in their command line.
+func requireNothingLeft(t *testing.T, tmp string) {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(tmp, "*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, file := range lines {
+		content, err := os.ReadFile(file)
+		if err == nil { // it may have ended
+			require.NotContains(t, string(content), tmp, file)
+		}
+	}
+}
+
+// TestDemo runs the whole story: all checks hold at all three moments, the page is saved, the kubeconfig that --keep prints
+// works, and an interrupt leaves nothing.
+func TestDemo(t *testing.T) {
+	tmp, report := t.TempDir(), filepath.Join(t.TempDir(), "board.html")
+	cmd, stdout, stderr := start(t, tmp, "-o", "json", "--report", report, "--keep")
+	var said strings.Builder
+	lines := bufio.NewScanner(stderr)
+	for lines.Scan() {
+		said.WriteString(lines.Text() + "\n")
+		if _, kubeconfig, found := strings.Cut(lines.Text(), "export KUBECONFIG="); found {
+			require.FileExists(t, kubeconfig)
+			kubectl := exec.CommandContext(t.Context(), filepath.Join(filepath.Dir(cmd.Path), "kubectl"), "--kubeconfig", kubeconfig, "get", "pods", "-A", "-o", "name")
+			pods, err := kubectl.Output()
+			require.NoError(t, err)
+			require.Greater(t, strings.Count(string(pods), "\n"), 300)
+			require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+		}
+	}
+	err := cmd.Wait()
+	require.NoError(t, err, "%s\n%s", said.String(), stdout)
+
+	var board struct {
+		Moments []struct {
+			Title  string
+			Checks []struct {
+				Name, Evidence string
+				Violations     []string
+			}
+		}
+		Phases []struct{ Name string }
+	}
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), &board))
+	require.Len(t, board.Moments, 3)
+	for _, m := range board.Moments {
+		require.GreaterOrEqual(t, len(m.Checks), 9, m.Title)
+		for _, c := range m.Checks {
+			require.Empty(t, c.Violations, "%s, %s", c.Name, m.Title)
+			require.NotEmpty(t, c.Evidence, "%s, %s", c.Name, m.Title)
+			t.Logf("%s, %s: %s", c.Name, m.Title, c.Evidence)
+		}
+	}
+	page, err := os.ReadFile(report)
+	require.NoError(t, err)
+	require.Contains(t, string(page), "were bound at the first attempt")
+	requireNothingLeft(t, tmp)
+}
+
+// TestAnInterruptWhileTheControlPlaneStartsLeavesNothing: Ctrl-C works at every moment.
+func TestAnInterruptWhileTheControlPlaneStartsLeavesNothing(t *testing.T) {
+	tmp := t.TempDir()
+	cmd, stdout, stderr := start(t, tmp, "--report", "")
+	lines := bufio.NewReader(stderr)
+	first, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, first, "http://127.0.0.1:")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+	rest, err := io.ReadAll(lines)
+	require.NoError(t, err)
+	_ = cmd.Wait()
+	require.Equal(t, 130, cmd.ProcessState.ExitCode(), string(rest))
+	require.Empty(t, stdout.String())
+	requireNothingLeft(t, tmp)
+}
