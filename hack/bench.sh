@@ -44,6 +44,9 @@ group_ledger() { measure $PERFORMANCE Ledger 1s; }
 group_holds() {
 	measure ./plugins/reservecache/placement . 200ms
 	measure ./test/framework/reservecache . 200ms
+	measure $PERFORMANCE 'ReserveCacheUnfilled|ReserveCacheStart' 3x
+	measure $PERFORMANCE ReserveCacheFreedSlot 5x
+	measure $PERFORMANCE ReserveCacheTrace 1x
 }
 group_permitgate() {
 	measure ./test/framework/permitgate . 1s
