@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/census"
@@ -31,7 +30,6 @@ type scene struct {
 	metrics Metrics
 	policy  *v1alpha1.ZoneSpreadPolicy
 	held    *v1alpha1.ZoneReservation
-	group   *schedv1alpha1.PodGroup
 	shown   []Displaced
 }
 

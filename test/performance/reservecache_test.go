@@ -3,6 +3,7 @@ package performance
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -323,9 +324,7 @@ func traceCluster(b *testing.B) ([]*v1.Node, []*v1.Pod, []*v1alpha1.ZoneReservat
 		}
 		requests := v1.ResourceList{}
 		for _, container := range template.Spec.Containers {
-			for name, quantity := range container.Resources.Requests {
-				requests[name] = quantity
-			}
+			maps.Copy(requests, container.Resources.Requests)
 		}
 		r := reservationFor(service.Name(), max(1, *d.Spec.Replicas/10), requests)
 		r.Spec.Slot.NodeSelector, r.Spec.Slot.Tolerations = template.Spec.NodeSelector, template.Spec.Tolerations

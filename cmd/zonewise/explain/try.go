@@ -96,7 +96,7 @@ func (e *examination) together(ctx context.Context, changes []change) ([]string,
 	if err != nil || len(answer.Fit()) == 0 {
 		return nil, err
 	}
-	for i := len(changes) - 1; i >= 0; i-- {
+	for i := range slices.Backward(changes) {
 		fewer := slices.Delete(slices.Clone(changes), i, i+1)
 		less, err := e.with(ctx, fewer...)
 		if err != nil {
