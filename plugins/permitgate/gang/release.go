@@ -6,6 +6,44 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// complete reports whether members wait although the quorum has a node, and the rehearsals that it needs.
+func (g *Gang) complete() bool {
+	ready := g.ready()
+	return g.valid() && ready > 0 && g.letGo()+ready >= g.spec.MinMember
+}
+
+// ready is how many members wait whose rehearsal keeps them no longer.
+func (g *Gang) ready() int {
+	if g.rehearse {
+		return g.passed
+	}
+	return g.count[memberWaiting]
+}
+
+// Release lets go those of uids that wait, if with them the quorum is complete, and returns them: each
+// is to be allowed in Permit. uids are the members that the caller has seen waiting there for nothing
+// but this gang. It returns nil, and changes nothing, when they do not complete the quorum.
+func (g *Gang) Release(uids []types.UID, now time.Time) []types.UID {
+	g.settle(now)
+	if !g.complete() {
+		return nil
+	}
+	var released []types.UID
+	for _, uid := range uids {
+		if m, known := g.members[uid]; known && m.state == memberWaiting && g.rehearsed(m) {
+			released = append(released, uid)
+		}
+	}
+	if g.letGo()+len(released) < g.spec.MinMember {
+		return nil
+	}
+	for _, uid := range released {
+		g.release(g.members[uid], now)
+	}
+	g.settle(now)
+	return released
+}
+
 // going reports whether the member has a node, and can still be sent back.
 func (m *member) going() bool {
 	return m.state == memberWaiting || m.state == memberReleased || m.state == memberPrepared
@@ -37,15 +75,22 @@ const (
 	ArrivalRefused
 )
 
-// Arrive is called when a member that was let go has been prepared for its bind: it has come to the barrier.
-// What becomes of it is what [Gang.Verdict] says, now and after each further input.
-func (g *Gang) Arrive(uid types.UID, now time.Time) {
+// Arrive is called when a member that was let go has been prepared for its bind: it has come to the barrier. When
+// the members there complete the quorum it returns them: the caller makes sure that nothing can stop their binds any more,
+// and passes on to [Gang.Commit] for which of them that worked. What becomes of a member is what [Gang.Verdict] says then,
+// and after each further input.
+func (g *Gang) Arrive(uid types.UID, now time.Time) (commit []types.UID) {
 	g.settle(now)
-	if m, known := g.members[uid]; known && m.state == memberReleased {
-		g.move(m, memberPrepared)
-		g.commit.start(now)
-		g.settle(now)
+	m, known := g.members[uid]
+	if !known || m.state != memberReleased {
+		return nil
 	}
+	g.move(m, memberPrepared)
+	g.settle(now)
+	if !g.prepared() {
+		return nil
+	}
+	return g.inState(memberPrepared)
 }
 
 // Verdict returns what becomes of a member that has come to the barrier, and when it is refused why, for a
@@ -60,7 +105,7 @@ func (g *Gang) Verdict(uid types.UID) (Arrival, string) {
 	case m.state == memberCommitted || m.state == memberBound || m.state == memberDone:
 		return ArrivalPass, ""
 	}
-	return ArrivalRefused, "the gang was rolled back: " + g.lastDetail
+	return ArrivalRefused, "the gang was rolled back: " + g.last.Detail
 }
 
 // Departures counts how often members have left the barrier: when it has not changed, all that waited there
@@ -72,18 +117,17 @@ func (g *Gang) prepared() bool {
 	return g.valid() && g.count[memberPrepared] > 0 && g.sure()+g.count[memberPrepared] >= g.spec.MinMember
 }
 
-// Commit lets the members bind that are at the barrier. sure are those of whom the caller knows that nothing
+// Commit lets the members bind that are at the barrier. sure are those of which the caller knows that nothing
 // but a failure of the bind itself can stop them from now on; lost are those that have been stopped. When
 // the quorum is not complete without the lost ones, the gang is rolled back, the sure ones with it.
 func (g *Gang) Commit(sure, lost []types.UID, now time.Time) {
-	g.settle(now)
 	last := types.UID("")
 	for _, uid := range lost {
 		if m, known := g.members[uid]; known && m.state == memberPrepared {
 			// Its Unreserve is on the way.
 			m.resting = true
-			m.reject.start(now.Add(deletedPause))
 			g.move(m, memberIdle)
+			g.repeat(m, taskReject, now.Add(deletedPause))
 			last = uid
 		}
 	}
@@ -93,19 +137,11 @@ func (g *Gang) Commit(sure, lost []types.UID, now time.Time) {
 	if !g.prepared() {
 		return
 	}
-	var ready []*member
 	for _, uid := range sure {
 		if m, known := g.members[uid]; known && m.state == memberPrepared {
-			ready = append(ready, m)
+			g.move(m, memberCommitted)
+			m.holds = false
 		}
-	}
-	if g.sure()+len(ready) < g.spec.MinMember {
-		g.commit.start(now)
-		return
-	}
-	for _, m := range ready {
-		g.move(m, memberCommitted)
-		m.holds = false
 	}
 	g.settle(now)
 }
