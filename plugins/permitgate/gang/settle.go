@@ -157,8 +157,15 @@ func (g *Gang) settleRound(now time.Time) {
 			return
 		}
 	}
-	switch {
-	case g.round != nil && g.count[memberWaiting] > 0:
+	switch waiting := g.count[memberWaiting]; {
+	case waiting > 0 && g.round == nil && g.letGo()+waiting < g.spec.MinMember:
+		// Members that were let go have been lost, and those that still wait are not enough.
+		g.rollback(Rollback{
+			Cause:  CauseNotPrepared,
+			Detail: fmt.Sprintf("needs %d members, %d have a node", g.spec.MinMember, g.letGo()+waiting),
+		}, true, now)
+		g.phase = Backoff
+	case waiting > 0:
 		g.phase = Waiting
 	case g.round != nil || g.lacksOnlyOne():
 		g.phase = Gathering
