@@ -69,6 +69,14 @@ func (g *Gang) Room(now time.Time) {
 	g.settle(now)
 }
 
+// Retry ends the backoff of a round that failed, for another that is not like it.
+func (g *Gang) Retry(now time.Time) {
+	if g.phase == Backoff {
+		g.earliest, g.until = now, now
+	}
+	g.settle(now)
+}
+
 // Changed says that something about the gang itself has changed, its members above all: whatever it was refused for, it
 // may fit now.
 func (g *Gang) Changed(now time.Time) {

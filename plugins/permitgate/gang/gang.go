@@ -232,7 +232,7 @@ func (g *Gang) blocked() (Reason, string) {
 		return ReasonTooFew, detail
 	case g.phase == Backoff:
 		// Not for how long: the words become a condition of the pods, and each change of them is a write.
-		return ReasonBackoff, cmp.Or(g.last.words(), "backs off")
+		return ReasonBackoff, cmp.Or(g.last.Words(), "backs off")
 	}
 	return ReasonNone, ""
 }

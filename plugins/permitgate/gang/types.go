@@ -150,8 +150,8 @@ type Rollback struct {
 	Backoff time.Duration
 }
 
-// words are those that become a condition of the pods: each change of them is a write.
-func (r *Rollback) words() string {
+// Words are those that become a condition of the pods: each change of them is a write.
+func (r *Rollback) Words() string {
 	if r.Reason != "" {
 		return r.Reason
 	}

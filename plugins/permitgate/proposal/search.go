@@ -320,3 +320,22 @@ func Short(reasons []Reason) string {
 	}
 	return strings.Join(words, ", ")
 }
+
+// Bound says how many of the members of a request a node takes at most, for the time after it was refused. It is not
+// safe for concurrent use.
+type Bound struct{ search *search }
+
+// NewBound returns the bound for a request, of which the Cluster does not matter.
+func NewBound(r Request) *Bound { return &Bound{newSearch(&r)} }
+
+// Node returns how many members node i of a cluster takes at most.
+func (b *Bound) Node(c Cluster, i int) int {
+	s := b.search
+	s.Cluster = c
+	c.Free(i, s.names, s.free)
+	most := 0
+	for class := range s.classes {
+		most += s.room(class, i).fit
+	}
+	return min(most, s.total)
+}

@@ -1,0 +1,229 @@
+package permitgate
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/component-helpers/resource"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/internal/informer"
+	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/proposal"
+	"zonewise.dev/plugins/permitgate/serve"
+)
+
+// feed brings what informers show to the gangs. The handlers run beside the scheduler's own, before or after them.
+type feed struct {
+	gangs     *gangs
+	wakes     *wakes
+	nominated *nominated
+	// ours reports whether a scheduler's name is that of a profile with this plugin.
+	ours func(schedulerName string) bool
+}
+
+// watch starts the handlers, and returns what tells whether they have seen all that existed at first.
+func (f *feed) watch(factory informers.SharedInformerFactory) ([]toolscache.InformerSynced, error) {
+	pods, err := factory.Core().V1().Pods().Informer().AddEventHandler(informer.Funcs[*v1.Pod]{
+		Add: func(pod *v1.Pod, _ bool) { f.podSeen(pod) },
+		Update: func(was, is *v1.Pod) {
+			before, _ := gangOf(was)
+			if after, _ := gangOf(is); before != after {
+				f.memberGone(was)
+			}
+			if was.Spec.NodeName != "" && shrinks(was, is) {
+				f.wakes.hear(event{node: was.Spec.NodeName})
+			}
+			f.podSeen(is)
+		},
+		Delete: f.podGone,
+	})
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := factory.Core().V1().Nodes().Informer().AddEventHandler(informer.Funcs[*v1.Node]{
+		Add: func(node *v1.Node, _ bool) { f.wakes.hear(nodeEvent(nil, node)) },
+		Update: func(was, is *v1.Node) {
+			if nodeMayFitMore(was, is) {
+				f.wakes.hear(nodeEvent(was, is))
+			}
+		},
+		Delete: func(node *v1.Node) { f.wakes.news.forget(node.Name) },
+	})
+	return []toolscache.InformerSynced{pods.HasSynced, nodes.HasSynced}, err
+}
+
+// shrinks reports whether a bound pod asks for less of anything than before.
+func shrinks(was, is *v1.Pod) bool {
+	if was.Generation == is.Generation && was.Status.ObservedGeneration == is.Status.ObservedGeneration {
+		return false
+	}
+	opts := resource.PodResourcesOptions{UseStatusResources: true}
+	after := resource.PodRequests(is, opts)
+	for name, before := range resource.PodRequests(was, opts) {
+		if now := after[name]; now.Cmp(before) < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// podSeen takes a pod as the API server shows it. The informer leaves out finished pods.
+func (f *feed) podSeen(pod *v1.Pod) {
+	if node := f.nominated.set(pod); node != "" {
+		f.wakes.hear(event{node: node})
+	}
+	key, ok := gangOf(pod)
+	if !ok {
+		return
+	}
+	if !isLive(pod) {
+		f.memberGone(pod)
+		return
+	}
+	f.gangs.change(key, func(e *entry, now time.Time) {
+		m := e.pods[pod.UID]
+		if m == nil || m.pod.Generation != pod.Generation || m.pod.Spec.NodeName != pod.Spec.NodeName {
+			m = &member{signature: proposal.Signature(pod), amounts: proposal.Requests(pod)}
+			if old := e.pods[pod.UID]; old != nil {
+				m.node = old.node
+				if old.signature != m.signature {
+					e.gang.Changed(now)
+				}
+			}
+		}
+		m.pod = pod
+		e.add(pod.UID, m)
+		e.gang.SetPod(pod.UID, gang.Pod{
+			Bound: pod.Spec.NodeName != "",
+			Held:  len(pod.Spec.SchedulingGates) > 0 || !f.ours(pod.Spec.SchedulerName),
+		}, now)
+	})
+}
+
+// podGone takes a pod that was deleted or has finished: its node has room.
+func (f *feed) podGone(pod *v1.Pod) {
+	if node := f.nominated.delete(pod.UID); node != "" {
+		f.wakes.hear(event{node: node})
+	}
+	if pod.Spec.NodeName != "" {
+		f.wakes.hear(event{node: pod.Spec.NodeName, gone: pod.UID})
+	}
+	f.memberGone(pod)
+}
+
+// memberGone takes a pod that is no member any more.
+func (f *feed) memberGone(pod *v1.Pod) {
+	key, ok := gangOf(pod)
+	if !ok || !f.gangs.look(key, func(*entry, time.Time) {}) {
+		return // also a pod that was terminating when it was first seen
+	}
+	f.gangs.change(key, func(e *entry, now time.Time) {
+		delete(e.pods, pod.UID)
+		f.gangs.unbookLocked(e, pod.UID, false)
+		e.gang.DeletePod(pod.UID, now)
+	})
+}
+
+// groupSeen takes a PodGroup as the API server shows it. One that is being deleted still counts: its
+// finalizers may take long, and no other can take its name meanwhile.
+func (f *feed) groupSeen(group *v1alpha1.PodGroup) {
+	spec := gang.Spec{UID: group.UID, MinMember: int(group.Spec.MinMember)}
+	spec.Timeout, _ = serve.TimeoutOf(group)
+	wants, revision := wantsOf(group)
+	spec.Revision = revision
+	f.gangs.change(keyOf(group), func(e *entry, now time.Time) {
+		e.group, e.wants = group, wants
+		e.tried = nil
+		e.gang.SetGroup(spec, now)
+	})
+}
+
+func (f *feed) groupGone(group *v1alpha1.PodGroup) {
+	f.gangs.change(keyOf(group), func(e *entry, now time.Time) {
+		e.group, e.wants = nil, wants{}
+		e.gang.DeleteGroup(now)
+	})
+}
+
+// wants is what a PodGroup asks for beyond a quorum.
+type wants struct {
+	topology     serve.Topology
+	minResources v1.ResourceList
+}
+
+func wantsOf(group *v1alpha1.PodGroup) (w wants, revision string) {
+	w.topology, _ = serve.TopologyOf(group)
+	w.minResources = group.Spec.MinResources
+	revision = w.topology.Key
+	if w.topology.Required {
+		revision += " required"
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.minResources)) {
+		quantity := w.minResources[name]
+		revision += " " + string(name) + "=" + quantity.String()
+	}
+	return w, revision
+}
+
+// nominated knows the nodes that pods of any kind are nominated to in the API, so that a proposal need not ask the framework
+// about every node. Its methods may be called from several goroutines.
+type nominated struct {
+	mu     sync.Mutex // guards everything below
+	nodes  map[types.UID]string
+	byNode map[string]int
+}
+
+func newNominated() *nominated {
+	return &nominated{nodes: map[types.UID]string{}, byNode: map[string]int{}}
+}
+
+// set takes a pod as the API server shows it, and returns a node that it is not nominated to any more, empty when
+// there is none.
+func (n *nominated) set(pod *v1.Pod) (left string) {
+	node := ""
+	if pod.Spec.NodeName == "" && isLive(pod) {
+		node = pod.Status.NominatedNodeName
+	}
+	return n.move(pod.UID, node)
+}
+
+// delete drops a pod.
+func (n *nominated) delete(uid types.UID) (left string) { return n.move(uid, "") }
+
+func (n *nominated) move(uid types.UID, node string) (left string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	was := n.nodes[uid]
+	if was == node {
+		return ""
+	}
+	if was != "" {
+		delete(n.nodes, uid)
+		if n.byNode[was]--; n.byNode[was] == 0 {
+			delete(n.byNode, was)
+		}
+	}
+	if node != "" {
+		n.nodes[uid] = node
+		n.byNode[node]++
+	}
+	return was
+}
+
+// list returns the nodes that pods are nominated to.
+func (n *nominated) list() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	nodes := make([]string, 0, len(n.byNode))
+	for node := range n.byNode {
+		nodes = append(nodes, node)
+	}
+	return nodes
+}

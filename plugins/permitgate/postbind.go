@@ -1,0 +1,18 @@
+package permitgate
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// PostBind hears that a member has been bound.
+func (p *PermitGate) PostBind(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
+	key, ok := gangOf(pod)
+	if !ok || state.IsPodGroupSchedulingCycle() {
+		return
+	}
+	p.gangs.change(key, func(e *entry, now time.Time) { e.gang.Bound(pod.UID, now) })
+}
