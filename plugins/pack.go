@@ -19,21 +19,20 @@ type Factory = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk
 type Pack struct {
 	reserveCache *reservecache.Shared
 	permitGate   *permitgate.Shared
-	gangPolicies gangPolicies
 }
 
 // NewPack returns a pack for one scheduler. It starts nothing: that is left to the factories, which the
 // framework calls once for each profile that enables the plugin.
 func NewPack() *Pack {
 	p := &Pack{reserveCache: reservecache.NewShared()}
-	p.permitGate = permitgate.NewShared(permitgate.WithHolds(p.holdsOf), permitgate.WithZonePolicies(p.policiesOf))
+	p.permitGate = permitgate.NewShared(permitgate.WithHolds(p.holds))
 	return p
 }
 
 // Factories returns the constructors of the plugins by their names, to be given to app.WithPlugin.
 func (p *Pack) Factories() map[string]Factory {
 	return map[string]Factory{
-		zonespread.Name:   p.newZoneSpread,
+		zonespread.Name:   zonespread.New,
 		reservecache.Name: p.reserveCache.New,
 		permitgate.Name:   p.permitGate.New,
 	}
@@ -44,3 +43,9 @@ func (p *Pack) ReserveCache() *reservecache.Shared { return p.reserveCache }
 
 // PermitGate returns what the PermitGate plugins of all profiles share.
 func (p *Pack) PermitGate() *permitgate.Shared { return p.permitGate }
+
+// holds returns what ReserveCache keeps for pods that are not there yet; nil while nothing is.
+func (p *Pack) holds() permitgate.Holds {
+	holds, _ := any(p.reserveCache).(permitgate.Holds)
+	return holds
+}

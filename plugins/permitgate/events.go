@@ -9,6 +9,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // EventsToRegister names the events after which a member that this plugin refused may be schedulable: only those about the
@@ -31,7 +32,7 @@ func (p *PermitGate) isSchedulableAfterOwnChange(_ klog.Logger, pod *v1.Pod, _, 
 	if changed, ok := newObj.(*v1.Pod); ok {
 		pod = changed
 	}
-	key, ok := gangOf(pod)
+	key, ok := podgroup.Of(pod)
 	if !ok {
 		return fwk.Queue, nil
 	}

@@ -15,8 +15,8 @@ import (
 
 	"zonewise.dev/internal/informer"
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/proposal"
-	"zonewise.dev/plugins/permitgate/serve"
 )
 
 // feed brings what informers show to the gangs. The handlers run beside the scheduler's own, before or after them.
@@ -26,6 +26,8 @@ type feed struct {
 	nominated *nominated
 	// ours reports whether a scheduler's name is that of a profile with this plugin.
 	ours func(schedulerName string) bool
+	// nominatedMember hears of gangs with members that are nominated in the API.
+	nominatedMember func(key types.NamespacedName)
 }
 
 // watch starts the handlers, and returns what tells whether they have seen all that existed at first.
@@ -33,8 +35,8 @@ func (f *feed) watch(factory informers.SharedInformerFactory) ([]toolscache.Info
 	pods, err := factory.Core().V1().Pods().Informer().AddEventHandler(informer.Funcs[*v1.Pod]{
 		Add: func(pod *v1.Pod, _ bool) { f.podSeen(pod) },
 		Update: func(was, is *v1.Pod) {
-			before, _ := gangOf(was)
-			if after, _ := gangOf(is); before != after {
+			before, _ := podgroup.Of(was)
+			if after, _ := podgroup.Of(is); before != after {
 				f.memberGone(was)
 			}
 			if was.Spec.NodeName != "" && shrinks(was, is) {
@@ -79,32 +81,34 @@ func (f *feed) podSeen(pod *v1.Pod) {
 	if node := f.nominated.set(pod); node != "" {
 		f.wakes.hear(event{node: node})
 	}
-	key, ok := gangOf(pod)
+	key, ok := podgroup.Of(pod)
 	if !ok {
 		return
 	}
-	if !isLive(pod) {
+	if !podgroup.Live(pod) {
 		f.memberGone(pod)
 		return
 	}
+	foreign := !f.ours(pod.Spec.SchedulerName)
 	f.gangs.change(key, func(e *entry, now time.Time) {
-		m := e.pods[pod.UID]
-		if m == nil || m.pod.Generation != pod.Generation || m.pod.Spec.NodeName != pod.Spec.NodeName {
-			m = &member{signature: proposal.Signature(pod), amounts: proposal.Requests(pod)}
-			if old := e.pods[pod.UID]; old != nil {
-				m.node = old.node
-				if old.signature != m.signature {
-					e.gang.Changed(now)
-				}
+		m := &member{pod: pod, foreign: foreign}
+		switch old := e.pods[pod.UID]; {
+		case old == nil:
+			m.signature, m.amounts = proposal.Signature(pod), proposal.Requests(pod)
+		case old.pod.Generation == pod.Generation && old.pod.Spec.NodeName == pod.Spec.NodeName:
+			m.node, m.signature, m.amounts = old.node, old.signature, old.amounts
+		default:
+			m.node, m.signature, m.amounts = old.node, proposal.Signature(pod), proposal.Requests(pod)
+			if old.signature != m.signature {
+				e.gang.Changed(now)
 			}
 		}
-		m.pod = pod
 		e.add(pod.UID, m)
-		e.gang.SetPod(pod.UID, gang.Pod{
-			Bound: pod.Spec.NodeName != "",
-			Held:  len(pod.Spec.SchedulingGates) > 0 || !f.ours(pod.Spec.SchedulerName),
-		}, now)
+		e.gang.SetPod(pod.UID, gang.Pod{Bound: pod.Spec.NodeName != "", Held: len(pod.Spec.SchedulingGates) > 0 || foreign}, now)
 	})
+	if pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != "" {
+		f.nominatedMember(key)
+	}
 }
 
 // podGone takes a pod that was deleted or has finished: its node has room.
@@ -120,12 +124,12 @@ func (f *feed) podGone(pod *v1.Pod) {
 
 // memberGone takes a pod that is no member any more.
 func (f *feed) memberGone(pod *v1.Pod) {
-	key, ok := gangOf(pod)
+	key, ok := podgroup.Of(pod)
 	if !ok || !f.gangs.look(key, func(*entry, time.Time) {}) {
 		return // also a pod that was terminating when it was first seen
 	}
 	f.gangs.change(key, func(e *entry, now time.Time) {
-		delete(e.pods, pod.UID)
+		e.remove(pod.UID)
 		f.gangs.unbookLocked(e, pod.UID, false)
 		e.gang.DeletePod(pod.UID, now)
 	})
@@ -135,10 +139,10 @@ func (f *feed) memberGone(pod *v1.Pod) {
 // finalizers may take long, and no other can take its name meanwhile.
 func (f *feed) groupSeen(group *v1alpha1.PodGroup) {
 	spec := gang.Spec{UID: group.UID, MinMember: int(group.Spec.MinMember)}
-	spec.Timeout, _ = serve.TimeoutOf(group)
+	spec.Timeout, _ = podgroup.TimeoutOf(group)
 	wants, revision := wantsOf(group)
 	spec.Revision = revision
-	f.gangs.change(keyOf(group), func(e *entry, now time.Time) {
+	f.gangs.change(podgroup.Key(group), func(e *entry, now time.Time) {
 		e.group, e.wants = group, wants
 		e.tried = nil
 		e.gang.SetGroup(spec, now)
@@ -146,7 +150,7 @@ func (f *feed) groupSeen(group *v1alpha1.PodGroup) {
 }
 
 func (f *feed) groupGone(group *v1alpha1.PodGroup) {
-	f.gangs.change(keyOf(group), func(e *entry, now time.Time) {
+	f.gangs.change(podgroup.Key(group), func(e *entry, now time.Time) {
 		e.group, e.wants = nil, wants{}
 		e.gang.DeleteGroup(now)
 	})
@@ -154,12 +158,12 @@ func (f *feed) groupGone(group *v1alpha1.PodGroup) {
 
 // wants is what a PodGroup asks for beyond a quorum.
 type wants struct {
-	topology     serve.Topology
+	topology     podgroup.Topology
 	minResources v1.ResourceList
 }
 
 func wantsOf(group *v1alpha1.PodGroup) (w wants, revision string) {
-	w.topology, _ = serve.TopologyOf(group)
+	w.topology, _ = podgroup.TopologyOf(group)
 	w.minResources = group.Spec.MinResources
 	revision = w.topology.Key
 	if w.topology.Required {
@@ -188,7 +192,7 @@ func newNominated() *nominated {
 // there is none.
 func (n *nominated) set(pod *v1.Pod) (left string) {
 	node := ""
-	if pod.Spec.NodeName == "" && isLive(pod) {
+	if pod.Spec.NodeName == "" && podgroup.Live(pod) {
 		node = pod.Status.NominatedNodeName
 	}
 	return n.move(pod.UID, node)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"zonewise.dev/internal/agenda"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/proposal"
 )
@@ -22,7 +23,7 @@ type gangs struct {
 	clock  clock.WithTicker
 	config gang.Config
 	// agenda has the gangs for the worker to look at.
-	agenda *agenda[types.NamespacedName]
+	agenda *agenda.Agenda[types.NamespacedName]
 	// unplaced is how many bookings the framework does not know as nominations, short how many gangs wait for room;
 	// both for scheduling cycles, which need no lock for a look.
 	unplaced, short atomic.Int64
@@ -44,8 +45,11 @@ type entry struct {
 	group *v1alpha1.PodGroup // as last seen; nil when it does not exist
 	wants wants              // what the PodGroup asks for beyond a quorum
 	pods  map[types.UID]*member
-	// lowest is the lowest priority of the members; it is set with the first.
-	lowest int32
+	// priorities counts the pods by priority, foreign those without a node by the scheduler that they name, when it is not
+	// one with the plugin; unbound is how many have no node, arrivals how many there have ever been.
+	priorities        map[int32]int
+	foreign           map[string]int
+	unbound, arrivals int
 
 	books books
 	hints hints
@@ -66,10 +70,12 @@ type entry struct {
 
 // member is a live pod of a gang.
 type member struct {
-	pod *v1.Pod // as the scheduler's informer last showed it
+	pod *v1.Pod // as the scheduler's informer last showed it; each change of it comes with a new member
 	// signature tells apart what members ask of a node (see proposal.Signature), amounts is what this one takes from it.
 	signature string
 	amounts   []proposal.Amount
+	// foreign tells that the pod names a scheduler without the plugin.
+	foreign bool
 	// node is where Permit last saw it go, kept in the memory of a bind that failed.
 	node string
 }
@@ -90,7 +96,7 @@ type gains interface {
 
 func newGangs(c clock.WithTicker) *gangs {
 	return &gangs{
-		clock: c, agenda: newAgenda[types.NamespacedName](c),
+		clock: c, agenda: agenda.New[types.NamespacedName](c),
 		byKey: map[types.NamespacedName]*entry{}, booked: map[*entry]struct{}{}, waiting: map[*entry]struct{}{},
 	}
 }
@@ -115,6 +121,7 @@ func (g *gangs) change(key types.NamespacedName, f func(e *entry, now time.Time)
 	if !ok {
 		e = &entry{
 			key: key, gang: gang.New(g.config), pods: map[types.UID]*member{}, barrier: map[types.UID]chan<- verdict{},
+			priorities: map[int32]int{}, foreign: map[string]int{},
 		}
 		g.byKey[key] = e
 	}
@@ -192,7 +199,7 @@ type rank struct {
 }
 
 func (e *entry) rank() rank {
-	r := rank{priority: e.lowest, key: e.key}
+	r := rank{priority: e.lowest(), key: e.key}
 	if e.group != nil {
 		r.created = e.group.CreationTimestamp.Time
 	}
@@ -207,20 +214,58 @@ func (r rank) compare(other rank) int {
 	)
 }
 
-// addLocked takes a live pod in.
+// add takes a live pod in, in the place of what was known of it.
 func (e *entry) add(uid types.UID, m *member) {
-	if priority := corev1.PodPriority(m.pod); len(e.pods) == 0 || priority < e.lowest {
-		e.lowest = priority
+	if e.pods[uid] == nil {
+		e.arrivals++
 	}
+	e.remove(uid)
 	e.pods[uid] = m
+	e.count(m, 1)
 }
 
-// uid returns the UID of the gang's PodGroup, empty when it does not exist.
-func (e *entry) uid() types.UID {
-	if e.group == nil {
-		return ""
+// remove drops a pod.
+func (e *entry) remove(uid types.UID) {
+	if m := e.pods[uid]; m != nil {
+		e.count(m, -1)
+		delete(e.pods, uid)
 	}
-	return e.group.UID
+}
+
+func (e *entry) count(m *member, n int) {
+	priority := corev1.PodPriority(m.pod)
+	if e.priorities[priority] += n; e.priorities[priority] == 0 {
+		delete(e.priorities, priority)
+	}
+	if m.pod.Spec.NodeName != "" {
+		return
+	}
+	e.unbound += n
+	if name := m.pod.Spec.SchedulerName; m.foreign {
+		if e.foreign[name] += n; e.foreign[name] == 0 {
+			delete(e.foreign, name)
+		}
+	}
+}
+
+// lowest returns the lowest priority of the members, which is that of the gang; 0 without members.
+func (e *entry) lowest() (lowest int32) {
+	first := true
+	for priority := range e.priorities {
+		if first || priority < lowest {
+			lowest, first = priority, false
+		}
+	}
+	return lowest
+}
+
+// highest returns the highest priority of the members.
+func (e *entry) highest() int32 {
+	highest := e.lowest()
+	for priority := range e.priorities {
+		highest = max(highest, priority)
+	}
+	return highest
 }
 
 // verdict is what becomes of a member at the barrier.

@@ -8,13 +8,14 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // Permit makes a member wait for the quorum. The member that completes it waits like the others: the
 // worker lets all go together, once it has seen that nothing else keeps any of them. The gang has a deadline of its
 // own, so that the framework lets a member wait as long as it lets any.
 func (p *PermitGate) Permit(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) (*fwk.Status, time.Duration) {
-	key, ok := gangOf(pod)
+	key, ok := podgroup.Of(pod)
 	if !ok || state.IsPodGroupSchedulingCycle() {
 		return nil, 0
 	}
@@ -29,7 +30,7 @@ func (p *PermitGate) Permit(_ context.Context, state fwk.CycleState, pod *v1.Pod
 		return status, 0
 	}
 	if wait {
-		return fwk.NewStatus(fwk.Wait, "PodGroup "+key.String()+": waits for the other members"), maxScheduleTimeout
+		return fwk.NewStatus(fwk.Wait, "PodGroup "+key.String()+": waits for the other members"), podgroup.MaxTimeout
 	}
 	return nil, 0
 }

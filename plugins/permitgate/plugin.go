@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
@@ -123,28 +124,35 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		Jitter:          rand.Float64,
 	}
 	s.leader = leader.Of(ctx, h)
+	if err := s.connectLocked(ctx, h); err != nil {
+		return err
+	}
 	factory := h.SharedInformerFactory()
-	f := &feed{gangs: s.gangs, wakes: s.wakes, nominated: s.nominated, ours: s.profiles.has}
+	s.rehearser = rehearse.New(s.args.BindRehearsal, s.clock, factory.Core().V1().Namespaces().Lister(), rehearsals{s.gangs})
+	s.server = serve.New(serve.Config{
+		Clock: s.clock, Source: s.source, Handle: s.profiles.orAny, Gangs: served{s.gangs, s.missing}, Settled: s.hasSynced,
+		ManageStatus: s.args.ManagePodGroupStatus, RecoveryPolicy: s.args.RecoveryPolicy, RecoveryTimeout: s.args.RecoveryTimeout.Duration,
+	})
+	f := &feed{gangs: s.gangs, wakes: s.wakes, nominated: s.nominated, ours: s.profiles.has, nominatedMember: s.server.Nominated}
 	synced, err := f.watch(factory)
 	if err != nil {
 		return err
 	}
 	s.synced = synced
-	if err := s.watchGroupsLocked(ctx, h, f); err != nil {
-		return err
+	if s.source != nil {
+		groups, err := crd.Watch(ctx, s.source, informer.Latest(f.groupSeen, f.groupGone), func(bool) { s.gangs.all() })
+		if err != nil {
+			return fmt.Errorf("watching PodGroups: %w", err)
+		}
+		s.groups = groups
 	}
-	s.rehearser = rehearse.New(s.args.BindRehearsal, s.clock, factory.Core().V1().Namespaces().Lister(), rehearsals{s.gangs})
-	s.server = serve.New(serve.Config{
-		Clock: s.clock, Source: s.source, Handle: s.profiles.any, Gangs: served{s},
-		ManageStatus: s.args.ManagePodGroupStatus, RecoveryPolicy: s.args.RecoveryPolicy, RecoveryTimeout: s.args.RecoveryTimeout.Duration,
-	})
 	w := &worker{
 		gangs: s.gangs, wakes: s.wakes, turns: newTurns(), profiles: s.profiles, leading: s.leader.Leading(),
 		rehearses: s.rehearser.Needed,
 		rehearse:  func(key types.NamespacedName, r gang.Rehearsal) { s.rehearser.Begin(key, r) },
-		report:    s.report,
+		report:    s.server.Report,
 	}
-	go s.gangs.agenda.Run(ctx, func(key types.NamespacedName) { w.look(ctx, key) })
+	go s.gangs.agenda.Run(ctx, 1, func(key types.NamespacedName) { w.look(ctx, key) })
 	go func() {
 		select {
 		case <-s.leader.Leading():
@@ -157,23 +165,16 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	return nil
 }
 
-// watchGroupsLocked starts the watch of PodGroups. Without an API server there are none.
-func (s *Shared) watchGroupsLocked(ctx context.Context, h fwk.Handle, f *feed) error {
-	if s.source == nil {
-		if h.KubeConfig() == nil {
-			return nil
-		}
-		source, err := crd.Connect(ctx, h.KubeConfig())
-		if err != nil {
-			return err
-		}
-		s.source = source
+// connectLocked finds the source of PodGroups. Without an API server there are none.
+func (s *Shared) connectLocked(ctx context.Context, h fwk.Handle) error {
+	if s.source != nil || h.KubeConfig() == nil {
+		return nil
 	}
-	groups, err := crd.Watch(ctx, s.source, informer.Latest(f.groupSeen, f.groupGone), func(bool) { s.gangs.all() })
+	source, err := crd.Connect(ctx, h.KubeConfig())
 	if err != nil {
-		return fmt.Errorf("watching PodGroups: %w", err)
+		return err
 	}
-	s.groups = groups
+	s.source = source
 	return nil
 }
 
@@ -187,10 +188,8 @@ func (s *Shared) lead(ctx context.Context, h fwk.Handle) {
 // begin waits, in the first scheduling cycle, until the plugin has seen what existed before: another's view may be ahead
 // of it.
 func (s *Shared) begin(ctx context.Context) {
-	deadline := time.Now().Add(syncLimit)
-	for !s.hasSynced() && ctx.Err() == nil && time.Now().Before(deadline) {
-		time.Sleep(time.Millisecond) // in front of the very first cycle only
-	}
+	// What is in time is of no interest: without it members wait a little longer.
+	_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, syncLimit, true, func(context.Context) (bool, error) { return s.hasSynced(), nil })
 }
 
 func (s *Shared) hasSynced() bool {

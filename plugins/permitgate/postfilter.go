@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // noNomination takes a member's nomination back, which the framework otherwise keeps: the node that an
@@ -21,7 +22,7 @@ var noNomination = &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{Nom
 // the quorum cannot be reached without it, the gang is rolled back. It keeps members from preempting while their gang lacks
 // others too; for that it must come before DefaultPreemption.
 func (p *PermitGate) PostFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
-	key, ok := gangOf(pod)
+	key, ok := podgroup.Of(pod)
 	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}

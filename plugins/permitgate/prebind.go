@@ -10,11 +10,12 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // PreBindPreFlight says that members have something to do before they are bound, and other pods have not.
 func (*PermitGate) PreBindPreFlight(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
-	if _, ok := gangOf(pod); !ok || state.IsPodGroupSchedulingCycle() {
+	if _, ok := podgroup.Of(pod); !ok || state.IsPodGroupSchedulingCycle() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	return nil, nil
@@ -24,7 +25,7 @@ func (*PermitGate) PreBindPreFlight(_ context.Context, state fwk.CycleState, pod
 // stop them any more. It returns early when ctx ends, and that is what a preemptor does to its victim. The
 // plugin must be the last at this extension point, or what comes behind it may still fail.
 func (p *PermitGate) PreBind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
-	key, ok := gangOf(pod)
+	key, ok := podgroup.Of(pod)
 	if !ok || state.IsPodGroupSchedulingCycle() {
 		return nil
 	}

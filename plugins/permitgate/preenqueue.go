@@ -9,12 +9,13 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // PreEnqueue keeps a member out of the queue until its gang calls it: until its PodGroup and minMember live members exist, and
 // until it is the gang's scout or part of its round. It runs under the scheduling queue's lock and looks only at memory.
 func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
-	key, ok := gangOf(pod)
+	key, ok := podgroup.Of(pod)
 	if !ok || pod.Spec.NodeName != "" {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
@@ -42,7 +43,7 @@ func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v
 	if p.proposer.asker.asking {
 		return nil, fwk.NewStatus(fwk.Skip) // where a pod may go is what is being asked
 	}
-	key, ok := gangOf(pod)
+	key, ok := podgroup.Of(pod)
 	if ok = ok && pod.Spec.NodeName == "" && !state.IsPodGroupSchedulingCycle(); !ok {
 		key = types.NamespacedName{}
 	}

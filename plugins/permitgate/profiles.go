@@ -45,5 +45,13 @@ func (p *profiles) all() []fwk.Handle {
 	return all
 }
 
+// orAny returns the handle of a profile, or any when it does not have the plugin.
+func (p *profiles) orAny(name string) fwk.Handle {
+	if h := p.of(name); h != nil {
+		return h
+	}
+	return p.any()
+}
+
 // any returns a handle for what all profiles have in common, such as the scheduling queue.
 func (p *profiles) any() fwk.Handle { return p.all()[0] }

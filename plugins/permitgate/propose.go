@@ -81,7 +81,7 @@ func (p *proposer) plan(key types.NamespacedName, scout *v1.Pod) *plan {
 	p.gangs.look(key, func(e *entry, _ time.Time) {
 		missing, need := e.gang.Missing()
 		pl.need, pl.minMember, pl.settled = need, e.gang.MinMember(), e.gang.MinMember()-need
-		pl.priority, pl.wants = e.lowest, e.wants
+		pl.priority, pl.wants = e.lowest(), e.wants
 		pl.request.Topology = proposal.Topology{Key: e.wants.topology.Key, Required: e.wants.topology.Required, Tried: e.tried}
 		for uid, m := range e.pods {
 			pl.members[uid] = true

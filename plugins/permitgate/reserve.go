@@ -6,11 +6,13 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // Reserve notes where a member goes, so that what was booked for it is free for others of its gang.
 func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
-	key, ok := gangOf(pod)
+	key, ok := podgroup.Of(pod)
 	if !ok || state.IsPodGroupSchedulingCycle() {
 		return nil
 	}
@@ -34,7 +36,7 @@ func (p *PermitGate) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.
 	if state.IsPodGroupSchedulingCycle() {
 		return
 	}
-	key, ok := gangOf(pod)
+	key, ok := podgroup.Of(pod)
 	if ok {
 		p.gangs.change(key, func(e *entry, now time.Time) {
 			e.gang.Unreserved(pod.UID, now)

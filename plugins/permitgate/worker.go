@@ -10,6 +10,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/serve"
 )
 
 // worker carries out what the gangs decide. It is the only goroutine that calls the scheduling queue and waiting pods for that, and it
@@ -24,22 +26,12 @@ type worker struct {
 	rehearses func(namespace string) bool
 	rehearse  func(key types.NamespacedName, r gang.Rehearsal)
 	// report hears what has become of a gang.
-	report func(r report)
-}
-
-// report is what has become of a gang since the last one.
-type report struct {
-	key     types.NamespacedName
-	actions gang.Actions
-	// member is the pod of the rollback, bindFailed those of failed binds with the nodes that they were to go to.
-	member     *v1.Pod
-	bindFailed map[*v1.Pod]string
-	gone       bool // nothing is left of the gang
+	report func(ctx context.Context, r serve.Report)
 }
 
 // job is what the worker takes out of the lock.
 type job struct {
-	report   report
+	report   serve.Report
 	phase    gang.Phase
 	failure  string // why the members that are sent back are
 	probe    []waiter
@@ -78,7 +70,7 @@ func (w *worker) look(ctx context.Context, key types.NamespacedName) {
 	j, ok := w.take(key)
 	if !ok {
 		w.turns.remove(key)
-		w.report(report{key: key, gone: true})
+		w.report(ctx, serve.Report{Key: key, Gone: true})
 		return
 	}
 	w.log(logger, &j)
@@ -92,7 +84,7 @@ func (w *worker) look(ctx context.Context, key types.NamespacedName) {
 	for _, one := range j.reject {
 		one.sendBack("PodGroup " + key.String() + ": the gang was rolled back: " + j.failure)
 	}
-	for _, r := range j.report.actions.Rehearse {
+	for _, r := range j.report.Actions.Rehearse {
 		w.rehearse(key, r)
 	}
 	if len(j.probe) > 0 {
@@ -102,21 +94,21 @@ func (w *worker) look(ctx context.Context, key types.NamespacedName) {
 		logger.V(4).Info("Activating members", "members", len(j.activate), "phase", j.phase)
 		handle.Activate(logger, j.activate)
 	}
-	w.report(j.report)
+	w.report(ctx, j.report)
 	w.giveTurns()
 	w.wakes.watch()
 }
 
 func (w *worker) log(logger klog.Logger, j *job) {
-	if r := j.report.actions.Rollback; r != nil {
+	if r := j.report.Actions.Rollback; r != nil {
 		logger.V(2).Info("Gang rolled back", "cause", r.Cause, "member", r.Member, "detail", r.Detail, "rejected", r.Rejected, "backoff", r.Backoff)
 	}
-	for cause, n := range j.report.actions.Rollbacks {
+	for cause, n := range j.report.Actions.Rollbacks {
 		rollbacks.WithLabelValues(string(cause)).Add(float64(n))
 	}
-	if j.report.actions.BecameWhole {
-		logger.V(2).Info("Gang is whole", "after", j.report.actions.TimeToWhole)
-		timeToWhole.Observe(j.report.actions.TimeToWhole.Seconds())
+	if j.report.Actions.BecameWhole {
+		logger.V(2).Info("Gang is whole", "after", j.report.Actions.TimeToWhole)
+		timeToWhole.Observe(j.report.Actions.TimeToWhole.Seconds())
 	}
 }
 
@@ -134,18 +126,18 @@ func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
 	actions := e.gang.Act(now)
 	w.gangs.settledLocked(e)
 	j.phase, j.failure = e.gang.Phase(), e.gang.LastFailure()
-	j.report = report{key: key, actions: actions}
+	j.report = serve.Report{Key: key, Actions: actions}
 	if r := actions.Rollback; r != nil {
 		if m := e.pods[r.Member]; m != nil {
-			j.report.member = m.pod
+			j.report.Member = m.pod
 		}
 	}
 	for _, uid := range actions.BindFailed {
 		if m := e.pods[uid]; m != nil {
-			if j.report.bindFailed == nil {
-				j.report.bindFailed = map[*v1.Pod]string{}
+			if j.report.BindFailed == nil {
+				j.report.BindFailed = map[*v1.Pod]string{}
 			}
-			j.report.bindFailed[m.pod] = m.node
+			j.report.BindFailed[m.pod] = m.node
 		}
 	}
 	j.probe = w.waiters(e, actions.Probe)
@@ -154,14 +146,14 @@ func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
 		j.activate = make(map[string]*v1.Pod, len(actions.Activate))
 		for _, uid := range actions.Activate {
 			if m := e.pods[uid]; m != nil {
-				j.activate[keyOf(m.pod).String()] = m.pod
+				j.activate[podgroup.Key(m.pod).String()] = m.pod
 			}
 		}
 	}
 	j.dropped, j.freed = e.takeDropped()
 	if w.gangs.forgetLocked(e) {
 		w.turns.remove(key)
-		j.report.gone = true
+		j.report.Gone = true
 		return j, true
 	}
 	if e.gang.Phase() == gang.Queued {

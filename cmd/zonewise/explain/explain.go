@@ -15,7 +15,6 @@ import (
 
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/cmd/zonewise/world"
-	"zonewise.dev/plugins/permitgate/plan"
 )
 
 // The verdicts.
@@ -145,11 +144,11 @@ func describe(w *world.World, p *world.Pod) *Pod {
 	}
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
 		if n := p.Requests.Amount(name); n > 0 {
-			d.Requests[string(name)] = plan.Amount(name, n)
+			d.Requests[string(name)] = world.Amount(name, n)
 		}
 	}
 	for name, n := range p.Requests.Scalar {
-		d.Requests[string(name)] = plan.Amount(name, n)
+		d.Requests[string(name)] = world.Amount(name, n)
 	}
 	for _, policy := range w.PoliciesOf(pod) {
 		d.Policies = append(d.Policies, policy.Compiled.Key())

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"zonewise.dev/plugins/permitgate/plan"
 	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/plugins/zonespread/policy"
 )
@@ -257,7 +256,7 @@ func (n *Node) missing(c *Class) (share float64, words string) {
 		want, free := c.requests.Amount(name), n.Allocatable.Amount(name)-n.Requested.Amount(name)
 		if want > free {
 			share += float64(want-free) / float64(want)
-			parts = append(parts, fmt.Sprintf("%s more %s (%s free, %s asked for)", plan.Amount(name, want-free), name, plan.Amount(name, max(free, 0)), plan.Amount(name, want)))
+			parts = append(parts, fmt.Sprintf("%s more %s (%s free, %s asked for)", Amount(name, want-free), name, Amount(name, max(free, 0)), Amount(name, want)))
 		}
 	}
 	return share, strings.Join(parts, " and ") + " on node " + n.Object.Name

@@ -112,7 +112,7 @@ const (
 	fine outcome = iota
 	refusedNode
 	refusedHints // by a plugin of which the hints know nothing
-	lateRefusal // by a Permit plugin that comes after this one
+	lateRefusal  // by a Permit plugin that comes after this one
 	bindFails
 	bindFailsButBinds
 )

@@ -1,4 +1,4 @@
-package permitgate
+package rehearse
 
 import (
 	"cmp"
@@ -19,7 +19,7 @@ type judge struct {
 	namespaces []string
 }
 
-// admissionConfig is everything that decides which requests are judged by whom.
+// admissionConfig is everything that decides which requests are judged by what.
 type admissionConfig struct {
 	validatingWebhooks []*admissionv1.ValidatingWebhookConfiguration
 	mutatingWebhooks   []*admissionv1.MutatingWebhookConfiguration
@@ -32,7 +32,7 @@ type admissionConfig struct {
 // judges lists who judges the creation of pods/binding, sorted.
 //
 // Selectors of objects and match conditions are taken to match: they look at the single Binding. A policy
-// without a binding judges nobody, and one whose bindings only warn and audit refuses nobody. A mutating
+// without a binding judges nothing, and one whose bindings only warn and audit refuses nothing. A mutating
 // webhook or policy counts because it too can fail, and because validation sees what it has made.
 func (c admissionConfig) judges() []judge {
 	var js []judge

@@ -1,4 +1,4 @@
-package permitgate
+package rehearse
 
 import (
 	"testing"

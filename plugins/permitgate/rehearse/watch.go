@@ -1,4 +1,4 @@
-package permitgate
+package rehearse
 
 import (
 	"context"
@@ -14,10 +14,12 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 )
 
-// admissionWatch knows who judges binds. Its methods may be called from several goroutines.
-type admissionWatch struct {
+// watch knows who judges binds. Its methods may be called from several goroutines.
+type watch struct {
+	clock      clock.PassiveClock
 	namespaces corelisters.NamespaceLister
 	config     func() admissionConfig
 	synced     []toolscache.InformerSynced
@@ -33,10 +35,10 @@ type admissionWatch struct {
 // watchAdmission watches until ctx ends what decides which binds are judged, and calls changed when that has
 // changed. It has informers of its own: the scheduler waits for those of its factory, and would not start
 // where the permission to read these is missing. Until all has been read every bind counts as judged.
-func watchAdmission(ctx context.Context, client clientset.Interface, namespaces corelisters.NamespaceLister, changed func()) *admissionWatch {
+func watchAdmission(ctx context.Context, client clientset.Interface, c clock.PassiveClock, namespaces corelisters.NamespaceLister, changed func()) *watch {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(stripped))
 	v1 := factory.Admissionregistration().V1()
-	w := &admissionWatch{namespaces: namespaces, changed: changed}
+	w := &watch{clock: c, namespaces: namespaces, changed: changed}
 	validatingWebhooks, mutatingWebhooks := v1.ValidatingWebhookConfigurations().Lister(), v1.MutatingWebhookConfigurations().Lister()
 	policies, policyBindings := v1.ValidatingAdmissionPolicies().Lister(), v1.ValidatingAdmissionPolicyBindings().Lister()
 	mutations, mutationBindings := v1.MutatingAdmissionPolicies().Lister(), v1.MutatingAdmissionPolicyBindings().Lister()
@@ -74,7 +76,7 @@ func watchAdmission(ctx context.Context, client clientset.Interface, namespaces 
 			w.ready = true
 			w.mu.Unlock()
 			w.update()
-			changed() // also when nobody judges: until now all binds counted as judged
+			changed() // also when nothing judges: until now all binds counted as judged
 		}
 	}()
 	return w
@@ -84,7 +86,7 @@ func watchAdmission(ctx context.Context, client clientset.Interface, namespaces 
 // reads them through a watch, too.
 const admissionLag = 3 * time.Second
 
-// stripped keeps of an object what decides whom it judges.
+// stripped keeps of an object what decides which requests it judges.
 func stripped(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetManagedFields(nil)
@@ -110,34 +112,40 @@ func stripped(obj any) (any, error) {
 
 // update takes in a change. What a policy asks for may have changed with its rules as they were, so that
 // every event about a judge counts as a change while there is one.
-func (w *admissionWatch) update() {
+func (w *watch) update() {
 	w.mu.Lock()
 	judges := w.config().judges() // with the lock: the handlers of six informers come here
 	had := len(w.judges) > 0
 	same := reflect.DeepEqual(judges, w.judges)
 	if !same {
-		w.former, w.until = w.judges, time.Now().Add(admissionLag)
+		w.former, w.until = w.judges, w.clock.Now().Add(admissionLag)
 	}
 	w.judges = judges
 	ready := w.ready
 	w.mu.Unlock()
 	if ready && (!same || had) {
 		w.changed()
-		time.AfterFunc(admissionLag, w.changed) // for whom the API server has judged by what was before
 	}
 }
 
+// known reports whether all has been read, or will never be.
+func (w *watch) known() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ready
+}
+
 // judged reports whether the binds of a namespace's pods may be refused by admission.
-func (w *admissionWatch) judged(namespace string) bool {
+func (w *watch) judged(namespace string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.ready {
 		return true
 	}
-	return w.judgedByLocked(w.judges, namespace) || time.Now().Before(w.until) && w.judgedByLocked(w.former, namespace)
+	return w.judgedByLocked(w.judges, namespace) || w.clock.Now().Before(w.until) && w.judgedByLocked(w.former, namespace)
 }
 
-func (w *admissionWatch) judgedByLocked(judges []judge, namespace string) bool {
+func (w *watch) judgedByLocked(judges []judge, namespace string) bool {
 	for _, j := range judges {
 		if len(j.namespaces) == 0 {
 			return true

@@ -1,0 +1,106 @@
+package agenda_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"zonewise.dev/internal/agenda"
+)
+
+func TestEachAtItsTime(t *testing.T) {
+	start := time.Unix(1_000_000, 0)
+	clock := clocktesting.NewFakeClock(start)
+	a := agenda.New[string](clock)
+	looked := make(chan string, 10)
+	require.True(t, a.Idle())
+	a.AddAt("late", start.Add(time.Hour))
+	a.AddAt("late", start.Add(2*time.Hour)) // no later than was asked for
+	require.True(t, a.Idle(), "until the clock moves")
+	a.Add("now")
+	require.False(t, a.Idle())
+
+	go a.Run(t.Context(), 1, func(key string) { looked <- key })
+	require.Equal(t, "now", <-looked)
+	require.Eventually(t, func() bool { return a.Idle() && clock.HasWaiters() }, 10*time.Second, time.Millisecond)
+	clock.Step(time.Hour)
+	require.Equal(t, "late", <-looked)
+	require.Eventually(t, a.Idle, 10*time.Second, time.Millisecond)
+	require.Empty(t, looked)
+
+	// An earlier time counts.
+	a.AddAt("again", clock.Now().Add(time.Hour))
+	a.Add("again")
+	require.Equal(t, "again", <-looked)
+	clock.Step(2 * time.Hour)
+	require.Eventually(t, a.Idle, 10*time.Second, time.Millisecond)
+	require.Empty(t, looked)
+}
+
+func TestNotIdleDuringALook(t *testing.T) {
+	a := agenda.New[string](clocktesting.NewFakeClock(time.Unix(1_000_000, 0)))
+	begun, goOn := make(chan struct{}), make(chan struct{})
+	go a.Run(t.Context(), 1, func(string) { begun <- struct{}{}; <-goOn })
+	a.Add("key")
+	<-begun
+	require.False(t, a.Idle())
+	goOn <- struct{}{}
+	require.Eventually(t, a.Idle, 10*time.Second, time.Millisecond)
+}
+
+func TestRetriesTakeLongerEachTime(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
+	a := agenda.New[string](clock)
+	looked := make(chan time.Time, 10)
+	go a.Run(t.Context(), 1, func(key string) {
+		looked <- clock.Now()
+		a.Retry(key, time.Second, 4*time.Second)
+	})
+	a.Add("key")
+	last := <-looked
+	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 4 * time.Second} {
+		require.Eventually(t, func() bool { return a.Idle() && clock.HasWaiters() }, 10*time.Second, time.Millisecond)
+		clock.Step(want - time.Millisecond)
+		require.True(t, a.Idle())
+		clock.Step(time.Millisecond)
+		at := <-looked
+		require.Equal(t, want, at.Sub(last))
+		last = at
+	}
+}
+
+// TestWorkers: several keys are looked at at the same time, one key never is, and nothing that is added is lost.
+func TestWorkers(t *testing.T) {
+	const keys, adds, workers = 20, 200, 4
+	a := agenda.New[int](clocktesting.NewFakeClock(time.Unix(1_000_000, 0)))
+	var mu sync.Mutex // guards everything below
+	running, added, seen, most := map[int]bool{}, map[int]int{}, map[int]int{}, 0
+	go a.Run(t.Context(), workers, func(key int) {
+		mu.Lock()
+		if running[key] {
+			t.Error("one key is looked at twice at a time")
+		}
+		running[key] = true
+		most = max(most, len(running))
+		seen[key] = added[key]
+		mu.Unlock()
+		time.Sleep(100 * time.Microsecond) // so that looks overlap
+		mu.Lock()
+		delete(running, key)
+		mu.Unlock()
+	})
+	for i := range adds {
+		mu.Lock()
+		added[i%keys]++
+		mu.Unlock()
+		a.Add(i % keys)
+	}
+	require.Eventually(t, a.Idle, 10*time.Second, time.Millisecond)
+	mu.Lock()
+	defer mu.Unlock()
+	require.Equal(t, added, seen)
+	require.Equal(t, workers, most)
+}
