@@ -94,6 +94,18 @@ func (e event) shows(nodes fwk.NodeInfoLister) bool {
 	return true
 }
 
+// concerns reports whether there is news that is not of a gang's own doing.
+func (n *news) concerns(gang types.NamespacedName) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for e := range n.events {
+		if e.by != gang {
+			return true
+		}
+	}
+	return n.all
+}
+
 // forget drops the news of a node that is gone.
 func (n *news) forget(node string) {
 	n.mu.Lock()

@@ -122,12 +122,13 @@ func (w *wakes) prompt() time.Time {
 	defer w.gangs.mu.Unlock()
 	var first *entry
 	for e := range w.gangs.waiting {
-		if e.gang.Phase() == gang.Backoff && (first == nil || e.rank().compare(first.rank()) < 0) {
+		if e.gang.Phase() == gang.Backoff && (first == nil || e.rank().compare(first.rank()) < 0) && w.news.concerns(e.key) {
 			first = e
 		}
 	}
-	if first != nil {
-		w.gangs.roomLocked(first, now)
+	if first == nil {
+		return time.Time{}
 	}
+	w.gangs.roomLocked(first, now)
 	return now.Add(idleInterval)
 }

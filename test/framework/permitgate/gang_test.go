@@ -72,7 +72,7 @@ func TestGangThatDoesNotFitHoldsNothingAndTakesRoomAtOnce(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	names := c.createGang(t, "g", 4)
-	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "needs 4, plan found 3: 1 node short of cpu")
+	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "needs 4, at most 3 fit: 1 node short of cpu")
 	c.requireUnbound(t, names...)
 	for _, name := range names {
 		require.Zero(t, c.mishap.times(name), "no member takes what the gang cannot use")
@@ -90,7 +90,7 @@ func TestGangTakesRoomOfADeletedPodAtOnce(t *testing.T) {
 	c.create(t, member("", "other"))
 	c.requireBound(t, "other")
 	names := c.createGang(t, "g", 4)
-	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "needs 4, plan found 3: 1 node short of cpu")
+	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "needs 4, at most 3 fit: 1 node short of cpu")
 	c.requireUnbound(t, names...)
 	require.Equal(t, 1, c.recorder.count("Pod g-", "GangRolledBack"), "on the member that failed")
 
