@@ -179,6 +179,10 @@ func (g *gangs) settleBookingsLocked(e *entry) {
 		}
 	}
 	if phase := e.gang.Phase(); phase != gang.Backoff && phase != gang.Queued {
+		if e.preempting != nil {
+			g.abandon(e.key)
+			e.preempting = nil
+		}
 		g.unbookAllLocked(e, bookedByVictims)
 		g.unbookAllLocked(e, bookedByStarving)
 	}
@@ -196,7 +200,7 @@ func (e *entry) roundEnded(now time.Time) {
 	if e.gang.Phase() != gang.Backoff {
 		return
 	}
-	e.refusal = refusal{need: 1, at: now}
+	e.refusal = refusal{missing: 1, at: now}
 	switch e.gang.Last().Cause {
 	case gang.CauseUnschedulable, gang.CauseRefused, gang.CauseTimeout:
 		if e.confined != (domain{}) {

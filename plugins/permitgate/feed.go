@@ -28,6 +28,8 @@ type feed struct {
 	ours func(schedulerName string) bool
 	// nominatedMember hears of gangs with members that are nominated in the API.
 	nominatedMember func(key types.NamespacedName)
+	// gone hears of pods that have left their nodes.
+	gone func(uid types.UID)
 }
 
 // watch starts the handlers, and returns what tells whether they have seen all that existed at first.
@@ -119,6 +121,7 @@ func (f *feed) podGone(pod *v1.Pod) {
 	if pod.Spec.NodeName != "" {
 		f.wakes.hear(event{node: pod.Spec.NodeName, gone: pod.UID})
 	}
+	f.gone(pod.UID)
 	f.memberGone(pod)
 }
 

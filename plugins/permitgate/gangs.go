@@ -34,7 +34,9 @@ type gangs struct {
 	waiting map[*entry]struct{} // those that wait for room
 	// hintless is the gang that gathers without hints, of which there is one at a time; nil when there is none.
 	hintless *entry
-	stopped  bool
+	// abandon ends a gang's preemption; nil in tests without.
+	abandon func(key types.NamespacedName)
+	stopped bool
 }
 
 // entry is a gang and what the plugin keeps of it.
@@ -64,8 +66,10 @@ type entry struct {
 	barrier  map[types.UID]chan<- verdict
 	answered int // the gang's departures, as of the last answer to those at the barrier
 
-	starving starving
-	seen     seen
+	preempting *preemption // nil unless the gang preempts
+	search     searched
+	starving   starving
+	seen       seen
 }
 
 // member is a live pod of a gang.
@@ -82,11 +86,11 @@ type member struct {
 
 // refusal is what is remembered of a gang that was refused, so that it is looked at again when enough has changed.
 type refusal struct {
-	// bound is how many of need members could be placed at most, and gain how many more since, at most.
-	need, bound, gain int
-	gains             gains
-	cost              time.Duration // what it took to find out
-	at                time.Time     // of the last look at it
+	// missing is for how many members more there has to be room, and gain for how many more there may be since.
+	missing, gain int
+	gains         gains
+	cost          time.Duration // what it took to find out
+	at            time.Time     // of the last look at it
 }
 
 // gains says how many members of a gang a node takes at most. It is used in scheduling cycles only.
@@ -148,7 +152,7 @@ func (g *gangs) settledLocked(e *entry) {
 	e.answerBarrier()
 	g.settleBookingsLocked(e)
 	_, was := g.waiting[e]
-	waits := e.gang.Phase() == gang.Backoff && e.gang.Last().Cause.Capacity()
+	waits := e.gang.Phase() == gang.Backoff && e.gang.Last().Cause.Capacity() && (e.preempting == nil || e.preempting.cleared)
 	if waits != was {
 		if waits {
 			g.waiting[e] = struct{}{}

@@ -22,6 +22,7 @@ import (
 	"zonewise.dev/internal/metrics"
 	"zonewise.dev/internal/perscheduler"
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/preempt"
 	"zonewise.dev/plugins/permitgate/rehearse"
 	"zonewise.dev/plugins/permitgate/serve"
 )
@@ -42,6 +43,7 @@ type Shared struct {
 	profiles  *profiles
 	server    *serve.Server
 	rehearser *rehearse.Rehearser
+	preemptor *preempt.Preemptor
 	leader    *leader.Leader
 
 	mu     sync.Mutex // guards what follows
@@ -104,6 +106,10 @@ func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 	asker := newAsker(h)
 	return &PermitGate{
 		handle: h, gangs: s.gangs, wakes: s.wakes, leader: s.leader, begin: s.begin, missing: s.missing,
+		victims: &victims{
+			handle: h, gangs: s.gangs, asker: asker, preemptor: s.preemptor, enabled: s.args.GangPreemption && asker.run != nil,
+			budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
+		},
 		proposer: &proposer{
 			handle: h, gangs: s.gangs, nominated: s.nominated, claims: newSharedClaims(h),
 			asker: asker, counted: newCounted(asker), holds: s.holds,
@@ -133,7 +139,12 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		Clock: s.clock, Source: s.source, Handle: s.profiles.orAny, Gangs: served{s.gangs, s.missing}, Settled: s.hasSynced,
 		ManageStatus: s.args.ManagePodGroupStatus, RecoveryPolicy: s.args.RecoveryPolicy, RecoveryTimeout: s.args.RecoveryTimeout.Duration,
 	})
-	f := &feed{gangs: s.gangs, wakes: s.wakes, nominated: s.nominated, ours: s.profiles.has, nominatedMember: s.server.Nominated}
+	s.preemptor = s.newPreemptorLocked(h)
+	s.gangs.abandon = s.preemptor.Abandon
+	f := &feed{
+		gangs: s.gangs, wakes: s.wakes, nominated: s.nominated, ours: s.profiles.has,
+		nominatedMember: s.server.Nominated, gone: s.preemptor.Gone,
+	}
 	synced, err := f.watch(factory)
 	if err != nil {
 		return err
@@ -165,6 +176,22 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	return nil
 }
 
+func (s *Shared) newPreemptorLocked(h fwk.Handle) *preempt.Preemptor {
+	pods := h.SharedInformerFactory().Core().V1().Pods().Lister()
+	config := preempt.Config{
+		Clock: s.clock, Client: h.ClientSet(), Handles: s.profiles.all, Plugin: Name,
+		Gangs: preempted{s.gangs, s.wakes}, Event: s.server.Event,
+		Exists: func(pod *v1.Pod) bool {
+			is, err := pods.Pods(pod.Namespace).Get(pod.Name)
+			return err == nil && is.UID == pod.UID
+		},
+	}
+	if rest := h.KubeConfig(); rest != nil {
+		config.QPS = rest.QPS
+	}
+	return preempt.New(config)
+}
+
 // connectLocked finds the source of PodGroups. Without an API server there are none.
 func (s *Shared) connectLocked(ctx context.Context, h fwk.Handle) error {
 	if s.source != nil || h.KubeConfig() == nil {
@@ -182,6 +209,7 @@ func (s *Shared) connectLocked(ctx context.Context, h fwk.Handle) error {
 func (s *Shared) lead(ctx context.Context, h fwk.Handle) {
 	s.server.Lead(ctx, h)
 	s.rehearser.Lead(ctx, h.ClientSet())
+	go s.preemptor.Run(ctx)
 	s.gangs.all() // what could not be done or said before
 }
 
@@ -219,9 +247,9 @@ func (s *Shared) missing() (gang.Reason, string) {
 // Idle reports whether the plugin's workers have nothing to do until something happens or the clock moves.
 func (s *Shared) Idle() bool {
 	s.mu.Lock()
-	server, rehearser := s.server, s.rehearser
+	started := s.server != nil
 	s.mu.Unlock()
-	return s.gangs.agenda.Idle() && (server == nil || server.Idle()) && (rehearser == nil || rehearser.Idle())
+	return s.gangs.agenda.Idle() && (!started || s.server.Idle() && s.rehearser.Idle() && s.preemptor.Idle())
 }
 
 // New is the factory for a scheduler that does not wire the plugins itself: all profiles of one
@@ -250,6 +278,7 @@ type PermitGate struct {
 	gangs    *gangs
 	wakes    *wakes
 	proposer *proposer
+	victims  *victims
 	leader   *leader.Leader
 
 	// begin is called in the first cycle, missing says why a PodGroup is not known.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
@@ -21,7 +22,7 @@ var noNomination = &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{Nom
 // PostFilter hears that a member fits on none of the nodes that it was tried on. After the proposed nodes it is tried on all; when
 // the quorum cannot be reached without it, the gang is rolled back. It keeps members from preempting while their gang lacks
 // others too; for that it must come before DefaultPreemption.
-func (p *PermitGate) PostFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	key, ok := podgroup.Of(pod)
 	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() {
 		return nil, fwk.NewStatus(fwk.Unschedulable)
@@ -31,11 +32,18 @@ func (p *PermitGate) PostFilter(_ context.Context, state fwk.CycleState, pod *v1
 		return noNomination, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 	}
 	detail, reason := p.whyNoNodeFits(a, statuses)
-	outcome := gang.OutcomeWait
+	outcome, failed := gang.OutcomeWait, gang.Rollback{}
 	p.gangs.change(key, func(e *entry, now time.Time) {
 		p.gangs.endedLocked(e, pod.UID, false)
+		round := e.gang.Round()
 		outcome = e.gang.Unschedulable(pod.UID, detail, reason, now)
+		if round != 0 && e.gang.Phase() == gang.Backoff {
+			failed = e.gang.Last()
+		}
 	})
+	if failed.Cause == gang.CauseUnschedulable {
+		p.preempt(ctx, state, key, pod, failed)
+	}
 	switch {
 	case outcome == gang.OutcomePreempt:
 		return nil, fwk.NewStatus(fwk.Unschedulable)
@@ -43,6 +51,21 @@ func (p *PermitGate) PostFilter(_ context.Context, state fwk.CycleState, pod *v1
 		hintedMembers.WithLabelValues("refused").Inc()
 	}
 	return noNomination, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+key.String()+": no member preempts for itself")
+}
+
+// preempt looks whether other pods close the nodes to a gang that a member has just failed.
+func (p *PermitGate) preempt(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod, failed gang.Rollback) {
+	pl, o := p.proposer.again(ctx, state, key, pod)
+	if o.view == nil {
+		return
+	}
+	o.refusal = failed
+	victims, found := p.victims.search(ctx, state, pl, &o)
+	if !found {
+		return
+	}
+	p.gangs.change(key, func(e *entry, _ time.Time) { p.gangs.preemptLocked(e, &victims) })
+	p.victims.begin(ctx, key, &victims)
 }
 
 // whyNoNodeFits sums up the nodes' reasons, the most frequent first, and once more in words that stay the same. It runs in

@@ -174,9 +174,10 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key type
 	if o.refusal.Cause == "" {
 		return nil
 	}
+	victims, preempts := p.victims.search(ctx, state, pl, &o)
 	took := p.gangs.clock.Since(began)
 	p.gangs.change(key, func(e *entry, now time.Time) {
-		e.refusal = refusal{need: pl.need, bound: o.result.Bound, cost: took, at: now}
+		e.refusal = refusal{missing: e.search.missing(max(1, pl.need-o.result.Bound)), cost: took, at: now}
 		if o.verdict == proposal.Refused && o.refusal.Cause == gang.CauseNoRoom && len(pl.wants.minResources) == 0 {
 			e.refusal.gains = &gainer{p.proposer, proposal.NewBound(pl.request)}
 		}
@@ -184,8 +185,14 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key type
 			e.tried = nil // the next time it starts over
 		}
 		o.refusal.Member = pod.UID
+		if preempts {
+			p.gangs.preemptLocked(e, &victims)
+		}
 		e.gang.Refuse(o.refusal, now)
 	})
+	if preempts {
+		p.victims.begin(ctx, key, &victims)
+	}
 	return p.refusal(key, gang.ReasonBackoff, o.refusal.Words())
 }
 

@@ -38,12 +38,15 @@ type plan struct {
 	settled   int // of the quorum, that have a node or need none
 	priority  int32
 	wants     wants
-	// known are nodes that all members of the quorum have been given before: by an earlier scheduler, by their
-	// nominations, or by a preemption.
-	known map[types.UID]string
+	// known are nodes that members have been given before: by an earlier scheduler, or by a preemption, whose victims may be there
+	// still.
+	known   map[types.UID]string
+	victims map[types.UID]string
 	// here are the nodes of members that have one.
 	here    []string
 	members map[types.UID]bool // all of them
+	// neverPreempts tells that a member must not preempt.
+	neverPreempts bool
 }
 
 // outcome is what a proposal comes to for the gang.
@@ -82,6 +85,9 @@ func (p *proposer) plan(key types.NamespacedName, scout *v1.Pod) *plan {
 		missing, need := e.gang.Missing()
 		pl.need, pl.minMember, pl.settled = need, e.gang.MinMember(), e.gang.MinMember()-need
 		pl.priority, pl.wants = e.lowest(), e.wants
+		if e.preempting != nil {
+			pl.victims = e.preempting.victims
+		}
 		pl.request.Topology = proposal.Topology{Key: e.wants.topology.Key, Required: e.wants.topology.Required, Tried: e.tried}
 		for uid, m := range e.pods {
 			pl.members[uid] = true
@@ -101,6 +107,9 @@ func (p *proposer) plan(key types.NamespacedName, scout *v1.Pod) *plan {
 			pl.pods[uid] = pod
 			if node := e.knownNode(uid); node != "" {
 				pl.known[uid] = node
+			}
+			if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {
+				pl.neverPreempts = true
 			}
 			c := classes[m.signature]
 			if c == nil {
@@ -128,6 +137,9 @@ func (p *proposer) plan(key types.NamespacedName, scout *v1.Pod) *plan {
 // knownNode returns the node that a member has been given before, empty when there is none.
 func (e *entry) knownNode(uid types.UID) string {
 	if b := e.books.of[uid]; b != nil && b.kind != bookedForRound {
+		if b.kind == bookedByVictims && !e.preempting.cleared {
+			return ""
+		}
 		return b.node
 	}
 	if e.gang.KeepsNode(uid) {
@@ -152,6 +164,19 @@ func byAge(a, b, first *v1.Pod) int {
 	)
 }
 
+// again looks, for a gang that a member has failed, at what it asks for and at the nodes of the cycle.
+func (p *proposer) again(ctx context.Context, state fwk.CycleState, key types.NamespacedName, failed *v1.Pod) (*plan, outcome) {
+	pl := p.plan(key, failed)
+	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil || len(nodes) == 0 {
+		return pl, outcome{}
+	}
+	p.prepare(ctx, state, pl, nodes)
+	o := outcome{view: p.view(pl, nodes)}
+	pl.request.Cluster = o.view
+	return pl, o
+}
+
 // answer makes the proposal.
 func (p *proposer) answer(ctx context.Context, state fwk.CycleState, pl *plan, nodes []fwk.NodeInfo) outcome {
 	pods := make([]*v1.Pod, 0, len(pl.pods))
@@ -164,7 +189,7 @@ func (p *proposer) answer(ctx context.Context, state fwk.CycleState, pl *plan, n
 	p.prepare(ctx, state, pl, nodes)
 	o := outcome{view: p.view(pl, nodes)}
 	pl.request.Cluster = o.view
-	if len(pl.known) >= pl.need && pl.request.Topology.Key == "" {
+	if len(pl.known) >= pl.need && p.cleared(pl) {
 		o.verdict, o.result = proposal.Proposed, pl.asKnown(nodes)
 		if len(o.result.Slots) >= pl.need {
 			return o
@@ -189,6 +214,17 @@ func (p *proposer) answer(ctx context.Context, state fwk.CycleState, pl *plan, n
 		o.refusal = pl.refusal(&o.result)
 	}
 	return o
+}
+
+// cleared reports whether the cycle's nodes are without the victims of the gang's preemption.
+func (p *proposer) cleared(pl *plan) bool {
+	infos := p.handle.SnapshotSharedLister().NodeInfos()
+	for uid, node := range pl.victims {
+		if info, err := infos.Get(node); err == nil && isOn(info, uid) {
+			return false
+		}
+	}
+	return true
 }
 
 // prepare completes the request by what the cycle's nodes say.

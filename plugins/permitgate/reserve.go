@@ -36,6 +36,7 @@ func (p *PermitGate) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.
 	if state.IsPodGroupSchedulingCycle() {
 		return
 	}
+	p.victims.preemptor.Gone(pod.UID) // a victim that had not been bound
 	key, ok := podgroup.Of(pod)
 	if ok {
 		p.gangs.change(key, func(e *entry, now time.Time) {

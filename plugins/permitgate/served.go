@@ -28,7 +28,7 @@ func (s served) Look(key types.NamespacedName) (g serve.Gang, known bool) {
 		g.Live, _, g.Settled = e.gang.Counts()
 		g.Unbound, g.Arrivals = e.unbound, e.arrivals
 		g.Stranded, g.Depleted = e.gang.Stranded(now), e.gang.Depleted(now)
-		g.Preempting = e.books.kinds[bookedByVictims] > 0
+		g.Preempting = e.preempting != nil
 		g.Priority, g.HighestPriority = e.lowest(), e.highest()
 		g.Foreign = slices.Sorted(maps.Keys(e.foreign))
 	})

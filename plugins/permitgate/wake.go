@@ -73,16 +73,16 @@ func (w *wakes) weigh(nodes fwk.NodeInfoLister) {
 			switch {
 			case e.by == waiting[i].e.key:
 			case r.gains == nil:
-				gain[i] = r.need
+				gain[i] = r.missing
 			default:
 				gain[i] += r.gains.Node(e.node)
 			}
-			if r.bound+r.gain+gain[i] >= r.need {
+			if r.gain+gain[i] >= r.missing {
 				break
 			}
 		}
 		if all {
-			gain[i] = r.need
+			gain[i] = r.missing
 		}
 	}
 	w.gangs.mu.Lock()
@@ -93,7 +93,7 @@ func (w *wakes) weigh(nodes fwk.NodeInfoLister) {
 		if e.refusal.at != waiting[i].refusal.at || gain[i] == 0 {
 			continue
 		}
-		if e.refusal.gain += gain[i]; e.refusal.bound+e.refusal.gain >= e.refusal.need {
+		if e.refusal.gain += gain[i]; e.refusal.gain >= e.refusal.missing {
 			w.gangs.roomLocked(e, now)
 		}
 	}

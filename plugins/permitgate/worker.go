@@ -123,6 +123,7 @@ func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
 	}
 	now := w.gangs.clock.Now()
 	e.gang.SetRehearse(rehearses, now)
+	w.searchAgainLocked(e, now)
 	actions := e.gang.Act(now)
 	w.gangs.settledLocked(e)
 	j.phase, j.failure = e.gang.Phase(), e.gang.LastFailure()
@@ -156,7 +157,7 @@ func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
 		j.report.Gone = true
 		return j, true
 	}
-	if e.gang.Phase() == gang.Queued {
+	if e.gang.Ready() {
 		e.again = e.gang.Last().Cause == gang.CauseNoRoom
 		w.turns.update(e.rank(), e.again)
 	} else {
@@ -169,6 +170,18 @@ func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
 		w.gangs.agenda.AddAt(key, later(actions.Next, now.Add(time.Millisecond)))
 	}
 	return j, true
+}
+
+// searchAgainLocked has a gang come back that may look for victims again by now.
+func (w *worker) searchAgainLocked(e *entry, now time.Time) {
+	switch at := e.search.again; {
+	case at.IsZero():
+	case now.Before(at):
+		w.gangs.agenda.AddAt(e.key, at)
+	default:
+		e.search.again = time.Time{}
+		e.gang.Room(now)
+	}
 }
 
 func later(a, b time.Time) time.Time {

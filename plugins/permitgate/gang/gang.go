@@ -21,6 +21,7 @@ type Gang struct {
 	members map[types.UID]*member
 	count   [memberStates]int // members by state
 	passed  int               // members that wait and whose rehearsal has passed
+	holding int               // members that hold something
 	phase   Phase
 
 	turn  bool  // the gang has its turn: a scout is on its way

@@ -59,7 +59,7 @@ func (g *Gang) SetDone(uid types.UID, now time.Time) {
 	if m.state == memberDone {
 		return
 	}
-	m.holds = false
+	g.hold(m, false)
 	g.move(m, memberDone)
 	g.Changed(now)
 }

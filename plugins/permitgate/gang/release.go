@@ -58,7 +58,7 @@ func (g *Gang) release(m *member, now time.Time) {
 		}
 	}
 	g.move(m, memberReleased)
-	m.holds = true
+	g.hold(m, true)
 	g.ours = true
 }
 
@@ -140,7 +140,7 @@ func (g *Gang) Commit(sure, lost []types.UID, now time.Time) {
 	for _, uid := range sure {
 		if m, known := g.members[uid]; known && m.state == memberPrepared {
 			g.move(m, memberCommitted)
-			m.holds = false
+			g.hold(m, false)
 		}
 	}
 	g.settle(now)

@@ -70,11 +70,14 @@ func (g *Gang) Enter(uid types.UID, now time.Time) (entry Entry, reason Reason, 
 	return EnterAnywhere, ReasonNone, ""
 }
 
-// Turn gives a gang that is Queued its turn: scouts are activated until one comes to a cycle. It reports false
-// when the gang is not Queued, or has its turn already.
+// Ready reports whether the gang is Queued, and no member holds anything of an earlier round: that would look like another's.
+func (g *Gang) Ready() bool { return g.phase == Queued && g.holding == 0 }
+
+// Turn gives a gang that is Ready its turn: scouts are activated until one comes to a cycle. It reports false
+// when the gang is not Ready, or has its turn already.
 func (g *Gang) Turn(now time.Time) bool {
 	g.settle(now)
-	if g.phase != Queued || g.turn {
+	if !g.Ready() || g.turn {
 		return false
 	}
 	g.turn = true
@@ -86,7 +89,9 @@ func (g *Gang) Turn(now time.Time) bool {
 func (g *Gang) HasTurn() bool { return g.turn }
 
 // Missing returns the members to make a proposal for, in no particular order, and how many of them the quorum lacks.
-func (g *Gang) Missing() (members []types.UID, need int) { return g.inState(memberIdle), g.lacking() }
+func (g *Gang) Missing() (members []types.UID, need int) {
+	return append(g.inState(memberIdle), g.inState(memberFailed)...), g.lacking()
+}
 
 // lacking is how many members the quorum lacks that have a node.
 func (g *Gang) lacking() int { return g.MinMember() - g.letGo() - g.count[memberWaiting] }
@@ -267,7 +272,7 @@ func (g *Gang) Fits(uid types.UID, now time.Time) (wait bool, reason Reason, det
 		g.round.deadline = now.Add(g.timeout())
 	}
 	g.move(m, memberWaiting)
-	m.holds = true
+	g.hold(m, true)
 	g.restage(m)
 	g.leads(m, now)
 	g.probe.start(now)
@@ -288,7 +293,8 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 		return
 	}
 	held := m.holds
-	m.holds, m.sentBack = false, true
+	m.sentBack = true
+	g.hold(m, false)
 	m.stop(taskReject)
 	switch m.state {
 	case memberGone:
@@ -336,7 +342,7 @@ func (g *Gang) Bound(uid types.UID, now time.Time) {
 	if !known {
 		return
 	}
-	m.holds = false
+	g.hold(m, false)
 	switch m.state {
 	case memberGone:
 		g.forget(m)

@@ -71,8 +71,20 @@ func (g *Gang) leave(m *member) {
 	}
 }
 
+// hold notes whether a member holds something that its rejection would free.
+func (g *Gang) hold(m *member, holds bool) {
+	switch {
+	case holds && !m.holds:
+		g.holding++
+	case !holds && m.holds:
+		g.holding--
+	}
+	m.holds = holds
+}
+
 func (g *Gang) forget(m *member) {
 	g.leave(m)
+	g.hold(m, false)
 	m.stop(taskWake)
 	m.stop(taskReject)
 	delete(g.members, m.uid)

@@ -110,21 +110,19 @@ func (s *Server) message(key types.NamespacedName, regarding runtime.Object, rea
 	return message{recorder, regarding, reason, "PodGroup " + key.String() + ": " + note}, recorder != nil
 }
 
-// Event sends an event about a PodGroup, if it exists, and about a pod, if it is not nil.
+// Event sends an event about a PodGroup, or about a pod if it is not nil.
 func (s *Server) Event(ctx context.Context, key types.NamespacedName, pod *v1.Pod, reason, note string) {
 	if !s.leading() {
 		return
 	}
-	s.mu.Lock()
-	group := s.toldLocked(key).group
-	s.mu.Unlock()
-	if m, ok := s.message(key, reference(key, group), reason, note); ok && group != "" {
-		m.send(klog.FromContext(ctx))
-	}
+	regarding := runtime.Object(pod)
 	if pod == nil {
-		return
+		s.mu.Lock()
+		group := s.toldLocked(key).group
+		s.mu.Unlock()
+		regarding = reference(key, group)
 	}
-	if m, ok := s.message(key, pod, reason, note); ok {
+	if m, ok := s.message(key, regarding, reason, note); ok {
 		m.send(klog.FromContext(ctx))
 	}
 }

@@ -66,6 +66,9 @@ type cluster struct {
 	versions atomic.Int64
 	patches  atomic.Int64
 	cycles   atomic.Int64 // of all pods
+	graceful atomic.Bool  // a deleted pod terminates until finish is called
+
+	onDelete func(pod string) error // called before a pod is deleted, may refuse it
 
 	mu        sync.Mutex // guards everything below
 	binds     []string
@@ -122,6 +125,28 @@ func newCluster(t testing.TB, cpus ...int) *cluster {
 		c.version(pod)
 		c.binds = append(c.binds, pod.Name)
 		return true, binding, c.client.Tracker().Update(pods, pod, pod.Namespace)
+	})
+	c.client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		a := action.(clienttesting.DeleteActionImpl)
+		if c.onDelete != nil {
+			if err := c.onDelete(a.Name); err != nil {
+				return true, nil, err
+			}
+		}
+		if len(a.DeleteOptions.DryRun) > 0 {
+			return true, nil, nil
+		}
+		if !c.graceful.Load() {
+			return false, nil, nil
+		}
+		object, err := c.client.Tracker().Get(pods, a.Namespace, a.Name)
+		if err != nil {
+			return true, nil, err
+		}
+		pod := object.(*v1.Pod).DeepCopy()
+		pod.DeletionTimestamp = &metav1.Time{Time: c.clock.Now()}
+		c.version(pod)
+		return true, nil, c.client.Tracker().Update(pods, pod, pod.Namespace)
 	})
 	react := clienttesting.ObjectReaction(c.client.Tracker())
 	c.client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -216,6 +241,31 @@ func (c *cluster) start(t testing.TB, args string, options ...permitgate.Option)
 		factory.Shutdown()
 	})
 	t.Cleanup(c.stop)
+}
+
+// finish takes pods away, as the kubelet does at the end of their grace period.
+func (c *cluster) finish(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		require.NoError(t, c.client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("pods"), "default", name))
+	}
+}
+
+// booked returns how many pods a node is kept for when another pod is tried there.
+func (c *cluster) booked(node string) int {
+	probe := member("", "look").Priority(-1000).NodeSelector(map[string]string{"no": "such-node"})
+	if _, err := c.client.CoreV1().Pods("default").Create(context.Background(), probe.Obj(), metav1.CreateOptions{}); err != nil {
+		panic(err)
+	}
+	for c.mishap.tried("look") == 0 {
+		time.Sleep(tick)
+	}
+	n := c.nominated(node)
+	if err := c.client.CoreV1().Pods("default").Delete(context.Background(), "look", metav1.DeleteOptions{}); err != nil {
+		panic(err)
+	}
+	c.mishap.forget("look")
+	return n
 }
 
 // nominated returns how many pods the scheduler keeps room for on a node.

@@ -188,9 +188,10 @@ func TestBindFails(t *testing.T) {
 	require.EqualValues(t, 3, failures.Load())
 }
 
+// TestMembersDoNotPreemptForThemselves, also where gangs do not preempt at all; a gang of one is a pod like any other.
 func TestMembersDoNotPreemptForThemselves(t *testing.T) {
 	t.Parallel()
-	c := startCluster(t, slowBackoff, 4)
+	c := startCluster(t, `{"initialBackoff": "4m", "maxBackoff": "4m", "gangPreemption": false}`, 4)
 	var low []string
 	for i := range 3 {
 		low = append(low, fmt.Sprintf("low-%d", i))
@@ -202,7 +203,6 @@ func TestMembersDoNotPreemptForThemselves(t *testing.T) {
 	c.quiet(t)
 	require.Len(t, c.bound(t, low...), 3)
 
-	// A gang of one is a pod like any other.
 	c.groups.set("single", 1)
 	c.create(t, member("single", "single", 3))
 	require.Eventually(t, func() bool { return len(c.bound(t, low...)) < 3 }, soon, tick)

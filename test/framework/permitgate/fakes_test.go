@@ -158,6 +158,7 @@ type mishap struct {
 	permit    func(pod string) *fwk.Status
 	preBind   func(ctx context.Context, pod string) *fwk.Status // called without the lock
 	permitted []string                                          // pods that reached this plugin's Permit
+	attempts  map[string]int                                    // cycles, by pod
 }
 
 var (
@@ -191,6 +192,12 @@ func (m *mishap) call(f *func(string) *fwk.Status, pod *v1.Pod) *fwk.Status {
 
 func (m *mishap) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	m.cycles.Add(1)
+	m.set(func(m *mishap) {
+		if m.attempts == nil {
+			m.attempts = map[string]int{}
+		}
+		m.attempts[pod.Name]++
+	})
 	return nil, m.call(&m.preFilter, pod)
 }
 
@@ -227,6 +234,15 @@ func (m *mishap) PreBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ s
 	}
 	return f(ctx, pod.Name)
 }
+
+// tried returns how many cycles a pod has had.
+func (m *mishap) tried(pod string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.attempts[pod]
+}
+
+func (m *mishap) forget(pod string) { m.set(func(m *mishap) { delete(m.attempts, pod) }) }
 
 // times returns how often a pod has reached Permit.
 func (m *mishap) times(pod string) (n int) {
