@@ -4,12 +4,12 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
-# One compiler setting for all that is built, so that it shares one cache (ADR 0040).
+# One compiler setting for all that is built, so that it shares one cache (ADR 0024).
 export CGO_ENABLED ?= 0
+export GOFLAGS ?= -buildvcs=false -trimpath
 export GOWORK := off
 
 BIN := bin
-GO_BUILD := go build -buildvcs=false
 
 # Flags of the demo, as in: make demo DEMO_FLAGS='--scale 0.5 --keep'
 DEMO_FLAGS ?=
@@ -69,11 +69,11 @@ bench: need-go ## Run the benchmarks, with tables of ratios (BENCH_GROUPS='zones
 
 .PHONY: bench-e2e
 bench-e2e: controlplane ## Compare whole schedulers with upstream's scheduler_perf; results add up (RUNS=5 TURNS=0 CASES= WORKLOAD=)
-	@cd test/performance/e2e && go run -buildvcs=false . -runs '$(RUNS)' -turns '$(TURNS)' -cases '$(CASES)' -workload '$(WORKLOAD)'
+	@cd test/performance/e2e && go run . -runs '$(RUNS)' -turns '$(TURNS)' -cases '$(CASES)' -workload '$(WORKLOAD)'
 
 .PHONY: soak
-soak: ## Run the property tests for long (SOAK_CHECKS=20000 cases each)
-	@hack/soak.sh
+soak: need-go ## Run the property tests for long (SOAK_CHECKS=20000 cases each)
+	@hack/test.sh soak
 
 ##@ Maintain
 

@@ -98,7 +98,7 @@ main() {
 	done
 	WORK=$(mktemp -d "${TMPDIR:-/tmp}/zonewise.XXXXXX")
 	trap 'rm -rf "$WORK"' EXIT
-	say "$(toolchain), $(load)"
+	say "$(go version), $(load)"
 	for group in "$@"; do
 		printf '\n== bench %s\n' "$group"
 		start=$SECONDS

@@ -8,16 +8,15 @@
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 BIN=${BIN:-$ROOT/bin}
 
-# One compiler setting for everything that is not a -race test (ADR 0040): the
-# scheduler, the control plane, the image and the linter then share one build
-# cache, and every binary is static. GOWORK=off keeps a developer's workspace
-# from changing the pinned versions; -buildvcs=false because versions are
-# stamped by our own -ldflags, and a checkout owned by another user must build.
+# One compiler setting for everything that is not a -race test (ADR 0024): the scheduler, the control plane, the
+# image and the tools then share one build cache, also between checkouts, and every binary is static. GOWORK=off
+# keeps a developer's workspace from changing the pinned versions; -buildvcs=false because versions are stamped by our
+# own -ldflags, and a checkout owned by another user must build.
 export CGO_ENABLED=${CGO_ENABLED:-0}
 export GOWORK=off
 case " ${GOFLAGS:-} " in
-*" -buildvcs"*) ;;
-*) export GOFLAGS="${GOFLAGS:+$GOFLAGS }-buildvcs=false" ;;
+*" -trimpath "*) ;;
+*) export GOFLAGS="${GOFLAGS:+$GOFLAGS }-buildvcs=false -trimpath" ;;
 esac
 
 # die prints one line that says what to do, and ends the script.
@@ -144,42 +143,12 @@ pinned() {
 	sed -n -e "s|^[[:space:]]*\(require \)\{0,1\}$1 \(v[^ ]*\).*|\2|p" "$2/go.mod" | head -n 1
 }
 
-# inputs_of DIR LDFLAGS prints everything that a binary of the nested module DIR
-# depends on: the toolchain, the settings, the pins with their sums, and own source.
-inputs_of() {
-	printf '%s cgo=%s ldflags=%s\n' "$(toolchain)" "$CGO_ENABLED" "$2"
-	cat "$1/go.mod" "$1/go.sum"
-	if [ -f "$1/main.go" ]; then cat "$1/main.go"; fi
-}
+# tool NAME prints the path of a development tool that hack/tools/NAME pins. The go command keeps it in its cache and
+# builds it when it is not there; the tag leaves the clients of two dozen clouds out of promtool.
+tool() { GOFLAGS="$GOFLAGS -tags=remove_all_sd" go -C "$ROOT/hack/tools/$1" tool -n "$1"; }
 
-# toolchain prints "go1.26.8 linux/amd64" and asks the go command only once.
-toolchain() {
-	if [ -z "${TOOLCHAIN_:-}" ]; then
-		TOOLCHAIN_=$(cd "$ROOT" && go env GOVERSION GOOS GOARCH | tr '\n' ' ' | sed -e 's| *$||' -e 's|\([^ ]*\) \([^ ]*\) \([^ ]*\)|\1 \2/\3|')
-	fi
-	printf '%s' "$TOOLCHAIN_"
-}
-
-# current NAME DIR LDFLAGS: is $BIN/NAME what these inputs give?
-current() {
-	[ -x "$BIN/$1" ] && [ -f "$BIN/.stamps/$1" ] && [ "$(inputs_of "$2" "$3")" = "$(cat "$BIN/.stamps/$1")" ]
-}
-
-# build_pinned NAME VERSION DIR PACKAGE LDFLAGS builds $BIN/NAME from the nested
-# module DIR with progress. It is built beside its place and then moved, so that a
-# binary that runs keeps running and an interrupted build leaves nothing half-written.
-build_pinned() {
-	local name=$1 version=$2 dir=$3 package=$4 ldflags=$5 tmp
-	tmp=$BIN/.$name.$$
-	mkdir -p "$BIN/.stamps" || die "cannot write to $BIN"
-	if ! quietly "$name $version" go -C "$dir" build -mod=readonly -v -ldflags "$ldflags" -o "$tmp" "$package"; then
-		rm -f "$tmp"
-		die "$name $version did not build: the messages above say why (a first build needs the module proxy, about 8 GB of disk and 3 GB of memory)"
-	fi
-	rm -f "$BIN/$name"
-	mv "$tmp" "$BIN/$name"
-	inputs_of "$dir" "$ldflags" >"$BIN/.stamps/$name"
-}
+# need_tool NAME builds a tool that is not in the cache, with a heartbeat.
+need_tool() { quietly "$1" tool "$1" || die "$1 did not build: the messages above say why"; }
 
 # copy_tree DIR copies the checkout, edited and new files included, ignored ones not.
 copy_tree() {

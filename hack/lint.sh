@@ -8,7 +8,8 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 need_go
-"$ROOT/hack/tools/build.sh" golangci-lint
+need_tool golangci-lint
+linter=$(tool golangci-lint)
 
 case ${1:-run} in
 run) set -- run --config "$ROOT/.golangci.yaml" ;;
@@ -23,7 +24,7 @@ for dir in $(go_modules); do
 	[ -n "$(cd "$ROOT/$dir" && go list -e ./... 2>/dev/null)" ] || continue
 	start=$SECONDS
 	rc=0
-	(cd "$ROOT/$dir" && "$BIN/golangci-lint" "$@" ./...) || rc=$?
+	(cd "$ROOT/$dir" && "$linter" "$@" ./...) || rc=$?
 	printf '  lint %-28s %s in %s\n' "$dir" "$([ $rc = 0 ] && printf clean || printf FAILED)" "$(human $((SECONDS - start)))"
 	if ((rc != 0)); then bad="$bad $dir"; fi
 done

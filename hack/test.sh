@@ -1,40 +1,36 @@
 #!/usr/bin/env bash
 # Runs the tests in steps, prints what runs and how long each step took.
 #
-#   hack/test.sh [STEP...]      all steps when none is given:
+#   hack/test.sh [STEP...]      the first four when none is given:
 #     controlplane   build etcd, kube-apiserver and the rest (skips what is current)
-#     unit           packages that do not link k8s.io/kubernetes, property tests among them
-#     scheduler      cmd/ and test/ but for those below: tests against the real framework
-#     container      test/container: the image under an OCI runtime; root only, Debian's runc is installed
-#     integration    test/integration: our scheduler in process against a real API server
-#     processes      scheduler, container and integration in one step; stands for them in a whole run
+#     go             all packages of the main module, three at a time: the longest ones wait more than they compute
 #     modules        the tests of the nested modules: those under hack/, and test/performance/e2e
-#     scripts        the tests of the scripts under hack/
+#     scripts        the tests of hack/lib.sh and of this script
+#     unit           the part of "go" that neither links k8s.io/kubernetes nor starts a process
+#     integration    test/integration alone, test by test
+#     soak           the property tests, with SOAK_CHECKS cases each (20000)
 #
-# The packages of a step with real processes run three at a time, since they wait more than they
-# compute (ADR 0165). BESIDE=1 runs one at a time, which takes less memory and disturbs less.
 # TEST_ARGS is given to go test, as in TEST_ARGS='-run TestGang' hack/test.sh unit.
-# RACE=0 leaves the race detector out; it is left out, with a word, where there is no
-# C compiler, which it needs.
+# BESIDE=1 tests one package at a time, which takes less memory.
+# RACE=0 leaves the race detector out; it is left out, with a word, where there is no C compiler, which it needs.
 #
-# A step fails when no test ran in it and when a test was skipped: neither proves anything.
-# In the steps with real processes, a test that fails is run once more, and the run says so if it
-# passes then (ADR 0135). RERUN=0 leaves that out.
+# A step fails when no test ran in it, and when a test was skipped: neither proves anything. No test is tried twice.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-ALL="controlplane unit processes modules scripts"
-# soak is run by hack/soak.sh, which says which packages.
-KNOWN="$ALL scheduler container integration soak"
+ALL="controlplane go modules scripts"
+KNOWN="$ALL unit integration soak"
 SUMMARY=
 FAILED=
 
-# with_race turns the race detector on if it can work. It needs cgo, which the rest of the
-# project does without (ADR 0040): so cgo is on for the tests, and not for what they run.
+# with_race turns the race detector on if it can work. It needs cgo, which the rest of the project does without
+# (ADR 0024): so cgo is on for the tests, and not for what they run. Without -trimpath a "go test -race" by hand shares
+# what was compiled.
 with_race() {
 	local cc
 	RACE_FLAG=
 	TEST_CGO=$CGO_ENABLED
+	TEST_GOFLAGS=$GOFLAGS
 	if [ "${RACE:-1}" = 0 ]; then
 		say "race detector: off (RACE=0)"
 		return
@@ -44,79 +40,39 @@ with_race() {
 	if command -v ${cc%% *} >/dev/null 2>&1; then
 		RACE_FLAG=-race
 		TEST_CGO=1
+		TEST_GOFLAGS=${GOFLAGS/-trimpath/}
 	else
 		say "race detector: off, because it needs a C compiler and \"$cc\" is not installed"
 	fi
 }
 
-# packages PATTERN prints the main module's packages whose directory matches the
-# extended regular expression; prefix it with "!" for those that do not match.
-packages() {
-	local all
-	all=$(cd "$ROOT" && go list ./...)
-	case $1 in
-	!*) grep -Ev "^zonewise\.dev/(${1#!})" <<<"$all" || true ;;
-	*) grep -E "^zonewise\.dev/($1)" <<<"$all" || true ;;
-	esac
-}
-
-# compile_ahead "PACKAGES" compiles what the tests of these packages need, with a
-# heartbeat and on all cores. go test would do it in silence, and one package at a time
-# where tests run one at a time. What does not compile is reported by the test run.
+# compile_ahead PACKAGE... compiles what the tests of these packages need, with a heartbeat; go test would do it in
+# silence. What does not compile is reported by the test run.
 compile_ahead() {
 	local deps
+	deps=$(cd "$ROOT" && go list -e -deps -test -f '{{if not (or .Standard .ForTest (eq .Name "main"))}}{{.ImportPath}}{{end}}' "$@")
 	# shellcheck disable=SC2086
-	deps=$(cd "$ROOT" && go list -e -deps -test -f '{{if not (or .Standard .ForTest (eq .Name "main"))}}{{.ImportPath}}{{end}}' $1)
-	# shellcheck disable=SC2086
-	CGO_ENABLED=$TEST_CGO quietly compile go -C "$ROOT" build $RACE_FLAG -v $deps || true
+	CGO_ENABLED=$TEST_CGO GOFLAGS=$TEST_GOFLAGS quietly compile go -C "$ROOT" build $RACE_FLAG -v $deps || true
 }
 
-# compile_image ARCH... compiles what the tests of the image link, with a heartbeat. No other
-# program has the settings of hack/image/binary.go, so nothing of it is there before.
-compile_image() {
-	local arch deps
-	for arch in "$@"; do
-		deps=$(cd "$ROOT" && CGO_ENABLED=0 GOOS=linux GOARCH=$arch go list -deps -f '{{if not (or .Standard (eq .Name "main"))}}{{.ImportPath}}{{end}}' ./cmd/scheduler)
-		# shellcheck disable=SC2086
-		CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOAMD64=v1 GOARM64=v8.0 quietly "compile for the image, $arch" \
-			go -C "$ROOT" build -trimpath -v $deps || true
-	done
-}
-
-# run_go DIR FORMAT "PACKAGES" ARGS... runs go test through gotestsum and judges the count.
-# TEST_ARGS come last: flags of a test binary must follow the packages. RETRY=1 runs up to
-# three tests that fail once more each, unless the race detector has spoken.
+# run_go DIR FORMAT ARGS... runs go test through gotestsum and judges the count. TEST_ARGS come last: flags of a test
+# binary must follow the packages. vet is left to "make verify", which runs it with all of its checks.
 run_go() {
-	local dir=$1 format=$2 pkgs=$3 log rc=0 done_line report events slow
-	local -a retry=()
-	shift 3
-	if [ -z "$pkgs" ]; then
-		say "no package to test"
-		return 1
-	fi
+	local dir=$1 format=$2 log events rc=0 done_line slow
+	shift 2
 	log=$(mktemp "${TMPDIR:-/tmp}/zonewise.XXXXXX")
-	report=$(mktemp "${TMPDIR:-/tmp}/zonewise.XXXXXX")
 	events=$(mktemp "${TMPDIR:-/tmp}/zonewise.XXXXXX")
-	if [ "${RETRY:-0}" = 1 ] && [ "${RERUN:-1}" != 0 ] && [ -z "${TEST_ARGS:-}" ]; then
-		retry=(--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race
-			--rerun-fails-report="$report" --packages="$pkgs")
-		pkgs=
-	fi
 	# shellcheck disable=SC2086
-	(cd "$dir" && CGO_ENABLED=$TEST_CGO "$BIN/gotestsum" --format "$format" --format-hide-empty-pkg --jsonfile "$events" ${retry[@]+"${retry[@]}"} -- \
-		$RACE_FLAG -count=1 "$@" $pkgs ${TEST_ARGS:-}) 2>&1 | tee "$log" || rc=$?
+	(cd "$dir" && CGO_ENABLED=$TEST_CGO GOFLAGS=$TEST_GOFLAGS "$GOTESTSUM" --format "$format" --format-hide-empty-pkg --jsonfile "$events" -- \
+		$RACE_FLAG -vet=off -count=1 "$@" ${TEST_ARGS:-}) 2>&1 | tee "$log" || rc=$?
 	done_line=$(grep '^DONE ' "$log" | tail -n 1 || true)
-	if [ -s "$report" ]; then
-		say "failed at first, so look into it; runs and failures of each:"
-		cat "$report"
-	fi
-	slow=$("$BIN/gotestsum" tool slowest --jsonfile "$events" --threshold 15s 2>/dev/null || true) # a build that fails is no JSON
+	slow=$("$GOTESTSUM" tool slowest --jsonfile "$events" --threshold 15s 2>/dev/null || true) # a build that fails is no JSON
 	if [ "$format" = pkgname ] && [ -n "$slow" ]; then
 		say "slower than 15s:"
 		sed -e 's/^/  /' <<<"$slow"
 	fi
-	rm -f "$log" "$report" "$events"
-	COUNT=$(sed -n -E 's/^DONE ([0-9]+ runs, )?([0-9]+) tests?.*/\2/p' <<<"$done_line")
+	rm -f "$log" "$events"
+	COUNT=$(sed -n -E 's/^DONE ([0-9]+) tests?.*/\1/p' <<<"$done_line")
 	if ((rc != 0)); then return "$rc"; fi
 	if [ "${COUNT:-0}" = 0 ]; then
 		say "no test ran"
@@ -130,41 +86,11 @@ run_go() {
 	esac
 }
 
-step_controlplane() { "$ROOT/hack/controlplane/build.sh"; }
+# packages [-v] PATTERN prints the main module's packages whose directory matches the extended regular expression, or
+# with -v those that do not.
+packages() { (cd "$ROOT" && go list ./... | sed 's|^zonewise\.dev/||' | grep -E "$@" | sed 's|^|zonewise.dev/|' || true); }
 
-step_unit() {
-	local pkgs
-	pkgs=$(packages '!(cmd|test)/')
-	compile_ahead "$pkgs"
-	run_go "$ROOT" pkgname "$pkgs" -shuffle=on -timeout 10m
-}
-
-# packages_of STEP prints the packages of a step with real processes; the one that takes longest comes first, so that
-# it does not end alone.
-packages_of() {
-	case $1 in
-	scheduler) packages '(cmd|test)/' | grep -v -e /test/container -e /test/integration -e /test/performance ;;
-	processes)
-		packages_of integration
-		packages_of scheduler
-		if [ "$(id -u)" = 0 ]; then packages_of container; fi
-		;;
-	*) packages "test/$1" ;;
-	esac
-}
-
-# run_processes FORMAT "PACKAGES" tests packages that start real processes.
-run_processes() {
-	compile_ahead "$2"
-	# What runs in an image is linked with settings of its own.
-	case $2 in
-	*/test/image*) compile_image amd64 arm64 ;;
-	*/test/container*) compile_image "$(go env GOARCH)" ;;
-	esac
-	RETRY=1 run_go "$ROOT" "$1" "$2" -p "$(beside)" -timeout 30m
-}
-
-# beside prints how many packages with real processes are tested at a time.
+# beside prints how many packages are tested at a time.
 beside() {
 	if [ -n "${BESIDE:-}" ]; then
 		printf '%s' "$BESIDE"
@@ -175,45 +101,63 @@ beside() {
 	fi
 }
 
-# A container runtime needs root. Elsewhere the steps say so and prove nothing of it, as without -race.
-no_runtime() { say "test/container is left out: an OCI runtime needs root; continuous integration runs it"; }
-
-need_programs() {
-	"$ROOT/hack/tools/build.sh" helm # installs the chart in test/manifests
-	"$ROOT/hack/browser.sh"          # looks at the page in test/board
+# need_command PACKAGE REASON NAME... installs a Debian package unless there is a command of one of the names.
+need_command() {
+	local package=$1 reason=$2 name
+	shift 2
+	for name in "$@"; do
+		if PATH=$PATH:/usr/sbin command -v "$name" >/dev/null 2>&1; then return; fi
+	done
+	debian_package "$package" "$reason"
 }
 
-step_processes() {
-	need_programs
-	if [ "$(id -u)" = 0 ]; then "$ROOT/hack/image/runtime.sh"; else no_runtime; fi
-	run_processes pkgname "$(packages_of processes)"
-}
+# step_controlplane leaves out kwok, which only the demo needs.
+step_controlplane() { "$ROOT/hack/controlplane/build.sh" etcd kube-apiserver kube-controller-manager kubectl; }
 
-step_scheduler() {
-	need_programs
-	run_processes pkgname "$(packages_of scheduler)"
-}
-
-step_container() {
-	if [ "$(id -u)" != 0 ]; then
-		no_runtime
-		return
+step_go() {
+	local pkgs
+	local -a leave_out=()
+	need_tool helm
+	need_command chromium 'install Chromium or Chrome, with which test/board looks at the page of "zonewise board"' \
+		chromium chromium-browser google-chrome google-chrome-stable
+	# The longest first, so that it does not end alone.
+	pkgs=$(packages '^test/integration' && packages -v '^test/(integration|performance)')
+	if [ "$(id -u)" = 0 ]; then
+		need_command runc "install runc or crun, an OCI runtime that test/image runs the image with" runc crun
+	else
+		say "TestSchedulesInAContainer is left out: an OCI runtime needs root; continuous integration runs it"
+		leave_out=(-skip '^TestSchedulesInAContainer$')
 	fi
-	"$ROOT/hack/image/runtime.sh"
-	run_processes testname "$(packages_of container)"
+	"$ROOT/hack/build.sh"
+	# shellcheck disable=SC2086
+	compile_ahead $pkgs
+	# shellcheck disable=SC2086
+	run_go "$ROOT" pkgname -p "$(beside)" -timeout 20m ${leave_out[@]+"${leave_out[@]}"} $pkgs
 }
 
-step_integration() { run_processes testname "$(packages_of integration)"; }
+step_unit() {
+	local pkgs
+	pkgs=$(packages -v '^(cmd|sim|demo|test)')
+	# shellcheck disable=SC2086
+	compile_ahead $pkgs
+	# shellcheck disable=SC2086
+	run_go "$ROOT" pkgname -shuffle=on -timeout 10m $pkgs
+}
 
-# step_modules tests the nested modules that have tests; they build the scheduler
-# for an image and the like, so they use the settings of "make build", without -race.
+step_integration() {
+	compile_ahead ./test/integration/...
+	run_go "$ROOT" testname -timeout 20m ./test/integration/...
+}
+
+# step_modules tests the nested modules that have tests with the settings of "make build", without -race: they link the
+# API server.
 step_modules() {
 	local dir total=0 rc=0
 	for dir in $(go_modules); do
 		[ "$dir" != . ] || continue
 		if [ -n "$(find "$ROOT/$dir" -name '*_test.go' -not -path '*/testdata/*' | head -n 1)" ]; then
 			say "in $dir"
-			RACE_FLAG='' TEST_CGO=$CGO_ENABLED run_go "$ROOT/$dir" testname ./... -timeout 15m || rc=$?
+			RACE_FLAG='' TEST_CGO=$CGO_ENABLED TEST_GOFLAGS=$GOFLAGS run_go "$ROOT/$dir" pkgname ./... -timeout 15m || rc=$?
 			total=$((total + ${COUNT:-0}))
 		fi
 	done
@@ -224,15 +168,21 @@ step_modules() {
 step_scripts() {
 	local test rc=0
 	COUNT=0
-	for test in "$ROOT"/hack/tests/*_test.sh; do
-		say "${test#"$ROOT"/}"
-		"$test" || rc=1
+	for test in lib test_runner; do
+		say "hack/tests/${test}_test.sh"
+		"$ROOT/hack/tests/${test}_test.sh" || rc=1
 		COUNT=$((COUNT + 1))
 	done
 	return $rc
 }
 
-step_soak() { run_go "$ROOT" pkgname "$SOAK_PACKAGES" -shuffle=on; }
+# step_soak runs the packages whose tests use rapid: only these know its flags.
+step_soak() {
+	local pkgs
+	pkgs=$(cd "$ROOT" && go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | sed -n 's|^\([^ ]*\) .*pgregory\.net/rapid.*|\1|p')
+	# shellcheck disable=SC2086
+	run_go "$ROOT" pkgname -shuffle=on -timeout 6h $pkgs -run . -rapid.checks="${SOAK_CHECKS:-20000}"
+}
 
 run_step() {
 	local name=$1 start=$SECONDS rc=0 result=ok
@@ -255,11 +205,11 @@ main() {
 	for name in "$@"; do
 		case " $KNOWN " in
 		*" $name "*) ;;
-		*) die "unknown step \"$name\", want some of: $ALL" ;;
+		*) die "unknown step \"$name\", want some of: $KNOWN" ;;
 		esac
 	done
-	toolchain >/dev/null
-	"$ROOT/hack/tools/build.sh" gotestsum
+	need_tool gotestsum
+	GOTESTSUM=$(tool gotestsum)
 	with_race
 	for name in "$@"; do
 		# Not for the control plane: there an unset variable means "build it".

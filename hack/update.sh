@@ -18,9 +18,9 @@ podgroup_types=sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1
 step_crds() {
 	local out version file
 	out=$(mktemp -d "${TMPDIR:-/tmp}/zonewise.XXXXXX")
-	(cd "$ROOT" && "$BIN/controller-gen" crd:crdVersions=v1 paths="$podgroup_types" output:crd:dir="$out")
+	(cd "$ROOT" && "$controller_gen" crd:crdVersions=v1 paths="$podgroup_types" output:crd:dir="$out")
 	if [ -d "$ROOT/apis" ]; then
-		(cd "$ROOT" && "$BIN/controller-gen" crd:crdVersions=v1 paths=./apis/... output:crd:dir="$out")
+		(cd "$ROOT" && "$controller_gen" crd:crdVersions=v1 paths=./apis/... output:crd:dir="$out")
 	fi
 	# Of the upstream group only PodGroup is used; ElasticQuota belongs to another plugin.
 	rm -f "$out/scheduling.x-k8s.io_elasticquotas.yaml"
@@ -43,7 +43,7 @@ step_crds() {
 # step_deepcopy generates zz_generated.deepcopy.go for our own API types.
 step_deepcopy() {
 	if [ -d "$ROOT/apis" ]; then
-		(cd "$ROOT" && "$BIN/controller-gen" object paths=./apis/...)
+		(cd "$ROOT" && "$controller_gen" object paths=./apis/...)
 	fi
 }
 
@@ -58,7 +58,8 @@ step_tidy() {
 }
 
 need_go
-"$ROOT/hack/tools/build.sh" controller-gen
+need_tool controller-gen
+controller_gen=$(tool controller-gen)
 # shellcheck disable=SC2086
 if [ $# -eq 0 ]; then set -- $ALL; fi
 for step in "$@"; do

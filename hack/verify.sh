@@ -1,23 +1,21 @@
 #!/usr/bin/env bash
-# Checks that generated files are current, modules tidy, Kubernetes versions in step,
-# and code formatted and free of lint. It changes nothing: generators run in a copy.
+# Checks that generated files are current, modules tidy, versions in step, alerts right, the image reproducible for all
+# platforms, and code formatted and free of lint, and that these checks fail when they should. It changes nothing: generators run in a copy.
 #
-#   hack/verify.sh [CHECK...]     all checks when none is given: generated tidy versions scripts lint
+#   hack/verify.sh [CHECK...]     all checks when none is given: generated tidy versions scripts alerts image lint self
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-ALL="generated tidy versions scripts lint"
+ALL="generated tidy versions scripts alerts image lint self"
 WORK=
 
 # check_generated runs every generator in a copy and compares it with a second copy, so
-# that neither generators nor a concurrent edit of the work tree disturb each other. The copy is somewhere else each
-# time, and with -trimpath the compiler does not care: what it has compiled for one copy serves the next.
+# that neither generators nor a concurrent edit of the work tree disturb each other.
 check_generated() {
 	command -v diff >/dev/null 2>&1 || die "diff not found: install diffutils"
-	"$ROOT/hack/tools/build.sh" controller-gen
 	copy_tree "$WORK/after"
 	cp -R "$WORK/after" "$WORK/before"
-	if ! BIN=$BIN GOFLAGS="$GOFLAGS -trimpath" "$WORK/after/hack/update.sh" crds deepcopy docs; then
+	if ! "$WORK/after/hack/update.sh" crds deepcopy docs; then
 		say "a generator fails; see above"
 		return 1
 	fi
@@ -41,9 +39,32 @@ check_tidy() {
 	return $rc
 }
 
-check_versions() { "$ROOT/hack/upgrade-k8s.sh" --check; }
+# check_versions: what two modules compile, from the same packages, is compiled once only while they agree on versions.
+check_versions() {
+	local dir apart rc=0
+	"$ROOT/hack/upgrade-k8s.sh" --check
+	modules_of . ./cmd/... >"$WORK/main"
+	for dir in hack/controlplane/kubernetes test/performance/e2e; do
+		modules_of "$dir" "$(sed -n 's|^\t\(k8s\.io/kubernetes/cmd/[a-z-]*\)$|\1|p' "$ROOT/$dir/go.mod")" >"$WORK/other"
+		apart=$(LC_ALL=C join "$WORK/main" "$WORK/other" | awk '$2 != $3 { print $1 "@" $2 }')
+		if [ -n "$apart" ]; then
+			say "$dir has other versions than the main module, mend with \"cd $dir && go get $(tr '\n' ' ' <<<"$apart")&& go mod tidy\""
+			rc=1
+		fi
+	done
+	return $rc
+}
 
-# check_scripts: what bash cannot parse would only show when somebody runs it.
+# modules_of DIR PACKAGES prints the modules that packages need, with their versions.
+modules_of() {
+	# shellcheck disable=SC2086
+	(cd "$ROOT/$1" && go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{if .Replace}}{{.Replace.Version}}{{else}}{{.Version}}{{end}}{{end}}{{end}}' ${2:-.} | LC_ALL=C sort -u)
+}
+
+# check_image builds the image for all platforms, from two checkouts, and compares; "make test" does for this machine's.
+check_image() { (cd "$ROOT" && PLATFORMS=linux/amd64,linux/arm64 go test -count=1 -run '^Test(Image|TwoCheckouts|NothingOf|SBOM)' ./test/image); }
+
+# check_scripts: what bash cannot parse would only show when the script is run.
 check_scripts() {
 	local file rc=0
 	while IFS= read -r file; do
@@ -56,7 +77,16 @@ check_scripts() {
 	return $rc
 }
 
+check_alerts() { "$ROOT/hack/tests/alerts_test.sh"; }
+
 check_lint() { "$ROOT/hack/lint.sh"; }
+
+# check_self tests the checks above, and hack/upgrade-k8s.sh.
+check_self() {
+	"$ROOT/hack/tests/lint_rules_test.sh"
+	"$ROOT/hack/tests/verify_test.sh"
+	"$ROOT/hack/tests/upgrade_k8s_test.sh"
+}
 
 main() {
 	local check start rc failed= summary= begin=$SECONDS

@@ -6,9 +6,9 @@
 #   hack/version.sh kubernetes  v1.37.1
 #   hack/version.sh ldflags     -X ... for "go build -ldflags"
 #
-# The binary reports Kubernetes' version with ours as build metadata (ADR 0041):
-# kube-scheduler derives the version that it emulates from it, and build metadata,
-# unlike a pre-release, leaves the order of versions alone.
+# The binary reports Kubernetes' version with ours as build metadata: kube-scheduler derives the
+# version that it emulates from it, and build metadata, unlike a pre-release, leaves the order of
+# versions alone. An image tag must not contain "+": use "zonewise" there.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Copies the profiles of config/ to where kustomize reads them: kustomize refuses files outside the
-# directory of a kustomization, and what is applied must be in one place (docs/adr/0060). Run by
+# directory of a kustomization, and what is applied must be in one place. Run by
 # "go generate ./manifests"; a test compares.
 set -eu
 cd "$(dirname "$0")"

@@ -1,117 +1,61 @@
 #!/usr/bin/env bash
-# Builds the control plane that tests and the demo run (etcd, kube-apiserver,
-# kube-controller-manager, kubectl, kwok) into bin/, from the Go modules pinned
-# in the directories beside this script.
+# Builds the control plane that tests and the demo run (etcd, kube-apiserver, kube-controller-manager, kubectl, kwok)
+# into bin/, from the Go modules pinned in the directories beside this script. What is current is not linked again.
 #
 #   hack/controlplane/build.sh [NAME...]     all of them when no name is given
 #
-# A binary is rebuilt only when its pins, this recipe or the Go version changed.
-# KUBEBUILDER_ASSETS: etcd, kube-apiserver and kubectl found in that directory are
-# linked into bin/ instead of being built.
+# KUBEBUILDER_ASSETS: what is found in that directory is linked into bin/ instead of being built.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
-HERE=$ROOT/hack/controlplane
-ALL="etcd kube-apiserver kube-controller-manager kubectl kwok"
-
-# module_of NAME prints the directory whose go.mod pins the binary.
-module_of() {
-	case $1 in
-	etcd | kwok) printf '%s/%s' "$HERE" "$1" ;;
-	*) printf '%s/kubernetes' "$HERE" ;;
+# build NAME MODULE PACKAGE [LDFLAGS]. The debug tables, which nothing reads here, would double the size.
+build() {
+	local name=$1 dir=$ROOT/hack/controlplane/$2
+	case " $names " in
+	*" $name "*) ;;
+	*) return ;;
 	esac
-}
-
-# package_of NAME prints the main package, as seen from that module.
-package_of() {
-	case $1 in
-	etcd) printf . ;;
-	kwok) printf sigs.k8s.io/kwok/cmd/kwok ;;
-	*) printf 'k8s.io/kubernetes/cmd/%s' "$1" ;;
-	esac
-}
-
-version_of() {
-	case $1 in
-	etcd) pinned go.etcd.io/etcd/server/v3 "$HERE/etcd" ;;
-	kwok) pinned sigs.k8s.io/kwok "$HERE/kwok" ;;
-	*) pinned k8s.io/kubernetes "$HERE/kubernetes" ;;
-	esac
-}
-
-# ldflags_of NAME VERSION prints linker flags: no debug tables (they double the
-# size and nobody debugs these), and the version where it is not in the source.
-ldflags_of() {
-	local flags="-s -w" v=$2 p major minor
-	case $1 in
-	kube* )
-		major=${v#v} major=${major%%.*}
-		minor=${v#v*.} minor=${minor%%.*}
-		for p in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
-			flags+=" -X $p.gitVersion=$v -X $p.gitMajor=$major -X $p.gitMinor=$minor"
-			flags+=" -X $p.gitCommit= -X $p.gitTreeState=clean"
-		done
-		;;
-	esac
-	printf '%s' "$flags"
-}
-
-# borrowed NAME prints the file that KUBEBUILDER_ASSETS offers for it, if any.
-borrowed() {
-	[ -n "$ASSETS" ] || return 0
-	case $1 in
-	etcd | kube-apiserver | kubectl)
-		if [ -x "$ASSETS/$1" ]; then printf '%s/%s' "$ASSETS" "$1"; fi
-		;;
-	esac
-}
-
-main() {
-	local name file dir version flags built=0 start=$SECONDS
-	need_go
-	toolchain >/dev/null
-	ASSETS=${KUBEBUILDER_ASSETS:-}
-	if [ -n "$ASSETS" ]; then
-		[ -d "$ASSETS" ] || die "KUBEBUILDER_ASSETS=$ASSETS is not a directory: unset it to build the control plane"
-		ASSETS=$(cd "$ASSETS" && pwd -P)
+	if [ -n "$ASSETS" ] && [ -x "$ASSETS/$name" ]; then
+		ln -sf "$ASSETS/$name" "$BIN/$name"
+		printf '  %-32s from KUBEBUILDER_ASSETS: %s\n' "$name" "$ASSETS"
+		return
 	fi
-	mkdir -p "$BIN/.stamps" || die "cannot write to $BIN"
-	# bin/ itself is no override, it is where the tests find what is built here.
-	if [ "$ASSETS" = "$(cd "$BIN" && pwd -P)" ]; then ASSETS=; fi
-	# shellcheck disable=SC2086
-	if [ $# -eq 0 ]; then set -- $ALL; fi
-	for name in "$@"; do
-		case " $ALL " in
-		*" $name "*) ;;
-		*) die "unknown binary \"$name\", want one of: $ALL" ;;
-		esac
-	done
-	say "control plane in ${BIN#"$PWD"/}/ ($(toolchain))"
-	for name in "$@"; do
-		file=$(borrowed "$name")
-		if [ -n "$file" ]; then
-			rm -f "$BIN/.stamps/$name"
-			ln -sf "$file" "$BIN/$name"
-			printf '  %-32s from KUBEBUILDER_ASSETS: %s\n' "$name" "$file"
-			continue
-		fi
-		dir=$(module_of "$name")
-		version=$(version_of "$name")
-		[ -n "$version" ] || die "$dir/go.mod does not pin the module of $name"
-		flags=$(ldflags_of "$name" "$version")
-		if current "$name" "$dir" "$flags"; then
-			printf '  %-32s current\n' "$name $version"
-			continue
-		fi
-		if ((built == 0)); then
-			say "  building; the first time takes 10 to 20 minutes on two cores, later it is skipped"
-		fi
-		built=$((built + 1))
-		build_pinned "$name" "$version" "$dir" "$(package_of "$name")" "$flags"
-	done
-	if ((built > 0)); then
-		say "control plane: built $built of $# in $(human $((SECONDS - start)))"
-	fi
+	if [ -L "$BIN/$name" ]; then rm "$BIN/$name"; fi # never write through a link
+	[ -x "$BIN/$name" ] || say "  $name is not there yet; the first build of all five takes 10 to 20 minutes on two cores"
+	quietly "$name" go -C "$dir" build -mod=readonly -v -ldflags "-s -w ${4:-}" -o "$BIN/$name" "$3" ||
+		die "$name did not build: the messages above say why (a first build needs the module proxy, about 8 GB of disk and 3 GB of memory)"
 }
 
-main "$@"
+# stamps prints the linker flags that say which Kubernetes it is; the source does not.
+stamps() {
+	local v=$1 minor p
+	minor=${v#v*.}
+	for p in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+		printf -- '-X %s.gitVersion=%s -X %s.gitMajor=1 -X %s.gitMinor=%s ' $p "$v" $p $p "${minor%%.*}"
+		printf -- '-X %s.gitCommit= -X %s.gitTreeState=clean ' $p $p
+	done
+}
+
+need_go
+all="etcd kube-apiserver kube-controller-manager kubectl kwok"
+names=${*:-$all}
+for name in $names; do
+	case " $all " in
+	*" $name "*) ;;
+	*) die "unknown binary \"$name\", want one of: $all" ;;
+	esac
+done
+ASSETS=${KUBEBUILDER_ASSETS:-}
+if [ -n "$ASSETS" ]; then
+	[ -d "$ASSETS" ] || die "KUBEBUILDER_ASSETS=$ASSETS is not a directory: unset it to build the control plane"
+	ASSETS=$(cd "$ASSETS" && pwd -P)
+fi
+mkdir -p "$BIN" || die "cannot write to $BIN"
+if [ "$ASSETS" = "$(cd "$BIN" && pwd -P)" ]; then ASSETS=; fi # bin/ is what is built here
+kubernetes=$(pinned k8s.io/kubernetes "$ROOT/hack/controlplane/kubernetes")
+say "control plane in ${BIN#"$PWD"/}/: Kubernetes $kubernetes"
+build etcd etcd .
+for name in kube-apiserver kube-controller-manager kubectl; do
+	build $name kubernetes k8s.io/kubernetes/cmd/$name "$(stamps "$kubernetes")"
+done
+build kwok kwok sigs.k8s.io/kwok/cmd/kwok

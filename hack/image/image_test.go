@@ -4,22 +4,20 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"log"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/stretchr/testify/require"
@@ -30,319 +28,217 @@ import (
 func fakeSource(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	write(t, dir, "go.mod", "module zonewise.dev\n\ngo 1.26.0\n", 0o644)
-	write(t, dir, "cmd/scheduler/main.go", "package main\n\nvar version string\n\nfunc main() { println(version) }\n", 0o644)
-	write(t, dir, "cmd/other/main.go", "package main\n\nfunc main() {}\n", 0o644)
-	write(t, dir, "hack/version.sh", "#!/bin/sh\nif [ $# = 0 ]; then echo v1.2.3+test; else echo -X main.version=v1.2.3+test; fi\n", 0o755)
+	for file, content := range map[string]string{
+		"go.mod":                "module zonewise.dev\n\ngo 1.26.0\n",
+		"cmd/scheduler/main.go": "package main\n\nfunc main() {}\n",
+		"hack/version.sh": "#!/bin/sh\necho '-X k8s.io/component-base/version.gitVersion=v1.2.3+test -X k8s.io/component-base/version.gitCommit=abc" +
+			" -X k8s.io/component-base/version.buildDate=2026-08-01T12:00:00Z'\n",
+	} {
+		file = filepath.Join(dir, file)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o755))
+	}
 	return dir
 }
 
-func write(t *testing.T, dir, file, content string, mode os.FileMode) {
-	t.Helper()
-	file = filepath.Join(dir, file)
-	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
-	require.NoError(t, os.WriteFile(file, []byte(content), mode))
-}
+var commitTime = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
-// commit makes dir a git repository with one commit at the given time, and returns the commit.
-func commit(t *testing.T, dir string, at time.Time) string {
-	t.Helper()
-	run := func(args ...string) string {
-		cmd := exec.Command("git", append([]string{"-C", dir}, args...)...)
-		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
-			"GIT_AUTHOR_DATE="+at.Format(time.RFC3339), "GIT_COMMITTER_DATE="+at.Format(time.RFC3339),
-			"GIT_AUTHOR_NAME=t", "GIT_AUTHOR_EMAIL=t@example.com", "GIT_COMMITTER_NAME=t", "GIT_COMMITTER_EMAIL=t@example.com")
-		out, err := cmd.CombinedOutput()
-		require.NoError(t, err, string(out))
-		return strings.TrimSpace(string(out))
-	}
-	run("init", "-q")
-	run("add", ".")
-	run("commit", "-q", "-m", "test")
-	return run("rev-parse", "HEAD")
-}
-
-// goBuild builds a package of the source for a platform.
-func goBuild(t *testing.T, source, pkg, goos, goarch string) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), goos+"-"+goarch)
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", file, pkg)
-	cmd.Dir = source
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS="+goos, "GOARCH="+goarch)
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
-	return file
-}
-
-// image runs the command and returns what it prints on standard output.
-func runImage(t *testing.T, args ...string) (string, error) {
+// runImage runs the command and returns what it prints on standard output.
+func runImage(t *testing.T, o options) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	cmd := newCommand(&out, t.Output())
-	cmd.SetArgs(args)
-	err := cmd.ExecuteContext(t.Context())
+	err := run(t.Context(), o, &out, t.Output())
 	return strings.TrimSpace(out.String()), err
 }
 
 func TestOnePlatform(t *testing.T) {
-	src, out := fakeSource(t), t.TempDir()
-	at := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
-	head := commit(t, src, at)
-
-	ref, err := runImage(t, "--source", src, "--output", out)
+	out := t.TempDir()
+	ref, err := runImage(t, options{source: fakeSource(t), output: out, platforms: "linux/amd64", tag: defaultTag})
 	require.NoError(t, err)
 
-	img := onlyImage(t, filepath.Join(out, layoutName))
-	require.NoError(t, validate.Image(img))
-	digest, err := img.Digest()
-	require.NoError(t, err)
-	require.Equal(t, defaultTag+"@"+digest.String(), ref)
-
-	config, err := img.ConfigFile()
+	digest, images := read(t, filepath.Join(out, layoutName))
+	require.Equal(t, defaultTag+"@"+digest, ref)
+	require.Len(t, images, 1)
+	config, err := images[0].ConfigFile()
 	require.NoError(t, err)
 	require.Equal(t, "linux/amd64", config.Platform().String())
-	require.Equal(t, at, config.Created.UTC())
+	require.Equal(t, commitTime, config.Created.UTC())
 	require.Equal(t, "65532:65532", config.Config.User)
 	require.Equal(t, []string{"/usr/local/bin/kube-scheduler"}, config.Config.Entrypoint)
 	require.Empty(t, config.Config.Cmd)
 	require.Contains(t, strings.Split(strings.TrimPrefix(config.Config.Env[0], "PATH="), ":"), "/usr/local/bin")
-	require.Equal(t, head, config.Config.Labels["org.opencontainers.image.revision"])
+	require.Equal(t, "abc", config.Config.Labels["org.opencontainers.image.revision"])
 	require.Equal(t, "v1.2.3+test", config.Config.Labels["org.opencontainers.image.version"])
 	require.Equal(t, "2026-08-01T12:00:00Z", config.Config.Labels["org.opencontainers.image.created"])
 
-	layers, err := img.Layers()
+	layers, err := images[0].Layers()
 	require.NoError(t, err)
 	require.Len(t, layers, 1)
 	layer, err := layers[0].Uncompressed()
 	require.NoError(t, err)
+	defer layer.Close()
+	var files []string
+	untar(t, layer, func(h *tar.Header, _ []byte) { files = append(files, h.FileInfo().Mode().String()+" "+h.Name) })
 	require.Equal(t, []string{
 		"drwxr-xr-x usr/",
 		"drwxr-xr-x usr/local/",
 		"drwxr-xr-x usr/local/bin/",
 		"-rwxr-xr-x usr/local/bin/kube-scheduler",
-	}, files(t, layer, at))
+	}, files)
 }
 
+// TestArchiveIsTheLayout: unpacked elsewhere, the archive is the same layout. Another build replaces all of the first one.
 func TestArchiveIsTheLayout(t *testing.T) {
-	src, out := fakeSource(t), t.TempDir()
-	at := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
-	commit(t, src, at)
-	_, err := runImage(t, "--source", src, "--output", out)
+	o := options{source: fakeSource(t), output: t.TempDir(), platforms: "linux/amd64,linux/arm64", tag: defaultTag}
+	_, err := runImage(t, o)
 	require.NoError(t, err)
+	require.FileExists(t, filepath.Join(o.output, "zonewise-scheduler-linux-arm64.cdx.json"))
+	o.platforms = "linux/amd64"
+	_, err = runImage(t, o)
+	require.NoError(t, err)
+	require.FileExists(t, filepath.Join(o.output, "zonewise-scheduler-linux-amd64.cdx.json"))
+	require.NoFileExists(t, filepath.Join(o.output, "zonewise-scheduler-linux-arm64.cdx.json"), "it is of no platform of this image")
 
-	// Unpacked elsewhere, the archive is the same layout.
-	f, err := os.Open(filepath.Join(out, layoutName+".tar"))
+	f, err := os.Open(filepath.Join(o.output, layoutName+".tar"))
 	require.NoError(t, err)
 	defer f.Close()
 	unpacked := t.TempDir()
-	for tr := tar.NewReader(f); ; {
-		h, err := tr.Next()
-		if err == io.EOF {
-			break
+	untar(t, f, func(h *tar.Header, data []byte) {
+		if h.Typeflag == tar.TypeDir {
+			require.NoError(t, os.MkdirAll(filepath.Join(unpacked, h.Name), 0o755))
+		} else {
+			require.NoError(t, os.WriteFile(filepath.Join(unpacked, h.Name), data, 0o600))
 		}
+	})
+	want, _ := read(t, filepath.Join(o.output, layoutName))
+	got, images := read(t, unpacked)
+	require.Equal(t, want, got)
+	require.Len(t, images, 1)
+	blobs, err := os.ReadDir(filepath.Join(unpacked, "blobs", "sha256"))
+	require.NoError(t, err)
+	require.Len(t, blobs, 4, "index, manifest, config and layer of one image")
+}
+
+// TestPushAttachesTheSBOMs: the registry has the index, and lists each platform's document as a referrer of its image, by the
+// API of version 1.1 of the distribution specification or, where a registry does not have that, by the tag that stands in.
+func TestPushAttachesTheSBOMs(t *testing.T) {
+	for _, api := range []bool{true, false} {
+		server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(api)))
+		defer server.Close()
+		o := options{source: fakeSource(t), output: t.TempDir(), platforms: "linux/amd64,linux/arm64", push: true}
+		o.tag = strings.TrimPrefix(server.URL, "http://") + "/team/scheduler:v1"
+		first, err := runImage(t, o)
 		require.NoError(t, err)
-		require.Equal(t, at, h.ModTime.UTC())
-		if h.Typeflag == tar.TypeReg {
-			data, err := io.ReadAll(tr)
+		ref, err := runImage(t, o)
+		require.NoError(t, err)
+		require.Equal(t, first, ref)
+
+		parsed, err := name.NewDigest(ref)
+		require.NoError(t, err)
+		index, err := remote.Index(parsed, remote.WithContext(t.Context()))
+		require.NoError(t, err)
+		require.NoError(t, validate.Index(index))
+		manifest, err := index.IndexManifest()
+		require.NoError(t, err)
+		var platforms []string
+		for _, m := range manifest.Manifests {
+			platforms = append(platforms, m.Platform.String())
+			referrers, err := remote.Referrers(parsed.Digest(m.Digest.String()), remote.WithContext(t.Context()))
 			require.NoError(t, err)
-			write(t, unpacked, h.Name, string(data), 0o644)
+			list, err := referrers.IndexManifest()
+			require.NoError(t, err)
+			require.Len(t, list.Manifests, 1, "the second push adds nothing")
+			require.Equal(t, "application/vnd.cyclonedx+json", list.Manifests[0].ArtifactType)
+			artifact, err := remote.Image(parsed.Digest(list.Manifests[0].Digest.String()))
+			require.NoError(t, err)
+			attached, err := artifact.Manifest()
+			require.NoError(t, err)
+			require.Equal(t, m.Digest, attached.Subject.Digest)
+			require.Len(t, attached.Layers, 1)
+			require.Equal(t, sbomType, attached.Layers[0].MediaType)
+			layer, err := artifact.LayerByDigest(attached.Layers[0].Digest)
+			require.NoError(t, err)
+			r, err := layer.Compressed()
+			require.NoError(t, err)
+			document, err := io.ReadAll(r)
+			require.NoError(t, err)
+			require.NoError(t, r.Close())
+			file, err := os.ReadFile(filepath.Join(o.output, sbomName(*m.Platform)))
+			require.NoError(t, err)
+			require.Equal(t, string(file), string(document), "what is attached is what is written")
 		}
+		require.Equal(t, []string{"linux/amd64", "linux/arm64"}, platforms)
 	}
-	want, err := onlyImage(t, filepath.Join(out, layoutName)).Digest()
-	require.NoError(t, err)
-	got := onlyImage(t, unpacked)
-	require.NoError(t, validate.Image(got))
-	digest, err := got.Digest()
-	require.NoError(t, err)
-	require.Equal(t, want, digest)
-}
-
-// TestSourceDateEpoch: the time of the commit is what the image has (TestOnePlatform), unless the environment has another. That
-// two builds are the same is required of the real image, in test/image.
-func TestSourceDateEpoch(t *testing.T) {
-	src, out := fakeSource(t), t.TempDir()
-	commit(t, src, time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC))
-	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
-	_, err := runImage(t, "--source", src, "--output", out)
-	require.NoError(t, err)
-	config, err := onlyImage(t, filepath.Join(out, layoutName)).ConfigFile()
-	require.NoError(t, err)
-	require.Equal(t, time.Unix(1_700_000_000, 0).UTC(), config.Created.UTC())
-	require.Equal(t, "2023-11-14T22:13:20Z", config.Config.Labels["org.opencontainers.image.created"])
-}
-
-func TestPlatformsAndPush(t *testing.T) {
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	defer server.Close()
-	src, out := fakeSource(t), t.TempDir()
-	tag := strings.TrimPrefix(server.URL, "http://") + "/team/scheduler:v1"
-	arm := goBuild(t, src, "./cmd/scheduler", "linux", "arm64")
-
-	// One binary is given, the other built. No git here: the time is 1970.
-	ref, err := runImage(t, "--source", src, "--output", out, "--platform", "linux/amd64,linux/arm64", "--binary", arm, "--tag", tag, "--push")
-	require.NoError(t, err)
-
-	parsed, err := name.ParseReference(ref)
-	require.NoError(t, err)
-	index, err := remote.Index(parsed, remote.WithContext(t.Context()))
-	require.NoError(t, err)
-	require.NoError(t, validate.Index(index))
-	manifest, err := index.IndexManifest()
-	require.NoError(t, err)
-	var platforms []string
-	for _, m := range manifest.Manifests {
-		platforms = append(platforms, m.Platform.String())
-		img, err := index.Image(m.Digest)
-		require.NoError(t, err)
-		config, err := img.ConfigFile()
-		require.NoError(t, err)
-		require.Equal(t, m.Platform.String(), config.Platform().String())
-		require.Equal(t, time.Unix(0, 0).UTC(), config.Created.UTC())
-	}
-	require.Equal(t, []string{"linux/amd64", "linux/arm64"}, platforms)
-	wantARM, err := os.ReadFile(arm)
-	require.NoError(t, err)
-	img, err := index.Image(manifest.Manifests[1].Digest)
-	require.NoError(t, err)
-	require.True(t, bytes.Equal(wantARM, readFile(t, img, program)), "the given binary is the one in the image")
-}
-
-func TestAnotherBuildReplacesTheLayout(t *testing.T) {
-	src, out := fakeSource(t), t.TempDir()
-	_, err := runImage(t, "--source", src, "--output", out, "--platform", "linux/amd64,linux/arm64")
-	require.NoError(t, err)
-	require.FileExists(t, filepath.Join(out, "zonewise-scheduler-linux-arm64.cdx.json"))
-	_, err = runImage(t, "--source", src, "--output", out, "--version", "v9")
-	require.NoError(t, err)
-	require.NoError(t, validate.Image(onlyImage(t, filepath.Join(out, layoutName))))
-	blobs, err := os.ReadDir(filepath.Join(out, layoutName, "blobs", "sha256"))
-	require.NoError(t, err)
-	require.Len(t, blobs, 3, "manifest, config and layer of one image")
-	require.FileExists(t, filepath.Join(out, "zonewise-scheduler-linux-amd64.cdx.json"))
-	require.NoFileExists(t, filepath.Join(out, "zonewise-scheduler-linux-arm64.cdx.json"), "it is of no platform of this image")
 }
 
 func TestBadInput(t *testing.T) {
 	src := fakeSource(t)
-	static := goBuild(t, src, "./cmd/scheduler", "linux", "amd64")
-	other := goBuild(t, src, "./cmd/other", "linux", "amd64")
-	darwin := goBuild(t, src, "./cmd/scheduler", "darwin", "arm64")
-	riscv := goBuild(t, src, "./cmd/scheduler", "linux", "riscv64")
-	text := filepath.Join(t.TempDir(), "text")
-	write(t, filepath.Dir(text), "text", "hello", 0o755)
-	taken := t.TempDir()
-	write(t, taken, layoutName+"/precious", "data", 0o644)
-
-	for _, tc := range []struct {
-		name string
-		args []string
-		env  string
-		want string
-	}{
-		{name: "no such platform", args: []string{"--platform", "linux/s390x"}, want: `--platform: "linux/s390x" is not one of linux/amd64, linux/arm64`},
-		{name: "platform twice", args: []string{"--platform", "linux/amd64,linux/amd64"}, want: "--platform: linux/amd64 is named twice"},
-		{name: "no platform", args: []string{"--platform", ""}, want: "--platform: name at least one of linux/amd64, linux/arm64"},
-		{name: "tag", args: []string{"--tag", "UPPER"}, want: "--tag: "},
-		{name: "no binary there", args: []string{"--binary", "/nowhere"}, want: "--binary: /nowhere"},
-		{name: "not a binary", args: []string{"--binary", text}, want: "is no Go binary"},
-		{name: "another program", args: []string{"--binary", other}, want: "is zonewise.dev/cmd/other, not zonewise.dev/cmd/scheduler"},
-		{name: "another system", args: []string{"--binary", darwin}, want: "is not for Linux: build it with GOOS=linux"},
-		{name: "another machine", args: []string{"--binary", riscv}, want: "is for EM_RISCV, which the image has no platform for"},
-		{name: "platform not asked for", args: []string{"--binary", static, "--platform", "linux/arm64"}, want: "is for linux/amd64, which --platform does not name"},
-		{name: "binary twice", args: []string{"--binary", static, "--binary", static}, want: "are both for linux/amd64"},
-		{name: "dynamic", args: []string{"--binary", dynamic(t, src)}, want: "is dynamically linked and the image has no libraries: build it with CGO_ENABLED=0"},
-		{name: "epoch", args: []string{"--binary", static}, env: "yesterday", want: `SOURCE_DATE_EPOCH: "yesterday" is not a number of seconds since 1970`},
-		{name: "output taken", args: []string{"--binary", static, "--output", taken}, want: "is in the way and is no image layout"},
-		{name: "source", args: []string{"--binary", static, "--source", t.TempDir()}, want: "--version is not given, and --source does not tell"},
-		{name: "arguments", args: []string{"now"}, want: "unknown command"},
+	for want, o := range map[string]options{
+		`--platform: "darwin/arm64": want linux/ARCH`: {platforms: "darwin/arm64"},
+		"--platform: \"linux/amd64,linux/amd64\"":     {platforms: "linux/amd64,linux/amd64"},
+		"--platform: \"\"":                            {platforms: ""},
+		"--tag: ":                                     {platforms: "linux/amd64", tag: "UPPER"},
+		"hack/version.sh: ":                           {platforms: "linux/amd64", source: t.TempDir()},
+		"linux/fax: ":                                 {platforms: "linux/fax"},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Setenv("SOURCE_DATE_EPOCH", tc.env)
-			out, err := runImage(t, append([]string{"--source", src, "--output", t.TempDir()}, tc.args...)...)
-			require.ErrorContains(t, err, tc.want)
-			require.NotContains(t, err.Error(), "\n")
-			require.Empty(t, out)
-		})
+		if o.source == "" {
+			o.source = src
+		}
+		if o.tag == "" {
+			o.tag = defaultTag
+		}
+		o.output = t.TempDir()
+		out, err := runImage(t, o)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "\n")
+		require.Empty(t, out)
 	}
-	require.FileExists(t, filepath.Join(taken, layoutName, "precious"))
-}
-
-// TestHeartbeat: a compile takes minutes, of which nobody is to wonder whether anything happens.
-func TestHeartbeat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		stop := heartbeat(&out, "building for linux/arm64", 15*time.Second)
-		time.Sleep(40 * time.Second)
-		stop()
-		require.Equal(t, "building for linux/arm64: 15s ...\nbuilding for linux/arm64: 30s ...\n", out.String())
-		time.Sleep(time.Minute)
-		require.Equal(t, 2, strings.Count(out.String(), "\n"), "it has ended")
-	})
 }
 
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	cmd := newCommand(io.Discard, t.Output())
-	cmd.SetArgs([]string{"--source", fakeSource(t), "--output", t.TempDir()})
-	require.ErrorIs(t, cmd.ExecuteContext(ctx), context.Canceled)
+	err := run(ctx, options{source: fakeSource(t), output: t.TempDir(), platforms: "linux/amd64", tag: defaultTag}, io.Discard, t.Output())
+	require.ErrorIs(t, err, context.Canceled)
 }
 
-// dynamic builds a scheduler that wants a dynamic loader, as every position-independent executable does.
-func dynamic(t *testing.T, source string) string {
+// read returns the digest of the layout's image and those of the platforms, all of which must be valid.
+func read(t *testing.T, dir string) (digest string, images []v1.Image) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "dynamic")
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-buildmode=pie", "-o", file, "./cmd/scheduler")
-	cmd.Dir = source
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOOS=linux", "GOARCH=amd64")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
-	return file
-}
-
-func onlyImage(t *testing.T, dir string) v1.Image {
-	t.Helper()
-	index, err := layout.ImageIndexFromPath(dir)
+	root, err := layout.ImageIndexFromPath(dir)
 	require.NoError(t, err)
-	manifest, err := index.IndexManifest()
+	manifest, err := root.IndexManifest()
 	require.NoError(t, err)
 	require.Len(t, manifest.Manifests, 1)
 	require.Equal(t, "dev", manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"])
 	require.Equal(t, defaultTag, manifest.Manifests[0].Annotations["io.containerd.image.name"])
-	img, err := index.Image(manifest.Manifests[0].Digest)
+	index, err := root.ImageIndex(manifest.Manifests[0].Digest)
 	require.NoError(t, err)
-	return img
+	require.NoError(t, validate.Index(index))
+	list, err := index.IndexManifest()
+	require.NoError(t, err)
+	for _, m := range list.Manifests {
+		image, err := index.Image(m.Digest)
+		require.NoError(t, err)
+		images = append(images, image)
+	}
+	return manifest.Manifests[0].Digest.String(), images
 }
 
-// files lists the modes and names of a tar, and requires that every entry is root's and of the given time.
-func files(t *testing.T, r io.ReadCloser, at time.Time) []string {
+// untar reads a tar, and requires that every entry is root's and of the commit's time.
+func untar(t *testing.T, r io.Reader, see func(*tar.Header, []byte)) {
 	t.Helper()
-	defer r.Close()
-	var out []string
 	for tr := tar.NewReader(r); ; {
 		h, err := tr.Next()
-		if err == io.EOF {
-			return out
+		if errors.Is(err, io.EOF) {
+			return
 		}
 		require.NoError(t, err)
-		require.Equal(t, at, h.ModTime.UTC())
-		out = append(out, h.FileInfo().Mode().String()+" "+h.Name)
+		require.Equal(t, commitTime, h.ModTime.UTC())
 		require.Zero(t, h.Uid)
 		require.Zero(t, h.Gid)
-	}
-}
-
-func readFile(t *testing.T, img v1.Image, file string) []byte {
-	t.Helper()
-	r := mutate.Extract(img)
-	defer r.Close()
-	for tr := tar.NewReader(r); ; {
-		h, err := tr.Next()
+		data, err := io.ReadAll(tr)
 		require.NoError(t, err)
-		if h.Name == file {
-			data, err := io.ReadAll(tr)
-			require.NoError(t, err)
-			return data
-		}
+		see(h, data)
 	}
 }

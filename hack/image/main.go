@@ -1,91 +1,62 @@
 // Command image builds the scheduler's OCI image without a container engine: one layer with one static
-// binary, for a user that is not root.
+// binary, for a user that is not root. Run it in its own directory:
 //
-// The image is reproducible. Its digest depends on the binaries, the labels and the time of the source,
-// and on nothing else: not on the clock, the host's files, or who runs it.
+//	go run .
+//	go run . --platform linux/amd64,linux/arm64 --tag registry.example.com/team/zonewise-scheduler:v1 --push
+//
+// It writes an image layout (zonewise-scheduler.oci/) and an archive of it (zonewise-scheduler.oci.tar), which
+// "podman load", "docker load", "ctr images import" and "skopeo copy oci-archive:..." take, and beside them an
+// SBOM for each platform (zonewise-scheduler-OS-ARCH.cdx.json), which --push attaches to the platform's image.
+// On standard output it prints the image's name with its digest, and nothing else.
+//
+// The image is reproducible: two builds of one commit by one version of Go have one digest, on any machine. The
+// time in it is the commit's.
 package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/spf13/cobra"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sync/errgroup"
 )
 
-// The defaults keep the name of the manifests: an image that is imported on a node is found by them.
-const (
-	defaultTag      = "registry.example.com/zonewise-scheduler:dev"
-	defaultPlatform = "linux/amd64"
-	// layoutName is the directory that is made under --output; the archive adds ".tar" to it.
-	layoutName = "zonewise-scheduler.oci"
-)
+// defaultTag is the name in the manifests, so that they find an image that was imported on a node.
+const defaultTag = "registry.example.com/zonewise-scheduler:dev"
 
-// options are the command line.
+// options are the command line. The source is the repository's root, but for tests.
 type options struct {
-	binaries  []string
-	platforms []string
-	output    string
-	tag       string
-	source    string
-	version   string
-	push      bool
+	platforms, output, tag, source string
+	push                           bool
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := newCommand(os.Stdout, os.Stderr).ExecuteContext(ctx); err != nil {
+	o := options{source: "../.."}
+	flag.StringVar(&o.platforms, "platform", "linux/amd64", "platforms of the image, separated by commas")
+	flag.StringVar(&o.output, "output", "../../dist", "directory to write to; the files of an earlier build are replaced")
+	flag.StringVar(&o.tag, "tag", defaultTag, "name and tag of the image, in the archive and for --push")
+	flag.BoolVar(&o.push, "push", false, "push to the registry of --tag too, with the credentials of docker login or podman login")
+	flag.Parse()
+	if err := run(ctx, o, os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-// newCommand returns the command. The digest goes to out, everything else to progress.
-func newCommand(out, progress io.Writer) *cobra.Command {
-	var o options
-	cmd := &cobra.Command{
-		Use:   "image",
-		Short: "Build the scheduler's OCI image without a container engine",
-		Long: `Builds an OCI image with one static scheduler for each platform, and writes it below the output
-directory as an image layout (` + layoutName + `/) and as an archive of that layout
-(` + layoutName + `.tar), which "podman load", "docker load", "ctr images import" and "skopeo copy
-oci-archive:..." take. Beside them is an SBOM of each platform, zonewise-scheduler-OS-ARCH.cdx.json: a
-CycloneDX list of the modules in the binary, which --push attaches to the image as a referrer. Prints the
-image's name with its digest, and nothing else, on standard output.
-
-A platform without a --binary is built from the source. The time in the image is SOURCE_DATE_EPOCH if it
-is set, else the time of the source's last commit: two builds of one commit by one version of Go have one
-digest, on any machine.`,
-		Example: `  cd hack/image
-  go run .
-  go run . --platform linux/amd64,linux/arm64 --tag registry.example.com/team/zonewise-scheduler:v1 --push
-  go run . --binary ../../bin/zonewise-scheduler --output /tmp/image`,
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return run(cmd.Context(), o, out, progress)
-		},
-	}
-	f := cmd.Flags()
-	f.StringArrayVar(&o.binaries, "binary", nil, "a static binary of ./cmd/scheduler to use instead of building one; its platform is read from it")
-	f.StringSliceVar(&o.platforms, "platform", []string{defaultPlatform}, "the platforms that the image must have, no more and no less")
-	f.StringVar(&o.output, "output", "../../dist", "the directory to write to; it is created, and what an earlier build left is replaced")
-	f.StringVar(&o.tag, "tag", defaultTag, "the image's name and tag, in the archive and for --push")
-	f.StringVar(&o.source, "source", "../..", "the root of the repository")
-	f.StringVar(&o.version, "version", "", "the version label (default: what hack/version.sh says)")
-	f.BoolVar(&o.push, "push", false, "push to the registry of --tag too, with the credentials of docker login or podman login")
-	return cmd
-}
-
-// run builds, writes and perhaps pushes the image.
+// run builds, writes and perhaps pushes the image. It prints the image's name to out and all else to progress.
 func run(ctx context.Context, o options, out, progress io.Writer) error {
 	tag, err := name.NewTag(o.tag, name.StrictValidation)
 	if err != nil {
@@ -95,11 +66,7 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("--platform: %w", err)
 	}
-	given, err := inspectAll(o.binaries, platforms)
-	if err != nil {
-		return fmt.Errorf("--binary: %w", err)
-	}
-	src, err := describeSource(ctx, o.source, o.version)
+	src, err := describe(ctx, o.source)
 	if err != nil {
 		return err
 	}
@@ -108,44 +75,97 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 		return err
 	}
 	defer os.RemoveAll(tmp)
-	var binaries []binary
-	for _, p := range platforms {
-		b, ok := given[p.String()]
-		if !ok {
+
+	parts := make([]part, len(platforms))
+	group, groupCtx := errgroup.WithContext(ctx)
+	for i, p := range platforms {
+		group.Go(func() (err error) {
+			binary := filepath.Join(tmp, p.Architecture)
 			fmt.Fprintf(progress, "building for %s: minutes the first time, seconds from then on\n", p)
-			if b, err = compile(ctx, o.source, tmp, p, progress); err != nil {
-				return err
+			if err := src.compile(groupCtx, p, binary, progress); err != nil {
+				return fmt.Errorf("%s: %w", p, err)
 			}
-		}
-		binaries = append(binaries, b)
+			parts[i], err = newPart(p, binary, src)
+			return err
+		})
 	}
-
-	img, err := build(binaries, src)
-	if err != nil {
+	if err := group.Wait(); err != nil {
 		return err
 	}
-	dir := filepath.Join(o.output, layoutName)
-	if err := img.write(dir, tag); err != nil {
+	index := newIndex(parts)
+	if err := write(o.output, index, parts, tag, src.created); err != nil {
 		return fmt.Errorf("--output: %w", err)
 	}
-	if err := archive(dir, dir+".tar", src.created); err != nil {
-		return fmt.Errorf("--output: %w", err)
-	}
-	if err := img.writeSBOMs(o.output); err != nil {
-		return fmt.Errorf("--output: %w", err)
-	}
-	fmt.Fprintf(progress, "wrote %s and %s.tar: version %s, %s\n", dir, dir, src.version, src.created.Format(time.RFC3339))
-
-	digest, err := img.digest()
-	if err != nil {
-		return err
-	}
+	fmt.Fprintf(progress, "wrote %s and its archive: version %s, %s\n", filepath.Join(o.output, layoutName), src.version, src.created.Format(time.RFC3339))
 	if o.push {
-		if err := img.push(ctx, tag, src.created); err != nil {
+		if err := push(ctx, tag, index, parts, src.created); err != nil {
 			return fmt.Errorf("--push: %w", err)
 		}
 		fmt.Fprintln(progress, "pushed", tag)
 	}
+	digest, err := index.Digest()
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(out, "%s@%s\n", tag, digest)
 	return nil
+}
+
+// parsePlatforms reads OS/ARCH pairs, without duplicates.
+func parsePlatforms(list string) ([]v1.Platform, error) {
+	var platforms []v1.Platform
+	seen := map[string]bool{}
+	for s := range strings.SplitSeq(list, ",") {
+		p, err := v1.ParsePlatform(s)
+		if err != nil {
+			return nil, err
+		}
+		if p.OS != "linux" || p.Architecture == "" || p.Variant != "" || seen[s] {
+			return nil, fmt.Errorf("%q: want linux/ARCH, each once, as in linux/amd64,linux/arm64", list)
+		}
+		seen[s] = true
+		platforms = append(platforms, *p)
+	}
+	return platforms, nil
+}
+
+// source is the repository that the image is built from.
+type source struct {
+	dir, ldflags, version, revision string
+	created                         time.Time
+}
+
+// describe takes all that the image says about the source from the flags that stamp the program. A source without
+// git's history, such as an unpacked archive, is of an unknown revision and of 1970.
+func describe(ctx context.Context, dir string) (source, error) {
+	cmd := exec.CommandContext(ctx, "hack/version.sh", "ldflags")
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return source{}, fmt.Errorf("hack/version.sh: %w", err)
+	}
+	stamps := map[string]string{}
+	for _, stamp := range regexp.MustCompile(`-X k8s\.io/component-base/version\.(\w+)=(\S*)`).FindAllStringSubmatch(string(out), -1) {
+		stamps[stamp[1]] = stamp[2]
+	}
+	created, err := time.Parse(time.RFC3339, stamps["buildDate"])
+	if err != nil {
+		return source{}, fmt.Errorf("hack/version.sh: %w", err)
+	}
+	return source{dir: dir, ldflags: strings.TrimSpace(string(out)), version: stamps["gitVersion"], revision: stamps["gitCommit"], created: created.UTC()}, nil
+}
+
+// compile builds the scheduler for a platform into file, and names each package that it compiles to progress.
+func (s source) compile(ctx context.Context, p v1.Platform, file string, progress io.Writer) error {
+	cmd := exec.CommandContext(ctx, "go", append(buildArgs(s.ldflags), "-v", "-o", file, "./cmd/scheduler")...)
+	cmd.Dir = s.dir
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOOS="+p.OS, "GOARCH="+p.Architecture, "GOAMD64=v1", "GOARM64=v8.0")
+	cmd.Stdout, cmd.Stderr = progress, progress
+	return cmd.Run()
+}
+
+// buildArgs keep this machine's paths, the state of its checkout, and what only a debugger reads out of the
+// binary, so that the digest is the same on any machine.
+func buildArgs(ldflags string) []string {
+	return []string{"build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= " + ldflags}
 }

@@ -4,7 +4,8 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
-"$ROOT/hack/tools/build.sh" promtool
+need_tool promtool
+promtool=$(tool promtool)
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/zonewise.XXXXXX")
 trap 'rm -rf "$WORK"' EXIT
 fail() {
@@ -16,18 +17,18 @@ cp "$ROOT"/manifests/monitoring/*.yaml "$WORK"
 (cd "$ROOT" && go run ./manifests/monitoring/gen dashboard) >"$WORK/dashboard_rules.yaml"
 cd "$WORK"
 
-"$BIN/promtool" check rules --lint=all --lint-fatal rules.yaml >out 2>&1 || fail "rules.yaml"
-"$BIN/promtool" test rules rules_test.yaml >out 2>&1 || fail "rules_test.yaml"
-"$BIN/promtool" check rules dashboard_rules.yaml >out 2>&1 || fail "a query of dashboard.json"
+"$promtool" check rules --lint=all --lint-fatal rules.yaml >out 2>&1 || fail "rules.yaml"
+"$promtool" test rules rules_test.yaml >out 2>&1 || fail "rules_test.yaml"
+"$promtool" check rules dashboard_rules.yaml >out 2>&1 || fail "a query of dashboard.json"
 queries=$(grep -c 'record: ' dashboard_rules.yaml)
 
 # An alert that never fires, and one that always does, fail their tests; a query that is no PromQL fails the check.
 cp rules.yaml good.yaml
 sed 's/{state="Down"}) > 0/{state="Down"}) > 1/' good.yaml >rules.yaml
-if "$BIN/promtool" test rules rules_test.yaml >out 2>&1; then fail "passes with an alert that never fires"; fi
+if "$promtool" test rules rules_test.yaml >out 2>&1; then fail "passes with an alert that never fires"; fi
 sed 's/drift_nodes) > 0/drift_nodes) >= 0/' good.yaml >rules.yaml
-if "$BIN/promtool" test rules rules_test.yaml >out 2>&1; then fail "passes with an alert that always fires"; fi
+if "$promtool" test rules rules_test.yaml >out 2>&1; then fail "passes with an alert that always fires"; fi
 sed 's/expr: max(/expr: max((/' dashboard_rules.yaml >bad.yaml
-if "$BIN/promtool" check rules bad.yaml >out 2>&1; then fail "takes a query that is no PromQL"; fi
+if "$promtool" check rules bad.yaml >out 2>&1; then fail "takes a query that is no PromQL"; fi
 
 say "ok: $(grep -c 'alert: ' good.yaml) alerts do what their tests say, $queries queries of the dashboard parse"

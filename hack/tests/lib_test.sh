@@ -64,18 +64,18 @@ one_line 'go1.19.3 is too old: install Go' env PATH="$WORK/path" BIN="$WORK/bin"
 
 one_line 'KUBEBUILDER_ASSETS=.* is not a directory' env KUBEBUILDER_ASSETS="$WORK/none" BIN="$WORK/bin" "$ROOT/hack/controlplane/build.sh"
 one_line 'unknown binary "kubelet", want one of: etcd' env BIN="$WORK/bin" "$ROOT/hack/controlplane/build.sh" kubelet
-one_line 'install Chromium or Chrome, with which' env PATH="$WORK/path" bash "$ROOT/hack/browser.sh"
+one_line 'install the real one' env PATH="$WORK/path" bash -c ". $ROOT/hack/lib.sh; debian_package none 'install the real one'"
 one_line 'unknown step "everything", want' "$ROOT/hack/test.sh" everything
 one_line 'unknown check "everything", want' "$ROOT/hack/verify.sh" everything
 
 # KUBEBUILDER_ASSETS lends what it has: a link, not a build.
 mkdir "$WORK/assets"
-for name in etcd kube-apiserver kubectl; do
+for name in etcd kube-apiserver kube-controller-manager kubectl kwok; do
 	printf '#!/bin/sh\n' >"$WORK/assets/$name"
 	chmod +x "$WORK/assets/$name"
 done
-KUBEBUILDER_ASSETS=$WORK/assets BIN=$WORK/bin "$ROOT/hack/controlplane/build.sh" etcd kube-apiserver kubectl >"$WORK/out"
-for name in etcd kube-apiserver kubectl; do
+KUBEBUILDER_ASSETS=$WORK/assets BIN=$WORK/bin "$ROOT/hack/controlplane/build.sh" >"$WORK/out"
+for name in etcd kube-apiserver kube-controller-manager kubectl kwok; do
 	[ "$WORK/bin/$name" -ef "$WORK/assets/$name" ] || fail "$name of KUBEBUILDER_ASSETS is not used: $(cat "$WORK/out")"
 done
 
@@ -86,4 +86,14 @@ case " $("$ROOT/hack/version.sh" ldflags) " in
 *" -X k8s.io/component-base/version.gitVersion=$version "*) ;;
 *) fail "ldflags do not stamp $version" ;;
 esac
-say "ok: helpers and error lines"
+
+# Both programs say it.
+"$ROOT/hack/build.sh" >"$WORK/out" || fail "hack/build.sh: $(cat "$WORK/out")"
+for command in "zonewise-scheduler --version" "zonewise version"; do
+	# shellcheck disable=SC2086
+	case $("$BIN"/$command) in
+	*"$version"*) ;;
+	*) fail "\"$command\" does not say $version" ;;
+	esac
+done
+say "ok: helpers, error lines and versions"

@@ -119,7 +119,8 @@ func TestACycleProvesLeadership(t *testing.T) {
 
 func TestOneLeaderForAllPlugins(t *testing.T) {
 	h := newHandle()
-	require.Same(t, leader.Of(t.Context(), h), leader.Of(t.Context(), h))
+	one := leader.Of(t.Context(), h)
+	require.Same(t, one, leader.Of(t.Context(), h))
 	require.NotSame(t, leader.Of(t.Context(), h), leader.Of(t.Context(), newHandle()), "another scheduler of the process")
 }
 

@@ -129,7 +129,7 @@ func (p *policyScores) of(name string, guess int) int64 {
 }
 
 // policyShare is the weight of policies beside soft constraints, of 4 in all. Policies decide about zones; what
-// constraints say, the default ones among them, is left to tell the nodes of a zone apart (docs/adr/0092).
+// constraints say, the default ones among them, is left to tell the nodes of a zone apart (ADR 0009).
 const policyShare = 3
 
 // addPolicies gives the policies their share in the normalized scores, all of it when there are no soft constraints.

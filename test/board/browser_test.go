@@ -30,7 +30,7 @@ func chromium(t *testing.T) string {
 			return path
 		}
 	}
-	require.FailNow(t, "no Chromium: hack/browser.sh installs it (apt-get install chromium)")
+	require.FailNow(t, "no Chromium: install it (apt-get install chromium)")
 	return ""
 }
 

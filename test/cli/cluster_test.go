@@ -77,7 +77,7 @@ func (c *cluster) ok(t *testing.T, kubeconfig string, args ...string) string {
 // startScheduler runs the scheduler until the test ends.
 func (c *cluster) startScheduler(t *testing.T) {
 	t.Helper()
-	binary, err := program.BuildScheduler(c.Root, c.Dir)
+	binary, err := program.Scheduler(c.Root)
 	require.NoError(t, err)
 	profile, err := os.ReadFile(filepath.Join(c.Root, "config", "zonewise.yaml"))
 	require.NoError(t, err)

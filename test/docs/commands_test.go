@@ -22,10 +22,10 @@ var (
 	byTarget = map[string]string{
 		"bench":        "test/docs TestBenchmarksExist", // and the benchmarks are compiled with the tests of their package
 		"bench-e2e":    "test/performance/e2e TestSmallestWorkloads",
-		"build":        "hack/tests/build_test.sh",
+		"build":        "hack/tests/lib_test.sh",
 		"controlplane": "hack/test.sh", // its first step
 		"demo":         "demo/cluster TestNothingSurvivesADemoThatIsKilled",
-		"image":        "hack/image TestPlatformsAndPush",
+		"image":        "hack/image TestPushAttachesTheSBOMs",
 		"integration":  "hack/test.sh",
 		"test":         "hack/tests/test_runner_test.sh",
 		"unit":         "hack/tests/test_runner_test.sh",
@@ -38,7 +38,7 @@ var (
 		"hack/upgrade-k8s.sh --dry-run v1.38.0": "hack/tests/upgrade_k8s_test.sh",
 		"hack/upgrade-k8s.sh v1.38.0":           "hack/tests/upgrade_k8s_test.sh",
 
-		"bin/zonewise-scheduler --version":                                             "hack/tests/build_test.sh",
+		"bin/zonewise-scheduler --version":                                             "hack/tests/lib_test.sh",
 		"sudo kill -USR2 \"$(pidof kube-scheduler)\"":                                  "cmd/scheduler TestDumpOnSignal",
 		"sudo install bin/zonewise /usr/local/bin/kubectl-zonewise":                    "test/cli TestCommandLine",
 		"source <(zonewise completion bash)":                                           "cmd/zonewise TestCompletion",
@@ -79,7 +79,7 @@ var (
 var root = filepath.Join("..", "..")
 
 // TestEveryCommandIsTested: a command that is written into the documentation is run by a test, or the tables say which test
-// runs it. Entries that nobody needs any more have to go.
+// runs it. Entries that no document needs have to go.
 func TestEveryCommandIsTested(t *testing.T) {
 	commands, err := docs.All(root)
 	require.NoError(t, err)

@@ -2,5 +2,5 @@
 // as the image's user and, where the test may, with the unpacked layers as the root of the file system, and compares
 // the list of its parts with what the binary says.
 //
-// Package test/container runs the image under a container runtime.
+// One test runs the image under runc, against a real API server.
 package image

@@ -26,14 +26,10 @@ func needControllers(t *testing.T) {
 	if cp.manager != nil {
 		return
 	}
-	path, err := binary("kube-controller-manager")
-	require.NoError(t, err)
-	kubeconfig := filepath.Join(cp.dir, "admin.kubeconfig")
-	require.NoError(t, os.WriteFile(kubeconfig, cp.env.KubeConfig, 0o600))
 	log, err := os.Create(filepath.Join(cp.dir, "kube-controller-manager.log"))
 	require.NoError(t, err)
-	cmd := exec.Command(path,
-		"--kubeconfig="+kubeconfig,
+	cmd := exec.Command(cp.plane.Program("kube-controller-manager"),
+		"--kubeconfig="+cp.plane.Admin,
 		"--controllers=deployment-controller,replicaset-controller,garbage-collector-controller",
 		"--leader-elect=false",
 		"--secure-port=0",

@@ -26,6 +26,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"zonewise.dev/internal/controlplane"
 	"zonewise.dev/manifests"
 )
 
@@ -50,7 +51,7 @@ var scheme = func() *runtime.Scheme {
 // controlPlane is an etcd and a kube-apiserver, with the PodGroup API and the scheduler's permissions
 // installed, and what stands in for the kubelets.
 type controlPlane struct {
-	env    *envtest.Environment
+	plane  *controlplane.ControlPlane
 	admin  *rest.Config
 	client client.Client // reads and writes as an administrator, without a cache
 	kube   kubernetes.Interface
@@ -73,23 +74,6 @@ func repository() (string, error) {
 	return filepath.Join(wd, "..", ".."), nil
 }
 
-// binary returns the path of one of the control plane's programs.
-func binary(name string) (string, error) {
-	dir := os.Getenv("KUBEBUILDER_ASSETS")
-	if dir == "" {
-		root, err := repository()
-		if err != nil {
-			return "", err
-		}
-		dir = filepath.Join(root, "bin")
-	}
-	path := filepath.Join(dir, name)
-	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%w: run \"make controlplane\", or set KUBEBUILDER_ASSETS to a directory that has it", err)
-	}
-	return path, nil
-}
-
 // startControlPlane starts it and waits until it serves.
 func startControlPlane() (_ *controlPlane, err error) {
 	// The schedulers of a test log to that test (scheduler_test.go). What logs without a context says
@@ -97,33 +81,24 @@ func startControlPlane() (_ *controlPlane, err error) {
 	klog.SetLogger(logr.Discard())
 	ctrllog.SetLogger(logr.Discard())
 
-	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
-		if _, err := binary(name); err != nil {
-			return nil, err
-		}
-	}
-	etcd, err := binary("etcd")
+	root, err := repository()
 	if err != nil {
 		return nil, err
 	}
-	c := &controlPlane{env: &envtest.Environment{
-		Scheme:                   scheme,
-		BinaryAssetsDirectory:    filepath.Dir(etcd),
-		ControlPlaneStartTimeout: waitTimeout,
-		ControlPlaneStopTimeout:  waitTimeout,
-	}}
-	// No kubelet reports these nodes ready and no controller would lift the taint of a new node.
-	c.env.ControlPlane.GetAPIServer().Configure().
-		Append("disable-admission-plugins", "TaintNodesByCondition")
+	c := &controlPlane{}
 	if c.dir, err = os.MkdirTemp("", "zonewise-integration-"); err != nil {
 		return nil, err
+	}
+	if c.plane, err = controlplane.Start(controlplane.Options{Assets: filepath.Join(root, "bin"), Dir: c.dir, Scheme: scheme}); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(c.dir))
 	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.stop())
 		}
 	}()
-	if c.admin, err = c.env.Start(); err != nil {
+	c.admin = c.plane.Config
+	if c.schedulerKubeconfig, err = c.plane.Kubeconfig("scheduler", schedulerUser); err != nil {
 		return nil, err
 	}
 	if c.client, err = client.New(c.admin, client.Options{Scheme: scheme}); err != nil {
@@ -138,9 +113,6 @@ func startControlPlane() (_ *controlPlane, err error) {
 		return nil, err
 	}
 	if err := c.installPodGroups(); err != nil {
-		return nil, err
-	}
-	if err := c.writeSchedulerKubeconfig(); err != nil {
 		return nil, err
 	}
 	kubelets, stop := context.WithCancel(context.Background())
@@ -158,20 +130,7 @@ func (c *controlPlane) stop() error {
 	if c.stopKubelets != nil {
 		c.stopKubelets()
 	}
-	return errors.Join(append(errs, c.env.Stop(), os.RemoveAll(c.dir))...)
-}
-
-func (c *controlPlane) writeSchedulerKubeconfig() error {
-	user, err := c.env.AddUser(schedulerUser, nil)
-	if err != nil {
-		return err
-	}
-	content, err := user.KubeConfig()
-	if err != nil {
-		return err
-	}
-	c.schedulerKubeconfig = filepath.Join(c.dir, "scheduler.kubeconfig")
-	return os.WriteFile(c.schedulerKubeconfig, content, 0o600)
+	return errors.Join(append(errs, c.plane.Stop(), os.RemoveAll(c.dir))...)
 }
 
 // installPermissions creates the roles and bindings of manifests/rbac.

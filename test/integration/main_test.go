@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// waitTimeout bounds every wait of a test. It is far above what any of them takes, for slow machines.
-const waitTimeout = 60 * time.Second
+// waitTimeout bounds every wait of a test. It is far above what any of them takes: no test is tried twice.
+const waitTimeout = 3 * time.Minute
 
 // pollInterval is the pause between two looks at a condition.
 const pollInterval = 50 * time.Millisecond

@@ -286,7 +286,7 @@ func TestStarvingGangCollectsRoom(t *testing.T) {
 	w.waitUnschedulable("held for PodGroup", other...)
 	w.requirePending(gang...)
 
-	// The other pod waits for the last piece, too, and is woken by it. The gang comes first, whoever is next in the queue (ADR 0156).
+	// The other pod waits for the last piece, too, and is woken by it. The gang comes first, whoever is next in the queue.
 	w.deletePod(small[3])
 	w.waitBound(gang...)
 	w.requirePending(append(never, other...)...)

@@ -222,7 +222,7 @@ func TestStrandedGangIsEvicted(t *testing.T) {
 		w.create(newPod(name+"-2", "1", inGroup(name)))
 	}
 	require.NoError(t, cp.client.Patch(w.ctx, &schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "lost"}},
-		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+permitgate.RecoveryPolicyAnnotation+`":"Evict"}}}`))))
+		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+podgroup.RecoveryPolicyAnnotation+`":"Evict"}}}`))))
 	w.startScheduler(withGateArgs(`{"recoveryTimeout": "2s"}`))
 
 	w.waitEvent("PodGroup", "kept", "recoveryPolicy Keep: the bound ones run on")

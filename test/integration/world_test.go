@@ -42,15 +42,18 @@ func newWorld(t *testing.T) *world {
 	require.NoError(t, cp.client.Create(ctx, namespace))
 	w := &world{t: t, ctx: ctx, namespace: namespace.Name}
 	w.watcher = startWatcher(ctx, t)
+	// Each in a cleanup of its own, the last one first: a test that fails in one leaves nothing behind for the next test.
+	t.Cleanup(cancel)
+	t.Cleanup(w.stopSchedulers)
 	t.Cleanup(func() {
-		defer cancel()
-		defer w.stopSchedulers()
-		if !t.Failed() {
-			w.assertInvariants()
-		}
-		w.deleteAll()
 		if !t.Failed() {
 			w.assertLedgersEmpty()
+		}
+	})
+	t.Cleanup(w.deleteAll)
+	t.Cleanup(func() {
+		if !t.Failed() {
+			w.assertInvariants()
 		}
 	})
 	return w

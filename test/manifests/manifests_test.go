@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,12 +21,12 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"zonewise.dev/internal/controlplane"
 	"zonewise.dev/manifests"
 )
 
-// overlays are the kustomizations that somebody installs.
+// overlays are the kustomizations that operators install.
 var overlays = []string{"overlays/replace-kube-scheduler", "overlays/second-scheduler"}
 
 // podGroups is the resource that the CRD in manifests/crds defines.
@@ -87,29 +86,17 @@ func startCluster(t *testing.T) *cluster {
 	require.NoError(t, os.WriteFile(policy, []byte(auditPolicy), 0o600))
 	c.auditLog = filepath.Join(tmp, "audit.log")
 
-	env := &envtest.Environment{
-		// For those who run go test by hand; KUBEBUILDER_ASSETS goes first.
-		BinaryAssetsDirectory:    filepath.Join(repository(t), "bin"),
-		ControlPlaneStartTimeout: 2 * time.Minute,
-		ControlPlaneStopTimeout:  time.Minute,
-	}
-	server := env.ControlPlane.GetAPIServer().Configure()
-	server.Set("audit-policy-file", policy)
-	server.Set("audit-log-path", c.auditLog)
-	// Without it nobody notices that an owner reference needs a permission.
-	server.Append("enable-admission-plugins", "OwnerReferencesPermissionEnforcement")
-	// No kubelet reports these nodes ready, and no controller would lift the taint of a new node.
-	server.Append("disable-admission-plugins", "TaintNodesByCondition")
-	var err error
-	c.config, err = env.Start()
-	require.NoError(t, err, "no control plane: make controlplane builds it, KUBEBUILDER_ASSETS names another")
-	t.Cleanup(func() { require.NoError(t, env.Stop()) })
-
+	plane, err := controlplane.Start(controlplane.Options{
+		Assets: filepath.Join(repository(t), "bin"), Dir: tmp,
+		Flags: map[string]string{"audit-policy-file": policy, "audit-log-path": c.auditLog},
+		// Without it no request shows that an owner reference needs a permission.
+		Admission: []string{"OwnerReferencesPermissionEnforcement"},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, plane.Stop()) })
+	c.config, c.kubectl, c.kubeconfig = plane.Config, plane.Program("kubectl"), plane.Admin
 	c.client = kubernetes.NewForConfigOrDie(c.config)
 	c.dynamic = dynamic.NewForConfigOrDie(c.config)
-	c.kubectl = env.ControlPlane.KubectlPath
-	c.kubeconfig = filepath.Join(tmp, "kubeconfig")
-	require.NoError(t, os.WriteFile(c.kubeconfig, env.KubeConfig, 0o600))
 	return c
 }
 

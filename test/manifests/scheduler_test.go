@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -67,34 +65,6 @@ type scheduler struct {
 	url string // of its secure port
 }
 
-// schedulerProgram builds the scheduler once for all tests of the package.
-var schedulerProgram = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "zonewise-manifests-test-")
-	if err != nil {
-		return "", err
-	}
-	programDir = dir
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		return "", err
-	}
-	return program.BuildScheduler(root, dir)
-})
-
-// programDir is removed when all tests have run.
-var programDir string
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if programDir != "" {
-		if err := os.RemoveAll(programDir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
 // command is how to run a scheduler.
 type command struct {
 	program string
@@ -107,7 +77,7 @@ type command struct {
 // added: the token is in a kubeconfig, and the port is a free one.
 func (c *cluster) schedulerCommand(t *testing.T, objects []*unstructured.Unstructured, edits ...func(profile string) string) command {
 	t.Helper()
-	binary, err := schedulerProgram()
+	binary, err := program.Scheduler(repository(t))
 	require.NoError(t, err)
 
 	pod := only[appsv1.Deployment](t, objects, "Deployment").Spec.Template.Spec

@@ -123,7 +123,7 @@ func (c *chart) everything(t *testing.T) map[string]stays {
 // permissions that every cluster gives to it.
 func (c *chart) startStock(t *testing.T) {
 	t.Helper()
-	binary, err := program.BuildStock(repository(t), t.TempDir())
+	binary, err := program.StockScheduler(repository(t), t.TempDir())
 	require.NoError(t, err)
 	kubeconfig, err := clientcmd.LoadFromFile(c.kubeconfig)
 	require.NoError(t, err)

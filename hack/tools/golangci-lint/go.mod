@@ -3,6 +3,8 @@ module zonewise.dev/hack/tools/golangci-lint
 
 go 1.26.0
 
+tool zonewise.dev/hack/tools/golangci-lint
+
 require (
 	github.com/golangci/golangci-lint/v2 v2.15.0
 	sigs.k8s.io/logtools v0.10.1

@@ -1,5 +1,5 @@
 // Package apiserver starts an API server for the tests of the command line: three zones of one node each, a namespace, and
-// nobody who schedules.
+// no scheduler.
 package apiserver
 
 import (
@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/internal/controlplane"
 	"zonewise.dev/manifests"
 	"zonewise.dev/test/internal/program"
 )
@@ -35,24 +36,19 @@ type Server struct {
 	Env *envtest.Environment
 	// Root is the repository's, and Dir a directory for the test's files.
 	Root, Dir string
+	plane     *controlplane.ControlPlane
 }
 
 // Start starts an API server with the nodes node-a, node-b and node-c of 4 CPUs, 16Gi and 110 pods, each in the zone of its
 // letter, and the namespace Namespace. Our custom resources are not installed.
 func Start(t *testing.T) *Server {
 	t.Helper()
-	root := Root(t)
-	s := &Server{Root: root, Dir: t.TempDir(), Env: &envtest.Environment{
-		// For those who run go test by hand; KUBEBUILDER_ASSETS goes first.
-		BinaryAssetsDirectory:    filepath.Join(root, "bin"),
-		ControlPlaneStartTimeout: 2 * time.Minute, ControlPlaneStopTimeout: time.Minute,
-	}}
-	// No kubelet reports these nodes ready, and no controller would lift the taint of a new node.
-	s.Env.ControlPlane.GetAPIServer().Configure().Append("disable-admission-plugins", "TaintNodesByCondition")
-	config, err := s.Env.Start()
-	require.NoError(t, err, "no control plane: make controlplane builds it, KUBEBUILDER_ASSETS names another")
-	t.Cleanup(func() { require.NoError(t, s.Env.Stop()) })
-	s.Client, err = client.New(config, client.Options{Scheme: snapshot.Scheme()})
+	s := &Server{Root: Root(t), Dir: t.TempDir()}
+	plane, err := controlplane.Start(controlplane.Options{Assets: filepath.Join(s.Root, "bin"), Dir: s.Dir})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, plane.Stop()) })
+	s.Env, s.plane = plane.Env, plane
+	s.Client, err = client.New(plane.Config, client.Options{Scheme: snapshot.Scheme()})
 	require.NoError(t, err)
 	s.Make(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}})
 	for _, zone := range []string{"a", "b", "c"} {
@@ -83,9 +79,7 @@ func (s *Server) InstallAPIs(t *testing.T) {
 // User makes a user who may do what the rules allow, and returns the file of a kubeconfig.
 func (s *Server) User(t *testing.T, name string, rules []rbacv1.PolicyRule) string {
 	t.Helper()
-	u, err := s.Env.AddUser(envtest.User{Name: name}, nil)
-	require.NoError(t, err)
-	kubeconfig, err := u.KubeConfig()
+	kubeconfig, err := s.plane.Kubeconfig(name, envtest.User{Name: name})
 	require.NoError(t, err)
 	if rules != nil {
 		s.Make(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, &rbacv1.ClusterRoleBinding{
@@ -94,7 +88,7 @@ func (s *Server) User(t *testing.T, name string, rules []rbacv1.PolicyRule) stri
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
 		})
 	}
-	return s.Write(t, name, kubeconfig)
+	return kubeconfig
 }
 
 // Write writes a file of the test's, and returns its path.
@@ -123,11 +117,10 @@ func Root(t *testing.T) string {
 	return path
 }
 
-// Zonewise builds the command for the time of the test, and returns its path.
+// Zonewise builds the command and returns its path.
 func Zonewise(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "zonewise")
-	_, err := program.Run(Root(t), "go", "build", "-mod=readonly", "-o", path, "./cmd/zonewise")
+	path, err := program.Zonewise(Root(t))
 	require.NoError(t, err)
 	return path
 }

@@ -1,4 +1,4 @@
-// Package program builds the scheduler's program for the tests that run it as a process of its own.
+// Package program builds the programs that tests run as processes.
 package program
 
 import (
@@ -7,28 +7,44 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
-// Env names a static scheduler to use instead of building one.
-const Env = "ZONEWISE_SCHEDULER"
-
-// BuildScheduler builds the scheduler into dir, static and with the settings of "make build" so that the packages
-// that it has compiled are used again, and returns its path, or that of the one that the environment names. root is
-// the root of the repository.
-func BuildScheduler(root, dir string) (string, error) {
-	if path := os.Getenv(Env); path != "" {
-		return filepath.Abs(path)
-	}
-	return build(root, filepath.Join(dir, "zonewise-scheduler"), "./cmd/scheduler")
+// Scheduler builds bin/zonewise-scheduler as "make build" does, unless it is current, and returns its path. root is the
+// root of the repository.
+func Scheduler(root string) (string, error) {
+	return build(root, filepath.Join(root, "bin", "zonewise-scheduler"), "./cmd/scheduler")
 }
 
-// BuildStock builds upstream's kube-scheduler into dir, of the version that ours is made from, and returns
-// its path.
-func BuildStock(root, dir string) (string, error) {
+// Zonewise builds bin/zonewise, as Scheduler does.
+func Zonewise(root string) (string, error) {
+	return build(root, filepath.Join(root, "bin", "zonewise"), "./cmd/zonewise")
+}
+
+// StockScheduler builds upstream's kube-scheduler into dir, of the version that ours is made from, and returns its path.
+func StockScheduler(root, dir string) (string, error) {
 	return build(root, filepath.Join(dir, "kube-scheduler"), "k8s.io/kubernetes/cmd/kube-scheduler")
 }
 
+// Helm returns the path of the helm that hack/tools pins.
+func Helm(root string) (string, error) {
+	return Run(filepath.Join(root, "hack", "tools", "helm"), "go", "tool", "-n", "helm")
+}
+
+// build builds a package with the flags of hack/build.sh: the go command links nothing that is current. One test at a time
+// builds, since another one may run what is written.
 func build(root, path, pkg string) (string, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.Create(filepath.Join(os.TempDir(), "zonewise-build.lock"))
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", err
+	}
 	ldflags, err := Run(root, "hack/version.sh", "ldflags")
 	if err != nil {
 		return "", err
@@ -37,18 +53,12 @@ func build(root, path, pkg string) (string, error) {
 	return path, err
 }
 
-// Helm builds the helm that hack/tools pins, unless it is there, and returns its path.
-func Helm(root string) (string, error) {
-	_, err := Run(root, "hack/tools/build.sh", "helm")
-	return filepath.Join(root, "bin", "helm"), err
-}
-
-// Run runs a command in dir and returns what it prints on standard output, without the line's end. What a
-// go command builds is static, even when the test that calls has the race detector, which is not.
+// Run runs a command in dir and returns what it prints on standard output, without the line's end. What a go command builds
+// is static and has the settings of hack/lib.sh, even when the test that calls has the race detector.
 func Run(dir, name string, args ...string) (string, error) {
 	cmd := exec.Command(name, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false -trimpath")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

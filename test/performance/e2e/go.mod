@@ -1,6 +1,6 @@
 // Measures whole schedulers with upstream's scheduler_perf, which starts an API server
 // in the process: a module of its own, so that its dependencies stay out of the main
-// go.mod (ADR 0100).
+// go.mod.
 module zonewise.dev/test/performance/e2e
 
 go 1.26.0

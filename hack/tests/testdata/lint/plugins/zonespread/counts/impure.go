@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/names" // want depguard
 	"k8s.io/client-go/util/workqueue"    // want depguard
 	corev1 "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/klog/v2"                                 // want depguard
+	"k8s.io/klog/v2"                                 // for helpers that ask for a logger
 	fwk "k8s.io/kube-scheduler/framework"            // want depguard
 	"k8s.io/kubernetes/pkg/util/parsers"             // want depguard
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log" // want depguard

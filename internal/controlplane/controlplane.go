@@ -1,0 +1,101 @@
+// Package controlplane starts etcd and kube-apiserver on the loopback interface, for tests and for the demo. The work is done by
+// controller-runtime's envtest; this package has what all of our control planes have in common: where the programs are,
+// nodes without kubelets, and kubeconfigs in files.
+//
+// It is no part of the product's binaries.
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+)
+
+// startTimeout is far above what a start takes, for machines that have other work.
+const startTimeout = 3 * time.Minute
+
+// Options describe a control plane.
+type Options struct {
+	// Assets is the directory of the programs, unless KUBEBUILDER_ASSETS names another one.
+	Assets string
+	// Dir is for kubeconfigs. It exists.
+	Dir string
+	// Scheme is that of the clients that envtest makes; it may be nil.
+	Scheme *runtime.Scheme
+	// Flags are flags of kube-apiserver, without dashes; those of the same name are replaced.
+	Flags map[string]string
+	// Admission are admission plugins to enable beside the default ones.
+	Admission []string
+	// Output, which may be nil, gets what the programs print.
+	Output io.Writer
+}
+
+// ControlPlane is one that runs.
+type ControlPlane struct {
+	// Config is an administrator's.
+	Config *rest.Config
+	// Admin is the file of an administrator's kubeconfig.
+	Admin string
+	// Env is envtest's own.
+	Env *envtest.Environment
+	dir string
+}
+
+// Start starts a control plane and returns when it serves. The caller stops it.
+func Start(o Options) (*ControlPlane, error) {
+	env := &envtest.Environment{
+		Scheme: o.Scheme, BinaryAssetsDirectory: o.Assets,
+		ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: startTimeout,
+	}
+	server := env.ControlPlane.GetAPIServer()
+	server.Out, server.Err = o.Output, o.Output
+	flags := server.Configure()
+	for name, value := range o.Flags {
+		flags.Set(name, value)
+	}
+	flags.Append("enable-admission-plugins", o.Admission...)
+	// No kubelet reports our nodes ready, and no controller lifts the taint of a new node.
+	flags.Append("disable-admission-plugins", "TaintNodesByCondition")
+	config, err := env.Start()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("no control plane: make controlplane builds it, KUBEBUILDER_ASSETS names another: %w", err), env.Stop())
+	}
+	c := &ControlPlane{Config: config, Env: env, dir: o.Dir}
+	if c.Admin, err = c.write("admin", env.KubeConfig); err != nil {
+		return nil, errors.Join(err, env.Stop())
+	}
+	return c, nil
+}
+
+// Stop stops the programs and removes their data.
+func (c *ControlPlane) Stop() error { return c.Env.Stop() }
+
+// Program returns the path of a program beside kube-apiserver, such as kubectl.
+func (c *ControlPlane) Program(name string) string {
+	return filepath.Join(filepath.Dir(c.Env.ControlPlane.GetAPIServer().Path), name)
+}
+
+// Kubeconfig makes a user and returns the file of a kubeconfig, whose name is that of file.
+func (c *ControlPlane) Kubeconfig(file string, user envtest.User) (string, error) {
+	u, err := c.Env.AddUser(user, nil)
+	if err != nil {
+		return "", err
+	}
+	content, err := u.KubeConfig()
+	if err != nil {
+		return "", err
+	}
+	return c.write(file, content)
+}
+
+func (c *ControlPlane) write(name string, content []byte) (string, error) {
+	path := filepath.Join(c.dir, name+".kubeconfig")
+	return path, os.WriteFile(path, content, 0o600)
+}
