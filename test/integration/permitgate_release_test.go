@@ -19,6 +19,7 @@ import (
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/plugins/permitgate"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // TestRefusedBindLeavesNobodyBound: an admission policy refuses the bind of one member. The rehearsal

@@ -96,6 +96,18 @@ func newCluster(t testing.TB, cpus ...int) *cluster {
 		}
 		return false, nil, nil
 	})
+	// What a watch begins with, the fake clientset does not copy, and informers change it.
+	c.client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		a := action.(clienttesting.WatchActionImpl)
+		w, err := c.client.Tracker().Watch(a.GetResource(), a.GetNamespace(), a.ListOptions)
+		if err != nil {
+			return true, nil, err
+		}
+		return true, watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+			e.Object = e.Object.DeepCopyObject()
+			return e, true
+		}), nil
+	})
 	pods := v1.SchemeGroupVersion.WithResource("pods")
 	c.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		switch action.GetSubresource() {
