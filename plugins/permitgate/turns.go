@@ -40,10 +40,11 @@ func newTurns() *turns {
 	return &turns{lines: map[int32]*line{}, known: map[types.NamespacedName]turn{}}
 }
 
-// update takes a gang in that is queued. refused tells that it was refused before.
-func (t *turns) update(r rank, refused bool) {
+// update takes a gang in that is queued. refused tells that it was refused before, has that it has its turn still: it may have
+// been refused, and be queued again by a change, since it was looked at last.
+func (t *turns) update(r rank, refused, has bool) {
 	switch known, ok := t.known[r.key]; {
-	case ok && (known.has || known.rank == r && known.refused == refused):
+	case ok && known.has && has, ok && !known.has && known.rank == r && known.refused == refused:
 		return
 	case ok:
 		t.remove(r.key)

@@ -16,9 +16,9 @@ func TestTurns(t *testing.T) {
 	key := func(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
 	of := func(name string, priority int32, age int) rank { return rank{priority, after(-age), key(name)} }
 	turns := newTurns()
-	turns.update(of("young", 0, 1), false)
-	turns.update(of("old", 0, 100), false)
-	turns.update(of("urgent", 9, 0), false)
+	turns.update(of("young", 0, 1), false, false)
+	turns.update(of("old", 0, 100), false, false)
+	turns.update(of("urgent", 9, 0), false, false)
 	next := func(ms int, want ...string) {
 		t.Helper()
 		keys, _ := turns.next(after(ms))
@@ -32,16 +32,18 @@ func TestTurns(t *testing.T) {
 	_, again := turns.next(after(1))
 	require.Equal(t, after(250), again)
 	next(1)
-	turns.update(of("old", 0, 100), false) // it is still queued
+	turns.update(of("old", 0, 100), false, true) // it is still queued
 	next(2)
 	turns.remove(key("old")) // it was proposed
 	next(3, "young")
+	turns.update(of("young", 0, 1), true, false) // it was refused, and changed at once
+	next(4, "young")
 	turns.remove(key("young"))
 	turns.remove(key("urgent"))
 
 	// A scout that does not come.
-	turns.update(of("stuck", 0, 100), false)
-	turns.update(of("young", 0, 1), false)
+	turns.update(of("stuck", 0, 100), false, false)
+	turns.update(of("young", 0, 1), false, false)
 	next(10, "stuck")
 	next(259)
 	next(260, "young")
@@ -56,8 +58,8 @@ func TestTurnsOfGangsThatWereRefused(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	turns := newTurns()
 	turns.looked(10*time.Millisecond, start)
-	turns.update(rank{key: types.NamespacedName{Name: "a"}}, true)
-	turns.update(rank{key: types.NamespacedName{Name: "b"}}, false)
+	turns.update(rank{key: types.NamespacedName{Name: "a"}}, true, false)
+	turns.update(rank{key: types.NamespacedName{Name: "b"}}, false, false)
 	keys, _ := turns.next(start)
 	require.Equal(t, []types.NamespacedName{{Name: "b"}}, keys)
 	turns.remove(types.NamespacedName{Name: "b"})

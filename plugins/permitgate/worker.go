@@ -159,7 +159,7 @@ func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
 	}
 	if e.gang.Ready() {
 		e.again = e.gang.Last().Cause == gang.CauseNoRoom
-		w.turns.update(e.rank(), e.again)
+		w.turns.update(e.rank(), e.again, e.gang.HasTurn())
 	} else {
 		if r := actions.Rollback; r != nil && r.Cause == gang.CauseNoRoom && e.again {
 			w.turns.looked(e.refusal.cost, now)
