@@ -22,10 +22,10 @@ import (
 type bookingKind uint8
 
 const (
-	bookedForRound   bookingKind = iota // ends with the round
-	bookedForBind                       // of a member whose bind has failed; ends with its next attempt
-	bookedByVictims                     // of a gang that preempts; ends with the preemption
-	bookedByStarving                    // of a gang that collects room
+	bookedForRound     bookingKind = iota // ends with the round
+	bookedForBind                         // of a member whose bind has failed; ends with its next attempt
+	bookedByVictims                       // of a gang that preempts; ends with the preemption
+	bookedByCollecting                    // of a gang that collects room
 	bookingKinds
 )
 
@@ -184,7 +184,7 @@ func (g *gangs) settleBookingsLocked(e *entry) {
 			e.preempting = nil
 		}
 		g.unbookAllLocked(e, bookedByVictims)
-		g.unbookAllLocked(e, bookedByStarving)
+		g.unbookAllLocked(e, bookedByCollecting)
 	}
 	if e.books.kinds[bookedForBind] > 0 {
 		for uid, b := range e.books.of {

@@ -34,6 +34,8 @@ type gangs struct {
 	waiting map[*entry]struct{} // those that wait for room
 	// hintless is the gang that gathers without hints, of which there is one at a time; nil when there is none.
 	hintless *entry
+	// collects is the gang that collects room; nil when there is none.
+	collects *entry
 	// abandon ends a gang's preemption; nil in tests without.
 	abandon func(key types.NamespacedName)
 	stopped bool
@@ -68,7 +70,7 @@ type entry struct {
 
 	preempting *preemption // nil unless the gang preempts
 	search     searched
-	starving   starving
+	collecting collecting
 	seen       seen
 }
 
@@ -151,6 +153,7 @@ func (g *gangs) all() { g.each(func(e *entry) { g.agenda.Add(e.key) }) }
 func (g *gangs) settledLocked(e *entry) {
 	e.answerBarrier()
 	g.settleBookingsLocked(e)
+	g.settleCollectingLocked(e)
 	_, was := g.waiting[e]
 	waits := e.gang.Phase() == gang.Backoff && e.gang.Last().Cause.Capacity() && (e.preempting == nil || e.preempting.cleared)
 	if waits != was {

@@ -104,7 +104,7 @@ func (s *Shared) New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk
 // newPlugin makes the plugin of one profile.
 func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 	asker := newAsker(h)
-	return &PermitGate{
+	p := &PermitGate{
 		handle: h, gangs: s.gangs, wakes: s.wakes, leader: s.leader, begin: s.begin, missing: s.missing,
 		victims: &victims{
 			handle: h, gangs: s.gangs, asker: asker, preemptor: s.preemptor, enabled: s.args.GangPreemption && asker.run != nil,
@@ -115,6 +115,8 @@ func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 			asker: asker, counted: newCounted(asker), holds: s.holds,
 		},
 	}
+	p.collector = &collector{gangs: s.gangs, proposer: p.proposer, after: s.args.StarvationAfter.Duration, event: s.server.Event}
+	return p
 }
 
 // startLocked starts what runs for all profiles until ctx ends.
@@ -274,12 +276,13 @@ func (s *Shared) collect(send metrics.Send) {
 
 // PermitGate is the plugin of one profile.
 type PermitGate struct {
-	handle   fwk.Handle
-	gangs    *gangs
-	wakes    *wakes
-	proposer *proposer
-	victims  *victims
-	leader   *leader.Leader
+	handle    fwk.Handle
+	gangs     *gangs
+	wakes     *wakes
+	proposer  *proposer
+	victims   *victims
+	collector *collector
+	leader    *leader.Leader
 
 	// begin is called in the first cycle, missing says why a PodGroup is not known.
 	begin   func(ctx context.Context)

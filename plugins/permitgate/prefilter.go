@@ -76,7 +76,8 @@ func (p *PermitGate) startCycle(ctx context.Context, state fwk.CycleState, key t
 	p.leader.Cycle()
 	p.begun.Do(func() { p.begin(ctx) })
 	if !state.IsPodGroupSchedulingCycle() {
-		p.wakes.weigh(p.handle.SnapshotSharedLister().NodeInfos())
+		events, all := p.wakes.weigh(p.handle.SnapshotSharedLister().NodeInfos())
+		p.collector.hear(ctx, state, events, all)
 	}
 	p.gangs.place(klog.FromContext(ctx), p.handle, key)
 }
@@ -175,6 +176,9 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key type
 		return nil
 	}
 	victims, preempts := p.victims.search(ctx, state, pl, &o)
+	if !preempts {
+		p.collector.starved(ctx, state, pl, &o)
+	}
 	took := p.gangs.clock.Since(began)
 	p.gangs.change(key, func(e *entry, now time.Time) {
 		e.refusal = refusal{missing: e.search.missing(max(1, pl.need-o.result.Bound)), cost: took, at: now}

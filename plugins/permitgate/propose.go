@@ -269,7 +269,12 @@ func spreadKey(classes []proposal.Class) string {
 
 // view returns the nodes as the gang may use them.
 func (p *proposer) view(pl *plan, nodes []fwk.NodeInfo) *view {
-	v := &view{nodes: nodes, counted: p.counted, promised: p.gangs.promisedTo(pl.key, pl.priority, p.handle, p.nominated.list())}
+	return p.viewFor(pl.key, pl.priority, nodes)
+}
+
+// viewFor returns the nodes as pods of a priority may use them, without the bookings of a gang.
+func (p *proposer) viewFor(key types.NamespacedName, priority int32, nodes []fwk.NodeInfo) *view {
+	v := &view{nodes: nodes, counted: p.counted, promised: p.gangs.promisedTo(key, priority, p.handle, p.nominated.list())}
 	if p.holds != nil {
 		v.holds = p.holds()
 	}

@@ -84,20 +84,13 @@ func (w *watcher) see(change watch.EventType, pod *v1.Pod) {
 // checkGangLocked counts the members of a gang that are bound or assumed when one of them is bound.
 func (w *watcher) checkGangLocked(pod *v1.Pod) {
 	name := pod.Labels[schedulingv1alpha1.PodGroupLabel]
-	if w.ledger == nil || w.minMember[name] == 0 {
+	if w.ledger == nil || w.minMember[name] == 0 || w.bindsFail[name] {
 		return
 	}
 	prepared := 0
 	for _, other := range w.ledger.Dump().Pods() {
 		if other.Pod.Namespace == pod.Namespace && other.Pod.Labels[schedulingv1alpha1.PodGroupLabel] == name {
 			prepared++
-		}
-	}
-	if w.bindsFail[name] {
-		for _, claim := range w.ledger.Dump().Claims {
-			if claim.Name == "PodGroup "+pod.Namespace+"/"+name {
-				prepared += claim.Slots - claim.Used
-			}
 		}
 	}
 	if prepared < w.minMember[name] {

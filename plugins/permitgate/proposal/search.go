@@ -69,6 +69,17 @@ func Make(r Request) Result {
 	return s.refused(s.all(), "")
 }
 
+// Collect places as many members as there is room for, be they enough or not; Topology.Domain confines them.
+func Collect(r Request) Result {
+	s := newSearch(&r)
+	s.look(true)
+	among := s.all()
+	if r.Topology.Domain != "" {
+		among = slices.DeleteFunc(among, func(i int) bool { return s.sites[i].domain != r.Topology.Domain })
+	}
+	return s.result(s.fullest(among), r.Topology.Domain)
+}
+
 func newSearch(r *Request) *search {
 	s := &search{Request: r}
 	for i := range r.Classes {

@@ -1,0 +1,226 @@
+package permitgate
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/proposal"
+)
+
+// A gang that needs many pieces of room at once is starved by pods that need one. When it has been refused for long, it collects:
+// its members are booked on nodes as room appears there, until the quorum has some. One gang at a time does so, for a limited
+// time, and only if it would fit beside the pods that it has to give way to.
+
+// reasonCollects is the reason of the event about a gang that begins to collect.
+const reasonCollects = "GangCollectsRoom"
+
+// collectAtLeast is the least time for which a gang may collect, and then lets others have the room.
+const collectAtLeast = time.Minute
+
+// collecting is what is remembered of a gang that collects room.
+type collecting struct {
+	until time.Time // when it is to have enough; zero when it does not collect
+	// rest is before when it does not collect again, or is not looked at for that.
+	rest   time.Time
+	domain string // to which the members are confined
+}
+
+// collector has gangs collect room; only scheduling cycles use it.
+type collector struct {
+	gangs    *gangs
+	proposer *proposer
+	after    time.Duration // how long a gang is refused before
+	// event sends an event about a PodGroup.
+	event func(ctx context.Context, key types.NamespacedName, pod *v1.Pod, reason, note string)
+}
+
+// limit is how long a gang may collect.
+func (c *collector) limit() time.Duration { return max(c.after, collectAtLeast) }
+
+// starved has a gang collect that has been refused for want of room long enough, and has one that collects look at all nodes again.
+func (c *collector) starved(ctx context.Context, state fwk.CycleState, pl *plan, o *outcome) {
+	if o.refusal.Cause != gang.CauseNoRoom || o.view == nil || len(pl.wants.minResources) > 0 {
+		return
+	}
+	began, may := time.Time{}, false
+	c.gangs.look(pl.key, func(e *entry, now time.Time) {
+		other := c.gangs.collects
+		began = now
+		may = other == e || e.preempting == nil && now.Sub(e.gang.ReadySince()) >= c.after && !now.Before(e.collecting.rest) &&
+			(other == nil || e.rank().compare(other.rank()) < 0)
+	})
+	if !may {
+		return
+	}
+	alone := pl.request
+	alone.Cluster = &yielding{view: o.view, plan: pl}
+	r := proposal.Make(alone)
+	possible, begun := r.Verdict == proposal.Proposed || r.Verdict == proposal.Unproven, false
+	c.gangs.look(pl.key, func(e *entry, now time.Time) {
+		switch is := c.gangs.collects == e; {
+		case !possible:
+			if is {
+				c.gangs.stopCollectingLocked(e)
+			}
+			e.collecting.rest = now.Add(max(collectAtLeast, searchShare*now.Sub(began)))
+		case !is:
+			if other := c.gangs.collects; other != nil {
+				c.gangs.stopCollectingLocked(other)
+			}
+			c.gangs.collects, begun = e, true
+			e.collecting = collecting{until: now.Add(c.limit()), rest: now.Add(2 * c.limit()), domain: r.Domain}
+			c.gangs.agenda.AddAt(e.key, e.collecting.until)
+		default:
+			// What it has may be lost by now.
+			c.gangs.unbookAllLocked(e, bookedByCollecting)
+		}
+	})
+	if begun {
+		c.event(ctx, pl.key, nil, reasonCollects, "the gang has been refused for "+c.after.String()+" and collects the room that becomes free, for "+c.limit().String()+" at most")
+	}
+	if possible {
+		c.take(ctx, state, o.view.nodes)
+	}
+}
+
+// hear has the gang that collects take what news has brought.
+func (c *collector) hear(ctx context.Context, state fwk.CycleState, events []event, all bool) {
+	if len(events) == 0 && !all {
+		return
+	}
+	var gains gains
+	c.gangs.mu.Lock()
+	collects := c.gangs.collects != nil
+	if collects {
+		gains = c.gangs.collects.refusal.gains
+	}
+	c.gangs.mu.Unlock()
+	if !collects {
+		return
+	}
+	infos := c.proposer.handle.SnapshotSharedLister().NodeInfos()
+	var nodes []fwk.NodeInfo
+	if all {
+		nodes, _ = infos.List() // a snapshot has no error to return
+	}
+	seen := map[string]bool{}
+	for _, e := range events {
+		if all || seen[e.node] || gains != nil && gains.Node(e.node) == 0 {
+			continue
+		}
+		seen[e.node] = true
+		if info, err := infos.Get(e.node); err == nil {
+			nodes = append(nodes, info)
+		}
+	}
+	if len(nodes) > 0 {
+		c.take(ctx, state, nodes)
+	}
+}
+
+// take books what nodes have for members of the gang that collects, and has it come back when the quorum has enough.
+func (c *collector) take(ctx context.Context, state fwk.CycleState, nodes []fwk.NodeInfo) {
+	var key types.NamespacedName
+	booked, domain := map[types.UID]bool{}, ""
+	c.gangs.mu.Lock()
+	if e := c.gangs.collects; e != nil {
+		key, domain = e.key, e.collecting.domain
+		for uid, b := range e.books.of {
+			booked[uid] = b.kind == bookedByCollecting
+		}
+	}
+	c.gangs.mu.Unlock()
+	pl := c.proposer.plan(key, nil)
+	if len(pl.pods) == 0 {
+		return
+	}
+	for i := range pl.request.Classes {
+		of := &pl.request.Classes[i]
+		var members []types.UID
+		for _, uid := range of.Members {
+			if !booked[uid] {
+				members = append(members, uid)
+			}
+		}
+		of.Members = members
+	}
+	r := &pl.request
+	c.proposer.prepare(ctx, state, pl, nodes)
+	v := c.proposer.viewFor(types.NamespacedName{}, pl.priority, nodes) // its own bookings count, too
+	r.Cluster, r.Need = v, pl.need-len(booked)
+	if domain != "" {
+		r.Topology.Domain = domain
+	}
+	result := proposal.Collect(*r)
+	c.gangs.look(key, func(e *entry, now time.Time) {
+		if c.gangs.collects != e {
+			return
+		}
+		for _, slot := range result.Slots {
+			m := e.pods[slot.Member]
+			if m == nil || e.books.of[slot.Member] != nil || e.books.kinds[bookedByCollecting] >= pl.need {
+				continue
+			}
+			c.gangs.bookLocked(e, slot.Member, booking{pod: m.pod, amounts: m.amounts, node: v.Node(slot.At).Name, kind: bookedByCollecting})
+		}
+		klog.FromContext(ctx).V(3).Info("A gang collects room", "podGroup", key, "has", e.books.kinds[bookedByCollecting], "needs", pl.need)
+		if e.books.kinds[bookedByCollecting] >= pl.need {
+			c.gangs.roomLocked(e, now)
+		}
+	})
+}
+
+// settleCollectingLocked ends the collecting of a gang that has no use for it, or has had its time.
+func (g *gangs) settleCollectingLocked(e *entry) {
+	if g.collects != e {
+		return
+	}
+	if phase := e.gang.Phase(); phase != gang.Backoff && phase != gang.Queued || !g.clock.Now().Before(e.collecting.until) {
+		g.stopCollectingLocked(e)
+	}
+}
+
+func (g *gangs) stopCollectingLocked(e *entry) {
+	g.collects = nil
+	e.collecting.until = time.Time{}
+	g.unbookAllLocked(e, bookedByCollecting)
+}
+
+// yielding is a cluster without the pods that a gang does not have to give way to for ever: those of the same or a lower priority
+// may leave, except for those of DaemonSets. It implements proposal.Cluster.
+type yielding struct {
+	*view
+	plan *plan
+}
+
+// Free implements proposal.Cluster.
+func (y *yielding) Free(i int, names []v1.ResourceName, into []int64) {
+	y.view.Free(i, names, into)
+	for _, info := range y.nodes[i].GetPods() {
+		pod := info.GetPod()
+		if corev1.PodPriority(pod) > y.plan.priority || ofDaemonSet(pod) || y.plan.members[pod.UID] {
+			continue
+		}
+		for _, a := range proposal.Requests(pod) {
+			for j := range names {
+				if names[j] == a.Name {
+					into[j] = min(into[j]+a.Value, proposal.Unlimited)
+				}
+			}
+		}
+	}
+}
+
+// Kept implements proposal.Cluster: what is promised may be had later.
+func (y *yielding) Kept(i int, pod *v1.Pod, names []v1.ResourceName, into []int64) {
+	if y.holds != nil {
+		y.holds.Kept(pod, y.nodes[i], names, into)
+	}
+}

@@ -1,4 +1,0 @@
-package permitgate
-
-// starving is what is remembered of a gang that collects room.
-type starving struct{}
