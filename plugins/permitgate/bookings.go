@@ -53,6 +53,8 @@ type books struct {
 	// which gangs may wait for.
 	dropped []drop
 	freed   []string
+	// released tells that a booking has ended without its member's having taken it.
+	released bool
 }
 
 // drop is a nomination to take back.
@@ -137,6 +139,7 @@ func (g *gangs) unbookLocked(e *entry, uid types.UID, taken bool) {
 	if len(e.books.of) == 0 {
 		delete(g.booked, e)
 	}
+	e.books.released = e.books.released || !taken
 	if g.short.Load() > 0 && !taken {
 		e.books.freed = append(e.books.freed, b.node)
 	}
@@ -151,9 +154,11 @@ func (g *gangs) setPlacedLocked(e *entry, uid types.UID, b *booking, placed bool
 	if placed {
 		delete(e.books.unplaced, uid)
 		g.unplaced.Add(-1)
+		g.placed.Add(1)
 	} else {
 		e.books.unplaced[uid] = struct{}{}
 		g.unplaced.Add(1)
+		g.placed.Add(-1)
 	}
 }
 
@@ -315,14 +320,14 @@ func (g *gangs) lifted(key types.NamespacedName, nodes []string) (lifted []*v1.P
 	return lifted
 }
 
-// takeDropped returns the nominations that are to be taken back, and the nodes that have got free.
-func (e *entry) takeDropped() (dropped []drop, freed []string) {
+// takeDropped returns the nominations that are to be taken back, the nodes that have got free, and whether any has.
+func (e *entry) takeDropped() (dropped []drop, freed []string, released bool) {
 	for _, d := range e.books.dropped {
 		if b := e.books.of[d.pod.UID]; b == nil || !b.placed {
 			dropped = append(dropped, d)
 		}
 	}
-	freed = e.books.freed
-	e.books.dropped, e.books.freed = nil, nil
-	return dropped, freed
+	freed, released = e.books.freed, e.books.released
+	e.books.dropped, e.books.freed, e.books.released = nil, nil, false
+	return dropped, freed, released
 }

@@ -2,6 +2,7 @@ package permitgate
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -37,6 +38,7 @@ type collector struct {
 	gangs    *gangs
 	proposer *proposer
 	after    time.Duration // how long a gang is refused before
+	seen     []int64       // the nodes' generations, as of the last look
 	// event sends an event about a PodGroup.
 	event func(ctx context.Context, key types.NamespacedName, pod *v1.Pod, reason, note string)
 }
@@ -75,6 +77,7 @@ func (c *collector) starved(ctx context.Context, state fwk.CycleState, pl *plan,
 				c.gangs.stopCollectingLocked(other)
 			}
 			c.gangs.collects, begun = e, true
+			c.gangs.collecting.Store(true)
 			e.collecting = collecting{until: now.Add(c.limit()), rest: now.Add(2 * c.limit()), domain: r.Domain}
 			c.gangs.agenda.AddAt(e.key, e.collecting.until)
 		default:
@@ -90,38 +93,35 @@ func (c *collector) starved(ctx context.Context, state fwk.CycleState, pl *plan,
 	}
 }
 
-// hear has the gang that collects take what news has brought.
-func (c *collector) hear(ctx context.Context, state fwk.CycleState, events []event, all bool) {
-	if len(events) == 0 && !all {
+// watch has the gang that collects take what has changed since the last cycle: before the pod of this cycle, which may have been
+// woken by the same change. It costs nothing while no gang collects.
+func (c *collector) watch(ctx context.Context, state fwk.CycleState) {
+	if !c.gangs.collecting.Load() {
 		return
 	}
+	list, _ := c.proposer.handle.SnapshotSharedLister().NodeInfos().List() // a snapshot has no error to return
+	var changed []fwk.NodeInfo
+	for i, info := range list {
+		if i == len(c.seen) {
+			c.seen = append(c.seen, -1)
+		}
+		if generation := info.GetGeneration(); generation != c.seen[i] {
+			c.seen[i] = generation
+			changed = append(changed, info)
+		}
+	}
+	c.seen = c.seen[:len(list)]
 	var gains gains
 	c.gangs.mu.Lock()
-	collects := c.gangs.collects != nil
-	if collects {
-		gains = c.gangs.collects.refusal.gains
+	if e := c.gangs.collects; e != nil {
+		gains = e.refusal.gains
 	}
 	c.gangs.mu.Unlock()
-	if !collects {
-		return
+	if gains != nil {
+		changed = slices.DeleteFunc(changed, func(info fwk.NodeInfo) bool { return gains.Node(info.Node().Name) == 0 })
 	}
-	infos := c.proposer.handle.SnapshotSharedLister().NodeInfos()
-	var nodes []fwk.NodeInfo
-	if all {
-		nodes, _ = infos.List() // a snapshot has no error to return
-	}
-	seen := map[string]bool{}
-	for _, e := range events {
-		if all || seen[e.node] || gains != nil && gains.Node(e.node) == 0 {
-			continue
-		}
-		seen[e.node] = true
-		if info, err := infos.Get(e.node); err == nil {
-			nodes = append(nodes, info)
-		}
-	}
-	if len(nodes) > 0 {
-		c.take(ctx, state, nodes)
+	if len(changed) > 0 {
+		c.take(ctx, state, changed)
 	}
 }
 
@@ -189,6 +189,7 @@ func (g *gangs) settleCollectingLocked(e *entry) {
 
 func (g *gangs) stopCollectingLocked(e *entry) {
 	g.collects = nil
+	g.collecting.Store(false)
 	e.collecting.until = time.Time{}
 	g.unbookAllLocked(e, bookedByCollecting)
 }

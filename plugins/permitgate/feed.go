@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -19,10 +20,14 @@ import (
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
+// heardInterval is within what time the scheduler has heard what the plugin has: both listen to the same informer.
+const heardInterval = 50 * time.Millisecond
+
 // feed brings what informers show to the gangs. The handlers run beside the scheduler's own, before or after them.
 type feed struct {
 	gangs     *gangs
 	wakes     *wakes
+	beside    *beside
 	nominated *nominated
 	// ours reports whether a scheduler's name is that of a profile with this plugin.
 	ours func(schedulerName string) bool
@@ -82,6 +87,12 @@ func shrinks(was, is *v1.Pod) bool {
 func (f *feed) podSeen(pod *v1.Pod) {
 	if node := f.nominated.set(pod); node != "" {
 		f.wakes.hear(event{node: node})
+		if pod.Spec.NodeName == "" {
+			f.nominationEnded()
+		}
+	}
+	if pod.Spec.NodeName != "" {
+		f.beside.forget(pod.UID)
 	}
 	key, ok := podgroup.Of(pod)
 	if !ok {
@@ -113,10 +124,19 @@ func (f *feed) podSeen(pod *v1.Pod) {
 	}
 }
 
+// nominationEnded has pods tried again that found no node beside a nomination, once the scheduler has heard that it has ended.
+func (f *feed) nominationEnded() {
+	if f.beside.free() {
+		f.gangs.agenda.AddAt(tick, f.gangs.clock.Now().Add(heardInterval))
+	}
+}
+
 // podGone takes a pod that was deleted or has finished: its node has room.
 func (f *feed) podGone(pod *v1.Pod) {
+	f.beside.forget(pod.UID)
 	if node := f.nominated.delete(pod.UID); node != "" {
 		f.wakes.hear(event{node: node})
+		f.nominationEnded()
 	}
 	if pod.Spec.NodeName != "" {
 		f.wakes.hear(event{node: pod.Spec.NodeName, gone: pod.UID})
@@ -182,46 +202,62 @@ func wantsOf(group *v1alpha1.PodGroup) (w wants, revision string) {
 // nominated knows the nodes that pods of any kind are nominated to in the API, so that a proposal need not ask the framework
 // about every node. Its methods may be called from several goroutines.
 type nominated struct {
+	// members is how many of them are members of gangs; for scheduling cycles, which need no lock for a look.
+	members atomic.Int64
+
 	mu     sync.Mutex // guards everything below
-	nodes  map[types.UID]string
+	nodes  map[types.UID]nomination
 	byNode map[string]int
 }
 
+// nomination is where a pod is nominated to.
+type nomination struct {
+	node   string
+	member bool // of a gang
+}
+
 func newNominated() *nominated {
-	return &nominated{nodes: map[types.UID]string{}, byNode: map[string]int{}}
+	return &nominated{nodes: map[types.UID]nomination{}, byNode: map[string]int{}}
 }
 
 // set takes a pod as the API server shows it, and returns a node that it is not nominated to any more, empty when
 // there is none.
 func (n *nominated) set(pod *v1.Pod) (left string) {
-	node := ""
+	to := nomination{}
 	if pod.Spec.NodeName == "" && podgroup.Live(pod) {
-		node = pod.Status.NominatedNodeName
+		to.node = pod.Status.NominatedNodeName
+		_, to.member = podgroup.Of(pod)
 	}
-	return n.move(pod.UID, node)
+	return n.move(pod.UID, to)
 }
 
 // delete drops a pod.
-func (n *nominated) delete(uid types.UID) (left string) { return n.move(uid, "") }
+func (n *nominated) delete(uid types.UID) (left string) { return n.move(uid, nomination{}) }
 
-func (n *nominated) move(uid types.UID, node string) (left string) {
+func (n *nominated) move(uid types.UID, to nomination) (left string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	was := n.nodes[uid]
-	if was == node {
+	if was.node == to.node {
 		return ""
 	}
-	if was != "" {
+	if was.node != "" {
 		delete(n.nodes, uid)
-		if n.byNode[was]--; n.byNode[was] == 0 {
-			delete(n.byNode, was)
+		if n.byNode[was.node]--; n.byNode[was.node] == 0 {
+			delete(n.byNode, was.node)
+		}
+		if was.member {
+			n.members.Add(-1)
 		}
 	}
-	if node != "" {
-		n.nodes[uid] = node
-		n.byNode[node]++
+	if to.node != "" {
+		n.nodes[uid] = to
+		n.byNode[to.node]++
+		if to.member {
+			n.members.Add(1)
+		}
 	}
-	return was
+	return was.node
 }
 
 // list returns the nodes that pods are nominated to.

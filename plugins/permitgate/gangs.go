@@ -27,6 +27,10 @@ type gangs struct {
 	// unplaced is how many bookings the framework does not know as nominations, short how many gangs wait for room;
 	// both for scheduling cycles, which need no lock for a look.
 	unplaced, short atomic.Int64
+	// collecting is true while a gang collects room.
+	collecting atomic.Bool
+	// placed is how many bookings it knows.
+	placed atomic.Int64
 
 	mu      sync.Mutex // guards everything below, the gangs included
 	byKey   map[types.NamespacedName]*entry

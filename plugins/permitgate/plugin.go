@@ -39,6 +39,7 @@ type Shared struct {
 
 	gangs     *gangs
 	wakes     *wakes
+	beside    *beside
 	nominated *nominated
 	profiles  *profiles
 	server    *serve.Server
@@ -67,7 +68,7 @@ func WithHolds(holds func() Holds) Option { return func(s *Shared) { s.holds = h
 
 // NewShared returns the state for one scheduler. It starts nothing.
 func NewShared(options ...Option) *Shared {
-	s := &Shared{clock: clock.RealClock{}, nominated: newNominated(), profiles: &profiles{}}
+	s := &Shared{clock: clock.RealClock{}, nominated: newNominated(), profiles: &profiles{}, beside: &beside{}}
 	for _, o := range options {
 		o(s)
 	}
@@ -105,7 +106,7 @@ func (s *Shared) New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk
 func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 	asker := newAsker(h)
 	p := &PermitGate{
-		handle: h, gangs: s.gangs, wakes: s.wakes, leader: s.leader, begin: s.begin, missing: s.missing,
+		handle: h, gangs: s.gangs, wakes: s.wakes, beside: s.beside, leader: s.leader, begin: s.begin, missing: s.missing,
 		victims: &victims{
 			handle: h, gangs: s.gangs, asker: asker, preemptor: s.preemptor, enabled: s.args.GangPreemption && asker.run != nil,
 			budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
@@ -144,7 +145,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	s.preemptor = s.newPreemptorLocked(h)
 	s.gangs.abandon = s.preemptor.Abandon
 	f := &feed{
-		gangs: s.gangs, wakes: s.wakes, nominated: s.nominated, ours: s.profiles.has,
+		gangs: s.gangs, wakes: s.wakes, beside: s.beside, nominated: s.nominated, ours: s.profiles.has,
 		nominatedMember: s.server.Nominated, gone: s.preemptor.Gone,
 	}
 	synced, err := f.watch(factory)
@@ -160,7 +161,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		s.groups = groups
 	}
 	w := &worker{
-		gangs: s.gangs, wakes: s.wakes, turns: newTurns(), profiles: s.profiles, leading: s.leader.Leading(),
+		gangs: s.gangs, wakes: s.wakes, beside: s.beside, turns: newTurns(), profiles: s.profiles, leading: s.leader.Leading(),
 		rehearses: s.rehearser.Needed,
 		rehearse:  func(key types.NamespacedName, r gang.Rehearsal) { s.rehearser.Begin(key, r) },
 		report:    s.server.Report,
@@ -279,6 +280,7 @@ type PermitGate struct {
 	handle    fwk.Handle
 	gangs     *gangs
 	wakes     *wakes
+	beside    *beside
 	proposer  *proposer
 	victims   *victims
 	collector *collector

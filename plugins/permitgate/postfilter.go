@@ -25,6 +25,9 @@ var noNomination = &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{Nom
 func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	key, ok := podgroup.Of(pod)
 	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() {
+		if p.gangs.placed.Load() > 0 || p.proposer.nominated.members.Load() > 0 {
+			p.beside.refused(pod)
+		}
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	a := attemptOf(state)

@@ -76,8 +76,8 @@ func (p *PermitGate) startCycle(ctx context.Context, state fwk.CycleState, key t
 	p.leader.Cycle()
 	p.begun.Do(func() { p.begin(ctx) })
 	if !state.IsPodGroupSchedulingCycle() {
-		events, all := p.wakes.weigh(p.handle.SnapshotSharedLister().NodeInfos())
-		p.collector.hear(ctx, state, events, all)
+		p.wakes.weigh(p.handle.SnapshotSharedLister().NodeInfos())
+		p.collector.watch(ctx, state)
 	}
 	p.gangs.place(klog.FromContext(ctx), p.handle, key)
 }

@@ -45,16 +45,16 @@ func (w *wakes) watch() {
 
 // weigh looks, in a scheduling cycle, whether room that has appeared may be enough for gangs that wait for it. A gang that
 // was refused knows how many of its members could be placed at most; what the changed nodes can take is added to that, and it comes
-// back to the queue when the sum is enough. It returns what it has weighed.
-func (w *wakes) weigh(nodes fwk.NodeInfoLister) (events []event, all bool) {
+// back to the queue when the sum is enough.
+func (w *wakes) weigh(nodes fwk.NodeInfoLister) {
 	now := w.gangs.clock.Now()
 	w.cycle.Store(now.UnixNano())
 	if !w.news.some.Load() || now.Before(w.weighAt) {
-		return nil, false
+		return
 	}
-	events, all = w.news.take(nodes)
+	events, all := w.news.take(nodes)
 	if w.gangs.short.Load() == 0 || len(events) == 0 && !all {
-		return nil, false
+		return
 	}
 	type gaining struct {
 		e       *entry
@@ -98,7 +98,6 @@ func (w *wakes) weigh(nodes fwk.NodeInfoLister) (events []event, all bool) {
 		}
 	}
 	w.weighAt = now.Add(weighShare * time.Duration(now.UnixNano()-w.cycle.Load()))
-	return events, all
 }
 
 // roomLocked says that room may help a gang.

@@ -19,6 +19,7 @@ import (
 type worker struct {
 	gangs    *gangs
 	wakes    *wakes
+	beside   *beside
 	turns    *turns
 	profiles *profiles
 	leading  <-chan struct{}
@@ -39,6 +40,7 @@ type job struct {
 	activate map[string]*v1.Pod
 	dropped  []drop
 	freed    []string
+	released bool
 }
 
 // waiter is a member that may wait in Permit or at the barrier.
@@ -60,6 +62,10 @@ func (w waiter) sendBack(why string) {
 // look does what is to be done now: for one gang, or for all together.
 func (w *worker) look(ctx context.Context, key types.NamespacedName) {
 	if key == tick {
+		if pods := w.beside.take(); len(pods) > 0 {
+			klog.FromContext(ctx).V(4).Info("Activating pods that found no node beside nominations", "pods", len(pods))
+			w.profiles.any().Activate(klog.FromContext(ctx), pods)
+		}
 		if again := w.wakes.prompt(); !again.IsZero() {
 			w.gangs.agenda.AddAt(tick, again)
 		}
@@ -77,6 +83,9 @@ func (w *worker) look(ctx context.Context, key types.NamespacedName) {
 	handle := w.profiles.any()
 	for _, d := range j.dropped {
 		handle.DeleteNominatedPodIfExists(d.pod)
+	}
+	if j.released && w.beside.free() {
+		w.gangs.agenda.Add(tick)
 	}
 	for _, node := range j.freed {
 		w.wakes.hear(event{node: node, by: key})
@@ -151,7 +160,7 @@ func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
 			}
 		}
 	}
-	j.dropped, j.freed = e.takeDropped()
+	j.dropped, j.freed, j.released = e.takeDropped()
 	if w.gangs.forgetLocked(e) {
 		w.turns.remove(key)
 		j.report.Gone = true

@@ -306,3 +306,22 @@ func TestPreemptionThatIsOvertaken(t *testing.T) {
 	c.requireUnbound(t, "urgent-0")
 	require.Eventually(t, func() bool { return c.booked("node-0") == 0 }, soon, tick, "what is given up holds nothing")
 }
+
+// TestPodsThatWaitBesideNominations are tried again when a gang gives up what was kept for it, which is no event for them.
+func TestPodsThatWaitBesideNominations(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, preempting, 2, 2)
+	c.graceful.Store(true)
+	c.bind(t, "node-0", member("", "low-0", 2).Priority(1))
+	c.bind(t, "node-1", member("", "low-1", 2).Priority(1))
+	c.quiet(t)
+	gang := c.createUrgent(t, 4, plain)
+	c.requireUnbound(t, gang...)
+	c.finish(t, "low-0")
+	c.create(t, member("", "late", 2))
+	c.requireUnbound(t, "late")
+	c.delete(t, "urgent-1")
+	c.finish(t, "urgent-1")
+	c.requireBound(t, "late")
+	c.requireUnbound(t, "urgent-0", "urgent-2", "urgent-3")
+}
