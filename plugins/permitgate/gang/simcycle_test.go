@@ -3,6 +3,7 @@ package gang_test
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -282,6 +283,10 @@ func (w *world) act() (did bool, next time.Time) {
 		g := w.gangs[name]
 		g.Turn(w.now)
 		a := g.Act(w.now)
+		// The gang keeps no order, and a run is to be repeated as it was.
+		slices.Sort(a.Reject)
+		slices.Sort(a.Probe)
+		slices.SortFunc(a.Rehearse, func(x, y gang.Rehearsal) int { return strings.Compare(string(x.UID), string(y.UID)) })
 		for cause, n := range a.Rollbacks {
 			if n < 1 || cause == "" {
 				w.check.Fatalf("rollback without a cause: %v", a.Rollbacks)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -68,6 +69,9 @@ type cluster struct {
 	cycles   atomic.Int64 // of all pods
 	graceful atomic.Bool  // a deleted pod terminates until finish is called
 
+	// edit changes the profiles before the scheduler starts.
+	edit func(p *config.KubeSchedulerProfile)
+
 	onDelete func(pod string) error // called before a pod is deleted, may refuse it
 
 	mu        sync.Mutex // guards everything below
@@ -93,6 +97,10 @@ func newCluster(t testing.TB, cpus ...int) *cluster {
 	c.client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if a, ok := action.(clienttesting.CreateAction); ok { // updates are, too
 			c.version(a.GetObject())
+			if o, err := meta.Accessor(a.GetObject()); err == nil && o.GetName() == "" && o.GetGenerateName() != "" {
+				o.SetName(o.GetGenerateName() + o.GetResourceVersion())
+				o.SetUID(types.UID(o.GetName()))
+			}
 		}
 		return false, nil, nil
 	})
@@ -230,9 +238,15 @@ func (c *cluster) start(t testing.TB, args string, options ...permitgate.Option)
 	c.shared = permitgate.NewShared(append(options, permitgate.WithSource(c.groups), permitgate.WithClock(c.clock))...)
 	ctx, cancel := context.WithCancel(context.Background())
 	factory := scheduler.NewInformerFactory(c.client, 0, nil)
+	profiles := []config.KubeSchedulerProfile{profile(t, "default-scheduler", args), profile(t, "batch", args)}
+	for i := range profiles {
+		if c.edit != nil {
+			c.edit(&profiles[i])
+		}
+	}
 	s, err := scheduler.New(ctx, rehearsingClient{c.client, c.stage}, factory, nil,
 		func(string) events.EventRecorderLogger { return c.recorder },
-		scheduler.WithProfiles(profile(t, "default-scheduler", args), profile(t, "batch", args)),
+		scheduler.WithProfiles(profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{permitgate.Name: c.shared.New, mishapName: c.mishap.new}),
 		scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(2), scheduler.WithClock(c.clock),
 	)
