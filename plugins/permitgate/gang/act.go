@@ -152,6 +152,9 @@ func (g *Gang) Act(now time.Time) Actions {
 	if g.round != nil && g.round.paused.IsZero() {
 		next(g.round.deadline)
 	}
+	if g.round != nil && g.round.firsts > 0 {
+		next(g.round.restAt)
+	}
 	if g.preparing() > 0 && g.sure() < g.MinMember() {
 		next(g.prepareBy)
 	}

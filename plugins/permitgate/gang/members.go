@@ -35,8 +35,10 @@ func (g *Gang) SetPod(uid types.UID, pod Pod, now time.Time) {
 	switch {
 	case pod.Bound:
 		g.move(m, memberBound)
+		g.leads(m, now)
 	case pod.Held && (m.state == memberIdle || m.state == memberFailed):
 		g.move(m, memberHeld)
+		g.leads(m, now)
 	case !pod.Held && m.state == memberHeld:
 		g.move(m, memberIdle)
 		g.want(m, now)
@@ -61,6 +63,7 @@ func (g *Gang) SetDone(uid types.UID, now time.Time) {
 	}
 	g.hold(m, false)
 	g.move(m, memberDone)
+	g.leads(m, now)
 	g.Changed(now)
 }
 

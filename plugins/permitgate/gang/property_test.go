@@ -31,7 +31,7 @@ func TestProtocol(t *testing.T) {
 }
 
 const (
-	protocolRuns = 20_000
+	protocolRuns = 10_000
 	rapidChecks  = 100 // of one rapid.Check, unless -rapid.checks says otherwise
 )
 

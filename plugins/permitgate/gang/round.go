@@ -13,6 +13,9 @@ const (
 	scoutInterval = 20 * time.Millisecond
 	// requeueInterval is how long a member that failed on the proposed nodes is given to come back to the queue.
 	requeueInterval = time.Millisecond
+	// firstsLimit is how long those that go first have to find a node before the others follow. Another plugin's error may keep one
+	// from that, which no extension point hears of.
+	firstsLimit = 500 * time.Millisecond
 	// patience is how many times as long as a round took no other follows it.
 	patience = 10
 )
@@ -28,6 +31,8 @@ type round struct {
 	idle   int // members of the round in the state memberIdle
 	firsts int // members that go first and have not found a node yet
 	rest   []types.UID
+	// restAt is when the others follow in any case.
+	restAt time.Time
 }
 
 // Entry is what a member does in its scheduling cycle.
@@ -114,7 +119,7 @@ func (g *Gang) Gather(r Round, now time.Time) bool {
 	}
 	g.rounds++
 	g.turn = false
-	g.round = &round{id: g.rounds, since: now, deadline: now.Add(g.timeout()), hinted: r.Hinted, idle: idle}
+	g.round = &round{id: g.rounds, since: now, deadline: now.Add(g.timeout()), hinted: r.Hinted, idle: idle, restAt: now.Add(firstsLimit)}
 	for _, m := range g.members {
 		m.called = false // scouts that were overtaken
 	}
@@ -162,12 +167,16 @@ func (g *Gang) leads(m *member, now time.Time) {
 		return
 	}
 	m.first = false
+	if g.round.firsts == 0 {
+		return // the others have not waited
+	}
 	if g.round.firsts--; g.round.firsts == 0 {
 		g.callRest(now)
 	}
 }
 
 func (g *Gang) callRest(now time.Time) {
+	g.round.firsts = 0
 	for _, uid := range g.round.rest {
 		if m, known := g.members[uid]; known && m.state == memberIdle {
 			g.call(m, now)

@@ -2,6 +2,7 @@ package gang_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,6 +61,39 @@ func TestFirstsGoFirst(t *testing.T) {
 		require.True(t, waits)
 	}
 	require.ElementsMatch(t, []types.UID{ids[1], ids[3]}, g.Act(after(1)).Activate)
+}
+
+// TestFirstThatIsNoGuide: the others do not wait for one that is bound behind the scheduler's back, or that another plugin's error keeps
+// from a node.
+func TestFirstThatIsNoGuide(t *testing.T) {
+	for name, happens := range map[string]func(g *gang.Gang, first types.UID) time.Time{
+		"bound": func(g *gang.Gang, first types.UID) time.Time {
+			g.SetPod(first, gang.Pod{Bound: true}, after(1))
+			return after(1)
+		},
+		"held": func(g *gang.Gang, first types.UID) time.Time {
+			g.SetPod(first, gang.Pod{Held: true}, after(1))
+			return after(1)
+		},
+		"errors": func(g *gang.Gang, _ types.UID) time.Time {
+			next := g.Act(after(1)).Next
+			for !next.After(after(499)) {
+				next = g.Act(next).Next
+			}
+			return next
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, ids := newGang(3, 4)
+			require.True(t, g.Turn(start))
+			g.Act(start)
+			g.Enter(ids[0], start)
+			require.True(t, g.Gather(gang.Round{Members: ids, First: ids[:1]}, start))
+			g.Act(start)
+			now := happens(g, ids[0])
+			require.Subset(t, g.Act(now).Activate, ids[1:])
+		})
+	}
 }
 
 // TestHintsAreOnlyHints: a member that the proposed nodes refuse is tried anywhere, after it has come back to the queue; and

@@ -153,6 +153,9 @@ func (g *Gang) settle(now time.Time) {
 func (g *Gang) settleRound(now time.Time) {
 	if g.round != nil {
 		g.pauseForRehearsals(now)
+		if g.round.firsts > 0 && !now.Before(g.round.restAt) {
+			g.callRest(now)
+		}
 		switch {
 		case g.reachable() < g.spec.MinMember:
 			// The quorum was raised, and the others are not part of the round.
