@@ -37,32 +37,32 @@ type preemption struct {
 type searched struct {
 	at   time.Time
 	took time.Duration
-	// short is how many more members would have to fit, 0 when that is not known; gained is how many more may fit since.
-	short, gained int
+	// short is how many more members would have to fit, 0 when that is not known; fitted is how many fitted without victims.
+	short, fitted int
 	// again is when the gang is to be looked at again, because the time is all that has kept it from another search; zero when it has not.
 	again time.Time
 }
 
 // missing is for how many members more there has to be room before another search is worth while, of so many that the gang
-// lacks otherwise.
-func (s *searched) missing(otherwise int) int {
+// lacks otherwise. So many fit without victims.
+func (s *searched) missing(otherwise, fit int) int {
 	switch {
 	case s.at.IsZero():
 		return otherwise
 	case s.short == 0:
 		return 1
 	}
-	return min(otherwise, max(1, s.short-s.gained))
+	return min(otherwise, max(1, s.short-(fit-s.fitted)))
 }
 
-// allows reports whether another search may be worth while now.
-func (s *searched) allows(now time.Time) bool {
+// allows reports whether another search may be worth while now, when so many members fit without victims.
+func (s *searched) allows(fit int, now time.Time) bool {
 	s.again = time.Time{}
 	if s.at.IsZero() {
 		return true
 	}
 	at := s.at.Add(searchShare * s.took)
-	if s.gained < s.short {
+	if fit-s.fitted < s.short {
 		at = s.at.Add(max(searchInterval, searchShare*s.took))
 	}
 	if now.Before(at) {
@@ -90,8 +90,7 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 	}
 	began, allowed := time.Time{}, false
 	v.gangs.look(pl.key, func(e *entry, now time.Time) {
-		e.search.gained += e.refusal.gain
-		began, allowed = now, e.preempting == nil && e.search.allows(now)
+		began, allowed = now, e.preempting == nil && e.search.allows(o.result.Bound, now)
 	})
 	if !allowed {
 		return preempt.Result{}, false
@@ -107,7 +106,7 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 	found := len(r.Nodes) > 0 && len(r.Victims)+len(r.Leaving) > 0
 	v.gangs.look(pl.key, func(e *entry, now time.Time) {
 		if e.search = (searched{}); !found {
-			e.search = searched{at: now, took: now.Sub(began), short: r.Short}
+			e.search = searched{at: now, took: now.Sub(began), short: r.Short, fitted: o.result.Bound}
 		}
 	})
 	return r, found

@@ -181,7 +181,7 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key type
 	}
 	took := p.gangs.clock.Since(began)
 	p.gangs.change(key, func(e *entry, now time.Time) {
-		e.refusal = refusal{missing: e.search.missing(max(1, pl.need-o.result.Bound)), cost: took, at: now}
+		e.refusal = refusal{missing: e.search.missing(max(1, pl.need-o.result.Bound), o.result.Bound), cost: took, at: now}
 		if o.verdict == proposal.Refused && o.refusal.Cause == gang.CauseNoRoom && len(pl.wants.minResources) == 0 {
 			e.refusal.gains = &gainer{p.proposer, proposal.NewBound(pl.request)}
 		}

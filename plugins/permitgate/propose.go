@@ -173,6 +173,7 @@ func (p *proposer) again(ctx context.Context, state fwk.CycleState, key types.Na
 	}
 	p.prepare(ctx, state, pl, nodes)
 	o := outcome{view: p.view(pl, nodes)}
+	o.result.Bound = pl.need // as far as the proposal knows
 	pl.request.Cluster = o.view
 	return pl, o
 }
