@@ -8,7 +8,10 @@
 #     scripts        the tests of hack/lib.sh and of this script
 #     unit           the part of "go" that neither links k8s.io/kubernetes nor starts a process
 #     integration    test/integration alone, test by test
-#     soak           the property tests, with SOAK_CHECKS cases each (20000)
+#     soak           the property tests, with SOAK_CHECKS cases each (20000) of another seed in each run
+#
+# The property tests draw their cases from PROPERTY_SEED (1), so that a red run speaks of the change that it tests and can
+# be repeated; "soak" looks for what no run has seen yet.
 #
 # TEST_ARGS is given to go test, as in TEST_ARGS='-run TestGang' hack/test.sh unit.
 # BESIDE=1 tests one package at a time, which takes less memory.
@@ -73,11 +76,8 @@ run_go() {
 	fi
 	rm -f "$log" "$events"
 	COUNT=$(sed -n -E 's/^DONE ([0-9]+) tests?.*/\1/p' <<<"$done_line")
+	COUNT=${COUNT:-0}
 	if ((rc != 0)); then return "$rc"; fi
-	if [ "${COUNT:-0}" = 0 ]; then
-		say "no test ran"
-		return 1
-	fi
 	case $done_line in
 	*skipped*)
 		say "a test was skipped: make it run here or remove it"
@@ -89,6 +89,38 @@ run_go() {
 # packages [-v] PATTERN prints the main module's packages whose directory matches the extended regular expression, or
 # with -v those that do not.
 packages() { (cd "$ROOT" && go list ./... | sed 's|^zonewise\.dev/||' | grep -E "$@" | sed 's|^|zonewise.dev/|' || true); }
+
+# with_properties PACKAGE... prints those of the packages whose tests use rapid: only these know its flags.
+with_properties() {
+	(cd "$ROOT" && go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' "$@" |
+		sed -n 's|^\([^ ]*\) .*pgregory\.net/rapid.*|\1|p')
+}
+
+# run_packages FORMAT FLAG... -- PACKAGE... runs the packages with property tests, with their seed, and then the others.
+run_packages() {
+	local format=$1 total=0 properties others rc=0
+	local -a flags=()
+	shift
+	while [ "$1" != -- ]; do
+		flags+=("$1")
+		shift
+	done
+	shift
+	properties=$(with_properties "$@")
+	others=$(printf '%s\n' "$@" | grep -vxF "$properties")
+	if [ -n "$properties" ]; then
+		# shellcheck disable=SC2086
+		run_go "$ROOT" "$format" "${flags[@]}" $properties -rapid.seed="${PROPERTY_SEED:-1}" || rc=$?
+		total=$COUNT
+	fi
+	if [ -n "$others" ]; then
+		# shellcheck disable=SC2086
+		run_go "$ROOT" "$format" "${flags[@]}" $others || rc=$?
+		total=$((total + COUNT))
+	fi
+	COUNT=$total
+	return $rc
+}
 
 # beside prints how many packages are tested at a time.
 beside() {
@@ -132,7 +164,7 @@ step_go() {
 	# shellcheck disable=SC2086
 	compile_ahead $pkgs
 	# shellcheck disable=SC2086
-	run_go "$ROOT" pkgname -p "$(beside)" -timeout 20m ${leave_out[@]+"${leave_out[@]}"} $pkgs
+	run_packages pkgname -p "$(beside)" -timeout 20m ${leave_out[@]+"${leave_out[@]}"} -- $pkgs
 }
 
 step_unit() {
@@ -141,7 +173,7 @@ step_unit() {
 	# shellcheck disable=SC2086
 	compile_ahead $pkgs
 	# shellcheck disable=SC2086
-	run_go "$ROOT" pkgname -shuffle=on -timeout 10m $pkgs
+	run_packages pkgname -shuffle=on -timeout 10m -- $pkgs
 }
 
 step_integration() {
@@ -158,7 +190,7 @@ step_modules() {
 		if [ -n "$(find "$ROOT/$dir" -name '*_test.go' -not -path '*/testdata/*' | head -n 1)" ]; then
 			say "in $dir"
 			RACE_FLAG='' TEST_CGO=$CGO_ENABLED TEST_GOFLAGS=$GOFLAGS run_go "$ROOT/$dir" pkgname ./... -timeout 15m || rc=$?
-			total=$((total + ${COUNT:-0}))
+			total=$((total + COUNT))
 		fi
 	done
 	COUNT=$total
@@ -176,12 +208,10 @@ step_scripts() {
 	return $rc
 }
 
-# step_soak runs the packages whose tests use rapid: only these know its flags.
+# step_soak runs the packages with property tests.
 step_soak() {
-	local pkgs
-	pkgs=$(cd "$ROOT" && go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | sed -n 's|^\([^ ]*\) .*pgregory\.net/rapid.*|\1|p')
-	# shellcheck disable=SC2086
-	run_go "$ROOT" pkgname -shuffle=on -timeout 6h $pkgs -run . -rapid.checks="${SOAK_CHECKS:-20000}"
+	# shellcheck disable=SC2046
+	run_go "$ROOT" pkgname -shuffle=on -timeout 6h $(with_properties ./...) -run . -rapid.checks="${SOAK_CHECKS:-20000}"
 }
 
 run_step() {
@@ -190,6 +220,10 @@ run_step() {
 	printf '\n== %s\n' "$name"
 	# A step counts and reports by itself; errexit would end the whole run at its first failure.
 	"step_$name" || rc=$?
+	if [ $rc = 0 ] && [ "$COUNT" = 0 ]; then
+		say "no test ran"
+		rc=1
+	fi
 	if ((rc != 0)); then
 		result=FAILED
 		FAILED="$FAILED $name"

@@ -17,6 +17,7 @@ type Factory = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk
 // Pack is the three plugins of one scheduler. A process that runs several schedulers, as tests do, makes
 // a Pack for each.
 type Pack struct {
+	zoneSpread   *zonespread.Shared
 	reserveCache *reservecache.Shared
 	permitGate   *permitgate.Shared
 }
@@ -24,7 +25,7 @@ type Pack struct {
 // NewPack returns a pack for one scheduler. It starts nothing: that is left to the factories, which the
 // framework calls once for each profile that enables the plugin.
 func NewPack() *Pack {
-	p := &Pack{reserveCache: reservecache.NewShared()}
+	p := &Pack{zoneSpread: zonespread.NewShared(), reserveCache: reservecache.NewShared()}
 	p.permitGate = permitgate.NewShared(permitgate.WithHolds(p.holds))
 	return p
 }
@@ -32,11 +33,14 @@ func NewPack() *Pack {
 // Factories returns the constructors of the plugins by their names, to be given to app.WithPlugin.
 func (p *Pack) Factories() map[string]Factory {
 	return map[string]Factory{
-		zonespread.Name:   zonespread.New,
+		zonespread.Name:   p.zoneSpread.New,
 		reservecache.Name: p.reserveCache.New,
 		permitgate.Name:   p.permitGate.New,
 	}
 }
+
+// ZoneSpread returns what the ZoneSpread plugins of all profiles share.
+func (p *Pack) ZoneSpread() *zonespread.Shared { return p.zoneSpread }
 
 // ReserveCache returns what the ReserveCache plugins of all profiles share, the ledger among it.
 func (p *Pack) ReserveCache() *reservecache.Shared { return p.reserveCache }

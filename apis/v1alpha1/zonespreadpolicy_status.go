@@ -1,14 +1,19 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
-// ZoneSpreadPolicyStatus is what the scheduler sees, and what it has to remember over a restart.
+// ZoneSpreadPolicyStatus has what the scheduler's decisions rest on besides the spec (zones[].since, full and
+// recoveringSince), which is written at once, and a report, which may be some seconds old.
 type ZoneSpreadPolicyStatus struct {
 	// ObservedGeneration is the generation of the spec that the status was computed from.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Replicas is the desired number of pods that percentages and quorumSafe refer to.
+	// Replicas is how many pods are wanted: the sum over the workloads with Owner. Gangs with unit PodGroup, as in
+	// all numbers below.
 	// +optional
 	Replicas int64 `json:"replicas"`
 
@@ -53,6 +58,9 @@ const (
 	ReasonAccepted          = "Accepted"
 	ReasonInvalid           = "Invalid"
 	ReasonZonesWithoutNodes = "ZonesWithoutNodes"
+	// ReasonReplicasUnknown: percentages or quorumSafe are not applied to some pods, because how many pods their
+	// workload wants is not known.
+	ReasonReplicasUnknown = "ReplicasUnknown"
 
 	ReasonSatisfied    = "Satisfied"
 	ReasonSkewExceeded = "SkewExceeded"
@@ -71,18 +79,18 @@ const (
 )
 
 // ZoneState is how a zone takes part.
-// +kubebuilder:validation:Enum=Available;Empty;Down;Full;Recovering
+// +kubebuilder:validation:Enum=Available;Empty;Closed;Full;Recovering
 type ZoneState string
 
 // The states of a zone.
 const (
-	// ZoneAvailable: the zone takes part.
+	// ZoneAvailable: the zone takes part. So does one without an open node until downAfter is over, see since.
 	ZoneAvailable ZoneState = "Available"
 	// ZoneEmpty: the zone is declared and never had a node; it takes part, with no pods.
 	ZoneEmpty ZoneState = "Empty"
-	// ZoneDown: every node has been NotReady for downAfter, or the last node is gone.
-	ZoneDown ZoneState = "Down"
-	// ZoneFull: at least one kind of pod has been refused by every node for fullAfter.
+	// ZoneClosed: no node has been ready and open to the policy's pods for downAfter.
+	ZoneClosed ZoneState = "Closed"
+	// ZoneFull: pods of at least some size have been refused by every node for fullAfter.
 	ZoneFull ZoneState = "Full"
 	// ZoneRecovering: the zone is back and does not hold the others back yet.
 	ZoneRecovering ZoneState = "Recovering"
@@ -108,56 +116,40 @@ type ZoneStatus struct {
 	// +optional
 	State ZoneState `json:"state,omitempty"`
 
-	// Since is when the state began: for Down when the last ready node was lost, for Full when the nodes
-	// began to refuse, for Recovering when the zone came back. Absent for Available and Empty.
+	// Since is since when the zone has no node that is ready and open to the policy's pods; it is closed when
+	// downAfter has passed. Absent while it has one.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 
-	// Failover is what the scheduler has to remember about the zone, so that a restart changes nothing.
+	// Full has the sizes of pods that all nodes of the zone refuse, and since when.
 	// +optional
-	Failover *ZoneFailover `json:"failover,omitempty"`
-}
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Full []RefusedSize `json:"full,omitempty"`
 
-// ZoneFailover is the memory behind a zone's state. Times have a resolution of one second.
-type ZoneFailover struct {
-	// UnreadySince is since when the zone has no ready node. The zone is Down once downAfter has passed.
-	// +optional
-	UnreadySince *metav1.Time `json:"unreadySince,omitempty"`
-
-	// LastNodeLost is true while a zone that once had nodes has none: it is Down without a grace period.
-	// +optional
-	LastNodeLost bool `json:"lastNodeLost,omitempty"`
-
-	// RecoveringSince is when the zone came back from Down.
+	// RecoveringSince is when the zone came back from being closed or full. Absent with recovery Immediate, and once
+	// the zone has caught up or recoveryWindow has passed.
 	// +optional
 	RecoveringSince *metav1.Time `json:"recoveringSince,omitempty"`
-
-	// Shapes are the kinds of pods that the zone refuses, or accepts again.
-	// +optional
-	// +listType=map
-	// +listMapKey=shape
-	// +kubebuilder:validation:MaxItems=16
-	Shapes []ZoneShape `json:"shapes,omitempty"`
 }
 
-// ZoneShape is what is remembered about one kind of pod in one zone.
-type ZoneShape struct {
-	// Shape is a hash of what the scheduler's filters look at in a pod: requests, node selector, affinity,
-	// tolerations, host ports, volume claims, resource claims.
+// RefusedSize is a size of pods that a zone refuses.
+type RefusedSize struct {
+	// Since is when all nodes that a pod of this size could use began to refuse it.
 	// +required
-	// +kubebuilder:validation:MaxLength=32
-	Shape string `json:"shape"`
+	Since metav1.Time `json:"since"`
 
-	// RefusedSince is since when every eligible node has refused such pods. The zone is Full for them once
-	// fullAfter has passed.
-	// +optional
-	RefusedSince *metav1.Time `json:"refusedSince,omitempty"`
+	// Last is when that was seen last, to 5 minutes. The zone is full for such pods, and for pods that ask for more, when
+	// there is fullAfter between since and last. An entry is void when last is 15 minutes old.
+	// +required
+	Last metav1.Time `json:"last"`
 
-	// LastRefused is about when that was last seen (to the minute). Old observations are dropped.
+	// AtLeast is what the pod requested.
 	// +optional
-	LastRefused *metav1.Time `json:"lastRefused,omitempty"`
+	AtLeast v1.ResourceList `json:"atLeast,omitempty"`
 
-	// RecoveringSince is when the zone, having been Full, took such a pod again.
+	// Resources is true when no node had what the pod requested, so that room that appears ends the entry. Otherwise
+	// nodes refused the pod for another reason, and a pod that fits there ends it.
 	// +optional
-	RecoveringSince *metav1.Time `json:"recoveringSince,omitempty"`
+	Resources bool `json:"resources,omitempty"`
 }

@@ -29,7 +29,7 @@ type ZoneSpreadPolicy struct {
 	// +required
 	Spec ZoneSpreadPolicySpec `json:"spec"`
 
-	// Status is what the scheduler sees, and what it has to remember over a restart.
+	// Status is what decisions about unavailable zones rest on, and a report.
 	// +optional
 	Status ZoneSpreadPolicyStatus `json:"status,omitzero"`
 }
@@ -58,18 +58,18 @@ const (
 // ZoneSpreadPolicySpec is what is wanted.
 //
 // +kubebuilder:validation:XValidation:rule="self.defaultWeight > 0 || (has(self.zones) && self.zones.exists(z, z.weight > 0))",message="spec.zones: at least one weight must be above 0 when spec.defaultWeight is 0: no zone would be allowed",fieldPath=".zones",reason="FieldValueInvalid"
+// +kubebuilder:validation:XValidation:rule="self.unit != 'PodGroup' || !has(self.replicas) || type(self.replicas) == int || self.replicas != 'Owner'",message="spec.replicas: must be Matching or a number when spec.unit is PodGroup: workloads want pods, not gangs",fieldPath=".replicas",reason="FieldValueInvalid"
 // +kubebuilder:validation:XValidation:rule="!has(self.minZones) || self.defaultWeight > 0 || !has(self.zones) || self.minZones <= self.zones.filter(z, z.weight > 0).size()",message="spec.minZones: must not be above the number of zones with a weight above 0 when spec.defaultWeight is 0",fieldPath=".minZones",reason="FieldValueInvalid"
 type ZoneSpreadPolicySpec struct {
-	// PodSelector selects the pods of this namespace that the policy spreads. It must not be empty, and it
-	// should not be shared by unrelated workloads: the pods that it selects are counted together.
+	// PodSelector selects the pods of this namespace that the policy spreads. It must not be empty.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="spec.podSelector: must not be empty: set matchLabels or matchExpressions"
 	PodSelector metav1.LabelSelector `json:"podSelector"`
 
 	// MatchLabelKeys are label keys whose values an incoming pod and the pods counted for it have in common.
 	// A key that the incoming pod lacks is ignored. Skew and caps then look at one revision at a time, so that a
-	// rollout's surge is not refused for the sake of the pods that it replaces. Defaults to [pod-template-hash],
-	// which only the pods of a Deployment carry. Set it to [] to count all revisions together; a
+	// rollout's surge is not refused because of the pods that it replaces. Defaults to [pod-template-hash],
+	// which only the pods of a Deployment have. Set it to [] to count all revisions together; a
 	// Deployment with maxUnavailable 0 whose replicas fill the caps exactly can then not roll out, and the
 	// condition Infeasible says so.
 	// +optional
@@ -81,14 +81,25 @@ type ZoneSpreadPolicySpec struct {
 	// +kubebuilder:validation:items:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	MatchLabelKeys []string `json:"matchLabelKeys,omitzero"`
 
-	// TopologyKey is the node label whose value is the zone of a node. It can not be changed later, since the
-	// status remembers zones by name. A node without the label is refused under DoNotSchedule.
+	// Unit is what the policy counts: Pod, the default, or PodGroup. With PodGroup all pods that have the same value
+	// of the label scheduling.x-k8s.io/pod-group, a gang, count as one in each zone that has one of them, and the gang of
+	// the incoming pod does not count, so that its members are judged alike. Caps, weights, quorumSafe and replicas are
+	// then numbers of gangs. Pods without the label count one by one.
+	// +optional
+	// +kubebuilder:default=Pod
+	Unit Unit `json:"unit,omitempty"`
+
+	// TopologyKey is the node label whose value is the zone of a node. It cannot be changed later, since the
+	// status has zones by name. A node without the label is refused under DoNotSchedule. kubernetes.io/hostname is
+	// not allowed: a policy keeps state for each zone, of which there should be few; topologySpreadConstraints spread
+	// over hosts.
 	// +optional
 	// +kubebuilder:default="topology.kubernetes.io/zone"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.topologyKey: can not be changed: delete the policy and create it anew"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.topologyKey: cannot be changed: delete the policy and create it again"
+	// +kubebuilder:validation:XValidation:rule="self != 'kubernetes.io/hostname'",message="spec.topologyKey: must not be kubernetes.io/hostname: use topologySpreadConstraints to spread over hosts"
 	TopologyKey string `json:"topologyKey,omitempty"`
 
 	// Zones declares zones with their weights and caps. A declared zone exists even while it has no node: it
@@ -118,7 +129,8 @@ type ZoneSpreadPolicySpec struct {
 
 	// MaxPerZone is how many pods a zone may hold at most: a number of pods, or a percentage of the desired
 	// replicas such as "40%" (more than 0%, at most 100%). A percentage never comes to less than 1 pod. It holds
-	// while zones are unavailable, too. Without it there is no such limit.
+	// while zones are unavailable, too. See replicas for which pods are compared with it. Without it there is no
+	// such limit.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? int(self) >= 1 && int(self) <= 1000000 : string(self).matches('^([1-9][0-9]?|100)%$')",message="spec.maxPerZone: must be a number of pods from 1 to 1000000, or a percentage from \"1%\" to \"100%\""
@@ -132,7 +144,7 @@ type ZoneSpreadPolicySpec struct {
 
 	// QuorumSafe keeps every zone below half of the desired replicas, so that a majority is left after the
 	// loss of any one zone. It needs at least 3 replicas and at least 3 zones (4 zones for 4 replicas); the
-	// condition Infeasible tells when it can not be kept.
+	// condition Infeasible tells when it cannot be kept.
 	// +optional
 	// +kubebuilder:default=false
 	QuorumSafe bool `json:"quorumSafe,omitempty"`
@@ -163,12 +175,16 @@ type ZoneSpreadPolicySpec struct {
 	// +kubebuilder:default=Honor
 	NodeTaintsPolicy InclusionPolicy `json:"nodeTaintsPolicy,omitempty"`
 
-	// Replicas says what percentages and quorumSafe refer to. Owner, the default: the desired replicas of the
-	// workloads (Deployment, StatefulSet, Job and so on) whose pods the policy selects, together; a pod
-	// without a known owner counts as one. Matching: the live pods that the policy selects, waiting ones
-	// too. A positive number: that number.
+	// Replicas is the number that percentages and quorumSafe refer to, and says which pods caps look at.
+	//
+	// Owner, the default: the desired replicas of the incoming pod's own workload, which is its Deployment,
+	// StatefulSet, Job, or ReplicaSet or ReplicationController without a controller; each workload has the caps for
+	// itself. For a pod without such a workload percentages and quorumSafe refuse nothing.
+	// Matching: the live pods that the policy selects, waiting ones too; the caps are for all of them together.
+	// A positive number: that number; the caps are for all selected pods together.
+	//
+	// With unit PodGroup the default is Matching, and Owner is not allowed.
 	// +optional
-	// +kubebuilder:default=Owner
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? int(self) >= 1 && int(self) <= 1000000 : string(self) in ['Owner', 'Matching']",message="spec.replicas: must be Owner, Matching or a number from 1 to 1000000"
 	Replicas *intstr.IntOrString `json:"replicas,omitempty"`
@@ -209,8 +225,9 @@ type ZoneSpreadZone struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.recovery == 'Gradual' || !has(self.recoveryWindow)",message="spec.unavailableZones.recoveryWindow: may only be set when recovery is Gradual",fieldPath=".recoveryWindow",reason="FieldValueForbidden"
 type UnavailableZones struct {
-	// DownAfter is how long every node of a zone must have been NotReady or unreachable before the zone is
-	// down. A zone that loses its last node is down at once. Defaults to 2m.
+	// DownAfter is how long a zone must have had no node that is ready and open to the policy's pods before it is
+	// closed. A node is not open that is cordoned, or that the node selector, node affinity or tolerations of the
+	// policy's newest pod exclude, as far as nodeAffinityPolicy and nodeTaintsPolicy honor them. Defaults to 2m.
 	// +optional
 	// +kubebuilder:default="2m"
 	// +kubebuilder:validation:Type=string
@@ -219,8 +236,8 @@ type UnavailableZones struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) > duration('0s')",message="spec.unavailableZones.downAfter: must be a duration above 0, such as 2m"
 	DownAfter *metav1.Duration `json:"downAfter,omitempty"`
 
-	// FullAfter is how long every node of a zone must have refused a kind of pod, for reasons other than
-	// spreading, before the zone is full for such pods. Defaults to 5m.
+	// FullAfter is how long all nodes of a zone must have refused the policy's pods, for reasons other than
+	// spreading, before the zone is full for pods that ask for at least as much. Defaults to 5m.
 	// +optional
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
@@ -244,6 +261,20 @@ type UnavailableZones struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) > duration('0s')",message="spec.unavailableZones.recoveryWindow: must be a duration above 0, such as 10m"
 	RecoveryWindow *metav1.Duration `json:"recoveryWindow,omitempty"`
 }
+
+// Unit is what a policy counts.
+// +kubebuilder:validation:Enum=Pod;PodGroup
+type Unit string
+
+// The units.
+const (
+	UnitPod      Unit = "Pod"
+	UnitPodGroup Unit = "PodGroup"
+)
+
+// PodGroupLabel is the label of pods whose value names their gang, see UnitPodGroup. It is that of scheduler-plugins'
+// PodGroup.
+const PodGroupLabel = "scheduling.x-k8s.io/pod-group"
 
 // PercentRounding is a direction of rounding.
 // +kubebuilder:validation:Enum=Up;Down

@@ -24,7 +24,7 @@ queries=$(grep -c 'record: ' dashboard_rules.yaml)
 
 # An alert that never fires, and one that always does, fail their tests; a query that is no PromQL fails the check.
 cp rules.yaml good.yaml
-sed 's/{state="Down"}) > 0/{state="Down"}) > 1/' good.yaml >rules.yaml
+sed 's/{state="Closed"}) > 0/{state="Closed"}) > 1/' good.yaml >rules.yaml
 if "$promtool" test rules rules_test.yaml >out 2>&1; then fail "passes with an alert that never fires"; fi
 sed 's/drift_nodes) > 0/drift_nodes) >= 0/' good.yaml >rules.yaml
 if "$promtool" test rules rules_test.yaml >out 2>&1; then fail "passes with an alert that always fires"; fi

@@ -67,7 +67,8 @@ func (pl *ZoneSpread) constraintsOf(pod *v1.Pod, action v1.UnsatisfiableConstrai
 // them: minDomains 1, nodeAffinityPolicy Honor, nodeTaintsPolicy Ignore.
 func (pl *ZoneSpread) parse(pod *v1.Pod, constraints []v1.TopologySpreadConstraint, action v1.UnsatisfiableConstraintAction) ([]constraint, error) {
 	var parsed []constraint
-	inclusion := newInclusion(pod, pl.features.comparisonOperators)
+	type honors struct{ affinity, taints bool }
+	known := map[honors]counts.Eligibility{} // most pods have one kind
 	for i := range constraints {
 		c := &constraints[i]
 		if c.WhenUnsatisfiable != action {
@@ -80,8 +81,15 @@ func (pl *ZoneSpread) parse(pod *v1.Pod, constraints []v1.TopologySpreadConstrai
 		if pl.features.matchLabelKeys {
 			selector = withMatchLabelKeys(selector, c.MatchLabelKeys, pod.Labels)
 		}
-		honorAffinity := ptr.Deref(c.NodeAffinityPolicy, v1.NodeInclusionPolicyHonor) == v1.NodeInclusionPolicyHonor
-		honorTaints := ptr.Deref(c.NodeTaintsPolicy, v1.NodeInclusionPolicyIgnore) == v1.NodeInclusionPolicyHonor
+		honor := honors{
+			affinity: ptr.Deref(c.NodeAffinityPolicy, v1.NodeInclusionPolicyHonor) == v1.NodeInclusionPolicyHonor,
+			taints:   ptr.Deref(c.NodeTaintsPolicy, v1.NodeInclusionPolicyIgnore) == v1.NodeInclusionPolicyHonor,
+		}
+		eligibility, ok := known[honor]
+		if !ok {
+			eligibility = counts.EligibilityOf(pod, honor.affinity, honor.taints, pl.features.comparisonOperators)
+			known[honor] = eligibility
+		}
 		if parsed == nil {
 			parsed = make([]constraint, 0, len(constraints)-i)
 		}
@@ -90,8 +98,8 @@ func (pl *ZoneSpread) parse(pod *v1.Pod, constraints []v1.TopologySpreadConstrai
 			maxSkew:     c.MaxSkew,
 			minDomains:  ptr.Deref(c.MinDomains, 1),
 			selector:    selector,
-			honorTaints: honorTaints,
-			eligibility: inclusion.eligibility(honorAffinity, honorTaints),
+			honorTaints: honor.taints,
+			eligibility: eligibility,
 		})
 	}
 	return parsed, nil

@@ -9,10 +9,10 @@
 // docs/zonespread.md): the minimum after a pod was added in another domain, the removal of a
 // terminating victim, and the empty label selector. Enable either plugin in a profile, never both.
 //
-// The plugin is an adapter. What it decides about constraints lives in two pure packages: counts tells how many matching
-// pods each topology domain holds, skew turns those numbers into verdicts and scores.
+// The plugin is an adapter. What it decides about constraints lives in the pure package counts, which tells how many matching
+// pods each topology domain holds and turns those numbers into verdicts and scores.
 //
-// ZoneSpreadPolicies come on top: package policies serves them and package policy decides what they mean
+// ZoneSpreadPolicies come on top: package serve keeps what they need and package policy decides what they mean
 // (docs/zonespreadpolicy.md). Pods that no policy selects are not affected.
 //
 // # Concurrency

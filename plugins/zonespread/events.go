@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/zonespread/counts"
 )
 
 var _ fwk.EnqueueExtensions = (*ZoneSpread)(nil)
@@ -51,7 +53,7 @@ func (pl *ZoneSpread) isSchedulableAfterAssignedPodChange(logger klog.Logger, po
 			return fwk.QueueSkip, nil
 		}
 	}
-	if pl.countsByPolicy(pod, before) != pl.countsByPolicy(pod, after) {
+	if pl.shared.policies.SelectsHard(pod) && pl.shared.policies.Helps(pod, before, after) {
 		logger.V(5).Info("A pod that a policy counts came or went", "pod", klog.KObj(pod), "changedPod", klog.KObj(cmp.Or(after, before)))
 		return fwk.Queue, nil
 	}
@@ -86,7 +88,7 @@ func (pl *ZoneSpread) isSchedulableAfterTargetPodChange(logger klog.Logger, pod 
 	if err != nil {
 		return fwk.Queue, err
 	}
-	if pl.policies.SelectsHard(before) || pl.policies.SelectsHard(after) {
+	if pl.shared.policies.SelectsHard(before) || pl.shared.policies.SelectsHard(after) {
 		return fwk.Queue, nil // by its tolerations or its labels it may be another matter to the policy
 	}
 	if !equality.Semantic.DeepEqual(before.Spec.Tolerations, after.Spec.Tolerations) {
@@ -119,12 +121,16 @@ func (pl *ZoneSpread) isSchedulableAfterNodeChange(logger klog.Logger, pod *v1.P
 	if err != nil {
 		return fwk.Queue, err
 	}
-	if pl.policies.SelectsHard(pod) {
-		return fwk.Queue, nil // zones come, go, and are eligible or not by labels and taints
+	if pl.changesZones(pod, before, after) {
+		logger.V(5).Info("The zones of a policy changed", "pod", klog.KObj(pod))
+		return fwk.Queue, nil
 	}
 	constraints, err := pl.constraintsOf(pod, v1.DoNotSchedule)
 	if err != nil {
 		return fwk.Queue, err
+	}
+	if len(constraints) == 0 && pl.shared.policies.SelectsHard(pod) {
+		return fwk.QueueSkip, nil // its policies alone refused it
 	}
 	hadDomain := before != nil && hasAllKeys(before.Labels, constraints)
 	hasDomain := after != nil && hasAllKeys(after.Labels, constraints)
@@ -145,6 +151,30 @@ func (pl *ZoneSpread) isSchedulableAfterNodeChange(logger klog.Logger, pod *v1.P
 	return fwk.Queue, nil
 }
 
+// changesZones tells whether the change of a node may change which zones there are for a policy of the pod, or that the node
+// has one.
+func (pl *ZoneSpread) changesZones(pod *v1.Pod, before, after *v1.Node) bool {
+	for _, a := range pl.shared.policies.For(pod) {
+		if !a.Hard() {
+			continue
+		}
+		eligible := counts.EligibilityOf(pod, a.HonorsAffinity(), a.HonorsTaints(), pl.features.comparisonOperators)
+		zone := func(node *v1.Node) (name string, takesPart bool) {
+			if node == nil {
+				return "", false
+			}
+			name, labelled := node.Labels[a.TopologyKey()]
+			return name, labelled && counts.Admits(eligible, node)
+		}
+		was, took := zone(before)
+		is, takes := zone(after)
+		if took != takes || takes && was != is {
+			return true
+		}
+	}
+	return false
+}
+
 // movedDomain tells whether two states of a node differ in the value of a topology key.
 func movedDomain(before, after *v1.Node, constraints []constraint) bool {
 	for i := range constraints {
@@ -160,7 +190,7 @@ func movedDomain(before, after *v1.Node, constraints []constraint) bool {
 // waits there for another event.
 func changedEligibility(before, after *v1.Node, constraints []constraint) bool {
 	for i := range constraints {
-		if e := constraints[i].eligibility; e != nil && e.Eligible(before) != e.Eligible(after) {
+		if e := constraints[i].eligibility; counts.Admits(e, before) != counts.Admits(e, after) {
 			return true
 		}
 	}

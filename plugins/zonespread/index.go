@@ -7,7 +7,6 @@ import (
 
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"zonewise.dev/internal/perscheduler"
 	"zonewise.dev/plugins/zonespread/counts"
 )
 
@@ -23,14 +22,7 @@ func newSharedIndex() *sharedIndex {
 	return &sharedIndex{index: counts.NewIndex(counts.DefaultLimits())}
 }
 
-// indexFor returns the index of the scheduler that the handle belongs to.
-func indexFor(ctx context.Context, h fwk.Handle) *sharedIndex {
-	if h.SharedInformerFactory() == nil {
-		// Nothing tells which other handles are of the same scheduler.
-		return newSharedIndex()
-	}
-	return perscheduler.Get(ctx, h, Name+"/index", newSharedIndex)
-}
+const updatedStateKey fwk.StateKey = "Updated" + Name
 
 // updatedState marks a cycle whose snapshot the index has learned.
 type updatedState struct{ update uint64 }
@@ -51,6 +43,9 @@ func (s *sharedIndex) learnLocked(nodes []fwk.NodeInfo) {
 
 // count answers queries about the snapshot of a scheduling cycle, whose nodes are given.
 func (pl *ZoneSpread) count(ctx context.Context, cycleState fwk.CycleState, nodes []fwk.NodeInfo, queries []counts.Query) []*counts.Table {
+	if len(queries) == 0 {
+		return nil
+	}
 	if cycleState.IsPodGroupSchedulingCycle() {
 		// The snapshot of a pod group's cycle holds pods that are only tried out, under the generations
 		// that the nodes had without them: the index must not see it.
@@ -60,19 +55,19 @@ func (pl *ZoneSpread) count(ctx context.Context, cycleState fwk.CycleState, node
 		})
 	}
 
-	pl.shared.mu.Lock()
-	defer pl.shared.mu.Unlock()
-	ix := pl.shared.index
+	pl.shared.index.mu.Lock()
+	defer pl.shared.index.mu.Unlock()
+	ix := pl.shared.index.index
 	// A cycle has one snapshot from PreFilter to PreScore, so that the second need not look at it again,
 	// unless another cycle came in between.
 	known, _ := cycleState.Read(updatedStateKey) // an error says that there is none
 	if known != (updatedState{ix.Updates()}) {
-		pl.shared.learnLocked(nodes)
+		pl.shared.index.learnLocked(nodes)
 		cycleState.Write(updatedStateKey, updatedState{ix.Updates()})
 	}
 	tables := ix.Count(queries)
 	stats := ix.Stats()
-	reportStats(pl.shared.reported, stats)
-	pl.shared.reported = stats
+	reportStats(pl.shared.index.reported, stats)
+	pl.shared.index.reported = stats
 	return tables
 }

@@ -46,8 +46,15 @@ var preFilterDuration = zonewisemetrics.NewHistogram(&metrics.HistogramOpts{
 	StabilityLevel: metrics.ALPHA,
 })
 
+var evaluationDuration = zonewisemetrics.NewHistogram(&metrics.HistogramOpts{
+	Namespace: zonewisemetrics.Namespace, Subsystem: subsystem, Name: "policy_evaluation_duration_seconds",
+	Help:           "Time to judge all zones by all ZoneSpreadPolicies of one pod, once its pods are counted.",
+	Buckets:        metrics.ExponentialBuckets(10e-6, 2, 14), // to 82 ms
+	StabilityLevel: metrics.ALPHA,
+})
+
 func registerMetrics() {
-	zonewisemetrics.MustRegister(indexSize, nodesRefreshed, selectorsBuilt, selectorsEvicted, directCounts, preFilterDuration)
+	zonewisemetrics.MustRegister(indexSize, nodesRefreshed, selectorsBuilt, selectorsEvicted, directCounts, preFilterDuration, evaluationDuration)
 }
 
 // reportStats sets the metrics to what the index holds now; last is what it held at the last report.

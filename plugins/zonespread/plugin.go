@@ -3,12 +3,18 @@ package zonespread
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
 
-	"zonewise.dev/plugins/zonespread/policies"
+	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/feature"
+	"zonewise.dev/internal/leader"
+	"zonewise.dev/internal/perscheduler"
+	"zonewise.dev/plugins/zonespread/serve"
 )
 
 const (
@@ -22,13 +28,53 @@ const (
 	ErrReasonNodeLabelNotMatch = ErrReasonConstraintsNotMatch + " (missing required label)"
 )
 
+// Option changes what NewShared makes.
+type Option func(*[]serve.Option)
+
+// WithClock takes the time from c instead of the system's clock.
+func WithClock(c clock.WithTicker) Option {
+	return func(o *[]serve.Option) { *o = append(*o, serve.WithClock(c)) }
+}
+
+// WithSource takes ZoneSpreadPolicies from source instead of from the API server of the framework's handle.
+func WithSource(source crd.Source) Option {
+	return func(o *[]serve.Option) { *o = append(*o, serve.WithSource(source)) }
+}
+
+// Shared is what the plugins of all profiles of one scheduler share: they see one snapshot, and one set of policies.
+type Shared struct {
+	index    *sharedIndex
+	policies *serve.Policies
+}
+
+// NewShared returns the Shared of one scheduler. It starts nothing: that is left to New.
+func NewShared(options ...Option) *Shared {
+	var forPolicies []serve.Option
+	for _, o := range options {
+		o(&forPolicies)
+	}
+	return &Shared{index: newSharedIndex(), policies: serve.New(forPolicies...)}
+}
+
+// Idle reports whether the workers have nothing to do until an event comes or the clock moves.
+func (s *Shared) Idle() bool { return s.policies.Idle() }
+
+// New builds the plugin for one profile of its own scheduler; all profiles share what can be shared.
+func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+	if h.SharedInformerFactory() == nil {
+		// Nothing tells which other handles are of the same scheduler.
+		return NewShared().New(ctx, obj, h)
+	}
+	return perscheduler.Get(ctx, h, Name, func() *Shared { return NewShared() }).New(ctx, obj, h)
+}
+
 // ZoneSpread spreads pods over topology domains. Make one with New.
 type ZoneSpread struct {
 	lister      fwk.SharedLister
 	parallelize fwk.Parallelizer
 	features    features
-	shared      *sharedIndex
-	policies    *policies.Policies
+	shared      *Shared
+	leader      *leader.Leader // nil without informers
 
 	// What Filter returns copies of.
 	tooSkewed, noDomain *fwk.Status
@@ -40,9 +86,17 @@ type ZoneSpread struct {
 	selectors       *defaultSelectors // nil without default constraints
 }
 
+// features are those gates of kube-scheduler that change what PodTopologySpread decides, as they were when the plugin was
+// made. NodeInclusionPolicyInPodTopologySpread is not among them: it is locked on.
+type features struct {
+	matchLabelKeys       bool
+	comparisonOperators  bool
+	skipDeferredResizing bool
+}
+
 // New builds the plugin for one profile. It is the framework's plugin factory; nil args stand for the
 // defaults, and no API server is needed.
-func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+func (s *Shared) New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 	args, err := decodeArgs(obj)
 	if err != nil {
 		return nil, err
@@ -52,16 +106,23 @@ func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, err
 	}
 	registerMetrics()
 	pl := &ZoneSpread{
-		lister:             h.SnapshotSharedLister(),
-		parallelize:        h.Parallelizer(),
-		features:           currentFeatures(),
-		shared:             indexFor(ctx, h),
+		lister:      h.SnapshotSharedLister(),
+		parallelize: h.Parallelizer(),
+		features: features{
+			matchLabelKeys:       feature.Enabled("MatchLabelKeysInPodTopologySpread", true),
+			comparisonOperators:  feature.TolerationOperators(),
+			skipDeferredResizing: feature.Enabled("InPlacePodVerticalScalingSchedulerPreemption", false),
+		},
+		shared:             s,
 		tooSkewed:          fwk.NewStatus(fwk.Unschedulable, ErrReasonConstraintsNotMatch),
 		noDomain:           fwk.NewStatus(fwk.UnschedulableAndUnresolvable, ErrReasonNodeLabelNotMatch),
 		defaultConstraints: args.DefaultConstraints,
 	}
-	if pl.policies, err = policiesFor(ctx, h); err != nil {
-		return nil, err
+	if h.SharedInformerFactory() != nil {
+		pl.leader = leader.Of(ctx, h)
+		if err := s.policies.Join(ctx, h); err != nil {
+			return nil, fmt.Errorf("plugin %s: %w", Name, err)
+		}
 	}
 	if args.DefaultingType == SystemDefaulting {
 		pl.defaultConstraints = systemDefaultConstraints()

@@ -9,15 +9,22 @@ import (
 
 var _ fwk.ReservePlugin = (*ZoneSpread)(nil)
 
-// Reserve tells the pod's policies that a zone has room for it. In the cycles of pod groups it is a rehearsal that
-// proves nothing.
+// Reserve notes that the pod waits no more and that its node's zone has room. In the cycles of pod groups it is a rehearsal
+// that proves nothing.
 func (pl *ZoneSpread) Reserve(_ context.Context, cycleState fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
-	if cycleState.IsPodGroupSchedulingCycle() || verdictsOf(cycleState) == nil {
+	v := verdictsOf(cycleState)
+	if v == nil || cycleState.IsPodGroupSchedulingCycle() {
 		return nil
 	}
 	if node, err := pl.lister.NodeInfos().Get(nodeName); err == nil {
-		pl.policies.Took(pod, node.Node())
+		for i := range v.rows {
+			r := &v.rows[i]
+			if zone, ok := node.Node().Labels[r.applied.TopologyKey()]; ok && r.answer.Refusing {
+				pl.shared.policies.Took(r.applied, v.requests, zone)
+			}
+		}
 	}
+	pl.shared.policies.Placed(pod)
 	return nil
 }
 

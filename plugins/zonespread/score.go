@@ -10,7 +10,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/zonespread/counts"
-	"zonewise.dev/plugins/zonespread/skew"
 )
 
 var (
@@ -18,6 +17,8 @@ var (
 	_ fwk.ScorePlugin     = (*ZoneSpread)(nil)
 	_ fwk.ScoreExtensions = (*ZoneSpread)(nil)
 )
+
+const preScoreStateKey fwk.StateKey = "PreScore" + Name
 
 // preScoreState is what Score knows about a pod's soft constraints and policies.
 type preScoreState struct {
@@ -45,7 +46,7 @@ func (pl *ZoneSpread) PreScore(ctx context.Context, cycleState fwk.CycleState, p
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	byPolicies := scoresByPolicies(cycleState, filteredNodes)
+	byPolicies := pl.scoresByPolicies(cycleState, filteredNodes)
 	if len(constraints) == 0 && byPolicies == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
@@ -71,9 +72,7 @@ func (pl *ZoneSpread) PreScore(ctx context.Context, cycleState fwk.CycleState, p
 		queries[i] = constraints[i].query(pod.Namespace, keys)
 		queries[i].MissingIsEmpty = !needsAllKeys
 	}
-	if len(queries) > 0 {
-		state.tables = pl.count(ctx, cycleState, nodes, queries)
-	}
+	state.tables = pl.count(ctx, cycleState, nodes, queries)
 	state.weights = weigh(state, filteredNodes, len(nodes), needsAllKeys)
 	cycleState.Write(preScoreStateKey, state)
 	return nil
@@ -140,7 +139,7 @@ nodes:
 		if state.constraints[i].topologyKey == v1.LabelHostname {
 			domains = len(filteredNodes) - state.ignored.Len()
 		}
-		weights[i] = skew.Weight(domains)
+		weights[i] = counts.Weight(domains)
 	}
 	return weights
 }
@@ -180,10 +179,10 @@ func (pl *ZoneSpread) Score(_ context.Context, cycleState fwk.CycleState, _ *v1.
 	var sum float64
 	for i := range s.constraints {
 		if domain, ok := s.domainOf(node, i); ok {
-			sum += skew.Contribution(s.tables[i].At(domain), s.constraints[i].maxSkew, s.weights[i])
+			sum += counts.Contribution(s.tables[i].At(domain), s.constraints[i].maxSkew, s.weights[i])
 		}
 	}
-	return skew.Raw(sum), nil
+	return counts.Raw(sum), nil
 }
 
 // NormalizeScore turns raw scores into 0..MaxNodeScore; ignored nodes get 0.
@@ -192,7 +191,7 @@ func (pl *ZoneSpread) NormalizeScore(_ context.Context, cycleState fwk.CycleStat
 	if err != nil {
 		return fwk.AsStatus(err)
 	}
-	scored := skew.NewRange()
+	scored := counts.NewRange()
 	for i := range scores {
 		if !s.ignored.Has(scores[i].Name) {
 			scored.Add(scores[i].Score)

@@ -30,7 +30,7 @@ func needControllers(t *testing.T) {
 	require.NoError(t, err)
 	cmd := exec.Command(cp.plane.Program("kube-controller-manager"),
 		"--kubeconfig="+cp.plane.Admin,
-		"--controllers=deployment-controller,replicaset-controller,garbage-collector-controller",
+		"--controllers=deployment-controller,replicaset-controller,disruption-controller,garbage-collector-controller",
 		"--leader-elect=false",
 		"--secure-port=0",
 		"--use-service-account-credentials=false",

@@ -10,10 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
@@ -105,7 +105,7 @@ zones: [{name: a}, {name: b, weight: 0}]`)
 		WhenUnsatisfiable:  v1alpha1.DoNotSchedule,
 		NodeAffinityPolicy: v1alpha1.Honor,
 		NodeTaintsPolicy:   v1alpha1.Honor,
-		Replicas:           ptr.To(intstr.FromString("Owner")),
+		Unit:               v1alpha1.UnitPod,
 		UnavailableZones: v1alpha1.UnavailableZones{
 			DownAfter: &metav1.Duration{Duration: 2 * time.Minute},
 			FullAfter: &metav1.Duration{Duration: 5 * time.Minute},
@@ -154,6 +154,8 @@ nodeTaintsPolicy: Ignore
 replicas: Matching
 unavailableZones: {downAfter: 30s, fullAfter: 1m30s, recovery: Gradual, recoveryWindow: 1h}`,
 		"immediate":           `unavailableZones: {recovery: Immediate}`,
+		"gangs":               "unit: PodGroup\nmaxPerZone: 40%\nreplicas: Matching",
+		"gangs-as-number":     "unit: PodGroup\nreplicas: 12",
 		"cap-as-number":       `maxPerZone: 1`,
 		"cap-one-percent":     `maxPerZone: 1%`,
 		"cap-all":             `maxPerZone: 100%`,
@@ -219,6 +221,9 @@ func testPolicyRejected(ctx context.Context, t *testing.T, c client.Client) {
 		{"window-without-gradual", selector + "unavailableZones: {recovery: Immediate, recoveryWindow: 1m}", "spec.unavailableZones.recoveryWindow", "only be set when recovery is Gradual"},
 		{"window-zero", selector + "unavailableZones: {recoveryWindow: 0s}", "spec.unavailableZones.recoveryWindow", "above 0"},
 		{"topology-key", selector + "topologyKey: 'not a key'", "spec.topologyKey", "should match"},
+		{"hosts", selector + "topologyKey: kubernetes.io/hostname", "spec.topologyKey", "kubernetes.io/hostname"},
+		{"unit", selector + "unit: Job", "spec.unit", "Unsupported value"},
+		{"gangs-of-an-owner", selector + "unit: PodGroup\nreplicas: Owner", "spec.replicas", "PodGroup"},
 		{"match-label-key", selector + "matchLabelKeys: ['a b']", "spec.matchLabelKeys[0]", "should match"},
 		{"match-label-key-twice", selector + "matchLabelKeys: [a, a]", "spec.matchLabelKeys[1]", "Duplicate value"},
 	} {
@@ -240,7 +245,7 @@ func testPolicyImmutable(ctx context.Context, t *testing.T, c client.Client) {
 	obj.Spec.MaxSkew = 5
 	require.NoError(t, c.Update(ctx, obj), "the rest of the spec may change")
 	obj.Spec.TopologyKey = "example.com/rack"
-	require.ErrorContains(t, c.Update(ctx, obj), "spec.topologyKey: can not be changed")
+	require.ErrorContains(t, c.Update(ctx, obj), "spec.topologyKey: cannot be changed")
 }
 
 func testPolicyStatus(ctx context.Context, t *testing.T, c client.Client) {
@@ -250,14 +255,15 @@ func testPolicyStatus(ctx context.Context, t *testing.T, c client.Client) {
 	}
 	require.NoError(t, c.Create(ctx, obj))
 	since := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Local())
+	last := metav1.NewTime(since.Add(time.Minute))
 	want := v1alpha1.ZoneSpreadPolicyStatus{
 		ObservedGeneration: 1, Replicas: 9, Pods: 6, Skew: 3,
 		Zones: []v1alpha1.ZoneStatus{
 			{Name: "a", Pods: 6, Desired: 5, State: v1alpha1.ZoneAvailable},
-			{Name: "b", Pods: 0, Desired: 4, State: v1alpha1.ZoneDown, Since: &since, Failover: &v1alpha1.ZoneFailover{
-				UnreadySince: &since, LastNodeLost: true,
-				Shapes: []v1alpha1.ZoneShape{{Shape: "0123456789abcdef", RefusedSince: &since, LastRefused: &since}},
-			}},
+			{Name: "b", Pods: 0, Desired: 4, State: v1alpha1.ZoneClosed, Since: &since, Full: []v1alpha1.RefusedSize{{
+				Since: since, Last: last, AtLeast: corev1.ResourceList{"cpu": resource.MustParse("100m")}, Resources: true,
+			}}},
+			{Name: "c", State: v1alpha1.ZoneRecovering, RecoveringSince: &since},
 		},
 		Conditions: []metav1.Condition{{
 			Type: v1alpha1.ConditionSatisfied, Status: metav1.ConditionFalse, ObservedGeneration: 1,

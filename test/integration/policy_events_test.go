@@ -16,7 +16,7 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// TestPolicyEventsAndMetrics: what becomes of a policy is told by Events of it, and shown by the scheduler's metrics.
+// TestPolicyEventsAndMetrics: what becomes of a policy is seen in its Events and in the scheduler's metrics.
 func TestPolicyEventsAndMetrics(t *testing.T) {
 	w := newPolicyWorld(t)
 	w.addNodes("16", "a1", "b1")
@@ -28,8 +28,8 @@ func TestPolicyEventsAndMetrics(t *testing.T) {
 	w.startScheduler()
 	w.waitPolicyEvent(p, corev1.EventTypeWarning, "Infeasible", "CapsBelowReplicas: the caps of 2 zones come to 8 pods, below the 9 replicas (maxPerZone 4)")
 	w.strike("b1")
-	w.waitPolicyEvent(p, corev1.EventTypeWarning, "ZoneDown", "zone zone-b is down")
-	require.Equal(t, map[string]float64{"zone-b Down": 1}, w.gauge(t, "zonewise_zonespread_policy_zone_unavailable", p.Name, "zone", "state"))
+	w.waitPolicyEvent(p, corev1.EventTypeWarning, "ZoneClosed", "zone zone-b is closed")
+	require.Equal(t, map[string]float64{"zone-b Closed": 1}, w.gauge(t, "zonewise_zonespread_policy_zone_unavailable", p.Name, "zone", "state"))
 	require.InDelta(t, 1, w.gauge(t, "zonewise_zonespread_policy_condition", p.Name, "condition")["Infeasible"], 0)
 	w.heal("b1")
 	w.waitPolicyEvent(p, corev1.EventTypeNormal, "ZoneBack", "zone zone-b is back")

@@ -37,8 +37,8 @@ func (w *world) lead(number int) *replica {
 	return r
 }
 
-// sinceOf returns since when a zone is in its state.
-func sinceOf(s *v1alpha1.ZoneSpreadPolicyStatus, zone string) *metav1.Time {
+// closedSince returns since when a zone has been closed, and fullSince since when it refuses pods; nil if neither.
+func closedSince(s *v1alpha1.ZoneSpreadPolicyStatus, zone string) *metav1.Time {
 	for i := range s.Zones {
 		if s.Zones[i].Name == zone {
 			return s.Zones[i].Since
@@ -47,16 +47,10 @@ func sinceOf(s *v1alpha1.ZoneSpreadPolicyStatus, zone string) *metav1.Time {
 	return nil
 }
 
-// troubleOf returns since when a leader remembers that a zone has no ready node, or refuses pods; nil while it does not.
-func troubleOf(s *v1alpha1.ZoneSpreadPolicyStatus, zone string) *metav1.Time {
+func fullSince(s *v1alpha1.ZoneSpreadPolicyStatus, zone string) *metav1.Time {
 	for i := range s.Zones {
-		f := s.Zones[i].Failover
-		switch {
-		case s.Zones[i].Name != zone || f == nil:
-		case f.UnreadySince != nil:
-			return f.UnreadySince
-		case len(f.Shapes) > 0:
-			return f.Shapes[0].RefusedSince
+		if s.Zones[i].Name == zone && len(s.Zones[i].Full) > 0 {
+			return &s.Zones[i].Full[0].Since
 		}
 	}
 	return nil
@@ -86,10 +80,10 @@ func TestPolicyFailover(t *testing.T) {
 	began := time.Now()
 	w.deploy(8, "100m", func(d *appsv1.Deployment) { d.Spec.Template.Spec.SchedulerName = "zonewise-scheduler" })
 	w.waitPlaced(2)
-	w.waitStatus(p, "both troubles are remembered", func(s *v1alpha1.ZoneSpreadPolicyStatus) bool {
-		return troubleOf(s, "zone-c") != nil && troubleOf(s, "zone-d") != nil
+	w.waitStatus(p, "both beginnings are written", func(s *v1alpha1.ZoneSpreadPolicyStatus) bool {
+		return fullSince(s, "zone-c") != nil && closedSince(s, "zone-d") != nil
 	})
-	full, dead := troubleOf(status(), "zone-c"), troubleOf(status(), "zone-d")
+	full, dead := fullSince(status(), "zone-c"), closedSince(status(), "zone-d")
 
 	w.takeOver(first)
 	require.Equal(t, 2, w.placed())
@@ -98,12 +92,12 @@ func TestPolicyFailover(t *testing.T) {
 	w.waitBoundCount(8, labelled("web"))
 	require.Greater(t, time.Since(began), grace-2*time.Second, "the times in the status have whole seconds")
 	w.requireSkew(1, labelled("web"), "zone-a", "zone-b")
-	w.waitStatus(p, "one zone is full and one is down", func(s *v1alpha1.ZoneSpreadPolicyStatus) bool {
-		return stateOf(s, "zone-c") == v1alpha1.ZoneFull && stateOf(s, "zone-d") == v1alpha1.ZoneDown && s.Pods == 8
+	w.waitStatus(p, "one zone is full and one is closed", func(s *v1alpha1.ZoneSpreadPolicyStatus) bool {
+		return stateOf(s, "zone-c") == v1alpha1.ZoneFull && stateOf(s, "zone-d") == v1alpha1.ZoneClosed && s.Pods == 8
 	})
 	before := status()
-	require.True(t, sinceOf(before, "zone-c").Equal(full), "full since %s, the first leader said %s", sinceOf(before, "zone-c"), full)
-	require.True(t, sinceOf(before, "zone-d").Equal(dead), "down since %s, the first leader said %s", sinceOf(before, "zone-d"), dead)
+	require.Equal(t, full, fullSince(before, "zone-c"), "the first leader's time")
+	require.Equal(t, dead, closedSince(before, "zone-d"), "the first leader's time")
 
 	w.eventually("the standby is ready", func() (bool, string) {
 		code, body, err := third.get(w.ctx, "/readyz")
@@ -116,7 +110,7 @@ func TestPolicyFailover(t *testing.T) {
 	require.Less(t, time.Since(scaled), grace, "no grace period has begun again")
 	w.requireSkew(1, labelled("web"), "zone-a", "zone-b")
 	w.waitStatus(p, "the states are as before", func(s *v1alpha1.ZoneSpreadPolicyStatus) bool {
-		return s.Pods == 12 && stateOf(s, "zone-c") == v1alpha1.ZoneFull && stateOf(s, "zone-d") == v1alpha1.ZoneDown &&
-			sinceOf(s, "zone-c").Equal(sinceOf(before, "zone-c")) && sinceOf(s, "zone-d").Equal(sinceOf(before, "zone-d"))
+		return s.Pods == 12 && stateOf(s, "zone-c") == v1alpha1.ZoneFull && stateOf(s, "zone-d") == v1alpha1.ZoneClosed &&
+			fullSince(s, "zone-c").Equal(full) && closedSince(s, "zone-d").Equal(dead)
 	})
 }

@@ -64,12 +64,6 @@ func (w *policyWorld) spreadBy(name string, edit func(*v1alpha1.ZoneSpreadPolicy
 	return p
 }
 
-// respec changes a policy.
-func (w *policyWorld) respec(p *v1alpha1.ZoneSpreadPolicy, patch string) {
-	w.t.Helper()
-	require.NoError(w.t, w.policies.Patch(w.ctx, p, client.RawPatch(types.MergePatchType, []byte(patch))))
-}
-
 // waitStatus waits until a policy's status is as wanted.
 func (w *policyWorld) waitStatus(p *v1alpha1.ZoneSpreadPolicy, what string, wanted func(s *v1alpha1.ZoneSpreadPolicyStatus) bool) {
 	w.t.Helper()
@@ -172,4 +166,24 @@ func (w *policyWorld) waitPlaced(n int) {
 // failover is spec.unavailableZones with short grace periods.
 func failover(downAfter, fullAfter time.Duration) v1alpha1.UnavailableZones {
 	return v1alpha1.UnavailableZones{DownAfter: &metav1.Duration{Duration: downAfter}, FullAfter: &metav1.Duration{Duration: fullAfter}}
+}
+
+// scale changes how many replicas the Deployment web has.
+func (w *policyWorld) scale(replicas int32) {
+	w.t.Helper()
+	web := newDeployment(w.namespace, "web", 0, newPod("web", "1m"))
+	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
+	require.NoError(w.t, cp.client.Patch(w.ctx, web, client.RawPatch("application/merge-patch+json", patch)))
+}
+
+// waiting lists the pods of the app web that are not bound.
+func (w *policyWorld) waiting() []*v1.Pod {
+	w.t.Helper()
+	var waiting []*v1.Pod
+	for _, pod := range w.pods(labelled("web")) {
+		if pod.Spec.NodeName == "" {
+			waiting = append(waiting, &pod)
+		}
+	}
+	return waiting
 }

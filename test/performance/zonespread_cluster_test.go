@@ -170,9 +170,13 @@ type spreadSamples []time.Duration
 
 // median is what is reported: means would be those of the neighbours on the machine.
 func (s spreadSamples) median() time.Duration {
+	return s.percentile(50)
+}
+
+func (s spreadSamples) percentile(p int) time.Duration {
 	if len(s) == 0 {
 		return 0
 	}
 	sorted := slices.Sorted(slices.Values(s))
-	return sorted[len(sorted)/2]
+	return sorted[len(sorted)*p/100]
 }

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 
-	"zonewise.dev/plugins/zonespread/skew"
+	"zonewise.dev/plugins/zonespread/counts"
 )
 
 // constraint is one topologySpreadConstraint of a class, with what is counted for it.
@@ -77,13 +77,13 @@ func (s *constraint) measure() {
 			minimum = min(minimum, n)
 		}
 	}
-	s.minimum = skew.GlobalMinimum(minimum, domains, int(ptr.Deref(s.spec.MinDomains, 1)))
+	s.minimum = counts.GlobalMinimum(minimum, domains, int(ptr.Deref(s.spec.MinDomains, 1)))
 }
 
 // fits tells whether one more pod may go to a node.
 func (s *constraint) fits(node int) bool {
 	at := s.keyOf[node]
-	return at >= 0 && skew.Fits(s.counts[at], s.self, s.minimum, s.spec.MaxSkew)
+	return at >= 0 && counts.Fits(s.counts[at], s.self, s.minimum, s.spec.MaxSkew)
 }
 
 // placed counts a pod of the class on a node.

@@ -157,9 +157,9 @@ func TestWhyAGangIsNotPlaced(t *testing.T) {
 			c.Gang("train", 4)
 			members(c, 4, "1", "")
 			c.Policy("train", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxPerZone = ptr.To(intstr.FromInt32(1)) })
-		}, "needs 4, plan found 3: 1 node kept: policy shop/train: zone a holds 1 of 4, share 1.3, cap 1 (maxPerZone 1), " +
-			"1 node kept: policy shop/train: zone b holds 1 of 4, share 1.3, cap 1 (maxPerZone 1), " +
-			"1 node kept: policy shop/train: zone c holds 1 of 4, share 1.3, cap 1 (maxPerZone 1)", 3, true},
+		}, "needs 4, plan found 3: 1 node kept: policy shop/train: zone a holds 1, cap 1 (maxPerZone 1), " +
+			"1 node kept: policy shop/train: zone b holds 1, cap 1 (maxPerZone 1), " +
+			"1 node kept: policy shop/train: zone c holds 1, cap 1 (maxPerZone 1)", 3, true},
 		{"host ports", func(c *clitest.Cluster) {
 			c.Gang("train", 3)
 			members(c, 3, "1", "")

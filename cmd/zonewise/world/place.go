@@ -50,13 +50,22 @@ func (w *World) count(c *Class, n *Node, delta int) {
 	}
 	for _, table := range c.tables {
 		if zone, ok := domain(n, table.Policy().TopologyKey()); ok {
-			table.Add(zone, int64(delta), c.eligible(table.Policy(), n.index))
+			table.Add(zone, changeOf(delta, c.eligible(table.Policy(), n.index)))
 			table.refresh()
 		}
 	}
 	if c.taken != nil && delta > 0 {
 		c.taken[n.index] = true
 	}
+}
+
+// changeOf is what a table takes of pods of the class.
+func changeOf(delta int, eligible bool) policy.Change {
+	change := policy.Change{AllPods: int64(delta), Held: int64(delta)}
+	if eligible {
+		change.Pods = int64(delta)
+	}
+	return change
 }
 
 // eligible tells whether the pods of a node count for a policy of the class.

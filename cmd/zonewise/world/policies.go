@@ -20,7 +20,7 @@ type Policy struct {
 	Compiled *policy.Policy
 	Errors   field.ErrorList
 
-	machine *policy.Machine
+	machine *policy.Zones
 }
 
 func (w *World) buildPolicies() {
@@ -39,7 +39,7 @@ func (w *World) AddPolicy(object *v1alpha1.ZoneSpreadPolicy) *Policy {
 	p := &Policy{Object: object}
 	p.Compiled, p.Errors = policy.Compile(object)
 	if p.Compiled != nil {
-		p.machine = policy.NewMachine(p.Compiled, object.Status.Zones)
+		p.machine = policy.NewZones(p.Compiled, object.Status.Zones)
 		p.machine.ObserveNodes(w.Now, w.zoneNodes(p.Compiled.TopologyKey()))
 	}
 	w.policies = append(w.policies, p)
@@ -63,7 +63,10 @@ func (w *World) PoliciesOf(pod *corev1.Pod) []*Policy {
 	return out
 }
 
-// observeZones tells the policies which zones have nodes. A zone that loses its last node is down at once.
+// longAgo is before any downAfter: what comes of a loss is shown as it is when zones without a node are closed.
+const longAgo = 30 * 24 * time.Hour
+
+// observeZones tells the policies which zones have nodes.
 func (w *World) observeZones() {
 	byKey := map[string][]policy.ZoneNodes{}
 	for _, p := range w.policies {
@@ -83,7 +86,7 @@ func (w *World) zoneNodes(key string) []policy.ZoneNodes {
 	var order []string
 	for _, n := range w.Nodes {
 		zone, ok := domain(n, key)
-		if !ok || n.Lost {
+		if !ok {
 			continue
 		}
 		z := zones[zone]
@@ -93,17 +96,19 @@ func (w *World) zoneNodes(key string) []policy.ZoneNodes {
 			order = append(order, zone)
 		}
 		z.Nodes++
-		if ready, since := Ready(n.Object); ready {
-			z.Ready++
-		} else if since.After(z.UnreadySince) {
-			z.UnreadySince = since
+		if n.Lost {
+			z.ClosedSince = w.Now.Add(-longAgo)
+		} else if ready, since := Ready(n.Object); ready {
+			z.Open++
+		} else if since.After(z.ClosedSince) {
+			z.ClosedSince = since
 		}
 	}
 	out := make([]policy.ZoneNodes, 0, len(order))
 	for _, zone := range order {
 		z := zones[zone]
-		if z.Ready > 0 {
-			z.UnreadySince = time.Time{}
+		if z.Open > 0 {
+			z.ClosedSince = time.Time{}
 		}
 		out = append(out, *z)
 	}
@@ -144,21 +149,8 @@ func (w *World) Status(p *Policy, waiting int) v1alpha1.ZoneSpreadPolicyStatus {
 	if p.Compiled == nil {
 		return policy.Rejected(p.Object, p.Errors, w.Now)
 	}
-	o := policy.Observation{Revisions: map[string]map[string]int64{}, Demand: w.demand(p), Waiting: int64(waiting)}
-	for _, pod := range w.selected(p) {
-		if pod.Node == nil {
-			continue
-		}
-		zone, ok := domain(pod.Node, p.Compiled.TopologyKey())
-		if !ok {
-			continue
-		}
-		revision := p.Compiled.Revision(labels.Set(pod.Object.Labels))
-		if o.Revisions[revision] == nil {
-			o.Revisions[revision] = map[string]int64{}
-		}
-		o.Revisions[revision][zone]++
-	}
+	o := w.observe(p)
+	o.Waiting = int64(waiting)
 	return p.Compiled.Status(p.machine, o, p.Object.Status, w.Now)
 }
 
@@ -166,10 +158,12 @@ func (w *World) Status(p *Policy, waiting int) v1alpha1.ZoneSpreadPolicyStatus {
 func (w *World) judge(p *Policy, c *Class) *ruled {
 	pod := c.pod
 	podLabels := labels.Set(pod.Labels)
+	owner := w.workloadOf(pod)
 	q := policy.Question{
-		Replicas: p.Compiled.Replicas(w.demand(p), podLabels), Self: true,
-		View: p.machine.View(policy.Shape(pod), w.Now),
+		Replicas: p.Compiled.Replicas(&owner, int64(len(w.selected(p)))), Typical: true,
+		View: p.machine.View(w.Now, policy.RequestsOf(pod)),
 	}
+	held := p.Compiled.HeldFor(&owner, podLabels)
 	index := map[string]int{}
 	key := p.Compiled.TopologyKey()
 	eligible := make([]bool, len(w.Nodes))
@@ -188,6 +182,14 @@ func (w *World) judge(p *Policy, c *Class) *ruled {
 		eligible[i] = admitted && (!p.Compiled.HonorsTaints() || c.tolerated(i))
 		q.Domains[at].Excluded = q.Domains[at].Excluded && !admitted
 		q.Domains[at].Eligible = q.Domains[at].Eligible || eligible[i]
+	}
+	for _, other := range w.matching(pod.Namespace, held.All) {
+		if other.Node == nil {
+			continue
+		}
+		if zone, ok := domain(other.Node, key); ok && held.Counts(labels.Set(other.Object.Labels)) {
+			q.Domains[index[zone]].Held++
+		}
 	}
 	for _, other := range w.matching(pod.Namespace, p.Compiled.SelectorFor(podLabels)) {
 		if other.Node == nil {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/utils/ptr"
 
-	"zonewise.dev/plugins/zonespread/skew"
+	"zonewise.dev/plugins/zonespread/counts"
 )
 
 // Spread is what one topologySpreadConstraint over zones counts for a workload.
@@ -151,6 +151,6 @@ func (w *World) spread(pod *corev1.Pod, c *corev1.TopologySpreadConstraint, of *
 		fewest = min(fewest, n)
 		s.Most = max(s.Most, n)
 	}
-	s.Skew = s.Most - min(s.Most, skew.GlobalMinimum(fewest, len(s.Zones), int(ptr.Deref(c.MinDomains, 1))))
+	s.Skew = s.Most - min(s.Most, counts.GlobalMinimum(fewest, len(s.Zones), int(ptr.Deref(c.MinDomains, 1))))
 	return s
 }

@@ -3,6 +3,7 @@ package world
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/cmd/zonewise/snapshot"
@@ -14,7 +15,7 @@ type workload struct {
 	kind, namespace, name string
 	uid                   types.UID
 	over                  types.UID // its own controller
-	owner                 policy.Owner
+	owner                 policy.Workload
 }
 
 // workloads are the controllers of a cluster, by UID.
@@ -45,7 +46,7 @@ func newWorkloads(s *snapshot.Snapshot) *workloads {
 
 // take adds a workload as the scheduler understands it.
 func (w *workloads) take(kind string, object metav1.Object) {
-	owner, _ := policy.OwnerOf(object)
+	owner, _ := policy.WorkloadOf(object)
 	o := &workload{kind: kind, namespace: object.GetNamespace(), name: object.GetName(), uid: object.GetUID(), owner: owner}
 	if over := controllerOf(object); over != nil && kind == "ReplicaSet" {
 		o.over = over.UID
@@ -85,26 +86,37 @@ func (w *World) Workload(pod *corev1.Pod) string {
 	return "Pod " + pod.Namespace + "/" + pod.Name
 }
 
-// demand returns how many pods a policy's workloads want.
-func (w *World) demand(p *Policy) policy.Demand {
-	namespace := p.Compiled.Namespace()
-	owning := map[types.UID]bool{}
-	var d policy.Demand
+// workloadOf returns the workload of a pod as policies know it.
+func (w *World) workloadOf(pod *corev1.Pod) policy.Workload {
+	if top := w.workloads.top(pod); top != nil {
+		return top.owner
+	}
+	return policy.Workload{}
+}
+
+// observe returns the placed pods of a policy and their workloads.
+func (w *World) observe(p *Policy) policy.Observation {
+	o := policy.Observation{Tally: p.Compiled.NewTally()}
+	at := map[types.UID]int{}
 	for _, pod := range w.selected(p) {
-		d.Matching++
-		if top := w.workloads.top(pod.Object); top != nil {
-			owning[top.uid] = true
+		owner := w.workloadOf(pod.Object)
+		if owner.UID == "" {
+			o.Unowned++
 		} else {
-			d.Unowned++
+			i, known := at[owner.UID]
+			if !known {
+				i = len(o.Workloads)
+				at[owner.UID] = i
+				o.Workloads = append(o.Workloads, policy.OwnedPods{Workload: owner})
+			}
+			o.Workloads[i].Live++
 		}
-	}
-	for _, o := range w.workloads.byNamespace[namespace] {
-		if o.over != "" && w.workloads.byUID[o.over] != nil {
-			continue
+		zone := ""
+		if pod.Node != nil {
+			zone, _ = domain(pod.Node, p.Compiled.TopologyKey())
 		}
-		owner := o.owner
-		owner.OwnsSelected = owning[o.uid]
-		d.Owners = append(d.Owners, owner)
+		podLabels := labels.Set(pod.Object.Labels)
+		o.Tally.Add(owner.UID, p.Compiled.Revision(podLabels), podLabels[p.Compiled.GroupBy()], zone)
 	}
-	return d
+	return o
 }

@@ -187,7 +187,7 @@ func TestALostZoneHoldsNobodyBack(t *testing.T) {
 		require.NotEqual(t, "a", p.Node.Zone)
 	}
 	status := w.Status(w.Policies()[0], 0)
-	require.Equal(t, v1alpha1.ZoneDown, status.Zones[0].State)
+	require.Equal(t, v1alpha1.ZoneClosed, status.Zones[0].State)
 	require.Equal(t, int64(3), status.Zones[1].Desired)
 	require.Equal(t, int64(6), status.Pods)
 	require.Equal(t, []string{"b", "c"}, w.Zones())

@@ -9,21 +9,42 @@ func (ix *Index) Count(queries []Query) []*Table {
 	tables := make([]*Table, len(queries))
 	for i := range queries {
 		q := &queries[i]
-		var matching cells
-		// The selector that selects nothing has no requirements and no text, like the one that selects all.
-		if _, selectable := q.Selector.Requirements(); selectable {
-			matching = ix.counter(q.Namespace, q.Selector).cells
-		}
 		c := ix.class(q)
 		pods := slices.Clone(c.blank)
-		for _, e := range matching {
-			if home := c.home[e.slot]; home != none {
-				pods[home] += e.pods
+		// The selector that selects nothing has no requirements and no text, like the one that selects all.
+		if _, selectable := q.Selector.Requirements(); selectable {
+			matching := ix.counter(q)
+			for _, e := range matching.cells {
+				if home := c.home[e.slot]; home != none {
+					pods[home] += e.pods
+				}
 			}
+			c.addGroups(pods, matching.groups, q.ExceptGroup)
 		}
 		tables[i] = ix.table(c.topology, pods)
 	}
 	return tables
+}
+
+// addGroups adds the number of groups in each domain, a group that is in several once to each.
+func (c *class) addGroups(pods []int32, groups map[string]*cells, except string) {
+	if len(groups) == 0 {
+		return
+	}
+	last := make([]int, len(pods)) // the number of the last group that was counted in a domain
+	number := 0
+	for value, list := range groups {
+		if value == except {
+			continue
+		}
+		number++
+		for _, e := range *list {
+			if home := c.home[e.slot]; home != none && last[home] != number {
+				last[home] = number
+				pods[home]++
+			}
+		}
+	}
 }
 
 // table makes a table of the pods per domain of a topology.

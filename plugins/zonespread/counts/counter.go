@@ -12,8 +12,10 @@ import (
 type counter struct {
 	key      counterKey
 	selector labels.Selector
-	cells    cells
-	owner    *counters
+	cells    cells // the pods that count one by one
+	// groups are the pods that have a value of the label groupBy, by that value.
+	groups map[string]*cells
+	owner  *counters
 	// lookup are the labels under which pods find the counter: a pod that matches has exactly one of
 	// them. Without any, all pods of the namespace try it.
 	lookup  []label
@@ -21,16 +23,46 @@ type counter struct {
 	recency *list.Element
 }
 
-type counterKey struct{ namespace, selector string }
+type counterKey struct{ namespace, selector, groupBy string }
 
 func (c *counter) matches(podLabels map[string]string) bool {
 	return c.selector.Matches(labels.Set(podLabels))
 }
 
-func (c *counter) add(slot, pods int32) {
-	before := len(c.cells)
-	c.cells.add(slot, pods)
-	c.owner.cells += len(c.cells) - before
+// add counts pods of a shape onto a node or off it.
+func (c *counter) add(sh *shape, slot, pods int32) {
+	list := &c.cells
+	value, grouped := c.groupOf(sh)
+	if grouped {
+		if list = c.groups[value]; list == nil {
+			list = &cells{}
+			c.groups[value] = list
+		}
+	}
+	before := len(*list)
+	list.add(slot, pods)
+	c.owner.cells += len(*list) - before
+	if grouped && len(*list) == 0 {
+		delete(c.groups, value)
+	}
+}
+
+// groupOf returns the group that the pods of a shape belong to; false if they count one by one.
+func (c *counter) groupOf(sh *shape) (string, bool) {
+	if c.groups == nil {
+		return "", false
+	}
+	value := sh.labels[c.key.groupBy]
+	return value, value != ""
+}
+
+// size is how many cells the counter has.
+func (c *counter) size() int {
+	n := len(c.cells)
+	for _, list := range c.groups {
+		n += len(*list)
+	}
+	return n
 }
 
 // counters are the selectors that are being counted. The ones used least recently make room when there
@@ -48,15 +80,18 @@ func newCounters() counters {
 	return counters{byKey: map[counterKey]*counter{}, recency: list.New()}
 }
 
-// counter returns the counter of a selector, which must not be labels.Nothing. The first time, that costs as much as there are shapes
-// with the selector's rarest label, and nodes with matching pods.
-func (ix *Index) counter(namespaceName string, selector labels.Selector) *counter {
+// counter returns the counter for a query, whose selector must not be labels.Nothing. The first time, that costs as much as there
+// are shapes with the selector's rarest label, and nodes with matching pods.
+func (ix *Index) counter(q *Query) *counter {
 	cs := &ix.counters
 	cs.clock++
-	key := counterKey{namespaceName, selector.String()}
+	key := counterKey{q.Namespace, q.Selector.String(), q.GroupBy}
 	c, ok := cs.byKey[key]
 	if !ok {
-		c = &counter{key: key, selector: selector, owner: cs}
+		c = &counter{key: key, selector: q.Selector, owner: cs}
+		if q.GroupBy != "" {
+			c.groups = map[string]*cells{}
+		}
 		ix.build(c)
 		cs.byKey[key] = c
 		c.recency = cs.recency.PushFront(c)
@@ -74,17 +109,27 @@ func (ix *Index) build(c *counter) {
 	ns := ix.shapes.namespace(c.key.namespace)
 	c.lookup = lookupLabels(ns, c.selector)
 	var parts []cells
+	grouped := map[string][]cells{}
 	for _, t := range c.terms(ns) {
 		for _, entry := range t.shapes {
-			if c.matches(entry.shape.labels) {
-				entry.shape.counters = append(entry.shape.counters, c)
+			if !c.matches(entry.shape.labels) {
+				continue
+			}
+			entry.shape.counters = append(entry.shape.counters, c)
+			if value, ok := c.groupOf(entry.shape); ok {
+				grouped[value] = append(grouped[value], entry.shape.cells)
+			} else {
 				parts = append(parts, entry.shape.cells)
 			}
 		}
 		t.counters = append(t.counters, c)
 	}
-	c.cells = sumCells(parts, ix.scratch[:len(ix.slots)])
-	c.owner.cells += len(c.cells)
+	scratch := ix.scratch[:len(ix.slots)]
+	c.cells = sumCells(parts, scratch)
+	for value, parts := range grouped {
+		c.groups[value] = new(sumCells(parts, scratch))
+	}
+	c.owner.cells += c.size()
 }
 
 // terms returns where the counter is looked up.
@@ -159,7 +204,7 @@ func (ix *Index) drop(c *counter) {
 		ns.dropTermIfEmpty(l)
 	}
 	ix.shapes.dropNamespaceIfEmpty(ns)
-	c.owner.cells -= len(c.cells)
+	c.owner.cells -= c.size()
 	c.owner.recency.Remove(c.recency)
 	c.owner.evicted++
 	delete(c.owner.byKey, c.key)

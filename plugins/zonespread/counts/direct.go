@@ -21,7 +21,7 @@ func Direct[N NodeInfo[P], P PodInfo](nodes []N, queries []Query, each func(n in
 			}
 			row[j] = 0
 			for _, p := range nodes[i].GetPods() {
-				if q.matches(p.GetPod()) {
+				if _, grouped := q.group(p.GetPod()); !grouped && q.matches(p.GetPod()) {
 					row[j]++
 				}
 			}
@@ -30,10 +30,12 @@ func Direct[N NodeInfo[P], P PodInfo](nodes []N, queries []Query, each func(n in
 
 	tables := make([]*Table, len(queries))
 	for j := range queries {
+		q := &queries[j]
 		ids := map[string]int32{}
 		var counts []int32
+		seen := map[groupAt]bool{}
 		for i := range nodes {
-			value, ok := queries[j].domain(nodes[i].Node())
+			value, ok := q.domain(nodes[i].Node())
 			if !ok {
 				continue
 			}
@@ -43,11 +45,29 @@ func Direct[N NodeInfo[P], P PodInfo](nodes []N, queries []Query, each func(n in
 				ids[value] = id
 				counts = append(counts, absent)
 			}
-			if n := perNode[i*len(queries)+j]; n != absent {
-				counts[id] = max(counts[id], 0) + n
+			n := perNode[i*len(queries)+j]
+			if n == absent {
+				continue
+			}
+			counts[id] = max(counts[id], 0) + n
+			if q.GroupBy == "" {
+				continue
+			}
+			for _, p := range nodes[i].GetPods() {
+				at := groupAt{domain: id}
+				if at.group, ok = q.group(p.GetPod()); ok && at.group != q.ExceptGroup && !seen[at] && q.matches(p.GetPod()) {
+					seen[at] = true
+					counts[id]++
+				}
 			}
 		}
-		tables[j] = newTable(queries[j].TopologyKey, ids, counts)
+		tables[j] = newTable(q.TopologyKey, ids, counts)
 	}
 	return tables
+}
+
+// groupAt is a group in a domain.
+type groupAt struct {
+	group  string
+	domain int32
 }

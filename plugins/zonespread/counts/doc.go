@@ -1,4 +1,5 @@
-// Package counts tells how many pods that match a selector each topology domain holds.
+// Package counts tells how many pods that match a selector each topology domain holds, and has the formulas of
+// topologySpreadConstraints that judge such numbers (skew.go).
 //
 // # Contract
 //
@@ -32,6 +33,6 @@
 //
 // # Non-goals
 //
-// The package does not know what is done with the counts, nor why a node is eligible: see [Eligibility].
+// The package does not know why a node is eligible, see [Eligibility], nor what ZoneSpreadPolicies make of the counts.
 // It never reads a clock, logs, or calls an API.
 package counts

@@ -97,7 +97,7 @@ func (ix *Index) Updates() uint64 { return ix.updates }
 // of informers they must not be changed afterwards.
 //
 // That the caller reads the generations, and not this function by a method of N, halves that factor: each
-// of them is a look at memory that nobody has looked at for long, and a processor waits for several at
+// of them is a look at memory that has not been looked at for long, and a processor waits for several at
 // once only when there is little between them.
 func Update[N NodeInfo[P], P PodInfo](ix *Index, nodes []N, generations []int64) {
 	ix.updates++
@@ -168,7 +168,7 @@ func alike(a, b *v1.Node) bool {
 }
 
 // refreshPods learns the pods of a node. A pod that is the same object as before is unchanged; any other
-// is counted anew, which makes no difference to one that has neither been relabelled nor started to
+// is counted again, which makes no difference to one that has neither been relabelled nor started to
 // terminate.
 func refreshPods[P PodInfo](ix *Index, s int32, pods []P) {
 	known := ix.slots[s].pods

@@ -79,6 +79,8 @@ func TestIndexEqualsRecount(t *testing.T) {
 	})
 }
 
+type cellList = cells // in audit the name stands for a number
+
 // audit compares what the index says it holds with the cluster and with what it does hold.
 func audit(t *rapid.T, ix *Index, w *world) {
 	pods := 0
@@ -94,10 +96,19 @@ func audit(t *rapid.T, ix *Index, w *world) {
 	}
 	cells := 0
 	for _, c := range ix.counters.byKey {
-		cells += len(c.cells)
-		for i, e := range c.cells {
-			if e.pods <= 0 || i > 0 && c.cells[i-1].slot >= e.slot || ix.slots[e.slot].node == nil {
-				t.Fatalf("counter %v has cells %v", c.key, c.cells)
+		cells += c.size()
+		lists := []cellList{c.cells}
+		for value, list := range c.groups {
+			if len(*list) == 0 {
+				t.Fatalf("counter %v keeps an empty group %s", c.key, value)
+			}
+			lists = append(lists, *list)
+		}
+		for _, list := range lists {
+			for i, e := range list {
+				if e.pods <= 0 || i > 0 && list[i-1].slot >= e.slot || ix.slots[e.slot].node == nil {
+					t.Fatalf("counter %v has cells %v", c.key, list)
+				}
 			}
 		}
 	}

@@ -16,14 +16,6 @@ type NodeInfo[P PodInfo] interface {
 	GetPods() []P
 }
 
-// Eligibility is the part of a pod's spec that decides whether a node takes part in its spreading.
-type Eligibility interface {
-	// Key identifies the decision: equal keys mean equal answers for every node. It is not empty.
-	Key() string
-	// Eligible looks at the name, labels and taints of the node, and at nothing else of it.
-	Eligible(node *v1.Node) bool
-}
-
 // PerNode is the topology key that makes each node a domain of its own, named like the node. No label
 // can have this key.
 const PerNode = "(node)"
@@ -33,6 +25,9 @@ type Query struct {
 	// Namespace and Selector say which pods match. A selector without requirements matches all.
 	Namespace string
 	Selector  labels.Selector
+	// GroupBy, when it is not empty, is a pod label: the pods that have one value of it count as one in each domain that
+	// has one of them. Pods without a value count one by one. The pods of the value ExceptGroup do not count.
+	GroupBy, ExceptGroup string
 	// TopologyKey is the node label whose values are the domains, or PerNode.
 	TopologyKey string
 	// RequiredKeys are node labels that a node must have to be eligible, whatever their values.
@@ -49,6 +44,15 @@ func (q *Query) matches(pod *v1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Namespace == q.Namespace && q.Selector.Matches(labels.Set(pod.Labels))
 }
 
+// group returns the group that a matching pod belongs to; false if it counts by itself.
+func (q *Query) group(pod *v1.Pod) (string, bool) {
+	if q.GroupBy == "" {
+		return "", false
+	}
+	value := pod.Labels[q.GroupBy]
+	return value, value != ""
+}
+
 // eligible tells whether a node takes part, apart from its having a domain.
 func (q *Query) eligible(node *v1.Node) bool {
 	for _, key := range q.RequiredKeys {
@@ -56,7 +60,7 @@ func (q *Query) eligible(node *v1.Node) bool {
 			return false
 		}
 	}
-	return q.Eligibility == nil || q.Eligibility.Eligible(node)
+	return Admits(q.Eligibility, node)
 }
 
 // domain returns the node's value of the query's topology, and whether it has one.

@@ -115,7 +115,7 @@ func (s *shapes) change(sh *shape, slot, pods int32) {
 	s.pods += int(pods)
 	sh.cells.add(slot, pods)
 	for _, c := range sh.counters {
-		c.add(slot, pods)
+		c.add(sh, slot, pods)
 	}
 }
 

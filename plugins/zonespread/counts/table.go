@@ -24,7 +24,7 @@ type Table struct {
 	ids    map[string]int32 // domain value -> index in counts
 	counts []int32          // matching pods per domain, or absent
 	// slots and domain know the domains of most nodes: a look at a node's labels is a look at memory that
-	// nobody has looked at for long. Both are nil without an Index.
+	// has not been looked at for long. Both are nil without an Index.
 	slots  map[*v1.Node]int32
 	domain []int32 // by slot: index in counts, or none
 

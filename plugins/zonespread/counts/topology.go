@@ -187,7 +187,7 @@ func (c *class) enter(slot int32, node *v1.Node) {
 			return
 		}
 	}
-	if c.eligibility != nil && !c.eligibility.Eligible(node) {
+	if !Admits(c.eligibility, node) {
 		return
 	}
 	for len(c.blank) <= int(id) {

@@ -216,6 +216,7 @@ func (w *world) mutatePod(t *rapid.T, kind string, n *fakeNode) {
 // recount answers a query by its definition.
 func recount(nodes []*fakeNode, q *Query) map[string]int {
 	domains := map[string]int{}
+	groups := map[string]map[string]bool{}
 	for _, n := range nodes {
 		value, ok := n.node.Labels[q.TopologyKey]
 		if q.TopologyKey == PerNode {
@@ -231,10 +232,23 @@ func recount(nodes []*fakeNode, q *Query) map[string]int {
 		}
 		domains[value] += 0
 		for _, p := range n.pods {
-			if p.pod.DeletionTimestamp == nil && p.pod.Namespace == q.Namespace && q.Selector.Matches(labels.Set(p.pod.Labels)) {
+			if p.pod.DeletionTimestamp != nil || p.pod.Namespace != q.Namespace || !q.Selector.Matches(labels.Set(p.pod.Labels)) {
+				continue
+			}
+			group := p.pod.Labels[q.GroupBy] // there is no label ""
+			switch {
+			case group == "":
 				domains[value]++
+			case group != q.ExceptGroup:
+				if groups[value] == nil {
+					groups[value] = map[string]bool{}
+				}
+				groups[value][group] = true
 			}
 		}
+	}
+	for value, found := range groups {
+		domains[value] += len(found)
 	}
 	return domains
 }
@@ -355,6 +369,8 @@ func queries() []Query {
 			{TopologyKey: "zone", Eligibility: diskIs("ssd")},
 			{TopologyKey: "disk", Eligibility: untainted{}, RequiredKeys: []string{"disk"}},
 			{TopologyKey: "zone", Eligibility: untainted{}, MissingIsEmpty: true},
+			{TopologyKey: "zone", GroupBy: "tier"},
+			{TopologyKey: "zone", GroupBy: "app", ExceptGroup: "web", Eligibility: diskIs("ssd")},
 		} {
 			for _, namespace := range []string{"shop", "bank", "nobody"} {
 				q.Namespace, q.Selector = namespace, selector
@@ -380,5 +396,6 @@ func describe(q *Query) string {
 	if q.Eligibility != nil {
 		eligibility = q.Eligibility.Key()
 	}
-	return fmt.Sprintf("%s/%s by %s requiring %s among %s", q.Namespace, q.Selector, q.TopologyKey, strings.Join(q.RequiredKeys, "+"), eligibility)
+	return fmt.Sprintf("%s/%s by %s requiring %s among %s, groups of %q but %q", q.Namespace, q.Selector, q.TopologyKey,
+		strings.Join(q.RequiredKeys, "+"), eligibility, q.GroupBy, q.ExceptGroup)
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -51,6 +52,7 @@ type Policy struct {
 	ignoreTaints   bool
 
 	replicas replicaSource
+	gangs    bool // count gangs in place of pods
 
 	downAfter      time.Duration
 	fullAfter      time.Duration
@@ -63,13 +65,13 @@ type declaredZone struct {
 	maxPods int64 // Unlimited when absent
 }
 
-// replicaSource is spec.replicas: a number when it is above 0.
+// replicaSource is spec.replicas: a number when it is above 0; neither a number nor matching is Owner.
 type replicaSource struct {
 	number   int64
 	matching bool
 }
 
-// Compile reads a policy. Errors name the field and mean that the policy can not be applied (condition Accepted
+// Compile reads a policy. Errors name the field and mean that the policy cannot be applied (condition Accepted
 // is False, see Rejected); an API server with the project's CustomResourceDefinition lets few of them
 // pass, label selectors above all. Absent fields get the defaults of the CustomResourceDefinition.
 func Compile(obj *v1alpha1.ZoneSpreadPolicy) (*Policy, field.ErrorList) {
@@ -91,8 +93,8 @@ func Compile(obj *v1alpha1.ZoneSpreadPolicy) (*Policy, field.ErrorList) {
 	p.selector, errs = compileSelector(&spec.PodSelector, path.Child("podSelector"), errs)
 	errs = p.compileZones(spec, path, errs)
 	errs = p.compileLimits(spec, path, errs)
-	errs = p.compileReplicas(spec.Replicas, path.Child("replicas"), errs)
 	errs = p.compileChoices(spec, path, errs)
+	errs = p.compileReplicas(spec.Replicas, path.Child("replicas"), errs)
 	errs = p.compileUnavailable(&spec.UnavailableZones, path.Child("unavailableZones"), errs)
 	if len(errs) > 0 {
 		return nil, errs
@@ -178,7 +180,12 @@ func (p *Policy) compileLimits(spec *v1alpha1.ZoneSpreadPolicySpec, path *field.
 
 func (p *Policy) compileReplicas(r *intstr.IntOrString, path *field.Path, errs field.ErrorList) field.ErrorList {
 	switch {
-	case r == nil || r.Type == intstr.String && r.StrVal == v1alpha1.ReplicasOwner:
+	case r == nil:
+		p.replicas.matching = p.gangs
+	case r.Type == intstr.String && r.StrVal == v1alpha1.ReplicasOwner:
+		if p.gangs {
+			errs = append(errs, field.Invalid(path, r.String(), "must be Matching or a number when spec.unit is PodGroup: workloads want pods, not gangs"))
+		}
 	case r.Type == intstr.String && r.StrVal == v1alpha1.ReplicasMatching:
 		p.replicas.matching = true
 	case r.Type == intstr.Int && r.IntVal >= 1 && r.IntVal <= maxNumber:
@@ -197,6 +204,16 @@ func (p *Policy) compileChoices(spec *v1alpha1.ZoneSpreadPolicySpec, path *field
 	default:
 		errs = append(errs, field.NotSupported(path.Child("whenUnsatisfiable"), spec.WhenUnsatisfiable,
 			[]v1alpha1.UnsatisfiableAction{v1alpha1.DoNotSchedule, v1alpha1.ScheduleAnyway}))
+	}
+	switch spec.Unit {
+	case v1alpha1.UnitPod, "":
+	case v1alpha1.UnitPodGroup:
+		p.gangs = true
+	default:
+		errs = append(errs, field.NotSupported(path.Child("unit"), spec.Unit, []v1alpha1.Unit{v1alpha1.UnitPod, v1alpha1.UnitPodGroup}))
+	}
+	if p.topologyKey == v1.LabelHostname {
+		errs = append(errs, field.Invalid(path.Child("topologyKey"), p.topologyKey, "must not be kubernetes.io/hostname: use topologySpreadConstraints to spread over hosts"))
 	}
 	inclusion := func(name string, value v1alpha1.InclusionPolicy) bool {
 		switch value {
@@ -265,11 +282,16 @@ func (p *Policy) Key() string { return p.namespace + "/" + p.name }
 // Namespace is the namespace of the policy and of the pods that it selects.
 func (p *Policy) Namespace() string { return p.namespace }
 
-// Generation is the generation of the spec that was compiled.
-func (p *Policy) Generation() int64 { return p.generation }
-
 // TopologyKey is the node label whose value is a node's zone.
 func (p *Policy) TopologyKey() string { return p.topologyKey }
+
+// GroupBy is the pod label whose values name what counts as one, and "" when each pod counts (spec.unit).
+func (p *Policy) GroupBy() string {
+	if p.gangs {
+		return v1alpha1.PodGroupLabel
+	}
+	return ""
+}
 
 // Hard tells whether Filter has to ask: a soft policy (ScheduleAnyway) refuses no node.
 func (p *Policy) Hard() bool { return !p.soft }
@@ -300,8 +322,8 @@ func (p *Policy) Lookup() (key string, values []string) {
 	return key, values
 }
 
-// SelectorFor returns the selector of the pods that count for an incoming pod with these labels: podSelector, and
-// the incoming pod's own values of matchLabelKeys. It selects the incoming pod itself when Selects does.
+// SelectorFor returns the selector of the pods that count for the skew of an incoming pod with these labels: podSelector,
+// and the incoming pod's own values of matchLabelKeys. It selects the incoming pod itself when Selects does.
 func (p *Policy) SelectorFor(podLabels labels.Set) labels.Selector {
 	var own labels.Requirements
 	for _, key := range p.matchLabelKeys {
@@ -331,6 +353,12 @@ func (p *Policy) Revision(podLabels labels.Set) string {
 		}
 	}
 	return own.String()
+}
+
+// declares tells whether spec.zones has the zone.
+func (p *Policy) declares(zone string) bool {
+	_, ok := p.declaredIndex[zone]
+	return ok
 }
 
 // weightOf returns the weight and the maxPods of a zone, declared or not.

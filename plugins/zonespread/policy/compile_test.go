@@ -19,7 +19,8 @@ func TestCompileDefaults(t *testing.T) {
 	require.Equal(t, "shop/web", p.Key())
 	require.Equal(t, "shop", p.Namespace())
 	require.EqualValues(t, "uid-web", p.UID())
-	require.EqualValues(t, 3, p.Generation())
+	require.Empty(t, p.GroupBy())
+	require.True(t, p.ByOwner())
 	require.True(t, p.Hard())
 	require.True(t, p.HonorsAffinity())
 	require.True(t, p.HonorsTaints())
@@ -63,13 +64,19 @@ func TestCompileNamesTheField(t *testing.T) {
 		"spec.maxPerZone: Invalid value: \"101%\"": maxPerZone("101%"),
 		"spec.percentRounding":                     func(s *v1alpha1.ZoneSpreadPolicySpec) { s.PercentRounding = "Nearest" },
 		"spec.whenUnsatisfiable":                   func(s *v1alpha1.ZoneSpreadPolicySpec) { s.WhenUnsatisfiable = "Never" },
-		"spec.nodeAffinityPolicy":                  func(s *v1alpha1.ZoneSpreadPolicySpec) { s.NodeAffinityPolicy = "Never" },
-		"spec.nodeTaintsPolicy":                    func(s *v1alpha1.ZoneSpreadPolicySpec) { s.NodeTaintsPolicy = "Never" },
-		"spec.replicas: Invalid value: \"Some\"":   replicas("Some"),
-		"spec.replicas: Invalid value: \"0\"":      func(s *v1alpha1.ZoneSpreadPolicySpec) { s.Replicas = new(intstr.FromInt32(0)) },
-		"spec.unavailableZones.downAfter":          func(s *v1alpha1.ZoneSpreadPolicySpec) { s.UnavailableZones.DownAfter = &metav1.Duration{} },
-		"spec.unavailableZones.fullAfter":          func(s *v1alpha1.ZoneSpreadPolicySpec) { s.UnavailableZones.FullAfter = &metav1.Duration{Duration: -1} },
-		"spec.unavailableZones.recovery:":          func(s *v1alpha1.ZoneSpreadPolicySpec) { s.UnavailableZones.Recovery = "Slow" },
+		"spec.unit":                                func(s *v1alpha1.ZoneSpreadPolicySpec) { s.Unit = "Node" },
+		"spec.topologyKey":                         func(s *v1alpha1.ZoneSpreadPolicySpec) { s.TopologyKey = "kubernetes.io/hostname" },
+		"spec.replicas: Invalid value: \"Owner\"": func(s *v1alpha1.ZoneSpreadPolicySpec) {
+			replicas("Owner")(s)
+			countGangs(s)
+		},
+		"spec.nodeAffinityPolicy":                func(s *v1alpha1.ZoneSpreadPolicySpec) { s.NodeAffinityPolicy = "Never" },
+		"spec.nodeTaintsPolicy":                  func(s *v1alpha1.ZoneSpreadPolicySpec) { s.NodeTaintsPolicy = "Never" },
+		"spec.replicas: Invalid value: \"Some\"": replicas("Some"),
+		"spec.replicas: Invalid value: \"0\"":    func(s *v1alpha1.ZoneSpreadPolicySpec) { s.Replicas = new(intstr.FromInt32(0)) },
+		"spec.unavailableZones.downAfter":        func(s *v1alpha1.ZoneSpreadPolicySpec) { s.UnavailableZones.DownAfter = &metav1.Duration{} },
+		"spec.unavailableZones.fullAfter":        func(s *v1alpha1.ZoneSpreadPolicySpec) { s.UnavailableZones.FullAfter = &metav1.Duration{Duration: -1} },
+		"spec.unavailableZones.recovery:":        func(s *v1alpha1.ZoneSpreadPolicySpec) { s.UnavailableZones.Recovery = "Slow" },
 		"spec.unavailableZones.recoveryWindow": func(s *v1alpha1.ZoneSpreadPolicySpec) {
 			s.UnavailableZones = v1alpha1.UnavailableZones{Recovery: v1alpha1.RecoveryImmediate, RecoveryWindow: &metav1.Duration{Duration: time.Minute}}
 		},
@@ -89,26 +96,17 @@ func TestCompileNamesTheField(t *testing.T) {
 }
 
 func TestReplicas(t *testing.T) {
-	web, api := labels.Set{"app": "web"}, labels.Set{"app": "api"}
-	demand := policy.Demand{
-		Owners: []policy.Owner{
-			{UID: "deployment", TemplateLabels: web, Replicas: 10},
-			{UID: "other", TemplateLabels: api, Replicas: 100},
-			{UID: "canary", TemplateLabels: labels.Set{"app": "web", "track": "canary"}, Replicas: 2},
-			{UID: "job", TemplateLabels: labels.Set{}, OwnsSelected: true, Replicas: 4},
-			{UID: "nonsense", TemplateLabels: web, Replicas: -7},
-		},
-		Unowned:  3,
-		Matching: 25,
-	}
-	pod := labels.Set{"app": "web", "pod-template-hash": "5", "track": "canary"}
-	require.EqualValues(t, 19, compile(t).Replicas(demand, nil), "several owners and pods of none are added up")
-	require.EqualValues(t, 19, compile(t).Replicas(demand, pod), "a hash that the template lacks separates no owners")
-	byTrack := compile(t, func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MatchLabelKeys = []string{"track"} })
-	require.EqualValues(t, 19, byTrack.Replicas(demand, pod))
-	require.EqualValues(t, 17, byTrack.Replicas(demand, labels.Set{"app": "web", "track": "stable"}), "the canary counts for itself")
-	require.EqualValues(t, 25, compile(t, replicas("Matching")).Replicas(demand, pod))
-	require.EqualValues(t, 6, compile(t, replicas("6")).Replicas(demand, pod))
-	require.EqualValues(t, 1, compile(t).Replicas(policy.Demand{}, pod), "the pod itself is wanted")
-	require.EqualValues(t, 0, compile(t).Replicas(policy.Demand{}, nil))
+	web, unknown := &policy.Workload{UID: "web", Replicas: 10, Known: true}, &policy.Workload{UID: "rollout"}
+	owner, matching, number := compile(t), compile(t, replicas("Matching")), compile(t, replicas("6"))
+	require.EqualValues(t, 10, owner.Replicas(web, 25), "only its own workload counts")
+	require.EqualValues(t, 1, owner.Replicas(&policy.Workload{Known: true}, 25), "the pod itself is wanted")
+	require.Equal(t, policy.UnknownReplicas, owner.Replicas(unknown, 25))
+	require.EqualValues(t, 25, matching.Replicas(unknown, 25))
+	require.EqualValues(t, 1, matching.Replicas(web, 0))
+	require.Equal(t, policy.UnknownReplicas, matching.Replicas(web, -1), "not counted yet")
+	require.EqualValues(t, 6, number.Replicas(unknown, -1))
+	gangs := compile(t, countGangs)
+	require.True(t, gangs.Matching(), "the default where gangs count")
+	require.Equal(t, "scheduling.x-k8s.io/pod-group", gangs.GroupBy())
+	require.EqualValues(t, 4, gangs.Replicas(web, 4))
 }

@@ -1,62 +1,46 @@
 // Package policy decides what a ZoneSpreadPolicy means for a pod: which zones it may go to, which it should, and
-// which zones are unavailable. All formulas of policies live here, as those of native constraints live in skew.
+// which zones are closed or full. All formulas of policies live here, as those of native constraints live in counts.
 //
 // # Contract
 //
-// Functions are pure: they look at their arguments only; whatever depends on the time takes now. Nothing here logs,
-// watches or waits. A [Policy] is immutable and a [Table] is read-only after Judge, both safe for any
-// number of goroutines; a [Machine] is not and needs its owner's lock. Verdicts on nodes allocate nothing.
+// Functions are pure: they look at their arguments only; what depends on the time takes now. Nothing here logs,
+// watches or waits. A [Policy] is immutable and a [Table] is read-only after Judge, both safe for any number of
+// goroutines; [Zones] are not and need their owner's lock. Verdicts on nodes allocate nothing.
 //
 // # What an adapter does with it
 //
-// When a policy is added or changed: [Compile] it. On errors write [Rejected] as its status and apply it to no pod. Keep
-// one [Machine] per policy UID: [NewMachine] with the status of the object for a policy that is new to the process,
-// Respec for one that changed. Take spec changes by generation, so that the adapter's own writes of the status do not
-// reset anything. Call ObserveNodes at once, after the node informer has synced; before that, an empty node cache
-// looks like the loss of every zone.
+// [Compile] a policy when it is added or changed. On errors write [Rejected] as its status and apply it to no pod. Keep
+// one [Zones] per policy UID: [NewZones] with the facts in the status of an object that is new to the process, Respec
+// for one whose generation changed, so that the adapter's own writes of the status change nothing. Call ObserveNodes
+// first, once the informer of nodes has synced: before that, an empty cache looks like the loss of every zone.
 //
-// Per pod, in PreFilter, for every policy of the pod's namespace with Selects(pod labels):
+// For each pod, in PreFilter, and each policy that selects it:
 //
-//  1. Count the live pods that match SelectorFor(pod labels) in the pod's namespace (not terminating), per value of
-//     TopologyKey: on nodes that are eligible as far as HonorsAffinity and HonorsTaints say, and on all nodes. That
-//     gives one [Domain] per zone of the cluster. Excluded is for zones with nodes of which none matches the pod's
-//     node selector or required affinity, while HonorsAffinity.
-//  2. Replicas(demand, pod labels): Demand lists the namespace's top-level workloads from informers.
-//     Percentages and quorumSafe refer to it, so a change of spec.replicas must wake waiting pods: the
-//     informer of Deployments may well trail the one of pods.
-//  3. View(shape, now) of the machine; [Shape] is needed only when KnowsShapes.
-//  4. Judge gives the [Table]. Keep the tables in the cycle state; Clone and Add serve AddPod and RemovePod, for
-//     pods that match SelectorFor.
+//  1. Count the pods that match SelectorFor in the pod's namespace, without terminating ones, by zone: on the nodes that
+//     are eligible for it, and on all nodes; and the pods that HeldFor names, which count for the caps. That makes one
+//     [Domain] for each zone of the cluster.
+//  2. Replicas gives R, from what the pod's own [Workload] wants or, with Matching, from the number of pods selected.
+//  3. View of the Zones says how each takes part for a pod that asks for so much. Zones that Lacking names are looked at
+//     again first: Took if a node has room by now, Refused if none has.
+//  4. Judge gives the [Table]. Keep it in the cycle's state; Clone and Add serve AddPod and RemovePod.
 //
-// Filter: Check(node labels) of every table, first refusal wins; MessageFor is the reason and Rule.Resolvable the code
-// (Unschedulable or UnschedulableAndUnresolvable). Build the framework's status once per zone and pod, not per
-// node.
+// Filter asks Check of every table; the first refusal counts. Its message is MessageFor, and Rule.Resolvable tells
+// Unschedulable from UnschedulableAndUnresolvable. Scores are for the zones of the nodes that passed; the score of
+// a node is the mean over the pod's policies, with 0 for a policy whose label the node lacks.
 //
-// PreScore: Scores for the zones of the nodes that passed; a node's score is the sum over its policies, divided by
-// their number, and 0 for a policy whose label the node lacks.
-//
-// PostFilter, ahead of DefaultPreemption: [Gather] the outcomes over the nodes that are eligible for the pod, with
-// NotLookedAt for a node that has no status of its own and for refusals by ZoneSpread and PermitGate, and
-// hand them to ObserveAttempt. Reserve, for the chosen zone: ObserveAttempt with TookPod.
-//
-// On node events: ObserveNodes with all zones. On pod counts: ObserveCounts, at any convenient pace.
-//
-// Keep one timer per machine on NextDeadline, renewed after every Observe that returned true. When it fires and the
-// deadline Wakes, activate the waiting pods that the policy selects: time alone requeues nothing. When an Observe
-// or a deadline returned news, let the leader write Status; Export alone is what a restart needs.
-//
-// A policy that is created, changed or deleted wakes the waiting pods of its namespace that it selects or
-// selected.
+// Refused takes in a failed attempt, zone by zone; Took a success. A timer on NextDeadline has the pods woken that wait,
+// if the deadline Wakes: time alone requeues nothing. What a restart needs is in Export, which Status writes.
 //
 // # Rollouts
 //
 // No cap stops a rollout, a surge or a scale-up for ever, as long as the caps admit all replicas (condition Infeasible
 // is False) and nodes have room:
 //
-//   - Caps and skew count the pods of the incoming pod's own revision. A Deployment's new ReplicaSet never wants more
-//     than spec.replicas pods, whatever maxSurge is, so the caps admit all of them while old pods still stand.
+//   - Caps and skew compare a workload with itself, and count the pods of the incoming pod's own revision. A Deployment's
+//     new ReplicaSet never wants more than spec.replicas pods, whatever maxSurge is, so the caps admit all of them
+//     while old pods still stand.
 //   - R is what the owner wants, not what is there. It is at least the size of every revision that grows, and grows
-//     itself before pods do. With Matching it counts the waiting pods and all revisions, for the same reason.
+//     before pods do. With Matching it counts the waiting pods and all revisions, for the same reason.
 //   - A zone at its cap leaves the minimum (see Judge), so that the emptiest zone that may still grow is always open.
 //   - A StatefulSet's pods lack pod-template-hash and count over all revisions; the controller deletes a pod
 //     before it makes its successor, and a terminating pod does not count, so that the place is free again.
@@ -66,5 +50,5 @@
 //
 // # Non-goals
 //
-// It moves and evicts nothing, knows nothing of the capacity of nodes, and does not count pods: package counts does.
+// It moves and evicts nothing, looks at no node, and does not count pods: package counts does.
 package policy

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -9,18 +10,26 @@ import (
 
 // zoneFacts is what the judgement of a whole placement needs to know about a zone.
 type zoneFacts struct {
-	name   string
-	weight int64
-	cap    int64
-	empty  bool // declared, and never had a node
-	part   Part // for the kind of pod that it is worst for
-	down   bool
-	pods   int64
+	name    string
+	weight  int64
+	maxPods int64
+	empty   bool // declared, and never had a node
+	part    Part // for the size of pod that it is worst for
+	closed  bool
+	pods    int64
+}
+
+// demand is a number of replicas that are to be placed together, with the caps that they have for themselves.
+type demand struct {
+	name        string // of the workload; empty when it is the only one
+	replicas    int64  // UnknownReplicas for no scaled caps
+	live        int64  // what there is of pods, for what is not known
+	surgesFirst bool
 }
 
 // feasible tells whether some placement of all replicas over the zones that exist obeys the policy. Zones that are
-// Down or Full count as if they were back: what passes by itself is not infeasible.
-func (p *Policy) feasible(replicas int64, zones []zoneFacts, replacesFirst bool) (reason, message string) {
+// closed or full count as if they were back: what passes by itself is not infeasible.
+func (p *Policy) feasible(d *demand, zones []zoneFacts) (reason, message string) {
 	allowed, capSum, skewSum := int64(0), int64(0), int64(0)
 	var empty []string
 	for i := range zones {
@@ -33,44 +42,57 @@ func (p *Policy) feasible(replicas int64, zones []zoneFacts, replacesFirst bool)
 			empty = append(empty, z.name)
 			continue
 		}
-		capSum = addUp(capSum, z.cap)
-		skewSum = addUp(skewSum, min(z.cap, p.maxSkew))
+		limit, _ := p.capOf(z.maxPods, d.replicas)
+		capSum = addUp(capSum, limit)
+		skewSum = addUp(skewSum, min(limit, p.maxSkew))
 	}
 	existing := allowed - int64(len(empty))
+	replicas := d.wanted()
+	rollsOver := d.surgesFirst && !slices.Contains(p.matchLabelKeys, v1alpha1.DefaultPodTemplateHash)
 	switch {
 	case allowed == 0:
 		return v1alpha1.ReasonNoZones, fmt.Sprintf("no node has the label %s with a zone that spec.zones and spec.defaultWeight allow", p.topologyKey)
 	case p.minZones > allowed:
 		return v1alpha1.ReasonMinZonesAboveZones, fmt.Sprintf("spec.minZones is %d, but there are %d zones: each takes at most maxSkew (%d) pods", p.minZones, allowed, p.maxSkew)
-	case p.quorumSafe && (replicas == 1 || replicas == 2):
-		return v1alpha1.ReasonQuorumNeedsReplicas, fmt.Sprintf("spec.quorumSafe needs 3 replicas or more, not %d: no majority is left when a zone is lost", replicas)
+	case p.quorumSafe && (d.replicas == 1 || d.replicas == 2):
+		return v1alpha1.ReasonQuorumNeedsReplicas, d.of() + fmt.Sprintf("spec.quorumSafe needs 3 replicas or more, not %d: no majority is left when a zone is lost", replicas)
 	case capSum < replicas:
-		return v1alpha1.ReasonCapsBelowReplicas, fmt.Sprintf("the caps of %d zones come to %d pods, below the %d replicas (%s)", existing, capSum, replicas, p.capNames(zones))
+		return v1alpha1.ReasonCapsBelowReplicas, d.of() + fmt.Sprintf("the caps of %d zones come to %d pods, below the %d replicas (%s)", existing, capSum, replicas, p.capNames(zones))
 	case len(empty) > 0 && skewSum < replicas:
 		return v1alpha1.ReasonSkewBelowReplicas, fmt.Sprintf("spec.zones: %s never had a node and counts as 0, so that the other zones take %d of %d replicas: remove it, set its weight to 0, or add nodes",
 			quoted(empty), skewSum, replicas)
-	case replacesFirst && capSum == replicas:
-		return v1alpha1.ReasonRolloutExceedsAllCaps, fmt.Sprintf("spec.matchLabelKeys leaves out pod-template-hash and the caps come to the %d replicas exactly: a rolling update with maxUnavailable 0 has no room for its first pod", replicas)
-	case replicas == 0:
-		return "", "there are no replicas to place"
+	case rollsOver && replicas > 0 && capSum == replicas:
+		return v1alpha1.ReasonRolloutExceedsAllCaps, d.of() + fmt.Sprintf("spec.matchLabelKeys leaves out pod-template-hash and the caps come to the %d replicas exactly: a rolling update with maxUnavailable 0 has no room for its first pod", replicas)
 	}
 	return "", ""
+}
+
+// wanted is how many pods are to be placed: those that there are, when more is not known.
+func (d *demand) wanted() int64 {
+	if d.replicas == UnknownReplicas {
+		return d.live
+	}
+	return d.replicas
+}
+
+func (d *demand) of() string {
+	if d.name == "" {
+		return ""
+	}
+	return d.name + ": "
 }
 
 // capNames names the rules behind the caps, for a message.
 func (p *Policy) capNames(zones []zoneFacts) string {
 	var names []string
-	if p.perZone.of(1) != Unlimited {
+	if p.perZone != (limit{down: p.perZone.down}) {
 		names = append(names, "maxPerZone "+p.perZone.String())
 	}
 	if p.quorumSafe {
 		names = append(names, "quorumSafe")
 	}
-	for i := range zones {
-		if _, maxPods := p.weightOf(zones[i].name); maxPods != Unlimited {
-			names = append(names, "maxPods")
-			break
-		}
+	if slices.ContainsFunc(zones, func(z zoneFacts) bool { return z.maxPods != Unlimited }) {
+		names = append(names, "maxPods")
 	}
 	if len(names) == 0 {
 		return "no zone has nodes"
@@ -90,14 +112,18 @@ func quoted(names []string) string {
 	return `zone "` + strings.Join(names, `", "`) + `"`
 }
 
-// desired says how many pods each zone should hold: the replicas by weight within the caps, over the zones that
-// are available. A zone that is full keeps what it has, up to its part; a zone that is down has none. What is
-// left over when all caps are reached is in no zone. The result is parallel to zones.
+// desired adds to want how many pods of a demand each zone should hold: the replicas by weight within the caps, over the
+// zones that are available. A zone that is full keeps what it holds of them, up to its part; a zone that is closed has none.
+// What is left over when all caps are reached is in no zone. want and held are parallel to zones.
 //
 // Parts are handed out by the largest share first (the smallest (c + 1) / w is next), which is where the scores
 // lead.
-func desired(replicas int64, zones []zoneFacts) []int64 {
-	want := make([]int64, len(zones))
+func (p *Policy) desired(d *demand, zones []zoneFacts, held, want []int64) {
+	caps := make([]int64, len(zones))
+	for i := range zones {
+		caps[i], _ = p.capOf(zones[i].maxPods, d.replicas)
+	}
+	mine := make([]int64, len(zones))
 	part := func(open func(*zoneFacts) bool, left int64) {
 		var active []int
 		for i := range zones {
@@ -105,25 +131,27 @@ func desired(replicas int64, zones []zoneFacts) []int64 {
 				active = append(active, i)
 			}
 		}
-		fill(left, zones, active, want)
+		fill(left, zones, caps, active, mine)
 	}
 	// What a full zone keeps is decided as if it were available.
-	part(func(*zoneFacts) bool { return true }, replicas)
-	left := replicas
+	part(func(*zoneFacts) bool { return true }, d.wanted())
+	left := d.wanted()
 	for i := range zones {
-		if zones[i].part != Unavailable || zones[i].down {
-			want[i] = 0
+		if zones[i].part != Unavailable || zones[i].closed {
+			mine[i] = 0
 			continue
 		}
-		want[i] = min(want[i], zones[i].pods)
-		left -= want[i]
+		mine[i] = min(mine[i], held[i])
+		left -= mine[i]
 	}
 	part(func(z *zoneFacts) bool { return z.part != Unavailable }, left)
-	return want
+	for i := range want {
+		want[i] += mine[i]
+	}
 }
 
 // fill hands out pods to the active zones.
-func fill(left int64, zones []zoneFacts, active []int, want []int64) {
+func fill(left int64, zones []zoneFacts, caps []int64, active []int, want []int64) {
 	for left > 0 && len(active) > 0 {
 		weights := int64(0)
 		for _, i := range active {
@@ -132,10 +160,10 @@ func fill(left int64, zones []zoneFacts, active []int, want []int64) {
 		// Whole parts first; a zone that reaches its cap leaves, and its rest is handed out again.
 		rest, given := active[:0:0], int64(0)
 		for _, i := range active {
-			give := min(left*zones[i].weight/weights, zones[i].cap-want[i])
+			give := min(left*zones[i].weight/weights, caps[i]-want[i])
 			want[i] += give
 			given += give
-			if want[i] < zones[i].cap {
+			if want[i] < caps[i] {
 				rest = append(rest, i)
 			}
 		}
@@ -154,7 +182,7 @@ func fill(left int64, zones []zoneFacts, active []int, want []int64) {
 			}
 			i := active[best]
 			want[i]++
-			if want[i] == zones[i].cap {
+			if want[i] == caps[i] {
 				active = append(active[:best:best], active[best+1:]...)
 			}
 		}

@@ -70,6 +70,8 @@ func replicas(v string) change {
 	return func(s *v1alpha1.ZoneSpreadPolicySpec) { s.Replicas = new(intstr.Parse(v)) }
 }
 
+func countGangs(s *v1alpha1.ZoneSpreadPolicySpec) { s.Unit = v1alpha1.UnitPodGroup }
+
 func allRevisions(s *v1alpha1.ZoneSpreadPolicySpec) { s.MatchLabelKeys = []string{} }
 
 // zoneNames are a, b, c and so on.
@@ -85,7 +87,7 @@ func zoneNames(n int) []string {
 func domains(counts ...int64) []policy.Domain {
 	ds := make([]policy.Domain, len(counts))
 	for i, name := range zoneNames(len(counts)) {
-		ds[i] = policy.Domain{Name: name, Pods: counts[i], AllPods: counts[i], Eligible: true}
+		ds[i] = policy.Domain{Name: name, Pods: counts[i], AllPods: counts[i], Held: counts[i], Eligible: true}
 	}
 	return ds
 }
@@ -121,9 +123,9 @@ func best(t *policy.Table, names []string, room func(string) bool) string {
 // policy refuses every zone.
 func place(p *policy.Policy, pods int, names []string, view policy.View, room func(zone string, held int64) bool, counts map[string]int64) int {
 	for placed := range pods {
-		q := policy.Question{Replicas: int64(pods), Self: true, View: view}
+		q := policy.Question{Replicas: int64(pods), View: view}
 		for _, name := range names {
-			q.Domains = append(q.Domains, policy.Domain{Name: name, Pods: counts[name], AllPods: counts[name], Eligible: true})
+			q.Domains = append(q.Domains, policy.Domain{Name: name, Pods: counts[name], AllPods: counts[name], Held: counts[name], Eligible: true})
 		}
 		zone := best(p.Judge(q), names, func(z string) bool { return room(z, counts[z]) })
 		if zone == "" {

@@ -41,10 +41,14 @@ func (t *Table) describe(z *zoneRow) string {
 		return prefix + " has weight 0"
 	}
 	held := z.pods
-	if z.rule == MaxPods || z.rule == MaxPerZone || z.rule == QuorumSafe {
-		held = z.allPods
+	if z.rule.capped() {
+		held = z.held
 	}
-	prefix += fmt.Sprintf(" holds %d of %d, share %s, ", held, t.replicas, t.share(z))
+	if t.replicas == UnknownReplicas {
+		prefix += fmt.Sprintf(" holds %d, ", held)
+	} else {
+		prefix += fmt.Sprintf(" holds %d of %d, share %s, ", held, t.replicas, t.share(z))
+	}
 	switch z.rule {
 	case MaxPods:
 		return prefix + fmt.Sprintf("cap %d (maxPods)", z.cap)

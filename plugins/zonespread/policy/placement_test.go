@@ -143,9 +143,9 @@ func capOfZone(p *policy.Policy, names []string, zone string, r int64) int64 {
 	for c := int64(0); ; c++ {
 		var ds []policy.Domain
 		for _, name := range names {
-			ds = append(ds, policy.Domain{Name: name, Pods: c, AllPods: c, Eligible: true})
+			ds = append(ds, policy.Domain{Name: name, Pods: c, AllPods: c, Held: c, Eligible: true})
 		}
-		switch p.Judge(policy.Question{Domains: ds, Replicas: r, Self: true}).Rule(zone) {
+		switch p.Judge(policy.Question{Domains: ds, Replicas: r}).Rule(zone) {
 		case policy.MaxPods, policy.MaxPerZone, policy.QuorumSafe:
 			return c
 		default:
@@ -165,12 +165,11 @@ func ExampleTable_Message() {
 	}
 	table := p.Judge(policy.Question{
 		Domains: []policy.Domain{
-			{Name: "a", Pods: 4, Eligible: true},
-			{Name: "b", Pods: 3, Eligible: true},
-			{Name: "c", Pods: 2, Eligible: true},
+			{Name: "a", Pods: 4, Held: 4, Eligible: true},
+			{Name: "b", Pods: 3, Held: 3, Eligible: true},
+			{Name: "c", Pods: 2, Held: 2, Eligible: true},
 		},
 		Replicas: 10,
-		Self:     true,
 	})
 	fmt.Println(table.Message("a"))
 	fmt.Println(table.Rule("c"), table.Scores([]string{"b", "c"}))

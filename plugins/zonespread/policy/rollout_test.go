@@ -94,14 +94,14 @@ func (d *deployment) schedule() (bound int) {
 		if p.zone != "" {
 			continue
 		}
-		selector := d.policy.SelectorFor(d.labelsOf(p))
-		q := policy.Question{Self: true, View: d.view, Replicas: d.policy.Replicas(policy.Demand{
-			Owners:   []policy.Owner{{UID: "web", TemplateLabels: labels.Set{"app": "web"}, Replicas: int64(d.seen)}},
-			Matching: int64(len(d.pods)),
-		}, d.labelsOf(p))}
+		podLabels := d.labelsOf(p)
+		selector, owner := d.policy.SelectorFor(podLabels), workload(int64(d.seen))
+		held := d.policy.HeldFor(&owner, podLabels)
+		q := policy.Question{View: d.view, Replicas: d.policy.Replicas(&owner, int64(len(d.pods)))}
 		for _, zone := range d.zones {
 			n := int64(d.count(func(o *simPod) bool { return o.zone == zone && selector.Matches(d.labelsOf(o)) }))
-			q.Domains = append(q.Domains, policy.Domain{Name: zone, Pods: n, AllPods: n, Eligible: true})
+			h := int64(d.count(func(o *simPod) bool { return o.zone == zone && held.Counts(d.labelsOf(o)) }))
+			q.Domains = append(q.Domains, policy.Domain{Name: zone, Pods: n, AllPods: n, Held: h, Eligible: true})
 		}
 		table := d.policy.Judge(q)
 		if zone := best(table, d.zones, func(z string) bool { return z != d.closed }); zone != "" {
@@ -178,11 +178,12 @@ func TestRolloutOverAllRevisionsStalls(t *testing.T) {
 	d.revision++
 	require.False(t, d.settle())
 
-	owner := policy.Owner{UID: "web", TemplateLabels: labels.Set{"app": "web"}, Replicas: 3, ReplaceFirst: true}
+	owner := workload(3)
+	owner.SurgesFirst = true
 	require.Equal(t, "RolloutExceedsCaps", infeasible(t, p, 3, owner))
-	owner.ReplaceFirst = false
+	require.Empty(t, infeasible(t, compile(t, quorumSafe), 3, owner))
+	owner.SurgesFirst = false
 	require.Empty(t, infeasible(t, p, 3, owner), "with maxUnavailable 1 there is a way")
-	require.Empty(t, infeasible(t, compile(t, quorumSafe), 3, policy.Owner{TemplateLabels: labels.Set{"app": "web"}, Replicas: 3, ReplaceFirst: true}))
 }
 
 // Random rollouts: any strategy, new revisions while the last one is still on its way, scaling up and down, an

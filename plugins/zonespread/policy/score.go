@@ -55,7 +55,7 @@ const (
 
 func (t *Table) tierOf(z *zoneRow) tier {
 	switch {
-	case z.rule == Forbidden || z.rule == MaxPods || z.rule == MaxPerZone || z.rule == QuorumSafe:
+	case z.rule == Forbidden || z.rule.capped():
 		return last
 	case z.part == Recovering && t.behind(z):
 		return first

@@ -31,11 +31,11 @@ func TestScores(t *testing.T) {
 		{"two recover", compile(t), []int64{4, 0, 1}, policy.View{"b": policy.Recovering, "c": policy.Recovering}, []int64{20, 100, 80}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			table := test.p.Judge(policy.Question{Domains: domains(test.counts...), Replicas: 10, Self: true, View: test.view})
+			table := test.p.Judge(policy.Question{Domains: domains(test.counts...), Replicas: 10, View: test.view})
 			require.Equal(t, test.want, table.Scores(zoneNames(len(test.counts))))
 		})
 	}
-	table := compile(t).Judge(policy.Question{Domains: domains(5, 1), Replicas: 10, Self: true})
+	table := compile(t).Judge(policy.Question{Domains: domains(5, 1), Replicas: 10})
 	require.Equal(t, []int64{100}, table.Scores([]string{"a"}), "only zones that are still in question are compared")
 	require.Empty(t, table.Scores(nil))
 }
@@ -46,7 +46,7 @@ func TestScoresFollowShares(t *testing.T) {
 		p := drawPolicy(t, n, 1000, false)
 		counts := rapid.SliceOfN(rapid.Int64Range(0, 300), n, n).Draw(t, "counts")
 		names := zoneNames(n)
-		table := p.Judge(policy.Question{Domains: domains(counts...), Replicas: 1000, Self: true})
+		table := p.Judge(policy.Question{Domains: domains(counts...), Replicas: 1000})
 		scores := table.Scores(names)
 		require.Contains(t, scores, policy.MaxScore)
 		for _, s := range scores {
@@ -56,7 +56,7 @@ func TestScoresFollowShares(t *testing.T) {
 		// Another pod in a zone never makes its score better.
 		i := rapid.IntRange(0, n-1).Draw(t, "zone")
 		counts[i]++
-		more := p.Judge(policy.Question{Domains: domains(counts...), Replicas: 1000, Self: true}).Scores(names)
+		more := p.Judge(policy.Question{Domains: domains(counts...), Replicas: 1000}).Scores(names)
 		require.LessOrEqual(t, more[i], scores[i])
 	})
 }

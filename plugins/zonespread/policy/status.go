@@ -10,25 +10,32 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// MaxStatusZones is how many zones a status lists. With a topology key that has more values (a hostname), zones
-// with something to remember come first; the figures still cover all.
+// MaxStatusZones is how many zones a status lists. With a topology key that has more values, zones with something to
+// remember come first; the figures still cover all.
 const MaxStatusZones = 1000
 
-// Observation is what a status is made from, besides the policy and its machine.
+// Observation is what a status is made from, besides the policy and its zones.
 type Observation struct {
-	// Revisions are the placed pods (live, bound or assumed) that the policy selects, by Policy.Revision and
-	// zone. A policy without matchLabelKeys has the one revision "".
-	Revisions map[string]map[string]int64
-	// Demand is how many pods are wanted.
-	Demand Demand
+	// Tally has the live pods that the policy selects.
+	Tally *Tally
+	// Workloads are those that own the pods, each once, and Unowned is how many pods have none that is known.
+	Workloads []OwnedPods
+	Unowned   int64
 	// Waiting is how many pods were refused by this policy when they were last tried, whatever else refused
 	// them, and wait still.
 	Waiting int64
+}
+
+// OwnedPods are the live pods of a workload that a policy selects.
+type OwnedPods struct {
+	Workload
+	Live int64
 }
 
 // Rejected is the status of a policy that Compile refuses: it is not applied to any pod. What the previous status
@@ -43,48 +50,48 @@ func Rejected(obj *v1alpha1.ZoneSpreadPolicy, errs field.ErrorList, now time.Tim
 	return status
 }
 
-// Status computes the status of a policy. previous is only looked at for the times at which conditions changed, so
-// that equal observations give equal statuses. The result shares nothing with it.
-func (p *Policy) Status(m *Machine, o Observation, previous v1alpha1.ZoneSpreadPolicyStatus, now time.Time) v1alpha1.ZoneSpreadPolicyStatus {
+// Status computes the status of a policy. zones is what Zones.Export gave, which the status takes over. previous is only
+// looked at for the times at which conditions changed, so that equal observations give equal statuses.
+func (p *Policy) Status(zs *Zones, o Observation, previous v1alpha1.ZoneSpreadPolicyStatus, now time.Time) v1alpha1.ZoneSpreadPolicyStatus {
 	status := v1alpha1.ZoneSpreadPolicyStatus{
 		ObservedGeneration: p.generation,
-		Replicas:           p.Replicas(o.Demand, nil),
-		Zones:              m.Export(now),
+		Zones:              zs.Export(now),
 		Conditions:         slices.Clone(previous.Conditions),
 	}
-	facts := p.facts(m, o, &status, now)
-	for i, want := range desired(status.Replicas, facts) {
-		status.Zones[i].Pods, status.Zones[i].Desired = facts[i].pods, want
+	facts := p.facts(zs, &o, &status, now)
+	demands := p.demands(&o)
+	want := make([]int64, len(facts))
+	var reason, message string
+	for i := range demands {
+		d := &demands[i]
+		status.Replicas += d.wanted()
+		p.desired(&d.demand, facts, heldBy(o.Tally, d.uid, facts), want)
+		if reason == "" {
+			reason, message = p.feasible(&d.demand, facts)
+		}
+	}
+	for i := range facts {
+		status.Zones[i].Pods, status.Zones[i].Desired = facts[i].pods, want[i]
 		status.Pods += facts[i].pods
 	}
 
 	set := conditions(&status, p.generation, now)
-	var empty []string
-	for i := range facts {
-		if facts[i].empty {
-			empty = append(empty, facts[i].name)
-		}
-	}
-	if len(empty) > 0 {
-		set(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonZonesWithoutNodes,
-			"spec.zones: "+quoted(empty)+" never had a node with that value of "+p.topologyKey)
-	} else {
-		set(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "the scheduler applies the policy")
-	}
+	accepted, text := p.accepted(facts, &o)
+	set(v1alpha1.ConditionAccepted, metav1.ConditionTrue, accepted, text)
 
-	skew, reason, message := p.satisfied(facts, o, status.Replicas)
+	skew, broken, text := p.satisfied(facts, &o, demands)
 	status.Skew = skew
-	if reason != "" {
-		set(v1alpha1.ConditionSatisfied, metav1.ConditionFalse, reason, message)
+	if broken != "" {
+		set(v1alpha1.ConditionSatisfied, metav1.ConditionFalse, broken, text)
 	} else {
 		set(v1alpha1.ConditionSatisfied, metav1.ConditionTrue, v1alpha1.ReasonSatisfied, "all placed pods obey the policy")
 	}
 
-	switch reason, message := p.feasible(status.Replicas, facts, p.replacesFirst(o.Demand)); {
+	switch {
 	case reason != "":
 		set(v1alpha1.ConditionInfeasible, metav1.ConditionTrue, reason, message)
-	case message != "":
-		set(v1alpha1.ConditionInfeasible, metav1.ConditionFalse, v1alpha1.ReasonReplicasNotYetObserved, message)
+	case status.Replicas == 0:
+		set(v1alpha1.ConditionInfeasible, metav1.ConditionFalse, v1alpha1.ReasonReplicasNotYetObserved, "there are no replicas to place")
 	default:
 		set(v1alpha1.ConditionInfeasible, metav1.ConditionFalse, v1alpha1.ReasonFeasible, "the zones that exist can hold all replicas")
 	}
@@ -92,58 +99,157 @@ func (p *Policy) Status(m *Machine, o Observation, previous v1alpha1.ZoneSpreadP
 	return status
 }
 
-// facts joins what the machine knows with the counts; facts and status.Zones are parallel. Zones that the machine
-// does not know have had no node for a day, and no pods.
-func (p *Policy) facts(m *Machine, o Observation, status *v1alpha1.ZoneSpreadPolicyStatus, now time.Time) []zoneFacts {
-	pods := map[string]int64{}
-	for _, zones := range o.Revisions {
-		for zone, n := range zones {
-			pods[zone] += n
-		}
-	}
+// facts joins what is known of the zones with the counts; facts and status.Zones are parallel. Zones that are not known
+// have had no node for a day, and no pods.
+func (p *Policy) facts(zs *Zones, o *Observation, status *v1alpha1.ZoneSpreadPolicyStatus, now time.Time) []zoneFacts {
 	facts := make([]zoneFacts, 0, len(status.Zones))
 	for i := range status.Zones {
 		name := status.Zones[i].Name
-		z := m.zones[name]
+		z := zs.zones[name]
 		weight, maxPods := p.weightOf(name)
-		limit, _ := p.capOf(maxPods, status.Replicas)
-		facts = append(facts, zoneFacts{name: name, weight: weight, cap: limit, empty: !z.hadNodes, part: m.partOfAny(z, now), down: m.down(z, now), pods: pods[name]})
+		facts = append(facts, zoneFacts{
+			name: name, weight: weight, maxPods: maxPods, empty: !z.hadNodes,
+			part: zs.worst(z, now), closed: zs.closed(z, now), pods: o.Tally.zones[name],
+		})
 	}
 	return facts
 }
 
-// satisfied checks the placement as it is, revision by revision, and returns the largest weighted skew. The
-// reason is empty when everything is as the policy wants it.
-func (p *Policy) satisfied(facts []zoneFacts, o Observation, replicas int64) (skew int64, reason, message string) {
-	var overCap, forbidden, ahead string
-	revisions := o.Revisions
-	if len(revisions) == 0 {
-		revisions = map[string]map[string]int64{"": nil}
+// ownedDemand is the demand of a workload; without a uid that of all pods together.
+type ownedDemand struct {
+	demand
+	uid types.UID
+}
+
+// demands returns what is to be placed: of each workload with spec.replicas Owner, otherwise all together. There is at
+// least one.
+func (p *Policy) demands(o *Observation) []ownedDemand {
+	if !p.ByOwner() {
+		all := ownedDemand{demand: demand{replicas: p.replicas.number, live: o.Tally.live}}
+		if p.replicas.matching {
+			all.replicas = o.Tally.live
+		}
+		for i := range o.Workloads {
+			all.surgesFirst = all.surgesFirst || o.Workloads[i].SurgesFirst
+		}
+		return []ownedDemand{all}
 	}
+	var out []ownedDemand
+	for i := range o.Workloads {
+		w := &o.Workloads[i]
+		d := ownedDemand{demand: demand{name: w.Name, live: w.Live, surgesFirst: w.SurgesFirst}, uid: w.UID}
+		if w.Known {
+			// A workload that wants none has no cap to break.
+			d.replicas, d.live = w.Replicas, 0
+		}
+		out = append(out, d)
+	}
+	slices.SortFunc(out, func(a, b ownedDemand) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.uid, b.uid)) })
+	if o.Unowned > 0 || len(out) == 0 {
+		out = append(out, ownedDemand{demand: demand{name: "pods without a known workload", live: o.Unowned}})
+	}
+	if len(out) == 1 {
+		out[0].name = ""
+	}
+	return out
+}
+
+// heldBy returns what the zones hold of a workload, or of all pods; parallel to the facts.
+func heldBy(t *Tally, workload types.UID, facts []zoneFacts) []int64 {
+	held := make([]int64, len(facts))
+	for i := range facts {
+		if !t.policy.ByOwner() {
+			held[i] = facts[i].pods
+			continue
+		}
+		held[i] = t.byWorkload[workload][facts[i].name]
+	}
+	return held
+}
+
+// accepted is the reason and the message of a policy that is applied.
+func (p *Policy) accepted(facts []zoneFacts, o *Observation) (reason, message string) {
+	var empty, unknown []string
+	for i := range facts {
+		if facts[i].empty {
+			empty = append(empty, facts[i].name)
+		}
+	}
+	if p.ScalesCaps() && p.ByOwner() {
+		for i := range o.Workloads {
+			if !o.Workloads[i].Known {
+				unknown = append(unknown, o.Workloads[i].Name)
+			}
+		}
+		slices.Sort(unknown)
+		if o.Unowned > 0 {
+			unknown = append(unknown, fmt.Sprintf("%d pods without a known workload", o.Unowned))
+		}
+		if more := len(unknown) - 3; more > 0 {
+			unknown = append(unknown[:3], fmt.Sprintf("%d more", more))
+		}
+	}
+	switch {
+	case len(empty) > 0:
+		return v1alpha1.ReasonZonesWithoutNodes, "spec.zones: " + quoted(empty) + " never had a node with that value of " + p.topologyKey
+	case len(unknown) > 0:
+		return v1alpha1.ReasonReplicasUnknown, "percentages and quorumSafe refuse nothing to pods whose desired replicas are not known: " +
+			strings.Join(unknown, ", ") + ". Let the scheduler read their workload, or set spec.replicas to Matching or a number"
+	}
+	return v1alpha1.ReasonAccepted, "the scheduler applies the policy"
+}
+
+// satisfied checks the placement as it is, revision by revision and workload by workload, and returns the largest weighted
+// skew. The reason is empty when everything is as the policy wants it.
+func (p *Policy) satisfied(facts []zoneFacts, o *Observation, demands []ownedDemand) (skew int64, reason, message string) {
+	var overCap, forbidden, ahead string
 	view := View{}
 	for i := range facts {
 		view[facts[i].name] = facts[i].part
+		if facts[i].weight == 0 && facts[i].pods > 0 {
+			forbidden = cmp.Or(forbidden, fmt.Sprintf("zone %s has weight 0 and holds %d pods", facts[i].name, facts[i].pods))
+		}
+	}
+	replicas := map[types.UID]int64{}
+	for i := range demands {
+		replicas[demands[i].uid] = demands[i].replicas
+	}
+	replicasOf := func(workload types.UID) int64 {
+		if !p.ByOwner() {
+			return demands[0].replicas
+		}
+		return replicas[workload]
+	}
+	revisions := o.Tally.placed
+	if len(revisions) == 0 {
+		revisions = map[string]map[string]int64{"": nil}
 	}
 	// In order, so that the message is the same each time.
 	for _, revision := range slices.Sorted(maps.Keys(revisions)) {
-		pods := revisions[revision]
-		q := Question{Replicas: replicas, View: view, Domains: make([]Domain, len(facts))}
+		q := Question{View: view, Domains: make([]Domain, len(facts)), Replicas: UnknownReplicas}
+		if workload, one := o.Tally.workloadOf(revision); one {
+			q.Replicas = replicasOf(workload)
+		}
 		for i := range facts {
-			n := pods[facts[i].name]
-			q.Domains[i] = Domain{Name: facts[i].name, Pods: n, AllPods: n, Eligible: !facts[i].empty}
+			n := revisions[revision][facts[i].name]
+			q.Domains[i] = Domain{Name: facts[i].name, Pods: n, AllPods: n, Held: n, Eligible: !facts[i].empty}
 		}
 		t := p.Judge(q)
 		for i := range facts {
-			z := t.lookup(facts[i].name)
-			switch {
-			case z.weight == 0 && z.pods > 0:
-				forbidden = cmp.Or(forbidden, fmt.Sprintf("zone %s has weight 0 and holds %d pods", z.name, z.pods))
-			case z.weight > 0 && z.pods > z.cap:
-				overCap = cmp.Or(overCap, fmt.Sprintf("zone %s holds %d pods of one revision, cap %d (%s)", z.name, z.pods, z.cap, z.capRule.field()))
+			if z := t.lookup(facts[i].name); t.skewOf(z) > skew {
+				skew = t.skewOf(z)
+				ahead = fmt.Sprintf("zone %s is %d pods ahead of its share, maxSkew %d", z.name, skew, p.maxSkew)
 			}
-			if s := t.skewOf(z); s > skew {
-				skew = s
-				ahead = fmt.Sprintf("zone %s is %d pods ahead of its share, maxSkew %d", z.name, s, p.maxSkew)
+		}
+	}
+	for workload, held := range o.Tally.capped {
+		for i := range facts {
+			limit, rule := p.capOf(facts[i].maxPods, replicasOf(workload))
+			if n := held[facts[i].name]; facts[i].weight > 0 && n > limit {
+				text := fmt.Sprintf("zone %s holds %d pods of one revision, cap %d (%s)", facts[i].name, n, limit, rule.field())
+				if overCap == "" || text < overCap {
+					overCap = text
+				}
 			}
 		}
 	}
@@ -176,14 +282,15 @@ func trimZones(status *v1alpha1.ZoneSpreadPolicyStatus) {
 		return
 	}
 	slices.SortStableFunc(status.Zones, func(a, b v1alpha1.ZoneStatus) int {
-		return cmp.Compare(boolRank(a.Failover != nil), boolRank(b.Failover != nil))
+		return cmp.Compare(rank(&a), rank(&b))
 	})
 	status.Zones = slices.Clip(status.Zones[:MaxStatusZones])
 	slices.SortFunc(status.Zones, func(a, b v1alpha1.ZoneStatus) int { return strings.Compare(a.Name, b.Name) })
 }
 
-func boolRank(b bool) int {
-	if b {
+// rank is 0 for a zone with facts that decisions rest on.
+func rank(z *v1alpha1.ZoneStatus) int {
+	if z.Since != nil || z.RecoveringSince != nil || len(z.Full) > 0 {
 		return 0
 	}
 	return 1

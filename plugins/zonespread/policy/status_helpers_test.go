@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/plugins/zonespread/policy"
@@ -20,17 +21,43 @@ func at(d time.Duration) time.Time { return noon.Add(d) }
 func readyZones(names ...string) []policy.ZoneNodes {
 	zones := make([]policy.ZoneNodes, len(names))
 	for i, name := range names {
-		zones[i] = policy.ZoneNodes{Name: name, Nodes: 2, Ready: 2}
+		zones[i] = policy.ZoneNodes{Name: name, Nodes: 2, Open: 2}
 	}
 	return zones
 }
 
+// workload is Deployment web, for the pods with app=web.
+func workload(replicas int64) policy.Workload {
+	return policy.Workload{UID: "web", Name: "Deployment web", Replicas: replicas, Known: true, Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}
+}
+
+// counts are the pods of a revision by zone.
+type counts = map[string]int64
+
+// observed tallies placed pods of the workloads: revisions are by workload, in turn when there is one workload.
+func observed(p *policy.Policy, workloads []policy.Workload, revisions ...counts) policy.Observation {
+	o := policy.Observation{Tally: p.NewTally()}
+	for _, w := range workloads {
+		o.Workloads = append(o.Workloads, policy.OwnedPods{Workload: w})
+	}
+	for i, zones := range revisions {
+		at := min(i, len(workloads)-1)
+		for zone, n := range zones {
+			for range n {
+				o.Tally.Add(workloads[at].UID, string(rune('1'+i)), "", zone)
+				o.Workloads[at].Live++
+			}
+		}
+	}
+	return o
+}
+
 // infeasible is the reason of the condition Infeasible with n ready zones, empty when it is False.
-func infeasible(t *testing.T, p *policy.Policy, n int, owners ...policy.Owner) string {
+func infeasible(t *testing.T, p *policy.Policy, n int, workloads ...policy.Workload) string {
 	t.Helper()
-	m := policy.NewMachine(p, nil)
-	m.ObserveNodes(noon, readyZones(zoneNames(n)...))
-	status := p.Status(m, policy.Observation{Demand: policy.Demand{Owners: owners}}, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
+	zs := policy.NewZones(p, nil)
+	zs.ObserveNodes(noon, readyZones(zoneNames(n)...))
+	status := p.Status(zs, observed(p, workloads), v1alpha1.ZoneSpreadPolicyStatus{}, noon)
 	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionInfeasible)
 	require.NotNil(t, c)
 	require.NotEmpty(t, c.Message)

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -8,16 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/plugins/zonespread/policy"
 )
-
-func web(replicas int64) policy.Owner {
-	return policy.Owner{UID: "web", TemplateLabels: labels.Set{"app": "web"}, Replicas: replicas}
-}
 
 func TestInfeasible(t *testing.T) {
 	for _, test := range []struct {
@@ -52,7 +48,7 @@ func TestInfeasible(t *testing.T) {
 		{"unknown zone with weight 0", compile(t, withZones(weighted("typo", 0))), 3, 9, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			require.Equal(t, test.want, infeasible(t, test.p, test.zones, web(test.replicas)))
+			require.Equal(t, test.want, infeasible(t, test.p, test.zones, workload(test.replicas)))
 		})
 	}
 }
@@ -77,9 +73,9 @@ func TestInfeasibleMeansThatPodsWait(t *testing.T) {
 		}
 		changes = append(changes, maxSkew(rapid.Int32Range(1, 3).Draw(t, "maxSkew")))
 		p := compile(t, changes...)
-		m := policy.NewMachine(p, nil)
-		m.ObserveNodes(noon, readyZones(zoneNames(n)...))
-		status := p.Status(m, policy.Observation{Demand: policy.Demand{Owners: []policy.Owner{web(int64(r))}}}, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
+		zs := policy.NewZones(p, nil)
+		zs.ObserveNodes(noon, readyZones(zoneNames(n)...))
+		status := p.Status(zs, observed(p, []policy.Workload{workload(int64(r))}), v1alpha1.ZoneSpreadPolicyStatus{}, noon)
 		placed := place(p, r, zoneNames(n), nil, plenty, map[string]int64{})
 		require.Equal(t, placed < r, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionInfeasible), "%d of %d: %v", placed, r, status.Conditions)
 	})
@@ -94,21 +90,18 @@ func desiredOf(status v1alpha1.ZoneSpreadPolicyStatus) map[string]int64 {
 }
 
 func TestDesired(t *testing.T) {
-	type counts = map[string]int64
-	ask := func(p *policy.Policy, r int64, pods counts, see func(*policy.Machine)) counts {
-		m := policy.NewMachine(p, nil)
-		m.ObserveNodes(noon, readyZones("a", "b", "c"))
+	ask := func(p *policy.Policy, r int64, pods counts, see func(*policy.Zones)) counts {
+		zs := policy.NewZones(p, nil)
+		zs.ObserveNodes(noon, readyZones("a", "b", "c"))
 		if see != nil {
-			see(m)
+			see(zs)
 		}
-		return desiredOf(p.Status(m, policy.Observation{
-			Revisions: map[string]map[string]int64{"": pods}, Demand: policy.Demand{Owners: []policy.Owner{web(r)}},
-		}, v1alpha1.ZoneSpreadPolicyStatus{}, at(time.Hour)))
+		return desiredOf(p.Status(zs, observed(p, []policy.Workload{workload(r)}, pods), v1alpha1.ZoneSpreadPolicyStatus{}, at(10*time.Minute)))
 	}
-	lost := func(m *policy.Machine) { m.ObserveNodes(at(time.Minute), readyZones("a", "b")) }
-	full := func(m *policy.Machine) {
-		m.ObserveAttempt(at(0), "s", refused("c"))
-		m.ObserveAttempt(at(55*time.Minute), "s", refused("c"))
+	lost := func(zs *policy.Zones) { zs.ObserveNodes(at(time.Minute), readyZones("a", "b")) }
+	full := func(zs *policy.Zones) {
+		zs.Refused(at(0), "c", small, true)
+		zs.Refused(at(6*time.Minute), "c", small, true)
 	}
 	require.Equal(t, counts{"a": 3, "b": 3, "c": 3}, ask(compile(t), 9, nil, nil))
 	require.Equal(t, counts{"a": 4, "b": 3, "c": 3}, ask(compile(t), 10, nil, nil))
@@ -116,7 +109,7 @@ func TestDesired(t *testing.T) {
 	require.Equal(t, counts{"a": 5, "b": 4, "c": 1}, ask(compile(t, withZones(capped("c", 1, 1))), 10, nil, nil), "what a cap turns away goes elsewhere")
 	require.Equal(t, counts{"a": 4, "b": 3, "c": 3}, ask(compile(t, maxPerZone("40%"), withZones(weighted("a", 100))), 10, nil, nil))
 	require.Equal(t, counts{"a": 5, "b": 4, "c": 0}, ask(compile(t, withZones(weighted("c", 0))), 9, nil, nil))
-	require.Equal(t, counts{"a": 5, "b": 4, "c": 0}, ask(compile(t), 9, counts{"c": 3}, lost), "a lost zone holds nothing")
+	require.Equal(t, counts{"a": 5, "b": 4, "c": 0}, ask(compile(t), 9, counts{"c": 3}, lost), "a closed zone holds nothing")
 	require.Equal(t, counts{"a": 4, "b": 4, "c": 0}, ask(compile(t, maxPerZone("40%")), 10, nil, lost), "caps hold: two have no place")
 	require.Equal(t, counts{"a": 4, "b": 4, "c": 1}, ask(compile(t), 9, counts{"c": 1}, full), "a full zone keeps what it has")
 	require.Equal(t, counts{"a": 1, "b": 1, "c": 1}, ask(compile(t), 3, counts{"c": 3}, full), "but no more than its part")
@@ -128,9 +121,9 @@ func TestDesiredAddsUp(t *testing.T) {
 		n := rapid.IntRange(1, 5).Draw(t, "zones")
 		r := rapid.Int64Range(0, 200).Draw(t, "replicas")
 		p := drawPolicy(t, n, max(r, 1), r > 0)
-		m := policy.NewMachine(p, nil)
-		m.ObserveNodes(noon, readyZones(zoneNames(n)...))
-		status := p.Status(m, policy.Observation{}, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
+		zs := policy.NewZones(p, nil)
+		zs.ObserveNodes(noon, readyZones(zoneNames(n)...))
+		status := p.Status(zs, observed(p, []policy.Workload{workload(r)}), v1alpha1.ZoneSpreadPolicyStatus{}, noon)
 		sum, room := int64(0), int64(0)
 		for _, z := range status.Zones {
 			if z.State == v1alpha1.ZoneEmpty {
@@ -146,72 +139,130 @@ func TestDesiredAddsUp(t *testing.T) {
 	})
 }
 
+func condition(t *testing.T, s *v1alpha1.ZoneSpreadPolicyStatus, kind string) *metav1.Condition {
+	t.Helper()
+	c := meta.FindStatusCondition(s.Conditions, kind)
+	require.NotNil(t, c)
+	return c
+}
+
 func TestStatusConditions(t *testing.T) {
 	p := compile(t, maxPerZone("40%"), withZones(weighted("f", 0)))
-	m := policy.NewMachine(p, nil)
-	m.ObserveNodes(noon, readyZones("a", "b", "c", "f"))
-	ask := func(o policy.Observation) v1alpha1.ZoneSpreadPolicyStatus {
-		o.Demand = policy.Demand{Owners: []policy.Owner{web(10)}}
-		return p.Status(m, o, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
-	}
-	satisfied := func(o policy.Observation) (reason, message string) {
-		s := ask(o)
-		c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionSatisfied)
-		require.NotNil(t, c)
-		require.Equal(t, c.Reason == "Satisfied", c.Status == metav1.ConditionTrue)
-		return c.Reason, c.Message
-	}
-	type zones = map[string]int64
-	check := func(wantReason, wantMessage string, waiting int64, revisions ...zones) {
+	zs := policy.NewZones(p, nil)
+	zs.ObserveNodes(noon, readyZones("a", "b", "c", "f"))
+	check := func(wantReason, wantMessage string, waiting int64, revisions ...counts) {
 		t.Helper()
-		o := policy.Observation{Revisions: map[string]map[string]int64{}, Waiting: waiting}
-		for i, r := range revisions {
-			o.Revisions[string(rune('1'+i))] = r
-		}
-		reason, message := satisfied(o)
-		require.Equal(t, wantReason, reason)
-		require.Equal(t, wantMessage, message)
+		o := observed(p, []policy.Workload{workload(10)}, revisions...)
+		o.Waiting = waiting
+		s := p.Status(zs, o, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
+		c := condition(t, &s, v1alpha1.ConditionSatisfied)
+		require.Equal(t, c.Reason == "Satisfied", c.Status == metav1.ConditionTrue)
+		require.Equal(t, wantReason, c.Reason)
+		require.Equal(t, wantMessage, c.Message)
 	}
 	const fine = "all placed pods obey the policy"
 	check("Satisfied", fine, 0)
-	check("Satisfied", fine, 0, zones{"a": 4, "b": 3, "c": 3})
-	check("Satisfied", fine, 0, zones{"a": 3, "b": 3, "c": 3}, zones{"a": 1, "b": 2, "c": 1})
-	check("SkewExceeded", "zone a is 4 pods ahead of its share, maxSkew 1", 0, zones{"a": 4})
-	check("CapExceeded", "zone b holds 5 pods of one revision, cap 4 (maxPerZone)", 0, zones{"a": 4, "b": 5, "c": 1})
-	check("PodsInForbiddenZone", "zone f has weight 0 and holds 2 pods", 0, zones{"a": 2, "b": 2, "c": 2, "f": 2})
-	check("PodsWaiting", "2 pods wait because of the policy", 2, zones{"a": 2, "b": 2, "c": 2})
+	check("Satisfied", fine, 0, counts{"a": 4, "b": 3, "c": 3})
+	check("Satisfied", fine, 0, counts{"a": 3, "b": 3, "c": 3}, counts{"a": 1, "b": 2, "c": 1})
+	check("SkewExceeded", "zone a is 4 pods ahead of its share, maxSkew 1", 0, counts{"a": 4})
+	check("CapExceeded", "zone b holds 5 pods of one revision, cap 4 (maxPerZone)", 0, counts{"a": 4, "b": 5, "c": 1})
+	check("PodsInForbiddenZone", "zone f has weight 0 and holds 2 pods", 0, counts{"a": 2, "b": 2, "c": 2, "f": 2})
+	check("PodsWaiting", "2 pods wait because of the policy", 2, counts{"a": 2, "b": 2, "c": 2})
 
-	s := ask(policy.Observation{Revisions: map[string]map[string]int64{"1": {"a": 4, "b": 1}, "2": {"a": 1}}})
+	s := p.Status(zs, observed(p, []policy.Workload{workload(10)}, counts{"a": 4, "b": 1}, counts{"a": 1}), v1alpha1.ZoneSpreadPolicyStatus{}, noon)
 	require.EqualValues(t, 10, s.Replicas)
 	require.EqualValues(t, 6, s.Pods)
 	require.EqualValues(t, 4, s.Skew)
 	require.EqualValues(t, 3, s.ObservedGeneration)
 	require.Equal(t, v1alpha1.ZoneStatus{Name: "a", Pods: 5, Desired: 4, State: v1alpha1.ZoneAvailable}, s.Zones[0])
-	require.True(t, meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionAccepted))
+	require.Equal(t, metav1.ConditionTrue, condition(t, &s, v1alpha1.ConditionAccepted).Status)
 
 	typo := compile(t, withZones(weighted("typo", 1)))
-	m = policy.NewMachine(typo, nil)
-	m.ObserveNodes(noon, readyZones("a"))
-	c := meta.FindStatusCondition(typo.Status(m, policy.Observation{}, v1alpha1.ZoneSpreadPolicyStatus{}, noon).Conditions, v1alpha1.ConditionAccepted)
+	zs = policy.NewZones(typo, nil)
+	zs.ObserveNodes(noon, readyZones("a"))
+	s = typo.Status(zs, observed(typo, nil), v1alpha1.ZoneSpreadPolicyStatus{}, noon)
+	c := condition(t, &s, v1alpha1.ConditionAccepted)
 	require.Equal(t, "ZonesWithoutNodes", c.Reason)
 	require.Equal(t, `spec.zones: zone "typo" never had a node with that value of topology.kubernetes.io/zone`, c.Message)
+}
+
+// TestEachWorkloadHasTheCapsForItself: two workloads of ten under one policy with 40% may have four pods each in a zone.
+func TestEachWorkloadHasTheCapsForItself(t *testing.T) {
+	web, api := workload(10), workload(10)
+	api.UID, api.Name = "api", "Deployment api"
+	four, five := counts{"a": 4, "b": 3, "c": 3}, counts{"a": 5, "b": 3, "c": 2}
+	ask := func(p *policy.Policy, waiting []policy.Workload, revisions ...counts) v1alpha1.ZoneSpreadPolicyStatus {
+		zs := policy.NewZones(p, nil)
+		zs.ObserveNodes(noon, readyZones("a", "b", "c"))
+		return p.Status(zs, observed(p, waiting, revisions...), v1alpha1.ZoneSpreadPolicyStatus{}, noon)
+	}
+	both := []policy.Workload{web, api}
+	owner := compile(t, maxPerZone("40%"), maxSkew(9))
+	s := ask(owner, both, four, four)
+	require.EqualValues(t, 20, s.Replicas)
+	require.EqualValues(t, 8, s.Zones[0].Pods)
+	require.EqualValues(t, 8, s.Zones[0].Desired)
+	require.Equal(t, "Satisfied", condition(t, &s, v1alpha1.ConditionSatisfied).Reason)
+	s = ask(owner, both, four, five)
+	require.Equal(t, "zone a holds 5 pods of one revision, cap 4 (maxPerZone)", condition(t, &s, v1alpha1.ConditionSatisfied).Message)
+
+	together := compile(t, maxPerZone("40%"), maxSkew(9), replicas("Matching"))
+	s = ask(together, both, four, four)
+	require.Equal(t, "Satisfied", condition(t, &s, v1alpha1.ConditionSatisfied).Reason, "8 of 20")
+	s = ask(together, both, four, five)
+	require.Equal(t, "zone a holds 9 pods of one revision, cap 8 (maxPerZone)", condition(t, &s, v1alpha1.ConditionSatisfied).Message)
+
+	small := api
+	small.Replicas = 2
+	s = ask(compile(t, quorumSafe), []policy.Workload{web, small})
+	c := condition(t, &s, v1alpha1.ConditionInfeasible)
+	require.Equal(t, "QuorumNeedsThreeReplicas", c.Reason)
+	require.Contains(t, c.Message, "Deployment api: ")
+
+	unknown := policy.Workload{UID: "rollout", Name: "Rollout web"}
+	s = ask(owner, []policy.Workload{unknown}, five)
+	require.Equal(t, "ReplicasUnknown", condition(t, &s, v1alpha1.ConditionAccepted).Reason)
+	require.Contains(t, condition(t, &s, v1alpha1.ConditionAccepted).Message, "Rollout web")
+	require.Equal(t, "Satisfied", condition(t, &s, v1alpha1.ConditionSatisfied).Reason, "what is not known refuses nothing")
+	require.EqualValues(t, 10, s.Replicas, "what there is of them")
+}
+
+// TestStatusCountsGangs: with unit PodGroup a gang counts once in each zone that has one of its pods.
+func TestStatusCountsGangs(t *testing.T) {
+	p := compile(t, countGangs, quorumSafe)
+	zs := policy.NewZones(p, nil)
+	zs.ObserveNodes(noon, readyZones("a", "b", "c"))
+	o := policy.Observation{Tally: p.NewTally()}
+	for gang, zones := range map[string][]string{"one": {"a", "a", "a", "b"}, "two": {"b", "b"}, "three": {"c", "", ""}, "four": {"", ""}} {
+		for _, zone := range zones {
+			o.Tally.Add("job", "", gang, zone)
+		}
+	}
+	o.Tally.Add("", "", "", "a")
+	s := p.Status(zs, o, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
+	require.EqualValues(t, 5, s.Replicas, "four gangs and a pod")
+	require.Equal(t, []int64{2, 2, 1}, []int64{s.Zones[0].Pods, s.Zones[1].Pods, s.Zones[2].Pods})
+	require.Equal(t, "Satisfied", condition(t, &s, v1alpha1.ConditionSatisfied).Reason)
+	o.Tally.Add("job", "", "four", "a")
+	s = p.Status(zs, o, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
+	require.Equal(t, "CapExceeded", condition(t, &s, v1alpha1.ConditionSatisfied).Reason)
 }
 
 // Nothing is written when nothing happened, and a condition keeps the time of its change.
 func TestStatusIsStable(t *testing.T) {
 	p := compile(t)
-	m := policy.NewMachine(p, nil)
-	m.ObserveNodes(noon, readyZones("a", "b", "c"))
-	o := policy.Observation{Revisions: map[string]map[string]int64{"1": {"a": 3}, "2": {"b": 3}, "3": {"c": 3}}, Demand: policy.Demand{Owners: []policy.Owner{web(9)}}}
-	first := p.Status(m, o, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
+	zs := policy.NewZones(p, nil)
+	zs.ObserveNodes(noon, readyZones("a", "b", "c"))
+	o := observed(p, []policy.Workload{workload(9)}, counts{"a": 3}, counts{"b": 3}, counts{"c": 3})
+	first := p.Status(zs, o, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
 	kept := *first.DeepCopy()
 	for range 20 {
-		require.Empty(t, cmp.Diff(first, p.Status(m, o, first, at(time.Hour))))
+		require.Empty(t, cmp.Diff(first, p.Status(zs, o, first, at(time.Hour))))
 	}
-	o.Revisions = map[string]map[string]int64{"1": {"a": 3, "b": 3, "c": 3}}
-	later := p.Status(m, o, first, at(time.Hour))
-	require.Equal(t, at(time.Hour).Truncate(time.Second), meta.FindStatusCondition(later.Conditions, v1alpha1.ConditionSatisfied).LastTransitionTime.Time)
-	require.Equal(t, noon.Truncate(time.Second), meta.FindStatusCondition(later.Conditions, v1alpha1.ConditionAccepted).LastTransitionTime.Time)
+	o = observed(p, []policy.Workload{workload(9)}, counts{"a": 3, "b": 3, "c": 3})
+	later := p.Status(zs, o, first, at(time.Hour))
+	require.Equal(t, at(time.Hour).Truncate(time.Second), condition(t, &later, v1alpha1.ConditionSatisfied).LastTransitionTime.Time)
+	require.Equal(t, noon.Truncate(time.Second), condition(t, &later, v1alpha1.ConditionAccepted).LastTransitionTime.Time)
 	require.Empty(t, cmp.Diff(kept, first), "the previous status is left alone")
 }
 
@@ -220,36 +271,33 @@ func TestRejected(t *testing.T) {
 		s.PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like", Values: []string{"web"}}}}
 		s.MaxSkew = -1
 	})
-	obj.Status.Zones = []v1alpha1.ZoneStatus{{Name: "a", State: v1alpha1.ZoneDown, Failover: &v1alpha1.ZoneFailover{LastNodeLost: true}}}
+	since := metav1.NewTime(noon)
+	obj.Status.Zones = []v1alpha1.ZoneStatus{{Name: "a", State: v1alpha1.ZoneClosed, Since: &since}}
 	p, errs := policy.Compile(obj)
 	require.Nil(t, p)
 	status := policy.Rejected(obj, errs, noon)
-	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAccepted)
+	c := condition(t, &status, v1alpha1.ConditionAccepted)
 	require.Equal(t, metav1.ConditionFalse, c.Status)
 	require.Equal(t, "Invalid", c.Reason)
 	require.Contains(t, c.Message, "spec.podSelector: ")
 	require.Contains(t, c.Message, "; spec.maxSkew: ")
 	require.NotContains(t, c.Message, "\n")
-	require.Equal(t, metav1.ConditionUnknown, meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionInfeasible).Status)
+	require.Equal(t, metav1.ConditionUnknown, condition(t, &status, v1alpha1.ConditionInfeasible).Status)
 	require.Equal(t, obj.Status.Zones, status.Zones)
 	require.EqualValues(t, 3, status.ObservedGeneration)
 	require.Empty(t, obj.Status.Conditions)
 }
 
 func TestStatusOfManyZones(t *testing.T) {
-	p := compile(t, func(s *v1alpha1.ZoneSpreadPolicySpec) { s.TopologyKey = "kubernetes.io/hostname" })
-	m := policy.NewMachine(p, nil)
+	p := compile(t, func(s *v1alpha1.ZoneSpreadPolicySpec) { s.TopologyKey = "example.com/rack" })
+	zs := policy.NewZones(p, nil)
 	var nodes []policy.ZoneNodes
 	for i := range 3000 {
-		nodes = append(nodes, policy.ZoneNodes{Name: string(rune('a'+i%26)) + time.Duration(i).String(), Nodes: 1, Ready: 1})
+		nodes = append(nodes, policy.ZoneNodes{Name: string(rune('a'+i%26)) + time.Duration(i).String(), Nodes: 1, Open: 1})
 	}
-	nodes[2999].Ready = 0
-	m.ObserveNodes(noon, nodes)
-	status := p.Status(m, policy.Observation{}, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
+	nodes[2999].Open = 0
+	zs.ObserveNodes(noon, nodes)
+	status := p.Status(zs, observed(p, nil), v1alpha1.ZoneSpreadPolicyStatus{}, noon)
 	require.Len(t, status.Zones, policy.MaxStatusZones)
-	found := false
-	for _, z := range status.Zones {
-		found = found || z.Name == nodes[2999].Name
-	}
-	require.True(t, found, "what has to be remembered is kept")
+	require.True(t, slices.ContainsFunc(status.Zones, func(z v1alpha1.ZoneStatus) bool { return z.Name == nodes[2999].Name }), "what has to be remembered is kept")
 }

@@ -35,6 +35,9 @@ func (r Rule) field() string {
 // OK tells whether the zone is allowed.
 func (r Rule) OK() bool { return r == Pass }
 
+// capped tells whether a cap refuses the zone.
+func (r Rule) capped() bool { return r == MaxPods || r == MaxPerZone || r == QuorumSafe }
+
 // Resolvable tells whether the removal of pods could change the verdict: Unschedulable rather than
 // UnschedulableAndUnresolvable in the framework's terms.
 func (r Rule) Resolvable() bool { return r != Forbidden && r != NoLabel }
@@ -46,27 +49,27 @@ type Part uint8
 const (
 	// Available zones are compared with each other.
 	Available Part = iota
-	// Unavailable zones (Down, or Full for the pod) hold no other zone back.
+	// Unavailable zones (closed, or full for the pod) hold no other zone back.
 	Unavailable
 	// Recovering zones hold no other zone back either, unless no zone is Available; scores prefer them.
 	Recovering
-	// Waiting zones have no ready node while downAfter still runs. They are compared like Available ones, also when
-	// their nodes are tainted and so not eligible: without this the taint would end the grace period at once.
-	Waiting
+	// Closing zones have no open node while downAfter still runs. They are compared like Available ones, also when none of
+	// their nodes is eligible or left.
+	Closing
 )
 
-// View says which zones are not simply Available for one pod, at one moment. See Machine.View.
+// View says which zones are not simply Available for one pod, at one moment. See Zones.View.
 type View map[string]Part
 
 // Domain is what the counts say about one zone, for one incoming pod.
 type Domain struct {
 	Name string
-	// Pods is the number of pods that count for the incoming pod (SelectorFor, its namespace, not
-	// terminating) on the zone's nodes that are eligible for it.
-	Pods int64
-	// AllPods is the same over all nodes of the zone. Caps go by it: a pod on a node that has been cordoned
-	// or tainted since is still a pod in the zone.
-	AllPods int64
+	// Pods is the number of pods that count for the incoming pod's skew (SelectorFor, its namespace, not
+	// terminating) on the zone's nodes that are eligible for it, and AllPods on all of its nodes.
+	Pods, AllPods int64
+	// Held is the number of pods on all nodes of the zone that count for its caps, see HeldFor: a pod on a node that has
+	// been cordoned or tainted since is still a pod in the zone.
+	Held int64
 	// Eligible is true when the zone has a node that the pod's affinity and tolerations admit, as far as the
 	// policy honors them.
 	Eligible bool
@@ -77,14 +80,14 @@ type Domain struct {
 
 // Question is all that a verdict depends on besides the policy.
 type Question struct {
-	// Domains are the zones of the cluster, each once, in any order. Declared zones that are missing have
-	// no pods and no nodes.
+	// Domains are the zones that have nodes, each once, in any order.
 	Domains []Domain
 	// Replicas is R, see Policy.Replicas.
 	Replicas int64
-	// Self is true when the incoming pod will itself count: always, for a pod that the policy selects.
-	Self bool
-	// View is how zones take part; nil when all are Available.
+	// Typical is true when the same nodes are eligible for the pod as for the one that Zones were observed by, the policy's
+	// newest. A zone without a node that is eligible is then one that closes, otherwise one that only this pod cannot use.
+	Typical bool
+	// View is how the zones take part.
 	View View
 }
 
@@ -94,11 +97,10 @@ type Question struct {
 type Table struct {
 	policy   *Policy
 	replicas int64
-	self     int64
 
 	index map[string]int // shared by clones, since zones are never added
 	zones []zoneRow
-	other zoneRow // the verdict on a zone that nobody named
+	other zoneRow // the verdict on a zone that is not in zones
 
 	// smallest is the zone of which pods/weight is smallest among those that hold others back, -1 when none
 	// does. least is what it counts as.
@@ -113,34 +115,36 @@ type Table struct {
 }
 
 type zoneRow struct {
-	name     string
-	weight   int64
-	pods     int64
-	allPods  int64
-	cap      int64
-	capRule  Rule
-	declared bool
-	member   bool // of D
-	byAll    bool // pods on ineligible nodes count for the skew, too: there are no others
-	part     Part
-	rule     Rule
+	name    string
+	weight  int64
+	pods    int64
+	held    int64
+	cap     int64
+	capRule Rule
+	member  bool // of D
+	byAll   bool // pods on ineligible nodes count for the skew, too: there are no others
+	part    Part
+	rule    Rule
 }
 
 // Judge answers the question for every zone at once.
 //
-// With c the pods in a zone, w its weight, self 1 for the incoming pod:
+// With c the pods in a zone, h those that its cap counts, and w its weight:
 //
-//	D = eligible zones, declared zones, and zones that have just lost their last ready node
+//	D = eligible zones, zones that close, and declared zones
 //	A = D without the unavailable zones and without weights of 0
 //	m = the zone with the smallest c/w among those of A that may still take a pod (are below their
 //	    cap) and are not recovering; the recovering ones when there is no other
 //
 //	zone z is allowed when   w(z) > 0
-//	                 and     c(z) + self <= cap(z)
-//	                 and     (c(z) + self) * w(m) - w(z) * c(m) <= maxSkew * w(m)
+//	                 and     h(z) + 1 <= cap(z)
+//	                 and     (c(z) + 1) * w(m) - w(z) * c(m) <= maxSkew * w(m)
 //
 // c(m) counts as 0 when A has fewer than minZones zones, and without any m the last line asks nothing. With equal
 // weights and no caps this is the rule of topologySpreadConstraints.
+//
+// A zone that closes is one without an open node whose downAfter is not over. That it counts, declared or not, keeps the
+// taints of its nodes from ending the grace period at once.
 //
 // A zone that has reached its cap is left out of the minimum because it can never catch up: if it stayed, the
 // others would wait for it for ever although they have room. With it left out, m itself is always
@@ -152,31 +156,24 @@ func (p *Policy) Judge(q Question) *Table {
 		index:    make(map[string]int, len(q.Domains)+len(p.declared)),
 		zones:    make([]zoneRow, 0, len(q.Domains)+len(p.declared)),
 	}
-	if q.Self {
-		t.self = 1
-	}
 	for i := range q.Domains {
 		d := &q.Domains[i]
 		row := t.row(d.Name, q.View)
-		row.pods, row.allPods = d.Pods, max(d.Pods, d.AllPods)
+		row.pods, row.held = d.Pods, d.Held
 		row.member = d.Eligible
-		if !d.Eligible && !d.Excluded && (row.declared || row.part == Waiting) {
-			// All its nodes are tainted, or gone. What it holds is still there.
-			row.member, row.byAll = true, true
-			row.pods = row.allPods
+		if !d.Eligible && !d.Excluded && (q.Typical || row.part == Closing) {
+			// All its nodes are tainted. What it holds is still there.
+			row.member, row.byAll, row.pods = true, true, d.AllPods
 		}
-		t.index[d.Name] = len(t.zones)
-		t.zones = append(t.zones, row)
+		t.add(row)
 	}
 	for i := range p.declared {
-		name := p.declared[i].name
-		if _, seen := t.index[name]; seen {
-			continue
+		t.addMissing(p.declared[i].name, q.View)
+	}
+	for name, part := range q.View {
+		if part == Closing {
+			t.addMissing(name, q.View)
 		}
-		row := t.row(name, q.View)
-		row.member = true
-		t.index[name] = len(t.zones)
-		t.zones = append(t.zones, row)
 	}
 	t.other = t.row("", nil)
 	t.messages = make([]atomic.Pointer[string], len(t.zones))
@@ -184,10 +181,23 @@ func (p *Policy) Judge(q Question) *Table {
 	return t
 }
 
+// addMissing adds a zone that takes part although it has no nodes, unless it is there.
+func (t *Table) addMissing(name string, view View) {
+	if _, seen := t.index[name]; !seen {
+		row := t.row(name, view)
+		row.member = true
+		t.add(row)
+	}
+}
+
+func (t *Table) add(row zoneRow) {
+	t.index[row.name] = len(t.zones)
+	t.zones = append(t.zones, row)
+}
+
 func (t *Table) row(name string, view View) zoneRow {
 	weight, maxPods := t.policy.weightOf(name)
-	_, declared := t.policy.declaredIndex[name]
-	row := zoneRow{name: name, weight: weight, declared: declared, part: view[name]}
+	row := zoneRow{name: name, weight: weight, part: view[name]}
 	row.cap, row.capRule = t.policy.capOf(maxPods, t.replicas)
 	return row
 }
@@ -203,7 +213,7 @@ func (t *Table) decide() {
 		}
 		t.available++
 		t.weights += z.weight
-		if z.allPods >= z.cap {
+		if z.held >= z.cap {
 			continue
 		}
 		candidate := &t.smallest
@@ -235,11 +245,11 @@ func (t *Table) verdict(z *zoneRow) Rule {
 	switch {
 	case z.weight == 0:
 		return Forbidden
-	case z.allPods+t.self > z.cap:
+	case z.held >= z.cap:
 		return z.capRule
 	case t.smallest < 0 && !t.shortOfZone:
 		return Pass
-	case (z.pods+t.self)*t.leastWeight-z.weight*t.leastPods <= t.policy.maxSkew*t.leastWeight:
+	case (z.pods+1)*t.leastWeight-z.weight*t.leastPods <= t.policy.maxSkew*t.leastWeight:
 		return Pass
 	case t.shortOfZone:
 		return MinZones
@@ -287,26 +297,45 @@ func (t *Table) Slot(nodeLabels map[string]string) int {
 	return -1
 }
 
-// Add changes the counts of a zone by delta pods that count for the incoming pod, and every verdict with them.
-// eligible tells whether their node is eligible for it. A zone that the table does not know is passed over:
-// its nodes came after the counts.
-func (t *Table) Add(zone string, delta int64, eligible bool) {
+// Change is how many pods come to a zone, or go when it is negative, by what counts them, see Domain.
+type Change struct{ Pods, AllPods, Held int64 }
+
+// Add changes the counts of a zone, and every verdict with them. A zone that the table does not know is passed over: its
+// nodes came after the counts.
+func (t *Table) Add(zone string, c Change) {
 	i, ok := t.index[zone]
-	if !ok {
+	if !ok || c == (Change{}) {
 		return
 	}
-	if eligible || t.zones[i].byAll {
-		t.zones[i].pods += delta
+	z := &t.zones[i]
+	if z.byAll {
+		z.pods += c.AllPods
+	} else {
+		z.pods += c.Pods
 	}
-	t.zones[i].allPods += delta
+	z.held += c.Held
 	t.decide()
 	clear(t.messages)
+}
+
+// Refused returns the zones that the table refuses, with the rule that does; nil for a soft policy.
+func (t *Table) Refused() map[string]Rule {
+	var refused map[string]Rule
+	for i := range t.zones {
+		if z := &t.zones[i]; !z.rule.OK() && !t.policy.soft {
+			if refused == nil {
+				refused = map[string]Rule{}
+			}
+			refused[z.name] = z.rule
+		}
+	}
+	return refused
 }
 
 // Clone returns a table that can be changed without a change to this one.
 func (t *Table) Clone() *Table {
 	return &Table{
-		policy: t.policy, replicas: t.replicas, self: t.self,
+		policy: t.policy, replicas: t.replicas,
 		index: t.index, zones: append([]zoneRow(nil), t.zones...), other: t.other,
 		smallest: t.smallest, leastPods: t.leastPods, leastWeight: t.leastWeight,
 		available: t.available, shortOfZone: t.shortOfZone, weights: t.weights,

@@ -10,7 +10,7 @@ import (
 )
 
 func TestVerdicts(t *testing.T) {
-	down := policy.View{"c": policy.Unavailable}
+	closed := policy.View{"c": policy.Unavailable}
 	back := policy.View{"c": policy.Recovering}
 	for _, test := range []struct {
 		name     string
@@ -32,12 +32,12 @@ func TestVerdicts(t *testing.T) {
 		{"minZones met", compile(t, minZones(2)), []int64{3, 3}, 9, nil, []string{"Pass", "Pass"}},
 		{"cap 40% of 10", compile(t, maxPerZone("40%")), []int64{4, 3, 3}, 10, nil, []string{"MaxPerZone", "Pass", "Pass"}},
 		{"quorumSafe with 3", compile(t, quorumSafe), []int64{1, 1, 0}, 3, nil, []string{"QuorumSafe", "QuorumSafe", "Pass"}},
-		{"a capped zone holds nobody back", compile(t, withZones(capped("b", 3, 2), weighted("a", 7))), []int64{5, 2}, 10, nil, []string{"Pass", "MaxPods"}},
-		{"a down zone holds nobody back", compile(t), []int64{3, 3, 0}, 9, down, []string{"Pass", "Pass", "Pass"}},
-		{"the survivors stay even", compile(t), []int64{4, 3, 0}, 9, down, []string{"Skew", "Pass", "Pass"}},
-		{"caps hold while a zone is down", compile(t, maxPerZone("40%")), []int64{4, 4, 0}, 10, down, []string{"MaxPerZone", "MaxPerZone", "Pass"}},
-		{"minZones holds while a zone is down", compile(t, minZones(3)), []int64{3, 3, 0}, 9, down, []string{"MinZones", "MinZones", "Pass"}},
-		{"a recovering zone holds nobody back", compile(t), []int64{5, 4, 0}, 12, back, []string{"Skew", "Pass", "Pass"}},
+		{"a capped zone holds no other back", compile(t, withZones(capped("b", 3, 2), weighted("a", 7))), []int64{5, 2}, 10, nil, []string{"Pass", "MaxPods"}},
+		{"a closed zone holds no other back", compile(t), []int64{3, 3, 0}, 9, closed, []string{"Pass", "Pass", "Pass"}},
+		{"the survivors stay even", compile(t), []int64{4, 3, 0}, 9, closed, []string{"Skew", "Pass", "Pass"}},
+		{"caps hold while a zone is closed", compile(t, maxPerZone("40%")), []int64{4, 4, 0}, 10, closed, []string{"MaxPerZone", "MaxPerZone", "Pass"}},
+		{"minZones holds while a zone is closed", compile(t, minZones(3)), []int64{3, 3, 0}, 9, closed, []string{"MinZones", "MinZones", "Pass"}},
+		{"a recovering zone holds no other back", compile(t), []int64{5, 4, 0}, 12, back, []string{"Skew", "Pass", "Pass"}},
 		{"a recovering zone counts for minZones", compile(t, minZones(3)), []int64{4, 4, 0}, 12, back, []string{"Pass", "Pass", "Pass"}},
 		{"a recovering zone that caught up is bound", compile(t), []int64{3, 4, 5}, 12, back, []string{"Pass", "Skew", "Skew"}},
 		{
@@ -56,51 +56,70 @@ func TestVerdicts(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			table := test.p.Judge(policy.Question{Domains: domains(test.counts...), Replicas: test.replicas, Self: true, View: test.view})
+			table := test.p.Judge(policy.Question{Domains: domains(test.counts...), Replicas: test.replicas, View: test.view})
 			require.Equal(t, test.want, verdicts(table, len(test.counts)))
 		})
 	}
 }
 
+// TestMembership: which zones take part, by what the nodes and the availability of zone c are.
 func TestMembership(t *testing.T) {
-	p := compile(t, withZones(weighted("a", 1), weighted("b", 1), weighted("c", 1)))
-	ask := func(ds ...policy.Domain) []string {
-		return verdicts(p.Judge(policy.Question{Domains: ds, Replicas: 9, Self: true}), 3)
+	declared, open := compile(t, withZones(weighted("a", 1), weighted("b", 1), weighted("c", 1))), compile(t)
+	waits, free := []string{"Skew", "Skew", "Pass"}, []string{"Pass", "Pass", "Pass"}
+	closing, closed := policy.View{"c": policy.Closing}, policy.View{"c": policy.Unavailable}
+	for _, test := range []struct {
+		name    string
+		p       *policy.Policy
+		c       *policy.Domain // nil: it has no nodes
+		view    policy.View
+		typical bool
+		want    []string
+	}{
+		{"eligible", open, &policy.Domain{Eligible: true}, nil, true, waits},
+		{"tainted just now, before that was observed", open, &policy.Domain{}, nil, true, waits},
+		{"tainted for this pod only", open, &policy.Domain{}, nil, false, free},
+		{"tainted for this pod only, declared", declared, &policy.Domain{}, nil, false, free},
+		{"closing", open, &policy.Domain{}, closing, true, waits},
+		{"closing, with what it holds", open, &policy.Domain{AllPods: 3}, closing, true, free},
+		{"closing, for a pod that has other nodes", open, &policy.Domain{}, closing, false, waits},
+		{"closing, its nodes are gone", open, nil, closing, true, waits},
+		{"closing, but ruled out by the pod's own affinity", open, &policy.Domain{Excluded: true}, closing, true, free},
+		{"closed", open, &policy.Domain{Eligible: true}, closed, true, free},
+		{"closed, tainted", open, &policy.Domain{}, closed, true, free},
+		{"closed, declared", declared, &policy.Domain{}, closed, true, free},
+		{"closed, declared, its nodes are gone", declared, nil, closed, true, free},
+		{"gone and forgotten", open, nil, nil, true, free},
+		{"declared and without nodes", declared, nil, nil, true, waits},
+		{"declared and ruled out by the pod's own affinity", declared, &policy.Domain{Excluded: true}, nil, true, free},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			ds := []policy.Domain{{Name: "a", Pods: 3, AllPods: 3, Eligible: true}, {Name: "b", Pods: 3, AllPods: 3, Eligible: true}}
+			if test.c != nil {
+				c := *test.c
+				c.Name = "c"
+				ds = append(ds, c)
+			}
+			table := test.p.Judge(policy.Question{Domains: ds, Replicas: 9, View: test.view, Typical: test.typical})
+			require.Equal(t, test.want, verdicts(table, 3))
+		})
 	}
-	a := policy.Domain{Name: "a", Pods: 3, Eligible: true}
-	b := policy.Domain{Name: "b", Pods: 3, Eligible: true}
-	require.Equal(t, []string{"Skew", "Skew", "Pass"}, ask(a, b, policy.Domain{Name: "c"}), "declared, its nodes are tainted")
-	require.Equal(t, []string{"Pass", "Pass", "Pass"}, ask(a, b, policy.Domain{Name: "c", Excluded: true}), "the pod's own affinity rules c out")
-
-	require.Equal(t, []string{"Pass", "Pass", "Pass"}, ask(a, b, policy.Domain{Name: "c", AllPods: 3}), "what a tainted zone holds is still there")
-
-	open := compile(t)
-	waited := func(c policy.Domain) []string {
-		view := policy.View{"c": policy.Waiting}
-		return verdicts(open.Judge(policy.Question{Domains: []policy.Domain{a, b, c}, Replicas: 9, Self: true, View: view}), 3)
-	}
-	require.Equal(t, []string{"Pass", "Pass", "Skew"}, waited(policy.Domain{Name: "c", AllPods: 4}), "its nodes were tainted just now")
-	require.Equal(t, []string{"Skew", "Skew", "Pass"}, waited(policy.Domain{Name: "c", AllPods: 2}), "it is waited for")
-	require.Equal(t, []string{"Pass", "Pass", "Pass"}, waited(policy.Domain{Name: "c", Excluded: true}), "not by pods that may not go there")
-	table := open.Judge(policy.Question{Domains: []policy.Domain{a, b, {Name: "c"}}, Replicas: 9, Self: true})
-	require.Equal(t, []string{"Pass", "Pass", "Pass"}, verdicts(table, 3), "not declared and not eligible: no zone")
+	table := open.Judge(policy.Question{Domains: domains(3, 3), Replicas: 9})
 	require.Equal(t, policy.Pass, table.Rule("unheard-of"))
-	closed := compile(t, withZones(weighted("a", 1)), defaultWeight(0))
-	table = closed.Judge(policy.Question{Domains: []policy.Domain{a}, Replicas: 9, Self: true})
-	require.Equal(t, policy.Forbidden, table.Rule("unheard-of"))
+	only := compile(t, withZones(weighted("a", 1)), defaultWeight(0))
+	require.Equal(t, policy.Forbidden, only.Judge(policy.Question{Domains: domains(3)}).Rule("unheard-of"))
 }
 
-// Caps count the pods on all nodes, skew those on eligible nodes.
-func TestPodsOnIneligibleNodes(t *testing.T) {
-	p := compile(t, maxPerZone("2"))
-	table := p.Judge(policy.Question{Replicas: 6, Self: true, Domains: []policy.Domain{
-		{Name: "a", Pods: 0, AllPods: 2, Eligible: true}, {Name: "b", Pods: 1, AllPods: 1, Eligible: true},
+// TestCapsCountWhatIsHeld: caps and skew look at different pods.
+func TestCapsCountWhatIsHeld(t *testing.T) {
+	p := compile(t, maxPerZone("2"), maxSkew(5))
+	table := p.Judge(policy.Question{Replicas: 6, Domains: []policy.Domain{
+		{Name: "a", Pods: 0, AllPods: 0, Held: 2, Eligible: true}, {Name: "b", Pods: 4, AllPods: 4, Held: 1, Eligible: true},
 	}})
 	require.Equal(t, []string{"MaxPerZone", "Pass"}, verdicts(table, 2))
 }
 
 func TestCheckByNode(t *testing.T) {
-	q := policy.Question{Domains: domains(2, 0), Replicas: 9, Self: true}
+	q := policy.Question{Domains: domains(2, 0), Replicas: 9}
 	hard := compile(t).Judge(q)
 	require.Equal(t, policy.NoLabel, hard.Check(map[string]string{"x": "y"}))
 	require.Equal(t, policy.Skew, hard.Check(map[string]string{"topology.kubernetes.io/zone": "a"}))
@@ -117,7 +136,7 @@ func TestCheckByNode(t *testing.T) {
 
 func TestMessages(t *testing.T) {
 	ask := func(p *policy.Policy, r int64, zone string, counts ...int64) string {
-		return p.Judge(policy.Question{Domains: domains(counts...), Replicas: r, Self: true}).Message(zone)
+		return p.Judge(policy.Question{Domains: domains(counts...), Replicas: r}).Message(zone)
 	}
 	require.Equal(t, "policy shop/web: zone a holds 4 of 10, share 3.3, cap 4 (maxPerZone 40%)", ask(compile(t, maxPerZone("40%")), 10, "a", 4, 3, 2))
 	require.Equal(t, "policy shop/web: zone a holds 4 of 10, share 3.3, cap 4 (maxPerZone 4)", ask(compile(t, maxPerZone("4")), 10, "a", 4, 3, 2))
@@ -129,8 +148,9 @@ func TestMessages(t *testing.T) {
 	require.Equal(t, "policy shop/web: zone a holds 1 of 4, share 4.0, maxSkew 1 with 1 of minZones 2 available", ask(compile(t, minZones(2)), 4, "a", 1))
 	require.Equal(t, "policy shop/web: zone d has weight 0", ask(compile(t, withZones(weighted("a", 1)), defaultWeight(0)), 4, "d", 0))
 	require.Empty(t, ask(compile(t), 4, "a", 0))
+	require.Equal(t, "policy shop/web: zone a holds 2, maxSkew 1 over zone b with 1 of weight 1", ask(compile(t, maxPerZone("40%")), policy.UnknownReplicas, "a", 2, 1))
 
-	table := compile(t).Judge(policy.Question{Domains: domains(0), Replicas: 1, Self: true})
+	table := compile(t).Judge(policy.Question{Domains: domains(0), Replicas: 1})
 	require.Equal(t, "policy shop/web: node has no label topology.kubernetes.io/zone", table.MessageFor(map[string]string{}))
 	require.Empty(t, table.MessageFor(map[string]string{"topology.kubernetes.io/zone": "a"}))
 }
@@ -149,7 +169,7 @@ func TestAddEqualsJudgingAnew(t *testing.T) {
 				ds[i].Pods = 0
 			}
 		}
-		q := policy.Question{Domains: ds, Replicas: r, Self: rapid.Bool().Draw(t, "self"), View: view}
+		q := policy.Question{Domains: ds, Replicas: r, Typical: rapid.Bool().Draw(t, "typical"), View: view}
 		original := p.Judge(q)
 		before, first := verdicts(original, n+1), original.Message("a")
 		changed := original.Clone()
@@ -157,16 +177,22 @@ func TestAddEqualsJudgingAnew(t *testing.T) {
 			i := rapid.IntRange(0, n-1).Draw(t, "zone")
 			delta := rapid.SampledFrom([]int64{-1, 1}).Draw(t, "delta")
 			eligible := ds[i].Eligible && rapid.Bool().Draw(t, "on an eligible node")
-			if ds[i].Pods+delta < 0 || ds[i].AllPods+delta < ds[i].Pods {
+			if ds[i].Pods+delta < 0 || ds[i].AllPods+delta < ds[i].Pods || ds[i].Held+delta < 0 {
 				continue
 			}
-			changed.Add(ds[i].Name, delta, eligible)
+			change := policy.Change{AllPods: delta}
 			ds[i].AllPods += delta
 			if eligible {
+				change.Pods = delta
 				ds[i].Pods += delta
 			}
+			if rapid.Bool().Draw(t, "counts for caps") {
+				change.Held = delta
+				ds[i].Held += delta
+			}
+			changed.Add(ds[i].Name, change)
 		}
-		changed.Add("unheard-of", 1, true)
+		changed.Add("unheard-of", policy.Change{Pods: 1, AllPods: 1, Held: 1})
 		anew := p.Judge(q)
 		require.Equal(t, verdicts(anew, n+1), verdicts(changed, n+1))
 		for _, zone := range zoneNames(n + 1) {
@@ -178,7 +204,7 @@ func TestAddEqualsJudgingAnew(t *testing.T) {
 }
 
 func TestRuleAllocatesNothing(t *testing.T) {
-	table := compile(t, maxPerZone("40%")).Judge(policy.Question{Domains: domains(4, 3, 2), Replicas: 10, Self: true})
+	table := compile(t, maxPerZone("40%")).Judge(policy.Question{Domains: domains(4, 3, 2), Replicas: 10})
 	node := map[string]string{"topology.kubernetes.io/zone": "a", "kubernetes.io/hostname": "n1"}
 	table.MessageFor(node)
 	refused := 0
@@ -192,7 +218,7 @@ func TestRuleAllocatesNothing(t *testing.T) {
 
 // upstreamAllows is the rule of topologySpreadConstraints, written down once more: count with the pod, less the
 // global minimum (0 when there are fewer domains than minDomains), must not be above maxSkew.
-func upstreamAllows(counts []int64, zone int, self, maxSkew, minDomains int64) bool {
+func upstreamAllows(counts []int64, zone int, maxSkew, minDomains int64) bool {
 	least := counts[0]
 	for _, c := range counts {
 		least = min(least, c)
@@ -200,7 +226,7 @@ func upstreamAllows(counts []int64, zone int, self, maxSkew, minDomains int64) b
 	if int64(len(counts)) < minDomains {
 		least = 0
 	}
-	return counts[zone]+self-least <= maxSkew
+	return counts[zone]+1-least <= maxSkew
 }
 
 func TestEqualWeightsAreUpstreamsRule(t *testing.T) {
@@ -209,15 +235,10 @@ func TestEqualWeightsAreUpstreamsRule(t *testing.T) {
 		skew := rapid.Int32Range(1, 5).Draw(t, "maxSkew")
 		domainsWanted := rapid.Int32Range(1, 7).Draw(t, "minZones")
 		weight := rapid.Int32Range(1, 100).Draw(t, "weight")
-		self := rapid.Bool().Draw(t, "self")
 		p := compile(t, maxSkew(skew), minZones(domainsWanted), defaultWeight(weight))
-		table := p.Judge(policy.Question{Domains: domains(counts...), Replicas: 20, Self: self})
-		one := int64(0)
-		if self {
-			one = 1
-		}
+		table := p.Judge(policy.Question{Domains: domains(counts...), Replicas: 20})
 		for i, zone := range zoneNames(len(counts)) {
-			require.Equal(t, upstreamAllows(counts, i, one, int64(skew), int64(domainsWanted)), table.Rule(zone).OK(), "zone %s", zone)
+			require.Equal(t, upstreamAllows(counts, i, int64(skew), int64(domainsWanted)), table.Rule(zone).OK(), "zone %s", zone)
 		}
 	})
 }
@@ -234,7 +255,7 @@ func TestSomeZoneIsAlwaysAllowed(t *testing.T) {
 		for _, zone := range zoneNames(n) {
 			view[zone] = policy.Part(rapid.IntRange(0, 3).Draw(t, "part "+zone))
 		}
-		table := p.Judge(policy.Question{Domains: domains(counts...), Replicas: r, Self: true, View: view})
+		table := p.Judge(policy.Question{Domains: domains(counts...), Replicas: r, View: view})
 		available, capped, allowed := 0, 0, 0
 		for _, zone := range zoneNames(n) {
 			rule := table.Rule(zone)

@@ -1,41 +1,94 @@
 package policy
 
 import (
+	"maps"
+	"strconv"
+
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// OwnerOf reads what a workload wants: a Deployment, ReplicaSet, StatefulSet, Job or ReplicationController; ok is false
-// for anything else. Whether the workload is a top-level one, and owns selected pods, the caller knows.
-func OwnerOf(object metav1.Object) (owner Owner, ok bool) {
-	owner.UID = object.GetUID()
-	switch w := object.(type) {
-	case *appsv1.Deployment:
-		replicas := valueOr(w.Spec.Replicas, 1)
-		owner.TemplateLabels, owner.Replicas, owner.ReplaceFirst = w.Spec.Template.Labels, int64(replicas), surgesFirst(&w.Spec.Strategy, replicas)
-	case *appsv1.ReplicaSet:
-		owner.TemplateLabels, owner.Replicas = w.Spec.Template.Labels, int64(valueOr(w.Spec.Replicas, 1))
-	case *appsv1.StatefulSet:
-		owner.TemplateLabels, owner.Replicas = w.Spec.Template.Labels, int64(valueOr(w.Spec.Replicas, 1))
-	case *batchv1.Job:
-		owner.TemplateLabels, owner.Replicas = w.Spec.Template.Labels, JobReplicas(w)
-	case *v1.ReplicationController:
-		owner.Replicas = int64(valueOr(w.Spec.Replicas, 1))
-		if w.Spec.Template != nil {
-			owner.TemplateLabels = w.Spec.Template.Labels
-		}
-	default:
-		return Owner{}, false
-	}
-	return owner, true
+// Workload is the top-level owner of pods: a Deployment rather than its ReplicaSets, which start small and end empty; a
+// StatefulSet; a Job; a ReplicaSet or ReplicationController without a controller. The zero Workload is one that is not
+// known.
+type Workload struct {
+	UID types.UID
+	// Name is for messages, as in "Deployment web".
+	Name string
+	// Replicas is how many pods it wants when Known: spec.replicas; of a Job the smaller of parallelism and the
+	// completions that are still missing.
+	Replicas int64
+	Known    bool
+	// Selector selects its pods, of all revisions; nil when it is not known.
+	Selector labels.Selector
+	// SurgesFirst is true for a Deployment whose rolling update takes no old pod away before a new one is
+	// ready: strategy RollingUpdate with a maxUnavailable that comes to 0.
+	SurgesFirst bool
 }
 
-// JobReplicas is how many pods a Job wants now: none when it is suspended or has ended, be it well or not; else its
+// WorkloadOf reads a Deployment, ReplicaSet, StatefulSet, Job or ReplicationController; ok is false for anything else.
+// Whether the workload is a top-level one the caller knows.
+func WorkloadOf(object metav1.Object) (w Workload, ok bool) {
+	var kind string
+	var selector *metav1.LabelSelector
+	w.Known = true
+	switch o := object.(type) {
+	case *appsv1.Deployment:
+		replicas := valueOr(o.Spec.Replicas, 1)
+		kind, selector, w.Replicas, w.SurgesFirst = "Deployment", o.Spec.Selector, int64(replicas), surgesFirst(&o.Spec.Strategy, replicas)
+	case *appsv1.ReplicaSet:
+		kind, selector, w.Replicas = "ReplicaSet", o.Spec.Selector, int64(valueOr(o.Spec.Replicas, 1))
+	case *appsv1.StatefulSet:
+		kind, selector, w.Replicas = "StatefulSet", o.Spec.Selector, int64(valueOr(o.Spec.Replicas, 1))
+	case *batchv1.Job:
+		kind, selector, w.Replicas = "Job", o.Spec.Selector, jobReplicas(o)
+	case *v1.ReplicationController:
+		kind, selector, w.Replicas = "ReplicationController", &metav1.LabelSelector{MatchLabels: o.Spec.Selector}, int64(valueOr(o.Spec.Replicas, 1))
+	default:
+		return Workload{}, false
+	}
+	w.UID, w.Name, w.Selector = object.GetUID(), kind+" "+object.GetName(), podSelector(selector)
+	return w, true
+}
+
+// desiredReplicas is the annotation in which the Deployment controller notes spec.replicas on the ReplicaSets that it
+// scales.
+const desiredReplicas = "deployment.kubernetes.io/desired-replicas"
+
+// BehindReplicaSet is what a ReplicaSet says about the Deployment that controls it, for when that cannot be read.
+func BehindReplicaSet(set *appsv1.ReplicaSet, deployment *metav1.OwnerReference) Workload {
+	w := Workload{UID: deployment.UID, Name: deployment.Kind + " " + deployment.Name}
+	if set.Spec.Selector != nil {
+		all := set.Spec.Selector.DeepCopy()
+		maps.DeleteFunc(all.MatchLabels, func(key, _ string) bool { return key == appsv1.DefaultDeploymentUniqueLabelKey })
+		w.Selector = podSelector(all)
+	}
+	if n, err := strconv.ParseInt(set.Annotations[desiredReplicas], 10, 32); err == nil && n >= 0 {
+		w.Replicas, w.Known = n, true
+	}
+	return w
+}
+
+// podSelector returns nil for a selector that is missing, empty or malformed, none of which a workload in an API server has.
+func podSelector(s *metav1.LabelSelector) labels.Selector {
+	if s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0 {
+		return nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return nil
+	}
+	return selector
+}
+
+// jobReplicas is how many pods a Job wants now: none when it is suspended or has ended, be it well or not; else its
 // parallelism, and no more than the completions that are still missing.
-func JobReplicas(job *batchv1.Job) int64 {
+func jobReplicas(job *batchv1.Job) int64 {
 	if valueOr(job.Spec.Suspend, false) || job.Status.CompletionTime != nil {
 		return 0
 	}

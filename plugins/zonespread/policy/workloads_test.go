@@ -1,81 +1,123 @@
-package policy
+package policy_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/zonespread/policy"
 )
 
-func TestOwnerOf(t *testing.T) {
-	meta := metav1.ObjectMeta{UID: "uid"}
-	template := v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "web"}}}
-	for _, replicas := range []*int32{nil, ptr.To[int32](7)} {
-		want := int64(ptr.Deref(replicas, 1))
-		for _, w := range []metav1.Object{
-			&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: replicas, Template: template, Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}}},
-			&appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: replicas, Template: template}},
-			&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: replicas, Template: template}},
-			&batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Parallelism: replicas, Template: template}},
-			&v1.ReplicationController{ObjectMeta: meta, Spec: v1.ReplicationControllerSpec{Replicas: replicas, Template: &template}},
-		} {
-			o, ok := OwnerOf(w)
-			require.True(t, ok)
-			require.Equal(t, Owner{UID: "uid", TemplateLabels: template.Labels, Replicas: want}, o, "%T", w)
-		}
+func selecting(pairs map[string]string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: pairs}
+}
+
+func TestWorkloadOf(t *testing.T) {
+	meta := metav1.ObjectMeta{Name: "web", UID: "1"}
+	app := selecting(map[string]string{"app": "web"})
+	percent := intstr.FromString
+	rolling := func(unavailable, surge intstr.IntOrString) appsv1.DeploymentStrategy {
+		return appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &unavailable, MaxSurge: &surge}}
 	}
-	_, ok := OwnerOf(&v1.Pod{})
+	job := func(parallelism, completions, succeeded int32) *batchv1.Job {
+		return &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Parallelism: &parallelism, Completions: &completions, Selector: app}, Status: batchv1.JobStatus{Succeeded: succeeded}}
+	}
+	suspended, failed, done := job(4, 9, 0), job(4, 9, 0), job(4, 9, 9)
+	suspended.Spec.Suspend = new(true)
+	failed.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: v1.ConditionTrue}}
+	done.Status.CompletionTime = &metav1.Time{}
+	for name, test := range map[string]struct {
+		object   metav1.Object
+		kind     string
+		replicas int64
+		surges   bool
+	}{
+		"Deployment":          {&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: new(int32(7)), Selector: app}}, "Deployment", 7, false},
+		"Deployment, default": {&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Selector: app}}, "Deployment", 1, true},
+		"Deployment, surges": {
+			&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: new(int32(7)), Selector: app, Strategy: rolling(percent("10%"), percent("10%"))}}, "Deployment", 7, true,
+		},
+		"Deployment, neither": {
+			&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: new(int32(7)), Selector: app, Strategy: rolling(percent("0%"), percent("0%"))}}, "Deployment", 7, false,
+		},
+		"Deployment, recreated": {
+			&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Selector: app, Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}}}, "Deployment", 1, false,
+		},
+		"ReplicaSet":            {&appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(3)), Selector: app}}, "ReplicaSet", 3, false},
+		"StatefulSet":           {&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3)), Selector: app}}, "StatefulSet", 3, false},
+		"ReplicationController": {&v1.ReplicationController{ObjectMeta: meta, Spec: v1.ReplicationControllerSpec{Replicas: new(int32(3)), Selector: app.MatchLabels}}, "ReplicationController", 3, false},
+		"Job":                   {job(4, 9, 3), "Job", 4, false},
+		"Job, nearly done":      {job(4, 9, 7), "Job", 2, false},
+		"Job, suspended":        {suspended, "Job", 0, false},
+		"Job, failed":           {failed, "Job", 0, false},
+		"Job, done":             {done, "Job", 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, ok := policy.WorkloadOf(test.object)
+			require.True(t, ok)
+			require.Equal(t, policy.Workload{
+				UID: "1", Name: test.kind + " web", Replicas: test.replicas, Known: true, Selector: labels.SelectorFromSet(app.MatchLabels), SurgesFirst: test.surges,
+			}, w)
+		})
+	}
+	_, ok := policy.WorkloadOf(&v1.Pod{})
 	require.False(t, ok)
 }
 
-func TestJobReplicas(t *testing.T) {
-	for name, c := range map[string]struct {
-		job  batchv1.Job
-		want int64
-	}{
-		"one pod":        {batchv1.Job{}, 1},
-		"work queue":     {batchv1.Job{Spec: batchv1.JobSpec{Parallelism: ptr.To[int32](4)}, Status: batchv1.JobStatus{Succeeded: 9}}, 4},
-		"the last ones":  {batchv1.Job{Spec: batchv1.JobSpec{Parallelism: ptr.To[int32](4), Completions: ptr.To[int32](10)}, Status: batchv1.JobStatus{Succeeded: 8}}, 2},
-		"suspended":      {batchv1.Job{Spec: batchv1.JobSpec{Parallelism: ptr.To[int32](4), Suspend: ptr.To(true)}}, 0},
-		"complete":       {batchv1.Job{Spec: batchv1.JobSpec{Parallelism: ptr.To[int32](4)}, Status: batchv1.JobStatus{CompletionTime: &metav1.Time{Time: time.Unix(1, 0)}}}, 0},
-		"failed":         {batchv1.Job{Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: v1.ConditionTrue}}}}, 0},
-		"more than done": {batchv1.Job{Spec: batchv1.JobSpec{Completions: ptr.To[int32](1)}, Status: batchv1.JobStatus{Succeeded: 3}}, 0},
-	} {
-		require.Equal(t, c.want, JobReplicas(&c.job), name)
+// TestBehindReplicaSet: what a ReplicaSet knows of its Deployment, whose revisions differ in one label.
+func TestBehindReplicaSet(t *testing.T) {
+	set := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"deployment.kubernetes.io/desired-replicas": "12"}},
+		Spec:       appsv1.ReplicaSetSpec{Replicas: new(int32(3)), Selector: selecting(map[string]string{"app": "web", "pod-template-hash": "5"})},
 	}
+	over := &metav1.OwnerReference{Kind: "Deployment", Name: "web", UID: "9"}
+	w := policy.BehindReplicaSet(set, over)
+	require.Equal(t, policy.Workload{UID: "9", Name: "Deployment web", Replicas: 12, Known: true, Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}, w)
+	require.Len(t, set.Spec.Selector.MatchLabels, 2, "the object is the informer's")
+	set.Annotations = nil
+	w = policy.BehindReplicaSet(set, over)
+	require.False(t, w.Known)
+	require.NotNil(t, w.Selector)
 }
 
-func TestReplaceFirst(t *testing.T) {
-	rolling := func(unavailable, surge string) *appsv1.Deployment {
-		u, s := intstr.Parse(unavailable), intstr.Parse(surge)
-		return &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Strategy: appsv1.DeploymentStrategy{
-			Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &u, MaxSurge: &s},
-		}}}
-	}
-	for name, c := range map[string]struct {
-		d        *appsv1.Deployment
-		replicas int32
-		want     bool
+// TestHeld: which pods count for the caps of a pod of revision 1 of the workload web.
+func TestHeld(t *testing.T) {
+	pod := labels.Set{"app": "web", "tier": "front", "pod-template-hash": "1"}
+	same, old := pod, labels.Set{"app": "web", "tier": "front", "pod-template-hash": "0"}
+	other := labels.Set{"app": "api", "tier": "front", "pod-template-hash": "7"}
+	foreign := labels.Set{"app": "web", "tier": "back", "pod-template-hash": "1"}
+	front := func(s *v1alpha1.ZoneSpreadPolicySpec) { s.PodSelector = *selecting(map[string]string{"tier": "front"}) }
+	web, unknown := workload(5), policy.Workload{}
+	for _, test := range []struct {
+		name     string
+		p        *policy.Policy
+		w        policy.Workload
+		pod      labels.Set
+		old, api bool
 	}{
-		"recreate":                    {&appsv1.Deployment{Spec: appsv1.DeploymentSpec{Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}}}, 3, false},
-		"defaults, few":               {&appsv1.Deployment{}, 3, true},
-		"defaults, many":              {&appsv1.Deployment{}, 4, false},
-		"surge only":                  {rolling("0", "1"), 10, true},
-		"percent that comes to none":  {rolling("10%", "1"), 9, true},
-		"percent that comes to one":   {rolling("10%", "1"), 10, false},
-		"neither: one goes after all": {rolling("0", "0"), 10, false},
-		"malformed":                   {rolling("x", "1"), 10, false},
+		{"its own revision of its own workload", compile(t, front), web, pod, false, false},
+		{"all revisions", compile(t, front, allRevisions), web, pod, true, false},
+		{"a StatefulSet", compile(t, front), web, labels.Set{"app": "web", "tier": "front"}, true, false},
+		{"a number is for all workloads", compile(t, front, replicas("9")), web, pod, false, true},
+		{"so is Matching", compile(t, front, replicas("Matching")), web, pod, false, true},
+		{"with all revisions", compile(t, front, replicas("9"), allRevisions), web, pod, true, true},
+		{"unknown: by revision", compile(t, front), unknown, pod, false, false},
+		{"unknown, a number", compile(t, front, replicas("9")), unknown, pod, false, false},
+		{"gangs", compile(t, front, countGangs), web, pod, false, false},
 	} {
-		c.d.Spec.Replicas = &c.replicas
-		o, ok := OwnerOf(c.d)
-		require.True(t, ok)
-		require.Equal(t, c.want, o.ReplaceFirst, name)
-		require.Equal(t, int64(c.replicas), o.Replicas, name)
+		t.Run(test.name, func(t *testing.T) {
+			held := test.p.HeldFor(&test.w, test.pod)
+			require.True(t, held.Counts(same))
+			require.Equal(t, test.old, held.Counts(old), "an old revision")
+			require.Equal(t, test.api, held.Counts(other), "another workload")
+			require.False(t, held.Counts(foreign), "a pod that the policy does not select")
+		})
 	}
 }

@@ -37,11 +37,11 @@ func TestFilterAllocatesNothingWithPolicies(t *testing.T) {
 	nodes := []*v1.Node{node(t, "fits zone=z2"), node(t, "skewed zone=z1"), node(t, "forbidden zone=z3"), node(t, "keyless")}
 	handle, err := NewHandle(t.Context(), cache.NewSnapshot(pods(t, []string{"skewed foo x2"}), nodes))
 	require.NoError(t, err)
-	deliver := ServePolicies(t.Context(), handle)
+	source := ServePolicies(t.Context(), handle)
 	pair, err := NewPairOn(t.Context(), handle, Options{})
 	require.NoError(t, err)
 	pod := incoming("foo")
-	deliver(&v1alpha1.ZoneSpreadPolicy{
+	source.Put(&v1alpha1.ZoneSpreadPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "web", UID: "web", Generation: 1},
 		Spec: v1alpha1.ZoneSpreadPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: pod.Labels},

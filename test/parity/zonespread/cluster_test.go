@@ -13,6 +13,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"pgregory.net/rapid"
+
+	"zonewise.dev/apis/v1alpha1"
 )
 
 // cluster is the scheduler's own cache, driven as its event handlers and scheduling cycles drive it.
@@ -93,6 +95,7 @@ func drawLabels(t *rapid.T) map[string]string {
 		{"app", []string{"web", "web", "web", "db", "missing"}},
 		{"tier", []string{"front", "back", "missing", ""}},
 		{"hash", []string{"1", "2", "missing"}},
+		{v1alpha1.PodGroupLabel, []string{"one", "two", "three", "missing", "missing"}},
 	} {
 		if v := pick(t, e.key, e.values...); v != "missing" {
 			labels[e.key] = v

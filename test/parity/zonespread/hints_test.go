@@ -8,9 +8,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2/ktesting"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+
+	"zonewise.dev/apis/v1alpha1"
 )
 
 // hints returns the plugin's hint functions by the event's resource.
@@ -154,4 +157,81 @@ func TestNodeHintsEqualInTree(t *testing.T) {
 	hint, err = theirs.QueueingHintFn(logger, pods["by affinity"], with, without)
 	require.NoError(t, err)
 	require.Equal(t, fwk.QueueSkip, hint, "in-tree now wakes the pod: drop the difference from the docs")
+}
+
+// TestNodeHintsOfPolicies: a node wakes a pod that has a policy when it comes to take part in a zone, or ceases to, and by no
+// other change of its labels.
+func TestNodeHintsOfPolicies(t *testing.T) {
+	logger, _ := ktesting.NewTestContext(t)
+	handle, err := NewHandle(t.Context(), schedulercache.NewSnapshot(nil, nil))
+	require.NoError(t, err)
+	source := ServePolicies(t.Context(), handle)
+	pair, err := NewPairOn(t.Context(), handle, Options{})
+	require.NoError(t, err)
+	source.Put(&v1alpha1.ZoneSpreadPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+		Spec:       v1alpha1.ZoneSpreadPolicySpec{PodSelector: *selects("foo")},
+	})
+	hint := hints(t, pair.Ours)[fwk.Node].QueueingHintFn
+	plain, pinned := incoming("foo"), withNodeSelector(incoming("foo"), "disk", "ssd")
+	for _, test := range []struct {
+		pod           *v1.Pod
+		before, after string
+		want          fwk.QueueingHint
+	}{
+		{plain, "", "a zone=z1", fwk.Queue},
+		{plain, "a zone=z1", "", fwk.Queue},
+		{plain, "", "a", fwk.QueueSkip},
+		{plain, "a", "a zone=z1", fwk.Queue},
+		{plain, "a zone=z1", "a zone=z2", fwk.Queue},
+		{plain, "a zone=z1", "a zone=z1 some=label", fwk.QueueSkip},
+		{plain, "a zone=z1", "a zone=z1 disk=ssd", fwk.QueueSkip},
+		{plain, "a zone=z1 !gpu:NoSchedule", "a zone=z1", fwk.Queue},
+		{plain, "a zone=z1 !gpu:PreferNoSchedule", "a zone=z1", fwk.QueueSkip},
+		{pinned, "a zone=z1", "a zone=z1 disk=ssd", fwk.Queue},
+		{pinned, "", "a zone=z1", fwk.QueueSkip},
+		{withToleration(plain, "gpu"), "a zone=z1 !gpu:NoSchedule", "a zone=z1", fwk.QueueSkip},
+	} {
+		var before, after any
+		if test.before != "" {
+			before = node(t, test.before)
+		}
+		if test.after != "" {
+			after = node(t, test.after)
+		}
+		got, err := hint(logger, test.pod, before, after)
+		require.NoError(t, err)
+		require.Equal(t, test.want, got, "%q to %q for %v", test.before, test.after, test.pod.Spec)
+	}
+}
+
+// TestPodGroupCyclesCountOnce: all that a pod's constraints and policies ask for is counted in one look at all pods.
+func TestPodGroupCyclesCountOnce(t *testing.T) {
+	handle, err := NewHandle(t.Context(), schedulercache.NewSnapshot(pods(t, []string{"a foo x3"}), []*v1.Node{node(t, "a zone=z1"), node(t, "b zone=z2")}))
+	require.NoError(t, err)
+	source := ServePolicies(t.Context(), handle)
+	pair, err := NewPairOn(t.Context(), handle, Options{})
+	require.NoError(t, err)
+	for _, name := range []string{"one", "two"} {
+		source.Put(&v1alpha1.ZoneSpreadPolicy{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Spec:       v1alpha1.ZoneSpreadPolicySpec{PodSelector: *selects("foo"), QuorumSafe: true},
+		})
+	}
+	counted := func() float64 {
+		families, err := legacyregistry.DefaultGatherer.Gather()
+		require.NoError(t, err)
+		for _, f := range families {
+			if f.GetName() == "zonewise_zonespread_direct_counts_total" {
+				return f.GetMetric()[0].GetCounter().GetValue()
+			}
+		}
+		return 0
+	}
+	before := counted()
+	pod := withNodeSelector(incoming("foo", spread(1, "zone", selects("foo"))), "zone", "z1")
+	_, status, err := StartIn(t.Context(), PodGroupCycle(), pair.Ours, pair.Lister, pod)
+	require.NoError(t, err)
+	require.True(t, status.IsSuccess())
+	require.InDelta(t, 1, counted()-before, 0)
 }

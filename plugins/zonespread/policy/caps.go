@@ -1,0 +1,180 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// limit is spec.maxPerZone: a number of pods or a percentage of the replicas; the zero limit limits nothing.
+type limit struct {
+	pods    int64
+	percent int64
+	down    bool // round a percentage down rather than up
+}
+
+func (l limit) String() string {
+	if l.percent > 0 {
+		return strconv.FormatInt(l.percent, 10) + "%"
+	}
+	return strconv.FormatInt(l.pods, 10)
+}
+
+// parseLimit reads maxPerZone as the CustomResourceDefinition admits it.
+func parseLimit(v intstr.IntOrString) (limit, error) {
+	if v.Type == intstr.String {
+		percent, err := ParsePercent(v.StrVal)
+		return limit{percent: percent}, err
+	}
+	if v.IntVal < 1 || v.IntVal > maxNumber {
+		return limit{}, fmt.Errorf("must be a number of pods from 1 to %d, or a percentage", maxNumber)
+	}
+	return limit{pods: int64(v.IntVal)}, nil
+}
+
+var errPercent = errors.New(`must be a percentage from "1%" to "100%", in whole numbers`)
+
+// ParsePercent reads a percentage: a whole number from 1 to 100 without sign or leading zeros, and "%".
+func ParsePercent(s string) (int64, error) {
+	digits, ok := strings.CutSuffix(s, "%")
+	if !ok || digits == "" || len(digits) > 3 || digits[0] == '0' {
+		return 0, errPercent
+	}
+	percent := int64(0)
+	for _, d := range []byte(digits) {
+		if d < '0' || d > '9' {
+			return 0, errPercent
+		}
+		percent = percent*10 + int64(d-'0')
+	}
+	if percent > 100 {
+		return 0, errPercent
+	}
+	return percent, nil
+}
+
+// of returns the limit in pods for this many replicas, Unlimited without a limit. A percentage never comes
+// to less than 1, so that a small workload can start.
+func (l limit) of(replicas int64) int64 {
+	switch {
+	case l.pods > 0:
+		return l.pods
+	case l.percent == 0 || replicas == UnknownReplicas:
+		return Unlimited
+	case l.down:
+		return max(1, l.percent*replicas/100)
+	}
+	return max(1, (l.percent*replicas+99)/100)
+}
+
+// quorumCap is the largest number of pods that a zone may hold so that more than half of the replicas are
+// elsewhere: replicas - cap > replicas/2. With 1 or 2 replicas there is none; a single pod is let in and
+// the policy is reported as infeasible.
+func quorumCap(replicas int64) int64 {
+	if replicas == UnknownReplicas {
+		return Unlimited
+	}
+	return max(1, (replicas-1)/2)
+}
+
+// capOf returns the most pods that the zone may hold of what Held counts, and the rule that says so.
+func (p *Policy) capOf(maxPods, replicas int64) (int64, Rule) {
+	least, rule := maxPods, MaxPods
+	if c := p.perZone.of(replicas); c < least {
+		least, rule = c, MaxPerZone
+	}
+	if p.quorumSafe {
+		if c := quorumCap(replicas); c < least {
+			least, rule = c, QuorumSafe
+		}
+	}
+	return least, rule
+}
+
+// Cap returns how many pods a zone may hold at most of what R is the number of; ok is false when there is no such limit.
+func (p *Policy) Cap(zone string, replicas int64) (pods int64, ok bool) {
+	_, maxPods := p.weightOf(zone)
+	pods, _ = p.capOf(maxPods, replicas)
+	return pods, pods < Unlimited
+}
+
+// Caps tells whether the policy has caps, so that Held has to be counted.
+func (p *Policy) Caps() bool {
+	return p.ScalesCaps() || p.perZone.pods > 0 || slices.ContainsFunc(p.declared, func(z declaredZone) bool { return z.maxPods < Unlimited })
+}
+
+// ScalesCaps tells whether caps depend on the desired replicas.
+func (p *Policy) ScalesCaps() bool { return p.quorumSafe || p.perZone.percent > 0 }
+
+// SameCaps tells whether two numbers of replicas give the same caps.
+func (p *Policy) SameCaps(a, b int64) bool {
+	return p.perZone.of(a) == p.perZone.of(b) && (!p.quorumSafe || quorumCap(a) == quorumCap(b))
+}
+
+// UnknownReplicas is R of a pod whose workload is not known: percentages and quorumSafe then refuse nothing, since nothing
+// proves that they should.
+const UnknownReplicas = int64(0)
+
+// maxReplicas bounds what outside numbers can do to the formulas; no cluster comes near it.
+const maxReplicas = int64(1) << 40
+
+// Replicas returns R, the desired number of pods that percentages and quorumSafe refer to, for a pod of a workload: at least
+// 1, or UnknownReplicas. It never follows the pods counted so far: a percentage of a growing count would refuse or misplace
+// the first pods. matching is how many live pods the policy selects, of all revisions and waiting ones included, which is
+// what spec.replicas Matching asks for; -1 while that is not known.
+func (p *Policy) Replicas(w *Workload, matching int64) int64 {
+	switch {
+	case p.replicas.number > 0:
+		return p.replicas.number
+	case p.replicas.matching && matching < 0, !p.replicas.matching && !w.Known:
+		return UnknownReplicas
+	case p.replicas.matching:
+		return min(max(matching, 1), maxReplicas)
+	}
+	return min(max(w.Replicas, 1), maxReplicas)
+}
+
+// ByOwner tells whether R is that of the pod's workload (spec.replicas Owner), so that each workload has the caps for
+// itself.
+func (p *Policy) ByOwner() bool { return p.replicas.number == 0 && !p.replicas.matching }
+
+// Matching tells whether R is the number of live pods (spec.replicas Matching).
+func (p *Policy) Matching() bool { return p.replicas.matching }
+
+// Held says which pods the caps count for an incoming pod, which are those that R is the number of: they match All, and if
+// Own is not nil they either do not match Own or match Revision. Old revisions of the pod's own workload never count, so
+// that a rollout's surge is not refused because of the pods that it replaces.
+type Held struct{ All, Own, Revision labels.Selector }
+
+// HeldFor returns what the caps count for a pod of a workload.
+//
+// With spec.replicas Owner it is the pod's revision of its own workload, otherwise all pods that the policy selects less
+// old revisions of that workload. Without a known workload, matchLabelKeys alone says what belongs together.
+func (p *Policy) HeldFor(w *Workload, podLabels labels.Set) Held {
+	revision := p.SelectorFor(podLabels)
+	switch {
+	case p.gangs || w.Selector == nil:
+		return Held{All: revision}
+	case p.ByOwner():
+		return Held{All: both(revision, w.Selector)}
+	case p.Revision(podLabels) == "":
+		return Held{All: p.selector}
+	}
+	return Held{All: p.selector, Own: both(p.selector, w.Selector), Revision: both(revision, w.Selector)}
+}
+
+// Counts tells whether a pod with these labels counts; for the zero Held none does.
+func (h *Held) Counts(podLabels labels.Set) bool {
+	return h.All != nil && h.All.Matches(podLabels) && (h.Own == nil || !h.Own.Matches(podLabels) || h.Revision.Matches(podLabels))
+}
+
+// both selects what both selectors select.
+func both(a, b labels.Selector) labels.Selector {
+	requirements, _ := b.Requirements()
+	return a.Add(requirements...)
+}

@@ -1,0 +1,124 @@
+package policy_test
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"zonewise.dev/plugins/zonespread/policy"
+)
+
+func TestParsePercent(t *testing.T) {
+	for text, want := range map[string]int64{"1%": 1, "9%": 9, "10%": 10, "40%": 40, "99%": 99, "100%": 100} {
+		got, err := policy.ParsePercent(text)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for _, text := range []string{"", "%", "0%", "00%", "040%", "101%", "999%", "1000%", "40", "40 %", " 40%", "+4%", "-4%", "4.5%", "4e1%", "٤٠%", "40%%"} {
+		_, err := policy.ParsePercent(text)
+		require.ErrorContains(t, err, "percentage", text)
+	}
+}
+
+// admitted is the pattern of the CustomResourceDefinition: the two must agree.
+var admitted = regexp.MustCompile(`^([1-9][0-9]?|100)%$`)
+
+func FuzzParsePercent(f *testing.F) {
+	for _, seed := range []string{"40%", "0%", "100%", "101%", "%", "1%\n", "-1%", "9999999999999999999%"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := policy.ParsePercent(text)
+		if strings.HasSuffix(text, "\n") {
+			require.Error(t, err)
+			return
+		}
+		if !admitted.MatchString(text) {
+			require.Error(t, err, "%q", text)
+			return
+		}
+		require.NoError(t, err)
+		require.Equal(t, text, strconv.FormatInt(got, 10)+"%")
+	})
+}
+
+// capOf finds the cap of zone a by filling it.
+func capOf(t require.TestingT, p *policy.Policy, r int64) int64 {
+	for c := int64(0); ; c++ {
+		table := p.Judge(policy.Question{Domains: domains(c, c, c), Replicas: r})
+		if !table.Rule("a").OK() {
+			return c
+		}
+		require.Less(t, c, int64(5000))
+	}
+}
+
+func TestCaps(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		p    *policy.Policy
+		r    int64
+		want int64
+	}{
+		{"40% of 10", compile(t, maxPerZone("40%")), 10, 4},
+		{"40% of 1 lets one in", compile(t, maxPerZone("40%")), 1, 1},
+		{"40% of 4 rounded up", compile(t, maxPerZone("40%")), 4, 2},
+		{"40% of 4 rounded down", compile(t, maxPerZone("40%"), roundDown), 4, 1},
+		{"33% of 100", compile(t, maxPerZone("33%")), 100, 33},
+		{"10% of 2 rounded down lets one in", compile(t, maxPerZone("10%"), roundDown), 2, 1},
+		{"a number does not follow the replicas", compile(t, maxPerZone("3")), 100, 3},
+		{"quorum of 3", compile(t, quorumSafe), 3, 1},
+		{"quorum of 4", compile(t, quorumSafe), 4, 1},
+		{"quorum of 5", compile(t, quorumSafe), 5, 2},
+		{"quorum of 7", compile(t, quorumSafe), 7, 3},
+		{"quorum of 2 is infeasible and lets one in", compile(t, quorumSafe), 2, 1},
+		{"the smallest counts: quorum", compile(t, quorumSafe, maxPerZone("90%")), 10, 4},
+		{"the smallest counts: percent", compile(t, quorumSafe, maxPerZone("20%")), 10, 2},
+		{"the smallest counts: maxPods", compile(t, quorumSafe, maxPerZone("20%"), withZones(capped("a", 1, 1))), 10, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.want, capOf(t, test.p, test.r)) })
+	}
+}
+
+// A zone filled to its cap under quorumSafe leaves more than half of the replicas elsewhere.
+func TestQuorumSafeLeavesAMajority(t *testing.T) {
+	p := compile(t, quorumSafe, maxSkew(1_000_000))
+	rapid.Check(t, func(t *rapid.T) {
+		r := rapid.Int64Range(3, 60).Draw(t, "replicas")
+		n := rapid.IntRange(3, 6).Draw(t, "zones")
+		names := zoneNames(n)
+		counts := map[string]int64{}
+		// Pods arrive anywhere that the policy lets them, not where it would like them.
+		for range r {
+			q := policy.Question{Replicas: r}
+			for _, name := range names {
+				q.Domains = append(q.Domains, policy.Domain{Name: name, Pods: counts[name], Held: counts[name], Eligible: true})
+			}
+			table := p.Judge(q)
+			var open []string
+			for _, name := range names {
+				if table.Rule(name).OK() {
+					open = append(open, name)
+				}
+			}
+			if len(open) == 0 {
+				break
+			}
+			counts[rapid.SampledFrom(open).Draw(t, "zone")]++
+		}
+		total := int64(0)
+		for _, c := range counts {
+			total += c
+		}
+		if feasible := int64(n)*((r-1)/2) >= r; feasible {
+			require.Equal(t, r, total, "all are placed")
+		}
+		for name, c := range counts {
+			require.Greater(t, 2*(r-c), r, "zone %s holds %d of %d", name, c, r)
+		}
+	})
+}

@@ -1,0 +1,147 @@
+package zonespread
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/component-helpers/resource"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/zonespread/counts"
+)
+
+var (
+	_ fwk.PreFilterPlugin     = (*ZoneSpread)(nil)
+	_ fwk.PreFilterExtensions = (*ZoneSpread)(nil)
+)
+
+const preFilterStateKey fwk.StateKey = "PreFilter" + Name
+
+// preFilterState is what Filter knows about a pod's hard constraints and policies.
+type preFilterState struct {
+	constraints []constraint
+	self        []bool        // whether the pod matches the constraint's selector
+	views       []counts.View // matching pods per domain, by constraint
+	refusals    *refusals
+	verdicts    *verdicts // nil without policies
+}
+
+// Clone copies what AddPod and RemovePod change.
+func (s *preFilterState) Clone() fwk.StateData {
+	clone := &preFilterState{constraints: s.constraints, self: s.self, views: make([]counts.View, len(s.views)), refusals: s.refusals, verdicts: s.verdicts.clone()}
+	for i := range s.views {
+		clone.views[i] = s.views[i].Clone()
+	}
+	return clone
+}
+
+// readState returns the state that an earlier extension point of the cycle has written.
+func readState[T fwk.StateData](cycleState fwk.CycleState, key fwk.StateKey) (T, error) {
+	var zero T
+	data, err := cycleState.Read(key)
+	if err != nil {
+		return zero, fmt.Errorf("reading %q from cycleState: %w", key, err)
+	}
+	state, ok := data.(T)
+	if !ok {
+		return zero, fmt.Errorf("reading %q from cycleState: got a %T", key, data)
+	}
+	return state, nil
+}
+
+// PreFilter counts for the pod's hard constraints and its policies. It is Skip when nothing is hard. It never narrows the
+// nodes: that would hide the others from preemption.
+func (pl *ZoneSpread) PreFilter(ctx context.Context, cycleState fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if pl.leader != nil {
+		pl.leader.Cycle()
+	}
+	if pl.ignores(pod) {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	start := time.Now()
+	constraints, err := pl.constraintsOf(pod, v1.DoNotSchedule)
+	if err != nil {
+		return nil, fwk.AsStatus(err)
+	}
+	verdicts := pl.ask(ctx, pod)
+	if len(constraints) == 0 && verdicts == nil {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+
+	state := &preFilterState{
+		constraints: constraints,
+		self:        make([]bool, len(constraints)),
+		views:       make([]counts.View, len(constraints)),
+		refusals:    &refusals{},
+		verdicts:    verdicts,
+	}
+	queries := make([]counts.Query, len(constraints))
+	keys := topologyKeys(constraints)
+	for i := range constraints {
+		queries[i] = constraints[i].query(pod.Namespace, keys)
+		state.self[i] = constraints[i].selector.Matches(labels.Set(pod.Labels))
+	}
+	tables := pl.count(ctx, cycleState, nodes, verdicts.addQueries(queries))
+	for i := range constraints {
+		state.views[i] = counts.NewView(tables[i])
+	}
+	if verdicts != nil {
+		if !cycleState.IsPodGroupSchedulingCycle() { // in which pods are only tried out
+			pl.lookForRoom(verdicts, nodes)
+		}
+		pl.judge(verdicts, tables[len(constraints):])
+		cycleState.Write(verdictsKey, verdictsState{verdicts})
+	}
+	preFilterDuration.Observe(time.Since(start).Seconds())
+	if len(constraints) == 0 && !verdicts.hard() {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	cycleState.Write(preFilterStateKey, state)
+	return nil, nil
+}
+
+// ignores tells whether the pod runs already and is here only to make room for its resize.
+func (pl *ZoneSpread) ignores(pod *v1.Pod) bool {
+	return pl.features.skipDeferredResizing && resource.IsPodResizeDeferred(pod)
+}
+
+// PreFilterExtensions returns the plugin itself.
+func (pl *ZoneSpread) PreFilterExtensions() fwk.PreFilterExtensions { return pl }
+
+// AddPod counts a pod that the framework assumes on a node.
+func (pl *ZoneSpread) AddPod(ctx context.Context, cycleState fwk.CycleState, podToSchedule *v1.Pod, podInfoToAdd fwk.PodInfo, nodeInfo fwk.NodeInfo) *fwk.Status {
+	return pl.tryOut(ctx, cycleState, podToSchedule, podInfoToAdd.GetPod(), nodeInfo.Node(), 1)
+}
+
+// RemovePod takes back a pod that the framework assumes gone from a node.
+func (pl *ZoneSpread) RemovePod(ctx context.Context, cycleState fwk.CycleState, podToSchedule *v1.Pod, podInfoToRemove fwk.PodInfo, nodeInfo fwk.NodeInfo) *fwk.Status {
+	return pl.tryOut(ctx, cycleState, podToSchedule, podInfoToRemove.GetPod(), nodeInfo.Node(), -1)
+}
+
+// tryOut changes the state of the cycle as if the count of changed on the node went up or down.
+func (pl *ZoneSpread) tryOut(ctx context.Context, cycleState fwk.CycleState, podToSchedule, changed *v1.Pod, node *v1.Node, pods int) *fwk.Status {
+	s, err := readState[*preFilterState](cycleState, preFilterStateKey)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	// A terminating pod was not counted, so that its removal changes nothing.
+	if changed.DeletionTimestamp != nil || changed.Namespace != podToSchedule.Namespace || node == nil {
+		return nil
+	}
+	if err := pl.tryOutPolicies(ctx, cycleState, s.verdicts, changed, node, pods); err != nil {
+		return fwk.AsStatus(err)
+	}
+	if !hasAllKeys(node.Labels, s.constraints) {
+		return nil
+	}
+	for i := range s.constraints {
+		c := &s.constraints[i]
+		if c.selector.Matches(labels.Set(changed.Labels)) && counts.Admits(c.eligibility, node) {
+			s.views[i].Add(node.Labels[c.topologyKey], pods)
+		}
+	}
+	return nil
+}

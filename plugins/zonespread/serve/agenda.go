@@ -1,0 +1,103 @@
+package serve
+
+import (
+	"container/heap"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// task is something that the worker does at a certain time.
+type task struct {
+	kind taskKind
+	uid  types.UID // of the policy or pod
+}
+
+type taskKind uint8
+
+const (
+	lookAtNodes taskKind = iota
+	reportAll            // of the leader: bring all statuses up to date
+	fillMembers          // of a policy
+	passDeadline
+	wakePod
+)
+
+// agenda is the tasks that are to be done, each once, by time.
+type agenda struct {
+	heap entries
+	of   map[task]*entryAt
+}
+
+type entryAt struct {
+	task  task
+	at    time.Time
+	index int
+}
+
+func newAgenda() agenda { return agenda{of: map[task]*entryAt{}} }
+
+// add has a task done at a time, or earlier if it is to be done earlier already.
+func (a *agenda) add(t task, at time.Time) {
+	e, known := a.of[t]
+	switch {
+	case !known:
+		e = &entryAt{task: t, at: at}
+		a.of[t] = e
+		heap.Push(&a.heap, e)
+	case at.Before(e.at):
+		e.at = at
+		heap.Fix(&a.heap, e.index)
+	}
+}
+
+func (a *agenda) remove(t task) {
+	if e, known := a.of[t]; known {
+		heap.Remove(&a.heap, e.index)
+		delete(a.of, t)
+	}
+}
+
+// next returns when the next task is to be done; false when there is none.
+func (a *agenda) next() (time.Time, bool) {
+	if len(a.heap) == 0 {
+		return time.Time{}, false
+	}
+	return a.heap[0].at, true
+}
+
+// due takes the tasks off the agenda that are to be done by now.
+func (a *agenda) due(now time.Time) []task {
+	var tasks []task
+	for len(a.heap) > 0 && !a.heap[0].at.After(now) {
+		e := a.heap[0]
+		heap.Pop(&a.heap)
+		delete(a.of, e.task)
+		tasks = append(tasks, e.task)
+	}
+	return tasks
+}
+
+// entries is a heap by time.
+type entries []*entryAt
+
+func (h entries) Len() int           { return len(h) }
+func (h entries) Less(i, j int) bool { return h[i].at.Before(h[j].at) }
+func (h entries) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+func (h *entries) Push(x any) {
+	e := x.(*entryAt) //nolint:forcetypeassert // called by package heap with what is pushed above
+	e.index = len(*h)
+	*h = append(*h, e)
+}
+
+func (h *entries) Pop() any {
+	last := len(*h) - 1
+	e := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return e
+}

@@ -1,0 +1,345 @@
+package serve
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/plugins/zonespread/policy"
+)
+
+// TestFactsAreWrittenAtOnce: what decisions rest on is written when it happens, and the rest of the status every 10 s, by the
+// leader alone.
+func TestFactsAreWrittenAtOnce(t *testing.T) {
+	p := newPolicy("web")
+	w := newWorld(t, crdtest.New(p), newNodes("a1", "b1", "c1")...)
+	waiting := newPod("waiting", "")
+	w.attempt(waiting, skewOfA, fullC)
+	w.pass(time.Minute)
+	require.Zero(t, w.source.Writes(), "a standby")
+
+	w.lead()
+	w.eventually("the report is there", func() bool { return len(w.stored(p).Status.Zones) == 3 })
+	require.Len(t, w.zone(p, "c").Full, 1, "with what was known before")
+	w.pass(time.Minute)
+	written := w.source.Writes()
+	w.pass(time.Minute)
+	require.Equal(t, written, w.source.Writes(), "nothing is new")
+
+	// Many pods come: one report.
+	for i := range 20 {
+		w.podSeen(newPod(fmt.Sprint(i), "b1"), false)
+	}
+	w.pass(reportInterval + time.Second)
+	require.EqualValues(t, 20, w.stored(p).Status.Pods)
+	require.LessOrEqual(t, w.source.Writes()-written, 2)
+
+	for _, test := range []struct {
+		name string
+		do   func()
+		is   func(v1alpha1.ZoneStatus) bool
+	}{
+		{"a zone has room", func() { w.Took(w.For(waiting)[0], nil, "c") }, func(z v1alpha1.ZoneStatus) bool { return len(z.Full) == 0 }},
+		{"a zone refuses", func() { w.attempt(waiting, nil, fullC) }, func(z v1alpha1.ZoneStatus) bool { return len(z.Full) == 1 && z.Full[0].Resources }},
+		{"a zone is closed", func() { w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = true }) }, func(z v1alpha1.ZoneStatus) bool { return z.Since != nil }},
+		{"time passes", func() { w.pass(3 * time.Minute) }, func(z v1alpha1.ZoneStatus) bool { return z.State == v1alpha1.ZoneClosed }},
+		{"it is open", func() { w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = false }) }, func(z v1alpha1.ZoneStatus) bool {
+			return z.RecoveringSince != nil && z.State == v1alpha1.ZoneRecovering
+		}},
+		{"it has caught up", func() {
+			for i := range 20 {
+				w.podSeen(newPod(fmt.Sprint("c", i), "c1"), false)
+				w.podSeen(newPod(fmt.Sprint("a", i), "a1"), false)
+			}
+		}, func(z v1alpha1.ZoneStatus) bool { return z.RecoveringSince == nil && z.State == v1alpha1.ZoneAvailable }},
+	} {
+		start := w.clock.Now()
+		test.do()
+		w.eventually(test.name, func() bool { return test.is(w.zone(p, "c")) })
+		require.Less(t, w.clock.Since(start), 4*time.Minute)
+	}
+}
+
+// TestStandbyFollows: a replica that takes over decides by what the leader wrote, at the same moments.
+func TestStandbyFollows(t *testing.T) {
+	p := newPolicy("web")
+	source := crdtest.New(p)
+	leader := newWorld(t, source, newNodes("a1", "b1", "c1")...)
+	leader.lead()
+	standby := newWorld(t, source, newNodes("a1", "b1", "c1")...)
+	waiting := newPod("waiting", "")
+	leader.attempt(waiting, skewOfA, fullC)
+	leader.eventually("the refusal is written", func() bool { return len(leader.zone(p, "c").Full) == 1 })
+	for _, w := range []*world{leader, standby} {
+		w.pass(4 * time.Minute)
+	}
+	standby.lead()
+	for _, w := range []*world{leader, standby} {
+		require.Empty(t, w.Ask(waiting, w.For(waiting), nil)[0].Lacking)
+		w.clock.SetTime(noon.Add(5*time.Minute + 2*time.Second))
+		require.Equal(t, []string{"c"}, w.Ask(waiting, w.For(waiting), nil)[0].Lacking)
+		require.Empty(t, w.view(waiting))
+		require.True(t, w.Lacks(w.For(waiting)[0], nil, "c"))
+		require.Equal(t, policy.View{"c": policy.Unavailable}, w.view(waiting))
+	}
+}
+
+// TestTemplates: whose nodes are open is up to the newest pod, and to what the policy honors.
+func TestTemplates(t *testing.T) {
+	cordon := func(n *v1.Node) { n.Spec.Unschedulable = true }
+	taint := func(key string) func(*v1.Node) {
+		return func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: key, Effect: v1.TaintEffectNoSchedule}} }
+	}
+	tolerates := func(key string) func(*v1.Pod) {
+		return func(p *v1.Pod) { p.Spec.Tolerations = []v1.Toleration{{Key: key, Operator: v1.TolerationOpExists}} }
+	}
+	selects := func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }
+	later := func(p *v1.Pod) { p.CreationTimestamp = metav1.NewTime(noon.Add(time.Minute)) }
+	ignore := func(s *v1alpha1.ZoneSpreadPolicySpec) {
+		s.NodeAffinityPolicy, s.NodeTaintsPolicy = v1alpha1.Ignore, v1alpha1.Ignore
+	}
+	honor := func(*v1alpha1.ZoneSpreadPolicySpec) {}
+	for _, test := range []struct {
+		name   string
+		node   func(*v1.Node)
+		spec   func(*v1alpha1.ZoneSpreadPolicySpec)
+		pods   []*v1.Pod
+		closed bool
+	}{
+		{"as it is", func(*v1.Node) {}, honor, []*v1.Pod{newPod("1", "")}, false},
+		{"cordoned", cordon, honor, []*v1.Pod{newPod("1", "")}, true},
+		{"cordoned, nothing honored", cordon, ignore, []*v1.Pod{newPod("1", "")}, true},
+		{"cordoned, tolerated", cordon, honor, []*v1.Pod{newPod("1", "", tolerates(v1.TaintNodeUnschedulable))}, false},
+		{"tainted", taint("gpu"), honor, []*v1.Pod{newPod("1", "")}, true},
+		{"tainted, not honored", taint("gpu"), ignore, []*v1.Pod{newPod("1", "")}, false},
+		{"tainted, tolerated", taint("gpu"), honor, []*v1.Pod{newPod("1", "", tolerates("gpu"))}, false},
+		{"tainted, tolerated by the older pod", taint("gpu"), honor, []*v1.Pod{newPod("1", "", tolerates("gpu")), newPod("2", "", later)}, true},
+		{"tainted, tolerated by the newer pod", taint("gpu"), honor, []*v1.Pod{newPod("1", ""), newPod("2", "", later, tolerates("gpu"))}, false},
+		{"tainted, without pods", taint("gpu"), honor, nil, false},
+		{"not selected", func(*v1.Node) {}, honor, []*v1.Pod{newPod("1", "", selects)}, true},
+		{"not selected, not honored", func(*v1.Node) {}, ignore, []*v1.Pod{newPod("1", "", selects)}, false},
+		{"not ready", func(n *v1.Node) { n.Status.Conditions = nil }, honor, nil, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, crdtest.New(newPolicy("web", test.spec)), newNode("a1", func(n *v1.Node) { n.Labels["disk"] = "ssd" }), newNode("c1", test.node))
+			for _, pod := range test.pods {
+				w.podSeen(pod, false)
+			}
+			w.pass(4 * time.Minute)
+			require.Equal(t, map[bool]policy.View{true: {"c": policy.Unavailable}}[test.closed], w.view(newPod("3", "")))
+		})
+	}
+}
+
+// TestSinceWhenNodesAreClosed: a node tells by the condition Ready and by the taint of a cordon.
+func TestSinceWhenNodesAreClosed(t *testing.T) {
+	early, late := metav1.NewTime(noon.Add(-time.Hour)), metav1.NewTime(noon.Add(-time.Minute))
+	notReady := func(at metav1.Time) func(*v1.Node) {
+		return func(n *v1.Node) {
+			n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionFalse, LastTransitionTime: at}}
+		}
+	}
+	cordon := func(at *metav1.Time) func(*v1.Node) {
+		return func(n *v1.Node) {
+			n.Spec.Unschedulable = true
+			n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule, TimeAdded: at})
+		}
+	}
+	tmpl := templateOf(mustCompile(t, newPolicy("web")), newPod("1", ""), false)
+	zones := func(nodes ...*v1.Node) policy.ZoneNodes {
+		all := tmpl.zones(nodes, v1.LabelTopologyZone)
+		require.Len(t, all, 1)
+		return all[0]
+	}
+	since := func(at metav1.Time, nodes int) policy.ZoneNodes {
+		return policy.ZoneNodes{Name: "a", Nodes: nodes, ClosedSince: at.Time}
+	}
+	require.Equal(t, since(early, 1), zones(newNode("a1", notReady(early))))
+	require.Equal(t, since(late, 1), zones(newNode("a1", cordon(&late))))
+	require.Equal(t, since(early, 1), zones(newNode("a1", notReady(early), cordon(&late))), "one reason is enough")
+	require.Equal(t, since(late, 2), zones(newNode("a1", notReady(early)), newNode("a2", notReady(late))), "the last of them")
+	require.Equal(t, since(metav1.Time{}, 2), zones(newNode("a1", notReady(early)), newNode("a2", cordon(nil))), "one does not say")
+	require.Equal(t, policy.ZoneNodes{Name: "a", Nodes: 2, Open: 1}, zones(newNode("a1", notReady(early)), newNode("a2")))
+	require.Empty(t, tmpl.zones([]*v1.Node{newNode("a1", func(n *v1.Node) { n.Labels = nil })}, v1.LabelTopologyZone))
+}
+
+func mustCompile(t testing.TB, obj *v1alpha1.ZoneSpreadPolicy) *policy.Policy {
+	t.Helper()
+	p, errs := policy.Compile(obj)
+	require.Empty(t, errs)
+	return p
+}
+
+// TestMembersEqualRecount: what is kept of pods is what counting them again gives, through random events, changes of the policy,
+// and times without the CustomResourceDefinition.
+func TestMembersEqualRecount(t *testing.T) {
+	w := newWorld(t, crdtest.New(), newNodes("a1", "b1")...)
+	store := w.factory.Core().V1().Pods().Informer().GetStore()
+	checks := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		checks++
+		namespace := fmt.Sprintf("shop-%d", checks)
+		inNamespace := func(edit func(*v1alpha1.ZoneSpreadPolicySpec)) *v1alpha1.ZoneSpreadPolicy {
+			p := newPolicy("web", edit)
+			p.Namespace, p.UID = namespace, types.UID(namespace)
+			return p
+		}
+		obj := inNamespace(func(*v1alpha1.ZoneSpreadPolicySpec) {})
+		w.source.Put(obj)
+		served := true
+		pods := map[string]*v1.Pod{}
+		for range rapid.IntRange(1, 40).Draw(rt, "events") {
+			name := rapid.SampledFrom([]string{"1", "2", "3", "4", "5"}).Draw(rt, "pod")
+			was := pods[name]
+			switch rapid.SampledFrom([]string{"pod", "pod", "pod", "pod", "gone", "policy", "served"}).Draw(rt, "event") {
+			case "pod":
+				is := newPod(fmt.Sprint(checks, "-", name), rapid.SampledFrom([]string{"", "a1", "b1"}).Draw(rt, "node"))
+				is.Namespace = namespace
+				is.Labels["app"] = rapid.SampledFrom([]string{"web", "other"}).Draw(rt, "app")
+				is.Labels["pod-template-hash"] = rapid.SampledFrom([]string{"1", "2"}).Draw(rt, "hash")
+				is.Labels[v1alpha1.PodGroupLabel] = rapid.SampledFrom([]string{"", "one", "two"}).Draw(rt, "gang")
+				if rapid.Bool().Draw(rt, "terminates") {
+					is.DeletionTimestamp = &metav1.Time{Time: noon}
+				}
+				if was != nil && rapid.Bool().Draw(rt, "another pod of the name") {
+					is.UID += "+"
+				}
+				require.NoError(rt, store.Add(is))
+				pods[name] = is
+				switch {
+				case was == nil:
+					w.podSeen(is, false)
+				case was.UID != is.UID:
+					w.podGone(was)
+					w.podSeen(is, false)
+				default:
+					w.podChanged(was, is)
+				}
+			case "gone":
+				if was != nil {
+					require.NoError(rt, store.Delete(was))
+					delete(pods, name)
+					w.podGone(was)
+				}
+			case "policy":
+				if !served {
+					continue // then there are none
+				}
+				obj = inNamespace(func(s *v1alpha1.ZoneSpreadPolicySpec) {
+					s.PodSelector.MatchLabels["app"] = rapid.SampledFrom([]string{"web", "other"}).Draw(rt, "selects")
+					s.Unit = rapid.SampledFrom([]v1alpha1.Unit{v1alpha1.UnitPod, v1alpha1.UnitPodGroup}).Draw(rt, "unit")
+				})
+				w.source.Put(obj)
+			case "served":
+				served = rapid.Bool().Draw(rt, "served")
+				w.source.Serve(obj, served)
+			}
+		}
+		w.source.Serve(obj, true)
+		w.settle()
+		stored := w.stored(obj)
+		p := mustCompile(t, stored)
+		want := map[types.UID]fact{}
+		gangs := map[string]bool{}
+		matching := int64(0)
+		for _, pod := range pods {
+			if !live(pod) || !p.Selects(pod.Labels) {
+				continue
+			}
+			f := fact{revision: p.Revision(pod.Labels), gang: pod.Labels[p.GroupBy()], node: pod.Spec.NodeName}
+			want[pod.UID] = f
+			if f.gang == "" || !gangs[f.gang] {
+				matching++
+			}
+			gangs[f.gang] = true
+		}
+		w.Policies.mu.Lock()
+		defer w.Policies.mu.Unlock()
+		e := w.entries[stored.UID]
+		require.True(rt, e.filled)
+		got := map[types.UID]fact{}
+		inTemplates := 0
+		for uid, f := range e.members.facts {
+			f.template = nil
+			got[uid] = f
+		}
+		for _, tm := range e.members.templates {
+			inTemplates += tm.pods
+		}
+		require.Equal(rt, want, got)
+		require.Equal(rt, matching, e.members.matching())
+		require.Equal(rt, len(want), inTemplates)
+		for _, pod := range pods {
+			require.NoError(rt, store.Delete(pod))
+		}
+	})
+}
+
+// TestBadPolicy: a policy that cannot be applied says so, and affects no pod; mended, it goes on with what it knew.
+func TestBadPolicy(t *testing.T) {
+	p := newPolicy("web")
+	w := newWorld(t, crdtest.New(p), append(newNodes("a1", "b1"), newNode("c1", func(n *v1.Node) { n.Spec.Unschedulable = true }))...)
+	w.lead()
+	w.pass(3 * time.Minute)
+	require.Equal(t, policy.View{"c": policy.Unavailable}, w.view(newPod("1", "")))
+	w.source.Put(newPolicy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew = -1 }))
+	require.False(t, w.Selects(newPod("1", "")))
+	w.eventually("that is said", func() bool {
+		return meta.IsStatusConditionFalse(w.stored(p).Status.Conditions, v1alpha1.ConditionAccepted)
+	})
+	w.source.Put(p)
+	require.Equal(t, policy.View{"c": policy.Unavailable}, w.view(newPod("1", "")))
+	w.eventually("it is accepted", func() bool {
+		return meta.IsStatusConditionTrue(w.stored(p).Status.Conditions, v1alpha1.ConditionAccepted)
+	})
+}
+
+// TestAgenda: tasks are done at their earliest time, once, in order.
+func TestAgenda(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := newAgenda()
+		want := map[task]time.Time{}
+		now := noon
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			job := task{wakePod, types.UID(rapid.SampledFrom([]string{"1", "2", "3", "4", "5"}).Draw(t, "task"))}
+			switch rapid.IntRange(0, 3).Draw(t, "step") {
+			case 0, 1:
+				at := now.Add(time.Duration(rapid.IntRange(-2, 20).Draw(t, "in")) * time.Second)
+				if before, known := want[job]; !known || at.Before(before) {
+					want[job] = at
+				}
+				a.add(job, at)
+			case 2:
+				delete(want, job)
+				a.remove(job)
+			case 3:
+				now = now.Add(time.Duration(rapid.IntRange(0, 10).Draw(t, "passes")) * time.Second)
+				last := time.Time{}
+				for _, done := range a.due(now) {
+					at, ok := want[done]
+					require.True(t, ok && !at.After(now) && !at.Before(last))
+					last = at
+					delete(want, done)
+				}
+				for _, at := range want {
+					require.True(t, at.After(now))
+				}
+			}
+			next, some := a.next()
+			require.Equal(t, len(want) > 0, some)
+			for _, at := range want {
+				require.False(t, at.Before(next))
+			}
+		}
+	})
+}

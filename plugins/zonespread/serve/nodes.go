@@ -1,0 +1,156 @@
+package serve
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/zonespread/counts"
+	"zonewise.dev/plugins/zonespread/policy"
+)
+
+func (s *Policies) nodeSeen(*v1.Node, bool) { s.schedule(task{kind: lookAtNodes}, gatherInterval) }
+
+func (s *Policies) nodeGone(*v1.Node) { s.schedule(task{kind: lookAtNodes}, gatherInterval) }
+
+// nodeChanged has the worker look at all nodes, unless the change, as most are, is a heartbeat.
+func (s *Policies) nodeChanged(was, is *v1.Node) {
+	if readiness(was) != readiness(is) || was.Spec.Unschedulable != is.Spec.Unschedulable ||
+		!apiequality.Semantic.DeepEqual(was.Labels, is.Labels) || !apiequality.Semantic.DeepEqual(was.Spec.Taints, is.Spec.Taints) {
+		s.schedule(task{kind: lookAtNodes}, gatherInterval)
+	}
+}
+
+// ready is a node's condition Ready.
+type ready struct {
+	is    bool
+	since time.Time // of the last change; zero when unknown
+}
+
+func readiness(node *v1.Node) ready {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == v1.NodeReady {
+			return ready{is: c.Status == v1.ConditionTrue, since: c.LastTransitionTime.Time}
+		}
+	}
+	return ready{}
+}
+
+// closed tells whether a node is closed to the pods of a template, and since when: the earlier of the times at which it
+// ceased to be ready and was cordoned, as far as they are known; zero when neither is.
+func (t *template) closed(node *v1.Node) (since time.Time, closed bool) {
+	r := readiness(node)
+	cordoned := node.Spec.Unschedulable && !t.cordoned
+	if !r.is {
+		since = r.since
+	}
+	for i := range node.Spec.Taints {
+		at := node.Spec.Taints[i].TimeAdded
+		if cordoned && at != nil && node.Spec.Taints[i].Key == v1.TaintNodeUnschedulable && (since.IsZero() || at.Time.Before(since)) {
+			since = at.Time
+		}
+	}
+	return since, !r.is || cordoned || !counts.Admits(t.eligible, node)
+}
+
+// zones sums up the nodes by the value of a label.
+func (t *template) zones(nodes []*v1.Node, topologyKey string) []policy.ZoneNodes {
+	index := map[string]int{}
+	var zones []policy.ZoneNodes
+	unknown := map[string]bool{} // zones with a node that does not tell since when it is closed
+	for _, node := range nodes {
+		name, ok := node.Labels[topologyKey]
+		if !ok {
+			continue
+		}
+		i, seen := index[name]
+		if !seen {
+			i = len(zones)
+			index[name] = i
+			zones = append(zones, policy.ZoneNodes{Name: name})
+		}
+		z := &zones[i]
+		z.Nodes++
+		since, closed := t.closed(node)
+		switch {
+		case !closed:
+			z.Open++
+		case since.IsZero():
+			unknown[name] = true
+		case since.After(z.ClosedSince):
+			z.ClosedSince = since
+		}
+	}
+	for i := range zones {
+		if zones[i].Open > 0 || unknown[zones[i].Name] {
+			zones[i].ClosedSince = time.Time{}
+		}
+	}
+	return zones
+}
+
+// view is a way to look at the nodes that policies have in common.
+type view struct{ topologyKey, template string }
+
+// observeNodes shows the nodes to all policies that have their members, and so wait for pods and nodes to be known. The
+// nodes are looked at once for all policies whose pods are alike, without the lock.
+func (s *Policies) observeNodes() {
+	type look struct {
+		uid      types.UID
+		policy   *policy.Policy
+		template *template
+	}
+	s.mu.Lock()
+	looks := make([]look, 0, len(s.entries))
+	for uid, e := range s.entries {
+		if e.object.Valid() && e.filled { // before, the newest pod is not known
+			t := *e.members.newest() // a copy, which is read without the lock
+			looks = append(looks, look{uid, e.object.Spec, &t})
+		}
+	}
+	s.mu.Unlock()
+	nodes, _ := s.cluster.nodes.List(labels.Everything()) // the lister of a cache has no errors
+	seen := map[view][]policy.ZoneNodes{}
+	for _, l := range looks {
+		v := view{l.policy.TopologyKey(), l.template.key}
+		zones, known := seen[v]
+		if !known {
+			zones = l.template.zones(nodes, v.topologyKey)
+			seen[v] = zones
+		}
+		s.showNodes(l.uid, l.policy, l.template.key, zones)
+	}
+}
+
+// showNodes shows the nodes to one policy.
+func (s *Policies) showNodes(uid types.UID, p *policy.Policy, openTo string, zones []policy.ZoneNodes) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[uid]
+	if e == nil || e.object.Spec != p || !e.filled {
+		return // it is about to be shown them by itself
+	}
+	if !e.seen && s.leading {
+		s.writer.Now(uid)
+	}
+	e.seen, e.stale, e.openTo = true, true, openTo
+	if e.zones.ObserveNodes(s.clock.Now(), zones) {
+		s.factsChangedLocked(e)
+		// A zone that is open again counts for minZones.
+		s.releaseLocked(e, func(r *refusal) bool { return r.by(policy.MinZones) })
+		return
+	}
+	s.armLocked(e) // of facts that were read from the status
+}
+
+// zoneOf returns the zone that a pod is in, and "" when that is not known.
+func (s *Policies) zoneOf(topologyKey string, pod *v1.Pod) string {
+	node, err := s.cluster.nodes.Get(pod.Spec.NodeName)
+	if err != nil {
+		return ""
+	}
+	return node.Labels[topologyKey]
+}

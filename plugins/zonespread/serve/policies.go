@@ -1,0 +1,215 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/informers"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/feature"
+	"zonewise.dev/internal/informer"
+	"zonewise.dev/internal/leader"
+	"zonewise.dev/plugins/zonespread/policy"
+)
+
+const (
+	// gatherInterval is how long the worker waits for more of the same.
+	gatherInterval = 50 * time.Millisecond
+	// reportInterval is how often the leader brings statuses up to date.
+	reportInterval = 10 * time.Second
+	// startLimit is how long AwaitStart waits at most.
+	startLimit = 5 * time.Second
+)
+
+// Handle is the part of the framework's handle that the package needs.
+type Handle interface {
+	fwk.PodActivator
+	SharedInformerFactory() informers.SharedInformerFactory
+	ClientSet() clientset.Interface
+	KubeConfig() *rest.Config
+	EventRecorder() events.EventRecorderLogger // nil without an API server
+}
+
+// Policies are the ZoneSpreadPolicies of one scheduler. Make one with New.
+type Policies struct {
+	clock               clock.WithTicker
+	source              crd.Source
+	leads               func(context.Context, Handle) <-chan struct{}
+	comparisonOperators bool
+
+	// active is what applies now, by namespace. It is replaced, never changed.
+	active atomic.Pointer[map[string]*namespace]
+	opened atomic.Bool   // AwaitStart need not wait any more
+	kick   chan struct{} // the agenda has something earlier
+
+	// Set by the first Join, and not changed then.
+	handle  Handle
+	cluster *cluster
+	kind    crd.Kind
+	writer  *crd.Writer[*v1alpha1.ZoneSpreadPolicy]
+
+	mu      sync.Mutex // guards everything below, and what it points to
+	joined  bool
+	served  bool // the CustomResourceDefinition is there
+	leading bool
+	busy    bool // the worker does something
+	agenda  agenda
+	entries map[types.UID]*entry
+	waiting map[types.UID]*waiter
+}
+
+// entry is what is kept about one policy object.
+type entry struct {
+	object  crd.Object[*v1alpha1.ZoneSpreadPolicy, *policy.Policy]
+	zones   *policy.Zones // nil until the spec could be applied once
+	next    policy.Deadline
+	seen    bool // zones have been shown the nodes
+	filled  bool // members has the pods that existed when the spec was seen
+	members members
+	// refused are the pods that the policy refused when they were last tried, and changes is how many times something
+	// happened that may help some of them.
+	refused map[types.UID]*refusal
+	changes uint64
+	stale   bool   // the report may be
+	openTo  string // the template that zones were shown the nodes by
+}
+
+// Option changes how Policies are built.
+type Option func(*Policies)
+
+// WithSource takes policies from source instead of from the API server of the handle.
+func WithSource(source crd.Source) Option { return func(s *Policies) { s.source = source } }
+
+// WithClock takes the time from c instead of the system's clock.
+func WithClock(c clock.WithTicker) Option { return func(s *Policies) { s.clock = c } }
+
+// New returns the policies of one scheduler. Nothing runs before Join.
+func New(options ...Option) *Policies {
+	s := &Policies{
+		clock:               clock.RealClock{},
+		leads:               func(ctx context.Context, h Handle) <-chan struct{} { return leader.Of(ctx, h).Leading() },
+		comparisonOperators: feature.TolerationOperators(),
+		kick:                make(chan struct{}, 1),
+		agenda:              newAgenda(),
+		entries:             map[types.UID]*entry{},
+		waiting:             map[types.UID]*waiter{},
+	}
+	for _, o := range options {
+		o(s)
+	}
+	return s
+}
+
+// Join starts the watches and workers, which run until ctx ends, with the handle of the first profile; further calls do
+// nothing. It must be called before the handle's informers are started. It makes no request: an error is a mistake of the
+// program.
+func (s *Policies) Join(ctx context.Context, h Handle) error {
+	s.mu.Lock()
+	if s.joined || s.source == nil && h.KubeConfig() == nil {
+		s.mu.Unlock()
+		return nil // without an API server there are no policies
+	}
+	s.joined = true
+	s.mu.Unlock()
+	if s.source == nil {
+		server, err := crd.Connect(ctx, h.KubeConfig())
+		if err != nil {
+			return fmt.Errorf("policies: %w", err)
+		}
+		s.source = server
+	}
+	s.handle = h
+	s.writer = crd.NewWriter(s.source, "ZoneSpreadPolicy", s.desiredStatus, func(was, is *v1alpha1.ZoneSpreadPolicy) {
+		s.announce(klog.FromContext(ctx), was, is)
+	})
+	var err error
+	if s.cluster, err = s.watchCluster(ctx, h.SharedInformerFactory(), h.ClientSet()); err != nil {
+		return fmt.Errorf("policies: %w", err)
+	}
+	if s.kind, err = crd.Watch(ctx, s.source, informer.Latest(s.policySeen, s.policyGone), s.servedChanged); err != nil {
+		return fmt.Errorf("policies: %w", err)
+	}
+	exportMetrics(ctx, s)
+	go s.work(ctx)
+	go func() {
+		if toolscache.WaitForCacheSync(ctx.Done(), s.cluster.synced) {
+			s.fillAll()
+		}
+	}()
+	go func() {
+		select {
+		case <-s.leads(ctx, h):
+			s.lead(ctx)
+		case <-ctx.Done():
+			s.writer.Stop()
+		}
+	}()
+	return nil
+}
+
+// lead starts what only the leader does, until ctx ends.
+func (s *Policies) lead(ctx context.Context) {
+	s.mu.Lock()
+	s.leading = true
+	for _, e := range s.entries {
+		e.stale = true
+	}
+	s.mu.Unlock()
+	s.schedule(task{kind: reportAll}, 0)
+	s.writer.Run(ctx)
+}
+
+// AwaitStart waits, with a bound that runs from the first call, until what policies need is known: the policies that
+// existed, the nodes, their pods and workloads. So the first pods after a start or a failover are not placed without
+// them. Later calls cost an atomic load. The time is the system's, since what is waited for is input.
+func (s *Policies) AwaitStart(ctx context.Context) {
+	if s.opened.Load() {
+		return
+	}
+	// An error says that the time is over, or that the scheduler stops.
+	_ = wait.PollUntilContextTimeout(ctx, gatherInterval, startLimit, true, func(context.Context) (bool, error) {
+		return s.started(), nil
+	})
+	s.opened.Store(true)
+}
+
+func (s *Policies) started() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.joined {
+		return true
+	}
+	for _, e := range s.entries {
+		if s.served && e.object.Valid() && !e.seen {
+			return false
+		}
+	}
+	return s.kind.Settled() && (len(s.entries) == 0 || s.cluster.workloadsSynced())
+}
+
+// Idle reports whether there is nothing to do until an event comes or the clock moves.
+func (s *Policies) Idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.joined {
+		return true
+	}
+	if next, some := s.agenda.next(); s.busy || some && !next.After(s.clock.Now()) {
+		return false
+	}
+	return !s.leading || s.writer.Idle()
+}

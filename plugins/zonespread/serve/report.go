@@ -1,0 +1,126 @@
+package serve
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"zonewise.dev/apis/v1alpha1"
+)
+
+// Reasons of the events about a policy.
+const (
+	reasonZoneClosed    = "ZoneClosed"
+	reasonZoneFull      = "ZoneFull"
+	reasonZoneBack      = "ZoneBack"
+	reasonInfeasible    = "Infeasible"
+	reasonFeasible      = "Feasible"
+	reasonNotAccepted   = "NotAccepted"
+	reasonAcceptedAgain = "Accepted"
+
+	eventAction = "Scheduling"
+	// maxNote is the longest note that the API server takes of an event.
+	maxNote = 1024
+)
+
+// news is one event about a policy.
+type news struct{ kind, reason, note string }
+
+// newsBetween returns what a user wants to know of the change from one status to the next. Since the status is what the API
+// server has, each change is announced once, also after a restart.
+func newsBetween(before, after *v1alpha1.ZoneSpreadPolicyStatus) []news {
+	var out []news
+	add := func(kind, reason, format string, args ...any) {
+		out = append(out, news{kind, reason, fmt.Sprintf(format, args...)})
+	}
+	was := make(map[string]v1alpha1.ZoneState, len(before.Zones))
+	for i := range before.Zones {
+		was[before.Zones[i].Name] = before.Zones[i].State
+	}
+	for i := range after.Zones {
+		z := &after.Zones[i]
+		if z.State == was[z.Name] {
+			continue
+		}
+		switch z.State {
+		case v1alpha1.ZoneClosed:
+			add(v1.EventTypeWarning, reasonZoneClosed, "zone %s is closed%s: the other zones may take its share", z.Name, since(z))
+		case v1alpha1.ZoneFull:
+			add(v1.EventTypeWarning, reasonZoneFull, "zone %s is full%s: the other zones may take its share", z.Name, since(z))
+		case v1alpha1.ZoneRecovering:
+			add(v1.EventTypeNormal, reasonZoneBack, "zone %s is back and holds %d of %d pods: new pods prefer it", z.Name, z.Pods, z.Desired)
+		case v1alpha1.ZoneAvailable:
+			// A recovery was announced when it began.
+			if unavailable(was[z.Name]) {
+				add(v1.EventTypeNormal, reasonZoneBack, "zone %s is back and holds %d of %d pods", z.Name, z.Pods, z.Desired)
+			}
+		case v1alpha1.ZoneEmpty:
+		}
+	}
+	if c := turned(before, after, v1alpha1.ConditionInfeasible, metav1.ConditionTrue); c != nil {
+		add(v1.EventTypeWarning, reasonInfeasible, "%s: %s", c.Reason, c.Message)
+	}
+	if c := turned(before, after, v1alpha1.ConditionInfeasible, metav1.ConditionFalse); c != nil && had(before, v1alpha1.ConditionInfeasible, metav1.ConditionTrue) {
+		add(v1.EventTypeNormal, reasonFeasible, "%s", c.Message)
+	}
+	if c := turned(before, after, v1alpha1.ConditionAccepted, metav1.ConditionFalse); c != nil {
+		add(v1.EventTypeWarning, reasonNotAccepted, "%s", c.Message)
+	}
+	if c := turned(before, after, v1alpha1.ConditionAccepted, metav1.ConditionTrue); c != nil && had(before, v1alpha1.ConditionAccepted, metav1.ConditionFalse) {
+		add(v1.EventTypeNormal, reasonAcceptedAgain, "%s", c.Message)
+	}
+	return out
+}
+
+// since says when what became of a zone began.
+func since(z *v1alpha1.ZoneStatus) string {
+	at := z.Since
+	if z.State == v1alpha1.ZoneFull {
+		at = &z.Full[0].Since
+	}
+	if at == nil {
+		return ""
+	}
+	return " since " + at.UTC().Format("15:04:05") + " UTC"
+}
+
+func unavailable(state v1alpha1.ZoneState) bool {
+	return state == v1alpha1.ZoneClosed || state == v1alpha1.ZoneFull
+}
+
+// turned returns a condition that has come to have the status, or has it for another reason than before.
+func turned(before, after *v1alpha1.ZoneSpreadPolicyStatus, kind string, status metav1.ConditionStatus) *metav1.Condition {
+	c := meta.FindStatusCondition(after.Conditions, kind)
+	if c == nil || c.Status != status {
+		return nil
+	}
+	if was := meta.FindStatusCondition(before.Conditions, kind); was != nil && was.Status == status && was.Reason == c.Reason {
+		return nil
+	}
+	return c
+}
+
+func had(status *v1alpha1.ZoneSpreadPolicyStatus, kind string, is metav1.ConditionStatus) bool {
+	return meta.IsStatusConditionPresentAndEqual(status.Conditions, kind, is)
+}
+
+// announce sends the events about a change of a policy's status.
+func (s *Policies) announce(logger klog.Logger, was, is *v1alpha1.ZoneSpreadPolicy) {
+	recorder := s.handle.EventRecorder()
+	if recorder == nil {
+		return // no API server
+	}
+	regarding := &v1.ObjectReference{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneSpreadPolicy",
+		Namespace: was.Namespace, Name: was.Name, UID: was.UID, ResourceVersion: was.ResourceVersion,
+	}
+	for _, n := range newsBetween(&was.Status, &is.Status) {
+		if len(n.note) > maxNote {
+			n.note = n.note[:maxNote-4] + " ..."
+		}
+		recorder.WithLogger(logger).Eventf(regarding, nil, n.kind, n.reason, eventAction, "%s", n.note)
+	}
+}

@@ -1,0 +1,131 @@
+package serve
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/zonespread/policy"
+)
+
+// reportLater marks the statuses of a namespace as out of date.
+func (s *Policies) reportLater(name string) {
+	if s.in(name) == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, a := range s.in(name).all {
+		a.entry.stale = true
+	}
+}
+
+// report has the leader bring the statuses up to date that may not be, and look again later.
+func (s *Policies) report() {
+	s.mu.Lock()
+	var stale []types.UID
+	for uid, e := range s.entries {
+		if e.stale {
+			stale = append(stale, uid)
+			e.stale = false
+		}
+	}
+	s.mu.Unlock()
+	for _, uid := range stale {
+		s.endRecoveries(uid)
+		s.writer.Later(uid, 0)
+	}
+	s.schedule(task{kind: reportAll}, reportInterval)
+}
+
+// endRecoveries ends the recovery of zones that have caught up.
+func (s *Policies) endRecoveries(uid types.UID) {
+	s.mu.Lock()
+	e := s.entries[uid]
+	recovering := e != nil && e.object.Valid() && e.zones.Recovering()
+	s.mu.Unlock()
+	if !recovering {
+		return
+	}
+	_, o := s.observe(uid)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o.Tally != nil && s.entries[uid] == e && e.object.Valid() && e.zones.CaughtUp(s.clock.Now(), o.Tally.Zones()) {
+		s.factsChangedLocked(e)
+	}
+}
+
+// observe returns a policy and what its status is made from; nil for one that is gone or not valid. The pods are copied with
+// the lock held and looked at without it.
+func (s *Policies) observe(uid types.UID) (*policy.Policy, policy.Observation) {
+	s.mu.Lock()
+	e := s.entries[uid]
+	if e == nil || !e.object.Valid() {
+		s.mu.Unlock()
+		return nil, policy.Observation{}
+	}
+	p := e.object.Spec
+	facts := make([]fact, 0, len(e.members.facts))
+	for _, f := range e.members.facts {
+		facts = append(facts, f)
+	}
+	o := policy.Observation{Tally: p.NewTally(), Waiting: int64(len(e.refused))}
+	s.mu.Unlock()
+
+	owners := map[reference]int{} // place in o.Workloads, -1 for none that is known
+	byUID := map[types.UID]int{}
+	zones := map[string]string{}
+	for i := range facts {
+		f := &facts[i]
+		at, known := owners[f.owner]
+		if !known {
+			at = -1
+			if w := s.cluster.workload(p.Namespace(), f.owner); w.UID != "" {
+				if at, known = byUID[w.UID]; !known {
+					at = len(o.Workloads)
+					byUID[w.UID] = at
+					o.Workloads = append(o.Workloads, policy.OwnedPods{Workload: w})
+				}
+			}
+			owners[f.owner] = at
+		}
+		zone, known := zones[f.node]
+		if !known {
+			if node, err := s.cluster.nodes.Get(f.node); err == nil {
+				zone = node.Labels[p.TopologyKey()]
+			}
+			zones[f.node] = zone
+		}
+		var workload types.UID
+		if at < 0 {
+			o.Unowned++
+		} else {
+			o.Workloads[at].Live++
+			workload = o.Workloads[at].UID
+		}
+		o.Tally.Add(workload, f.revision, f.gang, zone)
+	}
+	return p, o
+}
+
+// desiredStatus returns a policy as last seen, and a copy with the status that it should have; false for one that is gone.
+func (s *Policies) desiredStatus(uid types.UID) (was, is *v1alpha1.ZoneSpreadPolicy, ok bool) {
+	p, o := s.observe(uid)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[uid]
+	if e == nil || !s.served || e.object.Latest.DeletionTimestamp != nil {
+		return nil, nil, false
+	}
+	was = e.object.Latest
+	is = was.DeepCopy()
+	now := s.clock.Now()
+	switch {
+	case !e.object.Valid():
+		is.Status = policy.Rejected(was, e.object.Errs, now)
+	case e.object.Spec != p || !e.seen || !e.filled:
+		return nil, nil, false // there is more to be known first, after which it is looked at again
+	default:
+		is.Status = p.Status(e.zones, o, was.Status, now)
+	}
+	return was, is, true
+}

@@ -1,0 +1,194 @@
+package serve
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/plugins/zonespread/policy"
+)
+
+func percent(limit string) func(*v1alpha1.ZoneSpreadPolicySpec) {
+	return func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxPerZone = ptr.To(intstr.FromString(limit)) }
+}
+
+func terminating(pod *v1.Pod) *v1.Pod {
+	pod = pod.DeepCopy()
+	pod.DeletionTimestamp = &metav1.Time{Time: noon}
+	return pod
+}
+
+// TestBackoffIsKept: a pod is not woken before the framework would try it again, and only once.
+func TestBackoffIsKept(t *testing.T) {
+	w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1")...)
+	waiting, counted := newPod("waiting", ""), newPod("counted", "a1")
+	for i, backoff := range []time.Duration{1, 2, 4, 8, 10, 10} {
+		w.attempt(waiting, skewOfA, nil)
+		w.podChanged(counted, terminating(counted))
+		w.podChanged(counted, terminating(counted))
+		w.pass(backoff*time.Second - 10*time.Millisecond)
+		require.Equal(t, i, w.wakes("waiting"), "after %d attempts", i+1)
+		w.pass(20 * time.Millisecond)
+		require.Equal(t, i+1, w.wakes("waiting"))
+	}
+	w.pass(time.Minute)
+	require.Equal(t, 6, w.wakes("waiting"))
+	w.attempt(waiting, skewOfA, nil)
+	w.Placed(waiting)
+	w.podChanged(counted, terminating(counted))
+	w.pass(time.Minute)
+	require.Equal(t, 6, w.wakes("waiting"), "it waits no more")
+}
+
+// TestWhoIsWoken: which changes wake a pod that a policy refused, by what was refused.
+func TestWhoIsWoken(t *testing.T) {
+	web := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"},
+		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](11), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+	}
+	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "set", OwnerReferences: []metav1.OwnerReference{
+		{Kind: "Deployment", Name: "web", UID: "web", Controller: ptr.To(true)},
+	}}}
+	owned := func(pod *v1.Pod) {
+		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-1", UID: "set", Controller: ptr.To(true)}}
+	}
+	other := func(pod *v1.Pod) { pod.Labels["app"] = "other" }
+	end := func(node string, edit ...func(*v1.Pod)) func(*world) {
+		return func(w *world) {
+			pod := newPod("counted", node, edit...)
+			w.podChanged(pod, terminating(pod))
+		}
+	}
+	scale := func(replicas int32) func(*world) {
+		return func(w *world) {
+			d := web.DeepCopy()
+			d.Spec.Replicas, d.Generation = &replicas, 2
+			_, err := w.client.AppsV1().Deployments("shop").Update(context.Background(), d, metav1.UpdateOptions{})
+			require.NoError(t, err)
+			w.eventually("that is seen", func() bool {
+				got, err := w.cluster.deployments.Deployments("shop").Get("web")
+				return err == nil && *got.Spec.Replicas == replicas
+			})
+		}
+	}
+	minZones := map[string]policy.Rule{"a": policy.MinZones}
+	for _, test := range []struct {
+		name    string
+		refused map[string]policy.Rule
+		change  func(*world)
+		wakes   bool
+	}{
+		{"skew: a pod of the zone terminates", skewOfA, end("a1"), true},
+		{"skew: a pod of another zone terminates", skewOfA, end("b1"), false},
+		{"skew: a pod of an unknown node terminates", skewOfA, end("gone"), true},
+		{"skew: a pod that does not count terminates", skewOfA, end("a1", other), false},
+		{"cap: a pod of the zone terminates", capOfA, end("a1"), true},
+		{"an unknown rule: a pod of the zone terminates", map[string]policy.Rule{"a": policy.Pass}, end("a1"), true},
+		{"forbidden: a pod of the zone terminates", map[string]policy.Rule{"a": policy.Forbidden}, end("a1"), false},
+		{"nothing refused: a pod terminates", nil, end("a1"), false},
+		{"cap: more replicas", capOfA, scale(20), true},
+		{"cap: more replicas, same cap", capOfA, scale(12), false},
+		{"cap: fewer replicas", capOfA, scale(2), false},
+		{"skew: more replicas", skewOfA, scale(20), false},
+		{"skew: fewer replicas, so that a zone is at its cap", skewOfA, scale(2), true},
+		{"minZones: a zone is open again", minZones, func(w *world) {
+			w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = false })
+		}, true},
+		{"skew: a zone is open again", skewOfA, func(w *world) {
+			w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = false })
+		}, false},
+		{"skew: a zone is closed", skewOfA, func(w *world) { w.pass(3 * time.Minute) }, true},
+		{"cap: a zone is closed", capOfA, func(w *world) { w.pass(3 * time.Minute) }, false},
+		{"the policy is changed", capOfA, func(w *world) { w.source.Put(newPolicy("web", percent("41%"))) }, true},
+		{"the policy is broken", capOfA, func(w *world) {
+			w.source.Put(newPolicy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew = -1 }))
+		}, true},
+		{"the policy is deleted", capOfA, func(w *world) { w.source.Delete(newPolicy("web")) }, true},
+		{"the CustomResourceDefinition is taken away", capOfA, func(w *world) { w.source.Serve(newPolicy("web"), false) }, true},
+		{"another policy is made", capOfA, func(w *world) { w.source.Put(newPolicy("another")) }, false},
+		{"a heartbeat", capOfA, func(w *world) {
+			w.nodeChanges("a1", func(n *v1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(noon) })
+		}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			cordoned := newNode("c1", func(n *v1.Node) { n.Spec.Unschedulable = true })
+			w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), append(newNodes("a1", "b1"), cordoned, web, set)...)
+			w.t = t
+			waiting := newPod("waiting", "", owned)
+			w.podSeen(waiting, false)
+			w.settle()
+			w.attempt(waiting, test.refused, nil)
+			test.change(w)
+			w.pass(5 * time.Second)
+			require.Equal(t, map[bool]int{true: 1}[test.wakes], w.wakes("waiting"))
+		})
+	}
+}
+
+// nodeChanges changes a node and waits until that is seen.
+func (w *world) nodeChanges(name string, edit func(*v1.Node)) {
+	w.t.Helper()
+	node, err := w.client.CoreV1().Nodes().Get(context.Background(), name, metav1.GetOptions{})
+	require.NoError(w.t, err)
+	node = node.DeepCopy()
+	edit(node)
+	node.ResourceVersion = w.clock.Now().String()
+	_, err = w.client.CoreV1().Nodes().Update(context.Background(), node, metav1.UpdateOptions{})
+	require.NoError(w.t, err)
+	w.eventually("that is seen", func() bool {
+		got, err := w.cluster.nodes.Get(name)
+		return err == nil && got.ResourceVersion == node.ResourceVersion
+	})
+}
+
+// TestChangesWhileAPodIsTried: what happens between PreFilter and PostFilter is not lost.
+func TestChangesWhileAPodIsTried(t *testing.T) {
+	w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1")...)
+	waiting, counted := newPod("waiting", ""), newPod("counted", "a1")
+	applied := w.For(waiting)
+	answers := w.Ask(waiting, applied, nil)
+	w.podChanged(counted, terminating(counted))
+	w.Attempted(waiting, nil, []Attempt{{Applied: applied[0], Answer: &answers[0], Refused: skewOfA}})
+	w.pass(2 * time.Second)
+	require.Equal(t, 1, w.wakes("waiting"))
+}
+
+// TestHelps: which changes of assigned pods make a hint. That the last state of a pod was terminating makes no difference.
+func TestHelps(t *testing.T) {
+	w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), newNodes("a1", "b1", "c1")...)
+	waiting, calm, unknown := newPod("waiting", ""), newPod("calm", ""), newPod("unknown", "")
+	w.attempt(waiting, skewOfA, nil)
+	w.attempt(calm, nil, nil)
+	ina, inb := newPod("a", "a1"), newPod("b", "b1")
+	other := newPod("other", "a1", func(pod *v1.Pod) { pod.Labels["app"] = "other" })
+	for _, test := range []struct {
+		name    string
+		was, is *v1.Pod
+		want    bool
+	}{
+		{"a pod of the zone goes", ina, nil, true},
+		{"it had begun to terminate", terminating(ina), nil, true},
+		{"a pod of another zone goes", inb, nil, false},
+		{"a pod comes to the emptiest zone", nil, inb, true},
+		{"a pod comes to the zone that is ahead", nil, ina, false},
+		{"a pod that does not count comes and goes", other, other, false},
+		{"a pod does not count any more", ina, other, true},
+		{"a pod comes that terminates", nil, terminating(inb), false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			require.Equal(t, test.want, w.Helps(waiting, test.was, test.is))
+			require.False(t, w.Helps(calm, test.was, test.is), "a pod that no policy refused")
+			require.True(t, w.Helps(unknown, test.was, test.is), "a pod about which nothing is known")
+		})
+	}
+}

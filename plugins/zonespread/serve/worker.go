@@ -1,0 +1,115 @@
+package serve
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// schedule has a task done after some time.
+func (s *Policies) schedule(t task, after time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.scheduleLocked(t, after)
+}
+
+func (s *Policies) scheduleLocked(t task, after time.Duration) {
+	s.scheduleAtLocked(t, s.clock.Now().Add(after))
+}
+
+func (s *Policies) scheduleAtLocked(t task, at time.Time) {
+	next, some := s.agenda.next()
+	s.agenda.add(t, at)
+	if some && !at.Before(next) {
+		return
+	}
+	select {
+	case s.kick <- struct{}{}:
+	default: // the worker is about to look anyway
+	}
+}
+
+// work does what is on the agenda until ctx ends. It is the only goroutine that calls the scheduling queue.
+func (s *Policies) work(ctx context.Context) {
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		now := s.clock.Now()
+		due := s.agenda.due(now)
+		next, some := s.agenda.next()
+		s.busy = len(due) > 0
+		s.mu.Unlock()
+		if len(due) > 0 {
+			s.do(ctx, due)
+			continue
+		}
+		if !some {
+			next = now.Add(time.Hour)
+		}
+		timer := s.clock.NewTimer(next.Sub(now))
+		if s.clock.Now().Before(next) { // the clock of a test may have moved meanwhile
+			select {
+			case <-ctx.Done():
+			case <-s.kick:
+			case <-timer.C():
+			}
+		}
+		timer.Stop()
+	}
+}
+
+func (s *Policies) do(ctx context.Context, due []task) {
+	var wake []types.UID
+	for _, t := range due {
+		switch t.kind {
+		case lookAtNodes:
+			s.observeNodes()
+		case reportAll:
+			s.report()
+		case fillMembers:
+			s.fill(t.uid)
+		case passDeadline:
+			s.deadlinePassed(t.uid)
+		case wakePod:
+			wake = append(wake, t.uid)
+		}
+	}
+	s.activate(ctx, wake)
+}
+
+// factsChangedLocked is called when what decisions rest on has changed: it is written at once, and may have another deadline.
+func (s *Policies) factsChangedLocked(e *entry) {
+	e.stale = true
+	if s.leading {
+		s.writer.Now(e.object.Latest.UID)
+	}
+	s.armLocked(e)
+}
+
+func (s *Policies) armLocked(e *entry) {
+	var ok bool
+	if e.next, ok = e.zones.NextDeadline(s.clock.Now()); ok {
+		s.scheduleAtLocked(task{passDeadline, e.object.Latest.UID}, e.next.At)
+	}
+}
+
+// deadlinePassed has the pods of a policy woken that may go elsewhere now, and what has run out forgotten.
+func (s *Policies) deadlinePassed(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[uid]
+	if e == nil || !e.object.Valid() {
+		return
+	}
+	now := s.clock.Now()
+	passed := !e.next.At.IsZero() && !e.next.At.After(now)
+	if passed && e.next.Wakes {
+		s.releaseLocked(e, bySkew)
+	}
+	e.stale = true
+	if e.zones.Expire(now) || passed {
+		s.factsChangedLocked(e)
+		return
+	}
+	s.armLocked(e)
+}

@@ -1,0 +1,212 @@
+package serve
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/plugins/zonespread/policy"
+)
+
+// patience is how long a test waits for other goroutines.
+const patience = 30 * time.Second
+
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+
+// world is a scheduler's surroundings without the scheduler. Handlers are called by the test, so that nothing comes by surprise;
+// the listers have what the test puts into them.
+type world struct {
+	*Policies
+	t        testing.TB
+	clock    *testingclock.FakeClock
+	source   *crdtest.Source
+	client   *fake.Clientset
+	factory  informers.SharedInformerFactory
+	leads    chan struct{}
+	recorder *events.FakeRecorder
+
+	woken sync.Map // names of activated pods, with how often
+}
+
+func (w *world) SharedInformerFactory() informers.SharedInformerFactory { return w.factory }
+func (w *world) ClientSet() clientset.Interface                         { return w.client }
+func (w *world) KubeConfig() *rest.Config                               { return nil }
+func (w *world) EventRecorder() events.EventRecorderLogger              { return w.recorder }
+
+// Activate notes the pods. It takes the lock, which would block for ever if it was held.
+func (w *world) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
+	w.Policies.mu.Lock()
+	defer w.Policies.mu.Unlock()
+	for _, pod := range pods {
+		n, _ := w.woken.LoadOrStore(pod.Name, 0)
+		w.woken.Store(pod.Name, n.(int)+1)
+	}
+}
+
+func (w *world) wakes(pod string) int {
+	n, ok := w.woken.Load(pod)
+	if !ok {
+		return 0
+	}
+	return n.(int)
+}
+
+// newWorld starts policies beside objects and with the given policies.
+func newWorld(t testing.TB, source *crdtest.Source, objects ...runtime.Object) *world {
+	t.Helper()
+	w := &world{
+		t: t, clock: testingclock.NewFakeClock(noon), source: source, client: fake.NewClientset(objects...),
+		leads: make(chan struct{}), recorder: events.NewFakeRecorder(1000),
+	}
+	w.factory = informers.NewSharedInformerFactory(w.client, 0)
+	w.Policies = New(WithClock(w.clock), WithSource(source))
+	w.Policies.leads = func(context.Context, Handle) <-chan struct{} { return w.leads }
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	require.NoError(t, w.Join(ctx, w))
+	w.factory.Start(ctx.Done())
+	w.factory.WaitForCacheSync(ctx.Done())
+	w.AwaitStart(ctx)
+	w.settle()
+	return w
+}
+
+// settle waits until the worker has nothing to do now.
+func (w *world) settle() {
+	w.t.Helper()
+	require.Eventually(w.t, func() bool { return w.started() && w.Idle() }, patience, time.Millisecond)
+}
+
+// pass lets time pass.
+func (w *world) pass(d time.Duration) {
+	w.t.Helper()
+	for end := w.clock.Now().Add(d); w.clock.Now().Before(end); {
+		w.clock.Step(min(gatherInterval, end.Sub(w.clock.Now())))
+		w.settle()
+	}
+}
+
+// eventually lets time pass until the condition holds.
+func (w *world) eventually(what string, condition func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(patience); !condition(); {
+		require.True(w.t, time.Now().Before(deadline), "did not happen: "+what)
+		w.clock.Step(gatherInterval)
+		w.settle()
+		time.Sleep(time.Millisecond) // for informers, between two looks
+	}
+}
+
+func (w *world) lead() {
+	close(w.leads)
+	w.eventually("it leads", func() bool {
+		w.Policies.mu.Lock()
+		defer w.Policies.mu.Unlock()
+		return w.leading
+	})
+}
+
+// stored returns the policy as the API server has it.
+func (w *world) stored(p *v1alpha1.ZoneSpreadPolicy) *v1alpha1.ZoneSpreadPolicy {
+	got, ok := crdtest.Get(w.source, p)
+	require.True(w.t, ok)
+	return got
+}
+
+// zone returns the status of a zone.
+func (w *world) zone(p *v1alpha1.ZoneSpreadPolicy, name string) v1alpha1.ZoneStatus {
+	for _, z := range w.stored(p).Status.Zones {
+		if z.Name == name {
+			return z
+		}
+	}
+	return v1alpha1.ZoneStatus{}
+}
+
+func newPolicy(name string, edit ...func(*v1alpha1.ZoneSpreadPolicySpec)) *v1alpha1.ZoneSpreadPolicy {
+	p := &v1alpha1.ZoneSpreadPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("policy-" + name)},
+		Spec:       v1alpha1.ZoneSpreadPolicySpec{PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+	}
+	for _, e := range edit {
+		e(&p.Spec)
+	}
+	return p
+}
+
+// newPod returns a pod of the app web in the namespace shop; on a node when one is named.
+func newPod(name, node string, edit ...func(*v1.Pod)) *v1.Pod {
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("pod-" + name), Labels: map[string]string{"app": "web"}},
+		Spec:       v1.PodSpec{NodeName: node},
+	}
+	for _, e := range edit {
+		e(pod)
+	}
+	return pod
+}
+
+// newNode returns a ready node; the first letter of its name is its zone.
+func newNode(name string, edit ...func(*v1.Node)) *v1.Node {
+	node := &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), Labels: map[string]string{v1.LabelTopologyZone: name[:1]}},
+		Status:     v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}},
+	}
+	for _, e := range edit {
+		e(node)
+	}
+	return node
+}
+
+func newNodes(names ...string) []runtime.Object {
+	var nodes []runtime.Object
+	for _, name := range names {
+		nodes = append(nodes, newNode(name))
+	}
+	return nodes
+}
+
+// attempt has a pod refused: the zones by its policy, and full by other plugins.
+func (w *world) attempt(pod *v1.Pod, zones map[string]policy.Rule, full map[string]bool) {
+	w.t.Helper()
+	applied := w.For(pod)
+	requests := policy.RequestsOf(pod)
+	var attempts []Attempt
+	for i, answer := range w.Ask(pod, applied, requests) {
+		a := Attempt{Applied: applied[i], Answer: &answer, Refused: zones, Full: full}
+		if applied[i].Caps() {
+			a.Held = applied[i].HeldFor(&answer.Workload, pod.Labels)
+		}
+		attempts = append(attempts, a)
+	}
+	w.Attempted(pod, requests, attempts)
+}
+
+func (w *world) view(pod *v1.Pod) policy.View {
+	w.t.Helper()
+	answers := w.Ask(pod, w.For(pod), policy.RequestsOf(pod))
+	require.NotEmpty(w.t, answers)
+	return answers[0].View
+}
+
+var (
+	skewOfA = map[string]policy.Rule{"a": policy.Skew}
+	capOfA  = map[string]policy.Rule{"a": policy.MaxPerZone}
+	fullC   = map[string]bool{"c": true}
+)

@@ -1,0 +1,362 @@
+package zonespread
+
+import (
+	"context"
+	"maps"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/zonespread/counts"
+	"zonewise.dev/plugins/zonespread/policy"
+	"zonewise.dev/plugins/zonespread/serve"
+)
+
+const verdictsKey fwk.StateKey = "Policies" + Name
+
+// verdictsState keeps the verdicts of PreFilter for PreScore, PostFilter and Reserve. AddPod and RemovePod change those of
+// a copied preFilterState only.
+type verdictsState struct{ *verdicts }
+
+// Clone returns the state itself: nothing changes it.
+func (s verdictsState) Clone() fwk.StateData { return s }
+
+// verdicts are what the policies of one pod say about every zone. They may be read by any number of goroutines; what changes
+// them needs them for itself. The nil verdicts let every node pass.
+type verdicts struct {
+	pod      *v1.Pod
+	requests policy.Requests
+	rows     []row
+}
+
+// row is one policy of the pod.
+type row struct {
+	applied  *serve.Applied
+	answer   serve.Answer
+	selector labels.Selector // of the pods that count for the skew
+	held     policy.Held
+	// eligible are the nodes that count for the skew, and admitted those that the pod's node affinity admits, nil for all.
+	eligible, admitted counts.Eligibility
+	table              *policy.Table
+	refusals           []atomic.Pointer[fwk.Status] // by the table's slot; made when a node needs them
+	// gangs are the pods of other gangs that were tried out, by gang: on eligible nodes, and on all. Nil where pods count.
+	gangs map[string][2]counts.View
+}
+
+// ask asks what is known about the policies of a pod; nil when it has none, as most pods.
+func (pl *ZoneSpread) ask(ctx context.Context, pod *v1.Pod) *verdicts {
+	pl.shared.policies.AwaitStart(ctx)
+	applied := pl.shared.policies.For(pod)
+	if len(applied) == 0 {
+		return nil
+	}
+	v := &verdicts{pod: pod, requests: policy.RequestsOf(pod), rows: make([]row, len(applied))}
+	for i, answer := range pl.shared.policies.Ask(pod, applied, v.requests) {
+		a := applied[i]
+		v.rows[i] = row{
+			applied: a, answer: answer, selector: a.SelectorFor(pod.Labels),
+			eligible: counts.EligibilityOf(pod, a.HonorsAffinity(), a.HonorsTaints(), pl.features.comparisonOperators),
+			admitted: counts.EligibilityOf(pod, a.HonorsAffinity(), false, pl.features.comparisonOperators),
+		}
+		if a.Caps() {
+			v.rows[i].held = a.HeldFor(&answer.Workload, pod.Labels)
+		}
+	}
+	return v
+}
+
+// query asks for the pods of a selector, or for gangs where the policy counts those, by zone. The pod's own gang is left out,
+// so that all of its members are judged alike.
+func (r *row) query(pod *v1.Pod, selector labels.Selector, eligible counts.Eligibility) counts.Query {
+	by := r.applied.GroupBy()
+	return counts.Query{
+		Namespace: pod.Namespace, Selector: selector, TopologyKey: r.applied.TopologyKey(), Eligibility: eligible,
+		GroupBy: by, ExceptGroup: pod.Labels[by],
+	}
+}
+
+// addQueries appends the queries of all rows, which judge takes the answers of. Whether a zone has a node of some kind is
+// asked of the index as well, which keeps it for each kind of pod: looking at the nodes would cost more than all the rest.
+func (v *verdicts) addQueries(queries []counts.Query) []counts.Query {
+	if v == nil {
+		return queries
+	}
+	for i := range v.rows {
+		r := &v.rows[i]
+		queries = append(queries, r.query(v.pod, r.selector, nil))
+		for _, e := range []counts.Eligibility{r.eligible, r.admitted} {
+			if e != nil {
+				queries = append(queries, r.query(v.pod, r.selector, e))
+			}
+		}
+		for _, selector := range []labels.Selector{r.held.All, r.held.Own, r.held.Revision} {
+			if selector != nil {
+				queries = append(queries, r.query(v.pod, selector, nil))
+			}
+		}
+	}
+	return queries
+}
+
+// judge makes the verdicts from the answers to addQueries.
+func (pl *ZoneSpread) judge(v *verdicts, tables []*counts.Table) {
+	start := time.Now()
+	next := func(asked bool) *counts.Table {
+		if !asked {
+			return nil
+		}
+		t := tables[0]
+		tables = tables[1:]
+		return t
+	}
+	for i := range v.rows {
+		r := &v.rows[i]
+		all := next(true)
+		eligible, admitted := next(r.eligible != nil), next(r.admitted != nil)
+		held, own, revision := next(r.held.All != nil), next(r.held.Own != nil), next(r.held.Revision != nil)
+		domains := make([]policy.Domain, 0, all.Domains())
+		for zone, pods := range all.All() {
+			d := policy.Domain{Name: zone, Pods: int64(pods), AllPods: int64(pods), Eligible: true}
+			if eligible != nil {
+				d.Pods, d.Eligible = int64(eligible.Count(zone)), eligible.Has(zone)
+			}
+			d.Excluded = admitted != nil && !admitted.Has(zone)
+			if held != nil {
+				d.Held = int64(held.Count(zone))
+			}
+			if own != nil {
+				d.Held += int64(revision.Count(zone) - own.Count(zone))
+			}
+			domains = append(domains, d)
+		}
+		r.judged(r.applied.Judge(policy.Question{Domains: domains, Replicas: r.answer.Replicas, Typical: r.answer.Typical, View: r.answer.View}))
+	}
+	evaluationDuration.Observe(time.Since(start).Seconds())
+}
+
+// judged sets the row's table.
+func (r *row) judged(t *policy.Table) {
+	r.table = t
+	r.refusals = make([]atomic.Pointer[fwk.Status], t.Zones()+1)
+}
+
+// lookForRoom makes zones full, or ends that they are, by whether some node has what the pod asks for now, and asks again if
+// there is something new.
+func (pl *ZoneSpread) lookForRoom(v *verdicts, nodes []fwk.NodeInfo) {
+	news := false
+	for i := range v.rows {
+		r := &v.rows[i]
+		for _, zone := range r.answer.Lacking {
+			if hasRoom(nodes, r, zone, v.requests) {
+				news = pl.shared.policies.Took(r.applied, v.requests, zone) || news
+			} else {
+				news = pl.shared.policies.Lacks(r.applied, v.requests, zone) || news
+			}
+		}
+	}
+	if !news {
+		return
+	}
+	applied := make([]*serve.Applied, len(v.rows))
+	for i := range v.rows {
+		applied[i] = v.rows[i].applied
+	}
+	for i, answer := range pl.shared.policies.Ask(v.pod, applied, v.requests) {
+		v.rows[i].answer = answer
+	}
+}
+
+// hasRoom tells whether a node of a zone that is eligible for the pod has what it asks for.
+func hasRoom(nodes []fwk.NodeInfo, r *row, zone string, requests policy.Requests) bool {
+	key := r.applied.TopologyKey()
+	for _, info := range nodes {
+		node := info.Node()
+		if name, ok := node.Labels[key]; ok && name == zone && fits(info, requests) && counts.Admits(r.eligible, node) {
+			return true
+		}
+	}
+	return false
+}
+
+// fits tells whether a node has what a pod asks for.
+func fits(info fwk.NodeInfo, requests policy.Requests) bool {
+	allocatable, requested := info.GetAllocatable(), info.GetRequested()
+	if len(info.GetPods()) >= allocatable.GetAllowedPodNumber() {
+		return false
+	}
+	for name, amount := range requests {
+		if amountOf(requested, name)+amount > amountOf(allocatable, name) {
+			return false
+		}
+	}
+	return true
+}
+
+func amountOf(r fwk.Resource, name v1.ResourceName) int64 {
+	switch name {
+	case v1.ResourceCPU:
+		return r.GetMilliCPU()
+	case v1.ResourceMemory:
+		return r.GetMemory()
+	case v1.ResourceEphemeralStorage:
+		return r.GetEphemeralStorage()
+	}
+	return r.GetScalarResources()[name]
+}
+
+// verdictsOf returns what PreFilter found in this cycle; nil when the pod has no policies.
+func verdictsOf(cycleState fwk.CycleState) *verdicts {
+	state, _ := cycleState.Read(verdictsKey) // an error says that there is none
+	if s, ok := state.(verdictsState); ok {
+		return s.verdicts
+	}
+	return nil
+}
+
+// clone returns verdicts that can be changed without a change to these.
+func (v *verdicts) clone() *verdicts {
+	if v == nil {
+		return nil
+	}
+	c := &verdicts{pod: v.pod, requests: v.requests, rows: append([]row(nil), v.rows...)}
+	for i := range c.rows {
+		r := &c.rows[i]
+		r.judged(r.table.Clone())
+		r.gangs = maps.Clone(r.gangs)
+		for gang, views := range r.gangs {
+			r.gangs[gang] = [2]counts.View{views[0].Clone(), views[1].Clone()}
+		}
+	}
+	return c
+}
+
+// hard tells whether some node may be refused, so that Filter has to ask.
+func (v *verdicts) hard() bool {
+	if v == nil {
+		return false
+	}
+	for i := range v.rows {
+		if v.rows[i].applied.Hard() {
+			return true
+		}
+	}
+	return false
+}
+
+// tryOutPolicies changes the verdicts as if so many pods like the given one came to the node, or went. The pod does not
+// terminate and is of the namespace.
+func (pl *ZoneSpread) tryOutPolicies(ctx context.Context, cycleState fwk.CycleState, v *verdicts, pod *v1.Pod, node *v1.Node, pods int) error {
+	if v == nil {
+		return nil
+	}
+	for i := range v.rows {
+		r := &v.rows[i]
+		zone, ok := node.Labels[r.applied.TopologyKey()]
+		if !ok {
+			continue
+		}
+		podLabels := labels.Set(pod.Labels)
+		var c policy.Change
+		gang := pod.Labels[r.applied.GroupBy()]
+		switch {
+		case gang == "":
+			if r.selector.Matches(podLabels) {
+				c.AllPods = int64(pods)
+				if counts.Admits(r.eligible, node) {
+					c.Pods = int64(pods)
+				}
+			}
+			if r.held.Counts(podLabels) {
+				c.Held = int64(pods)
+			}
+		case gang == v.pod.Labels[r.applied.GroupBy()] || !r.selector.Matches(podLabels):
+		default:
+			views, err := pl.viewsOf(ctx, cycleState, r, v.pod, gang)
+			if err != nil {
+				return err
+			}
+			if counts.Admits(r.eligible, node) {
+				c.Pods = addToGang(&views[0], zone, pods)
+			}
+			c.AllPods = addToGang(&views[1], zone, pods)
+			c.Held = c.AllPods // the caps count the same gangs
+			r.gangs[gang] = views
+		}
+		if c != (policy.Change{}) {
+			r.table.Add(zone, c)
+			clear(r.refusals)
+		}
+	}
+	return nil
+}
+
+// viewsOf returns where a gang's pods are, on eligible nodes and on all.
+func (pl *ZoneSpread) viewsOf(ctx context.Context, cycleState fwk.CycleState, r *row, pod *v1.Pod, gang string) ([2]counts.View, error) {
+	if views, known := r.gangs[gang]; known {
+		return views, nil
+	}
+	nodes, err := pl.lister.NodeInfos().List()
+	if err != nil {
+		return [2]counts.View{}, err
+	}
+	of, _ := labels.SelectorFromSet(labels.Set{r.applied.GroupBy(): gang}).Requirements()
+	query := counts.Query{Namespace: pod.Namespace, Selector: r.selector.Add(of...), TopologyKey: r.applied.TopologyKey(), Eligibility: r.eligible}
+	everywhere := query
+	everywhere.Eligibility = nil
+	tables := pl.count(ctx, cycleState, nodes, []counts.Query{query, everywhere})
+	if r.gangs == nil {
+		r.gangs = map[string][2]counts.View{}
+	}
+	r.gangs[gang] = [2]counts.View{counts.NewView(tables[0]), counts.NewView(tables[1])}
+	return r.gangs[gang], nil
+}
+
+// addToGang counts pods of a gang into a zone or out of it, and returns by how many the gangs there change.
+func addToGang(view *counts.View, zone string, pods int) int64 {
+	had := view.Count(zone) > 0
+	view.Add(zone, pods)
+	has := view.Count(zone) > 0
+	switch {
+	case has && !had:
+		return 1
+	case had && !has:
+		return -1
+	}
+	return 0
+}
+
+// check returns the refusal of a node, and nil when every policy lets the pod go there. It allocates nothing but one
+// refusal per policy and zone. All nodes of a zone share it: since the framework writes to the statuses that it gets, it
+// must be given a copy.
+func (v *verdicts) check(node *v1.Node) *fwk.Status {
+	if v == nil {
+		return nil
+	}
+	for i := range v.rows {
+		if rule := v.rows[i].table.Check(node.Labels); !rule.OK() {
+			return v.rows[i].refusal(rule, node.Labels)
+		}
+	}
+	return nil
+}
+
+func (r *row) refusal(rule policy.Rule, nodeLabels map[string]string) *fwk.Status {
+	slot := r.table.Slot(nodeLabels)
+	if slot >= 0 {
+		if status := r.refusals[slot].Load(); status != nil {
+			return status
+		}
+	}
+	code := fwk.UnschedulableAndUnresolvable
+	if rule.Resolvable() {
+		code = fwk.Unschedulable
+	}
+	status := fwk.NewStatus(code, r.table.MessageFor(nodeLabels))
+	if slot >= 0 {
+		r.refusals[slot].Store(status)
+	}
+	return status
+}
