@@ -26,7 +26,7 @@ type Pack struct {
 // framework calls once for each profile that enables the plugin.
 func NewPack() *Pack {
 	p := &Pack{zoneSpread: zonespread.NewShared(), reserveCache: reservecache.NewShared()}
-	p.permitGate = permitgate.NewShared(permitgate.WithHolds(p.holds))
+	p.permitGate = permitgate.NewShared(permitgate.WithHolds(p.reserveCache))
 	return p
 }
 
@@ -47,9 +47,3 @@ func (p *Pack) ReserveCache() *reservecache.Shared { return p.reserveCache }
 
 // PermitGate returns what the PermitGate plugins of all profiles share.
 func (p *Pack) PermitGate() *permitgate.Shared { return p.permitGate }
-
-// holds returns what ReserveCache keeps for pods that are not there yet; nil while nothing is.
-func (p *Pack) holds() permitgate.Holds {
-	holds, _ := any(p.reserveCache).(permitgate.Holds)
-	return holds
-}

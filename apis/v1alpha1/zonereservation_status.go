@@ -1,12 +1,21 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
 
-// ZoneReservationStatus is what is held, and where, so that a scheduler that takes over holds the same slots.
+// ZoneReservationStatus is what is held, where, and by whom it is used. A scheduler that takes over goes on from it: it is the
+// record of which pods use slots.
 type ZoneReservationStatus struct {
 	// ObservedGeneration is the generation of the spec that the status was computed from.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// LastUpdateTime is when the status was computed. An owner that was bound later may use a slot without being among
+	// the consumers.
+	// +optional
+	LastUpdateTime metav1.MicroTime `json:"lastUpdateTime,omitzero"`
 
 	// Slots are the figures of all zones together.
 	// +optional
@@ -19,7 +28,7 @@ type ZoneReservationStatus struct {
 	// +kubebuilder:validation:MaxItems=1000
 	Zones []ReservationZoneStatus `json:"zones,omitempty"`
 
-	// Conditions are Accepted, Ready, Degraded and Expired.
+	// Conditions are Accepted, Ready, Degraded, Expired, OwnersDoNotFit and Protected.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -49,12 +58,11 @@ type ReservationZoneStatus struct {
 
 	SlotCounts `json:",inline"`
 
-	// Nodes are the nodes on which the slots are, by name. Of more than 500 nodes in a zone, the rest is left out;
-	// the figures cover all.
+	// Nodes are the nodes on which the slots are, by name. A node that is gone or not ready is among them while pods
+	// are there in slots, which the figures do not cover.
 	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=500
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5000
 	Nodes []ReservationNodeStatus `json:"nodes,omitempty"`
 }
 
@@ -70,17 +78,26 @@ type ReservationNodeStatus struct {
 	// Used is how many of them have a pod of the owners in them.
 	// +optional
 	Used int64 `json:"used"`
+	// Consumers are the UIDs of the pods that use them, the oldest use first. A pod that uses n slots is listed n times.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5000
+	Consumers []types.UID `json:"consumers,omitempty"`
 }
 
 // The conditions of a ZoneReservation; it has ConditionAccepted as well.
 const (
 	// ConditionReady is True when all slots that are wanted are held.
 	ConditionReady = "Ready"
-	// ConditionDegraded is True when slots that were held can not be relied on: a node was lost or is
-	// overcommitted, and the slots have no other place yet.
+	// ConditionDegraded is True when slots that are wanted cannot be relied on for a reason that does not pass by itself: a
+	// node was lost or is overcommitted and the slots have no other place yet, or no more may be held.
 	ConditionDegraded = "Degraded"
 	// ConditionExpired is True when spec.ttl has passed. Nothing is held any more.
 	ConditionExpired = "Expired"
+	// ConditionOwnersDoNotFit is True when owners exist that cannot use the slots as they are.
+	ConditionOwnersDoNotFit = "OwnersDoNotFit"
+	// ConditionProtected is False when pods without a priority class may take the room of the slots.
+	ConditionProtected = "Protected"
 )
 
 // Reasons of the conditions of a ZoneReservation; ReasonAccepted, ReasonInvalid and ReasonZonesWithoutNodes serve it as
@@ -93,8 +110,6 @@ const (
 	ReasonAllHeld = "AllSlotsHeld"
 	// ReasonFilling: slots lack room; capacity that becomes free goes to this reservation.
 	ReasonFilling = "Filling"
-	// ReasonWaiting: slots lack room, and an older claim is being filled.
-	ReasonWaiting = "WaitingForOlderClaim"
 	// ReasonFitsNoNode: no node could hold a slot even if it were empty.
 	ReasonFitsNoNode = "FitsNoNode"
 	// ReasonZoneLost: a zone has no usable node, and its slots have no place elsewhere.
@@ -110,6 +125,20 @@ const (
 	ReasonAsDesired = "AsDesired"
 	// ReasonOvercommitted: pods that this scheduler did not place there take the space of slots.
 	ReasonOvercommitted = "Overcommitted"
-	// ReasonNodesLost: nodes with slots went away, and the slots have no other place yet.
+	// ReasonNodesLost: nodes with slots went away or ceased to be ready, and the slots have no other place yet.
 	ReasonNodesLost = "NodesLost"
+	// ReasonHeldFractionReached: the scheduler's maxHeldFraction keeps slots from being placed.
+	ReasonHeldFractionReached = "HeldFractionReached"
+
+	// ReasonOwnersFit: OwnersDoNotFit is False.
+	ReasonOwnersFit = "OwnersFit"
+	// ReasonLargerThanSlot: an owner asks for more than the slots that one node may have.
+	ReasonLargerThanSlot = "LargerThanSlot"
+	// ReasonOneOwnerPerNode: owners keep away from each other by hostname, and slots may be together on a node.
+	ReasonOneOwnerPerNode = "OneOwnerPerNode"
+
+	// ReasonProtected: Protected is True.
+	ReasonProtected = "Protected"
+	// ReasonPriorityBelowDefault: spec.priority is below that of pods without a priority class.
+	ReasonPriorityBelowDefault = "PriorityBelowDefault"
 )

@@ -49,6 +49,7 @@ type ZoneReservationList struct {
 // ZoneReservationSpec is what is wanted.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.zones) && size(self.zones) > 0) != has(self.slots)",message="spec: exactly one of zones and slots must be set",reason="FieldValueInvalid"
+// +kubebuilder:validation:XValidation:rule="!has(self.zones) || self.zones.map(z, z.slots).sum() <= 5000",message="spec.zones: a reservation has at most 5000 slots in all",reason="FieldValueInvalid"
 type ZoneReservationSpec struct {
 	// Owners are the pods for which capacity is held. A pod that one of them matches is an owner.
 	// +required
@@ -86,14 +87,20 @@ type ZoneReservationSpec struct {
 	// be set.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=10000
+	// +kubebuilder:validation:Maximum=5000
 	Slots *int32 `json:"slots,omitempty"`
+
+	// SlotsPerNode is how many slots a node may have at most, owners that run there outside of slots counted. Owners that
+	// keep away from each other by hostname need 1. Defaults to as many as fit.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=5000
+	SlotsPerNode *int32 `json:"slotsPerNode,omitempty"`
 
 	// Priority protects the slots: pods of a higher priority may take the space of unused slots, as if it were
 	// free. Pods that the reservation does not name and whose priority is at most this one are kept off. Defaults to
-	// 0, the priority of pods without a priority class.
+	// the priority of pods without a priority class: that of the cluster's PriorityClass with globalDefault, else 0.
 	// +optional
-	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=-2147483648
 	// +kubebuilder:validation:Maximum=1000000000
 	Priority *int32 `json:"priority,omitempty"`
@@ -133,12 +140,12 @@ type ReservationOwner struct {
 
 // ReservationSlot is the size of one slot and where it may be.
 type ReservationSlot struct {
-	// Requests is what one slot holds: cpu, memory, ephemeral-storage, huge pages or extended resources,
-	// each above 0. A place for one pod comes with it.
+	// Requests is what one slot holds: cpu, memory, ephemeral-storage, huge pages or extended resources. One of
+	// which it is 0 is as if it were not there. A place for one pod comes with the slot.
 	// +required
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=12
-	// +kubebuilder:validation:XValidation:rule="self.all(name, sign(quantity(string(self[name]))) > 0)",message="spec.slot.requests: every quantity must be above 0"
+	// +kubebuilder:validation:XValidation:rule="self.all(name, sign(quantity(string(self[name]))) >= 0)",message="spec.slot.requests: no quantity may be below 0"
 	// +kubebuilder:validation:XValidation:rule="!('pods' in self)",message="spec.slot.requests: pods must not be set: a slot is a place for one pod"
 	Requests v1.ResourceList `json:"requests"`
 
@@ -166,7 +173,7 @@ type ReservationZone struct {
 	// Slots is how many slots are held in the zone.
 	// +required
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=10000
+	// +kubebuilder:validation:Maximum=5000
 	Slots int32 `json:"slots"`
 }
 

@@ -173,6 +173,24 @@ func TestWriteConfig(t *testing.T) {
 	}
 }
 
+// TestProfilesWithoutReserveCache are named at the start when others have it.
+func TestProfilesWithoutReserveCache(t *testing.T) {
+	t.Parallel()
+	const warning = "pods of profiles without ReserveCache take the room that ZoneReservations hold"
+	for plugins, want := range map[string]bool{
+		"{}": true,
+		"{multiPoint: {enabled: [{name: ReserveCache}]}}":                                           false,
+		"{preFilter: {enabled: [{name: ReserveCache}]}, filter: {enabled: [{name: ReserveCache}]}}": false,
+	} {
+		config := writeConfig(t, writeKubeconfig(t, "http://"+closedPort(t)),
+			"profiles:\n- schedulerName: default-scheduler\n  plugins: {multiPoint: {enabled: [{name: ReserveCache}]}}\n- schedulerName: batch\n  plugins: "+plugins+"\n")
+		got := runProgram(t, "--config", config, "--secure-port=0", "--write-config-to", filepath.Join(t.TempDir(), "written.yaml"))
+		require.Zero(t, got.code, got.stderr)
+		require.Equal(t, want, strings.Contains(got.stderr, warning), got.stderr)
+		require.Equal(t, want, strings.Contains(got.stderr, `without=["batch"]`), got.stderr)
+	}
+}
+
 // TestAskedToStop ends the program as an init system or a kubelet does.
 func TestAskedToStop(t *testing.T) {
 	t.Parallel()

@@ -49,6 +49,7 @@ func preflight(cmd *cobra.Command, _ []string) error {
 		}
 		// Upstream ignores --kubeconfig beside --config.
 		kubeconfig = cfg.ClientConnection.Kubeconfig
+		warnOfProfiles(klog.FromContext(ctx), cfg)
 	}
 	if flagValue(cmd, "write-config-to") != "" {
 		return nil // upstream writes the file and exits, without a request

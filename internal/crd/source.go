@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -14,11 +15,13 @@ import (
 	"zonewise.dev/internal/informer"
 )
 
-// Scheme returns a new scheme with the custom resources of the pack: its own, and PodGroup.
+// Scheme returns a new scheme with the custom resources of the pack: its own, and PodGroup. PriorityClass is there as well, a
+// built-in kind that a scheduler's role may not let it read, which must not keep the scheduler from starting.
 func Scheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	utilruntime.Must(schedulingv1alpha1.AddToScheme(scheme))
+	utilruntime.Must(schedulingv1.AddToScheme(scheme))
 	return scheme
 }
 

@@ -35,7 +35,7 @@ const syncLimit = 10 * time.Second
 type Shared struct {
 	clock  clock.WithTicker
 	source crd.Source
-	holds  func() Holds
+	holds  Holds // nil without
 
 	gangs     *gangs
 	wakes     *wakes
@@ -62,9 +62,8 @@ func WithClock(c clock.WithTicker) Option { return func(s *Shared) { s.clock = c
 // WithSource takes PodGroups from source instead of from the API server of the handle.
 func WithSource(source crd.Source) Option { return func(s *Shared) { s.source = source } }
 
-// WithHolds has proposals leave room that others keep. holds is called for each proposal, and returns nil when nothing is
-// kept.
-func WithHolds(holds func() Holds) Option { return func(s *Shared) { s.holds = holds } }
+// WithHolds has proposals leave room that others keep.
+func WithHolds(holds Holds) Option { return func(s *Shared) { s.holds = holds } }
 
 // NewShared returns the state for one scheduler. It starts nothing.
 func NewShared(options ...Option) *Shared {

@@ -24,8 +24,8 @@ type proposer struct {
 	claims    *sharedClaims
 	asker     *asker
 	counted   *counted
-	holds     func() Holds // nil without
-	start     int          // where the next search begins
+	holds     Holds // nil without
+	start     int   // where the next search begins
 }
 
 // plan is what a proposal is made of, besides the nodes.
@@ -275,11 +275,10 @@ func (p *proposer) view(pl *plan, nodes []fwk.NodeInfo) *view {
 
 // viewFor returns the nodes as pods of a priority may use them, without the bookings of a gang.
 func (p *proposer) viewFor(key types.NamespacedName, priority int32, nodes []fwk.NodeInfo) *view {
-	v := &view{nodes: nodes, counted: p.counted, promised: p.gangs.promisedTo(key, priority, p.handle, p.nominated.list())}
-	if p.holds != nil {
-		v.holds = p.holds()
+	return &view{
+		nodes: nodes, counted: p.counted, holds: p.holds,
+		promised: p.gangs.promisedTo(key, priority, p.handle, p.nominated.list()),
 	}
-	return v
 }
 
 // lacks says in words of what the cluster has too little for the PodGroup's minResources. What members take already
@@ -398,9 +397,6 @@ func (b *gainer) Node(name string) int {
 	if err != nil {
 		return 0
 	}
-	v := &view{nodes: []fwk.NodeInfo{info}, counted: b.proposer.counted}
-	if b.proposer.holds != nil {
-		v.holds = b.proposer.holds()
-	}
+	v := &view{nodes: []fwk.NodeInfo{info}, counted: b.proposer.counted, holds: b.proposer.holds}
 	return b.bound.Node(v, 0)
 }

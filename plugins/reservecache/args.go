@@ -26,6 +26,10 @@ type ReserveCacheArgs struct {
 	// DriftSettle is how long a difference between the ledger and the scheduler's snapshot of a node must
 	// last, while neither of them changes, until it counts as drift. 5s by default.
 	DriftSettle metav1.Duration `json:"driftSettle,omitempty"`
+	// MaxHeldFraction bounds what ZoneReservations hold together: a new slot is placed in a zone as long as the unused
+	// slots of all reservations there are at most that part of what the zone's nodes offer, of each resource. Above 0, at most 1;
+	// 1 by default, which is no bound.
+	MaxHeldFraction float64 `json:"maxHeldFraction,omitempty"`
 }
 
 // DeepCopyObject lets a program that embeds the scheduler pass the args as an object.
@@ -42,6 +46,7 @@ func defaultArgs() ReserveCacheArgs {
 	return ReserveCacheArgs{
 		HandlerSyncTimeout: metav1.Duration{Duration: 30 * time.Second},
 		DriftSettle:        metav1.Duration{Duration: 5 * time.Second},
+		MaxHeldFraction:    1,
 	}
 }
 
@@ -67,6 +72,9 @@ func (a *ReserveCacheArgs) validate() field.ErrorList {
 	}
 	if d := a.DriftSettle.Duration; d < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("driftSettle"), d.String(), "must not be negative"))
+	}
+	if f := a.MaxHeldFraction; !(f > 0 && f <= 1) {
+		errs = append(errs, field.Invalid(field.NewPath("maxHeldFraction"), f, "must be above 0 and at most 1"))
 	}
 	return errs
 }

@@ -11,33 +11,37 @@ import (
 	schedulingv1 "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
-	"zonewise.dev/plugins/reservecache/reservations"
+	"zonewise.dev/plugins/reservecache/serve"
 )
 
 // systemCriticalPriority is the lowest priority of the pods that a cluster needs to work: that of the class
-// system-cluster-critical. Users can not give themselves one as high.
+// system-cluster-critical. Users cannot give themselves one as high.
 const systemCriticalPriority int32 = 2_000_000_000
 
 const stateKey fwk.StateKey = Name
 
 // cycleData is what PreFilter finds out about holds for the cycle of one pod. Filter reads it from several
-// goroutines; what changes is atomic or behind a sync.Once.
+// goroutines; what changes is atomic or has a lock of its own.
 type cycleData struct {
-	asker   ledger.Asker
+	asker   holds.Asker
 	request ledger.Resources
 	// owner is what the pod's reservation gives it; nil when it belongs to none.
-	owner *reservations.Owner
+	owner *serve.Owner
 	// elsewhere is shared by all copies of the data, and asked lazily.
 	elsewhere *elsewhere
 	// probing means that the data is elsewhere's own: a node that is not of the kind that is looked for is refused.
 	probing bool
-	// nominated replaces what is held on nodes to which owners are nominated. It belongs to a copy of the data.
-	nominated map[string]*ledger.NodeHolds
+	// nominated are the slots that pods will use which are nominated to nodes. It belongs to a copy of the data.
+	nominated map[string][]holds.Taken
+	// rehearsed are the slots that other members of a native pod group use in the placement that is tried; nil outside
+	// of pod-group cycles.
+	rehearsed *rehearsal
+	// choices are how many slots the pod would use on each node; nil for a pod that owns none.
+	choices *choices
 	// refused is set once holds have kept the pod off a node.
 	refused *atomic.Bool
-	// refusal is what is then noted, made beforehand so that Filter need not.
-	refusal *refusal
 }
 
 // Clone is called for what-if searches, which add and remove pods. Only nominated is ever changed after PreFilter, and
@@ -47,90 +51,144 @@ func (d *cycleData) Clone() fwk.StateData {
 	return &c
 }
 
-// elsewhere answers, at most once in a cycle, whether the pod finds a node of the better kind anywhere: in Headroom mode
-// one where it needs no slot, in Guarantee mode one where it has a slot.
-type elsewhere struct {
-	once  sync.Once
-	found bool
-	// state and nodes are those of PreFilter.
-	state fwk.CycleState
-	nodes []fwk.NodeInfo
+// read returns the cycle's data, or nil when PreFilter found that no hold concerns the pod.
+func read(state fwk.CycleState) *cycleData {
+	data, _ := state.Read(stateKey) // an error says that there is none
+	d, _ := data.(*cycleData)
+	return d
 }
 
-// ignoresHolds tells whether holds do not keep the pod off: pods of DaemonSets belong to their node, and what is critical
+// takenOn are the slots on a node that are used without being recorded.
+func (d *cycleData) takenOn(node string) []holds.Taken {
+	nominated, rehearsed := d.nominated[node], d.rehearsed.on(node)
+	switch {
+	case len(rehearsed) == 0:
+		return nominated
+	case len(nominated) == 0:
+		return rehearsed
+	}
+	return slices.Concat(nominated, rehearsed)
+}
+
+// question asks for room for the pod on a node.
+func (d *cycleData) question(node string, allocatable, requested *ledger.Resources, present holds.Present) holds.Question {
+	return holds.Question{
+		Who: &d.asker, Request: &d.request, Allocatable: allocatable, Requested: requested, Present: present, Taken: d.takenOn(node),
+	}
+}
+
+// choices are how many slots a pod would use on each node, as Filter last found.
+type choices struct {
+	mu    sync.Mutex // guards slots
+	slots map[string]int
+}
+
+func (c *choices) set(node string, slots int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.slots[node] = slots
+}
+
+func (c *choices) get(node string) int {
+	if c == nil {
+		return 0
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.slots[node]
+}
+
+// rehearsal is the slots that the members of a pod group use in one placement that is tried. It is kept in the placement's state,
+// so that each member finds what the ones before it have left. Reserve and Unreserve change it while no Filter runs.
+type rehearsal struct {
+	byNode atomic.Pointer[map[string][]holds.Taken]
+}
+
+// Clone implements fwk.StateData. The state of a placement is never cloned for what-if searches.
+func (r *rehearsal) Clone() fwk.StateData { return r }
+
+func (r *rehearsal) on(node string) []holds.Taken {
+	if r == nil {
+		return nil
+	}
+	if byNode := r.byNode.Load(); byNode != nil {
+		return (*byNode)[node]
+	}
+	return nil
+}
+
+// set has a pod use that many slots on a node, and none elsewhere.
+func (r *rehearsal) set(pod types.UID, node string, claim types.UID, slots int) {
+	next := map[string][]holds.Taken{}
+	if byNode := r.byNode.Load(); byNode != nil {
+		for name, taken := range *byNode {
+			if taken = slices.DeleteFunc(slices.Clone(taken), func(t holds.Taken) bool { return t.Pod == pod }); len(taken) > 0 {
+				next[name] = taken
+			}
+		}
+	}
+	if slots > 0 {
+		next[node] = append(next[node], holds.Taken{Claim: claim, Pod: pod, Slots: slots})
+	}
+	r.byNode.Store(&next)
+}
+
+// rehearsalOf returns that of the placement that is tried, or nil outside of pod-group cycles.
+func rehearsalOf(state fwk.CycleState) *rehearsal {
+	if !state.IsPodGroupSchedulingCycle() {
+		return nil
+	}
+	placement := state.GetPlacementCycleState()
+	if placement == nil {
+		return nil
+	}
+	if data, err := placement.Read(stateKey); err == nil {
+		r, _ := data.(*rehearsal)
+		return r
+	}
+	r := &rehearsal{}
+	placement.Write(stateKey, r)
+	return r
+}
+
+// ignoresHolds reports whether holds do not keep the pod off: pods of DaemonSets belong to their node, and what is critical
 // to the system comes before any promise.
 func ignoresHolds(pod *v1.Pod) bool {
 	if schedulingv1.PodPriority(pod) >= systemCriticalPriority {
 		return true
 	}
 	owner := metav1.GetControllerOfNoCopy(pod)
-	return owner != nil && owner.Kind == "DaemonSet"
+	return owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == "apps/v1" && pinned(pod)
 }
 
-// askerFor tells by which claims a pod may use slots, and how. The owner is nil when it belongs to no reservation.
-func (r *running) askerFor(pod *v1.Pod) (ledger.Asker, *reservations.Owner) {
-	asker := ledger.Asker{UID: pod.UID, Priority: schedulingv1.PodPriority(pod)}
+// pinned reports whether a pod may run on one node only, in the way of the DaemonSet controller: every term of its required node
+// affinity names that node. That its owner is a DaemonSet is no proof: an owner reference is written by whoever creates
+// the pod, and so is this, but what gets past holds with it gets past those of one node.
+func pinned(pod *v1.Pod) bool {
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil || pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return false
+	}
+	terms := pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	for i := range terms {
+		if !slices.ContainsFunc(terms[i].MatchFields, func(r v1.NodeSelectorRequirement) bool {
+			return r.Key == metav1.ObjectNameField && r.Operator == v1.NodeSelectorOpIn && len(r.Values) == 1
+		}) {
+			return false
+		}
+	}
+	return len(terms) > 0
+}
+
+// askerFor tells of which claim a pod may use slots, and how. The owner is nil when it belongs to no reservation.
+func (r *running) askerFor(pod *v1.Pod) (holds.Asker, *serve.Owner) {
+	asker := holds.Asker{Priority: schedulingv1.PodPriority(pod)}
 	if ignoresHolds(pod) {
 		asker.IgnoreHolds = true
 		return asker, nil
 	}
-	if gang, ok := r.ledger.OwnSlot(pod.UID); ok {
-		asker.Claims = append(asker.Claims, gang)
-	}
-	owner := r.reservations.OwnerOf(pod)
+	owner := r.server.OwnerOf(pod)
 	if owner != nil {
-		asker.Claims = append(asker.Claims, owner.Claim)
-		asker.Use = owner.Use
+		asker.Claim, asker.Use = owner.Claim, owner.Use
 	}
 	return asker, owner
 }
-
-// holdsOn returns what is held on a node as the cycle sees it, or nil.
-func (p *ReserveCache) holdsOn(d *cycleData, name string) *ledger.NodeHolds {
-	if holds, ok := d.nominated[name]; ok {
-		return holds
-	}
-	return p.running.view.Node(name)
-}
-
-// podsOf are the pods of a node in a cycle.
-type podsOf []fwk.PodInfo
-
-// has tells whether a pod is on the node.
-func (p podsOf) has(uid types.UID) bool {
-	return slices.ContainsFunc(p, func(info fwk.PodInfo) bool { return info.GetPod().UID == uid })
-}
-
-// hasAtLeast tells whether a pod of at least that priority is on the node, as if all others were gone.
-func (p podsOf) hasAtLeast(uid types.UID, priority int32) bool {
-	return slices.ContainsFunc(p, func(info fwk.PodInfo) bool {
-		return info.GetPod().UID == uid && schedulingv1.PodPriority(info.GetPod()) >= priority
-	})
-}
-
-// requestedOf returns what is requested of a node, its pods included.
-func requestedOf(info fwk.NodeInfo) ledger.Resources {
-	requested := amounts(info.GetRequested())
-	requested.Pods = int64(len(info.GetPods()))
-	return requested
-}
-
-// cycleView shows the nodes of a scheduling cycle to those who place slots.
-type cycleView []fwk.NodeInfo
-
-// Len implements placement.View.
-func (v cycleView) Len() int { return len(v) }
-
-// Generation implements placement.View.
-func (v cycleView) Generation(i int) int64 { return v[i].GetGeneration() }
-
-// Node implements placement.View.
-func (v cycleView) Node(i int) *v1.Node { return v[i].Node() }
-
-// Resources implements placement.View.
-func (v cycleView) Resources(i int) (allocatable, requested ledger.Resources) {
-	return amounts(v[i].GetAllocatable()), requestedOf(v[i])
-}
-
-// Present implements placement.View.
-func (v cycleView) Present(i int, uid types.UID) bool { return podsOf(v[i].GetPods()).has(uid) }

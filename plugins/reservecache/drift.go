@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -63,6 +64,7 @@ const (
 	podOnlyInScheduler  = "a pod is in the scheduler's snapshot only"
 	requestedDiffers    = "the sums of requests differ"
 	allocatableDiffers  = "the allocatable resources differ"
+	consumerIsAway      = "a pod that uses a slot on the node is not there"
 )
 
 func (d difference) String() string {
@@ -78,9 +80,13 @@ type driftDetector struct {
 	ledger   *ledger.Ledger
 	settle   time.Duration
 	interval time.Duration
+	// mine reports whether the pods of a scheduler name are assumed through the plugin. Others are in the scheduler's
+	// snapshot before the ledger hears of them.
+	mine func(schedulerName string) bool
 
 	mu       sync.Mutex // guards all fields below
 	snapshot *ledger.Snapshot
+	held     *holds.View
 	nodes    map[string]*comparison
 	last     Drift
 	// logging makes the next check happen at once and log its result.
@@ -98,9 +104,11 @@ type comparison struct {
 	reported bool
 }
 
-func newDriftDetector(l *ledger.Ledger, settle time.Duration) *driftDetector {
+func newDriftDetector(l *ledger.Ledger, h *holds.Holds, settle time.Duration, mine func(string) bool) *driftDetector {
 	return &driftDetector{
 		ledger:   l,
+		held:     h.NewView(),
+		mine:     mine,
 		settle:   settle,
 		interval: min(driftCheckInterval, settle),
 		snapshot: ledger.NewSnapshot(),
@@ -127,6 +135,11 @@ func (d *driftDetector) check(logger klog.Logger, nodes []fwk.NodeInfo, now time
 	}
 	start := time.Now()
 	d.ledger.UpdateSnapshot(d.snapshot)
+	for _, name := range d.held.Update() {
+		if c := d.nodes[name]; c != nil {
+			c.ledgerGeneration = 0 // look again
+		}
+	}
 	snapshotDuration.Observe(time.Since(start).Seconds())
 	driftChecks.Inc()
 
@@ -190,7 +203,7 @@ func (d *driftDetector) compareLocked(name string, state *ledger.NodeState, info
 	c.check, c.ledgerGeneration, c.schedulerGeneration = d.last.Checks, ledgerGeneration, schedulerGeneration
 
 	var differences map[difference]time.Time
-	compareNode(state, info, func(found difference) {
+	d.compareNode(state, info, func(found difference) {
 		if found.pod == "" && state != nil && info != nil {
 			found.ledgerGeneration, found.schedulerGeneration = ledgerGeneration, schedulerGeneration
 		}
@@ -207,7 +220,7 @@ func (d *driftDetector) compareLocked(name string, state *ledger.NodeState, info
 }
 
 // compareNode calls found with each difference between the two sides of a node.
-func compareNode(state *ledger.NodeState, info fwk.NodeInfo, found func(difference)) {
+func (d *driftDetector) compareNode(state *ledger.NodeState, info fwk.NodeInfo, found func(difference)) {
 	switch {
 	case state == nil && info == nil:
 		return
@@ -218,13 +231,19 @@ func compareNode(state *ledger.NodeState, info fwk.NodeInfo, found func(differen
 		found(difference{what: nodeOnlyInLedger})
 		return
 	}
-	samePods := comparePods(state.Pods, info.GetPods(), found)
+	samePods := d.comparePods(state.Pods, info.GetPods(), found)
 	// Where the pods differ, the sums do too, for that reason.
-	if samePods {
-		requested := amounts(info.GetRequested())
-		requested.Pods = int64(len(info.GetPods()))
-		if !state.Requested.Equal(&requested) {
-			found(difference{what: requestedDiffers})
+	if requested := requestedOf(info); samePods && !state.Requested.Equal(&requested) {
+		found(difference{what: requestedDiffers})
+	}
+	if held := d.held.Node(state.Node.Name); held != nil {
+		pods := podsOf(info.GetPods())
+		for i := range held.Holds {
+			for _, c := range held.Holds[i].Consumers {
+				if !pods.has(c.UID) {
+					found(difference{what: consumerIsAway, pod: c.UID})
+				}
+			}
 		}
 	}
 	if allocatable := amounts(info.GetAllocatable()); !state.Allocatable.Equal(&allocatable) {
@@ -232,8 +251,9 @@ func compareNode(state *ledger.NodeState, info fwk.NodeInfo, found func(differen
 	}
 }
 
-// comparePods calls found with each pod that one side only has, and reports whether there is none.
-func comparePods(ours []*v1.Pod, theirs []fwk.PodInfo, found func(difference)) bool {
+// comparePods calls found with each pod that one side only has, and reports whether both have the same. A pod of a profile
+// without the plugin is no drift while the ledger lacks it.
+func (d *driftDetector) comparePods(ours []*v1.Pod, theirs []fwk.PodInfo, found func(difference)) bool {
 	// Both sides append a pod that comes and fill the place of one that goes with the last, so that they
 	// mostly agree place by place.
 	if len(ours) == len(theirs) {
@@ -257,6 +277,9 @@ func comparePods(ours []*v1.Pod, theirs []fwk.PodInfo, found func(difference)) b
 		uid := pod.GetPod().UID
 		if _, both := left[uid]; !both {
 			same = false
+			if !d.mine(pod.GetPod().Spec.SchedulerName) {
+				continue
+			}
 			found(difference{what: podOnlyInScheduler, pod: uid})
 		}
 		delete(left, uid)
@@ -266,17 +289,6 @@ func comparePods(ours []*v1.Pod, theirs []fwk.PodInfo, found func(difference)) b
 		found(difference{what: podOnlyInLedger, pod: uid})
 	}
 	return same
-}
-
-// amounts translates the framework's resources into the ledger's.
-func amounts(r fwk.Resource) ledger.Resources {
-	return ledger.Resources{
-		MilliCPU:         r.GetMilliCPU(),
-		Memory:           r.GetMemory(),
-		EphemeralStorage: r.GetEphemeralStorage(),
-		Pods:             int64(r.GetAllowedPodNumber()),
-		Scalar:           r.GetScalarResources(),
-	}
 }
 
 // summarizeLocked forgets nodes that neither side has any longer and counts those that differ.

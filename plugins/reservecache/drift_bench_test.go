@@ -9,6 +9,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -34,7 +35,7 @@ func BenchmarkDriftCheck(b *testing.B) {
 		d.check(klog.Background(), infos, t0.Add(time.Duration(i)*time.Hour))
 	}
 	b.Run("unchanged", func(b *testing.B) {
-		d := newDriftDetector(l, time.Second)
+		d := newDriftDetector(l, holds.New(), time.Second, func(string) bool { return true })
 		check(d, 0)
 		for i := 1; b.Loop(); i++ {
 			check(d, i)
@@ -43,7 +44,7 @@ func BenchmarkDriftCheck(b *testing.B) {
 	})
 	b.Run("all changed", func(b *testing.B) {
 		for b.Loop() {
-			d := newDriftDetector(l, time.Second)
+			d := newDriftDetector(l, holds.New(), time.Second, func(string) bool { return true })
 			check(d, 0)
 			require.Zero(b, d.report().Unsettled)
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -70,18 +71,20 @@ func snapshotOf(generation int64, node *v1.Node, pods ...*v1.Pod) fwk.NodeInfo {
 // driftFixture is a ledger with one node and one pod, and the scheduler's view of the same.
 type driftFixture struct {
 	ledger   *ledger.Ledger
+	holds    *holds.Holds
 	detector *driftDetector
 	node     *v1.Node
 	logged   []string
 	logger   klog.Logger
+	hours    time.Duration // that have passed
 }
 
 func newDriftFixture() *driftFixture {
-	f := &driftFixture{ledger: ledger.New(ledger.DefaultOptions()), node: makeNode("n1")}
+	f := &driftFixture{ledger: ledger.New(ledger.DefaultOptions()), holds: holds.New(), node: makeNode("n1")}
 	f.logger = funcr.New(func(_, args string) { f.logged = append(f.logged, args) }, funcr.Options{})
 	f.ledger.AddNode(f.node)
 	_, _ = f.ledger.AddPod(makePod("p", "n1"))
-	f.detector = newDriftDetector(f.ledger, 5*time.Second)
+	f.detector = newDriftDetector(f.ledger, f.holds, 5*time.Second, func(name string) bool { return name == "" })
 	return f
 }
 
@@ -198,6 +201,44 @@ func TestALostPodShowsOnABusyNode(t *testing.T) {
 		got = f.at(time.Duration(i)*time.Second, snapshotOf(int64(i), f.node, makePod("busy", "n1")))
 	}
 	require.Equal(t, []NodeDrift{{Node: "n1", Since: t0, Differences: []string{"a pod is in the ledger only: p"}}}, got.Nodes)
+}
+
+// TestPodsOfOtherProfilesAreNoDrift: they are in the scheduler's snapshot before the ledger can know of them.
+func TestPodsOfOtherProfilesAreNoDrift(t *testing.T) {
+	f := newDriftFixture()
+	other := makePod("q", "n1")
+	other.Spec.SchedulerName = "without-the-plugin"
+	info := snapshotOf(1, f.node, makePod("p", "n1"), other)
+	f.at(0, info)
+	got := f.at(time.Minute, info)
+	require.Empty(t, got.Nodes)
+	require.Zero(t, got.Unsettled)
+	require.Equal(t, "a pod is in the scheduler's snapshot only: r", f.lasting(snapshotOf(2, f.node, makePod("p", "n1"), other, makePod("r", "n1"))), "one of its own is")
+}
+
+// lasting returns the one difference that a snapshot shows for long.
+func (f *driftFixture) lasting(info fwk.NodeInfo) string {
+	f.hours += 2
+	f.at((f.hours-1)*time.Hour, info)
+	nodes := f.at(f.hours*time.Hour, info).Nodes
+	if len(nodes) != 1 || len(nodes[0].Differences) != 1 {
+		return ""
+	}
+	return nodes[0].Differences[0]
+}
+
+// TestAConsumerThatIsAwayIsDrift: its slot is taken for used by nobody.
+func TestAConsumerThatIsAwayIsDrift(t *testing.T) {
+	f := newDriftFixture()
+	f.holds.SetClaim(holds.Claim{UID: "web", Name: "web", Slot: ledger.Resources{MilliCPU: 1000}})
+	f.holds.Change("web", []holds.Change{{Node: "n1", Add: 2}})
+	info := snapshotOf(1, f.node, makePod("p", "n1"))
+	require.NoError(t, f.holds.Take("p", "n1", "web", 1, nil))
+	require.Empty(t, f.lasting(info))
+	require.NoError(t, f.holds.Take("gone", "n1", "web", 1, nil))
+	require.Equal(t, "a pod that uses a slot on the node is not there: gone", f.lasting(info), "though neither side has changed")
+	f.holds.Leave("gone", "")
+	require.Empty(t, f.lasting(info))
 }
 
 func TestPodGroupCyclesAreNotCompared(t *testing.T) {

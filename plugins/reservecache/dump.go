@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/klog/v2"
 
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -23,6 +24,7 @@ import (
 // scheduling cycle, outside of which a snapshot must not be read.
 type dumper struct {
 	ledger  *ledger.Ledger
+	holds   *holds.Holds
 	drift   *driftDetector
 	factory informers.SharedInformerFactory
 }
@@ -51,9 +53,10 @@ func (d *dumper) dump(logger klog.Logger) {
 	dump := d.ledger.Dump()
 	for _, n := range dump.Nodes {
 		logger.Info("Dump of the ledger", "node", klog.KRef("", n.Name), "ghost", n.Ghost, "zone", n.Zone,
-			"requested", n.Requested, "allocatable", n.Allocatable, "generation", n.Generation, "pods", describePods(n.Pods))
+			"requested", n.Requested, "allocatable", n.Allocatable, "generation", n.Generation, "pods", describePods(n.Pods),
+			"holds", describeHolds(d.holds.Node(n.Name)))
 	}
-	differences, err := compareWithStores(dump, d.factory)
+	differences, err := compareWithStores(dump, d.holds, d.factory)
 	if err != nil {
 		logger.Error(err, "Could not compare the ledger with the informers")
 	} else {
@@ -70,20 +73,34 @@ func describePods(pods []ledger.PodStatus) string {
 	return strings.Join(lines, ", ")
 }
 
+func describeHolds(n *holds.NodeHolds) string {
+	if n == nil {
+		return ""
+	}
+	lines := make([]string, 0, len(n.Holds))
+	for i := range n.Holds {
+		h := &n.Holds[i]
+		words := []string{fmt.Sprintf("%s: %d slots", h.Claim.Name, h.Amount.Pods)}
+		for _, c := range h.Consumers {
+			words = append(words, fmt.Sprintf("uid=%s uses %d", c.UID, c.Took.Pods))
+		}
+		lines = append(lines, strings.Join(words, " "))
+	}
+	return strings.Join(lines, ", ")
+}
+
 // Compare compares the ledger with what the informers of the scheduler hold at this moment, and returns
 // what differs, sorted, in words. An event that the ledger is about to hear of shows as a difference, so
 // that only one that stays is a fault. It must not be called before the informers have started.
 func (s *Shared) Compare() ([]string, error) {
-	s.mu.Lock()
-	r := s.running
-	s.mu.Unlock()
+	r := s.get()
 	if r == nil {
 		return nil, errors.New("no profile has enabled the plugin")
 	}
-	return compareWithStores(r.ledger.Dump(), r.dumper.factory)
+	return compareWithStores(r.ledger.Dump(), r.holds, r.dumper.factory)
 }
 
-func compareWithStores(dump ledger.Dump, factory informers.SharedInformerFactory) ([]string, error) {
+func compareWithStores(dump ledger.Dump, h *holds.Holds, factory informers.SharedInformerFactory) ([]string, error) {
 	nodes, err := factory.Core().V1().Nodes().Lister().List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
@@ -92,7 +109,25 @@ func compareWithStores(dump ledger.Dump, factory informers.SharedInformerFactory
 	if err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}
-	return compareDump(dump, nodes, pods), nil
+	return append(compareDump(dump, nodes, pods), compareConsumers(dump, h)...), nil
+}
+
+// compareConsumers compares the pods that use slots with the pods on the nodes of a dump.
+func compareConsumers(dump ledger.Dump, h *holds.Holds) []string {
+	var differences []string
+	known := dump.Pods()
+	for _, claim := range h.Claims() {
+		status, _ := h.Status(claim)
+		for _, n := range status.Nodes {
+			for _, uid := range n.Consumers {
+				if known[uid].Node != n.Node {
+					differences = append(differences, fmt.Sprintf("pod %s uses a slot of %s on node %s, where the ledger does not have it", uid, status.Claim.Name, n.Node))
+				}
+			}
+		}
+	}
+	slices.Sort(differences)
+	return differences
 }
 
 // compareDump compares a dump with the nodes and pods that an informer holds.

@@ -49,6 +49,18 @@ func TestCompareBeforeAnyProfile(t *testing.T) {
 	require.EqualError(t, err, "no profile has enabled the plugin")
 }
 
+// TestCompareFindsConsumersThatAreAway, and the dump shows what is held.
+func TestCompareFindsConsumersThatAreAway(t *testing.T) {
+	f := newFixture(t, nil, makeNode("n1"), makePod("p", "n1")).start(t)
+	f.hold(web, 2)
+	require.NoError(t, f.shared.Holds().Take("p", "n1", "web", 1, nil))
+	require.NoError(t, f.shared.Holds().Take("q", "n1", "web", 1, nil))
+	differences, err := f.shared.Compare()
+	require.NoError(t, err)
+	require.Equal(t, []string{"pod q uses a slot of ZoneReservation web on node n1, where the ledger does not have it"}, differences)
+	require.Equal(t, "ZoneReservation web: 2 slots uid=p uses 1 uid=q uses 1", describeHolds(f.shared.Holds().Node("n1")))
+}
+
 // lines collects what is logged from several goroutines.
 type lines struct {
 	mu     sync.Mutex // guards logged

@@ -7,10 +7,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -22,20 +23,30 @@ const readTimeout = 10 * time.Second
 // for its reads.
 type expirer struct {
 	ledger *ledger.Ledger
+	holds  *holds.Holds
 	client kubernetes.Interface
 	ttl    time.Duration
-	now    func() time.Time
+	clock  clock.WithTicker
 }
 
 // run looks for overdue pods until ctx ends.
 func (e *expirer) run(ctx context.Context) {
-	wait.UntilWithContext(ctx, e.expire, max(e.ttl/4, time.Second))
+	ticker := e.clock.NewTicker(max(e.ttl/4, time.Second))
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+			e.expire(ctx)
+		}
+	}
 }
 
 // expire asks about each pod that is overdue now.
 func (e *expirer) expire(ctx context.Context) {
 	logger := klog.FromContext(ctx)
-	for _, status := range e.ledger.AssumedBefore(e.now().Add(-e.ttl)) {
+	for _, status := range e.ledger.AssumedBefore(e.clock.Now().Add(-e.ttl)) {
 		logger := logger.WithValues("pod", klog.KObj(status.Pod), "node", klog.KRef("", status.Node), "assumedAt", status.AssumedAt)
 		live, err := e.read(ctx, status.Pod)
 		if err != nil {
@@ -49,6 +60,7 @@ func (e *expirer) expire(ctx context.Context) {
 			continue
 		}
 		if e.ledger.ExpirePod(status.Pod.UID, status) {
+			e.holds.Leave(status.Pod.UID, status.Node)
 			expiredPods.Inc()
 			logger.Info("Dropped a pod that has been assumed for longer than assumedPodTTL", "reason", reason)
 		}
@@ -87,21 +99,5 @@ func takesNothing(status ledger.PodStatus, live *v1.Pod) (reason string, free bo
 		return "the binding is under way", false
 	default:
 		return "the pod is not bound", true
-	}
-}
-
-// expireHolds drops the claims of gangs that are past their deadline, which is there for a holder that has forgotten them.
-// Reservations expire by themselves.
-func (r *running) expireHolds(ctx context.Context, now time.Time) {
-	next, ok := r.ledger.NextDeadline()
-	if !ok || next.After(now) {
-		return
-	}
-	expired := r.ledger.ExpireHolds(now)
-	for i := range expired {
-		klog.FromContext(ctx).Info("Released what was held past its deadline", "claim", expired[i].Claim.Name, "nodes", len(expired[i].Nodes))
-	}
-	if len(expired) > 0 {
-		r.holdsFreed(ctx)
 	}
 }

@@ -13,7 +13,9 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
 
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -55,12 +57,12 @@ func TestExpiryAsksFirst(t *testing.T) {
 			if tc.finished {
 				l.FinishBinding("p", "n1", t0)
 			}
-			now := t0.Add(time.Minute - 1)
-			e := &expirer{ledger: l, client: client, ttl: time.Minute, now: func() time.Time { return now }}
+			now := clocktesting.NewFakeClock(t0.Add(time.Minute - 1))
+			e := &expirer{ledger: l, holds: holds.New(), client: client, ttl: time.Minute, clock: now}
 
 			e.expire(t.Context())
 			require.Empty(t, client.Actions(), "it is not overdue yet")
-			now = t0.Add(time.Minute)
+			now.SetTime(t0.Add(time.Minute))
 			e.expire(t.Context())
 			require.Len(t, client.Actions(), 1)
 			require.Equal(t, !tc.expired, l.IsAssumedPod("p"))
@@ -79,7 +81,7 @@ func TestExpiryDoesNotOutrunTheInformer(t *testing.T) {
 		_, err := l.AddPod(makePod("p", "n1"))
 		return false, nil, err
 	})
-	e := &expirer{ledger: l, client: client, ttl: time.Minute, now: func() time.Time { return t0.Add(time.Hour) }}
+	e := &expirer{ledger: l, holds: holds.New(), client: client, ttl: time.Minute, clock: clocktesting.NewFakeClock(t0.Add(time.Hour))}
 	e.expire(t.Context())
 	got, known := l.GetPod("p")
 	require.True(t, known)

@@ -8,12 +8,13 @@ import (
 	schedulingv1 "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
 // Reasons of nodes that Filter refuses.
 const (
-	// ErrReasonHeldFor is followed by the name of the reservation or gang.
+	// ErrReasonHeldFor is followed by the name of the reservation.
 	ErrReasonHeldFor = "node(s) had room only in what is held for "
 	// ErrReasonNoSlot is followed by the name of the reservation of which the pod needs a slot.
 	ErrReasonNoSlot = "node(s) had no unused slot of "
@@ -24,41 +25,46 @@ const (
 )
 
 // Filter keeps a pod off the nodes that have room only in slots that others own, and has owners use free room
-// and slots in the order of their reservation's mode. It takes no lock, and allocates only to refuse.
+// and slots in the order of their reservation's mode. For a pod without slots it takes no lock, and allocates only to refuse.
 func (p *ReserveCache) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
-	data, _ := state.Read(stateKey) // an error says that there is none
-	d, ok := data.(*cycleData)
-	if !ok {
+	d := read(state)
+	if d == nil {
 		return nil
 	}
 	status := p.filter(ctx, d, pod, info)
 	if status != nil && !d.probing && d.refused.CompareAndSwap(false, true) {
-		p.running.blocked.add(d.refusal)
+		p.running.waiting.Refused(pod, &d.request, p.running.clock.Now())
 	}
 	return status
 }
 
 func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	allocatable, requested := amounts(info.GetAllocatable()), requestedOf(info)
-	if d.owner == nil && p.running.view.Leaves(&d.request, &allocatable, &requested) {
+	view := p.running.view
+	if d.owner == nil && view.Leaves(&d.request, &allocatable, &requested) {
 		return nil // what is found by the node's name is not in the processor's cache, unlike the node itself
 	}
-	holds := p.holdsOn(d, info.Node().Name)
-	var verdict ledger.Verdict
-	if holds != nil || d.asker.Use == ledger.UseOnly {
-		verdict = ledger.Fits(&d.request, &allocatable, &requested, holds, &d.asker, podsOf(info.GetPods()).has)
-		if !verdict.Fits {
-			return p.refuse(d, info, holds, &allocatable, &requested, &verdict)
-		}
-	}
-	if d.owner == nil || d.asker.Use == ledger.UseOnly || verdict.Slot != nil && verdict.Slot.For != "" {
+	name := info.Node().Name
+	held := view.Node(name)
+	if held == nil && d.owner == nil {
 		return nil
+	}
+	question := d.question(name, &allocatable, &requested, podsOf(info.GetPods()).has)
+	verdict := held.Fit(&question)
+	if !verdict.Fits {
+		return refuse(d, info, held, &question, &verdict)
+	}
+	if d.owner == nil {
+		return nil
+	}
+	if !d.probing {
+		d.choices.set(name, verdict.Slots)
 	}
 	var reason string
 	switch {
-	case d.asker.Use == ledger.UseLast && verdict.Slot != nil:
+	case d.asker.Use == holds.UseLast && verdict.Slots > 0:
 		reason = ErrReasonFreeElsewhere
-	case d.asker.Use == ledger.UseFirst && verdict.Slot == nil:
+	case d.asker.Use == holds.UseFirst && verdict.Slots == 0:
 		reason = ErrReasonSlotElsewhere
 	default:
 		return nil
@@ -71,7 +77,7 @@ func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, in
 
 // refuse says why holds keep the pod off a node. Preemption may look at the node unless the pod would be kept off even
 // if all pods of a lower priority were gone.
-func (p *ReserveCache) refuse(d *cycleData, info fwk.NodeInfo, holds *ledger.NodeHolds, allocatable, requested *ledger.Resources, verdict *ledger.Verdict) *fwk.Status {
+func refuse(d *cycleData, info fwk.NodeInfo, held *holds.NodeHolds, question *holds.Question, verdict *holds.Verdict) *fwk.Status {
 	reason := ErrReasonNoSlot
 	if verdict.By != nil {
 		reason = ErrReasonHeldFor + verdict.By.Name
@@ -90,10 +96,12 @@ func (p *ReserveCache) refuse(d *cycleData, info fwk.NodeInfo, holds *ledger.Nod
 	if taken.Pods == 0 {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason)
 	}
-	rest := requested.Clone()
+	rest := question.Requested.Clone()
 	rest.Add(&taken, -1)
-	without := ledger.Fits(&d.request, allocatable, &rest, holds, &d.asker, func(uid types.UID) bool { return pods.hasAtLeast(uid, d.asker.Priority) })
-	if !without.Fits {
+	without := *question
+	without.Requested = &rest
+	without.Present = func(uid types.UID) bool { return pods.hasAtLeast(uid, d.asker.Priority) }
+	if !held.Fit(&without).Fits {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason)
 	}
 	return fwk.NewStatus(fwk.Unschedulable, reason)

@@ -8,46 +8,63 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// holdingState is the state of a cycle with the plugin's data.
-type holdingState struct {
-	cycleState
-
-	data fwk.StateData
-}
-
-func (s *holdingState) Read(fwk.StateKey) (fwk.StateData, error) {
-	if s.data == nil {
-		return nil, fwk.ErrNotFound
-	}
-	return s.data, nil
-}
-
-func (s *holdingState) Write(_ fwk.StateKey, data fwk.StateData) { s.data = data }
-
-var (
-	web   = ledger.Claim{ID: ledger.ClaimID{Kind: ledger.Reservation, UID: "web"}, Name: "ZoneReservation web"}
-	train = ledger.Claim{ID: ledger.ClaimID{Kind: ledger.Gang, UID: "train"}, Name: "PodGroup ml/train"}
-)
+var web = holds.Claim{UID: "web", Name: "ZoneReservation web", Slot: ledger.Resources{MilliCPU: 1000}}
 
 // hold has slots of one CPU held on n1, which has eight CPUs.
-func (f *fixture) hold(t testing.TB, claim ledger.Claim, slots int, member types.UID) {
-	t.Helper()
-	_, err := f.plugin.running.ledger.PlaceHolds(claim, []ledger.Slot{{Node: "n1", Requests: ledger.Resources{MilliCPU: 1000}, Count: slots, For: member}})
-	require.NoError(t, err)
+func (f *fixture) hold(claim holds.Claim, slots int) {
+	f.shared.Holds().SetClaim(claim)
+	f.shared.Holds().Change(claim.UID, []holds.Change{{Node: "n1", Add: slots}})
 }
 
-// filter runs PreFilter and Filter for a pod on n1 with the given pods.
-func (f *fixture) filter(t *testing.T, pod *v1.Pod, pods ...*v1.Pod) *fwk.Status {
+// reserving is a fixture with n1 and a reservation of slots for pods with the label app: web.
+func reserving(t *testing.T, slots int32, change func(*v1alpha1.ZoneReservationSpec)) *fixture {
+	t.Helper()
+	reservation := &v1alpha1.ZoneReservation{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "web", CreationTimestamp: metav1.NewTime(t0)},
+		Spec: v1alpha1.ZoneReservationSpec{
+			Owners: []v1alpha1.ReservationOwner{{Namespace: "default", PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}},
+			Slot:   v1alpha1.ReservationSlot{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}},
+			Slots:  &slots,
+		},
+	}
+	change(&reservation.Spec)
+	f := newFixture(t, nil, makeNode("n1"))
+	f.shared = NewShared(WithClock(f.clock), WithSource(crdtest.New(reservation)))
+	plugin, err := f.shared.New(t.Context(), nil, f.handle)
+	require.NoError(t, err)
+	f.plugin = plugin.(*ReserveCache)
+	f.start(t)
+	f.plugin.running.server.AwaitStart(t.Context())
+	return f
+}
+
+func headroom(*v1alpha1.ZoneReservationSpec)    {}
+func guarantee(s *v1alpha1.ZoneReservationSpec) { s.Mode = v1alpha1.ModeGuarantee }
+func required(s *v1alpha1.ZoneReservationSpec)  { s.OwnerPolicy = v1alpha1.OwnerRequired }
+
+func owner(name string) *v1.Pod {
+	pod := makePod(name, "")
+	pod.Labels = map[string]string{"app": "web"}
+	return pod
+}
+
+// cycle runs PreFilter and Filter for a pod on n1 with the given pods.
+func (f *fixture) cycle(t *testing.T, state *cycleState, pod *v1.Pod, pods ...*v1.Pod) *fwk.Status {
 	t.Helper()
 	info := snapshotOf(1, makeNode("n1"), pods...)
-	state := &holdingState{}
+	f.handle.snapshot = map[string]fwk.NodeInfo{"n1": info}
 	_, status := f.plugin.PreFilter(t.Context(), state, pod, []fwk.NodeInfo{info})
 	if status.IsSkip() {
 		return nil
@@ -56,34 +73,29 @@ func (f *fixture) filter(t *testing.T, pod *v1.Pod, pods ...*v1.Pod) *fwk.Status
 	return f.plugin.Filter(t.Context(), state, pod, info)
 }
 
-// onN1 makes pods that are on n1 and takes them into the ledger.
-func (f *fixture) onN1(t *testing.T, n int, priority int32) []*v1.Pod {
+func (f *fixture) filter(t *testing.T, pod *v1.Pod, pods ...*v1.Pod) *fwk.Status {
 	t.Helper()
+	return f.cycle(t, &cycleState{}, pod, pods...)
+}
+
+// onN1 makes pods that are on n1.
+func onN1(n int, priority int32) []*v1.Pod {
 	pods := make([]*v1.Pod, 0, n)
 	for i := range n {
 		p := makePod(fmt.Sprintf("pod-%d", i), "n1")
 		p.Spec.Priority = &priority
-		_, err := f.plugin.running.ledger.AddPod(p)
-		require.NoError(t, err)
 		pods = append(pods, p)
 	}
 	return pods
 }
 
 func TestFilterNamesWhoHoldsTheRoom(t *testing.T) {
-	for _, claim := range []ledger.Claim{web, train} {
-		t.Run(claim.Name, func(t *testing.T) {
-			f := newFixture(t, nil, makeNode("n1")).start(t)
-			f.hold(t, claim, 1, "")
-			pods := f.onN1(t, 6, 0)
-			require.Nil(t, f.filter(t, makePod("p", ""), pods...))
-
-			seventh := makePod("seventh", "n1")
-			status := f.filter(t, makePod("p", ""), append(pods, seventh)...)
-			require.Equal(t, fwk.UnschedulableAndUnresolvable, status.Code(), "no pod has a lower priority")
-			require.Equal(t, "node(s) had room only in what is held for "+claim.Name, status.Message())
-		})
-	}
+	f := newFixture(t, nil, makeNode("n1")).start(t)
+	f.hold(web, 1)
+	require.Nil(t, f.filter(t, makePod("p", ""), onN1(6, 0)...))
+	status := f.filter(t, makePod("p", ""), onN1(7, 0)...)
+	require.Equal(t, fwk.UnschedulableAndUnresolvable, status.Code(), "no pod has a lower priority")
+	require.Equal(t, "node(s) had room only in what is held for ZoneReservation web", status.Message())
 }
 
 // TestFilterTellsPreemptionWhereToLook: victims help where their room is not held.
@@ -95,126 +107,229 @@ func TestFilterTellsPreemptionWhereToLook(t *testing.T) {
 	protected.Priority = 1000
 
 	f := newFixture(t, nil, makeNode("n1")).start(t)
-	f.hold(t, protected, 1, "")
-	require.Equal(t, fwk.Unschedulable, f.filter(t, high, f.onN1(t, 7, 0)...).Code())
+	f.hold(protected, 1)
+	require.Equal(t, fwk.Unschedulable, f.filter(t, high, onN1(7, 0)...).Code())
 
 	f = newFixture(t, nil, makeNode("n1")).start(t)
-	f.hold(t, protected, 8, "")
+	f.hold(protected, 8)
 	require.Equal(t, fwk.UnschedulableAndUnresolvable, f.filter(t, high).Code())
 
 	// The victim's slot is held, too, once it is gone.
-	f = newFixture(t, nil, makeNode("n1")).start(t)
-	f.hold(t, protected, 8, "")
-	victim := makePod("victim", "")
-	require.NoError(t, f.assumeInSlot(victim, protected.ID))
-	require.Equal(t, fwk.UnschedulableAndUnresolvable, f.filter(t, high, victim).Code())
+	require.NoError(t, f.shared.Holds().Take("victim", "n1", "web", 1, nil))
+	require.Equal(t, fwk.UnschedulableAndUnresolvable, f.filter(t, high, makePod("victim", "n1")).Code())
 }
 
-// assumeInSlot assumes a pod on n1 in a slot.
-func (f *fixture) assumeInSlot(pod *v1.Pod, claim ledger.ClaimID) error {
-	_, err := f.plugin.running.ledger.AssumePodOnHold(pod, "n1", &ledger.Admission{
-		Asker:       ledger.Asker{Claims: []ledger.ClaimID{claim}, Use: ledger.UseOnly},
-		Allocatable: ledger.Resources{MilliCPU: 8000, Pods: 110},
-		Present:     func(types.UID) bool { return false },
-	}, t0)
-	return err
-}
-
+// TestWhoIsNotKeptOff, and who only says so: an owner reference is written by whoever creates the pod.
 func TestWhoIsNotKeptOff(t *testing.T) {
-	yes, critical, higher := true, systemCriticalPriority, int32(1)
-	for name, change := range map[string]func(*v1.Pod){
-		"a pod of a DaemonSet": func(p *v1.Pod) {
-			p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "agent", Controller: &yes}}
-		},
-		"a critical pod":           func(p *v1.Pod) { p.Spec.Priority = &critical },
-		"a pod of higher priority": func(p *v1.Pod) { p.Spec.Priority = &higher },
-		"the member":               func(p *v1.Pod) { p.UID = "member" },
+	critical, higher := systemCriticalPriority, int32(1)
+	daemon := func(apiVersion string, pin bool) func(*v1.Pod) {
+		yes := true
+		return func(p *v1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: "DaemonSet", Name: "agent", Controller: &yes}}
+			if pin {
+				p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+					NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{"n1"}}}}},
+				}}}
+			}
+		}
+	}
+	for name, tc := range map[string]struct {
+		change func(*v1.Pod)
+		kept   bool
+	}{
+		"a pod of a DaemonSet":             {change: daemon("apps/v1", true)},
+		"a DaemonSet of another group":     {change: daemon("example.com/v1", true), kept: true},
+		"a DaemonSet's pod for any node":   {change: daemon("apps/v1", false), kept: true},
+		"a pod that is pinned and no more": {change: func(p *v1.Pod) { daemon("", true)(p); p.OwnerReferences = nil }, kept: true},
+		"a critical pod":                   {change: func(p *v1.Pod) { p.Spec.Priority = &critical }},
+		"a pod of higher priority":         {change: func(p *v1.Pod) { p.Spec.Priority = &higher }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, nil, makeNode("n1")).start(t)
-			f.hold(t, web, 7, "")
-			f.hold(t, train, 1, "member")
+			f.hold(web, 8)
 			pod := makePod("p", "")
 			require.NotNil(t, f.filter(t, pod))
-			change(pod)
-			require.Nil(t, f.filter(t, pod))
-			require.Nil(t, f.plugin.Reserve(t.Context(), &cycleState{}, pod, "n1"))
+			tc.change(pod)
+			require.Equal(t, tc.kept, f.filter(t, pod) != nil)
+			if !tc.kept {
+				require.Nil(t, f.plugin.Reserve(t.Context(), &cycleState{}, pod, "n1"))
+			}
 		})
 	}
-}
-
-// TestASlotOfAMemberIsClosedToItsSiblings until it is theirs.
-func TestASlotOfAMemberIsClosedToItsSiblings(t *testing.T) {
-	f := newFixture(t, nil, makeNode("n1")).start(t)
-	f.hold(t, web, 7, "")
-	f.hold(t, train, 1, "member")
-	sibling, member := makePod("sibling", ""), makePod("member", "")
-	require.NotNil(t, f.filter(t, sibling))
-	require.Nil(t, f.filter(t, member))
-	require.Nil(t, f.plugin.Reserve(t.Context(), &cycleState{}, member, "n1"))
-	status, _ := f.plugin.running.ledger.Claim(train.ID)
-	require.Equal(t, 1, status.Used)
 }
 
 // TestReserveChecksOnceMore: a slot that was placed after PreFilter sends the pod back, and nothing is assumed.
 func TestReserveChecksOnceMore(t *testing.T) {
 	f := newFixture(t, nil, makeNode("n1")).start(t)
-	pod := makePod("p", "")
-	require.Nil(t, f.filter(t, pod))
-	f.hold(t, web, 8, "")
-	status := f.plugin.Reserve(t.Context(), &cycleState{}, pod, "n1")
+	pod, state := makePod("p", ""), &cycleState{}
+	require.Nil(t, f.cycle(t, state, pod))
+	f.hold(web, 8)
+	status := f.plugin.Reserve(t.Context(), state, pod, "n1")
 	require.Equal(t, fwk.Error, status.Code())
-	require.Contains(t, status.Message(), "ZoneReservation web")
-	require.False(t, f.plugin.running.ledger.IsAssumedPod("p"))
+	require.Contains(t, status.Message(), "the room is held for ZoneReservation web")
+	require.False(t, f.shared.Ledger().IsAssumedPod("p"))
 }
 
-// TestARehearsalUsesNoSlot: the Reserve of a pod-group cycle changes nothing.
-func TestARehearsalUsesNoSlot(t *testing.T) {
-	f := newFixture(t, nil, makeNode("n1")).start(t)
-	f.hold(t, train, 1, "member")
-	require.Nil(t, f.plugin.Reserve(t.Context(), &cycleState{podGroup: true}, makePod("member", ""), "n1"))
-	status, _ := f.plugin.running.ledger.Claim(train.ID)
-	require.Zero(t, status.Used)
+// TestTwoPodsNeverWinTheSameSlot: the slot that Filter found may be another's by Reserve.
+func TestTwoPodsNeverWinTheSameSlot(t *testing.T) {
+	f := reserving(t, 1, required)
+	full := onN1(7, 0)
+	first, second := &cycleState{}, &cycleState{}
+	require.Nil(t, f.cycle(t, first, owner("one"), full...))
+	require.Nil(t, f.cycle(t, second, owner("two"), full...))
+	require.Nil(t, f.plugin.Reserve(t.Context(), first, owner("one"), "n1"))
+	f.handle.snapshot["n1"] = snapshotOf(2, makeNode("n1"), append(full, makePod("one", "n1"))...)
+	status := f.plugin.Reserve(t.Context(), second, owner("two"), "n1")
+	require.Equal(t, fwk.Error, status.Code(), status.Message())
+	require.False(t, f.shared.Ledger().IsAssumedPod("two"))
+	got, uses := f.shared.Holds().ConsumerOf("one")
+	require.True(t, uses)
+	require.Equal(t, holds.Consumption{Claim: "web", Node: "n1", Slots: 1}, got)
+
+	// The first one's binding fails: the slot is the second one's.
+	f.plugin.Unreserve(t.Context(), first, owner("one"), "n1")
+	third := &cycleState{}
+	require.Nil(t, f.cycle(t, third, owner("two"), full...))
+	require.Nil(t, f.plugin.Reserve(t.Context(), third, owner("two"), "n1"))
 }
 
-func TestBlockedPodsAreWokenOnce(t *testing.T) {
+// TestADeletionBetweenAssumeAndTakeLeavesNothing: whatever comes in between ends with Unreserve.
+func TestADeletionBetweenAssumeAndTakeLeavesNothing(t *testing.T) {
 	f := newFixture(t, nil, makeNode("n1")).start(t)
-	f.hold(t, web, 8, "")
-	for range 3 {
-		require.NotNil(t, f.filter(t, makePod("p", "")))
+	f.hold(web, 1)
+	require.NoError(t, f.shared.Ledger().AssumePod(makePod("p", ""), "n1", t0))
+	f.shared.Ledger().RemovePod("p")
+	require.NoError(t, f.shared.Holds().Take("p", "n1", "web", 1, nil))
+	f.plugin.Unreserve(t.Context(), &cycleState{}, makePod("p", ""), "n1")
+	_, uses := f.shared.Holds().ConsumerOf("p")
+	require.False(t, uses)
+}
+
+// TestMembersOfANativePodGroup rehearse one after the other: n members find n slots on a full node, and what one gives back
+// is the next one's. The real Reserve comes when the snapshot shows none of them.
+func TestMembersOfANativePodGroup(t *testing.T) {
+	f := reserving(t, 2, required)
+	on := onN1(6, 0)
+	placement := &placementState{}
+	states := map[string]*cycleState{}
+	rehearse := func(name string) *fwk.Status {
+		states[name] = &cycleState{podGroup: true, placement: placement}
+		return f.cycle(t, states[name], owner(name), on...)
 	}
-	require.NotNil(t, f.filter(t, makePod("gone", "")))
-	f.plugin.running.blocked.forget("gone")
+	assume := func(name string) {
+		on = append(on, makePod(name, "n1"))
+		require.Nil(t, f.plugin.Reserve(t.Context(), states[name], owner(name), "n1"))
+	}
+	require.Nil(t, rehearse("one"))
+	assume("one")
+	require.Nil(t, rehearse("two"))
+	assume("two")
+	require.NotNil(t, rehearse("three"))
+	f.plugin.Unreserve(t.Context(), states["two"], owner("two"), "n1")
+	on = on[:len(on)-1]
+	require.Nil(t, rehearse("three"))
+	assume("three")
+	require.Zero(t, f.used("web"), "it was a rehearsal")
+	require.NotNil(t, rehearse("four"))
+	other := &placementState{}
+	on = on[:6]
+	states["four"] = &cycleState{podGroup: true, placement: other}
+	require.Nil(t, f.cycle(t, states["four"], owner("four"), on...), "another placement has its own")
 
-	f.handle.activated = nil
-	f.shared.HoldsFreed(t.Context())
-	require.Equal(t, []string{"default/p"}, f.handle.activated)
-	f.shared.HoldsFreed(t.Context())
-	require.Equal(t, []string{"default/p"}, f.handle.activated, "it has not been refused since")
+	for _, name := range []string{"one", "three"} {
+		f.plugin.Unreserve(t.Context(), states[name], owner(name), "n1")
+		states[name].podGroup = false
+	}
+	f.handle.snapshot["n1"] = snapshotOf(9, makeNode("n1"), on...)
+	require.Nil(t, f.plugin.Reserve(t.Context(), states["one"], owner("one"), "n1"))
+	require.Nil(t, f.plugin.Reserve(t.Context(), states["three"], owner("three"), "n1"))
+	require.Equal(t, 2, f.used("web"))
 }
 
-// TestHoldsPastTheirDeadlineAreReleased, should the gang's keeper have forgotten them, and wake whom they kept out.
-func TestHoldsPastTheirDeadlineAreReleased(t *testing.T) {
+func (f *fixture) used(claim types.UID) int {
+	status, _ := f.shared.Holds().Status(claim)
+	sum := status.Sum()
+	return sum.Used
+}
+
+// TestANominatedOwnerIsCountedOnce: by its request or by its slot.
+func TestANominatedOwnerIsCountedOnce(t *testing.T) {
+	f := reserving(t, 1, headroom)
+	nominated := owner("nominated")
+	pods := append(onN1(6, 0), nominated)
+	info := snapshotOf(1, makeNode("n1"), pods...) // as the framework has it when it adds nominated pods
+	state := &cycleState{}
+	_, status := f.plugin.PreFilter(t.Context(), state, makePod("p", ""), []fwk.NodeInfo{snapshotOf(1, makeNode("n1"), onN1(6, 0)...)})
+	require.Nil(t, status)
+	require.NotNil(t, f.plugin.Filter(t.Context(), state, makePod("p", ""), info))
+	require.Nil(t, f.plugin.AddPod(t.Context(), state, makePod("p", ""), podInfo{pod: nominated}, info))
+	require.NotNil(t, f.plugin.Filter(t.Context(), state, makePod("p", ""), info), "it fits beside the slot: seven and the slot are eight")
+
+	state = &cycleState{}
+	full := snapshotOf(1, makeNode("n1"), append(onN1(7, 0), nominated)...)
+	_, status = f.plugin.PreFilter(t.Context(), state, owner("q"), []fwk.NodeInfo{full})
+	require.Nil(t, status)
+	require.Nil(t, f.plugin.AddPod(t.Context(), state, owner("q"), podInfo{pod: nominated}, full))
+	require.Len(t, read(state).nominated["n1"], 1, "the nominated pod uses the slot")
+}
+
+// TestKept: what unused slots keep from a pod on a node, by the pods that the node is shown with.
+func TestKept(t *testing.T) {
+	NewShared().Kept(makePod("p", ""), nil, nil, nil) // no profile has the plugin
+	f := reserving(t, 2, guarantee)
+	names := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods}
+	kept := func(pod *v1.Pod, pods ...*v1.Pod) []int64 {
+		amounts := []int64{1, 1, 1}
+		f.shared.Kept(pod, snapshotOf(1, makeNode("n1"), pods...), names, amounts)
+		return amounts
+	}
+	require.Equal(t, []int64{2001, 1, 3}, kept(makePod("p", "")))
+	require.Equal(t, []int64{1, 1, 1}, kept(owner("o")))
+	require.NoError(t, f.shared.Holds().Take("o", "n1", "web", 1, nil))
+	require.Equal(t, []int64{1001, 1, 2}, kept(makePod("p", ""), makePod("o", "n1")))
+	require.Equal(t, []int64{2001, 1, 3}, kept(makePod("p", "")), "the consumer is a victim in somebody's search")
+	other := snapshotOf(1, makeNode("n2"))
+	amounts := []int64{1, 1, 1}
+	f.shared.Kept(makePod("p", ""), other, names, amounts)
+	require.Equal(t, []int64{1, 1, 1}, amounts)
+}
+
+// TestHintsAreForThoseWhomRoomWasMadeFor: the others are woken by the plugin itself.
+func TestHintsAreForThoseWhomRoomWasMadeFor(t *testing.T) {
 	f := newFixture(t, nil, makeNode("n1")).start(t)
-	claim := train
-	claim.Deadline = t0.Add(time.Minute)
-	f.hold(t, claim, 8, "")
-	require.NotNil(t, f.filter(t, makePod("p", "")))
-	f.plugin.running.expireHolds(t.Context(), t0.Add(59*time.Second))
-	require.Empty(t, f.handle.activated)
-	f.plugin.running.expireHolds(t.Context(), t0.Add(time.Minute))
-	require.Equal(t, []string{"default/p"}, f.handle.activated)
-	require.Nil(t, f.filter(t, makePod("p", "")))
+	f.hold(web, 8)
+	pod, nominated := makePod("p", ""), makePod("nominated", "")
+	nominated.Status.NominatedNodeName = "n1"
+	require.NotNil(t, f.filter(t, pod))
+	left, grown := makePod("left", "n1"), makeNode("n1")
+	hints := func(pod *v1.Pod) [2]fwk.QueueingHint {
+		byPod, err := f.plugin.podLeft(klog.Background(), pod, left, nil)
+		require.NoError(t, err)
+		byNode, err := f.plugin.nodeGrew(klog.Background(), pod, nil, grown)
+		require.NoError(t, err)
+		return [2]fwk.QueueingHint{byPod, byNode}
+	}
+	require.Equal(t, [2]fwk.QueueingHint{fwk.QueueSkip, fwk.QueueSkip}, hints(pod))
+	require.Equal(t, [2]fwk.QueueingHint{fwk.Queue, fwk.Queue}, hints(nominated))
+
+	// It is woken for room on n1 and refused again: the scheduler may not have heard yet.
+	f.shared.Holds().Release("web")
+	f.clock.Step(time.Minute)
+	f.plugin.running.server.Kick()
+	eventually(t, func() bool { return len(f.handle.woken()) > 0 })
+	require.Equal(t, []string{"default/p"}, f.handle.woken())
+	f.hold(web, 8)
+	require.NotNil(t, f.filter(t, pod))
+	require.Equal(t, [2]fwk.QueueingHint{fwk.Queue, fwk.Queue}, hints(pod))
 }
 
 func TestFilterAllocatesNothing(t *testing.T) {
 	f := newFixture(t, nil, makeNode("n1")).start(t)
-	f.hold(t, web, 3, "")
-	f.hold(t, train, 1, "member")
-	pods := f.onN1(t, 3, 0)
-	info := snapshotOf(1, makeNode("n1"), pods...)
-	data := &cycleData{asker: ledger.Asker{UID: "p"}, request: ledger.Resources{MilliCPU: 1000, Pods: 1}, refused: &atomic.Bool{}}
-	f.plugin.running.ledger.UpdateHoldsView(f.plugin.running.view)
+	f.hold(web, 4)
+	require.NoError(t, f.shared.Holds().Take("pod-0", "n1", "web", 1, nil))
+	info := snapshotOf(1, makeNode("n1"), onN1(3, 0)...)
+	data := &cycleData{request: ledger.Resources{MilliCPU: 1000, Pods: 1}, refused: &atomic.Bool{}}
+	f.plugin.running.view.Update()
 	ctx, pod := t.Context(), makePod("p", "")
 	// The framework's own types convert to interfaces without a copy; the test's do not.
 	boxed := &boxedInfo{NodeInfo: info, requested: info.GetRequested(), allocatable: info.GetAllocatable()}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,8 +18,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -30,45 +33,81 @@ type handle struct {
 	factory informers.SharedInformerFactory
 	client  kubernetes.Interface
 
+	mu        sync.Mutex // guards activated
 	activated []string
+	// snapshot are the nodes of the cycle; those of the informer, without pods, when it is nil.
+	snapshot map[string]fwk.NodeInfo
 }
 
 func (h *handle) ProfileName() string                                    { return h.profile }
 func (h *handle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
 func (h *handle) ClientSet() kubernetes.Interface                        { return h.client }
 func (h *handle) KubeConfig() *rest.Config                               { return nil }
+func (h *handle) EventRecorder() events.EventRecorderLogger              { return nil }
+func (h *handle) NominatedPodsForNode(string) []fwk.PodInfo              { return nil }
 func (h *handle) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.activated = append(h.activated, slices.Sorted(maps.Keys(pods))...)
 }
-func (h *handle) SnapshotSharedLister() fwk.SharedLister { return snapshot{factory: h.factory} }
 
-// snapshot has the nodes that the informer has, without pods.
+func (h *handle) woken() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.activated)
+}
+func (h *handle) SnapshotSharedLister() fwk.SharedLister { return snapshot{handle: h} }
+
+// snapshot has the nodes of the handle.
 type snapshot struct {
 	fwk.SharedLister
 	fwk.NodeInfoLister
 
-	factory informers.SharedInformerFactory
+	handle *handle
 }
 
 func (s snapshot) NodeInfos() fwk.NodeInfoLister { return s }
 
 func (s snapshot) Get(name string) (fwk.NodeInfo, error) {
-	node, err := s.factory.Core().V1().Nodes().Lister().Get(name)
+	if info := s.handle.snapshot[name]; info != nil {
+		return info, nil
+	}
+	node, err := s.handle.factory.Core().V1().Nodes().Lister().Get(name)
 	if err != nil {
 		return nil, err
 	}
 	return snapshotOf(1, node), nil
 }
 
-// cycleState is the part of a cycle's state that the plugin reads.
+// cycleState is the part of a cycle's state that the plugin uses.
 type cycleState struct {
 	fwk.CycleState
-	podGroup bool
+	podGroup  bool
+	placement fwk.PlacementCycleState
+	data      fwk.StateData
 }
 
-func (s *cycleState) IsPodGroupSchedulingCycle() bool { return s.podGroup }
+func (s *cycleState) IsPodGroupSchedulingCycle() bool                 { return s.podGroup }
+func (s *cycleState) GetPlacementCycleState() fwk.PlacementCycleState { return s.placement }
+func (s *cycleState) Write(_ fwk.StateKey, data fwk.StateData)        { s.data = data }
 
-func (s *cycleState) Write(fwk.StateKey, fwk.StateData) {}
+func (s *cycleState) Read(fwk.StateKey) (fwk.StateData, error) {
+	if s.data == nil {
+		return nil, fwk.ErrNotFound
+	}
+	return s.data, nil
+}
+
+// placementState is that of a placement of a pod group.
+type placementState struct {
+	fwk.PlacementCycleState
+	cycleState
+}
+
+func (s *placementState) Read(key fwk.StateKey) (fwk.StateData, error) { return s.cycleState.Read(key) }
+
+func (s *placementState) Write(key fwk.StateKey, data fwk.StateData)         { s.cycleState.Write(key, data) }
+func (s *placementState) GetPodGroupSchedulingCycle() fwk.PodGroupCycleState { return nil }
 
 // fixture is a plugin over a fake API server, with a clock that stands still.
 type fixture struct {
@@ -76,20 +115,19 @@ type fixture struct {
 	plugin *ReserveCache
 	handle *handle
 	client *fake.Clientset
-	now    time.Time
+	clock  *clocktesting.FakeClock
 }
 
 // newFixture builds the plugin; its informers are not started yet.
-func newFixture(t *testing.T, args runtime.Object, objects ...runtime.Object) *fixture {
+func newFixture(t testing.TB, args runtime.Object, objects ...runtime.Object) *fixture {
 	t.Helper()
 	client := fake.NewClientset(objects...)
 	f := &fixture{
 		client: client,
 		handle: &handle{profile: "default-scheduler", factory: informers.NewSharedInformerFactory(client, 0), client: client},
-		shared: NewShared(),
-		now:    t0,
+		clock:  clocktesting.NewFakeClock(t0),
 	}
-	f.shared.now = func() time.Time { return f.now }
+	f.shared = NewShared(WithClock(f.clock))
 	plugin, err := f.shared.New(t.Context(), args, f.handle)
 	require.NoError(t, err)
 	f.plugin = plugin.(*ReserveCache)
@@ -97,7 +135,7 @@ func newFixture(t *testing.T, args runtime.Object, objects ...runtime.Object) *f
 }
 
 // start starts the informers and waits for the ledger to have seen the objects of the API server.
-func (f *fixture) start(t *testing.T) *fixture {
+func (f *fixture) start(t testing.TB) *fixture {
 	t.Helper()
 	// Informers outlive the test's context by a moment; what they do then harms nobody.
 	ctx, cancel := context.WithCancel(context.Background())
@@ -111,7 +149,7 @@ func (f *fixture) start(t *testing.T) *fixture {
 }
 
 // eventually waits until a condition holds that the informers bring about.
-func eventually(t *testing.T, condition func() bool) {
+func eventually(t testing.TB, condition func() bool) {
 	t.Helper()
 	require.Eventually(t, condition, 20*time.Second, time.Millisecond)
 }

@@ -30,7 +30,8 @@ func FuzzEvents(f *testing.F) {
 		if json.Unmarshal(first, &podA) != nil || json.Unmarshal(second, &podB) != nil || json.Unmarshal(first, &nodeA) != nil {
 			return
 		}
-		h, _ := newHandlers()
+		fixture, pods, nodes, _ := newHandlers(t)
+		l := fixture.shared.Ledger()
 		wrap := func(obj any) any {
 			if how&1 != 0 {
 				return cache.DeletedFinalStateUnknown{Key: "key", Obj: obj}
@@ -38,7 +39,7 @@ func FuzzEvents(f *testing.F) {
 			return obj
 		}
 		check := func() {
-			for _, n := range h.ledger.Dump().Nodes {
+			for _, n := range l.Dump().Nodes {
 				var sum ledger.Resources
 				for i := range n.Pods {
 					sum.Add(&n.Pods[i].Requests, 1)
@@ -46,33 +47,33 @@ func FuzzEvents(f *testing.F) {
 				require.True(t, sum.Equal(&n.Requested), "%s: the pods take %v, and the sum is %v", n.Name, sum, n.Requested)
 			}
 		}
-		h.addNode(&nodeA)
+		nodes.OnAdd(&nodeA, false)
 		if how&2 != 0 {
-			_ = h.ledger.AssumePod(&podA, "n1", t0)
+			_ = l.AssumePod(&podA, "n1", t0)
 		}
-		h.addPod(&podA)
+		pods.OnAdd(&podA, false)
 		check()
-		h.updatePod(&podA, &podB)
+		pods.OnUpdate(&podA, &podB)
 		check()
-		h.addPod(&podB)
-		h.updateNode(&nodeA, &nodeA)
+		pods.OnAdd(&podB, false)
+		nodes.OnUpdate(&nodeA, &nodeA)
 		check()
-		// Objects of another kind, and none, are logged and change nothing.
-		before := h.ledger.Stats()
-		for _, wrong := range []any{nil, (*v1.Pod)(nil), (*v1.Node)(nil), cache.DeletedFinalStateUnknown{}, "text"} {
-			h.addPod(wrong)
-			h.updatePod(wrong, wrong)
-			h.deletePod(wrong)
-			h.addNode(wrong)
-			h.deleteNode(wrong)
+		// Objects of another kind, and none, change nothing.
+		before := l.Stats()
+		for _, wrong := range []any{nil, cache.DeletedFinalStateUnknown{}, "text"} {
+			pods.OnAdd(wrong, false)
+			pods.OnUpdate(wrong, wrong)
+			pods.OnDelete(wrong)
+			nodes.OnAdd(wrong, false)
+			nodes.OnDelete(wrong)
 		}
-		h.addPod(&nodeA)
-		h.addNode(&podA)
-		require.Equal(t, before, h.ledger.Stats())
+		pods.OnAdd(&nodeA, false)
+		nodes.OnAdd(&podA, false)
+		require.Equal(t, before, l.Stats())
 
-		h.deletePod(wrap(&podA))
-		h.deletePod(wrap(&podB))
-		h.deleteNode(wrap(&nodeA))
-		require.Equal(t, ledger.Stats{}, h.ledger.Stats())
+		pods.OnDelete(wrap(&podA))
+		pods.OnDelete(wrap(&podB))
+		nodes.OnDelete(wrap(&nodeA))
+		require.Equal(t, ledger.Stats{}, l.Stats())
 	})
 }

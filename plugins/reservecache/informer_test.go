@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"zonewise.dev/internal/informer"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -42,66 +43,66 @@ func TestHandlersFeedTheLedger(t *testing.T) {
 	eventually(t, func() bool { return l.Stats() == ledger.Stats{Nodes: 1} })
 }
 
-// newHandlers returns handlers without an informer, and what they log.
-func newHandlers() (*handlers, *[]string) {
-	var lines []string
-	logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
-	return &handlers{logger: logger, running: newRunning(defaultArgs(), &handle{})}, &lines
+// newHandlers returns handlers of their own for the plugin of a fixture, as the pod informer calls them, and what they log.
+func newHandlers(t testing.TB) (f *fixture, pods informer.Funcs[*v1.Pod], nodes informer.Funcs[*v1.Node], lines *[]string) {
+	f = newFixture(t, nil)
+	lines = &[]string{}
+	logger := funcr.New(func(_, args string) { *lines = append(*lines, args) }, funcr.Options{})
+	h := &handlers{logger: logger, running: f.plugin.running}
+	return f, informer.Latest(h.podSeen, h.podGone), informer.Latest(h.nodeSeen, h.nodeGone), lines
 }
 
-func TestMissedDeletions(t *testing.T) {
-	h, lines := newHandlers()
-	h.addNode(makeNode("n1"))
-	h.addPod(makePod("p", "n1"))
-	require.NoError(t, h.ledger.AssumePod(makePod("q", ""), "n1", t0))
-
-	// What comes with a missed deletion is the last state that the informer had, here from before binding.
-	h.deletePod(cache.DeletedFinalStateUnknown{Key: "default/p", Obj: makePod("p", "")})
-	h.deletePod(cache.DeletedFinalStateUnknown{Key: "default/q", Obj: makePod("q", "")})
-	require.Equal(t, ledger.Stats{Nodes: 1}, h.ledger.Stats())
-	h.deleteNode(cache.DeletedFinalStateUnknown{Key: "n1", Obj: makeNode("n1")})
-	require.Equal(t, ledger.Stats{}, h.ledger.Stats())
-	require.Empty(t, *lines)
-}
-
-func TestMissedReplacement(t *testing.T) {
-	h, _ := newHandlers()
-	h.addNode(makeNode("n1"))
-	h.addPod(makePod("p", "n1"))
-	replacement := makePod("p", "n1")
-	replacement.UID = "another"
-	h.updatePod(makePod("p", "n1"), replacement)
-	require.Equal(t, ledger.Stats{Pods: 1, Nodes: 1}, h.ledger.Stats())
-	_, known := h.ledger.GetPod("p")
-	require.False(t, known)
-}
-
-func TestUnexpectedObjectsAreLoggedAndLeftOut(t *testing.T) {
-	h, lines := newHandlers()
-	for _, obj := range []any{nil, "pod", (*v1.Pod)(nil), (*v1.Node)(nil), cache.DeletedFinalStateUnknown{Key: "x"}, metav1.ObjectMeta{}} {
-		*lines = nil
-		h.addPod(obj)
-		h.updatePod(obj, makePod("p", "n1"))
-		h.updatePod(makePod("p", "n1"), obj)
-		h.deletePod(obj)
-		h.addNode(obj)
-		h.updateNode(makeNode("n1"), obj)
-		h.deleteNode(obj)
-		require.Len(t, *lines, 7, "%T", obj)
+// TestAConsumerIsOneUntilItsPodIsGone, has finished, or turns up elsewhere.
+func TestAConsumerIsOneUntilItsPodIsGone(t *testing.T) {
+	for name, end := range map[string]func(informer.Funcs[*v1.Pod]){
+		"gone": func(pods informer.Funcs[*v1.Pod]) { pods.OnDelete(makePod("p", "n1")) },
+		"a missed deletion": func(pods informer.Funcs[*v1.Pod]) {
+			pods.OnDelete(cache.DeletedFinalStateUnknown{Key: "default/p", Obj: makePod("p", "")})
+		},
+		"finished": func(pods informer.Funcs[*v1.Pod]) {
+			done := makePod("p", "n1")
+			done.Status.Phase = v1.PodSucceeded
+			pods.OnUpdate(makePod("p", "n1"), done)
+		},
+		"elsewhere": func(pods informer.Funcs[*v1.Pod]) { pods.OnUpdate(makePod("p", ""), makePod("p", "n2")) },
+		"replaced": func(pods informer.Funcs[*v1.Pod]) {
+			other := makePod("p", "n1")
+			other.UID = "another"
+			pods.OnUpdate(makePod("p", "n1"), other)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, pods, nodes, _ := newHandlers(t)
+			nodes.OnAdd(makeNode("n1"), true)
+			f.hold(web, 1)
+			pods.OnAdd(makePod("p", "n1"), true)
+			require.NoError(t, f.shared.Holds().Take("p", "n1", "web", 1, nil))
+			running := makePod("p", "n1")
+			running.Status.Phase = v1.PodRunning
+			pods.OnUpdate(makePod("p", "n1"), running)
+			_, uses := f.shared.Holds().ConsumerOf("p")
+			require.True(t, uses)
+			end(pods)
+			_, uses = f.shared.Holds().ConsumerOf("p")
+			require.False(t, uses)
+		})
 	}
-	*lines = nil
+}
+
+func TestEventsThatMakeNoSense(t *testing.T) {
+	f, pods, _, lines := newHandlers(t)
 	anonymous := makePod("p", "n1")
 	anonymous.UID = ""
-	h.addPod(anonymous)
+	pods.OnAdd(anonymous, false)
 	require.Len(t, *lines, 1)
 	require.Contains(t, (*lines)[0], "no UID")
-	require.Equal(t, ledger.Stats{}, h.ledger.Stats())
+	require.Equal(t, ledger.Stats{}, f.shared.Ledger().Stats())
 }
 
 func TestAMoveIsLogged(t *testing.T) {
-	h, lines := newHandlers()
-	require.NoError(t, h.ledger.AssumePod(makePod("p", ""), "n1", t0))
-	h.addPod(makePod("p", "n2"))
+	f, pods, _, lines := newHandlers(t)
+	require.NoError(t, f.shared.Ledger().AssumePod(makePod("p", ""), "n1", t0))
+	pods.OnAdd(makePod("p", "n2"), false)
 	require.Len(t, *lines, 1)
 	require.Contains(t, (*lines)[0], "another node")
 }

@@ -1,7 +1,6 @@
 package reservecache
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -37,12 +36,12 @@ zonewise_reservecache_unsettled_nodes 1
 
 func TestMetrics(t *testing.T) {
 	// Schedulers of other tests have ended, so that only this one counts.
-	eventually(t, func() bool { return collected.read() == reading{} })
+	eventually(t, func() bool { return collected.Live() == 0 })
 	f := newFixture(t, nil, makeNode("n1"), makePod("bound", "n1")).start(t)
 	require.Nil(t, f.plugin.Reserve(t.Context(), &cycleState{}, makePod("p", ""), "n1"))
-	f.now = t0.Add(time.Minute)
-	require.NoError(t, f.shared.Ledger().AssumePod(makePod("q", ""), "gone", f.now))
-	f.now = t0.Add(90 * time.Second)
+	f.clock.SetTime(t0.Add(time.Minute))
+	require.NoError(t, f.shared.Ledger().AssumePod(makePod("q", ""), "gone", f.clock.Now()))
+	f.clock.SetTime(t0.Add(90 * time.Second))
 	checks, err := testutil.GetCounterMetricValue(driftChecks)
 	require.NoError(t, err)
 	_, status := f.plugin.PreFilter(t.Context(), &cycleState{}, makePod("r", ""), nil)
@@ -54,26 +53,10 @@ func TestMetrics(t *testing.T) {
 			names = append(names, strings.Fields(rest)[0])
 		}
 	}
-	require.Len(t, names, len(gauges))
+	require.Len(t, names, 7)
 	require.NoError(t, testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(gaugeHelp), names...))
 	after, err := testutil.GetCounterMetricValue(driftChecks)
 	require.NoError(t, err)
 	require.Equal(t, 1, int(after-checks))
 	testutil.AssertVectorCount(t, "zonewise_reservecache_drift_checks_total", nil, int(after))
-}
-
-func TestMetricsOfAStoppedSchedulerGo(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	f := newFixture(t, nil)
-	_, err := NewShared().New(ctx, nil, f.handle)
-	require.NoError(t, err)
-	collected.mu.Lock()
-	before := len(collected.live)
-	collected.mu.Unlock()
-	cancel()
-	eventually(t, func() bool {
-		collected.mu.Lock()
-		defer collected.mu.Unlock()
-		return len(collected.live) < before
-	})
 }

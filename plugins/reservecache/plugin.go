@@ -5,52 +5,83 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/component-helpers/resource"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
 
+	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/feature"
+	"zonewise.dev/internal/leader"
 	"zonewise.dev/internal/perscheduler"
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
-	"zonewise.dev/plugins/reservecache/reservations"
+	"zonewise.dev/plugins/reservecache/placement"
+	"zonewise.dev/plugins/reservecache/serve"
+	"zonewise.dev/plugins/reservecache/waiting"
 )
 
 // Name is the name of the plugin in the registry and in KubeSchedulerConfiguration.
 const Name = "ReserveCache"
 
-// Shared is what the ReserveCache plugins of all profiles of one scheduler have in common: the ledger and
-// the informer handlers that feed it. Its methods may be called from several goroutines.
+// Shared is what the ReserveCache plugins of all profiles of one scheduler have in common: the ledger, what is held, and
+// what feeds the two. Its methods may be called from several goroutines.
 type Shared struct {
-	now     func() time.Time
-	options []reservations.Option
+	clock  clock.WithTicker
+	source crd.Source
 
-	mu sync.Mutex // guards args and the making of running
+	mu sync.Mutex // guards all fields below
 	// args are those of the first profile.
 	args *ReserveCacheArgs
+	// profiles are the names of those that have enabled the plugin.
+	profiles sets.Set[string]
 	// running is set by the first call of New and never changes.
 	running *running
 }
 
+// Option changes how a Shared is made.
+type Option func(*Shared)
+
+// WithClock tells the time by c instead of the system's clock.
+func WithClock(c clock.WithTicker) Option { return func(s *Shared) { s.clock = c } }
+
+// WithSource takes ZoneReservations from source instead of from the API server of the handle.
+func WithSource(source crd.Source) Option { return func(s *Shared) { s.source = source } }
+
 // running is what a Shared has once a profile has enabled the plugin. Its fields do not change.
 type running struct {
-	args         ReserveCacheArgs
-	ledger       *ledger.Ledger
-	gate         *gate
-	drift        *driftDetector
-	dumper       *dumper
-	reservations *reservations.Reservations
-	waker        *waker
-	blocked      *blockedPods
+	args    ReserveCacheArgs
+	clock   clock.WithTicker
+	ledger  *ledger.Ledger
+	holds   *holds.Holds
+	planner *placement.Planner
+	server  *serve.Server
+	waiting *waiting.Pods
+	leader  *leader.Leader
+	gate    *gate
+	drift   *driftDetector
+	dumper  *dumper
 	// view is what is held as the present scheduling cycle sees it. It belongs to the scheduling cycles, of which there
 	// is one at a time: PreFilter brings it up to date, and the cycle's Filter calls only read it.
-	view *ledger.HoldsView
+	view *holds.View
+	// kept is what Kept remembers of the pod that it was last asked about. It belongs to the scheduling cycles, too.
+	kept struct {
+		pod     *v1.Pod
+		version any
+		asker   holds.Asker
+	}
 }
 
-// NewShared returns the state for one scheduler. It starts nothing: the first call of New does. The options say where
-// ZoneReservations come from, which by default is the API server of the scheduler.
-func NewShared(options ...reservations.Option) *Shared {
-	return &Shared{now: time.Now, options: options}
+// NewShared returns the state for one scheduler. It starts nothing: the first call of New does.
+func NewShared(options ...Option) *Shared {
+	s := &Shared{clock: clock.RealClock{}, profiles: sets.New[string]()}
+	for _, option := range options {
+		option(s)
+	}
+	return s
 }
 
 // New is the framework's factory of the plugin for one profile. A nil object means the default arguments.
@@ -75,22 +106,26 @@ func (s *Shared) New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk
 		}
 		s.args, s.running = &a, r
 	}
-	return &ReserveCache{running: s.running, handle: h, now: s.now}, nil
+	s.profiles.Insert(h.ProfileName())
+	return &ReserveCache{running: s.running, handle: h}, nil
 }
 
-// newRunning makes the state, of which nothing runs yet.
-func newRunning(a ReserveCacheArgs, h activator, options ...reservations.Option) *running {
-	l := ledger.New(ledgerOptions())
-	r := &running{
-		args:    a,
-		ledger:  l,
-		drift:   newDriftDetector(l, a.DriftSettle.Duration),
-		blocked: &blockedPods{},
-		view:    &ledger.HoldsView{},
-	}
-	r.waker = &waker{running: r, handle: h}
-	r.reservations = reservations.New(l, r.waker, append(reservationOptions(), options...)...)
-	return r
+// hasProfile reports whether the pods of that scheduler name are scheduled by a profile with the plugin.
+func (s *Shared) hasProfile(schedulerName string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.profiles.Has(schedulerName)
+}
+
+// ledgerOptions returns the rules by which kube-scheduler's NodeInfo reads pods under the feature gates of
+// this process, so that ledger and snapshot agree.
+func ledgerOptions() ledger.Options {
+	return ledger.Options{Requests: resource.PodResourcesOptions{
+		UseStatusResources: feature.Enabled("InPlacePodVerticalScaling", true),
+		InPlacePodLevelResourcesVerticalScalingEnabled: feature.Enabled("InPlacePodLevelResourcesVerticalScaling", true),
+		SkipPodLevelResources:                          !feature.Enabled("PodLevelResources", true),
+		UseDRANodeAllocatableResourceClaimStatus:       feature.Enabled("DRANodeAllocatableResources", false),
+	}}
 }
 
 func (s *Shared) start(ctx context.Context, a ReserveCacheArgs, h fwk.Handle) (*running, error) {
@@ -102,63 +137,79 @@ func (s *Shared) start(ctx context.Context, a ReserveCacheArgs, h fwk.Handle) (*
 	if a.AssumedPodTTL.Duration > 0 && client == nil {
 		return nil, errors.New("assumedPodTTL is set, but the framework has no client with which to ask the API server")
 	}
-	r := newRunning(a, h, s.options...)
+	source := s.source
+	if source == nil {
+		source = crd.Source(nowhere{})
+		if config := h.KubeConfig(); config != nil {
+			server, err := crd.Connect(ctx, config)
+			if err != nil {
+				return nil, err
+			}
+			source = server
+		}
+	}
+	r := &running{args: a, clock: s.clock, ledger: ledger.New(ledgerOptions()), holds: holds.New(), waiting: waiting.New(), leader: leader.Of(ctx, h)}
+	r.view = r.holds.NewView()
+	r.planner = placement.New(r.holds, a.MaxHeldFraction, func(node string) []placement.Nominee { return nomineesOf(r.ledger, h, node) })
+	r.drift = newDriftDetector(r.ledger, r.holds, a.DriftSettle.Duration, s.hasProfile)
+	r.server = serve.New(&serve.Config{
+		Clock: s.clock, Source: source, Leader: r.leader, Ledger: r.ledger, Holds: r.holds, Planner: r.planner,
+		Waker: &waker{running: r, handle: h}, Handle: h, Trails: trails(r.ledger, factory),
+	})
 	synced, err := addHandlers(ctx, factory, r)
 	if err != nil {
 		return nil, err
 	}
 	r.gate = newGate(synced, a.HandlerSyncTimeout.Duration)
-	if err := r.reservations.Start(ctx, h, synced...); err != nil {
+	if err := r.server.Start(ctx, synced); err != nil {
 		return nil, err
 	}
-	r.dumper = &dumper{ledger: r.ledger, drift: r.drift, factory: factory}
+	r.dumper = &dumper{ledger: r.ledger, holds: r.holds, drift: r.drift, factory: factory}
 	r.dumper.listen(ctx)
 	if a.AssumedPodTTL.Duration > 0 {
-		e := &expirer{ledger: r.ledger, client: client, ttl: a.AssumedPodTTL.Duration, now: s.now}
+		e := &expirer{ledger: r.ledger, holds: r.holds, client: client, ttl: a.AssumedPodTTL.Duration, clock: s.clock}
 		go e.run(ctx)
 	}
-	go wait.UntilWithContext(ctx, func(ctx context.Context) { r.expireHolds(ctx, s.now()) }, time.Second)
-	exportMetrics(ctx, r, s.now)
+	exportMetrics(ctx, r)
 	return r, nil
+}
+
+// get returns what runs, or nil as long as no profile has enabled the plugin.
+func (s *Shared) get() *running {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running
 }
 
 // Ledger returns the ledger, or nil as long as no profile has enabled the plugin.
 func (s *Shared) Ledger() *ledger.Ledger {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.running == nil {
-		return nil
+	if r := s.get(); r != nil {
+		return r.ledger
 	}
-	return s.running.ledger
+	return nil
 }
 
-// HoldsFreed tells that someone other than the plugin, such as who holds slots for gangs, holds less than before: the
-// pods that holds kept out are tried again, and reservations may take the room. It must not be called from a queueing
-// hint, nor with a lock held that hints take.
-func (s *Shared) HoldsFreed(ctx context.Context) {
-	s.mu.Lock()
-	r := s.running
-	s.mu.Unlock()
-	if r != nil {
-		r.holdsFreed(ctx)
+// Holds returns what is held, or nil as long as no profile has enabled the plugin.
+func (s *Shared) Holds() *holds.Holds {
+	if r := s.get(); r != nil {
+		return r.holds
 	}
-}
-
-func (r *running) holdsFreed(ctx context.Context) {
-	r.reservations.PodsChanged(true)
-	r.waker.Freed(ctx)
+	return nil
 }
 
 // Drift returns what the last comparison of the ledger with the scheduler's snapshot found. It is the zero
 // Drift as long as no profile has enabled the plugin or no pod has been scheduled.
 func (s *Shared) Drift() Drift {
-	s.mu.Lock()
-	r := s.running
-	s.mu.Unlock()
-	if r == nil {
-		return Drift{}
+	if r := s.get(); r != nil {
+		return r.drift.report()
 	}
-	return r.drift.report()
+	return Drift{}
+}
+
+// Idle reports whether the plugin's workers have nothing to do until an event comes or the clock moves.
+func (s *Shared) Idle() bool {
+	r := s.get()
+	return r == nil || r.server.Idle()
 }
 
 // New is the factory for a scheduler that does not wire the plugins itself: all profiles of one scheduler
@@ -171,7 +222,6 @@ func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, err
 type ReserveCache struct {
 	running *running
 	handle  fwk.Handle
-	now     func() time.Time
 }
 
 var (

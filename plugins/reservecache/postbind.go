@@ -9,5 +9,5 @@ import (
 
 // PostBind records that the API server has accepted the binding. The informer may have shown it already.
 func (p *ReserveCache) PostBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) {
-	p.running.ledger.FinishBinding(pod.UID, nodeName, p.now())
+	p.running.ledger.FinishBinding(pod.UID, nodeName, p.running.clock.Now())
 }

@@ -2,62 +2,97 @@ package reservecache
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/plugins/reservecache/holds"
 )
 
 // PreFilter holds the cycle back until the ledger has seen the cluster and the slots of the reservations are placed,
-// compares ledger and snapshot now and then, and finds out which slots the pod may use. It rejects no pod and no node, and
-// has Filter skipped for pods that no hold can touch. It fails with an error, so that the pod is retried, when the
-// handlers have not synced in time.
+// compares ledger and snapshot now and then, lets reservations take what has become free, and finds out which slots the pod
+// may use. It rejects no pod and no node, and has Filter skipped for pods that no hold can touch. It fails with an error, so
+// that the pod is retried, when the handlers have not synced in time.
 func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	r := p.running
+	r.leader.Cycle()
 	if err := r.gate.wait(ctx); err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	r.reservations.AwaitStart(ctx)
+	r.server.AwaitStart(ctx)
 	// A pod-group cycle tries placements on the snapshot without changing its generations.
 	if !state.IsPodGroupSchedulingCycle() {
-		r.drift.check(klog.FromContext(ctx), nodes, p.now())
-		r.reservations.Refill(cycleView(nodes))
+		r.drift.check(klog.FromContext(ctx), nodes, r.clock.Now())
+		if result := r.planner.Collect(cycleView(nodes)); len(result.Changed) > 0 || result.More {
+			r.server.Kick()
+		}
 	}
-	r.ledger.UpdateHoldsView(r.view)
-	r.blocked.forget(pod.UID)
+	r.view.Update()
+	if r.waiting.Tried(pod.UID) {
+		r.server.Kick()
+	}
 	asker, owner := r.askerFor(pod)
-	if asker.IgnoreHolds || r.view.Empty() && asker.Use != ledger.UseOnly {
+	if asker.IgnoreHolds || r.view.Empty() && (owner == nil || asker.Use != holds.UseOnly) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	state.Write(stateKey, &cycleData{
-		asker:     asker,
-		request:   r.ledger.Requests(pod),
-		owner:     owner,
-		elsewhere: &elsewhere{state: state, nodes: nodes},
-		refused:   &atomic.Bool{},
-		refusal:   &refusal{pod: pod},
-	})
+	d := &cycleData{
+		asker: asker, request: r.ledger.Requests(pod), owner: owner,
+		elsewhere: &elsewhere{state: state, nodes: nodes}, rehearsed: rehearsalOf(state), refused: &atomic.Bool{},
+	}
+	if owner != nil {
+		d.choices = &choices{slots: map[string]int{}}
+	}
+	state.Write(stateKey, d)
 	return nil, nil
 }
 
-// signature is what tells pods without slots apart, as far as holds are concerned.
-type signature struct {
-	Priority     int32
-	IgnoresHolds bool
+// PreFilterExtensions returns what adapts the cycle's data to pods that come and go in what-if searches.
+func (p *ReserveCache) PreFilterExtensions() fwk.PreFilterExtensions { return p }
+
+// AddPod takes in that a pod is nominated to a node. An owner that will use a slot there is counted as its user, or its
+// request and its slot would both be kept from others. All other pods show in the NodeInfo, and so do consumers.
+func (p *ReserveCache) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, added fwk.PodInfo, info fwk.NodeInfo) *fwk.Status {
+	d, pod := read(state), added.GetPod()
+	if d == nil || pod.Spec.NodeName != "" {
+		return nil
+	}
+	r, name := p.running, info.Node().Name
+	held := r.view.Node(name)
+	if held == nil {
+		return nil
+	}
+	asker, owner := r.askerFor(pod)
+	if owner == nil || slices.ContainsFunc(d.takenOn(name), func(t holds.Taken) bool { return t.Pod == pod.UID }) {
+		return nil
+	}
+	request := r.ledger.Requests(pod)
+	allocatable, requested := amounts(info.GetAllocatable()), requestedOf(info)
+	requested = requested.Clone() // the map is the NodeInfo's
+	requested.Add(&request, -1)
+	pods := podsOf(info.GetPods())
+	verdict := held.Fit(&holds.Question{
+		Who: &asker, Request: &request, Allocatable: &allocatable, Requested: &requested, Taken: d.takenOn(name),
+		Present: func(uid types.UID) bool { return uid != pod.UID && pods.has(uid) },
+	})
+	if verdict.Slots == 0 {
+		return nil
+	}
+	changed := *d
+	changed.nominated = maps.Clone(d.nominated)
+	if changed.nominated == nil {
+		changed.nominated = map[string][]holds.Taken{}
+	}
+	changed.nominated[name] = append(slices.Clone(d.nominated[name]), holds.Taken{Claim: owner.Claim, Pod: pod.UID, Slots: verdict.Slots})
+	state.Write(stateKey, &changed)
+	return nil
 }
 
-// SignPod signs the pods that own no slot, so that the framework may batch them: what holds make of a node is the same for
-// all pods of one priority. Where an owner goes depends on the slots that are left.
-func (p *ReserveCache) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	asker, _ := p.running.askerFor(pod)
-	if len(asker.Claims) > 0 {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "pods that own held capacity are not signable")
-	}
-	if !p.running.reservations.Any() {
-		return nil, nil
-	}
-	return []fwk.SignFragment{{Key: Name, Value: signature{asker.Priority, asker.IgnoreHolds}}}, nil
+// RemovePod has nothing to do: the slot of a consumer that is not on the node is unused.
+func (*ReserveCache) RemovePod(context.Context, fwk.CycleState, *v1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status {
+	return nil
 }

@@ -6,65 +6,115 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/plugins/reservecache/holds"
 )
 
-// Reserve assumes the pod on the node, in a slot if it needs or prefers one. What is held is checked once more,
-// under the ledger's lock and against the cycle's snapshot, since slots may have been placed after PreFilter, and since
-// Filter is skipped for some pods. It fails with an error, so that the pod is retried, when the room is held, and when the
-// ledger has the pod already: it was bound while it was being scheduled.
+// errHeld means that a node has room for a pod only in slots that the pod may not use.
+var errHeld = errors.New("the room is held")
+
+// Reserve assumes the pod on the node, in as many slots as Filter found that it needs or prefers. Slots that were placed or used
+// since PreFilter are looked at once more. It fails with an error, so that the pod is retried, when the room is held now, and
+// when the ledger has the pod already: it was bound while it was being scheduled.
 //
-// In a pod-group cycle Reserve is a rehearsal and changes nothing; the framework calls it again for real.
+// In a pod-group cycle Reserve is a rehearsal, which the placement's state remembers until Unreserve; the framework calls it again
+// for real.
 func (p *ReserveCache) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
+	r, d := p.running, read(state)
 	if state.IsPodGroupSchedulingCycle() {
+		if d != nil && d.rehearsed != nil && d.owner != nil {
+			d.rehearsed.set(pod.UID, nodeName, d.owner.Claim, d.choices.get(nodeName))
+		}
 		return nil
 	}
-	admission, err := p.admission(pod, nodeName)
+	claim, slots, present, err := p.admit(d, pod, nodeName)
+	// The slots come first: until the ledger has the pod they count as unused, and are in no pod's way. A pod that was on the
+	// node without its slots would make the node look too full for the moment.
+	if err == nil && slots > 0 {
+		err = r.holds.Take(pod.UID, nodeName, claim, slots, present)
+	}
 	if err != nil {
+		reserveConflicts.Inc()
+		return fwk.AsStatus(fmt.Errorf("node %q: %w", nodeName, err))
+	}
+	if err := r.ledger.AssumePod(pod, nodeName, r.clock.Now()); err != nil {
+		p.leave(pod.UID, nodeName)
 		return fwk.AsStatus(err)
 	}
-	claim, err := p.running.ledger.AssumePodOnHold(pod, nodeName, admission, p.now())
-	if err != nil {
-		if errors.Is(err, ledger.ErrHeld) || errors.Is(err, ledger.ErrNoSlot) {
-			reserveConflicts.Inc()
-		}
-		return fwk.AsStatus(err)
+	if r.waiting.Placed(pod.UID, nodeName) || slots > 0 {
+		r.server.Kick()
 	}
-	p.running.blocked.forget(pod.UID)
-	if claim.UID != "" {
-		p.running.reservations.PodsChanged(false)
-		klog.FromContext(ctx).V(3).Info("Pod takes a held slot", "pod", klog.KObj(pod), "node", klog.KRef("", nodeName), "claim", claim.Kind, "uid", claim.UID)
+	if slots > 0 {
+		klog.FromContext(ctx).V(3).Info("Pod takes held slots", "pod", klog.KObj(pod), "node", klog.KRef("", nodeName), "slots", slots, "claim", claim)
 	}
 	return nil
 }
 
-// admission is what the pod is checked against. It must be called within the scheduling cycle.
-func (p *ReserveCache) admission(pod *v1.Pod, nodeName string) (*ledger.Admission, error) {
+// admit returns how many slots of which claim the pod uses on the node, and which pods the cycle sees there. It must be called
+// within the scheduling cycle.
+func (p *ReserveCache) admit(d *cycleData, pod *v1.Pod, nodeName string) (claim types.UID, slots int, present holds.Present, err error) {
+	r := p.running
+	if d == nil {
+		asker, owner := r.askerFor(pod)
+		if asker.IgnoreHolds || !r.view.Stale(nodeName) {
+			return "", 0, nil, nil
+		}
+		d = &cycleData{asker: asker, owner: owner, request: r.ledger.Requests(pod)}
+	}
+	slots = d.choices.get(nodeName)
+	if slots == 0 && !r.view.Stale(nodeName) {
+		return "", 0, nil, nil
+	}
+	// What was rehearsed with other members was found with these on the node, of which the snapshot shows nothing now.
+	if d.rehearsed != nil {
+		return d.asker.Claim, slots, nil, nil
+	}
 	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
 	if err != nil {
-		return nil, fmt.Errorf("node %q is not in the snapshot: %w", nodeName, err)
+		return "", 0, nil, fmt.Errorf("it is not in the snapshot: %w", err)
 	}
-	asker, _ := p.running.askerFor(pod)
-	return &ledger.Admission{
-		Asker:       asker,
-		Requested:   requestedOf(info),
-		Allocatable: amounts(info.GetAllocatable()),
-		Present:     podsOf(info.GetPods()).has,
-	}, nil
+	present = podsOf(info.GetPods()).has
+	if !r.view.Stale(nodeName) {
+		return d.asker.Claim, slots, present, nil
+	}
+	allocatable, requested := amounts(info.GetAllocatable()), requestedOf(info)
+	question := d.question(nodeName, &allocatable, &requested, present)
+	verdict := r.holds.Node(nodeName).Fit(&question)
+	switch {
+	case verdict.Fits:
+		return d.asker.Claim, verdict.Slots, present, nil
+	case verdict.By != nil:
+		return "", 0, nil, fmt.Errorf("%w for %s: %s", errHeld, verdict.By.Name, verdict.Lacks)
+	default:
+		return "", 0, nil, holds.ErrNoSlot
+	}
 }
 
 // Unreserve forgets the pod if it is assumed on that node. It does nothing otherwise: the informer may
 // have shown the pod bound although the bind call failed, or gone.
 func (p *ReserveCache) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) {
+	r := p.running
 	if state.IsPodGroupSchedulingCycle() {
+		if d := read(state); d != nil && d.rehearsed != nil {
+			d.rehearsed.set(pod.UID, "", "", 0)
+		}
 		return
 	}
-	if p.running.ledger.ForgetPod(pod.UID, nodeName) {
-		p.running.reservations.PodsChanged(true)
+	forgotten := r.ledger.ForgetPod(pod.UID, nodeName)
+	if p.leave(pod.UID, nodeName) || forgotten {
+		r.server.Kick()
 	} else {
 		klog.FromContext(ctx).V(4).Info("Nothing to unreserve", "pod", klog.KObj(pod), "node", klog.KRef("", nodeName))
 	}
+}
+
+// leave ends the use of slots on a node by a pod that is not there, and reports whether it used any.
+func (p *ReserveCache) leave(uid types.UID, nodeName string) bool {
+	if is, known := p.running.ledger.GetPod(uid); known && is.Node == nodeName {
+		return false
+	}
+	return p.running.holds.Leave(uid, nodeName)
 }

@@ -30,6 +30,7 @@ func TestReserveUnreserve(t *testing.T) {
 	require.Equal(t, before, l.Stats())
 }
 
+// TestRehearsalsChangeNothing but the state of their placement.
 func TestRehearsalsChangeNothing(t *testing.T) {
 	f := newFixture(t, nil, makeNode("n1")).start(t)
 	l := f.shared.Ledger()
@@ -58,7 +59,7 @@ func TestReserveOfAPodThatIsBoundFails(t *testing.T) {
 func TestPostBindFinishes(t *testing.T) {
 	f := newFixture(t, nil, makeNode("n1")).start(t)
 	require.Nil(t, f.plugin.Reserve(t.Context(), &cycleState{}, makePod("p", ""), "n1"))
-	f.now = t0.Add(time.Second)
+	f.clock.SetTime(t0.Add(time.Second))
 	f.plugin.PostBind(t.Context(), &cycleState{}, makePod("p", ""), "n1")
 	got, _ := f.shared.Ledger().GetPod("p")
 	require.Equal(t, ledger.Assumed, got.State, "the informer confirms, not the bind call")

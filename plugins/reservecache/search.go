@@ -2,21 +2,33 @@ package reservecache
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
+
+// elsewhere answers, at most once in a cycle, whether the pod finds a node of the better kind anywhere: in Headroom mode
+// one where it needs no slot, in Guarantee mode one where it has a slot.
+type elsewhere struct {
+	once  sync.Once
+	found bool
+	// state and nodes are those of PreFilter.
+	state fwk.CycleState
+	nodes []fwk.NodeInfo
+}
 
 // betterElsewhere tells whether some node of the cluster would take the pod in the better way of its reservation's mode:
 // beside all slots (Headroom) or in a slot (Guarantee). All nodes are looked at, not the sample that the scheduler
 // stops at, with all filters, since the only free node may be one that spreading forbids. The answer is found at most once
 // in a cycle, and only when a node of the lesser kind has passed all filters but this one.
 //
-// Filter runs behind PreFilter, so that the state of all plugins is there; what Filter can not do, PreFilter could even
+// Filter runs behind PreFilter, so that the state of all plugins is there; what Filter cannot do, PreFilter could even
 // less: it knows neither what the others skip nor what they will say.
 func (p *ReserveCache) betterElsewhere(ctx context.Context, d *cycleData, pod *v1.Pod) bool {
 	e := d.elsewhere
@@ -47,39 +59,29 @@ func (p *ReserveCache) betterElsewhere(ctx context.Context, d *cycleData, pod *v
 }
 
 // betterNodes returns the nodes that would take the pod in the better way as far as amounts go, which rules out
-// nearly all nodes of a full cluster at little cost.
+// nearly all nodes of a full cluster at little cost. For an owner that uses slots first these are the few that have its slots.
 func (p *ReserveCache) betterNodes(d *cycleData, nodes []fwk.NodeInfo) []fwk.NodeInfo {
+	if d.asker.Use == holds.UseFirst {
+		lister := p.handle.SnapshotSharedLister().NodeInfos()
+		nodes = nil
+		for _, name := range p.running.holds.NodesOf(d.asker.Claim) {
+			if info, err := lister.Get(name); err == nil {
+				nodes = append(nodes, info)
+			}
+		}
+	}
 	var better []fwk.NodeInfo
 	for _, info := range nodes {
-		holds := p.running.view.Node(info.Node().Name)
-		if holds == nil && d.asker.Use == ledger.UseFirst {
+		allocatable, requested := amounts(info.GetAllocatable()), requestedOf(info)
+		if ledger.Lacks(&d.request, &allocatable, &requested) {
 			continue
 		}
-		allocatable, sum := amounts(info.GetAllocatable()), requestedOf(info)
-		if exceeds(&d.request, &sum, &allocatable) {
-			continue
-		}
-		verdict := ledger.Fits(&d.request, &allocatable, &sum, holds, &d.asker, podsOf(info.GetPods()).has)
-		if verdict.Fits && (verdict.Slot != nil) == (d.asker.Use == ledger.UseFirst) {
+		name := info.Node().Name
+		question := d.question(name, &allocatable, &requested, podsOf(info.GetPods()).has)
+		verdict := p.running.view.Node(name).Fit(&question)
+		if verdict.Fits && (verdict.Slots > 0) == (d.asker.Use == holds.UseFirst) {
 			better = append(better, info)
 		}
 	}
 	return better
-}
-
-// exceeds tells whether a request is more than what is left of a node, holds aside.
-func exceeds(request, requested, allocatable *ledger.Resources) bool {
-	if request.Pods+requested.Pods > allocatable.Pods ||
-		request.MilliCPU > 0 && request.MilliCPU+requested.MilliCPU > allocatable.MilliCPU ||
-		request.Memory > 0 && request.Memory+requested.Memory > allocatable.Memory ||
-		request.EphemeralStorage > 0 && request.EphemeralStorage+requested.EphemeralStorage > allocatable.EphemeralStorage {
-		return true
-	}
-	for name, amount := range request.Scalar {
-		// Resources that an extender or a driver keeps are not on the node's list; the filters judge them.
-		if limit, known := allocatable.Scalar[name]; known && amount+requested.Scalar[name] > limit {
-			return true
-		}
-	}
-	return false
 }

@@ -97,12 +97,16 @@ func (s *runningScheduler) cacheAccount() account {
 //   - no node was ever given more than it has,
 //   - no pod stays assumed, and once events have settled each ledger equals the scheduler's own cache and
 //     the API server, so that its drift is zero,
+//   - no slot of a reservation has lost its room, unless the test takes it on purpose,
 //   - a gang is bound whole or not at all,
 //   - the scheduler was allowed all that it tried.
 func (w *world) assertInvariants() {
 	w.t.Helper()
 	for _, s := range w.schedulers {
 		require.Empty(w.t, s.log.lines("is forbidden: User"), "what the roles of manifests/rbac do not allow")
+		if !w.overcommits {
+			require.Empty(w.t, s.log.lines("Slots have lost their room"))
+		}
 		if s.ledger() == nil {
 			continue
 		}
@@ -167,7 +171,7 @@ func (w *world) assertLedgersEmpty() {
 			continue
 		}
 		w.eventually("the ledger of an empty cluster is empty", func() (bool, string) {
-			a, claims := s.ledgerAccount(), s.ledger().Claims()
+			a, claims := s.ledgerAccount(), s.pack.ReserveCache().Holds().Claims()
 			return len(a)+len(claims) == 0, fmt.Sprintf("nodes: %s; claims: %+v", strings.Join(slices.Sorted(maps.Keys(a)), ", "), claims)
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -52,7 +53,7 @@ func testReservationDefaults(t *testing.T, w *reservationWorld) {
 	require.NoError(t, w.policies.Get(w.ctx, client.ObjectKeyFromObject(obj), got))
 	require.Equal(t, v1alpha1.ModeHeadroom, got.Spec.Mode)
 	require.Equal(t, v1alpha1.OwnerPreferred, got.Spec.OwnerPolicy)
-	require.Equal(t, ptr.To[int32](0), got.Spec.Priority)
+	require.Nil(t, got.Spec.Priority, "it is that of pods without a priority class")
 	require.Equal(t, v1alpha1.ZoneLossShift, got.Spec.OnZoneLoss)
 	require.Nil(t, got.Spec.TTL)
 
@@ -75,6 +76,7 @@ slot:
   requests: {cpu: 500m, memory: 4Gi, ephemeral-storage: 1Gi, hugepages-2Mi: 4Mi, example.com/gpu: 1}
   nodeSelector: {disk: ssd}
   tolerations: [{key: dedicated, operator: Equal, value: shop, effect: NoSchedule}]
+slotsPerNode: 2
 mode: Guarantee
 ownerPolicy: Required
 zones: [{name: a, slots: 10}, {name: b, slots: 10}]
@@ -83,6 +85,8 @@ ttl: 24h
 onZoneLoss: Keep`,
 		"spread":            someOwner + someSlot + "slots: 20",
 		"negative-priority": someOwner + someSlot + "slots: 1\npriority: -10",
+		"request-of-zero":   someOwner + "slot: {requests: {cpu: 1, memory: 0}}\nslots: 1",
+		"most-slots":        someOwner + someSlot + "slots: 5000",
 		"short-ttl":         someOwner + someSlot + "slots: 1\nttl: 500ms",
 		"number-as-number":  someOwner + "slot: {requests: {cpu: 2, memory: 1000000}}\nslots: 1",
 	} {
@@ -107,9 +111,7 @@ func testReservationRejected(t *testing.T, w *reservationWorld) {
 		{"no-slot", someOwner + rest, "spec.slot", "Required value"},
 		{"no-requests", someOwner + "slot: {}\n" + rest, "spec.slot.requests", "Required value"},
 		{"empty-requests", someOwner + "slot: {requests: {}}\n" + rest, "spec.slot.requests", "at least 1"},
-		{"request-of-zero", someOwner + "slot: {requests: {cpu: '0'}}\n" + rest, "spec.slot.requests", "above 0"},
-		{"request-of-zero-beside-another", someOwner + "slot: {requests: {cpu: '1', memory: 0}}\n" + rest, "spec.slot.requests", "above 0"},
-		{"negative-request", someOwner + "slot: {requests: {cpu: '-1'}}\n" + rest, "spec.slot.requests", "above 0"},
+		{"negative-request", someOwner + "slot: {requests: {cpu: '-1'}}\n" + rest, "spec.slot.requests", "no quantity may be below 0"},
 		{"request-of-pods", someOwner + "slot: {requests: {cpu: '1', pods: 1}}\n" + rest, "spec.slot.requests", "pods must not be set"},
 		{"malformed-request", someOwner + "slot: {requests: {cpu: two}}\n" + rest, "spec.slot.requests.cpu", ""},
 		{"neither-zones-nor-slots", someOwner + someSlot, "spec", "exactly one of zones and slots"},
@@ -120,7 +122,10 @@ func testReservationRejected(t *testing.T, w *reservationWorld) {
 		{"zone-with-no-slots", someOwner + someSlot + "zones: [{name: a, slots: 0}]", "spec.zones[0].slots", "greater than or equal to 1"},
 		{"zone-name", someOwner + someSlot + "zones: [{name: 'zone a', slots: 1}]", "spec.zones[0].name", "should match"},
 		{"slots-zero", someOwner + someSlot + "slots: 0", "spec.slots", "greater than or equal to 1"},
-		{"slots-too-many", someOwner + someSlot + "slots: 10001", "spec.slots", "less than or equal to 10000"},
+		{"slots-too-many", someOwner + someSlot + "slots: 5001", "spec.slots", "less than or equal to 5000"},
+		{"zones-with-too-many-slots", someOwner + someSlot + "zones: [{name: a, slots: 2500}, {name: b, slots: 2501}]", "spec", "at most 5000 slots in all"},
+		{"no-slots-per-node", someOwner + someSlot + rest + "slotsPerNode: 0", "spec.slotsPerNode", "greater than or equal to 1"},
+		{"too-many-slots-per-node", someOwner + someSlot + rest + "slotsPerNode: 5001", "spec.slotsPerNode", "less than or equal to 5000"},
 		{"mode", someOwner + someSlot + rest + "mode: Always", "spec.mode", "Unsupported value"},
 		{"owner-policy", someOwner + someSlot + rest + "ownerPolicy: Never", "spec.ownerPolicy", "Unsupported value"},
 		{"zone-loss", someOwner + someSlot + rest + "onZoneLoss: Drop", "spec.onZoneLoss", "Unsupported value"},
@@ -146,10 +151,11 @@ func testReservationStatus(t *testing.T, w *reservationWorld) {
 	require.NoError(t, w.policies.Get(w.ctx, client.ObjectKeyFromObject(obj), got))
 	want := v1alpha1.ZoneReservationStatus{
 		ObservedGeneration: 1,
+		LastUpdateTime:     metav1.NewMicroTime(time.Unix(1800000000, 123456000)),
 		Slots:              v1alpha1.SlotCounts{Desired: 2, Held: 2, Used: 1},
 		Zones: []v1alpha1.ReservationZoneStatus{{
 			Name: "a", SlotCounts: v1alpha1.SlotCounts{Desired: 2, Held: 2, Used: 1},
-			Nodes: []v1alpha1.ReservationNodeStatus{{Name: "a1", Slots: 2, Used: 1}},
+			Nodes: []v1alpha1.ReservationNodeStatus{{Name: "a1", Slots: 2, Used: 1, Consumers: []types.UID{"web-1"}}},
 		}},
 		Conditions: []metav1.Condition{{
 			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: 1,
@@ -159,6 +165,8 @@ func testReservationStatus(t *testing.T, w *reservationWorld) {
 	got.Status = want
 	require.NoError(t, w.policies.Status().Update(w.ctx, got))
 	require.NoError(t, w.policies.Get(w.ctx, client.ObjectKeyFromObject(obj), got))
+	require.True(t, want.LastUpdateTime.Equal(&got.Status.LastUpdateTime), "%s", got.Status.LastUpdateTime)
+	want.LastUpdateTime = got.Status.LastUpdateTime
 	require.Equal(t, want, got.Status)
 
 	got.Spec.Priority, got.Status.Slots.Held = ptr.To[int32](7), 1000

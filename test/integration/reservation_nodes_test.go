@@ -35,7 +35,7 @@ func (w *reservationWorld) nodeOf(r *v1alpha1.ZoneReservation) string {
 // the zone, and do not come back for nothing.
 func TestReservationMovesWithItsNode(t *testing.T) {
 	w := newReservationWorld(t)
-	w.mayOvercommitHolds() // a node that shrinks is overcommitted until the slots have moved
+	w.overcommits = true // a node that shrinks is overcommitted until the slots have moved
 	w.addNodes("4", "a1", "a2")
 	r := w.reserve("shop", inZones(2, "a"), slotOf("2"))
 	w.startScheduler()
@@ -131,7 +131,7 @@ func TestReservationZoneIsLost(t *testing.T) {
 // node, until the slots have another place.
 func TestReservationSpaceIsTakenByHand(t *testing.T) {
 	w := newReservationWorld(t)
-	w.mayOvercommitHolds()
+	w.overcommits = true
 	w.addNodes("4", "a1")
 	r := w.reserve("shop", inZones(4, "a"))
 	w.startScheduler()

@@ -78,23 +78,4 @@ func TestWatcherFindsWhatIsWrong(t *testing.T) {
 		w.see(watch.Modified, second)
 		require.Len(t, w.found(), 1, "with its sibling bound the second is fine")
 	})
-	t.Run("a pod in the room of a slot", func(t *testing.T) {
-		w := start()
-		l := ledger.New(ledger.DefaultOptions())
-		w.setLedger(l)
-		l.AddNode(node)
-		slot := ledger.Slot{Node: "a1", Requests: ledger.Resources{MilliCPU: 1000}, Count: 1}
-		_, err := l.PlaceHolds(ledger.Claim{ID: ledger.ClaimID{Kind: ledger.Reservation, UID: "shop"}, Name: "shop", Wanted: 1}, []ledger.Slot{slot})
-		require.NoError(t, err)
-		beside, inside := bound("beside", "1"), bound("inside", "500m")
-		_, err = l.AddPod(beside)
-		require.NoError(t, err)
-		w.see(watch.Modified, beside)
-		require.Empty(t, w.found())
-
-		_, err = l.AddPod(inside)
-		require.NoError(t, err)
-		w.see(watch.Modified, inside)
-		require.Equal(t, []string{"when inside was bound to node a1, 1 slots of shop had no room there"}, w.found())
-	})
 }

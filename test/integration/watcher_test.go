@@ -25,14 +25,13 @@ import (
 // When it sees a member of a gang bound, it also asks the ledger whether enough of the others are bound or
 // assumed at that moment.
 type watcher struct {
-	mu            sync.Mutex // guards all fields below
-	allocatable   map[string]v1.ResourceList
-	bound         map[types.UID]*v1.Pod
-	minMember     map[string]int // of the test's gangs by name
-	bindsFail     map[string]bool
-	ledger        *ledger.Ledger // of the scheduler that runs, nil when none does or it has none
-	mayOvercommit bool           // the test overcommits what is held, on purpose
-	violations    []string
+	mu          sync.Mutex // guards all fields below
+	allocatable map[string]v1.ResourceList
+	bound       map[types.UID]*v1.Pod
+	minMember   map[string]int // of the test's gangs by name
+	bindsFail   map[string]bool
+	ledger      *ledger.Ledger // of the scheduler that runs, nil when none does or it has none
+	violations  []string
 }
 
 // startWatcher starts a watch of all pods, until ctx ends.
@@ -76,7 +75,6 @@ func (w *watcher) see(change watch.EventType, pod *v1.Pod) {
 		if !known {
 			w.checkNodeLocked(pod.Spec.NodeName)
 			w.checkGangLocked(pod)
-			w.checkHoldsLocked(pod)
 		}
 	}
 }
@@ -95,20 +93,6 @@ func (w *watcher) checkGangLocked(pod *v1.Pod) {
 	}
 	if prepared < w.minMember[name] {
 		w.violations = append(w.violations, fmt.Sprintf("%s was bound when %d of the %d members of gang %s were bound or assumed", pod.Name, prepared, w.minMember[name], name))
-	}
-}
-
-// checkHoldsLocked asks whether, when a pod is bound to a node, what is held there and not used still has room.
-func (w *watcher) checkHoldsLocked(pod *v1.Pod) {
-	if w.ledger == nil || w.mayOvercommit {
-		return
-	}
-	for _, claim := range w.ledger.Claims() {
-		for _, hold := range claim.Holds {
-			if hold.Node == pod.Spec.NodeName && hold.Excess > 0 {
-				w.violations = append(w.violations, fmt.Sprintf("when %s was bound to node %s, %d slots of %s had no room there", pod.Name, hold.Node, hold.Excess, claim.Name))
-			}
-		}
 	}
 }
 
@@ -161,13 +145,6 @@ func (w *watcher) setBindsFail(gang string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.bindsFail[gang] = true
-}
-
-// mayOvercommitHolds says that the test takes space that is held: by a higher priority, by hand, by making a node smaller.
-func (w *world) mayOvercommitHolds() {
-	w.watcher.mu.Lock()
-	defer w.watcher.mu.Unlock()
-	w.watcher.mayOvercommit = true
 }
 
 // setLedger tells whose ledger to ask.

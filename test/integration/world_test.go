@@ -31,6 +31,8 @@ type world struct {
 	watcher    *watcher
 	schedulers []*runningScheduler // those that run
 	started    int                 // how many have been
+	// overcommits means that the test takes room that is held: by a higher priority, by hand, by making a node smaller.
+	overcommits bool
 }
 
 // newWorld makes an empty one and registers its end: the invariants are checked, everything that the

@@ -29,6 +29,7 @@ var readCases = map[string]struct{ goesOn bool }{
 	"deployments.apps": {goesOn: true}, "jobs.batch": {goesOn: true},
 	"podgroups.scheduling.x-k8s.io":   {goesOn: true},
 	"zonespreadpolicies.zonewise.dev": {goesOn: true}, "zonereservations.zonewise.dev": {goesOn: true},
+	"priorityclasses.scheduling.k8s.io":                      {goesOn: true},
 	"mutatingadmissionpolicies.admissionregistration.k8s.io": {goesOn: true}, "mutatingadmissionpolicybindings.admissionregistration.k8s.io": {goesOn: true},
 	"mutatingwebhookconfigurations.admissionregistration.k8s.io": {goesOn: true}, "validatingadmissionpolicies.admissionregistration.k8s.io": {goesOn: true},
 	"validatingadmissionpolicybindings.admissionregistration.k8s.io": {goesOn: true}, "validatingwebhookconfigurations.admissionregistration.k8s.io": {goesOn: true},

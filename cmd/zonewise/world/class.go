@@ -10,6 +10,7 @@ import (
 	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/klog/v2"
 
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -20,7 +21,7 @@ type Class struct {
 	pod      *corev1.Pod
 	requests ledger.Resources
 	names    []corev1.ResourceName // of requests that are above 0
-	asker    ledger.Asker
+	asker    holds.Asker
 	owner    *Hold
 
 	judged    // static of each node, and the nodes that are allowed by themselves

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -20,10 +21,8 @@ const systemCritical = 2_000_000_000
 // Hold is a ZoneReservation and the unused slots that its status shows.
 type Hold struct {
 	Object *v1alpha1.ZoneReservation
-	claim  *ledger.Claim
+	claim  *holds.Claim
 	owners []owner
-	size   ledger.Resources
-	use    ledger.Use
 	// Lost is how many unused slots were on nodes that are lost.
 	Lost int
 }
@@ -47,16 +46,16 @@ func (w *World) buildHolds() {
 			meta.IsStatusConditionFalse(object.Status.Conditions, v1alpha1.ConditionAccepted) {
 			continue
 		}
-		h := &Hold{Object: object, size: ledger.ResourcesOf(object.Spec.Slot.Requests), claim: &ledger.Claim{
-			ID: ledger.ClaimID{Kind: ledger.Reservation, UID: object.UID}, Name: "ZoneReservation " + object.Name,
-			Priority: ptr.Deref(object.Spec.Priority, 0), Since: object.CreationTimestamp.Time,
+		h := &Hold{Object: object, claim: &holds.Claim{
+			UID: object.UID, Name: "ZoneReservation " + object.Name,
+			Priority: ptr.Deref(object.Spec.Priority, 0), Since: object.CreationTimestamp.Time, Slot: ledger.ResourcesOf(object.Spec.Slot.Requests),
 		}}
-		h.size.Pods = 1
+		h.claim.Slot.Pods = 1
 		switch {
 		case object.Spec.OwnerPolicy == v1alpha1.OwnerRequired:
-			h.use = ledger.UseOnly
+			h.claim.Use = holds.UseOnly
 		case object.Spec.Mode == v1alpha1.ModeGuarantee:
-			h.use = ledger.UseFirst
+			h.claim.Use = holds.UseFirst
 		}
 		for j := range object.Spec.Owners {
 			o := &object.Spec.Owners[j]
@@ -183,28 +182,26 @@ func (w *World) hold(n *Node, h *Hold, delta int) {
 }
 
 // askerOf says how a pod stands to the holds.
-func (w *World) askerOf(pod *corev1.Pod) (ledger.Asker, *Hold) {
-	asker := ledger.Asker{UID: pod.UID, Priority: ptr.Deref(pod.Spec.Priority, 0)}
+func (w *World) askerOf(pod *corev1.Pod) (holds.Asker, *Hold) {
+	asker := holds.Asker{Priority: ptr.Deref(pod.Spec.Priority, 0)}
 	over := controllerOf(pod)
 	asker.IgnoreHolds = asker.Priority >= systemCritical || over != nil && over.Kind == "DaemonSet"
 	h := w.Owner(pod)
 	if h != nil {
-		asker.Claims, asker.Use = []ledger.ClaimID{h.claim.ID}, h.use
+		asker.Claim, asker.Use = h.claim.UID, h.claim.Use
 	}
 	return asker, h
 }
 
-// nodeHolds returns the holds of a node in the form that the ledger judges them in.
-func (n *Node) nodeHolds() *ledger.NodeHolds {
+// nodeHolds returns the holds of a node in the form in which they are judged.
+func (n *Node) nodeHolds() *holds.NodeHolds {
 	if len(n.holds) == 0 {
 		return nil
 	}
-	out := &ledger.NodeHolds{Node: n.Object.Name}
+	all := holds.New()
 	for _, s := range n.holds {
-		out.Holds = append(out.Holds, ledger.Hold{Claim: s.hold.claim, Requests: s.hold.size, Slots: s.count})
+		all.SetClaim(*s.hold.claim)
+		all.Change(s.hold.claim.UID, []holds.Change{{Node: n.Object.Name, Zone: n.Zone, Add: s.count}})
 	}
-	slices.SortStableFunc(out.Holds, func(a, b ledger.Hold) int {
-		return cmp.Or(cmp.Compare(b.Claim.Priority, a.Claim.Priority), ledger.CompareAge(a.Claim, b.Claim))
-	})
-	return out
+	return all.Node(n.Object.Name)
 }

@@ -3,6 +3,7 @@ package world
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/plugins/zonespread/policy"
 )
@@ -88,12 +89,12 @@ func (w *World) choose(c *Class) (best *Node, slotOf *Hold) {
 			continue
 		}
 		// What comes first: slots where they are to be used first, free room where they are a last resort.
-		first := (verdict.Slot != nil) == (c.asker.Use != ledger.UseLast)
+		first := (verdict.Slots > 0) == (c.asker.Use != holds.UseLast)
 		if first == bestFirst && !better || bestFirst && !first {
 			continue
 		}
 		best, bestFirst, bestPreference, slotOf = n, first, preference, nil
-		if verdict.Slot != nil {
+		if verdict.Slots > 0 {
 			slotOf = c.owner
 		}
 	}
@@ -134,12 +135,9 @@ func (n *Node) fitsRequests(c *Class) bool {
 	return true
 }
 
-// room is the ledger's answer on the holds of a node.
-func (n *Node) room(c *Class) ledger.Verdict {
-	if len(n.holds) == 0 && c.asker.Use != ledger.UseOnly {
-		return ledger.Verdict{Fits: true}
-	}
-	return ledger.Fits(&c.requests, &n.Allocatable, &n.Requested, n.nodeHolds(), &c.asker, nil)
+// room is the answer on the holds of a node.
+func (n *Node) room(c *Class) holds.Verdict {
+	return n.nodeHolds().Fit(&holds.Question{Who: &c.asker, Request: &c.requests, Allocatable: &n.Allocatable, Requested: &n.Requested})
 }
 
 // request changes what is requested on a node. What is free of it is the share of the scarcer of cpu and memory.

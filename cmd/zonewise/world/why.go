@@ -196,7 +196,7 @@ func (w *World) obstacles(c *Class, i int) []Obstacle {
 		add("NodeResourcesFit", "short of "+lacks, "")
 	} else if verdict := n.room(c); !verdict.Fits {
 		if verdict.By != nil {
-			add("ReserveCache", fmt.Sprintf("short of %s, which %s holds", verdict.Resource, verdict.By.Name),
+			add("ReserveCache", fmt.Sprintf("short of %s, which %s holds", verdict.Lacks, verdict.By.Name),
 				fmt.Sprintf("fewer slots in %s, or a priority above %d", verdict.By.Name, verdict.By.Priority))
 		} else {
 			add("ReserveCache", "without a slot of the reservation that the pod has to run in", "more slots in "+c.owner.claim.Name)

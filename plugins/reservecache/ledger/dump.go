@@ -13,8 +13,6 @@ import (
 type Dump struct {
 	// Nodes are sorted by name, ghosts among them.
 	Nodes []NodeDump
-	// Claims are sorted by age.
-	Claims []ClaimStatus
 }
 
 // NodeDump is one node of a Dump.
@@ -28,17 +26,13 @@ type NodeDump struct {
 	Generation             uint64
 	// Pods are sorted by UID.
 	Pods []PodStatus
-	// Holds is what is held on the node; nil when nothing is.
-	Holds *NodeHolds
-	// Excess is how many unused slots have no room.
-	Excess int
 }
 
 // Dump copies the whole ledger. It holds the lock for as long as that takes.
 func (l *Ledger) Dump() Dump {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	d := Dump{Nodes: make([]NodeDump, 0, len(l.nodes)), Claims: l.claimsLocked()}
+	d := Dump{Nodes: make([]NodeDump, 0, len(l.nodes))}
 	for _, name := range slices.Sorted(maps.Keys(l.nodes)) {
 		n := l.nodes[name]
 		nd := NodeDump{
@@ -50,8 +44,6 @@ func (l *Ledger) Dump() Dump {
 			Requested:   n.requested.Clone(),
 			Generation:  n.generation,
 			Pods:        make([]PodStatus, 0, len(n.pods)),
-			Holds:       n.held,
-			Excess:      n.excess,
 		}
 		for _, p := range n.pods {
 			nd.Pods = append(nd.Pods, p.status())

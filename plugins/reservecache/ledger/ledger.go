@@ -69,8 +69,6 @@ type pod struct {
 	node     *node
 	// index is the place in node.pods.
 	index int
-	// hold is that of which the pod uses a slot; nil for an ordinary pod.
-	hold *hold
 	// assumption is nil once the pod is added.
 	assumption *assumption
 }
@@ -103,17 +101,6 @@ type Ledger struct {
 	newest *node
 	ghosts int
 	tree   tree
-
-	claims map[ClaimID]*claim
-	// own are the slots that are for one pod, by that pod. A pod has one at most.
-	own map[types.UID]*hold
-	// claimsVersion counts the changes of claims, their slots and the use of these.
-	claimsVersion uint64
-	// heldNodes counts the nodes on which something is held.
-	heldNodes int
-	// heldVersion counts the nodes that are no longer in the list and of which a view may still know holds.
-	heldVersion uint64
-	news        map[ClaimID]*News
 }
 
 // New returns an empty ledger.
@@ -124,9 +111,6 @@ func New(opts Options) *Ledger {
 		assumed: map[types.UID]*pod{},
 		nodes:   map[string]*node{},
 		tree:    newTree(),
-		claims:  map[ClaimID]*claim{},
-		own:     map[types.UID]*hold{},
-		news:    map[ClaimID]*News{},
 	}
 }
 
@@ -143,8 +127,6 @@ type PodStatus struct {
 	AssumedAt time.Time
 	// FinishedAt is when the binding succeeded; zero while it is under way and once the pod is added.
 	FinishedAt time.Time
-	// Claim is that of which the pod uses a slot; the zero ClaimID for an ordinary pod.
-	Claim ClaimID
 }
 
 // GetPod returns what is known of a pod, and false for a pod that the ledger does not have.
@@ -162,9 +144,6 @@ func (p *pod) status() PodStatus {
 	s := PodStatus{Pod: p.object, State: p.state(), Node: p.node.name, Requests: p.requests.Clone()}
 	if p.assumption != nil {
 		s.AssumedAt, s.FinishedAt = p.assumption.since, p.assumption.finished
-	}
-	if p.hold != nil {
-		s.Claim = p.hold.claim.spec.ID
 	}
 	return s
 }
@@ -204,4 +183,19 @@ func (l *Ledger) Stats() Stats {
 		}
 	}
 	return s
+}
+
+// PodsOn returns the pods that are accounted to a node, which may be a ghost, in no particular order.
+func (l *Ledger) PodsOn(nodeName string) []PodStatus {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.nodes[nodeName]
+	if n == nil {
+		return nil
+	}
+	pods := make([]PodStatus, 0, len(n.pods))
+	for _, p := range n.pods {
+		pods = append(pods, p.status())
+	}
+	return pods
 }

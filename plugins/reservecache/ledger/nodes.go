@@ -1,7 +1,10 @@
 package ledger
 
 import (
+	"maps"
+
 	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/component-helpers/node/topology"
 )
 
@@ -15,13 +18,8 @@ type node struct {
 	allocatable Resources
 	requested   Resources
 	pods        []*pod
-	holds       []*hold
-	// held is what readers see of holds, and never changes; nil when there are none.
-	held *NodeHolds
-	// heldGeneration is the generation of the last change of held.
-	heldGeneration uint64
-	// excess is how many unused slots have no room.
-	excess int
+	// taken is what took room of the node last.
+	taken Taking
 	// generation is that of the last change.
 	generation uint64
 	// newer and older link the nodes in the order of their last change.
@@ -31,14 +29,25 @@ type node struct {
 // ghost reports whether the node is gone, or not there yet, and only its pods keep it in the ledger.
 func (n *node) ghost() bool { return n.object == nil }
 
-// AddNode records a node, or a newer version of one. A ghost of that name comes back with its pods.
-func (l *Ledger) AddNode(object *v1.Node) {
-	allocatable := resourcesOf(object.Status.Allocatable)
+// AddNode records a node, or a newer version of one. A ghost of that name comes back with its pods. A version that
+// differs in nothing that matters to where pods may go, such as a heartbeat, is taken in without a new generation. It
+// reports whether there was more to it.
+func (l *Ledger) AddNode(object *v1.Node) bool {
+	allocatable := ResourcesOf(object.Status.Allocatable)
 	zone := topology.GetZoneKey(object)
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := l.nodes[object.Name]
+	if n != nil && !n.ghost() {
+		if sameForPods(n.object, object) && n.allocatable.Equal(&allocatable) {
+			n.object = object
+			return false
+		}
+		if n.allocatable.Exceeds(&allocatable) != "" {
+			n.taken = Taking{By: NodeShrank}
+		}
+	}
 	switch {
 	case n == nil:
 		n = l.newNodeLocked(object.Name)
@@ -52,11 +61,27 @@ func (l *Ledger) AddNode(object *v1.Node) {
 	}
 	n.object, n.allocatable = object, allocatable
 	l.touchLocked(n)
+	return true
 }
 
 // UpdateNode records a newer version of a node. It is AddNode: a node whose Add was missed is added.
-func (l *Ledger) UpdateNode(object *v1.Node) {
-	l.AddNode(object)
+func (l *Ledger) UpdateNode(object *v1.Node) bool { return l.AddNode(object) }
+
+// sameForPods reports whether two versions of a node, their allocatable resources aside, take the same pods.
+func sameForPods(a, b *v1.Node) bool {
+	return a.UID == b.UID && a.Spec.Unschedulable == b.Spec.Unschedulable &&
+		(a.DeletionTimestamp == nil) == (b.DeletionTimestamp == nil) && Ready(a) == Ready(b) &&
+		maps.Equal(a.Labels, b.Labels) && apiequality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints)
+}
+
+// Ready returns the status of a node's condition Ready; empty for a node that has none, as in tests.
+func Ready(node *v1.Node) v1.ConditionStatus {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == v1.NodeReady {
+			return c.Status
+		}
+	}
+	return ""
 }
 
 // RemoveNode records that a node is gone. If pods are accounted to it, it stays as a ghost until they are
@@ -70,7 +95,6 @@ func (l *Ledger) RemoveNode(object *v1.Node) bool {
 		return false
 	}
 	l.tree.remove(n)
-	l.loseHoldsLocked(n)
 	n.object, n.allocatable = nil, Resources{}
 	if len(n.pods) == 0 {
 		l.dropNodeLocked(n)
@@ -93,18 +117,12 @@ func (l *Ledger) newNodeLocked(name string) *node {
 func (l *Ledger) dropNodeLocked(n *node) {
 	l.unlinkLocked(n)
 	delete(l.nodes, n.name)
-	if n.heldGeneration > 0 {
-		l.heldVersion++
-	}
 }
 
 // touchLocked gives a changed node the next generation and the first place in the order of changes.
 func (l *Ledger) touchLocked(n *node) {
 	l.generation++
 	n.generation = l.generation
-	if n.held != nil || n.excess > 0 {
-		l.weighLocked(n)
-	}
 	if l.newest == n {
 		return
 	}

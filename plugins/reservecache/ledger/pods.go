@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,7 +22,8 @@ const (
 	PodConfirmed
 	// PodMoved means that the pod was accounted to another node before, assumed or added.
 	PodMoved
-	// PodUpdated means that an added pod was replaced by a newer version of itself.
+	// PodUpdated means that an added pod was replaced by a version of itself that asks for something else, has other labels
+	// or has begun to be deleted.
 	PodUpdated
 	// PodRemoved means that the pod was accounted for and is no longer.
 	PodRemoved
@@ -182,10 +184,22 @@ func (l *Ledger) addLocked(object *v1.Pod, requests Resources) Change {
 		return PodMoved
 	}
 	n := p.node
-	n.requested.add(&p.requests, -1)
-	n.requested.add(&requests, 1)
+	same := p.requests.Equal(&requests) && maps.Equal(p.object.Labels, object.Labels) &&
+		(p.object.DeletionTimestamp == nil) == (object.DeletionTimestamp == nil)
+	if requests.Exceeds(&p.requests) != "" {
+		n.taken = Taking{By: PodResized, Pod: object}
+	}
+	n.requested.Add(&p.requests, -1)
+	n.requested.Add(&requests, 1)
 	p.object, p.requests = object, requests
-	l.touchLocked(n)
+	// What a kubelet says of its pods all day matters to no decision about the node.
+	if !same {
+		l.touchLocked(n)
+		return change
+	}
+	if change == PodUpdated {
+		return Unchanged
+	}
 	return change
 }
 
@@ -221,11 +235,10 @@ func (l *Ledger) placeLocked(p *pod, nodeName string) {
 	}
 	p.node, p.index = n, len(n.pods)
 	n.pods = append(n.pods, p)
-	n.requested.add(&p.requests, 1)
-	if h := l.own[p.object.UID]; h != nil && h.node == n {
-		l.takeSlotLocked(p, h)
-		l.heldLocked(n)
-		return
+	n.requested.Add(&p.requests, 1)
+	n.taken = Taking{By: PodBound, Pod: p.object}
+	if p.assumption != nil {
+		n.taken.By = PodScheduled
 	}
 	l.touchLocked(n)
 }
@@ -238,11 +251,8 @@ func (l *Ledger) takeLocked(p *pod) {
 	n.pods[p.index].index = p.index
 	n.pods[last] = nil
 	n.pods = n.pods[:last]
-	n.requested.add(&p.requests, -1)
+	n.requested.Add(&p.requests, -1)
 	p.node = nil
-	if p.hold != nil {
-		l.leaveSlotLocked(p)
-	}
 	if n.ghost() && len(n.pods) == 0 {
 		l.dropNodeLocked(n)
 		l.ghosts--
@@ -257,6 +267,9 @@ func (l *Ledger) dropLocked(p *pod) {
 	delete(l.pods, p.object.UID)
 	delete(l.assumed, p.object.UID)
 }
+
+// Requests returns what a pod takes from its node, by the ledger's rules.
+func (l *Ledger) Requests(object *v1.Pod) Resources { return podRequests(object, l.opts.Requests) }
 
 // terminal reports whether all containers of a pod have ended for good.
 func terminal(object *v1.Pod) bool {

@@ -26,14 +26,14 @@ type Resources struct {
 	Scalar map[v1.ResourceName]int64
 }
 
-// add adds b, sign times.
-func (r *Resources) add(b *Resources, sign int64) {
-	r.MilliCPU += sign * b.MilliCPU
-	r.Memory += sign * b.Memory
-	r.EphemeralStorage += sign * b.EphemeralStorage
-	r.Pods += sign * b.Pods
+// Add adds b, times times. It changes r's map, if r has one.
+func (r *Resources) Add(b *Resources, times int64) {
+	r.MilliCPU += times * b.MilliCPU
+	r.Memory += times * b.Memory
+	r.EphemeralStorage += times * b.EphemeralStorage
+	r.Pods += times * b.Pods
 	for name, amount := range b.Scalar {
-		r.addScalar(name, sign*amount)
+		r.addScalar(name, times*amount)
 	}
 }
 
@@ -74,8 +74,8 @@ func (r *Resources) Clone() Resources {
 	return c
 }
 
-// amount returns how much there is of one resource.
-func (r *Resources) amount(name v1.ResourceName) int64 {
+// Amount returns how much there is of one resource.
+func (r *Resources) Amount(name v1.ResourceName) int64 {
 	switch name {
 	case v1.ResourceCPU:
 		return r.MilliCPU
@@ -94,51 +94,32 @@ func (r *Resources) amount(name v1.ResourceName) int64 {
 // less than nothing. A size that names no resource has room without end, which is [math.MaxInt64].
 func (r *Resources) Slots(size *Resources) int64 {
 	n := int64(math.MaxInt64)
-	for name := range size.named() {
-		n = min(n, max(0, r.amount(name))/size.amount(name))
+	for name := range size.Named() {
+		n = min(n, max(0, r.Amount(name))/size.Amount(name))
 	}
 	return n
 }
 
-// Amount returns how much there is of one resource.
-func (r *Resources) Amount(name v1.ResourceName) int64 { return r.amount(name) }
-
-// exceeds returns the first resource that is more than 0 in named and of which sum has more than limit, or
-// nothing.
-func exceeds(named, sum, limit *Resources) v1.ResourceName {
+// Exceeds returns a resource that is more than 0 in r and of which r has more than limit, or nothing.
+func (r *Resources) Exceeds(limit *Resources) v1.ResourceName {
 	switch {
-	case named.Pods > 0 && sum.Pods > limit.Pods:
+	case r.Pods > 0 && r.Pods > limit.Pods:
 		return v1.ResourcePods
-	case named.MilliCPU > 0 && sum.MilliCPU > limit.MilliCPU:
+	case r.MilliCPU > 0 && r.MilliCPU > limit.MilliCPU:
 		return v1.ResourceCPU
-	case named.Memory > 0 && sum.Memory > limit.Memory:
+	case r.Memory > 0 && r.Memory > limit.Memory:
 		return v1.ResourceMemory
-	case named.EphemeralStorage > 0 && sum.EphemeralStorage > limit.EphemeralStorage:
+	case r.EphemeralStorage > 0 && r.EphemeralStorage > limit.EphemeralStorage:
 		return v1.ResourceEphemeralStorage
 	}
 	lacks := v1.ResourceName("")
-	for name, amount := range named.Scalar {
+	for name, amount := range r.Scalar {
 		// The first by name, so that the answer does not depend on the order of a map.
-		if amount > 0 && sum.Scalar[name] > limit.Scalar[name] && (lacks == "" || name < lacks) {
+		if amount > 0 && amount > limit.Scalar[name] && (lacks == "" || name < lacks) {
 			lacks = name
 		}
 	}
 	return lacks
-}
-
-// negative returns a resource of which there is less than nothing, or nothing.
-func negative(r *Resources) v1.ResourceName {
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage} {
-		if r.amount(name) < 0 {
-			return name
-		}
-	}
-	for name, amount := range r.Scalar {
-		if amount < 0 {
-			return name
-		}
-	}
-	return ""
 }
 
 // copyTo overwrites into with r and keeps into's map, so that refreshing a snapshot does not allocate.
@@ -157,9 +138,9 @@ func (r *Resources) copyTo(into *Resources) {
 	into.Scalar = scalar
 }
 
-// resourcesOf converts a list of the API. Resources that the scheduler does not account for, such as
+// ResourcesOf converts a list of the API. Resources that the scheduler does not account for, such as
 // unprefixed names that Kubernetes does not define, are left out, as kube-scheduler's NodeInfo does.
-func resourcesOf(list v1.ResourceList) Resources {
+func ResourcesOf(list v1.ResourceList) Resources {
 	var r Resources
 	for name, quantity := range list {
 		switch name {
@@ -178,6 +159,15 @@ func resourcesOf(list v1.ResourceList) Resources {
 		}
 	}
 	return r
+}
+
+// Accounted reports whether kube-scheduler accounts for a resource of that name.
+func Accounted(name v1.ResourceName) bool {
+	switch name {
+	case v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, v1.ResourcePods:
+		return true
+	}
+	return isScalar(name)
 }
 
 // isScalar reports whether kube-scheduler accounts for a resource by its name alone: huge pages,
@@ -202,16 +192,16 @@ func isScalar(name v1.ResourceName) bool {
 //
 // The rules are those of k8s.io/component-helpers/resource, which kube-scheduler uses.
 func podRequests(pod *v1.Pod, opts resource.PodResourcesOptions) Resources {
-	r := resourcesOf(resource.PodRequests(pod, opts))
+	r := ResourcesOf(resource.PodRequests(pod, opts))
 	r.Pods = 1
 	return r
 }
 
-// named yields the resources of which there is more than nothing.
-func (r *Resources) named() iter.Seq[v1.ResourceName] {
+// Named yields the resources of which there is more than nothing.
+func (r *Resources) Named() iter.Seq[v1.ResourceName] {
 	return func(yield func(v1.ResourceName) bool) {
 		for _, name := range [...]v1.ResourceName{v1.ResourcePods, v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage} {
-			if r.amount(name) > 0 && !yield(name) {
+			if r.Amount(name) > 0 && !yield(name) {
 				return
 			}
 		}
@@ -221,4 +211,31 @@ func (r *Resources) named() iter.Seq[v1.ResourceName] {
 			}
 		}
 	}
+}
+
+// Negative reports whether there is less than nothing of a resource that named names.
+func (r *Resources) Negative(named *Resources) bool {
+	for name := range named.Named() {
+		if r.Amount(name) < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Lacks reports whether a request, with its Pods, is more than what is left of a node. A resource that the node does not list is
+// not judged: an extender or a driver may have it.
+func Lacks(request, allocatable, requested *Resources) bool {
+	if request.Pods+requested.Pods > allocatable.Pods ||
+		request.MilliCPU > 0 && request.MilliCPU+requested.MilliCPU > allocatable.MilliCPU ||
+		request.Memory > 0 && request.Memory+requested.Memory > allocatable.Memory ||
+		request.EphemeralStorage > 0 && request.EphemeralStorage+requested.EphemeralStorage > allocatable.EphemeralStorage {
+		return true
+	}
+	for name, amount := range request.Scalar {
+		if limit, listed := allocatable.Scalar[name]; listed && amount+requested.Scalar[name] > limit {
+			return true
+		}
+	}
+	return false
 }

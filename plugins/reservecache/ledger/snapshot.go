@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // NodeState is a node and what is accounted to it, at the time of a snapshot.
@@ -15,8 +16,6 @@ type NodeState struct {
 	Requested Resources
 	// Allocatable is what the node offers to pods.
 	Allocatable Resources
-	// Holds is what is held on the node; nil when nothing is. It never changes.
-	Holds *NodeHolds
 	// Generation changes whenever any other field does. Generations of different nodes of one ledger
 	// differ.
 	Generation uint64
@@ -97,7 +96,6 @@ func (l *Ledger) orderLocked(s *Snapshot) {
 func (n *node) copyTo(state *NodeState) {
 	state.Node = n.object
 	state.Generation = n.generation
-	state.Holds = n.held
 	n.requested.copyTo(&state.Requested)
 	n.allocatable.copyTo(&state.Allocatable)
 	clear(state.Pods)
@@ -105,4 +103,28 @@ func (n *node) copyTo(state *NodeState) {
 	for _, p := range n.pods {
 		state.Pods = append(state.Pods, p.object)
 	}
+}
+
+// Has reports whether a pod is on the node.
+func (n *NodeState) Has(uid types.UID) bool {
+	for _, pod := range n.Pods {
+		if pod.UID == uid {
+			return true
+		}
+	}
+	return false
+}
+
+// Behind reports whether a node, its pods or what they take have changed in the ledger since the snapshot was taken.
+func (s *Snapshot) Behind(nodeName string) bool {
+	if s.ledger == nil {
+		return true
+	}
+	s.ledger.mu.Lock()
+	defer s.ledger.mu.Unlock()
+	is, was := s.ledger.nodes[nodeName], s.byName[nodeName]
+	if is == nil || was == nil || is.ghost() {
+		return (is == nil || is.ghost()) != (was == nil)
+	}
+	return is.generation != was.Generation
 }

@@ -4,112 +4,138 @@ import (
 	"fmt"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// benchCluster returns 5,000 nodes of three zones with ten pods each, and the demands of 100 reservations for
-// 5,000 slots.
-func benchCluster(b *testing.B) (*ledger.Ledger, []Demand) {
-	l := ledger.New(ledger.DefaultOptions())
+// benchScene has 5,000 nodes of three zones with ten pods each.
+func benchScene(b *testing.B) *scene {
+	s := newScene(1)
 	zones := []string{"a", "b", "c"}
 	for i := range 5000 {
 		name := fmt.Sprintf("n%d", i)
-		l.AddNode(makeNode(name, zones[i%3], "4"))
+		n := makeNode(name, zones[i%3], "5")
+		n.Labels["pool"] = fmt.Sprint(i % 100)
+		s.ledger.AddNode(n)
 		for p := range 10 {
-			add(b, l, makePod(fmt.Sprintf("%s-%d", name, p), name, "200m"))
+			s.add(b, makePod(fmt.Sprintf("%s-%d", name, p), name, "200m"))
 		}
 	}
-	var demands []Demand
-	for i := range 100 {
-		demands = append(demands, demand(fmt.Sprintf("r%d", i), i, Zone{"a", 17}, Zone{"b", 17}, Zone{"c", 16}))
-	}
-	return l, demands
+	return s
 }
 
-// BenchmarkReconcile places 5,000 slots on 5,000 nodes from nothing, looks at them when all are in their places,
-// and repairs them after a node was cordoned.
-func BenchmarkReconcile(b *testing.B) {
-	l, demands := benchCluster(b)
-	b.Run("fresh", func(b *testing.B) {
-		for b.Loop() {
-			k := NewKeeper(l)
-			for _, d := range demands {
-				k.Remove(d.Claim.ID)
-				if err := k.Set(d); err != nil {
-					b.Fatal(err)
+// cordon returns n7, cordoned or not in turn.
+func cordon(i int) *v1.Node {
+	n := makeNode("n7", "b", "5")
+	n.Labels["pool"] = "7"
+	n.Spec.Unschedulable = i%2 == 0
+	return n
+}
+
+// benchDemands are 1,000 demands of ten slots, each with a selector of its own if selectors is set. Slots of size CPUs.
+func benchDemands(size int64, selectors bool) []Demand {
+	var demands []Demand
+	for i := range 1000 {
+		d := demand(fmt.Sprintf("r%d", i), i, Zone{"a", 4}, Zone{"b", 3}, Zone{"c", 3})
+		d.Claim.Slot.MilliCPU = 1000 * size
+		if selectors {
+			d.Fit = NewFit(map[string]string{"pool": fmt.Sprint(i % 100)}, []v1.Toleration{{Key: fmt.Sprint(i), Operator: v1.TolerationOpExists}}, false)
+		}
+		demands = append(demands, d)
+	}
+	return demands
+}
+
+// BenchmarkStart places 10,000 slots on 5,000 nodes from nothing.
+func BenchmarkStart(b *testing.B) {
+	for _, selectors := range []bool{false, true} {
+		b.Run(fmt.Sprintf("selectors=%t", selectors), func(b *testing.B) {
+			s := benchScene(b)
+			demands := benchDemands(1, selectors)
+			for b.Loop() {
+				b.StopTimer()
+				for _, d := range demands {
+					s.planner.Remove(d.Claim.UID)
+				}
+				s.planner.Reconcile(s.view(), nil)
+				b.StartTimer()
+				s.reconcile(b, demands...)
+				if s.planner.seeking > 0 {
+					b.Fatal(s.planner.seeking, " demands lack slots")
 				}
 			}
-			k.Reconcile(nil)
-			if n := len(l.Queue()); n > 0 {
-				b.Fatal(n, " reservations are unfilled")
-			}
-		}
-	})
-	k := NewKeeper(l)
-	for _, d := range demands {
-		if err := k.Set(d); err != nil {
-			b.Fatal(err)
-		}
+		})
 	}
-	k.Reconcile(nil)
-	b.Run("idle", func(b *testing.B) {
-		for b.Loop() {
-			if len(k.Reconcile(nil).Changed) > 0 {
-				b.Fatal("slots moved")
-			}
-		}
-	})
-	b.Run("afterCordon", func(b *testing.B) {
-		status, _ := l.Claim(demands[0].Claim.ID)
-		node := makeNode(status.Holds[0].Node, status.Holds[0].Zone, "4")
-		for i := 0; b.Loop(); i++ {
-			n := node.DeepCopy()
-			n.Spec.Unschedulable = i%2 == 0
-			l.UpdateNode(n)
-			k.Reconcile(nil)
-		}
-	})
 }
 
-// BenchmarkRefill is what a scheduling cycle pays: while all reservations have what they want, and while one
-// lacks slots and there is no room, when nothing changed and when one node did.
-func BenchmarkRefill(b *testing.B) {
-	l, demands := benchCluster(b)
-	k := NewKeeper(l)
-	for _, d := range demands {
-		if err := k.Set(d); err != nil {
-			b.Fatal(err)
+// BenchmarkCollect is what a scheduling cycle pays: while no demand lacks slots, and while 1,000 do for which there is no room, when
+// nothing has changed, when a pod was bound to a node, when a pod left one, and when a node was cordoned and uncordoned.
+func BenchmarkCollect(b *testing.B) {
+	for _, size := range []int64{1, 4} {
+		s := benchScene(b)
+		s.reconcile(b, benchDemands(size, true)...)
+		snapshot := ledger.NewSnapshot()
+		collect := func() {
+			s.ledger.UpdateSnapshot(snapshot)
+			s.planner.Collect(snapshotView{snapshot})
 		}
-	}
-	k.Reconcile(nil)
-	s := ledger.NewSnapshot()
-	l.UpdateSnapshot(s)
-	view := snapshotView{s}
-	b.Run("filled", func(b *testing.B) {
-		for b.Loop() {
-			k.Refill(view, nil)
-		}
-	})
-	big := demand("big", 200, Zone{"a", 10})
-	big.Slot.MilliCPU = 4000
-	if err := k.Set(big); err != nil {
-		b.Fatal(err)
-	}
-	k.Reconcile(nil)
-	k.Refill(view, nil)
-	b.Run("unfilled", func(b *testing.B) {
-		for b.Loop() {
-			k.Refill(view, nil)
-		}
-	})
-	b.Run("unfilledAfterOneAssume", func(b *testing.B) {
-		pod := makePod("extra", "", "100m")
-		for b.Loop() {
-			if l.ForgetPod(pod.UID, "n7"); l.AssumePod(pod, "n7", t0) != nil {
-				b.Fatal("not assumed")
+		collect()
+		name := fmt.Sprintf("unfilled=%d/", s.planner.seeking)
+		b.Run(name+"idle", func(b *testing.B) {
+			for b.Loop() {
+				collect()
 			}
-			l.UpdateSnapshot(s)
-			k.Refill(view, nil)
+		})
+		b.Run(name+"bound", func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				b.StopTimer()
+				pod := makePod("extra", "", "1m")
+				s.ledger.ForgetPod(pod.UID, fmt.Sprintf("n%d", i%5000))
+				collect()
+				if err := s.ledger.AssumePod(pod, fmt.Sprintf("n%d", (i+1)%5000), t0); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+				collect()
+			}
+		})
+		b.Run(name+"left", func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				b.StopTimer()
+				pod := makePod("other", "", "1m")
+				if err := s.ledger.AssumePod(pod, fmt.Sprintf("n%d", i%5000), t0); err != nil {
+					b.Fatal(err)
+				}
+				collect()
+				s.ledger.ForgetPod(pod.UID, fmt.Sprintf("n%d", i%5000))
+				b.StartTimer()
+				collect()
+			}
+		})
+		b.Run(name+"cordoned", func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				b.StopTimer()
+				s.ledger.UpdateNode(cordon(i))
+				b.StartTimer()
+				collect()
+			}
+		})
+	}
+}
+
+// BenchmarkReconcile is what the worker pays for a node that was cordoned or uncordoned beside 1,000 unfilled demands.
+func BenchmarkReconcile(b *testing.B) {
+	s := benchScene(b)
+	s.reconcile(b, benchDemands(4, true)...)
+	snapshot := ledger.NewSnapshot()
+	for i := 0; b.Loop(); i++ {
+		b.StopTimer()
+		s.ledger.UpdateNode(cordon(i))
+		b.StartTimer()
+		for more := true; more; {
+			s.ledger.UpdateSnapshot(snapshot)
+			more = s.planner.Reconcile(snapshotView{snapshot}, nil).More
 		}
-	})
+	}
 }

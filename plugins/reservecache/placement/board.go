@@ -1,21 +1,22 @@
 package placement
 
 import (
-	"slices"
+	"maps"
 
 	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// View is the nodes of a cluster as someone sees them, by their place in his list. It must not change while
-// it is read.
+// View is the nodes of a cluster as someone sees them, by their place in a list. It must not change while it is read.
 type View interface {
 	Len() int
-	// Generation changes whenever anything else does that the view says of the node; no two nodes have
-	// the same.
-	Generation(i int) int64
+	// Changed calls changed with the place and the generation of each node whose generation is not the one that known has at
+	// that place. A generation changes whenever anything does that the view says of the node; no two nodes have the same.
+	Changed(known []int64, changed func(i int, generation int64))
 	Node(i int) *v1.Node
 	// Resources returns what the node offers and what its pods have requested.
 	Resources(i int) (allocatable, requested ledger.Resources)
@@ -23,247 +24,381 @@ type View interface {
 	Present(i int, uid types.UID) bool
 }
 
-// board is what is known of each node from one view, brought up to date by changes.
+// source tells the two kinds of views apart, of which each has generations of its own.
+type source int
+
+const (
+	cycle   source = iota // of the scheduling cycles
+	between               // of the ledger, between cycles
+	sources
+)
+
+// board is what is known of each node. An update makes it equal to a view.
 type board struct {
-	ledger *ledger.Ledger
-	view   View
-	holds  ledger.HoldsView
-	// entries are in the order of the view.
-	entries []*entry
-	byName  map[string]*entry
-	zones   map[string][]*entry
-	fits    map[string]*fitted
-	// serial counts the updates, and changed are the nodes of which the last found something new.
-	serial  uint64
-	changed []*entry
-	// verdicts counts the times that a node turned fit or unfit, or that the order of nodes changed.
-	verdicts uint64
+	held  *holds.View
+	nodes map[string]*node
+	zones map[string]*zone
+	// order are the nodes in the order of the last view of each source, and known their generations.
+	order [sources][]*node
+	known [sources][]int64
+	// disputed are the nodes that the other source was the last to say something of.
+	disputed [sources][]*node
+	// from is the source of the last update, and view its view.
+	from source
+	view View
+	// changed are the nodes of which something was new since Reconcile took them.
+	changed []*node
+	// freed counts the times that nodes were freed, and roomier are the nodes that were, or that have more unused slots, since
+	// TakeFreed.
+	freed   uint64
+	roomier []*node
+	// ids counts the ids of nodes that were given, and unused are those that are free again. gone are the nodes that have one
+	// still, until they are tallied no more.
+	ids    int
+	unused []int
+	gone   []*node
+	// objects are the nodes of which the object is another one than when they were last tallied.
+	objects []*node
 }
 
-// entry is one node.
-type entry struct {
-	// index is the place in the view and in entries.
-	index      int
-	generation int64
-	name, zone string
-	object     *v1.Node
-	held       *ledger.NodeHolds
-	// allocatable shares its map with the view.
-	allocatable ledger.Resources
-	// room is what no pod has requested and no unused slot holds. It may be less than nothing.
+// node is one node.
+type node struct {
+	name string
+	// id is a small number that no other node of the board has.
+	id     int
+	zone   *zone
+	object *v1.Node
+	// generation and index are those of the last view of each source, in which the node is or is not.
+	generation [sources]int64
+	index      [sources]int
+	in         [sources]bool
+	// from is the source that the amounts were read from; agreed means that the other one says the same.
+	from   source
+	agreed bool
+
+	allocatable, requested ledger.Resources
+	held                   *holds.NodeHolds
+	// unused is what is held and not used, and pending what is about to be held.
+	unused, pending ledger.Resources
+	// room is what is left. It may be less than nothing.
 	room ledger.Resources
-	// fresh is the serial of the update that last loaded the entry, and replaced whether the object was
-	// another one then.
-	fresh    uint64
-	replaced bool
+	// nominees are the pods that are nominated to the node, as far as anyone has asked.
+	nominees []Nominee
+
+	// freed is when the node was last freed; newer and older link the nodes of a zone in that order.
+	freed        uint64
+	newer, older *node
+
+	// tallied is the object by which the node was last counted, and talliedIn its zone; nil before that.
+	tallied   *v1.Node
+	talliedIn string
+	// listed is set for the nodes in objects, inspect for those in changed, roomier for those in roomier.
+	listed, inspect, roomier bool
 }
 
-// fitted is how the nodes fare under one Fit.
-type fitted struct {
-	fit *Fit
-	// unfit is by entry.index.
-	unfit []Unfit
-	tally map[string]*tally
+// zone is the nodes of a zone.
+type zone struct {
+	name string
+	// newest is the node that was freed last.
+	newest *node
+	// nodes counts them; allocatable and unused are sums over them.
+	nodes               int
+	allocatable, unused ledger.Resources
+}
+
+// Nominee is a pod that is nominated to a node: it was promised room there, and is not on it yet.
+type Nominee struct {
+	Priority int32
+	Requests ledger.Resources
 }
 
 // tally counts the nodes of a zone: those that are selected, and of these those that may take slots.
 type tally struct{ selected, usable int }
 
-func newBoard(l *ledger.Ledger) *board {
-	return &board{ledger: l, byName: map[string]*entry{}, fits: map[string]*fitted{}}
+func newBoard(h *holds.Holds) *board {
+	return &board{held: h.NewView(), nodes: map[string]*node{}, zones: map[string]*zone{}}
 }
 
-// update reads what has changed in the view and in the holds. Its cost is that of a look at each node's
-// generation and of reading the nodes that changed.
-func (b *board) update(view View) {
-	b.view = view
-	b.serial++
-	clear(b.changed)
-	b.changed = b.changed[:0]
-	b.ledger.UpdateHoldsView(&b.holds)
-
-	n := view.Len()
-	moved := n != len(b.entries)
-	for i := range n {
-		generation := view.Generation(i)
-		if i < len(b.entries) && b.entries[i].generation == generation {
-			continue
+// update makes the board equal to a view and to what is held. Its cost is that of a look at each node's generation and of
+// reading the nodes that changed.
+func (b *board) update(view View, from source) {
+	b.view, b.from = view, from
+	order, known := b.order[from], b.known[from]
+	moved := view.Len() != len(order)
+	view.Changed(known, func(i int, generation int64) {
+		name := view.Node(i).Name
+		n := b.nodes[name]
+		if n == nil {
+			n = b.newNode(name)
 		}
-		object := view.Node(i)
-		e := b.byName[object.Name]
-		if e == nil {
-			e = &entry{name: object.Name, generation: -1}
-			b.byName[e.name] = e
+		if i < len(order) && order[i] == n {
+			known[i] = generation
+		} else {
 			moved = true
 		}
-		if e.index != i || i >= len(b.entries) || b.entries[i] != e {
-			e.index = i
-			moved = true
+		if n.generation[from] != generation || !n.in[from] {
+			n.generation[from] = generation
+			n.agreed = false
+			b.load(n, i)
 		}
-		if e.generation == generation {
-			continue
-		}
-		e.generation = generation
-		moved = b.load(e, object) || moved
-	}
-	if moved {
-		b.order()
-	} else {
-		b.judge()
-	}
-	for _, name := range b.holds.Changed() {
-		if e := b.byName[name]; e != nil && e.fresh != b.serial {
-			b.load(e, e.object)
-		}
-	}
-}
-
-// load reads one node and reports whether it is in another zone than before.
-func (b *board) load(e *entry, object *v1.Node) bool {
-	was, zone := e.object, object.Labels[v1.LabelTopologyZone]
-	moved := was == nil || e.zone != zone
-	e.object, e.zone = object, zone
-	var requested ledger.Resources
-	e.allocatable, requested = b.view.Resources(e.index)
-	e.held = b.holds.Node(e.name)
-	e.room = e.held.Room(&e.allocatable, &requested, nil, b.present(e))
-	if e.fresh != b.serial {
-		b.changed = append(b.changed, e)
-	}
-	e.fresh = b.serial
-	e.replaced = was != object
-	return moved
-}
-
-// touched returns the claims that hold something on the nodes that changed.
-func (b *board) touched() map[ledger.ClaimID]struct{} {
-	claims := map[ledger.ClaimID]struct{}{}
-	for _, e := range b.changed {
-		if e.held != nil {
-			for i := range e.held.Holds {
-				claims[e.held.Holds[i].Claim.ID] = struct{}{}
-			}
-		}
-	}
-	return claims
-}
-
-// offers reports whether a node that changed has room for a slot of a demand.
-func (b *board) offers(d *Demand) bool {
-	nodes := b.under(d.Fit)
-	return slices.ContainsFunc(b.changed, func(e *entry) bool {
-		return nodes.unfit[e.index] == "" && e.room.Slots(&d.Slot) > 0
 	})
+	if moved {
+		b.reorder()
+	}
+	disputed := b.disputed[from]
+	b.disputed[from] = nil
+	for _, n := range disputed {
+		if n.from != from && !n.agreed && n.in[from] {
+			b.load(n, n.index[from])
+		}
+	}
+	b.weighHeld()
 }
 
-// judge looks again at the nodes whose objects were replaced. All are where they were.
-func (b *board) judge() {
-	for _, e := range b.changed {
-		if !e.replaced {
-			continue
-		}
-		for _, f := range b.fits {
-			if f.judge(e) {
-				b.verdicts++
-			}
+func (b *board) newNode(name string) *node {
+	n := &node{name: name, from: sources, id: b.ids}
+	if last := len(b.unused) - 1; last >= 0 {
+		n.id, b.unused = b.unused[last], b.unused[:last]
+	} else {
+		b.ids++
+	}
+	b.nodes[name] = n
+	return n
+}
+
+// weighHeld takes in what has changed of what is held.
+func (b *board) weighHeld() {
+	for _, name := range b.held.Update() {
+		if n := b.nodes[name]; n != nil && n.zone != nil {
+			b.weigh(n)
 		}
 	}
 }
 
-// present returns a function that tells which pods are on a node. It is good until the next update.
-func (b *board) present(e *entry) func(types.UID) bool {
-	view, i := b.view, e.index
+// reorder takes in that nodes came, went, or are listed in another order.
+func (b *board) reorder() {
+	from := b.from
+	for _, n := range b.order[from] {
+		n.in[from] = false
+	}
+	was := b.order[from]
+	order, known := make([]*node, 0, b.view.Len()), make([]int64, 0, b.view.Len())
+	for i := range b.view.Len() {
+		n := b.nodes[b.view.Node(i).Name]
+		n.in[from], n.index[from] = true, i
+		order, known = append(order, n), append(known, n.generation[from])
+	}
+	b.order[from], b.known[from] = order, known
+	for _, n := range was {
+		if n.in[from] {
+			continue
+		}
+		b.change(n)
+		b.list(n)
+		if n.from == from {
+			n.agreed = false
+		}
+		if from == between || !n.in[between] {
+			b.leaveZone(n)
+		}
+		if !n.in[cycle] && !n.in[between] {
+			delete(b.nodes, n.name)
+			b.gone = append(b.gone, n)
+		}
+	}
+}
+
+// load reads the i-th node of the view.
+func (b *board) load(n *node, i int) {
+	object := b.view.Node(i)
+	allocatable, requested := b.view.Resources(i)
+	known, listed := n.zone != nil, n.in[b.from]
+	if n.tallied != object {
+		b.list(n)
+	}
+	if known && n.from != b.from && n.object == object && n.allocatable.Equal(&allocatable) && n.requested.Equal(&requested) {
+		n.agreed = true
+		n.index[b.from], n.in[b.from] = i, true
+		// Reconcile may have looked at the node before the ledger had it.
+		b.change(n)
+		if !listed {
+			b.free(n)
+		}
+		return
+	}
+	n.index[b.from], n.in[b.from], n.from = i, true, b.from
+	b.disputed[1-b.from] = append(b.disputed[1-b.from], n)
+	if n.object != object {
+		if known && objectFrees(n.object, object) {
+			b.free(n)
+		}
+		n.object = object
+	}
+	b.enterZone(n, object.Labels[v1.LabelTopologyZone])
+	n.zone.allocatable.Add(&n.allocatable, -1)
+	// The maps are the view's, which goes on to change them.
+	n.allocatable, n.requested = allocatable.Clone(), requested.Clone()
+	n.zone.allocatable.Add(&n.allocatable, 1)
+	b.weigh(n)
+	// What searches of this view have passed over is not searched.
+	if !listed {
+		b.free(n)
+	}
+}
+
+// weigh works out the room of a node.
+func (b *board) weigh(n *node) {
+	n.held = b.held.Node(n.name)
+	unused := n.held.Unused(b.present(n))
+	room := n.allocatable.Clone()
+	room.Add(&n.requested, -1)
+	room.Add(&unused, -1)
+	room.Add(&n.pending, -1)
+	n.zone.unused.Add(&n.unused, -1)
+	n.zone.unused.Add(&unused, 1)
+	if unused.Exceeds(&n.unused) != "" {
+		b.open(n) // to those who may use the slots
+	}
+	grown := room.Exceeds(&n.room) != ""
+	n.unused, n.room = unused, room
+	if grown {
+		b.free(n)
+	}
+	b.change(n)
+}
+
+// reset works out the room of a node from what is known, after a draft that was given up.
+func (n *node) reset() {
+	room := n.allocatable.Clone()
+	room.Add(&n.requested, -1)
+	room.Add(&n.unused, -1)
+	room.Add(&n.pending, -1)
+	n.room = room
+}
+
+// change notes that Reconcile is to look at a node.
+func (b *board) change(n *node) {
+	if !n.inspect {
+		n.inspect = true
+		b.changed = append(b.changed, n)
+	}
+}
+
+// present returns a function that tells which pods are on a node. It is good until the next update. Of a node that only the other
+// view has, all consumers count as present.
+func (b *board) present(n *node) holds.Present {
+	if !b.here(n) {
+		return nil
+	}
+	view, i := b.view, n.index[b.from]
 	return func(uid types.UID) bool { return view.Present(i, uid) }
 }
 
-// seen returns the node as the ledger has to judge it.
-func (b *board) seen(e *entry) *ledger.Seen {
-	allocatable, requested := b.view.Resources(e.index)
-	return &ledger.Seen{Allocatable: allocatable, Requested: requested, Present: b.present(e)}
+// objectFrees reports whether a node may take slots, or pods, that it could not take before.
+func objectFrees(was, is *v1.Node) bool {
+	return was.Spec.Unschedulable && !is.Spec.Unschedulable || unready(was) && !unready(is) ||
+		len(was.Spec.Taints) > 0 && !apiequality.Semantic.DeepEqual(was.Spec.Taints, is.Spec.Taints) || !maps.Equal(was.Labels, is.Labels)
 }
 
-// order rebuilds what depends on which nodes there are and in which zones.
-func (b *board) order() {
-	n := b.view.Len()
-	clear(b.entries)
-	b.entries = b.entries[:0]
-	b.zones = map[string][]*entry{}
-	for i := range n {
-		e := b.byName[b.view.Node(i).Name]
-		e.index = i
-		b.entries = append(b.entries, e)
-		b.zones[e.zone] = append(b.zones[e.zone], e)
+// free notes that a node may have room for what it had none for, and puts it first in its zone.
+func (b *board) free(n *node) {
+	b.count(n)
+	if n.zone == nil || n.zone.newest == n {
+		return
 	}
-	if len(b.byName) > n {
-		here := make(map[*entry]struct{}, n)
-		for _, e := range b.entries {
-			here[e] = struct{}{}
+	n.zone.unlink(n)
+	n.zone.link(n)
+}
+
+func (b *board) count(n *node) {
+	b.freed++
+	n.freed = b.freed
+	b.open(n)
+}
+
+// open notes that a node may have room for a pod that it had none for.
+func (b *board) open(n *node) {
+	if !n.roomier {
+		n.roomier = true
+		b.roomier = append(b.roomier, n)
+	}
+}
+
+func (z *zone) link(n *node) {
+	n.older = z.newest
+	if z.newest != nil {
+		z.newest.newer = n
+	}
+	z.newest = n
+}
+
+func (z *zone) unlink(n *node) {
+	if n.newer != nil {
+		n.newer.older = n.older
+	}
+	if n.older != nil {
+		n.older.newer = n.newer
+	}
+	if z.newest == n {
+		z.newest = n.older
+	}
+	n.newer, n.older = nil, nil
+}
+
+// enterZone puts a node into a zone, where it counts as freed when it is new there.
+func (b *board) enterZone(n *node, name string) {
+	if n.zone != nil && n.zone.name == name {
+		return
+	}
+	b.leaveZone(n)
+	z := b.zones[name]
+	if z == nil {
+		z = &zone{name: name}
+		b.zones[name] = z
+	}
+	z.nodes++
+	z.allocatable.Add(&n.allocatable, 1)
+	z.unused.Add(&n.unused, 1)
+	n.zone = z
+	b.count(n)
+	z.link(n)
+}
+
+func (b *board) leaveZone(n *node) {
+	z := n.zone
+	if z == nil {
+		return
+	}
+	z.unlink(n)
+	z.nodes--
+	z.allocatable.Add(&n.allocatable, -1)
+	z.unused.Add(&n.unused, -1)
+	if n.zone = nil; z.nodes == 0 {
+		delete(b.zones, z.name)
+	}
+}
+
+// list notes that a node is to be tallied again.
+func (b *board) list(n *node) {
+	if !n.listed {
+		n.listed = true
+		b.objects = append(b.objects, n)
+	}
+}
+
+// here reports whether a node is in the view of the last update.
+func (b *board) here(n *node) bool { return n.in[b.from] && n.zone != nil }
+
+// roomFor returns what a claim may take of a node: what is left beside nominees that it does not outrank.
+func (n *node) roomFor(priority int32) *ledger.Resources {
+	if len(n.nominees) == 0 {
+		return &n.room
+	}
+	room := n.room.Clone()
+	for i := range n.nominees {
+		if n.nominees[i].Priority >= priority {
+			room.Add(&n.nominees[i].Requests, -1)
 		}
-		for name, e := range b.byName {
-			if _, stays := here[e]; !stays {
-				delete(b.byName, name)
-			}
-		}
 	}
-	// What was judged is by the places of the nodes.
-	clear(b.fits)
-	b.verdicts++
-}
-
-// under returns how the nodes fare under a fit, judged once for all demands that have it.
-func (b *board) under(fit *Fit) *fitted {
-	f := b.fits[fit.key]
-	if f == nil {
-		f = &fitted{fit: fit, unfit: make([]Unfit, len(b.entries)), tally: map[string]*tally{}}
-		for zone := range b.zones {
-			f.tally[zone] = &tally{}
-		}
-		for i, e := range b.entries {
-			f.unfit[i] = fit.Of(e.object)
-			f.tally[e.zone].count(f.unfit[i], 1)
-		}
-		b.fits[fit.key] = f
-	}
-	return f
-}
-
-// judge looks at a node again that has changed and is where it was, and reports whether it found otherwise
-// than before.
-func (f *fitted) judge(e *entry) bool {
-	was, is := f.unfit[e.index], f.fit.Of(e.object)
-	t := f.tally[e.zone]
-	t.count(was, -1)
-	t.count(is, 1)
-	f.unfit[e.index] = is
-	return was != is
-}
-
-func (t *tally) count(unfit Unfit, sign int) {
-	if unfit != NotSelected {
-		t.selected += sign
-	}
-	if unfit == "" {
-		t.usable += sign
-	}
-}
-
-// snapshotView shows a snapshot of the ledger.
-type snapshotView struct{ *ledger.Snapshot }
-
-func (v snapshotView) Len() int               { return len(v.Nodes()) }
-func (v snapshotView) Generation(i int) int64 { return int64(v.Nodes()[i].Generation) }
-func (v snapshotView) Node(i int) *v1.Node    { return v.Nodes()[i].Node }
-
-func (v snapshotView) Resources(i int) (allocatable, requested ledger.Resources) {
-	n := v.Nodes()[i]
-	return n.Allocatable, n.Requested
-}
-
-func (v snapshotView) Present(i int, uid types.UID) bool {
-	for _, pod := range v.Nodes()[i].Pods {
-		if pod.UID == uid {
-			return true
-		}
-	}
-	return false
+	return &room
 }

@@ -1,13 +1,12 @@
 package placement
 
 import (
-	"errors"
-	"fmt"
-	"math"
+	"cmp"
 	"slices"
-	"strings"
 
-	"zonewise.dev/plugins/reservecache/ledger"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/reservecache/holds"
 )
 
 // LossPolicy says what becomes of the slots of a zone that has no node any longer that may take them.
@@ -29,43 +28,16 @@ type Zone struct {
 
 // Demand is the slots that a reservation is to have.
 type Demand struct {
-	// Claim identifies the reservation. Wanted and Filling are set by the Keeper.
-	Claim ledger.Claim
-	// Slot is the size of one slot.
-	Slot ledger.Resources
-	// Zones says how many slots each zone is to have. When it is empty, Slots are spread evenly over all
-	// zones that have nodes which the fit selects.
-	Zones      []Zone
-	Slots      int
+	// Claim is what they are held for. Its UID and Slot must be set.
+	Claim holds.Claim
+	// Zones says how many slots each zone is to have; no zone is named twice. When it is empty, Slots are spread evenly over
+	// all zones that have nodes which the fit selects.
+	Zones []Zone
+	Slots int
+	// PerNode is how many slots, and owners that use none, a node may have together; 0 for no limit.
+	PerNode    int
 	Fit        *Fit
 	OnZoneLoss LossPolicy
-	// Prefer says on which nodes how many slots were before a restart. They go there again as far as there
-	// is room.
-	Prefer map[string]int
-}
-
-// ErrBadDemand means that a demand makes no sense, whatever the cluster looks like.
-var ErrBadDemand = errors.New("invalid demand")
-
-func (d *Demand) validate() error {
-	switch {
-	case d.Claim.ID.UID == "" || d.Claim.ID.Kind != ledger.Reservation:
-		return fmt.Errorf("%w: %s is not a reservation's claim", ErrBadDemand, d.Claim.Name)
-	case d.Fit == nil:
-		return fmt.Errorf("%w: %s has no fit", ErrBadDemand, d.Claim.Name)
-	case len(d.Zones) > 0 && d.Slots != 0:
-		return fmt.Errorf("%w: %s names zones and a number of slots for all", ErrBadDemand, d.Claim.Name)
-	case d.Slots < 0 || d.Slots > math.MaxInt32:
-		return fmt.Errorf("%w: %s wants %d slots", ErrBadDemand, d.Claim.Name, d.Slots)
-	}
-	seen := map[string]bool{}
-	for _, z := range d.Zones {
-		if z.Slots < 0 || z.Slots > math.MaxInt32 || seen[z.Name] {
-			return fmt.Errorf("%w: %s wants %d slots in zone %q, or names it twice", ErrBadDemand, d.Claim.Name, z.Slots, z.Name)
-		}
-		seen[z.Name] = true
-	}
-	return nil
 }
 
 // wanted is the number of slots in all zones.
@@ -89,61 +61,168 @@ type quota struct {
 	lost bool
 }
 
-// quotas shares the slots out over the zones. known are the zones over which slots without zones were
-// spread before: a zone that lost its last node is one of them still.
-func (d *Demand) quotas(nodes *fitted, known map[string]struct{}) []quota {
-	var all []quota
-	if len(d.Zones) > 0 {
-		for _, z := range d.Zones {
-			all = append(all, quota{zone: z.Name, slots: z.Slots, own: z.Slots})
-		}
-	} else {
-		for zone, t := range nodes.tally {
+// wanted is a demand and what the planner knows of it.
+type wanted struct {
+	Demand
+	total int
+	// known are the zones over which slots without zones have been spread: one that lost its last node is one of them
+	// still.
+	known  map[string]struct{}
+	quotas []quota
+	// counts are the slots by zone, lost nodes' aside.
+	counts map[string]holds.Count
+
+	// dirty means that Reconcile is to look at the demand.
+	dirty bool
+	// seeks are the zones in which a slot more is wanted; none while the demand has what it wants.
+	seeks []string
+	// looked tells by zone that no node which was freed up to then has room for a slot.
+	looked map[string]uint64
+	// owners is how many owners are on a node, by name, those in slots among them. It is kept for demands with PerNode.
+	owners map[string]int
+	// capped are the zones in which the bound on what is held keeps a slot from being placed.
+	capped map[string]bool
+	// away are nodes that went or ceased to be ready, and full nodes that became too full, with slots that have no other place
+	// yet.
+	away, full map[string]bool
+	// excess is how many slots are to be given up on a node.
+	excess map[string]int
+	// records counts the changes of the slots.
+	records int
+}
+
+func newWanted(d Demand) *wanted {
+	return &wanted{
+		Demand: d, total: d.wanted(), dirty: true,
+		known: map[string]struct{}{}, counts: map[string]holds.Count{}, looked: map[string]uint64{}, owners: map[string]int{},
+		capped: map[string]bool{}, away: map[string]bool{}, full: map[string]bool{}, excess: map[string]int{},
+	}
+}
+
+func (w *wanted) uid() types.UID { return w.Claim.UID }
+
+// counted is how many slots of a zone count towards the demand.
+func (w *wanted) counted(zone string) int {
+	n := w.counts[zone]
+	return w.Claim.Counts(n.Slots, n.Used)
+}
+
+// sum is how many slots count in all zones, and slots how many there are.
+func (w *wanted) sum() (counted, slots int) {
+	for _, n := range w.counts {
+		counted += w.Claim.Counts(n.Slots, n.Used)
+		slots += n.Slots
+	}
+	return counted, slots
+}
+
+// apportion shares the slots out over the zones, of which tallies counts the nodes.
+func (w *wanted) apportion(tallies map[string]*tally) {
+	all := w.quotas[:0]
+	for _, z := range w.Zones {
+		all = append(all, quota{zone: z.Name, slots: z.Slots})
+	}
+	if len(w.Zones) == 0 {
+		for zone, t := range tallies {
 			if t.selected > 0 {
-				known[zone] = struct{}{}
+				w.known[zone] = struct{}{}
 			}
 		}
-		for zone := range known {
+		for zone := range w.known {
 			all = append(all, quota{zone: zone})
 		}
 	}
-	slices.SortFunc(all, func(a, b quota) int { return strings.Compare(a.zone, b.zone) })
-	if len(d.Zones) == 0 {
-		spread(d.Slots, all, func(q *quota) { q.slots++; q.own++ })
+	slices.SortFunc(all, func(a, b quota) int { return cmp.Compare(a.zone, b.zone) })
+	if len(w.Zones) == 0 {
+		spread(w.Slots, all)
 	}
 	shifting := 0
-	for i := range all {
-		q := &all[i]
-		t := nodes.tally[q.zone]
-		q.lost = t == nil || t.usable == 0
-		if q.lost && d.OnZoneLoss == Shift {
-			shifting += q.slots
-		}
-	}
 	var left []quota
-	for _, q := range all {
-		if !q.lost {
-			left = append(left, q)
-		}
-	}
-	if shifting == 0 || len(left) == 0 {
-		return all
-	}
-	extra := map[string]int{}
-	spread(shifting, left, func(q *quota) { extra[q.zone]++ })
 	for i := range all {
 		q := &all[i]
-		if q.lost {
-			q.slots = 0
+		q.own = q.slots
+		t := tallies[q.zone]
+		if q.lost = t == nil || t.usable == 0; !q.lost {
+			left = append(left, quota{zone: q.zone})
+		} else if w.OnZoneLoss == Shift {
+			// Pods that go on running in slots there keep them.
+			used := w.counts[q.zone].Used
+			stays := min(q.slots, w.Claim.Counts(used, used))
+			shifting += q.slots - stays
+			q.slots = stays
 		}
-		q.slots += extra[q.zone]
 	}
-	return all
+	w.quotas = all
+	if len(left) == 0 {
+		for i := range all {
+			all[i].slots = all[i].own
+		}
+		return
+	}
+	spread(shifting, left)
+	for _, extra := range left {
+		w.quota(extra.zone).slots += extra.slots
+	}
 }
 
 // spread gives n to the zones in turn.
-func spread(n int, zones []quota, give func(*quota)) {
+func spread(n int, zones []quota) {
 	for i := 0; i < n && len(zones) > 0; i++ {
-		give(&zones[i%len(zones)])
+		zones[i%len(zones)].slots++
+	}
+}
+
+// quota returns the zone's, or nil.
+func (w *wanted) quota(zone string) *quota {
+	for i := range w.quotas {
+		if w.quotas[i].zone == zone {
+			return &w.quotas[i]
+		}
+	}
+	return nil
+}
+
+// anywhere is how many slots are wanted in whatever zone, once no zone lacks any of its quota that could have it. Of a demand
+// without zones that is all that is lacking. Of one with zones it is what takes the place of slots that are used: while a service
+// is replaced pod by pod, one leaves another zone than the next one comes to.
+func (w *wanted) anywhere() int {
+	counted, total := w.sum()
+	n := w.total - counted
+	if len(w.Zones) > 0 {
+		used, replaced := total-counted, max(0, total-w.total)
+		n = min(n, used-replaced)
+	}
+	// What a lost zone lacks is its own matter.
+	for i := range w.quotas {
+		if q := &w.quotas[i]; q.lost {
+			n -= max(0, q.slots-w.counted(q.zone))
+		}
+	}
+	return n
+}
+
+// mayGrow reports whether a slot more in a zone that lacks one is wanted: some are missing, or unused ones that are too many in
+// other zones can be given up for it. Slots that are used elsewhere are not held twice.
+func (w *wanted) mayGrow() bool {
+	counted, _ := w.sum()
+	spare := w.total - counted
+	for zone, n := range w.counts {
+		quota := 0
+		if q := w.quota(zone); q != nil {
+			quota = q.slots
+		}
+		spare += max(0, min(n.Slots-n.Used, w.Claim.Counts(n.Slots, n.Used)-quota))
+	}
+	return spare > 0
+}
+
+// seek works out in which zones a slot more is wanted.
+func (w *wanted) seek() {
+	w.seeks = w.seeks[:0]
+	anywhere, grows := w.anywhere() > 0, w.mayGrow()
+	for i := range w.quotas {
+		if q := &w.quotas[i]; !q.lost && (anywhere || grows && w.counted(q.zone) < q.slots) {
+			w.seeks = append(w.seeks, q.zone)
+		}
 	}
 }

@@ -2,11 +2,15 @@ package placement
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	schedulingv1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+
+	"zonewise.dev/plugins/reservecache/ledger"
 )
 
 // Unfit is why a node takes no slots of a demand, be there room or not; empty when it may.
@@ -26,20 +30,24 @@ const (
 
 // Fit tells which nodes may take slots. Make one with NewFit; it does not change.
 type Fit struct {
-	selector    labels.Selector
+	selector    []label
 	tolerations []v1.Toleration
 	comparisons bool
-	// key is equal for fits that judge alike, which then share one evaluation of each node.
+	// key is equal for fits that judge alike, which then share one count of the nodes.
 	key string
 }
 
-// NewFit returns the fit of pods with that node selector and those tolerations. comparisonOperators tells
-// whether tolerations may compare numbers, which is the scheduler's feature gate
-// TaintTolerationComparisonOperators.
-func NewFit(nodeSelector map[string]string, tolerations []v1.Toleration, comparisonOperators bool) *Fit {
-	f := &Fit{selector: labels.SelectorFromSet(nodeSelector), tolerations: slices.Clone(tolerations), comparisons: comparisonOperators}
+type label struct{ key, value string }
+
+// NewFit returns the fit of pods with that node selector and those tolerations. comparisons tells whether tolerations may
+// compare numbers, which is the scheduler's feature gate TaintTolerationComparisonOperators.
+func NewFit(nodeSelector map[string]string, tolerations []v1.Toleration, comparisons bool) *Fit {
+	f := &Fit{tolerations: slices.Clone(tolerations), comparisons: comparisons}
+	for _, name := range slices.Sorted(maps.Keys(nodeSelector)) {
+		f.selector = append(f.selector, label{name, nodeSelector[name]})
+	}
 	var key strings.Builder
-	fmt.Fprintf(&key, "%q %t", f.selector.String(), f.comparisons)
+	fmt.Fprintf(&key, "%q %t", f.selector, f.comparisons)
 	for i := range f.tolerations {
 		t := &f.tolerations[i]
 		fmt.Fprintf(&key, " %q %q %q %q", t.Key, t.Operator, t.Value, t.Effect)
@@ -50,49 +58,40 @@ func NewFit(nodeSelector map[string]string, tolerations []v1.Toleration, compari
 
 // Of judges a node.
 func (f *Fit) Of(n *v1.Node) Unfit {
-	if !f.selector.Matches(labels.Set(n.Labels)) {
-		return NotSelected
+	for i := range f.selector {
+		if value, has := n.Labels[f.selector[i].key]; !has || value != f.selector[i].value {
+			return NotSelected
+		}
 	}
-	if n.DeletionTimestamp != nil {
+	if n.DeletionTimestamp != nil || unready(n) {
 		return NotReady
 	}
-	unschedulable := v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}
-	if n.Spec.Unschedulable && !f.tolerates(&unschedulable) {
+	if n.Spec.Unschedulable && !f.tolerates(&v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}) {
 		return Cordoned
 	}
-	for i := range n.Status.Conditions {
-		if c := &n.Status.Conditions[i]; c.Type == v1.NodeReady && c.Status != v1.ConditionTrue {
-			return NotReady
-		}
+	if len(n.Spec.Taints) == 0 {
+		return ""
 	}
-	for i := range n.Spec.Taints {
-		t := &n.Spec.Taints[i]
-		if t.Effect == v1.TaintEffectPreferNoSchedule || f.tolerates(t) {
-			continue
-		}
-		switch t.Key {
-		case v1.TaintNodeUnschedulable:
-			return Cordoned
-		case v1.TaintNodeNotReady, v1.TaintNodeUnreachable:
-			return NotReady
-		}
-		return Tainted
+	taint, found := schedulingv1.FindMatchingUntoleratedTaint(klog.Logger{}, n.Spec.Taints, f.tolerations, func(t *v1.Taint) bool {
+		return t.Effect != v1.TaintEffectPreferNoSchedule
+	}, f.comparisons)
+	switch {
+	case !found:
+		return ""
+	case taint.Key == v1.TaintNodeUnschedulable:
+		return Cordoned
+	case taint.Key == v1.TaintNodeNotReady || taint.Key == v1.TaintNodeUnreachable:
+		return NotReady
 	}
-	return ""
+	return Tainted
 }
 
 func (f *Fit) tolerates(taint *v1.Taint) bool {
-	for i := range f.tolerations {
-		if silently(f.tolerations[i].ToleratesTaint, taint, f.comparisons) {
-			return true
-		}
-	}
-	return false
+	return schedulingv1.TolerationsTolerateTaint(klog.Logger{}, f.tolerations, taint, f.comparisons)
 }
 
-// silently calls a method that wants a logger with one that writes nowhere: this package logs nothing, and a
-// toleration whose number cannot be read tolerates nothing.
-func silently[Logger any](tolerates func(Logger, *v1.Taint, bool) bool, taint *v1.Taint, comparisonOperators bool) bool {
-	var nowhere Logger
-	return tolerates(nowhere, taint, comparisonOperators)
+// unready reports whether a node says that it can not run pods, or has ceased to say anything.
+func unready(n *v1.Node) bool {
+	status := ledger.Ready(n)
+	return status != "" && status != v1.ConditionTrue
 }

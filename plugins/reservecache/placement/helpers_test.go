@@ -2,7 +2,6 @@ package placement
 
 import (
 	"fmt"
-	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -11,13 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// anywhere is the fit of slots that select nothing and tolerate nothing.
-var anywhere = NewFit(nil, nil, false)
+// everywhere is the fit of slots that select nothing and tolerate nothing.
+var everywhere = NewFit(nil, nil, false)
 
 func makeNode(name, zone, cpu string) *v1.Node {
 	return &v1.Node{
@@ -39,81 +39,165 @@ func makePod(name, node, cpu string) *v1.Pod {
 	}
 }
 
-// cluster returns a ledger with n nodes of 4 CPUs in each of the zones: a1, a2, ... b1, ...
-func cluster(n int, zones ...string) *ledger.Ledger {
-	l := ledger.New(ledger.DefaultOptions())
-	for _, zone := range zones {
-		for i := range n {
-			l.AddNode(makeNode(fmt.Sprintf("%s%d", zone, i+1), zone, "4"))
-		}
-	}
-	return l
+func notReady(n *v1.Node) *v1.Node {
+	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionUnknown}}
+	return n
 }
 
-func add(t require.TestingT, l *ledger.Ledger, pods ...*v1.Pod) {
+// snapshotView shows a snapshot of a ledger.
+type snapshotView struct{ *ledger.Snapshot }
+
+func (v snapshotView) Len() int            { return len(v.Nodes()) }
+func (v snapshotView) Node(i int) *v1.Node { return v.Nodes()[i].Node }
+
+func (v snapshotView) Changed(known []int64, changed func(int, int64)) {
+	for i, n := range v.Nodes() {
+		if g := int64(n.Generation); i >= len(known) || known[i] != g {
+			changed(i, g)
+		}
+	}
+}
+
+func (v snapshotView) Resources(i int) (allocatable, requested ledger.Resources) {
+	n := v.Nodes()[i]
+	return n.Allocatable, n.Requested
+}
+
+func (v snapshotView) Present(i int, uid types.UID) bool {
+	for _, pod := range v.Nodes()[i].Pods {
+		if pod.UID == uid {
+			return true
+		}
+	}
+	return false
+}
+
+// scene is a ledger, holds and a planner over them. Its cycles see what the ledger says.
+type scene struct {
+	ledger  *ledger.Ledger
+	holds   *holds.Holds
+	planner *Planner
+	// nominees are by node.
+	nominees map[string][]Nominee
+	// kept is the worker's snapshot.
+	kept *ledger.Snapshot
+}
+
+func newScene(maxHeldFraction float64) *scene {
+	s := &scene{ledger: ledger.New(ledger.DefaultOptions()), holds: holds.New(), nominees: map[string][]Nominee{}, kept: ledger.NewSnapshot()}
+	s.planner = New(s.holds, maxHeldFraction, func(node string) []Nominee { return s.nominees[node] })
+	return s
+}
+
+// cluster is a scene with n nodes of 4 CPUs in each of the zones: a1, a2, ... b1, ...
+func cluster(n int, zones ...string) *scene {
+	s := newScene(1)
+	for _, zone := range zones {
+		for i := range n {
+			s.ledger.AddNode(makeNode(fmt.Sprintf("%s%d", zone, i+1), zone, "4"))
+		}
+	}
+	return s
+}
+
+func (s *scene) add(t require.TestingT, pods ...*v1.Pod) {
 	for _, pod := range pods {
-		_, err := l.AddPod(pod)
+		_, err := s.ledger.AddPod(pod)
 		require.NoError(t, err)
 	}
 }
 
-func id(name string) ledger.ClaimID {
-	return ledger.ClaimID{Kind: ledger.Reservation, UID: types.UID(name)}
+func (s *scene) view() View {
+	snapshot := ledger.NewSnapshot()
+	s.ledger.UpdateSnapshot(snapshot)
+	return snapshotView{snapshot}
 }
+
+// reconcile calls Reconcile until there is no more to do, and returns the claims that changed.
+func (s *scene) reconcile(t require.TestingT, demands ...Demand) (changed []types.UID) {
+	for _, d := range demands {
+		s.planner.Set(d)
+	}
+	for i := 0; ; i++ {
+		s.ledger.UpdateSnapshot(s.kept)
+		result := s.planner.Reconcile(snapshotView{s.kept}, nil)
+		changed = append(changed, result.Changed...)
+		if !result.More {
+			return changed
+		}
+		require.Less(t, i, 100_000, "there is always more to do")
+	}
+}
+
+func (s *scene) collect() []types.UID { return s.planner.Collect(s.view()).Changed }
 
 // demand returns one of slots of a CPU each; age is in minutes, and a smaller one is older.
 func demand(name string, age int, zones ...Zone) Demand {
 	return Demand{
-		Claim: ledger.Claim{ID: id(name), Name: "ZoneReservation " + name, Since: t0.Add(time.Duration(age) * time.Minute)},
-		Slot:  ledger.Resources{MilliCPU: 1000},
+		Claim: holds.Claim{
+			UID: types.UID(name), Name: "ZoneReservation " + name, Since: t0.Add(time.Duration(age) * time.Minute),
+			Slot: ledger.Resources{MilliCPU: 1000},
+		},
 		Zones: zones,
-		Fit:   anywhere,
+		Fit:   everywhere,
 	}
 }
 
 // slots returns the number of slots on each node.
-func slots(t require.TestingT, l *ledger.Ledger, name string) map[string]int {
-	status, ok := l.Claim(id(name))
+func (s *scene) slots(t require.TestingT, name string) map[string]int {
+	status, ok := s.holds.Status(types.UID(name))
 	require.True(t, ok, "no claim %s", name)
 	got := map[string]int{}
-	for _, h := range status.Holds {
-		got[h.Node] = h.Slots
+	for _, n := range status.Nodes {
+		got[n.Node] = n.Slots
 	}
 	return got
 }
 
-// cycle is the view of a scheduling cycle that sees what the ledger does.
-func cycle(l *ledger.Ledger) View {
-	s := ledger.NewSnapshot()
-	l.UpdateSnapshot(s)
-	return snapshotView{s}
+// report returns how a demand stands.
+func (s *scene) report(t require.TestingT, name string) *Report {
+	r, ok := s.planner.Report(types.UID(name))
+	require.True(t, ok)
+	return &r
 }
 
-// consume lets a pod take a slot on a node, as Reserve does, and be bound.
-func consume(t require.TestingT, l *ledger.Ledger, name, node, cpu, claim string) {
-	view := cycle(l)
+// schedule asks for room for a pod on a node as the view has it, as Filter does, and on success assumes it there, as Reserve does. It
+// returns the number of slots that the pod uses, and whether it fits.
+func (s *scene) schedule(t require.TestingT, view View, node string, pod *v1.Pod, who holds.Asker) (int, bool) {
 	for i := range view.Len() {
 		if view.Node(i).Name != node {
 			continue
 		}
 		allocatable, requested := view.Resources(i)
-		got, err := l.AssumePodOnHold(makePod(name, "", cpu), node, &ledger.Admission{
-			Asker:     ledger.Asker{Claims: []ledger.ClaimID{id(claim)}, Use: ledger.UseFirst},
-			Requested: requested, Allocatable: allocatable,
-			Present: func(uid types.UID) bool { return view.Present(i, uid) },
-		}, t0)
-		require.NoError(t, err)
-		require.Equal(t, id(claim), got)
-		add(t, l, makePod(name, node, cpu))
-		return
+		request := s.ledger.Requests(pod)
+		after := requested.Clone()
+		if after.Add(&request, 1); after.Exceeds(&allocatable) != "" {
+			return 0, false
+		}
+		present := func(uid types.UID) bool { return view.Present(i, uid) }
+		verdict := s.holds.Node(node).Fit(&holds.Question{Who: &who, Request: &request, Allocatable: &allocatable, Requested: &requested, Present: present})
+		if !verdict.Fits {
+			return 0, false
+		}
+		if verdict.Slots > 0 {
+			require.NoError(t, s.holds.Take(pod.UID, node, who.Claim, verdict.Slots, present))
+		}
+		require.NoError(t, s.ledger.AssumePod(pod, node, t0))
+		return verdict.Slots, true
 	}
-	require.Fail(t, "no node "+node)
+	return 0, false
 }
 
-func keeper(t *testing.T, l *ledger.Ledger, demands ...Demand) *Keeper {
-	k := NewKeeper(l)
-	for _, d := range demands {
-		require.NoError(t, k.Set(d))
-	}
-	return k
+// consume lets an owner take a slot on a node and be bound.
+func (s *scene) consume(t require.TestingT, name, node, cpu, claim string) {
+	n, fits := s.schedule(t, s.view(), node, makePod(name, "", cpu), holds.Asker{Claim: types.UID(claim), Use: holds.UseFirst})
+	require.True(t, fits)
+	require.Equal(t, 1, n)
+	s.add(t, makePod(name, node, cpu))
+}
+
+// end removes a pod.
+func (s *scene) end(name string) {
+	s.ledger.RemovePod(types.UID(name))
+	s.holds.Leave(types.UID(name), "")
 }

@@ -8,38 +8,47 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
 
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// TestConcurrentKeeping runs scheduling cycles, a controller, pod and node handlers and a reader of reports side
-// by side. Once all is quiet, one Reconcile puts every slot in its place. Run it with -race.
+// TestConcurrentKeeping runs scheduling cycles, a worker, pod and node handlers and a reader of reports side by side. Once all is
+// quiet, one pass puts every slot in its place. Run it with -race.
 func TestConcurrentKeeping(t *testing.T) {
 	const rounds = 200
-	l := cluster(3, "a", "b")
-	k := keeper(t, l, demand("r", 0, Zone{"a", 4}, Zone{"b", 4}), demand("s", 1, Zone{"a", 2}))
-	k.Reconcile(nil)
+	s := cluster(3, "a", "b")
+	s.planner.nominees = func(string) []Nominee { return nil }
+	s.reconcile(t, demand("r", 0, Zone{"a", 4}, Zone{"b", 4}), demand("s", 1, Zone{"a", 2}))
 
 	var cycles, others sync.WaitGroup
 	done := make(chan struct{})
 	cycles.Go(func() {
 		// There is one scheduling cycle at a time.
 		for round := range rounds {
-			view := cycle(l)
-			k.Refill(view, nil)
+			view := s.view()
+			s.planner.Collect(view)
+			name, node := fmt.Sprintf("p%d", round), view.Node(round%view.Len()).Name
 			i := round % view.Len()
 			allocatable, requested := view.Resources(i)
-			name, node := fmt.Sprintf("p%d", round), view.Node(i).Name
-			_, err := l.AssumePodOnHold(makePod(name, "", "1"), node, &ledger.Admission{
-				Asker:     ledger.Asker{Claims: []ledger.ClaimID{id("r")}, Use: ledger.Use(round % 2)},
-				Requested: requested, Allocatable: allocatable,
-				Present: func(uid types.UID) bool { return view.Present(i, uid) },
-			}, t0)
-			if err != nil {
+			present := func(uid types.UID) bool { return view.Present(i, uid) }
+			pod := makePod(name, "", "1")
+			request := s.ledger.Requests(pod)
+			if after := requested.Clone(); true {
+				if after.Add(&request, 1); after.Exceeds(&allocatable) != "" {
+					continue
+				}
+			}
+			who := holds.Asker{Claim: "r", Use: holds.Use(round % 2)}
+			verdict := s.holds.Node(node).Fit(&holds.Question{Who: &who, Request: &request, Allocatable: &allocatable, Requested: &requested, Present: present})
+			if !verdict.Fits || verdict.Slots > 0 && s.holds.Take(pod.UID, node, "r", verdict.Slots, present) != nil {
+				continue
+			}
+			if s.ledger.AssumePod(pod, node, t0) != nil {
 				continue
 			}
 			others.Go(func() {
-				_, _ = l.AddPod(makePod(name, node, "1"))
-				l.RemovePod(types.UID(name))
+				_, _ = s.ledger.AddPod(makePod(name, node, "1"))
+				s.end(name)
 			})
 		}
 	})
@@ -57,24 +66,21 @@ func TestConcurrentKeeping(t *testing.T) {
 	}
 	until(func(i int) {
 		if i%10 == 0 {
-			d := demand("s", 1, Zone{"a", 1 + i%3})
-			if err := k.Set(d); err != nil {
-				t.Error(err)
-			}
+			s.planner.Set(demand("s", 1, Zone{"a", 1 + i%3}))
 		}
-		k.Reconcile(nil)
-		l.TakeNews()
+		s.planner.Reconcile(s.view(), nil)
 	})
 	until(func(i int) {
 		n := makeNode("b3", "b", "4")
 		if i%3 == 0 {
-			l.RemoveNode(n)
+			s.ledger.RemoveNode(n)
 		}
 		n.Spec.Unschedulable = i%2 == 0
-		l.AddNode(n)
+		s.ledger.AddNode(n)
+		s.planner.SetOwners("s", "b3", i%2)
 	})
 	until(func(int) {
-		if r, ok := k.Report(id("r")); ok && r.Used > r.Held {
+		if r, ok := s.planner.Report("r"); ok && r.Used > r.Held {
 			t.Errorf("%d pods use %d slots", r.Used, r.Held)
 		}
 	})
@@ -82,10 +88,10 @@ func TestConcurrentKeeping(t *testing.T) {
 	close(done)
 	others.Wait()
 
-	k.Reconcile(nil)
-	r, ok := k.Report(id("r"))
-	require.True(t, ok)
+	s.reconcile(t)
+	r := s.report(t, "r")
 	require.Zero(t, r.Missing, r.Shortfalls())
 	require.Equal(t, 8, r.Held)
-	require.Empty(t, k.Reconcile(nil).Changed)
+	require.Empty(t, s.reconcile(t))
+	require.Equal(t, ledger.Stats{Nodes: 6}, s.ledger.Stats())
 }

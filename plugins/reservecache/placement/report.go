@@ -3,49 +3,45 @@ package placement
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
-	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/plugins/reservecache/holds"
 )
 
 // Report is how a demand stands.
 type Report struct {
-	Claim ledger.Claim
-	// Desired is how many slots are wanted, Held how many there are, used ones among them, and Used how many
-	// of these a pod uses. Missing is how many are lacking; in Headroom mode a used slot does not count.
+	// Desired is how many slots are wanted, Held how many there are on nodes that are there and ready, used ones among them,
+	// and Used how many of these a pod uses. Missing is how many are lacking; in Headroom mode a used slot does not count.
 	Desired, Held, Used, Missing int
 	// Zones are sorted by name: those in which slots are wanted and those in which there are any.
 	Zones []ZoneReport
-	// Overcommitted are the nodes on which slots have no room, sorted.
-	Overcommitted []string
+	// Away are the nodes that went, or ceased to be ready, and Full those that became too full, with slots that have had no
+	// other place since.
+	Away, Full []string
+	// Capped are the zones in which the bound on what may be held keeps slots from being placed.
+	Capped []string
 	// FitsNoNode means that no node that the demand selects, however empty, could hold a slot.
 	FitsNoNode bool
-	// WaitsFor is the name of the older gang that collects capacity first; empty when there is none or
-	// nothing is missing.
-	WaitsFor string
 }
 
 // ZoneReport is how a demand stands in one zone.
 type ZoneReport struct {
 	Name string
-	// Desired is how many slots the zone is to have for now, with those of lost zones that have been shifted
-	// to it; Own is how many it is to have when no zone is lost.
-	Desired, Own, Held, Used int
+	// Desired is how many slots the zone is to have for now, with those of lost zones that have been shifted to it.
+	Desired, Held, Used int
 	// Unknown means that the zone has no node, Lost that it has none that may take slots.
 	Unknown, Lost bool
-	// Shortfall says what the zone lacks, and why: "3 of 10 slots: 41 nodes short of cpu, 3 tainted". It is
-	// empty when it lacks nothing.
+	// Shortfall says what the zone lacks, and why: "3 of 10 slots: 41 nodes short of cpu, 3 tainted". It is empty when it
+	// lacks nothing.
 	Shortfall string
-	Nodes     []NodeReport
-}
-
-// NodeReport is the slots on one node.
-type NodeReport struct {
-	Name        string
-	Slots, Used int
+	// Nodes are those with slots, by name; nodes that are not there or not ready are among them as long as they have
+	// consumers, whose slots do not count.
+	Nodes []holds.NodeStatus
 }
 
 // Shortfalls puts those of all zones into one line, and is empty when nothing is lacking.
@@ -59,82 +55,97 @@ func (r *Report) Shortfalls() string {
 	return strings.Join(all, "; ")
 }
 
-// Report tells how a demand stands by what the ledger knows now, and false for one that is not known. The
-// reasons are those of the last Reconcile.
-func (k *Keeper) Report(id ledger.ClaimID) (Report, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	d := k.demands[id]
-	if d == nil {
+// Report tells how a demand stands by what was last seen of the nodes, and false for one that is not known or that has not been
+// looked at yet.
+func (p *Planner) Report(uid types.UID) (Report, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.claims[uid]
+	if w == nil || w.dirty && len(w.quotas) == 0 {
 		return Report{}, false
 	}
-	status, ok := k.ledger.Claim(id)
-	if !ok {
-		return Report{}, false
-	}
-	r := Report{Claim: status.Claim, Desired: d.wanted(), Held: status.Slots, Used: status.Used, Missing: status.Missing}
-	dr := newDraft(k.own, &d.Demand, d.known, &status)
+	p.countLocked(w)
+	status, _ := p.holds.Status(uid)
 	zones := map[string]*ZoneReport{}
-	for _, q := range dr.quotas {
-		zones[q.zone] = &ZoneReport{Name: q.zone, Desired: q.slots, Own: q.own, Lost: q.lost, Unknown: k.own.zones[q.zone] == nil}
-	}
-	for _, h := range status.Holds {
-		p := dr.places[h.Node]
-		z := zones[p.zone]
-		if z == nil {
-			z = &ZoneReport{Name: p.zone}
-			zones[p.zone] = z
+	zone := func(name string) *ZoneReport {
+		if zones[name] == nil {
+			zones[name] = &ZoneReport{Name: name}
 		}
-		z.Held += p.slots
-		z.Used += p.used
-		z.Nodes = append(z.Nodes, NodeReport{Name: h.Node, Slots: p.slots, Used: p.used})
-		if h.Excess > 0 {
-			r.Overcommitted = append(r.Overcommitted, h.Node)
+		return zones[name]
+	}
+	for _, q := range w.quotas {
+		*zone(q.zone) = ZoneReport{Name: q.zone, Desired: q.slots, Lost: q.lost, Unknown: p.board.zones[q.zone] == nil}
+	}
+	for _, n := range status.Nodes {
+		z := zone(n.Zone)
+		if !n.Lost {
+			z.Held += n.Slots
+			z.Used += n.Used
+		}
+		z.Nodes = append(z.Nodes, n)
+	}
+	counted, _ := w.sum()
+	r := Report{
+		Desired: w.total, Held: status.Sum().Slots, Used: status.Sum().Used, Missing: max(0, w.total-counted),
+		Away: slices.Sorted(maps.Keys(w.away)), Full: slices.Sorted(maps.Keys(w.full)),
+	}
+	for name := range w.capped {
+		if has := w.counted(name); w.quota(name) == nil || has < w.quota(name).slots || w.anywhere() > 0 {
+			r.Capped = append(r.Capped, name)
 		}
 	}
-	for _, z := range zones {
-		// Slots of a lost zone that were shifted are another zone's to lack.
-		if has := dr.counted[z.Name]; has < z.Desired {
-			z.Shortfall = fmt.Sprintf("%d of %d slots: %s", has, z.Desired, k.own.reasons(z.Name, dr))
+	slices.Sort(r.Capped)
+	for _, name := range slices.Sorted(maps.Keys(zones)) {
+		z := zones[name]
+		if has := w.counted(name); has < z.Desired {
+			z.Shortfall = fmt.Sprintf("%d of %d slots: %s", has, z.Desired, p.reasonsLocked(w, z))
 		}
 		r.Zones = append(r.Zones, *z)
 	}
-	slices.SortFunc(r.Zones, func(a, b ZoneReport) int { return strings.Compare(a.Name, b.Name) })
-	r.FitsNoNode = k.own.fitsNoNode(dr)
-	if r.Missing > 0 {
-		r.WaitsFor = k.ledger.WaitsFor(id)
-	}
+	r.FitsNoNode = r.Missing > 0 && p.fitsNoNodeLocked(w)
 	return r, true
 }
 
-// reasons says why the nodes of a zone take no slots.
-func (b *board) reasons(zone string, dr *draft) string {
-	nodes := b.zones[zone]
-	if len(nodes) == 0 {
+// reasonsLocked says why the nodes of a zone take no slots.
+func (p *Planner) reasonsLocked(w *wanted, report *ZoneReport) string {
+	z := p.board.zones[report.Name]
+	if z == nil {
 		return "no nodes"
+	}
+	has := map[string]*holds.NodeStatus{}
+	for i := range report.Nodes {
+		has[report.Nodes[i].Node] = &report.Nodes[i]
 	}
 	short, small, unfit := map[string]int{}, map[string]int{}, map[string]int{}
 	room := 0
-	for _, e := range nodes {
-		if why := dr.nodes.unfit[e.index]; why != "" {
+	for n := z.newest; n != nil; n = n.older {
+		if why := w.Fit.Of(n.object); why != "" {
 			unfit[string(why)]++
 			continue
 		}
-		switch name, evenEmpty := e.lack(&dr.size); {
-		case name == "":
+		slot := &w.Claim.Slot
+		if lacks := slot.Exceeds(&n.allocatable); lacks != "" {
+			small["too small: "+resourceName(lacks)]++
+		} else if lacks := slot.Exceeds(n.roomFor(w.Claim.Priority)); lacks != "" {
+			short["short of "+resourceName(lacks)]++
+		} else if at := has[n.name]; at != nil && !w.mayHave(n.name, at.Slots, pods(*at)) || at == nil && !w.mayHave(n.name, 0, 0) {
+			short["with as many slots and owners as slotsPerNode allows"]++
+		} else {
 			room++
-		case evenEmpty:
-			small["too small: "+resourceName(name)]++
-		default:
-			short["short of "+resourceName(name)]++
 		}
 	}
 	var parts []string
 	for _, group := range []map[string]int{short, small, unfit} {
 		parts = append(parts, byNumber(group)...)
 	}
-	if room > 0 {
+	switch {
+	case room > 0 && w.capped[report.Name]:
+		parts = append(parts, fmt.Sprintf("%d with room that maxHeldFraction leaves to pods", room))
+	case room > 0:
 		parts = append(parts, fmt.Sprintf("%d with room that is yet to be taken", room))
+	}
+	if len(parts) == 0 {
+		return "no nodes"
 	}
 	// "41 nodes short of cpu, 3 tainted"
 	number, rest, _ := strings.Cut(parts[0], " ")
@@ -148,11 +159,7 @@ func (b *board) reasons(zone string, dr *draft) string {
 
 // byNumber puts counted reasons into words, the most frequent first.
 func byNumber(reasons map[string]int) []string {
-	var parts []string
-	for why := range reasons {
-		parts = append(parts, why)
-	}
-	slices.SortFunc(parts, func(a, b string) int {
+	parts := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
 		return cmp.Or(cmp.Compare(reasons[b], reasons[a]), strings.Compare(a, b))
 	})
 	for i, why := range parts {
@@ -168,24 +175,17 @@ func resourceName(name v1.ResourceName) string {
 	return string(name)
 }
 
-// lack names a resource of which a node has too little for a slot, and whether it has even when it is empty.
-func (e *entry) lack(size *ledger.Resources) (name v1.ResourceName, evenEmpty bool) {
-	if name = size.Exceeds(&e.allocatable); name != "" {
-		return name, true
-	}
-	return size.Exceeds(&e.room), false
-}
-
-// fitsNoNode reports whether there are nodes that the demand selects, and a slot is too large for each.
-func (b *board) fitsNoNode(dr *draft) bool {
+// fitsNoNodeLocked reports whether there are nodes that the demand selects, and a slot is too large for each.
+func (p *Planner) fitsNoNodeLocked(w *wanted) bool {
 	selected := 0
-	for _, e := range b.entries {
-		if dr.nodes.unfit[e.index] == NotSelected {
-			continue
-		}
-		selected++
-		if dr.size.Exceeds(&e.allocatable) == "" {
-			return false
+	for _, z := range p.board.zones {
+		for n := z.newest; n != nil; n = n.older {
+			if w.Fit.Of(n.object) == NotSelected {
+				continue
+			}
+			if selected++; w.Claim.Slot.Exceeds(&n.allocatable) == "" {
+				return false
+			}
 		}
 	}
 	return selected > 0

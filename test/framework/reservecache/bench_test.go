@@ -6,10 +6,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"zonewise.dev/plugins/reservecache"
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -39,13 +41,11 @@ func BenchmarkCycle(b *testing.B) {
 	for _, held := range []bool{false, true} {
 		if held {
 			for i := range 100 {
-				claim := ledger.Claim{ID: ledger.ClaimID{Kind: ledger.Reservation, UID: st.MakePod().UID(fmt.Sprint(i)).Obj().UID}, Name: fmt.Sprint(i)}
-				slots := make([]ledger.Slot, 0, nodes/100)
+				claim := holds.Claim{UID: types.UID(fmt.Sprint(i)), Name: fmt.Sprint(i), Slot: ledger.Resources{MilliCPU: 2000, Memory: 4 << 30}}
+				shared.Holds().SetClaim(claim)
 				for j := range nodes / 100 {
-					slots = append(slots, ledger.Slot{Node: fmt.Sprintf("node-%d", i*nodes/100+j), Requests: ledger.Resources{MilliCPU: 2000, Memory: 4 << 30}, Count: 1})
+					shared.Holds().Change(claim.UID, []holds.Change{{Node: fmt.Sprintf("node-%d", i*nodes/100+j), Add: 1}})
 				}
-				_, err := shared.Ledger().PlaceHolds(claim, slots)
-				require.NoError(b, err)
 			}
 		}
 		state := framework.NewCycleState()

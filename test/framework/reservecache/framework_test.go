@@ -23,7 +23,6 @@ import (
 
 	"zonewise.dev/plugins/reservecache"
 	"zonewise.dev/plugins/reservecache/ledger"
-	"zonewise.dev/plugins/reservecache/reservations"
 )
 
 func init() {
@@ -85,7 +84,7 @@ func TestBatchingStaysOn(t *testing.T) {
 func TestOwnersAreNotBatched(t *testing.T) {
 	api := newReservationAPI()
 	api.apply(reservation("r", "web", 1, nil))
-	shared := reservecache.NewShared(reservations.WithSource(api.source))
+	shared := reservecache.NewShared(reservecache.WithSource(api))
 	fw := newFramework(t, shared, nil, nil)
 	owner := st.MakePod().Namespace("default").Name("p").UID("p").Label("app", "web").Obj()
 	require.Eventually(t, func() bool { return fw.SignPod(t.Context(), owner) == nil }, time.Minute, time.Millisecond)

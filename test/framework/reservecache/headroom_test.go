@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/reservecache/holds"
 )
 
 // hardSpread spreads the pods of an app over the zones that they can run in.
@@ -77,6 +78,11 @@ func TestZoneFailover(t *testing.T) {
 			if reserved {
 				c.rollOver(t, 30)
 				require.EventuallyWithT(t, func(ct *assert.CollectT) { require.Equal(ct, balanced, c.byZone(ct, "web")) }, time.Minute, 10*time.Millisecond)
+				// The status may be that of before the last replica used a slot for a while.
+				require.Eventually(t, func() bool {
+					status, _ := c.shared.Holds().Status("uid-shop-failover")
+					return status.Sum() == holds.Count{Slots: 15}
+				}, time.Minute, time.Millisecond)
 				c.reservations.requireSlots(t, "shop-failover", 15, 0)
 				require.Equal(t, 3, c.byZone(t, "batch")[""], "batch pods got nothing of it")
 			}

@@ -1,131 +1,44 @@
 package reservecache
 
 import (
-	"context"
-	"encoding/json"
-	"strconv"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/plugins/reservecache/reservations"
+	"zonewise.dev/internal/crd/crdtest"
 )
 
 // reservationAPI is the part of an API server that has ZoneReservations.
-type reservationAPI struct {
-	mu       sync.Mutex // guards all fields below, and keeps events in order
-	version  int
-	objects  map[string]*v1alpha1.ZoneReservation
-	handler  cache.ResourceEventHandler
-	statuses int // writes of status
-}
+type reservationAPI struct{ *crdtest.Source }
 
-func newReservationAPI() *reservationAPI {
-	return &reservationAPI{objects: map[string]*v1alpha1.ZoneReservation{}}
-}
-
-// source implements reservations.Source.
-func (a *reservationAPI) source(_ context.Context, handler cache.ResourceEventHandler, onChange func(bool)) (reservations.Watch, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.handler = handler
-	go func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		onChange(true)
-		for _, obj := range a.objects {
-			handler.OnAdd(obj, true)
-		}
-	}()
-	return a, nil
-}
-
-// Settled implements reservations.Watch.
-func (a *reservationAPI) Settled() bool { return true }
-
-// PatchStatus implements reservations.Watch.
-func (a *reservationAPI) PatchStatus(_ context.Context, _, name string, patch []byte) error {
-	var p struct {
-		Metadata struct {
-			UID             types.UID
-			ResourceVersion string
-		}
-		Status v1alpha1.ZoneReservationStatus
-	}
-	if err := json.Unmarshal(patch, &p); err != nil {
-		return err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	old := a.objects[name]
-	switch {
-	case old == nil:
-		return apierrors.NewNotFound(v1alpha1.Resource("zonereservations"), name)
-	case old.UID != p.Metadata.UID || old.ResourceVersion != p.Metadata.ResourceVersion:
-		return apierrors.NewConflict(v1alpha1.Resource("zonereservations"), name, nil)
-	}
-	obj := old.DeepCopy()
-	obj.Status = p.Status
-	a.statuses++
-	a.storeLocked(obj)
-	return nil
-}
-
-func (a *reservationAPI) storeLocked(obj *v1alpha1.ZoneReservation) {
-	a.version++
-	obj.ResourceVersion = strconv.Itoa(a.version)
-	old := a.objects[obj.Name]
-	a.objects[obj.Name] = obj
-	switch {
-	case a.handler == nil:
-	case old == nil:
-		a.handler.OnAdd(obj, false)
-	default:
-		a.handler.OnUpdate(old, obj)
-	}
-}
+func newReservationAPI() *reservationAPI { return &reservationAPI{crdtest.New()} }
 
 // apply makes a reservation, or changes its spec.
 func (a *reservationAPI) apply(obj *v1alpha1.ZoneReservation) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	obj = obj.DeepCopy()
-	if old := a.objects[obj.Name]; old != nil {
-		spec := obj.Spec
-		obj = old.DeepCopy()
-		obj.Spec = spec
-		obj.Generation++
+	if old, exists := crdtest.Get(a.Source, obj); exists {
+		old.Spec = obj.Spec
+		obj = old
 	}
-	a.storeLocked(obj)
+	a.Put(obj)
 }
 
 func (a *reservationAPI) delete(name string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	old := a.objects[name]
-	delete(a.objects, name)
-	a.handler.OnDelete(old)
+	a.Delete(&v1alpha1.ZoneReservation{ObjectMeta: metav1.ObjectMeta{Name: name}})
 }
 
 // status returns the stored status of a reservation.
 func (a *reservationAPI) status(name string) v1alpha1.ZoneReservationStatus {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if obj := a.objects[name]; obj != nil {
-		return *obj.Status.DeepCopy()
-	}
-	return v1alpha1.ZoneReservationStatus{}
+	obj, _ := crdtest.Get(a.Source, &v1alpha1.ZoneReservation{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	return obj.Status
 }
 
 // requireSlots waits until a reservation's status has that many slots.

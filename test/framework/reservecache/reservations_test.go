@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
 )
@@ -221,19 +222,36 @@ func TestPrioritiesAndExemptions(t *testing.T) {
 	c.reservations.requireSlots(t, "r", 1, 0)
 	require.Empty(t, c.nodeOf(t, "equal"))
 
-	controller := true
-	c.pod(t, "agent", "agent", "1", func(p *v1.Pod) {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent-set", Controller: &controller}}
-	})
+	c.pod(t, "agent", "agent", "1", func(p *v1.Pod) { ofDaemonSet(p); onlyOn(p, "n1") })
 	c.bound(t, "agent")
 	c.deletePod(t, "agent")
 	c.reservations.requireSlots(t, "r", 1, 0)
+	// Anybody may write an owner reference.
+	c.pod(t, "not-pinned", "agent", "1", ofDaemonSet)
+	require.Contains(t, c.refused(t, "not-pinned"), "held for ZoneReservation r")
+	c.pod(t, "forged", "agent", "1", func(p *v1.Pod) {
+		ofDaemonSet(p)
+		p.OwnerReferences[0].APIVersion = "example.com/v1"
+		onlyOn(p, "n1")
+	})
+	require.Contains(t, c.refused(t, "forged"), "held for ZoneReservation r")
 	critical := *r.DeepCopy()
 	highest := int32(1_000_000_000)
 	critical.Spec.Priority = &highest
 	c.reservations.apply(&critical)
 	c.pod(t, "critical", "dns", "1", priority(2_000_000_000))
 	c.bound(t, "critical")
+}
+
+func ofDaemonSet(p *v1.Pod) {
+	p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent-set", Controller: ptr.To(true)}}
+}
+
+// onlyOn lets a pod run on one node only, as the DaemonSet controller does.
+func onlyOn(p *v1.Pod, node string) {
+	p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+		NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn, Values: []string{node}}}}},
+	}}}
 }
 
 // TestPreemptionFindsTheSlotsOfVictims: a slot that is used by an owner of a lower priority is not lost to one of a higher.
@@ -298,12 +316,15 @@ func TestSlotsMoveOffANodeThatIsCordoned(t *testing.T) {
 func TestAnExpiredReservationHoldsNothing(t *testing.T) {
 	c := startCluster(t, binds)
 	c.smallNode(t, "n1", "a", "2", nil)
-	r := reservation("r", "web", 2, func(r *v1alpha1.ZoneReservation) { r.Spec.TTL = &metav1.Duration{Duration: 3 * time.Second} })
+	r := reservation("r", "web", 2, func(r *v1alpha1.ZoneReservation) { r.Spec.TTL = &metav1.Duration{Duration: time.Hour} })
 	c.reservations.apply(r)
 	c.reservations.requireSlots(t, "r", 2, 0)
 	c.pod(t, "web", "web", "1", nil)
 	c.bound(t, "web")
 	c.pod(t, "p", "batch", "1", nil)
+	c.refused(t, "p")
+	r.Spec.TTL.Duration = time.Millisecond
+	c.reservations.apply(r)
 	c.bound(t, "p")
 	c.reservations.requireCondition(t, "r", v1alpha1.ConditionExpired, metav1.ConditionTrue, v1alpha1.ReasonExpired)
 	require.Equal(t, v1alpha1.SlotCounts{}, c.reservations.status("r").Slots)

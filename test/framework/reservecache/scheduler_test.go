@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -24,7 +26,6 @@ import (
 
 	"zonewise.dev/plugins/reservecache"
 	"zonewise.dev/plugins/reservecache/ledger"
-	"zonewise.dev/plugins/reservecache/reservations"
 )
 
 // cluster is kube-scheduler with two profiles that have ReserveCache, over a fake API server whose bind
@@ -35,6 +36,10 @@ type cluster struct {
 	shared    *reservecache.Shared
 	// reservations is the API server's part that has ZoneReservations.
 	reservations *reservationAPI
+	// stop ends the scheduler.
+	stop func()
+	// cycles counts the scheduling attempts.
+	cycles atomic.Int64
 
 	mu sync.Mutex // guards attempts
 	// attempts counts the bind calls of each pod.
@@ -49,7 +54,7 @@ type outcome struct{ binds, answers bool }
 func startCluster(t *testing.T, bind func(pod string, attempt int) outcome, options ...scheduler.Option) *cluster {
 	t.Helper()
 	api := newReservationAPI()
-	c := &cluster{client: fake.NewClientset(), reservations: api, shared: reservecache.NewShared(reservations.WithSource(api.source)), attempts: map[string]int{}}
+	c := &cluster{client: fake.NewClientset(), reservations: api, attempts: map[string]int{}}
 	pods := v1.SchemeGroupVersion.WithResource("pods")
 	c.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if action.GetSubresource() != "binding" {
@@ -70,6 +75,7 @@ func startCluster(t *testing.T, bind func(pod string, attempt int) outcome, opti
 				return true, nil, fmt.Errorf("pod %s is already assigned to node %q", pod.Name, pod.Spec.NodeName)
 			}
 			pod.Spec.NodeName = binding.Target.Name
+			pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now().Rfc3339Copy()}}
 			if err := c.client.Tracker().Update(pods, pod, pod.Namespace); err != nil {
 				return true, nil, err
 			}
@@ -80,8 +86,17 @@ func startCluster(t *testing.T, bind func(pod string, attempt int) outcome, opti
 		return true, binding, nil
 	})
 
+	c.run(t, options...)
+	t.Cleanup(func() { c.stop() })
+	return c
+}
+
+// run starts a scheduler that knows nothing yet.
+func (c *cluster) run(t *testing.T, options ...scheduler.Option) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	factory := scheduler.NewInformerFactory(c.client, 0, nil)
+	c.shared = reservecache.NewShared(reservecache.WithSource(c.reservations))
 	args := &runtime.Unknown{Raw: []byte(`{"driftSettle":"100ms"}`)}
 	one, two := profileWithArgs(t, "default-scheduler", args), profileWithArgs(t, "batch", args)
 	var err error
@@ -89,7 +104,7 @@ func startCluster(t *testing.T, bind func(pod string, attempt int) outcome, opti
 		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
 		append([]scheduler.Option{
 			scheduler.WithProfiles(one, two),
-			scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{reservecache.Name: c.shared.New}),
+			scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{reservecache.Name: c.shared.New, counterName: c.newCounter}),
 			scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(1),
 		}, options...)...,
 	)
@@ -101,16 +116,45 @@ func startCluster(t *testing.T, bind func(pod string, attempt int) outcome, opti
 		defer close(done)
 		c.scheduler.Run(ctx)
 	}()
-	t.Cleanup(func() {
+	c.stop = func() {
 		cancel()
 		<-done
 		factory.Shutdown()
-	})
-	return c
+	}
 }
+
+// restart stops the scheduler, and starts another over the same cluster.
+func (c *cluster) restart(t *testing.T) {
+	t.Helper()
+	c.stop()
+	c.run(t)
+}
+
+// counter counts the scheduling attempts of all pods.
+type counter struct{ cluster *cluster }
+
+const counterName = "Counter"
+
+func (c *cluster) newCounter(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+	return &counter{c}, nil
+}
+
+func (*counter) Name() string { return counterName }
+
+// PreFilter implements fwk.PreFilterPlugin.
+func (c *counter) PreFilter(context.Context, fwk.CycleState, *v1.Pod, []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	c.cluster.cycles.Add(1)
+	return nil, fwk.NewStatus(fwk.Skip)
+}
+
+func (*counter) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// SignPod implements fwk.SignPlugin: pods are batched as without it.
+func (*counter) SignPod(context.Context, *v1.Pod) ([]fwk.SignFragment, *fwk.Status) { return nil, nil }
 
 func profileWithArgs(t *testing.T, name string, args runtime.Object) config.KubeSchedulerProfile {
 	p := profile(t, name)
+	p.Plugins.PreFilter.Enabled = append(p.Plugins.PreFilter.Enabled, config.Plugin{Name: counterName})
 	p.PluginConfig = append(p.PluginConfig, config.PluginConfig{Name: reservecache.Name, Args: args})
 	return p
 }

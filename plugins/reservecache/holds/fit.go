@@ -1,0 +1,247 @@
+package holds
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/reservecache/ledger"
+)
+
+// Asker is a pod that asks for room.
+type Asker struct {
+	// Priority lets the pod take the space of claims that have a lower one. It always minds its own claim's, or it would
+	// take the room of its own slots beside them.
+	Priority int32
+	// Claim is the one whose slots the pod may use; empty for none.
+	Claim types.UID
+	Use   Use
+	// IgnoreHolds is for pods that no hold keeps off.
+	IgnoreHolds bool
+}
+
+// Question is a pod on a node, as someone sees the two.
+type Question struct {
+	Who     *Asker
+	Request *ledger.Resources
+	// Allocatable and Requested are the node's, without the pod.
+	Allocatable, Requested *ledger.Resources
+	Present                Present
+	// Taken are parts of holds that are used without being recorded, by pods that Requested has.
+	Taken []Taken
+}
+
+// Taken is a part of a claim's hold on a node that a pod uses.
+type Taken struct {
+	Claim types.UID
+	Pod   types.UID
+	// Slots is how many.
+	Slots int
+}
+
+// Verdict is the answer to a Question.
+type Verdict struct {
+	Fits bool
+	// Slots is how many slots of its claim the pod uses; 0 when it does not fit.
+	Slots int
+	// Lacks is the resource of which there is too little, and By the claim that is in the way. Both are empty when the pod
+	// fits, and when it may run in slots only and there are too few.
+	Lacks v1.ResourceName
+	By    *Claim
+}
+
+// Fit tells whether the holds of a node leave room for a pod, and how many slots it uses: in Headroom mode (UseLast) the
+// fewest with which it fits, in Guarantee mode (UseFirst) as many as cover its request as far as there are, and with UseOnly as
+// many as cover it, or it does not fit. It allocates nothing.
+func (n *NodeHolds) Fit(q *Question) Verdict {
+	who := q.Who
+	if who.IgnoreHolds {
+		return Verdict{Fits: true}
+	}
+	if n == nil || len(n.Holds) == 0 {
+		return Verdict{Fits: who.Use != UseOnly || who.Claim == ""}
+	}
+	own := n.Of(who.Claim)
+	all, mine := n.minded(q, own)
+	s := search{node: n, question: q, own: own, mine: mine}
+	if own != nil {
+		s.cover = int64(Cover(q.Request, &own.Claim.Slot))
+	}
+	if who.Use == UseOnly && who.Claim != "" && (own == nil || s.cover > mine.Pods) {
+		return Verdict{}
+	}
+	lacks := s.weigh(v1.ResourcePods, 1, all.Pods, mine.Pods, q.Allocatable.Pods-q.Requested.Pods)
+	if lacks == "" {
+		lacks = s.weigh(v1.ResourceCPU, q.Request.MilliCPU, all.MilliCPU, mine.MilliCPU, q.Allocatable.MilliCPU-q.Requested.MilliCPU)
+	}
+	if lacks == "" {
+		lacks = s.weigh(v1.ResourceMemory, q.Request.Memory, all.Memory, mine.Memory, q.Allocatable.Memory-q.Requested.Memory)
+	}
+	if lacks == "" {
+		lacks = s.weigh(v1.ResourceEphemeralStorage, q.Request.EphemeralStorage, all.EphemeralStorage, mine.EphemeralStorage, q.Allocatable.EphemeralStorage-q.Requested.EphemeralStorage)
+	}
+	for name, amount := range q.Request.Scalar {
+		if lacks != "" {
+			break
+		}
+		allOf, mineOf := n.mindedOf(name, q, own)
+		lacks = s.weigh(name, amount, allOf, mineOf, q.Allocatable.Scalar[name]-q.Requested.Scalar[name])
+	}
+	if lacks != "" {
+		return Verdict{Lacks: lacks, By: s.inTheWay(lacks)}
+	}
+	return s.decide()
+}
+
+// search works out how many slots a pod needs.
+type search struct {
+	node     *NodeHolds
+	question *Question
+	own      *Hold
+	// mine is what is unused of the pod's own claim, and cover how many slots cover the request.
+	mine  ledger.Resources
+	cover int64
+	// need is how many slots make room for the request in every resource weighed so far, and short the first that lacks
+	// room without slots.
+	need  int64
+	short v1.ResourceName
+}
+
+// weigh takes one resource into account: request of it beside what is held and the room that pods have left. It returns the
+// resource when no number of the pod's slots makes room. A resource that is not asked for or not held is no matter of holds.
+func (s *search) weigh(name v1.ResourceName, request, all, mine, room int64) v1.ResourceName {
+	over := request + all - room
+	if request <= 0 || all <= 0 || over <= 0 {
+		return ""
+	}
+	if s.short == "" {
+		s.short = name
+	}
+	if mine <= 0 {
+		return name
+	}
+	slot := s.own.Claim.Slot.Amount(name)
+	if slot <= 0 {
+		return name // the slots are about to change their size
+	}
+	need := ceil(over, slot)
+	if need > s.mine.Pods {
+		if mine < all {
+			return name
+		}
+		need = s.mine.Pods // nothing else is held of it
+	}
+	s.need = max(s.need, need)
+	return ""
+}
+
+// decide chooses the number of slots once all resources are weighed.
+func (s *search) decide() Verdict {
+	switch who := s.question.Who; {
+	case who.Claim == "" || who.Use == UseLast:
+		return Verdict{Fits: true, Slots: int(s.need)}
+	case who.Use == UseFirst:
+		return Verdict{Fits: true, Slots: int(max(s.need, min(s.cover, s.mine.Pods)))}
+	case s.need > s.cover:
+		return Verdict{Lacks: s.short, By: s.inTheWay(s.short)}
+	default:
+		return Verdict{Fits: true, Slots: int(s.cover)}
+	}
+}
+
+// inTheWay returns the first claim whose unused slots take of a resource and that the pod may not use, or else its own.
+func (s *search) inTheWay(name v1.ResourceName) *Claim {
+	var own *Claim
+	for i := range s.node.Holds {
+		h := &s.node.Holds[i]
+		if s.question.overrides(h.Claim) || h.Claim.Slot.Amount(name) == 0 || h.Slots(s.question.Present) <= 0 {
+			continue
+		}
+		if h != s.own {
+			return h.Claim
+		}
+		own = h.Claim
+	}
+	return own
+}
+
+// overrides reports whether the pod does not mind a claim.
+func (q *Question) overrides(c *Claim) bool {
+	return c.Priority < q.Who.Priority && c.UID != q.Who.Claim
+}
+
+// minded returns what is unused of the holds that the pod has to mind, and of its own among them, scalar resources aside.
+func (n *NodeHolds) minded(q *Question, own *Hold) (all, mine ledger.Resources) {
+	if n.consumers == 0 && len(q.Taken) == 0 && q.Who.Priority <= n.lowest {
+		if own != nil {
+			mine = main(&own.Amount)
+		}
+		return main(&n.unused), mine
+	}
+	for i := range n.Holds {
+		h := &n.Holds[i]
+		if q.overrides(h.Claim) {
+			continue
+		}
+		unused := main(&h.Amount)
+		for j := range h.Consumers {
+			if c := &h.Consumers[j]; q.Present == nil || q.Present(c.UID) {
+				subtract(&unused, &c.Took, 1)
+			}
+		}
+		for j := range q.Taken {
+			if q.Taken[j].Claim == h.Claim.UID {
+				subtract(&unused, &h.Claim.Slot, int64(q.Taken[j].Slots))
+			}
+		}
+		if unused.Pods <= 0 {
+			continue
+		}
+		subtract(&all, &unused, -1)
+		if h == own {
+			mine = unused
+		}
+	}
+	return all, mine
+}
+
+// mindedOf is minded for a scalar resource.
+func (n *NodeHolds) mindedOf(name v1.ResourceName, q *Question, own *Hold) (all, mine int64) {
+	for i := range n.Holds {
+		h := &n.Holds[i]
+		unused := h.Amount.Scalar[name]
+		if unused == 0 || q.overrides(h.Claim) {
+			continue
+		}
+		for j := range h.Consumers {
+			if c := &h.Consumers[j]; q.Present == nil || q.Present(c.UID) {
+				unused -= c.Took.Scalar[name]
+			}
+		}
+		for j := range q.Taken {
+			if q.Taken[j].Claim == h.Claim.UID {
+				unused -= int64(q.Taken[j].Slots) * h.Claim.Slot.Scalar[name]
+			}
+		}
+		if unused <= 0 {
+			continue
+		}
+		all += unused
+		if h == own {
+			mine = unused
+		}
+	}
+	return all, mine
+}
+
+// main returns an amount without its scalar resources.
+func main(r *ledger.Resources) ledger.Resources {
+	return ledger.Resources{MilliCPU: r.MilliCPU, Memory: r.Memory, EphemeralStorage: r.EphemeralStorage, Pods: r.Pods}
+}
+
+// subtract takes times b from a, scalar resources aside.
+func subtract(a, b *ledger.Resources, times int64) {
+	a.MilliCPU -= times * b.MilliCPU
+	a.Memory -= times * b.Memory
+	a.EphemeralStorage -= times * b.EphemeralStorage
+	a.Pods -= times * b.Pods
+}

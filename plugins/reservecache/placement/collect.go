@@ -1,0 +1,97 @@
+package placement
+
+const (
+	// looksPerCycle bounds how many looks at nodes a scheduling cycle takes: about a twentieth of a millisecond.
+	looksPerCycle = 2000
+	// looksPerDemand bounds those for one demand in one zone. One that has more to look at has not searched for long, and is
+	// Reconcile's business; what was freed last is looked at first.
+	looksPerDemand = 64
+)
+
+// Collect lets the demands that lack slots take room that has become free, by what a scheduling cycle sees, the oldest first and
+// before the cycle's pod can take it. Call it at the start of each cycle with the cycle's nodes; not in a pod-group cycle, whose
+// snapshot changes without its generations.
+//
+// While no demand lacks slots it costs a look at what has been used; else a look at the generation of each node, and at the nodes
+// that were freed since the last cycle.
+func (p *Planner) Collect(view View) Result {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var result Result
+	p.noteLocked()
+	if p.seeking == 0 {
+		return result
+	}
+	p.board.update(view, cycle)
+	p.askAgainLocked(view, cycle)
+	if p.offered == p.board.freed {
+		return result
+	}
+	offered := p.board.freed
+	looks := 0
+	for i := 0; i < len(p.queue); i++ {
+		w := p.queue[i]
+		if len(w.seeks) == 0 {
+			continue
+		}
+		if looks >= looksPerCycle {
+			result.More = true
+			break
+		}
+		looks += p.collectLocked(w, looksPerDemand, &result)
+	}
+	if !result.More {
+		p.offered = offered
+	}
+	result.More = result.More || p.anyDirtyLocked()
+	return result
+}
+
+// collectLocked lets one demand take what was freed in the zones in which it seeks slots since it looked. It looks at no more than
+// limit nodes of a zone, if that is not 0. It returns how many nodes were looked at.
+func (p *Planner) collectLocked(w *wanted, limit int, result *Result) int {
+	looks, found := 1, false
+	for _, name := range w.seeks {
+		z := p.board.zones[name]
+		if z == nil || z.newest == nil || z.newest.freed <= w.looked[name] || p.cappedLocked(w, z, 0) {
+			continue
+		}
+		upTo, at, here := p.board.freed, 0, false
+		for n := z.newest; n != nil && n.freed > w.looked[name] && !here; n = n.older {
+			if at++; at > limit && limit > 0 {
+				w.dirty, upTo = true, 0
+				break
+			}
+			if !p.board.here(n) {
+				upTo = 0 // one that the other view has is not searched
+				continue
+			}
+			here = p.offers(w, n)
+		}
+		looks += at
+		if found = found || here; !here && upTo > 0 {
+			w.looked[name] = upTo
+		}
+	}
+	if !found {
+		return looks
+	}
+	return looks + p.placeLocked(w, limit, result, func(d *draft) {
+		d.fill()
+		d.level()
+	})
+}
+
+// offers reports whether a node has room for a slot of a demand.
+func (p *Planner) offers(w *wanted, n *node) bool {
+	if n.roomFor(w.Claim.Priority).Slots(&w.Claim.Slot) == 0 || !p.fits[w.Fit.key].takes(n) {
+		return false
+	}
+	own := n.held.Of(w.uid())
+	return own == nil && w.mayHave(n.name, 0, 0) || own != nil && w.mayHave(n.name, int(own.Amount.Pods), len(own.Consumers))
+}
+
+// mayHave reports whether a node on which the demand has that many slots, and pods in them, may have one more.
+func (w *wanted) mayHave(nodeName string, slots, pods int) bool {
+	return w.PerNode == 0 || slots+max(0, w.owners[nodeName]-pods) < w.PerNode
+}

@@ -1,0 +1,135 @@
+package placement
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"zonewise.dev/plugins/reservecache/ledger"
+)
+
+// picker yields the nodes of a zone with room for a slot, the one that is left with the least room first.
+type picker struct {
+	candidates []candidate
+	at         int
+	// cut means that not all nodes were looked at. upTo is when the last node was freed that could be looked at.
+	cut  bool
+	upTo uint64
+}
+
+type candidate struct {
+	node *node
+	// slots is how many slots there is room for, and share how much room there is in terms of a slot.
+	slots, share int64
+}
+
+func compareCandidates(a, b candidate) int {
+	return cmp.Or(cmp.Compare(a.slots, b.slots), cmp.Compare(a.share, b.share), strings.Compare(a.node.name, b.node.name))
+}
+
+// newPicker looks at the nodes of a zone that were freed since the demand last looked at all. It keeps as many candidates as
+// there are slots missing: each has room for one at least.
+func (d *draft) newPicker(zoneName string) *picker {
+	pk := &picker{upTo: d.board.freed}
+	z := d.board.zones[zoneName]
+	if z == nil {
+		return pk
+	}
+	missing := max(1, d.total)
+	fits := d.planner.fits[d.Fit.key]
+	looked := 0
+	for n := z.newest; n != nil && n.freed > d.looked[zoneName]; n = n.older {
+		if looked++; d.limit > 0 && looked > d.limit {
+			pk.cut = true
+			break
+		}
+		d.looks++
+		if !d.board.here(n) {
+			pk.cut = true // one that the other view has is not searched
+			continue
+		}
+		if !d.mayTake(n) {
+			continue
+		}
+		room := n.roomFor(d.Claim.Priority)
+		c := candidate{node: n, slots: room.Slots(&d.Claim.Slot)}
+		if c.slots == 0 || !fits.takes(n) {
+			continue
+		}
+		c.share = share(room, &d.Claim.Slot)
+		at, _ := slices.BinarySearchFunc(pk.candidates, c, compareCandidates)
+		if len(pk.candidates) == missing {
+			pk.cut = true
+			if at == missing {
+				continue
+			}
+			pk.candidates = pk.candidates[:missing-1]
+		}
+		pk.candidates = slices.Insert(pk.candidates, at, c)
+	}
+	return pk
+}
+
+// searched reports whether no node that was freed up to pk.upTo has room.
+func (pk *picker) searched() bool { return !pk.cut && pk.at >= len(pk.candidates) }
+
+// mayTake reports whether a node may have a slot more, its room aside.
+func (d *draft) mayTake(n *node) bool {
+	if pl := d.places[n.name]; pl != nil {
+		return d.mayHave(n.name, pl.slots, pods(pl.was))
+	}
+	return d.mayHave(n.name, 0, 0)
+}
+
+// next returns the node for the next slot, or nil.
+func (pk *picker) next(d *draft) *node {
+	for ; pk.at < len(pk.candidates); pk.at++ {
+		n := pk.candidates[pk.at].node
+		if !d.mayTake(n) || n.roomFor(d.Claim.Priority).Slots(&d.Claim.Slot) == 0 {
+			continue
+		}
+		if d.planner.cappedLocked(d.wanted, n.zone, d.added[n.zone.name]) {
+			pk.cut = true
+			return nil
+		}
+		return n
+	}
+	return nil
+}
+
+// cappedLocked reports whether one slot more in a zone, beside so many that are not recorded yet, would be more than may be
+// held there, and notes that it is so.
+func (p *Planner) cappedLocked(w *wanted, z *zone, beside int) bool {
+	delete(w.capped, z.name)
+	if p.fraction >= 1 {
+		return false
+	}
+	sum := z.unused.Clone()
+	sum.Add(&w.Claim.Slot, int64(beside)+1)
+	for name := range w.Claim.Slot.Named() {
+		if float64(sum.Amount(name)) > p.fraction*float64(z.allocatable.Amount(name)) {
+			w.capped[z.name] = true
+			return true
+		}
+	}
+	return false
+}
+
+// share is how much room there is in terms of a slot: the sum over CPU, memory, ephemeral storage and scalar resources of the
+// slot of the thousandths of it that there is room for.
+func share(room, slot *ledger.Resources) int64 {
+	var sum int64
+	add := func(room, slot int64) {
+		if slot > 0 {
+			sum += room / slot * 1000
+			sum += room % slot * 1000 / slot
+		}
+	}
+	add(room.MilliCPU, slot.MilliCPU)
+	add(room.Memory, slot.Memory)
+	add(room.EphemeralStorage, slot.EphemeralStorage)
+	for name, amount := range slot.Scalar {
+		add(room.Amount(name), amount)
+	}
+	return sum
+}

@@ -1,0 +1,308 @@
+package placement
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/reservecache/holds"
+)
+
+// Planner keeps the slots of reservations where they belong. Make one with New. Its methods may be called from several
+// goroutines; none of them is to be called with the lock of the scheduling queue held.
+type Planner struct {
+	holds *holds.Holds
+	// fraction bounds the unused slots of a zone, as a part of what the zone's nodes offer; 1 and more is no bound.
+	fraction float64
+	// nominees asks for the pods that are nominated to a node. It is called without the planner's lock.
+	nominees func(node string) []Nominee
+
+	mu    sync.Mutex // guards all fields below and everything that they lead to
+	board *board
+	// claims are the demands by UID, and queue the same, the oldest first.
+	claims map[types.UID]*wanted
+	queue  []*wanted
+	fits   map[string]*tallied
+	// seeking counts the demands that lack slots.
+	seeking int
+	// offered tells that every such demand has looked at all nodes that were freed up to then.
+	offered uint64
+	// full are the nodes with less than no room.
+	full map[*node]struct{}
+	// nominated are the nodes that are known to have nominees.
+	nominated map[*node]struct{}
+	// touched are the claims of which something has changed since TakeTouched.
+	touched map[types.UID]struct{}
+}
+
+// tallied is how the nodes fare under a fit.
+type tallied struct {
+	fit   *Fit
+	zones map[string]*tally
+	// usable has a bit for each node, by its id, that may take slots.
+	usable []uint64
+}
+
+// takes reports whether a node may take slots, be there room or not.
+func (t *tallied) takes(n *node) bool {
+	if n.tallied != n.object {
+		return t.fit.Of(n.object) == ""
+	}
+	return t.usable[n.id/64]>>(n.id%64)&1 == 1
+}
+
+// New returns a planner without demands, which records slots in h. maxHeldFraction bounds the unused slots of each zone: new
+// ones are placed as long as all together are at most that part of what the zone's nodes offer, of each resource. nominees, which
+// may be nil, returns the pods that are nominated to a node.
+func New(h *holds.Holds, maxHeldFraction float64, nominees func(node string) []Nominee) *Planner {
+	return &Planner{
+		holds: h, fraction: maxHeldFraction, nominees: nominees,
+		board: newBoard(h), claims: map[types.UID]*wanted{}, fits: map[string]*tallied{},
+		full: map[*node]struct{}{}, nominated: map[*node]struct{}{}, touched: map[types.UID]struct{}{},
+	}
+}
+
+// Set makes a demand known, or replaces it by a newer version of itself. Nothing is placed before the next Reconcile. What it
+// holds counts as freed: for others if it holds less strongly now, for its owners if they are others.
+func (p *Planner) Set(d Demand) {
+	d.Claim.Slot = d.Claim.Slot.Clone()
+	d.Claim.Slot.Pods = 1
+	d.Zones = slices.Clone(d.Zones)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.holds.SetClaim(d.Claim)
+	w := newWanted(d)
+	if old := p.claims[w.uid()]; old != nil {
+		w.owners = old.owners
+		p.dropLocked(old)
+	}
+	p.claims[w.uid()] = w
+	at, _ := slices.BinarySearchFunc(p.queue, w, compareAge)
+	p.queue = slices.Insert(p.queue, at, w)
+	p.tallyLocked(w.Fit)
+	if status, ok := p.holds.Status(w.uid()); ok {
+		for i := range status.Nodes {
+			if n := p.board.nodes[status.Nodes[i].Node]; n != nil {
+				p.board.free(n)
+			}
+		}
+	}
+}
+
+// Remove forgets a demand and releases its claim.
+func (p *Planner) Remove(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w := p.claims[uid]; w != nil {
+		p.dropLocked(w)
+	}
+	p.holds.Release(uid)
+}
+
+func (p *Planner) dropLocked(w *wanted) {
+	delete(p.claims, w.uid())
+	p.queue = slices.DeleteFunc(p.queue, func(other *wanted) bool { return other == w })
+	if len(w.seeks) > 0 {
+		p.seeking--
+	}
+	if !slices.ContainsFunc(p.queue, func(other *wanted) bool { return other.Fit.key == w.Fit.key }) {
+		delete(p.fits, w.Fit.key)
+	}
+}
+
+func compareAge(a, b *wanted) int { return holds.CompareAge(&a.Claim, &b.Claim) }
+
+// SetOwners says how many owners of a demand with PerNode are on a node. It reports whether that matters to the slots.
+func (p *Planner) SetOwners(uid types.UID, nodeName string, n int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.claims[uid]
+	if w == nil {
+		return false
+	}
+	was := w.owners[nodeName]
+	if w.owners[nodeName] = n; n == 0 {
+		delete(w.owners, nodeName)
+	}
+	switch at := p.board.nodes[nodeName]; {
+	case w.PerNode == 0 || n == was:
+		return false
+	case n < was && at != nil:
+		p.board.free(at)
+	case n > was:
+		w.dirty = true
+	}
+	return true
+}
+
+// tallyLocked counts the nodes under a fit.
+func (p *Planner) tallyLocked(fit *Fit) {
+	if p.fits[fit.key] != nil {
+		return
+	}
+	t := &tallied{fit: fit, zones: map[string]*tally{}}
+	p.fits[fit.key] = t
+	for _, n := range p.board.nodes {
+		if n.tallied != nil {
+			t.count(n, 1)
+		}
+	}
+}
+
+// count adds or takes away a node as it was tallied. It reports whether a zone came to have usable or selected nodes, or ceased to.
+func (t *tallied) count(n *node, sign int) bool {
+	unfit := t.fit.Of(n.tallied)
+	zone := t.zones[n.talliedIn]
+	if zone == nil {
+		zone = &tally{}
+		t.zones[n.talliedIn] = zone
+	}
+	was := *zone
+	if unfit != NotSelected {
+		zone.selected += sign
+	}
+	for n.id/64 >= len(t.usable) {
+		t.usable = append(t.usable, 0)
+	}
+	t.usable[n.id/64] &^= 1 << (n.id % 64)
+	if unfit == "" {
+		zone.usable += sign
+		if sign > 0 {
+			t.usable[n.id/64] |= 1 << (n.id % 64)
+		}
+	}
+	if *zone == (tally{}) {
+		delete(t.zones, n.talliedIn)
+	}
+	return (was.usable > 0) != (zone.usable > 0) || (was.selected > 0) != (zone.selected > 0)
+}
+
+// retallyLocked counts the nodes again whose objects have changed, and has the demands looked at for whose zones that makes a
+// difference.
+func (p *Planner) retallyLocked() {
+	if len(p.board.objects) == 0 {
+		return
+	}
+	for _, t := range p.fits {
+		changed := false
+		for _, n := range p.board.objects {
+			if n.tallied != nil {
+				changed = t.count(n, -1) || changed
+			}
+			was, in := n.tallied, n.talliedIn
+			if p.board.here(n) {
+				n.tallied, n.talliedIn = n.object, n.zone.name
+				changed = t.count(n, 1) || changed
+			}
+			n.tallied, n.talliedIn = was, in
+		}
+		if !changed {
+			continue
+		}
+		for _, w := range p.queue {
+			w.dirty = w.dirty || w.Fit.key == t.fit.key
+		}
+	}
+	for _, n := range p.board.objects {
+		n.listed, n.tallied, n.talliedIn = false, nil, ""
+		if p.board.here(n) {
+			n.tallied, n.talliedIn = n.object, n.zone.name
+		}
+	}
+	clear(p.board.objects)
+	p.board.objects = p.board.objects[:0]
+	p.board.gone = slices.DeleteFunc(p.board.gone, func(n *node) bool {
+		if n.tallied == nil && !n.listed {
+			p.board.unused = append(p.board.unused, n.id)
+			return true
+		}
+		return false
+	})
+}
+
+// countLocked takes in what a demand holds now, and in which zones it seeks slots.
+func (p *Planner) countLocked(w *wanted) {
+	clear(w.counts)
+	p.holds.Counts(w.uid(), func(zone string, n holds.Count) { w.counts[zone] = n })
+	sought := slices.Clone(w.seeks)
+	w.seek()
+	switch {
+	case len(w.seeks) > 0 && len(sought) == 0:
+		p.seeking++
+	case len(sought) > 0 && len(w.seeks) == 0:
+		p.seeking--
+	}
+	if len(w.seeks) > 0 && !slices.Equal(sought, w.seeks) {
+		p.offered = 0
+	}
+}
+
+// noteLocked takes in which consumers came and went.
+func (p *Planner) noteLocked() {
+	for _, uid := range p.holds.TakeChanged() {
+		if w := p.claims[uid]; w != nil {
+			w.dirty = true
+			p.touched[uid] = struct{}{}
+			p.countLocked(w)
+		}
+	}
+}
+
+// TakeTouched returns the claims whose slots, or the use of these, have changed since the last call, or that were looked at.
+func (p *Planner) TakeTouched() []types.UID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.touched) == 0 {
+		return nil
+	}
+	touched := slices.Collect(maps.Keys(p.touched))
+	clear(p.touched)
+	return touched
+}
+
+// TakeFreed returns the nodes on which a pod may find what it did not find before, since the last call: room, unused slots, or
+// admission.
+func (p *Planner) TakeFreed() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	freed := make([]string, 0, len(p.board.roomier))
+	for _, n := range p.board.roomier {
+		n.roomier = false
+		freed = append(freed, n.name)
+	}
+	clear(p.board.roomier)
+	p.board.roomier = p.board.roomier[:0]
+	return freed
+}
+
+// Unfilled returns the claims that lack slots, the oldest first.
+func (p *Planner) Unfilled() []types.UID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var unfilled []types.UID
+	for _, w := range p.queue {
+		if counted, _ := w.sum(); counted < w.total {
+			unfilled = append(unfilled, w.uid())
+		}
+	}
+	return unfilled
+}
+
+// Result is what a Planner did.
+type Result struct {
+	// Changed are the claims whose slots changed.
+	Changed []types.UID
+	// Full are the slots that were given up since their nodes have no room for them any more.
+	Full []Full
+	// More means that there is more to do, and that Reconcile is to be called again.
+	More bool
+}
+
+// Full is slots that were given up.
+type Full struct {
+	Claim types.UID
+	Node  string
+	Slots int
+}

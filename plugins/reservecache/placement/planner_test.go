@@ -1,0 +1,382 @@
+package placement
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/ledger"
+)
+
+func TestSlotsGoWhereTheyFitBest(t *testing.T) {
+	s := cluster(3, "a", "b")
+	s.add(t, makePod("p1", "a2", "2"), makePod("p2", "a3", "3"), makePod("p3", "b1", "1"))
+	require.Equal(t, []types.UID{"r"}, s.reconcile(t, demand("r", 0, Zone{"a", 4}, Zone{"b", 2})))
+	// The fullest node that has room comes first.
+	require.Equal(t, map[string]int{"a3": 1, "a2": 2, "a1": 1, "b1": 2}, s.slots(t, "r"))
+	require.Empty(t, s.reconcile(t), "what is in its place stays there")
+}
+
+func TestASpreadIsEven(t *testing.T) {
+	s := cluster(2, "c", "a", "b")
+	d := demand("r", 0)
+	d.Slots = 8
+	s.reconcile(t, d)
+	r := s.report(t, "r")
+	require.Equal(t, []int{3, 3, 2}, []int{r.Zones[0].Held, r.Zones[1].Held, r.Zones[2].Held})
+
+	// A full zone's share goes to the others, and home when there is room again.
+	s = cluster(1, "a", "b", "c")
+	s.add(t, makePod("big", "b1", "3500m"))
+	d.Slots = 6
+	s.reconcile(t, d)
+	require.Equal(t, map[string]int{"a1": 3, "c1": 3}, s.slots(t, "r"))
+	s.end("big")
+	s.reconcile(t)
+	require.Equal(t, map[string]int{"a1": 2, "b1": 2, "c1": 2}, s.slots(t, "r"))
+}
+
+func TestSlotsLeaveNodesThatAreUnfit(t *testing.T) {
+	taint := func(key string, effect v1.TaintEffect) func(*v1.Node) {
+		return func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: key, Effect: effect}} }
+	}
+	for name, change := range map[string]func(*v1.Node){
+		"cordoned":    func(n *v1.Node) { n.Spec.Unschedulable = true },
+		"not ready":   func(n *v1.Node) { notReady(n) },
+		"unreachable": taint(v1.TaintNodeUnreachable, v1.TaintEffectNoExecute),
+		"tainted":     taint("gpu", v1.TaintEffectNoSchedule),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := cluster(2, "a")
+			s.reconcile(t, demand("r", 0, Zone{"a", 3}))
+			require.Equal(t, map[string]int{"a1": 3}, s.slots(t, "r"))
+			n := makeNode("a1", "a", "4")
+			change(n)
+			s.ledger.UpdateNode(n)
+			s.reconcile(t)
+			require.Equal(t, map[string]int{"a2": 3}, s.slots(t, "r"))
+			// No need to go back.
+			s.ledger.UpdateNode(makeNode("a1", "a", "4"))
+			require.Empty(t, s.reconcile(t))
+		})
+	}
+}
+
+func TestAZoneIsLost(t *testing.T) {
+	for _, policy := range []LossPolicy{Shift, Keep} {
+		s := cluster(2, "a", "b", "c")
+		d := demand("r", 0, Zone{"a", 2}, Zone{"b", 2}, Zone{"c", 3})
+		d.OnZoneLoss = policy
+		s.reconcile(t, d)
+		s.ledger.RemoveNode(makeNode("c1", "c", "4"))
+		s.ledger.RemoveNode(makeNode("c2", "c", "4"))
+		s.reconcile(t)
+		r := s.report(t, "r")
+		if policy == Keep {
+			require.Equal(t, map[string]int{"a1": 2, "b1": 2}, s.slots(t, "r"))
+			require.Equal(t, "zone c: 0 of 3 slots: no nodes", r.Shortfalls())
+			require.Equal(t, []string{"c1"}, r.Away)
+		} else {
+			require.Equal(t, map[string]int{"a1": 4, "b1": 3}, s.slots(t, "r"))
+			require.Empty(t, r.Shortfalls())
+			require.Empty(t, r.Away)
+		}
+		require.True(t, r.Zones[2].Lost)
+
+		s.ledger.AddNode(makeNode("c1", "c", "4"))
+		s.reconcile(t)
+		got := s.slots(t, "r")
+		require.Equal(t, map[string]int{"a1": 2, "b1": 2, "c1": 3}, got, "the slots are home")
+		require.Empty(t, s.report(t, "r").Away)
+	}
+}
+
+// TestConsumersOutliveTheirNode: a node that goes, or is not ready, and comes back with its pods has its consumers again, and
+// the slots that stood in for theirs are given up.
+func TestConsumersOutliveTheirNode(t *testing.T) {
+	for name, lose := range map[string]func(s *scene){
+		"deleted":   func(s *scene) { s.ledger.RemoveNode(makeNode("a1", "a", "4")) },
+		"not ready": func(s *scene) { s.ledger.UpdateNode(notReady(makeNode("a1", "a", "4"))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := cluster(2, "a")
+			d := demand("r", 0, Zone{"a", 2})
+			d.Claim.Use = holds.UseFirst
+			s.reconcile(t, d)
+			s.consume(t, "w1", "a1", "1", "r")
+			s.consume(t, "w2", "a1", "1", "r")
+			lose(s)
+			s.reconcile(t)
+			require.Equal(t, map[string]int{"a1": 2, "a2": 2}, s.slots(t, "r"), "others are ready for those that come in their place")
+			require.Equal(t, 2, s.report(t, "r").Held)
+
+			s.ledger.UpdateNode(makeNode("a1", "a", "4"))
+			s.reconcile(t)
+			require.Equal(t, map[string]int{"a1": 2}, s.slots(t, "r"), "two are held, not four")
+			r := s.report(t, "r")
+			require.Equal(t, []int{2, 2, 0}, []int{r.Held, r.Used, r.Missing})
+		})
+	}
+}
+
+// TestACordonedZoneKeepsItsConsumers: only what is not used is shifted, so that nothing is held twice when the cordon ends.
+func TestACordonedZoneKeepsItsConsumers(t *testing.T) {
+	s := cluster(1, "a", "b")
+	d := demand("r", 0, Zone{"a", 3})
+	d.Zones = append(d.Zones, Zone{"b", 1})
+	d.Claim.Use = holds.UseFirst
+	s.reconcile(t, d)
+	s.consume(t, "w1", "a1", "1", "r")
+	s.consume(t, "w2", "a1", "1", "r")
+	cordoned := makeNode("a1", "a", "4")
+	cordoned.Spec.Unschedulable = true
+	s.ledger.UpdateNode(cordoned)
+	s.reconcile(t)
+	require.Equal(t, map[string]int{"a1": 2, "b1": 2}, s.slots(t, "r"))
+	s.ledger.UpdateNode(makeNode("a1", "a", "4"))
+	s.reconcile(t)
+	require.Equal(t, map[string]int{"a1": 3, "b1": 1}, s.slots(t, "r"))
+	require.Equal(t, 2, s.report(t, "r").Used)
+}
+
+func TestShortfallsAreInWords(t *testing.T) {
+	s := cluster(5, "a")
+	for _, name := range []string{"a1", "a2", "a3"} {
+		s.add(t, makePod("p-"+name, name, "3900m"))
+	}
+	n := makeNode("a4", "a", "4")
+	n.Spec.Taints = []v1.Taint{{Key: "gpu", Effect: v1.TaintEffectNoSchedule}}
+	s.ledger.UpdateNode(n)
+	d := demand("r", 0, Zone{"a", 5}, Zone{"mars", 1})
+	d.OnZoneLoss = Keep
+	s.reconcile(t, d)
+	r := s.report(t, "r")
+	require.Equal(t, "zone a: 4 of 5 slots: 4 nodes short of cpu, 1 tainted; zone mars: 0 of 1 slots: no nodes", r.Shortfalls())
+	require.Equal(t, []int{6, 4, 2}, []int{r.Desired, r.Held, r.Missing})
+	require.True(t, r.Zones[1].Unknown)
+	require.False(t, r.FitsNoNode)
+
+	big := demand("big", 1, Zone{"a", 1})
+	big.Claim.Slot.MilliCPU = 8000
+	s.reconcile(t, big)
+	r = s.report(t, "big")
+	require.True(t, r.FitsNoNode)
+	require.Equal(t, "zone a: 0 of 1 slots: 4 nodes too small: cpu, 1 tainted", r.Shortfalls())
+}
+
+// TestARollingUpdateDoesNotDrainTheHeadroom: batch pods fill all but the slots and want more. A new replica takes a slot, an old
+// one leaves, and its room is collected before a batch pod can have it.
+func TestARollingUpdateDoesNotDrainTheHeadroom(t *testing.T) {
+	s := cluster(1, "a", "b")
+	for _, name := range []string{"a1", "b1"} {
+		s.add(t, makePod("old-"+name, name, "1"), makePod("batch-"+name, name, "2"))
+	}
+	s.reconcile(t, demand("r", 0, Zone{"a", 1}, Zone{"b", 1}))
+	require.Equal(t, map[string]int{"a1": 1, "b1": 1}, s.slots(t, "r"))
+	require.Empty(t, s.collect())
+
+	s.consume(t, "new-1", "a1", "1", "r")
+	require.Empty(t, s.collect(), "there is no room")
+	require.Equal(t, 1, s.report(t, "r").Missing)
+
+	// An old replica of the other zone leaves: its room takes the place of the slot that is used.
+	s.end("old-b1")
+	require.Equal(t, []types.UID{"r"}, s.collect())
+	require.Equal(t, map[string]int{"b1": 2}, s.slots(t, "r"))
+	r := s.report(t, "r")
+	require.Equal(t, []int{0, 0}, []int{r.Missing, r.Used}, "the new replica is an ordinary pod now")
+	_, consumes := s.holds.ConsumerOf("new-1")
+	require.False(t, consumes)
+
+	// The next pair brings the slots home.
+	s.consume(t, "new-2", "b1", "1", "r")
+	s.end("old-a1")
+	require.Equal(t, []types.UID{"r"}, s.collect())
+	require.Equal(t, map[string]int{"a1": 1, "b1": 1}, s.slots(t, "r"))
+	require.Empty(t, s.collect())
+	require.Empty(t, s.reconcile(t))
+}
+
+// TestManyNodesAreRepairedAtOnce: slots leave all nodes that are too full in one pass, those of the lowest priority and the
+// youngest claims first.
+func TestManyNodesAreRepairedAtOnce(t *testing.T) {
+	s := cluster(4, "a")
+	older, younger, low := demand("older", 0, Zone{"a", 2}), demand("younger", 1, Zone{"a", 2}), demand("low", -1, Zone{"a", 2})
+	older.Claim.Priority, younger.Claim.Priority = 1, 1
+	for _, d := range []*Demand{&older, &younger, &low} {
+		d.PerNode = 1
+	}
+	s.reconcile(t, older, younger, low)
+	require.Equal(t, map[string]int{"a1": 1, "a2": 1}, s.slots(t, "older"))
+	require.Equal(t, map[string]int{"a1": 1, "a2": 1}, s.slots(t, "low"))
+	s.add(t, makePod("b1", "a1", "2"), makePod("b2", "a2", "3"))
+	s.reconcile(t)
+	require.Equal(t, map[string]int{"a1": 1, "a2": 1}, s.slots(t, "older"))
+	require.Equal(t, map[string]int{"a1": 1, "a3": 1}, s.slots(t, "younger"))
+	require.Equal(t, map[string]int{"a3": 1, "a4": 1}, s.slots(t, "low"))
+	for _, name := range []string{"older", "younger", "low"} {
+		r := s.report(t, name)
+		require.Zero(t, r.Missing)
+		require.Empty(t, r.Full, "all have another place")
+	}
+}
+
+// TestANodeOfWhichTheViewTrailsIsLeftAlone: slots that a cycle placed where it saw room are not given up because the ledger has
+// not heard of it yet.
+func TestANodeOfWhichTheViewTrailsIsLeftAlone(t *testing.T) {
+	s := cluster(1, "a")
+	s.add(t, makePod("gone", "a1", "4"))
+	s.reconcile(t, demand("r", 0, Zone{"a", 2}))
+	require.Empty(t, s.slots(t, "r"))
+	behind := s.view()
+	s.end("gone")
+	ahead := s.view()
+	require.Equal(t, []types.UID{"r"}, s.planner.Collect(ahead).Changed)
+	trails := func(string) bool { return true }
+	require.Empty(t, s.planner.Reconcile(behind, trails).Changed)
+	require.Equal(t, map[string]int{"a1": 2}, s.slots(t, "r"))
+	// It is looked at again in the next pass, whatever has changed.
+	result := s.planner.Reconcile(behind, func(string) bool { return false })
+	require.Equal(t, []Full{{Claim: "r", Node: "a1", Slots: 2}}, result.Full)
+	require.Empty(t, s.slots(t, "r"))
+	require.Equal(t, []string{"a1"}, s.report(t, "r").Full)
+	s.reconcile(t)
+	require.Equal(t, map[string]int{"a1": 2}, s.slots(t, "r"))
+}
+
+// TestPerNode: a node has no more slots and owners together than that.
+func TestPerNode(t *testing.T) {
+	s := cluster(3, "a")
+	d := demand("r", 0, Zone{"a", 3})
+	d.PerNode = 1
+	s.planner.Set(d)
+	s.planner.SetOwners("r", "a1", 1) // one that runs there already
+	s.reconcile(t)
+	require.Equal(t, map[string]int{"a2": 1, "a3": 1}, s.slots(t, "r"))
+	require.Equal(t, "zone a: 2 of 3 slots: 3 nodes with as many slots and owners as slotsPerNode allows", s.report(t, "r").Shortfalls())
+
+	// An owner in a slot is no reason to give it up, one beside it is.
+	s.consume(t, "w", "a2", "1", "r")
+	require.True(t, s.planner.SetOwners("r", "a2", 1))
+	require.True(t, s.planner.SetOwners("r", "a3", 1))
+	s.reconcile(t)
+	require.Equal(t, map[string]int{"a2": 1}, s.slots(t, "r"))
+	require.True(t, s.planner.SetOwners("r", "a1", 0))
+	require.Equal(t, []types.UID{"r"}, s.collect())
+	require.Equal(t, map[string]int{"a1": 1, "a2": 1}, s.slots(t, "r"))
+}
+
+// TestMaxHeldFraction: unused slots take no more of a zone than that, the oldest first; what is used does not count.
+func TestMaxHeldFraction(t *testing.T) {
+	s := newScene(0.5)
+	for _, name := range []string{"a1", "a2"} {
+		s.ledger.AddNode(makeNode(name, "a", "4"))
+	}
+	younger, older := demand("younger", 1, Zone{"a", 3}), demand("older", 0, Zone{"a", 3})
+	older.Claim.Use = holds.UseFirst
+	s.reconcile(t, younger, older)
+	require.Equal(t, 3, s.report(t, "older").Held)
+	r := s.report(t, "younger")
+	require.Equal(t, 1, r.Held)
+	require.Equal(t, []string{"a"}, r.Capped)
+	require.Equal(t, "zone a: 1 of 3 slots: 1 node short of cpu, 1 with room that maxHeldFraction leaves to pods", r.Shortfalls())
+	require.Empty(t, s.collect())
+
+	for node, n := range s.slots(t, "older") {
+		require.Equal(t, 3, n)
+		s.consume(t, "w", node, "1", "older")
+	}
+	s.reconcile(t)
+	require.Equal(t, 2, s.report(t, "younger").Held)
+	s.ledger.AddNode(makeNode("a3", "a", "4"))
+	s.reconcile(t)
+	r = s.report(t, "younger")
+	require.Equal(t, 3, r.Held)
+	require.Empty(t, r.Capped)
+}
+
+// TestManyNominees: however many of the best nodes are promised, the slot finds the one that is not.
+func TestManyNominees(t *testing.T) {
+	s := cluster(3*tries, "a")
+	for i := 1; i < 3*tries; i++ {
+		s.nominees[fmt.Sprintf("a%d", i)] = []Nominee{{Priority: 5, Requests: ledger.Resources{MilliCPU: 4000, Pods: 1}}}
+	}
+	s.reconcile(t, demand("r", 0, Zone{"a", 1}))
+	require.Equal(t, map[string]int{fmt.Sprintf("a%d", 3*tries): 1}, s.slots(t, "r"))
+}
+
+// TestTwoAtOnce: while nominees are asked for, without the lock, a scheduling cycle may place the same slots.
+func TestTwoAtOnce(t *testing.T) {
+	s := newScene(1)
+	asked := false
+	var collected []types.UID
+	s.planner.nominees = func(string) []Nominee {
+		if !asked {
+			asked = true
+			collected = s.collect()
+		}
+		return nil
+	}
+	s.ledger.AddNode(makeNode("a1", "a", "4"))
+	s.add(t, makePod("all", "a1", "4"))
+	s.reconcile(t, demand("r", 0, Zone{"a", 1}))
+	s.end("all")
+	s.reconcile(t)
+	require.Equal(t, []types.UID{"r"}, collected)
+	require.Equal(t, map[string]int{"a1": 1}, s.slots(t, "r"))
+}
+
+// TestNominees: room that was promised to a pod of the same or a higher priority is not taken, and is once the promise ends.
+func TestNominees(t *testing.T) {
+	s := cluster(1, "a")
+	d := demand("r", 0, Zone{"a", 4})
+	d.Claim.Priority = 5
+	promised := ledger.Resources{MilliCPU: 2000, Pods: 1}
+	s.nominees["a1"] = []Nominee{{Priority: 4, Requests: promised}, {Priority: 5, Requests: promised}}
+	s.reconcile(t, d)
+	require.Equal(t, map[string]int{"a1": 2}, s.slots(t, "r"), "one of a lower priority does not count")
+	require.Empty(t, s.collect())
+	s.nominees["a1"] = nil
+	require.Equal(t, []types.UID{"r"}, s.collect())
+	require.Equal(t, map[string]int{"a1": 4}, s.slots(t, "r"))
+}
+
+// TestASlotOfAnotherSize: slots get the new size where there is room for it.
+func TestASlotOfAnotherSize(t *testing.T) {
+	s := cluster(2, "a")
+	d := demand("r", 0, Zone{"a", 3})
+	s.reconcile(t, d)
+	d.Claim.Slot = ledger.Resources{MilliCPU: 2000}
+	s.reconcile(t, d)
+	require.Equal(t, map[string]int{"a1": 2, "a2": 1}, s.slots(t, "r"))
+	require.Equal(t, int64(4000), s.holds.Node("a1").Of("r").Amount.MilliCPU)
+	d.Claim.Slot = ledger.Resources{MilliCPU: 1000}
+	s.reconcile(t, d)
+	require.Equal(t, map[string]int{"a1": 2, "a2": 1}, s.slots(t, "r"), "nothing moves without a need")
+}
+
+// TestTheOldestTakesWhatIsFreed, and a younger one what the older ones can not use.
+func TestTheOldestTakesWhatIsFreed(t *testing.T) {
+	s := cluster(1, "a", "b")
+	for _, node := range []string{"a1", "b1"} {
+		for _, name := range []string{"1", "2", "3", "4"} {
+			s.add(t, makePod(node+name, node, "1"))
+		}
+	}
+	younger, older, large := demand("younger", 1, Zone{"a", 1}, Zone{"b", 1}), demand("older", 0, Zone{"a", 1}), demand("large", -1, Zone{"a", 1})
+	large.Claim.Slot.MilliCPU = 2000
+	s.reconcile(t, younger, older, large)
+	s.end("a11")
+	require.Equal(t, []types.UID{"older"}, s.collect())
+	s.end("b11")
+	require.Equal(t, []types.UID{"younger"}, s.collect())
+	s.end("a12")
+	require.Equal(t, []types.UID{"younger"}, s.collect(), "the large one can not use a single CPU")
+	s.end("a13")
+	s.end("a14")
+	require.Equal(t, []types.UID{"large"}, s.collect())
+}

@@ -1,0 +1,119 @@
+package serve
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/ledger"
+)
+
+// adopt takes over what the status of reservations says that they hold, and who uses it. The planner then drops what has no room
+// any more.
+//
+// A status is written within a second of a change, so that it may lack the last consumers. An owner that was bound to a slot's node
+// after the status was computed is one if it would use a slot now: in Guarantee mode if one is unused, in Headroom mode if it
+// does not fit beside what is held.
+func (s *Server) adopt(reservations []applying) {
+	if len(reservations) > 0 {
+		s.Ledger.UpdateSnapshot(s.snapshot)
+	}
+	for _, a := range reservations {
+		for i := range a.status.Zones {
+			zone := &a.status.Zones[i]
+			for j := range zone.Nodes {
+				s.restore(a.spec, zone.Name, &zone.Nodes[j], a.status.LastUpdateTime.Time)
+			}
+		}
+	}
+}
+
+// restore takes over what a reservation holds on a node.
+func (s *Server) restore(spec *spec, zone string, n *v1alpha1.ReservationNodeStatus, at time.Time) {
+	pods := map[types.UID]ledger.PodStatus{}
+	for _, p := range s.Ledger.PodsOn(n.Name) {
+		pods[p.Pod.UID] = p
+	}
+	consumers := slices.DeleteFunc(slices.Clone(n.Consumers), func(uid types.UID) bool {
+		_, there := pods[uid]
+		return !there
+	})
+	s.Holds.Restore(spec.uid, n.Name, zone, int(n.Slots), consumers)
+
+	// A status of before there were consumers says only how many slots were used.
+	legacy := 0
+	if at.IsZero() && len(n.Consumers) == 0 {
+		legacy = int(n.Used)
+	}
+	for _, uid := range consumers {
+		delete(pods, uid)
+	}
+	late := make([]ledger.PodStatus, 0, len(pods))
+	for _, p := range pods {
+		if legacy > 0 || boundSince(p.Pod, at) {
+			late = append(late, p)
+		}
+	}
+	// Of those that may have been consumers the ones that were bound last are the likeliest.
+	slices.SortFunc(late, func(a, b ledger.PodStatus) int {
+		return cmp.Or(-boundAt(a.Pod).Compare(boundAt(b.Pod)), cmp.Compare(a.Pod.UID, b.Pod.UID))
+	})
+	for i := range late {
+		owner := s.ownerAmong(spec, late[i].Pod)
+		if !owner {
+			continue
+		}
+		slots := s.slotsOf(spec, n.Name, &late[i])
+		if at.IsZero() {
+			slots = min(max(slots, 1), legacy)
+		}
+		if slots > 0 && s.Holds.Take(late[i].Pod.UID, n.Name, spec.uid, slots, nil) == nil {
+			legacy -= slots
+		}
+	}
+}
+
+// ownerAmong reports whether a pod belongs to the reservation.
+func (s *Server) ownerAmong(spec *spec, pod *v1.Pod) bool {
+	owner := s.OwnerOf(pod)
+	return owner != nil && owner.Claim == spec.uid
+}
+
+// slotsOf returns how many slots a pod on a node would use if it came there now.
+func (s *Server) slotsOf(spec *spec, nodeName string, p *ledger.PodStatus) int {
+	node := s.snapshot.Node(nodeName)
+	if node == nil {
+		// What the node has is not known; owners of a Guarantee use slots whatever there is.
+		if spec.use == holds.UseLast {
+			return 0
+		}
+		return holds.Cover(&p.Requests, &spec.slot)
+	}
+	requested := node.Requested.Clone()
+	requested.Add(&p.Requests, -1)
+	who := holds.Asker{Claim: spec.uid, Use: spec.use}
+	verdict := s.Holds.Node(nodeName).Fit(&holds.Question{Who: &who, Request: &p.Requests, Allocatable: &node.Allocatable, Requested: &requested})
+	return verdict.Slots
+}
+
+// boundSince reports whether a pod was bound after that time. The API server says so in whole seconds.
+func boundSince(pod *v1.Pod, at time.Time) bool {
+	bound := boundAt(pod)
+	return !at.IsZero() && !bound.IsZero() && !bound.Before(at.Truncate(time.Second))
+}
+
+// boundAt returns when the API server bound a pod, which is when its condition PodScheduled became True; zero if that is not
+// known.
+func boundAt(pod *v1.Pod) time.Time {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
+}

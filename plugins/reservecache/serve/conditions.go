@@ -1,0 +1,185 @@
+package serve
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/reservecache/holds"
+)
+
+// is returns a condition.
+func is(kind string, value bool, reason, message string) metav1.Condition {
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	if value {
+		c.Status = metav1.ConditionTrue
+	}
+	return c
+}
+
+// conditionsLocked are the conditions of a reservation.
+func (s *Server) conditionsLocked(e *entry) []metav1.Condition {
+	if !e.object.Valid() {
+		const nothing = "nothing is held: the spec is invalid"
+		return []metav1.Condition{
+			is(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalid, oneLine(e.object.Errs)),
+			is(v1alpha1.ConditionReady, false, v1alpha1.ReasonInvalid, nothing),
+			is(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonInvalid, nothing),
+			is(v1alpha1.ConditionExpired, false, v1alpha1.ReasonNotExpired, "spec.ttl has not passed"),
+			is(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonInvalid, nothing),
+			is(v1alpha1.ConditionProtected, false, v1alpha1.ReasonInvalid, nothing),
+		}
+	}
+	spec := e.object.Spec
+	if e.over {
+		message := "nothing is held any more: spec.ttl passed at " + spec.deadline.UTC().Format(time.RFC3339)
+		return []metav1.Condition{
+			is(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the spec is valid"),
+			is(v1alpha1.ConditionReady, false, v1alpha1.ReasonExpired, message),
+			is(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonExpired, message),
+			is(v1alpha1.ConditionExpired, true, v1alpha1.ReasonExpired, message),
+			is(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonExpired, message),
+			is(v1alpha1.ConditionProtected, false, v1alpha1.ReasonExpired, message),
+		}
+	}
+	expires := "spec.ttl is not set"
+	if !spec.deadline.IsZero() {
+		expires = "spec.ttl passes at " + spec.deadline.UTC().Format(time.RFC3339)
+	}
+	return []metav1.Condition{
+		s.accepted(e), e.ready(), e.degraded(),
+		is(v1alpha1.ConditionExpired, false, v1alpha1.ReasonNotExpired, expires),
+		s.ownersDoNotFitLocked(e), e.protected(),
+	}
+}
+
+// accepted tells whether the scheduler applies the reservation, and what is odd about it.
+func (s *Server) accepted(e *entry) metav1.Condition {
+	if overlaps := s.owners.Load().overlaps(e.object.Spec); len(overlaps) > 0 {
+		return is(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonOwnersOverlap, "spec.owners: a pod that an older reservation names as well belongs to that one: "+some(overlaps))
+	}
+	if e.report != nil && len(e.object.Spec.zones) > 0 {
+		var unknown []string
+		for i := range e.report.Zones {
+			if z := &e.report.Zones[i]; z.Unknown {
+				unknown = append(unknown, z.Name)
+			}
+		}
+		if len(unknown) > 0 {
+			return is(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonZonesWithoutNodes, "spec.zones: no node has "+v1.LabelTopologyZone+"="+some(unknown))
+		}
+	}
+	return is(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the scheduler applies the reservation")
+}
+
+// ready tells whether all slots that are wanted are held, and why not.
+func (e *entry) ready() metav1.Condition {
+	r := e.report
+	not := func(reason, message string) metav1.Condition {
+		return is(v1alpha1.ConditionReady, false, reason, message)
+	}
+	switch {
+	case r == nil || e.applied != e.object.Spec:
+		return not(v1alpha1.ReasonNotPlacedYet, "the scheduler has not placed slots yet")
+	case r.Missing == 0 && e.applied.use == holds.UseLast:
+		return is(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, fmt.Sprintf("%d unused slots are held", r.Held-r.Used))
+	case r.Missing == 0:
+		return is(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, fmt.Sprintf("%d slots are held, %d of them are used", r.Held, r.Used))
+	case r.FitsNoNode:
+		return not(v1alpha1.ReasonFitsNoNode, "spec.slot: larger than any node that it may be on: "+r.Shortfalls())
+	}
+	for i := range r.Zones {
+		if r.Zones[i].Lost && !r.Zones[i].Unknown && r.Zones[i].Shortfall != "" {
+			return not(v1alpha1.ReasonZoneLost, e.lacks())
+		}
+	}
+	return not(v1alpha1.ReasonFilling, e.lacks())
+}
+
+// lacks says how many slots are missing, and why.
+func (e *entry) lacks() string {
+	line := fmt.Sprintf("%d of %d slots are missing", e.report.Missing, e.report.Desired)
+	if e.applied.use == holds.UseLast && e.report.Used > 0 {
+		line += fmt.Sprintf(" (%d are used)", e.report.Used)
+	}
+	if why := e.report.Shortfalls(); why != "" {
+		line += ": " + why
+	}
+	return line
+}
+
+// degraded tells whether slots that are wanted cannot be relied on.
+func (e *entry) degraded() metav1.Condition {
+	switch r := e.report; {
+	case r == nil || r.Missing == 0:
+	case len(r.Full) > 0:
+		nodes := make([]string, 0, len(r.Full))
+		for _, name := range r.Full {
+			nodes = append(nodes, name+e.causes[name])
+		}
+		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonOvercommitted, "slots have lost their room and have no other place yet: node "+someOf(nodes, "; node "))
+	case len(r.Away) > 0:
+		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonNodesLost, "slots have no place any more since these nodes went or ceased to be ready: "+some(r.Away))
+	case len(r.Capped) > 0:
+		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonHeldFractionReached, "what the scheduler's maxHeldFraction allows is held in zone "+some(r.Capped))
+	}
+	return is(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonAsDesired, "all held slots have their room")
+}
+
+// ownersDoNotFitLocked tells whether there are owners to whom the slots are of no use.
+func (s *Server) ownersDoNotFitLocked(e *entry) metav1.Condition {
+	if e.applied != nil && e.report != nil {
+		most := 0
+		for i := range e.report.Zones {
+			for j := range e.report.Zones[i].Nodes {
+				most = max(most, e.report.Zones[i].Nodes[j].Slots)
+			}
+		}
+		if reason, message := s.members.claims[e.applied.uid].misfit(e.applied, most); reason != "" {
+			return is(v1alpha1.ConditionOwnersDoNotFit, true, reason, message)
+		}
+	}
+	return is(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonOwnersFit, "the slots are large enough for the owners that exist")
+}
+
+// protected tells whether the slots are kept from pods without a priority class.
+func (e *entry) protected() metav1.Condition {
+	if e.applied != nil && e.priority < e.defaultPriority {
+		return is(v1alpha1.ConditionProtected, false, v1alpha1.ReasonPriorityBelowDefault, fmt.Sprintf(
+			"spec.priority: pods without a priority class get priority %d from PriorityClass %s and may take the room of the slots, which have %d",
+			e.defaultPriority, e.defaultClass, e.priority))
+	}
+	return is(v1alpha1.ConditionProtected, true, v1alpha1.ReasonProtected, "pods without a priority class are kept off the slots")
+}
+
+// some joins the first of many names.
+func some(names []string) string { return someOf(names, ", ") }
+
+func someOf(names []string, separator string) string {
+	const shown = 10
+	if len(names) <= shown {
+		return strings.Join(names, separator)
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], separator), len(names)-shown)
+}
+
+// oneLine joins errors for a condition.
+func oneLine(errs field.ErrorList) string {
+	const shown = 3
+	line := ""
+	for i, err := range errs {
+		if i == shown {
+			return fmt.Sprintf("%s; and %d more", line, len(errs)-shown)
+		}
+		if i > 0 {
+			line += "; "
+		}
+		line += err.Error()
+	}
+	return line
+}

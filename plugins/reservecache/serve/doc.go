@@ -1,0 +1,32 @@
+// Package serve serves ZoneReservations to the ReserveCache plugin: it watches them, has their slots placed, tells which pods own
+// slots, and writes their status.
+//
+// Which nodes the slots go to is decided by package placement, and what a pod may take by package holds. This package knows
+// reservations as objects: which apply, which pod belongs to which, what became of them.
+//
+// # Contract
+//
+// There is one [Server] per scheduler; its profiles share it. A missing CustomResourceDefinition, a reservation that cannot be
+// applied and a missing permission turn off what depends on them and nothing else: no method stops or fails a scheduling cycle.
+//
+// A pod belongs to at most one reservation: of those that name it, to the one that was created first, and of those created at the
+// same second, to the one that comes first by name.
+//
+// The status is the record of which pods use slots. Standby replicas know the reservations and place nothing. A process starts to
+// place slots when it leads or when its first scheduling cycle begins, whichever is first: that cycle waits for it, bounded. It
+// adopts what the status says, the consumers too, and with them owners that were bound to a slot's node after the status was
+// computed; so the same objects mean the same before and after a failover. The same goes for a node that is registered anew, since
+// consumers are remembered for as long as they exist.
+//
+// A worker brings the slots in line when a reservation, a node or the use of a slot changes, and wakes pods that freed room may
+// help. It rests nine times as long as it has worked.
+//
+// # Concurrency
+//
+// All methods may be called from any goroutine. OwnerOf and Any take no lock. The [Waker] is called with no lock held that it could
+// need.
+//
+// # Non-goals
+//
+// It evicts nothing, and does not schedule: it looks at pods only to tell whom they belong to and whether slots are of use to them.
+package serve

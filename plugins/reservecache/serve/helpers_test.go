@@ -1,0 +1,186 @@
+package serve
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/internal/leader"
+	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/plugins/reservecache/placement"
+)
+
+var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// reservation holds slots of one CPU for the pods of namespace shop with the label app: web.
+func reservation(name string, slots int32, change func(*v1alpha1.ZoneReservation)) *v1alpha1.ZoneReservation {
+	r := &v1alpha1.ZoneReservation{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), Generation: 1, CreationTimestamp: metav1.NewTime(t0)},
+		Spec: v1alpha1.ZoneReservationSpec{
+			Owners: []v1alpha1.ReservationOwner{{Namespace: "shop", PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}},
+			Slot:   v1alpha1.ReservationSlot{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}},
+			Slots:  &slots,
+		},
+	}
+	if change != nil {
+		change(r)
+	}
+	return r
+}
+
+func makeNode(name, cpu string) *v1.Node {
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{v1.LabelTopologyZone: "a"}},
+		Status:     v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourcePods: resource.MustParse("110")}},
+	}
+}
+
+func makePod(name, node, cpu string, labels map[string]string) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Labels: labels},
+		Spec: v1.PodSpec{NodeName: node, Containers: []v1.Container{{
+			Name: "c", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}},
+		}}},
+	}
+}
+
+// replica is a pod of the owners that was bound to n1 at that time.
+func replica(name, cpu string, bound time.Time) *v1.Pod {
+	pod := makePod(name, "n1", cpu, map[string]string{"app": "web"})
+	pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(bound)}}
+	return pod
+}
+
+// handle is the part of a framework that the server uses, and a waker that wakes nobody.
+type handle struct {
+	factory  informers.SharedInformerFactory
+	recorder *events.FakeRecorder
+
+	mu    sync.Mutex // guards freed
+	freed []string
+}
+
+func (h *handle) SharedInformerFactory() informers.SharedInformerFactory { return h.factory }
+
+func (h *handle) EventRecorder() events.EventRecorderLogger {
+	if h.recorder == nil {
+		return nil
+	}
+	return h.recorder
+}
+
+func (h *handle) Wake(_ context.Context, freed []string, _ *ledger.Snapshot) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.freed = append(h.freed, freed...)
+	return time.Time{}
+}
+
+// fixture is a server over reservations in memory, with a clock that the test moves.
+type fixture struct {
+	*Server
+	api    *crdtest.Source
+	clock  *clocktesting.FakeClock
+	handle *handle
+}
+
+// newFixture makes a server that is not started yet.
+func newFixture(t *testing.T, maxHeldFraction float64, objects ...client.Object) *fixture {
+	t.Helper()
+	f := &fixture{
+		api: crdtest.New(objects...), clock: clocktesting.NewFakeClock(t0),
+		handle: &handle{factory: informers.NewSharedInformerFactory(fake.NewClientset(), 0), recorder: events.NewFakeRecorder(100)},
+	}
+	l, h := ledger.New(ledger.DefaultOptions()), holds.New()
+	f.Server = New(&Config{
+		Clock: f.clock, Source: f.api, Leader: leader.Of(t.Context(), f.handle), Ledger: l, Holds: h,
+		Planner: placement.New(h, maxHeldFraction, nil), Waker: f.handle, Handle: f.handle, Trails: func(string) bool { return false },
+	})
+	return f
+}
+
+// start starts the server and has its slots placed, as the first scheduling cycle does.
+func (f *fixture) start(t *testing.T) *fixture {
+	t.Helper()
+	require.NoError(t, f.Start(t.Context(), nil))
+	f.Leader.Cycle()
+	f.AwaitStart(t.Context())
+	return f
+}
+
+// add has pods seen by ledger and server, as the pod informer does.
+func (f *fixture) add(t *testing.T, pods ...*v1.Pod) {
+	t.Helper()
+	for _, pod := range pods {
+		_, err := f.Ledger.AddPod(pod)
+		require.NoError(t, err)
+		f.PodSeen(pod)
+	}
+	f.Kick()
+}
+
+func (f *fixture) status(name string) v1alpha1.ZoneReservationStatus {
+	obj, _ := crdtest.Get(f.api, &v1alpha1.ZoneReservation{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	return obj.Status
+}
+
+// eventually waits until the stored status is as wanted. Time goes on meanwhile.
+func (f *fixture) eventually(t *testing.T, name string, wanted func(t require.TestingT, s *v1alpha1.ZoneReservationStatus)) {
+	t.Helper()
+	require.EventuallyWithT(t, func(ct *assert.CollectT) {
+		f.clock.Step(time.Second)
+		s := f.status(name)
+		wanted(ct, &s)
+	}, time.Minute, 5*time.Millisecond)
+}
+
+// requireSlots waits until a status has that many slots, held and used.
+func (f *fixture) requireSlots(t *testing.T, name string, held, used int64) {
+	t.Helper()
+	f.eventually(t, name, func(t require.TestingT, s *v1alpha1.ZoneReservationStatus) {
+		require.Equal(t, [2]int64{held, used}, [2]int64{s.Slots.Held, s.Slots.Used}, "held and used: %+v", s)
+	})
+}
+
+// requireCondition waits for a condition and returns its message.
+func (f *fixture) requireCondition(t *testing.T, name, kind string, status metav1.ConditionStatus, reason string) string {
+	t.Helper()
+	message := ""
+	f.eventually(t, name, func(t require.TestingT, s *v1alpha1.ZoneReservationStatus) {
+		c := meta.FindStatusCondition(s.Conditions, kind)
+		require.NotNil(t, c)
+		require.Equal(t, []string{string(status), reason}, []string{string(c.Status), c.Reason}, "%+v", s.Conditions)
+		message = c.Message
+	})
+	return message
+}
+
+// consumers are those that a status names, in order.
+func consumers(s *v1alpha1.ZoneReservationStatus) []types.UID {
+	var uids []types.UID
+	for _, zone := range s.Zones {
+		for _, n := range zone.Nodes {
+			uids = append(uids, n.Consumers...)
+		}
+	}
+	slices.Sort(uids)
+	return uids
+}

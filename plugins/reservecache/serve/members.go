@@ -1,0 +1,214 @@
+package serve
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/ledger"
+)
+
+// members are the pods that belong to reservations, as the API server shows them: where they are, what they ask for, and whether
+// they keep away from each other.
+type members struct {
+	pods   map[types.UID]member
+	claims map[types.UID]*claimMembers
+}
+
+type member struct {
+	claim types.UID
+	node  string // empty while the pod is not bound
+	shape shape
+}
+
+// shape is what matters of a pod to the slots of its reservation.
+type shape struct {
+	milliCPU, memory, ephemeralStorage int64
+	scalar                             string
+	// alone means that the pod keeps away from others like it by hostname.
+	alone bool
+}
+
+// claimMembers are the members of one claim.
+type claimMembers struct {
+	byNode map[string]int
+	shapes map[shape]*sample
+}
+
+// sample is how many pods have a shape, and one of them.
+type sample struct {
+	pods    int
+	example string
+	request ledger.Resources
+}
+
+func newMembers() members {
+	return members{pods: map[types.UID]member{}, claims: map[types.UID]*claimMembers{}}
+}
+
+// PodSeen takes in a pod as the API server shows it.
+func (s *Server) PodSeen(pod *v1.Pod) {
+	owner := s.OwnerOf(pod)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.memberLocked(pod, owner)
+}
+
+// PodGone takes in that a pod is gone or has finished.
+func (s *Server) PodGone(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropMemberLocked(uid)
+}
+
+func (s *Server) memberLocked(pod *v1.Pod, owner *Owner) {
+	m, known := s.members.pods[pod.UID]
+	if owner == nil {
+		if known {
+			s.dropMemberLocked(pod.UID)
+		}
+		return
+	}
+	request := s.Ledger.Requests(pod)
+	now := member{claim: owner.Claim, node: pod.Spec.NodeName, shape: shapeOf(pod, &request)}
+	if known && m == now {
+		return
+	}
+	s.dropMemberLocked(pod.UID)
+	s.members.pods[pod.UID] = now
+	c := s.members.claims[now.claim]
+	if c == nil {
+		c = &claimMembers{byNode: map[string]int{}, shapes: map[shape]*sample{}}
+		s.members.claims[now.claim] = c
+	}
+	like := c.shapes[now.shape]
+	if like == nil {
+		like = &sample{example: pod.Namespace + "/" + pod.Name, request: request}
+		c.shapes[now.shape] = like
+		s.writer.Later(now.claim, statusPause)
+	}
+	like.pods++
+	s.countLocked(c, now.claim, now.node, 1)
+}
+
+func (s *Server) dropMemberLocked(uid types.UID) {
+	m, known := s.members.pods[uid]
+	if !known {
+		return
+	}
+	delete(s.members.pods, uid)
+	c := s.members.claims[m.claim]
+	if like := c.shapes[m.shape]; like.pods > 1 {
+		like.pods--
+	} else {
+		delete(c.shapes, m.shape)
+		s.writer.Later(m.claim, statusPause)
+	}
+	s.countLocked(c, m.claim, m.node, -1)
+	if len(c.shapes) == 0 {
+		delete(s.members.claims, m.claim)
+	}
+}
+
+// countLocked changes how many members are on a node.
+func (s *Server) countLocked(c *claimMembers, claim types.UID, node string, by int) {
+	if node == "" {
+		return
+	}
+	n := c.byNode[node] + by
+	if c.byNode[node] = n; n == 0 {
+		delete(c.byNode, node)
+	}
+	if e := s.entries[claim]; e != nil && e.applied != nil && e.applied.perNode > 0 && s.Planner.SetOwners(claim, node, n) {
+		s.Kick()
+	}
+}
+
+// countMembers finds the members of all reservations again, after these have changed.
+func (s *Server) countMembers() {
+	pods, err := s.Handle.SharedInformerFactory().Core().V1().Pods().Lister().List(labels.Everything())
+	if err != nil {
+		return // an informer's store has no errors
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, pod := range pods {
+		s.memberLocked(pod, s.OwnerOf(pod))
+	}
+	// A demand that was replaced by a newer version has forgotten nothing, one that is new knows nothing.
+	for claim, c := range s.members.claims {
+		if e := s.entries[claim]; e != nil && e.applied != nil && e.applied.perNode > 0 {
+			for node, n := range c.byNode {
+				s.Planner.SetOwners(claim, node, n)
+			}
+		}
+	}
+}
+
+// shapeOf reads a pod.
+func shapeOf(pod *v1.Pod, request *ledger.Resources) shape {
+	sh := shape{milliCPU: request.MilliCPU, memory: request.Memory, ephemeralStorage: request.EphemeralStorage, alone: keepsAway(pod)}
+	var scalar strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(request.Scalar)) {
+		fmt.Fprintf(&scalar, "%s=%d;", name, request.Scalar[name])
+	}
+	sh.scalar = scalar.String()
+	return sh
+}
+
+// keepsAway reports whether a pod may not be on one node with many others like it: by a required anti-affinity by hostname, or by a
+// topology spread constraint by hostname that has to be met.
+func keepsAway(pod *v1.Pod) bool {
+	like := func(selector *metav1.LabelSelector) bool {
+		parsed, err := metav1.LabelSelectorAsSelector(selector)
+		return err == nil && parsed.Matches(labels.Set(pod.Labels))
+	}
+	if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		for i := range a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+			if t := &a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[i]; t.TopologyKey == v1.LabelHostname && like(t.LabelSelector) {
+				return true
+			}
+		}
+	}
+	for i := range pod.Spec.TopologySpreadConstraints {
+		c := &pod.Spec.TopologySpreadConstraints[i]
+		if c.TopologyKey == v1.LabelHostname && c.WhenUnsatisfiable == v1.DoNotSchedule && like(c.LabelSelector) {
+			return true
+		}
+	}
+	return false
+}
+
+// misfit says why owners cannot use the slots as they are, or nothing. most is the largest number of slots on one node.
+func (c *claimMembers) misfit(spec *spec, most int) (reason, message string) {
+	if c == nil {
+		return "", ""
+	}
+	if spec.perNode > 0 {
+		most = spec.perNode
+	}
+	samples := slices.SortedFunc(maps.Keys(c.shapes), func(a, b shape) int {
+		return cmp.Compare(c.shapes[a].example, c.shapes[b].example)
+	})
+	for _, sh := range samples {
+		like := c.shapes[sh]
+		if cover := holds.Cover(&like.request, &spec.slot); cover > max(most, 1) {
+			return v1alpha1.ReasonLargerThanSlot, fmt.Sprintf("spec.slot: pod %s asks for as much as %d slots, of which a node has %d", like.example, cover, max(most, 1))
+		}
+	}
+	for _, sh := range samples {
+		if sh.alone && most > 1 {
+			return v1alpha1.ReasonOneOwnerPerNode, fmt.Sprintf("spec.slotsPerNode: pods such as %s keep away from each other by hostname, and nodes have up to %d slots: set it to what a node may have of them", c.shapes[sh].example, most)
+		}
+	}
+	return "", ""
+}

@@ -1,0 +1,189 @@
+package serve
+
+import (
+	"slices"
+	"time"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crd"
+	"zonewise.dev/plugins/reservecache/placement"
+)
+
+// entry is what is kept about one reservation.
+type entry struct {
+	object crd.Object[*v1alpha1.ZoneReservation, *spec]
+	// applied is what the planner has of it, and at what priority; nil when it has nothing.
+	applied  *spec
+	priority int32
+	// defaultClass is the class that pods without one get, if they get a higher priority than the reservation's.
+	defaultClass    string
+	defaultPriority int32
+	// adopted is set once what the status said was taken over.
+	adopted bool
+	// over is set once the reservation has expired.
+	over bool
+	// report is how the planner says that it stands; nil before the first time.
+	report *placement.Report
+	// causes says why nodes became too full, by node.
+	causes map[string]string
+	// written is when its status was last written.
+	written time.Time
+}
+
+// servedChanged turns everything on or off with the CustomResourceDefinition: without it there are no reservations.
+func (s *Server) servedChanged(available bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.served = available
+	s.staleLocked()
+}
+
+// seen takes a reservation as the API server shows it.
+func (s *Server) seen(obj *v1alpha1.ZoneReservation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.served = true // an object may come before servedChanged is called
+	e := s.entries[obj.UID]
+	if e == nil {
+		e = &entry{causes: map[string]string{}}
+		s.entries[obj.UID] = e
+	}
+	deleting := e.object.Latest != nil && e.object.Latest.DeletionTimestamp == nil && obj.DeletionTimestamp != nil
+	if changed := e.object.See(obj, compile); changed || deleting {
+		s.staleLocked()
+		s.writer.Later(obj.UID, statusPause)
+	}
+}
+
+// gone forgets a reservation. A pass drops what it held.
+func (s *Server) gone(obj *v1alpha1.ZoneReservation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.entries[obj.UID]; e != nil && e.applied == nil {
+		delete(s.entries, obj.UID)
+	} else if e != nil {
+		e.object = crd.Object[*v1alpha1.ZoneReservation, *spec]{}
+	}
+	s.staleLocked()
+}
+
+// staleLocked has a pass work out again what applies.
+func (s *Server) staleLocked() {
+	s.stale = true
+	s.Kick()
+}
+
+// applying is a reservation that holds capacity.
+type applying struct {
+	*entry
+	spec *spec
+	// status is the one that was last seen.
+	status *v1alpha1.ZoneReservationStatus
+}
+
+// applyingLocked returns the reservations that hold capacity, the oldest first, and notes which are over.
+func (s *Server) applyingLocked() []applying {
+	if !s.served {
+		return nil
+	}
+	now := s.Clock.Now()
+	var active []applying
+	for _, e := range s.entries {
+		// One that is being deleted waits for finalizers of others, and is over.
+		if !e.object.Valid() || e.object.Latest.DeletionTimestamp != nil {
+			continue
+		}
+		was := e.over
+		if e.over = e.object.Spec.expired(now); !e.over {
+			active = append(active, applying{e, e.object.Spec, &e.object.Latest.Status})
+		}
+		if e.over != was {
+			s.writer.Later(e.object.Latest.UID, statusPause)
+		}
+	}
+	slices.SortFunc(active, func(a, b applying) int {
+		if a.spec.before(b.spec) {
+			return -1
+		}
+		return 1
+	})
+	return active
+}
+
+// apply tells the planner and the pods what applies now. It is called by a pass.
+func (s *Server) apply() {
+	s.mu.Lock()
+	if !s.stale {
+		s.mu.Unlock()
+		return
+	}
+	s.stale = false
+	priority, class := s.defaultPriorityLocked()
+	active := s.applyingLocked()
+	var adopt []applying
+	var demands []placement.Demand
+	specs := make([]*spec, 0, len(active))
+	keep := make(map[*entry]bool, len(active))
+	for _, a := range active {
+		keep[a.entry] = true
+		specs = append(specs, a.spec)
+		d := a.spec.demand(priority)
+		if a.applied != a.spec || a.priority != d.Claim.Priority {
+			a.applied, a.priority = a.spec, d.Claim.Priority
+			demands = append(demands, d)
+			s.writer.Later(a.spec.uid, statusPause)
+		}
+		if a.defaultClass != class || a.defaultPriority != priority {
+			a.defaultClass, a.defaultPriority = class, priority
+			s.writer.Later(a.spec.uid, statusPause) // it says which pods the slots are kept from
+		}
+		if !a.adopted {
+			a.adopted = true
+			adopt = append(adopt, a)
+		}
+	}
+	var drop []*spec
+	for uid, e := range s.entries {
+		if e.applied != nil && !keep[e] {
+			drop = append(drop, e.applied)
+			e.applied, e.report = nil, nil
+			// What it held is in the status until that is written; it is not to be taken over again.
+			if e.object.Latest == nil {
+				delete(s.entries, uid)
+			}
+		}
+	}
+	index := indexOwners(specs)
+	s.mu.Unlock()
+	for _, spec := range drop {
+		s.Planner.Remove(spec.uid)
+	}
+	for i := range demands {
+		s.Planner.Set(demands[i])
+	}
+	s.owners.Store(index)
+	s.adopt(adopt)
+	s.countMembers()
+}
+
+// nextExpiry returns when the next reservation expires; zero if none does.
+func (s *Server) nextExpiry() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var next time.Time
+	for _, e := range s.entries {
+		if e.applied != nil && !e.applied.deadline.IsZero() && (next.IsZero() || e.applied.deadline.Before(next)) {
+			next = e.applied.deadline
+		}
+	}
+	return next
+}
+
+// expire has a pass work out again what applies once a reservation has expired.
+func (s *Server) expire() {
+	if next := s.nextExpiry(); !next.IsZero() && !next.After(s.Clock.Now()) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.stale = true
+	}
+}

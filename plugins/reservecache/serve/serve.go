@@ -1,0 +1,233 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/informer"
+	"zonewise.dev/internal/leader"
+	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/plugins/reservecache/placement"
+)
+
+const (
+	// startTimeout is how long AwaitStart waits at most for the reservations that exist at the start.
+	startTimeout = 5 * time.Second
+	// startPollInterval is how often it looks.
+	startPollInterval = 10 * time.Millisecond
+)
+
+// Handle is the part of the framework's handle that the package needs.
+type Handle interface {
+	SharedInformerFactory() informers.SharedInformerFactory
+	EventRecorder() events.EventRecorderLogger
+}
+
+// Waker wakes pods that wait for room. It is called by one goroutine at a time.
+type Waker interface {
+	// Wake tells that nodes may have got room, as nodes has them by name, and returns when to call again whatever happens; zero for
+	// never.
+	Wake(ctx context.Context, freed []string, nodes *ledger.Snapshot) (next time.Time)
+}
+
+// Config is what a Server works with.
+type Config struct {
+	Clock   clock.WithTicker
+	Source  crd.Source
+	Leader  *leader.Leader
+	Ledger  *ledger.Ledger
+	Holds   *holds.Holds
+	Planner *placement.Planner
+	Waker   Waker
+	Handle  Handle
+	// Trails reports whether the ledger is known to be behind the API server about a node.
+	Trails func(nodeName string) bool
+}
+
+// Server is the ZoneReservations of one scheduler. Make one with New.
+type Server struct {
+	Config
+
+	reservations, classes crd.Kind
+	writer                *crd.Writer[*v1alpha1.ZoneReservation]
+	started               time.Time
+
+	// owners is what applies now; it is replaced, never changed.
+	owners atomic.Pointer[ownerIndex]
+	// opened is set once slots have been placed for the first time, and stays so.
+	opened atomic.Bool
+	kick   chan struct{} // has room for one
+	// kicks counts the calls of Kick, done those that a pass has seen to. resting is set while the worker waits for the clock.
+	kicks, done atomic.Int64
+	resting     atomic.Bool
+
+	passing  sync.Mutex // serializes passes, is taken before mu, and guards snapshot
+	snapshot *ledger.Snapshot
+
+	mu      sync.Mutex // guards everything below, and the entries
+	entries map[types.UID]*entry
+	served  bool // the CustomResourceDefinition is there
+	// stale is set when what applies is to be worked out again.
+	stale bool
+	// globalDefaults are the values of the priority classes that are the default of the cluster, by name.
+	globalDefaults map[string]int32
+	members        members
+	// reviewed is when the reports of unfilled reservations were last made, whatever had changed.
+	reviewed time.Time
+}
+
+// New returns a server. Nothing runs before Start.
+func New(c *Config) *Server {
+	s := &Server{
+		Config: *c, started: c.Clock.Now(), kick: make(chan struct{}, 1), snapshot: ledger.NewSnapshot(),
+		entries: map[types.UID]*entry{}, globalDefaults: map[string]int32{}, members: newMembers(),
+	}
+	s.owners.Store(indexOwners(nil))
+	s.writer = crd.NewWriter(s.Source, "ZoneReservation", s.wantedStatus, s.written)
+	return s
+}
+
+// Start starts the watches and the workers, which run until ctx ends. It is called before the handle's informers are started.
+// It makes no request: an error is a mistake of the program.
+//
+// known tell when the ledger has seen the cluster: nothing is placed before that.
+func (s *Server) Start(ctx context.Context, known []cache.DoneChecker) error {
+	var err error
+	s.reservations, err = crd.Watch(ctx, s.Source, informer.Latest(s.seen, s.gone), s.servedChanged)
+	if err != nil {
+		return fmt.Errorf("reservations: %w", err)
+	}
+	s.classes, err = crd.Watch(ctx, s.Source, informer.Latest(s.classSeen, s.classGone), nil)
+	if err != nil {
+		return fmt.Errorf("priority classes: %w", err)
+	}
+	collected.Export(ctx, s)
+	go s.work(ctx)
+	go s.lead(ctx, known)
+	return nil
+}
+
+// lead waits until this process leads and then does what only the leader does.
+func (s *Server) lead(ctx context.Context, known []cache.DoneChecker) {
+	select {
+	case <-s.Leader.Leading():
+	case <-ctx.Done():
+	}
+	for _, handler := range known {
+		select {
+		case <-handler.Done():
+		case <-ctx.Done():
+		}
+	}
+	if s.AwaitStart(ctx); ctx.Err() != nil {
+		s.writer.Stop()
+		return
+	}
+	s.writer.Run(ctx)
+}
+
+// AwaitStart waits, with a bound, until the reservations that existed at the start of the process are known, and places their
+// slots, so that the first pods after a restart or a failover do not take what was held. It is called by scheduling cycles, which
+// run in the leader only, once the ledger knows the cluster. Later calls cost an atomic load.
+func (s *Server) AwaitStart(ctx context.Context) {
+	if s.opened.Load() {
+		return
+	}
+	ticker := s.Clock.NewTicker(startPollInterval)
+	defer ticker.Stop()
+	for !s.settled() && s.Clock.Since(s.started) < startTimeout {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
+		}
+	}
+	s.pass(ctx)
+	if !s.opened.Swap(true) {
+		s.mu.Lock()
+		for uid := range s.entries {
+			s.writer.Now(uid)
+		}
+		s.mu.Unlock()
+	}
+	s.Kick()
+}
+
+// settled reports whether all is known that the first placement depends on.
+func (s *Server) settled() bool {
+	if !s.reservations.Settled() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.entries {
+		if e.object.Valid() && e.object.Spec.priority == nil {
+			return s.classes.Settled()
+		}
+	}
+	return true
+}
+
+// OwnerOf returns what the pod's reservation gives it, or nil. For most pods it costs a map lookup. It may be called from any
+// goroutine, also under the lock of the scheduling queue.
+func (s *Server) OwnerOf(pod *v1.Pod) *Owner { return s.owners.Load().of(pod) }
+
+// Version changes whenever pods may belong to other reservations than before. It takes no lock.
+func (s *Server) Version() any { return s.owners.Load() }
+
+// Any reports whether any reservation applies. It may be called as OwnerOf may.
+func (s *Server) Any() bool { return len(s.owners.Load().namespaces) > 0 }
+
+// Idle reports whether the workers have nothing to do until an event comes or the clock moves.
+func (s *Server) Idle() bool {
+	return (s.resting.Load() || s.done.Load() == s.kicks.Load()) && (s.writer.Idle() || !s.opened.Load())
+}
+
+// classSeen and classGone take in the priority classes of the cluster.
+func (s *Server) classSeen(class *schedulingv1.PriorityClass) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was, had := s.globalDefaults[class.Name]
+	if class.GlobalDefault {
+		s.globalDefaults[class.Name] = class.Value
+	} else {
+		delete(s.globalDefaults, class.Name)
+	}
+	if is, has := s.globalDefaults[class.Name]; had != has || was != is {
+		s.staleLocked()
+	}
+}
+
+func (s *Server) classGone(class *schedulingv1.PriorityClass) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, had := s.globalDefaults[class.Name]; had {
+		delete(s.globalDefaults, class.Name)
+		s.staleLocked()
+	}
+}
+
+// defaultPriorityLocked is that of pods without a priority class, and the class that says so, if any. Of several the API server
+// takes the lowest.
+func (s *Server) defaultPriorityLocked() (value int32, class string) {
+	for name, v := range s.globalDefaults {
+		if class == "" || v < value || v == value && name < class {
+			value, class = v, name
+		}
+	}
+	return value, class
+}

@@ -1,0 +1,437 @@
+package serve
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/metrics"
+	"k8s.io/utils/ptr"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/reservecache/holds"
+)
+
+func guarantee(r *v1alpha1.ZoneReservation) { r.Spec.Mode = v1alpha1.ModeGuarantee }
+
+// TestStatusNamesConsumers within a second, and the time.
+func TestStatusNamesConsumers(t *testing.T) {
+	f := newFixture(t, 1, reservation("r", 3, guarantee))
+	f.Ledger.AddNode(makeNode("n1", "4"))
+	f.start(t)
+	f.requireSlots(t, "r", 3, 0)
+	require.Equal(t, "3 slots are held, 0 of them are used", f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllHeld))
+	require.NoError(t, f.Holds.Take("p", "n1", "uid-r", 2, nil))
+	f.Kick()
+	f.requireSlots(t, "r", 3, 2)
+	s := f.status("r")
+	require.Equal(t, []types.UID{"p", "p"}, consumers(&s), "it uses two")
+	require.False(t, s.LastUpdateTime.Time.Before(t0))
+	require.False(t, s.LastUpdateTime.Time.After(f.clock.Now()))
+	f.Holds.Leave("p", "")
+	f.Kick()
+	f.requireSlots(t, "r", 3, 0)
+	s = f.status("r")
+	require.Empty(t, consumers(&s))
+}
+
+// TestAdoption: a new leader has the slots and consumers of the status, without those that are gone, and with owners that were bound
+// since. What there was before the status is no consumer.
+func TestAdoption(t *testing.T) {
+	at := t0.Add(-time.Minute)
+	for name, tc := range map[string]struct {
+		mode  func(*v1alpha1.ZoneReservation)
+		pods  []*v1.Pod
+		edit  func(*v1alpha1.ZoneReservationStatus)
+		slots []int64 // held and used
+		want  []types.UID
+	}{
+		"as it was": {
+			mode: guarantee, pods: []*v1.Pod{replica("one", "1", at), replica("two", "1", at)},
+			slots: []int64{4, 2}, want: []types.UID{"one", "two"},
+		},
+		"one has gone meanwhile": {mode: guarantee, pods: []*v1.Pod{replica("two", "1", at)}, slots: []int64{4, 1}, want: []types.UID{"two"}},
+		"steady replicas are none": {
+			mode: guarantee, pods: []*v1.Pod{replica("one", "1", at), replica("two", "1", at), replica("old", "1", at.Add(-time.Hour))},
+			slots: []int64{4, 2}, want: []types.UID{"one", "two"},
+		},
+		"bound since, in Guarantee mode": {
+			mode: guarantee, pods: []*v1.Pod{replica("one", "1", at), replica("two", "1", at), replica("three", "1", at.Add(time.Second))},
+			slots: []int64{4, 3}, want: []types.UID{"one", "three", "two"},
+		},
+		"bound since, beside the headroom": {
+			mode: nil, pods: []*v1.Pod{replica("one", "1", at), replica("two", "1", at), replica("three", "1", at.Add(time.Second))},
+			slots: []int64{4, 0}, // there is room for all four again
+		},
+		"bound since, in the headroom": {
+			mode: nil, pods: []*v1.Pod{replica("one", "1", at), replica("two", "1", at), replica("three", "1", at.Add(time.Second)), replica("big", "4", at.Add(-time.Hour))},
+			slots: []int64{4, 3}, want: []types.UID{"one", "three", "two"},
+		},
+		"of two slots": {
+			mode: guarantee, pods: []*v1.Pod{replica("one", "2", at), replica("two", "1", at)},
+			edit: func(s *v1alpha1.ZoneReservationStatus) {
+				s.Zones[0].Nodes[0].Used, s.Zones[0].Nodes[0].Consumers = 3, []types.UID{"one", "one", "two"}
+			},
+			slots: []int64{4, 3}, want: []types.UID{"one", "one", "two"},
+		},
+		"of before there were consumers": {
+			mode: guarantee, pods: []*v1.Pod{replica("one", "1", at), replica("two", "1", at), replica("old", "1", at.Add(-time.Hour))},
+			edit: func(s *v1alpha1.ZoneReservationStatus) {
+				s.LastUpdateTime = metav1.MicroTime{}
+				s.Zones[0].Nodes[0].Consumers = nil
+			},
+			slots: []int64{4, 2}, want: []types.UID{"one", "two"},
+		},
+		"another's node": {
+			mode: guarantee, pods: []*v1.Pod{replica("two", "1", at), func() *v1.Pod { p := replica("one", "1", at); p.Spec.NodeName = "n2"; return p }()},
+			slots: []int64{4, 1}, want: []types.UID{"two"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := reservation("r", 4, tc.mode)
+			r.Status = v1alpha1.ZoneReservationStatus{LastUpdateTime: metav1.NewMicroTime(at.Add(300 * time.Millisecond)), Zones: []v1alpha1.ReservationZoneStatus{{
+				Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{{Name: "n1", Slots: 4, Used: 2, Consumers: []types.UID{"one", "two"}}},
+			}}}
+			// What happened in the second of the status is in it, if it mattered.
+			for _, p := range tc.pods {
+				if p.Name == "one" || p.Name == "two" {
+					p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(at.Add(-time.Second))
+				}
+			}
+			if tc.edit != nil {
+				tc.edit(&r.Status)
+			}
+			f := newFixture(t, 1, r)
+			f.Ledger.AddNode(makeNode("n1", "8"))
+			f.add(t, tc.pods...)
+			f.start(t)
+			f.requireSlots(t, "r", tc.slots[0], tc.slots[1])
+			s := f.status("r")
+			require.Equal(t, tc.want, consumers(&s))
+		})
+	}
+}
+
+// TestWhatIsToBeAdoptedIsNotOverwritten: a reservation that is first seen after the start keeps its status until a pass has adopted it.
+func TestWhatIsToBeAdoptedIsNotOverwritten(t *testing.T) {
+	f := newFixture(t, 1)
+	f.opened.Store(true)
+	f.Ledger.AddNode(makeNode("n1", "4"))
+	_, err := f.Ledger.AddPod(replica("one", "1", t0))
+	require.NoError(t, err)
+	f.seen(reservation("r", 2, func(r *v1alpha1.ZoneReservation) {
+		guarantee(r)
+		r.Status = v1alpha1.ZoneReservationStatus{
+			LastUpdateTime: metav1.NewMicroTime(t0.Add(time.Hour)),
+			Zones:          []v1alpha1.ReservationZoneStatus{{Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{{Name: "n1", Slots: 2, Used: 1, Consumers: []types.UID{"one"}}}}},
+		}
+	}))
+	_, _, ok := f.wantedStatus("uid-r")
+	require.False(t, ok)
+	f.pass(t.Context())
+	_, is, ok := f.wantedStatus("uid-r")
+	require.True(t, ok)
+	require.Equal(t, []types.UID{"one"}, consumers(&is.Status))
+}
+
+// TestConsumersOutliveAMissingNode: one that is not there when the scheduler starts has its consumers when it is.
+func TestConsumersOutliveAMissingNode(t *testing.T) {
+	r := reservation("r", 2, guarantee)
+	r.Status = v1alpha1.ZoneReservationStatus{LastUpdateTime: metav1.NewMicroTime(t0), Zones: []v1alpha1.ReservationZoneStatus{{
+		Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{{Name: "n1", Slots: 2, Used: 2, Consumers: []types.UID{"one", "two"}}},
+	}}}
+	f := newFixture(t, 1, r)
+	f.Ledger.AddNode(makeNode("n2", "4"))
+	f.add(t, replica("one", "1", t0.Add(-time.Hour)), replica("two", "1", t0.Add(-time.Hour)))
+	f.start(t)
+	f.requireSlots(t, "r", 2, 0)
+	s := f.status("r")
+	require.Equal(t, []types.UID{"one", "two"}, consumers(&s), "they are remembered")
+	f.Ledger.AddNode(makeNode("n1", "4"))
+	f.Kick()
+	f.requireSlots(t, "r", 2, 2)
+}
+
+// TestPriorityOfNone is that of pods without a priority class, and what that does not protect is said.
+func TestPriorityOfNone(t *testing.T) {
+	class := func(name string, value int32, isDefault bool) *schedulingv1.PriorityClass {
+		return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}, Value: value, GlobalDefault: isDefault}
+	}
+	f := newFixture(t, 1, class("standard", 1000, true), class("high", 5000, false),
+		reservation("none", 1, nil), reservation("zero", 1, func(r *v1alpha1.ZoneReservation) { r.Spec.Priority = ptr.To[int32](0) }))
+	f.Ledger.AddNode(makeNode("n1", "4"))
+	f.start(t)
+	priority := func(name string) int32 {
+		status, ok := f.Holds.Status(types.UID("uid-" + name))
+		require.True(t, ok)
+		return status.Claim.Priority
+	}
+	require.EqualValues(t, 1000, priority("none"))
+	require.EqualValues(t, 0, priority("zero"))
+	f.requireCondition(t, "none", v1alpha1.ConditionProtected, metav1.ConditionTrue, v1alpha1.ReasonProtected)
+	require.Equal(t, "spec.priority: pods without a priority class get priority 1000 from PriorityClass standard and may take the room of the slots, which have 0",
+		f.requireCondition(t, "zero", v1alpha1.ConditionProtected, metav1.ConditionFalse, v1alpha1.ReasonPriorityBelowDefault))
+
+	// Of several defaults the API server takes the lowest.
+	f.api.Put(class("lower", -5, true))
+	f.requireCondition(t, "zero", v1alpha1.ConditionProtected, metav1.ConditionTrue, v1alpha1.ReasonProtected)
+	require.EqualValues(t, -5, priority("none"))
+	f.api.Delete(class("lower", -5, true))
+	f.api.Delete(class("standard", 1000, true))
+	require.Eventually(t, func() bool { f.clock.Step(time.Second); return priority("none") == 0 }, time.Minute, time.Millisecond)
+}
+
+// TestWhyANodeIsTooFull: the condition names what took the room, not somebody else.
+func TestWhyANodeIsTooFull(t *testing.T) {
+	resized := replica("web", "1", t0)
+	for name, tc := range map[string]struct {
+		cause func(t *testing.T, f *fixture)
+		says  string
+	}{
+		"in-place resize": {
+			cause: func(t *testing.T, f *fixture) {
+				bigger := resized.DeepCopy()
+				bigger.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("3")
+				f.add(t, bigger)
+			},
+			says: "node n1: pod shop/web was resized in place",
+		},
+		"bound by hand": {
+			cause: func(t *testing.T, f *fixture) { f.add(t, makePod("intruder", "n1", "2", nil)) },
+			says:  "node n1: pod shop/intruder was bound there by another scheduler or by hand",
+		},
+		"placed by us": {
+			cause: func(t *testing.T, f *fixture) {
+				require.NoError(t, f.Ledger.AssumePod(makePod("agent", "", "2", nil), "n1", t0))
+				f.Kick()
+			},
+			says: "node n1: pod shop/agent, which the slots do not keep off, was placed there",
+		},
+		"the node shrinks": {
+			cause: func(_ *testing.T, f *fixture) { f.Ledger.UpdateNode(makeNode("n1", "3")); f.Kick() },
+			says:  "node n1: the node has less to offer than before",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 1, reservation("r", 3, nil))
+			f.Ledger.AddNode(makeNode("n1", "4"))
+			f.add(t, resized)
+			f.start(t)
+			f.requireSlots(t, "r", 3, 0)
+			tc.cause(t, f)
+			require.Contains(t, f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonOvercommitted), tc.says)
+			f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
+			f.Ledger.AddNode(makeNode("n2", "4"))
+			f.Kick()
+			f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsDesired)
+			f.requireSlots(t, "r", 3, 0)
+		})
+	}
+}
+
+// TestOwnersThatDoNotFit: they have outgrown the slots, or keep away from each other.
+func TestOwnersThatDoNotFit(t *testing.T) {
+	f := newFixture(t, 1, reservation("r", 2, nil))
+	f.Ledger.AddNode(makeNode("n1", "16"))
+	f.start(t)
+	f.add(t, replica("small", "1", t0))
+	f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionFalse, v1alpha1.ReasonOwnersFit)
+	f.add(t, replica("double", "2", t0)) // both slots are on one node
+	f.add(t, replica("grown", "3", t0))
+	require.Equal(t, "spec.slot: pod shop/grown asks for as much as 3 slots, of which a node has 2",
+		f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionTrue, v1alpha1.ReasonLargerThanSlot))
+	f.PodGone("grown")
+	f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionFalse, v1alpha1.ReasonOwnersFit)
+
+	alone := replica("alone", "1", t0)
+	alone.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
+		{TopologyKey: v1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: alone.Labels}},
+	}}}
+	f.add(t, alone)
+	require.Contains(t, f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionTrue, v1alpha1.ReasonOneOwnerPerNode),
+		"spec.slotsPerNode: pods such as shop/alone keep away from each other by hostname")
+	for _, name := range []string{"alone", "double", "small"} {
+		f.PodGone(types.UID(name))
+		f.Ledger.RemovePod(types.UID(name))
+	}
+	f.Ledger.RemovePod("grown")
+	spread := replica("spread", "1", t0)
+	spread.Spec.NodeName = ""
+	spread.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
+		TopologyKey: v1.LabelHostname, WhenUnsatisfiable: v1.DoNotSchedule, MaxSkew: 1, LabelSelector: &metav1.LabelSelector{MatchLabels: spread.Labels},
+	}}
+	f.add(t, spread)
+	f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionTrue, v1alpha1.ReasonOneOwnerPerNode)
+
+	// With one slot on each node they fit.
+	f.Ledger.AddNode(makeNode("n2", "8"))
+	one := reservation("r", 2, func(r *v1alpha1.ZoneReservation) { r.Spec.SlotsPerNode = ptr.To[int32](1) })
+	one.Status = f.status("r")
+	f.api.Put(one)
+	f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionFalse, v1alpha1.ReasonOwnersFit)
+	f.eventually(t, "r", func(t require.TestingT, s *v1alpha1.ZoneReservationStatus) {
+		require.Len(t, s.Zones, 1)
+		require.Len(t, s.Zones[0].Nodes, 2)
+	})
+	// An owner beside a slot is one too many.
+	f.add(t, replica("beside", "1", t0))
+	f.requireSlots(t, "r", 1, 0)
+}
+
+// TestHeldFractionIsNamed in the condition of the reservation that gets no more.
+func TestHeldFractionIsNamed(t *testing.T) {
+	f := newFixture(t, 0.5, reservation("r", 4, nil))
+	f.Ledger.AddNode(makeNode("n1", "4"))
+	f.start(t)
+	f.requireSlots(t, "r", 2, 0)
+	require.Contains(t, f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonHeldFractionReached), "maxHeldFraction allows is held in zone a")
+}
+
+// TestWordsAloneAreNotWrittenAtOnce: how many nodes lack CPU changes all the time.
+func TestWordsAloneAreNotWrittenAtOnce(t *testing.T) {
+	f := newFixture(t, 1, reservation("r", 4, nil))
+	f.Ledger.AddNode(makeNode("n1", "1"))
+	f.start(t)
+	f.requireSlots(t, "r", 1, 0)
+	f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
+	s := f.status("r")
+	f.mu.Lock()
+	e := f.entries["uid-r"]
+	e.report.Zones[0].Shortfall = "other words"
+	e.written = f.clock.Now()
+	f.mu.Unlock()
+	was, is, ok := f.wantedStatus("uid-r")
+	require.True(t, ok)
+	require.Equal(t, was, is)
+	f.clock.Step(messageInterval)
+	_, is, _ = f.wantedStatus("uid-r")
+	require.Contains(t, meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionReady).Message, "other words")
+	require.True(t, is.Status.LastUpdateTime.After(s.LastUpdateTime.Time))
+}
+
+// TestEventsTellWhatChanges for good or bad, not that all is well from the start.
+func TestEventsTellWhatChanges(t *testing.T) {
+	f := newFixture(t, 1, reservation("r", 1, nil))
+	f.Ledger.AddNode(makeNode("n1", "1"))
+	f.start(t)
+	f.requireSlots(t, "r", 1, 0)
+	require.Equal(t, "Normal AllSlotsHeld 1 unused slots are held", <-f.handle.recorder.Events)
+	f.Ledger.RemoveNode(makeNode("n1", "1"))
+	f.Kick()
+	f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonNodesLost)
+	got := []string{<-f.handle.recorder.Events, <-f.handle.recorder.Events}
+	slices.Sort(got)
+	require.Contains(t, got[0], "Warning Filling 1 of 1 slots are missing")
+	require.Contains(t, got[1], "Warning NodesLost")
+	require.Empty(t, f.handle.recorder.Events)
+}
+
+// TestAReservationThatIsNoMore holds nothing, whatever ended it.
+func TestAReservationThatIsNoMore(t *testing.T) {
+	for name, end := range map[string]func(f *fixture, r *v1alpha1.ZoneReservation){
+		"deleted": func(f *fixture, r *v1alpha1.ZoneReservation) { f.api.Delete(r) },
+		"being deleted": func(f *fixture, r *v1alpha1.ZoneReservation) {
+			r.DeletionTimestamp = &metav1.Time{Time: t0}
+			f.api.Put(r)
+		},
+		"invalid": func(f *fixture, r *v1alpha1.ZoneReservation) {
+			r.Spec.Owners = nil
+			f.api.Put(r)
+		},
+		"over": func(f *fixture, r *v1alpha1.ZoneReservation) {
+			r.Spec.TTL = &metav1.Duration{Duration: time.Hour}
+			f.api.Put(r)
+			f.clock.Step(time.Hour)
+		},
+		"not served": func(f *fixture, r *v1alpha1.ZoneReservation) { f.api.Serve(r, false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := reservation("r", 1, nil)
+			f := newFixture(t, 1, r)
+			f.Ledger.AddNode(makeNode("n1", "4"))
+			f.start(t)
+			require.NotNil(t, f.OwnerOf(replica("p", "1", t0)))
+			require.NotNil(t, f.Holds.Node("n1"))
+			r.Status = f.status("r")
+			end(f, r)
+			require.Eventually(t, func() bool { f.clock.Step(time.Second); return f.Holds.Node("n1") == nil }, time.Minute, time.Millisecond)
+			require.Nil(t, f.OwnerOf(replica("p", "1", t0)))
+			require.False(t, f.Any())
+			f.handle.mu.Lock()
+			defer f.handle.mu.Unlock()
+			require.Contains(t, f.handle.freed, "n1", "pods may find room there")
+		})
+	}
+}
+
+// TestAnAPIServerThatRefuses does not stop anything; the status is written when it does no longer.
+func TestAnAPIServerThatRefuses(t *testing.T) {
+	f := newFixture(t, 1, reservation("r", 1, nil))
+	f.api.Refuse(errors.New("no"))
+	f.Ledger.AddNode(makeNode("n1", "4"))
+	f.start(t)
+	require.NotNil(t, f.Holds.Node("n1"))
+	f.api.Refuse(nil)
+	f.requireSlots(t, "r", 1, 0)
+}
+
+// TestStandby: a process that does not lead knows the reservations and holds nothing.
+func TestStandby(t *testing.T) {
+	f := newFixture(t, 1, reservation("r", 1, nil))
+	f.Ledger.AddNode(makeNode("n1", "4"))
+	require.NoError(t, f.Start(t.Context(), nil))
+	f.Kick()
+	_, _, ok := f.wantedStatus("uid-r")
+	require.False(t, ok)
+	require.Nil(t, f.Holds.Node("n1"))
+	require.Zero(t, f.api.Writes())
+	f.AwaitStart(t.Context())
+	require.NotNil(t, f.Holds.Node("n1"))
+}
+
+// TestIdle: nothing to do until an event comes or the clock moves.
+func TestIdle(t *testing.T) {
+	f := newFixture(t, 1, reservation("r", 1, guarantee))
+	f.Ledger.AddNode(makeNode("n1", "4"))
+	f.start(t)
+	f.requireSlots(t, "r", 1, 0)
+	require.Eventually(t, func() bool { f.clock.Step(time.Second); return f.Idle() }, time.Minute, time.Millisecond)
+	require.NoError(t, f.Holds.Take("p", "n1", "uid-r", 1, nil))
+	f.Kick()
+	require.Eventually(t, f.Idle, time.Minute, time.Millisecond, "the worker rests until the clock moves")
+	f.requireSlots(t, "r", 1, 1)
+}
+
+// TestMetricsAreThoseOfTheStatus, and what is held in sum.
+func TestMetricsAreThoseOfTheStatus(t *testing.T) {
+	f := newFixture(t, 1, reservation("r", 3, guarantee))
+	n := makeNode("n1", "2500m")
+	f.Ledger.AddNode(n)
+	f.start(t)
+	require.NoError(t, f.Holds.Take("p", "n1", "uid-r", 1, nil))
+	f.Kick()
+	f.requireSlots(t, "r", 2, 1)
+	f.clock.Step(time.Minute)
+	got := map[string]float64{}
+	f.collect(func(desc *metricsDesc, value float64, labels ...string) {
+		got[names[desc]+" "+labels[0]] = value
+	})
+	require.GreaterOrEqual(t, got["unfilled r"], 60.0)
+	delete(got, "unfilled r")
+	require.Equal(t, map[string]float64{"desired r": 3, "held r": 2, "used r": 1, "cpu a": 1, "memory a": 0}, got)
+	require.Equal(t, holds.Count{Slots: 2, Used: 1}, func() holds.Count { s, _ := f.Holds.Status("uid-r"); return s.Sum() }())
+}
+
+type metricsDesc = metrics.Desc
+
+var names = map[*metricsDesc]string{
+	desiredDesc: "desired", heldDesc: "held", usedDesc: "used", unfilledDesc: "unfilled", cpuDesc: "cpu", memoryDesc: "memory",
+}

@@ -1,0 +1,138 @@
+package serve
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/ledger"
+)
+
+func TestBadSpecsAreRefusedByField(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*v1alpha1.ZoneReservation)
+		err    string
+	}{
+		"no owners": {func(r *v1alpha1.ZoneReservation) { r.Spec.Owners = nil }, "spec.owners: Required value"},
+		"empty selector": {
+			func(r *v1alpha1.ZoneReservation) { r.Spec.Owners[0].PodSelector = metav1.LabelSelector{} },
+			"spec.owners[0].podSelector: Required value: must not be empty",
+		},
+		"bad selector": {
+			func(r *v1alpha1.ZoneReservation) {
+				r.Spec.Owners[0].PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near", Values: []string{"b"}}}
+			},
+			`spec.owners[0].podSelector.matchExpressions[0].operator: Invalid value: "Near"`,
+		},
+		"no namespace": {func(r *v1alpha1.ZoneReservation) { r.Spec.Owners[0].Namespace = "" }, "spec.owners[0].namespace: Required value"},
+		"no requests":  {func(r *v1alpha1.ZoneReservation) { r.Spec.Slot.Requests = nil }, "spec.slot.requests: Required value"},
+		"request below zero": {
+			func(r *v1alpha1.ZoneReservation) { r.Spec.Slot.Requests[v1.ResourceMemory] = resource.MustParse("-1") },
+			`spec.slot.requests[memory]: Invalid value: "-1": must not be below 0`,
+		},
+		"too many slots": {
+			func(r *v1alpha1.ZoneReservation) {
+				r.Spec.Slots, r.Spec.Zones = nil, []v1alpha1.ReservationZone{{Name: "a", Slots: 5000}, {Name: "b", Slots: 1}}
+			},
+			`spec: Invalid value: 5001: a reservation has at most 5000 slots in all`,
+		},
+		"no slots per node": {
+			func(r *v1alpha1.ZoneReservation) { r.Spec.SlotsPerNode = ptr.To[int32](0) }, "spec.slotsPerNode: Invalid value: 0: must be at least 1",
+		},
+		"pods": {
+			func(r *v1alpha1.ZoneReservation) { r.Spec.Slot.Requests[v1.ResourcePods] = resource.MustParse("1") },
+			"spec.slot.requests[pods]: Forbidden: a slot is a place for one pod",
+		},
+		"unknown resource": {
+			func(r *v1alpha1.ZoneReservation) { r.Spec.Slot.Requests["gpu"] = resource.MustParse("1") },
+			`spec.slot.requests[gpu]: Invalid value: "1": is not a resource that nodes offer`,
+		},
+		"zones and slots": {
+			func(r *v1alpha1.ZoneReservation) { r.Spec.Zones = []v1alpha1.ReservationZone{{Name: "a", Slots: 1}} },
+			"spec: Forbidden: exactly one of zones and slots must be set",
+		},
+		"neither": {func(r *v1alpha1.ZoneReservation) { r.Spec.Slots = nil }, "spec: Forbidden: exactly one of zones and slots must be set"},
+		"zone twice": {
+			func(r *v1alpha1.ZoneReservation) {
+				r.Spec.Slots, r.Spec.Zones = nil, []v1alpha1.ReservationZone{{Name: "a", Slots: 1}, {Name: "a", Slots: 0}}
+			},
+			`spec.zones[1].name: Duplicate value: "a"; spec.zones[1].slots: Invalid value: 0: must be at least 1`,
+		},
+		"no slots": {func(r *v1alpha1.ZoneReservation) { r.Spec.Slots = ptr.To[int32](0) }, "spec.slots: Invalid value: 0: must be at least 1"},
+		"no time": {
+			func(r *v1alpha1.ZoneReservation) { r.Spec.TTL = &metav1.Duration{} },
+			`spec.ttl: Invalid value: "0s": must be above 0`,
+		},
+		"mode":         {func(r *v1alpha1.ZoneReservation) { r.Spec.Mode = "Both" }, `spec.mode: Unsupported value: "Both"`},
+		"owner policy": {func(r *v1alpha1.ZoneReservation) { r.Spec.OwnerPolicy = "May" }, `spec.ownerPolicy: Unsupported value: "May"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, errs := compile(reservation("r", 1, tc.change))
+			require.Nil(t, s)
+			require.Contains(t, oneLine(errs), tc.err)
+			require.NotContains(t, oneLine(errs), "\n")
+		})
+	}
+}
+
+func TestOneLineIsNotEndless(t *testing.T) {
+	_, errs := compile(&v1alpha1.ZoneReservation{Spec: v1alpha1.ZoneReservationSpec{Mode: "x", OwnerPolicy: "y", TTL: &metav1.Duration{}}})
+	require.Len(t, errs, 6)
+	require.Contains(t, oneLine(errs), "; and 3 more")
+}
+
+// TestDefaultsOfObjectsThatSawNoAPIServer: the CustomResourceDefinition gives them to all others.
+func TestDefaultsOfObjectsThatSawNoAPIServer(t *testing.T) {
+	s, errs := compile(reservation("r", 3, nil))
+	require.Empty(t, errs)
+	require.Equal(t, holds.UseLast, s.use)
+	require.True(t, s.shift)
+	require.Nil(t, s.priority)
+	require.False(t, s.expired(t0.AddDate(100, 0, 0)))
+	require.Equal(t, ledger.Resources{MilliCPU: 1000, Pods: 1}, s.slot)
+	require.Zero(t, s.demand(5).PerNode)
+	require.EqualValues(t, 5, s.demand(5).Claim.Priority)
+}
+
+// TestQuantitiesOfZeroAreIgnored, as if they were not there.
+func TestQuantitiesOfZeroAreIgnored(t *testing.T) {
+	s, errs := compile(reservation("r", 1, func(r *v1alpha1.ZoneReservation) {
+		r.Spec.Slot.Requests[v1.ResourceMemory] = resource.MustParse("0")
+		r.Spec.Slot.Requests["example.com/gpu"] = resource.MustParse("0")
+	}))
+	require.Empty(t, errs)
+	require.True(t, s.slot.Equal(&ledger.Resources{MilliCPU: 1000, Pods: 1}))
+}
+
+func TestModes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mode   v1alpha1.ReservationMode
+		policy v1alpha1.ReservationOwnerPolicy
+		use    holds.Use
+	}{
+		"headroom":           {v1alpha1.ModeHeadroom, v1alpha1.OwnerPreferred, holds.UseLast},
+		"guarantee":          {v1alpha1.ModeGuarantee, v1alpha1.OwnerPreferred, holds.UseFirst},
+		"required":           {v1alpha1.ModeGuarantee, v1alpha1.OwnerRequired, holds.UseOnly},
+		"required, headroom": {v1alpha1.ModeHeadroom, v1alpha1.OwnerRequired, holds.UseOnly},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, errs := compile(reservation("r", 1, func(r *v1alpha1.ZoneReservation) { r.Spec.Mode, r.Spec.OwnerPolicy = tc.mode, tc.policy }))
+			require.Empty(t, errs)
+			require.Equal(t, tc.use, s.use)
+		})
+	}
+}
+
+func TestTheTimeToLiveBeginsWithTheCreation(t *testing.T) {
+	s, errs := compile(reservation("r", 1, func(r *v1alpha1.ZoneReservation) { r.Spec.TTL = &metav1.Duration{Duration: time.Hour} }))
+	require.Empty(t, errs)
+	require.False(t, s.expired(t0.Add(time.Hour-time.Second)))
+	require.True(t, s.expired(t0.Add(time.Hour)))
+}

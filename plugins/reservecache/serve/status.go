@@ -1,0 +1,152 @@
+package serve
+
+import (
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/reservecache/placement"
+)
+
+const (
+	// statusPause gathers changes: a reservation's status is written at most twice a second, and within one of any change.
+	statusPause = 500 * time.Millisecond
+	// messageInterval is how long a status waits at least in which only the words of conditions are new, such as how many
+	// nodes lack CPU for a slot.
+	messageInterval = 10 * time.Second
+	// maxMessage bounds the messages of conditions, in bytes.
+	maxMessage = 1024
+)
+
+// wantedStatus returns a reservation as last seen, and with the status that it should have; false while this process has not placed its
+// slots: what the status says of them is to be adopted first. It is the writer's.
+func (s *Server) wantedStatus(uid types.UID) (was, is *v1alpha1.ZoneReservation, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entries[uid]
+	if e == nil || e.object.Latest == nil || !s.served || !s.opened.Load() || e.object.Latest.DeletionTimestamp != nil {
+		return nil, nil, false
+	}
+	if e.object.Valid() && !e.over && e.report == nil {
+		return nil, nil, false
+	}
+	was = e.object.Latest
+	is = was.DeepCopy()
+	now := s.Clock.Now()
+	is.Status = s.statusLocked(e, now)
+	if apiequality.Semantic.DeepEqual(was.Status, is.Status) {
+		return was, was, true
+	}
+	if rest := messageInterval - now.Sub(e.written); rest > 0 && apiequality.Semantic.DeepEqual(wordless(was.Status), wordless(is.Status)) {
+		s.writer.Later(uid, rest)
+		return was, was, true
+	}
+	is.Status.LastUpdateTime = metav1.NewMicroTime(now)
+	return was, is, true
+}
+
+// statusLocked computes the status of a reservation. The previous one is only looked at for the times at which conditions changed
+// and at which it was written, so that equal observations give equal statuses.
+func (s *Server) statusLocked(e *entry, now time.Time) v1alpha1.ZoneReservationStatus {
+	obj := e.object.Latest
+	status := v1alpha1.ZoneReservationStatus{
+		ObservedGeneration: obj.Generation,
+		LastUpdateTime:     obj.Status.LastUpdateTime,
+		Conditions:         slices.Clone(obj.Status.Conditions),
+	}
+	if e.report != nil && e.applied != nil {
+		status.Slots = v1alpha1.SlotCounts{Desired: int64(e.applied.slots), Held: int64(e.report.Held), Used: int64(e.report.Used)}
+		status.Zones = zones(e.report)
+	} else if e.object.Valid() && !e.over {
+		status.Slots.Desired = int64(e.object.Spec.slots)
+	}
+	for _, c := range s.conditionsLocked(e) {
+		c.ObservedGeneration = obj.Generation
+		c.LastTransitionTime = metav1.NewTime(now).Rfc3339Copy()
+		if len(c.Message) > maxMessage {
+			c.Message = c.Message[:maxMessage-4] + " ..."
+		}
+		meta.SetStatusCondition(&status.Conditions, c)
+	}
+	return status
+}
+
+// zones returns what is wanted and held in each zone, on which nodes, and by whom it is used.
+func zones(r *placement.Report) []v1alpha1.ReservationZoneStatus {
+	zones := make([]v1alpha1.ReservationZoneStatus, 0, len(r.Zones))
+	for i := range r.Zones {
+		z := &r.Zones[i]
+		status := v1alpha1.ReservationZoneStatus{
+			Name:       z.Name,
+			SlotCounts: v1alpha1.SlotCounts{Desired: int64(z.Desired), Held: int64(z.Held), Used: int64(z.Used)},
+		}
+		for j := range z.Nodes {
+			n := &z.Nodes[j]
+			status.Nodes = append(status.Nodes, v1alpha1.ReservationNodeStatus{Name: n.Node, Slots: int64(n.Slots), Used: int64(n.Used), Consumers: n.Consumers})
+		}
+		zones = append(zones, status)
+	}
+	return zones
+}
+
+// wordless returns a status without what may wait.
+func wordless(status v1alpha1.ZoneReservationStatus) v1alpha1.ZoneReservationStatus {
+	status.Conditions = slices.Clone(status.Conditions)
+	for i := range status.Conditions {
+		status.Conditions[i].Message = ""
+	}
+	return status
+}
+
+// written takes in that a status was written, and records Events about the conditions that have changed for good or bad.
+func (s *Server) written(was, is *v1alpha1.ZoneReservation) {
+	s.mu.Lock()
+	if e := s.entries[is.UID]; e != nil {
+		e.written = is.Status.LastUpdateTime.Time
+	}
+	s.mu.Unlock()
+	recorder := s.Handle.EventRecorder()
+	if recorder == nil {
+		return
+	}
+	for _, about := range []struct {
+		condition string
+		bad       metav1.ConditionStatus
+		quiet     bool // that all is well from the start is not worth a word
+	}{
+		{v1alpha1.ConditionAccepted, metav1.ConditionFalse, true},
+		{v1alpha1.ConditionReady, metav1.ConditionFalse, false},
+		{v1alpha1.ConditionDegraded, metav1.ConditionTrue, true},
+		{v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionTrue, true},
+		{v1alpha1.ConditionProtected, metav1.ConditionFalse, true},
+		{v1alpha1.ConditionExpired, "", true},
+	} {
+		before, now := meta.FindStatusCondition(was.Status.Conditions, about.condition), meta.FindStatusCondition(is.Status.Conditions, about.condition)
+		if now == nil || before != nil && before.Status == now.Status && before.Reason == now.Reason {
+			continue
+		}
+		kind := v1.EventTypeNormal
+		if now.Status == about.bad {
+			kind = v1.EventTypeWarning
+		} else if first := before == nil || before.Status == metav1.ConditionUnknown; first && (about.quiet && now.Reason != v1alpha1.ReasonExpired || now.Status != metav1.ConditionTrue) {
+			continue
+		}
+		recorder.Eventf(reference(is), nil, kind, now.Reason, "Reserving", "%s", now.Message)
+	}
+}
+
+// reference refers to a reservation. The recorder's scheme knows built-in kinds only, and objects from a watch do not
+// tell theirs.
+func reference(obj *v1alpha1.ZoneReservation) *v1.ObjectReference {
+	kind := v1alpha1.SchemeGroupVersion.WithKind("ZoneReservation")
+	return &v1.ObjectReference{
+		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind,
+		Name: obj.Name, UID: obj.UID, ResourceVersion: obj.ResourceVersion,
+	}
+}

@@ -1,0 +1,198 @@
+package serve
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/plugins/reservecache/placement"
+)
+
+const (
+	// gatherInterval is the least time between two passes of the worker. Many pods come and go within it in a busy cluster.
+	gatherInterval = 20 * time.Millisecond
+	// idleShare is how many times as long as a pass took the worker rests, up to restLimit.
+	idleShare = 9
+	restLimit = time.Second
+	// reviewInterval is how often it is worked out again what reservations lack, in words: how many nodes are short of what changes
+	// all the time.
+	reviewInterval = time.Minute
+)
+
+// Kick has the worker look at what has changed. It is cheap and may be called from any goroutine.
+func (s *Server) Kick() {
+	s.kicks.Add(1)
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// work looks at the reservations until ctx ends, when something happened and when time makes a difference.
+func (s *Server) work(ctx context.Context) {
+	timer := s.Clock.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.kick:
+		case <-timer.C():
+		}
+		kicks, began := s.kicks.Load(), s.Clock.Now()
+		if s.opened.Load() {
+			if next := s.pass(ctx); !next.IsZero() {
+				timer.Reset(max(next.Sub(s.Clock.Now()), time.Millisecond))
+			}
+		}
+		rest := s.Clock.After(min(max(gatherInterval, idleShare*s.Clock.Since(began)), restLimit))
+		s.done.Store(kicks)
+		s.resting.Store(true)
+		select {
+		case <-ctx.Done():
+			return
+		case <-rest:
+		}
+		s.resting.Store(false)
+	}
+}
+
+// pass brings the slots in line with the reservations and the cluster, and wakes pods. It returns when the next one is due whatever
+// happens; zero for never.
+func (s *Server) pass(ctx context.Context) (next time.Time) {
+	s.passing.Lock()
+	defer s.passing.Unlock()
+	s.expire()
+	s.apply()
+	var full []placement.Full
+	for more := true; more && ctx.Err() == nil; {
+		s.Ledger.UpdateSnapshot(s.snapshot)
+		result := s.Planner.Reconcile(snapshotView{s.snapshot}, s.trails)
+		full = append(full, result.Full...)
+		more = result.More
+	}
+	s.noteFull(ctx, full)
+	lacking := s.takeStock()
+	next = s.Waker.Wake(ctx, s.Planner.TakeFreed(), s.snapshot)
+	for _, at := range []time.Time{s.nextExpiry(), lacking} {
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
+}
+
+// trails reports whether what the pass sees of a node is known to be old. Slots whose use has ended since the snapshot was taken, with
+// their pods, would else seem to have no room.
+func (s *Server) trails(nodeName string) bool {
+	if s.snapshot.Behind(nodeName) {
+		s.Kick()
+		return true
+	}
+	return s.Trails(nodeName)
+}
+
+// takeStock asks the planner how the reservations stand of which something has changed, and now and then all that lack slots. It
+// returns when that is due next.
+func (s *Server) takeStock() (review time.Time) {
+	touched := s.Planner.TakeTouched()
+	if unfilled := s.Planner.Unfilled(); len(unfilled) > 0 {
+		s.mu.Lock()
+		if now := s.Clock.Now(); now.Sub(s.reviewed) >= reviewInterval {
+			s.reviewed = now
+			touched = append(touched, unfilled...)
+		}
+		review = s.reviewed.Add(reviewInterval)
+		s.mu.Unlock()
+	}
+	for _, uid := range touched {
+		report, ok := s.Planner.Report(uid)
+		if !ok {
+			continue
+		}
+		s.mu.Lock()
+		if e := s.entries[uid]; e != nil && e.applied != nil {
+			e.report = &report
+			if len(report.Full) == 0 {
+				clear(e.causes)
+			}
+			s.writer.Later(uid, statusPause)
+		}
+		s.mu.Unlock()
+	}
+	return review
+}
+
+// noteFull makes slots known that were given up, by an Event: when there is room elsewhere nothing else tells of it.
+func (s *Server) noteFull(ctx context.Context, full []placement.Full) {
+	for _, f := range full {
+		cause := becauseOf(s.Ledger.LastTaking(f.Node))
+		s.mu.Lock()
+		e := s.entries[f.Claim]
+		var about *v1alpha1.ZoneReservation
+		if e != nil {
+			e.causes[f.Node] = cause
+			about = e.object.Latest
+		}
+		s.mu.Unlock()
+		if about != nil {
+			klog.FromContext(ctx).Info("Slots have lost their room", "reservation", about.Name, "node", klog.KRef("", f.Node), "slots", f.Slots, "cause", strings.TrimPrefix(cause, ": "))
+		}
+		if recorder := s.Handle.EventRecorder(); recorder != nil && about != nil {
+			recorder.Eventf(reference(about), nil, v1.EventTypeWarning, v1alpha1.ReasonOvercommitted, "Reserving",
+				"%d slots on node %s have lost their room%s", f.Slots, f.Node, cause)
+		}
+	}
+}
+
+// becauseOf puts what took the room of slots into words.
+func becauseOf(t ledger.Taking) string {
+	if t.By == ledger.NodeShrank {
+		return ": the node has less to offer than before"
+	}
+	if t.Pod == nil {
+		return ""
+	}
+	pod := t.Pod.Namespace + "/" + t.Pod.Name
+	switch t.By {
+	case ledger.PodResized:
+		return ": pod " + pod + " was resized in place"
+	case ledger.PodScheduled:
+		return ": pod " + pod + ", which the slots do not keep off, was placed there"
+	default:
+		return ": pod " + pod + " was bound there by another scheduler or by hand"
+	}
+}
+
+// snapshotView shows a snapshot of the ledger.
+type snapshotView struct{ *ledger.Snapshot }
+
+// Len implements placement.View.
+func (v snapshotView) Len() int { return len(v.Nodes()) }
+
+// Changed implements placement.View.
+func (v snapshotView) Changed(known []int64, changed func(i int, generation int64)) {
+	for i, n := range v.Nodes() {
+		if g := int64(n.Generation); i >= len(known) || known[i] != g {
+			changed(i, g)
+		}
+	}
+}
+
+// Node implements placement.View.
+func (v snapshotView) Node(i int) *v1.Node { return v.Nodes()[i].Node }
+
+// Resources implements placement.View.
+func (v snapshotView) Resources(i int) (allocatable, requested ledger.Resources) {
+	n := v.Nodes()[i]
+	return n.Allocatable, n.Requested
+}
+
+// Present implements placement.View.
+func (v snapshotView) Present(i int, uid types.UID) bool { return v.Nodes()[i].Has(uid) }

@@ -1,0 +1,166 @@
+package waiting
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/ledger"
+)
+
+// Node is a node as its room is judged.
+type Node struct {
+	Object                 *v1.Node
+	Allocatable, Requested ledger.Resources
+	Holds                  *holds.NodeHolds
+	Present                holds.Present
+}
+
+// Cluster is what Pick asks about nodes and pods. It is called under the lock of Pods.
+type Cluster struct {
+	// Node returns a node, and false for one that is gone.
+	Node func(name string) (Node, bool)
+	// Asker says how a pod stands to holds.
+	Asker func(pod *v1.Pod) holds.Asker
+	// MayGo reports whether a pod may go to a node, its room aside.
+	MayGo func(pod *v1.Pod, node *v1.Node) bool
+}
+
+// Picked is what Pick chose.
+type Picked struct {
+	// Pods are to be tried, by namespace and name.
+	Pods map[string]*v1.Pod
+	// Next is when Pick is to be called again: when the backoff of a pod ends that could be chosen, or the time of one that was
+	// chosen; zero for never.
+	Next time.Time
+	// More means that Pick is to be called again.
+	More bool
+}
+
+// Pick chooses pods for the open nodes.
+func (p *Pods) Pick(now time.Time, cluster *Cluster) Picked {
+	picked := Picked{Pods: map[string]*v1.Pod{}}
+	if p.Empty() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		clear(p.open)
+		return picked
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	looks := 0
+	names := slices.Sorted(maps.Keys(p.open))
+	first, _ := slices.BinarySearch(names, p.at)
+	for _, name := range names[first:] {
+		if looks > looksPerPick {
+			p.at, picked.More = name, true
+			return picked
+		}
+		o := p.open[name]
+		node, ok := cluster.Node(name)
+		if !ok {
+			p.closeLocked(o)
+			continue
+		}
+		s := search{pods: p, opening: o, node: &node, cluster: cluster, now: now, picked: &picked}
+		s.run()
+		if looks += s.looks; !s.left && len(o.chosen) == 0 {
+			p.closeLocked(o)
+		}
+	}
+	picked.More, p.at = first > 0, ""
+	return picked
+}
+
+// closeLocked closes a node.
+func (p *Pods) closeLocked(o *opening) {
+	for _, w := range o.chosen {
+		w.chosen = ""
+	}
+	delete(p.open, o.node)
+}
+
+// search chooses pods for one node.
+type search struct {
+	pods    *Pods
+	opening *opening
+	node    *Node
+	cluster *Cluster
+	now     time.Time
+	picked  *Picked
+	// taken are the slots of those that are chosen.
+	taken []holds.Taken
+	looks int
+	// left means that a pod could be chosen once its backoff ends.
+	left bool
+}
+
+func (s *search) run() {
+	s.node.Requested = s.node.Requested.Clone()
+	for uid, w := range s.opening.chosen {
+		// One that is not tried is kept back by something that holds know nothing of.
+		if end := w.since.Add(maxBackoff); end.After(s.now) {
+			s.take(uid, w, s.cluster.Asker(w.object).Claim)
+			s.again(end)
+		} else {
+			s.pods.triedLocked(w)
+		}
+	}
+	for _, priority := range slices.Clone(s.pods.priorities) {
+		queue := s.pods.queues[priority]
+		for e := queue.Front(); e != nil; {
+			w, next := e.Value.(*pod), e.Next() //nolint:forcetypeassert // nothing else is in it
+			s.looks++
+			s.look(w)
+			e = next
+		}
+	}
+}
+
+// look chooses a pod if the node may help it.
+func (s *search) look(w *pod) {
+	o, n := s.opening, s.node
+	if w.last == o.serial || ledger.Lacks(&w.request, &n.Allocatable, &n.Requested) {
+		return
+	}
+	who := s.cluster.Asker(w.object)
+	verdict := n.Holds.Fit(&holds.Question{
+		Who: &who, Request: &w.request, Allocatable: &n.Allocatable, Requested: &n.Requested, Present: n.Present, Taken: s.taken,
+	})
+	if !verdict.Fits || !s.cluster.MayGo(w.object, n.Object) {
+		return
+	}
+	if w.due.After(s.now) {
+		s.left = true
+		s.again(w.due)
+		return
+	}
+	s.pods.dequeueLocked(w)
+	w.chosen, w.since, w.slots, w.last, w.lastNode = o.node, s.now, verdict.Slots, o.serial, o.node
+	s.again(s.now.Add(maxBackoff))
+	o.chosen[w.object.UID] = w
+	s.take(w.object.UID, w, who.Claim)
+	s.picked.Pods[w.object.Namespace+"/"+w.object.Name] = w.object
+}
+
+// again asks for another Pick at that time.
+func (s *search) again(at time.Time) {
+	if s.picked.Next.IsZero() || at.Before(s.picked.Next) {
+		s.picked.Next = at
+	}
+}
+
+// take counts a chosen pod as if it were on the node.
+func (s *search) take(uid types.UID, w *pod, claim types.UID) {
+	if s.node.Present(uid) {
+		return // it is there already, and about to be taken in
+	}
+	s.node.Requested.Add(&w.request, 1)
+	if w.slots > 0 {
+		s.taken = append(s.taken, holds.Taken{Claim: claim, Pod: uid, Slots: w.slots})
+	}
+}

@@ -1,0 +1,213 @@
+package waiting
+
+import (
+	"cmp"
+	"container/list"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	schedulingv1 "k8s.io/component-helpers/scheduling/corev1"
+
+	"zonewise.dev/plugins/reservecache/ledger"
+)
+
+// The defaults of podInitialBackoffSeconds and podMaxBackoffSeconds.
+const (
+	initialBackoff = time.Second
+	maxBackoff     = 10 * time.Second
+)
+
+// looksPerPick bounds how many pods one Pick looks at, so that a scheduling cycle does not wait for long.
+const looksPerPick = 50_000
+
+// Pods are the pods that holds keep out. Make one with New.
+type Pods struct {
+	size  atomic.Int64 // the length of pods
+	again atomic.Int64 // how many were chosen and refused again
+
+	mu   sync.Mutex // guards all fields below and everything that they lead to
+	pods map[types.UID]*pod
+	// queues are the pods that may be chosen, by priority, in the order of their last refusal; priorities are sorted, the
+	// highest first.
+	queues     map[int32]*list.List
+	priorities []int32
+	open       map[string]*opening
+	serial     uint64
+	// trying is the pod whose scheduling cycle began last. There is one cycle at a time.
+	trying types.UID
+	// at is the last node that Pick looked at, if it has others to look at before it begins again.
+	at string
+}
+
+// pod is a pod that was refused and has no node.
+type pod struct {
+	object  *v1.Pod
+	request ledger.Resources
+	// attempts counts the refusals, and due is when the backoff after the last one ends.
+	attempts int
+	due      time.Time
+	// place is its place in the queue of its priority; nil while it is being tried or chosen.
+	place    *list.Element
+	priority int32
+	// chosen is the node for which it was chosen and has not been tried yet, and since when; empty otherwise. slots is how many
+	// slots it would use there.
+	chosen string
+	since  time.Time
+	slots  int
+	// last is the opening for which it was last chosen, and lastNode that one's node.
+	last     uint64
+	lastNode string
+	again    bool
+}
+
+// opening is a node that has got room.
+type opening struct {
+	node   string
+	serial uint64
+	// chosen are the pods that were chosen and have not been tried yet.
+	chosen map[types.UID]*pod
+}
+
+// New returns a Pods without any.
+func New() *Pods {
+	return &Pods{pods: map[types.UID]*pod{}, queues: map[int32]*list.List{}, open: map[string]*opening{}}
+}
+
+// Empty reports whether no pod waits. It takes no lock.
+func (p *Pods) Empty() bool { return p.size.Load() == 0 }
+
+// Refused takes in that holds kept a pod off some node at this attempt.
+func (p *Pods) Refused(object *v1.Pod, request *ledger.Resources, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.pods[object.UID]
+	if w == nil {
+		w = &pod{}
+		p.pods[object.UID] = w
+		p.size.Store(int64(len(p.pods)))
+	}
+	w.object, w.request = object, request.Clone()
+	w.due = now.Add(min(maxBackoff, initialBackoff<<min(w.attempts, 10)))
+	w.attempts++
+	if w.last != 0 && !w.again {
+		w.again = true
+		p.again.Add(1)
+	}
+	p.triedLocked(w)
+	p.enqueueLocked(w)
+}
+
+// Tried takes in that an attempt to schedule a pod begins, and that the one before has ended. It reports whether that one's pod had
+// been chosen and was refused by something else than holds: its room is another's then.
+func (p *Pods) Tried(uid types.UID) bool {
+	if p.Empty() {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	refused := false
+	if last := p.pods[p.trying]; last != nil && last.place == nil && last.chosen != "" && p.trying != uid {
+		p.triedLocked(last)
+		refused = true
+	}
+	p.trying = uid
+	if w := p.pods[uid]; w != nil {
+		p.dequeueLocked(w)
+	}
+	return refused
+}
+
+// Placed takes in that a pod got a node. It reports whether there is room elsewhere now that the pod had been chosen for.
+func (p *Pods) Placed(uid types.UID, node string) bool { return p.leave(uid, node) }
+
+// Gone takes in that a pod is gone, or that someone else has bound it. It reports as Placed does.
+func (p *Pods) Gone(uid types.UID) bool { return p.leave(uid, "") }
+
+func (p *Pods) leave(uid types.UID, node string) bool {
+	if p.Empty() {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.pods[uid]
+	if w == nil {
+		return false
+	}
+	delete(p.pods, uid)
+	p.size.Store(int64(len(p.pods)))
+	if w.again {
+		p.again.Add(-1)
+	}
+	p.dequeueLocked(w)
+	elsewhere := w.chosen != "" && w.chosen != node
+	p.triedLocked(w)
+	return elsewhere
+}
+
+// Waits reports whether a pod was chosen for a node, was refused, and waits. The scheduler may not have heard then of what made
+// the room; an event of that node is worth a try.
+func (p *Pods) Waits(uid types.UID, node string) bool {
+	if p.again.Load() == 0 {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.pods[uid]
+	return w != nil && w.again && w.lastNode == node
+}
+
+// Opened takes in that nodes may have got room.
+func (p *Pods) Opened(nodes []string) {
+	if p.Empty() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, name := range nodes {
+		p.serial++
+		o := p.open[name]
+		if o == nil {
+			o = &opening{node: name, chosen: map[types.UID]*pod{}}
+			p.open[name] = o
+		}
+		o.serial = p.serial
+	}
+}
+
+// triedLocked ends that a pod is chosen.
+func (p *Pods) triedLocked(w *pod) {
+	if o := p.open[w.chosen]; o != nil {
+		delete(o.chosen, w.object.UID)
+	}
+	w.chosen, w.slots = "", 0
+}
+
+func (p *Pods) enqueueLocked(w *pod) {
+	p.dequeueLocked(w)
+	w.priority = schedulingv1.PodPriority(w.object)
+	queue := p.queues[w.priority]
+	if queue == nil {
+		queue = list.New()
+		p.queues[w.priority] = queue
+		at, _ := slices.BinarySearchFunc(p.priorities, w.priority, func(a, b int32) int { return cmp.Compare(b, a) })
+		p.priorities = slices.Insert(p.priorities, at, w.priority)
+	}
+	w.place = queue.PushBack(w)
+}
+
+func (p *Pods) dequeueLocked(w *pod) {
+	if w.place == nil {
+		return
+	}
+	queue := p.queues[w.priority]
+	queue.Remove(w.place)
+	w.place = nil
+	if queue.Len() == 0 {
+		delete(p.queues, w.priority)
+		p.priorities = slices.DeleteFunc(p.priorities, func(other int32) bool { return other == w.priority })
+	}
+}

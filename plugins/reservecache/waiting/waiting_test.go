@@ -1,0 +1,206 @@
+package waiting
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/ledger"
+)
+
+var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func podOf(name string, priority int32) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}, Spec: v1.PodSpec{Priority: &priority}}
+}
+
+func cpus(n int64) *ledger.Resources { return &ledger.Resources{MilliCPU: 1000 * n, Pods: 1} }
+
+// stage is a cluster of which the test says what it has. Its nodes have room for 100 pods.
+type stage struct {
+	*Pods
+	free   map[string]int64 // CPUs by node
+	holds  *holds.Holds
+	claims map[types.UID]types.UID // of pods
+	closed map[string]bool         // nodes that pods may not go to
+	now    time.Time
+}
+
+func newStage() *stage {
+	return &stage{Pods: New(), free: map[string]int64{}, holds: holds.New(), claims: map[types.UID]types.UID{}, closed: map[string]bool{}, now: t0}
+}
+
+func (s *stage) cluster() *Cluster {
+	return &Cluster{
+		Node: func(name string) (Node, bool) {
+			free, ok := s.free[name]
+			return Node{
+				Object:      &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+				Allocatable: ledger.Resources{MilliCPU: 1000 * free, Pods: 100},
+				Holds:       s.holds.Node(name), Present: func(types.UID) bool { return false },
+			}, ok
+		},
+		Asker: func(pod *v1.Pod) holds.Asker {
+			return holds.Asker{Priority: *pod.Spec.Priority, Claim: s.claims[pod.UID]}
+		},
+		MayGo: func(_ *v1.Pod, n *v1.Node) bool { return !s.closed[n.Name] },
+	}
+}
+
+func (s *stage) pick() []string {
+	var names []string
+	for {
+		picked := s.Pick(s.now, s.cluster())
+		for _, pod := range picked.Pods {
+			names = append(names, pod.Name)
+		}
+		if !picked.More {
+			slices.Sort(names)
+			return names
+		}
+	}
+}
+
+// refuse has pods refused, and their backoff end.
+func (s *stage) refuse(pods ...*v1.Pod) {
+	for _, pod := range pods {
+		s.Tried(pod.UID)
+		s.Refused(pod, cpus(1), s.now)
+	}
+	s.now = s.now.Add(maxBackoff)
+}
+
+// TestAsManyAsCouldFit of thousands are chosen, those of the highest priority first and then those that have waited longest.
+func TestAsManyAsCouldFit(t *testing.T) {
+	s := newStage()
+	for i := range 1000 {
+		s.refuse(podOf(fmt.Sprintf("low-%d", i), 0))
+	}
+	s.refuse(podOf("high", 1))
+	s.free["n"] = 3
+	require.Empty(t, s.pick(), "nothing has changed")
+	s.Opened([]string{"n"})
+	require.Equal(t, []string{"high", "low-0", "low-1"}, s.pick())
+	require.Empty(t, s.pick(), "they are about to take the room")
+
+	// One takes it, one goes elsewhere and one is refused: two more could fit.
+	s.Tried("high")
+	require.False(t, s.Placed("high", "n"))
+	s.free["n"] = 2
+	s.Tried("low-0")
+	require.True(t, s.Placed("low-0", "other"))
+	s.refuse(podOf("low-1", 0))
+	require.Equal(t, []string{"low-2", "low-3"}, s.pick())
+	require.True(t, s.Waits("low-1", "n"), "the scheduler may hear of the room only now")
+	require.False(t, s.Waits("low-1", "other"))
+	require.False(t, s.Waits("low-4", "n"))
+	s.Tried("low-2")
+	s.Tried("low-3")
+	s.Placed("low-2", "n")
+	s.Placed("low-3", "n")
+	s.free["n"] = 0
+	require.Empty(t, s.pick())
+
+	// The next opening is another matter, for the one that was refused too: it stands behind the others now.
+	s.free["n"] = 1
+	s.Opened([]string{"n"})
+	require.Equal(t, []string{"low-4"}, s.pick())
+}
+
+// TestNobodyIsChosenInVain: pods that do not fit, that holds still keep out, and that may not go to the node are left alone.
+func TestNobodyIsChosenInVain(t *testing.T) {
+	s := newStage()
+	s.holds.SetClaim(holds.Claim{UID: "web", Name: "web", Slot: *cpus(1)})
+	s.holds.Change("web", []holds.Change{{Node: "n", Add: 1}})
+	s.claims["owner"] = "web"
+	s.free["n"] = 1
+	s.Tried("large")
+	s.Refused(podOf("large", 0), cpus(2), s.now)
+	s.refuse(podOf("stranger", 0), podOf("owner", 0))
+	s.Opened([]string{"n"})
+	require.Equal(t, []string{"owner"}, s.pick())
+	s.Tried("owner")
+	s.refuse(podOf("owner", 0))
+	require.Empty(t, s.pick(), "it was tried")
+
+	s.free["n"], s.closed["n"] = 4, true
+	s.Opened([]string{"n"})
+	require.Empty(t, s.pick())
+	s.closed["n"] = false
+	require.Empty(t, s.pick(), "the node is closed until something changes there")
+	s.Opened([]string{"n"})
+	require.Equal(t, []string{"large", "owner", "stranger"}, s.pick(), "the owner has its slot")
+	delete(s.free, "n")
+	require.Empty(t, s.pick())
+}
+
+// TestBackoffIsKept: a pod is chosen when its backoff is over, which grows with its refusals.
+func TestBackoffIsKept(t *testing.T) {
+	s := newStage()
+	s.free["n"] = 5
+	pod := podOf("p", 0)
+	for attempt, backoff := range []time.Duration{1, 2, 4, 8, 10, 10} {
+		s.Tried("p")
+		s.Refused(pod, cpus(1), s.now)
+		s.Opened([]string{"n"})
+		picked := s.Pick(s.now, s.cluster())
+		require.Empty(t, picked.Pods)
+		require.Equal(t, s.now.Add(backoff*time.Second), picked.Next, "attempt %d", attempt)
+		s.now = picked.Next
+		require.Equal(t, []string{"p"}, s.pick())
+	}
+	s.Tried("p")
+	s.Gone("p")
+	require.True(t, s.Empty())
+}
+
+// TestOneThatIsNotTriedHoldsNobodyUp: something else keeps it back.
+func TestOneThatIsNotTriedHoldsNobodyUp(t *testing.T) {
+	s := newStage()
+	s.free["n"] = 1
+	s.refuse(podOf("gated", 1), podOf("next", 0))
+	s.Opened([]string{"n"})
+	require.Equal(t, []string{"gated"}, s.pick())
+	require.Equal(t, s.now.Add(maxBackoff), s.Pick(s.now, s.cluster()).Next)
+	s.now = s.now.Add(maxBackoff)
+	require.Equal(t, []string{"next"}, s.pick())
+}
+
+// TestWhatSomethingElseRefuses: when the next pod's turn comes, the one before has had its try.
+func TestWhatSomethingElseRefuses(t *testing.T) {
+	s := newStage()
+	s.free["n"] = 1
+	s.refuse(podOf("spread", 1), podOf("next", 0))
+	s.Opened([]string{"n"})
+	require.Equal(t, []string{"spread"}, s.pick())
+	require.False(t, s.Tried("spread"))
+	require.Empty(t, s.pick())
+	require.True(t, s.Tried("other"))
+	require.Equal(t, []string{"next"}, s.pick())
+}
+
+// TestALargeCrowdIsLookedAtInParts: one Pick does not keep others waiting for long.
+func TestALargeCrowdIsLookedAtInParts(t *testing.T) {
+	s := newStage()
+	var nodes []string
+	for i := range 20 {
+		nodes = append(nodes, fmt.Sprintf("n%02d", i))
+		s.free[nodes[i]] = 0
+	}
+	s.free["n19"] = 1
+	for i := range looksPerPick / 5 {
+		s.Refused(podOf(fmt.Sprintf("p%d", i), 0), cpus(2), s.now)
+	}
+	s.Refused(podOf("small", 0), cpus(1), s.now)
+	s.now = s.now.Add(maxBackoff)
+	s.Opened(nodes)
+	require.True(t, s.Pick(s.now, s.cluster()).More)
+	require.Equal(t, []string{"small"}, s.pick())
+}
