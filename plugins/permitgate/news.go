@@ -55,15 +55,6 @@ func (n *news) add(e event) {
 	n.some.Store(true)
 }
 
-// anything says that everything may have changed.
-func (n *news) anything() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.all = true
-	clear(n.events)
-	n.some.Store(true)
-}
-
 // take returns the news that the nodes of a scheduling cycle show; the rest is kept. all stands for all nodes.
 func (n *news) take(nodes fwk.NodeInfoLister) (events []event, all bool) {
 	if !n.some.Load() {

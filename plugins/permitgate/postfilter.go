@@ -47,11 +47,12 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	if failed.Cause == gang.CauseUnschedulable {
 		p.preempt(ctx, state, key, pod, failed)
 	}
-	switch {
-	case outcome == gang.OutcomePreempt:
+	switch outcome {
+	case gang.OutcomePreempt:
 		return nil, fwk.NewStatus(fwk.Unschedulable)
-	case outcome == gang.OutcomeRetry:
+	case gang.OutcomeRetry:
 		hintedMembers.WithLabelValues("refused").Inc()
+	case gang.OutcomeWait:
 	}
 	return noNomination, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+key.String()+": no member preempts for itself")
 }

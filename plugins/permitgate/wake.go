@@ -90,7 +90,7 @@ func (w *wakes) weigh(nodes fwk.NodeInfoLister) {
 	now = w.gangs.clock.Now()
 	for i := range waiting {
 		e := waiting[i].e
-		if e.refusal.at != waiting[i].refusal.at || gain[i] == 0 {
+		if !e.refusal.at.Equal(waiting[i].refusal.at) || gain[i] == 0 {
 			continue
 		}
 		if e.refusal.gain += gain[i]; e.refusal.gain >= e.refusal.missing {

@@ -103,7 +103,7 @@ func (s *Search) offer(c *class, i int) (offer, bool) {
 		return offer{}, false
 	}
 	// The last ones may have made earlier ones needless.
-	for k := len(taken) - 1; k >= 0; k-- {
+	for k := range slices.Backward(taken) {
 		if add(lack, taken[k].amounts, 1); short(lack) {
 			add(lack, taken[k].amounts, -1)
 		} else {

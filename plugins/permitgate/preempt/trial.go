@@ -133,8 +133,7 @@ func (s *Search) open(ctx context.Context, c *class, i int) (offer, bool) {
 	if short(lack) {
 		return offer{}, false
 	}
-	for k := len(pods) - 1; k >= 0; k-- {
-		one := pods[k]
+	for k, one := range slices.Backward(pods) {
 		if add(lack, one.amounts, 1); !short(lack) {
 			with := &trial{Search: s, states: cloned(t.states), nodes: maps.Clone(t.nodes)}
 			with.nodes[i] = t.node(i).Snapshot()

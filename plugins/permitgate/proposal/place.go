@@ -2,6 +2,7 @@ package proposal
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -61,9 +62,9 @@ func (s *search) take(a *attempt, i, c int) {
 // inTurns places the classes, the biggest first: a member in each zone by turns, and within a zone on each site by turns.
 func (s *search) inTurns(among []int) *attempt {
 	a := s.begin(among)
-	load := map[string]int{}
-	for zone, n := range s.Placed {
-		load[zone] = n
+	load := maps.Clone(s.Placed)
+	if load == nil {
+		load = map[string]int{}
 	}
 	for _, c := range s.bySize(s.size) {
 		zones := s.zones(among, c)

@@ -1,6 +1,7 @@
 package proposal_test
 
 import (
+	"maps"
 	"fmt"
 	"testing"
 
@@ -123,11 +124,7 @@ type board struct {
 func newBoard(c *cluster, r *proposal.Request) *board {
 	b := &board{c: c, r: r}
 	for _, free := range c.free {
-		clone := map[v1.ResourceName]int64{}
-		for name, n := range free {
-			clone[name] = n
-		}
-		b.free = append(b.free, clone)
+		b.free = append(b.free, maps.Clone(free))
 		b.taken = append(b.taken, map[int]int{})
 	}
 	return b

@@ -92,13 +92,13 @@ func TestDevicesPerNode(t *testing.T) {
 func TestMembersThatShareAClaim(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		share func(t *testing.T, c *cluster, pod *v1.Pod)
+		share func(pod *v1.Pod)
 		words string
 	}{
-		"ResourceClaim": {func(t *testing.T, c *cluster, pod *v1.Pod) {
+		"ResourceClaim": {func(pod *v1.Pod) {
 			pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: ptr.To("shared")}}
 		}, "members share ResourceClaim shared"},
-		"WaitForFirstConsumer": {func(t *testing.T, c *cluster, pod *v1.Pod) {
+		"WaitForFirstConsumer": {func(pod *v1.Pod) {
 			pod.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{
 				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "shared"},
 			}}}
@@ -126,7 +126,7 @@ func TestMembersThatShareAClaim(t *testing.T) {
 			c.groups.set("g", 2)
 			for i := range 2 {
 				pod := member("g", fmt.Sprintf("g-%d", i))
-				tt.share(t, c, pod.Obj())
+				tt.share(pod.Obj())
 				c.create(t, pod)
 			}
 			c.recorder.requireEvent(t, "PodGroup g GangRolledBack", tt.words)
