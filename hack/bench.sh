@@ -44,7 +44,8 @@ group_holds() {
 }
 group_permitgate() {
 	measure ./test/framework/permitgate . 1s
-	measure ./plugins/permitgate/... . 200ms
+	measure ./plugins/permitgate/gang . 200ms
+	measure ./plugins/permitgate/proposal . 200ms
 }
 group_drift() { measure ./plugins/reservecache DriftCheck 1s; }
 

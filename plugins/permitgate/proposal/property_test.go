@@ -1,8 +1,8 @@
 package proposal_test
 
 import (
-	"maps"
 	"fmt"
+	"maps"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
