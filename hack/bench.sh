@@ -9,7 +9,7 @@
 #     policies     a pod with ZoneSpreadPolicies, and one without, beside 1 to 1,000 policies; events of informers
 #     ledger       the ledger against kube-scheduler's cache
 #     holds        1,000 reservations on 5,000 nodes: their placement, and what a scheduling cycle pays
-#     permitgate   what a pod without a gang pays: always, and beside a gang that starves
+#     permitgate   what a pod without a gang pays, and what members and proposals cost
 #     drift        the comparison of ledger and scheduler snapshot
 #
 # Ratios are of two things measured in turns in one process; absolute times are those of the machine at that time, so
@@ -50,7 +50,8 @@ group_holds() {
 }
 group_permitgate() {
 	measure ./test/framework/permitgate . 1s
-	measure $PERFORMANCE PermitGateStarving 10x
+	measure ./plugins/permitgate/gang . 200ms
+	measure ./plugins/permitgate/proposal . 200ms
 }
 group_drift() { measure ./plugins/reservecache DriftCheck 1s; }
 

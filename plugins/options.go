@@ -4,6 +4,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"zonewise.dev/internal/crd"
+	"zonewise.dev/plugins/permitgate"
 	"zonewise.dev/plugins/reservecache"
 	"zonewise.dev/plugins/zonespread"
 )
@@ -14,6 +15,7 @@ type Option func(*options)
 type options struct {
 	zoneSpread   []zonespread.Option
 	reserveCache []reservecache.Option
+	permitGate   []permitgate.Option
 }
 
 // WithClock has the plugins tell the time by c, in the place of the machine's clock.
@@ -21,6 +23,7 @@ func WithClock(c clock.WithTicker) Option {
 	return func(o *options) {
 		o.zoneSpread = append(o.zoneSpread, zonespread.WithClock(c))
 		o.reserveCache = append(o.reserveCache, reservecache.WithClock(c))
+		o.permitGate = append(o.permitGate, permitgate.WithClock(c))
 	}
 }
 
@@ -29,5 +32,6 @@ func WithSource(source crd.Source) Option {
 	return func(o *options) {
 		o.zoneSpread = append(o.zoneSpread, zonespread.WithSource(source))
 		o.reserveCache = append(o.reserveCache, reservecache.WithSource(source))
+		o.permitGate = append(o.permitGate, permitgate.WithSource(source))
 	}
 }

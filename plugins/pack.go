@@ -30,7 +30,7 @@ func NewPack(opts ...Option) *Pack {
 		opt(&o)
 	}
 	p := &Pack{zoneSpread: zonespread.NewShared(o.zoneSpread...), reserveCache: reservecache.NewShared(o.reserveCache...)}
-	p.permitGate = permitgate.NewShared()
+	p.permitGate = permitgate.NewShared(append(o.permitGate, permitgate.WithHolds(p.reserveCache))...)
 	return p
 }
 

@@ -14,7 +14,7 @@ func TestBadInput(t *testing.T) {
 	const header = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 	// profile puts plugins and their args into a profile.
 	profile := func(pluginConfig string) string {
-		return "profiles:\n- schedulerName: demo\n  plugins: {multiPoint: {enabled: [{name: ZoneSpread}, {name: ReserveCache}, {name: PermitGate}], disabled: [{name: PodTopologySpread}]}}\n  pluginConfig: " + pluginConfig + "\n"
+		return "profiles:\n- schedulerName: demo\n  plugins: {multiPoint: {enabled: [{name: ZoneSpread}, {name: ReserveCache}, {name: PermitGate}], disabled: [{name: PodTopologySpread}]}, postFilter: {enabled: [{name: PermitGate}]}}\n  pluginConfig: " + pluginConfig + "\n"
 	}
 	cases := []struct {
 		name string
@@ -75,6 +75,16 @@ func TestBadInput(t *testing.T) {
 		{
 			name: "a repeated field", config: "leaderElection: {leaderElect: true}\n",
 			want: `config FILE: line 5: key "leaderElection" already set in map; keep one of the two`,
+		},
+		{
+			name:   "PermitGate in multiPoint alone",
+			config: "profiles:\n- plugins: {multiPoint: {enabled: [{name: ZoneSpread}, {name: PermitGate}], disabled: [{name: PodTopologySpread}]}}\n",
+			want:   `config FILE: profiles[0].plugins.postFilter: DefaultPreemption comes before PermitGate, so that members of a gang preempt one by one; write postFilter: {enabled: [{name: DynamicResources}, {name: ZoneSpread}, {name: PermitGate}]}`,
+		},
+		{
+			name:   "a plugin behind PermitGate",
+			config: "profiles:\n- plugins: {multiPoint: {enabled: [{name: PermitGate}]}, postFilter: {enabled: [{name: PermitGate}]}, preBind: {enabled: [{name: PermitGate}]}}\n",
+			want:   `config FILE: profiles[0].plugins.preBind: DynamicResources comes behind PermitGate, and may fail when a part of a gang is bound; enable PermitGate last in multiPoint, and name no plugin in preBind that is not in multiPoint`,
 		},
 		{
 			name: "a value out of range", config: "percentageOfNodesToScore: 101\n",

@@ -27,8 +27,8 @@ const (
 	apiServerTimeout = 5 * time.Second
 )
 
-// preflight finds out, before upstream builds anything, whether the configuration can be read and
-// whether the API server answers. Upstream retries an unreachable API server forever and, at the default
+// preflight finds out, before upstream builds anything, whether the configuration can be read, whether PermitGate is where it
+// belongs, and whether the API server answers. Upstream retries an unreachable API server forever and, at the default
 // verbosity, in silence.
 func preflight(cmd *cobra.Command, _ []string) error {
 	if flagValue(cmd, "version") != "false" {
@@ -42,6 +42,9 @@ func preflight(cmd *cobra.Command, _ []string) error {
 	if file := configFile(cmd); file != "" {
 		cfg, err := options.LoadConfigFromFile(klog.FromContext(ctx), file)
 		if err != nil {
+			return configError{err}
+		}
+		if err := checkOrder(cfg); err != nil {
 			return configError{err}
 		}
 		// Upstream ignores --kubeconfig beside --config.

@@ -139,6 +139,11 @@ func (s *Server) PatchStatus(ctx context.Context, was, is client.Object) error {
 	return s.client.Status().Patch(ctx, patched, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
 }
 
+// Read implements Source.
+func (s *Server) Read(ctx context.Context, obj client.Object) error {
+	return s.client.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+}
+
 // keep looks after one kind until ctx ends.
 func (s *Server) keep(ctx context.Context, k *kind, gvk schema.GroupVersionKind, obj client.Object, handler toolscache.ResourceEventHandler, onChange func(bool)) {
 	logger := klog.FromContext(ctx).WithValues("kind", gvk.GroupKind().String(), "version", gvk.Version)

@@ -36,6 +36,8 @@ type Source interface {
 	// PatchStatus gives the object the status of is. It is refused, with a conflict, when the object has changed
 	// since was.
 	PatchStatus(ctx context.Context, was, is client.Object) error
+	// Read fills obj, which has a namespace and a name, with the object as it is now, whatever a watch has shown.
+	Read(ctx context.Context, obj client.Object) error
 }
 
 // Kind is one watched kind. Its methods may be called from several goroutines.

@@ -9,10 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"zonewise.dev/internal/args"
+	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/rehearse"
 )
-
-// maxScheduleTimeout is the longest that the framework lets a pod wait in Permit.
-const maxScheduleTimeout = 15 * time.Minute
 
 // PermitGateArgs configures the plugin. All profiles of one scheduler must give the same, since they
 // share the gangs.
@@ -30,7 +29,7 @@ type PermitGateArgs struct {
 	// BindRehearsal says when the binds of waiting members are rehearsed: sent to the API server with dryRun,
 	// so that a gang of which one bind would be refused is sent back as a whole. Auto, the default: while an
 	// admission policy or webhook may refuse the binds of the gang's namespace. Always; Never.
-	BindRehearsal BindRehearsal `json:"bindRehearsal,omitempty"`
+	BindRehearsal rehearse.Mode `json:"bindRehearsal,omitempty"`
 	// InitialBackoff is how long a gang is kept out of the queue after its first rollback; each further
 	// one doubles the time, up to MaxBackoff. A jitter takes up to half of it off again, so that gangs
 	// that got into each other's way do not meet again. More than 0; 1s by default.
@@ -40,17 +39,16 @@ type PermitGateArgs struct {
 	// RecoveryPolicy says what becomes of a gang that stays bound in part for RecoveryTimeout although a quorum
 	// of members lives. Keep, the default: it is reported. Evict: its bound members are evicted. A PodGroup's
 	// annotation zonewise.dev/recovery-policy takes precedence.
-	RecoveryPolicy RecoveryPolicy `json:"recoveryPolicy,omitempty"`
+	RecoveryPolicy podgroup.RecoveryPolicy `json:"recoveryPolicy,omitempty"`
 	// RecoveryTimeout is how long that is. More than 0; 5m by default.
 	RecoveryTimeout metav1.Duration `json:"recoveryTimeout,omitempty"`
 	// StarvationAfter is how long a gang whose quorum exists is refused for want of room before it collects freed
-	// room piece by piece, as long as the cluster could hold it at all. It does so for the same time at most, or
-	// for a minute if that is longer, and then lets others have the room for as long. It needs ReserveCache. More
-	// than 0; 5m by default.
+	// room piece by piece, if it would fit beside the pods of higher priority and those of DaemonSets. One gang at a time
+	// does so, for the same time at most, or for a minute if that is longer, and then lets others have the room for as
+	// long. More than 0; 5m by default.
 	StarvationAfter metav1.Duration `json:"starvationAfter,omitempty"`
-	// GangPreemption lets a gang that has no plan have pods of a lower priority evicted, if it has one without them;
+	// GangPreemption lets a gang that has no room have pods of a lower priority evicted, if it fits without them;
 	// true by default. PodDisruptionBudgets are respected where there is a choice, and preemptionPolicy Never always.
-	// It needs ReserveCache, which holds the room.
 	GangPreemption bool `json:"gangPreemption,omitempty"`
 	// ManagePodGroupStatus has the leader keep the status of PodGroups current; true by default. It is
 	// turned off where Coscheduling's controller still does that.
@@ -75,8 +73,8 @@ func defaultArgs() PermitGateArgs {
 		MaxBackoff:      metav1.Duration{Duration: 30 * time.Second},
 		StarvationAfter: metav1.Duration{Duration: 5 * time.Minute},
 
-		BindRehearsal:        RehearseAuto,
-		RecoveryPolicy:       RecoveryKeep,
+		BindRehearsal:        rehearse.Auto,
+		RecoveryPolicy:       podgroup.RecoveryKeep,
 		RecoveryTimeout:      metav1.Duration{Duration: 5 * time.Minute},
 		GangPreemption:       true,
 		ManagePodGroupStatus: true,
@@ -97,16 +95,16 @@ func decodeArgs(obj runtime.Object) (PermitGateArgs, error) {
 
 func (a *PermitGateArgs) validate() field.ErrorList {
 	var errs field.ErrorList
-	if d := a.ScheduleTimeout.Duration; d <= 0 || d > maxScheduleTimeout {
-		errs = append(errs, field.Invalid(field.NewPath("scheduleTimeout"), d.String(), "must be more than 0 and at most "+maxScheduleTimeout.String()))
+	if d := a.ScheduleTimeout.Duration; d <= 0 || d > podgroup.MaxTimeout {
+		errs = append(errs, field.Invalid(field.NewPath("scheduleTimeout"), d.String(), "must be more than 0 and at most "+podgroup.MaxTimeout.String()))
 	}
 	if d := a.PrepareTimeout.Duration; d <= 0 {
 		errs = append(errs, field.Invalid(field.NewPath("prepareTimeout"), d.String(), "must be more than 0"))
 	}
-	if modes := []BindRehearsal{RehearseAuto, RehearseAlways, RehearseNever}; !slices.Contains(modes, a.BindRehearsal) {
+	if modes := []rehearse.Mode{rehearse.Auto, rehearse.Always, rehearse.Never}; !slices.Contains(modes, a.BindRehearsal) {
 		errs = append(errs, field.NotSupported(field.NewPath("bindRehearsal"), a.BindRehearsal, modes))
 	}
-	if policies := []RecoveryPolicy{RecoveryKeep, RecoveryEvict}; !slices.Contains(policies, a.RecoveryPolicy) {
+	if policies := []podgroup.RecoveryPolicy{podgroup.RecoveryKeep, podgroup.RecoveryEvict}; !slices.Contains(policies, a.RecoveryPolicy) {
 		errs = append(errs, field.NotSupported(field.NewPath("recoveryPolicy"), a.RecoveryPolicy, policies))
 	}
 	if d := a.RecoveryTimeout.Duration; d <= 0 {

@@ -1,137 +1,227 @@
 package permitgate
 
 import (
-	"iter"
+	"context"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
-	"zonewise.dev/plugins/permitgate/plan"
+	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// A gang that has been refused for long would wait forever where small pods take every piece of room that
-// is freed. It keeps what it finds then, one gang at a time, which the account of holds sees to: the oldest
-// first. So that a gang whose room never comes does not keep it from everybody, it stops after a while.
+// A gang that needs many pieces of room at once is starved by pods that need one. When it has been refused for long, it collects:
+// its members are booked on nodes as room appears there, until the quorum has some. One gang at a time does so, for a limited
+// time, and only if it would fit beside the pods that it has to give way to.
 
-// minCollecting is how long a starving gang collects at least: pods have 30 seconds by default to end, and what they
-// leave comes no faster.
-const minCollecting = time.Minute
+// reasonCollects is the reason of the event about a gang that begins to collect.
+const reasonCollects = "GangCollectsRoom"
 
-// collecting is how far a starving gang is.
+// collectAtLeast is the least time for which a gang may collect, and then lets others have the room.
+const collectAtLeast = time.Minute
+
+// collecting is what is remembered of a gang that collects room.
 type collecting struct {
-	since time.Time // zero while it does not collect
-	pause time.Time // when it may begin again
-	// starving means that the gang would fit if it were alone, and takes what becomes free.
-	starving bool
+	until time.Time // when it is to have enough; zero when it does not collect
+	// rest is before when it does not collect again, or is not looked at for that.
+	rest   time.Time
+	domain string // to which the members are confined
 }
 
-// collectRoom keeps the slots that a gang without a plan has found, if it is starving.
-func (s *Shared) collectRoom(logger klog.Logger, key types.NamespacedName, t *task, cluster *view, found []HoldSlot) {
-	may := false
-	s.look(key, func(e *entry, now time.Time) {
-		if s.holdsLocked() == nil || e.gang.Phase() != gang.Backoff {
-			return
-		}
-		ready := e.gang.ReadySince()
-		may = !ready.IsZero() && now.Sub(ready) >= s.args.StarvationAfter.Duration && !now.Before(e.collecting.pause)
+// collector has gangs collect room; only scheduling cycles use it.
+type collector struct {
+	gangs    *gangs
+	proposer *proposer
+	after    time.Duration // how long a gang is refused before
+	seen     []int64       // the nodes' generations, as of the last look
+	// event sends an event about a PodGroup.
+	event func(ctx context.Context, key types.NamespacedName, pod *v1.Pod, reason, note string)
+}
+
+// limit is how long a gang may collect.
+func (c *collector) limit() time.Duration { return max(c.after, collectAtLeast) }
+
+// starved has a gang collect that has been refused for want of room long enough, and has one that collects look at all nodes again.
+func (c *collector) starved(ctx context.Context, state fwk.CycleState, pl *plan, o *outcome) {
+	if o.refusal.Cause != gang.CauseNoRoom || o.view == nil || len(pl.wants.minResources) > 0 {
+		return
+	}
+	began, may := time.Time{}, false
+	c.gangs.look(pl.key, func(e *entry, now time.Time) {
+		other := c.gangs.collects
+		began = now
+		may = other == e || e.preempting == nil && now.Sub(e.gang.ReadySince()) >= c.after && !now.Before(e.collecting.rest) &&
+			(other == nil || e.rank().compare(other.rank()) < 0)
 	})
 	if !may {
 		return
 	}
-	// A gang that would not fit if it were alone collects nothing.
-	alone := t.request
-	alone.Cluster, alone.Rules, alone.RulesKey = &vacant{cluster}, nil, nil
-	fits := plan.Make(alone).Refusal == nil
-	s.change(key, func(e *entry, now time.Time) {
-		if e.gang.Phase() != gang.Backoff || e.held != nil && !e.held.collects {
-			return
-		}
-		if e.collecting.starving = fits; !fits {
-			if e.held != nil {
-				s.stopCollectingLocked(e)
+	alone := pl.request
+	alone.Cluster = &yielding{view: o.view, plan: pl}
+	r := proposal.Make(alone)
+	possible, begun := r.Verdict == proposal.Proposed || r.Verdict == proposal.Unproven, false
+	c.gangs.look(pl.key, func(e *entry, now time.Time) {
+		switch is := c.gangs.collects == e; {
+		case !possible:
+			if is {
+				c.gangs.stopCollectingLocked(e)
 			}
+			e.collecting.rest = now.Add(max(collectAtLeast, searchShare*now.Sub(began)))
+		case !is:
+			if other := c.gangs.collects; other != nil {
+				c.gangs.stopCollectingLocked(other)
+			}
+			c.gangs.collects, begun = e, true
+			c.gangs.collecting.Store(true)
+			e.collecting = collecting{until: now.Add(c.limit()), rest: now.Add(2 * c.limit()), domain: r.Domain}
+			c.gangs.agenda.AddAt(e.key, e.collecting.until)
+		default:
+			// What it has may be lost by now.
+			c.gangs.unbookAllLocked(e, bookedByCollecting)
+		}
+	})
+	if begun {
+		c.event(ctx, pl.key, nil, reasonCollects, "the gang has been refused for "+c.after.String()+" and collects the room that becomes free, for "+c.limit().String()+" at most")
+	}
+	if possible {
+		c.take(ctx, state, o.view.nodes)
+	}
+}
+
+// watch has the gang that collects take what has changed since the last cycle: before the pod of this cycle, which may have been
+// woken by the same change. It costs nothing while no gang collects.
+func (c *collector) watch(ctx context.Context, state fwk.CycleState) {
+	if !c.gangs.collecting.Load() {
+		return
+	}
+	list, _ := c.proposer.handle.SnapshotSharedLister().NodeInfos().List() // a snapshot has no error to return
+	var changed []fwk.NodeInfo
+	for i, info := range list {
+		if i == len(c.seen) {
+			c.seen = append(c.seen, -1)
+		}
+		if generation := info.GetGeneration(); generation != c.seen[i] {
+			c.seen[i] = generation
+			changed = append(changed, info)
+		}
+	}
+	c.seen = c.seen[:len(list)]
+	var gains gains
+	c.gangs.mu.Lock()
+	if e := c.gangs.collects; e != nil {
+		gains = e.refusal.gains
+	}
+	c.gangs.mu.Unlock()
+	if gains != nil {
+		changed = slices.DeleteFunc(changed, func(info fwk.NodeInfo) bool { return gains.Node(info.Node().Name) == 0 })
+	}
+	if len(changed) > 0 {
+		c.take(ctx, state, changed)
+	}
+}
+
+// take books what nodes have for members of the gang that collects, and has it come back when the quorum has enough.
+func (c *collector) take(ctx context.Context, state fwk.CycleState, nodes []fwk.NodeInfo) {
+	var key types.NamespacedName
+	booked, domain := map[types.UID]bool{}, ""
+	c.gangs.mu.Lock()
+	if e := c.gangs.collects; e != nil {
+		key, domain = e.key, e.collecting.domain
+		for uid, b := range e.books.of {
+			booked[uid] = b.kind == bookedByCollecting
+		}
+	}
+	c.gangs.mu.Unlock()
+	pl := c.proposer.plan(key, nil)
+	if len(pl.pods) == 0 {
+		return
+	}
+	for i := range pl.request.Classes {
+		of := &pl.request.Classes[i]
+		var members []types.UID
+		for _, uid := range of.Members {
+			if !booked[uid] {
+				members = append(members, uid)
+			}
+		}
+		of.Members = members
+	}
+	r := &pl.request
+	c.proposer.prepare(ctx, state, pl, nodes)
+	v := c.proposer.viewFor(types.NamespacedName{}, pl.priority, nodes) // its own bookings count, too
+	r.Cluster, r.Need = v, pl.need-len(booked)
+	if domain != "" {
+		r.Topology.Domain = domain
+	}
+	result := proposal.Collect(*r)
+	c.gangs.look(key, func(e *entry, now time.Time) {
+		if c.gangs.collects != e {
 			return
 		}
-		if len(found) > 0 && (e.held == nil || len(e.held.slots) <= len(found)) {
-			s.collectLocked(logger, e, t, found, now)
+		for _, slot := range result.Slots {
+			m := e.pods[slot.Member]
+			if m == nil || e.books.of[slot.Member] != nil || e.books.kinds[bookedByCollecting] >= pl.need {
+				continue
+			}
+			c.gangs.bookLocked(e, slot.Member, booking{pod: m.pod, amounts: m.amounts, node: v.Node(slot.At).Name, kind: bookedByCollecting})
+		}
+		klog.FromContext(ctx).V(3).Info("A gang collects room", "podGroup", key, "has", e.books.kinds[bookedByCollecting], "needs", pl.need)
+		if e.books.kinds[bookedByCollecting] >= pl.need {
+			c.gangs.roomLocked(e, now)
 		}
 	})
 }
 
-// collectLocked has a gang hold slots that are not all that it needs, or are all of them ahead of its next attempt, and reports whether it
-// may.
-func (s *Shared) collectLocked(logger klog.Logger, e *entry, t *task, found []HoldSlot, now time.Time) bool {
-	claim := t.claim
-	claim.Wanted, claim.Filling = t.request.Need, true
-	since := e.collecting.since
-	if since.IsZero() {
-		since = now
+// settleCollectingLocked ends the collecting of a gang that has no use for it, or has had its time.
+func (g *gangs) settleCollectingLocked(e *entry) {
+	if g.collects != e {
+		return
 	}
-	claim.Deadline = since.Add(s.collectsFor())
-	if err := s.holds.Place(claim, found); err != nil {
-		logger.V(4).Info("The gang may not collect room", "err", err)
-		return false
+	if phase := e.gang.Phase(); phase != gang.Backoff && phase != gang.Queued || !g.clock.Now().Before(e.collecting.until) {
+		g.stopCollectingLocked(e)
 	}
-	e.collecting.since = since
-	e.held = heldFor(claim.Gang, found)
-	e.held.collects = true
-	e.gang.SetCollects(true)
-	logger.V(2).Info("A starving gang collects room", "slots", len(found), "wanted", claim.Wanted, "until", claim.Deadline)
-	return true
 }
 
-// collectsFor returns how long a gang collects, and how long it lets others have the room when that was in vain.
-func (s *Shared) collectsFor() time.Duration {
-	return max(s.args.StarvationAfter.Duration, minCollecting)
+func (g *gangs) stopCollectingLocked(e *entry) {
+	g.collects = nil
+	g.collecting.Store(false)
+	e.collecting.until = time.Time{}
+	g.unbookAllLocked(e, bookedByCollecting)
 }
 
-// syncCollectedLocked gives back what a gang has collected when it has no use for it any more, or its time
-// is over.
-func (s *Shared) syncCollectedLocked(e *entry) {
-	now := time.Now()
-	over := !now.Before(e.collecting.since.Add(s.collectsFor()))
-	switch e.gang.Phase() {
-	case gang.Gathering, gang.Waiting, gang.Backoff:
-		if !over {
-			return
+// yielding is a cluster without the pods that a gang does not have to give way to for ever: those of the same or a lower priority
+// may leave, except for those of DaemonSets. It implements proposal.Cluster.
+type yielding struct {
+	*view
+	plan *plan
+}
+
+// Free implements proposal.Cluster.
+func (y *yielding) Free(i int, names []v1.ResourceName, into []int64) {
+	y.view.Free(i, names, into)
+	for _, info := range y.nodes[i].GetPods() {
+		pod := info.GetPod()
+		if corev1.PodPriority(pod) > y.plan.priority || ofDaemonSet(pod) || y.plan.members[pod.UID] {
+			continue
 		}
-	case gang.Pending, gang.Releasing, gang.Whole:
-	}
-	s.stopCollectingLocked(e)
-	if over {
-		e.collecting.pause = now.Add(s.collectsFor())
-	}
-}
-
-// stopCollectingLocked gives back what a gang has collected.
-func (s *Shared) stopCollectingLocked(e *entry) {
-	h := e.held
-	e.held = nil
-	e.collecting = collecting{}
-	e.gang.SetCollects(false)
-	s.freedLocked(e, s.holds.Release(h.gang))
-}
-
-// vacant is the cluster as if no pod ran in it.
-type vacant struct{ *view }
-
-// Free implements plan.Cluster.
-func (v *vacant) Free(i int, names []v1.ResourceName, into []int64) {
-	allocatable := v.nodes[i].GetAllocatable()
-	for j, name := range names {
-		if name == v1.ResourcePods {
-			into[j] = int64(allocatable.GetAllowedPodNumber())
-		} else {
-			into[j] = amountOf(allocatable, name)
+		for _, a := range proposal.Requests(pod) {
+			for j := range names {
+				if names[j] == a.Name {
+					into[j] = min(into[j]+a.Value, proposal.Unlimited)
+				}
+			}
 		}
 	}
 }
 
-// Pods implements plan.Cluster.
-func (*vacant) Pods(int) iter.Seq[*v1.Pod] { return func(func(*v1.Pod) bool) {} }
-
-// PortTaken implements plan.Cluster.
-func (*vacant) PortTaken(int, *v1.ContainerPort) bool { return false }
+// Kept implements proposal.Cluster: what is promised may be had later.
+func (y *yielding) Kept(i int, pod *v1.Pod, names []v1.ResourceName, into []int64) {
+	if y.holds != nil {
+		y.holds.Kept(pod, y.nodes[i], names, into)
+	}
+}

@@ -1,6 +1,8 @@
 package permitgate
 
 import (
+	"time"
+
 	compbasemetrics "k8s.io/component-base/metrics"
 
 	"zonewise.dev/internal/metrics"
@@ -12,7 +14,7 @@ const subsystem = "permitgate"
 var (
 	gangsByPhase = metrics.NewGaugeVec(&compbasemetrics.GaugeOpts{
 		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "gangs",
-		Help:           "Gangs by phase: Pending (PodGroup or members missing), Gathering, Waiting (members hold nodes), Releasing, Whole, Backoff.",
+		Help:           "Gangs by phase: Pending (PodGroup or members missing), Queued (waiting for a turn), Gathering, Waiting (members hold nodes), Releasing, Whole, Backoff.",
 		StabilityLevel: compbasemetrics.ALPHA,
 	}, []string{"phase"})
 	waitingMembers = metrics.NewGauge(&compbasemetrics.GaugeOpts{
@@ -22,41 +24,31 @@ var (
 	})
 	rollbacks = metrics.NewCounterVec(&compbasemetrics.CounterOpts{
 		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "rollbacks_total",
-		Help:           "Rounds of a gang that failed, by cause: unschedulable, timeout, refused, bind_refused, not_prepared, recovery, members_left, group_gone.",
+		Help:           "Gangs that were refused or whose round failed, by cause: no_room, shared_claim, unschedulable, timeout, refused, bind_refused, not_prepared, recovery, members_left, group_gone.",
 		StabilityLevel: compbasemetrics.ALPHA,
 	}, []string{"cause"})
-	rehearsals = metrics.NewCounterVec(&compbasemetrics.CounterOpts{
-		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "bind_rehearsals_total",
-		Help:           "Rehearsed binds of waiting members, by result: passed, refused.",
+	proposalDuration = metrics.NewHistogramVec(&compbasemetrics.HistogramOpts{
+		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "proposal_duration_seconds",
+		Help:           "Time to make a proposal for a gang, by result: proposed, refused, unproven.",
+		Buckets:        compbasemetrics.ExponentialBuckets(0.00005, 2, 15),
 		StabilityLevel: compbasemetrics.ALPHA,
 	}, []string{"result"})
-	planDuration = metrics.NewHistogramVec(&compbasemetrics.HistogramOpts{
-		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "plan_duration_seconds",
-		Help:           "Time to plan a gang and to take its slots, by result: planned, refused.",
-		Buckets:        compbasemetrics.ExponentialBuckets(0.0001, 2, 15),
+	hintedMembers = metrics.NewCounterVec(&compbasemetrics.CounterOpts{
+		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "hinted_members_total",
+		Help:           "Members that were tried on proposed nodes, by result: placed, refused (and then tried on all nodes).",
 		StabilityLevel: compbasemetrics.ALPHA,
 	}, []string{"result"})
-	recoveryEvictions = metrics.NewCounter(&compbasemetrics.CounterOpts{
-		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "recovery_evictions_total",
-		Help:           "Members evicted because their gang stayed bound in part.",
-		StabilityLevel: compbasemetrics.ALPHA,
-	})
-	preemptions = metrics.NewCounterVec(&compbasemetrics.CounterOpts{
-		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "preemptions_total",
-		Help:           "Preemptions by gangs, by what became of them: begun, placed (the gang has a plan), given_up (it does not stand any more, or took too long).",
-		StabilityLevel: compbasemetrics.ALPHA,
-	}, []string{"result"})
-	preemptedPods = metrics.NewCounter(&compbasemetrics.CounterOpts{
-		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "preempted_pods_total",
-		Help:           "Pods evicted to make room for a gang.",
-		StabilityLevel: compbasemetrics.ALPHA,
-	})
 	timeToWhole = metrics.NewHistogram(&compbasemetrics.HistogramOpts{
 		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "time_to_whole_seconds",
 		Help:           "Time from the moment that a gang's quorum of live members existed until it was bound.",
 		Buckets:        compbasemetrics.ExponentialBuckets(0.01, 2, 17),
 		StabilityLevel: compbasemetrics.ALPHA,
 	})
+
+	oldestWaiting = metrics.NewGaugeDesc(subsystem, "oldest_waiting_gang_age_seconds",
+		"Time since the quorum of the gang that waits longest came to exist; 0 when no gang with a quorum waits to be bound.", nil, compbasemetrics.ALPHA)
+	partlyBound = metrics.NewGaugeDesc(subsystem, "partly_bound_gangs",
+		"Gangs that have been bound in part for recoveryTimeout or longer; 0 on a replica that does not lead.", nil, compbasemetrics.ALPHA)
 )
 
 // seen is what the gauges count of one gang. The gauges belong to the process, which may run several
@@ -88,4 +80,16 @@ func (s *seen) leave() {
 	}
 	waitingMembers.Add(float64(-s.waiting))
 	*s = seen{}
+}
+
+// oldestWaiting is for how long the gang that waits longest has had its quorum without being bound.
+func (g *gangs) oldestWaiting() time.Duration {
+	now := g.clock.Now()
+	var oldest time.Duration
+	g.each(func(e *entry) {
+		if since := e.gang.ReadySince(); e.gang.Phase() != gang.Whole && !since.IsZero() {
+			oldest = max(oldest, now.Sub(since))
+		}
+	})
+	return oldest
 }

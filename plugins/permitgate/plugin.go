@@ -5,135 +5,74 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clientset "k8s.io/client-go/kubernetes"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	policylisters "k8s.io/client-go/listers/policy/v1"
-	"k8s.io/client-go/util/workqueue"
+	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/informer"
 	"zonewise.dev/internal/leader"
 	"zonewise.dev/internal/metrics"
 	"zonewise.dev/internal/perscheduler"
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/preempt"
+	"zonewise.dev/plugins/permitgate/rehearse"
+	"zonewise.dev/plugins/permitgate/serve"
 )
 
-// Name is the name of the plugin in the registry and in KubeSchedulerConfiguration.
-const Name = "PermitGate"
-
-// roomPause is the least time between a gang's rollback and its next attempt when room was made in
-// between: short enough that a gang is bound within a second of the room being there.
-const roomPause = 200 * time.Millisecond
+// syncLimit bounds how long the first scheduling cycle waits for the plugin's own view of the cluster.
+const syncLimit = 10 * time.Second
 
 // Shared is the state that all profiles of one scheduler share: a gang may have members in several
 // profiles. Its methods may be called from several goroutines.
 type Shared struct {
-	source PodGroupSource
-	queue  workqueue.TypedDelayingInterface[types.NamespacedName] // gangs for the worker to look at
-	// statusQueue has the gangs whose PodGroup's status is to be looked at.
-	statusQueue workqueue.TypedRateLimitingInterface[types.NamespacedName]
-	// nominations has the members that may be nominated to a node that is not meant for them any more.
-	nominations workqueue.TypedRateLimitingInterface[member]
-	rehearsals  workqueue.TypedRateLimitingInterface[rehearsal]
-	recoveries  workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	clock  clock.WithTicker
+	source crd.Source
+	holds  Holds // nil without
 
-	// evictions has the gangs whose victims are to be evicted.
-	evictions workqueue.TypedRateLimitingInterface[types.NamespacedName]
-	budgets   policylisters.PodDisruptionBudgetLister // set once, before anything is scheduled
+	gangs     *gangs
+	wakes     *wakes
+	beside    *beside
+	nominated *nominated
+	profiles  *profiles
+	server    *serve.Server
+	rehearser *rehearse.Rehearser
+	preemptor *preempt.Preemptor
+	leader    *leader.Leader
 
-	// starves is how many gangs starve, ahead what is known for them; both for scheduling cycles, which need no lock for a look.
-	starves atomic.Int32
-	ahead   ahead
-	// probing is true while a scheduling cycle has the filters tried for a member that is not its own pod. Only they use it.
-	probing bool
-
-	holdsSource func() Holds        // nil without an account of holds
-	policies    func() ZonePolicies // nil without zone policies
-
-	mu       sync.Mutex // guards everything below, the gangs included; never held while the scheduling queue, a waiting pod or the API server is called
-	args     *PermitGateArgs
-	profiles map[string]fwk.Handle
-	gangs    map[types.NamespacedName]*entry
-	awaiting map[types.UID]map[*entry]struct{} // the gangs that wait for a pod to leave its node
-	barred   map[types.UID]time.Time           // until when pods are not to be evicted that did not go
-	starving map[types.NamespacedName]*entry   // the gangs that take what becomes free
-	heldLess bool                              // less is held than in the last scheduling cycle
-	holds    Holds                             // nil until it is known
-	freed    bool                              // less is held than the others have been told
-	warned   bool                              // that there is no account of holds
-	groups   PodGroupWatch                     // nil without an API server
-	// namespaces is the scheduler's own lister; set once.
-	namespaces corelisters.NamespaceLister
-	admission  *admissionWatch // nil until this process leads, and without bindRehearsal Auto
-	// historySynced tells whether the pods of all phases have been read; nil until this process leads.
-	historySynced func() bool
-	stopped       bool            // the scheduler's context has ended
-	leading       <-chan struct{} // closed once this process may write
-}
-
-// entry is a gang and what the adapter keeps of it.
-type entry struct {
-	key  types.NamespacedName
-	gang *gang.Gang
-	pods map[types.UID]*v1.Pod // the live members as the scheduler's informer last showed them
-
-	group *v1alpha1.PodGroup // as last seen; nil when it does not exist
-	facts map[types.UID]fact // the pods of all phases, on the leader
-	done  map[types.UID]bool // those of them that the gang counts as done
-
-	nodes      map[types.UID]string // where Permit last saw the members go
-	held       *held                // what is held for the plan; nil when nothing is
-	collecting collecting
-	preempting *preemption // nil while the gang waits for nobody to end
-	// preemptAfter is when the gang may preempt again after a preemption that came to nothing.
-	preemptAfter time.Time
-	failed       failedPreemption
-	exclusions   exclusions // what the next plan has to do without
-
-	signatures map[types.UID]signed
-
-	needs *needs // of the pods; nil when it is to be found out. It does not change
-
-	barrier    map[types.UID]chan<- verdict // the members at the barrier
-	departures int                          // the gang's, as of the last answer to them
-
-	seen  seen
-	told  told
-	mixed mixed
+	mu     sync.Mutex // guards what follows
+	args   *PermitGateArgs
+	synced []toolscache.InformerSynced
+	groups crd.Kind // nil without PodGroups
 }
 
 // Option changes how a Shared is built.
 type Option func(*Shared)
 
-// WithPodGroups takes PodGroups from source instead of from the API server of the handle.
-func WithPodGroups(source PodGroupSource) Option {
-	return func(s *Shared) { s.source = source }
-}
+// WithClock has the plugin take its time from a clock other than the system's.
+func WithClock(c clock.WithTicker) Option { return func(s *Shared) { s.clock = c } }
 
-// NewShared returns the state for one scheduler.
+// WithSource takes PodGroups from source instead of from the API server of the handle.
+func WithSource(source crd.Source) Option { return func(s *Shared) { s.source = source } }
+
+// WithHolds has proposals leave room that others keep.
+func WithHolds(holds Holds) Option { return func(s *Shared) { s.holds = holds } }
+
+// NewShared returns the state for one scheduler. It starts nothing.
 func NewShared(options ...Option) *Shared {
-	s := &Shared{
-		queue:       workqueue.NewTypedDelayingQueue[types.NamespacedName](),
-		statusQueue: newStatusQueue(),
-		nominations: newNominationQueue(),
-		rehearsals:  newRehearsalQueue(),
-		recoveries:  newRecoveryQueue(),
-		evictions:   newEvictionQueue(),
-		profiles:    map[string]fwk.Handle{},
-		gangs:       map[types.NamespacedName]*entry{},
-		awaiting:    map[types.UID]map[*entry]struct{}{},
-		starving:    map[types.NamespacedName]*entry{},
-		barred:      map[types.UID]time.Time{},
-	}
+	s := &Shared{clock: clock.RealClock{}, nominated: newNominated(), profiles: &profiles{}, beside: &beside{}}
 	for _, o := range options {
 		o(s)
 	}
+	s.gangs = newGangs(s.clock)
+	s.wakes = &wakes{gangs: s.gangs, news: &news{}}
 	return s
 }
 
@@ -153,41 +92,166 @@ func (s *Shared) New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk
 	}
 	first := s.args == nil
 	s.args = &a
-	s.profiles[h.ProfileName()] = h
+	s.profiles.add(h)
 	if first {
-		metrics.MustRegister(gangsByPhase, waitingMembers, rollbacks, rehearsals, recoveryEvictions, timeToWhole, planDuration, preemptions, preemptedPods)
-		collected.Export(ctx, s)
 		if err := s.startLocked(ctx, h); err != nil {
 			return nil, fmt.Errorf("plugin %s: %w", Name, err)
 		}
 	}
-	return &PermitGate{shared: s, handle: h, comparisonOperators: comparisonOperators()}, nil
+	return s.newPlugin(h), nil
+}
+
+// newPlugin makes the plugin of one profile.
+func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
+	asker := newAsker(h)
+	p := &PermitGate{
+		handle: h, gangs: s.gangs, wakes: s.wakes, beside: s.beside, leader: s.leader, begin: s.begin, missing: s.missing,
+		victims: &victims{
+			handle: h, gangs: s.gangs, asker: asker, preemptor: s.preemptor, enabled: s.args.GangPreemption && asker.run != nil,
+			budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
+		},
+		proposer: &proposer{
+			handle: h, gangs: s.gangs, nominated: s.nominated, claims: newSharedClaims(h),
+			asker: asker, counted: newCounted(asker), holds: s.holds,
+		},
+	}
+	p.collector = &collector{gangs: s.gangs, proposer: p.proposer, after: s.args.StarvationAfter.Duration, event: s.server.Event}
+	return p
 }
 
 // startLocked starts what runs for all profiles until ctx ends.
 func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
-	s.leading = leader.Of(ctx, h).Leading()
-	s.namespaces = h.SharedInformerFactory().Core().V1().Namespaces().Lister()
-	if err := s.watchCluster(h.SharedInformerFactory()); err != nil {
+	metrics.MustRegister(gangsByPhase, waitingMembers, rollbacks, proposalDuration, hintedMembers, timeToWhole)
+	collected.Export(ctx, s)
+	s.gangs.config = gang.Config{
+		Timeout:         s.args.ScheduleTimeout.Duration,
+		PrepareTimeout:  s.args.PrepareTimeout.Duration,
+		RecoveryTimeout: s.args.RecoveryTimeout.Duration,
+		InitialBackoff:  s.args.InitialBackoff.Duration,
+		MaxBackoff:      s.args.MaxBackoff.Duration,
+		Jitter:          rand.Float64,
+	}
+	s.leader = leader.Of(ctx, h)
+	if err := s.connectLocked(ctx, h); err != nil {
 		return err
 	}
-	if err := s.watchVictims(h.SharedInformerFactory()); err != nil {
+	factory := h.SharedInformerFactory()
+	s.rehearser = rehearse.New(s.args.BindRehearsal, s.clock, factory.Core().V1().Namespaces().Lister(), rehearsals{s.gangs})
+	s.server = serve.New(serve.Config{
+		Clock: s.clock, Source: s.source, Handle: s.profiles.orAny, Gangs: served{s.gangs, s.missing}, Settled: s.hasSynced,
+		ManageStatus: s.args.ManagePodGroupStatus, RecoveryPolicy: s.args.RecoveryPolicy, RecoveryTimeout: s.args.RecoveryTimeout.Duration,
+	})
+	s.preemptor = s.newPreemptorLocked(h)
+	s.gangs.abandon = s.preemptor.Abandon
+	f := &feed{
+		gangs: s.gangs, wakes: s.wakes, beside: s.beside, nominated: s.nominated, ours: s.profiles.has,
+		nominatedMember: s.server.Nominated, gone: s.preemptor.Gone,
+	}
+	synced, err := f.watch(factory)
+	if err != nil {
 		return err
 	}
-	if err := s.watchPodGroupsLocked(ctx, h.KubeConfig()); err != nil {
-		return err
+	s.synced = synced
+	if s.source != nil {
+		groups, err := crd.Watch(ctx, s.source, informer.Latest(f.groupSeen, f.groupGone), func(bool) { s.gangs.all() })
+		if err != nil {
+			return fmt.Errorf("watching PodGroups: %w", err)
+		}
+		s.groups = groups
 	}
-	go s.work(ctx)
+	w := &worker{
+		gangs: s.gangs, wakes: s.wakes, beside: s.beside, turns: newTurns(), profiles: s.profiles, leading: s.leader.Leading(),
+		rehearses: s.rehearser.Needed,
+		rehearse:  func(key types.NamespacedName, r gang.Rehearsal) { s.rehearser.Begin(key, r) },
+		report:    s.server.Report,
+	}
+	go s.gangs.agenda.Run(ctx, 1, func(key types.NamespacedName) { w.look(ctx, key) })
 	go func() {
 		select {
-		case <-s.leading:
-			s.lead(ctx, h.ClientSet())
+		case <-s.leader.Leading():
+			s.lead(ctx, h)
 		case <-ctx.Done():
 		}
 		<-ctx.Done()
-		s.stop()
+		s.gangs.stop()
 	}()
 	return nil
+}
+
+func (s *Shared) newPreemptorLocked(h fwk.Handle) *preempt.Preemptor {
+	pods := h.SharedInformerFactory().Core().V1().Pods().Lister()
+	config := preempt.Config{
+		Clock: s.clock, Client: h.ClientSet(), Handles: s.profiles.all, Plugin: Name,
+		Gangs: preempted{s.gangs, s.wakes}, Event: s.server.Event,
+		Exists: func(pod *v1.Pod) bool {
+			is, err := pods.Pods(pod.Namespace).Get(pod.Name)
+			return err == nil && is.UID == pod.UID
+		},
+	}
+	if rest := h.KubeConfig(); rest != nil {
+		config.QPS = rest.QPS
+	}
+	return preempt.New(config)
+}
+
+// connectLocked finds the source of PodGroups. Without an API server there are none.
+func (s *Shared) connectLocked(ctx context.Context, h fwk.Handle) error {
+	if s.source != nil || h.KubeConfig() == nil {
+		return nil
+	}
+	source, err := crd.Connect(ctx, h.KubeConfig())
+	if err != nil {
+		return err
+	}
+	s.source = source
+	return nil
+}
+
+// lead starts what only the leader does.
+func (s *Shared) lead(ctx context.Context, h fwk.Handle) {
+	s.server.Lead(ctx, h)
+	s.rehearser.Lead(ctx, h.ClientSet())
+	go s.preemptor.Run(ctx)
+	s.gangs.all() // what could not be done or said before
+}
+
+// begin waits, in the first scheduling cycle, until the plugin has seen what existed before: another's view may be ahead
+// of it.
+func (s *Shared) begin(ctx context.Context) {
+	// What is in time is of no interest: without it members wait a little longer.
+	_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, syncLimit, true, func(context.Context) (bool, error) { return s.hasSynced(), nil })
+}
+
+func (s *Shared) hasSynced() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, synced := range s.synced {
+		if !synced() {
+			return false
+		}
+	}
+	return s.groups == nil || s.groups.Settled()
+}
+
+// missing says why a PodGroup is not known.
+func (s *Shared) missing() (gang.Reason, string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.groups == nil || !s.groups.Available():
+		return serve.ReasonNoCRD, "the CustomResourceDefinition podgroups." + v1alpha1.SchemeGroupVersion.Group + " is not installed; the pod waits until it is"
+	case !s.groups.HasSynced():
+		return gang.ReasonNotFound, "PodGroups have not been read yet"
+	}
+	return gang.ReasonNotFound, "the PodGroup does not exist in the pod's namespace"
+}
+
+// Idle reports whether the plugin's workers have nothing to do until something happens or the clock moves.
+func (s *Shared) Idle() bool {
+	s.mu.Lock()
+	started := s.server != nil
+	s.mu.Unlock()
+	return s.gangs.agenda.Idle() && (!started || s.server.Idle() && s.rehearser.Idle() && s.preemptor.Idle())
 }
 
 // New is the factory for a scheduler that does not wire the plugins itself: all profiles of one
@@ -197,13 +261,34 @@ func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, err
 	return shared.New(ctx, obj, h)
 }
 
+// collected is read when metrics are gathered: an age is only true at that moment.
+var collected = metrics.NewCollector((*Shared).collect, oldestWaiting, partlyBound)
+
+func (s *Shared) collect(send metrics.Send) {
+	send(oldestWaiting, s.gangs.oldestWaiting().Seconds())
+	s.mu.Lock()
+	server := s.server
+	s.mu.Unlock()
+	if server != nil {
+		send(partlyBound, float64(server.PartlyBound()))
+	}
+}
+
 // PermitGate is the plugin of one profile.
 type PermitGate struct {
-	shared *Shared
-	handle fwk.Handle
+	handle    fwk.Handle
+	gangs     *gangs
+	wakes     *wakes
+	beside    *beside
+	proposer  *proposer
+	victims   *victims
+	collector *collector
+	leader    *leader.Leader
 
-	// comparisonOperators tells whether tolerations may compare numbers.
-	comparisonOperators bool
+	// begin is called in the first cycle, missing says why a PodGroup is not known.
+	begin   func(ctx context.Context)
+	begun   sync.Once
+	missing func() (gang.Reason, string)
 }
 
 var (
@@ -222,128 +307,32 @@ var (
 // Name returns the plugin's name.
 func (*PermitGate) Name() string { return Name }
 
-// SignPod refuses members, whose fate depends on other pods, and adds nothing to the signature of the
-// pods that the plugin lets pass.
-func (*PermitGate) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
-	if _, ok := gangOf(pod); ok {
-		return nil, fwk.NewStatus(fwk.Unschedulable, "members of a gang are not batched")
-	}
-	return nil, nil
-}
+// rehearsals hands what rehearsals find out to the gangs. It implements rehearse.Gangs.
+type rehearsals struct{ gangs *gangs }
 
-// gangOf returns the key of the gang that a pod belongs to, and false for a pod that is in none: one
-// without the label, and one that belongs to a native pod group, whose scheduling is upstream's.
-func gangOf(pod *v1.Pod) (types.NamespacedName, bool) {
-	name := pod.Labels[v1alpha1.PodGroupLabel]
-	if name == "" || pod.Spec.SchedulingGroup != nil {
-		return types.NamespacedName{}, false
-	}
-	return types.NamespacedName{Namespace: pod.Namespace, Name: name}, true
-}
-
-// look runs f on the gang if it exists. f must not call anything that blocks or takes another lock.
-func (s *Shared) look(key types.NamespacedName, f func(e *entry, now time.Time)) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, ok := s.gangs[key]
-	if ok {
-		f(e, time.Now())
-		s.settledLocked(e)
-	}
-	return ok
-}
-
-// change runs f on the gang, which is made if it does not exist, and has the worker look at it.
-func (s *Shared) change(key types.NamespacedName, f func(e *entry, now time.Time)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, ok := s.gangs[key]
-	if !ok {
-		e = &entry{
-			key: key,
-			gang: gang.New(gang.Config{
-				Planned:         true,
-				Timeout:         s.args.ScheduleTimeout.Duration,
-				PrepareTimeout:  s.args.PrepareTimeout.Duration,
-				RecoveryTimeout: s.args.RecoveryTimeout.Duration,
-				InitialBackoff:  s.args.InitialBackoff.Duration,
-				MaxBackoff:      s.args.MaxBackoff.Duration,
-				RoomPause:       roomPause,
-				Jitter:          rand.Float64,
-			}),
-			pods:  map[types.UID]*v1.Pod{},
-			facts: map[types.UID]fact{},
-			done:  map[types.UID]bool{},
-
-			nodes:   map[types.UID]string{},
-			barrier: map[types.UID]chan<- verdict{},
+// Rehearsing implements rehearse.Gangs.
+func (r rehearsals) Rehearsing(key types.NamespacedName, of gang.Rehearsal) (pod *v1.Pod, node string) {
+	r.gangs.look(key, func(e *entry, _ time.Time) {
+		if m := e.pods[of.UID]; m != nil && e.gang.Rehearsing(of) {
+			pod, node = m.pod, m.node
 		}
-		s.gangs[key] = e
-	}
-	f(e, time.Now())
-	s.settledLocked(e)
-	s.queue.Add(key)
+	})
+	return pod, node
 }
 
-// settledLocked tells the members at the barrier what the gang has decided, brings the metrics in line with
-// the gang, and forgets a gang of which nothing is left.
-func (s *Shared) settledLocked(e *entry) {
-	e.answerBarrier()
-	s.syncHoldsLocked(e)
-	s.starvesLocked(e)
-	if e.gang.Empty() && len(e.facts) == 0 {
-		s.setPreemptingLocked(e, nil)
-		delete(s.gangs, e.key)
-		e.seen.leave()
-		return
-	}
-	if !s.stopped {
-		e.seen.update(e.gang)
-	}
+// Rehearsed implements rehearse.Gangs.
+func (r rehearsals) Rehearsed(key types.NamespacedName, of gang.Rehearsal, refused string) {
+	r.gangs.change(key, func(e *entry, now time.Time) { e.gang.Rehearsed(of, refused, now) })
 }
 
-// lead starts what only the leader does.
-func (s *Shared) lead(ctx context.Context, client clientset.Interface) {
-	s.watchHistory(ctx, client)
-	s.mu.Lock()
-	patcher, canWrite := s.groups.(StatusPatcher)
-	reader, canRead := s.groups.(PodGroupReader)
-	manage := s.args.ManagePodGroupStatus
-	s.mu.Unlock()
-	if canWrite && manage {
-		go s.writeStatuses(ctx, patcher)
-	}
-	go s.takeNominationsBack(ctx, client)
-	go s.evictVictims(ctx, client)
-	s.startRehearsals(ctx, client)
-	if canRead {
-		go s.recover(ctx, client, reader)
-	}
-	s.inheritNominations()
-	s.enqueueAll() // what could not be said before
+// AdmissionChanged implements rehearse.Gangs.
+func (r rehearsals) AdmissionChanged() {
+	now := r.gangs.clock.Now()
+	r.gangs.each(func(e *entry) {
+		e.gang.AdmissionChanged(now)
+		r.gangs.settledLocked(e)
+		r.gangs.agenda.Add(e.key)
+	})
 }
 
-// stop ends the workers and takes the gangs out of the process's metrics.
-func (s *Shared) stop() {
-	s.queue.ShutDown()
-	s.statusQueue.ShutDown()
-	s.nominations.ShutDown()
-	s.rehearsals.ShutDown()
-	s.recoveries.ShutDown()
-	s.evictions.ShutDown()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stopped = true
-	for _, e := range s.gangs {
-		e.seen.leave()
-	}
-}
-
-func (s *Shared) enqueueAll() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for key := range s.gangs {
-		s.queue.Add(key)
-		s.statusQueue.Add(key)
-	}
-}
+var _ rehearse.Gangs = rehearsals{}

@@ -10,11 +10,12 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // PreBindPreFlight says that members have something to do before they are bound, and other pods have not.
 func (*PermitGate) PreBindPreFlight(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
-	if _, ok := gangOf(pod); !ok || state.IsPodGroupSchedulingCycle() {
+	if _, ok := podgroup.Of(pod); !ok || state.IsPodGroupSchedulingCycle() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	return nil, nil
@@ -24,13 +25,15 @@ func (*PermitGate) PreBindPreFlight(_ context.Context, state fwk.CycleState, pod
 // stop them any more. It returns early when ctx ends, and that is what a preemptor does to its victim. The
 // plugin must be the last at this extension point, or what comes behind it may still fail.
 func (p *PermitGate) PreBind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
-	key, ok := gangOf(pod)
+	key, ok := podgroup.Of(pod)
 	if !ok || state.IsPodGroupSchedulingCycle() {
 		return nil
 	}
 	answer := make(chan verdict, 1)
-	p.shared.change(key, func(e *entry, now time.Time) {
-		e.gang.Arrive(pod.UID, now)
+	p.gangs.change(key, func(e *entry, now time.Time) {
+		if members := e.gang.Arrive(pod.UID, now); len(members) > 0 {
+			p.commitLocked(ctx, e, members, now)
+		}
 		if arrival, detail := e.gang.Verdict(pod.UID); arrival != gang.ArrivalWait {
 			answer <- verdict{arrival, detail}
 			return
@@ -42,10 +45,10 @@ func (p *PermitGate) PreBind(ctx context.Context, state fwk.CycleState, pod *v1.
 		return v.status(key)
 	case <-ctx.Done():
 	}
-	p.shared.change(key, func(e *entry, _ time.Time) { delete(e.barrier, pod.UID) })
+	p.gangs.change(key, func(e *entry, _ time.Time) { delete(e.barrier, pod.UID) })
 	select {
 	case v := <-answer:
-		// The commit was faster: nobody can have stopped the pod since, but the scheduler itself.
+		// The commit was faster: nothing can have stopped the pod since, but the scheduler itself.
 		return v.status(key)
 	default:
 	}
@@ -53,10 +56,19 @@ func (p *PermitGate) PreBind(ctx context.Context, state fwk.CycleState, pod *v1.
 	return fwk.AsStatus(context.Cause(ctx))
 }
 
-// verdict is what becomes of a member at the barrier.
-type verdict struct {
-	arrival gang.Arrival
-	detail  string
+// commitLocked makes the binds of the members at the barrier certain, with the last that has arrived. From MarkPrebound on nothing
+// can stop a pod's binding cycle; it fails for a pod that has been stopped before.
+func (p *PermitGate) commitLocked(ctx context.Context, e *entry, members []types.UID, now time.Time) {
+	var sure, lost []types.UID
+	for _, uid := range members {
+		if preparing := p.handle.GetPodInPreBind(uid); preparing != nil && preparing.MarkPrebound() {
+			sure = append(sure, uid)
+		} else {
+			lost = append(lost, uid)
+		}
+	}
+	e.gang.Commit(sure, lost, now)
+	klog.FromContext(ctx).V(3).Info("Gang at the barrier", "podGroup", e.key, "ready", len(sure), "stopped", len(lost))
 }
 
 func (v verdict) status(key types.NamespacedName) *fwk.Status {
@@ -64,35 +76,4 @@ func (v verdict) status(key types.NamespacedName) *fwk.Status {
 		return nil
 	}
 	return fwk.NewStatus(fwk.Unschedulable, "PodGroup "+key.String()+": "+v.detail)
-}
-
-// answerBarrier tells those at the barrier for whom the gang has decided. The channels have room for the
-// one answer that each gets.
-func (e *entry) answerBarrier() {
-	departures := e.gang.Departures()
-	if departures == e.departures {
-		return
-	}
-	e.departures = departures
-	for uid, answer := range e.barrier {
-		if arrival, detail := e.gang.Verdict(uid); arrival != gang.ArrivalWait {
-			answer <- verdict{arrival, detail}
-			delete(e.barrier, uid)
-		}
-	}
-}
-
-// commit makes the binds of the members at the barrier certain. From MarkPrebound on nobody can stop a
-// pod's binding cycle; it fails for a pod that has been stopped before.
-func (s *Shared) commit(logger klog.Logger, key types.NamespacedName, members []waiter) {
-	var sure, lost []types.UID
-	for _, w := range members {
-		if preparing := w.handle.GetPodInPreBind(w.uid); preparing != nil && preparing.MarkPrebound() {
-			sure = append(sure, w.uid)
-		} else {
-			lost = append(lost, w.uid)
-		}
-	}
-	s.change(key, func(e *entry, now time.Time) { e.gang.Commit(sure, lost, now) })
-	logger.V(3).Info("Gang at the barrier", "ready", len(sure), "stopped", len(lost))
 }

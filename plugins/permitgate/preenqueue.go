@@ -9,44 +9,35 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// PreEnqueue keeps a member out of the queue until its PodGroup and minMember live members exist, and
-// while the gang backs off. It runs under the scheduling queue's lock and looks only at memory.
+// PreEnqueue keeps a member out of the queue until its gang calls it: until its PodGroup and minMember live members exist, and
+// until it is the gang's scout or part of its round. It runs under the scheduling queue's lock and looks only at memory.
 func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
-	key, ok := gangOf(pod)
+	key, ok := podgroup.Of(pod)
 	if !ok || pod.Spec.NodeName != "" {
 		return nil
 	}
-	return refusal(key, p.shared.ask(key, func(g *gang.Gang, now time.Time) (gang.Reason, string) {
-		return g.Admit(pod.UID, now)
-	}))
-}
-
-// answer is why a member is refused; its reason is ReasonNone when it is not.
-type answer struct {
-	reason gang.Reason
-	detail string
-}
-
-// ask puts a question to a gang. About a gang that is not known the answer is that its PodGroup does
-// not exist.
-func (s *Shared) ask(key types.NamespacedName, question func(g *gang.Gang, now time.Time) (gang.Reason, string)) answer {
-	a := answer{gang.ReasonNotFound, ""}
-	s.look(key, func(e *entry, now time.Time) {
-		a.reason, a.detail = question(e.gang, now)
+	reason, detail := gang.ReasonNotFound, ""
+	p.gangs.look(key, func(e *entry, now time.Time) {
+		reason, detail = e.gang.Admit(pod.UID, now)
+		if last := e.gang.Last(); reason == gang.ReasonBackoff && last.Cause == gang.CauseUnschedulable && last.Member == pod.UID {
+			// The queue moves the member that fitted nowhere, because the plugins that refused it hope for something that has
+			// changed.
+			p.gangs.roomLocked(e, now)
+		}
 	})
-	if a.reason == gang.ReasonNotFound {
-		return s.missing()
-	}
-	return a
+	return p.refusal(key, reason, detail)
 }
 
-// refusal words an answer as a status, nil when the member is not refused. The code keeps preemption
-// from being tried.
-func refusal(key types.NamespacedName, a answer) *fwk.Status {
-	if a.reason == gang.ReasonNone {
+// refusal words why a member is refused as a status, nil when it is not. The code keeps preemption from being tried.
+func (p *PermitGate) refusal(key types.NamespacedName, reason gang.Reason, detail string) *fwk.Status {
+	if reason == gang.ReasonNone {
 		return nil
 	}
-	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+key.String()+": "+a.detail)
+	if reason == gang.ReasonNotFound {
+		_, detail = p.missing()
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+key.String()+": "+detail)
 }

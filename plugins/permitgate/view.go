@@ -1,139 +1,119 @@
 package permitgate
 
 import (
-	"iter"
-
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"zonewise.dev/plugins/permitgate/plan"
+	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// view is the cluster as a gang may use it: the snapshot of the cycle, less what others hold and less the pods
-// of equal or higher priority that are nominated to a node. It may be read from several goroutines.
-type view struct {
-	nodes     []fwk.NodeInfo
-	nominated func(node string) []fwk.PodInfo
-	held      HoldsView // nil when nothing is held
-	gang      types.UID
-	priority  int32
-	member    func(uid types.UID) bool
-	// gone are pods, by node, that the cluster is looked at without.
-	gone map[string]map[types.UID]bool
-	// barred are pods that cannot be evicted.
-	barred map[types.UID]bool
+// Holds is room that is promised to pods that are not there yet, by whatever keeps such promises.
+type Holds interface {
+	// Kept adds to kept[i] the amount of names[i] (thousandths for cpu, the number of pods for pods) that unused holds on the node
+	// keep from the pod, given the pods in the NodeInfo. It is called in scheduling cycles only.
+	Kept(pod *v1.Pod, node fwk.NodeInfo, names []v1.ResourceName, kept []int64)
 }
 
-var _ plan.Cluster = &view{}
+// view is the nodes of a scheduling cycle as a gang may use them. It implements proposal.Cluster.
+type view struct {
+	nodes   []fwk.NodeInfo
+	counted *counted
+	// promised are the pods that are coming to a node and are not there yet, of the gang's priority or above.
+	promised map[string][]promise
+	holds    Holds // nil without
+}
 
-// Len implements plan.Cluster.
+var _ proposal.Cluster = &view{}
+
+// Len implements proposal.Cluster.
 func (v *view) Len() int { return len(v.nodes) }
 
-// Node implements plan.Cluster.
+// Node implements proposal.Cluster.
 func (v *view) Node(i int) *v1.Node { return v.nodes[i].Node() }
 
-// Free implements plan.Cluster.
+// Free implements proposal.Cluster.
 func (v *view) Free(i int, names []v1.ResourceName, into []int64) {
 	info := v.nodes[i]
-	leftOn(info, names, into)
-	name := info.Node().Name
-	if gone := v.gone[name]; len(gone) > 0 {
-		for _, p := range info.GetPods() {
-			if gone[p.GetPod().UID] {
-				for j, gain := range gainOf(p, names) {
-					into[j] += gain
+	allocatable, requested := info.GetAllocatable(), info.GetRequested()
+	for j, name := range names {
+		switch name {
+		case v1.ResourcePods:
+			into[j] = int64(allocatable.GetAllowedPodNumber() - len(info.GetPods()))
+		case v1.ResourceCPU:
+			into[j] = allocatable.GetMilliCPU() - requested.GetMilliCPU()
+		case v1.ResourceMemory:
+			into[j] = allocatable.GetMemory() - requested.GetMemory()
+		case v1.ResourceEphemeralStorage:
+			into[j] = allocatable.GetEphemeralStorage() - requested.GetEphemeralStorage()
+		default:
+			all := allocatable.GetScalarResources()[name]
+			into[j] = all - requested.GetScalarResources()[name]
+			if !v.counted.counts(name, all > 0) {
+				into[j] = proposal.Unlimited
+			}
+		}
+	}
+	if v.counted.unfit {
+		for j := range into {
+			into[j] = proposal.Unlimited
+		}
+	}
+}
+
+// Kept implements proposal.Cluster.
+func (v *view) Kept(i int, pod *v1.Pod, names []v1.ResourceName, into []int64) {
+	info := v.nodes[i]
+	for _, coming := range v.promised[info.Node().Name] {
+		if isOn(info, coming.pod) {
+			continue
+		}
+		for _, a := range coming.amounts {
+			for j := range names {
+				if names[j] == a.Name {
+					into[j] += a.Value
 				}
 			}
 		}
 	}
-	var coming map[types.UID]bool
-	for _, nominated := range v.nominated(name) {
-		pod := nominated.GetPod()
-		if corev1.PodPriority(pod) < v.priority || v.member(pod.UID) || v.isOn(info, pod.UID) {
-			continue
-		}
-		if coming == nil {
-			coming = map[types.UID]bool{}
-		}
-		coming[pod.UID] = true
-		plan.Subtract(pod, names, into)
-	}
-	if v.held != nil {
-		gone := v.gone[name]
-		present := func(uid types.UID) bool { return coming[uid] || !gone[uid] && v.isOn(info, uid) }
-		v.held.Subtract(name, v.gang, v.priority, present, names, into)
+	if v.holds != nil {
+		v.holds.Kept(pod, info, names, into)
 	}
 }
 
-// leftOn sets into to what the pods on a node leave of each resource.
-func leftOn(info fwk.NodeInfo, names []v1.ResourceName, into []int64) {
-	allocatable, requested := info.GetAllocatable(), info.GetRequested()
-	for j, name := range names {
-		if name == v1.ResourcePods {
-			into[j] = int64(allocatable.GetAllowedPodNumber() - len(info.GetPods()))
-		} else {
-			into[j] = amountOf(allocatable, name) - amountOf(requested, name)
-		}
-	}
+// promise is what a pod takes that is coming to a node.
+type promise struct {
+	pod     types.UID
+	amounts []proposal.Amount
 }
 
-// amountOf returns an amount of a resource other than the number of pods.
-func amountOf(r fwk.Resource, name v1.ResourceName) int64 {
-	switch name {
-	case v1.ResourceCPU:
-		return r.GetMilliCPU()
-	case v1.ResourceMemory:
-		return r.GetMemory()
-	case v1.ResourceEphemeralStorage:
-		return r.GetEphemeralStorage()
-	}
-	return r.GetScalarResources()[name]
-}
-
-func (*view) isOn(info fwk.NodeInfo, uid types.UID) bool {
-	for _, p := range info.GetPods() {
-		if p.GetPod().UID == uid {
-			return true
-		}
-	}
-	return false
-}
-
-// Pods implements plan.Cluster.
-func (v *view) Pods(i int) iter.Seq[*v1.Pod] {
-	return func(yield func(*v1.Pod) bool) {
-		gone := v.gone[v.Node(i).Name]
-		for _, p := range v.nodes[i].GetPods() {
-			if gone[p.GetPod().UID] {
-				continue
-			}
-			if !yield(p.GetPod()) {
-				return
+// promisedTo lists what is coming to nodes, for a gang of a priority: the bookings of other gangs, and pods that are nominated
+// otherwise. It is called in a scheduling cycle, without locks.
+func (g *gangs) promisedTo(gang types.NamespacedName, priority int32, nominator fwk.PodNominator, nominated []string) map[string][]promise {
+	promised := map[string][]promise{}
+	ours := map[types.UID]bool{}
+	g.mu.Lock()
+	for e := range g.booked {
+		for uid, b := range e.books.of {
+			ours[uid] = true
+			if e.key != gang && corev1.PodPriority(b.pod) >= priority {
+				promised[b.node] = append(promised[b.node], promise{uid, b.amounts})
 			}
 		}
 	}
-}
-
-// PortTaken implements plan.Cluster.
-func (v *view) PortTaken(i int, port *v1.ContainerPort) bool {
-	used := v.nodes[i].GetUsedPorts()
-	if !used.CheckConflict(port.HostIP, string(port.Protocol), port.HostPort) {
-		return false
-	}
-	gone := v.gone[v.Node(i).Name]
-	if len(gone) == 0 {
-		return true
-	}
-	left := fwk.HostPortInfo{}
-	for _, one := range v.nodes[i].GetPods() {
-		if gone[one.GetPod().UID] {
-			continue
-		}
-		for _, taken := range plan.HostPorts(one.GetPod()) {
-			left.Add(taken.HostIP, string(taken.Protocol), taken.HostPort)
+	if e := g.byKey[gang]; e != nil {
+		for uid := range e.pods {
+			ours[uid] = true
 		}
 	}
-	return left.CheckConflict(port.HostIP, string(port.Protocol), port.HostPort)
+	g.mu.Unlock()
+	for _, node := range nominated {
+		for _, p := range nominator.NominatedPodsForNode(node) {
+			if pod := p.GetPod(); !ours[pod.UID] && corev1.PodPriority(pod) >= priority {
+				promised[node] = append(promised[node], promise{pod.UID, proposal.Requests(pod)})
+			}
+		}
+	}
+	return promised
 }

@@ -10,39 +10,43 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/serve"
 )
 
-// work carries out what the gangs decide, until the queue is shut down. It is the only goroutine that
-// calls the scheduling queue and waiting pods, and it does so without the lock.
-func (s *Shared) work(ctx context.Context) {
-	for {
-		key, shutdown := s.queue.Get()
-		if shutdown {
-			return
-		}
-		s.process(ctx, key)
-		s.queue.Done(key)
-	}
+// worker carries out what the gangs decide. It is the only goroutine that calls the scheduling queue and waiting pods for that, and it
+// does so without locks.
+type worker struct {
+	gangs    *gangs
+	wakes    *wakes
+	beside   *beside
+	turns    *turns
+	profiles *profiles
+	leading  <-chan struct{}
+	// rehearses reports whether the binds of a namespace's pods are rehearsed, rehearse begins a rehearsal.
+	rehearses func(namespace string) bool
+	rehearse  func(key types.NamespacedName, r gang.Rehearsal)
+	// report hears what has become of a gang.
+	report func(ctx context.Context, r serve.Report)
+}
+
+// job is what the worker takes out of the lock.
+type job struct {
+	report   serve.Report
+	phase    gang.Phase
+	failure  string // why the members that are sent back are
+	probe    []waiter
+	reject   []waiter
+	activate map[string]*v1.Pod
+	dropped  []drop
+	freed    []string
+	released bool
 }
 
 // waiter is a member that may wait in Permit or at the barrier.
 type waiter struct {
 	uid    types.UID
 	handle fwk.Handle
-}
-
-// job is what process takes out of the lock.
-type job struct {
-	phase    gang.Phase
-	actions  gang.Actions
-	failure  string // what the waiting members that are sent back are told
-	probe    []waiter
-	commit   []waiter
-	reject   []waiter
-	activate map[string]*v1.Pod
-	messages []message
-	recover  bool
-	again    time.Duration // when to look again; 0 means not by time
 }
 
 // sendBack ends the attempt of a member that waits in Permit or is being prepared for its bind; it does
@@ -55,146 +59,204 @@ func (w waiter) sendBack(why string) {
 	}
 }
 
-// process does what is to be done for one gang now.
-func (s *Shared) process(ctx context.Context, key types.NamespacedName) {
-	logger := klog.FromContext(ctx).WithValues("podGroup", key)
-	defer s.wakeOthers(ctx)
-	j, ok := s.take(key)
-	if !ok {
+// look does what is to be done now: for one gang, or for all together.
+func (w *worker) look(ctx context.Context, key types.NamespacedName) {
+	if key == tick {
+		if pods := w.beside.take(); len(pods) > 0 {
+			klog.FromContext(ctx).V(4).Info("Activating pods that found no node beside nominations", "pods", len(pods))
+			w.profiles.any().Activate(klog.FromContext(ctx), pods)
+		}
+		if again := w.wakes.prompt(); !again.IsZero() {
+			w.gangs.agenda.AddAt(tick, again)
+		}
+		w.giveTurns()
 		return
 	}
-	if r := j.actions.Rollback; r != nil {
-		logger.V(2).Info("Gang rolled back", "cause", r.Cause, "member", r.Member, "detail", r.Detail, "rejected", r.Rejected, "backoff", r.Backoff)
+	logger := klog.FromContext(ctx).WithValues("podGroup", key)
+	j, ok := w.take(key)
+	if !ok {
+		w.turns.remove(key)
+		w.report(ctx, serve.Report{Key: key, Gone: true})
+		return
 	}
-	for cause, n := range j.actions.Rollbacks {
-		rollbacks.WithLabelValues(string(cause)).Add(float64(n))
+	w.log(logger, &j)
+	handle := w.profiles.any()
+	for _, d := range j.dropped {
+		handle.DeleteNominatedPodIfExists(d.pod)
 	}
-	for _, w := range j.reject {
-		w.sendBack("PodGroup " + key.String() + ": the gang was rolled back: " + j.failure)
+	if j.released && w.beside.free() {
+		w.gangs.agenda.Add(tick)
 	}
-	for _, r := range j.actions.Rehearse {
-		s.rehearsals.Add(rehearsal{key, r})
+	for _, node := range j.freed {
+		w.wakes.hear(event{node: node, by: key})
 	}
-	if j.recover {
-		s.recoveries.Add(key)
+	for _, one := range j.reject {
+		one.sendBack("PodGroup " + key.String() + ": the gang was rolled back: " + j.failure)
 	}
-	if len(j.commit) > 0 {
-		s.commit(logger, key, j.commit)
+	for _, r := range j.report.Actions.Rehearse {
+		w.rehearse(key, r)
 	}
-	if len(j.probe) > 0 && s.release(logger, key, j.probe) {
-		s.queue.Add(key)
+	if len(j.probe) > 0 {
+		w.release(logger, key, j.probe)
 	}
 	if len(j.activate) > 0 {
 		logger.V(4).Info("Activating members", "members", len(j.activate), "phase", j.phase)
-		s.anyHandle().Activate(logger, j.activate)
+		handle.Activate(logger, j.activate)
 	}
-	if j.actions.BecameWhole {
-		logger.V(2).Info("Gang is whole", "after", j.actions.TimeToWhole)
-		timeToWhole.Observe(j.actions.TimeToWhole.Seconds())
+	w.report(ctx, j.report)
+	w.giveTurns()
+	w.wakes.watch()
+}
+
+func (w *worker) log(logger klog.Logger, j *job) {
+	if r := j.report.Actions.Rollback; r != nil {
+		logger.V(2).Info("Gang rolled back", "cause", r.Cause, "member", r.Member, "detail", r.Detail, "rejected", r.Rejected, "backoff", r.Backoff)
 	}
-	for _, m := range j.messages {
-		m.send(logger)
+	for cause, n := range j.report.Actions.Rollbacks {
+		rollbacks.WithLabelValues(string(cause)).Add(float64(n))
 	}
-	if j.again > 0 {
-		s.queue.AddAfter(key, j.again)
+	if j.report.Actions.BecameWhole {
+		logger.V(2).Info("Gang is whole", "after", j.report.Actions.TimeToWhole)
+		timeToWhole.Observe(j.report.Actions.TimeToWhole.Seconds())
 	}
 }
 
 // take asks a gang what is to be done, and gathers what that needs.
-func (s *Shared) take(key types.NamespacedName) (job, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e, ok := s.gangs[key]
+func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
+	rehearses := w.rehearses(key.Namespace)
+	w.gangs.mu.Lock()
+	defer w.gangs.mu.Unlock()
+	e, ok := w.gangs.byKey[key]
 	if !ok {
-		return job{}, false
+		return j, false
 	}
-	now := time.Now()
-	e.gang.SetRehearse(s.rehearsesLocked(key.Namespace), now)
-	j := job{actions: e.gang.Act(now)}
-	s.settledLocked(e)
+	now := w.gangs.clock.Now()
+	e.gang.SetRehearse(rehearses, now)
+	w.searchAgainLocked(e, now)
+	actions := e.gang.Act(now)
+	w.gangs.settledLocked(e)
 	j.phase, j.failure = e.gang.Phase(), e.gang.LastFailure()
-	j.probe = s.waitersLocked(e, j.actions.Probe)
-	if j.actions.Rollback != nil {
-		for uid := range e.pods {
-			s.checkNominationLocked(e, uid)
+	j.report = serve.Report{Key: key, Actions: actions}
+	if r := actions.Rollback; r != nil {
+		if m := e.pods[r.Member]; m != nil {
+			j.report.Member = m.pod
 		}
 	}
-	if j.actions.Stranded && e.group != nil {
-		policy, _ := recoveryPolicyOf(e.group, s.args.RecoveryPolicy)
-		j.recover = policy == RecoveryEvict
+	for _, uid := range actions.BindFailed {
+		if m := e.pods[uid]; m != nil {
+			if j.report.BindFailed == nil {
+				j.report.BindFailed = map[*v1.Pod]string{}
+			}
+			j.report.BindFailed[m.pod] = m.node
+		}
 	}
-	j.commit = s.waitersLocked(e, j.actions.Commit)
-	j.reject = s.waitersLocked(e, j.actions.Reject)
-	if n := len(j.actions.Activate); n > 0 {
-		j.activate = make(map[string]*v1.Pod, n)
-		for _, uid := range j.actions.Activate {
-			if pod := e.pods[uid]; pod != nil {
-				j.activate[keyOf(pod).String()] = pod
+	j.probe = w.waiters(e, actions.Probe)
+	j.reject = w.waiters(e, actions.Reject)
+	if len(actions.Activate) > 0 {
+		j.activate = make(map[string]*v1.Pod, len(actions.Activate))
+		for _, uid := range actions.Activate {
+			if m := e.pods[uid]; m != nil {
+				j.activate[podgroup.Key(m.pod).String()] = m.pod
 			}
 		}
 	}
-	if !j.actions.Next.IsZero() {
-		j.again = max(j.actions.Next.Sub(now), time.Millisecond)
+	j.dropped, j.freed, j.released = e.takeDropped()
+	if w.gangs.forgetLocked(e) {
+		w.turns.remove(key)
+		j.report.Gone = true
+		return j, true
 	}
-	var due time.Duration
-	j.messages, due = s.messagesLocked(e, j.actions, now)
-	if due > 0 && (j.again == 0 || due < j.again) {
-		j.again = due
+	if e.gang.Ready() {
+		e.again = e.gang.Last().Cause == gang.CauseNoRoom
+		w.turns.update(e.rank(), e.again, e.gang.HasTurn())
+	} else {
+		if r := actions.Rollback; r != nil && r.Cause == gang.CauseNoRoom && e.again {
+			w.turns.looked(e.refusal.cost, now)
+		}
+		w.turns.remove(key)
+	}
+	if !actions.Next.IsZero() {
+		w.gangs.agenda.AddAt(key, later(actions.Next, now.Add(time.Millisecond)))
 	}
 	return j, true
 }
 
-// waitersLocked pairs members with the handle of their profile. A member that is gone from the informer
+// searchAgainLocked has a gang come back that may look for victims again by now.
+func (w *worker) searchAgainLocked(e *entry, now time.Time) {
+	switch at := e.search.again; {
+	case at.IsZero():
+	case now.Before(at):
+		w.gangs.agenda.AddAt(e.key, at)
+	default:
+		e.search.again = time.Time{}
+		e.gang.Room(now)
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// giveTurns lets the gangs that are next send their scouts. On a replica that does not lead there are no cycles for them.
+func (w *worker) giveTurns() {
+	select {
+	case <-w.leading:
+	default:
+		return
+	}
+	now := w.gangs.clock.Now()
+	keys, again := w.turns.next(now)
+	for _, key := range keys {
+		w.gangs.change(key, func(e *entry, now time.Time) { e.gang.Turn(now) })
+	}
+	if !again.IsZero() {
+		w.gangs.agenda.AddAt(tick, again)
+	}
+}
+
+// waiters pairs members with the handle of their profile. A member that is gone from the informer
 // may be in any profile.
-func (s *Shared) waitersLocked(e *entry, uids []types.UID) []waiter {
+func (w *worker) waiters(e *entry, uids []types.UID) []waiter {
 	var ws []waiter
 	for _, uid := range uids {
-		if pod := e.pods[uid]; pod != nil {
-			if h := s.profiles[pod.Spec.SchedulerName]; h != nil {
+		if m := e.pods[uid]; m != nil {
+			if h := w.profiles.of(m.pod.Spec.SchedulerName); h != nil {
 				ws = append(ws, waiter{uid, h})
 			}
 			continue
 		}
-		for _, h := range s.profiles {
+		for _, h := range w.profiles.all() {
 			ws = append(ws, waiter{uid, h})
 		}
 	}
 	return ws
 }
 
-// release lets the members go together that wait in Permit for this plugin alone, and reports whether it did. The
-// framework adds a waiting pod only after Permit has returned, so that a member may not be found at first;
-// the gang then asks again.
-func (s *Shared) release(logger klog.Logger, key types.NamespacedName, members []waiter) bool {
+// release lets the members go together that wait in Permit for this plugin alone. The framework adds a waiting pod
+// only after Permit has returned, so that a member may not be found at first; the gang then asks again.
+func (w *worker) release(logger klog.Logger, key types.NamespacedName, members []waiter) {
 	ready := make([]types.UID, 0, len(members))
 	waiting := make(map[types.UID]fwk.WaitingPod, len(members))
-	for _, w := range members {
-		pod := w.handle.GetWaitingPod(w.uid)
+	for _, one := range members {
+		pod := one.handle.GetWaitingPod(one.uid)
 		if pod == nil {
 			continue
 		}
 		if pending := pod.GetPendingPlugins(); len(pending) == 1 && pending[0] == Name {
-			ready = append(ready, w.uid)
-			waiting[w.uid] = pod
+			ready = append(ready, one.uid)
+			waiting[one.uid] = pod
 		}
 	}
 	var released []types.UID
-	s.look(key, func(e *entry, now time.Time) { released = e.gang.Release(ready, now) })
+	w.gangs.look(key, func(e *entry, now time.Time) { released = e.gang.Release(ready, now) })
 	for _, uid := range released {
 		waiting[uid].Allow(Name)
 	}
 	if len(released) > 0 {
 		logger.V(3).Info("Gang let go", "members", len(released))
+		w.gangs.agenda.Add(key)
 	}
-	return len(released) > 0
-}
-
-// anyHandle returns a handle for what all profiles have in common, such as the scheduling queue.
-func (s *Shared) anyHandle() fwk.Handle {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, h := range s.profiles {
-		return h
-	}
-	return nil
 }

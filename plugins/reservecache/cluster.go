@@ -136,6 +136,11 @@ func (nowhere) PatchStatus(context.Context, client.Object, client.Object) error 
 	return errors.New("there is no API server")
 }
 
+// Read implements crd.Source.
+func (nowhere) Read(context.Context, client.Object) error {
+	return errors.New("there is no API server")
+}
+
 // Available implements crd.Kind.
 func (nowhere) Available() bool { return false }
 

@@ -1,7 +1,9 @@
 package integration
 
 import (
+	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,12 +11,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/ptr"
 
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins"
 	"zonewise.dev/plugins/permitgate"
 )
 
-// TestPlanLauncherAndWorkers: only one node takes the launcher, and the workers, who come first, leave it.
-func TestPlanLauncherAndWorkers(t *testing.T) {
+// TestLauncherAndWorkers: only one node takes the launcher, and the workers, who come first, leave it.
+func TestLauncherAndWorkers(t *testing.T) {
 	for _, file := range []string{"zonewise.yaml", "permitgate.yaml"} {
 		t.Run(file, func(t *testing.T) {
 			w := newWorld(t)
@@ -30,20 +36,42 @@ func TestPlanLauncherAndWorkers(t *testing.T) {
 	}
 }
 
-// TestPlanSpreadsMembers: members count each other before any of them is bound, and a zone that is full
-// keeps the gang back as a whole, in words.
-func TestPlanSpreadsMembers(t *testing.T) {
+// TestGangThatCannotBeSpread: members count each other before any of them is bound, and a zone that is full
+// keeps the gang back as a whole.
+func TestGangThatCannotBeSpread(t *testing.T) {
 	w := newWorld(t)
 	w.addNodes("8", "a1", "b1")
 	w.addNodes("1", "c1")
 	w.startScheduler()
 	w.createGroup("train", 9, 0)
 	gang := w.create(newPods(9, "train", "1", inGroup("train"), ofApp("train", 1, hard))...)
-	w.waitEvent("PodGroup", "train", "needs 9, plan found 5: 2 nodes more than 1 ahead in topology.kubernetes.io/zone, 1 node short of cpu, zone-c full")
+	w.waitEvent("PodGroup", "train", "GangRolledBack: PodGroup "+w.namespace+"/train: member train-")
 	w.requirePending(gang...)
 	w.addNodes("2", "c2")
 	w.waitBound(gang...)
 	require.Equal(t, map[string]int{"zone-a": 3, "zone-b": 3, "zone-c": 3}, w.byZone(labelled("train")))
+}
+
+// TestGangKeepsZonePolicies: minZones is asked of the gang as a whole. It holds nothing in the zones that
+// there are while it waits for the third.
+func TestGangKeepsZonePolicies(t *testing.T) {
+	w := newPolicyWorld(t)
+	w.addNodes("4", "a1", "b1")
+	w.spreadBy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MinZones = ptr.To[int32](3) })
+	w.startScheduler()
+	w.createGroup("train", 6, 0)
+	gang := w.create(newPods(6, "train", "1", inGroup("train"), withLabel("app", "web"))...)
+	w.world.waitEvent("PodGroup", "train", "GangRolledBack")
+	w.requirePending(gang...)
+	others := w.create(newPods(2, "other", "4")...)
+	w.waitBound(others...)
+	w.requirePending(gang...)
+	w.addNodes("4", "c1")
+	for _, other := range others {
+		w.deletePod(other)
+	}
+	w.waitBound(gang...)
+	require.Equal(t, map[string]int{"zone-a": 2, "zone-b": 2, "zone-c": 2}, w.byZone(labelled("web")))
 }
 
 // TestNineOfTenHoldNothing is scheduler-plugins 713: with room for nine of ten the nine kept it. Here small pods
@@ -54,7 +82,7 @@ func TestNineOfTenHoldNothing(t *testing.T) {
 	s := w.startScheduler()
 	w.createGroup("train", 10, 0)
 	gang := w.create(newPods(10, "train", "1", inGroup("train"))...)
-	w.waitEvent("PodGroup", "train", "needs 10, plan found 9: 3 nodes short of cpu")
+	w.waitEvent("PodGroup", "train", "needs 10, at most 9 fit: 3 nodes short of cpu")
 	require.Empty(t, s.assumed())
 	small := w.create(newPods(9, "small", "1")...)
 	w.waitBound(small...)
@@ -63,11 +91,11 @@ func TestNineOfTenHoldNothing(t *testing.T) {
 	w.waitBound(gang...)
 }
 
-// TestPlanAroundAffinityOfOthers: the plan knows nothing of the anti-affinity of pods that are there; the
-// refusal of its node excludes all such nodes, and the gang goes elsewhere.
-func TestPlanAroundAffinityOfOthers(t *testing.T) {
+// TestGangAndAffinityOfOthers: the proposal knows nothing of the anti-affinity of pods that are there; members that the
+// filters refuse are tried elsewhere.
+func TestGangAndAffinityOfOthers(t *testing.T) {
 	w := newWorld(t)
-	w.addNodes("3", "a1", "a2", "a3") // where a plan would pack
+	w.addNodes("3", "a1", "a2", "a3") // the fullest
 	w.addNodes("8", "b1")
 	s := w.startScheduler()
 	var guards []*v1.Pod
@@ -90,11 +118,49 @@ func TestPlanAroundAffinityOfOthers(t *testing.T) {
 	// Where nothing is left the gang is refused with that reason, and holds nothing.
 	w.createGroup("more", 6, 0)
 	more := w.create(newPods(6, "more", "1", inGroup("more"), withLabel("app", "train"))...)
-	w.waitEvent("PodGroup", "more", "refused by InterPodAffinity")
+	w.waitEvent("PodGroup", "more", "anti-affinity")
 	w.requirePending(more...)
-	w.eventually("the gang holds nothing", func() (bool, string) {
-		return len(s.assumed()) == 0, fmt.Sprint(s.assumed())
-	})
+	w.eventually("the gang holds nothing", func() (bool, string) { return len(s.assumed()) == 0, fmt.Sprint(s.assumed()) })
+}
+
+// TestRoomIsKeptForMembers: the node that is proposed to a member is not taken by others while the member is
+// held up on its way.
+func TestRoomIsKeptForMembers(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("2", "a1", "b1")
+	stuck := &stuck{}
+	stuck.on.Store(true)
+	s := w.startScheduler(withTestPlugin(stuckName, stuck.factory()))
+	w.createGroup("train", 4, 0)
+	gang := w.create(newPods(3, "train", "1", inGroup("train"))...)
+	late := w.create(newPod("late", "1", inGroup("train"), withLabel(stuckName, "yes")))[0]
+	w.waitAssumed(s, gang...)
+	other := w.create(newPod("other", "1"))[0]
+	w.waitUnschedulable("Insufficient cpu", other)
+
+	stuck.on.Store(false)
+	w.waitBound(append(gang, late)...)
+	w.requirePending(other)
+	w.addNodes("1", "c1")
+	w.waitBound(other)
+}
+
+// TestRoomIsGivenBackWithTheRound: a gang that cannot go on gives its room back, and others are woken for it.
+func TestRoomIsGivenBackWithTheRound(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("2", "a1", "b1")
+	stuck := &stuck{}
+	stuck.on.Store(true)
+	s := w.startScheduler(withTestPlugin(stuckName, stuck.factory()))
+	w.createGroup("train", 4, 0)
+	gang := w.create(newPods(3, "train", "1", inGroup("train"))...)
+	late := w.create(newPod("late", "1", inGroup("train"), withLabel(stuckName, "yes")))[0]
+	w.waitAssumed(s, gang...)
+	others := w.create(newPods(4, "other", "1")...)
+	w.waitUnschedulable("", others...)
+	w.deletePod(late) // the quorum is gone
+	w.waitBound(others...)
+	w.requirePending(gang...)
 }
 
 // TestInterleavedGangs is scheduler-plugins 117 and 397: gangs whose members come in turns do not miss each other,
@@ -147,7 +213,7 @@ func TestNoHeadOfLineBlocking(t *testing.T) {
 	high := w.createPriorityClass(1000)
 	w.createGroup("large", 6, 0)
 	large := w.create(newPods(6, "large", "1", inGroup("large"), ofPriority(high))...)
-	w.waitEvent("PodGroup", "large", "needs 6, plan found 4")
+	w.waitEvent("PodGroup", "large", "needs 6, at most 4 fit")
 	w.createGroup("small", 2, 0)
 	small := w.create(newPods(2, "small", "1", inGroup("small"))...)
 	w.waitBound(append(small, w.create(newPods(2, "plain", "1")...)...)...)
@@ -165,7 +231,7 @@ func TestGangsOfDifferentPriorities(t *testing.T) {
 	for _, name := range []string{"high", "low"} {
 		w.createGroup(name, 4, 0)
 		gangs[name] = w.create(newPods(4, name, "1", inGroup(name), ofPriority(classes[name]))...)
-		w.waitEvent("PodGroup", name, "needs 4, plan found 2")
+		w.waitEvent("PodGroup", name, "needs 4, at most 2 fit")
 	}
 	w.addNodes("2", "b1")
 	w.eventually("one of the gangs is bound", func() (bool, string) {
@@ -180,6 +246,39 @@ func TestGangsOfDifferentPriorities(t *testing.T) {
 		w.deletePod(pod)
 	}
 	w.waitBound(gangs[second]...)
+}
+
+// TestStarvingGangCollectsRoom: small pods leave one by one. A gang that has been refused for long keeps what is freed until it
+// has enough, and another pod waits beside the room that it keeps. A gang that would not fit alone keeps nothing.
+func TestStarvingGangCollectsRoom(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("2", "a1", "b1")
+	w.startScheduler(withPermitGateArgs(`{"starvationAfter": "1s", "maxBackoff": "1s"}`))
+	small := w.create(newPods(4, "small", "1")...)
+	w.waitBound(small...)
+	w.createGroup("train", 4, 0)
+	gang := w.create(newPods(4, "train", "1", inGroup("train"))...)
+	w.waitEvent("PodGroup", "train", "GangCollectsRoom")
+	w.createGroup("never", 5, 0) // it would not fit if it were alone
+	never := w.create(newPods(5, "never", "1", inGroup("never"))...)
+	w.waitEvent("PodGroup", "never", "needs 5, at most 0 fit")
+
+	other := w.create(newPod("other", "1"))
+	w.waitUnschedulable("Insufficient cpu", other...)
+	for _, pod := range small[:3] {
+		w.deletePod(pod)
+		w.waitQuiet()
+		w.requirePending(append(gang, other...)...)
+	}
+
+	// The other pod waits for the last piece, too, and is woken by it. The gang comes first, whoever is next in the queue.
+	w.deletePod(small[3])
+	w.waitBound(gang...)
+	w.requirePending(append(never, other...)...)
+	for _, pod := range gang {
+		w.deletePod(pod)
+	}
+	w.waitBound(other...)
 }
 
 // withPermitGateArgs replaces the plugin's args.
@@ -205,3 +304,29 @@ func (w *world) bound(pods ...*v1.Pod) (n int) {
 	}
 	return n
 }
+
+// stuckName is the name of stuck in the registry, and the label of the pods that it stops.
+const stuckName = "stuck"
+
+// stuck is a plugin that fails the scheduling of some pods, behind all other PreFilter plugins.
+type stuck struct{ on atomic.Bool }
+
+var _ fwk.PreFilterPlugin = &stuck{}
+
+func (s *stuck) factory() plugins.Factory {
+	return func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return s, nil }
+}
+
+// Name implements fwk.Plugin.
+func (*stuck) Name() string { return stuckName }
+
+// PreFilter implements fwk.PreFilterPlugin.
+func (s *stuck) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if pod.Labels[stuckName] != "" && s.on.Load() {
+		return nil, fwk.NewStatus(fwk.Error, "stuck")
+	}
+	return nil, nil
+}
+
+// PreFilterExtensions implements fwk.PreFilterPlugin.
+func (*stuck) PreFilterExtensions() fwk.PreFilterExtensions { return nil }

@@ -5,11 +5,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -40,6 +42,65 @@ func (w *world) waitQuiet() {
 	})
 }
 
+// TestLastVictimBindsTheGang: nothing happens in the cluster but that the last victim leaves, and that binds the gang: no flush and no
+// end of a backoff would within the time of the test.
+func TestLastVictimBindsTheGang(t *testing.T) {
+	for name, victims := range map[string]int{"the only victim": 1, "the last of three": 3} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.addNodes("2", "a1", "b1")
+			s := w.startScheduler(patient())
+			low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
+			small := w.createSlow(victims, low)
+			w.waitBound(small...)
+			w.createGroup("train", 4, 0)
+			gang := w.create(newPods(4, "train", "1", inGroup("train"), ofPriority(high))...)
+			w.waitEvicted(small...)
+			last := small[victims-1]
+			w.letEnd(small[:victims-1]...)
+			w.eventually("the others have left", func() (bool, string) {
+				_, ok := s.ledger().GetPod(last.UID)
+				n := s.ledger().Stats().Pods
+				return ok && n == 1, fmt.Sprint(n)
+			})
+			w.waitQuiet()
+			w.requirePending(gang...)
+
+			start := time.Now()
+			w.letEnd(last)
+			w.waitBound(gang...)
+			t.Logf("bound %s after the last victim's end", time.Since(start).Round(time.Millisecond))
+			require.Equal(t, victims, w.evicted(small...))
+		})
+	}
+}
+
+// TestPreemptionThatTakesTooLong: a victim does not end, a minute after its grace period. The gang gives back what the other one has
+// left, and says so; it evicts nobody else while that would not make room; and it comes again when it would.
+func TestPreemptionThatTakesTooLong(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("2", "a1")
+	w.startScheduler(withGateArgs(`{"maxBackoff": "1s"}`))
+	low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
+	small := w.createSlow(2, low, func(pod *v1.Pod) { pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1) })
+	w.waitBound(small...)
+	w.createGroup("train", 2, 0)
+	gang := w.create(newPods(2, "train", "1", inGroup("train"), ofPriority(high))...)
+	w.waitEvicted(small...)
+	w.letEnd(small[1])
+	other := w.create(newPod("other", "1", ofPriority(low)))
+	w.waitUnschedulable("Insufficient cpu", other...)
+
+	w.waitEvent("PodGroup", "train", "GangPreemptionFailed: PodGroup "+w.namespace+"/train: 1 victims had not left their nodes in time")
+	w.waitBound(other...)
+	w.requireNotEvicted(other...)
+	w.requirePending(gang...)
+
+	w.letEnd(small[0])
+	w.waitBound(gang...)
+	require.Equal(t, 1, w.evicted(other...))
+}
+
 // deletionRefused is what the policy of refuseDeletions says.
 const deletionRefused = "the policy of the test protects this pod"
 
@@ -59,6 +120,45 @@ func (w *world) refuseDeletions(pod *v1.Pod) {
 		err := asScheduler.Delete(w.ctx, pod.DeepCopy(), client.DryRunAll)
 		return err != nil && contains(err.Error(), deletionRefused), fmt.Sprint(err)
 	})
+}
+
+// deletionsRehearsed returns how many deletions of pods the API server has been asked for without effect.
+func (w *world) deletionsRehearsed() int {
+	w.t.Helper()
+	return w.requests(`verb="DELETE"`, `resource="pods"`, `subresource=""`, `dry_run="All"`)
+}
+
+// TestRefusedEvictionEvictsNobody: one of the pods that would have to go is protected by a policy. Nobody is evicted for a gang that
+// cannot have all of them, however often it tries; nothing is held, and the reason is there to be read.
+func TestRefusedEvictionEvictsNobody(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("2", "a1", "b1")
+	s := w.startScheduler(withGateArgs(`{"maxBackoff": "1s"}`))
+	low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
+	small := w.create(newPods(4, "small", "1", ofPriority(low))...)
+	w.waitBound(small...)
+	w.refuseDeletions(small[0])
+	before := w.deletionsRehearsed()
+	w.createGroup("train", 4, 0)
+	gang := w.create(newPods(4, "train", "1", inGroup("train"), ofPriority(high))...)
+	why := "pod " + w.namespace + "/small-0 could not be evicted: "
+	w.waitEvent("PodGroup", "train", "GangPreemptionFailed: PodGroup "+w.namespace+"/train: "+why)
+	w.eventually("it has been refused five times", func() (bool, string) {
+		n := len(s.log.lines("Proposed for a gang"))
+		return n >= 5, fmt.Sprint(n)
+	})
+	w.requireNotEvicted(small...)
+	for _, pod := range small {
+		for _, condition := range w.pod(pod).Status.Conditions {
+			require.NotEqual(t, v1.DisruptionTarget, condition.Type, pod.Name)
+		}
+	}
+	w.requirePending(gang...)
+	require.LessOrEqual(t, w.deletionsRehearsed()-before, len(small), "each is asked for once")
+
+	w.deletePod(small[0]) // a person may
+	w.waitBound(gang...)
+	require.Equal(t, len(small), w.evicted(small...))
 }
 
 // TestRefusedEvictionSparesOthers: the pod that would go first is protected, and the next one goes in its place.

@@ -38,6 +38,12 @@ func (w *world) letEnd(pods ...*v1.Pod) {
 	}
 }
 
+// waitEvicted waits until somebody has deleted the pods.
+func (w *world) waitEvicted(pods ...*v1.Pod) {
+	w.t.Helper()
+	w.waitEvictedAmong(len(pods), pods...)
+}
+
 // waitEvictedAmong waits until somebody has deleted so many of the pods.
 func (w *world) waitEvictedAmong(want int, pods ...*v1.Pod) {
 	w.t.Helper()
@@ -61,8 +67,8 @@ func (w *world) evicted(pods ...*v1.Pod) (n int) {
 	return n
 }
 
-// waitNoPlan waits until the scheduler has said of a member of a gang why there is no plan: it tries one of them at a time.
-func (w *world) waitNoPlan(reason string, gang ...*v1.Pod) {
+// waitGangRefused waits until the scheduler has said of a member of a gang why it is refused.
+func (w *world) waitGangRefused(reason string, gang ...*v1.Pod) {
 	w.t.Helper()
 	w.eventually("the gang is refused: "+reason, func() (bool, string) {
 		var said []string
@@ -87,7 +93,7 @@ func TestGangPreempts(t *testing.T) {
 	w.waitBound(small...)
 	w.createGroup("train", 3, 0)
 	gang := w.create(newPods(3, "train", "1", inGroup("train"), ofPriority(high))...)
-	w.waitEvent("PodGroup", "train", "GangPreempts: PodGroup "+w.namespace+"/train: preempts 3 pods on 2 nodes for 3 members")
+	w.waitEvent("PodGroup", "train", "GangPreempts: PodGroup "+w.namespace+"/train: the gang preempts 3 pods, such as "+w.namespace+"/small-")
 	w.eventually("three pods are evicted", func() (bool, string) {
 		n := w.evicted(small...)
 		return n == 3, fmt.Sprint(n)
@@ -97,7 +103,7 @@ func TestGangPreempts(t *testing.T) {
 		if got.DeletionTimestamp == nil {
 			continue
 		}
-		w.waitEvent("Pod", pod.Name, "Preempted by PodGroup "+w.namespace+"/train on node "+got.Spec.NodeName)
+		w.waitEvent("Pod", pod.Name, "Preempted: PodGroup "+w.namespace+"/train: preempted by PodGroup "+w.namespace+"/train")
 		var target *v1.PodCondition
 		for i := range got.Status.Conditions {
 			if got.Status.Conditions[i].Type == v1.DisruptionTarget {
@@ -108,7 +114,6 @@ func TestGangPreempts(t *testing.T) {
 		require.Equal(t, v1.PodReasonPreemptionByScheduler, target.Reason)
 	}
 	w.requirePending(gang...)
-	w.waitNoPlan("preempts 3 pods on 2 nodes for 3 members", gang...)
 	w.letEnd(small...)
 	w.waitBound(gang...)
 	require.Equal(t, 3, w.evicted(small...))
@@ -139,9 +144,8 @@ func TestGangPreemptsNobodyInVain(t *testing.T) {
 			w.waitBound(others...)
 			w.createGroup("train", int32(test.size), 0)
 			gang := w.create(newPods(test.size, "train", "1", inGroup("train"), ofPriority(class))...)
-			w.waitNoPlan(fmt.Sprintf("needs %d, plan found 0: 2 nodes short of cpu", test.size), gang...)
-			w.addNodes("500m", "c1") // makes it try again
-			w.waitNoPlan("3 nodes short of cpu", gang...)
+			w.waitGangRefused(fmt.Sprintf("the cluster has no room for %d members at once: short of cpu", test.size), gang...)
+			w.waitQuiet()
 			w.requirePending(gang...)
 			w.requireNotEvicted(others...)
 			w.requireNoPreemption()
@@ -194,6 +198,82 @@ func TestGangPreemptsAnotherAsAWhole(t *testing.T) {
 	require.Equal(t, 4, w.evicted(cheap...))
 }
 
+// TestPreemptedRoomIsTheGangs: while victims end, one after the other, no pod of a lower priority than the gang's takes what
+// they leave, nobody else is evicted, and the gang is bound as soon as the last one is gone.
+func TestPreemptedRoomIsTheGangs(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("3", "a1")
+	w.startScheduler()
+	low, middle, high := w.createPriorityClass(10), w.createMeekClass(100), w.createPriorityClass(1000)
+	small := w.createSlow(3, low)
+	w.waitBound(small...)
+	w.createGroup("train", 2, 0)
+	gang := w.create(newPods(2, "train", "1", inGroup("train"), ofPriority(high))...)
+	w.waitEvictedAmong(2, small...)
+	var victims, spared []*v1.Pod
+	for _, pod := range small {
+		if w.pod(pod).DeletionTimestamp != nil {
+			victims = append(victims, pod)
+		} else {
+			spared = append(spared, pod)
+		}
+	}
+	w.letEnd(victims[0])
+	thief := w.create(newPod("thief", "1", ofPriority(middle)))
+	w.waitUnschedulable("Insufficient cpu", thief...)
+	w.requirePending(gang...)
+	w.letEnd(victims[1])
+	w.waitBound(gang...)
+	w.requirePending(thief...)
+	w.requireNotEvicted(spared...)
+	w.letEnd(spared...)
+}
+
+// TestPreemptionEndsWithTheGang: a gang that loses its quorum while its victims end gives back what they leave.
+func TestPreemptionEndsWithTheGang(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("2", "a1")
+	w.startScheduler()
+	low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
+	small := w.createSlow(2, low)
+	w.waitBound(small...)
+	w.createGroup("train", 2, 0)
+	gang := w.create(newPods(2, "train", "1", inGroup("train"), ofPriority(high))...)
+	w.waitEvicted(small...)
+	w.letEnd(small[0])
+	other := w.create(newPod("other", "1", ofPriority(low)))
+	w.waitUnschedulable("Insufficient cpu", other...)
+	w.deletePod(gang[0])
+	w.waitBound(other...)
+	w.letEnd(small[1])
+	w.requirePending(gang[1])
+}
+
+// TestPreemptionOutlivesTheScheduler: the next scheduler waits for the victims of the one before it, and names no others.
+func TestPreemptionOutlivesTheScheduler(t *testing.T) {
+	w := newWorld(t)
+	w.addNodes("2", "a1", "b1")
+	first := w.startScheduler()
+	low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
+	small := w.createSlow(4, low)
+	w.waitBound(small...)
+	w.createGroup("train", 2, 0)
+	gang := w.create(newPods(2, "train", "1", inGroup("train"), ofPriority(high))...)
+	w.waitEvictedAmong(2, small...)
+	w.stopScheduler(first)
+	w.startScheduler()
+	w.waitQuiet()
+	require.Equal(t, 2, w.evicted(small...))
+	for _, pod := range small {
+		if w.pod(pod).DeletionTimestamp != nil {
+			w.letEnd(pod)
+		}
+	}
+	w.waitBound(gang...)
+	require.Equal(t, 2, w.evicted(small...))
+	w.letEnd(small...)
+}
+
 // TestMinResources: a gang is not tried while the cluster lacks what its PodGroup asks for, though its members would
 // fit.
 func TestMinResources(t *testing.T) {
@@ -208,7 +288,7 @@ func TestMinResources(t *testing.T) {
 		}},
 	}))
 	gang := w.create(newPods(2, "train", "1", inGroup("train"))...)
-	w.waitNoPlan("needs 2, and spec.minResources are not there: cpu: 3 wanted, 2 free in the cluster", gang...)
+	w.waitGangRefused("spec.minResources are not there", gang...)
 	w.requirePending(gang...)
 	w.addNodes("1", "b1")
 	w.waitBound(gang...)

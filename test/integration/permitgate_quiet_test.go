@@ -20,7 +20,7 @@ func TestWaitingGangWritesNothing(t *testing.T) {
 	s := w.startScheduler(withGateArgs(`{"maxBackoff": "1s"}`)) // rounds need not wait for its end
 	w.createGroup("train", 3, 0)
 	gang := w.create(newPods(3, "train", "1", inGroup("train"))...)
-	w.waitNoPlan("needs 3, plan found 2: 1 node short of cpu", gang...)
+	w.waitGangRefused("the cluster has no room for 3 members at once: short of cpu", gang...)
 	w.waitEvent("PodGroup", "train", "GangRolledBack")
 	// The members take turns. The second time that the same one is refused makes a series of its event, which client-go does not
 	// write again.
@@ -39,11 +39,11 @@ func TestWaitingGangWritesNothing(t *testing.T) {
 // oneMoreRound has the gangs that wait for room look again, by a change of a node that lets nobody fit, and waits until one has.
 func (w *world) oneMoreRound(s *runningScheduler, round int) {
 	w.t.Helper()
-	const refused = "No plan for the gang"
+	const refused = "Proposed for a gang"
 	before := len(s.log.lines(refused))
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"zonewise.test/round":"%d"}}}`, round)
 	require.NoError(w.t, cp.client.Patch(w.ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a1"}}, client.RawPatch(types.MergePatchType, patch)))
-	w.eventually("the gang is planned once more", func() (bool, string) {
+	w.eventually("the gang is refused once more", func() (bool, string) {
 		n := len(s.log.lines(refused))
 		return n > before, fmt.Sprint(n)
 	})

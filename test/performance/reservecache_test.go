@@ -386,3 +386,5 @@ func cpuTime(b *testing.B) time.Duration {
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
+
+func nodeName(i int) string { return fmt.Sprintf("node-%05d", i) }

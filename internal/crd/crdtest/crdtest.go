@@ -104,7 +104,7 @@ func (s *Source) Serve(obj client.Object, served bool) {
 	}
 }
 
-// Refuse has all writes fail with err; nil ends that.
+// Refuse has all requests fail with err; nil ends that.
 func (s *Source) Refuse(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,6 +160,22 @@ func (s *Source) PatchStatus(_ context.Context, was, is client.Object) error {
 	reflect.ValueOf(after).Elem().FieldByName("Status").Set(reflect.ValueOf(fieldOf(is.DeepCopyObject().(client.Object), "Status"))) //nolint:forcetypeassert // as above
 	s.patches++
 	s.storeLocked(k, current, after)
+	return nil
+}
+
+// Read implements crd.Source. It fails like a write when those are refused.
+func (s *Source) Read(_ context.Context, obj client.Object) error {
+	k := keyOf(obj)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	current := s.objects[k]
+	switch {
+	case s.refuse != nil:
+		return s.refuse
+	case current == nil:
+		return apierrors.NewNotFound(schema.GroupResource{Resource: k.kind.Elem().Name()}, k.name.Name)
+	}
+	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(current.DeepCopyObject()).Elem())
 	return nil
 }
 

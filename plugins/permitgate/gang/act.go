@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"container/heap"
 	"slices"
 	"time"
 
@@ -21,23 +22,112 @@ const (
 type retry struct {
 	at    time.Time
 	tries int
+	first time.Duration // between the first two; retryMin when it is 0
 }
 
 // start makes the action due at once.
-func (r *retry) start(now time.Time) { *r = retry{at: now} }
+func (r *retry) start(now time.Time) { *r = retry{at: now, first: r.first} }
 
 // due reports whether the action is to be done now, and then sets the time of the next repetition.
 func (r *retry) due(now time.Time) bool {
 	if now.Before(r.at) {
 		return false
 	}
-	pause := retryMax
-	if r.tries < 8 {
-		pause = min(retryMin<<r.tries, retryMax)
+	first := r.first
+	if first == 0 {
+		first = retryMin
 	}
+	r.at = now.Add(pause(first, r.tries))
 	r.tries++
-	r.at = now.Add(pause)
 	return true
+}
+
+// pause is how long to wait before the next repetition.
+func pause(first time.Duration, tries int) time.Duration {
+	if tries >= 8 {
+		return retryMax
+	}
+	return min(first<<tries, retryMax)
+}
+
+// taskKind is an action on one member.
+type taskKind uint8
+
+const (
+	taskWake taskKind = iota
+	taskReject
+	tasks // how many there are
+)
+
+// task is an action that is repeated until inputs show that it has worked.
+type task struct {
+	on    bool
+	tries int
+	entry uint64 // the agenda's entry that counts
+}
+
+// stop ends a task.
+func (m *member) stop(kind taskKind) { m.tasks[kind].on = false }
+
+// agenda has the tasks of all members by time, so that looking for what is due costs no more than what is due.
+type agenda struct {
+	entries []agendaEntry
+	last    uint64
+}
+
+type agendaEntry struct {
+	at     time.Time
+	number uint64
+	member *member
+	kind   taskKind
+}
+
+// Len implements heap.Interface.
+func (a *agenda) Len() int { return len(a.entries) }
+
+// Less implements heap.Interface.
+func (a *agenda) Less(i, j int) bool {
+	if !a.entries[i].at.Equal(a.entries[j].at) {
+		return a.entries[i].at.Before(a.entries[j].at)
+	}
+	return a.entries[i].number < a.entries[j].number
+}
+
+// Swap implements heap.Interface.
+func (a *agenda) Swap(i, j int) { a.entries[i], a.entries[j] = a.entries[j], a.entries[i] }
+
+// Push implements heap.Interface.
+func (a *agenda) Push(x any) { a.entries = append(a.entries, x.(agendaEntry)) } //nolint:forcetypeassert // the heap's own
+
+// Pop implements heap.Interface.
+func (a *agenda) Pop() any {
+	last := a.entries[len(a.entries)-1]
+	a.entries = a.entries[:len(a.entries)-1]
+	return last
+}
+
+// repeat begins a task: it is due at a time, and again and again after that.
+func (g *Gang) repeat(m *member, kind taskKind, at time.Time) {
+	m.tasks[kind] = task{on: true}
+	g.again(m, kind, at)
+}
+
+func (g *Gang) again(m *member, kind taskKind, at time.Time) {
+	g.agenda.last++
+	m.tasks[kind].entry = g.agenda.last
+	heap.Push(&g.agenda, agendaEntry{at: at, number: g.agenda.last, member: m, kind: kind})
+}
+
+// nextTask returns the first task that still counts; nil without one.
+func (g *Gang) nextTask() *agendaEntry {
+	for len(g.agenda.entries) > 0 {
+		e := &g.agenda.entries[0]
+		if t := &e.member.tasks[e.kind]; t.on && t.entry == e.number {
+			return e
+		}
+		heap.Pop(&g.agenda)
+	}
+	return nil
 }
 
 // Act returns what is to be done now, and when to ask again. It reports each rollback and each
@@ -47,9 +137,8 @@ func (g *Gang) Act(now time.Time) Actions {
 	g.settle(now)
 	actions := g.report
 	g.report = Actions{}
-
 	next := func(t time.Time) {
-		if actions.Next.IsZero() || t.Before(actions.Next) {
+		if !t.IsZero() && (actions.Next.IsZero() || t.Before(actions.Next)) {
 			actions.Next = t
 		}
 	}
@@ -60,16 +149,13 @@ func (g *Gang) Act(now time.Time) Actions {
 		}
 		next(g.probe.at)
 	}
-	if g.prepared() {
-		if g.commit.due(now) {
-			actions.Commit = g.inState(memberPrepared)
-		}
-		next(g.commit.at)
+	if g.round != nil && g.round.paused.IsZero() {
+		next(g.round.deadline)
 	}
-	if g.onTheClock() && (g.phase == Waiting || g.phase == Gathering) {
-		next(g.deadline)
+	if g.round != nil && g.round.firsts > 0 {
+		next(g.round.restAt)
 	}
-	if g.preparing() > 0 && g.sure() < g.MinMember() && !g.prepareBy.IsZero() {
+	if g.preparing() > 0 && g.sure() < g.MinMember() {
 		next(g.prepareBy)
 	}
 	if g.phase == Backoff {
@@ -81,55 +167,50 @@ func (g *Gang) Act(now time.Time) Actions {
 	case !g.stranded && !g.partialSince.IsZero() && g.config.RecoveryTimeout > 0 && now.Before(g.strandedAt()):
 		next(g.strandedAt())
 	}
-	admits := g.phase != Pending && g.phase != Backoff
-	if admits && g.scouting() {
-		// One is enough to make the plan, and the others would only be refused if there is none.
-		admits = false
-		if uid, m := g.pickScout(); m != nil && m.wake.tries < maxWakes {
-			if g.planning.scout.due(now) {
-				m.wake.tries++
-				actions.Activate = append(actions.Activate, uid)
+	if g.phase == Queued && g.turn {
+		if g.scout.due(now) {
+			if m := g.pickScout(); m != nil {
+				m.scouted++
+				m.called = true
+				m.stop(taskWake)
+				actions.Activate = append(actions.Activate, m.uid)
 			}
-			next(g.planning.scout.at)
 		}
+		next(g.scout.at)
 	}
-	for uid, m := range g.members {
-		if g.rehearse && m.state == memberWaiting && m.rehearsal == rehearsalDue {
-			m.rehearsal = rehearsalRuns
-			actions.Rehearse = append(actions.Rehearse, Rehearsal{uid, m.turn})
-		}
-		if m.holds && !m.going() {
-			if m.reject.due(now) {
-				actions.Reject = append(actions.Reject, uid)
-			}
-			next(m.reject.at)
-		}
-		if m.wanted && admits && m.wake.tries < maxWakes {
-			if m.wake.due(now) {
-				actions.Activate = append(actions.Activate, uid)
-			}
-			next(m.wake.at)
-		}
+	for e := g.nextTask(); e != nil && !e.at.After(now); e = g.nextTask() {
+		m, kind := e.member, e.kind
+		heap.Pop(&g.agenda)
+		g.perform(m, kind, now, &actions)
+	}
+	if e := g.nextTask(); e != nil {
+		next(e.at)
+	}
+	actions.Rehearse = g.takeRehearsals(now)
+	if g.probesBind() {
+		next(g.probing.at)
 	}
 	return actions
 }
 
-// complete reports whether members wait although the quorum has a node, and the rehearsals that it needs.
-func (g *Gang) complete() bool {
-	waiting := g.count[memberWaiting]
-	if !g.valid() || waiting == 0 || g.letGo()+waiting < g.spec.MinMember {
-		return false
+// perform does a task that is due, and has it repeated.
+func (g *Gang) perform(m *member, kind taskKind, now time.Time, actions *Actions) {
+	t := &m.tasks[kind]
+	switch {
+	case kind == taskReject && m.holds && !m.going():
+		actions.Reject = append(actions.Reject, m.uid)
+	case kind == taskWake && t.tries < maxWakes && (m.state == memberIdle || m.state == memberFailed) && g.blocksNot() && g.called(m):
+		actions.Activate = append(actions.Activate, m.uid)
+	default:
+		t.on = false
+		return
 	}
-	if g.rehearse {
-		waiting = 0
-		for _, m := range g.members {
-			if m.state == memberWaiting && g.rehearsed(m) {
-				waiting++
-			}
-		}
-	}
-	return waiting > 0 && g.letGo()+waiting >= g.spec.MinMember
+	g.again(m, kind, now.Add(pause(retryMin, t.tries)))
+	t.tries++
 }
+
+// blocksNot reports whether members may be in the queue at all.
+func (g *Gang) blocksNot() bool { return g.phase != Pending && g.phase != Backoff }
 
 func (g *Gang) inState(state memberState) []types.UID {
 	uids := make([]types.UID, 0, g.count[state])
@@ -139,28 +220,4 @@ func (g *Gang) inState(state memberState) []types.UID {
 		}
 	}
 	return uids
-}
-
-// Release lets go those of uids that wait, if with them the quorum is complete, and returns them: each
-// is to be allowed in Permit. uids are the members that the caller has seen waiting there for nothing
-// but this gang. It returns nil, and changes nothing, when they do not complete the quorum.
-func (g *Gang) Release(uids []types.UID, now time.Time) []types.UID {
-	g.settle(now)
-	if !g.complete() {
-		return nil
-	}
-	var released []types.UID
-	for _, uid := range uids {
-		if m, known := g.members[uid]; known && m.state == memberWaiting && g.rehearsed(m) {
-			released = append(released, uid)
-		}
-	}
-	if g.letGo()+len(released) < g.spec.MinMember {
-		return nil
-	}
-	for _, uid := range released {
-		g.release(g.members[uid], now)
-	}
-	g.settle(now)
-	return released
 }

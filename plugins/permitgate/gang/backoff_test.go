@@ -14,8 +14,7 @@ import (
 func failRound(t *testing.T, g *gang.Gang, ids []types.UID, now time.Time) *gang.Rollback {
 	t.Helper()
 	wait(t, g, now, ids[0])
-	g.Enter(ids[1], now)
-	require.False(t, g.Unschedulable(ids[1], "no room", now))
+	full(t, g, now, ids[1])
 	a := g.Act(now)
 	require.NotNil(t, a.Rollback)
 	require.Equal(t, ids[1], a.Rollback.Member)
@@ -36,8 +35,8 @@ func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
 		require.Equal(t, now.Add(r.Backoff), a.Next)
 
 		now = now.Add(r.Backoff)
-		require.ElementsMatch(t, ids, g.Act(now).Activate)
-		requireAdmits(t, g, ids[0], now)
+		require.Empty(t, g.Act(now).Activate, "it waits for its turn")
+		require.Equal(t, gang.Queued, g.Phase())
 	}
 	wait(t, g, now, ids...)
 	require.Len(t, g.Release(ids, now), 2)
@@ -51,7 +50,7 @@ func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
 	for _, id := range ids {
 		g.SetPod(id, gang.Pod{}, now)
 	}
-	require.Equal(t, time.Second, failRound(t, g, ids, now).Backoff, "a whole gang starts anew")
+	require.Equal(t, time.Second, failRound(t, g, ids, now).Backoff, "after a whole gang it starts over")
 }
 
 func TestJitterTakesUpToHalf(t *testing.T) {
@@ -68,48 +67,36 @@ func TestJitterTakesUpToHalf(t *testing.T) {
 	}
 }
 
+// TestRoomEndsABackoff at once when the gang was refused without a round, and otherwise not before ten times as long as the
+// round took.
 func TestRoomEndsABackoff(t *testing.T) {
-	g, ids := newGang(2, 2)
-	failRound(t, g, ids, start)
-	g.Room(after(50))
-	require.Equal(t, after(200), g.Act(after(50)).Next, "not sooner than the pause after the rollback")
-	require.ElementsMatch(t, ids, g.Act(after(200)).Activate)
-}
+	g, _ := newGang(2, 2)
+	require.True(t, g.Turn(start))
+	g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Detail: "at most 1 of 2 fit", Reason: "no room for 2 at once"}, start)
+	requireRefuses(t, g, "m0", start, gang.ReasonBackoff, "no room for 2 at once")
+	g.Room(after(1))
+	require.Equal(t, gang.Queued, g.Phase())
 
-func TestRoomInABackoffThatIsOldIsUsedAtOnce(t *testing.T) {
 	g, ids := newGang(2, 2)
-	failRound(t, g, ids, start)
-	g.Room(after(700))
-	require.ElementsMatch(t, ids, g.Act(after(700)).Activate)
+	wait(t, g, start, ids[0])
+	full(t, g, after(30), ids[1])
+	g.Unreserved(ids[0], after(30))
+	g.Room(after(40))
+	g.Act(after(40))
+	require.Equal(t, after(330), g.Act(after(40)).Next)
+	require.Equal(t, gang.Backoff, g.Phase())
+	g.Act(after(330))
+	require.Equal(t, gang.Queued, g.Phase())
 }
 
 func TestRoomDuringTheRoundShortensTheBackoff(t *testing.T) {
 	g, ids := newGang(2, 2)
 	wait(t, g, after(10), ids[0])
 	g.Room(after(20))
-	g.Enter(ids[1], after(20))
-	g.Unschedulable(ids[1], "no room", after(30))
-	require.Equal(t, after(230), func() time.Time { g.Act(after(30)); g.Unreserved(ids[0], after(30)); return g.Act(after(30)).Next }())
-}
-
-// TestHasteGrows: in a busy cluster room is made all the time, and must not make a gang that does not
-// fit try all the time.
-func TestHasteGrows(t *testing.T) {
-	g, ids := newGang(2, 2)
-	now := start
-	for _, want := range []time.Duration{200, 400, 800, 1600, 3200, 3200} {
-		failRound(t, g, ids, now)
-		g.Room(now.Add(time.Millisecond))
-		next := g.Act(now.Add(time.Millisecond)).Next
-		require.Equal(t, want*time.Millisecond, next.Sub(now))
-		now = next
-	}
-	failRound(t, g, ids, now)
-	now = now.Add(8 * time.Second) // a backoff that room did not end
-	g.Act(now)
-	failRound(t, g, ids, now)
-	g.Room(now)
-	require.Equal(t, 200*time.Millisecond, g.Act(now).Next.Sub(now))
+	full(t, g, after(30), ids[1])
+	g.Act(after(30))
+	g.Unreserved(ids[0], after(30))
+	require.Equal(t, after(230), g.Act(after(30)).Next, "ten times the 20 ms that it took")
 }
 
 func TestRoomDoesNotCureARefusal(t *testing.T) {
@@ -119,20 +106,24 @@ func TestRoomDoesNotCureARefusal(t *testing.T) {
 	require.Equal(t, gang.Backoff, g.Phase())
 	g.Room(after(500))
 	requireRefuses(t, g, ids[0], after(600), gang.ReasonBackoff, "refused")
-	requireAdmits(t, g, ids[0], after(1000))
+	g.Act(after(1000))
+	require.Equal(t, gang.Queued, g.Phase())
 }
 
 func TestOtherMembersAndAnotherSpecEndABackoff(t *testing.T) {
-	g, ids := newGang(2, 2)
-	failRound(t, g, ids, start)
-	g.SetPod("new", gang.Pod{}, after(10))
-	requireRefuses(t, g, ids[0], after(199), gang.ReasonBackoff, "")
-	requireAdmits(t, g, ids[0], after(200))
-
-	g, ids = newGang(2, 2)
-	failRound(t, g, ids, start)
-	g.SetGroup(gang.Spec{UID: "g", MinMember: 1}, after(10))
-	requireAdmits(t, g, ids[0], after(10))
+	for name, change := range map[string]func(g *gang.Gang){
+		"a new member":        func(g *gang.Gang) { g.SetPod("new", gang.Pod{}, after(10)) },
+		"a lower quorum":      func(g *gang.Gang) { g.SetGroup(gang.Spec{UID: "g", MinMember: 2, Timeout: 1}, after(10)) },
+		"another annotation":  func(g *gang.Gang) { g.SetGroup(gang.Spec{UID: "g", MinMember: 2, Revision: "rack"}, after(10)) },
+		"what else may count": func(g *gang.Gang) { g.Changed(after(10)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, ids := newGang(2, 2)
+			failRound(t, g, ids, start)
+			change(g)
+			require.Equal(t, gang.Queued, g.Phase())
+		})
+	}
 }
 
 func TestDeadline(t *testing.T) {
@@ -142,20 +133,25 @@ func TestDeadline(t *testing.T) {
 	for _, id := range ids {
 		g.SetPod(id, gang.Pod{}, start)
 	}
+	gather(t, g, start)
 	for i, id := range ids[:2] {
-		now := after(1000 * i)
-		g.Enter(id, now)
-		waits, deadline, _, _ := g.Fits(id, now)
-		require.True(t, waits)
-		require.Equal(t, after(5000), deadline, "counted from the first waiting member")
+		wait(t, g, after(1000*(i+1)), id)
 	}
-	g.Enter(ids[2], after(1000))
-	require.Equal(t, after(5000), g.Act(after(4000)).Next)
+	enter(t, g, after(2000), ids[2])
+	require.Equal(t, after(6000), g.Act(after(4000)).Next, "counted from the first waiting member")
 	require.Equal(t, gang.Waiting, g.Phase())
-	a := g.Act(after(5000))
+	a := g.Act(after(6000))
 	require.Equal(t, gang.Backoff, g.Phase())
 	require.Equal(t, "2 of 3 members had a node after 5s", a.Rollback.Detail)
 	require.ElementsMatch(t, ids[:2], a.Reject)
+}
+
+// TestDeadlineOfARoundWithoutANode: proposed nodes are not kept for ever for members that do not come.
+func TestDeadlineOfARoundWithoutANode(t *testing.T) {
+	g, _ := gathering(t, 3, 3)
+	g.Act(after(60_000))
+	require.Equal(t, gang.Backoff, g.Phase())
+	require.Zero(t, g.Round())
 }
 
 // TestActionsAreRepeated: the framework adds a waiting pod only after Permit has returned, and a pod in
@@ -164,8 +160,7 @@ func TestActionsAreRepeated(t *testing.T) {
 	t.Run("reject", func(t *testing.T) {
 		g, ids := newGang(3, 3)
 		wait(t, g, start, ids[0])
-		g.Enter(ids[1], start)
-		g.Unschedulable(ids[1], "no room", start)
+		full(t, g, start, ids[1])
 		for _, ms := range []int{0, 5, 15, 35, 75} {
 			require.Empty(t, g.Act(after(ms-1)).Reject)
 			a := g.Act(after(ms))
@@ -191,22 +186,20 @@ func TestActionsAreRepeated(t *testing.T) {
 		}
 	})
 	t.Run("activate", func(t *testing.T) {
-		g := gang.New(config)
-		g.SetGroup(gang.Spec{UID: "g", MinMember: 2}, start)
-		ids := uids(2)
-		for _, id := range ids {
-			g.SetPod(id, gang.Pod{}, start)
-		}
+		g, ids := gathering(t, 2, 2)
 		require.ElementsMatch(t, ids, g.Act(start).Activate)
-		g.Enter(ids[0], after(1))
+		enter(t, g, after(1), ids[0])
 		require.Equal(t, ids[1:], g.Act(after(5)).Activate, "until it is seen in a cycle")
 		now, times := after(5), 0
-		for !g.Act(now).Next.IsZero() {
-			now = g.Act(now).Next
-			times += len(g.Act(now).Activate)
+		for {
+			a := g.Act(now)
+			if a.Next.IsZero() || a.Next.After(after(30_000)) {
+				break
+			}
+			now = a.Next
+			times += len(a.Activate)
 		}
 		require.Equal(t, 14, times, "and given up in the end: it may be in the queue already")
-		require.InDelta(t, 10*time.Second, now.Sub(start), float64(3*time.Second))
 	})
 }
 

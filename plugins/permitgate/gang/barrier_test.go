@@ -20,10 +20,11 @@ var preparingConfig = func() gang.Config {
 // passBarrier has the members arrive at the barrier and pass it together.
 func passBarrier(t *testing.T, g *gang.Gang, now time.Time, ids ...types.UID) {
 	t.Helper()
+	var commit []types.UID
 	for _, id := range ids {
-		g.Arrive(id, now)
+		commit = g.Arrive(id, now)
 	}
-	require.ElementsMatch(t, ids, g.Act(now).Commit)
+	require.ElementsMatch(t, ids, commit, "with the last that arrives")
 	g.Commit(ids, nil, now)
 	for _, id := range ids {
 		requireVerdict(t, g, id, gang.ArrivalPass, "")
@@ -56,17 +57,13 @@ func released(t *testing.T, minMember, members int) (*gang.Gang, []types.UID) {
 
 func TestMembersPassTheBarrierTogether(t *testing.T) {
 	g, ids := released(t, 3, 3)
-	g.Arrive(ids[0], after(20))
-	g.Arrive(ids[1], after(30))
-	a := g.Act(after(30))
-	require.Empty(t, a.Commit)
-	require.Equal(t, after(20_010), a.Next, "when the preparation times out")
+	require.Empty(t, g.Arrive(ids[0], after(20)))
+	require.Empty(t, g.Arrive(ids[1], after(30)))
+	require.Equal(t, after(20_010), g.Act(after(30)).Next, "when the preparation times out")
 	requireVerdict(t, g, ids[0], gang.ArrivalWait, "")
 	require.True(t, g.Holds(ids[0]))
 
-	g.Arrive(ids[2], after(40))
-	require.ElementsMatch(t, ids, g.Act(after(40)).Commit)
-	require.Empty(t, g.Act(after(41)).Commit, "it has just been asked for")
+	require.ElementsMatch(t, ids, g.Arrive(ids[2], after(40)))
 	before := g.Departures()
 	g.Commit(ids, nil, after(50))
 	require.Equal(t, before+3, g.Departures())
@@ -89,7 +86,7 @@ func TestMemberIsLostAtTheBarrier(t *testing.T) {
 			g.Arrive("b", after(30))
 			g.Commit([]types.UID{"a", "b"}, []types.UID{id}, after(30))
 		}, gang.CauseNotPrepared, gang.Backoff},
-		"deleted": {func(g *gang.Gang, id types.UID) { g.DeletePod(id, after(30)) }, gang.CauseMembersLeft, gang.Backoff},
+		"deleted": {func(g *gang.Gang, id types.UID) { g.DeletePod(id, after(30)) }, gang.CauseMembersLeft, gang.Queued},
 		"never prepared": {func(g *gang.Gang, _ types.UID) {
 			_, _ = g.Blocked(after(20_010))
 		}, gang.CauseNotPrepared, gang.Backoff},

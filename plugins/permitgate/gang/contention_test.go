@@ -12,7 +12,7 @@ import (
 )
 
 // TestGangsThatEachTakeHalf: members of two gangs alternate in the queue, there is room for one gang
-// and a half, and each takes what the other needs. Both must let go, and must not meet again forever.
+// and a half, and without hints each takes what the other needs. Both must let go, and must not meet again forever.
 func TestGangsThatEachTakeHalf(t *testing.T) {
 	for seed := range uint64(50) {
 		for _, gangs := range []int{2, 3} {
@@ -20,6 +20,7 @@ func TestGangsThatEachTakeHalf(t *testing.T) {
 				const members = 8
 				r := rand.New(rand.NewPCG(seed, 0))
 				w := newWorld(t, members+members/2, r.Float64)
+				w.hopeful = true
 				for n := range gangs {
 					w.setGroup(fmt.Sprint(n), &gang.Spec{UID: "g", MinMember: members})
 				}

@@ -4,31 +4,39 @@
 // It is pure: it knows neither the scheduling framework nor informers nor a clock. A caller feeds it
 // what happens (the PodGroup and the pods as the API server shows them, and the steps of the members'
 // scheduling and binding cycles) together with the time, and asks with [Gang.Act] what is to be done.
-// Pods are known by UID alone. A Gang is not safe for concurrent use.
+// Pods are known by UID alone. A Gang is not safe for concurrent use. An input costs the same for a gang of
+// two and one of thousands, except for those that concern all members: a round's start, release and rollback.
 //
 // # Phases
 //
-//	            quorum exists            a member waits          minMember released or bound
-//	Pending ------------------> Gathering ----------> Waiting ------------------------> Releasing
-//	 ^   ^                       ^     |                |  ^                                 |
-//	 |   |   time, room or a new |     | quorum out of  |  | a bind failed                   | minMember
-//	 |   |   PodGroup            |     | reach          |  +---------------------------------+ bound
-//	 |   |                       |     v                |                                    v
-//	 |   +-------------------- Backoff <----------------+                                  Whole
-//	 |     PodGroup or members gone      quorum out of reach, or timeout                     |
-//	 +---------------------------------------------------------------------------------------+
+//	           quorum exists          proposal         a member waits         minMember let go
+//	Pending ------------------> Queued ------> Gathering ------> Waiting ----------------------> Releasing
+//	 ^                           ^  |              |                |  ^                              |
+//	 |     time, or a change     |  | refused      | rollback       |  | a bind failed                | minMember
+//	 |     that may help         |  v              v                |  +------------------------------+ bound
+//	 |                          Backoff <---------------------------+                                 v
+//	 |       PodGroup or members gone                                                               Whole
+//	 +------------------------------------------------------------------------------------------------+
 //	                               fewer than minMember members are left
 //
-// Pending: the PodGroup is missing or invalid, or fewer than minMember members live. Gathering: members
-// go through scheduling cycles, none waits. Waiting: at least one has a node and waits in Permit; the
-// rest of the quorum has until the deadline. Releasing: the quorum has been let go and binds. Whole: it
-// is bound. Backoff: the last round failed, nothing is held, nobody is admitted until time has passed or
-// room has been made.
+// Pending: the PodGroup is missing or invalid, or fewer than minMember members live. Queued: a quorum lives and
+// waits for its turn ([Gang.Turn]): one member, the scout, comes to a scheduling cycle, whose caller answers with
+// [Gang.Gather] or [Gang.Refuse]. Gathering: the members go through scheduling cycles, none holds a node. Waiting: at least
+// one has a node and waits in Permit; the rest of the quorum has until the deadline. Releasing: the quorum
+// has been let go and binds. Whole: it is bound. Backoff: the gang was refused or rolled back and holds nothing, until
+// time has passed or something has changed that may help it.
 //
-// A round is the time from entering Gathering to leaving Waiting. A member that fits nowhere has failed
-// for the round. The round goes on as long as the members that have not failed can still make up the
-// quorum: in a gang of exactly minMember members the first failure ends it, a gang with members to
-// spare can lose some.
+// A gang that lacks one member only, while none waits, needs no turn: the member needs no other's consent. It is
+// Gathering without a round, and the member is scheduled like any pod.
+//
+// # Rounds
+//
+// A round begins with Gather and ends with the release or a rollback. Of its members those named first go
+// first, one for each pod template; the others follow when these have found nodes. A member that the
+// hints do not place is tried once more anywhere; one that fits nowhere has failed for the round. The round
+// goes on as long as the members that have not failed can still make up the quorum. A round that failed is
+// followed by another only after a change that may help it or the backoff, and not before ten times as long as
+// it took, so that failed rounds take at most a tenth of the time.
 //
 // # Members
 //
@@ -45,7 +53,7 @@
 //
 // Terminating and finished pods are not members, with one exception: a pod that has succeeded has had its
 // turn with the others, and when the caller says so it goes on counting, or else a replacement for
-// another member could never run again. A rollback turns Waiting into Idle; the pod still holds
+// another member could never run again. A rollback turns Waiting, Released and Prepared into Idle; the pod still holds
 // what it reserved until its Unreserve, and is to be rejected until then.
 //
 // # What holds
@@ -53,17 +61,10 @@
 // The quorum is counted over Bound, Done, Committed, Prepared, Released and Waiting members. No member becomes
 // Released unless, with all that are past Waiting at that moment, at least minMember are; no member becomes
 // Committed unless at least minMember are Committed, Bound or Done with it; and a rollback leaves no member
-// Waiting, Released or Prepared. These are invariants 4 and 5 of the design.
+// Waiting, Released or Prepared.
 //
-// A gang whose binds are rehearsed (see [Gang.SetRehearse]) lets go only members whose rehearsal has passed.
-//
-// # Plans
-//
-// With Config.Planned, members go where a plan for the whole quorum has a slot for them. While the quorum lacks
-// slots one member at a time is woken; in its cycle [Gang.Place] asks for the plan, and the caller answers with
-// [Gang.SetPlan] or [Gang.NoPlan]. A slot is kept from then on until its member is bound, has failed or is gone,
-// and no longer than the round: in Pending, Backoff and Whole there are none. [Gang.Replan] has the plan made
-// anew around the members that have a node.
+// A gang whose binds are rehearsed (see [Gang.SetRehearse]) lets go only members whose rehearsal has passed. The time that
+// rehearsals take does not count against the round's deadline.
 //
 // # Non-goals
 //

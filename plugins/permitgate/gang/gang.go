@@ -20,60 +20,82 @@ type Gang struct {
 	spec    *Spec // nil while the PodGroup does not exist
 	members map[types.UID]*member
 	count   [memberStates]int // members by state
+	passed  int               // members that wait and whose rehearsal has passed
+	holding int               // members that hold something
 	phase   Phase
 
-	deadline   time.Time // of the Waiting phase
+	turn  bool  // the gang has its turn: a scout is on its way
+	scout retry // of the scout's activation
+	round *round
+	// rounds numbers the rounds.
+	rounds int
+
 	prepareBy  time.Time // when the members that were let go are to be prepared; zero when they are not awaited
-	roundStart time.Time
-	roomAt     time.Time // when room was made last
+	changedAt  time.Time // when something changed last that may help
 	readySince time.Time // when the quorum came to exist; zero in Pending
 	ours       bool      // a member of the present quorum was let go by Release or Permit
 
-	failures   int       // rollbacks with backoff since the gang was whole
-	until      time.Time // end of the Backoff phase
-	rolledBack time.Time // when the last rollback was
-	early      bool      // the backoff's end has been moved forward by room or new members
-	hasty      int       // rounds in a row that were started early and failed
-	lastCause  Cause
-	lastDetail string
+	failures int       // rollbacks with backoff since the gang was whole
+	until    time.Time // end of the Backoff phase
+	earliest time.Time // before when no change ends it
+	last     Rollback  // the last one
 
 	rehearse bool   // binds are rehearsed
 	turns    uint64 // of all members, ever
+	due      []Rehearsal
+	probing  retry // of the rehearsal with which a gang finds out whether a refused bind has become possible
 
 	partialSince time.Time // when the gang came to be bound in part; zero when it is not
 	stranded     bool      // Actions.Stranded has been reported
 
 	departures int // how often members have left the barrier
 
-	planning planning
-
 	probe  retry
-	commit retry
+	agenda agenda
 	report Actions // what has happened since the last Act: Rollback, Rollbacks, BecameWhole
 }
 
+// memberState is where one member stands; see the package's documentation.
+type memberState uint8
+
+const (
+	memberHeld memberState = iota
+	memberIdle
+	memberFailed
+	memberWaiting
+	memberReleased
+	memberPrepared
+	memberCommitted
+	memberBound
+	memberDone
+	memberGone
+	memberStates // how many there are
+)
+
 // member is one pod of the gang.
 type member struct {
+	uid   types.UID
 	state memberState
 	// holds is true from Permit until the member's bind is on the way or it is unreserved: it has something
 	// reserved that a rejection would free.
 	holds bool
-	// wanted is true while the member is to be moved to the active queue, until it is seen in a cycle.
-	wanted bool
+	// called is true while the gang lets the member into the queue although its quorum has not been let go.
+	called bool
+	// inRound is true for a member of the present round, first for one that goes first and has not found a node yet.
+	inRound, first bool
+	// anywhere is true for a member that has been tried on the proposed nodes, in this round.
+	anywhere bool
 	// resting is true from a failed bind until the next cycle: the framework's own backoff of the pod
 	// is not to be cut short.
 	resting bool
 	// sentBack is true from the loss of the node that the member was given, or from a cycle that found none
 	// and may not preempt, to its next cycle.
 	sentBack bool
-	// tried is true from the member's first cycle on.
-	tried bool
 	// bindFailed is true from a failed bind to the member's next bind or rollback.
 	bindFailed bool
-	// slot is the member's place in the plan, until it is bound; nil without one.
-	slot   *Slot
-	wake   retry
-	reject retry
+	// scouted is how often the member was activated as scout since it was last seen in a cycle.
+	scouted int
+	tasks   [tasks]task
 	// turn numbers the member's waits in Permit, and the rehearsals of one.
 	turn      uint64
 	rehearsal rehearsal
@@ -117,7 +139,10 @@ func (g *Gang) SentBack(uid types.UID) bool {
 }
 
 // LastFailure says in words why the gang was rolled back last, empty when it never was.
-func (g *Gang) LastFailure() string { return g.lastDetail }
+func (g *Gang) LastFailure() string { return g.last.Detail }
+
+// Last returns the last rollback; its Cause is empty when there was none.
+func (g *Gang) Last() Rollback { return g.last }
 
 // MinMember returns the quorum, 0 while the PodGroup does not exist.
 func (g *Gang) MinMember() int {
@@ -134,7 +159,7 @@ func (g *Gang) SetGroup(spec Spec, now time.Time) {
 		return
 	}
 	if g.spec != nil && g.spec.UID != spec.UID {
-		// A new PodGroup of the old name: whoever waited did so for the old one.
+		// A new PodGroup of the old name: those who waited did so for the old one.
 		g.DeleteGroup(now)
 	}
 	g.spec = &spec
@@ -164,7 +189,28 @@ func (g *Gang) Admit(uid types.UID, now time.Time) (Reason, string) {
 	if !known || m.state == memberGone {
 		return ReasonUnknown, "the pod has not been seen as a member yet"
 	}
+	if !g.called(m) {
+		m.resting = false
+		if g.round != nil && !m.inRound {
+			return ReasonSpare, "waits until the quorum has been let go"
+		}
+		return ReasonQueued, "waits for the gang's turn"
+	}
 	return ReasonNone, ""
+}
+
+// called reports whether the gang lets a member into the queue now.
+func (g *Gang) called(m *member) bool {
+	switch g.phase {
+	case Releasing, Whole:
+		return true
+	case Gathering:
+		if g.round == nil { // it lacks one member only
+			return true
+		}
+	case Pending, Queued, Waiting, Backoff:
+	}
+	return m.called
 }
 
 // Blocked returns what keeps the gang's members out of the queue, and that in words.
@@ -186,152 +232,8 @@ func (g *Gang) blocked() (Reason, string) {
 		}
 		return ReasonTooFew, detail
 	case g.phase == Backoff:
-		// Not for how long, and in the words of the member that failed: they become a condition of the pods, and
-		// each change of them is a write.
-		return ReasonBackoff, cmp.Or(g.lastDetail, "backs off")
+		// Not for how long: the words become a condition of the pods, and each change of them is a write.
+		return ReasonBackoff, cmp.Or(g.last.Words(), "backs off")
 	}
 	return ReasonNone, ""
-}
-
-// Enter is Admit at the member's PreFilter: the member is in a scheduling cycle.
-func (g *Gang) Enter(uid types.UID, now time.Time) (Reason, string) {
-	reason, detail := g.Admit(uid, now)
-	if m, known := g.members[uid]; known {
-		m.wanted, m.resting, m.tried = false, false, true
-		if reason == ReasonNone {
-			m.sentBack = false
-			if m.state == memberFailed {
-				// Something made the pod worth another try within the round.
-				g.move(m, memberIdle)
-			}
-		}
-	}
-	return reason, detail
-}
-
-// Fits is called with the member's Permit: it has been given a node. wait is true when it must wait
-// there for the quorum, until deadline; a reason other than ReasonNone means that it must be rejected.
-func (g *Gang) Fits(uid types.UID, now time.Time) (wait bool, deadline time.Time, reason Reason, detail string) {
-	if reason, detail := g.Admit(uid, now); reason != ReasonNone {
-		return false, time.Time{}, reason, detail
-	}
-	m := g.members[uid]
-	m.wanted = false
-	if m.state == memberBound {
-		// Bound behind this scheduler's back: there is nothing to wait for, and its own bind will say so.
-		return false, time.Time{}, ReasonNone, ""
-	}
-	if g.letGo() >= g.spec.MinMember || g.lacksOnlyOne() {
-		g.release(m, now)
-		g.settle(now)
-		return false, time.Time{}, ReasonNone, ""
-	}
-	if g.count[memberWaiting] == 0 {
-		g.deadline = now.Add(g.timeout())
-	}
-	g.move(m, memberWaiting)
-	m.holds = true
-	g.restage(m)
-	g.probe.start(now)
-	g.settle(now)
-	return true, g.deadline, ReasonNone, ""
-}
-
-// lacksOnlyOne reports whether one more member completes the quorum while none waits: that member
-// needs nobody's consent and nobody needs its.
-func (g *Gang) lacksOnlyOne() bool {
-	return g.letGo() == g.spec.MinMember-1 && g.count[memberWaiting] == 0
-}
-
-// Unschedulable is called when a scheduling cycle found no node for the member; detail says why. It
-// reports whether the member may preempt: when the quorum does not depend on others, as for an
-// ordinary pod.
-func (g *Gang) Unschedulable(uid types.UID, detail string, now time.Time) (mayPreempt bool) {
-	if reason, _ := g.Admit(uid, now); reason != ReasonNone {
-		if m, known := g.members[uid]; known {
-			m.sentBack = true
-		}
-		return false
-	}
-	m := g.members[uid]
-	m.wanted = false
-	switch g.phase {
-	case Releasing, Whole:
-		return true
-	case Gathering, Waiting:
-		if g.lacksOnlyOne() {
-			return true
-		}
-		m.sentBack = true
-		if m.state == memberIdle {
-			g.move(m, memberFailed)
-			g.fail(CauseUnschedulable, uid, detail, now)
-		}
-	case Pending, Backoff:
-	}
-	return false
-}
-
-// Unreserved is called with the member's Unreserve: whatever it held is free again.
-func (g *Gang) Unreserved(uid types.UID, now time.Time) {
-	m, known := g.members[uid]
-	if !known {
-		return
-	}
-	held := m.holds
-	m.holds, m.sentBack = false, true
-	switch m.state {
-	case memberGone:
-		g.forget(uid, m)
-	case memberWaiting:
-		if g.phase == Releasing || g.phase == Whole {
-			// It was sent back just as the quorum came in: now it may go its own way.
-			g.move(m, memberIdle)
-			g.want(m, now)
-			break
-		}
-		g.move(m, memberFailed)
-		g.fail(CauseRefused, uid, "a waiting member was refused", now)
-		return
-	case memberReleased, memberPrepared:
-		m.resting = true
-		g.move(m, memberIdle)
-		g.fail(CauseNotPrepared, uid, "a member that was let go was preempted, or could not be prepared for its bind", now)
-		return
-	case memberCommitted:
-		// The bind failed. The framework retries the member; those that were committed with it stay so.
-		m.resting, m.bindFailed = true, true
-		g.report.BindFailed = append(g.report.BindFailed, uid)
-		g.move(m, memberIdle)
-	case memberIdle:
-		if held {
-			// Sent back by a rollback: in the next round it starts like the others.
-			g.want(m, now)
-			break
-		}
-		if g.phase == Gathering || g.phase == Waiting {
-			g.move(m, memberFailed)
-			g.fail(CauseRefused, uid, "a member was refused the node that it was given", now)
-			return
-		}
-	case memberHeld, memberFailed, memberBound, memberDone:
-	}
-	g.settle(now)
-}
-
-// Bound is called when the member's binding cycle has bound it.
-func (g *Gang) Bound(uid types.UID, now time.Time) {
-	m, known := g.members[uid]
-	if !known {
-		return
-	}
-	m.holds = false
-	switch m.state {
-	case memberGone:
-		g.forget(uid, m)
-	case memberDone:
-	default:
-		g.move(m, memberBound)
-	}
-	g.settle(now)
 }

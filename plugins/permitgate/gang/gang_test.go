@@ -2,6 +2,7 @@ package gang_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ var (
 	start  = time.Unix(1_000_000, 0)
 	config = gang.Config{
 		Timeout: time.Minute, InitialBackoff: time.Second, MaxBackoff: 8 * time.Second,
-		RoomPause: 200 * time.Millisecond, Jitter: func() float64 { return 0 },
+		Jitter: func() float64 { return 0 },
 	}
 )
 
@@ -42,16 +43,55 @@ func newGang(minMember, members int) (*gang.Gang, []types.UID) {
 	return g, ids
 }
 
-// wait puts members into Permit.
+// gather gives the gang its turn and begins a round with all members that lack a node; the first of ids is the scout.
+func gather(t *testing.T, g *gang.Gang, now time.Time) []types.UID {
+	t.Helper()
+	require.True(t, g.Turn(now))
+	a := g.Act(now)
+	require.Len(t, a.Activate, 1, "the scout")
+	entry, reason, detail := g.Enter(a.Activate[0], now)
+	require.Equal(t, gang.EnterPropose, entry, "%s: %s", reason, detail)
+	members, need := g.Missing()
+	require.GreaterOrEqual(t, len(members), need)
+	slices.Sort(members)
+	require.True(t, g.Gather(gang.Round{Members: members, First: members}, now))
+	return members
+}
+
+// gathering is newGang in a round.
+func gathering(t *testing.T, minMember, members int) (*gang.Gang, []types.UID) {
+	t.Helper()
+	g, ids := newGang(minMember, members)
+	gather(t, g, start)
+	return g, ids
+}
+
+// enter has a member come to a cycle.
+func enter(t *testing.T, g *gang.Gang, now time.Time, id types.UID) {
+	t.Helper()
+	entry, _, detail := g.Enter(id, now)
+	require.Equal(t, gang.EnterAnywhere, entry, detail)
+}
+
+// wait puts members into Permit, in a round that is begun if there is none.
 func wait(t *testing.T, g *gang.Gang, now time.Time, ids ...types.UID) {
 	t.Helper()
+	if _, _ = g.Blocked(now); g.Phase() == gang.Queued {
+		gather(t, g, now)
+	}
 	for _, id := range ids {
-		reason, detail := g.Enter(id, now)
-		require.Equal(t, gang.ReasonNone, reason, detail)
-		waits, _, reason, detail := g.Fits(id, now)
+		enter(t, g, now, id)
+		waits, reason, detail := g.Fits(id, now)
 		require.Equal(t, gang.ReasonNone, reason, detail)
 		require.True(t, waits, id)
 	}
+}
+
+// full has a member find no node anywhere.
+func full(t *testing.T, g *gang.Gang, now time.Time, id types.UID) {
+	t.Helper()
+	enter(t, g, now, id)
+	require.Equal(t, gang.OutcomeWait, g.Unschedulable(id, "no room", "no room", now))
 }
 
 func requireAdmits(t *testing.T, g *gang.Gang, id types.UID, now time.Time) {
@@ -89,9 +129,13 @@ func TestAdmission(t *testing.T) {
 	require.Empty(t, g.Act(start).Activate)
 
 	g.SetPod("m2", gang.Pod{}, start)
-	requireAdmits(t, g, "m0", start)
+	require.Equal(t, gang.Queued, g.Phase())
+	requireRefuses(t, g, "m0", start, gang.ReasonQueued, "turn")
 	requireRefuses(t, g, "stranger", start, gang.ReasonUnknown, "not been seen")
-	require.ElementsMatch(t, []types.UID{"m0", "m2"}, g.Act(start).Activate, "not the bound one")
+	require.Empty(t, g.Act(start).Activate, "before its turn")
+	require.Equal(t, []types.UID{"m0", "m2"}, gather(t, g, start), "not the bound one")
+	requireAdmits(t, g, "m0", start)
+	require.Contains(t, g.Act(start).Activate, types.UID("m2"))
 
 	g.DeletePod("m2", start)
 	requireRefuses(t, g, "m0", start, gang.ReasonTooFew, "needs 3 members, 2 exist")
@@ -138,7 +182,7 @@ func TestRollback(t *testing.T) {
 	}{
 		"a member fits nowhere": {3, 3, func(g *gang.Gang, ids []types.UID) {
 			g.Enter(ids[2], after(20))
-			g.Unschedulable(ids[2], "no room", after(20))
+			g.Unschedulable(ids[2], "no room", "", after(20))
 		}, gang.CauseUnschedulable, gang.Backoff},
 		"a waiting member is refused": {3, 3, func(g *gang.Gang, ids []types.UID) {
 			g.Unreserved(ids[1], after(20))
@@ -164,15 +208,15 @@ func TestRollback(t *testing.T) {
 		}, gang.CauseGroupGone, gang.Pending},
 		"the PodGroup is replaced": {3, 3, func(g *gang.Gang, _ []types.UID) {
 			g.SetGroup(gang.Spec{UID: "g2", MinMember: 3}, after(20))
-		}, gang.CauseGroupGone, gang.Gathering},
+		}, gang.CauseGroupGone, gang.Queued},
 		"the quorum is raised beyond the members": {3, 3, func(g *gang.Gang, _ []types.UID) {
 			g.SetGroup(gang.Spec{UID: "g", MinMember: 4}, after(20))
 		}, gang.CauseMembersLeft, gang.Pending},
 		"the last that could step in fails": {4, 3, func(g *gang.Gang, ids []types.UID) {
 			g.Enter(ids[2], after(20))
-			g.Unschedulable(ids[2], "no room", after(20))
+			g.Unschedulable(ids[2], "no room", "", after(20))
 			g.Enter(ids[3], after(20))
-			g.Unschedulable(ids[3], "no room", after(20))
+			g.Unschedulable(ids[3], "no room", "", after(20))
 		}, gang.CauseUnschedulable, gang.Backoff},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -207,8 +251,7 @@ func TestGangWithMembersToSpare(t *testing.T) {
 	g, ids := newGang(3, 5)
 	wait(t, g, after(10), ids[0], ids[1])
 	for _, id := range ids[2:4] {
-		g.Enter(id, after(20))
-		require.False(t, g.Unschedulable(id, "no room", after(20)), "no preemption")
+		full(t, g, after(20), id)
 	}
 	require.Equal(t, gang.Waiting, g.Phase(), "the fifth member may still complete the quorum")
 	wait(t, g, after(30), ids[4])
@@ -216,9 +259,9 @@ func TestGangWithMembersToSpare(t *testing.T) {
 	require.ElementsMatch(t, ids[2:4], g.Act(after(30)).Activate, "those that had failed may try again")
 
 	g.Enter(ids[2], after(40))
-	require.True(t, g.Unschedulable(ids[2], "no room", after(40)), "beyond the quorum it is like any pod")
+	require.Equal(t, gang.OutcomePreempt, g.Unschedulable(ids[2], "no room", "", after(40)), "beyond the quorum it is like any pod")
 	require.Equal(t, gang.Releasing, g.Phase())
-	waits, _, reason, _ := g.Fits(ids[3], after(50))
+	waits, reason, _ := g.Fits(ids[3], after(50))
 	require.Equal(t, gang.ReasonNone, reason)
 	require.False(t, waits)
 }
@@ -274,10 +317,10 @@ func TestQuorumIsLowered(t *testing.T) {
 
 func TestSingleMemberActsLikeAPod(t *testing.T) {
 	g, ids := newGang(1, 1)
-	g.Enter(ids[0], after(10))
-	require.True(t, g.Unschedulable(ids[0], "no room", after(10)))
+	enter(t, g, after(10), ids[0])
+	require.Equal(t, gang.OutcomePreempt, g.Unschedulable(ids[0], "no room", "", after(10)))
 	require.Equal(t, gang.Gathering, g.Phase())
-	waits, _, reason, _ := g.Fits(ids[0], after(20))
+	waits, reason, _ := g.Fits(ids[0], after(20))
 	require.Equal(t, gang.ReasonNone, reason)
 	require.False(t, waits)
 	require.Equal(t, gang.Releasing, g.Phase())
@@ -295,7 +338,7 @@ func TestReplacementInAWholeGang(t *testing.T) {
 	require.Equal(t, gang.Pending, g.Phase())
 	g.SetPod("new", gang.Pod{}, after(2000))
 	require.Equal(t, []types.UID{"new"}, g.Act(after(2000)).Activate)
-	waits, _, reason, _ := g.Fits("new", after(2010))
+	waits, reason, _ := g.Fits("new", after(2010))
 	require.Equal(t, gang.ReasonNone, reason)
 	require.False(t, waits, "the others are bound")
 	g.Bound("new", after(2020))
@@ -318,7 +361,7 @@ func TestFailedBindIsRetriedAlone(t *testing.T) {
 
 	requireAdmits(t, g, ids[1], after(1000))
 	g.Enter(ids[1], after(1000))
-	waits, _, _, _ := g.Fits(ids[1], after(1000))
+	waits, _, _ := g.Fits(ids[1], after(1000))
 	require.False(t, waits)
 	g.Bound(ids[1], after(1010))
 	require.Equal(t, gang.Whole, g.Phase())

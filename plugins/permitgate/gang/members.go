@@ -17,7 +17,7 @@ func (g *Gang) SetPod(uid types.UID, pod Pod, now time.Time) {
 	}
 	if !known || m.state == memberGone {
 		if !known {
-			m = &member{state: memberStates}
+			m = &member{uid: uid, state: memberStates}
 			g.members[uid] = m
 		}
 		switch {
@@ -29,19 +29,21 @@ func (g *Gang) SetPod(uid types.UID, pod Pod, now time.Time) {
 			g.move(m, memberIdle)
 			g.want(m, now)
 		}
-		g.membersChanged(now)
-		g.settle(now)
+		g.Changed(now)
 		return
 	}
 	switch {
 	case pod.Bound:
 		g.move(m, memberBound)
+		g.leads(m, now)
 	case pod.Held && (m.state == memberIdle || m.state == memberFailed):
 		g.move(m, memberHeld)
+		g.leads(m, now)
 	case !pod.Held && m.state == memberHeld:
 		g.move(m, memberIdle)
 		g.want(m, now)
-		g.membersChanged(now)
+		g.Changed(now)
+		return
 	default:
 		return
 	}
@@ -53,22 +55,22 @@ func (g *Gang) SetPod(uid types.UID, pod Pod, now time.Time) {
 func (g *Gang) SetDone(uid types.UID, now time.Time) {
 	m, known := g.members[uid]
 	if !known {
-		m = &member{state: memberStates}
+		m = &member{uid: uid, state: memberStates}
 		g.members[uid] = m
 	}
 	if m.state == memberDone {
 		return
 	}
-	m.holds = false
+	g.hold(m, false)
 	g.move(m, memberDone)
-	g.membersChanged(now)
-	g.settle(now)
+	g.leads(m, now)
+	g.Changed(now)
 }
 
 // DeleteDone says that a pod that had succeeded does not count any more.
 func (g *Gang) DeleteDone(uid types.UID, now time.Time) {
 	if m, known := g.members[uid]; known && m.state == memberDone {
-		g.forget(uid, m)
+		g.forget(m)
 		g.settle(now)
 	}
 }
@@ -79,12 +81,13 @@ func (g *Gang) DeletePod(uid types.UID, now time.Time) {
 	if !known || m.state == memberDone {
 		return
 	}
+	g.leads(m, now)
 	if m.holds {
 		g.move(m, memberGone)
-		m.reject.start(now.Add(deletedPause))
+		g.repeat(m, taskReject, now.Add(deletedPause))
 	} else {
-		g.forget(uid, m)
+		g.forget(m)
 	}
-	g.membersChanged(now)
 	g.fail(CauseMembersLeft, uid, "a member was deleted", now)
+	g.Changed(now)
 }

@@ -31,7 +31,7 @@ func TestProtocol(t *testing.T) {
 }
 
 const (
-	protocolRuns = 20_000
+	protocolRuns = 10_000
 	rapidChecks  = 100 // of one rapid.Check, unless -rapid.checks says otherwise
 )
 
@@ -40,8 +40,8 @@ func protocol(t *rapid.T) {
 	w := newWorld(t, rapid.IntRange(2, 12).Draw(t, "capacity"), func() float64 { return jitter.Draw(t, "jitter") })
 	w.evicts = rapid.Bool().Draw(t, "evicts")
 	w.rehearse = rapid.Bool().Draw(t, "rehearse")
-	w.config.Planned = rapid.Bool().Draw(t, "planned")
-	w.ordered = rapid.Bool().Draw(t, "ordered")
+	w.hinted = rapid.Bool().Draw(t, "hinted")
+	w.hopeful = rapid.Bool().Draw(t, "hopeful")
 	names := []string{"a", "b"}[:rapid.IntRange(1, 2).Draw(t, "gangs")]
 	name := rapid.SampledFrom(names)
 	some := func(t *rapid.T, label string, ps []*pod) *pod {
@@ -60,7 +60,7 @@ func protocol(t *rapid.T) {
 			do(t, deliver(stream))
 		}
 	}
-	cycleEnds := rapid.SampledFrom([]outcome{fine, fine, fine, fine, refusedNode, refusedPlan, lateRefusal})
+	cycleEnds := rapid.SampledFrom([]outcome{fine, fine, fine, fine, refusedNode, refusedHints, refusedHints, lateRefusal})
 	prepareEnds := rapid.SampledFrom([]outcome{fine, fine, fine, fine, refusedNode})
 	rehearsals := rapid.SampledFrom([]string{"", "", "", "a policy"})
 	bindEnds := rapid.SampledFrom([]outcome{fine, fine, fine, bindFails, bindFailsButBinds})

@@ -68,14 +68,6 @@ func (g *Gang) Recover(now time.Time) bool {
 	return true
 }
 
-// Inherit says that a pod that waits may have been given a node by an earlier scheduler, which is not meant
-// for it any more.
-func (g *Gang) Inherit(uid types.UID) {
-	if m, known := g.members[uid]; known && !m.tried && !m.holds {
-		m.sentBack = true
-	}
-}
-
 // KeepsNode reports whether the member's bind has failed and its next attempt is to be for the same node.
 func (g *Gang) KeepsNode(uid types.UID) bool {
 	m, known := g.members[uid]

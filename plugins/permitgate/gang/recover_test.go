@@ -39,15 +39,13 @@ func TestGangThatStaysBoundInPart(t *testing.T) {
 	g.DeletePod(ids[0], after(61_100)) // as its eviction does
 	require.Equal(t, gang.Pending, g.Phase())
 	g.SetPod("new", gang.Pod{}, after(62_000))
-	requireAdmits(t, g, ids[1], after(62_000))
+	require.Equal(t, gang.Queued, g.Phase())
 	require.False(t, g.Stranded(after(200_000)))
 }
 
 func TestNextTimeIsThatOfTheRecovery(t *testing.T) {
-	g, ids := partlyBound(t)
-	for _, id := range ids[1:] { // so that nothing else is to be done
-		g.Enter(id, start)
-	}
+	g, _ := partlyBound(t)
+	require.Equal(t, gang.Queued, g.Phase(), "so that nothing else is to be done")
 	require.Equal(t, after(60_000), g.Act(after(1)).Next)
 }
 
@@ -66,8 +64,10 @@ func TestGangThatIsNotStranded(t *testing.T) {
 		"the PodGroup is gone":        func(g *gang.Gang, _ []types.UID) { g.DeleteGroup(after(30_000)) },
 		"the quorum has been lowered": func(g *gang.Gang, _ []types.UID) { g.SetGroup(gang.Spec{UID: "g", MinMember: 1}, after(30_000)) },
 		"the rest is on its way": func(g *gang.Gang, ids []types.UID) {
+			require.True(t, g.Turn(after(30_000)))
+			g.Act(after(30_000))
 			g.Enter(ids[1], after(30_000))
-			g.Enter(ids[2], after(30_000))
+			require.True(t, g.Gather(gang.Round{Members: ids[1:], First: ids[1:]}, after(30_000)))
 			g.Fits(ids[1], after(30_000))
 			g.Fits(ids[2], after(30_000))
 			g.Release(ids[1:], after(30_000))
@@ -106,21 +106,6 @@ func TestFailedBindKeepsItsNode(t *testing.T) {
 	g.Bound(ids[1], after(1010))
 	require.Equal(t, gang.Whole, g.Phase())
 	require.False(t, g.KeepsNode(ids[1]))
-}
-
-// TestInheritedNomination: what an earlier scheduler has chosen is not meant for members that this one has
-// not tried.
-func TestInheritedNomination(t *testing.T) {
-	g, ids := newGang(3, 3)
-	g.Enter(ids[0], after(10))
-	g.Inherit("stranger")
-	for _, id := range ids {
-		g.Inherit(id)
-	}
-	require.False(t, g.SentBack(ids[0]), "it is being tried")
-	require.True(t, g.SentBack(ids[1]))
-	g.Enter(ids[1], after(20))
-	require.False(t, g.SentBack(ids[1]))
 }
 
 // TestNewMembersOfAPartlyBoundGang have a round of their own before the gang counts as stranded: it lacked members until

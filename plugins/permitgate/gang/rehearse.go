@@ -6,11 +6,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// probeInterval is how long a gang whose bind was refused waits before it rehearses that bind again. It doubles each
+// time, up to probeIntervalLimit; a change of the policies starts it over.
+const (
+	probeInterval      = 250 * time.Millisecond
+	probeIntervalLimit = 2 * time.Second
+)
+
 // Rehearsal names one rehearsal of a member's bind.
 type Rehearsal struct {
 	UID types.UID
 	// Turn tells it from the rehearsals of other waits of the same member.
 	Turn uint64
+	// Probe is true for one of a member that does not wait: it was refused before, on the node that it had then.
+	Probe bool
 }
 
 // rehearsal is how far the rehearsal of a member's bind is.
@@ -31,26 +40,62 @@ func (g *Gang) SetRehearse(rehearse bool, now time.Time) {
 	}
 }
 
-// AdmissionChanged says that what decides about binds has changed: whoever waits is rehearsed again, and a
-// gang that was rolled back because a bind would be refused starts its next round at once, or RoomPause
-// after the rollback when that is later.
+// AdmissionChanged says that what decides about binds has changed: members that wait are rehearsed again, and a
+// gang that was rolled back because a bind would be refused rehearses that bind at once.
 func (g *Gang) AdmissionChanged(now time.Time) {
-	for _, m := range g.members {
-		if m.state == memberWaiting {
-			g.restage(m)
+	if g.count[memberWaiting] > 0 {
+		for _, m := range g.members {
+			if m.state == memberWaiting {
+				g.restage(m)
+			}
 		}
 	}
-	if g.phase == Backoff && g.lastCause == CauseBindRefused {
-		g.retryAt(now)
+	if g.phase == Backoff && g.last.Cause == CauseBindRefused {
+		if !g.rehearse {
+			g.until = now
+		}
+		g.probing = retry{at: now, first: probeInterval}
 	}
 	g.probe.start(now)
 	g.settle(now)
 }
 
-// restage has the member's bind rehearsed anew.
+// restage has the member's bind rehearsed from the beginning.
 func (g *Gang) restage(m *member) {
+	if m.state == memberWaiting && m.rehearsal == rehearsalPassed {
+		g.passed--
+	}
 	g.turns++
 	m.turn, m.rehearsal = g.turns, rehearsalDue
+	if g.rehearse {
+		g.due = append(g.due, Rehearsal{UID: m.uid, Turn: m.turn})
+	}
+}
+
+// takeRehearsals returns the rehearsals that are to be begun.
+func (g *Gang) takeRehearsals(now time.Time) []Rehearsal {
+	due := g.due[:0:0]
+	for _, r := range g.due {
+		if m, known := g.members[r.UID]; known && g.rehearse && m.state == memberWaiting && m.turn == r.Turn && m.rehearsal == rehearsalDue {
+			m.rehearsal = rehearsalRuns
+			due = append(due, r)
+		}
+	}
+	g.due = nil
+	if g.probesBind() && g.probing.due(now) {
+		g.probing.at = now.Add(min(pause(probeInterval, g.probing.tries-1), probeIntervalLimit))
+		due = append(due, Rehearsal{UID: g.last.Member, Probe: true})
+	}
+	return due
+}
+
+// probesBind reports whether the gang rehearses, while it holds nothing, the bind that was refused.
+func (g *Gang) probesBind() bool {
+	if g.phase != Backoff || g.last.Cause != CauseBindRefused || !g.rehearse {
+		return false
+	}
+	m, known := g.members[g.last.Member]
+	return known && !m.holds
 }
 
 // rehearsed reports whether the member's rehearsal keeps it no longer.
@@ -58,6 +103,9 @@ func (g *Gang) rehearsed(m *member) bool { return !g.rehearse || m.rehearsal == 
 
 // Rehearsing reports whether the result of a rehearsal is still of interest.
 func (g *Gang) Rehearsing(r Rehearsal) bool {
+	if r.Probe {
+		return g.probesBind() && g.last.Member == r.UID
+	}
 	m, known := g.members[r.UID]
 	return known && g.rehearse && m.state == memberWaiting && m.turn == r.Turn && m.rehearsal == rehearsalRuns
 }
@@ -69,13 +117,19 @@ func (g *Gang) Rehearsed(r Rehearsal, refused string, now time.Time) {
 		return
 	}
 	m := g.members[r.UID]
-	if refused == "" {
+	switch {
+	case r.Probe && refused == "":
+		g.until = now
+		g.settle(now)
+	case r.Probe:
+	case refused == "":
 		m.rehearsal = rehearsalPassed
+		g.passed++
 		g.probe.start(now)
 		g.settle(now)
-		return
+	default:
+		g.move(m, memberFailed)
+		g.repeat(m, taskReject, now)
+		g.fail(CauseBindRefused, r.UID, refused, now)
 	}
-	g.move(m, memberFailed)
-	m.reject.start(now)
-	g.fail(CauseBindRefused, r.UID, refused, now)
 }

@@ -2,6 +2,7 @@ package gang_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
@@ -55,11 +56,75 @@ func TestRefusedRehearsalSendsTheGangBack(t *testing.T) {
 	require.Equal(t, "says a policy", a.Rollback.Detail)
 	require.ElementsMatch(t, ids, a.Reject)
 
-	// Room does not help, another policy may.
+	// Room does not help.
 	g.Room(after(300))
 	requireRefuses(t, g, ids[0], after(400), gang.ReasonBackoff, "says a policy")
-	g.AdmissionChanged(after(500))
-	requireAdmits(t, g, ids[0], after(500))
+}
+
+// TestRefusedBindIsProbed: while the gang holds nothing, the one bind that was refused is rehearsed, at intervals that grow to two
+// seconds and start over when policies change. When it passes, the gang comes back at once.
+func TestRefusedBindIsProbed(t *testing.T) {
+	c := config
+	c.InitialBackoff, c.MaxBackoff = time.Hour, time.Hour
+	g := gang.New(c)
+	g.SetGroup(gang.Spec{UID: "g", MinMember: 2}, start)
+	ids := uids(2)
+	for _, id := range ids {
+		g.SetPod(id, gang.Pod{}, start)
+	}
+	g.SetRehearse(true, start)
+	wait(t, g, start, ids...)
+	refused := rehearsals(g, 0)[ids[1]]
+	g.Rehearsed(refused, "says a policy", start)
+	require.Equal(t, gang.Backoff, g.Phase())
+	g.Act(start)
+	for _, id := range ids {
+		g.Unreserved(id, after(1))
+	}
+	probe := func(ms int) gang.Rehearsal {
+		t.Helper()
+		require.Empty(t, rehearsals(g, ms-1))
+		runs := rehearsals(g, ms)
+		require.Len(t, runs, 1)
+		require.True(t, runs[ids[1]].Probe)
+		g.Rehearsed(runs[ids[1]], "says a policy", after(ms))
+		return runs[ids[1]]
+	}
+	ms := 0
+	for _, interval := range []int{250, 250, 500, 1000, 1000} {
+		ms += interval
+		probe(ms)
+	}
+	g.AdmissionChanged(after(3_100))
+	require.Len(t, rehearsals(g, 3_100), 1)
+	require.Equal(t, gang.Backoff, g.Phase())
+	last := probe(3_350)
+	g.Rehearsed(last, "", after(3_360))
+	require.Equal(t, gang.Queued, g.Phase())
+	require.Empty(t, rehearsals(g, 20_000))
+}
+
+// TestRehearsalsDoNotCountAgainstTheDeadline: all members have a node, and what is left to do is up to a slow webhook.
+func TestRehearsalsDoNotCountAgainstTheDeadline(t *testing.T) {
+	g, ids := newGang(2, 2)
+	g.SetRehearse(true, start)
+	wait(t, g, start, ids[0])
+	wait(t, g, after(59_000), ids[1])
+	runs := rehearsals(g, 59_000)
+	g.Act(after(300_000))
+	require.Equal(t, gang.Waiting, g.Phase())
+	for _, id := range ids {
+		g.Rehearsed(runs[id], "", after(300_000))
+	}
+	require.Equal(t, after(301_000), func() time.Time {
+		for a := g.Act(after(300_000)); ; a = g.Act(after(300_999)) {
+			if len(a.Probe) == 0 {
+				return a.Next
+			}
+		}
+	}(), "what was left of the timeout, for whatever else keeps them")
+	a := g.Act(after(301_000))
+	require.Equal(t, gang.CauseTimeout, a.Rollback.Cause)
 }
 
 // TestRehearsalsOfAnEarlierWait: what was found out about another node or under other policies is nothing.

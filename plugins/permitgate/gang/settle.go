@@ -26,7 +26,7 @@ func (g *Gang) letGo() int { return g.preparing() + g.sure() }
 
 // reachable is how many members may still make up the quorum in this round.
 func (g *Gang) reachable() int {
-	return g.count[memberIdle] + g.count[memberWaiting] + g.letGo()
+	return g.round.idle + g.count[memberWaiting] + g.letGo()
 }
 
 func (g *Gang) timeout() time.Duration {
@@ -36,53 +36,75 @@ func (g *Gang) timeout() time.Duration {
 	return g.config.Timeout
 }
 
+// Timeout returns how long the first waiting member waits for the quorum.
+func (g *Gang) Timeout() time.Duration { return g.timeout() }
+
 // move changes a member's state and keeps the counts.
 func (g *Gang) move(m *member, to memberState) {
 	if m.state < memberStates {
-		g.count[m.state]--
-	}
-	if m.state == memberPrepared {
-		g.departures++
-	}
-	if m.slot != nil && !to.mayHaveSlot() {
-		g.setSlot(m, nil)
-	}
-	if m.slot != nil && m.state == memberIdle {
-		g.planning.idle--
-	}
-	if m.slot != nil && to == memberIdle {
-		g.planning.idle++
+		g.leave(m)
 	}
 	if to == memberCommitted || to == memberBound {
 		m.bindFailed = false
 	}
 	m.state = to
 	g.count[to]++
+	if to == memberIdle && m.inRound {
+		g.round.idle++
+	}
 	if to != memberIdle && to != memberFailed {
-		m.wanted = false
+		m.stop(taskWake)
 	}
 }
 
-func (g *Gang) forget(uid types.UID, m *member) {
-	g.setSlot(m, nil)
+// leave takes a member out of the counts.
+func (g *Gang) leave(m *member) {
 	g.count[m.state]--
-	delete(g.members, uid)
+	switch {
+	case m.state == memberPrepared:
+		g.departures++
+	case m.state == memberIdle && m.inRound:
+		g.round.idle--
+	case m.state == memberWaiting && m.rehearsal == rehearsalPassed:
+		g.passed--
+		m.rehearsal = rehearsalDue
+	}
 }
 
-// want asks for the member to be moved to the active queue, once the phase lets it.
-func (g *Gang) want(m *member, now time.Time) {
-	m.wanted = true
-	m.wake.start(now)
+// hold notes whether a member holds something that its rejection would free.
+func (g *Gang) hold(m *member, holds bool) {
+	switch {
+	case holds && !m.holds:
+		g.holding++
+	case !holds && m.holds:
+		g.holding--
+	}
+	m.holds = holds
 }
+
+func (g *Gang) forget(m *member) {
+	g.leave(m)
+	g.hold(m, false)
+	m.stop(taskWake)
+	m.stop(taskReject)
+	delete(g.members, m.uid)
+}
+
+// want asks for the member to be moved to the active queue, once the gang lets it.
+func (g *Gang) want(m *member, at time.Time) { g.repeat(m, taskWake, at) }
 
 // fail ends the round if the members that have not failed cannot make up the quorum any more, and the
 // release of which the member was a part if those that are left do not.
 func (g *Gang) fail(cause Cause, uid types.UID, detail string, now time.Time) {
-	inRound := g.phase == Gathering || g.phase == Waiting
+	g.failWith(Rollback{Cause: cause, Member: uid, Detail: detail}, now)
+}
+
+func (g *Gang) failWith(r Rollback, now time.Time) {
 	possible := g.valid() && g.live() >= g.spec.MinMember
-	broken := g.phase == Releasing && g.preparing() > 0
-	if possible && (broken && g.letGo() < g.spec.MinMember || inRound && g.reachable() < g.spec.MinMember) {
-		g.rollback(Rollback{Cause: cause, Member: uid, Detail: detail}, true, now)
+	broken := g.phase == Releasing && g.preparing() > 0 && g.letGo() < g.MinMember()
+	if possible && (broken || g.round != nil && g.reachable() < g.spec.MinMember) {
+		// For a member that is gone another may step in at once.
+		g.rollback(r, r.Cause != CauseMembersLeft, now)
 	}
 	g.settle(now)
 }
@@ -121,36 +143,69 @@ func (g *Gang) settle(now time.Time) {
 	case now.Before(g.until):
 		g.phase = Backoff
 	default:
-		if g.reachable() < g.spec.MinMember || was == Backoff || was == Pending {
-			// Whoever failed did so in an earlier round, or the quorum was raised in this one.
-			g.startRound(now)
+		g.settleRound(now)
+	}
+	g.changed(was, now)
+	g.settleRecovery(now)
+}
+
+// settleRound is settle for a gang that is neither let go nor kept away.
+func (g *Gang) settleRound(now time.Time) {
+	if g.round != nil {
+		g.pauseForRehearsals(now)
+		if g.round.firsts > 0 && !now.Before(g.round.restAt) {
+			g.callRest(now)
 		}
-		if g.onTheClock() && !now.Before(g.deadline) {
+		switch {
+		case g.reachable() < g.spec.MinMember:
+			// The quorum was raised, and the others are not part of the round.
+			g.rollback(Rollback{
+				Cause:  CauseMembersLeft,
+				Detail: fmt.Sprintf("needs %d members, %d are being scheduled", g.spec.MinMember, g.reachable()),
+			}, false, now)
+		case g.round.paused.IsZero() && !now.Before(g.round.deadline):
 			g.rollback(Rollback{
 				Cause:  CauseTimeout,
 				Detail: fmt.Sprintf("%d of %d members had a node after %s", g.count[memberWaiting]+g.letGo(), g.spec.MinMember, g.timeout()),
 			}, true, now)
 			g.phase = Backoff
-			break
-		}
-		g.phase = Gathering
-		if g.count[memberWaiting] > 0 {
-			g.phase = Waiting
+			return
 		}
 	}
-	g.changed(was, now)
-	g.settlePlan(now)
-	g.settleRecovery(now)
+	switch waiting := g.count[memberWaiting]; {
+	case waiting > 0 && g.round == nil && g.letGo()+waiting < g.spec.MinMember:
+		// Members that were let go have been lost, and those that still wait are not enough.
+		g.rollback(Rollback{
+			Cause:  CauseNotPrepared,
+			Detail: fmt.Sprintf("needs %d members, %d have a node", g.spec.MinMember, g.letGo()+waiting),
+		}, true, now)
+		g.phase = Backoff
+	case waiting > 0:
+		g.phase = Waiting
+	case g.round != nil || g.lacksOnlyOne():
+		g.phase = Gathering
+	default:
+		g.phase = Queued
+	}
 }
 
-// onTheClock reports whether the round ends at its deadline: members wait, or hold slots.
-func (g *Gang) onTheClock() bool { return g.count[memberWaiting] > 0 || g.planning.idle > 0 }
+// pauseForRehearsals stops the round's clock while nothing but rehearsals keeps the gang.
+func (g *Gang) pauseForRehearsals(now time.Time) {
+	r := g.round
+	rehearses := g.rehearse && g.lacking() <= 0 && !g.complete()
+	switch {
+	case rehearses && r.paused.IsZero() && now.Before(r.deadline):
+		r.paused = now
+	case !rehearses && !r.paused.IsZero():
+		r.deadline = r.deadline.Add(now.Sub(r.paused))
+		r.paused = time.Time{}
+	}
+}
 
 // changed does what entering a phase brings with it.
 func (g *Gang) changed(was Phase, now time.Time) {
 	if g.phase == Pending {
-		g.readySince = time.Time{}
-		g.until = time.Time{}
+		g.readySince, g.until = time.Time{}, time.Time{}
 		g.ours = false
 	} else if g.readySince.IsZero() {
 		g.readySince = now
@@ -164,36 +219,43 @@ func (g *Gang) changed(was Phase, now time.Time) {
 	switch g.phase {
 	case Releasing, Whole:
 		g.until = time.Time{}
+		g.endRound()
 		if was != Releasing {
-			// Whoever is not part of the quorum schedules like any pod from here on.
+			// Members that are not part of the quorum are scheduled like any pod from here on.
 			g.wantIdle(now)
 		}
 		if g.phase == Whole {
-			g.failures, g.hasty, g.early = 0, 0, false
+			g.failures = 0
 			if g.ours {
 				g.report.BecameWhole = true
 				g.report.TimeToWhole = now.Sub(g.readySince)
 				g.ours = false
 			}
 		}
-	case Gathering, Waiting:
-		if was == Releasing || was == Whole {
-			g.deadline = now.Add(g.timeout())
-			g.startRound(now)
+	case Gathering:
+		if g.round == nil {
+			g.endRound() // the turn that it had
+			g.reviveFailed()
+			g.wantIdle(now)
 		}
+	case Queued:
+		g.reviveFailed()
 	case Pending, Backoff:
+		g.endRound()
+	case Waiting:
 	}
 }
 
-// startRound gives every member another chance.
-func (g *Gang) startRound(now time.Time) {
-	g.roundStart = now
+// reviveFailed gives members that failed in an earlier round another chance.
+func (g *Gang) reviveFailed() {
+	if g.count[memberFailed] == 0 {
+		return
+	}
 	for _, m := range g.members {
 		if m.state == memberFailed {
 			g.move(m, memberIdle)
 		}
 	}
-	g.wantIdle(now)
 }
 
 func (g *Gang) wantIdle(now time.Time) {
@@ -209,56 +271,4 @@ func (g *Gang) retreat(cause Cause, detail string, now time.Time) {
 	if g.count[memberWaiting]+g.preparing() > 0 {
 		g.rollback(Rollback{Cause: cause, Detail: detail}, false, now)
 	}
-}
-
-// rollback sends every member back that has a node and may still lose it, and sets the backoff first when there is to be one.
-func (g *Gang) rollback(r Rollback, backoff bool, now time.Time) {
-	g.rolledBack = now
-	g.lastCause, g.lastDetail = r.Cause, r.Detail
-	if g.early {
-		g.hasty++
-	} else {
-		g.hasty = 0
-	}
-	g.early = false
-	if backoff {
-		r.Backoff = g.nextBackoff()
-		g.until = now.Add(r.Backoff)
-		if r.Cause.capacity() && !g.roomAt.IsZero() && !g.roomAt.Before(g.roundStart) {
-			// Room was made while the round ran, perhaps too late for a member that had been tried.
-			g.retryAt(now)
-			r.Backoff = g.until.Sub(now)
-		}
-	}
-	rejectAt := now
-	if !r.Cause.capacity() {
-		rejectAt = now.Add(deletedPause)
-	}
-	for _, m := range g.members {
-		m.wanted, m.bindFailed = false, false
-		if m.going() {
-			g.move(m, memberIdle)
-			m.reject.start(rejectAt)
-			r.Rejected++
-		}
-	}
-	g.report.Rollback = &r
-	if g.report.Rollbacks == nil {
-		g.report.Rollbacks = map[Cause]int{}
-	}
-	g.report.Rollbacks[r.Cause]++
-}
-
-// nextBackoff doubles from InitialBackoff to MaxBackoff, less up to half of it by jitter.
-func (g *Gang) nextBackoff() time.Duration {
-	d := g.config.InitialBackoff
-	for range g.failures {
-		if d >= g.config.MaxBackoff/2 {
-			d = g.config.MaxBackoff
-			break
-		}
-		d *= 2
-	}
-	g.failures++
-	return d - time.Duration(g.config.Jitter()*float64(d/2))
 }

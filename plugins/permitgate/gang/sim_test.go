@@ -29,7 +29,8 @@ type world struct {
 	queue    []types.UID // the active queue
 	cycle    types.UID   // the pod in the scheduling cycle
 	capacity int
-	ordered  bool // slots have to be taken in their order
+	hinted   bool // rounds have hints
+	hopeful  bool // rounds are begun that do not fit
 	others   int  // capacity used by pods of no gang
 	made     int
 
@@ -87,7 +88,8 @@ type pod struct {
 	rehearsed bool
 	// noRoom: the plugin that counts resources refused it last, and moves it when room is made.
 	noRoom bool
-	pinned bool // in this cycle
+	entry  gang.Entry // of this cycle
+	hint   bool       // a node is proposed to it, and it has none
 	// what the plugin has been told
 	toldLive, toldBound, toldDone bool
 	done                          bool // succeeded; gone from the scheduler's view
@@ -99,7 +101,7 @@ func newWorld(c check, capacity int, jitter func() float64) *world {
 		now:   time.Unix(1_000_000, 0),
 		config: gang.Config{
 			Timeout: 60 * time.Second, InitialBackoff: time.Second, MaxBackoff: 30 * time.Second,
-			PrepareTimeout: 20 * time.Second, RecoveryTimeout: 40 * time.Second, RoomPause: 200 * time.Millisecond, Jitter: jitter,
+			PrepareTimeout: 20 * time.Second, RecoveryTimeout: 40 * time.Second, Jitter: jitter,
 		},
 		gangs:     map[string]*gang.Gang{},
 		groups:    map[string]*gang.Spec{},
@@ -207,9 +209,14 @@ func (w *world) setGroup(name string, spec *gang.Spec) {
 	})
 }
 
-func (w *world) room() {
-	for _, g := range w.gangs {
-		g.Room(w.now)
+func (w *world) room() { w.roomOf("") }
+
+// roomOf is room that a gang has left, which is news to the others.
+func (w *world) roomOf(name string) {
+	for _, other := range slices.Sorted(maps.Keys(w.gangs)) {
+		if other != name {
+			w.gangs[other].Room(w.now)
+		}
 	}
 	w.hintRoom()
 }

@@ -3,6 +3,7 @@ package gang_test
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -41,12 +42,68 @@ func (w *world) pop() bool {
 	}
 	p := w.pods[w.queue[0]]
 	w.queue = w.queue[1:]
+	w.now = w.now.Add(time.Millisecond) // a cycle takes its time
 	w.cycle, p.place = p.uid, entered
-	p.pinned = false
-	if reason, _ := w.gang(p.gang).Enter(p.uid, w.now); reason != gang.ReasonNone || !w.place(p) {
+	g := w.gang(p.gang)
+	var reason gang.Reason
+	p.entry, reason, _ = g.Enter(p.uid, w.now)
+	if (p.entry == gang.EnterRefused) != (reason != gang.ReasonNone) {
+		w.check.Fatalf("%s enters with %d, and %q", p.uid, p.entry, reason)
+	}
+	if p.entry == gang.EnterPropose {
+		w.propose(p)
+	}
+	if p.entry == gang.EnterRefused {
 		w.comeBack(p, false)
 	}
 	return true
+}
+
+// propose answers a scout: a round where there is room for the quorum, or hope; or else a refusal.
+func (w *world) propose(p *pod) {
+	g := w.gang(p.gang)
+	members, need := g.Missing()
+	slices.Sort(members)
+	room := max(0, min(len(members), w.capacity-w.used()-w.hints("")))
+	hopes := w.hopeful && len(members) >= need
+	p.entry = gang.EnterRefused
+	if room < need && !hopes {
+		g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Member: p.uid, Detail: "no room"}, w.now)
+		if g.Phase() == gang.Queued {
+			w.check.Fatalf("gang %s is queued, and was refused", p.gang)
+		}
+		return
+	}
+	if room < need {
+		room = len(members)
+	}
+	round := gang.Round{Members: members[:room], First: []types.UID{p.uid, members[0]}, Hinted: w.hinted}
+	if !slices.Contains(round.Members, p.uid) {
+		round.Members[room-1] = p.uid
+	}
+	if !g.Gather(round, w.now) {
+		w.check.Fatalf("gang %s does not take a round of %d for %d", p.gang, room, need)
+	}
+	for _, uid := range round.Members {
+		w.pods[uid].hint = w.hinted
+	}
+	p.entry = gang.EnterAnywhere
+	if w.hinted {
+		p.entry = gang.EnterHinted
+	}
+}
+
+// hints is how many nodes are proposed to members that have none yet, but for one of them.
+func (w *world) hints(but types.UID) (n int) {
+	for _, p := range w.pods {
+		if p.hint && w.gang(p.gang).Round() == 0 {
+			p.hint = false
+		}
+		if p.hint && p.uid != but {
+			n++
+		}
+	}
+	return n
 }
 
 // outcome is what befalls a pod in a cycle.
@@ -55,8 +112,8 @@ type outcome int
 const (
 	fine outcome = iota
 	refusedNode
-	refusedPlan // by a plugin of which the plan knows nothing
-	lateRefusal // by a Permit plugin that comes after this one
+	refusedHints // by a plugin of which the hints know nothing
+	lateRefusal  // by a Permit plugin that comes after this one
 	bindFails
 	bindFailsButBinds
 )
@@ -68,29 +125,30 @@ func (w *world) fit(o outcome) bool {
 		return false
 	}
 	g := w.gang(p.gang)
-	if p.pinned && (o == refusedPlan || w.used() >= w.capacity) {
-		// What the plan did not know, or a pod that is above all holds.
-		g.Replan(p.uid, "refused", w.now)
-		w.comeBack(p, false)
-		return true
+	if o == refusedHints && p.entry != gang.EnterHinted {
+		o = fine
 	}
-	if w.used()+w.unused(p.uid) >= w.capacity && !p.pinned {
+	if o == refusedHints || w.used()+w.hints(p.uid) >= w.capacity {
 		phase := g.Phase()
-		may := g.Unschedulable(p.uid, "no room", w.now)
-		if may && phase == gang.Waiting {
+		p.hint = false
+		switch outcome := g.Unschedulable(p.uid, "no room", "no room", w.now); {
+		case outcome == gang.OutcomePreempt && phase == gang.Waiting:
 			w.check.Fatalf("%s may preempt while others wait", p.uid)
+		case outcome == gang.OutcomeRetry && p.entry != gang.EnterHinted:
+			w.check.Fatalf("%s is tried on all nodes twice", p.uid)
 		}
 		p.noRoom = true
 		w.comeBack(p, false)
 		return true
 	}
+	p.hint = false
 	p.noRoom = false
 	if o == refusedNode {
 		g.Unreserved(p.uid, w.now)
 		w.comeBack(p, true)
 		return true
 	}
-	wait, deadline, reason, _ := g.Fits(p.uid, w.now)
+	wait, reason, _ := g.Fits(p.uid, w.now)
 	switch {
 	case reason != gang.ReasonNone:
 		g.Unreserved(p.uid, w.now)
@@ -99,9 +157,6 @@ func (w *world) fit(o outcome) bool {
 		g.Unreserved(p.uid, w.now)
 		w.comeBack(p, true) // by the events of the plugin that refused it
 	case wait:
-		if !deadline.After(w.now) {
-			w.check.Fatalf("%s is to wait until %s, and it is %s", p.uid, deadline, w.now)
-		}
 		p.place, p.rehearsed = permitted, false
 	default:
 		p.place = preparing
@@ -145,7 +200,7 @@ func (w *world) unreserve(p *pod) {
 	p.place = nowhere
 	w.gang(p.gang).Unreserved(p.uid, w.now)
 	w.comeBack(p, byError)
-	w.hintRoom()
+	w.roomOf(p.gang)
 }
 
 // prepare ends what other plugins do to a pod before its bind.
@@ -155,7 +210,18 @@ func (w *world) prepare(p *pod, o outcome) {
 		return
 	}
 	p.place = barrier
-	w.gang(p.gang).Arrive(p.uid, w.now)
+	g := w.gang(p.gang)
+	if commit := g.Arrive(p.uid, w.now); len(commit) > 0 {
+		var sure, lost []types.UID
+		for _, uid := range commit {
+			if w.pods[uid].place == barrier {
+				sure = append(sure, uid)
+			} else {
+				lost = append(lost, uid)
+			}
+		}
+		g.Commit(sure, lost, w.now)
+	}
 	w.answer()
 }
 
@@ -215,7 +281,12 @@ func (w *world) at(where place) []*pod {
 func (w *world) act() (did bool, next time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(w.gangs)) {
 		g := w.gangs[name]
+		g.Turn(w.now)
 		a := g.Act(w.now)
+		// The gang keeps no order, and a run is to be repeated as it was.
+		slices.Sort(a.Reject)
+		slices.Sort(a.Probe)
+		slices.SortFunc(a.Rehearse, func(x, y gang.Rehearsal) int { return strings.Compare(string(x.UID), string(y.UID)) })
 		for cause, n := range a.Rollbacks {
 			if n < 1 || cause == "" {
 				w.check.Fatalf("rollback without a cause: %v", a.Rollbacks)
@@ -233,7 +304,7 @@ func (w *world) act() (did bool, next time.Time) {
 			}
 		}
 		for _, r := range a.Rehearse {
-			if w.pods[r.UID].rehearsed {
+			if w.pods[r.UID].rehearsed && !r.Probe {
 				w.check.Fatalf("%s is rehearsed twice", r.UID)
 			}
 			w.rehearsals = append(w.rehearsals, running{name, r})
@@ -245,19 +316,6 @@ func (w *world) act() (did bool, next time.Time) {
 					w.deletePod(p)
 				}
 			}
-			did = true
-		}
-		if len(a.Commit) > 0 {
-			var sure, lost []types.UID
-			for _, uid := range a.Commit {
-				if w.pods[uid].place == barrier {
-					sure = append(sure, uid)
-				} else {
-					lost = append(lost, uid)
-				}
-			}
-			g.Commit(sure, lost, w.now)
-			w.answer()
 			did = true
 		}
 		for _, uid := range a.Reject {
@@ -296,10 +354,6 @@ func (w *world) act() (did bool, next time.Time) {
 // verify checks what must be true between any two steps.
 func (w *world) verify() {
 	w.answer()
-	// Pods of no gang may take a slot: they are set without asking.
-	if taken := w.used() - w.others; taken+w.unused("") > w.capacity {
-		w.check.Fatalf("%d members have room, and %d slots are held, in room for %d", taken, w.unused(""), w.capacity)
-	}
 	for name, g := range w.gangs {
 		_, nWaiting, nBound := g.Counts()
 		told := 0
@@ -317,9 +371,11 @@ func (w *world) verify() {
 		if nBound != told {
 			w.check.Fatalf("gang %s counts %d bound members, there are %d", name, nBound, told)
 		}
-		w.verifySlots(name, g)
-		if phase := g.Phase(); (phase == gang.Backoff || phase == gang.Pending || phase == gang.Gathering) && nWaiting != 0 {
+		if phase := g.Phase(); phase != gang.Waiting && phase != gang.Releasing && phase != gang.Whole && nWaiting != 0 {
 			w.check.Fatalf("gang %s is in %s, and %d members wait", name, phase, nWaiting)
+		}
+		if phase := g.Phase(); phase != gang.Gathering && phase != gang.Waiting && g.Round() != 0 {
+			w.check.Fatalf("gang %s is in %s, and in a round", name, phase)
 		}
 		if phase := g.Phase(); phase != gang.Releasing && phase != gang.Whole && g.Preparing() != 0 {
 			w.check.Fatalf("gang %s is in %s, and %d members are on their way to the barrier", name, phase, g.Preparing())

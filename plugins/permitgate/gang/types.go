@@ -12,6 +12,7 @@ type Phase uint8
 // The phases of a gang.
 const (
 	Pending Phase = iota
+	Queued
 	Gathering
 	Waiting
 	Releasing
@@ -20,39 +21,24 @@ const (
 )
 
 // Phases lists all phases.
-var Phases = []Phase{Pending, Gathering, Waiting, Releasing, Whole, Backoff}
+var Phases = []Phase{Pending, Queued, Gathering, Waiting, Releasing, Whole, Backoff}
 
 // String returns the phase's name.
 func (p Phase) String() string {
-	return [...]string{"Pending", "Gathering", "Waiting", "Releasing", "Whole", "Backoff"}[p]
+	return [...]string{"Pending", "Queued", "Gathering", "Waiting", "Releasing", "Whole", "Backoff"}[p]
 }
 
-// memberState is where one member stands; see the package's documentation.
-type memberState uint8
-
-const (
-	memberHeld memberState = iota
-	memberIdle
-	memberFailed
-	memberWaiting
-	memberReleased
-	memberPrepared
-	memberCommitted
-	memberBound
-	memberDone
-	memberGone
-	memberStates // how many there are
-)
-
-// Cause says why a gang was rolled back. Its values are those of a metric's label.
+// Cause says why a gang was refused or rolled back. Its values are those of a metric's label.
 type Cause string
 
 // The causes of a rollback.
 const (
+	// CauseNoRoom: the proposal proves that the quorum cannot be placed.
+	CauseNoRoom Cause = "no_room"
+	// CauseSharedClaim: members would wait for each other for ever, over a claim or volume that they share.
+	CauseSharedClaim Cause = "shared_claim"
 	// CauseUnschedulable: a member that the quorum needs fits on no node.
 	CauseUnschedulable Cause = "unschedulable"
-	// CauseNoPlan: there is no plan by which the quorum fits.
-	CauseNoPlan Cause = "no_plan"
 	// CauseTimeout: the quorum was not complete in time.
 	CauseTimeout Cause = "timeout"
 	// CauseRefused: a member was refused or failed after it had been given a node.
@@ -64,22 +50,27 @@ const (
 	CauseNotPrepared Cause = "not_prepared"
 	// CauseRecovery: the gang stayed bound in part, and its bound members are evicted.
 	CauseRecovery Cause = "recovery"
-	// CauseMembersLeft: fewer live members than minMember are left.
+	// CauseMembersLeft: fewer members than minMember are left, in the gang or in the round.
 	CauseMembersLeft Cause = "members_left"
 	// CauseGroupGone: the PodGroup was deleted or became invalid.
 	CauseGroupGone Cause = "group_gone"
 )
 
-// capacity reports whether room in the cluster may cure the cause. A member that was not prepared has often
+// Capacity reports whether room in the cluster may cure the cause. A member that was not prepared has often
 // been preempted.
-func (c Cause) capacity() bool {
-	return c == CauseUnschedulable || c == CauseNoPlan || c == CauseTimeout || c == CauseNotPrepared
+func (c Cause) Capacity() bool {
+	switch c {
+	case CauseNoRoom, CauseUnschedulable, CauseTimeout, CauseNotPrepared:
+		return true
+	case CauseSharedClaim, CauseRefused, CauseBindRefused, CauseRecovery, CauseMembersLeft, CauseGroupGone:
+	}
+	return false
 }
 
 // Reason says what keeps a gang's members out of the scheduling queue.
 type Reason string
 
-// The reasons to wait. They are also the reasons of the events that say so.
+// The reasons to wait. Some are also the reasons of the events that say so.
 const (
 	// ReasonNone: nothing keeps them.
 	ReasonNone Reason = ""
@@ -89,7 +80,11 @@ const (
 	ReasonInvalid Reason = "InvalidPodGroup"
 	// ReasonTooFew: fewer than minMember live members exist.
 	ReasonTooFew Reason = "TooFewMembers"
-	// ReasonBackoff: the gang was rolled back a short while ago.
+	// ReasonQueued: the gang waits for its turn, or the member for another that goes first.
+	ReasonQueued Reason = "GangQueued"
+	// ReasonSpare: the member is not needed for the quorum, and is scheduled when that is in.
+	ReasonSpare Reason = "GangSpareMember"
+	// ReasonBackoff: the gang was refused or rolled back a short while ago.
 	ReasonBackoff Reason = "GangBackoff"
 	// ReasonUnknown: the pod has not been seen as a member, or not any more.
 	ReasonUnknown Reason = "UnknownMember"
@@ -104,16 +99,10 @@ type Config struct {
 	PrepareTimeout time.Duration
 	// RecoveryTimeout is how long a gang may be bound in part before it counts as stranded. 0 means for ever.
 	RecoveryTimeout time.Duration
-	// Planned means that members go where a plan for the whole quorum has a slot for them; without it they
-	// go wherever they fit.
-	Planned bool
 	// InitialBackoff follows the first rollback, and doubles with each further one up to MaxBackoff.
 	InitialBackoff, MaxBackoff time.Duration
-	// RoomPause is the least time between a rollback and the next round when room is made meanwhile. It
-	// doubles with each such round that fails, a few times.
-	RoomPause time.Duration
-	// Jitter returns a number in [0, 1): that share of half the backoff is taken off. Gangs that failed
-	// because each held what the other wanted need different numbers to get out of each other's way.
+	// Jitter returns a number in [0, 1): that share of half the backoff is taken off, so that gangs that got into
+	// each other's way do not meet again.
 	Jitter func() float64
 }
 
@@ -125,28 +114,48 @@ type Spec struct {
 	MinMember int
 	// Timeout is how long the first waiting member waits for the quorum; 0 means the Config's.
 	Timeout time.Duration
+	// Revision stands for everything else of the PodGroup that a proposal depends on.
+	Revision string
 }
 
 // Pod is what the API server shows of a pod that is neither terminating nor finished.
 type Pod struct {
 	// Bound is true when the pod has a node.
 	Bound bool
-	// Held is true for a pod without a node that nobody here can schedule: it has scheduling gates, or
+	// Held is true for a pod without a node that nothing here can schedule: it has scheduling gates, or
 	// belongs to another scheduler.
 	Held bool
 }
 
-// Rollback tells of a round that failed.
+// Round is what a proposal asks for.
+type Round struct {
+	// Members are those that are to be scheduled; First those of them that go first, the scout among them.
+	Members, First []types.UID
+	// Hinted tells that the members are tried on proposed nodes first.
+	Hinted bool
+}
+
+// Rollback tells of a gang that was refused, or of a round that failed.
 type Rollback struct {
 	Cause Cause
 	// Member is the pod whose failure ended the round; empty when it was not one pod's.
 	Member types.UID
-	// Detail says in words what went wrong.
+	// Detail says in words what went wrong, in numbers that hold for this moment.
 	Detail string
+	// Reason says the same in words that stay the same while the reason does; empty when Detail does.
+	Reason string
 	// Rejected is how many members had a node and were sent back.
 	Rejected int
-	// Backoff is how long the gang stays away unless room is made; 0 when it waits for something else.
+	// Backoff is how long the gang stays away unless something changes; 0 when it waits for something else.
 	Backoff time.Duration
+}
+
+// Words are those that become a condition of the pods: each change of them is a write.
+func (r *Rollback) Words() string {
+	if r.Reason != "" {
+		return r.Reason
+	}
+	return r.Detail
 }
 
 // Actions is what [Gang.Act] asks its caller to do.
@@ -154,11 +163,8 @@ type Actions struct {
 	// Probe lists the members that wait while the quorum is complete. The caller looks which of them
 	// really wait in Permit for nothing but this gang, and passes those to [Gang.Release].
 	Probe []types.UID
-	// Rehearse lists the members that wait and whose binds are to be rehearsed; see [Gang.Rehearsed].
+	// Rehearse lists the members whose binds are to be rehearsed; see [Gang.Rehearsed].
 	Rehearse []Rehearsal
-	// Commit lists the members at the barrier when they complete the quorum. The caller makes sure that
-	// nothing can stop their binds any more, and passes on to [Gang.Commit] whom that worked for.
-	Commit []types.UID
 	// Reject lists the members that may still wait in Permit, or be prepared for their bind, and are to be
 	// sent back. A member stays listed until its Unreserve, because the framework lists a pod as waiting,
 	// and as one that is being prepared, only after Permit returned.

@@ -2,9 +2,12 @@ package permitgate
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,8 +15,11 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
@@ -23,8 +29,10 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"zonewise.dev/internal/leader"
 	"zonewise.dev/plugins/permitgate"
 )
 
@@ -32,24 +40,39 @@ const (
 	// soon bounds the wait for what the plugin does at once. The machine may be busy; what would come by
 	// the next backoff (they last two minutes and more here) or by the queue's flush (5 min) is not soon.
 	soon = 60 * time.Second
-	tick = 5 * time.Millisecond
-	// aWhile is how long something that must not happen is waited for.
-	aWhile = 500 * time.Millisecond
+	tick = 2 * time.Millisecond
+	// quietFor is how long nothing has to be going on for a scheduler to have done all that it does without the clock's moving on.
+	quietFor = 40 * time.Millisecond
 )
 
-func init() { metrics.Register() }
+func init() {
+	metrics.Register()
+	watch.DefaultChanSize = 100_000 // a watch of the fake clientset panics when its channel is full
+}
 
 // cluster is kube-scheduler with two profiles that have PermitGate, over a fake API server.
+//
+// Its clock runs as the machine's does, and can be put forward by pass.
 type cluster struct {
-	client   *fake.Clientset
-	groups   *groups
-	mishap   *mishap
-	stage    *stage
-	recorder *recorder
-	stop     func()
+	client    *fake.Clientset
+	clock     *clocktesting.FakeClock
+	groups    *groups
+	mishap    *mishap
+	stage     *stage
+	recorder  *recorder
+	shared    *permitgate.Shared
+	scheduler *scheduler.Scheduler
+	stop      func()
 
-	// nominated returns how many pods the scheduler keeps room for on a node.
-	nominated func(node string) int
+	versions atomic.Int64
+	patches  atomic.Int64
+	cycles   atomic.Int64 // of all pods
+	graceful atomic.Bool  // a deleted pod terminates until finish is called
+
+	// edit changes the profiles before the scheduler starts.
+	edit func(p *config.KubeSchedulerProfile)
+
+	onDelete func(pod string) error // called before a pod is deleted, may refuse it
 
 	mu        sync.Mutex // guards everything below
 	binds     []string
@@ -61,7 +84,38 @@ type cluster struct {
 // startCluster starts a scheduler with nodes of so many CPUs each, on a new API server.
 func startCluster(t testing.TB, args string, cpus ...int) *cluster {
 	t.Helper()
-	c := &cluster{client: fake.NewClientset(), groups: newGroups(true), stage: &stage{}}
+	c := newCluster(t, cpus...)
+	c.start(t, args)
+	return c
+}
+
+// newCluster makes a cluster without a scheduler.
+func newCluster(t testing.TB, cpus ...int) *cluster {
+	t.Helper()
+	c := &cluster{client: fake.NewClientset(), groups: newGroups(), stage: &stage{}, clock: clocktesting.NewFakeClock(time.Now())}
+	// The scheduler tells updates from repetitions by versions, which the fake clientset does not count.
+	c.client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if a, ok := action.(clienttesting.CreateAction); ok { // updates are, too
+			c.version(a.GetObject())
+			if o, err := meta.Accessor(a.GetObject()); err == nil && o.GetName() == "" && o.GetGenerateName() != "" {
+				o.SetName(o.GetGenerateName() + o.GetResourceVersion())
+				o.SetUID(types.UID(o.GetName()))
+			}
+		}
+		return false, nil, nil
+	})
+	// What a watch begins with, the fake clientset does not copy, and informers change it.
+	c.client.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		a := action.(clienttesting.WatchActionImpl)
+		w, err := c.client.Tracker().Watch(a.GetResource(), a.GetNamespace(), a.ListOptions)
+		if err != nil {
+			return true, nil, err
+		}
+		return true, watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+			e.Object = e.Object.DeepCopyObject()
+			return e, true
+		}), nil
+	})
 	pods := v1.SchemeGroupVersion.WithResource("pods")
 	c.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		switch action.GetSubresource() {
@@ -88,14 +142,80 @@ func startCluster(t testing.TB, args string, cpus ...int) *cluster {
 			return true, nil, fmt.Errorf("pod %s cannot be bound", pod.Name)
 		}
 		pod.Spec.NodeName = binding.Target.Name
+		c.version(pod)
 		c.binds = append(c.binds, pod.Name)
 		return true, binding, c.client.Tracker().Update(pods, pod, pod.Namespace)
+	})
+	c.client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		a := action.(clienttesting.DeleteActionImpl)
+		if c.onDelete != nil {
+			if err := c.onDelete(a.Name); err != nil {
+				return true, nil, err
+			}
+		}
+		if len(a.DeleteOptions.DryRun) > 0 {
+			return true, nil, nil
+		}
+		if !c.graceful.Load() {
+			return false, nil, nil
+		}
+		object, err := c.client.Tracker().Get(pods, a.Namespace, a.Name)
+		if err != nil {
+			return true, nil, err
+		}
+		pod := object.(*v1.Pod).DeepCopy()
+		pod.DeletionTimestamp = &metav1.Time{Time: c.clock.Now()}
+		c.version(pod)
+		return true, nil, c.client.Tracker().Update(pods, pod, pod.Namespace)
+	})
+	react := clienttesting.ObjectReaction(c.client.Tracker())
+	c.client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch := action.(clienttesting.PatchActionImpl)
+		var fields map[string]any
+		if err := json.Unmarshal(patch.Patch, &fields); err != nil {
+			return true, nil, err
+		}
+		metadata, _ := fields["metadata"].(map[string]any)
+		if metadata == nil {
+			metadata = map[string]any{}
+			fields["metadata"] = metadata
+		}
+		metadata["resourceVersion"] = strconv.FormatInt(c.versions.Add(1), 10)
+		var err error
+		if patch.Patch, err = json.Marshal(fields); err != nil {
+			return true, nil, err
+		}
+		c.patches.Add(1)
+		return react(patch)
 	})
 	for i, cpu := range cpus {
 		c.addNode(t, fmt.Sprintf("node-%d", i), cpu)
 	}
-	c.start(t, args)
+	c.runClock(t)
 	return c
+}
+
+// runClock has the clock run until the test ends.
+func (c *cluster) runClock(t testing.TB) {
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	go func() {
+		for last := time.Now(); ctx.Err() == nil; {
+			time.Sleep(time.Millisecond)
+			now := time.Now()
+			c.clock.Step(now.Sub(last))
+			last = now
+		}
+	}()
+}
+
+// pass puts the clock forward.
+func (c *cluster) pass(d time.Duration) { c.clock.Step(d) }
+
+func (c *cluster) version(o runtime.Object) {
+	if accessor, err := meta.Accessor(o); err == nil {
+		accessor.SetResourceVersion(strconv.FormatInt(c.versions.Add(1), 10))
+	}
 }
 
 // evict deletes a pod as its eviction does.
@@ -114,21 +234,28 @@ func (c *cluster) evict(eviction *policyv1.Eviction) error {
 // start runs a scheduler on the cluster until stop is called or the test ends.
 func (c *cluster) start(t testing.TB, args string, options ...permitgate.Option) {
 	t.Helper()
-	c.mishap, c.recorder = &mishap{}, &recorder{}
-	c.groups.forget()
-	shared := permitgate.NewShared(append(options, permitgate.WithPodGroups(c.groups.watch))...)
+	c.mishap, c.recorder = &mishap{cycles: &c.cycles}, &recorder{}
+	c.shared = permitgate.NewShared(append(options, permitgate.WithSource(c.groups), permitgate.WithClock(c.clock))...)
 	ctx, cancel := context.WithCancel(context.Background())
 	factory := scheduler.NewInformerFactory(c.client, 0, nil)
+	profiles := []config.KubeSchedulerProfile{profile(t, "default-scheduler", args), profile(t, "batch", args)}
+	for i := range profiles {
+		if c.edit != nil {
+			c.edit(&profiles[i])
+		}
+	}
 	s, err := scheduler.New(ctx, rehearsingClient{c.client, c.stage}, factory, nil,
 		func(string) events.EventRecorderLogger { return c.recorder },
-		scheduler.WithProfiles(profile(t, "default-scheduler", args), profile(t, "batch", args)),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{permitgate.Name: shared.New, mishapName: c.mishap.new}),
-		scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(2),
+		scheduler.WithProfiles(profiles...),
+		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{permitgate.Name: c.shared.New, mishapName: c.mishap.new}),
+		scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(2), scheduler.WithClock(c.clock),
 	)
 	require.NoError(t, err)
-	c.nominated = func(node string) int { return len(s.Profiles["default-scheduler"].NominatedPodsForNode(node)) }
+	c.scheduler = s
 	factory.StartWithContext(ctx)
+	factory.WaitForCacheSync(ctx.Done())
 	require.NoError(t, s.WaitForHandlersSync(ctx))
+	leader.Of(ctx, c.mishap.handle).Cycle() // what the leader would find out within half a second
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -140,6 +267,49 @@ func (c *cluster) start(t testing.TB, args string, options ...permitgate.Option)
 		factory.Shutdown()
 	})
 	t.Cleanup(c.stop)
+}
+
+// finish takes pods away, as the kubelet does at the end of their grace period.
+func (c *cluster) finish(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		require.NoError(t, c.client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("pods"), "default", name))
+	}
+}
+
+// booked returns how many pods a node is kept for when another pod is tried there.
+func (c *cluster) booked(node string) int {
+	probe := member("", "look").Priority(-1000).NodeSelector(map[string]string{"no": "such-node"})
+	if _, err := c.client.CoreV1().Pods("default").Create(context.Background(), probe.Obj(), metav1.CreateOptions{}); err != nil {
+		panic(err)
+	}
+	for c.mishap.tried("look") == 0 {
+		time.Sleep(tick)
+	}
+	n := c.nominated(node)
+	if err := c.client.CoreV1().Pods("default").Delete(context.Background(), "look", metav1.DeleteOptions{}); err != nil {
+		panic(err)
+	}
+	c.mishap.forget("look")
+	return n
+}
+
+// nominated returns how many pods the scheduler keeps room for on a node.
+func (c *cluster) nominated(node string) int {
+	return len(c.scheduler.Profiles["default-scheduler"].NominatedPodsForNode(node))
+}
+
+// quiet waits until the scheduler has nothing to do for as long as the clock is not put forward.
+func (c *cluster) quiet(t testing.TB) {
+	t.Helper()
+	since, cycles := time.Now(), c.cycles.Load()
+	require.Eventually(t, func() bool {
+		queue := c.scheduler.SchedulingQueue
+		if now := c.cycles.Load(); now != cycles || !c.shared.Idle() || len(queue.PodsInActiveQ())+len(queue.InFlightPods()) > len(c.mishap.waiting()) {
+			since, cycles = time.Now(), now
+		}
+		return time.Since(since) > quietFor
+	}, soon, tick)
 }
 
 // profile is the default profile with PermitGate, ahead of DefaultPreemption in PostFilter, and with the
@@ -182,7 +352,11 @@ func member(gang, name string, cpu ...int) *st.PodWrapper {
 func (c *cluster) create(t testing.TB, pods ...*st.PodWrapper) {
 	t.Helper()
 	for _, p := range pods {
-		_, err := c.client.CoreV1().Pods("default").Create(t.Context(), p.Obj(), metav1.CreateOptions{})
+		p := p.Obj()
+		if p.CreationTimestamp.IsZero() {
+			p.CreationTimestamp = metav1.Time{Time: c.clock.Now()}
+		}
+		_, err := c.client.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
 }
@@ -199,12 +373,11 @@ func (c *cluster) createGang(t testing.TB, name string, size int) []string {
 	return names
 }
 
-// update replaces a pod. The fake API server does not count versions, by which the scheduler tells
-// updates from repetitions.
+// update replaces a pod.
 func (c *cluster) update(t *testing.T, p *st.PodWrapper) {
 	t.Helper()
 	pod := p.Obj()
-	pod.ResourceVersion = "2"
+	pod.Generation++
 	_, err := c.client.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{})
 	require.NoError(t, err)
 }
@@ -245,10 +418,11 @@ func (c *cluster) requireBound(t *testing.T, names ...string) time.Duration {
 	return time.Since(start)
 }
 
-// requireUnbound makes sure that none of names is bound for a while.
+// requireUnbound makes sure that none of names is bound when the scheduler has nothing to do.
 func (c *cluster) requireUnbound(t *testing.T, names ...string) {
 	t.Helper()
-	require.Never(t, func() bool { return len(c.bound(t, names...)) > 0 }, aWhile, tick)
+	c.quiet(t)
+	require.Empty(t, c.bound(t, names...))
 }
 
 // requireRoomFor binds and removes a pod of so many CPUs: nobody holds them.
@@ -257,4 +431,10 @@ func (c *cluster) requireRoomFor(t *testing.T, cpu int) {
 	c.create(t, member("", "probe", cpu))
 	c.requireBound(t, "probe")
 	c.delete(t, "probe")
+}
+
+func (c *cluster) exists(t require.TestingT, name string) bool {
+	pods, err := c.client.CoreV1().Pods("default").List(context.Background(), metav1.ListOptions{})
+	require.NoError(t, err)
+	return slices.ContainsFunc(pods.Items, func(p v1.Pod) bool { return p.Name == name })
 }

@@ -3,26 +3,29 @@ package permitgate
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
 func TestWithoutTheCRD(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	c.stop()
-	c.groups.uninstall()
+	c.groups.Serve(&v1alpha1.PodGroup{}, false)
 	c.start(t, slowBackoff)
 
 	names := c.createGang(t, "g", 3)
 	c.create(t, member("", "plain"))
 	c.requireBound(t, "plain")
 	c.delete(t, "plain")
+	c.grace(t)
 	for _, name := range names {
 		c.recorder.requireEvent(t, "Pod "+name+" PodGroupCRDMissing", "podgroups.scheduling.x-k8s.io is not installed")
 	}
 	c.requireUnbound(t, names...)
-	c.groups.install()
+	c.groups.Serve(&v1alpha1.PodGroup{}, true)
 	c.requireBound(t, names...)
 }
 
@@ -32,6 +35,7 @@ func TestMissingPodGroup(t *testing.T) {
 	c.create(t, member("g", "g-0"), member("", "plain"))
 	c.requireBound(t, "plain")
 	require.Zero(t, c.recorder.count("", "PodGroupNotFound"), "not before its time: pods may come first")
+	c.grace(t)
 	c.recorder.requireEvent(t, "Pod g-0 PodGroupNotFound", "PodGroup default/g: the PodGroup does not exist")
 	c.groups.set("g", 1)
 	c.requireBound(t, "g-0")
@@ -77,9 +81,17 @@ func TestTooFewMembers(t *testing.T) {
 	c := startCluster(t, slowBackoff, 5)
 	c.groups.set("g", 3)
 	c.create(t, member("g", "g-0"), member("g", "g-1").SchedulerName("somebody-else"))
+	c.grace(t)
 	c.recorder.requireEvent(t, "Pod g-0 TooFewMembers", "needs 3 members, 1 exist and 1 more have scheduling gates or another scheduler")
 	c.recorder.requireEvent(t, "PodGroup g TooFewMembers", "needs 3 members")
 	c.requireUnbound(t, "g-0")
 	c.create(t, member("g", "g-2"), member("g", "g-3"))
 	c.requireBound(t, "g-0", "g-2", "g-3")
+}
+
+// grace lets so much time pass that members that are missing are worth an event.
+func (c *cluster) grace(t *testing.T) {
+	t.Helper()
+	c.quiet(t)
+	c.pass(6 * time.Second)
 }

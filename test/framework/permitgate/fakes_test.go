@@ -2,203 +2,102 @@ package permitgate
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
-	"zonewise.dev/plugins/permitgate"
+	"zonewise.dev/internal/crd/crdtest"
 )
 
-// groups stands for the API server's PodGroups and the watch of them.
+// groups are the PodGroups.
 type groups struct {
-	mu        sync.Mutex // guards everything below
-	installed bool
-	objects   map[string]*v1alpha1.PodGroup
-	handler   toolscache.ResourceEventHandler
-	onChange  func(bool)
-	uids      int
-	deaf      bool // updates of the status are not delivered
-	conflicts int
-	muffled   *v1alpha1.PodGroup // what the watch does not show
+	*crdtest.Source
+
+	mu      sync.Mutex // guards everything below
+	created int
+	muffled *v1alpha1.PodGroup // what the watch does not show
 }
 
-func newGroups(installed bool) *groups {
-	return &groups{installed: installed, objects: map[string]*v1alpha1.PodGroup{}}
-}
+func newGroups() *groups { return &groups{Source: crdtest.New()} }
 
-// forget drops the watch of a scheduler that has stopped.
-func (g *groups) forget() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.handler, g.onChange = nil, nil
-}
-
-// watch is a permitgate.PodGroupSource: it delivers what exists, from another goroutine.
-func (g *groups) watch(_ context.Context, handler toolscache.ResourceEventHandler, onChange func(bool)) (permitgate.PodGroupWatch, error) {
-	g.mu.Lock()
-	g.handler, g.onChange = handler, onChange
-	g.mu.Unlock()
-	go g.replay()
-	return g, nil
-}
-
-func (g *groups) replay() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.installed {
-		return
-	}
-	for _, o := range g.objects {
-		g.handler.OnAdd(o, true)
-	}
-}
-
-func (g *groups) Available() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.installed
-}
-
-func (g *groups) HasSynced() bool { return g.Available() }
-
-// uninstall takes the CRD away, before a scheduler starts.
-func (g *groups) uninstall() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.installed = false
-}
-
-// install brings the CRD.
-func (g *groups) install() {
-	g.mu.Lock()
-	g.installed = true
-	onChange := g.onChange
-	g.mu.Unlock()
-	onChange(true)
-	g.replay()
+func (g *groups) get(name string) (*v1alpha1.PodGroup, bool) {
+	return crdtest.Get(g.Source, &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}})
 }
 
 // set creates or changes a PodGroup; a timeout is optional, in seconds.
 func (g *groups) set(name string, minMember int32, timeout ...int32) {
-	g.mu.Lock()
-	old := g.objects[name]
-	group := &v1alpha1.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-		Spec:       v1alpha1.PodGroupSpec{MinMember: minMember},
+	g.edit(name, func(group *v1alpha1.PodGroup) {
+		group.Spec.MinMember = minMember
+		if len(timeout) > 0 {
+			group.Spec.ScheduleTimeoutSeconds = &timeout[0]
+		}
+	})
+}
+
+// edit creates or changes a PodGroup.
+func (g *groups) edit(name string, f func(group *v1alpha1.PodGroup)) {
+	group, exists := g.get(name)
+	if !exists {
+		g.mu.Lock()
+		g.created++
+		group.UID = types.UID(fmt.Sprintf("group-%d", g.created))
+		group.CreationTimestamp = metav1.Time{Time: time.Unix(int64(g.created), 0)}
+		g.mu.Unlock()
 	}
-	if len(timeout) > 0 {
-		group.Spec.ScheduleTimeoutSeconds = ptr.To(timeout[0])
-	}
-	g.uids++
-	group.ResourceVersion = fmt.Sprint(g.uids)
-	if old != nil {
-		group.UID, group.Status = old.UID, old.Status
-	} else {
-		group.UID = types.UID(fmt.Sprintf("group-%d", g.uids))
-	}
-	g.objects[name] = group
-	handler, installed := g.handler, g.installed
-	g.mu.Unlock()
-	switch {
-	case !installed || handler == nil:
-	case old == nil:
-		handler.OnAdd(group, false)
-	default:
-		handler.OnUpdate(old, group)
-	}
+	f(group)
+	g.Put(group)
 }
 
 // annotate changes a PodGroup's annotations.
 func (g *groups) annotate(name string, annotations map[string]string) {
-	g.mu.Lock()
-	old := g.objects[name]
-	group := old.DeepCopy()
-	group.Annotations = annotations
-	g.uids++
-	group.ResourceVersion = fmt.Sprint(g.uids)
-	g.objects[name] = group
-	handler := g.handler
-	g.mu.Unlock()
-	handler.OnUpdate(old, group)
+	g.edit(name, func(group *v1alpha1.PodGroup) { group.Annotations = annotations })
+}
+
+func (g *groups) delete(name string) {
+	group, _ := g.get(name)
+	g.Delete(group)
 }
 
 // muffle changes a quorum without the watch's telling.
 func (g *groups) muffle(name string, minMember int32) {
+	group, _ := g.get(name)
+	group.Spec.MinMember = minMember
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	group := g.objects[name].DeepCopy()
-	group.Spec.MinMember = minMember
 	g.muffled = group
 }
 
-// ReadPodGroup is a permitgate.PodGroupReader.
-func (g *groups) ReadPodGroup(_ context.Context, _, name string) (*v1alpha1.PodGroup, error) {
+// Read is a live read, which knows what the watch does not show.
+func (g *groups) Read(ctx context.Context, obj client.Object) error {
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.muffled != nil && g.muffled.Name == name {
-		return g.muffled, nil
-	}
-	if group := g.objects[name]; group != nil {
-		return group, nil
-	}
-	return nil, apierrors.NewNotFound(v1alpha1.Resource("podgroups"), name)
-}
-
-// PatchStatus is a permitgate.StatusPatcher: it refuses a patch for another version, as an API server.
-func (g *groups) PatchStatus(_ context.Context, _, name string, patch []byte) error {
-	g.mu.Lock()
-	old := g.objects[name]
-	var wanted v1alpha1.PodGroup
-	if err := json.Unmarshal(patch, &wanted); err != nil || old == nil || wanted.ResourceVersion != old.ResourceVersion {
-		g.conflicts++
-		g.mu.Unlock()
-		return fmt.Errorf("conflict: %w", err)
-	}
-	group := old.DeepCopy()
-	group.Status = wanted.Status
-	g.uids++
-	group.ResourceVersion = fmt.Sprint(g.uids)
-	g.objects[name] = group
-	if g.deaf {
-		g.mu.Unlock()
+	muffled := g.muffled
+	g.mu.Unlock()
+	if group, ok := obj.(*v1alpha1.PodGroup); ok && muffled != nil && muffled.Name == group.Name {
+		muffled.DeepCopyInto(group)
 		return nil
 	}
-	handler := g.handler
-	g.mu.Unlock()
-	handler.OnUpdate(old, group)
-	return nil
+	return g.Source.Read(ctx, obj)
 }
 
 // status returns a PodGroup's status.
 func (g *groups) status(name string) v1alpha1.PodGroupStatus {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.objects[name].Status
-}
-
-func (g *groups) delete(name string) {
-	g.mu.Lock()
-	old, handler := g.objects[name], g.handler
-	delete(g.objects, name)
-	g.mu.Unlock()
-	handler.OnDelete(old)
+	group, _ := g.get(name)
+	return group.Status
 }
 
 // recorder keeps events as "object reason: note".
@@ -242,7 +141,7 @@ func (r *recorder) requireEvent(t *testing.T, prefix, words string) {
 		defer r.mu.Unlock()
 		t.Fatalf("no event %q with %q among:\n%s", prefix, words, strings.Join(r.events, "\n"))
 	}
-	require.Never(t, func() bool { return r.count(prefix, words) > 1 }, aWhile, tick, "%s ... %s", prefix, words)
+	require.Equal(t, 1, r.count(prefix, words), "%s ... %s", prefix, words)
 }
 
 const mishapName = "Mishap"
@@ -251,6 +150,7 @@ const mishapName = "Mishap"
 // and are set before the pods are created.
 type mishap struct {
 	handle fwk.Handle
+	cycles *atomic.Int64 // counts the cycles of all pods
 
 	mu        sync.Mutex // guards everything below
 	preFilter func(pod string) *fwk.Status
@@ -258,6 +158,7 @@ type mishap struct {
 	permit    func(pod string) *fwk.Status
 	preBind   func(ctx context.Context, pod string) *fwk.Status // called without the lock
 	permitted []string                                          // pods that reached this plugin's Permit
+	attempts  map[string]int                                    // cycles, by pod
 }
 
 var (
@@ -290,6 +191,13 @@ func (m *mishap) call(f *func(string) *fwk.Status, pod *v1.Pod) *fwk.Status {
 }
 
 func (m *mishap) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	m.cycles.Add(1)
+	m.set(func(m *mishap) {
+		if m.attempts == nil {
+			m.attempts = map[string]int{}
+		}
+		m.attempts[pod.Name]++
+	})
 	return nil, m.call(&m.preFilter, pod)
 }
 
@@ -326,6 +234,15 @@ func (m *mishap) PreBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ s
 	}
 	return f(ctx, pod.Name)
 }
+
+// tried returns how many cycles a pod has had.
+func (m *mishap) tried(pod string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.attempts[pod]
+}
+
+func (m *mishap) forget(pod string) { m.set(func(m *mishap) { delete(m.attempts, pod) }) }
 
 // times returns how often a pod has reached Permit.
 func (m *mishap) times(pod string) (n int) {

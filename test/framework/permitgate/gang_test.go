@@ -3,6 +3,7 @@ package permitgate
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
@@ -72,7 +73,7 @@ func TestGangThatDoesNotFitHoldsNothingAndTakesRoomAtOnce(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	names := c.createGang(t, "g", 4)
-	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "needs 4, plan found 3: 1 node short of cpu")
+	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "needs 4, at most 3 fit: 1 node short of cpu")
 	c.requireUnbound(t, names...)
 	for _, name := range names {
 		require.Zero(t, c.mishap.times(name), "no member takes what the gang cannot use")
@@ -90,7 +91,7 @@ func TestGangTakesRoomOfADeletedPodAtOnce(t *testing.T) {
 	c.create(t, member("", "other"))
 	c.requireBound(t, "other")
 	names := c.createGang(t, "g", 4)
-	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "needs 4, plan found 3: 1 node short of cpu")
+	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "needs 4, at most 3 fit: 1 node short of cpu")
 	c.requireUnbound(t, names...)
 	require.Equal(t, 1, c.recorder.count("Pod g-", "GangRolledBack"), "on the member that failed")
 
@@ -164,4 +165,61 @@ func TestRestartWhileMembersWait(t *testing.T) {
 	require.Empty(t, c.bound(t, names...))
 	c.start(t, slowBackoff)
 	c.requireBound(t, names...)
+}
+
+// TestStarvingGangCollects: a gang that has been refused for long keeps what becomes free, piece by piece, and gives it back when its
+// time is over. One that would not fit beside pods of a higher priority keeps nothing.
+func TestStarvingGangCollects(t *testing.T) {
+	t.Parallel()
+	const starving = `{"initialBackoff": "10s", "maxBackoff": "10s", "starvationAfter": "20s", "gangPreemption": false}`
+	for name, tt := range map[string]struct {
+		high     bool // a pod of a higher priority has one of the nodes
+		gives    bool // the third piece comes too late
+		collects bool
+	}{
+		"collects":            {collects: true},
+		"gives back":          {collects: true, gives: true},
+		"would not fit alone": {high: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t, starving, 1, 1, 1)
+			for i, node := range []string{"node-0", "node-1", "node-2"} {
+				p := member("", fmt.Sprintf("small-%d", i))
+				if tt.high && i == 2 {
+					p.Priority(9)
+				}
+				c.create(t, p.Node(node))
+			}
+			c.quiet(t)
+			gang := c.createGang(t, "g", 3)
+			c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "short of cpu")
+			c.requireUnbound(t, gang...)
+			for range 4 { // backoffs
+				c.pass(10 * time.Second)
+				c.quiet(t)
+			}
+			require.Equal(t, tt.collects, c.recorder.count("PodGroup g GangCollectsRoom", "") == 1)
+			c.create(t, member("", "other"))
+			c.requireUnbound(t, "other")
+			c.delete(t, "small-0")
+			if !tt.collects {
+				c.requireBound(t, "other")
+				return
+			}
+			c.quiet(t)
+			c.delete(t, "small-1")
+			c.requireUnbound(t, append(gang, "other")...)
+			require.Equal(t, 1, c.booked("node-0"))
+			require.Equal(t, 1, c.booked("node-1"))
+			if tt.gives {
+				c.pass(time.Minute)
+				c.requireBound(t, "other")
+				return
+			}
+			c.delete(t, "small-2")
+			c.requireBound(t, gang...)
+			c.requireUnbound(t, "other")
+		})
+	}
 }

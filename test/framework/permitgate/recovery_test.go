@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
@@ -13,7 +14,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
-	"zonewise.dev/plugins/permitgate"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // partlyBoundGang leaves a gang of three with one bound member behind, and no room for the others, as a
@@ -54,14 +55,14 @@ func TestGangThatStaysBoundInPartIsEvicted(t *testing.T) {
 		annotations map[string]string
 	}{
 		"by the profile":  {`{"recoveryPolicy": "Evict", "recoveryTimeout": "1s"}`, nil},
-		"by the PodGroup": {`{"recoveryTimeout": "1s"}`, map[string]string{permitgate.RecoveryPolicyAnnotation: "Evict"}},
+		"by the PodGroup": {`{"recoveryTimeout": "1s"}`, map[string]string{podgroup.RecoveryPolicyAnnotation: "Evict"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := startCluster(t, tt.args, 1)
 			c.stop()
 			c.groups.set("g", 3)
 			if tt.annotations != nil {
-				c.groups.objects["g"].Annotations = tt.annotations
+				c.groups.annotate("g", tt.annotations)
 			}
 			c.create(t, member("g", "g-0").Node("node-0"), member("g", "g-1"), member("g", "g-2"))
 			c.start(t, tt.args)
@@ -106,7 +107,8 @@ func TestTheAPIServerKnowsBetter(t *testing.T) {
 	c.groups.muffle("g", 1) // the quorum has been lowered, and the watch has not said so yet
 	c.start(t, `{"recoveryPolicy": "Evict", "recoveryTimeout": "1s"}`)
 	c.recorder.requireEvent(t, "PodGroup g GangPartlyBound", "recoveryPolicy Evict: the bound ones are evicted")
-	require.Never(t, func() bool { return len(c.evicted()) > 0 }, aWhile, tick)
+	c.quiet(t)
+	require.Empty(t, c.evicted())
 }
 
 // TestGangThatLosesMembersForGood: those that are left run on, and a person hears of it.
@@ -118,7 +120,8 @@ func TestGangThatLosesMembersForGood(t *testing.T) {
 	c.delete(t, "g-2")
 	c.recorder.requireEvent(t, "PodGroup g GangPartlyBound",
 		"bound in part for 1s: needs 3 members, 2 exist, 2 of them bound; the bound ones run on, whatever recoveryPolicy says")
-	require.Never(t, func() bool { return len(c.evicted()) > 0 }, aWhile, tick)
+	c.quiet(t)
+	require.Empty(t, c.evicted())
 }
 
 // TestMembersThatFinishOneByOne are no reason to worry about the others, whoever made the pods.
@@ -129,9 +132,9 @@ func TestMembersThatFinishOneByOne(t *testing.T) {
 	c.requireBound(t, names...)
 	c.run(t, v1.PodSucceeded, "g-2")
 	c.requireStatus(t, "g", v1alpha1.PodGroupScheduling, 0, 1, 0)
-	require.Never(t, func() bool {
-		return c.recorder.count("", "GangPartlyBound")+len(c.evicted()) > 0
-	}, 4*aWhile, tick)
+	c.pass(2 * time.Second)
+	c.quiet(t)
+	require.Zero(t, c.recorder.count("", "GangPartlyBound")+len(c.evicted()))
 
 	c.delete(t, "g-1")
 	c.recorder.requireEvent(t, "PodGroup g GangPartlyBound", "needs 3 members, 1 exist, 1 of them bound")
@@ -141,7 +144,7 @@ func TestRecoveryPolicyThatIsNone(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, slowBackoff, 1)
 	c.groups.set("g", 1)
-	c.groups.annotate("g", map[string]string{permitgate.RecoveryPolicyAnnotation: "evict"})
+	c.groups.annotate("g", map[string]string{podgroup.RecoveryPolicyAnnotation: "evict"})
 	c.create(t, member("g", "g-0"))
 	c.recorder.requireEvent(t, "PodGroup g InvalidRecoveryPolicy", `annotation zonewise.dev/recovery-policy is "evict", must be Keep or Evict: the scheduler's default Keep is used`)
 	c.requireBound(t, "g-0")

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+
+	"zonewise.dev/plugins/permitgate"
+	"zonewise.dev/plugins/zonespread"
+)
+
+// preparing are the plugins of kube-scheduler that multiPoint enables at PreBind.
+var preparing = []string{names.VolumeBinding, names.DynamicResources}
+
+// checkOrder refuses profiles in which PermitGate does not come where its promise needs it: ahead of DefaultPreemption at
+// PostFilter, or members of a gang preempt one by one, and last at PreBind, or what comes behind it can fail when a part of the gang is
+// bound. The framework takes such a profile.
+func checkOrder(cfg *config.KubeSchedulerConfiguration) error {
+	for i := range cfg.Profiles {
+		p := &cfg.Profiles[i]
+		if p.Plugins == nil {
+			continue
+		}
+		postFilter := order(p.Plugins, &p.Plugins.PostFilter, func(name string) bool {
+			return slices.Contains([]string{names.DynamicResources, names.DefaultPreemption, zonespread.Name, permitgate.Name}, name)
+		})
+		if ours := slices.Index(postFilter, permitgate.Name); ours >= 0 {
+			if theirs := slices.Index(postFilter, names.DefaultPreemption); theirs >= 0 && theirs < ours {
+				return fmt.Errorf("profiles[%d].plugins.postFilter: %s comes before %s, so that members of a gang preempt one by one; write postFilter: {enabled: %s}",
+					i, names.DefaultPreemption, permitgate.Name, ahead(postFilter))
+			}
+		}
+		preBind := order(p.Plugins, &p.Plugins.PreBind, func(name string) bool {
+			return name == permitgate.Name || slices.Contains(preparing, name)
+		})
+		if ours := slices.Index(preBind, permitgate.Name); ours >= 0 && ours < len(preBind)-1 {
+			return fmt.Errorf("profiles[%d].plugins.preBind: %s comes behind %s, and may fail when a part of a gang is bound; enable %s last in multiPoint, and name no plugin in preBind that is not in multiPoint",
+				i, preBind[len(preBind)-1], permitgate.Name, permitgate.Name)
+		}
+	}
+	return nil
+}
+
+// ahead lists the plugins of PostFilter that are to be named, DefaultPreemption not among them.
+func ahead(postFilter []string) string {
+	list := "["
+	for _, name := range []string{names.DynamicResources, zonespread.Name, permitgate.Name} {
+		if slices.Contains(postFilter, name) {
+			if list != "[" {
+				list += ", "
+			}
+			list += "{name: " + name + "}"
+		}
+	}
+	return list + "]"
+}
+
+// order returns the plugins of an extension point in the order in which the framework runs them: those of multiPoint that the
+// point names, the others of multiPoint, and what only the point names. has reports which of multiPoint's are for the point.
+func order(plugins *config.Plugins, point *config.PluginSet, has func(name string) bool) []string {
+	contains := func(list []config.Plugin, name string) bool {
+		return slices.ContainsFunc(list, func(p config.Plugin) bool { return p.Name == name })
+	}
+	var first, multi, last []string
+	all := contains(point.Disabled, "*")
+	for _, p := range plugins.MultiPoint.Enabled {
+		if !all && has(p.Name) && !contains(point.Disabled, p.Name) && !contains(point.Enabled, p.Name) {
+			multi = append(multi, p.Name)
+		}
+	}
+	for _, p := range point.Enabled {
+		if !all && contains(plugins.MultiPoint.Enabled, p.Name) && !contains(point.Disabled, p.Name) {
+			first = append(first, p.Name)
+		} else {
+			last = append(last, p.Name)
+		}
+	}
+	if all {
+		return last // as they are named
+	}
+	return slices.Concat(first, multi, last)
+}

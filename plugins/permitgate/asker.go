@@ -1,0 +1,48 @@
+package permitgate
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// preFilters is the part of kube-scheduler's framework that a handle does not name.
+type preFilters interface {
+	RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string])
+}
+
+// asker asks the filters of a profile about pods and nodes that are thought up. It is used in scheduling cycles only.
+type asker struct {
+	handle fwk.Handle
+	// run is nil when the framework does not let plugins run PreFilter.
+	run preFilters
+	// asking is true while a question is put, for this plugin's own PreFilter, which has no opinion then.
+	asking bool
+}
+
+func newAsker(handle fwk.Handle) *asker {
+	run, _ := handle.(preFilters)
+	return &asker{handle: handle, run: run}
+}
+
+// State prepares a cycle's state for a pod, which need not be the cycle's own, and returns the nodes that the pod may
+// go to. It reports false when PreFilter refuses the pod, or cannot be run.
+func (a *asker) State(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (fwk.CycleState, *fwk.PreFilterResult, bool) {
+	if a.run == nil {
+		return nil, nil, false
+	}
+	a.asking = true
+	defer func() { a.asking = false }()
+	state = state.Clone()
+	nodes, status, _ := a.run.RunPreFilterPlugins(ctx, state, pod)
+	return state, nodes, status.IsSuccess()
+}
+
+// accepts reports whether the filters let a pod onto a node.
+func (a *asker) accepts(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) bool {
+	state, nodes, ok := a.State(ctx, state, pod)
+	return ok && (nodes.AllNodes() || nodes.NodeNames.Has(node.Node().Name)) &&
+		a.handle.RunFilterPlugins(ctx, state, pod, node).IsSuccess()
+}

@@ -1,0 +1,75 @@
+package permitgate
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// A ResourceClaim that is not allocated yet is allocated, and a volume that waits for its first consumer is provisioned, when the
+// first pod that uses it is about to be bound; until then the scheduler refuses every other pod that uses it. Members that
+// share one would wait for each other for ever.
+
+// noProvisioner is the provisioner of storage classes whose volumes exist already: two pods may find the same one.
+const noProvisioner = "kubernetes.io/no-provisioner"
+
+// sharedClaims finds claims and volumes that keep members from each other. Its methods may be called from several goroutines.
+type sharedClaims struct {
+	volumes corelisters.PersistentVolumeClaimLister
+	classes storagelisters.StorageClassLister
+	devices fwk.SharedDRAManager // nil without dynamic resource allocation
+}
+
+func newSharedClaims(h fwk.Handle) *sharedClaims {
+	factory := h.SharedInformerFactory()
+	return &sharedClaims{
+		volumes: factory.Core().V1().PersistentVolumeClaims().Lister(),
+		classes: factory.Storage().V1().StorageClasses().Lister(),
+		devices: h.SharedDRAManager(),
+	}
+}
+
+// among says in words what pods share that only one of them can have before it is bound, empty when they share nothing
+// of the kind. What cannot be read counts as nothing: the scheduler's filters decide about it.
+func (c *sharedClaims) among(pods []*v1.Pod) string {
+	users := map[types.NamespacedName]int{}
+	for _, pod := range pods {
+		for i := range pod.Spec.ResourceClaims {
+			if name := pod.Spec.ResourceClaims[i].ResourceClaimName; name != nil && c.devices != nil {
+				key := types.NamespacedName{Namespace: "ResourceClaim", Name: *name}
+				if users[key]++; users[key] == 2 && c.unallocated(pod.Namespace, *name) {
+					return fmt.Sprintf("members share ResourceClaim %s, which is not allocated: it would be when the first of them is bound, and until then no other can be scheduled", *name)
+				}
+			}
+		}
+		for i := range pod.Spec.Volumes {
+			if source := pod.Spec.Volumes[i].PersistentVolumeClaim; source != nil {
+				key := types.NamespacedName{Namespace: "PersistentVolumeClaim", Name: source.ClaimName}
+				if users[key]++; users[key] == 2 && c.unprovisioned(pod.Namespace, source.ClaimName) {
+					return fmt.Sprintf("members share PersistentVolumeClaim %s, whose volume is provisioned when the first of them is bound: until then no other can be scheduled", source.ClaimName)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func (c *sharedClaims) unallocated(namespace, name string) bool {
+	claim, err := c.devices.ResourceClaims().Get(namespace, name)
+	return err == nil && claim.Status.Allocation == nil
+}
+
+func (c *sharedClaims) unprovisioned(namespace, name string) bool {
+	claim, err := c.volumes.PersistentVolumeClaims(namespace).Get(name)
+	if err != nil || claim.Spec.VolumeName != "" || claim.Spec.StorageClassName == nil {
+		return false
+	}
+	class, err := c.classes.Get(*claim.Spec.StorageClassName)
+	return err == nil && class.Provisioner != noProvisioner &&
+		class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+}

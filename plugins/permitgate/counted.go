@@ -1,0 +1,140 @@
+package permitgate
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/internal/feature"
+	"zonewise.dev/plugins/permitgate/proposal"
+)
+
+// probeName names what probes are made with: a pod, a label and a taint that nothing else has.
+const probeName = "zonewise.dev/probe"
+
+// counted is what the filters of a profile refuse. It is found out by asking them about a pod and an empty node that are thought
+// up, so that the args of other plugins, such as ignoredResources, need not be known. It is used in scheduling cycles only.
+type counted struct {
+	asker *asker
+	// resources tells of what the filters have been asked about whether they count it on nodes that list it.
+	resources map[v1.ResourceName]bool
+	// filters is nil until they have been asked; unfit is true when the profile does without NodeResourcesFit.
+	filters *proposal.Filters
+	unfit   bool
+}
+
+func newCounted(a *asker) *counted { return &counted{asker: a, resources: map[v1.ResourceName]bool{}} }
+
+// Filters returns which filters the profile runs.
+func (c *counted) Filters() proposal.Filters {
+	filters := proposal.AllFilters
+	if c.filters != nil {
+		filters = *c.filters
+	}
+	filters.TolerationOperators = feature.TolerationOperators()
+	return filters
+}
+
+// counts reports whether the filters refuse a pod that asks for more of a resource than a node has left. What a node does not
+// list may come from a device class (DRAExtendedResource); what has not been found out counts as possible.
+func (c *counted) counts(name v1.ResourceName, listed bool) bool {
+	return c.resources[name] && (listed || !c.hasDeviceClass(name))
+}
+
+func (c *counted) hasDeviceClass(name v1.ResourceName) bool {
+	manager := c.asker.handle.SharedDRAManager()
+	return manager != nil && manager.DeviceClassResolver().GetDeviceClass(name) != nil
+}
+
+// learn asks about what pods ask for, as far as that is not known yet.
+func (c *counted) learn(ctx context.Context, state fwk.CycleState, classes []proposal.Class, nodes []fwk.NodeInfo) {
+	if c.asker.run == nil || len(nodes) == 0 || len(classes) == 0 {
+		return
+	}
+	if c.filters == nil {
+		c.learnFilters(ctx, state, classes[0].Pod, nodes[0])
+	}
+	for i := range classes {
+		for _, a := range proposal.Requests(classes[i].Pod) {
+			switch a.Name {
+			case v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, v1.ResourcePods:
+				continue
+			}
+			if _, known := c.resources[a.Name]; !known {
+				c.learnResource(ctx, state, classes[i].Pod, a.Name, nodes)
+			}
+		}
+	}
+}
+
+// learnResource asks whether more of a resource than there is is refused.
+func (c *counted) learnResource(ctx context.Context, state fwk.CycleState, like *v1.Pod, name v1.ResourceName, nodes []fwk.NodeInfo) {
+	at := nodes[0]
+	for _, info := range nodes {
+		if info.GetAllocatable().GetScalarResources()[name] > 0 {
+			at = info
+			break
+		}
+	}
+	all := at.GetAllocatable().GetScalarResources()[name]
+	if all == 0 && c.hasDeviceClass(name) {
+		return // a device class decides, for now
+	}
+	node := emptied(ctx, at, func(*v1.Node) {})
+	if node == nil || !c.asker.accepts(ctx, state, probe(like), node) {
+		return
+	}
+	greedy := probe(like)
+	greedy.Spec.Containers[0].Resources.Requests = v1.ResourceList{name: *resource.NewQuantity(all+1, resource.DecimalSI)}
+	greedy.Spec.Containers[0].Resources.Limits = greedy.Spec.Containers[0].Resources.Requests
+	c.resources[name] = !c.asker.accepts(ctx, state, greedy, node)
+}
+
+// learnFilters asks whether node selectors, taints and cordons are heeded.
+func (c *counted) learnFilters(ctx context.Context, state fwk.CycleState, like *v1.Pod, at fwk.NodeInfo) {
+	node := emptied(ctx, at, func(*v1.Node) {})
+	if node == nil || !c.asker.accepts(ctx, state, probe(like), node) {
+		return
+	}
+	filters := proposal.AllFilters
+	selecting := probe(like)
+	selecting.Spec.NodeSelector = map[string]string{probeName: "none"}
+	filters.Selectors = !c.asker.accepts(ctx, state, selecting, node)
+	filters.Taints = !c.asker.accepts(ctx, state, probe(like), emptied(ctx, at, func(n *v1.Node) {
+		n.Spec.Taints = []v1.Taint{{Key: probeName, Effect: v1.TaintEffectNoSchedule}}
+	}))
+	filters.Cordons = !c.asker.accepts(ctx, state, probe(like), emptied(ctx, at, func(n *v1.Node) { n.Spec.Unschedulable = true }))
+	c.filters = &filters
+	greedy := probe(like)
+	cpu := *resource.NewMilliQuantity(at.GetAllocatable().GetMilliCPU()+1, resource.DecimalSI)
+	greedy.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: cpu}
+	c.unfit = c.asker.accepts(ctx, state, greedy, node)
+}
+
+// probe makes a pod of the same namespace and profile that asks for nothing.
+func probe(like *v1.Pod) *v1.Pod {
+	pod := &v1.Pod{}
+	pod.Namespace, pod.Name, pod.UID = like.Namespace, "zonewise-probe", probeName
+	pod.Spec.SchedulerName, pod.Spec.Priority = like.Spec.SchedulerName, like.Spec.Priority
+	pod.Spec.Containers = []v1.Container{{Name: "probe"}}
+	return pod
+}
+
+// emptied returns a copy of a node without pods, taints and cordon, changed by f; nil when it cannot be made.
+func emptied(ctx context.Context, info fwk.NodeInfo, f func(node *v1.Node)) fwk.NodeInfo {
+	node := info.Node().DeepCopy()
+	node.Spec.Taints, node.Spec.Unschedulable = nil, false
+	f(node)
+	empty := info.Snapshot()
+	logger := klog.FromContext(ctx)
+	for _, p := range info.GetPods() {
+		if err := empty.RemovePod(logger, p.GetPod()); err != nil {
+			return nil
+		}
+	}
+	empty.SetNode(node)
+	return empty
+}

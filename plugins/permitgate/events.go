@@ -1,0 +1,46 @@
+package permitgate
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
+)
+
+// EventsToRegister names the events after which a member that this plugin refused may be schedulable: only those about the
+// pod itself.
+//
+// What happens to PodGroups, to other members, and to the room in the cluster reaches a gang in other ways (see wakes), and
+// its members through the worker, which activates them. With events of the cluster here, each of them would cost a
+// look at every waiting member of every gang, under the scheduling queue's lock. PodGroups could not be among them at
+// all: the scheduler would wait for their informer, and not schedule where the CRD is missing.
+func (p *PermitGate) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{{
+		Event:          fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.UpdatePodLabel | fwk.UpdatePodSchedulingGatesEliminated},
+		QueueingHintFn: p.isSchedulableAfterOwnChange,
+	}}, nil
+}
+
+// isSchedulableAfterOwnChange hears of a change of the pod itself: it may have left its gang. It runs under the
+// scheduling queue's lock.
+func (p *PermitGate) isSchedulableAfterOwnChange(_ klog.Logger, pod *v1.Pod, _, newObj any) (fwk.QueueingHint, error) {
+	if changed, ok := newObj.(*v1.Pod); ok {
+		pod = changed
+	}
+	key, ok := podgroup.Of(pod)
+	if !ok {
+		return fwk.Queue, nil
+	}
+	hint := fwk.QueueSkip
+	p.gangs.look(key, func(e *entry, now time.Time) {
+		if reason, _ := e.gang.Admit(pod.UID, now); reason == gang.ReasonNone {
+			hint = fwk.Queue
+		}
+	})
+	return hint, nil
+}

@@ -1,0 +1,272 @@
+package permitgate
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/component-helpers/resource"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/internal/informer"
+	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/proposal"
+)
+
+// heardInterval is within what time the scheduler has heard what the plugin has: both listen to the same informer.
+const heardInterval = 50 * time.Millisecond
+
+// feed brings what informers show to the gangs. The handlers run beside the scheduler's own, before or after them.
+type feed struct {
+	gangs     *gangs
+	wakes     *wakes
+	beside    *beside
+	nominated *nominated
+	// ours reports whether a scheduler's name is that of a profile with this plugin.
+	ours func(schedulerName string) bool
+	// nominatedMember hears of gangs with members that are nominated in the API.
+	nominatedMember func(key types.NamespacedName)
+	// gone hears of pods that have left their nodes.
+	gone func(uid types.UID)
+}
+
+// watch starts the handlers, and returns what tells whether they have seen all that existed at first.
+func (f *feed) watch(factory informers.SharedInformerFactory) ([]toolscache.InformerSynced, error) {
+	pods, err := factory.Core().V1().Pods().Informer().AddEventHandler(informer.Funcs[*v1.Pod]{
+		Add: func(pod *v1.Pod, _ bool) { f.podSeen(pod) },
+		Update: func(was, is *v1.Pod) {
+			before, _ := podgroup.Of(was)
+			if after, _ := podgroup.Of(is); before != after {
+				f.memberGone(was)
+			}
+			if was.Spec.NodeName != "" && shrinks(was, is) {
+				f.wakes.hear(event{node: was.Spec.NodeName})
+			}
+			f.podSeen(is)
+		},
+		Delete: f.podGone,
+	})
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := factory.Core().V1().Nodes().Informer().AddEventHandler(informer.Funcs[*v1.Node]{
+		Add: func(node *v1.Node, _ bool) { f.wakes.hear(nodeEvent(nil, node)) },
+		Update: func(was, is *v1.Node) {
+			if nodeMayFitMore(was, is) {
+				f.wakes.hear(nodeEvent(was, is))
+			}
+		},
+		Delete: func(node *v1.Node) { f.wakes.news.forget(node.Name) },
+	})
+	return []toolscache.InformerSynced{pods.HasSynced, nodes.HasSynced}, err
+}
+
+// shrinks reports whether a bound pod asks for less of anything than before.
+func shrinks(was, is *v1.Pod) bool {
+	if was.Generation == is.Generation && was.Status.ObservedGeneration == is.Status.ObservedGeneration {
+		return false
+	}
+	opts := resource.PodResourcesOptions{UseStatusResources: true}
+	after := resource.PodRequests(is, opts)
+	for name, before := range resource.PodRequests(was, opts) {
+		if now := after[name]; now.Cmp(before) < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// podSeen takes a pod as the API server shows it. The informer leaves out finished pods.
+func (f *feed) podSeen(pod *v1.Pod) {
+	if node := f.nominated.set(pod); node != "" {
+		f.wakes.hear(event{node: node})
+		if pod.Spec.NodeName == "" {
+			f.nominationEnded()
+		}
+	}
+	if pod.Spec.NodeName != "" {
+		f.beside.forget(pod.UID)
+	}
+	key, ok := podgroup.Of(pod)
+	if !ok {
+		return
+	}
+	if !podgroup.Live(pod) {
+		f.memberGone(pod)
+		return
+	}
+	foreign := !f.ours(pod.Spec.SchedulerName)
+	f.gangs.change(key, func(e *entry, now time.Time) {
+		m := &member{pod: pod, foreign: foreign}
+		switch old := e.pods[pod.UID]; {
+		case old == nil:
+			m.signature, m.amounts = proposal.Signature(pod), proposal.Requests(pod)
+		case old.pod.Generation == pod.Generation && old.pod.Spec.NodeName == pod.Spec.NodeName:
+			m.node, m.signature, m.amounts = old.node, old.signature, old.amounts
+		default:
+			m.node, m.signature, m.amounts = old.node, proposal.Signature(pod), proposal.Requests(pod)
+			if old.signature != m.signature {
+				e.gang.Changed(now)
+			}
+		}
+		e.add(pod.UID, m)
+		e.gang.SetPod(pod.UID, gang.Pod{Bound: pod.Spec.NodeName != "", Held: len(pod.Spec.SchedulingGates) > 0 || foreign}, now)
+	})
+	if pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != "" {
+		f.nominatedMember(key)
+	}
+}
+
+// nominationEnded has pods tried again that found no node beside a nomination, once the scheduler has heard that it has ended.
+func (f *feed) nominationEnded() {
+	if f.beside.free() {
+		f.gangs.agenda.AddAt(tick, f.gangs.clock.Now().Add(heardInterval))
+	}
+}
+
+// podGone takes a pod that was deleted or has finished: its node has room.
+func (f *feed) podGone(pod *v1.Pod) {
+	f.beside.forget(pod.UID)
+	if node := f.nominated.delete(pod.UID); node != "" {
+		f.wakes.hear(event{node: node})
+		f.nominationEnded()
+	}
+	if pod.Spec.NodeName != "" {
+		f.wakes.hear(event{node: pod.Spec.NodeName, gone: pod.UID})
+	}
+	f.gone(pod.UID)
+	f.memberGone(pod)
+}
+
+// memberGone takes a pod that is no member any more.
+func (f *feed) memberGone(pod *v1.Pod) {
+	key, ok := podgroup.Of(pod)
+	if !ok || !f.gangs.look(key, func(*entry, time.Time) {}) {
+		return // also a pod that was terminating when it was first seen
+	}
+	f.gangs.change(key, func(e *entry, now time.Time) {
+		e.remove(pod.UID)
+		f.gangs.unbookLocked(e, pod.UID, false)
+		e.gang.DeletePod(pod.UID, now)
+	})
+}
+
+// groupSeen takes a PodGroup as the API server shows it. One that is being deleted still counts: its
+// finalizers may take long, and no other can take its name meanwhile.
+func (f *feed) groupSeen(group *v1alpha1.PodGroup) {
+	spec := gang.Spec{UID: group.UID, MinMember: int(group.Spec.MinMember)}
+	spec.Timeout, _ = podgroup.TimeoutOf(group)
+	wants, revision := wantsOf(group)
+	spec.Revision = revision
+	f.gangs.change(podgroup.Key(group), func(e *entry, now time.Time) {
+		e.group, e.wants = group, wants
+		e.tried = nil
+		e.gang.SetGroup(spec, now)
+	})
+}
+
+func (f *feed) groupGone(group *v1alpha1.PodGroup) {
+	f.gangs.change(podgroup.Key(group), func(e *entry, now time.Time) {
+		e.group, e.wants = nil, wants{}
+		e.gang.DeleteGroup(now)
+	})
+}
+
+// wants is what a PodGroup asks for beyond a quorum.
+type wants struct {
+	topology     podgroup.Topology
+	minResources v1.ResourceList
+}
+
+func wantsOf(group *v1alpha1.PodGroup) (w wants, revision string) {
+	w.topology, _ = podgroup.TopologyOf(group)
+	w.minResources = group.Spec.MinResources
+	revision = w.topology.Key
+	if w.topology.Required {
+		revision += " required"
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.minResources)) {
+		quantity := w.minResources[name]
+		revision += " " + string(name) + "=" + quantity.String()
+	}
+	return w, revision
+}
+
+// nominated knows the nodes that pods of any kind are nominated to in the API, so that a proposal need not ask the framework
+// about every node. Its methods may be called from several goroutines.
+type nominated struct {
+	// members is how many of them are members of gangs; for scheduling cycles, which need no lock for a look.
+	members atomic.Int64
+
+	mu     sync.Mutex // guards everything below
+	nodes  map[types.UID]nomination
+	byNode map[string]int
+}
+
+// nomination is where a pod is nominated to.
+type nomination struct {
+	node   string
+	member bool // of a gang
+}
+
+func newNominated() *nominated {
+	return &nominated{nodes: map[types.UID]nomination{}, byNode: map[string]int{}}
+}
+
+// set takes a pod as the API server shows it, and returns a node that it is not nominated to any more, empty when
+// there is none.
+func (n *nominated) set(pod *v1.Pod) (left string) {
+	to := nomination{}
+	if pod.Spec.NodeName == "" && podgroup.Live(pod) {
+		to.node = pod.Status.NominatedNodeName
+		_, to.member = podgroup.Of(pod)
+	}
+	return n.move(pod.UID, to)
+}
+
+// delete drops a pod.
+func (n *nominated) delete(uid types.UID) (left string) { return n.move(uid, nomination{}) }
+
+func (n *nominated) move(uid types.UID, to nomination) (left string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	was := n.nodes[uid]
+	if was.node == to.node {
+		return ""
+	}
+	if was.node != "" {
+		delete(n.nodes, uid)
+		if n.byNode[was.node]--; n.byNode[was.node] == 0 {
+			delete(n.byNode, was.node)
+		}
+		if was.member {
+			n.members.Add(-1)
+		}
+	}
+	if to.node != "" {
+		n.nodes[uid] = to
+		n.byNode[to.node]++
+		if to.member {
+			n.members.Add(1)
+		}
+	}
+	return was.node
+}
+
+// list returns the nodes that pods are nominated to.
+func (n *nominated) list() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	nodes := make([]string, 0, len(n.byNode))
+	for node := range n.byNode {
+		nodes = append(nodes, node)
+	}
+	return nodes
+}

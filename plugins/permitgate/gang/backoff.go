@@ -1,0 +1,99 @@
+package gang
+
+import "time"
+
+// rollback sends every member back that has a node and may still lose it, and sets the backoff first when there is to be one.
+func (g *Gang) rollback(r Rollback, backoff bool, now time.Time) {
+	began, took := now, time.Duration(0)
+	if g.round != nil {
+		began = g.round.since
+		took = now.Sub(began)
+	}
+	if backoff {
+		r.Backoff = g.nextBackoff()
+		g.earliest = now.Add(min(patience*took, g.config.MaxBackoff))
+		g.until = now.Add(r.Backoff)
+		if r.Cause.Capacity() && g.round != nil && g.changedAt.After(began) {
+			// It changed while the round ran, perhaps too late for a member that had been tried.
+			g.until = now
+		}
+		if g.until.Before(g.earliest) {
+			g.until = g.earliest
+		}
+		r.Backoff = g.until.Sub(now)
+		g.probing = retry{at: now.Add(probeInterval), first: probeInterval}
+	}
+	rejectAt := now
+	if !r.Cause.Capacity() {
+		rejectAt = now.Add(deletedPause)
+	}
+	g.endRound()
+	for _, m := range g.members {
+		m.stop(taskWake)
+		m.bindFailed = false
+		if m.going() {
+			g.move(m, memberIdle)
+			g.repeat(m, taskReject, rejectAt)
+			r.Rejected++
+		}
+	}
+	g.last = r
+	g.report.Rollback = &r
+	if g.report.Rollbacks == nil {
+		g.report.Rollbacks = map[Cause]int{}
+	}
+	g.report.Rollbacks[r.Cause]++
+}
+
+// nextBackoff doubles from InitialBackoff to MaxBackoff, less up to half of it by jitter.
+func (g *Gang) nextBackoff() time.Duration {
+	d := g.config.InitialBackoff
+	for range g.failures {
+		if d >= g.config.MaxBackoff/2 {
+			d = g.config.MaxBackoff
+			break
+		}
+		d *= 2
+	}
+	g.failures++
+	return d - time.Duration(g.config.Jitter()*float64(d/2))
+}
+
+// Room says that something in the cluster has changed that may help a gang that lacks room. Its backoff ends, or will when
+// ten times as long has passed as its last round took.
+func (g *Gang) Room(now time.Time) {
+	g.changedAt = now
+	if g.last.Cause.Capacity() {
+		g.endBackoff(now)
+	}
+	g.settle(now)
+}
+
+// Retry ends the backoff of a round that failed, for another that is not like it.
+func (g *Gang) Retry(now time.Time) {
+	if g.phase == Backoff {
+		g.earliest, g.until = now, now
+	}
+	g.settle(now)
+}
+
+// Changed says that something about the gang itself has changed, its members above all: whatever it was refused for, it
+// may fit now.
+func (g *Gang) Changed(now time.Time) {
+	g.changedAt = now
+	g.endBackoff(now)
+	g.settle(now)
+}
+
+func (g *Gang) endBackoff(now time.Time) {
+	if g.phase != Backoff {
+		return
+	}
+	at := g.earliest
+	if at.Before(now) {
+		at = now
+	}
+	if at.Before(g.until) {
+		g.until = at
+	}
+}

@@ -1,0 +1,147 @@
+package gang
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// complete reports whether members wait although the quorum has a node, and the rehearsals that it needs.
+func (g *Gang) complete() bool {
+	ready := g.ready()
+	return g.valid() && ready > 0 && g.letGo()+ready >= g.spec.MinMember
+}
+
+// ready is how many members wait whose rehearsal keeps them no longer.
+func (g *Gang) ready() int {
+	if g.rehearse {
+		return g.passed
+	}
+	return g.count[memberWaiting]
+}
+
+// Release lets go those of uids that wait, if with them the quorum is complete, and returns them: each
+// is to be allowed in Permit. uids are the members that the caller has seen waiting there for nothing
+// but this gang. It returns nil, and changes nothing, when they do not complete the quorum.
+func (g *Gang) Release(uids []types.UID, now time.Time) []types.UID {
+	g.settle(now)
+	if !g.complete() {
+		return nil
+	}
+	var released []types.UID
+	for _, uid := range uids {
+		if m, known := g.members[uid]; known && m.state == memberWaiting && g.rehearsed(m) {
+			released = append(released, uid)
+		}
+	}
+	if g.letGo()+len(released) < g.spec.MinMember {
+		return nil
+	}
+	for _, uid := range released {
+		g.release(g.members[uid], now)
+	}
+	g.settle(now)
+	return released
+}
+
+// going reports whether the member has a node, and can still be sent back.
+func (m *member) going() bool {
+	return m.state == memberWaiting || m.state == memberReleased || m.state == memberPrepared
+}
+
+// release lets a member go towards the barrier.
+func (g *Gang) release(m *member, now time.Time) {
+	if g.preparing() == 0 {
+		g.prepareBy = time.Time{}
+		if g.config.PrepareTimeout > 0 {
+			g.prepareBy = now.Add(g.config.PrepareTimeout)
+		}
+	}
+	g.move(m, memberReleased)
+	g.hold(m, true)
+	g.ours = true
+}
+
+// Arrival is what becomes of a member at the barrier.
+type Arrival uint8
+
+// What becomes of a member at the barrier.
+const (
+	// ArrivalWait: the member waits for the others.
+	ArrivalWait Arrival = iota
+	// ArrivalPass: the member is to be bound.
+	ArrivalPass
+	// ArrivalRefused: the member is to be sent back.
+	ArrivalRefused
+)
+
+// Arrive is called when a member that was let go has been prepared for its bind: it has come to the barrier. When
+// the members there complete the quorum it returns them: the caller makes sure that nothing can stop their binds any more,
+// and passes on to [Gang.Commit] for which of them that worked. What becomes of a member is what [Gang.Verdict] says then,
+// and after each further input.
+func (g *Gang) Arrive(uid types.UID, now time.Time) (commit []types.UID) {
+	g.settle(now)
+	m, known := g.members[uid]
+	if !known || m.state != memberReleased {
+		return nil
+	}
+	g.move(m, memberPrepared)
+	g.settle(now)
+	if !g.prepared() {
+		return nil
+	}
+	return g.inState(memberPrepared)
+}
+
+// Verdict returns what becomes of a member that has come to the barrier, and when it is refused why, for a
+// person to read.
+func (g *Gang) Verdict(uid types.UID) (Arrival, string) {
+	m, known := g.members[uid]
+	switch {
+	case !known || m.state == memberGone:
+		return ArrivalRefused, "the pod was deleted or has left the gang"
+	case m.state == memberPrepared:
+		return ArrivalWait, ""
+	case m.state == memberCommitted || m.state == memberBound || m.state == memberDone:
+		return ArrivalPass, ""
+	}
+	return ArrivalRefused, "the gang was rolled back: " + g.last.Detail
+}
+
+// Departures counts how often members have left the barrier: when it has not changed, all that waited there
+// wait on.
+func (g *Gang) Departures() int { return g.departures }
+
+// prepared reports whether the members at the barrier complete the quorum.
+func (g *Gang) prepared() bool {
+	return g.valid() && g.count[memberPrepared] > 0 && g.sure()+g.count[memberPrepared] >= g.spec.MinMember
+}
+
+// Commit lets the members bind that are at the barrier. sure are those of which the caller knows that nothing
+// but a failure of the bind itself can stop them from now on; lost are those that have been stopped. When
+// the quorum is not complete without the lost ones, the gang is rolled back, the sure ones with it.
+func (g *Gang) Commit(sure, lost []types.UID, now time.Time) {
+	last := types.UID("")
+	for _, uid := range lost {
+		if m, known := g.members[uid]; known && m.state == memberPrepared {
+			// Its Unreserve is on the way.
+			m.resting = true
+			g.move(m, memberIdle)
+			g.repeat(m, taskReject, now.Add(deletedPause))
+			last = uid
+		}
+	}
+	if last != "" {
+		g.fail(CauseNotPrepared, last, "a member that was let go was preempted before all were ready to be bound", now)
+	}
+	if !g.prepared() {
+		return
+	}
+	for _, uid := range sure {
+		if m, known := g.members[uid]; known && m.state == memberPrepared {
+			g.move(m, memberCommitted)
+			g.hold(m, false)
+		}
+	}
+	g.settle(now)
+}

@@ -1,0 +1,378 @@
+package gang
+
+import (
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// scoutInterval is how long a scout has to come to a cycle before another member is activated too. It doubles
+	// each time, up to retryMax.
+	scoutInterval = 20 * time.Millisecond
+	// requeueInterval is how long a member that failed on the proposed nodes is given to come back to the queue.
+	requeueInterval = time.Millisecond
+	// firstsLimit is how long those that go first have to find a node before the others follow. Another plugin's error may keep one
+	// from that, which no extension point hears of.
+	firstsLimit = 500 * time.Millisecond
+	// patience is how many times as long as a round took no other follows it.
+	patience = 10
+)
+
+// round is what a proposal has begun.
+type round struct {
+	id       int
+	since    time.Time
+	deadline time.Time
+	// paused is since when rehearsals alone keep the gang; zero when they do not.
+	paused time.Time
+	hinted bool
+	idle   int // members of the round in the state memberIdle
+	firsts int // members that go first and have not found a node yet
+	rest   []types.UID
+	// restAt is when the others follow in any case.
+	restAt time.Time
+}
+
+// Entry is what a member does in its scheduling cycle.
+type Entry uint8
+
+// The answers of [Gang.Enter].
+const (
+	// EnterRefused: the member does not belong in a cycle now.
+	EnterRefused Entry = iota
+	// EnterPropose: the member is the scout; the caller answers with Gather or Refuse.
+	EnterPropose
+	// EnterHinted: the member is tried on the nodes that are proposed to it.
+	EnterHinted
+	// EnterAnywhere: the member is tried on all nodes.
+	EnterAnywhere
+)
+
+// Enter says that the member is in a scheduling cycle, in its PreFilter.
+func (g *Gang) Enter(uid types.UID, now time.Time) (entry Entry, reason Reason, detail string) {
+	reason, detail = g.Admit(uid, now)
+	m, known := g.members[uid]
+	if known {
+		m.stop(taskWake)
+		m.resting, m.scouted = false, 0
+	}
+	if reason != ReasonNone {
+		return EnterRefused, reason, detail
+	}
+	m.sentBack = false
+	if m.state == memberFailed {
+		// Something made the pod worth another try within the round.
+		g.move(m, memberIdle)
+	}
+	switch {
+	case g.phase == Queued:
+		return EnterPropose, ReasonNone, ""
+	case g.round != nil && g.round.hinted && m.inRound && !m.anywhere:
+		return EnterHinted, ReasonNone, ""
+	}
+	return EnterAnywhere, ReasonNone, ""
+}
+
+// Ready reports whether the gang is Queued, and no member holds anything of an earlier round: that would look like another's.
+func (g *Gang) Ready() bool { return g.phase == Queued && g.holding == 0 }
+
+// Turn gives a gang that is Ready its turn: scouts are activated until one comes to a cycle. It reports false
+// when the gang is not Ready, or has its turn already.
+func (g *Gang) Turn(now time.Time) bool {
+	g.settle(now)
+	if !g.Ready() || g.turn {
+		return false
+	}
+	g.turn = true
+	g.scout = retry{at: now, first: scoutInterval}
+	return true
+}
+
+// HasTurn reports whether the gang has its turn.
+func (g *Gang) HasTurn() bool { return g.turn }
+
+// Missing returns the members to make a proposal for, in no particular order, and how many of them the quorum lacks.
+func (g *Gang) Missing() (members []types.UID, need int) {
+	return append(g.inState(memberIdle), g.inState(memberFailed)...), g.lacking()
+}
+
+// lacking is how many members the quorum lacks that have a node.
+func (g *Gang) lacking() int { return g.MinMember() - g.letGo() - g.count[memberWaiting] }
+
+// Gather begins a round. It reports false, and does nothing, when the gang has changed since Missing was asked so that the
+// round does not suit it.
+func (g *Gang) Gather(r Round, now time.Time) bool {
+	g.settle(now)
+	if g.phase != Queued {
+		return false
+	}
+	idle := 0
+	for _, uid := range r.Members {
+		if m, known := g.members[uid]; known && m.state == memberIdle {
+			idle++
+		}
+	}
+	if idle < g.lacking() || idle == 0 {
+		return false
+	}
+	g.rounds++
+	g.turn = false
+	g.round = &round{id: g.rounds, since: now, deadline: now.Add(g.timeout()), hinted: r.Hinted, idle: idle, restAt: now.Add(firstsLimit)}
+	for _, m := range g.members {
+		m.called = false // scouts that were overtaken
+	}
+	for _, uid := range r.Members {
+		if m, known := g.members[uid]; known && m.state == memberIdle {
+			m.inRound = true
+		}
+	}
+	for _, uid := range r.First {
+		if m, known := g.members[uid]; known && m.inRound && !m.first {
+			m.first = true
+			g.round.firsts++
+			g.call(m, now)
+		}
+	}
+	for _, uid := range r.Members {
+		if m, known := g.members[uid]; known && m.inRound && !m.first {
+			g.round.rest = append(g.round.rest, uid)
+		}
+	}
+	if g.round.firsts == 0 {
+		g.callRest(now)
+	}
+	g.settle(now)
+	return true
+}
+
+// Round numbers the present round; 0 when there is none.
+func (g *Gang) Round() int {
+	if g.round == nil {
+		return 0
+	}
+	return g.round.id
+}
+
+// call lets a member into the queue.
+func (g *Gang) call(m *member, now time.Time) {
+	m.called = true
+	g.want(m, now)
+}
+
+// leads notes that a member that goes first has had its turn. When all have, the others follow.
+func (g *Gang) leads(m *member, now time.Time) {
+	if !m.first || g.round == nil {
+		return
+	}
+	m.first = false
+	if g.round.firsts == 0 {
+		return // the others have not waited
+	}
+	if g.round.firsts--; g.round.firsts == 0 {
+		g.callRest(now)
+	}
+}
+
+func (g *Gang) callRest(now time.Time) {
+	g.round.firsts = 0
+	for _, uid := range g.round.rest {
+		if m, known := g.members[uid]; known && m.state == memberIdle {
+			g.call(m, now)
+		}
+	}
+	g.round.rest = nil
+}
+
+// endRound forgets the round or the turn, and lets its members into the queue no longer.
+func (g *Gang) endRound() {
+	if g.round == nil && !g.turn {
+		return
+	}
+	g.round, g.turn = nil, false
+	for _, m := range g.members {
+		m.called, m.inRound, m.first, m.anywhere = false, false, false, false
+	}
+}
+
+// Refuse ends the turn of a gang whose members are not worth a round.
+func (g *Gang) Refuse(r Rollback, now time.Time) {
+	g.settle(now)
+	if g.phase == Queued {
+		g.rollback(r, true, now)
+	}
+	g.settle(now)
+}
+
+// Outcome is what becomes of a member that found no node.
+type Outcome uint8
+
+// The answers of [Gang.Unschedulable].
+const (
+	// OutcomeWait: it waits until the gang wakes it.
+	OutcomeWait Outcome = iota
+	// OutcomeRetry: it is tried again, on all nodes.
+	OutcomeRetry
+	// OutcomePreempt: it may preempt, as any pod: the quorum does not depend on other members.
+	OutcomePreempt
+)
+
+// Unschedulable is called when a scheduling cycle found no node for the member; detail says why, and reason the same in words
+// that do not change with every look.
+func (g *Gang) Unschedulable(uid types.UID, detail, reason string, now time.Time) Outcome {
+	if reason, _ := g.Admit(uid, now); reason != ReasonNone {
+		if m, known := g.members[uid]; known {
+			m.sentBack = true
+		}
+		return OutcomeWait
+	}
+	m := g.members[uid]
+	m.stop(taskWake)
+	switch g.phase {
+	case Releasing, Whole:
+		return OutcomePreempt
+	case Queued:
+		// It was refused before it could scout.
+		m.sentBack = true
+		g.rollback(Rollback{Cause: CauseUnschedulable, Member: uid, Detail: detail, Reason: reason}, true, now)
+		g.settle(now)
+	case Gathering, Waiting:
+		if g.round == nil {
+			return OutcomePreempt
+		}
+		m.sentBack = true
+		if g.round.hinted && !m.anywhere {
+			m.anywhere = true
+			g.want(m, now.Add(requeueInterval))
+			return OutcomeRetry
+		}
+		if m.state == memberIdle {
+			g.move(m, memberFailed)
+			g.leads(m, now)
+			g.failWith(Rollback{Cause: CauseUnschedulable, Member: uid, Detail: detail, Reason: reason}, now)
+		}
+	case Pending, Backoff:
+	}
+	return OutcomeWait
+}
+
+// Fits is called with the member's Permit: it has been given a node. wait is true when it must wait
+// there for the quorum; a reason other than ReasonNone means that it must be rejected.
+func (g *Gang) Fits(uid types.UID, now time.Time) (wait bool, reason Reason, detail string) {
+	if reason, detail := g.Admit(uid, now); reason != ReasonNone {
+		return false, reason, detail
+	}
+	m := g.members[uid]
+	m.stop(taskWake)
+	if m.state == memberBound {
+		// Bound behind this scheduler's back: there is nothing to wait for, and its own bind will say so.
+		return false, ReasonNone, ""
+	}
+	if g.letGo() >= g.spec.MinMember || g.lacksOnlyOne() {
+		g.release(m, now)
+		g.settle(now)
+		return false, ReasonNone, ""
+	}
+	if g.round == nil {
+		return false, ReasonQueued, "waits for the gang's turn"
+	}
+	if g.count[memberWaiting] == 0 {
+		g.round.deadline = now.Add(g.timeout())
+	}
+	g.move(m, memberWaiting)
+	g.hold(m, true)
+	g.restage(m)
+	g.leads(m, now)
+	g.probe.start(now)
+	g.settle(now)
+	return true, ReasonNone, ""
+}
+
+// lacksOnlyOne reports whether one more member completes the quorum while none waits: that member
+// needs no other's consent, and no other needs its.
+func (g *Gang) lacksOnlyOne() bool {
+	return g.letGo() == g.spec.MinMember-1 && g.count[memberWaiting] == 0
+}
+
+// Unreserved is called with the member's Unreserve: whatever it held is free again.
+func (g *Gang) Unreserved(uid types.UID, now time.Time) {
+	m, known := g.members[uid]
+	if !known {
+		return
+	}
+	held := m.holds
+	m.sentBack = true
+	g.hold(m, false)
+	m.stop(taskReject)
+	switch m.state {
+	case memberGone:
+		g.forget(m)
+	case memberWaiting:
+		if g.phase == Releasing || g.phase == Whole {
+			// It was sent back just as the quorum came in: now it may go its own way.
+			g.move(m, memberIdle)
+			g.want(m, now)
+			break
+		}
+		g.move(m, memberFailed)
+		g.fail(CauseRefused, uid, "a waiting member was refused", now)
+		return
+	case memberReleased, memberPrepared:
+		m.resting = true
+		g.move(m, memberIdle)
+		g.fail(CauseNotPrepared, uid, "a member that was let go was preempted, or could not be prepared for its bind", now)
+		return
+	case memberCommitted:
+		// The bind failed. The framework retries the member; those that were committed with it stay so.
+		m.resting, m.bindFailed = true, true
+		g.report.BindFailed = append(g.report.BindFailed, uid)
+		g.move(m, memberIdle)
+	case memberIdle:
+		if held || g.round == nil || !m.inRound {
+			// Sent back by a rollback: in the next round it starts like the others.
+			if g.called(m) && !m.resting {
+				g.want(m, now)
+			}
+			break
+		}
+		g.move(m, memberFailed)
+		g.leads(m, now)
+		g.fail(CauseRefused, uid, "a member was refused the node that it was given", now)
+		return
+	case memberHeld, memberFailed, memberBound, memberDone:
+	}
+	g.settle(now)
+}
+
+// Bound is called when the member's binding cycle has bound it.
+func (g *Gang) Bound(uid types.UID, now time.Time) {
+	m, known := g.members[uid]
+	if !known {
+		return
+	}
+	g.hold(m, false)
+	switch m.state {
+	case memberGone:
+		g.forget(m)
+	case memberDone:
+	default:
+		g.move(m, memberBound)
+	}
+	g.settle(now)
+}
+
+// pickScout returns the member whose cycle is to make the proposal: of those that could be the one that was activated
+// least often without being seen, always the same one of several.
+func (g *Gang) pickScout() *member {
+	var best *member
+	for _, m := range g.members {
+		if m.state != memberIdle || m.resting {
+			continue
+		}
+		if best == nil || m.scouted < best.scouted || m.scouted == best.scouted && strings.Compare(string(m.uid), string(best.uid)) < 0 {
+			best = m
+		}
+	}
+	return best
+}

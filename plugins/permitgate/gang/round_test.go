@@ -1,0 +1,146 @@
+package gang_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/permitgate/gang"
+)
+
+// TestOneScout: one member comes to a cycle and finds out for all of them; the others wait outside the queue.
+func TestOneScout(t *testing.T) {
+	g, ids := newGang(3, 3)
+	require.Empty(t, g.Act(start).Activate)
+	require.True(t, g.Turn(start))
+	require.False(t, g.Turn(start), "it has its turn")
+	require.Equal(t, ids[:1], g.Act(start).Activate, "always the same")
+	requireAdmits(t, g, ids[0], start)
+	requireRefuses(t, g, ids[1], start, gang.ReasonQueued, "turn")
+	entry, _, _ := g.Enter(ids[0], after(1))
+	require.Equal(t, gang.EnterPropose, entry)
+	require.Empty(t, g.Act(after(19)).Activate)
+
+	g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Detail: "at most 2 of 3 fit"}, after(20))
+	a := g.Act(after(20))
+	require.Equal(t, gang.CauseNoRoom, a.Rollback.Cause)
+	require.False(t, g.HasTurn())
+	requireRefuses(t, g, ids[0], after(20), gang.ReasonBackoff, "at most 2 of 3 fit")
+}
+
+// TestScoutThatDoesNotCome: it may be kept by another plugin, so that other members are activated too.
+func TestScoutThatDoesNotCome(t *testing.T) {
+	g, _ := newGang(3, 3)
+	require.True(t, g.Turn(start))
+	seen := map[types.UID]bool{}
+	for ms := range 200 {
+		for _, uid := range g.Act(after(ms)).Activate {
+			seen[uid] = true
+		}
+	}
+	require.Len(t, seen, 3)
+}
+
+// TestFirstsGoFirst: one member of each template finds a node before the others are called.
+func TestFirstsGoFirst(t *testing.T) {
+	g, ids := newGang(4, 4)
+	require.True(t, g.Turn(start))
+	g.Act(start)
+	g.Enter(ids[0], start)
+	require.True(t, g.Gather(gang.Round{Members: ids, First: []types.UID{ids[0], ids[2]}, Hinted: true}, start))
+	require.ElementsMatch(t, []types.UID{ids[0], ids[2]}, g.Act(start).Activate)
+	requireRefuses(t, g, ids[1], start, gang.ReasonQueued, "")
+	for i, id := range []types.UID{ids[0], ids[2]} {
+		if i > 0 {
+			entry, _, _ := g.Enter(id, after(1))
+			require.Equal(t, gang.EnterHinted, entry)
+		}
+		waits, _, _ := g.Fits(id, after(1))
+		require.True(t, waits)
+	}
+	require.ElementsMatch(t, []types.UID{ids[1], ids[3]}, g.Act(after(1)).Activate)
+}
+
+// TestFirstThatIsNoGuide: the others do not wait for one that is bound behind the scheduler's back, or that another plugin's error keeps
+// from a node.
+func TestFirstThatIsNoGuide(t *testing.T) {
+	for name, happens := range map[string]func(g *gang.Gang, first types.UID) time.Time{
+		"bound": func(g *gang.Gang, first types.UID) time.Time {
+			g.SetPod(first, gang.Pod{Bound: true}, after(1))
+			return after(1)
+		},
+		"held": func(g *gang.Gang, first types.UID) time.Time {
+			g.SetPod(first, gang.Pod{Held: true}, after(1))
+			return after(1)
+		},
+		"errors": func(g *gang.Gang, _ types.UID) time.Time {
+			next := g.Act(after(1)).Next
+			for !next.After(after(499)) {
+				next = g.Act(next).Next
+			}
+			return next
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, ids := newGang(3, 4)
+			require.True(t, g.Turn(start))
+			g.Act(start)
+			g.Enter(ids[0], start)
+			require.True(t, g.Gather(gang.Round{Members: ids, First: ids[:1]}, start))
+			g.Act(start)
+			now := happens(g, ids[0])
+			require.Subset(t, g.Act(now).Activate, ids[1:])
+		})
+	}
+}
+
+// TestHintsAreOnlyHints: a member that the proposed nodes refuse is tried anywhere, after it has come back to the queue; and
+// then fails.
+func TestHintsAreOnlyHints(t *testing.T) {
+	g, ids := newGang(2, 2)
+	require.True(t, g.Turn(start))
+	g.Act(start)
+	g.Enter(ids[0], start)
+	require.True(t, g.Gather(gang.Round{Members: ids, First: ids[:1], Hinted: true}, start))
+	require.Equal(t, gang.OutcomeRetry, g.Unschedulable(ids[0], "no device", "", start))
+	require.Empty(t, g.Act(start).Activate, "Activate would only mean the framework's backoff now")
+	require.Equal(t, ids[:1], g.Act(after(1)).Activate)
+	entry, _, _ := g.Enter(ids[0], after(2))
+	require.Equal(t, gang.EnterAnywhere, entry)
+	require.Equal(t, gang.OutcomeWait, g.Unschedulable(ids[0], "no device", "", after(2)))
+	require.Equal(t, gang.Backoff, g.Phase())
+	require.Zero(t, g.Round())
+}
+
+// TestSpareMembersAreNotPartOfTheRound: what the proposal has no node for waits until the quorum has been let go.
+func TestSpareMembersAreNotPartOfTheRound(t *testing.T) {
+	g, ids := newGang(2, 3)
+	require.True(t, g.Turn(start))
+	g.Act(start)
+	g.Enter(ids[0], start)
+	require.False(t, g.Gather(gang.Round{Members: ids[:1], First: ids[:1]}, start), "one of two")
+	require.True(t, g.Gather(gang.Round{Members: ids[:2], First: ids[:2]}, start))
+	requireRefuses(t, g, ids[2], start, gang.ReasonSpare, "quorum")
+	for _, id := range ids[:2] {
+		waits, _, _ := g.Fits(id, after(1))
+		require.True(t, waits)
+	}
+	require.Len(t, g.Release(ids[:2], after(2)), 2)
+	require.Equal(t, ids[2:], g.Act(after(2)).Activate)
+	entry, _, _ := g.Enter(ids[2], after(2))
+	require.Equal(t, gang.EnterAnywhere, entry)
+}
+
+// TestQuorumIsRaisedInARound: it begins again, with the members that were not part of it, and without a backoff.
+func TestQuorumIsRaisedInARound(t *testing.T) {
+	g, ids := newGang(2, 3)
+	require.True(t, g.Turn(start))
+	g.Act(start)
+	g.Enter(ids[0], start)
+	require.True(t, g.Gather(gang.Round{Members: ids[:2], First: ids[:2]}, start))
+	g.SetGroup(gang.Spec{UID: "g", MinMember: 3}, after(1))
+	require.Equal(t, gang.Queued, g.Phase())
+	require.Equal(t, ids, gather(t, g, after(2)))
+}

@@ -1,0 +1,93 @@
+package podgroup
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+)
+
+// The annotations of a PodGroup.
+const (
+	// RecoveryPolicyAnnotation says what becomes of the gang when it stays bound in part, whatever the profile says.
+	RecoveryPolicyAnnotation = "zonewise.dev/recovery-policy"
+	// RequiredTopologyAnnotation is the key of a node label: all members are to be on nodes with one value of it.
+	RequiredTopologyAnnotation = "zonewise.dev/required-topology"
+	// PreferredTopologyAnnotation is the same, as long as the nodes of some value can hold the gang.
+	PreferredTopologyAnnotation = "zonewise.dev/preferred-topology"
+)
+
+// MaxTimeout is the longest that the framework lets a pod wait in Permit.
+const MaxTimeout = 15 * time.Minute
+
+// RecoveryPolicy says what becomes of a gang that stays bound in part.
+type RecoveryPolicy string
+
+// The values of recoveryPolicy and of RecoveryPolicyAnnotation.
+const (
+	// RecoveryKeep: it is reported, and the bound members run on.
+	RecoveryKeep RecoveryPolicy = "Keep"
+	// RecoveryEvict: its bound members are evicted, so that their controller makes a gang that can be bound
+	// as a whole.
+	RecoveryEvict RecoveryPolicy = "Evict"
+)
+
+// TimeoutOf returns how long members wait for the quorum, 0 for the scheduler's default, and what is wrong
+// with what the PodGroup says about that.
+func TimeoutOf(group *v1alpha1.PodGroup) (timeout time.Duration, complaint string) {
+	seconds := group.Spec.ScheduleTimeoutSeconds
+	if seconds == nil {
+		return 0, ""
+	}
+	switch timeout := time.Duration(*seconds) * time.Second; {
+	case timeout <= 0:
+		return 0, fmt.Sprintf("spec.scheduleTimeoutSeconds is %d, must be at least 1: the scheduler's default is used", *seconds)
+	case timeout > MaxTimeout:
+		return MaxTimeout, fmt.Sprintf("spec.scheduleTimeoutSeconds is %d, the scheduler waits at most %d: that is used", *seconds, int(MaxTimeout.Seconds()))
+	default:
+		return timeout, ""
+	}
+}
+
+// Topology is the label whose values are the domains that a gang is to be packed into; the zero value asks for nothing.
+type Topology struct {
+	Key string
+	// Required tells that the gang waits when no domain holds it; otherwise it is placed wherever it fits.
+	Required bool
+}
+
+// TopologyOf returns how a gang is to be packed, and what is wrong with what the PodGroup says about that.
+func TopologyOf(group *v1alpha1.PodGroup) (t Topology, complaint string) {
+	required, isRequired := group.Annotations[RequiredTopologyAnnotation]
+	preferred, isPreferred := group.Annotations[PreferredTopologyAnnotation]
+	name := RequiredTopologyAnnotation
+	switch {
+	case isRequired:
+		t = Topology{Key: required, Required: true}
+	case isPreferred:
+		t, name = Topology{Key: preferred}, PreferredTopologyAnnotation
+	default:
+		return Topology{}, ""
+	}
+	if errs := content.IsLabelKey(t.Key); len(errs) > 0 {
+		return Topology{}, fmt.Sprintf("annotation %s is %q, must be the key of a node label (%s): the gang is not packed", name, t.Key, errs[0])
+	}
+	if isRequired && isPreferred {
+		complaint = fmt.Sprintf("annotations %s and %s are both set: the first is used", RequiredTopologyAnnotation, PreferredTopologyAnnotation)
+	}
+	return t, complaint
+}
+
+// RecoveryPolicyOf returns the policy for a PodGroup, and what is wrong with its annotation.
+func RecoveryPolicyOf(group *v1alpha1.PodGroup, otherwise RecoveryPolicy) (policy RecoveryPolicy, complaint string) {
+	text, ok := group.Annotations[RecoveryPolicyAnnotation]
+	switch policy := RecoveryPolicy(text); {
+	case !ok:
+		return otherwise, ""
+	case policy == RecoveryKeep || policy == RecoveryEvict:
+		return policy, ""
+	}
+	return otherwise, fmt.Sprintf("annotation %s is %q, must be %s or %s: the scheduler's default %s is used",
+		RecoveryPolicyAnnotation, text, RecoveryKeep, RecoveryEvict, otherwise)
+}

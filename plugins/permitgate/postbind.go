@@ -1,0 +1,20 @@
+package permitgate
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/permitgate/podgroup"
+)
+
+// PostBind hears that a member has been bound.
+func (p *PermitGate) PostBind(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
+	key, ok := podgroup.Of(pod)
+	if !ok || state.IsPodGroupSchedulingCycle() {
+		return
+	}
+	p.gangs.change(key, func(e *entry, now time.Time) { e.gang.Bound(pod.UID, now) })
+}

@@ -1,0 +1,426 @@
+package preempt
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientset "k8s.io/client-go/kubernetes"
+	compbasemetrics "k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"zonewise.dev/internal/agenda"
+	"zonewise.dev/internal/metrics"
+)
+
+const (
+	// atOnce is how many victims of a gang are evicted at the same time.
+	atOnce = 16
+	// An eviction that failed is repeated after retryInterval, then after twice as long each time.
+	retryInterval      = 250 * time.Millisecond
+	retryIntervalLimit = 10 * time.Second
+	// timeLimit is how long victims may take to go, besides the requests for them and their grace periods.
+	timeLimit = time.Minute
+	// requestsPerVictim is how many requests each takes; defaultQPS is what a client is allowed that does not say.
+	requestsPerVictim = 3
+	defaultQPS        = 5
+	// barTime is how long a pod is not chosen again that could not be evicted.
+	barTime = 5 * time.Minute
+
+	reasonPreempts  = "GangPreempts"
+	reasonPreempted = "Preempted"
+	reasonFailed    = "GangPreemptionFailed"
+)
+
+var (
+	preemptions = metrics.NewCounterVec(&compbasemetrics.CounterOpts{
+		Namespace: metrics.Namespace, Subsystem: "permitgate", Name: "preemptions_total",
+		Help:           "Preemptions by gangs, by what became of them: begun, cleared (the victims are gone), given_up (one cannot be evicted, or they took too long), abandoned (the gang has no use for it any more).",
+		StabilityLevel: compbasemetrics.ALPHA,
+	}, []string{"result"})
+	preemptedPods = metrics.NewCounter(&compbasemetrics.CounterOpts{
+		Namespace: metrics.Namespace, Subsystem: "permitgate", Name: "preempted_pods_total",
+		Help:           "Pods evicted to make room for a gang.",
+		StabilityLevel: compbasemetrics.ALPHA,
+	})
+)
+
+// Gangs hears what becomes of preemptions. Its methods are called without the Preemptor's lock.
+type Gangs interface {
+	// Cleared says that all victims of a gang have left their nodes.
+	Cleared(key types.NamespacedName)
+	// GivenUp says that a gang does not get its room. again tells that it may look for other victims at once.
+	GivenUp(key types.NamespacedName, again bool)
+}
+
+// Config is what a Preemptor is made of.
+type Config struct {
+	Clock  clock.WithTicker
+	Client clientset.Interface
+	// QPS is how many requests a second the client may send.
+	QPS float32
+	// Handles lists those of all profiles: a victim may wait in any.
+	Handles func() []fwk.Handle
+	Gangs   Gangs
+	// Exists reports whether a pod is still there, as far as the informer shows.
+	Exists func(pod *v1.Pod) bool
+	// Event sends an event about a PodGroup, or about a pod if it is not nil.
+	Event func(ctx context.Context, key types.NamespacedName, pod *v1.Pod, reason, note string)
+	// Plugin is the name that waiting pods are told.
+	Plugin string
+}
+
+// Preemptor has victims evicted, and waits until they are gone. Make one with New; its methods may be called from several
+// goroutines.
+type Preemptor struct {
+	Config
+	agenda *agenda.Agenda[types.NamespacedName]
+
+	mu       sync.Mutex // guards everything below
+	ops      map[types.NamespacedName]*operation
+	byVictim map[types.UID][]*operation // a pod that is leaving may be waited for by several
+	barred   map[types.UID]time.Time    // until when
+}
+
+// operation is one gang's preemption.
+type operation struct {
+	key      types.NamespacedName
+	pods     map[types.UID]*v1.Pod // to be evicted, and not gone
+	leaving  map[types.UID]*v1.Pod // to be waited for, and not gone
+	nodes    map[types.UID]string  // of all
+	deadline time.Time
+	asked    map[types.UID]bool // whose eviction was accepted
+	checked  bool               // by a dry run
+	over     bool
+}
+
+// New returns a preemptor, which evicts nothing before Run.
+func New(c Config) *Preemptor {
+	metrics.MustRegister(preemptions, preemptedPods)
+	if c.QPS <= 0 {
+		c.QPS = defaultQPS
+	}
+	return &Preemptor{
+		Config: c, agenda: agenda.New[types.NamespacedName](c.Clock),
+		ops: map[types.NamespacedName]*operation{}, byVictim: map[types.UID][]*operation{}, barred: map[types.UID]time.Time{},
+	}
+}
+
+// Run evicts until ctx ends.
+func (p *Preemptor) Run(ctx context.Context) {
+	p.agenda.Run(ctx, 2, func(key types.NamespacedName) { p.look(ctx, key) })
+}
+
+// Idle reports whether there is nothing to do until something happens or the clock moves.
+func (p *Preemptor) Idle() bool { return p.agenda.Idle() }
+
+// Begin has the victims of a search evicted.
+func (p *Preemptor) Begin(ctx context.Context, key types.NamespacedName, r *Result) {
+	op := &operation{
+		key: key, pods: map[types.UID]*v1.Pod{}, leaving: map[types.UID]*v1.Pod{},
+		nodes: map[types.UID]string{}, asked: map[types.UID]bool{},
+	}
+	grace := time.Duration(0)
+	for _, pod := range r.Victims {
+		op.pods[pod.UID], op.nodes[pod.UID] = pod, pod.Spec.NodeName
+		grace = max(grace, graceOf(pod))
+	}
+	for _, pod := range r.Leaving {
+		op.leaving[pod.UID], op.nodes[pod.UID] = pod, pod.Spec.NodeName
+		grace = max(grace, graceOf(pod))
+	}
+	requests := time.Duration(float64(requestsPerVictim*len(r.Victims)) / float64(p.QPS) * float64(time.Second))
+	op.deadline = p.Clock.Now().Add(timeLimit + grace + 2*requests)
+	preemptions.WithLabelValues("begun").Inc()
+	klog.FromContext(ctx).V(2).Info("A gang preempts", "podGroup", key, "victims", len(r.Victims), "leaving", len(r.Leaving))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ops[key] = op
+	for uid := range op.nodes {
+		p.byVictim[uid] = append(p.byVictim[uid], op)
+	}
+	p.agenda.Add(key)
+}
+
+func graceOf(pod *v1.Pod) time.Duration {
+	seconds := int64(v1.DefaultTerminationGracePeriodSeconds)
+	switch {
+	case pod.DeletionGracePeriodSeconds != nil:
+		seconds = *pod.DeletionGracePeriodSeconds
+	case pod.Spec.TerminationGracePeriodSeconds != nil:
+		seconds = *pod.Spec.TerminationGracePeriodSeconds
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+// Spoken reports whether a pod is not to be chosen: it is another preemption's, or could not be evicted a short while ago.
+func (p *Preemptor) Spoken(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	until, barred := p.barred[uid]
+	if barred && !p.Clock.Now().Before(until) {
+		delete(p.barred, uid)
+		barred = false
+	}
+	return barred || len(p.byVictim[uid]) > 0
+}
+
+// Gone hears that a pod has left its node. It costs a look into a map for one that is no victim.
+func (p *Preemptor) Gone(uid types.UID) {
+	p.mu.Lock()
+	var cleared []*operation
+	for _, op := range p.byVictim[uid] {
+		delete(op.pods, uid)
+		delete(op.leaving, uid)
+		if len(op.pods)+len(op.leaving) == 0 {
+			cleared = append(cleared, op)
+		}
+	}
+	delete(p.byVictim, uid)
+	for _, op := range cleared {
+		p.endLocked(op, "cleared")
+	}
+	p.mu.Unlock()
+	for _, op := range cleared {
+		p.Gangs.Cleared(op.key)
+	}
+}
+
+// Abandon ends a gang's preemption, of which it has no use any more. Victims whose eviction has not been asked for stay.
+func (p *Preemptor) Abandon(key types.NamespacedName) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if op := p.ops[key]; op != nil {
+		p.endLocked(op, "abandoned")
+	}
+}
+
+func (p *Preemptor) endLocked(op *operation, result string) {
+	preemptions.WithLabelValues(result).Inc()
+	op.over = true
+	if p.ops[op.key] == op {
+		delete(p.ops, op.key)
+	}
+	for uid := range op.nodes {
+		waiting := slices.DeleteFunc(p.byVictim[uid], func(other *operation) bool { return other == op })
+		if p.byVictim[uid] = waiting; len(waiting) == 0 {
+			delete(p.byVictim, uid)
+		}
+	}
+}
+
+// giveUp ends a preemption that does not work.
+func (p *Preemptor) giveUp(ctx context.Context, op *operation, why string, bar []*v1.Pod, again bool) {
+	p.mu.Lock()
+	over := op.over
+	if !over {
+		p.endLocked(op, "given_up")
+		for _, pod := range bar {
+			p.barred[pod.UID] = p.Clock.Now().Add(barTime)
+		}
+	}
+	p.mu.Unlock()
+	if over {
+		return
+	}
+	klog.FromContext(ctx).Info("A gang gives up the room that it preempts", "podGroup", op.key, "why", why)
+	p.Event(ctx, op.key, nil, reasonFailed, why)
+	p.Gangs.GivenUp(op.key, again)
+}
+
+// look does what is to be done for a gang's preemption.
+func (p *Preemptor) look(ctx context.Context, key types.NamespacedName) {
+	p.mu.Lock()
+	op := p.ops[key]
+	var todo, leaving []*v1.Pod
+	if op != nil {
+		for _, pod := range op.leaving {
+			leaving = append(leaving, pod)
+		}
+		for uid, pod := range op.pods {
+			if !op.asked[uid] {
+				todo = append(todo, pod)
+			}
+		}
+	}
+	p.mu.Unlock()
+	switch {
+	case op == nil:
+		p.agenda.Forget(key)
+		return
+	case !p.Clock.Now().Before(op.deadline):
+		p.mu.Lock()
+		left := make([]*v1.Pod, 0, len(op.pods))
+		for _, pod := range op.pods {
+			left = append(left, pod)
+		}
+		words := fmt.Sprintf("%d victims had not left their nodes in time", len(op.pods)+len(op.leaving))
+		p.mu.Unlock()
+		p.giveUp(ctx, op, words, left, false)
+		return
+	}
+	p.agenda.AddAt(key, op.deadline)
+	for _, pod := range leaving {
+		if !p.Exists(pod) {
+			p.Gone(pod.UID) // before it was waited for
+		}
+	}
+	if len(todo) == 0 {
+		return
+	}
+	if !op.checked { // one worker at a time has the key
+		if refused, err := p.each(ctx, op, todo, p.check); len(refused) > 0 {
+			p.giveUp(ctx, op, refusal(refused, err), refused, true)
+			return
+		}
+		op.checked = true
+		p.Event(ctx, key, nil, reasonPreempts, fmt.Sprintf("the gang preempts %d pods, such as %s on node %s", len(todo), klog.KObj(todo[0]), todo[0].Spec.NodeName))
+	}
+	failed, err := p.each(ctx, op, todo, p.evict)
+	switch {
+	case len(failed) == 0:
+		p.agenda.Forget(key)
+	case final(err):
+		p.giveUp(ctx, op, refusal(failed, err), failed, true)
+	case ctx.Err() == nil:
+		klog.FromContext(ctx).Info("Victims could not be evicted; will try again", "podGroup", key, "pods", len(failed), "err", err)
+		p.agenda.Retry(key, retryInterval, retryIntervalLimit)
+	}
+}
+
+func refusal(pods []*v1.Pod, err error) string {
+	words := fmt.Sprintf("pod %s", klog.KObj(pods[0]))
+	if n := len(pods) - 1; n > 0 {
+		words += fmt.Sprintf(" and %d others", n)
+	}
+	return fmt.Sprintf("%s could not be evicted: %v", words, err)
+}
+
+// each calls f for pods, several at a time, as long as the preemption goes on and none is refused for good. It returns those that failed, and
+// the first error.
+func (p *Preemptor) each(ctx context.Context, op *operation, pods []*v1.Pod, f func(ctx context.Context, op *operation, pod *v1.Pod) error) (failed []*v1.Pod, first error) {
+	var mu sync.Mutex // guards failed and first
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for _, pod := range pods {
+		group.Go(func() error {
+			mu.Lock()
+			stop := final(first)
+			mu.Unlock()
+			p.mu.Lock()
+			stop = stop || op.over
+			p.mu.Unlock()
+			if stop {
+				return nil
+			}
+			if err := f(ctx, op, pod); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				if final(err) && !final(first) {
+					failed, first = nil, nil
+				}
+				if first == nil || final(err) == final(first) {
+					failed = append(failed, pod)
+				}
+				if first == nil {
+					first = err
+				}
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // the errors are in first
+	return failed, first
+}
+
+// final reports whether the API server refuses a request and will refuse it again.
+func final(err error) bool {
+	var status apierrors.APIStatus
+	if err == nil || !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= http.StatusBadRequest && code < http.StatusInternalServerError &&
+		code != http.StatusTooManyRequests && code != http.StatusRequestTimeout
+}
+
+// inMemory returns what ends a pod that has not been bound yet, nil for another.
+func (p *Preemptor) inMemory(uid types.UID) func(why string) bool {
+	for _, h := range p.Handles() {
+		if waiting := h.GetWaitingPod(uid); waiting != nil {
+			return func(why string) bool { return waiting.Preempt(p.Plugin, why) }
+		}
+		if preparing := h.GetPodInPreBind(uid); preparing != nil {
+			return preparing.CancelPod
+		}
+	}
+	return nil
+}
+
+// check asks the API server, without effect, whether it would let a pod go, so that none is evicted for a gang that cannot have all
+// of its victims. Only an answer counts that will be the same later.
+func (p *Preemptor) check(ctx context.Context, _ *operation, pod *v1.Pod) error {
+	if p.inMemory(pod.UID) != nil {
+		return nil
+	}
+	err := p.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		Preconditions: metav1.NewUIDPreconditions(string(pod.UID)), DryRun: []string{metav1.DryRunAll},
+	})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || !final(err) {
+		return nil
+	}
+	return err
+}
+
+// evict evicts a pod as upstream's preemption does: one that has not been bound yet loses its node in memory, another
+// gets the condition DisruptionTarget and is deleted, with its grace period.
+func (p *Preemptor) evict(ctx context.Context, op *operation, pod *v1.Pod) error {
+	words := "preempted by PodGroup " + op.key.String()
+	if end := p.inMemory(pod.UID); end == nil || !end(words) {
+		switch err := p.deletePod(ctx, op.key, pod); {
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+			p.Gone(pod.UID) // or another pod has its name
+		case err != nil:
+			return err
+		}
+	}
+	p.mu.Lock()
+	op.asked[pod.UID] = true
+	p.mu.Unlock()
+	preemptedPods.Inc()
+	klog.FromContext(ctx).V(2).Info("Preempted a pod for a gang", "pod", klog.KObj(pod), "node", pod.Spec.NodeName, "podGroup", op.key)
+	p.Event(ctx, op.key, pod, reasonPreempted, words)
+	return nil
+}
+
+func (p *Preemptor) deletePod(ctx context.Context, key types.NamespacedName, pod *v1.Pod) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": pod.UID},
+		"status": map[string]any{"conditions": []v1.PodCondition{{
+			Type: v1.DisruptionTarget, Status: v1.ConditionTrue, ObservedGeneration: pod.Generation,
+			Reason:             v1.PodReasonPreemptionByScheduler,
+			Message:            pod.Spec.SchedulerName + ": preempting to accommodate the higher priority PodGroup " + key.String(),
+			LastTransitionTime: metav1.Time{Time: p.Clock.Now()},
+		}}},
+	})
+	if err != nil {
+		return err
+	}
+	pods := p.Client.CoreV1().Pods(pod.Namespace)
+	if _, err := pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		return err
+	}
+	return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+}

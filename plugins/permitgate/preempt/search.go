@@ -1,0 +1,353 @@
+package preempt
+
+import (
+	"container/heap"
+	"context"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/permitgate/proposal"
+)
+
+// trialsPerMember bounds how many nodes the filters are asked about for each member, and trialsAtLeast for a gang.
+const (
+	trialsPerMember = 4
+	trialsAtLeast   = 64
+)
+
+// Asker asks the filters of a profile.
+type Asker interface {
+	// State prepares a cycle's state for a pod, which need not be the cycle's own, and returns the nodes that the pod may
+	// go to. It reports false when PreFilter refuses the pod.
+	State(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (fwk.CycleState, *fwk.PreFilterResult, bool)
+}
+
+// Company is a gang that victims may be members of.
+type Company struct {
+	MinMember int
+	Bound     []*v1.Pod
+}
+
+// Search is a search for victims. It is used once, in one scheduling cycle.
+type Search struct {
+	Handle fwk.Handle
+	Asker  Asker
+	// State is the cycle's.
+	State fwk.CycleState
+	Nodes []fwk.NodeInfo
+	// Request is what the gang was refused for; node i of its Cluster is Nodes[i].
+	Request proposal.Request
+	// MayEvict reports whether a pod may be evicted, OnItsWay whether it is a member that is about to lose its node.
+	MayEvict, OnItsWay func(pod *v1.Pod) bool
+	// CompanyOf returns the gang of a pod, false for one that is in none.
+	CompanyOf func(pod *v1.Pod) (types.NamespacedName, Company, bool)
+	Budgets   []*policyv1.PodDisruptionBudget
+
+	names     []v1.ResourceName
+	sites     []*site
+	companies map[types.NamespacedName]*company
+	budgets   budgets
+	classes   []*class
+	trials    int
+	lacks     int // how many members of the class that is being placed have no node
+}
+
+// Result is what a search comes to.
+type Result struct {
+	// Nodes are the nodes that members go to; none when the gang cannot be helped.
+	Nodes map[types.UID]string
+	// Victims are the pods to be evicted, Leaving those that are on their way out, with their nodes as keys of the cluster.
+	Victims, Leaving []*v1.Pod
+	// Short is how many members more would have to fit for a search to be worth while; 0 when that is not known.
+	Short int
+}
+
+// site is a node as the search changes it.
+type site struct {
+	name  string
+	info  fwk.NodeInfo // without the victims, with the members that were placed here
+	pods  []*candidate
+	free  []int64 // of the search's names, with all candidates there; nil until it is needed
+	ready bool    // pods has been filled in
+}
+
+// candidate is a pod that may go.
+type candidate struct {
+	info     fwk.PodInfo
+	site     int
+	amounts  []int64
+	priority int32
+	leaving  bool
+	gone     bool
+	company  *company
+}
+
+func (c *candidate) pod() *v1.Pod { return c.info.GetPod() }
+
+// company is a gang that candidates are members of.
+type company struct {
+	Company
+	taken int // how many of it have been taken
+	// whole tells that all of it may go, members are they then; both are set when that is needed first.
+	looked, whole bool
+	members       []*candidate
+}
+
+// class is what the search knows of members that are alike.
+type class struct {
+	*proposal.Class
+	like    fwk.PodInfo
+	request []int64
+	state   fwk.CycleState
+	only    *fwk.PreFilterResult
+}
+
+// Run looks for victims.
+func (s *Search) Run(ctx context.Context) Result {
+	s.begin()
+	relaxed := s.Request
+	relaxed.Cluster = &cleared{s.Request.Cluster, s}
+	r := proposal.Make(relaxed)
+	if r.Verdict == proposal.Refused {
+		return Result{Short: max(1, s.Request.Need-r.Bound)}
+	}
+	for c := range s.Request.Classes {
+		if !s.prepare(ctx, &s.Request.Classes[c]) {
+			return Result{}
+		}
+	}
+	if !s.leave(ctx) {
+		return Result{}
+	}
+	bound := proposal.NewBound(relaxed)
+	var nodes []int
+	for i := range s.Nodes {
+		if r.Domain != "" && s.Nodes[i].Node().Labels[s.Request.Topology.Key] != r.Domain {
+			continue
+		}
+		if bound.Node(relaxed.Cluster, i) > 0 {
+			nodes = append(nodes, i)
+		}
+	}
+	placed := map[types.UID]string{}
+	for _, c := range s.order() {
+		s.place(ctx, c, nodes, placed)
+	}
+	if len(placed) < s.Request.Need {
+		return Result{}
+	}
+	return s.result(placed)
+}
+
+// begin sets up what the search keeps.
+func (s *Search) begin() {
+	for i := range s.Request.Classes {
+		for _, a := range proposal.Requests(s.Request.Classes[i].Pod) {
+			if at, known := slices.BinarySearch(s.names, a.Name); !known {
+				s.names = slices.Insert(s.names, at, a.Name)
+			}
+		}
+	}
+	s.sites = make([]*site, len(s.Nodes))
+	for i, info := range s.Nodes {
+		s.sites[i] = &site{name: info.Node().Name, info: info}
+	}
+	s.companies = map[types.NamespacedName]*company{}
+	s.budgets = newBudgets(s.Budgets)
+}
+
+// leave takes those members off their nodes that are about to lose them.
+func (s *Search) leave(ctx context.Context) bool {
+	t := s.try()
+	for i := range s.sites {
+		for _, c := range s.candidates(i) {
+			if s.OnItsWay(c.pod()) {
+				if !t.remove(ctx, []*candidate{c}) {
+					return false
+				}
+				c.gone = true
+				add(s.sites[i].freeOf(s, i), c.amounts, 1)
+			}
+		}
+	}
+	t.commit()
+	return true
+}
+
+// prepare sets up a class. It reports false for pods that PreFilter refuses.
+func (s *Search) prepare(ctx context.Context, of *proposal.Class) bool {
+	c := &class{Class: of, request: s.amounts(of.Pod), like: newPodInfo(of.Pod)}
+	var ok bool
+	if c.state, c.only, ok = s.Asker.State(ctx, s.State, of.Pod); ok {
+		s.classes = append(s.classes, c)
+	}
+	return ok
+}
+
+func (s *Search) amounts(pod *v1.Pod) []int64 {
+	amounts := make([]int64, len(s.names))
+	for _, a := range proposal.Requests(pod) {
+		if at, known := slices.BinarySearch(s.names, a.Name); known {
+			amounts[at] = a.Value
+		}
+	}
+	return amounts
+}
+
+// order lists the classes: the largest first, or the smallest when not all members are needed.
+func (s *Search) order() []*class {
+	total := 0
+	most := make([]int64, len(s.names))
+	for _, c := range s.classes {
+		total += len(c.Members)
+		for j, n := range c.request {
+			most[j] = max(most[j], n)
+		}
+	}
+	size := func(c *class) float64 {
+		size := 0.0
+		for j, n := range c.request {
+			if most[j] > 0 {
+				size += float64(n) / float64(most[j])
+			}
+		}
+		return size
+	}
+	order := slices.Clone(s.classes)
+	slices.SortStableFunc(order, func(a, b *class) int {
+		if s.Request.Need < total {
+			a, b = b, a
+		}
+		switch x, y := size(a), size(b); {
+		case x > y:
+			return -1
+		case x < y:
+			return 1
+		}
+		return 0
+	})
+	return order
+}
+
+// place finds nodes for the members of a class, as long as the quorum lacks any.
+func (s *Search) place(ctx context.Context, c *class, nodes []int, placed map[types.UID]string) {
+	s.lacks = min(len(c.Members), s.Request.Need-len(placed))
+	offers := make(offers, 0, len(nodes))
+	for _, i := range nodes {
+		if c.only.AllNodes() || c.only.NodeNames.Has(s.sites[i].name) {
+			if o, possible := s.offer(c, i); possible {
+				offers = append(offers, o)
+			}
+		}
+	}
+	heap.Init(&offers)
+	for _, uid := range c.Members {
+		for s.lacks > 0 && len(offers) > 0 {
+			o := offers[0]
+			again, possible := s.offer(c, o.site) // others may have changed it
+			switch {
+			case !possible:
+				heap.Pop(&offers)
+				continue
+			case !o.opens && again.cost != o.cost:
+				offers[0] = again
+				heap.Fix(&offers, 0)
+				continue
+			case !o.opens:
+				o = again
+			}
+			if s.trials++; s.trials > trialsAtLeast+trialsPerMember*s.Request.Need {
+				return
+			}
+			if s.accept(ctx, c, o) {
+				placed[uid] = s.sites[o.site].name
+				s.lacks--
+				offers[0] = offer{site: o.site, cost: cost{violations: -1, serves: 1}} // it is priced again when it is looked at
+				break
+			}
+			opened, possible := offer{}, false
+			if !o.opens {
+				opened, possible = s.open(ctx, c, o.site)
+			}
+			if !possible {
+				heap.Pop(&offers)
+				continue
+			}
+			offers[0] = opened
+			heap.Fix(&offers, 0)
+		}
+	}
+}
+
+// result sums up what has been found.
+func (s *Search) result(placed map[types.UID]string) Result {
+	r := Result{Nodes: placed}
+	for _, at := range s.sites {
+		for _, c := range at.pods {
+			switch {
+			case !c.gone || s.OnItsWay(c.pod()):
+			case c.leaving:
+				r.Leaving = append(r.Leaving, c.pod())
+			default:
+				r.Victims = append(r.Victims, c.pod())
+			}
+		}
+	}
+	return r
+}
+
+// cleared is a cluster without the pods that may go. It implements proposal.Cluster.
+type cleared struct {
+	proposal.Cluster
+	search *Search
+}
+
+// Free implements proposal.Cluster.
+func (c *cleared) Free(i int, names []v1.ResourceName, into []int64) {
+	c.Cluster.Free(i, names, into)
+	for _, one := range c.search.candidates(i) {
+		for j, n := range one.amounts { // the request is the same, and so are the names
+			into[j] = min(into[j]+n, proposal.Unlimited)
+		}
+	}
+}
+
+// candidates lists the pods on a node that may go, those to be taken first at the front.
+func (s *Search) candidates(i int) []*candidate {
+	at := s.sites[i]
+	if at.ready {
+		return at.pods
+	}
+	at.ready = true
+	for _, info := range s.Nodes[i].GetPods() {
+		pod := info.GetPod()
+		leaving := pod.DeletionTimestamp != nil || s.OnItsWay(pod)
+		if !leaving && !s.MayEvict(pod) {
+			continue
+		}
+		c := &candidate{info: info, site: i, amounts: s.amounts(pod), leaving: leaving, priority: priorityOf(pod)}
+		if !leaving {
+			c.company = s.companyOf(pod)
+		}
+		at.pods = append(at.pods, c)
+	}
+	slices.SortStableFunc(at.pods, s.compare)
+	return at.pods
+}
+
+func (s *Search) companyOf(pod *v1.Pod) *company {
+	key, is, ok := s.CompanyOf(pod)
+	if !ok {
+		return nil
+	}
+	c := s.companies[key]
+	if c == nil {
+		c = &company{Company: is}
+		s.companies[key] = c
+	}
+	return c
+}

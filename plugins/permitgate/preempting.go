@@ -1,0 +1,211 @@
+package permitgate
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	policylisters "k8s.io/client-go/listers/policy/v1"
+	"k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/preempt"
+)
+
+const (
+	// searchShare is how many times as long as a search for victims took that failed there is no other for the gang.
+	searchShare = 50
+	// searchInterval is how long a gang of which it is proved that no victims help does without another search, unless as much
+	// room has appeared as it lacked.
+	searchInterval = time.Minute
+)
+
+// preemption is a gang's preemption.
+type preemption struct {
+	victims map[types.UID]string // with their nodes
+	cleared bool                 // they are gone, as far as informers show
+}
+
+// searched is what is remembered of a search for victims that failed.
+type searched struct {
+	at   time.Time
+	took time.Duration
+	// short is how many more members would have to fit, 0 when that is not known; fitted is how many fitted without victims.
+	short, fitted int
+	// again is when the gang is to be looked at again, because the time is all that has kept it from another search; zero when it has not.
+	again time.Time
+}
+
+// missing is for how many members more there has to be room before another search is worth while, of so many that the gang
+// lacks otherwise. So many fit without victims.
+func (s *searched) missing(otherwise, fit int) int {
+	switch {
+	case s.at.IsZero():
+		return otherwise
+	case s.short == 0:
+		return 1
+	}
+	return min(otherwise, max(1, s.short-(fit-s.fitted)))
+}
+
+// allows reports whether another search may be worth while now, when so many members fit without victims.
+func (s *searched) allows(fit int, now time.Time) bool {
+	s.again = time.Time{}
+	if s.at.IsZero() {
+		return true
+	}
+	at := s.at.Add(searchShare * s.took)
+	if fit-s.fitted < s.short {
+		at = s.at.Add(max(searchInterval, searchShare*s.took))
+	}
+	if now.Before(at) {
+		s.again = at
+	}
+	return s.again.IsZero()
+}
+
+// victims looks for pods that a gang may preempt; only scheduling cycles use it.
+type victims struct {
+	handle    fwk.Handle
+	gangs     *gangs
+	asker     *asker
+	preemptor *preempt.Preemptor
+	budgets   policylisters.PodDisruptionBudgetLister
+	enabled   bool
+}
+
+// search looks for pods whose eviction makes room for a gang that was refused, because it has been proved that there is none, or because
+// a member fits nowhere. It returns false without any.
+func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o *outcome) (preempt.Result, bool) {
+	cause := o.refusal.Cause
+	if !v.enabled || pl.neverPreempts || cause != gang.CauseNoRoom && cause != gang.CauseUnschedulable || len(pl.wants.minResources) > 0 {
+		return preempt.Result{}, false
+	}
+	began, allowed := time.Time{}, false
+	v.gangs.look(pl.key, func(e *entry, now time.Time) {
+		began, allowed = now, e.preempting == nil && e.search.allows(o.result.Bound, now)
+	})
+	if !allowed {
+		return preempt.Result{}, false
+	}
+	budgets, _ := v.budgets.List(labels.Everything()) // a lister over memory has no error to return
+	s := preempt.Search{
+		Handle: v.handle, Asker: v.asker, State: state, Nodes: o.view.nodes, Request: pl.request, Budgets: budgets,
+		MayEvict:  func(pod *v1.Pod) bool { return v.mayEvict(pl, pod) },
+		OnItsWay:  func(pod *v1.Pod) bool { return pl.pods[pod.UID] != nil },
+		CompanyOf: v.companyOf,
+	}
+	r := s.Run(ctx)
+	found := len(r.Nodes) > 0 && len(r.Victims)+len(r.Leaving) > 0
+	v.gangs.look(pl.key, func(e *entry, now time.Time) {
+		if e.search = (searched{}); !found {
+			e.search = searched{at: now, took: now.Sub(began), short: r.Short, fitted: o.result.Bound}
+		}
+	})
+	return r, found
+}
+
+// begin has victims evicted, unless the gang has no use for it any more.
+func (v *victims) begin(ctx context.Context, key types.NamespacedName, r *preempt.Result) {
+	v.preemptor.Begin(ctx, key, r)
+	preempts := false
+	v.gangs.look(key, func(e *entry, _ time.Time) { preempts = e.preempting != nil })
+	if !preempts {
+		v.preemptor.Abandon(key)
+	}
+}
+
+// mayEvict reports whether a gang may preempt a pod. What a DaemonSet has put onto a node would come back.
+func (v *victims) mayEvict(pl *plan, pod *v1.Pod) bool {
+	if corev1.PodPriority(pod) >= pl.priority || pl.members[pod.UID] || v.preemptor.Spoken(pod.UID) {
+		return false
+	}
+	return !ofDaemonSet(pod)
+}
+
+// ofDaemonSet reports whether a pod is a DaemonSet's: its owner says so, which proves nothing by itself, and it is made for one node.
+func ofDaemonSet(pod *v1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != "DaemonSet" || owner.APIVersion != appsv1.SchemeGroupVersion.String() {
+		return false
+	}
+	affinity := pod.Spec.Affinity
+	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return false
+	}
+	return slices.ContainsFunc(affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms, func(t v1.NodeSelectorTerm) bool {
+		return slices.ContainsFunc(t.MatchFields, func(r v1.NodeSelectorRequirement) bool { return r.Key == metav1.ObjectNameField })
+	})
+}
+
+// companyOf returns the gang of a pod.
+func (v *victims) companyOf(pod *v1.Pod) (key types.NamespacedName, c preempt.Company, ok bool) {
+	if key, ok = podgroup.Of(pod); !ok {
+		return key, c, false
+	}
+	ok = v.gangs.look(key, func(e *entry, _ time.Time) {
+		c.MinMember = e.gang.MinMember()
+		for _, m := range e.pods {
+			if m.pod.Spec.NodeName != "" {
+				c.Bound = append(c.Bound, m.pod)
+			}
+		}
+	})
+	return key, c, ok && c.MinMember > 0
+}
+
+// preemptLocked books the nodes that a gang gets by a preemption.
+func (g *gangs) preemptLocked(e *entry, r *preempt.Result) {
+	e.preempting = &preemption{victims: map[types.UID]string{}}
+	for _, pod := range slices.Concat(r.Victims, r.Leaving) {
+		e.preempting.victims[pod.UID] = pod.Spec.NodeName
+	}
+	for uid, node := range r.Nodes {
+		if m := e.pods[uid]; m != nil {
+			g.bookLocked(e, uid, booking{pod: m.pod, amounts: m.amounts, node: node, kind: bookedByVictims})
+		}
+	}
+}
+
+// preempted hears what becomes of preemptions. It implements preempt.Gangs.
+type preempted struct {
+	gangs *gangs
+	wakes *wakes
+}
+
+var _ preempt.Gangs = preempted{}
+
+// Cleared implements preempt.Gangs.
+func (p preempted) Cleared(key types.NamespacedName) {
+	var victims map[types.UID]string
+	p.gangs.change(key, func(e *entry, now time.Time) {
+		if e.preempting != nil {
+			e.preempting.cleared = true
+			victims = e.preempting.victims
+			e.refusal = refusal{missing: 1, at: now}
+		}
+	})
+	for uid, node := range victims {
+		p.wakes.hear(event{node: node, gone: uid}) // once the nodes of a cycle show it
+	}
+}
+
+// GivenUp implements preempt.Gangs.
+func (p preempted) GivenUp(key types.NamespacedName, again bool) {
+	p.gangs.change(key, func(e *entry, now time.Time) {
+		e.preempting = nil
+		p.gangs.unbookAllLocked(e, bookedByVictims)
+		if again {
+			e.gang.Room(now)
+		} else {
+			e.search = searched{at: now}
+		}
+	})
+}

@@ -1,0 +1,232 @@
+package permitgate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/proposal"
+)
+
+// attemptKey marks the cycle state of a member with what it is tried on.
+const attemptKey = fwk.StateKey(Name + "/attempt")
+
+// attempt is what a member is tried on in its cycle.
+type attempt struct {
+	refused  bool // by PreFilter: its gang has not failed by that
+	hinted   []string
+	confined domain
+}
+
+// Clone returns the attempt itself, which does not change.
+func (a *attempt) Clone() fwk.StateData { return a }
+
+// attemptOf returns what a member is tried on, nil for a pod that is none.
+func attemptOf(state fwk.CycleState) *attempt {
+	data, _ := state.Read(attemptKey) // an error says that there is none
+	a, _ := data.(*attempt)
+	return a
+}
+
+// PreFilter sends a member to the nodes that are proposed to it. The first member of a gang that comes here has the proposal
+// made, for all. PreFilter refuses a member whose gang has been refused or rolled back since the member entered the
+// active queue.
+func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if p.proposer.asker.asking {
+		return nil, fwk.NewStatus(fwk.Skip) // where a pod may go is what is being asked
+	}
+	key, ok := podgroup.Of(pod)
+	if ok = ok && pod.Spec.NodeName == "" && !state.IsPodGroupSchedulingCycle(); !ok {
+		key = types.NamespacedName{}
+	}
+	p.startCycle(ctx, state, key)
+	if !ok {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	a, status := p.enter(ctx, state, key, pod, nodes)
+	state.Write(attemptKey, a)
+	switch {
+	case status != nil:
+		return nil, status
+	case len(a.hinted) > 0:
+		p.gangs.lift(p.handle, key, a.hinted)
+		return &fwk.PreFilterResult{NodeNames: sets.New(a.hinted...)}, nil
+	case a.confined == domain{}:
+		p.gangs.lift(p.handle, key, nil)
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	p.gangs.lift(p.handle, key, nil)
+	return nil, nil // Filter confines it
+}
+
+// PreFilterExtensions returns nil: other pods on a node change nothing here.
+func (*PermitGate) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// startCycle does what each cycle does for the gangs: it is the proof that this process leads, shows what room has appeared, and
+// has other pods see what is booked.
+func (p *PermitGate) startCycle(ctx context.Context, state fwk.CycleState, key types.NamespacedName) {
+	p.leader.Cycle()
+	p.begun.Do(func() { p.begin(ctx) })
+	if !state.IsPodGroupSchedulingCycle() {
+		p.wakes.weigh(p.handle.SnapshotSharedLister().NodeInfos())
+		p.collector.watch(ctx, state)
+	}
+	p.gangs.place(klog.FromContext(ctx), p.handle, key)
+}
+
+// enter says what a member is tried on, or why it is not.
+func (p *PermitGate) enter(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod, nodes []fwk.NodeInfo) (*attempt, *fwk.Status) {
+	a, reason, detail := p.attempt(key, pod)
+	if a == nil && reason == gang.ReasonNone {
+		if status := p.propose(ctx, state, key, pod, nodes); status != nil {
+			return &attempt{refused: true}, status
+		}
+		if a, reason, detail = p.attempt(key, pod); a == nil {
+			reason, detail = gang.ReasonQueued, "changes while a proposal is made"
+		}
+	}
+	if reason != gang.ReasonNone {
+		return &attempt{refused: true}, p.refusal(key, reason, detail)
+	}
+	return a, nil
+}
+
+// attempt has a member enter its cycle. It returns nil, and no reason, for a scout.
+func (p *PermitGate) attempt(key types.NamespacedName, pod *v1.Pod) (a *attempt, reason gang.Reason, detail string) {
+	reason = gang.ReasonNotFound
+	var here []string
+	p.gangs.look(key, func(e *entry, now time.Time) {
+		var how gang.Entry
+		how, reason, detail = e.gang.Enter(pod.UID, now)
+		if how == gang.EnterRefused || how == gang.EnterPropose {
+			return
+		}
+		a = &attempt{confined: e.confinement()}
+		if how == gang.EnterHinted {
+			a.hinted = e.nodesFor(pod.UID)
+		}
+		if b := e.books.of[pod.UID]; b != nil {
+			// Whatever becomes of the cycle, the framework takes the nomination away.
+			p.gangs.setPlacedLocked(e, pod.UID, b, false)
+		}
+		if e.wants.topology.Required && e.confined == (domain{}) {
+			here = e.nodesInUse()
+		}
+	})
+	if a != nil && len(here) > 0 {
+		a.confined = p.confine(key, here...)
+	}
+	return a, reason, detail
+}
+
+// nodesInUse returns nodes of members that are bound.
+func (e *entry) nodesInUse() (nodes []string) {
+	for _, m := range e.pods {
+		if m.pod.Spec.NodeName != "" {
+			nodes = append(nodes, m.pod.Spec.NodeName)
+		}
+	}
+	return nodes
+}
+
+// confine has a gang that is to be packed stay in the domain of the nodes that it has, and returns that.
+func (p *PermitGate) confine(key types.NamespacedName, nodes ...string) (d domain) {
+	infos := p.handle.SnapshotSharedLister().NodeInfos()
+	p.gangs.look(key, func(e *entry, _ time.Time) { d.key = e.wants.topology.Key })
+	for _, node := range nodes {
+		if info, err := infos.Get(node); err == nil {
+			if value, ok := info.Node().Labels[d.key]; ok {
+				d.value = value
+				p.gangs.look(key, func(e *entry, _ time.Time) { e.confined = d })
+				return d
+			}
+		}
+	}
+	return domain{}
+}
+
+// confinement is the domain that a member may not leave now.
+func (e *entry) confinement() domain {
+	if e.gang.Round() == 0 && !e.wants.topology.Required {
+		return domain{}
+	}
+	return e.confined
+}
+
+// propose answers for a gang whose scout this is. The status is nil when the scout's cycle goes on.
+func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	began := p.gangs.clock.Now()
+	pl, o := p.proposer.propose(ctx, state, key, pod, nodes)
+	switch {
+	case o.refusal.Cause != "":
+	case o.verdict == proposal.Exhausted:
+		o.refusal = p.exhausted(key, pl)
+	default:
+		p.gather(key, pl, &o)
+	}
+	if o.refusal.Cause == "" {
+		return nil
+	}
+	victims, preempts := p.victims.search(ctx, state, pl, &o)
+	if !preempts {
+		p.collector.starved(ctx, state, pl, &o)
+	}
+	took := p.gangs.clock.Since(began)
+	p.gangs.change(key, func(e *entry, now time.Time) {
+		e.refusal = refusal{missing: e.search.missing(max(1, pl.need-o.result.Bound), o.result.Bound), cost: took, at: now}
+		if o.verdict == proposal.Refused && o.refusal.Cause == gang.CauseNoRoom && len(pl.wants.minResources) == 0 {
+			e.refusal.gains = &gainer{p.proposer, proposal.NewBound(pl.request)}
+		}
+		if o.verdict == proposal.Exhausted {
+			e.tried = nil // the next time it starts over
+		}
+		o.refusal.Member = pod.UID
+		if preempts {
+			p.gangs.preemptLocked(e, &victims)
+		}
+		e.gang.Refuse(o.refusal, now)
+	})
+	if preempts {
+		p.victims.begin(ctx, key, &victims)
+	}
+	return p.refusal(key, gang.ReasonBackoff, o.refusal.Words())
+}
+
+// gather begins the gang's round, if there may be one.
+func (p *PermitGate) gather(key types.NamespacedName, pl *plan, o *outcome) {
+	round := pl.round(o)
+	p.gangs.change(key, func(e *entry, now time.Time) {
+		if e.defers = !round.Hinted && p.gangs.hintless != nil; e.defers {
+			o.refusal = gang.Rollback{
+				Cause:  gang.CauseNoRoom,
+				Detail: fmt.Sprintf("needs %d, and no assignment was found: it is tried when no other gang is", pl.minMember),
+			}
+			return
+		}
+		if !e.gang.Gather(round, now) {
+			return
+		}
+		if !round.Hinted {
+			p.gangs.hintless = e
+		}
+		p.gangs.hintsLocked(e, pl, o)
+	})
+}
+
+// exhausted refuses a gang for which every domain has been tried that could hold it.
+func (p *PermitGate) exhausted(key types.NamespacedName, pl *plan) (r gang.Rollback) {
+	p.gangs.look(key, func(e *entry, _ time.Time) {
+		r = e.gang.Last()
+		r.Rejected, r.Backoff, r.Cause = 0, 0, gang.CauseUnschedulable
+		r.Detail = fmt.Sprintf("none of the %d domains of %s that could hold the gang takes it; in the last of them: %s", len(e.tried), pl.request.Topology.Key, r.Detail)
+	})
+	return r
+}

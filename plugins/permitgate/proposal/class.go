@@ -1,0 +1,138 @@
+package proposal
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/component-helpers/resource"
+)
+
+// Signature tells pods of a namespace apart by what they ask of a single node. Pods with the same signature are
+// refused by the same nodes, except for reasons that lie in labels, other pods or volumes. It takes microseconds, so
+// that a caller keeps it.
+func Signature(pod *v1.Pod) string {
+	needs := struct {
+		Requests []Amount
+		Selector map[string]string
+		Affinity *v1.Affinity
+		Spread   []v1.TopologySpreadConstraint
+		Tolerate []v1.Toleration
+		Ports    []v1.ContainerPort
+		Claims   int
+		Profile  string
+		Priority *int32
+	}{
+		Requests(pod), pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.TopologySpreadConstraints,
+		pod.Spec.Tolerations, HostPorts(pod), len(pod.Spec.ResourceClaims), pod.Spec.SchedulerName, pod.Spec.Priority,
+	}
+	var b strings.Builder
+	if err := json.NewEncoder(&b).Encode(needs); err != nil {
+		return string(pod.UID) // nothing of the above fails to encode; a class of its own does no harm
+	}
+	return b.String()
+}
+
+// Amount is how much of a resource a pod asks for.
+type Amount struct {
+	Name  v1.ResourceName
+	Value int64
+}
+
+// Requests returns what a pod takes from its node, by name, the pod itself included, in the units of [Cluster].
+func Requests(pod *v1.Pod) []Amount {
+	list := resource.PodRequests(pod, resource.PodResourcesOptions{})
+	amounts := make([]Amount, 0, len(list)+1)
+	for name, quantity := range list {
+		value := quantity.Value()
+		if name == v1.ResourceCPU {
+			value = quantity.MilliValue()
+		}
+		if value > 0 && accounted(name) {
+			amounts = append(amounts, Amount{name, value})
+		}
+	}
+	amounts = append(amounts, Amount{v1.ResourcePods, 1})
+	slices.SortFunc(amounts, func(a, b Amount) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	return amounts
+}
+
+// accounted reports whether kube-scheduler accounts for a resource.
+func accounted(name v1.ResourceName) bool {
+	s := string(name)
+	switch {
+	case name == v1.ResourceCPU, name == v1.ResourceMemory, name == v1.ResourceEphemeralStorage:
+		return true
+	case name == v1.ResourcePods:
+		return false
+	case strings.HasPrefix(s, v1.ResourceHugePagesPrefix), strings.HasPrefix(s, v1.ResourceAttachableVolumesPrefix),
+		strings.Contains(s, v1.ResourceDefaultNamespacePrefix):
+		return true
+	case !strings.Contains(s, "/"), strings.HasPrefix(s, v1.DefaultResourceRequestsPrefix):
+		return false
+	}
+	return len(validation.IsQualifiedName(v1.DefaultResourceRequestsPrefix+s)) == 0
+}
+
+// HostPorts lists the ports of the node that a pod uses.
+func HostPorts(pod *v1.Pod) []v1.ContainerPort {
+	var ports []v1.ContainerPort
+	visit := func(c *v1.Container) {
+		for _, p := range c.Ports {
+			if p.HostPort > 0 {
+				ports = append(ports, v1.ContainerPort{HostPort: p.HostPort, HostIP: p.HostIP, Protocol: p.Protocol})
+			}
+		}
+	}
+	for i := range pod.Spec.Containers {
+		visit(&pod.Spec.Containers[i])
+	}
+	for i := range pod.Spec.InitContainers {
+		if c := &pod.Spec.InitContainers[i]; c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways {
+			visit(c)
+		}
+	}
+	return ports
+}
+
+// SelfAffinity returns the topology key over which a pod has to be near pods like itself, empty without one: a gang
+// of such pods is most likely to find its nodes within one domain.
+func SelfAffinity(pod *v1.Pod) string {
+	if affinity := pod.Spec.Affinity; affinity != nil && affinity.PodAffinity != nil {
+		for i := range affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+			if term := &affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[i]; matchesItself(pod, term) {
+				return term.TopologyKey
+			}
+		}
+	}
+	return ""
+}
+
+// apartOverHosts reports whether a pod keeps pods like itself off its node.
+func apartOverHosts(pod *v1.Pod) bool {
+	affinity := pod.Spec.Affinity
+	if affinity == nil || affinity.PodAntiAffinity == nil {
+		return false
+	}
+	for i := range affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+		term := &affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[i]
+		if term.TopologyKey == v1.LabelHostname && matchesItself(pod, term) {
+			return true
+		}
+	}
+	return false
+}
+
+// matchesItself reports whether a term of a pod selects the pod itself. A term of which that is not plain does not.
+func matchesItself(pod *v1.Pod, term *v1.PodAffinityTerm) bool {
+	if len(term.MatchLabelKeys)+len(term.MismatchLabelKeys) > 0 || term.NamespaceSelector != nil ||
+		len(term.Namespaces) > 0 && !slices.Contains(term.Namespaces, pod.Namespace) {
+		return false
+	}
+	selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
+	return err == nil && selector.Matches(labels.Set(pod.Labels))
+}

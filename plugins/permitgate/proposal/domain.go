@@ -1,0 +1,82 @@
+package proposal
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// maxDomains bounds how many domains are looked into for one proposal.
+const maxDomains = 16
+
+// domain is the sites of one value of the topology's label.
+type domain struct {
+	name  string
+	sites []int
+	bound int // how many of the members it can take at most
+	room  int // how many pods like the first class's, be they members or not
+}
+
+// inOneDomain looks for a domain that holds all members: the tightest first.
+func (s *search) inOneDomain() Result {
+	s.look(true)
+	domains := s.domains()
+	var fit []domain
+	best := domain{}
+	for _, d := range domains {
+		if d.bound > best.bound {
+			best = d
+		}
+		if d.bound >= s.Need && !s.Topology.Tried[d.name] {
+			fit = append(fit, d)
+		}
+	}
+	slices.SortFunc(fit, func(a, b domain) int { return cmp.Or(cmp.Compare(a.room, b.room), cmp.Compare(a.name, b.name)) })
+	for _, d := range fit[:min(len(fit), maxDomains)] {
+		a := s.inTurns(d.sites)
+		if a.placed < s.Need {
+			a = s.fullest(d.sites)
+		}
+		if a.placed >= s.Need {
+			return s.result(a, d.name)
+		}
+	}
+	if !s.Topology.Required {
+		free := *s.Request
+		free.Topology = Topology{}
+		return Make(free)
+	}
+	switch {
+	case len(fit) > 0:
+		return Result{Verdict: Unproven, Domain: fit[0].name, Bound: fit[0].bound, Nodes: s.looked}
+	case best.bound >= s.Need:
+		return Result{Verdict: Exhausted, Bound: best.bound, Nodes: s.looked}
+	case best.name == "":
+		best.name = s.Topology.Domain
+	}
+	return s.refused(best.sites, best.name)
+}
+
+// domains groups the sites, in the order in which they were found.
+func (s *search) domains() []domain {
+	var domains []domain
+	byName := map[string]int{}
+	for i := range s.sites {
+		name := s.sites[i].domain
+		if name == "" || s.Topology.Domain != "" && name != s.Topology.Domain {
+			continue
+		}
+		d, known := byName[name]
+		if !known {
+			d = len(domains)
+			byName[name] = d
+			domains = append(domains, domain{name: name})
+		}
+		domains[d].sites = append(domains[d].sites, i)
+		domains[d].room += fit(s.sites[i].free, s.sites[i].rooms[0].kept, s.classes[0].request, math.MaxInt32)
+	}
+	for d := range domains {
+		domains[d].bound = s.bound(domains[d].sites)
+	}
+	return domains
+}

@@ -1,0 +1,105 @@
+package proposal_test
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/permitgate/proposal"
+)
+
+// cluster is a proposal.Cluster in memory, with amounts by resource.
+type cluster struct {
+	nodes []*v1.Node
+	free  []map[v1.ResourceName]int64 // absent: not counted
+	kept  func(at int, pod *v1.Pod) map[v1.ResourceName]int64
+	asked int
+}
+
+func (c *cluster) Len() int             { return len(c.nodes) }
+func (c *cluster) Node(at int) *v1.Node { return c.nodes[at] }
+func (c *cluster) Free(at int, names []v1.ResourceName, into []int64) {
+	c.asked++
+	for j, name := range names {
+		n, counted := c.free[at][name]
+		if !counted {
+			n = proposal.Unlimited
+		}
+		into[j] = n
+	}
+}
+
+func (c *cluster) Kept(at int, pod *v1.Pod, names []v1.ResourceName, into []int64) {
+	if c.kept == nil {
+		return
+	}
+	for j, name := range names {
+		into[j] += c.kept(at, pod)[name]
+	}
+}
+
+// add adds a node with so many CPUs and room for pods.
+func (c *cluster) add(cpu, pods int64, labels ...string) *v1.Node {
+	name := fmt.Sprintf("n%d", len(c.nodes))
+	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}}}
+	for i := 0; i < len(labels); i += 2 {
+		node.Labels[labels[i]] = labels[i+1]
+	}
+	c.nodes = append(c.nodes, node)
+	c.free = append(c.free, map[v1.ResourceName]int64{v1.ResourceCPU: cpu * 1000, v1.ResourcePods: pods})
+	return node
+}
+
+// newPod makes a pod that asks for CPUs and other resources.
+func newPod(cpu int64, change ...func(*v1.Pod)) *v1.Pod {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Labels: map[string]string{"app": "train"}}}
+	pod.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
+		v1.ResourceCPU: *resource.NewQuantity(cpu, resource.DecimalSI),
+	}}}}
+	for _, f := range change {
+		f(pod)
+	}
+	return pod
+}
+
+func asking(name v1.ResourceName, n int64) func(*v1.Pod) {
+	return func(pod *v1.Pod) {
+		pod.Spec.Containers[0].Resources.Requests[name] = *resource.NewQuantity(n, resource.DecimalSI)
+	}
+}
+
+func selecting(key, value string) func(*v1.Pod) {
+	return func(pod *v1.Pod) { pod.Spec.NodeSelector = map[string]string{key: value} }
+}
+
+// class makes a class of n members.
+func class(name string, n int, pod *v1.Pod) proposal.Class {
+	c := proposal.Class{Pod: pod}
+	for i := range n {
+		c.Members = append(c.Members, types.UID(fmt.Sprintf("%s-%d", name, i)))
+	}
+	return c
+}
+
+// apart keeps pods like this one off its node, or its zone.
+func apart(key string) func(*v1.Pod) {
+	return func(pod *v1.Pod) {
+		pod.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
+				TopologyKey: key, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "train"}},
+			}},
+		}}
+	}
+}
+
+// nodesOf returns the nodes of the members, by member.
+func nodesOf(c *cluster, r proposal.Result) map[types.UID]string {
+	nodes := map[types.UID]string{}
+	for _, slot := range r.Slots {
+		nodes[slot.Member] = c.nodes[slot.At].Name
+	}
+	return nodes
+}

@@ -1,0 +1,231 @@
+package proposal
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// attempt is an assignment of members to sites.
+type attempt struct {
+	among  []int     // the sites
+	left   [][]int64 // by site, of what is free there; nil where nothing has been taken
+	taken  [][]int   // by site and class, how many; nil where nothing has been taken
+	sites  [][]int   // by class, of the first of its members
+	placed int
+}
+
+func (s *search) begin(among []int) *attempt {
+	return &attempt{among: among, left: make([][]int64, len(s.sites)), taken: make([][]int, len(s.sites)), sites: make([][]int, len(s.classes))}
+}
+
+// takes reports whether a site takes one more member of a class.
+func (s *search) takes(a *attempt, i, c int) bool {
+	at := &s.sites[i]
+	r := &at.rooms[c]
+	if r.fit == 0 {
+		return false
+	}
+	left := a.left[i]
+	if left == nil {
+		return true
+	}
+	if a.taken[i][c] >= r.fit {
+		return false
+	}
+	for j, want := range s.classes[c].request {
+		have := left[j]
+		if r.kept != nil {
+			have -= r.kept[j]
+		}
+		if want > 0 && want > have {
+			return false
+		}
+	}
+	return true
+}
+
+// take gives a site to the next member of a class.
+func (s *search) take(a *attempt, i, c int) {
+	if a.left[i] == nil {
+		a.left[i] = slices.Clone(s.sites[i].free)
+		a.taken[i] = make([]int, len(s.classes))
+	}
+	for j, want := range s.classes[c].request {
+		a.left[i][j] -= want
+	}
+	a.taken[i][c]++
+	a.sites[c] = append(a.sites[c], i)
+	a.placed++
+}
+
+// inTurns places the classes, the biggest first: a member in each zone by turns, and within a zone on each site by turns.
+func (s *search) inTurns(among []int) *attempt {
+	a := s.begin(among)
+	load := maps.Clone(s.Placed)
+	if load == nil {
+		load = map[string]int{}
+	}
+	for _, c := range s.bySize(s.size) {
+		zones := s.zones(among, c)
+		for range s.classes[c].Members {
+			zone := next(zones, load)
+			for zone != nil && !zone.take(s, a, c) {
+				zone = next(zones, load)
+			}
+			if zone == nil {
+				break
+			}
+			load[zone.name]++
+		}
+	}
+	return a
+}
+
+// zone is the sites of a zone that may have room.
+type zone struct {
+	name  string
+	sites []int
+	at    int
+}
+
+// zones groups the sites that have room for a class, in the order in which they were found.
+func (s *search) zones(among []int, c int) []*zone {
+	var zones []*zone
+	byName := map[string]*zone{}
+	for _, i := range among {
+		if s.sites[i].rooms[c].fit == 0 {
+			continue
+		}
+		name := s.sites[i].zone
+		z := byName[name]
+		if z == nil {
+			z = &zone{name: name}
+			byName[name] = z
+			zones = append(zones, z)
+		}
+		z.sites = append(z.sites, i)
+	}
+	return zones
+}
+
+// next returns the zone with the fewest members that has sites left; nil when none has.
+func next(zones []*zone, load map[string]int) *zone {
+	var least *zone
+	for _, z := range zones {
+		if len(z.sites) > 0 && (least == nil || load[z.name] < load[least.name]) {
+			least = z
+		}
+	}
+	return least
+}
+
+// take gives the next site with room to a member, and drops those that have none.
+func (z *zone) take(s *search, a *attempt, c int) bool {
+	for len(z.sites) > 0 {
+		z.at %= len(z.sites)
+		i := z.sites[z.at]
+		if s.takes(a, i, c) {
+			s.take(a, i, c)
+			z.at++
+			return true
+		}
+		z.sites = slices.Delete(z.sites, z.at, z.at+1)
+	}
+	return false
+}
+
+// fullest fills up sites, those with the least to spare first, in several orders of the classes, until one places the
+// quorum, and returns the best.
+func (s *search) fullest(among []int) *attempt {
+	var best *attempt
+	for order := range s.orders() {
+		a := s.begin(among)
+		for _, c := range order {
+			s.fill(a, c)
+		}
+		if best == nil || a.placed > best.placed {
+			best = a
+		}
+		if best.placed >= s.Need {
+			break
+		}
+	}
+	return best
+}
+
+// fill places as many members of a class as it can.
+func (s *search) fill(a *attempt, c int) {
+	sites := slices.DeleteFunc(slices.Clone(a.among), func(i int) bool { return !s.takes(a, i, c) })
+	spare := make(map[int]float64, len(sites))
+	for _, i := range sites {
+		left := a.left[i]
+		if left == nil {
+			left = s.sites[i].free
+		}
+		for j, want := range s.classes[c].request {
+			if want > 0 {
+				spare[i] += float64(left[j]) / float64(want)
+			}
+		}
+	}
+	slices.SortStableFunc(sites, func(x, y int) int { return cmp.Compare(spare[x], spare[y]) })
+	for _, i := range sites {
+		for len(a.sites[c]) < len(s.classes[c].Members) && s.takes(a, i, c) {
+			s.take(a, i, c)
+		}
+	}
+}
+
+// orders yields orders of the classes: by size, by what they ask of each resource, the biggest first, and, when some
+// members may be left out, the smallest first.
+func (s *search) orders() func(yield func([]int) bool) {
+	return func(yield func([]int) bool) {
+		var known [][]int
+		try := func(order []int) bool {
+			for _, k := range known {
+				if slices.Equal(k, order) {
+					return true
+				}
+			}
+			known = append(known, order)
+			return yield(order)
+		}
+		if !try(s.bySize(s.size)) {
+			return
+		}
+		for j := range s.names {
+			if !try(s.bySize(func(c int) float64 { return float64(s.classes[c].request[j]) })) {
+				return
+			}
+		}
+		if s.Need < s.total {
+			smallest := s.bySize(s.size)
+			slices.Reverse(smallest)
+			try(smallest)
+		}
+	}
+}
+
+// bySize lists the classes, the biggest first.
+func (s *search) bySize(size func(c int) float64) []int {
+	order := make([]int, len(s.classes))
+	for c := range order {
+		order[c] = c
+	}
+	slices.SortStableFunc(order, func(x, y int) int { return cmp.Compare(size(y), size(x)) })
+	return order
+}
+
+// size is the largest share of what the roomiest site has of a resource that a member asks for.
+func (s *search) size(c int) float64 {
+	size := 0.0
+	for j, want := range s.classes[c].request {
+		most := int64(1)
+		for i := range s.sites {
+			most = max(most, s.sites[i].free[j])
+		}
+		size = max(size, float64(want)/float64(most))
+	}
+	return size
+}

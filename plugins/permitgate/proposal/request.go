@@ -1,0 +1,120 @@
+package proposal
+
+import (
+	"math"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Unlimited is what a Cluster has free of a resource that no filter counts on the node.
+const Unlimited = math.MaxInt64 / 4
+
+// Cluster is what members are proposed to: the nodes of one moment.
+type Cluster interface {
+	// Len is the number of nodes.
+	Len() int
+	// Node returns node i, which is not to be changed.
+	Node(i int) *v1.Node
+	// Free writes what the pods on node i leave of each named resource, in thousandths for cpu; pods is the number of pods that
+	// the node still admits. It is negative for a node that is overcommitted, and Unlimited for what is not counted there.
+	Free(i int, names []v1.ResourceName, into []int64)
+	// Kept adds to what it is given how much of that others keep from pods like this one: it is promised, and not
+	// taken yet.
+	Kept(i int, pod *v1.Pod, names []v1.ResourceName, into []int64)
+}
+
+// Class is members that ask the same of a node; see [Signature].
+type Class struct {
+	// Pod is one of them.
+	Pod *v1.Pod
+	// Members are all of them, those to be placed first at the front.
+	Members []types.UID
+}
+
+// Filters says which filters the profile runs, so that what they refuse is certain.
+type Filters struct {
+	// Selectors: node selectors and required node affinity (NodeAffinity). Taints: NoSchedule and NoExecute
+	// (TaintToleration). Cordons: spec.unschedulable (NodeUnschedulable).
+	Selectors, Taints, Cordons bool
+	// Ports: host ports (NodePorts). Affinity: affinity between pods (InterPodAffinity).
+	Ports, Affinity bool
+	// TolerationOperators: tolerations may compare numbers.
+	TolerationOperators bool
+}
+
+// AllFilters is a profile with the filters of Kubernetes.
+var AllFilters = Filters{Selectors: true, Taints: true, Cordons: true, Ports: true, Affinity: true}
+
+// Topology asks for all members in one domain of a node label. The zero value asks for nothing.
+type Topology struct {
+	// Key is the label.
+	Key string
+	// Required tells that members may not be elsewhere; without it they are wherever they fit when no domain does.
+	Required bool
+	// Domain is where members are that have a node already; empty when there are none.
+	Domain string
+	// Tried are domains that the filters have refused in this round.
+	Tried map[string]bool
+}
+
+// Request asks for a proposal.
+type Request struct {
+	Cluster Cluster
+	Classes []Class
+	// Need is how many of the members must have a node; the others get one where they fit.
+	Need     int
+	Filters  Filters
+	Topology Topology
+	// SpreadKey is the label whose domains take members in turns; Placed counts those that they have already.
+	SpreadKey string
+	Placed    map[string]int
+	// Start is the node at which the search begins.
+	Start int
+}
+
+// Verdict is what a proposal comes to.
+type Verdict uint8
+
+// The verdicts.
+const (
+	// Refused: it is proved that fewer than Need members can be placed.
+	Refused Verdict = iota
+	// Proposed: there are nodes for at least Need members.
+	Proposed
+	// Unproven: neither nodes nor a proof were found.
+	Unproven
+	// Exhausted: every domain that could hold the members has been tried.
+	Exhausted
+)
+
+// Slot is a member and the node that is proposed to it.
+type Slot struct {
+	Member types.UID
+	// Class is the member's, by its place in the Request, and At the node's place in the Cluster.
+	Class, At int
+	// Ring is the node's place among the class's Rings.
+	Ring int
+}
+
+// Result is a proposal, or why there is none.
+type Result struct {
+	Verdict Verdict
+	// Slots are the members with a proposed node.
+	Slots []Slot
+	// Rings lists, for each class, the nodes on which a member may be tried besides its own: those that are proposed to others
+	// of the class, which may change places, and those that have room to spare.
+	Rings [][]int
+	// Domain is the domain that the members are confined to; empty when they are not.
+	Domain string
+	// Bound is how many members can be placed at most, Nodes how many nodes were looked at.
+	Bound, Nodes int
+	// Reasons say why no more could be placed, the most frequent first.
+	Reasons []Reason
+}
+
+// Reason is why some nodes are no place for one more member.
+type Reason struct {
+	Nodes int
+	Words string
+}

@@ -1,0 +1,352 @@
+package proposal
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Spare is how many nodes with room a search finds for each class beyond one for each member.
+const Spare = 15
+
+// search is one look at the cluster.
+type search struct {
+	*Request
+	names   []v1.ResourceName
+	classes []*class
+	total   int // members
+	// sites are the nodes that have room for at least one member, in the order in which they were looked at.
+	sites []site
+	// free and kept are for the node that is being looked at.
+	free, kept []int64
+	// looked counts the nodes that were looked at, from Start on.
+	looked int
+}
+
+// class is what a search knows of a Class.
+type class struct {
+	*Class
+	request []int64 // by search.names
+	judge   *judge
+	// single tells that one node takes one member, hosts that this holds for nodes with a host name.
+	single, hosts bool
+}
+
+// site is a node that has room.
+type site struct {
+	at     int
+	free   []int64
+	zone   string
+	domain string
+	rooms  []room // by class
+}
+
+// room is what a site is to a class.
+type room struct {
+	fit  int     // how many members it takes; 0 when it takes none
+	kept []int64 // of what is free; nil when nothing is
+}
+
+// Make looks for a proposal.
+func Make(r Request) Result {
+	s := newSearch(&r)
+	if r.Topology.Key != "" {
+		return s.inOneDomain()
+	}
+	if s.total >= r.Need {
+		s.look(false)
+		if a := s.inTurns(s.all()); a.placed >= r.Need {
+			return s.result(a, "")
+		}
+		s.look(true)
+		if a := s.fullest(s.all()); a.placed >= r.Need {
+			return s.result(a, "")
+		}
+	}
+	s.look(true)
+	return s.refused(s.all(), "")
+}
+
+// Collect places as many members as there is room for, be they enough or not; Topology.Domain confines them.
+func Collect(r Request) Result {
+	s := newSearch(&r)
+	s.look(true)
+	among := s.all()
+	if r.Topology.Domain != "" {
+		among = slices.DeleteFunc(among, func(i int) bool { return s.sites[i].domain != r.Topology.Domain })
+	}
+	return s.result(s.fullest(among), r.Topology.Domain)
+}
+
+func newSearch(r *Request) *search {
+	s := &search{Request: r}
+	for i := range r.Classes {
+		for _, a := range Requests(r.Classes[i].Pod) {
+			if at, known := slices.BinarySearch(s.names, a.Name); !known {
+				s.names = slices.Insert(s.names, at, a.Name)
+			}
+		}
+	}
+	s.free, s.kept = make([]int64, len(s.names)), make([]int64, len(s.names))
+	for i := range r.Classes {
+		c := &class{Class: &r.Classes[i], request: make([]int64, len(s.names))}
+		for _, a := range Requests(c.Pod) {
+			at, _ := slices.BinarySearch(s.names, a.Name)
+			c.request[at] = a.Value
+		}
+		c.judge = newJudge(c.Pod, r.Filters)
+		c.single = r.Filters.Ports && len(HostPorts(c.Pod)) > 0
+		c.hosts = r.Filters.Affinity && apartOverHosts(c.Pod)
+		s.classes = append(s.classes, c)
+		s.total += len(c.Members)
+	}
+	return s
+}
+
+// look finds sites: all of them, or as many as are enough.
+func (s *search) look(all bool) {
+	n := s.Cluster.Len()
+	enough := s.enough()
+	for ; s.looked < n && (all || !enough()); s.looked++ {
+		s.see((s.Start + s.looked) % n)
+	}
+}
+
+// enough returns a function that tells whether every class has room for its members, on as many nodes as members, and some
+// to spare. It is to be called after each node.
+func (s *search) enough() func() bool {
+	type tally struct{ nodes, fit int }
+	tallies := make([]tally, len(s.classes))
+	seen := 0
+	return func() bool {
+		for ; seen < len(s.sites); seen++ {
+			for c := range s.classes {
+				if fit := s.sites[seen].rooms[c].fit; fit > 0 {
+					tallies[c].nodes++
+					tallies[c].fit += fit
+				}
+			}
+		}
+		for c, t := range tallies {
+			if want := len(s.classes[c].Members); t.fit < want || t.nodes < want+Spare {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// see looks at a node, which becomes a site when it has room.
+func (s *search) see(at int) {
+	s.Cluster.Free(at, s.names, s.free)
+	var found site
+	for c := range s.classes {
+		r := s.room(c, at)
+		if r.fit == 0 {
+			continue
+		}
+		if found.rooms == nil {
+			found = site{at: at, free: slices.Clone(s.free), rooms: make([]room, len(s.classes))}
+		}
+		found.rooms[c] = r
+	}
+	if found.rooms == nil {
+		return
+	}
+	labels := s.Cluster.Node(at).Labels
+	found.zone, found.domain = labels[s.SpreadKey], labels[s.Topology.Key]
+	s.sites = append(s.sites, found)
+}
+
+// room says how many members of a class a node takes, by what is free there.
+func (s *search) room(index, at int) room {
+	c := s.classes[index]
+	r := room{fit: fit(s.free, nil, c.request, len(c.Members))}
+	if r.fit == 0 || c.judge.node(s.Cluster.Node(at)) != possible {
+		return room{}
+	}
+	clear(s.kept)
+	s.Cluster.Kept(at, c.Pod, s.names, s.kept)
+	if slices.ContainsFunc(s.kept, func(n int64) bool { return n != 0 }) {
+		r.kept = slices.Clone(s.kept)
+		r.fit = fit(s.free, r.kept, c.request, len(c.Members))
+	}
+	if r.fit > 1 && s.alone(c, at) {
+		r.fit = 1
+	}
+	return r
+}
+
+// alone reports whether a node takes one member of a class only.
+func (s *search) alone(c *class, at int) bool {
+	if c.single {
+		return true
+	}
+	_, host := s.Cluster.Node(at).Labels[v1.LabelHostname]
+	return c.hosts && host
+}
+
+// fit is how many pods of a size there is room for, at most most.
+func fit(free, kept, request []int64, most int) int {
+	n := int64(most)
+	for j, r := range request {
+		if r == 0 {
+			continue
+		}
+		left := free[j]
+		if kept != nil {
+			left -= kept[j]
+		}
+		if left < r {
+			return 0
+		}
+		if left < r*n {
+			n = left / r
+		}
+	}
+	return int(n)
+}
+
+// all lists all sites.
+func (s *search) all() []int {
+	all := make([]int, len(s.sites))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// bound is how many members the sites can take at most.
+func (s *search) bound(sites []int) int {
+	byNode, byClass := 0, make([]int, len(s.classes))
+	for _, i := range sites {
+		byNode = min(byNode+s.most(&s.sites[i]), s.total)
+		for c := range s.classes {
+			byClass[c] = min(byClass[c]+s.sites[i].rooms[c].fit, len(s.classes[c].Members))
+		}
+	}
+	sum := 0
+	for _, n := range byClass {
+		sum += n
+	}
+	return min(byNode, sum)
+}
+
+// most is how many members of any classes a site can take at most: by each resource, those that ask for the least of it.
+func (s *search) most(at *site) int {
+	if len(s.classes) == 1 {
+		return at.rooms[0].fit
+	}
+	least := 0
+	for c := range s.classes {
+		least += at.rooms[c].fit
+	}
+	order := make([]int, 0, len(s.classes))
+	for j := range s.names {
+		order = order[:0]
+		left := at.free[j]
+		promised := int64(Unlimited)
+		for c := range s.classes {
+			if r := &at.rooms[c]; r.fit > 0 {
+				order = append(order, c)
+				if r.kept == nil {
+					promised = 0
+				} else {
+					promised = min(promised, r.kept[j])
+				}
+			}
+		}
+		left -= promised
+		slices.SortFunc(order, func(a, b int) int { return cmp.Compare(s.classes[a].request[j], s.classes[b].request[j]) })
+		n := 0
+		for _, c := range order {
+			want := at.rooms[c].fit
+			if r := s.classes[c].request[j]; r > 0 {
+				want = int(min(int64(want), max(left, 0)/r))
+				left -= int64(want) * r
+			}
+			n += want
+		}
+		least = min(least, n)
+	}
+	return least
+}
+
+// result is what an attempt comes to.
+func (s *search) result(a *attempt, domain string) Result {
+	r := Result{Verdict: Proposed, Domain: domain, Bound: a.placed, Nodes: s.looked, Rings: make([][]int, len(s.classes))}
+	for c, sites := range a.sites {
+		used := map[int]bool{}
+		for _, i := range sites {
+			used[i] = true
+		}
+		ring := map[int]int{}
+		for _, i := range a.among {
+			if used[i] || s.takes(a, i, c) {
+				ring[i] = len(r.Rings[c])
+				r.Rings[c] = append(r.Rings[c], s.sites[i].at)
+			}
+		}
+		for m, i := range sites {
+			r.Slots = append(r.Slots, Slot{Member: s.classes[c].Members[m], Class: c, At: s.sites[i].at, Ring: ring[i]})
+		}
+	}
+	return r
+}
+
+// refused says what the sites that are left come to: all nodes have been looked at.
+func (s *search) refused(sites []int, domain string) Result {
+	r := Result{Bound: s.bound(sites), Nodes: s.looked, Domain: domain}
+	if r.Bound >= s.Need {
+		r.Verdict = Unproven
+		return r
+	}
+	r.Reasons = s.reasons(domain)
+	return r
+}
+
+// Short lists the resources that the reasons name, and what else they say, in an order that does not depend on how many
+// nodes have which: words that stay the same while the cluster fills and empties.
+func Short(reasons []Reason) string {
+	var words []string
+	for _, r := range reasons {
+		if !slices.Contains(words, r.Words) {
+			words = append(words, r.Words)
+		}
+	}
+	// Nodes that are full say more than those that are out of the question.
+	slices.SortFunc(words, func(a, b string) int {
+		if x, y := strings.HasPrefix(a, shortOf), strings.HasPrefix(b, shortOf); x != y {
+			if x {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	if len(words) > 0 && strings.HasPrefix(words[0], shortOf) {
+		words = slices.DeleteFunc(words, func(w string) bool { return !strings.HasPrefix(w, shortOf) })
+	}
+	return strings.Join(words, ", ")
+}
+
+// Bound says how many of the members of a request a node takes at most, for the time after it was refused. It is not
+// safe for concurrent use.
+type Bound struct{ search *search }
+
+// NewBound returns the bound for a request, of which the Cluster does not matter.
+func NewBound(r Request) *Bound { return &Bound{newSearch(&r)} }
+
+// Node returns how many members node i of a cluster takes at most.
+func (b *Bound) Node(c Cluster, i int) int {
+	s := b.search
+	s.Cluster = c
+	c.Free(i, s.names, s.free)
+	most := 0
+	for class := range s.classes {
+		most += s.room(class, i).fit
+	}
+	return min(most, s.total)
+}

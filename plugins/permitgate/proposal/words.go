@@ -1,0 +1,147 @@
+package proposal
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+const (
+	// maxReasons bounds how many reasons a refusal gives.
+	maxReasons = 6
+	shortOf    = "short of "
+)
+
+// reasons says why the nodes take no more members: of the class of which the fewest can be placed, once as many as can
+// be are there. With a domain it is about that domain's nodes.
+func (s *search) reasons(domain string) []Reason {
+	index := s.scarcest()
+	count := map[string]int{}
+	for at := range s.Cluster.Len() {
+		if key := s.Topology.Key; key != "" {
+			switch in, labelled := s.Cluster.Node(at).Labels[key]; {
+			case domain == "" && !labelled:
+				count["without the label "+key]++
+				continue
+			case domain != "" && in != domain:
+				continue
+			}
+		}
+		s.Cluster.Free(at, s.names, s.free)
+		count[s.why(index, at)]++
+	}
+	if len(count) == 0 && domain != "" {
+		return []Reason{{Words: "in " + domain}}
+	}
+	reasons := make([]Reason, 0, len(count))
+	for words, nodes := range count {
+		reasons = append(reasons, Reason{Nodes: nodes, Words: words})
+	}
+	slices.SortFunc(reasons, func(x, y Reason) int {
+		return cmp.Or(cmp.Compare(y.Nodes, x.Nodes), cmp.Compare(x.Words, y.Words))
+	})
+	return reasons[:min(len(reasons), maxReasons)]
+}
+
+// scarcest returns the class that lacks the most room.
+func (s *search) scarcest() int {
+	worst, least := 0, 2.0
+	for c := range s.classes {
+		fit := 0
+		for i := range s.sites {
+			fit += s.sites[i].rooms[c].fit
+		}
+		if share := float64(fit) / float64(max(1, len(s.classes[c].Members))); share < least {
+			worst, least = c, share
+		}
+	}
+	return worst
+}
+
+// why says in words what keeps one more member of a class off a node when it has as many as it can take.
+func (s *search) why(index, at int) string {
+	c := s.classes[index]
+	if v := c.judge.node(s.Cluster.Node(at)); v != possible {
+		return v.words()
+	}
+	clear(s.kept)
+	s.Cluster.Kept(at, c.Pod, s.names, s.kept)
+	n := int64(fit(s.free, s.kept, c.request, len(c.Members)))
+	if n > 0 && s.alone(c, at) {
+		return "with one member, as many as may be there"
+	}
+	lacks := ""
+	for j, want := range c.request {
+		switch {
+		case want == 0 || s.free[j]-s.kept[j]-n*want >= want:
+		case lacks == "":
+			lacks = string(s.names[j])
+		default:
+			lacks += " and " + string(s.names[j])
+		}
+	}
+	if lacks == "" {
+		return "with room"
+	}
+	return shortOf + lacks
+}
+
+// String says reasons in words, such as "41 nodes short of cpu, 3 nodes tainted".
+func String(reasons []Reason) string {
+	if len(reasons) == 0 {
+		return "there are no nodes"
+	}
+	words := make([]string, len(reasons))
+	for i, reason := range reasons {
+		if reason.Nodes == 1 {
+			words[i] = "1 node " + reason.Words
+		} else {
+			words[i] = fmt.Sprintf("%d nodes %s", reason.Nodes, reason.Words)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// Shortage says in words of what a cluster has too little for a PodGroup's minResources, empty when it has enough. What the
+// gang's own members take counts as free: own adds it to the totals of the named resources, in the units of Cluster.Free.
+func Shortage(minResources v1.ResourceList, cluster Cluster, own func(names []v1.ResourceName, total []int64)) string {
+	if len(minResources) == 0 {
+		return ""
+	}
+	names := slices.Sorted(maps.Keys(minResources))
+	total, free := make([]int64, len(names)), make([]int64, len(names))
+	for i := range cluster.Len() {
+		cluster.Free(i, names, free)
+		for j := range names {
+			total[j] = min(Unlimited, total[j]+max(0, free[j]))
+		}
+	}
+	own(names, total)
+	for j, name := range names {
+		quantity := minResources[name]
+		want := quantity.Value()
+		if name == v1.ResourceCPU {
+			want = quantity.MilliValue()
+		}
+		if want > total[j] {
+			return string(name) + ": " + quantity.String() + " wanted, " + amount(name, total[j]) + " free in the cluster"
+		}
+	}
+	return ""
+}
+
+// amount writes an amount of a resource as people do.
+func amount(name v1.ResourceName, n int64) string {
+	switch name {
+	case v1.ResourceCPU:
+		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
+	case v1.ResourceMemory, v1.ResourceEphemeralStorage:
+		return resource.NewQuantity(n, resource.BinarySI).String()
+	}
+	return resource.NewQuantity(n, resource.DecimalSI).String()
+}

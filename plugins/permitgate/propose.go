@@ -1,0 +1,402 @@
+package permitgate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/proposal"
+)
+
+// proposer makes proposals in scheduling cycles, of which there is one at a time; only they use it.
+type proposer struct {
+	handle    fwk.Handle
+	gangs     *gangs
+	nominated *nominated
+	claims    *sharedClaims
+	asker     *asker
+	counted   *counted
+	holds     Holds // nil without
+	start     int   // where the next search begins
+}
+
+// plan is what a proposal is made of, besides the nodes.
+type plan struct {
+	key       types.NamespacedName
+	request   proposal.Request
+	pods      map[types.UID]*v1.Pod // the missing members
+	need      int
+	minMember int
+	settled   int // of the quorum, that have a node or need none
+	priority  int32
+	wants     wants
+	// known are nodes that members have been given before: by an earlier scheduler, or by a preemption, whose victims may be there
+	// still.
+	known   map[types.UID]string
+	victims map[types.UID]string
+	// here are the nodes of members that have one.
+	here    []string
+	members map[types.UID]bool // all of them
+	// neverPreempts tells that a member must not preempt.
+	neverPreempts bool
+}
+
+// outcome is what a proposal comes to for the gang.
+type outcome struct {
+	verdict proposal.Verdict
+	result  proposal.Result
+	// refusal is why the gang is refused; its Cause is empty when it is not.
+	refusal gang.Rollback
+	view    *view
+}
+
+// propose says what is to become of a gang whose scout is in its cycle.
+func (p *proposer) propose(ctx context.Context, state fwk.CycleState, key types.NamespacedName, scout *v1.Pod, nodes []fwk.NodeInfo) (*plan, outcome) {
+	began := p.gangs.clock.Now()
+	pl := p.plan(key, scout)
+	o := p.answer(ctx, state, pl, nodes)
+	result := map[proposal.Verdict]string{
+		proposal.Refused: "refused", proposal.Proposed: "proposed", proposal.Unproven: "unproven", proposal.Exhausted: "refused",
+	}[o.verdict]
+	took := p.gangs.clock.Since(began)
+	proposalDuration.WithLabelValues(result).Observe(took.Seconds())
+	klog.FromContext(ctx).V(3).Info("Proposed for a gang", "podGroup", key, "result", result, "detail", o.refusal.Detail,
+		"members", len(o.result.Slots), "domain", o.result.Domain, "nodes", o.result.Nodes, "took", took)
+	return pl, o
+}
+
+// plan gathers what the gang asks for. The scout is as its cycle has it, and the first of its class.
+func (p *proposer) plan(key types.NamespacedName, scout *v1.Pod) *plan {
+	pl := &plan{key: key, pods: map[types.UID]*v1.Pod{}, known: map[types.UID]string{}, members: map[types.UID]bool{}}
+	type class struct {
+		pods []*v1.Pod
+	}
+	classes := map[string]*class{}
+	var order []string
+	p.gangs.look(key, func(e *entry, _ time.Time) {
+		missing, need := e.gang.Missing()
+		pl.need, pl.minMember, pl.settled = need, e.gang.MinMember(), e.gang.MinMember()-need
+		pl.priority, pl.wants = e.lowest(), e.wants
+		if e.preempting != nil {
+			pl.victims = e.preempting.victims
+		}
+		pl.request.Topology = proposal.Topology{Key: e.wants.topology.Key, Required: e.wants.topology.Required, Tried: e.tried}
+		for uid, m := range e.pods {
+			pl.members[uid] = true
+			if m.pod.Spec.NodeName != "" {
+				pl.here = append(pl.here, m.pod.Spec.NodeName)
+			}
+		}
+		for _, uid := range missing {
+			m := e.pods[uid]
+			if m == nil {
+				continue
+			}
+			pod := m.pod
+			if scout != nil && uid == scout.UID {
+				pod = scout
+			}
+			pl.pods[uid] = pod
+			if node := e.knownNode(uid); node != "" {
+				pl.known[uid] = node
+			}
+			if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {
+				pl.neverPreempts = true
+			}
+			c := classes[m.signature]
+			if c == nil {
+				c = &class{}
+				classes[m.signature] = c
+				order = append(order, m.signature)
+			}
+			c.pods = append(c.pods, pod)
+		}
+	})
+	slices.Sort(order)
+	for _, signature := range order {
+		pods := classes[signature].pods
+		slices.SortFunc(pods, func(a, b *v1.Pod) int { return byAge(a, b, scout) })
+		c := proposal.Class{Pod: pods[0]}
+		for _, pod := range pods {
+			c.Members = append(c.Members, pod.UID)
+		}
+		pl.request.Classes = append(pl.request.Classes, c)
+	}
+	pl.request.Need = pl.need
+	return pl
+}
+
+// knownNode returns the node that a member has been given before, empty when there is none.
+func (e *entry) knownNode(uid types.UID) string {
+	if b := e.books.of[uid]; b != nil && b.kind != bookedForRound {
+		if b.kind == bookedByVictims && !e.preempting.cleared {
+			return ""
+		}
+		return b.node
+	}
+	if e.gang.KeepsNode(uid) {
+		return e.pods[uid].node
+	}
+	return e.pods[uid].pod.Status.NominatedNodeName
+}
+
+// byAge orders pods by their creation, then by name, with one of them at the front.
+func byAge(a, b, first *v1.Pod) int {
+	if first != nil && a.UID != b.UID {
+		switch first.UID {
+		case a.UID:
+			return -1
+		case b.UID:
+			return 1
+		}
+	}
+	return cmp.Or(
+		a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time),
+		cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID),
+	)
+}
+
+// again looks, for a gang that a member has failed, at what it asks for and at the nodes of the cycle.
+func (p *proposer) again(ctx context.Context, state fwk.CycleState, key types.NamespacedName, failed *v1.Pod) (*plan, outcome) {
+	pl := p.plan(key, failed)
+	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
+	if err != nil || len(nodes) == 0 {
+		return pl, outcome{}
+	}
+	p.prepare(ctx, state, pl, nodes)
+	o := outcome{view: p.view(pl, nodes)}
+	o.result.Bound = pl.need // as far as the proposal knows
+	pl.request.Cluster = o.view
+	return pl, o
+}
+
+// answer makes the proposal.
+func (p *proposer) answer(ctx context.Context, state fwk.CycleState, pl *plan, nodes []fwk.NodeInfo) outcome {
+	pods := make([]*v1.Pod, 0, len(pl.pods))
+	for _, pod := range pl.pods {
+		pods = append(pods, pod)
+	}
+	if words := p.claims.among(pods); words != "" {
+		return outcome{refusal: gang.Rollback{Cause: gang.CauseSharedClaim, Detail: words}}
+	}
+	p.prepare(ctx, state, pl, nodes)
+	o := outcome{view: p.view(pl, nodes)}
+	pl.request.Cluster = o.view
+	if len(pl.known) >= pl.need && p.cleared(pl) {
+		o.verdict, o.result = proposal.Proposed, pl.asKnown(nodes)
+		if len(o.result.Slots) >= pl.need {
+			return o
+		}
+	}
+	if short := p.lacks(pl, o.view); short != "" {
+		o.verdict = proposal.Refused
+		o.result.Bound = pl.need - 1
+		o.refusal = gang.Rollback{
+			Cause:  gang.CauseNoRoom,
+			Detail: fmt.Sprintf("needs %d, and spec.minResources are not there: %s", pl.minMember, short),
+			Reason: "spec.minResources are not there",
+		}
+		return o
+	}
+	o.result = proposal.Make(pl.request)
+	o.verdict = o.result.Verdict
+	if n := len(nodes); n > 0 {
+		p.start = (p.start + o.result.Nodes) % n
+	}
+	if o.verdict == proposal.Refused {
+		o.refusal = pl.refusal(&o.result)
+	}
+	return o
+}
+
+// cleared reports whether the cycle's nodes are without the victims of the gang's preemption.
+func (p *proposer) cleared(pl *plan) bool {
+	infos := p.handle.SnapshotSharedLister().NodeInfos()
+	for uid, node := range pl.victims {
+		if info, err := infos.Get(node); err == nil && isOn(info, uid) {
+			return false
+		}
+	}
+	return true
+}
+
+// prepare completes the request by what the cycle's nodes say.
+func (p *proposer) prepare(ctx context.Context, state fwk.CycleState, pl *plan, nodes []fwk.NodeInfo) {
+	r := &pl.request
+	p.counted.learn(ctx, state, r.Classes, nodes)
+	r.Filters = p.counted.Filters()
+	r.SpreadKey, r.Start, r.Placed = spreadKey(r.Classes), p.start, map[string]int{}
+	if r.Topology.Key == "" {
+		for i := range r.Classes {
+			if key := proposal.SelfAffinity(r.Classes[i].Pod); key != "" && key != v1.LabelHostname {
+				r.Topology.Key = key
+				break
+			}
+		}
+	}
+	infos := p.handle.SnapshotSharedLister().NodeInfos()
+	for _, name := range pl.here {
+		info, err := infos.Get(name)
+		if err != nil {
+			continue
+		}
+		labels := info.Node().Labels
+		r.Placed[labels[r.SpreadKey]]++
+		if value, ok := labels[r.Topology.Key]; ok && r.Topology.Key != "" {
+			r.Topology.Domain = value
+		}
+	}
+}
+
+// spreadKey returns the label over which members are proposed in turns: that of their first hard spread constraint, or the zone.
+func spreadKey(classes []proposal.Class) string {
+	for i := range classes {
+		for k := range classes[i].Pod.Spec.TopologySpreadConstraints {
+			if c := &classes[i].Pod.Spec.TopologySpreadConstraints[k]; c.WhenUnsatisfiable == v1.DoNotSchedule {
+				return c.TopologyKey
+			}
+		}
+	}
+	return v1.LabelTopologyZone
+}
+
+// view returns the nodes as the gang may use them.
+func (p *proposer) view(pl *plan, nodes []fwk.NodeInfo) *view {
+	return p.viewFor(pl.key, pl.priority, nodes)
+}
+
+// viewFor returns the nodes as pods of a priority may use them, without the bookings of a gang.
+func (p *proposer) viewFor(key types.NamespacedName, priority int32, nodes []fwk.NodeInfo) *view {
+	return &view{
+		nodes: nodes, counted: p.counted, holds: p.holds,
+		promised: p.gangs.promisedTo(key, priority, p.handle, p.nominated.list()),
+	}
+}
+
+// lacks says in words of what the cluster has too little for the PodGroup's minResources. What members take already
+// counts as free.
+func (p *proposer) lacks(pl *plan, v *view) string {
+	return proposal.Shortage(pl.wants.minResources, v, func(names []v1.ResourceName, total []int64) {
+		for _, info := range v.nodes {
+			for _, one := range info.GetPods() {
+				if !pl.members[one.GetPod().UID] {
+					continue
+				}
+				for _, a := range proposal.Requests(one.GetPod()) {
+					if j := slices.Index(names, a.Name); j >= 0 {
+						total[j] += a.Value
+					}
+				}
+			}
+		}
+	})
+}
+
+// asKnown is a proposal of the nodes that the members have been given before.
+func (pl *plan) asKnown(nodes []fwk.NodeInfo) proposal.Result {
+	at := make(map[string]int, len(pl.known))
+	for i, info := range nodes {
+		at[info.Node().Name] = i
+	}
+	r := proposal.Result{Verdict: proposal.Proposed, Rings: make([][]int, len(pl.request.Classes))}
+	for c := range pl.request.Classes {
+		for _, uid := range pl.request.Classes[c].Members {
+			if i, there := at[pl.known[uid]]; there {
+				r.Slots = append(r.Slots, proposal.Slot{Member: uid, Class: c, At: i, Ring: len(r.Rings[c])})
+				r.Rings[c] = append(r.Rings[c], i)
+			}
+		}
+	}
+	return r
+}
+
+// refusal words a refusal, for this moment and as it stays.
+func (pl *plan) refusal(r *proposal.Result) gang.Rollback {
+	where, one := "", ""
+	if topology := pl.request.Topology; topology.Required {
+		one = " in one " + topology.Key
+		if where = one; r.Domain != "" {
+			where = fmt.Sprintf(" in %s %s", topology.Key, r.Domain)
+		}
+	}
+	reason := proposal.Short(r.Reasons)
+	if reason == "" {
+		reason = "there are no nodes"
+	}
+	return gang.Rollback{
+		Cause:  gang.CauseNoRoom,
+		Detail: fmt.Sprintf("needs %d%s, at most %d fit%s: %s", pl.minMember, one, pl.settled+r.Bound, where, proposal.String(r.Reasons)),
+		Reason: fmt.Sprintf("the cluster has no room for %d members at once%s: %s", pl.minMember, one, reason),
+	}
+}
+
+// round is what the gang is to gather.
+func (pl *plan) round(o *outcome) gang.Round {
+	r := gang.Round{Hinted: o.verdict == proposal.Proposed}
+	placed := map[types.UID]bool{}
+	for _, slot := range o.result.Slots {
+		placed[slot.Member] = true
+	}
+	for i := range pl.request.Classes {
+		first := true
+		for _, uid := range pl.request.Classes[i].Members {
+			if r.Hinted && !placed[uid] {
+				continue
+			}
+			r.Members = append(r.Members, uid)
+			if first {
+				r.First = append(r.First, uid)
+				first = false
+			}
+		}
+	}
+	return r
+}
+
+// hintsLocked books the proposed nodes for the round that has begun, and remembers the others.
+func (g *gangs) hintsLocked(e *entry, pl *plan, o *outcome) {
+	e.hints = hints{round: e.gang.Round(), members: make(map[types.UID]hint, len(o.result.Slots))}
+	for _, ring := range o.result.Rings {
+		names := make([]string, len(ring))
+		for i, at := range ring {
+			names[i] = o.view.Node(at).Name
+		}
+		e.hints.rings = append(e.hints.rings, names)
+	}
+	for _, slot := range o.result.Slots {
+		m := e.pods[slot.Member]
+		if m == nil {
+			continue
+		}
+		e.hints.members[slot.Member] = hint{class: slot.Class, ring: slot.Ring}
+		g.bookLocked(e, slot.Member, booking{pod: pl.pods[slot.Member], amounts: m.amounts, node: o.view.Node(slot.At).Name, kind: bookedForRound})
+	}
+	e.confined = domain{}
+	if o.result.Domain != "" {
+		e.confined = domain{pl.request.Topology.Key, o.result.Domain}
+	}
+}
+
+// gainer is gains by what a refused request asks for.
+type gainer struct {
+	proposer *proposer
+	bound    *proposal.Bound
+}
+
+// Node implements gains.
+func (b *gainer) Node(name string) int {
+	info, err := b.proposer.handle.SnapshotSharedLister().NodeInfos().Get(name)
+	if err != nil {
+		return 0
+	}
+	v := &view{nodes: []fwk.NodeInfo{info}, counted: b.proposer.counted, holds: b.proposer.holds}
+	return b.bound.Node(v, 0)
+}

@@ -1,0 +1,219 @@
+// Package rehearse sends the binds of waiting members to the API server without effect, so that a gang of which one bind
+// would be refused by admission is sent back as a whole before any of it is bound.
+//
+// # Contract
+//
+// A rehearsal passes when the API server accepts the Binding with dryRun; what may pass by itself (a server or webhook out of
+// reach) is tried a few times, and then counts as refused. In Mode Auto binds are rehearsed while the rules of some webhook or
+// admission policy cover pods/binding in the gang's namespace, and for a few seconds after that has changed, because the API
+// server itself learns of it through a watch.
+//
+// # Non-goals
+//
+// Nothing here decides what a refusal means for a gang. A bind that passed may still fail.
+package rehearse
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientset "k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	compbasemetrics "k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"zonewise.dev/internal/agenda"
+	"zonewise.dev/internal/metrics"
+	"zonewise.dev/plugins/permitgate/gang"
+)
+
+// Mode says when the binds of members are rehearsed while they wait in Permit.
+type Mode string
+
+// The modes.
+const (
+	// Auto: while an admission policy or webhook may refuse the binds of the gang's namespace.
+	Auto Mode = "Auto"
+	// Always: each time.
+	Always Mode = "Always"
+	// Never: not at all.
+	Never Mode = "Never"
+)
+
+const (
+	// workers is how many rehearsals run at a time.
+	workers = 16
+	// tries is how often a rehearsal is sent that gets no answer, before that counts as a refusal.
+	tries = 3
+	// timeout bounds one of them: a webhook may take 30 s.
+	timeout = 35 * time.Second
+	// A rehearsal that got no answer is repeated after retryInterval, then after twice as long each time.
+	retryInterval      = 250 * time.Millisecond
+	retryIntervalLimit = 5 * time.Second
+)
+
+var results = metrics.NewCounterVec(&compbasemetrics.CounterOpts{
+	Namespace: metrics.Namespace, Subsystem: "permitgate", Name: "bind_rehearsals_total",
+	Help:           "Rehearsed binds of waiting members, by result: passed, refused.",
+	StabilityLevel: compbasemetrics.ALPHA,
+}, []string{"result"})
+
+// Gangs is whose members' binds are rehearsed. Its methods are called from several goroutines, without locks.
+type Gangs interface {
+	// Rehearsing returns the pod of a rehearsal and the node that it is to go to, nil when the result is of no interest any more.
+	Rehearsing(key types.NamespacedName, r gang.Rehearsal) (pod *v1.Pod, node string)
+	// Rehearsed takes the result of a rehearsal; refused says why the bind would be refused, and is empty when it would not.
+	Rehearsed(key types.NamespacedName, r gang.Rehearsal, refused string)
+	// AdmissionChanged says that what decides about binds has changed, and perhaps what Needed returns.
+	AdmissionChanged()
+}
+
+// Rehearser rehearses binds. Make one with New; its methods may be called from several goroutines.
+type Rehearser struct {
+	mode       Mode
+	clock      clock.WithTicker
+	namespaces corelisters.NamespaceLister
+	gangs      Gangs
+	agenda     *agenda.Agenda[item]
+
+	mu     sync.Mutex // guards what follows
+	client clientset.Interface
+	watch  *watch // nil unless the mode is Auto and this process leads
+}
+
+// item is a rehearsal; the zero value stands for the policies, which are to be looked at again.
+type item struct {
+	gang types.NamespacedName
+	gang.Rehearsal
+}
+
+// New returns a rehearser, which does nothing before Lead.
+func New(mode Mode, c clock.WithTicker, namespaces corelisters.NamespaceLister, gangs Gangs) *Rehearser {
+	metrics.MustRegister(results)
+	return &Rehearser{mode: mode, clock: c, namespaces: namespaces, gangs: gangs, agenda: agenda.New[item](c)}
+}
+
+// Lead starts the rehearsals, which run until ctx ends. Only the leader calls it, once.
+func (r *Rehearser) Lead(ctx context.Context, client clientset.Interface) {
+	if r.mode == Never {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.client = client
+	if r.mode == Auto {
+		r.watch = watchAdmission(ctx, client, r.clock, r.namespaces, r.changed)
+	}
+	go r.agenda.Run(ctx, workers, func(i item) { r.look(ctx, client, i) })
+}
+
+// changed hears that the policies have changed, and what they will be for the API server a little later.
+func (r *Rehearser) changed() {
+	r.gangs.AdmissionChanged()
+	r.agenda.AddAt(item{}, r.clock.Now().Add(admissionLag))
+}
+
+// Needed reports whether the binds of a namespace's pods are to be rehearsed.
+func (r *Rehearser) Needed(namespace string) bool {
+	if r.mode != Auto {
+		return r.mode == Always
+	}
+	r.mu.Lock()
+	watch := r.watch
+	r.mu.Unlock()
+	return watch == nil || watch.judged(namespace)
+}
+
+// Begin has a bind rehearsed.
+func (r *Rehearser) Begin(key types.NamespacedName, of gang.Rehearsal) { r.agenda.Add(item{key, of}) }
+
+// Idle reports whether nothing is to be done until something happens or the clock moves. Rehearsals that a process which does not
+// lead was asked for do not count.
+func (r *Rehearser) Idle() bool {
+	r.mu.Lock()
+	client, watch := r.client, r.watch
+	r.mu.Unlock()
+	return client == nil || r.agenda.Idle() && (watch == nil || watch.known())
+}
+
+func (r *Rehearser) look(ctx context.Context, client clientset.Interface, i item) {
+	if i == (item{}) {
+		r.gangs.AdmissionChanged()
+		return
+	}
+	logger := klog.FromContext(ctx)
+	pod, node := r.gangs.Rehearsing(i.gang, i.Rehearsal)
+	if pod == nil {
+		r.agenda.Forget(i)
+		return
+	}
+	call, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := client.CoreV1().Pods(pod.Namespace).Bind(call, &v1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Target:     v1.ObjectReference{Kind: "Node", Name: node},
+	}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if ctx.Err() != nil {
+		return
+	}
+	refused := ""
+	switch outcomeOf(err) {
+	case passed:
+	case unanswered:
+		if r.agenda.Retry(i, retryInterval, retryIntervalLimit) < tries {
+			logger.V(3).Info("A rehearsed bind got no answer", "pod", klog.KObj(pod), "node", node, "err", err)
+			return
+		}
+		refused = "the API server did not answer whether it would bind the pod to node " + node + ": " + err.Error()
+	case denied:
+		refused = "the API server would not bind the pod to node " + node + ": " + err.Error()
+	}
+	r.agenda.Forget(i)
+	result := "passed"
+	if refused != "" {
+		result = "refused"
+		logger.V(2).Info("A bind would be refused", "pod", klog.KObj(pod), "node", node, "podGroup", i.gang, "err", err)
+	}
+	results.WithLabelValues(result).Inc()
+	r.gangs.Rehearsed(i.gang, i.Rehearsal, refused)
+}
+
+// outcome is what came of a rehearsal.
+type outcome uint8
+
+const (
+	passed outcome = iota
+	denied
+	unanswered
+)
+
+// outcomeOf reads the API server's answer. What may pass by itself is no answer: a server or a webhook that
+// is too busy or out of reach. A webhook from the time when they could have effects that a rehearsal must
+// not have is not called, and cannot be asked.
+func outcomeOf(err error) outcome {
+	if err == nil {
+		return passed
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return unanswered
+	}
+	// The reason is not to be relied on: webhooks give their own, or none.
+	switch code := status.Status().Code; {
+	case code == http.StatusBadRequest && strings.Contains(err.Error(), "does not support dry run"):
+		return passed
+	case code < http.StatusBadRequest, code >= http.StatusInternalServerError,
+		code == http.StatusTooManyRequests, code == http.StatusRequestTimeout:
+		return unanswered
+	}
+	return denied
+}

@@ -1,0 +1,53 @@
+package permitgate
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/permitgate/podgroup"
+)
+
+// Reserve notes where a member goes, so that what was booked for it is free for others of its gang.
+func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
+	key, ok := podgroup.Of(pod)
+	if !ok || state.IsPodGroupSchedulingCycle() {
+		return nil
+	}
+	if a := attemptOf(state); a != nil && len(a.hinted) > 0 {
+		hintedMembers.WithLabelValues("placed").Inc()
+	}
+	packs := false
+	p.gangs.look(key, func(e *entry, _ time.Time) {
+		p.gangs.takenLocked(e, pod.UID, nodeName)
+		packs = e.wants.topology.Required && e.confined == domain{}
+	})
+	if packs {
+		p.confine(key, nodeName)
+	}
+	return nil
+}
+
+// Unreserve hears that a pod lost the node that it was given: a member was sent back from Permit, refused
+// by another plugin, or could not be bound. In a pod-group cycle it is a rehearsal's end and means nothing.
+func (p *PermitGate) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) {
+	if state.IsPodGroupSchedulingCycle() {
+		return
+	}
+	p.victims.preemptor.Gone(pod.UID) // a victim that had not been bound
+	key, ok := podgroup.Of(pod)
+	if ok {
+		p.gangs.change(key, func(e *entry, now time.Time) {
+			e.gang.Unreserved(pod.UID, now)
+			if m := e.pods[pod.UID]; m != nil && e.gang.KeepsNode(pod.UID) {
+				// The framework takes a nomination away when it has handled the failure, which comes after this.
+				p.gangs.bookLocked(e, pod.UID, booking{pod: m.pod, amounts: m.amounts, node: nodeName, kind: bookedForBind, fresh: now.Add(freshInterval)})
+			}
+		})
+	}
+	if p.gangs.short.Load() > 0 {
+		p.wakes.hear(event{node: nodeName, gone: pod.UID, by: key})
+	}
+}

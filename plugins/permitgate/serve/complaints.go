@@ -1,0 +1,54 @@
+package serve
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/permitgate/podgroup"
+)
+
+// mixed says in what the members differ that makes a gang weaker than it looks, empty when they do not.
+func (g *Gang) mixed() string {
+	var parts []string
+	if g.Priority != g.HighestPriority {
+		parts = append(parts, fmt.Sprintf("the members have different priorities, from %d to %d: the gang is only as safe from preemption as the lowest of them", g.Priority, g.HighestPriority))
+	}
+	for _, name := range g.Foreign {
+		parts = append(parts, fmt.Sprintf("some members name the scheduler %q, which does not run this gang: they count once they are bound", name))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// strandedNote says that a gang stays bound in part, and what becomes of it.
+func (s *Server) strandedNote(g *Gang) string {
+	note := fmt.Sprintf("%d of %d members have been bound for %s, and the other %d cannot join them", g.Settled, g.MinMember, s.RecoveryTimeout.Round(time.Second), g.Live-g.Settled)
+	if g.Last.Detail != "" {
+		note += ": " + g.Last.Detail
+	}
+	if policy, _ := podgroup.RecoveryPolicyOf(g.Group, s.RecoveryPolicy); policy == podgroup.RecoveryEvict {
+		return note + "; recoveryPolicy Evict: the bound ones are evicted"
+	}
+	return note + "; recoveryPolicy Keep: the bound ones run on"
+}
+
+// depleted says that a part of a gang stays bound while members of its quorum do not exist, empty when that is not so. A gang that is
+// on its way to its end is none: a pod that has succeeded has had its turn with the others, whatever made it.
+func (s *Server) depleted(key types.NamespacedName, g *Gang) string {
+	if !g.Depleted || !s.historyRead() {
+		return ""
+	}
+	s.mu.Lock()
+	var t tally
+	if fs := s.facts[key]; fs != nil {
+		t = fs.tally
+	}
+	s.mu.Unlock()
+	if int(t.bound) >= g.MinMember {
+		return ""
+	}
+	return fmt.Sprintf("bound in part for %s: needs %d members, %d exist, %d of them bound; the bound ones run on, whatever recoveryPolicy says, since their eviction would not bring the others",
+		s.RecoveryTimeout.Round(time.Second), g.MinMember, g.Live, int(t.bound-t.succeeded))
+}

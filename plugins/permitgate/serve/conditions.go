@@ -1,0 +1,136 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"zonewise.dev/plugins/permitgate/gang"
+)
+
+// Autoscalers size a cluster by the pods with the condition PodScheduled=False, reason Unschedulable. Of a gang that was refused
+// kube-scheduler writes it for the one member that was in a cycle, so that the others are written here.
+
+const (
+	conditionRetry      = time.Second
+	conditionRetryLimit = time.Minute
+)
+
+// line has the gangs whose members are to be written.
+type line map[types.NamespacedName]place
+
+// place is where a gang stands in the line.
+type place struct {
+	priority int32
+	created  time.Time
+	name     string
+}
+
+func (p place) compare(other place) int {
+	return cmp.Or(cmp.Compare(other.priority, p.priority), p.created.Compare(other.created), cmp.Compare(p.name, other.name))
+}
+
+// first returns the gang that comes first.
+func (l line) first() (key types.NamespacedName, ok bool) {
+	var best place
+	for k, p := range l {
+		if !ok || p.compare(best) < 0 {
+			key, best, ok = k, p, true
+		}
+	}
+	return key, ok
+}
+
+// short reports whether more nodes may help a gang, which is not about to get room otherwise.
+func (g *Gang) short() bool {
+	return g.Group != nil && g.Phase == gang.Backoff && !g.Preempting &&
+		(g.Last.Cause == gang.CauseNoRoom || g.Last.Cause == gang.CauseUnschedulable)
+}
+
+// refused has the members of a gang written that was refused.
+func (s *Server) refused(key types.NamespacedName, g *Gang) {
+	if !g.short() {
+		return
+	}
+	s.mu.Lock()
+	s.line[key] = place{g.Priority, g.Group.CreationTimestamp.Time, key.String()}
+	s.mu.Unlock()
+	s.agenda.Add(job{kind: jobConditions})
+}
+
+// writeConditions writes the members of one gang after the other, the oldest first.
+func (s *Server) writeConditions(ctx context.Context, j job) {
+	failed := false
+	var again []types.NamespacedName
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		key, ok := s.line.first()
+		delete(s.line, key)
+		s.mu.Unlock()
+		if !ok {
+			break
+		}
+		if err := s.writeMembers(ctx, key); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Info("Could not write the conditions of a gang's members; will try again", "podGroup", key, "err", err)
+			failed = true
+			again = append(again, key)
+		}
+	}
+	if !failed {
+		s.agenda.Forget(j)
+		return
+	}
+	for _, key := range again {
+		if g, known := s.Gangs.Look(key); known {
+			s.refused(key, &g)
+		}
+	}
+	s.agenda.Retry(j, conditionRetry, conditionRetryLimit)
+}
+
+// writeMembers writes those members of a gang that lack the condition.
+func (s *Server) writeMembers(ctx context.Context, key types.NamespacedName) error {
+	g, known := s.Gangs.Look(key)
+	if !known || !g.short() {
+		return nil
+	}
+	prefix := "PodGroup " + key.String() + ": "
+	message := prefix + g.Last.Words()
+	var pods []*v1.Pod
+	for _, m := range s.Gangs.Members(key) {
+		if m.Missing && m.Pod.Status.NominatedNodeName == "" && len(m.Pod.Spec.SchedulingGates) == 0 && lacks(m.Pod, prefix, message) {
+			pods = append(pods, m.Pod)
+		}
+	}
+	now := metav1.Time{Time: s.Clock.Now()}
+	return forAll(pods, func(pod *v1.Pod) error {
+		if g, known := s.Gangs.Look(key); !known || !g.short() {
+			return nil // something has changed since
+		}
+		err := s.patcher.condition(ctx, pod, &v1.PodCondition{
+			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
+			Message: message, LastTransitionTime: now, ObservedGeneration: pod.Generation,
+		})
+		if apierrors.IsConflict(err) {
+			return nil // another pod has the name
+		}
+		return err
+	})
+}
+
+// lacks reports whether a pod is to get the condition: what kube-scheduler has said of it stays.
+func lacks(pod *v1.Pod, prefix, message string) bool {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable {
+			return strings.HasPrefix(c.Message, prefix) && c.Message != message
+		}
+	}
+	return true
+}

@@ -1,0 +1,99 @@
+package serve
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"zonewise.dev/plugins/permitgate/gang"
+)
+
+// In Kubernetes 1.37 a pod that is going to wait in Permit gets its node as status.nominatedNodeName, and the room is kept for it on
+// that node. When the pod is rejected kube-scheduler takes the nomination back, but only if its informer has shown it by then: a member
+// that is rejected sooner keeps it, and a gang that waits would hold room on the nodes of its last attempt until its next
+// one. A scheduler that starts finds the nominations of its predecessor: those of a gang that was being let go are kept, as
+// long as all that is missing has one.
+
+const (
+	// nominationGrace is how long kube-scheduler is given to take a nomination back itself.
+	nominationGrace = 250 * time.Millisecond
+	// A write that failed is repeated after nominationRetry, then after twice as long each time.
+	nominationRetry      = 250 * time.Millisecond
+	nominationRetryLimit = time.Minute
+)
+
+// Nominated has the nominations of a gang looked at.
+func (s *Server) Nominated(key types.NamespacedName) {
+	if s.leading() {
+		s.agenda.AddAt(job{jobNominations, key}, s.Clock.Now().Add(nominationGrace))
+	}
+}
+
+// correctNominations takes back the nominations of a gang that are not meant any more, and restores that of a member whose bind has
+// failed, whatever kube-scheduler makes of it.
+func (s *Server) correctNominations(ctx context.Context, j job) {
+	if !s.Settled() {
+		s.Nominated(j.gang)
+		return
+	}
+	g, known := s.Gangs.Look(j.gang)
+	if !known {
+		return
+	}
+	members := s.Gangs.Members(j.gang)
+	type change struct {
+		pod *v1.Pod
+		to  string
+	}
+	var changes []change
+	keeps := g.keepsNominations(members)
+	for i := range members {
+		switch m := &members[i]; {
+		case m.Pod.Spec.NodeName != "" || m.Pod.Status.NominatedNodeName == m.Keeps:
+		case m.Keeps != "" || m.SentBack || m.Missing && !keeps:
+			changes = append(changes, change{m.Pod, m.Keeps})
+		}
+	}
+	err := forAll(changes, func(c change) error {
+		err := s.patcher.nomination(ctx, c.pod, c.to)
+		if err == nil {
+			klog.FromContext(ctx).V(3).Info("Corrected a nomination", "pod", klog.KObj(c.pod), "from", c.pod.Status.NominatedNodeName, "to", c.to, "podGroup", j.gang)
+		}
+		return err
+	})
+	switch {
+	case err == nil:
+		s.agenda.Forget(j)
+		return
+	case ctx.Err() != nil:
+		return
+	case !apierrors.IsConflict(err): // after a conflict the informer is about to show what has changed
+		klog.FromContext(ctx).Error(err, "Could not correct nominations; will try again", "podGroup", j.gang)
+	}
+	s.agenda.Retry(j, nominationRetry, nominationRetryLimit)
+}
+
+// keepsNominations reports whether the nominations of members that have not been in a cycle yet are kept: they are an
+// earlier scheduler's, and good for the gang together or not at all.
+func (g *Gang) keepsNominations(members []Member) bool {
+	switch g.Phase {
+	case gang.Gathering, gang.Waiting, gang.Releasing, gang.Whole:
+		return true
+	case gang.Pending:
+		return false
+	case gang.Backoff:
+		return g.Preempting
+	case gang.Queued:
+	}
+	nominated := 0
+	for i := range members {
+		if m := &members[i]; m.Missing && m.Pod.Status.NominatedNodeName != "" {
+			nominated++
+		}
+	}
+	return g.Settled+nominated >= g.MinMember
+}

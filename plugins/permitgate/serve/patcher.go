@@ -1,0 +1,101 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// patchers is how many pods of a gang are written at a time.
+const patchers = 8
+
+// patcher writes the status of pods, within a limit of requests of its own: the same as the scheduler's, so that neither waits for the
+// other. Its methods may be called from several goroutines.
+type patcher struct {
+	client clientset.Interface
+	cacher fwk.APICacher // nil unless kube-scheduler makes its calls by it
+}
+
+func newPatcher(h fwk.Handle) *patcher {
+	p := &patcher{client: h.ClientSet(), cacher: h.APICacher()}
+	if config := h.KubeConfig(); config != nil {
+		config = rest.CopyConfig(config)
+		config.RateLimiter = nil
+		if own, err := clientset.NewForConfig(config); err == nil {
+			p.client = own
+		}
+	}
+	return p
+}
+
+// condition gives a pod a condition.
+func (p *patcher) condition(ctx context.Context, pod *v1.Pod, c *v1.PodCondition) error {
+	if p.cacher != nil {
+		done, err := p.cacher.PatchPodStatus(pod, []*v1.PodCondition{c}, nil)
+		if err != nil {
+			return err
+		}
+		return p.cacher.WaitOnFinish(ctx, done)
+	}
+	return p.patch(ctx, pod, types.StrategicMergePatchType, map[string]any{
+		"metadata": map[string]any{"uid": pod.UID},
+		"status":   map[string]any{"conditions": []*v1.PodCondition{c}},
+	})
+}
+
+// nomination gives a pod a nominated node, or takes it away when it is empty. The patch names the version of the pod
+// that was looked at, so that a nomination of a later attempt is not lost.
+func (p *patcher) nomination(ctx context.Context, pod *v1.Pod, node string) error {
+	var nomination any // nil removes it
+	if node != "" {
+		nomination = node
+	}
+	return p.patch(ctx, pod, types.MergePatchType, map[string]any{
+		"metadata": map[string]any{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
+		"status":   map[string]any{"nominatedNodeName": nomination},
+	})
+}
+
+// patch patches a pod's status. A pod that is gone is no error.
+func (p *patcher) patch(ctx context.Context, pod *v1.Pod, kind types.PatchType, patch map[string]any) error {
+	data, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	_, err = p.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, kind, data, metav1.PatchOptions{}, "status")
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// forAll calls f for each of a list, several at a time, and returns the first error.
+func forAll[T any](list []T, f func(T) error) (first error) {
+	var mu sync.Mutex // guards first
+	var group sync.WaitGroup
+	free := make(chan struct{}, patchers)
+	for _, one := range list {
+		free <- struct{}{}
+		group.Go(func() {
+			defer func() { <-free }()
+			if err := f(one); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				if first == nil {
+					first = err
+				}
+			}
+		})
+	}
+	group.Wait()
+	return first
+}

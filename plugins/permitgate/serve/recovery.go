@@ -1,0 +1,173 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	compbasemetrics "k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/internal/metrics"
+	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
+)
+
+const (
+	// An eviction that was refused, by a PodDisruptionBudget for example, is repeated after recoveryRetry,
+	// then after twice as long each time.
+	recoveryRetry      = time.Second
+	recoveryRetryLimit = time.Minute
+)
+
+var recoveryEvictions = metrics.NewCounter(&compbasemetrics.CounterOpts{
+	Namespace: metrics.Namespace, Subsystem: "permitgate", Name: "recovery_evictions_total",
+	Help:           "Members evicted because their gang stayed bound in part.",
+	StabilityLevel: compbasemetrics.ALPHA,
+})
+
+// errReleasing says that a gang is bound right now, and may become whole.
+var errReleasing = errors.New("the gang is being let go")
+
+// recovery is the eviction of a gang's bound members.
+type recovery struct {
+	begun   bool // the gang is kept out of the queue
+	evicted bool // some member: those that are left are to follow it
+}
+
+// recover evicts the bound members of a gang that is stranded.
+func (s *Server) recover(ctx context.Context, j job) {
+	s.mu.Lock()
+	t := s.toldLocked(j.gang)
+	if t.recovery == nil {
+		t.recovery = &recovery{}
+	}
+	r := t.recovery
+	s.mu.Unlock()
+	err := s.evictAll(ctx, j.gang, r) // one worker at a time has the job
+	if err != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Info("The bound members of a gang could not be evicted; will try again", "podGroup", j.gang, "err", err)
+		s.agenda.Retry(j, recoveryRetry, recoveryRetryLimit)
+		return
+	}
+	s.agenda.Forget(j)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.recovery = nil
+}
+
+// evictAll evicts one member after the other until none is left, each only after the API server has shown that the gang is still bound
+// in part: what the plugin knows may be old, after a change of the leader above all, and an eviction cannot be undone.
+func (s *Server) evictAll(ctx context.Context, key types.NamespacedName, r *recovery) error {
+	tried := map[types.UID]bool{}
+	var refused error
+	for {
+		switch g, known := s.Gangs.Look(key); {
+		case !known, !r.begun && !g.Stranded:
+			return nil
+		case g.Phase == gang.Releasing:
+			return errReleasing
+		case r.begun && !r.evicted && g.Phase != gang.Backoff && g.Phase != gang.Pending:
+			return nil // it tries again, and is stranded again if that is in vain
+		}
+		bound, err := s.toEvict(ctx, key, r.evicted)
+		if err != nil {
+			return err
+		}
+		var next *v1.Pod
+		for _, pod := range bound {
+			if !tried[pod.UID] {
+				next = pod
+				break
+			}
+		}
+		if next == nil {
+			return refused
+		}
+		if !r.begun {
+			if r.begun = s.Gangs.Recover(key); !r.begun {
+				return nil // something has happened since
+			}
+		}
+		tried[next.UID] = true
+		evicted, err := s.evict(ctx, key, next)
+		r.evicted = r.evicted || evicted
+		if err != nil && refused == nil {
+			refused = err
+		}
+	}
+}
+
+// toEvict reads from the API server which members of a gang are to be evicted: the bound ones, if it is bound in part.
+func (s *Server) toEvict(ctx context.Context, key types.NamespacedName, evicting bool) ([]*v1.Pod, error) {
+	group := &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+	if err := s.Source.Read(ctx, group); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	if policy, _ := podgroup.RecoveryPolicyOf(group, s.RecoveryPolicy); policy != podgroup.RecoveryEvict {
+		return nil, nil
+	}
+	pods, err := s.client.CoreV1().Pods(key.Namespace).List(ctx, metav1.ListOptions{LabelSelector: v1alpha1.PodGroupLabel + "=" + key.Name})
+	if err != nil {
+		return nil, err
+	}
+	return partOf(pods.Items, int(group.Spec.MinMember), evicting), nil
+}
+
+// partOf returns the bound members of a gang that is bound in part although enough members exist, or
+// whose eviction has begun, and none of any other gang. Members that have succeeded have had their turn with
+// the others.
+func partOf(pods []v1.Pod, minMember int, evicting bool) []*v1.Pod {
+	var bound []*v1.Pod
+	var succeeded, waiting int
+	for i := range pods {
+		pod := &pods[i]
+		if _, ok := podgroup.Of(pod); !ok {
+			continue
+		}
+		switch {
+		case pod.Status.Phase == v1.PodSucceeded:
+			succeeded++
+		case !podgroup.Live(pod):
+		case pod.Spec.NodeName != "":
+			bound = append(bound, pod)
+		default:
+			waiting++
+		}
+	}
+	if n := len(bound) + succeeded; n >= minMember || n+waiting < minMember && !evicting {
+		return nil
+	}
+	return bound
+}
+
+// evict asks for the eviction of a pod. A pod that is gone already is no error.
+func (s *Server) evict(ctx context.Context, key types.NamespacedName, pod *v1.Pod) (evicted bool, err error) {
+	err = s.client.CoreV1().Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))},
+	})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return false, nil // or another pod has its name
+	case err != nil:
+		return false, fmt.Errorf("pod %s: %w", pod.Name, err)
+	}
+	recoveryEvictions.Inc()
+	logger := klog.FromContext(ctx)
+	logger.Info("Evicted a member of a gang that stayed bound in part", "pod", klog.KObj(pod), "node", pod.Spec.NodeName, "podGroup", key)
+	if m, ok := s.message(key, pod, reasonEvicted, "the gang stayed bound in part, and recoveryPolicy is Evict"); ok {
+		m.send(logger)
+	}
+	return true, nil
+}

@@ -1,0 +1,254 @@
+// Package serve tells the cluster about gangs, as the leader: the status of PodGroups, events, the conditions of members that cannot
+// be scheduled, which autoscalers go by, and nominations that an earlier attempt has left behind. It also recovers gangs that
+// stay bound in part.
+//
+// # Contract
+//
+// What is written is derived from what the [Gangs] are at that moment, so that a write that failed or was overtaken is made
+// again from what is true then. Nothing is written by a process that does not lead. What cannot be undone, an eviction, is decided by
+// what the API server says right before it.
+//
+// Server has a lock of its own. It calls the Gangs without it, and is called by them without theirs.
+//
+// # Non-goals
+//
+// Serve decides nothing about scheduling. PodGroups of scheduling.x-k8s.io/v1alpha1 have no conditions: what would be one
+// is an event on the PodGroup.
+package serve
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientset "k8s.io/client-go/kubernetes"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/internal/agenda"
+	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/metrics"
+	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
+)
+
+// workers is how many jobs are done at a time.
+const workers = 4
+
+// Gangs is what is served. Its methods may be called from several goroutines; they make no request.
+type Gangs interface {
+	// Look returns what a gang is now, false for one of which nothing is known.
+	Look(key types.NamespacedName) (Gang, bool)
+	// Members returns a gang's live pods. It costs as much as there are.
+	Members(key types.NamespacedName) []Member
+	// Keys lists all gangs.
+	Keys() []types.NamespacedName
+	// Done says that pods of a gang that have succeeded count towards the quorum from now on, or do so no longer.
+	Done(key types.NamespacedName, begin, end []types.UID)
+	// Recover keeps a gang that is stranded out of the queue while its bound members are evicted. It reports false for one
+	// that is not stranded any more.
+	Recover(key types.NamespacedName) bool
+}
+
+// Gang is a gang at one moment.
+type Gang struct {
+	// Group is the PodGroup, nil when it does not exist.
+	Group *v1alpha1.PodGroup
+	Phase gang.Phase
+	// Reason and Detail say what keeps the members out of the queue.
+	Reason gang.Reason
+	Detail string
+	// Last is the last refusal or rollback.
+	Last gang.Rollback
+	// MinMember is the quorum, Live how many members there are for it, and Settled how many are bound.
+	MinMember, Live, Settled int
+	// Unbound is how many pods have no node, Arrivals how many pods there have ever been.
+	Unbound, Arrivals int
+	// Stranded tells that the gang stays bound in part although a quorum lives, Depleted that members of it are missing.
+	Stranded, Depleted bool
+	// Preempting tells that victims are on their way out for the gang.
+	Preempting bool
+	// Priority is the lowest of the members', HighestPriority the highest.
+	Priority, HighestPriority int32
+	// Foreign are the schedulers without this plugin that pods without a node name, sorted.
+	Foreign []string
+}
+
+// Member is a live pod of a gang at one moment.
+type Member struct {
+	Pod *v1.Pod
+	// Missing tells that the pod has no node and could be scheduled by this scheduler now, SentBack that it lost the node that it
+	// was given.
+	Missing, SentBack bool
+	// Keeps is the node that is kept for the pod after its bind has failed.
+	Keeps string
+}
+
+// Report is what has become of a gang since the last one.
+type Report struct {
+	Key     types.NamespacedName
+	Actions gang.Actions
+	// Member is the pod of the rollback, BindFailed those whose binds have failed, with the nodes that they were to go to.
+	Member     *v1.Pod
+	BindFailed map[*v1.Pod]string
+	// Gone tells that nothing is left of the gang.
+	Gone bool
+}
+
+// Config is what a Server is made of.
+type Config struct {
+	Clock  clock.WithTicker
+	Source crd.Source // nil without an API server for PodGroups
+	// Handle returns that of the profile with a name, or of any when it has no such plugin.
+	Handle func(profile string) fwk.Handle
+	Gangs  Gangs
+	// Settled reports whether all pods and PodGroups have been seen that existed at first.
+	Settled func() bool
+	// ManageStatus has the status of PodGroups written.
+	ManageStatus    bool
+	RecoveryPolicy  podgroup.RecoveryPolicy
+	RecoveryTimeout time.Duration
+}
+
+// Server serves gangs. Make one with New; its methods may be called from several goroutines.
+type Server struct {
+	Config
+	agenda *agenda.Agenda[job]
+	writer *crd.Writer[*v1alpha1.PodGroup] // nil when statuses are not written
+
+	mu      sync.Mutex // guards everything below
+	leads   bool
+	client  clientset.Interface
+	patcher *patcher
+	read    func() bool // finished members have been read
+	facts   map[types.NamespacedName]*facts
+	told    map[types.NamespacedName]*told
+	groups  map[types.UID]types.NamespacedName // by the PodGroup's UID
+	line    line
+}
+
+// job is something to be done for a gang.
+type job struct {
+	kind jobKind
+	gang types.NamespacedName
+}
+
+type jobKind uint8
+
+const (
+	jobEvents      jobKind = iota
+	jobConditions          // of whichever gang is next
+	jobNominations         // of a gang's members
+	jobRecovery            // of a gang
+)
+
+// New returns a server, which says and does nothing before Lead.
+func New(c Config) *Server {
+	metrics.MustRegister(recoveryEvictions)
+	s := &Server{
+		Config: c, agenda: agenda.New[job](c.Clock),
+		facts: map[types.NamespacedName]*facts{}, told: map[types.NamespacedName]*told{}, groups: map[types.UID]types.NamespacedName{},
+		line: line{},
+	}
+	if c.ManageStatus && c.Source != nil {
+		s.writer = crd.NewWriter(c.Source, "PodGroup", s.wanted, nil)
+	}
+	return s
+}
+
+// Lead starts to serve, until ctx ends. Only the leader calls it, once.
+func (s *Server) Lead(ctx context.Context, h fwk.Handle) {
+	s.mu.Lock()
+	s.leads, s.client, s.patcher = true, h.ClientSet(), newPatcher(h)
+	s.mu.Unlock()
+	s.watchHistory(ctx, h.ClientSet())
+	go s.agenda.Run(ctx, workers, func(j job) { s.look(ctx, j) })
+	if s.writer != nil {
+		go s.writer.Run(ctx)
+	}
+	for _, key := range s.Gangs.Keys() {
+		s.agenda.AddAt(job{jobNominations, key}, s.Clock.Now().Add(nominationGrace))
+	}
+}
+
+func (s *Server) leading() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leads
+}
+
+// Idle reports whether there is nothing to do until something happens or the clock moves.
+func (s *Server) Idle() bool {
+	return !s.leading() || s.agenda.Idle() && (s.writer == nil || s.writer.Idle()) && s.historyRead()
+}
+
+// PartlyBound returns how many gangs have been bound in part for RecoveryTimeout.
+func (s *Server) PartlyBound() int {
+	n := 0
+	if !s.leading() {
+		return n
+	}
+	for _, key := range s.Gangs.Keys() {
+		if g, known := s.Gangs.Look(key); known && (g.Stranded || s.depleted(key, &g) != "") {
+			n++
+		}
+	}
+	return n
+}
+
+// Report takes what has become of a gang. A process that does not lead says nothing about it.
+func (s *Server) Report(ctx context.Context, r Report) {
+	if r.Gone {
+		s.forget(r.Key)
+		return
+	}
+	g, known := s.Gangs.Look(r.Key)
+	if !known {
+		return
+	}
+	s.statusChanged(r.Key, g.Group)
+	if !s.leading() {
+		return
+	}
+	s.tell(ctx, r, &g)
+	if r.Actions.Rollback != nil {
+		s.refused(r.Key, &g)
+	}
+	if r.Actions.Rollback != nil || len(r.BindFailed) > 0 {
+		s.Nominated(r.Key)
+	}
+	if r.Actions.Stranded && g.Group != nil {
+		if policy, _ := podgroup.RecoveryPolicyOf(g.Group, s.RecoveryPolicy); policy == podgroup.RecoveryEvict {
+			s.agenda.Add(job{jobRecovery, r.Key})
+		}
+	}
+}
+
+// look does a job.
+func (s *Server) look(ctx context.Context, j job) {
+	switch j.kind {
+	case jobEvents:
+		if g, known := s.Gangs.Look(j.gang); known {
+			s.tell(ctx, Report{Key: j.gang}, &g)
+		}
+	case jobConditions:
+		s.writeConditions(ctx, j)
+	case jobNominations:
+		s.correctNominations(ctx, j)
+	case jobRecovery:
+		s.recover(ctx, j)
+	}
+}
+
+func (s *Server) forget(key types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.told[key]; t != nil {
+		delete(s.groups, t.group)
+		delete(s.told, key)
+	}
+	delete(s.line, key)
+}

@@ -1,0 +1,99 @@
+package serve
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/plugins/permitgate/gang"
+)
+
+// statusPause gathers changes: a gang's status is written at most twice a second.
+const statusPause = 500 * time.Millisecond
+
+// desiredStatus returns the status that a PodGroup should have. The phases are those of Coscheduling's
+// controller:
+//
+//	Pending     fewer than minMember pods exist
+//	Scheduling  they exist, and wait to be scheduled or to run
+//	Unknown     a part of minMember is bound, and the rest has been missing since
+//	Running     minMember pods run or have succeeded
+//	Finished    minMember pods have succeeded
+//	Failed      a pod has failed, and minMember pods have failed, run or succeeded, without enough that
+//	            run or have succeeded
+//
+// Finished and Failed stay when their pods are cleaned up, until new pods come. releasing is true while
+// members that were let go together are being bound.
+func desiredStatus(old v1alpha1.PodGroupStatus, minMember int32, t tally, occupiedBy string, releasing bool, now time.Time) v1alpha1.PodGroupStatus {
+	status := old
+	final := old.Phase == v1alpha1.PodGroupFinished || old.Phase == v1alpha1.PodGroupFailed
+	if final && t.live == 0 {
+		return status
+	}
+	status.Running, status.Succeeded, status.Failed = t.running, t.succeeded, t.failed
+	switch {
+	case minMember < 1 || t.exist < minMember:
+		status.Phase = v1alpha1.PodGroupPending
+	case t.succeeded >= minMember:
+		status.Phase = v1alpha1.PodGroupFinished
+	case t.running+t.succeeded >= minMember:
+		status.Phase = v1alpha1.PodGroupRunning
+	case t.failed > 0 && t.failed+t.running+t.succeeded >= minMember:
+		status.Phase = v1alpha1.PodGroupFailed
+	case t.bound > 0 && t.bound < minMember && !releasing:
+		status.Phase = v1alpha1.PodGroupUnknown
+	default:
+		status.Phase = v1alpha1.PodGroupScheduling
+	}
+	if status.Phase == v1alpha1.PodGroupPending {
+		return status
+	}
+	if occupiedBy != "" {
+		status.OccupiedBy = occupiedBy
+	}
+	if status.ScheduleStartTime.IsZero() {
+		status.ScheduleStartTime = metav1.Time{Time: now.Truncate(time.Second)}
+	}
+	return status
+}
+
+// wanted returns a PodGroup as it is and as its status should make it, for the writer.
+func (s *Server) wanted(uid types.UID) (was, is *v1alpha1.PodGroup, ok bool) {
+	s.mu.Lock()
+	key, known := s.groups[uid]
+	s.mu.Unlock()
+	if !known {
+		return nil, nil, false
+	}
+	g, known := s.Gangs.Look(key)
+	if !known || g.Group == nil || g.Group.UID != uid {
+		return nil, nil, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	counts, occupiedBy := tally{}, ""
+	if facts := s.facts[key]; facts != nil {
+		counts, occupiedBy = facts.tally, facts.occupiedBy()
+	}
+	is = g.Group.DeepCopy()
+	is.Status = desiredStatus(is.Status, is.Spec.MinMember, counts, occupiedBy, g.Phase == gang.Releasing, s.Clock.Now())
+	return g.Group, is, true
+}
+
+// statusChanged has a gang's status looked at, after a pause.
+func (s *Server) statusChanged(key types.NamespacedName, group *v1alpha1.PodGroup) {
+	if s.writer == nil || group == nil {
+		return
+	}
+	s.mu.Lock()
+	t := s.toldLocked(key)
+	if t.group != group.UID {
+		delete(s.groups, t.group)
+		t.setGroup(group.UID)
+		s.groups[group.UID] = key
+	}
+	s.mu.Unlock()
+	s.writer.Later(group.UID, statusPause)
+}

@@ -1,0 +1,143 @@
+package permitgate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/plugins/permitgate/podgroup"
+)
+
+// addZonalNode adds a node of a zone.
+func (c *cluster) addZonalNode(t testing.TB, name, zone string, cpu int) {
+	t.Helper()
+	n := st.MakeNode().Name(name).UID(name).Label(v1.LabelHostname, name).Label(v1.LabelTopologyZone, zone).
+		Capacity(map[v1.ResourceName]string{"cpu": fmt.Sprint(cpu), "memory": "256Gi", "pods": "200"}).Obj()
+	_, err := c.client.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+// byZone counts bound pods by zone.
+func (c *cluster) byZone(t *testing.T, names ...string) map[string]int {
+	t.Helper()
+	zones := map[string]int{}
+	for _, name := range names {
+		pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+		require.NoError(t, err)
+		node, err := c.client.CoreV1().Nodes().Get(t.Context(), pod.Spec.NodeName, metav1.GetOptions{})
+		require.NoError(t, err)
+		zones[node.Labels[v1.LabelTopologyZone]]++
+	}
+	return zones
+}
+
+// packed annotates a PodGroup.
+func (c *cluster) packed(name string, minMember int32, annotation string) {
+	c.groups.edit(name, func(group *v1alpha1.PodGroup) {
+		group.Spec.MinMember = minMember
+		group.Annotations = map[string]string{annotation: v1.LabelTopologyZone}
+	})
+}
+
+// TestPacking: all members in one zone, the tightest that holds the gang; the next one where the filters refuse it; none where none
+// holds it, unless that is only preferred.
+func TestPacking(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		annotation string
+		size       int
+		prepare    func(t *testing.T, c *cluster)
+		want       map[string]int // nil when the gang waits, empty when its members may be anywhere
+		says       string
+	}{
+		"the tightest": {podgroup.RequiredTopologyAnnotation, 4, nil, map[string]int{"b": 4}, ""},
+		"the largest":  {podgroup.RequiredTopologyAnnotation, 8, nil, map[string]int{"a": 8}, ""},
+		"beside what is there": {podgroup.RequiredTopologyAnnotation, 4, func(t *testing.T, c *cluster) {
+			c.create(t, member("", "other").Node("b-0"))
+		}, map[string]int{"a": 4}, ""},
+		"with a member that is bound": {podgroup.RequiredTopologyAnnotation, 4, func(t *testing.T, c *cluster) {
+			c.create(t, member("g", "g-9").Node("a-0"))
+		}, map[string]int{"a": 4}, ""},
+		"the filters refuse the tightest": {podgroup.RequiredTopologyAnnotation, 4, func(t *testing.T, c *cluster) {
+			c.create(t, member("", "guard", 0).Node("b-0").
+				PodAntiAffinity(v1.LabelTopologyZone, &metav1.LabelSelector{MatchLabels: map[string]string{"job": "train"}}, st.PodAntiAffinityWithRequiredReq))
+		}, map[string]int{"a": 4}, ""},
+		"none is large enough":                    {podgroup.RequiredTopologyAnnotation, 9, nil, nil, "needs 9 in one topology.kubernetes.io/zone, at most 8 fit in topology.kubernetes.io/zone a"},
+		"none is large enough, and one preferred": {podgroup.PreferredTopologyAnnotation, 9, nil, map[string]int{}, ""},
+		"preferred": {podgroup.PreferredTopologyAnnotation, 4, nil, map[string]int{"b": 4}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t)
+			for i := range 2 {
+				c.addZonalNode(t, fmt.Sprintf("a-%d", i), "a", 4)
+				c.addZonalNode(t, fmt.Sprintf("b-%d", i), "b", 2)
+			}
+			c.packed("g", int32(tt.size), tt.annotation)
+			if tt.prepare != nil {
+				tt.prepare(t, c)
+			}
+			c.start(t, slowBackoff)
+			var names []string
+			for i := range tt.size {
+				names = append(names, fmt.Sprintf("g-%d", i))
+				c.create(t, train(member("g", names[i])))
+			}
+			if tt.want == nil {
+				c.recorder.requireEvent(t, "PodGroup g GangRolledBack", tt.says)
+				c.requireUnbound(t, names...)
+				return
+			}
+			c.requireBound(t, names...)
+			if len(tt.want) > 0 {
+				require.Equal(t, tt.want, c.byZone(t, names...))
+			}
+		})
+	}
+}
+
+// TestMissingMembersGetTheCondition by which autoscalers size a cluster: all of them, once for each reason.
+func TestMissingMembersGetTheCondition(t *testing.T) {
+	t.Parallel()
+	const members = 8
+	c := startCluster(t, `{"initialBackoff": "1s", "maxBackoff": "1s"}`, 3)
+	names := c.createGang(t, "g", members)
+	require.Eventually(t, func() bool {
+		for _, name := range names {
+			if c.condition(t, name) == "" {
+				return false
+			}
+		}
+		return true
+	}, soon, tick)
+	// kube-scheduler itself writes the one that was in a cycle, in its own time.
+	require.Eventually(t, func() bool {
+		return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(c.condition(t, name), "0/1 nodes are available") })
+	}, soon, tick)
+	c.quiet(t)
+	for _, name := range names {
+		pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+		require.NoError(t, err)
+		for _, condition := range pod.Status.Conditions {
+			require.Equal(t, v1.ConditionFalse, condition.Status)
+			require.Equal(t, v1.PodReasonUnschedulable, condition.Reason)
+			require.Contains(t, condition.Message, "the cluster has no room for 8 members at once: short of cpu")
+		}
+	}
+	patches := c.patches.Load()
+	for range 5 { // backoffs
+		c.pass(1100 * time.Millisecond)
+		c.quiet(t)
+	}
+	require.Equal(t, patches, c.patches.Load(), "the same reason is not written again")
+	c.addNode(t, "new", members)
+	c.requireBound(t, names...)
+}
