@@ -131,39 +131,44 @@ func (a *Agenda[K]) Run(ctx context.Context, workers int, look func(key K)) {
 
 func (a *Agenda[K]) work(ctx context.Context, look func(key K)) {
 	for ctx.Err() == nil {
-		key, pause, due := a.next()
+		key, next, due := a.next()
 		if due {
 			look(key)
 			a.done(key)
 			continue
 		}
-		var timer clock.Timer
-		var c <-chan time.Time
-		if pause > 0 {
-			timer = a.clock.NewTimer(pause)
-			c = timer.C()
-		}
-		select {
-		case <-ctx.Done():
-		case <-a.wake:
-		case <-c:
-		}
-		if timer != nil {
-			timer.Stop()
-		}
+		a.wait(ctx, next)
 	}
 }
 
-// next takes what is due now, or says how long nothing will be; 0 when that is not known.
-func (a *Agenda[K]) next() (key K, pause time.Duration, due bool) {
+// wait waits until a time, or without end when it is zero, until a worker is woken or ctx ends.
+func (a *Agenda[K]) wait(ctx context.Context, until time.Time) {
+	var c <-chan time.Time
+	if !until.IsZero() {
+		timer := a.clock.NewTimer(until.Sub(a.clock.Now()))
+		defer timer.Stop()
+		if !a.clock.Now().Before(until) {
+			return // a clock that is moved by hand may have been moved before the timer was set
+		}
+		c = timer.C()
+	}
+	select {
+	case <-ctx.Done():
+	case <-a.wake:
+	case <-c:
+	}
+}
+
+// next takes what is due now, or says when something will be; zero when that is not known.
+func (a *Agenda[K]) next() (key K, at time.Time, due bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	first := a.firstLocked()
 	if first == nil {
-		return key, 0, false
+		return key, time.Time{}, false
 	}
-	if pause := first.at.Sub(a.clock.Now()); pause > 0 {
-		return key, pause, false
+	if first.at.After(a.clock.Now()) {
+		return key, first.at, false
 	}
 	key = first.key
 	heap.Pop(&a.entries)
@@ -172,7 +177,7 @@ func (a *Agenda[K]) next() (key K, pause time.Duration, due bool) {
 	if a.firstLocked() != nil {
 		a.wakeOne() // for another worker
 	}
-	return key, 0, true
+	return key, time.Time{}, true
 }
 
 func (a *Agenda[K]) done(key K) {

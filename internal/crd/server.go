@@ -37,8 +37,8 @@ const (
 	statusQPS, statusBurst = 20, 40
 )
 
-// Available is exported until internal/crdcache is gone.
-var Available = metrics.NewGaugeVec(&compbasemetrics.GaugeOpts{
+// available tells operators of a feature that is off because its custom resource is missing.
+var available = metrics.NewGaugeVec(&compbasemetrics.GaugeOpts{
 	Namespace:      metrics.Namespace,
 	Name:           "crd_available",
 	Help:           "1 while the API server serves the custom resource and its cache has synced; 0 while the feature that needs it is off.",
@@ -62,7 +62,7 @@ var _ Source = &Server{}
 // cannot be reached shows as a kind that is not available. An error says that config cannot be used.
 func Connect(ctx context.Context, config *rest.Config) (*Server, error) {
 	adoptLogger()
-	metrics.MustRegister(Available)
+	metrics.MustRegister(available)
 	config = rest.CopyConfig(config)
 	// The scheduler's config speaks protobuf, which custom resources do not.
 	config.AcceptContentTypes = runtime.ContentTypeJSON
@@ -127,7 +127,7 @@ func (s *Server) Watch(ctx context.Context, obj client.Object, handler toolscach
 		return nil, fmt.Errorf("custom resources: %w", err)
 	}
 	k := &kind{}
-	Available.WithLabelValues(gvk.Group, gvk.Kind).Set(0)
+	available.WithLabelValues(gvk.Group, gvk.Kind).Set(0)
 	go s.keep(ctx, k, gvk, obj, handler, onChange)
 	return k, nil
 }
@@ -201,7 +201,7 @@ func setGauge(gvk schema.GroupVersionKind, synced bool) {
 	if synced {
 		value = 1
 	}
-	Available.WithLabelValues(gvk.Group, gvk.Kind).Set(value)
+	available.WithLabelValues(gvk.Group, gvk.Kind).Set(value)
 }
 
 // serves asks the API server for the kind. A group or version that it does not know is an answer, any
