@@ -1,6 +1,8 @@
 package permitgate
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -227,7 +229,7 @@ func (g *gangs) takenLocked(e *entry, uid types.UID, node string) {
 		return
 	}
 	if b.kind == bookedForRound && b.node != node {
-		for other := range e.books.byNode[node] {
+		for _, other := range slices.Sorted(maps.Keys(e.books.byNode[node])) {
 			if o, its := e.books.of[other], e.hints.members[other]; o.kind == bookedForRound && its.class == mine.class {
 				e.hints.members[other] = mine
 				g.bookLocked(e, other, booking{pod: o.pod, amounts: o.amounts, node: b.node, kind: bookedForRound})

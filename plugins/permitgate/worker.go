@@ -2,6 +2,7 @@ package permitgate
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -37,7 +38,7 @@ type job struct {
 	failure  string // why the members that are sent back are
 	probe    []waiter
 	reject   []waiter
-	activate map[string]*v1.Pod
+	activate []*v1.Pod // the oldest first
 	dropped  []drop
 	freed    []string
 	released bool
@@ -101,7 +102,9 @@ func (w *worker) look(ctx context.Context, key types.NamespacedName) {
 	}
 	if len(j.activate) > 0 {
 		logger.V(4).Info("Activating members", "members", len(j.activate), "phase", j.phase)
-		handle.Activate(logger, j.activate)
+		for _, pod := range j.activate { // one by one: the queue keeps the order of those that it gets at the same time
+			handle.Activate(logger, map[string]*v1.Pod{podgroup.Key(pod).String(): pod})
+		}
 	}
 	w.report(ctx, j.report)
 	w.giveTurns()
@@ -152,14 +155,12 @@ func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
 	}
 	j.probe = w.waiters(e, actions.Probe)
 	j.reject = w.waiters(e, actions.Reject)
-	if len(actions.Activate) > 0 {
-		j.activate = make(map[string]*v1.Pod, len(actions.Activate))
-		for _, uid := range actions.Activate {
-			if m := e.pods[uid]; m != nil {
-				j.activate[podgroup.Key(m.pod).String()] = m.pod
-			}
+	for _, uid := range actions.Activate {
+		if m := e.pods[uid]; m != nil {
+			j.activate = append(j.activate, m.pod)
 		}
 	}
+	slices.SortFunc(j.activate, func(a, b *v1.Pod) int { return byAge(a, b, nil) })
 	j.dropped, j.freed, j.released = e.takeDropped()
 	if w.gangs.forgetLocked(e) {
 		w.turns.remove(key)
