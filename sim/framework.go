@@ -20,6 +20,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/volumebinding"
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 	"k8s.io/utils/ptr"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
 // profile is the framework of one profile as the scheduler sees it. It tells the Sim of what goes on beside the
@@ -208,6 +209,9 @@ func (p *profile) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod
 			scores[i].Randomizer = math.MaxInt
 		case options.Seed != 0:
 			scores[i].Randomizer = int(draw(options.Seed, string(pod.UID), scores[i].Name) >> 2) //nolint:gosec // fits
+		case pod.Labels[schedulingv1alpha1.PodGroupLabel] != "":
+			// PreFilter names the nodes of members, which the framework then looks at in no order.
+			scores[i].Randomizer = int(draw(0, scores[i].Name) >> 2) //nolint:gosec // fits
 		}
 	}
 	return scores, status
