@@ -137,25 +137,7 @@ func (a *Agenda[K]) work(ctx context.Context, look func(key K)) {
 			a.done(key)
 			continue
 		}
-		a.wait(ctx, next)
-	}
-}
-
-// wait waits until a time, or without end when it is zero, until a worker is woken or ctx ends.
-func (a *Agenda[K]) wait(ctx context.Context, until time.Time) {
-	var c <-chan time.Time
-	if !until.IsZero() {
-		timer := a.clock.NewTimer(until.Sub(a.clock.Now()))
-		defer timer.Stop()
-		if !a.clock.Now().Before(until) {
-			return // a clock that is moved by hand may have been moved before the timer was set
-		}
-		c = timer.C()
-	}
-	select {
-	case <-ctx.Done():
-	case <-a.wake:
-	case <-c:
+		Wait(ctx, a.clock, next, a.wake)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"zonewise.dev/internal/agenda"
@@ -103,4 +104,30 @@ func TestWorkers(t *testing.T) {
 	defer mu.Unlock()
 	require.Equal(t, added, seen)
 	require.Equal(t, workers, most)
+}
+
+// steppedClock is a clock that is moved between each computation of a duration and the timer for it, once.
+type steppedClock struct {
+	*clocktesting.FakeClock
+	once sync.Once
+}
+
+func (c *steppedClock) NewTimer(d time.Duration) clock.Timer {
+	c.once.Do(func() { c.Step(time.Second) })
+	return c.FakeClock.NewTimer(d)
+}
+
+// TestWaitOnAClockThatIsMovedMeanwhile: the timer is set for the time, however the clock moves while it is set.
+func TestWaitOnAClockThatIsMovedMeanwhile(t *testing.T) {
+	start := time.Unix(1_000_000, 0)
+	c := &steppedClock{FakeClock: clocktesting.NewFakeClock(start)}
+	over := make(chan struct{})
+	go func() { agenda.Wait(t.Context(), c, start.Add(2*time.Second), nil); close(over) }()
+	require.Eventually(t, func() bool { return c.Since(start) == time.Second && c.HasWaiters() }, 10*time.Second, time.Millisecond)
+	c.Step(time.Second)
+	select {
+	case <-over:
+	case <-time.After(10 * time.Second):
+		t.Fatal("it still waits at the time")
+	}
 }

@@ -307,7 +307,7 @@ func TestBadPolicy(t *testing.T) {
 // TestAgenda: tasks are done at their earliest time, once, in order.
 func TestAgenda(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		a := newAgenda()
+		a := newTimetable()
 		want := map[task]time.Time{}
 		now := noon
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {

@@ -67,7 +67,7 @@ type Policies struct {
 	served  bool // the CustomResourceDefinition is there
 	leading bool
 	busy    bool // the worker does something
-	agenda  agenda
+	agenda  timetable
 	entries map[types.UID]*entry
 	waiting map[types.UID]*waiter
 }
@@ -104,7 +104,7 @@ func New(options ...Option) *Policies {
 		leads:               func(ctx context.Context, h Handle) <-chan struct{} { return leader.Of(ctx, h).Leading() },
 		comparisonOperators: feature.TolerationOperators(),
 		kick:                make(chan struct{}, 1),
-		agenda:              newAgenda(),
+		agenda:              newTimetable(),
 		entries:             map[types.UID]*entry{},
 		waiting:             map[types.UID]*waiter{},
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/internal/agenda"
 )
 
 // schedule has a task done after some time.
@@ -44,17 +46,9 @@ func (s *Policies) work(ctx context.Context) {
 			continue
 		}
 		if !some {
-			next = now.Add(time.Hour)
+			next = time.Time{}
 		}
-		timer := s.clock.NewTimer(next.Sub(now))
-		if s.clock.Now().Before(next) { // the clock of a test may have moved meanwhile
-			select {
-			case <-ctx.Done():
-			case <-s.kick:
-			case <-timer.C():
-			}
-		}
-		timer.Stop()
+		agenda.Wait(ctx, s.clock, next, s.kick)
 	}
 }
 

@@ -23,8 +23,8 @@ const (
 	wakePod
 )
 
-// agenda is the tasks that are to be done, each once, by time.
-type agenda struct {
+// timetable is the tasks that are to be done, each once, by time.
+type timetable struct {
 	heap entries
 	of   map[task]*entryAt
 }
@@ -35,10 +35,10 @@ type entryAt struct {
 	index int
 }
 
-func newAgenda() agenda { return agenda{of: map[task]*entryAt{}} }
+func newTimetable() timetable { return timetable{of: map[task]*entryAt{}} }
 
 // add has a task done at a time, or earlier if it is to be done earlier already.
-func (a *agenda) add(t task, at time.Time) {
+func (a *timetable) add(t task, at time.Time) {
 	e, known := a.of[t]
 	switch {
 	case !known:
@@ -51,7 +51,7 @@ func (a *agenda) add(t task, at time.Time) {
 	}
 }
 
-func (a *agenda) remove(t task) {
+func (a *timetable) remove(t task) {
 	if e, known := a.of[t]; known {
 		heap.Remove(&a.heap, e.index)
 		delete(a.of, t)
@@ -59,7 +59,7 @@ func (a *agenda) remove(t task) {
 }
 
 // next returns when the next task is to be done; false when there is none.
-func (a *agenda) next() (time.Time, bool) {
+func (a *timetable) next() (time.Time, bool) {
 	if len(a.heap) == 0 {
 		return time.Time{}, false
 	}
@@ -67,7 +67,7 @@ func (a *agenda) next() (time.Time, bool) {
 }
 
 // due takes the tasks off the agenda that are to be done by now.
-func (a *agenda) due(now time.Time) []task {
+func (a *timetable) due(now time.Time) []task {
 	var tasks []task
 	for len(a.heap) > 0 && !a.heap[0].at.After(now) {
 		e := a.heap[0]
