@@ -1,4 +1,3 @@
-// Package demo runs the demo as its users do.
 package demo
 
 import (

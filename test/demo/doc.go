@@ -1,0 +1,2 @@
+// Package demo runs the demo as its users do.
+package demo
