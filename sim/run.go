@@ -59,7 +59,9 @@ func (s *Sim) Run(ctx context.Context) error {
 			}
 			continue
 		}
-		if s.retryErrors() {
+		if retried, err := s.retryErrors(ctx); err != nil {
+			return err
+		} else if retried {
 			continue
 		}
 		if othersRest(advanceRestLimit); s.atWork() || !s.store.quiet() {
@@ -84,7 +86,7 @@ func (s *Sim) cycle() bool {
 	s.scheduler.ScheduleOne(s.ctx)
 	if s.popped {
 		s.cycles++
-		s.clock.step(cycleTime)
+		s.clock.owe(cycleTime)
 	}
 	return s.popped
 }
@@ -97,17 +99,21 @@ func (s *Sim) next(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 }
 
 // retryErrors ends the backoff of pods whose attempt ended in an error, which the queue itself does not cut short.
-func (s *Sim) retryErrors() bool {
+func (s *Sim) retryErrors(ctx context.Context) (retried bool, err error) {
 	pods := s.scheduler.SchedulingQueue.PodsInBackoffQ()
 	if len(pods) == 0 {
-		return false
+		return false, nil
 	}
-	s.clock.step(time.Second)
+	s.clock.owe(time.Second)
+	if err := s.settle(ctx); err != nil {
+		return false, err
+	}
 	s.scheduler.SchedulingQueue.Activate(klog.Logger{}, byKey(pods))
-	return true
+	return true, nil
 }
 
-// settle delivers what has happened, and waits until nothing more comes of it without a cycle or the clock.
+// settle delivers what has happened, and waits until nothing more comes of it without a cycle or the clock. Then it passes the
+// time that is owed, from one deadline to the next.
 func (s *Sim) settle(ctx context.Context) error {
 	for {
 		s.store.deliver()
@@ -115,7 +121,7 @@ func (s *Sim) settle(ctx context.Context) error {
 			return err
 		}
 		if s.store.quiet() {
-			if othersRest(restLimit); s.store.quiet() && !s.atWork() {
+			if othersRest(restLimit); s.store.quiet() && !s.atWork() && !s.clock.pay() {
 				return nil
 			}
 		}
