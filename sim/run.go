@@ -30,12 +30,12 @@ const (
 	// progressInterval is how often Progress is called, in the machine's time.
 	progressInterval = 200 * time.Millisecond
 	// pollInterval is how often workers look at most that wait for something by looking, stuckLimit after which time of the machine
-	// they are thought to wait for that.
+	// they are thought to wait for that: when the whole process is at rest, or after ten times as long.
 	pollInterval = 100 * time.Millisecond
 	stuckLimit   = 300 * time.Millisecond
 	// restLimit bounds for how long the machine may take until every goroutine of the process waits, before a cycle and, longer,
 	// before the time moves on. Goroutines that are not the copy's may never, so this is no error.
-	restLimit, advanceRestLimit, startRestLimit = 5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond
+	restLimit, advanceRestLimit, startRestLimit = 20 * time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond
 )
 
 // Run schedules what waits, until nothing more happens however long one waits: no pod is in the active queue or backs off,
@@ -143,7 +143,7 @@ func (s *Sim) await(ctx context.Context, met func() bool) error {
 			runtime.Gosched()
 			continue
 		}
-		if time.Since(last) > stuckLimit {
+		if since := time.Since(last); since > stuckLimit && atRest() || since > 10*stuckLimit {
 			last = time.Now()
 			if at, ok := s.clock.next(); ok && s.clock.until(at) <= pollInterval {
 				s.clock.advance(at)
@@ -163,16 +163,21 @@ func (s *Sim) await(ctx context.Context, met func() bool) error {
 // othersRest waits until every other goroutine of the process waits for something, but no longer than limit. Those that a channel or a
 // timer has just woken are not yet at work by any other sign.
 func othersRest(limit time.Duration) {
-	samples := []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/goroutines/running:goroutines"}}
 	for began, quiet := time.Now(), 0; quiet < 2 && time.Since(began) < limit; {
 		runtime.Gosched()
-		metrics.Read(samples)
-		if samples[0].Value.Uint64() == 0 && samples[1].Value.Uint64() <= 1 {
+		if atRest() {
 			quiet++
 		} else {
 			quiet = 0
 		}
 	}
+}
+
+// atRest reports whether every other goroutine of the process waits for something.
+func atRest() bool {
+	samples := []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/goroutines/running:goroutines"}}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64() == 0 && samples[1].Value.Uint64() <= 1
 }
 
 // advance moves the time on to the next deadline. It returns false when nothing has happened for long enough.

@@ -218,10 +218,11 @@ func (s *Sim) start(objects []client.Object) error {
 		leader.Of(s.ctx, f).Cycle() // there is no other replica
 	}
 	for range 3 { // what one worker has found out may start another one
+		s.store.deliver()
+		othersRest(startRestLimit) // before the time moves: what begins now counts from now
 		if err := s.settle(s.ctx); err != nil {
 			return err
 		}
-		othersRest(startRestLimit)
 		s.clock.owe(pollInterval) // for those that wait until everything is known
 	}
 	return s.settle(s.ctx)
