@@ -278,12 +278,7 @@ func (a *api) list(k *kind, namespace string, r *http.Request) (any, error) {
 		TypeMeta: metav1.TypeMeta{Kind: k.gvk.Kind + "List", APIVersion: k.gvk.GroupVersion().String()},
 		ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(a.version, 10)}, Items: []client.Object{},
 	}
-	for _, obj := range k.indexer.List() {
-		if o := obj.(client.Object); selected(o) { //nolint:forcetypeassert // nothing else is put in
-			out.Items = append(out.Items, k.typed(o))
-		}
-	}
-	for _, obj := range k.finished {
+	for _, obj := range k.allLocked() {
 		if selected(obj) {
 			out.Items = append(out.Items, k.typed(obj))
 		}

@@ -16,6 +16,8 @@ type virtualClock struct {
 	now     time.Time
 	serial  int
 	waiting deadlines
+	owed    time.Duration // what Sim.settle has still to pass
+	crept   time.Duration // the part of it that the scheduling queue has seen already
 
 	// running is how many functions of AfterFunc have been started and have not returned.
 	running atomic.Int32
@@ -147,6 +149,50 @@ func (c *virtualClock) next() (at time.Time, ok bool) {
 	return c.waiting[0].at, true
 }
 
+// owe has d pass at the next rest: a worker that is at work meanwhile does not see the time move.
+func (c *virtualClock) owe(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.owed += d
+}
+
+// creep owes the time by which the queue's clock tells two events apart.
+func (c *virtualClock) creep() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.owed += time.Microsecond
+	c.crept += time.Microsecond
+}
+
+// pay passes what is owed, up to the next deadline at most. It returns whether it reached one, so that something may be at work.
+func (c *virtualClock) pay() (fired bool) {
+	c.mu.Lock()
+	end := c.now.Add(c.owed)
+	if len(c.waiting) > 0 && !c.waiting[0].at.After(end) {
+		end, fired = c.waiting[0].at, true
+	}
+	passed := max(0, end.Sub(c.now))
+	c.owed -= passed
+	c.crept = max(0, c.crept-passed)
+	c.mu.Unlock()
+	c.advance(end)
+	return fired
+}
+
+// queueClock is the clock of the scheduling queue, which tells pods apart by their times. It is ahead of the virtual clock by
+// what events have crept since the last rest.
+type queueClock struct{ *virtualClock }
+
+// Now implements clock.PassiveClock.
+func (c queueClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now.Add(c.crept)
+}
+
+// Since implements clock.PassiveClock.
+func (c queueClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
 // advance moves the time on to t, never back, and fires what is due by then.
 func (c *virtualClock) advance(t time.Time) {
 	for {
@@ -171,9 +217,6 @@ func (c *virtualClock) advance(t time.Time) {
 		a.fire(at)
 	}
 }
-
-// step moves the time on by d.
-func (c *virtualClock) step(d time.Duration) { c.advance(c.Now().Add(d)) }
 
 // deadlines is a heap of alarms.
 type deadlines []*alarm

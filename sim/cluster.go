@@ -161,10 +161,8 @@ func (s *Sim) evict(key string) error {
 
 // budgetsOf returns the budgets of a pod.
 func (s *Sim) budgetsOf(pod *v1.Pod) []*policyv1.PodDisruptionBudget {
-	budgets, _ := of[*policyv1.PodDisruptionBudget](s.store).indexer.ByIndex(namespaceIndex, pod.Namespace)
 	var out []*policyv1.PodDisruptionBudget
-	for _, obj := range budgets {
-		budget := obj.(*policyv1.PodDisruptionBudget) //nolint:forcetypeassert // the kind is of it
+	for _, budget := range byIndex[*policyv1.PodDisruptionBudget](s.store, namespaceIndex, pod.Namespace) {
 		if selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector); err == nil && selector.Matches(labels.Set(pod.Labels)) {
 			out = append(out, budget)
 		}
@@ -212,7 +210,9 @@ func (s *Sim) replacement(pod *v1.Pod) *v1.Pod {
 		made.Name = fmt.Sprintf("%s%05d", cmp.Or(pod.GenerateName, pod.Name+"-"), s.serial)
 		s.mu.Unlock()
 	}
-	made.UID = types.UID(fmt.Sprintf("%s/%s#%d", made.Namespace, made.Name, s.clock.Now().UnixNano()))
+	s.store.mu.Lock()
+	s.store.stampLocked(made)
+	s.store.mu.Unlock()
 	if node, ok := get[*v1.Node](s.store, pod.Spec.NodeName); ok || pod.Spec.NodeName != "" {
 		for _, label := range topologyLabels {
 			// The template has no such label, unless it says something else than the node did.
@@ -357,9 +357,8 @@ func (s *Sim) RemoveNode(name string) {
 	if node, ok := get[*v1.Node](s.store, name); ok {
 		s.removeNode(node)
 	}
-	pods, _ := of[*v1.Pod](s.store).indexer.ByIndex(nodeIndex, name)
-	for _, obj := range pods {
-		s.Remove(obj.(*v1.Pod)) //nolint:forcetypeassert // the kind is of it
+	for _, pod := range byIndex[*v1.Pod](s.store, nodeIndex, name) {
+		s.Remove(pod)
 	}
 }
 
@@ -385,9 +384,7 @@ func (s *Sim) AddNodes(n int, like string) ([]string, error) {
 		}
 		names = append(names, name)
 		s.copyDrivers(model, node)
-		pods, _ := of[*v1.Pod](s.store).indexer.ByIndex(nodeIndex, like)
-		for _, obj := range pods {
-			pod := obj.(*v1.Pod) //nolint:forcetypeassert // the kind is of it
+		for _, pod := range byIndex[*v1.Pod](s.store, nodeIndex, like) {
 			if !NodeBound(pod) || pod.DeletionTimestamp != nil {
 				continue
 			}

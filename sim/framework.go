@@ -3,8 +3,10 @@ package sim
 import (
 	"context"
 	"hash/fnv"
+	"maps"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -103,7 +105,8 @@ func (f *flights) busy() bool {
 func (f *flights) overdue(now time.Time) (pods []fwk.WaitingPod, next time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, pod := range f.waiting {
+	for _, uid := range slices.Sorted(maps.Keys(f.waiting)) {
+		pod := f.waiting[uid]
 		switch {
 		case !pod.until.After(now):
 			pods = append(pods, pod.WaitingPod)

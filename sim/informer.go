@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"reflect"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"time"
@@ -128,6 +129,8 @@ var closed = func() chan struct{} {
 type registration struct {
 	kind    *kind
 	handler cache.ResourceEventHandler
+	// origin is the functions that registered it.
+	origin string
 	// Events up to serial came before the handler, which sees their outcome in its first list.
 	serial int
 	done   chan struct{} // closed when the first list has been delivered
@@ -137,10 +140,11 @@ type registration struct {
 func (k *kind) register(handler cache.ResourceEventHandler) *registration {
 	k.store.mu.Lock()
 	defer k.store.mu.Unlock()
-	r := &registration{kind: k, handler: handler, done: make(chan struct{}), serial: k.store.serial}
+	r := &registration{kind: k, handler: handler, done: make(chan struct{}), serial: k.store.serial, origin: origin()}
 	k.registrations = append(slices.Clone(k.registrations), r)
+	slices.SortStableFunc(k.registrations, func(a, b *registration) int { return strings.Compare(a.origin, b.origin) })
 	first := k.inOrderLocked()
-	k.store.tellLocked(event{call: func() {
+	k.store.tellLocked(event{kind: k, origin: r.origin, call: func() {
 		for _, obj := range first {
 			k.store.each()
 			handler.OnAdd(obj, true)
@@ -148,6 +152,33 @@ func (k *kind) register(handler cache.ResourceEventHandler) *registration {
 		close(r.done)
 	}})
 	return r
+}
+
+// origin names the functions that called, the innermost first. The framework builds its plugins, and the scheduler registers its
+// handlers, in the order of maps; that of the names is always the same. The scheduler's own handlers come last: they wake pods,
+// for which the plugins are to know what has happened.
+func origin() string {
+	callers := make([]uintptr, 64)
+	frames := goruntime.CallersFrames(callers[:goruntime.Callers(3, callers)])
+	var out strings.Builder
+	for {
+		frame, more := frames.Next()
+		if strings.HasSuffix(frame.Function, "/scheduler.addAllEventHandlers") {
+			return "~" + frame.Function
+		}
+		out.WriteString(frame.Function)
+		out.WriteByte('\n')
+		if !more {
+			return out.String()
+		}
+	}
+}
+
+// firstLocked puts what is told at the beginning in the order of the kinds, of each in that of its handlers.
+func (s *store) firstLocked() {
+	slices.SortStableFunc(s.pending, func(a, b event) int {
+		return cmp.Or(cmp.Compare(slices.Index(s.order, a.kind), slices.Index(s.order, b.kind)), strings.Compare(a.origin, b.origin))
+	})
 }
 
 // inOrderLocked returns all objects in the order in which they were created. Handlers that are registered one after the other
@@ -211,7 +242,7 @@ func (s source) Watch(ctx context.Context, obj client.Object, handler cache.Reso
 	}
 	if onChange != nil {
 		s.mu.Lock()
-		s.tellLocked(event{call: func() { onChange(true) }})
+		s.tellLocked(event{kind: k, call: func() { onChange(true) }})
 		s.mu.Unlock()
 	}
 	r := k.register(handler)

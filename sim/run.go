@@ -30,12 +30,12 @@ const (
 	// progressInterval is how often Progress is called, in the machine's time.
 	progressInterval = 200 * time.Millisecond
 	// pollInterval is how often workers look at most that wait for something by looking, stuckLimit after which time of the machine
-	// they are thought to wait for that.
+	// they are thought to wait for that: when the whole process is at rest, or after ten times as long.
 	pollInterval = 100 * time.Millisecond
 	stuckLimit   = 300 * time.Millisecond
 	// restLimit bounds for how long the machine may take until every goroutine of the process waits, before a cycle and, longer,
 	// before the time moves on. Goroutines that are not the copy's may never, so this is no error.
-	restLimit, advanceRestLimit, startRestLimit = 5 * time.Millisecond, 20 * time.Millisecond, 100 * time.Millisecond
+	restLimit, advanceRestLimit, startRestLimit = 20 * time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond
 )
 
 // Run schedules what waits, until nothing more happens however long one waits: no pod is in the active queue or backs off,
@@ -59,7 +59,9 @@ func (s *Sim) Run(ctx context.Context) error {
 			}
 			continue
 		}
-		if s.retryErrors() {
+		if retried, err := s.retryErrors(ctx); err != nil {
+			return err
+		} else if retried {
 			continue
 		}
 		if othersRest(advanceRestLimit); s.atWork() || !s.store.quiet() {
@@ -84,7 +86,7 @@ func (s *Sim) cycle() bool {
 	s.scheduler.ScheduleOne(s.ctx)
 	if s.popped {
 		s.cycles++
-		s.clock.step(cycleTime)
+		s.clock.owe(cycleTime)
 	}
 	return s.popped
 }
@@ -97,17 +99,21 @@ func (s *Sim) next(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 }
 
 // retryErrors ends the backoff of pods whose attempt ended in an error, which the queue itself does not cut short.
-func (s *Sim) retryErrors() bool {
+func (s *Sim) retryErrors(ctx context.Context) (retried bool, err error) {
 	pods := s.scheduler.SchedulingQueue.PodsInBackoffQ()
 	if len(pods) == 0 {
-		return false
+		return false, nil
 	}
-	s.clock.step(time.Second)
+	s.clock.owe(time.Second)
+	if err := s.settle(ctx); err != nil {
+		return false, err
+	}
 	s.scheduler.SchedulingQueue.Activate(klog.Logger{}, byKey(pods))
-	return true
+	return true, nil
 }
 
-// settle delivers what has happened, and waits until nothing more comes of it without a cycle or the clock.
+// settle delivers what has happened, and waits until nothing more comes of it without a cycle or the clock. Then it passes the
+// time that is owed, from one deadline to the next.
 func (s *Sim) settle(ctx context.Context) error {
 	for {
 		s.store.deliver()
@@ -115,7 +121,7 @@ func (s *Sim) settle(ctx context.Context) error {
 			return err
 		}
 		if s.store.quiet() {
-			if othersRest(restLimit); s.store.quiet() && !s.atWork() {
+			if othersRest(restLimit); s.store.quiet() && !s.atWork() && !s.clock.pay() {
 				return nil
 			}
 		}
@@ -137,7 +143,7 @@ func (s *Sim) await(ctx context.Context, met func() bool) error {
 			runtime.Gosched()
 			continue
 		}
-		if time.Since(last) > stuckLimit {
+		if since := time.Since(last); since > stuckLimit && atRest() || since > 10*stuckLimit {
 			last = time.Now()
 			if at, ok := s.clock.next(); ok && s.clock.until(at) <= pollInterval {
 				s.clock.advance(at)
@@ -157,16 +163,21 @@ func (s *Sim) await(ctx context.Context, met func() bool) error {
 // othersRest waits until every other goroutine of the process waits for something, but no longer than limit. Those that a channel or a
 // timer has just woken are not yet at work by any other sign.
 func othersRest(limit time.Duration) {
-	samples := []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/goroutines/running:goroutines"}}
 	for began, quiet := time.Now(), 0; quiet < 2 && time.Since(began) < limit; {
 		runtime.Gosched()
-		metrics.Read(samples)
-		if samples[0].Value.Uint64() == 0 && samples[1].Value.Uint64() <= 1 {
+		if atRest() {
 			quiet++
 		} else {
 			quiet = 0
 		}
 	}
+}
+
+// atRest reports whether every other goroutine of the process waits for something.
+func atRest() bool {
+	samples := []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/goroutines/running:goroutines"}}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64() == 0 && samples[1].Value.Uint64() <= 1
 }
 
 // advance moves the time on to the next deadline. It returns false when nothing has happened for long enough.

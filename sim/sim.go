@@ -130,7 +130,7 @@ func New(ctx context.Context, objects []client.Object, options Options) (*Sim, e
 		options: options, ctx: ctx, stop: stop, ready: make(chan struct{}), clock: newClock(options.Now), flights: newFlights(),
 		snapshot: internalcache.NewEmptySnapshot(), failures: map[types.UID]*fwk.Status{}, made: map[types.UID]bool{}, progressed: options.Now, flushed: options.Now,
 	}
-	s.store = newStore(s.creep)
+	s.store = newStore(s.clock.creep)
 	if err := s.start(objects); err != nil {
 		stop()
 		return nil, err
@@ -193,7 +193,7 @@ func (s *Sim) start(objects []client.Object) error {
 		scheduler.WithExtenders(cfg.Extenders...),
 		scheduler.WithParallelism(1), // so that nodes are looked at in one order
 		scheduler.WithNodeInfoSnapshot(s.snapshot),
-		scheduler.WithClock(s.clock),
+		scheduler.WithClock(queueClock{s.clock}),
 	)
 	if err != nil {
 		return fmt.Errorf("the scheduler cannot be built from its configuration: %w", err)
@@ -211,17 +211,19 @@ func (s *Sim) start(objects []client.Object) error {
 	factory.Start(s.ctx.Done())
 	s.store.mu.Lock()
 	s.store.started = true
+	s.store.firstLocked()
 	s.store.mu.Unlock()
 	s.store.deliver()
 	for _, f := range s.scheduler.Profiles {
 		leader.Of(s.ctx, f).Cycle() // there is no other replica
 	}
 	for range 3 { // what one worker has found out may start another one
+		s.store.deliver()
+		othersRest(startRestLimit) // before the time moves: what begins now counts from now
 		if err := s.settle(s.ctx); err != nil {
 			return err
 		}
-		othersRest(startRestLimit)
-		s.clock.step(pollInterval) // for those that wait until everything is known
+		s.clock.owe(pollInterval) // for those that wait until everything is known
 	}
 	return s.settle(s.ctx)
 }
@@ -231,9 +233,6 @@ func (s *Sim) busy() (done func()) {
 	s.requests.Add(1)
 	return func() { s.requests.Add(-1) }
 }
-
-// creep tells events apart by their time, as they are in a cluster.
-func (s *Sim) creep() { s.clock.step(time.Microsecond) }
 
 // Profiles returns the scheduler names of the configuration's profiles, in their order.
 func (s *Sim) Profiles() []string {

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -77,6 +78,7 @@ type store struct {
 
 	mu      sync.Mutex // guards everything below, and all changes of indexers
 	version int64
+	uids    int64 // how many UIDs have been given: those of one place do not depend on what is written elsewhere
 	serial  int
 	pending []event
 	started bool
@@ -106,12 +108,15 @@ type event struct {
 	kind     *kind
 	old, new client.Object
 	serial   int
-	call     func() // in the place of the rest
+	call     func() // in the place of old and new
+	origin   string // of a call, as a registration's
 }
 
 const (
 	namespaceIndex = cache.NamespaceIndex
 	nodeIndex      = "zonewise.dev/sim/node"
+
+	uidPrefix = "simulated-"
 )
 
 var podType = reflect.TypeFor[*v1.Pod]()
@@ -148,6 +153,11 @@ func (s *store) load(objects []client.Object) error {
 		if n, err := strconv.ParseInt(obj.GetResourceVersion(), 10, 64); err == nil {
 			s.version = max(s.version, n)
 		}
+		if serial, ok := strings.CutPrefix(string(obj.GetUID()), uidPrefix); ok { // of a copy that this one is made from
+			if n, err := strconv.ParseInt(serial, 10, 64); err == nil {
+				s.uids = max(s.uids, n)
+			}
+		}
 	}
 	for _, obj := range objects {
 		k := s.kinds[reflect.TypeOf(obj)]
@@ -163,17 +173,37 @@ func (s *store) load(objects []client.Object) error {
 	return nil
 }
 
-// objects returns all objects.
+// objects returns all objects, kind by kind and in the order of their keys.
 func (s *store) objects() []client.Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []client.Object
 	for _, k := range s.order {
-		for _, obj := range k.indexer.List() {
-			out = append(out, obj.(client.Object)) //nolint:forcetypeassert // nothing else is put in
-		}
-		for _, obj := range k.finished {
-			out = append(out, obj)
+		out = append(out, k.allLocked()...)
+	}
+	return out
+}
+
+// allLocked returns the objects of the kind in the order of their keys, as an API server lists them.
+func (k *kind) allLocked() []client.Object {
+	keys := slices.AppendSeq(k.indexer.ListKeys(), maps.Keys(k.finished))
+	slices.Sort(keys)
+	out := make([]client.Object, 0, len(keys))
+	for _, key := range keys {
+		out = append(out, k.currentLocked(key))
+	}
+	return out
+}
+
+// byIndex returns the objects of a kind that have a value in an index, in the order of their keys.
+func byIndex[T client.Object](s *store, index, value string) []T {
+	indexer := of[T](s).indexer
+	keys, _ := indexer.IndexKeys(index, value) // the indexes are there
+	slices.Sort(keys)
+	out := make([]T, 0, len(keys))
+	for _, key := range keys {
+		if obj, ok, _ := indexer.GetByKey(key); ok {
+			out = append(out, obj.(T)) //nolint:forcetypeassert // the kind is of T
 		}
 	}
 	return out
@@ -186,7 +216,8 @@ func (s *store) stampLocked(obj client.Object) {
 	s.version++
 	obj.SetResourceVersion(strconv.FormatInt(s.version, 10))
 	if obj.GetUID() == "" {
-		obj.SetUID(types.UID(fmt.Sprintf("simulated-%d", s.version)))
+		s.uids++
+		obj.SetUID(types.UID(uidPrefix + strconv.FormatInt(s.uids, 10)))
 	}
 }
 
