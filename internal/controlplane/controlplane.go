@@ -85,6 +85,10 @@ func Start(o Options) (*ControlPlane, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("no control plane: make controlplane builds it, KUBEBUILDER_ASSETS names another: %w", err), env.Stop())
 	}
+	// envtest makes this directory for webhooks of its own, of which there are none.
+	if err := os.RemoveAll(env.WebhookInstallOptions.LocalServingCertDir); err != nil {
+		return nil, errors.Join(err, env.Stop())
+	}
 	c := &ControlPlane{Config: config, Env: env, dir: o.Dir}
 	if c.Admin, err = c.write("admin", env.KubeConfig); err != nil {
 		return nil, errors.Join(err, env.Stop())

@@ -40,12 +40,12 @@ func TestLive(t *testing.T) {
 
 	t.Run("a gang waits, and why", func(t *testing.T) {
 		p := p.with(t)
-		p.until("[data-gang='shop/train']", has("The scheduler: PodGroup shop/train: no plan for 2 members"), "the scheduler's own words")
+		p.until("[data-gang='shop/train']", has("PodGroup shop/train: no plan for 2 members"), "the scheduler's own words")
 		text := p.text("[data-gang='shop/train']")
 		require.Contains(t, text, "Waiting")
-		require.Contains(t, text, "2 more have to be bound at once; of those that wait 0 would fit now.")
-		require.Contains(t, text, "in zone b: 400m more cpu (3500m free, 3900m asked for) on node node-b")
-		require.Contains(t, text, "1 node: short of cpu, which ZoneReservation failover holds (ReserveCache)")
+		require.Contains(t, text, "2 more to be bound at once.")
+		require.Contains(t, text, "Insufficient cpu (NodeResourcesFit)")
+		require.Contains(t, text, "1 node: node(s) had room only in what is held for ZoneReservation failover (ReserveCache)")
 		p.screenshot("live")
 	})
 	t.Run("the page changes when a pod moves", func(t *testing.T) {
@@ -93,9 +93,10 @@ func testPartial(t *testing.T, zonewise, kubeconfig string) {
 	p := openTab(t, 1280, 900)
 	p.open(board.url)
 	p.until("#state", has("Live"), "the page is connected")
+	p.until(".notes", has("you may list but not watch"), "the watches have been refused")
 	notes := p.text(".notes")
 	require.Contains(t, notes, "you may not list deployments.apps, they are left out")
-	require.Contains(t, notes, "you may list but not watch pods, nodes")
+	require.Regexp(t, "you may list but not watch (pods, nodes|nodes, pods):", notes)
 	require.Contains(t, notes, "zonespreadpolicies.zonewise.dev")
 	require.Contains(t, p.text("#s-zones"), "node-c")
 	require.Contains(t, p.text("#s-policies"), "No ZoneSpreadPolicy.")

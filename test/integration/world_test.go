@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -152,8 +153,13 @@ func (w *world) resizeNode(name, cpu string) {
 func (w *world) removeNode(name string) {
 	w.t.Helper()
 	w.deleteNode(name)
+	w.deletePodsOn(name)
+}
+
+func (w *world) deletePodsOn(names ...string) {
+	w.t.Helper()
 	for _, pod := range w.pods(nil) {
-		if pod.Spec.NodeName == name {
+		if slices.Contains(names, pod.Spec.NodeName) {
 			w.deletePod(&pod)
 		}
 	}

@@ -148,6 +148,7 @@ func (c *cluster) editPod(namespace, name string, edit func(*v1.Pod)) error {
 	return c.client.Tracker().Update(pods, pod, namespace)
 }
 
+// editNode changes a node and waits until that is seen: pods come by another watch.
 func (c *cluster) editNode(name string, edit func(*v1.Node)) {
 	c.t.Helper()
 	o, err := c.client.Tracker().Get(nodes, "", name)
@@ -156,6 +157,7 @@ func (c *cluster) editNode(name string, edit func(*v1.Node)) {
 	edit(node)
 	c.version(node)
 	require.NoError(c.t, c.client.Tracker().Update(nodes, node, ""))
+	c.settle()
 }
 
 // finish takes pods away, as the kubelet does at the end of their grace period.
