@@ -22,7 +22,7 @@ const (
 	mostPodsOf    = 12
 	mostRows      = 60
 	mostWaiting   = 20
-	mostNotes     = 20
+	mostNotes     = 50 // more than there are kinds that a user may not list
 	mostText      = 600
 	mostObstacles = 4
 	mostNext      = 8
