@@ -207,10 +207,15 @@ step_scripts() {
 	return $rc
 }
 
-# step_soak runs the packages with property tests.
+# step_soak runs the packages with property tests, and compares copies of clusters with clusters.
 step_soak() {
+	local total rc=0
 	# shellcheck disable=SC2046
-	run_go "$ROOT" pkgname -shuffle=on -timeout 6h $(with_properties ./...) -run . -rapid.checks="${SOAK_CHECKS:-20000}"
+	run_go "$ROOT" pkgname -shuffle=on -timeout 6h $(with_properties ./...) -run . -rapid.checks="${SOAK_CHECKS:-20000}" || rc=$?
+	total=$COUNT
+	run_go "$ROOT" pkgname -timeout 6h ./test/sim -clusters 200 || rc=$?
+	COUNT=$((total + COUNT))
+	return $rc
 }
 
 run_step() {

@@ -29,7 +29,7 @@ import (
 )
 
 var (
-	clusters = flag.Int("clusters", 200, "how many random clusters are compared")
+	clusters = flag.Int("clusters", 40, "how many random clusters are compared; make soak compares 200")
 	beside   = flag.Int("beside", 6, "how many of them are there at the same time")
 	first    = flag.Uint64("first", 1, "the first cluster")
 	without  = flag.String("without", "", "what the clusters do without, such as \"gang,device\", to find out what a difference is about")
