@@ -4,9 +4,8 @@
 //	ReserveCache  keeps the place            plugins/reservecache
 //	PermitGate    lets the pods go           plugins/permitgate
 //
-// The plugins do not import each other. What one needs of another is an interface that the consumer
-// declares, and [Pack] is the one place that puts the pieces together, around one ledger per process:
-// all profiles of a scheduler share what a Pack holds.
+// The plugins do not import each other. If one needs something from another, it declares an interface,
+// and [Pack] joins them. All profiles of a scheduler share a Pack and its ledger.
 //
 // Nothing here or below imports k8s.io/kubernetes: the pack can be registered in any scheduler that is
 // built from k8s.io/kube-scheduler/framework.

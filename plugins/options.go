@@ -9,16 +9,23 @@ import (
 	"zonewise.dev/plugins/zonespread"
 )
 
-// Option sets up a Pack that does not run beside a real API server.
+// Option sets up a Pack.
 type Option func(*options)
 
 type options struct {
 	zoneSpread   []zonespread.Option
 	reserveCache []reservecache.Option
 	permitGate   []permitgate.Option
+	fence        bool
 }
 
-// WithClock has the plugins tell the time by c, in the place of the machine's clock.
+// WithFence has the scheduler write to the API server only while it can show that it holds the lease of its leader election:
+// one that was stopped for longer than the lease, and goes on when another one leads already, changes nothing. It changes the
+// scheduler's clientset and client configuration, which therefore must be its own and not in use when the plugins are
+// made; app.NewSchedulerCommand's are.
+func WithFence() Option { return func(o *options) { o.fence = true } }
+
+// WithClock makes the plugins use c instead of the machine's clock.
 func WithClock(c clock.WithTicker) Option {
 	return func(o *options) {
 		o.zoneSpread = append(o.zoneSpread, zonespread.WithClock(c))
@@ -27,7 +34,7 @@ func WithClock(c clock.WithTicker) Option {
 	}
 }
 
-// WithSource has the plugins take their custom resources from source, in the place of the API server of the scheduler.
+// WithSource makes the plugins read their custom resources from source instead of the scheduler's API server.
 func WithSource(source crd.Source) Option {
 	return func(o *options) {
 		o.zoneSpread = append(o.zoneSpread, zonespread.WithSource(source))

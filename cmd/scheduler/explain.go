@@ -21,9 +21,9 @@ type clientError struct{ err error }
 func (e clientError) Error() string { return "no client for the API server: " + e.err.Error() }
 func (e clientError) Unwrap() error { return e.err }
 
-// remedies says what to do about an error whose text contains a fragment. Upstream flattens most errors
-// into text on their way up, so that there is nothing else to go by; an error that no fragment matches is
-// reported as it is. The first match counts.
+// remedies says what to do about an error whose text contains a fragment. Upstream turns most errors into
+// text, so there is nothing else to compare. An error that no fragment matches is reported as it is. The
+// first match counts.
 var remedies = []struct{ fragment, remedy string }{
 	{"unknown field", "correct its spelling or remove it"},
 	{"already set in map", "keep one of the two"},
@@ -40,7 +40,7 @@ var remedies = []struct{ fragment, remedy string }{
 	{"lost lease", "another scheduler has taken over, or the API server was not reached in time"},
 }
 
-// noise is what upstream says about its own decoders and calls, and not about the input.
+// noise matches words of upstream about its own decoders and calls, which do not help the user.
 var noise = strings.NewReplacer(
 	"strict decoding error: ", "",
 	"yaml: unmarshal errors: ", "",
@@ -48,7 +48,7 @@ var noise = strings.NewReplacer(
 	"creating profile for scheduler name ", "profile ",
 )
 
-// pluginTwice is the framework's name for a plugin, and behind it ours: one of them does.
+// pluginTwice matches the name of a plugin that the framework and the plugin both put before an error.
 var pluginTwice = regexp.MustCompile(`initializing plugin "([^"]+)": (plugin \w+: )?`)
 
 // explain turns the error that ends the process into one line: what is wrong, in which file, and what
@@ -86,6 +86,6 @@ func aboutConfig(err error) bool {
 			}
 		}
 	}
-	// Building the profiles is where the framework reads plugin names and hands plugins their args.
+	// The framework reads plugin names and passes args to plugins when it builds the profiles.
 	return strings.HasPrefix(err.Error(), "initializing profiles: ")
 }

@@ -17,11 +17,11 @@ import (
 	"zonewise.dev/plugins"
 )
 
-// name is what the program calls itself in its help and in the line that it ends with.
+// name is the program's name in its help and in its last line.
 const name = "zonewise-scheduler"
 
 func main() {
-	os.Exit(run(newCommand(plugins.NewPack())))
+	os.Exit(run(newCommand(plugins.NewPack(plugins.WithFence()))))
 }
 
 // newCommand returns upstream's command with the plugins of pack in its registry.
@@ -33,7 +33,7 @@ func newCommand(pack *plugins.Pack) *cobra.Command {
 	cmd := app.NewSchedulerCommand(options...)
 	cmd.Use = name
 	cmd.PreRunE = preflight
-	// The usage of this command is 200 lines, which hide the one that says what is wrong.
+	// The 200 lines of usage would hide the one that says what is wrong.
 	cmd.SilenceUsage = true
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
@@ -43,9 +43,9 @@ func newCommand(pack *plugins.Pack) *cobra.Command {
 
 // run executes the command and returns the exit status of the process.
 func run(cmd *cobra.Command) int {
-	// Upstream installs its own handler for these signals, and then reports the end that was asked for
-	// as a failure. Listening as well tells the two apart. Upstream may hear of a signal first and be done
-	// before we do: Stop returns when no signal is still on its way.
+	// Upstream's own handler of these signals makes a requested end look like a failure, so listen as well.
+	// Upstream may get a signal first and end before this channel has it: Stop returns when no signal is
+	// still being delivered.
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGINT, syscall.SIGTERM)
 	err := cli.RunNoErrOutput(cmd)
@@ -69,7 +69,7 @@ func configFile(cmd *cobra.Command) string {
 	return flagValue(cmd, "config")
 }
 
-// flagValue returns the value of one of upstream's flags, or "" when upstream has it no more.
+// flagValue returns the value of one of upstream's flags, or "" if upstream no longer has it.
 func flagValue(cmd *cobra.Command, name string) string {
 	if f := cmd.Flags().Lookup(name); f != nil {
 		return f.Value.String()

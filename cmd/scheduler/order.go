@@ -14,9 +14,9 @@ import (
 // preparing are the plugins of kube-scheduler that multiPoint enables at PreBind.
 var preparing = []string{names.VolumeBinding, names.DynamicResources}
 
-// checkOrder refuses profiles in which PermitGate does not come where its promise needs it: ahead of DefaultPreemption at
-// PostFilter, or members of a gang preempt one by one, and last at PreBind, or what comes behind it can fail when a part of the gang is
-// bound. The framework takes such a profile.
+// checkOrder refuses profiles that the framework accepts but in which PermitGate cannot keep its promise. It must come
+// before DefaultPreemption at PostFilter, or members of a gang preempt one by one. It must be last at PreBind, or a later
+// plugin can fail after a part of the gang is bound.
 func checkOrder(cfg *config.KubeSchedulerConfiguration) error {
 	for i := range cfg.Profiles {
 		p := &cfg.Profiles[i]
@@ -43,7 +43,7 @@ func checkOrder(cfg *config.KubeSchedulerConfiguration) error {
 	return nil
 }
 
-// ahead lists the plugins of PostFilter that are to be named, DefaultPreemption not among them.
+// ahead lists the plugins that the profile must name at PostFilter, without DefaultPreemption.
 func ahead(postFilter []string) string {
 	list := "["
 	for _, name := range []string{names.DynamicResources, zonespread.Name, permitgate.Name} {
@@ -57,8 +57,9 @@ func ahead(postFilter []string) string {
 	return list + "]"
 }
 
-// order returns the plugins of an extension point in the order in which the framework runs them: those of multiPoint that the
-// point names, the others of multiPoint, and what only the point names. has reports which of multiPoint's are for the point.
+// order returns the plugins of an extension point in the order in which the framework runs them: those of multiPoint that
+// the point names, the others of multiPoint, and those that only the point names. has reports which plugins of multiPoint
+// implement the point.
 func order(plugins *config.Plugins, point *config.PluginSet, has func(name string) bool) []string {
 	contains := func(list []config.Plugin, name string) bool {
 		return slices.ContainsFunc(list, func(p config.Plugin) bool { return p.Name == name })

@@ -23,12 +23,12 @@ const (
 	apiServerGrace = 10 * time.Second
 	// apiServerPoll is the pause between two attempts.
 	apiServerPoll = 500 * time.Millisecond
-	// apiServerTimeout bounds one attempt, so that a server that accepts and never answers is found out.
+	// apiServerTimeout limits one attempt, in case a server accepts connections and never answers.
 	apiServerTimeout = 5 * time.Second
 )
 
-// preflight finds out, before upstream builds anything, whether the configuration can be read, whether PermitGate is where it
-// belongs, and whether the API server answers. Upstream retries an unreachable API server forever and, at the default
+// preflight checks, before upstream builds anything, that the configuration can be read, that PermitGate comes in the right
+// order, and that the API server answers. Upstream retries an unreachable API server for ever and, at the default
 // verbosity, in silence.
 func preflight(cmd *cobra.Command, _ []string) error {
 	if flagValue(cmd, "version") != "false" {
@@ -61,8 +61,8 @@ func preflight(cmd *cobra.Command, _ []string) error {
 	return waitForAPIServer(ctx, config, apiServerGrace)
 }
 
-// clientConfig finds the API server where upstream does, without its warnings about the order in which
-// it looks, which upstream is going to repeat.
+// clientConfig finds the API server as upstream does, without upstream's warnings, which would appear
+// twice.
 func clientConfig(master, kubeconfig string) (*rest.Config, error) {
 	if master == "" && kubeconfig == "" {
 		if config, err := rest.InClusterConfig(); err == nil {
@@ -91,13 +91,13 @@ func waitForAPIServer(ctx context.Context, config *rest.Config, grace time.Durat
 		case apierrors.IsUnauthorized(last):
 			return false, last
 		case apierrors.IsForbidden(last):
-			// It answers and knows who asks. What the scheduler may do shows when it does it.
+			// The server answers and accepts the credentials. Permissions are not checked here.
 			return true, nil
 		}
 		logger.V(1).Info("The API server does not answer yet", "server", config.Host, "err", last)
 		return false, nil
 	})
-	// The address is named once, and without the query of the probe.
+	// Name the address once, without the query of the probe.
 	if request, ok := errors.AsType[*url.Error](last); ok {
 		last = request.Err
 	}

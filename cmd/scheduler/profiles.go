@@ -9,8 +9,8 @@ import (
 	"zonewise.dev/plugins/reservecache"
 )
 
-// warnOfProfiles says which profiles lack ReserveCache where others have it: their pods take the room that ZoneReservations hold. The
-// plugin cannot tell, since the framework makes it for the profiles only that enable it.
+// warnOfProfiles warns of profiles without ReserveCache if others have it: their pods take the room that ZoneReservations
+// hold. The plugin cannot warn itself, since the framework creates it only for profiles that enable it.
 func warnOfProfiles(logger klog.Logger, cfg *config.KubeSchedulerConfiguration) {
 	var with, without []string
 	for i := range cfg.Profiles {

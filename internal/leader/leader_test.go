@@ -45,10 +45,15 @@ func newHandle() handle {
 
 func publish(t *testing.T, leaderElect bool) {
 	t.Helper()
+	publishElection(t, componentconfig.LeaderElectionConfiguration{LeaderElect: ptr.To(leaderElect)})
+}
+
+func publishElection(t *testing.T, election componentconfig.LeaderElectionConfiguration) {
+	t.Helper()
 	config, err := configz.New("componentconfig")
 	require.NoError(t, err)
 	t.Cleanup(func() { configz.Delete("componentconfig") })
-	published := &schedulerConfig{LeaderElection: componentconfig.LeaderElectionConfiguration{LeaderElect: ptr.To(leaderElect)}}
+	published := &schedulerConfig{LeaderElection: election}
 	published.APIVersion, published.Kind = "kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration"
 	require.NoError(t, config.Set(published))
 }

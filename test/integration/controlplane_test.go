@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -28,12 +29,19 @@ import (
 
 	"zonewise.dev/internal/controlplane"
 	"zonewise.dev/manifests"
+	"zonewise.dev/test/internal/audit"
 )
 
 // schedulerUser is the identity of the scheduler: the ServiceAccount of manifests/rbac.
 var schedulerUser = envtest.User{
 	Name:   "system:serviceaccount:kube-system:zonewise-scheduler",
 	Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"},
+}
+
+// schedulerWrites is what the API server records.
+var schedulerWrites = auditv1.PolicyRule{
+	Level: auditv1.LevelMetadata, Users: []string{schedulerUser.Name},
+	Verbs: []string{"create", "update", "patch", "delete", "deletecollection"},
 }
 
 // podGroupCRD is the file of the PodGroup API in manifests.
@@ -55,7 +63,8 @@ type controlPlane struct {
 	admin  *rest.Config
 	client client.Client // reads and writes as an administrator, without a cache
 	kube   kubernetes.Interface
-	dir    string // scratch files that outlive a test
+	audit  *audit.Log // what schedulers have written
+	dir    string     // scratch files that outlive a test
 	// schedulerKubeconfig is a file with the credentials of schedulerUser.
 	schedulerKubeconfig string
 
@@ -89,7 +98,11 @@ func startControlPlane() (_ *controlPlane, err error) {
 	if c.dir, err = os.MkdirTemp("", "zonewise-integration-"); err != nil {
 		return nil, err
 	}
-	if c.plane, err = controlplane.Start(controlplane.Options{Assets: filepath.Join(root, "bin"), Dir: c.dir, Scheme: scheme}); err != nil {
+	var flags map[string]string
+	if c.audit, flags, err = audit.New(c.dir, schedulerWrites); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(c.dir))
+	}
+	if c.plane, err = controlplane.Start(controlplane.Options{Assets: filepath.Join(root, "bin"), Dir: c.dir, Scheme: scheme, Flags: flags}); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(c.dir))
 	}
 	defer func() {

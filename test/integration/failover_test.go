@@ -35,7 +35,7 @@ const asScheduler = "ZONEWISE_TEST_AS_SCHEDULER"
 // runScheduler is the main of such a process.
 func runScheduler() int {
 	var registry []app.Option
-	for name, factory := range plugins.NewPack().Factories() {
+	for name, factory := range plugins.NewPack(plugins.WithFence()).Factories() {
 		registry = append(registry, app.WithPlugin(name, factory))
 	}
 	return cli.Run(app.NewSchedulerCommand(registry...))
@@ -43,6 +43,7 @@ func runScheduler() int {
 
 // replica is a scheduler in a process of its own, with leader election.
 type replica struct {
+	name    string // the first word of its user agent
 	cmd     *exec.Cmd
 	address string // where it serves
 	done    chan error
@@ -51,6 +52,12 @@ type replica struct {
 // startReplica starts one that sends qps requests a second. Its lease is short, so that a test need not
 // wait for it; it ends with the test.
 func (w *world) startReplica(number int, qps int32) *replica {
+	w.t.Helper()
+	return w.startReplicaOf(os.Args[0], number, qps)
+}
+
+// startReplicaOf starts a replica of another program. To the API server it is replica-N.
+func (w *world) startReplicaOf(program string, number int, qps int32) *replica {
 	w.t.Helper()
 	setup := &schedulerSetup{file: "second-scheduler.yaml"}
 	edited(func(c *configv1.KubeSchedulerConfiguration) {
@@ -62,14 +69,14 @@ func (w *world) startReplica(number int, qps int32) *replica {
 	slowly(qps)(setup)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(w.t, err)
-	r := &replica{address: listener.Addr().String(), done: make(chan error, 1)}
+	r := &replica{name: fmt.Sprintf("replica-%d", number), address: listener.Addr().String(), done: make(chan error, 1)}
 	require.NoError(w.t, listener.Close()) // it is the replica's now
 	_, port, err := net.SplitHostPort(r.address)
 	require.NoError(w.t, err)
 
 	log, err := os.Create(filepath.Join(w.t.ArtifactDir(), fmt.Sprintf("replica-%d.log", number)))
 	require.NoError(w.t, err)
-	r.cmd = exec.CommandContext(w.ctx, os.Args[0],
+	r.cmd = exec.CommandContext(w.ctx, program,
 		"--config="+w.writeConfig(setup),
 		"--bind-address=127.0.0.1", "--secure-port="+port,
 		"--authentication-kubeconfig="+cp.schedulerKubeconfig,
@@ -77,6 +84,7 @@ func (w *world) startReplica(number int, qps int32) *replica {
 		"--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics",
 		"-v=2",
 	)
+	r.cmd.Args[0] = r.name
 	r.cmd.Env = append(os.Environ(), asScheduler+"=1")
 	r.cmd.Stdout, r.cmd.Stderr = log, log
 	require.NoError(w.t, r.cmd.Start())
@@ -157,7 +165,7 @@ func TestFailover(t *testing.T) {
 			return code == http.StatusOK, fmt.Sprint(code, body, err)
 		})
 	}
-	first := w.startReplica(1, 15)
+	first := w.startReplica(1, 4)
 	w.eventually("the first replica leads", func() (bool, string) { h := w.leaseHolder(); return h != "", h })
 	ready(first)
 	holder := w.leaseHolder()

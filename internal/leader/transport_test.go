@@ -1,0 +1,90 @@
+package leader_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	componentconfig "k8s.io/component-base/config/v1alpha1"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/utils/ptr"
+
+	"zonewise.dev/internal/leader"
+)
+
+type clientHandle struct {
+	handle
+
+	client kubernetes.Interface
+	config *rest.Config
+}
+
+func (h clientHandle) ClientSet() kubernetes.Interface { return h.client }
+func (h clientHandle) KubeConfig() *rest.Config        { return h.config }
+
+// TestFence: a scheduler's clients, with the elector of client-go and a lease that another process takes away.
+func TestFence(t *testing.T) {
+	t.Cleanup(legacyregistry.Reset) // the gauge of the elector below
+	var mu sync.Mutex               // guards holder and binds
+	holder, binds := "me", 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		if r.Method != http.MethodGet {
+			binds++
+			w.WriteHeader(http.StatusCreated)
+			_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess})
+			return
+		}
+		lease := coordinationv1.Lease{TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}}
+		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &holder, ptr.To(metav1.NewMicroTime(time.Now()))
+		_ = json.NewEncoder(w).Encode(lease)
+	}))
+	t.Cleanup(server.Close)
+	publishElection(t, componentconfig.LeaderElectionConfiguration{
+		LeaderElect: ptr.To(true), ResourceNamespace: "kube-system", ResourceName: "kube-scheduler",
+		LeaseDuration: metav1.Duration{Duration: time.Hour}, RenewDeadline: metav1.Duration{Duration: time.Second}, RetryPeriod: metav1.Duration{Duration: time.Second},
+	})
+	config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+	client, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	h := clientHandle{newHandle(), client, config}
+	require.NoError(t, leader.Fence(t.Context(), h))
+	require.NoError(t, leader.Fence(t.Context(), h), "another profile")
+	later, err := kubernetes.NewForConfig(h.config)
+	require.NoError(t, err)
+	elect(t)
+	eventually(t, leader.Of(t.Context(), h).Leading())
+
+	bind := func(client kubernetes.Interface) error {
+		return client.CoreV1().Pods("shop").Bind(t.Context(), &v1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "web"}}, metav1.CreateOptions{})
+	}
+	require.NoError(t, bind(client))
+	require.NoError(t, bind(later))
+	mu.Lock()
+	holder = "other"
+	require.Equal(t, 2, binds)
+	mu.Unlock()
+	for _, c := range []kubernetes.Interface{client, later} {
+		require.Eventually(t, func() bool { return bind(c) != nil }, 10*time.Second, 50*time.Millisecond)
+		require.ErrorContains(t, bind(c), `another scheduler leads: "other" holds the lease of "me"`)
+	}
+	mu.Lock()
+	holder = "me"
+	mu.Unlock()
+	require.Eventually(t, func() bool { return bind(client) == nil }, 10*time.Second, 50*time.Millisecond)
+}
+
+func TestFenceNeedsAnAPIServer(t *testing.T) {
+	require.NoError(t, leader.Fence(t.Context(), clientHandle{handle: newHandle()}))
+}
