@@ -3,9 +3,8 @@
 //	ZoneSpreadPolicy   how the pods of a namespace are spread over zones     (namespaced)
 //	ZoneReservation    capacity that is held in zones for the pods of owners (cluster-scoped)
 //
-// The types are the contract; what they mean for a pod is computed by plugins/zonespread/policy and by
-// plugins/reservecache/reservations. Defaults and validation live in the CustomResourceDefinitions that are
-// generated from the markers here, so that a bad object is refused by the API server with the field named.
+// The types are the contract; plugins/zonespread/policy and plugins/reservecache/serve apply them. Defaults and validation live in the CustomResourceDefinitions that are
+// generated from the markers here, so that the API server refuses a bad object and names the field.
 //
 // Non-goals: conversion (there is one version), and behaviour of any kind.
 //

@@ -5,23 +5,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ZoneReservationStatus is what is held, where, and by whom it is used. A scheduler that takes over goes on from it: it is the
-// record of which pods use slots.
+// ZoneReservationStatus says what is held, where, and which pods use it. A scheduler that takes over continues from it.
 type ZoneReservationStatus struct {
 	// ObservedGeneration is the generation of the spec that the status was computed from.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// LastUpdateTime is when the status was computed. An owner that was bound later may use a slot without being among
-	// the consumers.
+	// LastUpdateTime is when the status was computed. An owner that was bound later may use a slot and not be listed
+	// in consumers.
 	// +optional
 	LastUpdateTime metav1.MicroTime `json:"lastUpdateTime,omitzero"`
 
-	// Slots are the figures of all zones together.
+	// Slots counts the slots of all zones together.
 	// +optional
 	Slots SlotCounts `json:"slots,omitzero"`
 
-	// Zones are the zones that slots are wanted or held in, by name.
+	// Zones are the zones in which slots are desired or held, sorted by name.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -38,13 +37,13 @@ type ZoneReservationStatus struct {
 
 // SlotCounts are numbers of slots.
 type SlotCounts struct {
-	// Desired is how many slots are wanted.
+	// Desired is how many slots the reservation asks for.
 	// +optional
 	Desired int64 `json:"desired"`
-	// Held is how many slots have a place on a node, used or not.
+	// Held is how many slots have a place on a node, used or unused.
 	// +optional
 	Held int64 `json:"held"`
-	// Used is how many of the held slots have a pod of the owners in them.
+	// Used is how many of the held slots an owner uses.
 	// +optional
 	Used int64 `json:"used"`
 }
@@ -58,8 +57,8 @@ type ReservationZoneStatus struct {
 
 	SlotCounts `json:",inline"`
 
-	// Nodes are the nodes on which the slots are, by name. A node that is gone or not ready is among them while pods
-	// are there in slots, which the figures do not cover.
+	// Nodes are the nodes with slots, sorted by name. A node that is gone or not ready is listed while pods use slots
+	// there; the slots counts do not include these.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5000
@@ -72,13 +71,13 @@ type ReservationNodeStatus struct {
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Slots is how many slots are held on the node, used or not.
+	// Slots is how many slots are held on the node, used or unused.
 	// +optional
 	Slots int64 `json:"slots"`
-	// Used is how many of them have a pod of the owners in them.
+	// Used is how many of them owners use.
 	// +optional
 	Used int64 `json:"used"`
-	// Consumers are the UIDs of the pods that use them, the oldest use first. A pod that uses n slots is listed n times.
+	// Consumers are the UIDs of the pods that use the slots, the longest use first. A pod that uses n slots is listed n times.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5000
@@ -87,10 +86,10 @@ type ReservationNodeStatus struct {
 
 // The conditions of a ZoneReservation; it has ConditionAccepted as well.
 const (
-	// ConditionReady is True when all slots that are wanted are held.
+	// ConditionReady is True when all desired slots are held.
 	ConditionReady = "Ready"
-	// ConditionDegraded is True when slots that are wanted cannot be relied on for a reason that does not pass by itself: a
-	// node was lost or is overcommitted and the slots have no other place yet, or no more may be held.
+	// ConditionDegraded is True when slots are missing for a reason that does not pass by itself: a node was lost or is
+	// overcommitted and its slots have no other place yet, or no more may be held.
 	ConditionDegraded = "Degraded"
 	// ConditionExpired is True when spec.ttl has passed. Nothing is held any more.
 	ConditionExpired = "Expired"
@@ -103,12 +102,12 @@ const (
 // Reasons of the conditions of a ZoneReservation; ReasonAccepted, ReasonInvalid and ReasonZonesWithoutNodes serve it as
 // well.
 const (
-	// ReasonOwnersOverlap: Accepted is True, but pods can belong to another, older reservation as well, and then do.
+	// ReasonOwnersOverlap: Accepted is True, but an older reservation selects the same pods, which then belong to it.
 	ReasonOwnersOverlap = "OwnersOverlap"
 
 	// ReasonAllHeld: Ready is True.
 	ReasonAllHeld = "AllSlotsHeld"
-	// ReasonFilling: slots lack room; capacity that becomes free goes to this reservation.
+	// ReasonFilling: slots lack room; freed capacity goes to this reservation.
 	ReasonFilling = "Filling"
 	// ReasonFitsNoNode: no node could hold a slot even if it were empty.
 	ReasonFitsNoNode = "FitsNoNode"
@@ -123,22 +122,22 @@ const (
 
 	// ReasonAsDesired: Degraded is False.
 	ReasonAsDesired = "AsDesired"
-	// ReasonOvercommitted: pods that this scheduler did not place there take the space of slots.
+	// ReasonOvercommitted: pods have taken the room of slots, or the node has shrunk.
 	ReasonOvercommitted = "Overcommitted"
-	// ReasonNodesLost: nodes with slots went away or ceased to be ready, and the slots have no other place yet.
+	// ReasonNodesLost: nodes with slots were removed or ceased to be ready, and the slots have no other place yet.
 	ReasonNodesLost = "NodesLost"
 	// ReasonHeldFractionReached: the scheduler's maxHeldFraction keeps slots from being placed.
 	ReasonHeldFractionReached = "HeldFractionReached"
 
 	// ReasonOwnersFit: OwnersDoNotFit is False.
 	ReasonOwnersFit = "OwnersFit"
-	// ReasonLargerThanSlot: an owner asks for more than the slots that one node may have.
+	// ReasonLargerThanSlot: an owner asks for more than all slots of one node.
 	ReasonLargerThanSlot = "LargerThanSlot"
-	// ReasonOneOwnerPerNode: owners keep away from each other by hostname, and slots may be together on a node.
+	// ReasonOneOwnerPerNode: owners may not share a node, and slots may.
 	ReasonOneOwnerPerNode = "OneOwnerPerNode"
 
 	// ReasonProtected: Protected is True.
 	ReasonProtected = "Protected"
-	// ReasonPriorityBelowDefault: spec.priority is below that of pods without a priority class.
+	// ReasonPriorityBelowDefault: spec.priority is below the priority of pods without a priority class.
 	ReasonPriorityBelowDefault = "PriorityBelowDefault"
 )

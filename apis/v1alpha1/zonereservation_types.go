@@ -5,19 +5,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ZoneReservation holds capacity in zones for the pods of named owners, without placeholder pods. What is held is
-// a number of slots, each as large as one pod of the owners. Other pods of the same or a lower priority are kept
-// off; nothing is evicted, not even when the reservation expires or is deleted.
+// ZoneReservation holds capacity in zones for the pods of named owners, without placeholder pods. It holds a number
+// of slots, each as large as one pod of the owners. Other pods of the same or a lower priority may not use them. No
+// pod is evicted, not even when the reservation expires or is deleted.
 //
-// When several reservations name a pod, it belongs to the oldest of them, by creationTimestamp and then by name.
+// A pod that several reservations select belongs to the oldest of them, by creationTimestamp and then by name.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=zonereservations,singular=zonereservation,scope=Cluster,shortName=zrsv,categories=zonewise
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
-// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.status.slots.desired`,description="Slots that are wanted"
+// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.status.slots.desired`,description="Slots that the reservation asks for"
 // +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.slots.held`,description="Slots that have a place on a node"
-// +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.slots.used`,description="Held slots with a pod of the owners in them"
+// +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.slots.used`,description="Held slots that owners use"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`,priority=1
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`,priority=1
@@ -28,11 +28,11 @@ type ZoneReservation struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is wanted.
+	// Spec says what to hold.
 	// +required
 	Spec ZoneReservationSpec `json:"spec"`
 
-	// Status is what is held.
+	// Status says what is held.
 	// +optional
 	Status ZoneReservationStatus `json:"status,omitzero"`
 }
@@ -46,31 +46,31 @@ type ZoneReservationList struct {
 	Items           []ZoneReservation `json:"items"`
 }
 
-// ZoneReservationSpec is what is wanted.
+// ZoneReservationSpec says what to hold.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.zones) && size(self.zones) > 0) != has(self.slots)",message="spec: exactly one of zones and slots must be set",reason="FieldValueInvalid"
 // +kubebuilder:validation:XValidation:rule="!has(self.zones) || self.zones.map(z, z.slots).sum() <= 5000",message="spec.zones: a reservation has at most 5000 slots in all",reason="FieldValueInvalid"
 type ZoneReservationSpec struct {
-	// Owners are the pods for which capacity is held. A pod that one of them matches is an owner.
+	// Owners select the pods for which capacity is held. A pod that one entry selects is an owner.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	Owners []ReservationOwner `json:"owners"`
 
-	// Slot is the size of one slot and where it may be.
+	// Slot is the size of one slot, and the nodes on which it may be.
 	// +required
 	Slot ReservationSlot `json:"slot"`
 
-	// Mode says when an owner uses a slot. Headroom, the default: an owner takes free capacity first, and a
-	// slot only when nothing else fits, so that slots are there when capacity is short. Guarantee: an owner uses a
-	// slot first, so that the slots are the capacity of the owners from the start.
+	// Mode says when an owner uses a slot. Headroom, the default: an owner uses free capacity first, and a
+	// slot only if it fits nowhere else, so slots remain for times when capacity is short. Guarantee: an owner uses a
+	// slot first, so the slots are capacity that belongs to the owners.
 	// +optional
 	// +kubebuilder:default=Headroom
 	Mode ReservationMode `json:"mode,omitempty"`
 
-	// OwnerPolicy says whether owners may run elsewhere. Preferred, the default: they may. Required: owners run only
-	// inside their slots, and wait when all slots are used.
+	// OwnerPolicy says whether owners may run outside of slots. Preferred, the default: they may. Required: owners run
+	// only in slots, and wait when all slots are used.
 	// +optional
 	// +kubebuilder:default=Preferred
 	OwnerPolicy ReservationOwnerPolicy `json:"ownerPolicy,omitempty"`
@@ -83,31 +83,31 @@ type ZoneReservationSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Zones []ReservationZone `json:"zones,omitempty"`
 
-	// Slots is how many slots are held in all, spread evenly over the zones of the cluster. Either zones or slots must
-	// be set.
+	// Slots is how many slots are held in total, spread evenly over the zones of the cluster. Either zones or slots
+	// must be set.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=5000
 	Slots *int32 `json:"slots,omitempty"`
 
-	// SlotsPerNode is how many slots a node may have at most, owners that run there outside of slots counted. Owners that
-	// keep away from each other by hostname need 1. Defaults to as many as fit.
+	// SlotsPerNode is the most slots that a node may have; owners that run there outside of slots count, too. Set it to 1
+	// if owners may not share a node. By default a node has as many as fit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=5000
 	SlotsPerNode *int32 `json:"slotsPerNode,omitempty"`
 
-	// Priority protects the slots: pods of a higher priority may take the space of unused slots, as if it were
-	// free. Pods that the reservation does not name and whose priority is at most this one are kept off. Defaults to
+	// Priority protects the slots: pods of a higher priority may use the room of unused slots as if it were free.
+	// Other pods that are not owners may not. Defaults to
 	// the priority of pods without a priority class: that of the cluster's PriorityClass with globalDefault, else 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=-2147483648
 	// +kubebuilder:validation:Maximum=1000000000
 	Priority *int32 `json:"priority,omitempty"`
 
-	// TTL is how long the reservation lasts from its creation. After that it holds nothing any more; pods in its slots
-	// go on running. It may be changed, also to revive an expired reservation. Without it the reservation lasts until
-	// it is deleted.
+	// TTL is how long the reservation lasts from its creation. After that it holds nothing; pods in its slots keep
+	// running. It may be changed, also to revive an expired reservation. Without it the reservation lasts until it is
+	// deleted.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -115,9 +115,9 @@ type ZoneReservationSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) > duration('0s')",message="spec.ttl: must be a duration above 0, such as 24h"
 	TTL *metav1.Duration `json:"ttl,omitempty"`
 
-	// OnZoneLoss says what becomes of the slots of a zone that has no usable node any more. Shift, the default: they are
-	// held in the other zones, as far as there is room, until the zone is back. Keep: they are held
-	// nowhere until the zone is back.
+	// OnZoneLoss says what happens to the slots of a zone that has no usable node any more. Shift, the default: they are
+	// held in the other zones, as far as there is room, until the zone is back. Keep: they are not held until the zone
+	// is back.
 	// +optional
 	// +kubebuilder:default=Shift
 	OnZoneLoss ZoneLossPolicy `json:"onZoneLoss,omitempty"`
@@ -138,10 +138,10 @@ type ReservationOwner struct {
 	PodSelector metav1.LabelSelector `json:"podSelector"`
 }
 
-// ReservationSlot is the size of one slot and where it may be.
+// ReservationSlot is the size of one slot, and the nodes on which it may be.
 type ReservationSlot struct {
-	// Requests is what one slot holds: cpu, memory, ephemeral-storage, huge pages or extended resources. One of
-	// which it is 0 is as if it were not there. A place for one pod comes with the slot.
+	// Requests is what one slot holds: cpu, memory, ephemeral-storage, huge pages or extended resources. Quantities
+	// of 0 are ignored. A slot also holds a place for one pod.
 	// +required
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=12
@@ -149,12 +149,12 @@ type ReservationSlot struct {
 	// +kubebuilder:validation:XValidation:rule="!('pods' in self)",message="spec.slot.requests: pods must not be set: a slot is a place for one pod"
 	Requests v1.ResourceList `json:"requests"`
 
-	// NodeSelector restricts the nodes, as that of a pod does.
+	// NodeSelector restricts the nodes, as in a pod.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
-	// Tolerations let slots be on nodes with matching taints, as those of a pod do. The owners need them, too.
+	// Tolerations allow slots on nodes with matching taints, as in a pod. The owners need them, too.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
@@ -197,7 +197,7 @@ const (
 	OwnerRequired  ReservationOwnerPolicy = "Required"
 )
 
-// ZoneLossPolicy says what becomes of the slots of a zone that is lost.
+// ZoneLossPolicy says what happens to the slots of a lost zone.
 // +kubebuilder:validation:Enum=Keep;Shift
 type ZoneLossPolicy string
 

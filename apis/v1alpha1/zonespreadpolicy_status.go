@@ -5,28 +5,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ZoneSpreadPolicyStatus has what the scheduler's decisions rest on besides the spec (zones[].since, full and
-// recoveringSince), which is written at once, and a report, which may be some seconds old.
+// ZoneSpreadPolicyStatus has the fields that the scheduler's decisions depend on besides the spec (zones[].since, full
+// and recoveringSince), which are written at once, and a report, which may be some seconds old.
 type ZoneSpreadPolicyStatus struct {
 	// ObservedGeneration is the generation of the spec that the status was computed from.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Replicas is how many pods are wanted: the sum over the workloads with Owner. Gangs with unit PodGroup, as in
-	// all numbers below.
+	// Replicas is how many pods are desired; with spec.replicas Owner, the sum over the workloads. With unit PodGroup
+	// this and all numbers below count gangs.
 	// +optional
 	Replicas int64 `json:"replicas"`
 
-	// Pods is how many selected pods are placed in a zone; terminating and finished pods do not count.
+	// Pods is how many selected pods are placed in zones; terminating and finished pods do not count.
 	// +optional
 	Pods int64 `json:"pods"`
 
-	// Skew is by how many pods the zone that is furthest ahead exceeds its share, rounded up; compare it with
-	// spec.maxSkew. During a rollout it is the largest over the revisions.
+	// Skew is by how many pods the zone that is furthest ahead exceeds its share, rounded up, to be compared with
+	// spec.maxSkew. During a rollout it is the largest skew of any revision.
 	// +optional
 	Skew int64 `json:"skew"`
 
-	// Zones are the zones of the cluster and the declared zones, by name.
+	// Zones are the zones of the cluster and the declared zones, sorted by name.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -43,13 +43,13 @@ type ZoneSpreadPolicyStatus struct {
 
 // The conditions of a ZoneSpreadPolicy.
 const (
-	// ConditionAccepted is True when the scheduler applies the policy. A policy that is not accepted is not
-	// applied at all; the message names the field.
+	// ConditionAccepted is True when the scheduler applies the policy. Otherwise the message names the field that is wrong,
+	// and the policy has no effect.
 	ConditionAccepted = "Accepted"
-	// ConditionSatisfied is True when the pods that are placed obey the policy and none waits because of it.
+	// ConditionSatisfied is True when the placed pods obey the policy and no pod waits because of it.
 	ConditionSatisfied = "Satisfied"
-	// ConditionInfeasible is True when no placement of all replicas over the zones that exist obeys the policy.
-	// Nothing is loosened: pods beyond what is possible wait.
+	// ConditionInfeasible is True when no placement of all replicas over the existing zones obeys the policy. No rule is
+	// loosened: the pods that do not fit wait.
 	ConditionInfeasible = "Infeasible"
 )
 
@@ -58,8 +58,8 @@ const (
 	ReasonAccepted          = "Accepted"
 	ReasonInvalid           = "Invalid"
 	ReasonZonesWithoutNodes = "ZonesWithoutNodes"
-	// ReasonReplicasUnknown: percentages or quorumSafe are not applied to some pods, because how many pods their
-	// workload wants is not known.
+	// ReasonReplicasUnknown: percentages or quorumSafe are not applied to some pods, because the desired replicas of their
+	// workload are unknown.
 	ReasonReplicasUnknown = "ReplicasUnknown"
 
 	ReasonSatisfied    = "Satisfied"
@@ -78,15 +78,15 @@ const (
 	ReasonReplicasNotYetObserved = "NoReplicas"
 )
 
-// ZoneState is how a zone takes part.
+// ZoneState says whether and how a zone counts.
 // +kubebuilder:validation:Enum=Available;Empty;Closed;Full;Recovering
 type ZoneState string
 
 // The states of a zone.
 const (
-	// ZoneAvailable: the zone takes part. So does one without an open node until downAfter is over, see since.
+	// ZoneAvailable: the zone counts. So does a zone without an open node until downAfter has passed, see since.
 	ZoneAvailable ZoneState = "Available"
-	// ZoneEmpty: the zone is declared and never had a node; it takes part, with no pods.
+	// ZoneEmpty: the zone is declared and never had a node; it counts as a zone with no pods.
 	ZoneEmpty ZoneState = "Empty"
 	// ZoneClosed: no node has been ready and open to the policy's pods for downAfter.
 	ZoneClosed ZoneState = "Closed"
@@ -107,21 +107,21 @@ type ZoneStatus struct {
 	// +optional
 	Pods int64 `json:"pods"`
 
-	// Desired is how many pods the zone should hold: its part of the replicas by weight, within the caps,
-	// with the parts of unavailable zones handed to the others.
+	// Desired is how many pods the zone should hold: its share of the replicas by weight, within the caps. The shares
+	// of unavailable zones go to the others.
 	// +optional
 	Desired int64 `json:"desired"`
 
-	// State is how the zone takes part.
+	// State says whether and how the zone counts.
 	// +optional
 	State ZoneState `json:"state,omitempty"`
 
-	// Since is since when the zone has no node that is ready and open to the policy's pods; it is closed when
-	// downAfter has passed. Absent while it has one.
+	// Since is the time since which the zone has had no node that is ready and open to the policy's pods. When downAfter
+	// has passed, the zone is closed. Absent while it has such a node.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 
-	// Full has the sizes of pods that all nodes of the zone refuse, and since when.
+	// Full lists the sizes of pods that all nodes of the zone refuse, and since when.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -133,23 +133,23 @@ type ZoneStatus struct {
 	RecoveringSince *metav1.Time `json:"recoveringSince,omitempty"`
 }
 
-// RefusedSize is a size of pods that a zone refuses.
+// RefusedSize is a size of pods that all nodes of a zone refuse.
 type RefusedSize struct {
 	// Since is when all nodes that a pod of this size could use began to refuse it.
 	// +required
 	Since metav1.Time `json:"since"`
 
-	// Last is when that was seen last, to 5 minutes. The zone is full for such pods, and for pods that ask for more, when
-	// there is fullAfter between since and last. An entry is void when last is 15 minutes old.
+	// Last is when a refusal was last seen, updated every 5 minutes. Once fullAfter lies between since and last, the zone
+	// is full for pods of this size and larger. The entry ends when last is 15 minutes old.
 	// +required
 	Last metav1.Time `json:"last"`
 
-	// AtLeast is what the pod requested.
+	// AtLeast is what the refused pods requested.
 	// +optional
 	AtLeast v1.ResourceList `json:"atLeast,omitempty"`
 
-	// Resources is true when no node had what the pod requested, so that room that appears ends the entry. Otherwise
-	// nodes refused the pod for another reason, and a pod that fits there ends it.
+	// Resources is true if all nodes lacked requested resources; the entry then ends when one of them has room. Otherwise
+	// some refused the pod for another reason, and the entry ends when a pod fits there.
 	// +optional
 	Resources bool `json:"resources,omitempty"`
 }

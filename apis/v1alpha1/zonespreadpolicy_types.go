@@ -5,16 +5,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// ZoneSpreadPolicy says how the pods that it selects are spread over the zones of the cluster, beyond what
-// topologySpreadConstraints of a pod can say: weights, caps, quorum safety, and what happens when a zone is
-// dead or full. It acts on pods of its own namespace that the Zonewise scheduler places; it evicts nothing.
-// When several policies select a pod, every one of them must let it go to a zone, and their scores are added.
+// ZoneSpreadPolicy says how the pods that it selects are spread over the zones of the cluster, beyond what a pod's
+// topologySpreadConstraints can say: weights, caps, quorum safety, and what happens when a zone is
+// dead or full. It applies to pods of its own namespace that the Zonewise scheduler places, and evicts none.
+// If several policies select a pod, the pod goes to zones that all of them allow, and their scores are averaged.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=zonespreadpolicies,singular=zonespreadpolicy,scope=Namespaced,shortName=zsp,categories=zonewise
 // +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.pods`,description="Pods that are placed"
-// +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.status.replicas`,description="Pods that are wanted"
+// +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.status.replicas`,description="Pods that are desired"
 // +kubebuilder:printcolumn:name="Skew",type=integer,JSONPath=`.status.skew`,description="Weighted skew, to be compared with spec.maxSkew"
 // +kubebuilder:printcolumn:name="Satisfied",type=string,JSONPath=`.status.conditions[?(@.type=="Satisfied")].status`
 // +kubebuilder:printcolumn:name="Infeasible",type=string,JSONPath=`.status.conditions[?(@.type=="Infeasible")].status`
@@ -25,11 +25,11 @@ type ZoneSpreadPolicy struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what is wanted.
+	// Spec says how to spread.
 	// +required
 	Spec ZoneSpreadPolicySpec `json:"spec"`
 
-	// Status is what decisions about unavailable zones rest on, and a report.
+	// Status has what decisions about unavailable zones depend on, and a report.
 	// +optional
 	Status ZoneSpreadPolicyStatus `json:"status,omitzero"`
 }
@@ -55,7 +55,7 @@ const (
 	DefaultPodTemplateHash = "pod-template-hash"
 )
 
-// ZoneSpreadPolicySpec is what is wanted.
+// ZoneSpreadPolicySpec says how to spread.
 //
 // +kubebuilder:validation:XValidation:rule="self.defaultWeight > 0 || (has(self.zones) && self.zones.exists(z, z.weight > 0))",message="spec.zones: at least one weight must be above 0 when spec.defaultWeight is 0: no zone would be allowed",fieldPath=".zones",reason="FieldValueInvalid"
 // +kubebuilder:validation:XValidation:rule="self.unit != 'PodGroup' || !has(self.replicas) || type(self.replicas) == int || self.replicas != 'Owner'",message="spec.replicas: must be Matching or a number when spec.unit is PodGroup: workloads want pods, not gangs",fieldPath=".replicas",reason="FieldValueInvalid"
@@ -66,11 +66,11 @@ type ZoneSpreadPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="spec.podSelector: must not be empty: set matchLabels or matchExpressions"
 	PodSelector metav1.LabelSelector `json:"podSelector"`
 
-	// MatchLabelKeys are label keys whose values an incoming pod and the pods counted for it have in common.
-	// A key that the incoming pod lacks is ignored. Skew and caps then look at one revision at a time, so that a
+	// MatchLabelKeys are label keys: only pods that have the incoming pod's values of these labels are counted for it.
+	// A key that the incoming pod lacks is ignored. Skew and caps then apply to one revision at a time, so that a
 	// rollout's surge is not refused because of the pods that it replaces. Defaults to [pod-template-hash],
-	// which only the pods of a Deployment have. Set it to [] to count all revisions together; a
-	// Deployment with maxUnavailable 0 whose replicas fill the caps exactly can then not roll out, and the
+	// which only the pods of a Deployment have. Set it to [] to count all revisions together. A
+	// Deployment with maxUnavailable 0 whose replicas fill the caps exactly then cannot roll out, and the
 	// condition Infeasible says so.
 	// +optional
 	// +listType=set
@@ -81,18 +81,17 @@ type ZoneSpreadPolicySpec struct {
 	// +kubebuilder:validation:items:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	MatchLabelKeys []string `json:"matchLabelKeys,omitzero"`
 
-	// Unit is what the policy counts: Pod, the default, or PodGroup. With PodGroup all pods that have the same value
-	// of the label scheduling.x-k8s.io/pod-group, a gang, count as one in each zone that has one of them, and the gang of
-	// the incoming pod does not count, so that its members are judged alike. Caps, weights, quorumSafe and replicas are
-	// then numbers of gangs. Pods without the label count one by one.
+	// Unit is what the policy counts: Pod, the default, or PodGroup. With PodGroup a gang, which is all pods with the same
+	// value of the label scheduling.x-k8s.io/pod-group, counts as one in each zone that has one of them. The gang of the
+	// incoming pod does not count, so that all its members are treated alike. Caps, quorumSafe and replicas are then
+	// numbers of gangs. Pods without the label count one by one.
 	// +optional
 	// +kubebuilder:default=Pod
 	Unit Unit `json:"unit,omitempty"`
 
 	// TopologyKey is the node label whose value is the zone of a node. It cannot be changed later, since the
 	// status has zones by name. A node without the label is refused under DoNotSchedule. kubernetes.io/hostname is
-	// not allowed: a policy keeps state for each zone, of which there should be few; topologySpreadConstraints spread
-	// over hosts.
+	// not allowed, since a policy keeps state for each zone: use topologySpreadConstraints to spread over hosts.
 	// +optional
 	// +kubebuilder:default="topology.kubernetes.io/zone"
 	// +kubebuilder:validation:MinLength=1
@@ -103,8 +102,8 @@ type ZoneSpreadPolicySpec struct {
 	TopologyKey string `json:"topologyKey,omitempty"`
 
 	// Zones declares zones with their weights and caps. A declared zone exists even while it has no node: it
-	// counts as a zone with no pods, so that pods wait for it rather than crowd the other zones. A zone that is
-	// not listed has defaultWeight and no maxPods.
+	// counts as a zone with no pods, so pods wait for it rather than crowd the other zones. A zone that is not listed
+	// has defaultWeight and no maxPods.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -120,45 +119,44 @@ type ZoneSpreadPolicySpec struct {
 
 	// MaxSkew is by how many pods a zone may be ahead of its share, measured against the zone with the
 	// smallest pods/weight: pods in the zone - weight of the zone * (smallest pods/weight) <= maxSkew. With equal
-	// weights it is maxSkew of topologySpreadConstraints. Defaults to 1.
+	// weights this is the maxSkew of topologySpreadConstraints. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
 	MaxSkew int32 `json:"maxSkew,omitempty"`
 
-	// MaxPerZone is how many pods a zone may hold at most: a number of pods, or a percentage of the desired
-	// replicas such as "40%" (more than 0%, at most 100%). A percentage never comes to less than 1 pod. It holds
-	// while zones are unavailable, too. See replicas for which pods are compared with it. Without it there is no
-	// such limit.
+	// MaxPerZone is the most pods that a zone may hold: a number, or a percentage of the desired replicas such as
+	// "40%" (more than 0%, at most 100%). A percentage is never less than 1 pod. The limit also applies while zones are
+	// unavailable. See replicas for which pods count. Without it there is no such limit.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? int(self) >= 1 && int(self) <= 1000000 : string(self).matches('^([1-9][0-9]?|100)%$')",message="spec.maxPerZone: must be a number of pods from 1 to 1000000, or a percentage from \"1%\" to \"100%\""
 	MaxPerZone *intstr.IntOrString `json:"maxPerZone,omitempty"`
 
-	// PercentRounding says how a percentage in maxPerZone that is not a whole number of pods is rounded.
-	// Down is stricter; Up, the default, keeps small replica counts placeable.
+	// PercentRounding says how a percentage in maxPerZone is rounded to a number of pods. Down is stricter; Up, the
+	// default, allows small replica counts to be placed.
 	// +optional
 	// +kubebuilder:default=Up
 	PercentRounding PercentRounding `json:"percentRounding,omitempty"`
 
-	// QuorumSafe keeps every zone below half of the desired replicas, so that a majority is left after the
-	// loss of any one zone. It needs at least 3 replicas and at least 3 zones (4 zones for 4 replicas); the
-	// condition Infeasible tells when it cannot be kept.
+	// QuorumSafe keeps every zone below half of the desired replicas, so that a majority remains after the
+	// loss of any one zone. It needs at least 3 replicas and at least 3 zones (4 zones for 4 replicas). If that is
+	// impossible, the condition Infeasible is True.
 	// +optional
 	// +kubebuilder:default=false
 	QuorumSafe bool `json:"quorumSafe,omitempty"`
 
-	// MinZones is how many zones must be available to spread over. With fewer, the emptiest zone counts as
-	// holding nothing, so that no zone takes more than maxSkew pods: minDomains of topologySpreadConstraints.
+	// MinZones is how many zones must be available. With fewer, the emptiest zone counts as holding no pods, so no zone
+	// takes more than maxSkew pods, as with minDomains of topologySpreadConstraints.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MinZones *int32 `json:"minZones,omitempty"`
 
-	// WhenUnsatisfiable says what becomes of a pod for which no zone is within the policy: DoNotSchedule, the
-	// default, lets it wait; ScheduleAnyway refuses no node for the sake of this policy (skew, caps and
-	// forbidden zones alike) and only prefers zones, those within the caps before all others.
+	// WhenUnsatisfiable says what happens to a pod that the policy allows no zone. DoNotSchedule, the default: it
+	// waits. ScheduleAnyway: the policy (skew, caps and forbidden zones alike) refuses no node and only prefers zones,
+	// those within the caps before all others.
 	// +optional
 	// +kubebuilder:default=DoNotSchedule
 	WhenUnsatisfiable UnsatisfiableAction `json:"whenUnsatisfiable,omitempty"`
@@ -175,13 +173,13 @@ type ZoneSpreadPolicySpec struct {
 	// +kubebuilder:default=Honor
 	NodeTaintsPolicy InclusionPolicy `json:"nodeTaintsPolicy,omitempty"`
 
-	// Replicas is the number that percentages and quorumSafe refer to, and says which pods caps look at.
+	// Replicas is the number that percentages and quorumSafe refer to. It also says which pods the caps count.
 	//
 	// Owner, the default: the desired replicas of the incoming pod's own workload, which is its Deployment,
-	// StatefulSet, Job, or ReplicaSet or ReplicationController without a controller; each workload has the caps for
-	// itself. For a pod without such a workload percentages and quorumSafe refuse nothing.
-	// Matching: the live pods that the policy selects, waiting ones too; the caps are for all of them together.
-	// A positive number: that number; the caps are for all selected pods together.
+	// StatefulSet, Job, or a ReplicaSet or ReplicationController without a controller. The caps apply to each workload
+	// separately. For a pod without such a workload, percentages and quorumSafe refuse nothing.
+	// Matching: the live pods that the policy selects, waiting ones too. The caps apply to all of them together.
+	// A positive number: that number. The caps apply to all selected pods together.
 	//
 	// With unit PodGroup the default is Matching, and Owner is not allowed.
 	// +optional
@@ -189,9 +187,9 @@ type ZoneSpreadPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? int(self) >= 1 && int(self) <= 1000000 : string(self) in ['Owner', 'Matching']",message="spec.replicas: must be Owner, Matching or a number from 1 to 1000000"
 	Replicas *intstr.IntOrString `json:"replicas,omitempty"`
 
-	// UnavailableZones says when a zone counts as unavailable, and how it comes back. An unavailable zone
-	// no longer holds the others back: they may take its share, up to the caps. Nothing is evicted. A very
-	// long duration turns that kind of fail-over off.
+	// UnavailableZones says when a zone counts as unavailable, and how it comes back. The others may take the
+	// share of an unavailable zone, up to the caps. No pod is evicted. A very long duration turns that kind of
+	// fail-over off.
 	// +optional
 	// +kubebuilder:default={}
 	UnavailableZones UnavailableZones `json:"unavailableZones,omitzero"`
@@ -206,7 +204,7 @@ type ZoneSpreadZone struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	Name string `json:"name"`
 
-	// Weight is the zone's part of the pods, relative to the weights of the other zones. 0 forbids the zone.
+	// Weight is the zone's share of the pods, relative to the weights of the other zones. 0 forbids the zone.
 	// Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
@@ -214,7 +212,7 @@ type ZoneSpreadZone struct {
 	// +kubebuilder:validation:Maximum=10000
 	Weight *int32 `json:"weight,omitempty"`
 
-	// MaxPods is how many pods the zone may hold at most. Without it only maxPerZone and quorumSafe limit it.
+	// MaxPods is the most pods that the zone may hold. Without it only maxPerZone and quorumSafe limit the zone.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
@@ -226,8 +224,8 @@ type ZoneSpreadZone struct {
 // +kubebuilder:validation:XValidation:rule="self.recovery == 'Gradual' || !has(self.recoveryWindow)",message="spec.unavailableZones.recoveryWindow: may only be set when recovery is Gradual",fieldPath=".recoveryWindow",reason="FieldValueForbidden"
 type UnavailableZones struct {
 	// DownAfter is how long a zone must have had no node that is ready and open to the policy's pods before it is
-	// closed. A node is not open that is cordoned, or that the node selector, node affinity or tolerations of the
-	// policy's newest pod exclude, as far as nodeAffinityPolicy and nodeTaintsPolicy honor them. Defaults to 2m.
+	// closed. A node is not open if it is cordoned, or if the node selector, node affinity or tolerations of the
+	// policy's newest pod exclude it and nodeAffinityPolicy or nodeTaintsPolicy honors that. Defaults to 2m.
 	// +optional
 	// +kubebuilder:default="2m"
 	// +kubebuilder:validation:Type=string
@@ -246,14 +244,14 @@ type UnavailableZones struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) > duration('0s')",message="spec.unavailableZones.fullAfter: must be a duration above 0, such as 5m"
 	FullAfter *metav1.Duration `json:"fullAfter,omitempty"`
 
-	// Recovery says how a zone comes back. Gradual, the default: it does not hold the other zones back until it
-	// has caught up with them or recoveryWindow has passed, and new pods prefer it. Immediate: it counts
-	// in full at once, so that pods wait for it as long as it is behind.
+	// Recovery says how a zone comes back. Gradual, the default: new pods prefer the zone, but it does not hold the other
+	// zones back until it has caught up with them or recoveryWindow has passed. Immediate: it counts at once, so pods
+	// wait for it as long as it is behind.
 	// +optional
 	// +kubebuilder:default=Gradual
 	Recovery RecoveryMode `json:"recovery,omitempty"`
 
-	// RecoveryWindow is how long Gradual lasts at most. Defaults to 10m; may only be set with Gradual.
+	// RecoveryWindow is the longest that Gradual lasts. Defaults to 10m; may only be set with Gradual.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -272,7 +270,7 @@ const (
 	UnitPodGroup Unit = "PodGroup"
 )
 
-// PodGroupLabel is the label of pods whose value names their gang, see UnitPodGroup. It is that of scheduler-plugins'
+// PodGroupLabel is the label of a pod that names its gang, see UnitPodGroup. It is the label of scheduler-plugins'
 // PodGroup.
 const PodGroupLabel = "scheduling.x-k8s.io/pod-group"
 
@@ -286,7 +284,7 @@ const (
 	RoundDown PercentRounding = "Down"
 )
 
-// UnsatisfiableAction is what becomes of a pod for which no zone is within the policy.
+// UnsatisfiableAction says what happens to a pod that the policy allows no zone.
 // +kubebuilder:validation:Enum=DoNotSchedule;ScheduleAnyway
 type UnsatisfiableAction string
 
@@ -296,7 +294,7 @@ const (
 	ScheduleAnyway UnsatisfiableAction = "ScheduleAnyway"
 )
 
-// InclusionPolicy says whether something that excludes a node excludes it from the zones, too.
+// InclusionPolicy says whether a node that a pod may not use is also left out of the zones.
 // +kubebuilder:validation:Enum=Honor;Ignore
 type InclusionPolicy string
 

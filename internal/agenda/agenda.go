@@ -1,5 +1,5 @@
-// Package agenda has things looked at, each at its time, by a few workers and on a clock of the caller's. It serves where
-// a workqueue would, and knows for certain whether there is nothing to do, which a simulation on virtual time has to ask.
+// Package agenda is a work queue of keys with times, on a clock of the caller's. Unlike a workqueue it knows for certain
+// whether there is nothing to do, which a simulation on virtual time has to ask.
 package agenda
 
 import (
@@ -22,7 +22,7 @@ type Agenda[K comparable] struct {
 	running map[K]struct{}
 	tries   map[K]int
 	stopped bool
-	wake    chan struct{} // has room for one: a worker is to look what comes first
+	wake    chan struct{} // has a buffer of one: wakes a worker
 }
 
 // appointment is an entry of an agenda. It counts as long as the agenda has the same time for the key.
@@ -59,7 +59,7 @@ func New[K comparable](c clock.WithTicker) *Agenda[K] {
 // Add has the key looked at as soon as possible.
 func (a *Agenda[K]) Add(key K) { a.AddAt(key, a.clock.Now()) }
 
-// AddAt has the key looked at at a time, or earlier if that was asked for before.
+// AddAt has the key looked at at a time, or earlier if an earlier call asked for that.
 func (a *Agenda[K]) AddAt(key K, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -90,8 +90,8 @@ func (a *Agenda[K]) wakeOne() {
 	}
 }
 
-// Retry has the key looked at again after first, and with each further Retry until Forget after twice as long, up to
-// limit. It returns how many there have been, this one included.
+// Retry has the key looked at again after first, then after twice as long with each further Retry, up to limit, until
+// Forget. It returns the number of retries, this one included.
 func (a *Agenda[K]) Retry(key K, first, limit time.Duration) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -141,7 +141,7 @@ func (a *Agenda[K]) work(ctx context.Context, look func(key K)) {
 	}
 }
 
-// next takes what is due now, or says when something will be; zero when that is not known.
+// next takes a key that is due now, or returns when the next one is due; zero if there is none.
 func (a *Agenda[K]) next() (key K, at time.Time, due bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

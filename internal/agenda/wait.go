@@ -7,11 +7,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// clockSlack is by how much a timer may fire late.
+// clockSlack is how late a timer may fire.
 const clockSlack = time.Millisecond
 
-// timerAt returns a timer that fires at a time. A clock's own NewTimer takes a duration: when the clock is moved by hand
-// between the computation of that duration and the call, the timer fires as much too late, and who waits for it waits until
+// timerAt returns a timer that fires at a time. A clock's own NewTimer takes a duration: if the clock is moved by hand
+// between the computation of that duration and the call, the timer fires too late by that much. Its waiter then waits until
 // the clock is moved again, which may never happen.
 func timerAt(c clock.WithTicker, at time.Time) clock.Timer {
 	for {
@@ -24,7 +24,7 @@ func timerAt(c clock.WithTicker, at time.Time) clock.Timer {
 	}
 }
 
-// Wait waits until a time, or without end when it is zero, until there is something in wake or ctx ends.
+// Wait waits until a time (zero means for ever), until wake receives, or until ctx ends.
 func Wait(ctx context.Context, c clock.WithTicker, until time.Time, wake <-chan struct{}) {
 	var fires <-chan time.Time
 	if !until.IsZero() {

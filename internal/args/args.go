@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Decode reads a plugin's pluginConfig args into into, which the caller has filled with defaults:
-// a field that the args do not name keeps its default.
+// Decode reads a plugin's pluginConfig args into its last argument, which the caller has filled with
+// defaults: a field that the args do not name keeps its default.
 //
 // A nil object, and an object without content, leave into as it is. The framework hands an
 // out-of-tree plugin its args as *runtime.Unknown holding JSON or YAML; that is decoded strictly, so
@@ -55,7 +55,7 @@ func Decode[T any](plugin string, obj runtime.Object, into *T) error {
 	// sigs.k8s.io/json is case-sensitive and names the whole path of an unknown field.
 	unknownFields, err := json.UnmarshalStrict(raw, into)
 	if err != nil && !strings.Contains(err.Error(), "Go struct field") {
-		// A type that decodes itself, such as a duration, does not know which field it is.
+		// A type that decodes itself, such as a duration, does not know its field's name.
 		if named := nameField[T](raw); named != nil {
 			err = named
 		}
@@ -66,8 +66,8 @@ func Decode[T any](plugin string, obj runtime.Object, into *T) error {
 	return nil
 }
 
-// nameField finds the field of a document that does not decode into a T: it tries the fields one by one, those of a
-// field that fails again, and so on. It returns nil when the document as a whole is at fault.
+// nameField finds the field of a document that does not decode into a T: it tries the fields one by one, then the fields of
+// the one that fails, and so on. It returns nil if the document as a whole does not decode.
 func nameField[T any](raw []byte) error {
 	document := mapping(raw)
 	decode := func(document any) error {
@@ -77,7 +77,7 @@ func nameField[T any](raw []byte) error {
 		}
 		return json.UnmarshalCaseSensitivePreserveInts(raw, new(T))
 	}
-	// within looks into value, which around puts into its place in a document that lacks everything else.
+	// within searches value, which around places into a document without other fields.
 	var within func(path *field.Path, value any, around func(any) any) error
 	within = func(path *field.Path, value any, around func(any) any) error {
 		err := decode(around(value))
@@ -109,7 +109,7 @@ func nameField[T any](raw []byte) error {
 	return within(nil, document, func(whole any) any { return whole })
 }
 
-// mapping reads a document; nil when it is no mapping.
+// mapping reads a document; it returns nil if the document is not a mapping.
 func mapping(raw []byte) (document map[string]any) {
 	if json.UnmarshalCaseSensitivePreserveInts(raw, &document) != nil {
 		document = nil
@@ -130,7 +130,7 @@ func Invalid(plugin string, errs field.ErrorList) error {
 	return fmt.Errorf("plugin %s: invalid args: %s", plugin, strings.Join(msgs, "; "))
 }
 
-// oneLine drops what the YAML and JSON decoders say about themselves and keeps what they say about
+// oneLine removes what the YAML and JSON decoders say about themselves, and keeps what they say about
 // the input.
 func oneLine(err error) string {
 	msg := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")

@@ -1,7 +1,6 @@
 // Package args decodes the arguments that a KubeSchedulerConfiguration gives to a plugin.
 //
-// A scheduler that starts with a misspelt argument runs for months with a default that nobody chose.
-// Decoding is therefore strict, and an error says in one line which plugin and which field it is about.
-// Defaulting is done by filling the struct before Decode, validation by the plugin, with [Invalid] to
-// word the result.
+// A scheduler that accepts a misspelt argument would run with an unwanted default. So decoding is
+// strict, and an error is one line that names the plugin and the field. The plugin sets defaults in the
+// struct before Decode, validates the result, and formats errors with [Invalid].
 package args

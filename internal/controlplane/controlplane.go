@@ -1,8 +1,8 @@
-// Package controlplane starts etcd and kube-apiserver on the loopback interface, for tests and for the demo. The work is done by
-// controller-runtime's envtest; this package has what all of our control planes have in common: where the programs are,
-// nodes without kubelets, and kubeconfigs in files.
+// Package controlplane starts etcd and kube-apiserver on the loopback interface, for tests and for the demo. It
+// wraps controller-runtime's envtest and adds what all control planes here have in common: the paths of the programs, nodes
+// without kubelets, and kubeconfigs in files.
 //
-// It is no part of the product's binaries.
+// It is not part of the product's binaries.
 package controlplane
 
 import (
@@ -19,33 +19,33 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// startTimeout is far above what a start takes, for machines that have other work.
+// startTimeout is far above what a start takes, for loaded machines.
 const startTimeout = 3 * time.Minute
 
 // Options describe a control plane.
 type Options struct {
 	// Assets is the directory of the programs, unless KUBEBUILDER_ASSETS names another one.
 	Assets string
-	// Dir is for kubeconfigs. It exists.
+	// Dir is an existing directory for kubeconfigs.
 	Dir string
-	// Scheme is that of the clients that envtest makes; it may be nil.
+	// Scheme is the scheme of envtest's clients; it may be nil.
 	Scheme *runtime.Scheme
 	// Flags are flags of kube-apiserver, without dashes; those of the same name are replaced.
 	Flags map[string]string
-	// Admission are admission plugins to enable beside the default ones.
+	// Admission are admission plugins to enable in addition to the default ones.
 	Admission []string
 	// Output, which may be nil, gets what the programs print.
 	Output io.Writer
-	// Etcd and APIServer are the paths of the programs, in the place of those in Assets.
+	// Etcd and APIServer are the paths of the programs, instead of those in Assets.
 	Etcd, APIServer string
-	// Data is a directory for data and certificates. It exists, and Stop leaves it; without it they are in temporary
+	// Data is an existing directory for data and certificates, which Stop leaves. If it is empty, they are in temporary
 	// directories, which Stop removes.
 	Data string
 	// Port is that of kube-apiserver on 127.0.0.1; 0 takes a free one.
 	Port int
 }
 
-// ControlPlane is one that runs.
+// ControlPlane is a running control plane.
 type ControlPlane struct {
 	// Config is an administrator's.
 	Config *rest.Config
@@ -79,7 +79,7 @@ func Start(o Options) (*ControlPlane, error) {
 		flags.Set(name, value)
 	}
 	flags.Append("enable-admission-plugins", o.Admission...)
-	// No kubelet reports our nodes ready, and no controller lifts the taint of a new node.
+	// No kubelet reports nodes ready, and no controller removes the taint of a new node.
 	flags.Append("disable-admission-plugins", "TaintNodesByCondition")
 	config, err := env.Start()
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *ControlPlane) Program(name string) string {
 	return filepath.Join(filepath.Dir(c.Env.ControlPlane.GetAPIServer().Path), name)
 }
 
-// Kubeconfig makes a user and returns the file of a kubeconfig, whose name is that of file.
+// Kubeconfig makes a user, writes a kubeconfig with the given file name, and returns its path.
 func (c *ControlPlane) Kubeconfig(file string, user envtest.User) (string, error) {
 	u, err := c.Env.AddUser(user, nil)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // server.
 var Guides = []string{"docs/install.md", "docs/operations.md", "docs/zonespread.md", "README.md"}
 
-// patterns are where documentation is, from the root of the repository. Decisions (docs/adr) are history, and their commands
-// those of their time.
+// patterns match the documents, from the root of the repository. Decisions (docs/adr) are history, and so are their
+// commands.
 var patterns = []string{"*.md", "docs/*.md", "manifests/charts/*/*.md"}
 
 // Document is a file of documentation.
@@ -25,10 +25,10 @@ type Document struct {
 
 // Block is a fenced block of a document.
 type Block struct {
-	// Path is the document's, Line the number of the line behind the opening fence.
+	// Path is the document's, Line the number of the line after the opening fence.
 	Path string
 	Line int
-	// Language is what stands behind the opening fence, which may be nothing.
+	// Language is the word after the opening fence, or empty.
 	Language string
 	// Section is the heading above it.
 	Section string
@@ -40,7 +40,7 @@ type Block struct {
 type Command struct {
 	Path string
 	Line int
-	// Text is as written, without a prompt, a comment behind it, and the line's end.
+	// Text is as written, without the prompt, a trailing comment, and the end of the line.
 	Text string
 }
 
@@ -107,8 +107,8 @@ func (d Document) Blocks() ([]Block, error) {
 // Shell reports whether the block is of commands for a shell.
 func (b Block) Shell() bool { return b.Language == "sh" || b.Language == "console" }
 
-// Commands returns the commands of a block for a shell. Where a line begins with the prompt "$ ", the lines without one are
-// what the commands print.
+// Commands returns the commands of a block for a shell. If a line of the block begins with the prompt "$ ", lines without it are
+// output.
 func (b Block) Commands() ([]Command, error) {
 	var out []Command
 	prompts := false
@@ -162,7 +162,7 @@ func complete(text string) bool {
 	return quote == 0
 }
 
-// withoutComment cuts off a comment, which stands behind two spaces at least.
+// withoutComment cuts off a comment, which follows at least two spaces.
 func withoutComment(line string) string {
 	if before, _, found := strings.Cut(line, "  #"); found {
 		line = before

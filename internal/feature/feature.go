@@ -1,7 +1,6 @@
 // Package feature reads kube-scheduler's feature gates.
 //
-// The gates are known by name, since the package that declares them, k8s.io/kubernetes/pkg/features, is not imported by
-// plugins.
+// The gates are read by name, since plugins do not import the package that declares them, k8s.io/kubernetes/pkg/features.
 package feature
 
 import (
@@ -9,8 +8,8 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// Enabled returns the value of a gate in this process. A gate that the process does not have is one that has become
-// unconditional or that the program does not register: otherwise is then the answer, the default of Kubernetes 1.37.
+// Enabled returns the value of a gate in this process. If the process does not have the gate, because it has been
+// removed or is not registered, it returns otherwise, the default of Kubernetes 1.37.
 func Enabled(gate featuregate.Feature, otherwise bool) bool {
 	if _, known := utilfeature.DefaultMutableFeatureGate.GetAll()[gate]; !known {
 		return otherwise

@@ -1,5 +1,5 @@
-// Package informer turns the events of an informer into calls with typed objects, so that no handler has to know what an
-// informer may deliver: a deletion whose last object is unknown, and an update that hides a deletion.
+// Package informer turns the events of an informer into calls with typed objects. It handles what an informer may deliver: a
+// deletion whose last object is unknown, and an update that hides a deletion.
 package informer
 
 import (
@@ -9,20 +9,20 @@ import (
 
 // Funcs handles the events of objects of type T, one at a time. A function that is nil is not called.
 //
-// An update that changes the UID stands for a deletion that the informer did not see, because another object took the
-// name meanwhile: it arrives as Delete and Add.
+// An update that changes the UID means that the informer missed a deletion, and another object has the name now: it arrives
+// as Delete and Add.
 type Funcs[T metav1.Object] struct {
-	// Add takes a new object. initial is true for the objects of the first list.
+	// Add gets a new object. initial is true for the objects of the first list.
 	Add func(obj T, initial bool)
-	// Update takes an object before and after a change; the two may be equal after a relist.
+	// Update gets an object before and after a change; the two may be equal after a relist.
 	Update func(was, is T)
-	// Delete takes the last state that is known, which may be older than the last state that was.
+	// Delete gets the last known state, which may be older than the last state.
 	Delete func(last T)
 }
 
 var _ toolscache.ResourceEventHandler = Funcs[metav1.Object]{}
 
-// Latest handles an object's events where only its latest state matters: seen takes it after each change, and gone its
+// Latest handles an object's events if only its latest state matters: seen gets it after each change, and gone gets its
 // last known state.
 func Latest[T metav1.Object](seen, gone func(obj T)) Funcs[T] {
 	return Funcs[T]{Add: func(obj T, _ bool) { seen(obj) }, Update: func(_, is T) { seen(is) }, Delete: gone}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Kind is what sort of metric it is, in Prometheus' words.
+// Kind is the type of a metric, in Prometheus' terms.
 type Kind string
 
 // The kinds.
@@ -33,7 +33,7 @@ var (
 	catalog   = map[string]Entry{}
 )
 
-// Catalog returns the metrics that were declared by the packages that the program imports, by name. It may be called from
+// Catalog returns the metrics that the program's packages declare, sorted by name. It may be called from
 // several goroutines.
 func Catalog() []Entry {
 	catalogMu.Lock()

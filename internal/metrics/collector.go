@@ -9,8 +9,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// Collector reads metrics from live objects when they are gathered, of which there is one per scheduler of the process, so
-// that nothing has to be forgotten when what they describe goes. Make one with NewCollector.
+// Collector reads metrics from live objects, one per scheduler of the process, when metrics are gathered. So no series must be
+// deleted when what it describes is gone. Make one with NewCollector.
 type Collector[T comparable] struct {
 	metrics.BaseStableCollector
 
@@ -22,8 +22,8 @@ type Collector[T comparable] struct {
 	live map[T]struct{}
 }
 
-// Send takes the value of a gauge with the values of its labels. What is sent twice counts as the larger of the two: a
-// process has two schedulers in tests only, and then they see one cluster.
+// Send gets the value of a gauge with the values of its labels. If a series is sent twice, the larger value counts: only in
+// tests does a process have two schedulers, which then see one cluster.
 type Send func(desc *metrics.Desc, value float64, labels ...string)
 
 // NewCollector returns a collector of the described gauges. collect sends those of one object; it may be called from
@@ -45,7 +45,7 @@ func (c *Collector[T]) Export(ctx context.Context, from T) {
 	})
 }
 
-// Live is how many objects are exported now.
+// Live returns how many objects are exported now.
 func (c *Collector[T]) Live() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

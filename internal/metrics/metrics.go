@@ -1,8 +1,8 @@
 // Package metrics declares and registers the pack's metrics where kube-scheduler serves its own.
 //
 // Each package declares its metrics beside the code that sets them, as package-level variables made by the constructors
-// here. They take what those of k8s.io/component-base/metrics take, and note it in a [Catalog], from which
-// docs/metrics.md is generated and against which alerts and dashboards are checked. All names start with [Namespace], and
+// here. They have the signatures of k8s.io/component-base/metrics, and record each metric in a [Catalog], from
+// which docs/metrics.md is generated and against which alerts and dashboards are checked. All names start with [Namespace], and
 // they appear at the scheduler's /metrics.
 package metrics
 
@@ -21,10 +21,10 @@ var (
 	registered = map[metrics.Registerable]struct{}{}
 )
 
-// MustRegister adds collectors to the registry that kube-scheduler serves. A collector that this
-// function has registered before is passed over, so that the constructor of a plugin, which runs once
-// for every profile, may call it each time. It panics when two collectors claim one name, which is an
-// error in the program.
+// MustRegister adds collectors to the registry that kube-scheduler serves. It skips a
+// collector that it has registered before, so the constructor of a plugin, which runs once for every
+// profile, may call it each time. It panics if two collectors have the same name, which is an error in
+// the program.
 //
 // It may be called from several goroutines.
 func MustRegister(collectors ...metrics.Registerable) {
