@@ -135,7 +135,7 @@ func topologyKeys(constraints []constraint) []string {
 	return keys
 }
 
-// hasAllKeys tells whether a node's labels have the topology keys of all constraints.
+// hasAllKeys reports whether a node's labels have the topology keys of all constraints.
 func hasAllKeys(nodeLabels map[string]string, constraints []constraint) bool {
 	for i := range constraints {
 		if _, ok := nodeLabels[constraints[i].topologyKey]; !ok {

@@ -9,11 +9,11 @@
 // docs/zonespread.md): the minimum after a pod was added in another domain, the removal of a
 // terminating victim, and the empty label selector. Enable either plugin in a profile, never both.
 //
-// The plugin is an adapter. What it decides about constraints lives in the pure package counts, which tells how many matching
-// pods each topology domain holds and turns those numbers into verdicts and scores.
+// The plugin is an adapter. The pure package counts has the logic of constraints: how many matching pods each topology
+// domain holds, and the verdicts and scores that follow.
 //
-// ZoneSpreadPolicies come on top: package serve keeps what they need and package policy decides what they mean
-// (docs/zonespreadpolicy.md). Pods that no policy selects are not affected.
+// For ZoneSpreadPolicies (docs/zonespreadpolicy.md) package serve keeps the data and package policy has the logic. Pods that
+// no policy selects are not affected.
 //
 // # Concurrency
 //
@@ -23,6 +23,6 @@
 //
 // # Non-goals
 //
-// It evicts nothing and moves nothing: it only decides about pods that are being scheduled. It does not
-// look at the affinity between pods, nor at resources.
+// The plugin evicts and moves no pods: it only decides about pods that are being scheduled. It does not
+// look at affinity between pods or at resources.
 package zonespread

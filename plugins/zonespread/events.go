@@ -89,7 +89,7 @@ func (pl *ZoneSpread) isSchedulableAfterTargetPodChange(logger klog.Logger, pod 
 		return fwk.Queue, err
 	}
 	if pl.shared.policies.SelectsHard(before) || pl.shared.policies.SelectsHard(after) {
-		return fwk.Queue, nil // by its tolerations or its labels it may be another matter to the policy
+		return fwk.Queue, nil // its new tolerations or labels may change the policy's verdict
 	}
 	if !equality.Semantic.DeepEqual(before.Spec.Tolerations, after.Spec.Tolerations) {
 		for i := range constraints {
@@ -151,8 +151,7 @@ func (pl *ZoneSpread) isSchedulableAfterNodeChange(logger klog.Logger, pod *v1.P
 	return fwk.Queue, nil
 }
 
-// changesZones tells whether the change of a node may change which zones there are for a policy of the pod, or that the node
-// has one.
+// changesZones reports whether the change of a node may change the zones for a policy of the pod, or whether the node has one.
 func (pl *ZoneSpread) changesZones(pod *v1.Pod, before, after *v1.Node) bool {
 	for _, a := range pl.shared.policies.For(pod) {
 		if !a.Hard() {
@@ -175,7 +174,7 @@ func (pl *ZoneSpread) changesZones(pod *v1.Pod, before, after *v1.Node) bool {
 	return false
 }
 
-// movedDomain tells whether two states of a node differ in the value of a topology key.
+// movedDomain reports whether two states of a node differ in the value of a topology key.
 func movedDomain(before, after *v1.Node, constraints []constraint) bool {
 	for i := range constraints {
 		if key := constraints[i].topologyKey; before.Labels[key] != after.Labels[key] {
@@ -185,9 +184,9 @@ func movedDomain(before, after *v1.Node, constraints []constraint) bool {
 	return false
 }
 
-// changedEligibility tells whether other labels made a node start or stop to take part in a constraint:
+// changedEligibility reports whether other labels made a node start or stop to take part in a constraint:
 // a domain that was empty may have left the minimum with it. PodTopologySpread overlooks this, and the pod
-// waits there for another event.
+// waits for another event.
 func changedEligibility(before, after *v1.Node, constraints []constraint) bool {
 	for i := range constraints {
 		if e := constraints[i].eligibility; counts.Admits(e, before) != counts.Admits(e, after) {

@@ -13,10 +13,10 @@ import (
 
 var _ fwk.FilterPlugin = (*ZoneSpread)(nil)
 
-// Filter refuses a node when the pod on it would exceed the maxSkew of one of its hard constraints, or when one of its
-// policies refuses the node's zone. The code is Unschedulable, so that preemption may make room, and
-// UnschedulableAndUnresolvable when the node has no domain for one of the constraints, or no pod that goes could help.
-// Statuses are made in blocks; apart from that it allocates nothing.
+// Filter refuses a node if the pod there would exceed the maxSkew of a hard constraint, or if one of its policies refuses the
+// node's zone. The code is Unschedulable, so that preemption may make room. It is UnschedulableAndUnresolvable if the node has
+// no domain for a constraint, or if no eviction could help. Statuses are allocated in blocks; otherwise Filter allocates
+// nothing.
 func (pl *ZoneSpread) Filter(ctx context.Context, cycleState fwk.CycleState, pod *v1.Pod, nodeInfo fwk.NodeInfo) *fwk.Status {
 	if pl.ignores(pod) {
 		return nil
@@ -30,7 +30,7 @@ func (pl *ZoneSpread) Filter(ctx context.Context, cycleState fwk.CycleState, pod
 		c := &s.constraints[i]
 		view := &s.views[i]
 		minimum := counts.GlobalMinimum(view.Minimum(), view.Domains(), int(c.minDomains))
-		// Where the fullest domain fits all do, and the node's, a look at memory elsewhere, need not be found.
+		// If the pod fits in the fullest domain it fits in all, and the node's domain need not be looked up.
 		if fullest, known := view.Maximum(); known && counts.Fits(fullest, s.self[i], minimum, c.maxSkew) {
 			continue
 		}
@@ -56,9 +56,8 @@ func (pl *ZoneSpread) Filter(ctx context.Context, cycleState fwk.CycleState, pod
 	return nil
 }
 
-// refusals makes the statuses of a cycle's refused nodes. The framework keeps each of them and writes to
-// it, so that they cannot be shared, and in a large cluster most nodes may be refused; making them in
-// blocks keeps Filter from allocating.
+// refusals makes the statuses of a cycle's refused nodes. The framework keeps them and writes to them, so
+// they cannot be shared, and in a large cluster most nodes may be refused. So they are allocated in blocks.
 type refusals struct {
 	block atomic.Pointer[refusalBlock]
 }
@@ -68,7 +67,7 @@ type refusalBlock struct {
 	statuses [32]fwk.Status
 }
 
-// like returns a copy of a status. The reasons are shared: they are never written to in place.
+// like returns a copy of a status. The reasons are shared, since they are never written to in place.
 func (r *refusals) like(status *fwk.Status) *fwk.Status {
 	for {
 		block := r.block.Load()

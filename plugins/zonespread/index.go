@@ -14,7 +14,7 @@ import (
 type sharedIndex struct {
 	mu          sync.Mutex // guards the fields below, and what is reached from index except the tables that it returned
 	index       *counts.Index
-	reported    counts.Stats // what the metrics say
+	reported    counts.Stats // the values of the metrics
 	generations []int64      // of the snapshot's nodes; only used while the index learns them
 }
 
@@ -30,11 +30,11 @@ type updatedState struct{ update uint64 }
 // Clone returns the state itself: nothing changes it.
 func (s updatedState) Clone() fwk.StateData { return s }
 
-// learnLocked lets the index learn a snapshot.
+// learnLocked updates the index with a snapshot.
 func (s *sharedIndex) learnLocked(nodes []fwk.NodeInfo) {
 	generations := slices.Grow(s.generations[:0], len(nodes))[:len(nodes)]
 	for i, n := range nodes {
-		// Nothing else is in this loop, so that the processor fetches many nodes from memory at a time.
+		// This loop does nothing else, so that the processor fetches many nodes from memory at a time.
 		generations[i] = n.GetGeneration()
 	}
 	s.generations = generations
@@ -47,8 +47,8 @@ func (pl *ZoneSpread) count(ctx context.Context, cycleState fwk.CycleState, node
 		return nil
 	}
 	if cycleState.IsPodGroupSchedulingCycle() {
-		// The snapshot of a pod group's cycle holds pods that are only tried out, under the generations
-		// that the nodes had without them: the index must not see it.
+		// The snapshot of a pod group's cycle has pods that are only tried, while the nodes keep their
+		// generations: the index must not see it.
 		directCounts.Inc()
 		return counts.Direct(nodes, queries, func(n int, do func(int)) {
 			pl.parallelize.Until(ctx, n, do, Name)
@@ -58,9 +58,9 @@ func (pl *ZoneSpread) count(ctx context.Context, cycleState fwk.CycleState, node
 	pl.shared.index.mu.Lock()
 	defer pl.shared.index.mu.Unlock()
 	ix := pl.shared.index.index
-	// A cycle has one snapshot from PreFilter to PreScore, so that the second need not look at it again,
-	// unless another cycle came in between.
-	known, _ := cycleState.Read(updatedStateKey) // an error says that there is none
+	// A cycle has one snapshot from PreFilter to PreScore, so PreScore need not look at it again unless
+	// another cycle came in between.
+	known, _ := cycleState.Read(updatedStateKey) // not found is the only error
 	if known != (updatedState{ix.Updates()}) {
 		pl.shared.index.learnLocked(nodes)
 		cycleState.Write(updatedStateKey, updatedState{ix.Updates()})

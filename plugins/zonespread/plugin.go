@@ -31,7 +31,7 @@ const (
 // Option changes what NewShared makes.
 type Option func(*[]serve.Option)
 
-// WithClock takes the time from c instead of the system's clock.
+// WithClock makes the plugin use c instead of the system's clock.
 func WithClock(c clock.WithTicker) Option {
 	return func(o *[]serve.Option) { *o = append(*o, serve.WithClock(c)) }
 }
@@ -47,7 +47,7 @@ type Shared struct {
 	policies *serve.Policies
 }
 
-// NewShared returns the Shared of one scheduler. It starts nothing: that is left to New.
+// NewShared returns the Shared of one scheduler. It starts nothing; New does.
 func NewShared(options ...Option) *Shared {
 	var forPolicies []serve.Option
 	for _, o := range options {
@@ -80,8 +80,8 @@ type ZoneSpread struct {
 	tooSkewed, noDomain *fwk.Status
 
 	defaultConstraints []v1.TopologySpreadConstraint
-	// systemDefaulted lets nodes that lack one of the default topology keys take part in the spreading
-	// over the others.
+	// systemDefaulted lets nodes that lack one of the default topology keys count for the spreading over
+	// the others.
 	systemDefaulted bool
 	selectors       *defaultSelectors // nil without default constraints
 }
@@ -94,7 +94,7 @@ type features struct {
 	skipDeferredResizing bool
 }
 
-// New builds the plugin for one profile. It is the framework's plugin factory; nil args stand for the
+// New builds the plugin for one profile. It is the framework's plugin factory. Nil args mean the
 // defaults, and no API server is needed.
 func (s *Shared) New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 	args, err := decodeArgs(obj)

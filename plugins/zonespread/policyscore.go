@@ -7,13 +7,13 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// policyScores are what the policies of the cycle's pod make of the nodes that passed all filters.
+// policyScores has the scores by policies of the nodes that passed all filters.
 type policyScores struct {
 	names  []string
 	scores []int64 // by the place of the name
 }
 
-// scoresByPolicies returns nil when the pod has no policies. It also takes in that the zones of the nodes have room.
+// scoresByPolicies returns nil if the pod has no policies. It also records that the zones of the nodes have room.
 func (pl *ZoneSpread) scoresByPolicies(cycleState fwk.CycleState, filteredNodes []fwk.NodeInfo) *policyScores {
 	v := verdictsOf(cycleState)
 	if v == nil {
@@ -85,8 +85,8 @@ func (r *row) zonesOf(nodes []*v1.Node) nodeZones {
 	return z
 }
 
-// of returns the score of a node; 0 for one that did not pass. The framework normalizes scores in the order in which it
-// gave the nodes, which the guess at their place is about.
+// of returns the score of a node; 0 for one that did not pass. guess is the node's likely
+// place: the framework normalizes scores in the order of the nodes.
 func (p *policyScores) of(name string, guess int) int64 {
 	if guess >= len(p.names) || p.names[guess] != name {
 		if guess = slices.Index(p.names, name); guess < 0 {
@@ -96,11 +96,11 @@ func (p *policyScores) of(name string, guess int) int64 {
 	return p.scores[guess]
 }
 
-// policyShare is the weight of policies beside soft constraints, of 4 in all. Policies decide about zones; what
-// constraints say, the default ones among them, is left to tell the nodes of a zone apart (ADR 0009).
+// policyShare is the weight of policies beside soft constraints, out of 4. Policies decide about zones, and the constraints
+// still distinguish the nodes of a zone (ADR 0009).
 const policyShare = 3
 
-// addPolicies gives the policies their share in the normalized scores, all of it when there are no soft constraints.
+// addPolicies adds the share of policies to the normalized scores, or replaces these if there are no soft constraints.
 func (s *preScoreState) addPolicies(scores fwk.NodeScoreList) {
 	if s.byPolicies == nil {
 		return

@@ -31,7 +31,7 @@ func (pl *ZoneSpread) PostFilter(_ context.Context, cycleState fwk.CycleState, p
 	attempts := make([]serve.Attempt, len(v.rows))
 	for i := range v.rows {
 		r := &v.rows[i]
-		a := serve.Attempt{Applied: r.applied, Answer: &r.answer, Refused: r.table.Refused(), Held: r.held}
+		a := serve.Attempt{Applied: r.applied, Answer: &r.answer, Refused: r.table.Refused(), Held: r.held, Scaling: r.table.Scaling()}
 		if r.applied.Hard() {
 			r.addRefused(&a, nodes, refusedBy)
 		}
@@ -50,8 +50,8 @@ const noNode = "\x00"
 // byPolicies stands for ZoneSpread where one of its policies refused a node.
 const byPolicies = Name + " policies"
 
-// lookAt returns which plugin refused each node, empty for none that says so. The cycle proves nothing about zones when some
-// node was not looked at: a PreFilter plugin refused the pod altogether, or limited the nodes to some.
+// lookAt returns which plugin refused each node, or an empty name. The cycle proves nothing about zones if some node was not
+// looked at, because a PreFilter plugin refused the pod or limited the nodes.
 func lookAt(nodes []fwk.NodeInfo, statuses fwk.NodeToStatusReader) (refusedBy []string, proves bool) {
 	// A node without a status of its own has the one that is for all such nodes.
 	absent := statuses.Get(noNode)

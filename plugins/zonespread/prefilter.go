@@ -103,7 +103,7 @@ func (pl *ZoneSpread) PreFilter(ctx context.Context, cycleState fwk.CycleState, 
 	return nil, nil
 }
 
-// ignores tells whether the pod runs already and is here only to make room for its resize.
+// ignores reports whether the pod runs already, and is scheduled only to make room for its resize.
 func (pl *ZoneSpread) ignores(pod *v1.Pod) bool {
 	return pl.features.skipDeferredResizing && resource.IsPodResizeDeferred(pod)
 }

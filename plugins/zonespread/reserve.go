@@ -9,8 +9,8 @@ import (
 
 var _ fwk.ReservePlugin = (*ZoneSpread)(nil)
 
-// Reserve notes that the pod waits no more and that its node's zone has room. In the cycles of pod groups it is a rehearsal
-// that proves nothing.
+// Reserve records that the pod no longer waits and that its node's zone has room. In the cycles of pod groups it is a
+// rehearsal, which proves nothing.
 func (pl *ZoneSpread) Reserve(_ context.Context, cycleState fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	v := verdictsOf(cycleState)
 	if v == nil || cycleState.IsPodGroupSchedulingCycle() {

@@ -88,7 +88,7 @@ func (s *preScoreState) domainOf(node *v1.Node, i int) (counts.Domain, bool) {
 	return domain, ok
 }
 
-// seenAll tells whether no other node can add to what was offered, since all domains are there, and none is to be ignored.
+// seenAll reports whether the remaining nodes cannot change the weights: all domains are offered, and no node is ignored.
 func (s *preScoreState) seenAll(offered []domainSet, allNodes int) bool {
 	for i, table := range s.tables {
 		if s.constraints[i].topologyKey == v1.LabelHostname {
@@ -172,7 +172,7 @@ func (pl *ZoneSpread) Score(_ context.Context, cycleState fwk.CycleState, _ *v1.
 		return 0, fwk.AsStatus(err)
 	}
 	node := nodeInfo.Node()
-	// Most pods have no node to ignore, and the name need not be looked at.
+	// Most pods ignore no node.
 	if len(s.ignored) > 0 && s.ignored.Has(node.Name) {
 		return 0, nil
 	}

@@ -24,8 +24,8 @@ type verdictsState struct{ *verdicts }
 // Clone returns the state itself: nothing changes it.
 func (s verdictsState) Clone() fwk.StateData { return s }
 
-// verdicts are what the policies of one pod say about every zone. They may be read by any number of goroutines; what changes
-// them needs them for itself. The nil verdicts let every node pass.
+// verdicts are the verdicts of one pod's policies about every zone. Any number of goroutines may read them; a change needs
+// exclusive access. Nil verdicts let every node pass.
 type verdicts struct {
 	pod      *v1.Pod
 	requests policy.Requests
@@ -42,11 +42,11 @@ type row struct {
 	eligible, admitted counts.Eligibility
 	table              *policy.Table
 	refusals           []atomic.Pointer[fwk.Status] // by the table's slot; made when a node needs them
-	// gangs are the pods of other gangs that were tried out, by gang: on eligible nodes, and on all. Nil where pods count.
+	// gangs are the tried pods of other gangs, by gang: on eligible nodes, and on all. Nil if the policy counts pods.
 	gangs map[string][2]counts.View
 }
 
-// ask asks what is known about the policies of a pod; nil when it has none, as most pods.
+// ask collects the input of a pod's policies; nil if it has none, like most pods.
 func (pl *ZoneSpread) ask(ctx context.Context, pod *v1.Pod) *verdicts {
 	pl.shared.policies.AwaitStart(ctx)
 	applied := pl.shared.policies.For(pod)
@@ -68,8 +68,8 @@ func (pl *ZoneSpread) ask(ctx context.Context, pod *v1.Pod) *verdicts {
 	return v
 }
 
-// query asks for the pods of a selector, or for gangs where the policy counts those, by zone. The pod's own gang is left out,
-// so that all of its members are judged alike.
+// query counts the pods of a selector, or gangs if the policy counts those, by zone. The pod's own gang is left out, so that
+// all of its members are judged alike.
 func (r *row) query(pod *v1.Pod, selector labels.Selector, eligible counts.Eligibility) counts.Query {
 	by := r.applied.GroupBy()
 	return counts.Query{
@@ -78,8 +78,8 @@ func (r *row) query(pod *v1.Pod, selector labels.Selector, eligible counts.Eligi
 	}
 }
 
-// addQueries appends the queries of all rows, which judge takes the answers of. Whether a zone has a node of some kind is
-// asked of the index as well, which keeps it for each kind of pod: looking at the nodes would cost more than all the rest.
+// addQueries appends the queries of all rows; judge gets the answers. The index also answers whether a zone has eligible
+// nodes, which it keeps for each kind of pod: looking at the nodes would cost more than everything else.
 func (v *verdicts) addQueries(queries []counts.Query) []counts.Query {
 	if v == nil {
 		return queries
@@ -143,8 +143,8 @@ func (r *row) judged(t *policy.Table) {
 	r.refusals = make([]atomic.Pointer[fwk.Status], t.Zones()+1)
 }
 
-// lookForRoom makes zones full, or ends that they are, by whether some node has what the pod asks for now, and asks again if
-// there is something new.
+// lookForRoom makes zones full or ends that, depending on whether some node now has what the pod requests, and asks again if
+// that was new.
 func (pl *ZoneSpread) lookForRoom(v *verdicts, nodes []fwk.NodeInfo) {
 	news := false
 	for i := range v.rows {
@@ -169,7 +169,7 @@ func (pl *ZoneSpread) lookForRoom(v *verdicts, nodes []fwk.NodeInfo) {
 	}
 }
 
-// hasRoom tells whether a node of a zone that is eligible for the pod has what it asks for.
+// hasRoom reports whether a node of a zone that is eligible for the pod has what it asks for.
 func hasRoom(nodes []fwk.NodeInfo, r *row, zone string, requests policy.Requests) bool {
 	key := r.applied.TopologyKey()
 	for _, info := range nodes {
@@ -181,7 +181,7 @@ func hasRoom(nodes []fwk.NodeInfo, r *row, zone string, requests policy.Requests
 	return false
 }
 
-// fits tells whether a node has what a pod asks for.
+// fits reports whether a node has what a pod asks for.
 func fits(info fwk.NodeInfo, requests policy.Requests) bool {
 	allocatable, requested := info.GetAllocatable(), info.GetRequested()
 	if len(info.GetPods()) >= allocatable.GetAllowedPodNumber() {
@@ -207,9 +207,9 @@ func amountOf(r fwk.Resource, name v1.ResourceName) int64 {
 	return r.GetScalarResources()[name]
 }
 
-// verdictsOf returns what PreFilter found in this cycle; nil when the pod has no policies.
+// verdictsOf returns PreFilter's verdicts of this cycle; nil if the pod has no policies.
 func verdictsOf(cycleState fwk.CycleState) *verdicts {
-	state, _ := cycleState.Read(verdictsKey) // an error says that there is none
+	state, _ := cycleState.Read(verdictsKey) // not found is the only error
 	if s, ok := state.(verdictsState); ok {
 		return s.verdicts
 	}
@@ -233,7 +233,7 @@ func (v *verdicts) clone() *verdicts {
 	return c
 }
 
-// hard tells whether some node may be refused, so that Filter has to ask.
+// hard reports whether some node may be refused, so that Filter must check.
 func (v *verdicts) hard() bool {
 	if v == nil {
 		return false
@@ -246,8 +246,8 @@ func (v *verdicts) hard() bool {
 	return false
 }
 
-// tryOutPolicies changes the verdicts as if so many pods like the given one came to the node, or went. The pod does not
-// terminate and is of the namespace.
+// tryOutPolicies changes the verdicts as if so many pods like the given one came to the node, or left it. The pod is not
+// terminating, and is of the namespace.
 func (pl *ZoneSpread) tryOutPolicies(ctx context.Context, cycleState fwk.CycleState, v *verdicts, pod *v1.Pod, node *v1.Node, pods int) error {
 	if v == nil {
 		return nil
@@ -314,7 +314,7 @@ func (pl *ZoneSpread) viewsOf(ctx context.Context, cycleState fwk.CycleState, r 
 	return r.gangs[gang], nil
 }
 
-// addToGang counts pods of a gang into a zone or out of it, and returns by how many the gangs there change.
+// addToGang adds pods of a gang to a zone or removes them, and returns the change in the number of gangs there.
 func addToGang(view *counts.View, zone string, pods int) int64 {
 	had := view.Count(zone) > 0
 	view.Add(zone, pods)
@@ -328,9 +328,9 @@ func addToGang(view *counts.View, zone string, pods int) int64 {
 	return 0
 }
 
-// check returns the refusal of a node, and nil when every policy lets the pod go there. It allocates nothing but one
-// refusal per policy and zone. All nodes of a zone share it: since the framework writes to the statuses that it gets, it
-// must be given a copy.
+// check returns the refusal of a node, or nil if every policy allows it. It allocates only one
+// refusal per policy and zone, which all nodes of the zone share. The framework writes to the statuses that it gets, so it
+// must get a copy.
 func (v *verdicts) check(node *v1.Node) *fwk.Status {
 	if v == nil {
 		return nil

@@ -20,9 +20,9 @@ type Eligibility interface {
 	Eligible(node *v1.Node) bool
 }
 
-// EligibilityOf returns which nodes take part in the spreading of a pod, by its node selector and required node affinity
-// and by its tolerations, as far as those are honored (KEP-3094, node inclusion policies); nil when all do.
-// comparisonOperators tells whether tolerations may compare numbers.
+// EligibilityOf returns which nodes count for the spreading of a pod, by its node selector, required node affinity and
+// tolerations, as far as the node inclusion policies (KEP-3094) honor them; nil if all nodes count.
+// comparisonOperators reports whether tolerations may compare numbers.
 func EligibilityOf(pod *v1.Pod, honorAffinity, honorTaints, comparisonOperators bool) Eligibility {
 	honorAffinity = honorAffinity && hasRequiredAffinity(pod)
 	if !honorAffinity && !honorTaints {
@@ -51,7 +51,7 @@ func KeyOf(e Eligibility) string {
 	return e.Key()
 }
 
-// Admits tells whether a node is eligible; with a nil eligibility every node is.
+// Admits reports whether a node is eligible; with a nil eligibility every node is.
 func Admits(e Eligibility, node *v1.Node) bool { return e == nil || e.Eligible(node) }
 
 func hasRequiredAffinity(pod *v1.Pod) bool {
@@ -83,7 +83,7 @@ func (e *nodeEligibility) Eligible(node *v1.Node) bool {
 	if !e.honorTaints {
 		return true
 	}
-	// The helper logs what it cannot parse, once per node and pod; the zero Logger drops that here, since
+	// The helper logs what it cannot parse, once per node and pod. The zero Logger drops that, since
 	// the TaintToleration plugin says the same of the same pod.
 	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(klog.Logger{}, node.Spec.Taints, e.tolerations,
 		KeepsPodsAway, e.comparisonOperators)

@@ -86,7 +86,7 @@ func NewIndex(limits Limits) *Index {
 	}
 }
 
-// Updates returns the number of the last Update, which tells whether there was another since.
+// Updates returns how many Updates there have been.
 func (ix *Index) Updates() uint64 { return ix.updates }
 
 // Update makes the index reflect a snapshot, given as all of its nodes and, by position, their
@@ -160,7 +160,7 @@ func refresh[N NodeInfo[P], P PodInfo](ix *Index, s int32, n N, generation int64
 	refreshPods(ix, s, n.GetPods())
 }
 
-// alike tells whether two states of a node are the same to every topology and Eligibility.
+// alike reports whether two states of a node are the same to every topology and Eligibility.
 func alike(a, b *v1.Node) bool {
 	return maps.Equal(a.Labels, b.Labels) && slices.EqualFunc(a.Spec.Taints, b.Spec.Taints, func(x, y v1.Taint) bool {
 		return x.Key == y.Key && x.Value == y.Value && x.Effect == y.Effect
@@ -252,7 +252,7 @@ func (ix *Index) slotsByNode() map[*v1.Node]int32 {
 	return ix.byNode
 }
 
-// enter tells the topologies and classes of a node; classes look at the topologies.
+// enter adds a node to the topologies and then to the classes, which read the topologies.
 func (ix *Index) enter(s int32, node *v1.Node) {
 	for _, t := range ix.topologies {
 		t.enter(s, node)
@@ -262,7 +262,7 @@ func (ix *Index) enter(s int32, node *v1.Node) {
 	}
 }
 
-// move tells them of a node whose labels or taints changed.
+// move updates them for a node whose labels or taints changed.
 func (ix *Index) move(s int32, node *v1.Node) {
 	for _, c := range ix.classes {
 		c.leave(s)

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// PodInfo is what a node of a snapshot tells of a pod on it; fwk.PodInfo is one.
+// PodInfo is the part of fwk.PodInfo that is used here.
 type PodInfo interface {
 	GetPod() *v1.Pod
 }
@@ -39,7 +39,7 @@ type Query struct {
 	Eligibility Eligibility
 }
 
-// matches tells whether a pod counts for the query.
+// matches reports whether a pod counts for the query.
 func (q *Query) matches(pod *v1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Namespace == q.Namespace && q.Selector.Matches(labels.Set(pod.Labels))
 }
@@ -53,7 +53,7 @@ func (q *Query) group(pod *v1.Pod) (string, bool) {
 	return value, value != ""
 }
 
-// eligible tells whether a node takes part, apart from its having a domain.
+// eligible reports whether a node takes part, apart from its having a domain.
 func (q *Query) eligible(node *v1.Node) bool {
 	for _, key := range q.RequiredKeys {
 		if _, ok := node.Labels[key]; !ok {

@@ -15,11 +15,11 @@ func GlobalMinimum(minimum, domains, minDomains int) int {
 	return minimum
 }
 
-// Fits tells whether one more pod may go to a domain that holds matching pods:
+// Fits reports whether one more pod may go to a domain that holds matching pods:
 //
 //	matching + self - minimum <= maxSkew
 //
-// where self tells whether the pod matches its own selector and will therefore count.
+// where self reports whether the pod matches its own selector and will therefore count.
 func Fits(matching int, self bool, minimum int, maxSkew int32) bool {
 	if self {
 		matching++
@@ -39,7 +39,7 @@ func Weight(domains int) float64 {
 
 // Contribution is what one constraint adds to a node's raw score, where less is better: the matching
 // pods in the node's domain by the topology's weight. maxSkew-1 is added so that a constraint that
-// tolerates more skew tells the domains less sharply apart.
+// tolerates more skew distinguishes the domains less.
 func Contribution(matching int, maxSkew int32, weight float64) float64 {
 	return float64(matching)*weight + float64(maxSkew-1)
 }

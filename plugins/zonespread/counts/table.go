@@ -109,7 +109,7 @@ func (t *Table) At(d Domain) int {
 	return int(max(t.counts[d], 0))
 }
 
-// Counts tells whether a domain has an eligible node.
+// Counts reports whether a domain has an eligible node.
 func (t *Table) Counts(d Domain) bool {
 	return d >= 0 && int(d) < len(t.counts) && t.counts[d] != absent
 }
@@ -132,7 +132,7 @@ func (t *Table) All() iter.Seq2[string, int] {
 	}
 }
 
-// Has tells whether the value is a domain.
+// Has reports whether the value is a domain.
 func (t *Table) Has(value string) bool {
 	_, ok := t.find(value)
 	return ok

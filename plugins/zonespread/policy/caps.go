@@ -82,7 +82,7 @@ func quorumCap(replicas int64) int64 {
 	return max(1, (replicas-1)/2)
 }
 
-// capOf returns the most pods that the zone may hold of what Held counts, and the rule that says so.
+// capOf returns the most pods of those in Held that the zone may hold, and the rule that limits them.
 func (p *Policy) capOf(maxPods, replicas int64) (int64, Rule) {
 	least, rule := maxPods, MaxPods
 	if c := p.perZone.of(replicas); c < least {
@@ -103,17 +103,38 @@ func (p *Policy) Cap(zone string, replicas int64) (pods int64, ok bool) {
 	return pods, pods < Unlimited
 }
 
-// Caps tells whether the policy has caps, so that Held has to be counted.
+// Caps reports whether the policy has caps, so that Held has to be counted.
 func (p *Policy) Caps() bool {
 	return p.ScalesCaps() || p.perZone.pods > 0 || slices.ContainsFunc(p.declared, func(z declaredZone) bool { return z.maxPods < Unlimited })
 }
 
-// ScalesCaps tells whether caps depend on the desired replicas.
+// ScalesCaps reports whether caps depend on the desired replicas.
 func (p *Policy) ScalesCaps() bool { return p.quorumSafe || p.perZone.percent > 0 }
 
-// SameCaps tells whether two numbers of replicas give the same caps.
+// SameCaps reports whether two numbers of replicas give the same caps.
 func (p *Policy) SameCaps(a, b int64) bool {
 	return p.perZone.of(a) == p.perZone.of(b) && (!p.quorumSafe || quorumCap(a) == quorumCap(b))
+}
+
+// Scaling is what a refused pod's Table says about other numbers of replicas, in pods that the caps count.
+type Scaling struct {
+	// AtCap is the smallest count of a zone that is refused by a cap which follows R; Unlimited if there is none.
+	AtCap int64
+	// Behind is the count of the zone that all others are compared with; 0 if there is none.
+	Behind int64
+}
+
+// Helped reports whether a higher R may let the pod go to a zone that a cap refuses.
+func (s Scaling) Helped(p *Policy, replicas int64) bool {
+	most, _ := p.capOf(Unlimited, replicas)
+	return most > s.AtCap
+}
+
+// Freed reports whether a lower R may let the pod go to a zone that the skew refuses: a zone at its cap holds no other
+// zone back.
+func (s Scaling) Freed(p *Policy, replicas int64) bool {
+	most, _ := p.capOf(Unlimited, replicas)
+	return most <= s.Behind
 }
 
 // UnknownReplicas is R of a pod whose workload is not known: percentages and quorumSafe then refuse nothing, since nothing
@@ -139,11 +160,11 @@ func (p *Policy) Replicas(w *Workload, matching int64) int64 {
 	return min(max(w.Replicas, 1), maxReplicas)
 }
 
-// ByOwner tells whether R is that of the pod's workload (spec.replicas Owner), so that each workload has the caps for
+// ByOwner reports whether R is that of the pod's workload (spec.replicas Owner), so that each workload has the caps for
 // itself.
 func (p *Policy) ByOwner() bool { return p.replicas.number == 0 && !p.replicas.matching }
 
-// Matching tells whether R is the number of live pods (spec.replicas Matching).
+// Matching reports whether R is the number of live pods (spec.replicas Matching).
 func (p *Policy) Matching() bool { return p.replicas.matching }
 
 // Held says which pods the caps count for an incoming pod, which are those that R is the number of: they match All, and if
@@ -153,8 +174,8 @@ type Held struct{ All, Own, Revision labels.Selector }
 
 // HeldFor returns what the caps count for a pod of a workload.
 //
-// With spec.replicas Owner it is the pod's revision of its own workload, otherwise all pods that the policy selects less
-// old revisions of that workload. Without a known workload, matchLabelKeys alone says what belongs together.
+// With spec.replicas Owner these are the pods of its own workload and revision, otherwise all pods that the policy selects
+// except old revisions of that workload. Without a known workload, only matchLabelKeys separates revisions.
 func (p *Policy) HeldFor(w *Workload, podLabels labels.Set) Held {
 	revision := p.SelectorFor(podLabels)
 	switch {
@@ -168,7 +189,7 @@ func (p *Policy) HeldFor(w *Workload, podLabels labels.Set) Held {
 	return Held{All: p.selector, Own: both(p.selector, w.Selector), Revision: both(revision, w.Selector)}
 }
 
-// Counts tells whether a pod with these labels counts; for the zero Held none does.
+// Counts reports whether a pod with these labels counts; for the zero Held none does.
 func (h *Held) Counts(podLabels labels.Set) bool {
 	return h.All != nil && h.All.Matches(podLabels) && (h.Own == nil || !h.Own.Matches(podLabels) || h.Revision.Matches(podLabels))
 }

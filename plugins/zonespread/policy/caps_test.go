@@ -122,3 +122,37 @@ func TestQuorumSafeLeavesAMajority(t *testing.T) {
 		}
 	})
 }
+
+// TestScalingFindsEveryChange: when another R lets a pod into a zone that was refused, Scaling says so beforehand.
+func TestScalingFindsEveryChange(t *testing.T) {
+	helped, spared := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 5).Draw(t, "zones")
+		before, after := rapid.Int64Range(1, 30).Draw(t, "before"), rapid.Int64Range(1, 30).Draw(t, "after")
+		p := drawPolicy(t, n, before, true)
+		ds := domains(rapid.SliceOfN(rapid.Int64Range(0, 9), n, n).Draw(t, "pods")...)
+		view := policy.View{}
+		for i := range ds {
+			view[ds[i].Name] = policy.Part(rapid.IntRange(0, 3).Draw(t, "part"))
+			ds[i].Held = rapid.Int64Range(0, 9).Draw(t, "held")
+		}
+		q := policy.Question{Domains: ds, Replicas: before, View: view}
+		was := p.Judge(q)
+		q.Replicas = after
+		is := p.Judge(q)
+		opens := false
+		for _, zone := range zoneNames(n) {
+			opens = opens || !was.Rule(zone).OK() && is.Rule(zone).OK()
+		}
+		scaling := was.Scaling()
+		says := after > before && scaling.Helped(p, after) || after < before && scaling.Freed(p, after)
+		if opens {
+			require.True(t, says, "%v, and then %v", verdicts(was, n), verdicts(is, n))
+			helped++
+		} else if !says {
+			spared++
+		}
+	})
+	require.Positive(t, helped)
+	require.Positive(t, spared)
+}

@@ -293,18 +293,18 @@ func (p *Policy) GroupBy() string {
 	return ""
 }
 
-// Hard tells whether Filter has to ask: a soft policy (ScheduleAnyway) refuses no node.
+// Hard reports whether the policy may refuse nodes: a soft one (ScheduleAnyway) does not.
 func (p *Policy) Hard() bool { return !p.soft }
 
-// HonorsAffinity tells whether nodes that the pod's node selector and required affinity exclude are left out of the
+// HonorsAffinity reports whether nodes that the pod's node selector and required affinity exclude are left out of the
 // zones (spec.nodeAffinityPolicy).
 func (p *Policy) HonorsAffinity() bool { return !p.ignoreAffinity }
 
-// HonorsTaints tells whether nodes with taints that the pod does not tolerate are left out of the zones
+// HonorsTaints reports whether nodes with taints that the pod does not tolerate are left out of the zones
 // (spec.nodeTaintsPolicy).
 func (p *Policy) HonorsTaints() bool { return !p.ignoreTaints }
 
-// Selects tells whether the policy applies to a pod of its namespace with these labels.
+// Selects reports whether the policy applies to a pod of its namespace with these labels.
 func (p *Policy) Selects(podLabels labels.Set) bool { return p.selector.Matches(podLabels) }
 
 // Lookup returns a label of which every selected pod has one of the given values, so that policies can be found by
@@ -355,7 +355,7 @@ func (p *Policy) Revision(podLabels labels.Set) string {
 	return own.String()
 }
 
-// declares tells whether spec.zones has the zone.
+// declares reports whether spec.zones has the zone.
 func (p *Policy) declares(zone string) bool {
 	_, ok := p.declaredIndex[zone]
 	return ok

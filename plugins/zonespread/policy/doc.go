@@ -1,10 +1,10 @@
-// Package policy decides what a ZoneSpreadPolicy means for a pod: which zones it may go to, which it should, and
-// which zones are closed or full. All formulas of policies live here, as those of native constraints live in counts.
+// Package policy applies a ZoneSpreadPolicy to a pod: which zones the pod may use, which it should prefer, and which zones
+// are closed or full. All formulas of policies are here, and those of native constraints in package counts.
 //
 // # Contract
 //
-// Functions are pure: they look at their arguments only; what depends on the time takes now. Nothing here logs,
-// watches or waits. A [Policy] is immutable and a [Table] is read-only after Judge, both safe for any number of
+// Functions are pure: they depend only on their arguments, with the time as the argument now. They do not log,
+// watch or wait. A [Policy] is immutable and a [Table] is read-only after Judge, both safe for any number of
 // goroutines; [Zones] are not and need their owner's lock. Verdicts on nodes allocate nothing.
 //
 // # What an adapter does with it
@@ -28,8 +28,9 @@
 // Unschedulable from UnschedulableAndUnresolvable. Scores are for the zones of the nodes that passed; the score of
 // a node is the mean over the pod's policies, with 0 for a policy whose label the node lacks.
 //
-// Refused takes in a failed attempt, zone by zone; Took a success. A timer on NextDeadline has the pods woken that wait,
-// if the deadline Wakes: time alone requeues nothing. What a restart needs is in Export, which Status writes.
+// Refused records a failed attempt, zone by zone; Took records a success. A timer on NextDeadline wakes the waiting pods if
+// the deadline Wakes, because the framework requeues no pod after a time. Export returns what a restart needs; Status writes
+// it.
 //
 // # Rollouts
 //
@@ -39,7 +40,7 @@
 //   - Caps and skew compare a workload with itself, and count the pods of the incoming pod's own revision. A Deployment's
 //     new ReplicaSet never wants more than spec.replicas pods, whatever maxSurge is, so the caps admit all of them
 //     while old pods still stand.
-//   - R is what the owner wants, not what is there. It is at least the size of every revision that grows, and grows
+//   - R is what the owner asks for, not what exists. It is at least the size of every revision that grows, and grows
 //     before pods do. With Matching it counts the waiting pods and all revisions, for the same reason.
 //   - A zone at its cap leaves the minimum (see Judge), so that the emptiest zone that may still grow is always open.
 //   - A StatefulSet's pods lack pod-template-hash and count over all revisions; the controller deletes a pod
@@ -50,5 +51,5 @@
 //
 // # Non-goals
 //
-// It moves and evicts nothing, looks at no node, and does not count pods: package counts does.
+// The package moves and evicts no pods, reads no nodes, and does not count pods: package counts does.
 package policy

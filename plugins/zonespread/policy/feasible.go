@@ -19,7 +19,7 @@ type zoneFacts struct {
 	pods    int64
 }
 
-// demand is a number of replicas that are to be placed together, with the caps that they have for themselves.
+// demand is a number of replicas that share caps.
 type demand struct {
 	name        string // of the workload; empty when it is the only one
 	replicas    int64  // UnknownReplicas for no scaled caps
@@ -27,8 +27,8 @@ type demand struct {
 	surgesFirst bool
 }
 
-// feasible tells whether some placement of all replicas over the zones that exist obeys the policy. Zones that are
-// closed or full count as if they were back: what passes by itself is not infeasible.
+// feasible reports whether some placement of all replicas over the existing zones obeys the policy. Closed and full zones
+// count as available, since they come back.
 func (p *Policy) feasible(d *demand, zones []zoneFacts) (reason, message string) {
 	allowed, capSum, skewSum := int64(0), int64(0), int64(0)
 	var empty []string
@@ -67,7 +67,7 @@ func (p *Policy) feasible(d *demand, zones []zoneFacts) (reason, message string)
 	return "", ""
 }
 
-// wanted is how many pods are to be placed: those that there are, when more is not known.
+// wanted is how many pods must be placed: the existing ones, if no more is known.
 func (d *demand) wanted() int64 {
 	if d.replicas == UnknownReplicas {
 		return d.live

@@ -26,14 +26,14 @@ const (
 type refusedSize struct {
 	since, last seconds
 	atLeast     Requests
-	// resources tells that no eligible node had what was asked for when that was looked at last.
+	// resources is true if no eligible node had the requested resources at the last look.
 	resources bool
 }
 
-// live tells whether the run may still be continued.
+// live reports whether the run may still be continued.
 func (s *refusedSize) live(now time.Time) bool { return !s.last.passed(RefusalGap, now) }
 
-// full tells whether the run has made the zone full for its pods: between the first refusal and the last there is fullAfter.
+// full reports whether the run has made the zone full for its pods: between the first refusal and the last there is fullAfter.
 func (s *refusedSize) full(fullAfter time.Duration) bool {
 	return s.since.passed(fullAfter, s.last.time())
 }
@@ -52,7 +52,7 @@ func (all sizes) fullFor(r Requests, fullAfter time.Duration, now time.Time) siz
 	return found
 }
 
-// anyFull tells whether a live run makes the zone full.
+// anyFull reports whether a live run makes the zone full.
 func (all sizes) anyFull(fullAfter time.Duration, now time.Time) bool {
 	for _, s := range all {
 		if s.live(now) && s.full(fullAfter) {
@@ -62,12 +62,11 @@ func (all sizes) anyFull(fullAfter time.Duration, now time.Time) bool {
 	return false
 }
 
-// refused takes in that all eligible nodes of the zone refused a pod. Runs that have ended must be gone. It returns whether
-// there is something new to remember, and whether a run has made the zone full by it.
+// refused records that all eligible nodes of the zone refused a pod. Runs that have ended must be gone. It returns whether
+// a fact has changed, and whether a run has thereby made the zone full.
 //
-// When there are too many sizes, one that is new joins a run that is for smaller pods, or else widens the run that began
-// last, which then begins again. So a zone becomes full for every size at most fullAfter after the last size was seen for
-// the first time.
+// If there are too many sizes, a new one joins a run of smaller pods, or else widens the latest run, which then begins
+// again. So a zone becomes full for every size at most fullAfter after the last size was first seen.
 func (all *sizes) refused(r Requests, resources bool, fullAfter time.Duration, now time.Time) (changed, full bool) {
 	at := roundUp(now)
 	known := false
@@ -112,8 +111,7 @@ func (s *refusedSize) renew(at seconds, resources bool, fullAfter time.Duration)
 	return true, full
 }
 
-// took takes in that the zone has room for a pod. It returns whether there is something new to remember, and whether the
-// zone had been full for the pod.
+// took records that the zone has room for a pod. It returns whether a fact has changed, and whether the zone had been full for the pod.
 func (all *sizes) took(r Requests, fullAfter time.Duration, now time.Time) (changed, wasFull bool) {
 	*all = slices.DeleteFunc(*all, func(s *refusedSize) bool {
 		if !s.atLeast.Within(r) {

@@ -2,11 +2,12 @@ package policy
 
 import (
 	v1 "k8s.io/api/core/v1"
-	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/component-helpers/resource"
+
+	"zonewise.dev/internal/amount"
 )
 
-// Requests are what a pod asks for, by resource: thousandths of a core for cpu, units for all others. What is not asked for
+// Requests are what a pod asks for, by resource, in the units of package amount. What is not asked for
 // is absent.
 type Requests map[v1.ResourceName]int64
 
@@ -18,12 +19,8 @@ func RequestsOf(pod *v1.Pod) Requests {
 func requestsFrom(list v1.ResourceList) Requests {
 	r := make(Requests, len(list))
 	for name, quantity := range list {
-		amount := quantity.Value()
-		if name == v1.ResourceCPU {
-			amount = quantity.MilliValue()
-		}
-		if amount > 0 {
-			r[name] = amount
+		if n := amount.Of(name, quantity); n > 0 {
+			r[name] = n
 		}
 	}
 	return r
@@ -32,23 +29,16 @@ func requestsFrom(list v1.ResourceList) Requests {
 // list is what requestsFrom reads.
 func (r Requests) list() v1.ResourceList {
 	list := make(v1.ResourceList, len(r))
-	for name, amount := range r {
-		switch name {
-		case v1.ResourceCPU:
-			list[name] = *apiresource.NewMilliQuantity(amount, apiresource.DecimalSI)
-		case v1.ResourceMemory, v1.ResourceEphemeralStorage:
-			list[name] = *apiresource.NewQuantity(amount, apiresource.BinarySI)
-		default:
-			list[name] = *apiresource.NewQuantity(amount, apiresource.DecimalSI)
-		}
+	for name, n := range r {
+		list[name] = *amount.Quantity(name, n)
 	}
 	return list
 }
 
-// Within tells whether a pod that asks for r asks for no more than one that asks for o, of any resource.
+// Within reports whether r requests no more than o of every resource.
 func (r Requests) Within(o Requests) bool {
-	for name, amount := range r {
-		if amount > o[name] {
+	for name, n := range r {
+		if n > o[name] {
 			return false
 		}
 	}

@@ -12,7 +12,7 @@ const tierStep = 20
 // filters, each once. More is better.
 //
 // The projected share of a zone is (c + 1) / w, as it would be with the pod; the smallest gets the
-// most. Shares are stretched over largest - smallest, so that one pod more or less tells as much among
+// most. Shares are normalized over largest - smallest, so that one pod more or less counts as much among
 // thousands of replicas as among three: that is what lets ScheduleAnyway hold its own beside other scores.
 //
 // Two kinds of zones stand apart from the rest: a recovering zone that has not caught up with the emptiest other
@@ -63,7 +63,7 @@ func (t *Table) tierOf(z *zoneRow) tier {
 	return usual
 }
 
-// behind tells whether a recovering zone has a smaller share than every zone that it is compared with.
+// behind reports whether a recovering zone has a smaller share than every zone that it is compared with.
 func (t *Table) behind(z *zoneRow) bool {
 	if t.smallest < 0 {
 		return false

@@ -51,7 +51,7 @@ func Rejected(obj *v1alpha1.ZoneSpreadPolicy, errs field.ErrorList, now time.Tim
 }
 
 // Status computes the status of a policy. zones is what Zones.Export gave, which the status takes over. previous is only
-// looked at for the times at which conditions changed, so that equal observations give equal statuses.
+// used for the times at which conditions changed, so that equal observations give equal statuses.
 func (p *Policy) Status(zs *Zones, o Observation, previous v1alpha1.ZoneSpreadPolicyStatus, now time.Time) v1alpha1.ZoneSpreadPolicyStatus {
 	status := v1alpha1.ZoneSpreadPolicyStatus{
 		ObservedGeneration: p.generation,
@@ -121,7 +121,7 @@ type ownedDemand struct {
 	uid types.UID
 }
 
-// demands returns what is to be placed: of each workload with spec.replicas Owner, otherwise all together. There is at
+// demands returns the replicas to place: of each workload with spec.replicas Owner, otherwise of all together. There is at
 // least one.
 func (p *Policy) demands(o *Observation) []ownedDemand {
 	if !p.ByOwner() {

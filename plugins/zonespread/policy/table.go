@@ -32,13 +32,13 @@ func (r Rule) field() string {
 	return map[Rule]string{MaxPods: "maxPods", MaxPerZone: "maxPerZone", QuorumSafe: "quorumSafe"}[r]
 }
 
-// OK tells whether the zone is allowed.
+// OK reports whether the zone is allowed.
 func (r Rule) OK() bool { return r == Pass }
 
-// capped tells whether a cap refuses the zone.
+// capped reports whether a cap refuses the zone.
 func (r Rule) capped() bool { return r == MaxPods || r == MaxPerZone || r == QuorumSafe }
 
-// Resolvable tells whether the removal of pods could change the verdict: Unschedulable rather than
+// Resolvable reports whether the removal of pods could change the verdict: Unschedulable instead of
 // UnschedulableAndUnresolvable in the framework's terms.
 func (r Rule) Resolvable() bool { return r != Forbidden && r != NoLabel }
 
@@ -220,7 +220,7 @@ func (t *Table) decide() {
 		if z.part == Recovering {
 			candidate = &recovering
 		}
-		if *candidate < 0 || z.pods*t.zones[*candidate].weight < t.zones[*candidate].pods*z.weight {
+		if *candidate < 0 || z.emptier(&t.zones[*candidate]) {
 			*candidate = i
 		}
 	}
@@ -239,6 +239,13 @@ func (t *Table) decide() {
 		t.zones[i].rule = t.verdict(&t.zones[i])
 	}
 	t.other.rule = t.verdict(&t.other)
+}
+
+// emptier compares pods/weight. Of equal zones the first by name is taken, so that the words of a refusal, which become a
+// condition of the pod, do not depend on the order in which zones were seen.
+func (z *zoneRow) emptier(than *zoneRow) bool {
+	mine, its := z.pods*than.weight, than.pods*z.weight
+	return mine < its || mine == its && z.name < than.name
 }
 
 func (t *Table) verdict(z *zoneRow) Rule {
@@ -330,6 +337,20 @@ func (t *Table) Refused() map[string]Rule {
 		}
 	}
 	return refused
+}
+
+// Scaling returns what decides whether another R may end a refusal.
+func (t *Table) Scaling() Scaling {
+	s := Scaling{AtCap: Unlimited}
+	if t.smallest >= 0 {
+		s.Behind = t.zones[t.smallest].held
+	}
+	for i := range t.zones {
+		if z := &t.zones[i]; z.rule == MaxPerZone || z.rule == QuorumSafe {
+			s.AtCap = min(s.AtCap, z.held)
+		}
+	}
+	return s
 }
 
 // Clone returns a table that can be changed without a change to this one.

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -149,6 +150,10 @@ func TestMessages(t *testing.T) {
 	require.Equal(t, "policy shop/web: zone d has weight 0", ask(compile(t, withZones(weighted("a", 1)), defaultWeight(0)), 4, "d", 0))
 	require.Empty(t, ask(compile(t), 4, "a", 0))
 	require.Equal(t, "policy shop/web: zone a holds 2, maxSkew 1 over zone b with 1 of weight 1", ask(compile(t, maxPerZone("40%")), policy.UnknownReplicas, "a", 2, 1))
+
+	tied := domains(2, 1, 1)
+	slices.Reverse(tied)
+	require.Contains(t, compile(t).Judge(policy.Question{Domains: tied, Replicas: 4}).Message("a"), "over zone b with 1", "the first by name, in whatever order zones were seen")
 
 	table := compile(t).Judge(policy.Question{Domains: domains(0), Replicas: 1})
 	require.Equal(t, "policy shop/web: node has no label topology.kubernetes.io/zone", table.MessageFor(map[string]string{}))

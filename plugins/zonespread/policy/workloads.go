@@ -26,7 +26,7 @@ type Workload struct {
 	Known    bool
 	// Selector selects its pods, of all revisions; nil when it is not known.
 	Selector labels.Selector
-	// SurgesFirst is true for a Deployment whose rolling update takes no old pod away before a new one is
+	// SurgesFirst is true for a Deployment whose rolling update removes no old pod before a new one is
 	// ready: strategy RollingUpdate with a maxUnavailable that comes to 0.
 	SurgesFirst bool
 }
@@ -60,7 +60,7 @@ func WorkloadOf(object metav1.Object) (w Workload, ok bool) {
 // scales.
 const desiredReplicas = "deployment.kubernetes.io/desired-replicas"
 
-// BehindReplicaSet is what a ReplicaSet says about the Deployment that controls it, for when that cannot be read.
+// BehindReplicaSet returns what a ReplicaSet says about its Deployment, if that cannot be read.
 func BehindReplicaSet(set *appsv1.ReplicaSet, deployment *metav1.OwnerReference) Workload {
 	w := Workload{UID: deployment.UID, Name: deployment.Kind + " " + deployment.Name}
 	if set.Spec.Selector != nil {
@@ -86,8 +86,8 @@ func podSelector(s *metav1.LabelSelector) labels.Selector {
 	return selector
 }
 
-// jobReplicas is how many pods a Job wants now: none when it is suspended or has ended, be it well or not; else its
-// parallelism, and no more than the completions that are still missing.
+// jobReplicas is how many pods a Job wants now: 0 if it is suspended or has ended; else its parallelism, but not
+// more than the missing completions.
 func jobReplicas(job *batchv1.Job) int64 {
 	if valueOr(job.Spec.Suspend, false) || job.Status.CompletionTime != nil {
 		return 0
@@ -104,8 +104,8 @@ func jobReplicas(job *batchv1.Job) int64 {
 	return max(0, wanted)
 }
 
-// surgesFirst tells whether a rolling update takes no old pod away before a new one is ready: maxUnavailable comes to
-// 0. When maxSurge comes to 0 as well, the controller takes one away, since it could not move otherwise.
+// surgesFirst reports whether a rolling update removes no old pod before a new one is ready: maxUnavailable is 0. If maxSurge
+// is 0 as well, the controller removes one, since it could not proceed otherwise.
 func surgesFirst(s *appsv1.DeploymentStrategy, replicas int32) bool {
 	if s.Type == appsv1.RecreateDeploymentStrategyType {
 		return false

@@ -14,9 +14,9 @@ import (
 // one that recovers.
 const lostLimit = 24 * time.Hour
 
-// Zones is what is known of the availability of the zones of one policy.
+// Zones has the availability of the zones of one policy.
 //
-// What is kept are facts, and every answer is computed from them and now:
+// It stores facts, and computes every answer from them and now:
 //
 //	since            since when no node of the zone is open: ready, not cordoned, and eligible for the policy's newest pod
 //	full             the sizes of pods that all eligible nodes refuse, see refusedSize
@@ -42,7 +42,7 @@ type zone struct {
 	since      seconds
 	recovering seconds
 	sizes      sizes
-	// nodes is how many nodes the zone had when that was observed last, -1 before. It is not a fact: it only tells that a
+	// nodes is how many nodes the zone had at the last observation, -1 before. It is not a fact: it only shows that a
 	// node has left.
 	nodes int
 }
@@ -61,7 +61,7 @@ func roundUp(t time.Time) seconds {
 func (s seconds) set() bool       { return s != 0 }
 func (s seconds) time() time.Time { return time.Unix(int64(s), 0) }
 
-// passed tells whether d has gone by since s.
+// passed reports whether d has passed since s.
 func (s seconds) passed(d time.Duration, now time.Time) bool {
 	return s.set() && !s.time().Add(d).After(now)
 }
@@ -93,8 +93,8 @@ func NewZones(p *Policy, facts []v1alpha1.ZoneStatus) *Zones {
 	return zs
 }
 
-// Respec makes the zones follow a changed policy. Zones that were only declared and never had a node are
-// forgotten when they are not declared any more.
+// Respec makes the zones follow a changed policy. Zones that never had a node are
+// forgotten when they are no longer declared.
 func (zs *Zones) Respec(p *Policy) {
 	zs.policy = p
 	maps.DeleteFunc(zs.zones, func(name string, z *zone) bool { return !p.declares(name) && !z.hadNodes })
@@ -112,8 +112,7 @@ func (zs *Zones) zone(name string) *zone {
 	return z
 }
 
-// ObserveNodes takes in the nodes of all zones; a zone that is not listed has none. It returns whether there is something
-// new to remember.
+// ObserveNodes records the nodes of all zones; a zone that is not listed has none. It returns whether a fact has changed.
 func (zs *Zones) ObserveNodes(now time.Time, nodes []ZoneNodes) bool {
 	changed := zs.Expire(now)
 	seen := make(map[string]bool, len(nodes))
@@ -157,7 +156,7 @@ func (zs *Zones) open(z *zone, now time.Time) bool {
 		return false
 	}
 	if zs.closed(z, now) {
-		// What its former nodes refused says nothing about those that are there now.
+		// The refusals of its former nodes say nothing about the new ones.
 		z.sizes = nil
 		z.recovering = 0
 		zs.recover(z, roundUp(now))
@@ -172,9 +171,9 @@ func (zs *Zones) recover(z *zone, at seconds) {
 	}
 }
 
-// Refused takes in that all nodes of a zone that are eligible for a pod refused it, for reasons other than spreading;
-// resources tells whether none of them had what the pod asks for. It returns whether there is something new to remember, and
-// whether the zone has become full by it.
+// Refused records that all nodes of a zone that are eligible for a pod refused it, for reasons other than spreading;
+// resources reports whether none of them had what the pod asks for. It returns whether a fact has changed, and whether the
+// zone has become full by it.
 func (zs *Zones) Refused(now time.Time, name string, r Requests, resources bool) (changed, full bool) {
 	z := zs.zones[name]
 	if z == nil || !z.hadNodes {
@@ -185,7 +184,7 @@ func (zs *Zones) Refused(now time.Time, name string, r Requests, resources bool)
 	return changed || expired, full
 }
 
-// Took takes in that a zone has room for a pod. It returns whether there is something new to remember.
+// Took records that a zone has room for a pod. It returns whether a fact has changed.
 func (zs *Zones) Took(now time.Time, name string, r Requests) bool {
 	z := zs.zones[name]
 	if z == nil {
@@ -198,7 +197,7 @@ func (zs *Zones) Took(now time.Time, name string, r Requests) bool {
 	return changed
 }
 
-// Refusing tells whether some zone refuses pods, so that Took is worth a call.
+// Refusing reports whether some zone refuses pods; otherwise Took need not be called.
 func (zs *Zones) Refusing() bool {
 	for _, z := range zs.zones {
 		if len(z.sizes) > 0 {
@@ -249,7 +248,7 @@ func (zs *Zones) CaughtUp(now time.Time, pods map[string]int64) bool {
 	return changed
 }
 
-// Recovering tells whether some zone recovers, so that CaughtUp is worth a call.
+// Recovering reports whether some zone recovers; otherwise CaughtUp need not be called.
 func (zs *Zones) Recovering() bool {
 	for _, z := range zs.zones {
 		if z.recovering.set() {
@@ -259,7 +258,7 @@ func (zs *Zones) Recovering() bool {
 	return false
 }
 
-// Expire forgets what has run out. What it forgets has no influence on any answer any more.
+// Expire drops facts that have expired and affect no answer any more.
 func (zs *Zones) Expire(now time.Time) bool {
 	changed := false
 	for name, z := range zs.zones {
@@ -319,8 +318,7 @@ func (zs *Zones) worst(z *zone, now time.Time) Part {
 	return zs.part(z, z.sizes.anyFull(zs.policy.fullAfter, now), now)
 }
 
-// View returns how the zones take part for a pod that asks for r. The zones that are there and Available are left out; the
-// map belongs to the caller.
+// View returns the states of the zones for a pod that requests r. Available zones are left out; the caller owns the map.
 func (zs *Zones) View(now time.Time, r Requests) View {
 	var view View
 	for name, z := range zs.zones {

@@ -22,7 +22,7 @@ type Applied struct {
 type namespace struct {
 	all     []*Applied
 	byLabel map[label][]*Applied
-	rest    []*Applied // those that no label leads to
+	rest    []*Applied // policies without such a label
 }
 
 type label struct{ key, value string }
@@ -41,7 +41,7 @@ func (n *namespace) add(a *Applied) {
 	}
 }
 
-// publishLocked makes what applies now in a namespace visible to pods; in all of them when the name is empty.
+// publishLocked publishes the policies that apply now in a namespace, or in all namespaces if the name is empty.
 func (s *Policies) publishLocked(name string) {
 	active := map[string]*namespace{}
 	if before := s.active.Load(); before != nil && name != "" {
@@ -104,7 +104,7 @@ func (s *Policies) For(pod *v1.Pod) []*Applied {
 	return selected
 }
 
-// Selects tells whether a policy applies to a pod.
+// Selects reports whether a policy applies to a pod.
 func (s *Policies) Selects(pod *v1.Pod) bool {
 	for range s.each(pod) {
 		return true
@@ -112,7 +112,7 @@ func (s *Policies) Selects(pod *v1.Pod) bool {
 	return false
 }
 
-// SelectsHard tells whether a policy applies to a pod that may refuse it nodes.
+// SelectsHard reports whether a hard policy applies to a pod.
 func (s *Policies) SelectsHard(pod *v1.Pod) bool {
 	for a := range s.each(pod) {
 		if a.Hard() {

@@ -6,24 +6,24 @@ import (
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
-// Answer is what is known about one policy for one pod, besides the counts.
+// Answer has the input of one policy for one pod, besides the counts.
 type Answer struct {
 	// View, Replicas and Typical are parts of a policy.Question.
 	View     policy.View
 	Replicas int64
 	Typical  bool
-	// Workload is the pod's own, which the caps ask for.
+	// Workload is the pod's own workload, for the caps.
 	Workload policy.Workload
-	// Lacking are zones that may be full because their nodes lack what the pod asks for: the caller looks, calls Took or
-	// Lacks, and asks again if there is something new.
+	// Lacking are zones that may be full because their nodes lack what the pod requests: the caller looks for room, calls Took
+	// or Lacks, and asks again if that was new.
 	Lacking []string
-	// Refusing tells that some zone has refused pods, so that Took is worth a call when a node passes.
+	// Refusing: some zone has refused pods, so Took must be called when a node passes.
 	Refusing bool
 
 	changes uint64 // of the entry, at this time
 }
 
-// Ask returns what is known about the policies that apply to a pod.
+// Ask returns the input of the policies that apply to a pod.
 func (s *Policies) Ask(pod *v1.Pod, applied []*Applied, requests policy.Requests) []Answer {
 	workload := s.cluster.workload(pod.Namespace, ownerOf(pod))
 	answers := make([]Answer, len(applied))
@@ -31,7 +31,7 @@ func (s *Policies) Ask(pod *v1.Pod, applied []*Applied, requests policy.Requests
 	defer s.mu.Unlock()
 	now := s.clock.Now()
 	for i, a := range applied {
-		// The entry may have a newer spec by now. This pod is still judged by the one that it was found with: the change
+		// The entry may have a newer spec by now. This pod is still judged by the spec that it was found with: the change
 		// wakes it.
 		e, out := a.entry, &answers[i]
 		matching := int64(-1)
@@ -46,7 +46,7 @@ func (s *Policies) Ask(pod *v1.Pod, applied []*Applied, requests policy.Requests
 	return answers
 }
 
-// Took takes in that zones have room for a pod that asks for requests. It returns whether that is news.
+// Took records that zones have room for a pod with these requests. It returns whether that is new.
 func (s *Policies) Took(a *Applied, requests policy.Requests, zones ...string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,7 +60,7 @@ func (s *Policies) Took(a *Applied, requests policy.Requests, zones ...string) b
 	return changed
 }
 
-// Lacks takes in that no node of a zone has what a pod asks for. It returns whether that is news.
+// Lacks records that no node of a zone has what a pod requests. It returns whether that is new.
 func (s *Policies) Lacks(a *Applied, requests policy.Requests, zone string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,7 @@ func (s *Policies) Lacks(a *Applied, requests policy.Requests, zone string) bool
 	return changed
 }
 
-// Placed takes in that a pod has a node: it waits no more.
+// Placed records that a pod has a node and no longer waits.
 func (s *Policies) Placed(pod *v1.Pod) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,10 +19,9 @@ import (
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
-// cluster is what informers know. Pods, nodes and the workloads that kube-scheduler watches anyway come from the
-// scheduler's informers. Deployments and Jobs, which it does not watch, come from informers of our own that are started
-// with the first policy: the scheduler waits for its own informers before it schedules anything, and a missing
-// permission must not stop it.
+// cluster has the informers. Pods, nodes and the workloads that kube-scheduler watches anyway come from the scheduler's
+// informers. Deployments and Jobs, which it does not watch, come from separate informers that start with the first policy:
+// the scheduler waits for its own informers before it schedules any pod, and a missing permission must not stop it.
 type cluster struct {
 	pods         corelisters.PodLister
 	nodes        corelisters.NodeLister
@@ -33,11 +32,11 @@ type cluster struct {
 	jobs         batchlisters.JobLister
 
 	handlers       []toolscache.InformerSynced // of pods and nodes, then of workloads
-	startWorkloads func()                      // starts our own informers; further calls do nothing
+	startWorkloads func()                      // starts the separate informers, once
 }
 
-// synced reports whether the handlers of pods and nodes have seen what existed at first. Before that there is nothing to
-// show: an empty cache looks like a lost cluster.
+// synced reports whether the handlers of pods and nodes have seen their first lists. Before that an empty cache would look
+// like a lost cluster.
 func (c *cluster) synced() bool { return c.handlers[0]() && c.handlers[1]() }
 
 // workloadsSynced reports whether the handlers of workloads have, too.
@@ -84,7 +83,7 @@ func (s *Policies) watchCluster(ctx context.Context, shared informers.SharedInfo
 	return c, nil
 }
 
-// trim drops what is not read here of a Deployment or Job, which is most of it.
+// trim drops the parts of a Deployment or Job that are not used here, which are most of it.
 func trim(o any) (any, error) {
 	switch w := o.(type) {
 	case *appsv1.Deployment:
@@ -97,8 +96,8 @@ func trim(o any) (any, error) {
 	return o, nil
 }
 
-// workloads handles the events of one kind of workload. Only changes count: a workload that comes or goes makes caps known
-// or unknown, which helps no pod that waits.
+// workloads handles the events of one kind of workload. Only changes matter: a new or deleted workload makes
+// caps known or unknown, which helps no waiting pod.
 func workloads[T metav1.Object](s *Policies) informer.Funcs[T] {
 	return informer.Funcs[T]{
 		Add:    func(o T, _ bool) { s.reportLater(o.GetNamespace()) },
@@ -135,7 +134,7 @@ func (c *cluster) behind(o metav1.Object) policy.Workload {
 }
 
 // workload returns the top-level workload of a pod with a controller; the zero Workload when there is none that is
-// known. What has the name of a kind in another API group does not have the UID.
+// known. An object of the same kind name in another API group has another UID.
 func (c *cluster) workload(namespace string, r reference) policy.Workload {
 	var o metav1.Object
 	var err error

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -9,7 +10,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"pgregory.net/rapid"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -283,6 +286,52 @@ func TestMembersEqualRecount(t *testing.T) {
 			require.NoError(rt, store.Delete(pod))
 		}
 	})
+}
+
+// hookedLister calls a function after it has listed pods.
+type hookedLister struct {
+	corelisters.PodLister
+	corelisters.PodNamespaceLister
+
+	listed func()
+}
+
+func (l *hookedLister) Pods(namespace string) corelisters.PodNamespaceLister {
+	return &hookedLister{l.PodLister, l.PodLister.Pods(namespace), l.listed}
+}
+
+func (l *hookedLister) List(selector labels.Selector) ([]*v1.Pod, error) {
+	pods, err := l.PodNamespaceLister.List(selector)
+	l.listed()
+	return pods, err
+}
+
+// TestMembersAreCollectedTwiceAtOnce: the CustomResourceDefinition goes and comes back while members are collected, and a pod comes
+// meanwhile. It counts, too.
+func TestMembersAreCollectedTwiceAtOnce(t *testing.T) {
+	p := newPolicy("web")
+	w := newWorld(t, crdtest.New(p), newNodes("a1")...)
+	store := w.factory.Core().V1().Pods().Informer().GetStore()
+	come := func(name string) {
+		pod := newPod(name, "a1")
+		require.NoError(t, store.Add(pod))
+		w.podSeen(pod, false)
+	}
+	come("before")
+	gap := sync.OnceFunc(func() {
+		w.source.Serve(p, false)
+		come("meanwhile")
+		w.source.Serve(p, true)
+	})
+	w.Policies.mu.Lock()
+	w.cluster.pods = &hookedLister{w.cluster.pods, nil, gap}
+	w.Policies.mu.Unlock()
+	w.source.Serve(p, false)
+	w.source.Serve(p, true)
+	w.settle()
+	w.Policies.mu.Lock()
+	defer w.Policies.mu.Unlock()
+	require.Equal(t, int64(2), w.entries[p.UID].members.matching())
 }
 
 // TestBadPolicy: a policy that cannot be applied says so, and affects no pod; mended, it goes on with what it knew.

@@ -13,7 +13,7 @@ import (
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
-// members are the live pods that a policy selects, as informers show them.
+// members are the live pods that a policy selects, from the informers.
 type members struct {
 	facts     map[types.UID]fact
 	gangs     map[string]int // pods by gang, see policy.GroupBy
@@ -21,7 +21,7 @@ type members struct {
 	templates map[string]*template
 }
 
-// fact is what is kept of one pod.
+// fact is the stored part of one pod.
 type fact struct {
 	revision string
 	gang     string
@@ -40,7 +40,7 @@ type reference struct {
 type template struct {
 	key      string // empty when all nodes that are ready and not cordoned are
 	eligible counts.Eligibility
-	// cordoned tells that the pods tolerate the taint of cordoned nodes.
+	// cordoned is true if the pods tolerate the taint of cordoned nodes.
 	cordoned bool
 	pods     int
 	newest   time.Time // creation of the newest pod, ever
@@ -58,14 +58,14 @@ func ownerOf(o metav1.Object) reference {
 	return reference{kind: c.Kind, name: c.Name, uid: c.UID}
 }
 
-// live tells whether a pod counts at all.
+// live reports whether a pod counts at all.
 func live(pod *v1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed
 }
 
 var cordonTaint = v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}
 
-// templateOf returns which nodes are open to a pod, as far as the policy honors what excludes them.
+// templateOf returns the template of a pod, with the parts that the policy honors.
 func templateOf(p *policy.Policy, pod *v1.Pod, comparisonOperators bool) *template {
 	t := &template{
 		eligible: counts.EligibilityOf(pod, p.HonorsAffinity(), p.HonorsTaints(), comparisonOperators),
@@ -78,12 +78,12 @@ func templateOf(p *policy.Policy, pod *v1.Pod, comparisonOperators bool) *templa
 	return t
 }
 
-// take brings the members in line with a pod that is live and selected. It returns whether that is news.
+// take adds or updates a live, selected pod. It returns whether that changed anything.
 func (m *members) take(p *policy.Policy, pod *v1.Pod, comparisonOperators bool) bool {
 	f := fact{revision: p.Revision(pod.Labels), gang: pod.Labels[p.GroupBy()], node: pod.Spec.NodeName, owner: ownerOf(pod)}
 	was, known := m.facts[pod.UID]
 	if known {
-		// What decides about nodes does not change while a pod lives, but for tolerations that are added.
+		// The template does not change while a pod lives, except that tolerations may be added.
 		f.template = was.template
 		if was == f {
 			return false
@@ -108,7 +108,7 @@ func (m *members) take(p *policy.Policy, pod *v1.Pod, comparisonOperators bool) 
 	return true
 }
 
-// lose takes a pod out. It returns whether it was there.
+// lose removes a pod. It returns whether it was there.
 func (m *members) lose(uid types.UID) bool {
 	f, ok := m.facts[uid]
 	if !ok {
@@ -127,7 +127,7 @@ func (m *members) lose(uid types.UID) bool {
 	return true
 }
 
-// matching is how many pods there are, or gangs and pods without one.
+// matching returns how many pods there are, or how many gangs and pods without a gang.
 func (m *members) matching() int64 {
 	return int64(len(m.facts) - m.inGangs + len(m.gangs))
 }
@@ -141,7 +141,7 @@ func (m *members) matchingWith(uid types.UID, gang string) int64 {
 	return n
 }
 
-// newest returns the template of the newest pod; that of any pod, with nothing to exclude nodes, when there is none.
+// newest returns the template of the newest pod, or one that excludes no nodes if there is no pod.
 func (m *members) newest() *template {
 	newest := &template{}
 	first := true

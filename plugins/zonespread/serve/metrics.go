@@ -12,8 +12,8 @@ import (
 
 const subsystem = "zonespread"
 
-// Gauges are read from the policies when the metrics are gathered, so that there is nothing to be forgotten when a policy
-// goes. They show what the status shows; only the leader has them, so that sums over replicas are right.
+// Gauges are read from the policies when metrics are gathered, so no series must be deleted with a policy. They show what
+// the status shows. Only the leader has them, so that sums over replicas are right.
 var (
 	replicasDesc    = policyGauge("policy_replicas", "Desired replicas of the pods that a ZoneSpreadPolicy selects.")
 	podsDesc        = policyGauge("policy_placed_pods", "Placed pods that a ZoneSpreadPolicy selects.")
@@ -66,7 +66,7 @@ func (s *Policies) collect(sendTo metrics.Send) {
 			}
 		}
 		if !f.valid {
-			continue // its figures are of a former spec
+			continue // its figures are of an older spec
 		}
 		send(replicasDesc, float64(f.obj.Status.Replicas))
 		send(podsDesc, float64(f.obj.Status.Pods))

@@ -16,7 +16,7 @@ func (s *Policies) nodeSeen(*v1.Node, bool) { s.schedule(task{kind: lookAtNodes}
 
 func (s *Policies) nodeGone(*v1.Node) { s.schedule(task{kind: lookAtNodes}, gatherInterval) }
 
-// nodeChanged has the worker look at all nodes, unless the change, as most are, is a heartbeat.
+// nodeChanged makes the worker look at all nodes, unless the change is a heartbeat, as most are.
 func (s *Policies) nodeChanged(was, is *v1.Node) {
 	if readiness(was) != readiness(is) || was.Spec.Unschedulable != is.Spec.Unschedulable ||
 		!apiequality.Semantic.DeepEqual(was.Labels, is.Labels) || !apiequality.Semantic.DeepEqual(was.Spec.Taints, is.Spec.Taints) {
@@ -39,8 +39,8 @@ func readiness(node *v1.Node) ready {
 	return ready{}
 }
 
-// closed tells whether a node is closed to the pods of a template, and since when: the earlier of the times at which it
-// ceased to be ready and was cordoned, as far as they are known; zero when neither is.
+// closed reports whether a node is closed to the pods of a template, and since when: the earlier of the times at which it
+// ceased to be ready and was cordoned; zero if both are unknown.
 func (t *template) closed(node *v1.Node) (since time.Time, closed bool) {
 	r := readiness(node)
 	cordoned := node.Spec.Unschedulable && !t.cordoned
@@ -60,7 +60,7 @@ func (t *template) closed(node *v1.Node) (since time.Time, closed bool) {
 func (t *template) zones(nodes []*v1.Node, topologyKey string) []policy.ZoneNodes {
 	index := map[string]int{}
 	var zones []policy.ZoneNodes
-	unknown := map[string]bool{} // zones with a node that does not tell since when it is closed
+	unknown := map[string]bool{} // zones with a node that does not say since when it is closed
 	for _, node := range nodes {
 		name, ok := node.Labels[topologyKey]
 		if !ok {
@@ -92,11 +92,11 @@ func (t *template) zones(nodes []*v1.Node, topologyKey string) []policy.ZoneNode
 	return zones
 }
 
-// view is a way to look at the nodes that policies have in common.
+// view is what decides how a policy sees the nodes; policies with the same view share the work.
 type view struct{ topologyKey, template string }
 
-// observeNodes shows the nodes to all policies that have their members, and so wait for pods and nodes to be known. The
-// nodes are looked at once for all policies whose pods are alike, without the lock.
+// observeNodes passes the nodes to all policies whose members are known. It looks at the nodes once for all policies whose
+// pods are alike, without the lock.
 func (s *Policies) observeNodes() {
 	type look struct {
 		uid      types.UID
@@ -125,7 +125,7 @@ func (s *Policies) observeNodes() {
 	}
 }
 
-// showNodes shows the nodes to one policy.
+// showNodes passes the nodes to one policy.
 func (s *Policies) showNodes(uid types.UID, p *policy.Policy, openTo string, zones []policy.ZoneNodes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,7 +146,7 @@ func (s *Policies) showNodes(uid types.UID, p *policy.Policy, openTo string, zon
 	s.armLocked(e) // of facts that were read from the status
 }
 
-// zoneOf returns the zone that a pod is in, and "" when that is not known.
+// zoneOf returns the zone of a pod, or "" if unknown.
 func (s *Policies) zoneOf(topologyKey string, pod *v1.Pod) string {
 	node, err := s.cluster.nodes.Get(pod.Spec.NodeName)
 	if err != nil {

@@ -27,11 +27,11 @@ import (
 )
 
 const (
-	// gatherInterval is how long the worker waits for more of the same.
+	// gatherInterval is how long the worker waits for more changes.
 	gatherInterval = 50 * time.Millisecond
 	// reportInterval is how often the leader brings statuses up to date.
 	reportInterval = 10 * time.Second
-	// startLimit is how long AwaitStart waits at most.
+	// startLimit is the longest that AwaitStart waits.
 	startLimit = 5 * time.Second
 )
 
@@ -51,7 +51,7 @@ type Policies struct {
 	leads               func(context.Context, Handle) <-chan struct{}
 	comparisonOperators bool
 
-	// active is what applies now, by namespace. It is replaced, never changed.
+	// active has the policies that apply now, by namespace. It is replaced, never changed.
 	active atomic.Pointer[map[string]*namespace]
 	opened atomic.Bool   // AwaitStart need not wait any more
 	kick   chan struct{} // the agenda has something earlier
@@ -72,16 +72,17 @@ type Policies struct {
 	waiting map[types.UID]*waiter
 }
 
-// entry is what is kept about one policy object.
+// entry is the state of one policy object.
 type entry struct {
 	object  crd.Object[*v1alpha1.ZoneSpreadPolicy, *policy.Policy]
 	zones   *policy.Zones // nil until the spec could be applied once
 	next    policy.Deadline
 	seen    bool // zones have been shown the nodes
 	filled  bool // members has the pods that existed when the spec was seen
+	fills   int  // how often their collection has begun
 	members members
-	// refused are the pods that the policy refused when they were last tried, and changes is how many times something
-	// happened that may help some of them.
+	// refused are the pods that the policy refused when they were last tried, changes is how often something happened that
+	// may help some of them.
 	refused map[types.UID]*refusal
 	changes uint64
 	stale   bool   // the report may be
@@ -94,10 +95,10 @@ type Option func(*Policies)
 // WithSource takes policies from source instead of from the API server of the handle.
 func WithSource(source crd.Source) Option { return func(s *Policies) { s.source = source } }
 
-// WithClock takes the time from c instead of the system's clock.
+// WithClock makes the policies use c instead of the system's clock.
 func WithClock(c clock.WithTicker) Option { return func(s *Policies) { s.clock = c } }
 
-// New returns the policies of one scheduler. Nothing runs before Join.
+// New returns the policies of one scheduler. It starts nothing; Join does.
 func New(options ...Option) *Policies {
 	s := &Policies{
 		clock:               clock.RealClock{},
@@ -115,8 +116,8 @@ func New(options ...Option) *Policies {
 }
 
 // Join starts the watches and workers, which run until ctx ends, with the handle of the first profile; further calls do
-// nothing. It must be called before the handle's informers are started. It makes no request: an error is a mistake of the
-// program.
+// nothing. It must be called before the handle's informers are started. It makes no request: an error is a programming
+// error.
 func (s *Policies) Join(ctx context.Context, h Handle) error {
 	s.mu.Lock()
 	if s.joined || s.source == nil && h.KubeConfig() == nil {
@@ -173,14 +174,14 @@ func (s *Policies) lead(ctx context.Context) {
 	s.writer.Run(ctx)
 }
 
-// AwaitStart waits, with a bound that runs from the first call, until what policies need is known: the policies that
-// existed, the nodes, their pods and workloads. So the first pods after a start or a failover are not placed without
-// them. Later calls cost an atomic load. The time is the system's, since what is waited for is input.
+// AwaitStart waits until the existing policies, nodes, pods and workloads are known, for a limited time from the first call.
+// So the first pods after a start or a failover are not placed without policies. Later calls cost an atomic load. It uses
+// the system's clock, since it waits for input.
 func (s *Policies) AwaitStart(ctx context.Context) {
 	if s.opened.Load() {
 		return
 	}
-	// An error says that the time is over, or that the scheduler stops.
+	// An error means that the time is over or that the scheduler stops.
 	_ = wait.PollUntilContextTimeout(ctx, gatherInterval, startLimit, true, func(context.Context) (bool, error) {
 		return s.started(), nil
 	})

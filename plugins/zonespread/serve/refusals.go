@@ -20,22 +20,23 @@ const (
 	backoffLimit    = 10 * time.Second
 )
 
-// Attempt is what a scheduling cycle in which a pod found no node shows about one of its policies.
+// Attempt is what a failed scheduling cycle of a pod shows about one of its policies.
 type Attempt struct {
 	Applied *Applied
 	Answer  *Answer
-	// Refused are the zones that the policy refused, by the rule; Pass stands for a rule that is not known. NoLabel tells that
-	// it refused nodes without a zone.
+	// Refused are the zones that the policy refused, with the rule; Pass means an unknown rule. NoLabel is true if it refused
+	// nodes without a zone.
 	Refused map[string]policy.Rule
 	NoLabel bool
-	// Full are the zones of which other plugins refused every node that is eligible for the pod; true when no node there
-	// has what the pod asks for.
+	// Full are the zones in which other plugins refused every node that is eligible for the pod; true if all of them lack what
+	// the pod requests.
 	Full map[string]bool
-	// Held is what the policy's caps count for the pod.
-	Held policy.Held
+	// Held is what the policy's caps count for the pod, and Scaling how the zones stand that they apply to.
+	Held    policy.Held
+	Scaling policy.Scaling
 }
 
-// waiter is a pod that found no node when it was tried last, and that has policies.
+// waiter is a pod with policies that found no node when it was last tried.
 type waiter struct {
 	pod      *v1.Pod
 	workload types.UID
@@ -44,16 +45,17 @@ type waiter struct {
 	refusals []*refusal
 }
 
-// refusal is what a policy that refused a pod refused.
+// refusal is what a policy refused a pod.
 type refusal struct {
 	entry    *entry
 	waiter   *waiter
 	zones    map[string]policy.Rule
 	selector labels.Selector // of the pods that count for the skew
 	held     policy.Held
+	scaling  policy.Scaling
 }
 
-// Attempted takes in that a pod found no node.
+// Attempted records that a pod found no node.
 func (s *Policies) Attempted(pod *v1.Pod, requests policy.Requests, attempts []Attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,11 +74,11 @@ func (s *Policies) Attempted(pod *v1.Pod, requests policy.Requests, attempts []A
 		}
 		w.workload = a.Answer.Workload.UID
 		if len(a.Refused) > 0 || a.NoLabel {
-			r := &refusal{entry: e, waiter: w, zones: a.Refused, selector: a.Applied.SelectorFor(pod.Labels), held: a.Held}
+			r := &refusal{entry: e, waiter: w, zones: a.Refused, selector: a.Applied.SelectorFor(pod.Labels), held: a.Held, scaling: a.Scaling}
 			w.refusals = append(w.refusals, r)
 			e.refused[pod.UID], e.stale = r, true
 			if e.changes != a.Answer.changes {
-				s.wakeLocked(w) // something that may help happened while the pod was tried
+				s.wakeLocked(w) // something that may help happened during the attempt
 			}
 		}
 		changed, full := false, false
@@ -93,7 +95,7 @@ func (s *Policies) Attempted(pod *v1.Pod, requests policy.Requests, attempts []A
 	}
 }
 
-// forgetLocked drops a pod that does not wait any more, or is tried again.
+// forgetLocked drops a pod that no longer waits, or is tried again.
 func (s *Policies) forgetLocked(w *waiter) {
 	delete(s.waiting, w.pod.UID)
 	s.agenda.remove(task{wakePod, w.pod.UID})
@@ -103,8 +105,8 @@ func (s *Policies) forgetLocked(w *waiter) {
 	}
 }
 
-// dropRefusalsLocked forgets what a policy refused that is deleted, and the pods of its namespace that have no other policy
-// and are not about to be woken.
+// dropRefusalsLocked drops the refusals of a deleted policy, and the pods of its namespace that have no other policy and are
+// not about to be woken.
 func (s *Policies) dropRefusalsLocked(e *entry) {
 	for uid, w := range s.waiting {
 		w.refusals = slices.DeleteFunc(w.refusals, func(r *refusal) bool { return r.entry == e })
@@ -114,7 +116,7 @@ func (s *Policies) dropRefusalsLocked(e *entry) {
 	}
 }
 
-// releaseLocked has the pods woken that a policy refused and that a change may help.
+// releaseLocked wakes the pods that a policy refused and that a change may help.
 func (s *Policies) releaseLocked(e *entry, helps func(*refusal) bool) {
 	e.changes++
 	for _, r := range e.refused {
@@ -124,7 +126,7 @@ func (s *Policies) releaseLocked(e *entry, helps func(*refusal) bool) {
 	}
 }
 
-// wakeLocked has a pod woken when its backoff is over.
+// wakeLocked wakes a pod when its backoff is over.
 func (s *Policies) wakeLocked(w *waiter) {
 	backoff := backoffLimit
 	if shift := w.attempts - 1; shift < 4 {
@@ -157,7 +159,7 @@ func (s *Policies) activate(ctx context.Context, uids []types.UID) {
 	}
 }
 
-// rescaled has the pods of a workload woken that another number of replicas may help.
+// rescaled wakes the pods of a workload that a changed number of replicas may help.
 func (s *Policies) rescaled(w policy.Workload, before int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,10 +176,18 @@ func (s *Policies) rescaled(w policy.Workload, before int64) {
 	}
 }
 
-// helpedByReplicas tells whether another number of replicas may help by other caps: higher ones help if a cap refused
-// a zone, and a zone that reaches a lower one holds no other back.
+// helpedByReplicas reports whether a changed number of replicas may help through the caps: a higher cap may admit the pod,
+// and a zone that reaches a lower cap no longer holds other zones back. What the zones hold is as of the attempt: the pod has been
+// woken already if a pod has come to the zone that holds others back, or has left one at its cap.
 func (r *refusal) helpedByReplicas(before, after int64) bool {
-	return !r.entry.object.Spec.SameCaps(before, after) && (after > before && r.byCap() || after < before && bySkew(r))
+	p := r.entry.object.Spec
+	switch {
+	case p.SameCaps(before, after):
+		return false
+	case after > before:
+		return r.byCap() && (r.by(policy.Pass) || r.scaling.Helped(p, after))
+	}
+	return bySkew(r) && (r.by(policy.Pass) || r.scaling.Freed(p, after))
 }
 
 func anyRefusal(*refusal) bool { return true }
@@ -197,7 +207,7 @@ func (r *refusal) by(rule policy.Rule) bool {
 	return false
 }
 
-// helpedByEndOf tells whether it may help that a pod no longer counts. zone is where it was, empty when that is not known.
+// helpedByEndOf reports whether it may help that a pod no longer counts. zone is where it was, empty if unknown.
 func (r *refusal) helpedByEndOf(pod *v1.Pod, zone string) bool {
 	counts := r.selector.Matches(labels.Set(pod.Labels)) || r.held.Counts(labels.Set(pod.Labels))
 	if !counts || zone == "" {
@@ -207,22 +217,22 @@ func (r *refusal) helpedByEndOf(pod *v1.Pod, zone string) bool {
 	return refused && rule.Resolvable()
 }
 
-// helpedByStartOf tells whether it may help that another pod counts in a zone: the emptiest zone may be fuller for it, and a
-// zone that reaches its cap holds no other back.
+// helpedByStartOf reports whether it may help that another pod counts in a zone: the emptiest zone may become fuller, and a
+// zone that reaches its cap no longer holds other zones back.
 func (r *refusal) helpedByStartOf(pod *v1.Pod, zone string) bool {
 	_, refused := r.zones[zone]
 	return !refused && bySkew(r) && (r.selector.Matches(labels.Set(pod.Labels)) || r.held.Counts(labels.Set(pod.Labels)))
 }
 
-// Helps tells whether the change of an assigned pod may help a pod that policies refused: it counts no more, not yet, or in
-// another way. was and is are nil for a pod that comes or goes. That a pod terminated before it went makes no difference:
-// there is no other event for its end.
+// Helps reports whether the change of an assigned pod may help a pod that policies refused, because it begins, ceases or
+// changes to count. was is nil for a new pod, and is for a deleted one. A deleted pod may help even if it was terminating,
+// since there is no other event for its end.
 func (s *Policies) Helps(pod, was, is *v1.Pod) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.waiting[pod.UID]
 	if w == nil {
-		return true // not known, which is so after a cycle of a pod group: PostFilter has no part in it
+		return true // unknown after a cycle of a pod group, in which PostFilter is not called
 	}
 	for _, r := range w.refusals {
 		if !r.entry.object.Valid() {

@@ -29,8 +29,8 @@ const (
 // news is one event about a policy.
 type news struct{ kind, reason, note string }
 
-// newsBetween returns what a user wants to know of the change from one status to the next. Since the status is what the API
-// server has, each change is announced once, also after a restart.
+// newsBetween returns the events about the change from one status to the next. The status is read from the API server, so
+// each change is announced once, also after a restart.
 func newsBetween(before, after *v1alpha1.ZoneSpreadPolicyStatus) []news {
 	var out []news
 	add := func(kind, reason, format string, args ...any) {
@@ -75,7 +75,7 @@ func newsBetween(before, after *v1alpha1.ZoneSpreadPolicyStatus) []news {
 	return out
 }
 
-// since says when what became of a zone began.
+// since says since when a zone has its state.
 func since(z *v1alpha1.ZoneStatus) string {
 	at := z.Since
 	if z.State == v1alpha1.ZoneFull {
@@ -91,7 +91,7 @@ func unavailable(state v1alpha1.ZoneState) bool {
 	return state == v1alpha1.ZoneClosed || state == v1alpha1.ZoneFull
 }
 
-// turned returns a condition that has come to have the status, or has it for another reason than before.
+// turned returns a condition that has changed to the status, or has it for another reason than before.
 func turned(before, after *v1alpha1.ZoneSpreadPolicyStatus, kind string, status metav1.ConditionStatus) *metav1.Condition {
 	c := meta.FindStatusCondition(after.Conditions, kind)
 	if c == nil || c.Status != status {

@@ -19,7 +19,7 @@ func (s *Policies) reportLater(name string) {
 	}
 }
 
-// report has the leader bring the statuses up to date that may not be, and look again later.
+// report makes the leader update the outdated statuses, and schedules the next look.
 func (s *Policies) report() {
 	s.mu.Lock()
 	var stale []types.UID
@@ -54,8 +54,8 @@ func (s *Policies) endRecoveries(uid types.UID) {
 	}
 }
 
-// observe returns a policy and what its status is made from; nil for one that is gone or not valid. The pods are copied with
-// the lock held and looked at without it.
+// observe returns a policy and the data for its status; nil if it is gone or invalid. The pods are copied with the lock held
+// and read without it.
 func (s *Policies) observe(uid types.UID) (*policy.Policy, policy.Observation) {
 	s.mu.Lock()
 	e := s.entries[uid]
@@ -107,7 +107,7 @@ func (s *Policies) observe(uid types.UID) (*policy.Policy, policy.Observation) {
 	return p, o
 }
 
-// desiredStatus returns a policy as last seen, and a copy with the status that it should have; false for one that is gone.
+// desiredStatus returns a policy as last seen, and a copy with the status that it should have; false if it is gone.
 func (s *Policies) desiredStatus(uid types.UID) (was, is *v1alpha1.ZoneSpreadPolicy, ok bool) {
 	p, o := s.observe(uid)
 	s.mu.Lock()
@@ -123,7 +123,7 @@ func (s *Policies) desiredStatus(uid types.UID) (was, is *v1alpha1.ZoneSpreadPol
 	case !e.object.Valid():
 		is.Status = policy.Rejected(was, e.object.Errs, now)
 	case e.object.Spec != p || !e.seen || !e.filled:
-		return nil, nil, false // there is more to be known first, after which it is looked at again
+		return nil, nil, false // not all is known yet; it is looked at again later
 	default:
 		is.Status = p.Status(e.zones, o, was.Status, now)
 	}

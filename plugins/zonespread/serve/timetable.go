@@ -23,7 +23,7 @@ const (
 	wakePod
 )
 
-// timetable is the tasks that are to be done, each once, by time.
+// timetable has the tasks to do, each once, by time.
 type timetable struct {
 	heap entries
 	of   map[task]*entryAt
@@ -37,7 +37,7 @@ type entryAt struct {
 
 func newTimetable() timetable { return timetable{of: map[task]*entryAt{}} }
 
-// add has a task done at a time, or earlier if it is to be done earlier already.
+// add schedules a task at a time, or keeps its earlier time.
 func (a *timetable) add(t task, at time.Time) {
 	e, known := a.of[t]
 	switch {
@@ -58,7 +58,7 @@ func (a *timetable) remove(t task) {
 	}
 }
 
-// next returns when the next task is to be done; false when there is none.
+// next returns the time of the next task; false if there is none.
 func (a *timetable) next() (time.Time, bool) {
 	if len(a.heap) == 0 {
 		return time.Time{}, false
@@ -66,7 +66,7 @@ func (a *timetable) next() (time.Time, bool) {
 	return a.heap[0].at, true
 }
 
-// due takes the tasks off the agenda that are to be done by now.
+// due removes and returns the tasks that are due now.
 func (a *timetable) due(now time.Time) []task {
 	var tasks []task
 	for len(a.heap) > 0 && !a.heap[0].at.After(now) {

@@ -97,9 +97,12 @@ func TestWhoIsWoken(t *testing.T) {
 		{"nothing refused: a pod terminates", nil, end("a1"), false},
 		{"cap: more replicas", capOfA, scale(20), true},
 		{"cap: more replicas, same cap", capOfA, scale(12), false},
+		{"cap: more replicas, the cap is higher and still reached", capOfA, scale(13), false},
 		{"cap: fewer replicas", capOfA, scale(2), false},
 		{"skew: more replicas", skewOfA, scale(20), false},
-		{"skew: fewer replicas, so that a zone is at its cap", skewOfA, scale(2), true},
+		{"skew: fewer replicas, so that the zone behind is at its cap", skewOfA, scale(2), true},
+		{"skew: fewer replicas, and the zone behind is not at its cap", skewOfA, scale(10), false},
+		{"an unknown rule: other replicas", map[string]policy.Rule{"a": policy.Pass}, scale(20), true},
 		{"minZones: a zone is open again", minZones, func(w *world) {
 			w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = false })
 		}, true},

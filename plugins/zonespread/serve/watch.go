@@ -11,7 +11,7 @@ import (
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
-// servedChanged turns everything on or off with the CustomResourceDefinition.
+// servedChanged turns policies on or off with the CustomResourceDefinition.
 func (s *Policies) servedChanged(available bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,7 +28,7 @@ func (s *Policies) servedChanged(available bool) {
 	}
 }
 
-// policySeen takes a policy as the API server shows it.
+// policySeen handles the current state of a policy.
 func (s *Policies) policySeen(obj *v1alpha1.ZoneSpreadPolicy) {
 	s.cluster.startWorkloads()
 	s.mu.Lock()
@@ -47,19 +47,19 @@ func (s *Policies) policySeen(obj *v1alpha1.ZoneSpreadPolicy) {
 	case changed:
 		s.respecLocked(e)
 	case !s.leading && e.object.Valid():
-		// The facts that the leader decides by are all in the status: a standby that takes over goes on from there.
+		// All facts that the leader decides by are in the status: a standby that takes over continues from there.
 		e.zones = policy.NewZones(e.object.Spec, obj.Status.Zones)
 		s.scheduleLocked(task{kind: lookAtNodes}, gatherInterval)
 	}
 }
 
-// respecLocked takes in the spec of a policy that is new or has changed.
+// respecLocked applies the spec of a new or changed policy.
 func (s *Policies) respecLocked(e *entry) {
 	s.publishLocked(e.object.Latest.Namespace)
 	s.releaseLocked(e, anyRefusal)
 	s.writer.Now(e.object.Latest.UID)
 	if !e.object.Valid() {
-		return // what is known of its zones is kept until the spec is mended
+		return // the facts about its zones are kept until the spec is corrected
 	}
 	if e.zones == nil {
 		e.zones = policy.NewZones(e.object.Spec, e.object.Latest.Status.Zones)
@@ -84,13 +84,14 @@ func (s *Policies) policyGone(obj *v1alpha1.ZoneSpreadPolicy) {
 	s.dropRefusalsLocked(e)
 }
 
-// refillLocked has the members of a policy collected again.
+// refillLocked schedules the members of a policy to be collected again.
 func (s *Policies) refillLocked(e *entry) {
 	e.members, e.filled, e.seen = newMembers(), false, false
+	e.fills++
 	s.scheduleLocked(task{fillMembers, e.object.Latest.UID}, 0)
 }
 
-// fillAll has the members of all policies collected, once pods and nodes are known.
+// fillAll schedules the members of all policies to be collected, once pods and nodes are known.
 func (s *Policies) fillAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,10 +102,10 @@ func (s *Policies) fillAll() {
 	}
 }
 
-// fillStep is how many pods are taken in at a time, so that cycles need not wait for all of a policy's.
+// fillStep is how many pods are added at a time, so that cycles do not wait for all pods of a policy.
 const fillStep = 256
 
-// fill takes in the pods that a policy selects and that exist already.
+// fill adds the existing pods that a policy selects.
 func (s *Policies) fill(uid types.UID) {
 	if !s.cluster.synced() {
 		return // it is done again then
@@ -112,8 +113,9 @@ func (s *Policies) fill(uid types.UID) {
 	s.mu.Lock()
 	e := s.entries[uid]
 	var p *policy.Policy
+	var n int
 	if e != nil && e.object.Valid() && !e.filled {
-		p = e.object.Spec
+		p, n = e.object.Spec, e.fills
 	}
 	s.mu.Unlock()
 	if p == nil {
@@ -127,30 +129,30 @@ func (s *Policies) fill(uid types.UID) {
 		}
 	}
 	for len(selected) > 0 {
-		n := min(fillStep, len(selected))
+		step := min(fillStep, len(selected))
 		s.mu.Lock()
-		if e.object.Spec != p {
+		if e.object.Spec != p || e.fills != n {
 			s.mu.Unlock()
-			return // another spec, which is filled by itself
+			return // another spec, or a newer list, which is taken in by itself
 		}
-		for _, listed := range selected[:n] {
-			// The events of the pods come as well: only what the lister has now is no older than the last of them.
+		for _, listed := range selected[:step] {
+			// The pods' events arrive at the same time. Only the lister's current state is not older than the last of them.
 			if pod, err := s.cluster.pods.Pods(listed.Namespace).Get(listed.Name); err == nil {
 				e.take(pod, s.comparisonOperators)
 			}
 		}
 		s.mu.Unlock()
-		selected = selected[n:]
+		selected = selected[step:]
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.object.Spec == p {
+	if e.object.Spec == p && e.fills == n {
 		e.filled, e.stale = true, true
 		s.scheduleLocked(task{kind: lookAtNodes}, 0)
 	}
 }
 
-// take brings the policy's members in line with a pod. It returns whether that is news.
+// take updates the policy's members for a pod. It returns whether that changed anything.
 func (e *entry) take(pod *v1.Pod, comparisonOperators bool) bool {
 	p := e.object.Spec
 	var changed bool
@@ -163,13 +165,13 @@ func (e *entry) take(pod *v1.Pod, comparisonOperators bool) bool {
 	return changed
 }
 
-// podSeen takes a pod as the API server shows it.
+// podSeen handles the current state of a pod.
 func (s *Policies) podSeen(pod *v1.Pod, _ bool) { s.podChanged(nil, pod) }
 
-// podGone takes a pod that was deleted.
+// podGone handles the deletion of a pod.
 func (s *Policies) podGone(pod *v1.Pod) { s.podChanged(pod, nil) }
 
-// podChanged takes the change of a pod; was and is are nil for one that comes or goes.
+// podChanged handles the change of a pod; was is nil for a new pod, is for a deleted one.
 func (s *Policies) podChanged(was, is *v1.Pod) {
 	pod := is
 	if pod == nil {
@@ -195,7 +197,7 @@ func (s *Policies) podChanged(was, is *v1.Pod) {
 	}
 }
 
-// memberChangedLocked takes the change of a pod that a policy selects or selected.
+// memberChangedLocked handles the change of a pod that a policy selects or selected.
 func (s *Policies) memberChangedLocked(a *Applied, was, is *v1.Pod) {
 	e := a.entry
 	if e.object.Spec != a.Policy {

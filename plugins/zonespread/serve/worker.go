@@ -9,7 +9,7 @@ import (
 	"zonewise.dev/internal/agenda"
 )
 
-// schedule has a task done after some time.
+// schedule adds a task that is due after some time.
 func (s *Policies) schedule(t task, after time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -32,7 +32,7 @@ func (s *Policies) scheduleAtLocked(t task, at time.Time) {
 	}
 }
 
-// work does what is on the agenda until ctx ends. It is the only goroutine that calls the scheduling queue.
+// work does the due tasks until ctx ends. It is the only goroutine that calls the scheduling queue.
 func (s *Policies) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		s.mu.Lock()
@@ -71,7 +71,8 @@ func (s *Policies) do(ctx context.Context, due []task) {
 	s.activate(ctx, wake)
 }
 
-// factsChangedLocked is called when what decisions rest on has changed: it is written at once, and may have another deadline.
+// factsChangedLocked is called when facts that decisions depend on have changed: they are written at once, and the deadline
+// may be another one.
 func (s *Policies) factsChangedLocked(e *entry) {
 	e.stale = true
 	if s.leading {
@@ -87,7 +88,7 @@ func (s *Policies) armLocked(e *entry) {
 	}
 }
 
-// deadlinePassed has the pods of a policy woken that may go elsewhere now, and what has run out forgotten.
+// deadlinePassed wakes the pods of a policy that may go elsewhere now, and drops expired facts.
 func (s *Policies) deadlinePassed(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -182,14 +182,15 @@ func newNodes(names ...string) []runtime.Object {
 	return nodes
 }
 
-// attempt has a pod refused: the zones by its policy, and full by other plugins.
+// attempt has a pod refused: the zones by its policy, and full by other plugins. Zones at their cap hold 6 pods, and the one behind
+// the others 3.
 func (w *world) attempt(pod *v1.Pod, zones map[string]policy.Rule, full map[string]bool) {
 	w.t.Helper()
 	applied := w.For(pod)
 	requests := policy.RequestsOf(pod)
 	var attempts []Attempt
 	for i, answer := range w.Ask(pod, applied, requests) {
-		a := Attempt{Applied: applied[i], Answer: &answer, Refused: zones, Full: full}
+		a := Attempt{Applied: applied[i], Answer: &answer, Refused: zones, Full: full, Scaling: policy.Scaling{AtCap: 6, Behind: 3}}
 		if applied[i].Caps() {
 			a.Held = applied[i].HeldFor(&answer.Workload, pod.Labels)
 		}

@@ -132,8 +132,8 @@ func TestPolicyEvents(t *testing.T) {
 		c.waitBound("", 8)
 
 		c.policies.Serve(&v1alpha1.ZoneSpreadPolicy{}, true)
-		c.policies.Put(newPolicy(maxPerZone("5", 100)))
 		c.eventually("all pods are counted", func() bool { return c.status().Pods == 8 })
+		c.policies.Put(newPolicy(maxPerZone("5", 100)))
 		c.create(newPods(4, "again", "100m")...)
 		c.waitZones("", map[string]int{"a": 5, "b": 5})
 		c.pass(20 * time.Second)

@@ -67,6 +67,7 @@ type cluster struct {
 	policies *crdtest.Source
 	clock    clock.WithTicker // of the bubble
 	slow     bool             // statuses are written slowly, see slowSource
+	jobs     chan struct{}    // Jobs can be listed when it is closed; nil for at once
 	plugin   *plugin
 	stop     func()
 
@@ -193,8 +194,9 @@ func (c *cluster) start(opts ...option) {
 	if o.plugin == pluginName {
 		registry[pluginName] = c.plugin.new
 	}
-	factory := scheduler.NewInformerFactory(c.client, 0, nil)
-	sched, err := scheduler.New(ctx, c.client, factory, nil,
+	api := lateJobs{c.client, c.jobs}
+	factory := scheduler.NewInformerFactory(api, 0, nil)
+	sched, err := scheduler.New(ctx, api, factory, nil,
 		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
 		scheduler.WithProfiles(o.profile(c.t)), scheduler.WithFrameworkOutOfTreeRegistry(registry),
 		scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(10), scheduler.WithClock(c.clock),
