@@ -98,7 +98,7 @@ func (c *choices) get(node string) int {
 	return c.slots[node]
 }
 
-// rehearsal is the slots that the members of a pod group use in one placement that is tried. It is kept in the placement's state,
+// rehearsal has the slots that the members of a pod group use in one tried placement. It is kept in the placement's state,
 // so that each member finds what the ones before it have left. Reserve and Unreserve change it while no Filter runs.
 type rehearsal struct {
 	byNode atomic.Pointer[map[string][]holds.Taken]
@@ -161,9 +161,9 @@ func ignoresHolds(pod *v1.Pod) bool {
 	return owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == "apps/v1" && pinned(pod)
 }
 
-// pinned reports whether a pod may run on one node only, in the way of the DaemonSet controller: every term of its required node
-// affinity names that node. That its owner is a DaemonSet is no proof: an owner reference is written by whoever creates
-// the pod, and so is this, but what gets past holds with it gets past those of one node.
+// pinned reports whether a pod may run on one node only, as the DaemonSet controller pins it: every term of its required node
+// affinity names that node. An owner reference proves nothing, since the creator of the pod writes it. The creator also
+// writes this, but such a pod bypasses the holds of only one node.
 func pinned(pod *v1.Pod) bool {
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil || pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return false
@@ -179,7 +179,7 @@ func pinned(pod *v1.Pod) bool {
 	return len(terms) > 0
 }
 
-// askerFor tells of which claim a pod may use slots, and how. The owner is nil when it belongs to no reservation.
+// askerFor returns the claim whose slots a pod may use, and how. The owner is nil if the pod belongs to no reservation.
 func (r *running) askerFor(pod *v1.Pod) (holds.Asker, *serve.Owner) {
 	asker := holds.Asker{Priority: schedulingv1.PodPriority(pod)}
 	if ignoresHolds(pod) {

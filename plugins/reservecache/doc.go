@@ -1,12 +1,20 @@
-// Package reservecache is the ReserveCache plugin: it keeps a ledger of what is assumed and bound on each
-// node, so that capacity that was promised to a pod is accounted for from Reserve until the pod is gone.
+// Package reservecache is the ReserveCache plugin: it keeps a ledger of what is assumed and bound on each node, and holds
+// capacity for the owners of ZoneReservations.
 //
-// The ledger itself is in package ledger and knows nothing of the framework. This package feeds it: Reserve
-// assumes, Unreserve forgets, PostBind finishes, and the handlers of the pod and node informers tell what
-// the API server says. All profiles of a scheduler share one ledger, held by [Shared].
+// # Contract
 //
-// The first scheduling cycle waits, bounded, until the handlers have synced, since the scheduler waits for
-// its own handlers only. In pod-group cycles Reserve and Unreserve are rehearsals and change nothing.
+// Package ledger has the ledger, and knows nothing of the framework. This package feeds it: Reserve assumes, Unreserve
+// forgets, PostBind finishes, and the handlers of the pod and node informers pass on what the API server says. Package
+// holds records the slots and their consumers, placement chooses their nodes, and serve watches the reservations and
+// writes their status. All profiles of a scheduler share one [Shared].
 //
-// Non-goals: the plugin does not place pods and does not score nodes.
+// Filter and Reserve judge room by the NodeInfos of the cycle alone: a pod fits if its request plus the unused slots that it
+// may not use fit into what the node has left. The ledger serves decisions outside of a cycle.
+//
+// The first scheduling cycle waits, for a limited time, until the handlers have synced, since the scheduler waits only for
+// its own handlers. In pod-group cycles Reserve and Unreserve are rehearsals: they change neither ledger nor holds.
+//
+// # Non-goals
+//
+// The plugin does not score nodes, and evicts no pods.
 package reservecache

@@ -36,7 +36,7 @@ type Drift struct {
 	Nodes []NodeDrift
 }
 
-// NodeDrift tells how the ledger and the scheduler's snapshot differ on one node.
+// NodeDrift says how the ledger and the scheduler's snapshot differ on one node.
 type NodeDrift struct {
 	Node string
 	// Since is when the oldest of the differences was first seen.
@@ -45,8 +45,8 @@ type NodeDrift struct {
 	Differences []string
 }
 
-// difference is one thing on which ledger and snapshot disagree. It is comparable, so that one that
-// lasts can be told from one that follows another.
+// difference is one difference between ledger and snapshot. It is comparable, so that a lasting one can be
+// distinguished from a new one.
 type difference struct {
 	what string
 	pod  types.UID
@@ -98,7 +98,7 @@ type comparison struct {
 	check               uint64
 	ledgerGeneration    uint64
 	schedulerGeneration int64
-	// differences tells since when each of them has been seen without a break; nil when there are none.
+	// differences has the time since which each has been seen without a break; nil if there are none.
 	differences map[difference]time.Time
 	// reported is set once the node has been logged as drifting.
 	reported bool

@@ -79,8 +79,8 @@ func (e *expirer) read(ctx context.Context, pod *v1.Pod) (*v1.Pod, error) {
 	return live, err
 }
 
-// takesNothing tells whether what the API server has, nil for nothing, proves that an assumed pod takes no
-// capacity, and why or why not.
+// takesNothing reports whether the pod in the API server (nil if there is none) proves that an assumed pod takes
+// no capacity, and the reason.
 func takesNothing(status ledger.PodStatus, live *v1.Pod) (reason string, free bool) {
 	switch {
 	case live == nil:

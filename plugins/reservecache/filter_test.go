@@ -313,10 +313,19 @@ func TestHintsAreForThoseWhomRoomWasMadeFor(t *testing.T) {
 	require.Equal(t, [2]fwk.QueueingHint{fwk.Queue, fwk.Queue}, hints(nominated))
 
 	// It is woken for room on n1 and refused again: the scheduler may not have heard yet.
-	f.shared.Holds().Release("web")
-	f.clock.Step(time.Minute)
-	f.plugin.running.server.Kick()
-	eventually(t, func() bool { return len(f.handle.woken()) > 0 })
+	held := true
+	eventually(t, func() bool {
+		// The worker sees room that is freed once it has seen that there was none. Between two looks it rests, on this clock.
+		if held {
+			f.shared.Holds().Release("web")
+		} else {
+			f.hold(web, 8)
+		}
+		held = !held
+		f.plugin.running.server.Kick()
+		f.clock.Step(time.Second)
+		return len(f.handle.woken()) > 0
+	})
 	require.Equal(t, []string{"default/p"}, f.handle.woken())
 	f.hold(web, 8)
 	require.NotNil(t, f.filter(t, pod))

@@ -20,7 +20,7 @@ type handlers struct {
 	*running
 }
 
-// addHandlers registers the handlers and returns what tells that each has seen all objects of the start.
+// addHandlers registers the handlers and returns functions that report whether each has seen its first list.
 // Both are removed when ctx ends.
 func addHandlers(ctx context.Context, factory informers.SharedInformerFactory, r *running) ([]cache.DoneChecker, error) {
 	h := &handlers{logger: klog.FromContext(ctx), running: r}
@@ -61,7 +61,7 @@ func (h *handlers) podSeen(pod *v1.Pod) {
 	h.changed(pod, change)
 }
 
-// podGone takes in that a pod is gone, of which only the UID counts: its last state may be an old one.
+// podGone records that a pod is gone. Only its UID counts, since its last known state may be old.
 func (h *handlers) podGone(pod *v1.Pod) {
 	change := h.ledger.RemovePod(pod.UID)
 	h.holds.Leave(pod.UID, "")

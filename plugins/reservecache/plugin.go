@@ -45,7 +45,7 @@ type Shared struct {
 // Option changes how a Shared is made.
 type Option func(*Shared)
 
-// WithClock tells the time by c instead of the system's clock.
+// WithClock makes the plugin use c instead of the system's clock.
 func WithClock(c clock.WithTicker) Option { return func(s *Shared) { s.clock = c } }
 
 // WithSource takes ZoneReservations from source instead of from the API server of the handle.

@@ -54,8 +54,8 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 // PreFilterExtensions returns what adapts the cycle's data to pods that come and go in what-if searches.
 func (p *ReserveCache) PreFilterExtensions() fwk.PreFilterExtensions { return p }
 
-// AddPod takes in that a pod is nominated to a node. An owner that will use a slot there is counted as its user, or its
-// request and its slot would both be kept from others. All other pods show in the NodeInfo, and so do consumers.
+// AddPod records that a pod is nominated to a node. An owner that will use a slot there counts as its consumer; otherwise both
+// its request and its slot would be kept from others. All other pods, and consumers, are in the NodeInfo.
 func (p *ReserveCache) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod, added fwk.PodInfo, info fwk.NodeInfo) *fwk.Status {
 	d, pod := read(state), added.GetPod()
 	if d == nil || pod.Spec.NodeName != "" {

@@ -16,9 +16,9 @@ import (
 // errHeld means that a node has room for a pod only in slots that the pod may not use.
 var errHeld = errors.New("the room is held")
 
-// Reserve assumes the pod on the node, in as many slots as Filter found that it needs or prefers. Slots that were placed or used
-// since PreFilter are looked at once more. It fails with an error, so that the pod is retried, when the room is held now, and
-// when the ledger has the pod already: it was bound while it was being scheduled.
+// Reserve assumes the pod on the node, in as many slots as Filter found that it needs or prefers. It checks again
+// with slots that were placed or used since PreFilter. It fails with an error, so that the pod is retried, if the room is now
+// held, or if the ledger already has the pod, which was bound while it was being scheduled.
 //
 // In a pod-group cycle Reserve is a rehearsal, which the placement's state remembers until Unreserve; the framework calls it again
 // for real.

@@ -23,7 +23,7 @@ type elsewhere struct {
 	nodes []fwk.NodeInfo
 }
 
-// betterElsewhere tells whether some node of the cluster would take the pod in the better way of its reservation's mode:
+// betterElsewhere reports whether some node of the cluster would take the pod in the better way of its reservation's mode:
 // beside all slots (Headroom) or in a slot (Guarantee). All nodes are looked at, not the sample that the scheduler
 // stops at, with all filters, since the only free node may be one that spreading forbids. The answer is found at most once
 // in a cycle, and only when a node of the lesser kind has passed all filters but this one.

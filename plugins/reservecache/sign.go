@@ -7,7 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// signature is what tells pods without slots apart, as far as holds are concerned.
+// signature distinguishes pods without slots, as far as holds treat them differently.
 type signature struct {
 	Priority     int32
 	IgnoresHolds bool

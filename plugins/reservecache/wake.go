@@ -25,7 +25,7 @@ type activator interface {
 type waker struct {
 	running *running
 	handle  activator
-	// comparisons tells whether tolerations may compare numbers. To ask the feature gates for each pod would cost more than all else.
+	// comparisons reports whether tolerations may compare numbers. Asking the feature gate for each pod would dominate the cost.
 	comparisons bool
 }
 

@@ -9,13 +9,13 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// Use says when an owner takes a slot of its claim, and what becomes of the claim's number then.
+// Use says when an owner takes a slot of its claim, and whether a used slot is replaced.
 type Use int
 
 // The uses of slots.
 const (
-	// UseLast means that an owner takes a slot only if it does not fit beside all that is held. The slots are to be
-	// unused: one that is used is to be replaced.
+	// UseLast means that an owner takes a slot only if it does not fit beside all that is held. A used slot is replaced by
+	// an unused one.
 	UseLast Use = iota
 	// UseFirst means that an owner takes a slot if there is one. A used slot counts as held.
 	UseFirst

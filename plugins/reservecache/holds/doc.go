@@ -1,29 +1,29 @@
-// Package holds knows what is held on nodes, for whom, and which pods use it.
+// Package holds records what is held on nodes, for which pods, and which pods use it.
 //
-// It is pure: it knows no informers, clocks, nor the scheduling framework. A [Claim] says who holds capacity and on what
+// It is pure: it knows neither informers nor clocks nor the scheduling framework. A [Claim] says who holds capacity and on what
 // terms. What it has on one node is a [Hold]: an amount, which is a number of slots of one size, and the consumers, pods
 // that each took a part of it. [NodeHolds] is what all claims have on one node. It never changes: a change of the holds
 // makes a new one, so that readers need no lock.
 //
 // # Contract
 //
-// What is unused is never stored as a fact. It is the amount less what was taken by consumers that are present on the node
-// which a reader looks at: the NodeInfo of a scheduling cycle, or the ledger's node between cycles. A consumer that is a
+// What is unused is never stored. It is the amount less what consumers have taken that are present on the node that a
+// reader looks at: the NodeInfo of a scheduling cycle, or the ledger's node between cycles. A consumer that is a
 // victim in a what-if search makes its slot unused there, and only there. A pod fits on a node (see [NodeHolds.Fit]) iff
 //
 //	request + unused amounts that it may not use <= allocatable - requested
 //
-// in each resource that both sides name, and in the number of pods. Whether the pod fits where nothing is held is not
-// judged.
+// in each resource that both sides name, and in the number of pods. Resources without
+// holds are not checked.
 //
 // [Holds.Take] records a consumer and [Holds.Leave] ends it, so that no slot is used twice. The claims' owner alone changes
-// their slots, by [Holds.Change]; it judges whether there is room, since only the reader of a node can.
+// their slots, by [Holds.Change]; it checks the room, since only the reader of a node can.
 //
-// A Holds may be used from several goroutines: one mutex guards all of it, and no method calls back. A [View] belongs to its
-// owner.
+// A Holds may be used from several goroutines: one mutex guards all of it, and no method calls back. A [View] belongs to one
+// goroutine at a time.
 //
 // # Non-goals
 //
-// The package does not choose nodes for slots: package placement does. It does not know which pods exist: whoever hears that
+// The package does not choose nodes for slots: package placement does. It does not know which pods exist: the caller that learns that
 // a consumer is gone says so.
 package holds

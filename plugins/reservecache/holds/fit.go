@@ -9,17 +9,17 @@ import (
 
 // Asker is a pod that asks for room.
 type Asker struct {
-	// Priority lets the pod take the space of claims that have a lower one. It always minds its own claim's, or it would
-	// take the room of its own slots beside them.
+	// Priority lets the pod take the room of claims with a lower priority, but not of its own claim: otherwise it would take
+	// the room of its own slots in addition to them.
 	Priority int32
-	// Claim is the one whose slots the pod may use; empty for none.
+	// Claim is the claim whose slots the pod may use; empty for none.
 	Claim types.UID
 	Use   Use
 	// IgnoreHolds is for pods that no hold keeps off.
 	IgnoreHolds bool
 }
 
-// Question is a pod on a node, as someone sees the two.
+// Question is a pod on a node.
 type Question struct {
 	Who     *Asker
 	Request *ledger.Resources
@@ -49,8 +49,8 @@ type Verdict struct {
 	By    *Claim
 }
 
-// Fit tells whether the holds of a node leave room for a pod, and how many slots it uses: in Headroom mode (UseLast) the
-// fewest with which it fits, in Guarantee mode (UseFirst) as many as cover its request as far as there are, and with UseOnly as
+// Fit reports whether the holds of a node leave room for a pod, and how many slots it uses: in Headroom mode (UseLast) the
+// fewest with which it fits; in Guarantee mode (UseFirst) as many as cover its request, or all there are; with UseOnly as
 // many as cover it, or it does not fit. It allocates nothing.
 func (n *NodeHolds) Fit(q *Question) Verdict {
 	who := q.Who
@@ -107,7 +107,7 @@ type search struct {
 }
 
 // weigh takes one resource into account: request of it beside what is held and the room that pods have left. It returns the
-// resource when no number of the pod's slots makes room. A resource that is not asked for or not held is no matter of holds.
+// resource if no number of the pod's slots makes room. A resource that is not requested or not held is not checked.
 func (s *search) weigh(name v1.ResourceName, request, all, mine, room int64) v1.ResourceName {
 	over := request + all - room
 	if request <= 0 || all <= 0 || over <= 0 {
@@ -148,7 +148,7 @@ func (s *search) decide() Verdict {
 	}
 }
 
-// inTheWay returns the first claim whose unused slots take of a resource and that the pod may not use, or else its own.
+// inTheWay returns the first claim that the pod may not use and whose unused slots take some of a resource, or else its own.
 func (s *search) inTheWay(name v1.ResourceName) *Claim {
 	var own *Claim
 	for i := range s.node.Holds {
@@ -164,12 +164,13 @@ func (s *search) inTheWay(name v1.ResourceName) *Claim {
 	return own
 }
 
-// overrides reports whether the pod does not mind a claim.
+// overrides reports whether the pod may take the room of a claim.
 func (q *Question) overrides(c *Claim) bool {
 	return c.Priority < q.Who.Priority && c.UID != q.Who.Claim
 }
 
-// minded returns what is unused of the holds that the pod has to mind, and of its own among them, scalar resources aside.
+// minded returns the unused part of the holds that the pod must respect, and of its own claim among them, without scalar
+// resources.
 func (n *NodeHolds) minded(q *Question, own *Hold) (all, mine ledger.Resources) {
 	if n.consumers == 0 && len(q.Taken) == 0 && q.Who.Priority <= n.lowest {
 		if own != nil {

@@ -16,7 +16,7 @@ var ErrNoSlot = errors.New("no unused slot")
 
 // Holds is what all claims hold. Make one with New. Its methods may be called from several goroutines.
 type Holds struct {
-	// version counts the changes, so that a view tells without the lock that there is none.
+	// version counts the changes, so that a view sees without the lock that there is none.
 	version atomic.Uint64
 
 	mu        sync.Mutex // guards all fields below and everything that they lead to
@@ -130,7 +130,7 @@ func (s *Holds) Release(uid types.UID) []string {
 	return freed
 }
 
-// Change is what is to become of a claim's slots on a node.
+// Change is a change of a claim's slots on a node.
 type Change struct {
 	Node, Zone string
 	// Lost means that the node is not there, or not ready.
@@ -138,7 +138,7 @@ type Change struct {
 	// Settle is how many slots, of the consumers that came first, are given up with them: those pods become ordinary pods.
 	// A consumer with more than one slot gives up all of them.
 	Settle int
-	// Add is how many unused slots there are to be more than there are; less than 0 for fewer.
+	// Add is how many unused slots to add; negative to remove some.
 	Add int
 }
 
@@ -222,9 +222,9 @@ func (c *claim) add(h *hold, n Count) {
 }
 
 // Take makes a pod a consumer of a number of slots of a claim. A pod consumes of one claim on one node: an earlier record of
-// it is dropped. Consumers that are not present, since they have left the node and nobody has said so yet, make room.
+// it is dropped. Consumers that have left the node but whose end has not been recorded yet make room.
 //
-// It fails with ErrNoSlot when there are not as many unused slots.
+// It fails with ErrNoSlot if there are fewer unused slots.
 func (s *Holds) Take(uid types.UID, nodeName string, claimUID types.UID, n int, present Present) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

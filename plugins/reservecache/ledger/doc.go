@@ -1,7 +1,7 @@
 // Package ledger keeps the account of what is assumed and bound on each node of a cluster.
 //
 // It is pure: it knows objects, not informers, contexts, clocks or the scheduling framework. The caller
-// tells it what the scheduler decided (AssumePod, FinishBinding, ForgetPod) and what the API server says
+// passes it what the scheduler decided (AssumePod, FinishBinding, ForgetPod) and what the API server says
 // (AddPod, UpdatePod, RemovePod, AddNode, UpdateNode, RemoveNode), in whatever order these arrive, and
 // takes snapshots.
 //

@@ -27,7 +27,7 @@ func DefaultOptions() Options {
 
 // Errors of the ledger, to be tested with errors.Is.
 var (
-	// ErrNoUID means that a pod has no UID, so that it cannot be told from another of its name.
+	// ErrNoUID means that a pod has no UID, by which pods are identified.
 	ErrNoUID = errors.New("the pod has no UID")
 	// ErrNoNode means that no node was named for a pod.
 	ErrNoNode = errors.New("the pod has no node")

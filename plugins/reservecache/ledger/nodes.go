@@ -85,8 +85,8 @@ func Ready(node *v1.Node) v1.ConditionStatus {
 }
 
 // RemoveNode records that a node is gone. If pods are accounted to it, it stays as a ghost until they are
-// gone. It reports whether the node was there; when the ledger has another incarnation of the name, told
-// by its UID, that one stays.
+// gone. It reports whether the node was there. If the ledger has another node of the same name with
+// another UID, that one stays.
 func (l *Ledger) RemoveNode(object *v1.Node) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

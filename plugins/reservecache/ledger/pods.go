@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Change tells what an event did to the ledger.
+// Change is what an event did to the ledger.
 type Change int
 
 // The changes that an event can make.
 const (
-	// Unchanged means that the event told nothing new.
+	// Unchanged means that the event changed nothing.
 	Unchanged Change = iota
 	// PodAdded means that the pod was not known before.
 	PodAdded

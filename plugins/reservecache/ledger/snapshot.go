@@ -46,7 +46,7 @@ func (s *Snapshot) Node(name string) *NodeState { return s.byName[name] }
 
 // UpdateSnapshot brings a snapshot up to date and returns how many of its nodes changed or are new. It
 // visits the nodes from the most recently changed one down to the snapshot's generation, so that its cost
-// is that of the changes; when nodes came, went or moved to another zone, the order of all is built anew.
+// is that of the changes; if nodes came, went or moved to another zone, the order of all is rebuilt.
 //
 // A snapshot that was taken from another ledger is replaced.
 func (l *Ledger) UpdateSnapshot(s *Snapshot) int {
@@ -75,7 +75,7 @@ func (l *Ledger) UpdateSnapshot(s *Snapshot) int {
 	return changed
 }
 
-// orderLocked builds the order of a snapshot's nodes anew and drops those that are gone.
+// orderLocked rebuilds the order of a snapshot's nodes and drops those that are gone.
 func (l *Ledger) orderLocked(s *Snapshot) {
 	clear(s.nodes)
 	s.nodes = slices.Grow(s.nodes[:0], l.tree.size)

@@ -11,20 +11,20 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// View is the nodes of a cluster as someone sees them, by their place in a list. It must not change while it is read.
+// View is the nodes of a cluster in a list, from one source. It must not change while it is read.
 type View interface {
 	Len() int
-	// Changed calls changed with the place and the generation of each node whose generation is not the one that known has at
-	// that place. A generation changes whenever anything does that the view says of the node; no two nodes have the same.
+	// Changed calls changed with the index and the generation of each node whose generation differs from known at that index.
+	// A generation changes whenever the node does in the view; no two nodes have the same.
 	Changed(known []int64, changed func(i int, generation int64))
 	Node(i int) *v1.Node
-	// Resources returns what the node offers and what its pods have requested.
+	// Resources returns the allocatable of a node and the requests of its pods.
 	Resources(i int) (allocatable, requested ledger.Resources)
 	// Present reports whether a pod is on the node.
 	Present(i int, uid types.UID) bool
 }
 
-// source tells the two kinds of views apart, of which each has generations of its own.
+// source is one of the two kinds of views; each has its own generations.
 type source int
 
 const (
@@ -33,7 +33,7 @@ const (
 	sources
 )
 
-// board is what is known of each node. An update makes it equal to a view.
+// board has the state of each node. An update makes it equal to a view.
 type board struct {
 	held  *holds.View
 	nodes map[string]*node
@@ -41,12 +41,12 @@ type board struct {
 	// order are the nodes in the order of the last view of each source, and known their generations.
 	order [sources][]*node
 	known [sources][]int64
-	// disputed are the nodes that the other source was the last to say something of.
+	// disputed are the nodes that the other source changed last.
 	disputed [sources][]*node
 	// from is the source of the last update, and view its view.
 	from source
 	view View
-	// changed are the nodes of which something was new since Reconcile took them.
+	// changed are the nodes that have changed since Reconcile took them.
 	changed []*node
 	// freed counts the times that nodes were freed, and roomier are the nodes that were, or that have more unused slots, since
 	// TakeFreed.
@@ -57,7 +57,7 @@ type board struct {
 	ids    int
 	unused []int
 	gone   []*node
-	// objects are the nodes of which the object is another one than when they were last tallied.
+	// objects are the nodes whose object has changed since they were last tallied.
 	objects []*node
 }
 
@@ -72,17 +72,17 @@ type node struct {
 	generation [sources]int64
 	index      [sources]int
 	in         [sources]bool
-	// from is the source that the amounts were read from; agreed means that the other one says the same.
+	// from is the source of the amounts; agreed means that the other source has the same.
 	from   source
 	agreed bool
 
 	allocatable, requested ledger.Resources
 	held                   *holds.NodeHolds
-	// unused is what is held and not used, and pending what is about to be held.
+	// unused is what is held but not used, pending what is about to be held.
 	unused, pending ledger.Resources
-	// room is what is left. It may be less than nothing.
+	// room is what is left. It may be negative.
 	room ledger.Resources
-	// nominees are the pods that are nominated to the node, as far as anyone has asked.
+	// nominees are the pods that were nominated to the node when the planner last asked.
 	nominees []Nominee
 
 	// freed is when the node was last freed; newer and older link the nodes of a zone in that order.
@@ -106,7 +106,7 @@ type zone struct {
 	allocatable, unused ledger.Resources
 }
 
-// Nominee is a pod that is nominated to a node: it was promised room there, and is not on it yet.
+// Nominee is a pod that is nominated to a node and not on it yet.
 type Nominee struct {
 	Priority int32
 	Requests ledger.Resources
@@ -119,8 +119,8 @@ func newBoard(h *holds.Holds) *board {
 	return &board{held: h.NewView(), nodes: map[string]*node{}, zones: map[string]*zone{}}
 }
 
-// update makes the board equal to a view and to what is held. Its cost is that of a look at each node's generation and of
-// reading the nodes that changed.
+// update makes the board equal to a view and to what is held. It compares each node's generation, and reads the nodes that
+// changed.
 func (b *board) update(view View, from source) {
 	b.view, b.from = view, from
 	order, known := b.order[from], b.known[from]
@@ -166,7 +166,7 @@ func (b *board) newNode(name string) *node {
 	return n
 }
 
-// weighHeld takes in what has changed of what is held.
+// weighHeld applies changes of what is held.
 func (b *board) weighHeld() {
 	for _, name := range b.held.Update() {
 		if n := b.nodes[name]; n != nil && n.zone != nil {
@@ -175,7 +175,7 @@ func (b *board) weighHeld() {
 	}
 }
 
-// reorder takes in that nodes came, went, or are listed in another order.
+// reorder handles new, removed and reordered nodes.
 func (b *board) reorder() {
 	from := b.from
 	for _, n := range b.order[from] {
@@ -236,17 +236,17 @@ func (b *board) load(n *node, i int) {
 	}
 	b.enterZone(n, object.Labels[v1.LabelTopologyZone])
 	n.zone.allocatable.Add(&n.allocatable, -1)
-	// The maps are the view's, which goes on to change them.
+	// Copy the maps, since the view will change them.
 	n.allocatable, n.requested = allocatable.Clone(), requested.Clone()
 	n.zone.allocatable.Add(&n.allocatable, 1)
 	b.weigh(n)
-	// What searches of this view have passed over is not searched.
+	// Searches of this view have skipped the node.
 	if !listed {
 		b.free(n)
 	}
 }
 
-// weigh works out the room of a node.
+// weigh computes the room of a node.
 func (b *board) weigh(n *node) {
 	n.held = b.held.Node(n.name)
 	unused := n.held.Unused(b.present(n))
@@ -257,7 +257,7 @@ func (b *board) weigh(n *node) {
 	n.zone.unused.Add(&n.unused, -1)
 	n.zone.unused.Add(&unused, 1)
 	if unused.Exceeds(&n.unused) != "" {
-		b.open(n) // to those who may use the slots
+		b.open(n) // to pods that may use the slots
 	}
 	grown := room.Exceeds(&n.room) != ""
 	n.unused, n.room = unused, room
@@ -267,7 +267,7 @@ func (b *board) weigh(n *node) {
 	b.change(n)
 }
 
-// reset works out the room of a node from what is known, after a draft that was given up.
+// reset restores the room of a node after a draft was given up.
 func (n *node) reset() {
 	room := n.allocatable.Clone()
 	room.Add(&n.requested, -1)
@@ -276,7 +276,7 @@ func (n *node) reset() {
 	n.room = room
 }
 
-// change notes that Reconcile is to look at a node.
+// change marks a node for Reconcile.
 func (b *board) change(n *node) {
 	if !n.inspect {
 		n.inspect = true
@@ -284,8 +284,8 @@ func (b *board) change(n *node) {
 	}
 }
 
-// present returns a function that tells which pods are on a node. It is good until the next update. Of a node that only the other
-// view has, all consumers count as present.
+// present returns a function that reports whether a pod is on a node. It is valid until the next update. On a node that only
+// the other view has, all consumers count as present.
 func (b *board) present(n *node) holds.Present {
 	if !b.here(n) {
 		return nil
@@ -300,7 +300,7 @@ func objectFrees(was, is *v1.Node) bool {
 		len(was.Spec.Taints) > 0 && !apiequality.Semantic.DeepEqual(was.Spec.Taints, is.Spec.Taints) || !maps.Equal(was.Labels, is.Labels)
 }
 
-// free notes that a node may have room for what it had none for, and puts it first in its zone.
+// free records that a node may have new room for slots, and puts it first in its zone.
 func (b *board) free(n *node) {
 	b.count(n)
 	if n.zone == nil || n.zone.newest == n {
@@ -316,7 +316,7 @@ func (b *board) count(n *node) {
 	b.open(n)
 }
 
-// open notes that a node may have room for a pod that it had none for.
+// open records that a node may have new room for a pod.
 func (b *board) open(n *node) {
 	if !n.roomier {
 		n.roomier = true
@@ -345,7 +345,7 @@ func (z *zone) unlink(n *node) {
 	n.newer, n.older = nil, nil
 }
 
-// enterZone puts a node into a zone, where it counts as freed when it is new there.
+// enterZone puts a node into a zone, where it counts as freed if it is new.
 func (b *board) enterZone(n *node, name string) {
 	if n.zone != nil && n.zone.name == name {
 		return
@@ -378,7 +378,7 @@ func (b *board) leaveZone(n *node) {
 	}
 }
 
-// list notes that a node is to be tallied again.
+// list marks a node to be tallied again.
 func (b *board) list(n *node) {
 	if !n.listed {
 		n.listed = true
@@ -389,7 +389,7 @@ func (b *board) list(n *node) {
 // here reports whether a node is in the view of the last update.
 func (b *board) here(n *node) bool { return n.in[b.from] && n.zone != nil }
 
-// roomFor returns what a claim may take of a node: what is left beside nominees that it does not outrank.
+// roomFor returns what a claim may take of a node: what is left besides nominees that the claim does not outrank.
 func (n *node) roomFor(priority int32) *ledger.Resources {
 	if len(n.nominees) == 0 {
 		return &n.room

@@ -1,19 +1,19 @@
 package placement
 
 const (
-	// looksPerCycle bounds how many looks at nodes a scheduling cycle takes: about a twentieth of a millisecond.
+	// looksPerCycle limits how many nodes a scheduling cycle looks at: about a twentieth of a millisecond.
 	looksPerCycle = 2000
-	// looksPerDemand bounds those for one demand in one zone. One that has more to look at has not searched for long, and is
-	// Reconcile's business; what was freed last is looked at first.
+	// looksPerDemand limits the nodes that are looked at for one demand in one zone, the latest freed first. The rest is left
+	// to Reconcile.
 	looksPerDemand = 64
 )
 
-// Collect lets the demands that lack slots take room that has become free, by what a scheduling cycle sees, the oldest first and
-// before the cycle's pod can take it. Call it at the start of each cycle with the cycle's nodes; not in a pod-group cycle, whose
-// snapshot changes without its generations.
+// Collect lets the demands that lack slots take freed room that a scheduling cycle sees, the oldest demand first and before the
+// cycle's pod. Call it at the start of each cycle with the cycle's nodes, but not in a pod-group cycle, whose snapshot changes
+// without its generations.
 //
-// While no demand lacks slots it costs a look at what has been used; else a look at the generation of each node, and at the nodes
-// that were freed since the last cycle.
+// If no demand lacks slots, it only checks what has been used. Otherwise it compares the generation of each node, and looks at
+// the nodes that were freed since the last cycle.
 func (p *Planner) Collect(view View) Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,8 +47,8 @@ func (p *Planner) Collect(view View) Result {
 	return result
 }
 
-// collectLocked lets one demand take what was freed in the zones in which it seeks slots since it looked. It looks at no more than
-// limit nodes of a zone, if that is not 0. It returns how many nodes were looked at.
+// collectLocked lets one demand take room that was freed since its last look, in the zones in which it seeks slots. It looks at
+// no more than limit nodes of a zone, unless limit is 0. It returns how many nodes it looked at.
 func (p *Planner) collectLocked(w *wanted, limit int, result *Result) int {
 	looks, found := 1, false
 	for _, name := range w.seeks {

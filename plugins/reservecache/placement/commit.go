@@ -6,12 +6,11 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// tries is how often a draft is made again when nominees, or others, have the room that it counted on.
+// tries is how often a draft is repeated when its room has gone to nominees or others.
 const tries = 3
 
-// placeLocked makes drafts of a demand until one is recorded. work does to the draft what there is to do. The lock is released
-// while nominees are asked for; the view is the one that the board was last updated with. It returns how many nodes were
-// looked at.
+// placeLocked makes drafts of a demand until one is recorded. work fills the draft. The lock is released
+// while it asks for nominees; the view is that of the board's last update. It returns how many nodes were looked at.
 func (p *Planner) placeLocked(w *wanted, limit int, result *Result, work func(*draft)) int {
 	view, from := p.board.view, p.board.from
 	looks, recorded := 0, false
@@ -39,8 +38,7 @@ func (p *Planner) placeLocked(w *wanted, limit int, result *Result, work func(*d
 	return looks
 }
 
-// recordLocked puts a draft into the records. It reports false when the room is not there any more; the nodes are then as if
-// the draft had not been made.
+// recordLocked records a draft. It returns false if the room is gone; the nodes are then as if the draft had not been made.
 func (p *Planner) recordLocked(d *draft, view View, from source, result *Result) bool {
 	var more []*place
 	for _, pl := range d.places {
@@ -95,10 +93,10 @@ func (p *Planner) recordLocked(d *draft, view View, from source, result *Result)
 	return true
 }
 
-// gain is how many unused slots more a place gets.
+// gain is how many more unused slots a place gets.
 func (pl *place) gain() int { return (pl.slots - pl.used) - (pl.was.Slots - pl.was.Used) }
 
-// askLocked asks for the nominees of nodes, without the lock, and brings the board up to date afterwards.
+// askLocked asks for the nominees of nodes without the lock, and then updates the board.
 func (p *Planner) askLocked(view View, from source, places []*place) {
 	answers := make([][]Nominee, len(places))
 	p.mu.Unlock()
@@ -112,7 +110,7 @@ func (p *Planner) askLocked(view View, from source, places []*place) {
 	}
 }
 
-// nominateLocked takes in who is nominated to a node.
+// nominateLocked records which pods are nominated to a node.
 func (p *Planner) nominateLocked(n *node, nominees []Nominee) {
 	if len(nominees) == 0 {
 		delete(p.nominated, n)
@@ -132,7 +130,7 @@ func (p *Planner) nominateLocked(n *node, nominees []Nominee) {
 	}
 }
 
-// askAgainLocked asks for the nominees of the nodes that had any: that a nomination ends is no change of its node.
+// askAgainLocked asks for the nominees of the nodes that had any, because the end of a nomination does not change its node.
 func (p *Planner) askAgainLocked(view View, from source) {
 	if len(p.nominated) == 0 {
 		return

@@ -9,14 +9,14 @@ import (
 	"zonewise.dev/plugins/reservecache/holds"
 )
 
-// LossPolicy says what becomes of the slots of a zone that has no node any longer that may take them.
+// LossPolicy says what happens to the slots of a zone that no longer has a node for them.
 type LossPolicy int
 
 // The policies.
 const (
 	// Shift means that they are held in the demand's other zones until the zone is back.
 	Shift LossPolicy = iota
-	// Keep means that they are held nowhere until the zone is back.
+	// Keep means that they are not held until the zone is back.
 	Keep
 )
 
@@ -26,12 +26,12 @@ type Zone struct {
 	Slots int
 }
 
-// Demand is the slots that a reservation is to have.
+// Demand is the slots that a reservation asks for.
 type Demand struct {
-	// Claim is what they are held for. Its UID and Slot must be set.
+	// Claim is the claim of the slots. Its UID and Slot must be set.
 	Claim holds.Claim
-	// Zones says how many slots each zone is to have; no zone is named twice. When it is empty, Slots are spread evenly over
-	// all zones that have nodes which the fit selects.
+	// Zones says how many slots each zone gets; no zone is named twice. If it is empty, Slots are spread evenly over all zones
+	// with nodes that the fit selects.
 	Zones []Zone
 	Slots int
 	// PerNode is how many slots, and owners that use none, a node may have together; 0 for no limit.
@@ -52,40 +52,40 @@ func (d *Demand) wanted() int {
 	return n
 }
 
-// quota is how many slots a zone is to have for now.
+// quota is how many slots a zone should have for now.
 type quota struct {
 	zone  string
 	slots int
-	// own is how many it is to have when no zone is lost.
+	// own is how many it should have if no zone is lost.
 	own  int
 	lost bool
 }
 
-// wanted is a demand and what the planner knows of it.
+// wanted is a demand with the planner's state of it.
 type wanted struct {
 	Demand
 	total int
-	// known are the zones over which slots without zones have been spread: one that lost its last node is one of them
-	// still.
+	// known are the zones over which a demand without zones has been spread, including those that have lost their last
+	// node.
 	known  map[string]struct{}
 	quotas []quota
-	// counts are the slots by zone, lost nodes' aside.
+	// counts are the slots by zone, without those on lost nodes.
 	counts map[string]holds.Count
 
-	// dirty means that Reconcile is to look at the demand.
+	// dirty means that Reconcile must look at the demand.
 	dirty bool
-	// seeks are the zones in which a slot more is wanted; none while the demand has what it wants.
+	// seeks are the zones in which one more slot is wanted; empty if the demand has all its slots.
 	seeks []string
-	// looked tells by zone that no node which was freed up to then has room for a slot.
+	// looked is, by zone, the point up to which no freed node has room for a slot.
 	looked map[string]uint64
 	// owners is how many owners are on a node, by name, those in slots among them. It is kept for demands with PerNode.
 	owners map[string]int
 	// capped are the zones in which the bound on what is held keeps a slot from being placed.
 	capped map[string]bool
-	// away are nodes that went or ceased to be ready, and full nodes that became too full, with slots that have no other place
-	// yet.
+	// away are nodes that were removed or ceased to be ready, full are nodes that became too full. Their slots have no other
+	// place yet.
 	away, full map[string]bool
-	// excess is how many slots are to be given up on a node.
+	// excess is how many slots to give up on a node.
 	excess map[string]int
 	// records counts the changes of the slots.
 	records int
@@ -116,7 +116,7 @@ func (w *wanted) sum() (counted, slots int) {
 	return counted, slots
 }
 
-// apportion shares the slots out over the zones, of which tallies counts the nodes.
+// apportion distributes the slots over the zones, whose nodes tallies counts.
 func (w *wanted) apportion(tallies map[string]*tally) {
 	all := w.quotas[:0]
 	for _, z := range w.Zones {
@@ -145,7 +145,7 @@ func (w *wanted) apportion(tallies map[string]*tally) {
 		if q.lost = t == nil || t.usable == 0; !q.lost {
 			left = append(left, quota{zone: q.zone})
 		} else if w.OnZoneLoss == Shift {
-			// Pods that go on running in slots there keep them.
+			// Pods that keep running in slots there keep the slots.
 			used := w.counts[q.zone].Used
 			stays := min(q.slots, w.Claim.Counts(used, used))
 			shifting += q.slots - stays
@@ -165,7 +165,7 @@ func (w *wanted) apportion(tallies map[string]*tally) {
 	}
 }
 
-// spread gives n to the zones in turn.
+// spread distributes n over the zones in turn.
 func spread(n int, zones []quota) {
 	for i := 0; i < n && len(zones) > 0; i++ {
 		zones[i%len(zones)].slots++
@@ -182,9 +182,9 @@ func (w *wanted) quota(zone string) *quota {
 	return nil
 }
 
-// anywhere is how many slots are wanted in whatever zone, once no zone lacks any of its quota that could have it. Of a demand
-// without zones that is all that is lacking. Of one with zones it is what takes the place of slots that are used: while a service
-// is replaced pod by pod, one leaves another zone than the next one comes to.
+// anywhere is how many slots are wanted in any zone, once no zone that has room lacks part of its quota. For a demand without
+// zones that is all that is missing. For one with zones these slots replace used ones: during a rolling update, a pod may
+// leave another zone than the one that the next pod comes to.
 func (w *wanted) anywhere() int {
 	counted, total := w.sum()
 	n := w.total - counted
@@ -192,7 +192,7 @@ func (w *wanted) anywhere() int {
 		used, replaced := total-counted, max(0, total-w.total)
 		n = min(n, used-replaced)
 	}
-	// What a lost zone lacks is its own matter.
+	// Slots that a lost zone lacks are not wanted elsewhere here.
 	for i := range w.quotas {
 		if q := &w.quotas[i]; q.lost {
 			n -= max(0, q.slots-w.counted(q.zone))
@@ -201,8 +201,8 @@ func (w *wanted) anywhere() int {
 	return n
 }
 
-// mayGrow reports whether a slot more in a zone that lacks one is wanted: some are missing, or unused ones that are too many in
-// other zones can be given up for it. Slots that are used elsewhere are not held twice.
+// mayGrow reports whether one more slot is wanted in a zone that lacks one: slots are missing, or surplus unused ones in other
+// zones can be given up for it. Slots that are used elsewhere are not held twice.
 func (w *wanted) mayGrow() bool {
 	counted, _ := w.sum()
 	spare := w.total - counted
@@ -216,7 +216,7 @@ func (w *wanted) mayGrow() bool {
 	return spare > 0
 }
 
-// seek works out in which zones a slot more is wanted.
+// seek computes the zones in which one more slot is wanted.
 func (w *wanted) seek() {
 	w.seeks = w.seeks[:0]
 	anywhere, grows := w.anywhere() > 0, w.mayGrow()

@@ -9,7 +9,7 @@ import (
 	"zonewise.dev/plugins/reservecache/holds"
 )
 
-// draft is the slots of one demand as they are to be. Until it is committed, only the room of the nodes follows it.
+// draft has the intended slots of one demand. Until it is committed, only the room of the nodes reflects it.
 type draft struct {
 	*wanted
 	planner *Planner
@@ -17,21 +17,21 @@ type draft struct {
 	// places are the nodes with slots, by name.
 	places  map[string]*place
 	pickers map[string]*picker
-	// added is how many unused slots more each zone gets.
+	// added is how many more unused slots each zone gets.
 	added map[string]int
-	// looks counts the nodes that were looked at, and limit is how many of a zone may be; 0 for all.
+	// looks counts the nodes that were looked at; limit is the most per zone, 0 for no limit.
 	looks, limit int
 }
 
 // place is the slots on one node.
 type place struct {
 	name, zone string
-	// node is nil when the board does not have it.
+	// node is nil if the board does not have it.
 	node *node
 	lost bool
 	was  holds.NodeStatus
-	// slots are those that the node is to have, and used of them by consumers; settle is how many slots are given up
-	// with the consumers in them.
+	// slots is how many the node should have, used how many of them consumers use; settle is how many slots are given up
+	// together with their consumers.
 	slots, used, settle int
 }
 
@@ -85,8 +85,8 @@ func (d *draft) sorted() []*place {
 	return slices.SortedFunc(maps.Values(d.places), func(a, b *place) int { return strings.Compare(a.name, b.name) })
 }
 
-// trim drops the unused slots that are not worth anything: on nodes that are gone, unfit or too full, more than a node may
-// have, and in zones that the demand does not name. Slots of another size get the demand's as far as there is room.
+// trim drops useless unused slots: on nodes that are gone, unfit or too full, beyond the limit of a node, and in zones that the
+// demand does not name. Slots of an old size get the new one if there is room.
 func (d *draft) trim() {
 	for _, pl := range d.sorted() {
 		unused := pl.slots - pl.used
@@ -107,7 +107,7 @@ func (d *draft) trim() {
 			}
 		}
 		if pl.was.Resized && pl.node != nil {
-			// What the node held in the old size is free for the new one.
+			// The room of the old size is free for the new one.
 			room := pl.node.room.Clone()
 			if own := pl.node.held.Of(d.uid()); own != nil {
 				old := own.Unused(d.board.present(pl.node))
@@ -134,7 +134,7 @@ func pods(ns holds.NodeStatus) int {
 	return n
 }
 
-// fill places what the zones lack, and then what may be in any zone, the one that has the least of its quota first.
+// fill places what the zones lack, and then what may be in any zone, first where the smallest part of the quota is filled.
 func (d *draft) fill() {
 	for i := range d.quotas {
 		q := &d.quotas[i]
@@ -172,8 +172,8 @@ func (d *draft) place(zoneName string) bool {
 	return true
 }
 
-// level drops unused slots that are more than the demand wants, from the zones that have more than their quota, the
-// emptiest nodes first, and then makes consumers ordinary pods until there are no more slots than wanted.
+// level drops surplus unused slots from the zones that have more than their quota, the emptiest nodes first. Then it makes
+// consumers ordinary pods until there are no more slots than wanted.
 func (d *draft) level() {
 	counted, _ := d.sum()
 	over := counted - d.total
@@ -232,7 +232,7 @@ func (d *draft) emptiest(zoneName string) []*place {
 	return places
 }
 
-// changes returns what has to be changed.
+// changes returns the changes to record.
 func (d *draft) changes() []holds.Change {
 	var changes []holds.Change
 	for _, pl := range d.sorted() {

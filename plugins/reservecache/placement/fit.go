@@ -13,7 +13,7 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// Unfit is why a node takes no slots of a demand, be there room or not; empty when it may.
+// Unfit says why a node may not take slots of a demand, whatever its room; empty if it may.
 type Unfit string
 
 // The reasons, as they read after a number of nodes.
@@ -28,12 +28,12 @@ const (
 	Tainted Unfit = "tainted"
 )
 
-// Fit tells which nodes may take slots. Make one with NewFit; it does not change.
+// Fit decides which nodes may take slots. Make one with NewFit; it does not change.
 type Fit struct {
 	selector    []label
 	tolerations []v1.Toleration
 	comparisons bool
-	// key is equal for fits that judge alike, which then share one count of the nodes.
+	// key is the same for equal fits, which share one count of the nodes.
 	key string
 }
 
@@ -90,7 +90,7 @@ func (f *Fit) tolerates(taint *v1.Taint) bool {
 	return schedulingv1.TolerationsTolerateTaint(klog.Logger{}, f.tolerations, taint, f.comparisons)
 }
 
-// unready reports whether a node says that it can not run pods, or has ceased to say anything.
+// unready reports whether a node's Ready condition is False or Unknown.
 func unready(n *v1.Node) bool {
 	status := ledger.Ready(n)
 	return status != "" && status != v1.ConditionTrue

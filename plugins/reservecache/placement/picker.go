@@ -8,11 +8,11 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// picker yields the nodes of a zone with room for a slot, the one that is left with the least room first.
+// picker yields the nodes of a zone with room for a slot, the one with the least room first.
 type picker struct {
 	candidates []candidate
 	at         int
-	// cut means that not all nodes were looked at. upTo is when the last node was freed that could be looked at.
+	// cut means that not all nodes were looked at. upTo is the latest time of freeing among the nodes.
 	cut  bool
 	upTo uint64
 }
@@ -27,8 +27,8 @@ func compareCandidates(a, b candidate) int {
 	return cmp.Or(cmp.Compare(a.slots, b.slots), cmp.Compare(a.share, b.share), strings.Compare(a.node.name, b.node.name))
 }
 
-// newPicker looks at the nodes of a zone that were freed since the demand last looked at all. It keeps as many candidates as
-// there are slots missing: each has room for one at least.
+// newPicker looks at the nodes of a zone that were freed since the demand last looked at all of them. It keeps as many
+// candidates as slots are missing, since each has room for at least one.
 func (d *draft) newPicker(zoneName string) *picker {
 	pk := &picker{upTo: d.board.freed}
 	z := d.board.zones[zoneName]
@@ -73,7 +73,7 @@ func (d *draft) newPicker(zoneName string) *picker {
 // searched reports whether no node that was freed up to pk.upTo has room.
 func (pk *picker) searched() bool { return !pk.cut && pk.at >= len(pk.candidates) }
 
-// mayTake reports whether a node may have a slot more, its room aside.
+// mayTake reports whether a node may have one more slot, apart from its room.
 func (d *draft) mayTake(n *node) bool {
 	if pl := d.places[n.name]; pl != nil {
 		return d.mayHave(n.name, pl.slots, pods(pl.was))
@@ -97,8 +97,8 @@ func (pk *picker) next(d *draft) *node {
 	return nil
 }
 
-// cappedLocked reports whether one slot more in a zone, beside so many that are not recorded yet, would be more than may be
-// held there, and notes that it is so.
+// cappedLocked reports whether one more slot in a zone, together with the given unrecorded ones, would exceed what may be held
+// there, and records that.
 func (p *Planner) cappedLocked(w *wanted, z *zone, beside int) bool {
 	delete(w.capped, z.name)
 	if p.fraction >= 1 {
@@ -115,8 +115,8 @@ func (p *Planner) cappedLocked(w *wanted, z *zone, beside int) bool {
 	return false
 }
 
-// share is how much room there is in terms of a slot: the sum over CPU, memory, ephemeral storage and scalar resources of the
-// slot of the thousandths of it that there is room for.
+// share is the room in terms of a slot: for CPU, memory, ephemeral storage and each scalar resource, the thousandths of the
+// slot's amount that fit, added up.
 func share(room, slot *ledger.Resources) int64 {
 	var sum int64
 	add := func(room, slot int64) {

@@ -10,11 +10,11 @@ import (
 	"zonewise.dev/plugins/reservecache/holds"
 )
 
-// Planner keeps the slots of reservations where they belong. Make one with New. Its methods may be called from several
-// goroutines; none of them is to be called with the lock of the scheduling queue held.
+// Planner places the slots of reservations, and repairs their placement. Make one with New. Its methods may be called from
+// several goroutines, but not with the lock of the scheduling queue held.
 type Planner struct {
 	holds *holds.Holds
-	// fraction bounds the unused slots of a zone, as a part of what the zone's nodes offer; 1 and more is no bound.
+	// fraction limits the unused slots of a zone to a part of what the zone's nodes offer; 1 and more means no limit.
 	fraction float64
 	// nominees asks for the pods that are nominated to a node. It is called without the planner's lock.
 	nominees func(node string) []Nominee
@@ -27,17 +27,17 @@ type Planner struct {
 	fits   map[string]*tallied
 	// seeking counts the demands that lack slots.
 	seeking int
-	// offered tells that every such demand has looked at all nodes that were freed up to then.
+	// offered is the point up to which every such demand has looked at all freed nodes.
 	offered uint64
-	// full are the nodes with less than no room.
+	// full are the nodes with negative room.
 	full map[*node]struct{}
 	// nominated are the nodes that are known to have nominees.
 	nominated map[*node]struct{}
-	// touched are the claims of which something has changed since TakeTouched.
+	// touched are the claims that have changed since TakeTouched.
 	touched map[types.UID]struct{}
 }
 
-// tallied is how the nodes fare under a fit.
+// tallied counts the nodes under a fit.
 type tallied struct {
 	fit   *Fit
 	zones map[string]*tally
@@ -45,7 +45,7 @@ type tallied struct {
 	usable []uint64
 }
 
-// takes reports whether a node may take slots, be there room or not.
+// takes reports whether a node may take slots, whatever its room.
 func (t *tallied) takes(n *node) bool {
 	if n.tallied != n.object {
 		return t.fit.Of(n.object) == ""
@@ -53,8 +53,8 @@ func (t *tallied) takes(n *node) bool {
 	return t.usable[n.id/64]>>(n.id%64)&1 == 1
 }
 
-// New returns a planner without demands, which records slots in h. maxHeldFraction bounds the unused slots of each zone: new
-// ones are placed as long as all together are at most that part of what the zone's nodes offer, of each resource. nominees, which
+// New returns a planner without demands, which records slots in h. maxHeldFraction limits the unused slots of each zone:
+// together they take at most that part of what the zone's nodes offer, of each resource. nominees, which
 // may be nil, returns the pods that are nominated to a node.
 func New(h *holds.Holds, maxHeldFraction float64, nominees func(node string) []Nominee) *Planner {
 	return &Planner{
@@ -64,8 +64,8 @@ func New(h *holds.Holds, maxHeldFraction float64, nominees func(node string) []N
 	}
 }
 
-// Set makes a demand known, or replaces it by a newer version of itself. Nothing is placed before the next Reconcile. What it
-// holds counts as freed: for others if it holds less strongly now, for its owners if they are others.
+// Set adds a demand, or replaces it by a newer version. No slot is placed before the next Reconcile. What it holds counts as
+// freed: for other pods if its priority is lower now, for its owners if they have changed.
 func (p *Planner) Set(d Demand) {
 	d.Claim.Slot = d.Claim.Slot.Clone()
 	d.Claim.Slot.Pods = 1
@@ -114,7 +114,7 @@ func (p *Planner) dropLocked(w *wanted) {
 
 func compareAge(a, b *wanted) int { return holds.CompareAge(&a.Claim, &b.Claim) }
 
-// SetOwners says how many owners of a demand with PerNode are on a node. It reports whether that matters to the slots.
+// SetOwners sets how many owners of a demand with PerNode are on a node. It reports whether that affects the slots.
 func (p *Planner) SetOwners(uid types.UID, nodeName string, n int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,8 +179,7 @@ func (t *tallied) count(n *node, sign int) bool {
 	return (was.usable > 0) != (zone.usable > 0) || (was.selected > 0) != (zone.selected > 0)
 }
 
-// retallyLocked counts the nodes again whose objects have changed, and has the demands looked at for whose zones that makes a
-// difference.
+// retallyLocked counts the nodes again whose objects have changed, and marks the demands whose zones are affected.
 func (p *Planner) retallyLocked() {
 	if len(p.board.objects) == 0 {
 		return
@@ -222,7 +221,7 @@ func (p *Planner) retallyLocked() {
 	})
 }
 
-// countLocked takes in what a demand holds now, and in which zones it seeks slots.
+// countLocked updates what a demand holds, and in which zones it seeks slots.
 func (p *Planner) countLocked(w *wanted) {
 	clear(w.counts)
 	p.holds.Counts(w.uid(), func(zone string, n holds.Count) { w.counts[zone] = n })
@@ -239,7 +238,7 @@ func (p *Planner) countLocked(w *wanted) {
 	}
 }
 
-// noteLocked takes in which consumers came and went.
+// noteLocked records which consumers came and went.
 func (p *Planner) noteLocked() {
 	for _, uid := range p.holds.TakeChanged() {
 		if w := p.claims[uid]; w != nil {
@@ -262,8 +261,7 @@ func (p *Planner) TakeTouched() []types.UID {
 	return touched
 }
 
-// TakeFreed returns the nodes on which a pod may find what it did not find before, since the last call: room, unused slots, or
-// admission.
+// TakeFreed returns the nodes on which a pod may since the last call find new room or unused slots, or be admitted.
 func (p *Planner) TakeFreed() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -294,9 +292,9 @@ func (p *Planner) Unfilled() []types.UID {
 type Result struct {
 	// Changed are the claims whose slots changed.
 	Changed []types.UID
-	// Full are the slots that were given up since their nodes have no room for them any more.
+	// Full are the slots that were given up because their nodes no longer have room for them.
 	Full []Full
-	// More means that there is more to do, and that Reconcile is to be called again.
+	// More means that there is more to do, and that Reconcile must be called again.
 	More bool
 }
 

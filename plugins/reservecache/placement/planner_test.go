@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/plugins/reservecache/holds"
@@ -246,6 +247,41 @@ func TestANodeOfWhichTheViewTrailsIsLeftAlone(t *testing.T) {
 	require.Equal(t, []string{"a1"}, s.report(t, "r").Full)
 	s.reconcile(t)
 	require.Equal(t, map[string]int{"a1": 2}, s.slots(t, "r"))
+}
+
+// TestANodeEventLeavesNewSlotsAlone: slots that a cycle has just placed on a pod's room stay, whatever the API server says of the node
+// before it says that the pod is gone.
+func TestANodeEventLeavesNewSlotsAlone(t *testing.T) {
+	for name, change := range map[string]func(*v1.Node){
+		"a heartbeat": func(n *v1.Node) {
+			n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
+		},
+		"a label":      func(n *v1.Node) { n.Labels["some"] = "label" },
+		"a soft taint": func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: "gpu", Effect: v1.TaintEffectPreferNoSchedule}} },
+		"more CPUs":    func(n *v1.Node) { n.Status.Allocatable[v1.ResourceCPU] = resource.MustParse("4500m") },
+		"fewer CPUs":   func(n *v1.Node) { n.Status.Allocatable[v1.ResourceCPU] = resource.MustParse("3500m") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := cluster(1, "a")
+			gone := makePod("gone", "a1", "4")
+			s.add(t, gone)
+			s.reconcile(t, demand("r", 0, Zone{"a", 2}))
+			s.end("gone")
+			require.Equal(t, []types.UID{"r"}, s.planner.Collect(s.view()).Changed)
+
+			s.add(t, gone) // the ledger has it still
+			node := makeNode("a1", "a", "4")
+			change(node)
+			s.ledger.UpdateNode(node)
+			for range 3 {
+				require.Empty(t, s.planner.Reconcile(s.view(), func(string) bool { return true }).Changed)
+				require.Equal(t, map[string]int{"a1": 2}, s.slots(t, "r"))
+			}
+			s.end("gone")
+			require.Empty(t, s.reconcile(t))
+			require.Equal(t, map[string]int{"a1": 2}, s.slots(t, "r"))
+		})
+	}
 }
 
 // TestPerNode: a node has no more slots and owners together than that.

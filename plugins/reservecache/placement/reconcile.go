@@ -1,12 +1,11 @@
 package placement
 
-// looksPerSlice bounds the looks that Reconcile takes at nodes while others wait for the lock: one demand's search of a large
+// looksPerSlice limits how many nodes Reconcile looks at while others wait for the lock: one demand's search of a large
 // cluster.
 const looksPerSlice = 5000
 
-// Reconcile brings the slots of the demands that something has happened to where they are to be, by what the ledger knows, the
-// oldest first: it drops those that are not worth anything, places what is missing, and drops what is too much, in one step for
-// each demand. Slots that are where they may be stay.
+// Reconcile repairs the slots of changed demands by the nodes of the ledger, the oldest demand first: it drops useless slots,
+// places missing ones, and drops surplus ones, in one step for each demand. Slots that may stay where they are stay.
 //
 // It works for a slice of time, and says whether there is more to do. trails reports whether the view of a node is known to be
 // behind the API server: slots that have no room there are then left alone, until it is not.
@@ -25,7 +24,7 @@ func (p *Planner) Reconcile(view View, trails func(node string) bool) Result {
 		w.dirty = false
 		looks += 1 + p.reconcileLocked(w, &result)
 	}
-	// What one gave up is another's to take, and what became free.
+	// Others may take what one gave up, and what became free.
 	offered := p.board.freed
 	for i := 0; i < len(p.queue) && p.seeking > 0 && p.offered != offered; i++ {
 		if looks >= looksPerSlice {
@@ -65,8 +64,7 @@ func (p *Planner) firstDirtyLocked() *wanted {
 
 func (p *Planner) anyDirtyLocked() bool { return p.firstDirtyLocked() != nil }
 
-// inspectLocked looks at the nodes that changed: demands that hold something on one that may take no slots any longer, is gone
-// or is too full are looked at.
+// inspectLocked looks at the changed nodes, and marks the demands that hold slots on a node that is gone, unfit or too full.
 func (p *Planner) inspectLocked(trails func(string) bool, result *Result) {
 	for _, n := range p.board.changed {
 		n.inspect = false
@@ -110,7 +108,7 @@ func (n *node) tooFull() bool {
 	return n.unused.Exceeds(&room) != ""
 }
 
-// uncapLocked has the demands looked at that may place slots again where the bound on what is held kept them from it.
+// uncapLocked marks the demands that the limit on what is held no longer keeps from placing slots.
 func (p *Planner) uncapLocked() {
 	if p.fraction >= 1 {
 		return

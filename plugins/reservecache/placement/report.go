@@ -13,26 +13,26 @@ import (
 	"zonewise.dev/plugins/reservecache/holds"
 )
 
-// Report is how a demand stands.
+// Report says how far a demand is met.
 type Report struct {
-	// Desired is how many slots are wanted, Held how many there are on nodes that are there and ready, used ones among them,
+	// Desired is how many slots are wanted, Held how many are on existing, ready nodes, used ones included,
 	// and Used how many of these a pod uses. Missing is how many are lacking; in Headroom mode a used slot does not count.
 	Desired, Held, Used, Missing int
-	// Zones are sorted by name: those in which slots are wanted and those in which there are any.
+	// Zones are those in which slots are wanted or held, sorted by name.
 	Zones []ZoneReport
-	// Away are the nodes that went, or ceased to be ready, and Full those that became too full, with slots that have had no
-	// other place since.
+	// Away are the nodes that were removed or ceased to be ready, Full those that became too full, if their slots have found no
+	// other place.
 	Away, Full []string
-	// Capped are the zones in which the bound on what may be held keeps slots from being placed.
+	// Capped are the zones in which the limit on what is held keeps slots from being placed.
 	Capped []string
 	// FitsNoNode means that no node that the demand selects, however empty, could hold a slot.
 	FitsNoNode bool
 }
 
-// ZoneReport is how a demand stands in one zone.
+// ZoneReport says how far a demand is met in one zone.
 type ZoneReport struct {
 	Name string
-	// Desired is how many slots the zone is to have for now, with those of lost zones that have been shifted to it.
+	// Desired is how many slots the zone should have for now, with those shifted from lost zones.
 	Desired, Held, Used int
 	// Unknown means that the zone has no node, Lost that it has none that may take slots.
 	Unknown, Lost bool
@@ -44,7 +44,7 @@ type ZoneReport struct {
 	Nodes []holds.NodeStatus
 }
 
-// Shortfalls puts those of all zones into one line, and is empty when nothing is lacking.
+// Shortfalls returns those of all zones in one line, or an empty string.
 func (r *Report) Shortfalls() string {
 	var all []string
 	for _, z := range r.Zones {
@@ -55,8 +55,8 @@ func (r *Report) Shortfalls() string {
 	return strings.Join(all, "; ")
 }
 
-// Report tells how a demand stands by what was last seen of the nodes, and false for one that is not known or that has not been
-// looked at yet.
+// Report returns how far a demand is met, by the last state of the nodes. It returns false for a demand that is unknown or has
+// not been looked at yet.
 func (p *Planner) Report(uid types.UID) (Report, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

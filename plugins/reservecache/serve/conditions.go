@@ -37,7 +37,7 @@ func (s *Server) conditionsLocked(e *entry) []metav1.Condition {
 	}
 	spec := e.object.Spec
 	if e.over {
-		message := "nothing is held any more: spec.ttl passed at " + spec.deadline.UTC().Format(time.RFC3339)
+		message := "nothing is held: spec.ttl passed at " + spec.deadline.UTC().Format(time.RFC3339)
 		return []metav1.Condition{
 			is(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the spec is valid"),
 			is(v1alpha1.ConditionReady, false, v1alpha1.ReasonExpired, message),
@@ -58,7 +58,7 @@ func (s *Server) conditionsLocked(e *entry) []metav1.Condition {
 	}
 }
 
-// accepted tells whether the scheduler applies the reservation, and what is odd about it.
+// accepted says whether the scheduler applies the reservation, and warns about oddities.
 func (s *Server) accepted(e *entry) metav1.Condition {
 	if overlaps := s.owners.Load().overlaps(e.object.Spec); len(overlaps) > 0 {
 		return is(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonOwnersOverlap, "spec.owners: a pod that an older reservation names as well belongs to that one: "+some(overlaps))
@@ -77,7 +77,7 @@ func (s *Server) accepted(e *entry) metav1.Condition {
 	return is(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the scheduler applies the reservation")
 }
 
-// ready tells whether all slots that are wanted are held, and why not.
+// ready says whether all desired slots are held, and why not.
 func (e *entry) ready() metav1.Condition {
 	r := e.report
 	not := func(reason, message string) metav1.Condition {
@@ -113,7 +113,7 @@ func (e *entry) lacks() string {
 	return line
 }
 
-// degraded tells whether slots that are wanted cannot be relied on.
+// degraded says whether slots are missing for a reason that does not pass by itself.
 func (e *entry) degraded() metav1.Condition {
 	switch r := e.report; {
 	case r == nil || r.Missing == 0:
@@ -124,14 +124,14 @@ func (e *entry) degraded() metav1.Condition {
 		}
 		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonOvercommitted, "slots have lost their room and have no other place yet: node "+someOf(nodes, "; node "))
 	case len(r.Away) > 0:
-		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonNodesLost, "slots have no place any more since these nodes went or ceased to be ready: "+some(r.Away))
+		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonNodesLost, "slots have no place because these nodes were removed or are not ready: "+some(r.Away))
 	case len(r.Capped) > 0:
 		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonHeldFractionReached, "what the scheduler's maxHeldFraction allows is held in zone "+some(r.Capped))
 	}
 	return is(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonAsDesired, "all held slots have their room")
 }
 
-// ownersDoNotFitLocked tells whether there are owners to whom the slots are of no use.
+// ownersDoNotFitLocked says whether some owners cannot use the slots.
 func (s *Server) ownersDoNotFitLocked(e *entry) metav1.Condition {
 	if e.applied != nil && e.report != nil {
 		most := 0
@@ -147,7 +147,7 @@ func (s *Server) ownersDoNotFitLocked(e *entry) metav1.Condition {
 	return is(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonOwnersFit, "the slots are large enough for the owners that exist")
 }
 
-// protected tells whether the slots are kept from pods without a priority class.
+// protected says whether the slots are kept from pods without a priority class.
 func (e *entry) protected() metav1.Condition {
 	if e.applied != nil && e.priority < e.defaultPriority {
 		return is(v1alpha1.ConditionProtected, false, v1alpha1.ReasonPriorityBelowDefault, fmt.Sprintf(

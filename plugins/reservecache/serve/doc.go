@@ -1,8 +1,8 @@
-// Package serve serves ZoneReservations to the ReserveCache plugin: it watches them, has their slots placed, tells which pods own
-// slots, and writes their status.
+// Package serve serves ZoneReservations to the ReserveCache plugin: it watches them, has their slots placed, knows which pods
+// are owners, and writes their status.
 //
-// Which nodes the slots go to is decided by package placement, and what a pod may take by package holds. This package knows
-// reservations as objects: which apply, which pod belongs to which, what became of them.
+// Which nodes the slots go to is decided by package placement, and what a pod may take by package holds. This package handles the
+// objects: which reservations apply, and which pod belongs to which.
 //
 // # Contract
 //
@@ -15,7 +15,7 @@
 // The status is the record of which pods use slots. Standby replicas know the reservations and place nothing. A process starts to
 // place slots when it leads or when its first scheduling cycle begins, whichever is first: that cycle waits for it, bounded. It
 // adopts what the status says, the consumers too, and with them owners that were bound to a slot's node after the status was
-// computed; so the same objects mean the same before and after a failover. The same goes for a node that is registered anew, since
+// computed; so the same objects mean the same before and after a failover. The same holds for a node that is registered again, since
 // consumers are remembered for as long as they exist.
 //
 // A worker brings the slots in line when a reservation, a node or the use of a slot changes, and wakes pods that freed room may
@@ -28,5 +28,6 @@
 //
 // # Non-goals
 //
-// It evicts nothing, and does not schedule: it looks at pods only to tell whom they belong to and whether slots are of use to them.
+// The package evicts no pods and does not schedule. It looks at pods only to decide which reservation they belong to, and
+// whether they can use its slots.
 package serve

@@ -55,7 +55,7 @@ func newMembers() members {
 	return members{pods: map[types.UID]member{}, claims: map[types.UID]*claimMembers{}}
 }
 
-// PodSeen takes in a pod as the API server shows it.
+// PodSeen records the current state of a pod.
 func (s *Server) PodSeen(pod *v1.Pod) {
 	owner := s.OwnerOf(pod)
 	s.mu.Lock()
@@ -63,7 +63,7 @@ func (s *Server) PodSeen(pod *v1.Pod) {
 	s.memberLocked(pod, owner)
 }
 
-// PodGone takes in that a pod is gone or has finished.
+// PodGone records that a pod is gone or has finished.
 func (s *Server) PodGone(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 var (
 	desiredDesc = reservationGauge("reservation_desired_slots", "Slots that a ZoneReservation asks for; 0 once it has expired.")
 	heldDesc    = reservationGauge("reservation_held_slots", "Slots of a ZoneReservation that have a place on a node.")
-	usedDesc    = reservationGauge("reservation_used_slots", "Held slots of a ZoneReservation with a pod of its owners in them.")
+	usedDesc    = reservationGauge("reservation_used_slots", "Held slots of a ZoneReservation that owners use.")
 	// An old age is what an alert looks at.
 	unfilledDesc = reservationGauge("reservation_unfilled_seconds", "Time for which a ZoneReservation has lacked slots; 0 when it lacks none, is invalid or has expired.")
 

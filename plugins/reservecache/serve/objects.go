@@ -110,7 +110,7 @@ func (s *Server) applyingLocked() []applying {
 	return active
 }
 
-// apply tells the planner and the pods what applies now. It is called by a pass.
+// apply passes the reservations that apply now to the planner and the pods. A pass calls it.
 func (s *Server) apply() {
 	s.mu.Lock()
 	if !s.stale {
@@ -147,7 +147,7 @@ func (s *Server) apply() {
 		if e.applied != nil && !keep[e] {
 			drop = append(drop, e.applied)
 			e.applied, e.report = nil, nil
-			// What it held is in the status until that is written; it is not to be taken over again.
+			// Its status still has the old slots until it is written; they must not be adopted again.
 			if e.object.Latest == nil {
 				delete(s.entries, uid)
 			}

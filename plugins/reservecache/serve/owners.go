@@ -21,7 +21,7 @@ type Owner struct {
 	Use holds.Use
 }
 
-// ownerIndex tells which reservation a pod belongs to. It does not change.
+// ownerIndex finds the reservation that a pod belongs to. It does not change.
 type ownerIndex struct {
 	namespaces map[string]*namespaceOwners
 }
@@ -179,7 +179,7 @@ type demand struct {
 	present, absent bool
 }
 
-// satisfiable tells whether labels exist that meet all requirements. Each requirement is about one key, so that keys can
+// satisfiable reports whether labels exist that meet all requirements. Each requirement is about one key, so that keys can
 // be looked at one by one.
 func satisfiable(requirements labels.Requirements) bool {
 	byKey := map[string]*demand{}

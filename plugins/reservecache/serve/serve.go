@@ -39,7 +39,7 @@ type Handle interface {
 
 // Waker wakes pods that wait for room. It is called by one goroutine at a time.
 type Waker interface {
-	// Wake tells that nodes may have got room, as nodes has them by name, and returns when to call again whatever happens; zero for
+	// Wake is called when nodes may have got room; nodes has them by name. It returns when to call again in any case; zero for
 	// never.
 	Wake(ctx context.Context, freed []string, nodes *ledger.Snapshot) (next time.Time)
 }
@@ -197,7 +197,7 @@ func (s *Server) Idle() bool {
 	return (s.resting.Load() || s.done.Load() == s.kicks.Load()) && (s.writer.Idle() || !s.opened.Load())
 }
 
-// classSeen and classGone take in the priority classes of the cluster.
+// classSeen and classGone record the priority classes of the cluster.
 func (s *Server) classSeen(class *schedulingv1.PriorityClass) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -37,9 +37,9 @@ type spec struct {
 	priority *int32
 	// deadline is when the reservation expires; zero when it does not.
 	deadline time.Time
-	// zones are the slots by zone; nil when slots are to be spread over all zones.
+	// zones are the slots by zone; nil if slots are spread over all zones.
 	zones []v1alpha1.ReservationZone
-	// slots is how many there are to be in all.
+	// slots is the total number.
 	slots int
 	shift bool
 }
@@ -218,7 +218,7 @@ func (s *spec) demand(fallback int32) placement.Demand {
 	return d
 }
 
-// before tells whether a pod that both reservations name belongs to s: the older one wins, and then the name.
+// before reports whether a pod that both reservations select belongs to s: the older one wins, then the smaller name.
 func (s *spec) before(other *spec) bool {
 	if d := s.created.Compare(other.created); d != 0 {
 		return d < 0
@@ -226,5 +226,5 @@ func (s *spec) before(other *spec) bool {
 	return s.name < other.name
 }
 
-// expired tells whether the reservation is over at that time.
+// expired reports whether the reservation is over at that time.
 func (s *spec) expired(now time.Time) bool { return !s.deadline.IsZero() && !s.deadline.After(now) }

@@ -51,7 +51,7 @@ func (s *Server) wantedStatus(uid types.UID) (was, is *v1alpha1.ZoneReservation,
 	return was, is, true
 }
 
-// statusLocked computes the status of a reservation. The previous one is only looked at for the times at which conditions changed
+// statusLocked computes the status of a reservation. The previous one is only used for the times at which conditions changed
 // and at which it was written, so that equal observations give equal statuses.
 func (s *Server) statusLocked(e *entry, now time.Time) v1alpha1.ZoneReservationStatus {
 	obj := e.object.Latest
@@ -77,7 +77,7 @@ func (s *Server) statusLocked(e *entry, now time.Time) v1alpha1.ZoneReservationS
 	return status
 }
 
-// zones returns what is wanted and held in each zone, on which nodes, and by whom it is used.
+// zones returns what is desired and held in each zone, on which nodes, and which pods use it.
 func zones(r *placement.Report) []v1alpha1.ReservationZoneStatus {
 	zones := make([]v1alpha1.ReservationZoneStatus, 0, len(r.Zones))
 	for i := range r.Zones {
@@ -104,7 +104,7 @@ func wordless(status v1alpha1.ZoneReservationStatus) v1alpha1.ZoneReservationSta
 	return status
 }
 
-// written takes in that a status was written, and records Events about the conditions that have changed for good or bad.
+// written records that a status was written, and sends Events about changed conditions.
 func (s *Server) written(was, is *v1alpha1.ZoneReservation) {
 	s.mu.Lock()
 	if e := s.entries[is.UID]; e != nil {

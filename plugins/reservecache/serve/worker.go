@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/agenda"
 	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/plugins/reservecache/placement"
 )
@@ -36,20 +37,14 @@ func (s *Server) Kick() {
 
 // work looks at the reservations until ctx ends, when something happened and when time makes a difference.
 func (s *Server) work(ctx context.Context) {
-	timer := s.Clock.NewTimer(time.Hour)
-	defer timer.Stop()
+	var next time.Time
 	for {
-		select {
-		case <-ctx.Done():
+		if agenda.Wait(ctx, s.Clock, next, s.kick); ctx.Err() != nil {
 			return
-		case <-s.kick:
-		case <-timer.C():
 		}
 		kicks, began := s.kicks.Load(), s.Clock.Now()
 		if s.opened.Load() {
-			if next := s.pass(ctx); !next.IsZero() {
-				timer.Reset(max(next.Sub(s.Clock.Now()), time.Millisecond))
-			}
+			next = s.pass(ctx)
 		}
 		rest := s.Clock.After(min(max(gatherInterval, idleShare*s.Clock.Since(began)), restLimit))
 		s.done.Store(kicks)
@@ -129,7 +124,7 @@ func (s *Server) takeStock() (review time.Time) {
 	return review
 }
 
-// noteFull makes slots known that were given up, by an Event: when there is room elsewhere nothing else tells of it.
+// noteFull sends an Event about slots that were given up, which nothing else shows if there is room elsewhere.
 func (s *Server) noteFull(ctx context.Context, full []placement.Full) {
 	for _, f := range full {
 		cause := becauseOf(s.Ledger.LastTaking(f.Node))

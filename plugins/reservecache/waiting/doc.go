@@ -1,14 +1,14 @@
-// Package waiting knows the pods that holds keep out, and wakes those that freed room may help.
+// Package waiting has the pods that holds keep out, and chooses those that freed room may help.
 //
-// It is pure: it knows pods, and nodes as its caller shows them, not the scheduling queue. A node with new room is opened. For an
+// It is pure: it knows pods, and nodes through its caller, but not the scheduling queue. A node with new room is opened. For an
 // open node [Pods.Pick] chooses as many waiting pods as its room could take, those of the highest priority first and of these
-// the ones that were refused first, and no pod twice for one opening. When a chosen pod does not use the room in the end, because
-// something else keeps it off the node, the next one is chosen; so a slot that is freed beside thousands of waiting pods costs as many
+// the ones that were refused first, and no pod twice for one opening. If a chosen pod does not use the room, because something
+// else keeps it off the node, the next one is chosen. So a slot that is freed with thousands of waiting pods costs only as many
 // attempts as could fit. A node is closed when no pod is left that it could help.
 //
-// Pods keep their backoff: one is not chosen before the time at which kube-scheduler would try it again by itself, of which the
-// package keeps count by the queue's rule and its default durations.
+// Pods keep their backoff: a pod is not chosen before kube-scheduler would retry it. The package computes that time by the
+// queue's rule with its default durations.
 //
-// A Pods may be used from several goroutines, also under the lock of the scheduling queue: its one lock is held for arithmetic
-// only.
+// A Pods may be used from several goroutines, also under the lock of the scheduling queue: its one lock is held only for
+// arithmetic.
 package waiting

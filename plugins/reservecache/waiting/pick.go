@@ -12,7 +12,7 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// Node is a node as its room is judged.
+// Node is what Pick needs of a node.
 type Node struct {
 	Object                 *v1.Node
 	Allocatable, Requested ledger.Resources
@@ -24,20 +24,19 @@ type Node struct {
 type Cluster struct {
 	// Node returns a node, and false for one that is gone.
 	Node func(name string) (Node, bool)
-	// Asker says how a pod stands to holds.
+	// Asker returns a pod as an asker of holds.
 	Asker func(pod *v1.Pod) holds.Asker
-	// MayGo reports whether a pod may go to a node, its room aside.
+	// MayGo reports whether a pod may go to a node, apart from its room.
 	MayGo func(pod *v1.Pod, node *v1.Node) bool
 }
 
 // Picked is what Pick chose.
 type Picked struct {
-	// Pods are to be tried, by namespace and name.
+	// Pods are the pods to try, by namespace and name.
 	Pods map[string]*v1.Pod
-	// Next is when Pick is to be called again: when the backoff of a pod ends that could be chosen, or the time of one that was
-	// chosen; zero for never.
+	// Next is when to call Pick again: when the backoff of an eligible pod or the time of a chosen one ends; zero for never.
 	Next time.Time
-	// More means that Pick is to be called again.
+	// More means that Pick must be called again.
 	More bool
 }
 
@@ -102,7 +101,7 @@ type search struct {
 func (s *search) run() {
 	s.node.Requested = s.node.Requested.Clone()
 	for uid, w := range s.opening.chosen {
-		// One that is not tried is kept back by something that holds know nothing of.
+		// A chosen pod that is not tried is kept back by something other than holds.
 		if end := w.since.Add(maxBackoff); end.After(s.now) {
 			s.take(uid, w, s.cluster.Asker(w.object).Claim)
 			s.again(end)

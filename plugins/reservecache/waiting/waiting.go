@@ -39,7 +39,7 @@ type Pods struct {
 	serial     uint64
 	// trying is the pod whose scheduling cycle began last. There is one cycle at a time.
 	trying types.UID
-	// at is the last node that Pick looked at, if it has others to look at before it begins again.
+	// at is the last node that Pick looked at, if it has not finished a pass.
 	at string
 }
 
@@ -80,7 +80,7 @@ func New() *Pods {
 // Empty reports whether no pod waits. It takes no lock.
 func (p *Pods) Empty() bool { return p.size.Load() == 0 }
 
-// Refused takes in that holds kept a pod off some node at this attempt.
+// Refused records that holds kept a pod off some node at this attempt.
 func (p *Pods) Refused(object *v1.Pod, request *ledger.Resources, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,8 +101,8 @@ func (p *Pods) Refused(object *v1.Pod, request *ledger.Resources, now time.Time)
 	p.enqueueLocked(w)
 }
 
-// Tried takes in that an attempt to schedule a pod begins, and that the one before has ended. It reports whether that one's pod had
-// been chosen and was refused by something else than holds: its room is another's then.
+// Tried records that an attempt to schedule a pod begins, and that the previous one has ended. It reports whether the previous
+// pod had been chosen but was refused for other reasons than holds, so that another may have its room.
 func (p *Pods) Tried(uid types.UID) bool {
 	if p.Empty() {
 		return false
@@ -121,10 +121,11 @@ func (p *Pods) Tried(uid types.UID) bool {
 	return refused
 }
 
-// Placed takes in that a pod got a node. It reports whether there is room elsewhere now that the pod had been chosen for.
+// Placed records that a pod got a node. It reports whether the room for which the pod had been chosen is elsewhere, and so
+// free for another.
 func (p *Pods) Placed(uid types.UID, node string) bool { return p.leave(uid, node) }
 
-// Gone takes in that a pod is gone, or that someone else has bound it. It reports as Placed does.
+// Gone records that a pod is gone, or that someone else has bound it. It reports as Placed does.
 func (p *Pods) Gone(uid types.UID) bool { return p.leave(uid, "") }
 
 func (p *Pods) leave(uid types.UID, node string) bool {
@@ -160,7 +161,7 @@ func (p *Pods) Waits(uid types.UID, node string) bool {
 	return w != nil && w.again && w.lastNode == node
 }
 
-// Opened takes in that nodes may have got room.
+// Opened records that nodes may have got room.
 func (p *Pods) Opened(nodes []string) {
 	if p.Empty() {
 		return
