@@ -13,45 +13,44 @@ import (
 	"zonewise.dev/plugins/permitgate/rehearse"
 )
 
-// PermitGateArgs configures the plugin. All profiles of one scheduler must give the same, since they
-// share the gangs.
+// PermitGateArgs configures the plugin. All profiles of one scheduler must have equal args, since
+// they share the gangs.
 type PermitGateArgs struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// ScheduleTimeout is how long the first waiting member of a gang waits in Permit for the rest, when
+	// ScheduleTimeout is how long the first waiting member of a gang waits in Permit for the rest, if
 	// the PodGroup has no spec.scheduleTimeoutSeconds. More than 0, at most 15m; 60s by default.
 	ScheduleTimeout metav1.Duration `json:"scheduleTimeout,omitempty"`
-	// PrepareTimeout is how long the members that were let go wait at the barrier before their binds until the
-	// volumes and devices of all of them are ready; then the gang is rolled back. It must be longer than what
-	// the profile's other PreBind plugins allow themselves: bindTimeoutSeconds of VolumeBinding and
+	// PrepareTimeout is how long released members wait at the barrier until the volumes and devices of all are
+	// ready; after that the gang is rolled back. It must be longer than the timeouts of the profile's other
+	// PreBind plugins: bindTimeoutSeconds of VolumeBinding and
 	// bindingTimeout of DynamicResources, 10m each by default. More than 0; 11m by default.
 	PrepareTimeout metav1.Duration `json:"prepareTimeout,omitempty"`
 	// BindRehearsal says when the binds of waiting members are rehearsed: sent to the API server with dryRun,
-	// so that a gang of which one bind would be refused is sent back as a whole. Auto, the default: while an
-	// admission policy or webhook may refuse the binds of the gang's namespace. Always; Never.
+	// so that the whole gang is sent back if one bind would be refused. Auto, the default: while an admission
+	// policy or webhook may refuse binds in the gang's namespace. Always; Never.
 	BindRehearsal rehearse.Mode `json:"bindRehearsal,omitempty"`
-	// InitialBackoff is how long a gang is kept out of the queue after its first rollback; each further
-	// one doubles the time, up to MaxBackoff. A jitter takes up to half of it off again, so that gangs
-	// that got into each other's way do not meet again. More than 0; 1s by default.
+	// InitialBackoff is how long a gang is kept out of the queue after its first refusal or rollback; each
+	// further one doubles the time, up to MaxBackoff. A jitter shortens it by up to half, so that gangs that
+	// blocked each other do not meet again. More than 0; 1s by default.
 	InitialBackoff metav1.Duration `json:"initialBackoff,omitempty"`
-	// MaxBackoff bounds the backoff. At least InitialBackoff; 30s by default.
+	// MaxBackoff limits the backoff. At least InitialBackoff; 30s by default.
 	MaxBackoff metav1.Duration `json:"maxBackoff,omitempty"`
-	// RecoveryPolicy says what becomes of a gang that stays bound in part for RecoveryTimeout although a quorum
+	// RecoveryPolicy says what happens to a gang that stays bound in part for RecoveryTimeout although a quorum
 	// of members lives. Keep, the default: it is reported. Evict: its bound members are evicted. A PodGroup's
 	// annotation zonewise.dev/recovery-policy takes precedence.
 	RecoveryPolicy podgroup.RecoveryPolicy `json:"recoveryPolicy,omitempty"`
 	// RecoveryTimeout is how long that is. More than 0; 5m by default.
 	RecoveryTimeout metav1.Duration `json:"recoveryTimeout,omitempty"`
-	// StarvationAfter is how long a gang whose quorum exists is refused for want of room before it collects freed
+	// StarvationAfter is how long a gang whose quorum exists is refused for lack of room before it collects freed
 	// room piece by piece, if it would fit beside the pods of higher priority and those of DaemonSets. One gang at a time
-	// does so, for the same time at most, or for a minute if that is longer, and then lets others have the room for as
-	// long. More than 0; 5m by default.
+	// does so, for the same time (at least a minute), and then leaves the room to others for as long. More than 0; 5m by default.
 	StarvationAfter metav1.Duration `json:"starvationAfter,omitempty"`
-	// GangPreemption lets a gang that has no room have pods of a lower priority evicted, if it fits without them;
-	// true by default. PodDisruptionBudgets are respected where there is a choice, and preemptionPolicy Never always.
+	// GangPreemption lets a gang without room preempt pods of a lower priority if it fits without them; true by
+	// default. PodDisruptionBudgets are respected if there is a choice, and preemptionPolicy Never always.
 	GangPreemption bool `json:"gangPreemption,omitempty"`
-	// ManagePodGroupStatus has the leader keep the status of PodGroups current; true by default. It is
-	// turned off where Coscheduling's controller still does that.
+	// ManagePodGroupStatus has the leader keep the status of PodGroups current; true by default. Turn it
+	// off if Coscheduling's controller still does that.
 	ManagePodGroupStatus bool `json:"managePodGroupStatus,omitempty"`
 }
 
@@ -88,7 +87,7 @@ func decodeArgs(obj runtime.Object) (PermitGateArgs, error) {
 	if err := args.Decode(Name, obj, &a); err != nil {
 		return a, err
 	}
-	// The kind is accepted, but two profiles do not differ by giving it or not.
+	// Args with and without a kind count as equal.
 	a.TypeMeta = metav1.TypeMeta{}
 	return a, args.Invalid(Name, a.validate())
 }

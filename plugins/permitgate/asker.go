@@ -13,12 +13,12 @@ type preFilters interface {
 	RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string])
 }
 
-// asker asks the filters of a profile about pods and nodes that are thought up. It is used in scheduling cycles only.
+// asker asks the filters of a profile about hypothetical pods and nodes. It is used in scheduling cycles only.
 type asker struct {
 	handle fwk.Handle
 	// run is nil when the framework does not let plugins run PreFilter.
 	run preFilters
-	// asking is true while a question is put, for this plugin's own PreFilter, which has no opinion then.
+	// asking is true during a question, when this plugin's own PreFilter skips.
 	asking bool
 }
 
@@ -27,7 +27,7 @@ func newAsker(handle fwk.Handle) *asker {
 	return &asker{handle: handle, run: run}
 }
 
-// State prepares a cycle's state for a pod, which need not be the cycle's own, and returns the nodes that the pod may
+// State prepares a cycle's state for a pod, which need not be the cycle's own pod, and returns the nodes that the pod may
 // go to. It reports false when PreFilter refuses the pod, or cannot be run.
 func (a *asker) State(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (fwk.CycleState, *fwk.PreFilterResult, bool) {
 	if a.run == nil {

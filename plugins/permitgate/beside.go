@@ -10,16 +10,16 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// A nomination keeps pods off a node, and no event tells them when it ends: kube-scheduler would try them again after minutes. So
-// pods without a gang that found no node beside nominations are remembered, and activated when some have ended. Gangs
-// have their own way (see wakes).
+// A nomination keeps pods off a node, and its end is no event, so kube-scheduler would retry them only after minutes. So
+// pods without a gang that found no node while others were nominated are remembered, and activated when nominations end.
+// Gangs are woken by wakes.
 
 // maxBeside bounds how many pods are remembered.
 const maxBeside = 1000
 
-// beside is the pods that found no node while others were nominated. Its methods may be called from several goroutines.
+// beside has the pods that found no node while others were nominated. Its methods may be called from several goroutines.
 type beside struct {
-	// freed is true when nominations have ended since the pods were taken last.
+	// freed is true if nominations have ended since the last take.
 	freed atomic.Bool
 
 	mu   sync.Mutex // guards pods
@@ -45,7 +45,7 @@ func (b *beside) forget(uid types.UID) {
 	delete(b.pods, uid)
 }
 
-// free says that nominations have ended. It reports whether pods wait for that.
+// free records that nominations have ended. It reports whether pods wait for that.
 func (b *beside) free() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -55,7 +55,7 @@ func (b *beside) free() bool {
 	return len(b.pods) > 0
 }
 
-// take returns the pods to be activated, in the form that the handle takes.
+// take returns the pods to activate, in the form of the handle's argument.
 func (b *beside) take() map[string]*v1.Pod {
 	if !b.freed.Swap(false) {
 		return nil

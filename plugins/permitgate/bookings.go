@@ -14,13 +14,13 @@ import (
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// A booking is a node that a member is about to go to: for its round, for a preemption, or because it collects room. The
-// framework keeps that room from pods of the same or a lower priority once it knows the booking as a nomination. That
-// costs clones in the filters of that node, and members of one gang would be counted against each other, on one node and not on
-// the others, which no spread constraint understands. So nominations are placed when a cycle of another pod begins, and
-// lifted from the nodes that a member of their own gang is tried on: a gang whose members come one after the other costs none.
+// A booking is a node that is kept for a member: for its round, for a preemption, or because its gang collects room. Once the
+// framework knows the booking as a nomination, it keeps that room from pods of the same or a lower priority. A nomination
+// costs a clone of the node in its filters. It would also count for the other members of the gang, but only on its own node,
+// which makes spread constraints wrong. So nominations are placed when a cycle of another pod begins, and lifted from the
+// nodes that a member of the same gang is tried on. A gang whose members come one after the other needs none.
 
-// bookingKind says what a booking is for, and so when it ends.
+// bookingKind says what a booking is for, which decides when it ends.
 type bookingKind uint8
 
 const (
@@ -31,7 +31,7 @@ const (
 	bookingKinds
 )
 
-// freshInterval is how long after a failed bind the framework may still take the member's nomination away.
+// freshInterval is how long after a failed bind the framework may still clear the member's nomination.
 const freshInterval = time.Second
 
 // booking is a node that is kept for a member.
@@ -40,7 +40,7 @@ type booking struct {
 	amounts []proposal.Amount // what the pod takes
 	node    string
 	kind    bookingKind
-	// placed is true when the framework knows the nomination; it is placed again until fresh is over.
+	// placed is true if the framework knows the nomination. Until fresh the nomination is placed in every cycle.
 	placed bool
 	fresh  time.Time
 }
@@ -51,11 +51,11 @@ type books struct {
 	byNode   map[string]map[types.UID]struct{}
 	unplaced map[types.UID]struct{}
 	kinds    [bookingKinds]int // how many there are of each
-	// dropped are nominations that have ended and that the framework may still know, freed the nodes that are free of a booking
-	// which gangs may wait for.
+	// dropped are nominations that have ended but that the framework may still know. freed are nodes of ended bookings, for
+	// which gangs may wait.
 	dropped []drop
 	freed   []string
-	// released tells that a booking has ended without its member's having taken it.
+	// released is true if a booking has ended and its member did not take the node.
 	released bool
 }
 
@@ -65,25 +65,25 @@ type drop struct {
 	node string
 }
 
-// hints are what a round's proposal says besides the bookings.
+// hints are the part of a round's proposal that is not in bookings.
 type hints struct {
 	round int
-	// rings are the nodes that members of a class may be tried on, class and ring a member's place.
+	// rings are the nodes that members of a class may be tried on; a member's class and ring are its place in them.
 	rings   [][]string
 	members map[types.UID]hint
 }
 
 type hint struct{ class, ring int }
 
-// domain is the nodes with a value of a label; the zero value is all nodes.
+// domain is the nodes with one value of a label; the zero value means all nodes.
 type domain struct{ key, value string }
 
 func (d domain) has(node *v1.Node) bool { return d.key == "" || node.Labels[d.key] == d.value }
 
-// alternates is how many nodes a member is tried on besides the one that is proposed to it.
+// alternates is how many nodes a member is tried on besides its proposed one.
 const alternates = 15
 
-// nodesFor returns the nodes that a member is to be tried on, none when nothing is proposed to it.
+// nodesFor returns the nodes to try a member on; none if no node is proposed for it.
 func (e *entry) nodesFor(uid types.UID) []string {
 	b := e.books.of[uid]
 	if b == nil || b.kind != bookedForRound {
@@ -103,7 +103,7 @@ func (e *entry) nodesFor(uid types.UID) []string {
 	return nodes
 }
 
-// bookLocked books a node for a member, in the place of what was booked for it before.
+// bookLocked books a node for a member, and replaces its earlier booking.
 func (g *gangs) bookLocked(e *entry, uid types.UID, b booking) {
 	g.unbookLocked(e, uid, false)
 	b.placed = false
@@ -121,7 +121,7 @@ func (g *gangs) bookLocked(e *entry, uid types.UID, b booking) {
 	g.unplaced.Add(1)
 }
 
-// unbookLocked ends a member's booking; taken tells that the member has gone to the node.
+// unbookLocked ends a member's booking; taken is true if the member has been placed on the node.
 func (g *gangs) unbookLocked(e *entry, uid types.UID, taken bool) {
 	b := e.books.of[uid]
 	if b == nil {
@@ -176,7 +176,7 @@ func (g *gangs) unbookAllLocked(e *entry, kind bookingKind) {
 	}
 }
 
-// settleBookingsLocked ends the bookings that the gang's state does not bear any more.
+// settleBookingsLocked ends the bookings that do not match the gang's state any more.
 func (g *gangs) settleBookingsLocked(e *entry) {
 	if round := e.gang.Round(); round != e.hints.round {
 		g.unbookAllLocked(e, bookedForRound)
@@ -202,7 +202,7 @@ func (g *gangs) settleBookingsLocked(e *entry) {
 	}
 }
 
-// roundEnded notes what a round that failed has taught: any room may help, and the domain that it was confined to has been tried.
+// roundEnded records the result of a failed round: any freed room may help, and the round's domain has been tried.
 func (e *entry) roundEnded(now time.Time) {
 	if e.gang.Phase() != gang.Backoff {
 		return
@@ -222,7 +222,8 @@ func (e *entry) roundEnded(now time.Time) {
 	e.confined = domain{}
 }
 
-// takenLocked notes where a member went: its own booking ends, and a member of its class that was to go there takes its place.
+// takenLocked records where a member went. Its own booking ends; a member of its class that was booked on that node gets the
+// booking instead.
 func (g *gangs) takenLocked(e *entry, uid types.UID, node string) {
 	b, mine := e.books.of[uid], e.hints.members[uid]
 	if b == nil {
@@ -240,7 +241,8 @@ func (g *gangs) takenLocked(e *entry, uid types.UID, node string) {
 	g.endedLocked(e, uid, b.node == node)
 }
 
-// endedLocked ends the booking of a member whose cycle has ended with a node or without: the framework takes the nomination away.
+// endedLocked ends the booking of a member whose cycle has ended, with or without a node: the framework has cleared the
+// nomination.
 func (g *gangs) endedLocked(e *entry, uid types.UID, taken bool) {
 	if b := e.books.of[uid]; b != nil {
 		g.setPlacedLocked(e, uid, b, false)
@@ -248,7 +250,7 @@ func (g *gangs) endedLocked(e *entry, uid types.UID, taken bool) {
 	}
 }
 
-// place has the framework know all bookings but those of one gang. It is called in the cycle of a pod that is not of that gang,
+// place nominates the bookings of all gangs except one, to which the pod of the current cycle may belong. It is called
 // without locks.
 func (g *gangs) place(logger klog.Logger, nominator fwk.PodNominator, except types.NamespacedName) {
 	if g.unplaced.Load() == 0 {
@@ -278,7 +280,7 @@ func (g *gangs) place(logger klog.Logger, nominator fwk.PodNominator, except typ
 	for _, p := range todo {
 		nominator.AddNominatedPod(logger, nominee{pod: p.b.pod}, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: p.b.node})
 	}
-	// What has ended meanwhile is taken back: it may have been dropped before it was placed.
+	// Take back bookings that have ended meanwhile: they may have been dropped before they were placed.
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, p := range todo {
@@ -289,7 +291,7 @@ func (g *gangs) place(logger klog.Logger, nominator fwk.PodNominator, except typ
 	}
 }
 
-// lift takes the nominations of a gang back from the nodes that one of its members is tried on; nil stands for all nodes.
+// lift removes the nominations of a gang from the nodes that one of its members is tried on; nil means all nodes.
 func (g *gangs) lift(nominator fwk.PodNominator, key types.NamespacedName, nodes []string) {
 	for _, pod := range g.lifted(key, nodes) {
 		nominator.DeleteNominatedPodIfExists(pod)
@@ -322,7 +324,7 @@ func (g *gangs) lifted(key types.NamespacedName, nodes []string) (lifted []*v1.P
 	return lifted
 }
 
-// takeDropped returns the nominations that are to be taken back, the nodes that have got free, and whether any has.
+// takeDropped returns the nominations to remove, the nodes that have become free, and whether any booking was released.
 func (e *entry) takeDropped() (dropped []drop, freed []string, released bool) {
 	for _, d := range e.books.dropped {
 		if b := e.books.of[d.pod.UID]; b == nil || !b.placed {

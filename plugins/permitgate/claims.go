@@ -11,14 +11,14 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// A ResourceClaim that is not allocated yet is allocated, and a volume that waits for its first consumer is provisioned, when the
-// first pod that uses it is about to be bound; until then the scheduler refuses every other pod that uses it. Members that
-// share one would wait for each other for ever.
+// An unallocated ResourceClaim is allocated, and a volume that waits for its first consumer is provisioned, just before the
+// first pod that uses it is bound. Until then the scheduler refuses every other pod that uses it, so members that share one
+// would wait for each other for ever.
 
-// noProvisioner is the provisioner of storage classes whose volumes exist already: two pods may find the same one.
+// noProvisioner is the provisioner of storage classes whose volumes exist already.
 const noProvisioner = "kubernetes.io/no-provisioner"
 
-// sharedClaims finds claims and volumes that keep members from each other. Its methods may be called from several goroutines.
+// sharedClaims finds claims and volumes for which members of a gang would wait for each other. Its methods may be called from several goroutines.
 type sharedClaims struct {
 	volumes corelisters.PersistentVolumeClaimLister
 	classes storagelisters.StorageClassLister
@@ -34,8 +34,8 @@ func newSharedClaims(h fwk.Handle) *sharedClaims {
 	}
 }
 
-// among says in words what pods share that only one of them can have before it is bound, empty when they share nothing
-// of the kind. What cannot be read counts as nothing: the scheduler's filters decide about it.
+// among describes a claim or volume that pods share and that only one of them can have before it is bound, or returns an
+// empty string. Objects that cannot be read are left to the scheduler's filters.
 func (c *sharedClaims) among(pods []*v1.Pod) string {
 	users := map[types.NamespacedName]int{}
 	for _, pod := range pods {

@@ -15,25 +15,25 @@ import (
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// A gang that needs many pieces of room at once is starved by pods that need one. When it has been refused for long, it collects:
-// its members are booked on nodes as room appears there, until the quorum has some. One gang at a time does so, for a limited
-// time, and only if it would fit beside the pods that it has to give way to.
+// Pods that need one piece of room starve a gang that needs many at once. After it has been refused for long, such a gang
+// collects room: its members are booked on nodes as room appears there, until the quorum has enough. One gang at a time does
+// so, for a limited time, and only if it would fit beside the pods that it cannot displace.
 
 // reasonCollects is the reason of the event about a gang that begins to collect.
 const reasonCollects = "GangCollectsRoom"
 
-// collectAtLeast is the least time for which a gang may collect, and then lets others have the room.
+// collectAtLeast is the least time for which a gang may collect, and for which it then leaves the room to others.
 const collectAtLeast = time.Minute
 
-// collecting is what is remembered of a gang that collects room.
+// collecting is the state of a gang that collects room.
 type collecting struct {
-	until time.Time // when it is to have enough; zero when it does not collect
-	// rest is before when it does not collect again, or is not looked at for that.
+	until time.Time // when collecting ends; zero if it does not collect
+	// rest is the time until which it neither collects again nor is considered for that.
 	rest   time.Time
 	domain string // to which the members are confined
 }
 
-// collector has gangs collect room; only scheduling cycles use it.
+// collector lets gangs collect room; only scheduling cycles use it.
 type collector struct {
 	gangs    *gangs
 	proposer *proposer
@@ -46,7 +46,8 @@ type collector struct {
 // limit is how long a gang may collect.
 func (c *collector) limit() time.Duration { return max(c.after, collectAtLeast) }
 
-// starved has a gang collect that has been refused for want of room long enough, and has one that collects look at all nodes again.
+// starved lets a gang collect that has been refused for lack of room for long enough. A gang that already collects looks at
+// all nodes again.
 func (c *collector) starved(ctx context.Context, state fwk.CycleState, pl *plan, o *outcome) {
 	if o.refusal.Cause != gang.CauseNoRoom || o.view == nil || len(pl.wants.minResources) > 0 {
 		return
@@ -81,7 +82,7 @@ func (c *collector) starved(ctx context.Context, state fwk.CycleState, pl *plan,
 			e.collecting = collecting{until: now.Add(c.limit()), rest: now.Add(2 * c.limit()), domain: r.Domain}
 			c.gangs.agenda.AddAt(e.key, e.collecting.until)
 		default:
-			// What it has may be lost by now.
+			// Its bookings may be lost by now.
 			c.gangs.unbookAllLocked(e, bookedByCollecting)
 		}
 	})
@@ -93,8 +94,8 @@ func (c *collector) starved(ctx context.Context, state fwk.CycleState, pl *plan,
 	}
 }
 
-// watch has the gang that collects take what has changed since the last cycle: before the pod of this cycle, which may have been
-// woken by the same change. It costs nothing while no gang collects.
+// watch lets the collecting gang take room on nodes that changed since the last cycle, before the pod of this cycle, which
+// the same change may have woken. It costs nothing while no gang collects.
 func (c *collector) watch(ctx context.Context, state fwk.CycleState) {
 	if !c.gangs.collecting.Load() {
 		return
@@ -125,7 +126,7 @@ func (c *collector) watch(ctx context.Context, state fwk.CycleState) {
 	}
 }
 
-// take books what nodes have for members of the gang that collects, and has it come back when the quorum has enough.
+// take books room on nodes for members of the collecting gang, and wakes the gang when the quorum has enough.
 func (c *collector) take(ctx context.Context, state fwk.CycleState, nodes []fwk.NodeInfo) {
 	var key types.NamespacedName
 	booked, domain := map[types.UID]bool{}, ""
@@ -177,7 +178,7 @@ func (c *collector) take(ctx context.Context, state fwk.CycleState, nodes []fwk.
 	})
 }
 
-// settleCollectingLocked ends the collecting of a gang that has no use for it, or has had its time.
+// settleCollectingLocked ends the collecting of a gang that no longer needs it, or whose time is over.
 func (g *gangs) settleCollectingLocked(e *entry) {
 	if g.collects != e {
 		return
@@ -194,8 +195,8 @@ func (g *gangs) stopCollectingLocked(e *entry) {
 	g.unbookAllLocked(e, bookedByCollecting)
 }
 
-// yielding is a cluster without the pods that a gang does not have to give way to for ever: those of the same or a lower priority
-// may leave, except for those of DaemonSets. It implements proposal.Cluster.
+// yielding is a cluster without the pods that may leave some day: those of the same or a lower priority, except for those of
+// DaemonSets. It implements proposal.Cluster.
 type yielding struct {
 	*view
 	plan *plan
@@ -219,7 +220,7 @@ func (y *yielding) Free(i int, names []v1.ResourceName, into []int64) {
 	}
 }
 
-// Kept implements proposal.Cluster: what is promised may be had later.
+// Kept implements proposal.Cluster. It leaves out nominations, which end.
 func (y *yielding) Kept(i int, pod *v1.Pod, names []v1.ResourceName, into []int64) {
 	if y.holds != nil {
 		y.holds.Kept(pod, y.nodes[i], names, into)

@@ -12,16 +12,16 @@ import (
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// probeName names what probes are made with: a pod, a label and a taint that nothing else has.
+// probeName is the name of the pod, the label and the taint of probes; no other object has it.
 const probeName = "zonewise.dev/probe"
 
-// counted is what the filters of a profile refuse. It is found out by asking them about a pod and an empty node that are thought
-// up, so that the args of other plugins, such as ignoredResources, need not be known. It is used in scheduling cycles only.
+// counted knows what the filters of a profile refuse. It asks them about a hypothetical pod and an empty node, so the args
+// of other plugins, such as ignoredResources, need not be known. It is used in scheduling cycles only.
 type counted struct {
 	asker *asker
-	// resources tells of what the filters have been asked about whether they count it on nodes that list it.
+	// resources says for each resource that the filters were asked about whether they count it on nodes that list it.
 	resources map[v1.ResourceName]bool
-	// filters is nil until they have been asked; unfit is true when the profile does without NodeResourcesFit.
+	// filters is nil until they have been asked; unfit is true if the profile has no NodeResourcesFit.
 	filters *proposal.Filters
 	unfit   bool
 }
@@ -38,8 +38,8 @@ func (c *counted) Filters() proposal.Filters {
 	return filters
 }
 
-// counts reports whether the filters refuse a pod that asks for more of a resource than a node has left. What a node does not
-// list may come from a device class (DRAExtendedResource); what has not been found out counts as possible.
+// counts reports whether the filters refuse a pod that asks for more of a resource than a node has left. A resource that a node
+// does not list may come from a device class (DRAExtendedResource). Unknown resources count as possible.
 func (c *counted) counts(name v1.ResourceName, listed bool) bool {
 	return c.resources[name] && (listed || !c.hasDeviceClass(name))
 }
@@ -49,7 +49,7 @@ func (c *counted) hasDeviceClass(name v1.ResourceName) bool {
 	return manager != nil && manager.DeviceClassResolver().GetDeviceClass(name) != nil
 }
 
-// learn asks about what pods ask for, as far as that is not known yet.
+// learn asks about the resources that pods request, unless they are known already.
 func (c *counted) learn(ctx context.Context, state fwk.CycleState, classes []proposal.Class, nodes []fwk.NodeInfo) {
 	if c.asker.run == nil || len(nodes) == 0 || len(classes) == 0 {
 		return
@@ -70,7 +70,7 @@ func (c *counted) learn(ctx context.Context, state fwk.CycleState, classes []pro
 	}
 }
 
-// learnResource asks whether more of a resource than there is is refused.
+// learnResource asks whether a request above the allocatable of a resource is refused.
 func (c *counted) learnResource(ctx context.Context, state fwk.CycleState, like *v1.Pod, name v1.ResourceName, nodes []fwk.NodeInfo) {
 	at := nodes[0]
 	for _, info := range nodes {
@@ -93,7 +93,7 @@ func (c *counted) learnResource(ctx context.Context, state fwk.CycleState, like 
 	c.resources[name] = !c.asker.accepts(ctx, state, greedy, node)
 }
 
-// learnFilters asks whether node selectors, taints and cordons are heeded.
+// learnFilters asks whether node selectors, taints and cordons are respected.
 func (c *counted) learnFilters(ctx context.Context, state fwk.CycleState, like *v1.Pod, at fwk.NodeInfo) {
 	node := emptied(ctx, at, func(*v1.Node) {})
 	if node == nil || !c.asker.accepts(ctx, state, probe(like), node) {
@@ -114,7 +114,7 @@ func (c *counted) learnFilters(ctx context.Context, state fwk.CycleState, like *
 	c.unfit = c.asker.accepts(ctx, state, greedy, node)
 }
 
-// probe makes a pod of the same namespace and profile that asks for nothing.
+// probe makes a pod of the same namespace and profile without requests.
 func probe(like *v1.Pod) *v1.Pod {
 	pod := &v1.Pod{}
 	pod.Namespace, pod.Name, pod.UID = like.Namespace, "zonewise-probe", probeName
@@ -123,7 +123,7 @@ func probe(like *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// emptied returns a copy of a node without pods, taints and cordon, changed by f; nil when it cannot be made.
+// emptied returns a copy of a node without pods, taints and cordon, changed by f; nil if that fails.
 func emptied(ctx context.Context, info fwk.NodeInfo, f func(node *v1.Node)) fwk.NodeInfo {
 	node := info.Node().DeepCopy()
 	node.Spec.Taints, node.Spec.Unschedulable = nil, false

@@ -9,27 +9,30 @@
 //     extension point untouched.
 //   - A member waits in PreEnqueue until its PodGroup exists, is valid, and has minMember live members:
 //     pods that are neither terminating nor finished nor held by a scheduling gate.
-//   - The first member that comes to a scheduling cycle plans the whole gang (package plan). Without a plan the
-//     gang backs off and nothing is held. With one, the members' room is held where the pack has a
-//     ledger for that, and each member goes to its planned node only. What another plugin refuses is planned around.
-//   - A member that found a node waits in Permit. When minMember members are bound or wait there, and
-//     nothing but this plugin keeps them, all are let go together.
-//   - While they wait, the binds of the members are rehearsed where something in the API server may refuse
-//     them. A member that was let go waits once more, in PreBind, until a quorum is prepared and nothing can
-//     stop its binds: when one is lost before that, nobody is bound.
-//   - When the quorum can no longer be reached, by a timeout, a member that fits nowhere, a member that
-//     was deleted or refused, or a PodGroup that went away, every waiting member is rejected, so that
-//     the plugins' Unreserve frees what it took, and the gang backs off: exponentially, with jitter.
-//   - While a gang lacks more than one member, no member preempts for itself: a preemption that does not place the
-//     gang only destroys. The gang preempts as a whole: pods of a lower priority are evicted, by the leader, when it has a
-//     complete plan without them, and its room is held in the ledger before.
-//   - Members beyond minMember schedule like ordinary pods once the quorum is in.
-//   - No call to the scheduling queue, to a waiting pod or to the API server is made from PreEnqueue, a
-//     queueing hint or SignPod, nor with the plugin's lock held: a worker goroutine does all of that.
+//   - One gang at a time of each priority sends a member, the scout, to a scheduling cycle. In its PreFilter a
+//     proposal is made (package proposal): a proof that the quorum cannot fit now, or a node for each missing
+//     member as a hint. A gang that is refused backs off and holds nothing.
+//   - The members of a proposed gang gather: each goes through an ordinary cycle on its proposed node and a few
+//     others, then on all nodes if these refuse it. The filters decide. Nominations in memory keep the proposed
+//     room from pods of the same or a lower priority.
+//   - A member that found a node waits in Permit. When minMember members are bound or wait there, and only this
+//     plugin keeps them, all are let go together.
+//   - While they wait, their binds are rehearsed if admission may refuse them. Released members wait once more,
+//     in PreBind, until a quorum is prepared and nothing can stop its binds. If one of them is lost before
+//     that, no member is bound.
+//   - When the quorum can no longer be reached (a timeout; a member that fits nowhere, was deleted or refused; a
+//     deleted PodGroup), every waiting member is rejected, so that Unreserve frees what it took, and the gang
+//     backs off: exponentially, with jitter.
+//   - While a gang lacks more than one member, no member preempts for itself, since that could evict pods without
+//     placing the gang. The gang preempts as a whole (package preempt): the leader evicts pods of a lower priority
+//     once the filters accept the quorum without them, and nominations keep the room for the gang.
+//   - Once the quorum is complete, members beyond minMember schedule like ordinary pods.
+//   - PreEnqueue, queueing hints and SignPod make no call to the scheduling queue, to a waiting pod or to the API
+//     server, and neither does code that holds the plugin's lock: worker goroutines make these calls.
 //
-// The state machine of one gang is in the package gang, which knows neither framework nor clock. This
-// package translates the framework's calls and the informers' events into its inputs, and carries out
-// what it decides.
+// The state machine of one gang is in package gang, which knows neither framework nor clock. This package
+// translates the framework's calls and the informers' events into its inputs, and carries out its decisions.
+// Package serve writes statuses, events and conditions.
 //
 // # Non-goals
 //

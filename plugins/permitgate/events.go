@@ -15,10 +15,10 @@ import (
 // EventsToRegister names the events after which a member that this plugin refused may be schedulable: only those about the
 // pod itself.
 //
-// What happens to PodGroups, to other members, and to the room in the cluster reaches a gang in other ways (see wakes), and
-// its members through the worker, which activates them. With events of the cluster here, each of them would cost a
-// look at every waiting member of every gang, under the scheduling queue's lock. PodGroups could not be among them at
-// all: the scheduler would wait for their informer, and not schedule where the CRD is missing.
+// All other events (PodGroups, other members, room in the cluster) wake gangs through wakes and the worker, which activates
+// members. If they were listed here, each would cost a look at every waiting member of every gang, under the scheduling
+// queue's lock. PodGroups cannot be listed at all: the scheduler would wait for their informer, and would not schedule if
+// the CRD is missing.
 func (p *PermitGate) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{{
 		Event:          fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.UpdatePodLabel | fwk.UpdatePodSchedulingGatesEliminated},
@@ -26,7 +26,7 @@ func (p *PermitGate) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHi
 	}}, nil
 }
 
-// isSchedulableAfterOwnChange hears of a change of the pod itself: it may have left its gang. It runs under the
+// isSchedulableAfterOwnChange is the hint for a change of the pod itself, which may have left its gang. It runs under the
 // scheduling queue's lock.
 func (p *PermitGate) isSchedulableAfterOwnChange(_ klog.Logger, pod *v1.Pod, _, newObj any) (fwk.QueueingHint, error) {
 	if changed, ok := newObj.(*v1.Pod); ok {

@@ -20,10 +20,11 @@ import (
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// heardInterval is within what time the scheduler has heard what the plugin has: both listen to the same informer.
+// heardInterval is the time after which the scheduler has seen an event that the plugin has seen: both listen to the same
+// informer.
 const heardInterval = 50 * time.Millisecond
 
-// feed brings what informers show to the gangs. The handlers run beside the scheduler's own, before or after them.
+// feed passes informers' events to the gangs. Its handlers run before or after the scheduler's own.
 type feed struct {
 	gangs     *gangs
 	wakes     *wakes
@@ -31,13 +32,13 @@ type feed struct {
 	nominated *nominated
 	// ours reports whether a scheduler's name is that of a profile with this plugin.
 	ours func(schedulerName string) bool
-	// nominatedMember hears of gangs with members that are nominated in the API.
+	// nominatedMember is called for gangs with members that are nominated in the API.
 	nominatedMember func(key types.NamespacedName)
-	// gone hears of pods that have left their nodes.
+	// gone is called for pods that have left their nodes.
 	gone func(uid types.UID)
 }
 
-// watch starts the handlers, and returns what tells whether they have seen all that existed at first.
+// watch starts the handlers, and returns functions that report whether they have seen the first lists.
 func (f *feed) watch(factory informers.SharedInformerFactory) ([]toolscache.InformerSynced, error) {
 	pods, err := factory.Core().V1().Pods().Informer().AddEventHandler(informer.Funcs[*v1.Pod]{
 		Add: func(pod *v1.Pod, _ bool) { f.podSeen(pod) },
@@ -68,7 +69,7 @@ func (f *feed) watch(factory informers.SharedInformerFactory) ([]toolscache.Info
 	return []toolscache.InformerSynced{pods.HasSynced, nodes.HasSynced}, err
 }
 
-// shrinks reports whether a bound pod asks for less of anything than before.
+// shrinks reports whether a bound pod requests less of any resource than before.
 func shrinks(was, is *v1.Pod) bool {
 	if was.Generation == is.Generation && was.Status.ObservedGeneration == is.Status.ObservedGeneration {
 		return false
@@ -83,10 +84,11 @@ func shrinks(was, is *v1.Pod) bool {
 	return false
 }
 
-// podSeen takes a pod as the API server shows it. The informer leaves out finished pods.
+// podSeen handles the current state of a pod. The informer leaves out finished pods.
 func (f *feed) podSeen(pod *v1.Pod) {
+	key, ok := podgroup.Of(pod)
 	if node := f.nominated.set(pod); node != "" {
-		f.wakes.hear(event{node: node})
+		f.wakes.hear(event{node: node, by: key})
 		if pod.Spec.NodeName == "" {
 			f.nominationEnded()
 		}
@@ -94,7 +96,6 @@ func (f *feed) podSeen(pod *v1.Pod) {
 	if pod.Spec.NodeName != "" {
 		f.beside.forget(pod.UID)
 	}
-	key, ok := podgroup.Of(pod)
 	if !ok {
 		return
 	}
@@ -124,14 +125,14 @@ func (f *feed) podSeen(pod *v1.Pod) {
 	}
 }
 
-// nominationEnded has pods tried again that found no node beside a nomination, once the scheduler has heard that it has ended.
+// nominationEnded wakes pods that found no node because of a nomination, once the scheduler has seen its end.
 func (f *feed) nominationEnded() {
 	if f.beside.free() {
 		f.gangs.agenda.AddAt(tick, f.gangs.clock.Now().Add(heardInterval))
 	}
 }
 
-// podGone takes a pod that was deleted or has finished: its node has room.
+// podGone handles the end of a pod: its node has room.
 func (f *feed) podGone(pod *v1.Pod) {
 	f.beside.forget(pod.UID)
 	if node := f.nominated.delete(pod.UID); node != "" {
@@ -145,7 +146,7 @@ func (f *feed) podGone(pod *v1.Pod) {
 	f.memberGone(pod)
 }
 
-// memberGone takes a pod that is no member any more.
+// memberGone handles a pod that is no longer a member.
 func (f *feed) memberGone(pod *v1.Pod) {
 	key, ok := podgroup.Of(pod)
 	if !ok || !f.gangs.look(key, func(*entry, time.Time) {}) {
@@ -158,8 +159,8 @@ func (f *feed) memberGone(pod *v1.Pod) {
 	})
 }
 
-// groupSeen takes a PodGroup as the API server shows it. One that is being deleted still counts: its
-// finalizers may take long, and no other can take its name meanwhile.
+// groupSeen handles the current state of a PodGroup. A terminating one still counts: its finalizers may take
+// long, and no other can have its name meanwhile.
 func (f *feed) groupSeen(group *v1alpha1.PodGroup) {
 	spec := gang.Spec{UID: group.UID, MinMember: int(group.Spec.MinMember)}
 	spec.Timeout, _ = podgroup.TimeoutOf(group)
@@ -179,7 +180,7 @@ func (f *feed) groupGone(group *v1alpha1.PodGroup) {
 	})
 }
 
-// wants is what a PodGroup asks for beyond a quorum.
+// wants is what a PodGroup asks for besides a quorum.
 type wants struct {
 	topology     podgroup.Topology
 	minResources v1.ResourceList
@@ -199,10 +200,10 @@ func wantsOf(group *v1alpha1.PodGroup) (w wants, revision string) {
 	return w, revision
 }
 
-// nominated knows the nodes that pods of any kind are nominated to in the API, so that a proposal need not ask the framework
-// about every node. Its methods may be called from several goroutines.
+// nominated has the nodes that all pods are nominated to in the API, so that a proposal need not ask the framework about
+// every node. Its methods may be called from several goroutines.
 type nominated struct {
-	// members is how many of them are members of gangs; for scheduling cycles, which need no lock for a look.
+	// members is how many of them are members of gangs; scheduling cycles read it without the lock.
 	members atomic.Int64
 
 	mu     sync.Mutex // guards everything below
@@ -210,7 +211,7 @@ type nominated struct {
 	byNode map[string]int
 }
 
-// nomination is where a pod is nominated to.
+// nomination is the nominated node of a pod.
 type nomination struct {
 	node   string
 	member bool // of a gang
@@ -220,8 +221,7 @@ func newNominated() *nominated {
 	return &nominated{nodes: map[types.UID]nomination{}, byNode: map[string]int{}}
 }
 
-// set takes a pod as the API server shows it, and returns a node that it is not nominated to any more, empty when
-// there is none.
+// set records the current state of a pod. It returns the node that the pod is no longer nominated to, or an empty string.
 func (n *nominated) set(pod *v1.Pod) (left string) {
 	to := nomination{}
 	if pod.Spec.NodeName == "" && podgroup.Live(pod) {

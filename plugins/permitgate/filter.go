@@ -7,8 +7,8 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// Filter confines the members of a gang that is to be packed to its domain. What PreFilter returns is not enough: the
-// framework tries a node that a pod is nominated to before it looks at that.
+// Filter confines the members of a packed gang to its domain. The result of PreFilter is not enough: the framework tries a
+// pod's nominated node before it looks at that result.
 func (*PermitGate) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	if a := attemptOf(state); a != nil && !a.confined.has(info.Node()) {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang is to be in one "+a.confined.key)

@@ -22,39 +22,40 @@ import (
 type gangs struct {
 	clock  clock.WithTicker
 	config gang.Config
-	// agenda has the gangs for the worker to look at.
+	// agenda has the gangs that the worker must look at.
 	agenda *agenda.Agenda[types.NamespacedName]
-	// unplaced is how many bookings the framework does not know as nominations, short how many gangs wait for room;
-	// both for scheduling cycles, which need no lock for a look.
+	// unplaced is how many bookings the framework does not know as nominations, short how many gangs wait for room.
+	// Scheduling cycles read both without the lock.
 	unplaced, short atomic.Int64
 	// collecting is true while a gang collects room.
 	collecting atomic.Bool
-	// placed is how many bookings it knows.
+	// placed is how many bookings the framework knows.
 	placed atomic.Int64
 
 	mu      sync.Mutex // guards everything below, the gangs included
 	byKey   map[types.NamespacedName]*entry
 	booked  map[*entry]struct{} // those with bookings
 	waiting map[*entry]struct{} // those that wait for room
-	// hintless is the gang that gathers without hints, of which there is one at a time; nil when there is none.
+	vain    map[*entry]struct{} // those without a quorum whose last search for victims failed
+	// hintless is the one gang that gathers without hints, or nil.
 	hintless *entry
-	// collects is the gang that collects room; nil when there is none.
+	// collects is the gang that collects room, or nil.
 	collects *entry
-	// abandon ends a gang's preemption; nil in tests without.
+	// abandon ends a gang's preemption; nil in some tests.
 	abandon func(key types.NamespacedName)
 	stopped bool
 }
 
-// entry is a gang and what the plugin keeps of it.
+// entry is a gang with the plugin's state of it.
 type entry struct {
 	key  types.NamespacedName
 	gang *gang.Gang
 
-	group *v1alpha1.PodGroup // as last seen; nil when it does not exist
-	wants wants              // what the PodGroup asks for beyond a quorum
+	group *v1alpha1.PodGroup // nil if it does not exist
+	wants wants              // what the PodGroup asks for besides a quorum
 	pods  map[types.UID]*member
-	// priorities counts the pods by priority, foreign those without a node by the scheduler that they name, when it is not
-	// one with the plugin; unbound is how many have no node, arrivals how many there have ever been.
+	// priorities counts the pods by priority, foreign those without a node by their scheduler if it lacks the plugin;
+	// unbound is how many have no node, arrivals how many pods there have ever been.
 	priorities        map[int32]int
 	foreign           map[string]int
 	unbound, arrivals int
@@ -63,14 +64,14 @@ type entry struct {
 	hints hints
 
 	refusal refusal
-	// again tells that the gang that is queued was refused before, defers that it was because another gang gathers without hints.
+	// again is true if the queued gang was refused before, defers if that was because another gang gathers without hints.
 	again, defers bool
-	// confined is the domain that the members may not leave, tried those that the filters have refused since the last change
-	// that may help.
+	// confined is the domain that the members may not leave; tried are the domains that the filters have refused since the
+	// last change that may help.
 	confined domain
 	tried    map[string]bool
 	barrier  map[types.UID]chan<- verdict
-	answered int // the gang's departures, as of the last answer to those at the barrier
+	answered int // the gang's departures at the last answer to members at the barrier
 
 	preempting *preemption // nil unless the gang preempts
 	search     searched
@@ -80,26 +81,26 @@ type entry struct {
 
 // member is a live pod of a gang.
 type member struct {
-	pod *v1.Pod // as the scheduler's informer last showed it; each change of it comes with a new member
-	// signature tells apart what members ask of a node (see proposal.Signature), amounts is what this one takes from it.
+	pod *v1.Pod // as the scheduler's informer last showed it; each change makes a new member
+	// signature identifies what the member asks of a node (see proposal.Signature), amounts is what it takes from it.
 	signature string
 	amounts   []proposal.Amount
-	// foreign tells that the pod names a scheduler without the plugin.
+	// foreign is true if the pod names a scheduler without the plugin.
 	foreign bool
-	// node is where Permit last saw it go, kept in the memory of a bind that failed.
+	// node is the node of its last Permit, in case its bind fails.
 	node string
 }
 
-// refusal is what is remembered of a gang that was refused, so that it is looked at again when enough has changed.
+// refusal says what must change before a refused gang is looked at again.
 type refusal struct {
-	// missing is for how many members more there has to be room, and gain for how many more there may be since.
+	// missing is for how many more members there must be room, gain for how many more there may be since.
 	missing, gain int
 	gains         gains
-	cost          time.Duration // what it took to find out
+	cost          time.Duration // how long the attempt took
 	at            time.Time     // of the last look at it
 }
 
-// gains says how many members of a gang a node takes at most. It is used in scheduling cycles only.
+// gains returns the most members of a gang that a node takes. It is used in scheduling cycles only.
 type gains interface {
 	Node(at string) int
 }
@@ -107,7 +108,7 @@ type gains interface {
 func newGangs(c clock.WithTicker) *gangs {
 	return &gangs{
 		clock: c, agenda: agenda.New[types.NamespacedName](c),
-		byKey: map[types.NamespacedName]*entry{}, booked: map[*entry]struct{}{}, waiting: map[*entry]struct{}{},
+		byKey: map[types.NamespacedName]*entry{}, booked: map[*entry]struct{}{}, waiting: map[*entry]struct{}{}, vain: map[*entry]struct{}{},
 	}
 }
 
@@ -152,8 +153,8 @@ func (g *gangs) each(f func(e *entry)) {
 // all has the worker look at all gangs.
 func (g *gangs) all() { g.each(func(e *entry) { g.agenda.Add(e.key) }) }
 
-// settledLocked does what follows from a gang's new state and can not wait for the worker: it answers those at the
-// barrier, ends bookings, and notes whether the gang waits for room.
+// settledLocked does what cannot wait for the worker after a gang's state has changed: it answers members at the barrier,
+// ends bookings, and records whether the gang waits for room.
 func (g *gangs) settledLocked(e *entry) {
 	e.answerBarrier()
 	g.settleBookingsLocked(e)
@@ -168,6 +169,11 @@ func (g *gangs) settledLocked(e *entry) {
 		}
 		g.short.Store(int64(len(g.waiting)))
 	}
+	if e.searchedInVain() {
+		g.vain[e] = struct{}{}
+	} else {
+		delete(g.vain, e)
+	}
 	if !g.stopped {
 		e.seen.update(e.gang)
 	}
@@ -181,7 +187,7 @@ func (g *gangs) settledLocked(e *entry) {
 	}
 }
 
-// forgetLocked drops a gang of which nothing is left.
+// forgetLocked drops a gang without a PodGroup and pods.
 func (g *gangs) forgetLocked(e *entry) bool {
 	if !e.gang.Empty() || len(e.books.of)+len(e.books.dropped) > 0 {
 		return false
@@ -189,12 +195,13 @@ func (g *gangs) forgetLocked(e *entry) bool {
 	delete(g.byKey, e.key)
 	delete(g.booked, e)
 	delete(g.waiting, e)
+	delete(g.vain, e)
 	g.short.Store(int64(len(g.waiting)))
 	e.seen.leave()
 	return true
 }
 
-// stop takes the gangs out of the process's metrics.
+// stop removes the gangs from the process's metrics.
 func (g *gangs) stop() {
 	g.each(func(e *entry) { e.seen.leave() })
 	g.mu.Lock()
@@ -202,7 +209,7 @@ func (g *gangs) stop() {
 	g.stopped = true
 }
 
-// rank orders gangs: by priority, then by the PodGroup's creation, so that an old large gang is not overtaken for ever.
+// rank orders gangs: by priority, then by the PodGroup's creation, so that younger gangs do not overtake an old large one for ever.
 type rank struct {
 	priority int32
 	created  time.Time
@@ -217,7 +224,7 @@ func (e *entry) rank() rank {
 	return r
 }
 
-// compare tells which of two gangs comes first.
+// compare orders two gangs; negative means that r comes first.
 func (r rank) compare(other rank) int {
 	return cmp.Or(
 		cmp.Compare(other.priority, r.priority), r.created.Compare(other.created),
@@ -225,7 +232,7 @@ func (r rank) compare(other rank) int {
 	)
 }
 
-// add takes a live pod in, in the place of what was known of it.
+// add stores the current state of a live pod.
 func (e *entry) add(uid types.UID, m *member) {
 	if e.pods[uid] == nil {
 		e.arrivals++
@@ -279,14 +286,14 @@ func (e *entry) highest() int32 {
 	return highest
 }
 
-// verdict is what becomes of a member at the barrier.
+// verdict is the answer to a member at the barrier.
 type verdict struct {
 	arrival gang.Arrival
 	detail  string
 }
 
-// answerBarrier answers those at the barrier for which the gang has decided. The channels have room for the
-// one answer that each gets.
+// answerBarrier answers the members at the barrier for which the gang has decided. Each channel has room for its
+// one answer.
 func (e *entry) answerBarrier() {
 	departures := e.gang.Departures()
 	if departures == e.answered {

@@ -46,13 +46,13 @@ var (
 	})
 
 	oldestWaiting = metrics.NewGaugeDesc(subsystem, "oldest_waiting_gang_age_seconds",
-		"Time since the quorum of the gang that waits longest came to exist; 0 when no gang with a quorum waits to be bound.", nil, compbasemetrics.ALPHA)
+		"Time for which the longest waiting gang has had its quorum without being bound; 0 when no gang with a quorum waits.", nil, compbasemetrics.ALPHA)
 	partlyBound = metrics.NewGaugeDesc(subsystem, "partly_bound_gangs",
 		"Gangs that have been bound in part for recoveryTimeout or longer; 0 on a replica that does not lead.", nil, compbasemetrics.ALPHA)
 )
 
-// seen is what the gauges count of one gang. The gauges belong to the process, which may run several
-// schedulers in tests, so that they are changed by differences.
+// seen is one gang's part in the gauges. The gauges belong to the process, which in tests may run several
+// schedulers, so they are changed by differences.
 type seen struct {
 	counted bool
 	phase   gang.Phase
@@ -82,7 +82,7 @@ func (s *seen) leave() {
 	*s = seen{}
 }
 
-// oldestWaiting is for how long the gang that waits longest has had its quorum without being bound.
+// oldestWaiting returns how long the longest waiting gang has had its quorum without being bound.
 func (g *gangs) oldestWaiting() time.Duration {
 	now := g.clock.Now()
 	var oldest time.Duration

@@ -85,16 +85,15 @@ func (e event) shows(nodes fwk.NodeInfoLister) bool {
 	return true
 }
 
-// concerns reports whether there is news that is not of a gang's own doing.
-func (n *news) concerns(gang types.NamespacedName) bool {
+// concerns reports whether there is news that is not of a gang's own doing, and whether some of it is of no gang's doing.
+func (n *news) concerns(gang types.NamespacedName) (concerns, sure bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for e := range n.events {
-		if e.by != gang {
-			return true
-		}
+		concerns = concerns || e.by != gang
+		sure = sure || e.by == none
 	}
-	return n.all
+	return concerns || n.all, sure || n.all
 }
 
 // forget drops the news of a node that is gone.

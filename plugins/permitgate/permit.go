@@ -12,8 +12,8 @@ import (
 )
 
 // Permit makes a member wait for the quorum. The member that completes it waits like the others: the
-// worker lets all go together, once it has seen that nothing else keeps any of them. The gang has a deadline of its
-// own, so that the framework lets a member wait as long as it lets any.
+// worker lets all go together, once it has seen that no other plugin keeps any of them. The gang has its own
+// deadline, so the framework's timeout is the longest possible.
 func (p *PermitGate) Permit(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) (*fwk.Status, time.Duration) {
 	key, ok := podgroup.Of(pod)
 	if !ok || state.IsPodGroupSchedulingCycle() {

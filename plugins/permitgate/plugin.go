@@ -27,7 +27,7 @@ import (
 	"zonewise.dev/plugins/permitgate/serve"
 )
 
-// syncLimit bounds how long the first scheduling cycle waits for the plugin's own view of the cluster.
+// syncLimit is the longest that the first scheduling cycle waits for the plugin's informers.
 const syncLimit = 10 * time.Second
 
 // Shared is the state that all profiles of one scheduler share: a gang may have members in several
@@ -56,13 +56,13 @@ type Shared struct {
 // Option changes how a Shared is built.
 type Option func(*Shared)
 
-// WithClock has the plugin take its time from a clock other than the system's.
+// WithClock makes the plugin use another clock than the system's.
 func WithClock(c clock.WithTicker) Option { return func(s *Shared) { s.clock = c } }
 
 // WithSource takes PodGroups from source instead of from the API server of the handle.
 func WithSource(source crd.Source) Option { return func(s *Shared) { s.source = source } }
 
-// WithHolds has proposals leave room that others keep.
+// WithHolds makes proposals leave out room that is held for others.
 func WithHolds(holds Holds) Option { return func(s *Shared) { s.holds = holds } }
 
 // NewShared returns the state for one scheduler. It starts nothing.
@@ -194,7 +194,7 @@ func (s *Shared) newPreemptorLocked(h fwk.Handle) *preempt.Preemptor {
 	return preempt.New(config)
 }
 
-// connectLocked finds the source of PodGroups. Without an API server there are none.
+// connectLocked finds the source of PodGroups. Without an API server there is none.
 func (s *Shared) connectLocked(ctx context.Context, h fwk.Handle) error {
 	if s.source != nil || h.KubeConfig() == nil {
 		return nil
@@ -215,10 +215,10 @@ func (s *Shared) lead(ctx context.Context, h fwk.Handle) {
 	s.gangs.all() // what could not be done or said before
 }
 
-// begin waits, in the first scheduling cycle, until the plugin has seen what existed before: another's view may be ahead
-// of it.
+// begin waits, in the first scheduling cycle, until the plugin has seen the objects that existed before: the scheduler may
+// have seen them already.
 func (s *Shared) begin(ctx context.Context) {
-	// What is in time is of no interest: without it members wait a little longer.
+	// Whether it has synced in time does not matter: otherwise members wait a little longer.
 	_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, syncLimit, true, func(context.Context) (bool, error) { return s.hasSynced(), nil })
 }
 
@@ -246,7 +246,7 @@ func (s *Shared) missing() (gang.Reason, string) {
 	return gang.ReasonNotFound, "the PodGroup does not exist in the pod's namespace"
 }
 
-// Idle reports whether the plugin's workers have nothing to do until something happens or the clock moves.
+// Idle reports whether the plugin's workers have nothing to do until an event comes or the clock moves.
 func (s *Shared) Idle() bool {
 	s.mu.Lock()
 	started := s.server != nil
@@ -254,14 +254,14 @@ func (s *Shared) Idle() bool {
 	return s.gangs.agenda.Idle() && (!started || s.server.Idle() && s.rehearser.Idle() && s.preemptor.Idle())
 }
 
-// New is the factory for a scheduler that does not wire the plugins itself: all profiles of one
-// scheduler get plugins that share their state.
+// New is the factory for a scheduler that does not use the pack: the plugins of all profiles of one scheduler
+// share their state.
 func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
 	shared := perscheduler.Get(ctx, h, Name, func() *Shared { return NewShared() })
 	return shared.New(ctx, obj, h)
 }
 
-// collected is read when metrics are gathered: an age is only true at that moment.
+// collected is computed when metrics are gathered, because ages change all the time.
 var collected = metrics.NewCollector((*Shared).collect, oldestWaiting, partlyBound)
 
 func (s *Shared) collect(send metrics.Send) {
@@ -285,7 +285,7 @@ type PermitGate struct {
 	collector *collector
 	leader    *leader.Leader
 
-	// begin is called in the first cycle, missing says why a PodGroup is not known.
+	// begin is called in the first cycle; missing returns why a PodGroup is not known.
 	begin   func(ctx context.Context)
 	begun   sync.Once
 	missing func() (gang.Reason, string)
@@ -307,7 +307,7 @@ var (
 // Name returns the plugin's name.
 func (*PermitGate) Name() string { return Name }
 
-// rehearsals hands what rehearsals find out to the gangs. It implements rehearse.Gangs.
+// rehearsals passes the results of rehearsals to the gangs. It implements rehearse.Gangs.
 type rehearsals struct{ gangs *gangs }
 
 // Rehearsing implements rehearse.Gangs.

@@ -8,7 +8,7 @@ import (
 // Name is the name of the plugin in the registry and in KubeSchedulerConfiguration.
 const Name = "PermitGate"
 
-// nominee is a pod as the framework's nominator takes it, of which it needs no more than the pod.
+// nominee is a pod for the framework's nominator, which uses only GetPod.
 type nominee struct {
 	fwk.PodInfo
 	pod *v1.Pod

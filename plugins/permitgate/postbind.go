@@ -10,7 +10,7 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// PostBind hears that a member has been bound.
+// PostBind records that a member has been bound.
 func (p *PermitGate) PostBind(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
 	key, ok := podgroup.Of(pod)
 	if !ok || state.IsPodGroupSchedulingCycle() {

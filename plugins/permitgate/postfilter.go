@@ -15,13 +15,13 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// noNomination takes a member's nomination back, which the framework otherwise keeps: the node that an
-// earlier attempt had for the member is not meant for it any more.
+// noNomination clears a member's nomination, which the framework would otherwise keep: it belongs to an earlier
+// attempt.
 var noNomination = &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride}}
 
-// PostFilter hears that a member fits on none of the nodes that it was tried on. After the proposed nodes it is tried on all; when
-// the quorum cannot be reached without it, the gang is rolled back. It keeps members from preempting while their gang lacks
-// others too; for that it must come before DefaultPreemption.
+// PostFilter is called when a member fits on none of the nodes that it was tried on. If these were the proposed ones, it is
+// tried on all nodes next; otherwise the gang is rolled back if the quorum cannot be reached without it. PostFilter keeps
+// members from preempting while their gang lacks others too, so it must come before DefaultPreemption.
 func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	key, ok := podgroup.Of(pod)
 	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() {
@@ -57,7 +57,7 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	return noNomination, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+key.String()+": no member preempts for itself")
 }
 
-// preempt looks whether other pods close the nodes to a gang that a member has just failed.
+// preempt looks for victims for a gang that was rolled back because this member fits nowhere.
 func (p *PermitGate) preempt(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod, failed gang.Rollback) {
 	pl, o := p.proposer.again(ctx, state, key, pod)
 	if o.view == nil {
@@ -72,8 +72,8 @@ func (p *PermitGate) preempt(ctx context.Context, state fwk.CycleState, key type
 	p.victims.begin(ctx, key, &victims)
 }
 
-// whyNoNodeFits sums up the nodes' reasons, the most frequent first, and once more in words that stay the same. It runs in
-// the scheduling cycle, the only place where the snapshot may be read.
+// whyNoNodeFits sums up the nodes' reasons: detail has numbers and begins with the most frequent, reason has no numbers and
+// so stays the same. It runs in the scheduling cycle, the only place where the snapshot may be read.
 func (p *PermitGate) whyNoNodeFits(a *attempt, statuses fwk.NodeToStatusReader) (detail, reason string) {
 	count := map[string]int{}
 	looked := 0

@@ -13,7 +13,7 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// PreBindPreFlight says that members have something to do before they are bound, and other pods have not.
+// PreBindPreFlight returns Skip for pods that are not members.
 func (*PermitGate) PreBindPreFlight(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
 	if _, ok := podgroup.Of(pod); !ok || state.IsPodGroupSchedulingCycle() {
 		return nil, fwk.NewStatus(fwk.Skip)
@@ -21,9 +21,9 @@ func (*PermitGate) PreBindPreFlight(_ context.Context, state fwk.CycleState, pod
 	return nil, nil
 }
 
-// PreBind is the barrier: a member waits until the quorum has been prepared for its binds, and nothing can
-// stop them any more. It returns early when ctx ends, and that is what a preemptor does to its victim. The
-// plugin must be the last at this extension point, or what comes behind it may still fail.
+// PreBind is the barrier: a member waits until a quorum has been prepared and nothing can stop its binds any
+// more. It returns early when ctx ends, which is how a preemptor stops its victim. The plugin must be the last
+// at this extension point, or a later plugin could still fail.
 func (p *PermitGate) PreBind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
 	key, ok := podgroup.Of(pod)
 	if !ok || state.IsPodGroupSchedulingCycle() {
@@ -48,7 +48,7 @@ func (p *PermitGate) PreBind(ctx context.Context, state fwk.CycleState, pod *v1.
 	p.gangs.change(key, func(e *entry, _ time.Time) { delete(e.barrier, pod.UID) })
 	select {
 	case v := <-answer:
-		// The commit was faster: nothing can have stopped the pod since, but the scheduler itself.
+		// The commit was faster. Since then only the end of the scheduler can have stopped the pod.
 		return v.status(key)
 	default:
 	}
@@ -56,8 +56,8 @@ func (p *PermitGate) PreBind(ctx context.Context, state fwk.CycleState, pod *v1.
 	return fwk.AsStatus(context.Cause(ctx))
 }
 
-// commitLocked makes the binds of the members at the barrier certain, with the last that has arrived. From MarkPrebound on nothing
-// can stop a pod's binding cycle; it fails for a pod that has been stopped before.
+// commitLocked marks the members at the barrier once the last has arrived. After MarkPrebound no preemptor can stop a pod's
+// binding cycle; it fails for a pod that has already been stopped.
 func (p *PermitGate) commitLocked(ctx context.Context, e *entry, members []types.UID, now time.Time) {
 	var sure, lost []types.UID
 	for _, uid := range members {

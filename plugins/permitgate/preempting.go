@@ -20,31 +20,34 @@ import (
 )
 
 const (
-	// searchShare is how many times as long as a search for victims took that failed there is no other for the gang.
+	// searchShare limits failed searches for victims: a gang's next one comes after so many times as long as the last one took, once
+	// for each gang whose search has failed. So all of them together take a fiftieth of the scheduler's time. searchLimit bounds
+	// the wait where there are very many gangs.
 	searchShare = 50
-	// searchInterval is how long a gang of which it is proved that no victims help does without another search, unless as much
-	// room has appeared as it lacked.
+	searchLimit = 10 * time.Minute
+	// searchInterval is the pause after a search has proved that no victims help, unless as much room has appeared as the gang
+	// lacked.
 	searchInterval = time.Minute
 )
 
 // preemption is a gang's preemption.
 type preemption struct {
 	victims map[types.UID]string // with their nodes
-	cleared bool                 // they are gone, as far as informers show
+	cleared bool                 // the informers show that they are gone
 }
 
-// searched is what is remembered of a search for victims that failed.
+// searched records a failed search for victims.
 type searched struct {
 	at   time.Time
 	took time.Duration
-	// short is how many more members would have to fit, 0 when that is not known; fitted is how many fitted without victims.
+	// short is how many more members must fit, 0 if unknown; fitted is how many fitted without victims.
 	short, fitted int
-	// again is when the gang is to be looked at again, because the time is all that has kept it from another search; zero when it has not.
+	// again is when to look at the gang again, if only time keeps it from another search; else zero.
 	again time.Time
 }
 
-// missing is for how many members more there has to be room before another search is worth while, of so many that the gang
-// lacks otherwise. So many fit without victims.
+// missing returns for how many more members there must be room before another search is worthwhile, at most otherwise, when
+// fit members fit without victims.
 func (s *searched) missing(otherwise, fit int) int {
 	switch {
 	case s.at.IsZero():
@@ -55,20 +58,35 @@ func (s *searched) missing(otherwise, fit int) int {
 	return min(otherwise, max(1, s.short-(fit-s.fitted)))
 }
 
-// allows reports whether another search may be worth while now, when so many members fit without victims.
-func (s *searched) allows(fit int, now time.Time) bool {
+// allows reports whether another search may be worthwhile now, when fit members fit without victims. gangs is the number of gangs
+// whose search has failed, this one included.
+func (s *searched) allows(fit, gangs int, now time.Time) bool {
 	s.again = time.Time{}
 	if s.at.IsZero() {
 		return true
 	}
-	at := s.at.Add(searchShare * s.took)
+	rest := searchShare * s.took
+	rest = max(rest, min(rest*time.Duration(gangs), searchLimit))
 	if fit-s.fitted < s.short {
-		at = s.at.Add(max(searchInterval, searchShare*s.took))
+		rest = max(searchInterval, rest)
 	}
-	if now.Before(at) {
+	if at := s.at.Add(rest); now.Before(at) {
 		s.again = at
 	}
 	return s.again.IsZero()
+}
+
+// searchedInVain reports whether the gang still lacks its quorum and its last search for victims failed.
+func (e *entry) searchedInVain() bool {
+	if e.search.at.IsZero() {
+		return false
+	}
+	switch e.gang.Phase() {
+	case gang.Queued, gang.Gathering, gang.Backoff:
+		return true
+	case gang.Pending, gang.Waiting, gang.Releasing, gang.Whole:
+	}
+	return false
 }
 
 // victims looks for pods that a gang may preempt; only scheduling cycles use it.
@@ -81,8 +99,8 @@ type victims struct {
 	enabled   bool
 }
 
-// search looks for pods whose eviction makes room for a gang that was refused, because it has been proved that there is none, or because
-// a member fits nowhere. It returns false without any.
+// search looks for victims for a gang that has no room, either by proof or because a member fits nowhere. It returns false if
+// there are none.
 func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o *outcome) (preempt.Result, bool) {
 	cause := o.refusal.Cause
 	if !v.enabled || pl.neverPreempts || cause != gang.CauseNoRoom && cause != gang.CauseUnschedulable || len(pl.wants.minResources) > 0 {
@@ -90,7 +108,7 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 	}
 	began, allowed := time.Time{}, false
 	v.gangs.look(pl.key, func(e *entry, now time.Time) {
-		began, allowed = now, e.preempting == nil && e.search.allows(o.result.Bound, now)
+		began, allowed = now, e.preempting == nil && e.search.allows(o.result.Bound, len(v.gangs.vain), now)
 	})
 	if !allowed {
 		return preempt.Result{}, false
@@ -98,9 +116,10 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 	budgets, _ := v.budgets.List(labels.Everything()) // a lister over memory has no error to return
 	s := preempt.Search{
 		Handle: v.handle, Asker: v.asker, State: state, Nodes: o.view.nodes, Request: pl.request, Budgets: budgets,
-		MayEvict:  func(pod *v1.Pod) bool { return v.mayEvict(pl, pod) },
-		OnItsWay:  func(pod *v1.Pod) bool { return pl.pods[pod.UID] != nil },
-		CompanyOf: v.companyOf,
+		MayEvict: func(pod *v1.Pod) bool { return v.mayEvict(pl, pod) },
+		OnItsWay: func(pod *v1.Pod) bool { return pl.pods[pod.UID] != nil },
+		Stays:    func(pod *v1.Pod) bool { return v.preemptor.Barred(pod.UID) },
+		GangOf:   v.gangOf,
 	}
 	r := s.Run(ctx)
 	found := len(r.Nodes) > 0 && len(r.Victims)+len(r.Leaving) > 0
@@ -112,7 +131,7 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 	return r, found
 }
 
-// begin has victims evicted, unless the gang has no use for it any more.
+// begin starts the evictions, unless the gang no longer needs them.
 func (v *victims) begin(ctx context.Context, key types.NamespacedName, r *preempt.Result) {
 	v.preemptor.Begin(ctx, key, r)
 	preempts := false
@@ -122,7 +141,7 @@ func (v *victims) begin(ctx context.Context, key types.NamespacedName, r *preemp
 	}
 }
 
-// mayEvict reports whether a gang may preempt a pod. What a DaemonSet has put onto a node would come back.
+// mayEvict reports whether a gang may preempt a pod. Pods of DaemonSets would come back.
 func (v *victims) mayEvict(pl *plan, pod *v1.Pod) bool {
 	if corev1.PodPriority(pod) >= pl.priority || pl.members[pod.UID] || v.preemptor.Spoken(pod.UID) {
 		return false
@@ -130,7 +149,8 @@ func (v *victims) mayEvict(pl *plan, pod *v1.Pod) bool {
 	return !ofDaemonSet(pod)
 }
 
-// ofDaemonSet reports whether a pod is a DaemonSet's: its owner says so, which proves nothing by itself, and it is made for one node.
+// ofDaemonSet reports whether a pod belongs to a DaemonSet: its owner reference says so, which anyone can write, and its node
+// affinity names one node.
 func ofDaemonSet(pod *v1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != "DaemonSet" || owner.APIVersion != appsv1.SchemeGroupVersion.String() {
@@ -145,8 +165,8 @@ func ofDaemonSet(pod *v1.Pod) bool {
 	})
 }
 
-// companyOf returns the gang of a pod.
-func (v *victims) companyOf(pod *v1.Pod) (key types.NamespacedName, c preempt.Company, ok bool) {
+// gangOf returns the gang of a pod.
+func (v *victims) gangOf(pod *v1.Pod) (key types.NamespacedName, c preempt.Gang, ok bool) {
 	if key, ok = podgroup.Of(pod); !ok {
 		return key, c, false
 	}
@@ -174,7 +194,7 @@ func (g *gangs) preemptLocked(e *entry, r *preempt.Result) {
 	}
 }
 
-// preempted hears what becomes of preemptions. It implements preempt.Gangs.
+// preempted receives the results of preemptions. It implements preempt.Gangs.
 type preempted struct {
 	gangs *gangs
 	wakes *wakes

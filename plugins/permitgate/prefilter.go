@@ -21,7 +21,7 @@ const attemptKey = fwk.StateKey(Name + "/attempt")
 
 // attempt is what a member is tried on in its cycle.
 type attempt struct {
-	refused  bool // by PreFilter: its gang has not failed by that
+	refused  bool // by PreFilter, which does not make the gang fail
 	hinted   []string
 	confined domain
 }
@@ -29,19 +29,18 @@ type attempt struct {
 // Clone returns the attempt itself, which does not change.
 func (a *attempt) Clone() fwk.StateData { return a }
 
-// attemptOf returns what a member is tried on, nil for a pod that is none.
+// attemptOf returns what a member is tried on, nil for other pods.
 func attemptOf(state fwk.CycleState) *attempt {
-	data, _ := state.Read(attemptKey) // an error says that there is none
+	data, _ := state.Read(attemptKey) // not found is the only error
 	a, _ := data.(*attempt)
 	return a
 }
 
-// PreFilter sends a member to the nodes that are proposed to it. The first member of a gang that comes here has the proposal
-// made, for all. PreFilter refuses a member whose gang has been refused or rolled back since the member entered the
-// active queue.
+// PreFilter restricts a member to its proposed nodes. For the scout of a gang it makes the proposal for all members. It
+// refuses a member whose gang has been refused or rolled back since the member entered the active queue.
 func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	if p.proposer.asker.asking {
-		return nil, fwk.NewStatus(fwk.Skip) // where a pod may go is what is being asked
+		return nil, fwk.NewStatus(fwk.Skip) // a hypothetical question, see asker
 	}
 	key, ok := podgroup.Of(pod)
 	if ok = ok && pod.Spec.NodeName == "" && !state.IsPodGroupSchedulingCycle(); !ok {
@@ -70,8 +69,8 @@ func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v
 // PreFilterExtensions returns nil: other pods on a node change nothing here.
 func (*PermitGate) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// startCycle does what each cycle does for the gangs: it is the proof that this process leads, shows what room has appeared, and
-// has other pods see what is booked.
+// startCycle does what each cycle does for the gangs: it proves that this process leads, looks for new room, and nominates
+// the bookings of other gangs.
 func (p *PermitGate) startCycle(ctx context.Context, state fwk.CycleState, key types.NamespacedName) {
 	p.leader.Cycle()
 	p.begun.Do(func() { p.begin(ctx) })
@@ -82,7 +81,7 @@ func (p *PermitGate) startCycle(ctx context.Context, state fwk.CycleState, key t
 	p.gangs.place(klog.FromContext(ctx), p.handle, key)
 }
 
-// enter says what a member is tried on, or why it is not.
+// enter returns what a member is tried on, or why it is refused.
 func (p *PermitGate) enter(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod, nodes []fwk.NodeInfo) (*attempt, *fwk.Status) {
 	a, reason, detail := p.attempt(key, pod)
 	if a == nil && reason == gang.ReasonNone {
@@ -99,7 +98,7 @@ func (p *PermitGate) enter(ctx context.Context, state fwk.CycleState, key types.
 	return a, nil
 }
 
-// attempt has a member enter its cycle. It returns nil, and no reason, for a scout.
+// attempt records that a member is in its cycle. It returns nil, and no reason, for a scout.
 func (p *PermitGate) attempt(key types.NamespacedName, pod *v1.Pod) (a *attempt, reason gang.Reason, detail string) {
 	reason = gang.ReasonNotFound
 	var here []string
@@ -114,7 +113,7 @@ func (p *PermitGate) attempt(key types.NamespacedName, pod *v1.Pod) (a *attempt,
 			a.hinted = e.nodesFor(pod.UID)
 		}
 		if b := e.books.of[pod.UID]; b != nil {
-			// Whatever becomes of the cycle, the framework takes the nomination away.
+			// However the cycle ends, the framework clears the nomination.
 			p.gangs.setPlacedLocked(e, pod.UID, b, false)
 		}
 		if e.wants.topology.Required && e.confined == (domain{}) {
@@ -127,7 +126,7 @@ func (p *PermitGate) attempt(key types.NamespacedName, pod *v1.Pod) (a *attempt,
 	return a, reason, detail
 }
 
-// nodesInUse returns nodes of members that are bound.
+// nodesInUse returns the nodes of bound members.
 func (e *entry) nodesInUse() (nodes []string) {
 	for _, m := range e.pods {
 		if m.pod.Spec.NodeName != "" {
@@ -137,7 +136,7 @@ func (e *entry) nodesInUse() (nodes []string) {
 	return nodes
 }
 
-// confine has a gang that is to be packed stay in the domain of the nodes that it has, and returns that.
+// confine keeps a packed gang in the domain of the given nodes, and returns that domain.
 func (p *PermitGate) confine(key types.NamespacedName, nodes ...string) (d domain) {
 	infos := p.handle.SnapshotSharedLister().NodeInfos()
 	p.gangs.look(key, func(e *entry, _ time.Time) { d.key = e.wants.topology.Key })
@@ -153,7 +152,7 @@ func (p *PermitGate) confine(key types.NamespacedName, nodes ...string) (d domai
 	return domain{}
 }
 
-// confinement is the domain that a member may not leave now.
+// confinement returns the domain that a member may not leave now.
 func (e *entry) confinement() domain {
 	if e.gang.Round() == 0 && !e.wants.topology.Required {
 		return domain{}
@@ -161,7 +160,7 @@ func (e *entry) confinement() domain {
 	return e.confined
 }
 
-// propose answers for a gang whose scout this is. The status is nil when the scout's cycle goes on.
+// propose makes the proposal for the scout's gang. The status is nil if the scout's cycle continues.
 func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	began := p.gangs.clock.Now()
 	pl, o := p.proposer.propose(ctx, state, key, pod, nodes)
@@ -200,7 +199,7 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key type
 	return p.refusal(key, gang.ReasonBackoff, o.refusal.Words())
 }
 
-// gather begins the gang's round, if there may be one.
+// gather begins the gang's round, if it may.
 func (p *PermitGate) gather(key types.NamespacedName, pl *plan, o *outcome) {
 	round := pl.round(o)
 	p.gangs.change(key, func(e *entry, now time.Time) {
@@ -221,7 +220,7 @@ func (p *PermitGate) gather(key types.NamespacedName, pl *plan, o *outcome) {
 	})
 }
 
-// exhausted refuses a gang for which every domain has been tried that could hold it.
+// exhausted returns the refusal of a gang after every domain that could hold it has been tried.
 func (p *PermitGate) exhausted(key types.NamespacedName, pl *plan) (r gang.Rollback) {
 	p.gangs.look(key, func(e *entry, _ time.Time) {
 		r = e.gang.Last()

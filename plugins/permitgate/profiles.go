@@ -45,7 +45,7 @@ func (p *profiles) all() []fwk.Handle {
 	return all
 }
 
-// orAny returns the handle of a profile, or any when it does not have the plugin.
+// orAny returns the handle of a profile, or any handle if it does not have the plugin.
 func (p *profiles) orAny(name string) fwk.Handle {
 	if h := p.of(name); h != nil {
 		return h

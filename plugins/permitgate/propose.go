@@ -16,7 +16,7 @@ import (
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// proposer makes proposals in scheduling cycles, of which there is one at a time; only they use it.
+// proposer makes proposals. Only scheduling cycles use it, one at a time.
 type proposer struct {
 	handle    fwk.Handle
 	gangs     *gangs
@@ -28,28 +28,28 @@ type proposer struct {
 	start     int   // where the next search begins
 }
 
-// plan is what a proposal is made of, besides the nodes.
+// plan is what a gang asks for: the input of a proposal besides the nodes.
 type plan struct {
 	key       types.NamespacedName
 	request   proposal.Request
 	pods      map[types.UID]*v1.Pod // the missing members
 	need      int
 	minMember int
-	settled   int // of the quorum, that have a node or need none
+	settled   int // members of the quorum that have a node or need none
 	priority  int32
 	wants     wants
-	// known are nodes that members have been given before: by an earlier scheduler, or by a preemption, whose victims may be there
-	// still.
+	// known are nodes that members were given before: by an earlier scheduler, or by a preemption whose victims may still be
+	// there.
 	known   map[types.UID]string
 	victims map[types.UID]string
-	// here are the nodes of members that have one.
+	// here are the nodes of bound members.
 	here    []string
 	members map[types.UID]bool // all of them
-	// neverPreempts tells that a member must not preempt.
+	// neverPreempts is true if a member must not preempt.
 	neverPreempts bool
 }
 
-// outcome is what a proposal comes to for the gang.
+// outcome is the result of a proposal for the gang.
 type outcome struct {
 	verdict proposal.Verdict
 	result  proposal.Result
@@ -58,7 +58,7 @@ type outcome struct {
 	view    *view
 }
 
-// propose says what is to become of a gang whose scout is in its cycle.
+// propose makes the proposal for a gang whose scout is in its cycle.
 func (p *proposer) propose(ctx context.Context, state fwk.CycleState, key types.NamespacedName, scout *v1.Pod, nodes []fwk.NodeInfo) (*plan, outcome) {
 	began := p.gangs.clock.Now()
 	pl := p.plan(key, scout)
@@ -73,7 +73,7 @@ func (p *proposer) propose(ctx context.Context, state fwk.CycleState, key types.
 	return pl, o
 }
 
-// plan gathers what the gang asks for. The scout is as its cycle has it, and the first of its class.
+// plan collects what the gang asks for. It uses the scout's pod of the cycle, as the first of its class.
 func (p *proposer) plan(key types.NamespacedName, scout *v1.Pod) *plan {
 	pl := &plan{key: key, pods: map[types.UID]*v1.Pod{}, known: map[types.UID]string{}, members: map[types.UID]bool{}}
 	type class struct {
@@ -134,7 +134,7 @@ func (p *proposer) plan(key types.NamespacedName, scout *v1.Pod) *plan {
 	return pl
 }
 
-// knownNode returns the node that a member has been given before, empty when there is none.
+// knownNode returns the node that a member was given before, or empty.
 func (e *entry) knownNode(uid types.UID) string {
 	if b := e.books.of[uid]; b != nil && b.kind != bookedForRound {
 		if b.kind == bookedByVictims && !e.preempting.cleared {
@@ -148,7 +148,7 @@ func (e *entry) knownNode(uid types.UID) string {
 	return e.pods[uid].pod.Status.NominatedNodeName
 }
 
-// byAge orders pods by their creation, then by name, with one of them at the front.
+// byAge orders pods by creation, then by name, with first at the front.
 func byAge(a, b, first *v1.Pod) int {
 	if first != nil && a.UID != b.UID {
 		switch first.UID {
@@ -164,7 +164,7 @@ func byAge(a, b, first *v1.Pod) int {
 	)
 }
 
-// again looks, for a gang that a member has failed, at what it asks for and at the nodes of the cycle.
+// again returns what a gang asks for, and the nodes of the cycle, after a member has failed.
 func (p *proposer) again(ctx context.Context, state fwk.CycleState, key types.NamespacedName, failed *v1.Pod) (*plan, outcome) {
 	pl := p.plan(key, failed)
 	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
@@ -217,7 +217,7 @@ func (p *proposer) answer(ctx context.Context, state fwk.CycleState, pl *plan, n
 	return o
 }
 
-// cleared reports whether the cycle's nodes are without the victims of the gang's preemption.
+// cleared reports whether the victims of the gang's preemption are gone from the cycle's nodes.
 func (p *proposer) cleared(pl *plan) bool {
 	infos := p.handle.SnapshotSharedLister().NodeInfos()
 	for uid, node := range pl.victims {
@@ -228,7 +228,7 @@ func (p *proposer) cleared(pl *plan) bool {
 	return true
 }
 
-// prepare completes the request by what the cycle's nodes say.
+// prepare completes the request from the cycle's nodes.
 func (p *proposer) prepare(ctx context.Context, state fwk.CycleState, pl *plan, nodes []fwk.NodeInfo) {
 	r := &pl.request
 	p.counted.learn(ctx, state, r.Classes, nodes)
@@ -256,7 +256,7 @@ func (p *proposer) prepare(ctx context.Context, state fwk.CycleState, pl *plan, 
 	}
 }
 
-// spreadKey returns the label over which members are proposed in turns: that of their first hard spread constraint, or the zone.
+// spreadKey returns the label whose domains take members in turn: that of their first hard spread constraint, or the zone.
 func spreadKey(classes []proposal.Class) string {
 	for i := range classes {
 		for k := range classes[i].Pod.Spec.TopologySpreadConstraints {
@@ -281,7 +281,7 @@ func (p *proposer) viewFor(key types.NamespacedName, priority int32, nodes []fwk
 	}
 }
 
-// lacks says in words of what the cluster has too little for the PodGroup's minResources. What members take already
+// lacks describes the resource of which the cluster has too little for the PodGroup's minResources. What members already take
 // counts as free.
 func (p *proposer) lacks(pl *plan, v *view) string {
 	return proposal.Shortage(pl.wants.minResources, v, func(names []v1.ResourceName, total []int64) {
@@ -300,7 +300,7 @@ func (p *proposer) lacks(pl *plan, v *view) string {
 	})
 }
 
-// asKnown is a proposal of the nodes that the members have been given before.
+// asKnown returns a proposal of the nodes that the members were given before.
 func (pl *plan) asKnown(nodes []fwk.NodeInfo) proposal.Result {
 	at := make(map[string]int, len(pl.known))
 	for i, info := range nodes {
@@ -318,7 +318,7 @@ func (pl *plan) asKnown(nodes []fwk.NodeInfo) proposal.Result {
 	return r
 }
 
-// refusal words a refusal, for this moment and as it stays.
+// refusal describes a refusal: Detail has numbers of this moment, Reason has none.
 func (pl *plan) refusal(r *proposal.Result) gang.Rollback {
 	where, one := "", ""
 	if topology := pl.request.Topology; topology.Required {
@@ -338,7 +338,7 @@ func (pl *plan) refusal(r *proposal.Result) gang.Rollback {
 	}
 }
 
-// round is what the gang is to gather.
+// round returns the round for a proposal.
 func (pl *plan) round(o *outcome) gang.Round {
 	r := gang.Round{Hinted: o.verdict == proposal.Proposed}
 	placed := map[types.UID]bool{}
@@ -361,7 +361,7 @@ func (pl *plan) round(o *outcome) gang.Round {
 	return r
 }
 
-// hintsLocked books the proposed nodes for the round that has begun, and remembers the others.
+// hintsLocked books the proposed nodes for the round that has begun, and stores the alternates.
 func (g *gangs) hintsLocked(e *entry, pl *plan, o *outcome) {
 	e.hints = hints{round: e.gang.Round(), members: make(map[types.UID]hint, len(o.result.Slots))}
 	for _, ring := range o.result.Rings {
@@ -385,7 +385,7 @@ func (g *gangs) hintsLocked(e *entry, pl *plan, o *outcome) {
 	}
 }
 
-// gainer is gains by what a refused request asks for.
+// gainer implements gains for a refused request.
 type gainer struct {
 	proposer *proposer
 	bound    *proposal.Bound

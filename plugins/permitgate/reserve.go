@@ -10,7 +10,7 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// Reserve notes where a member goes, so that what was booked for it is free for others of its gang.
+// Reserve records where a member goes, so that its booking is free for others of its gang.
 func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	key, ok := podgroup.Of(pod)
 	if !ok || state.IsPodGroupSchedulingCycle() {
@@ -30,8 +30,8 @@ func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Po
 	return nil
 }
 
-// Unreserve hears that a pod lost the node that it was given: a member was sent back from Permit, refused
-// by another plugin, or could not be bound. In a pod-group cycle it is a rehearsal's end and means nothing.
+// Unreserve is called when a pod has lost its node: a member was sent back from Permit, refused by another
+// plugin, or could not be bound. In a pod-group cycle it only ends a rehearsal.
 func (p *PermitGate) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) {
 	if state.IsPodGroupSchedulingCycle() {
 		return
@@ -42,7 +42,7 @@ func (p *PermitGate) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.
 		p.gangs.change(key, func(e *entry, now time.Time) {
 			e.gang.Unreserved(pod.UID, now)
 			if m := e.pods[pod.UID]; m != nil && e.gang.KeepsNode(pod.UID) {
-				// The framework takes a nomination away when it has handled the failure, which comes after this.
+				// The framework clears the nomination later, when it handles the failure.
 				p.gangs.bookLocked(e, pod.UID, booking{pod: m.pod, amounts: m.amounts, node: nodeName, kind: bookedForBind, fresh: now.Add(freshInterval)})
 			}
 		})

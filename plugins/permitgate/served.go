@@ -11,7 +11,7 @@ import (
 	"zonewise.dev/plugins/permitgate/serve"
 )
 
-// served shows the gangs to what tells the cluster about them. It implements serve.Gangs.
+// served shows the gangs to package serve. It implements serve.Gangs.
 type served struct {
 	gangs *gangs
 	// missing says why a PodGroup is not known.

@@ -9,8 +9,7 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// SignPod refuses members, whose fate depends on other pods, and adds nothing to the signature of the
-// pods that the plugin lets pass.
+// SignPod refuses to sign members, which depend on other pods. It adds nothing to the signature of other pods.
 func (*PermitGate) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	if _, ok := podgroup.Of(pod); ok {
 		return nil, fwk.NewStatus(fwk.Unschedulable, "members of a gang are not batched")

@@ -8,18 +8,18 @@ import (
 )
 
 const (
-	// turnLimit is how long a gang has its turn to itself. A scout may be kept from its cycle by other plugins or by a long queue.
+	// turnLimit is how long a gang's turn excludes others. Other plugins or a long queue may delay its scout.
 	turnLimit = 250 * time.Millisecond
-	// retryShare is how many times as long as the last refusal of a gang that had been refused before took no other such
-	// gang has its turn: looking again in vain takes a tenth of the scheduler's time at most.
+	// retryShare limits repeated refusals to a tenth of the scheduler's time: after one, no gang that was refused before has
+	// its turn for so many times as long as it took.
 	retryShare = 9
 )
 
-// turns says which gang is next to be proposed: of each priority one at a time, the oldest first. Only the worker uses it.
+// turns decides which gang sends its scout next: one at a time of each priority, the oldest first. Only the worker uses it.
 type turns struct {
 	lines map[int32]*line // by priority
 	known map[types.NamespacedName]turn
-	// retryAt is when a gang may have its turn again that has been refused before.
+	// retryAt is when gangs that were refused before may have their turn again.
 	retryAt time.Time
 }
 
@@ -29,7 +29,7 @@ type line struct {
 	since          map[types.NamespacedName]time.Time
 }
 
-// turn is where a gang stands.
+// turn is a gang's place.
 type turn struct {
 	rank    rank
 	refused bool
@@ -40,8 +40,8 @@ func newTurns() *turns {
 	return &turns{lines: map[int32]*line{}, known: map[types.NamespacedName]turn{}}
 }
 
-// update takes a gang in that is queued. refused tells that it was refused before, has that it has its turn still: it may have
-// been refused, and be queued again by a change, since it was looked at last.
+// update records a queued gang. refused is true if it was refused before, has if it still has its turn: since the last look
+// it may have been refused, and queued again by a change.
 func (t *turns) update(r rank, refused, has bool) {
 	switch known, ok := t.known[r.key]; {
 	case ok && known.has && has, ok && !known.has && known.rank == r && known.refused == refused:
@@ -67,7 +67,7 @@ func (l *line) waiting(refused bool) *[]rank {
 	return &l.fresh
 }
 
-// remove drops a gang that is not queued any more.
+// remove drops a gang that is no longer queued.
 func (t *turns) remove(key types.NamespacedName) {
 	known, ok := t.known[key]
 	if !ok {
@@ -85,7 +85,7 @@ func (t *turns) remove(key types.NamespacedName) {
 	}
 }
 
-// looked notes that a gang that had been refused before was refused again, and how long that took to find out.
+// looked records that a gang was refused again, and how long the attempt took.
 func (t *turns) looked(took time.Duration, now time.Time) { t.retryAt = now.Add(retryShare * took) }
 
 // next returns the gangs whose turn it is now, and when to ask again; zero means not by time.
@@ -121,7 +121,7 @@ func (t *turns) next(now time.Time) (keys []types.NamespacedName, again time.Tim
 	return keys, again
 }
 
-// pick takes the first of those that wait, of those that were refused before only when they may retry.
+// pick takes the first waiting gang. Gangs that were refused before count only if they may retry.
 func (l *line) pick(retry bool) (r rank, ok bool) {
 	list := &l.fresh
 	if retry && len(l.refused) > 0 && (len(l.fresh) == 0 || l.refused[0].compare(l.fresh[0]) < 0) {

@@ -9,18 +9,18 @@ import (
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// Holds is room that is promised to pods that are not there yet, by whatever keeps such promises.
+// Holds knows room that is promised to pods that are not there yet, such as slots of reservations.
 type Holds interface {
 	// Kept adds to kept[i] the amount of names[i] (thousandths for cpu, the number of pods for pods) that unused holds on the node
 	// keep from the pod, given the pods in the NodeInfo. It is called in scheduling cycles only.
 	Kept(pod *v1.Pod, node fwk.NodeInfo, names []v1.ResourceName, kept []int64)
 }
 
-// view is the nodes of a scheduling cycle as a gang may use them. It implements proposal.Cluster.
+// view shows the nodes of a scheduling cycle as a gang may use them. It implements proposal.Cluster.
 type view struct {
 	nodes   []fwk.NodeInfo
 	counted *counted
-	// promised are the pods that are coming to a node and are not there yet, of the gang's priority or above.
+	// promised are the pods of the gang's priority or above that are nominated to a node or booked there.
 	promised map[string][]promise
 	holds    Holds // nil without
 }
@@ -82,14 +82,14 @@ func (v *view) Kept(i int, pod *v1.Pod, names []v1.ResourceName, into []int64) {
 	}
 }
 
-// promise is what a pod takes that is coming to a node.
+// promise is what such a pod will take from a node.
 type promise struct {
 	pod     types.UID
 	amounts []proposal.Amount
 }
 
-// promisedTo lists what is coming to nodes, for a gang of a priority: the bookings of other gangs, and pods that are nominated
-// otherwise. It is called in a scheduling cycle, without locks.
+// promisedTo lists the promises of all nodes, for a gang of a priority: the bookings of other gangs, and other nominated
+// pods. It is called in a scheduling cycle, without locks.
 func (g *gangs) promisedTo(gang types.NamespacedName, priority int32, nominator fwk.PodNominator, nominated []string) map[string][]promise {
 	promised := map[string][]promise{}
 	ours := map[types.UID]bool{}

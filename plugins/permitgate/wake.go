@@ -1,6 +1,8 @@
 package permitgate
 
 import (
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +20,10 @@ const (
 )
 
 // tick is the agenda's key for what is not one gang's: turns, and news that no cycle weighs.
-var tick = types.NamespacedName{}
+var tick = none
+
+// none is the key of no gang.
+var none = types.NamespacedName{}
 
 // wakes has gangs that wait for room looked at again when enough of it has appeared.
 type wakes struct {
@@ -66,12 +71,14 @@ func (w *wakes) weigh(nodes fwk.NodeInfoLister) {
 		waiting = append(waiting, gaining{e, e.refusal})
 	}
 	w.gangs.mu.Unlock()
-	gain := make([]int, len(waiting))
+	gain, hope := make([]int, len(waiting)), make([]bool, len(waiting))
 	for i := range waiting {
 		r := &waiting[i].refusal
 		for _, e := range events {
 			switch {
 			case e.by == waiting[i].e.key:
+			case r.gains == nil && e.by != none:
+				hope[i] = true
 			case r.gains == nil:
 				gain[i] = r.missing
 			default:
@@ -90,11 +97,13 @@ func (w *wakes) weigh(nodes fwk.NodeInfoLister) {
 	now = w.gangs.clock.Now()
 	for i := range waiting {
 		e := waiting[i].e
-		if !e.refusal.at.Equal(waiting[i].refusal.at) || gain[i] == 0 {
+		if !e.refusal.at.Equal(waiting[i].refusal.at) {
 			continue
 		}
-		if e.refusal.gain += gain[i]; e.refusal.gain >= e.refusal.missing {
+		if e.refusal.gain += gain[i]; gain[i] > 0 && e.refusal.gain >= e.refusal.missing {
 			w.gangs.roomLocked(e, now)
+		} else if hope[i] {
+			w.gangs.hopeLocked(e, now)
 		}
 	}
 	w.weighAt = now.Add(weighShare * time.Duration(now.UnixNano()-w.cycle.Load()))
@@ -108,8 +117,16 @@ func (g *gangs) roomLocked(e *entry, now time.Time) {
 	g.agenda.Add(e.key)
 }
 
-// prompt wakes the first gang that waits for room when there is news that no cycle weighs, because there is none. It
-// returns when to look again; zero means not by time.
+// hopeLocked says that something has changed that may help a gang, or may have been its own doing or that of another gang.
+func (g *gangs) hopeLocked(e *entry, now time.Time) {
+	e.tried = nil
+	e.gang.Hope(now)
+	g.settledLocked(e)
+	g.agenda.Add(e.key)
+}
+
+// prompt wakes the first gang that waits for room, and may be tried now, when there is news that no cycle weighs, because there
+// is none. It returns when to look again; zero means not by time.
 func (w *wakes) prompt() time.Time {
 	if !w.news.some.Load() || w.gangs.short.Load() == 0 {
 		return time.Time{}
@@ -120,15 +137,18 @@ func (w *wakes) prompt() time.Time {
 	}
 	w.gangs.mu.Lock()
 	defer w.gangs.mu.Unlock()
-	var first *entry
-	for e := range w.gangs.waiting {
-		if e.gang.Phase() == gang.Backoff && (first == nil || e.rank().compare(first.rank()) < 0) && w.news.concerns(e.key) {
-			first = e
+	for _, e := range slices.SortedFunc(maps.Keys(w.gangs.waiting), func(a, b *entry) int { return a.rank().compare(b.rank()) }) {
+		switch concerns, sure := w.news.concerns(e.key); {
+		case !concerns:
+			continue
+		case sure:
+			w.gangs.roomLocked(e, now)
+		default:
+			w.gangs.hopeLocked(e, now)
+		}
+		if e.gang.Phase() != gang.Backoff {
+			return now.Add(idleInterval)
 		}
 	}
-	if first == nil {
-		return time.Time{}
-	}
-	w.gangs.roomLocked(first, now)
-	return now.Add(idleInterval)
+	return time.Time{} // the agenda has those whose backoff ends later
 }

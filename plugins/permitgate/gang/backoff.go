@@ -10,8 +10,9 @@ func (g *Gang) rollback(r Rollback, backoff bool, now time.Time) {
 		took = now.Sub(began)
 	}
 	if backoff {
+		pause := min(patience*took, g.config.MaxBackoff)
+		g.earliest, g.hopeful = now.Add(pause), now.Add(g.grown(pause))
 		r.Backoff = g.nextBackoff()
-		g.earliest = now.Add(min(patience*took, g.config.MaxBackoff))
 		g.until = now.Add(r.Backoff)
 		if r.Cause.Capacity() && g.round != nil && g.changedAt.After(began) {
 			// It changed while the round ran, perhaps too late for a member that had been tried.
@@ -47,16 +48,20 @@ func (g *Gang) rollback(r Rollback, backoff bool, now time.Time) {
 
 // nextBackoff doubles from InitialBackoff to MaxBackoff, less up to half of it by jitter.
 func (g *Gang) nextBackoff() time.Duration {
-	d := g.config.InitialBackoff
+	d := g.grown(g.config.InitialBackoff)
+	g.failures++
+	return d - time.Duration(g.config.Jitter()*float64(d/2))
+}
+
+// grown doubles d for each failure before the present one, up to MaxBackoff.
+func (g *Gang) grown(d time.Duration) time.Duration {
 	for range g.failures {
 		if d >= g.config.MaxBackoff/2 {
-			d = g.config.MaxBackoff
-			break
+			return g.config.MaxBackoff
 		}
 		d *= 2
 	}
-	g.failures++
-	return d - time.Duration(g.config.Jitter()*float64(d/2))
+	return d
 }
 
 // Room says that something in the cluster has changed that may help a gang that lacks room. Its backoff ends, or will when
@@ -64,7 +69,17 @@ func (g *Gang) nextBackoff() time.Duration {
 func (g *Gang) Room(now time.Time) {
 	g.changedAt = now
 	if g.last.Cause.Capacity() {
-		g.endBackoff(now)
+		g.endBackoff(g.earliest, now)
+	}
+	g.settle(now)
+}
+
+// Hope says that something has changed that may help a gang that lacks room, but may as well be what this or another gang gave
+// back when it was rolled back. It ends the backoff as [Gang.Room] does, but after twice as long with each failure: gangs that
+// do not fit would else wake themselves and each other for ever.
+func (g *Gang) Hope(now time.Time) {
+	if g.last.Cause.Capacity() {
+		g.endBackoff(g.hopeful, now)
 	}
 	g.settle(now)
 }
@@ -72,7 +87,7 @@ func (g *Gang) Room(now time.Time) {
 // Retry ends the backoff of a round that failed, for another that is not like it.
 func (g *Gang) Retry(now time.Time) {
 	if g.phase == Backoff {
-		g.earliest, g.until = now, now
+		g.earliest, g.hopeful, g.until = now, now, now
 	}
 	g.settle(now)
 }
@@ -81,15 +96,15 @@ func (g *Gang) Retry(now time.Time) {
 // may fit now.
 func (g *Gang) Changed(now time.Time) {
 	g.changedAt = now
-	g.endBackoff(now)
+	g.endBackoff(g.earliest, now)
 	g.settle(now)
 }
 
-func (g *Gang) endBackoff(now time.Time) {
+// endBackoff ends a backoff at a time, or at once when that has passed.
+func (g *Gang) endBackoff(at, now time.Time) {
 	if g.phase != Backoff {
 		return
 	}
-	at := g.earliest
 	if at.Before(now) {
 		at = now
 	}

@@ -89,6 +89,31 @@ func TestRoomEndsABackoff(t *testing.T) {
 	require.Equal(t, gang.Queued, g.Phase())
 }
 
+// TestHopeWaitsLongerWithEachFailure than room does, up to MaxBackoff.
+func TestHopeWaitsLongerWithEachFailure(t *testing.T) {
+	g, ids := newGang(2, 2)
+	now := start
+	for failures, want := range []int{300, 600, 1200, 2400, 4800, 8000, 8000} {
+		wait(t, g, now, ids[0])
+		now = now.Add(30 * time.Millisecond)
+		full(t, g, now, ids[1])
+		g.Unreserved(ids[0], now)
+		g.Hope(now)
+		g.Act(now)
+		end := now.Add(time.Duration(min(want, 1000<<failures)) * time.Millisecond)
+		require.Equal(t, end, g.Act(now).Next)
+		if failures%2 == 0 {
+			g.Room(now)
+			g.Act(now)
+			end = now.Add(300 * time.Millisecond)
+			require.Equal(t, end, g.Act(now).Next, "room ends it as before")
+		}
+		g.Act(end)
+		require.Equal(t, gang.Queued, g.Phase())
+		now = end
+	}
+}
+
 func TestRoomDuringTheRoundShortensTheBackoff(t *testing.T) {
 	g, ids := newGang(2, 2)
 	wait(t, g, after(10), ids[0])

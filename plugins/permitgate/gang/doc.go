@@ -36,7 +36,8 @@
 // hints do not place is tried once more anywhere; one that fits nowhere has failed for the round. The round
 // goes on as long as the members that have not failed can still make up the quorum. A round that failed is
 // followed by another only after a change that may help it or the backoff, and not before ten times as long as
-// it took, so that failed rounds take at most a tenth of the time.
+// it took, so that failed rounds take at most a tenth of the time. After a change that may have been a gang's own
+// doing that pause doubles with each failure, so that gangs which do not fit come to rest.
 //
 // # Members
 //

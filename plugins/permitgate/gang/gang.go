@@ -38,6 +38,7 @@ type Gang struct {
 	failures int       // rollbacks with backoff since the gang was whole
 	until    time.Time // end of the Backoff phase
 	earliest time.Time // before when no change ends it
+	hopeful  time.Time // before when no hope does
 	last     Rollback  // the last one
 
 	rehearse bool   // binds are rehearsed

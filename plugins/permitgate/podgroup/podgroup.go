@@ -1,6 +1,5 @@
-// Package podgroup reads what pods and PodGroups say about gangs: which gang a pod is of, and what its PodGroup asks for.
-// What a PodGroup asks for in a wrong way is returned as a complaint, in words for its owner, beside what is done
-// instead.
+// Package podgroup reads what pods and PodGroups say about gangs: the gang of a pod, and the settings of its PodGroup.
+// An invalid setting gives a complaint, which is a message for the PodGroup's owner, and the value that applies instead.
 package podgroup
 
 import (
@@ -10,8 +9,8 @@ import (
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
-// Of returns the key of the gang that a pod belongs to, and false for a pod that is in none: one
-// without the label, and one that belongs to a native pod group, whose scheduling is upstream's.
+// Of returns the key of a pod's gang. It returns false for a pod without the label, and for a pod of a native
+// pod group, which upstream schedules.
 func Of(pod *v1.Pod) (types.NamespacedName, bool) {
 	name := pod.Labels[v1alpha1.PodGroupLabel]
 	if name == "" || pod.Spec.SchedulingGroup != nil {
@@ -25,7 +24,7 @@ func Key(o metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// Live reports whether a pod counts as a member: it neither terminates nor has it finished.
+// Live reports whether a pod counts as a member: it is neither terminating nor finished.
 func Live(pod *v1.Pod) bool { return pod.DeletionTimestamp == nil && !Finished(pod) }
 
 // Finished reports whether a pod has succeeded or failed.

@@ -10,31 +10,30 @@ import (
 
 // The annotations of a PodGroup.
 const (
-	// RecoveryPolicyAnnotation says what becomes of the gang when it stays bound in part, whatever the profile says.
+	// RecoveryPolicyAnnotation says what happens to the gang if it stays bound in part. It takes precedence over the args.
 	RecoveryPolicyAnnotation = "zonewise.dev/recovery-policy"
-	// RequiredTopologyAnnotation is the key of a node label: all members are to be on nodes with one value of it.
+	// RequiredTopologyAnnotation is the key of a node label: all members must be on nodes with the same value of it.
 	RequiredTopologyAnnotation = "zonewise.dev/required-topology"
-	// PreferredTopologyAnnotation is the same, as long as the nodes of some value can hold the gang.
+	// PreferredTopologyAnnotation is the same, if the nodes with some value can hold the gang.
 	PreferredTopologyAnnotation = "zonewise.dev/preferred-topology"
 )
 
 // MaxTimeout is the longest that the framework lets a pod wait in Permit.
 const MaxTimeout = 15 * time.Minute
 
-// RecoveryPolicy says what becomes of a gang that stays bound in part.
+// RecoveryPolicy says what happens to a gang that stays bound in part.
 type RecoveryPolicy string
 
 // The values of recoveryPolicy and of RecoveryPolicyAnnotation.
 const (
-	// RecoveryKeep: it is reported, and the bound members run on.
+	// RecoveryKeep: the gang is reported, and the bound members keep running.
 	RecoveryKeep RecoveryPolicy = "Keep"
-	// RecoveryEvict: its bound members are evicted, so that their controller makes a gang that can be bound
-	// as a whole.
+	// RecoveryEvict: its bound members are evicted, so that their controller makes new ones for another attempt.
 	RecoveryEvict RecoveryPolicy = "Evict"
 )
 
 // TimeoutOf returns how long members wait for the quorum, 0 for the scheduler's default, and what is wrong
-// with what the PodGroup says about that.
+// with the PodGroup's setting.
 func TimeoutOf(group *v1alpha1.PodGroup) (timeout time.Duration, complaint string) {
 	seconds := group.Spec.ScheduleTimeoutSeconds
 	if seconds == nil {
@@ -50,14 +49,14 @@ func TimeoutOf(group *v1alpha1.PodGroup) (timeout time.Duration, complaint strin
 	}
 }
 
-// Topology is the label whose values are the domains that a gang is to be packed into; the zero value asks for nothing.
+// Topology is the label whose values are the domains for packing a gang; the zero value means no packing.
 type Topology struct {
 	Key string
-	// Required tells that the gang waits when no domain holds it; otherwise it is placed wherever it fits.
+	// Required means that the gang waits if no domain can hold it; otherwise it is placed wherever it fits.
 	Required bool
 }
 
-// TopologyOf returns how a gang is to be packed, and what is wrong with what the PodGroup says about that.
+// TopologyOf returns how to pack a gang, and what is wrong with the PodGroup's annotations.
 func TopologyOf(group *v1alpha1.PodGroup) (t Topology, complaint string) {
 	required, isRequired := group.Annotations[RequiredTopologyAnnotation]
 	preferred, isPreferred := group.Annotations[PreferredTopologyAnnotation]

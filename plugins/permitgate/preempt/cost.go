@@ -19,7 +19,7 @@ func priorityOf(pod *v1.Pod) int32 { return corev1.PodPriority(pod) }
 type cost struct {
 	violations int64 // of PodDisruptionBudgets
 	highest    int64 // the highest priority
-	sum        int64 // of the priorities, each counted from the lowest that there is
+	sum        int64 // sum of the priorities, each counted from the lowest possible one
 	victims    int64
 	leaving    int64
 	serves     int64
@@ -35,12 +35,12 @@ func (c cost) compare(other cost) int {
 	)
 }
 
-// offer is a node for a member, with the pods that have to go for it.
+// offer is a node for a member, with the victims that it needs.
 type offer struct {
 	cost cost
 	site int
 	pods []*candidate
-	// opens tells that the pods close the node by something else than their size.
+	// opens is true if the victims close the node by something other than their requests.
 	opens bool
 }
 
@@ -59,7 +59,7 @@ func (o *offers) Pop() any {
 	return last
 }
 
-// compare orders the candidates of a node: those that leave anyway, then the lowest priority, then those that free the most at once.
+// compare orders the candidates of a node: first those that leave anyway, then by the lowest priority, then by the most room.
 func (s *Search) compare(a, b *candidate) int {
 	if a.leaving != b.leaving {
 		if a.leaving {
@@ -76,8 +76,8 @@ func (s *Search) compare(a, b *candidate) int {
 		}
 		return slices.Max(c.amounts)
 	}
-	alone := func(c *candidate) int { // or with the whole of its gang
-		if c.company == nil || c.company.spares() {
+	alone := func(c *candidate) int { // or together with its whole gang
+		if c.gang == nil || c.gang.spares() {
 			return 0
 		}
 		return 1
@@ -85,7 +85,7 @@ func (s *Search) compare(a, b *candidate) int {
 	return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(alone(a), alone(b)), cmp.Compare(largest(b), largest(a)))
 }
 
-// offer says what a node costs one more member of a class, by its size.
+// offer returns what a node costs for one more member of a class, by its requests.
 func (s *Search) offer(c *class, i int) (offer, bool) {
 	lack := s.lack(c, i)
 	var taken []*candidate
@@ -102,7 +102,7 @@ func (s *Search) offer(c *class, i int) (offer, bool) {
 	if short(lack) {
 		return offer{}, false
 	}
-	// The last ones may have made earlier ones needless.
+	// The last ones may make earlier ones unnecessary.
 	for k := range slices.Backward(taken) {
 		if add(lack, taken[k].amounts, 1); short(lack) {
 			add(lack, taken[k].amounts, -1)
@@ -113,7 +113,7 @@ func (s *Search) offer(c *class, i int) (offer, bool) {
 	return s.priced(c, i, taken, lack, false), true
 }
 
-// lack is how much of each resource a node lacks for one more member of a class.
+// lack returns how much of each resource a node lacks for one more member of a class.
 func (s *Search) lack(c *class, i int) []int64 {
 	at := s.sites[i]
 	if at.free == nil {
@@ -149,19 +149,19 @@ func add(to, amounts []int64, n int64) {
 	}
 }
 
-// mayTake reports whether a pod may go: by itself, or with the whole of its gang.
+// mayTake reports whether a pod may go: by itself, or together with its whole gang.
 func (s *Search) mayTake(c *candidate) bool {
-	return c.company == nil || c.company.spares() || s.mayGo(c.company)
+	return c.gang == nil || c.gang.spares() || s.mayGo(c.gang)
 }
 
-// spares reports whether a gang loses nothing but a spare with one more member: it is bound beyond its quorum, or not whole.
-func (c *company) spares() bool {
+// spares reports whether a gang can lose one more member: more than its quorum is bound, or less anyway.
+func (c *victimGang) spares() bool {
 	left := len(c.Bound) - c.taken
 	return left > c.MinMember || left < c.MinMember
 }
 
-// mayGo reports whether the whole of a gang may go.
-func (s *Search) mayGo(c *company) bool {
+// mayGo reports whether a whole gang may be evicted.
+func (s *Search) mayGo(c *victimGang) bool {
 	if !c.looked {
 		c.looked, c.whole = true, true
 		byNode := map[string]int{}
@@ -185,7 +185,7 @@ func (s *Search) mayGo(c *company) bool {
 	return c.whole
 }
 
-// all returns the pods that go with some: the other members of gangs that are not spared.
+// all returns the pods that must be evicted with some: the other members of gangs that lose their quorum.
 func (s *Search) all(pods []*candidate) []*candidate {
 	all := make([]*candidate, 0, len(pods))
 	seen := map[types.UID]bool{}
@@ -195,19 +195,19 @@ func (s *Search) all(pods []*candidate) []*candidate {
 			all = append(all, c)
 		}
 	}
-	taken := map[*company]int{}
+	taken := map[*victimGang]int{}
 	for _, c := range pods {
-		if c.company == nil {
+		if c.gang == nil {
 			take(c)
 			continue
 		}
-		taken[c.company]++
-		left := len(c.company.Bound) - c.company.taken - taken[c.company]
-		if left >= c.company.MinMember || left+1 < c.company.MinMember {
+		taken[c.gang]++
+		left := len(c.gang.Bound) - c.gang.taken - taken[c.gang]
+		if left >= c.gang.MinMember || left+1 < c.gang.MinMember {
 			take(c)
 			continue
 		}
-		for _, member := range c.company.members {
+		for _, member := range c.gang.members {
 			take(member)
 		}
 	}
@@ -235,7 +235,7 @@ func (s *Search) priced(c *class, i int, pods []*candidate, lack []int64, opens 
 	return o
 }
 
-// budgets are PodDisruptionBudgets as the search uses them up.
+// budgets counts what the search has used of PodDisruptionBudgets.
 type budgets struct {
 	selectors []labels.Selector
 	of        []*policyv1.PodDisruptionBudget
@@ -262,7 +262,7 @@ func (b *budgets) each(pod *v1.Pod, f func(i int)) {
 	}
 }
 
-// violated is 1 when a pod's eviction violates a budget.
+// violated is 1 if the eviction of a pod violates a budget, else 0.
 func (b *budgets) violated(pod *v1.Pod) (n int) {
 	b.each(pod, func(i int) {
 		if b.left[i] <= 0 {
@@ -272,5 +272,5 @@ func (b *budgets) violated(pod *v1.Pod) (n int) {
 	return n
 }
 
-// take uses a pod's budgets up.
+// take counts an eviction against a pod's budgets.
 func (b *budgets) take(pod *v1.Pod) { b.each(pod, func(i int) { b.left[i]-- }) }

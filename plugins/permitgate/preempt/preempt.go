@@ -31,12 +31,12 @@ const (
 	// An eviction that failed is repeated after retryInterval, then after twice as long each time.
 	retryInterval      = 250 * time.Millisecond
 	retryIntervalLimit = 10 * time.Second
-	// timeLimit is how long victims may take to go, besides the requests for them and their grace periods.
+	// timeLimit is how long victims may take to leave, in addition to the requests and their grace periods.
 	timeLimit = time.Minute
-	// requestsPerVictim is how many requests each takes; defaultQPS is what a client is allowed that does not say.
+	// requestsPerVictim is how many requests each takes; defaultQPS is the rate limit of a client without one.
 	requestsPerVictim = 3
 	defaultQPS        = 5
-	// barTime is how long a pod is not chosen again that could not be evicted.
+	// barTime is how long a pod that could not be evicted is not chosen again.
 	barTime = 5 * time.Minute
 
 	reasonPreempts  = "GangPreempts"
@@ -47,7 +47,7 @@ const (
 var (
 	preemptions = metrics.NewCounterVec(&compbasemetrics.CounterOpts{
 		Namespace: metrics.Namespace, Subsystem: "permitgate", Name: "preemptions_total",
-		Help:           "Preemptions by gangs, by what became of them: begun, cleared (the victims are gone), given_up (one cannot be evicted, or they took too long), abandoned (the gang has no use for it any more).",
+		Help:           "Preemptions by gangs, by result: begun, cleared (the victims are gone), given_up (one cannot be evicted, or they took too long), abandoned (the gang no longer needs it).",
 		StabilityLevel: compbasemetrics.ALPHA,
 	}, []string{"result"})
 	preemptedPods = metrics.NewCounter(&compbasemetrics.CounterOpts{
@@ -57,32 +57,32 @@ var (
 	})
 )
 
-// Gangs hears what becomes of preemptions. Its methods are called without the Preemptor's lock.
+// Gangs receives the results of preemptions. Its methods are called without the Preemptor's lock.
 type Gangs interface {
-	// Cleared says that all victims of a gang have left their nodes.
+	// Cleared is called when all victims of a gang have left their nodes.
 	Cleared(key types.NamespacedName)
-	// GivenUp says that a gang does not get its room. again tells that it may look for other victims at once.
+	// GivenUp is called when a gang does not get its room. If again is true, it may look for other victims at once.
 	GivenUp(key types.NamespacedName, again bool)
 }
 
-// Config is what a Preemptor is made of.
+// Config configures a Preemptor.
 type Config struct {
 	Clock  clock.WithTicker
 	Client clientset.Interface
 	// QPS is how many requests a second the client may send.
 	QPS float32
-	// Handles lists those of all profiles: a victim may wait in any.
+	// Handles returns those of all profiles: a victim may wait in any.
 	Handles func() []fwk.Handle
 	Gangs   Gangs
 	// Exists reports whether a pod is still there, as far as the informer shows.
 	Exists func(pod *v1.Pod) bool
 	// Event sends an event about a PodGroup, or about a pod if it is not nil.
 	Event func(ctx context.Context, key types.NamespacedName, pod *v1.Pod, reason, note string)
-	// Plugin is the name that waiting pods are told.
+	// Plugin is the plugin's name, for rejecting waiting pods.
 	Plugin string
 }
 
-// Preemptor has victims evicted, and waits until they are gone. Make one with New; its methods may be called from several
+// Preemptor evicts victims, and waits until they are gone. Make one with New; its methods may be called from several
 // goroutines.
 type Preemptor struct {
 	Config
@@ -123,10 +123,10 @@ func (p *Preemptor) Run(ctx context.Context) {
 	p.agenda.Run(ctx, 2, func(key types.NamespacedName) { p.look(ctx, key) })
 }
 
-// Idle reports whether there is nothing to do until something happens or the clock moves.
+// Idle reports whether there is nothing to do until an event comes or the clock moves.
 func (p *Preemptor) Idle() bool { return p.agenda.Idle() }
 
-// Begin has the victims of a search evicted.
+// Begin starts the eviction of a search's victims.
 func (p *Preemptor) Begin(ctx context.Context, key types.NamespacedName, r *Result) {
 	op := &operation{
 		key: key, pods: map[types.UID]*v1.Pod{}, leaving: map[types.UID]*v1.Pod{},
@@ -165,19 +165,30 @@ func graceOf(pod *v1.Pod) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// Spoken reports whether a pod is not to be chosen: it is another preemption's, or could not be evicted a short while ago.
+// Spoken reports whether a pod must not be chosen: it is another preemption's victim, or recently could not be evicted.
 func (p *Preemptor) Spoken(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.barredLocked(uid) || len(p.byVictim[uid]) > 0
+}
+
+// Barred reports whether a pod recently could not be evicted, or was and did not leave.
+func (p *Preemptor) Barred(uid types.UID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.barredLocked(uid)
+}
+
+func (p *Preemptor) barredLocked(uid types.UID) bool {
 	until, barred := p.barred[uid]
 	if barred && !p.Clock.Now().Before(until) {
 		delete(p.barred, uid)
 		barred = false
 	}
-	return barred || len(p.byVictim[uid]) > 0
+	return barred
 }
 
-// Gone hears that a pod has left its node. It costs a look into a map for one that is no victim.
+// Gone records that a pod has left its node. For a pod that is not a victim it costs a map lookup.
 func (p *Preemptor) Gone(uid types.UID) {
 	p.mu.Lock()
 	var cleared []*operation
@@ -198,7 +209,7 @@ func (p *Preemptor) Gone(uid types.UID) {
 	}
 }
 
-// Abandon ends a gang's preemption, of which it has no use any more. Victims whose eviction has not been asked for stay.
+// Abandon ends the preemption of a gang that no longer needs it. Victims that have not been evicted yet stay.
 func (p *Preemptor) Abandon(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -221,7 +232,7 @@ func (p *Preemptor) endLocked(op *operation, result string) {
 	}
 }
 
-// giveUp ends a preemption that does not work.
+// giveUp ends a preemption that failed.
 func (p *Preemptor) giveUp(ctx context.Context, op *operation, why string, bar []*v1.Pod, again bool) {
 	p.mu.Lock()
 	over := op.over
@@ -240,7 +251,7 @@ func (p *Preemptor) giveUp(ctx context.Context, op *operation, why string, bar [
 	p.Gangs.GivenUp(op.key, again)
 }
 
-// look does what is to be done for a gang's preemption.
+// look takes the next step of a gang's preemption.
 func (p *Preemptor) look(ctx context.Context, key types.NamespacedName) {
 	p.mu.Lock()
 	op := p.ops[key]
@@ -308,8 +319,8 @@ func refusal(pods []*v1.Pod, err error) string {
 	return fmt.Sprintf("%s could not be evicted: %v", words, err)
 }
 
-// each calls f for pods, several at a time, as long as the preemption goes on and none is refused for good. It returns those that failed, and
-// the first error.
+// each calls f for pods, several at a time, until the preemption is over or an eviction is refused for good. It returns the
+// pods that failed, and the first error.
 func (p *Preemptor) each(ctx context.Context, op *operation, pods []*v1.Pod, f func(ctx context.Context, op *operation, pod *v1.Pod) error) (failed []*v1.Pod, first error) {
 	var mu sync.Mutex // guards failed and first
 	var group errgroup.Group
@@ -356,7 +367,7 @@ func final(err error) bool {
 		code != http.StatusTooManyRequests && code != http.StatusRequestTimeout
 }
 
-// inMemory returns what ends a pod that has not been bound yet, nil for another.
+// inMemory returns the function that stops a pod that has not been bound yet, or nil.
 func (p *Preemptor) inMemory(uid types.UID) func(why string) bool {
 	for _, h := range p.Handles() {
 		if waiting := h.GetWaitingPod(uid); waiting != nil {
@@ -369,8 +380,8 @@ func (p *Preemptor) inMemory(uid types.UID) func(why string) bool {
 	return nil
 }
 
-// check asks the API server, without effect, whether it would let a pod go, so that none is evicted for a gang that cannot have all
-// of its victims. Only an answer counts that will be the same later.
+// check asks the API server in a dry run whether it would delete a pod, so that no pod is evicted if another victim cannot
+// be. Only a permanent refusal counts.
 func (p *Preemptor) check(ctx context.Context, _ *operation, pod *v1.Pod) error {
 	if p.inMemory(pod.UID) != nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// trialsPerMember bounds how many nodes the filters are asked about for each member, and trialsAtLeast for a gang.
+// trialsPerMember limits how many nodes the filters are asked about for each member, and trialsAtLeast for a gang.
 const (
 	trialsPerMember = 4
 	trialsAtLeast   = 64
@@ -26,8 +26,8 @@ type Asker interface {
 	State(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (fwk.CycleState, *fwk.PreFilterResult, bool)
 }
 
-// Company is a gang that victims may be members of.
-type Company struct {
+// Gang is a gang that has candidates as members.
+type Gang struct {
 	MinMember int
 	Bound     []*v1.Pod
 }
@@ -41,28 +41,30 @@ type Search struct {
 	Nodes []fwk.NodeInfo
 	// Request is what the gang was refused for; node i of its Cluster is Nodes[i].
 	Request proposal.Request
-	// MayEvict reports whether a pod may be evicted, OnItsWay whether it is a member that is about to lose its node.
+	// MayEvict reports whether a pod may be evicted, OnItsWay whether it is a member of the preempting gang that is about to lose its node.
 	MayEvict, OnItsWay func(pod *v1.Pod) bool
-	// CompanyOf returns the gang of a pod, false for one that is in none.
-	CompanyOf func(pod *v1.Pod) (types.NamespacedName, Company, bool)
-	Budgets   []*policyv1.PodDisruptionBudget
+	// Stays reports whether a pod that was evicted did not leave in time: others are not evicted for room that waits for it.
+	Stays func(pod *v1.Pod) bool
+	// GangOf returns the gang of a pod, false for one that is in none.
+	GangOf  func(pod *v1.Pod) (types.NamespacedName, Gang, bool)
+	Budgets []*policyv1.PodDisruptionBudget
 
-	names     []v1.ResourceName
-	sites     []*site
-	companies map[types.NamespacedName]*company
-	budgets   budgets
-	classes   []*class
-	trials    int
-	lacks     int // how many members of the class that is being placed have no node
+	names   []v1.ResourceName
+	sites   []*site
+	gangs   map[types.NamespacedName]*victimGang
+	budgets budgets
+	classes []*class
+	trials  int
+	lacks   int // how many members of the class that is being placed have no node
 }
 
-// Result is what a search comes to.
+// Result is the result of a search.
 type Result struct {
-	// Nodes are the nodes that members go to; none when the gang cannot be helped.
+	// Nodes are the nodes of the members; empty if no victims help.
 	Nodes map[types.UID]string
 	// Victims are the pods to be evicted, Leaving those that are on their way out, with their nodes as keys of the cluster.
 	Victims, Leaving []*v1.Pod
-	// Short is how many members more would have to fit for a search to be worth while; 0 when that is not known.
+	// Short is how many more members must fit for another search to be worthwhile; 0 if unknown.
 	Short int
 }
 
@@ -75,7 +77,7 @@ type site struct {
 	ready bool    // pods has been filled in
 }
 
-// candidate is a pod that may go.
+// candidate is a pod that may be evicted.
 type candidate struct {
 	info     fwk.PodInfo
 	site     int
@@ -83,21 +85,21 @@ type candidate struct {
 	priority int32
 	leaving  bool
 	gone     bool
-	company  *company
+	gang     *victimGang
 }
 
 func (c *candidate) pod() *v1.Pod { return c.info.GetPod() }
 
-// company is a gang that candidates are members of.
-type company struct {
-	Company
+// victimGang is a gang that candidates are members of.
+type victimGang struct {
+	Gang
 	taken int // how many of it have been taken
 	// whole tells that all of it may go, members are they then; both are set when that is needed first.
 	looked, whole bool
 	members       []*candidate
 }
 
-// class is what the search knows of members that are alike.
+// class is the search's state of members that are alike.
 type class struct {
 	*proposal.Class
 	like    fwk.PodInfo
@@ -156,11 +158,11 @@ func (s *Search) begin() {
 	for i, info := range s.Nodes {
 		s.sites[i] = &site{name: info.Node().Name, info: info}
 	}
-	s.companies = map[types.NamespacedName]*company{}
+	s.gangs = map[types.NamespacedName]*victimGang{}
 	s.budgets = newBudgets(s.Budgets)
 }
 
-// leave takes those members off their nodes that are about to lose them.
+// leave removes members from nodes that they are about to lose.
 func (s *Search) leave(ctx context.Context) bool {
 	t := s.try()
 	for i := range s.sites {
@@ -283,7 +285,7 @@ func (s *Search) place(ctx context.Context, c *class, nodes []int, placed map[ty
 	}
 }
 
-// result sums up what has been found.
+// result returns the result.
 func (s *Search) result(placed map[types.UID]string) Result {
 	r := Result{Nodes: placed}
 	for _, at := range s.sites {
@@ -300,7 +302,7 @@ func (s *Search) result(placed map[types.UID]string) Result {
 	return r
 }
 
-// cleared is a cluster without the pods that may go. It implements proposal.Cluster.
+// cleared is a cluster without the pods that may be evicted. It implements proposal.Cluster.
 type cleared struct {
 	proposal.Cluster
 	search *Search
@@ -316,7 +318,7 @@ func (c *cleared) Free(i int, names []v1.ResourceName, into []int64) {
 	}
 }
 
-// candidates lists the pods on a node that may go, those to be taken first at the front.
+// candidates lists the pods on a node that may be evicted, in the order to take them.
 func (s *Search) candidates(i int) []*candidate {
 	at := s.sites[i]
 	if at.ready {
@@ -326,12 +328,12 @@ func (s *Search) candidates(i int) []*candidate {
 	for _, info := range s.Nodes[i].GetPods() {
 		pod := info.GetPod()
 		leaving := pod.DeletionTimestamp != nil || s.OnItsWay(pod)
-		if !leaving && !s.MayEvict(pod) {
+		if leaving && s.Stays(pod) || !leaving && !s.MayEvict(pod) {
 			continue
 		}
 		c := &candidate{info: info, site: i, amounts: s.amounts(pod), leaving: leaving, priority: priorityOf(pod)}
 		if !leaving {
-			c.company = s.companyOf(pod)
+			c.gang = s.gangOf(pod)
 		}
 		at.pods = append(at.pods, c)
 	}
@@ -339,15 +341,15 @@ func (s *Search) candidates(i int) []*candidate {
 	return at.pods
 }
 
-func (s *Search) companyOf(pod *v1.Pod) *company {
-	key, is, ok := s.CompanyOf(pod)
+func (s *Search) gangOf(pod *v1.Pod) *victimGang {
+	key, is, ok := s.GangOf(pod)
 	if !ok {
 		return nil
 	}
-	c := s.companies[key]
+	c := s.gangs[key]
 	if c == nil {
-		c = &company{Company: is}
-		s.companies[key] = c
+		c = &victimGang{Gang: is}
+		s.gangs[key] = c
 	}
 	return c
 }

@@ -15,7 +15,7 @@ import (
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// trial is what the cluster would be for members of some classes when pods have gone.
+// trial is the cluster, for members of some classes, after pods have been evicted.
 type trial struct {
 	*Search
 	states []fwk.CycleState // by class
@@ -38,7 +38,7 @@ func (t *trial) node(i int) fwk.NodeInfo {
 	return t.nodes[i]
 }
 
-// remove takes pods off their nodes. It reports false when a plugin cannot follow.
+// remove takes pods off their nodes. It reports false if a plugin's RemovePod fails.
 func (t *trial) remove(ctx context.Context, pods []*candidate) bool {
 	for _, c := range pods {
 		node := t.node(c.site)
@@ -72,7 +72,7 @@ func (t *trial) fits(ctx context.Context, c *class, i int) bool {
 	return t.Handle.RunFilterPlugins(ctx, t.states[k], c.Pod, t.node(i)).IsSuccess()
 }
 
-// commit makes the trial true.
+// commit applies the trial to the search.
 func (t *trial) commit() {
 	for k, c := range t.classes {
 		c.state = t.states[k]
@@ -82,7 +82,7 @@ func (t *trial) commit() {
 	}
 }
 
-// accept places a member of a class by an offer, if the filters let it.
+// accept places a member of a class on an offer's node, if the filters accept it.
 func (s *Search) accept(ctx context.Context, c *class, o offer) bool {
 	pods := s.all(o.pods)
 	t := s.try()
@@ -93,8 +93,8 @@ func (s *Search) accept(ctx context.Context, c *class, o offer) bool {
 	for _, one := range pods {
 		one.gone = true
 		add(s.sites[one.site].freeOf(s, one.site), one.amounts, 1)
-		if one.company != nil {
-			one.company.taken++
+		if one.gang != nil {
+			one.gang.taken++
 		}
 		s.budgets.take(one.pod())
 	}
@@ -111,8 +111,8 @@ func (at *site) freeOf(s *Search, i int) []int64 {
 	return at.free
 }
 
-// open looks which pods close a node to a member: it takes all away that may go, and puts them back, those of the highest priority first,
-// as long as the filters let the member in.
+// open finds the pods that close a node to a member: it removes all that may be evicted, and puts them back, the highest
+// priority first, as long as the filters accept the member.
 func (s *Search) open(ctx context.Context, c *class, i int) (offer, bool) {
 	var pods []*candidate
 	for _, one := range s.candidates(i) {
@@ -156,7 +156,7 @@ func cloned(states []fwk.CycleState) []fwk.CycleState {
 	return out
 }
 
-// podInfo is a member as nodes and plugins take a pod: the framework's own type is not open to plugins.
+// podInfo implements fwk.PodInfo for a member, since plugins cannot use the framework's own type.
 type podInfo struct {
 	pod                *v1.Pod
 	affinity, apart    []fwk.AffinityTerm
@@ -237,7 +237,7 @@ func (p *podInfo) GetPreferredAffinityTerms() []fwk.WeightedAffinityTerm     { r
 func (p *podInfo) GetPreferredAntiAffinityTerms() []fwk.WeightedAffinityTerm { return p.prefersNo }
 func (p *podInfo) CalculateResource() fwk.PodResource                        { return p.resource }
 
-// amounts is what a pod takes. It implements fwk.Resource as far as nodes ask for it.
+// amounts is what a pod requests. It implements the part of fwk.Resource that nodes use.
 type amounts struct {
 	fwk.Resource
 	cpu, memory, storage int64

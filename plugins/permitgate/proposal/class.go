@@ -10,11 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/component-helpers/resource"
+
+	"zonewise.dev/internal/amount"
 )
 
-// Signature tells pods of a namespace apart by what they ask of a single node. Pods with the same signature are
-// refused by the same nodes, except for reasons that lie in labels, other pods or volumes. It takes microseconds, so
-// that a caller keeps it.
+// Signature identifies what a pod of a namespace asks of a single node. Pods with the same signature are refused by the
+// same nodes, except for reasons of labels, other pods or volumes. It takes microseconds, so callers keep it.
 func Signature(pod *v1.Pod) string {
 	needs := struct {
 		Requests []Amount
@@ -48,11 +49,7 @@ func Requests(pod *v1.Pod) []Amount {
 	list := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	amounts := make([]Amount, 0, len(list)+1)
 	for name, quantity := range list {
-		value := quantity.Value()
-		if name == v1.ResourceCPU {
-			value = quantity.MilliValue()
-		}
-		if value > 0 && accounted(name) {
+		if value := amount.Of(name, quantity); value > 0 && accounted(name) {
 			amounts = append(amounts, Amount{name, value})
 		}
 	}
@@ -99,8 +96,8 @@ func HostPorts(pod *v1.Pod) []v1.ContainerPort {
 	return ports
 }
 
-// SelfAffinity returns the topology key over which a pod has to be near pods like itself, empty without one: a gang
-// of such pods is most likely to find its nodes within one domain.
+// SelfAffinity returns the topology key over which a pod must be near pods like itself, or empty. A gang of such pods is
+// most likely to find its nodes within one domain.
 func SelfAffinity(pod *v1.Pod) string {
 	if affinity := pod.Spec.Affinity; affinity != nil && affinity.PodAffinity != nil {
 		for i := range affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
@@ -127,7 +124,7 @@ func apartOverHosts(pod *v1.Pod) bool {
 	return false
 }
 
-// matchesItself reports whether a term of a pod selects the pod itself. A term of which that is not plain does not.
+// matchesItself reports whether a term of a pod certainly selects the pod itself.
 func matchesItself(pod *v1.Pod, term *v1.PodAffinityTerm) bool {
 	if len(term.MatchLabelKeys)+len(term.MismatchLabelKeys) > 0 || term.NamespaceSelector != nil ||
 		len(term.Namespaces) > 0 && !slices.Contains(term.Namespaces, pod.Namespace) {

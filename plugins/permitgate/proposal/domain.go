@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// maxDomains bounds how many domains are looked into for one proposal.
+// maxDomains limits how many domains are tried for one proposal.
 const maxDomains = 16
 
 // domain is the sites of one value of the topology's label.
 type domain struct {
 	name  string
 	sites []int
-	bound int // how many of the members it can take at most
-	room  int // how many pods like the first class's, be they members or not
+	bound int // the most members that it can take
+	room  int // how many pods of the first class it could take
 }
 
-// inOneDomain looks for a domain that holds all members: the tightest first.
+// inOneDomain looks for a domain that holds all members, the tightest first.
 func (s *search) inOneDomain() Result {
 	s.look(true)
 	domains := s.domains()

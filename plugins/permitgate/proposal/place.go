@@ -9,7 +9,7 @@ import (
 // attempt is an assignment of members to sites.
 type attempt struct {
 	among  []int     // the sites
-	left   [][]int64 // by site, of what is free there; nil where nothing has been taken
+	left   [][]int64 // by site, what is left free; nil if nothing has been taken
 	taken  [][]int   // by site and class, how many; nil where nothing has been taken
 	sites  [][]int   // by class, of the first of its members
 	placed int
@@ -59,7 +59,7 @@ func (s *search) take(a *attempt, i, c int) {
 	a.placed++
 }
 
-// inTurns places the classes, the biggest first: a member in each zone by turns, and within a zone on each site by turns.
+// inTurns places the classes, the biggest first, zone by zone in turn, and within a zone site by site in turn.
 func (s *search) inTurns(among []int) *attempt {
 	a := s.begin(among)
 	load := maps.Clone(s.Placed)
@@ -135,8 +135,8 @@ func (z *zone) take(s *search, a *attempt, c int) bool {
 	return false
 }
 
-// fullest fills up sites, those with the least to spare first, in several orders of the classes, until one places the
-// quorum, and returns the best.
+// fullest fills up sites, the fullest first, in several orders of the classes until one places the quorum, and returns the
+// best attempt.
 func (s *search) fullest(among []int) *attempt {
 	var best *attempt
 	for order := range s.orders() {
@@ -177,8 +177,8 @@ func (s *search) fill(a *attempt, c int) {
 	}
 }
 
-// orders yields orders of the classes: by size, by what they ask of each resource, the biggest first, and, when some
-// members may be left out, the smallest first.
+// orders yields orders of the classes: by size and by each resource, the biggest first, and, if some members may be left out,
+// the smallest first.
 func (s *search) orders() func(yield func([]int) bool) {
 	return func(yield func([]int) bool) {
 		var known [][]int

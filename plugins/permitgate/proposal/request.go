@@ -7,32 +7,31 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Unlimited is what a Cluster has free of a resource that no filter counts on the node.
+// Unlimited is the free amount of a resource that no filter counts on the node.
 const Unlimited = math.MaxInt64 / 4
 
-// Cluster is what members are proposed to: the nodes of one moment.
+// Cluster is the nodes at one moment.
 type Cluster interface {
 	// Len is the number of nodes.
 	Len() int
-	// Node returns node i, which is not to be changed.
+	// Node returns node i, which must not be modified.
 	Node(i int) *v1.Node
 	// Free writes what the pods on node i leave of each named resource, in thousandths for cpu; pods is the number of pods that
-	// the node still admits. It is negative for a node that is overcommitted, and Unlimited for what is not counted there.
+	// the node still admits. The value is negative on an overcommitted node, and Unlimited for a resource that is not counted there.
 	Free(i int, names []v1.ResourceName, into []int64)
-	// Kept adds to what it is given how much of that others keep from pods like this one: it is promised, and not
-	// taken yet.
+	// Kept adds how much of each resource is promised to others, but not taken yet, and so kept from pods like this one.
 	Kept(i int, pod *v1.Pod, names []v1.ResourceName, into []int64)
 }
 
-// Class is members that ask the same of a node; see [Signature].
+// Class has the members that ask the same of a node; see [Signature].
 type Class struct {
 	// Pod is one of them.
 	Pod *v1.Pod
-	// Members are all of them, those to be placed first at the front.
+	// Members are all of them, in the order to place them.
 	Members []types.UID
 }
 
-// Filters says which filters the profile runs, so that what they refuse is certain.
+// Filters says which filters the profile runs, and so what is certainly refused.
 type Filters struct {
 	// Selectors: node selectors and required node affinity (NodeAffinity). Taints: NoSchedule and NoExecute
 	// (TaintToleration). Cordons: spec.unschedulable (NodeUnschedulable).
@@ -50,11 +49,11 @@ var AllFilters = Filters{Selectors: true, Taints: true, Cordons: true, Ports: tr
 type Topology struct {
 	// Key is the label.
 	Key string
-	// Required tells that members may not be elsewhere; without it they are wherever they fit when no domain does.
+	// Required means that members may not be elsewhere. Without it they go wherever they fit if no domain can hold them.
 	Required bool
-	// Domain is where members are that have a node already; empty when there are none.
+	// Domain is the domain of members that have a node already, or empty.
 	Domain string
-	// Tried are domains that the filters have refused in this round.
+	// Tried are the domains that the filters have refused.
 	Tried map[string]bool
 }
 
@@ -62,18 +61,18 @@ type Topology struct {
 type Request struct {
 	Cluster Cluster
 	Classes []Class
-	// Need is how many of the members must have a node; the others get one where they fit.
+	// Need is how many of the members must have a node; the others get one if they fit.
 	Need     int
 	Filters  Filters
 	Topology Topology
-	// SpreadKey is the label whose domains take members in turns; Placed counts those that they have already.
+	// SpreadKey is the label whose domains take members in turn; Placed counts the members that they already have.
 	SpreadKey string
 	Placed    map[string]int
 	// Start is the node at which the search begins.
 	Start int
 }
 
-// Verdict is what a proposal comes to.
+// Verdict is the kind of a result.
 type Verdict uint8
 
 // The verdicts.
@@ -102,18 +101,18 @@ type Result struct {
 	Verdict Verdict
 	// Slots are the members with a proposed node.
 	Slots []Slot
-	// Rings lists, for each class, the nodes on which a member may be tried besides its own: those that are proposed to others
-	// of the class, which may change places, and those that have room to spare.
+	// Rings lists, for each class, the nodes on which a member may be tried besides its own: those that are proposed for others
+	// of the class, since members of a class are interchangeable, and those with room to spare.
 	Rings [][]int
 	// Domain is the domain that the members are confined to; empty when they are not.
 	Domain string
-	// Bound is how many members can be placed at most, Nodes how many nodes were looked at.
+	// Bound is the most members that can be placed, Nodes how many nodes were looked at.
 	Bound, Nodes int
 	// Reasons say why no more could be placed, the most frequent first.
 	Reasons []Reason
 }
 
-// Reason is why some nodes are no place for one more member.
+// Reason says why some nodes take no more members.
 type Reason struct {
 	Nodes int
 	Words string

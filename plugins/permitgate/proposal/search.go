@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Spare is how many nodes with room a search finds for each class beyond one for each member.
+// Spare is how many nodes with room a search finds for each class in addition to one for each member.
 const Spare = 15
 
 // search is one look at the cluster.
@@ -25,12 +25,12 @@ type search struct {
 	looked int
 }
 
-// class is what a search knows of a Class.
+// class is the search's state of a Class.
 type class struct {
 	*Class
 	request []int64 // by search.names
 	judge   *judge
-	// single tells that one node takes one member, hosts that this holds for nodes with a host name.
+	// single means that a node takes one member only; hosts means that this holds only for nodes with a host name label.
 	single, hosts bool
 }
 
@@ -43,7 +43,7 @@ type site struct {
 	rooms  []room // by class
 }
 
-// room is what a site is to a class.
+// room is what a site offers a class.
 type room struct {
 	fit  int     // how many members it takes; 0 when it takes none
 	kept []int64 // of what is free; nil when nothing is
@@ -69,7 +69,7 @@ func Make(r Request) Result {
 	return s.refused(s.all(), "")
 }
 
-// Collect places as many members as there is room for, be they enough or not; Topology.Domain confines them.
+// Collect places as many members as there is room for, even if they are too few; Topology.Domain confines them.
 func Collect(r Request) Result {
 	s := newSearch(&r)
 	s.look(true)
@@ -105,7 +105,7 @@ func newSearch(r *Request) *search {
 	return s
 }
 
-// look finds sites: all of them, or as many as are enough.
+// look finds sites, all of them or enough.
 func (s *search) look(all bool) {
 	n := s.Cluster.Len()
 	enough := s.enough()
@@ -114,8 +114,8 @@ func (s *search) look(all bool) {
 	}
 }
 
-// enough returns a function that tells whether every class has room for its members, on as many nodes as members, and some
-// to spare. It is to be called after each node.
+// enough returns a function to call after each node. It reports whether every class has room for its members, on as many
+// nodes as members and some to spare.
 func (s *search) enough() func() bool {
 	type tally struct{ nodes, fit int }
 	tallies := make([]tally, len(s.classes))
@@ -160,7 +160,7 @@ func (s *search) see(at int) {
 	s.sites = append(s.sites, found)
 }
 
-// room says how many members of a class a node takes, by what is free there.
+// room returns how many members of a class a node takes, by its free resources.
 func (s *search) room(index, at int) room {
 	c := s.classes[index]
 	r := room{fit: fit(s.free, nil, c.request, len(c.Members))}
@@ -179,7 +179,7 @@ func (s *search) room(index, at int) room {
 	return r
 }
 
-// alone reports whether a node takes one member of a class only.
+// alone reports whether a node takes only one member of a class.
 func (s *search) alone(c *class, at int) bool {
 	if c.single {
 		return true
@@ -188,7 +188,7 @@ func (s *search) alone(c *class, at int) bool {
 	return c.hosts && host
 }
 
-// fit is how many pods of a size there is room for, at most most.
+// fit returns how many pods of a size there is room for, limited to most.
 func fit(free, kept, request []int64, most int) int {
 	n := int64(most)
 	for j, r := range request {
@@ -218,7 +218,7 @@ func (s *search) all() []int {
 	return all
 }
 
-// bound is how many members the sites can take at most.
+// bound returns the most members that the sites can take.
 func (s *search) bound(sites []int) int {
 	byNode, byClass := 0, make([]int, len(s.classes))
 	for _, i := range sites {
@@ -234,7 +234,7 @@ func (s *search) bound(sites []int) int {
 	return min(byNode, sum)
 }
 
-// most is how many members of any classes a site can take at most: by each resource, those that ask for the least of it.
+// most returns the most members, of any classes, that a site can take: for each resource, those that ask for the least.
 func (s *search) most(at *site) int {
 	if len(s.classes) == 1 {
 		return at.rooms[0].fit
@@ -296,7 +296,7 @@ func (s *search) result(a *attempt, domain string) Result {
 	return r
 }
 
-// refused says what the sites that are left come to: all nodes have been looked at.
+// refused returns the result after all nodes have been looked at in vain.
 func (s *search) refused(sites []int, domain string) Result {
 	r := Result{Bound: s.bound(sites), Nodes: s.looked, Domain: domain}
 	if r.Bound >= s.Need {
@@ -307,8 +307,8 @@ func (s *search) refused(sites []int, domain string) Result {
 	return r
 }
 
-// Short lists the resources that the reasons name, and what else they say, in an order that does not depend on how many
-// nodes have which: words that stay the same while the cluster fills and empties.
+// Short lists the reasons without numbers and in a fixed order, so that the text stays the same while the cluster fills and
+// empties.
 func Short(reasons []Reason) string {
 	var words []string
 	for _, r := range reasons {
@@ -316,7 +316,7 @@ func Short(reasons []Reason) string {
 			words = append(words, r.Words)
 		}
 	}
-	// Nodes that are full say more than those that are out of the question.
+	// Full nodes are a better reason than nodes that can never take a member.
 	slices.SortFunc(words, func(a, b string) int {
 		if x, y := strings.HasPrefix(a, shortOf), strings.HasPrefix(b, shortOf); x != y {
 			if x {
@@ -336,7 +336,7 @@ func Short(reasons []Reason) string {
 // safe for concurrent use.
 type Bound struct{ search *search }
 
-// NewBound returns the bound for a request, of which the Cluster does not matter.
+// NewBound returns the bound for a request; its Cluster is not used.
 func NewBound(r Request) *Bound { return &Bound{newSearch(&r)} }
 
 // Node returns how many members node i of a cluster takes at most.

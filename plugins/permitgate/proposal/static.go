@@ -5,7 +5,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// verdict is what a node by itself is to a class.
+// verdict says whether a node without its pods can take a class.
 type verdict uint8
 
 const (
@@ -15,12 +15,12 @@ const (
 	mismatched
 )
 
-// words says in words what a verdict is.
+// words describes a verdict.
 func (v verdict) words() string {
 	return [...]string{"possible", "cordoned", "tainted", "outside of the node selector or affinity"}[v]
 }
 
-// judge knows what a class asks of a node by itself.
+// judge checks what a class asks of a node without its pods.
 type judge struct {
 	filters         Filters
 	tolerations     []v1.Toleration
@@ -68,8 +68,8 @@ func (j *judge) tolerates(taint *v1.Taint) bool {
 	return false
 }
 
-// silently calls a method that wants a logger with one that drops everything, its zero value: a pure
-// package logs nothing, and the scheduler's TaintToleration plugin complains about the same toleration.
+// silently calls a method that wants a logger with the zero value, which drops everything: a pure package does
+// not log, and the scheduler's TaintToleration plugin logs the same errors.
 func silently[Logger any](tolerates func(Logger, *v1.Taint, bool) bool, taint *v1.Taint, comparisonOperators bool) bool {
 	var nowhere Logger
 	return tolerates(nowhere, taint, comparisonOperators)

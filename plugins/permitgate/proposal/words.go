@@ -8,17 +8,18 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
+
+	"zonewise.dev/internal/amount"
 )
 
 const (
-	// maxReasons bounds how many reasons a refusal gives.
+	// maxReasons limits how many reasons a refusal gives.
 	maxReasons = 6
 	shortOf    = "short of "
 )
 
-// reasons says why the nodes take no more members: of the class of which the fewest can be placed, once as many as can
-// be are there. With a domain it is about that domain's nodes.
+// reasons returns why the nodes take no more members of the scarcest class, once as many as possible are placed. With a
+// domain it is about that domain's nodes.
 func (s *search) reasons(domain string) []Reason {
 	index := s.scarcest()
 	count := map[string]int{}
@@ -63,7 +64,7 @@ func (s *search) scarcest() int {
 	return worst
 }
 
-// why says in words what keeps one more member of a class off a node when it has as many as it can take.
+// why describes what keeps one more member of a class off a node that has as many as it can take.
 func (s *search) why(index, at int) string {
 	c := s.classes[index]
 	if v := c.judge.node(s.Cluster.Node(at)); v != possible {
@@ -73,7 +74,7 @@ func (s *search) why(index, at int) string {
 	s.Cluster.Kept(at, c.Pod, s.names, s.kept)
 	n := int64(fit(s.free, s.kept, c.request, len(c.Members)))
 	if n > 0 && s.alone(c, at) {
-		return "with one member, as many as may be there"
+		return "with a member already (one per node)"
 	}
 	lacks := ""
 	for j, want := range c.request {
@@ -91,7 +92,7 @@ func (s *search) why(index, at int) string {
 	return shortOf + lacks
 }
 
-// String says reasons in words, such as "41 nodes short of cpu, 3 nodes tainted".
+// String describes reasons, such as "41 nodes short of cpu, 3 nodes tainted".
 func String(reasons []Reason) string {
 	if len(reasons) == 0 {
 		return "there are no nodes"
@@ -107,8 +108,8 @@ func String(reasons []Reason) string {
 	return strings.Join(words, ", ")
 }
 
-// Shortage says in words of what a cluster has too little for a PodGroup's minResources, empty when it has enough. What the
-// gang's own members take counts as free: own adds it to the totals of the named resources, in the units of Cluster.Free.
+// Shortage describes the resource of which a cluster has too little for a PodGroup's minResources, or returns an empty
+// string. What the gang's own members take counts as free: own adds it to the totals of the named resources, in the units of Cluster.Free.
 func Shortage(minResources v1.ResourceList, cluster Cluster, own func(names []v1.ResourceName, total []int64)) string {
 	if len(minResources) == 0 {
 		return ""
@@ -124,24 +125,9 @@ func Shortage(minResources v1.ResourceList, cluster Cluster, own func(names []v1
 	own(names, total)
 	for j, name := range names {
 		quantity := minResources[name]
-		want := quantity.Value()
-		if name == v1.ResourceCPU {
-			want = quantity.MilliValue()
-		}
-		if want > total[j] {
-			return string(name) + ": " + quantity.String() + " wanted, " + amount(name, total[j]) + " free in the cluster"
+		if amount.Of(name, quantity) > total[j] {
+			return string(name) + ": " + quantity.String() + " wanted, " + amount.Quantity(name, total[j]).String() + " free in the cluster"
 		}
 	}
 	return ""
-}
-
-// amount writes an amount of a resource as people do.
-func amount(name v1.ResourceName, n int64) string {
-	switch name {
-	case v1.ResourceCPU:
-		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
-	case v1.ResourceMemory, v1.ResourceEphemeralStorage:
-		return resource.NewQuantity(n, resource.BinarySI).String()
-	}
-	return resource.NewQuantity(n, resource.DecimalSI).String()
 }

@@ -1,16 +1,16 @@
-// Package rehearse sends the binds of waiting members to the API server without effect, so that a gang of which one bind
-// would be refused by admission is sent back as a whole before any of it is bound.
+// Package rehearse sends the binds of waiting members to the API server with dryRun. If admission would refuse one bind, the
+// gang is sent back as a whole before any member is bound.
 //
 // # Contract
 //
-// A rehearsal passes when the API server accepts the Binding with dryRun; what may pass by itself (a server or webhook out of
-// reach) is tried a few times, and then counts as refused. In Mode Auto binds are rehearsed while the rules of some webhook or
-// admission policy cover pods/binding in the gang's namespace, and for a few seconds after that has changed, because the API
-// server itself learns of it through a watch.
+// A rehearsal passes when the API server accepts the Binding with dryRun; temporary errors (a server or webhook out of
+// reach) are retried a few times, and then count as a refusal. In Mode Auto binds are rehearsed while the rules of some webhook or
+// admission policy cover pods/binding in the gang's namespace, and for a few seconds after such a change, because the API server
+// itself learns of it through a watch.
 //
 // # Non-goals
 //
-// Nothing here decides what a refusal means for a gang. A bind that passed may still fail.
+// The package does not decide what a refusal means for a gang. A bind whose rehearsal passed may still fail.
 package rehearse
 
 import (
@@ -52,9 +52,9 @@ const (
 const (
 	// workers is how many rehearsals run at a time.
 	workers = 16
-	// tries is how often a rehearsal is sent that gets no answer, before that counts as a refusal.
+	// tries is how often a rehearsal without an answer is sent before it counts as refused.
 	tries = 3
-	// timeout bounds one of them: a webhook may take 30 s.
+	// timeout limits one rehearsal: a webhook may take 30 s.
 	timeout = 35 * time.Second
 	// A rehearsal that got no answer is repeated after retryInterval, then after twice as long each time.
 	retryInterval      = 250 * time.Millisecond
@@ -67,13 +67,13 @@ var results = metrics.NewCounterVec(&compbasemetrics.CounterOpts{
 	StabilityLevel: compbasemetrics.ALPHA,
 }, []string{"result"})
 
-// Gangs is whose members' binds are rehearsed. Its methods are called from several goroutines, without locks.
+// Gangs has the members whose binds are rehearsed. Its methods are called from several goroutines, without locks.
 type Gangs interface {
-	// Rehearsing returns the pod of a rehearsal and the node that it is to go to, nil when the result is of no interest any more.
+	// Rehearsing returns the pod of a rehearsal and its node; nil if the result is no longer needed.
 	Rehearsing(key types.NamespacedName, r gang.Rehearsal) (pod *v1.Pod, node string)
-	// Rehearsed takes the result of a rehearsal; refused says why the bind would be refused, and is empty when it would not.
+	// Rehearsed receives the result of a rehearsal; refused says why the bind would be refused, or is empty.
 	Rehearsed(key types.NamespacedName, r gang.Rehearsal, refused string)
-	// AdmissionChanged says that what decides about binds has changed, and perhaps what Needed returns.
+	// AdmissionChanged is called when policies or webhooks for binds have changed, and perhaps the result of Needed.
 	AdmissionChanged()
 }
 
@@ -90,7 +90,7 @@ type Rehearser struct {
 	watch  *watch // nil unless the mode is Auto and this process leads
 }
 
-// item is a rehearsal; the zero value stands for the policies, which are to be looked at again.
+// item is a rehearsal; the zero value means to look at the policies again.
 type item struct {
 	gang types.NamespacedName
 	gang.Rehearsal
@@ -116,13 +116,13 @@ func (r *Rehearser) Lead(ctx context.Context, client clientset.Interface) {
 	go r.agenda.Run(ctx, workers, func(i item) { r.look(ctx, client, i) })
 }
 
-// changed hears that the policies have changed, and what they will be for the API server a little later.
+// changed is called when the policies have changed; the API server sees that a little later.
 func (r *Rehearser) changed() {
 	r.gangs.AdmissionChanged()
 	r.agenda.AddAt(item{}, r.clock.Now().Add(admissionLag))
 }
 
-// Needed reports whether the binds of a namespace's pods are to be rehearsed.
+// Needed reports whether the binds of a namespace's pods must be rehearsed.
 func (r *Rehearser) Needed(namespace string) bool {
 	if r.mode != Auto {
 		return r.mode == Always
@@ -136,8 +136,8 @@ func (r *Rehearser) Needed(namespace string) bool {
 // Begin has a bind rehearsed.
 func (r *Rehearser) Begin(key types.NamespacedName, of gang.Rehearsal) { r.agenda.Add(item{key, of}) }
 
-// Idle reports whether nothing is to be done until something happens or the clock moves. Rehearsals that a process which does not
-// lead was asked for do not count.
+// Idle reports whether there is nothing to do until an event comes or the clock moves. Rehearsals in a process that does not
+// lead do not count.
 func (r *Rehearser) Idle() bool {
 	r.mu.Lock()
 	client, watch := r.client, r.watch
@@ -187,7 +187,7 @@ func (r *Rehearser) look(ctx context.Context, client clientset.Interface, i item
 	r.gangs.Rehearsed(i.gang, i.Rehearsal, refused)
 }
 
-// outcome is what came of a rehearsal.
+// outcome is the result of a rehearsal.
 type outcome uint8
 
 const (
@@ -196,9 +196,8 @@ const (
 	unanswered
 )
 
-// outcomeOf reads the API server's answer. What may pass by itself is no answer: a server or a webhook that
-// is too busy or out of reach. A webhook from the time when they could have effects that a rehearsal must
-// not have is not called, and cannot be asked.
+// outcomeOf reads the API server's answer. A temporary error, such as a busy or unreachable server or webhook,
+// is not an answer. An old webhook with side effects is not called in a dry run, so it cannot be asked.
 func outcomeOf(err error) outcome {
 	if err == nil {
 		return passed

@@ -14,12 +14,11 @@ import (
 // with a binding.
 type judge struct {
 	name string
-	// namespaces are selectors of namespaces, all of which have to match; one that cannot be parsed matches
-	// all.
+	// namespaces are selectors of namespaces that must all match; one that cannot be parsed matches all.
 	namespaces []string
 }
 
-// admissionConfig is everything that decides which requests are judged by what.
+// admissionConfig has the objects that decide which requests are judged by which policy or webhook.
 type admissionConfig struct {
 	validatingWebhooks []*admissionv1.ValidatingWebhookConfiguration
 	mutatingWebhooks   []*admissionv1.MutatingWebhookConfiguration
@@ -33,7 +32,7 @@ type admissionConfig struct {
 //
 // Selectors of objects and match conditions are taken to match: they look at the single Binding. A policy
 // without a binding judges nothing, and one whose bindings only warn and audit refuses nothing. A mutating
-// webhook or policy counts because it too can fail, and because validation sees what it has made.
+// webhook or policy counts because it can fail too, and because validation sees its changes.
 func (c admissionConfig) judges() []judge {
 	var js []judge
 	for _, config := range c.validatingWebhooks {
@@ -110,7 +109,7 @@ func resourcesMatch(m *admissionv1.MatchResources, withoutRules bool) bool {
 		return withoutRules
 	}
 	for i := range m.ExcludeResourceRules {
-		// A rule that excludes some names only does not exclude all pods.
+		// A rule that excludes some names does not exclude all pods.
 		if rule := &m.ExcludeResourceRules[i]; len(rule.ResourceNames) == 0 && ruleMatches(&rule.RuleWithOperations) {
 			return false
 		}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// watch knows who judges binds. Its methods may be called from several goroutines.
+// watch knows the judges of binds. Its methods may be called from several goroutines.
 type watch struct {
 	clock      clock.PassiveClock
 	namespaces corelisters.NamespaceLister
@@ -28,13 +28,13 @@ type watch struct {
 	mu     sync.Mutex // guards what follows
 	ready  bool       // all has been read
 	judges []judge
-	former []judge // those that were there before the last change
+	former []judge // the judges before the last change
 	until  time.Time
 }
 
-// watchAdmission watches until ctx ends what decides which binds are judged, and calls changed when that has
-// changed. It has informers of its own: the scheduler waits for those of its factory, and would not start
-// where the permission to read these is missing. Until all has been read every bind counts as judged.
+// watchAdmission watches the objects that decide which binds are judged until ctx ends, and calls changed
+// after a change. It has its own informers, because the scheduler waits for those of its factory, and would
+// not start without the permission to read these. Until all has been read, every bind counts as judged.
 func watchAdmission(ctx context.Context, client clientset.Interface, c clock.PassiveClock, namespaces corelisters.NamespaceLister, changed func()) *watch {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(stripped))
 	v1 := factory.Admissionregistration().V1()
@@ -44,7 +44,7 @@ func watchAdmission(ctx context.Context, client clientset.Interface, c clock.Pas
 	mutations, mutationBindings := v1.MutatingAdmissionPolicies().Lister(), v1.MutatingAdmissionPolicyBindings().Lister()
 	w.config = func() admissionConfig {
 		var c admissionConfig
-		// A lister over memory has no error to return.
+		// Listing from memory does not fail.
 		c.validatingWebhooks, _ = validatingWebhooks.List(labels.Everything())
 		c.mutatingWebhooks, _ = mutatingWebhooks.List(labels.Everything())
 		c.policies, _ = policies.List(labels.Everything())
@@ -76,17 +76,17 @@ func watchAdmission(ctx context.Context, client clientset.Interface, c clock.Pas
 			w.ready = true
 			w.mu.Unlock()
 			w.update()
-			changed() // also when nothing judges: until now all binds counted as judged
+			changed() // also without judges, since until now all binds counted as judged
 		}
 	}()
 	return w
 }
 
-// admissionLag is how long the API server may go by its policies as they were, after they have changed: it
-// reads them through a watch, too.
+// admissionLag is how long the API server may apply old policies after a change, since it reads them
+// through a watch, too.
 const admissionLag = 3 * time.Second
 
-// stripped keeps of an object what decides which requests it judges.
+// stripped keeps the part of an object that decides which requests it judges.
 func stripped(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetManagedFields(nil)
@@ -110,8 +110,8 @@ func stripped(obj any) (any, error) {
 	return obj, nil
 }
 
-// update takes in a change. What a policy asks for may have changed with its rules as they were, so that
-// every event about a judge counts as a change while there is one.
+// update handles a change. A policy may have changed in other parts than its rules, so every event counts
+// as a change while there is a judge.
 func (w *watch) update() {
 	w.mu.Lock()
 	judges := w.config().judges() // with the lock: the handlers of six informers come here
@@ -135,7 +135,7 @@ func (w *watch) known() bool {
 	return w.ready
 }
 
-// judged reports whether the binds of a namespace's pods may be refused by admission.
+// judged reports whether admission may refuse the binds of a namespace's pods.
 func (w *watch) judged(namespace string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// mixed says in what the members differ that makes a gang weaker than it looks, empty when they do not.
+// mixed describes differences between members that weaken a gang, or returns an empty string.
 func (g *Gang) mixed() string {
 	var parts []string
 	if g.Priority != g.HighestPriority {
@@ -22,7 +22,7 @@ func (g *Gang) mixed() string {
 	return strings.Join(parts, "; ")
 }
 
-// strandedNote says that a gang stays bound in part, and what becomes of it.
+// strandedNote says that a gang stays bound in part, and what happens to it.
 func (s *Server) strandedNote(g *Gang) string {
 	note := fmt.Sprintf("%d of %d members have been bound for %s, and the other %d cannot join them", g.Settled, g.MinMember, s.RecoveryTimeout.Round(time.Second), g.Live-g.Settled)
 	if g.Last.Detail != "" {
@@ -34,8 +34,8 @@ func (s *Server) strandedNote(g *Gang) string {
 	return note + "; recoveryPolicy Keep: the bound ones run on"
 }
 
-// depleted says that a part of a gang stays bound while members of its quorum do not exist, empty when that is not so. A gang that is
-// on its way to its end is none: a pod that has succeeded has had its turn with the others, whatever made it.
+// depleted says that a part of a gang stays bound while members of its quorum do not exist, or returns an empty string.
+// Members that have succeeded count, so a gang that is about to finish is not depleted.
 func (s *Server) depleted(key types.NamespacedName, g *Gang) string {
 	if !g.Depleted || !s.historyRead() {
 		return ""

@@ -15,15 +15,15 @@ import (
 	"zonewise.dev/plugins/permitgate/gang"
 )
 
-// Autoscalers size a cluster by the pods with the condition PodScheduled=False, reason Unschedulable. Of a gang that was refused
-// kube-scheduler writes it for the one member that was in a cycle, so that the others are written here.
+// Autoscalers look for pods with the condition PodScheduled=False, reason Unschedulable. For a refused gang kube-scheduler
+// writes it only on the member that was in a cycle; the others are written here.
 
 const (
 	conditionRetry      = time.Second
 	conditionRetryLimit = time.Minute
 )
 
-// line has the gangs whose members are to be written.
+// line has the gangs whose members must be written.
 type line map[types.NamespacedName]place
 
 // place is where a gang stands in the line.
@@ -48,13 +48,13 @@ func (l line) first() (key types.NamespacedName, ok bool) {
 	return key, ok
 }
 
-// short reports whether more nodes may help a gang, which is not about to get room otherwise.
+// short reports whether more nodes may help a gang that is not about to get room otherwise.
 func (g *Gang) short() bool {
 	return g.Group != nil && g.Phase == gang.Backoff && !g.Preempting &&
 		(g.Last.Cause == gang.CauseNoRoom || g.Last.Cause == gang.CauseUnschedulable)
 }
 
-// refused has the members of a gang written that was refused.
+// refused queues the members of a refused gang.
 func (s *Server) refused(key types.NamespacedName, g *Gang) {
 	if !g.short() {
 		return
@@ -95,7 +95,7 @@ func (s *Server) writeConditions(ctx context.Context, j job) {
 	s.agenda.Retry(j, conditionRetry, conditionRetryLimit)
 }
 
-// writeMembers writes those members of a gang that lack the condition.
+// writeMembers writes the condition on the members of a gang that lack it.
 func (s *Server) writeMembers(ctx context.Context, key types.NamespacedName) error {
 	g, known := s.Gangs.Look(key)
 	if !known || !g.short() {
@@ -125,7 +125,7 @@ func (s *Server) writeMembers(ctx context.Context, key types.NamespacedName) err
 	})
 }
 
-// lacks reports whether a pod is to get the condition: what kube-scheduler has said of it stays.
+// lacks reports whether a pod must get the condition. A condition of kube-scheduler's stays.
 func lacks(pod *v1.Pod, prefix, message string) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable {

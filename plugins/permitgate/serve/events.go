@@ -16,12 +16,12 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// ReasonNoCRD is the reason to wait of members whose PodGroup cannot exist.
+// ReasonNoCRD is the reason why members wait while PodGroups cannot exist.
 const ReasonNoCRD gang.Reason = "PodGroupCRDMissing"
 
 const (
-	// reportGrace is how long a PodGroup or members may be missing, and no more come, before events say so: pods and
-	// their PodGroup are created in any order, which is worth no event.
+	// reportGrace is how long a PodGroup or members may be missing, with no new member, before events say so: pods and
+	// their PodGroup may be created in any order.
 	reportGrace = 5 * time.Second
 	// reportPause is the least time between two events about rollbacks of one gang for one cause.
 	reportPause = time.Minute
@@ -39,14 +39,14 @@ const (
 	maxNote = 1024
 )
 
-// told is what events have said about one gang, and what has been begun for it.
+// told records which events about one gang have been sent, and its recovery.
 type told struct {
 	group types.UID // of the PodGroup; empty while there is none
 
-	complained map[string]string        // the complaint that an event has carried, by the event's reason
+	complained map[string]string        // the complaint of the last event, by the event's reason
 	reason     gang.Reason              // what the gang waits for
-	since      time.Time                // since when, or since a member more than ever since came
-	most       int                      // how many live members there have been at most since it waits for this
+	since      time.Time                // since when; reset when more members than ever exist
+	most       int                      // the most live members since it waits for this
 	onGroup    gang.Reason              // the reason that the PodGroup's last event gave
 	pods       map[types.UID]bool       // those whose events have given the reason
 	arrivals   int                      // how many pods had come when their events were sent
@@ -127,8 +127,8 @@ func (s *Server) Event(ctx context.Context, key types.NamespacedName, pod *v1.Po
 	}
 }
 
-// tell sends the events that are due about a gang, and comes back when one becomes due by time alone. It says each thing once
-// to each object.
+// tell sends the due events about a gang, and schedules a look if one becomes due by time alone. It sends each event once to
+// each object.
 func (s *Server) tell(ctx context.Context, r Report, g *Gang) {
 	depleted := s.depleted(r.Key, g)
 	now := s.Clock.Now()
@@ -191,7 +191,7 @@ func (s *Server) afterFailureLocked(t *told, r Report, now time.Time) (msgs []me
 	return msgs
 }
 
-// aboutGroupLocked returns the events about what a PodGroup asks for and what has become of it.
+// aboutGroupLocked returns the events about the settings and the state of a PodGroup.
 func (s *Server) aboutGroupLocked(t *told, r Report, g *Gang, depleted string) (msgs []message) {
 	group := reference(r.Key, t.group)
 	_, timeout := podgroup.TimeoutOf(g.Group)
@@ -218,7 +218,7 @@ func (s *Server) aboutGroupLocked(t *told, r Report, g *Gang, depleted string) (
 	return msgs
 }
 
-// waits reports whether events are due about a gang whose PodGroup or members are missing, or when that is to be looked at again.
+// waits reports whether events are due about a gang whose PodGroup or members are missing, or when to look again.
 func (t *told) waits(g *Gang, now time.Time) (due bool, again time.Duration) {
 	reason := g.Reason
 	if reason == gang.ReasonBackoff {
@@ -231,7 +231,7 @@ func (t *told) waits(g *Gang, now time.Time) (due bool, again time.Duration) {
 	case g.Live > t.most:
 		t.most = g.Live
 		if t.onGroup == gang.ReasonNone {
-			t.since = now // they still come
+			t.since = now // members still arrive
 		}
 	}
 	if reason == gang.ReasonNone || g.Unbound == 0 || t.arrivals == g.Arrivals {
@@ -270,7 +270,7 @@ func (s *Server) aboutWaiting(key types.NamespacedName, g *Gang) (msgs []message
 	return msgs
 }
 
-// rollbackNote says what a rollback was about.
+// rollbackNote describes a rollback.
 func rollbackNote(r *gang.Rollback, member *v1.Pod) string {
 	note := r.Detail
 	if member != nil && r.Cause != gang.CauseNoRoom && r.Cause != gang.CauseSharedClaim {
@@ -285,7 +285,7 @@ func rollbackNote(r *gang.Rollback, member *v1.Pod) string {
 	return note
 }
 
-// reference points an event at the PodGroup.
+// reference refers to the PodGroup, for events.
 func reference(key types.NamespacedName, uid types.UID) *v1.ObjectReference {
 	return &v1.ObjectReference{
 		APIVersion: v1alpha1.SchemeGroupVersion.String(),

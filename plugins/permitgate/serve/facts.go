@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// fact is what the status of a PodGroup needs to know of one of its pods, finished ones included.
+// fact is what the status of a PodGroup needs of one of its pods, finished or not.
 type fact struct {
 	phase       v1.PodPhase
 	bound       bool
@@ -35,10 +35,10 @@ func factOf(pod *v1.Pod) fact {
 // finished reports whether the pod has succeeded or failed.
 func (f fact) finished() bool { return f.phase == v1.PodSucceeded || f.phase == v1.PodFailed }
 
-// counted reports whether the pod exists for the status: it is finished, or not about to go.
+// counted reports whether the pod exists for the status: it is finished, or not terminating.
 func (f fact) counted() bool { return f.finished() || !f.terminating }
 
-// live reports whether the pod is a member that runs or may run.
+// live reports whether the pod is a live member.
 func (f fact) live() bool { return f.counted() && !f.finished() }
 
 // tally counts pods.
@@ -66,7 +66,7 @@ func (t *tally) add(f fact, n int32) {
 	}
 }
 
-// facts are those of one gang's pods. An update costs the same for a gang of two and one of thousands, unless it is the
+// facts has the facts of one gang's pods. The cost of an update does not depend on the size of the gang, unless it is the
 // first or the last live pod of an owner.
 type facts struct {
 	of       map[types.UID]fact
@@ -85,12 +85,12 @@ func newFacts() *facts {
 	return &facts{of: map[types.UID]fact{}, owners: map[string]int{}, families: map[types.UID]*family{}}
 }
 
-// set takes a pod in as it is now, and returns the pods that count towards the quorum from now on although they are finished, and
-// those that do so no longer.
+// set stores the current state of a pod. It returns the finished pods that from now on count towards the quorum, and those
+// that no longer do.
 //
-// A pod that has succeeded counts while its controller has live members in the gang: a Job that loses a pod after another has
-// completed can only then replace it, while the pods of an earlier Job, which may lie about for long, do not let those
-// of the next one start one by one.
+// A pod that has succeeded counts while its controller has live members in the gang: so a Job that
+// loses a pod after another has completed can replace it. Pods of an earlier Job, which may stay for long, do not count, and
+// so do not let the pods of the next Job start one by one.
 func (fs *facts) set(uid types.UID, f fact) (begin, end []types.UID) {
 	was, known := fs.of[uid]
 	if known && was == f {
@@ -130,7 +130,7 @@ func (fs *facts) count(f fact, n int) {
 	}
 }
 
-// part is what a pod is among those of its controller.
+// part returns the part that a pod has among those of its controller.
 type part struct {
 	controller      types.UID // empty for one that counts for nothing
 	live, succeeded bool

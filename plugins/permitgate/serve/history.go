@@ -45,7 +45,7 @@ func (s *Server) watchHistory(ctx context.Context, client clientset.Interface) {
 	go func() {
 		if toolscache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
 			for _, key := range s.Gangs.Keys() {
-				s.agenda.Add(job{jobEvents, key}) // what could not be said before
+				s.agenda.Add(job{jobEvents, key}) // what waited for the first list
 			}
 		}
 	}()
@@ -59,7 +59,7 @@ func (s *Server) historyRead() bool {
 	return read != nil && read()
 }
 
-// trimmed keeps of a pod what this watch needs.
+// trimmed keeps the parts of a pod that this watch needs.
 func trimmed(obj any) (any, error) {
 	pod, ok := obj.(*v1.Pod)
 	if !ok {
@@ -87,7 +87,7 @@ func (s *Server) factGone(pod *v1.Pod) {
 	}
 }
 
-// factChanged changes what is known of a gang's pods; the informer calls it for one pod at a time.
+// factChanged updates the facts of a gang's pods; the informer calls it for one pod at a time.
 func (s *Server) factChanged(key types.NamespacedName, change func(fs *facts) (begin, end []types.UID)) {
 	s.mu.Lock()
 	fs := s.facts[key]

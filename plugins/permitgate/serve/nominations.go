@@ -12,29 +12,28 @@ import (
 	"zonewise.dev/plugins/permitgate/gang"
 )
 
-// In Kubernetes 1.37 a pod that is going to wait in Permit gets its node as status.nominatedNodeName, and the room is kept for it on
-// that node. When the pod is rejected kube-scheduler takes the nomination back, but only if its informer has shown it by then: a member
-// that is rejected sooner keeps it, and a gang that waits would hold room on the nodes of its last attempt until its next
-// one. A scheduler that starts finds the nominations of its predecessor: those of a gang that was being let go are kept, as
-// long as all that is missing has one.
+// In Kubernetes 1.37 a pod that waits in Permit gets its node as status.nominatedNodeName, and room is kept for it on that
+// node. When the pod is rejected, kube-scheduler clears the nomination, but only if its informer has shown it by then. A
+// member that is rejected sooner keeps it, and a waiting gang would hold room on the nodes of its last attempt. So these
+// nominations are cleared here. A new scheduler also finds the nominations of its predecessor: it keeps those of a gang if
+// all missing members of the quorum have one.
 
 const (
-	// nominationGrace is how long kube-scheduler is given to take a nomination back itself.
+	// nominationGrace is how long kube-scheduler has to clear a nomination itself.
 	nominationGrace = 250 * time.Millisecond
 	// A write that failed is repeated after nominationRetry, then after twice as long each time.
 	nominationRetry      = 250 * time.Millisecond
 	nominationRetryLimit = time.Minute
 )
 
-// Nominated has the nominations of a gang looked at.
+// Nominated schedules a look at the nominations of a gang.
 func (s *Server) Nominated(key types.NamespacedName) {
 	if s.leading() {
 		s.agenda.AddAt(job{jobNominations, key}, s.Clock.Now().Add(nominationGrace))
 	}
 }
 
-// correctNominations takes back the nominations of a gang that are not meant any more, and restores that of a member whose bind has
-// failed, whatever kube-scheduler makes of it.
+// correctNominations clears the stale nominations of a gang, and restores that of a member whose bind has failed.
 func (s *Server) correctNominations(ctx context.Context, j job) {
 	if !s.Settled() {
 		s.Nominated(j.gang)
@@ -71,14 +70,14 @@ func (s *Server) correctNominations(ctx context.Context, j job) {
 		return
 	case ctx.Err() != nil:
 		return
-	case !apierrors.IsConflict(err): // after a conflict the informer is about to show what has changed
+	case !apierrors.IsConflict(err): // after a conflict the informer will show the change
 		klog.FromContext(ctx).Error(err, "Could not correct nominations; will try again", "podGroup", j.gang)
 	}
 	s.agenda.Retry(j, nominationRetry, nominationRetryLimit)
 }
 
-// keepsNominations reports whether the nominations of members that have not been in a cycle yet are kept: they are an
-// earlier scheduler's, and good for the gang together or not at all.
+// keepsNominations reports whether to keep the nominations of members that have not been in a cycle yet. They are an earlier
+// scheduler's, and only useful to the gang all together.
 func (g *Gang) keepsNominations(members []Member) bool {
 	switch g.Phase {
 	case gang.Gathering, gang.Waiting, gang.Releasing, gang.Whole:

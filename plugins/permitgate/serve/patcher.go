@@ -18,8 +18,8 @@ import (
 // patchers is how many pods of a gang are written at a time.
 const patchers = 8
 
-// patcher writes the status of pods, within a limit of requests of its own: the same as the scheduler's, so that neither waits for the
-// other. Its methods may be called from several goroutines.
+// patcher writes the status of pods, with its own rate limit of the same size as the scheduler's, so that neither waits for
+// the other. Its methods may be called from several goroutines.
 type patcher struct {
 	client clientset.Interface
 	cacher fwk.APICacher // nil unless kube-scheduler makes its calls by it
@@ -52,8 +52,8 @@ func (p *patcher) condition(ctx context.Context, pod *v1.Pod, c *v1.PodCondition
 	})
 }
 
-// nomination gives a pod a nominated node, or takes it away when it is empty. The patch names the version of the pod
-// that was looked at, so that a nomination of a later attempt is not lost.
+// nomination sets the nominated node of a pod, or clears it if node is empty. The patch names the pod's version, so that a
+// nomination of a later attempt is not lost.
 func (p *patcher) nomination(ctx context.Context, pod *v1.Pod, node string) error {
 	var nomination any // nil removes it
 	if node != "" {
@@ -65,7 +65,7 @@ func (p *patcher) nomination(ctx context.Context, pod *v1.Pod, node string) erro
 	})
 }
 
-// patch patches a pod's status. A pod that is gone is no error.
+// patch patches a pod's status. It is not an error if the pod is gone.
 func (p *patcher) patch(ctx context.Context, pod *v1.Pod, kind types.PatchType, patch map[string]any) error {
 	data, err := json.Marshal(patch)
 	if err != nil {
@@ -78,7 +78,7 @@ func (p *patcher) patch(ctx context.Context, pod *v1.Pod, kind types.PatchType, 
 	return err
 }
 
-// forAll calls f for each of a list, several at a time, and returns the first error.
+// forAll calls f for each item, several at a time, and returns the first error.
 func forAll[T any](list []T, f func(T) error) (first error) {
 	var mu sync.Mutex // guards first
 	var group sync.WaitGroup

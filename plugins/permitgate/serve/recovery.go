@@ -33,16 +33,16 @@ var recoveryEvictions = metrics.NewCounter(&compbasemetrics.CounterOpts{
 	StabilityLevel: compbasemetrics.ALPHA,
 })
 
-// errReleasing says that a gang is bound right now, and may become whole.
+// errReleasing says that a gang is being bound, and may become whole.
 var errReleasing = errors.New("the gang is being let go")
 
 // recovery is the eviction of a gang's bound members.
 type recovery struct {
 	begun   bool // the gang is kept out of the queue
-	evicted bool // some member: those that are left are to follow it
+	evicted bool // a member has been evicted, so the others must follow
 }
 
-// recover evicts the bound members of a gang that is stranded.
+// recover evicts the bound members of a stranded gang.
 func (s *Server) recover(ctx context.Context, j job) {
 	s.mu.Lock()
 	t := s.toldLocked(j.gang)
@@ -63,8 +63,9 @@ func (s *Server) recover(ctx context.Context, j job) {
 	t.recovery = nil
 }
 
-// evictAll evicts one member after the other until none is left, each only after the API server has shown that the gang is still bound
-// in part: what the plugin knows may be old, after a change of the leader above all, and an eviction cannot be undone.
+// evictAll evicts one member after the other until none is left. Before each it reads from the API server that the gang is
+// still bound in part: the plugin's data may be stale, above all after a change of the leader, and an eviction cannot be
+// undone.
 func (s *Server) evictAll(ctx context.Context, key types.NamespacedName, r *recovery) error {
 	tried := map[types.UID]bool{}
 	var refused error
@@ -75,7 +76,7 @@ func (s *Server) evictAll(ctx context.Context, key types.NamespacedName, r *reco
 		case g.Phase == gang.Releasing:
 			return errReleasing
 		case r.begun && !r.evicted && g.Phase != gang.Backoff && g.Phase != gang.Pending:
-			return nil // it tries again, and is stranded again if that is in vain
+			return nil // the gang tries again, and is stranded again if it fails
 		}
 		bound, err := s.toEvict(ctx, key, r.evicted)
 		if err != nil {
@@ -105,7 +106,7 @@ func (s *Server) evictAll(ctx context.Context, key types.NamespacedName, r *reco
 	}
 }
 
-// toEvict reads from the API server which members of a gang are to be evicted: the bound ones, if it is bound in part.
+// toEvict reads from the API server which members of a gang to evict: the bound ones, if it is bound in part.
 func (s *Server) toEvict(ctx context.Context, key types.NamespacedName, evicting bool) ([]*v1.Pod, error) {
 	group := &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 	if err := s.Source.Read(ctx, group); err != nil {
@@ -124,9 +125,8 @@ func (s *Server) toEvict(ctx context.Context, key types.NamespacedName, evicting
 	return partOf(pods.Items, int(group.Spec.MinMember), evicting), nil
 }
 
-// partOf returns the bound members of a gang that is bound in part although enough members exist, or
-// whose eviction has begun, and none of any other gang. Members that have succeeded have had their turn with
-// the others.
+// partOf returns the bound members of a gang that is bound in part although enough members exist, or whose
+// eviction has begun. For other gangs it returns none. Members that have succeeded are not evicted.
 func partOf(pods []v1.Pod, minMember int, evicting bool) []*v1.Pod {
 	var bound []*v1.Pod
 	var succeeded, waiting int
@@ -151,7 +151,7 @@ func partOf(pods []v1.Pod, minMember int, evicting bool) []*v1.Pod {
 	return bound
 }
 
-// evict asks for the eviction of a pod. A pod that is gone already is no error.
+// evict asks for the eviction of a pod. It is not an error if the pod is gone.
 func (s *Server) evict(ctx context.Context, key types.NamespacedName, pod *v1.Pod) (evicted bool, err error) {
 	err = s.client.CoreV1().Pods(pod.Namespace).EvictV1(ctx, &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},

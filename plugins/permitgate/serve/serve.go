@@ -1,19 +1,19 @@
-// Package serve tells the cluster about gangs, as the leader: the status of PodGroups, events, the conditions of members that cannot
-// be scheduled, which autoscalers go by, and nominations that an earlier attempt has left behind. It also recovers gangs that
-// stay bound in part.
+// Package serve writes what the leader reports about gangs: the status of PodGroups, events, and the conditions of members
+// that cannot be scheduled, which autoscalers read. It clears nominations that an earlier attempt has left, and recovers
+// gangs that stay bound in part.
 //
 // # Contract
 //
-// What is written is derived from what the [Gangs] are at that moment, so that a write that failed or was overtaken is made
-// again from what is true then. Nothing is written by a process that does not lead. What cannot be undone, an eviction, is decided by
-// what the API server says right before it.
+// Each write follows from the state of the [Gangs] at that moment, so a failed or outdated write is repeated from the
+// current state. A process that does not lead writes nothing. An eviction cannot be undone, so it depends on a read from
+// the API server right before it.
 //
-// Server has a lock of its own. It calls the Gangs without it, and is called by them without theirs.
+// Server has its own lock. It calls the Gangs without it, and they call it without theirs.
 //
 // # Non-goals
 //
-// Serve decides nothing about scheduling. PodGroups of scheduling.x-k8s.io/v1alpha1 have no conditions: what would be one
-// is an event on the PodGroup.
+// The package decides nothing about scheduling. PodGroups of scheduling.x-k8s.io/v1alpha1 have no conditions, so events on
+// the PodGroup replace them.
 package serve
 
 import (
@@ -38,18 +38,18 @@ import (
 // workers is how many jobs are done at a time.
 const workers = 4
 
-// Gangs is what is served. Its methods may be called from several goroutines; they make no request.
+// Gangs has the gangs to report about. Its methods may be called from several goroutines; they make no request.
 type Gangs interface {
-	// Look returns what a gang is now, false for one of which nothing is known.
+	// Look returns the current state of a gang, false if it is unknown.
 	Look(key types.NamespacedName) (Gang, bool)
 	// Members returns a gang's live pods. It costs as much as there are.
 	Members(key types.NamespacedName) []Member
 	// Keys lists all gangs.
 	Keys() []types.NamespacedName
-	// Done says that pods of a gang that have succeeded count towards the quorum from now on, or do so no longer.
+	// Done sets which succeeded pods of a gang count towards the quorum from now on, and which no longer do.
 	Done(key types.NamespacedName, begin, end []types.UID)
-	// Recover keeps a gang that is stranded out of the queue while its bound members are evicted. It reports false for one
-	// that is not stranded any more.
+	// Recover keeps a stranded gang out of the queue while its bound members are evicted. It reports false if the gang is
+	// not stranded any more.
 	Recover(key types.NamespacedName) bool
 }
 
@@ -67,9 +67,9 @@ type Gang struct {
 	MinMember, Live, Settled int
 	// Unbound is how many pods have no node, Arrivals how many pods there have ever been.
 	Unbound, Arrivals int
-	// Stranded tells that the gang stays bound in part although a quorum lives, Depleted that members of it are missing.
+	// Stranded: the gang stays bound in part although a quorum lives. Depleted: the same, with members missing.
 	Stranded, Depleted bool
-	// Preempting tells that victims are on their way out for the gang.
+	// Preempting: victims are being evicted for the gang.
 	Preempting bool
 	// Priority is the lowest of the members', HighestPriority the highest.
 	Priority, HighestPriority int32
@@ -80,25 +80,25 @@ type Gang struct {
 // Member is a live pod of a gang at one moment.
 type Member struct {
 	Pod *v1.Pod
-	// Missing tells that the pod has no node and could be scheduled by this scheduler now, SentBack that it lost the node that it
-	// was given.
+	// Missing: the pod has no node, and this scheduler could schedule it now. SentBack: it has lost the node that it was
+	// given.
 	Missing, SentBack bool
 	// Keeps is the node that is kept for the pod after its bind has failed.
 	Keeps string
 }
 
-// Report is what has become of a gang since the last one.
+// Report says what happened to a gang since the last report.
 type Report struct {
 	Key     types.NamespacedName
 	Actions gang.Actions
 	// Member is the pod of the rollback, BindFailed those whose binds have failed, with the nodes that they were to go to.
 	Member     *v1.Pod
 	BindFailed map[*v1.Pod]string
-	// Gone tells that nothing is left of the gang.
+	// Gone: nothing is left of the gang.
 	Gone bool
 }
 
-// Config is what a Server is made of.
+// Config configures a Server.
 type Config struct {
 	Clock  clock.WithTicker
 	Source crd.Source // nil without an API server for PodGroups
@@ -107,13 +107,13 @@ type Config struct {
 	Gangs  Gangs
 	// Settled reports whether all pods and PodGroups have been seen that existed at first.
 	Settled func() bool
-	// ManageStatus has the status of PodGroups written.
+	// ManageStatus: write the status of PodGroups.
 	ManageStatus    bool
 	RecoveryPolicy  podgroup.RecoveryPolicy
 	RecoveryTimeout time.Duration
 }
 
-// Server serves gangs. Make one with New; its methods may be called from several goroutines.
+// Server reports about gangs. Make one with New; its methods may be called from several goroutines.
 type Server struct {
 	Config
 	agenda *agenda.Agenda[job]
@@ -145,7 +145,7 @@ const (
 	jobRecovery            // of a gang
 )
 
-// New returns a server, which says and does nothing before Lead.
+// New returns a server, which does nothing before Lead.
 func New(c Config) *Server {
 	metrics.MustRegister(recoveryEvictions)
 	s := &Server{
@@ -199,7 +199,7 @@ func (s *Server) PartlyBound() int {
 	return n
 }
 
-// Report takes what has become of a gang. A process that does not lead says nothing about it.
+// Report receives what happened to a gang. A process that does not lead reports nothing.
 func (s *Server) Report(ctx context.Context, r Report) {
 	if r.Gone {
 		s.forget(r.Key)

@@ -18,11 +18,10 @@ const statusPause = 500 * time.Millisecond
 //
 //	Pending     fewer than minMember pods exist
 //	Scheduling  they exist, and wait to be scheduled or to run
-//	Unknown     a part of minMember is bound, and the rest has been missing since
+//	Unknown     fewer than minMember are bound, and the gang is not being released
 //	Running     minMember pods run or have succeeded
 //	Finished    minMember pods have succeeded
-//	Failed      a pod has failed, and minMember pods have failed, run or succeeded, without enough that
-//	            run or have succeeded
+//	Failed      pods have failed, and too few run or have succeeded without them
 //
 // Finished and Failed stay when their pods are cleaned up, until new pods come. releasing is true while
 // members that were let go together are being bound.
@@ -59,7 +58,7 @@ func desiredStatus(old v1alpha1.PodGroupStatus, minMember int32, t tally, occupi
 	return status
 }
 
-// wanted returns a PodGroup as it is and as its status should make it, for the writer.
+// wanted returns a PodGroup as it is and as it should be, for the writer.
 func (s *Server) wanted(uid types.UID) (was, is *v1alpha1.PodGroup, ok bool) {
 	s.mu.Lock()
 	key, known := s.groups[uid]

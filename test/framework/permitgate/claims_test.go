@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
@@ -85,6 +86,32 @@ func TestDevicesPerNode(t *testing.T) {
 		c.create(t, pod)
 	}
 	c.requireBound(t, members...)
+}
+
+// TestGangsThatLackDevicesComeToRest although every round that fails gives devices, nodes and nominations back, for which the
+// scheduler's queue and the other gang hope.
+func TestGangsThatLackDevicesComeToRest(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 64, 64)
+	c.addDevices(t, 1, "", "node-0", "node-1")
+	c.start(t, slowBackoff)
+	for _, gang := range []string{"g", "h"} {
+		c.groups.set(gang, 3)
+		for i := range 3 {
+			name := fmt.Sprintf("%s-%d", gang, i)
+			c.addClaim(t, name)
+			pod := member(gang, name)
+			pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: &name}}
+			c.create(t, pod)
+		}
+	}
+	for range 60 {
+		c.pass(20 * time.Second)
+		c.quiet(t)
+	}
+	// In 20 minutes a gang has a round after 4 each, and about ten while its backoff grows, of three to six cycles.
+	require.Less(t, c.cycles.Load(), int64(2*16*6))
+	require.Greater(t, c.cycles.Load(), int64(2*4*3))
 }
 
 // TestMembersThatShareAClaim would wait for each other until their time is up: the claim is allocated when the first of them is bound. They are

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -33,6 +34,7 @@ import (
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/leader"
+	"zonewise.dev/plugins"
 	"zonewise.dev/plugins/permitgate"
 )
 
@@ -66,11 +68,16 @@ type cluster struct {
 
 	versions atomic.Int64
 	patches  atomic.Int64
+	frozen   atomic.Bool  // the clock moves by pass only
 	cycles   atomic.Int64 // of all pods
 	graceful atomic.Bool  // a deleted pod terminates until finish is called
 
 	// edit changes the profiles before the scheduler starts.
 	edit func(p *config.KubeSchedulerProfile)
+	// pack adds the other plugins of the pack.
+	pack bool
+	// extender is one of the scheduler's, nil for none.
+	extender *config.Extender
 
 	onDelete func(pod string) error // called before a pod is deleted, may refuse it
 
@@ -203,10 +210,21 @@ func (c *cluster) runClock(t testing.TB) {
 		for last := time.Now(); ctx.Err() == nil; {
 			time.Sleep(time.Millisecond)
 			now := time.Now()
-			c.clock.Step(now.Sub(last))
+			if !c.frozen.Load() {
+				c.clock.Step(now.Sub(last))
+			}
 			last = now
 		}
 	}()
+}
+
+// freeze has the clock stand still, but for pass.
+func (c *cluster) freeze() {
+	c.frozen.Store(true)
+	for before := c.clock.Now().Add(-1); !before.Equal(c.clock.Now()); { // a step may be under way
+		before = c.clock.Now()
+		time.Sleep(10 * tick)
+	}
 }
 
 // pass puts the clock forward.
@@ -236,18 +254,31 @@ func (c *cluster) start(t testing.TB, args string, options ...permitgate.Option)
 	t.Helper()
 	c.mishap, c.recorder = &mishap{cycles: &c.cycles}, &recorder{}
 	c.shared = permitgate.NewShared(append(options, permitgate.WithSource(c.groups), permitgate.WithClock(c.clock))...)
+	registry := frameworkruntime.Registry{permitgate.Name: c.shared.New, mishapName: c.mishap.new}
+	if c.pack {
+		pack := plugins.NewPack(plugins.WithSource(c.groups), plugins.WithClock(c.clock))
+		c.shared = pack.PermitGate()
+		maps.Copy(registry, pack.Factories())
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	factory := scheduler.NewInformerFactory(c.client, 0, nil)
 	profiles := []config.KubeSchedulerProfile{profile(t, "default-scheduler", args), profile(t, "batch", args)}
 	for i := range profiles {
+		if c.pack {
+			usePack(&profiles[i])
+		}
 		if c.edit != nil {
 			c.edit(&profiles[i])
 		}
 	}
+	var extenders []config.Extender
+	if c.extender != nil {
+		extenders = append(extenders, *c.extender)
+	}
 	s, err := scheduler.New(ctx, rehearsingClient{c.client, c.stage}, factory, nil,
 		func(string) events.EventRecorderLogger { return c.recorder },
 		scheduler.WithProfiles(profiles...),
-		scheduler.WithFrameworkOutOfTreeRegistry(frameworkruntime.Registry{permitgate.Name: c.shared.New, mishapName: c.mishap.new}),
+		scheduler.WithFrameworkOutOfTreeRegistry(registry), scheduler.WithExtenders(extenders...),
 		scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(2), scheduler.WithClock(c.clock),
 	)
 	require.NoError(t, err)

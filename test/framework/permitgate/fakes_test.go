@@ -28,6 +28,8 @@ import (
 type groups struct {
 	*crdtest.Source
 
+	onRead func() error // called before a live read, may refuse it
+
 	mu      sync.Mutex // guards everything below
 	created int
 	muffled *v1alpha1.PodGroup // what the watch does not show
@@ -84,6 +86,11 @@ func (g *groups) muffle(name string, minMember int32) {
 
 // Read is a live read, which knows what the watch does not show.
 func (g *groups) Read(ctx context.Context, obj client.Object) error {
+	if g.onRead != nil {
+		if err := g.onRead(); err != nil {
+			return err
+		}
+	}
 	g.mu.Lock()
 	muffled := g.muffled
 	g.mu.Unlock()

@@ -2,13 +2,17 @@ package permitgate
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"zonewise.dev/plugins/permitgate"
 )
 
 // slowBackoff makes a gang that only time wakes miss every bound of these tests.
@@ -222,4 +226,83 @@ func TestStarvingGangCollects(t *testing.T) {
 			c.requireUnbound(t, "other")
 		})
 	}
+}
+
+// looks counts the looks at nodes that have room. It implements permitgate.Holds, and holds nothing.
+type looks struct{ atomic.Int64 }
+
+func (l *looks) Kept(*v1.Pod, fwk.NodeInfo, []v1.ResourceName, []int64) { l.Add(1) }
+
+// TestStarvingGangLooksAtWhatChanges: room that appears on one node costs a gang that collects a look at that node, not at all those
+// that it has collected already, also when its members are to be spread.
+func TestStarvingGangLooksAtWhatChanges(t *testing.T) {
+	t.Parallel()
+	const free, taken, pieces = 30, 20, 10
+	c := newCluster(t)
+	for i := range free + taken {
+		c.addNode(t, fmt.Sprintf("node-%d", i), 1)
+	}
+	var l looks
+	c.start(t, `{"initialBackoff": "4m", "maxBackoff": "4m", "starvationAfter": "1m", "gangPreemption": false}`, permitgate.WithHolds(&l))
+	for i := range taken {
+		c.bind(t, fmt.Sprintf("node-%d", free+i), member("", fmt.Sprintf("small-%d", i)))
+	}
+	c.quiet(t)
+	c.groups.set("g", free+pieces+1)
+	for i := range free + pieces + 1 {
+		c.create(t, train(member("g", fmt.Sprintf("g-%d", i))).SpreadConstraint(1, v1.LabelHostname, v1.DoNotSchedule,
+			&metav1.LabelSelector{MatchLabels: map[string]string{"job": "train"}}, nil, nil, nil, nil))
+	}
+	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "short of cpu")
+	c.quiet(t)
+	c.pass(4 * time.Minute)
+	c.recorder.requireEvent(t, "PodGroup g GangCollectsRoom", "")
+	c.quiet(t)
+	c.freeze() // no backoff ends
+	require.Equal(t, 1, c.booked("node-0"))
+	before, cycles := l.Load(), c.cycles.Load()
+	for i := range pieces {
+		c.delete(t, fmt.Sprintf("small-%d", i))
+		node := fmt.Sprintf("node-%d", free+i)
+		require.Eventually(t, func() bool { return c.booked(node) == 1 }, soon, tick, node)
+	}
+	t.Logf("%d looks for %d pieces of room in %d cycles", l.Load()-before, pieces, c.cycles.Load()-cycles)
+	require.LessOrEqual(t, l.Load()-before, int64(5*pieces))
+	require.Empty(t, c.bound(t, "g-0"))
+}
+
+// TestGangThatWaitsForAnotherToLeave takes its place without a timer: from the deletion of the other's last pod no time has to pass but the
+// milliseconds for which the scheduler is left to find news in its own cycles. Turns, backoffs and the queue's flush take longer.
+func TestGangThatWaitsForAnotherToLeave(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, slowBackoff, 2, 2)
+	first := c.createGang(t, "first", 4)
+	c.requireBound(t, first...)
+	second := c.createGang(t, "second", 4)
+	c.recorder.requireEvent(t, "PodGroup second GangRolledBack", "short of cpu")
+	c.requireUnbound(t, second...)
+	c.freeze()
+	c.delete(t, first...)
+	began := c.clock.Now()
+	isBound := func() bool { return len(c.bound(t, second...)) == len(second) }
+	for {
+		c.pass(time.Millisecond)
+		// The scheduler has all the time of the machine, and none of its own.
+		if waitFor(isBound, 500*time.Millisecond) {
+			break
+		}
+		require.Less(t, c.clock.Since(began), 20*time.Millisecond)
+	}
+	t.Logf("bound after %s", c.clock.Since(began))
+}
+
+// waitFor reports whether the condition comes to hold within some time of the machine's.
+func waitFor(condition func() bool, limit time.Duration) bool {
+	for deadline := time.Now().Add(limit); !condition(); {
+		if time.Now().After(deadline) {
+			return false
+		}
+		time.Sleep(tick)
+	}
+	return true
 }

@@ -276,6 +276,35 @@ func TestVictimsThatDoNotGo(t *testing.T) {
 	c.requireBound(t, gang...)
 }
 
+// TestVictimThatStaysIsNotCountedOn: while it is there no other pod is evicted for a room that would be complete without it.
+func TestVictimThatStaysIsNotCountedOn(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, `{"initialBackoff": "1m", "maxBackoff": "1m", "bindRehearsal": "Never"}`, 2)
+	c.graceful.Store(true)
+	c.bind(t, "node-0", member("", "stays", 1).Priority(1).TerminationGracePeriodSeconds(30), member("", "goes", 1).Priority(1).TerminationGracePeriodSeconds(30))
+	c.quiet(t)
+	gang := c.createUrgent(t, 2, plain)
+	c.requireUnbound(t, gang...)
+	c.quiet(t)
+	c.finish(t, "goes")
+	c.quiet(t)
+	c.pass(100 * time.Second)
+	c.recorder.requireEvent(t, "PodGroup urgent GangPreemptionFailed", "1 victims had not left their nodes in time")
+	c.create(t, member("", "other").Priority(1))
+	c.requireBound(t, "other")
+	c.pass(2 * time.Minute)
+	c.quiet(t)
+	other, err := c.client.CoreV1().Pods("default").Get(t.Context(), "other", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Nil(t, other.DeletionTimestamp)
+
+	c.finish(t, "stays")
+	c.pass(2 * time.Minute)
+	c.quiet(t)
+	c.finish(t, "other")
+	c.requireBound(t, gang...)
+}
+
 // TestPodsOfDaemonSetsStay: they would come back. What only claims to be one goes.
 func TestPodsOfDaemonSetsStay(t *testing.T) {
 	t.Parallel()

@@ -97,6 +97,47 @@ func TestEvictionThatIsRefused(t *testing.T) {
 	require.ElementsMatch(t, []string{"g-0", "g-1"}, c.evicted())
 }
 
+// TestRecoveryIsJudgedAgain: an attempt that failed, be it on a budget, an error of the API server or a read, says nothing about the gang.
+// It has recovered meanwhile, and none of its members is evicted: not by another attempt, nor later in the same one.
+func TestRecoveryIsJudgedAgain(t *testing.T) {
+	t.Parallel()
+	for name, failure := range map[string]struct{ evict, read error }{
+		"a budget refuses": {evict: apierrors.NewTooManyRequests("disruption budget", 1)},
+		"an error":         {evict: apierrors.NewInternalError(errors.New("etcd"))},
+		"a failed read":    {read: apierrors.NewTooManyRequests("too busy", 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t, slowBackoff, 1)
+			c.stop()
+			var attempts atomic.Int32
+			fail := func(err error) func() error {
+				return func() error {
+					if err != nil && attempts.Add(1) == 1 {
+						c.groups.muffle("g", 2) // the quorum is lowered, and the watch says so late
+						return err
+					}
+					return nil
+				}
+			}
+			c.onEvict = func(string) error { return fail(failure.evict)() }
+			c.groups.onRead = fail(failure.read)
+			c.groups.set("g", 4)
+			c.create(t, member("g", "g-0").Node("node-0"), member("g", "g-1").Node("node-0"), member("g", "g-2"), member("g", "g-3"))
+			c.start(t, `{"recoveryPolicy": "Evict", "recoveryTimeout": "1s"}`)
+			require.Eventually(t, func() bool { return attempts.Load() > 0 }, soon, tick)
+			for range 5 { // attempts
+				c.pass(time.Minute)
+				c.quiet(t)
+			}
+			require.Empty(t, c.evicted())
+			c.groups.set("g", 2)
+			c.quiet(t)
+			require.Empty(t, c.evicted())
+		})
+	}
+}
+
 // TestTheAPIServerKnowsBetter: nobody is evicted on the strength of what the plugin believes alone.
 func TestTheAPIServerKnowsBetter(t *testing.T) {
 	t.Parallel()
