@@ -34,15 +34,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// api serves the store to clients in this process, as far as a scheduler and its plugins ask for it: reads, status and
-// other patches, updates, bindings, evictions, deletions. It is the transport of a rest.Config. What it does not know is
-// answered as an API server answers for a kind that is not installed; events are taken and dropped.
+// api serves the store to clients in this process, as far as a scheduler and its plugins use it: reads, status and other
+// patches, updates, bindings, evictions, deletions. It is the transport of a rest.Config. Unknown kinds are answered as by
+// an API server that does not have them; events are accepted and dropped.
 type api struct {
 	*store
-	// ready is closed when the scheduler is built: what is listed may wake pods, for which it needs its queue.
+	// ready is closed when the scheduler is built: a list may wake pods, which needs the scheduler's queue.
 	ready <-chan struct{}
 	busy  func() (done func())
-	// The rest of the cluster, which acts on what is written:
+	// The rest of the cluster, which reacts to writes:
 	bind   func(pod *v1.Pod, node string) error
 	evict  func(key string) error
 	delete func(k *kind, key string, grace *int64) error
@@ -158,7 +158,7 @@ func (a *api) kindOf(info *request.RequestInfo) *kind {
 	return nil
 }
 
-// discover says which kinds the store serves.
+// discover answers discovery requests with the kinds that the store serves.
 func (a *api) discover(path string) (any, error) {
 	groups := map[string]*metav1.APIGroup{}
 	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}}
@@ -194,7 +194,7 @@ func (a *api) discover(path string) (any, error) {
 	return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, path, "", 0, false)
 }
 
-// serveOther answers for the kinds of Kubernetes that the store does not have: there are no objects of them.
+// serveOther answers for the kinds of Kubernetes that the store does not have: they have no objects.
 func (a *api) serveOther(r *http.Request, info *request.RequestInfo) (any, error) {
 	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 	gvk, known := otherKinds()[gvr]
@@ -228,7 +228,7 @@ func (a *api) get(k *kind, key string) (client.Object, error) {
 	return nil, apierrors.NewNotFound(k.resource, key)
 }
 
-// typed returns a shallow copy that says its kind, as JSON has to.
+// typed returns a shallow copy with its kind set, as JSON needs.
 func (k *kind) typed(obj client.Object) client.Object {
 	shallow := reflect.New(reflect.TypeOf(obj).Elem())
 	shallow.Elem().Set(reflect.ValueOf(obj).Elem())
@@ -237,7 +237,7 @@ func (k *kind) typed(obj client.Object) client.Object {
 	return out
 }
 
-// selection is what a list or a watch asks for.
+// selection says which objects a list or a watch asks for.
 func selection(k *kind, namespace string, r *http.Request) (func(obj client.Object) bool, error) {
 	byLabel, err := labels.Parse(r.URL.Query().Get("labelSelector"))
 	if err != nil {
@@ -398,7 +398,7 @@ func conflict(k *kind, obj client.Object) error {
 	return apierrors.NewConflict(k.resource, obj.GetName(), errors.New("the object has been modified"))
 }
 
-// setStatus gives an object the status of another one of its type.
+// setStatus copies the status of an object to another one of its type.
 func setStatus(obj, from client.Object) {
 	is, wanted := reflect.ValueOf(obj).Elem().FieldByName("Status"), reflect.ValueOf(from).Elem().FieldByName("Status")
 	if is.IsValid() {

@@ -12,17 +12,17 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// Answer is what the scheduler's plugins say of a pod now.
+// Answer is what the scheduler's plugins say about a pod now.
 type Answer struct {
-	// Gates are what keeps the pod out of the queue.
+	// Gates keep the pod out of the queue.
 	Gates []Refusal
-	// All refuses the pod before any node is looked at.
+	// All is a refusal before any node is looked at.
 	All *Refusal
-	// Nodes has every node, in the order of their names. It is there even when All is not nil, with its refusal.
+	// Nodes has every node, sorted by name. If All is not nil, each node has that refusal.
 	Nodes []NodeAnswer
 }
 
-// NodeAnswer is what the plugins say of the pod on one node.
+// NodeAnswer is what the plugins say about the pod on one node.
 type NodeAnswer struct {
 	Node *v1.Node
 	// Refusal is nil when all of them accept it.
@@ -31,10 +31,10 @@ type NodeAnswer struct {
 
 // Refusal is a plugin's answer.
 type Refusal struct {
-	// Plugin is empty when the framework itself answers.
+	// Plugin is empty if the framework itself refuses.
 	Plugin  string
 	Reasons []string
-	// Error says that the plugin has failed. Unresolvable: not even without other pods would it fit.
+	// Error: the plugin has failed. Unresolvable: the pod would not fit even without other pods.
 	Error, Unresolvable bool
 }
 
@@ -67,9 +67,8 @@ func (a *Answer) Fit() []*v1.Node {
 }
 
 // Ask has the filters of the pod's profile judge every node, with the pods that are nominated to them, as in a scheduling
-// cycle. Nothing is placed, and nobody is preempted. The pod need not exist in the copy; one that is bound is judged as if it
-// were to be placed again, beside itself. An error says that no profile is the pod's or that an extender has failed; a plugin
-// that fails refuses.
+// cycle. No pod is placed or preempted. The pod need not exist in the copy; a bound pod is judged as if another one like it
+// were to be placed. It is an error if the pod has no profile or an extender fails; a failing plugin is a refusal.
 func (s *Sim) Ask(ctx context.Context, pod *v1.Pod) (*Answer, error) {
 	f := s.scheduler.Profiles[pod.Spec.SchedulerName]
 	if f == nil {
@@ -119,7 +118,7 @@ func (s *Sim) Ask(ctx context.Context, pod *v1.Pod) (*Answer, error) {
 	return out, ctx.Err()
 }
 
-// askExtenders asks the extenders of the configuration, one after the other, about the nodes that are left.
+// askExtenders asks the extenders of the configuration, one after the other, about the remaining nodes.
 func (s *Sim) askExtenders(pod *v1.Pod, nodes []fwk.NodeInfo, out *Answer) error {
 	for _, extender := range s.scheduler.Extenders {
 		if !extender.IsFilter() || !extender.IsInterested(pod) {

@@ -20,11 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This file is the rest of the cluster, as far as a scheduler notices it: kubelets that start and end pods, controllers that
-// make lost pods again, and the budgets' controller. Volumes and devices are in devices.go.
+// This file plays the rest of the cluster, as far as a scheduler notices it: kubelets that start and end pods, controllers
+// that replace lost pods, and the controller of budgets. Volumes and devices are in devices.go.
 
 const (
-	// stopTime is how long a pod takes at most to end after its deletion: longer than a scheduler takes to try what is in its
+	// stopTime is the longest that a pod takes to end after its deletion: longer than a scheduler takes to try what is in its
 	// queue.
 	stopTime = time.Minute
 	// killTime is that of a pod without a grace period: until the API server has answered.
@@ -35,7 +35,7 @@ func (s *Sim) newAPI() *api {
 	return &api{store: s.store, ready: s.ready, busy: s.busy, bind: s.bind, evict: s.evict, delete: s.delete, wrote: s.wrote}
 }
 
-// bind does what a binding leads to: the pod is on its node, and runs.
+// bind puts a pod on its node, and has it run.
 func (s *Sim) bind(pod *v1.Pod, nodeName string) error {
 	now := metav1.Time{Time: s.clock.Now().Truncate(time.Second)} // as the API server keeps it
 	node, _ := get[*v1.Node](s.store, nodeName)
@@ -62,7 +62,7 @@ func (s *Sim) bind(pod *v1.Pod, nodeName string) error {
 	return nil
 }
 
-// topologyLabels are those that the API server copies from the node to the pod that is bound to it.
+// topologyLabels are the labels that the API server copies from a node to the pods bound to it.
 var topologyLabels = []string{v1.LabelTopologyZone, v1.LabelTopologyRegion}
 
 func copyTopology(pod *v1.Pod, node *v1.Node) {
@@ -127,7 +127,7 @@ func (s *Sim) delete(k *kind, key string, grace *int64) error {
 	return err
 }
 
-// end takes a pod away that has come to its end.
+// end removes a pod that has ended.
 func (s *Sim) end(pod *v1.Pod) {
 	if now, ok := get[*v1.Pod](s.store, keyOf(pod)); !ok || now.UID != pod.UID {
 		return
@@ -137,7 +137,7 @@ func (s *Sim) end(pod *v1.Pod) {
 	s.progress()
 }
 
-// gone does what follows the end of a pod: what is its own goes too, and its controller makes another one.
+// gone handles the end of a pod: its own claims are deleted, and its controller replaces it.
 func (s *Sim) gone(pod *v1.Pod) {
 	s.releaseClaims(pod)
 	if made := s.replacement(pod); made != nil && !s.options.Bare {
@@ -145,7 +145,7 @@ func (s *Sim) gone(pod *v1.Pod) {
 	}
 }
 
-// evict is an eviction by request, which budgets may refuse.
+// evict handles an eviction request, which budgets may refuse.
 func (s *Sim) evict(key string) error {
 	pod, ok := get[*v1.Pod](s.store, key)
 	if !ok {
@@ -170,7 +170,7 @@ func (s *Sim) budgetsOf(pod *v1.Pod) []*policyv1.PodDisruptionBudget {
 	return out
 }
 
-// countHealthy keeps the status of budgets when a pod becomes healthy or ends.
+// countHealthy updates the status of budgets when a pod becomes healthy or ends.
 func (s *Sim) countHealthy(pod *v1.Pod, by int32) {
 	if by < 0 && !isReady(pod) {
 		return
@@ -184,7 +184,7 @@ func (s *Sim) countHealthy(pod *v1.Pod, by int32) {
 	}
 }
 
-// NodeBound reports whether a pod goes with its node: nothing makes another one elsewhere.
+// NodeBound reports whether a pod is lost with its node: no controller replaces it elsewhere.
 func NodeBound(pod *v1.Pod) bool {
 	if _, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]; mirror {
 		return true
@@ -193,8 +193,8 @@ func NodeBound(pod *v1.Pod) bool {
 	return owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "Node")
 }
 
-// replacement returns what the controller of a pod that has ended makes in its place, nil when it makes nothing: for pods
-// without a controller, pods that go with their node, and pods that have finished.
+// replacement returns the pod by which its controller replaces one that has ended. It is nil for pods without a
+// controller, pods that are lost with their node, and finished pods.
 func (s *Sim) replacement(pod *v1.Pod) *v1.Pod {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || NodeBound(pod) || ended(pod) {
@@ -226,7 +226,7 @@ func (s *Sim) replacement(pod *v1.Pod) *v1.Pod {
 	return made
 }
 
-// make creates a pod, with the claims that are its own.
+// make creates a pod, with its own claims.
 func (s *Sim) make(pod *v1.Pod) {
 	s.makeClaims(pod)
 	if err := s.store.create(pod); err != nil {
@@ -238,23 +238,23 @@ func (s *Sim) make(pod *v1.Pod) {
 	s.progress()
 }
 
-// Made returns the pods that controllers have made in the place of others, by UID.
+// Made returns the pods that controllers have made to replace others, by UID.
 func (s *Sim) Made() map[types.UID]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.made)
 }
 
-// Loss is what is lost with nodes.
+// Loss has the pods that are lost with nodes.
 type Loss struct {
 	Nodes []*v1.Node
-	// Displaced pods had a controller, which has made others in their place: Replacements, in the same order.
+	// Displaced pods had a controller, which has made Replacements, in the same order.
 	Displaced, Replacements []*v1.Pod
-	// Orphans had none, NodeBound pods go with their nodes.
+	// Orphans had no controller; NodeBound pods are lost with their nodes.
 	Orphans, NodeBound []*v1.Pod
 }
 
-// Lose takes nodes away with all that is on them, as when a zone has failed for good: the nodes are deleted, then their
+// Lose removes nodes with all that is on them, as when a zone has failed for good: the nodes are deleted, then their
 // pods, and their controllers make others. Run schedules these.
 func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
 	out := &Loss{}
@@ -274,7 +274,7 @@ func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
 			pods = append(pods, pod)
 		}
 	}
-	// In which order controllers notice is left to chance in a cluster.
+	// In a cluster the order in which controllers notice is random.
 	slices.SortStableFunc(pods, func(a, b *v1.Pod) int {
 		if s.options.Seed == 0 {
 			return 0
@@ -317,7 +317,7 @@ func controllerKind(pod *v1.Pod) string {
 	return ""
 }
 
-// Add creates objects; pods get the claims that are their own. They are given to the Sim. Run schedules the pods.
+// Add creates objects, and the own claims of pods. The Sim owns the objects from then on. Run schedules the pods.
 func (s *Sim) Add(objects ...client.Object) error {
 	slices.SortStableFunc(objects, func(a, b client.Object) int { return cmp.Compare(isPod(a), isPod(b)) })
 	for _, obj := range objects {
@@ -342,7 +342,7 @@ func isPod(obj client.Object) int {
 	return 0
 }
 
-// Remove deletes an object at once, as if it had never been: nothing is made in its place.
+// Remove deletes an object at once, as if it had never existed: no controller replaces it.
 func (s *Sim) Remove(obj client.Object) {
 	for _, k := range s.store.order {
 		if k.holds(obj) {
@@ -352,7 +352,7 @@ func (s *Sim) Remove(obj client.Object) {
 	s.progress()
 }
 
-// RemoveNode takes a node away with its pods, as if it had never been.
+// RemoveNode removes a node with its pods, as if it had never existed.
 func (s *Sim) RemoveNode(name string) {
 	if node, ok := get[*v1.Node](s.store, name); ok {
 		s.removeNode(node)
@@ -362,8 +362,8 @@ func (s *Sim) RemoveNode(name string) {
 	}
 }
 
-// AddNodes adds nodes that are like another one, with the pods that run on every such node and with what its CSI drivers
-// and device drivers say of it. It returns their names.
+// AddNodes adds copies of a node, with the pods that run on every such node and with the data of its CSI and device
+// drivers. It returns their names.
 func (s *Sim) AddNodes(n int, like string) ([]string, error) {
 	model, ok := get[*v1.Node](s.store, like)
 	if !ok {
@@ -419,18 +419,18 @@ func (s *Sim) wrote(ctx context.Context, obj client.Object) {
 	}
 }
 
-// Put takes an object as it is in the cluster now: a new one, or one that has changed. It is not modified, and may be shared.
+// Put stores a new or changed object of the cluster. The object is not modified, and may be shared.
 func (s *Sim) Put(obj client.Object) error { return s.store.put(obj) }
 
-// Sync makes the copy equal to a cluster: objects are all that there are at that time. Those that are the same objects as
-// before cost a comparison.
+// Sync makes the copy equal to a cluster that has exactly these objects at that time. An object that is unchanged costs a
+// comparison.
 func (s *Sim) Sync(now time.Time, objects []client.Object) error {
 	s.clock.advance(now)
 	seen := map[*kind]map[string]bool{}
 	for _, obj := range objects {
-		k := s.store.kinds[reflect.TypeOf(obj)]
-		if k == nil {
-			return fmt.Errorf("%T: a simulation knows no such kind", obj)
+		k, err := s.store.kindOf(obj)
+		if err != nil {
+			return err
 		}
 		if seen[k] == nil {
 			seen[k] = map[string]bool{}
@@ -455,7 +455,7 @@ func (s *Sim) Sync(now time.Time, objects []client.Object) error {
 	return nil
 }
 
-// Pass lets time pass in the copy, without a scheduling cycle: grace periods end, and statuses are written.
+// Pass lets time pass in the copy without scheduling cycles: grace periods end, and statuses are written.
 func (s *Sim) Pass(ctx context.Context, d time.Duration) error {
 	end := s.clock.Now().Add(d)
 	for {

@@ -10,7 +10,7 @@ import (
 	shipped "zonewise.dev/config"
 )
 
-// DefaultConfig returns the shipped configuration with all three plugins, which takes the place of kube-scheduler's.
+// DefaultConfig returns the shipped configuration with all three plugins that replaces kube-scheduler's.
 func DefaultConfig() (*config.KubeSchedulerConfiguration, error) {
 	data, err := shipped.FS.ReadFile("zonewise.yaml")
 	if err != nil {

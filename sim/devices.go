@@ -15,9 +15,9 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// This file is the controllers of volumes and of resource claims.
+// This file plays the controllers of volumes and of resource claims.
 
-// bindClaim is the volume controller's answer to a volume that names its claim.
+// bindClaim binds a claim to the volume that names it, as the volume controller does.
 func (s *Sim) bindClaim(pv *v1.PersistentVolume) {
 	ref := pv.Spec.ClaimRef
 	if ref == nil || pv.Status.Phase == v1.VolumeBound {
@@ -40,7 +40,7 @@ func (s *Sim) bindClaim(pv *v1.PersistentVolume) {
 	})
 }
 
-// provision is the answer to a claim for which the scheduler has chosen a node: a volume in the node's zone.
+// provision makes a volume for a claim for which the scheduler has chosen a node, in the node's zone.
 func (s *Sim) provision(claim *v1.PersistentVolumeClaim) {
 	node, ok := get[*v1.Node](s.store, claim.Annotations[volume.AnnSelectedNode])
 	if !ok || claim.Spec.VolumeName != "" {
@@ -67,8 +67,8 @@ func (s *Sim) provision(claim *v1.PersistentVolumeClaim) {
 	}
 }
 
-// makeClaims makes the claims of volumes and devices that belong to a pod alone. A template that is missing makes none, and
-// the scheduler says so.
+// makeClaims makes the claims for a pod's own volumes and devices. Without the template there is no claim, and the
+// scheduler says so.
 func (s *Sim) makeClaims(pod *v1.Pod) {
 	if pod.UID == "" {
 		s.store.mu.Lock()
@@ -108,7 +108,7 @@ func (s *Sim) makeClaims(pod *v1.Pod) {
 	}
 }
 
-// releaseClaims gives back what a pod had that has ended.
+// releaseClaims releases the claims of a pod that has ended.
 func (s *Sim) releaseClaims(pod *v1.Pod) {
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; v.Ephemeral != nil {
@@ -148,7 +148,7 @@ func (s *Sim) releaseClaims(pod *v1.Pod) {
 	}
 }
 
-// removeNode takes a node away with what its drivers say of it.
+// removeNode removes a node with the data of its drivers.
 func (s *Sim) removeNode(node *v1.Node) {
 	s.store.remove(of[*v1.Node](s.store), node.Name)
 	s.store.remove(of[*storagev1.CSINode](s.store), node.Name)

@@ -5,24 +5,24 @@
 // # Contract
 //
 // A [Sim] is made from a cluster's objects by [New]. Ask returns the plugins' own verdict on every node for one pod and
-// changes nothing. Add, AddNodes, Lose, Put, Remove and Sync change the copy; Run then schedules what waits until
-// nothing more happens, however long one waits. Nothing here judges: what an answer says, a plugin has said.
+// changes nothing. Add, AddNodes, Lose, Put, Remove and Sync change the copy; Run then schedules the waiting pods
+// until waiting longer would change nothing. The package itself does not judge: every reason in an answer is a plugin's.
 //
-// Time is the copy's own. It stands still while the scheduler computes and then moves to the next moment at which
-// something was to happen, so that grace periods pass in no time.
+// The copy has its own time. It stands still while the scheduler computes, and then moves to the next moment at which
+// something is due, so that grace periods pass at once.
 //
-// The same objects, options and seed give the same result. That rests on knowing when the copy is at rest: requests and
-// binding goroutines are counted, the plugins' workers say so themselves (Idle), and other goroutines get a bounded time
-// of the machine to come to rest.
+// The same objects, options and seed give the same result. For that the package must know when the copy is at rest: it counts
+// requests and binding goroutines, asks the plugins whether their workers are idle (Idle), and gives other goroutines a
+// bounded time to finish.
 //
 // # Where it differs from a cluster
 //
 //   - The scheduler's client is served from memory. Binds, patches and evictions change the copy, and field selectors and
 //     watches work as the scheduler uses them.
-//   - Controllers are played as far as the scheduler needs them: lost and evicted pods are made again for their controllers,
-//     and volumes are provisioned and bound at once.
-//   - Pods that have finished are left out; pods are not batched; pods are tried one after another.
-//   - Extenders are called if the configuration has them; they are told of the copy's pods.
+//   - Controllers are simulated as far as the scheduler needs them: lost and evicted pods are replaced, and volumes are
+//     provisioned and bound at once.
+//   - Finished pods are left out. Pods are not batched.
+//   - Extenders are called if the configuration has them; they see the copy's pods.
 //
 // # Concurrency
 //
@@ -30,5 +30,6 @@
 //
 // # Non-goals
 //
-// It is no model of kubelets, of controllers' speed or of the API server's latency: it says where pods go, not when.
+// The package does not model kubelets, the speed of controllers or the latency of the API server: it says where pods go,
+// not when.
 package sim

@@ -25,14 +25,14 @@ import (
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
-// profile is the framework of one profile as the scheduler sees it. It tells the Sim of what goes on beside the
-// scheduling cycle, and leaves everything else to the framework: plugins have that, and not the profile, for a handle.
+// profile wraps the framework of one profile for the scheduler. It reports to the Sim what runs outside of the
+// scheduling cycle, and leaves everything else to the framework, which also stays the handle of the plugins.
 type profile struct {
 	framework.Framework
 	sim *Sim
 }
 
-// adopt puts a profile in the place of a framework, and keeps two plugins from waiting and drawing lots by themselves.
+// adopt wraps a framework in a profile, and stops two plugins from polling and from making random choices.
 func (s *Sim) adopt(f framework.Framework) *profile {
 	for _, plugin := range f.EnqueueExtensions() { // all plugins that can refuse a pod
 		switch p := plugin.(type) {
@@ -46,8 +46,8 @@ func (s *Sim) adopt(f framework.Framework) *profile {
 	return &profile{Framework: f, sim: s}
 }
 
-// flights is what a scheduler has under way beside its scheduling cycle: binding cycles, which end with a binding or in
-// the failure handler, and preemptions.
+// flights counts what a scheduler has under way outside of its scheduling cycle: binding cycles, which end with a binding
+// or in the failure handler, and preemptions.
 type flights struct {
 	preemption []*preemption.Executor
 
@@ -64,12 +64,12 @@ type waiting struct {
 	until time.Time
 }
 
-// decided reports whether the pod has been allowed or rejected, so that it is about to go on. The framework keeps that to itself:
-// its fields are read under its lock.
+// decided reports whether the pod has been allowed or rejected, and so is about to continue. The framework does not export
+// that: its fields are read under its lock.
 func (w waiting) decided() bool {
 	pod := reflect.ValueOf(w.WaitingPod).Elem()
 	mu := (*sync.RWMutex)(pod.FieldByName("mu").Addr().UnsafePointer())
-	mu.Lock() // a rejection writes with a lock for readers
+	mu.Lock() // a rejection writes under a read lock
 	defer mu.Unlock()
 	return pod.FieldByName("done").Bool()
 }
@@ -101,7 +101,7 @@ func (f *flights) busy() bool {
 	return len(f.binding) > waits
 }
 
-// overdue returns the pods that have waited in Permit for as long as they may, and when the next will have.
+// overdue returns the pods whose time in Permit is over, and when that of the next one is.
 func (f *flights) overdue(now time.Time) (pods []fwk.WaitingPod, next time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,7 +117,7 @@ func (f *flights) overdue(now time.Time) (pods []fwk.WaitingPod, next time.Time)
 	return pods, next
 }
 
-// RunReservePluginsReserve implements framework.Framework. Where a pod is reserved, a binding cycle or a failure follows.
+// RunReservePluginsReserve implements framework.Framework. After Reserve a binding cycle or a failure follows.
 func (p *profile) RunReservePluginsReserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	if !state.IsPodGroupSchedulingCycle() {
 		p.sim.flights.mu.Lock()
@@ -127,8 +127,8 @@ func (p *profile) RunReservePluginsReserve(ctx context.Context, state fwk.CycleS
 	return p.Framework.RunReservePluginsReserve(ctx, state, pod, nodeName)
 }
 
-// AddWaitingPod implements framework.Framework. The timers of the framework run on the machine's clock, and a pod waits in
-// the copy's: so they are set to what never ends, and the Sim keeps the time.
+// AddWaitingPod implements framework.Framework. The framework's timers run on the machine's clock, but a pod waits in
+// the copy's time. So the timers are set never to fire, and the Sim keeps the time.
 func (p *profile) AddWaitingPod(pod *v1.Pod, waits map[string]time.Duration) {
 	const never = 24 * time.Hour
 	shortest := never
@@ -159,7 +159,7 @@ func (p *profile) WaitOnPermit(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	return status
 }
 
-// RunPostFilterPlugins implements framework.Framework. Preemption goes on after it has returned.
+// RunPostFilterPlugins implements framework.Framework. Preemption continues after it has returned.
 func (p *profile) RunPostFilterPlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	result, status := p.Framework.RunPostFilterPlugins(ctx, state, pod, statuses)
 	if status.IsSuccess() {
@@ -182,8 +182,8 @@ func (f *flights) landed(uid types.UID) {
 	delete(f.binding, uid)
 }
 
-// failed is the scheduler's failure handler. The context is that of the binding cycle, or of the scheduling cycle where it
-// came to none.
+// failed is the scheduler's failure handler. The context is that of the binding cycle, or of the scheduling cycle if there
+// was no binding cycle.
 func (s *Sim) failed(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
 	uid := pod.Pod.UID
 	s.handleFailure(ctx, f, pod, status, nominating, start)
@@ -191,7 +191,7 @@ func (s *Sim) failed(ctx context.Context, f framework.Framework, pod *framework.
 	context.AfterFunc(ctx, func() { s.flights.landed(uid) })
 }
 
-// GetNodeHint implements framework.Framework: each pod is scheduled by itself.
+// GetNodeHint implements framework.Framework. It gives no hint, so that pods are not batched.
 func (p *profile) GetNodeHint(context.Context, *v1.Pod, fwk.PodSignature, fwk.CycleState, int64) string {
 	return ""
 }
@@ -200,8 +200,8 @@ func (p *profile) GetNodeHint(context.Context, *v1.Pod, fwk.PodSignature, fwk.Cy
 func (p *profile) StoreScheduleResults(context.Context, fwk.PodSignature, string, string, framework.SortedScoredNodes, int64) {
 }
 
-// RunScorePlugins implements framework.Framework. Nodes that score the same are told apart by the seed; with seed 0 it is
-// left to the scheduler, which takes the first one.
+// RunScorePlugins implements framework.Framework. The seed decides between nodes with equal scores; with seed 0
+// the scheduler takes the first one.
 func (p *profile) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) ([]fwk.NodePluginScores, *fwk.Status) {
 	scores, status := p.Framework.RunScorePlugins(ctx, state, pod, nodes)
 	options := &p.sim.options
@@ -213,14 +213,14 @@ func (p *profile) RunScorePlugins(ctx context.Context, state fwk.CycleState, pod
 		case options.Seed != 0:
 			scores[i].Randomizer = int(draw(options.Seed, string(pod.UID), scores[i].Name) >> 2) //nolint:gosec // fits
 		case pod.Labels[schedulingv1alpha1.PodGroupLabel] != "":
-			// PreFilter names the nodes of members, which the framework then looks at in no order.
+			// PreFilter names nodes for members, which the framework then looks at in random order.
 			scores[i].Randomizer = int(draw(0, scores[i].Name) >> 2) //nolint:gosec // fits
 		}
 	}
 	return scores, status
 }
 
-// draw is a number that depends on the seed and on names only.
+// draw returns a number that depends only on the seed and on names.
 func draw(seed int64, names ...string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(strconv.FormatInt(seed, 36)))
@@ -231,7 +231,8 @@ func draw(seed int64, names ...string) uint64 {
 	return h.Sum64()
 }
 
-// seededPreemption is upstream's preemption without its dice: where it begins to look, and which of equal nodes it takes.
+// seededPreemption is upstream's preemption without its random choices: where it begins to look, and which of equal nodes
+// it takes.
 type seededPreemption struct {
 	preemption.Interface
 	options *Options
@@ -245,14 +246,14 @@ func (p *seededPreemption) GetOffsetAndNumCandidates(nodes int32) (offset, candi
 	return int32(draw(p.options.Seed) % uint64(max(1, nodes))), candidates //nolint:gosec // less than nodes
 }
 
-// PodEligibleToPreemptOthers implements preemption.Interface. It is what preemption begins with.
+// PodEligibleToPreemptOthers implements preemption.Interface. Preemption begins with it.
 func (p *seededPreemption) PodEligibleToPreemptOthers(ctx context.Context, pod *v1.Pod, status *fwk.Status) (bool, string) {
 	p.preferred = p.options.preferred(pod, true)
 	return p.Interface.PodEligibleToPreemptOthers(ctx, pod, status)
 }
 
-// CandidatesToVictimsMap implements preemption.Interface. Of candidates that are equal in all else, the last criterion is
-// the victims' start time, in whole seconds as the API server has it; fractions decide between those that are equal.
+// CandidatesToVictimsMap implements preemption.Interface. For candidates that are otherwise equal, the last criterion is
+// the victims' start time, in whole seconds as in the API server; this adds a fraction of a second.
 func (p *seededPreemption) CandidatesToVictimsMap(candidates []preemption.Candidate) map[string]*extenderv1.Victims {
 	const fractions = uint64(time.Second) - 1
 	out := p.Interface.CandidatesToVictimsMap(candidates)
@@ -274,7 +275,7 @@ func (p *seededPreemption) CandidatesToVictimsMap(candidates []preemption.Candid
 	return out
 }
 
-// preferred is the node that a pod takes if no other is better, empty when it does not matter.
+// preferred returns the node that a pod takes if no other is better, empty if it does not matter.
 func (o *Options) preferred(pod *v1.Pod, evicts bool) string {
 	if o.Prefer == nil {
 		return ""
@@ -282,7 +283,7 @@ func (o *Options) preferred(pod *v1.Pod, evicts bool) string {
 	return o.Prefer(pod, evicts)
 }
 
-// volumeWrites counts the requests of one pod's volumes, and ends its waiting when the last has been answered.
+// volumeWrites counts the requests for one pod's volumes, and ends its waiting after the last answer.
 type volumeWrites struct {
 	done   context.CancelFunc
 	wanted int
@@ -300,8 +301,7 @@ func noteVolumeWrite(ctx context.Context) {
 	}
 }
 
-// volumeBinder is upstream's binder, which asks once a second whether the volume controllers have done their part. Here
-// they have when its requests return.
+// volumeBinder is upstream's binder without its polling: here the volume controllers are done when its requests return.
 type volumeBinder struct {
 	volumebinding.SchedulerVolumeBinder
 }

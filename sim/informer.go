@@ -19,9 +19,9 @@ import (
 	"zonewise.dev/internal/crd"
 )
 
-// newInformerFactory returns a factory whose informers of the store's kinds are views of the store: no list, no watch, no
-// second copy, and handlers that run on the goroutine of the Sim. For a kind that a factory knows already it uses what it
-// knows.
+// newInformerFactory returns a factory whose informers of the store's kinds are views of the store: without list, watch or a
+// second copy, and with handlers that run on the goroutine of the Sim. A factory keeps the first informer that it is given
+// for a kind.
 func newInformerFactory(c kubernetes.Interface, s *store) informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactory(c, 0)
 	for _, example := range Kinds() {
@@ -41,7 +41,7 @@ func (v *view) AddEventHandler(handler cache.ResourceEventHandler) (cache.Resour
 	return v.kind.register(handler), nil
 }
 
-// AddEventHandlerWithResyncPeriod implements cache.SharedInformer. Nothing is synced again: nothing gets lost.
+// AddEventHandlerWithResyncPeriod implements cache.SharedInformer. There is no resync, since no event is lost.
 func (v *view) AddEventHandlerWithResyncPeriod(handler cache.ResourceEventHandler, _ time.Duration) (cache.ResourceEventHandlerRegistration, error) {
 	return v.kind.register(handler), nil
 }
@@ -93,7 +93,7 @@ func (v *view) HasSynced() bool {
 	return v.kind.store.started
 }
 
-// HasSyncedChecker implements cache.SharedInformer. The store is there before the informer is.
+// HasSyncedChecker implements cache.SharedInformer. The store exists before the informer.
 func (v *view) HasSyncedChecker() cache.DoneChecker { return synced{v.kind.gvk.Kind} }
 
 // LastSyncResourceVersion implements cache.SharedInformer.
@@ -105,7 +105,7 @@ func (v *view) SetWatchErrorHandler(cache.WatchErrorHandler) error { return nil 
 // SetWatchErrorHandlerWithContext implements cache.SharedInformer.
 func (v *view) SetWatchErrorHandlerWithContext(cache.WatchErrorHandlerWithContext) error { return nil }
 
-// SetTransform implements cache.SharedInformer. Objects stay as they are.
+// SetTransform implements cache.SharedInformer. Objects are not transformed.
 func (v *view) SetTransform(cache.TransformFunc) error { return nil }
 
 // IsStopped implements cache.SharedInformer.
@@ -129,14 +129,14 @@ var closed = func() chan struct{} {
 type registration struct {
 	kind    *kind
 	handler cache.ResourceEventHandler
-	// origin is the functions that registered it.
+	// origin names the functions that registered it.
 	origin string
-	// Events up to serial came before the handler, which sees their outcome in its first list.
+	// Events up to serial came before the handler; its first list has their result.
 	serial int
 	done   chan struct{} // closed when the first list has been delivered
 }
 
-// register adds a handler, which is given all objects first.
+// register adds a handler, which first gets all objects.
 func (k *kind) register(handler cache.ResourceEventHandler) *registration {
 	k.store.mu.Lock()
 	defer k.store.mu.Unlock()
@@ -154,9 +154,9 @@ func (k *kind) register(handler cache.ResourceEventHandler) *registration {
 	return r
 }
 
-// origin names the functions that called, the innermost first. The framework builds its plugins, and the scheduler registers its
-// handlers, in the order of maps; that of the names is always the same. The scheduler's own handlers come last: they wake pods,
-// for which the plugins are to know what has happened.
+// origin names the calling functions, the innermost first. The framework builds its plugins, and the scheduler registers its
+// handlers, in random order; the order of these names is always the same. The scheduler's own handlers come last: they wake
+// pods, and the plugins must know of the event before that.
 func origin() string {
 	callers := make([]uintptr, 64)
 	frames := goruntime.CallersFrames(callers[:goruntime.Callers(3, callers)])
@@ -174,14 +174,14 @@ func origin() string {
 	}
 }
 
-// firstLocked puts what is told at the beginning in the order of the kinds, of each in that of its handlers.
+// firstLocked orders the first lists of handlers by kind, and within a kind by handler.
 func (s *store) firstLocked() {
 	slices.SortStableFunc(s.pending, func(a, b event) int {
 		return cmp.Or(cmp.Compare(slices.Index(s.order, a.kind), slices.Index(s.order, b.kind)), strings.Compare(a.origin, b.origin))
 	})
 }
 
-// inOrderLocked returns all objects in the order in which they were created. Handlers that are registered one after the other
+// inOrderLocked returns all objects in the order of their creation. Handlers that are registered one after the other
 // share the list.
 func (k *kind) inOrderLocked() []any {
 	if k.sorted == nil {
@@ -277,7 +277,7 @@ func (s source) Read(_ context.Context, obj client.Object) error {
 	return nil
 }
 
-// watched is a crd.Kind. Without a registration it is one that is not installed.
+// watched is a crd.Kind. Without a registration the kind is not installed.
 type watched struct{ *registration }
 
 // Available implements crd.Kind.

@@ -33,6 +33,9 @@ const (
 	// they are thought to wait for that: when the whole process is at rest, or after ten times as long.
 	pollInterval = 100 * time.Millisecond
 	stuckLimit   = 300 * time.Millisecond
+	// spinTime is for how long await yields before it sleeps. What it waits for mostly takes less than a bind in the copy, and the
+	// shortest sleep is a millisecond, which for each pod is as long as its cycle.
+	spinTime = 2 * time.Millisecond
 	// restLimit bounds for how long the machine may take until every goroutine of the process waits, before a cycle and, longer,
 	// before the time moves on. Goroutines that are not the copy's may never, so this is no error.
 	restLimit, advanceRestLimit, startRestLimit = 20 * time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond
@@ -121,7 +124,7 @@ func (s *Sim) settle(ctx context.Context) error {
 			return err
 		}
 		if s.store.quiet() {
-			if othersRest(restLimit); s.store.quiet() && !s.atWork() && !s.clock.pay() {
+			if s.othersRest(); s.store.quiet() && !s.atWork() && !s.clock.pay() {
 				return nil
 			}
 		}
@@ -136,10 +139,10 @@ func (s *Sim) atWork() bool {
 // await waits in the machine's time until a condition is met. A worker that looks again and again, by the clock, sees time pass when
 // nothing else moves.
 func (s *Sim) await(ctx context.Context, met func() bool) error {
-	const spins = 500
-	last := time.Now()
-	for i := 0; !met(); i++ {
-		if i < spins {
+	began := time.Now()
+	last, pause := began, time.Duration(0)
+	for !met() {
+		if time.Since(began) < spinTime {
 			runtime.Gosched()
 			continue
 		}
@@ -154,16 +157,28 @@ func (s *Sim) await(ctx context.Context, met func() bool) error {
 			return context.Cause(ctx)
 		case <-s.ctx.Done():
 			return context.Cause(s.ctx)
-		case <-time.After(min(time.Duration(i-spins)*10*time.Microsecond, 5*time.Millisecond)):
+		case <-time.After(pause):
+			pause = min(pause+10*time.Microsecond, 5*time.Millisecond)
 		}
 	}
 	return ctx.Err()
 }
 
-// othersRest waits until every other goroutine of the process waits for something, but no longer than limit. Those that a channel or a
-// timer has just woken are not yet at work by any other sign.
-func othersRest(limit time.Duration) {
-	for began, quiet := time.Now(), 0; quiet < 2 && time.Since(began) < limit; {
+// othersRest is othersRest before a cycle. It waits for half as long each time in a row that it was in vain: while the garbage
+// collector runs, the process is never at rest.
+func (s *Sim) othersRest() {
+	if othersRest(restLimit >> min(s.restless, 4)) {
+		s.restless = 0
+	} else {
+		s.restless++
+	}
+}
+
+// othersRest waits until every other goroutine of the process waits for something, but no longer than limit. It reports whether they
+// do. Those that a channel or a timer has just woken are not yet at work by any other sign.
+func othersRest(limit time.Duration) bool {
+	quiet := 0
+	for began := time.Now(); quiet < 2 && time.Since(began) < limit; {
 		runtime.Gosched()
 		if atRest() {
 			quiet++
@@ -171,6 +186,7 @@ func othersRest(limit time.Duration) {
 			quiet = 0
 		}
 	}
+	return quiet == 2
 }
 
 // atRest reports whether every other goroutine of the process waits for something.

@@ -31,33 +31,33 @@ import (
 	"zonewise.dev/plugins"
 )
 
-// Options say how a copy is run. The zero value is good.
+// Options say how to run a copy. The zero value is valid.
 type Options struct {
 	// Config is the configuration of the scheduler; nil is the shipped one for all three plugins, see ParseConfig.
 	Config *config.KubeSchedulerConfiguration
 	// Now is the time at which the copy begins; zero is the time of the call.
 	Now time.Time
 	// Seed decides what a real scheduler leaves to chance or to the order of events: which of equal nodes a pod takes, and
-	// in which order controllers make lost pods again.
+	// the order in which controllers replace lost pods.
 	Seed int64
-	// Prefer, when it is not nil, names the node that a pod takes if no other is better, before Seed decides: by its score or,
-	// when the pod evicts others, by what those are. It lets a copy follow what a cluster did.
+	// Prefer, if not nil, names the node that a pod takes if no other is better, before Seed decides. Better means the score or,
+	// if the pod preempts, the victims. So a copy can follow what a cluster did.
 	Prefer func(pod *v1.Pod, evicts bool) string
-	// Bare says that no controller makes pods in the place of those that are evicted.
+	// Bare means that no controller replaces evicted pods.
 	Bare bool
-	// Patience is for how long of the copy's time nothing has to happen before what waits is taken to wait for ever.
-	// Zero is enough for the grace periods of all ZoneSpreadPolicies and for the backoff of gangs.
+	// Patience is how long, in the copy's time, nothing must happen before a run ends. Zero chooses a time that is longer than
+	// the grace periods of all ZoneSpreadPolicies and the backoff of gangs.
 	Patience time.Duration
 	// NotInstalled are the custom resources that the cluster does not have, such as "podgroups.scheduling.x-k8s.io".
 	NotInstalled []string
-	// Pods, when it is not nil, says how each pod without a node takes part in the copy: as what it returns, or not at all
-	// when that is nil. It must not modify the pod.
+	// Pods, if not nil, returns what each pod without a node is in the copy; nil leaves the pod out. It must not modify the
+	// pod.
 	Pods func(pod *v1.Pod) *v1.Pod
-	// Progress, when it is not nil, is called now and then while pods are scheduled, from the goroutine that called.
+	// Progress, if not nil, is called from time to time while pods are scheduled, on the caller's goroutine.
 	Progress func(Progress)
 }
 
-// Progress is how far a run has come.
+// Progress says how far a run is.
 type Progress struct {
 	// Cycles is how many scheduling cycles there were, Bound how many pods have got a node, since the Sim was made.
 	Cycles, Bound int
@@ -67,7 +67,7 @@ type Progress struct {
 	Now time.Time
 }
 
-// Sim is a copy of a cluster with a scheduler. Make one with New. Its methods are to be called from one goroutine at a
+// Sim is a copy of a cluster with a scheduler. Make one with New. Its methods must be called from one goroutine at a
 // time; several Sims may run at once.
 type Sim struct {
 	options Options
@@ -82,7 +82,7 @@ type Sim struct {
 	flights   *flights
 	// handleFailure is the scheduler's own failure handler.
 	handleFailure scheduler.FailureHandlerFn
-	// requests is how many calls of the API are being answered.
+	// requests is how many API requests are being answered.
 	requests atomic.Int32
 
 	ready   chan struct{}
@@ -90,18 +90,20 @@ type Sim struct {
 	cycles  int
 	bound   atomic.Int32
 	flushed time.Time
-	// progressed is when something happened last that can make a difference to what waits.
+	// restless is how many times in a row the process was not at rest before a cycle.
+	restless int
+	// progressed is the last time at which something happened that may help waiting pods.
 	progressed time.Time
 
 	mu sync.Mutex // guards what follows
-	// failures has the last answer of the scheduler for each pod that it could not place.
+	// failures has the scheduler's last reason for each pod that it could not place.
 	failures map[types.UID]*fwk.Status
 	events   []Event
 	evicted  []*v1.Pod
 	made     map[types.UID]bool
 	moved    bool
 	serial   int
-	stopping time.Time // when the last of the pods that are being deleted ends
+	stopping time.Time // when the last terminating pod ends
 }
 
 // Event is an event that the scheduler recorded in the copy.
@@ -178,7 +180,7 @@ func (s *Sim) start(objects []client.Object) error {
 	}
 	cfg := s.options.Config.DeepCopy()
 	for i := range cfg.Extenders {
-		cfg.Extenders[i].BindVerb = "" // an extender is asked, and binds nothing for real
+		cfg.Extenders[i].BindVerb = "" // an extender is asked, but must not bind
 	}
 	factory := newInformerFactory(clientset, s.store)
 	s.scheduler, err = scheduler.New(s.ctx, clientset, factory, nil,
@@ -191,7 +193,7 @@ func (s *Sim) start(objects []client.Object) error {
 		scheduler.WithPodMaxBackoffSeconds(cfg.PodMaxBackoffSeconds),
 		scheduler.WithPodInitialBackoffSeconds(cfg.PodInitialBackoffSeconds),
 		scheduler.WithExtenders(cfg.Extenders...),
-		scheduler.WithParallelism(1), // so that nodes are looked at in one order
+		scheduler.WithParallelism(1), // so that nodes are looked at in a fixed order
 		scheduler.WithNodeInfoSnapshot(s.snapshot),
 		scheduler.WithClock(queueClock{s.clock}),
 	)
@@ -203,7 +205,7 @@ func (s *Sim) start(objects []client.Object) error {
 	for name, f := range s.scheduler.Profiles {
 		s.scheduler.Profiles[name] = s.adopt(f)
 	}
-	// A queue that is closed does not wait for pods: Pop returns nothing when there are none.
+	// A closed queue does not wait for pods: Pop returns nil if there is none.
 	s.scheduler.SchedulingQueue.Close()
 	s.scheduler.NextEntity = s.next
 
@@ -217,13 +219,13 @@ func (s *Sim) start(objects []client.Object) error {
 	for _, f := range s.scheduler.Profiles {
 		leader.Of(s.ctx, f).Cycle() // there is no other replica
 	}
-	for range 3 { // what one worker has found out may start another one
+	for range 3 { // one worker's result may start another worker
 		s.store.deliver()
-		othersRest(startRestLimit) // before the time moves: what begins now counts from now
+		othersRest(startRestLimit) // before the time moves, so that what begins now is timed from now
 		if err := s.settle(s.ctx); err != nil {
 			return err
 		}
-		s.clock.owe(pollInterval) // for those that wait until everything is known
+		s.clock.owe(pollInterval) // for workers that wait until everything has synced
 	}
 	return s.settle(s.ctx)
 }
@@ -246,8 +248,8 @@ func (s *Sim) Profiles() []string {
 // Now is the time in the copy.
 func (s *Sim) Now() time.Time { return s.clock.Now() }
 
-// Fork returns another Sim that begins as this one is now, with a scheduler of its own. Objects are shared, so that it takes
-// the time and memory of the scheduler's and the plugins' caches only.
+// Fork returns another Sim in the state of this one, with its own scheduler. Objects are shared, so it costs only the time
+// and memory of the scheduler's and the plugins' caches.
 func (s *Sim) Fork(ctx context.Context, change func(*Options)) (*Sim, error) {
 	options := s.options
 	options.Now, options.Pods = s.Now(), nil
@@ -263,7 +265,7 @@ func (s *Sim) Objects() []client.Object { return s.store.objects() }
 // List returns the objects of a kind as they are now, in the order of their keys. They must not be modified.
 func List[T client.Object](s *Sim) []T { return list[T](s.store) }
 
-// Get returns an object by its namespace, which is empty for one that is in none, and its name.
+// Get returns an object by its namespace (empty for a cluster-scoped one) and its name.
 func Get[T client.Object](s *Sim, namespace, name string) (T, bool) {
 	key := name
 	if namespace != "" {
@@ -272,7 +274,7 @@ func Get[T client.Object](s *Sim, namespace, name string) (T, bool) {
 	return get[T](s.store, key)
 }
 
-// Why returns what the scheduler last said of a pod that it could not place, empty when it said nothing.
+// Why returns the scheduler's last reason for not placing a pod, or empty.
 func (s *Sim) Why(pod *v1.Pod) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,7 +303,7 @@ func (s *Sim) noteFailure(uid types.UID, status *fwk.Status) {
 	s.failures[uid] = status
 }
 
-// progress notes that something has happened that can make a difference.
+// progress notes that something happened that may help waiting pods.
 func (s *Sim) progress() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -314,11 +316,11 @@ type recorder struct{ sim *Sim }
 // WithLogger implements events.EventRecorderLogger.
 func (r recorder) WithLogger(klog.Logger) events.EventRecorderLogger { return r }
 
-// Eventf implements events.EventRecorder. Of events that repeat the last one is kept.
+// Eventf implements events.EventRecorder. Of repeated events the last one is kept.
 func (r recorder) Eventf(regarding, _ runtime.Object, eventType, reason, _, note string, args ...any) {
 	obj, ok := regarding.(client.Object)
 	if !ok || reason == "Scheduled" || reason == "FailedScheduling" {
-		return // the pod itself says it
+		return // also in the pod's condition
 	}
 	e := Event{Namespace: obj.GetNamespace(), Name: obj.GetName(), Type: eventType, Reason: reason, Note: fmt.Sprintf(note, args...)}
 	if gvks, _, err := scheme.ObjectKinds(obj); err == nil {

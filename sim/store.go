@@ -31,7 +31,7 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// Kinds returns an empty object of each kind that a copy of a cluster has. Others are served as kinds without objects.
+// Kinds returns an empty object of each kind that a copy of a cluster has. Other kinds are served without objects.
 func Kinds() []client.Object {
 	return []client.Object{
 		&v1.Namespace{}, &schedulingv1.PriorityClass{}, &v1.Node{},
@@ -41,7 +41,7 @@ func Kinds() []client.Object {
 		&v1.Service{}, &v1.ReplicationController{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{},
 		&policyv1.PodDisruptionBudget{},
 		&v1alpha1.ZoneSpreadPolicy{}, &v1alpha1.ZoneReservation{}, &schedulingv1alpha1.PodGroup{},
-		&v1.Pod{}, // last: its handlers find everything else
+		&v1.Pod{}, // last, so that its handlers find everything else
 	}
 }
 
@@ -56,7 +56,7 @@ func Scheme() *runtime.Scheme {
 
 var scheme = Scheme()
 
-// ResourceOf returns what an object's kind is called in requests, such as podgroups.scheduling.x-k8s.io, and its kind.
+// ResourceOf returns the resource name of an object's kind, such as podgroups.scheduling.x-k8s.io, and the kind.
 func ResourceOf(obj client.Object) (schema.GroupResource, schema.GroupVersionKind) {
 	gvks, _, err := scheme.ObjectKinds(obj)
 	utilruntime.Must(err) // callers have an object of Kinds
@@ -64,25 +64,25 @@ func ResourceOf(obj client.Object) (schema.GroupResource, schema.GroupVersionKin
 	return plural.GroupResource(), gvks[0]
 }
 
-// store is the API server's storage of the copy, and at the same time the cache of its informers. Objects in it are never
-// modified: a change replaces them. So copies of one cluster share what they have not changed.
+// store is both the API server's storage in the copy and the cache of its informers. Its objects are never modified: a
+// change replaces them, so copies of one cluster share unchanged objects.
 //
-// A change is visible in the store and through the listers at once. The handlers of the informers see it later, in
-// deliver, one after the other and in the order of the changes: which is how an informer differs from its handlers too.
+// A change is visible in the store and through the listers at once. The informers' handlers see it later, in deliver, one
+// after the other and in the order of the changes, as with real informers.
 type store struct {
 	kinds      map[reflect.Type]*kind
 	byResource map[schema.GroupResource]*kind
 	order      []*kind
-	// each is called before handlers are told of an object.
+	// each is called before handlers get an object.
 	each func()
 
 	mu      sync.Mutex // guards everything below, and all changes of indexers
 	version int64
-	uids    int64 // how many UIDs have been given: those of one place do not depend on what is written elsewhere
+	uids    int64 // how many UIDs have been given, by place, so that those of one place do not depend on writes elsewhere
 	serial  int
 	pending []event
 	started bool
-	// unbound is the pods without a node, by key, those that are being deleted left out.
+	// unbound has the pods without a node, by key, except for terminating ones.
 	unbound map[string]*v1.Pod
 }
 
@@ -97,18 +97,18 @@ type kind struct {
 
 	// Guarded by store.mu:
 	registrations []*registration
-	// finished is the pods that have ended, which the scheduler's informer leaves out, by key.
+	// finished has the pods that have ended, by key. The scheduler's informer leaves them out.
 	finished map[string]client.Object
-	// sorted is what inOrderLocked returned last, nil when something has changed since.
+	// sorted is the last result of inOrderLocked, nil after a change.
 	sorted []any
 }
 
-// event is something that handlers are to be told.
+// event is an event for handlers.
 type event struct {
 	kind     *kind
 	old, new client.Object
 	serial   int
-	call     func() // in the place of old and new
+	call     func() // instead of old and new
 	origin   string // of a call, as a registration's
 }
 
@@ -144,8 +144,7 @@ func newStore(each func()) *store {
 	return s
 }
 
-// load takes objects before anything else happens. They are not modified; what lacks a resource version or a UID is
-// copied.
+// load stores the first objects. They are not modified; an object that lacks a resource version or a UID is copied.
 func (s *store) load(objects []client.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,9 +159,9 @@ func (s *store) load(objects []client.Object) error {
 		}
 	}
 	for _, obj := range objects {
-		k := s.kinds[reflect.TypeOf(obj)]
-		if k == nil {
-			return fmt.Errorf("%T: a simulation knows no such kind", obj)
+		k, err := s.kindOf(obj)
+		if err != nil {
+			return err
 		}
 		if obj.GetResourceVersion() == "" || obj.GetUID() == "" {
 			obj = copyOf(obj)
@@ -211,7 +210,7 @@ func byIndex[T client.Object](s *store, index, value string) []T {
 
 func copyOf[T client.Object](obj T) T { return obj.DeepCopyObject().(T) } //nolint:forcetypeassert // a copy has the type of the original
 
-// stampLocked gives an object that is the store's own a new resource version, and a UID if it has none.
+// stampLocked gives an object that the store owns a new resource version, and a UID if it has none.
 func (s *store) stampLocked(obj client.Object) {
 	s.version++
 	obj.SetResourceVersion(strconv.FormatInt(s.version, 10))
@@ -239,7 +238,7 @@ func (k *kind) putLocked(obj client.Object) {
 	_ = k.indexer.Update(obj) // the key function does not fail for an object with metadata
 }
 
-// ended tells pods that hold nothing any more.
+// ended reports whether an object is a pod that holds no resources any more.
 func ended(obj client.Object) bool {
 	pod, ok := obj.(*v1.Pod)
 	return ok && (pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed)
@@ -283,13 +282,21 @@ func list[T client.Object](s *store) []T {
 	return out
 }
 
-// create puts in an object that is the caller's to give.
+// kindOf returns the kind of an object, or an error that names a kind that copies do not have.
+func (s *store) kindOf(obj client.Object) (*kind, error) {
+	if k := s.kinds[reflect.TypeOf(obj)]; k != nil {
+		return k, nil
+	}
+	return nil, fmt.Errorf("%T: a simulation knows no such kind", obj)
+}
+
+// create stores a new object, which the store then owns.
 func (s *store) create(obj client.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.kinds[reflect.TypeOf(obj)]
-	if k == nil {
-		return fmt.Errorf("%T: a simulation knows no such kind", obj)
+	k, err := s.kindOf(obj)
+	if err != nil {
+		return err
 	}
 	if k.currentLocked(keyOf(obj)) != nil {
 		return apierrors.NewAlreadyExists(k.resource, keyOf(obj))
@@ -301,13 +308,13 @@ func (s *store) create(obj client.Object) error {
 	return nil
 }
 
-// put takes an object as it is, new or changed.
+// put stores a new or changed object as it is.
 func (s *store) put(obj client.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.kinds[reflect.TypeOf(obj)]
-	if k == nil {
-		return fmt.Errorf("%T: a simulation knows no such kind", obj)
+	k, err := s.kindOf(obj)
+	if err != nil {
+		return err
 	}
 	old := k.currentLocked(keyOf(obj))
 	if old != nil && old.GetUID() != obj.GetUID() {
@@ -319,7 +326,7 @@ func (s *store) put(obj client.Object) error {
 	return nil
 }
 
-// replacedLocked tells the handlers that one object took the place of another one. Pods that have ended are none to them.
+// replacedLocked queues the event that one object replaced another. Handlers do not see pods that have ended.
 func (k *kind) replacedLocked(old, obj client.Object) {
 	e := event{kind: k}
 	if old != nil && !ended(old) {
@@ -340,10 +347,10 @@ func (k *kind) currentLocked(key string) client.Object {
 	return k.finished[key]
 }
 
-// errUnchanged is returned by a change that wants nothing changed.
+// errUnchanged is returned by a change that leaves the object as it is.
 var errUnchanged = errors.New("unchanged")
 
-// update replaces an object by what change makes of a copy of it. It returns the object as it is then.
+// update replaces an object by what change makes of a copy of it. It returns the new object.
 func (s *store) update(k *kind, key string, change func(obj client.Object) error) (client.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -374,7 +381,7 @@ func change[T client.Object](s *store, key string, f func(obj T) error) (T, erro
 	return obj.(T), nil //nolint:forcetypeassert // the kind is of T
 }
 
-// remove takes an object out. It is no error if there is none.
+// remove deletes an object, if it exists.
 func (s *store) remove(k *kind, key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -397,7 +404,7 @@ func (s *store) tellLocked(e event) {
 	s.pending = append(s.pending, e)
 }
 
-// deliver tells the handlers what has happened, until there is nothing more to tell.
+// deliver calls the handlers until no event is left.
 func (s *store) deliver() {
 	for {
 		s.mu.Lock()

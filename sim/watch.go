@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// watch serves what a plugin watches by itself, besides the informers of the scheduler.
+// watch serves the watches of plugins' own informers.
 func (a *api) watch(k *kind, namespace string, r *http.Request) (any, error) {
 	selected, err := selection(k, namespace, r)
 	if err != nil {
@@ -33,7 +33,7 @@ func (a *api) watch(k *kind, namespace string, r *http.Request) (any, error) {
 	since, _ := strconv.ParseInt(r.URL.Query().Get("resourceVersion"), 10, 64)
 	reg := k.register(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, first bool) {
-			// What the client has listed is not sent again.
+			// Do not send again what the client has listed.
 			if version, err := strconv.ParseInt(obj.(client.Object).GetResourceVersion(), 10, 64); !first || err == nil && version > since { //nolint:forcetypeassert // nothing else is in the store
 				send(watch.Added, obj)
 			}
@@ -55,7 +55,7 @@ func (a *api) watch(k *kind, namespace string, r *http.Request) (any, error) {
 	return s, nil
 }
 
-// stream is the body of a watch: what is sent can be read, and reading waits for more until the request's context ends.
+// stream is the body of a watch. Read waits for more data until the request's context ends.
 type stream struct {
 	done <-chan struct{}
 	stop func()

@@ -189,12 +189,7 @@ func (c *cluster) constrain(t *v1.PodTemplateSpec, labels map[string]string, n i
 		{"reservation", func() { c.reservation(labels) }},
 	}
 	c.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
-	chosen := all[:1+c.IntN(2)]
-	if names := fmt.Sprint(chosen[0].name, chosen[len(chosen)-1].name); strings.Contains(names, "gang") && strings.Contains(names, "device") {
-		// Members that give back their devices wake the gang that waits for them, which then never comes to rest.
-		chosen = chosen[:1]
-	}
-	for _, chosen := range chosen {
+	for _, chosen := range all[:1+c.IntN(2)] {
 		if slices.Contains(strings.Split(*without, ","), chosen.name) {
 			continue
 		}
@@ -279,6 +274,8 @@ func (c *cluster) reservation(labels map[string]string) {
 		Owners: []v1alpha1.ReservationOwner{{Namespace: c.name, PodSelector: metav1.LabelSelector{MatchLabels: labels}}},
 		Slot:   v1alpha1.ReservationSlot{Requests: v1.ResourceList{"cpu": resource.MustParse(pick(c, "500m", "1")), "memory": resource.MustParse("1Gi")}},
 		Mode:   pick(c, v1alpha1.ModeHeadroom, v1alpha1.ModeGuarantee),
+		// No pod is above it: whether a slot that was lost is still an owner's depends on how soon the loss is seen.
+		Priority: ptr.To[int32](1000),
 	}}
 	for _, zone := range c.zones {
 		if c.chance(60) {
