@@ -14,16 +14,16 @@ import (
 	"zonewise.dev/sim"
 )
 
-const boardHelp = `Show the cluster as a web page that changes with it: zones with their nodes and
-pods, the skew and caps of policies and workloads, held slots, gangs and pods that
-wait, and why.
+const boardHelp = `Show the cluster as a live web page: zones with their nodes and pods, the skew and
+caps of policies and workloads, held slots, gangs and waiting pods, and why they
+wait.
 
-The page is served on the loopback interface, at an address with a random token in
-it that is printed. It loads nothing from elsewhere and changes nothing. With
---output it is written to a file in the place of that, as it is at the moment.
+The page is served on the loopback interface. The printed address contains a random
+token. The page loads nothing from elsewhere and changes nothing. With --output the
+current page is written to a file instead.
 
-It needs what "zonewise status" needs, and watches where it may (see
-manifests/rbac/viewer); the page says what it may not read.
+The command needs the permissions of "zonewise status", and watches if it may (see
+manifests/rbac/viewer). The page says what it may not read.
 
 Exit codes: 0 shown until Ctrl-C, or written; 1 the cluster could not be read, the
 port is taken, or the file could not be written; 2 a flag is wrong.`
@@ -70,7 +70,7 @@ func newBoard() *cobra.Command {
 	flags.registerScheduler(cmd)
 	f := cmd.Flags()
 	f.Lookup("namespace").Usage = "show policies, workloads, gangs and waiting pods of this namespace only"
-	f.StringVarP(&file, "output", "o", "", "write the page to this HTML file, and serve nothing")
+	f.StringVarP(&file, "output", "o", "", "write the page to this HTML file instead of serving it")
 	f.StringVar(&address, "address", "127.0.0.1", "loopback address to serve on")
 	f.IntVar(&port, "port", 0, "port to serve on; 0 takes a free one")
 	return cmd
@@ -99,7 +99,7 @@ func writeBoard(cmd *cobra.Command, flags *clusterFlags, file string) error {
 	return nil
 }
 
-// page makes the page of the cluster as it is.
+// page makes the page of the cluster as it is now.
 func (f *clusterFlags) page(cmd *cobra.Command) (*board.Page, error) {
 	c, _, err := f.census(cmd)
 	if err != nil {
@@ -142,12 +142,12 @@ func serveBoard(cmd *cobra.Command, flags *clusterFlags, address string, port in
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), `The board is at
   %s
-Whoever on this machine has this address sees what you may see. Ctrl-C ends it.
+On this machine, anyone with this address sees what you may see. Ctrl-C ends it.
 `, server.URL())
 	return server.Run(ctx)
 }
 
-// boardSource starts following the cluster; wait returns when there is something to show. Of a file there is at once.
+// boardSource starts following the cluster. wait returns when there is something to show; with a file, at once.
 func (f *clusterFlags) boardSource(ctx context.Context, cmd *cobra.Command) (source board.Source, wait func() error, err error) {
 	if f.snapshotFile != "" {
 		page, err := f.page(cmd)

@@ -50,7 +50,7 @@ func (f *clusterFlags) registerSource(cmd *cobra.Command) {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "path of the kubeconfig (default: $KUBECONFIG, then ~/.kube/config)")
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: its current one)")
 	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace (default: that of the context)")
-	flags.StringVar(&f.snapshotFile, "snapshot", "", "look at a file of \"zonewise snapshot\" in the place of a live cluster")
+	flags.StringVar(&f.snapshotFile, "snapshot", "", "look at a file of \"zonewise snapshot\" instead of a live cluster")
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "give up reading the cluster after this long")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "show no progress")
 	complete(cmd, "context", f.contexts()...)
@@ -79,7 +79,7 @@ func (f *clusterFlags) schedulerOptions(s *snapshot.Snapshot) (sim.Options, erro
 	return options, nil
 }
 
-// complete offers values of a flag to the shell.
+// complete offers values of a flag for shell completion.
 func complete(cmd *cobra.Command, flag string, values ...string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {
@@ -87,7 +87,7 @@ func complete(cmd *cobra.Command, flag string, values ...string) {
 	}
 }
 
-// contexts lists the contexts of the kubeconfig, none when it cannot be read.
+// contexts lists the contexts of the kubeconfig, none if it cannot be read.
 func (f *clusterFlags) contexts() []string {
 	config, err := clientcmd.NewDefaultClientConfigLoadingRules().Load()
 	if err != nil {
@@ -125,7 +125,7 @@ func (f *clusterFlags) clientConfig() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 }
 
-// scope is the namespace that is meant.
+// scope returns the namespace to look at.
 func (f *clusterFlags) scope() (string, error) {
 	switch {
 	case f.namespace != "":
@@ -182,7 +182,7 @@ func (f *clusterFlags) read(cmd *cobra.Command) (*snapshot.Snapshot, client.Clie
 	return s, c, nil
 }
 
-// limit bounds the reading of the cluster by --timeout.
+// limit applies --timeout to the reading of the cluster.
 func (f *clusterFlags) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("no answer within %s: see --timeout", duration.HumanDuration(f.timeout)))
 }
@@ -196,7 +196,7 @@ func (f *clusterFlags) census(cmd *cobra.Command) (*census.Census, client.Client
 	return census.Take(s), c, nil
 }
 
-// style is how text on standard output looks.
+// style returns how text on standard output looks.
 func (f *clusterFlags) style(cmd *cobra.Command) show.Style {
 	out := cmd.OutOrStdout()
 	if !show.IsTerminal(out) {
@@ -205,7 +205,7 @@ func (f *clusterFlags) style(cmd *cobra.Command) show.Style {
 	return show.Style{Color: !show.NoColor(), Width: show.Width(out)}
 }
 
-// write writes a result in the format that was asked for.
+// write writes a result in the requested format.
 func (f *clusterFlags) write(cmd *cobra.Command, v any, text func(io.Writer, show.Style) error) error {
 	if f.output != show.Table {
 		return show.Object(cmd.OutOrStdout(), f.output, v)
@@ -238,23 +238,13 @@ func (p *progressLine) show(format string, args ...any) {
 	fmt.Fprintf(p.w, "\r\x1b[K%s", string(text[:min(len(text), max(0, p.width()-1))]))
 }
 
-// bar draws a share.
-func bar(done, all int) string {
-	const cells = 20
-	filled := cells
-	if all > 0 {
-		filled = min(cells, done*cells/all)
-	}
-	return fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("#", filled), strings.Repeat("-", cells-filled), done, all)
-}
-
 func (p *progressLine) clear() {
 	if p.shown {
 		fmt.Fprint(p.w, "\r\x1b[K")
 	}
 }
 
-// explained says in plain words what the API server or the network said.
+// explained translates errors of the API server or the network into plain words.
 func explained(ctx context.Context, err error) error {
 	var network *net.OpError
 	switch {
@@ -265,7 +255,7 @@ func explained(ctx context.Context, err error) error {
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%w; the ClusterRole zonewise-viewer in manifests/rbac/viewer has what is needed", oneLine(err))
 	case apierrors.IsUnauthorized(err):
-		return errors.New("the API server does not know you: the credentials of the kubeconfig are not valid (any more)")
+		return errors.New("the API server does not accept the credentials of the kubeconfig: they are invalid or have expired")
 	case errors.As(err, &network):
 		return fmt.Errorf("no cluster: %s does not answer: %w", network.Addr, network.Err)
 	}
@@ -280,7 +270,7 @@ func oneLine(err error) error {
 	return err
 }
 
-// programName is what the program is called: "kubectl zonewise" when it runs as a plugin of kubectl.
+// programName returns the name of the program: "kubectl zonewise" when it runs as a plugin of kubectl.
 func programName() string {
 	if name := filepath.Base(os.Args[0]); strings.HasPrefix(name, "kubectl-zonewise") {
 		return "kubectl zonewise"

@@ -10,19 +10,19 @@ import (
 // Exit codes.
 const (
 	exitOK          = 0
-	exitFailure     = 1   // the command could not be carried through
+	exitFailure     = 1   // the command failed
 	exitUsage       = 2   // a flag or an argument is wrong
-	exitNotSurvived = 4   // a simulation came to what --fail-on names
-	exitInterrupted = 130 // Ctrl-C, or another signal to end
+	exitNotSurvived = 4   // a simulation broke a promise that --fail-on names
+	exitInterrupted = 130 // Ctrl-C, or another signal that ends the process
 )
 
-// usageError marks what cobra found wrong with the command line.
+// usageError marks an error that cobra found in the command line.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// report says what went wrong, in one line unless a log belongs to it, and
-// returns the exit code.
+// report prints an error, in one line unless a log belongs to it, and returns
+// the exit code.
 func report(w io.Writer, err error) int {
 	if err == nil {
 		return exitOK
@@ -30,7 +30,7 @@ func report(w io.Writer, err error) int {
 	var usage usageError
 	switch {
 	case errors.Is(err, errNotSurvived):
-		return exitNotSurvived // the report has said it
+		return exitNotSurvived // already printed
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(w, "zonewise: interrupted")
 		return exitInterrupted

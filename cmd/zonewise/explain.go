@@ -20,11 +20,11 @@ import (
 	"zonewise.dev/sim"
 )
 
-const explainHelp = `Explain why a pod or a gang waits: what each zone is to it, with the counts, caps
-and holds that are in the way and whose they are, what the scheduler said, and
-what would let it go. Of a pod that is bound it says where.
+const explainHelp = `Explain why a pod or a gang waits: for each zone the nodes, counts, caps and holds,
+then what the scheduler said, and what would let it go. For a bound pod it says
+where the pod is.
 
-The scheduler itself answers, on a copy of the cluster: with its plugins, in the
+The scheduler itself answers, on a copy of the cluster, with its plugins and the
 configuration of --config.
 
 The argument is the name of a pod or of a PodGroup, or pod/NAME or podgroup/NAME.
@@ -82,7 +82,7 @@ func newExplain() *cobra.Command {
 	return cmd
 }
 
-// subject splits the argument. The kind is empty when it is not said.
+// subject splits the argument. The kind is empty if the argument does not name it.
 func subject(arg string) (kind, name string, err error) {
 	kind, name, ok := strings.Cut(arg, "/")
 	if !ok {
@@ -100,7 +100,7 @@ func subject(arg string) (kind, name string, err error) {
 // explanation is one run of the command.
 type explanation struct {
 	census  *census.Census
-	client  client.Client // nil of a file
+	client  client.Client // nil with a file
 	options sim.Options
 	line    *progressLine
 }
@@ -155,7 +155,7 @@ func (x *explanation) run(ctx context.Context, kind, namespace, name string) (*e
 // eventsOf reads the events about an object. Without the permission the rest is still explained.
 func eventsOf(ctx context.Context, c client.Client, namespace, kind, name string) []eventsv1.Event {
 	if c == nil {
-		return nil // a snapshot has none
+		return nil // a snapshot has no events
 	}
 	var list eventsv1.EventList
 	selector := fields.SelectorFromSet(fields.Set{"regarding.kind": kind, "regarding.name": name})

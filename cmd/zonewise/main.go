@@ -18,7 +18,7 @@ func main() {
 func execute() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	// The commands themselves report what goes wrong, in one line; the libraries stay silent.
+	// The commands report errors themselves, in one line; the libraries stay silent.
 	log.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 	return report(os.Stderr, newRoot().ExecuteContext(ctx))

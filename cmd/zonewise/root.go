@@ -17,7 +17,7 @@ func newRoot() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	if name := programName(); name != root.Use {
-		// Cobra takes the first word for the name; this is how help and completion say the rest.
+		// Cobra takes the first word as the name; this gives help and completion the rest.
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: name}
 	}
 	root.SetVersionTemplate("zonewise {{.Version}}\n")
@@ -26,7 +26,7 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// noArgs refuses arguments, and with it commands that do not exist.
+// noArgs refuses arguments, and thereby unknown commands.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if err := cobra.NoArgs(cmd, args); err != nil {
 		return usageError{err}

@@ -11,11 +11,11 @@ import (
 	"zonewise.dev/cmd/zonewise/snapshot"
 )
 
-const snapshotHelp = `Save what the other commands look at, so that they can be run later or elsewhere
-with --snapshot. Secrets and ConfigMaps are not read; environments, commands,
-images and annotations are left out. Labels and names are in it.
+const snapshotHelp = `Save what the other commands look at, so that they can run later or elsewhere with
+--snapshot. Names and labels are saved; environment variables, commands, images and
+annotations are left out. Secrets and ConfigMaps are not read.
 
-The file is compressed when its name ends in .gz, and readable by you alone.
+The file is compressed if its name ends in .gz. Only you can read it.
 
 Exit codes: 0 saved; 1 the cluster could not be read, or the file not written; 2 a
 flag is wrong.`

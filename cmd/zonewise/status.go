@@ -8,8 +8,8 @@ import (
 
 const statusHelp = `Show the zones, ZoneSpreadPolicies, ZoneReservations and gangs of a cluster.
 
-Policies and reservations are shown as the scheduler sees them: their status. It
-needs read access only (see manifests/rbac/viewer), and says what it may not read.
+Figures of policies and reservations come from their status. The command needs
+read access only (see manifests/rbac/viewer), and says what it may not read.
 
 Exit codes: 0 shown; 1 the cluster could not be read; 2 a flag is wrong.`
 

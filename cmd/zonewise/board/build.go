@@ -14,7 +14,7 @@ import (
 	"zonewise.dev/sim"
 )
 
-// What a page shows at most. Together they bound its size.
+// The most that a page shows. Together these limit its size.
 const (
 	mostColumns   = 16
 	mostCards     = 90
@@ -22,7 +22,7 @@ const (
 	mostPodsOf    = 12
 	mostRows      = 60
 	mostWaiting   = 20
-	mostNotes     = 50 // more than there are kinds that a user may not list
+	mostNotes     = 50 // more than there are kinds
 	mostText      = 600
 	mostObstacles = 4
 	mostNext      = 8
@@ -38,8 +38,8 @@ type Options struct {
 	Command string
 }
 
-// Build makes the page of a cluster. The sim is a copy of it, whose scheduler says why pods wait; it is the same afterwards,
-// but for its time.
+// Build makes the page of a cluster. The scheduler of sim, a copy of the cluster, says why pods wait. Build leaves sim
+// unchanged, except for its time.
 func Build(ctx context.Context, c *census.Census, s *sim.Sim, opts Options) (*Page, error) {
 	report := status.Build(c, opts.Namespace)
 	p := &Page{Cluster: opts.Cluster, At: c.Now}
@@ -82,7 +82,7 @@ func (p *Page) note(text string) {
 	}
 }
 
-// sum writes what stands out.
+// sum adds the tiles with the most important numbers.
 func (p *Page) sum(r *status.Report) {
 	nodes, ready, pods, bad := 0, 0, 0, 0
 	for _, z := range r.Zones {
@@ -167,7 +167,7 @@ func (p *Page) sum(r *status.Report) {
 	p.Tiles = []Tile{zones, nodeTile, podTile, policyTile, slotTile, gangTile}
 }
 
-// tone judges a state of package status.
+// tone returns the tone of a state of package status.
 func tone(state string) Tone {
 	switch state {
 	case status.OK:
@@ -195,7 +195,7 @@ func keep[T any](rows []T, most int) ([]T, int) {
 	return slices.Clip(rows[:most]), len(rows) - most
 }
 
-// clip shortens what others have written.
+// clip shortens text that users or plugins wrote.
 func clip(text string) string {
 	if runes := []rune(text); len(runes) > mostText {
 		return string(runes[:mostText-1]) + "…"
@@ -203,7 +203,7 @@ func clip(text string) string {
 	return text
 }
 
-// number writes thousands apart.
+// number writes a number with its thousands separated.
 func number(n int) string {
 	text := fmt.Sprint(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -212,7 +212,7 @@ func number(n int) string {
 	return text
 }
 
-// percent of a whole, 0 to 100.
+// percent returns a share of a whole, 0 to 100.
 func percent(part, whole int64) int64 {
 	if whole <= 0 {
 		return 0
@@ -220,7 +220,7 @@ func percent(part, whole int64) int64 {
 	return min(100, max(0, (part*100+whole/2)/whole))
 }
 
-// age writes a time that has passed as people say it.
+// age writes a duration in its largest units.
 func age(d time.Duration) string {
 	switch {
 	case d < time.Minute:

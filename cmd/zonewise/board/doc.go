@@ -3,16 +3,16 @@
 //
 // # Contract
 //
-// [Build] turns a census into a [Page], the view model, and asks the scheduler on a copy of the cluster why pods wait. Whatever the size of the cluster a page stays below
-// two megabytes: what is left out is counted. [Page.HTML] writes it as one document that loads nothing, [WriteFile]
-// into a file. A [Server] shows the pages of a [Source] and sends what changes of them, at most twice a second, to
-// browsers that know its token.
+// [Build] turns a census into a [Page], the view model, and asks the scheduler on a copy of the cluster why pods wait. A page stays
+// below two megabytes whatever the size of the cluster: what is left out is counted. [Page.HTML] writes it as one document that loads nothing, [WriteFile]
+// into a file. A [Server] shows the pages of a [Source] to browsers that know its token, and sends them
+// changes at most twice a second.
 //
 // The page works without its script, which adds the updates and the arrow keys. Names and messages come from the
-// cluster and are escaped by html/template; the Content-Security-Policy admits the page's own script and style by
-// their digests, and nothing else.
+// cluster and are escaped by html/template; the Content-Security-Policy admits only the page's own script and
+// style, by their digests.
 //
 // # Non-goals
 //
-// It changes nothing in the cluster, knows no users, and is not to be reached from other machines.
+// The board changes nothing in the cluster, has no user accounts, and cannot be reached from other machines.
 package board

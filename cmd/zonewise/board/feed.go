@@ -12,12 +12,12 @@ import (
 type Source interface {
 	// Page returns the page as of now.
 	Page(ctx context.Context) (*Page, error)
-	// Changed receives when the next page may be another one. It may be nil when that never is.
+	// Changed receives when the page may have changed. It is nil if the page never changes.
 	Changed() <-chan struct{}
 }
 
-// How often pages are made: at most twice a second, with at most a third of one core, and now and then without any change,
-// for the ages on it.
+// How often pages are made: at most twice a second, with at most a third of one core, and from time to time without a
+// change, because pages show ages.
 const (
 	leastInterval = 500 * time.Millisecond
 	shareOfTime   = 3
@@ -31,17 +31,17 @@ type frame struct {
 	parts  []section
 }
 
-// feed makes frames while somebody looks.
+// feed makes frames while a page is open.
 type feed struct {
 	source Source
-	// asked wakes the loop: somebody wants a frame now.
+	// asked wakes the loop: a viewer wants a frame now.
 	asked chan struct{}
 
 	mu sync.Mutex // guards what follows
-	// last is the newest frame, nil before the first; failed why there is no newer one.
+	// last is the newest frame, nil before the first; failed says why there is no newer one.
 	last   *frame
 	failed error
-	// next is closed when there is a newer frame, or a newer reason that there is none.
+	// next is closed when there is a newer frame, or a newer error.
 	next    chan struct{}
 	viewers int
 }
@@ -54,7 +54,7 @@ func newFeed(source Source) *feed {
 func (f *feed) run(ctx context.Context) {
 	refresh := time.NewTicker(mostInterval)
 	defer refresh.Stop()
-	var ready time.Time // when the next frame may be made
+	var ready time.Time // the earliest time for the next frame
 	for {
 		var changed <-chan struct{}
 		var old <-chan time.Time
@@ -138,7 +138,7 @@ func (f *feed) join() (leave func(), ok bool) {
 	}, true
 }
 
-// current returns the newest frame and what tells of a newer one.
+// current returns the newest frame, and a channel that is closed when there is a newer one.
 func (f *feed) current() (*frame, <-chan struct{}, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -161,7 +161,7 @@ func (f *feed) frame(ctx context.Context) (*frame, error) {
 	return nil, err
 }
 
-// changes returns the parts of a frame that differ from those that somebody has, and notes that they have them.
+// changes returns the parts of a frame that differ from those that a viewer has, and records that the viewer has them.
 func (fr *frame) changes(have map[string]template.HTML) map[string]string {
 	out := map[string]string{}
 	for _, s := range fr.parts {

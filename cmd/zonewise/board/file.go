@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// WriteFile writes the page to a file that only its owner may read. A file that is there is replaced in one step: who
-// reads it sees all of the old page or all of the new one. Errors name the path.
+// WriteFile writes the page to a file that only its owner may read. An existing file is replaced atomically:
+// readers see the whole old page or the whole new one. Errors name the path.
 func (p *Page) WriteFile(path string) (err error) {
 	var text bytes.Buffer
 	if err := p.HTML(&text); err != nil {
@@ -38,7 +38,7 @@ func (p *Page) WriteFile(path string) (err error) {
 	return nil
 }
 
-// cause leaves the name of the temporary file out of an error: nobody has asked for that file.
+// cause removes the name of the temporary file from an error: the user does not know it.
 func cause(err error) error {
 	if pathError, ok := errors.AsType[*os.PathError](err); ok {
 		return pathError.Err

@@ -4,10 +4,10 @@ import "time"
 
 // Page is what the page shows. Strings are text, not HTML.
 type Page struct {
-	// Cluster says which cluster it is, At when it looked like this.
+	// Cluster names the cluster; At is the time of the page.
 	Cluster string
 	At      time.Time
-	// Banner is a line above everything, none when it is empty.
+	// Banner is a line at the top, or empty.
 	Banner string
 	// Summary is the page in one sentence.
 	Summary string
@@ -15,7 +15,7 @@ type Page struct {
 	Notes   []string
 
 	Zones ZonesView
-	// Columns are the zones that tables have a column of.
+	// Columns are the zones that have a column in tables.
 	Columns      []string
 	Policies     Policies
 	Workloads    Workloads
@@ -48,7 +48,7 @@ type Badge struct {
 	Tone Tone
 }
 
-// Mark is a sign for the tone, for who does not see colours.
+// Mark is a sign for the tone, for readers who do not see colours.
 func (b Badge) Mark() string {
 	return map[Tone]string{Good: "✓", Mild: "!", Bad: "✕"}[b.Tone]
 }
@@ -61,13 +61,12 @@ type Bar struct {
 	Tone    Tone
 }
 
-// ZonesView is the zones as columns.
+// ZonesView shows the zones as columns.
 type ZonesView struct {
 	Zones []Zone
 	// Hidden is how many zones are left out.
 	Hidden int
-	// Cards tells that nodes are shown one by one with their pods; else each is a cell of a grid, or each cell stands for
-	// PerCell nodes.
+	// Cards is true if nodes are shown one by one with their pods. Otherwise each cell of a grid is PerCell nodes.
 	Cards   bool
 	PerCell int
 }
@@ -82,26 +81,26 @@ type Zone struct {
 	Cells []Cell
 }
 
-// Cell is a node, or several neighbours.
+// Cell is one node, or several neighbouring ones.
 type Cell struct {
 	// Key is the same for the same nodes in every page.
 	Key  string
 	Name string
-	// Level is 0 to 10: how full the nodes are, by what they are fullest of.
+	// Level is 0 to 10: how full the nodes are, by their scarcest resource.
 	Level int
 	State Badge
-	// Label says all of it in words.
+	// Label says all of this in words.
 	Label string
-	// Nodes are how many it stands for, Share the text of Level.
+	// Nodes is how many nodes the cell stands for, Share the text of Level.
 	Nodes int
 	Share string
-	// Pods, of cards only, by workload.
+	// Pods has the pods by workload, for cards only.
 	Pods []PodsOf
 	// More is how many workloads are left out of Pods.
 	More int
 }
 
-// PodsOf is the pods of a workload on a node.
+// PodsOf counts the pods of a workload on a node.
 type PodsOf struct {
 	Workload string
 	Count    int
@@ -132,7 +131,7 @@ type Policy struct {
 
 // Share is what a policy or a workload has in a zone.
 type Share struct {
-	// None tells that the zone plays no part.
+	// None is true if the zone does not count.
 	None bool
 	Text string
 	// Cap is the limit in words, empty when there is none; State of the zone when it is not available.
@@ -177,7 +176,7 @@ type Reservation struct {
 type Gangs struct {
 	Table
 	Whole int
-	// Waiting come with the reason, Rows are the others.
+	// Waiting have a reason, Rows are the others.
 	Waiting []Gang
 	Rows    []Gang
 }
@@ -199,7 +198,7 @@ type Waiting struct {
 	Rows []WaitingOf
 }
 
-// WaitingOf is the pods of a workload that wait.
+// WaitingOf has the waiting pods of a workload.
 type WaitingOf struct {
 	Workload, Oldest string
 	Count            int
@@ -214,19 +213,19 @@ type Why struct {
 	Said string
 	// Next is what would let it go.
 	Next []string
-	// Zones say what each zone is to it.
+	// Zones say what each zone offers it.
 	Zones []WhyZone
-	// Command tells more, where the answer is left to it.
+	// Command is a command that tells more, if the page does not have the answer.
 	Command string
 }
 
-// WhyZone is a zone and what is in the way there.
+// WhyZone is a zone and the obstacles there.
 type WhyZone struct {
 	Zone, Fit string
 	Obstacles []string
 }
 
-// Report is a verdict to go with the page, as the demo has one.
+// Report is a list of checks to show on the page, as the demo has.
 type Report struct {
 	Title  string
 	Checks []Check
@@ -236,11 +235,11 @@ type Report struct {
 // Check is something that must be true.
 type Check struct {
 	Name, Scope string
-	// Violations are empty when it is.
+	// Violations is empty if it is.
 	Violations []string
 }
 
-// OK tells whether it is true.
+// OK reports whether it is true.
 func (c Check) OK() bool { return len(c.Violations) == 0 }
 
 // Fact is a line of figures.

@@ -22,7 +22,7 @@ var (
 	templates = template.Must(template.New("board").Parse(pageHTML))
 )
 
-// sections are the parts of the page that are updated one by one, in their order.
+// sections are the parts of the page that are updated separately, in their order.
 var sections = []string{"head", "summary", "report", "zones", "gangs", "waiting", "policies", "reservations", "workloads"}
 
 // section is one of them.
@@ -31,7 +31,7 @@ type section struct {
 	HTML template.HTML
 }
 
-// contentPolicy admits the page's own style and script, its stream of events, and nothing else.
+// contentPolicy admits only the page's own style and script, and its stream of events.
 var contentPolicy = "default-src 'none'; style-src " + digest(pageStyle) + "; script-src " + digest(pageScript) +
 	"; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -62,7 +62,7 @@ func (p *Page) sections() ([]section, error) {
 	return out, nil
 }
 
-// document is what the template of the whole page is filled with.
+// document is the data for the template of the whole page.
 type document struct {
 	Title, Policy, Events, Version string
 	Style                          template.CSS
@@ -84,7 +84,7 @@ func (d *document) Section(id string) template.HTML {
 // Rest are the parts that come one after the other.
 func (d *document) Rest() []section { return d.parts[2:] }
 
-// HTML writes the page as a document that loads nothing and changes no more.
+// HTML writes the page as a document that loads nothing and does not change.
 func (p *Page) HTML(w io.Writer) error {
 	parts, err := p.sections()
 	if err != nil {
@@ -93,7 +93,7 @@ func (p *Page) HTML(w io.Writer) error {
 	return writeDocument(w, p.Title(), "", parts, p.Report != nil)
 }
 
-// writeDocument writes a page that takes its updates from events, none when that is empty.
+// writeDocument writes a page that gets its updates from the address events, or none if that is empty.
 func writeDocument(w io.Writer, title, events string, parts []section, report bool) error {
 	return templates.ExecuteTemplate(w, "page", &document{
 		Title: title, Policy: contentPolicy, Events: events, Version: version.Get().String(),

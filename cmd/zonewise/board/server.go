@@ -22,28 +22,28 @@ import (
 // mostViewers is how many pages may be open at once.
 const mostViewers = 32
 
-// heartbeat is how often a stream says that it is alive; writeTimeout is how long a browser may take for an update.
+// heartbeat is how often an idle stream sends a sign of life; writeTimeout is how long a browser may take for an update.
 const (
 	heartbeat    = 15 * time.Second
 	writeTimeout = 30 * time.Second
 )
 
-// Server shows the pages of a source on the loopback interface, to who knows its token.
+// Server shows the pages of a source on the loopback interface, to clients that know its token.
 type Server struct {
 	listener net.Listener
 	feed     *feed
 	token    string
-	// ending is closed when the server ends, so that streams say so.
+	// ending is closed when the server ends, so that streams end, too.
 	ending chan struct{}
 }
 
-// ErrPortTaken says that somebody else listens on the port.
+// ErrPortTaken says that another program listens on the port.
 var ErrPortTaken = errors.New("something else listens there")
 
 // ErrNotLoopback says that an address can be reached from other machines.
 var ErrNotLoopback = errors.New("must be a loopback address, as 127.0.0.1 or ::1: the board is for this machine only")
 
-// CheckAddress tells whether an address may be listened on.
+// CheckAddress returns an error for an address that is not a loopback address.
 func CheckAddress(address string) error {
 	if ip := net.ParseIP(address); ip != nil && ip.IsLoopback() || address == "localhost" {
 		return nil
@@ -51,8 +51,8 @@ func CheckAddress(address string) error {
 	return ErrNotLoopback
 }
 
-// Listen takes a port of a loopback address, a free one when port is 0. Errors are ErrNotLoopback, ErrPortTaken, or what
-// the system says.
+// Listen takes a port of a loopback address, a free one when port is 0. Errors are ErrNotLoopback, ErrPortTaken, or the
+// system's.
 func Listen(ctx context.Context, address string, port int, source Source) (*Server, error) {
 	if err := CheckAddress(address); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (s *Server) Run(ctx context.Context) error {
 		close(s.ending)
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
-		// A browser that does not read keeps nobody up.
+		// Do not wait for browsers that do not read.
 		if server.Shutdown(limited) != nil {
 			_ = server.Close()
 		}
@@ -153,8 +153,8 @@ func (s *Server) handler() http.Handler {
 	})
 }
 
-// isHost tells whether a request was meant for this server. A page elsewhere whose name has been made to lead here sends that
-// name.
+// isHost reports whether a request was meant for this server. A foreign page whose name was made to resolve to this
+// address (DNS rebinding) sends that name.
 func (s *Server) isHost(host string) bool {
 	name, port, err := net.SplitHostPort(host)
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *Server) isHost(host string) bool {
 	return name == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// isToken compares in a time that says nothing about the token, not even how long it is.
+// isToken compares in constant time, which reveals neither the token nor its length.
 func (s *Server) isToken(token string) bool {
 	want, got := sha256.Sum256([]byte(s.token)), sha256.Sum256([]byte(token))
 	return subtle.ConstantTimeCompare(want[:], got[:]) == 1
@@ -183,7 +183,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
-	// What fails now is the connection: there is nobody to tell.
+	// Only the connection can fail now: the error cannot be reported.
 	_ = writeDocument(w, f.title, "events", f.parts, f.report)
 }
 

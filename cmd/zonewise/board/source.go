@@ -16,7 +16,7 @@ type Following struct {
 	options Options
 	open    func(*snapshot.Snapshot) (*sim.Sim, error)
 
-	mu   sync.Mutex // guards sim, which one page uses at a time
+	mu   sync.Mutex // guards sim, which one page at a time uses
 	copy *sim.Sim
 }
 
@@ -52,7 +52,7 @@ func (f *Following) Page(ctx context.Context) (*Page, error) {
 // Changed receives when the cluster has changed.
 func (f *Following) Changed() <-chan struct{} { return f.live.Changed() }
 
-// Fixed is the source that always has the same page.
+// Fixed is a source whose page never changes.
 type Fixed struct{ Shown *Page }
 
 // Page returns it.

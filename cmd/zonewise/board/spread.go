@@ -14,10 +14,10 @@ import (
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
-// mostWork bounds what counting looks at, in nodes and pods: a part of a second of one core.
+// mostWork limits how many nodes and pods counting looks at: a part of a second of one core.
 const mostWork = 3_000_000
 
-// cells makes one cell for each column, and lists what has none.
+// cells makes one cell for each column, and lists the zones that have no column.
 func (b *builder) cells(of map[string]Share) (cells []Share, others string) {
 	seen := map[string]bool{}
 	for _, zone := range b.page.Columns {
@@ -116,7 +116,7 @@ func (b *builder) workloads() {
 		}
 		row := Workload{Name: s.Workload, Hard: s.Hard, Skew: skew(int64(s.Skew()), s.MaxSkew)}
 		if row.Skew.Tone == Bad && !s.Hard {
-			row.Skew.Tone = Mild // it is a wish
+			row.Skew.Tone = Mild // only a preference
 		}
 		shares := map[string]Share{}
 		for zone, n := range s.Zones {
@@ -134,7 +134,7 @@ func (b *builder) workloads() {
 	b.page.Workloads = Workloads{Table: Table{All: len(spreads), Hidden: len(spreads) - len(rows)}, Rows: rows, BySkew: strings.Join(words, ", ")}
 }
 
-// over is by how much a constraint is broken.
+// over returns by how much a constraint is exceeded.
 func over(s census.Spread) int {
 	if !s.Hard {
 		return 0

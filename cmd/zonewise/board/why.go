@@ -17,7 +17,7 @@ import (
 	"zonewise.dev/cmd/zonewise/status"
 )
 
-// gangs shows the gangs, those that wait with the reason.
+// gangs shows the gangs, and why they wait.
 func (b *builder) gangs(ctx context.Context, all []status.Gang) error {
 	g := &b.page.Gangs
 	g.All = len(all)
@@ -48,7 +48,7 @@ func (b *builder) gangs(ctx context.Context, all []status.Gang) error {
 	g.Hidden = hidden[0] + hidden[1]
 	for i := range g.Waiting {
 		row := &g.Waiting[i]
-		// Whether all members fit takes a run of the scheduler, which the command makes.
+		// Whether all members fit takes a run of the scheduler, which is left to the command.
 		row.Why.Command = b.explain("podgroup/", row.Name)
 		gang := b.Gang(row.Name)
 		if gang.Missing() == 0 || len(gang.Waiting) == 0 {
@@ -69,7 +69,7 @@ func (b *builder) explain(kind, key string) string {
 	return fmt.Sprintf("%s explain %s%s -n %s", cmp.Or(b.opts.Command, "zonewise"), kind, name, namespace)
 }
 
-// waiting shows the pods that wait and are in no gang.
+// waiting shows the waiting pods that are in no gang.
 func (b *builder) waiting(ctx context.Context) error {
 	type group struct {
 		row   WaitingOf
@@ -111,7 +111,7 @@ func (b *builder) waiting(ctx context.Context) error {
 	return nil
 }
 
-// saidOf is what the scheduler wrote on a pod.
+// saidOf returns what the scheduler wrote into a pod's condition.
 func saidOf(pod *corev1.Pod) string {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
@@ -121,7 +121,7 @@ func saidOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// mostTried bounds the nodes of a cluster in which changes are tried for each pod that waits.
+// mostTried is the largest number of nodes at which changes are tried for each waiting pod.
 const mostTried = 300
 
 // why has the scheduler say why a pod waits.
@@ -148,7 +148,7 @@ func (b *builder) why(ctx context.Context, p *census.Pod, y *Why) error {
 	return nil
 }
 
-// whyZones shortens an answer to what a page has room for.
+// whyZones shortens an answer to fit on a page.
 func whyZones(answer []explain.Zone) []WhyZone {
 	var out []WhyZone
 	zones, _ := keep(answer, mostColumns)

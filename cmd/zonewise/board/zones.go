@@ -38,7 +38,7 @@ func zonesOf(c *census.Census) ZonesView {
 	for i := range rooms {
 		nodes += rooms[i].Nodes
 	}
-	// Zones round up, each by less than a cell.
+	// Each zone rounds up, by less than a cell.
 	for nodes > (mostCells-len(rooms))*v.PerCell {
 		v.PerCell++
 	}
@@ -74,7 +74,7 @@ func zonesOf(c *census.Census) ZonesView {
 
 func nodeCount(n int) string { return countOf(n, "node") }
 
-// countOf is show.Plural with thousands apart.
+// countOf is show.Plural with separated thousands.
 func countOf(n int, noun string) string {
 	return strings.Replace(show.Plural(n, noun), fmt.Sprint(n), number(n), 1)
 }
@@ -96,7 +96,7 @@ func zoneState(nodes []*census.Node) Badge {
 	return Badge{Text: state, Tone: stateTones[state]}
 }
 
-// together is the state of several nodes.
+// together returns the state of several nodes.
 func together(nodes []*census.Node) string {
 	state := ""
 	for _, n := range nodes {
@@ -110,7 +110,7 @@ func together(nodes []*census.Node) string {
 	return state
 }
 
-// resources that a bar is drawn of, with their names for people.
+// resources that have a bar, with their display names.
 func resourcesOf(amounts census.Amounts) []corev1.ResourceName {
 	names := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 	devices := slices.DeleteFunc(slices.Sorted(maps.Keys(amounts)), func(name corev1.ResourceName) bool {
@@ -181,7 +181,7 @@ func cellOf(nodes []*census.Node) Cell {
 	return c
 }
 
-// shortName leaves the kind out.
+// shortName removes the kind.
 func shortName(workload string) string {
 	_, name, _ := strings.Cut(workload, " ")
 	return name

@@ -1,5 +1,5 @@
-// Package census counts what is in a snapshot: nodes and their zones, pods and what they ask for, workloads, gangs. It says
-// what is, and nothing of what a scheduler would do.
+// Package census counts what is in a snapshot: nodes and their zones, pods and their requests, workloads, gangs. It does
+// not say what a scheduler would do.
 package census
 
 import (
@@ -15,6 +15,7 @@ import (
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/internal/amount"
 	"zonewise.dev/sim"
 )
 
@@ -48,20 +49,16 @@ type Node struct {
 // Pod is a pod.
 type Pod struct {
 	*v1.Pod
-	// On is its node, nil while it waits and when the node is not there.
+	// On is its node, nil while the pod waits, or if the node does not exist.
 	On *Node
 }
 
-// Amounts are amounts of resources: cpu in milli, others in their units.
+// Amounts are amounts of resources, in the units of package amount.
 type Amounts map[v1.ResourceName]int64
 
 func (a Amounts) add(list v1.ResourceList) {
 	for name, q := range list {
-		if name == v1.ResourceCPU {
-			a[name] += q.MilliValue()
-		} else {
-			a[name] += q.Value()
-		}
+		a[name] += amount.Of(name, q)
 	}
 }
 
@@ -113,7 +110,7 @@ func (c *Census) takePod(pod *v1.Pod) {
 		p.On.Requested[v1.ResourcePods]++
 	}
 	if pod.DeletionTimestamp != nil {
-		return // it takes room until it is gone, and counts for nothing else
+		return // until it is gone it takes room, but does not count otherwise
 	}
 	if p.On != nil {
 		p.On.Pods = append(p.On.Pods, p)
@@ -125,7 +122,7 @@ func (c *Census) takePod(pod *v1.Pod) {
 	}
 }
 
-// Ended reports whether a pod has come to its end.
+// Ended reports whether a pod has succeeded or failed.
 func Ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
@@ -178,7 +175,7 @@ type Room struct {
 	Requested, Allocatable Amounts
 }
 
-// Rooms returns what the zones have, by their names.
+// Rooms returns what the zones have, by name.
 func (c *Census) Rooms() []Room {
 	rooms := map[string]*Room{}
 	for _, n := range c.Nodes {

@@ -10,7 +10,7 @@ import (
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
-// PodGroups is how a snapshot names the kind when it could not be read.
+// PodGroups is the name of the kind in a snapshot that could not read it.
 const PodGroups = "podgroups.scheduling.x-k8s.io"
 
 // Gang is a PodGroup with its members.
@@ -38,7 +38,7 @@ func (g *Gang) MinMember() int {
 // Missing is how many members must be bound for the gang to be whole.
 func (g *Gang) Missing() int { return max(0, g.MinMember()-g.Bound-g.Done) }
 
-// GangOf returns "namespace/name" of a pod's PodGroup, empty when it has none. Kubernetes' own groups are of another kind.
+// GangOf returns "namespace/name" of a pod's PodGroup, empty if it has none. Native pod groups are another kind.
 func GangOf(pod *v1.Pod) string {
 	if name := pod.Labels[schedv1alpha1.PodGroupLabel]; name != "" && pod.Spec.SchedulingGroup == nil {
 		return pod.Namespace + "/" + name

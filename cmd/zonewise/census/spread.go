@@ -22,16 +22,16 @@ type Spread struct {
 	// Pods is the sum, Most and Fewest the extremes.
 	Pods, Most, Fewest int
 	MaxSkew            int32
-	// Hard says that it must hold.
+	// Hard is true if the constraint must hold.
 	Hard bool
 }
 
 // Skew is the difference between the zones with most and with fewest pods.
 func (s *Spread) Skew() int { return s.Most - s.Fewest }
 
-// Spreads counts for the constraints over zones of the workloads with pods in a namespace, in all when it is empty, by
-// name. The newest pod of a workload speaks for all. It looks at no more than so many nodes and pods, and returns how many
-// workloads are left out for that.
+// Spreads counts for the zone constraints of the workloads with pods in a namespace (all if it is empty), sorted by
+// name. The newest pod of a workload stands for all. It looks at a limited number of nodes and pods, and returns how many
+// workloads it left out for that reason.
 func (c *Census) Spreads(namespace string, work int) (out []Spread, left int) {
 	newest := map[string]*Pod{}
 	var names []string
@@ -140,7 +140,7 @@ func count(pod *v1.Pod, constraint *v1.TopologySpreadConstraint, nodes map[*Node
 		}
 	}
 	if len(s.Zones) < int(ptr.Deref(constraint.MinDomains, 1)) {
-		s.Fewest = 0 // as KEP-3022 has it
+		s.Fewest = 0 // as in KEP-3022
 	}
 	return s
 }
@@ -167,7 +167,7 @@ func selectorOf(pod *v1.Pod, c *v1.TopologySpreadConstraint) labels.Selector {
 	return selector
 }
 
-// index finds the pods that a selector can match by one label that it requires.
+// index finds the pods that a selector can match, by one label that the selector requires.
 type index map[[3]string][]*Pod // namespace, key, value
 
 func indexKey(pod *v1.Pod, c *v1.TopologySpreadConstraint) (key [3]string, ok bool) {

@@ -155,7 +155,7 @@ func (c *Cluster) Gang(name string, minMember int32) {
 	})
 }
 
-// Budget adds a PodDisruptionBudget for the pods with the label app that are there, with the status that its controller writes.
+// Budget adds a PodDisruptionBudget for the existing pods with the label app, with the status that its controller would write.
 func (c *Cluster) Budget(app string, minAvailable int32) {
 	healthy := int32(0)
 	for _, pod := range c.Pods() {
@@ -174,7 +174,7 @@ func (c *Cluster) Budget(app string, minAvailable int32) {
 	})
 }
 
-// Reservation adds a ZoneReservation for the pods with the label app, which holds unused slots on nodes.
+// Reservation adds a ZoneReservation for the pods with the label app, with unused slots on nodes.
 func (c *Cluster) Reservation(name, app, cpu string, priority int32, unused map[string]int64) *v1alpha1.ZoneReservation {
 	r := &v1alpha1.ZoneReservation{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: c.uid(), Generation: 1, CreationTimestamp: metav1.NewTime(Now.Add(-time.Hour))},
@@ -240,8 +240,8 @@ func Large(nodes, pods int) *snapshot.Snapshot {
 	return c.Snapshot
 }
 
-// LargeGangs is Large with as many gangs of so many workers besides, spread over all nodes, each worker with a label of its own
-// as those of an indexed Job have.
+// LargeGangs is Large with additional gangs of workers, spread over all nodes. Each worker has its own label value, like
+// the pods of an indexed Job.
 func LargeGangs(nodes, pods, gangs, workers int) *snapshot.Snapshot {
 	c := &Cluster{Snapshot: Large(nodes, pods)}
 	for g := range gangs {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew, to be read before they are committed")
+var update = flag.Bool("update", false, "rewrite the golden files; read them before you commit them")
 
 // Golden compares text with a file in testdata of the package that is tested.
 func Golden(t *testing.T, name, got string) {

@@ -11,8 +11,8 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// Story is a small cluster in which something is wrong with almost everything: a policy whose cap holds a pod
-// up, a gang that is one member short of room, slots that are held, a pod without a controller.
+// Story is a small cluster in which something is wrong with almost everything: a policy whose cap keeps a pod
+// waiting, a gang that lacks room for one member, held slots, a pod without a controller.
 func Story() *Cluster {
 	c := New()
 	for _, zone := range []string{"a", "b", "c"} {

@@ -58,8 +58,8 @@ type Said struct {
 	Count  int32     `json:"count,omitempty"`
 }
 
-// Explain explains a pod, which may be bound. The sim is a copy of the census' cluster; it is the same afterwards, but for its
-// time.
+// Explain explains a pod, which may be bound. The sim is a copy of the census' cluster. Explain leaves it unchanged, except
+// for its time.
 func Explain(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod, events []eventsv1.Event) (*Report, error) {
 	r := &Report{Pod: describe(c, s, p), Said: said(p.Pod, events), Gaps: c.Snapshot.Notes()}
 	if key := census.GangOf(p.Pod); key != "" {
@@ -122,7 +122,7 @@ func describe(c *census.Census, s *sim.Sim, p *census.Pod) *Pod {
 	return d
 }
 
-// said collects the scheduler's own words, the last first.
+// said collects the scheduler's own words, newest first.
 func said(pod *corev1.Pod, events []eventsv1.Event) []Said {
 	var out []Said
 	for i := range events {
@@ -155,7 +155,7 @@ func said(pod *corev1.Pod, events []eventsv1.Event) []Said {
 	return out
 }
 
-// examination is a pod that is put before the scheduler's plugins.
+// examination asks the scheduler's plugins about a pod.
 type examination struct {
 	census *census.Census
 	sim    *sim.Sim
@@ -164,7 +164,7 @@ type examination struct {
 	answer *sim.Answer
 }
 
-// alone is the pod as one that is in no gang: a gang's members are judged together, and here it is about the nodes.
+// alone returns the pod without its gang, because here the question is about nodes, not about the other members.
 func alone(pod *corev1.Pod) *corev1.Pod {
 	if census.GangOf(pod) == "" {
 		return pod
@@ -174,7 +174,7 @@ func alone(pod *corev1.Pod) *corev1.Pod {
 	return c
 }
 
-// Zones asks the plugins of the pod's profile about every node, and puts their answers together by zone.
+// Zones asks the plugins of the pod's profile about every node, and groups their answers by zone.
 func Zones(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod) ([]Zone, error) {
 	pod := asked(s, p.Pod)
 	answer, err := s.Ask(ctx, alone(pod))
@@ -184,7 +184,7 @@ func Zones(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod) ([]
 	return zonesOf(c, s, pod, answer), nil
 }
 
-// asked is the pod as one of a scheduler that the configuration has.
+// asked returns the pod with the name of a scheduler that the configuration has.
 func asked(s *sim.Sim, pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	if !slices.Contains(s.Profiles(), pod.Spec.SchedulerName) {
@@ -193,7 +193,7 @@ func asked(s *sim.Sim, pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// zones asks the plugins, and puts their answers together by zone.
+// zones asks the plugins, and groups their answers by zone.
 func (e *examination) zones(ctx context.Context) (err error) {
 	if e.answer, err = e.sim.Ask(ctx, alone(e.pod)); err != nil {
 		return err
@@ -207,7 +207,7 @@ func (e *examination) zones(ctx context.Context) (err error) {
 	return nil
 }
 
-// steps says what would let the pod go.
+// steps returns the changes that would let the pod go.
 func (e *examination) steps(ctx context.Context) error {
 	r := e.report
 	if fit := len(e.answer.Fit()); fit > 0 {
@@ -221,7 +221,7 @@ func (e *examination) steps(ctx context.Context) error {
 	return err
 }
 
-// nothing is what there is to say of a pod that fits.
+// nothing returns what to say about a pod that fits.
 func nothing(fit int, said []Said, scheduler string) string {
 	step := fmt.Sprintf("nothing that is seen here: %d nodes would take it. ", fit)
 	if len(said) == 0 {
@@ -230,5 +230,5 @@ func nothing(fit int, said []Said, scheduler string) string {
 	return step + "The scheduler's own words are of its last attempt; it tries again when something changes, and every 5 minutes"
 }
 
-// zoneName is a zone's name, or what stands for nodes without one.
+// zoneName returns a zone's name, or the text for nodes without a zone.
 func zoneName(zone string) string { return status.Name(zone) }

@@ -18,16 +18,17 @@ import (
 	"zonewise.dev/sim"
 )
 
-// GangReport is the gang that is explained, or that the pod belongs to.
+// GangReport is the explained gang, or the gang of the explained pod.
 type GangReport struct {
 	status.Gang
-	// Fit is how many of the missing members would find a node now, were they no gang. Of a pod's gang it is not asked.
+	// Fit is how many of the missing members would each find a node now, if they were not a gang. Nil for the gang of an
+	// explained pod.
 	Fit *int `json:"fit,omitempty"`
 	// Gated members have scheduling gates, and do not count.
 	Gated int `json:"gated,omitempty"`
-	// Missing is how many more must be bound, at once, for the gang to start.
+	// Missing is how many more members must be bound together for the gang to start.
 	Missing int `json:"missing"`
-	// Why says in the scheduler's words why it does not start on a copy of the cluster.
+	// Why says in the scheduler's words why the gang does not start on a copy of the cluster.
 	Why string `json:"why,omitempty"`
 	// Stuck is a member that finds no node when the others have one.
 	Stuck string `json:"stuck,omitempty"`
@@ -42,8 +43,8 @@ func countGang(c *census.Census, g *census.Gang) *GangReport {
 // Open copies the cluster of the census, with options that it may change.
 type Open func(change func(*sim.Options)) (*sim.Sim, error)
 
-// Gang explains a gang by its key, "namespace/name"; nil when there is neither a PodGroup nor a pod of it. It lets the
-// scheduler place it on copies of the cluster.
+// Gang explains a gang by its key, "namespace/name"; nil if there is neither a PodGroup nor a pod of it. It lets the
+// scheduler place the gang on copies of the cluster.
 func Gang(ctx context.Context, c *census.Census, open Open, key string, events []eventsv1.Event) (*Report, error) {
 	g := c.Gang(key)
 	if g == nil {
@@ -61,7 +62,7 @@ func Gang(ctx context.Context, c *census.Census, open Open, key string, events [
 	return r, e.run(ctx)
 }
 
-// gangExamination is a gang that is put before the scheduler.
+// gangExamination has the scheduler try a gang.
 type gangExamination struct {
 	census *census.Census
 	open   Open
@@ -69,7 +70,7 @@ type gangExamination struct {
 	gang   *census.Gang
 }
 
-// formal says what a gang lacks that no node could give it.
+// formal says what a gang lacks besides nodes.
 func (e *gangExamination) formal() string {
 	g := e.report.Gang
 	name := "PodGroup " + g.Namespace + "/" + g.Name
@@ -91,7 +92,8 @@ func (e *gangExamination) formal() string {
 	return ""
 }
 
-// members lets the gang's members take part, as they are or as pods without a gang, and of others those that are nominated.
+// members returns the pods to schedule: the gang's members, as they are or as pods without a gang, and other pods with a
+// nomination.
 func (e *gangExamination) members(as func(*corev1.Pod) *corev1.Pod) func(*sim.Options) {
 	return func(o *sim.Options) {
 		o.Pods = func(pod *corev1.Pod) *corev1.Pod {
@@ -133,7 +135,7 @@ func (e *gangExamination) run(ctx context.Context) error {
 	return e.try(ctx)
 }
 
-// place runs a copy, and returns how many members are missing then.
+// place runs a copy, and returns how many members are then missing.
 func (e *gangExamination) place(ctx context.Context, s *sim.Sim) (missing int, err error) {
 	if err := s.Run(ctx); err != nil {
 		return 0, err
@@ -147,7 +149,7 @@ func (e *gangExamination) place(ctx context.Context, s *sim.Sim) (missing int, e
 	return max(0, e.gang.MinMember()-bound), nil
 }
 
-// words are what the scheduler said of the gang on the copy: in an event, in a condition of the PodGroup, of a member.
+// words returns what the scheduler said about the gang on the copy, in an event or in a condition.
 func (e *gangExamination) words(s *sim.Sim) string {
 	namespace, name, _ := strings.Cut(e.gang.Key, "/")
 	events := s.Events("PodGroup", namespace, name)
@@ -171,8 +173,8 @@ func (e *gangExamination) words(s *sim.Sim) string {
 	return ""
 }
 
-// separately has the members placed as pods without a gang: how many find a node, and what keeps the first off that does
-// not.
+// separately has the members placed as pods without a gang. It returns how many find a node, and what keeps the first
+// that finds none.
 func (e *gangExamination) separately(ctx context.Context) error {
 	r, g := e.report, e.report.Gang
 	s, err := e.open(e.members(alone))
@@ -200,7 +202,7 @@ func (e *gangExamination) separately(ctx context.Context) error {
 	return nil
 }
 
-// mostZones bounds in how many zones more nodes are tried.
+// mostZones is the largest number of zones in which more nodes are tried.
 const mostZones = 5
 
 // try changes copies of the cluster until the gang starts.
@@ -258,8 +260,8 @@ func (e *gangExamination) tryOne(ctx context.Context, words string, change func(
 	return err
 }
 
-// saidOfMembers collects what conditions of members say: each is of the last attempt that the scheduler made for that
-// member. Those of most members come first.
+// saidOfMembers collects the conditions of members, which are of the scheduler's last attempt for each, the most
+// frequent first.
 func saidOfMembers(members []*census.Pod) []Said {
 	count := map[string]int{}
 	var out []Said

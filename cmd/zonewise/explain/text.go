@@ -12,7 +12,7 @@ import (
 	"zonewise.dev/cmd/zonewise/status"
 )
 
-// Text writes the report for people.
+// Text writes the report as text.
 func (r *Report) Text(w io.Writer, style show.Style, now time.Time) error {
 	p := show.NewPage(style)
 	if r.Pod != nil {

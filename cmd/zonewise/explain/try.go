@@ -8,29 +8,29 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/internal/amount"
 	"zonewise.dev/sim"
 )
 
-// change is something that might let the pod go, which can be tried.
+// change is a change that might let the pod go, and can be tried.
 type change struct {
-	// id tells changes apart; words follow "if".
+	// id identifies the change; words follow "if".
 	id, words string
 	// edit changes the pod, without another part of the cluster is.
 	edit    func(pod *corev1.Pod)
 	without client.Object
-	// short is the resource of which the pod asks for less.
+	// short is the resource of which the pod would ask for less.
 	short corev1.ResourceName
 }
 
-// mostChanges bounds how many changes are tried together.
+// mostChanges is the largest number of changes that are tried together.
 const mostChanges = 12
 
-// try finds out which change would have a node of each zone take the pod, and where none does by itself, which together.
+// try finds for each zone a change after which a node takes the pod, or several changes if no single one helps.
 func (e *examination) try(ctx context.Context) ([]string, error) {
 	var steps []string
 	helped := map[string]bool{}
@@ -62,7 +62,7 @@ func (e *examination) try(ctx context.Context) ([]string, error) {
 	return steps, err
 }
 
-// head is what steps are sorted by: their zone.
+// head is the zone, by which steps are sorted.
 func head(step string) string {
 	zone, _, _ := strings.Cut(step, ":")
 	return zone
@@ -77,8 +77,8 @@ func byZone(nodes []*corev1.Node) map[string][]*corev1.Node {
 	return out
 }
 
-// together looks for changes that help only with one another: all of them at first, also those that come to light then, and
-// then without those that are not needed.
+// together looks for changes that help only in combination. It begins with all changes, adds those that newly refusing
+// plugins suggest, and then drops those that are not needed.
 func (e *examination) together(ctx context.Context, changes []change) ([]string, error) {
 	answer, err := e.with(ctx, changes...)
 	for err == nil && len(answer.Fit()) == 0 && len(changes) < mostChanges {
@@ -118,7 +118,7 @@ func (e *examination) together(ctx context.Context, changes []change) ([]string,
 	return steps, nil
 }
 
-// with asks the plugins with changes in place, which are taken back.
+// with asks the plugins while changes are applied, and then undoes the changes.
 func (e *examination) with(ctx context.Context, changes ...change) (*sim.Answer, error) {
 	pod := alone(e.pod).DeepCopy()
 	for _, c := range changes {
@@ -138,45 +138,26 @@ func (e *examination) with(ctx context.Context, changes ...change) (*sim.Answer,
 	return answer, err
 }
 
-// say says a change in words, of nodes that would take the pod then.
+// say describes a change, and the nodes that would then take the pod.
 func (e *examination) say(c change, nodes []*corev1.Node) string {
 	taken := " (" + show.Plural(len(nodes), "node") + " would take it)"
 	if c.short == "" {
 		return c.words + taken
 	}
-	requests := census.Requests(e.pod)
-	wanted := amount(c.short, requests)
+	wanted := amount.Of(c.short, census.Requests(e.pod)[c.short])
 	name, free := "", int64(-1)
 	for _, node := range nodes {
 		if n := e.census.Node(node.Name); n != nil && n.Allocatable[c.short]-n.Requested[c.short] > free {
 			name, free = node.Name, n.Allocatable[c.short]-n.Requested[c.short]
 		}
 	}
-	if free < 0 || free >= wanted { // what is free is held or nominated
+	if free < 0 || free >= wanted { // the free room is held or nominated
 		return fmt.Sprintf("less %s asked for, or more free%s", c.short, taken)
 	}
-	return fmt.Sprintf("%s more %s (%s free, %s asked for) on node %s", quantity(c.short, wanted-free), c.short, quantity(c.short, free), quantity(c.short, wanted), name)
+	return fmt.Sprintf("%s more %s (%s free, %s asked for) on node %s", amount.Quantity(c.short, wanted-free), c.short, amount.Quantity(c.short, free), amount.Quantity(c.short, wanted), name)
 }
 
-func amount(name corev1.ResourceName, list corev1.ResourceList) int64 {
-	q := list[name]
-	if name == corev1.ResourceCPU {
-		return q.MilliValue()
-	}
-	return q.Value()
-}
-
-func quantity(name corev1.ResourceName, n int64) string {
-	switch name {
-	case corev1.ResourceCPU:
-		return resource.NewMilliQuantity(n, resource.DecimalSI).String()
-	case corev1.ResourceMemory, corev1.ResourceEphemeralStorage:
-		return resource.NewQuantity(n, resource.BinarySI).String()
-	}
-	return resource.NewQuantity(n, resource.DecimalSI).String()
-}
-
-// changes are those that concern the plugins which refuse the pod.
+// changes returns the changes that concern the plugins that refuse the pod.
 func (e *examination) changes(answer *sim.Answer) []change {
 	var out []change
 	add := func(c change) {
@@ -229,7 +210,7 @@ func (e *examination) changesFor(plugin string, n *sim.NodeAnswer) []change {
 	return nil
 }
 
-// lessOf asks for nothing of the resources that a node is short of.
+// lessOf removes the requests for resources that a node lacks.
 func (e *examination) lessOf(n *sim.NodeAnswer) []change {
 	var out []change
 	for name := range census.Requests(e.pod) {
@@ -254,7 +235,7 @@ func (e *examination) lessOf(n *sim.NodeAnswer) []change {
 	return out
 }
 
-// withoutHolds takes away the reservations of others that hold slots on a node.
+// withoutHolds removes the reservations of others that hold slots on a node.
 func (e *examination) withoutHolds(n *sim.NodeAnswer) []change {
 	var out []change
 	if n.Refusal.Plugin != "ReserveCache" {
@@ -352,7 +333,7 @@ func (e *examination) withoutClaims() []change {
 	return out
 }
 
-// anotherNode tries one more node in each zone, like the first one there that takes pods.
+// anotherNode tries one more node in each zone, a copy of the first one there that accepts pods.
 func (e *examination) anotherNode(ctx context.Context) ([]string, error) {
 	var steps []string
 	tried := map[string]bool{}

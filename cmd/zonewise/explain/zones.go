@@ -18,7 +18,7 @@ import (
 
 const podGroupLabel = schedv1alpha1.PodGroupLabel
 
-// Zone is what a zone is to the pod.
+// Zone is what a zone offers the pod.
 type Zone struct {
 	Zone  string `json:"zone"`
 	Nodes int    `json:"nodes"`
@@ -49,18 +49,18 @@ type ConstraintCount struct {
 type Hold struct {
 	Reservation string `json:"reservation"`
 	Unused      int64  `json:"unused"`
-	// Own slots may be used by the pod.
+	// Own slots are those that the pod may use.
 	Own bool `json:"own,omitempty"`
 }
 
-// Obstacle is why a plugin refuses the pod on some nodes, in the plugin's words.
+// Obstacle says why a plugin refuses the pod on some nodes, in the plugin's words.
 type Obstacle struct {
 	Plugin string `json:"plugin"`
 	Words  string `json:"words"`
 	Nodes  int    `json:"nodes"`
 }
 
-// zonesOf puts an answer together by zone.
+// zonesOf groups an answer by zone.
 func zonesOf(c *census.Census, s *sim.Sim, pod *corev1.Pod, answer *sim.Answer) []Zone {
 	zones := map[string]*Zone{}
 	type reason struct{ zone, plugin, words string }

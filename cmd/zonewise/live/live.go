@@ -23,22 +23,22 @@ type Live struct {
 	changed chan struct{}
 	running sync.WaitGroup
 
-	mu sync.Mutex // guards answered, and the contents of kinds
-	// answered is closed, and replaced by another one, whenever a kind has been answered for.
+	mu sync.Mutex // guards answered and the contents of kinds
+	// answered is closed and replaced whenever a kind has been listed or refused.
 	answered chan struct{}
 }
 
-// state is what is known about the reading of a kind.
+// state says how the reading of a kind went.
 type state struct {
 	resource string
 	needed   bool
-	// answered: it has been listed, or the API server has said that it will not be.
+	// answered: the kind has been listed, or the API server has refused.
 	answered bool
 	missing  string // NotInstalled or Forbidden
 	// failed is the last error of listing or watching, nil after a success, and since is when it began.
 	failed error
 	since  time.Time
-	// unwatched: it may be listed and not watched.
+	// unwatched: the kind may be listed but not watched.
 	unwatched bool
 }
 
@@ -49,7 +49,7 @@ func Start(ctx context.Context, config *rest.Config) (*Live, error) {
 		return nil, err
 	}
 	l := &Live{changed: make(chan struct{}, 1), answered: make(chan struct{})}
-	// What goes wrong with a kind is kept in its state; the reflectors need not log it.
+	// The state of a kind keeps its errors; the reflectors need not log them.
 	quiet := klog.NewContext(ctx, logr.Logger{})
 	for _, kind := range snapshot.Kinds() {
 		s := newSet(l, c, kind)
@@ -59,11 +59,11 @@ func Start(ctx context.Context, config *rest.Config) (*Live, error) {
 	return l, nil
 }
 
-// Wait returns when nothing is followed any more, after the end of the context.
+// Wait returns when all watches have ended, after the end of the context.
 func (l *Live) Wait() { l.running.Wait() }
 
-// Sync waits until the cluster is known. The error is about nodes or pods: the first that the API server or the network
-// gives, or the end of the context.
+// Sync waits until the cluster is known. It returns the first error about nodes or pods
+// from the API server or the network, or the end of the context.
 func (l *Live) Sync(ctx context.Context) error {
 	for {
 		l.mu.Lock()
@@ -94,7 +94,7 @@ func (l *Live) Sync(ctx context.Context) error {
 // Changed receives when Snapshot or Troubles may have changed since the last time that it received.
 func (l *Live) Changed() <-chan struct{} { return l.changed }
 
-// Snapshot returns the cluster as it is known. It is the caller's own but for what the objects point to.
+// Snapshot returns the cluster as it is known. The caller owns it, but not what the objects point to.
 func (l *Live) Snapshot() *snapshot.Snapshot {
 	s := snapshot.New(time.Now().UTC())
 	l.mu.Lock()
@@ -112,7 +112,7 @@ func (l *Live) Snapshot() *snapshot.Snapshot {
 	return s
 }
 
-// Troubles says in a line each what keeps the snapshot from being current, the most important first.
+// Troubles returns the reasons why the snapshot is not current, one line each, the most important first.
 func (l *Live) Troubles() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -141,7 +141,7 @@ func (l *Live) Troubles() []string {
 	return out
 }
 
-// note keeps what came of a list or a watch of a kind.
+// note records the result of a list or a watch of a kind.
 func (l *Live) note(s *state, err error, watch bool) {
 	if errors.Is(err, context.Canceled) {
 		return
@@ -152,7 +152,7 @@ func (l *Live) note(s *state, err error, watch bool) {
 	l.tellLocked(s.answered || s.failed != nil)
 }
 
-// tellLocked tells that something has changed, and to those in Sync that there is something to look at.
+// tellLocked signals a change, and wakes callers of Sync.
 func (l *Live) tellLocked(answer bool) {
 	if answer {
 		close(l.answered)

@@ -19,14 +19,14 @@ import (
 // pageSize is how many objects one request asks for.
 const pageSize = 1000
 
-// noteLocked judges the outcome of a request; nil is a success.
+// noteLocked records the result of a request; nil is a success.
 func (s *state) noteLocked(err error, watching bool, now time.Time) {
 	reason := snapshot.ReasonOf(err)
 	switch {
 	case err == nil && watching:
 		s.unwatched = false
 	case err == nil, apierrors.IsResourceExpired(err), apierrors.IsGone(err):
-		// The reflector begins anew by itself after the latter two.
+		// After the latter two the reflector starts over by itself.
 	case watching && reason == snapshot.Forbidden:
 		s.unwatched = true // a list follows, and says whether that is all
 		return
@@ -82,7 +82,7 @@ func (s *set) run(ctx context.Context) {
 	reflector.RunWithContext(ctx)
 }
 
-// take returns the object without what no report is about, so that a large cluster fits into memory.
+// take returns the object without the parts that no report uses, so that a large cluster fits into memory.
 func (s *set) take(obj any) (string, client.Object, error) {
 	object, ok := obj.(client.Object)
 	if !ok || reflect.TypeOf(obj) != reflect.TypeOf(s.kind.Example()) {
@@ -93,7 +93,7 @@ func (s *set) take(obj any) (string, client.Object, error) {
 	return object.GetNamespace() + "/" + object.GetName(), object, nil
 }
 
-// Add takes in an object.
+// Add stores an object.
 func (s *set) Add(obj any) error {
 	key, object, err := s.take(obj)
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *set) Add(obj any) error {
 // Update is Add.
 func (s *set) Update(obj any) error { return s.Add(obj) }
 
-// Delete takes an object out.
+// Delete removes an object.
 func (s *set) Delete(obj any) error {
 	key, _, err := s.take(obj)
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *set) Delete(obj any) error {
 	return nil
 }
 
-// Replace takes in a whole list.
+// Replace stores a whole list.
 func (s *set) Replace(list []any, _ string) error {
 	items := make(map[string]client.Object, len(list))
 	for _, obj := range list {

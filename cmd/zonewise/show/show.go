@@ -20,9 +20,9 @@ const (
 // Formats lists them for messages and shell completion.
 var Formats = []string{Table, JSON, YAML}
 
-// Style chooses how text looks.
+// Style is how text looks.
 type Style struct {
-	// Color marks states with terminal colours.
+	// Color turns terminal colours on.
 	Color bool
 	// Width is that of the terminal; 0 means that lines may have any length.
 	Width int
@@ -84,7 +84,7 @@ func (p *Page) Para(indent int, color Color, format string, args ...any) {
 	}
 }
 
-// Item writes text behind a dash, its further lines indented.
+// Item writes text after a dash, with its further lines indented.
 func (p *Page) Item(indent int, color Color, format string, args ...any) {
 	for i, line := range wrap(fmt.Sprintf(format, args...), p.room(indent+2)) {
 		lead := "- "
@@ -123,8 +123,8 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// Table writes rows below their column names. Where the table is wider than the terminal each row becomes a
-// list of its columns.
+// Table writes rows below their column names. If the table is wider than the terminal, each row becomes a list of its
+// columns.
 func (p *Page) Table(columns []string, rows [][]Cell) {
 	widths := make([]int, len(columns))
 	for i, name := range columns {
@@ -206,7 +206,7 @@ func Object(w io.Writer, format string, v any) error {
 	return err
 }
 
-// Percent is used of all, "-" when there is nothing to use.
+// Percent returns used as a share of all, or "-" if all is 0.
 func Percent(used, all int64) string {
 	if all <= 0 {
 		return "-"
@@ -214,7 +214,7 @@ func Percent(used, all int64) string {
 	return fmt.Sprintf("%d%%", (used*100+all/2)/all)
 }
 
-// Plural is a number with its noun.
+// Plural returns a number with its noun.
 func Plural(n int, noun string) string {
 	switch {
 	case n == 1:
@@ -223,4 +223,14 @@ func Plural(n int, noun string) string {
 		return fmt.Sprintf("%d %sies", n, strings.TrimSuffix(noun, "y"))
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// Bar draws done of all, with 20 cells and both numbers.
+func Bar(done, all int) string {
+	const cells = 20
+	filled := cells
+	if all > 0 {
+		filled = min(cells, done*cells/all)
+	}
+	return fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("#", filled), strings.Repeat("-", cells-filled), done, all)
 }

@@ -88,3 +88,10 @@ func TestObjects(t *testing.T) {
 	require.NoError(t, Object(&out, YAML, v))
 	require.Equal(t, "a:\n- x\nb: 1\n", out.String())
 }
+
+func TestBar(t *testing.T) {
+	require.Equal(t, "[##########----------] 5/10", Bar(5, 10))
+	require.Equal(t, "[####################] 10/10", Bar(10, 10))
+	require.Equal(t, "[####################] 12/10", Bar(12, 10))
+	require.Equal(t, "[####################] 0/0", Bar(0, 0))
+}

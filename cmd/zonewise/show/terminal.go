@@ -7,7 +7,7 @@ import (
 	"golang.org/x/term"
 )
 
-// DefaultWidth is assumed where the Width of a terminal cannot be told.
+// DefaultWidth is used if the width of a terminal is unknown.
 const DefaultWidth = 80
 
 // IsTerminal reports whether w is a terminal that understands control

@@ -14,7 +14,7 @@ import (
 	"zonewise.dev/cmd/zonewise/status"
 )
 
-// Zone is what a zone has before and after.
+// Zone says what a zone has before and after.
 type Zone struct {
 	Name                string `json:"name"`
 	Lost                bool   `json:"lost,omitempty"`
@@ -28,22 +28,23 @@ type Zone struct {
 	MemoryAllocatable   int64  `json:"memoryAllocatable"`
 }
 
-// Policy is what becomes of a ZoneSpreadPolicy, by its status.
+// Policy says what happens to a ZoneSpreadPolicy, by its status.
 type Policy struct {
 	Name    string `json:"name"`
 	Pods    int64  `json:"pods"`
 	Before  int64  `json:"podsBefore"`
 	Skew    int64  `json:"skew"`
 	MaxSkew int64  `json:"maxSkew"`
-	// Broken policies were obeyed and feasible before, and are not after.
+	// Broken policies were obeyed and feasible before, and are not afterwards.
 	Broken  bool   `json:"broken"`
 	Message string `json:"message,omitempty"`
 }
 
-// Budget is what becomes of a PodDisruptionBudget.
+// Budget says what happens to a PodDisruptionBudget.
 type Budget struct {
 	Name string `json:"name"`
-	// Desired pods must be healthy; Left are when the nodes are lost, After when displaced pods have found nodes.
+	// Desired is how many pods must be healthy, Left how many are after the loss of the nodes, After how many are once
+	// displaced pods have found nodes.
 	Desired int  `json:"desired"`
 	Before  int  `json:"before"`
 	Left    int  `json:"left"`
@@ -51,7 +52,7 @@ type Budget struct {
 	Broken  bool `json:"broken"`
 }
 
-// Gang is what becomes of a gang that lost members, or was added. Members that have succeeded count for as long as their
+// Gang says what happens to a gang that lost members, or was added. Members that have succeeded count for as long as their
 // controller has live ones.
 type Gang struct {
 	Name   string `json:"name"`
@@ -61,13 +62,13 @@ type Gang struct {
 	Broken bool   `json:"broken"`
 }
 
-// Reservation is what becomes of slots, by the status.
+// Reservation says what happens to slots, by the status.
 type Reservation struct {
 	Name   string `json:"name"`
 	Before int64  `json:"unusedBefore"`
 	After  int64  `json:"unusedAfter"`
 	Used   int64  `json:"used"`
-	// Lost slots were on lost nodes and unused; Held are held in the end, used or not, of Desired.
+	// Lost counts unused slots on lost nodes; Held counts the slots of Desired that are held in the end, used or unused.
 	Lost    int64 `json:"lost"`
 	Held    int64 `json:"held"`
 	Desired int64 `json:"desired"`
@@ -191,13 +192,13 @@ const (
 	FailReservation = "reservation"
 )
 
-// Failures lists all of them, and those that count unless the user says otherwise.
+// Failures returns all of them, and those that count by default.
 var (
 	Failures        = []string{FailPending, FailPolicy, FailBudget, FailGang, FailReservation}
 	DefaultFailures = []string{FailPending, FailPolicy, FailBudget, FailGang}
 )
 
-// Failed returns which of the failures that count came to pass.
+// Failed returns which of the given failures happened.
 func (r *Result) Failed(count []string) []string {
 	var out []string
 	for _, f := range count {

@@ -1,5 +1,5 @@
-// Package simulate foresees: what is displaced when zones or nodes are lost, where it goes, what waits, and which policies,
-// budgets, gangs and reservations do not hold; and whether a workload that is not there yet would fit.
+// Package simulate predicts what happens when zones or nodes are lost: which pods are displaced, where they go, which wait,
+// and which policies, budgets, gangs and reservations break. It also says whether a new workload would fit.
 //
-// It lets the scheduler act on a copy of the cluster (package sim), and compares the cluster before with the copy afterwards.
+// The scheduler acts on a copy of the cluster (package sim), and the cluster before is compared with the copy afterwards.
 package simulate

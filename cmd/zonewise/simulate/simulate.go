@@ -18,18 +18,18 @@ import (
 	"zonewise.dev/sim"
 )
 
-// Scenario is what happens, in this order.
+// Scenario lists what happens, in this order.
 type Scenario struct {
-	// AddNodes nodes are added that are like the node Like.
+	// AddNodes copies of the node Like are added.
 	AddNodes int
 	Like     string
-	// Added comes, see ParseWorkload.
+	// Added is created, see ParseWorkload.
 	Added *Workload
 	// Zones and Nodes are lost.
 	Zones, Nodes []string
 }
 
-// Name says what happens in a few words.
+// Name describes the scenario in a few words.
 func (s *Scenario) Name() string {
 	var parts []string
 	if s.AddNodes > 0 {
@@ -47,26 +47,26 @@ func (s *Scenario) Name() string {
 	return strings.Join(parts, ", then ")
 }
 
-// Result is what comes of a scenario.
+// Result is the result of a scenario.
 type Result struct {
 	Scenario string `json:"scenario"`
-	// LostNodes is how many nodes go, AddedNodes how many come.
+	// LostNodes and AddedNodes count nodes.
 	LostNodes  int `json:"lostNodes"`
 	AddedNodes int `json:"addedNodes,omitempty"`
-	// Displaced pods were on lost nodes, Evicted ones made room for others; their controllers make other pods for them. Placed
-	// of these and of the Added find a node, Pending do not.
+	// Displaced pods were on lost nodes, Evicted ones made room for others; their controllers replace both. Of the
+	// replacements and the Added pods, Placed find a node and Pending do not.
 	Displaced int `json:"displaced"`
 	Evicted   int `json:"evicted,omitempty"`
 	Added     int `json:"added,omitempty"`
 	Placed    int `json:"placed"`
 	Pending   int `json:"pending"`
-	// NodeBound pods go with their nodes (DaemonSets, static pods). Orphans have no controller that would make others.
+	// NodeBound pods are lost with their nodes (DaemonSets, static pods). Orphans have no controller that replaces them.
 	NodeBound int `json:"nodeBound"`
 	Orphans   int `json:"orphans"`
-	// WaitedBefore pods had no node to begin with; StillWaiting of them have none in the end.
+	// WaitedBefore pods had no node at the start; StillWaiting of them have none in the end.
 	WaitedBefore int `json:"waitedBefore"`
 	StillWaiting int `json:"stillWaiting"`
-	// Passed is how much time passes in the cluster until nothing more happens.
+	// Passed is the time that passes in the copy until nothing more happens.
 	Passed string `json:"passed"`
 
 	Workloads    []Workloads   `json:"workloads"`
@@ -84,14 +84,14 @@ type Workloads struct {
 	Pods    int            `json:"pods"`
 	To      map[string]int `json:"to,omitempty"`
 	Pending int            `json:"pending,omitempty"`
-	// Why says in the scheduler's words what is in the way of the pods that wait.
+	// Why says in the scheduler's words why pods wait.
 	Why []string `json:"why,omitempty"`
 }
 
-// mostWhys bounds how many answers of the scheduler are kept for a workload.
+// mostWhys is the largest number of the scheduler's reasons that are kept for a workload.
 const mostWhys = 4
 
-// Run plays a scenario on a copy of the cluster, see sim.New for the options. Errors of usage are *BadScenario.
+// Run plays a scenario on a copy of the cluster, see sim.New for the options. Errors in the scenario are *BadScenario.
 func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.Options) (*Result, error) {
 	if err := scenario.check(c); err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.
 	return p.result, p.run(scenario)
 }
 
-// BadScenario says that a scenario names what is not there.
+// BadScenario says that a scenario names something that does not exist.
 type BadScenario struct{ Message string }
 
 // Error implements error.
@@ -132,13 +132,13 @@ func (s *Scenario) check(c *census.Census) error {
 	return nil
 }
 
-// play is a scenario that runs.
+// play is a running scenario.
 type play struct {
 	ctx    context.Context //nolint:containedctx // of one call of Run
 	sim    *sim.Sim
 	result *Result
-	// moved is the pods that have to find a node: those that are added, and in the end those that controllers have made.
-	// waited is those that had to before.
+	// moved has the pods that need a node: those that are added, and in the end those that controllers have made. waited
+	// has those that needed one before.
 	moved, waited map[types.UID]bool
 }
 
@@ -197,7 +197,7 @@ func (p *play) budgets() map[string]int {
 	return out
 }
 
-// add takes in a workload.
+// add adds a workload.
 func (p *play) add(w *Workload) error {
 	objects := w.objects()
 	for _, obj := range objects {
@@ -276,7 +276,7 @@ func (p *play) compareWorkloads(after *census.Census) {
 	})
 }
 
-// why is what the scheduler says of a pod that waits: in its last attempt, or in the pod's condition when it made none.
+// why returns why a pod waits: from the scheduler's last attempt, or from the pod's condition if there was none.
 func (p *play) why(pod *corev1.Pod) string {
 	if why := p.sim.Why(pod); why != "" {
 		return why

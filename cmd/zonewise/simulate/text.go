@@ -18,9 +18,9 @@ const (
 	maxReasons = 5
 )
 
-// Report is what comes of one or more scenarios.
+// Report has the results of one or more scenarios.
 type Report struct {
-	// Survives is true when none of FailOn came to pass in any scenario.
+	// Survives is true if none of FailOn happened in any scenario.
 	Survives bool      `json:"survives"`
 	FailOn   []string  `json:"failOn"`
 	Results  []*Result `json:"results"`
@@ -35,7 +35,7 @@ func NewReport(results []*Result, failOn []string) *Report {
 	return r
 }
 
-// Text writes the report for people.
+// Text writes the report as text.
 func (r *Report) Text(w io.Writer, style show.Style) error {
 	p := show.NewPage(style)
 	for _, result := range r.Results {
@@ -143,7 +143,7 @@ func (r *Result) workloads(p *show.Page) {
 	}
 }
 
-// rules writes what becomes of policies, budgets, gangs and reservations.
+// rules writes what happens to policies, budgets, gangs and reservations.
 func (r *Result) rules(p *show.Page) {
 	var rows [][]show.Cell
 	add := func(kind, name string, broken bool, format string, args ...any) {

@@ -26,7 +26,7 @@ import (
 	"zonewise.dev/sim"
 )
 
-// maxPods bounds what one workload adds: more than any cluster holds.
+// maxPods limits what one workload adds; no cluster holds as many.
 const maxPods = 500_000
 
 // Workload is what a file of manifests would add to a cluster.
@@ -34,7 +34,7 @@ type Workload struct {
 	Name string
 	// Pods are the pods that the controllers would make.
 	Pods []*corev1.Pod
-	// others are workloads, claims, policies and PodGroups that bear on where the pods may go.
+	// others are workloads, claims, policies and PodGroups that affect where the pods may go.
 	others []client.Object
 }
 
@@ -52,8 +52,8 @@ func (w *Workload) objects() []client.Object {
 
 // ParseWorkload reads manifests: Pods, Deployments, ReplicaSets, StatefulSets, Jobs, ReplicationControllers, PodGroups,
 // ZoneSpreadPolicies, ZoneReservations and PersistentVolumeClaims. Objects without a namespace are in the given one. Each
-// workload comes copies times: of a workload that is no gang that is as many replicas more, with the labels that they have; a
-// gang comes as so many gangs. The snapshot has the cluster's PriorityClasses.
+// workload is multiplied by copies: one that is not a gang gets more replicas with the same labels; a gang becomes several
+// gangs. The snapshot has the cluster's PriorityClasses.
 func ParseWorkload(name string, r io.Reader, namespace string, copies int, s *snapshot.Snapshot) (*Workload, error) {
 	decoder := serializer.NewCodecFactory(sim.Scheme(), serializer.EnableStrict).UniversalDeserializer()
 	p := &parser{workload: &Workload{Name: name}, namespace: namespace, copies: copies, snapshot: s}
@@ -148,7 +148,7 @@ func (p *parser) take(object runtime.Object) error {
 	return nil
 }
 
-// replicas takes a workload whose replicas are multiplied.
+// replicas adds a workload with its replicas multiplied.
 func (p *parser) replicas(kind string, over client.Object, template *corev1.PodTemplateSpec, replicas **int32, claims []corev1.PersistentVolumeClaim) error {
 	n := ptr.Deref(*replicas, 1)
 	*replicas = ptr.To(int32(min(int64(n)*int64(p.copies), maxPods))) //nolint:gosec // bounded
@@ -175,7 +175,7 @@ func (p *parser) pods(kind string, over client.Object, template *corev1.PodTempl
 			pod.Name, pod.Namespace, pod.UID = fmt.Sprintf("%s-simulated-%d", over.GetName(), p.serial), over.GetNamespace(), p.uid()
 			pod.Spec.NodeName, pod.Spec.Priority = "", priority
 			pod.Spec.SchedulerName = orDefault(pod.Spec.SchedulerName)
-			// What the API server fills in: requests that are missing are the limits.
+			// As the API server does: missing requests are set to the limits.
 			apiv1.SetObjectDefaults_Pod(pod)
 			if group := pod.Labels[schedv1alpha1.PodGroupLabel]; group != "" {
 				pod.Labels[schedv1alpha1.PodGroupLabel] = copyName(group, i, p.copies)
@@ -207,7 +207,7 @@ func (p *parser) claim(pod *corev1.Pod, templates []corev1.PersistentVolumeClaim
 	}
 }
 
-// priority is what the API server would give a pod.
+// priority sets the priority that the API server would give a pod.
 func (p *parser) priority(template *corev1.PodTemplateSpec) (*int32, error) {
 	if template.Spec.Priority != nil {
 		return template.Spec.Priority, nil

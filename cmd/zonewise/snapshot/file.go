@@ -157,6 +157,6 @@ func (s *Snapshot) decodeKind(d *json.Decoder, name json.Token) error {
 		}
 		return expect(d, json.Delim(']'))
 	}
-	var ignored json.RawMessage // of a later version
+	var ignored json.RawMessage // from a later version
 	return d.Decode(&ignored)
 }

@@ -21,7 +21,7 @@ import (
 // pageSize is how many objects one request asks for: a page of pods is a few megabytes.
 const pageSize = 1000
 
-// NewClient returns a client for the API server behind config that asks as fast as a person's tools do.
+// NewClient returns a client for the API server behind config, with the rate limit of interactive tools.
 func NewClient(config *rest.Config) (client.WithWatch, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 50, 100
@@ -31,7 +31,7 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 // Progress takes how many objects have been read. It is called from one goroutine at a time.
 type Progress func(objects int)
 
-// Read takes a snapshot, trimmed. progress may be nil. Errors are about nodes and pods, without which there is none; other
+// Read takes a snapshot, trimmed. progress may be nil. It fails only if nodes or pods cannot be read; other
 // kinds that are not installed or may not be read are left out, see Snapshot.Missing.
 func Read(ctx context.Context, c client.Client, progress Progress) (*Snapshot, error) {
 	r := &reader{client: c, progress: progress, snapshot: New(time.Now().UTC())}
@@ -68,7 +68,7 @@ func (r *reader) read(ctx context.Context, k Kind) error {
 		switch reason := ReasonOf(err); {
 		case err == nil:
 		case apierrors.IsResourceExpired(err) && next != "":
-			// The server has forgotten the version that the first page was of.
+			// The server no longer has the version of the first page.
 			objects, next = nil, ""
 			continue
 		case reason != "" && !k.Needed:
@@ -97,7 +97,7 @@ func (r *reader) read(ctx context.Context, k Kind) error {
 	return nil
 }
 
-// ReasonOf says why a kind can be left out, empty when the error is of another sort or nil.
+// ReasonOf returns the reason to leave a kind out, or empty if the error is nil or another one.
 func ReasonOf(err error) string {
 	switch {
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):

@@ -13,7 +13,7 @@ import (
 	"zonewise.dev/sim"
 )
 
-// Snapshot is the objects of a cluster at one moment, as far as the commands look at them.
+// Snapshot has the objects of a cluster at one moment that the commands use.
 type Snapshot struct {
 	// TakenAt is when it was read.
 	TakenAt time.Time
@@ -23,12 +23,12 @@ type Snapshot struct {
 	objects map[reflect.Type][]client.Object
 }
 
-// New returns a snapshot of that time without objects.
+// New returns an empty snapshot of that time.
 func New(takenAt time.Time) *Snapshot {
 	return &Snapshot{TakenAt: takenAt, objects: map[reflect.Type][]client.Object{}}
 }
 
-// Add puts objects in.
+// Add adds objects.
 func (s *Snapshot) Add(objects ...client.Object) {
 	for _, obj := range objects {
 		t := reflect.TypeOf(obj)
@@ -69,7 +69,7 @@ const (
 	Forbidden    = "Forbidden"
 )
 
-// Words says what is missing in one line.
+// Words describes it in one line.
 func (m Missing) Words() string {
 	if m.Reason == NotInstalled {
 		return m.Resource + " are not installed in this cluster"
@@ -150,7 +150,7 @@ var kinds = func() []Kind {
 	return out
 }()
 
-// key names a kind in a file: csiNodes, persistentVolumeClaims.
+// key returns the name of a kind in a file, such as csiNodes or persistentVolumeClaims.
 func key(kind, plural string) string {
 	capitals := 0
 	for capitals < len(kind) && kind[capitals] < 'a' {
@@ -167,7 +167,7 @@ func key(kind, plural string) string {
 	return words[:same] + plural[same:]
 }
 
-// check refuses what is no snapshot of ours.
+// check refuses a file that is not a snapshot.
 func (s *Snapshot) check(apiVersion, kind string) error {
 	if kind != fileKind || apiVersion != fileVersion {
 		return fmt.Errorf("not a snapshot: want apiVersion %s and kind %s, got %q and %q", fileVersion, fileKind, apiVersion, kind)

@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Trim leaves out of an object what no plugin of a scheduler asks for and what people would not want in a file:
-// environments, commands, annotations, paths, parameters of drivers, and who wrote which field. Names of images become
-// digests, which are equal where the names are.
+// Trim removes from an object what no scheduler plugin uses and what does not belong in a file: environment variables,
+// commands, annotations, paths, parameters of drivers, managed fields. Image names become hashes, which are equal if the
+// names are equal.
 func Trim(obj client.Object) {
 	obj.SetManagedFields(nil)
 	obj.SetAnnotations(kept(obj.GetAnnotations()))
@@ -77,7 +77,7 @@ func Trim(obj client.Object) {
 	}
 }
 
-// kept are the annotations that mean something to schedulers and to the controllers of volumes.
+// kept are the annotations that schedulers and volume controllers use.
 func kept(annotations map[string]string) map[string]string {
 	out := map[string]string{}
 	maps.Copy(out, annotations)
@@ -96,7 +96,7 @@ func kept(annotations map[string]string) map[string]string {
 	return out
 }
 
-// image is an image's name so that it tells nothing but whether two are the same.
+// image hashes an image's name, so that a snapshot shows only whether two images are the same.
 func image(name string) string {
 	if name == "" {
 		return ""
@@ -146,7 +146,7 @@ func resized(statuses []v1.ContainerStatus) []v1.ContainerStatus {
 func trimVolume(spec *v1.PersistentVolumeSpec) {
 	source := v1.PersistentVolumeSource{GCEPersistentDisk: spec.GCEPersistentDisk, AWSElasticBlockStore: spec.AWSElasticBlockStore}
 	if csi := spec.CSI; csi != nil {
-		// Volumes of one handle are one volume, which counts once against the limit of a node.
+		// Volumes with the same handle are one volume, which counts once against a node's limit.
 		source.CSI = &v1.CSIPersistentVolumeSource{Driver: csi.Driver, VolumeHandle: image(csi.VolumeHandle)}
 	}
 	spec.PersistentVolumeSource, spec.MountOptions = source, nil

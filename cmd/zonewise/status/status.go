@@ -67,7 +67,7 @@ type Policy struct {
 	Message   string       `json:"message,omitempty"`
 }
 
-// PolicyZone is what a policy has in a zone.
+// PolicyZone says what a policy has in a zone.
 type PolicyZone struct {
 	Name    string `json:"name"`
 	Pods    int64  `json:"pods"`
@@ -87,7 +87,7 @@ type Reservation struct {
 	Message string            `json:"message,omitempty"`
 }
 
-// ReservationZone is what a reservation has in a zone.
+// ReservationZone says what a reservation has in a zone.
 type ReservationZone struct {
 	Name    string `json:"name"`
 	Desired int64  `json:"desired"`
@@ -110,7 +110,7 @@ type Gang struct {
 	Message   string         `json:"message,omitempty"`
 }
 
-// Build makes the report of a namespace, of all namespaces when it is empty.
+// Build makes the report of a namespace, or of all namespaces if it is empty.
 func Build(c *census.Census, namespace string) *Report {
 	r := &Report{Zones: []Zone{}, Policies: []Policy{}, Reservations: []Reservation{}, Gangs: []Gang{}, Notes: c.Snapshot.Notes()}
 	for _, room := range c.Rooms() {
@@ -145,7 +145,7 @@ func Build(c *census.Census, namespace string) *Report {
 	return r
 }
 
-// PolicyOf is what a policy's status says.
+// PolicyOf returns what a policy's status says.
 func PolicyOf(object *v1alpha1.ZoneSpreadPolicy) Policy {
 	s := &object.Status
 	p := Policy{
@@ -176,7 +176,7 @@ func PolicyOf(object *v1alpha1.ZoneSpreadPolicy) Policy {
 	return p
 }
 
-// ReservationOf is what a reservation's status says.
+// ReservationOf returns what a reservation's status says.
 func ReservationOf(object *v1alpha1.ZoneReservation) Reservation {
 	s := &object.Status
 	r := Reservation{

@@ -10,7 +10,7 @@ import (
 	"zonewise.dev/cmd/zonewise/show"
 )
 
-// Text writes the report for people.
+// Text writes the report as text.
 func (r *Report) Text(w io.Writer, style show.Style) error {
 	p := show.NewPage(style)
 	p.Title("Zones")
@@ -114,7 +114,7 @@ func State(state string) show.Cell {
 	return show.Cell{Text: state, Color: color}
 }
 
-// Name is a zone's name, or what stands for nodes without one.
+// Name returns a zone's name, or the text for nodes without a zone.
 func Name(zone string) string {
 	if zone == "" {
 		return "(no zone)"
