@@ -1,13 +1,13 @@
-// Command zonewise-demo, which "make demo" builds and runs, is the project's showpiece: a real control plane on loopback, the
+// Command zonewise-demo, which "make demo" builds and runs, shows the project at work: a real control plane on loopback, the
 // real scheduler with the three plugins, a workload drawn from published production traces, the loss of a zone, and a closing
 // board that is read from the API server and the scheduler's metrics.
 //
 //   - workload turns the figures of the traces into nodes, Deployments, gangs, a policy and a reservation. It is pure.
-//   - cluster starts and stops the processes and hands out identities.
-//   - check says what must be true, with what was read. It is pure.
-//   - run tells the story: the phases, the live progress, the board.
+//   - cluster starts and stops the processes and issues identities.
+//   - check checks the cluster. It is pure.
+//   - run plays the demo: the phases, the live progress, the board.
 //
-// Non-goals: the demo is no benchmark, since six processes share the machine, and no test suite.
+// Non-goals: the demo is neither a benchmark, since its processes share the machine, nor a test suite.
 package main
 
 import (
@@ -36,10 +36,10 @@ import (
 // Exit codes.
 const (
 	exitOK          = 0
-	exitFailure     = 1   // the demo could not be carried through
+	exitFailure     = 1   // the demo failed
 	exitUsage       = 2   // a flag is wrong
 	exitBroken      = 3   // a check of the board failed
-	exitInterrupted = 130 // Ctrl-C, or another signal to end
+	exitInterrupted = 130 // Ctrl-C, or another signal that ends the process
 )
 
 func main() {
@@ -48,7 +48,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	// The demo reports what goes wrong in one line; the libraries stay silent.
+	// The demo reports errors itself, in one line; the libraries stay silent.
 	log.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
 	code := report(os.Stderr, newDemo().ExecuteContext(ctx))
@@ -56,7 +56,7 @@ func main() {
 	os.Exit(code)
 }
 
-// guard is what the demo also starts this executable for; see package
+// guard is a second use of this executable by the demo; see package
 // cluster. It is not a command for users.
 func guard(dir string) int {
 	if err := cluster.RunGuard(os.Stdin, dir); err != nil {
@@ -65,10 +65,10 @@ func guard(dir string) int {
 	return exitOK
 }
 
-// usageError marks what cobra found wrong with the command line.
+// usageError marks an error that cobra found in the command line.
 type usageError struct{ error }
 
-// report says in one line what went wrong and returns the exit code.
+// report prints an error in one line and returns the exit code.
 func report(w io.Writer, err error) int {
 	if err == nil {
 		return exitOK
@@ -105,7 +105,7 @@ is printed first; the last page is saved with the board's checks.
 The board is read from the API server and the scheduler's metrics. Nothing is left
 behind: Ctrl-C ends everything at any moment.
 
-Exit codes: 0 all checks hold; 1 the demo could not be carried through; 2 a flag is
+Exit codes: 0 all checks hold; 1 the demo failed; 2 a flag is
 wrong; 3 a check failed, and is named; 130 interrupted.`
 
 func newDemo() *cobra.Command {
@@ -155,7 +155,7 @@ func newDemo() *cobra.Command {
 	flags.IntVar(&opts.Port, "port", 0, "port of the API server on 127.0.0.1; 0 takes a free one")
 	flags.IntVar(&opts.BoardPort, "board-port", 0, "port of the live page on 127.0.0.1; 0 takes a free one")
 	flags.StringVar(&opts.Report, "report", "demo-report.html", "HTML file for the closing page; empty writes none")
-	flags.DurationVar(&opts.Timeout, "timeout", 10*time.Minute, "give up when the board is not there after this long")
+	flags.DurationVar(&opts.Timeout, "timeout", 10*time.Minute, "give up if the board is not complete after this long")
 	flags.BoolVar(&opts.Keep, "keep", false, "leave the cluster up after the board, until Ctrl-C")
 	flags.StringVarP(&opts.Format, "output", "o", run.Text, "format of the board: text or json")
 	flags.BoolVarP(&opts.Quiet, "quiet", "q", false, "print the board only")

@@ -15,7 +15,7 @@ import (
 	"zonewise.dev/demo/workload"
 )
 
-// Moment is when something is looked at.
+// Moment is when the checks run.
 type Moment int
 
 // The moments, in order.
@@ -25,28 +25,28 @@ const (
 	Back
 )
 
-// Title says the moment.
+// Title is the moment in words.
 func (m Moment) Title(zone string) string {
 	return [...]string{"before the loss", "while " + zone + " is lost", "after the return of " + zone}[m]
 }
 
-// Evidence is what is read.
+// Evidence is the input of the checks.
 type Evidence struct {
 	Moment  Moment
 	Plan    *workload.Plan
 	Census  *census.Census
 	Status  *status.Report
 	Metrics Metrics
-	// Displaced are the replicas of the reserved service that were made in the place of those in the lost zone.
+	// Displaced are the replicas of the reserved service that replace those of the lost zone.
 	Displaced []Displaced
 }
 
-// Displaced is a pod that was made in the place of one in the lost zone.
+// Displaced is a pod that replaces one of the lost zone.
 type Displaced struct {
 	Name string
-	// Refused is what the scheduler said when it did not place the pod at an attempt.
+	// Refused has the scheduler's reasons for failed attempts to place the pod.
 	Refused []string
-	// Bound tells that it has a node, and Took for how long it had none.
+	// Bound is true if it has a node, and Took is how long it had none.
 	Bound bool
 	Took  time.Duration
 }
@@ -60,7 +60,7 @@ type Check struct {
 	Violations []string `json:"violations,omitempty"`
 }
 
-// OK tells whether it is true.
+// OK reports whether it is true.
 func (c Check) OK() bool { return len(c.Violations) == 0 }
 
 func (c *Check) violation(format string, args ...any) {
@@ -81,7 +81,7 @@ func Broken(checks []Check) []Check {
 	return slices.DeleteFunc(slices.Clone(checks), Check.OK)
 }
 
-// services: what has room is bound. The nodes are chosen so that this is every replica, also while a zone is lost.
+// services: every replica is bound, since the nodes are chosen to have room for all, also while a zone is lost.
 func services(e *Evidence) Check {
 	c := Check{Name: "every replica of every service is bound"}
 	bound := 0
@@ -99,7 +99,7 @@ func services(e *Evidence) Check {
 	return c
 }
 
-// said is what the scheduler said about a pod that waits.
+// said returns what the scheduler said about a waiting pod.
 func said(pod *corev1.Pod) string {
 	for _, condition := range pod.Status.Conditions {
 		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
@@ -109,10 +109,10 @@ func said(pod *corev1.Pod) string {
 	return "no attempt is known"
 }
 
-// allWorkloads is a bound of the counting that the demo never reaches.
+// allWorkloads is a limit that the demo never reaches.
 const allWorkloads = math.MaxInt
 
-// spread: native constraints hold. Zones all of whose nodes are tainted do not count, as the constraints say.
+// spread: native constraints hold. As the constraints say, zones whose nodes are all tainted do not count.
 func spread(e *Evidence) Check {
 	c := Check{Name: "native constraints over zones hold"}
 	spreads, _ := e.Census.Spreads(workload.ServiceNamespace, allWorkloads)
@@ -166,7 +166,7 @@ func weights(e *Evidence) Check {
 	return c
 }
 
-// held: the slots are there, and every replica of the service is in one.
+// held: the slots are held, and every replica of the service is in one.
 func held(e *Evidence) Check {
 	service := e.Plan.The(workload.Reserved)
 	c := Check{Name: "room is held for " + service.Name()}
@@ -220,7 +220,7 @@ func firstTry(e *Evidence) Check {
 	return c
 }
 
-// batch: batch work fills the rest, and does not take what is held.
+// batch: batch work fills the rest, but not the held room.
 func batch(e *Evidence) Check {
 	c := Check{Name: "batch work fills what is not held"}
 	bound, waiting, kept := 0, 0, 0
@@ -275,7 +275,7 @@ func gangs(e *Evidence) Check {
 	return c
 }
 
-// allocated: no node has more pods, or more asked of it, than it has.
+// allocated: no node has more pods or more requests than it can hold.
 func allocated(e *Evidence) Check {
 	c := Check{Name: "allocated never exceeds allocatable"}
 	for _, n := range e.Census.Nodes {
@@ -290,7 +290,7 @@ func allocated(e *Evidence) Check {
 	return c
 }
 
-// preempted: no pod had to go for another one.
+// preempted: no pod was preempted.
 func preempted(e *Evidence) Check {
 	c := Check{Name: "nothing was preempted", Evidence: fmt.Sprintf("scheduler_preemption_victims %s", number(e.Metrics.Victims))}
 	if e.Metrics.Victims > 0 {
@@ -299,7 +299,7 @@ func preempted(e *Evidence) Check {
 	return c
 }
 
-// books: what the scheduler has noted is what the API server has.
+// books: the scheduler's ledger and cache agree with the API server.
 func books(e *Evidence) Check {
 	m := e.Metrics
 	c := Check{Name: "ledger, scheduler snapshot and API server agree"}
@@ -322,7 +322,7 @@ func books(e *Evidence) Check {
 		{"nodes with drift", m.Drift, 0},
 		{"nodes that differ from the snapshot", m.Unsettled, 0},
 	} {
-		if v.got != v.want { // also when it is not exported
+		if v.got != v.want { // also if it is not exported
 			c.violation("%s: %s, want %s", v.what, number(v.got), number(v.want))
 		}
 	}

@@ -1,9 +1,9 @@
-// Package check says what must be true of the demo's cluster at three moments: before a zone is lost, while it is lost, and
-// after its return. Each check is a reading of what the API server has (pods and their nodes, the statuses of
+// Package check checks the demo's cluster at three moments: before a zone is lost, while it is lost, and after its
+// return. Each check reads what the API server has (pods and their nodes, the statuses of
 // ZoneSpreadPolicies and ZoneReservations, PodGroups) or of the scheduler's metrics, and comes with what was read.
 //
 // The package is pure. It counts with package census and reads statuses with package status, as the zonewise command does.
 //
-// Non-goals: it does not say where a pod could go. Whether a pod that waits is to wait is the scheduler's word; the demo's
-// cluster is made so that only one gang and some batch work have no room.
+// Non-goals: the package does not judge where a pod could go; that is the scheduler's part. The demo's cluster is made so
+// that only one gang and some batch work have no room.
 package check

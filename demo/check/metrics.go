@@ -10,20 +10,20 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Metrics are the values of the scheduler's metrics that are read. One that the scheduler does not export is NaN.
+// Metrics are values of the scheduler's metrics. A metric that the scheduler does not export is NaN.
 type Metrics struct {
 	// Assumed is the number of pods that the ledger has as assumed, CacheAssumed that of kube-scheduler's own cache.
 	Assumed, CacheAssumed float64
 	// Pods and Nodes are how many the ledger has.
 	Pods, Nodes float64
-	// Comparisons counts those of ledger and scheduler snapshot. Drift is on how many nodes the two differ for good, Unsettled
-	// on how many they differed just now.
+	// Comparisons counts comparisons of the ledger with the scheduler's snapshot. Drift is how many nodes differ for good,
+	// Unsettled how many differed in the last comparison.
 	Comparisons, Drift, Unsettled float64
-	// Victims is how many pods were chosen to be preempted.
+	// Victims is how many pods were preempted.
 	Victims float64
 }
 
-// ParseMetrics reads the text that the scheduler serves.
+// ParseMetrics parses the text that the scheduler serves.
 func ParseMetrics(text []byte) (Metrics, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))

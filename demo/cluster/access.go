@@ -35,11 +35,11 @@ var accessYAML []byte
 //go:embed kwok.yaml
 var kwokYAML []byte
 
-// roles are what is applied of the manifests beside the definitions: the scheduler's account and roles, and the overlay's
-// change to them that goes with the profile, which takes the lease of kube-scheduler.
+// roles are the manifests to apply besides the definitions: the scheduler's account and roles, and the overlay's change to
+// them for the lease of kube-scheduler.
 var roles = []string{"rbac", "overlays/replace-kube-scheduler/role.yaml"}
 
-// The account that the scheduler runs under: the one of the manifests.
+// The scheduler's account, as in the manifests.
 const (
 	schedulerNamespace = "kube-system"
 	schedulerAccount   = "zonewise-scheduler"
@@ -146,15 +146,13 @@ func schedulerKubeconfig(ctx context.Context, dir string, config *rest.Config, c
 	return path, os.Chmod(path, 0o600)
 }
 
-// The least rate at which the demo's scheduler may call the API server. The upstream default of 50 a second would measure
-// the limiter.
+// The minimum rate limit of the demo's scheduler. With upstream's default of 50 a second the limiter would dominate.
 const (
 	schedulerQPS   = 500
 	schedulerBurst = 1000
 )
 
-// adaptProfile returns the scheduler configuration with the connection of this cluster in place of its own. Everything else
-// stays as it is.
+// adaptProfile returns the scheduler configuration with the connection of this cluster. Everything else stays as it is.
 func adaptProfile(profile []byte, kubeconfig string) ([]byte, error) {
 	var config map[string]any
 	if err := yaml.UnmarshalStrict(profile, &config); err != nil {

@@ -35,13 +35,12 @@ const (
 	Scheduler         = "zonewise-scheduler"
 )
 
-// AssetsVariable is the environment variable by which people who have envtest's own etcd and kube-apiserver say where they
-// are.
+// AssetsVariable is the environment variable that names a directory with etcd and kube-apiserver, as for envtest.
 const AssetsVariable = "KUBEBUILDER_ASSETS"
 
 const (
 	loopback = "127.0.0.1"
-	// profile is the scheduler's configuration, of those in the config package.
+	// profile is the scheduler's configuration, from package config.
 	profile = "zonewise.yaml"
 	// planeLog is the log of etcd and kube-apiserver.
 	planeLog = "control-plane"
@@ -49,15 +48,15 @@ const (
 
 // Options describe a cluster.
 type Options struct {
-	// BinDir has the executables; Assets has etcd and kube-apiserver instead when it is not empty.
+	// BinDir has the executables; if Assets is not empty, it has etcd and kube-apiserver instead.
 	BinDir, Assets string
-	// Self is this executable, which is started again as the guard.
+	// Self is this executable, which is also started as the guard.
 	Self string
 	// Port is that of the API server; 0 takes a free one.
 	Port int
-	// Zones are those for whose nodes there are kubelets.
+	// Zones are the zones whose nodes get kubelets.
 	Zones []string
-	// Scheme knows the kinds that Client is asked for.
+	// Scheme has the kinds that Client is used for.
 	Scheme *runtime.Scheme
 	// Progress is called with the name of what is being started.
 	Progress func(step string)
@@ -113,7 +112,7 @@ func (o Options) binary(name string) string {
 	}
 	path, err := filepath.Abs(filepath.Join(dir, name))
 	if err != nil {
-		return filepath.Join(dir, name) // there is no working directory: starting it says so
+		return filepath.Join(dir, name) // no working directory: the start will fail with that error
 	}
 	return path
 }
@@ -134,7 +133,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if c.guard, err = startGuard(opts.Self, dir); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	// envtest knows no context: it fails soon after its processes and its directory have gone.
+	// envtest takes no context: it fails soon after its processes and its directory are gone.
 	done := make(chan error, 1)
 	go func() { done <- c.start(ctx) }()
 	select {
@@ -206,7 +205,7 @@ func (c *Cluster) startPlane() error {
 	return err
 }
 
-// controllers are those that the demo's workload needs, and those that people expect who keep the cluster and look around.
+// controllers are those that the demo's workload needs, and those that users expect in a cluster that they keep.
 const controllers = "daemonset-controller,deployment-controller,disruption-controller,garbage-collector-controller,job-controller," +
 	"namespace-controller,node-lifecycle-controller,pod-garbage-collector-controller,replicaset-controller,statefulset-controller," +
 	"taint-eviction-controller"
@@ -222,8 +221,8 @@ func (c *Cluster) startControllers() error {
 		"--kubeconfig="+identity, "--secure-port=0", "--use-service-account-credentials=true",
 		"--controllers="+controllers, "--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
 		"--concurrent-deployment-syncs=10", "--concurrent-replicaset-syncs=10", "--concurrent-statefulset-syncs=10",
-		// The simulated kubelets report rarely, to leave the processors to the scheduler. The loss of a zone is noticed at
-		// once all the same, see the demo's documentation; its nodes are then tainted without a limit of their rate.
+		// The simulated kubelets report rarely, to leave the CPUs to the scheduler. The loss of a zone is still noticed at
+		// once, see the demo's documentation. Its nodes are then tainted without a rate limit.
 		"--node-monitor-grace-period=20m", "--node-monitor-period=1s",
 		"--node-eviction-rate=1000", "--secondary-node-eviction-rate=1000", "--large-cluster-size-threshold=1",
 		"--profiling=false")
@@ -245,7 +244,7 @@ func (c *Cluster) startControllers() error {
 	return nil
 }
 
-// StartKubelets starts what plays the kubelets of a zone.
+// StartKubelets starts the simulated kubelets of a zone.
 func (c *Cluster) StartKubelets(zone string) error {
 	_, err := c.run(Kwok+"-"+zone, c.opts.binary(Kwok),
 		"--config="+filepath.Join(c.Dir, "kwok.yaml"), "--kubeconfig="+c.kubelet,
@@ -255,7 +254,7 @@ func (c *Cluster) StartKubelets(zone string) error {
 	return err
 }
 
-// StopKubelets kills the kubelets of a zone.
+// StopKubelets kills the simulated kubelets of a zone.
 func (c *Cluster) StopKubelets(zone string) {
 	c.mu.Lock()
 	p := c.processes[Kwok+"-"+zone]
@@ -295,7 +294,7 @@ func (c *Cluster) startScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// It answers before it has read who may ask it for metrics.
+	// The server answers before it has read who may get metrics.
 	return p.await(ctx, func(ctx context.Context) error {
 		if c.metrics == nil {
 			var err error
@@ -308,8 +307,7 @@ func (c *Cluster) startScheduler(ctx context.Context) error {
 	})
 }
 
-// metricsClient returns a client of a user who may read metrics and nothing else. It trusts the certificate that the
-// scheduler has made for itself.
+// metricsClient returns a client of a user who may only read metrics. It trusts the scheduler's self-signed certificate.
 func (c *Cluster) metricsClient(certificate string) (*http.Client, error) {
 	pem, err := os.ReadFile(certificate)
 	if err != nil {
@@ -327,7 +325,7 @@ func (c *Cluster) metricsClient(certificate string) (*http.Client, error) {
 	roots.AppendCertsFromPEM(pem)
 	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
 		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{identity}},
-		// A connection from before the server knew the client authority stays anonymous.
+		// A connection stays anonymous if it is older than the server's knowledge of the client CA.
 		DisableKeepAlives: true,
 	}}, nil
 }
@@ -362,7 +360,7 @@ func get(ctx context.Context, web *http.Client, url string) ([]byte, error) {
 	return body, nil
 }
 
-// run starts a component and watches over it.
+// run starts a component and reports its end.
 func (c *Cluster) run(name, path string, args ...string) (*process, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -387,7 +385,7 @@ func (c *Cluster) run(name, path string, args ...string) (*process, error) {
 	return p, nil
 }
 
-// watchPlane reports when etcd or the API server, whose processes are envtest's, no longer serve.
+// watchPlane reports when etcd or the API server, which envtest runs, no longer serve.
 func (c *Cluster) watchPlane() {
 	const every, patience = 2 * time.Second, 30 * time.Second
 	web, err := rest.HTTPClientFor(c.Config)
@@ -416,7 +414,7 @@ func (c *Cluster) isStopped() bool {
 	return c.stopped
 }
 
-// hostOf is the address of an API server, of which config has the URL or a part of it.
+// hostOf returns the address of an API server; config has its URL or a part of it.
 func hostOf(config *rest.Config) string {
 	return strings.TrimSuffix(strings.TrimPrefix(config.Host, "https://"), "/")
 }
@@ -427,7 +425,7 @@ func (c *Cluster) Log(component string) string { return filepath.Join(c.Dir, "lo
 // LogTail is the end of a component's log.
 func (c *Cluster) LogTail(component string) string { return tail(c.Log(component)) }
 
-// Ended delivers an *ExitError for each component that ends by itself.
+// Ended receives an *ExitError for each component that ends by itself.
 func (c *Cluster) Ended() <-chan error { return c.ended }
 
 // Stop ends every process and removes the directory. It may be called more than once.
@@ -438,7 +436,7 @@ func (c *Cluster) Stop() error {
 		return nil
 	}
 	c.stopped = true
-	// What is left in etcd is thrown away, so nothing is given time to write it.
+	// The data in etcd is thrown away, so no process gets time to write.
 	for _, p := range c.processes {
 		p.kill()
 	}
@@ -447,7 +445,7 @@ func (c *Cluster) Stop() error {
 	return err
 }
 
-// freePort returns a port of the loopback address on which nothing listens at this moment.
+// freePort returns a port of the loopback address that is free now.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
 	if err != nil {
@@ -457,7 +455,7 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// checkPort reports why nothing could listen on the port.
+// checkPort returns an error if the port cannot be listened on.
 func checkPort(port int) error {
 	l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
 	if errors.Is(err, syscall.EADDRINUSE) {

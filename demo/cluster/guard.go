@@ -17,14 +17,14 @@ import (
 // GuardCommand is the hidden argument that makes the executable a guard.
 const GuardCommand = "__guard"
 
-// guard is a small process that outlives a demo that was killed: when the pipe from the demo closes, it sweeps what is left.
+// guard is a small process that outlives a killed demo: when the pipe from the demo closes, it sweeps what is left.
 type guard struct {
 	cmd  *exec.Cmd
 	pipe io.WriteCloser
 }
 
-// startGuard runs self as the guard of dir, in a session of its own so that no signal for the demo's group or terminal
-// reaches it.
+// startGuard runs self as the guard of dir, in its own session, so that no signal for the demo's group or terminal reaches
+// it.
 func startGuard(self, dir string) (*guard, error) {
 	cmd := exec.Command(self, GuardCommand, dir)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -50,8 +50,8 @@ func RunGuard(from io.Reader, dir string) error {
 	return sweep(dir)
 }
 
-// script is what runs a component: it notes its process, whose group has the same number, and becomes the component. It
-// fails when the directory has been swept, so that nothing starts after that.
+// script runs a component: it records its process, whose group has the same number, and becomes the component. It fails
+// once the directory has been swept, so that nothing starts after that.
 const script = `#!/bin/sh
 echo $$ >%s || exit 1
 exec %s "$@"
@@ -68,9 +68,9 @@ func pidFile(dir, name string) string { return filepath.Join(dir, "pids", name) 
 // quote makes one word of text for a shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// sweep kills the process groups that are noted in dir and removes it. Without dir there is nothing to do.
+// sweep kills the process groups that are recorded in dir, and removes dir if it exists.
 func sweep(dir string) error {
-	// Under another name first: what starts from now on ends by itself.
+	// Rename it first: components that start from now on fail.
 	gone := dir + ".gone"
 	if err := os.Rename(dir, gone); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -91,14 +91,14 @@ func sweep(dir string) error {
 	return removeAll(gone)
 }
 
-// removeAll removes a directory in which dying processes may still write.
+// removeAll removes a directory in which ending processes may still write.
 func removeAll(dir string) error {
 	var err error
 	for range 100 {
 		if err = os.RemoveAll(dir); err == nil {
 			return nil
 		}
-		time.Sleep(20 * time.Millisecond) // no event tells when a killed process has let go
+		time.Sleep(20 * time.Millisecond) // there is no event for the end of a killed process
 	}
 	return err
 }

@@ -18,15 +18,15 @@ import (
 type process struct {
 	name, log string
 	cmd       *exec.Cmd
-	// exited is closed once the process is gone; err is what Wait returned, to be read after that.
+	// exited is closed once the process is gone; err is then the result of Wait.
 	exited chan struct{}
 	err    error
 	// stopping is set before the process is killed.
 	stopping atomic.Bool
 }
 
-// startProcess runs the executable in a process group of its own, so that a Ctrl-C at the terminal reaches the demo alone,
-// with its output in the file log.
+// startProcess runs the executable in its own process group, so that a Ctrl-C at the terminal reaches only the demo. Its
+// output goes to the file log.
 func startProcess(name, path, log string, args ...string) (*process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -59,11 +59,11 @@ type ExitError struct {
 	Component string
 	// Log is the end of what it wrote.
 	Log string
-	// Err is the state that it ended with, nil for exit code 0.
+	// Err is its exit state, nil for exit code 0.
 	Err error
 }
 
-// Error names the component, why it ended, and what it said last.
+// Error names the component, why it ended, and its last output.
 func (e *ExitError) Error() string {
 	state := "with exit code 0"
 	if e.Err != nil {
@@ -79,7 +79,7 @@ func (p *process) exitError() error {
 	return &ExitError{Component: p.name, Log: tail(p.log), Err: p.err}
 }
 
-// await calls probe until it succeeds, the process ends or the context does.
+// await calls probe until it succeeds, or the process or the context ends.
 func (p *process) await(ctx context.Context, probe func(context.Context) error) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
@@ -109,7 +109,7 @@ const (
 	tailWidth = 240
 )
 
-// tail returns the last lines of a file, indented, or why it cannot.
+// tail returns the last lines of a file, indented, or an error text.
 func tail(path string) string {
 	f, err := os.Open(path)
 	if err != nil {

@@ -23,24 +23,24 @@ import (
 	"zonewise.dev/sim"
 )
 
-// board is what the demo ends with. It marshals to JSON.
+// board is the result of the demo. It marshals to JSON.
 type board struct {
 	Version string         `json:"version"`
 	Status  *status.Report `json:"status"`
 	Moments []moment       `json:"moments"`
 	Phases  []phase        `json:"phases"`
-	// Median and Most are the seconds from created to bound: of half of the pods, and of 99 in 100.
+	// Median and Most are the median and the 99th percentile of the seconds from created to bound.
 	Median float64 `json:"medianSeconds"`
 	Most   float64 `json:"p99Seconds"`
 }
 
-// moment is what was true at one moment.
+// moment has the checks at one moment.
 type moment struct {
 	Title  string        `json:"title"`
 	Checks []check.Check `json:"checks"`
 }
 
-// phase is a part of the demo's story.
+// phase is a part of the demo.
 type phase struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
@@ -97,7 +97,7 @@ func (d *demo) close(ctx context.Context) error {
 	return nil
 }
 
-// save writes the page of the cluster with the checks, and returns where it is.
+// save writes the page of the cluster with the checks, and returns its path.
 func (d *demo) save(ctx context.Context, counted *census.Census) (string, error) {
 	path, err := filepath.Abs(d.opts.Report)
 	if err != nil {
@@ -119,7 +119,7 @@ func (d *demo) save(ctx context.Context, counted *census.Census) (string, error)
 	return path, p.WriteFile(path)
 }
 
-// report is the checks and the phases, for the page.
+// report returns the checks and the phases, for the page.
 func (b *board) report() *page.Report {
 	r := &page.Report{Title: "The demo's closing board"}
 	for _, m := range b.Moments {
@@ -146,7 +146,7 @@ func (b *board) waits() string {
 	return fmt.Sprintf("median %.1f s, 99%% within %.1f s", b.Median, b.Most)
 }
 
-// text writes the board for people: what "zonewise status" says, and what was true when.
+// text writes the board as text: what "zonewise status" says, and the checks at each moment.
 func (b *board) text(w io.Writer, style show.Style) error {
 	p := show.NewPage(style)
 	p.Title("THE DEMO'S CLOSING BOARD")
@@ -189,7 +189,7 @@ func (b *board) text(w io.Writer, style show.Style) error {
 	return p.Flush(w)
 }
 
-// displaced are the pods of a service among those that were made after the zone was lost.
+// displaced returns the pods of a service that were created after the zone was lost.
 func displaced(lives map[types.UID]life, app, role string, refused map[types.UID][]string) []check.Displaced {
 	var out []check.Displaced
 	for uid, l := range lives {

@@ -19,12 +19,12 @@ const (
 // Zones are the demo's zones; it loses the last.
 var Zones = []string{"zone-a", "zone-b", "zone-c"}
 
-// Options are what the command line says.
+// Options are the options of the command line.
 type Options struct {
 	// Scale and Seed choose the workload; see workload.Options.
 	Scale float64
 	Seed  uint64
-	// BinDir has the binaries, Assets those of etcd and kube-apiserver instead when it is not empty.
+	// BinDir has the binaries; if Assets is not empty, it has those of etcd and kube-apiserver instead.
 	BinDir, Assets string
 	// Self is the path of this executable.
 	Self string
@@ -41,12 +41,12 @@ type Options struct {
 	// Quiet leaves out the progress.
 	Quiet bool
 
-	// Out takes the board, Progress everything else.
+	// Out gets the board, Progress everything else.
 	Out, Progress io.Writer
-	// Live says that Progress is a terminal on which a line may be rewritten; Width is that terminal's width at any moment.
+	// Live is true if Progress is a terminal on which a line may be rewritten; Width returns its current width.
 	Live  bool
 	Width func() int
-	// OutWidth is the width of the terminal that Out is, 0 when it is none.
+	// OutWidth is the width of the terminal Out, 0 if Out is not a terminal.
 	OutWidth int
 	// ColorOut and ColorProgress allow colours.
 	ColorOut, ColorProgress bool
@@ -66,7 +66,7 @@ func (e *UsageError) Error() string { return "--" + e.Flag + ": " + e.Err.Error(
 // Unwrap returns the fault.
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// Validate checks the options that need no look at the machine.
+// Validate checks the options, without looking at the machine.
 func (o Options) Validate() error {
 	if err := o.workload().Validate(); err != nil {
 		return workloadError(err)
@@ -85,8 +85,8 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// workloadError makes an error of the workload one of the command line: it names its option first, by the name that the flag
-// has too.
+// workloadError turns an error of the workload into one of the command line. It begins with the option's name, which is
+// the flag's, too.
 func workloadError(err error) error {
 	name, rest, _ := strings.Cut(err.Error(), ": ")
 	return &UsageError{name, errors.New(rest)}

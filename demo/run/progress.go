@@ -3,7 +3,6 @@ package run
 import (
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 )
@@ -15,7 +14,7 @@ const (
 	plainEvery = 5 * time.Second
 )
 
-// progress shows how far the demo is. A nil writer shows nothing.
+// progress shows how far the demo is. With a nil writer it shows nothing.
 type progress struct {
 	w     io.Writer
 	live  bool
@@ -90,14 +89,4 @@ func (p *progress) paint(color, text string) string {
 		return text
 	}
 	return "\x1b[" + color + "m" + text + "\x1b[0m"
-}
-
-// bar draws done of total.
-func bar(done, total int) string {
-	const width = 20
-	filled := width
-	if total > 0 {
-		filled = min(width, done*width/total)
-	}
-	return fmt.Sprintf("[%s%s] %d/%d", strings.Repeat("#", filled), strings.Repeat("-", width-filled), done, total)
 }

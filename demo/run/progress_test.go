@@ -65,10 +65,3 @@ func TestColourOnlyWhenAsked(t *testing.T) {
 	p.phase("place", nothing)("", nil)
 	require.Contains(t, out.String(), "\x1b[32mok\x1b[0m")
 }
-
-func TestBar(t *testing.T) {
-	require.Equal(t, "[##########----------] 5/10", bar(5, 10))
-	require.Equal(t, "[####################] 10/10", bar(10, 10))
-	require.Equal(t, "[####################] 12/10", bar(12, 10))
-	require.Equal(t, "[####################] 0/0", bar(0, 0))
-}

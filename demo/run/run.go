@@ -25,7 +25,7 @@ const startTimeout = 2 * time.Minute
 
 var errTimeout = errors.New("timed out")
 
-// BrokenError says that something on the board is not as it must be.
+// BrokenError says that checks on the board have failed.
 type BrokenError struct {
 	// Broken are the failed checks, at least one, with the moment in their names.
 	Broken []check.Check
@@ -40,7 +40,7 @@ func (e *BrokenError) Error() string {
 	return "broken: " + strings.Join(names, ", ")
 }
 
-// demo is a demo under way.
+// demo is a running demo.
 type demo struct {
 	opts     Options
 	plan     *workload.Plan
@@ -53,13 +53,13 @@ type demo struct {
 	deployments int
 	// zones are those of the nodes, by name.
 	zones map[string]string
-	// waitsFor is what a look waits for.
+	// waitsFor says what the checks wait for.
 	waitsFor atomic.Value
 	// lostAt is when the zone was lost.
 	lostAt time.Time
 }
 
-// Run carries the demo out.
+// Run plays the demo.
 func Run(ctx context.Context, opts Options) error {
 	if err := opts.Validate(); err != nil {
 		return err
@@ -125,7 +125,7 @@ func Run(ctx context.Context, opts Options) error {
 	if opts.Keep && whole.Err() == nil {
 		d.window.enter("the cluster stays up")
 		d.keep(whole, err)
-		// A component that ends by itself ends the keeping, and is reported.
+		// If a component ends by itself, the cluster is not kept, and the end is reported.
 		if failure := context.Cause(whole); ctx.Err() == nil && failure != nil {
 			err = errors.Join(err, failure)
 		}
@@ -139,7 +139,7 @@ func Run(ctx context.Context, opts Options) error {
 	return errors.Join(err, stopErr)
 }
 
-// course is everything between a cluster that stands and its board.
+// course plays everything from the running cluster to its board.
 func (d *demo) course(ctx context.Context, scheme *runtime.Scheme) error {
 	var err error
 	if d.seen, err = newWatch(ctx, d.cluster.Config, scheme); err == nil {
@@ -187,7 +187,7 @@ func (d *demo) phase(ctx context.Context, name string, do func(context.Context) 
 	return nil
 }
 
-// keep leaves the cluster up until the context ends. What went wrong is said before: it may be what people want to look at.
+// keep leaves the cluster up until the context ends. It prints errors first, since the user may want to look into them.
 func (d *demo) keep(ctx context.Context, err error) {
 	if err != nil {
 		fmt.Fprintf(d.opts.Progress, "\n%v\n", err)

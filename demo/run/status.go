@@ -8,10 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/demo/workload"
 )
 
-// takesPods reports whether a node is ready and has none of the taints that come with not being so.
+// takesPods reports whether a node is ready and has no taint of an unready node.
 func takesPods(n *corev1.Node) bool {
 	ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
@@ -36,13 +37,13 @@ func (d *demo) nodesOf(zone string) []corev1.Node {
 	return slices.DeleteFunc(slices.Clone(d.seen.nodes()), func(n corev1.Node) bool { return n.Labels[corev1.LabelTopologyZone] != zone })
 }
 
-func (d *demo) nodeStatus() string { return bar(d.readyNodes(), len(d.plan.Nodes)) + " ready" }
+func (d *demo) nodeStatus() string { return show.Bar(d.readyNodes(), len(d.plan.Nodes)) + " ready" }
 
 func (d *demo) nodeOutcome() string {
 	return fmt.Sprintf("%d in each of %s", len(d.plan.Nodes)/len(d.plan.Zones), strings.Join(d.plan.Zones, ", "))
 }
 
-// tally counts the workload's pods: those that are bound, by zone, and those that wait.
+// tally counts the workload's bound pods, by zone, and its waiting ones.
 func (d *demo) tally() (bound, waiting int, zones map[string]int) {
 	zones = map[string]int{}
 	for _, pod := range d.seen.pods() {
@@ -66,7 +67,7 @@ func (d *demo) perZone(zones map[string]int) string {
 	return strings.Join(parts, " ")
 }
 
-// zoneNames maps the nodes of a plan to their zones.
+// zoneNames returns the zones of a plan's nodes, by node name.
 func zoneNames(nodes []workload.Node) map[string]string {
 	out := make(map[string]string, len(nodes))
 	for _, n := range nodes {
@@ -75,13 +76,13 @@ func zoneNames(nodes []workload.Node) map[string]string {
 	return out
 }
 
-// rateWindow is over how long the shown rate is taken.
+// rateWindow is the time over which the shown rate is computed.
 const rateWindow = 2 * time.Second
 
 func (d *demo) placeStatus() string {
 	count, waiting, zones := d.tally()
 	rate := float64(len(d.seen.livesSince(time.Now().Add(-rateWindow), bound))) / rateWindow.Seconds()
-	return fmt.Sprintf("%s bound, %s, %.0f pods/s", bar(count, count+waiting), d.perZone(zones), rate)
+	return fmt.Sprintf("%s bound, %s, %.0f pods/s", show.Bar(count, count+waiting), d.perZone(zones), rate)
 }
 
 func (d *demo) placeOutcome() string {

@@ -27,7 +27,7 @@ import (
 	"zonewise.dev/demo/workload"
 )
 
-// story runs the phases, and looks at what is true in between.
+// story runs the phases, and the checks in between.
 func (d *demo) story(ctx context.Context) error {
 	zone := d.plan.LostZone()
 	for _, s := range []struct {
@@ -52,7 +52,7 @@ func (d *demo) story(ctx context.Context) error {
 	return nil
 }
 
-// createNodes creates the nodes and waits until all take pods.
+// createNodes creates the nodes and waits until all accept pods.
 func (d *demo) createNodes(ctx context.Context) error {
 	err := each(ctx, d.plan.Nodes, func(ctx context.Context, n workload.Node) error {
 		return d.cluster.Client.Create(ctx, n.Object())
@@ -63,7 +63,7 @@ func (d *demo) createNodes(ctx context.Context) error {
 	return d.untilReady(ctx)
 }
 
-// untilReady waits until all nodes take pods.
+// untilReady waits until all nodes accept pods.
 func (d *demo) untilReady(ctx context.Context) error {
 	return until(ctx, func() string {
 		if ready := d.readyNodes(); ready < len(d.plan.Nodes) {
@@ -73,8 +73,8 @@ func (d *demo) untilReady(ctx context.Context) error {
 	})
 }
 
-// arrive lets the services and gangs arrive: the policy and the reservation first, then the gang that cannot fit, so that
-// everything else has to get past it, the other gangs among the services.
+// arrive creates the services and gangs: first the policy and the reservation, then the gang that cannot fit, so that
+// everything else must be placed past it, and the other gangs among the services.
 func (d *demo) arrive(ctx context.Context) error {
 	for _, name := range []string{workload.ServiceNamespace, workload.GangNamespace, workload.BatchNamespace} {
 		if err := d.cluster.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
@@ -108,7 +108,7 @@ func (d *demo) arrive(ctx context.Context) error {
 	return d.settle(ctx)
 }
 
-// accepted waits until the scheduler has read the policy and the reservation, and holds what it is to hold.
+// accepted waits until the scheduler has read the policy and the reservation, and holds all slots.
 func (d *demo) accepted(ctx context.Context) error {
 	var policy v1alpha1.ZoneSpreadPolicy
 	var reservation v1alpha1.ZoneReservation
@@ -119,7 +119,7 @@ func (d *demo) accepted(ctx context.Context) error {
 			d.cluster.Client.Get(ctx, client.ObjectKeyFromObject(d.plan.Reservation()), &reservation))
 		switch {
 		case fault != nil:
-			return "" // waiting does not mend it
+			return "" // waiting does not help
 		case !meta.IsStatusConditionTrue(policy.Status.Conditions, v1alpha1.ConditionAccepted):
 			return "the ZoneSpreadPolicy is not accepted"
 		case !meta.IsStatusConditionTrue(reservation.Status.Conditions, v1alpha1.ConditionReady):
@@ -130,7 +130,7 @@ func (d *demo) accepted(ctx context.Context) error {
 	return errors.Join(err, fault)
 }
 
-// fill lets the batch workers arrive.
+// fill creates the batch workers.
 func (d *demo) fill(ctx context.Context) error {
 	if err := d.cluster.Client.Create(ctx, d.plan.Batch()); err != nil {
 		return err
@@ -139,9 +139,9 @@ func (d *demo) fill(ctx context.Context) error {
 	return d.settle(ctx)
 }
 
-// lose takes the zone away: its kubelets are killed. The API server is told at once what node-lifecycle-controller would say
-// of the nodes after its grace period; from there on the controllers do what they do in such an outage. Pods that the taint
-// eviction deletes stay, since no kubelet finishes them, until they are removed by force, as an operator does.
+// lose takes the zone away: its kubelets are killed, and its nodes are marked at once as node-lifecycle-controller would
+// mark them after its grace period. From then on the controllers do what they do in a real outage. Pods that the taint
+// eviction deletes stay, since no kubelet finishes them, until they are removed by force, as an operator would.
 func (d *demo) lose(ctx context.Context) error {
 	zone := d.plan.LostZone()
 	d.lostAt = time.Now()
@@ -192,7 +192,7 @@ func (d *demo) forceDelete(ctx context.Context, pod corev1.Pod) error {
 	return nil
 }
 
-// bringBack starts the zone's kubelets again and waits until all nodes take pods, and the batch work that fits is there.
+// bringBack starts the zone's kubelets again and waits until all nodes accept pods and the batch work that fits is bound.
 func (d *demo) bringBack(ctx context.Context) error {
 	if err := d.cluster.StartKubelets(d.plan.LostZone()); err != nil {
 		return err
@@ -203,8 +203,8 @@ func (d *demo) bringBack(ctx context.Context) error {
 	return d.settle(ctx)
 }
 
-// rollOut replaces the pods of every service, as its next release does: running pods are never moved, and so it is then
-// that a service is spread over all zones again.
+// rollOut replaces the pods of every service, as its next release would. Running pods are never moved, so this spreads a
+// service over all zones again.
 func (d *demo) rollOut(ctx context.Context) error {
 	patch := client.RawPatch(types.StrategicMergePatchType, workload.RolloutPatch("2"))
 	err := each(ctx, d.plan.Order, func(ctx context.Context, i int) error {
@@ -216,11 +216,10 @@ func (d *demo) rollOut(ctx context.Context) error {
 	return d.settle(ctx)
 }
 
-// lookLimit is how long statuses and metrics may take to say what is to be said; they are written now and then.
+// lookLimit is how long statuses and metrics may take to show the expected values; they are updated periodically.
 const lookLimit = 20 * time.Second
 
-// looks returns the look at a moment: the checks are read until all are true, or the limit has passed, and then they are
-// what they are.
+// looks runs the checks of a moment until all are true or the limit has passed.
 func (d *demo) looks(at check.Moment) func(context.Context) error {
 	return func(ctx context.Context) error {
 		c, err := snapshot.NewClient(d.cluster.Config)
@@ -249,13 +248,13 @@ func (d *demo) looks(at check.Moment) func(context.Context) error {
 	}
 }
 
-// lookStatus says what the look waits for.
+// lookStatus says what the checks wait for.
 func (d *demo) lookStatus() string {
 	text, _ := d.waitsFor.Load().(string)
 	return text
 }
 
-// lookOutcome says how the last look came out.
+// lookOutcome says how the last checks came out.
 func (d *demo) lookOutcome() string {
 	last := d.board.Moments[len(d.board.Moments)-1]
 	if broken := check.Broken(last.Checks); len(broken) > 0 {
@@ -296,7 +295,7 @@ func (d *demo) evidence(ctx context.Context, c client.Client, at check.Moment) (
 	return e, nil
 }
 
-// probe places and removes a pod that asks for nothing: the scheduler compares its books in scheduling cycles.
+// probe places and removes a pod without requests: the ledger is compared with the snapshot in scheduling cycles.
 func (d *demo) probe(ctx context.Context, name string) error {
 	pod := workload.Probe(name)
 	if err := d.cluster.Client.Create(ctx, pod); err != nil {
@@ -324,8 +323,7 @@ func (d *demo) probe(ctx context.Context, name string) error {
 	})
 }
 
-// unsettled says what is still in motion, "" when nothing is: what has room is bound and runs, and what has none has been
-// tried.
+// unsettled says what is still in progress, or "". Nothing is when all pods that fit run, and all others have been tried.
 func (d *demo) unsettled() string {
 	type service struct{ namespace, app, role string }
 	running, members, others := map[service]int{}, map[string]int{}, map[string]int{}
@@ -375,19 +373,18 @@ func appOf(pod *corev1.Pod) (app, role string) {
 	return pod.Labels[workload.AppLabel], pod.Labels[workload.RoleLabel]
 }
 
-// refusedOnce tells whether the scheduler has tried a pod in vain.
+// refusedOnce reports whether the scheduler has tried a pod in vain.
 func refusedOnce(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
 	})
 }
 
-// stallAfter is how long something may be in motion although nothing is bound. It is longer than the scheduler makes a gang
-// wait between two attempts.
+// stallAfter is how long something may be in progress while no pod is bound. It is longer than a gang's longest backoff.
 const stallAfter = time.Minute
 
-// settle waits until nothing is in motion. When nothing has been bound for stallAfter it says what is missing and gives up
-// waiting: the checks, which come next, name what is broken better than a time that is up.
+// settle waits until nothing is in progress. If no pod has been bound for stallAfter, it says what is missing and stops
+// waiting: the checks, which come next, say better what is wrong than a timeout.
 func (d *demo) settle(ctx context.Context) error {
 	start := time.Now()
 	stalled := ""
@@ -404,7 +401,7 @@ func (d *demo) settle(ctx context.Context) error {
 	return err
 }
 
-// until polls until missing returns "". When the time is up the error says what was missing last.
+// until polls until missing returns "". On timeout the error says what was missing last.
 func until(ctx context.Context, missing func() string) error {
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
@@ -425,7 +422,7 @@ func until(ctx context.Context, missing func() string) error {
 	}
 }
 
-// workers is how many requests the demo has under way at a time.
+// workers is how many requests the demo sends at a time.
 const workers = 8
 
 // each calls do for every item, several at a time, and returns the first error. After an error or the context's end no

@@ -18,16 +18,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// life is what has been seen of a pod.
+// life has the events that were seen of a pod.
 type life struct {
 	namespace, name string
 	app, role       string
 	created, bound  time.Time
-	// refused is what the scheduler wrote into the pod when an attempt had failed.
+	// refused has what the scheduler wrote into the pod after failed attempts.
 	refused string
 }
 
-// watch follows nodes, pods and workloads, and notes the lives of the pods.
+// watch follows nodes, pods and workloads, and records the lives of the pods.
 type watch struct {
 	reader client.Reader
 
@@ -42,7 +42,7 @@ func newWatch(ctx context.Context, config *rest.Config, scheme *runtime.Scheme) 
 		return nil, err
 	}
 	w := &watch{reader: c, lives: map[types.UID]*life{}}
-	go func() { _ = c.Start(ctx) }() // it ends with ctx; that it has not begun is seen below
+	go func() { _ = c.Start(ctx) }() // it ends with ctx; a failed start shows below
 	for _, obj := range []client.Object{&corev1.Node{}, &appsv1.Deployment{}, &appsv1.StatefulSet{}} {
 		if _, err := c.GetInformer(ctx, obj); err != nil {
 			return nil, err
@@ -65,7 +65,7 @@ func newWatch(ctx context.Context, config *rest.Config, scheme *runtime.Scheme) 
 	return w, nil
 }
 
-// see notes when a pod appeared, when it was bound, and that it was refused. The probes are no part of the workload.
+// see records when a pod appeared, was bound and was refused. Probes are not part of the workload.
 func (w *watch) see(pod *corev1.Pod) {
 	if pod.Namespace == corev1.NamespaceDefault {
 		return
@@ -92,7 +92,7 @@ func (w *watch) see(pod *corev1.Pod) {
 	}
 }
 
-// livesSince returns the lives of the pods of which one thing happened after t: when says its time.
+// livesSince returns the lives of the pods for which when returns a time after t.
 func (w *watch) livesSince(t time.Time, when func(*life) time.Time) map[types.UID]life {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -108,7 +108,7 @@ func (w *watch) livesSince(t time.Time, when func(*life) time.Time) map[types.UI
 func created(l *life) time.Time { return l.created }
 func bound(l *life) time.Time   { return l.bound }
 
-// quietFor is how long nothing has been bound.
+// quietFor returns how long no pod has been bound.
 func (w *watch) quietFor() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,9 +134,9 @@ func (w *watch) waits() (median, most time.Duration) {
 	return all[len(all)/2], all[len(all)*99/100]
 }
 
-// list returns the objects of a kind as they are known. They are shared: read only.
+// list returns the known objects of a kind. They are shared, and must not be modified.
 func list[L client.ObjectList](w *watch, into L, opts ...client.ListOption) L {
-	// A list of a cache that has synced does not fail.
+	// Listing from a synced cache does not fail.
 	_ = w.reader.List(context.Background(), into, opts...)
 	return into
 }

@@ -18,16 +18,16 @@ import (
 // syncLimit is how long the first page may take.
 const syncLimit = 30 * time.Second
 
-// clusterName is what pages call the cluster.
+// clusterName is the cluster's name on pages.
 const clusterName = "demo"
 
-// window is the demo's cluster as a web page, as "zonewise board" shows it. The cluster is followed from the first look on: a
-// demo at which nobody looks does without the watches.
+// window shows the demo's cluster as a web page, like "zonewise board". It watches the cluster only once the page has been
+// opened.
 type window struct {
 	server  *page.Server
 	running sync.WaitGroup
 	stop    context.CancelFunc
-	ctx     context.Context //nolint:containedctx // ends what the first look starts
+	ctx     context.Context //nolint:containedctx // ends the watches
 
 	mu        sync.Mutex // guards what follows
 	config    *rest.Config
@@ -39,7 +39,7 @@ type window struct {
 // openWindow serves the page until close. Port 0 takes a free one.
 func openWindow(ctx context.Context, port int) (*window, error) {
 	w := &window{}
-	// It closes after the demo's own context has ended, and before the cluster goes.
+	// It closes after the demo's own context has ended, and before the cluster is stopped.
 	w.ctx, w.stop = context.WithCancel(context.WithoutCancel(ctx))
 	var err error
 	if w.server, err = page.Listen(ctx, "127.0.0.1", port, w); err != nil {
@@ -53,7 +53,7 @@ func openWindow(ctx context.Context, port int) (*window, error) {
 	return w, nil
 }
 
-// close ends the page and everything that follows the cluster.
+// close ends the page and its watches.
 func (w *window) close() {
 	w.stop()
 	w.running.Wait()
@@ -64,21 +64,21 @@ func (w *window) close() {
 	}
 }
 
-// show says which cluster there is to see.
+// show sets the cluster to show.
 func (w *window) show(config *rest.Config) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.config = config
 }
 
-// enter says what the demo does.
+// enter sets the text about what the demo does.
 func (w *window) enter(phase string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.phase = phase
 }
 
-// Changed receives when there may be another page.
+// Changed receives when the page may have changed.
 func (w *window) Changed() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +88,7 @@ func (w *window) Changed() <-chan struct{} {
 	return w.following.Changed()
 }
 
-// Page shows the cluster, once there is one.
+// Page shows the cluster, once it is running.
 func (w *window) Page(context.Context) (*page.Page, error) {
 	following, err := w.follow()
 	if err != nil {
@@ -118,7 +118,7 @@ func (w *window) follow() (*page.Following, error) {
 				return nil, err
 			}
 		}
-		// The first page is not to show half of the cluster. Later there is nothing to wait for.
+		// Wait, so that the first page does not show half of the cluster.
 		limited, cancel := context.WithTimeout(w.ctx, syncLimit)
 		defer cancel()
 		if err := w.live.Sync(limited); err != nil {

@@ -3,8 +3,8 @@
 // workers, and gangs (a PodGroup and the StatefulSet whose pods are its members).
 //
 // The package is pure: no clock, no I/O beyond the embedded figures, and the same Options give the same Plan.
-// data/README.md names the traces and says what is derived from them and what is assumed.
+// data/README.md names the traces, and says what is derived from them and what is assumed.
 //
-// Non-goals: it does not talk to a cluster, and it does not schedule. The placement in size.go only answers how many nodes
-// the workload needs.
+// Non-goals: the package does not talk to a cluster and does not schedule. The placement in size.go only computes how many
+// nodes the workload needs.
 package workload

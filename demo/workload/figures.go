@@ -18,7 +18,7 @@ var servicesCSV []byte
 //go:embed data/nodes.csv
 var nodesCSV []byte
 
-// Resources is what an instance asks for or a node offers.
+// Resources are what an instance requests or a node offers.
 type Resources struct {
 	// MilliCPU is in thousandths of a core.
 	MilliCPU int64
@@ -48,7 +48,7 @@ func (r Resources) holds(o Resources) bool {
 		o.RDMAPercent <= r.RDMAPercent && o.DiskGiB <= r.DiskGiB
 }
 
-// times is how many of o fit into r.
+// times returns how many of o fit into r.
 func (r Resources) times(o Resources) int {
 	n := 0
 	for r = r.add(o, -1); r.holds(Resources{}); r = r.add(o, -1) {

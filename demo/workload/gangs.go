@@ -1,21 +1,21 @@
 package workload
 
-// Gang is a PodGroup and the StatefulSet whose pods are its members. Gangs are
-// the demo's own: the traces have none.
+// Gang is a PodGroup and the StatefulSet whose pods are its members. The
+// traces have no gangs; these are made up.
 type Gang struct {
 	Name string
 	// Members is the number of pods and the group's minMember.
 	Members int
-	// Each is what one member asks for.
+	// Each is what one member requests.
 	Each Resources
 	// Fits is true when the nodes were chosen so that the whole gang fits beside everything else. The demo has one gang that
-	// can never fit: it must wait whole and hold nothing.
+	// can never fit: it must wait and hold nothing.
 	Fits bool
 }
 
 // gangsFor returns the gangs for a cluster with the given nodes. The one that does not fit asks for whole eight-device nodes
-// (or the largest there are): one more of them than exist, so that all but one of its members would find room alone in an
-// empty cluster. That is what tempts a scheduler that looks at pods one at a time.
+// (or the largest there are): one more of them than exist, so that in an empty cluster all but one of its
+// members would find room. A scheduler that looks at pods one at a time would bind those.
 func gangsFor(nodes []Node) []Gang {
 	gangs := fittingGangs()
 	var most int64
@@ -32,7 +32,7 @@ func gangsFor(nodes []Node) []Gang {
 	return append(gangs, Gang{Name: "train-too-large", Members: slots + 1, Each: each})
 }
 
-// fittingGangs are the gangs that take part in choosing the nodes.
+// fittingGangs returns the gangs that count when the nodes are chosen.
 func fittingGangs() []Gang {
 	const gib = 1024
 	return []Gang{

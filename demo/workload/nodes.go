@@ -15,8 +15,7 @@ const (
 	percentOfCard = 100
 )
 
-// pool names the two kinds of node whose numbers are chosen apart, each with
-// the trace's own mix of shapes.
+// pool is one of the two kinds of nodes whose numbers are chosen separately, each with the trace's mix of shapes.
 type pool int
 
 const (
@@ -40,7 +39,7 @@ type Node struct {
 	Zone     string
 	Instance string // the shape's name
 	Model    string // of the devices, "" for none
-	// Shared nodes are for the reserved service and for batch work alone.
+	// Shared nodes are only for the reserved service and batch work.
 	Shared   bool
 	Capacity Resources
 }

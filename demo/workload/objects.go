@@ -28,14 +28,14 @@ const (
 
 	// BatchName is that of the Deployment of the batch workers, and the value of their AppLabel.
 	BatchName = "batch-workers"
-	// BatchNamespace holds it.
+	// BatchNamespace is its namespace.
 	BatchNamespace = "batch"
 	// ReservationName is that of the ZoneReservation.
 	ReservationName = "failover"
 
-	// sharedLabel is the label and the taint of nodes for the reserved service and batch work.
+	// sharedLabel is the label and the taint of the nodes for the reserved service and batch work.
 	sharedLabel = "demo.zonewise.dev/shared"
-	// rolloutAnnotation in a pod template has another value after each rollout.
+	// rolloutAnnotation in a pod template changes with each rollout.
 	rolloutAnnotation = "demo.zonewise.dev/release"
 
 	// GPUResource is an extended resource in whole devices.
@@ -48,14 +48,14 @@ const (
 	image         = "registry.k8s.io/pause:3.10" // never pulled: the nodes are simulated
 )
 
-// worker is what a batch worker asks for. It is the demo's own; the traces have none.
+// worker is what a batch worker requests. The traces have none; this one is made up.
 var worker = Resources{MilliCPU: 8000, MemoryMiB: 32 * 1024}
 
 var sharedTaint = corev1.Taint{Key: sharedLabel, Value: "true", Effect: corev1.TaintEffectNoSchedule}
 
 var gpuTaint = corev1.Taint{Key: string(GPUResource), Value: "present", Effect: corev1.TaintEffectNoSchedule}
 
-// list is r as requests or as capacity.
+// list returns r as requests or as capacity.
 func (r Resources) list() corev1.ResourceList {
 	list := corev1.ResourceList{
 		corev1.ResourceCPU:    *resource.NewMilliQuantity(r.MilliCPU, resource.DecimalSI),
@@ -103,8 +103,8 @@ func (n Node) Object() *corev1.Node {
 	return node
 }
 
-// Deployment is the service role as a Deployment: spread over the zones as a hard constraint, unless a policy does that, and
-// at most MaxPerNode replicas on one node.
+// Deployment returns the service role as a Deployment, spread over the zones by a hard constraint unless a policy does that,
+// with at most MaxPerNode replicas on one node.
 func (p *Plan) Deployment(s Service) *appsv1.Deployment {
 	labels := s.labels()
 	pod := podSpec(s.Each)
@@ -114,14 +114,14 @@ func (p *Plan) Deployment(s Service) *appsv1.Deployment {
 			TopologyKey:       corev1.LabelTopologyZone,
 			WhenUnsatisfiable: corev1.DoNotSchedule,
 			LabelSelector:     &metav1.LabelSelector{MatchLabels: labels},
-			// Each revision for itself, so that a rollout is spread well whatever it replaces.
+			// Count each revision separately, so that a rollout is spread well whatever it replaces.
 			MatchLabelKeys: []string{appsv1.DefaultDeploymentUniqueLabelKey},
 			// The nodes of a lost zone are tainted and must not count.
 			NodeTaintsPolicy: ptr.To(corev1.NodeInclusionPolicyHonor),
 		})
 	}
 	if s.MaxPerNode > 0 {
-		// With more domains demanded than there are nodes the global minimum counts as zero, so maxSkew caps the number itself.
+		// With minDomains above the number of nodes the global minimum is zero, so maxSkew limits the number of replicas on a node.
 		pod.TopologySpreadConstraints = append(pod.TopologySpreadConstraints, corev1.TopologySpreadConstraint{
 			MaxSkew:           int32(s.MaxPerNode),
 			TopologyKey:       corev1.LabelHostname,
@@ -140,7 +140,7 @@ func (s Service) labels() map[string]string {
 	return map[string]string{AppLabel: s.App, RoleLabel: string(s.Role)}
 }
 
-// Batch is the batch workers, as many as fill what is not held, and some more.
+// Batch returns the batch workers: as many as fill what is not held, and some more.
 func (p *Plan) Batch() *appsv1.Deployment {
 	pod := podSpec(worker)
 	onShared(&pod)
@@ -163,7 +163,7 @@ func RolloutPatch(release string) []byte {
 	return fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{%q:%q}}}}}`, rolloutAnnotation, release)
 }
 
-// onShared makes a pod one for the shared nodes.
+// onShared restricts a pod to the shared nodes.
 func onShared(pod *corev1.PodSpec) {
 	pod.NodeSelector = map[string]string{sharedLabel: sharedTaint.Value}
 	pod.Tolerations = append(pod.Tolerations, sharedToleration)
@@ -171,8 +171,8 @@ func onShared(pod *corev1.PodSpec) {
 
 var sharedToleration = corev1.Toleration{Key: sharedTaint.Key, Operator: corev1.TolerationOpEqual, Value: sharedTaint.Value, Effect: sharedTaint.Effect}
 
-// Policy gives the first zone twice the share of each of the others. A zone is closed after a few seconds: the default
-// of two minutes is long to watch.
+// Policy gives the first zone twice the share of each of the others. A zone is closed after a few seconds,
+// since the default of two minutes is long to watch.
 func (p *Plan) Policy() *v1alpha1.ZoneSpreadPolicy {
 	s := p.The(Weighted)
 	policy := &v1alpha1.ZoneSpreadPolicy{
@@ -195,7 +195,8 @@ func (p *Plan) Policy() *v1alpha1.ZoneSpreadPolicy {
 // closedAfter is the policy's downAfter.
 const closedAfter = 5 * time.Second
 
-// Reservation holds room for the reserved service in each zone, and nowhere else while the zone is lost: batch work is there.
+// Reservation holds room for the reserved service in each zone. The slots of a lost zone are not held elsewhere, where batch
+// work runs.
 func (p *Plan) Reservation() *v1alpha1.ZoneReservation {
 	s := p.The(Reserved)
 	r := &v1alpha1.ZoneReservation{
@@ -204,8 +205,8 @@ func (p *Plan) Reservation() *v1alpha1.ZoneReservation {
 			Owners: []v1alpha1.ReservationOwner{{Namespace: ServiceNamespace, PodSelector: metav1.LabelSelector{MatchLabels: s.labels()}}},
 			Slot: v1alpha1.ReservationSlot{
 				Requests: s.Each.list(), NodeSelector: map[string]string{sharedLabel: sharedTaint.Value},
-				// The last two are what admission gives every pod. Without them batch work would be let into a zone that returns
-				// a moment before slots are.
+				// Admission gives every pod the last two. Without them batch work could enter a returning zone a moment before
+				// slots are held there.
 				Tolerations: []corev1.Toleration{
 					sharedToleration,
 					{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
@@ -222,7 +223,7 @@ func (p *Plan) Reservation() *v1alpha1.ZoneReservation {
 	return r
 }
 
-// PodGroup is the gang's group: all members or none.
+// PodGroup returns the gang's PodGroup: all members or none.
 func (g Gang) PodGroup() *schedv1alpha1.PodGroup {
 	return &schedv1alpha1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: GangNamespace, Name: g.Name},
@@ -230,8 +231,8 @@ func (g Gang) PodGroup() *schedv1alpha1.PodGroup {
 	}
 }
 
-// StatefulSet runs the gang's members, all at once. It replaces a member that
-// is evicted without delay, under the same name, which a Job would not.
+// StatefulSet runs the gang's members, all at once. Unlike a Job, it
+// replaces an evicted member at once, under the same name.
 func (g Gang) StatefulSet() *appsv1.StatefulSet {
 	labels := map[string]string{schedv1alpha1.PodGroupLabel: g.Name}
 	return &appsv1.StatefulSet{
@@ -245,8 +246,8 @@ func (g Gang) StatefulSet() *appsv1.StatefulSet {
 	}
 }
 
-// Probe is a pod that asks for nothing. Placing one costs a scheduling cycle, and the ledger is compared with the scheduler's
-// snapshot in such cycles.
+// Probe returns a pod without requests. Placing it takes a scheduling cycle, in which the ledger is compared with the
+// scheduler's snapshot.
 func Probe(name string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceDefault, Name: name, Labels: map[string]string{AppLabel: "probe"}},
@@ -268,7 +269,7 @@ func podSpec(each Resources) corev1.PodSpec {
 	if each != (Resources{}) {
 		requests := each.list()
 		spec.Containers[0].Resources.Requests = requests
-		if each.GPU > 0 || each.RDMAPercent > 0 { // extended resources: limit and request are one
+		if each.GPU > 0 || each.RDMAPercent > 0 { // limits and requests of extended resources must be equal
 			spec.Containers[0].Resources.Limits = corev1.ResourceList{}
 			for _, name := range []corev1.ResourceName{GPUResource, RDMAResource} {
 				if q, ok := requests[name]; ok {

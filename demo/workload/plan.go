@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// DefaultScale is the share of the trace's live population that the demo runs unless it is asked for another: about a
-// thousand pods on as many nodes, two minutes on two idle cores.
+// DefaultScale is the default share of the trace's live population: about a thousand pods on as many nodes, two minutes on
+// two idle cores.
 const DefaultScale = 0.05
 
-// maxNodes is Kubernetes' own bound.
+// maxNodes is the limit of Kubernetes.
 const maxNodes = 5000
 
 // Options choose a Plan.
@@ -43,11 +43,10 @@ type Plan struct {
 	Gangs    []Gang
 	// Order lists indices of Services in order of arrival.
 	Order []int
-	// SlotsPerZone is how many slots are held in each zone for the reserved service: for what it has to run there once a zone
+	// SlotsPerZone is how many slots are held in each zone for the reserved service: as many as it must run there once a zone
 	// is lost.
 	SlotsPerZone int
-	// Workers is the number of batch workers, which share nodes with the reserved service: some more than fit beside its
-	// slots.
+	// Workers is the number of batch workers, which share nodes with the reserved service: more than fit beside its slots.
 	Workers int
 }
 
@@ -62,6 +61,10 @@ func NewPlan(o Options) (*Plan, error) {
 	}
 	shapes := shapesOf(fig.nodes)
 	plan := &Plan{Zones: slices.Clone(o.Zones), Services: mergeServices(fig.services, o.Scale)}
+	// A replica that fits only on an empty node has none after a loss. No node holds two of it.
+	plan.Services = slices.DeleteFunc(plan.Services, func(s Service) bool {
+		return !slices.ContainsFunc(shapes, func(n shape) bool { return n.each.times(s.Each) >= 2 })
+	})
 	plan.Order = rand.New(rand.NewPCG(o.Seed, 0)).Perm(len(plan.Services))
 	sizes, err := sizePools(shapes, len(o.Zones), plan.claims())
 	if err != nil {
@@ -76,7 +79,7 @@ func NewPlan(o Options) (*Plan, error) {
 	return plan, nil
 }
 
-// claims are the services in order of arrival, and the gangs that must fit.
+// claims returns the services in order of arrival, and the gangs that must fit.
 func (p *Plan) claims() []claim {
 	var claims []claim
 	for _, i := range p.Order {
@@ -97,7 +100,7 @@ func homeOf(each Resources) pool {
 	return cpuNodes
 }
 
-// waiting is how many batch workers there are beyond those that fit.
+// waiting is how many batch workers there are in addition to those that fit.
 const waiting = 6
 
 // share adds the nodes that the reserved service shares with batch work: in each zone as many as its slots need, half as
@@ -121,12 +124,12 @@ func (p *Plan) share(s shape) {
 	}
 }
 
-// The returns the service with a part of its own.
+// The returns the service with the given part.
 func (p *Plan) The(part Part) Service {
 	return p.Services[slices.IndexFunc(p.Services, func(s Service) bool { return s.Part == part })]
 }
 
-// Replicas is the number of pods of all services.
+// Replicas returns the number of pods of all services.
 func (p *Plan) Replicas() int {
 	total := 0
 	for _, s := range p.Services {
@@ -135,5 +138,5 @@ func (p *Plan) Replicas() int {
 	return total
 }
 
-// LostZone is the zone that the demo loses.
+// LostZone returns the zone that the demo loses.
 func (p *Plan) LostZone() string { return p.Zones[len(p.Zones)-1] }

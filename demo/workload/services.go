@@ -21,7 +21,7 @@ const (
 	largestMemoryMiB = 256 * 1024
 )
 
-// Part says what the demo shows with a service.
+// Part says what a service shows in the demo.
 type Part int
 
 const (
@@ -37,7 +37,7 @@ const (
 // because devices are not everywhere alike, the second leaves a quarter of a node to others.
 var parts = map[string]Part{"app-0-hn": Weighted, "app-14-cn": Reserved}
 
-// fewest is how many replicas such a service has at least, so that there are some in each zone.
+// fewest is the minimum of replicas of such a service, so that there are some in each zone.
 const fewest = 6
 
 // Service is one role of one service: a Deployment of the demo.
@@ -46,7 +46,7 @@ type Service struct {
 	App string
 	// Role is the side that this Deployment plays.
 	Role Role
-	// Each is what one replica asks for.
+	// Each is what one replica requests.
 	Each Resources
 	// MaxPerNode is the most replicas on one node; 0 means no limit.
 	MaxPerNode int
@@ -55,7 +55,7 @@ type Service struct {
 	Instances int
 	// Replicas is how many the demo runs.
 	Replicas int
-	// Part is what the demo shows with it.
+	// Part is what it shows in the demo.
 	Part Part
 }
 
@@ -127,7 +127,7 @@ func compareApps(a, b string) int {
 
 // split divides a CPU instance that the most common CPU node of the node trace
 // cannot hold into equal parts, and multiplies the instances and the limit per
-// node accordingly. An instance with a device is left whole.
+// node accordingly. An instance with a device is not split.
 func split(s Service) Service {
 	if s.Each.GPU > 0 {
 		return s

@@ -1,8 +1,10 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
 	"math"
+	"slices"
 )
 
 // claim is a group of equal pods for the purpose of sizing.
@@ -14,10 +16,10 @@ type claim struct {
 	home       pool // the pool that grows when the claim does not fit
 }
 
-// fit plays the placement of the claims over zones of the given make-up, then
+// fit simulates the placement of the claims over zones of the given nodes, then
 // the loss of the last zone, and returns how many pods of each pool found no
-// node. It places like a scheduler that prefers the least allocated node,
-// because that is how the real one scores; it is no model of it otherwise.
+// node. Like the real scheduler it prefers the least allocated node; otherwise
+// it is not a model of the scheduler.
 type fit struct {
 	nodes  []fitNode
 	claims []claim
@@ -70,15 +72,19 @@ func (f *fit) run() (missing poolSizes) {
 	for i := range f.nodes {
 		f.nodes[i].gone = f.nodes[i].zone == lost
 	}
+	// The largest come last, when the others have left the least room: in which order a scheduler has them depends on when
+	// each is evicted.
+	var displaced []int
 	for i := range f.nodes {
-		if !f.nodes[i].gone {
-			continue
+		if f.nodes[i].gone {
+			displaced = append(displaced, f.nodes[i].pods...)
 		}
-		for _, c := range f.nodes[i].pods {
-			f.counts[c][lost]--
-			if !f.place(c) {
-				missing[f.claims[c].home]++
-			}
+	}
+	slices.SortStableFunc(displaced, func(a, b int) int { return cmp.Compare(f.claims[a].each.MemoryMiB, f.claims[b].each.MemoryMiB) })
+	for _, c := range displaced {
+		f.counts[c][lost]--
+		if !f.place(c) {
+			missing[f.claims[c].home]++
 		}
 	}
 	return missing
@@ -124,12 +130,12 @@ func (f *fit) zoneStands(zone int) bool {
 	return zone != f.zones-1 || !f.nodes[zone].gone // nodes are dealt zone by zone
 }
 
-// What is added to each pool of each zone once the workload fits: a share, and
-// not less than a few nodes, because the real scheduler places differently and
-// large instances need nodes that others have not begun.
+// Slack for each pool of each zone once the workload fits: a share, and at least
+// a few nodes, because the real scheduler places differently and large instances
+// need empty nodes.
 const (
-	slack      = 0.05
-	slackNodes = 4
+	slack      = 0.1
+	slackNodes = 8
 )
 
 // sizePools finds, by growing the pools that are short, the nodes per zone at
@@ -153,8 +159,8 @@ func sizePools(shapes []shape, zones int, claims []claim) (poolSizes, error) {
 	return poolSizes{}, fmt.Errorf("the workload needs more than %d nodes, which is what Kubernetes supports; choose a smaller scale", maxNodes)
 }
 
-// lowerBound is the nodes per zone that the sums of processors and devices
-// alone ask for once a zone is lost.
+// lowerBound returns the nodes per zone that the sums of CPUs and devices alone
+// require once a zone is lost.
 func lowerBound(shapes []shape, zones int, claims []claim) poolSizes {
 	var asked, offered [pools]Resources
 	var count poolSizes
