@@ -1,4 +1,4 @@
-# The scheduler's image for those who have a container engine and no Go:
+# The scheduler's image, for machines with a container engine and without Go:
 #
 #   docker build -t registry.example.com/zonewise-scheduler:dev .
 #
@@ -16,7 +16,7 @@ RUN ldflags=$(hack/version.sh ldflags) && \
     go build -mod=readonly -trimpath -buildvcs=false -ldflags "-s -w -buildid= $ldflags" \
     -o /out/usr/local/bin/kube-scheduler ./cmd/scheduler
 
-# Nothing but the binary: it is static, the API server's certificate authority comes with the kubeconfig
+# Only the binary: it is static, the API server's certificate authority comes with the kubeconfig
 # or the ServiceAccount, and no name outside the cluster is ever looked up.
 FROM scratch
 COPY --from=build /out/ /

@@ -1,8 +1,8 @@
 // Package config holds the scheduler configurations that the project ships: one file for each way to
 // run it.
 //
-//	zonewise.yaml          all three plugins, in the place of kube-scheduler
-//	zonespread.yaml        ZoneSpread alone, in the place of PodTopologySpread
+//	zonewise.yaml          all three plugins, instead of kube-scheduler
+//	zonespread.yaml        ZoneSpread alone, instead of PodTopologySpread
 //	reservecache.yaml      ReserveCache alone
 //	permitgate.yaml        PermitGate alone
 //	second-scheduler.yaml  all three plugins, beside the cluster's own scheduler

@@ -1,12 +1,11 @@
-// Package manifests has what is applied to a cluster to run Zonewise in it, as files, so that a program
-// applies exactly what a person would: the demo and the tests take the permissions and the custom
-// resources from here.
+// Package manifests has the files that are applied to a cluster to run Zonewise in it. They are embedded,
+// so that the demo and the tests use exactly the permissions and custom resources that users apply.
 //
 // # Contract
 //
-//   - rbac is all that the scheduler may do. It holds no wildcard, no secret and no creation of pods, and
-//     a test under test/integration runs a scheduler with nothing else.
-//   - crds is never part of an overlay: removing the scheduler must not remove anybody's PodGroups.
+//   - rbac has all permissions of the scheduler. There are no wildcards, no access to secrets and no
+//     creation of pods. The schedulers of test/integration have exactly these permissions.
+//   - crds is never part of an overlay: removing the scheduler must not remove PodGroups.
 //   - The profiles in overlays and kubeadm are copies of those in config, made by go generate and
 //     compared by a test.
 //   - charts/zonewise has copies of the profiles, the rules and the custom resources, and a test requires that
@@ -14,7 +13,7 @@
 //
 // # Non-goals
 //
-// The package renders nothing: kustomizations are for kubectl.
+// The package renders nothing; kubectl does that.
 package manifests
 
 //go:generate ./sync.sh

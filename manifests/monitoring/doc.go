@@ -2,8 +2,8 @@
 //
 // # Contract
 //
-// rules.yaml holds the alerts and rules_test.yaml a unit test of each; hack/tests/alerts_test.sh has promtool run them and
-// parse what the dashboard asks for. prometheusrule.yaml, the alerts for the Prometheus Operator, and docs/metrics.md are
+// rules.yaml holds the alerts and rules_test.yaml a unit test of each; hack/tests/alerts_test.sh runs them with promtool, and has it
+// parse the queries of the dashboard. prometheusrule.yaml, the alerts for the Prometheus Operator, and docs/metrics.md are
 // made from rules.yaml and from the metrics that the pack declares (package internal/metrics), by go generate. The tests of
 // this package compare alerts and dashboard with those metrics and their labels.
 //

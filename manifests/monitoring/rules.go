@@ -16,7 +16,7 @@ var (
 	dashboardJSON string
 )
 
-// ruleFile is a file of rules in Prometheus' format, as far as it is used here.
+// ruleFile is the part of Prometheus' rule files that is used here.
 type ruleFile struct {
 	Groups []ruleGroup `json:"groups"`
 }

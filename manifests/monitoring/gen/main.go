@@ -1,4 +1,4 @@
-// Command gen writes what is made from the metrics and alerts: manifests/monitoring/prometheusrule.yaml and
+// Command gen writes the files that are generated from the metrics and alerts: manifests/monitoring/prometheusrule.yaml and
 // docs/metrics.md. Run in manifests/monitoring, as go generate does. With the argument "dashboard" it prints the
 // dashboard's queries as recording rules instead.
 package main
