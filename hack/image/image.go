@@ -29,7 +29,7 @@ const (
 	// "kube-scheduler" finds it on the PATH.
 	program    = "usr/local/bin/kube-scheduler"
 	searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	// nonroot is the user that distroless images call so.
+	// nonroot is the user of that name in distroless images.
 	nonroot = "65532:65532"
 	// servingPort is the default of --secure-port.
 	servingPort = "10259/tcp"
@@ -58,7 +58,7 @@ func newPart(p v1.Platform, binary string, src source) (part, error) {
 	return part{platform: p, image: image, sbom: sbom}, err
 }
 
-// newImage makes the image of one platform: a root file system that has the binary and nothing else.
+// newImage makes the image of one platform: a root file system with only the binary.
 func newImage(p v1.Platform, binary []byte, src source) (v1.Image, error) {
 	root := fstest.MapFS{program: {Data: binary, Mode: 0o755, ModTime: src.created}}
 	for _, dir := range []string{"usr", "usr/local", "usr/local/bin"} {
@@ -124,7 +124,7 @@ func newIndex(parts []part) v1.ImageIndex {
 	return index
 }
 
-// write writes layout, archive and SBOMs below dir, and removes those of an earlier build.
+// write writes layout, archive and SBOMs into dir, and removes those of an earlier build.
 func write(dir string, index v1.ImageIndex, parts []part, tag name.Tag, created time.Time) error {
 	earlier, err := filepath.Glob(filepath.Join(dir, sbomName(v1.Platform{OS: "*", Architecture: "*"})))
 	if err != nil {

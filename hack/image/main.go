@@ -4,13 +4,13 @@
 //	go run .
 //	go run . --platform linux/amd64,linux/arm64 --tag registry.example.com/team/zonewise-scheduler:v1 --push
 //
-// It writes an image layout (zonewise-scheduler.oci/) and an archive of it (zonewise-scheduler.oci.tar), which
-// "podman load", "docker load", "ctr images import" and "skopeo copy oci-archive:..." take, and beside them an
+// It writes an image layout (zonewise-scheduler.oci/) and an archive of it (zonewise-scheduler.oci.tar), for
+// "podman load", "docker load", "ctr images import" and "skopeo copy oci-archive:...", and an
 // SBOM for each platform (zonewise-scheduler-OS-ARCH.cdx.json), which --push attaches to the platform's image.
-// On standard output it prints the image's name with its digest, and nothing else.
+// On standard output it prints only the image's name with its digest.
 //
-// The image is reproducible: two builds of one commit by one version of Go have one digest, on any machine. The
-// time in it is the commit's.
+// The image is reproducible: builds of one commit with one version of Go have the same digest on any machine.
+// The time in it is the commit's.
 package main
 
 import (
@@ -34,7 +34,7 @@ import (
 // defaultTag is the name in the manifests, so that they find an image that was imported on a node.
 const defaultTag = "registry.example.com/zonewise-scheduler:dev"
 
-// options are the command line. The source is the repository's root, but for tests.
+// options are the command line. The source is the repository's root, except in tests.
 type options struct {
 	platforms, output, tag, source string
 	push                           bool
@@ -135,8 +135,8 @@ type source struct {
 	created                         time.Time
 }
 
-// describe takes all that the image says about the source from the flags that stamp the program. A source without
-// git's history, such as an unpacked archive, is of an unknown revision and of 1970.
+// describe takes the image's data about the source from the flags that stamp the program. A source without git
+// history, such as an unpacked archive, has an unknown revision and the year 1970.
 func describe(ctx context.Context, dir string) (source, error) {
 	cmd := exec.CommandContext(ctx, "hack/version.sh", "ldflags")
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
@@ -164,8 +164,8 @@ func (s source) compile(ctx context.Context, p v1.Platform, file string, progres
 	return cmd.Run()
 }
 
-// buildArgs keep this machine's paths, the state of its checkout, and what only a debugger reads out of the
-// binary, so that the digest is the same on any machine.
+// buildArgs keep this machine's paths, the state of the checkout and debug data out of the binary, so that the
+// digest is the same on any machine.
 func buildArgs(ldflags string) []string {
 	return []string{"build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= " + ldflags}
 }

@@ -27,13 +27,13 @@ const (
 	description = "kube-scheduler with the plugins ZoneSpread, ReserveCache and PermitGate"
 )
 
-// sbomName is the file of a platform's SBOM, below --output.
+// sbomName is the name of a platform's SBOM file in --output.
 func sbomName(p v1.Platform) string {
 	return "zonewise-scheduler-" + p.OS + "-" + p.Architecture + ".cdx.json"
 }
 
 // newSBOM lists the modules that the linker took packages from, as the binary itself says, and the standard library.
-// Modules that only tests use are in no binary and so not in the list. Equal binaries have equal lists.
+// Modules that only tests use are not listed. Equal binaries have equal lists.
 func newSBOM(binary []byte, src source) ([]byte, error) {
 	info, err := buildinfo.Read(bytes.NewReader(binary))
 	if err != nil {
@@ -65,15 +65,15 @@ func newSBOM(binary []byte, src source) ([]byte, error) {
 	bom.SerialNumber = "urn:uuid:" + uuidOf(sum)
 	bom.Metadata = &cdx.Metadata{Timestamp: src.created.Format(time.RFC3339), Component: &main}
 	bom.Components = &components
-	// A binary does not say which module needs which: all are the program's.
+	// A binary does not say which module needs which, so the program depends on all.
 	bom.Dependencies = &[]cdx.Dependency{{Ref: main.BOMRef, Dependencies: &refs}}
 	var out bytes.Buffer
 	err = cdx.NewBOMEncoder(&out, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom, cdx.SpecVersion1_6)
 	return out.Bytes(), err
 }
 
-// component describes a module as it is in the binary: of one that is replaced, the module that replaces it. One that is
-// replaced by a directory keeps its name, since a path of this machine means nothing elsewhere.
+// component describes a module as it is in the binary: if it is replaced, the replacement. A module that is replaced by
+// a directory keeps its name, since a path of this machine means nothing elsewhere.
 func component(m *debug.Module) cdx.Component {
 	switch r := m.Replace; {
 	case r != nil && r.Version == "":

@@ -82,7 +82,8 @@ func measurePolicies(b *testing.B, c *policyCluster) {
 	cycle := 0
 	for b.Loop() {
 		for range policyCycles {
-			for k := range kinds {
+			// The first two learn what has happened since the last cycle that had to, and that is as much for both.
+			for _, k := range []int{0, 2, 1, 2} {
 				cycle++
 				app := cycle % c.shape.policies
 				pod := kinds[k].pod(app, cycle)
