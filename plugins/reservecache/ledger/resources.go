@@ -37,6 +37,19 @@ func (r *Resources) Add(b *Resources, times int64) {
 	}
 }
 
+// Raise makes r no less than b, of each resource.
+func (r *Resources) Raise(b *Resources) {
+	r.MilliCPU = max(r.MilliCPU, b.MilliCPU)
+	r.Memory = max(r.Memory, b.Memory)
+	r.EphemeralStorage = max(r.EphemeralStorage, b.EphemeralStorage)
+	r.Pods = max(r.Pods, b.Pods)
+	for name, amount := range b.Scalar {
+		if amount > r.Scalar[name] {
+			r.addScalar(name, amount-r.Scalar[name])
+		}
+	}
+}
+
 // addScalar adds to one scalar resource and drops it at 0, so that equal amounts have equal maps.
 func (r *Resources) addScalar(name v1.ResourceName, amount int64) {
 	if amount += r.Scalar[name]; amount == 0 {

@@ -127,3 +127,13 @@ func TestResourcesEqual(t *testing.T) {
 		require.False(t, b.Equal(&a), name)
 	}
 }
+
+func TestResourcesRaise(t *testing.T) {
+	r := Resources{MilliCPU: 5, Memory: -3, Scalar: map[v1.ResourceName]int64{"a/x": 2}}
+	r.Raise(&Resources{MilliCPU: 4, Memory: -1, EphemeralStorage: 7, Pods: 1, Scalar: map[v1.ResourceName]int64{"a/x": 1, "a/y": 9}})
+	require.Equal(t, Resources{MilliCPU: 5, Memory: -1, EphemeralStorage: 7, Pods: 1, Scalar: map[v1.ResourceName]int64{"a/x": 2, "a/y": 9}}, r)
+	var none Resources
+	none.Raise(&r)
+	r.Memory = 0
+	require.Equal(t, r, none)
+}

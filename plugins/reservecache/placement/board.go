@@ -310,6 +310,20 @@ func (b *board) free(n *node) {
 	n.zone.link(n)
 }
 
+// mostSince returns an amount that is no less than the room of any node that was freed after a point. It reports false if there
+// are more than limit of these, or if one of them is only in the other view.
+func (b *board) mostSince(point uint64, limit int) (most ledger.Resources, ok bool) {
+	for _, z := range b.zones {
+		for n := z.newest; n != nil && n.freed > point; n = n.older {
+			if limit--; limit < 0 || !b.here(n) {
+				return most, false
+			}
+			most.Raise(&n.room)
+		}
+	}
+	return most, true
+}
+
 func (b *board) count(n *node) {
 	b.freed++
 	n.freed = b.freed

@@ -28,10 +28,15 @@ func (p *Planner) Collect(view View) Result {
 		return result
 	}
 	offered := p.board.freed
+	most, few := p.board.mostSince(p.offered, looksPerDemand)
 	looks := 0
 	for i := 0; i < len(p.queue); i++ {
 		w := p.queue[i]
 		if len(w.seeks) == 0 {
+			continue
+		}
+		if few && w.Claim.Slot.Exceeds(&most) != "" {
+			w.passed.extend(p.offered, offered)
 			continue
 		}
 		if looks >= looksPerCycle {
@@ -53,11 +58,15 @@ func (p *Planner) collectLocked(w *wanted, limit int, result *Result) int {
 	looks, found := 1, false
 	for _, name := range w.seeks {
 		z := p.board.zones[name]
-		if z == nil || z.newest == nil || z.newest.freed <= w.looked[name] || p.cappedLocked(w, z, 0) {
+		if z == nil || z.newest == nil || z.newest.freed <= w.lookedAt(name) {
+			w.looked[name] = p.board.freed
+			continue
+		}
+		if p.cappedLocked(w, z, 0) {
 			continue
 		}
 		upTo, at, here := p.board.freed, 0, false
-		for n := z.newest; n != nil && n.freed > w.looked[name] && !here; n = n.older {
+		for n := z.newest; n != nil && n.freed > w.lookedAt(name) && !here; n = n.older {
 			if at++; at > limit && limit > 0 {
 				w.dirty, upTo = true, 0
 				break

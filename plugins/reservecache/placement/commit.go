@@ -63,6 +63,7 @@ func (p *Planner) recordLocked(d *draft, view View, from source, result *Result)
 			for _, pl := range d.places {
 				if pl.node != nil {
 					pl.node.reset()
+					p.board.free(pl.node) // while the lock was released, others may have found the room taken
 				}
 			}
 			return false

@@ -78,6 +78,8 @@ type wanted struct {
 	seeks []string
 	// looked is, by zone, the point up to which no freed node has room for a slot.
 	looked map[string]uint64
+	// passed is a span in which no node was freed that has room for a slot, in any zone.
+	passed span
 	// owners is how many owners are on a node, by name, those in slots among them. It is kept for demands with PerNode.
 	owners map[string]int
 	// capped are the zones in which the bound on what is held keeps a slot from being placed.
@@ -89,6 +91,25 @@ type wanted struct {
 	excess map[string]int
 	// records counts the changes of the slots.
 	records int
+}
+
+// span is the time from one point of freeing to another.
+type span struct{ from, to uint64 }
+
+// extend makes the span end at to. It begins at from unless it ended there, or later.
+func (s *span) extend(from, to uint64) {
+	if s.to < from {
+		s.from = from
+	}
+	s.to = to
+}
+
+// lookedAt is the point up to which no freed node of a zone has room for a slot.
+func (w *wanted) lookedAt(zone string) uint64 {
+	if at := w.looked[zone]; at < w.passed.from || at > w.passed.to {
+		return at
+	}
+	return w.passed.to
 }
 
 func newWanted(d Demand) *wanted {

@@ -38,7 +38,7 @@ func (d *draft) newPicker(zoneName string) *picker {
 	missing := max(1, d.total)
 	fits := d.planner.fits[d.Fit.key]
 	looked := 0
-	for n := z.newest; n != nil && n.freed > d.looked[zoneName]; n = n.older {
+	for n := z.newest; n != nil && n.freed > d.lookedAt(zoneName); n = n.older {
 		if looked++; d.limit > 0 && looked > d.limit {
 			pk.cut = true
 			break

@@ -416,3 +416,68 @@ func TestTheOldestTakesWhatIsFreed(t *testing.T) {
 	s.end("a14")
 	require.Equal(t, []types.UID{"large"}, s.collect())
 }
+
+// TestTooLittleRoomIsPassed: room that grows in steps is taken once it is enough, and what was too little is not looked at again.
+func TestTooLittleRoomIsPassed(t *testing.T) {
+	s := cluster(1, "a")
+	for i := range 100 {
+		s.ledger.AddNode(makeNode(fmt.Sprintf("b%d", i), "b", "2"))
+		s.add(t, makePod(fmt.Sprintf("b%d", i), fmt.Sprintf("b%d", i), "1"))
+	}
+	for i := range 4 {
+		s.add(t, makePod(fmt.Sprintf("a%d", i), "a1", "1"))
+	}
+	large := demand("large", 0, Zone{"a", 1}, Zone{"b", 1})
+	large.Claim.Slot.MilliCPU = 3000
+	s.reconcile(t, large)
+	s.collect() // the cycle's view is new
+	s.reconcile(t)
+	s.end("a0")
+	require.Empty(t, s.collect())
+	s.end("a1")
+	require.Empty(t, s.collect(), "two of three CPUs")
+	for i := range 100 {
+		s.end(fmt.Sprintf("b%d", i))
+		require.Empty(t, s.collect(), "the nodes of b are too small")
+	}
+	w := s.planner.claims["large"]
+	require.Equal(t, s.planner.board.freed, w.lookedAt("a"))
+	require.Equal(t, s.planner.board.freed, w.lookedAt("b"))
+	s.end("a2")
+	require.Equal(t, []types.UID{"large"}, s.collect())
+	require.Equal(t, map[string]int{"a1": 1}, s.slots(t, "large"))
+}
+
+func TestSpan(t *testing.T) {
+	w := newWanted(demand("r", 0))
+	w.looked["a"], w.looked["b"], w.looked["c"] = 5, 8, 30
+	w.passed.extend(7, 9)
+	w.passed.extend(9, 20)
+	require.Equal(t, span{7, 20}, w.passed)
+	require.Equal(t, []uint64{0, 5, 20, 30}, []uint64{w.lookedAt("new"), w.lookedAt("a"), w.lookedAt("b"), w.lookedAt("c")})
+	w.passed.extend(21, 25)
+	require.Equal(t, span{21, 25}, w.passed, "between the two are points that were not passed")
+}
+
+// TestRoomOfAFailedDraftIsOffered: a younger demand that looks while an older one asks for nominees finds the room taken. When the
+// older one cannot have it, the younger one can.
+func TestRoomOfAFailedDraftIsOffered(t *testing.T) {
+	s := cluster(1, "a")
+	s.add(t, makePod("p", "a1", "1"), makePod("q", "a1", "3"))
+	older, younger := demand("older", 0, Zone{"a", 1}), demand("younger", 1, Zone{"a", 1})
+	younger.Claim.Priority = 100
+	s.reconcile(t, older, younger)
+	asked := false
+	s.planner.nominees = func(string) []Nominee {
+		if !asked {
+			asked = true
+			s.collect()
+		}
+		return []Nominee{{Priority: 50, Requests: ledger.Resources{MilliCPU: 1000}}}
+	}
+	s.end("p")
+	s.reconcile(t)
+	require.True(t, asked)
+	require.Empty(t, s.slots(t, "older"))
+	require.Equal(t, map[string]int{"a1": 1}, s.slots(t, "younger"))
+}
