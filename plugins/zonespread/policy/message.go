@@ -40,12 +40,10 @@ func (t *Table) describe(z *zoneRow) string {
 		prefix += fmt.Sprintf(" holds %d of %d, share %s, ", held, t.replicas, t.share(z))
 	}
 	switch z.rule {
-	case MaxPods:
-		return prefix + fmt.Sprintf("cap %d (maxPods)", z.cap)
+	case MaxPods, QuorumSafe:
+		return prefix + fmt.Sprintf("cap %d (%s)", z.cap, z.rule.field())
 	case MaxPerZone:
 		return prefix + fmt.Sprintf("cap %d (maxPerZone %s)", z.cap, t.policy.perZone)
-	case QuorumSafe:
-		return prefix + fmt.Sprintf("cap %d (quorumSafe)", z.cap)
 	case MinZones:
 		return prefix + fmt.Sprintf("maxSkew %d with %d of minZones %d available", t.policy.maxSkew, t.available, t.policy.minZones)
 	}
