@@ -4,53 +4,25 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	config "k8s.io/kube-scheduler/config/v1"
 
 	pluginargs "zonewise.dev/internal/args"
 )
 
-// Defaulting says where the constraints of a pod without any of its own come from.
-type Defaulting string
+// ZoneSpreadArgs configure the plugin: they are the args of PodTopologySpread.
+type ZoneSpreadArgs = config.PodTopologySpreadArgs
 
 const (
-	// SystemDefaulting gives pods the constraints that kube-scheduler itself defaults to: prefer to
-	// spread over hosts with a skew of 3 and over zones with a skew of 5.
-	SystemDefaulting Defaulting = "System"
-	// ListDefaulting gives pods the constraints of ZoneSpreadArgs.DefaultConstraints, which may be none.
-	ListDefaulting Defaulting = "List"
+	// SystemDefaulting gives pods without constraints those that kube-scheduler itself defaults to: prefer to spread over hosts
+	// with a skew of 3 and over zones with a skew of 5.
+	SystemDefaulting = config.SystemDefaulting
+	// ListDefaulting gives them those of ZoneSpreadArgs.DefaultConstraints, which may be none.
+	ListDefaulting = config.ListDefaulting
 )
-
-// ZoneSpreadArgs configure the plugin. They are a superset of PodTopologySpreadArgs: what has a name
-// there has the same name, meaning, default and limits here.
-type ZoneSpreadArgs struct {
-	metav1.TypeMeta `json:",inline"`
-
-	// DefaultConstraints apply to the pods that have no topologySpreadConstraints. They must not have
-	// a labelSelector: it is derived for each pod from the Services, ReplicationControllers, ReplicaSets
-	// and StatefulSets that it belongs to; a pod that belongs to none gets no constraints. A non-empty
-	// list needs defaultingType List.
-	DefaultConstraints []v1.TopologySpreadConstraint `json:"defaultConstraints,omitempty"`
-
-	// DefaultingType is System, the default, or List.
-	DefaultingType Defaulting `json:"defaultingType,omitempty"`
-}
-
-// DeepCopyObject makes the args a runtime.Object, which is how the framework passes them.
-func (in *ZoneSpreadArgs) DeepCopyObject() runtime.Object {
-	if in == nil {
-		return nil
-	}
-	out := *in
-	out.DefaultConstraints = nil
-	for i := range in.DefaultConstraints {
-		out.DefaultConstraints = append(out.DefaultConstraints, *in.DefaultConstraints[i].DeepCopy())
-	}
-	return &out
-}
 
 // systemDefaultConstraints are those of kube-scheduler, see
 // https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/#internal-default-constraints.
@@ -83,7 +55,7 @@ func validateArgs(args *ZoneSpreadArgs) field.ErrorList {
 	typePath := field.NewPath("defaultingType")
 	switch {
 	case args.DefaultingType != SystemDefaulting && args.DefaultingType != ListDefaulting:
-		errs = append(errs, field.NotSupported(typePath, args.DefaultingType, []Defaulting{SystemDefaulting, ListDefaulting}))
+		errs = append(errs, field.NotSupported(typePath, args.DefaultingType, []config.PodTopologySpreadConstraintsDefaulting{SystemDefaulting, ListDefaulting}))
 	case args.DefaultingType == SystemDefaulting && len(args.DefaultConstraints) > 0:
 		errs = append(errs, field.Invalid(typePath, args.DefaultingType, "when .defaultConstraints are not empty"))
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -64,10 +65,7 @@ func (pl *ZoneSpread) isSchedulableAfterAssignedPodChange(logger klog.Logger, po
 	if before != nil && after != nil {
 		return hintForRelabel(logger, pod, before, after, constraints), nil
 	}
-	changed := after
-	if changed == nil {
-		changed = before
-	}
+	changed := cmp.Or(after, before)
 	for i := range constraints {
 		if constraints[i].selector.Matches(labels.Set(changed.Labels)) {
 			logger.V(5).Info("A matching pod came or went", "pod", klog.KObj(pod), "changedPod", klog.KObj(changed), "topologyKey", constraints[i].topologyKey)
@@ -92,11 +90,9 @@ func (pl *ZoneSpread) isSchedulableAfterTargetPodChange(logger klog.Logger, pod 
 		return fwk.Queue, nil // its new tolerations or labels may change the policy's verdict
 	}
 	if !equality.Semantic.DeepEqual(before.Spec.Tolerations, after.Spec.Tolerations) {
-		for i := range constraints {
-			if constraints[i].honorTaints {
-				logger.V(5).Info("The pod has new tolerations, so more nodes may be eligible", "pod", klog.KObj(pod))
-				return fwk.Queue, nil
-			}
+		if slices.ContainsFunc(constraints, func(c constraint) bool { return c.honorTaints }) {
+			logger.V(5).Info("The pod has new tolerations, so more nodes may be eligible", "pod", klog.KObj(pod))
+			return fwk.Queue, nil
 		}
 	}
 	return hintForRelabel(logger, pod, before, after, constraints), nil
@@ -143,11 +139,7 @@ func (pl *ZoneSpread) isSchedulableAfterNodeChange(logger klog.Logger, pod *v1.P
 	if !changed {
 		return fwk.QueueSkip, nil
 	}
-	node := after
-	if node == nil {
-		node = before
-	}
-	logger.V(5).Info("A node's domain or eligibility changed", "pod", klog.KObj(pod), "node", klog.KObj(node))
+	logger.V(5).Info("A node's domain or eligibility changed", "pod", klog.KObj(pod), "node", klog.KObj(cmp.Or(after, before)))
 	return fwk.Queue, nil
 }
 
@@ -176,24 +168,16 @@ func (pl *ZoneSpread) changesZones(pod *v1.Pod, before, after *v1.Node) bool {
 
 // movedDomain reports whether two states of a node differ in the value of a topology key.
 func movedDomain(before, after *v1.Node, constraints []constraint) bool {
-	for i := range constraints {
-		if key := constraints[i].topologyKey; before.Labels[key] != after.Labels[key] {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(constraints, func(c constraint) bool { return before.Labels[c.topologyKey] != after.Labels[c.topologyKey] })
 }
 
 // changedEligibility reports whether other labels made a node start or stop to take part in a constraint:
 // a domain that was empty may have left the minimum with it. PodTopologySpread overlooks this, and the pod
 // waits for another event.
 func changedEligibility(before, after *v1.Node, constraints []constraint) bool {
-	for i := range constraints {
-		if e := constraints[i].eligibility; counts.Admits(e, before) != counts.Admits(e, after) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(constraints, func(c constraint) bool {
+		return counts.Admits(c.eligibility, before) != counts.Admits(c.eligibility, after)
+	})
 }
 
 // eventObjects returns the objects of an event in their type; the one that the event lacks is nil.

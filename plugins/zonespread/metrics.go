@@ -16,42 +16,31 @@ var (
 			"selectors, cells (pairs of a selector and a node with matching pods, 8 bytes each), topologies, classes (sets of eligible nodes).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"kind"})
-	nodesRefreshed = zonewisemetrics.NewCounter(&metrics.CounterOpts{
-		Namespace: zonewisemetrics.Namespace, Subsystem: subsystem, Name: "index_refreshed_nodes_total",
-		Help:           "How many changed nodes the index has looked at.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	selectorsBuilt = zonewisemetrics.NewCounter(&metrics.CounterOpts{
-		Namespace: zonewisemetrics.Namespace, Subsystem: subsystem, Name: "index_built_selectors_total",
-		Help:           "How many times a selector was counted for the first time, or again after it had been dropped.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	selectorsEvicted = zonewisemetrics.NewCounter(&metrics.CounterOpts{
-		Namespace: zonewisemetrics.Namespace, Subsystem: subsystem, Name: "index_evicted_selectors_total",
-		Help:           "How many selectors were dropped, for not being used or to keep within the index's limits.",
-		StabilityLevel: metrics.ALPHA,
-	})
-	directCounts = zonewisemetrics.NewCounter(&metrics.CounterOpts{
-		Namespace: zonewisemetrics.Namespace, Subsystem: subsystem, Name: "direct_counts_total",
-		Help:           "How many times pods were counted without the index, as in the scheduling cycles of pod groups.",
-		StabilityLevel: metrics.ALPHA,
-	})
+	nodesRefreshed = newCounter("index_refreshed_nodes_total", "How many changed nodes the index has looked at.")
+	selectorsBuilt = newCounter("index_built_selectors_total",
+		"How many times a selector was counted for the first time, or again after it had been dropped.")
+	selectorsEvicted = newCounter("index_evicted_selectors_total",
+		"How many selectors were dropped, for not being used or to keep within the index's limits.")
+	directCounts = newCounter("direct_counts_total",
+		"How many times pods were counted without the index, as in the scheduling cycles of pod groups.")
+	// preFilterDuration leaves out pods that have nothing to be judged by: those cost a look at their labels.
+	preFilterDuration  = newDuration("prefilter_duration_seconds", "Time that PreFilter takes for a pod with hard constraints or policies.")
+	evaluationDuration = newDuration("policy_evaluation_duration_seconds",
+		"Time to judge all zones by all ZoneSpreadPolicies of one pod, once its pods are counted.")
 )
 
-// preFilterDuration leaves out pods that have nothing to be judged by: those cost a look at their labels.
-var preFilterDuration = zonewisemetrics.NewHistogram(&metrics.HistogramOpts{
-	Namespace: zonewisemetrics.Namespace, Subsystem: subsystem, Name: "prefilter_duration_seconds",
-	Help:           "Time that PreFilter takes for a pod with hard constraints or policies.",
-	Buckets:        metrics.ExponentialBuckets(10e-6, 2, 14), // to 82 ms
-	StabilityLevel: metrics.ALPHA,
-})
+func newCounter(name, help string) *metrics.Counter {
+	return zonewisemetrics.NewCounter(&metrics.CounterOpts{
+		Namespace: zonewisemetrics.Namespace, Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA,
+	})
+}
 
-var evaluationDuration = zonewisemetrics.NewHistogram(&metrics.HistogramOpts{
-	Namespace: zonewisemetrics.Namespace, Subsystem: subsystem, Name: "policy_evaluation_duration_seconds",
-	Help:           "Time to judge all zones by all ZoneSpreadPolicies of one pod, once its pods are counted.",
-	Buckets:        metrics.ExponentialBuckets(10e-6, 2, 14), // to 82 ms
-	StabilityLevel: metrics.ALPHA,
-})
+func newDuration(name, help string) *metrics.Histogram {
+	return zonewisemetrics.NewHistogram(&metrics.HistogramOpts{
+		Namespace: zonewisemetrics.Namespace, Subsystem: subsystem, Name: name, Help: help, StabilityLevel: metrics.ALPHA,
+		Buckets: metrics.ExponentialBuckets(10e-6, 2, 14), // to 82 ms
+	})
+}
 
 func registerMetrics() {
 	zonewisemetrics.MustRegister(indexSize, nodesRefreshed, selectorsBuilt, selectorsEvicted, directCounts, preFilterDuration, evaluationDuration)

@@ -29,17 +29,13 @@ const (
 )
 
 // Option changes what NewShared makes.
-type Option func(*[]serve.Option)
+type Option = serve.Option
 
 // WithClock makes the plugin use c instead of the system's clock.
-func WithClock(c clock.WithTicker) Option {
-	return func(o *[]serve.Option) { *o = append(*o, serve.WithClock(c)) }
-}
+func WithClock(c clock.WithTicker) Option { return serve.WithClock(c) }
 
 // WithSource takes ZoneSpreadPolicies from source instead of from the API server of the framework's handle.
-func WithSource(source crd.Source) Option {
-	return func(o *[]serve.Option) { *o = append(*o, serve.WithSource(source)) }
-}
+func WithSource(source crd.Source) Option { return serve.WithSource(source) }
 
 // Shared is what the plugins of all profiles of one scheduler share: they see one snapshot, and one set of policies.
 type Shared struct {
@@ -49,11 +45,7 @@ type Shared struct {
 
 // NewShared returns the Shared of one scheduler. It starts nothing; New does.
 func NewShared(options ...Option) *Shared {
-	var forPolicies []serve.Option
-	for _, o := range options {
-		o(&forPolicies)
-	}
-	return &Shared{index: newSharedIndex(), policies: serve.New(forPolicies...)}
+	return &Shared{index: newSharedIndex(), policies: serve.New(options...)}
 }
 
 // Idle reports whether the workers have nothing to do until an event comes or the clock moves.

@@ -1,115 +1,85 @@
 package zonespread
 
 import (
-	"slices"
-
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// policyScores has the scores by policies of the nodes that passed all filters.
-type policyScores struct {
-	names  []string
-	scores []int64 // by the place of the name
+// policyScores are the scores by a pod's policies. A pod without policies has none.
+type policyScores []zoneScores
+
+// zoneScores are the scores by one policy, from 0 to fwk.MaxNodeScore.
+type zoneScores struct {
+	topologyKey string
+	byZone      map[string]int64 // of the nodes that passed all filters
 }
 
-// scoresByPolicies returns nil if the pod has no policies. It also records that the zones of the nodes have room.
-func (pl *ZoneSpread) scoresByPolicies(cycleState fwk.CycleState, filteredNodes []fwk.NodeInfo) *policyScores {
+// scoresByPolicies also records that the zones of the nodes have room.
+func (pl *ZoneSpread) scoresByPolicies(cycleState fwk.CycleState, filteredNodes []fwk.NodeInfo) policyScores {
 	v := verdictsOf(cycleState)
 	if v == nil {
 		return nil
 	}
-	nodes := make([]*v1.Node, len(filteredNodes))
-	names := make([]string, len(filteredNodes))
-	for i := range filteredNodes {
-		nodes[i] = filteredNodes[i].Node()
-		names[i] = nodes[i].Name
-	}
-	scores := make([]int64, len(nodes))
+	all := make(policyScores, len(v.rows))
 	for i := range v.rows {
 		r := &v.rows[i]
-		zones := r.zonesOf(nodes)
-		if r.answer.Refusing && !cycleState.IsPodGroupSchedulingCycle() {
-			pl.shared.policies.Took(r.applied, v.requests, zones.names...)
-		}
-		byZone := r.table.Scores(zones.names)
-		for n, zone := range zones.of {
-			if zone >= 0 {
-				scores[n] += byZone[zone]
+		byZone := map[string]int64{}
+		var zones []string
+		inUse, everywhere := r.everywhere.Everywhere()
+		for _, info := range filteredNodes {
+			if everywhere && len(zones) == inUse {
+				break // the others are in the same zones
+			}
+			zone, ok := info.Node().Labels[r.TopologyKey()]
+			if _, known := byZone[zone]; ok && !known {
+				byZone[zone] = 0
+				zones = append(zones, zone)
 			}
 		}
+		if r.Refusing && !cycleState.IsPodGroupSchedulingCycle() {
+			pl.shared.policies.Took(r.Applied, v.requests, zones...)
+		}
+		for n, score := range r.table.Scores(zones) {
+			byZone[zones[n]] = score
+		}
+		all[i] = zoneScores{r.TopologyKey(), byZone}
 	}
-	for n := range scores {
-		scores[n] /= int64(len(v.rows)) // 0 from a policy whose topology key the node lacks
-	}
-	return &policyScores{names: names, scores: scores}
+	return all
 }
 
-// nodeZones are the zones of some nodes, numbered.
-type nodeZones struct {
-	names []string
-	of    []int // by node: the number of its zone, -1 without one
-}
-
-// zonesOf numbers the zones of nodes. They are few in most clusters, where comparing them all is faster than a map.
-func (r *row) zonesOf(nodes []*v1.Node) nodeZones {
-	const few = 8
-	z := nodeZones{of: make([]int, len(nodes))}
-	var index map[string]int // once they are many
-	for n, node := range nodes {
-		z.of[n] = -1
-		zone, ok := node.Labels[r.applied.TopologyKey()]
-		if !ok {
-			continue
-		}
-		at := -1
-		if index == nil {
-			at = slices.Index(z.names, zone)
-		} else if known, ok := index[zone]; ok {
-			at = known
-		}
-		if at < 0 {
-			at = len(z.names)
-			z.names = append(z.names, zone)
-			if len(z.names) == few {
-				index = make(map[string]int, 2*few)
-				for i, name := range z.names {
-					index[name] = i
-				}
-			} else if index != nil {
-				index[zone] = at
-			}
-		}
-		z.of[n] = at
-	}
-	return z
-}
-
-// of returns the score of a node; 0 for one that did not pass. guess is the node's likely
-// place: the framework normalizes scores in the order of the nodes.
-func (p *policyScores) of(name string, guess int) int64 {
-	if guess >= len(p.names) || p.names[guess] != name {
-		if guess = slices.Index(p.names, name); guess < 0 {
-			return 0
+// of returns the score of a node, the mean over the policies. It is 0 from one whose topology key the node lacks.
+func (p policyScores) of(node *v1.Node) int64 {
+	sum := int64(0)
+	for i := range p {
+		if zone, ok := node.Labels[p[i].topologyKey]; ok {
+			sum += p[i].byZone[zone]
 		}
 	}
-	return p.scores[guess]
+	return sum / max(1, int64(len(p)))
 }
 
 // policyShare is the weight of policies beside soft constraints, out of 4. Policies decide about zones, and the constraints
 // still distinguish the nodes of a zone (ADR 0009).
 const policyShare = 3
 
-// addPolicies adds the share of policies to the normalized scores, or replaces these if there are no soft constraints.
-func (s *preScoreState) addPolicies(scores fwk.NodeScoreList) {
-	if s.byPolicies == nil {
-		return
+// policyBits are those bits of a raw score that have the score by policies, since the framework takes one number per node from
+// Score to NormalizeScore.
+const policyBits = 7
+
+// withPolicy makes a raw score of one by the constraints.
+func withPolicy(raw, byPolicies int64) int64 { return raw<<policyBits | byPolicies }
+
+// byConstraints is the part of a raw score that is by the constraints.
+func byConstraints(raw int64) int64 { return raw >> policyBits }
+
+// join joins a normalized score by constraints, if there are any, with the one by policies that the raw score has.
+func (p policyScores) join(normalized, raw int64, constraints bool) int64 {
+	byPolicies := raw & (1<<policyBits - 1)
+	switch {
+	case p == nil:
+		return normalized
+	case !constraints:
+		return byPolicies
 	}
-	for i := range scores {
-		score := s.byPolicies.of(scores[i].Name, i)
-		if len(s.constraints) > 0 {
-			score = (policyShare*score + (4-policyShare)*scores[i].Score) / 4
-		}
-		scores[i].Score = score
-	}
+	return (policyShare*byPolicies + (4-policyShare)*normalized) / 4
 }

@@ -31,8 +31,8 @@ func (pl *ZoneSpread) PostFilter(_ context.Context, cycleState fwk.CycleState, p
 	attempts := make([]serve.Attempt, len(v.rows))
 	for i := range v.rows {
 		r := &v.rows[i]
-		a := serve.Attempt{Applied: r.applied, Answer: &r.answer, Refused: r.table.Refused(), Held: r.held, Scaling: r.table.Scaling()}
-		if r.applied.Hard() {
+		a := serve.Attempt{Answer: r.Answer, Refused: r.table.Refused(), Scaling: r.table.Scaling()}
+		if r.Hard() {
 			r.addRefused(&a, nodes, refusedBy)
 		}
 		if proves {
@@ -75,7 +75,7 @@ func lookAt(nodes []fwk.NodeInfo, statuses fwk.NodeToStatusReader) (refusedBy []
 // the framework counts those in when it filters a node.
 func (r *row) addRefused(a *serve.Attempt, nodes []fwk.NodeInfo, refusedBy []string) {
 	for i, info := range nodes {
-		zone, ok := info.Node().Labels[r.applied.TopologyKey()]
+		zone, ok := info.Node().Labels[r.TopologyKey()]
 		if !ok {
 			a.NoLabel = true
 		} else if _, known := a.Refused[zone]; !known && refusedBy[i] == byPolicies {
@@ -94,8 +94,8 @@ func (r *row) full(nodes []fwk.NodeInfo, refusedBy []string, requests policy.Req
 	open := map[string]bool{}
 	for i, info := range nodes {
 		node := info.Node()
-		zone, ok := node.Labels[r.applied.TopologyKey()]
-		if !ok || open[zone] || !counts.Admits(r.eligible, node) {
+		zone, ok := node.Labels[r.TopologyKey()]
+		if !ok || open[zone] || !counts.Admits(r.Eligible, node) {
 			continue
 		}
 		if refusedBy[i] == "" || refusedBy[i] == Name || refusedBy[i] == byPolicies {

@@ -20,7 +20,7 @@ var (
 
 const preFilterStateKey fwk.StateKey = "PreFilter" + Name
 
-// preFilterState is what Filter knows about a pod's hard constraints and policies.
+// preFilterState is what is known about a pod's hard constraints and policies. AddPod and RemovePod change copies of it.
 type preFilterState struct {
 	constraints []constraint
 	self        []bool        // whether the pod matches the constraint's selector
@@ -52,6 +52,15 @@ func readState[T fwk.StateData](cycleState fwk.CycleState, key fwk.StateKey) (T,
 	return state, nil
 }
 
+// verdictsOf returns PreFilter's verdicts of this cycle; nil if the pod has no policies.
+func verdictsOf(cycleState fwk.CycleState) *verdicts {
+	s, err := readState[*preFilterState](cycleState, preFilterStateKey)
+	if err != nil {
+		return nil // nothing is hard, and there are no policies
+	}
+	return s.verdicts
+}
+
 // PreFilter counts for the pod's hard constraints and its policies. It is Skip when nothing is hard. It never narrows the
 // nodes: that would hide the others from preemption.
 func (pl *ZoneSpread) PreFilter(ctx context.Context, cycleState fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
@@ -66,7 +75,7 @@ func (pl *ZoneSpread) PreFilter(ctx context.Context, cycleState fwk.CycleState, 
 	if err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	verdicts := pl.ask(ctx, pod)
+	verdicts := pl.ask(ctx, cycleState, pod, nodes)
 	if len(constraints) == 0 && verdicts == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
@@ -89,17 +98,13 @@ func (pl *ZoneSpread) PreFilter(ctx context.Context, cycleState fwk.CycleState, 
 		state.views[i] = counts.NewView(tables[i])
 	}
 	if verdicts != nil {
-		if !cycleState.IsPodGroupSchedulingCycle() { // in which pods are only tried out
-			pl.lookForRoom(verdicts, nodes)
-		}
-		pl.judge(verdicts, tables[len(constraints):])
-		cycleState.Write(verdictsKey, verdictsState{verdicts})
+		verdicts.judge(tables[len(constraints):])
 	}
+	cycleState.Write(preFilterStateKey, state)
 	preFilterDuration.Observe(time.Since(start).Seconds())
 	if len(constraints) == 0 && !verdicts.hard() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	cycleState.Write(preFilterStateKey, state)
 	return nil, nil
 }
 

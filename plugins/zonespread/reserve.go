@@ -19,8 +19,8 @@ func (pl *ZoneSpread) Reserve(_ context.Context, cycleState fwk.CycleState, pod 
 	if node, err := pl.lister.NodeInfos().Get(nodeName); err == nil {
 		for i := range v.rows {
 			r := &v.rows[i]
-			if zone, ok := node.Node().Labels[r.applied.TopologyKey()]; ok && r.answer.Refusing {
-				pl.shared.policies.Took(r.applied, v.requests, zone)
+			if zone, ok := node.Node().Labels[r.TopologyKey()]; ok && r.Refusing {
+				pl.shared.policies.Took(r.Applied, v.requests, zone)
 			}
 		}
 	}

@@ -3,7 +3,6 @@ package zonespread
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -27,7 +26,7 @@ type preScoreState struct {
 	weights     []float64       // by constraint
 	// ignored holds the names of the nodes that lack a topology key and get the lowest score.
 	ignored    sets.Set[string]
-	byPolicies *policyScores // nil without policies
+	byPolicies policyScores // nil without policies
 }
 
 // Clone returns the state itself: nothing changes it.
@@ -89,7 +88,7 @@ func (s *preScoreState) domainOf(node *v1.Node, i int) (counts.Domain, bool) {
 }
 
 // seenAll reports whether the remaining nodes cannot change the weights: all domains are offered, and no node is ignored.
-func (s *preScoreState) seenAll(offered []domainSet, allNodes int) bool {
+func (s *preScoreState) seenAll(offered []sets.Set[counts.Domain], allNodes int) bool {
 	for i, table := range s.tables {
 		if s.constraints[i].topologyKey == v1.LabelHostname {
 			if table.Domains() < allNodes {
@@ -97,7 +96,7 @@ func (s *preScoreState) seenAll(offered []domainSet, allNodes int) bool {
 			}
 			continue
 		}
-		if values, everywhere := table.Everywhere(); !everywhere || offered[i].len() < values {
+		if values, everywhere := table.Everywhere(); !everywhere || offered[i].Len() < values {
 			return false
 		}
 	}
@@ -107,7 +106,10 @@ func (s *preScoreState) seenAll(offered []domainSet, allNodes int) bool {
 // weigh returns the weight of each constraint, by the number of domains that the pod can choose from,
 // and notes the nodes to be ignored. There are allNodes in the cluster.
 func weigh(state *preScoreState, filteredNodes []fwk.NodeInfo, allNodes int, needsAllKeys bool) []float64 {
-	offered := make([]domainSet, len(state.constraints))
+	offered := make([]sets.Set[counts.Domain], len(state.constraints))
+	for i := range offered {
+		offered[i] = sets.New[counts.Domain]()
+	}
 	found := make([]counts.Domain, len(state.constraints))
 nodes:
 	for _, nodeInfo := range filteredNodes {
@@ -129,13 +131,13 @@ nodes:
 		}
 		for i, domain := range found {
 			if state.constraints[i].topologyKey != v1.LabelHostname {
-				offered[i].insert(domain)
+				offered[i].Insert(domain)
 			}
 		}
 	}
 	weights := make([]float64, len(state.constraints))
 	for i := range state.constraints {
-		domains := offered[i].len()
+		domains := offered[i].Len()
 		if state.constraints[i].topologyKey == v1.LabelHostname {
 			domains = len(filteredNodes) - state.ignored.Len()
 		}
@@ -144,37 +146,17 @@ nodes:
 	return weights
 }
 
-// domainSet is a set of domains which are few, like zones; should they be many it grows into a map.
-type domainSet struct {
-	few  []counts.Domain
-	many sets.Set[counts.Domain]
-}
-
-func (s *domainSet) insert(d counts.Domain) {
-	switch {
-	case s.many != nil:
-		s.many.Insert(d)
-	case slices.Contains(s.few, d):
-	case len(s.few) < 8:
-		s.few = append(s.few, d)
-	default:
-		s.many = sets.New(s.few...)
-		s.many.Insert(d)
-	}
-}
-
-func (s *domainSet) len() int { return max(len(s.few), s.many.Len()) }
-
-// Score returns the node's raw score, where less is better.
+// Score returns the node's raw score. Less is better in its part by constraints, and more in that by policies.
 func (pl *ZoneSpread) Score(_ context.Context, cycleState fwk.CycleState, _ *v1.Pod, nodeInfo fwk.NodeInfo) (int64, *fwk.Status) {
 	s, err := readState[*preScoreState](cycleState, preScoreStateKey)
 	if err != nil {
 		return 0, fwk.AsStatus(err)
 	}
 	node := nodeInfo.Node()
+	byPolicies := s.byPolicies.of(node)
 	// Most pods ignore no node.
 	if len(s.ignored) > 0 && s.ignored.Has(node.Name) {
-		return 0, nil
+		return withPolicy(0, byPolicies), nil
 	}
 	var sum float64
 	for i := range s.constraints {
@@ -182,7 +164,7 @@ func (pl *ZoneSpread) Score(_ context.Context, cycleState fwk.CycleState, _ *v1.
 			sum += counts.Contribution(s.tables[i].At(domain), s.constraints[i].maxSkew, s.weights[i])
 		}
 	}
-	return counts.Raw(sum), nil
+	return withPolicy(counts.Raw(sum), byPolicies), nil
 }
 
 // NormalizeScore turns raw scores into 0..MaxNodeScore; ignored nodes get 0.
@@ -194,17 +176,16 @@ func (pl *ZoneSpread) NormalizeScore(_ context.Context, cycleState fwk.CycleStat
 	scored := counts.NewRange()
 	for i := range scores {
 		if !s.ignored.Has(scores[i].Name) {
-			scored.Add(scores[i].Score)
+			scored.Add(byConstraints(scores[i].Score))
 		}
 	}
 	for i := range scores {
-		if s.ignored.Has(scores[i].Name) {
-			scores[i].Score = 0
-			continue
+		var normalized int64
+		if !s.ignored.Has(scores[i].Name) {
+			normalized = scored.Normalize(byConstraints(scores[i].Score))
 		}
-		scores[i].Score = scored.Normalize(scores[i].Score)
+		scores[i].Score = s.byPolicies.join(normalized, scores[i].Score, len(s.constraints) > 0)
 	}
-	s.addPolicies(scores)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package zonespread
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -15,15 +16,6 @@ import (
 	"zonewise.dev/plugins/zonespread/serve"
 )
 
-const verdictsKey fwk.StateKey = "Policies" + Name
-
-// verdictsState keeps the verdicts of PreFilter for PreScore, PostFilter and Reserve. AddPod and RemovePod change those of
-// a copied preFilterState only.
-type verdictsState struct{ *verdicts }
-
-// Clone returns the state itself: nothing changes it.
-func (s verdictsState) Clone() fwk.StateData { return s }
-
 // verdicts are the verdicts of one pod's policies about every zone. Any number of goroutines may read them; a change needs
 // exclusive access. Nil verdicts let every node pass.
 type verdicts struct {
@@ -34,36 +26,33 @@ type verdicts struct {
 
 // row is one policy of the pod.
 type row struct {
-	applied  *serve.Applied
-	answer   serve.Answer
-	selector labels.Selector // of the pods that count for the skew
-	held     policy.Held
-	// eligible are the nodes that count for the skew, and admitted those that the pod's node affinity admits, nil for all.
-	eligible, admitted counts.Eligibility
-	table              *policy.Table
-	refusals           []atomic.Pointer[fwk.Status] // by the table's slot; made when a node needs them
+	serve.Answer
+	everywhere *counts.Table // the pods that count for the skew, on all nodes
+	table      *policy.Table
+	refusals   []atomic.Pointer[fwk.Status] // by the table's slot; made when a node needs them
 	// gangs are the tried pods of other gangs, by gang: on eligible nodes, and on all. Nil if the policy counts pods.
 	gangs map[string][2]counts.View
 }
 
 // ask collects the input of a pod's policies; nil if it has none, like most pods.
-func (pl *ZoneSpread) ask(ctx context.Context, pod *v1.Pod) *verdicts {
+func (pl *ZoneSpread) ask(ctx context.Context, cycleState fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *verdicts {
 	pl.shared.policies.AwaitStart(ctx)
 	applied := pl.shared.policies.For(pod)
 	if len(applied) == 0 {
 		return nil
 	}
 	v := &verdicts{pod: pod, requests: policy.RequestsOf(pod), rows: make([]row, len(applied))}
-	for i, answer := range pl.shared.policies.Ask(pod, applied, v.requests) {
-		a := applied[i]
-		v.rows[i] = row{
-			applied: a, answer: answer, selector: a.SelectorFor(pod.Labels),
-			eligible: counts.EligibilityOf(pod, a.HonorsAffinity(), a.HonorsTaints(), pl.features.comparisonOperators),
-			admitted: counts.EligibilityOf(pod, a.HonorsAffinity(), false, pl.features.comparisonOperators),
-		}
-		if a.Caps() {
-			v.rows[i].held = a.HeldFor(&answer.Workload, pod.Labels)
-		}
+	hasRoom := func(a *serve.Answer, zone string) bool {
+		return slices.ContainsFunc(nodes, func(info fwk.NodeInfo) bool {
+			name, ok := info.Node().Labels[a.TopologyKey()]
+			return ok && name == zone && fits(info, v.requests) && counts.Admits(a.Eligible, info.Node())
+		})
+	}
+	if cycleState.IsPodGroupSchedulingCycle() {
+		hasRoom = nil // pods are only tried out
+	}
+	for i, answer := range pl.shared.policies.Ask(pod, applied, v.requests, hasRoom) {
+		v.rows[i].Answer = answer
 	}
 	return v
 }
@@ -71,9 +60,9 @@ func (pl *ZoneSpread) ask(ctx context.Context, pod *v1.Pod) *verdicts {
 // query counts the pods of a selector, or gangs if the policy counts those, by zone. The pod's own gang is left out, so that
 // all of its members are judged alike.
 func (r *row) query(pod *v1.Pod, selector labels.Selector, eligible counts.Eligibility) counts.Query {
-	by := r.applied.GroupBy()
+	by := r.GroupBy()
 	return counts.Query{
-		Namespace: pod.Namespace, Selector: selector, TopologyKey: r.applied.TopologyKey(), Eligibility: eligible,
+		Namespace: pod.Namespace, Selector: selector, TopologyKey: r.TopologyKey(), Eligibility: eligible,
 		GroupBy: by, ExceptGroup: pod.Labels[by],
 	}
 }
@@ -86,13 +75,13 @@ func (v *verdicts) addQueries(queries []counts.Query) []counts.Query {
 	}
 	for i := range v.rows {
 		r := &v.rows[i]
-		queries = append(queries, r.query(v.pod, r.selector, nil))
-		for _, e := range []counts.Eligibility{r.eligible, r.admitted} {
+		queries = append(queries, r.query(v.pod, r.Selector, nil))
+		for _, e := range []counts.Eligibility{r.Eligible, r.Admitted} {
 			if e != nil {
-				queries = append(queries, r.query(v.pod, r.selector, e))
+				queries = append(queries, r.query(v.pod, r.Selector, e))
 			}
 		}
-		for _, selector := range []labels.Selector{r.held.All, r.held.Own, r.held.Revision} {
+		for _, selector := range []labels.Selector{r.Held.All, r.Held.Own, r.Held.Revision} {
 			if selector != nil {
 				queries = append(queries, r.query(v.pod, selector, nil))
 			}
@@ -102,7 +91,7 @@ func (v *verdicts) addQueries(queries []counts.Query) []counts.Query {
 }
 
 // judge makes the verdicts from the answers to addQueries.
-func (pl *ZoneSpread) judge(v *verdicts, tables []*counts.Table) {
+func (v *verdicts) judge(tables []*counts.Table) {
 	start := time.Now()
 	next := func(asked bool) *counts.Table {
 		if !asked {
@@ -114,25 +103,26 @@ func (pl *ZoneSpread) judge(v *verdicts, tables []*counts.Table) {
 	}
 	for i := range v.rows {
 		r := &v.rows[i]
-		all := next(true)
-		eligible, admitted := next(r.eligible != nil), next(r.admitted != nil)
-		held, own, revision := next(r.held.All != nil), next(r.held.Own != nil), next(r.held.Revision != nil)
-		domains := make([]policy.Domain, 0, all.Domains())
-		for zone, pods := range all.All() {
-			d := policy.Domain{Name: zone, Pods: int64(pods), AllPods: int64(pods), Eligible: true}
+		r.everywhere = next(true)
+		eligible, admitted := next(r.Eligible != nil), next(r.Admitted != nil)
+		held, own, revision := next(r.Held.All != nil), next(r.Held.Own != nil), next(r.Held.Revision != nil)
+		domains := make([]policy.Domain, 0, r.everywhere.Domains())
+		for zone, name := range r.everywhere.All() {
+			pods := int64(r.everywhere.At(zone))
+			d := policy.Domain{Name: name, Pods: pods, AllPods: pods, Eligible: true}
 			if eligible != nil {
-				d.Pods, d.Eligible = int64(eligible.Count(zone)), eligible.Has(zone)
+				d.Pods, d.Eligible = int64(eligible.At(zone)), eligible.Counts(zone)
 			}
-			d.Excluded = admitted != nil && !admitted.Has(zone)
+			d.Excluded = admitted != nil && !admitted.Counts(zone)
 			if held != nil {
-				d.Held = int64(held.Count(zone))
+				d.Held = int64(held.At(zone))
 			}
 			if own != nil {
-				d.Held += int64(revision.Count(zone) - own.Count(zone))
+				d.Held += int64(revision.At(zone) - own.At(zone))
 			}
 			domains = append(domains, d)
 		}
-		r.judged(r.applied.Judge(policy.Question{Domains: domains, Replicas: r.answer.Replicas, Typical: r.answer.Typical, View: r.answer.View}))
+		r.judged(r.Judge(policy.Question{Domains: domains, Replicas: r.Replicas, Typical: r.Typical, View: r.View}))
 	}
 	evaluationDuration.Observe(time.Since(start).Seconds())
 }
@@ -141,44 +131,6 @@ func (pl *ZoneSpread) judge(v *verdicts, tables []*counts.Table) {
 func (r *row) judged(t *policy.Table) {
 	r.table = t
 	r.refusals = make([]atomic.Pointer[fwk.Status], t.Zones()+1)
-}
-
-// lookForRoom makes zones full or ends that, depending on whether some node now has what the pod requests, and asks again if
-// that was new.
-func (pl *ZoneSpread) lookForRoom(v *verdicts, nodes []fwk.NodeInfo) {
-	news := false
-	for i := range v.rows {
-		r := &v.rows[i]
-		for _, zone := range r.answer.Lacking {
-			if hasRoom(nodes, r, zone, v.requests) {
-				news = pl.shared.policies.Took(r.applied, v.requests, zone) || news
-			} else {
-				news = pl.shared.policies.Lacks(r.applied, v.requests, zone) || news
-			}
-		}
-	}
-	if !news {
-		return
-	}
-	applied := make([]*serve.Applied, len(v.rows))
-	for i := range v.rows {
-		applied[i] = v.rows[i].applied
-	}
-	for i, answer := range pl.shared.policies.Ask(v.pod, applied, v.requests) {
-		v.rows[i].answer = answer
-	}
-}
-
-// hasRoom reports whether a node of a zone that is eligible for the pod has what it asks for.
-func hasRoom(nodes []fwk.NodeInfo, r *row, zone string, requests policy.Requests) bool {
-	key := r.applied.TopologyKey()
-	for _, info := range nodes {
-		node := info.Node()
-		if name, ok := node.Labels[key]; ok && name == zone && fits(info, requests) && counts.Admits(r.eligible, node) {
-			return true
-		}
-	}
-	return false
 }
 
 // fits reports whether a node has what a pod asks for.
@@ -207,15 +159,6 @@ func amountOf(r fwk.Resource, name v1.ResourceName) int64 {
 	return r.GetScalarResources()[name]
 }
 
-// verdictsOf returns PreFilter's verdicts of this cycle; nil if the pod has no policies.
-func verdictsOf(cycleState fwk.CycleState) *verdicts {
-	state, _ := cycleState.Read(verdictsKey) // not found is the only error
-	if s, ok := state.(verdictsState); ok {
-		return s.verdicts
-	}
-	return nil
-}
-
 // clone returns verdicts that can be changed without a change to these.
 func (v *verdicts) clone() *verdicts {
 	if v == nil {
@@ -235,15 +178,7 @@ func (v *verdicts) clone() *verdicts {
 
 // hard reports whether some node may be refused, so that Filter must check.
 func (v *verdicts) hard() bool {
-	if v == nil {
-		return false
-	}
-	for i := range v.rows {
-		if v.rows[i].applied.Hard() {
-			return true
-		}
-	}
-	return false
+	return v != nil && slices.ContainsFunc(v.rows, func(r row) bool { return r.Hard() })
 }
 
 // tryOutPolicies changes the verdicts as if so many pods like the given one came to the node, or left it. The pod is not
@@ -254,31 +189,31 @@ func (pl *ZoneSpread) tryOutPolicies(ctx context.Context, cycleState fwk.CycleSt
 	}
 	for i := range v.rows {
 		r := &v.rows[i]
-		zone, ok := node.Labels[r.applied.TopologyKey()]
+		zone, ok := node.Labels[r.TopologyKey()]
 		if !ok {
 			continue
 		}
 		podLabels := labels.Set(pod.Labels)
 		var c policy.Change
-		gang := pod.Labels[r.applied.GroupBy()]
+		gang := pod.Labels[r.GroupBy()]
 		switch {
 		case gang == "":
-			if r.selector.Matches(podLabels) {
+			if r.Selector.Matches(podLabels) {
 				c.AllPods = int64(pods)
-				if counts.Admits(r.eligible, node) {
+				if counts.Admits(r.Eligible, node) {
 					c.Pods = int64(pods)
 				}
 			}
-			if r.held.Counts(podLabels) {
+			if r.Held.Counts(podLabels) {
 				c.Held = int64(pods)
 			}
-		case gang == v.pod.Labels[r.applied.GroupBy()] || !r.selector.Matches(podLabels):
+		case gang == v.pod.Labels[r.GroupBy()] || !r.Selector.Matches(podLabels):
 		default:
 			views, err := pl.viewsOf(ctx, cycleState, r, v.pod, gang)
 			if err != nil {
 				return err
 			}
-			if counts.Admits(r.eligible, node) {
+			if counts.Admits(r.Eligible, node) {
 				c.Pods = addToGang(&views[0], zone, pods)
 			}
 			c.AllPods = addToGang(&views[1], zone, pods)
@@ -302,8 +237,8 @@ func (pl *ZoneSpread) viewsOf(ctx context.Context, cycleState fwk.CycleState, r 
 	if err != nil {
 		return [2]counts.View{}, err
 	}
-	of, _ := labels.SelectorFromSet(labels.Set{r.applied.GroupBy(): gang}).Requirements()
-	query := counts.Query{Namespace: pod.Namespace, Selector: r.selector.Add(of...), TopologyKey: r.applied.TopologyKey(), Eligibility: r.eligible}
+	of, _ := labels.SelectorFromSet(labels.Set{r.GroupBy(): gang}).Requirements()
+	query := counts.Query{Namespace: pod.Namespace, Selector: r.Selector.Add(of...), TopologyKey: r.TopologyKey(), Eligibility: r.Eligible}
 	everywhere := query
 	everywhere.Eligibility = nil
 	tables := pl.count(ctx, cycleState, nodes, []counts.Query{query, everywhere})

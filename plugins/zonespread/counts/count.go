@@ -1,6 +1,12 @@
 package counts
 
-import "slices"
+import (
+	"maps"
+	"math"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
 
 // Count answers queries about the snapshot of the last Update. The cost of one is the number of nodes
 // that have matching pods and of the domains, not the number of pods; only a selector that is not being
@@ -49,10 +55,10 @@ func (c *class) addGroups(pods []int32, groups map[string]*cells, except string)
 
 // table makes a table of the pods per domain of a topology.
 func (ix *Index) table(t *topology, pods []int32) *Table {
-	ids, domain := t.share()
-	table := newTable(t.key, ids, pods)
-	table.slots, table.domain = ix.slotsByNode(), domain
-	table.values, table.everywhere = t.inUse, t.all == len(ix.byName)
+	t.sharedIDs, t.sharedDomain = true, true
+	table := newTable(t.key, t.ids, t.values, pods)
+	table.slots, table.domain = ix.slotsByNode(), t.domain
+	table.inUse, table.everywhere = t.inUse, t.all == len(ix.byName)
 	return table
 }
 
@@ -62,20 +68,19 @@ func (ix *Index) class(q *Query) *class {
 	key, required := keyOf(q)
 	c, ok := ix.classes[key]
 	if !ok {
-		c = &class{key: key, topology: ix.topology(q.TopologyKey), required: required, eligibility: q.Eligibility}
-		c.home = make([]int32, len(ix.slots))
-		for s := range ix.slots {
-			c.home[s] = none
-			if node := ix.slots[s].node; node != nil {
-				c.enter(int32(s), node) //nolint:gosec // slots are int32
-			}
-		}
+		c = &class{key: key, topology: ix.topology(q.TopologyKey), query: Query{RequiredKeys: required, Eligibility: q.Eligibility}}
+		ix.enterAll(&c.home, c.enter)
 		ix.classes[key] = c
 	}
 	c.used, c.topology.used = ix.clock, ix.clock
-	for len(ix.classes) > ix.limits.Classes && ix.dropOldestClass(c) {
+	// What is in use is the latest used, so at least that is left.
+	for len(ix.classes) > max(1, ix.limits.Classes) {
+		delete(ix.classes, oldest(ix.classes, func(c *class) uint64 { return c.used }))
 	}
-	for len(ix.topologies) > ix.limits.Topologies && ix.dropOldestTopology(c.topology) {
+	for len(ix.topologies) > max(1, ix.limits.Topologies) {
+		key := oldest(ix.topologies, func(t *topology) uint64 { return t.used })
+		delete(ix.topologies, key)
+		maps.DeleteFunc(ix.classes, func(k classKey, _ *class) bool { return k.topology == key })
 	}
 	return c
 }
@@ -84,52 +89,31 @@ func (ix *Index) topology(key string) *topology {
 	t, ok := ix.topologies[key]
 	if !ok {
 		t = newTopology(key)
-		t.domain = make([]int32, len(ix.slots))
-		for s := range ix.slots {
-			t.domain[s] = none
-			if node := ix.slots[s].node; node != nil {
-				t.enter(int32(s), node) //nolint:gosec // slots are int32
-			}
-		}
+		ix.enterAll(&t.domain, t.enter)
 		ix.topologies[key] = t
 	}
 	return t
 }
 
-// dropOldestClass drops the class that was used least recently, unless that is the one in use.
-func (ix *Index) dropOldestClass(inUse *class) bool {
-	oldest := inUse
-	for _, c := range ix.classes {
-		if c.used < oldest.used {
-			oldest = c
+// enterAll enters every node into a topology or class whose domains by slot are at the given place.
+func (ix *Index) enterAll(bySlot *[]int32, enter func(slot int32, node *v1.Node)) {
+	*bySlot = slices.Repeat([]int32{none}, len(ix.slots))
+	for s := range ix.slots {
+		if node := ix.slots[s].node; node != nil {
+			enter(int32(s), node) //nolint:gosec // slots are int32
 		}
 	}
-	if oldest == inUse {
-		return false
-	}
-	delete(ix.classes, oldest.key)
-	return true
 }
 
-// dropOldestTopology drops the topology that was used least recently, with the classes over it, unless
-// that is the one in use.
-func (ix *Index) dropOldestTopology(inUse *topology) bool {
-	oldest := inUse
-	for _, t := range ix.topologies {
-		if t.used < oldest.used {
-			oldest = t
+// oldest returns what was used least recently.
+func oldest[K comparable, V any](all map[K]V, use func(V) uint64) (key K) {
+	least := uint64(math.MaxUint64)
+	for k, v := range all {
+		if n := use(v); n < least {
+			key, least = k, n
 		}
 	}
-	if oldest == inUse {
-		return false
-	}
-	delete(ix.topologies, oldest.key)
-	for key, c := range ix.classes {
-		if c.topology == oldest {
-			delete(ix.classes, key)
-		}
-	}
-	return true
+	return key
 }
 
 // Stats tells what an Index holds and has done.

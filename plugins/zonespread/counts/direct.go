@@ -32,6 +32,7 @@ func Direct[N NodeInfo[P], P PodInfo](nodes []N, queries []Query, each func(n in
 	for j := range queries {
 		q := &queries[j]
 		ids := map[string]int32{}
+		var names []string
 		var counts []int32
 		seen := map[groupAt]bool{}
 		for i := range nodes {
@@ -43,6 +44,7 @@ func Direct[N NodeInfo[P], P PodInfo](nodes []N, queries []Query, each func(n in
 			if !ok {
 				id = int32(len(counts)) //nolint:gosec // at most as many as there are nodes
 				ids[value] = id
+				names = append(names, value)
 				counts = append(counts, absent)
 			}
 			n := perNode[i*len(queries)+j]
@@ -61,7 +63,7 @@ func Direct[N NodeInfo[P], P PodInfo](nodes []N, queries []Query, each func(n in
 				}
 			}
 		}
-		tables[j] = newTable(q.TopologyKey, ids, counts)
+		tables[j] = newTable(q.TopologyKey, ids, names, counts)
 	}
 	return tables
 }

@@ -1,11 +1,6 @@
 package counts
 
 import (
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
-
 	v1 "k8s.io/api/core/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -24,23 +19,39 @@ type Eligibility interface {
 // tolerations, as far as the node inclusion policies (KEP-3094) honor them; nil if all nodes count.
 // comparisonOperators reports whether tolerations may compare numbers.
 func EligibilityOf(pod *v1.Pod, honorAffinity, honorTaints, comparisonOperators bool) Eligibility {
-	honorAffinity = honorAffinity && hasRequiredAffinity(pod)
+	required := requiredAffinity(pod)
+	honorAffinity = honorAffinity && (len(pod.Spec.NodeSelector) > 0 || required != nil)
 	if !honorAffinity && !honorTaints {
 		return nil
 	}
-	e := &nodeEligibility{honorTaints: honorTaints, comparisonOperators: comparisonOperators}
-	var key keyWriter
+	e := &nodeEligibility{key: "n", honorTaints: honorTaints, comparisonOperators: comparisonOperators}
+	var decisive v1.PodSpec
 	if honorAffinity {
 		affinity := nodeaffinity.GetRequiredNodeAffinity(pod)
 		e.affinity = &affinity
-		key.affinity(pod)
+		decisive.NodeSelector = pod.Spec.NodeSelector
+		if required != nil {
+			decisive.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}}
+		}
 	}
 	if honorTaints {
+		e.key = "t"
 		e.tolerations = pod.Spec.Tolerations
-		key.tolerations(pod.Spec.Tolerations)
+		decisive.Tolerations = pod.Spec.Tolerations
 	}
-	e.key = key.String()
+	encoded, err := decisive.Marshal() // equal for equal specs
+	if err != nil {
+		panic(err) // there is room for all of it
+	}
+	e.key += string(encoded)
 	return e
+}
+
+func requiredAffinity(pod *v1.Pod) *v1.NodeSelector {
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	return nil
 }
 
 // KeyOf is the key of an eligibility that may be nil; empty then.
@@ -53,14 +64,6 @@ func KeyOf(e Eligibility) string {
 
 // Admits reports whether a node is eligible; with a nil eligibility every node is.
 func Admits(e Eligibility, node *v1.Node) bool { return e == nil || e.Eligible(node) }
-
-func hasRequiredAffinity(pod *v1.Pod) bool {
-	if len(pod.Spec.NodeSelector) > 0 {
-		return true
-	}
-	a := pod.Spec.Affinity
-	return a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil
-}
 
 // nodeEligibility implements Eligibility for a pod's node affinity and tolerations.
 type nodeEligibility struct {
@@ -93,54 +96,4 @@ func (e *nodeEligibility) Eligible(node *v1.Node) bool {
 // KeepsPodsAway picks the taints that matter for spreading; PreferNoSchedule is a preference.
 func KeepsPodsAway(taint *v1.Taint) bool {
 	return taint.Effect == v1.TaintEffectNoSchedule || taint.Effect == v1.TaintEffectNoExecute
-}
-
-// keyWriter writes parts of a pod's spec so that different specs read differently. Strings are written
-// with their length, so that no value can imitate what separates values.
-type keyWriter struct{ strings.Builder }
-
-func (w *keyWriter) text(s string) {
-	w.WriteString(strconv.Itoa(len(s)))
-	w.WriteByte(':')
-	w.WriteString(s)
-}
-
-func (w *keyWriter) affinity(pod *v1.Pod) {
-	w.WriteByte('s')
-	for _, key := range slices.Sorted(maps.Keys(pod.Spec.NodeSelector)) {
-		w.text(key)
-		w.text(pod.Spec.NodeSelector[key])
-	}
-	a := pod.Spec.Affinity
-	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return
-	}
-	w.WriteByte('a')
-	for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		w.WriteByte('|')
-		w.requirements('e', term.MatchExpressions)
-		w.requirements('f', term.MatchFields)
-	}
-}
-
-func (w *keyWriter) requirements(kind byte, requirements []v1.NodeSelectorRequirement) {
-	for _, r := range requirements {
-		w.WriteByte(kind)
-		w.text(r.Key)
-		w.text(string(r.Operator))
-		for _, value := range r.Values {
-			w.text(value)
-		}
-	}
-}
-
-func (w *keyWriter) tolerations(tolerations []v1.Toleration) {
-	w.WriteByte('t')
-	for _, t := range tolerations {
-		w.WriteByte('|')
-		w.text(t.Key)
-		w.text(string(t.Operator))
-		w.text(t.Value)
-		w.text(string(t.Effect))
-	}
 }

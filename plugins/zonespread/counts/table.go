@@ -12,17 +12,19 @@ import (
 // absent marks, among the counts of a table, a value that no eligible node has.
 const absent = -1
 
-// Domain is a domain of one Table, which Find returns. It means nothing to another table.
+// Domain is a domain of a Table, which Find returns. The tables of one Count or Direct with one topology key number domains
+// alike; to another table it means nothing.
 type Domain int32
 
-// unknown is a domain that no eligible node has.
+// unknown is the domain of a value that no node has.
 const unknown Domain = -2
 
 // Table is the answer to a Query at one moment. It does not change.
 type Table struct {
 	key    string
-	ids    map[string]int32 // domain value -> index in counts
-	counts []int32          // matching pods per domain, or absent
+	ids    map[string]int32 // domain value -> index in names and counts
+	names  []string         // domain values
+	counts []int32          // matching pods per domain, or absent; may end before names
 	// slots and domain know the domains of most nodes: a look at a node's labels is a look at memory that
 	// has not been looked at for long. Both are nil without an Index.
 	slots  map[*v1.Node]int32
@@ -31,18 +33,18 @@ type Table struct {
 	domains int
 	minimum int
 	maximum int
-	// everywhere tells that each node of the snapshot has a domain, eligible or not, and values is how many different ones
+	// everywhere tells that each node of the snapshot has a domain, eligible or not, and inUse is how many different ones
 	// they have. Without an Index neither is known, and everywhere is false.
 	everywhere bool
-	values     int
+	inUse      int
 
 	ascendingOnce sync.Once
-	ascending     []int32 // domains by number of pods; only made when a View needs it
+	ascending     []Domain // by number of pods; only made when a View needs it
 }
 
-// newTable takes over ids and counts.
-func newTable(key string, ids map[string]int32, counts []int32) *Table {
-	t := &Table{key: key, ids: ids, counts: counts}
+// newTable takes over ids, names and counts.
+func newTable(key string, ids map[string]int32, names []string, counts []int32) *Table {
+	t := &Table{key: key, ids: ids, names: names, counts: counts}
 	lowest := int32(math.MaxInt32)
 	for _, n := range counts {
 		if n != absent {
@@ -64,15 +66,11 @@ func (t *Table) Minimum() int { return t.minimum }
 
 // Everywhere returns how many different domains the nodes of the snapshot have, eligible or not, and true if each node is
 // known to have one.
-func (t *Table) Everywhere() (values int, ok bool) { return t.values, t.everywhere }
+func (t *Table) Everywhere() (values int, ok bool) { return t.inUse, t.everywhere }
 
 // Count returns the number of matching pods in a domain; 0 for a value that is no domain.
 func (t *Table) Count(value string) int {
-	id, ok := t.ids[value]
-	if !ok || int(id) >= len(t.counts) {
-		return 0
-	}
-	return int(max(t.counts[id], 0))
+	return t.At(t.named(value))
 }
 
 // Find returns the domain of a node of the snapshot that the table is about, and false for a node without
@@ -86,20 +84,12 @@ func (t *Table) Find(node *v1.Node) (Domain, bool) {
 	if !ok {
 		return none, false
 	}
-	if id, ok := t.ids[value]; ok {
-		return Domain(id), true
-	}
-	return unknown, true
+	return t.named(value), true
 }
 
 // Empty returns the domain of the empty value, which is also that of the nodes without the topology key where the
 // query said so.
-func (t *Table) Empty() Domain {
-	if id, ok := t.ids[""]; ok {
-		return Domain(id)
-	}
-	return unknown
-}
+func (t *Table) Empty() Domain { return t.named("") }
 
 // At returns the number of matching pods in a domain; 0 in one that no eligible node has.
 func (t *Table) At(d Domain) int {
@@ -114,49 +104,33 @@ func (t *Table) Counts(d Domain) bool {
 	return d >= 0 && int(d) < len(t.counts) && t.counts[d] != absent
 }
 
-// All yields the domains with their numbers of matching pods. The order is the same for all tables that an Index gives
-// while no node changes.
-func (t *Table) All() iter.Seq2[string, int] {
-	values := make([]string, len(t.counts))
-	for value, id := range t.ids {
-		if int(id) < len(values) {
-			values[id] = value
-		}
-	}
-	return func(yield func(string, int) bool) {
+// All yields the domains with their values.
+func (t *Table) All() iter.Seq2[Domain, string] {
+	return func(yield func(Domain, string) bool) {
 		for id, n := range t.counts {
-			if n != absent && !yield(values[id], int(n)) {
+			if n != absent && !yield(Domain(id), t.names[id]) { //nolint:gosec // as many as there are nodes at most
 				return
 			}
 		}
 	}
 }
 
-// Has reports whether the value is a domain.
-func (t *Table) Has(value string) bool {
-	_, ok := t.find(value)
-	return ok
-}
-
-// find returns the index of a domain, and false for a value that no eligible node has.
-func (t *Table) find(value string) (int32, bool) {
-	id, ok := t.ids[value]
-	if !ok || int(id) >= len(t.counts) || t.counts[id] == absent {
-		return absent, false
+// named returns the domain of a value, and unknown for one that no node has.
+func (t *Table) named(value string) Domain {
+	if id, ok := t.ids[value]; ok {
+		return Domain(id)
 	}
-	return id, true
+	return unknown
 }
 
 // byCount returns the domains in ascending order of their pods.
-func (t *Table) byCount() []int32 {
+func (t *Table) byCount() []Domain {
 	t.ascendingOnce.Do(func() {
-		t.ascending = make([]int32, 0, t.domains)
-		for id, n := range t.counts {
-			if n != absent {
-				t.ascending = append(t.ascending, int32(id)) //nolint:gosec // as many as there are nodes at most
-			}
+		t.ascending = make([]Domain, 0, t.domains)
+		for d := range t.All() {
+			t.ascending = append(t.ascending, d)
 		}
-		slices.SortFunc(t.ascending, func(a, b int32) int { return int(t.counts[a] - t.counts[b]) })
+		slices.SortFunc(t.ascending, func(a, b Domain) int { return int(t.counts[a] - t.counts[b]) })
 	})
 	return t.ascending
 }
@@ -164,7 +138,7 @@ func (t *Table) byCount() []int32 {
 // change is how many pods a View adds to one domain; it may be negative.
 type change struct {
 	value string
-	id    int32 // index in the table, or absent when the table lacks the domain
+	at    Domain
 	pods  int
 }
 
@@ -228,12 +202,12 @@ func (v *View) CountAt(d Domain, node *v1.Node) int {
 func (v *View) Add(value string, pods int) {
 	i := slices.IndexFunc(v.changes, func(c change) bool { return c.value == value })
 	if i < 0 {
-		id, ok := v.table.find(value)
-		if !ok {
+		at := v.table.named(value)
+		if !v.table.Counts(at) {
 			v.domains++
 		}
 		i = len(v.changes)
-		v.changes = append(v.changes, change{value: value, id: id})
+		v.changes = append(v.changes, change{value: value, at: at})
 	}
 	v.changes[i].pods += pods
 	v.minimum = v.lowest()
@@ -243,15 +217,11 @@ func (v *View) Add(value string, pods int) {
 func (v *View) lowest() int {
 	lowest := math.MaxInt32
 	for _, c := range v.changes {
-		n := c.pods
-		if c.id != absent {
-			n += int(v.table.counts[c.id])
-		}
-		lowest = min(lowest, n)
+		lowest = min(lowest, v.table.At(c.at)+c.pods)
 	}
-	for _, id := range v.table.byCount() {
-		if !slices.ContainsFunc(v.changes, func(c change) bool { return c.id == id }) {
-			return min(lowest, int(v.table.counts[id]))
+	for _, d := range v.table.byCount() {
+		if !slices.ContainsFunc(v.changes, func(c change) bool { return c.at == d }) {
+			return min(lowest, v.table.At(d))
 		}
 	}
 	return lowest

@@ -14,17 +14,18 @@ func TestViewEqualsMap(t *testing.T) {
 	domain := rapid.SampledFrom([]string{"a", "b", "c", "d", "new", "other", ""})
 	rapid.Check(t, func(t *rapid.T) {
 		ids := map[string]int32{}
+		var names []string
 		var pods []int32
 		base := map[string]int{}
 		for _, value := range rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", ""}), rapid.ID).Draw(t, "domains") {
 			n := rapid.Int32Range(absent, 5).Draw(t, "pods")
 			ids[value] = int32(len(pods)) //nolint:gosec // at most five
-			pods = append(pods, n)
+			names, pods = append(names, value), append(pods, n)
 			if n != absent {
 				base[value] = int(n)
 			}
 		}
-		table := newTable("zone", ids, pods)
+		table := newTable("zone", ids, names, pods)
 		type pair struct {
 			view View
 			want map[string]int
@@ -56,7 +57,7 @@ func TestViewEqualsMap(t *testing.T) {
 }
 
 func TestTableWithoutDomains(t *testing.T) {
-	table := newTable("zone", map[string]int32{}, nil)
+	table := newTable("zone", map[string]int32{}, nil, nil)
 	require.Equal(t, 0, table.Domains())
 	require.Equal(t, math.MaxInt32, table.Minimum())
 	require.Equal(t, 0, table.Count("a"))

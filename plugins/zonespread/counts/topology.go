@@ -20,12 +20,12 @@ type topology struct {
 	key    string
 	domain []int32          // by slot, or none; shared like ids
 	ids    map[string]int32 // by value
-	values []string         // by number
+	values []string         // by number; shared like ids
 	nodes  []int32          // by number: how many nodes have the value
 	all    int              // how many nodes have a value
 	inUse  int              // how many values have a node
 	free   []int32
-	// sharedIDs and sharedDomain are set once a Table has ids and domain; they are then replaced instead of
+	// sharedIDs and sharedDomain are set once a Table has ids and values, and domain; they are then replaced instead of
 	// changed.
 	sharedIDs, sharedDomain bool
 	used                    uint64
@@ -35,15 +35,9 @@ func newTopology(key string) *topology {
 	return &topology{key: key, ids: map[string]int32{"": emptyValue}, values: []string{""}, nodes: []int32{0}}
 }
 
-// share returns the numbers, by value and by slot, for use in a Table.
-func (t *topology) share() (ids map[string]int32, domain []int32) {
-	t.sharedIDs, t.sharedDomain = true, true
-	return t.ids, t.domain
-}
-
 func (t *topology) ownIDs() {
 	if t.sharedIDs {
-		t.ids = maps.Clone(t.ids)
+		t.ids, t.values = maps.Clone(t.ids), slices.Clone(t.values)
 		t.sharedIDs = false
 	}
 }
@@ -129,14 +123,13 @@ func (t *topology) leave(slot int32) {
 
 // class is the nodes that are eligible for some query, with their domains.
 type class struct {
-	key         classKey
-	topology    *topology
-	required    []string
-	eligibility Eligibility
-	home        []int32 // by slot: the domain of an eligible node, or none
-	nodes       []int32 // by domain: how many eligible nodes it has
-	blank       []int32 // by domain: 0, or absent without an eligible node; what a table starts from
-	used        uint64
+	key      classKey
+	topology *topology
+	query    Query   // one that has only what makes a node eligible
+	home     []int32 // by slot: the domain of an eligible node, or none
+	nodes    []int32 // by domain: how many eligible nodes it has
+	blank    []int32 // by domain: 0, or absent without an eligible node; what a table starts from
+	used     uint64
 }
 
 type classKey struct {
@@ -159,13 +152,7 @@ func keyOf(q *Query) (classKey, []string) {
 		slices.Sort(required)
 		required = slices.Compact(required)
 	}
-	switch len(required) {
-	case 0:
-	case 1:
-		key.required = required[0]
-	default:
-		key.required = strings.Join(required, " ")
-	}
+	key.required = strings.Join(required, " ")
 	if q.Eligibility != nil {
 		key.eligibility = q.Eligibility.Key()
 	}
@@ -182,12 +169,7 @@ func (c *class) enter(slot int32, node *v1.Node) {
 		}
 		id = emptyValue
 	}
-	for _, k := range c.required {
-		if _, ok := node.Labels[k]; !ok {
-			return
-		}
-	}
-	if !Admits(c.eligibility, node) {
+	if !c.query.eligible(node) {
 		return
 	}
 	for len(c.blank) <= int(id) {

@@ -256,15 +256,15 @@ func recount(nodes []*fakeNode, q *Query) map[string]int {
 // check compares a table with the domains that it should have.
 func check(t *rapid.T, what string, table *Table, want map[string]int) {
 	got := map[string]int{}
-	for value, pods := range table.All() {
-		if !table.Has(value) || table.Count(value) != pods {
-			t.Fatalf("%s: %q has %d pods among all domains, %d by name (%v)", what, value, pods, table.Count(value), table.Has(value))
+	for domain, value := range table.All() {
+		if table.named(value) != domain || table.Count(value) != table.At(domain) {
+			t.Fatalf("%s: %q is domain %d with %d pods, by name %d with %d", what, value, domain, table.At(domain), table.named(value), table.Count(value))
 		}
-		got[value] += pods
+		got[value] += table.At(domain)
 	}
 	for _, value := range []string{"no such domain", "a", "b", "c", "", "node-1"} {
-		if _, ok := want[value]; table.Has(value) != ok {
-			t.Fatalf("%s: whether %q is a domain: %v, want %v", what, value, table.Has(value), ok)
+		if _, ok := want[value]; table.Counts(table.named(value)) != ok {
+			t.Fatalf("%s: whether %q is a domain: %v, want %v", what, value, !ok, ok)
 		}
 	}
 	least := math.MaxInt32

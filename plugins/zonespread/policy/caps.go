@@ -42,20 +42,11 @@ var errPercent = errors.New(`must be a percentage from "1%" to "100%", in whole 
 // ParsePercent reads a percentage: a whole number from 1 to 100 without sign or leading zeros, and "%".
 func ParsePercent(s string) (int64, error) {
 	digits, ok := strings.CutSuffix(s, "%")
-	if !ok || digits == "" || len(digits) > 3 || digits[0] == '0' {
+	percent, err := strconv.ParseUint(digits, 10, 8)
+	if !ok || err != nil || percent < 1 || percent > 100 || digits[0] == '0' {
 		return 0, errPercent
 	}
-	percent := int64(0)
-	for _, d := range []byte(digits) {
-		if d < '0' || d > '9' {
-			return 0, errPercent
-		}
-		percent = percent*10 + int64(d-'0')
-	}
-	if percent > 100 {
-		return 0, errPercent
-	}
-	return percent, nil
+	return int64(percent), nil
 }
 
 // of returns the limit in pods for this many replicas, Unlimited without a limit. A percentage never comes

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -76,67 +77,61 @@ type replicaSource struct {
 // pass, label selectors above all. Absent fields get the defaults of the CustomResourceDefinition.
 func Compile(obj *v1alpha1.ZoneSpreadPolicy) (*Policy, field.ErrorList) {
 	spec, path := &obj.Spec, field.NewPath("spec")
+	var errs mistakes
 	p := &Policy{
 		uid:            obj.UID,
 		namespace:      obj.Namespace,
 		name:           obj.Name,
 		generation:     obj.Generation,
+		selector:       errs.selector(path.Child("podSelector"), &spec.PodSelector),
 		matchLabelKeys: spec.MatchLabelKeys,
-		topologyKey:    orDefault(spec.TopologyKey, v1alpha1.DefaultTopologyKey),
-		maxSkew:        int64(orDefault(spec.MaxSkew, v1alpha1.DefaultMaxSkew)),
+		topologyKey:    cmp.Or(spec.TopologyKey, v1alpha1.DefaultTopologyKey),
 		quorumSafe:     spec.QuorumSafe,
 	}
 	if spec.MatchLabelKeys == nil {
 		p.matchLabelKeys = []string{v1alpha1.DefaultPodTemplateHash}
 	}
-	var errs field.ErrorList
-	p.selector, errs = compileSelector(&spec.PodSelector, path.Child("podSelector"), errs)
-	errs = p.compileZones(spec, path, errs)
-	errs = p.compileLimits(spec, path, errs)
-	errs = p.compileChoices(spec, path, errs)
-	errs = p.compileReplicas(spec.Replicas, path.Child("replicas"), errs)
-	errs = p.compileUnavailable(&spec.UnavailableZones, path.Child("unavailableZones"), errs)
+	if p.topologyKey == v1.LabelHostname {
+		errs.invalid(path.Child("topologyKey"), p.topologyKey, "must not be kubernetes.io/hostname: use topologySpreadConstraints to spread over hosts")
+	}
+	p.compileZones(spec, path, &errs)
+	maxSkew := cmp.Or(spec.MaxSkew, v1alpha1.DefaultMaxSkew)
+	p.maxSkew = errs.number(path.Child("maxSkew"), &maxSkew, 0, 1, maxNumber)
+	if spec.MaxPerZone != nil {
+		var err error
+		if p.perZone, err = parseLimit(*spec.MaxPerZone); err != nil {
+			errs.invalid(path.Child("maxPerZone"), spec.MaxPerZone.String(), err.Error())
+		}
+	}
+	p.perZone.down = choice(&errs, path.Child("percentRounding"), spec.PercentRounding, v1alpha1.RoundUp, v1alpha1.RoundDown)
+	p.soft = choice(&errs, path.Child("whenUnsatisfiable"), spec.WhenUnsatisfiable, v1alpha1.DoNotSchedule, v1alpha1.ScheduleAnyway)
+	p.gangs = choice(&errs, path.Child("unit"), spec.Unit, v1alpha1.UnitPod, v1alpha1.UnitPodGroup)
+	p.ignoreAffinity = choice(&errs, path.Child("nodeAffinityPolicy"), spec.NodeAffinityPolicy, v1alpha1.Honor, v1alpha1.Ignore)
+	p.ignoreTaints = choice(&errs, path.Child("nodeTaintsPolicy"), spec.NodeTaintsPolicy, v1alpha1.Honor, v1alpha1.Ignore)
+	p.compileReplicas(spec.Replicas, path.Child("replicas"), &errs)
+	p.compileUnavailable(&spec.UnavailableZones, path.Child("unavailableZones"), &errs)
 	if len(errs) > 0 {
-		return nil, errs
+		return nil, field.ErrorList(errs)
 	}
 	return p, nil
 }
 
-func compileSelector(s *metav1.LabelSelector, path *field.Path, errs field.ErrorList) (labels.Selector, field.ErrorList) {
-	if len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0 {
-		return nil, append(errs, field.Required(path, "must not be empty: set matchLabels or matchExpressions"))
-	}
-	selector, err := metav1.LabelSelectorAsSelector(s)
-	if err != nil {
-		return nil, append(errs, field.Invalid(path, metav1.FormatLabelSelector(s), err.Error()))
-	}
-	return selector, errs
-}
-
-func (p *Policy) compileZones(spec *v1alpha1.ZoneSpreadPolicySpec, path *field.Path, errs field.ErrorList) field.ErrorList {
-	p.defaultWeight = 1
-	if spec.DefaultWeight != nil {
-		p.defaultWeight = int64(*spec.DefaultWeight)
-		errs = inRange(path.Child("defaultWeight"), p.defaultWeight, 0, maxWeight, errs)
-	}
+func (p *Policy) compileZones(spec *v1alpha1.ZoneSpreadPolicySpec, path *field.Path, errs *mistakes) {
+	p.defaultWeight = errs.number(path.Child("defaultWeight"), spec.DefaultWeight, 1, 0, maxWeight)
 	p.declaredIndex = make(map[string]int, len(spec.Zones))
 	allowed := int64(0)
 	for i := range spec.Zones {
 		z, zpath := &spec.Zones[i], path.Child("zones").Index(i)
-		zone := declaredZone{name: z.Name, weight: 1, maxPods: Unlimited}
 		if z.Name == "" {
-			errs = append(errs, field.Required(zpath.Child("name"), "the value of the topology key"))
+			*errs = append(*errs, field.Required(zpath.Child("name"), "the value of the topology key"))
 		}
-		if _, twice := p.declaredIndex[z.Name]; twice {
-			errs = append(errs, field.Duplicate(zpath.Child("name"), z.Name))
+		if p.declares(z.Name) {
+			*errs = append(*errs, field.Duplicate(zpath.Child("name"), z.Name))
 		}
-		if z.Weight != nil {
-			zone.weight = int64(*z.Weight)
-			errs = inRange(zpath.Child("weight"), zone.weight, 0, maxWeight, errs)
-		}
-		if z.MaxPods != nil {
-			zone.maxPods = int64(*z.MaxPods)
-			errs = inRange(zpath.Child("maxPods"), zone.maxPods, 1, maxNumber, errs)
+		zone := declaredZone{
+			name:    z.Name,
+			weight:  errs.number(zpath.Child("weight"), z.Weight, 1, 0, maxWeight),
+			maxPods: errs.number(zpath.Child("maxPods"), z.MaxPods, Unlimited, 1, maxNumber),
 		}
 		if zone.weight > 0 {
 			allowed++
@@ -144,133 +139,94 @@ func (p *Policy) compileZones(spec *v1alpha1.ZoneSpreadPolicySpec, path *field.P
 		p.declaredIndex[z.Name] = len(p.declared)
 		p.declared = append(p.declared, zone)
 	}
-	if p.defaultWeight == 0 && allowed == 0 {
-		errs = append(errs, field.Invalid(path.Child("zones"), len(spec.Zones), "at least one weight must be above 0 when defaultWeight is 0"))
+	p.minZones = errs.number(path.Child("minZones"), spec.MinZones, 0, 1, maxNumber)
+	switch {
+	case p.defaultWeight != 0:
+	case allowed == 0:
+		errs.invalid(path.Child("zones"), len(spec.Zones), "at least one weight must be above 0 when defaultWeight is 0")
+	case p.minZones > allowed:
+		errs.invalid(path.Child("minZones"), p.minZones, fmt.Sprintf("must not be above the %d zones with a weight above 0 when defaultWeight is 0", allowed))
 	}
-	if spec.MinZones != nil {
-		p.minZones = int64(*spec.MinZones)
-		errs = inRange(path.Child("minZones"), p.minZones, 1, maxNumber, errs)
-		if p.defaultWeight == 0 && p.minZones > allowed && allowed > 0 {
-			errs = append(errs, field.Invalid(path.Child("minZones"), p.minZones,
-				fmt.Sprintf("must not be above the %d zones with a weight above 0 when defaultWeight is 0", allowed)))
-		}
-	}
-	return errs
 }
 
-func (p *Policy) compileLimits(spec *v1alpha1.ZoneSpreadPolicySpec, path *field.Path, errs field.ErrorList) field.ErrorList {
-	errs = inRange(path.Child("maxSkew"), p.maxSkew, 1, maxNumber, errs)
-	if spec.MaxPerZone != nil {
-		l, err := parseLimit(*spec.MaxPerZone)
-		if err != nil {
-			errs = append(errs, field.Invalid(path.Child("maxPerZone"), spec.MaxPerZone.String(), err.Error()))
-		}
-		p.perZone = l
-	}
-	switch spec.PercentRounding {
-	case v1alpha1.RoundUp, "":
-	case v1alpha1.RoundDown:
-		p.perZone.down = true
-	default:
-		errs = append(errs, field.NotSupported(path.Child("percentRounding"), spec.PercentRounding,
-			[]v1alpha1.PercentRounding{v1alpha1.RoundUp, v1alpha1.RoundDown}))
-	}
-	return errs
-}
-
-func (p *Policy) compileReplicas(r *intstr.IntOrString, path *field.Path, errs field.ErrorList) field.ErrorList {
+func (p *Policy) compileReplicas(r *intstr.IntOrString, path *field.Path, errs *mistakes) {
 	switch {
 	case r == nil:
 		p.replicas.matching = p.gangs
 	case r.Type == intstr.String && r.StrVal == v1alpha1.ReplicasOwner:
 		if p.gangs {
-			errs = append(errs, field.Invalid(path, r.String(), "must be Matching or a number when spec.unit is PodGroup: workloads want pods, not gangs"))
+			errs.invalid(path, r.String(), "must be Matching or a number when spec.unit is PodGroup: workloads want pods, not gangs")
 		}
 	case r.Type == intstr.String && r.StrVal == v1alpha1.ReplicasMatching:
 		p.replicas.matching = true
 	case r.Type == intstr.Int && r.IntVal >= 1 && r.IntVal <= maxNumber:
 		p.replicas.number = int64(r.IntVal)
 	default:
-		errs = append(errs, field.Invalid(path, r.String(), fmt.Sprintf("must be Owner, Matching or a number from 1 to %d", maxNumber)))
+		errs.invalid(path, r.String(), fmt.Sprintf("must be Owner, Matching or a number from 1 to %d", maxNumber))
 	}
-	return errs
 }
 
-func (p *Policy) compileChoices(spec *v1alpha1.ZoneSpreadPolicySpec, path *field.Path, errs field.ErrorList) field.ErrorList {
-	switch spec.WhenUnsatisfiable {
-	case v1alpha1.DoNotSchedule, "":
-	case v1alpha1.ScheduleAnyway:
-		p.soft = true
-	default:
-		errs = append(errs, field.NotSupported(path.Child("whenUnsatisfiable"), spec.WhenUnsatisfiable,
-			[]v1alpha1.UnsatisfiableAction{v1alpha1.DoNotSchedule, v1alpha1.ScheduleAnyway}))
+func (p *Policy) compileUnavailable(u *v1alpha1.UnavailableZones, path *field.Path, errs *mistakes) {
+	p.downAfter = errs.duration(path.Child("downAfter"), u.DownAfter, v1alpha1.DefaultDownAfter)
+	p.fullAfter = errs.duration(path.Child("fullAfter"), u.FullAfter, v1alpha1.DefaultFullAfter)
+	if immediate := choice(errs, path.Child("recovery"), u.Recovery, v1alpha1.RecoveryGradual, v1alpha1.RecoveryImmediate); !immediate {
+		p.recoveryWindow = errs.duration(path.Child("recoveryWindow"), u.RecoveryWindow, v1alpha1.DefaultRecoveryWindow)
+	} else if u.RecoveryWindow != nil {
+		*errs = append(*errs, field.Forbidden(path.Child("recoveryWindow"), "may only be set when recovery is Gradual"))
 	}
-	switch spec.Unit {
-	case v1alpha1.UnitPod, "":
-	case v1alpha1.UnitPodGroup:
-		p.gangs = true
-	default:
-		errs = append(errs, field.NotSupported(path.Child("unit"), spec.Unit, []v1alpha1.Unit{v1alpha1.UnitPod, v1alpha1.UnitPodGroup}))
-	}
-	if p.topologyKey == v1.LabelHostname {
-		errs = append(errs, field.Invalid(path.Child("topologyKey"), p.topologyKey, "must not be kubernetes.io/hostname: use topologySpreadConstraints to spread over hosts"))
-	}
-	inclusion := func(name string, value v1alpha1.InclusionPolicy) bool {
-		switch value {
-		case v1alpha1.Honor, v1alpha1.Ignore, "":
-		default:
-			errs = append(errs, field.NotSupported(path.Child(name), value, []v1alpha1.InclusionPolicy{v1alpha1.Honor, v1alpha1.Ignore}))
-		}
-		return value == v1alpha1.Ignore
-	}
-	p.ignoreAffinity = inclusion("nodeAffinityPolicy", spec.NodeAffinityPolicy)
-	p.ignoreTaints = inclusion("nodeTaintsPolicy", spec.NodeTaintsPolicy)
-	return errs
 }
 
-func (p *Policy) compileUnavailable(u *v1alpha1.UnavailableZones, path *field.Path, errs field.ErrorList) field.ErrorList {
-	duration := func(name string, d *metav1.Duration, preset string) time.Duration {
-		if d == nil {
-			value, err := time.ParseDuration(preset)
-			if err != nil {
-				panic(err) // a constant of the API package
-			}
-			return value
-		}
-		if d.Duration <= 0 {
-			errs = append(errs, field.Invalid(path.Child(name), d.Duration.String(), "must be above 0"))
-		}
-		return d.Duration
-	}
-	p.downAfter = duration("downAfter", u.DownAfter, v1alpha1.DefaultDownAfter)
-	p.fullAfter = duration("fullAfter", u.FullAfter, v1alpha1.DefaultFullAfter)
-	switch u.Recovery {
-	case v1alpha1.RecoveryGradual, "":
-		p.recoveryWindow = duration("recoveryWindow", u.RecoveryWindow, v1alpha1.DefaultRecoveryWindow)
-	case v1alpha1.RecoveryImmediate:
-		if u.RecoveryWindow != nil {
-			errs = append(errs, field.Forbidden(path.Child("recoveryWindow"), "may only be set when recovery is Gradual"))
-		}
-	default:
-		errs = append(errs, field.NotSupported(path.Child("recovery"), u.Recovery,
-			[]v1alpha1.RecoveryMode{v1alpha1.RecoveryGradual, v1alpha1.RecoveryImmediate}))
-	}
-	return errs
+// mistakes gathers what is wrong with a spec. Its methods read fields.
+type mistakes field.ErrorList
+
+func (m *mistakes) invalid(path *field.Path, value any, detail string) {
+	*m = append(*m, field.Invalid(path, value, detail))
 }
 
-func inRange(path *field.Path, value, low, high int64, errs field.ErrorList) field.ErrorList {
+func (m *mistakes) selector(path *field.Path, s *metav1.LabelSelector) labels.Selector {
+	if len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0 {
+		*m = append(*m, field.Required(path, "must not be empty: set matchLabels or matchExpressions"))
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		m.invalid(path, metav1.FormatLabelSelector(s), err.Error())
+	}
+	return selector
+}
+
+// number reads a number that may be left out.
+func (m *mistakes) number(path *field.Path, n *int32, otherwise, low, high int64) int64 {
+	if n == nil {
+		return otherwise
+	}
+	value := int64(*n)
 	if value < low || value > high {
-		return append(errs, field.Invalid(path, value, fmt.Sprintf("must be from %d to %d", low, high)))
-	}
-	return errs
-}
-
-func orDefault[T comparable](value, preset T) T {
-	var zero T
-	if value == zero {
-		return preset
+		m.invalid(path, value, fmt.Sprintf("must be from %d to %d", low, high))
 	}
 	return value
+}
+
+// duration reads a duration that may be left out. The default is a constant of the API package.
+func (m *mistakes) duration(path *field.Path, d *metav1.Duration, otherwise string) time.Duration {
+	if d == nil {
+		value, err := time.ParseDuration(otherwise)
+		if err != nil {
+			panic(err)
+		}
+		return value
+	}
+	if d.Duration <= 0 {
+		m.invalid(path, d.Duration.String(), "must be above 0")
+	}
+	return d.Duration
+}
+
+// choice reports whether a field has its other value instead of the usual one, which it also has when it is left out.
+func choice[T ~string](m *mistakes, path *field.Path, value, usual, other T) bool {
+	if value != usual && value != other && value != "" {
+		*m = append(*m, field.NotSupported(path, value, []T{usual, other}))
+	}
+	return value == other
 }
 
 // UID is the policy object's UID, the key to everything that is kept about it.

@@ -41,25 +41,14 @@ func (s *refusedSize) full(fullAfter time.Duration) bool {
 // sizes are the runs of a zone, no two of one size. Most zones have none, most others one: the size of the workload's pods.
 type sizes []*refusedSize
 
-// fullFor returns the live runs that make the zone full for a pod.
-func (all sizes) fullFor(r Requests, fullAfter time.Duration, now time.Time) sizes {
-	var found sizes
-	for _, s := range all {
-		if s.live(now) && s.full(fullAfter) && s.atLeast.Within(r) {
-			found = append(found, s)
-		}
-	}
-	return found
+// fullFor reports whether a live run makes the zone full for a pod.
+func (all sizes) fullFor(r Requests, fullAfter time.Duration, now time.Time) bool {
+	return slices.ContainsFunc(all, func(s *refusedSize) bool { return s.live(now) && s.full(fullAfter) && s.atLeast.Within(r) })
 }
 
-// anyFull reports whether a live run makes the zone full.
+// anyFull reports whether a live run makes the zone full for some pod.
 func (all sizes) anyFull(fullAfter time.Duration, now time.Time) bool {
-	for _, s := range all {
-		if s.live(now) && s.full(fullAfter) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(all, func(s *refusedSize) bool { return s.live(now) && s.full(fullAfter) })
 }
 
 // refused records that all eligible nodes of the zone refused a pod. Runs that have ended must be gone. It returns whether

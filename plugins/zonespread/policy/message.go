@@ -6,21 +6,11 @@ import (
 )
 
 // Message says why the zone is refused, for the reasons of a pod's FailedScheduling event: policy, zone,
-// count, share, and the rule with its numbers. It is empty when the zone is allowed. The text is made once per
-// zone and table, however many nodes ask for it.
+// count, share, and the rule with its numbers. It is empty when the zone is allowed.
 func (t *Table) Message(zone string) string {
-	i, ok := t.index[zone]
-	if !ok {
-		row := t.other
-		row.name = zone
-		return t.describe(&row)
-	}
-	if text := t.messages[i].Load(); text != nil {
-		return *text
-	}
-	text := t.describe(&t.zones[i])
-	t.messages[i].Store(&text)
-	return text
+	row := *t.lookup(zone)
+	row.name = zone
+	return t.describe(&row)
 }
 
 // MessageFor is Message for a node by its labels.
@@ -50,12 +40,10 @@ func (t *Table) describe(z *zoneRow) string {
 		prefix += fmt.Sprintf(" holds %d of %d, share %s, ", held, t.replicas, t.share(z))
 	}
 	switch z.rule {
-	case MaxPods:
-		return prefix + fmt.Sprintf("cap %d (maxPods)", z.cap)
+	case MaxPods, QuorumSafe:
+		return prefix + fmt.Sprintf("cap %d (%s)", z.cap, z.rule.field())
 	case MaxPerZone:
 		return prefix + fmt.Sprintf("cap %d (maxPerZone %s)", z.cap, t.policy.perZone)
-	case QuorumSafe:
-		return prefix + fmt.Sprintf("cap %d (quorumSafe)", z.cap)
 	case MinZones:
 		return prefix + fmt.Sprintf("maxSkew %d with %d of minZones %d available", t.policy.maxSkew, t.available, t.policy.minZones)
 	}

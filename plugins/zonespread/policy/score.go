@@ -72,13 +72,6 @@ func (t *Table) behind(z *zoneRow) bool {
 	return m.part != Recovering && z.pods*m.weight < m.pods*z.weight
 }
 
-func (t *Table) lookup(zone string) *zoneRow {
-	if i, ok := t.index[zone]; ok {
-		return &t.zones[i]
-	}
-	return &t.other
-}
-
 // span is the range of shares in one tier.
 type span struct {
 	used     bool

@@ -18,10 +18,10 @@ var noon = time.Date(2026, 5, 4, 12, 0, 0, 250_000_000, time.UTC)
 
 func at(d time.Duration) time.Time { return noon.Add(d) }
 
-func readyZones(names ...string) []policy.ZoneNodes {
-	zones := make([]policy.ZoneNodes, len(names))
-	for i, name := range names {
-		zones[i] = policy.ZoneNodes{Name: name, Nodes: 2, Open: 2}
+func readyZones(names ...string) map[string]policy.ZoneNodes {
+	zones := map[string]policy.ZoneNodes{}
+	for _, name := range names {
+		zones[name] = policy.ZoneNodes{Nodes: 2, Open: 2}
 	}
 	return zones
 }

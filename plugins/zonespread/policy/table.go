@@ -1,6 +1,6 @@
 package policy
 
-import "sync/atomic"
+import "slices"
 
 // Rule is the part of a policy that refuses a zone.
 type Rule uint8
@@ -110,8 +110,6 @@ type Table struct {
 	available   int64
 	shortOfZone bool
 	weights     int64
-
-	messages []atomic.Pointer[string]
 }
 
 type zoneRow struct {
@@ -176,7 +174,6 @@ func (p *Policy) Judge(q Question) *Table {
 		}
 	}
 	t.other = t.row("", nil)
-	t.messages = make([]atomic.Pointer[string], len(t.zones))
 	t.decide()
 	return t
 }
@@ -269,11 +266,13 @@ func (t *Table) Policy() *Policy { return t.policy }
 
 // Rule returns the verdict on a zone: Pass, or the rule that refuses it. Whether a refusal keeps the pod off the
 // zone depends on Policy.Hard.
-func (t *Table) Rule(zone string) Rule {
+func (t *Table) Rule(zone string) Rule { return t.lookup(zone).rule }
+
+func (t *Table) lookup(zone string) *zoneRow {
 	if i, ok := t.index[zone]; ok {
-		return t.zones[i].rule
+		return &t.zones[i]
 	}
-	return t.other.rule
+	return &t.other
 }
 
 // Check returns the verdict on a node by its labels, for a hard policy; a soft one lets every node pass.
@@ -322,7 +321,6 @@ func (t *Table) Add(zone string, c Change) {
 	}
 	z.held += c.Held
 	t.decide()
-	clear(t.messages)
 }
 
 // Refused returns the zones that the table refuses, with the rule that does; nil for a soft policy.
@@ -355,11 +353,7 @@ func (t *Table) Scaling() Scaling {
 
 // Clone returns a table that can be changed without a change to this one.
 func (t *Table) Clone() *Table {
-	return &Table{
-		policy: t.policy, replicas: t.replicas,
-		index: t.index, zones: append([]zoneRow(nil), t.zones...), other: t.other,
-		smallest: t.smallest, leastPods: t.leastPods, leastWeight: t.leastWeight,
-		available: t.available, shortOfZone: t.shortOfZone, weights: t.weights,
-		messages: make([]atomic.Pointer[string], len(t.messages)),
-	}
+	c := *t
+	c.zones = slices.Clone(t.zones)
+	return &c
 }

@@ -6,14 +6,14 @@ import "k8s.io/apimachinery/pkg/types"
 // one with NewTally.
 type Tally struct {
 	policy *Policy
-	// placed has the placed pods by revision (Policy.Revision) and zone, and held those of a revision of a workload.
-	placed map[string]map[string]int64
-	held   map[heldKey]map[string]int64
-	// byWorkload sums up held.
-	byWorkload map[types.UID]map[string]int64
+	live   int64
+	// zones has the placed pods by zone, placed those of each revision (Policy.Revision), byWorkload those of each workload, and
+	// held those of each revision of a workload.
 	zones      map[string]int64
-	live       int64
-	gangs      map[gangAt]bool // what has been counted
+	placed     map[string]map[string]int64
+	byWorkload map[types.UID]map[string]int64
+	held       map[heldKey]map[string]int64
+	gangs      map[gangIn]bool // what has been counted
 }
 
 type heldKey struct {
@@ -21,49 +21,44 @@ type heldKey struct {
 	revision string
 }
 
-// gangAt is a gang in one of the places where it counts once.
-type gangAt struct {
-	gang string
-	zone string // empty for all places together
-	by   heldKey
-	kind byte
+// gangIn is a gang in one of the places where it counts once.
+type gangIn struct {
+	gang, zone string
+	by         heldKey
+	in         byte // live, zones, placed, byWorkload or held
 }
 
 // NewTally returns an empty tally.
 func (p *Policy) NewTally() *Tally {
 	return &Tally{
 		policy: p, placed: map[string]map[string]int64{}, held: map[heldKey]map[string]int64{},
-		byWorkload: map[types.UID]map[string]int64{}, zones: map[string]int64{}, gangs: map[gangAt]bool{},
+		byWorkload: map[types.UID]map[string]int64{}, zones: map[string]int64{}, gangs: map[gangIn]bool{},
 	}
 }
 
 // Add counts a live pod. gang is the value of Policy.GroupBy, and zone is empty for a pod that waits or has no zone.
 func (t *Tally) Add(workload types.UID, revision, gang, zone string) {
-	by := heldKey{workload, revision}
-	t.live += t.once(gangAt{gang: gang, kind: 'l'})
+	t.live += t.once(gangIn{gang: gang, in: 'l'})
 	if zone == "" {
 		return
 	}
-	t.zones[zone] += t.once(gangAt{gang: gang, zone: zone, kind: 'z'})
-	count(t.placed, revision)[zone] += t.once(gangAt{gang: gang, zone: zone, by: heldKey{revision: revision}, kind: 'r'})
-	n := t.once(gangAt{gang: gang, zone: zone, by: by, kind: 'h'})
-	count(t.held, by)[zone] += n
-	count(t.byWorkload, workload)[zone] += n
+	by := heldKey{workload, revision}
+	t.zones[zone] += t.once(gangIn{gang, zone, heldKey{}, 'z'})
+	count(t.placed, revision)[zone] += t.once(gangIn{gang, zone, heldKey{revision: revision}, 'p'})
+	count(t.byWorkload, workload)[zone] += t.once(gangIn{gang, zone, heldKey{workload: workload}, 'w'})
+	count(t.held, by)[zone] += t.once(gangIn{gang, zone, by, 'h'})
 }
 
 // once is 1 for a pod, and for the first of a gang.
-func (t *Tally) once(at gangAt) int64 {
-	if t.policy.gangs && at.gang != "" {
-		if t.gangs[at] {
+func (t *Tally) once(g gangIn) int64 {
+	if t.policy.gangs && g.gang != "" {
+		if t.gangs[g] {
 			return 0
 		}
-		t.gangs[at] = true
+		t.gangs[g] = true
 	}
 	return 1
 }
-
-// Live is how many live pods were counted.
-func (t *Tally) Live() int64 { return t.live }
 
 // Zones returns the placed pods by zone; the map must not be changed.
 func (t *Tally) Zones() map[string]int64 { return t.zones }

@@ -68,7 +68,6 @@ func (s seconds) passed(d time.Duration, now time.Time) bool {
 
 // ZoneNodes is what the nodes of one zone look like.
 type ZoneNodes struct {
-	Name string
 	// Nodes is the number of nodes with this value of the policy's topology key.
 	Nodes int
 	// Open is how many of them are ready, not cordoned, and eligible for the policy's newest pod.
@@ -112,17 +111,15 @@ func (zs *Zones) zone(name string) *zone {
 	return z
 }
 
-// ObserveNodes records the nodes of all zones; a zone that is not listed has none. It returns whether a fact has changed.
-func (zs *Zones) ObserveNodes(now time.Time, nodes []ZoneNodes) bool {
+// ObserveNodes records the nodes of all zones by name; a zone that is not listed has none. It returns whether a fact has
+// changed.
+func (zs *Zones) ObserveNodes(now time.Time, nodes map[string]ZoneNodes) bool {
 	changed := zs.Expire(now)
-	seen := make(map[string]bool, len(nodes))
-	for i := range nodes {
-		n := &nodes[i]
+	for name, n := range nodes {
 		if n.Nodes == 0 {
 			continue
 		}
-		seen[n.Name] = true
-		z := zs.zone(n.Name)
+		z := zs.zone(name)
 		if !z.hadNodes {
 			z.hadNodes, changed = true, true
 		}
@@ -139,7 +136,7 @@ func (zs *Zones) ObserveNodes(now time.Time, nodes []ZoneNodes) bool {
 		z.nodes = n.Nodes
 	}
 	for name, z := range zs.zones {
-		if seen[name] || !z.hadNodes {
+		if nodes[name].Nodes > 0 || !z.hadNodes {
 			continue
 		}
 		z.nodes = 0
@@ -322,7 +319,7 @@ func (zs *Zones) worst(z *zone, now time.Time) Part {
 func (zs *Zones) View(now time.Time, r Requests) View {
 	var view View
 	for name, z := range zs.zones {
-		part := zs.part(z, len(z.sizes.fullFor(r, zs.policy.fullAfter, now)) > 0, now)
+		part := zs.part(z, z.sizes.fullFor(r, zs.policy.fullAfter, now), now)
 		if part == Available {
 			continue
 		}

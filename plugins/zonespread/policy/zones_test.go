@@ -43,12 +43,17 @@ func state(t require.TestingT, zs *policy.Zones, zone string, now time.Time) v1a
 	return ""
 }
 
-func zonesWith(c policy.ZoneNodes) []policy.ZoneNodes { return append(readyZones("a", "b"), c) }
+// zonesWith are the open zones a and b, and zone c.
+func zonesWith(c policy.ZoneNodes) map[string]policy.ZoneNodes {
+	zones := readyZones("a", "b")
+	zones["c"] = c
+	return zones
+}
 
 var (
-	cOpen   = policy.ZoneNodes{Name: "c", Nodes: 2, Open: 2}
-	cOne    = policy.ZoneNodes{Name: "c", Nodes: 2, Open: 1}
-	cClosed = policy.ZoneNodes{Name: "c", Nodes: 2}
+	cOpen   = policy.ZoneNodes{Nodes: 2, Open: 2}
+	cOne    = policy.ZoneNodes{Nodes: 2, Open: 1}
+	cClosed = policy.ZoneNodes{Nodes: 2}
 
 	cCloses, cOut, cBack = policy.View{"c": policy.Closing}, policy.View{"c": policy.Unavailable}, policy.View{"c": policy.Recovering}
 )
@@ -145,7 +150,7 @@ func TestSinceWhenAZoneIsClosed(t *testing.T) {
 	// One node has been NotReady for an hour, and the other, which was open, is deleted.
 	zs = policy.NewZones(compile(t), nil)
 	zs.ObserveNodes(at(0), zonesWith(cOne))
-	rest := policy.ZoneNodes{Name: "c", Nodes: 1, ClosedSince: at(-time.Hour)}
+	rest := policy.ZoneNodes{Nodes: 1, ClosedSince: at(-time.Hour)}
 	zs.ObserveNodes(at(time.Minute), zonesWith(rest))
 	require.Equal(t, cCloses, zs.View(at(2*time.Minute), small))
 }
@@ -350,7 +355,7 @@ func TestRestartChangesNothing(t *testing.T) {
 		p := compile(t, withZones(declared...), failover(grace("downAfter"), grace("fullAfter"), window))
 		lasting, restarted := policy.NewZones(p, nil), policy.NewZones(p, nil)
 		now := noon
-		var nodes []policy.ZoneNodes
+		nodes := map[string]policy.ZoneNodes{}
 		// Both sides see the same, and must agree on whether it is news.
 		see := func(f func(*policy.Zones) bool) {
 			require.Equal(t, f(lasting), f(restarted))
@@ -360,10 +365,10 @@ func TestRestartChangesNothing(t *testing.T) {
 			name, r := rapid.SampledFrom(names).Draw(t, "zone"), rapid.SampledFrom(sizes).Draw(t, "size")
 			switch rapid.IntRange(0, 5).Draw(t, "event") {
 			case 0, 1:
-				nodes = nil
+				clear(nodes)
 				for _, name := range names {
 					n := rapid.IntRange(0, 2).Draw(t, "nodes "+name)
-					nodes = append(nodes, policy.ZoneNodes{Name: name, Nodes: n, Open: rapid.IntRange(0, n).Draw(t, "open "+name)})
+					nodes[name] = policy.ZoneNodes{Nodes: n, Open: rapid.IntRange(0, n).Draw(t, "open "+name)}
 				}
 				see(func(zs *policy.Zones) bool { return zs.ObserveNodes(now, nodes) })
 			case 2, 3:

@@ -87,11 +87,19 @@ func TestStandbyFollows(t *testing.T) {
 	}
 	standby.lead()
 	for _, w := range []*world{leader, standby} {
-		require.Empty(t, w.Ask(waiting, w.For(waiting), nil)[0].Lacking)
+		var lacking []string
+		look := func() policy.View {
+			return w.Ask(waiting, w.For(waiting), nil, func(_ *Answer, zone string) bool {
+				lacking = append(lacking, zone)
+				return false
+			})[0].View
+		}
+		require.Empty(t, look())
+		require.Empty(t, lacking)
 		w.clock.SetTime(noon.Add(5*time.Minute + 2*time.Second))
-		require.Equal(t, []string{"c"}, w.Ask(waiting, w.For(waiting), nil)[0].Lacking)
 		require.Empty(t, w.view(waiting))
-		require.True(t, w.Lacks(w.For(waiting)[0], nil, "c"))
+		require.Equal(t, policy.View{"c": policy.Unavailable}, look())
+		require.Equal(t, []string{"c"}, lacking)
 		require.Equal(t, policy.View{"c": policy.Unavailable}, w.view(waiting))
 	}
 }
@@ -162,17 +170,17 @@ func TestSinceWhenNodesAreClosed(t *testing.T) {
 	zones := func(nodes ...*v1.Node) policy.ZoneNodes {
 		all := tmpl.zones(nodes, v1.LabelTopologyZone)
 		require.Len(t, all, 1)
-		return all[0]
+		return all["a"]
 	}
 	since := func(at metav1.Time, nodes int) policy.ZoneNodes {
-		return policy.ZoneNodes{Name: "a", Nodes: nodes, ClosedSince: at.Time}
+		return policy.ZoneNodes{Nodes: nodes, ClosedSince: at.Time}
 	}
 	require.Equal(t, since(early, 1), zones(newNode("a1", notReady(early))))
 	require.Equal(t, since(late, 1), zones(newNode("a1", cordon(&late))))
 	require.Equal(t, since(early, 1), zones(newNode("a1", notReady(early), cordon(&late))), "one reason is enough")
 	require.Equal(t, since(late, 2), zones(newNode("a1", notReady(early)), newNode("a2", notReady(late))), "the last of them")
 	require.Equal(t, since(metav1.Time{}, 2), zones(newNode("a1", notReady(early)), newNode("a2", cordon(nil))), "one does not say")
-	require.Equal(t, policy.ZoneNodes{Name: "a", Nodes: 2, Open: 1}, zones(newNode("a1", notReady(early)), newNode("a2")))
+	require.Equal(t, policy.ZoneNodes{Nodes: 2, Open: 1}, zones(newNode("a1", notReady(early)), newNode("a2")))
 	require.Empty(t, tmpl.zones([]*v1.Node{newNode("a1", func(n *v1.Node) { n.Labels = nil })}, v1.LabelTopologyZone))
 }
 
@@ -350,45 +358,5 @@ func TestBadPolicy(t *testing.T) {
 	require.Equal(t, policy.View{"c": policy.Unavailable}, w.view(newPod("1", "")))
 	w.eventually("it is accepted", func() bool {
 		return meta.IsStatusConditionTrue(w.stored(p).Status.Conditions, v1alpha1.ConditionAccepted)
-	})
-}
-
-// TestAgenda: tasks are done at their earliest time, once, in order.
-func TestAgenda(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		a := newTimetable()
-		want := map[task]time.Time{}
-		now := noon
-		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			job := task{wakePod, types.UID(rapid.SampledFrom([]string{"1", "2", "3", "4", "5"}).Draw(t, "task"))}
-			switch rapid.IntRange(0, 3).Draw(t, "step") {
-			case 0, 1:
-				at := now.Add(time.Duration(rapid.IntRange(-2, 20).Draw(t, "in")) * time.Second)
-				if before, known := want[job]; !known || at.Before(before) {
-					want[job] = at
-				}
-				a.add(job, at)
-			case 2:
-				delete(want, job)
-				a.remove(job)
-			case 3:
-				now = now.Add(time.Duration(rapid.IntRange(0, 10).Draw(t, "passes")) * time.Second)
-				last := time.Time{}
-				for _, done := range a.due(now) {
-					at, ok := want[done]
-					require.True(t, ok && !at.After(now) && !at.Before(last))
-					last = at
-					delete(want, done)
-				}
-				for _, at := range want {
-					require.True(t, at.After(now))
-				}
-			}
-			next, some := a.next()
-			require.Equal(t, len(want) > 0, some)
-			for _, at := range want {
-				require.False(t, at.Before(next))
-			}
-		}
 	})
 }

@@ -19,6 +19,10 @@ type members struct {
 	gangs     map[string]int // pods by gang, see policy.GroupBy
 	inGangs   int            // pods of all gangs
 	templates map[string]*template
+
+	filled bool   // the pods that existed when the spec was seen are there
+	seen   bool   // the policy's zones have been shown the nodes
+	openTo string // the template that they were shown the nodes by
 }
 
 // fact is the stored part of one pod.
@@ -46,8 +50,8 @@ type template struct {
 	newest   time.Time // creation of the newest pod, ever
 }
 
-func newMembers() members {
-	return members{facts: map[types.UID]fact{}, gangs: map[string]int{}, templates: map[string]*template{}}
+func newMembers() *members {
+	return &members{facts: map[types.UID]fact{}, gangs: map[string]int{}, templates: map[string]*template{}}
 }
 
 func ownerOf(o metav1.Object) reference {

@@ -57,22 +57,15 @@ func (t *template) closed(node *v1.Node) (since time.Time, closed bool) {
 }
 
 // zones sums up the nodes by the value of a label.
-func (t *template) zones(nodes []*v1.Node, topologyKey string) []policy.ZoneNodes {
-	index := map[string]int{}
-	var zones []policy.ZoneNodes
+func (t *template) zones(nodes []*v1.Node, topologyKey string) map[string]policy.ZoneNodes {
+	zones := map[string]policy.ZoneNodes{}
 	unknown := map[string]bool{} // zones with a node that does not say since when it is closed
 	for _, node := range nodes {
 		name, ok := node.Labels[topologyKey]
 		if !ok {
 			continue
 		}
-		i, seen := index[name]
-		if !seen {
-			i = len(zones)
-			index[name] = i
-			zones = append(zones, policy.ZoneNodes{Name: name})
-		}
-		z := &zones[i]
+		z := zones[name]
 		z.Nodes++
 		since, closed := t.closed(node)
 		switch {
@@ -83,11 +76,10 @@ func (t *template) zones(nodes []*v1.Node, topologyKey string) []policy.ZoneNode
 		case since.After(z.ClosedSince):
 			z.ClosedSince = since
 		}
-	}
-	for i := range zones {
-		if zones[i].Open > 0 || unknown[zones[i].Name] {
-			zones[i].ClosedSince = time.Time{}
+		if z.Open > 0 || unknown[name] {
+			z.ClosedSince = time.Time{}
 		}
+		zones[name] = z
 	}
 	return zones
 }
@@ -107,13 +99,13 @@ func (s *Policies) observeNodes() {
 	looks := make([]look, 0, len(s.entries))
 	for uid, e := range s.entries {
 		if e.object.Valid() && e.filled { // before, the newest pod is not known
-			t := *e.members.newest() // a copy, which is read without the lock
+			t := *e.newest() // a copy, which is read without the lock
 			looks = append(looks, look{uid, e.object.Spec, &t})
 		}
 	}
 	s.mu.Unlock()
 	nodes, _ := s.cluster.nodes.List(labels.Everything()) // the lister of a cache has no errors
-	seen := map[view][]policy.ZoneNodes{}
+	seen := map[view]map[string]policy.ZoneNodes{}
 	for _, l := range looks {
 		v := view{l.policy.TopologyKey(), l.template.key}
 		zones, known := seen[v]
@@ -126,7 +118,7 @@ func (s *Policies) observeNodes() {
 }
 
 // showNodes passes the nodes to one policy.
-func (s *Policies) showNodes(uid types.UID, p *policy.Policy, openTo string, zones []policy.ZoneNodes) {
+func (s *Policies) showNodes(uid types.UID, p *policy.Policy, openTo string, zones map[string]policy.ZoneNodes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries[uid]
@@ -146,9 +138,9 @@ func (s *Policies) showNodes(uid types.UID, p *policy.Policy, openTo string, zon
 	s.armLocked(e) // of facts that were read from the status
 }
 
-// zoneOf returns the zone of a pod, or "" if unknown.
-func (s *Policies) zoneOf(topologyKey string, pod *v1.Pod) string {
-	node, err := s.cluster.nodes.Get(pod.Spec.NodeName)
+// zoneOf returns the zone of a node, or "" if unknown.
+func (s *Policies) zoneOf(topologyKey, name string) string {
+	node, err := s.cluster.nodes.Get(name)
 	if err != nil {
 		return ""
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/agenda"
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/internal/feature"
 	"zonewise.dev/internal/informer"
@@ -53,8 +54,8 @@ type Policies struct {
 
 	// active has the policies that apply now, by namespace. It is replaced, never changed.
 	active atomic.Pointer[map[string]*namespace]
-	opened atomic.Bool   // AwaitStart need not wait any more
-	kick   chan struct{} // the agenda has something earlier
+	opened atomic.Bool // AwaitStart need not wait any more
+	agenda *agenda.Agenda[task]
 
 	// Set by the first Join, and not changed then.
 	handle  Handle
@@ -66,27 +67,22 @@ type Policies struct {
 	joined  bool
 	served  bool // the CustomResourceDefinition is there
 	leading bool
-	busy    bool // the worker does something
-	agenda  timetable
 	entries map[types.UID]*entry
 	waiting map[types.UID]*waiter
+	waking  map[types.UID]*waiter // those to be woken, at their time
 }
 
 // entry is the state of one policy object.
 type entry struct {
-	object  crd.Object[*v1alpha1.ZoneSpreadPolicy, *policy.Policy]
-	zones   *policy.Zones // nil until the spec could be applied once
-	next    policy.Deadline
-	seen    bool // zones have been shown the nodes
-	filled  bool // members has the pods that existed when the spec was seen
-	fills   int  // how often their collection has begun
-	members members
+	object   crd.Object[*v1alpha1.ZoneSpreadPolicy, *policy.Policy]
+	zones    *policy.Zones // nil until the spec could be applied once
+	next     policy.Deadline
+	*members // of the latest spec; made anew when their collection begins
 	// refused are the pods that the policy refused when they were last tried, changes is how often something happened that
 	// may help some of them.
 	refused map[types.UID]*refusal
 	changes uint64
-	stale   bool   // the report may be
-	openTo  string // the template that zones were shown the nodes by
+	stale   bool // the report may be
 }
 
 // Option changes how Policies are built.
@@ -104,14 +100,14 @@ func New(options ...Option) *Policies {
 		clock:               clock.RealClock{},
 		leads:               func(ctx context.Context, h Handle) <-chan struct{} { return leader.Of(ctx, h).Leading() },
 		comparisonOperators: feature.TolerationOperators(),
-		kick:                make(chan struct{}, 1),
-		agenda:              newTimetable(),
 		entries:             map[types.UID]*entry{},
 		waiting:             map[types.UID]*waiter{},
+		waking:              map[types.UID]*waiter{},
 	}
 	for _, o := range options {
 		o(s)
 	}
+	s.agenda = agenda.New[task](s.clock)
 	return s
 }
 
@@ -145,7 +141,7 @@ func (s *Policies) Join(ctx context.Context, h Handle) error {
 		return fmt.Errorf("policies: %w", err)
 	}
 	exportMetrics(ctx, s)
-	go s.work(ctx)
+	go s.agenda.Run(ctx, 1, func(t task) { s.do(ctx, t) })
 	go func() {
 		if toolscache.WaitForCacheSync(ctx.Done(), s.cluster.synced) {
 			s.fillAll()
@@ -209,8 +205,5 @@ func (s *Policies) Idle() bool {
 	if !s.joined {
 		return true
 	}
-	if next, some := s.agenda.next(); s.busy || some && !next.After(s.clock.Now()) {
-		return false
-	}
-	return !s.leading || s.writer.Idle()
+	return s.agenda.Idle() && (!s.leading || s.writer.Idle())
 }

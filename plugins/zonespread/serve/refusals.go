@@ -22,8 +22,7 @@ const (
 
 // Attempt is what a failed scheduling cycle of a pod shows about one of its policies.
 type Attempt struct {
-	Applied *Applied
-	Answer  *Answer
+	Answer
 	// Refused are the zones that the policy refused, with the rule; Pass means an unknown rule. NoLabel is true if it refused
 	// nodes without a zone.
 	Refused map[string]policy.Rule
@@ -31,8 +30,7 @@ type Attempt struct {
 	// Full are the zones in which other plugins refused every node that is eligible for the pod; true if all of them lack what
 	// the pod requests.
 	Full map[string]bool
-	// Held is what the policy's caps count for the pod, and Scaling how the zones stand that they apply to.
-	Held    policy.Held
+	// Scaling is how the zones stand that the policy's caps apply to.
 	Scaling policy.Scaling
 }
 
@@ -42,20 +40,17 @@ type waiter struct {
 	workload types.UID
 	attempts int
 	tried    time.Time
+	wakeAt   time.Time // while it is about to be woken
 	refusals []*refusal
 }
 
-// refusal is what a policy refused a pod.
+// refusal is an attempt in which the policy refused nodes to the pod.
 type refusal struct {
-	entry    *entry
-	waiter   *waiter
-	zones    map[string]policy.Rule
-	selector labels.Selector // of the pods that count for the skew
-	held     policy.Held
-	scaling  policy.Scaling
+	*Attempt
+	waiter *waiter
 }
 
-// Attempted records that a pod found no node.
+// Attempted records that a pod found no node. It keeps the attempts.
 func (s *Policies) Attempted(pod *v1.Pod, requests policy.Requests, attempts []Attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,16 +63,16 @@ func (s *Policies) Attempted(pod *v1.Pod, requests policy.Requests, attempts []A
 	s.waiting[pod.UID] = w
 	for i := range attempts {
 		a := &attempts[i]
-		e := a.Applied.entry
-		if s.entries[a.Applied.UID()] != e {
+		e := a.entry
+		if s.entries[a.UID()] != e {
 			continue // deleted meanwhile
 		}
-		w.workload = a.Answer.Workload.UID
+		w.workload = a.workload
 		if len(a.Refused) > 0 || a.NoLabel {
-			r := &refusal{entry: e, waiter: w, zones: a.Refused, selector: a.Applied.SelectorFor(pod.Labels), held: a.Held, scaling: a.Scaling}
+			r := &refusal{Attempt: a, waiter: w}
 			w.refusals = append(w.refusals, r)
 			e.refused[pod.UID], e.stale = r, true
-			if e.changes != a.Answer.changes {
+			if e.changes != a.changes {
 				s.wakeLocked(w) // something that may help happened during the attempt
 			}
 		}
@@ -98,7 +93,7 @@ func (s *Policies) Attempted(pod *v1.Pod, requests policy.Requests, attempts []A
 // forgetLocked drops a pod that no longer waits, or is tried again.
 func (s *Policies) forgetLocked(w *waiter) {
 	delete(s.waiting, w.pod.UID)
-	s.agenda.remove(task{wakePod, w.pod.UID})
+	delete(s.waking, w.pod.UID)
 	for _, r := range w.refusals {
 		delete(r.entry.refused, w.pod.UID)
 		r.entry.stale = true
@@ -110,7 +105,7 @@ func (s *Policies) forgetLocked(w *waiter) {
 func (s *Policies) dropRefusalsLocked(e *entry) {
 	for uid, w := range s.waiting {
 		w.refusals = slices.DeleteFunc(w.refusals, func(r *refusal) bool { return r.entry == e })
-		if _, wakes := s.agenda.of[task{wakePod, uid}]; !wakes && len(w.refusals) == 0 && w.pod.Namespace == e.object.Latest.Namespace {
+		if s.waking[uid] == nil && len(w.refusals) == 0 && w.pod.Namespace == e.object.Latest.Namespace {
 			delete(s.waiting, uid)
 		}
 	}
@@ -128,27 +123,35 @@ func (s *Policies) releaseLocked(e *entry, helps func(*refusal) bool) {
 
 // wakeLocked wakes a pod when its backoff is over.
 func (s *Policies) wakeLocked(w *waiter) {
+	if s.waking[w.pod.UID] != nil {
+		return
+	}
 	backoff := backoffLimit
 	if shift := w.attempts - 1; shift < 4 {
 		backoff = min(backoff, backoffInterval<<shift)
 	}
-	at := w.tried.Add(backoff)
-	if soon := s.clock.Now().Add(gatherInterval); at.Before(soon) {
-		at = soon
+	w.wakeAt = w.tried.Add(backoff)
+	if soon := s.clock.Now().Add(gatherInterval); w.wakeAt.Before(soon) {
+		w.wakeAt = soon
 	}
-	s.scheduleAtLocked(task{wakePod, w.pod.UID}, at)
+	s.waking[w.pod.UID] = w
+	s.agenda.AddAt(task{kind: wakePods}, w.wakeAt)
 }
 
-// activate sends waiting pods back to the scheduling queue, without a lock held.
-func (s *Policies) activate(ctx context.Context, uids []types.UID) {
+// activate sends the pods that are to be woken by now back to the scheduling queue together, without a lock held.
+func (s *Policies) activate(ctx context.Context) {
 	s.mu.Lock()
-	pods := make(map[string]*v1.Pod, len(uids))
-	for _, uid := range uids {
-		if w := s.waiting[uid]; w != nil {
-			pods[w.pod.Namespace+"/"+w.pod.Name] = w.pod
-			if len(w.refusals) == 0 {
-				delete(s.waiting, uid) // its policy is gone
-			}
+	now := s.clock.Now()
+	pods := map[string]*v1.Pod{}
+	for uid, w := range s.waking {
+		if w.wakeAt.After(now) {
+			s.agenda.AddAt(task{kind: wakePods}, w.wakeAt)
+			continue
+		}
+		delete(s.waking, uid)
+		pods[w.pod.Namespace+"/"+w.pod.Name] = w.pod
+		if len(w.refusals) == 0 {
+			delete(s.waiting, uid) // its policy is gone
 		}
 	}
 	s.mu.Unlock()
@@ -168,7 +171,7 @@ func (s *Policies) rescaled(w policy.Workload, before int64) {
 			continue
 		}
 		for _, r := range waiter.refusals {
-			if r.entry.object.Valid() && r.entry.object.Spec.ByOwner() && r.helpedByReplicas(before, w.Replicas) {
+			if r.ByOwner() && r.helpedByReplicas(before, w.Replicas) {
 				r.entry.changes++
 				s.wakeLocked(waiter)
 			}
@@ -180,48 +183,45 @@ func (s *Policies) rescaled(w policy.Workload, before int64) {
 // and a zone that reaches a lower cap no longer holds other zones back. What the zones hold is as of the attempt: the pod has been
 // woken already if a pod has come to the zone that holds others back, or has left one at its cap.
 func (r *refusal) helpedByReplicas(before, after int64) bool {
-	p := r.entry.object.Spec
 	switch {
-	case p.SameCaps(before, after):
+	case r.SameCaps(before, after):
 		return false
 	case after > before:
-		return r.byCap() && (r.by(policy.Pass) || r.scaling.Helped(p, after))
+		return r.by(policy.MaxPods, policy.MaxPerZone, policy.QuorumSafe) && (r.by(policy.Pass) || r.Scaling.Helped(r.Policy, after))
 	}
-	return bySkew(r) && (r.by(policy.Pass) || r.scaling.Freed(p, after))
+	return bySkew(r) && (r.by(policy.Pass) || r.Scaling.Freed(r.Policy, after))
 }
 
 func anyRefusal(*refusal) bool { return true }
 
 func bySkew(r *refusal) bool { return r.by(policy.Skew) }
 
-func (r *refusal) byCap() bool {
-	return r.by(policy.MaxPods) || r.by(policy.MaxPerZone) || r.by(policy.QuorumSafe)
-}
-
-func (r *refusal) by(rule policy.Rule) bool {
-	for _, of := range r.zones {
-		if of == rule || of == policy.Pass {
+// by reports whether one of the rules refused a zone; an unknown rule may be any.
+func (r *refusal) by(rules ...policy.Rule) bool {
+	for _, of := range r.Refused {
+		if of == policy.Pass || slices.Contains(rules, of) {
 			return true
 		}
 	}
 	return false
 }
 
+// counts reports whether a pod counts for the refused one.
+func (r *refusal) counts(pod *v1.Pod) bool {
+	return r.Selector.Matches(labels.Set(pod.Labels)) || r.Held.Counts(labels.Set(pod.Labels))
+}
+
 // helpedByEndOf reports whether it may help that a pod no longer counts. zone is where it was, empty if unknown.
 func (r *refusal) helpedByEndOf(pod *v1.Pod, zone string) bool {
-	counts := r.selector.Matches(labels.Set(pod.Labels)) || r.held.Counts(labels.Set(pod.Labels))
-	if !counts || zone == "" {
-		return counts
-	}
-	rule, refused := r.zones[zone]
-	return refused && rule.Resolvable()
+	rule, refused := r.Refused[zone]
+	return r.counts(pod) && (zone == "" || refused && rule.Resolvable())
 }
 
 // helpedByStartOf reports whether it may help that another pod counts in a zone: the emptiest zone may become fuller, and a
 // zone that reaches its cap no longer holds other zones back.
 func (r *refusal) helpedByStartOf(pod *v1.Pod, zone string) bool {
-	_, refused := r.zones[zone]
-	return !refused && bySkew(r) && (r.selector.Matches(labels.Set(pod.Labels)) || r.held.Counts(labels.Set(pod.Labels)))
+	_, refused := r.Refused[zone]
+	return !refused && bySkew(r) && r.counts(pod)
 }
 
 // Helps reports whether the change of an assigned pod may help a pod that policies refused, because it begins, ceases or
@@ -235,11 +235,8 @@ func (s *Policies) Helps(pod, was, is *v1.Pod) bool {
 		return true // unknown after a cycle of a pod group, in which PostFilter is not called
 	}
 	for _, r := range w.refusals {
-		if !r.entry.object.Valid() {
-			continue
-		}
-		key := r.entry.object.Spec.TopologyKey()
-		if was != nil && r.helpedByEndOf(was, s.zoneOf(key, was)) || is != nil && live(is) && r.helpedByStartOf(is, s.zoneOf(key, is)) {
+		key := r.TopologyKey()
+		if was != nil && r.helpedByEndOf(was, s.zoneOf(key, was.Spec.NodeName)) || is != nil && live(is) && r.helpedByStartOf(is, s.zoneOf(key, is.Spec.NodeName)) {
 			return true
 		}
 	}

@@ -60,17 +60,23 @@ func newsBetween(before, after *v1alpha1.ZoneSpreadPolicyStatus) []news {
 		case v1alpha1.ZoneEmpty:
 		}
 	}
-	if c := turned(before, after, v1alpha1.ConditionInfeasible, metav1.ConditionTrue); c != nil {
-		add(v1.EventTypeWarning, reasonInfeasible, "%s: %s", c.Reason, c.Message)
-	}
-	if c := turned(before, after, v1alpha1.ConditionInfeasible, metav1.ConditionFalse); c != nil && had(before, v1alpha1.ConditionInfeasible, metav1.ConditionTrue) {
-		add(v1.EventTypeNormal, reasonFeasible, "%s", c.Message)
-	}
-	if c := turned(before, after, v1alpha1.ConditionAccepted, metav1.ConditionFalse); c != nil {
-		add(v1.EventTypeWarning, reasonNotAccepted, "%s", c.Message)
-	}
-	if c := turned(before, after, v1alpha1.ConditionAccepted, metav1.ConditionTrue); c != nil && had(before, v1alpha1.ConditionAccepted, metav1.ConditionFalse) {
-		add(v1.EventTypeNormal, reasonAcceptedAgain, "%s", c.Message)
+	for _, of := range []struct {
+		condition        string
+		bad, good        metav1.ConditionStatus
+		begins, isMended string
+	}{
+		{v1alpha1.ConditionInfeasible, metav1.ConditionTrue, metav1.ConditionFalse, reasonInfeasible, reasonFeasible},
+		{v1alpha1.ConditionAccepted, metav1.ConditionFalse, metav1.ConditionTrue, reasonNotAccepted, reasonAcceptedAgain},
+	} {
+		was, is := meta.FindStatusCondition(before.Conditions, of.condition), meta.FindStatusCondition(after.Conditions, of.condition)
+		wasBad := was != nil && was.Status == of.bad
+		switch {
+		case is == nil:
+		case is.Status == of.bad && (!wasBad || was.Reason != is.Reason):
+			add(v1.EventTypeWarning, of.begins, "%s: %s", is.Reason, is.Message)
+		case is.Status == of.good && wasBad:
+			add(v1.EventTypeNormal, of.isMended, "%s", is.Message)
+		}
 	}
 	return out
 }
@@ -89,22 +95,6 @@ func since(z *v1alpha1.ZoneStatus) string {
 
 func unavailable(state v1alpha1.ZoneState) bool {
 	return state == v1alpha1.ZoneClosed || state == v1alpha1.ZoneFull
-}
-
-// turned returns a condition that has changed to the status, or has it for another reason than before.
-func turned(before, after *v1alpha1.ZoneSpreadPolicyStatus, kind string, status metav1.ConditionStatus) *metav1.Condition {
-	c := meta.FindStatusCondition(after.Conditions, kind)
-	if c == nil || c.Status != status {
-		return nil
-	}
-	if was := meta.FindStatusCondition(before.Conditions, kind); was != nil && was.Status == status && was.Reason == c.Reason {
-		return nil
-	}
-	return c
-}
-
-func had(status *v1alpha1.ZoneSpreadPolicyStatus, kind string, is metav1.ConditionStatus) bool {
-	return meta.IsStatusConditionPresentAndEqual(status.Conditions, kind, is)
 }
 
 // announce sends the events about a change of a policy's status.

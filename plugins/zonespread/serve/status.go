@@ -1,6 +1,9 @@
 package serve
 
 import (
+	"maps"
+	"slices"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -64,46 +67,36 @@ func (s *Policies) observe(uid types.UID) (*policy.Policy, policy.Observation) {
 		return nil, policy.Observation{}
 	}
 	p := e.object.Spec
-	facts := make([]fact, 0, len(e.members.facts))
-	for _, f := range e.members.facts {
-		facts = append(facts, f)
-	}
+	facts := slices.AppendSeq(make([]fact, 0, len(e.facts)), maps.Values(e.facts))
 	o := policy.Observation{Tally: p.NewTally(), Waiting: int64(len(e.refused))}
 	s.mu.Unlock()
 
-	owners := map[reference]int{} // place in o.Workloads, -1 for none that is known
-	byUID := map[types.UID]int{}
+	owners := map[reference]types.UID{} // of workloads, empty for one that is not known
+	live := map[types.UID]int64{}
 	zones := map[string]string{}
 	for i := range facts {
 		f := &facts[i]
-		at, known := owners[f.owner]
+		uid, known := owners[f.owner]
 		if !known {
-			at = -1
-			if w := s.cluster.workload(p.Namespace(), f.owner); w.UID != "" {
-				if at, known = byUID[w.UID]; !known {
-					at = len(o.Workloads)
-					byUID[w.UID] = at
-					o.Workloads = append(o.Workloads, policy.OwnedPods{Workload: w})
-				}
+			w := s.cluster.workload(p.Namespace(), f.owner)
+			uid = w.UID
+			owners[f.owner] = uid
+			if _, known := live[uid]; !known && uid != "" {
+				o.Workloads = append(o.Workloads, policy.OwnedPods{Workload: w})
 			}
-			owners[f.owner] = at
 		}
+		live[uid]++
 		zone, known := zones[f.node]
 		if !known {
-			if node, err := s.cluster.nodes.Get(f.node); err == nil {
-				zone = node.Labels[p.TopologyKey()]
-			}
+			zone = s.zoneOf(p.TopologyKey(), f.node)
 			zones[f.node] = zone
 		}
-		var workload types.UID
-		if at < 0 {
-			o.Unowned++
-		} else {
-			o.Workloads[at].Live++
-			workload = o.Workloads[at].UID
-		}
-		o.Tally.Add(workload, f.revision, f.gang, zone)
+		o.Tally.Add(uid, f.revision, f.gang, zone)
 	}
+	for i := range o.Workloads {
+		o.Workloads[i].Live = live[o.Workloads[i].UID]
+	}
+	o.Unowned = live[""]
 	return p, o
 }
 

@@ -159,9 +159,9 @@ func TestChangesWhileAPodIsTried(t *testing.T) {
 	w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1")...)
 	waiting, counted := newPod("waiting", ""), newPod("counted", "a1")
 	applied := w.For(waiting)
-	answers := w.Ask(waiting, applied, nil)
+	answers := w.Ask(waiting, applied, nil, nil)
 	w.podChanged(counted, terminating(counted))
-	w.Attempted(waiting, nil, []Attempt{{Applied: applied[0], Answer: &answers[0], Refused: skewOfA}})
+	w.Attempted(waiting, nil, []Attempt{{Answer: answers[0], Refused: skewOfA}})
 	w.pass(2 * time.Second)
 	require.Equal(t, 1, w.wakes("waiting"))
 }

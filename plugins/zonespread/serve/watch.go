@@ -2,6 +2,7 @@ package serve
 
 import (
 	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -22,7 +23,7 @@ func (s *Policies) servedChanged(available bool) {
 	s.publishLocked("")
 	for _, e := range s.entries {
 		s.releaseLocked(e, anyRefusal)
-		if available && e.object.Valid() {
+		if available {
 			s.refillLocked(e) // events of pods were not for it
 		}
 	}
@@ -49,7 +50,7 @@ func (s *Policies) policySeen(obj *v1alpha1.ZoneSpreadPolicy) {
 	case !s.leading && e.object.Valid():
 		// All facts that the leader decides by are in the status: a standby that takes over continues from there.
 		e.zones = policy.NewZones(e.object.Spec, obj.Status.Zones)
-		s.scheduleLocked(task{kind: lookAtNodes}, gatherInterval)
+		s.schedule(task{kind: lookAtNodes}, gatherInterval)
 	}
 }
 
@@ -58,6 +59,7 @@ func (s *Policies) respecLocked(e *entry) {
 	s.publishLocked(e.object.Latest.Namespace)
 	s.releaseLocked(e, anyRefusal)
 	s.writer.Now(e.object.Latest.UID)
+	s.refillLocked(e)
 	if !e.object.Valid() {
 		return // the facts about its zones are kept until the spec is corrected
 	}
@@ -66,7 +68,6 @@ func (s *Policies) respecLocked(e *entry) {
 	} else {
 		e.zones.Respec(e.object.Spec)
 	}
-	s.refillLocked(e)
 }
 
 // policyGone forgets a policy and wakes the pods that it refused.
@@ -80,25 +81,21 @@ func (s *Policies) policyGone(obj *v1alpha1.ZoneSpreadPolicy) {
 	delete(s.entries, obj.UID)
 	s.publishLocked(obj.Namespace)
 	s.releaseLocked(e, anyRefusal)
-	s.agenda.remove(task{passDeadline, obj.UID})
 	s.dropRefusalsLocked(e)
 }
 
 // refillLocked schedules the members of a policy to be collected again.
 func (s *Policies) refillLocked(e *entry) {
-	e.members, e.filled, e.seen = newMembers(), false, false
-	e.fills++
-	s.scheduleLocked(task{fillMembers, e.object.Latest.UID}, 0)
+	e.members = newMembers()
+	s.schedule(task{fillMembers, e.object.Latest.UID}, 0)
 }
 
 // fillAll schedules the members of all policies to be collected, once pods and nodes are known.
 func (s *Policies) fillAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for uid, e := range s.entries {
-		if e.object.Valid() && !e.filled {
-			s.scheduleLocked(task{fillMembers, uid}, 0)
-		}
+	for uid := range s.entries {
+		s.schedule(task{fillMembers, uid}, 0)
 	}
 }
 
@@ -112,15 +109,12 @@ func (s *Policies) fill(uid types.UID) {
 	}
 	s.mu.Lock()
 	e := s.entries[uid]
-	var p *policy.Policy
-	var n int
-	if e != nil && e.object.Valid() && !e.filled {
-		p, n = e.object.Spec, e.fills
-	}
-	s.mu.Unlock()
-	if p == nil {
+	if e == nil || !e.object.Valid() || e.filled {
+		s.mu.Unlock()
 		return
 	}
+	p, collected := e.object.Spec, e.members
+	s.mu.Unlock()
 	all, _ := s.cluster.pods.Pods(p.Namespace()).List(labels.Everything()) // the lister of a cache has no errors
 	var selected []*v1.Pod
 	for _, pod := range all {
@@ -128,27 +122,25 @@ func (s *Policies) fill(uid types.UID) {
 			selected = append(selected, pod)
 		}
 	}
-	for len(selected) > 0 {
-		step := min(fillStep, len(selected))
+	for step := range slices.Chunk(selected, fillStep) {
 		s.mu.Lock()
-		if e.object.Spec != p || e.fills != n {
+		if e.members != collected {
 			s.mu.Unlock()
-			return // another spec, or a newer list, which is taken in by itself
+			return // of another spec, or of a newer list
 		}
-		for _, listed := range selected[:step] {
+		for _, listed := range step {
 			// The pods' events arrive at the same time. Only the lister's current state is not older than the last of them.
 			if pod, err := s.cluster.pods.Pods(listed.Namespace).Get(listed.Name); err == nil {
 				e.take(pod, s.comparisonOperators)
 			}
 		}
 		s.mu.Unlock()
-		selected = selected[step:]
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.object.Spec == p && e.fills == n {
+	if e.members == collected {
 		e.filled, e.stale = true, true
-		s.scheduleLocked(task{kind: lookAtNodes}, 0)
+		s.schedule(task{kind: lookAtNodes}, 0)
 	}
 }
 
@@ -203,20 +195,20 @@ func (s *Policies) memberChangedLocked(a *Applied, was, is *v1.Pod) {
 	if e.object.Spec != a.Policy {
 		return // the change of its spec comes first
 	}
-	before := e.members.matching()
+	before := e.matching()
 	if is != nil {
 		e.take(is, s.comparisonOperators)
-	} else if e.members.lose(was.UID) {
+	} else if e.lose(was.UID) {
 		e.stale = true
 	}
-	if e.members.newest().key != e.openTo {
-		s.scheduleLocked(task{kind: lookAtNodes}, gatherInterval)
+	if e.newest().key != e.openTo {
+		s.schedule(task{kind: lookAtNodes}, gatherInterval)
 	}
 	if was != nil && is != nil && live(was) && !live(is) {
 		// The framework has no event for a pod that starts to terminate.
-		s.releaseLocked(e, func(r *refusal) bool { return r.helpedByEndOf(was, s.zoneOf(a.TopologyKey(), was)) })
+		s.releaseLocked(e, func(r *refusal) bool { return r.helpedByEndOf(was, s.zoneOf(a.TopologyKey(), was.Spec.NodeName)) })
 	}
-	if after := e.members.matching(); e.filled && a.Matching() && !a.SameCaps(before, after) {
+	if after := e.matching(); e.filled && a.Matching() && !a.SameCaps(before, after) {
 		s.releaseLocked(e, func(r *refusal) bool { return r.helpedByReplicas(before, after) })
 	}
 }

@@ -5,70 +5,43 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"zonewise.dev/internal/agenda"
 )
 
-// schedule adds a task that is due after some time.
+// task is something that the worker does at a certain time.
+type task struct {
+	kind taskKind
+	uid  types.UID // of the policy, if it is about one
+}
+
+type taskKind uint8
+
+const (
+	lookAtNodes taskKind = iota
+	reportAll            // of the leader: bring all statuses up to date
+	fillMembers
+	passDeadline
+	wakePods
+)
+
+// schedule adds a task that is due after some time, if it is not due earlier anyway.
 func (s *Policies) schedule(t task, after time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.scheduleLocked(t, after)
+	s.agenda.AddAt(t, s.clock.Now().Add(after))
 }
 
-func (s *Policies) scheduleLocked(t task, after time.Duration) {
-	s.scheduleAtLocked(t, s.clock.Now().Add(after))
-}
-
-func (s *Policies) scheduleAtLocked(t task, at time.Time) {
-	next, some := s.agenda.next()
-	s.agenda.add(t, at)
-	if some && !at.Before(next) {
-		return
+// do does a task. It is called by the worker alone, the only goroutine that calls the scheduling queue.
+func (s *Policies) do(ctx context.Context, t task) {
+	switch t.kind {
+	case lookAtNodes:
+		s.observeNodes()
+	case reportAll:
+		s.report()
+	case fillMembers:
+		s.fill(t.uid)
+	case passDeadline:
+		s.deadlinePassed(t.uid)
+	case wakePods:
+		s.activate(ctx)
 	}
-	select {
-	case s.kick <- struct{}{}:
-	default: // the worker is about to look anyway
-	}
-}
-
-// work does the due tasks until ctx ends. It is the only goroutine that calls the scheduling queue.
-func (s *Policies) work(ctx context.Context) {
-	for ctx.Err() == nil {
-		s.mu.Lock()
-		now := s.clock.Now()
-		due := s.agenda.due(now)
-		next, some := s.agenda.next()
-		s.busy = len(due) > 0
-		s.mu.Unlock()
-		if len(due) > 0 {
-			s.do(ctx, due)
-			continue
-		}
-		if !some {
-			next = time.Time{}
-		}
-		agenda.Wait(ctx, s.clock, next, s.kick)
-	}
-}
-
-func (s *Policies) do(ctx context.Context, due []task) {
-	var wake []types.UID
-	for _, t := range due {
-		switch t.kind {
-		case lookAtNodes:
-			s.observeNodes()
-		case reportAll:
-			s.report()
-		case fillMembers:
-			s.fill(t.uid)
-		case passDeadline:
-			s.deadlinePassed(t.uid)
-		case wakePod:
-			wake = append(wake, t.uid)
-		}
-	}
-	s.activate(ctx, wake)
 }
 
 // factsChangedLocked is called when facts that decisions depend on have changed: they are written at once, and the deadline
@@ -84,7 +57,7 @@ func (s *Policies) factsChangedLocked(e *entry) {
 func (s *Policies) armLocked(e *entry) {
 	var ok bool
 	if e.next, ok = e.zones.NextDeadline(s.clock.Now()); ok {
-		s.scheduleAtLocked(task{passDeadline, e.object.Latest.UID}, e.next.At)
+		s.agenda.AddAt(task{passDeadline, e.object.Latest.UID}, e.next.At)
 	}
 }
 

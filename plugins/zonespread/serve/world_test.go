@@ -189,19 +189,15 @@ func (w *world) attempt(pod *v1.Pod, zones map[string]policy.Rule, full map[stri
 	applied := w.For(pod)
 	requests := policy.RequestsOf(pod)
 	var attempts []Attempt
-	for i, answer := range w.Ask(pod, applied, requests) {
-		a := Attempt{Applied: applied[i], Answer: &answer, Refused: zones, Full: full, Scaling: policy.Scaling{AtCap: 6, Behind: 3}}
-		if applied[i].Caps() {
-			a.Held = applied[i].HeldFor(&answer.Workload, pod.Labels)
-		}
-		attempts = append(attempts, a)
+	for _, answer := range w.Ask(pod, applied, requests, nil) {
+		attempts = append(attempts, Attempt{Answer: answer, Refused: zones, Full: full, Scaling: policy.Scaling{AtCap: 6, Behind: 3}})
 	}
 	w.Attempted(pod, requests, attempts)
 }
 
 func (w *world) view(pod *v1.Pod) policy.View {
 	w.t.Helper()
-	answers := w.Ask(pod, w.For(pod), policy.RequestsOf(pod))
+	answers := w.Ask(pod, w.For(pod), policy.RequestsOf(pod), nil)
 	require.NotEmpty(w.t, answers)
 	return answers[0].View
 }
