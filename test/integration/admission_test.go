@@ -45,11 +45,11 @@ func (w *world) refuse(name string, operation admissionv1.OperationType, resourc
 			ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
 		},
 	}
-	require.NoError(w.t, cp.client.Create(w.ctx, policy))
-	require.NoError(w.t, cp.client.Create(w.ctx, binding))
+	require.NoError(w.t, w.cp.client.Create(w.ctx, policy))
+	require.NoError(w.t, w.cp.client.Create(w.ctx, binding))
 	lift = func() {
-		require.NoError(w.t, client.IgnoreNotFound(cp.client.Delete(w.ctx, binding)))
-		require.NoError(w.t, client.IgnoreNotFound(cp.client.Delete(w.ctx, policy)))
+		require.NoError(w.t, client.IgnoreNotFound(w.cp.client.Delete(w.ctx, binding)))
+		require.NoError(w.t, client.IgnoreNotFound(w.cp.client.Delete(w.ctx, policy)))
 	}
 	w.t.Cleanup(lift)
 	return lift
@@ -60,5 +60,5 @@ func (w *world) ungate(pod *v1.Pod) {
 	w.t.Helper()
 	got := w.pod(pod)
 	got.Spec.SchedulingGates = nil
-	require.NoError(w.t, cp.client.Update(w.ctx, got))
+	require.NoError(w.t, w.cp.client.Update(w.ctx, got))
 }

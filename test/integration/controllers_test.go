@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
-	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -19,15 +18,14 @@ type controllerManager struct {
 }
 
 // needControllers starts the control plane's kube-controller-manager if it does not run yet.
-func needControllers(t *testing.T) {
-	t.Helper()
-	cp.managerMu.Lock()
-	defer cp.managerMu.Unlock()
+func (w *world) needControllers() {
+	w.t.Helper()
+	cp := w.cp
 	if cp.manager != nil {
 		return
 	}
 	log, err := os.Create(filepath.Join(cp.dir, "kube-controller-manager.log"))
-	require.NoError(t, err)
+	require.NoError(w.t, err)
 	cmd := exec.Command(cp.plane.Program("kube-controller-manager"),
 		"--kubeconfig="+cp.plane.Admin,
 		"--controllers=deployment-controller,replicaset-controller,disruption-controller,garbage-collector-controller",
@@ -37,8 +35,8 @@ func needControllers(t *testing.T) {
 		"--kube-api-qps=500", "--kube-api-burst=1000",
 	)
 	cmd.Stdout, cmd.Stderr = log, log
-	require.NoError(t, cmd.Start())
-	require.NoError(t, log.Close(), "the process has its own handle of the file")
+	require.NoError(w.t, cmd.Start())
+	require.NoError(w.t, log.Close(), "the process has its own handle of the file")
 	m := &controllerManager{cmd: cmd, done: make(chan error, 1)}
 	go func() { m.done <- cmd.Wait() }()
 	cp.manager = m

@@ -8,9 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync"
 
-	"github.com/go-logr/logr"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,10 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/controlplane"
@@ -69,9 +65,7 @@ type controlPlane struct {
 	schedulerKubeconfig string
 
 	stopKubelets context.CancelFunc
-
-	managerMu sync.Mutex // guards manager
-	manager   *controllerManager
+	manager      *controllerManager // nil until a test needs it
 }
 
 // repository returns the root of the repository: go test runs in the directory of the package.
@@ -85,11 +79,6 @@ func repository() (string, error) {
 
 // startControlPlane starts it and waits until it serves.
 func startControlPlane() (_ *controlPlane, err error) {
-	// The schedulers of a test log to that test (scheduler_test.go). What logs without a context says
-	// nothing that a failure needs.
-	klog.SetLogger(logr.Discard())
-	ctrllog.SetLogger(logr.Discard())
-
 	root, err := repository()
 	if err != nil {
 		return nil, err
@@ -135,8 +124,6 @@ func startControlPlane() (_ *controlPlane, err error) {
 
 func (c *controlPlane) stop() error {
 	var errs []error
-	c.managerMu.Lock()
-	defer c.managerMu.Unlock()
 	if c.manager != nil {
 		errs = append(errs, c.manager.stop())
 	}

@@ -34,11 +34,11 @@ func (w *world) installCRD(path string) {
 	require.NoError(w.t, err)
 	w.eventually("the definition can be installed", func() (bool, string) {
 		there := &apiextensionsv1.CustomResourceDefinition{}
-		err := cp.client.Get(w.ctx, client.ObjectKeyFromObject(options.CRDs[0]), there)
+		err := w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(options.CRDs[0]), there)
 		if err == nil && there.DeletionTimestamp != nil {
 			return false, "the former one is being deleted"
 		}
-		_, err = envtest.InstallCRDs(cp.admin, options)
+		_, err = envtest.InstallCRDs(w.cp.admin, options)
 		return err == nil, fmt.Sprint(err)
 	})
 }
@@ -48,9 +48,9 @@ func (w *world) uninstallCRD(path string) {
 	w.t.Helper()
 	options, err := crdOptions(path)
 	require.NoError(w.t, err)
-	require.NoError(w.t, envtest.UninstallCRDs(cp.admin, options))
+	require.NoError(w.t, envtest.UninstallCRDs(w.cp.admin, options))
 	w.eventually("the definition is gone", func() (bool, string) {
-		err := cp.client.Get(w.ctx, client.ObjectKeyFromObject(options.CRDs[0]), &apiextensionsv1.CustomResourceDefinition{})
+		err := w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(options.CRDs[0]), &apiextensionsv1.CustomResourceDefinition{})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)
 	})
 }

@@ -79,8 +79,8 @@ func (w *world) startReplicaOf(program string, number int, qps int32) *replica {
 	r.cmd = exec.CommandContext(w.ctx, program,
 		"--config="+w.writeConfig(setup),
 		"--bind-address=127.0.0.1", "--secure-port="+port,
-		"--authentication-kubeconfig="+cp.schedulerKubeconfig,
-		"--authorization-kubeconfig="+cp.schedulerKubeconfig,
+		"--authentication-kubeconfig="+w.cp.schedulerKubeconfig,
+		"--authorization-kubeconfig="+w.cp.schedulerKubeconfig,
 		"--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics",
 		"-v=2",
 	)
@@ -99,7 +99,7 @@ func (w *world) startReplicaOf(program string, number int, qps int32) *replica {
 		<-ended
 		// The leader of the next test need not wait until this one's lease has run out. The context of the test is over.
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "zonewise-scheduler"}}
-		require.NoError(w.t, client.IgnoreNotFound(cp.client.Delete(context.Background(), lease)))
+		require.NoError(w.t, client.IgnoreNotFound(w.cp.client.Delete(context.Background(), lease)))
 		if w.t.Failed() {
 			content, err := os.ReadFile(log.Name())
 			lines := strings.Split(string(content), "\n")
@@ -145,7 +145,7 @@ func metric(metrics, name string) string {
 func (w *world) leaseHolder() string {
 	w.t.Helper()
 	lease := &coordinationv1.Lease{}
-	err := cp.client.Get(w.ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "zonewise-scheduler"}, lease)
+	err := w.cp.client.Get(w.ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "zonewise-scheduler"}, lease)
 	if client.IgnoreNotFound(err) == nil && err != nil {
 		return ""
 	}

@@ -37,8 +37,8 @@ func (a account) sorted() account {
 func (w *world) apiAccount() account {
 	w.t.Helper()
 	nodes, pods := &v1.NodeList{}, &v1.PodList{}
-	require.NoError(w.t, cp.client.List(w.ctx, nodes))
-	require.NoError(w.t, cp.client.List(w.ctx, pods))
+	require.NoError(w.t, w.cp.client.List(w.ctx, nodes))
+	require.NoError(w.t, w.cp.client.List(w.ctx, pods))
 	a := account{}
 	for _, node := range nodes.Items {
 		a[node.Name] = nodeAccount{
@@ -145,7 +145,7 @@ func (s *runningScheduler) assumed() []string {
 func (w *world) partialGangs() []string {
 	w.t.Helper()
 	groups := &schedulingv1alpha1.PodGroupList{}
-	if err := cp.client.List(w.ctx, groups, client.InNamespace(w.namespace)); !meta.IsNoMatchError(err) {
+	if err := w.cp.client.List(w.ctx, groups, client.InNamespace(w.namespace)); !meta.IsNoMatchError(err) {
 		require.NoError(w.t, err)
 	}
 	var partial []string

@@ -16,6 +16,7 @@ const churnSteps = 120
 // watcher looks at every moment of it, and what must be true at the end of every test is true at the end of
 // this one, for each of several orders.
 func TestChurn(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			c := &churn{world: newWorld(t), rand: rand.New(rand.NewPCG(seed, seed)), gangs: map[string][]*v1.Pod{}}

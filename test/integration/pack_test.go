@@ -82,12 +82,12 @@ func TestRestartInTheMiddleOfAWorkload(t *testing.T) {
 // TestZoneIsLost: Deployments and a gang share three zones. One zone is lost: the Deployments' pods move and
 // stay spread over the others. A gang that no longer fits waits whole, and is bound when the zone returns.
 func TestZoneIsLost(t *testing.T) {
-	needControllers(t)
 	w := newWorld(t)
+	w.needControllers()
 	w.addNodes("4", "a1", "a2", "b1", "b2", "c1", "c2")
 	w.startScheduler()
 	for _, name := range []string{"web", "api"} {
-		require.NoError(t, cp.client.Create(w.ctx, newDeployment(w.namespace, name, 6, newPod(name, "1", ofApp(name, 1, hard)))))
+		require.NoError(t, w.cp.client.Create(w.ctx, newDeployment(w.namespace, name, 6, newPod(name, "1", ofApp(name, 1, hard)))))
 		w.waitBoundCount(6, labelled(name))
 		w.requireSkew(1, labelled(name), "zone-a", "zone-b", "zone-c")
 	}

@@ -20,6 +20,7 @@ import (
 // requires that it is what manifests/rbac gives to the ServiceAccount, no less and no more, beside what every one may.
 // All other tests of the package run with it: writeConfig sees to that.
 func TestSchedulerHasTheShippedPermissions(t *testing.T) {
+	cp := takeControlPlane(t)
 	config, err := clientcmd.BuildConfigFromFlags("", cp.schedulerKubeconfig)
 	require.NoError(t, err)
 	scheduler := kubernetes.NewForConfigOrDie(config)
@@ -41,7 +42,7 @@ func TestSchedulerHasTheShippedPermissions(t *testing.T) {
 	}
 
 	for _, namespace := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault} {
-		want := shippedRules(t, namespace)
+		want := shippedRules(t, cp, namespace)
 		require.NotEmpty(t, want)
 		require.Equal(t, namespace == metav1.NamespaceSystem, slices.Contains(want, "create coordination.k8s.io/leases "))
 		theirs, urls := rulesOf(t, everybody, namespace)
@@ -131,7 +132,7 @@ func sortedSet(lines []string) []string {
 
 // shippedRules returns the rules that the bindings of manifests/rbac give to the scheduler in a namespace. The role that
 // they name and do not have is built into the API server.
-func shippedRules(t *testing.T, namespace string) []string {
+func shippedRules(t *testing.T, cp *controlPlane, namespace string) []string {
 	t.Helper()
 	objects, err := shippedPermissions()
 	require.NoError(t, err)

@@ -32,7 +32,7 @@ func TestMinMemberOfZero(t *testing.T) {
 	w.setMinMember("train", 2)
 	w.waitBound(gang...)
 
-	err := cp.client.Create(w.ctx, &schedulingv1alpha1.PodGroup{
+	err := w.cp.client.Create(w.ctx, &schedulingv1alpha1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "negative"},
 		Spec:       schedulingv1alpha1.PodGroupSpec{MinMember: -1},
 	})
@@ -76,7 +76,7 @@ func TestScheduleTimeoutsThatCannotBe(t *testing.T) {
 		"longest":  {math.MaxInt32, "spec.scheduleTimeoutSeconds is 2147483647, the scheduler waits at most 900: that is used"},
 	} {
 		w.watcher.setGang(name, 2)
-		require.NoError(t, cp.client.Create(w.ctx, &schedulingv1alpha1.PodGroup{
+		require.NoError(t, w.cp.client.Create(w.ctx, &schedulingv1alpha1.PodGroup{
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
 			Spec:       schedulingv1alpha1.PodGroupSpec{MinMember: 2, ScheduleTimeoutSeconds: &bad.seconds},
 		}))
@@ -123,13 +123,13 @@ func TestGroupOfAnotherNamespace(t *testing.T) {
 	w.addNodes("8", "a1")
 	w.startScheduler()
 	elsewhere := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "it-elsewhere-"}}
-	require.NoError(t, cp.client.Create(w.ctx, elsewhere))
+	require.NoError(t, w.cp.client.Create(w.ctx, elsewhere))
 	group := &schedulingv1alpha1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere.Name, Name: "train"},
 		Spec:       schedulingv1alpha1.PodGroupSpec{MinMember: 2},
 	}
-	require.NoError(t, cp.client.Create(w.ctx, group))
-	t.Cleanup(func() { require.NoError(t, cp.client.Delete(context.Background(), group)) })
+	require.NoError(t, w.cp.client.Create(w.ctx, group))
+	t.Cleanup(func() { require.NoError(t, w.cp.client.Delete(context.Background(), group)) })
 	gang := w.create(newPods(2, "train", "1", inGroup("train"))...)
 	for _, pod := range gang {
 		w.waitEvent("Pod", pod.Name, "PodGroupNotFound: PodGroup "+w.namespace+"/train: the PodGroup does not exist in the pod's namespace")
@@ -137,12 +137,12 @@ func TestGroupOfAnotherNamespace(t *testing.T) {
 	w.waitBound(w.create(newPod("other", "1"))...)
 	w.requirePending(gang...)
 	w.eventually("the PodGroup of the other namespace has no members", func() (bool, string) {
-		require.NoError(t, cp.client.Get(w.ctx, client.ObjectKeyFromObject(group), group))
+		require.NoError(t, w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(group), group))
 		return group.Status.Phase == schedulingv1alpha1.PodGroupPending, fmt.Sprintf("%+v", group.Status)
 	})
 	slash := newPod("slash", "1", inGroup(elsewhere.Name+"/train"))
 	slash.Namespace = w.namespace
-	require.True(t, apierrors.IsInvalid(cp.client.Create(w.ctx, slash)), "a label cannot name a namespace")
+	require.True(t, apierrors.IsInvalid(w.cp.client.Create(w.ctx, slash)), "a label cannot name a namespace")
 
 	w.createGroup("train", 2, 0)
 	w.waitBound(gang...)
@@ -167,8 +167,8 @@ func TestGroupThatNeverComes(t *testing.T) {
 // with an event that says what is missing. When the CRD is installed they go on, without a restart.
 func TestPodGroupsAreNotInstalled(t *testing.T) {
 	w := newWorld(t)
-	require.NoError(t, cp.uninstallPodGroups())
-	t.Cleanup(func() { require.NoError(t, cp.installPodGroups()) })
+	require.NoError(t, w.cp.uninstallPodGroups())
+	t.Cleanup(func() { require.NoError(t, w.cp.installPodGroups()) })
 	w.addNodes("8", "a1", "b1", "c1")
 	w.startScheduler()
 	w.waitBound(w.create(newPods(6, "web", "1", ofApp("web", 1, hard))...)...)
@@ -182,7 +182,7 @@ func TestPodGroupsAreNotInstalled(t *testing.T) {
 	// Pods without a group still pass them.
 	w.waitBound(w.create(newPod("other", "1"))...)
 
-	require.NoError(t, cp.installPodGroups())
+	require.NoError(t, w.cp.installPodGroups())
 	w.createGroup("train", 3, 0)
 	w.waitBound(gang...)
 }

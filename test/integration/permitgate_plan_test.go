@@ -21,6 +21,7 @@ import (
 
 // TestLauncherAndWorkers: only one node takes the launcher, and the workers, who come first, leave it.
 func TestLauncherAndWorkers(t *testing.T) {
+	t.Parallel()
 	for _, file := range []string{"zonewise.yaml", "permitgate.yaml"} {
 		t.Run(file, func(t *testing.T) {
 			w := newWorld(t)

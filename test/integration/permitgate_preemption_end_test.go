@@ -11,11 +11,10 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// How a gang's preemption ends: by the last victim, by time, by a refusal, or in the hands of the next scheduler.
+// How a gang's preemption ends: by the last victim, by a refusal, or in the hands of the next scheduler. By time: test/framework.
 
 // patient has gangs come back by themselves so late that only an event brings them back within a test. kube-scheduler's own
 // flush comes after five minutes.
@@ -45,6 +44,7 @@ func (w *world) waitQuiet() {
 // TestLastVictimBindsTheGang: nothing happens in the cluster but that the last victim leaves, and that binds the gang: no flush and no
 // end of a backoff would within the time of the test.
 func TestLastVictimBindsTheGang(t *testing.T) {
+	t.Parallel()
 	for name, victims := range map[string]int{"the only victim": 1, "the last of three": 3} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -75,32 +75,6 @@ func TestLastVictimBindsTheGang(t *testing.T) {
 	}
 }
 
-// TestPreemptionThatTakesTooLong: a victim does not end, a minute after its grace period. The gang gives back what the other one has
-// left, and says so; it evicts nobody else while that would not make room; and it comes again when it would.
-func TestPreemptionThatTakesTooLong(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("2", "a1")
-	w.startScheduler(withGateArgs(`{"maxBackoff": "1s"}`))
-	low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
-	small := w.createSlow(2, low, func(pod *v1.Pod) { pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1) })
-	w.waitBound(small...)
-	w.createGroup("train", 2, 0)
-	gang := w.create(newPods(2, "train", "1", inGroup("train"), ofPriority(high))...)
-	w.waitEvicted(small...)
-	w.letEnd(small[1])
-	other := w.create(newPod("other", "1", ofPriority(low)))
-	w.waitUnschedulable("Insufficient cpu", other...)
-
-	w.waitEvent("PodGroup", "train", "GangPreemptionFailed: PodGroup "+w.namespace+"/train: 1 victims had not left their nodes in time")
-	w.waitBound(other...)
-	w.requireNotEvicted(other...)
-	w.requirePending(gang...)
-
-	w.letEnd(small[0])
-	w.waitBound(gang...)
-	require.Equal(t, 1, w.evicted(other...))
-}
-
 // deletionRefused is what the policy of refuseDeletions says.
 const deletionRefused = "the policy of the test protects this pod"
 
@@ -112,7 +86,7 @@ func (w *world) refuseDeletions(pod *v1.Pod) {
 		Expression: fmt.Sprintf("oldObject.metadata.name != '%s' || request.userInfo.username != '%s'", pod.Name, schedulerUser.Name),
 		Message:    deletionRefused,
 	})
-	config := rest.CopyConfig(cp.admin)
+	config := rest.CopyConfig(w.cp.admin)
 	config.Impersonate = rest.ImpersonationConfig{UserName: schedulerUser.Name, Groups: schedulerUser.Groups}
 	asScheduler, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(w.t, err)

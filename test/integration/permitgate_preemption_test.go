@@ -32,7 +32,7 @@ func (w *world) letEnd(pods ...*v1.Pod) {
 	w.t.Helper()
 	w.letWatcherCatchUp()
 	for _, pod := range pods {
-		err := cp.client.Patch(w.ctx, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}},
+		err := w.cp.client.Patch(w.ctx, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}},
 			client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 		require.NoError(w.t, client.IgnoreNotFound(err))
 	}
@@ -58,7 +58,7 @@ func (w *world) evicted(pods ...*v1.Pod) (n int) {
 	w.t.Helper()
 	for _, pod := range pods {
 		got := &v1.Pod{}
-		err := cp.client.Get(w.ctx, client.ObjectKeyFromObject(pod), got)
+		err := w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(pod), got)
 		require.NoError(w.t, client.IgnoreNotFound(err))
 		if err != nil || got.DeletionTimestamp != nil {
 			n++
@@ -122,6 +122,7 @@ func TestGangPreempts(t *testing.T) {
 // TestGangPreemptsNobodyInVain: nobody is evicted when the gang would not fit all the same, when a member must not
 // preempt, or when preemption is off.
 func TestGangPreemptsNobodyInVain(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		size    int
 		meek    bool
@@ -165,7 +166,7 @@ func TestGangPreemptionRespectsBudgets(t *testing.T) {
 			MaxUnavailable: ptr.To(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: labelled("kept")},
 		},
 	}
-	require.NoError(t, cp.client.Create(w.ctx, budget))
+	require.NoError(t, w.cp.client.Create(w.ctx, budget))
 	kept := w.create(newPods(2, "kept", "1", withLabel("app", "kept"), ofPriority(low))...)
 	w.waitBound(kept...)
 	others := w.create(newPods(2, "other", "1", ofPriority(middle))...)
@@ -281,7 +282,7 @@ func TestMinResources(t *testing.T) {
 	w.addNodes("2", "a1")
 	w.startScheduler()
 	w.watcher.setGang("train", 2)
-	require.NoError(t, cp.client.Create(w.ctx, &schedulingv1alpha1.PodGroup{
+	require.NoError(t, w.cp.client.Create(w.ctx, &schedulingv1alpha1.PodGroup{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "train"},
 		Spec: schedulingv1alpha1.PodGroupSpec{MinMember: 2, MinResources: v1.ResourceList{
 			v1.ResourceCPU: resource.MustParse("3"), v1.ResourceMemory: resource.MustParse("1Gi"),

@@ -42,7 +42,7 @@ func (w *world) oneMoreRound(s *runningScheduler, round int) {
 	const refused = "Proposed for a gang"
 	before := len(s.log.lines(refused))
 	patch := fmt.Appendf(nil, `{"metadata":{"labels":{"zonewise.test/round":"%d"}}}`, round)
-	require.NoError(w.t, cp.client.Patch(w.ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a1"}}, client.RawPatch(types.MergePatchType, patch)))
+	require.NoError(w.t, w.cp.client.Patch(w.ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a1"}}, client.RawPatch(types.MergePatchType, patch)))
 	w.eventually("the gang is refused once more", func() (bool, string) {
 		n := len(s.log.lines(refused))
 		return n > before, fmt.Sprint(n)
@@ -54,12 +54,12 @@ func (w *world) written(group string) map[string]string {
 	w.t.Helper()
 	versions := map[string]string{}
 	podGroup := &schedulingv1alpha1.PodGroup{}
-	require.NoError(w.t, cp.client.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: group}, podGroup))
+	require.NoError(w.t, w.cp.client.Get(w.ctx, client.ObjectKey{Namespace: w.namespace, Name: group}, podGroup))
 	versions["PodGroup "+group] = podGroup.ResourceVersion
 	for _, pod := range w.pods(nil) {
 		versions["Pod "+pod.Name] = pod.ResourceVersion
 	}
-	events, err := cp.kube.EventsV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{})
+	events, err := w.cp.kube.EventsV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{})
 	require.NoError(w.t, err)
 	for i := range events.Items {
 		e := &events.Items[i]

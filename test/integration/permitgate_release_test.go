@@ -145,7 +145,7 @@ func preparedBefore(name string) schedulerOption {
 func (w *world) waitRefused(pod *v1.Pod) {
 	w.t.Helper()
 	w.eventually("the policy is in force", func() (bool, string) {
-		err := cp.kube.CoreV1().Pods(w.namespace).Bind(w.ctx, &v1.Binding{
+		err := w.cp.kube.CoreV1().Pods(w.namespace).Bind(w.ctx, &v1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pod.Name, UID: pod.UID},
 			Target:     v1.ObjectReference{Kind: "Node", Name: "a1"},
 		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -162,7 +162,7 @@ func (w *world) bindRequests() int {
 // requests returns how many requests the API server has counted under all of the labels.
 func (w *world) requests(labels ...string) int {
 	w.t.Helper()
-	body, err := cp.kube.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(w.ctx)
+	body, err := w.cp.kube.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(w.ctx)
 	require.NoError(w.t, err)
 	total := 0.0
 	for line := range strings.Lines(string(body)) {
@@ -200,7 +200,7 @@ func TestKilledInTheMiddleOfARelease(t *testing.T) {
 	}
 	require.Less(t, len(nodes), members, "the gang was whole before the kill, so the test shows nothing")
 	for _, pod := range older {
-		require.NoError(t, cp.client.Patch(w.ctx, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}},
+		require.NoError(t, w.cp.client.Patch(w.ctx, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}},
 			client.RawPatch(types.MergePatchType, []byte(`{"spec":{"schedulingGates":null}}`))))
 	}
 
@@ -233,7 +233,7 @@ func TestStrandedGangIsEvicted(t *testing.T) {
 		w.createGroup(name, 3, 0)
 		w.create(newPod(name+"-2", "1", inGroup(name)))
 	}
-	require.NoError(t, cp.client.Patch(w.ctx, &schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "lost"}},
+	require.NoError(t, w.cp.client.Patch(w.ctx, &schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "lost"}},
 		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+podgroup.RecoveryPolicyAnnotation+`":"Evict"}}}`))))
 	w.startScheduler(withGateArgs(`{"recoveryTimeout": "2s"}`))
 
@@ -241,7 +241,7 @@ func TestStrandedGangIsEvicted(t *testing.T) {
 	w.waitEvent("PodGroup", "lost", "recoveryPolicy Evict: the bound ones are evicted")
 	w.eventually("the bound members of the one gang are evicted", func() (bool, string) {
 		for _, pod := range evicted {
-			err := cp.client.Get(w.ctx, client.ObjectKeyFromObject(pod), &v1.Pod{})
+			err := w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(pod), &v1.Pod{})
 			if !apierrors.IsNotFound(err) {
 				return false, fmt.Sprint(pod.Name, err)
 			}

@@ -13,6 +13,7 @@ import (
 
 // TestGangBindsWhole: nothing happens until the last member exists, and then all are bound.
 func TestGangBindsWhole(t *testing.T) {
+	t.Parallel()
 	for _, file := range []string{"permitgate.yaml", "zonewise.yaml"} {
 		t.Run(file, func(t *testing.T) {
 			w := newWorld(t)

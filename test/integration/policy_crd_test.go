@@ -30,6 +30,7 @@ const policyCRD = "crds/zonewise.dev_zonespreadpolicies.yaml"
 // the end.
 func policyAPI(t *testing.T) client.Client {
 	t.Helper()
+	cp := takeControlPlane(t)
 	options, err := crdOptions(policyCRD)
 	require.NoError(t, err)
 	crd := options.CRDs[0]

@@ -40,7 +40,7 @@ func TestPolicyEventsAndMetrics(t *testing.T) {
 func (w *policyWorld) waitPolicyEvent(p *v1alpha1.ZoneSpreadPolicy, kind, reason, note string) {
 	w.t.Helper()
 	w.eventually("an Event "+reason, func() (bool, string) {
-		events, err := cp.kube.EventsV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{})
+		events, err := w.cp.kube.EventsV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{})
 		require.NoError(w.t, err)
 		var others []string
 		for i := range events.Items {

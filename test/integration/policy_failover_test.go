@@ -61,9 +61,9 @@ func fullSince(s *v1alpha1.ZoneSpreadPolicyStatus, zone string) *metav1.Time {
 // of the states show: a period of its own would begin with its lead. When the states are reached the lease changes hands again,
 // and both are still there.
 func TestPolicyFailover(t *testing.T) {
-	needControllers(t)
 	const grace = 18 * time.Second
 	w := newPolicyWorld(t)
+	w.needControllers()
 	w.addNodes("16", "a1", "b1", "d1")
 	w.addNodes("50m", "c1")
 	p := w.spreadBy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.UnavailableZones = failover(grace, grace) })

@@ -41,7 +41,7 @@ func newPolicyWorldWithout(t *testing.T) *policyWorld {
 	require.NoError(t, v1alpha1.AddToScheme(known))
 	w := &policyWorld{world: newWorld(t)}
 	var err error
-	w.policies, err = client.New(cp.admin, client.Options{Scheme: known})
+	w.policies, err = client.New(w.cp.admin, client.Options{Scheme: known})
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		// The test's context is over by now.
@@ -94,7 +94,7 @@ func (w *policyWorld) deploy(replicas int32, cpu string, edit func(*appsv1.Deplo
 	if edit != nil {
 		edit(web)
 	}
-	require.NoError(w.t, cp.client.Create(w.ctx, web))
+	require.NoError(w.t, w.cp.client.Create(w.ctx, web))
 	return web
 }
 
@@ -109,10 +109,10 @@ func surgeOnly(surge int32) func(*appsv1.Deployment) {
 func (w *policyWorld) rollOut(web *appsv1.Deployment) {
 	w.t.Helper()
 	patch := fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{"at":"%d"}}}}}`, time.Now().UnixNano())
-	require.NoError(w.t, cp.client.Patch(w.ctx, web, client.RawPatch(types.MergePatchType, patch)))
+	require.NoError(w.t, w.cp.client.Patch(w.ctx, web, client.RawPatch(types.MergePatchType, patch)))
 	replicas := *web.Spec.Replicas
 	w.eventually("the rollout is complete", func() (bool, string) {
-		require.NoError(w.t, cp.client.Get(w.ctx, client.ObjectKeyFromObject(web), web))
+		require.NoError(w.t, w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(web), web))
 		s := web.Status
 		return s.ObservedGeneration >= web.Generation && s.UpdatedReplicas == replicas && s.Replicas == replicas && s.ReadyReplicas == replicas, fmt.Sprintf("%+v", s)
 	})
@@ -137,12 +137,12 @@ func (w *policyWorld) heal(names ...string) {
 func (w *policyWorld) editNode(name string, ready v1.ConditionStatus, taints []v1.Taint) {
 	w.t.Helper()
 	node := &v1.Node{}
-	require.NoError(w.t, cp.client.Get(w.ctx, client.ObjectKey{Name: name}, node))
+	require.NoError(w.t, w.cp.client.Get(w.ctx, client.ObjectKey{Name: name}, node))
 	node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: ready, LastTransitionTime: metav1.Now()}}
-	require.NoError(w.t, cp.client.Status().Update(w.ctx, node))
+	require.NoError(w.t, w.cp.client.Status().Update(w.ctx, node))
 	// The controller taints by the condition, and so after it.
 	node.Spec.Taints = taints
-	require.NoError(w.t, cp.client.Update(w.ctx, node))
+	require.NoError(w.t, w.cp.client.Update(w.ctx, node))
 }
 
 // placed counts the bound pods of the app web.
@@ -173,7 +173,7 @@ func (w *policyWorld) scale(replicas int32) {
 	w.t.Helper()
 	web := newDeployment(w.namespace, "web", 0, newPod("web", "1m"))
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
-	require.NoError(w.t, cp.client.Patch(w.ctx, web, client.RawPatch("application/merge-patch+json", patch)))
+	require.NoError(w.t, w.cp.client.Patch(w.ctx, web, client.RawPatch("application/merge-patch+json", patch)))
 }
 
 // waiting lists the pods of the app web that are not bound.

@@ -19,12 +19,13 @@ import (
 
 // TestPolicyWeights: ten replicas over weights of 7 and 3, hard and soft; what is written into the status.
 func TestPolicyWeights(t *testing.T) {
-	needControllers(t)
+	t.Parallel()
 	for file, action := range map[string]v1alpha1.UnsatisfiableAction{
 		"zonespread.yaml": v1alpha1.DoNotSchedule, "zonewise.yaml": v1alpha1.ScheduleAnyway,
 	} {
 		t.Run(string(action)+" "+file, func(t *testing.T) {
 			w := newPolicyWorld(t)
+			w.needControllers()
 			w.addNodes("16", "a1", "a2", "b1", "b2", "c1")
 			p := w.spreadBy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) {
 				s.Zones = []v1alpha1.ZoneSpreadZone{{Name: "zone-a", Weight: ptr.To[int32](7)}, {Name: "zone-b", Weight: ptr.To[int32](3)}}
@@ -48,7 +49,7 @@ func TestPolicyWeights(t *testing.T) {
 // TestPolicyRollout: a cap of 40% with 10 replicas and quorumSafe with 3 stand through a rolling update and a scale-up, and
 // block neither.
 func TestPolicyRollout(t *testing.T) {
-	needControllers(t)
+	t.Parallel()
 	for name, c := range map[string]struct {
 		replicas int32
 		most     int
@@ -62,6 +63,7 @@ func TestPolicyRollout(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newPolicyWorld(t)
+			w.needControllers()
 			w.addNodes("100", "a1") // the best by every score
 			w.addNodes("16", "b1", "c1")
 			w.spreadBy("web", c.edit)
@@ -85,8 +87,8 @@ func TestPolicyRollout(t *testing.T) {
 
 // TestPolicyRolloutCountsOneRevision: the pods of the old revision do not count, so that the new one is even when they are gone.
 func TestPolicyRolloutCountsOneRevision(t *testing.T) {
-	needControllers(t)
 	w := newPolicyWorld(t)
+	w.needControllers()
 	w.addNodes("16", "a1", "b1", "c1")
 	w.spreadBy("web", nil)
 	w.startScheduler()
@@ -101,15 +103,15 @@ func TestPolicyRolloutCountsOneRevision(t *testing.T) {
 // TestPolicyDrain: the drain of a declared zone, by evictions that a PodDisruptionBudget limits, goes on after downAfter: until
 // then the replacements wait for the zone, and the budget for the replacements.
 func TestPolicyDrain(t *testing.T) {
-	needControllers(t)
 	const downAfter = 5 * time.Second
 	w := newPolicyWorld(t)
+	w.needControllers()
 	w.addNodes("16", "a1", "b1", "c1", "c2")
 	p := w.spreadBy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) {
 		s.Zones = []v1alpha1.ZoneSpreadZone{{Name: "zone-a"}, {Name: "zone-b"}, {Name: "zone-c"}}
 		s.UnavailableZones = failover(downAfter, time.Hour)
 	})
-	require.NoError(t, cp.client.Create(w.ctx, &policyv1.PodDisruptionBudget{
+	require.NoError(t, w.cp.client.Create(w.ctx, &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web"},
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MaxUnavailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: labelled("web")},
@@ -128,7 +130,7 @@ func TestPolicyDrain(t *testing.T) {
 		for _, pod := range w.pods(labelled("web")) {
 			if strings.HasPrefix(pod.Spec.NodeName, "c") && pod.DeletionTimestamp == nil {
 				eviction := &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-				err := cp.kube.PolicyV1().Evictions(pod.Namespace).Evict(w.ctx, eviction)
+				err := w.cp.kube.PolicyV1().Evictions(pod.Namespace).Evict(w.ctx, eviction)
 				if !apierrors.IsTooManyRequests(err) {
 					require.NoError(t, client.IgnoreNotFound(err))
 				}

@@ -38,7 +38,7 @@ func TestZoneReservationCRD(t *testing.T) {
 	t.Run("accepted", func(t *testing.T) { testReservationAccepted(t, w) })
 	t.Run("rejected", func(t *testing.T) { testReservationRejected(t, w) })
 	t.Run("status subresource", func(t *testing.T) { testReservationStatus(t, w) })
-	t.Run("columns", testReservationColumns)
+	t.Run("columns", func(t *testing.T) { testReservationColumns(t, w) })
 }
 
 const (
@@ -177,11 +177,11 @@ func testReservationStatus(t *testing.T, w *reservationWorld) {
 }
 
 // testReservationColumns: what kubectl get prints.
-func testReservationColumns(t *testing.T) {
+func testReservationColumns(t *testing.T, w *reservationWorld) {
 	options, err := crdOptions(reservationCRD)
 	require.NoError(t, err)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	require.NoError(t, cp.client.Get(context.Background(), client.ObjectKeyFromObject(options.CRDs[0]), crd))
+	require.NoError(t, w.cp.client.Get(context.Background(), client.ObjectKeyFromObject(options.CRDs[0]), crd))
 	var columns []string
 	for _, column := range crd.Spec.Versions[0].AdditionalPrinterColumns {
 		if column.Priority == 0 {

@@ -182,7 +182,7 @@ func (w *world) bindByHand(pod *v1.Pod, node string) {
 	w.t.Helper()
 	pod.Spec.SchedulerName = "nobody"
 	w.create(pod)
-	require.NoError(w.t, cp.kube.CoreV1().Pods(w.namespace).Bind(w.ctx, &v1.Binding{
+	require.NoError(w.t, w.cp.kube.CoreV1().Pods(w.namespace).Bind(w.ctx, &v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pod.Name, UID: pod.UID},
 		Target:     v1.ObjectReference{Kind: "Node", Name: node},
 	}, metav1.CreateOptions{}))

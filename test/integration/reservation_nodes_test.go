@@ -17,7 +17,7 @@ import (
 func (w *world) patchNode(name, patch string) {
 	w.t.Helper()
 	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	require.NoError(w.t, cp.client.Patch(w.ctx, node, client.RawPatch(types.MergePatchType, []byte(patch))))
+	require.NoError(w.t, w.cp.client.Patch(w.ctx, node, client.RawPatch(types.MergePatchType, []byte(patch))))
 }
 
 // nodeOf returns the one node that has all slots of a reservation.
@@ -86,6 +86,7 @@ func TestReservationMovesWithItsNode(t *testing.T) {
 // TestReservationZoneIsLost: a zone without a usable node. With Shift its slots are held in the other zone until it is back, with
 // Keep they wait for it, and the status says so.
 func TestReservationZoneIsLost(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []v1alpha1.ZoneLossPolicy{v1alpha1.ZoneLossShift, v1alpha1.ZoneLossKeep} {
 		t.Run(string(policy), func(t *testing.T) {
 			w := newReservationWorld(t)

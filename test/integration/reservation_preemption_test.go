@@ -27,7 +27,7 @@ func (w *world) requireNotEvicted(pods ...*v1.Pod) {
 // requireNoPreemption fails the test if the scheduler has evicted a pod of the test.
 func (w *world) requireNoPreemption() {
 	w.t.Helper()
-	events, err := cp.kube.EventsV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{})
+	events, err := w.cp.kube.EventsV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{})
 	require.NoError(w.t, err)
 	for _, event := range events.Items {
 		require.NotEqual(w.t, "Preempted", event.Reason, event.Regarding.Name)
@@ -78,7 +78,7 @@ func TestReservationAndNominatedPod(t *testing.T) {
 	slow.Finalizers = []string{"zonewise.test/slow"} // it ends when the test lets it
 	w.waitBound(w.create(slow)...)
 	end := func() {
-		err := cp.client.Patch(w.ctx, slow, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+		err := w.cp.client.Patch(w.ctx, slow, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 		require.NoError(t, client.IgnoreNotFound(err))
 	}
 	t.Cleanup(end)

@@ -44,6 +44,7 @@ func TestReservationAfterARestart(t *testing.T) {
 // TestReservationConsumersSurvive: owners that use slots use the same ones, and no others, after a new scheduler has taken over and after their
 // node was registered again: a Guarantee is not held twice, and the limit of owners that may run in slots only stays one.
 func TestReservationConsumersSurvive(t *testing.T) {
+	t.Parallel()
 	for name, edit := range map[string]func(*v1alpha1.ZoneReservationSpec){
 		"Guarantee": ofMode(guarantee),
 		"Required":  func(s *v1alpha1.ZoneReservationSpec) { s.OwnerPolicy = v1alpha1.OwnerRequired },
@@ -60,8 +61,8 @@ func TestReservationConsumersSurvive(t *testing.T) {
 			w.waitSlots(r, 4, 2)
 
 			node := &v1.Node{}
-			require.NoError(t, cp.client.Get(w.ctx, client.ObjectKey{Name: "a1"}, node))
-			require.NoError(t, cp.client.Delete(w.ctx, node))
+			require.NoError(t, w.cp.client.Get(w.ctx, client.ObjectKey{Name: "a1"}, node))
+			require.NoError(t, w.cp.client.Delete(w.ctx, node))
 			w.waitReservation(r, "the node is gone", func(s *v1alpha1.ZoneReservationStatus) bool { return s.Slots.Held == 0 })
 			w.addNodes("8", "a1")
 			w.waitSlots(r, 4, 2)

@@ -23,6 +23,7 @@ const (
 // TestReservationKeepsOthersOut: pods that the reservation does not name fill everything but the slots, owners get in, and
 // those that it kept out go on when it is deleted.
 func TestReservationKeepsOthersOut(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []v1alpha1.ReservationMode{headroom, guarantee} {
 		t.Run(string(mode), func(t *testing.T) {
 			w := newReservationWorld(t)
@@ -63,6 +64,7 @@ func TestReservationKeepsOthersOut(t *testing.T) {
 // TestReservationModes: with free capacity beside the slots an owner leaves the slots alone in Headroom mode and uses one in
 // Guarantee mode.
 func TestReservationModes(t *testing.T) {
+	t.Parallel()
 	for mode, used := range map[v1alpha1.ReservationMode]int64{headroom: 0, guarantee: 2} {
 		t.Run(string(mode), func(t *testing.T) {
 			w := newReservationWorld(t)
@@ -135,7 +137,7 @@ func TestReservationDefaultPriority(t *testing.T) {
 	w := newReservationWorld(t)
 	w.addNodes("2", "a1")
 	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{GenerateName: "default-"}, Value: 100, GlobalDefault: true}
-	require.NoError(t, cp.client.Create(w.ctx, class))
+	require.NoError(t, w.cp.client.Create(w.ctx, class))
 	// given waits until the API server gives pods without a class that priority.
 	given := func(priority int32) {
 		w.eventually("pods get the priority", func() (bool, string) {
@@ -145,7 +147,7 @@ func TestReservationDefaultPriority(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		require.NoError(t, cp.client.Delete(w.ctx, class))
+		require.NoError(t, w.cp.client.Delete(w.ctx, class))
 		given(0)
 	})
 	r := w.reserve("shop", inZones(2, "a"))
@@ -182,8 +184,8 @@ func TestReservationExempt(t *testing.T) {
 		Selector: &metav1.LabelSelector{MatchLabels: labelled("agent")},
 		Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labelled("agent")}, Spec: newPod("agent", "100m").Spec},
 	}}
-	require.NoError(t, cp.client.Create(w.ctx, agent))
-	t.Cleanup(func() { require.NoError(t, cp.client.Delete(w.ctx, agent)) })
+	require.NoError(t, w.cp.client.Create(w.ctx, agent))
+	t.Cleanup(func() { require.NoError(t, w.cp.client.Delete(w.ctx, agent)) })
 	ofAgent := func(pod *v1.Pod) {
 		pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(agent, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
 	}

@@ -123,7 +123,7 @@ func TestPodsThatFinish(t *testing.T) {
 	w.eventually("the pod has finished", func() (bool, string) {
 		done := w.pod(first)
 		done.Status.Phase = v1.PodSucceeded
-		err := cp.client.Status().Update(w.ctx, done) // the kubelets may write at the same time
+		err := w.cp.client.Status().Update(w.ctx, done) // the kubelets may write at the same time
 		return err == nil, fmt.Sprint(err)
 	})
 	w.waitBound(second)

@@ -15,6 +15,7 @@ import (
 // TestReserveIsUndone: a pod that was reserved fails later, at each of the points where that can happen.
 // While it fails the ledger returns to what it was, and what the pod had taken can be given to another.
 func TestReserveIsUndone(t *testing.T) {
+	t.Parallel()
 	cases := map[string]func(h *hook, fail func(*v1.Pod) *fwk.Status){
 		"a later plugin's Reserve": func(h *hook, fail func(*v1.Pod) *fwk.Status) { h.reserve = fail },
 		"a rejected Permit":        func(h *hook, fail func(*v1.Pod) *fwk.Status) { h.permit = fail },
@@ -79,7 +80,7 @@ func TestBindIsRefused(t *testing.T) {
 	w.create(refused)
 	lift := w.refuseBindings("refused")
 	w.eventually("the policy works", func() (bool, string) {
-		err := cp.kube.CoreV1().Pods(w.namespace).Bind(w.ctx, &v1.Binding{
+		err := w.cp.kube.CoreV1().Pods(w.namespace).Bind(w.ctx, &v1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: refused.Name, UID: refused.UID},
 			Target:     v1.ObjectReference{Kind: "Node", Name: "a1"},
 		}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

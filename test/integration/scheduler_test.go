@@ -155,13 +155,13 @@ func (w *world) writeConfig(setup *schedulerSetup) string {
 	cfg := &configv1.KubeSchedulerConfiguration{}
 	require.NoError(w.t, yaml.UnmarshalStrict(content, cfg))
 	cfg.LeaderElection.LeaderElect = ptr.To(false)
-	cfg.ClientConnection.Kubeconfig = cp.schedulerKubeconfig
+	cfg.ClientConnection.Kubeconfig = w.cp.schedulerKubeconfig
 	cfg.ClientConnection.QPS, cfg.ClientConnection.Burst = 500, 1000
 	cfg.PodInitialBackoffSeconds, cfg.PodMaxBackoffSeconds = ptr.To[int64](1), ptr.To[int64](1)
 	for _, edit := range setup.edits {
 		edit(cfg)
 	}
-	require.Equal(w.t, cp.schedulerKubeconfig, cfg.ClientConnection.Kubeconfig, "no test gives a scheduler more than it is shipped with")
+	require.Equal(w.t, w.cp.schedulerKubeconfig, cfg.ClientConnection.Kubeconfig, "no test gives a scheduler more than it is shipped with")
 	cfg.TypeMeta = metav1.TypeMeta{APIVersion: configv1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration"}
 	content, err = yaml.Marshal(cfg)
 	require.NoError(w.t, err)

@@ -24,7 +24,7 @@ func TestSplitBrain(t *testing.T) {
 	require.NoError(t, err)
 	w := newWorld(t)
 	w.addNodes("16", "a1", "a2", "b1", "b2", "c1", "c2")
-	before, err := cp.audit.Events()
+	before, err := w.cp.audit.Events()
 	require.NoError(t, err)
 
 	const qps = 4 // most binds wait for their turn
@@ -57,7 +57,7 @@ func TestSplitBrain(t *testing.T) {
 		}
 	}
 
-	events, err := cp.audit.Events()
+	events, err := w.cp.audit.Events()
 	require.NoError(t, err)
 	lost := staleWrites(events[len(before):])
 	require.Empty(t, lost, "written by a replica that did not hold the lease")

@@ -31,7 +31,7 @@ func (w *reservationWorld) applyExample(file string, edit func(*unstructured.Uns
 	if edit != nil {
 		edit(obj)
 	}
-	require.NoError(w.t, cp.client.Create(w.ctx, obj))
+	require.NoError(w.t, w.cp.client.Create(w.ctx, obj))
 }
 
 // withoutConstraints leaves the spreading of a Deployment to a policy.
@@ -52,7 +52,7 @@ func (w *reservationWorld) loseZone(nodes ...string) {
 	}
 	for _, pod := range w.pods(nil) {
 		if lost[pod.Spec.NodeName] {
-			require.NoError(w.t, client.IgnoreNotFound(cp.client.Delete(w.ctx, &pod)))
+			require.NoError(w.t, client.IgnoreNotFound(w.cp.client.Delete(w.ctx, &pod)))
 		}
 	}
 }
@@ -81,7 +81,7 @@ func (w *world) waitRunning(app string, n int) {
 // refusedOnce lists the pods of an app that the scheduler has sent back at least once.
 func (w *world) refusedOnce(uids map[types.UID]string) []string {
 	w.t.Helper()
-	events, err := cp.kube.EventsV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{})
+	events, err := w.cp.kube.EventsV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{})
 	require.NoError(w.t, err)
 	var refused []string
 	for _, event := range events.Items {
@@ -96,7 +96,7 @@ func (w *world) refusedOnce(uids map[types.UID]string) []string {
 // zone, batch work fills everything else, a rolling update leaves the headroom as it was, a zone is lost, and its ten replicas
 // run in the other two at once; nobody is evicted. Without the reservation they wait.
 func TestZoneFailover(t *testing.T) {
-	needControllers(t)
+	t.Parallel()
 	for _, c := range []struct {
 		name              string
 		reserved, policed bool
@@ -107,6 +107,7 @@ func TestZoneFailover(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newReservationWorld(t)
+			w.needControllers()
 			zoneC := []string{"c1", "c2", "c3"}
 			w.addNodes("8", "a1", "a2", "a3", "b1", "b2", "b3")
 			w.addNodes("8", zoneC...)
@@ -134,7 +135,7 @@ func TestZoneFailover(t *testing.T) {
 
 			if c.reserved {
 				web := &appsv1.Deployment{}
-				require.NoError(t, cp.client.Get(w.ctx, types.NamespacedName{Namespace: w.namespace, Name: "web"}, web))
+				require.NoError(t, w.cp.client.Get(w.ctx, types.NamespacedName{Namespace: w.namespace, Name: "web"}, web))
 				batch := w.runningOn("batch")
 				w.rollOut(web)
 				w.waitReady(r, 15)

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-helpers/resource"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
@@ -35,13 +36,13 @@ type watcher struct {
 }
 
 // startWatcher starts a watch of all pods, until ctx ends.
-func startWatcher(ctx context.Context, t *testing.T) *watcher {
+func startWatcher(ctx context.Context, t *testing.T, kube kubernetes.Interface) *watcher {
 	t.Helper()
 	w := &watcher{allocatable: map[string]v1.ResourceList{}, bound: map[types.UID]*v1.Pod{}, minMember: map[string]int{}, bindsFail: map[string]bool{}}
-	pods, err := cp.kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	pods, err := kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	require.NoError(t, err)
 	require.Empty(t, pods.Items, "an earlier test has left pods behind")
-	changes, err := cp.kube.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{ResourceVersion: pods.ResourceVersion})
+	changes, err := kube.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{ResourceVersion: pods.ResourceVersion})
 	require.NoError(t, err)
 	go w.run(ctx, changes)
 	return w

@@ -22,10 +22,11 @@ import (
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
-// world is what one test has of the cluster: a namespace, the nodes, the schedulers. Its methods end the
+// world is what one test has: a cluster for the time being, in it a namespace, the nodes, the schedulers. Its methods end the
 // test when something fails, and belong to the test's goroutine.
 type world struct {
-	t *testing.T
+	t  *testing.T
+	cp *controlPlane
 	// ctx lives until the world has been torn down, which is after the end of t.Context().
 	ctx        context.Context
 	namespace  string
@@ -36,15 +37,16 @@ type world struct {
 	overcommits bool
 }
 
-// newWorld makes an empty one and registers its end: the invariants are checked, everything that the
-// test made is deleted, and the ledgers of its schedulers must be empty then.
+// newWorld makes an empty one, beside those of other tests, and registers its end: the invariants are checked, everything
+// that the test made is deleted, and the ledgers of its schedulers must be empty then.
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	cp := takeControlPlane(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "it-"}}
 	require.NoError(t, cp.client.Create(ctx, namespace))
-	w := &world{t: t, ctx: ctx, namespace: namespace.Name}
-	w.watcher = startWatcher(ctx, t)
+	w := &world{t: t, cp: cp, ctx: ctx, namespace: namespace.Name}
+	w.watcher = startWatcher(ctx, t, cp.kube)
 	// Each in a cleanup of its own, the last one first: a test that fails in one leaves nothing behind for the next test.
 	t.Cleanup(cancel)
 	t.Cleanup(w.stopSchedulers)
@@ -68,22 +70,22 @@ func (w *world) deleteAll() {
 	in := client.InNamespace(w.namespace)
 	now := client.GracePeriodSeconds(0)
 	// Owners first, so that nothing makes new pods.
-	require.NoError(w.t, cp.client.DeleteAllOf(w.ctx, &appsv1.Deployment{}, in, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
-	require.NoError(w.t, cp.client.DeleteAllOf(w.ctx, &appsv1.ReplicaSet{}, in, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+	require.NoError(w.t, w.cp.client.DeleteAllOf(w.ctx, &appsv1.Deployment{}, in, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+	require.NoError(w.t, w.cp.client.DeleteAllOf(w.ctx, &appsv1.ReplicaSet{}, in, client.PropagationPolicy(metav1.DeletePropagationOrphan)))
 	w.eventually("the owners of pods are gone", func() (bool, string) {
 		sets := &appsv1.ReplicaSetList{}
-		require.NoError(w.t, cp.client.List(w.ctx, sets, in))
+		require.NoError(w.t, w.cp.client.List(w.ctx, sets, in))
 		return len(sets.Items) == 0, fmt.Sprintf("%d ReplicaSets", len(sets.Items))
 	})
 	w.eventually("the pods are gone", func() (bool, string) {
-		require.NoError(w.t, cp.client.DeleteAllOf(w.ctx, &v1.Pod{}, in, now))
+		require.NoError(w.t, w.cp.client.DeleteAllOf(w.ctx, &v1.Pod{}, in, now))
 		pods := w.pods(nil)
 		return len(pods) == 0, fmt.Sprintf("%d pods", len(pods))
 	})
-	if err := cp.client.DeleteAllOf(w.ctx, &schedulingv1alpha1.PodGroup{}, in); !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+	if err := w.cp.client.DeleteAllOf(w.ctx, &schedulingv1alpha1.PodGroup{}, in); !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 		require.NoError(w.t, err)
 	}
-	require.NoError(w.t, cp.client.DeleteAllOf(w.ctx, &v1.Node{}))
+	require.NoError(w.t, w.cp.client.DeleteAllOf(w.ctx, &v1.Node{}))
 }
 
 // eventually waits until condition holds; its string says how things stood when it did not.
@@ -133,7 +135,7 @@ func (w *world) addNodes(cpu string, names ...string) {
 		}
 		w.watcher.setNode(node)
 		// The status is stored by a create, as kubelets rely on when they register.
-		require.NoError(w.t, cp.client.Create(w.ctx, node))
+		require.NoError(w.t, w.cp.client.Create(w.ctx, node))
 	}
 }
 
@@ -141,11 +143,11 @@ func (w *world) addNodes(cpu string, names ...string) {
 func (w *world) resizeNode(name, cpu string) {
 	w.t.Helper()
 	node := &v1.Node{}
-	require.NoError(w.t, cp.client.Get(w.ctx, client.ObjectKey{Name: name}, node))
+	require.NoError(w.t, w.cp.client.Get(w.ctx, client.ObjectKey{Name: name}, node))
 	node.Status.Allocatable[v1.ResourceCPU] = resource.MustParse(cpu)
 	node.Status.Capacity[v1.ResourceCPU] = resource.MustParse(cpu)
 	w.watcher.setNode(node)
-	require.NoError(w.t, cp.client.Status().Update(w.ctx, node))
+	require.NoError(w.t, w.cp.client.Status().Update(w.ctx, node))
 }
 
 // removeNode takes a node away with everything on it, as when a machine is switched off and a cloud
@@ -168,7 +170,7 @@ func (w *world) deletePodsOn(names ...string) {
 // deleteNode deletes a node object and nothing else.
 func (w *world) deleteNode(name string) {
 	w.t.Helper()
-	require.NoError(w.t, cp.client.Delete(w.ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+	require.NoError(w.t, w.cp.client.Delete(w.ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 }
 
 // create creates pods; each gets what the API server made of it.
@@ -176,7 +178,7 @@ func (w *world) create(pods ...*v1.Pod) []*v1.Pod {
 	w.t.Helper()
 	for _, pod := range pods {
 		pod.Namespace = w.namespace
-		require.NoError(w.t, cp.client.Create(w.ctx, pod))
+		require.NoError(w.t, w.cp.client.Create(w.ctx, pod))
 	}
 	return pods
 }
@@ -185,7 +187,7 @@ func (w *world) create(pods ...*v1.Pod) []*v1.Pod {
 func (w *world) deletePod(pod *v1.Pod) {
 	w.t.Helper()
 	w.letWatcherCatchUp()
-	err := cp.client.Delete(w.ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
+	err := w.cp.client.Delete(w.ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID})
 	require.NoError(w.t, client.IgnoreNotFound(err))
 }
 
@@ -215,14 +217,14 @@ func (w *world) createGroup(name string, minMember int32, timeout time.Duration)
 		group.Spec.ScheduleTimeoutSeconds = ptr.To(int32(timeout / time.Second))
 	}
 	w.watcher.setGang(name, int(minMember))
-	require.NoError(w.t, cp.client.Create(w.ctx, group))
+	require.NoError(w.t, w.cp.client.Create(w.ctx, group))
 }
 
 // deleteGroup deletes a PodGroup.
 func (w *world) deleteGroup(name string) {
 	w.t.Helper()
 	group := &schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
-	require.NoError(w.t, cp.client.Delete(w.ctx, group))
+	require.NoError(w.t, w.cp.client.Delete(w.ctx, group))
 }
 
 // setMinMember changes how many members a PodGroup needs.
@@ -231,7 +233,7 @@ func (w *world) setMinMember(name string, minMember int32) {
 	w.watcher.setGang(name, int(minMember))
 	group := &schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
 	patch := fmt.Appendf(nil, `{"spec":{"minMember":%d}}`, minMember)
-	require.NoError(w.t, cp.client.Patch(w.ctx, group, client.RawPatch(types.MergePatchType, patch)))
+	require.NoError(w.t, w.cp.client.Patch(w.ctx, group, client.RawPatch(types.MergePatchType, patch)))
 }
 
 // createPriorityClass creates a PriorityClass, which ends with the world, and returns its name.
@@ -254,12 +256,12 @@ func (w *world) createMeekClass(value int32) string {
 
 func (w *world) createClass(class *schedulingv1.PriorityClass) string {
 	w.t.Helper()
-	require.NoError(w.t, cp.client.Create(w.ctx, class))
-	w.t.Cleanup(func() { require.NoError(w.t, cp.client.Delete(context.Background(), class)) })
+	require.NoError(w.t, w.cp.client.Create(w.ctx, class))
+	w.t.Cleanup(func() { require.NoError(w.t, w.cp.client.Delete(context.Background(), class)) })
 	w.eventually("admission knows the class", func() (bool, string) {
 		probe := newPod("probe", "1m", ofPriority(class.Name))
 		probe.Namespace = w.namespace
-		err := cp.client.Create(w.ctx, probe, client.DryRunAll)
+		err := w.cp.client.Create(w.ctx, probe, client.DryRunAll)
 		return err == nil, fmt.Sprint(err)
 	})
 	return class.Name
@@ -269,7 +271,7 @@ func (w *world) createClass(class *schedulingv1.PriorityClass) string {
 func (w *world) pods(matching map[string]string) []v1.Pod {
 	w.t.Helper()
 	list := &v1.PodList{}
-	require.NoError(w.t, cp.client.List(w.ctx, list, client.InNamespace(w.namespace),
+	require.NoError(w.t, w.cp.client.List(w.ctx, list, client.InNamespace(w.namespace),
 		client.MatchingLabelsSelector{Selector: labels.SelectorFromSet(matching)}))
 	return list.Items
 }
@@ -278,7 +280,7 @@ func (w *world) pods(matching map[string]string) []v1.Pod {
 func (w *world) pod(pod *v1.Pod) *v1.Pod {
 	w.t.Helper()
 	got := &v1.Pod{}
-	require.NoError(w.t, cp.client.Get(w.ctx, client.ObjectKeyFromObject(pod), got))
+	require.NoError(w.t, w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(pod), got))
 	return got
 }
 
@@ -351,7 +353,7 @@ func (w *world) waitClusterEvent(kind, name, says string) {
 func (w *world) waitEventIn(namespace, kind, name, says string) {
 	w.t.Helper()
 	w.eventually("an event about "+kind+" "+name+" says "+says, func() (bool, string) {
-		events, err := cp.kube.EventsV1().Events(namespace).List(w.ctx, metav1.ListOptions{})
+		events, err := w.cp.kube.EventsV1().Events(namespace).List(w.ctx, metav1.ListOptions{})
 		require.NoError(w.t, err)
 		var seen []string
 		for _, event := range events.Items {

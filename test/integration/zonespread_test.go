@@ -21,6 +21,7 @@ const (
 
 // TestZoneSpreadHard: the zone that is best by every score takes no more than its share.
 func TestZoneSpreadHard(t *testing.T) {
+	t.Parallel()
 	for _, file := range []string{"zonespread.yaml", "zonewise.yaml"} {
 		t.Run(file, func(t *testing.T) {
 			w := newWorld(t)
@@ -94,16 +95,16 @@ func TestZoneSpreadSoft(t *testing.T) {
 // TestZoneSpreadKeepsSkewWhileNodesComeAndGo: a Deployment is scaled, a zone is lost and comes back, a
 // fourth zone is added, and after each step the skew over the zones that exist is within bounds.
 func TestZoneSpreadKeepsSkewWhileNodesComeAndGo(t *testing.T) {
-	needControllers(t)
 	w := newWorld(t)
+	w.needControllers()
 	w.addNodes("16", "a1", "a2", "b1", "b2", "c1", "c2")
 	w.startScheduler()
 	web := newDeployment(w.namespace, "web", 9, newPod("web", "500m", ofApp("web", 1, hard)))
-	require.NoError(t, cp.client.Create(w.ctx, web))
+	require.NoError(t, w.cp.client.Create(w.ctx, web))
 	scale := func(replicas int32) {
 		t.Helper()
 		patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
-		require.NoError(t, cp.client.Patch(w.ctx, web, client.RawPatch(types.MergePatchType, patch)))
+		require.NoError(t, w.cp.client.Patch(w.ctx, web, client.RawPatch(types.MergePatchType, patch)))
 		w.waitBoundCount(int(replicas), labelled("web"))
 	}
 	w.waitBoundCount(9, labelled("web"))
@@ -134,8 +135,8 @@ func TestZoneSpreadKeepsSkewWhileNodesComeAndGo(t *testing.T) {
 // TestZoneSpreadRollout: with matchLabelKeys a new revision is spread by itself, whatever the old one
 // left behind.
 func TestZoneSpreadRollout(t *testing.T) {
-	needControllers(t)
 	w := newWorld(t)
+	w.needControllers()
 	w.addNodes("16", "a1", "b1", "c1")
 	w.startScheduler()
 	pod := newPod("web", "250m", ofApp("web", 1, hard))
@@ -144,13 +145,13 @@ func TestZoneSpreadRollout(t *testing.T) {
 	web.Spec.Strategy.RollingUpdate = &appsv1.RollingUpdateDeployment{
 		MaxSurge: ptr.To(intstr.FromInt32(2)), MaxUnavailable: ptr.To(intstr.FromInt32(0)),
 	}
-	require.NoError(t, cp.client.Create(w.ctx, web))
+	require.NoError(t, w.cp.client.Create(w.ctx, web))
 	w.waitBoundCount(6, labelled("web"))
 
 	patch := []byte(`{"spec":{"template":{"metadata":{"annotations":{"revision":"2"}}}}}`)
-	require.NoError(t, cp.client.Patch(w.ctx, web, client.RawPatch(types.MergePatchType, patch)))
+	require.NoError(t, w.cp.client.Patch(w.ctx, web, client.RawPatch(types.MergePatchType, patch)))
 	w.eventually("the rollout is complete", func() (bool, string) {
-		require.NoError(t, cp.client.Get(w.ctx, client.ObjectKeyFromObject(web), web))
+		require.NoError(t, w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(web), web))
 		s := web.Status
 		return s.ObservedGeneration >= web.Generation && s.UpdatedReplicas == 6 && s.Replicas == 6 && s.ReadyReplicas == 6, fmt.Sprintf("%+v", s)
 	})
@@ -166,7 +167,7 @@ func TestZoneSpreadDefaultConstraints(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web"},
 		Spec:       v1.ServiceSpec{Selector: labelled("web"), Ports: []v1.ServicePort{{Port: 80}}},
 	}
-	require.NoError(t, cp.client.Create(w.ctx, service))
+	require.NoError(t, w.cp.client.Create(w.ctx, service))
 	w.waitBound(w.create(newPods(6, "web", "100m", withLabel("app", "web"))...)...)
 	require.Equal(t, map[string]int{"zone-a": 2, "zone-b": 2, "zone-c": 2}, w.byZone(labelled("web")))
 }
