@@ -55,6 +55,7 @@ func requireNothingLeft(t *testing.T, tmp string) {
 // TestDemo runs the whole story: all checks hold at all three moments, the page is saved, the kubeconfig that --keep prints
 // works, and an interrupt leaves nothing.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	tmp, report := t.TempDir(), filepath.Join(t.TempDir(), "board.html")
 	cmd, stdout, stderr := start(t, tmp, "-o", "json", "--report", report, "--keep")
 	var said strings.Builder
@@ -101,6 +102,7 @@ func TestDemo(t *testing.T) {
 
 // TestAnInterruptWhileTheControlPlaneStartsLeavesNothing: Ctrl-C works at every moment.
 func TestAnInterruptWhileTheControlPlaneStartsLeavesNothing(t *testing.T) {
+	t.Parallel()
 	tmp := t.TempDir()
 	cmd, stdout, stderr := start(t, tmp, "--report", "")
 	lines := bufio.NewReader(stderr)
