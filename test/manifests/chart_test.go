@@ -24,6 +24,7 @@ import (
 
 // TestChart renders the chart with the helm that hack/tools pins, and installs it.
 func TestChart(t *testing.T) {
+	t.Parallel()
 	c := startChart(t)
 	t.Run("lint", c.testLint)
 	t.Run("bad values", c.testBadValues)

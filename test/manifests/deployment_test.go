@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -38,9 +39,14 @@ func loadProfile(t *testing.T, content string) *schedulerconfig.KubeSchedulerCon
 	return cfg
 }
 
+// flagsMu is held while arguments are parsed: some of kube-scheduler's flags are the process's.
+var flagsMu sync.Mutex
+
 // flags parses arguments as the scheduler does, and returns the values of its flags.
 func flags(t *testing.T, args []string) func(name string) string {
 	t.Helper()
+	flagsMu.Lock()
+	defer flagsMu.Unlock()
 	cmd := app.NewSchedulerCommand()
 	require.NoError(t, cmd.ParseFlags(args))
 	return func(name string) string {

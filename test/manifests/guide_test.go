@@ -18,6 +18,7 @@ import (
 // The blocks marked "console" are for a control-plane node, a registry, or a cluster with kubelets: test/docs knows the test
 // of each, and here it is tested that the files of manifests/ that they name exist.
 func TestGuides(t *testing.T) {
+	t.Parallel()
 	c := startChart(t)
 	for _, path := range docs.Guides {
 		done := t.Run(path, func(t *testing.T) {

@@ -37,6 +37,7 @@ var spreadPolicies = schema.GroupVersionResource{Group: "zonewise.dev", Version:
 
 // TestManifests is one test, since its parts build on each other.
 func TestManifests(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t)
 	t.Run("the server accepts all", c.testServerAccepts)
 	t.Run("a typo is refused", c.testTypoIsRefused)
@@ -67,13 +68,14 @@ type cluster struct {
 	dynamic    dynamic.Interface
 }
 
-// auditPolicy logs every request when it is answered, without its body, and a watch when it starts too.
+// auditPolicy logs every request of a ServiceAccount when it is answered, without its body, and a watch when it starts too.
 const auditPolicy = `
 apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
 - level: Metadata
+  userGroups: ["system:serviceaccounts"]
 `
 
 func startCluster(t *testing.T) *cluster {

@@ -29,6 +29,7 @@ const overlayOfRemoval = "overlays/replace-kube-scheduler"
 // Every permission of every rule must have its case: those to read in readCases, all others in writeCases and
 // leaseCases.
 func TestEveryRuleIsNeeded(t *testing.T) {
+	t.Parallel()
 	r := &removal{cluster: startCluster(t)}
 	_, err := r.apply(t, "crds")
 	require.NoError(t, err)

@@ -59,7 +59,7 @@ func (r *removal) testReads(t *testing.T) {
 			account := fmt.Sprintf("zonewise-scheduler-%d", number)
 			t.Run(strings.Join(names, " "), func(t *testing.T) {
 				restore := r.accountWithout(t, account, gone)
-				cmd := r.commandWithout(t, account) // before the others go on: kube-scheduler's flags are the process's
+				cmd := r.commandWithout(t, account)
 				t.Parallel()
 				r.testReadsOfRule(t, account, cmd, gone, names, restore)
 			})
