@@ -96,30 +96,11 @@ with_properties() {
 		sed -n 's|^\([^ ]*\) .*pgregory\.net/rapid.*|\1|p')
 }
 
-# run_packages FORMAT FLAG... -- PACKAGE... runs the packages with property tests, with their seed, and then the others.
+# run_packages FORMAT FLAG... runs packages of the main module, property tests with their seed.
 run_packages() {
-	local format=$1 total=0 properties others rc=0
-	local -a flags=()
+	local format=$1
 	shift
-	while [ "$1" != -- ]; do
-		flags+=("$1")
-		shift
-	done
-	shift
-	properties=$(with_properties "$@")
-	others=$(printf '%s\n' "$@" | grep -vxF "$properties")
-	if [ -n "$properties" ]; then
-		# shellcheck disable=SC2086
-		run_go "$ROOT" "$format" "${flags[@]}" $properties -rapid.seed="${PROPERTY_SEED:-1}" || rc=$?
-		total=$COUNT
-	fi
-	if [ -n "$others" ]; then
-		# shellcheck disable=SC2086
-		run_go "$ROOT" "$format" "${flags[@]}" $others || rc=$?
-		total=$((total + COUNT))
-	fi
-	COUNT=$total
-	return $rc
+	run_go "$ROOT" "$format" -exec "'$ROOT/hack/with_seed.sh'" "$@"
 }
 
 # beside prints how many packages are tested at a time.
@@ -146,13 +127,13 @@ need_command() {
 step_controlplane() { "$ROOT/hack/controlplane/build.sh"; }
 
 step_go() {
-	local pkgs
+	local pkgs longest='test/(integration|manifests|sim|demo|image|cli)$|cmd/zonewise$'
 	local -a leave_out=()
 	need_tool helm
 	need_command chromium 'install Chromium or Chrome, with which test/board looks at the page of "zonewise board"' \
 		chromium chromium-browser google-chrome google-chrome-stable
-	# The longest first, so that it does not end alone.
-	pkgs=$(packages '^test/integration' && packages -v '^test/(integration|performance)')
+	# The longest first, so that none of them ends alone: integration waits more than it computes.
+	pkgs=$(packages '^test/integration$' && packages "^($longest)" | grep -v integration && packages -v "^($longest|test/performance)")
 	if [ "$(id -u)" = 0 ]; then
 		need_command runc "install runc or crun, an OCI runtime that test/image runs the image with" runc crun
 	else
@@ -163,7 +144,7 @@ step_go() {
 	# shellcheck disable=SC2086
 	compile_ahead $pkgs
 	# shellcheck disable=SC2086
-	run_packages pkgname -p "$(beside)" -timeout 20m ${leave_out[@]+"${leave_out[@]}"} -- $pkgs
+	run_packages pkgname -p "$(beside)" -timeout 20m ${leave_out[@]+"${leave_out[@]}"} $pkgs
 }
 
 step_unit() {
@@ -172,7 +153,7 @@ step_unit() {
 	# shellcheck disable=SC2086
 	compile_ahead $pkgs
 	# shellcheck disable=SC2086
-	run_packages pkgname -shuffle=on -timeout 10m -- $pkgs
+	run_packages pkgname -shuffle=on -timeout 10m $pkgs
 }
 
 step_integration() {
