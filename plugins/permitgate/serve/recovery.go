@@ -164,10 +164,7 @@ func (s *Server) evict(ctx context.Context, key types.NamespacedName, pod *v1.Po
 		return false, fmt.Errorf("pod %s: %w", pod.Name, err)
 	}
 	recoveryEvictions.Inc()
-	logger := klog.FromContext(ctx)
-	logger.Info("Evicted a member of a gang that stayed bound in part", "pod", klog.KObj(pod), "node", pod.Spec.NodeName, "podGroup", key)
-	if m, ok := s.message(key, pod, reasonEvicted, "the gang stayed bound in part, and recoveryPolicy is Evict"); ok {
-		m.send(logger)
-	}
+	klog.FromContext(ctx).Info("Evicted a member of a gang that stayed bound in part", "pod", klog.KObj(pod), "node", pod.Spec.NodeName, "podGroup", key)
+	s.send(ctx, key, message{pod, reasonEvicted, "the gang stayed bound in part, and recoveryPolicy is Evict"})
 	return true, nil
 }
