@@ -2,6 +2,7 @@ package permitgate
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -237,7 +238,6 @@ func (w *worker) waiters(e *entry, uids []types.UID) []waiter {
 // release lets the members go together that wait in Permit for this plugin alone. The framework adds a waiting pod
 // only after Permit has returned, so that a member may not be found at first; the gang then asks again.
 func (w *worker) release(logger klog.Logger, key types.NamespacedName, members []waiter) {
-	ready := make([]types.UID, 0, len(members))
 	waiting := make(map[types.UID]fwk.WaitingPod, len(members))
 	for _, one := range members {
 		pod := one.handle.GetWaitingPod(one.uid)
@@ -245,12 +245,11 @@ func (w *worker) release(logger klog.Logger, key types.NamespacedName, members [
 			continue
 		}
 		if pending := pod.GetPendingPlugins(); len(pending) == 1 && pending[0] == Name {
-			ready = append(ready, one.uid)
 			waiting[one.uid] = pod
 		}
 	}
 	var released []types.UID
-	w.gangs.look(key, func(e *entry, now time.Time) { released = e.gang.Release(ready, now) })
+	w.gangs.look(key, func(e *entry, now time.Time) { released = e.gang.Release(slices.Collect(maps.Keys(waiting)), now) })
 	for _, uid := range released {
 		waiting[uid].Allow(Name)
 	}

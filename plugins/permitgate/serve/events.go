@@ -54,14 +54,6 @@ type told struct {
 	recovery   *recovery                // nil unless bound members are being evicted
 }
 
-// setGroup takes the PodGroup's UID.
-func (t *told) setGroup(uid types.UID) {
-	if t.group != uid {
-		t.complained, t.onGroup = nil, gang.ReasonNone
-	}
-	t.group = uid
-}
-
 // complains reports whether a complaint is new, and notes it.
 func (t *told) complains(reason, complaint string) bool {
 	if t.complained[reason] == complaint {
@@ -131,13 +123,8 @@ func (s *Server) tell(ctx context.Context, r Report, g *Gang) {
 	now := s.Clock.Now()
 	s.mu.Lock()
 	t := s.toldLocked(r.Key)
-	uid := types.UID("")
-	if g.Group != nil {
-		uid = g.Group.UID
-	}
-	t.setGroup(uid)
 	msgs := t.afterFailure(r, now)
-	if g.Group != nil {
+	if g.Group != nil && g.Group.UID == t.group { // otherwise the report that says so is on its way
 		msgs = append(msgs, s.aboutGroupLocked(t, r, g, depleted)...)
 	}
 	due, again := t.waits(g, now)

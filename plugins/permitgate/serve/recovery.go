@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -82,16 +83,11 @@ func (s *Server) evictAll(ctx context.Context, key types.NamespacedName, r *reco
 		if err != nil {
 			return err
 		}
-		var next *v1.Pod
-		for _, pod := range bound {
-			if !tried[pod.UID] {
-				next = pod
-				break
-			}
-		}
-		if next == nil {
+		i := slices.IndexFunc(bound, func(pod *v1.Pod) bool { return !tried[pod.UID] })
+		if i < 0 {
 			return refused
 		}
+		next := bound[i]
 		if !r.begun {
 			if r.begun = s.Gangs.Recover(key); !r.begun {
 				return nil // something has happened since

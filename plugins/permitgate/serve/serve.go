@@ -210,7 +210,7 @@ func (s *Server) Report(ctx context.Context, r Report) {
 	if !known {
 		return
 	}
-	s.statusChanged(r.Key, g.Group)
+	s.groupSeen(r.Key, g.Group)
 	if !s.leading() {
 		return
 	}
