@@ -13,6 +13,9 @@ import (
 	"zonewise.dev/plugins/permitgate/rehearse"
 )
 
+// Name is the name of the plugin in the registry and in KubeSchedulerConfiguration.
+const Name = "PermitGate"
+
 // PermitGateArgs configures the plugin. All profiles of one scheduler must have equal args, since
 // they share the gangs.
 type PermitGateArgs struct {

@@ -3,14 +3,12 @@ package permitgate
 import (
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 
-	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
@@ -45,24 +43,21 @@ type booking struct {
 	fresh  time.Time
 }
 
+// bookingCounts is how many bookings of all gangs the framework knows as nominations, and how many it does not.
+type bookingCounts struct{ placed, unplaced atomic.Int64 }
+
 // books are the bookings of one gang.
 type books struct {
+	counts   *bookingCounts // of all gangs
 	of       map[types.UID]*booking
 	byNode   map[string]map[types.UID]struct{}
 	unplaced map[types.UID]struct{}
 	kinds    [bookingKinds]int // how many there are of each
-	// dropped are nominations that have ended but that the framework may still know. freed are nodes of ended bookings, for
-	// which gangs may wait.
-	dropped []drop
+	// dropped are pods whose bookings have ended but that the framework may still know as nominated. freed are the nodes of
+	// bookings that ended without their members, for which others may wait.
+	dropped []*v1.Pod
 	freed   []string
-	// released is true if a booking has ended and its member did not take the node.
-	released bool
-}
-
-// drop is a nomination to take back.
-type drop struct {
-	pod  *v1.Pod
-	node string
+	hints   hints
 }
 
 // hints are the part of a round's proposal that is not in bookings.
@@ -75,263 +70,156 @@ type hints struct {
 
 type hint struct{ class, ring int }
 
-// domain is the nodes with one value of a label; the zero value means all nodes.
-type domain struct{ key, value string }
-
-func (d domain) has(node *v1.Node) bool { return d.key == "" || node.Labels[d.key] == d.value }
-
 // alternates is how many nodes a member is tried on besides its proposed one.
 const alternates = 15
 
+func newBooks(counts *bookingCounts) books {
+	return books{counts: counts, of: map[types.UID]*booking{}, byNode: map[string]map[types.UID]struct{}{}, unplaced: map[types.UID]struct{}{}}
+}
+
 // nodesFor returns the nodes to try a member on; none if no node is proposed for it.
-func (e *entry) nodesFor(uid types.UID) []string {
-	b := e.books.of[uid]
-	if b == nil || b.kind != bookedForRound {
+func (b *books) nodesFor(uid types.UID) []string {
+	one := b.of[uid]
+	if one == nil || one.kind != bookedForRound {
 		return nil
 	}
-	nodes := []string{b.node}
-	h, known := e.hints.members[uid]
-	if !known || h.class >= len(e.hints.rings) {
+	nodes := []string{one.node}
+	h, known := b.hints.members[uid]
+	if !known || h.class >= len(b.hints.rings) {
 		return nodes
 	}
-	ring := e.hints.rings[h.class]
+	ring := b.hints.rings[h.class]
 	for i := 1; i < len(ring) && len(nodes) <= alternates; i++ {
-		if node := ring[(h.ring+i)%len(ring)]; node != b.node {
+		if node := ring[(h.ring+i)%len(ring)]; node != one.node {
 			nodes = append(nodes, node)
 		}
 	}
 	return nodes
 }
 
-// bookLocked books a node for a member, and replaces its earlier booking.
-func (g *gangs) bookLocked(e *entry, uid types.UID, b booking) {
-	g.unbookLocked(e, uid, false)
-	b.placed = false
-	if e.books.of == nil {
-		e.books.of, e.books.byNode, e.books.unplaced = map[types.UID]*booking{}, map[string]map[types.UID]struct{}{}, map[types.UID]struct{}{}
+// book books a node for a member, and replaces its earlier booking.
+func (b *books) book(uid types.UID, one booking) {
+	b.end(uid, false)
+	b.of[uid] = &one
+	b.kinds[one.kind]++
+	if b.byNode[one.node] == nil {
+		b.byNode[one.node] = map[types.UID]struct{}{}
 	}
-	e.books.of[uid] = &b
-	e.books.kinds[b.kind]++
-	if e.books.byNode[b.node] == nil {
-		e.books.byNode[b.node] = map[types.UID]struct{}{}
-	}
-	e.books.byNode[b.node][uid] = struct{}{}
-	e.books.unplaced[uid] = struct{}{}
-	g.booked[e] = struct{}{}
-	g.unplaced.Add(1)
+	b.byNode[one.node][uid] = struct{}{}
+	b.unplaced[uid] = struct{}{}
+	b.counts.unplaced.Add(1)
 }
 
-// unbookLocked ends a member's booking; taken is true if the member has been placed on the node.
-func (g *gangs) unbookLocked(e *entry, uid types.UID, taken bool) {
-	b := e.books.of[uid]
-	if b == nil {
+// end ends a member's booking, if it has one; taken is true if the member has been placed on the node.
+func (b *books) end(uid types.UID, taken bool) {
+	one := b.of[uid]
+	if one == nil {
 		return
 	}
-	if b.placed {
-		e.books.dropped = append(e.books.dropped, drop{b.pod, b.node})
-		g.setPlacedLocked(e, uid, b, false)
+	if one.placed {
+		b.dropped = append(b.dropped, one.pod)
+		b.setPlaced(uid, false)
 	}
-	delete(e.books.unplaced, uid)
-	g.unplaced.Add(-1)
-	delete(e.books.of, uid)
-	e.books.kinds[b.kind]--
-	if delete(e.books.byNode[b.node], uid); len(e.books.byNode[b.node]) == 0 {
-		delete(e.books.byNode, b.node)
+	delete(b.unplaced, uid)
+	b.counts.unplaced.Add(-1)
+	delete(b.of, uid)
+	b.kinds[one.kind]--
+	if delete(b.byNode[one.node], uid); len(b.byNode[one.node]) == 0 {
+		delete(b.byNode, one.node)
 	}
-	if len(e.books.of) == 0 {
-		delete(g.booked, e)
-	}
-	e.books.released = e.books.released || !taken
-	if g.short.Load() > 0 && !taken {
-		e.books.freed = append(e.books.freed, b.node)
+	if !taken {
+		b.freed = append(b.freed, one.node)
 	}
 }
 
-// setPlacedLocked notes whether the framework knows a booking.
-func (g *gangs) setPlacedLocked(e *entry, uid types.UID, b *booking, placed bool) {
-	if b.placed == placed {
+// setPlaced notes whether the framework knows a member's booking, if it has one.
+func (b *books) setPlaced(uid types.UID, placed bool) {
+	one := b.of[uid]
+	switch {
+	case one == nil || one.placed == placed:
 		return
-	}
-	b.placed = placed
-	if placed {
-		delete(e.books.unplaced, uid)
-		g.unplaced.Add(-1)
-		g.placed.Add(1)
-	} else {
-		e.books.unplaced[uid] = struct{}{}
-		g.unplaced.Add(1)
-		g.placed.Add(-1)
-	}
-}
-
-// unbookAllLocked ends a gang's bookings of a kind.
-func (g *gangs) unbookAllLocked(e *entry, kind bookingKind) {
-	if e.books.kinds[kind] == 0 {
-		return
-	}
-	for uid, b := range e.books.of {
-		if b.kind == kind {
-			g.unbookLocked(e, uid, false)
-		}
-	}
-}
-
-// settleBookingsLocked ends the bookings that do not match the gang's state any more.
-func (g *gangs) settleBookingsLocked(e *entry) {
-	if round := e.gang.Round(); round != e.hints.round {
-		g.unbookAllLocked(e, bookedForRound)
-		e.hints = hints{round: round}
-		if round == 0 {
-			e.roundEnded(g.clock.Now())
-		}
-	}
-	if phase := e.gang.Phase(); phase != gang.Backoff && phase != gang.Queued {
-		if e.preempting != nil {
-			g.abandon(e.key)
-			e.preempting = nil
-		}
-		g.unbookAllLocked(e, bookedByVictims)
-		g.unbookAllLocked(e, bookedByCollecting)
-	}
-	if e.books.kinds[bookedForBind] > 0 {
-		for uid, b := range e.books.of {
-			if b.kind == bookedForBind && !e.gang.KeepsNode(uid) {
-				g.unbookLocked(e, uid, false)
-			}
-		}
-	}
-}
-
-// roundEnded records the result of a failed round: any freed room may help, and the round's domain has been tried.
-func (e *entry) roundEnded(now time.Time) {
-	if e.gang.Phase() != gang.Backoff {
-		return
-	}
-	e.refusal = refusal{missing: 1, at: now}
-	switch e.gang.Last().Cause {
-	case gang.CauseUnschedulable, gang.CauseRefused, gang.CauseTimeout:
-		if e.confined != (domain{}) {
-			if e.tried == nil {
-				e.tried = map[string]bool{}
-			}
-			e.tried[e.confined.value] = true
-			e.gang.Retry(now) // in the next domain, at once
-		}
+	case placed:
+		delete(b.unplaced, uid)
+		b.counts.unplaced.Add(-1)
+		b.counts.placed.Add(1)
 	default:
+		b.unplaced[uid] = struct{}{}
+		b.counts.unplaced.Add(1)
+		b.counts.placed.Add(-1)
 	}
-	e.confined = domain{}
+	one.placed = placed
 }
 
-// takenLocked records where a member went. Its own booking ends; a member of its class that was booked on that node gets the
-// booking instead.
-func (g *gangs) takenLocked(e *entry, uid types.UID, node string) {
-	b, mine := e.books.of[uid], e.hints.members[uid]
-	if b == nil {
+// endAll ends the bookings of a kind.
+func (b *books) endAll(kind bookingKind) {
+	if b.kinds[kind] == 0 {
 		return
 	}
-	if b.kind == bookedForRound && b.node != node {
-		for _, other := range slices.Sorted(maps.Keys(e.books.byNode[node])) {
-			if o, its := e.books.of[other], e.hints.members[other]; o.kind == bookedForRound && its.class == mine.class {
-				e.hints.members[other] = mine
-				g.bookLocked(e, other, booking{pod: o.pod, amounts: o.amounts, node: b.node, kind: bookedForRound})
+	for uid, one := range b.of {
+		if one.kind == kind {
+			b.end(uid, false)
+		}
+	}
+}
+
+// cycled ends the booking of a member whose cycle has ended, with or without a node: the framework has cleared the
+// nomination.
+func (b *books) cycled(uid types.UID, taken bool) {
+	b.setPlaced(uid, false)
+	b.end(uid, taken)
+}
+
+// reserved records where a member went. Its own booking ends; a member of its class that was booked on that node gets the
+// booking instead.
+func (b *books) reserved(uid types.UID, node string) {
+	one, mine := b.of[uid], b.hints.members[uid]
+	if one == nil {
+		return
+	}
+	if one.kind == bookedForRound && one.node != node {
+		for _, other := range slices.Sorted(maps.Keys(b.byNode[node])) {
+			if o, its := b.of[other], b.hints.members[other]; o.kind == bookedForRound && its.class == mine.class {
+				b.hints.members[other] = mine
+				b.book(other, booking{pod: o.pod, amounts: o.amounts, node: one.node, kind: bookedForRound})
 				break
 			}
 		}
 	}
-	g.endedLocked(e, uid, b.node == node)
+	b.cycled(uid, one.node == node)
 }
 
-// endedLocked ends the booking of a member whose cycle has ended, with or without a node: the framework has cleared the
-// nomination.
-func (g *gangs) endedLocked(e *entry, uid types.UID, taken bool) {
-	if b := e.books.of[uid]; b != nil {
-		g.setPlacedLocked(e, uid, b, false)
-		g.unbookLocked(e, uid, taken)
-	}
-}
-
-// place nominates the bookings of all gangs except one, to which the pod of the current cycle may belong. It is called
-// without locks.
-func (g *gangs) place(logger klog.Logger, nominator fwk.PodNominator, except types.NamespacedName) {
-	if g.unplaced.Load() == 0 {
-		return
-	}
-	type placing struct {
-		e   *entry
-		uid types.UID
-		b   booking
-	}
-	var todo []placing
-	g.mu.Lock()
-	now := g.clock.Now()
-	for e := range g.booked {
-		if e.key == except {
-			continue
-		}
-		for uid := range e.books.unplaced {
-			b := e.books.of[uid]
-			todo = append(todo, placing{e, uid, *b})
-			if !now.Before(b.fresh) {
-				g.setPlacedLocked(e, uid, b, true)
-			}
-		}
-	}
-	g.mu.Unlock()
-	for _, p := range todo {
-		nominator.AddNominatedPod(logger, nominee{pod: p.b.pod}, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: p.b.node})
-	}
-	// Take back bookings that have ended meanwhile: they may have been dropped before they were placed.
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, p := range todo {
-		if b := p.e.books.of[p.uid]; b == nil || b.node != p.b.node {
-			p.e.books.dropped = append(p.e.books.dropped, drop{p.b.pod, p.b.node})
-			g.agenda.Add(p.e.key)
-		}
-	}
-}
-
-// lift removes the nominations of a gang from the nodes that one of its members is tried on; nil means all nodes.
-func (g *gangs) lift(nominator fwk.PodNominator, key types.NamespacedName, nodes []string) {
-	for _, pod := range g.lifted(key, nodes) {
-		nominator.DeleteNominatedPodIfExists(pod)
-	}
-}
-
-func (g *gangs) lifted(key types.NamespacedName, nodes []string) (lifted []*v1.Pod) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	e := g.byKey[key]
-	if e == nil || len(e.books.of) == len(e.books.unplaced) {
+// lift notes that the framework is to forget the nominations on some nodes, or on all if nodes is nil, and returns their pods.
+func (b *books) lift(nodes []string) (lifted []*v1.Pod) {
+	if len(b.of) == len(b.unplaced) {
 		return nil
 	}
 	lift := func(uid types.UID) {
-		if b := e.books.of[uid]; b.placed {
-			g.setPlacedLocked(e, uid, b, false)
-			lifted = append(lifted, b.pod)
+		if one := b.of[uid]; one.placed {
+			b.setPlaced(uid, false)
+			lifted = append(lifted, one.pod)
 		}
 	}
 	for _, node := range nodes {
-		for uid := range e.books.byNode[node] {
+		for uid := range b.byNode[node] {
 			lift(uid)
 		}
 	}
 	if nodes == nil {
-		for uid := range e.books.of {
+		for uid := range b.of {
 			lift(uid)
 		}
 	}
 	return lifted
 }
 
-// takeDropped returns the nominations to remove, the nodes that have become free, and whether any booking was released.
-func (e *entry) takeDropped() (dropped []drop, freed []string, released bool) {
-	for _, d := range e.books.dropped {
-		if b := e.books.of[d.pod.UID]; b == nil || !b.placed {
-			dropped = append(dropped, d)
+// takeEnded returns the pods that are nominated no longer, and the nodes that have become free.
+func (b *books) takeEnded() (dropped []*v1.Pod, freed []string) {
+	for _, pod := range b.dropped {
+		if one := b.of[pod.UID]; one == nil || !one.placed {
+			dropped = append(dropped, pod)
 		}
 	}
-	freed, released = e.books.freed, e.books.released
-	e.books.dropped, e.books.freed, e.books.released = nil, nil, false
-	return dropped, freed, released
+	freed = b.freed
+	b.dropped, b.freed = nil, nil
+	return dropped, freed
 }

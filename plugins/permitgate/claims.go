@@ -5,7 +5,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/types"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -37,22 +36,22 @@ func newSharedClaims(h fwk.Handle) *sharedClaims {
 // among describes a claim or volume that pods share and that only one of them can have before it is bound, or returns an
 // empty string. Objects that cannot be read are left to the scheduler's filters.
 func (c *sharedClaims) among(pods []*v1.Pod) string {
-	users := map[types.NamespacedName]int{}
+	users := map[string]int{}
+	shared := func(kind, name string) bool {
+		users[kind+name]++
+		return users[kind+name] == 2
+	}
 	for _, pod := range pods {
 		for i := range pod.Spec.ResourceClaims {
-			if name := pod.Spec.ResourceClaims[i].ResourceClaimName; name != nil && c.devices != nil {
-				key := types.NamespacedName{Namespace: "ResourceClaim", Name: *name}
-				if users[key]++; users[key] == 2 && c.unallocated(pod.Namespace, *name) {
-					return fmt.Sprintf("members share ResourceClaim %s, which is not allocated: it would be when the first of them is bound, and until then no other can be scheduled", *name)
-				}
+			name := pod.Spec.ResourceClaims[i].ResourceClaimName
+			if name != nil && c.devices != nil && shared("ResourceClaim ", *name) && c.unallocated(pod.Namespace, *name) {
+				return fmt.Sprintf("members share ResourceClaim %s, which is not allocated: it would be when the first of them is bound, and until then no other can be scheduled", *name)
 			}
 		}
 		for i := range pod.Spec.Volumes {
-			if source := pod.Spec.Volumes[i].PersistentVolumeClaim; source != nil {
-				key := types.NamespacedName{Namespace: "PersistentVolumeClaim", Name: source.ClaimName}
-				if users[key]++; users[key] == 2 && c.unprovisioned(pod.Namespace, source.ClaimName) {
-					return fmt.Sprintf("members share PersistentVolumeClaim %s, whose volume is provisioned when the first of them is bound: until then no other can be scheduled", source.ClaimName)
-				}
+			source := pod.Spec.Volumes[i].PersistentVolumeClaim
+			if source != nil && shared("PersistentVolumeClaim ", source.ClaimName) && c.unprovisioned(pod.Namespace, source.ClaimName) {
+				return fmt.Sprintf("members share PersistentVolumeClaim %s, whose volume is provisioned when the first of them is bound: until then no other can be scheduled", source.ClaimName)
 			}
 		}
 	}

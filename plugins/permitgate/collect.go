@@ -25,14 +25,6 @@ const reasonCollects = "GangCollectsRoom"
 // collectAtLeast is the least time for which a gang may collect, and for which it then leaves the room to others.
 const collectAtLeast = time.Minute
 
-// collecting is the state of a gang that collects room.
-type collecting struct {
-	until time.Time // when collecting ends; zero if it does not collect
-	// rest is the time until which it neither collects again nor is considered for that.
-	rest   time.Time
-	domain string // to which the members are confined
-}
-
 // collector lets gangs collect room; only scheduling cycles use it.
 type collector struct {
 	gangs    *gangs
@@ -57,7 +49,7 @@ func (c *collector) starved(ctx context.Context, state fwk.CycleState, pl *plan,
 		other := c.gangs.collects
 		began = now
 		may = other == e || e.preempting == nil && now.Sub(e.gang.ReadySince()) >= c.after && !now.Before(e.collecting.rest) &&
-			(other == nil || e.rank().compare(other.rank()) < 0)
+			(other == nil || e.rank().Compare(other.rank()) < 0)
 	})
 	if !may {
 		return
@@ -70,12 +62,12 @@ func (c *collector) starved(ctx context.Context, state fwk.CycleState, pl *plan,
 		switch is := c.gangs.collects == e; {
 		case !possible:
 			if is {
-				c.gangs.stopCollectingLocked(e)
+				c.gangs.stopCollectingLocked()
 			}
 			e.collecting.rest = now.Add(max(collectAtLeast, searchShare*now.Sub(began)))
 		case !is:
-			if other := c.gangs.collects; other != nil {
-				c.gangs.stopCollectingLocked(other)
+			if c.gangs.collects != nil {
+				c.gangs.stopCollectingLocked()
 			}
 			c.gangs.collects, begun = e, true
 			c.gangs.collecting.Store(true)
@@ -83,7 +75,7 @@ func (c *collector) starved(ctx context.Context, state fwk.CycleState, pl *plan,
 			c.gangs.agenda.AddAt(e.key, e.collecting.until)
 		default:
 			// Its bookings may be lost by now.
-			c.gangs.unbookAllLocked(e, bookedByCollecting)
+			e.books.endAll(bookedByCollecting)
 		}
 	})
 	if begun {
@@ -112,14 +104,14 @@ func (c *collector) watch(ctx context.Context, state fwk.CycleState) {
 		}
 	}
 	c.seen = c.seen[:len(list)]
-	var gains gains
+	var gains func(node string) int
 	c.gangs.mu.Lock()
 	if e := c.gangs.collects; e != nil {
 		gains = e.refusal.gains
 	}
 	c.gangs.mu.Unlock()
 	if gains != nil {
-		changed = slices.DeleteFunc(changed, func(info fwk.NodeInfo) bool { return gains.Node(info.Node().Name) == 0 })
+		changed = slices.DeleteFunc(changed, func(info fwk.NodeInfo) bool { return gains(info.Node().Name) == 0 })
 	}
 	if len(changed) > 0 {
 		c.take(ctx, state, changed)
@@ -154,8 +146,9 @@ func (c *collector) take(ctx context.Context, state fwk.CycleState, nodes []fwk.
 	}
 	r := &pl.request
 	c.proposer.prepare(ctx, state, pl, nodes)
-	v := c.proposer.viewFor(types.NamespacedName{}, pl.priority, nodes) // its own bookings count, too
-	r.Cluster, r.Need = v, pl.need-len(booked)
+	v := c.proposer.view(none, pl.priority, nodes) // its own bookings count, too
+	need := r.Need
+	r.Cluster, r.Need = v, need-len(booked)
 	if domain != "" {
 		r.Topology.Domain = domain
 	}
@@ -166,33 +159,16 @@ func (c *collector) take(ctx context.Context, state fwk.CycleState, nodes []fwk.
 		}
 		for _, slot := range result.Slots {
 			m := e.pods[slot.Member]
-			if m == nil || e.books.of[slot.Member] != nil || e.books.kinds[bookedByCollecting] >= pl.need {
+			if m == nil || e.books.of[slot.Member] != nil || e.books.kinds[bookedByCollecting] >= need {
 				continue
 			}
-			c.gangs.bookLocked(e, slot.Member, booking{pod: m.pod, amounts: m.amounts, node: v.Node(slot.At).Name, kind: bookedByCollecting})
+			e.books.book(slot.Member, booking{pod: m.pod, amounts: m.amounts, node: v.Node(slot.At).Name, kind: bookedByCollecting})
 		}
-		klog.FromContext(ctx).V(3).Info("A gang collects room", "podGroup", key, "has", e.books.kinds[bookedByCollecting], "needs", pl.need)
-		if e.books.kinds[bookedByCollecting] >= pl.need {
+		klog.FromContext(ctx).V(3).Info("A gang collects room", "podGroup", key, "has", e.books.kinds[bookedByCollecting], "needs", need)
+		if e.books.kinds[bookedByCollecting] >= need {
 			c.gangs.roomLocked(e, now)
 		}
 	})
-}
-
-// settleCollectingLocked ends the collecting of a gang that no longer needs it, or whose time is over.
-func (g *gangs) settleCollectingLocked(e *entry) {
-	if g.collects != e {
-		return
-	}
-	if phase := e.gang.Phase(); phase != gang.Backoff && phase != gang.Queued || !g.clock.Now().Before(e.collecting.until) {
-		g.stopCollectingLocked(e)
-	}
-}
-
-func (g *gangs) stopCollectingLocked(e *entry) {
-	g.collects = nil
-	g.collecting.Store(false)
-	e.collecting.until = time.Time{}
-	g.unbookAllLocked(e, bookedByCollecting)
 }
 
 // yielding is a cluster without the pods that may leave some day: those of the same or a lower priority, except for those of
@@ -210,13 +186,7 @@ func (y *yielding) Free(i int, names []v1.ResourceName, into []int64) {
 		if corev1.PodPriority(pod) > y.plan.priority || ofDaemonSet(pod) || y.plan.members[pod.UID] {
 			continue
 		}
-		for _, a := range proposal.Requests(pod) {
-			for j := range names {
-				if names[j] == a.Name {
-					into[j] = min(into[j]+a.Value, proposal.Unlimited)
-				}
-			}
-		}
+		proposal.Add(into, names, proposal.Requests(pod))
 	}
 }
 

@@ -1,10 +1,8 @@
 package permitgate
 
 import (
-	"maps"
-	"slices"
-	"sync"
-	"sync/atomic"
+	"encoding/json"
+	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -26,10 +24,9 @@ const heardInterval = 50 * time.Millisecond
 
 // feed passes informers' events to the gangs. Its handlers run before or after the scheduler's own.
 type feed struct {
-	gangs     *gangs
-	wakes     *wakes
-	beside    *beside
-	nominated *nominated
+	gangs       *gangs
+	wakes       *wakes
+	nominations *nominations
 	// ours reports whether a scheduler's name is that of a profile with this plugin.
 	ours func(schedulerName string) bool
 	// nominatedMember is called for gangs with members that are nominated in the API.
@@ -87,14 +84,11 @@ func shrinks(was, is *v1.Pod) bool {
 // podSeen handles the current state of a pod. The informer leaves out finished pods.
 func (f *feed) podSeen(pod *v1.Pod) {
 	key, ok := podgroup.Of(pod)
-	if node := f.nominated.set(pod); node != "" {
+	if node := f.nominations.set(pod); node != "" {
 		f.wakes.hear(event{node: node, by: key})
 		if pod.Spec.NodeName == "" {
 			f.nominationEnded()
 		}
-	}
-	if pod.Spec.NodeName != "" {
-		f.beside.forget(pod.UID)
 	}
 	if !ok {
 		return
@@ -127,15 +121,14 @@ func (f *feed) podSeen(pod *v1.Pod) {
 
 // nominationEnded wakes pods that found no node because of a nomination, once the scheduler has seen its end.
 func (f *feed) nominationEnded() {
-	if f.beside.free() {
+	if f.nominations.end() {
 		f.gangs.agenda.AddAt(tick, f.gangs.clock.Now().Add(heardInterval))
 	}
 }
 
 // podGone handles the end of a pod: its node has room.
 func (f *feed) podGone(pod *v1.Pod) {
-	f.beside.forget(pod.UID)
-	if node := f.nominated.delete(pod.UID); node != "" {
+	if node := f.nominations.delete(pod.UID); node != "" {
 		f.wakes.hear(event{node: node})
 		f.nominationEnded()
 	}
@@ -146,17 +139,16 @@ func (f *feed) podGone(pod *v1.Pod) {
 	f.memberGone(pod)
 }
 
-// memberGone handles a pod that is no longer a member.
+// memberGone handles a pod that is no longer a member. It may never have been one that lives.
 func (f *feed) memberGone(pod *v1.Pod) {
 	key, ok := podgroup.Of(pod)
-	if !ok || !f.gangs.look(key, func(*entry, time.Time) {}) {
-		return // also a pod that was terminating when it was first seen
-	}
-	f.gangs.change(key, func(e *entry, now time.Time) {
+	if ok && f.gangs.look(key, func(e *entry, now time.Time) {
 		e.remove(pod.UID)
-		f.gangs.unbookLocked(e, pod.UID, false)
+		e.books.end(pod.UID, false)
 		e.gang.DeletePod(pod.UID, now)
-	})
+	}) {
+		f.gangs.agenda.Add(key)
+	}
 }
 
 // groupSeen handles the current state of a PodGroup. A terminating one still counts: its finalizers may take
@@ -180,93 +172,9 @@ func (f *feed) groupGone(group *v1alpha1.PodGroup) {
 	})
 }
 
-// wants is what a PodGroup asks for besides a quorum.
-type wants struct {
-	topology     podgroup.Topology
-	minResources v1.ResourceList
-}
-
 func wantsOf(group *v1alpha1.PodGroup) (w wants, revision string) {
 	w.topology, _ = podgroup.TopologyOf(group)
 	w.minResources = group.Spec.MinResources
-	revision = w.topology.Key
-	if w.topology.Required {
-		revision += " required"
-	}
-	for _, name := range slices.Sorted(maps.Keys(w.minResources)) {
-		quantity := w.minResources[name]
-		revision += " " + string(name) + "=" + quantity.String()
-	}
-	return w, revision
-}
-
-// nominated has the nodes that all pods are nominated to in the API, so that a proposal need not ask the framework about
-// every node. Its methods may be called from several goroutines.
-type nominated struct {
-	// members is how many of them are members of gangs; scheduling cycles read it without the lock.
-	members atomic.Int64
-
-	mu     sync.Mutex // guards everything below
-	nodes  map[types.UID]nomination
-	byNode map[string]int
-}
-
-// nomination is the nominated node of a pod.
-type nomination struct {
-	node   string
-	member bool // of a gang
-}
-
-func newNominated() *nominated {
-	return &nominated{nodes: map[types.UID]nomination{}, byNode: map[string]int{}}
-}
-
-// set records the current state of a pod. It returns the node that the pod is no longer nominated to, or an empty string.
-func (n *nominated) set(pod *v1.Pod) (left string) {
-	to := nomination{}
-	if pod.Spec.NodeName == "" && podgroup.Live(pod) {
-		to.node = pod.Status.NominatedNodeName
-		_, to.member = podgroup.Of(pod)
-	}
-	return n.move(pod.UID, to)
-}
-
-// delete drops a pod.
-func (n *nominated) delete(uid types.UID) (left string) { return n.move(uid, nomination{}) }
-
-func (n *nominated) move(uid types.UID, to nomination) (left string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	was := n.nodes[uid]
-	if was.node == to.node {
-		return ""
-	}
-	if was.node != "" {
-		delete(n.nodes, uid)
-		if n.byNode[was.node]--; n.byNode[was.node] == 0 {
-			delete(n.byNode, was.node)
-		}
-		if was.member {
-			n.members.Add(-1)
-		}
-	}
-	if to.node != "" {
-		n.nodes[uid] = to
-		n.byNode[to.node]++
-		if to.member {
-			n.members.Add(1)
-		}
-	}
-	return was.node
-}
-
-// list returns the nodes that pods are nominated to.
-func (n *nominated) list() []string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	nodes := make([]string, 0, len(n.byNode))
-	for node := range n.byNode {
-		nodes = append(nodes, node)
-	}
-	return nodes
+	resources, _ := json.Marshal(w.minResources) // it was read as JSON
+	return w, fmt.Sprint(w.topology, string(resources))
 }

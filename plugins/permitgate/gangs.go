@@ -1,20 +1,18 @@
 package permitgate
 
 import (
-	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/agenda"
 	"zonewise.dev/plugins/permitgate/gang"
-	"zonewise.dev/plugins/permitgate/proposal"
 )
 
 // gangs is the state of all gangs of one scheduler. Its methods may be called from several goroutines, also under the scheduling
@@ -24,13 +22,11 @@ type gangs struct {
 	config gang.Config
 	// agenda has the gangs that the worker must look at.
 	agenda *agenda.Agenda[types.NamespacedName]
-	// unplaced is how many bookings the framework does not know as nominations, short how many gangs wait for room.
-	// Scheduling cycles read both without the lock.
-	unplaced, short atomic.Int64
-	// collecting is true while a gang collects room.
+	// bookings counts those of all gangs, short is how many gangs wait for room, and collecting is true while one collects it.
+	// Scheduling cycles read them without the lock.
+	bookings   bookingCounts
+	short      atomic.Int64
 	collecting atomic.Bool
-	// placed is how many bookings the framework knows.
-	placed atomic.Int64
 
 	mu      sync.Mutex // guards everything below, the gangs included
 	byKey   map[types.NamespacedName]*entry
@@ -41,68 +37,10 @@ type gangs struct {
 	hintless *entry
 	// collects is the gang that collects room, or nil.
 	collects *entry
-	// abandon ends a gang's preemption; nil in some tests.
+	// abandon ends a gang's preemption.
 	abandon func(key types.NamespacedName)
-	stopped bool
-}
-
-// entry is a gang with the plugin's state of it.
-type entry struct {
-	key  types.NamespacedName
-	gang *gang.Gang
-
-	group *v1alpha1.PodGroup // nil if it does not exist
-	wants wants              // what the PodGroup asks for besides a quorum
-	pods  map[types.UID]*member
-	// priorities counts the pods by priority, foreign those without a node by their scheduler if it lacks the plugin;
-	// unbound is how many have no node, arrivals how many pods there have ever been.
-	priorities        map[int32]int
-	foreign           map[string]int
-	unbound, arrivals int
-
-	books books
-	hints hints
-
-	refusal refusal
-	// again is true if the queued gang was refused before, defers if that was because another gang gathers without hints.
-	again, defers bool
-	// confined is the domain that the members may not leave; tried are the domains that the filters have refused since the
-	// last change that may help.
-	confined domain
-	tried    map[string]bool
-	barrier  map[types.UID]chan<- verdict
-	answered int // the gang's departures at the last answer to members at the barrier
-
-	preempting *preemption // nil unless the gang preempts
-	search     searched
-	collecting collecting
-	seen       seen
-}
-
-// member is a live pod of a gang.
-type member struct {
-	pod *v1.Pod // as the scheduler's informer last showed it; each change makes a new member
-	// signature identifies what the member asks of a node (see proposal.Signature), amounts is what it takes from it.
-	signature string
-	amounts   []proposal.Amount
-	// foreign is true if the pod names a scheduler without the plugin.
-	foreign bool
-	// node is the node of its last Permit, in case its bind fails.
-	node string
-}
-
-// refusal says what must change before a refused gang is looked at again.
-type refusal struct {
-	// missing is for how many more members there must be room, gain for how many more there may be since.
-	missing, gain int
-	gains         gains
-	cost          time.Duration // how long the attempt took
-	at            time.Time     // of the last look at it
-}
-
-// gains returns the most members of a gang that a node takes. It is used in scheduling cycles only.
-type gains interface {
-	Node(at string) int
+	// missing says why a PodGroup is not known.
+	missing func() (gang.Reason, string)
 }
 
 func newGangs(c clock.WithTicker) *gangs {
@@ -132,7 +70,7 @@ func (g *gangs) change(key types.NamespacedName, f func(e *entry, now time.Time)
 	if !ok {
 		e = &entry{
 			key: key, gang: gang.New(g.config), pods: map[types.UID]*member{}, barrier: map[types.UID]chan<- verdict{},
-			priorities: map[int32]int{}, foreign: map[string]int{},
+			priorities: map[int32]int{}, foreign: map[string]int{}, books: newBooks(&g.bookings),
 		}
 		g.byKey[key] = e
 	}
@@ -154,29 +92,14 @@ func (g *gangs) each(f func(e *entry)) {
 func (g *gangs) all() { g.each(func(e *entry) { g.agenda.Add(e.key) }) }
 
 // settledLocked does what cannot wait for the worker after a gang's state has changed: it answers members at the barrier,
-// ends bookings, and records whether the gang waits for room.
+// ends bookings, and notes what the gang waits for.
 func (g *gangs) settledLocked(e *entry) {
 	e.answerBarrier()
 	g.settleBookingsLocked(e)
-	g.settleCollectingLocked(e)
-	_, was := g.waiting[e]
-	waits := e.gang.Phase() == gang.Backoff && e.gang.Last().Cause.Capacity() && (e.preempting == nil || e.preempting.cleared)
-	if waits != was {
-		if waits {
-			g.waiting[e] = struct{}{}
-		} else {
-			delete(g.waiting, e)
-		}
-		g.short.Store(int64(len(g.waiting)))
-	}
-	if e.searchedInVain() {
-		g.vain[e] = struct{}{}
-	} else {
-		delete(g.vain, e)
-	}
-	if !g.stopped {
-		e.seen.update(e.gang)
-	}
+	keep(g.booked, e, len(e.books.of) > 0)
+	keep(g.waiting, e, e.gang.Phase() == gang.Backoff && e.gang.Last().Cause.Capacity() && (e.preempting == nil || e.preempting.cleared))
+	keep(g.vain, e, e.searchedInVain())
+	g.short.Store(int64(len(g.waiting)))
 	if g.hintless == e && e.gang.Round() == 0 {
 		g.hintless = nil
 		for other := range g.waiting {
@@ -187,123 +110,139 @@ func (g *gangs) settledLocked(e *entry) {
 	}
 }
 
+// keep has a gang in a set or not.
+func keep(set map[*entry]struct{}, e *entry, in bool) {
+	if in {
+		set[e] = struct{}{}
+	} else {
+		delete(set, e)
+	}
+}
+
+// settleBookingsLocked ends the bookings that do not match the gang's state any more.
+func (g *gangs) settleBookingsLocked(e *entry) {
+	if round := e.gang.Round(); round != e.books.hints.round {
+		e.books.endAll(bookedForRound)
+		e.books.hints = hints{round: round}
+		if round == 0 {
+			e.roundEnded(g.clock.Now())
+		}
+	}
+	phase := e.gang.Phase()
+	lacks := phase == gang.Backoff || phase == gang.Queued
+	if !lacks {
+		if e.preempting != nil {
+			g.abandon(e.key)
+			e.preempting = nil
+		}
+		e.books.endAll(bookedByVictims)
+	}
+	if g.collects == e && (!lacks || !g.clock.Now().Before(e.collecting.until)) {
+		g.stopCollectingLocked()
+	}
+	if e.books.kinds[bookedForBind] > 0 {
+		for uid, b := range e.books.of {
+			if b.kind == bookedForBind && !e.gang.KeepsNode(uid) {
+				e.books.end(uid, false)
+			}
+		}
+	}
+}
+
+// stopCollectingLocked ends the collecting of the gang that does so.
+func (g *gangs) stopCollectingLocked() {
+	e := g.collects
+	g.collects = nil
+	g.collecting.Store(false)
+	e.collecting.until = time.Time{}
+	e.books.endAll(bookedByCollecting)
+	g.agenda.Add(e.key)
+}
+
+// roomLocked says that room may help a gang.
+func (g *gangs) roomLocked(e *entry, now time.Time) {
+	e.tried = nil
+	e.gang.Room(now)
+	g.settledLocked(e)
+	g.agenda.Add(e.key)
+}
+
+// hopeLocked says that something has changed that may help a gang, or may have been its own doing or that of another gang.
+func (g *gangs) hopeLocked(e *entry, now time.Time) {
+	e.tried = nil
+	e.gang.Hope(now)
+	g.settledLocked(e)
+	g.agenda.Add(e.key)
+}
+
 // forgetLocked drops a gang without a PodGroup and pods.
 func (g *gangs) forgetLocked(e *entry) bool {
 	if !e.gang.Empty() || len(e.books.of)+len(e.books.dropped) > 0 {
 		return false
 	}
 	delete(g.byKey, e.key)
-	delete(g.booked, e)
-	delete(g.waiting, e)
-	delete(g.vain, e)
+	for _, set := range []map[*entry]struct{}{g.booked, g.waiting, g.vain} {
+		delete(set, e)
+	}
 	g.short.Store(int64(len(g.waiting)))
-	e.seen.leave()
 	return true
 }
 
-// stop removes the gangs from the process's metrics.
-func (g *gangs) stop() {
-	g.each(func(e *entry) { e.seen.leave() })
+// nominee is a pod for the framework's nominator, which uses only GetPod.
+type nominee struct {
+	fwk.PodInfo
+	pod *v1.Pod
+}
+
+// GetPod implements fwk.PodInfo.
+func (n nominee) GetPod() *v1.Pod { return n.pod }
+
+// place nominates the bookings of all gangs except one, to which the pod of the current cycle may belong. It is called
+// without locks.
+func (g *gangs) place(logger klog.Logger, nominator fwk.PodNominator, except types.NamespacedName) {
+	if g.bookings.unplaced.Load() == 0 {
+		return
+	}
+	type placing struct {
+		e   *entry
+		uid types.UID
+		b   booking
+	}
+	var todo []placing
+	g.mu.Lock()
+	now := g.clock.Now()
+	for e := range g.booked {
+		if e.key == except {
+			continue
+		}
+		for uid := range e.books.unplaced {
+			b := e.books.of[uid]
+			todo = append(todo, placing{e, uid, *b})
+			if !now.Before(b.fresh) {
+				e.books.setPlaced(uid, true)
+			}
+		}
+	}
+	g.mu.Unlock()
+	for _, p := range todo {
+		nominator.AddNominatedPod(logger, nominee{pod: p.b.pod}, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: p.b.node})
+	}
+	// Take back bookings that have ended meanwhile: they may have been dropped before they were placed.
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.stopped = true
-}
-
-// rank orders gangs: by priority, then by the PodGroup's creation, so that younger gangs do not overtake an old large one for ever.
-type rank struct {
-	priority int32
-	created  time.Time
-	key      types.NamespacedName
-}
-
-func (e *entry) rank() rank {
-	r := rank{priority: e.lowest(), key: e.key}
-	if e.group != nil {
-		r.created = e.group.CreationTimestamp.Time
-	}
-	return r
-}
-
-// compare orders two gangs; negative means that r comes first.
-func (r rank) compare(other rank) int {
-	return cmp.Or(
-		cmp.Compare(other.priority, r.priority), r.created.Compare(other.created),
-		cmp.Compare(r.key.Namespace, other.key.Namespace), cmp.Compare(r.key.Name, other.key.Name),
-	)
-}
-
-// add stores the current state of a live pod.
-func (e *entry) add(uid types.UID, m *member) {
-	if e.pods[uid] == nil {
-		e.arrivals++
-	}
-	e.remove(uid)
-	e.pods[uid] = m
-	e.count(m, 1)
-}
-
-// remove drops a pod.
-func (e *entry) remove(uid types.UID) {
-	if m := e.pods[uid]; m != nil {
-		e.count(m, -1)
-		delete(e.pods, uid)
-	}
-}
-
-func (e *entry) count(m *member, n int) {
-	priority := corev1.PodPriority(m.pod)
-	if e.priorities[priority] += n; e.priorities[priority] == 0 {
-		delete(e.priorities, priority)
-	}
-	if m.pod.Spec.NodeName != "" {
-		return
-	}
-	e.unbound += n
-	if name := m.pod.Spec.SchedulerName; m.foreign {
-		if e.foreign[name] += n; e.foreign[name] == 0 {
-			delete(e.foreign, name)
+	for _, p := range todo {
+		if b := p.e.books.of[p.uid]; b == nil || b.node != p.b.node {
+			p.e.books.dropped = append(p.e.books.dropped, p.b.pod)
+			g.agenda.Add(p.e.key)
 		}
 	}
 }
 
-// lowest returns the lowest priority of the members, which is that of the gang; 0 without members.
-func (e *entry) lowest() (lowest int32) {
-	first := true
-	for priority := range e.priorities {
-		if first || priority < lowest {
-			lowest, first = priority, false
-		}
-	}
-	return lowest
-}
-
-// highest returns the highest priority of the members.
-func (e *entry) highest() int32 {
-	highest := e.lowest()
-	for priority := range e.priorities {
-		highest = max(highest, priority)
-	}
-	return highest
-}
-
-// verdict is the answer to a member at the barrier.
-type verdict struct {
-	arrival gang.Arrival
-	detail  string
-}
-
-// answerBarrier answers the members at the barrier for which the gang has decided. Each channel has room for its
-// one answer.
-func (e *entry) answerBarrier() {
-	departures := e.gang.Departures()
-	if departures == e.answered {
-		return
-	}
-	e.answered = departures
-	for uid, answer := range e.barrier {
-		if arrival, detail := e.gang.Verdict(uid); arrival != gang.ArrivalWait {
-			answer <- verdict{arrival, detail}
-			delete(e.barrier, uid)
-		}
+// lift removes the nominations of a gang from the nodes that one of its members is tried on; nil means all nodes.
+func (g *gangs) lift(nominator fwk.PodNominator, key types.NamespacedName, nodes []string) {
+	var lifted []*v1.Pod
+	g.look(key, func(e *entry, _ time.Time) { lifted = e.books.lift(nodes) })
+	for _, pod := range lifted {
+		nominator.DeleteNominatedPodIfExists(pod)
 	}
 }

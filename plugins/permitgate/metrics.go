@@ -1,27 +1,14 @@
 package permitgate
 
 import (
-	"time"
-
 	compbasemetrics "k8s.io/component-base/metrics"
 
 	"zonewise.dev/internal/metrics"
-	"zonewise.dev/plugins/permitgate/gang"
 )
 
 const subsystem = "permitgate"
 
 var (
-	gangsByPhase = metrics.NewGaugeVec(&compbasemetrics.GaugeOpts{
-		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "gangs",
-		Help:           "Gangs by phase: Pending (PodGroup or members missing), Queued (waiting for a turn), Gathering, Waiting (members hold nodes), Releasing, Whole, Backoff.",
-		StabilityLevel: compbasemetrics.ALPHA,
-	}, []string{"phase"})
-	waitingMembers = metrics.NewGauge(&compbasemetrics.GaugeOpts{
-		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "waiting_members",
-		Help:           "Members that hold a node in Permit while their gang lacks others.",
-		StabilityLevel: compbasemetrics.ALPHA,
-	})
 	rollbacks = metrics.NewCounterVec(&compbasemetrics.CounterOpts{
 		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "rollbacks_total",
 		Help:           "Gangs that were refused or whose round failed, by cause: no_room, shared_claim, unschedulable, timeout, refused, bind_refused, not_prepared, recovery, members_left, group_gone.",
@@ -45,51 +32,13 @@ var (
 		StabilityLevel: compbasemetrics.ALPHA,
 	})
 
+	gangsByPhase = metrics.NewGaugeDesc(subsystem, "gangs",
+		"Gangs by phase: Pending (PodGroup or members missing), Queued (waiting for a turn), Gathering, Waiting (members hold nodes), Releasing, Whole, Backoff.",
+		[]string{"phase"}, compbasemetrics.ALPHA)
+	waitingMembers = metrics.NewGaugeDesc(subsystem, "waiting_members",
+		"Members that hold a node in Permit while their gang lacks others.", nil, compbasemetrics.ALPHA)
 	oldestWaiting = metrics.NewGaugeDesc(subsystem, "oldest_waiting_gang_age_seconds",
 		"Time for which the longest waiting gang has had its quorum without being bound; 0 when no gang with a quorum waits.", nil, compbasemetrics.ALPHA)
 	partlyBound = metrics.NewGaugeDesc(subsystem, "partly_bound_gangs",
 		"Gangs that have been bound in part for recoveryTimeout or longer; 0 on a replica that does not lead.", nil, compbasemetrics.ALPHA)
 )
-
-// seen is one gang's part in the gauges. The gauges belong to the process, which in tests may run several
-// schedulers, so they are changed by differences.
-type seen struct {
-	counted bool
-	phase   gang.Phase
-	waiting int
-}
-
-func (s *seen) update(g *gang.Gang) {
-	_, waiting, _ := g.Counts()
-	if phase := g.Phase(); !s.counted || phase != s.phase {
-		if s.counted {
-			gangsByPhase.WithLabelValues(s.phase.String()).Dec()
-		}
-		gangsByPhase.WithLabelValues(phase.String()).Inc()
-		s.counted, s.phase = true, phase
-	}
-	if waiting != s.waiting {
-		waitingMembers.Add(float64(waiting - s.waiting))
-		s.waiting = waiting
-	}
-}
-
-func (s *seen) leave() {
-	if s.counted {
-		gangsByPhase.WithLabelValues(s.phase.String()).Dec()
-	}
-	waitingMembers.Add(float64(-s.waiting))
-	*s = seen{}
-}
-
-// oldestWaiting returns how long the longest waiting gang has had its quorum without being bound.
-func (g *gangs) oldestWaiting() time.Duration {
-	now := g.clock.Now()
-	var oldest time.Duration
-	g.each(func(e *entry) {
-		if since := e.gang.ReadySince(); e.gang.Phase() != gang.Whole && !since.IsZero() {
-			oldest = max(oldest, now.Sub(since))
-		}
-	})
-	return oldest
-}

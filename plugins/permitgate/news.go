@@ -16,6 +16,9 @@ import (
 // maxNews bounds how much news is kept apart; beyond it, every node may have got room.
 const maxNews = 1000
 
+// none is the key of no gang.
+var none = types.NamespacedName{}
+
 // news is what may have given nodes room since gangs were refused. Its methods may be called from several goroutines.
 type news struct {
 	// some is true while there is news; for scheduling cycles, which need no lock for a look.

@@ -37,15 +37,14 @@ type Shared struct {
 	source crd.Source
 	holds  Holds // nil without
 
-	gangs     *gangs
-	wakes     *wakes
-	beside    *beside
-	nominated *nominated
-	profiles  *profiles
-	server    *serve.Server
-	rehearser *rehearse.Rehearser
-	preemptor *preempt.Preemptor
-	leader    *leader.Leader
+	gangs       *gangs
+	wakes       *wakes
+	nominations *nominations
+	profiles    *profiles
+	server      *serve.Server
+	rehearser   *rehearse.Rehearser
+	preemptor   *preempt.Preemptor
+	leader      *leader.Leader
 
 	mu     sync.Mutex // guards what follows
 	args   *PermitGateArgs
@@ -67,7 +66,7 @@ func WithHolds(holds Holds) Option { return func(s *Shared) { s.holds = holds } 
 
 // NewShared returns the state for one scheduler. It starts nothing.
 func NewShared(options ...Option) *Shared {
-	s := &Shared{clock: clock.RealClock{}, nominated: newNominated(), profiles: &profiles{}, beside: &beside{}}
+	s := &Shared{clock: clock.RealClock{}, nominations: newNominations(), profiles: &profiles{}}
 	for _, o := range options {
 		o(s)
 	}
@@ -105,13 +104,13 @@ func (s *Shared) New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk
 func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 	asker := newAsker(h)
 	p := &PermitGate{
-		handle: h, gangs: s.gangs, wakes: s.wakes, beside: s.beside, leader: s.leader, begin: s.begin, missing: s.missing,
+		handle: h, shared: s, gangs: s.gangs,
 		victims: &victims{
 			handle: h, gangs: s.gangs, asker: asker, preemptor: s.preemptor, enabled: s.args.GangPreemption && asker.run != nil,
 			budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
 		},
 		proposer: &proposer{
-			handle: h, gangs: s.gangs, nominated: s.nominated, claims: newSharedClaims(h),
+			handle: h, gangs: s.gangs, nominations: s.nominations, claims: newSharedClaims(h),
 			asker: asker, counted: newCounted(asker), holds: s.holds,
 		},
 	}
@@ -121,7 +120,7 @@ func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 
 // startLocked starts what runs for all profiles until ctx ends.
 func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
-	metrics.MustRegister(gangsByPhase, waitingMembers, rollbacks, proposalDuration, hintedMembers, timeToWhole)
+	metrics.MustRegister(rollbacks, proposalDuration, hintedMembers, timeToWhole)
 	collected.Export(ctx, s)
 	s.gangs.config = gang.Config{
 		Timeout:         s.args.ScheduleTimeout.Duration,
@@ -136,15 +135,15 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		return err
 	}
 	factory := h.SharedInformerFactory()
-	s.rehearser = rehearse.New(s.args.BindRehearsal, s.clock, factory.Core().V1().Namespaces().Lister(), rehearsals{s.gangs})
+	s.rehearser = rehearse.New(s.args.BindRehearsal, s.clock, factory.Core().V1().Namespaces().Lister(), served{s.gangs})
 	s.server = serve.New(serve.Config{
-		Clock: s.clock, Source: s.source, Handle: s.profiles.orAny, Gangs: served{s.gangs, s.missing}, Settled: s.hasSynced,
+		Clock: s.clock, Source: s.source, Handle: s.profiles.orAny, Gangs: served{s.gangs}, Settled: s.hasSynced,
 		ManageStatus: s.args.ManagePodGroupStatus, RecoveryPolicy: s.args.RecoveryPolicy, RecoveryTimeout: s.args.RecoveryTimeout.Duration,
 	})
 	s.preemptor = s.newPreemptorLocked(h)
-	s.gangs.abandon = s.preemptor.Abandon
+	s.gangs.abandon, s.gangs.missing = s.preemptor.Abandon, s.missing
 	f := &feed{
-		gangs: s.gangs, wakes: s.wakes, beside: s.beside, nominated: s.nominated, ours: s.profiles.has,
+		gangs: s.gangs, wakes: s.wakes, nominations: s.nominations, ours: s.profiles.has,
 		nominatedMember: s.server.Nominated, gone: s.preemptor.Gone,
 	}
 	synced, err := f.watch(factory)
@@ -160,7 +159,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		s.groups = groups
 	}
 	w := &worker{
-		gangs: s.gangs, wakes: s.wakes, beside: s.beside, turns: newTurns(), profiles: s.profiles, leading: s.leader.Leading(),
+		gangs: s.gangs, wakes: s.wakes, nominations: s.nominations, turns: newTurns(), profiles: s.profiles, leading: s.leader.Leading(),
 		rehearses: s.rehearser.Needed,
 		rehearse:  func(key types.NamespacedName, r gang.Rehearsal) { s.rehearser.Begin(key, r) },
 		report:    s.server.Report,
@@ -172,8 +171,6 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 			s.lead(ctx, h)
 		case <-ctx.Done():
 		}
-		<-ctx.Done()
-		s.gangs.stop()
 	}()
 	return nil
 }
@@ -261,11 +258,25 @@ func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, err
 	return shared.New(ctx, obj, h)
 }
 
-// collected is computed when metrics are gathered, because ages change all the time.
-var collected = metrics.NewCollector((*Shared).collect, oldestWaiting, partlyBound)
+// collected is computed when metrics are gathered.
+var collected = metrics.NewCollector((*Shared).collect, gangsByPhase, waitingMembers, oldestWaiting, partlyBound)
 
 func (s *Shared) collect(send metrics.Send) {
-	send(oldestWaiting, s.gangs.oldestWaiting().Seconds())
+	now := s.clock.Now()
+	phases, waiting, oldest := map[gang.Phase]int{}, 0, time.Duration(0)
+	s.gangs.each(func(e *entry) {
+		phases[e.gang.Phase()]++
+		_, waits, _ := e.gang.Counts()
+		waiting += waits
+		if since := e.gang.ReadySince(); e.gang.Phase() != gang.Whole && !since.IsZero() {
+			oldest = max(oldest, now.Sub(since))
+		}
+	})
+	for _, phase := range gang.Phases {
+		send(gangsByPhase, float64(phases[phase]), phase.String())
+	}
+	send(waitingMembers, float64(waiting))
+	send(oldestWaiting, oldest.Seconds())
 	s.mu.Lock()
 	server := s.server
 	s.mu.Unlock()
@@ -277,18 +288,12 @@ func (s *Shared) collect(send metrics.Send) {
 // PermitGate is the plugin of one profile.
 type PermitGate struct {
 	handle    fwk.Handle
+	shared    *Shared
 	gangs     *gangs
-	wakes     *wakes
-	beside    *beside
 	proposer  *proposer
 	victims   *victims
 	collector *collector
-	leader    *leader.Leader
-
-	// begin is called in the first cycle; missing returns why a PodGroup is not known.
-	begin   func(ctx context.Context)
-	begun   sync.Once
-	missing func() (gang.Reason, string)
+	begun     sync.Once // in the first cycle
 }
 
 var (
@@ -306,33 +311,3 @@ var (
 
 // Name returns the plugin's name.
 func (*PermitGate) Name() string { return Name }
-
-// rehearsals passes the results of rehearsals to the gangs. It implements rehearse.Gangs.
-type rehearsals struct{ gangs *gangs }
-
-// Rehearsing implements rehearse.Gangs.
-func (r rehearsals) Rehearsing(key types.NamespacedName, of gang.Rehearsal) (pod *v1.Pod, node string) {
-	r.gangs.look(key, func(e *entry, _ time.Time) {
-		if m := e.pods[of.UID]; m != nil && e.gang.Rehearsing(of) {
-			pod, node = m.pod, m.node
-		}
-	})
-	return pod, node
-}
-
-// Rehearsed implements rehearse.Gangs.
-func (r rehearsals) Rehearsed(key types.NamespacedName, of gang.Rehearsal, refused string) {
-	r.gangs.change(key, func(e *entry, now time.Time) { e.gang.Rehearsed(of, refused, now) })
-}
-
-// AdmissionChanged implements rehearse.Gangs.
-func (r rehearsals) AdmissionChanged() {
-	now := r.gangs.clock.Now()
-	r.gangs.each(func(e *entry) {
-		e.gang.AdmissionChanged(now)
-		r.gangs.settledLocked(e)
-		r.gangs.agenda.Add(e.key)
-	})
-}
-
-var _ rehearse.Gangs = rehearsals{}

@@ -1,6 +1,7 @@
 package permitgate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -25,8 +26,8 @@ var noNomination = &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{Nom
 func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	key, ok := podgroup.Of(pod)
 	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() {
-		if p.gangs.placed.Load() > 0 || p.proposer.nominated.members.Load() > 0 {
-			p.beside.refused(pod)
+		if p.gangs.bookings.placed.Load() > 0 || p.shared.nominations.members.Load() > 0 {
+			p.shared.nominations.refused(pod)
 		}
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
@@ -37,7 +38,7 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	detail, reason := p.whyNoNodeFits(a, statuses)
 	outcome, failed := gang.OutcomeWait, gang.Rollback{}
 	p.gangs.change(key, func(e *entry, now time.Time) {
-		p.gangs.endedLocked(e, pod.UID, false)
+		e.books.cycled(pod.UID, false)
 		round := e.gang.Round()
 		outcome = e.gang.Unschedulable(pod.UID, detail, reason, now)
 		if round != 0 && e.gang.Phase() == gang.Backoff {
@@ -64,12 +65,9 @@ func (p *PermitGate) preempt(ctx context.Context, state fwk.CycleState, key type
 		return
 	}
 	o.refusal = failed
-	victims, found := p.victims.search(ctx, state, pl, &o)
-	if !found {
-		return
+	if victims, found := p.victims.search(ctx, state, pl, &o); found {
+		p.victims.begin(ctx, key, &victims)
 	}
-	p.gangs.change(key, func(e *entry, _ time.Time) { p.gangs.preemptLocked(e, &victims) })
-	p.victims.begin(ctx, key, &victims)
 }
 
 // whyNoNodeFits sums up the nodes' reasons: detail has numbers and begins with the most frequent, reason has no numbers and
@@ -98,10 +96,7 @@ func (p *PermitGate) whyNoNodeFits(a *attempt, statuses fwk.NodeToStatusReader) 
 		reasons = append(reasons, why)
 	}
 	slices.SortFunc(reasons, func(a, b string) int {
-		if count[a] != count[b] {
-			return count[b] - count[a]
-		}
-		return strings.Compare(a, b)
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
 	})
 	const most = 5
 	reasons = reasons[:min(len(reasons), most)]

@@ -19,76 +19,6 @@ import (
 	"zonewise.dev/plugins/permitgate/preempt"
 )
 
-const (
-	// searchShare limits failed searches for victims: a gang's next one comes after so many times as long as the last one took, once
-	// for each gang whose search has failed. So all of them together take a fiftieth of the scheduler's time. searchLimit bounds
-	// the wait where there are very many gangs.
-	searchShare = 50
-	searchLimit = 10 * time.Minute
-	// searchInterval is the pause after a search has proved that no victims help, unless as much room has appeared as the gang
-	// lacked.
-	searchInterval = time.Minute
-)
-
-// preemption is a gang's preemption.
-type preemption struct {
-	victims map[types.UID]string // with their nodes
-	cleared bool                 // the informers show that they are gone
-}
-
-// searched records a failed search for victims.
-type searched struct {
-	at   time.Time
-	took time.Duration
-	// short is how many more members must fit, 0 if unknown; fitted is how many fitted without victims.
-	short, fitted int
-	// again is when to look at the gang again, if only time keeps it from another search; else zero.
-	again time.Time
-}
-
-// missing returns for how many more members there must be room before another search is worthwhile, at most otherwise, when
-// fit members fit without victims.
-func (s *searched) missing(otherwise, fit int) int {
-	switch {
-	case s.at.IsZero():
-		return otherwise
-	case s.short == 0:
-		return 1
-	}
-	return min(otherwise, max(1, s.short-(fit-s.fitted)))
-}
-
-// allows reports whether another search may be worthwhile now, when fit members fit without victims. gangs is the number of gangs
-// whose search has failed, this one included.
-func (s *searched) allows(fit, gangs int, now time.Time) bool {
-	s.again = time.Time{}
-	if s.at.IsZero() {
-		return true
-	}
-	rest := searchShare * s.took
-	rest = max(rest, min(rest*time.Duration(gangs), searchLimit))
-	if fit-s.fitted < s.short {
-		rest = max(searchInterval, rest)
-	}
-	if at := s.at.Add(rest); now.Before(at) {
-		s.again = at
-	}
-	return s.again.IsZero()
-}
-
-// searchedInVain reports whether the gang still lacks its quorum and its last search for victims failed.
-func (e *entry) searchedInVain() bool {
-	if e.search.at.IsZero() {
-		return false
-	}
-	switch e.gang.Phase() {
-	case gang.Queued, gang.Gathering, gang.Backoff:
-		return true
-	case gang.Pending, gang.Waiting, gang.Releasing, gang.Whole:
-	}
-	return false
-}
-
 // victims looks for pods that a gang may preempt; only scheduling cycles use it.
 type victims struct {
 	handle    fwk.Handle
@@ -99,8 +29,8 @@ type victims struct {
 	enabled   bool
 }
 
-// search looks for victims for a gang that has no room, either by proof or because a member fits nowhere. It returns false if
-// there are none.
+// search looks for victims for a gang that has no room, either by proof or because a member fits nowhere, and books the nodes
+// that it gets by them. It returns false if there are none.
 func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o *outcome) (preempt.Result, bool) {
 	cause := o.refusal.Cause
 	if !v.enabled || pl.neverPreempts || cause != gang.CauseNoRoom && cause != gang.CauseUnschedulable || len(pl.wants.minResources) > 0 {
@@ -124,9 +54,11 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 	r := s.Run(ctx)
 	found := len(r.Nodes) > 0 && len(r.Victims)+len(r.Leaving) > 0
 	v.gangs.look(pl.key, func(e *entry, now time.Time) {
-		if e.search = (searched{}); !found {
-			e.search = searched{at: now, took: now.Sub(began), short: r.Short, fitted: o.result.Bound}
+		if e.search = (searched{}); found {
+			e.preempt(&r)
+			return
 		}
+		e.search = searched{at: now, took: now.Sub(began), short: r.Short, fitted: o.result.Bound}
 	})
 	return r, found
 }
@@ -181,15 +113,15 @@ func (v *victims) gangOf(pod *v1.Pod) (key types.NamespacedName, c preempt.Gang,
 	return key, c, ok && c.MinMember > 0
 }
 
-// preemptLocked books the nodes that a gang gets by a preemption.
-func (g *gangs) preemptLocked(e *entry, r *preempt.Result) {
+// preempt books the nodes that the gang gets by a preemption.
+func (e *entry) preempt(r *preempt.Result) {
 	e.preempting = &preemption{victims: map[types.UID]string{}}
 	for _, pod := range slices.Concat(r.Victims, r.Leaving) {
 		e.preempting.victims[pod.UID] = pod.Spec.NodeName
 	}
 	for uid, node := range r.Nodes {
 		if m := e.pods[uid]; m != nil {
-			g.bookLocked(e, uid, booking{pod: m.pod, amounts: m.amounts, node: node, kind: bookedByVictims})
+			e.books.book(uid, booking{pod: m.pod, amounts: m.amounts, node: node, kind: bookedByVictims})
 		}
 	}
 }
@@ -221,7 +153,7 @@ func (p preempted) Cleared(key types.NamespacedName) {
 func (p preempted) GivenUp(key types.NamespacedName, again bool) {
 	p.gangs.change(key, func(e *entry, now time.Time) {
 		e.preempting = nil
-		p.gangs.unbookAllLocked(e, bookedByVictims)
+		e.books.endAll(bookedByVictims)
 		if again {
 			e.gang.Room(now)
 		} else {

@@ -37,7 +37,7 @@ func (p *PermitGate) refusal(key types.NamespacedName, reason gang.Reason, detai
 		return nil
 	}
 	if reason == gang.ReasonNotFound {
-		_, detail = p.missing()
+		_, detail = p.gangs.missing()
 	}
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+key.String()+": "+detail)
 }

@@ -52,17 +52,16 @@ func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v
 	}
 	a, status := p.enter(ctx, state, key, pod, nodes)
 	state.Write(attemptKey, a)
-	switch {
-	case status != nil:
+	if status != nil {
 		return nil, status
+	}
+	p.gangs.lift(p.handle, key, a.hinted)
+	switch {
 	case len(a.hinted) > 0:
-		p.gangs.lift(p.handle, key, a.hinted)
 		return &fwk.PreFilterResult{NodeNames: sets.New(a.hinted...)}, nil
 	case a.confined == domain{}:
-		p.gangs.lift(p.handle, key, nil)
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	p.gangs.lift(p.handle, key, nil)
 	return nil, nil // Filter confines it
 }
 
@@ -72,10 +71,10 @@ func (*PermitGate) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 // startCycle does what each cycle does for the gangs: it proves that this process leads, looks for new room, and nominates
 // the bookings of other gangs.
 func (p *PermitGate) startCycle(ctx context.Context, state fwk.CycleState, key types.NamespacedName) {
-	p.leader.Cycle()
-	p.begun.Do(func() { p.begin(ctx) })
+	p.shared.leader.Cycle()
+	p.begun.Do(func() { p.shared.begin(ctx) })
 	if !state.IsPodGroupSchedulingCycle() {
-		p.wakes.weigh(p.handle.SnapshotSharedLister().NodeInfos())
+		p.shared.wakes.weigh(p.handle.SnapshotSharedLister().NodeInfos())
 		p.collector.watch(ctx, state)
 	}
 	p.gangs.place(klog.FromContext(ctx), p.handle, key)
@@ -101,63 +100,23 @@ func (p *PermitGate) enter(ctx context.Context, state fwk.CycleState, key types.
 // attempt records that a member is in its cycle. It returns nil, and no reason, for a scout.
 func (p *PermitGate) attempt(key types.NamespacedName, pod *v1.Pod) (a *attempt, reason gang.Reason, detail string) {
 	reason = gang.ReasonNotFound
-	var here []string
+	infos := p.handle.SnapshotSharedLister().NodeInfos()
 	p.gangs.look(key, func(e *entry, now time.Time) {
 		var how gang.Entry
 		how, reason, detail = e.gang.Enter(pod.UID, now)
 		if how == gang.EnterRefused || how == gang.EnterPropose {
 			return
 		}
+		if e.unconfined() {
+			e.confine(infos, e.nodesInUse()...)
+		}
 		a = &attempt{confined: e.confinement()}
 		if how == gang.EnterHinted {
-			a.hinted = e.nodesFor(pod.UID)
+			a.hinted = e.books.nodesFor(pod.UID)
 		}
-		if b := e.books.of[pod.UID]; b != nil {
-			// However the cycle ends, the framework clears the nomination.
-			p.gangs.setPlacedLocked(e, pod.UID, b, false)
-		}
-		if e.wants.topology.Required && e.confined == (domain{}) {
-			here = e.nodesInUse()
-		}
+		e.books.setPlaced(pod.UID, false) // however the cycle ends, the framework clears the nomination
 	})
-	if a != nil && len(here) > 0 {
-		a.confined = p.confine(key, here...)
-	}
 	return a, reason, detail
-}
-
-// nodesInUse returns the nodes of bound members.
-func (e *entry) nodesInUse() (nodes []string) {
-	for _, m := range e.pods {
-		if m.pod.Spec.NodeName != "" {
-			nodes = append(nodes, m.pod.Spec.NodeName)
-		}
-	}
-	return nodes
-}
-
-// confine keeps a packed gang in the domain of the given nodes, and returns that domain.
-func (p *PermitGate) confine(key types.NamespacedName, nodes ...string) (d domain) {
-	infos := p.handle.SnapshotSharedLister().NodeInfos()
-	p.gangs.look(key, func(e *entry, _ time.Time) { d.key = e.wants.topology.Key })
-	for _, node := range nodes {
-		if info, err := infos.Get(node); err == nil {
-			if value, ok := info.Node().Labels[d.key]; ok {
-				d.value = value
-				p.gangs.look(key, func(e *entry, _ time.Time) { e.confined = d })
-				return d
-			}
-		}
-	}
-	return domain{}
-}
-
-// confinement returns the domain that a member may not leave now.
-func (e *entry) confinement() domain {
-	if e.gang.Round() == 0 && !e.wants.topology.Required {
-		return domain{}
-	}
-	return e.confined
 }
 
 // propose makes the proposal for the scout's gang. The status is nil if the scout's cycle continues.
@@ -166,7 +125,7 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key type
 	pl, o := p.proposer.propose(ctx, state, key, pod, nodes)
 	switch {
 	case o.refusal.Cause != "":
-	case o.verdict == proposal.Exhausted:
+	case o.result.Verdict == proposal.Exhausted:
 		o.refusal = p.exhausted(key, pl)
 	default:
 		p.gather(key, pl, &o)
@@ -180,17 +139,14 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key type
 	}
 	took := p.gangs.clock.Since(began)
 	p.gangs.change(key, func(e *entry, now time.Time) {
-		e.refusal = refusal{missing: e.search.missing(max(1, pl.need-o.result.Bound), o.result.Bound), cost: took, at: now}
-		if o.verdict == proposal.Refused && o.refusal.Cause == gang.CauseNoRoom && len(pl.wants.minResources) == 0 {
-			e.refusal.gains = &gainer{p.proposer, proposal.NewBound(pl.request)}
+		e.refusal = refusal{missing: e.search.missing(max(1, pl.request.Need-o.result.Bound), o.result.Bound), cost: took, at: now}
+		if o.result.Verdict == proposal.Refused && o.refusal.Cause == gang.CauseNoRoom && len(pl.wants.minResources) == 0 {
+			e.refusal.gains = p.proposer.gains(pl.request)
 		}
-		if o.verdict == proposal.Exhausted {
+		if o.result.Verdict == proposal.Exhausted {
 			e.tried = nil // the next time it starts over
 		}
 		o.refusal.Member = pod.UID
-		if preempts {
-			p.gangs.preemptLocked(e, &victims)
-		}
 		e.gang.Refuse(o.refusal, now)
 	})
 	if preempts {
@@ -216,7 +172,7 @@ func (p *PermitGate) gather(key types.NamespacedName, pl *plan, o *outcome) {
 		if !round.Hinted {
 			p.gangs.hintless = e
 		}
-		p.gangs.hintsLocked(e, pl, o)
+		e.hint(pl, o)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,14 +19,14 @@ import (
 
 // proposer makes proposals. Only scheduling cycles use it, one at a time.
 type proposer struct {
-	handle    fwk.Handle
-	gangs     *gangs
-	nominated *nominated
-	claims    *sharedClaims
-	asker     *asker
-	counted   *counted
-	holds     Holds // nil without
-	start     int   // where the next search begins
+	handle      fwk.Handle
+	gangs       *gangs
+	nominations *nominations
+	claims      *sharedClaims
+	asker       *asker
+	counted     *counted
+	holds       Holds // nil without
+	start       int   // where the next search begins
 }
 
 // plan is what a gang asks for: the input of a proposal besides the nodes.
@@ -33,9 +34,7 @@ type plan struct {
 	key       types.NamespacedName
 	request   proposal.Request
 	pods      map[types.UID]*v1.Pod // the missing members
-	need      int
 	minMember int
-	settled   int // members of the quorum that have a node or need none
 	priority  int32
 	wants     wants
 	// known are nodes that members were given before: by an earlier scheduler, or by a preemption whose victims may still be
@@ -51,8 +50,7 @@ type plan struct {
 
 // outcome is the result of a proposal for the gang.
 type outcome struct {
-	verdict proposal.Verdict
-	result  proposal.Result
+	result proposal.Result
 	// refusal is why the gang is refused; its Cause is empty when it is not.
 	refusal gang.Rollback
 	view    *view
@@ -65,7 +63,7 @@ func (p *proposer) propose(ctx context.Context, state fwk.CycleState, key types.
 	o := p.answer(ctx, state, pl, nodes)
 	result := map[proposal.Verdict]string{
 		proposal.Refused: "refused", proposal.Proposed: "proposed", proposal.Unproven: "unproven", proposal.Exhausted: "refused",
-	}[o.verdict]
+	}[o.result.Verdict]
 	took := p.gangs.clock.Since(began)
 	proposalDuration.WithLabelValues(result).Observe(took.Seconds())
 	klog.FromContext(ctx).V(3).Info("Proposed for a gang", "podGroup", key, "result", result, "detail", o.refusal.Detail,
@@ -76,24 +74,18 @@ func (p *proposer) propose(ctx context.Context, state fwk.CycleState, key types.
 // plan collects what the gang asks for. It uses the scout's pod of the cycle, as the first of its class.
 func (p *proposer) plan(key types.NamespacedName, scout *v1.Pod) *plan {
 	pl := &plan{key: key, pods: map[types.UID]*v1.Pod{}, known: map[types.UID]string{}, members: map[types.UID]bool{}}
-	type class struct {
-		pods []*v1.Pod
-	}
-	classes := map[string]*class{}
-	var order []string
+	classes := map[string][]*v1.Pod{} // by signature
 	p.gangs.look(key, func(e *entry, _ time.Time) {
-		missing, need := e.gang.Missing()
-		pl.need, pl.minMember, pl.settled = need, e.gang.MinMember(), e.gang.MinMember()-need
-		pl.priority, pl.wants = e.lowest(), e.wants
+		var missing []types.UID
+		missing, pl.request.Need = e.gang.Missing()
+		pl.minMember, pl.priority, pl.wants = e.gang.MinMember(), e.lowest(), e.wants
 		if e.preempting != nil {
 			pl.victims = e.preempting.victims
 		}
 		pl.request.Topology = proposal.Topology{Key: e.wants.topology.Key, Required: e.wants.topology.Required, Tried: e.tried}
-		for uid, m := range e.pods {
+		pl.here = e.nodesInUse()
+		for uid := range e.pods {
 			pl.members[uid] = true
-			if m.pod.Spec.NodeName != "" {
-				pl.here = append(pl.here, m.pod.Spec.NodeName)
-			}
 		}
 		for _, uid := range missing {
 			m := e.pods[uid]
@@ -111,18 +103,11 @@ func (p *proposer) plan(key types.NamespacedName, scout *v1.Pod) *plan {
 			if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {
 				pl.neverPreempts = true
 			}
-			c := classes[m.signature]
-			if c == nil {
-				c = &class{}
-				classes[m.signature] = c
-				order = append(order, m.signature)
-			}
-			c.pods = append(c.pods, pod)
+			classes[m.signature] = append(classes[m.signature], pod)
 		}
 	})
-	slices.Sort(order)
-	for _, signature := range order {
-		pods := classes[signature].pods
+	for _, signature := range slices.Sorted(maps.Keys(classes)) {
+		pods := classes[signature]
 		slices.SortFunc(pods, func(a, b *v1.Pod) int { return byAge(a, b, scout) })
 		c := proposal.Class{Pod: pods[0]}
 		for _, pod := range pods {
@@ -130,22 +115,7 @@ func (p *proposer) plan(key types.NamespacedName, scout *v1.Pod) *plan {
 		}
 		pl.request.Classes = append(pl.request.Classes, c)
 	}
-	pl.request.Need = pl.need
 	return pl
-}
-
-// knownNode returns the node that a member was given before, or empty.
-func (e *entry) knownNode(uid types.UID) string {
-	if b := e.books.of[uid]; b != nil && b.kind != bookedForRound {
-		if b.kind == bookedByVictims && !e.preempting.cleared {
-			return ""
-		}
-		return b.node
-	}
-	if e.gang.KeepsNode(uid) {
-		return e.pods[uid].node
-	}
-	return e.pods[uid].pod.Status.NominatedNodeName
 }
 
 // byAge orders pods by creation, then by name, with first at the front.
@@ -172,8 +142,8 @@ func (p *proposer) again(ctx context.Context, state fwk.CycleState, key types.Na
 		return pl, outcome{}
 	}
 	p.prepare(ctx, state, pl, nodes)
-	o := outcome{view: p.view(pl, nodes)}
-	o.result.Bound = pl.need // as far as the proposal knows
+	o := outcome{view: p.view(pl.key, pl.priority, nodes)}
+	o.result.Bound = pl.request.Need // as far as the proposal knows
 	pl.request.Cluster = o.view
 	return pl, o
 }
@@ -188,17 +158,15 @@ func (p *proposer) answer(ctx context.Context, state fwk.CycleState, pl *plan, n
 		return outcome{refusal: gang.Rollback{Cause: gang.CauseSharedClaim, Detail: words}}
 	}
 	p.prepare(ctx, state, pl, nodes)
-	o := outcome{view: p.view(pl, nodes)}
+	o := outcome{view: p.view(pl.key, pl.priority, nodes)}
 	pl.request.Cluster = o.view
-	if len(pl.known) >= pl.need && p.cleared(pl) {
-		o.verdict, o.result = proposal.Proposed, pl.asKnown(nodes)
-		if len(o.result.Slots) >= pl.need {
+	if len(pl.known) >= pl.request.Need && p.cleared(pl) {
+		if o.result = pl.asKnown(nodes); len(o.result.Slots) >= pl.request.Need {
 			return o
 		}
 	}
 	if short := p.lacks(pl, o.view); short != "" {
-		o.verdict = proposal.Refused
-		o.result.Bound = pl.need - 1
+		o.result = proposal.Result{Verdict: proposal.Refused, Bound: pl.request.Need - 1}
 		o.refusal = gang.Rollback{
 			Cause:  gang.CauseNoRoom,
 			Detail: fmt.Sprintf("needs %d, and spec.minResources are not there: %s", pl.minMember, short),
@@ -207,11 +175,10 @@ func (p *proposer) answer(ctx context.Context, state fwk.CycleState, pl *plan, n
 		return o
 	}
 	o.result = proposal.Make(pl.request)
-	o.verdict = o.result.Verdict
 	if n := len(nodes); n > 0 {
 		p.start = (p.start + o.result.Nodes) % n
 	}
-	if o.verdict == proposal.Refused {
+	if o.result.Verdict == proposal.Refused {
 		o.refusal = pl.refusal(&o.result)
 	}
 	return o
@@ -268,16 +235,11 @@ func spreadKey(classes []proposal.Class) string {
 	return v1.LabelTopologyZone
 }
 
-// view returns the nodes as the gang may use them.
-func (p *proposer) view(pl *plan, nodes []fwk.NodeInfo) *view {
-	return p.viewFor(pl.key, pl.priority, nodes)
-}
-
-// viewFor returns the nodes as pods of a priority may use them, without the bookings of a gang.
-func (p *proposer) viewFor(key types.NamespacedName, priority int32, nodes []fwk.NodeInfo) *view {
+// view returns the nodes as pods of a priority may use them, without the bookings of a gang.
+func (p *proposer) view(key types.NamespacedName, priority int32, nodes []fwk.NodeInfo) *view {
 	return &view{
 		nodes: nodes, counted: p.counted, holds: p.holds,
-		promised: p.gangs.promisedTo(key, priority, p.handle, p.nominated.list()),
+		promised: p.gangs.promisedTo(key, priority, p.handle, p.nominations.nodes()),
 	}
 }
 
@@ -287,13 +249,8 @@ func (p *proposer) lacks(pl *plan, v *view) string {
 	return proposal.Shortage(pl.wants.minResources, v, func(names []v1.ResourceName, total []int64) {
 		for _, info := range v.nodes {
 			for _, one := range info.GetPods() {
-				if !pl.members[one.GetPod().UID] {
-					continue
-				}
-				for _, a := range proposal.Requests(one.GetPod()) {
-					if j := slices.Index(names, a.Name); j >= 0 {
-						total[j] += a.Value
-					}
+				if pod := one.GetPod(); pl.members[pod.UID] {
+					proposal.Add(total, names, proposal.Requests(pod))
 				}
 			}
 		}
@@ -333,14 +290,14 @@ func (pl *plan) refusal(r *proposal.Result) gang.Rollback {
 	}
 	return gang.Rollback{
 		Cause:  gang.CauseNoRoom,
-		Detail: fmt.Sprintf("needs %d%s, at most %d fit%s: %s", pl.minMember, one, pl.settled+r.Bound, where, proposal.String(r.Reasons)),
+		Detail: fmt.Sprintf("needs %d%s, at most %d fit%s: %s", pl.minMember, one, pl.minMember-pl.request.Need+r.Bound, where, proposal.String(r.Reasons)),
 		Reason: fmt.Sprintf("the cluster has no room for %d members at once%s: %s", pl.minMember, one, reason),
 	}
 }
 
 // round returns the round for a proposal.
 func (pl *plan) round(o *outcome) gang.Round {
-	r := gang.Round{Hinted: o.verdict == proposal.Proposed}
+	r := gang.Round{Hinted: o.result.Verdict == proposal.Proposed}
 	placed := map[types.UID]bool{}
 	for _, slot := range o.result.Slots {
 		placed[slot.Member] = true
@@ -361,23 +318,23 @@ func (pl *plan) round(o *outcome) gang.Round {
 	return r
 }
 
-// hintsLocked books the proposed nodes for the round that has begun, and stores the alternates.
-func (g *gangs) hintsLocked(e *entry, pl *plan, o *outcome) {
-	e.hints = hints{round: e.gang.Round(), members: make(map[types.UID]hint, len(o.result.Slots))}
+// hint books the proposed nodes for the round that has begun, and stores the alternates.
+func (e *entry) hint(pl *plan, o *outcome) {
+	e.books.hints = hints{round: e.gang.Round(), members: make(map[types.UID]hint, len(o.result.Slots))}
 	for _, ring := range o.result.Rings {
 		names := make([]string, len(ring))
 		for i, at := range ring {
 			names[i] = o.view.Node(at).Name
 		}
-		e.hints.rings = append(e.hints.rings, names)
+		e.books.hints.rings = append(e.books.hints.rings, names)
 	}
 	for _, slot := range o.result.Slots {
 		m := e.pods[slot.Member]
 		if m == nil {
 			continue
 		}
-		e.hints.members[slot.Member] = hint{class: slot.Class, ring: slot.Ring}
-		g.bookLocked(e, slot.Member, booking{pod: pl.pods[slot.Member], amounts: m.amounts, node: o.view.Node(slot.At).Name, kind: bookedForRound})
+		e.books.hints.members[slot.Member] = hint{class: slot.Class, ring: slot.Ring}
+		e.books.book(slot.Member, booking{pod: pl.pods[slot.Member], amounts: m.amounts, node: o.view.Node(slot.At).Name, kind: bookedForRound})
 	}
 	e.confined = domain{}
 	if o.result.Domain != "" {
@@ -385,18 +342,14 @@ func (g *gangs) hintsLocked(e *entry, pl *plan, o *outcome) {
 	}
 }
 
-// gainer implements gains for a refused request.
-type gainer struct {
-	proposer *proposer
-	bound    *proposal.Bound
-}
-
-// Node implements gains.
-func (b *gainer) Node(name string) int {
-	info, err := b.proposer.handle.SnapshotSharedLister().NodeInfos().Get(name)
-	if err != nil {
-		return 0
+// gains returns the function that says how many members of a refused request a node takes at most.
+func (p *proposer) gains(refused proposal.Request) func(node string) int {
+	bound := proposal.NewBound(refused)
+	return func(node string) int {
+		info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node)
+		if err != nil {
+			return 0
+		}
+		return bound.Node(&view{nodes: []fwk.NodeInfo{info}, counted: p.counted, holds: p.holds}, 0)
 	}
-	v := &view{nodes: []fwk.NodeInfo{info}, counted: b.proposer.counted, holds: b.proposer.holds}
-	return b.bound.Node(v, 0)
 }

@@ -19,14 +19,13 @@ func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Po
 	if a := attemptOf(state); a != nil && len(a.hinted) > 0 {
 		hintedMembers.WithLabelValues("placed").Inc()
 	}
-	packs := false
+	infos := p.handle.SnapshotSharedLister().NodeInfos()
 	p.gangs.look(key, func(e *entry, _ time.Time) {
-		p.gangs.takenLocked(e, pod.UID, nodeName)
-		packs = e.wants.topology.Required && e.confined == domain{}
+		e.books.reserved(pod.UID, nodeName)
+		if e.unconfined() {
+			e.confine(infos, nodeName)
+		}
 	})
-	if packs {
-		p.confine(key, nodeName)
-	}
 	return nil
 }
 
@@ -43,11 +42,11 @@ func (p *PermitGate) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.
 			e.gang.Unreserved(pod.UID, now)
 			if m := e.pods[pod.UID]; m != nil && e.gang.KeepsNode(pod.UID) {
 				// The framework clears the nomination later, when it handles the failure.
-				p.gangs.bookLocked(e, pod.UID, booking{pod: m.pod, amounts: m.amounts, node: nodeName, kind: bookedForBind, fresh: now.Add(freshInterval)})
+				e.books.book(pod.UID, booking{pod: m.pod, amounts: m.amounts, node: nodeName, kind: bookedForBind, fresh: now.Add(freshInterval)})
 			}
 		})
 	}
 	if p.gangs.short.Load() > 0 {
-		p.wakes.hear(event{node: nodeName, gone: pod.UID, by: key})
+		p.shared.wakes.hear(event{node: nodeName, gone: pod.UID, by: key})
 	}
 }

@@ -5,42 +5,43 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/rehearse"
 	"zonewise.dev/plugins/permitgate/serve"
 )
 
-// served shows the gangs to package serve. It implements serve.Gangs.
-type served struct {
-	gangs *gangs
-	// missing says why a PodGroup is not known.
-	missing func() (gang.Reason, string)
-}
+// served shows the gangs to packages serve and rehearse.
+type served struct{ *gangs }
 
-var _ serve.Gangs = served{}
+var (
+	_ serve.Gangs    = served{}
+	_ rehearse.Gangs = served{}
+)
 
 // Look implements serve.Gangs.
-func (s served) Look(key types.NamespacedName) (g serve.Gang, known bool) {
-	known = s.gangs.look(key, func(e *entry, now time.Time) {
-		g.Group, g.Phase, g.Last, g.MinMember = e.group, e.gang.Phase(), e.gang.Last(), e.gang.MinMember()
-		g.Reason, g.Detail = e.gang.Blocked(now)
-		g.Live, _, g.Settled = e.gang.Counts()
-		g.Unbound, g.Arrivals = e.unbound, e.arrivals
-		g.Stranded, g.Depleted = e.gang.Stranded(now), e.gang.Depleted(now)
-		g.Preempting = e.preempting != nil
-		g.Priority, g.HighestPriority = e.lowest(), e.highest()
-		g.Foreign = slices.Sorted(maps.Keys(e.foreign))
+func (s served) Look(key types.NamespacedName) (is serve.Gang, known bool) {
+	known = s.look(key, func(e *entry, now time.Time) {
+		is.Group, is.Phase, is.Last, is.MinMember = e.group, e.gang.Phase(), e.gang.Last(), e.gang.MinMember()
+		is.Reason, is.Detail = e.gang.Blocked(now)
+		is.Live, _, is.Settled = e.gang.Counts()
+		is.Unbound, is.Arrivals = e.unbound, e.arrivals
+		is.Stranded, is.Depleted = e.gang.Stranded(now), e.gang.Depleted(now)
+		is.Preempting = e.preempting != nil
+		is.Rank, is.HighestPriority = e.rank(), e.highest()
+		is.Foreign = slices.Sorted(maps.Keys(e.foreign))
 	})
-	if known && g.Reason == gang.ReasonNotFound {
-		g.Reason, g.Detail = s.missing()
+	if known && is.Reason == gang.ReasonNotFound {
+		is.Reason, is.Detail = s.missing()
 	}
-	return g, known
+	return is, known
 }
 
 // Members implements serve.Gangs.
 func (s served) Members(key types.NamespacedName) (members []serve.Member) {
-	s.gangs.look(key, func(e *entry, _ time.Time) {
+	s.look(key, func(e *entry, _ time.Time) {
 		members = make([]serve.Member, 0, len(e.pods))
 		missing := map[types.UID]bool{}
 		uids, _ := e.gang.Missing()
@@ -60,13 +61,13 @@ func (s served) Members(key types.NamespacedName) (members []serve.Member) {
 
 // Keys implements serve.Gangs.
 func (s served) Keys() (keys []types.NamespacedName) {
-	s.gangs.each(func(e *entry) { keys = append(keys, e.key) })
+	s.each(func(e *entry) { keys = append(keys, e.key) })
 	return keys
 }
 
 // Done implements serve.Gangs.
 func (s served) Done(key types.NamespacedName, begin, end []types.UID) {
-	s.gangs.change(key, func(e *entry, now time.Time) {
+	s.change(key, func(e *entry, now time.Time) {
 		for _, uid := range begin {
 			e.gang.SetDone(uid, now)
 		}
@@ -78,6 +79,31 @@ func (s served) Done(key types.NamespacedName, begin, end []types.UID) {
 
 // Recover implements serve.Gangs.
 func (s served) Recover(key types.NamespacedName) (begun bool) {
-	s.gangs.change(key, func(e *entry, now time.Time) { begun = e.gang.Recover(now) })
+	s.change(key, func(e *entry, now time.Time) { begun = e.gang.Recover(now) })
 	return begun
+}
+
+// Rehearsing implements rehearse.Gangs.
+func (s served) Rehearsing(key types.NamespacedName, of gang.Rehearsal) (pod *v1.Pod, node string) {
+	s.look(key, func(e *entry, _ time.Time) {
+		if m := e.pods[of.UID]; m != nil && e.gang.Rehearsing(of) {
+			pod, node = m.pod, m.node
+		}
+	})
+	return pod, node
+}
+
+// Rehearsed implements rehearse.Gangs.
+func (s served) Rehearsed(key types.NamespacedName, of gang.Rehearsal, refused string) {
+	s.change(key, func(e *entry, now time.Time) { e.gang.Rehearsed(of, refused, now) })
+}
+
+// AdmissionChanged implements rehearse.Gangs.
+func (s served) AdmissionChanged() {
+	now := s.clock.Now()
+	s.each(func(e *entry) {
+		e.gang.AdmissionChanged(now)
+		s.settledLocked(e)
+		s.agenda.Add(e.key)
+	})
 }

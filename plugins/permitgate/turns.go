@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 const (
@@ -25,15 +27,14 @@ type turns struct {
 
 // line is the gangs of one priority.
 type line struct {
-	fresh, refused []rank // those that wait, in order; refused are those that were refused before
-	since          map[types.NamespacedName]time.Time
+	fresh, refused []podgroup.Rank                    // those that wait, in order; refused are those that were refused before
+	since          map[types.NamespacedName]time.Time // when the turns began of those that have theirs
 }
 
 // turn is a gang's place.
 type turn struct {
-	rank    rank
+	rank    podgroup.Rank
 	refused bool
-	has     bool // its turn
 }
 
 func newTurns() *turns {
@@ -42,25 +43,26 @@ func newTurns() *turns {
 
 // update records a queued gang. refused is true if it was refused before, has if it still has its turn: since the last look
 // it may have been refused, and queued again by a change.
-func (t *turns) update(r rank, refused, has bool) {
-	switch known, ok := t.known[r.key]; {
-	case ok && known.has && has, ok && !known.has && known.rank == r && known.refused == refused:
-		return
-	case ok:
-		t.remove(r.key)
+func (t *turns) update(r podgroup.Rank, refused, has bool) {
+	if known, ok := t.known[r.Key]; ok {
+		_, had := t.lines[known.rank.Priority].since[r.Key]
+		if had && has || !had && known == (turn{r, refused}) {
+			return
+		}
+		t.remove(r.Key)
 	}
-	l := t.lines[r.priority]
+	l := t.lines[r.Priority]
 	if l == nil {
 		l = &line{since: map[types.NamespacedName]time.Time{}}
-		t.lines[r.priority] = l
+		t.lines[r.Priority] = l
 	}
-	t.known[r.key] = turn{rank: r, refused: refused}
+	t.known[r.Key] = turn{r, refused}
 	list := l.waiting(refused)
-	at, _ := slices.BinarySearchFunc(*list, r, rank.compare)
+	at, _ := slices.BinarySearchFunc(*list, r, podgroup.Rank.Compare)
 	*list = slices.Insert(*list, at, r)
 }
 
-func (l *line) waiting(refused bool) *[]rank {
+func (l *line) waiting(refused bool) *[]podgroup.Rank {
 	if refused {
 		return &l.refused
 	}
@@ -74,14 +76,14 @@ func (t *turns) remove(key types.NamespacedName) {
 		return
 	}
 	delete(t.known, key)
-	l := t.lines[known.rank.priority]
+	l := t.lines[known.rank.Priority]
 	list := l.waiting(known.refused)
-	if at, found := slices.BinarySearchFunc(*list, known.rank, rank.compare); found {
+	if at, found := slices.BinarySearchFunc(*list, known.rank, podgroup.Rank.Compare); found {
 		*list = slices.Delete(*list, at, at+1)
 	}
 	delete(l.since, key)
 	if len(l.fresh)+len(l.refused)+len(l.since) == 0 {
-		delete(t.lines, known.rank.priority)
+		delete(t.lines, known.rank.Priority)
 	}
 }
 
@@ -111,20 +113,17 @@ func (t *turns) next(now time.Time) (keys []types.NamespacedName, again time.Tim
 			wait(t.retryAt)
 			continue
 		}
-		known := t.known[r.key]
-		known.has = true
-		t.known[r.key] = known
-		l.since[r.key] = now
-		keys = append(keys, r.key)
+		l.since[r.Key] = now
+		keys = append(keys, r.Key)
 		wait(now.Add(turnLimit))
 	}
 	return keys, again
 }
 
 // pick takes the first waiting gang. Gangs that were refused before count only if they may retry.
-func (l *line) pick(retry bool) (r rank, ok bool) {
+func (l *line) pick(retry bool) (r podgroup.Rank, ok bool) {
 	list := &l.fresh
-	if retry && len(l.refused) > 0 && (len(l.fresh) == 0 || l.refused[0].compare(l.fresh[0]) < 0) {
+	if retry && len(l.refused) > 0 && (len(l.fresh) == 0 || l.refused[0].Compare(l.fresh[0]) < 0) {
 		list = &l.refused
 	}
 	if len(*list) == 0 {

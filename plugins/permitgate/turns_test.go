@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // TestTurns: one gang of each priority at a time, the oldest first; one whose scout does not come holds up the others for a
@@ -14,7 +16,9 @@ func TestTurns(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	after := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 	key := func(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
-	of := func(name string, priority int32, age int) rank { return rank{priority, after(-age), key(name)} }
+	of := func(name string, priority int32, age int) podgroup.Rank {
+		return podgroup.Rank{Priority: priority, Created: after(-age), Key: key(name)}
+	}
 	turns := newTurns()
 	turns.update(of("young", 0, 1), false, false)
 	turns.update(of("old", 0, 100), false, false)
@@ -58,8 +62,8 @@ func TestTurnsOfGangsThatWereRefused(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	turns := newTurns()
 	turns.looked(10*time.Millisecond, start)
-	turns.update(rank{key: types.NamespacedName{Name: "a"}}, true, false)
-	turns.update(rank{key: types.NamespacedName{Name: "b"}}, false, false)
+	turns.update(podgroup.Rank{Key: types.NamespacedName{Name: "a"}}, true, false)
+	turns.update(podgroup.Rank{Key: types.NamespacedName{Name: "b"}}, false, false)
 	keys, _ := turns.next(start)
 	require.Equal(t, []types.NamespacedName{{Name: "b"}}, keys)
 	turns.remove(types.NamespacedName{Name: "b"})

@@ -3,6 +3,7 @@ package permitgate
 import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -66,15 +67,8 @@ func (v *view) Free(i int, names []v1.ResourceName, into []int64) {
 func (v *view) Kept(i int, pod *v1.Pod, names []v1.ResourceName, into []int64) {
 	info := v.nodes[i]
 	for _, coming := range v.promised[info.Node().Name] {
-		if isOn(info, coming.pod) {
-			continue
-		}
-		for _, a := range coming.amounts {
-			for j := range names {
-				if names[j] == a.Name {
-					into[j] += a.Value
-				}
-			}
+		if !isOn(info, coming.pod) {
+			proposal.Add(into, names, coming.amounts)
 		}
 	}
 	if v.holds != nil {
@@ -90,7 +84,7 @@ type promise struct {
 
 // promisedTo lists the promises of all nodes, for a gang of a priority: the bookings of other gangs, and other nominated
 // pods. It is called in a scheduling cycle, without locks.
-func (g *gangs) promisedTo(gang types.NamespacedName, priority int32, nominator fwk.PodNominator, nominated []string) map[string][]promise {
+func (g *gangs) promisedTo(gang types.NamespacedName, priority int32, nominator fwk.PodNominator, nominated sets.Set[string]) map[string][]promise {
 	promised := map[string][]promise{}
 	ours := map[types.UID]bool{}
 	g.mu.Lock()
@@ -108,7 +102,7 @@ func (g *gangs) promisedTo(gang types.NamespacedName, priority int32, nominator 
 		}
 	}
 	g.mu.Unlock()
-	for _, node := range nominated {
+	for node := range nominated {
 		for _, p := range nominator.NominatedPodsForNode(node) {
 			if pod := p.GetPod(); !ours[pod.UID] && corev1.PodPriority(pod) >= priority {
 				promised[node] = append(promised[node], promise{pod.UID, proposal.Requests(pod)})

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
@@ -21,9 +20,6 @@ const (
 
 // tick is the agenda's key for what is not one gang's: turns, and news that no cycle weighs.
 var tick = none
-
-// none is the key of no gang.
-var none = types.NamespacedName{}
 
 // wakes has gangs that wait for room looked at again when enough of it has appeared.
 type wakes struct {
@@ -64,65 +60,49 @@ func (w *wakes) weigh(nodes fwk.NodeInfoLister) {
 	type gaining struct {
 		e       *entry
 		refusal refusal
+		gain    int
+		hope    bool
 	}
 	var waiting []gaining
 	w.gangs.mu.Lock()
 	for e := range w.gangs.waiting {
-		waiting = append(waiting, gaining{e, e.refusal})
+		waiting = append(waiting, gaining{e: e, refusal: e.refusal})
 	}
 	w.gangs.mu.Unlock()
-	gain, hope := make([]int, len(waiting)), make([]bool, len(waiting))
 	for i := range waiting {
-		r := &waiting[i].refusal
+		g, r := &waiting[i], &waiting[i].refusal
 		for _, e := range events {
 			switch {
-			case e.by == waiting[i].e.key:
+			case e.by == g.e.key:
 			case r.gains == nil && e.by != none:
-				hope[i] = true
+				g.hope = true
 			case r.gains == nil:
-				gain[i] = r.missing
+				g.gain = r.missing
 			default:
-				gain[i] += r.gains.Node(e.node)
+				g.gain += r.gains(e.node)
 			}
-			if r.gain+gain[i] >= r.missing {
+			if r.gain+g.gain >= r.missing {
 				break
 			}
 		}
 		if all {
-			gain[i] = r.missing
+			g.gain = r.missing
 		}
 	}
 	w.gangs.mu.Lock()
 	defer w.gangs.mu.Unlock()
 	now = w.gangs.clock.Now()
-	for i := range waiting {
-		e := waiting[i].e
-		if !e.refusal.at.Equal(waiting[i].refusal.at) {
+	for _, g := range waiting {
+		if !g.e.refusal.at.Equal(g.refusal.at) {
 			continue
 		}
-		if e.refusal.gain += gain[i]; gain[i] > 0 && e.refusal.gain >= e.refusal.missing {
-			w.gangs.roomLocked(e, now)
-		} else if hope[i] {
-			w.gangs.hopeLocked(e, now)
+		if g.e.refusal.gain += g.gain; g.gain > 0 && g.e.refusal.gain >= g.e.refusal.missing {
+			w.gangs.roomLocked(g.e, now)
+		} else if g.hope {
+			w.gangs.hopeLocked(g.e, now)
 		}
 	}
 	w.weighAt = now.Add(weighShare * time.Duration(now.UnixNano()-w.cycle.Load()))
-}
-
-// roomLocked says that room may help a gang.
-func (g *gangs) roomLocked(e *entry, now time.Time) {
-	e.tried = nil
-	e.gang.Room(now)
-	g.settledLocked(e)
-	g.agenda.Add(e.key)
-}
-
-// hopeLocked says that something has changed that may help a gang, or may have been its own doing or that of another gang.
-func (g *gangs) hopeLocked(e *entry, now time.Time) {
-	e.tried = nil
-	e.gang.Hope(now)
-	g.settledLocked(e)
-	g.agenda.Add(e.key)
 }
 
 // prompt wakes the first gang that waits for room, and may be tried now, when there is news that no cycle weighs, because there
@@ -137,7 +117,7 @@ func (w *wakes) prompt() time.Time {
 	}
 	w.gangs.mu.Lock()
 	defer w.gangs.mu.Unlock()
-	for _, e := range slices.SortedFunc(maps.Keys(w.gangs.waiting), func(a, b *entry) int { return a.rank().compare(b.rank()) }) {
+	for _, e := range slices.SortedFunc(maps.Keys(w.gangs.waiting), func(a, b *entry) int { return a.rank().Compare(b.rank()) }) {
 		switch concerns, sure := w.news.concerns(e.key); {
 		case !concerns:
 			continue

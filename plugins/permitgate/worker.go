@@ -2,6 +2,7 @@ package permitgate
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,12 +19,12 @@ import (
 // worker carries out what the gangs decide. It is the only goroutine that calls the scheduling queue and waiting pods for that, and it
 // does so without locks.
 type worker struct {
-	gangs    *gangs
-	wakes    *wakes
-	beside   *beside
-	turns    *turns
-	profiles *profiles
-	leading  <-chan struct{}
+	gangs       *gangs
+	wakes       *wakes
+	nominations *nominations
+	turns       *turns
+	profiles    *profiles
+	leading     <-chan struct{}
 	// rehearses reports whether the binds of a namespace's pods are rehearsed, rehearse begins a rehearsal.
 	rehearses func(namespace string) bool
 	rehearse  func(key types.NamespacedName, r gang.Rehearsal)
@@ -39,9 +40,8 @@ type job struct {
 	probe    []waiter
 	reject   []waiter
 	activate []*v1.Pod // the oldest first
-	dropped  []drop
+	dropped  []*v1.Pod
 	freed    []string
-	released bool
 }
 
 // waiter is a member that may wait in Permit or at the barrier.
@@ -63,7 +63,7 @@ func (w waiter) sendBack(why string) {
 // look does what is to be done now: for one gang, or for all together.
 func (w *worker) look(ctx context.Context, key types.NamespacedName) {
 	if key == tick {
-		if pods := w.beside.take(); len(pods) > 0 {
+		if pods := w.nominations.take(); len(pods) > 0 {
 			klog.FromContext(ctx).V(4).Info("Activating pods that found no node beside nominations", "pods", len(pods))
 			w.profiles.any().Activate(klog.FromContext(ctx), pods)
 		}
@@ -82,14 +82,16 @@ func (w *worker) look(ctx context.Context, key types.NamespacedName) {
 	}
 	w.log(logger, &j)
 	handle := w.profiles.any()
-	for _, d := range j.dropped {
-		handle.DeleteNominatedPodIfExists(d.pod)
+	for _, pod := range j.dropped {
+		handle.DeleteNominatedPodIfExists(pod)
 	}
-	if j.released && w.beside.free() {
+	if len(j.freed) > 0 && w.nominations.end() {
 		w.gangs.agenda.Add(tick)
 	}
-	for _, node := range j.freed {
-		w.wakes.hear(event{node: node, by: key})
+	if w.gangs.short.Load() > 0 {
+		for _, node := range j.freed {
+			w.wakes.hear(event{node: node, by: key})
+		}
 	}
 	for _, one := range j.reject {
 		one.sendBack("PodGroup " + key.String() + ": the gang was rolled back: " + j.failure)
@@ -138,7 +140,7 @@ func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
 	w.searchAgainLocked(e, now)
 	actions := e.gang.Act(now)
 	w.gangs.settledLocked(e)
-	j.phase, j.failure = e.gang.Phase(), e.gang.LastFailure()
+	j.phase, j.failure = e.gang.Phase(), e.gang.Last().Detail
 	j.report = serve.Report{Key: key, Actions: actions}
 	if r := actions.Rollback; r != nil {
 		if m := e.pods[r.Member]; m != nil {
@@ -147,10 +149,7 @@ func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
 	}
 	for _, uid := range actions.BindFailed {
 		if m := e.pods[uid]; m != nil {
-			if j.report.BindFailed == nil {
-				j.report.BindFailed = map[*v1.Pod]string{}
-			}
-			j.report.BindFailed[m.pod] = m.node
+			j.report.BindFailed, j.report.Node = m.pod, m.node
 		}
 	}
 	j.probe = w.waiters(e, actions.Probe)
@@ -161,7 +160,7 @@ func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
 		}
 	}
 	slices.SortFunc(j.activate, func(a, b *v1.Pod) int { return byAge(a, b, nil) })
-	j.dropped, j.freed, j.released = e.takeDropped()
+	j.dropped, j.freed = e.books.takeEnded()
 	if w.gangs.forgetLocked(e) {
 		w.turns.remove(key)
 		j.report.Gone = true
@@ -239,7 +238,6 @@ func (w *worker) waiters(e *entry, uids []types.UID) []waiter {
 // release lets the members go together that wait in Permit for this plugin alone. The framework adds a waiting pod
 // only after Permit has returned, so that a member may not be found at first; the gang then asks again.
 func (w *worker) release(logger klog.Logger, key types.NamespacedName, members []waiter) {
-	ready := make([]types.UID, 0, len(members))
 	waiting := make(map[types.UID]fwk.WaitingPod, len(members))
 	for _, one := range members {
 		pod := one.handle.GetWaitingPod(one.uid)
@@ -247,12 +245,11 @@ func (w *worker) release(logger klog.Logger, key types.NamespacedName, members [
 			continue
 		}
 		if pending := pod.GetPendingPlugins(); len(pending) == 1 && pending[0] == Name {
-			ready = append(ready, one.uid)
 			waiting[one.uid] = pod
 		}
 	}
 	var released []types.UID
-	w.gangs.look(key, func(e *entry, now time.Time) { released = e.gang.Release(ready, now) })
+	w.gangs.look(key, func(e *entry, now time.Time) { released = e.gang.Release(slices.Collect(maps.Keys(waiting)), now) })
 	for _, uid := range released {
 		waiting[uid].Allow(Name)
 	}

@@ -122,25 +122,12 @@ func (g *Gang) Counts() (live, waiting, settled int) {
 	return g.live(), g.count[memberWaiting], g.settled()
 }
 
-// Preparing returns how many members have been let go, and can still be sent back.
-func (g *Gang) Preparing() int { return g.preparing() }
-
-// Holds reports whether a member holds something that its rejection would free: from Permit until its bind
-// is on the way or it is unreserved.
-func (g *Gang) Holds(uid types.UID) bool {
-	m, known := g.members[uid]
-	return known && m.holds
-}
-
 // SentBack reports whether a member lost the node that it was given, or found none, and has not been in a
 // cycle since: no node is meant for it now.
 func (g *Gang) SentBack(uid types.UID) bool {
 	m, known := g.members[uid]
 	return known && m.sentBack && !m.holds && !g.KeepsNode(uid) && (m.state == memberIdle || m.state == memberFailed || m.state == memberHeld)
 }
-
-// LastFailure says in words why the gang was rolled back last, empty when it never was.
-func (g *Gang) LastFailure() string { return g.last.Detail }
 
 // Last returns the last rollback; its Cause is empty when there was none.
 func (g *Gang) Last() Rollback { return g.last }

@@ -29,15 +29,13 @@ func (g *Gang) reachable() int {
 	return g.round.idle + g.count[memberWaiting] + g.letGo()
 }
 
+// timeout is how long the first waiting member waits for the quorum.
 func (g *Gang) timeout() time.Duration {
 	if g.spec != nil && g.spec.Timeout > 0 {
 		return g.spec.Timeout
 	}
 	return g.config.Timeout
 }
-
-// Timeout returns how long the first waiting member waits for the quorum.
-func (g *Gang) Timeout() time.Duration { return g.timeout() }
 
 // move changes a member's state and keeps the counts.
 func (g *Gang) move(m *member, to memberState) {

@@ -3,6 +3,9 @@
 package podgroup
 
 import (
+	"cmp"
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -30,4 +33,19 @@ func Live(pod *v1.Pod) bool { return pod.DeletionTimestamp == nil && !Finished(p
 // Finished reports whether a pod has succeeded or failed.
 func Finished(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}
+
+// Rank orders gangs: by priority, then by the PodGroup's creation, so that younger gangs do not overtake an old large one for ever.
+type Rank struct {
+	Priority int32
+	Created  time.Time
+	Key      types.NamespacedName
+}
+
+// Compare orders two gangs; negative means that r comes first.
+func (r Rank) Compare(other Rank) int {
+	return cmp.Or(
+		cmp.Compare(other.Priority, r.Priority), r.Created.Compare(other.Created),
+		cmp.Compare(r.Key.Namespace, other.Key.Namespace), cmp.Compare(r.Key.Name, other.Key.Name),
+	)
 }

@@ -10,10 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/component-helpers/scheduling/corev1"
 )
-
-func priorityOf(pod *v1.Pod) int32 { return corev1.PodPriority(pod) }
 
 // cost is what room costs, the worst first: what counts is the cost of each of the members that it serves.
 type cost struct {
@@ -115,11 +112,7 @@ func (s *Search) offer(c *class, i int) (offer, bool) {
 
 // lack returns how much of each resource a node lacks for one more member of a class.
 func (s *Search) lack(c *class, i int) []int64 {
-	at := s.sites[i]
-	if at.free == nil {
-		at.free = make([]int64, len(s.names))
-		s.Request.Cluster.Free(i, s.names, at.free)
-	}
+	free := s.free(i)
 	lack := make([]int64, len(s.names))
 	s.Request.Cluster.Kept(i, c.Pod, s.names, lack)
 	for j, want := range c.request {
@@ -127,7 +120,7 @@ func (s *Search) lack(c *class, i int) []int64 {
 			lack[j] = math.MinInt64 / 4
 			continue
 		}
-		lack[j] += want - at.free[j]
+		lack[j] += want - free[j]
 	}
 	return lack
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -97,13 +98,17 @@ type Preemptor struct {
 // operation is one gang's preemption.
 type operation struct {
 	key      types.NamespacedName
-	pods     map[types.UID]*v1.Pod // to be evicted, and not gone
-	leaving  map[types.UID]*v1.Pod // to be waited for, and not gone
-	nodes    map[types.UID]string  // of all
+	victims  map[types.UID]*victim // those that have not left their nodes
 	deadline time.Time
-	asked    map[types.UID]bool // whose eviction was accepted
-	checked  bool               // by a dry run
+	checked  bool // by a dry run
 	over     bool
+}
+
+// victim is a pod that leaves its node for a gang.
+type victim struct {
+	pod     *v1.Pod
+	leaving bool // by itself: it is only waited for
+	asked   bool // its eviction was accepted
 }
 
 // New returns a preemptor, which evicts nothing before Run.
@@ -128,17 +133,14 @@ func (p *Preemptor) Idle() bool { return p.agenda.Idle() }
 
 // Begin starts the eviction of a search's victims.
 func (p *Preemptor) Begin(ctx context.Context, key types.NamespacedName, r *Result) {
-	op := &operation{
-		key: key, pods: map[types.UID]*v1.Pod{}, leaving: map[types.UID]*v1.Pod{},
-		nodes: map[types.UID]string{}, asked: map[types.UID]bool{},
-	}
+	op := &operation{key: key, victims: map[types.UID]*victim{}}
 	grace := time.Duration(0)
 	for _, pod := range r.Victims {
-		op.pods[pod.UID], op.nodes[pod.UID] = pod, pod.Spec.NodeName
+		op.victims[pod.UID] = &victim{pod: pod}
 		grace = max(grace, graceOf(pod))
 	}
 	for _, pod := range r.Leaving {
-		op.leaving[pod.UID], op.nodes[pod.UID] = pod, pod.Spec.NodeName
+		op.victims[pod.UID] = &victim{pod: pod, leaving: true}
 		grace = max(grace, graceOf(pod))
 	}
 	requests := time.Duration(float64(requestsPerVictim*len(r.Victims)) / float64(p.QPS) * float64(time.Second))
@@ -148,7 +150,7 @@ func (p *Preemptor) Begin(ctx context.Context, key types.NamespacedName, r *Resu
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ops[key] = op
-	for uid := range op.nodes {
+	for uid := range op.victims {
 		p.byVictim[uid] = append(p.byVictim[uid], op)
 	}
 	p.agenda.Add(key)
@@ -193,9 +195,7 @@ func (p *Preemptor) Gone(uid types.UID) {
 	p.mu.Lock()
 	var cleared []*operation
 	for _, op := range p.byVictim[uid] {
-		delete(op.pods, uid)
-		delete(op.leaving, uid)
-		if len(op.pods)+len(op.leaving) == 0 {
+		if delete(op.victims, uid); len(op.victims) == 0 {
 			cleared = append(cleared, op)
 		}
 	}
@@ -224,7 +224,7 @@ func (p *Preemptor) endLocked(op *operation, result string) {
 	if p.ops[op.key] == op {
 		delete(p.ops, op.key)
 	}
-	for uid := range op.nodes {
+	for uid := range op.victims {
 		waiting := slices.DeleteFunc(p.byVictim[uid], func(other *operation) bool { return other == op })
 		if p.byVictim[uid] = waiting; len(waiting) == 0 {
 			delete(p.byVictim, uid)
@@ -255,15 +255,17 @@ func (p *Preemptor) giveUp(ctx context.Context, op *operation, why string, bar [
 func (p *Preemptor) look(ctx context.Context, key types.NamespacedName) {
 	p.mu.Lock()
 	op := p.ops[key]
-	var todo, leaving []*v1.Pod
+	var stay, todo, leaving []*v1.Pod
 	if op != nil {
-		for _, pod := range op.leaving {
-			leaving = append(leaving, pod)
-		}
-		for uid, pod := range op.pods {
-			if !op.asked[uid] {
-				todo = append(todo, pod)
+		for _, v := range op.victims {
+			switch {
+			case v.leaving:
+				leaving = append(leaving, v.pod)
+				continue
+			case !v.asked:
+				todo = append(todo, v.pod)
 			}
+			stay = append(stay, v.pod)
 		}
 	}
 	p.mu.Unlock()
@@ -272,14 +274,7 @@ func (p *Preemptor) look(ctx context.Context, key types.NamespacedName) {
 		p.agenda.Forget(key)
 		return
 	case !p.Clock.Now().Before(op.deadline):
-		p.mu.Lock()
-		left := make([]*v1.Pod, 0, len(op.pods))
-		for _, pod := range op.pods {
-			left = append(left, pod)
-		}
-		words := fmt.Sprintf("%d victims had not left their nodes in time", len(op.pods)+len(op.leaving))
-		p.mu.Unlock()
-		p.giveUp(ctx, op, words, left, false)
+		p.giveUp(ctx, op, fmt.Sprintf("%d victims had not left their nodes in time", len(stay)+len(leaving)), stay, false)
 		return
 	}
 	p.agenda.AddAt(key, op.deadline)
@@ -320,39 +315,34 @@ func refusal(pods []*v1.Pod, err error) string {
 }
 
 // each calls f for pods, several at a time, until the preemption is over or an eviction is refused for good. It returns the
-// pods that failed, and the first error.
+// pods that failed, or only those that were refused for good, and the first error.
 func (p *Preemptor) each(ctx context.Context, op *operation, pods []*v1.Pod, f func(ctx context.Context, op *operation, pod *v1.Pod) error) (failed []*v1.Pod, first error) {
-	var mu sync.Mutex // guards failed and first
+	errs := make([]error, len(pods))
+	var refused atomic.Bool
 	var group errgroup.Group
 	group.SetLimit(atOnce)
-	for _, pod := range pods {
+	for i, pod := range pods {
 		group.Go(func() error {
-			mu.Lock()
-			stop := final(first)
-			mu.Unlock()
 			p.mu.Lock()
-			stop = stop || op.over
+			over := op.over
 			p.mu.Unlock()
-			if stop {
-				return nil
-			}
-			if err := f(ctx, op, pod); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				if final(err) && !final(first) {
-					failed, first = nil, nil
-				}
-				if first == nil || final(err) == final(first) {
-					failed = append(failed, pod)
-				}
-				if first == nil {
-					first = err
+			if !over && !refused.Load() {
+				if errs[i] = f(ctx, op, pod); final(errs[i]) {
+					refused.Store(true)
 				}
 			}
 			return nil
 		})
 	}
-	_ = group.Wait() // the errors are in first
+	_ = group.Wait() // the errors are in errs
+	for i, err := range errs {
+		if err != nil && (final(err) || !refused.Load()) {
+			failed = append(failed, pods[i])
+			if first == nil {
+				first = err
+			}
+		}
+	}
 	return failed, first
 }
 
@@ -408,7 +398,9 @@ func (p *Preemptor) evict(ctx context.Context, op *operation, pod *v1.Pod) error
 		}
 	}
 	p.mu.Lock()
-	op.asked[pod.UID] = true
+	if v := op.victims[pod.UID]; v != nil {
+		v.asked = true
+	}
 	p.mu.Unlock()
 	preemptedPods.Inc()
 	klog.FromContext(ctx).V(2).Info("Preempted a pod for a gang", "pod", klog.KObj(pod), "node", pod.Spec.NodeName, "podGroup", op.key)

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/proposal"
@@ -54,6 +55,7 @@ type Search struct {
 	gangs   map[types.NamespacedName]*victimGang
 	budgets budgets
 	classes []*class
+	states  []fwk.CycleState // by class
 	trials  int
 	lacks   int // how many members of the class that is being placed have no node
 }
@@ -104,7 +106,6 @@ type class struct {
 	*proposal.Class
 	like    fwk.PodInfo
 	request []int64
-	state   fwk.CycleState
 	only    *fwk.PreFilterResult
 }
 
@@ -147,13 +148,7 @@ func (s *Search) Run(ctx context.Context) Result {
 
 // begin sets up what the search keeps.
 func (s *Search) begin() {
-	for i := range s.Request.Classes {
-		for _, a := range proposal.Requests(s.Request.Classes[i].Pod) {
-			if at, known := slices.BinarySearch(s.names, a.Name); !known {
-				s.names = slices.Insert(s.names, at, a.Name)
-			}
-		}
-	}
+	s.names = proposal.Names(s.Request.Classes)
 	s.sites = make([]*site, len(s.Nodes))
 	for i, info := range s.Nodes {
 		s.sites[i] = &site{name: info.Node().Name, info: info}
@@ -172,7 +167,7 @@ func (s *Search) leave(ctx context.Context) bool {
 					return false
 				}
 				c.gone = true
-				add(s.sites[i].freeOf(s, i), c.amounts, 1)
+				add(s.free(i), c.amounts, 1)
 			}
 		}
 	}
@@ -183,20 +178,16 @@ func (s *Search) leave(ctx context.Context) bool {
 // prepare sets up a class. It reports false for pods that PreFilter refuses.
 func (s *Search) prepare(ctx context.Context, of *proposal.Class) bool {
 	c := &class{Class: of, request: s.amounts(of.Pod), like: newPodInfo(of.Pod)}
-	var ok bool
-	if c.state, c.only, ok = s.Asker.State(ctx, s.State, of.Pod); ok {
-		s.classes = append(s.classes, c)
+	state, only, ok := s.Asker.State(ctx, s.State, of.Pod)
+	if c.only = only; ok {
+		s.classes, s.states = append(s.classes, c), append(s.states, state)
 	}
 	return ok
 }
 
 func (s *Search) amounts(pod *v1.Pod) []int64 {
 	amounts := make([]int64, len(s.names))
-	for _, a := range proposal.Requests(pod) {
-		if at, known := slices.BinarySearch(s.names, a.Name); known {
-			amounts[at] = a.Value
-		}
-	}
+	proposal.Add(amounts, s.names, proposal.Requests(pod))
 	return amounts
 }
 
@@ -331,7 +322,7 @@ func (s *Search) candidates(i int) []*candidate {
 		if leaving && s.Stays(pod) || !leaving && !s.MayEvict(pod) {
 			continue
 		}
-		c := &candidate{info: info, site: i, amounts: s.amounts(pod), leaving: leaving, priority: priorityOf(pod)}
+		c := &candidate{info: info, site: i, amounts: s.amounts(pod), leaving: leaving, priority: corev1.PodPriority(pod)}
 		if !leaving {
 			c.gang = s.gangOf(pod)
 		}

@@ -23,11 +23,15 @@ type trial struct {
 }
 
 func (s *Search) try() *trial {
-	t := &trial{Search: s, states: make([]fwk.CycleState, len(s.classes)), nodes: map[int]fwk.NodeInfo{}}
-	for k, c := range s.classes {
-		t.states[k] = c.state.Clone()
+	return &trial{Search: s, states: cloned(s.states), nodes: map[int]fwk.NodeInfo{}}
+}
+
+func cloned(states []fwk.CycleState) []fwk.CycleState {
+	out := make([]fwk.CycleState, len(states))
+	for k, state := range states {
+		out[k] = state.Clone()
 	}
-	return t
+	return out
 }
 
 // node returns the copy of a node that the trial may change.
@@ -74,9 +78,7 @@ func (t *trial) fits(ctx context.Context, c *class, i int) bool {
 
 // commit applies the trial to the search.
 func (t *trial) commit() {
-	for k, c := range t.classes {
-		c.state = t.states[k]
-	}
+	t.Search.states = t.states
 	for i, info := range t.nodes {
 		t.sites[i].info = info
 	}
@@ -92,18 +94,19 @@ func (s *Search) accept(ctx context.Context, c *class, o offer) bool {
 	t.commit()
 	for _, one := range pods {
 		one.gone = true
-		add(s.sites[one.site].freeOf(s, one.site), one.amounts, 1)
+		add(s.free(one.site), one.amounts, 1)
 		if one.gang != nil {
 			one.gang.taken++
 		}
 		s.budgets.take(one.pod())
 	}
-	add(s.sites[o.site].freeOf(s, o.site), c.request, -1)
+	add(s.free(o.site), c.request, -1)
 	return true
 }
 
-// freeOf returns what is free on a site, to be changed.
-func (at *site) freeOf(s *Search, i int) []int64 {
+// free returns what is free on a site, to be changed.
+func (s *Search) free(i int) []int64 {
+	at := s.sites[i]
 	if at.free == nil {
 		at.free = make([]int64, len(s.names))
 		s.Request.Cluster.Free(i, s.names, at.free)
@@ -148,20 +151,12 @@ func (s *Search) open(ctx context.Context, c *class, i int) (offer, bool) {
 	return s.priced(c, i, pods, lack, true), true
 }
 
-func cloned(states []fwk.CycleState) []fwk.CycleState {
-	out := make([]fwk.CycleState, len(states))
-	for k, state := range states {
-		out[k] = state.Clone()
-	}
-	return out
-}
-
-// podInfo implements fwk.PodInfo for a member, since plugins cannot use the framework's own type.
+// podInfo implements fwk.PodInfo for a member, since plugins cannot use the framework's own type. It has no preferred terms:
+// nothing is scored here.
 type podInfo struct {
-	pod                *v1.Pod
-	affinity, apart    []fwk.AffinityTerm
-	prefers, prefersNo []fwk.WeightedAffinityTerm
-	resource           fwk.PodResource
+	pod             *v1.Pod
+	affinity, apart []fwk.AffinityTerm
+	resource        fwk.PodResource
 }
 
 var _ fwk.PodInfo = &podInfo{}
@@ -186,11 +181,9 @@ func newPodInfo(pod *v1.Pod) *podInfo {
 	if affinity := pod.Spec.Affinity; affinity != nil {
 		if a := affinity.PodAffinity; a != nil {
 			p.affinity = terms(pod, a.RequiredDuringSchedulingIgnoredDuringExecution)
-			p.prefers = weighted(pod, a.PreferredDuringSchedulingIgnoredDuringExecution)
 		}
 		if a := affinity.PodAntiAffinity; a != nil {
 			p.apart = terms(pod, a.RequiredDuringSchedulingIgnoredDuringExecution)
-			p.prefersNo = weighted(pod, a.PreferredDuringSchedulingIgnoredDuringExecution)
 		}
 	}
 	return p
@@ -199,13 +192,6 @@ func newPodInfo(pod *v1.Pod) *podInfo {
 func terms(pod *v1.Pod, of []v1.PodAffinityTerm) (out []fwk.AffinityTerm) {
 	for i := range of {
 		out = append(out, term(pod, &of[i]))
-	}
-	return out
-}
-
-func weighted(pod *v1.Pod, of []v1.WeightedPodAffinityTerm) (out []fwk.WeightedAffinityTerm) {
-	for i := range of {
-		out = append(out, fwk.WeightedAffinityTerm{AffinityTerm: term(pod, &of[i].PodAffinityTerm), Weight: of[i].Weight})
 	}
 	return out
 }
@@ -233,8 +219,8 @@ func term(pod *v1.Pod, of *v1.PodAffinityTerm) fwk.AffinityTerm {
 func (p *podInfo) GetPod() *v1.Pod                                           { return p.pod }
 func (p *podInfo) GetRequiredAffinityTerms() []fwk.AffinityTerm              { return p.affinity }
 func (p *podInfo) GetRequiredAntiAffinityTerms() []fwk.AffinityTerm          { return p.apart }
-func (p *podInfo) GetPreferredAffinityTerms() []fwk.WeightedAffinityTerm     { return p.prefers }
-func (p *podInfo) GetPreferredAntiAffinityTerms() []fwk.WeightedAffinityTerm { return p.prefersNo }
+func (p *podInfo) GetPreferredAffinityTerms() []fwk.WeightedAffinityTerm     { return nil }
+func (p *podInfo) GetPreferredAntiAffinityTerms() []fwk.WeightedAffinityTerm { return nil }
 func (p *podInfo) CalculateResource() fwk.PodResource                        { return p.resource }
 
 // amounts is what a pod requests. It implements the part of fwk.Resource that nodes use.

@@ -58,6 +58,28 @@ func Requests(pod *v1.Pod) []Amount {
 	return amounts
 }
 
+// Add adds amounts to those of the named resources.
+func Add(into []int64, names []v1.ResourceName, amounts []Amount) {
+	for _, a := range amounts {
+		if j := slices.Index(names, a.Name); j >= 0 {
+			into[j] = min(into[j]+a.Value, Unlimited)
+		}
+	}
+}
+
+// Names lists the resources that the members of some classes ask for, sorted.
+func Names(classes []Class) []v1.ResourceName {
+	var names []v1.ResourceName
+	for i := range classes {
+		for _, a := range Requests(classes[i].Pod) {
+			if at, known := slices.BinarySearch(names, a.Name); !known {
+				names = slices.Insert(names, at, a.Name)
+			}
+		}
+	}
+	return names
+}
+
 // accounted reports whether kube-scheduler accounts for a resource.
 func accounted(name v1.ResourceName) bool {
 	s := string(name)

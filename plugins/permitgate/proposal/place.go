@@ -139,7 +139,7 @@ func (z *zone) take(s *search, a *attempt, c int) bool {
 // best attempt.
 func (s *search) fullest(among []int) *attempt {
 	var best *attempt
-	for order := range s.orders() {
+	for _, order := range s.orders() {
 		a := s.begin(among)
 		for _, c := range order {
 			s.fill(a, c)
@@ -177,34 +177,24 @@ func (s *search) fill(a *attempt, c int) {
 	}
 }
 
-// orders yields orders of the classes: by size and by each resource, the biggest first, and, if some members may be left out,
+// orders returns orders of the classes: by size and by each resource, the biggest first, and, if some members may be left out,
 // the smallest first.
-func (s *search) orders() func(yield func([]int) bool) {
-	return func(yield func([]int) bool) {
-		var known [][]int
-		try := func(order []int) bool {
-			for _, k := range known {
-				if slices.Equal(k, order) {
-					return true
-				}
-			}
-			known = append(known, order)
-			return yield(order)
-		}
-		if !try(s.bySize(s.size)) {
-			return
-		}
-		for j := range s.names {
-			if !try(s.bySize(func(c int) float64 { return float64(s.classes[c].request[j]) })) {
-				return
-			}
-		}
-		if s.Need < s.total {
-			smallest := s.bySize(s.size)
-			slices.Reverse(smallest)
-			try(smallest)
+func (s *search) orders() (orders [][]int) {
+	add := func(order []int) {
+		if !slices.ContainsFunc(orders, func(known []int) bool { return slices.Equal(known, order) }) {
+			orders = append(orders, order)
 		}
 	}
+	add(s.bySize(s.size))
+	for j := range s.names {
+		add(s.bySize(func(c int) float64 { return float64(s.classes[c].request[j]) }))
+	}
+	if s.Need < s.total {
+		smallest := slices.Clone(orders[0])
+		slices.Reverse(smallest)
+		add(smallest)
+	}
+	return orders
 }
 
 // bySize lists the classes, the biggest first.

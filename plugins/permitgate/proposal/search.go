@@ -81,21 +81,11 @@ func Collect(r Request) Result {
 }
 
 func newSearch(r *Request) *search {
-	s := &search{Request: r}
-	for i := range r.Classes {
-		for _, a := range Requests(r.Classes[i].Pod) {
-			if at, known := slices.BinarySearch(s.names, a.Name); !known {
-				s.names = slices.Insert(s.names, at, a.Name)
-			}
-		}
-	}
+	s := &search{Request: r, names: Names(r.Classes)}
 	s.free, s.kept = make([]int64, len(s.names)), make([]int64, len(s.names))
 	for i := range r.Classes {
 		c := &class{Class: &r.Classes[i], request: make([]int64, len(s.names))}
-		for _, a := range Requests(c.Pod) {
-			at, _ := slices.BinarySearch(s.names, a.Name)
-			c.request[at] = a.Value
-		}
+		Add(c.request, s.names, Requests(c.Pod))
 		c.judge = newJudge(c.Pod, r.Filters)
 		c.single = r.Filters.Ports && len(HostPorts(c.Pod)) > 0
 		c.hosts = r.Filters.Affinity && apartOverHosts(c.Pod)

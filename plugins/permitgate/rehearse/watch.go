@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	clientset "k8s.io/client-go/kubernetes"
@@ -36,7 +34,7 @@ type watch struct {
 // after a change. It has its own informers, because the scheduler waits for those of its factory, and would
 // not start without the permission to read these. Until all has been read, every bind counts as judged.
 func watchAdmission(ctx context.Context, client clientset.Interface, c clock.PassiveClock, namespaces corelisters.NamespaceLister, changed func()) *watch {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(stripped))
+	factory := informers.NewSharedInformerFactory(client, 0)
 	v1 := factory.Admissionregistration().V1()
 	w := &watch{clock: c, namespaces: namespaces, changed: changed}
 	validatingWebhooks, mutatingWebhooks := v1.ValidatingWebhookConfigurations().Lister(), v1.MutatingWebhookConfigurations().Lister()
@@ -85,30 +83,6 @@ func watchAdmission(ctx context.Context, client clientset.Interface, c clock.Pas
 // admissionLag is how long the API server may apply old policies after a change, since it reads them
 // through a watch, too.
 const admissionLag = 3 * time.Second
-
-// stripped keeps the part of an object that decides which requests it judges.
-func stripped(obj any) (any, error) {
-	if o, ok := obj.(metav1.Object); ok {
-		o.SetManagedFields(nil)
-		o.SetAnnotations(nil)
-	}
-	switch o := obj.(type) {
-	case *admissionv1.ValidatingWebhookConfiguration:
-		for i := range o.Webhooks {
-			o.Webhooks[i].ClientConfig, o.Webhooks[i].MatchConditions = admissionv1.WebhookClientConfig{}, nil
-		}
-	case *admissionv1.MutatingWebhookConfiguration:
-		for i := range o.Webhooks {
-			o.Webhooks[i].ClientConfig, o.Webhooks[i].MatchConditions = admissionv1.WebhookClientConfig{}, nil
-		}
-	case *admissionv1.ValidatingAdmissionPolicy:
-		o.Spec.Validations, o.Spec.AuditAnnotations, o.Spec.Variables, o.Spec.MatchConditions = nil, nil, nil, nil
-		o.Status = admissionv1.ValidatingAdmissionPolicyStatus{}
-	case *admissionv1.MutatingAdmissionPolicy:
-		o.Spec.Mutations, o.Spec.Variables, o.Spec.MatchConditions = nil, nil, nil
-	}
-	return obj, nil
-}
 
 // update handles a change. A policy may have changed in other parts than its rules, so every event counts
 // as a change while there is a judge.

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // Autoscalers look for pods with the condition PodScheduled=False, reason Unschedulable. For a refused gang kube-scheduler
@@ -24,25 +24,13 @@ const (
 )
 
 // line has the gangs whose members must be written.
-type line map[types.NamespacedName]place
-
-// place is where a gang stands in the line.
-type place struct {
-	priority int32
-	created  time.Time
-	name     string
-}
-
-func (p place) compare(other place) int {
-	return cmp.Or(cmp.Compare(other.priority, p.priority), p.created.Compare(other.created), cmp.Compare(p.name, other.name))
-}
+type line map[types.NamespacedName]podgroup.Rank
 
 // first returns the gang that comes first.
 func (l line) first() (key types.NamespacedName, ok bool) {
-	var best place
-	for k, p := range l {
-		if !ok || p.compare(best) < 0 {
-			key, best, ok = k, p, true
+	for k, rank := range l {
+		if !ok || rank.Compare(l[key]) < 0 {
+			key, ok = k, true
 		}
 	}
 	return key, ok
@@ -60,14 +48,13 @@ func (s *Server) refused(key types.NamespacedName, g *Gang) {
 		return
 	}
 	s.mu.Lock()
-	s.line[key] = place{g.Priority, g.Group.CreationTimestamp.Time, key.String()}
+	s.line[key] = g.Rank
 	s.mu.Unlock()
 	s.agenda.Add(job{kind: jobConditions})
 }
 
 // writeConditions writes the members of one gang after the other, the oldest first.
 func (s *Server) writeConditions(ctx context.Context, j job) {
-	failed := false
 	var again []types.NamespacedName
 	for ctx.Err() == nil {
 		s.mu.Lock()
@@ -79,11 +66,10 @@ func (s *Server) writeConditions(ctx context.Context, j job) {
 		}
 		if err := s.writeMembers(ctx, key); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Info("Could not write the conditions of a gang's members; will try again", "podGroup", key, "err", err)
-			failed = true
 			again = append(again, key)
 		}
 	}
-	if !failed {
+	if len(again) == 0 {
 		s.agenda.Forget(j)
 		return
 	}

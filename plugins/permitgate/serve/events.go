@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
@@ -55,14 +54,6 @@ type told struct {
 	recovery   *recovery                // nil unless bound members are being evicted
 }
 
-// setGroup takes the PodGroup's UID.
-func (t *told) setGroup(uid types.UID) {
-	if t.group != uid {
-		t.complained, t.onGroup = nil, gang.ReasonNone
-	}
-	t.group = uid
-}
-
 // complains reports whether a complaint is new, and notes it.
 func (t *told) complains(reason, complaint string) bool {
 	if t.complained[reason] == complaint {
@@ -84,30 +75,30 @@ func (s *Server) toldLocked(key types.NamespacedName) *told {
 	return t
 }
 
-// message is one event to be sent.
+// message is one event to be sent about a gang.
 type message struct {
-	recorder  events.EventRecorderLogger
 	regarding runtime.Object
 	reason    string
 	note      string
 }
 
-func (m message) send(logger klog.Logger) {
-	note := m.note
-	if len(note) > maxNote {
-		note = note[:maxNote-4] + " ..."
+// send sends events about a gang.
+func (s *Server) send(ctx context.Context, key types.NamespacedName, msgs ...message) {
+	for _, m := range msgs {
+		profile := ""
+		if pod, ok := m.regarding.(*v1.Pod); ok {
+			profile = pod.Spec.SchedulerName
+		}
+		recorder := s.Handle(profile).EventRecorder()
+		if recorder == nil {
+			return
+		}
+		note := "PodGroup " + key.String() + ": " + m.note
+		if len(note) > maxNote {
+			note = note[:maxNote-4] + " ..."
+		}
+		recorder.WithLogger(klog.FromContext(ctx)).Eventf(m.regarding, nil, v1.EventTypeWarning, m.reason, "Scheduling", "%s", note)
 	}
-	m.recorder.WithLogger(logger).Eventf(m.regarding, nil, v1.EventTypeWarning, m.reason, "Scheduling", "%s", note)
-}
-
-// message returns an event about a gang, and false without a recorder.
-func (s *Server) message(key types.NamespacedName, regarding runtime.Object, reason, note string) (message, bool) {
-	profile := ""
-	if pod, ok := regarding.(*v1.Pod); ok {
-		profile = pod.Spec.SchedulerName
-	}
-	recorder := s.Handle(profile).EventRecorder()
-	return message{recorder, regarding, reason, "PodGroup " + key.String() + ": " + note}, recorder != nil
 }
 
 // Event sends an event about a PodGroup, or about a pod if it is not nil.
@@ -122,9 +113,7 @@ func (s *Server) Event(ctx context.Context, key types.NamespacedName, pod *v1.Po
 		s.mu.Unlock()
 		regarding = reference(key, group)
 	}
-	if m, ok := s.message(key, regarding, reason, note); ok {
-		m.send(klog.FromContext(ctx))
-	}
+	s.send(ctx, key, message{regarding, reason, note})
 }
 
 // tell sends the due events about a gang, and schedules a look if one becomes due by time alone. It sends each event once to
@@ -134,13 +123,8 @@ func (s *Server) tell(ctx context.Context, r Report, g *Gang) {
 	now := s.Clock.Now()
 	s.mu.Lock()
 	t := s.toldLocked(r.Key)
-	uid := types.UID("")
-	if g.Group != nil {
-		uid = g.Group.UID
-	}
-	t.setGroup(uid)
-	msgs := s.afterFailureLocked(t, r, now)
-	if g.Group != nil {
+	msgs := t.afterFailure(r, now)
+	if g.Group != nil && g.Group.UID == t.group { // otherwise the report that says so is on its way
 		msgs = append(msgs, s.aboutGroupLocked(t, r, g, depleted)...)
 	}
 	due, again := t.waits(g, now)
@@ -148,20 +132,20 @@ func (s *Server) tell(ctx context.Context, r Report, g *Gang) {
 	if due {
 		msgs = append(msgs, s.aboutWaiting(r.Key, g)...)
 	}
-	logger := klog.FromContext(ctx)
-	for _, m := range msgs {
-		m.send(logger)
-	}
+	s.send(ctx, r.Key, msgs...)
 	if again > 0 {
 		s.agenda.AddAt(job{jobEvents, r.Key}, now.Add(again))
 	}
 }
 
-// afterFailureLocked returns the events about a rollback and about failed binds.
-func (s *Server) afterFailureLocked(t *told, r Report, now time.Time) (msgs []message) {
-	tell := func(regarding runtime.Object, reason, note string) {
-		if m, ok := s.message(r.Key, regarding, reason, note); ok {
-			msgs = append(msgs, m)
+// afterFailure returns the events about a rollback and about failed binds: on the PodGroup and on the pod.
+func (t *told) afterFailure(r Report, now time.Time) (msgs []message) {
+	tell := func(pod *v1.Pod, reason, note string) {
+		if t.group != "" {
+			msgs = append(msgs, message{reference(r.Key, t.group), reason, note})
+		}
+		if pod != nil {
+			msgs = append(msgs, message{pod, reason, note})
 		}
 	}
 	if rb := r.Actions.Rollback; rb != nil && now.Sub(t.rollbacks[rb.Cause]) >= reportPause {
@@ -169,24 +153,12 @@ func (s *Server) afterFailureLocked(t *told, r Report, now time.Time) (msgs []me
 			t.rollbacks = map[gang.Cause]time.Time{}
 		}
 		t.rollbacks[rb.Cause] = now
-		note := rollbackNote(rb, r.Member)
-		if t.group != "" {
-			tell(reference(r.Key, t.group), reasonRolledBack, note)
-		}
-		if r.Member != nil {
-			tell(r.Member, reasonRolledBack, note)
-		}
+		tell(r.Member, reasonRolledBack, rollbackNote(rb, r.Member))
 	}
-	for pod, node := range r.BindFailed {
-		if now.Sub(t.bindFailed) < reportPause {
-			break
-		}
+	if r.BindFailed != nil && now.Sub(t.bindFailed) >= reportPause {
 		t.bindFailed = now
-		note := fmt.Sprintf("member %s: its bind to node %s failed after the gang had been let go; the node is kept for it, and it is tried again first", pod.Name, node)
-		if t.group != "" {
-			tell(reference(r.Key, t.group), reasonBindFailed, note)
-		}
-		tell(pod, reasonBindFailed, note)
+		tell(r.BindFailed, reasonBindFailed,
+			fmt.Sprintf("member %s: its bind to node %s failed after the gang had been let go; the node is kept for it, and it is tried again first", r.BindFailed.Name, r.Node))
 	}
 	return msgs
 }
@@ -205,15 +177,11 @@ func (s *Server) aboutGroupLocked(t *told, r Report, g *Gang, depleted string) (
 		{reasonPartlyBound, depleted},
 	} {
 		if t.complains(c.reason, c.text) {
-			if m, ok := s.message(r.Key, group, c.reason, c.text); ok {
-				msgs = append(msgs, m)
-			}
+			msgs = append(msgs, message{group, c.reason, c.text})
 		}
 	}
 	if r.Actions.Stranded {
-		if m, ok := s.message(r.Key, group, reasonPartlyBound, s.strandedNote(g)); ok {
-			msgs = append(msgs, m)
-		}
+		msgs = append(msgs, message{group, reasonPartlyBound, s.strandedNote(g)})
 	}
 	return msgs
 }
@@ -249,20 +217,15 @@ func (s *Server) aboutWaiting(key types.NamespacedName, g *Gang) (msgs []message
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.toldLocked(key)
-	tell := func(regarding runtime.Object) {
-		if m, ok := s.message(key, regarding, string(g.Reason), g.Detail); ok {
-			msgs = append(msgs, m)
-		}
-	}
 	if t.group != "" && t.onGroup != g.Reason {
 		t.onGroup = g.Reason
-		tell(reference(key, t.group))
+		msgs = append(msgs, message{reference(key, t.group), string(g.Reason), g.Detail})
 	}
 	pods := map[types.UID]bool{}
 	for _, m := range members {
 		if m.Pod.Spec.NodeName == "" {
 			if pods[m.Pod.UID] = true; !t.pods[m.Pod.UID] {
-				tell(m.Pod)
+				msgs = append(msgs, message{m.Pod, string(g.Reason), g.Detail})
 			}
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,23 +79,11 @@ func (p *patcher) patch(ctx context.Context, pod *v1.Pod, kind types.PatchType, 
 }
 
 // forAll calls f for each item, several at a time, and returns the first error.
-func forAll[T any](list []T, f func(T) error) (first error) {
-	var mu sync.Mutex // guards first
-	var group sync.WaitGroup
-	free := make(chan struct{}, patchers)
+func forAll[T any](list []T, f func(T) error) error {
+	var group errgroup.Group
+	group.SetLimit(patchers)
 	for _, one := range list {
-		free <- struct{}{}
-		group.Go(func() {
-			defer func() { <-free }()
-			if err := f(one); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				if first == nil {
-					first = err
-				}
-			}
-		})
+		group.Go(func() error { return f(one) })
 	}
-	group.Wait()
-	return first
+	return group.Wait()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -82,16 +83,11 @@ func (s *Server) evictAll(ctx context.Context, key types.NamespacedName, r *reco
 		if err != nil {
 			return err
 		}
-		var next *v1.Pod
-		for _, pod := range bound {
-			if !tried[pod.UID] {
-				next = pod
-				break
-			}
-		}
-		if next == nil {
+		i := slices.IndexFunc(bound, func(pod *v1.Pod) bool { return !tried[pod.UID] })
+		if i < 0 {
 			return refused
 		}
+		next := bound[i]
 		if !r.begun {
 			if r.begun = s.Gangs.Recover(key); !r.begun {
 				return nil // something has happened since
@@ -164,10 +160,7 @@ func (s *Server) evict(ctx context.Context, key types.NamespacedName, pod *v1.Po
 		return false, fmt.Errorf("pod %s: %w", pod.Name, err)
 	}
 	recoveryEvictions.Inc()
-	logger := klog.FromContext(ctx)
-	logger.Info("Evicted a member of a gang that stayed bound in part", "pod", klog.KObj(pod), "node", pod.Spec.NodeName, "podGroup", key)
-	if m, ok := s.message(key, pod, reasonEvicted, "the gang stayed bound in part, and recoveryPolicy is Evict"); ok {
-		m.send(logger)
-	}
+	klog.FromContext(ctx).Info("Evicted a member of a gang that stayed bound in part", "pod", klog.KObj(pod), "node", pod.Spec.NodeName, "podGroup", key)
+	s.send(ctx, key, message{pod, reasonEvicted, "the gang stayed bound in part, and recoveryPolicy is Evict"})
 	return true, nil
 }

@@ -71,8 +71,9 @@ type Gang struct {
 	Stranded, Depleted bool
 	// Preempting: victims are being evicted for the gang.
 	Preempting bool
-	// Priority is the lowest of the members', HighestPriority the highest.
-	Priority, HighestPriority int32
+	// Rank has the lowest priority of the members, HighestPriority is the highest.
+	Rank            podgroup.Rank
+	HighestPriority int32
 	// Foreign are the schedulers without this plugin that pods without a node name, sorted.
 	Foreign []string
 }
@@ -91,9 +92,9 @@ type Member struct {
 type Report struct {
 	Key     types.NamespacedName
 	Actions gang.Actions
-	// Member is the pod of the rollback, BindFailed those whose binds have failed, with the nodes that they were to go to.
-	Member     *v1.Pod
-	BindFailed map[*v1.Pod]string
+	// Member is the pod of the rollback, BindFailed one whose bind to Node has failed.
+	Member, BindFailed *v1.Pod
+	Node               string
 	// Gone: nothing is left of the gang.
 	Gone bool
 }
@@ -209,7 +210,7 @@ func (s *Server) Report(ctx context.Context, r Report) {
 	if !known {
 		return
 	}
-	s.statusChanged(r.Key, g.Group)
+	s.groupSeen(r.Key, g.Group)
 	if !s.leading() {
 		return
 	}
@@ -217,7 +218,7 @@ func (s *Server) Report(ctx context.Context, r Report) {
 	if r.Actions.Rollback != nil {
 		s.refused(r.Key, &g)
 	}
-	if r.Actions.Rollback != nil || len(r.BindFailed) > 0 {
+	if r.Actions.Rollback != nil || r.BindFailed != nil {
 		s.Nominated(r.Key)
 	}
 	if r.Actions.Stranded && g.Group != nil {

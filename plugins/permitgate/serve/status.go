@@ -81,18 +81,23 @@ func (s *Server) wanted(uid types.UID) (was, is *v1alpha1.PodGroup, ok bool) {
 	return g.Group, is, true
 }
 
-// statusChanged has a gang's status looked at, after a pause.
-func (s *Server) statusChanged(key types.NamespacedName, group *v1alpha1.PodGroup) {
-	if s.writer == nil || group == nil {
-		return
+// groupSeen takes the PodGroup of a gang, nil if there is none, and has its status looked at, after a pause.
+func (s *Server) groupSeen(key types.NamespacedName, group *v1alpha1.PodGroup) {
+	uid := types.UID("")
+	if group != nil {
+		uid = group.UID
 	}
 	s.mu.Lock()
 	t := s.toldLocked(key)
-	if t.group != group.UID {
+	if t.group != uid {
 		delete(s.groups, t.group)
-		t.setGroup(group.UID)
-		s.groups[group.UID] = key
+		t.group, t.complained, t.onGroup = uid, nil, gang.ReasonNone
+		if uid != "" {
+			s.groups[uid] = key
+		}
 	}
 	s.mu.Unlock()
-	s.writer.Later(group.UID, statusPause)
+	if uid != "" && s.writer != nil {
+		s.writer.Later(uid, statusPause)
+	}
 }

@@ -1,0 +1,250 @@
+package permitgate
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/proposal"
+)
+
+// entry is a gang with the plugin's state of it. The lock of gangs guards it.
+type entry struct {
+	key  types.NamespacedName
+	gang *gang.Gang
+
+	group *v1alpha1.PodGroup // nil if it does not exist
+	wants wants              // what the PodGroup asks for besides a quorum
+	pods  map[types.UID]*member
+	// priorities counts the pods by priority, foreign those without a node by their scheduler if it lacks the plugin;
+	// unbound is how many have no node, arrivals how many pods there have ever been.
+	priorities        map[int32]int
+	foreign           map[string]int
+	unbound, arrivals int
+
+	books   books
+	refusal refusal
+	// again is true if the queued gang was refused before, defers if that was because another gang gathers without hints.
+	again, defers bool
+	// confined is the domain that the members may not leave; tried are the domains that the filters have refused since the
+	// last change that may help.
+	confined domain
+	tried    map[string]bool
+	barrier  map[types.UID]chan<- verdict
+	answered int // the gang's departures at the last answer to members at the barrier
+
+	preempting *preemption // nil unless the gang preempts
+	search     searched
+	collecting collecting
+}
+
+// member is a live pod of a gang.
+type member struct {
+	pod *v1.Pod // as the scheduler's informer last showed it; each change makes a new member
+	// signature identifies what the member asks of a node (see proposal.Signature), amounts is what it takes from it.
+	signature string
+	amounts   []proposal.Amount
+	// foreign is true if the pod names a scheduler without the plugin.
+	foreign bool
+	// node is the node of its last Permit, in case its bind fails.
+	node string
+}
+
+// wants is what a PodGroup asks for besides a quorum.
+type wants struct {
+	topology     podgroup.Topology
+	minResources v1.ResourceList
+}
+
+// domain is the nodes with one value of a label; the zero value means all nodes.
+type domain struct{ key, value string }
+
+func (d domain) has(node *v1.Node) bool { return d.key == "" || node.Labels[d.key] == d.value }
+
+// refusal says what must change before a refused gang is looked at again.
+type refusal struct {
+	// missing is for how many more members there must be room, gain for how many more there may be since.
+	missing, gain int
+	// gains returns the most members that a node takes, for scheduling cycles only; nil if any node may help.
+	gains func(node string) int
+	cost  time.Duration // how long the attempt took
+	at    time.Time     // of the last look at it
+}
+
+// verdict is the answer to a member at the barrier.
+type verdict struct {
+	arrival gang.Arrival
+	detail  string
+}
+
+// preemption is a gang's preemption.
+type preemption struct {
+	victims map[types.UID]string // with their nodes
+	cleared bool                 // the informers show that they are gone
+}
+
+// collecting is the state of a gang that collects room.
+type collecting struct {
+	until time.Time // when collecting ends; zero if it does not collect
+	// rest is the time until which it neither collects again nor is considered for that.
+	rest   time.Time
+	domain string // to which the members are confined
+}
+
+func (e *entry) rank() podgroup.Rank {
+	r := podgroup.Rank{Priority: e.lowest(), Key: e.key}
+	if e.group != nil {
+		r.Created = e.group.CreationTimestamp.Time
+	}
+	return r
+}
+
+// add stores the current state of a live pod.
+func (e *entry) add(uid types.UID, m *member) {
+	if e.pods[uid] == nil {
+		e.arrivals++
+	}
+	e.remove(uid)
+	e.pods[uid] = m
+	e.count(m, 1)
+}
+
+// remove drops a pod.
+func (e *entry) remove(uid types.UID) {
+	if m := e.pods[uid]; m != nil {
+		e.count(m, -1)
+		delete(e.pods, uid)
+	}
+}
+
+func (e *entry) count(m *member, n int) {
+	priority := corev1.PodPriority(m.pod)
+	if e.priorities[priority] += n; e.priorities[priority] == 0 {
+		delete(e.priorities, priority)
+	}
+	if m.pod.Spec.NodeName != "" {
+		return
+	}
+	e.unbound += n
+	if name := m.pod.Spec.SchedulerName; m.foreign {
+		if e.foreign[name] += n; e.foreign[name] == 0 {
+			delete(e.foreign, name)
+		}
+	}
+}
+
+// lowest returns the lowest priority of the members, which is that of the gang; 0 without members.
+func (e *entry) lowest() (lowest int32) {
+	first := true
+	for priority := range e.priorities {
+		if first || priority < lowest {
+			lowest, first = priority, false
+		}
+	}
+	return lowest
+}
+
+// highest returns the highest priority of the members.
+func (e *entry) highest() int32 {
+	highest := e.lowest()
+	for priority := range e.priorities {
+		highest = max(highest, priority)
+	}
+	return highest
+}
+
+// nodesInUse returns the nodes of bound members.
+func (e *entry) nodesInUse() (nodes []string) {
+	for _, m := range e.pods {
+		if m.pod.Spec.NodeName != "" {
+			nodes = append(nodes, m.pod.Spec.NodeName)
+		}
+	}
+	return nodes
+}
+
+// unconfined reports whether the next member that is placed decides the domain of a packed gang.
+func (e *entry) unconfined() bool { return e.wants.topology.Required && e.confined == domain{} }
+
+// confine keeps a packed gang in the domain of the first of the nodes that is in one.
+func (e *entry) confine(infos fwk.NodeInfoLister, nodes ...string) {
+	key := e.wants.topology.Key
+	for _, node := range nodes {
+		if info, err := infos.Get(node); err == nil {
+			if value, ok := info.Node().Labels[key]; ok {
+				e.confined = domain{key, value}
+				return
+			}
+		}
+	}
+}
+
+// confinement returns the domain that a member may not leave now.
+func (e *entry) confinement() domain {
+	if e.gang.Round() == 0 && !e.wants.topology.Required {
+		return domain{}
+	}
+	return e.confined
+}
+
+// knownNode returns the node that a member was given before, or empty.
+func (e *entry) knownNode(uid types.UID) string {
+	if b := e.books.of[uid]; b != nil && b.kind != bookedForRound {
+		if b.kind == bookedByVictims && !e.preempting.cleared {
+			return ""
+		}
+		return b.node
+	}
+	if e.gang.KeepsNode(uid) {
+		return e.pods[uid].node
+	}
+	return e.pods[uid].pod.Status.NominatedNodeName
+}
+
+// searchedInVain reports whether the gang still lacks its quorum and its last search for victims failed.
+func (e *entry) searchedInVain() bool {
+	phase := e.gang.Phase()
+	return !e.search.at.IsZero() && (phase == gang.Queued || phase == gang.Gathering || phase == gang.Backoff)
+}
+
+// answerBarrier answers the members at the barrier for which the gang has decided. Each channel has room for its
+// one answer.
+func (e *entry) answerBarrier() {
+	departures := e.gang.Departures()
+	if departures == e.answered {
+		return
+	}
+	e.answered = departures
+	for uid, answer := range e.barrier {
+		if arrival, detail := e.gang.Verdict(uid); arrival != gang.ArrivalWait {
+			answer <- verdict{arrival, detail}
+			delete(e.barrier, uid)
+		}
+	}
+}
+
+// roundEnded records the result of a failed round: any freed room may help, and the round's domain has been tried.
+func (e *entry) roundEnded(now time.Time) {
+	if e.gang.Phase() != gang.Backoff {
+		return
+	}
+	e.refusal = refusal{missing: 1, at: now}
+	switch e.gang.Last().Cause {
+	case gang.CauseUnschedulable, gang.CauseRefused, gang.CauseTimeout:
+		if e.confined != (domain{}) {
+			if e.tried == nil {
+				e.tried = map[string]bool{}
+			}
+			e.tried[e.confined.value] = true
+			e.gang.Retry(now) // in the next domain, at once
+		}
+	default:
+	}
+	e.confined = domain{}
+}

@@ -1,0 +1,13 @@
+package gang
+
+import "k8s.io/apimachinery/pkg/types"
+
+// Preparing returns how many members have been let go, and can still be sent back.
+func (g *Gang) Preparing() int { return g.preparing() }
+
+// Holds reports whether a member holds something that its rejection would free: from Permit until its bind
+// is on the way or it is unreserved.
+func (g *Gang) Holds(uid types.UID) bool {
+	m, known := g.members[uid]
+	return known && m.holds
+}
