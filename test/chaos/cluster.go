@@ -1,0 +1,332 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/controlplane"
+	"zonewise.dev/manifests"
+	"zonewise.dev/test/internal/audit"
+)
+
+// waitTimeout bounds waits that are no promise of the scheduler: far above what any of them takes.
+const waitTimeout = 3 * time.Minute
+
+// schedulerUser is the identity of the scheduler: the ServiceAccount of manifests/rbac.
+var schedulerUser = envtest.User{
+	Name:   "system:serviceaccount:kube-system:zonewise-scheduler",
+	Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"},
+}
+
+// recorded is what the API server's audit log has: what schedulers ask to be written, with the answers.
+var recorded = []auditv1.PolicyRule{
+	{Level: auditv1.LevelNone, Resources: []auditv1.GroupResources{{Group: "", Resources: []string{"events"}}, {Group: "events.k8s.io"}}},
+	{Level: auditv1.LevelRequestResponse, Users: []string{schedulerUser.Name}, Verbs: []string{"create", "update", "patch", "delete", "deletecollection"}},
+}
+
+// scheme has the types of a run.
+var scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(s))
+	utilruntime.Must(apiextensionsv1.AddToScheme(s))
+	utilruntime.Must(schedulingv1alpha1.AddToScheme(s))
+	utilruntime.Must(v1alpha1.AddToScheme(s))
+	return s
+}()
+
+// cluster is a control plane whose processes can be killed and started again.
+type cluster struct {
+	plane      *controlplane.ControlPlane
+	admin      *rest.Config
+	client     client.Client // an administrator's, without a limit
+	audit      *audit.Log
+	kubeconfig string // the scheduler's
+	etcd       *process
+	apiserver  *process
+}
+
+// process is etcd or kube-apiserver. envtest starts it the first time, through a script that notes how.
+type process struct {
+	script, program string
+	log             *os.File
+
+	mu   sync.Mutex // guards what follows
+	cmd  *exec.Cmd  // since it was started again
+	done chan struct{}
+}
+
+// newProcess writes the script. fsync stays on: what etcd has confirmed must survive.
+func newProcess(assets, dir, name string, log *os.File) (*process, error) {
+	p := &process{script: filepath.Join(dir, name), program: filepath.Join(assets, name), log: log}
+	script := fmt.Sprintf(`#!/bin/sh
+for arg do
+	shift
+	case $arg in --unsafe-no-fsync*) continue ;; esac
+	set -- "$@" "$arg"
+done
+printf '%%s\n' "$@" >%[1]s.args
+echo $$ >%[1]s.pid
+exec %[2]s "$@"
+`, p.script, p.program)
+	return p, os.WriteFile(p.script, []byte(script), 0o700)
+}
+
+// kill ends the process by a signal, and returns when it is gone.
+func (p *process) kill(sig syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd != nil {
+		err := p.cmd.Process.Signal(sig)
+		<-p.done
+		p.cmd = nil
+		return err
+	}
+	content, err := os.ReadFile(p.script + ".pid")
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil {
+		return err
+	}
+	if err := syscall.Kill(pid, sig); err != nil {
+		return err
+	}
+	// envtest waits for it; it is gone when its number is.
+	for deadline := time.Now().Add(waitTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			return nil
+		}
+	}
+	return fmt.Errorf("process %d of %s does not end", pid, p.program)
+}
+
+// start starts it again, as it was started first.
+func (p *process) start() error {
+	content, err := os.ReadFile(p.script + ".args")
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cmd = exec.Command(p.program, strings.Split(strings.TrimSpace(string(content)), "\n")...)
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	if err := p.cmd.Start(); err != nil {
+		p.cmd = nil
+		return err
+	}
+	done, cmd := make(chan struct{}), p.cmd
+	p.done = done
+	go func() {
+		defer close(done)
+		_ = cmd.Wait() // it is killed
+	}()
+	return nil
+}
+
+// stop ends what was started again.
+func (p *process) stop() {
+	p.mu.Lock()
+	running := p.cmd != nil
+	p.mu.Unlock()
+	if running {
+		_ = p.kill(syscall.SIGKILL)
+	}
+}
+
+// startCluster starts a control plane with its files in dir, and installs the scheduler's permissions and the custom resources.
+func startCluster(ctx context.Context, root, dir string) (_ *cluster, err error) {
+	assets := os.Getenv("KUBEBUILDER_ASSETS")
+	if assets == "" {
+		assets = filepath.Join(root, "bin")
+	}
+	log, err := os.Create(filepath.Join(dir, "controlplane.log"))
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{}
+	etcd, errEtcd := newProcess(assets, dir, "etcd", log)
+	server, errServer := newProcess(assets, dir, "kube-apiserver", log)
+	events, flags, errAudit := audit.New(dir, recorded...)
+	if err := errors.Join(errEtcd, errServer, errAudit); err != nil {
+		return nil, err
+	}
+	c.etcd, c.apiserver, c.audit = etcd, server, events
+	// The recorder reads all of etcd's history, and the files as a whole.
+	flags["etcd-compaction-interval"], flags["storage-media-type"], flags["audit-log-maxsize"] = "0", "application/json", "100000"
+	c.plane, err = controlplane.Start(controlplane.Options{
+		Dir: dir, Data: dir, Scheme: scheme, Flags: flags, Etcd: etcd.script, APIServer: server.script, Output: io.Writer(log),
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.stop())
+		}
+	}()
+	c.admin = rest.CopyConfig(c.plane.Config)
+	c.admin.QPS, c.admin.Timeout = -1, 10*time.Second
+	if c.client, err = client.New(c.admin, client.Options{Scheme: scheme}); err != nil {
+		return nil, err
+	}
+	if c.kubeconfig, err = c.plane.Kubeconfig("scheduler", schedulerUser); err != nil {
+		return nil, err
+	}
+	if err := c.installPermissions(ctx); err != nil {
+		return nil, err
+	}
+	return c, c.installCRDs(ctx)
+}
+
+func (c *cluster) stop() error {
+	c.apiserver.stop()
+	c.etcd.stop()
+	return c.plane.Stop()
+}
+
+// installPermissions creates the roles and bindings of manifests/rbac.
+func (c *cluster) installPermissions(ctx context.Context) error {
+	decoder := serializer.NewCodecFactory(scheme).UniversalDeserializer()
+	return fs.WalkDir(manifests.FS, "rbac", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || entry.Name() == "kustomization.yaml" {
+			return err
+		}
+		file, err := manifests.FS.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		for documents := yaml.NewYAMLToJSONDecoder(file); ; {
+			var raw runtime.RawExtension
+			if err := documents.Decode(&raw); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			obj, _, err := decoder.Decode(raw.Raw, nil, nil)
+			if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			switch obj := obj.(type) {
+			case *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding, *rbacv1.Role, *rbacv1.RoleBinding:
+				if err := c.client.Create(ctx, obj.(client.Object)); err != nil {
+					return fmt.Errorf("%s: %w", path, err)
+				}
+			}
+		}
+	})
+}
+
+// definitions are the files of the custom resources.
+func definitions() envtest.CRDInstallOptions {
+	o := envtest.CRDInstallOptions{Scheme: scheme, MaxTime: waitTimeout, PollInterval: 50 * time.Millisecond}
+	for _, name := range []string{"scheduling.x-k8s.io_podgroups", "zonewise.dev_zonereservations", "zonewise.dev_zonespreadpolicies"} {
+		content, err := manifests.FS.ReadFile("crds/" + name + ".yaml")
+		utilruntime.Must(err) // it is compiled in
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		utilruntime.Must(yaml.UnmarshalStrict(content, crd))
+		o.CRDs = append(o.CRDs, crd)
+	}
+	return o
+}
+
+// installCRDs installs the custom resources and waits until they are served.
+func (c *cluster) installCRDs(ctx context.Context) error {
+	return persist(ctx, func() error {
+		_, err := envtest.InstallCRDs(c.admin, definitions())
+		return err
+	})
+}
+
+// uninstallCRDs deletes them, with all objects of these kinds, and waits until they are gone.
+func (c *cluster) uninstallCRDs(ctx context.Context) error {
+	o := definitions()
+	return persist(ctx, func() error {
+		if err := envtest.UninstallCRDs(c.admin, o); err != nil {
+			return err
+		}
+		for _, crd := range o.CRDs {
+			err := c.client.Get(ctx, client.ObjectKeyFromObject(crd), &apiextensionsv1.CustomResourceDefinition{})
+			if err == nil {
+				return fmt.Errorf("%s is still there", crd.Name)
+			} else if client.IgnoreNotFound(err) != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// serves waits until the API server is ready.
+func (c *cluster) serves(ctx context.Context) error {
+	web, err := rest.HTTPClientFor(c.admin)
+	if err != nil {
+		return err
+	}
+	return persist(ctx, func() error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.admin.Host+"/readyz", http.NoBody)
+		if err != nil {
+			return err
+		}
+		response, err := web.Do(request)
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("the API server is not ready: %s", response.Status)
+		}
+		return nil
+	})
+}
+
+// persist tries again until it succeeds, waitTimeout has passed, or ctx ends: the API server may be away.
+func persist(ctx context.Context, try func() error) error {
+	deadline := time.Now().Add(waitTimeout)
+	for {
+		err := try()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		if pause(ctx, 100*time.Millisecond) != nil {
+			return err
+		}
+	}
+}
+
+// pause waits, or returns an error when ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,88 @@
+// Command run makes a chaos run and prints what the judges say of it. Its exit code is 1 when one of them found something.
+//
+//	go run ./test/chaos/run -seed 1 -duration 5m
+//	go run ./test/chaos/run -record dist/chaos/1/record.json.gz
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"zonewise.dev/test/chaos"
+	"zonewise.dev/test/chaos/history"
+	"zonewise.dev/test/chaos/judge"
+	"zonewise.dev/test/internal/program"
+)
+
+func main() {
+	seed := flag.Uint64("seed", 1, "what is done, and when, follows from it")
+	duration := flag.Duration("duration", 5*time.Minute, "until the last fault is over")
+	recorded := flag.String("record", "", "judge this record again instead")
+	flag.Parse()
+	klog.SetLogger(logr.Discard())
+	ctrllog.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *seed, *duration, *recorded); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		stop()
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, seed uint64, duration time.Duration, recorded string) error {
+	var record *history.Record
+	var err error
+	if recorded != "" {
+		record, err = history.Load(recorded)
+	} else {
+		record, err = play(ctx, seed, duration)
+	}
+	if err != nil {
+		return err
+	}
+	verdicts := judge.All(record)
+	chaos.Summarize(os.Stdout, record, verdicts)
+	if judge.Failed(verdicts) {
+		return errors.New("the run has not kept what the design promises")
+	}
+	return nil
+}
+
+func play(ctx context.Context, seed uint64, duration time.Duration) (*history.Record, error) {
+	root, err := os.Getwd()
+	if err != nil {
+		return nil, err
+	}
+	scheduler, err := program.Scheduler(root)
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(root, "dist", "chaos", fmt.Sprint(seed))
+	if err := os.RemoveAll(dir); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	record, err := chaos.Run(ctx, chaos.Options{
+		Seed: seed, Duration: duration, Root: root, Program: scheduler, Dir: dir,
+		Logf: func(format string, args ...any) {
+			fmt.Printf("%6s  %s\n", time.Since(start).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("seed %d: %w; its logs are in %s", seed, err, dir)
+	}
+	fmt.Printf("the record and the logs are in %s\n", dir)
+	return record, nil
+}
