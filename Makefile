@@ -20,6 +20,9 @@ CASES ?=
 # How many turns the series of a case take against one another; 0 measures them one after the other.
 TURNS ?= 0
 WORKLOAD ?=
+# How long "make chaos" disturbs the schedulers, and what its faults follow from.
+DURATION ?= 5m
+SEED ?= 1
 # Arguments of go test, as in: make integration TEST_ARGS='-run TestPermitGate'
 export TEST_ARGS ?=
 BENCH_GROUPS ?=
@@ -70,6 +73,10 @@ bench: need-go ## Run the benchmarks, with tables of ratios (BENCH_GROUPS='zones
 .PHONY: bench-e2e
 bench-e2e: controlplane ## Compare whole schedulers with upstream's scheduler_perf; results add up (RUNS=5 TURNS=0 CASES= WORKLOAD=)
 	@cd test/performance/e2e && go run . -runs '$(RUNS)' -turns '$(TURNS)' -cases '$(CASES)' -workload '$(WORKLOAD)'
+
+.PHONY: chaos
+chaos: controlplane ## Kill, stop and cut off two schedulers under load, and judge the recorded history (DURATION=5m SEED=1)
+	@go run ./test/chaos/run -duration '$(DURATION)' -seed '$(SEED)'
 
 .PHONY: soak
 soak: need-go ## Run the property tests for long (SOAK_CHECKS=20000 cases each)

@@ -83,7 +83,7 @@ type process struct {
 
 // newProcess writes the script. fsync stays on: what etcd has confirmed must survive.
 func newProcess(assets, dir, name string, log *os.File) (*process, error) {
-	p := &process{script: filepath.Join(dir, name), program: filepath.Join(assets, name), log: log}
+	p := &process{script: filepath.Join(dir, "start-"+name), program: filepath.Join(assets, name), log: log}
 	script := fmt.Sprintf(`#!/bin/sh
 for arg do
 	shift
@@ -291,7 +291,7 @@ func (c *cluster) serves(ctx context.Context) error {
 		return err
 	}
 	return persist(ctx, func() error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.admin.Host+"/readyz", http.NoBody)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(c.admin.Host, "/")+"/readyz", http.NoBody)
 		if err != nil {
 			return err
 		}

@@ -214,7 +214,7 @@ func (r *run) forget(ctx context.Context) error {
 		}
 		metrics, err := leader.metrics(ctx)
 		if err == nil {
-			r.record.Remains, r.record.Goroutines[1] = metrics, metrics["go_goroutines"]
+			r.record.Remains, r.record.Goroutines[1] = judge.OfNothing(metrics), metrics["go_goroutines"]
 		}
 		if err == nil && !judge.Remains(r.record) || time.Now().After(deadline) {
 			return nil

@@ -23,6 +23,7 @@ var (
 		"bench":        "test/docs TestBenchmarksExist", // and the benchmarks are compiled with the tests of their package
 		"bench-e2e":    "test/performance/e2e TestSmallestWorkloads",
 		"build":        "hack/tests/lib_test.sh",
+		"chaos":        "test/chaos TestSeeds",
 		"controlplane": "hack/test.sh", // its first step
 		"demo":         "test/demo TestDemo",
 		"image":        "hack/image TestPushAttachesTheSBOMs",
@@ -43,6 +44,7 @@ var (
 		"sudo install bin/zonewise /usr/local/bin/kubectl-zonewise":                    "test/cli TestCommandLine",
 		"source <(zonewise completion bash)":                                           "cmd/zonewise TestCompletion",
 		"zonewise snapshot cluster.json.gz":                                            "test/cli TestCommandLine",
+		"go run ./test/chaos/run -record dist/chaos/7/record.json.gz":                  "test/chaos/run TestJudgeAgain",
 		"cd test/performance/e2e && go run . -table":                                   "test/performance/e2e TestTable",
 		"cd test/performance/e2e && go run . -table -turns 12":                         "test/performance/e2e TestTurnTable",
 		"export KUBECONFIG=/tmp/zonewise-demo-1234567890/admin.kubeconfig":             "test/demo TestDemo",

@@ -193,6 +193,17 @@ var nothing = []string{
 	"zonewise_reservecache_held_cpu_cores", "zonewise_permitgate_gangs", "zonewise_permitgate_waiting_members", "zonewise_permitgate_partly_bound_gangs",
 }
 
+// OfNothing picks those metrics.
+func OfNothing(metrics map[string]float64) map[string]float64 {
+	out := map[string]float64{}
+	for _, name := range nothing {
+		if value, there := metrics[name]; there {
+			out[name] = value
+		}
+	}
+	return out
+}
+
 // Remains reports whether a leader has more than nothing, by its metrics.
 func Remains(r *history.Record) bool {
 	return slices.ContainsFunc(nothing, func(name string) bool { return r.Remains[name] != 0 }) || r.Goroutines[1] > r.Goroutines[0]+moreGoroutines
