@@ -104,7 +104,9 @@ func (f *faults) signalLeader(ctx context.Context, sig syscall.Signal) (*begun, 
 	}
 	return &begun{target: r.name, end: func(ctx context.Context) error {
 		if sig == syscall.SIGSTOP {
-			_ = r.signal(syscall.SIGCONT) // it may have been killed meanwhile
+			if err := r.signal(syscall.SIGCONT); err != nil {
+				return err
+			}
 		}
 		_, err := f.replicas.leader(ctx)
 		return err

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -39,6 +40,7 @@ type replicas struct {
 
 	mu      sync.Mutex // guards what follows
 	number  int
+	since   map[string]time.Time // the start of each that there was
 	running map[*replica]bool
 
 	wait sync.WaitGroup
@@ -53,7 +55,7 @@ type replica struct {
 
 // startReplicas starts them, until ctx ends and stopped is called.
 func startReplicas(ctx context.Context, c *cluster, program, dir string) (*replicas, error) {
-	rs := &replicas{program: program, dir: dir, kubeconfig: c.kubeconfig, running: map[*replica]bool{}, config: filepath.Join(dir, "scheduler.yaml")}
+	rs := &replicas{program: program, dir: dir, kubeconfig: c.kubeconfig, running: map[*replica]bool{}, since: map[string]time.Time{}, config: filepath.Join(dir, "scheduler.yaml")}
 	content, err := config.FS.ReadFile("second-scheduler.yaml")
 	if err != nil {
 		return nil, err
@@ -104,6 +106,7 @@ func (rs *replicas) run(ctx context.Context) error {
 	rs.mu.Lock()
 	rs.number++
 	r := &replica{name: fmt.Sprintf("replica-%d", rs.number), address: address}
+	rs.since[r.name] = time.Now()
 	rs.mu.Unlock()
 	log, err := os.Create(filepath.Join(rs.dir, r.name+".log"))
 	if err != nil {
@@ -132,6 +135,13 @@ func (rs *replicas) run(ctx context.Context) error {
 // stopped waits until all have ended, when the ctx that they were started with has.
 func (rs *replicas) stopped() { rs.wait.Wait() }
 
+// started returns the start of each that there was, by its name.
+func (rs *replicas) started() map[string]time.Time {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return maps.Clone(rs.since)
+}
+
 // all lists those that run.
 func (rs *replicas) all() (out []*replica) {
 	rs.mu.Lock()
@@ -157,7 +167,13 @@ func (rs *replicas) leader(ctx context.Context) (*replica, error) {
 	return leader, err
 }
 
-func (r *replica) signal(sig syscall.Signal) error { return r.cmd.Process.Signal(sig) }
+// signal sends a signal, unless the process has ended by itself.
+func (r *replica) signal(sig syscall.Signal) error {
+	if err := r.cmd.Process.Signal(sig); !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
+}
 
 // scraper asks replicas, whose certificates are their own.
 var scraper = &http.Client{

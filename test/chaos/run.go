@@ -105,6 +105,8 @@ func (r *run) prepare(ctx context.Context) error {
 			objects = append(objects, newNode(z, n+1))
 		}
 	}
+	d := newDemand()
+	objects = append(append(objects, asObjects(d.policies)...), asObjects(d.reservations)...)
 	for _, o := range objects {
 		if err := r.cluster.client.Create(ctx, o); err != nil {
 			return err
@@ -236,6 +238,7 @@ func (r *run) finish(ctx context.Context) (err error) {
 	if r.record.Requests, err = requests(r.cluster.audit); err != nil {
 		return err
 	}
+	r.record.Started = r.replicas.started()
 	r.record.Attribute()
 	return r.record.Save(filepath.Join(r.Dir, "record.json.gz"))
 }

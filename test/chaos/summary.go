@@ -40,7 +40,8 @@ func Summarize(w io.Writer, r *history.Record, verdicts []judge.Verdict) {
 	if r.Settled.IsZero() {
 		fmt.Fprintln(w, "not all that fits was bound")
 	} else {
-		fmt.Fprintf(w, "all that fits was bound %s after the last fault\n", r.Settled.Sub(r.Quiet).Round(100*time.Millisecond))
+		fmt.Fprintf(w, "all that fits was bound %s after the last fault, %s after the last change\n",
+			r.Settled.Sub(lastFault(r)).Round(100*time.Millisecond), r.Settled.Sub(r.Quiet).Round(100*time.Millisecond))
 	}
 	fmt.Fprintf(w, "goroutines of the leader: %v before the first pod, %v at the end\n", r.Goroutines[0], r.Goroutines[1])
 	writes(w, r, x)
@@ -58,6 +59,15 @@ func Summarize(w io.Writer, r *history.Record, verdicts []judge.Verdict) {
 			fmt.Fprintf(w, "%s: %s\n", v.Judge, found)
 		}
 	}
+}
+
+func lastFault(r *history.Record) (last time.Time) {
+	for _, f := range r.Faults {
+		if f.Ended.After(last) {
+			last = f.Ended
+		}
+	}
+	return last
 }
 
 // writes prints what schedulers have written.

@@ -25,6 +25,8 @@ type Record struct {
 	// Requests are what schedulers have asked for, also what was refused, in the order of the answers.
 	Requests []Request `json:"requests"`
 	Faults   []Fault   `json:"faults"`
+	// Started is when the replicas were started, by their names. What was there before is known to them.
+	Started map[string]time.Time `json:"started"`
 	// Quiet is when the last fault was over and nothing was changed any more but by schedulers; Settled is when all that fits
 	// was bound, or zero; Judged is when the waiting for it ended.
 	Quiet   time.Time `json:"quiet"`

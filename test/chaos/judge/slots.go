@@ -19,7 +19,7 @@ func foreignSlots(x *history.Index, v *Verdict) {
 			continue
 		}
 		node, known := history.Throughout(x.Nodes[l.Node()], l.Bound.Time.Add(-Known), l.Bound.Time.Add(Known))
-		if !known || x.Disturbed(l.Bound.Time.Add(-Known), l.Bound.Time.Add(Known)) {
+		if !known {
 			continue
 		}
 		var held amount

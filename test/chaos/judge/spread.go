@@ -20,8 +20,18 @@ type spread struct {
 	from, to time.Time       // what changed between is not certainly known
 }
 
+// knownFrom is before when a change must have been known to whoever bound a pod: when the change was older than Known, or than the
+// process, which has listed everything at its start.
+func knownFrom(x *history.Index, bind *history.Life) time.Time {
+	from := bind.Bound.Time.Add(-Known)
+	if started := x.Started[bind.Writer]; started.After(from) {
+		return started
+	}
+	return from
+}
+
 func newSpread(x *history.Index, bind *history.Life, selector *metav1.LabelSelector) *spread {
-	s := &spread{x: x, bind: bind, from: bind.Bound.Time.Add(-Known), to: bind.Bound.Time.Add(Known)}
+	s := &spread{x: x, bind: bind, from: knownFrom(x, bind), to: bind.Bound.Time.Add(Known)}
 	matches, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		matches = labels.Nothing()
@@ -108,7 +118,7 @@ func caps(x *history.Index, v *Verdict) {
 			continue
 		}
 		for _, spans := range x.Policies {
-			policy, known := history.Throughout(spans, l.Bound.Time.Add(-Known), l.Bound.Time)
+			policy, known := history.Throughout(spans, knownFrom(x, l), l.Bound.Time)
 			if !known || policy.Namespace != l.Pod.Namespace || policy.Spec.WhenUnsatisfiable == v1alpha1.ScheduleAnyway || !selects(&policy.Spec.PodSelector, l.Pod) {
 				continue
 			}
