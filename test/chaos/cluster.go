@@ -76,9 +76,10 @@ type process struct {
 	script, program string
 	log             *os.File
 
-	mu   sync.Mutex // guards what follows
-	cmd  *exec.Cmd  // since it was started again
-	done chan struct{}
+	mu     sync.Mutex // guards what follows
+	killed bool       // the one that envtest started
+	cmd    *exec.Cmd  // since it was started again, and until it is killed
+	done   chan struct{}
 }
 
 // newProcess writes the script. fsync stays on: what etcd has confirmed must survive.
@@ -107,6 +108,9 @@ func (p *process) kill(sig syscall.Signal) error {
 		p.cmd = nil
 		return err
 	}
+	if p.killed {
+		return nil
+	}
 	content, err := os.ReadFile(p.script + ".pid")
 	if err != nil {
 		return err
@@ -118,6 +122,7 @@ func (p *process) kill(sig syscall.Signal) error {
 	if err := syscall.Kill(pid, sig); err != nil {
 		return err
 	}
+	p.killed = true
 	// envtest waits for it; it is gone when its number is.
 	for deadline := time.Now().Add(waitTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
@@ -148,16 +153,6 @@ func (p *process) start() error {
 		_ = cmd.Wait() // it is killed
 	}()
 	return nil
-}
-
-// stop ends what was started again.
-func (p *process) stop() {
-	p.mu.Lock()
-	running := p.cmd != nil
-	p.mu.Unlock()
-	if running {
-		_ = p.kill(syscall.SIGKILL)
-	}
 }
 
 // startCluster starts a control plane with its files in dir, and installs the scheduler's permissions and the custom resources.
@@ -206,9 +201,8 @@ func startCluster(ctx context.Context, root, dir string) (_ *cluster, err error)
 }
 
 func (c *cluster) stop() error {
-	c.apiserver.stop()
-	c.etcd.stop()
-	return c.plane.Stop()
+	// One that is asked to end waits for etcd, which may be gone.
+	return errors.Join(c.apiserver.kill(syscall.SIGKILL), c.etcd.kill(syscall.SIGKILL), c.plane.Stop())
 }
 
 // installPermissions creates the roles and bindings of manifests/rbac.

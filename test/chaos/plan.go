@@ -71,14 +71,14 @@ func newPlan(seed uint64, length time.Duration) *plan {
 		kind string
 		of   int
 	}{
-		{"scale", 5}, {"roll", 2}, {"finish", 2}, {"gang", 6}, {"delete gang", 2}, {"halve gang", 2}, {"restore gang", 3},
+		{"scale", 6}, {"roll", 6}, {"finish", 2}, {"gang", 6}, {"delete gang", 2}, {"halve gang", 2}, {"restore gang", 3},
 		{"minMember", 2}, {"demand", 3}, {"reservation", 2}, {"policy", 1},
 	}
 	total := 0
 	for _, w := range weights {
 		total += w.of
 	}
-	for at := time.Duration(0); at < length; at += time.Duration(200+dice.IntN(1200)) * time.Millisecond {
+	for at := time.Duration(0); at < length; at += time.Duration(100+dice.IntN(700)) * time.Millisecond {
 		n, i := dice.IntN(total), 0
 		for n >= weights[i].of {
 			n -= weights[i].of

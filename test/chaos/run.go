@@ -23,6 +23,8 @@ const (
 	staysFor = 5 * time.Second
 	// settleTimeout ends the wait for what fits; it is more than judge.BoundWithin, so that the summary can say how late it was.
 	settleTimeout = 2 * judge.BoundWithin
+	// restsFor is for how long the goroutines of a leader without pods have become no more.
+	restsFor = 2 * time.Second
 	// forgetTimeout is by when nothing is left of what has been deleted.
 	forgetTimeout = time.Minute
 )
@@ -243,19 +245,21 @@ func (r *run) finish(ctx context.Context) (err error) {
 	return r.record.Save(filepath.Join(r.Dir, "record.json.gz"))
 }
 
-// goroutines are those of a replica when it has come to rest after its start.
-func goroutines(ctx context.Context, leader *replica) (float64, error) {
-	last := 0.0
-	err := persist(ctx, func() error {
+// goroutines are those of a replica when it has come to rest after its start: as many for a while.
+func goroutines(ctx context.Context, leader *replica) (most float64, err error) {
+	var since time.Time
+	err = persist(ctx, func() error {
 		metrics, err := leader.metrics(ctx)
 		if err != nil {
 			return err
 		}
-		if now := metrics["go_goroutines"]; now > last {
-			last = now
-			return fmt.Errorf("%v goroutines", now)
+		if now := metrics["go_goroutines"]; now > most {
+			most, since = now, time.Now()
+		}
+		if time.Since(since) < restsFor {
+			return fmt.Errorf("%v goroutines", most)
 		}
 		return nil
 	})
-	return last, err
+	return most, err
 }

@@ -185,7 +185,7 @@ func weight(policy *v1alpha1.ZoneSpreadPolicy, zone string) int64 {
 
 // moreGoroutines is by how many the leader may have more at the end than the first one had before the first pod: connections
 // and their readers come and go.
-const moreGoroutines = 60
+const moreGoroutines = 120
 
 // nothing are the metrics of which nothing remains when all is deleted.
 var nothing = []string{

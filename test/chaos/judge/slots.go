@@ -2,6 +2,7 @@ package judge
 
 import (
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -9,6 +10,9 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/test/chaos/history"
 )
+
+// written is by when a leader has written into a status which slots it holds: within a second, and late when the API server is away.
+const written = 10 * time.Second
 
 // foreignSlots: no pod is bound into a slot that is held for others, unless its priority is higher. Slots are in the memory of
 // the leader, and in the status soon after: a slot counts if the status had it unused for as long before and after the bind as
@@ -18,7 +22,7 @@ func foreignSlots(x *history.Index, v *Verdict) {
 		if l.Bound == history.Never {
 			continue
 		}
-		node, known := history.Throughout(x.Nodes[l.Node()], l.Bound.Time.Add(-Known), l.Bound.Time.Add(Known))
+		node, known := history.Throughout(x.Nodes[l.Node()], l.Bound.Time.Add(-written), l.Bound.Time.Add(written))
 		if !known {
 			continue
 		}
@@ -39,7 +43,7 @@ func foreignSlots(x *history.Index, v *Verdict) {
 
 // heldFrom is what a reservation certainly held on the pod's node, and not for the pod.
 func heldFrom(x *history.Index, spans []history.Span[*v1alpha1.ZoneReservation], l *history.Life) amount {
-	from, to := l.Bound.Time.Add(-Known), l.Bound.Time.Add(Known)
+	from, to := l.Bound.Time.Add(-written), l.Bound.Time.Add(written)
 	versions := history.During(spans, from, to)
 	if len(versions) == 0 || versions[0].From.Time.After(from) || versions[len(versions)-1].To.Time.Before(to) {
 		return amount{} // it was not there all the time
