@@ -106,7 +106,7 @@ func newPlan(seed uint64, length time.Duration) *plan {
 				break
 			}
 			faults = append(faults, fault{at: at, lasts: lasts, kind: kind.name, a: dice.IntN(1 << 16), b: dice.IntN(1 << 16)})
-			at += lasts + time.Duration(2000+dice.IntN(8000))*time.Millisecond
+			at += lasts + time.Duration(5000+dice.IntN(15000))*time.Millisecond
 		}
 		p.lanes = append(p.lanes, faults)
 	}

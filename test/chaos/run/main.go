@@ -29,25 +29,26 @@ func main() {
 	seed := flag.Uint64("seed", 1, "what is done, and when, follows from it")
 	duration := flag.Duration("duration", 5*time.Minute, "until the last fault is over")
 	recorded := flag.String("record", "", "judge this record again instead")
+	scheduler := flag.String("scheduler", "", "run this program instead of bin/zonewise-scheduler, which is built")
 	flag.Parse()
 	klog.SetLogger(logr.Discard())
 	ctrllog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *seed, *duration, *recorded); err != nil {
+	if err := run(ctx, *seed, *duration, *scheduler, *recorded); err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, seed uint64, duration time.Duration, recorded string) error {
+func run(ctx context.Context, seed uint64, duration time.Duration, scheduler, recorded string) error {
 	var record *history.Record
 	var err error
 	if recorded != "" {
 		record, err = history.Load(recorded)
 	} else {
-		record, err = play(ctx, seed, duration)
+		record, err = play(ctx, seed, duration, scheduler)
 	}
 	if err != nil {
 		return err
@@ -60,14 +61,15 @@ func run(ctx context.Context, seed uint64, duration time.Duration, recorded stri
 	return nil
 }
 
-func play(ctx context.Context, seed uint64, duration time.Duration) (*history.Record, error) {
+func play(ctx context.Context, seed uint64, duration time.Duration, scheduler string) (*history.Record, error) {
 	root, err := os.Getwd()
 	if err != nil {
 		return nil, err
 	}
-	scheduler, err := program.Scheduler(root)
-	if err != nil {
-		return nil, err
+	if scheduler == "" {
+		if scheduler, err = program.Scheduler(root); err != nil {
+			return nil, err
+		}
 	}
 	dir := filepath.Join(root, "dist", "chaos", fmt.Sprint(seed))
 	if err := os.RemoveAll(dir); err != nil {
