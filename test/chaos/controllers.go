@@ -34,8 +34,9 @@ type controllers struct {
 	demand *demand
 	made   int
 	// steady is how many looks in a row have found nothing to do.
-	steady int
-	ended  bool
+	steady  int
+	pending int // pods that wait, at the last look
+	ended   bool
 }
 
 // run works until ctx ends.
@@ -68,6 +69,13 @@ func (c *controllers) isSteady() bool {
 	return c.steady >= 3
 }
 
+// waiting is how many pods waited at the last look.
+func (c *controllers) waiting() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.pending
+}
+
 // look compares the cluster with the demand, and does what is to do.
 func (c *controllers) look(ctx context.Context) {
 	c.mu.Lock()
@@ -95,6 +103,14 @@ func (c *controllers) look(ctx context.Context) {
 		errs = append(errs, err)
 		if kept {
 			live[pod.Labels[appLabel]] = append(live[pod.Labels[appLabel]], pod)
+		}
+	}
+	c.pending = 0
+	for _, pods := range live {
+		for _, pod := range pods {
+			if pod.Spec.NodeName == "" {
+				c.pending++
+			}
 		}
 	}
 	wanted := map[string]bool{}

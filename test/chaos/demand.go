@@ -110,6 +110,8 @@ func (d *demand) apply(s step) {
 		d.restarts[d.services[s.a%len(d.services)].name] += 1 + s.b%3
 	case "finish":
 		d.finishes[d.fillers.name] += 1 + s.b%4
+	case "burst":
+		d.restarts[d.fillers.name] += 3 * schedulerQPS
 	case "gang":
 		d.addGang(s)
 	case "demand":

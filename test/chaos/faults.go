@@ -18,13 +18,16 @@ import (
 	"zonewise.dev/test/chaos/history"
 )
 
+// burstTimeout is how long a fault waits for a burst; without one it goes on.
+const burstTimeout = 10 * time.Second
+
 // faults does to a cluster what a plan says.
 type faults struct {
-	cluster  *cluster
-	replicas *replicas
-	logf     func(format string, args ...any)
+	cluster     *cluster
+	replicas    *replicas
+	controllers *controllers
+	logf        func(format string, args ...any)
 
-	// The API server is one: what stops it and etcd excludes what needs it to become another.
 	mu   sync.Mutex // guards what follows
 	done []history.Fault
 }
@@ -71,6 +74,7 @@ func (f *faults) begin(ctx context.Context, what fault) (*begun, error) {
 	case "leader asked to end":
 		return f.signalLeader(ctx, syscall.SIGTERM)
 	case "leader stopped":
+		f.burst(ctx)
 		return f.signalLeader(ctx, syscall.SIGSTOP)
 	case "API server restarted":
 		sig := []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM}[what.a%2]
@@ -111,6 +115,16 @@ func (f *faults) signalLeader(ctx context.Context, sig syscall.Signal) (*begun, 
 		_, err := f.replicas.leader(ctx)
 		return err
 	}}, r.signal(sig)
+}
+
+// burst gives the leader so much to bind that most of it waits for its turn.
+func (f *faults) burst(ctx context.Context) {
+	f.controllers.apply(step{kind: "burst"})
+	for deadline := time.Now().Add(burstTimeout); time.Now().Before(deadline); {
+		if f.controllers.waiting() > schedulerQPS || pause(ctx, tick) != nil {
+			return
+		}
+	}
 }
 
 // refuseBinds has an admission policy refuse all binds.

@@ -32,6 +32,9 @@ const schedulerName = "zonewise-scheduler"
 // lease is short, so that a run sees many leaders.
 var lease = struct{ duration, renew, retry time.Duration }{5 * time.Second, 4 * time.Second, 500 * time.Millisecond}
 
+// schedulerQPS is how many requests a second a scheduler sends: few, so that a leader that is stopped has binds waiting.
+const schedulerQPS = 20
+
 // replicas are two schedulers. What ends is started again, under another name.
 type replicas struct {
 	program, dir string
@@ -66,6 +69,7 @@ func startReplicas(ctx context.Context, c *cluster, program, dir string) (*repli
 	}
 	cfg.TypeMeta = metav1.TypeMeta{APIVersion: configv1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration"}
 	cfg.ClientConnection.Kubeconfig = rs.kubeconfig
+	cfg.ClientConnection.QPS, cfg.ClientConnection.Burst = schedulerQPS, schedulerQPS
 	cfg.LeaderElection.LeaderElect = ptr.To(true)
 	cfg.LeaderElection.LeaseDuration = metav1.Duration{Duration: lease.duration}
 	cfg.LeaderElection.RenewDeadline = metav1.Duration{Duration: lease.renew}

@@ -121,7 +121,7 @@ func (r *run) prepare(ctx context.Context) error {
 func (r *run) disturb(ctx context.Context) error {
 	p := newPlan(r.Seed, r.Duration)
 	r.controllers = &controllers{client: r.cluster.client, demand: newDemand()}
-	r.faults = &faults{cluster: r.cluster, replicas: r.replicas, logf: r.Logf}
+	r.faults = &faults{cluster: r.cluster, replicas: r.replicas, controllers: r.controllers, logf: r.Logf}
 	go r.controllers.run(ctx)
 	start := time.Now()
 	group, ctx := errgroup.WithContext(ctx)
@@ -136,17 +136,19 @@ func (r *run) disturb(ctx context.Context) error {
 	})
 	for _, lane := range p.lanes {
 		group.Go(func() error {
+			behind := time.Duration(0) // a lane falls behind on a slow machine
 			for _, f := range lane {
-				if err := pause(ctx, time.Until(start.Add(f.at))); err != nil {
+				if err := pause(ctx, time.Until(start.Add(f.at+behind))); err != nil {
 					return err
 				}
-				// On a slow machine a lane falls behind; what would begin after the end is left out.
+				// What would begin after the end is left out.
 				if time.Since(start) > r.Duration {
 					return nil
 				}
 				if err := r.faults.cause(ctx, f); err != nil {
 					return err
 				}
+				behind = max(behind, time.Since(start.Add(f.at+f.lasts)))
 			}
 			return nil
 		})
