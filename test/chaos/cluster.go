@@ -98,38 +98,53 @@ exec %[2]s "$@"
 	return p, os.WriteFile(p.script, []byte(script), 0o700)
 }
 
-// kill ends the process by a signal, and returns when it is gone.
-func (p *process) kill(sig syscall.Signal) error {
+// grace is how long a process has that was asked to end: an API server waits for its watches to end by themselves.
+const grace = 2 * time.Second
+
+// end ends the process by a signal, at the latest after its grace, and returns when it is gone.
+func (p *process) end(sig syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd != nil {
-		err := p.cmd.Process.Signal(sig)
-		<-p.done
-		p.cmd = nil
-		return err
-	}
-	if p.killed {
+	if p.killed && p.cmd == nil {
 		return nil
 	}
-	content, err := os.ReadFile(p.script + ".pid")
-	if err != nil {
-		return err
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(content)))
-	if err != nil {
-		return err
+	pid, gone := 0, func() bool { return false }
+	if p.cmd != nil {
+		done := p.done
+		pid, gone = p.cmd.Process.Pid, func() bool {
+			select {
+			case <-done:
+				return true
+			default:
+				return false
+			}
+		}
+	} else {
+		content, err := os.ReadFile(p.script + ".pid")
+		if err != nil {
+			return err
+		}
+		if pid, err = strconv.Atoi(strings.TrimSpace(string(content))); err != nil {
+			return err
+		}
+		// envtest waits for it; it is gone when its number is.
+		gone = func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 	}
 	if err := syscall.Kill(pid, sig); err != nil {
 		return err
 	}
-	p.killed = true
-	// envtest waits for it; it is gone when its number is.
-	for deadline := time.Now().Add(waitTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			return nil
+	p.killed, p.cmd = true, nil
+	start := time.Now()
+	for killed := sig == syscall.SIGKILL; !gone(); time.Sleep(10 * time.Millisecond) {
+		switch since := time.Since(start); {
+		case since > waitTimeout:
+			return fmt.Errorf("process %d of %s does not end", pid, p.program)
+		case since > grace && !killed:
+			killed = true
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended just now
 		}
 	}
-	return fmt.Errorf("process %d of %s does not end", pid, p.program)
+	return nil
 }
 
 // start starts it again, as it was started first.
@@ -202,7 +217,7 @@ func startCluster(ctx context.Context, root, dir string) (_ *cluster, err error)
 
 func (c *cluster) stop() error {
 	// One that is asked to end waits for etcd, which may be gone.
-	return errors.Join(c.apiserver.kill(syscall.SIGKILL), c.etcd.kill(syscall.SIGKILL), c.plane.Stop())
+	return errors.Join(c.apiserver.end(syscall.SIGKILL), c.etcd.end(syscall.SIGKILL), c.plane.Stop())
 }
 
 // installPermissions creates the roles and bindings of manifests/rbac.

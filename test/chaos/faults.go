@@ -83,14 +83,14 @@ func (f *faults) begin(ctx context.Context, what fault) (*begun, error) {
 				return err
 			}
 			return f.cluster.serves(ctx)
-		}}, f.cluster.apiserver.kill(sig)
+		}}, f.cluster.apiserver.end(sig)
 	case "etcd killed":
 		return &begun{end: func(ctx context.Context) error {
 			if err := f.cluster.etcd.start(); err != nil {
 				return err
 			}
 			return f.cluster.serves(ctx)
-		}}, f.cluster.etcd.kill(syscall.SIGKILL)
+		}}, f.cluster.etcd.end(syscall.SIGKILL)
 	case "binds refused":
 		return f.refuseBinds(ctx)
 	case "custom resources deleted":

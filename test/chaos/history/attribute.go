@@ -24,12 +24,13 @@ func (r *Record) Attribute() {
 	}
 	for i := range r.Requests {
 		q := &r.Requests[i]
-		if !q.Accepted() {
-			continue
+		if q.DryRun || !q.Accepted() && (!q.Binds() || q.Code < 500) {
+			continue // a bind that failed inside of the API server may have been done
 		}
 		switch {
 		case q.Binds():
-			if c := bound[string(q.UID)]; c != nil && c.Pod.Spec.NodeName == q.Node {
+			c := bound[string(q.UID)]
+			if c != nil && c.Writer == "" && c.Pod.Spec.NodeName == q.Node && !c.Time.Before(q.Received.Add(-lateness)) {
 				c.Writer = q.Writer
 			}
 		case q.Resource == "pods" && (q.Verb == "delete" || q.Subresource == "eviction"):
