@@ -92,9 +92,9 @@ func TestPlan(t *testing.T) {
 
 // TestDemand: whatever the steps, the demand is one that a cluster can be asked for.
 func TestDemand(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range uint64(10) {
 		d := newDemand()
-		for _, s := range newPlan(seed, 10*time.Minute).steps {
+		for _, s := range newPlan(seed, 2*time.Minute).steps {
 			d.apply(s)
 			names := map[string]bool{}
 			for _, s := range d.all() {

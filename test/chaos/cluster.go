@@ -108,7 +108,8 @@ func (p *process) end(sig syscall.Signal) error {
 	if p.killed && p.cmd == nil {
 		return nil
 	}
-	pid, gone := 0, func() bool { return false }
+	var pid int
+	var gone func() bool
 	if p.cmd != nil {
 		done := p.done
 		pid, gone = p.cmd.Process.Pid, func() bool {

@@ -71,8 +71,17 @@ func newPlan(seed uint64, length time.Duration) *plan {
 		kind string
 		of   int
 	}{
-		{"scale", 6}, {"roll", 6}, {"finish", 2}, {"gang", 6}, {"delete gang", 2}, {"halve gang", 2}, {"restore gang", 3},
-		{"minMember", 2}, {"demand", 3}, {"reservation", 2}, {"policy", 1},
+		{"scale", 6},
+		{"roll", 6},
+		{"finish", 2},
+		{"gang", 6},
+		{"delete gang", 2},
+		{"halve gang", 2},
+		{"restore gang", 3},
+		{"minMember", 2},
+		{"demand", 3},
+		{"reservation", 2},
+		{"policy", 1},
 	}
 	total := 0
 	for _, w := range weights {

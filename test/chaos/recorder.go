@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -111,7 +112,7 @@ func understand(c *history.Change, key string, value []byte) (bool, error) {
 func (r *recorder) record() ([]history.Change, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.changes[:len(r.changes):len(r.changes)], r.failure
+	return slices.Clip(r.changes), r.failure
 }
 
 // catchUp waits until everything has been seen that was written before the call.
