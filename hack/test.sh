@@ -127,7 +127,7 @@ need_command() {
 step_controlplane() { "$ROOT/hack/controlplane/build.sh"; }
 
 step_go() {
-	local pkgs longest='test/(integration|manifests|sim|demo|image|cli)$|cmd/zonewise$'
+	local pkgs longest='test/(integration|manifests|chaos|sim|demo|image|cli)$|cmd/zonewise$'
 	local -a leave_out=()
 	need_tool helm
 	need_command chromium 'install Chromium or Chrome, with which test/board looks at the page of "zonewise board"' \
