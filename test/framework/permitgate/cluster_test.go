@@ -333,11 +333,11 @@ func (c *cluster) nominated(node string) int {
 // quiet waits until the scheduler has nothing to do for as long as the clock is not put forward.
 func (c *cluster) quiet(t testing.TB) {
 	t.Helper()
-	since, cycles := time.Now(), c.cycles.Load()
+	since, done := time.Now(), c.cycles.Load()+c.patches.Load()
 	require.Eventually(t, func() bool {
 		queue := c.scheduler.SchedulingQueue
-		if now := c.cycles.Load(); now != cycles || !c.shared.Idle() || len(queue.PodsInActiveQ())+len(queue.InFlightPods()) > len(c.mishap.waiting()) {
-			since, cycles = time.Now(), now
+		if now := c.cycles.Load() + c.patches.Load(); now != done || !c.shared.Idle() || len(queue.PodsInActiveQ())+len(queue.InFlightPods()) > len(c.mishap.waiting()) {
+			since, done = time.Now(), now
 		}
 		return time.Since(since) > quietFor
 	}, soon, tick)
