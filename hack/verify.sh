@@ -62,7 +62,7 @@ modules_of() {
 }
 
 # check_image builds the image for all platforms, from two checkouts, and compares; "make test" does for this machine's.
-check_image() { (cd "$ROOT" && PLATFORMS=linux/amd64,linux/arm64 go test -count=1 -run '^Test(Image|TwoCheckouts|NothingOf|SBOM)' ./test/image); }
+check_image() { (cd "$ROOT" && PLATFORMS=linux/amd64,linux/arm64 go test -timeout 30m -count=1 -run '^Test(Image|TwoCheckouts|NothingOf|SBOM)' ./test/image); }
 
 # check_scripts: what bash cannot parse would only show when the script is run.
 check_scripts() {

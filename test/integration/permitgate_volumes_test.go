@@ -53,7 +53,7 @@ func TestMembersWithZonalVolumes(t *testing.T) {
 			case <-stop:
 				return
 			case <-ticker.C:
-				_ = cp.client.Delete(w.ctx, pod, client.GracePeriodSeconds(0)) // what is still there goes with the world
+				_ = w.cp.client.Delete(w.ctx, pod, client.GracePeriodSeconds(0)) // what is still there goes with the world
 			}
 		}
 	}()
@@ -85,10 +85,11 @@ func TestMembersWithZonalVolumes(t *testing.T) {
 // hundred binds at a time show it, and the watcher cannot begin anew.
 func newUnwatchedWorld(t *testing.T) *world {
 	t.Helper()
+	cp := takeControlPlane(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "it-"}}
 	require.NoError(t, cp.client.Create(ctx, namespace))
-	w := &world{t: t, ctx: ctx, namespace: namespace.Name, watcher: &watcher{
+	w := &world{t: t, cp: cp, ctx: ctx, namespace: namespace.Name, watcher: &watcher{
 		allocatable: map[string]v1.ResourceList{}, bound: map[types.UID]*v1.Pod{}, minMember: map[string]int{}, bindsFail: map[string]bool{},
 	}}
 	t.Cleanup(cancel)
@@ -120,7 +121,7 @@ func (w *world) withVolumeIn(zone string) podOption {
 				Resources: v1.VolumeResourceRequirements{Requests: size},
 			},
 		}
-		require.NoError(w.t, cp.client.Create(w.ctx, claim))
+		require.NoError(w.t, w.cp.client.Create(w.ctx, claim))
 		volume := &v1.PersistentVolume{
 			ObjectMeta: metav1.ObjectMeta{Name: claim.Spec.VolumeName, Labels: map[string]string{v1.LabelTopologyZone: zone}},
 			Spec: v1.PersistentVolumeSpec{
@@ -132,7 +133,7 @@ func (w *world) withVolumeIn(zone string) podOption {
 				}}}},
 			},
 		}
-		require.NoError(w.t, cp.client.Create(w.ctx, volume))
+		require.NoError(w.t, w.cp.client.Create(w.ctx, volume))
 		pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: "data", VolumeSource: v1.VolumeSource{
 			PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
 		}})
