@@ -101,7 +101,7 @@ func (f *fence) confirm(ctx context.Context) error {
 	}
 	a, now := f.last.Load(), f.clock.Now()
 	if !a.holds(now) {
-		read := f.reads.DoChan("", f.read)
+		read := f.reads.DoChan("", f.readUnlessKnown)
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -117,6 +117,14 @@ func (f *fence) confirm(ctx context.Context) error {
 		f.reads.DoChan("", f.read)
 	}
 	return a.err
+}
+
+// readUnlessKnown looks at the lease for writes that had no answer when they began. Another look may have ended since.
+func (f *fence) readUnlessKnown() (any, error) {
+	if f.last.Load().holds(f.clock.Now()) {
+		return nil, nil
+	}
+	return f.read()
 }
 
 // read looks at the lease. Its results are not used.
