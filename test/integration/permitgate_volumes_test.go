@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -22,7 +20,7 @@ import (
 // nodes are in the wrong zone is tried once more, on all nodes.
 func TestMembersWithZonalVolumes(t *testing.T) {
 	const members = 100
-	w := newUnwatchedWorld(t)
+	w := newWorld(t)
 	var nodes []string
 	for i := range 30 {
 		nodes = append(nodes, fmt.Sprintf("%c%d", 'a'+i%3, i))
@@ -79,28 +77,6 @@ func TestMembersWithZonalVolumes(t *testing.T) {
 	for name, n := range tried {
 		require.LessOrEqual(t, n, 3, "%s: as the scout, on the proposed nodes, on all nodes", name)
 	}
-}
-
-// newUnwatchedWorld makes a world whose watcher sees nothing: the API server ends the watch of a client that is slow to take what a
-// hundred binds at a time show it, and the watcher cannot begin anew.
-func newUnwatchedWorld(t *testing.T) *world {
-	t.Helper()
-	cp := takeControlPlane(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "it-"}}
-	require.NoError(t, cp.client.Create(ctx, namespace))
-	w := &world{t: t, cp: cp, ctx: ctx, namespace: namespace.Name, watcher: &watcher{
-		allocatable: map[string]v1.ResourceList{}, bound: map[types.UID]*v1.Pod{}, minMember: map[string]int{}, bindsFail: map[string]bool{},
-	}}
-	t.Cleanup(cancel)
-	t.Cleanup(w.stopSchedulers)
-	t.Cleanup(w.deleteAll)
-	t.Cleanup(func() {
-		if !t.Failed() {
-			w.assertInvariants()
-		}
-	})
-	return w
 }
 
 // withVolumeIn gives the pod a claim that is bound to a volume of a zone. Both stay after the test: the controllers that would take their

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/component-helpers/resource"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
@@ -42,7 +44,10 @@ func startWatcher(ctx context.Context, t *testing.T, kube kubernetes.Interface) 
 	pods, err := kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	require.NoError(t, err)
 	require.Empty(t, pods.Items, "an earlier test has left pods behind")
-	changes, err := kube.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{ResourceVersion: pods.ResourceVersion})
+	// The API server ends the watch of a client that is slow. It goes on where it ended, so that nothing is missed.
+	changes, err := watchtools.NewRetryWatcherWithContext(ctx, pods.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: kube.CoreV1().Pods("").Watch,
+	})
 	require.NoError(t, err)
 	go w.run(ctx, changes)
 	return w
