@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,12 +15,9 @@ import (
 	"syscall"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -31,23 +27,17 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/controlplane"
-	"zonewise.dev/manifests"
 	"zonewise.dev/test/internal/audit"
+	"zonewise.dev/test/internal/shipped"
 )
 
 // waitTimeout bounds waits that are no promise of the scheduler: far above what any of them takes.
 const waitTimeout = 3 * time.Minute
 
-// schedulerUser is the identity of the scheduler: the ServiceAccount of manifests/rbac.
-var schedulerUser = envtest.User{
-	Name:   "system:serviceaccount:kube-system:zonewise-scheduler",
-	Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"},
-}
-
 // recorded is what the API server's audit log has: what schedulers ask to be written, with the answers.
 var recorded = []auditv1.PolicyRule{
 	{Level: auditv1.LevelNone, Resources: []auditv1.GroupResources{{Group: "", Resources: []string{"events"}}, {Group: "events.k8s.io"}}},
-	{Level: auditv1.LevelRequestResponse, Users: []string{schedulerUser.Name}, Verbs: []string{"create", "update", "patch", "delete", "deletecollection"}},
+	{Level: auditv1.LevelRequestResponse, Users: []string{shipped.SchedulerUser.Name}, Verbs: []string{"create", "update", "patch", "delete", "deletecollection"}},
 }
 
 // scheme has the types of a run.
@@ -207,7 +197,7 @@ func startCluster(ctx context.Context, root, dir string) (_ *cluster, err error)
 	if c.client, err = client.New(c.admin, client.Options{Scheme: scheme}); err != nil {
 		return nil, err
 	}
-	if c.kubeconfig, err = c.plane.Kubeconfig("scheduler", schedulerUser); err != nil {
+	if c.kubeconfig, err = c.plane.Kubeconfig("scheduler", shipped.SchedulerUser); err != nil {
 		return nil, err
 	}
 	if err := c.installPermissions(ctx); err != nil {
@@ -223,45 +213,24 @@ func (c *cluster) stop() error {
 
 // installPermissions creates the roles and bindings of manifests/rbac.
 func (c *cluster) installPermissions(ctx context.Context) error {
-	decoder := serializer.NewCodecFactory(scheme).UniversalDeserializer()
-	return fs.WalkDir(manifests.FS, "rbac", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || entry.Name() == "kustomization.yaml" {
-			return err
+	objects, err := shipped.Permissions()
+	if err != nil {
+		return err
+	}
+	for _, obj := range objects {
+		if err := c.client.Create(ctx, obj); err != nil {
+			return fmt.Errorf("%T %s: %w", obj, obj.GetName(), err)
 		}
-		file, err := manifests.FS.Open(path)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		for documents := yaml.NewYAMLToJSONDecoder(file); ; {
-			var raw runtime.RawExtension
-			if err := documents.Decode(&raw); errors.Is(err, io.EOF) {
-				return nil
-			} else if err != nil {
-				return fmt.Errorf("%s: %w", path, err)
-			}
-			obj, _, err := decoder.Decode(raw.Raw, nil, nil)
-			if err != nil {
-				return fmt.Errorf("%s: %w", path, err)
-			}
-			switch obj := obj.(type) {
-			case *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding, *rbacv1.Role, *rbacv1.RoleBinding:
-				if err := c.client.Create(ctx, obj.(client.Object)); err != nil {
-					return fmt.Errorf("%s: %w", path, err)
-				}
-			}
-		}
-	})
+	}
+	return nil
 }
 
 // definitions are the files of the custom resources.
 func definitions() envtest.CRDInstallOptions {
 	o := envtest.CRDInstallOptions{Scheme: scheme, MaxTime: waitTimeout, PollInterval: 50 * time.Millisecond}
 	for _, name := range []string{"scheduling.x-k8s.io_podgroups", "zonewise.dev_zonereservations", "zonewise.dev_zonespreadpolicies"} {
-		content, err := manifests.FS.ReadFile("crds/" + name + ".yaml")
+		crd, err := shipped.Definition("crds/" + name + ".yaml")
 		utilruntime.Must(err) // it is compiled in
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		utilruntime.Must(yaml.UnmarshalStrict(content, crd))
 		o.CRDs = append(o.CRDs, crd)
 	}
 	return o

@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -12,12 +11,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
@@ -185,7 +184,7 @@ var scraper = &http.Client{
 	Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
 }
 
-// metrics are a replica's, summed up over labels.
+// metrics are a replica's gauges, summed up over labels.
 func (r *replica) metrics(ctx context.Context) (map[string]float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+r.address+"/metrics", http.NoBody)
 	if err != nil {
@@ -199,19 +198,16 @@ func (r *replica) metrics(ctx context.Context) (map[string]float64, error) {
 	if response.StatusCode != http.StatusOK {
 		return nil, errors.New(response.Status)
 	}
-	out := map[string]float64{}
-	lines := bufio.NewScanner(response.Body)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		line := lines.Text()
-		cut := strings.LastIndexByte(line, ' ')
-		if strings.HasPrefix(line, "#") || cut < 0 {
-			continue
-		}
-		name, _, _ := strings.Cut(line[:cut], "{")
-		if value, err := strconv.ParseFloat(line[cut+1:], 64); err == nil {
-			out[name] += value
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(response.Body)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]float64, len(families))
+	for name, family := range families {
+		for _, m := range family.GetMetric() {
+			out[name] += m.GetGauge().GetValue()
 		}
 	}
-	return out, lines.Err()
+	return out, nil
 }

@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -24,19 +19,13 @@ import (
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/controlplane"
-	"zonewise.dev/manifests"
 	"zonewise.dev/test/internal/audit"
+	"zonewise.dev/test/internal/shipped"
 )
-
-// schedulerUser is the identity of the scheduler: the ServiceAccount of manifests/rbac.
-var schedulerUser = envtest.User{
-	Name:   "system:serviceaccount:kube-system:zonewise-scheduler",
-	Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"},
-}
 
 // schedulerWrites is what the API server records.
 var schedulerWrites = auditv1.PolicyRule{
-	Level: auditv1.LevelMetadata, Users: []string{schedulerUser.Name},
+	Level: auditv1.LevelMetadata, Users: []string{shipped.SchedulerUser.Name},
 	Verbs: []string{"create", "update", "patch", "delete", "deletecollection"},
 }
 
@@ -61,7 +50,7 @@ type controlPlane struct {
 	kube   kubernetes.Interface
 	audit  *audit.Log // what schedulers have written
 	dir    string     // scratch files that outlive a test
-	// schedulerKubeconfig is a file with the credentials of schedulerUser.
+	// schedulerKubeconfig is a file with the credentials of shipped.SchedulerUser.
 	schedulerKubeconfig string
 
 	stopKubelets context.CancelFunc
@@ -100,7 +89,7 @@ func startControlPlane() (_ *controlPlane, err error) {
 		}
 	}()
 	c.admin = c.plane.Config
-	if c.schedulerKubeconfig, err = c.plane.Kubeconfig("scheduler", schedulerUser); err != nil {
+	if c.schedulerKubeconfig, err = c.plane.Kubeconfig("scheduler", shipped.SchedulerUser); err != nil {
 		return nil, err
 	}
 	if c.client, err = client.New(c.admin, client.Options{Scheme: scheme}); err != nil {
@@ -135,7 +124,7 @@ func (c *controlPlane) stop() error {
 
 // installPermissions creates the roles and bindings of manifests/rbac.
 func (c *controlPlane) installPermissions(ctx context.Context) error {
-	objects, err := shippedPermissions()
+	objects, err := shipped.Permissions()
 	if err != nil {
 		return err
 	}
@@ -145,41 +134,6 @@ func (c *controlPlane) installPermissions(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// shippedPermissions returns the roles and bindings of manifests/rbac.
-func shippedPermissions() ([]client.Object, error) {
-	decoder := serializer.NewCodecFactory(scheme).UniversalDeserializer()
-	var objects []client.Object
-	err := fs.WalkDir(manifests.FS, "rbac", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || entry.Name() == "kustomization.yaml" {
-			return err
-		}
-		file, err := manifests.FS.Open(path)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		documents := yaml.NewYAMLToJSONDecoder(file)
-		for {
-			var raw runtime.RawExtension
-			if err := documents.Decode(&raw); err != nil {
-				if len(raw.Raw) == 0 && errors.Is(err, io.EOF) {
-					return nil
-				}
-				return fmt.Errorf("%s: %w", path, err)
-			}
-			obj, _, err := decoder.Decode(raw.Raw, nil, nil)
-			if err != nil {
-				return fmt.Errorf("%s: %w", path, err)
-			}
-			switch obj := obj.(type) {
-			case *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding, *rbacv1.Role, *rbacv1.RoleBinding:
-				objects = append(objects, obj.(client.Object))
-			}
-		}
-	})
-	return objects, err
 }
 
 // installPodGroups installs the PodGroup API and waits until it is served.

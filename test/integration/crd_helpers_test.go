@@ -9,18 +9,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/yaml"
 
-	"zonewise.dev/manifests"
+	"zonewise.dev/test/internal/shipped"
 )
 
 // crdOptions has the CustomResourceDefinition of a file in manifests.
 func crdOptions(path string) (envtest.CRDInstallOptions, error) {
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	content, err := manifests.FS.ReadFile(path)
-	if err == nil {
-		err = yaml.UnmarshalStrict(content, crd)
-	}
+	crd, err := shipped.Definition(path)
 	return envtest.CRDInstallOptions{
 		Scheme: scheme, CRDs: []*apiextensionsv1.CustomResourceDefinition{crd}, MaxTime: waitTimeout, PollInterval: pollInterval,
 	}, err

@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/test/internal/shipped"
 )
 
 // TestSchedulerHasTheShippedPermissions asks the API server who the suite's schedulers are and what they may do, and
@@ -26,8 +28,8 @@ func TestSchedulerHasTheShippedPermissions(t *testing.T) {
 	scheduler := kubernetes.NewForConfigOrDie(config)
 	self, err := scheduler.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	require.Equal(t, schedulerUser.Name, self.Status.UserInfo.Username)
-	groups := append(slices.Clone(schedulerUser.Groups), "system:authenticated")
+	require.Equal(t, shipped.SchedulerUser.Name, self.Status.UserInfo.Username)
+	groups := append(slices.Clone(shipped.SchedulerUser.Groups), "system:authenticated")
 	require.ElementsMatch(t, groups, self.Status.UserInfo.Groups, "system:masters may do everything, whatever the rules are")
 
 	// Somebody in the same groups, whom no rule names.
@@ -134,13 +136,13 @@ func sortedSet(lines []string) []string {
 // they name and do not have is built into the API server.
 func shippedRules(t *testing.T, cp *controlPlane, namespace string) []string {
 	t.Helper()
-	objects, err := shippedPermissions()
+	objects, err := shipped.Permissions()
 	require.NoError(t, err)
 	roles := map[string][]rbacv1.PolicyRule{}
 	var refs []string
 	refer := func(ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
 		require.Len(t, subjects, 1)
-		require.Equal(t, schedulerUser.Name, strings.Join([]string{"system:serviceaccount", subjects[0].Namespace, subjects[0].Name}, ":"))
+		require.Equal(t, shipped.SchedulerUser.Name, strings.Join([]string{"system:serviceaccount", subjects[0].Namespace, subjects[0].Name}, ":"))
 		refs = append(refs, ref.Kind+" "+ref.Name)
 	}
 	for _, o := range objects {

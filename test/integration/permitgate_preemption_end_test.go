@@ -12,6 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/test/internal/shipped"
 )
 
 // How a gang's preemption ends: by the last victim, by a refusal, or in the hands of the next scheduler. By time: test/framework.
@@ -83,11 +85,11 @@ const deletionRefused = "the policy of the test protects this pod"
 func (w *world) refuseDeletions(pod *v1.Pod) {
 	w.t.Helper()
 	w.refuse(w.namespace+"-deletions", admissionv1.Delete, "pods", admissionv1.Validation{
-		Expression: fmt.Sprintf("oldObject.metadata.name != '%s' || request.userInfo.username != '%s'", pod.Name, schedulerUser.Name),
+		Expression: fmt.Sprintf("oldObject.metadata.name != '%s' || request.userInfo.username != '%s'", pod.Name, shipped.SchedulerUser.Name),
 		Message:    deletionRefused,
 	})
 	config := rest.CopyConfig(w.cp.admin)
-	config.Impersonate = rest.ImpersonationConfig{UserName: schedulerUser.Name, Groups: schedulerUser.Groups}
+	config.Impersonate = rest.ImpersonationConfig{UserName: shipped.SchedulerUser.Name, Groups: shipped.SchedulerUser.Groups}
 	asScheduler, err := client.New(config, client.Options{Scheme: scheme})
 	require.NoError(w.t, err)
 	w.eventually("the policy is in force", func() (bool, string) {

@@ -13,10 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-helpers/auth/rbac/validation"
+
+	"zonewise.dev/test/internal/shipped"
 )
 
 // schedulerAccount is the name that the API server gives to the ServiceAccount of manifests/rbac.
-const schedulerAccount = "system:serviceaccount:kube-system:zonewise-scheduler"
+var schedulerAccount = shipped.SchedulerUser.Name
 
 // may is a question to the API server.
 type may struct {

@@ -1,0 +1,70 @@
+// Package shipped gives tests the scheduler's identity, its permissions and the custom resources as manifests has them.
+package shipped
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	strictyaml "sigs.k8s.io/yaml"
+
+	"zonewise.dev/manifests"
+)
+
+// SchedulerUser is the identity of the scheduler: the ServiceAccount of manifests/rbac.
+var SchedulerUser = envtest.User{
+	Name:   "system:serviceaccount:kube-system:zonewise-scheduler",
+	Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"},
+}
+
+// Permissions returns the roles and bindings of manifests/rbac.
+func Permissions() ([]client.Object, error) {
+	var objects []client.Object
+	err := fs.WalkDir(manifests.FS, "rbac", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || entry.Name() == "kustomization.yaml" {
+			return err
+		}
+		file, err := manifests.FS.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		documents := yaml.NewYAMLToJSONDecoder(file)
+		for {
+			var raw runtime.RawExtension
+			if err := documents.Decode(&raw); err != nil {
+				if len(raw.Raw) == 0 && errors.Is(err, io.EOF) {
+					return nil
+				}
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(raw.Raw, nil, nil)
+			if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			switch obj := obj.(type) {
+			case *rbacv1.ClusterRole, *rbacv1.ClusterRoleBinding, *rbacv1.Role, *rbacv1.RoleBinding:
+				objects = append(objects, obj.(client.Object))
+			}
+		}
+	})
+	return objects, err
+}
+
+// Definition returns the CustomResourceDefinition of a file in manifests.
+func Definition(path string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	content, err := manifests.FS.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	return crd, strictyaml.UnmarshalStrict(content, crd)
+}
