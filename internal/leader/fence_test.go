@@ -152,7 +152,7 @@ func TestWritersShareOneLook(t *testing.T) {
 	c.leads(t)
 	c.pass(20 * time.Second)
 	c.renews("other")
-	c.mu.Lock() // nobody is answered yet
+	c.mu.Lock() // no writer is answered yet
 	var wait sync.WaitGroup
 	var refused atomic.Int32
 	for range 100 {
@@ -261,7 +261,7 @@ func TestTheNameOfThisProcess(t *testing.T) {
 		require.Empty(t, c.self)
 		require.Error(t, c.confirm(t.Context()))
 	})
-	t.Run("is found later when nobody took over in a stop", func(t *testing.T) {
+	t.Run("is found later when no other process took over in a stop", func(t *testing.T) {
 		c := newCluster(t)
 		c.leading.Store(true)
 		c.pass(20 * time.Second)

@@ -77,7 +77,7 @@ type entry struct {
 	object   crd.Object[*v1alpha1.ZoneSpreadPolicy, *policy.Policy]
 	zones    *policy.Zones // nil until the spec could be applied once
 	next     policy.Deadline
-	*members // of the latest spec; made anew when their collection begins
+	*members // of the latest spec; made again when their collection begins
 	// refused are the pods that the policy refused when they were last tried, changes is how often something happened that
 	// may help some of them.
 	refused map[types.UID]*refusal

@@ -47,7 +47,7 @@ type cluster struct {
 }
 
 // Waiting returns the pods and gangs that wait at a revision although they fit for certain: on a node that takes pods, in a zone
-// that no constraint and no policy can forbid, in room that is held for nobody.
+// that no constraint and no policy can forbid, in room that is not held.
 func Waiting(x *history.Index, revision int64) (out []string) {
 	c := &cluster{Index: x, revision: revision, nodes: map[string]*v1.Node{}, free: map[string]amount{}}
 	for name, spans := range x.Nodes {

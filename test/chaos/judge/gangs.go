@@ -22,7 +22,7 @@ type gang struct {
 	live      map[types.UID]bool
 	bound     map[types.UID]bool
 	since     history.Moment // it is bound in part since; zero if it is not
-	// changed is when it last lost a member, or its quorum was raised or came anew: others may have the room that it needs now.
+	// changed is when it last lost a member, or its quorum was raised, or it was created again: others may have the room that it needs now.
 	changed time.Time
 }
 

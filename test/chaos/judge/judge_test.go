@@ -66,7 +66,7 @@ func TestJudges(t *testing.T) {
 		{"beside a used slot", "ForeignSlots", newStory().slots("web", "a1", 2, 0).at(20).bound("o", "1", "a1", "one", labelled("web")).bound("p", "2", "a1", "one").at(21).slots("web", "a1", 2, 1).ends(50, 51), ""},
 
 		{"for a higher priority", "Evictions", newStory().bound("p", "1", "a1", "one", ofPriority(-1)).pod("q", "1").delete("p", "one").ends(20, 21), ""},
-		{"for nobody", "Evictions", newStory().bound("p", "1", "a1", "one").pod("q", "1").delete("p", "one").ends(20, 21), "pod p of priority 0 was deleted by one"},
+		{"for no pod", "Evictions", newStory().bound("p", "1", "a1", "one").pod("q", "1").delete("p", "one").ends(20, 21), "pod p of priority 0 was deleted by one"},
 		{"by others", "Evictions", newStory().bound("p", "1", "a1", "one").delete("p", "").ends(20, 21), ""},
 
 		{"two patches", "RepeatedWrites", newStory().patch("one", 1).patch("one", 2).ends(20, 21), ""},

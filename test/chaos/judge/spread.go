@@ -20,7 +20,7 @@ type spread struct {
 	from, to time.Time       // what changed between is not certainly known
 }
 
-// knownFrom is before when a change must have been known to whoever bound a pod: when the change was older than Known, or than the
+// knownFrom is before when a change must have been known to the scheduler that bound a pod: when the change was older than Known, or than the
 // process, which has listed everything at its start.
 func knownFrom(x *history.Index, bind *history.Life) time.Time {
 	from := bind.Bound.Time.Add(-Known)
@@ -64,7 +64,7 @@ func (s *spread) ever(node, zone string) bool {
 	return false
 }
 
-// least is how many pods whoever bound the pod must have known to be in the zone, with the pod.
+// least is how many pods the scheduler that bound the pod must have known to be in the zone, with the pod.
 func (s *spread) least(zone string) int {
 	count := 1
 	for _, l := range s.lives {

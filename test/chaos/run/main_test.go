@@ -14,7 +14,7 @@ func TestJudgeAgain(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "record.json.gz")
 	record := &history.Record{Seed: 7, Remains: map[string]float64{}}
 	require.NoError(t, record.Save(file))
-	require.ErrorContains(t, run(t.Context(), 0, 0, "", file), "has not kept", "nobody has said that nothing is left")
+	require.ErrorContains(t, run(t.Context(), 0, 0, "", file), "has not kept", "the record does not say that nothing is left")
 
 	require.ErrorContains(t, run(t.Context(), 0, 0, "", filepath.Join(t.TempDir(), "none")), "no such file")
 }
