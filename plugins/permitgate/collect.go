@@ -166,7 +166,7 @@ func (c *collector) take(ctx context.Context, state fwk.CycleState, nodes []fwk.
 		}
 		klog.FromContext(ctx).V(3).Info("A gang collects room", "podGroup", key, "has", e.books.kinds[bookedByCollecting], "needs", need)
 		if e.books.kinds[bookedByCollecting] >= need {
-			c.gangs.roomLocked(e, now)
+			c.gangs.mayHelpLocked(e, true, now)
 		}
 	})
 }

@@ -104,7 +104,7 @@ func (g *gangs) settledLocked(e *entry) {
 		g.hintless = nil
 		for other := range g.waiting {
 			if other.defers {
-				g.roomLocked(other, g.clock.Now())
+				g.mayHelpLocked(other, true, g.clock.Now())
 			}
 		}
 	}
@@ -159,18 +159,15 @@ func (g *gangs) stopCollectingLocked() {
 	g.agenda.Add(e.key)
 }
 
-// roomLocked says that room may help a gang.
-func (g *gangs) roomLocked(e *entry, now time.Time) {
+// mayHelpLocked says that something has changed that may help a gang: room if that is sure, or else what may as well have been its
+// own doing or that of another gang.
+func (g *gangs) mayHelpLocked(e *entry, sure bool, now time.Time) {
 	e.tried = nil
-	e.gang.Room(now)
-	g.settledLocked(e)
-	g.agenda.Add(e.key)
-}
-
-// hopeLocked says that something has changed that may help a gang, or may have been its own doing or that of another gang.
-func (g *gangs) hopeLocked(e *entry, now time.Time) {
-	e.tried = nil
-	e.gang.Hope(now)
+	if sure {
+		e.gang.Room(now)
+	} else {
+		e.gang.Hope(now)
+	}
 	g.settledLocked(e)
 	g.agenda.Add(e.key)
 }

@@ -25,7 +25,7 @@ func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 		if last := e.gang.Last(); reason == gang.ReasonBackoff && last.Cause == gang.CauseUnschedulable && last.Member == pod.UID {
 			// The queue moves the member that fitted nowhere, because a hint of a plugin that refused it saw a change that may
 			// help. That may be what the other members gave back.
-			p.gangs.hopeLocked(e, now)
+			p.gangs.mayHelpLocked(e, false, now)
 		}
 	})
 	return p.refusal(key, reason, detail)

@@ -96,10 +96,9 @@ func (w *wakes) weigh(nodes fwk.NodeInfoLister) {
 		if !g.e.refusal.at.Equal(g.refusal.at) {
 			continue
 		}
-		if g.e.refusal.gain += g.gain; g.gain > 0 && g.e.refusal.gain >= g.e.refusal.missing {
-			w.gangs.roomLocked(g.e, now)
-		} else if g.hope {
-			w.gangs.hopeLocked(g.e, now)
+		g.e.refusal.gain += g.gain
+		if sure := g.gain > 0 && g.e.refusal.gain >= g.e.refusal.missing; sure || g.hope {
+			w.gangs.mayHelpLocked(g.e, sure, now)
 		}
 	}
 	w.weighAt = now.Add(weighShare * time.Duration(now.UnixNano()-w.cycle.Load()))
@@ -118,14 +117,11 @@ func (w *wakes) prompt() time.Time {
 	w.gangs.mu.Lock()
 	defer w.gangs.mu.Unlock()
 	for _, e := range slices.SortedFunc(maps.Keys(w.gangs.waiting), func(a, b *entry) int { return a.rank().Compare(b.rank()) }) {
-		switch concerns, sure := w.news.concerns(e.key); {
-		case !concerns:
+		concerns, sure := w.news.concerns(e.key)
+		if !concerns {
 			continue
-		case sure:
-			w.gangs.roomLocked(e, now)
-		default:
-			w.gangs.hopeLocked(e, now)
 		}
+		w.gangs.mayHelpLocked(e, sure, now)
 		if e.gang.Phase() != gang.Backoff {
 			return now.Add(idleInterval)
 		}

@@ -115,8 +115,5 @@ func (v *View) raise(held *NodeHolds) {
 	for i := range held.Holds {
 		subtract(&sum, &held.Holds[i].Amount, -1)
 	}
-	v.most.MilliCPU = max(v.most.MilliCPU, sum.MilliCPU)
-	v.most.Memory = max(v.most.Memory, sum.Memory)
-	v.most.EphemeralStorage = max(v.most.EphemeralStorage, sum.EphemeralStorage)
-	v.most.Pods = max(v.most.Pods, sum.Pods)
+	v.most.Raise(&sum)
 }
