@@ -78,9 +78,9 @@ type node struct {
 
 	allocatable, requested ledger.Resources
 	held                   *holds.NodeHolds
-	// unused is what is held but not used, pending what is about to be held.
-	unused, pending ledger.Resources
-	// room is what is left. It may be negative.
+	// unused is what is held but not used.
+	unused ledger.Resources
+	// room is what is left, also by the draft that is being made. It may be negative.
 	room ledger.Resources
 	// nominees are the pods that were nominated to the node when the planner last asked.
 	nominees []Nominee
@@ -253,7 +253,6 @@ func (b *board) weigh(n *node) {
 	room := n.allocatable.Clone()
 	room.Add(&n.requested, -1)
 	room.Add(&unused, -1)
-	room.Add(&n.pending, -1)
 	n.zone.unused.Add(&n.unused, -1)
 	n.zone.unused.Add(&unused, 1)
 	if unused.Exceeds(&n.unused) != "" {
@@ -272,7 +271,6 @@ func (n *node) reset() {
 	room := n.allocatable.Clone()
 	room.Add(&n.requested, -1)
 	room.Add(&n.unused, -1)
-	room.Add(&n.pending, -1)
 	n.room = room
 }
 

@@ -12,9 +12,12 @@ const (
 // cycle's pod. Call it at the start of each cycle with the cycle's nodes, but not in a pod-group cycle, whose snapshot changes
 // without its generations.
 //
-// If no demand lacks slots, it only checks what has been used. Otherwise it compares the generation of each node, and looks at
-// the nodes that were freed since the last cycle.
+// It waits for the end of a Reconcile, which may be about to take the room that the cycle's pod would find. If no demand lacks
+// slots, it only checks what has been used. Otherwise it compares the generation of each node, and looks at the nodes that were
+// freed since the last cycle.
 func (p *Planner) Collect(view View) Result {
+	p.turn.Lock()
+	defer p.turn.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var result Result
@@ -23,7 +26,7 @@ func (p *Planner) Collect(view View) Result {
 		return result
 	}
 	p.board.update(view, cycle)
-	p.askAgainLocked(view, cycle)
+	p.askAgainLocked()
 	if p.offered == p.board.freed {
 		return result
 	}

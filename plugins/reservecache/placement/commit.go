@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"maps"
 	"slices"
 
 	"zonewise.dev/plugins/reservecache/ledger"
@@ -10,15 +11,14 @@ import (
 const tries = 3
 
 // placeLocked makes drafts of a demand until one is recorded. work fills the draft. The lock is released
-// while it asks for nominees; the view is that of the board's last update. It returns how many nodes were looked at.
+// while it asks for nominees. It returns how many nodes were looked at.
 func (p *Planner) placeLocked(w *wanted, limit int, result *Result, work func(*draft)) int {
-	view, from := p.board.view, p.board.from
 	looks, recorded := 0, false
 	for range tries {
 		d := p.newDraft(w, limit)
 		work(d)
 		looks += d.looks
-		if recorded = p.recordLocked(d, view, from, result); recorded {
+		if recorded = p.recordLocked(d, result); recorded {
 			break
 		}
 		if p.claims[w.uid()] != w {
@@ -38,32 +38,21 @@ func (p *Planner) placeLocked(w *wanted, limit int, result *Result, work func(*d
 	return looks
 }
 
-// recordLocked records a draft. It returns false if the room is gone; the nodes are then as if the draft had not been made.
-func (p *Planner) recordLocked(d *draft, view View, from source, result *Result) bool {
-	var more []*place
+// recordLocked records a draft. It returns false if the room is for nominees, or if the demand was replaced; the nodes are then
+// as if the draft had not been made.
+func (p *Planner) recordLocked(d *draft, result *Result) bool {
+	var more []*node
 	for _, pl := range d.places {
 		if pl.node != nil && pl.gain() > 0 {
-			more = append(more, pl)
+			more = append(more, pl.node)
 		}
 	}
 	if len(more) > 0 && p.nominees != nil {
-		for _, pl := range more {
-			pl.node.pending.Add(&d.Claim.Slot, int64(pl.gain()))
-		}
-		records := d.records
-		p.askLocked(view, from, more)
-		fits := p.claims[d.uid()] == d.wanted && d.records == records // another call may have placed the same slots
-		for _, pl := range more {
-			fits = fits && p.board.here(pl.node) && !pl.node.roomFor(d.Claim.Priority).Negative(&d.Claim.Slot)
-		}
-		for _, pl := range more {
-			pl.node.pending.Add(&d.Claim.Slot, -int64(pl.gain()))
-		}
-		if !fits {
+		p.askLocked(more)
+		if p.claims[d.uid()] != d.wanted || slices.ContainsFunc(more, func(n *node) bool { return n.roomFor(d.Claim.Priority).Negative(&d.Claim.Slot) }) {
 			for _, pl := range d.places {
 				if pl.node != nil {
 					pl.node.reset()
-					p.board.free(pl.node) // while the lock was released, others may have found the room taken
 				}
 			}
 			return false
@@ -78,7 +67,6 @@ func (p *Planner) recordLocked(d *draft, view View, from source, result *Result)
 	if len(changes) == 0 {
 		return true
 	}
-	d.records++
 	p.holds.Change(d.uid(), changes)
 	p.board.weighHeld()
 	for _, pl := range d.places {
@@ -97,17 +85,17 @@ func (p *Planner) recordLocked(d *draft, view View, from source, result *Result)
 // gain is how many more unused slots a place gets.
 func (pl *place) gain() int { return (pl.slots - pl.used) - (pl.was.Slots - pl.was.Used) }
 
-// askLocked asks for the nominees of nodes without the lock, and then updates the board.
-func (p *Planner) askLocked(view View, from source, places []*place) {
-	answers := make([][]Nominee, len(places))
+// askLocked asks for the nominees of nodes. It releases the lock meanwhile: the queue that is asked may wait for those that wait
+// for this lock.
+func (p *Planner) askLocked(nodes []*node) {
+	answers := make([][]Nominee, len(nodes))
 	p.mu.Unlock()
-	for i, pl := range places {
-		answers[i] = p.nominees(pl.name)
+	for i, n := range nodes {
+		answers[i] = p.nominees(n.name)
 	}
 	p.mu.Lock()
-	p.board.update(view, from)
-	for i, pl := range places {
-		p.nominateLocked(pl.node, answers[i])
+	for i, n := range nodes {
+		p.nominateLocked(n, answers[i])
 	}
 }
 
@@ -132,13 +120,8 @@ func (p *Planner) nominateLocked(n *node, nominees []Nominee) {
 }
 
 // askAgainLocked asks for the nominees of the nodes that had any, because the end of a nomination does not change its node.
-func (p *Planner) askAgainLocked(view View, from source) {
-	if len(p.nominated) == 0 {
-		return
+func (p *Planner) askAgainLocked() {
+	if len(p.nominated) > 0 {
+		p.askLocked(slices.Collect(maps.Keys(p.nominated)))
 	}
-	places := make([]*place, 0, len(p.nominated))
-	for n := range p.nominated {
-		places = append(places, &place{name: n.name, node: n})
-	}
-	p.askLocked(view, from, places)
 }

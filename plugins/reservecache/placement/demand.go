@@ -89,8 +89,6 @@ type wanted struct {
 	away, full map[string]bool
 	// excess is how many slots to give up on a node.
 	excess map[string]int
-	// records counts the changes of the slots.
-	records int
 }
 
 // span is the time from one point of freeing to another.

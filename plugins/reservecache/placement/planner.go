@@ -19,6 +19,10 @@ type Planner struct {
 	// nominees asks for the pods that are nominated to a node. It is called without the planner's lock.
 	nominees func(node string) []Nominee
 
+	// turn is held by Collect and Reconcile from beginning to end, since mu is released while they ask for nominees: neither sees
+	// the other's drafts. It is taken before mu.
+	turn sync.Mutex
+
 	mu    sync.Mutex // guards all fields below and everything that they lead to
 	board *board
 	// claims are the demands by UID, and queue the same, the oldest first.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -345,25 +346,46 @@ func TestManyNominees(t *testing.T) {
 	require.Equal(t, map[string]int{fmt.Sprintf("a%d", 3*tries): 1}, s.slots(t, "r"))
 }
 
-// TestTwoAtOnce: while nominees are asked for, without the lock, a scheduling cycle may place the same slots.
-func TestTwoAtOnce(t *testing.T) {
+// TestCycleWaitsForADraft: a cycle that begins while Reconcile asks for nominees, which it does without the planner's lock, goes on
+// when the draft is recorded. Else its pod would take room that the reservation is about to take.
+func TestCycleWaitsForADraft(t *testing.T) {
 	s := newScene(1)
-	asked := false
-	var collected []types.UID
-	s.planner.nominees = func(string) []Nominee {
-		if !asked {
-			asked = true
-			collected = s.collect()
-		}
-		return nil
-	}
 	s.ledger.AddNode(makeNode("a1", "a", "4"))
 	s.add(t, makePod("all", "a1", "4"))
 	s.reconcile(t, demand("r", 0, Zone{"a", 1}))
 	s.end("all")
+	view := s.view()
+	cycle := make(chan map[string]int)
+	s.planner.nominees = func(string) []Nominee {
+		s.planner.nominees = func(string) []Nominee { return nil }
+		require.False(t, s.planner.turn.TryLock(), "it is Reconcile's turn")
+		require.False(t, s.planner.SetOwners("r", "a1", 0), "others do not wait")
+		begun := make(chan struct{})
+		go func() {
+			close(begun)
+			result := s.planner.Collect(view)
+			assert.Empty(t, result.Changed)
+			cycle <- s.slots(t, "r")
+		}()
+		<-begun
+		return nil
+	}
 	s.reconcile(t)
-	require.Equal(t, []types.UID{"r"}, collected)
-	require.Equal(t, map[string]int{"a1": 1}, s.slots(t, "r"))
+	require.Equal(t, map[string]int{"a1": 1}, <-cycle)
+}
+
+// TestReplacedWhileAsking: a draft is given up if its demand has been replaced or removed while nominees were asked for.
+func TestReplacedWhileAsking(t *testing.T) {
+	s := cluster(1, "a")
+	s.planner.nominees = func(string) []Nominee {
+		s.planner.nominees = nil
+		s.planner.Remove("r")
+		return nil
+	}
+	s.reconcile(t, demand("r", 0, Zone{"a", 1}))
+	require.Nil(t, s.holds.Node("a1"))
+	s.reconcile(t, demand("s", 1, Zone{"a", 4}))
+	require.Equal(t, map[string]int{"a1": 4}, s.slots(t, "s"), "the room of the draft is free")
 }
 
 // TestNominees: room that was promised to a pod of the same or a higher priority is not taken, and is once the promise ends.
@@ -459,25 +481,16 @@ func TestSpan(t *testing.T) {
 	require.Equal(t, span{21, 25}, w.passed, "between the two are points that were not passed")
 }
 
-// TestRoomOfAFailedDraftIsOffered: a younger demand that looks while an older one asks for nominees finds the room taken. When the
-// older one cannot have it, the younger one can.
+// TestRoomOfAFailedDraftIsOffered: what an older demand cannot have beside nominees, a younger one of a higher priority can.
 func TestRoomOfAFailedDraftIsOffered(t *testing.T) {
 	s := cluster(1, "a")
 	s.add(t, makePod("p", "a1", "1"), makePod("q", "a1", "3"))
 	older, younger := demand("older", 0, Zone{"a", 1}), demand("younger", 1, Zone{"a", 1})
 	younger.Claim.Priority = 100
 	s.reconcile(t, older, younger)
-	asked := false
-	s.planner.nominees = func(string) []Nominee {
-		if !asked {
-			asked = true
-			s.collect()
-		}
-		return []Nominee{{Priority: 50, Requests: ledger.Resources{MilliCPU: 1000}}}
-	}
+	s.nominees["a1"] = []Nominee{{Priority: 50, Requests: ledger.Resources{MilliCPU: 1000}}}
 	s.end("p")
 	s.reconcile(t)
-	require.True(t, asked)
 	require.Empty(t, s.slots(t, "older"))
 	require.Equal(t, map[string]int{"a1": 1}, s.slots(t, "younger"))
 }

@@ -10,12 +10,14 @@ const looksPerSlice = 5000
 // It works for a slice of time, and says whether there is more to do. trails reports whether the view of a node is known to be
 // behind the API server: slots that have no room there are then left alone, until it is not.
 func (p *Planner) Reconcile(view View, trails func(node string) bool) Result {
+	p.turn.Lock()
+	defer p.turn.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var result Result
 	p.noteLocked()
 	p.board.update(view, between)
-	p.askAgainLocked(view, between)
+	p.askAgainLocked()
 	p.inspectLocked(trails, &result)
 	p.retallyLocked()
 	p.uncapLocked()
