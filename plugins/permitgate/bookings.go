@@ -43,8 +43,9 @@ type booking struct {
 	fresh  time.Time
 }
 
-// bookingCounts is how many bookings of all gangs the framework knows as nominations, and how many it does not.
-type bookingCounts struct{ placed, unplaced atomic.Int64 }
+// bookingCounts is how many bookings of all gangs the framework knows as nominations, how many it does not, and how many are of
+// members whose bind has failed.
+type bookingCounts struct{ placed, unplaced, forBind atomic.Int64 }
 
 // books are the bookings of one gang.
 type books struct {
@@ -101,7 +102,7 @@ func (b *books) nodesFor(uid types.UID) []string {
 func (b *books) book(uid types.UID, one booking) {
 	b.end(uid, false)
 	b.of[uid] = &one
-	b.kinds[one.kind]++
+	b.count(one.kind, 1)
 	if b.byNode[one.node] == nil {
 		b.byNode[one.node] = map[types.UID]struct{}{}
 	}
@@ -123,12 +124,19 @@ func (b *books) end(uid types.UID, taken bool) {
 	delete(b.unplaced, uid)
 	b.counts.unplaced.Add(-1)
 	delete(b.of, uid)
-	b.kinds[one.kind]--
+	b.count(one.kind, -1)
 	if delete(b.byNode[one.node], uid); len(b.byNode[one.node]) == 0 {
 		delete(b.byNode, one.node)
 	}
 	if !taken {
 		b.freed = append(b.freed, one.node)
+	}
+}
+
+func (b *books) count(kind bookingKind, by int) {
+	b.kinds[kind] += by
+	if kind == bookedForBind {
+		b.counts.forBind.Add(int64(by))
 	}
 }
 

@@ -2,18 +2,29 @@ package permitgate
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// Reserve records where a member goes, so that its booking is free for others of its gang.
+// Reserve records where a member goes, so that its booking is free for others of its gang. It fails with an error, so that
+// the pod is retried, if the pod would take the room of a member whose bind has just failed.
 func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	key, ok := podgroup.Of(pod)
-	if !ok || state.IsPodGroupSchedulingCycle() {
+	if state.IsPodGroupSchedulingCycle() {
+		return nil
+	}
+	if err := p.leavesRoom(pod, key, nodeName); err != nil {
+		return fwk.AsStatus(fmt.Errorf("node %q: %w", nodeName, err))
+	}
+	if !ok {
 		return nil
 	}
 	if a := attemptOf(state); a != nil && len(a.hinted) > 0 {
@@ -26,6 +37,38 @@ func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Po
 			e.confine(infos, nodeName)
 		}
 	})
+	return nil
+}
+
+// leavesRoom returns an error if a pod takes room that is kept for a member whose bind has just failed. Until the framework has
+// put such a member back into its queue, it does not know what the member takes, and a nomination keeps nothing for it.
+func (p *PermitGate) leavesRoom(pod *v1.Pod, key types.NamespacedName, nodeName string) error {
+	if p.gangs.bookings.forBind.Load() == 0 {
+		return nil
+	}
+	coming := p.gangs.failedBinds(key, corev1.PodPriority(pod), nodeName)
+	if len(coming) == 0 {
+		return nil
+	}
+	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
+	if err != nil {
+		return fmt.Errorf("it is not in the snapshot: %w", err)
+	}
+	own := proposal.Requests(pod)
+	names := make([]v1.ResourceName, len(own))
+	for i := range own {
+		names[i] = own[i].Name
+	}
+	free, wanted := make([]int64, len(names)), make([]int64, len(names))
+	v := &view{nodes: []fwk.NodeInfo{info}, counted: p.proposer.counted, promised: map[string][]promise{nodeName: coming}}
+	v.Free(0, names, free)
+	v.Kept(0, pod, names, wanted)
+	proposal.Add(wanted, names, own)
+	for i, name := range names {
+		if wanted[i] > free[i] {
+			return fmt.Errorf("its %s is kept for a member of a gang whose bind has failed", name)
+		}
+	}
 	return nil
 }
 

@@ -111,3 +111,19 @@ func (g *gangs) promisedTo(gang types.NamespacedName, priority int32, nominator 
 	}
 	return promised
 }
+
+// failedBinds lists what members of other gangs will take from a node, of a priority or above, whose binds there have just failed.
+func (g *gangs) failedBinds(gang types.NamespacedName, priority int32, node string) (promised []promise) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.clock.Now()
+	for e := range g.booked {
+		for uid := range e.books.byNode[node] {
+			b := e.books.of[uid]
+			if b.kind == bookedForBind && now.Before(b.fresh) && e.key != gang && corev1.PodPriority(b.pod) >= priority {
+				promised = append(promised, promise{uid, b.amounts})
+			}
+		}
+	}
+	return promised
+}

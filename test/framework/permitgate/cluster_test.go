@@ -24,9 +24,11 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -79,7 +81,8 @@ type cluster struct {
 	// extender is one of the scheduler's, nil for none.
 	extender *config.Extender
 
-	onDelete func(pod string) error // called before a pod is deleted, may refuse it
+	onDelete  func(pod string) error // called before a pod is deleted, may refuse it
+	onFailure func(pod string)       // called before the scheduler handles the failure of a pod, whose room is free already
 
 	mu        sync.Mutex // guards everything below
 	binds     []string
@@ -283,6 +286,12 @@ func (c *cluster) start(t testing.TB, args string, options ...permitgate.Option)
 	)
 	require.NoError(t, err)
 	c.scheduler = s
+	if handle := s.FailureHandler; c.onFailure != nil {
+		s.FailureHandler = func(ctx context.Context, profile framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
+			c.onFailure(pod.Pod.Name)
+			handle(ctx, profile, pod, status, nominating, start)
+		}
+	}
 	factory.StartWithContext(ctx)
 	factory.WaitForCacheSync(ctx.Done())
 	require.NoError(t, s.WaitForHandlersSync(ctx))

@@ -3,6 +3,7 @@ package permitgate
 import (
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -212,6 +213,40 @@ func TestFailedBindKeepsItsNode(t *testing.T) {
 	}, soon, tick)
 	refuse.Store(false)
 	c.requireBound(t, names...)
+}
+
+// TestFailedBindKeepsItsNodeAtOnce: from the moment that a failed bind gives back its room until the framework has put the member back
+// into its queue, a nomination keeps nothing, because the framework does not know what the member takes.
+func TestFailedBindKeepsItsNodeAtOnce(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	failed, handled, once := make(chan struct{}), make(chan struct{}), sync.Once{}
+	c.onFailure = func(pod string) {
+		if pod == "g-1" {
+			once.Do(func() {
+				close(failed)
+				<-handled
+			})
+		}
+	}
+	var refuse atomic.Bool
+	refuse.Store(true)
+	c.refuseBinds(func(pod string) error {
+		if pod == "g-1" && refuse.Load() {
+			return errors.New("a mishap")
+		}
+		return nil
+	})
+	c.start(t, slowBackoff)
+	names := c.createGang(t, "g", 3)
+	<-failed
+	c.create(t, member("", "thief"))
+	require.Eventually(t, func() bool { return c.condition(t, "thief") != "" || len(c.bound(t, "thief")) > 0 }, soon, tick)
+	require.Contains(t, c.condition(t, "thief"), "its cpu is kept for a member of a gang whose bind has failed")
+	refuse.Store(false)
+	close(handled)
+	c.requireBound(t, names...)
+	require.Empty(t, c.bound(t, "thief"))
 }
 
 // TestNominationsOfAnEarlierScheduler are taken back: nothing is planned for these members here.
