@@ -3,11 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,6 +104,9 @@ func prepare() error {
 	if err := os.Setenv("PATH", assets+string(filepath.ListSeparator)+os.Getenv("PATH")); err != nil {
 		return err
 	}
+	if err := showSources(); err != nil {
+		return err
+	}
 	perf.PluginNames = append(perf.PluginNames, zonespread.Name, reservecache.Name, permitgate.Name)
 	if err := perf.InitTests(); err != nil {
 		return err
@@ -107,6 +114,20 @@ func prepare() error {
 	// Which case runs is said by the name of the benchmark.
 	perf.PerfSchedulingLabelFilter = ""
 	return nil
+}
+
+// showSources says where the module cache is, in the manner of Bazel: the API server that scheduler_perf starts looks for files of its own
+// beside its sources, whose paths -trimpath makes relative to that cache.
+func showSources() error {
+	if _, file, _, _ := goruntime.Caller(0); filepath.IsAbs(file) {
+		return nil
+	}
+	output, err := exec.Command("go", "env", "GOMODCACHE").Output()
+	if err != nil {
+		return fmt.Errorf("go env GOMODCACHE: %w", err)
+	}
+	above, cache := filepath.Split(strings.TrimSpace(string(output)))
+	return errors.Join(os.Setenv("TEST_SRCDIR", above), os.Setenv("TEST_WORKSPACE", cache))
 }
 
 // BenchmarkScheduling runs every case with every variant: BenchmarkScheduling/variant/case/workload. It
