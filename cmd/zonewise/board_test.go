@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"zonewise.dev/cmd/zonewise/clitest"
 	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/test/clitest"
 )
 
 // untilShown ends a command as soon as it has printed something, as Ctrl-C would.

@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
-	"zonewise.dev/cmd/zonewise/clitest"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/internal/docs"
+	"zonewise.dev/test/clitest"
 )
 
 // documented returns the command lines of this program in the documentation and in the commands' own examples.

@@ -9,11 +9,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"zonewise.dev/cmd/zonewise/clitest"
 	"zonewise.dev/cmd/zonewise/explain"
 	"zonewise.dev/cmd/zonewise/simulate"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
+	"zonewise.dev/test/clitest"
 )
 
 // saved returns a file with the story of package clitest.

@@ -16,8 +16,8 @@ import (
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 
-	"zonewise.dev/cmd/zonewise/clitest"
 	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/test/clitest"
 )
 
 // asCommand has the test binary be the command, so that a terminal of its own can be given to it.

@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"zonewise.dev/cmd/zonewise/clitest"
 	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/test/clitest"
 	"zonewise.dev/test/internal/apiserver"
 )
 

@@ -16,9 +16,9 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/census"
-	"zonewise.dev/cmd/zonewise/clitest"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/sim"
+	"zonewise.dev/test/clitest"
 )
 
 func pageOf(t *testing.T, c *clitest.Cluster, opts Options) *Page {

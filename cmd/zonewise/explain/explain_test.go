@@ -15,11 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cmd/zonewise/census"
-	"zonewise.dev/cmd/zonewise/clitest"
 	"zonewise.dev/cmd/zonewise/explain"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/sim"
+	"zonewise.dev/test/clitest"
 )
 
 func open(t *testing.T, c *clitest.Cluster) explain.Open {

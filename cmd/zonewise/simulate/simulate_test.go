@@ -14,10 +14,10 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/census"
-	"zonewise.dev/cmd/zonewise/clitest"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/sim"
+	"zonewise.dev/test/clitest"
 )
 
 func run(t *testing.T, c *clitest.Cluster, s *Scenario) *Result {

@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cmd/zonewise/census"
-	"zonewise.dev/cmd/zonewise/clitest"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/sim"
+	"zonewise.dev/test/clitest"
 )
 
 func TestFilesGiveTheSameAnswers(t *testing.T) {

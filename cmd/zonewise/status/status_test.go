@@ -10,10 +10,10 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/census"
-	"zonewise.dev/cmd/zonewise/clitest"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
+	"zonewise.dev/test/clitest"
 )
 
 func build(c *clitest.Cluster, namespace string) *status.Report {

@@ -1,4 +1,4 @@
-// Package clitest builds snapshots for the tests of the packages under cmd/zonewise.
+// Package clitest builds snapshots for the tests of the packages under cmd/zonewise, and compares their output with files.
 package clitest
 
 import (
