@@ -27,7 +27,6 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"zonewise.dev/demo/cluster"
 	"zonewise.dev/demo/run"
 	"zonewise.dev/demo/workload"
 )
@@ -60,12 +59,9 @@ func report(w io.Writer, err error) int {
 	if err == nil {
 		return exitOK
 	}
-	var (
-		usage  usageError
-		broken *run.BrokenError
-	)
+	var usage usageError
 	switch {
-	case errors.As(err, &broken):
+	case errors.Is(err, run.ErrBroken):
 		fmt.Fprintln(w, "zonewise-demo:", err)
 		return exitBroken
 	case errors.Is(err, context.Canceled):
@@ -134,7 +130,9 @@ func newDemo() *cobra.Command {
 				}
 				opts.BinDir = filepath.Dir(self)
 			}
-			opts.Assets = os.Getenv(cluster.AssetsVariable)
+			if opts.BinDir, err = filepath.Abs(opts.BinDir); err != nil {
+				return fmt.Errorf("--bin-dir: %w", err)
+			}
 			opts.Out, opts.Progress = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			return run.Run(cmd.Context(), opts)
 		},
@@ -143,7 +141,7 @@ func newDemo() *cobra.Command {
 	flags := cmd.Flags()
 	flags.Float64Var(&plan.Scale, "scale", workload.DefaultScale, "share of the traces' live population to run, above 0, at most 1")
 	flags.Uint64Var(&plan.Seed, "seed", 1, "decides the order in which the workload arrives")
-	flags.StringVar(&opts.BinDir, "bin-dir", "", "directory of the binaries (default: that of this one); $"+cluster.AssetsVariable+" overrides it for etcd and kube-apiserver")
+	flags.StringVar(&opts.BinDir, "bin-dir", "", "directory of the binaries (default: that of this one)")
 	flags.Uint16Var(&opts.Port, "port", 0, "port of the API server on 127.0.0.1; 0 takes a free one")
 	flags.Uint16Var(&opts.BoardPort, "board-port", 0, "port of the live page on 127.0.0.1; 0 takes a free one")
 	flags.StringVar(&opts.Report, "report", "demo-report.html", "HTML file for the closing page; empty writes none")

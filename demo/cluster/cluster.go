@@ -37,9 +37,6 @@ const (
 	scheduler         = "zonewise-scheduler"
 )
 
-// AssetsVariable is the environment variable that names a directory with etcd and kube-apiserver, as for envtest.
-const AssetsVariable = "KUBEBUILDER_ASSETS"
-
 const (
 	loopback = "127.0.0.1"
 	// profile is the scheduler's configuration, from package config.
@@ -57,8 +54,8 @@ var kwokYAML []byte
 
 // Options describe a cluster.
 type Options struct {
-	// BinDir has the executables; if Assets is not empty, it has etcd and kube-apiserver instead.
-	BinDir, Assets string
+	// BinDir is the absolute path of the directory of the executables.
+	BinDir string
 	// Port is that of the API server; 0 takes a free one.
 	Port int
 	// Zones are the zones whose nodes get kubelets.
@@ -104,21 +101,11 @@ func CheckBinaries(opts Options) error {
 }
 
 // binary is the path of an executable.
-func (o Options) binary(name string) string {
-	dir := o.BinDir
-	if o.Assets != "" && (name == etcd || name == apiServer) {
-		dir = o.Assets
-	}
-	path, err := filepath.Abs(filepath.Join(dir, name))
-	if err != nil {
-		return filepath.Join(dir, name) // no working directory: the start will fail with that error
-	}
-	return path
-}
+func (o Options) binary(name string) string { return filepath.Join(o.BinDir, name) }
 
-// Start starts a cluster and returns when every component answers. The returned context ends with ctx, and with an *ExitError
-// as its cause when a component ends by itself. On any error, and when the context ends, everything is cleaned up before
-// Start returns.
+// Start starts a cluster and returns when every component answers. The returned context ends with ctx, and when a component
+// ends by itself; its cause then names the component and has the end of its log. On any error, and when the context ends,
+// everything is cleaned up before Start returns.
 func Start(ctx context.Context, opts Options) (*Cluster, context.Context, error) {
 	if _, err := freePort(opts.Port); err != nil {
 		return nil, nil, fmt.Errorf("--port: %w: choose another, or 0 for a free one", err)
@@ -220,7 +207,7 @@ func (c *Cluster) watchPlane(ctx context.Context, server rest.Interface) {
 		if time.Since(last) < patience {
 			return false, nil
 		}
-		c.ended(&ExitError{Component: etcd + " or " + apiServer, Log: tail(c.Log(planeLog)), Err: err})
+		c.ended(exitError(etcd+" or "+apiServer, c.Log(planeLog), err))
 		return true, nil
 	})
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -87,7 +88,7 @@ func startProcess(script, log string, ended func(error), args ...string) (*proce
 	go func() {
 		defer close(p.exited)
 		if err := p.cmd.Wait(); !p.stopping.Load() {
-			ended(&ExitError{Component: filepath.Base(script), Log: tail(log), Err: err})
+			ended(exitError(filepath.Base(script), log, err))
 		}
 	}()
 	return p, nil
@@ -100,27 +101,13 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// ExitError says that a component ended by itself.
-type ExitError struct {
-	// Component is its name.
-	Component string
-	// Log is the end of what it wrote.
-	Log string
-	// Err is its exit state, nil for exit code 0.
-	Err error
-}
-
-// Error names the component, why it ended, and its last output.
-func (e *ExitError) Error() string {
-	state := "with exit code 0"
-	if e.Err != nil {
-		state = "with " + e.Err.Error()
+// exitError says that a component ended by itself. err is its exit state, nil for exit code 0.
+func exitError(component, log string, err error) error {
+	if err == nil {
+		err = errors.New("exit code 0")
 	}
-	return fmt.Sprintf("%s ended %s\n%s", e.Component, state, e.Log)
+	return fmt.Errorf("%s ended with %w\n%s", component, err, tail(log))
 }
-
-// Unwrap returns the state.
-func (e *ExitError) Unwrap() error { return e.Err }
 
 // tailLines is how many lines of a log an error has.
 const tailLines = 12

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -42,19 +43,19 @@ type phase struct {
 	Bound int `json:"bound"`
 }
 
-// BrokenError says that checks on the board have failed.
-type BrokenError struct {
-	// Broken are the failed checks, at least one, with the moment in their names.
-	Broken []check.Check
-}
+// ErrBroken says that checks on the board have failed.
+var ErrBroken = errors.New("checks do not hold")
 
-// Error names the checks.
-func (e *BrokenError) Error() string {
-	names := make([]string, 0, len(e.Broken))
-	for _, c := range e.Broken {
+// broken returns an ErrBroken that names the checks that failed, nil if there are none.
+func (b *board) broken() error {
+	var names []string
+	for _, c := range check.Broken(b.checks()) {
 		names = append(names, fmt.Sprintf("%q: %s", c.Name, strings.Join(c.Violations, "; ")))
 	}
-	return "broken: " + strings.Join(names, ", ")
+	if names == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrBroken, strings.Join(names, ", "))
 }
 
 // checks returns all checks, with the moment in their names.
@@ -68,9 +69,6 @@ func (b *board) checks() []check.Check {
 	}
 	return out
 }
-
-// broken returns the checks that failed.
-func (b *board) broken() []check.Check { return check.Broken(b.checks()) }
 
 // close writes the board, and the page with its checks.
 func (d *demo) close(ctx context.Context) error {

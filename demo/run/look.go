@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,28 +31,18 @@ func (d *demo) looks(at check.Moment) func(context.Context) error {
 				return err
 			}
 			checks := check.All(e)
-			broken := check.Broken(checks)
-			if len(broken) > 0 && time.Since(start) < lookLimit {
-				d.waitsFor.Store(broken[0].Name + ": " + broken[0].Violations[0])
-				continue
+			d.state.Store(fmt.Sprintf("%d checks hold", len(checks)))
+			if broken := check.Broken(checks); len(broken) > 0 {
+				d.state.Store(fmt.Sprintf("%d of %d checks do not hold, the first: %s: %s", len(broken), len(checks), broken[0].Name, broken[0].Violations[0]))
+				if time.Since(start) < lookLimit {
+					continue
+				}
 			}
 			d.board.Status, d.board.Moments = e.Status, append(d.board.Moments, moment{at.String(), checks})
 			d.board.Median, d.board.Most = e.Metrics.Waited(0.5), e.Metrics.Waited(0.99)
 			return nil
 		}
 	}
-}
-
-// lookStatus says what the checks wait for.
-func (d *demo) lookStatus() string { return d.waitsFor.Load().(string) }
-
-// lookOutcome says how the last checks came out.
-func (d *demo) lookOutcome() string {
-	last := d.board.Moments[len(d.board.Moments)-1]
-	if broken := check.Broken(last.Checks); len(broken) > 0 {
-		return fmt.Sprintf("%d of %d checks do not hold, the first: %s: %s", len(broken), len(last.Checks), broken[0].Name, broken[0].Violations[0])
-	}
-	return fmt.Sprintf("%d checks hold", len(last.Checks))
 }
 
 // evidence reads everything from the API server, past all caches, and from the scheduler's metrics.
@@ -105,10 +94,8 @@ func (d *demo) probe(ctx context.Context, name string) error {
 		return fmt.Errorf("remove a probe: %w", err)
 	}
 	return d.until(ctx, func(c *census.Census) string {
-		for _, known := range snapshot.List[*corev1.Pod](c.Snapshot) {
-			if known.UID == pod.UID {
-				return "the probe " + name + " is not gone"
-			}
+		if c.Find(pod.Namespace, name) != nil {
+			return "the probe " + name + " is not gone"
 		}
 		return ""
 	})

@@ -23,8 +23,8 @@ import (
 type Options struct {
 	// Plan is the workload.
 	Plan *workload.Plan
-	// BinDir has the binaries; if Assets is not empty, it has those of etcd and kube-apiserver instead.
-	BinDir, Assets string
+	// BinDir is the absolute path of the directory of the binaries.
+	BinDir string
 	// Port is the API server's, BoardPort that of the live page; 0 takes a free one.
 	Port, BoardPort uint16
 	// Report is the file that the closing page is written to; empty writes none.
@@ -51,33 +51,26 @@ type demo struct {
 	live    *live.Live
 	page    *page.Following
 	board   board
-	// doing is the phase and waitsFor what the checks wait for: strings that the progress and the page show.
-	doing, waitsFor atomic.Value
+	// doing is the phase, and state how far one is that does not wait for pods: strings that the page and the progress show.
+	doing, state atomic.Value
 	// deployments is how many have been created, and bound how many pods the scheduler had bound when the last phase ended.
 	deployments, bound int
 	// lostAt is when the zone was lost.
 	lostAt time.Time
 }
 
-// Run plays the demo. It returns a *BrokenError if checks have failed.
+// Run plays the demo. It returns ErrBroken if checks have failed.
 func Run(ctx context.Context, opts Options) error {
-	var starting atomic.Value
-	starting.Store("")
-	of := cluster.Options{
-		BinDir: opts.BinDir, Assets: opts.Assets, Port: int(opts.Port), Zones: workload.Zones, Progress: func(name string) { starting.Store(name) },
-	}
+	d := &demo{Options: opts, progress: newProgress(opts.Progress, opts.Quiet)}
+	of := cluster.Options{BinDir: opts.BinDir, Port: int(opts.Port), Zones: workload.Zones, Progress: func(name string) { d.state.Store(name) }}
 	if err := cluster.CheckBinaries(of); err != nil {
 		return err
 	}
-	d := &demo{Options: opts, progress: newProgress(opts.Progress, opts.Quiet)}
-	d.waitsFor.Store("")
 	living := ctx // ends when a component does
 	err := d.phase(ctx, "start the control plane", func(ctx context.Context) (err error) {
 		d.cluster, living, err = cluster.Start(ctx, of)
 		return err
-	}, func() string { return starting.Load().(string) }, func() string {
-		return "etcd, kube-apiserver, kube-controller-manager, kwok, zonewise-scheduler"
-	})
+	}, d.stateText)
 	if err != nil {
 		return err
 	}
@@ -153,17 +146,15 @@ func (d *demo) course(ctx context.Context) error {
 	if err := d.close(ctx); err != nil {
 		return err
 	}
-	if broken := d.board.broken(); len(broken) > 0 {
-		return &BrokenError{broken}
-	}
-	return nil
+	return d.board.broken()
 }
 
 func nothing() string { return "" }
 
 // phase times do and shows its progress.
-func (d *demo) phase(ctx context.Context, name string, do func(context.Context) error, status, outcome func() string) error {
+func (d *demo) phase(ctx context.Context, name string, do func(context.Context) error, status func() string) error {
 	d.doing.Store(name)
+	d.state.Store("")
 	end := d.progress.phase(name, status)
 	p := phase{Name: name}
 	start := time.Now()
@@ -179,10 +170,12 @@ func (d *demo) phase(ctx context.Context, name string, do func(context.Context) 
 		end("", err)
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	end(outcome(), nil)
+	end(status(), nil)
 	d.board.Phases = append(d.board.Phases, p)
 	return nil
 }
+
+func (d *demo) stateText() string { return d.state.Load().(string) }
 
 // boundSince returns how many pods the scheduler has bound since the last call. The cluster is running, or being started.
 func (d *demo) boundSince(ctx context.Context) (int, error) {

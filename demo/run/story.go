@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cmd/zonewise/census"
-	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/demo/check"
@@ -28,21 +27,21 @@ import (
 // story runs the phases, and the checks in between.
 func (d *demo) story(ctx context.Context) error {
 	for _, s := range []struct {
-		name            string
-		do              func(context.Context) error
-		status, outcome func() string
+		name   string
+		do     func(context.Context) error
+		status func() string
 	}{
-		{fmt.Sprintf("create %d nodes", len(d.Plan.Nodes)), d.createNodes, d.nodeStatus, d.nodeOutcome},
-		{"services and gangs arrive", d.arrive, d.podStatus, d.podOutcome},
-		{"batch work fills the rest", d.fill, d.podStatus, d.podOutcome},
-		{"check: " + check.Before.String(), d.looks(check.Before), d.lookStatus, d.lookOutcome},
-		{"lose " + workload.LostZone, d.lose, d.podStatus, d.podOutcome},
-		{"check: " + check.Lost.String(), d.looks(check.Lost), d.lookStatus, d.lookOutcome},
-		{workload.LostZone + " returns", d.bringBack, d.podStatus, d.podOutcome},
-		{"roll every service out again", d.rollOut, d.podStatus, d.podOutcome},
-		{"check: " + check.Back.String(), d.looks(check.Back), d.lookStatus, d.lookOutcome},
+		{fmt.Sprintf("create %d nodes", len(d.Plan.Nodes)), d.createNodes, d.nodeStatus},
+		{"services and gangs arrive", d.arrive, d.podStatus},
+		{"batch work fills the rest", d.fill, d.podStatus},
+		{"check: " + check.Before.String(), d.looks(check.Before), d.stateText},
+		{"lose " + workload.LostZone, d.lose, d.podStatus},
+		{"check: " + check.Lost.String(), d.looks(check.Lost), d.stateText},
+		{workload.LostZone + " returns", d.bringBack, d.podStatus},
+		{"roll every service out again", d.rollOut, d.podStatus},
+		{"check: " + check.Back.String(), d.looks(check.Back), d.stateText},
 	} {
-		if err := d.phase(ctx, s.name, s.do, s.status, s.outcome); err != nil {
+		if err := d.phase(ctx, s.name, s.do, s.status); err != nil {
 			return err
 		}
 	}
@@ -50,19 +49,10 @@ func (d *demo) story(ctx context.Context) error {
 }
 
 func (d *demo) nodeStatus() string {
-	return show.Bar(readyNodes(d.census()), len(d.Plan.Nodes)) + " ready"
-}
-
-func (d *demo) nodeOutcome() string {
-	return fmt.Sprintf("%d in each of %s", len(d.Plan.Nodes)/len(workload.Zones), strings.Join(workload.Zones, ", "))
+	return fmt.Sprintf("%d of %d ready in %s", readyNodes(d.census()), len(d.Plan.Nodes), strings.Join(workload.Zones, ", "))
 }
 
 func (d *demo) podStatus() string {
-	bound, waiting, zones := tally(d.census())
-	return fmt.Sprintf("%s bound, %s", show.Bar(bound, bound+waiting), zones)
-}
-
-func (d *demo) podOutcome() string {
 	bound, waiting, zones := tally(d.census())
 	return fmt.Sprintf("%d pods bound, %d wait; %s", bound, waiting, zones)
 }

@@ -169,9 +169,8 @@ func TestBoard(t *testing.T) {
 		},
 		Phases: []phase{{"create nodes", 1.5, 0}, {"lose zone-c", 4, 12}},
 	}
-	broken := b.broken()
-	require.Len(t, broken, 1)
-	require.EqualError(t, &BrokenError{broken}, `broken: "gangs are whole, while zone-c is lost": gang g: 1 of 2 bound`)
+	require.ErrorIs(t, b.broken(), ErrBroken)
+	require.EqualError(t, b.broken(), `checks do not hold: "gangs are whole, while zone-c is lost": gang g: 1 of 2 bound`)
 
 	var out bytes.Buffer
 	require.NoError(t, b.text(&out, show.Style{}))

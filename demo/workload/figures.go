@@ -96,7 +96,7 @@ func services(lines []line, scale float64) []Service {
 // the instances and the limit per node accordingly. An instance with a device is not split.
 func (s *Service) split() {
 	parts := max(ceilDiv(s.Each[CPU], largest[CPU]), ceilDiv(s.Each[Memory], largest[Memory]))
-	if s.GPU() || parts <= 1 {
+	if s.Each.HasGPU() || parts <= 1 {
 		return
 	}
 	for i := range s.Each {
@@ -151,7 +151,7 @@ func pools(lines []line) [2]pool {
 
 // homeOf returns the index of the pool for which the resources are.
 func homeOf(each Resources) int {
-	if each[GPU] > 0 {
+	if each.HasGPU() {
 		return 1
 	}
 	return 0

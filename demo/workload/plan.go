@@ -88,9 +88,6 @@ func (s Service) Labels() map[string]string {
 	return map[string]string{AppLabel: s.App, RoleLabel: s.Role}
 }
 
-// GPU reports whether the replicas have devices.
-func (s Service) GPU() bool { return s.Each[GPU] > 0 }
-
 // Weighted reports whether a ZoneSpreadPolicy spreads the service.
 func (s Service) Weighted() bool { return s.Name() == weighted }
 
@@ -108,9 +105,6 @@ type Gang struct {
 	// never fit: it must wait and hold nothing.
 	Fits bool
 }
-
-// GPU reports whether the members have devices.
-func (g Gang) GPU() bool { return g.Each[GPU] > 0 }
 
 // fitting are the gangs that count when the nodes are chosen.
 var fitting = []Gang{

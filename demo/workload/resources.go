@@ -32,6 +32,9 @@ var described = [len(Resources{})]struct {
 	Disk:   {corev1.ResourceEphemeralStorage, "Gi", false},
 }
 
+// HasGPU reports whether there are devices.
+func (r Resources) HasGPU() bool { return r[GPU] > 0 }
+
 // add returns r plus n times o.
 func (r Resources) add(o Resources, n int64) Resources {
 	for i := range r {

@@ -78,7 +78,7 @@ func (p *placement) place(c int) bool {
 	var best *host
 	bestUse := math.Inf(1)
 	for _, h := range p.hosts {
-		reserved := h.each[GPU] > 0 && want.each[GPU] == 0 // its taint keeps others off
+		reserved := h.each.HasGPU() && !want.each.HasGPU() // its taint keeps others off
 		if reserved || !h.free.holds(want.each) || want.spread && counts[h.zone] > fewest || want.maxPerNode > 0 && h.has(c) >= want.maxPerNode {
 			continue
 		}
