@@ -144,7 +144,8 @@ func (s *scene) pod(name string) *corev1.Pod {
 func (s *scene) checks() []Check {
 	var text strings.Builder
 	for series, value := range s.metrics {
-		fmt.Fprintf(&text, "%s %v\n", series, value)
+		name, _, _ := strings.Cut(series, "{")
+		fmt.Fprintf(&text, "# TYPE %s gauge\n%s %v\n", name, series, value)
 	}
 	metrics, err := ParseMetrics([]byte(text.String()))
 	require.NoError(s.t, err)

@@ -6,7 +6,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var node = shape{each: Resources{CPU: 4000, Memory: 4000}, count: 1}
+var (
+	node = shape{each: Resources{CPU: 4000, Memory: 4000}, count: 1}
+	gpu  = shape{each: Resources{CPU: 4000, Memory: 4000, GPU: 1}, count: 1}
+)
 
 func quarter(replicas, maxPerNode int, spread bool) []claim {
 	return []claim{{each: Resources{CPU: 1000, Memory: 1000}, replicas: replicas, maxPerNode: maxPerNode, spread: spread}}
@@ -33,12 +36,11 @@ func TestMissingCountsWhatFindsNoNode(t *testing.T) {
 }
 
 func TestPodsWithoutDevicesStayOffGPUNodes(t *testing.T) {
-	gpu := shape{each: Resources{CPU: 4000, Memory: 4000, GPU: 1}, count: 1}
 	require.Equal(t, [2]int{2, 0}, missing([]shape{gpu, gpu}, 3, quarter(2, 0, true)))
 }
 
 func TestSizesGrowUntilEverythingFits(t *testing.T) {
-	nodes, err := sizes([2]pool{{node}, {node}}, 3, quarter(40, 0, true))
+	nodes, err := sizes([2]pool{{node}, {gpu}}, 3, quarter(40, 0, true))
 	require.NoError(t, err)
 	// 20 pods in each zone that is left, four to a node; and one node with devices.
 	require.Len(t, nodes, 5+slackNodes+1+slackNodes)
