@@ -69,9 +69,12 @@ func Run(ctx context.Context, opts Options) error {
 	living := ctx // ends when a component does
 	err := d.phase(ctx, "start the control plane", func(ctx context.Context) (err error) {
 		d.cluster, living, err = cluster.Start(ctx, of)
+		d.state.Store("etcd, kube-apiserver, kube-controller-manager, kwok, zonewise-scheduler")
 		return err
 	}, d.stateText)
-	if err != nil {
+	if err != nil && d.cluster != nil {
+		return errors.Join(err, d.cluster.Stop())
+	} else if err != nil {
 		return err
 	}
 	showing, stop := context.WithCancel(living)
