@@ -319,7 +319,8 @@ func books(e *Evidence, c *Check) {
 	ledger := func(name string) float64 { return e.Metrics.Sum("zonewise_reservecache_"+name, nil) }
 	pods, nodes, assumed, comparisons := ledger("pods"), ledger("nodes"), ledger("assumed_pods"), ledger("drift_checks_total")
 	drift := ledger("drift_nodes")
-	c.says("%s pods on %s nodes, %s assumed, drift %s in %s comparisons", number(pods), number(nodes), number(assumed), number(drift), number(comparisons))
+	c.says("%s pods on %s nodes, %s assumed, drift %s in %s comparisons",
+		number(pods), number(nodes), number(assumed), number(drift), number(comparisons))
 	for _, v := range []struct {
 		what      string
 		got, want float64

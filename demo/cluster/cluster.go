@@ -258,8 +258,8 @@ func (c *Cluster) startControllers(context.Context) error {
 		return err
 	}
 	c.opts.Progress(kwok)
-	// A kubelet of one of these nodes may do anything to it and its pods.
-	if c.kubelet, err = c.plane.Kubeconfig(kwok, envtest.User{Name: "zonewise-demo:kubelets", Groups: []string{"system:masters"}}); err != nil {
+	kubelets := envtest.User{Name: "zonewise-demo:kubelets", Groups: []string{"system:masters"}} // of the demo's own nodes
+	if c.kubelet, err = c.plane.Kubeconfig(kwok, kubelets); err != nil {
 		return err
 	}
 	if err := os.WriteFile(c.kwokFile(), kwokYAML, 0o600); err != nil {
@@ -319,7 +319,8 @@ func (c *Cluster) startScheduler(ctx context.Context) error {
 	}
 	err = c.run(scheduler, scheduler,
 		"--config="+file, "--bind-address="+loopback, "--secure-port="+strconv.Itoa(port),
-		"--tls-cert-file="+filepath.Join(c.data(), "pki", "apiserver.crt"), "--tls-private-key-file="+filepath.Join(c.data(), "pki", "apiserver.key"),
+		"--tls-cert-file="+filepath.Join(c.data(), "pki", "apiserver.crt"),
+		"--tls-private-key-file="+filepath.Join(c.data(), "pki", "apiserver.key"),
 		"--authentication-kubeconfig="+identity, "--authorization-kubeconfig="+identity,
 		// The server answers before it has read who may get metrics.
 		"--authorization-always-allow-paths=/metrics", "-v=2")

@@ -33,7 +33,8 @@ func (d *demo) looks(at check.Moment) func(context.Context) error {
 			checks := check.All(e)
 			d.state.Store(fmt.Sprintf("%d checks hold", len(checks)))
 			if broken := check.Broken(checks); len(broken) > 0 {
-				d.state.Store(fmt.Sprintf("%d of %d checks do not hold, the first: %s: %s", len(broken), len(checks), broken[0].Name, broken[0].Violations[0]))
+				first := broken[0].Name + ": " + broken[0].Violations[0]
+				d.state.Store(fmt.Sprintf("%d of %d checks do not hold, the first: %s", len(broken), len(checks), first))
 				if time.Since(start) < lookLimit {
 					continue
 				}
@@ -58,7 +59,8 @@ func (d *demo) evidence(ctx context.Context, at check.Moment) (*check.Evidence, 
 	e := &check.Evidence{Moment: at, Plan: d.Plan, Census: census.Take(s), Metrics: m, LostAt: d.lostAt, Refused: map[types.UID]string{}}
 	e.Status = status.Build(e.Census, "")
 	var events eventsv1.EventList
-	if err := d.cluster.Client.List(ctx, &events, client.InNamespace(workload.ServiceNamespace), client.MatchingFields{"reason": "FailedScheduling"}); err != nil {
+	refusals := client.MatchingFields{"reason": "FailedScheduling"}
+	if err := d.cluster.Client.List(ctx, &events, client.InNamespace(workload.ServiceNamespace), refusals); err != nil {
 		return nil, fmt.Errorf("read the events: %w", err)
 	}
 	for _, event := range events.Items {

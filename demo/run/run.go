@@ -62,7 +62,9 @@ type demo struct {
 // Run plays the demo. It returns ErrBroken if checks have failed.
 func Run(ctx context.Context, opts Options) error {
 	d := &demo{Options: opts, progress: newProgress(opts.Progress, opts.Quiet)}
-	of := cluster.Options{BinDir: opts.BinDir, Port: int(opts.Port), Zones: workload.Zones, Progress: func(name string) { d.state.Store(name) }}
+	of := cluster.Options{
+		BinDir: opts.BinDir, Port: int(opts.Port), Zones: workload.Zones, Progress: func(name string) { d.state.Store(name) },
+	}
 	if err := cluster.CheckBinaries(of); err != nil {
 		return err
 	}

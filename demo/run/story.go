@@ -86,10 +86,11 @@ func (d *demo) arrive(ctx context.Context) error {
 	gangs := slices.Clone(d.Plan.Gangs)
 	slices.Reverse(gangs) // the one that cannot fit is the last
 	for services := range slices.Chunk(d.Plan.Services, len(d.Plan.Services)/len(gangs)+1) {
-		if err := errors.Join(d.cluster.Client.Create(ctx, gangs[0].PodGroup()), d.cluster.Client.Create(ctx, gangs[0].StatefulSet())); err != nil {
+		gang := gangs[0]
+		gangs = gangs[1:]
+		if err := errors.Join(d.cluster.Client.Create(ctx, gang.PodGroup()), d.cluster.Client.Create(ctx, gang.StatefulSet())); err != nil {
 			return err
 		}
-		gangs = gangs[1:]
 		err := each(ctx, services, func(ctx context.Context, s workload.Service) error {
 			return d.cluster.Client.Create(ctx, s.Deployment())
 		})
@@ -130,8 +131,9 @@ func (d *demo) fill(ctx context.Context) error {
 func (d *demo) lose(ctx context.Context) error {
 	d.lostAt = time.Now()
 	d.cluster.StopKubelets(workload.LostZone)
-	patch := client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":"Unknown",`+
-		`"reason":"NodeStatusUnknown","message":"Kubelet stopped posting node status.","lastTransitionTime":%q}]}}`, d.lostAt.UTC().Format(time.RFC3339)))
+	patch := client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil, `{"status":{"conditions":[{`+
+		`"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown","message":"Kubelet stopped posting node status.",`+
+		`"lastTransitionTime":%q}]}}`, d.lostAt.UTC().Format(time.RFC3339)))
 	err := each(ctx, d.Plan.Nodes, func(ctx context.Context, n workload.Node) error {
 		if n.Zone != workload.LostZone {
 			return nil
@@ -190,10 +192,11 @@ func (d *demo) bringBack(ctx context.Context) error {
 // rollOut replaces the pods of every service, as "kubectl rollout restart" does. Running pods are never moved, so this spreads
 // a service over all zones again.
 func (d *demo) rollOut(ctx context.Context) error {
-	patch := client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil,
-		`{"spec":{"template":{"metadata":{"annotations":{"kubectl.kubernetes.io/restartedAt":%q}}}}}`, time.Now().UTC().Format(time.RFC3339)))
+	patch := client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{`+
+		`"kubectl.kubernetes.io/restartedAt":%q}}}}}`, time.Now().UTC().Format(time.RFC3339)))
 	err := each(ctx, d.Plan.Services, func(ctx context.Context, s workload.Service) error {
-		return d.cluster.Client.Patch(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: workload.ServiceNamespace, Name: s.Name()}}, patch)
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: workload.ServiceNamespace, Name: s.Name()}}
+		return d.cluster.Client.Patch(ctx, deployment, patch)
 	})
 	if err != nil {
 		return err

@@ -136,7 +136,7 @@ func NewPlan(o Options) (*Plan, error) {
 	}
 	plan.share(pools[0][0])
 	if len(plan.Nodes) > maxNodes {
-		return nil, fmt.Errorf("scale: %v: the workload needs %d nodes, and Kubernetes supports %d; choose a smaller scale", o.Scale, len(plan.Nodes), maxNodes)
+		return nil, fmt.Errorf("scale: %v: %w", o.Scale, errTooManyNodes)
 	}
 	for i := range plan.Services {
 		plan.Services[i].Domains = len(plan.Nodes) + 1

@@ -10,6 +10,8 @@ import (
 // maxNodes is the limit of Kubernetes.
 const maxNodes = 5000
 
+var errTooManyNodes = fmt.Errorf("the workload needs more than %d nodes, which is what Kubernetes supports; choose a smaller scale", maxNodes)
+
 // claim is a group of equal pods for the purpose of sizing.
 type claim struct {
 	each       Resources
@@ -78,8 +80,9 @@ func (p *placement) place(c int) bool {
 	var best *host
 	bestUse := math.Inf(1)
 	for _, h := range p.hosts {
-		reserved := h.each.HasGPU() && !want.each.HasGPU() // its taint keeps others off
-		if reserved || !h.free.holds(want.each) || want.spread && counts[h.zone] > fewest || want.maxPerNode > 0 && h.has(c) >= want.maxPerNode {
+		tainted := h.each.HasGPU() && !want.each.HasGPU()
+		uneven := want.spread && counts[h.zone] > fewest
+		if tainted || uneven || !h.free.holds(want.each) || want.maxPerNode > 0 && h.has(c) >= want.maxPerNode {
 			continue
 		}
 		free := h.free.add(want.each, -1)
@@ -131,7 +134,7 @@ func sizes(pools [2]pool, zones int, claims []claim) ([]shape, error) {
 			size[i] += (n + growth - 1) / growth
 		}
 	}
-	return nil, fmt.Errorf("the workload needs more than %d nodes, which is what Kubernetes supports; choose a smaller scale", maxNodes)
+	return nil, errTooManyNodes
 }
 
 // growth is how many pods without a node let a zone grow by one node: more than a node holds in each zone, so that the nodes
