@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -196,7 +197,8 @@ func (c *Cluster) startPlane(ctx context.Context) error {
 
 // watchPlane reports when etcd or the API server, which envtest runs, no longer serve.
 func (c *Cluster) watchPlane(ctx context.Context, server rest.Interface) {
-	const interval, patience = 2 * time.Second, 30 * time.Second
+	// On a machine that is short of CPU etcd may be slow for a long time.
+	const interval, patience = 2 * time.Second, 2 * time.Minute
 	last := time.Now()
 	_ = wait.PollUntilContextCancel(ctx, interval, false, func(ctx context.Context) (bool, error) {
 		_, err := server.Get().AbsPath("/readyz").Timeout(patience).DoRaw(ctx)
@@ -204,7 +206,7 @@ func (c *Cluster) watchPlane(ctx context.Context, server rest.Interface) {
 			last = time.Now()
 			return false, nil
 		}
-		if time.Since(last) < patience {
+		if time.Since(last) < patience && !utilnet.IsConnectionRefused(err) {
 			return false, nil
 		}
 		c.ended(exitError(etcd+" or "+apiServer, c.Log(planeLog), err))
