@@ -27,8 +27,6 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"zonewise.dev/cmd/zonewise/show"
-	"zonewise.dev/demo/cluster"
 	"zonewise.dev/demo/run"
 	"zonewise.dev/demo/workload"
 )
@@ -43,9 +41,6 @@ const (
 )
 
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == cluster.GuardCommand {
-		os.Exit(guard(os.Args[2]))
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	// The demo reports errors itself, in one line; the libraries stay silent.
@@ -56,16 +51,7 @@ func main() {
 	os.Exit(code)
 }
 
-// guard is a second use of this executable by the demo; see package
-// cluster. It is not a command for users.
-func guard(dir string) int {
-	if err := cluster.RunGuard(os.Stdin, dir); err != nil {
-		return exitFailure
-	}
-	return exitOK
-}
-
-// usageError marks an error that cobra found in the command line.
+// usageError says that the command line is wrong.
 type usageError struct{ error }
 
 // report prints an error in one line and returns the exit code.
@@ -73,19 +59,15 @@ func report(w io.Writer, err error) int {
 	if err == nil {
 		return exitOK
 	}
-	var (
-		usage  usageError
-		option *run.UsageError
-		broken *run.BrokenError
-	)
+	var usage usageError
 	switch {
-	case errors.As(err, &broken):
+	case errors.Is(err, run.ErrBroken):
 		fmt.Fprintln(w, "zonewise-demo:", err)
 		return exitBroken
 	case errors.Is(err, context.Canceled):
 		fmt.Fprintln(w, "zonewise-demo: interrupted")
 		return exitInterrupted
-	case errors.As(err, &usage), errors.As(err, &option):
+	case errors.As(err, &usage):
 		fmt.Fprintf(w, "zonewise-demo: %v (see --help)\n", err)
 		return exitUsage
 	default:
@@ -100,7 +82,7 @@ a workload arrive that is drawn from published production traces: services sprea
 three zones, one of them by a ZoneSpreadPolicy, one with room held by a
 ZoneReservation beside batch work, and gangs. Then a zone is lost, and comes back. A
 board says what came of it. All of it can be watched in a browser, at the address that
-is printed first; the last page is saved with the board's checks.
+is printed once the control plane runs; the last page is saved with the board's checks.
 
 The board is read from the API server and the scheduler's metrics. Nothing is left
 behind: Ctrl-C ends everything at any moment.
@@ -109,7 +91,11 @@ Exit codes: 0 all checks hold; 1 the demo failed; 2 a flag is
 wrong; 3 a check failed, and is named; 130 interrupted.`
 
 func newDemo() *cobra.Command {
-	var opts run.Options
+	var (
+		opts   run.Options
+		plan   workload.Options
+		format string
+	)
 	cmd := &cobra.Command{
 		Use:           "zonewise-demo",
 		Version:       version.Get().String(),
@@ -127,37 +113,41 @@ func newDemo() *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if opts.Self, err = os.Executable(); err != nil {
-				return fmt.Errorf("find this executable: %w", err)
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if opts.Timeout <= 0 {
+				return usageError{fmt.Errorf("--timeout: must be positive, got %s", opts.Timeout)}
+			}
+			if opts.JSON = format == "json"; !opts.JSON && format != "text" {
+				return usageError{fmt.Errorf("--output: must be text or json, got %q", format)}
+			}
+			if opts.Plan, err = workload.NewPlan(plan); err != nil {
+				return usageError{fmt.Errorf("--%w", err)}
 			}
 			if opts.BinDir == "" {
-				opts.BinDir = filepath.Dir(opts.Self)
+				self, err := os.Executable()
+				if err != nil {
+					return fmt.Errorf("find this executable: %w", err)
+				}
+				opts.BinDir = filepath.Dir(self)
 			}
-			opts.Assets = os.Getenv(cluster.AssetsVariable)
+			if opts.BinDir, err = filepath.Abs(opts.BinDir); err != nil {
+				return fmt.Errorf("--bin-dir: %w", err)
+			}
 			opts.Out, opts.Progress = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			opts.Live = show.IsTerminal(opts.Progress) && !show.NoColor()
-			opts.Width = func() int { return show.Width(opts.Progress) }
-			opts.ColorOut = show.IsTerminal(opts.Out) && !show.NoColor()
-			opts.ColorProgress = opts.Live
-			if show.IsTerminal(opts.Out) {
-				opts.OutWidth = show.Width(opts.Out)
-			}
 			return run.Run(cmd.Context(), opts)
 		},
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	flags := cmd.Flags()
-	flags.Float64Var(&opts.Scale, "scale", workload.DefaultScale, "share of the traces' live population to run, above 0, at most 1")
-	flags.Uint64Var(&opts.Seed, "seed", 1, "decides the order in which the workload arrives")
-	flags.StringVar(&opts.BinDir, "bin-dir", "", "directory of the binaries (default: that of this one); $"+cluster.AssetsVariable+" overrides it for etcd and kube-apiserver")
-	flags.IntVar(&opts.Port, "port", 0, "port of the API server on 127.0.0.1; 0 takes a free one")
-	flags.IntVar(&opts.BoardPort, "board-port", 0, "port of the live page on 127.0.0.1; 0 takes a free one")
+	flags.Float64Var(&plan.Scale, "scale", workload.DefaultScale, "share of the traces' live population to run, above 0, at most 1")
+	flags.Uint64Var(&plan.Seed, "seed", 1, "decides the order in which the workload arrives")
+	flags.StringVar(&opts.BinDir, "bin-dir", "", "directory of the binaries (default: that of this one)")
+	flags.Uint16Var(&opts.Port, "port", 0, "port of the API server on 127.0.0.1; 0 takes a free one")
+	flags.Uint16Var(&opts.BoardPort, "board-port", 0, "port of the live page on 127.0.0.1; 0 takes a free one")
 	flags.StringVar(&opts.Report, "report", "demo-report.html", "HTML file for the closing page; empty writes none")
 	flags.DurationVar(&opts.Timeout, "timeout", 10*time.Minute, "give up if the board is not complete after this long")
 	flags.BoolVar(&opts.Keep, "keep", false, "leave the cluster up after the board, until Ctrl-C")
-	flags.StringVarP(&opts.Format, "output", "o", run.Text, "format of the board: text or json")
+	flags.StringVarP(&format, "output", "o", "text", "format of the board: text or json")
 	flags.BoolVarP(&opts.Quiet, "quiet", "q", false, "print the board only")
 	return cmd
 }

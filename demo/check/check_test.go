@@ -19,7 +19,10 @@ import (
 	"zonewise.dev/demo/workload"
 )
 
-var zones = []string{"zone-a", "zone-b", "zone-c"}
+var (
+	zones  = workload.Zones
+	lostAt = time.Date(2026, 1, 1, 0, 0, 0, 7, time.UTC)
+)
 
 // scene is a small cluster of which everything is true that must be.
 type scene struct {
@@ -27,21 +30,21 @@ type scene struct {
 	plan    *workload.Plan
 	objects *snapshot.Snapshot
 	moment  Moment
-	metrics Metrics
+	metrics map[string]float64
 	policy  *v1alpha1.ZoneSpreadPolicy
 	held    *v1alpha1.ZoneReservation
-	shown   []Displaced
+	refused map[types.UID]string
 }
 
 func newScene(t *testing.T, at Moment) *scene {
 	t.Helper()
-	s := &scene{t: t, moment: at, objects: snapshot.New(time.Now())}
+	s := &scene{t: t, moment: at, objects: snapshot.New(time.Now()), refused: map[types.UID]string{}}
 	s.plan = &workload.Plan{
-		Zones: zones, SlotsPerZone: 2, Workers: 2,
+		Slots: 2, Workers: 2,
 		Services: []workload.Service{
-			{App: "web", Role: workload.CPURole, Replicas: 3},
-			{App: "devices", Role: workload.GPURole, Replicas: 4, Part: workload.Weighted},
-			{App: "shop", Role: workload.CPURole, Replicas: 3, Part: workload.Reserved},
+			{App: "web", Role: "cn", Replicas: 3},
+			{App: "app-0", Role: "hn", Replicas: 4},
+			{App: "app-14", Role: "cn", Replicas: 3},
 		},
 		Gangs: []workload.Gang{{Name: "train", Members: 1, Fits: true}, {Name: "large", Members: 2}},
 	}
@@ -79,18 +82,22 @@ func newScene(t *testing.T, at Moment) *scene {
 		s.policy.Status.Zones[0].Pods, s.policy.Status.Zones[2].Pods, s.policy.Status.Zones[2].State = 3, 0, v1alpha1.ZoneState("Closed")
 		s.held.Status.Zones[0].Used, s.held.Status.Zones[2].SlotCounts = 2, v1alpha1.SlotCounts{Desired: 2}
 		s.held.Status.Slots.Held = 4
-		s.shown = []Displaced{{Name: "shop-3", Bound: true, Took: time.Second}}
 		here = []string{"zone-a", "zone-b", "zone-a"}
 	}
 	for i, zone := range here {
 		for _, service := range s.plan.Services {
-			s.add(workload.ServiceNamespace, s.plan.Deployment(service).Spec.Template, fmt.Sprintf("%s-%d", service.App, i), "in-"+zone)
+			s.add(workload.ServiceNamespace, service.Deployment().Spec.Template, fmt.Sprintf("%s-%d", service.App, i), "in-"+zone)
 		}
 	}
-	s.add(workload.ServiceNamespace, s.plan.Deployment(s.plan.Services[1]).Spec.Template, "devices-3", "in-zone-a")
+	s.add(workload.ServiceNamespace, s.plan.Services[1].Deployment().Spec.Template, "app-0-3", "in-zone-a")
+	if at == Lost { // app-14-2 was in the lost zone
+		moved := s.pod("app-14-2")
+		moved.CreationTimestamp = metav1.NewTime(lostAt.Truncate(time.Second))
+		moved.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(lostAt.Add(2 * time.Second))}}
+	}
 	batch := s.plan.Batch().Spec.Template
 	s.add(workload.BatchNamespace, batch, "batch-0", "in-zone-b")
-	s.refuse(s.add(workload.BatchNamespace, batch, "batch-1", ""), "held for ZoneReservation "+workload.ReservationName)
+	s.refuse(s.add(workload.BatchNamespace, batch, "batch-1", ""), "held for ZoneReservation failover")
 	for _, g := range s.plan.Gangs {
 		s.objects.Add(g.PodGroup())
 		for i := range g.Members {
@@ -102,7 +109,11 @@ func newScene(t *testing.T, at Moment) *scene {
 		}
 	}
 	s.objects.Add(s.policy, s.held)
-	s.metrics = Metrics{Pods: 12, Nodes: 3, Comparisons: 5}
+	s.metrics = map[string]float64{
+		"zonewise_reservecache_pods": 12, "zonewise_reservecache_nodes": 3, "zonewise_reservecache_assumed_pods": 0,
+		"zonewise_reservecache_drift_checks_total": 5, "zonewise_reservecache_drift_nodes": 0, "zonewise_reservecache_unsettled_nodes": 0,
+		`scheduler_cache_size{type="assumed_pods"}`: 0, "scheduler_preemption_victims": 0,
+	}
 	return s
 }
 
@@ -131,8 +142,17 @@ func (s *scene) pod(name string) *corev1.Pod {
 }
 
 func (s *scene) checks() []Check {
+	var text strings.Builder
+	for series, value := range s.metrics {
+		name, _, _ := strings.Cut(series, "{")
+		fmt.Fprintf(&text, "# TYPE %s gauge\n%s %v\n", name, series, value)
+	}
+	metrics, err := ParseMetrics([]byte(text.String()))
+	require.NoError(s.t, err)
 	counted := census.Take(s.objects)
-	return All(&Evidence{Moment: s.moment, Plan: s.plan, Census: counted, Status: status.Build(counted, ""), Metrics: s.metrics, Displaced: s.shown})
+	return All(&Evidence{
+		Moment: s.moment, Plan: s.plan, Census: counted, Status: status.Build(counted, ""), Metrics: metrics, LostAt: lostAt, Refused: s.refused,
+	})
 }
 
 func TestASoundClusterIsSoundAtEveryMoment(t *testing.T) {
@@ -142,7 +162,7 @@ func TestASoundClusterIsSoundAtEveryMoment(t *testing.T) {
 		Back:   "1 whole, 1 waits",
 	} {
 		checks := newScene(t, at).checks()
-		require.Empty(t, Broken(checks), at.Title("zone-c"))
+		require.Empty(t, Broken(checks), at.String())
 		var evidence []string
 		for _, c := range checks {
 			require.NotEmpty(t, c.Evidence, c.Name)
@@ -162,30 +182,30 @@ func TestEachFaultIsFound(t *testing.T) {
 		want  string
 	}{
 		{"a replica waits", Before, func(s *scene) {
-			s.pod("devices-0").Spec.NodeName = ""
-			s.refuse(s.pod("devices-0"), "0/3 nodes are available")
-			s.metrics.Pods--
-		}, "every replica of every service is bound", "services/devices-0 waits: 0/3 nodes are available"},
-		{"a replica does not exist", Before, func(s *scene) { s.plan.Services[0].Replicas++ }, "every replica of every service is bound", "1 replicas do not exist"},
+			s.pod("app-0-0").Spec.NodeName = ""
+			s.refuse(s.pod("app-0-0"), "0/3 nodes are available")
+			s.metrics["zonewise_reservecache_pods"]--
+		}, "every replica of every service is bound", "services/app-0-0 waits: 0/3 nodes are available"},
+		{"a replica does not exist", Before, func(s *scene) { s.plan.Services[0].Replicas++ }, "every replica of every service is bound", "10 replicas exist, want 11"},
 		{"uneven zones", Back, func(s *scene) {
 			s.pod("web-1").Spec.NodeName, s.pod("web-2").Spec.NodeName = "in-zone-a", "in-zone-a"
 		}, "native constraints over zones hold", "ReplicaSet services/web: skew 3 above maxSkew 1"},
 		{"the policy is not satisfied", Before, func(s *scene) {
 			s.policy.Status.Conditions[1].Status, s.policy.Status.Conditions[1].Message = metav1.ConditionFalse, "zone-b has too many"
-		}, "each zone has its share of devices-hn", "the policy is Violated: zone-b has too many"},
-		{"the lost zone counts as there", Lost, func(s *scene) { s.policy.Status.Zones[2].State = v1alpha1.ZoneAvailable }, "each zone has its share of devices-hn", `zone-c is lost and has 0 pods, state "Available"`},
-		{"nothing went back", Back, func(s *scene) { s.policy.Status.Zones[2].Pods = 0 }, "each zone has its share of devices-hn", "zone-c has no pod of it"},
-		{"a slot is missing", Back, func(s *scene) { s.held.Status.Zones[2].Held = 1 }, "room is held for shop-cn", "zone-c holds 1 slots of 2"},
-		{"a replica is in no slot", Lost, func(s *scene) { s.held.Status.Slots.Used = 2 }, "room is held for shop-cn", "2 slots are used by 3 replicas"},
-		{"a second attempt", Lost, func(s *scene) { s.shown[0].Refused = []string{"0/3 nodes"} }, "displaced replicas of shop-cn were bound at the first attempt", "shop-3 was refused first: 0/3 nodes"},
-		{"none was displaced", Lost, func(s *scene) { s.shown = nil }, "displaced replicas of shop-cn were bound at the first attempt", "no replica was displaced"},
+		}, "each zone has its share of app-0-hn", "the policy is Violated: zone-b has too many"},
+		{"the lost zone counts as there", Lost, func(s *scene) { s.policy.Status.Zones[2].State = v1alpha1.ZoneAvailable }, "each zone has its share of app-0-hn", `zone-c is lost and has 0 pods, state "Available"`},
+		{"nothing went back", Back, func(s *scene) { s.policy.Status.Zones[2].Pods = 0 }, "each zone has its share of app-0-hn", "zone-c has no pod of it"},
+		{"a slot is missing", Back, func(s *scene) { s.held.Status.Zones[2].Held = 1 }, "room is held for app-14-cn", "zone-c holds 1 slots of 2"},
+		{"a replica is in no slot", Lost, func(s *scene) { s.held.Status.Slots.Used = 2 }, "room is held for app-14-cn", "2 slots are used by 3 replicas"},
+		{"a second attempt", Lost, func(s *scene) { s.refused["app-14-2"] = "0/3 nodes" }, "displaced replicas of app-14-cn were bound at the first attempt", "services/app-14-2 was refused first: 0/3 nodes"},
+		{"none was displaced", Lost, func(s *scene) { s.pod("app-14-2").CreationTimestamp = metav1.Time{} }, "displaced replicas of app-14-cn were bound at the first attempt", "no replica was displaced"},
 		{"all batch work has room", Before, func(s *scene) {
 			s.pod("batch-1").Spec.NodeName = "in-zone-c"
-			s.metrics.Pods++
+			s.metrics["zonewise_reservecache_pods"]++
 		}, "batch work fills what is not held", "no worker waits: nothing shows that room is held"},
 		{"a gang in part", Before, func(s *scene) {
 			s.pod("large-0").Spec.NodeName = "in-zone-c"
-			s.metrics.Pods++
+			s.metrics["zonewise_reservecache_pods"]++
 		}, "gangs are whole, or wait and hold nothing", "gang large cannot be whole and has 1 of 2 bound"},
 		{"a gang that waits holds a node", Before, func(s *scene) { s.pod("large-0").Status.NominatedNodeName = "in-zone-c" }, "gangs are whole, or wait and hold nothing", "training/large-0 waits and has the node in-zone-c nominated"},
 		{"an overcommitted node", Before, func(s *scene) {
@@ -193,9 +213,11 @@ func TestEachFaultIsFound(t *testing.T) {
 				n.Status.Allocatable[corev1.ResourcePods] = resource.MustParse("4")
 			}
 		}, "allocated never exceeds allocatable", "in-zone-a: 5 of pods allocated, 4 allocatable"},
-		{"a victim", Lost, func(s *scene) { s.metrics.Victims = 2 }, "nothing was preempted", "2 pods were"},
-		{"drift", Before, func(s *scene) { s.metrics.Drift = 1 }, "ledger, scheduler snapshot and API server agree", "nodes with drift: 1, want 0"},
-		{"no comparison", Before, func(s *scene) { s.metrics.Comparisons = 0 }, "ledger, scheduler snapshot and API server agree", "ledger and snapshot were not compared"},
+		{"a victim", Lost, func(s *scene) { s.metrics["scheduler_preemption_victims"] = 2 }, "nothing was preempted", "2 pods were"},
+		{"drift", Before, func(s *scene) { s.metrics["zonewise_reservecache_drift_nodes"] = 1 }, "ledger, scheduler snapshot and API server agree", "nodes with drift: 1, want 0"},
+		{"an unknown number", Before, func(s *scene) { delete(s.metrics, "zonewise_reservecache_drift_nodes") }, "ledger, scheduler snapshot and API server agree", "nodes with drift: unknown, want 0"},
+		{"an assumed pod", Before, func(s *scene) { s.metrics[`scheduler_cache_size{type="assumed_pods"}`] = 1 }, "ledger, scheduler snapshot and API server agree", "assumed pods in kube-scheduler's cache: 1, want 0"},
+		{"no comparison", Before, func(s *scene) { s.metrics["zonewise_reservecache_drift_checks_total"] = 0 }, "ledger, scheduler snapshot and API server agree", "ledger and snapshot were not compared"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newScene(t, tc.at)

@@ -6,50 +6,50 @@ import (
 	"math"
 
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
+	"k8s.io/component-base/metrics/testutil"
 )
 
-// Metrics are values of the scheduler's metrics. A metric that the scheduler does not export is NaN.
-type Metrics struct {
-	// Assumed is the number of pods that the ledger has as assumed, CacheAssumed that of kube-scheduler's own cache.
-	Assumed, CacheAssumed float64
-	// Pods and Nodes are how many the ledger has.
-	Pods, Nodes float64
-	// Comparisons counts comparisons of the ledger with the scheduler's snapshot. Drift is how many nodes differ for good,
-	// Unsettled how many differed in the last comparison.
-	Comparisons, Drift, Unsettled float64
-	// Victims is how many pods were preempted.
-	Victims float64
-}
+// Metrics are the scheduler's metrics by name.
+type Metrics map[string]*dto.MetricFamily
 
 // ParseMetrics parses the text that the scheduler serves.
 func ParseMetrics(text []byte) (Metrics, error) {
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+	families, err := testutil.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
-		return Metrics{}, fmt.Errorf("metrics: %w", err)
+		return nil, fmt.Errorf("metrics: %w", err)
 	}
-	ledger := func(name string) float64 { return sum(families["zonewise_reservecache_"+name], "") }
-	return Metrics{
-		Assumed: ledger("assumed_pods"), CacheAssumed: sum(families["scheduler_cache_size"], "assumed_pods"),
-		Pods: ledger("pods"), Nodes: ledger("nodes"), Comparisons: ledger("drift_checks_total"),
-		Drift: ledger("drift_nodes"), Unsettled: ledger("unsettled_nodes"), Victims: sum(families["scheduler_preemption_victims"], ""),
-	}, nil
+	return families, nil
 }
 
-// sum adds the values of a family's series that have the label value kind, of all when it is empty: the sum of a histogram.
-func sum(family *dto.MetricFamily, kind string) float64 {
+// Sum adds the values of a metric's series that have the labels; of a histogram, its sums. It is NaN if there is no series.
+func (m Metrics) Sum(name string, labels map[string]string) float64 {
 	total, found := 0.0, false
-	for _, m := range family.GetMetric() {
-		if kind != "" && (len(m.GetLabel()) != 1 || m.GetLabel()[0].GetValue() != kind) {
-			continue
+	for _, series := range m[name].GetMetric() {
+		if testutil.LabelsMatch(series, labels) {
+			total += series.GetGauge().GetValue() + series.GetCounter().GetValue() + series.GetHistogram().GetSampleSum()
+			found = true
 		}
-		found = true
-		total += m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetHistogram().GetSampleSum()
 	}
 	if !found {
 		return math.NaN()
 	}
 	return total
+}
+
+// Bound is how many pods the scheduler has bound.
+func (m Metrics) Bound() int {
+	bound := m.Sum("scheduler_schedule_attempts_total", map[string]string{"result": "scheduled"})
+	if math.IsNaN(bound) {
+		return 0 // there is no series before the first attempt
+	}
+	return int(bound)
+}
+
+// Waited returns the seconds within which a share of the bound pods, between 0 and 1, came from the scheduling queue to a node.
+func (m Metrics) Waited(share float64) float64 {
+	var series testutil.HistogramVec
+	for _, one := range m["scheduler_pod_scheduling_sli_duration_seconds"].GetMetric() {
+		series = append(series, &testutil.Histogram{Histogram: one.GetHistogram()})
+	}
+	return series.Quantile(share)
 }

@@ -2,41 +2,41 @@ package cluster
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
+	_ "embed"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"net"
-	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/config"
 	"zonewise.dev/internal/controlplane"
+	"zonewise.dev/internal/shipped"
+	"zonewise.dev/sim"
 )
 
 // Names of the executables.
 const (
-	Etcd              = "etcd"
-	APIServer         = "kube-apiserver"
-	ControllerManager = "kube-controller-manager"
-	Kwok              = "kwok"
-	Scheduler         = "zonewise-scheduler"
+	etcd              = "etcd"
+	apiServer         = "kube-apiserver"
+	controllerManager = "kube-controller-manager"
+	kwok              = "kwok"
+	scheduler         = "zonewise-scheduler"
 )
-
-// AssetsVariable is the environment variable that names a directory with etcd and kube-apiserver, as for envtest.
-const AssetsVariable = "KUBEBUILDER_ASSETS"
 
 const (
 	loopback = "127.0.0.1"
@@ -44,20 +44,23 @@ const (
 	profile = "zonewise.yaml"
 	// planeLog is the log of etcd and kube-apiserver.
 	planeLog = "control-plane"
+	// startLimit bounds the start, which takes a few seconds on an idle machine.
+	startLimit = 2 * time.Minute
 )
+
+// kwokYAML says how the simulated kubelets behave.
+//
+//go:embed kwok.yaml
+var kwokYAML []byte
 
 // Options describe a cluster.
 type Options struct {
-	// BinDir has the executables; if Assets is not empty, it has etcd and kube-apiserver instead.
-	BinDir, Assets string
-	// Self is this executable, which is also started as the guard.
-	Self string
+	// BinDir is the absolute path of the directory of the executables.
+	BinDir string
 	// Port is that of the API server; 0 takes a free one.
 	Port int
 	// Zones are the zones whose nodes get kubelets.
 	Zones []string
-	// Scheme has the kinds that Client is used for.
-	Scheme *runtime.Scheme
 	// Progress is called with the name of what is being started.
 	Progress func(step string)
 }
@@ -66,19 +69,16 @@ type Options struct {
 type Cluster struct {
 	// Dir holds everything: data, certificates, logs. Stop removes it.
 	Dir string
-	// Kubeconfig is the path of an administrator's kubeconfig.
-	Kubeconfig string
 	// Config reaches the API server as an administrator, and so does Client.
 	Config *rest.Config
 	Client client.Client
 
-	opts    Options
-	guard   *guard
-	plane   *controlplane.ControlPlane
-	metrics *http.Client
-	url     string // of the scheduler's metrics
-	kubelet string // the kubeconfig of the kubelets
-	ended   chan error
+	opts      Options
+	guard     *guard
+	plane     *controlplane.ControlPlane
+	scheduler rest.Interface // the scheduler's secure port
+	kubelet   string         // the kubeconfig of the kubelets
+	ended     context.CancelCauseFunc
 
 	mu        sync.Mutex // guards what follows
 	processes map[string]*process
@@ -88,14 +88,11 @@ type Cluster struct {
 // CheckBinaries says which executables are missing, and how to get them.
 func CheckBinaries(opts Options) error {
 	var missing []string
-	for _, name := range []string{Etcd, APIServer, ControllerManager, Kwok, Scheduler} {
-		path := opts.binary(name)
-		if info, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-			missing = append(missing, path+" (not found)")
+	for _, name := range []string{etcd, apiServer, controllerManager, kwok, scheduler} {
+		if _, err := exec.LookPath(opts.binary(name)); errors.Is(err, fs.ErrNotExist) {
+			missing = append(missing, opts.binary(name)+" (not found)")
 		} else if err != nil {
-			missing = append(missing, err.Error())
-		} else if info.IsDir() || info.Mode()&0o111 == 0 {
-			missing = append(missing, path+" (not an executable file)")
+			missing = append(missing, opts.binary(name)+" (not an executable file)")
 		}
 	}
 	if len(missing) > 0 {
@@ -105,51 +102,38 @@ func CheckBinaries(opts Options) error {
 }
 
 // binary is the path of an executable.
-func (o Options) binary(name string) string {
-	dir := o.BinDir
-	if o.Assets != "" && (name == Etcd || name == APIServer) {
-		dir = o.Assets
-	}
-	path, err := filepath.Abs(filepath.Join(dir, name))
-	if err != nil {
-		return filepath.Join(dir, name) // no working directory: the start will fail with that error
-	}
-	return path
-}
+func (o Options) binary(name string) string { return filepath.Join(o.BinDir, name) }
 
-// Start starts a cluster and returns when every component answers. On any error, and when the context ends, everything is
-// cleaned up before it returns.
-func Start(ctx context.Context, opts Options) (*Cluster, error) {
-	if opts.Port != 0 {
-		if err := checkPort(opts.Port); err != nil {
-			return nil, err
-		}
+// Start starts a cluster and returns when every component answers. The returned context ends with ctx, and when a component
+// ends by itself; its cause then names the component and has the end of its log. On any error, and when the context ends,
+// everything is cleaned up before Start returns.
+func Start(ctx context.Context, opts Options) (*Cluster, context.Context, error) {
+	if _, err := freePort(opts.Port); err != nil {
+		return nil, nil, fmt.Errorf("--port: %w: choose another, or 0 for a free one", err)
 	}
 	dir, err := os.MkdirTemp("", "zonewise-demo-")
 	if err != nil {
-		return nil, fmt.Errorf("temporary directory: %w", err)
+		return nil, nil, fmt.Errorf("temporary directory: %w", err)
 	}
-	c := &Cluster{Dir: dir, opts: opts, ended: make(chan error, 16), processes: map[string]*process{}}
-	if c.guard, err = startGuard(opts.Self, dir); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+	c := &Cluster{Dir: dir, opts: opts, processes: map[string]*process{}}
+	if c.guard, err = startGuard(dir); err != nil {
+		return nil, nil, errors.Join(err, os.RemoveAll(dir))
 	}
+	ctx, c.ended = context.WithCancelCause(ctx)
 	// envtest takes no context: it fails soon after its processes and its directory are gone.
 	done := make(chan error, 1)
 	go func() { done <- c.start(ctx) }()
 	select {
 	case err = <-done:
-	case early := <-c.ended:
-		err = early
 	case <-ctx.Done():
-		if err = context.Cause(ctx); !errors.Is(err, context.Canceled) {
-			err = fmt.Errorf("%w; the end of the log of etcd and kube-apiserver:\n%s", err, tail(c.Log(planeLog)))
-		}
+		err = context.Cause(ctx)
+	case <-time.After(startLimit):
+		err = fmt.Errorf("not ready after %s; the end of the log of etcd and kube-apiserver:\n%s", startLimit, tail(c.Log(planeLog)))
 	}
 	if err != nil {
-		return nil, errors.Join(err, c.Stop())
+		return nil, nil, errors.Join(err, c.Stop())
 	}
-	go c.watchPlane()
-	return c, nil
+	return c, ctx, nil
 }
 
 func (c *Cluster) start(ctx context.Context) error {
@@ -158,26 +142,25 @@ func (c *Cluster) start(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.startPlane(); err != nil {
-		return err
+	for _, start := range []func(context.Context) error{c.startPlane, c.install, c.startControllers, c.startScheduler} {
+		if err := start(ctx); err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				return cause
+			}
+			return err
+		}
 	}
-	if err := install(ctx, c.Config, c.Client); err != nil {
-		return err
-	}
-	if err := c.startControllers(); err != nil {
-		return err
-	}
-	return c.startScheduler(ctx)
+	return nil
 }
 
 // startPlane starts etcd and the API server.
-func (c *Cluster) startPlane() error {
-	c.opts.Progress(Etcd + ", " + APIServer)
-	etcd, err := wrap(c.Dir, Etcd, c.opts.binary(Etcd))
+func (c *Cluster) startPlane(ctx context.Context) error {
+	c.opts.Progress(etcd + ", " + apiServer)
+	store, err := wrap(c.Dir, etcd, c.opts.binary(etcd))
 	if err != nil {
 		return err
 	}
-	server, err := wrap(c.Dir, APIServer, c.opts.binary(APIServer))
+	server, err := wrap(c.Dir, apiServer, c.opts.binary(apiServer))
 	if err != nil {
 		return err
 	}
@@ -187,7 +170,7 @@ func (c *Cluster) startPlane() error {
 	}
 	defer log.Close()
 	c.plane, err = controlplane.Start(controlplane.Options{
-		Dir: c.Dir, Data: filepath.Join(c.Dir, "data"), Etcd: etcd, APIServer: server, Port: c.opts.Port, Scheme: c.opts.Scheme, Output: log,
+		Dir: c.Dir, Data: c.data(), Etcd: store, APIServer: server, Port: c.opts.Port, Scheme: sim.Scheme(), Output: log,
 		Flags: map[string]string{
 			"enable-priority-and-fairness": "false", // a handful of trusted clients; queues would only add work
 			"max-requests-inflight":        "0", "max-mutating-requests-inflight": "0",
@@ -199,10 +182,57 @@ func (c *Cluster) startPlane() error {
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, tail(c.Log(planeLog)))
 	}
-	c.Kubeconfig, c.Config = c.plane.Admin, rest.CopyConfig(c.plane.Config)
+	c.Config = rest.CopyConfig(c.plane.Config)
 	c.Config.QPS, c.Config.UserAgent = -1, "zonewise-demo"
-	c.Client, err = client.New(c.Config, client.Options{Scheme: c.opts.Scheme})
-	return err
+	if c.Client, err = client.New(c.Config, client.Options{Scheme: sim.Scheme()}); err != nil {
+		return err
+	}
+	web, err := discovery.NewDiscoveryClientForConfig(c.Config)
+	if err != nil {
+		return err
+	}
+	go c.watchPlane(ctx, web.RESTClient())
+	return nil
+}
+
+// watchPlane reports when etcd or the API server, which envtest runs, no longer serve.
+func (c *Cluster) watchPlane(ctx context.Context, server rest.Interface) {
+	// On a machine that is short of CPU etcd may be slow for a long time.
+	const interval, patience = 2 * time.Second, 2 * time.Minute
+	last := time.Now()
+	_ = wait.PollUntilContextCancel(ctx, interval, false, func(ctx context.Context) (bool, error) {
+		_, err := server.Get().AbsPath("/readyz").Timeout(patience).DoRaw(ctx)
+		if err == nil || ctx.Err() != nil {
+			last = time.Now()
+			return false, nil
+		}
+		if time.Since(last) < patience && !utilnet.IsConnectionRefused(err) {
+			return false, nil
+		}
+		c.ended(exitError(etcd+" or "+apiServer, c.Log(planeLog), err))
+		return true, nil
+	})
+}
+
+// install creates the custom resources, and the scheduler's roles.
+func (c *Cluster) install(ctx context.Context) error {
+	definitions, err := shipped.Definitions()
+	if err != nil {
+		return err
+	}
+	if _, err := envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{CRDs: definitions, MaxTime: startLimit}); err != nil {
+		return fmt.Errorf("install the custom resources: %w", err)
+	}
+	objects, err := shipped.Permissions()
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if err := c.Client.Create(ctx, object); err != nil {
+			return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	return nil
 }
 
 // controllers are those that the demo's workload needs, and those that users expect in a cluster that they keep.
@@ -211,13 +241,13 @@ const controllers = "daemonset-controller,deployment-controller,disruption-contr
 	"taint-eviction-controller"
 
 // startControllers starts kube-controller-manager and the kubelets.
-func (c *Cluster) startControllers() error {
-	c.opts.Progress(ControllerManager)
-	identity, err := c.plane.Kubeconfig(ControllerManager, envtest.User{Name: "system:kube-controller-manager"})
+func (c *Cluster) startControllers(context.Context) error {
+	c.opts.Progress(controllerManager)
+	identity, err := c.plane.Kubeconfig(controllerManager, envtest.User{Name: "system:kube-controller-manager"})
 	if err != nil {
 		return err
 	}
-	_, err = c.run(ControllerManager, c.opts.binary(ControllerManager),
+	err = c.run(controllerManager, controllerManager,
 		"--kubeconfig="+identity, "--secure-port=0", "--use-service-account-credentials=true",
 		"--controllers="+controllers, "--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
 		"--concurrent-deployment-syncs=10", "--concurrent-replicaset-syncs=10", "--concurrent-statefulset-syncs=10",
@@ -229,11 +259,12 @@ func (c *Cluster) startControllers() error {
 	if err != nil {
 		return err
 	}
-	c.opts.Progress(Kwok)
-	if c.kubelet, err = c.plane.Kubeconfig(Kwok, envtest.User{Name: "zonewise-demo:kubelets"}); err != nil {
+	c.opts.Progress(kwok)
+	kubelets := envtest.User{Name: "zonewise-demo:kubelets", Groups: []string{"system:masters"}} // of the demo's own nodes
+	if c.kubelet, err = c.plane.Kubeconfig(kwok, kubelets); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(c.Dir, "kwok.yaml"), kwokYAML, 0o600); err != nil {
+	if err := os.WriteFile(c.kwokFile(), kwokYAML, 0o600); err != nil {
 		return err
 	}
 	for _, zone := range c.opts.Zones {
@@ -246,28 +277,29 @@ func (c *Cluster) startControllers() error {
 
 // StartKubelets starts the simulated kubelets of a zone.
 func (c *Cluster) StartKubelets(zone string) error {
-	_, err := c.run(Kwok+"-"+zone, c.opts.binary(Kwok),
-		"--config="+filepath.Join(c.Dir, "kwok.yaml"), "--kubeconfig="+c.kubelet,
+	return c.run(kwok+"-"+zone, kwok,
+		"--config="+c.kwokFile(), "--kubeconfig="+c.kubelet,
 		"--manage-nodes-with-label-selector=topology.kubernetes.io/zone="+zone,
 		"--node-lease-duration-seconds=0", // the status reports suffice
 		"--node-ip="+loopback, "--cidr=10.128.0.0/14")
-	return err
 }
 
 // StopKubelets kills the simulated kubelets of a zone.
 func (c *Cluster) StopKubelets(zone string) {
+	name := kwok + "-" + zone
 	c.mu.Lock()
-	p := c.processes[Kwok+"-"+zone]
+	p := c.processes[name]
 	c.mu.Unlock()
 	if p != nil {
 		p.kill()
-		_ = os.Remove(pidFile(c.Dir, p.name)) // the number may become another process's
+		_ = os.Remove(pidFile(c.Dir, name)) // the number may become another process's
 	}
 }
 
+// startScheduler starts the scheduler under the name of its ServiceAccount, with the API server's serving certificate.
 func (c *Cluster) startScheduler(ctx context.Context) error {
-	c.opts.Progress(Scheduler)
-	identity, err := schedulerKubeconfig(ctx, c.Dir, c.Config, c.Client)
+	c.opts.Progress(scheduler)
+	identity, err := c.plane.Kubeconfig(scheduler, shipped.SchedulerUser)
 	if err != nil {
 		return err
 	}
@@ -275,158 +307,95 @@ func (c *Cluster) startScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	adapted, err := adaptProfile(base, identity)
+	connected, err := connect(base, identity)
 	if err != nil {
 		return err
 	}
-	file, certs := filepath.Join(c.Dir, "scheduler.yaml"), filepath.Join(c.Dir, "data")
-	if err := os.WriteFile(file, adapted, 0o600); err != nil {
+	file := filepath.Join(c.Dir, "scheduler.yaml")
+	if err := os.WriteFile(file, connected, 0o600); err != nil {
 		return err
 	}
-	port, err := freePort()
+	port, err := freePort(0)
 	if err != nil {
 		return err
 	}
-	c.url = "https://" + net.JoinHostPort(loopback, strconv.Itoa(port)) + "/metrics"
-	p, err := c.run(Scheduler, c.opts.binary(Scheduler),
-		"--config="+file, "--bind-address="+loopback, "--secure-port="+strconv.Itoa(port), "--cert-dir="+certs,
-		"--authentication-kubeconfig="+identity, "--authorization-kubeconfig="+identity, "-v=2")
+	err = c.run(scheduler, scheduler,
+		"--config="+file, "--bind-address="+loopback, "--secure-port="+strconv.Itoa(port),
+		"--tls-cert-file="+filepath.Join(c.data(), "pki", "apiserver.crt"),
+		"--tls-private-key-file="+filepath.Join(c.data(), "pki", "apiserver.key"),
+		"--authentication-kubeconfig="+identity, "--authorization-kubeconfig="+identity,
+		// The server answers before it has read who may get metrics.
+		"--authorization-always-allow-paths=/metrics", "-v=2")
 	if err != nil {
 		return err
 	}
-	// The server answers before it has read who may get metrics.
-	return p.await(ctx, func(ctx context.Context) error {
-		if c.metrics == nil {
-			var err error
-			if c.metrics, err = c.metricsClient(filepath.Join(certs, "kube-scheduler.crt")); err != nil {
-				return err
-			}
-		}
+	secure := rest.CopyConfig(c.Config)
+	secure.Host = "https://" + net.JoinHostPort(loopback, strconv.Itoa(port))
+	web, err := discovery.NewDiscoveryClientForConfig(secure)
+	if err != nil {
+		return err
+	}
+	c.scheduler = web.RESTClient()
+	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		_, err := c.SchedulerMetrics(ctx)
-		return err
+		return err == nil, nil
 	})
-}
-
-// metricsClient returns a client of a user who may only read metrics. It trusts the scheduler's self-signed certificate.
-func (c *Cluster) metricsClient(certificate string) (*http.Client, error) {
-	pem, err := os.ReadFile(certificate)
-	if err != nil {
-		return nil, err
-	}
-	user, err := c.plane.Env.AddUser(envtest.User{Name: "zonewise-demo:metrics"}, nil)
-	if err != nil {
-		return nil, err
-	}
-	identity, err := tls.X509KeyPair(user.Config().CertData, user.Config().KeyData)
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(pem)
-	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{identity}},
-		// A connection stays anonymous if it is older than the server's knowledge of the client CA.
-		DisableKeepAlives: true,
-	}}, nil
 }
 
 // SchedulerMetrics reads the scheduler's metrics.
 func (c *Cluster) SchedulerMetrics(ctx context.Context) ([]byte, error) {
-	body, err := get(ctx, c.metrics, c.url)
+	text, err := c.scheduler.Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("scheduler metrics: %w", err)
 	}
-	return body, nil
+	return text, nil
 }
 
-func get(ctx context.Context, web *http.Client, url string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return nil, err
+// connect returns the scheduler configuration with the connection of this cluster and without leader election, since there is
+// one scheduler. Everything else stays as it is.
+func connect(profile []byte, kubeconfig string) ([]byte, error) {
+	var config map[string]any
+	if err := yaml.UnmarshalStrict(profile, &config); err != nil {
+		return nil, fmt.Errorf("scheduler configuration: %w", err)
 	}
-	response, err := web.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return nil, err
-	}
-	if response.StatusCode != http.StatusOK {
-		line, _, _ := strings.Cut(string(body), "\n")
-		return nil, fmt.Errorf("%s: %s", response.Status, line)
-	}
-	return body, nil
+	config["leaderElection"] = map[string]any{"leaderElect": false}
+	// With upstream's default of 50 requests a second the limiter would dominate.
+	config["clientConnection"] = map[string]any{"kubeconfig": kubeconfig, "qps": 500, "burst": 1000}
+	return yaml.Marshal(config)
 }
 
-// run starts a component and reports its end.
-func (c *Cluster) run(name, path string, args ...string) (*process, error) {
+// run starts a component.
+func (c *Cluster) run(name, binary string, args ...string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.stopped {
-		return nil, errors.New("the cluster is stopped")
+		return errors.New("the cluster is stopped")
 	}
-	file, err := wrap(c.Dir, name, path)
+	script, err := wrap(c.Dir, name, c.opts.binary(binary))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	p, err := startProcess(name, file, c.Log(name), args...)
+	p, err := startProcess(script, c.Log(name), c.ended, args...)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	c.processes[name] = p
-	go func() {
-		<-p.exited
-		if !p.stopping.Load() {
-			c.ended <- p.exitError()
-		}
-	}()
-	return p, nil
+	return nil
 }
 
-// watchPlane reports when etcd or the API server, which envtest runs, no longer serve.
-func (c *Cluster) watchPlane() {
-	const every, patience = 2 * time.Second, 30 * time.Second
-	web, err := rest.HTTPClientFor(c.Config)
-	if err != nil {
-		c.ended <- err
-		return
-	}
-	last := time.Now()
-	for !c.isStopped() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		_, err := get(ctx, web, "https://"+hostOf(c.Config)+"/readyz")
-		cancel()
-		if err == nil {
-			last = time.Now()
-		} else if !c.isStopped() && (errors.Is(err, syscall.ECONNREFUSED) || time.Since(last) > patience) {
-			c.ended <- &ExitError{Component: Etcd + " or " + APIServer, Log: tail(c.Log(planeLog)), Err: err}
-			return
-		}
-		time.Sleep(every)
-	}
-}
-
-func (c *Cluster) isStopped() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.stopped
-}
-
-// hostOf returns the address of an API server; config has its URL or a part of it.
-func hostOf(config *rest.Config) string {
-	return strings.TrimSuffix(strings.TrimPrefix(config.Host, "https://"), "/")
-}
+// Kubeconfig is the path of an administrator's kubeconfig.
+func (c *Cluster) Kubeconfig() string { return c.plane.Admin }
 
 // Log is the path of a component's log.
 func (c *Cluster) Log(component string) string { return filepath.Join(c.Dir, "logs", component+".log") }
 
-// LogTail is the end of a component's log.
-func (c *Cluster) LogTail(component string) string { return tail(c.Log(component)) }
+// SchedulerLog is the end of the scheduler's log.
+func (c *Cluster) SchedulerLog() string { return tail(c.Log(scheduler)) }
 
-// Ended receives an *ExitError for each component that ends by itself.
-func (c *Cluster) Ended() <-chan error { return c.ended }
+// data is the directory of data and certificates.
+func (c *Cluster) data() string { return filepath.Join(c.Dir, "data") }
+
+func (c *Cluster) kwokFile() string { return filepath.Join(c.Dir, "kwok.yaml") }
 
 // Stop ends every process and removes the directory. It may be called more than once.
 func (c *Cluster) Stop() error {
@@ -436,33 +405,20 @@ func (c *Cluster) Stop() error {
 		return nil
 	}
 	c.stopped = true
+	c.ended(nil)
 	// The data in etcd is thrown away, so no process gets time to write.
 	for _, p := range c.processes {
 		p.kill()
 	}
-	err := sweep(c.Dir)
-	c.guard.dismiss()
-	return err
+	return c.guard.sweep()
 }
 
-// freePort returns a port of the loopback address that is free now.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
+// freePort returns the port of the loopback address if it is free, or any free one for 0.
+func freePort(port int) (int, error) {
+	l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
 	if err != nil {
-		return 0, fmt.Errorf("no free port on %s: %w", loopback, err)
+		return 0, err
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port, nil
-}
-
-// checkPort returns an error if the port cannot be listened on.
-func checkPort(port int) error {
-	l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("port %d on %s is in use by another process; choose another", port, loopback)
-	}
-	if err != nil {
-		return fmt.Errorf("port %d on %s: %w", port, loopback, err)
-	}
-	return l.Close()
 }

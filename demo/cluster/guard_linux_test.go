@@ -23,14 +23,12 @@ const patience = 20 * time.Second
 
 // victim starts a guard and, as a component, a process that ignores every polite signal, says so, and waits for its end.
 func victim(dir string) {
-	self, err := os.Executable()
-	fatal(err)
-	_, err = startGuard(self, dir)
+	_, err := startGuard(dir)
 	fatal(err)
 	script, err := wrap(dir, "sleeper", "/bin/sh")
 	fatal(err)
 	log := filepath.Join(dir, "log")
-	_, err = startProcess("sleeper", script, log, "-c", "trap '' TERM INT HUP; sleep 1000 & echo $! $$; wait")
+	_, err = startProcess(script, log, func(error) {}, "-c", "trap '' TERM INT HUP; sleep 1000 & echo $! $$; wait")
 	fatal(err)
 	for {
 		// The shell has trapped the signals once it has written.
@@ -81,6 +79,14 @@ func TestNothingSurvivesADemoThatIsKilled(t *testing.T) {
 	require.Eventually(t, func() bool { return !exists(dir) }, patience, 5*time.Millisecond)
 }
 
+// sweep starts a guard of a directory and lets it work.
+func sweep(t *testing.T, dir string) {
+	t.Helper()
+	g, err := startGuard(dir)
+	require.NoError(t, err)
+	require.NoError(t, g.sweep())
+}
+
 // started starts a process in a group of its own.
 func started(t *testing.T) *exec.Cmd {
 	t.Helper()
@@ -106,15 +112,15 @@ func directory(t *testing.T, pids ...string) string {
 
 func TestSweepKillsWhatIsNotedAndNothingElse(t *testing.T) {
 	kept, killed := started(t), started(t)
+	ended := make(chan error, 1)
+	go func() { ended <- killed.Wait() }()
 	dir := directory(t, fmt.Sprintf("%d\n", killed.Process.Pid), "", "nonsense", "1", "0", "-1")
-	require.NoError(t, RunGuard(strings.NewReader(""), dir))
+	sweep(t, dir)
 	require.False(t, exists(dir))
 	require.False(t, exists(dir+".gone"))
-	state, err := killed.Process.Wait()
-	require.NoError(t, err)
-	require.Equal(t, "signal: killed", state.String())
+	require.EqualError(t, <-ended, "signal: killed")
 	require.True(t, alive(kept.Process.Pid))
-	require.NoError(t, sweep(dir), "again does no harm")
+	sweep(t, dir) // again does no harm
 }
 
 func TestNothingStartsAfterASweep(t *testing.T) {
@@ -124,17 +130,15 @@ func TestNothingStartsAfterASweep(t *testing.T) {
 	require.NoError(t, err)
 	kept := filepath.Join(t.TempDir(), "thing")
 	require.NoError(t, os.Link(script, kept))
-	p, err := startProcess("thing", kept, log, "hello")
-	require.NoError(t, err)
-	<-p.exited
-	require.NoError(t, p.err)
-	require.Equal(t, "  hello", tail(log))
-
-	require.NoError(t, sweep(dir))
-	p, err = startProcess("thing", kept, log, "again")
-	require.NoError(t, err)
-	<-p.exited
-	require.Error(t, p.err)
+	ended := make(chan error, 1)
+	run := func(word string) error {
+		_, err := startProcess(kept, log, func(err error) { ended <- err }, word)
+		require.NoError(t, err)
+		return <-ended
+	}
+	require.ErrorContains(t, run("hello"), "thing ended with exit code 0\n  hello")
+	sweep(t, dir)
+	require.ErrorContains(t, run("again"), "thing ended with exit status")
 	require.NotContains(t, tail(log), "again")
 }
 

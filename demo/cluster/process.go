@@ -1,47 +1,95 @@
 package cluster
 
 import (
-	"bytes"
-	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
-	"time"
 )
+
+//go:embed guard.sh
+var guardScript string
+
+// guard is a small process that outlives a killed demo: when the pipe from the demo closes, it ends what is left.
+type guard struct {
+	cmd  *exec.Cmd
+	pipe io.WriteCloser
+}
+
+// startGuard starts the guard of a directory in its own session, so that no signal for the demo's group or terminal reaches it.
+func startGuard(dir string) (*guard, error) {
+	g := &guard{cmd: exec.Command("/bin/sh", "-c", guardScript, "zonewise-demo-guard", dir)}
+	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	pipe, err := g.cmd.StdinPipe()
+	if err == nil {
+		g.pipe, err = pipe, g.cmd.Start()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("guard: %w", err)
+	}
+	return g, nil
+}
+
+// sweep ends the processes, removes the directory, and returns when both is done.
+func (g *guard) sweep() error {
+	_ = g.pipe.Close() // it has nothing to write
+	if err := g.cmd.Wait(); err != nil {
+		return fmt.Errorf("guard: %w", err)
+	}
+	return nil
+}
+
+// script runs a component: it records its process, whose group has the same number, and becomes the component. It fails
+// once the directory has been swept, so that nothing starts after that.
+const script = `#!/bin/sh
+echo $$ >%s || exit 1
+exec %s "$@"
+`
+
+// wrap writes a script that runs a component, and returns its path.
+func wrap(dir, name, path string) (string, error) {
+	file := filepath.Join(dir, "bin", name)
+	return file, os.WriteFile(file, fmt.Appendf(nil, script, quote(pidFile(dir, name)), quote(path)), 0o700)
+}
+
+func pidFile(dir, name string) string { return filepath.Join(dir, "pids", name) }
+
+// quote makes one word of text for a shell.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // process is a running component.
 type process struct {
-	name, log string
-	cmd       *exec.Cmd
-	// exited is closed once the process is gone; err is then the result of Wait.
-	exited chan struct{}
-	err    error
-	// stopping is set before the process is killed.
+	cmd *exec.Cmd
+	// stopping is set before the process is killed; exited is closed once it is gone.
 	stopping atomic.Bool
+	exited   chan struct{}
 }
 
-// startProcess runs the executable in its own process group, so that a Ctrl-C at the terminal reaches only the demo. Its
-// output goes to the file log.
-func startProcess(name, path, log string, args ...string) (*process, error) {
+// startProcess runs a script of wrap in its own process group, so that a Ctrl-C at the terminal reaches only the demo. Its
+// output goes to the file log. ended is called if it ends by itself.
+func startProcess(script, log string, ended func(error), args ...string) (*process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
 	defer out.Close()
-	p := &process{name: name, log: log, cmd: exec.Command(path, args...), exited: make(chan struct{})}
+	p := &process{cmd: exec.Command(script, args...), exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
 	go func() {
-		p.err = p.cmd.Wait()
-		close(p.exited)
+		defer close(p.exited)
+		if err := p.cmd.Wait(); !p.stopping.Load() {
+			ended(exitError(filepath.Base(script), log, err))
+		}
 	}()
 	return p, nil
 }
@@ -49,90 +97,27 @@ func startProcess(name, path, log string, args ...string) (*process, error) {
 // kill ends the process and its children, and returns when it is gone.
 func (p *process) kill() {
 	p.stopping.Store(true)
-	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // it may have ended
 	<-p.exited
 }
 
-// ExitError says that a component ended by itself.
-type ExitError struct {
-	// Component is its name.
-	Component string
-	// Log is the end of what it wrote.
-	Log string
-	// Err is its exit state, nil for exit code 0.
-	Err error
-}
-
-// Error names the component, why it ended, and its last output.
-func (e *ExitError) Error() string {
-	state := "with exit code 0"
-	if e.Err != nil {
-		state = "with " + e.Err.Error()
+// exitError says that a component ended by itself. err is its exit state, nil for exit code 0.
+func exitError(component, log string, err error) error {
+	if err == nil {
+		err = errors.New("exit code 0")
 	}
-	return fmt.Sprintf("%s ended %s\n%s", e.Component, state, e.Log)
+	return fmt.Errorf("%s ended with %w\n%s", component, err, tail(log))
 }
 
-// Unwrap returns the state.
-func (e *ExitError) Unwrap() error { return e.Err }
-
-func (p *process) exitError() error {
-	return &ExitError{Component: p.name, Log: tail(p.log), Err: p.err}
-}
-
-// await calls probe until it succeeds, or the process or the context ends.
-func (p *process) await(ctx context.Context, probe func(context.Context) error) error {
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
-		err := probe(attempt)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-p.exited:
-			return p.exitError()
-		case <-ctx.Done():
-			if cause := context.Cause(ctx); errors.Is(cause, context.Canceled) {
-				return cause
-			}
-			return fmt.Errorf("%s does not answer: %w (%w)\n%s", p.name, err, context.Cause(ctx), tail(p.log))
-		case <-ticker.C:
-		}
-	}
-}
-
-const (
-	tailLines = 12
-	tailBytes = 16 << 10
-	tailWidth = 240
-)
+// tailLines is how many lines of a log an error has.
+const tailLines = 12
 
 // tail returns the last lines of a file, indented, or an error text.
 func tail(path string) string {
-	f, err := os.Open(path)
+	content, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Sprintf("  (no log: %v)", err)
 	}
-	defer f.Close()
-	if size, err := f.Seek(0, io.SeekEnd); err == nil {
-		_, _ = f.Seek(max(0, size-tailBytes), io.SeekStart)
-	}
-	content, err := io.ReadAll(f)
-	if err != nil {
-		return fmt.Sprintf("  (no log: %v)", err)
-	}
-	content = bytes.TrimSpace(content)
-	if len(content) == 0 {
-		return "  (its log is empty)"
-	}
-	all := strings.Split(string(content), "\n")
-	last := all[max(0, len(all)-tailLines):]
-	for i, line := range last {
-		if runes := []rune(line); len(runes) > tailWidth {
-			last[i] = string(runes[:tailWidth]) + "..."
-		}
-	}
-	return "  " + strings.Join(last, "\n  ")
+	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+	return "  " + strings.Join(lines[max(0, len(lines)-tailLines):], "\n  ")
 }

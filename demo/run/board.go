@@ -1,35 +1,30 @@
 package run
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"time"
+	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/version"
 
 	page "zonewise.dev/cmd/zonewise/board"
-	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/show"
-	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/demo/check"
-	"zonewise.dev/sim"
 )
 
 // board is the result of the demo. It marshals to JSON.
 type board struct {
-	Version string         `json:"version"`
+	Version string `json:"version"`
+	// Status is the cluster's at the last moment.
 	Status  *status.Report `json:"status"`
 	Moments []moment       `json:"moments"`
 	Phases  []phase        `json:"phases"`
-	// Median and Most are the median and the 99th percentile of the seconds from created to bound.
+	// Median and Most are the median and the 99th percentile of the seconds from the scheduling queue to a node.
 	Median float64 `json:"medianSeconds"`
 	Most   float64 `json:"p99Seconds"`
 }
@@ -48,11 +43,26 @@ type phase struct {
 	Bound int `json:"bound"`
 }
 
-// broken returns the checks that failed, with the moment in their names.
-func (b *board) broken() []check.Check {
+// ErrBroken says that checks on the board have failed.
+var ErrBroken = errors.New("checks do not hold")
+
+// broken returns an ErrBroken that names the checks that failed, nil if there are none.
+func (b *board) broken() error {
+	var names []string
+	for _, c := range check.Broken(b.checks()) {
+		names = append(names, fmt.Sprintf("%q: %s", c.Name, strings.Join(c.Violations, "; ")))
+	}
+	if names == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrBroken, strings.Join(names, ", "))
+}
+
+// checks returns all checks, with the moment in their names.
+func (b *board) checks() []check.Check {
 	var out []check.Check
 	for _, m := range b.Moments {
-		for _, c := range check.Broken(m.Checks) {
+		for _, c := range m.Checks {
 			c.Name += ", " + m.Title
 			out = append(out, c)
 		}
@@ -60,58 +70,41 @@ func (b *board) broken() []check.Check {
 	return out
 }
 
-// close writes the board, and the report.
+// close writes the board, and the page with its checks.
 func (d *demo) close(ctx context.Context) error {
-	c, err := snapshot.NewClient(d.cluster.Config)
-	if err != nil {
-		return err
-	}
-	s, err := snapshot.Read(ctx, c, nil)
-	if err != nil {
-		return fmt.Errorf("read the cluster: %w", err)
-	}
-	counted := census.Take(s)
 	b := &d.board
-	b.Version, b.Status = version.Get().String(), status.Build(counted, "")
-	median, most := d.seen.waits()
-	b.Median, b.Most = median.Seconds(), most.Seconds()
-	if d.opts.Format == JSON {
-		encoder := json.NewEncoder(d.opts.Out)
-		encoder.SetIndent("", "  ")
-		err = encoder.Encode(b)
+	b.Version = version.Get().String()
+	var err error
+	if d.JSON {
+		err = show.Object(d.Out, show.JSON, b)
 	} else {
-		d.progress.say("")
-		err = b.text(d.opts.Out, show.Style{Color: d.opts.ColorOut, Width: d.opts.OutWidth})
+		d.say("")
+		err = b.text(d.Out, style(d.Out))
 	}
 	if err != nil {
 		return fmt.Errorf("write the board: %w", err)
 	}
-	if d.opts.Report == "" {
+	if d.Report == "" {
 		return nil
 	}
-	path, err := d.save(ctx, counted)
+	path, err := d.save(ctx)
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
-	d.progress.say("\nThe board as a page is in %s", path)
+	d.say("\nThe board as a page is in %s", path)
 	return nil
 }
 
 // save writes the page of the cluster with the checks, and returns its path.
-func (d *demo) save(ctx context.Context, counted *census.Census) (string, error) {
-	path, err := filepath.Abs(d.opts.Report)
+func (d *demo) save(ctx context.Context) (string, error) {
+	path, err := filepath.Abs(d.Report)
 	if err != nil {
 		return "", err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return "", err
 	}
-	s, err := sim.New(ctx, counted.Snapshot.Objects(), sim.Options{Now: counted.Now, NotInstalled: counted.Snapshot.NotInstalled()})
-	if err != nil {
-		return "", err
-	}
-	defer s.Close()
-	p, err := page.Build(ctx, counted, s, page.Options{Cluster: clusterName, Command: "zonewise"})
+	p, err := d.page.Page(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -122,24 +115,14 @@ func (d *demo) save(ctx context.Context, counted *census.Census) (string, error)
 // report returns the checks and the phases, for the page.
 func (b *board) report() *page.Report {
 	r := &page.Report{Title: "The demo's closing board"}
-	for _, m := range b.Moments {
-		for _, c := range m.Checks {
-			r.Checks = append(r.Checks, page.Check{Name: c.Name + ", " + m.Title, Scope: c.Evidence, Violations: c.Violations})
-		}
+	for _, c := range b.checks() {
+		r.Checks = append(r.Checks, page.Check{Name: c.Name, Scope: c.Evidence, Violations: c.Violations})
 	}
 	for _, p := range b.Phases {
-		r.Facts = append(r.Facts, page.Fact{Name: p.Name, Value: p.words()})
+		r.Facts = append(r.Facts, page.Fact{Name: p.Name, Value: fmt.Sprintf("%.1f s, %s bound", p.Seconds, show.Plural(p.Bound, "pod"))})
 	}
-	r.Facts = append(r.Facts, page.Fact{Name: "from created to bound", Value: b.waits()}, page.Fact{Name: "Version", Value: b.Version})
+	r.Facts = append(r.Facts, page.Fact{Name: "from the queue to a node", Value: b.waits()}, page.Fact{Name: "Version", Value: b.Version})
 	return r
-}
-
-func (p phase) words() string {
-	text := fmt.Sprintf("%.1f s", p.Seconds)
-	if p.Bound > 0 {
-		text += fmt.Sprintf(", %d pods bound", p.Bound)
-	}
-	return text
 }
 
 func (b *board) waits() string {
@@ -151,10 +134,8 @@ func (b *board) text(w io.Writer, style show.Style) error {
 	p := show.NewPage(style)
 	p.Title("THE DEMO'S CLOSING BOARD")
 	p.Para(0, show.Plain, "zonewise-scheduler %s; the cluster as \"zonewise status\" shows it:", b.Version)
+	p.WriteByte('\n')
 	if err := p.Flush(w); err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
 	if err := b.Status.Text(w, style); err != nil {
@@ -165,11 +146,11 @@ func (b *board) text(w io.Writer, style show.Style) error {
 		p.WriteByte('\n')
 		p.Para(0, show.Bold, "Checks %s", m.Title)
 		for _, c := range m.Checks {
-			mark, text := p.Paint(show.Green, "ok    "), c.Name+": "+c.Evidence
+			mark := p.Paint(show.Green, "ok    ")
 			if !c.OK() {
 				mark = p.Paint(show.Red, "BROKEN")
 			}
-			p.WriteString("  " + mark + " " + text + "\n")
+			fmt.Fprintf(p, "  %s %s: %s\n", mark, c.Name, c.Evidence)
 			for _, v := range c.Violations {
 				p.Item(9, show.Red, "%s", v)
 			}
@@ -179,32 +160,13 @@ func (b *board) text(w io.Writer, style show.Style) error {
 	var rows [][]show.Cell
 	total := phase{Name: "together"}
 	for _, ph := range b.Phases {
-		rows = append(rows, []show.Cell{show.C("%s", ph.Name), show.C("%.1fs", ph.Seconds), show.C("%d", ph.Bound)})
 		total.Seconds += ph.Seconds
 		total.Bound += ph.Bound
 	}
-	rows = append(rows, []show.Cell{show.C("%s", total.Name), show.C("%.1fs", total.Seconds), show.C("%d", total.Bound)})
-	p.Table([]string{"PHASE", "TIME", "PODS BOUND"}, rows)
-	p.Para(2, show.Plain, "from created to bound: %s", b.waits())
-	return p.Flush(w)
-}
-
-// displaced returns the pods of a service that were created after the zone was lost.
-func displaced(lives map[types.UID]life, app, role string, refused map[types.UID][]string) []check.Displaced {
-	var out []check.Displaced
-	for uid, l := range lives {
-		if l.app != app || l.role != role {
-			continue
-		}
-		one := check.Displaced{Name: l.name, Refused: refused[uid], Bound: !l.bound.IsZero(), Took: l.bound.Sub(l.created)}
-		if l.refused != "" {
-			one.Refused = append(one.Refused, l.refused)
-		}
-		if !one.Bound {
-			one.Took = time.Since(l.created)
-		}
-		out = append(out, one)
+	for _, ph := range append(b.Phases, total) {
+		rows = append(rows, []show.Cell{show.C("%s", ph.Name), show.C("%.1fs", ph.Seconds), show.C("%d", ph.Bound)})
 	}
-	slices.SortFunc(out, func(a, b check.Displaced) int { return cmp.Compare(a.Name, b.Name) })
-	return out
+	p.Table([]string{"PHASE", "TIME", "PODS BOUND"}, rows)
+	p.Para(2, show.Plain, "from the queue to a node: %s", b.waits())
+	return p.Flush(w)
 }

@@ -5,21 +5,28 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"zonewise.dev/cmd/zonewise/show"
 )
 
-// How often the progress of a phase is shown: rewritten in place on a
-// terminal, as a new line elsewhere.
+// How often the progress of a phase is shown: rewritten in place on a terminal, as a new line elsewhere.
 const (
-	liveEvery  = 200 * time.Millisecond
-	plainEvery = 5 * time.Second
+	liveInterval  = 200 * time.Millisecond
+	plainInterval = 5 * time.Second
 )
 
 // progress shows how far the demo is. With a nil writer it shows nothing.
 type progress struct {
 	w     io.Writer
 	live  bool
-	color bool
 	width func() int
+}
+
+func newProgress(w io.Writer, quiet bool) *progress {
+	if quiet {
+		return &progress{}
+	}
+	return &progress{w: w, live: style(w).Color, width: func() int { return show.Width(w) }}
 }
 
 // say writes a line.
@@ -29,8 +36,7 @@ func (p *progress) say(format string, args ...any) {
 	}
 }
 
-// phase shows status until the returned function is called with the phase's
-// outcome.
+// phase shows status until the returned function is called with the phase's outcome.
 func (p *progress) phase(title string, status func() string) (end func(outcome string, err error)) {
 	if p.w == nil {
 		return func(string, error) {}
@@ -39,11 +45,11 @@ func (p *progress) phase(title string, status func() string) (end func(outcome s
 	stop := make(chan struct{})
 	var ticking sync.WaitGroup
 	ticking.Go(func() {
-		every := plainEvery
+		interval := plainInterval
 		if p.live {
-			every = liveEvery
+			interval = liveInterval
 		}
-		ticker := time.NewTicker(every)
+		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
 		for {
 			select {
@@ -57,15 +63,16 @@ func (p *progress) phase(title string, status func() string) (end func(outcome s
 	return func(outcome string, err error) {
 		close(stop)
 		ticking.Wait()
-		if p.live {
-			fmt.Fprint(p.w, "\r\x1b[K")
-		}
-		mark := p.paint("32", "ok")
+		mark, color := "ok", show.Green
 		if err != nil {
-			mark, outcome = p.paint("31", "failed"), ""
+			mark, color, outcome = "failed", show.Red, ""
 		}
 		if outcome != "" {
 			outcome = ": " + outcome
+		}
+		if p.live {
+			fmt.Fprint(p.w, "\r\x1b[K")
+			mark = show.NewPage(show.Style{Color: true}).Paint(color, mark)
 		}
 		p.say("%s  %s%s (%.1fs)", mark, title, outcome, time.Since(start).Seconds())
 	}
@@ -82,11 +89,4 @@ func (p *progress) tick(title, status string, since time.Duration) {
 		line = string(runes[:max(0, p.width()-1)])
 	}
 	fmt.Fprintf(p.w, "\r\x1b[K%s", line)
-}
-
-func (p *progress) paint(color, text string) string {
-	if !p.color {
-		return text
-	}
-	return "\x1b[" + color + "m" + text + "\x1b[0m"
 }

@@ -4,199 +4,214 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
-
-	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/demo/check"
+	page "zonewise.dev/cmd/zonewise/board"
+	"zonewise.dev/cmd/zonewise/live"
+	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/demo/cluster"
 	"zonewise.dev/demo/workload"
+	"zonewise.dev/sim"
 )
 
-// startTimeout bounds the start of the control plane, which takes a few seconds on an idle machine.
-const startTimeout = 2 * time.Minute
+// Options are the options of the command line.
+type Options struct {
+	// Plan is the workload.
+	Plan *workload.Plan
+	// BinDir is the absolute path of the directory of the binaries.
+	BinDir string
+	// Port is the API server's, BoardPort that of the live page; 0 takes a free one.
+	Port, BoardPort uint16
+	// Report is the file that the closing page is written to; empty writes none.
+	Report string
+	// Timeout bounds everything from the running control plane to the board.
+	Timeout time.Duration
+	// Keep leaves the cluster up after the board until the context ends.
+	Keep bool
+	// JSON is the format of the board, in place of text.
+	JSON bool
+	// Quiet leaves out the progress.
+	Quiet bool
+	// Out gets the board, Progress everything else.
+	Out, Progress io.Writer
+}
 
 var errTimeout = errors.New("timed out")
 
-// BrokenError says that checks on the board have failed.
-type BrokenError struct {
-	// Broken are the failed checks, at least one, with the moment in their names.
-	Broken []check.Check
-}
-
-// Error names the checks.
-func (e *BrokenError) Error() string {
-	names := make([]string, 0, len(e.Broken))
-	for _, c := range e.Broken {
-		names = append(names, fmt.Sprintf("%q: %s", c.Name, strings.Join(c.Violations, "; ")))
-	}
-	return "broken: " + strings.Join(names, ", ")
-}
-
 // demo is a running demo.
 type demo struct {
-	opts     Options
-	plan     *workload.Plan
-	progress *progress
-	cluster  *cluster.Cluster
-	seen     *watch
-	window   *window
-	board    board
-	// deployments is how many have been created.
-	deployments int
-	// zones are those of the nodes, by name.
-	zones map[string]string
-	// waitsFor says what the checks wait for.
-	waitsFor atomic.Value
+	Options
+	*progress
+	cluster *cluster.Cluster
+	live    *live.Live
+	page    *page.Following
+	board   board
+	// doing is the phase, and state how far one is that does not wait for pods: strings that the page and the progress show.
+	doing, state atomic.Value
+	// deployments is how many have been created, and bound how many pods the scheduler had bound when the last phase ended.
+	deployments, bound int
 	// lostAt is when the zone was lost.
 	lostAt time.Time
 }
 
-// Run plays the demo.
+// Run plays the demo. It returns ErrBroken if checks have failed.
 func Run(ctx context.Context, opts Options) error {
-	if err := opts.Validate(); err != nil {
-		return err
-	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), schedv1alpha1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return err
-	}
-	var starting atomic.Value
-	starting.Store("")
+	d := &demo{Options: opts, progress: newProgress(opts.Progress, opts.Quiet)}
 	of := cluster.Options{
-		BinDir: opts.BinDir, Assets: opts.Assets, Self: opts.Self, Port: opts.Port, Zones: Zones, Scheme: scheme,
-		Progress: func(name string) { starting.Store(name) },
+		BinDir: opts.BinDir, Port: int(opts.Port), Zones: workload.Zones, Progress: func(name string) { d.state.Store(name) },
 	}
 	if err := cluster.CheckBinaries(of); err != nil {
 		return err
 	}
-	plan, err := workload.NewPlan(opts.workload())
-	if err != nil {
-		return workloadError(err)
-	}
-	d := &demo{opts: opts, plan: plan, zones: zoneNames(plan.Nodes), progress: &progress{live: opts.Live, color: opts.ColorProgress, width: opts.Width}}
-	if !opts.Quiet {
-		d.progress.w = opts.Progress
-	}
-
-	whole, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	timed, timeout := context.WithCancelCause(whole)
-	defer timeout(nil)
-	timer := time.AfterFunc(opts.Timeout, func() {
-		timeout(fmt.Errorf("%w after %s (see --timeout)", errTimeout, opts.Timeout))
-	})
-	defer timer.Stop()
-
-	if d.window, err = openWindow(ctx, opts.BoardPort); err != nil {
+	living := ctx // ends when a component does
+	err := d.phase(ctx, "start the control plane", func(ctx context.Context) (err error) {
+		d.cluster, living, err = cluster.Start(ctx, of)
+		d.state.Store("etcd, kube-apiserver, kube-controller-manager, kwok, zonewise-scheduler")
+		return err
+	}, d.stateText)
+	if err != nil && d.cluster != nil {
+		return errors.Join(err, d.cluster.Stop())
+	} else if err != nil {
 		return err
 	}
-	defer d.window.close()
-	d.progress.say("The cluster in a browser, live: %s\n", d.window.server.URL())
-
-	limited, started := context.WithTimeout(timed, startTimeout)
-	defer started()
-	err = d.phase(limited, "start the control plane", func(ctx context.Context) (err error) {
-		d.cluster, err = cluster.Start(ctx, of)
-		return err
-	}, func() string { return starting.Load().(string) }, func() string {
-		return "etcd, kube-apiserver, kube-controller-manager, kwok, zonewise-scheduler"
-	})
-	if err != nil {
-		return err
+	showing, stop := context.WithCancel(living)
+	var running sync.WaitGroup
+	if err = d.open(showing, &running); err == nil {
+		err = d.course(living)
 	}
-	d.window.show(d.cluster.Config)
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		select {
-		case err := <-d.cluster.Ended():
-			cancel(err)
-		case <-whole.Done():
-		}
-	})
-	err = d.course(timed, scheme)
-	if opts.Keep && whole.Err() == nil {
-		d.window.enter("the cluster stays up")
-		d.keep(whole, err)
+	if opts.Keep && living.Err() == nil {
+		d.keep(living, err)
 		// If a component ends by itself, the cluster is not kept, and the end is reported.
-		if failure := context.Cause(whole); ctx.Err() == nil && failure != nil {
-			err = errors.Join(err, failure)
+		if ctx.Err() == nil {
+			err = errors.Join(err, context.Cause(living))
 		}
 	}
-	cancel(nil)
-	watching.Wait()
-	d.window.close()
+	stop()
+	running.Wait()
 	end := d.progress.phase("clean up", nothing)
 	stopErr := d.cluster.Stop()
 	end("nothing is left", stopErr)
 	return errors.Join(err, stopErr)
 }
 
-// course plays everything from the running cluster to its board.
-func (d *demo) course(ctx context.Context, scheme *runtime.Scheme) error {
-	var err error
-	if d.seen, err = newWatch(ctx, d.cluster.Config, scheme); err == nil {
-		err = d.story(ctx)
+// open follows the cluster, and serves it as a page like that of "zonewise board", until the context ends.
+func (d *demo) open(ctx context.Context, running *sync.WaitGroup) (err error) {
+	if d.live, err = live.Start(ctx, d.cluster.Config); err != nil {
+		return err
+	}
+	running.Go(d.live.Wait)
+	if err := d.live.Sync(ctx); err != nil {
+		return fmt.Errorf("read the cluster: %w", err)
+	}
+	d.page = page.Follow(d.live, page.Options{Cluster: "demo", Command: "zonewise"}, func(s *snapshot.Snapshot) (*sim.Sim, error) {
+		return sim.New(ctx, s.Objects(), sim.Options{Now: s.TakenAt, NotInstalled: s.NotInstalled()})
+	})
+	server, err := page.Listen(ctx, "127.0.0.1", int(d.BoardPort), window{d.page, &d.doing})
+	if errors.Is(err, page.ErrPortTaken) {
+		return fmt.Errorf("--board-port: %w: choose another, or 0 for a free one", err)
 	}
 	if err != nil {
-		if ended := (*cluster.ExitError)(nil); !errors.As(err, &ended) && errors.Is(err, errTimeout) {
-			err = fmt.Errorf("%w\nthe end of the scheduler's log:\n%s", err, d.cluster.LogTail(cluster.Scheduler))
+		return fmt.Errorf("serve the board: %w", err)
+	}
+	running.Go(func() { _ = server.Run(ctx) }) // a page that cannot be served is no reason to end the demo
+	d.say("The cluster in a browser, live: %s\n", server.URL())
+	return nil
+}
+
+// window is the cluster's page with the phase in its banner.
+type window struct {
+	*page.Following
+	doing *atomic.Value
+}
+
+// Page shows the cluster.
+func (w window) Page(ctx context.Context) (*page.Page, error) {
+	p, err := w.Following.Page(ctx)
+	if err == nil {
+		p.Banner = "The demo: " + w.doing.Load().(string)
+	}
+	return p, err
+}
+
+// course plays everything from the running cluster to its board.
+func (d *demo) course(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.Timeout, fmt.Errorf("%w after %s (see --timeout)", errTimeout, d.Timeout))
+	defer cancel()
+	if err := d.story(ctx); err != nil {
+		if errors.Is(err, errTimeout) {
+			err = fmt.Errorf("%w\nthe end of the scheduler's log:\n%s", err, d.cluster.SchedulerLog())
 		}
 		return err
 	}
 	if err := d.close(ctx); err != nil {
 		return err
 	}
-	if broken := d.board.broken(); len(broken) > 0 {
-		return &BrokenError{broken}
-	}
-	return nil
+	return d.board.broken()
 }
 
 func nothing() string { return "" }
 
 // phase times do and shows its progress.
-func (d *demo) phase(ctx context.Context, name string, do func(context.Context) error, status, outcome func() string) error {
+func (d *demo) phase(ctx context.Context, name string, do func(context.Context) error, status func() string) error {
+	d.doing.Store(name)
+	d.state.Store("")
 	end := d.progress.phase(name, status)
-	d.window.enter(name)
+	p := phase{Name: name}
 	start := time.Now()
 	err := do(ctx)
-	if err != nil && ctx.Err() != nil && !errors.Is(err, errTimeout) {
-		err = context.Cause(ctx)
-	}
-	text := ""
 	if err == nil {
-		text = outcome()
+		p.Seconds = time.Since(start).Seconds()
+		p.Bound, err = d.boundSince(ctx)
 	}
-	end(text, err)
-	p := phase{Name: name, Seconds: time.Since(start).Seconds()}
-	if d.seen != nil {
-		p.Bound = len(d.seen.livesSince(start, bound))
-	}
-	d.board.Phases = append(d.board.Phases, p)
 	if err != nil {
+		if ctx.Err() != nil && !errors.Is(err, errTimeout) {
+			err = context.Cause(ctx)
+		}
+		end("", err)
 		return fmt.Errorf("%s: %w", name, err)
 	}
+	end(status(), nil)
+	d.board.Phases = append(d.board.Phases, p)
 	return nil
+}
+
+func (d *demo) stateText() string { return d.state.Load().(string) }
+
+// boundSince returns how many pods the scheduler has bound since the last call. The cluster is running, or being started.
+func (d *demo) boundSince(ctx context.Context) (int, error) {
+	m, err := d.metrics(ctx)
+	if err != nil {
+		return 0, err
+	}
+	before := d.bound
+	d.bound = m.Bound()
+	return d.bound - before, nil
 }
 
 // keep leaves the cluster up until the context ends. It prints errors first, since the user may want to look into them.
 func (d *demo) keep(ctx context.Context, err error) {
+	d.doing.Store("the cluster stays up")
 	if err != nil {
-		fmt.Fprintf(d.opts.Progress, "\n%v\n", err)
+		fmt.Fprintf(d.Progress, "\n%v\n", err)
 	}
-	fmt.Fprintf(d.opts.Progress, `
+	fmt.Fprintf(d.Progress, `
 The cluster stays up until Ctrl-C here. From another terminal:
   export KUBECONFIG=%s
   %s get pods -A -o wide
 The logs are in %s.
-`, d.cluster.Kubeconfig, filepath.Join(d.opts.BinDir, "kubectl"), filepath.Dir(d.cluster.Log("")))
+`, d.cluster.Kubeconfig(), filepath.Join(d.BinDir, "kubectl"), filepath.Dir(d.cluster.Log("")))
 	<-ctx.Done()
+}
+
+// style says how text on a writer looks.
+func style(w io.Writer) show.Style {
+	if !show.IsTerminal(w) {
+		return show.Style{}
+	}
+	return show.Style{Color: !show.NoColor(), Width: show.Width(w)}
 }

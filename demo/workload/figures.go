@@ -1,221 +1,180 @@
 package workload
 
 import (
-	"bytes"
+	"cmp"
 	_ "embed"
 	"encoding/csv"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
+
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
 //go:embed data/services.csv
-var servicesCSV []byte
+var servicesCSV string
 
 //go:embed data/nodes.csv
-var nodesCSV []byte
+var nodesCSV string
 
-// Resources are what an instance requests or a node offers.
-type Resources struct {
-	// MilliCPU is in thousandths of a core.
-	MilliCPU int64
-	// MemoryMiB is in MiB.
-	MemoryMiB int64
-	// GPU counts whole devices.
-	GPU int64
-	// RDMAPercent is in hundredths of one network card.
-	RDMAPercent int64
-	// DiskGiB is local disk in GiB.
-	DiskGiB int64
-}
-
-// add returns r plus n times o.
-func (r Resources) add(o Resources, n int64) Resources {
-	r.MilliCPU += n * o.MilliCPU
-	r.MemoryMiB += n * o.MemoryMiB
-	r.GPU += n * o.GPU
-	r.RDMAPercent += n * o.RDMAPercent
-	r.DiskGiB += n * o.DiskGiB
-	return r
-}
-
-// holds reports whether o fits into r in every dimension.
-func (r Resources) holds(o Resources) bool {
-	return o.MilliCPU <= r.MilliCPU && o.MemoryMiB <= r.MemoryMiB && o.GPU <= r.GPU &&
-		o.RDMAPercent <= r.RDMAPercent && o.DiskGiB <= r.DiskGiB
-}
-
-// times returns how many of o fit into r.
-func (r Resources) times(o Resources) int {
-	n := 0
-	for r = r.add(o, -1); r.holds(Resources{}); r = r.add(o, -1) {
-		n++
-	}
-	return n
-}
-
-// Role says on which side of a disaggregated service an instance runs.
-type Role string
-
+// The trace's population: every instance that it lists, and how many of them were alive at one moment (data/README.md).
 const (
-	// CPURole marks an instance without a device (CN in the trace).
-	CPURole Role = "cn"
-	// GPURole marks an instance with a device (HN in the trace).
-	GPURole Role = "hn"
+	tracedInstances = 23871
+	liveInstances   = 8900
 )
 
-// serviceLine is one line of services.csv.
-type serviceLine struct {
-	app        string
-	role       Role
-	each       Resources
-	maxPerNode int // 0: no limit
-	instances  int
-}
+// largest is the largest CPU instance that is not split: what the most common CPU node of the node trace holds.
+var largest = Resources{CPU: 32_000, Memory: 256 << 10}
 
-// nodeLine is one line of nodes.csv.
-type nodeLine struct {
-	model string
-	each  Resources
-	nodes int
-}
+// line is a line of a table, by column.
+type line map[string]string
 
-// readTable reads a CSV whose header is exactly header and calls row for each
-// record. Errors name the file, the line and the column.
-func readTable(name string, r io.Reader, header []string, row func(*record) error) error {
-	reader := csv.NewReader(r)
-	reader.FieldsPerRecord = len(header)
-	reader.ReuseRecord = true
-	got, err := reader.Read()
-	if err != nil {
-		return fmt.Errorf("%s: header: %w", name, err)
-	}
-	if !slices.Equal(got, header) {
-		return fmt.Errorf("%s: header is %q, want %q", name, got, header)
-	}
-	for {
-		fields, err := reader.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
+// table returns the lines of an embedded file.
+func table(text string) []line {
+	records, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	utilruntime.Must(err) // the files do not change, and the tests read them
+	lines := make([]line, 0, len(records))
+	for _, record := range records[1:] {
+		l := line{}
+		for i, column := range records[0] {
+			l[column] = record[i]
 		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// number returns a column in the given unit, rounded to a whole number.
+func (l line) number(column string, unit float64) int64 {
+	value, err := strconv.ParseFloat(l[column], 64)
+	utilruntime.Must(err) // see table
+	return int64(math.Round(value * unit))
+}
+
+// services returns the services of the trace in the order of its file. Lines of one service and role are joined under the
+// shape that most of its instances have, and what no node can hold is split.
+func services(lines []line, scale float64) []Service {
+	type shape struct {
+		each       Resources
+		maxPerNode int
+	}
+	var out []Service
+	index := map[string]int{}
+	instances := map[string]map[shape]int{}
+	for _, l := range lines {
+		next := Service{App: strings.ReplaceAll(l["app"], "_", "-"), Role: strings.ToLower(l["role"])}
+		name := next.Name()
+		if instances[name] == nil {
+			index[name], instances[name] = len(out), map[shape]int{}
+			out = append(out, next)
 		}
-		line, _ := reader.FieldPos(0)
-		rec := &record{header: header, fields: fields}
-		if err := errors.Join(row(rec), rec.err); err != nil {
-			return fmt.Errorf("%s: line %d: %w", name, line, err)
+		s := &out[index[name]]
+		given := shape{maxPerNode: int(max(0, l.number("max_per_node", 1))), each: Resources{
+			CPU: l.number("cpu", 1000), Memory: l.number("memory_gib", 1024), GPU: l.number("gpu", 1),
+			RDMA: l.number("rdma_percent", 1), Disk: l.number("disk_gib", 1),
+		}}
+		n := int(l.number("instances", 1))
+		s.Instances += n
+		if instances[name][given] += n; instances[name][given] > instances[name][shape{s.Each, s.MaxPerNode}] {
+			s.Each, s.MaxPerNode = given.each, given.maxPerNode
 		}
 	}
-}
-
-// record reads the columns of one line and keeps the first error.
-type record struct {
-	header []string
-	fields []string
-	err    error
-}
-
-func (r *record) text(column string) string {
-	return r.fields[slices.Index(r.header, column)]
-}
-
-// number returns the column times unit, rounded to a whole number.
-func (r *record) number(column string, unit float64, lowest int64) int64 {
-	text := r.text(column)
-	value, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsNaN(value) || math.Abs(value*unit) > 1<<40 {
-		r.fail(fmt.Errorf("%s: %q is not a number in range", column, text))
-		return 0
-	}
-	whole := int64(math.Round(value * unit))
-	if whole < lowest {
-		r.fail(fmt.Errorf("%s: %q is below %d", column, text, lowest))
-	}
-	return whole
-}
-
-func (r *record) fail(err error) {
-	if r.err == nil {
-		r.err = err
-	}
-}
-
-// parseServices reads services.csv.
-func parseServices(r io.Reader) ([]serviceLine, error) {
-	header := []string{"app", "role", "cpu", "memory_gib", "gpu", "rdma_percent", "disk_gib", "max_per_node", "instances"}
-	var lines []serviceLine
-	err := readTable("services.csv", r, header, func(rec *record) error {
-		line := serviceLine{
-			app: rec.text("app"),
-			each: Resources{
-				MilliCPU:    rec.number("cpu", 1000, 1),
-				MemoryMiB:   rec.number("memory_gib", 1024, 1),
-				GPU:         rec.number("gpu", 1, 0),
-				RDMAPercent: rec.number("rdma_percent", 1, 0),
-				DiskGiB:     rec.number("disk_gib", 1, 0),
-			},
-			maxPerNode: int(rec.number("max_per_node", 1, -1)),
-			instances:  int(rec.number("instances", 1, 1)),
+	for i := range out {
+		s := &out[i]
+		s.split()
+		s.Replicas = max(1, int(math.Round(float64(s.Instances)*liveInstances/tracedInstances*scale)))
+		if s.Weighted() || s.Reserved() {
+			s.Replicas = max(fewest, s.Replicas)
 		}
-		if line.maxPerNode == -1 {
-			line.maxPerNode = 0
-		} else if line.maxPerNode == 0 {
-			return errors.New("max_per_node: 0 would allow no instance anywhere; -1 stands for no limit")
-		}
-		switch role := rec.text("role"); role {
-		case "CN":
-			line.role = CPURole
-		case "HN":
-			line.role = GPURole
-		default:
-			return fmt.Errorf("role: %q is neither CN nor HN", role)
-		}
-		if line.app == "" {
-			return errors.New("app: empty")
-		}
-		lines = append(lines, line)
-		return nil
-	})
-	return lines, err
-}
-
-// parseNodes reads nodes.csv.
-func parseNodes(r io.Reader) ([]nodeLine, error) {
-	header := []string{"gpu_model", "gpus", "cpu_milli", "memory_mib", "nodes"}
-	var lines []nodeLine
-	err := readTable("nodes.csv", r, header, func(rec *record) error {
-		lines = append(lines, nodeLine{
-			model: rec.text("gpu_model"),
-			each: Resources{
-				GPU:       rec.number("gpus", 1, 0),
-				MilliCPU:  rec.number("cpu_milli", 1, 1),
-				MemoryMiB: rec.number("memory_mib", 1, 1),
-			},
-			nodes: int(rec.number("nodes", 1, 1)),
-		})
-		return nil
-	})
-	return lines, err
-}
-
-// figures are the embedded traces, parsed.
-type figures struct {
-	services []serviceLine
-	nodes    []nodeLine
-}
-
-func loadFigures() (figures, error) {
-	services, err := parseServices(bytes.NewReader(servicesCSV))
-	if err != nil {
-		return figures{}, err
 	}
-	nodes, err := parseNodes(bytes.NewReader(nodesCSV))
-	if err != nil {
-		return figures{}, err
+	return out
+}
+
+// split divides a CPU instance that the most common CPU node of the node trace cannot hold into equal parts, and multiplies
+// the instances and the limit per node accordingly. An instance with a device is not split.
+func (s *Service) split() {
+	parts := max(ceilDiv(s.Each[CPU], largest[CPU]), ceilDiv(s.Each[Memory], largest[Memory]))
+	if s.Each.HasGPU() || parts <= 1 {
+		return
 	}
-	return figures{services: services, nodes: nodes}, nil
+	for i := range s.Each {
+		s.Each[i] = ceilDiv(s.Each[i], parts)
+	}
+	s.MaxPerNode *= int(parts)
+	s.Instances *= int(parts)
+}
+
+func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+
+// Assumptions about hardware that the node trace does not describe.
+const (
+	nodeDiskGiB   = 7680
+	gpusPerCard   = 2
+	percentOfCard = 100
+)
+
+// shape is a kind of node.
+type shape struct {
+	instance string
+	model    string // of the devices, "" for none
+	each     Resources
+	count    int // nodes of this shape in the trace
+}
+
+// pool has the shapes of nodes without devices, or of those with devices. The numbers of the two are chosen separately.
+type pool []shape
+
+// pools returns the pool without devices and the one with devices, each with the most common shape first.
+func pools(lines []line) [2]pool {
+	var out [2]pool
+	for _, l := range lines {
+		s := shape{model: l["gpu_model"], count: int(l.number("nodes", 1)), each: Resources{
+			CPU: l.number("cpu_milli", 1), Memory: l.number("memory_mib", 1), GPU: l.number("gpus", 1), Disk: nodeDiskGiB,
+		}}
+		s.each[RDMA] = percentOfCard * max(1, s.each[GPU]/gpusPerCard)
+		s.instance = fmt.Sprintf("%dc-%dg", s.each[CPU]/1000, s.each[Memory]/1024)
+		if s.model == "" {
+			s.instance = "cpu-" + s.instance
+		} else {
+			s.instance = fmt.Sprintf("%s-%dx-%s", strings.ToLower(s.model), s.each[GPU], s.instance)
+		}
+		home := homeOf(s.each)
+		out[home] = append(out[home], s)
+	}
+	for _, p := range out {
+		slices.SortStableFunc(p, func(a, b shape) int { return cmp.Compare(b.count, a.count) })
+	}
+	return out
+}
+
+// homeOf returns the index of the pool for which the resources are.
+func homeOf(each Resources) int {
+	if each.HasGPU() {
+		return 1
+	}
+	return 0
+}
+
+// mix returns n nodes of a pool in the trace's proportion: each next one is of the shape that is furthest behind its share.
+func (p pool) mix(n int) []shape {
+	total := 0
+	for _, s := range p {
+		total += s.count
+	}
+	have := make([]int, len(p))
+	out := make([]shape, 0, n)
+	for len(out) < n {
+		behind := func(i int) int { return p[i].count*(len(out)+1) - have[i]*total }
+		next := 0
+		for i := range p {
+			if behind(i) > behind(next) {
+				next = i
+			}
+		}
+		have[next]++
+		out = append(out, p[next])
+	}
+	return out
 }

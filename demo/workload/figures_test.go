@@ -1,95 +1,141 @@
 package workload
 
 import (
-	"strings"
+	"maps"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-)
-
-const (
-	servicesHeader = "app,role,cpu,memory_gib,gpu,rdma_percent,disk_gib,max_per_node,instances\n"
-	nodesHeader    = "gpu_model,gpus,cpu_milli,memory_mib,nodes\n"
+	"pgregory.net/rapid"
 )
 
 // The totals are those that the traces' own papers and the README state.
 func TestEmbeddedFiguresHaveThePublishedTotals(t *testing.T) {
-	fig, err := loadFigures()
-	require.NoError(t, err)
-
 	apps, instances := map[string]bool{}, 0
-	for _, line := range fig.services {
-		apps[line.app] = true
-		instances += line.instances
-		require.Equal(t, line.role == GPURole, line.each.GPU > 0, "%s %s: only GPU instances have devices", line.app, line.role)
+	for _, l := range table(servicesCSV) {
+		apps[l["app"]] = true
+		instances += int(l.number("instances", 1))
+		require.Positive(t, l.number("instances", 1))
+		require.Positive(t, l.number("cpu", 1000))
+		require.Positive(t, l.number("memory_gib", 1024))
+		require.Equal(t, l["role"] == "HN", l.number("gpu", 1) > 0, "%s: only GPU instances have devices", l)
+		require.Contains(t, []string{"CN", "HN"}, l["role"])
+		require.NotZero(t, l.number("max_per_node", 1), "%s: no instance could be anywhere; -1 stands for no limit", l)
 	}
 	require.Len(t, apps, 156)
 	require.Equal(t, tracedInstances, instances)
 
 	nodes := 0
-	for _, line := range fig.nodes {
-		nodes += line.nodes
-		require.Equal(t, line.model != "", line.each.GPU > 0)
+	for i, p := range pools(table(nodesCSV)) {
+		for _, s := range p {
+			nodes += s.count
+			require.Equal(t, i == 1, s.each[GPU] > 0)
+			require.Equal(t, s.model != "", s.each[GPU] > 0)
+			require.Positive(t, s.each[CPU])
+			require.Positive(t, s.each[Memory])
+		}
 	}
 	require.Equal(t, 1523, nodes)
 }
 
-func TestParseServices(t *testing.T) {
-	lines, err := parseServices(strings.NewReader(servicesHeader + "app_7,HN,1.5,2.5,1,25,10.0,4,3\napp_7,CN,2,1,0,0,0,-1,9\n"))
-	require.NoError(t, err)
-	require.Equal(t, []serviceLine{
-		{app: "app_7", role: GPURole, each: Resources{MilliCPU: 1500, MemoryMiB: 2560, GPU: 1, RDMAPercent: 25, DiskGiB: 10}, maxPerNode: 4, instances: 3},
-		{app: "app_7", role: CPURole, each: Resources{MilliCPU: 2000, MemoryMiB: 1024}, instances: 9},
-	}, lines)
+// given returns a line of the services' table with changes.
+func given(changes line) line {
+	l := line{"app": "app_1", "role": "CN", "cpu": "1", "memory_gib": "1", "gpu": "0", "rdma_percent": "0", "disk_gib": "0", "max_per_node": "-1", "instances": "1"}
+	maps.Copy(l, changes)
+	return l
 }
 
-func TestParseErrorsNameLineAndColumn(t *testing.T) {
-	services := func(row string) error {
-		_, err := parseServices(strings.NewReader(servicesHeader + "app_1,CN,1,1,0,0,0,-1,1\n" + row + "\n"))
-		return err
-	}
-	nodes := func(row string) error {
-		_, err := parseNodes(strings.NewReader(nodesHeader + row + "\n"))
-		return err
-	}
+func TestServicesHaveTheMostCommonShapeAndAllInstances(t *testing.T) {
+	small, large := Resources{CPU: 1000, Memory: 1024}, Resources{CPU: 2500, Memory: 1024}
+	got := services([]line{
+		given(line{"instances": "10"}),
+		given(line{"instances": "6", "cpu": "2.5"}),
+		given(line{"instances": "5", "cpu": "2.5"}),
+		given(line{"role": "HN", "gpu": "1", "max_per_node": "4"}),
+		given(line{"app": "app_2", "instances": "100"}),
+	}, 1)
+	require.Equal(t, []Service{
+		{App: "app-1", Role: "cn", Each: large, Instances: 21, Replicas: 8},
+		{App: "app-1", Role: "hn", Each: Resources{CPU: 1000, Memory: 1024, GPU: 1}, MaxPerNode: 4, Instances: 1, Replicas: 1},
+		{App: "app-2", Role: "cn", Each: small, Instances: 100, Replicas: 37},
+	}, got)
+	require.Equal(t, "app-1-hn", got[1].Name())
+}
+
+func TestSplit(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		err  error
-		want string
+		give Service
+		want Service
 	}{
-		{"role", services("app_2,XN,1,1,0,0,0,-1,1"), `services.csv: line 3: role: "XN" is neither CN nor HN`},
-		{"not a number", services("app_2,CN,many,1,0,0,0,-1,1"), `services.csv: line 3: cpu: "many" is not a number in range`},
-		{"not finite", services("app_2,CN,NaN,1,0,0,0,-1,1"), `services.csv: line 3: cpu: "NaN" is not a number in range`},
-		{"too large", services("app_2,CN,1,1e300,0,0,0,-1,1"), `services.csv: line 3: memory_gib: "1e300" is not a number in range`},
-		{"negative", services("app_2,CN,1,1,-1,0,0,-1,1"), `services.csv: line 3: gpu: "-1" is below 0`},
-		{"no instance", services("app_2,CN,1,1,0,0,0,-1,0"), `services.csv: line 3: instances: "0" is below 1`},
-		{"limit of none", services("app_2,CN,1,1,0,0,0,0,1"), "services.csv: line 3: max_per_node: 0 would allow no instance anywhere; -1 stands for no limit"},
-		{"no app", services(",CN,1,1,0,0,0,-1,1"), "services.csv: line 3: app: empty"},
-		{"fields", services("app_2,CN"), "services.csv: record on line 3: wrong number of fields"},
-		{"node", nodes("T4,2,0,1,1"), `nodes.csv: line 2: cpu_milli: "0" is below 1`},
+		{
+			"fits",
+			Service{Each: Resources{CPU: 32_000, Memory: 256 << 10}, MaxPerNode: 2, Instances: 3},
+			Service{Each: Resources{CPU: 32_000, Memory: 256 << 10}, MaxPerNode: 2, Instances: 3},
+		},
+		{
+			"by processors",
+			Service{Each: Resources{CPU: 96_000, Memory: 300 << 10, RDMA: 100, Disk: 10}, MaxPerNode: 2, Instances: 3},
+			Service{Each: Resources{CPU: 32_000, Memory: 100 << 10, RDMA: 34, Disk: 4}, MaxPerNode: 6, Instances: 9},
+		},
+		{
+			"by memory",
+			Service{Each: Resources{CPU: 30_000, Memory: 1000 << 10}, Instances: 1},
+			Service{Each: Resources{CPU: 7500, Memory: 250 << 10}, Instances: 4},
+		},
+		{
+			"devices stay whole",
+			Service{Each: Resources{CPU: 96_000, Memory: 1, GPU: 1}, Instances: 1},
+			Service{Each: Resources{CPU: 96_000, Memory: 1, GPU: 1}, Instances: 1},
+		},
 	} {
-		t.Run(tc.name, func(t *testing.T) { require.EqualError(t, tc.err, tc.want) })
+		t.Run(tc.name, func(t *testing.T) {
+			tc.give.split()
+			require.Equal(t, tc.want, tc.give)
+		})
 	}
-	_, err := parseNodes(strings.NewReader("a,b\n"))
-	require.ErrorContains(t, err, "nodes.csv: header")
-	_, err = parseNodes(strings.NewReader("a,b,c,d,e\n"))
-	require.ErrorContains(t, err, "nodes.csv: header is")
 }
 
-// Whatever the input, parsing ends with lines within range or an error.
-func FuzzParseServices(f *testing.F) {
-	f.Add(servicesHeader + "app_0,CN,48,200.0,0,25,680.0,2,1278\n")
-	f.Add(servicesHeader + "app_0,CN,1e999,-0,0,25,680.0,2,1278\n")
-	f.Add("")
-	f.Fuzz(func(t *testing.T, text string) {
-		lines, err := parseServices(strings.NewReader(text))
-		if err != nil {
-			return
+// A split never asks for less than the whole did, and every part fits the most common node.
+func TestSplitKeepsWhatIsAskedFor(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		whole := Service{Instances: rapid.IntRange(1, 1000).Draw(t, "instances"), Each: Resources{
+			CPU: rapid.Int64Range(1, 400_000).Draw(t, "cpu"), Memory: rapid.Int64Range(1, 2<<20).Draw(t, "memory"), RDMA: rapid.Int64Range(0, 100).Draw(t, "rdma"),
+		}}
+		parts := whole
+		parts.split()
+		if parts.Each[CPU] > largest[CPU] || parts.Each[Memory] > largest[Memory] {
+			t.Fatalf("a part of %+v is still too large", parts.Each)
 		}
-		for _, l := range lines {
-			if l.instances < 1 || l.maxPerNode < 0 || l.each.MilliCPU < 1 || l.each.MemoryMiB < 1 || l.each.GPU < 0 || l.app == "" {
-				t.Fatalf("accepted %+v", l)
+		before, after := Resources{}.add(whole.Each, int64(whole.Instances)), Resources{}.add(parts.Each, int64(parts.Instances))
+		if !after.holds(before) {
+			t.Fatalf("asked for %+v, the parts ask for %+v", before, after)
+		}
+	})
+}
+
+func TestMixSharesAllNodesInProportion(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := pool{}
+		total := 0
+		for _, count := range rapid.SliceOfN(rapid.IntRange(1, 600), 1, 12).Draw(t, "counts") {
+			p = append(p, shape{instance: string(rune('a' + len(p))), count: count})
+			total += count
+		}
+		n := rapid.IntRange(0, 500).Draw(t, "n")
+		got := map[string]int{}
+		for _, s := range p.mix(n) {
+			got[s.instance]++
+		}
+		sum := 0
+		for _, s := range p {
+			sum += got[s.instance]
+			exact := float64(n) * float64(s.count) / float64(total)
+			if d := float64(got[s.instance]) - exact; d < -2 || d > 2 {
+				t.Fatalf("shape %s got %d, its share is %.2f", s.instance, got[s.instance], exact)
 			}
+		}
+		if sum != n {
+			t.Fatalf("%d of %d nodes", sum, n)
 		}
 	})
 }

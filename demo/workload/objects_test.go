@@ -12,22 +12,21 @@ import (
 )
 
 func TestNodeObject(t *testing.T) {
-	got := Node{Name: "n", Zone: "a", Instance: "t4-2x", Model: "T4", Capacity: Resources{MilliCPU: 104_000, MemoryMiB: 1024, GPU: 2, RDMAPercent: 100, DiskGiB: 7680}}.Object()
+	got := Node{Name: "node-1", Zone: "zone-a", Instance: "t4-2x", Model: "T4", Capacity: Resources{CPU: 104_000, Memory: 1024, GPU: 2, RDMA: 100, Disk: 7680}}.Object()
 	want := corev1.ResourceList{
 		"cpu": resource.MustParse("104"), "memory": resource.MustParse("1Gi"), "pods": resource.MustParse("110"),
 		"ephemeral-storage": resource.MustParse("7680Gi"), "nvidia.com/gpu": resource.MustParse("2"), "rdma.zonewise.dev/percent": resource.MustParse("100"),
 	}
 	require.Empty(t, cmp.Diff(want, got.Status.Allocatable))
 	require.Empty(t, cmp.Diff(want, got.Status.Capacity))
-	require.Equal(t, "a", got.Labels[corev1.LabelTopologyZone])
-	require.Equal(t, "n", got.Labels[corev1.LabelHostname])
-	require.Equal(t, []corev1.Taint{gpuTaint}, got.Spec.Taints)
-	require.Empty(t, Node{Name: "n", Capacity: Resources{MilliCPU: 1}}.Object().Spec.Taints)
+	require.Equal(t, "zone-a", got.Labels[corev1.LabelTopologyZone])
+	require.Equal(t, "node-1", got.Labels[corev1.LabelHostname])
+	require.Equal(t, []corev1.Taint{{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}}, got.Spec.Taints)
+	require.Empty(t, Node{Name: "node-1", Capacity: Resources{CPU: 1}}.Object().Spec.Taints)
 }
 
 func TestDeployment(t *testing.T) {
-	p := &Plan{Nodes: make([]Node, 12)}
-	d := p.Deployment(Service{App: "app-3", Role: GPURole, Each: Resources{MilliCPU: 8000, MemoryMiB: 40 << 10, GPU: 1, RDMAPercent: 25, DiskGiB: 85}, MaxPerNode: 4, Replicas: 5})
+	d := Service{App: "app-3", Role: "hn", Each: Resources{CPU: 8000, Memory: 40 << 10, GPU: 1, RDMA: 25, Disk: 85}, MaxPerNode: 4, Replicas: 5, Domains: 13}.Deployment()
 	require.Equal(t, "services/app-3-hn", d.Namespace+"/"+d.Name)
 	require.Equal(t, ptr.To[int32](5), d.Spec.Replicas)
 
@@ -48,34 +47,41 @@ func TestDeployment(t *testing.T) {
 	}, pod.Containers[0].Resources))
 	require.Len(t, pod.Tolerations, 1)
 
-	unlimited := p.Deployment(Service{App: "app-3", Role: CPURole, Each: Resources{MilliCPU: 1, MemoryMiB: 1}, Replicas: 1})
+	unlimited := Service{App: "app-3", Role: "cn", Each: Resources{CPU: 1, Memory: 1}, Replicas: 1}.Deployment()
 	require.Len(t, unlimited.Spec.Template.Spec.TopologySpreadConstraints, 1)
 	require.Empty(t, unlimited.Spec.Template.Spec.Tolerations)
 }
 
 // The slots are as large as a replica and may be where it may be; batch work may be there as well.
 func TestTheReservedServiceAndItsSlotsGoToTheSameNodes(t *testing.T) {
-	p, err := NewPlan(Options{Scale: 0.01, Seed: 1, Zones: zones})
+	p, err := NewPlan(Options{Scale: 0.01, Seed: 1})
 	require.NoError(t, err)
-	pod, r := p.Deployment(p.The(Reserved)).Spec.Template, p.Reservation()
+	pod, r := p.Reserved().Deployment().Spec.Template, p.Reservation()
 	require.Empty(t, cmp.Diff(pod.Spec.Containers[0].Resources.Requests, r.Spec.Slot.Requests))
 	for _, spec := range []corev1.PodSpec{pod.Spec, p.Batch().Spec.Template.Spec} {
 		require.Equal(t, r.Spec.Slot.NodeSelector, spec.NodeSelector)
 		require.Subset(t, r.Spec.Slot.Tolerations, spec.Tolerations)
 	}
 	require.Equal(t, pod.Labels, r.Spec.Owners[0].PodSelector.MatchLabels)
+	for i, zone := range r.Spec.Zones {
+		require.Equal(t, Zones[i], zone.Name)
+		require.EqualValues(t, p.Slots, zone.Slots)
+	}
 	require.Len(t, r.Spec.Zones, 3)
 	shared := p.Nodes[len(p.Nodes)-1].Object()
-	require.Equal(t, "true", shared.Labels[sharedLabel])
-	require.Equal(t, []corev1.Taint{sharedTaint}, shared.Spec.Taints)
+	require.Equal(t, r.Spec.Slot.NodeSelector["demo.zonewise.dev/shared"], shared.Labels["demo.zonewise.dev/shared"])
+	require.Equal(t, []corev1.Taint{{Key: "demo.zonewise.dev/shared", Value: "true", Effect: corev1.TaintEffectNoSchedule}}, shared.Spec.Taints)
 }
 
 func TestThePolicyHasAShareForEachZone(t *testing.T) {
-	p, err := NewPlan(Options{Scale: 0.01, Seed: 1, Zones: zones})
+	p, err := NewPlan(Options{Scale: 0.01, Seed: 1})
 	require.NoError(t, err)
-	policy, service := p.Policy(), p.Deployment(p.The(Weighted))
+	policy, service := p.Policy(), p.Weighted().Deployment()
 	require.Equal(t, service.Spec.Template.Labels, policy.Spec.PodSelector.MatchLabels)
 	require.Equal(t, service.Namespace, policy.Namespace)
+	for i, zone := range policy.Spec.Zones {
+		require.Equal(t, Zones[i], zone.Name)
+	}
 	require.Len(t, policy.Spec.Zones, 3)
 	require.EqualValues(t, 2, *policy.Spec.Zones[0].Weight)
 	for _, c := range service.Spec.Template.Spec.TopologySpreadConstraints {
@@ -84,12 +90,14 @@ func TestThePolicyHasAShareForEachZone(t *testing.T) {
 }
 
 func TestGangObjects(t *testing.T) {
-	g := Gang{Name: "train", Members: 6, Each: Resources{MilliCPU: 1000, MemoryMiB: 1, GPU: 2}, Fits: true}
+	g := Gang{Name: "train", Members: 6, Each: Resources{CPU: 1000, Memory: 1, GPU: 2}, Fits: true}
 	group, set := g.PodGroup(), g.StatefulSet()
 	require.EqualValues(t, 6, group.Spec.MinMember)
 	require.Equal(t, group.Namespace, set.Namespace)
 	require.Equal(t, "train", set.Spec.Template.Labels["scheduling.x-k8s.io/pod-group"])
 	require.Equal(t, ptr.To[int32](6), set.Spec.Replicas)
+	require.Len(t, set.Spec.Template.Spec.Tolerations, 1)
+	require.Equal(t, set.Spec.Selector.MatchLabels, set.Spec.Template.Labels)
 }
 
 func TestProbeAsksForNothing(t *testing.T) {

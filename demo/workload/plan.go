@@ -1,18 +1,38 @@
 package workload
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 )
 
-// DefaultScale is the default share of the trace's live population: about a thousand pods on as many nodes, two minutes on
-// two idle cores.
+// DefaultScale is the default share of the trace's live population: about a thousand pods on as many nodes, a minute on two
+// idle cores.
 const DefaultScale = 0.05
 
-// maxNodes is the limit of Kubernetes.
-const maxNodes = 5000
+// Zones are the demo's zones, which the objects of the policy and the reservation name. It loses the last.
+var Zones = []string{"zone-a", "zone-b", LostZone}
+
+// LostZone is the zone that the demo loses.
+const LostZone = "zone-c"
+
+// The services that are not spread by native constraints alone. Both are in the trace, whatever the scale; the first has a
+// share per zone because devices are not everywhere alike, the second leaves a quarter of a node to others.
+const (
+	weighted = "app-0-hn"  // has a ZoneSpreadPolicy with a share for each zone
+	reserved = "app-14-cn" // has a ZoneReservation, and shares its nodes with batch work
+)
+
+// fewest is the minimum of replicas of such a service, so that there are some in each zone.
+const fewest = 6
+
+// worker is what a batch worker requests. The trace has none; this one is made up.
+var worker = Resources{CPU: 8000, Memory: 32 << 10}
+
+// waiting is how many batch workers there are in addition to those that fit.
+const waiting = 6
 
 // Options choose a Plan.
 type Options struct {
@@ -20,113 +40,175 @@ type Options struct {
 	Scale float64
 	// Seed decides the order in which the workload arrives.
 	Seed uint64
-	// Zones are the names of the zones, at least two. The last of them is the one that the demo loses.
-	Zones []string
-}
-
-// Validate names the first option that is out of range.
-func (o Options) Validate() error {
-	if !(o.Scale > 0 && o.Scale <= 1) { // also refuses NaN
-		return fmt.Errorf("scale: must be above 0 and at most 1, got %v", o.Scale)
-	}
-	if len(o.Zones) < 2 {
-		return errors.New("zones: at least two are needed, so that one can be lost")
-	}
-	return nil
 }
 
 // Plan is everything that the demo creates.
 type Plan struct {
-	Zones    []string
-	Nodes    []Node
+	Nodes []Node
+	// Services are in order of arrival.
 	Services []Service
 	Gangs    []Gang
-	// Order lists indices of Services in order of arrival.
-	Order []int
-	// SlotsPerZone is how many slots are held in each zone for the reserved service: as many as it must run there once a zone
-	// is lost.
-	SlotsPerZone int
+	// Slots is how many slots are held in each zone for the reserved service: as many as must run there once a zone is lost.
+	Slots int
 	// Workers is the number of batch workers, which share nodes with the reserved service: more than fit beside its slots.
 	Workers int
 }
 
-// NewPlan derives a plan from the embedded figures.
+// Node is one node of the demo.
+type Node struct {
+	Name, Zone string
+	// Instance names the kind of node, and Model its devices, "" for none.
+	Instance, Model string
+	// Shared nodes are only for the reserved service and batch work.
+	Shared   bool
+	Capacity Resources
+}
+
+// Service is one side of one service: a Deployment of the demo.
+type Service struct {
+	// App is the service, for example app-12. Each has one or two roles: "cn" instances have no device, "hn" instances do.
+	App, Role string
+	// Each is what one replica requests.
+	Each Resources
+	// MaxPerNode is the most replicas on one node; 0 means no limit.
+	MaxPerNode int
+	// Instances is how many the trace lists, counting each part of a split instance.
+	Instances int
+	// Replicas is how many the demo runs.
+	Replicas int
+	// Domains is above the number of nodes.
+	Domains int
+}
+
+// Name is the Deployment's name.
+func (s Service) Name() string { return s.App + "-" + s.Role }
+
+// Labels are the Deployment's and its pods'.
+func (s Service) Labels() map[string]string {
+	return map[string]string{AppLabel: s.App, RoleLabel: s.Role}
+}
+
+// Weighted reports whether a ZoneSpreadPolicy spreads the service.
+func (s Service) Weighted() bool { return s.Name() == weighted }
+
+// Reserved reports whether a ZoneReservation holds room for the service.
+func (s Service) Reserved() bool { return s.Name() == reserved }
+
+// Gang is a PodGroup and the StatefulSet whose pods are its members. The traces have no gangs; these are made up.
+type Gang struct {
+	Name string
+	// Members is the number of pods and the group's minMember.
+	Members int
+	// Each is what one member requests.
+	Each Resources
+	// Fits is true when the nodes are chosen so that the whole gang fits beside everything else. The demo has one gang that can
+	// never fit: it must wait and hold nothing.
+	Fits bool
+}
+
+// fitting are the gangs that count when the nodes are chosen.
+var fitting = []Gang{
+	{Name: "train-ranker", Fits: true, Members: 12, Each: Resources{CPU: 4000, Memory: 24 << 10, GPU: 1}},
+	{Name: "train-embeddings", Fits: true, Members: 16, Each: Resources{CPU: 14_000, Memory: 56 << 10}},
+	{Name: "finetune", Fits: true, Members: 6, Each: Resources{CPU: 16_000, Memory: 96 << 10, GPU: 2}},
+	{Name: "evaluate", Fits: true, Members: 9, Each: Resources{CPU: 28_000, Memory: 112 << 10}},
+}
+
+// NewPlan derives a plan from the embedded figures. Its errors name the option that is wrong.
 func NewPlan(o Options) (*Plan, error) {
-	if err := o.Validate(); err != nil {
-		return nil, err
+	if !(o.Scale > 0 && o.Scale <= 1) { // also refuses NaN
+		return nil, fmt.Errorf("scale: must be above 0 and at most 1, got %v", o.Scale)
 	}
-	fig, err := loadFigures()
-	if err != nil {
-		return nil, err
-	}
-	shapes := shapesOf(fig.nodes)
-	plan := &Plan{Zones: slices.Clone(o.Zones), Services: mergeServices(fig.services, o.Scale)}
+	pools := pools(table(nodesCSV))
 	// A replica that fits only on an empty node has none after a loss. No node holds two of it.
-	plan.Services = slices.DeleteFunc(plan.Services, func(s Service) bool {
-		return !slices.ContainsFunc(shapes, func(n shape) bool { return n.each.times(s.Each) >= 2 })
+	plan := &Plan{Services: slices.DeleteFunc(services(table(servicesCSV), o.Scale), func(s Service) bool {
+		return !slices.ContainsFunc(slices.Concat(pools[:]...), func(n shape) bool { return n.each.times(s.Each) >= 2 })
+	})}
+	rand.New(rand.NewPCG(o.Seed, 0)).Shuffle(len(plan.Services), func(i, j int) {
+		plan.Services[i], plan.Services[j] = plan.Services[j], plan.Services[i]
 	})
-	plan.Order = rand.New(rand.NewPCG(o.Seed, 0)).Perm(len(plan.Services))
-	sizes, err := sizePools(shapes, len(o.Zones), plan.claims())
+	nodes, err := sizes(pools, len(Zones), plan.claims())
 	if err != nil {
 		return nil, fmt.Errorf("scale: %v: %w", o.Scale, err)
 	}
-	plan.Nodes = nodesOf(shapes, sizes, o.Zones)
-	plan.share(shapes[0])
-	if len(plan.Nodes) > maxNodes {
-		return nil, fmt.Errorf("scale: %v: the workload needs more than %d nodes, which is what Kubernetes supports; choose a smaller scale", o.Scale, maxNodes)
+	for _, s := range nodes {
+		plan.addNodes(s, strings.ToLower(cmp.Or(s.model, "cpu")), false)
 	}
-	plan.Gangs = gangsFor(plan.Nodes)
+	plan.share(pools[0][0])
+	if len(plan.Nodes) > maxNodes {
+		return nil, fmt.Errorf("scale: %v: %w", o.Scale, errTooManyNodes)
+	}
+	for i := range plan.Services {
+		plan.Services[i].Domains = len(plan.Nodes) + 1
+	}
+	plan.Gangs = append(slices.Clone(fitting), plan.tooLarge())
 	return plan, nil
+}
+
+// addNodes adds a node of a shape to each zone, with names that begin with the zone and the given word.
+func (p *Plan) addNodes(s shape, word string, shared bool) {
+	for i, zone := range Zones {
+		name := fmt.Sprintf("%s-%s-%03d", zone, word, (len(p.Nodes)-i)/len(Zones))
+		p.Nodes = append(p.Nodes, Node{Name: name, Zone: zone, Instance: s.instance, Model: s.model, Shared: shared, Capacity: s.each})
+	}
 }
 
 // claims returns the services in order of arrival, and the gangs that must fit.
 func (p *Plan) claims() []claim {
 	var claims []claim
-	for _, i := range p.Order {
-		if s := p.Services[i]; s.Part != Reserved {
-			claims = append(claims, claim{each: s.Each, replicas: s.Replicas, maxPerNode: s.MaxPerNode, spread: true, home: homeOf(s.Each)})
+	for _, s := range p.Services {
+		if !s.Reserved() {
+			claims = append(claims, claim{each: s.Each, replicas: s.Replicas, maxPerNode: s.MaxPerNode, spread: true})
 		}
 	}
-	for _, g := range fittingGangs() {
-		claims = append(claims, claim{each: g.Each, replicas: g.Members, home: homeOf(g.Each)})
+	for _, g := range fitting {
+		claims = append(claims, claim{each: g.Each, replicas: g.Members})
 	}
 	return claims
 }
 
-func homeOf(each Resources) pool {
-	if each.GPU > 0 {
-		return gpuNodes
-	}
-	return cpuNodes
-}
-
-// waiting is how many batch workers there are in addition to those that fit.
-const waiting = 6
-
 // share adds the nodes that the reserved service shares with batch work: in each zone as many as its slots need, half as
 // many again for batch work alone, and workers for all that is not held.
 func (p *Plan) share(s shape) {
-	r := p.The(Reserved)
-	zones := len(p.Zones)
-	p.SlotsPerZone = (r.Replicas + zones - 2) / (zones - 1)
+	r := p.Reserved()
+	p.Slots = (r.Replicas + len(Zones) - 2) / (len(Zones) - 1)
 	perNode := s.each.times(r.Each)
 	if r.MaxPerNode > 0 {
 		perNode = min(perNode, r.MaxPerNode)
 	}
-	held := (p.SlotsPerZone + perNode - 1) / perNode
+	held := (p.Slots + perNode - 1) / perNode
 	free := max(2, held/2)
 	beside := s.each.add(r.Each, -int64(perNode)).times(worker)
-	p.Workers = zones*(held*beside+free*s.each.times(worker)) + waiting
-	for _, zone := range p.Zones {
-		for i := range held + free {
-			p.Nodes = append(p.Nodes, Node{Name: fmt.Sprintf("%s-shared-%03d", zone, i), Zone: zone, Instance: s.name, Shared: true, Capacity: s.each})
-		}
+	p.Workers = len(Zones)*(held*beside+free*s.each.times(worker)) + waiting
+	for range held + free {
+		p.addNodes(s, "shared", true)
 	}
 }
 
-// The returns the service with the given part.
-func (p *Plan) The(part Part) Service {
-	return p.Services[slices.IndexFunc(p.Services, func(s Service) bool { return s.Part == part })]
+// tooLarge returns a gang that does not fit. It asks for whole nodes with the most devices that there are: one more of them
+// than exist, so that in an empty cluster all but one of its members would find room. A scheduler that looks at pods one at a
+// time would bind those.
+func (p *Plan) tooLarge() Gang {
+	g := Gang{Name: "train-too-large", Members: 1, Each: Resources{CPU: 1000, Memory: 4 << 10}}
+	for _, n := range p.Nodes {
+		g.Each[GPU] = max(g.Each[GPU], n.Capacity[GPU])
+	}
+	for _, n := range p.Nodes {
+		if n.Capacity.holds(g.Each) {
+			g.Members++
+		}
+	}
+	return g
+}
+
+// Weighted returns the service with the ZoneSpreadPolicy.
+func (p *Plan) Weighted() Service { return p.one(Service.Weighted) }
+
+// Reserved returns the service with the ZoneReservation.
+func (p *Plan) Reserved() Service { return p.one(Service.Reserved) }
+
+func (p *Plan) one(is func(Service) bool) Service {
+	return p.Services[slices.IndexFunc(p.Services, is)]
 }
 
 // Replicas returns the number of pods of all services.
@@ -137,6 +219,3 @@ func (p *Plan) Replicas() int {
 	}
 	return total
 }
-
-// LostZone returns the zone that the demo loses.
-func (p *Plan) LostZone() string { return p.Zones[len(p.Zones)-1] }

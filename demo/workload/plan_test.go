@@ -5,13 +5,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 )
 
-var zones = []string{"a", "b", "c"}
-
 func TestPlanIsAFunctionOfItsOptions(t *testing.T) {
-	o := Options{Scale: 0.02, Seed: 7, Zones: zones}
+	o := Options{Scale: 0.02, Seed: 7}
 	first, err := NewPlan(o)
 	require.NoError(t, err)
 	second, err := NewPlan(o)
@@ -21,12 +18,12 @@ func TestPlanIsAFunctionOfItsOptions(t *testing.T) {
 	o.Seed = 8
 	third, err := NewPlan(o)
 	require.NoError(t, err)
-	require.NotEqual(t, first.Order, third.Order)
-	require.Equal(t, first.Services, third.Services)
+	require.NotEqual(t, first.Services, third.Services)
+	require.Len(t, third.Services, len(first.Services))
 }
 
 func TestDefaultPlan(t *testing.T) {
-	p, err := NewPlan(Options{Scale: DefaultScale, Seed: 1, Zones: zones})
+	p, err := NewPlan(Options{Scale: DefaultScale, Seed: 1})
 	require.NoError(t, err)
 	apps := map[string]bool{}
 	for _, s := range p.Services {
@@ -34,8 +31,6 @@ func TestDefaultPlan(t *testing.T) {
 		require.Positive(t, s.Replicas)
 	}
 	require.Len(t, apps, 156)
-	require.Len(t, p.Order, len(p.Services))
-	require.Equal(t, "c", p.LostZone())
 
 	names, shapes := map[string]bool{}, map[string]map[string]int{}
 	for _, n := range p.Nodes {
@@ -47,16 +42,15 @@ func TestDefaultPlan(t *testing.T) {
 		shapes[n.Zone][n.Instance]++
 	}
 	require.Len(t, shapes, 3)
-	require.Equal(t, shapes["a"], shapes["b"], "all zones are alike")
-	require.Equal(t, shapes["a"], shapes["c"], "all zones are alike")
-	require.Equal(t, Weighted, p.The(Weighted).Part)
+	require.Equal(t, shapes["zone-a"], shapes["zone-b"], "all zones are alike")
+	require.Equal(t, shapes["zone-a"], shapes["zone-c"], "all zones are alike")
 }
 
 // The plan promises that everything fits with one zone lost. This adds up
 // rather than places: no resource may be short in what is left.
 func TestPlannedNodesOfferMoreThanTheWorkloadAsksForOnceAZoneIsLost(t *testing.T) {
 	for seed, scale := range []float64{0.001, 0.01, 0.03} {
-		p, err := NewPlan(Options{Scale: scale, Seed: uint64(seed), Zones: zones})
+		p, err := NewPlan(Options{Scale: scale, Seed: uint64(seed)})
 		require.NoError(t, err)
 		var asked, offered Resources
 		for _, s := range p.Services {
@@ -68,7 +62,7 @@ func TestPlannedNodesOfferMoreThanTheWorkloadAsksForOnceAZoneIsLost(t *testing.T
 			}
 		}
 		for _, n := range p.Nodes {
-			if n.Zone != p.LostZone() {
+			if n.Zone != LostZone {
 				offered = offered.add(n.Capacity, 1)
 			}
 		}
@@ -79,7 +73,7 @@ func TestPlannedNodesOfferMoreThanTheWorkloadAsksForOnceAZoneIsLost(t *testing.T
 // One gang cannot fit even in an empty cluster, and all but one of its members
 // can: a scheduler that binds pods one by one would bind most of it.
 func TestTheGangThatCannotFitMissesByOneMember(t *testing.T) {
-	p, err := NewPlan(Options{Scale: 0.02, Seed: 1, Zones: zones})
+	p, err := NewPlan(Options{Scale: 0.02, Seed: 1})
 	require.NoError(t, err)
 	unfit := 0
 	for _, g := range p.Gangs {
@@ -104,28 +98,28 @@ func TestTheGangThatCannotFitMissesByOneMember(t *testing.T) {
 // rest of the shared nodes, and some are left over.
 func TestSharedNodesHoldTheSlotsAndTheBatchWork(t *testing.T) {
 	for _, scale := range []float64{0.001, 0.01, 0.03} {
-		p, err := NewPlan(Options{Scale: scale, Seed: 1, Zones: zones})
+		p, err := NewPlan(Options{Scale: scale, Seed: 1})
 		require.NoError(t, err)
-		reserved := p.The(Reserved)
+		reserved := p.Reserved()
 		require.GreaterOrEqual(t, reserved.Replicas, fewest)
-		require.GreaterOrEqual(t, p.The(Weighted).Replicas, fewest)
-		require.GreaterOrEqual(t, 2*p.SlotsPerZone, reserved.Replicas)
-		require.Less(t, 2*p.SlotsPerZone, reserved.Replicas+2)
+		require.GreaterOrEqual(t, p.Weighted().Replicas, fewest)
+		require.GreaterOrEqual(t, 2*p.Slots, reserved.Replicas)
+		require.Less(t, 2*p.Slots, reserved.Replicas+2)
 
 		room := 0
-		for _, zone := range zones {
+		for _, zone := range Zones {
 			slots := 0
 			for _, n := range p.Nodes {
 				if !n.Shared || n.Zone != zone {
 					continue
 				}
 				free := n.Capacity
-				for ; free.holds(reserved.Each) && slots < p.SlotsPerZone; free = free.add(reserved.Each, -1) {
+				for ; free.holds(reserved.Each) && slots < p.Slots; free = free.add(reserved.Each, -1) {
 					slots++
 				}
 				room += free.times(worker)
 			}
-			require.Equal(t, p.SlotsPerZone, slots, zone)
+			require.Equal(t, p.Slots, slots, zone)
 		}
 		require.Equal(t, room+waiting, p.Workers)
 	}
@@ -136,45 +130,12 @@ func TestOptionsOutOfRangeAreNamed(t *testing.T) {
 		give Options
 		want string
 	}{
-		{Options{Scale: 0, Zones: zones}, "scale: must be above 0 and at most 1, got 0"},
-		{Options{Scale: math.NaN(), Zones: zones}, "scale: must be above 0 and at most 1, got NaN"},
-		{Options{Scale: 2, Zones: zones}, "scale: must be above 0 and at most 1, got 2"},
-		{Options{Scale: 1, Zones: []string{"a"}}, "zones: at least two are needed, so that one can be lost"},
-		{Options{Scale: 1, Seed: 1, Zones: zones}, "scale: 1: the workload needs more than 5000 nodes, which is what Kubernetes supports; choose a smaller scale"},
+		{Options{Scale: 0}, "scale: must be above 0 and at most 1, got 0"},
+		{Options{Scale: math.NaN()}, "scale: must be above 0 and at most 1, got NaN"},
+		{Options{Scale: 2}, "scale: must be above 0 and at most 1, got 2"},
+		{Options{Scale: 1, Seed: 1}, "scale: 1: the workload needs more than 5000 nodes, which is what Kubernetes supports; choose a smaller scale"},
 	} {
 		_, err := NewPlan(tc.give)
 		require.EqualError(t, err, tc.want)
 	}
-}
-
-func TestMixSharesAllNodesInProportion(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		counts := rapid.SliceOfN(rapid.IntRange(1, 600), 1, 12).Draw(t, "counts")
-		n := rapid.IntRange(0, 500).Draw(t, "n")
-		shapes := make([]shape, len(counts), len(counts)+1)
-		total := 0
-		for i, c := range counts {
-			shapes[i] = shape{pool: gpuNodes, count: c}
-			total += c
-		}
-		shapes = append(shapes, shape{pool: cpuNodes, count: 5})
-		got := mix(shapes, gpuNodes, n)
-		sum := 0
-		for i, c := range got {
-			sum += c
-			if i == len(counts) {
-				if c != 0 {
-					t.Fatalf("a shape of another pool got %d", c)
-				}
-				continue
-			}
-			exact := float64(n) * float64(counts[i]) / float64(total)
-			if float64(c) < exact-1 || float64(c) > exact+1 {
-				t.Fatalf("shape %d got %d, its share is %.2f", i, c, exact)
-			}
-		}
-		if sum != n {
-			t.Fatalf("%d of %d nodes", sum, n)
-		}
-	})
 }

@@ -7,180 +7,136 @@ import (
 	"slices"
 )
 
+// maxNodes is the limit of Kubernetes.
+const maxNodes = 5000
+
+var errTooManyNodes = fmt.Errorf("the workload needs more than %d nodes, which is what Kubernetes supports; choose a smaller scale", maxNodes)
+
 // claim is a group of equal pods for the purpose of sizing.
 type claim struct {
 	each       Resources
 	replicas   int
-	maxPerNode int
+	maxPerNode int  // 0: no limit
 	spread     bool // hard, maxSkew 1, over the zones
-	home       pool // the pool that grows when the claim does not fit
 }
 
-// fit simulates the placement of the claims over zones of the given nodes, then
-// the loss of the last zone, and returns how many pods of each pool found no
-// node. Like the real scheduler it prefers the least allocated node; otherwise
-// it is not a model of the scheduler.
-type fit struct {
-	nodes  []fitNode
+// host is a node on which claims are placed.
+type host struct {
+	shape
+	zone   int
+	free   Resources
+	claims []int // one entry for each pod
+}
+
+// placement places claims over zones of equal nodes. Like the real scheduler it prefers the least allocated node; otherwise it
+// is not a model of the scheduler.
+type placement struct {
+	hosts  []*host
 	claims []claim
-	zones  int
 	counts [][]int // claim -> zone -> pods
+	zones  int     // those that are not lost
 }
 
-type fitNode struct {
-	zone      int
-	gpu       bool
-	gone      bool
-	capacity  Resources
-	free      Resources
-	pods      []int       // claims, one entry per pod
-	perClaim  map[int]int // pods of one claim
-	slotsLeft int
-}
-
-func newFit(shapes []shape, sizes poolSizes, zones int, claims []claim) *fit {
-	f := &fit{claims: claims, zones: zones, counts: make([][]int, len(claims))}
-	for i := range f.counts {
-		f.counts[i] = make([]int, zones)
+// missing places the claims, then loses the last zone and places its pods again. It returns how many pods find no node, by the
+// pool that they need.
+func missing(nodes []shape, zones int, claims []claim) (missing [2]int) {
+	p := &placement{claims: claims, zones: zones}
+	for zone := range zones {
+		for _, s := range nodes {
+			p.hosts = append(p.hosts, &host{shape: s, zone: zone, free: s.each})
+		}
 	}
-	for p := range pools {
-		for i, n := range mix(shapes, p, sizes[p]) {
-			for range n {
-				for zone := range zones {
-					f.nodes = append(f.nodes, fitNode{
-						zone: zone, gpu: shapes[i].pool == gpuNodes,
-						capacity: shapes[i].each, free: shapes[i].each,
-						perClaim: map[int]int{}, slotsLeft: podsPerNode,
-					})
-				}
+	var all []int
+	for i, c := range claims {
+		p.counts = append(p.counts, make([]int, zones))
+		all = append(all, slices.Repeat([]int{i}, c.replicas)...)
+	}
+	place := func(pods []int) {
+		for _, c := range pods {
+			if !p.place(c) {
+				missing[homeOf(claims[c].each)]++
 			}
 		}
 	}
-	return f
-}
-
-// run returns the pods without a node, by their home pool.
-func (f *fit) run() (missing poolSizes) {
-	for c := range f.claims {
-		for range f.claims[c].replicas {
-			if !f.place(c) {
-				missing[f.claims[c].home]++
-			}
-		}
+	place(all)
+	left := len(nodes) * (zones - 1)
+	var displaced []int
+	for _, lost := range p.hosts[left:] {
+		displaced = append(displaced, lost.claims...)
 	}
-	lost := f.zones - 1
-	for i := range f.nodes {
-		f.nodes[i].gone = f.nodes[i].zone == lost
-	}
+	p.hosts, p.zones = p.hosts[:left], zones-1
 	// The largest come last, when the others have left the least room: in which order a scheduler has them depends on when
 	// each is evicted.
-	var displaced []int
-	for i := range f.nodes {
-		if f.nodes[i].gone {
-			displaced = append(displaced, f.nodes[i].pods...)
-		}
-	}
-	slices.SortStableFunc(displaced, func(a, b int) int { return cmp.Compare(f.claims[a].each.MemoryMiB, f.claims[b].each.MemoryMiB) })
-	for _, c := range displaced {
-		f.counts[c][lost]--
-		if !f.place(c) {
-			missing[f.claims[c].home]++
-		}
-	}
+	slices.SortStableFunc(displaced, func(a, b int) int { return cmp.Compare(claims[a].each[Memory], claims[b].each[Memory]) })
+	place(displaced)
 	return missing
 }
 
-func (f *fit) place(c int) bool {
-	want := f.claims[c]
-	lowest := math.MaxInt
-	for zone, n := range f.counts[c] {
-		if f.zoneStands(zone) {
-			lowest = min(lowest, n)
-		}
-	}
-	best, bestUse := -1, math.Inf(1)
-	for i := range f.nodes {
-		n := &f.nodes[i]
-		if n.gone || n.slotsLeft == 0 || (n.gpu && want.each.GPU == 0) || !n.free.holds(want.each) ||
-			(want.maxPerNode > 0 && n.perClaim[c] >= want.maxPerNode) ||
-			(want.spread && f.counts[c][n.zone] > lowest) {
+// place places a pod of a claim, if it can.
+func (p *placement) place(c int) bool {
+	want := p.claims[c]
+	counts := p.counts[c][:p.zones]
+	fewest := slices.Min(counts)
+	var best *host
+	bestUse := math.Inf(1)
+	for _, h := range p.hosts {
+		tainted := h.each.HasGPU() && !want.each.HasGPU()
+		uneven := want.spread && counts[h.zone] > fewest
+		if tainted || uneven || !h.free.holds(want.each) || want.maxPerNode > 0 && h.has(c) >= want.maxPerNode {
 			continue
 		}
-		after := n.free.add(want.each, -1)
-		use := 2 - float64(after.MilliCPU)/float64(n.capacity.MilliCPU) - float64(after.MemoryMiB)/float64(n.capacity.MemoryMiB)
+		free := h.free.add(want.each, -1)
+		use := 2 - float64(free[CPU])/float64(h.each[CPU]) - float64(free[Memory])/float64(h.each[Memory])
 		if use < bestUse {
-			best, bestUse = i, use
+			best, bestUse = h, use
 		}
 	}
-	if best < 0 {
+	if best == nil {
 		return false
 	}
-	n := &f.nodes[best]
-	n.free = n.free.add(want.each, -1)
-	n.slotsLeft--
-	if want.maxPerNode > 0 {
-		n.perClaim[c]++
-	}
-	n.pods = append(n.pods, c)
-	f.counts[c][n.zone]++
+	best.free = best.free.add(want.each, -1)
+	best.claims = append(best.claims, c)
+	counts[best.zone]++
 	return true
 }
 
-func (f *fit) zoneStands(zone int) bool {
-	return zone != f.zones-1 || !f.nodes[zone].gone // nodes are dealt zone by zone
+// has returns how many pods of a claim are on the node.
+func (h *host) has(c int) int {
+	n := 0
+	for _, other := range h.claims {
+		if other == c {
+			n++
+		}
+	}
+	return n
 }
 
-// Slack for each pool of each zone once the workload fits: a share, and at least
-// a few nodes, because the real scheduler places differently and large instances
-// need empty nodes.
+// Slack for each pool of each zone once the workload fits: a share, and at least a few nodes, because the real scheduler
+// places differently and large instances need empty nodes.
 const (
 	slack      = 0.1
 	slackNodes = 8
 )
 
-// sizePools finds, by growing the pools that are short, the nodes per zone at
-// which the claims fit with one zone lost, and adds the slack.
-func sizePools(shapes []shape, zones int, claims []claim) (poolSizes, error) {
-	sizes := lowerBound(shapes, zones, claims)
-	for sizes.total()*zones <= maxNodes {
-		missing := newFit(shapes, sizes, zones, claims).run()
-		if missing.total() == 0 {
-			for p := range sizes {
-				sizes[p] += max(slackNodes, int(math.Ceil(float64(sizes[p])*slack)))
+// sizes finds, by growing the pools that are short, the nodes of one zone at which the claims fit with one zone lost, and adds
+// the slack.
+func sizes(pools [2]pool, zones int, claims []claim) ([]shape, error) {
+	size := [2]int{1, 1}
+	for zones*(size[0]+size[1]) <= maxNodes {
+		short := missing(slices.Concat(pools[0].mix(size[0]), pools[1].mix(size[1])), zones, claims)
+		if short == [2]int{} {
+			for i := range size {
+				size[i] += max(slackNodes, int(math.Ceil(float64(size[i])*slack)))
 			}
-			return sizes, nil
+			return slices.Concat(pools[0].mix(size[0]), pools[1].mix(size[1])), nil
 		}
-		for p, n := range missing {
-			if n > 0 {
-				sizes[p] += max(1, sizes[p]/50)
-			}
+		for i, n := range short {
+			size[i] += (n + growth - 1) / growth
 		}
 	}
-	return poolSizes{}, fmt.Errorf("the workload needs more than %d nodes, which is what Kubernetes supports; choose a smaller scale", maxNodes)
+	return nil, errTooManyNodes
 }
 
-// lowerBound returns the nodes per zone that the sums of CPUs and devices alone
-// require once a zone is lost.
-func lowerBound(shapes []shape, zones int, claims []claim) poolSizes {
-	var asked, offered [pools]Resources
-	var count poolSizes
-	for _, c := range claims {
-		asked[c.home] = asked[c.home].add(c.each, int64(c.replicas))
-	}
-	for _, s := range shapes {
-		offered[s.pool] = offered[s.pool].add(s.each, int64(s.count))
-		count[s.pool] += s.count
-	}
-	var sizes poolSizes
-	for p := range sizes {
-		nodes := 1.0
-		if offered[p].MilliCPU > 0 {
-			nodes = max(nodes, float64(asked[p].MilliCPU)/float64(offered[p].MilliCPU)*float64(count[p]))
-		}
-		if offered[p].GPU > 0 {
-			nodes = max(nodes, float64(asked[p].GPU)/float64(offered[p].GPU)*float64(count[p]))
-		}
-		sizes[p] = int(math.Ceil(nodes / float64(zones-1)))
-	}
-	return sizes
-}
+// growth is how many pods without a node let a zone grow by one node: more than a node holds in each zone, so that the nodes
+// do not become more than are needed.
+const growth = 30

@@ -6,13 +6,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var oneShape = []shape{{each: Resources{MilliCPU: 4000, MemoryMiB: 4000}, pool: cpuNodes, count: 1}}
+var (
+	node = shape{each: Resources{CPU: 4000, Memory: 4000}, count: 1}
+	gpu  = shape{each: Resources{CPU: 4000, Memory: 4000, GPU: 1}, count: 1}
+)
 
 func quarter(replicas, maxPerNode int, spread bool) []claim {
-	return []claim{{each: Resources{MilliCPU: 1000, MemoryMiB: 1000}, replicas: replicas, maxPerNode: maxPerNode, spread: spread, home: cpuNodes}}
+	return []claim{{each: Resources{CPU: 1000, Memory: 1000}, replicas: replicas, maxPerNode: maxPerNode, spread: spread}}
 }
 
-func TestFitCountsWhatFindsNoNode(t *testing.T) {
+func TestMissingCountsWhatFindsNoNode(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		claims  []claim
@@ -27,21 +30,18 @@ func TestFitCountsWhatFindsNoNode(t *testing.T) {
 		{"without spread", quarter(8, 0, false), 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got := newFit(oneShape, poolSizes{cpuNodes: 1}, 3, tc.claims).run()
-			require.Equal(t, tc.missing, got.total())
+			require.Equal(t, [2]int{tc.missing, 0}, missing([]shape{node}, 3, tc.claims))
 		})
 	}
 }
 
-func TestFitKeepsPodsWithoutDevicesOffGPUNodes(t *testing.T) {
-	shapes := []shape{{each: Resources{MilliCPU: 4000, MemoryMiB: 4000, GPU: 1}, pool: gpuNodes, count: 1}}
-	got := newFit(shapes, poolSizes{gpuNodes: 5}, 3, quarter(2, 0, true)).run()
-	require.Equal(t, 2, got.total())
+func TestPodsWithoutDevicesStayOffGPUNodes(t *testing.T) {
+	require.Equal(t, [2]int{2, 0}, missing([]shape{gpu, gpu}, 3, quarter(2, 0, true)))
 }
 
-func TestSizePoolsGrowsUntilEverythingFits(t *testing.T) {
-	sizes, err := sizePools(oneShape, 3, quarter(40, 0, true))
+func TestSizesGrowUntilEverythingFits(t *testing.T) {
+	nodes, err := sizes([2]pool{{node}, {gpu}}, 3, quarter(40, 0, true))
 	require.NoError(t, err)
-	// 20 pods in each zone that is left, four to a node.
-	require.Equal(t, 5+slackNodes, sizes[cpuNodes])
+	// 20 pods in each zone that is left, four to a node; and one node with devices.
+	require.Len(t, nodes, 5+slackNodes+1+slackNodes)
 }

@@ -27,8 +27,8 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/controlplane"
+	"zonewise.dev/internal/shipped"
 	"zonewise.dev/test/internal/audit"
-	"zonewise.dev/test/internal/shipped"
 )
 
 // waitTimeout bounds waits that are no promise of the scheduler: far above what any of them takes.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -105,12 +106,12 @@ func TestAnInterruptWhileTheControlPlaneStartsLeavesNothing(t *testing.T) {
 	t.Parallel()
 	tmp := t.TempDir()
 	cmd, stdout, stderr := start(t, tmp, "--report", "")
-	lines := bufio.NewReader(stderr)
-	first, err := lines.ReadString('\n')
-	require.NoError(t, err)
-	require.Contains(t, first, "http://127.0.0.1:")
+	require.Eventually(t, func() bool {
+		logs, err := filepath.Glob(filepath.Join(tmp, "zonewise-demo-*", "logs", "control-plane.log"))
+		return err == nil && len(logs) == 1
+	}, time.Minute, 10*time.Millisecond)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
-	rest, err := io.ReadAll(lines)
+	rest, err := io.ReadAll(stderr)
 	require.NoError(t, err)
 	_ = cmd.Wait()
 	require.Equal(t, 130, cmd.ProcessState.ExitCode(), string(rest))

@@ -19,8 +19,8 @@ import (
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/controlplane"
+	"zonewise.dev/internal/shipped"
 	"zonewise.dev/test/internal/audit"
-	"zonewise.dev/test/internal/shipped"
 )
 
 // schedulerWrites is what the API server records.

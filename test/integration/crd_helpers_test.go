@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"zonewise.dev/test/internal/shipped"
+	"zonewise.dev/internal/shipped"
 )
 
 // crdOptions has the CustomResourceDefinition of a file in manifests.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"zonewise.dev/test/internal/shipped"
+	"zonewise.dev/internal/shipped"
 )
 
 // TestSchedulerHasTheShippedPermissions asks the API server who the suite's schedulers are and what they may do, and

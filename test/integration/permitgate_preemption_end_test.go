@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"zonewise.dev/test/internal/shipped"
+	"zonewise.dev/internal/shipped"
 )
 
 // How a gang's preemption ends: by the last victim, by a refusal, or in the hands of the next scheduler. By time: test/framework.

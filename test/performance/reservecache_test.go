@@ -301,7 +301,7 @@ func BenchmarkReserveCacheFreedSlot(b *testing.B) {
 // the size of a replica for a tenth of the replicas, one at least.
 func traceCluster(b *testing.B, count int) ([]*v1.Node, []*v1.Pod, []*v1alpha1.ZoneReservation) {
 	b.Helper()
-	plan, err := workload.NewPlan(workload.Options{Scale: 0.05, Seed: 1, Zones: []string{"a", "b", "c"}})
+	plan, err := workload.NewPlan(workload.Options{Scale: 0.05, Seed: 1})
 	require.NoError(b, err)
 	require.GreaterOrEqual(b, len(plan.Nodes), count)
 	var nodes []*v1.Node
@@ -310,9 +310,8 @@ func traceCluster(b *testing.B, count int) ([]*v1.Node, []*v1.Pod, []*v1alpha1.Z
 	}
 	var pods []*v1.Pod
 	var reservations []*v1alpha1.ZoneReservation
-	for _, i := range plan.Order {
-		service := plan.Services[i]
-		d := plan.Deployment(service)
+	for _, service := range plan.Services {
+		d := service.Deployment()
 		template := d.Spec.Template.DeepCopy()
 		template.Labels["app"] = service.Name()
 		for k := range int(*d.Spec.Replicas) {

@@ -1,4 +1,5 @@
-// Package shipped gives tests the scheduler's identity, its permissions and the custom resources as manifests has them.
+// Package shipped has the scheduler's identity, its permissions and the custom resources as manifests has them, for tests and
+// for the demo. It is not part of the product's binaries.
 package shipped
 
 import (
@@ -67,4 +68,21 @@ func Definition(path string) (*apiextensionsv1.CustomResourceDefinition, error) 
 	}
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	return crd, strictyaml.UnmarshalStrict(content, crd)
+}
+
+// Definitions returns all CustomResourceDefinitions of manifests/crds.
+func Definitions() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	files, err := fs.Glob(manifests.FS, "crds/*_*.yaml")
+	if err != nil {
+		return nil, err
+	}
+	var out []*apiextensionsv1.CustomResourceDefinition
+	for _, file := range files {
+		crd, err := Definition(file)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, crd)
+	}
+	return out, nil
 }
