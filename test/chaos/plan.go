@@ -48,11 +48,13 @@ var kinds = [][]struct {
 		{"leader killed", 0, 0},
 		{"leader asked to end", 0, 0},
 		{"leader stopped", 6 * time.Second, 9 * time.Second},
+		{"clock set", time.Second, 6 * time.Second},
 	},
 	{
 		{"API server restarted", 0, 2 * time.Second},
 		{"etcd killed", 0, 2 * time.Second},
 		{"binds refused", 2 * time.Second, 6 * time.Second},
+		{"webhook times out", 2 * time.Second, 6 * time.Second},
 		{"custom resources deleted", time.Second, 4 * time.Second},
 	},
 	{
