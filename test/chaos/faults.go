@@ -79,7 +79,7 @@ func (f *faults) begin(ctx context.Context, what fault) (*begun, error) {
 	case "leader stopped":
 		f.burst(ctx)
 		return f.signalLeader(ctx, syscall.SIGSTOP)
-	case "API server restarted":
+	case apiServerRestarted:
 		sig := []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM}[what.a%2]
 		return &begun{target: sig.String(), end: func(ctx context.Context) error {
 			if err := f.cluster.apiserver.start(); err != nil {
@@ -87,7 +87,7 @@ func (f *faults) begin(ctx context.Context, what fault) (*begun, error) {
 			}
 			return f.cluster.serves(ctx)
 		}}, f.cluster.apiserver.end(sig)
-	case "etcd killed":
+	case etcdKilled:
 		return &begun{end: func(ctx context.Context) error {
 			if err := f.cluster.etcd.start(); err != nil {
 				return err
