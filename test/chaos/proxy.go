@@ -63,7 +63,10 @@ func startProxy(kubeconfig, dir, name string) (*proxy, error) {
 	p := &proxy{kubeconfig: filepath.Join(dir, name+".kubeconfig"), views: map[string]*view{}}
 	silent := log.New(io.Discard, "", 0)
 	p.reverse = &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			r.Out.Header.Set("Accept-Encoding", "identity") // the API server compresses watches, too
+		},
 		Transport:      upstream,
 		FlushInterval:  -1, // a watch's events are not to wait for more
 		ModifyResponse: p.answer,

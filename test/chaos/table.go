@@ -33,7 +33,7 @@ type Cell struct {
 }
 
 func (c Cell) String() string {
-	return strings.TrimSpace(fmt.Sprintf("%s, write %d: %s %s", c.scenario.name, c.n, c.resource, c.manner))
+	return fmt.Sprintf("%s, write %d: %s", c.scenario.name, c.n, strings.TrimSpace(c.resource+" "+string(c.manner)))
 }
 
 // Rows are the cells of the table with n = 1: what can happen in each scenario.
@@ -99,7 +99,7 @@ func (t *Table) Play(c Cell) (record *history.Record, reached bool, err error) {
 	dir := filepath.Join(t.Dir, fmt.Sprintf("cell-%d", t.cells))
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("%s: %w; its logs are in %s", c, err, dir)
+			err = fmt.Errorf("%w; the logs are in %s", err, dir)
 		}
 	}()
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -42,7 +42,7 @@ func TestTable(t *testing.T) {
 		played++
 		cell := row.At(n)
 		record, reached, err := table.Play(cell)
-		require.NoError(t, err)
+		require.NoError(t, err, "%s", cell)
 		require.True(t, reached, "%s: the scheduler has not written so often", cell)
 		verdicts := judge.All(record)
 		var summary strings.Builder
