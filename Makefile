@@ -23,6 +23,9 @@ WORKLOAD ?=
 # How long "make chaos" disturbs the schedulers, and what its faults follow from.
 DURATION ?= 5m
 SEED ?= 1
+# Which rows of the table "make views" walks through, by a part of their names, and up to which write of the scheduler.
+ROWS ?= all
+WRITES ?= 12
 # Arguments of go test, as in: make integration TEST_ARGS='-run TestPermitGate'
 export TEST_ARGS ?=
 BENCH_GROUPS ?=
@@ -77,6 +80,10 @@ bench-e2e: controlplane ## Compare whole schedulers with upstream's scheduler_pe
 .PHONY: chaos
 chaos: controlplane ## Kill, stop and cut off two schedulers under load, and judge the recorded history (DURATION=5m SEED=1)
 	@go run ./test/chaos/run -duration '$(DURATION)' -seed '$(SEED)'
+
+.PHONY: views
+views: controlplane ## Perturb what a scheduler sees, at each of its writes, in four scenarios (ROWS=all WRITES=12)
+	@go run ./test/chaos/run -views '$(ROWS)' -writes '$(WRITES)'
 
 .PHONY: soak
 soak: need-go ## Run the property tests for long (SOAK_CHECKS=20000 cases each)

@@ -17,6 +17,7 @@ type options struct {
 	reserveCache []reservecache.Option
 	permitGate   []permitgate.Option
 	fence        bool
+	retryWatches bool
 }
 
 // WithFence has the scheduler write to the API server only while it can show that it holds the lease of its leader election:
@@ -24,6 +25,10 @@ type options struct {
 // scheduler's clientset and client configuration, which therefore must be its own and not in use when the plugins are
 // made; app.NewSchedulerCommand's are.
 func WithFence() Option { return func(o *options) { o.fence = true } }
+
+// WithRetriedWatches has the scheduler's watches wait for an API server that cannot be reached, so that the scheduler sees the cluster as it is
+// soon after the API server is back, and not only after its informers' pauses of up to a minute. Its conditions are those of WithFence.
+func WithRetriedWatches() Option { return func(o *options) { o.retryWatches = true } }
 
 // WithClock makes the plugins use c instead of the machine's clock.
 func WithClock(c clock.WithTicker) Option {

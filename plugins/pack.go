@@ -7,6 +7,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/internal/leader"
+	"zonewise.dev/internal/transport"
 	"zonewise.dev/plugins/permitgate"
 	"zonewise.dev/plugins/reservecache"
 	"zonewise.dev/plugins/zonespread"
@@ -22,6 +23,7 @@ type Pack struct {
 	reserveCache *reservecache.Shared
 	permitGate   *permitgate.Shared
 	fence        bool
+	retryWatches bool
 }
 
 // NewPack returns a pack for one scheduler. It starts nothing: the factories do, which the framework
@@ -31,7 +33,10 @@ func NewPack(opts ...Option) *Pack {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	p := &Pack{zoneSpread: zonespread.NewShared(o.zoneSpread...), reserveCache: reservecache.NewShared(o.reserveCache...), fence: o.fence}
+	p := &Pack{
+		zoneSpread: zonespread.NewShared(o.zoneSpread...), reserveCache: reservecache.NewShared(o.reserveCache...),
+		fence: o.fence, retryWatches: o.retryWatches,
+	}
 	p.permitGate = permitgate.NewShared(append(o.permitGate, permitgate.WithHolds(p.reserveCache))...)
 	return p
 }
@@ -39,20 +44,22 @@ func NewPack(opts ...Option) *Pack {
 // Factories returns the constructors of the plugins by their names, to be given to app.WithPlugin.
 func (p *Pack) Factories() map[string]Factory {
 	return map[string]Factory{
-		zonespread.Name:   p.fenced(p.zoneSpread.New),
-		reservecache.Name: p.fenced(p.reserveCache.New),
-		permitgate.Name:   p.fenced(p.permitGate.New),
+		zonespread.Name:   p.prepared(p.zoneSpread.New),
+		reservecache.Name: p.prepared(p.reserveCache.New),
+		permitgate.Name:   p.prepared(p.permitGate.New),
 	}
 }
 
-// fenced has the fence stand before the plugin makes clients of its own, whichever plugin is made first.
-func (p *Pack) fenced(factory Factory) Factory {
-	if !p.fence {
-		return factory
-	}
+// prepared changes the scheduler's clients before the plugin makes clients of its own, whichever plugin is made first.
+func (p *Pack) prepared(factory Factory) Factory {
 	return func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
-		if err := leader.Fence(ctx, h); err != nil {
-			return nil, err
+		if p.retryWatches {
+			transport.RetryWatches(ctx, h)
+		}
+		if p.fence {
+			if err := leader.Fence(ctx, h); err != nil {
+				return nil, err
+			}
 		}
 		return factory(ctx, args, h)
 	}

@@ -21,7 +21,7 @@ import (
 const name = "zonewise-scheduler"
 
 func main() {
-	os.Exit(run(newCommand(plugins.NewPack(plugins.WithFence()))))
+	os.Exit(run(newCommand(plugins.NewPack(plugins.WithFence(), plugins.WithRetriedWatches()))))
 }
 
 // newCommand returns upstream's command with the plugins of pack in its registry.

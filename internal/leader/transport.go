@@ -8,19 +8,18 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"zonewise.dev/internal/perscheduler"
+	"zonewise.dev/internal/transport"
 )
 
 // ClientHandle is the part of the framework's handle that Fence needs.
 type ClientHandle interface {
 	Handle
-	ClientSet() kubernetes.Interface
-	KubeConfig() *rest.Config
+	transport.Handle
 }
 
 // Fence has the clients of the scheduler behind h write to the API server only while the process can show that it holds
@@ -41,15 +40,10 @@ func Fence(ctx context.Context, h ClientHandle) error {
 type raised struct{ err error }
 
 func raise(ctx context.Context, h ClientHandle, l *Leader) error {
-	config := h.KubeConfig()
-	if config == nil {
+	if h.KubeConfig() == nil {
 		return nil
 	}
-	client, ok := h.ClientSet().CoreV1().RESTClient().(*rest.RESTClient)
-	if !ok || client == nil || client.Client == nil {
-		return nil // not one that talks to an API server
-	}
-	own := rest.CopyConfig(config)
+	own := rest.CopyConfig(h.KubeConfig())
 	own.RateLimiter, own.QPS = nil, -1 // a look at the lease does not wait for those that wait for it
 	leases, err := coordinationclient.NewForConfig(own)
 	if err != nil {
@@ -58,28 +52,24 @@ func raise(ctx context.Context, h ClientHandle, l *Leader) error {
 	f := newFence(ctx, clock.RealClock{}, func(ctx context.Context, namespace, name string) (*coordinationv1.Lease, error) {
 		return leases.Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 	})
-	// All groups of a clientset have one http.Client.
-	client.Client.Transport = f.around(client.Client.Transport)
-	config.Wrap(f.around)
-	go f.look(l.leading.Load)
+	if transport.Wrap(h, f.around) {
+		go f.look(l.leading.Load)
+	}
 	return nil
 }
 
 func (f *fence) around(next http.RoundTripper) http.RoundTripper {
-	if next == nil {
-		next = http.DefaultTransport
-	}
-	return &transport{fence: f, next: next}
+	return &fenced{fence: f, next: next}
 }
 
-// transport is where requests leave.
-type transport struct {
+// fenced is where requests leave.
+type fenced struct {
 	fence *fence
 	next  http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
+func (t *fenced) RoundTrip(request *http.Request) (*http.Response, error) {
 	if writes(request) {
 		if err := t.fence.confirm(request.Context()); err != nil {
 			if request.Body != nil {
@@ -93,7 +83,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // WrappedRoundTripper lets client-go find the transport below.
-func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+func (t *fenced) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 // writes reports whether a request changes what others see. Elections are decided by the API server, and reviews are
 // questions.

@@ -206,6 +206,8 @@ func startCluster(ctx context.Context, root, dir string) (_ *cluster, err error)
 	return c, c.installCRDs(ctx)
 }
 
+func (c *cluster) etcdURL() string { return c.plane.Env.ControlPlane.Etcd.URL.String() }
+
 func (c *cluster) stop() error {
 	// One that is asked to end waits for etcd, which may be gone.
 	return errors.Join(c.apiserver.end(syscall.SIGKILL), c.etcd.end(syscall.SIGKILL), c.plane.Stop())

@@ -54,11 +54,14 @@ func (c *controllers) stop() {
 	c.ended = true
 }
 
-// apply changes the demand.
-func (c *controllers) apply(s step) {
+// apply changes the demand by a step.
+func (c *controllers) apply(s step) { c.change(func(d *demand) { d.apply(s) }) }
+
+// change changes the demand.
+func (c *controllers) change(edit func(*demand)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.demand.apply(s)
+	edit(c.demand)
 	c.steady = 0
 }
 

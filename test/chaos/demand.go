@@ -53,11 +53,17 @@ type demand struct {
 	restarts, finishes map[string]int
 }
 
-func newDemand() *demand {
-	d := &demand{
-		fillers: &service{name: "filler", milliCPU: fillerMilliCPU, class: fillerClass}, percent: 70,
+// emptyDemand asks for nothing.
+func emptyDemand() *demand {
+	return &demand{
+		fillers:  &service{name: "filler", milliCPU: fillerMilliCPU, class: fillerClass},
 		restarts: map[string]int{}, finishes: map[string]int{},
 	}
+}
+
+func newDemand() *demand {
+	d := emptyDemand()
+	d.percent = 70
 	for i := range 3 {
 		d.services = append(d.services, &service{name: fmt.Sprintf("native-%d", i), milliCPU: int64(250 * (i + 1)), replicas: 6, maxSkew: int32(1 + i%2)})
 	}

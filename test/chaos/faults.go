@@ -2,7 +2,9 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +28,7 @@ type faults struct {
 	cluster     *cluster
 	replicas    *replicas
 	controllers *controllers
+	proxy       *proxy // of one of the replicas
 	logf        func(format string, args ...any)
 
 	mu   sync.Mutex // guards what follows
@@ -76,7 +79,7 @@ func (f *faults) begin(ctx context.Context, what fault) (*begun, error) {
 	case "leader stopped":
 		f.burst(ctx)
 		return f.signalLeader(ctx, syscall.SIGSTOP)
-	case "API server restarted":
+	case apiServerRestarted:
 		sig := []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM}[what.a%2]
 		return &begun{target: sig.String(), end: func(ctx context.Context) error {
 			if err := f.cluster.apiserver.start(); err != nil {
@@ -84,7 +87,7 @@ func (f *faults) begin(ctx context.Context, what fault) (*begun, error) {
 			}
 			return f.cluster.serves(ctx)
 		}}, f.cluster.apiserver.end(sig)
-	case "etcd killed":
+	case etcdKilled:
 		return &begun{end: func(ctx context.Context) error {
 			if err := f.cluster.etcd.start(); err != nil {
 				return err
@@ -93,6 +96,10 @@ func (f *faults) begin(ctx context.Context, what fault) (*begun, error) {
 		}}, f.cluster.etcd.end(syscall.SIGKILL)
 	case "binds refused":
 		return f.refuseBinds(ctx)
+	case "webhook times out":
+		return f.hangWebhook(ctx, []admissionv1.FailurePolicyType{admissionv1.Fail, admissionv1.Ignore}[what.a%2])
+	case "clock set":
+		return f.setClock(what)
 	case "custom resources deleted":
 		return &begun{end: f.cluster.installCRDs}, f.cluster.uninstallCRDs(ctx)
 	}
@@ -158,7 +165,55 @@ func (f *faults) refuseBinds(ctx context.Context) (*begun, error) {
 	}}, nil
 }
 
-// bindsAreAllowed waits until the API server has noticed that the policy is gone.
+// hangWebhook has an admission webhook for binds and for the statuses of custom resources accept connections and say nothing. Then each
+// of these requests takes a second, and fails if the policy says so.
+func (f *faults) hangWebhook(ctx context.Context, policy admissionv1.FailurePolicyType) (*begun, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts for it
+	if err != nil {
+		return nil, err
+	}
+	rule := func(group, version, resource string, on admissionv1.OperationType) admissionv1.RuleWithOperations {
+		return admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{on},
+			Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{version}, Resources: []string{resource}},
+		}
+	}
+	hook := &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "silence.chaos.zonewise.dev"},
+		Webhooks: []admissionv1.ValidatingWebhook{{
+			Name: "silence.chaos.zonewise.dev", FailurePolicy: &policy, TimeoutSeconds: ptr.To[int32](1),
+			SideEffects: ptr.To(admissionv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+			ClientConfig: admissionv1.WebhookClientConfig{URL: ptr.To("https://" + listener.Addr().String())},
+			Rules: []admissionv1.RuleWithOperations{
+				rule("", "v1", "pods/binding", admissionv1.Create),
+				rule("scheduling.x-k8s.io", "*", "podgroups/status", admissionv1.Update),
+				rule("zonewise.dev", "*", "*/status", admissionv1.Update),
+			},
+		}},
+	}
+	if err := persist(ctx, func() error { return f.cluster.client.Create(ctx, hook) }); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return &begun{target: string(policy), end: func(ctx context.Context) error {
+		err := persist(ctx, func() error { return client.IgnoreNotFound(f.cluster.client.Delete(ctx, hook)) })
+		if err := errors.Join(err, listener.Close()); err != nil {
+			return err
+		}
+		return f.bindsAreAllowed(ctx)
+	}}, nil
+}
+
+// setClock sets the clock of a replica, as leases show it, by up to two minutes, and then right again.
+func (f *faults) setClock(what fault) (*begun, error) {
+	ahead := time.Duration(what.b%241-120) * time.Second
+	f.proxy.setClock(ahead)
+	return &begun{target: ahead.String(), end: func(context.Context) error {
+		f.proxy.setClock(0)
+		return nil
+	}}, nil
+}
+
+// bindsAreAllowed waits until the API server has noticed that what refused binds is gone.
 func (f *faults) bindsAreAllowed(ctx context.Context) error {
 	// Admission is asked before the pod is looked for, of which there is none.
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "no-such-pod"}}

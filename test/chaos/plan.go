@@ -39,6 +39,12 @@ type fault struct {
 // warmUp is without faults; the last step and the end of the last fault come before the end of a plan.
 const warmUp = 5 * time.Second
 
+// The faults that schedulers lose sight of the cluster by.
+const (
+	apiServerRestarted = "API server restarted"
+	etcdKilled         = "etcd killed"
+)
+
 // kinds are the faults, in lanes: within one, a fault ends before the next one begins.
 var kinds = [][]struct {
 	name        string
@@ -48,11 +54,13 @@ var kinds = [][]struct {
 		{"leader killed", 0, 0},
 		{"leader asked to end", 0, 0},
 		{"leader stopped", 6 * time.Second, 9 * time.Second},
+		{"clock set", time.Second, 6 * time.Second},
 	},
 	{
-		{"API server restarted", 0, 2 * time.Second},
-		{"etcd killed", 0, 2 * time.Second},
+		{apiServerRestarted, 0, 10 * time.Second},
+		{etcdKilled, 0, 2 * time.Second},
 		{"binds refused", 2 * time.Second, 6 * time.Second},
+		{"webhook times out", 2 * time.Second, 6 * time.Second},
 		{"custom resources deleted", time.Second, 4 * time.Second},
 	},
 	{

@@ -108,11 +108,11 @@ func understand(c *history.Change, key string, value []byte) (bool, error) {
 	return true, err
 }
 
-// record is what has been seen so far.
-func (r *recorder) record() ([]history.Change, error) {
+// record is what has been seen so far, but for what was seen first.
+func (r *recorder) record(without int) ([]history.Change, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clip(r.changes), r.failure
+	return slices.Clip(r.changes[without:]), r.failure
 }
 
 // catchUp waits until everything has been seen that was written before the call.
@@ -131,8 +131,8 @@ func (r *recorder) catchUp(ctx context.Context) error {
 	})
 }
 
-// requests are what schedulers have asked for, by the audit log.
-func requests(log *audit.Log) ([]history.Request, error) {
+// requests are what schedulers have asked for since a time, by the audit log.
+func requests(log *audit.Log, since time.Time) ([]history.Request, error) {
 	events, err := log.Events()
 	if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func requests(log *audit.Log) ([]history.Request, error) {
 	var out []history.Request
 	for i := range events {
 		e := &events[i]
-		if e.ObjectRef == nil || e.ResponseStatus == nil || strings.HasSuffix(e.ObjectRef.Resource, "reviews") {
+		if e.ObjectRef == nil || e.ResponseStatus == nil || strings.HasSuffix(e.ObjectRef.Resource, "reviews") || e.RequestReceivedTimestamp.Time.Before(since) {
 			continue
 		}
 		q := history.Request{

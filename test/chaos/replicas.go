@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
@@ -37,7 +38,6 @@ const schedulerQPS = 20
 // replicas are two schedulers. What ends is started again, under another name.
 type replicas struct {
 	program, dir string
-	config       string // its file
 	kubeconfig   string
 
 	mu      sync.Mutex // guards what follows
@@ -55,9 +55,10 @@ type replica struct {
 	cmd     *exec.Cmd
 }
 
-// startReplicas starts them, until ctx ends and stopped is called.
-func startReplicas(ctx context.Context, c *cluster, program, dir string) (*replicas, error) {
-	rs := &replicas{program: program, dir: dir, kubeconfig: c.kubeconfig, running: map[*replica]bool{}, since: map[string]time.Time{}, config: filepath.Join(dir, "scheduler.yaml")}
+// startReplicas starts them, until ctx ends and stopped is called. Each goes its own way to the API server: through a proxy, or, where
+// that is nil, directly. Names begin after a number.
+func startReplicas(ctx context.Context, c *cluster, program, dir string, after int, ways ...*proxy) (*replicas, error) {
+	rs := &replicas{program: program, dir: dir, kubeconfig: c.kubeconfig, number: after, running: map[*replica]bool{}, since: map[string]time.Time{}}
 	content, err := config.FS.ReadFile("second-scheduler.yaml")
 	if err != nil {
 		return nil, err
@@ -67,28 +68,33 @@ func startReplicas(ctx context.Context, c *cluster, program, dir string) (*repli
 		return nil, err
 	}
 	cfg.TypeMeta = metav1.TypeMeta{APIVersion: configv1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration"}
-	cfg.ClientConnection.Kubeconfig = rs.kubeconfig
 	cfg.ClientConnection.QPS, cfg.ClientConnection.Burst = schedulerQPS, schedulerQPS
 	cfg.LeaderElection.LeaderElect = ptr.To(true)
 	cfg.LeaderElection.LeaseDuration = metav1.Duration{Duration: lease.duration}
 	cfg.LeaderElection.RenewDeadline = metav1.Duration{Duration: lease.renew}
 	cfg.LeaderElection.RetryPeriod = metav1.Duration{Duration: lease.retry}
-	if content, err = yaml.Marshal(cfg); err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(rs.config, content, 0o600); err != nil {
-		return nil, err
-	}
-	for range 2 {
-		rs.wait.Go(func() { rs.keep(ctx) })
+	for i, way := range ways {
+		cfg.ClientConnection.Kubeconfig = rs.kubeconfig
+		if way != nil {
+			// A proxy can tell the events of a watch apart when they are lines.
+			cfg.ClientConnection.Kubeconfig, cfg.ClientConnection.ContentType, cfg.ClientConnection.AcceptContentTypes = way.kubeconfig, runtime.ContentTypeJSON, runtime.ContentTypeJSON
+		}
+		if content, err = yaml.Marshal(cfg); err != nil {
+			return nil, err
+		}
+		file := filepath.Join(dir, fmt.Sprintf("scheduler-%d.yaml", i+1))
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			return nil, err
+		}
+		rs.wait.Go(func() { rs.keep(ctx, file, way) })
 	}
 	return rs, nil
 }
 
 // keep starts a scheduler whenever there is none, as a kubelet does, until ctx ends.
-func (rs *replicas) keep(ctx context.Context) {
+func (rs *replicas) keep(ctx context.Context, config string, way *proxy) {
 	for ctx.Err() == nil {
-		if err := rs.run(ctx); err != nil && ctx.Err() == nil {
+		if err := rs.run(ctx, config, way); err != nil && ctx.Err() == nil {
 			fmt.Fprintln(os.Stderr, "chaos:", err)
 		}
 		_ = pause(ctx, time.Second)
@@ -96,7 +102,7 @@ func (rs *replicas) keep(ctx context.Context) {
 }
 
 // run runs a scheduler to its end.
-func (rs *replicas) run(ctx context.Context) error {
+func (rs *replicas) run(ctx context.Context, config string, way *proxy) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -117,7 +123,7 @@ func (rs *replicas) run(ctx context.Context) error {
 	}
 	defer log.Close()
 	r.cmd = exec.CommandContext(ctx, rs.program,
-		"--config="+rs.config, "--bind-address=127.0.0.1", "--secure-port="+port,
+		"--config="+config, "--bind-address=127.0.0.1", "--secure-port="+port,
 		"--authentication-kubeconfig="+rs.kubeconfig, "--authorization-kubeconfig="+rs.kubeconfig,
 		"--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics", "-v=3")
 	r.cmd.Args[0] = r.name
@@ -128,6 +134,9 @@ func (rs *replicas) run(ctx context.Context) error {
 	rs.mu.Lock()
 	rs.running[r] = true
 	rs.mu.Unlock()
+	if way != nil {
+		way.serves(r)
+	}
 	_ = r.cmd.Wait() // its log says why
 	rs.mu.Lock()
 	delete(rs.running, r)

@@ -44,10 +44,14 @@ type run struct {
 	Options
 	cluster     *cluster
 	recorder    *recorder
+	proxy       *proxy // the way of one of the replicas
 	replicas    *replicas
 	controllers *controllers
 	faults      *faults
 	record      *history.Record
+	// began is when it did, and before is how many changes the recorder had seen then.
+	began  time.Time
+	before int
 }
 
 // Run makes a run, and returns its record.
@@ -63,13 +67,17 @@ func Run(ctx context.Context, o Options) (_ *history.Record, err error) {
 	// Ends before the cluster does: what is deferred last runs first.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if r.recorder, err = startRecorder(ctx, r.cluster.plane.Env.ControlPlane.Etcd.URL.String()); err != nil {
+	if r.recorder, err = startRecorder(ctx, r.cluster.etcdURL()); err != nil {
 		return nil, err
 	}
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
-	if r.replicas, err = startReplicas(ctx, r.cluster, o.Program, o.Dir); err != nil {
+	if r.proxy, err = startProxy(r.cluster.kubeconfig, o.Dir, "proxy"); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.proxy.stop()) }()
+	if r.replicas, err = startReplicas(ctx, r.cluster, o.Program, o.Dir, 0, nil, r.proxy); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -86,7 +94,9 @@ func Run(ctx context.Context, o Options) (_ *history.Record, err error) {
 	if err := r.disturb(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.settle(ctx); err != nil {
+	r.record.Faults = r.faults.all()
+	r.Logf("no faults any more")
+	if err := r.settle(ctx, staysFor); err != nil {
 		return nil, err
 	}
 	if err := r.forget(ctx); err != nil {
@@ -95,33 +105,32 @@ func Run(ctx context.Context, o Options) (_ *history.Record, err error) {
 	return r.record, r.finish(ctx)
 }
 
-// prepare makes the nodes and what else is there before the schedulers.
-func (r *run) prepare(ctx context.Context) error {
-	objects := []client.Object{
+// surroundings are what pods need to be created.
+func surroundings() []client.Object {
+	return []client.Object{
 		&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
 		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: fillerClass}, Value: fillerPriority},
 		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: urgentClass}, Value: urgentPriority},
 	}
+}
+
+// prepare makes the nodes and what else is there before the schedulers.
+func (r *run) prepare(ctx context.Context) error {
+	objects := surroundings()
 	for _, z := range zones {
 		for n := range nodesPerZone {
 			objects = append(objects, newNode(z, n+1))
 		}
 	}
 	d := newDemand()
-	objects = append(append(objects, asObjects(d.policies)...), asObjects(d.reservations)...)
-	for _, o := range objects {
-		if err := r.cluster.client.Create(ctx, o); err != nil {
-			return err
-		}
-	}
-	return nil
+	return createAll(ctx, r.cluster.client, append(append(objects, asObjects(d.policies)...), asObjects(d.reservations)...)...)
 }
 
 // disturb plays the plan, from the first step to the end of the last fault.
 func (r *run) disturb(ctx context.Context) error {
 	p := newPlan(r.Seed, r.Duration)
 	r.controllers = &controllers{client: r.cluster.client, demand: newDemand()}
-	r.faults = &faults{cluster: r.cluster, replicas: r.replicas, controllers: r.controllers, logf: r.Logf}
+	r.faults = &faults{cluster: r.cluster, replicas: r.replicas, controllers: r.controllers, proxy: r.proxy, logf: r.Logf}
 	go r.controllers.run(ctx)
 	start := time.Now()
 	group, ctx := errgroup.WithContext(ctx)
@@ -156,8 +165,8 @@ func (r *run) disturb(ctx context.Context) error {
 	return group.Wait()
 }
 
-// settle waits until all that fits is bound, and stays.
-func (r *run) settle(ctx context.Context) error {
+// settle waits until all that fits is bound, and stays for a while.
+func (r *run) settle(ctx context.Context, stays time.Duration) error {
 	if err := persist(ctx, func() error {
 		if !r.controllers.isSteady() {
 			return errors.New("the cluster does not become what is asked for")
@@ -166,32 +175,26 @@ func (r *run) settle(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	r.record.Faults, r.record.Quiet = r.faults.all(), time.Now()
-	r.Logf("no faults any more")
+	r.record.Quiet = time.Now()
 	var since time.Time // nothing that fits has waited since
 	waiting := ""
 	for time.Since(r.record.Quiet) < settleTimeout {
 		now := time.Now()
-		if err := r.recorder.catchUp(ctx); err != nil {
-			return err
-		}
-		changes, err := r.recorder.record()
+		x, last, err := r.now(ctx)
 		if err != nil {
 			return err
 		}
-		x := history.NewIndex(&history.Record{Changes: changes})
-		last := changes[len(changes)-1].Revision
 		switch fits := judge.Waiting(x, last); {
 		case len(fits) > 0:
 			since, waiting = time.Time{}, fits[0]
 		case since.IsZero():
 			since = now
 		}
-		if !since.IsZero() && time.Since(since) > staysFor {
+		if !since.IsZero() && time.Since(since) > stays {
 			r.record.Settled = since
 			break
 		}
-		if err := pause(ctx, 500*time.Millisecond); err != nil {
+		if err := pause(ctx, tick); err != nil {
 			return err
 		}
 	}
@@ -205,6 +208,18 @@ func (r *run) settle(ctx context.Context) error {
 	}
 	r.record.Judged = time.Now()
 	return nil
+}
+
+// now is what the storage shows since the run began, and the last revision.
+func (r *run) now(ctx context.Context) (*history.Index, int64, error) {
+	if err := r.recorder.catchUp(ctx); err != nil {
+		return nil, 0, err
+	}
+	changes, err := r.recorder.record(r.before)
+	if err != nil {
+		return nil, 0, err
+	}
+	return history.NewIndex(&history.Record{Changes: changes}), changes[len(changes)-1].Revision, nil
 }
 
 // forget deletes everything but the nodes, and asks the leader what it still has.
@@ -236,10 +251,10 @@ func (r *run) finish(ctx context.Context) (err error) {
 	if err := r.recorder.catchUp(ctx); err != nil {
 		return err
 	}
-	if r.record.Changes, err = r.recorder.record(); err != nil {
+	if r.record.Changes, err = r.recorder.record(r.before); err != nil {
 		return err
 	}
-	if r.record.Requests, err = requests(r.cluster.audit); err != nil {
+	if r.record.Requests, err = requests(r.cluster.audit, r.began); err != nil {
 		return err
 	}
 	r.record.Started = r.replicas.started()

@@ -44,6 +44,7 @@ func Summarize(w io.Writer, r *history.Record, verdicts []judge.Verdict) {
 			r.Settled.Sub(lastFault(r)).Round(100*time.Millisecond), r.Settled.Sub(r.Quiet).Round(100*time.Millisecond))
 	}
 	fmt.Fprintf(w, "goroutines of the leader: %v before the first pod, %v at the end\n", r.Goroutines[0], r.Goroutines[1])
+	backAfter(w, r, x)
 	writes(w, r, x)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, v := range verdicts {
@@ -68,6 +69,26 @@ func lastFault(r *history.Record) (last time.Time) {
 		}
 	}
 	return last
+}
+
+// backAfter prints how long it took from the end of each fault of the control plane until a pod was bound that was created since: then
+// a scheduler sees the cluster as it is.
+func backAfter(w io.Writer, r *history.Record, x *history.Index) {
+	for _, f := range r.Faults {
+		if f.Kind != apiServerRestarted && f.Kind != etcdKilled {
+			continue
+		}
+		first := history.Never
+		for _, l := range x.Lives {
+			if l.Created.Time.After(f.Ended) && l.Bound.Revision < first.Revision {
+				first = l.Bound
+			}
+		}
+		if first != history.Never {
+			fmt.Fprintf(w, "%s for %s: the first pod that was created since was bound after %s\n",
+				f.Kind, f.Ended.Sub(f.Began).Round(100*time.Millisecond), first.Time.Sub(f.Ended).Round(100*time.Millisecond))
+		}
+	}
 }
 
 // writes prints what schedulers have written.

@@ -24,6 +24,7 @@ var (
 		"bench-e2e":    "test/performance/e2e TestSmallestWorkloads",
 		"build":        "hack/tests/lib_test.sh",
 		"chaos":        "test/chaos TestSeeds",
+		"views":        "test/chaos TestTable",
 		"controlplane": "hack/test.sh", // its first step
 		"demo":         "test/demo TestDemo",
 		"image":        "hack/image TestPushAttachesTheSBOMs",

@@ -24,15 +24,10 @@ func (r *Record) Attribute() {
 	}
 	for i := range r.Requests {
 		q := &r.Requests[i]
-		if q.DryRun || !q.Accepted() && (!q.Binds() || q.Code < 500) {
-			continue // a bind that failed inside of the API server may have been done
-		}
 		switch {
+		case !q.Accepted():
 		case q.Binds():
-			c := bound[string(q.UID)]
-			if c != nil && c.Writer == "" && c.Pod.Spec.NodeName == q.Node && !c.Time.Before(q.Received.Add(-lateness)) {
-				c.Writer = q.Writer
-			}
+			q.bound(bound)
 		case q.Resource == "pods" && (q.Verb == "delete" || q.Subresource == "eviction"):
 			if c := deletion(byPod[q.Namespace+"/"+q.Name], q); c != nil {
 				c.Writer = q.Writer
@@ -43,6 +38,20 @@ func (r *Record) Attribute() {
 				c.Writer = q.Writer
 			}
 		}
+	}
+	// A bind that failed inside of the API server may have been done, if no other one was.
+	for i := range r.Requests {
+		if q := &r.Requests[i]; q.Binds() && !q.DryRun && q.Code >= 500 {
+			q.bound(bound)
+		}
+	}
+}
+
+// bound makes a bind's writer that of the change that shows it.
+func (r *Request) bound(changes map[string]*Change) {
+	c := changes[string(r.UID)]
+	if c != nil && c.Writer == "" && c.Pod.Spec.NodeName == r.Node && !c.Time.Before(r.Received.Add(-lateness)) {
+		c.Writer = r.Writer
 	}
 }
 

@@ -2,6 +2,7 @@
 //
 //	go run ./test/chaos/run -seed 1 -duration 5m
 //	go run ./test/chaos/run -record dist/chaos/1/record.json.gz
+//	go run ./test/chaos/run -views preemption -writes 20
 package main
 
 import (
@@ -29,13 +30,21 @@ func main() {
 	seed := flag.Uint64("seed", 1, "what is done, and when, follows from it")
 	duration := flag.Duration("duration", 5*time.Minute, "until the last fault is over")
 	recorded := flag.String("record", "", "judge this record again instead")
+	views := flag.String("views", "", "walk through the rows of the table of perturbed views whose names contain this instead; \"all\" is all of them")
+	writes := flag.Int("writes", 12, "up to which write of the scheduler")
 	scheduler := flag.String("scheduler", "", "run this program instead of bin/zonewise-scheduler, which is built")
 	flag.Parse()
 	klog.SetLogger(logr.Discard())
 	ctrllog.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *seed, *duration, *scheduler, *recorded); err != nil {
+	var err error
+	if *views != "" {
+		err = walk(ctx, *views, *writes, *scheduler)
+	} else {
+		err = run(ctx, *seed, *duration, *scheduler, *recorded)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		stop()
 		os.Exit(1)
@@ -62,29 +71,33 @@ func run(ctx context.Context, seed uint64, duration time.Duration, scheduler, re
 }
 
 func play(ctx context.Context, seed uint64, duration time.Duration, scheduler string) (*history.Record, error) {
-	root, err := os.Getwd()
+	o, err := options(scheduler, fmt.Sprint(seed))
 	if err != nil {
 		return nil, err
 	}
-	if scheduler == "" {
-		if scheduler, err = program.Scheduler(root); err != nil {
-			return nil, err
+	o.Seed, o.Duration = seed, duration
+	record, err := chaos.Run(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("seed %d: %w; its logs are in %s", seed, err, o.Dir)
+	}
+	fmt.Printf("the record and the logs are in %s\n", o.Dir)
+	return record, nil
+}
+
+// options are those of a run with its logs in dist/chaos.
+func options(scheduler, name string) (o chaos.Options, err error) {
+	if o.Root, err = os.Getwd(); err != nil {
+		return o, err
+	}
+	if o.Program = scheduler; scheduler == "" {
+		if o.Program, err = program.Scheduler(o.Root); err != nil {
+			return o, err
 		}
 	}
-	dir := filepath.Join(root, "dist", "chaos", fmt.Sprint(seed))
-	if err := os.RemoveAll(dir); err != nil {
-		return nil, err
-	}
 	start := time.Now()
-	record, err := chaos.Run(ctx, chaos.Options{
-		Seed: seed, Duration: duration, Root: root, Program: scheduler, Dir: dir,
-		Logf: func(format string, args ...any) {
-			fmt.Printf("%6s  %s\n", time.Since(start).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("seed %d: %w; its logs are in %s", seed, err, dir)
+	o.Logf = func(format string, args ...any) {
+		fmt.Printf("%6s  %s\n", time.Since(start).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
 	}
-	fmt.Printf("the record and the logs are in %s\n", dir)
-	return record, nil
+	o.Dir = filepath.Join(o.Root, "dist", "chaos", name)
+	return o, os.RemoveAll(o.Dir)
 }
