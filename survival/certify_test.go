@@ -181,7 +181,7 @@ func TestCertify(t *testing.T) {
 			name: "other pods that wait break nothing",
 			cluster: func(c *clitest.Cluster) {
 				deploy(c, "web", "1", nil, "a")
-				deploy(c, "other", "8", nil, "", "b")
+				deploy(c, "other", "16", nil, "")
 			},
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced, waiting: map[string]int64{"a": 0},
 		},
@@ -211,7 +211,8 @@ func TestCertify(t *testing.T) {
 		{
 			name: "another scheduler would have to replace the pod",
 			cluster: func(c *clitest.Cluster) {
-				deploy(c, "web", "1", func(p *v1.PodTemplateSpec) { p.Spec.SchedulerName = "mine" }, "a")
+				deploy(c, "web", "1", nil, "a")
+				c.Pods()[0].Spec.SchedulerName = "mine"
 			},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 1},
 			message: `first shop/web-1-1: spec.schedulerName: the configuration has no profile "mine"`,
