@@ -27,6 +27,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -38,6 +39,7 @@ import (
 
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
+	ctrllog.SetLogger(logr.Discard())
 	os.Exit(m.Run())
 }
 
@@ -118,12 +120,12 @@ func TestController(t *testing.T) {
 	var lease coordinationv1.Lease
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: survival.LeaseName}, &lease))
 	require.Empty(t, *lease.Spec.HolderIdentity, "the lease is given back")
+
+	t.Run("bad objects", w.testBadObjects)
 }
 
-// TestBadObjectsAreRefused: the API server names the field.
-func TestBadObjectsAreRefused(t *testing.T) {
-	w := &world{Server: apiserver.Start(t), t: t}
-	w.InstallAPIs(t)
+// testBadObjects: the API server refuses them, and names the field.
+func (w *world) testBadObjects(t *testing.T) {
 	for _, tc := range []struct{ name, spec, want string }{
 		{"neither zones nor zoneNames", `{workloads: [WEB], survive: {}}`, "spec.survive: exactly one of zones and zoneNames must be set"},
 		{"both", `{workloads: [WEB], survive: {zones: 1, zoneNames: [a]}}`, "spec.survive: exactly one of zones and zoneNames must be set"},
