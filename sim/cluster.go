@@ -141,7 +141,7 @@ func (s *Sim) end(pod *v1.Pod) {
 func (s *Sim) gone(pod *v1.Pod) {
 	s.releaseClaims(pod)
 	if made := s.replacement(pod); made != nil && !s.options.Bare {
-		s.make(made)
+		s.make(made, pod)
 	}
 }
 
@@ -226,20 +226,20 @@ func (s *Sim) replacement(pod *v1.Pod) *v1.Pod {
 	return made
 }
 
-// make creates a pod, with its own claims.
-func (s *Sim) make(pod *v1.Pod) {
+// make creates a pod, with its own claims, in the place of one that is gone.
+func (s *Sim) make(pod, gone *v1.Pod) {
 	s.makeClaims(pod)
 	if err := s.store.create(pod); err != nil {
 		return // one of this name is there already
 	}
 	s.mu.Lock()
-	s.made[pod.UID] = true
+	s.made[pod.UID] = gone
 	s.mu.Unlock()
 	s.progress()
 }
 
-// Made returns the pods that controllers have made to replace others, by UID.
-func (s *Sim) Made() map[types.UID]bool {
+// Made returns the pods that controllers have replaced, by the UIDs of those that they have made instead.
+func (s *Sim) Made() map[types.UID]*v1.Pod {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.made)
@@ -274,13 +274,7 @@ func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
 			pods = append(pods, pod)
 		}
 	}
-	// In a cluster the order in which controllers notice is random.
-	slices.SortStableFunc(pods, func(a, b *v1.Pod) int {
-		if s.options.Seed == 0 {
-			return 0
-		}
-		return cmp.Compare(draw(s.options.Seed, string(a.UID)), draw(s.options.Seed, string(b.UID)))
-	})
+	s.sort(pods)
 	var made []*v1.Pod
 	for _, pod := range pods {
 		s.store.remove(of[*v1.Pod](s.store), keyOf(pod))
@@ -302,12 +296,27 @@ func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
 			out.Orphans = append(out.Orphans, pod)
 		}
 	}
-	for _, pod := range made {
-		s.make(pod)
+	for i, pod := range made {
+		s.make(pod, out.Displaced[i])
 	}
 	out.Replacements = made
 	s.progress()
 	return out
+}
+
+// sort puts lost pods into the order in which their controllers replace them. In a cluster it is random.
+func (s *Sim) sort(pods []*v1.Pod) {
+	slices.SortStableFunc(pods, func(a, b *v1.Pod) int {
+		if s.options.Order != nil {
+			if order := s.options.Order(a, b); order != 0 {
+				return order
+			}
+		}
+		if s.options.Seed == 0 {
+			return 0
+		}
+		return cmp.Compare(draw(s.options.Seed, string(a.UID)), draw(s.options.Seed, string(b.UID)))
+	})
 }
 
 func controllerKind(pod *v1.Pod) string {

@@ -26,6 +26,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/leader"
 	"zonewise.dev/plugins"
@@ -40,6 +41,8 @@ type Options struct {
 	// Seed decides what a real scheduler leaves to chance or to the order of events: which of equal nodes a pod takes, and
 	// the order in which controllers replace lost pods.
 	Seed int64
+	// Order, if not nil, compares lost pods: controllers replace them in this order, and Seed decides among equals.
+	Order func(a, b *v1.Pod) int
 	// Prefer, if not nil, names the node that a pod takes if no other is better, before Seed decides. Better means the score or,
 	// if the pod preempts, the victims. So a copy can follow what a cluster did.
 	Prefer func(pod *v1.Pod, evicts bool) string
@@ -100,7 +103,7 @@ type Sim struct {
 	failures map[types.UID]*fwk.Status
 	events   []Event
 	evicted  []*v1.Pod
-	made     map[types.UID]bool
+	made     map[types.UID]*v1.Pod
 	moved    bool
 	serial   int
 	stopping time.Time // when the last terminating pod ends
@@ -130,7 +133,7 @@ func New(ctx context.Context, objects []client.Object, options Options) (*Sim, e
 	ctx, stop := context.WithCancel(klog.NewContext(ctx, klog.Logger{}))
 	s := &Sim{
 		options: options, ctx: ctx, stop: stop, ready: make(chan struct{}), clock: newClock(options.Now), flights: newFlights(),
-		snapshot: internalcache.NewEmptySnapshot(), failures: map[types.UID]*fwk.Status{}, made: map[types.UID]bool{}, progressed: options.Now, flushed: options.Now,
+		snapshot: internalcache.NewEmptySnapshot(), failures: map[types.UID]*fwk.Status{}, made: map[types.UID]*v1.Pod{}, progressed: options.Now, flushed: options.Now,
 	}
 	s.store = newStore(s.clock.creep)
 	if err := s.start(objects); err != nil {
@@ -280,6 +283,30 @@ func (s *Sim) Why(pod *v1.Pod) string {
 	defer s.mu.Unlock()
 	if status := s.failures[pod.UID]; status != nil {
 		return status.Message()
+	}
+	return ""
+}
+
+// WhyWaits returns why a pod has no node, also if the scheduler has not tried it: from its last attempt, from the pod's
+// condition, or from its gang.
+func (s *Sim) WhyWaits(pod *v1.Pod) string {
+	if why := s.Why(pod); why != "" {
+		return why
+	}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
+			return c.Message
+		}
+	}
+	if name := pod.Labels[schedulingv1alpha1.PodGroupLabel]; name != "" && pod.Spec.SchedulingGroup == nil {
+		gang := "PodGroup " + pod.Namespace + "/" + name
+		if events := s.Events("PodGroup", pod.Namespace, name); len(events) > 0 {
+			return gang + ": " + events[len(events)-1].Note
+		}
+		return gang + " is not whole"
+	}
+	if s.scheduler.Profiles[pod.Spec.SchedulerName] == nil {
+		return fmt.Sprintf("spec.schedulerName: the configuration has no profile %q", pod.Spec.SchedulerName)
 	}
 	return ""
 }

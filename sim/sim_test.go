@@ -147,3 +147,18 @@ func TestACopySharesItsObjects(t *testing.T) {
 	require.NoError(t, s.Run(t.Context()))
 	require.Equal(t, before, objects)
 }
+
+// TestReplacements: lost pods are replaced in the given order, and the copy knows what each pod replaces.
+func TestReplacements(t *testing.T) {
+	s := run(t, append(web(3), pod("large", "large", "3"), pod("small", "small", "500m")), sim.Options{Order: func(a, b *v1.Pod) int {
+		return a.Spec.Containers[0].Resources.Requests.Cpu().Cmp(*b.Spec.Containers[0].Resources.Requests.Cpu())
+	}})
+	loss := s.Lose(func(*v1.Node) bool { return true })
+	require.Len(t, loss.Displaced, 5)
+	require.Equal(t, []string{"small", "large"}, []string{loss.Displaced[0].Name, loss.Displaced[4].Name})
+	made := s.Made()
+	require.Len(t, made, 5)
+	for i, p := range loss.Replacements {
+		require.Equal(t, loss.Displaced[i].UID, made[p.UID].UID)
+	}
+}

@@ -40,7 +40,7 @@ func Kinds() []client.Object {
 		&resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{}, &resourcev1.ResourceClaimTemplate{}, &resourcev1.ResourceClaim{},
 		&v1.Service{}, &v1.ReplicationController{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{},
 		&policyv1.PodDisruptionBudget{},
-		&v1alpha1.ZoneSpreadPolicy{}, &v1alpha1.ZoneReservation{}, &schedulingv1alpha1.PodGroup{},
+		&v1alpha1.ZoneSpreadPolicy{}, &v1alpha1.ZoneReservation{}, &v1alpha1.ZoneSurvival{}, &schedulingv1alpha1.PodGroup{},
 		&v1.Pod{}, // last, so that its handlers find everything else
 	}
 }
@@ -125,7 +125,7 @@ func newStore(each func()) *store {
 	s := &store{kinds: map[reflect.Type]*kind{}, byResource: map[schema.GroupResource]*kind{}, unbound: map[string]*v1.Pod{}, each: each}
 	clusterWide := map[string]bool{
 		"Namespace": true, "PriorityClass": true, "Node": true, "StorageClass": true, "CSIDriver": true, "CSINode": true, "VolumeAttachment": true,
-		"PersistentVolume": true, "DeviceClass": true, "ResourceSlice": true, "DeviceTaintRule": true, "ZoneReservation": true,
+		"PersistentVolume": true, "DeviceClass": true, "ResourceSlice": true, "DeviceTaintRule": true, "ZoneReservation": true, "ZoneSurvival": true,
 	}
 	for _, example := range Kinds() {
 		resource, gvk := ResourceOf(example)

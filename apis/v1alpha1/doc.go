@@ -2,8 +2,9 @@
 //
 //	ZoneSpreadPolicy   how the pods of a namespace are spread over zones     (namespaced)
 //	ZoneReservation    capacity that is held in zones for the pods of owners (cluster-scoped)
+//	ZoneSurvival       whether workloads survive the loss of a zone          (cluster-scoped)
 //
-// The types are the contract; plugins/zonespread/policy and plugins/reservecache/serve apply them. Defaults and validation live in the CustomResourceDefinitions that are
+// The types are the contract; plugins/zonespread/policy, plugins/reservecache/serve and survival apply them. Defaults and validation live in the CustomResourceDefinitions that are
 // generated from the markers here, so that the API server refuses a bad object and names the field.
 //
 // Non-goals: conversion (there is one version), and behaviour of any kind.

@@ -26,7 +26,8 @@ func Resource(resource string) schema.GroupResource {
 }
 
 func addKnownTypes(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(SchemeGroupVersion, &ZoneSpreadPolicy{}, &ZoneSpreadPolicyList{}, &ZoneReservation{}, &ZoneReservationList{})
+	scheme.AddKnownTypes(SchemeGroupVersion,
+		&ZoneSpreadPolicy{}, &ZoneSpreadPolicyList{}, &ZoneReservation{}, &ZoneReservationList{}, &ZoneSurvival{}, &ZoneSurvivalList{})
 	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
 	return nil
 }

@@ -8,6 +8,9 @@
 // the start, the process ends with one line on stderr that says what to do, and a non-zero exit status. On
 // SIGTERM or SIGINT it exits with status 0.
 //
+// With the first argument "survival" it is another program, the controller of ZoneSurvivals (package cmd/survival), so that
+// one image has both.
+//
 // # Non-goals
 //
 // It has no flags and no configuration of its own: the plugins are configured by their args in the

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	_ "zonewise.dev/cmd/survival" // declares metrics
 	"zonewise.dev/internal/metrics"
-	_ "zonewise.dev/plugins" // declares the metrics
+	_ "zonewise.dev/plugins" // declares metrics
 )
 
 const intro = `# Metrics and alerts
@@ -15,7 +16,7 @@ const intro = `# Metrics and alerts
 kube-scheduler serves the plugins' metrics beside its own: at ` + "`/metrics`" + ` on port 10259, over TLS, to clients that may
 ` + "`get`" + ` the non-resource URL ` + "`/metrics`" + `. kube-scheduler's own metrics say how long each extension point of each plugin takes
 (` + "`scheduler_plugin_execution_duration_seconds`" + `) and how many pods wait because of which plugin
-(` + "`scheduler_unschedulable_pods{plugin}`" + `).
+(` + "`scheduler_unschedulable_pods{plugin}`" + `). The [controller of ZoneSurvivals](survival.md) serves its own on its port 8080.
 
 [manifests/monitoring](../manifests/monitoring) has
 
@@ -34,6 +35,7 @@ var sections = []struct{ prefix, title string }{
 	{"zonewise_zonespread_", "ZoneSpread"},
 	{"zonewise_reservecache_", "ReserveCache"},
 	{"zonewise_permitgate_", "PermitGate"},
+	{"zonewise_survival_", "The controller of ZoneSurvivals"},
 	{"zonewise_", "All plugins"},
 }
 

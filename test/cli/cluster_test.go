@@ -127,6 +127,12 @@ func (c *cluster) workload(t *testing.T) {
 			Slot:   v1alpha1.ReservationSlot{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}},
 			Zones:  []v1alpha1.ReservationZone{{Name: "a", Slots: 1}},
 		},
+	}, &v1alpha1.ZoneSurvival{
+		ObjectMeta: metav1.ObjectMeta{Name: "services"},
+		Spec: v1alpha1.ZoneSurvivalSpec{
+			Workloads: []v1alpha1.SurvivalWorkload{{Namespace: namespace, PodSelector: metav1.LabelSelector{MatchLabels: labels}}},
+			Survive:   v1alpha1.SurvivalLosses{Zones: ptr.To[int32](1)},
+		},
 	}, &schedv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "train"}, Spec: schedv1alpha1.PodGroupSpec{MinMember: 2}})
 
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod("", "500m", nil).Spec}

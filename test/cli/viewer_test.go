@@ -45,6 +45,7 @@ func (c *cluster) testAViewerWithLess(t *testing.T, viewer string) {
 		{resource: "priorityclasses.scheduling.k8s.io", command: "simulate --fail-on none -f " + urgent, shows: `"added": 1`, says: `PriorityClasses could not be read`, fails: 2},
 		{resource: "zonespreadpolicies.zonewise.dev", command: "status", shows: `"Infeasible"`},
 		{resource: "zonereservations.zonewise.dev", command: "status", shows: `"failover"`},
+		{resource: "zonesurvivals.zonewise.dev", command: "status", shows: `"services"`},
 		{resource: "podgroups.scheduling.x-k8s.io", command: "status", shows: `"minMember": 2`},
 	} {
 		t.Run("without "+tc.resource, func(t *testing.T) {

@@ -72,6 +72,9 @@ var (
 		"kubectl -n shop get deploy":                        "test/integration TestZoneFailover",
 		"kubectl get zrsv":                                  "test/integration TestZoneFailover",
 
+		"kubectl apply -f survival.yaml": "test/survival TestController",
+		"kubectl get zsv":                "test/survival TestController",
+
 		"helm install zonewise manifests/charts/zonewise --namespace kube-system \\\n  --set image.repository=registry.example.com/team/zonewise-scheduler --set image.tag=v1": "test/manifests TestChart",
 		"helm upgrade zonewise manifests/charts/zonewise --namespace kube-system --reset-then-reuse-values":                                                                    "test/manifests TestChart",
 		"kubectl apply --server-side -k manifests/crds": "test/manifests TestGuides",

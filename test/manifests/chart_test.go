@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"zonewise.dev/cmd/survival"
 	"zonewise.dev/config"
 	"zonewise.dev/test/internal/program"
 )
@@ -30,7 +31,10 @@ func TestChart(t *testing.T) {
 	t.Run("bad values", c.testBadValues)
 	t.Run("profiles", c.testChartProfiles)
 	for mode, overlay := range map[string]string{"second": "overlays/second-scheduler", "replace": "overlays/replace-kube-scheduler"} {
-		t.Run(mode+" is the overlay", func(t *testing.T) { c.testChartIsOverlay(t, mode, overlay) })
+		t.Run(mode+" is the overlay", func(t *testing.T) { c.testChartIsOverlay(t, overlay, 11, "mode="+mode) })
+		t.Run(mode+" is the overlay with its component", func(t *testing.T) {
+			c.testChartIsOverlay(t, c.withSurvival(t, overlay), 19, "mode="+mode, "survival.enabled=true")
+		})
 	}
 	t.Run("the server accepts all", c.testServerAcceptsChart)
 
@@ -93,6 +97,7 @@ var variants = map[string][]string{
 	"nothing optional": {
 		"replicas=1", "podDisruptionBudget.enabled=false", "serviceAccount.create=false", "serviceAccount.name=mine", "rbac.create=false", "resources=null",
 	},
+	"survival":     {"survival.enabled=true", "survival.cpuFraction=0.5", "survival.extraArgs[0]=--replays=5", "tolerations[0].operator=Exists"},
 	"spread only":  {"mode=replace", "plugins.reserveCache.enabled=false", "plugins.permitGate.enabled=false"},
 	"reserve only": {"mode=replace", "plugins.zoneSpread.enabled=false", "plugins.permitGate.enabled=false"},
 	"gate only":    {"mode=replace", "plugins.zoneSpread.enabled=false", "plugins.reserveCache.enabled=false"},
@@ -124,6 +129,8 @@ func (c *chart) testBadValues(t *testing.T) {
 		"replicas=-1":                     "at '/replicas'",
 		"plugins.zoneSpread.enable=true":  "at '/plugins/zoneSpread': additional properties 'enable' not allowed",
 		"plugins.zoneSpread.weight=0":     "at '/plugins/zoneSpread/weight'",
+		"survival.cpuFraction=0":          "at '/survival/cpuFraction'",
+		"survival.enable=true":            "at '/survival': additional properties 'enable' not allowed",
 		"image.repository=a:b":            "at '/image/repository'",
 		"image.digest=latest":             "at '/image/digest'",
 		"leaderElection.retryPeriod=2":    "at '/leaderElection/retryPeriod'",
@@ -199,9 +206,9 @@ func argsOf(t *testing.T, profile []byte, plugin, prefix string) []string {
 
 // testChartIsOverlay requires that the chart with its defaults gives the objects of the overlay: the
 // permissions above all.
-func (c *chart) testChartIsOverlay(t *testing.T, mode, overlay string) {
-	want, got := normalized(t, c.render(t, overlay)), normalized(t, c.objects(t, "mode="+mode))
-	require.Len(t, want, 11)
+func (c *chart) testChartIsOverlay(t *testing.T, overlay string, objects int, values ...string) {
+	want, got := normalized(t, c.render(t, overlay)), normalized(t, c.objects(t, values...))
+	require.Len(t, want, objects)
 	require.Empty(t, cmp.Diff(want, got))
 }
 
@@ -268,18 +275,26 @@ func (c *chart) testServerAcceptsChart(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, len(objects), strings.Count(out, "(server dry run)"), out)
 
-			deployment := only[appsv1.Deployment](t, objects, "Deployment")
-			require.True(t, *deployment.Spec.Template.Spec.Containers[0].SecurityContext.ReadOnlyRootFilesystem)
-			if !deployment.Spec.Template.Spec.HostNetwork {
-				_, err = c.client.CoreV1().Pods(namespace.Name).Create(t.Context(), &corev1.Pod{
-					ObjectMeta: metav1.ObjectMeta{Name: "scheduler", Labels: deployment.Spec.Template.Labels},
-					Spec:       withoutAccount(deployment.Spec.Template.Spec),
-				}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
-				require.NoError(t, err, "the strictest Pod Security Standard")
-			}
-			flags(t, deployment.Spec.Template.Spec.Containers[0].Args)
 			for _, u := range objects {
 				require.Equal(t, "Helm", u.GetLabels()["app.kubernetes.io/managed-by"], u.GetName())
+				if u.GetKind() != "Deployment" {
+					continue
+				}
+				template := only[appsv1.Deployment](t, []*unstructured.Unstructured{u}, "Deployment").Spec.Template
+				require.True(t, *template.Spec.Containers[0].SecurityContext.ReadOnlyRootFilesystem)
+				if !template.Spec.HostNetwork {
+					_, err = c.client.CoreV1().Pods(namespace.Name).Create(t.Context(), &corev1.Pod{
+						ObjectMeta: metav1.ObjectMeta{Name: "pod", Labels: template.Labels},
+						Spec:       withoutAccount(template.Spec),
+					}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+					require.NoError(t, err, "the strictest Pod Security Standard")
+				}
+				if args := template.Spec.Containers[0].Args; args[0] == survival.Name {
+					cmd := survival.NewCommand()
+					require.NoError(t, cmd.ParseFlags(args[1:]))
+				} else {
+					flags(t, args)
+				}
 			}
 		})
 	}

@@ -43,6 +43,10 @@ func TestASimDoesWhatASchedulerDoes(t *testing.T) {
 		Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: fmt.Sprintf("device.driver == %q", gpus)}}},
 	}}))
 	var next atomic.Uint64
+	t.Cleanup(func() {
+		t.Logf("%d workloads were promised to survive a loss, and did; %d were not", kept.Load(), refused.Load())
+		require.True(t, *clusters < 20 || kept.Load() > 20 && refused.Load() > 0, "the certificates say something")
+	})
 	for _, l := range lanes {
 		t.Run(l.name, func(t *testing.T) {
 			t.Parallel()
@@ -467,6 +471,7 @@ func (x *comparison) compareLoss() {
 	s, err := snapshot.Read(x.Context(), x.Client, nil)
 	require.NoError(x, err)
 	inZone := func(node *v1.Node) bool { return node.Labels[v1.LabelTopologyZone] == lost }
+	promises := x.certify(s, lost)
 	if !slices.ContainsFunc(x.cluster.nodes, func(node *v1.Node) bool { return !inZone(node) }) {
 		return // without nodes a scheduler tries every pod for ever
 	}
@@ -495,6 +500,7 @@ func (x *comparison) compareLoss() {
 	time.Sleep(settleTime)
 	x.until("the plugins have seen the loss", x.pack.Idle)
 	x.release()
+	x.requireKept(promises)
 	c := x.open(s, x.asItDid())
 	c.Lose(inZone)
 	x.compare("the loss of "+lost, c, true)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -220,7 +219,9 @@ func (p *play) lose(scenario *Scenario) {
 // compare says what has changed.
 func (p *play) compare(before *census.Census, left map[string]int, after *census.Census) {
 	p.result.Evicted = len(p.sim.Evicted())
-	maps.Copy(p.moved, p.sim.Made())
+	for uid := range p.sim.Made() {
+		p.moved[uid] = true
+	}
 	p.compareWorkloads(after)
 	p.compareZones(before, after)
 	p.comparePolicies(before, after)
@@ -252,7 +253,7 @@ func (p *play) compareWorkloads(after *census.Census) {
 		if pod.Waits() {
 			row.Pending++
 			p.result.Pending++
-			if why := p.why(pod.Pod); why != "" && len(row.Why) < mostWhys && !slices.Contains(row.Why, why) {
+			if why := p.sim.WhyWaits(pod.Pod); why != "" && len(row.Why) < mostWhys && !slices.Contains(row.Why, why) {
 				row.Why = append(row.Why, why)
 			}
 			continue
@@ -274,24 +275,4 @@ func (p *play) compareWorkloads(after *census.Census) {
 	slices.SortFunc(p.result.Workloads, func(a, b Workloads) int {
 		return cmp.Or(cmp.Compare(b.Pending, a.Pending), cmp.Compare(b.Pods, a.Pods), strings.Compare(a.Name, b.Name))
 	})
-}
-
-// why returns why a pod waits: from the scheduler's last attempt, or from the pod's condition if there was none.
-func (p *play) why(pod *corev1.Pod) string {
-	if why := p.sim.Why(pod); why != "" {
-		return why
-	}
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return c.Message
-		}
-	}
-	if gang := census.GangOf(pod); gang != "" {
-		namespace, name, _ := strings.Cut(gang, "/")
-		if events := p.sim.Events("PodGroup", namespace, name); len(events) > 0 {
-			return "PodGroup " + gang + ": " + events[len(events)-1].Note
-		}
-		return "PodGroup " + gang + " is not whole"
-	}
-	return ""
 }

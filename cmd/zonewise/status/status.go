@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -20,6 +21,7 @@ type Report struct {
 	Zones        []Zone        `json:"zones"`
 	Policies     []Policy      `json:"policies"`
 	Reservations []Reservation `json:"reservations"`
+	Survivals    []Survival    `json:"survivals"`
 	Gangs        []Gang        `json:"gangs"`
 	// Waiting is how many pods have no node.
 	Waiting int `json:"waitingPods"`
@@ -40,7 +42,7 @@ type Zone struct {
 	MemoryAllocatable   int64 `json:"memoryAllocatable"`
 }
 
-// The states of policies, reservations and gangs, from good to bad.
+// The states of policies, reservations, certificates and gangs, from good to bad.
 const (
 	OK         = "OK"
 	Unknown    = "Unknown"
@@ -52,6 +54,7 @@ const (
 	Degraded   = "Degraded"
 	Expired    = "Expired"
 	Partial    = "Partial"
+	Breaks     = "Breaks"
 )
 
 // Policy is one ZoneSpreadPolicy.
@@ -95,6 +98,26 @@ type ReservationZone struct {
 	Used    int64  `json:"used"`
 }
 
+// Survival is one ZoneSurvival.
+type Survival struct {
+	Name  string `json:"name"`
+	State string `json:"state"`
+	// Pods are the protected pods that run, Waiting those that waited before any loss.
+	Pods    int64 `json:"pods"`
+	Waiting int64 `json:"waiting"`
+	// AgeSeconds is how old the answer is.
+	AgeSeconds int64          `json:"ageSeconds,omitempty"`
+	Losses     []SurvivalLoss `json:"losses"`
+	Message    string         `json:"message,omitempty"`
+}
+
+// SurvivalLoss says what the loss of a zone would do to protected pods.
+type SurvivalLoss struct {
+	Zone      string `json:"zone"`
+	Displaced int64  `json:"displaced"`
+	Waiting   int64  `json:"waiting"`
+}
+
 // Gang is one PodGroup.
 type Gang struct {
 	Namespace string `json:"namespace"`
@@ -112,7 +135,7 @@ type Gang struct {
 
 // Build makes the report of a namespace, or of all namespaces if it is empty.
 func Build(c *census.Census, namespace string) *Report {
-	r := &Report{Zones: []Zone{}, Policies: []Policy{}, Reservations: []Reservation{}, Gangs: []Gang{}, Notes: c.Snapshot.Notes()}
+	r := &Report{Zones: []Zone{}, Policies: []Policy{}, Reservations: []Reservation{}, Survivals: []Survival{}, Gangs: []Gang{}, Notes: c.Snapshot.Notes()}
 	for _, room := range c.Rooms() {
 		r.Zones = append(r.Zones, Zone{
 			Name: room.Zone, Nodes: room.Nodes, Ready: room.Ready, Pods: room.Pods,
@@ -132,6 +155,10 @@ func Build(c *census.Census, namespace string) *Report {
 		r.Reservations = append(r.Reservations, ReservationOf(object))
 	}
 	slices.SortFunc(r.Reservations, func(a, b Reservation) int { return strings.Compare(a.Name, b.Name) })
+	for _, object := range snapshot.List[*v1alpha1.ZoneSurvival](c.Snapshot) {
+		r.Survivals = append(r.Survivals, SurvivalOf(object, c.Now))
+	}
+	slices.SortFunc(r.Survivals, func(a, b Survival) int { return strings.Compare(a.Name, b.Name) })
 	for _, key := range c.Gangs() {
 		if in, _, _ := strings.Cut(key, "/"); namespace == "" || in == namespace {
 			r.Gangs = append(r.Gangs, GangOf(c, c.Gang(key)))
@@ -213,6 +240,30 @@ func ReservationOf(object *v1alpha1.ZoneReservation) Reservation {
 		}
 	}
 	return r
+}
+
+// SurvivalOf returns what a ZoneSurvival's status says.
+func SurvivalOf(object *v1alpha1.ZoneSurvival, now time.Time) Survival {
+	s := &object.Status
+	out := Survival{Name: object.Name, State: Unknown, Pods: s.Pods, Waiting: s.Waiting, Losses: []SurvivalLoss{}, Message: "no controller has answered yet"}
+	for i := range s.Losses {
+		loss := &s.Losses[i]
+		out.Losses = append(out.Losses, SurvivalLoss{Zone: loss.Zone, Displaced: loss.Displaced, Waiting: loss.Waiting})
+	}
+	answer := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionSurvives)
+	if answer == nil {
+		return out
+	}
+	out.AgeSeconds, out.Message = int64(max(0, now.Sub(s.ComputedAt.Time)).Seconds()), answer.Message
+	switch {
+	case s.ObservedGeneration != object.Generation:
+		out.Message = fmt.Sprintf("the status is of generation %d, the spec of %d", s.ObservedGeneration, object.Generation)
+	case answer.Status == metav1.ConditionTrue:
+		out.State, out.Message = OK, ""
+	case answer.Status == metav1.ConditionFalse:
+		out.State = Breaks
+	}
+	return out
 }
 
 // GangOf counts one gang.

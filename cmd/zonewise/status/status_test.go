@@ -3,6 +3,7 @@ package status_test
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -142,4 +143,35 @@ func TestANamespaceHasItsOwnOnly(t *testing.T) {
 	require.Empty(t, report.Gangs)
 	require.Zero(t, report.Waiting)
 	require.Len(t, report.Reservations, 1, "they are of no namespace")
+}
+
+func TestStatesOfSurvivals(t *testing.T) {
+	answer := func(s metav1.ConditionStatus) []metav1.Condition {
+		return []metav1.Condition{{Type: v1alpha1.ConditionSurvives, Status: s, Message: "why"}}
+	}
+	for _, tc := range []struct {
+		state, message string
+		observed       int64
+		conditions     []metav1.Condition
+	}{
+		{status.Unknown, "no controller has answered yet", 0, nil},
+		{status.OK, "", 2, answer(metav1.ConditionTrue)},
+		{status.Breaks, "why", 2, answer(metav1.ConditionFalse)},
+		{status.Unknown, "why", 2, answer(metav1.ConditionUnknown)},
+		{status.Unknown, "the status is of generation 1, the spec of 2", 1, answer(metav1.ConditionTrue)},
+	} {
+		c := clitest.New()
+		c.Add(&v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: "services", Generation: 2}, Status: v1alpha1.ZoneSurvivalStatus{
+			ObservedGeneration: tc.observed, ComputedAt: metav1.NewTime(clitest.Now.Add(-90 * time.Second)), Pods: 6, Conditions: tc.conditions,
+			Losses: []v1alpha1.SurvivalLoss{{Zone: "a", Displaced: 2}, {Zone: "b", Displaced: 3, Waiting: 1}},
+		}})
+		report := build(c, "")
+		require.Len(t, report.Survivals, 1)
+		require.Equal(t, []string{tc.state, tc.message}, []string{report.Survivals[0].State, report.Survivals[0].Message})
+		if tc.state == status.Breaks {
+			var out bytes.Buffer
+			require.NoError(t, report.Text(&out, show.Style{}))
+			require.Regexp(t, `(?m)^ *services +Breaks +6 +90s +a 0/2, b 1/3$`, out.String())
+		}
+	}
 }

@@ -6,6 +6,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"zonewise.dev/cmd/zonewise/show"
 )
@@ -72,6 +75,22 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 			remark(p, res.Name, res.Message)
 		}
 	}
+	if len(r.Survivals) > 0 {
+		p.Title("Survival (pods that would wait/displaced pods in each loss)")
+		rows = nil
+		for _, s := range r.Survivals {
+			var losses []string
+			for _, loss := range s.Losses {
+				losses = append(losses, fmt.Sprintf("%s %d/%d", loss.Zone, loss.Waiting, loss.Displaced))
+			}
+			age := duration.HumanDuration(time.Duration(s.AgeSeconds) * time.Second)
+			rows = append(rows, []show.Cell{show.C("%s", s.Name), State(s.State), show.C("%d", s.Pods), show.C("%s", age), show.C("%s", strings.Join(losses, ", "))})
+		}
+		p.Table([]string{"SURVIVAL", "STATE", "PODS", "COMPUTED", "LOSSES"}, rows)
+		for _, s := range r.Survivals {
+			remark(p, s.Name, s.Message)
+		}
+	}
 	if len(r.Gangs) > 0 {
 		p.Title("Gangs")
 		rows = nil
@@ -108,7 +127,7 @@ func State(state string) show.Cell {
 	switch state {
 	case OK:
 		color = show.Green
-	case Violated, Infeasible, Rejected, Degraded, Partial:
+	case Violated, Infeasible, Rejected, Degraded, Partial, Breaks:
 		color = show.Red
 	}
 	return show.Cell{Text: state, Color: color}

@@ -59,3 +59,17 @@ httpGet:
   host: 127.0.0.1
   {{- end }}
 {{- end -}}
+
+{{/* The controller of ZoneSurvivals: RELEASE-survival, beside RELEASE-scheduler. */}}
+{{- define "zonewise.survivalName" -}}
+{{- printf "%s-survival" (include "zonewise.fullname" . | trimSuffix "-scheduler") -}}
+{{- end -}}
+
+{{- define "zonewise.survivalSelectorLabels" -}}
+app.kubernetes.io/name: zonewise-survival
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "zonewise.survivalLabels" -}}
+{{- include "zonewise.labels" . | replace "name: zonewise-scheduler" "name: zonewise-survival" -}}
+{{- end -}}

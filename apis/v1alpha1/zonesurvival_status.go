@@ -1,0 +1,135 @@
+package v1alpha1
+
+import (
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ZoneSurvivalStatus is a certificate: what each loss would do to the protected pods, as of the time at which the cluster
+// was read.
+type ZoneSurvivalStatus struct {
+	// ObservedGeneration is the generation of the spec that the status was computed from.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// ComputedAt is the time at which the cluster was read from which the status was computed.
+	// +optional
+	ComputedAt metav1.Time `json:"computedAt,omitzero"`
+
+	// Snapshot says which cluster was read.
+	// +optional
+	Snapshot SurvivalSnapshot `json:"snapshot,omitzero"`
+
+	// Pods is how many protected pods run.
+	// +optional
+	Pods int64 `json:"pods"`
+
+	// Waiting is how many protected pods have no node already, before any loss. They do not break the certificate.
+	// +optional
+	Waiting int64 `json:"waiting"`
+
+	// Losses are the replayed losses, sorted by zone.
+	// +optional
+	// +listType=map
+	// +listMapKey=zone
+	// +kubebuilder:validation:MaxItems=1000
+	Losses []SurvivalLoss `json:"losses,omitempty"`
+
+	// Conditions has Survives.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// SurvivalSnapshot says which cluster was read.
+type SurvivalSnapshot struct {
+	// Nodes and Pods count what was read.
+	// +optional
+	Nodes int64 `json:"nodes"`
+	// +optional
+	Pods int64 `json:"pods"`
+	// Hash is a digest of what decides the answer. While it stays the same, so does the answer.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Hash string `json:"hash,omitempty"`
+}
+
+// SurvivalLoss is what the loss of one zone would do. If replays differ, it is the worst.
+type SurvivalLoss struct {
+	// Zone is the lost zone.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Zone string `json:"zone"`
+	// Nodes is how many nodes are lost.
+	// +optional
+	Nodes int64 `json:"nodes"`
+	// Displaced is how many protected pods lose their place: with the lost nodes, or to pods of a higher priority that
+	// need room. Of these, Placed find a node again and Waiting do not.
+	// +optional
+	Displaced int64 `json:"displaced"`
+	// +optional
+	Placed int64 `json:"placed"`
+	// +optional
+	Waiting int64 `json:"waiting"`
+	// Witnesses are the first of the waiting pods, by namespace and name.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Witnesses []SurvivalWitness `json:"witnesses,omitempty"`
+	// Margin is what is free in the remaining zones after the loss, sorted by zone.
+	// +optional
+	// +listType=map
+	// +listMapKey=zone
+	// +kubebuilder:validation:MaxItems=1000
+	Margin []SurvivalMargin `json:"margin,omitempty"`
+}
+
+// SurvivalWitness is a protected pod that would not run after a loss.
+type SurvivalWitness struct {
+	// Namespace and Name are those of the pod that runs now.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace"`
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// Why is what the scheduler says about the pod in its place.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Why string `json:"why,omitempty"`
+}
+
+// SurvivalMargin is what is free in a zone after a loss.
+type SurvivalMargin struct {
+	// Zone is the zone.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Zone string `json:"zone"`
+	// Free is what no pod asks for on the nodes of the zone that are ready and not cordoned: of CPU, memory, and whatever
+	// else protected pods ask for. What reservations hold is part of it. If replays differ, it is the least.
+	// +optional
+	Free v1.ResourceList `json:"free,omitempty"`
+	// Allocatable is what these nodes have in all.
+	// +optional
+	Allocatable v1.ResourceList `json:"allocatable,omitempty"`
+}
+
+// ConditionSurvives is True when in every replay of every loss each protected pod that runs now runs again, False when one
+// does not, and Unknown when this cannot be said.
+const ConditionSurvives = "Survives"
+
+// Reasons of the condition Survives; ReasonInvalid and ReasonNoZones (no node is in a zone that may be lost) serve it as well.
+const (
+	// ReasonAllPlaced: Survives is True.
+	ReasonAllPlaced = "AllPlaced"
+	// ReasonPodsWait: Survives is False; the message has the first witness.
+	ReasonPodsWait = "PodsWait"
+	// ReasonNoPods: the workloads select no running pod.
+	ReasonNoPods = "NoPods"
+	// ReasonSnapshotIncomplete: the controller may not read everything.
+	ReasonSnapshotIncomplete = "SnapshotIncomplete"
+	// ReasonReplayFailed: a replay did not come to an end.
+	ReasonReplayFailed = "ReplayFailed"
+)

@@ -1,0 +1,91 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ZoneSurvival asks whether the pods of selected workloads would all run again after the loss of a zone. The status
+// answers: each loss is replayed by the scheduler on a copy of the cluster. Nothing is held, moved or evicted.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=zonesurvivals,singular=zonesurvival,scope=Cluster,shortName=zsv,categories=zonewise
+// +kubebuilder:printcolumn:name="Survives",type=string,JSONPath=`.status.conditions[?(@.type=="Survives")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Survives")].reason`
+// +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.pods`,description="Protected pods that run"
+// +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.waiting`,description="Protected pods that wait already, before any loss"
+// +kubebuilder:printcolumn:name="Computed",type=date,JSONPath=`.status.computedAt`,description="How old the answer is"
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Survives")].message`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ZoneSurvival struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec says which pods have to run after which losses.
+	// +required
+	Spec ZoneSurvivalSpec `json:"spec"`
+
+	// Status is the certificate.
+	// +optional
+	Status ZoneSurvivalStatus `json:"status,omitzero"`
+}
+
+// ZoneSurvivalList is a list of ZoneSurvival.
+//
+// +kubebuilder:object:root=true
+type ZoneSurvivalList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ZoneSurvival `json:"items"`
+}
+
+// ZoneSurvivalSpec says which pods have to run after which losses.
+type ZoneSurvivalSpec struct {
+	// Workloads select the protected pods. A pod that one entry selects is protected, unless it belongs to its node, as
+	// the pods of a DaemonSet do.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Workloads []SurvivalWorkload `json:"workloads"`
+
+	// Survive says what may be lost.
+	// +required
+	Survive SurvivalLosses `json:"survive"`
+}
+
+// SurvivalWorkload selects pods of one namespace.
+type SurvivalWorkload struct {
+	// Namespace is the namespace of the pods.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace"`
+
+	// PodSelector selects the pods by their labels. It must not be empty.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",message="spec.workloads[*].podSelector: must not be empty: set matchLabels or matchExpressions"
+	PodSelector metav1.LabelSelector `json:"podSelector"`
+}
+
+// SurvivalLosses say what may be lost.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.zones) != (has(self.zoneNames) && size(self.zoneNames) > 0)",message="spec.survive: exactly one of zones and zoneNames must be set",reason="FieldValueInvalid"
+type SurvivalLosses struct {
+	// Zones is how many zones may be lost at once: 1, which is any one zone of the cluster.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1
+	Zones *int32 `json:"zones,omitempty"`
+
+	// ZoneNames are zones of which each may be lost, one at a time: values of topology.kubernetes.io/zone.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	ZoneNames []string `json:"zoneNames,omitempty"`
+}

@@ -1,0 +1,82 @@
+package survival
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	compbasemetrics "k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/amount"
+	"zonewise.dev/internal/metrics"
+)
+
+const subsystem = "survival"
+
+var (
+	survives = metrics.NewGaugeDesc(subsystem, "survives", "Whether the protected pods of a ZoneSurvival would all run again after each loss: 1 when True, 0 when False; absent when Unknown.",
+		[]string{"zonesurvival"}, compbasemetrics.ALPHA)
+	computed = metrics.NewGaugeDesc(subsystem, "computed_timestamp_seconds", "When the cluster was read from which the answer about a ZoneSurvival was computed, in seconds since 1970.",
+		[]string{"zonesurvival"}, compbasemetrics.ALPHA)
+	waiting = metrics.NewGaugeDesc(subsystem, "waiting_pods", "Protected pods of a ZoneSurvival that would wait after the loss of a zone.",
+		[]string{"zonesurvival", "lost_zone"}, compbasemetrics.ALPHA)
+	margin = metrics.NewGaugeDesc(subsystem, "margin_ratio", "What is free in a zone after the loss of another one, as a fraction of what its usable nodes have, by resource.",
+		[]string{"zonesurvival", "lost_zone", "zone", "resource"}, compbasemetrics.ALPHA)
+
+	roundDuration = metrics.NewHistogram(&compbasemetrics.HistogramOpts{
+		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "round_duration_seconds",
+		Help: "Time to replay all losses that ZoneSurvivals ask for.", Buckets: compbasemetrics.ExponentialBuckets(1, 2, 12), StabilityLevel: compbasemetrics.ALPHA,
+	})
+
+	collector = metrics.NewCollector((*Controller).collect, survives, computed, waiting, margin)
+)
+
+// collect sends the last answers.
+func (c *Controller) collect(send metrics.Send) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, status := range c.answers {
+		send(computed, float64(status.ComputedAt.Unix()), name)
+		switch meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSurvives).Status {
+		case metav1.ConditionTrue:
+			send(survives, 1, name)
+		case metav1.ConditionFalse:
+			send(survives, 0, name)
+		}
+		for i := range status.Losses {
+			loss := &status.Losses[i]
+			send(waiting, float64(loss.Waiting), name, loss.Zone)
+			for _, m := range loss.Margin {
+				for resource, all := range m.Allocatable {
+					send(margin, float64(amount.Of(resource, m.Free[resource]))/float64(amount.Of(resource, all)), name, loss.Zone, m.Zone, string(resource))
+				}
+			}
+		}
+	}
+}
+
+// served are the prefixes of the metrics that the program serves. Those of the scheduler and of its plugins are not about the
+// cluster here, but about copies of it.
+var served = []string{metrics.Namespace + "_" + subsystem + "_", "go_", "process_", "rest_client_", "leader_election_", "kubernetes_build_info"}
+
+func metricsHandler() http.Handler {
+	gather := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		all, err := legacyregistry.DefaultGatherer.Gather()
+		var out []*dto.MetricFamily
+		for _, family := range all {
+			for _, prefix := range served {
+				if strings.HasPrefix(family.GetName(), prefix) {
+					out = append(out, family)
+				}
+			}
+		}
+		return out, err
+	})
+	return promhttp.HandlerFor(gather, promhttp.HandlerOpts{})
+}

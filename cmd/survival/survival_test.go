@@ -1,0 +1,97 @@
+package survival
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/testutil"
+
+	"zonewise.dev/apis/v1alpha1"
+)
+
+// TestBudget: a round that used 10 s of a core may be followed by another one after 50 s, at a fifth of a core.
+func TestBudget(t *testing.T) {
+	used := 3 * time.Second
+	b := budget{fraction: 0.2, cpu: func() time.Duration { return used }}
+	start := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	b.begin(start)
+	require.Equal(t, start, b.next())
+	used += 10 * time.Second
+	require.Equal(t, start.Add(50*time.Second), b.next())
+	used += time.Second // what is used between rounds counts as well
+	require.Equal(t, start.Add(55*time.Second), b.next())
+	b.begin(start.Add(time.Minute))
+	require.Equal(t, start.Add(time.Minute), b.next())
+}
+
+func TestCPUTime(t *testing.T) {
+	began := cpuTime()
+	require.Positive(t, began)
+	turns := 0
+	for cpuTime() == began {
+		turns++
+	}
+	require.Greater(t, cpuTime(), began, "after %d turns", turns)
+}
+
+// TestBadFlags: an error names the flag.
+func TestBadFlags(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofile: []\n"), 0o600))
+	for args, want := range map[string]string{
+		"--cpu-fraction=0":      "--cpu-fraction: must be above 0 and at most 64, got 0",
+		"--cpu-fraction=65":     "--cpu-fraction: must be above 0 and at most 64, got 65",
+		"--replays=0":           "--replays: must be from 1 to 100, got 0",
+		"--settle-time=-1s":     "--settle-time: must not be below 0, got -1s",
+		"--refresh-interval=0s": "--refresh-interval: must be above 0, got 0s",
+		"--config=/none":        "--config: open /none: no such file or directory",
+		"--config=" + file:      "--config: " + file + ": ",
+		"--kubeconfig=/none":    "--kubeconfig: ",
+		"--replays=many":        `invalid argument "many" for "--replays" flag`,
+		"--address=256.0.0.1:1 --kubeconfig=KUBECONFIG": "--address: ",
+		"now": `unknown command "now" for "zonewise-survival"`,
+	} {
+		t.Run(args, func(t *testing.T) {
+			kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+			require.NoError(t, os.WriteFile(kubeconfig, []byte("{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}"), 0o600))
+			cmd := NewCommand()
+			cmd.SetArgs(strings.Fields(strings.ReplaceAll(args, "KUBECONFIG", kubeconfig)))
+			require.ErrorContains(t, cmd.ExecuteContext(t.Context()), want)
+		})
+	}
+}
+
+// TestMetrics: a certificate that is True or False has a figure, one that is Unknown has none.
+func TestMetrics(t *testing.T) {
+	answer := func(status metav1.ConditionStatus) v1alpha1.ZoneSurvivalStatus {
+		return v1alpha1.ZoneSurvivalStatus{
+			ComputedAt: metav1.Unix(1000, 0), Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSurvives, Status: status}},
+			Losses: []v1alpha1.SurvivalLoss{{Zone: "a", Waiting: 2, Margin: []v1alpha1.SurvivalMargin{{
+				Zone: "b", Free: v1.ResourceList{"cpu": resource.MustParse("500m")}, Allocatable: v1.ResourceList{"cpu": resource.MustParse("2")},
+			}}}},
+		}
+	}
+	c := &Controller{answers: map[string]v1alpha1.ZoneSurvivalStatus{
+		"yes": answer(metav1.ConditionTrue), "no": answer(metav1.ConditionFalse), "open": answer(metav1.ConditionUnknown),
+	}}
+	collector.Export(t.Context(), c)
+	require.NoError(t, testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(`
+# HELP zonewise_survival_survives [ALPHA] Whether the protected pods of a ZoneSurvival would all run again after each loss: 1 when True, 0 when False; absent when Unknown.
+# TYPE zonewise_survival_survives gauge
+zonewise_survival_survives{zonesurvival="no"} 0
+zonewise_survival_survives{zonesurvival="yes"} 1
+# HELP zonewise_survival_computed_timestamp_seconds [ALPHA] When the cluster was read from which the answer about a ZoneSurvival was computed, in seconds since 1970.
+# TYPE zonewise_survival_computed_timestamp_seconds gauge
+zonewise_survival_computed_timestamp_seconds{zonesurvival="no"} 1000
+zonewise_survival_computed_timestamp_seconds{zonesurvival="open"} 1000
+zonewise_survival_computed_timestamp_seconds{zonesurvival="yes"} 1000
+`), "zonewise_survival_survives", "zonewise_survival_computed_timestamp_seconds"))
+}

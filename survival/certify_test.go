@@ -1,0 +1,368 @@
+package survival_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/survival"
+	"zonewise.dev/test/clitest"
+)
+
+// protecting is a ZoneSurvival for the pods with these labels app, and the loss of any zone.
+func protecting(apps ...string) *v1alpha1.ZoneSurvival {
+	s := &v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: "services", Generation: 3}}
+	for _, app := range apps {
+		s.Spec.Workloads = append(s.Spec.Workloads, v1alpha1.SurvivalWorkload{
+			Namespace: clitest.Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+		})
+	}
+	s.Spec.Survive.Zones = ptr.To[int32](1)
+	return s
+}
+
+// zones returns a cluster of the zones a, b and c with one node of 8 CPUs each, named as its zone.
+func zones() *clitest.Cluster {
+	c := clitest.New()
+	for _, zone := range []string{"a", "b", "c"} {
+		c.Node(zone, zone, "8", "32Gi")
+	}
+	return c
+}
+
+// deploy adds a Deployment with pods on nodes; "" waits.
+func deploy(c *clitest.Cluster, app, cpu string, change func(*v1.PodTemplateSpec), nodes ...string) {
+	add := c.Deployment(app, int32(len(nodes)), cpu, "1Gi", change) //nolint:gosec // a few
+	for _, node := range nodes {
+		add(node)
+	}
+}
+
+func priority(value int32) func(*v1.PodTemplateSpec) {
+	return func(t *v1.PodTemplateSpec) { t.Spec.Priority = &value }
+}
+
+func certify(t *testing.T, c *clitest.Cluster, asked *v1alpha1.ZoneSurvival, options survival.Options) v1alpha1.ZoneSurvivalStatus {
+	t.Helper()
+	options.Sim.Now = clitest.Now
+	out, err := survival.Certify(t.Context(), c.Objects(), []*v1alpha1.ZoneSurvival{asked}, options)
+	require.NoError(t, err)
+	require.Len(t, out, 1)
+	require.Equal(t, int64(3), out[0].ObservedGeneration)
+	require.Equal(t, clitest.Now, out[0].ComputedAt.Time)
+	return out[0]
+}
+
+// TestCertify has a small cluster for each reason to survive or not.
+func TestCertify(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		cluster func(c *clitest.Cluster)
+		asked   func(s *v1alpha1.ZoneSurvival)
+		missing []string
+		// want is the condition; waiting is in which losses how many protected pods wait, of those that displace any.
+		status  metav1.ConditionStatus
+		reason  string
+		message string
+		waiting map[string]int64
+	}{
+		{
+			name:    "there is room in the other zones",
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "a", "b", "c") },
+			status:  metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced,
+			message: "without any one of the zones a, b, c, all 4 pods run again; zone a displaces most, 2",
+			waiting: map[string]int64{"a": 0, "b": 0, "c": 0},
+		},
+		{
+			name:    "there is none",
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "4", nil, "a", "b", "b", "c", "c") },
+			status:  metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait,
+			message: "without zone a, 1 of 1 displaced pods would wait, first shop/web-1-1: 0/2 nodes are available: 2 Insufficient cpu",
+			waiting: map[string]int64{"a": 1, "b": 1, "c": 1},
+		},
+		{
+			name: "batch work of a lower priority gives way",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "4", priority(100), "a", "b", "c")
+				deploy(c, "batch", "4", nil, "a", "b", "c")
+			},
+			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced, waiting: map[string]int64{"a": 0, "b": 0, "c": 0},
+		},
+		{
+			name: "batch work of the same priority does not",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "4", nil, "a", "b", "c")
+				deploy(c, "batch", "4", nil, "a", "b", "c")
+			},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 1, "b": 1, "c": 1},
+		},
+		{
+			name: "a pod in another zone is evicted for one that is not protected",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "8", nil, "b")
+				deploy(c, "other", "8", priority(100), "a", "c")
+			},
+			asked:  func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 1},
+			message: "without zone a, 1 of 1 displaced pods would wait, first shop/web-1-1: ",
+		},
+		{
+			name: "pods that are not protected take the room first",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "4", nil, "a")
+				deploy(c, "other", "4", nil, "a", "b", "c", "c")
+			},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 1},
+		},
+		{
+			name: "small pods scatter the room for a large one",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "6", nil, "a")
+				deploy(c, "api", "1", nil, "a", "a")
+				deploy(c, "other", "1500m", nil, "b", "c")
+			},
+			asked: func(s *v1alpha1.ZoneSurvival) {
+				*s = *protecting("web", "api")
+			},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 1},
+			message: "without zone a, 1 of 3 displaced pods would wait, first shop/web-1-1: 0/2 nodes are available: 2 Insufficient cpu",
+		},
+		{
+			name: "a volume stays in the lost zone",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "1", func(p *v1.PodTemplateSpec) {
+					p.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+				}, "a")
+				c.Add(volume("a")...)
+			},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 1},
+			message: "without zone a, 1 of 1 displaced pods would wait, first shop/web-1-1: 0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity",
+		},
+		{
+			name: "a pod without a controller is lost",
+			cluster: func(c *clitest.Cluster) {
+				c.Pod("bare", "b", clitest.Plain("1", "1Gi"), map[string]string{"app": "web"})
+			},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"b": 1},
+			message: "without zone b, 1 of 1 displaced pods would wait, first shop/bare: no controller replaces it",
+		},
+		{
+			name: "a pod of a DaemonSet belongs to its node",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "1", nil, "a")
+				c.Pod("agent", "b", clitest.Plain("1", "1Gi"), map[string]string{"app": "web"}).OwnerReferences = []metav1.OwnerReference{
+					{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "agent", Controller: ptr.To(true)},
+				}
+			},
+			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced, waiting: map[string]int64{"a": 0},
+			message: "without any one of the zones a, b, c, all 1 pods run again; zone a displaces most, 1",
+		},
+		{
+			name: "a pod that waits already breaks nothing",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "1", nil, "a")
+				deploy(c, "api", "16", nil, "")
+			},
+			asked:  func(s *v1alpha1.ZoneSurvival) { *s = *protecting("web", "api") },
+			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced, waiting: map[string]int64{"a": 0},
+		},
+		{
+			name: "other pods that wait break nothing",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "1", nil, "a")
+				deploy(c, "other", "16", nil, "")
+			},
+			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced, waiting: map[string]int64{"a": 0},
+		},
+		{
+			name:    "only the named zones are lost",
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "4", nil, "a", "a", "b", "c") },
+			asked: func(s *v1alpha1.ZoneSurvival) {
+				s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"c", "b"}}
+			},
+			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced,
+			message: "without any one of the zones b, c, all 4 pods run again; zone c displaces most, 1",
+			waiting: map[string]int64{"b": 0, "c": 0},
+		},
+		{
+			name:    "a named zone has no node",
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "1", nil, "a") },
+			asked: func(s *v1alpha1.ZoneSurvival) {
+				s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a", "z"}}
+			},
+			status: metav1.ConditionUnknown, reason: v1alpha1.ReasonNoZones, message: "spec.survive.zoneNames: no node is in z", waiting: map[string]int64{"a": 0},
+		},
+		{
+			name:    "no pod runs",
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "16", nil, "") },
+			status:  metav1.ConditionUnknown, reason: v1alpha1.ReasonNoPods, message: "spec.workloads select no pod that runs; 1 wait",
+		},
+		{
+			name: "another scheduler would have to replace the pod",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "1", nil, "a")
+				c.Pods()[0].Spec.SchedulerName = "mine"
+			},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 1},
+			message: `first shop/web-1-1: spec.schedulerName: the configuration has no profile "mine"`,
+		},
+		{
+			name:    "a selector is invalid",
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "1", nil, "a") },
+			asked: func(s *v1alpha1.ZoneSurvival) {
+				s.Spec.Workloads[0].PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Is"}}}
+			},
+			status: metav1.ConditionUnknown, reason: v1alpha1.ReasonInvalid, message: `spec.workloads[0].podSelector: "Is" is not a valid label selector operator`,
+		},
+		{
+			name:    "something could not be read",
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "1", nil, "a") },
+			missing: []string{"the controller may not list services"},
+			status:  metav1.ConditionUnknown, reason: v1alpha1.ReasonSnapshotIncomplete, message: "the controller may not list services",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, asked := zones(), protecting("web")
+			tc.cluster(c)
+			if tc.asked != nil {
+				tc.asked(asked)
+			}
+			is := certify(t, c, asked, survival.Options{Missing: tc.missing})
+			condition := meta.FindStatusCondition(is.Conditions, v1alpha1.ConditionSurvives)
+			require.Equal(t, []string{string(tc.status), tc.reason}, []string{string(condition.Status), condition.Reason}, condition.Message)
+			if tc.message != "" {
+				require.Contains(t, condition.Message, tc.message)
+			}
+			var waiting map[string]int64
+			for _, loss := range is.Losses {
+				require.Equal(t, loss.Displaced, loss.Placed+loss.Waiting)
+				require.Len(t, loss.Witnesses, int(loss.Waiting))
+				if loss.Displaced > 0 {
+					if waiting == nil {
+						waiting = map[string]int64{}
+					}
+					waiting[loss.Zone] = loss.Waiting
+				}
+			}
+			require.Equal(t, tc.waiting, waiting)
+		})
+	}
+}
+
+// volume is a claim named data with its volume, which only nodes of one zone reach.
+func volume(zone string) []client.Object {
+	return []client.Object{
+		&v1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "data", UID: "data", Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"}},
+			Spec:       v1.PersistentVolumeClaimSpec{VolumeName: "data", StorageClassName: ptr.To("")},
+			Status:     v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound},
+		},
+		&v1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: "data"},
+			Spec: v1.PersistentVolumeSpec{
+				ClaimRef: &v1.ObjectReference{Namespace: clitest.Namespace, Name: "data", UID: "data"},
+				NodeAffinity: &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+					MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelTopologyZone, Operator: v1.NodeSelectorOpIn, Values: []string{zone}}},
+				}}}},
+			},
+			Status: v1.PersistentVolumeStatus{Phase: v1.VolumeBound},
+		},
+	}
+}
+
+// TestMargin: the margin is the least that is free after the loss, on nodes that may take pods.
+func TestMargin(t *testing.T) {
+	c := zones()
+	c.Node("a2", "a", "8", "32Gi").Spec.Unschedulable = true
+	deploy(c, "web", "2", nil, "a", "b", "b", "c")
+	is := certify(t, c, protecting("web"), survival.Options{})
+	require.Equal(t, v1alpha1.SurvivalSnapshot{Nodes: 4, Pods: 4, Hash: survival.Fingerprint(c.Objects())}, is.Snapshot)
+	require.Len(t, is.Losses, 3)
+	loss := is.Losses[1]
+	require.Equal(t, []string{"b", "a", "c"}, []string{loss.Zone, loss.Margin[0].Zone, loss.Margin[1].Zone})
+	for _, m := range loss.Margin {
+		require.Equal(t, []string{"4", "8"}, []string{m.Free.Cpu().String(), m.Allocatable.Cpu().String()}, m.Zone)
+		require.Equal(t, []string{"30Gi", "32Gi"}, []string{m.Free.Memory().String(), m.Allocatable.Memory().String()}, m.Zone)
+	}
+}
+
+// TestHistory: the transition time of the condition stays while the answer does.
+func TestHistory(t *testing.T) {
+	c, asked := zones(), protecting("web")
+	deploy(c, "web", "1", nil, "a")
+	before := metav1.NewTime(clitest.Now.Add(-time.Hour))
+	asked.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllPlaced, LastTransitionTime: before}}
+	is := certify(t, c, asked, survival.Options{})
+	require.Equal(t, before, is.Conditions[0].LastTransitionTime)
+	require.Equal(t, int64(3), is.Conditions[0].ObservedGeneration)
+	deploy(c, "other", "8", nil, "b", "c")
+	is = certify(t, c, asked, survival.Options{})
+	require.Equal(t, metav1.ConditionFalse, is.Conditions[0].Status)
+	require.Equal(t, clitest.Now, is.Conditions[0].LastTransitionTime.Time)
+}
+
+// TestFingerprint: what decides where pods go changes it, and nothing else does.
+func TestFingerprint(t *testing.T) {
+	build := func(change func(c *clitest.Cluster)) string {
+		c := zones()
+		deploy(c, "web", "1", nil, "a", "b", "")
+		c.Budget("web", 1)
+		c.Reservation("held", "web", "1", 0, map[string]int64{"c": 2})
+		c.Add(protecting("web"))
+		change(c)
+		return survival.Fingerprint(c.Objects())
+	}
+	was := build(func(*clitest.Cluster) {})
+	for name, change := range map[string]func(c *clitest.Cluster){
+		"a pod is ready": func(c *clitest.Cluster) {
+			c.Pods()[2].Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse}}
+		},
+		"an object is written": func(c *clitest.Cluster) { c.Pods()[0].ResourceVersion = "7" },
+		"an answer is written": func(c *clitest.Cluster) { snapshot.List[*v1alpha1.ZoneSurvival](c.Snapshot)[0].Status.Pods = 2 },
+		"a node's heartbeat": func(c *clitest.Cluster) {
+			snapshot.List[*v1.Node](c.Snapshot)[0].Status.Conditions[0].LastHeartbeatTime = metav1.Now()
+		},
+		"a reservation's heartbeat": func(c *clitest.Cluster) {
+			snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot)[0].Status.LastUpdateTime = metav1.NowMicro()
+		},
+	} {
+		require.Equal(t, was, build(change), name)
+	}
+	seen := map[string]string{was: "nothing"}
+	for name, change := range map[string]func(c *clitest.Cluster){
+		"a pod is bound":     func(c *clitest.Cluster) { c.Pods()[2].Spec.NodeName = "c" },
+		"a pod terminates":   func(c *clitest.Cluster) { c.Pods()[0].DeletionTimestamp = ptr.To(metav1.Now()) },
+		"a pod has ended":    func(c *clitest.Cluster) { c.Pods()[0].Status.Phase = v1.PodSucceeded },
+		"a pod's labels":     func(c *clitest.Cluster) { c.Pods()[0].Labels["tier"] = "x" },
+		"a pod's spec":       func(c *clitest.Cluster) { c.Pods()[0].Generation = 2 },
+		"a node is cordoned": func(c *clitest.Cluster) { snapshot.List[*v1.Node](c.Snapshot)[0].Spec.Unschedulable = true },
+		"a node is tainted": func(c *clitest.Cluster) {
+			snapshot.List[*v1.Node](c.Snapshot)[0].Spec.Taints = []v1.Taint{{Key: "k", Effect: v1.TaintEffectNoSchedule}}
+		},
+		"a node grows": func(c *clitest.Cluster) {
+			snapshot.List[*v1.Node](c.Snapshot)[0].Status.Allocatable["cpu"] = resource.MustParse("9")
+		},
+		"a reservation is filled": func(c *clitest.Cluster) {
+			snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot)[0].Status.Slots.Held = 1
+		},
+		"a ZoneSurvival's spec":  func(c *clitest.Cluster) { snapshot.List[*v1alpha1.ZoneSurvival](c.Snapshot)[0].Generation = 4 },
+		"another node":           func(c *clitest.Cluster) { c.Node("d", "a", "1", "1Gi") },
+		"a policy":               func(c *clitest.Cluster) { c.Policy("web", nil) },
+		"a Deployment is scaled": func(c *clitest.Cluster) { snapshot.List[*appsv1.Deployment](c.Snapshot)[0].Generation = 2 },
+	} {
+		is := build(change)
+		require.NotContains(t, seen, is, fmt.Sprintf("%s, as %s", name, seen[is]))
+		seen[is] = name
+	}
+}

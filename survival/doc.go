@@ -1,0 +1,22 @@
+// Package survival computes certificates: whether the protected pods of a ZoneSurvival would all run again after the loss
+// of a zone.
+//
+// # Contract
+//
+// [Certify] reads objects and returns statuses. It writes nothing, and modifies none of the objects. The scheduler
+// itself answers: each loss is replayed on a copy of the cluster (package sim), with the scheduler's own configuration.
+// Waiting pods are scheduled first, so that the copy is at rest before the loss.
+//
+// A protected pod that ran before and does not run afterwards breaks the certificate, whichever way it lost its place.
+// A protected pod that waits already is counted and breaks nothing.
+//
+// Where pods go depends on the order in which controllers replace them and on ties between nodes. So each loss is replayed
+// several times: first in the order that leaves protected pods the least room (pods that are not protected first, then small
+// ones before large ones), then in random orders. One replay in which a pod waits is enough to break the certificate.
+//
+// [Fingerprint] says whether a cluster has changed in a way that may change an answer.
+//
+// # Non-goals
+//
+// A certificate is no proof over all orders, and says nothing of how long pods take to start. The package holds no room.
+package survival

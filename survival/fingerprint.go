@@ -1,0 +1,81 @@
+package survival
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/apis/v1alpha1"
+)
+
+// Fingerprint returns a digest of what decides where pods go: the nodes and whether they are usable, where pods are and what
+// they ask for, policies, reservations and what they hold, budgets, volumes and devices. Heartbeats, the readiness of
+// pods, and the statuses of ZoneSurvivals do not change it, nor does the order of the objects.
+func Fingerprint(objects []client.Object) string {
+	var sum uint64
+	for _, obj := range objects {
+		h := fnv.New64a()
+		write(h, fmt.Sprintf("%T", obj), obj.GetNamespace(), obj.GetName(), string(obj.GetUID()))
+		write(h, state(obj)...)
+		sum += h.Sum64()
+	}
+	return strconv.FormatUint(sum, 16)
+}
+
+func write(w io.Writer, words ...string) {
+	for _, word := range words {
+		_, _ = io.WriteString(w, word)
+		_, _ = w.Write([]byte{0})
+	}
+}
+
+// state returns what of an object may decide an answer. The generation stands for the spec, where the API server counts it.
+func state(obj client.Object) []string {
+	generation := strconv.FormatInt(obj.GetGeneration(), 10)
+	switch o := obj.(type) {
+	case *v1.Pod:
+		return append(pairs(o.Labels), generation, o.Spec.NodeName, strconv.FormatBool(live(o)), strconv.FormatBool(ended(o)))
+	case *v1.Node:
+		taints, _ := json.Marshal(o.Spec.Taints) // plain data
+		out := append(pairs(o.Labels), strconv.FormatBool(usable(o)), string(taints))
+		for _, name := range slices.Sorted(maps.Keys(o.Status.Allocatable)) {
+			quantity := o.Status.Allocatable[name]
+			out = append(out, string(name), quantity.String())
+		}
+		return out
+	case *policyv1.PodDisruptionBudget:
+		return []string{generation, strconv.Itoa(int(o.Status.DisruptionsAllowed))}
+	case *v1alpha1.ZoneSpreadPolicy:
+		status, _ := json.Marshal(o.Status)
+		return []string{generation, string(status)}
+	case *v1alpha1.ZoneReservation:
+		held := o.Status
+		held.LastUpdateTime = metav1.MicroTime{}
+		status, _ := json.Marshal(held)
+		return []string{generation, string(status)}
+	case *v1alpha1.ZoneSurvival:
+		return []string{generation}
+	}
+	if obj.GetGeneration() > 0 {
+		return []string{generation}
+	}
+	return []string{cmp.Or(obj.GetResourceVersion(), generation)}
+}
+
+func pairs(of map[string]string) []string {
+	out := make([]string, 0, 2*len(of)+4)
+	for _, key := range slices.Sorted(maps.Keys(of)) {
+		out = append(out, key, of[key])
+	}
+	return out
+}

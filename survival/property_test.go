@@ -1,0 +1,143 @@
+package survival_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+
+	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/sim"
+	"zonewise.dev/survival"
+	"zonewise.dev/test/clitest"
+)
+
+var (
+	clusters = flag.Int("clusters", 24, "how many random clusters have their certificates checked")
+	first    = flag.Uint64("first", 1, "the seed of the first cluster")
+)
+
+// TestCertificatesHold checks certificates of random clusters in two ways. Where no pod waits by the certificate, none waits in
+// other replays of the same loss, with seeds that the certificate does not know. And where no packing of the displaced pods exists
+// at all, by a search of all of them, the certificate says that one waits.
+func TestCertificatesHold(t *testing.T) {
+	held, broken, impossible := 0, 0, 0
+	for i := range *clusters {
+		seed := *first + uint64(i) //nolint:gosec // not negative
+		t.Run(fmt.Sprintf("cluster %d", seed), func(t *testing.T) {
+			c := random(rand.New(rand.NewPCG(seed, 7)))
+			is := certify(t, c, protecting("web", "api"), survival.Options{})
+			for _, loss := range is.Losses {
+				if !packable(c, loss.Zone) {
+					impossible++
+					require.Positive(t, loss.Waiting, "no packing exists after the loss of zone %s", loss.Zone)
+				}
+				if loss.Waiting > 0 {
+					broken++
+					continue
+				}
+				held++
+				for other := range int64(4) {
+					require.Empty(t, lose(t, c, loss.Zone, 100+other), "after the loss of zone %s with seed %d", loss.Zone, 100+other)
+				}
+			}
+		})
+	}
+	t.Logf("%d losses are survived, %d are not, of which %d have no packing", held, broken, impossible)
+	require.Positive(t, held)
+	require.Positive(t, broken)
+	require.Positive(t, impossible)
+}
+
+// random returns a cluster of three zones, rather full, with protected services web and api and other pods of the same or a lower
+// priority.
+func random(r *rand.Rand) *clitest.Cluster {
+	c := clitest.New()
+	var nodes []string
+	free := map[string]int{}
+	for _, zone := range []string{"a", "b", "c"} {
+		for i := range 1 + r.IntN(2) {
+			name := fmt.Sprintf("%s%d", zone, i)
+			free[name] = 4 + 2*r.IntN(3)
+			c.Node(name, zone, fmt.Sprint(free[name]), "64Gi")
+			nodes = append(nodes, name)
+		}
+	}
+	for _, app := range []string{"web", "api", "same", "batch"} {
+		cpu, low := 1+r.IntN(3), int32(10)
+		if app == "batch" {
+			low = 0
+		}
+		var on []string
+		for range r.IntN(5) {
+			if node := nodes[r.IntN(len(nodes))]; free[node] >= cpu {
+				free[node] -= cpu
+				on = append(on, node)
+			}
+		}
+		deploy(c, app, fmt.Sprint(cpu), priority(low), on...)
+	}
+	return c
+}
+
+// lose replays a loss once more, and returns the protected pods that wait.
+func lose(t *testing.T, c *clitest.Cluster, zone string, seed int64) []string {
+	t.Helper()
+	s, err := sim.New(t.Context(), c.Objects(), sim.Options{Now: clitest.Now, Seed: seed})
+	require.NoError(t, err)
+	defer s.Close()
+	s.Lose(func(node *v1.Node) bool { return node.Labels[v1.LabelTopologyZone] == zone })
+	require.NoError(t, s.Run(t.Context()))
+	var out []string
+	for _, pod := range sim.List[*v1.Pod](s) {
+		if app := pod.Labels["app"]; (app == "web" || app == "api") && pod.Spec.NodeName == "" {
+			out = append(out, pod.Name+": "+s.WhyWaits(pod))
+		}
+	}
+	return out
+}
+
+// packable reports whether the protected pods of a lost zone have any place in the others, however they are placed, if pods of a
+// lower priority go and all others stay.
+func packable(c *clitest.Cluster, zone string) bool {
+	free := map[string]int64{}
+	for _, node := range snapshot.List[*v1.Node](c.Snapshot) {
+		if node.Labels[v1.LabelTopologyZone] != zone {
+			free[node.Name] = node.Status.Allocatable.Cpu().Value()
+		}
+	}
+	var displaced []int64
+	for _, pod := range c.Pods() {
+		cpu := pod.Spec.Containers[0].Resources.Requests.Cpu().Value()
+		_, stays := free[pod.Spec.NodeName]
+		switch app := pod.Labels["app"]; {
+		case app == "batch":
+		case stays:
+			free[pod.Spec.NodeName] -= cpu
+		case app != "same":
+			displaced = append(displaced, cpu)
+		}
+	}
+	return pack(displaced, free)
+}
+
+func pack(pods []int64, free map[string]int64) bool {
+	if len(pods) == 0 {
+		return true
+	}
+	for node := range free {
+		if free[node] < pods[0] {
+			continue
+		}
+		free[node] -= pods[0]
+		fits := pack(pods[1:], free)
+		free[node] += pods[0]
+		if fits {
+			return true
+		}
+	}
+	return false
+}

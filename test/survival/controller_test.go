@@ -1,0 +1,305 @@
+package survival
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/yaml"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cmd/survival"
+	"zonewise.dev/manifests"
+	"zonewise.dev/sim"
+	"zonewise.dev/test/internal/apiserver"
+)
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
+	ctrllog.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// world is an API server with the nodes node-a, node-b and node-c of 4 CPUs, and the controller.
+type world struct {
+	*apiserver.Server
+	t *testing.T
+	// address is that of the controller's metrics.
+	address string
+}
+
+// TestController is the walk-through of docs/survival.md: a service of six has room after the loss of any zone, then batch work takes
+// the room, then the batch work has a lower priority and gives way.
+func TestController(t *testing.T) {
+	w := &world{Server: apiserver.Start(t), t: t}
+	w.InstallAPIs(t)
+	stop := w.startController()
+	documented := rows(t)
+	require.Len(t, documented, 3)
+
+	content, err := os.ReadFile(filepath.Join(w.Root, "examples", "zone-survival", "survival.yaml"))
+	require.NoError(t, err)
+	var asked v1alpha1.ZoneSurvival
+	require.NoError(t, yaml.UnmarshalStrict(content, &asked))
+	w.Make(t, &asked)
+	w.waitReason(v1alpha1.ReasonNoPods)
+
+	w.run("web", 0, "node-a", "node-a", "node-b", "node-b", "node-c", "node-c")
+	is := w.waitReason(v1alpha1.ReasonAllPlaced)
+	require.Equal(t, documented[0], row(is))
+	require.Equal(t, []string{"a", "b", "c"}, []string{is.Status.Losses[0].Zone, is.Status.Losses[1].Zone, is.Status.Losses[2].Zone})
+	require.Equal(t, "1", is.Status.Losses[0].Margin[0].Free.Cpu().String(), "of 4 CPUs in zone b three are taken, by one replica of zone a")
+	require.Equal(t, is.Generation, is.Status.ObservedGeneration)
+	w.waitMetric(`zonewise_survival_survives{zonesurvival="services"} 1`)
+	w.waitMetric(`zonewise_survival_margin_ratio{lost_zone="a",resource="cpu",zone="b",zonesurvival="services"} 0.25`)
+
+	batch := w.run("batch", 0, "node-a", "node-a", "node-b", "node-b", "node-c", "node-c")
+	is = w.waitReason(v1alpha1.ReasonPodsWait)
+	require.Equal(t, documented[1], row(is))
+	require.Equal(t, int64(2), is.Status.Losses[0].Waiting)
+	witness := is.Status.Losses[0].Witnesses[0]
+	require.Equal(t, []string{apiserver.Namespace, "web-0"}, []string{witness.Namespace, witness.Name})
+	require.Contains(t, witness.Why, "0/2 nodes are available: 2 Insufficient cpu")
+	w.waitMetric(`zonewise_survival_survives{zonesurvival="services"} 0`)
+
+	for _, pod := range batch {
+		require.NoError(t, w.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	}
+	w.run("batch", -10, "node-a", "node-a", "node-b", "node-b", "node-c", "node-c")
+	is = w.waitReason(v1alpha1.ReasonAllPlaced)
+	require.Equal(t, documented[2], row(is))
+
+	w.until("an event for each change", func() (bool, error) {
+		var events eventsv1.EventList
+		if err := w.List(t.Context(), &events, client.InNamespace(metav1.NamespaceDefault)); err != nil {
+			return false, err
+		}
+		var said []string
+		slices.SortFunc(events.Items, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
+		for _, e := range events.Items {
+			if e.Regarding.Kind == "ZoneSurvival" && e.Regarding.UID == asked.UID {
+				said = append(said, e.Type+" "+e.Reason)
+			}
+		}
+		return strings.Join(slices.Compact(said), ", ") == "Normal SurvivalUnknown, Normal Survives, Warning DoesNotSurvive, Normal Survives", nil
+	})
+	require.NotRegexp(t, `(?m)^(scheduler_|zonewise_(zonespread|reservecache|permitgate))`, w.metrics(), "figures of copies are not figures of the cluster")
+
+	// A wrong selector is an answer too, which names the field.
+	asked.Spec.Workloads[0].PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Is"}}}
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(&asked), is))
+	is.Spec = asked.Spec
+	require.NoError(t, w.Update(t.Context(), is))
+	is = w.waitReason(v1alpha1.ReasonInvalid)
+	require.Contains(t, is.Status.Conditions[0].Message, "spec.workloads[0].podSelector")
+
+	stop()
+	var lease coordinationv1.Lease
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: survival.LeaseName}, &lease))
+	require.Empty(t, *lease.Spec.HolderIdentity, "the lease is given back")
+
+	t.Run("bad objects", w.testBadObjects)
+}
+
+// testBadObjects: the API server refuses them, and names the field.
+func (w *world) testBadObjects(t *testing.T) {
+	for _, tc := range []struct{ name, spec, want string }{
+		{"neither zones nor zoneNames", `{workloads: [WEB], survive: {}}`, "spec.survive: exactly one of zones and zoneNames must be set"},
+		{"both", `{workloads: [WEB], survive: {zones: 1, zoneNames: [a]}}`, "spec.survive: exactly one of zones and zoneNames must be set"},
+		{"two zones at once", `{workloads: [WEB], survive: {zones: 2}}`, "spec.survive.zones: Invalid value: 2"},
+		{"no workload", `{workloads: [], survive: {zones: 1}}`, "spec.workloads"},
+		{"an empty selector", `{workloads: [{namespace: shop, podSelector: {}}], survive: {zones: 1}}`, "spec.workloads[*].podSelector: must not be empty"},
+		{"no namespace", `{workloads: [{podSelector: {matchLabels: {app: web}}}], survive: {zones: 1}}`, "spec.workloads[0].namespace"},
+		{"a zone twice", `{workloads: [WEB], survive: {zoneNames: [a, a]}}`, "spec.survive.zoneNames[1]: Duplicate value"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			spec := strings.ReplaceAll(tc.spec, "WEB", "{namespace: shop, podSelector: {matchLabels: {app: web}}}")
+			var s v1alpha1.ZoneSurvival
+			require.NoError(t, yaml.Unmarshal([]byte("{metadata: {name: bad}, spec: "+spec+"}"), &s))
+			if s.Spec.Workloads == nil {
+				s.Spec.Workloads = []v1alpha1.SurvivalWorkload{}
+			}
+			require.ErrorContains(t, w.Create(t.Context(), &s), tc.want)
+		})
+	}
+}
+
+// TestRules: the controller reads each kind that a copy of a cluster has, and no other. That it may do the rest that it does, and
+// that what it may read is enough, TestController shows.
+func TestRules(t *testing.T) {
+	var granted, needed []string
+	for _, rule := range rules(t) {
+		for _, r := range rule.Resources {
+			if slices.Equal(rule.Verbs, []string{"list", "watch"}) {
+				granted = append(granted, strings.TrimSuffix(r+"."+rule.APIGroups[0], "."))
+			} else {
+				require.Equal(t, []string{"zonesurvivals/status", "update"}, []string{r, strings.Join(rule.Verbs, ", ")})
+			}
+		}
+	}
+	for _, kind := range sim.Kinds() {
+		r, _ := sim.ResourceOf(kind)
+		needed = append(needed, r.String())
+	}
+	require.ElementsMatch(t, needed, granted)
+}
+
+func rules(t *testing.T) []rbacv1.PolicyRule {
+	t.Helper()
+	var role rbacv1.ClusterRole
+	content, err := manifests.FS.ReadFile("components/survival/clusterrole.yaml")
+	require.NoError(t, err)
+	require.NoError(t, yaml.UnmarshalStrict(content, &role))
+	return role.Rules
+}
+
+// startController runs the program with the permissions of the component. stop ends it, and waits.
+func (w *world) startController() (stop func()) {
+	w.t.Helper()
+	const user = "controller"
+	kubeconfig := w.User(w.t, user, rules(w.t))
+	content, err := manifests.FS.ReadFile("components/survival/roles.yaml")
+	require.NoError(w.t, err)
+	for document := range strings.SplitSeq(string(content), "\n---\n") {
+		role := &rbacv1.Role{}
+		require.NoError(w.t, yaml.UnmarshalStrict([]byte(document), role))
+		w.Make(w.t, role, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: role.Namespace, Name: role.Name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		})
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(w.t, err)
+	w.address = listener.Addr().String()
+	require.NoError(w.t, listener.Close())
+	cmd := survival.NewCommand()
+	cmd.SetArgs([]string{"--kubeconfig=" + kubeconfig, "--address=" + w.address, "--cpu-fraction=64", "--settle-time=100ms", "--replays=2"})
+	ctx, cancel := context.WithCancel(w.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- cmd.ExecuteContext(ctx) }()
+	stop = func() {
+		cancel()
+		<-done
+	}
+	w.t.Cleanup(cancel)
+	return stop
+}
+
+// run makes a ReplicaSet with running pods of 1 CPU on these nodes, and returns the pods.
+func (w *world) run(app string, priority int32, nodes ...string) []*corev1.Pod {
+	w.t.Helper()
+	labels := map[string]string{"app": app}
+	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none", Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+	}}}}
+	set := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace, GenerateName: app + "-"},
+		Spec: appsv1.ReplicaSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec},
+		},
+	}
+	w.Make(w.t, set)
+	if priority != 0 {
+		w.Make(w.t, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "low"}, Value: priority})
+	}
+	var pods []*corev1.Pod
+	for i, node := range nodes {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: apiserver.Namespace, Name: fmt.Sprintf("%s-%d", app, i), Labels: labels,
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))},
+			},
+			Spec: *spec.DeepCopy(),
+		}
+		pod.Spec.NodeName = node
+		if priority != 0 {
+			pod.Spec.PriorityClassName = "low"
+		}
+		w.Make(w.t, pod)
+		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &pod.CreationTimestamp}
+		require.NoError(w.t, w.Status().Update(w.t.Context(), pod))
+		pods = append(pods, pod)
+	}
+	return pods
+}
+
+// waitReason waits until the ZoneSurvival has the condition with a reason, for its newest spec.
+func (w *world) waitReason(reason string) *v1alpha1.ZoneSurvival {
+	w.t.Helper()
+	is := &v1alpha1.ZoneSurvival{}
+	w.until(reason, func() (bool, error) {
+		err := w.Get(w.t.Context(), client.ObjectKey{Name: "services"}, is)
+		c := meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionSurvives)
+		// Pods come one after the other, and each may change the answer.
+		var pods corev1.PodList
+		if err == nil {
+			err = w.List(w.t.Context(), &pods)
+		}
+		return c != nil && c.Reason == reason && is.Status.ObservedGeneration == is.Generation && is.Status.Snapshot.Pods == int64(len(pods.Items)), err
+	})
+	return is
+}
+
+func (w *world) until(what string, met func() (bool, error)) {
+	w.t.Helper()
+	err := wait.PollUntilContextTimeout(w.t.Context(), 50*time.Millisecond, 2*apiserver.Eventually, true, func(context.Context) (bool, error) { return met() })
+	require.NoError(w.t, err, what)
+}
+
+func (w *world) metrics() string {
+	response, err := http.Get("http://" + w.address + "/metrics")
+	require.NoError(w.t, err)
+	defer response.Body.Close()
+	content, err := io.ReadAll(response.Body)
+	require.NoError(w.t, err)
+	return string(content)
+}
+
+func (w *world) waitMetric(line string) {
+	w.t.Helper()
+	w.until(line, func() (bool, error) { return strings.Contains(w.metrics(), line+"\n"), nil })
+}
+
+// row is what "kubectl get zsv" shows of it, without the ages.
+func row(s *v1alpha1.ZoneSurvival) []string {
+	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionSurvives)
+	return []string{s.Name, string(c.Status), c.Reason, fmt.Sprint(s.Status.Pods), fmt.Sprint(s.Status.Waiting)}
+}
+
+// rows returns the rows that docs/survival.md shows, without the ages.
+func rows(t *testing.T) [][]string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(apiserver.Root(t), "docs", "survival.md"))
+	require.NoError(t, err)
+	var out [][]string
+	for line := range strings.Lines(string(content)) {
+		if fields := strings.Fields(line); len(fields) == 7 && fields[0] == "services" {
+			out = append(out, fields[:5])
+		}
+	}
+	return out
+}
