@@ -34,7 +34,6 @@ func (w *reservationWorld) waitAmounts(r *v1alpha1.ZoneReservation, held, used s
 // TestReservationOfAmounts: amounts are held on the nodes that the reservation names. Strangers are kept out, owners of different size use what
 // they lack, and a new scheduler knows of it. The amounts follow the spec, whatever is used.
 func TestReservationOfAmounts(t *testing.T) {
-	t.Parallel()
 	w := newReservationWorld(t)
 	w.addNodes("4", "a1", "b1")
 	r := w.reserve("survive", onNodes("a1", "3", "b1", "1"))

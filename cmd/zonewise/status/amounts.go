@@ -19,7 +19,7 @@ type Amount struct {
 	Desired string `json:"desired"`
 	// missing is desired less held, and percent how much of it is held.
 	missing resource.Quantity
-	percent int
+	percent int64
 }
 
 // Amounts are by resource. Places for pods are not among them: the reservation's numbers count these.
@@ -37,7 +37,7 @@ func amountsOf(a *v1alpha1.ReservationAmounts) Amounts {
 		held, used := a.Held[name], a.Used[name]
 		amount := Amount{Used: used.String(), Held: held.String(), Desired: desired.String(), percent: 100}
 		if held.Cmp(desired) < 0 {
-			amount.percent = int(100 * held.AsApproximateFloat64() / desired.AsApproximateFloat64())
+			amount.percent = int64(100 * held.AsApproximateFloat64() / desired.AsApproximateFloat64())
 			amount.missing = desired.DeepCopy()
 			amount.missing.Sub(held)
 		}
@@ -79,8 +79,8 @@ func (a Amounts) Missing() string {
 }
 
 // Percent is how much is held of the resource of which the smallest part is.
-func (a Amounts) Percent() int {
-	least := 100
+func (a Amounts) Percent() int64 {
+	least := int64(100)
 	for _, x := range a {
 		least = min(least, x.percent)
 	}

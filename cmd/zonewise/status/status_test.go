@@ -97,9 +97,9 @@ func TestAmounts(t *testing.T) {
 	zones := report.Reservations[0].Zones
 	require.Equal(t, "cpu 500m/1/3", zones[0].Amounts.Shares(0, 0, 0))
 	require.Equal(t, "2 cpu", zones[0].Amounts.Missing())
-	require.Equal(t, 33, zones[0].Amounts.Percent())
+	require.EqualValues(t, 33, zones[0].Amounts.Percent())
 	require.Empty(t, zones[1].Amounts.Missing())
-	require.Equal(t, 100, zones[1].Amounts.Percent())
+	require.EqualValues(t, 100, zones[1].Amounts.Percent())
 	var out bytes.Buffer
 	require.NoError(t, report.Text(&out, show.Style{}))
 	require.Contains(t, out.String(), "Reservations (slots or amounts used/held/desired in each zone)")
