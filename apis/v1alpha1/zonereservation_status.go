@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -16,9 +17,13 @@ type ZoneReservationStatus struct {
 	// +optional
 	LastUpdateTime metav1.MicroTime `json:"lastUpdateTime,omitzero"`
 
-	// Slots counts the slots of all zones together.
+	// Slots counts the slots of all zones together. If spec.nodes is set, it counts places for pods.
 	// +optional
 	Slots SlotCounts `json:"slots,omitzero"`
+
+	// Amounts are the sums over all nodes, if spec.nodes is set.
+	// +optional
+	Amounts ReservationAmounts `json:"amounts,omitzero"`
 
 	// Zones are the zones in which slots are desired or held, sorted by name.
 	// +optional
@@ -48,6 +53,19 @@ type SlotCounts struct {
 	Used int64 `json:"used"`
 }
 
+// ReservationAmounts are amounts of resources, places for pods among them as the resource "pods".
+type ReservationAmounts struct {
+	// Desired is what the reservation asks for.
+	// +optional
+	Desired v1.ResourceList `json:"desired,omitempty"`
+	// Held is what is held, used or unused.
+	// +optional
+	Held v1.ResourceList `json:"held,omitempty"`
+	// Used is what of it owners use.
+	// +optional
+	Used v1.ResourceList `json:"used,omitempty"`
+}
+
 // ReservationZoneStatus is one zone.
 type ReservationZoneStatus struct {
 	// Name is the zone's name.
@@ -57,8 +75,13 @@ type ReservationZoneStatus struct {
 
 	SlotCounts `json:",inline"`
 
+	// Amounts are the sums over the zone's nodes, if spec.nodes is set.
+	// +optional
+	Amounts ReservationAmounts `json:"amounts,omitzero"`
+
 	// Nodes are the nodes with slots, sorted by name. A node that is gone or not ready is listed while pods use slots
-	// there; the slots counts do not include these.
+	// there; the slots counts do not include these. If spec.nodes is set, nodes are listed that have consumers, or where something
+	// else is held than desired: all others hold what spec.nodes says.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5000
@@ -73,15 +96,38 @@ type ReservationNodeStatus struct {
 	Name string `json:"name"`
 	// Slots is how many slots are held on the node, used or unused.
 	// +optional
-	Slots int64 `json:"slots"`
+	Slots int64 `json:"slots,omitempty"`
 	// Used is how many of them owners use.
 	// +optional
-	Used int64 `json:"used"`
+	Used int64 `json:"used,omitempty"`
+	// Amounts are what is desired, held and used on the node, if spec.nodes is set.
+	// +optional
+	Amounts ReservationNodeAmounts `json:"amounts,omitzero"`
 	// Consumers are the UIDs of the pods that use the slots, the longest use first. A pod that uses n slots is listed n times.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5000
 	Consumers []types.UID `json:"consumers,omitempty"`
+}
+
+// ReservationNodeAmounts are the amounts of one node.
+type ReservationNodeAmounts struct {
+	ReservationAmounts `json:",inline"`
+	// Consumers are the pods that use a part of what is held, the longest use first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=5000
+	Consumers []ReservationConsumer `json:"consumers,omitempty"`
+}
+
+// ReservationConsumer is a pod that uses a part of an amount.
+type ReservationConsumer struct {
+	// UID is the pod's.
+	// +required
+	UID types.UID `json:"uid"`
+	// Amount is the part that it uses.
+	// +required
+	Amount v1.ResourceList `json:"amount"`
 }
 
 // The conditions of a ZoneReservation; it has ConditionAccepted as well.

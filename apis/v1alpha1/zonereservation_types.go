@@ -6,8 +6,8 @@ import (
 )
 
 // ZoneReservation holds capacity in zones for the pods of named owners, without placeholder pods. It holds a number
-// of slots, each as large as one pod of the owners. Other pods of the same or a lower priority may not use them. No
-// pod is evicted, not even when the reservation expires or is deleted.
+// of slots, each as large as one pod of the owners, or amounts on given nodes, of which owners of any size take what they lack. Other pods
+// of the same or a lower priority may not use them. No pod is evicted, not even when the reservation expires or is deleted.
 //
 // A pod that several reservations select belongs to the oldest of them, by creationTimestamp and then by name.
 //
@@ -48,7 +48,13 @@ type ZoneReservationList struct {
 
 // ZoneReservationSpec says what to hold.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.zones) && size(self.zones) > 0) != has(self.slots)",message="spec: exactly one of zones and slots must be set",reason="FieldValueInvalid"
+// +kubebuilder:validation:XValidation:rule="[has(self.zones) && size(self.zones) > 0, has(self.slots), has(self.nodes) && size(self.nodes) > 0].filter(x, x).size() == 1",message="spec: exactly one of zones, slots and nodes must be set",reason="FieldValueInvalid"
+// +kubebuilder:validation:XValidation:rule="has(self.slot) || has(self.nodes)",message="must be set, except with nodes",reason="FieldValueRequired",fieldPath=".slot"
+// +kubebuilder:validation:XValidation:rule="!has(self.slot) || !has(self.nodes)",message="must not be set with nodes, which have amounts instead",reason="FieldValueForbidden",fieldPath=".slot"
+// +kubebuilder:validation:XValidation:rule="!has(self.slotsPerNode) || !has(self.nodes)",message="must not be set with nodes",reason="FieldValueForbidden",fieldPath=".slotsPerNode"
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode == 'Headroom' || !has(self.nodes)",message="must be Headroom with nodes",reason="FieldValueInvalid",fieldPath=".mode"
+// +kubebuilder:validation:XValidation:rule="!has(self.ownerPolicy) || self.ownerPolicy == 'Preferred' || !has(self.nodes)",message="must be Preferred with nodes",reason="FieldValueInvalid",fieldPath=".ownerPolicy"
+// +kubebuilder:validation:XValidation:rule="!has(self.onZoneLoss) || self.onZoneLoss == 'Shift' || !has(self.nodes)",message="must not be set with nodes",reason="FieldValueForbidden",fieldPath=".onZoneLoss"
 // +kubebuilder:validation:XValidation:rule="!has(self.zones) || self.zones.map(z, z.slots).sum() <= 5000",message="spec.zones: a reservation has at most 5000 slots in all",reason="FieldValueInvalid"
 type ZoneReservationSpec struct {
 	// Owners select the pods for which capacity is held. A pod that one entry selects is an owner.
@@ -58,9 +64,9 @@ type ZoneReservationSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	Owners []ReservationOwner `json:"owners"`
 
-	// Slot is the size of one slot, and the nodes on which it may be.
-	// +required
-	Slot ReservationSlot `json:"slot"`
+	// Slot is the size of one slot, and the nodes on which it may be. It must be set with zones and with slots.
+	// +optional
+	Slot ReservationSlot `json:"slot,omitzero"`
 
 	// Mode says when an owner uses a slot. Headroom, the default: an owner uses free capacity first, and a
 	// slot only if it fits nowhere else, so slots remain for times when capacity is short. Guarantee: an owner uses a
@@ -75,7 +81,7 @@ type ZoneReservationSpec struct {
 	// +kubebuilder:default=Preferred
 	OwnerPolicy ReservationOwnerPolicy `json:"ownerPolicy,omitempty"`
 
-	// Zones says how many slots are held in each of the listed zones. Either zones or slots must be set.
+	// Zones says how many slots are held in each of the listed zones. One of zones, slots and nodes must be set.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -83,12 +89,21 @@ type ZoneReservationSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Zones []ReservationZone `json:"zones,omitempty"`
 
-	// Slots is how many slots are held in total, spread evenly over the zones of the cluster. Either zones or slots
+	// Slots is how many slots are held in total, spread evenly over the zones of the cluster. One of zones, slots and nodes
 	// must be set.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=5000
 	Slots *int32 `json:"slots,omitempty"`
+
+	// Nodes are the nodes on which amounts are held, and how much. One of zones, slots and nodes must be set. An owner uses
+	// free capacity first, and takes of the amount what it lacks; that is held again when it leaves. Room that is missing is collected as it
+	// becomes free. The amounts may be changed at any time: what owners use is not affected.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=5000
+	Nodes []ReservationNode `json:"nodes,omitempty"`
 
 	// SlotsPerNode is the most slots that a node may have; owners that run there outside of slots count, too. Set it to 1
 	// if owners may not share a node. By default a node has as many as fit.
@@ -175,6 +190,29 @@ type ReservationZone struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=5000
 	Slots int32 `json:"slots"`
+}
+
+// ReservationNode is the amount that is held on one node.
+type ReservationNode struct {
+	// Name is the node's name. No node may be named twice.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// Amount is what is held: cpu, memory, ephemeral-storage, huge pages or extended resources. Quantities of 0 are ignored.
+	// +required
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=12
+	// +kubebuilder:validation:XValidation:rule="!('pods' in self)",message="spec.nodes[*].amount: pods must not be set: places for pods are in pods"
+	Amount v1.ResourceList `json:"amount"`
+
+	// Pods is how many places for pods are held with the amount.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=5000
+	Pods int32 `json:"pods,omitempty"`
 }
 
 // ReservationMode says when an owner uses a slot.

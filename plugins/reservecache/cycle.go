@@ -33,12 +33,12 @@ type cycleData struct {
 	elsewhere *elsewhere
 	// probing means that the data is elsewhere's own: a node that is not of the kind that is looked for is refused.
 	probing bool
-	// nominated are the slots that pods will use which are nominated to nodes. It belongs to a copy of the data.
+	// nominated is what pods will use of holds which are nominated to nodes. It belongs to a copy of the data.
 	nominated map[string][]holds.Taken
-	// rehearsed are the slots that other members of a native pod group use in the placement that is tried; nil outside
+	// rehearsed is what other members of a native pod group use of holds in the placement that is tried; nil outside
 	// of pod-group cycles.
 	rehearsed *rehearsal
-	// choices are how many slots the pod would use on each node; nil for a pod that owns none.
+	// choices are what the pod would use of holds on each node; nil for a pod that owns none.
 	choices *choices
 	// refused is set once holds have kept the pod off a node.
 	refused *atomic.Bool
@@ -58,7 +58,7 @@ func read(state fwk.CycleState) *cycleData {
 	return d
 }
 
-// takenOn are the slots on a node that are used without being recorded.
+// takenOn is what is used of holds on a node without being recorded.
 func (d *cycleData) takenOn(node string) []holds.Taken {
 	nominated, rehearsed := d.nominated[node], d.rehearsed.on(node)
 	switch {
@@ -77,28 +77,32 @@ func (d *cycleData) question(node string, allocatable, requested *ledger.Resourc
 	}
 }
 
-// choices are how many slots a pod would use on each node, as Filter last found.
+// choices are what a pod would use of holds on each node, as Filter last found.
 type choices struct {
-	mu    sync.Mutex // guards slots
-	slots map[string]int
+	mu    sync.Mutex // guards parts
+	parts map[string]ledger.Resources
 }
 
-func (c *choices) set(node string, slots int) {
+func (c *choices) set(node string, part ledger.Resources) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.slots[node] = slots
+	if part.IsZero() {
+		delete(c.parts, node)
+		return
+	}
+	c.parts[node] = part
 }
 
-func (c *choices) get(node string) int {
+func (c *choices) get(node string) ledger.Resources {
 	if c == nil {
-		return 0
+		return ledger.Resources{}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.slots[node]
+	return c.parts[node]
 }
 
-// rehearsal has the slots that the members of a pod group use in one tried placement. It is kept in the placement's state,
+// rehearsal has what the members of a pod group use of holds in one tried placement. It is kept in the placement's state,
 // so that each member finds what the ones before it have left. Reserve and Unreserve change it while no Filter runs.
 type rehearsal struct {
 	byNode atomic.Pointer[map[string][]holds.Taken]
@@ -117,8 +121,8 @@ func (r *rehearsal) on(node string) []holds.Taken {
 	return nil
 }
 
-// set has a pod use that many slots on a node, and none elsewhere.
-func (r *rehearsal) set(pod types.UID, node string, claim types.UID, slots int) {
+// set has a pod use a part of a claim on a node, and nothing elsewhere.
+func (r *rehearsal) set(pod types.UID, node string, claim types.UID, part ledger.Resources) {
 	next := map[string][]holds.Taken{}
 	if byNode := r.byNode.Load(); byNode != nil {
 		for name, taken := range *byNode {
@@ -127,8 +131,8 @@ func (r *rehearsal) set(pod types.UID, node string, claim types.UID, slots int) 
 			}
 		}
 	}
-	if slots > 0 {
-		next[node] = append(next[node], holds.Taken{Claim: claim, Pod: pod, Slots: slots})
+	if !part.IsZero() {
+		next[node] = append(next[node], holds.Taken{Claim: claim, Pod: pod, Took: part})
 	}
 	r.byNode.Store(&next)
 }
@@ -179,7 +183,7 @@ func pinned(pod *v1.Pod) bool {
 	return len(terms) > 0
 }
 
-// askerFor returns the claim whose slots a pod may use, and how. The owner is nil if the pod belongs to no reservation.
+// askerFor returns the claim that a pod may use, and how. The owner is nil if the pod belongs to no reservation.
 func (r *running) askerFor(pod *v1.Pod) (holds.Asker, *serve.Owner) {
 	asker := holds.Asker{Priority: schedulingv1.PodPriority(pod)}
 	if ignoresHolds(pod) {

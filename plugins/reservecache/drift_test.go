@@ -230,12 +230,12 @@ func (f *driftFixture) lasting(info fwk.NodeInfo) string {
 // TestAConsumerThatIsAwayIsDrift: its slot is taken for used by nobody.
 func TestAConsumerThatIsAwayIsDrift(t *testing.T) {
 	f := newDriftFixture()
-	f.holds.SetClaim(holds.Claim{UID: "web", Name: "web", Slot: ledger.Resources{MilliCPU: 1000}})
-	f.holds.Change("web", []holds.Change{{Node: "n1", Add: 2}})
+	f.holds.SetClaim(web)
+	f.holds.Change("web", []holds.Change{{Node: "n1", Add: web.Slots(2)}})
 	info := snapshotOf(1, f.node, makePod("p", "n1"))
-	require.NoError(t, f.holds.Take("p", "n1", "web", 1, nil))
+	require.NoError(t, f.holds.Take("p", "n1", "web", web.Slots(1), nil))
 	require.Empty(t, f.lasting(info))
-	require.NoError(t, f.holds.Take("gone", "n1", "web", 1, nil))
+	require.NoError(t, f.holds.Take("gone", "n1", "web", web.Slots(1), nil))
 	require.Equal(t, "a pod that uses a slot on the node is not there: gone", f.lasting(info), "though neither side has changed")
 	f.holds.Leave("gone", "")
 	require.Empty(t, f.lasting(info))

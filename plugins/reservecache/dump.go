@@ -17,6 +17,7 @@ import (
 
 	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/plugins/reservecache/placement"
 )
 
 // dumper writes the ledger to the log on the signal on which kube-scheduler dumps its own cache, and
@@ -80,13 +81,24 @@ func describeHolds(n *holds.NodeHolds) string {
 	lines := make([]string, 0, len(n.Holds))
 	for i := range n.Holds {
 		h := &n.Holds[i]
-		words := []string{fmt.Sprintf("%s: %d slots", h.Claim.Name, h.Amount.Pods)}
-		for _, c := range h.Consumers {
-			words = append(words, fmt.Sprintf("uid=%s uses %d", c.UID, c.Took.Pods))
+		words := []string{h.Claim.Name + ": " + describePart(h.Claim, &h.Amount)}
+		if !h.Claim.Amounts {
+			words = append(words, "slots")
+		}
+		for j := range h.Consumers {
+			words = append(words, fmt.Sprintf("uid=%s uses %s", h.Consumers[j].UID, describePart(h.Claim, &h.Consumers[j].Took)))
 		}
 		lines = append(lines, strings.Join(words, " "))
 	}
 	return strings.Join(lines, ", ")
+}
+
+// describePart describes a part of what a claim holds: a number of slots, or an amount.
+func describePart(claim *holds.Claim, part *ledger.Resources) string {
+	if claim.Amounts {
+		return placement.Words(part)
+	}
+	return fmt.Sprint(part.Pods)
 }
 
 // Compare compares the ledger with what the informers of the scheduler hold at this moment, and returns
@@ -119,8 +131,8 @@ func compareConsumers(dump ledger.Dump, h *holds.Holds) []string {
 	for _, claim := range h.Claims() {
 		status, _ := h.Status(claim)
 		for _, n := range status.Nodes {
-			for _, uid := range n.Consumers {
-				if known[uid].Node != n.Node {
+			for i := range n.Consumers {
+				if uid := n.Consumers[i].UID; known[uid].Node != n.Node {
 					differences = append(differences, fmt.Sprintf("pod %s uses a slot of %s on node %s, where the ledger does not have it", uid, status.Claim.Name, n.Node))
 				}
 			}

@@ -53,8 +53,8 @@ func TestCompareBeforeAnyProfile(t *testing.T) {
 func TestCompareFindsConsumersThatAreAway(t *testing.T) {
 	f := newFixture(t, nil, makeNode("n1"), makePod("p", "n1")).start(t)
 	f.hold(web, 2)
-	require.NoError(t, f.shared.Holds().Take("p", "n1", "web", 1, nil))
-	require.NoError(t, f.shared.Holds().Take("q", "n1", "web", 1, nil))
+	require.NoError(t, f.shared.Holds().Take("p", "n1", "web", web.Slots(1), nil))
+	require.NoError(t, f.shared.Holds().Take("q", "n1", "web", web.Slots(1), nil))
 	differences, err := f.shared.Compare()
 	require.NoError(t, err)
 	require.Equal(t, []string{"pod q uses a slot of ZoneReservation web on node n1, where the ledger does not have it"}, differences)

@@ -18,7 +18,7 @@ const (
 	ErrReasonHeldFor = "node(s) had room only in what is held for "
 	// ErrReasonNoSlot is followed by the name of the reservation of which the pod needs a slot.
 	ErrReasonNoSlot = "node(s) had no unused slot of "
-	// ErrReasonFreeElsewhere: the pod owns a slot here and does not need it.
+	// ErrReasonFreeElsewhere: the pod owns a slot, or an amount, here and does not need it.
 	ErrReasonFreeElsewhere = "node(s) had room only in the pod's own slots, and others had free room"
 	// ErrReasonSlotElsewhere: the pod owns a slot on another node, and uses it first.
 	ErrReasonSlotElsewhere = "node(s) had no slot of the pod's own, and others had one"
@@ -58,13 +58,13 @@ func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, in
 		return nil
 	}
 	if !d.probing {
-		d.choices.set(name, verdict.Slots)
+		d.choices.set(name, verdict.Takes)
 	}
 	var reason string
 	switch {
-	case d.asker.Use == holds.UseLast && verdict.Slots > 0:
+	case d.asker.Use == holds.UseLast && verdict.Uses():
 		reason = ErrReasonFreeElsewhere
-	case d.asker.Use == holds.UseFirst && verdict.Slots == 0:
+	case d.asker.Use == holds.UseFirst && !verdict.Uses():
 		reason = ErrReasonSlotElsewhere
 	default:
 		return nil

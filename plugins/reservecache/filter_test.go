@@ -20,12 +20,12 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-var web = holds.Claim{UID: "web", Name: "ZoneReservation web", Slot: ledger.Resources{MilliCPU: 1000}}
+var web = holds.Claim{UID: "web", Name: "ZoneReservation web", Slot: ledger.Resources{MilliCPU: 1000, Pods: 1}}
 
 // hold has slots of one CPU held on n1, which has eight CPUs.
 func (f *fixture) hold(claim holds.Claim, slots int) {
 	f.shared.Holds().SetClaim(claim)
-	f.shared.Holds().Change(claim.UID, []holds.Change{{Node: "n1", Add: slots}})
+	f.shared.Holds().Change(claim.UID, []holds.Change{{Node: "n1", Add: claim.Slots(slots)}})
 }
 
 // reserving is a fixture with n1 and a reservation of slots for pods with the label app: web.
@@ -115,7 +115,7 @@ func TestFilterTellsPreemptionWhereToLook(t *testing.T) {
 	require.Equal(t, fwk.UnschedulableAndUnresolvable, f.filter(t, high).Code())
 
 	// The victim's slot is held, too, once it is gone.
-	require.NoError(t, f.shared.Holds().Take("victim", "n1", "web", 1, nil))
+	require.NoError(t, f.shared.Holds().Take("victim", "n1", "web", web.Slots(1), nil))
 	require.Equal(t, fwk.UnschedulableAndUnresolvable, f.filter(t, high, makePod("victim", "n1")).Code())
 }
 
@@ -184,7 +184,7 @@ func TestTwoPodsNeverWinTheSameSlot(t *testing.T) {
 	require.False(t, f.shared.Ledger().IsAssumedPod("two"))
 	got, uses := f.shared.Holds().ConsumerOf("one")
 	require.True(t, uses)
-	require.Equal(t, holds.Consumption{Claim: "web", Node: "n1", Slots: 1}, got)
+	require.Equal(t, holds.Consumption{Claim: "web", Node: "n1", Took: web.Slots(1)}, got)
 
 	// The first one's binding fails: the slot is the second one's.
 	f.plugin.Unreserve(t.Context(), first, owner("one"), "n1")
@@ -199,7 +199,7 @@ func TestADeletionBetweenAssumeAndTakeLeavesNothing(t *testing.T) {
 	f.hold(web, 1)
 	require.NoError(t, f.shared.Ledger().AssumePod(makePod("p", ""), "n1", t0))
 	f.shared.Ledger().RemovePod("p")
-	require.NoError(t, f.shared.Holds().Take("p", "n1", "web", 1, nil))
+	require.NoError(t, f.shared.Holds().Take("p", "n1", "web", web.Slots(1), nil))
 	f.plugin.Unreserve(t.Context(), &cycleState{}, makePod("p", ""), "n1")
 	_, uses := f.shared.Holds().ConsumerOf("p")
 	require.False(t, uses)
@@ -285,7 +285,7 @@ func TestKept(t *testing.T) {
 	}
 	require.Equal(t, []int64{2001, 1, 3}, kept(makePod("p", "")))
 	require.Equal(t, []int64{1, 1, 1}, kept(owner("o")))
-	require.NoError(t, f.shared.Holds().Take("o", "n1", "web", 1, nil))
+	require.NoError(t, f.shared.Holds().Take("o", "n1", "web", web.Slots(1), nil))
 	require.Equal(t, []int64{1001, 1, 2}, kept(makePod("p", ""), makePod("o", "n1")))
 	require.Equal(t, []int64{2001, 1, 3}, kept(makePod("p", "")), "the consumer is a victim in somebody's search")
 	other := snapshotOf(1, makeNode("n2"))
@@ -335,7 +335,7 @@ func TestHintsAreForThoseWhomRoomWasMadeFor(t *testing.T) {
 func TestFilterAllocatesNothing(t *testing.T) {
 	f := newFixture(t, nil, makeNode("n1")).start(t)
 	f.hold(web, 4)
-	require.NoError(t, f.shared.Holds().Take("pod-0", "n1", "web", 1, nil))
+	require.NoError(t, f.shared.Holds().Take("pod-0", "n1", "web", web.Slots(1), nil))
 	info := snapshotOf(1, makeNode("n1"), onN1(3, 0)...)
 	data := &cycleData{request: ledger.Resources{MilliCPU: 1000, Pods: 1}, refused: &atomic.Bool{}}
 	f.plugin.running.view.Update()

@@ -76,7 +76,7 @@ func TestAConsumerIsOneUntilItsPodIsGone(t *testing.T) {
 			nodes.OnAdd(makeNode("n1"), true)
 			f.hold(web, 1)
 			pods.OnAdd(makePod("p", "n1"), true)
-			require.NoError(t, f.shared.Holds().Take("p", "n1", "web", 1, nil))
+			require.NoError(t, f.shared.Holds().Take("p", "n1", "web", web.Slots(1), nil))
 			running := makePod("p", "n1")
 			running.Status.Phase = v1.PodRunning
 			pods.OnUpdate(makePod("p", "n1"), running)

@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/ledger"
 )
 
 // PreFilter holds the cycle back until the ledger has seen the cluster and the slots of the reservations are placed,
@@ -45,7 +46,7 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 		elsewhere: &elsewhere{state: state, nodes: nodes}, rehearsed: rehearsalOf(state), refused: &atomic.Bool{},
 	}
 	if owner != nil {
-		d.choices = &choices{slots: map[string]int{}}
+		d.choices = &choices{parts: map[string]ledger.Resources{}}
 	}
 	state.Write(stateKey, d)
 	return nil, nil
@@ -79,7 +80,7 @@ func (p *ReserveCache) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod
 		Who: &asker, Request: &request, Allocatable: &allocatable, Requested: &requested, Taken: d.takenOn(name),
 		Present: func(uid types.UID) bool { return uid != pod.UID && pods.has(uid) },
 	})
-	if verdict.Slots == 0 {
+	if !verdict.Uses() {
 		return nil
 	}
 	changed := *d
@@ -87,7 +88,7 @@ func (p *ReserveCache) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod
 	if changed.nominated == nil {
 		changed.nominated = map[string][]holds.Taken{}
 	}
-	changed.nominated[name] = append(slices.Clone(d.nominated[name]), holds.Taken{Claim: owner.Claim, Pod: pod.UID, Slots: verdict.Slots})
+	changed.nominated[name] = append(slices.Clone(d.nominated[name]), holds.Taken{Claim: owner.Claim, Pod: pod.UID, Took: verdict.Takes})
 	state.Write(stateKey, &changed)
 	return nil
 }

@@ -11,12 +11,13 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/ledger"
 )
 
 // errHeld means that a node has room for a pod only in slots that the pod may not use.
 var errHeld = errors.New("the room is held")
 
-// Reserve assumes the pod on the node, in as many slots as Filter found that it needs or prefers. It checks again
+// Reserve assumes the pod on the node, with what Filter found that it needs or prefers of its claim. It checks again
 // with slots that were placed or used since PreFilter. It fails with an error, so that the pod is retried, if the room is now
 // held, or if the ledger already has the pod, which was bound while it was being scheduled.
 //
@@ -30,11 +31,12 @@ func (p *ReserveCache) Reserve(ctx context.Context, state fwk.CycleState, pod *v
 		}
 		return nil
 	}
-	claim, slots, present, err := p.admit(d, pod, nodeName)
-	// The slots come first: until the ledger has the pod they count as unused, and are in no pod's way. A pod that was on the
-	// node without its slots would make the node look too full for the moment.
-	if err == nil && slots > 0 {
-		err = r.holds.Take(pod.UID, nodeName, claim, slots, present)
+	claim, part, present, err := p.admit(d, pod, nodeName)
+	uses := !part.IsZero()
+	// The hold comes first: until the ledger has the pod its part counts as unused, and is in no pod's way. A pod that was on the
+	// node without its part would make the node look too full for the moment.
+	if err == nil && uses {
+		err = r.holds.Take(pod.UID, nodeName, claim, part, present)
 	}
 	if err != nil {
 		reserveConflicts.Inc()
@@ -44,52 +46,52 @@ func (p *ReserveCache) Reserve(ctx context.Context, state fwk.CycleState, pod *v
 		p.leave(pod.UID, nodeName)
 		return fwk.AsStatus(err)
 	}
-	if r.waiting.Placed(pod.UID, nodeName) || slots > 0 {
+	if r.waiting.Placed(pod.UID, nodeName) || uses {
 		r.server.Kick()
 	}
-	if slots > 0 {
-		klog.FromContext(ctx).V(3).Info("Pod takes held slots", "pod", klog.KObj(pod), "node", klog.KRef("", nodeName), "slots", slots, "claim", claim)
+	if uses {
+		klog.FromContext(ctx).V(3).Info("Pod takes held capacity", "pod", klog.KObj(pod), "node", klog.KRef("", nodeName), "part", part, "claim", claim)
 	}
 	return nil
 }
 
-// admit returns how many slots of which claim the pod uses on the node, and which pods the cycle sees there. It must be called
+// admit returns what the pod uses on the node, and of which claim, and which pods the cycle sees there. It must be called
 // within the scheduling cycle.
-func (p *ReserveCache) admit(d *cycleData, pod *v1.Pod, nodeName string) (claim types.UID, slots int, present holds.Present, err error) {
+func (p *ReserveCache) admit(d *cycleData, pod *v1.Pod, nodeName string) (claim types.UID, part ledger.Resources, present holds.Present, err error) {
 	r := p.running
 	if d == nil {
 		asker, owner := r.askerFor(pod)
 		if asker.IgnoreHolds || !r.view.Stale(nodeName) {
-			return "", 0, nil, nil
+			return "", part, nil, nil
 		}
 		d = &cycleData{asker: asker, owner: owner, request: r.ledger.Requests(pod)}
 	}
-	slots = d.choices.get(nodeName)
-	if slots == 0 && !r.view.Stale(nodeName) {
-		return "", 0, nil, nil
+	part = d.choices.get(nodeName)
+	if part.IsZero() && !r.view.Stale(nodeName) {
+		return "", part, nil, nil
 	}
 	// What was rehearsed with other members was found with these on the node, of which the snapshot shows nothing now.
 	if d.rehearsed != nil {
-		return d.asker.Claim, slots, nil, nil
+		return d.asker.Claim, part, nil, nil
 	}
 	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
 	if err != nil {
-		return "", 0, nil, fmt.Errorf("it is not in the snapshot: %w", err)
+		return "", part, nil, fmt.Errorf("it is not in the snapshot: %w", err)
 	}
 	present = podsOf(info.GetPods()).has
 	if !r.view.Stale(nodeName) {
-		return d.asker.Claim, slots, present, nil
+		return d.asker.Claim, part, present, nil
 	}
 	allocatable, requested := amounts(info.GetAllocatable()), requestedOf(info)
 	question := d.question(nodeName, &allocatable, &requested, present)
 	verdict := r.holds.Node(nodeName).Fit(&question)
 	switch {
 	case verdict.Fits:
-		return d.asker.Claim, verdict.Slots, present, nil
+		return d.asker.Claim, verdict.Takes, present, nil
 	case verdict.By != nil:
-		return "", 0, nil, fmt.Errorf("%w for %s: %s", errHeld, verdict.By.Name, verdict.Lacks)
+		return "", part, nil, fmt.Errorf("%w for %s: %s", errHeld, verdict.By.Name, verdict.Lacks)
 	default:
-		return "", 0, nil, holds.ErrNoSlot
+		return "", part, nil, holds.ErrUsed
 	}
 }
 
@@ -99,7 +101,7 @@ func (p *ReserveCache) Unreserve(ctx context.Context, state fwk.CycleState, pod 
 	r := p.running
 	if state.IsPodGroupSchedulingCycle() {
 		if d := read(state); d != nil && d.rehearsed != nil {
-			d.rehearsed.set(pod.UID, "", "", 0)
+			d.rehearsed.set(pod.UID, "", "", ledger.Resources{})
 		}
 		return
 	}
@@ -111,7 +113,7 @@ func (p *ReserveCache) Unreserve(ctx context.Context, state fwk.CycleState, pod 
 	}
 }
 
-// leave ends the use of slots on a node by a pod that is not there, and reports whether it used any.
+// leave ends the use of holds on a node by a pod that is not there, and reports whether it used any.
 func (p *ReserveCache) leave(uid types.UID, nodeName string) bool {
 	if is, known := p.running.ledger.GetPod(uid); known && is.Node == nodeName {
 		return false

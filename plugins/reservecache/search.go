@@ -79,7 +79,7 @@ func (p *ReserveCache) betterNodes(d *cycleData, nodes []fwk.NodeInfo) []fwk.Nod
 		name := info.Node().Name
 		question := d.question(name, &allocatable, &requested, podsOf(info.GetPods()).has)
 		verdict := p.running.view.Node(name).Fit(&question)
-		if verdict.Fits && (verdict.Slots > 0) == (d.asker.Use == holds.UseFirst) {
+		if verdict.Fits && verdict.Uses() == (d.asker.Use == holds.UseFirst) {
 			better = append(better, info)
 		}
 	}

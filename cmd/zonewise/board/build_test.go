@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,6 +83,17 @@ func TestStory(t *testing.T) {
 	require.Equal(t, "Deployment shop/web", pod.Workload)
 	require.Equal(t, "0/6 nodes are available: policy shop/web: zone a holds 2 of 7", pod.Why.Said)
 	require.Contains(t, pod.Why.Next[0], "in zone a: without ZoneSpreadPolicy shop/web, or with fewer of its pods in the zone")
+}
+
+func TestAmounts(t *testing.T) {
+	c := clitest.Story()
+	r := c.Amounts("survive", "web", map[string]string{"node-a1": "1", "node-b1": "1"})
+	r.Status.Zones[1].Amounts.Held = nil
+	p := pageOf(t, c, Options{})
+	at := slices.IndexFunc(p.Reservations.Rows, func(r Reservation) bool { return r.Name == "survive" })
+	require.Equal(t, Share{Text: "cpu 0/1/1", Percent: 100, Tone: Good}, p.Reservations.Rows[at].Cells[0])
+	require.Equal(t, Share{Text: "cpu 0/0/1", State: "1 cpu missing", Tone: Mild}, p.Reservations.Rows[at].Cells[1])
+	require.Contains(t, htmlOf(t, p), "1 cpu missing")
 }
 
 func TestNamespaceRestrictsAllButZonesAndReservations(t *testing.T) {

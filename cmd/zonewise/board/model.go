@@ -166,7 +166,7 @@ type Reservations struct {
 type Reservation struct {
 	Name, Mode string
 	State      Badge
-	// Used, Held and Desired count slots.
+	// Used, Held and Desired count slots, or places for pods if amounts are held.
 	Used, Held, Desired int64
 	Cells               []Share
 	Message             string

@@ -151,8 +151,13 @@ func (b *builder) reservations(all []status.Reservation) {
 		}
 		shares := map[string]Share{}
 		for _, z := range s.Zones {
-			share := Share{Text: fmt.Sprintf("%d/%d/%d", z.Used, z.Held, z.Desired), Percent: percent(z.Held, z.Desired), Tone: Good}
-			if z.Held < z.Desired {
+			share := Share{Text: z.Amounts.Shares(z.Used, z.Held, z.Desired), Percent: percent(z.Held, z.Desired), Tone: Good}
+			if len(z.Amounts) > 0 {
+				share.Percent = z.Amounts.Percent()
+				if missing := z.Amounts.Missing(); missing != "" {
+					share.Tone, share.State = Mild, missing+" missing"
+				}
+			} else if z.Held < z.Desired {
 				share.Tone, share.State = Mild, show.Plural(int(z.Desired-z.Held), "slot")+" missing"
 			}
 			shares[status.Name(z.Name)] = share

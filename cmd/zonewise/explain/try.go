@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/internal/amount"
@@ -235,22 +236,31 @@ func (e *examination) lessOf(n *sim.NodeAnswer) []change {
 	return out
 }
 
-// withoutHolds removes the reservations of others that hold slots on a node.
+// withoutHolds removes the reservations of others that hold something on a node.
 func (e *examination) withoutHolds(n *sim.NodeAnswer) []change {
 	var out []change
 	if n.Refusal.Plugin != "ReserveCache" {
 		return nil
 	}
 	for _, r := range reservations(e.sim) {
-		for _, z := range r.Status.Zones {
-			for _, held := range z.Nodes {
-				if held.Name == n.Node.Name && !owns(r, e.pod) {
-					out = append(out, change{words: "without the slots that ZoneReservation " + r.Name + " holds", without: r})
-				}
-			}
+		if what := heldOn(r, n.Node.Name); what != "" && !owns(r, e.pod) {
+			out = append(out, change{words: "without the " + what + " that ZoneReservation " + r.Name + " holds", without: r})
 		}
 	}
 	return out
+}
+
+// heldOn says what a reservation holds on a node; empty if nothing. The status leaves out nodes on which all amounts are held.
+func heldOn(r *v1alpha1.ZoneReservation, node string) string {
+	if slices.ContainsFunc(r.Spec.Nodes, func(n v1alpha1.ReservationNode) bool { return n.Name == node }) {
+		return "amounts"
+	}
+	for i := range r.Status.Zones {
+		if slices.ContainsFunc(r.Status.Zones[i].Nodes, func(n v1alpha1.ReservationNodeStatus) bool { return n.Name == node }) {
+			return "slots"
+		}
+	}
+	return ""
 }
 
 func tolerating(node *corev1.Node) []change {

@@ -62,7 +62,7 @@ type Gang struct {
 	Broken bool   `json:"broken"`
 }
 
-// Reservation says what happens to slots, by the status.
+// Reservation says what happens to slots, or to places for pods if amounts are held, by the status.
 type Reservation struct {
 	Name   string `json:"name"`
 	Before int64  `json:"unusedBefore"`
@@ -175,6 +175,11 @@ func (p *play) compareReservations(before, after *census.Census) {
 				if after.Node(node.Name) == nil {
 					row.Lost += node.Slots - node.Used
 				}
+			}
+		}
+		for i := range was.Spec.Nodes {
+			if n := &was.Spec.Nodes[i]; after.Node(n.Name) == nil {
+				row.Lost += int64(max(1, n.Pods))
 			}
 		}
 		row.Broken = row.Lost > 0 && row.Held < was.Status.Slots.Held

@@ -78,7 +78,7 @@ type PolicyZone struct {
 	State   string `json:"state,omitempty"`
 }
 
-// Reservation is one ZoneReservation.
+// Reservation is one ZoneReservation. Its numbers count slots or, if it holds amounts, places for pods.
 type Reservation struct {
 	Name    string            `json:"name"`
 	State   string            `json:"state"`
@@ -86,16 +86,18 @@ type Reservation struct {
 	Desired int64             `json:"desired"`
 	Held    int64             `json:"held"`
 	Used    int64             `json:"used"`
+	Amounts Amounts           `json:"amounts,omitempty"`
 	Zones   []ReservationZone `json:"zones"`
 	Message string            `json:"message,omitempty"`
 }
 
 // ReservationZone says what a reservation has in a zone.
 type ReservationZone struct {
-	Name    string `json:"name"`
-	Desired int64  `json:"desired"`
-	Held    int64  `json:"held"`
-	Used    int64  `json:"used"`
+	Name    string  `json:"name"`
+	Desired int64   `json:"desired"`
+	Held    int64   `json:"held"`
+	Used    int64   `json:"used"`
+	Amounts Amounts `json:"amounts,omitempty"`
 }
 
 // Survival is one ZoneSurvival.
@@ -208,10 +210,10 @@ func ReservationOf(object *v1alpha1.ZoneReservation) Reservation {
 	s := &object.Status
 	r := Reservation{
 		Name: object.Name, State: OK, Mode: string(cmp.Or(object.Spec.Mode, v1alpha1.ModeHeadroom)),
-		Desired: s.Slots.Desired, Held: s.Slots.Held, Used: s.Slots.Used, Zones: []ReservationZone{},
+		Desired: s.Slots.Desired, Held: s.Slots.Held, Used: s.Slots.Used, Amounts: amountsOf(&s.Amounts), Zones: []ReservationZone{},
 	}
 	for _, z := range s.Zones {
-		r.Zones = append(r.Zones, ReservationZone{Name: z.Name, Desired: z.Desired, Held: z.Held, Used: z.Used})
+		r.Zones = append(r.Zones, ReservationZone{Name: z.Name, Desired: z.Desired, Held: z.Held, Used: z.Used, Amounts: amountsOf(&z.Amounts)})
 	}
 	condition := func(kind string, status metav1.ConditionStatus) (string, bool) {
 		c := meta.FindStatusCondition(s.Conditions, kind)

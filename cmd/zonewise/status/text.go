@@ -59,15 +59,19 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 		}
 	}
 	if len(r.Reservations) > 0 {
-		p.Title("Reservations (slots used/held/desired in each zone)")
+		what := "slots"
+		if slices.ContainsFunc(r.Reservations, func(res Reservation) bool { return len(res.Amounts) > 0 }) {
+			what = "slots or amounts"
+		}
+		p.Title("Reservations (%s used/held/desired in each zone)", what)
 		rows = nil
 		for _, res := range r.Reservations {
 			var zones []string
 			for _, z := range res.Zones {
-				zones = append(zones, fmt.Sprintf("%s %d/%d/%d", z.Name, z.Used, z.Held, z.Desired))
+				zones = append(zones, z.Name+" "+z.Amounts.Shares(z.Used, z.Held, z.Desired))
 			}
 			rows = append(rows, []show.Cell{
-				show.C("%s", res.Name), State(res.State), show.C("%s", res.Mode), show.C("%d/%d/%d", res.Used, res.Held, res.Desired), show.C("%s", strings.Join(zones, ", ")),
+				show.C("%s", res.Name), State(res.State), show.C("%s", res.Mode), show.C("%s", res.Amounts.Shares(res.Used, res.Held, res.Desired)), show.C("%s", strings.Join(zones, ", ")),
 			})
 		}
 		p.Table([]string{"RESERVATION", "STATE", "MODE", "SLOTS", "ZONES"}, rows)

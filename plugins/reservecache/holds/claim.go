@@ -34,8 +34,19 @@ type Claim struct {
 	Use      Use
 	// Since is the claim's age.
 	Since time.Time
-	// Slot is the size of one slot. Its Pods is 1.
+	// Slot is the size of one slot, its place for one pod included. What is held is a number of slots, of which a pod takes whole ones.
+	// It is empty if Amounts is set.
 	Slot ledger.Resources
+	// Amounts means that what is held on a node is not divided into slots: a pod takes what it lacks. A used amount counts as
+	// held, and Use is UseLast.
+	Amounts bool
+}
+
+// Slots returns n slots as an amount.
+func (c *Claim) Slots(n int) ledger.Resources {
+	amount := c.Slot.Times(int64(n))
+	amount.Pods = int64(n)
+	return amount
 }
 
 // Counts is how many of a claim's slots count as held when used of them are used.
@@ -68,10 +79,3 @@ func Cover(request, slot *ledger.Resources) int {
 }
 
 func ceil(a, b int64) int64 { return (max(a, 0) + b - 1) / b }
-
-// times returns a number of slots as an amount.
-func times(slot *ledger.Resources, n int) ledger.Resources {
-	var r ledger.Resources
-	r.Add(slot, int64(n))
-	return r
-}

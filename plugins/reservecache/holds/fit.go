@@ -34,24 +34,28 @@ type Question struct {
 type Taken struct {
 	Claim types.UID
 	Pod   types.UID
-	// Slots is how many.
-	Slots int
+	// Took is what the pod uses.
+	Took ledger.Resources
 }
 
 // Verdict is the answer to a Question.
 type Verdict struct {
 	Fits bool
-	// Slots is how many slots of its claim the pod uses; 0 when it does not fit.
-	Slots int
+	// Takes is what the pod uses of its claim, that of a number of slots if the claim has slots; nothing when it does not fit.
+	Takes ledger.Resources
 	// Lacks is the resource of which there is too little, and By the claim that is in the way. Both are empty when the pod
 	// fits, and when it may run in slots only and there are too few.
 	Lacks v1.ResourceName
 	By    *Claim
 }
 
-// Fit reports whether the holds of a node leave room for a pod, and how many slots it uses: in Headroom mode (UseLast) the
-// fewest with which it fits; in Guarantee mode (UseFirst) as many as cover its request, or all there are; with UseOnly as
-// many as cover it, or it does not fit. It allocates nothing.
+// Uses reports whether the pod uses a part of what its claim holds.
+func (v *Verdict) Uses() bool { return !v.Takes.IsZero() }
+
+// Fit reports whether the holds of a node leave room for a pod, and what it uses of its claim: in Headroom mode (UseLast) the
+// fewest slots with which it fits; in Guarantee mode (UseFirst) as many as cover its request, or all there are; with UseOnly as
+// many as cover it, or it does not fit. Of amounts it uses what it lacks beside all that is held, and a place for a pod while there is one.
+// It allocates nothing for a pod that uses nothing.
 func (n *NodeHolds) Fit(q *Question) Verdict {
 	who := q.Who
 	if who.IgnoreHolds {
@@ -62,8 +66,8 @@ func (n *NodeHolds) Fit(q *Question) Verdict {
 	}
 	own := n.Of(who.Claim)
 	all, mine := n.minded(q, own)
-	s := search{node: n, question: q, own: own, mine: mine}
-	if own != nil {
+	s := search{own: own, mine: mine}
+	if own != nil && !own.Claim.Amounts {
 		s.cover = int64(Cover(q.Request, &own.Claim.Slot))
 	}
 	if who.Use == UseOnly && who.Claim != "" && (own == nil || s.cover > mine.Pods) {
@@ -86,28 +90,30 @@ func (n *NodeHolds) Fit(q *Question) Verdict {
 		allOf, mineOf := n.mindedOf(name, q, own)
 		lacks = s.weigh(name, amount, allOf, mineOf, q.Allocatable.Scalar[name]-q.Requested.Scalar[name])
 	}
-	if lacks != "" {
-		return Verdict{Lacks: lacks, By: s.inTheWay(lacks)}
+	if lacks == "" && s.tooMany(who.Use) {
+		lacks = s.short
 	}
-	return s.decide()
+	if lacks != "" {
+		return Verdict{Lacks: lacks, By: n.inTheWay(q, own, lacks)}
+	}
+	return Verdict{Fits: true, Takes: s.takes(who.Use)}
 }
 
-// search works out how many slots a pod needs.
+// search works out what a pod needs of its claim. It has no reference to the question, which would then not stay on the stack.
 type search struct {
-	node     *NodeHolds
-	question *Question
-	own      *Hold
+	own *Hold
 	// mine is what is unused of the pod's own claim, and cover how many slots cover the request.
 	mine  ledger.Resources
 	cover int64
-	// need is how many slots make room for the request in every resource weighed so far, and short the first that lacks
-	// room without slots.
+	// need is how many slots make room for the request in every resource weighed so far, lacks what is lacking of an amount, and
+	// short the first resource that lacks room without the claim.
 	need  int64
+	lacks ledger.Resources
 	short v1.ResourceName
 }
 
 // weigh takes one resource into account: request of it beside what is held and the room that pods have left. It returns the
-// resource if no number of the pod's slots makes room. A resource that is not requested or not held is not checked.
+// resource if what is held for the pod does not make room. A resource that is not requested or not held is not checked.
 func (s *search) weigh(name v1.ResourceName, request, all, mine, room int64) v1.ResourceName {
 	over := request + all - room
 	if request <= 0 || all <= 0 || over <= 0 {
@@ -118,6 +124,16 @@ func (s *search) weigh(name v1.ResourceName, request, all, mine, room int64) v1.
 	}
 	if mine <= 0 {
 		return name
+	}
+	if s.own.Claim.Amounts {
+		if over > mine {
+			if mine < all {
+				return name
+			}
+			over = mine // nothing else is held of it
+		}
+		s.lacks.Put(name, over)
+		return ""
 	}
 	slot := s.own.Claim.Slot.Amount(name)
 	if slot <= 0 {
@@ -134,29 +150,40 @@ func (s *search) weigh(name v1.ResourceName, request, all, mine, room int64) v1.
 	return ""
 }
 
-// decide chooses the number of slots once all resources are weighed.
-func (s *search) decide() Verdict {
-	switch who := s.question.Who; {
-	case who.Claim == "" || who.Use == UseLast:
-		return Verdict{Fits: true, Slots: int(s.need)}
-	case who.Use == UseFirst:
-		return Verdict{Fits: true, Slots: int(max(s.need, min(s.cover, s.mine.Pods)))}
-	case s.need > s.cover:
-		return Verdict{Lacks: s.short, By: s.inTheWay(s.short)}
-	default:
-		return Verdict{Fits: true, Slots: int(s.cover)}
+// tooMany reports whether a pod that may run in slots only needs more of them than cover its request.
+func (s *search) tooMany(use Use) bool { return s.own != nil && use == UseOnly && s.need > s.cover }
+
+// takes chooses what the pod takes once all resources are weighed.
+func (s *search) takes(use Use) ledger.Resources {
+	n := s.need
+	switch {
+	case s.own == nil:
+		return ledger.Resources{}
+	case s.own.Claim.Amounts:
+		if s.short != "" {
+			s.lacks.Pods = max(s.lacks.Pods, min(1, s.mine.Pods))
+		}
+		return s.lacks
+	case use == UseFirst:
+		n = max(n, min(s.cover, s.mine.Pods))
+	case use == UseOnly:
+		n = s.cover
 	}
+	if n == 0 {
+		return ledger.Resources{}
+	}
+	return s.own.Claim.Slots(int(n))
 }
 
-// inTheWay returns the first claim that the pod may not use and whose unused slots take some of a resource, or else its own.
-func (s *search) inTheWay(name v1.ResourceName) *Claim {
+// inTheWay returns the first claim that the pod may not use and of which some of a resource is unused, or else its own.
+func (n *NodeHolds) inTheWay(q *Question, mine *Hold, name v1.ResourceName) *Claim {
 	var own *Claim
-	for i := range s.node.Holds {
-		h := &s.node.Holds[i]
-		if s.question.overrides(h.Claim) || h.Claim.Slot.Amount(name) == 0 || h.Slots(s.question.Present) <= 0 {
+	for i := range n.Holds {
+		h := &n.Holds[i]
+		if q.overrides(h.Claim) || h.UnusedOf(name, q.Present) <= 0 {
 			continue
 		}
-		if h != s.own {
+		if h != mine {
 			return h.Claim
 		}
 		own = h.Claim
@@ -191,12 +218,10 @@ func (n *NodeHolds) minded(q *Question, own *Hold) (all, mine ledger.Resources) 
 		}
 		for j := range q.Taken {
 			if q.Taken[j].Claim == h.Claim.UID {
-				subtract(&unused, &h.Claim.Slot, int64(q.Taken[j].Slots))
+				subtract(&unused, &q.Taken[j].Took, 1)
 			}
 		}
-		if unused.Pods <= 0 {
-			continue
-		}
+		unused = unused.Positive()
 		subtract(&all, &unused, -1)
 		if h == own {
 			mine = unused
@@ -209,18 +234,13 @@ func (n *NodeHolds) minded(q *Question, own *Hold) (all, mine ledger.Resources) 
 func (n *NodeHolds) mindedOf(name v1.ResourceName, q *Question, own *Hold) (all, mine int64) {
 	for i := range n.Holds {
 		h := &n.Holds[i]
-		unused := h.Amount.Scalar[name]
-		if unused == 0 || q.overrides(h.Claim) {
+		if h.Amount.Scalar[name] == 0 || q.overrides(h.Claim) {
 			continue
 		}
-		for j := range h.Consumers {
-			if c := &h.Consumers[j]; q.Present == nil || q.Present(c.UID) {
-				unused -= c.Took.Scalar[name]
-			}
-		}
+		unused := h.UnusedOf(name, q.Present)
 		for j := range q.Taken {
 			if q.Taken[j].Claim == h.Claim.UID {
-				unused -= int64(q.Taken[j].Slots) * h.Claim.Slot.Scalar[name]
+				unused -= q.Taken[j].Took.Scalar[name]
 			}
 		}
 		if unused <= 0 {

@@ -34,22 +34,30 @@ func TestFitIsTheRule(t *testing.T) {
 			c := claimOf(string(uid), Use(rapid.IntRange(0, 2).Draw(t, "use")), 1, i)
 			c.Slot = drawAmount(t, "slot", 3)
 			c.Priority = int32(rapid.IntRange(0, 2).Draw(t, "priority"))
+			free := c.Slots(rapid.IntRange(0, 3).Draw(t, "slots"))
+			if c.Amounts = rapid.Bool().Draw(t, "amounts"); c.Amounts {
+				c.Use, c.Slot = UseLast, ledger.Resources{}
+				free = drawAmount(t, "amount", 9)
+				free.Pods = rapid.Int64Range(0, 3).Draw(t, "places")
+			}
 			s.SetClaim(c)
-			slots := rapid.IntRange(0, 3).Draw(t, "slots")
-			s.Change(uid, []Change{{Node: "n", Add: slots}})
-			free := slots
+			s.Change(uid, []Change{{Node: "n", Add: free}})
 			for _, pod := range []types.UID{"1", "2"} {
 				pod = uid + pod
-				n := rapid.IntRange(0, free).Draw(t, "takes")
-				if n == 0 {
+				part := c.Slots(rapid.IntRange(0, int(free.Pods)).Draw(t, "takes"))
+				if c.Amounts {
+					part = drawAmount(t, "takes", 5)
+					part.Lower(&free)
+				}
+				if part.IsZero() {
 					continue
 				}
-				free -= n
+				free.Add(&part, -1)
 				if rapid.Bool().Draw(t, "recorded") {
-					require.NoError(t, s.Take(pod, "n", uid, n, nil))
+					require.NoError(t, s.Take(pod, "n", uid, part, nil))
 					present[pod] = rapid.Bool().Draw(t, "present")
 				} else {
-					taken = append(taken, Taken{Claim: uid, Pod: pod, Slots: n})
+					taken = append(taken, Taken{Claim: uid, Pod: pod, Took: part})
 				}
 			}
 		}
@@ -69,68 +77,102 @@ func TestFitIsTheRule(t *testing.T) {
 			Present: func(uid types.UID) bool { return present[uid] },
 		}
 
-		// unused is by claim, in slots.
-		unused := map[types.UID]int{}
+		// unused is by claim.
+		unused := map[types.UID]ledger.Resources{}
 		if n != nil {
 			for i := range n.Holds {
 				h := &n.Holds[i]
-				unused[h.Claim.UID] = h.Slots(question.Present)
+				rest := h.Unused(question.Present)
 				for _, p := range taken {
 					if p.Claim == h.Claim.UID {
-						unused[h.Claim.UID] -= p.Slots
+						rest = rest.Less(&p.Took)
 					}
 				}
+				unused[h.Claim.UID] = rest
 			}
 		}
-		rule := func(k int) bool {
-			var kept ledger.Resources
-			if n != nil {
-				for i := range n.Holds {
-					c := n.Holds[i].Claim
-					switch {
-					case c.UID == who.Claim:
-						kept.Add(&c.Slot, int64(unused[c.UID]-k))
-					case c.Priority >= who.Priority:
-						kept.Add(&c.Slot, int64(unused[c.UID]))
-					}
+		names := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods, gpu}
+		mine := unused[who.Claim]
+		// over is what is too much of a resource when the pod uses a part of its claim.
+		over := func(part *ledger.Resources, name v1.ResourceName) int64 {
+			kept := int64(0)
+			for uid, rest := range unused {
+				switch c := n.Of(uid).Claim; {
+				case uid == who.Claim:
+					kept += rest.Amount(name) - part.Amount(name)
+				case c.Priority >= who.Priority:
+					kept += rest.Amount(name)
 				}
 			}
-			for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods, gpu} {
-				if request.Amount(name) > 0 && kept.Amount(name) > 0 && request.Amount(name)+kept.Amount(name) > allocatable.Amount(name)-requested.Amount(name) {
+			if request.Amount(name) <= 0 || kept <= 0 {
+				return 0
+			}
+			return request.Amount(name) + kept - (allocatable.Amount(name) - requested.Amount(name))
+		}
+		rule := func(part ledger.Resources) bool {
+			for _, name := range names {
+				if over(&part, name) > 0 {
 					return false
 				}
 			}
 			return true
 		}
-		least := -1
-		for k := 0; k <= unused[who.Claim] && least < 0; k++ {
-			if rule(k) {
-				least = k
-			}
-		}
 
 		got := n.Fit(&question)
-		switch {
-		case own != nil && who.Use == UseOnly:
-			cover := Cover(&request, &own.Claim.Slot)
-			fits := cover <= unused[who.Claim] && least >= 0 && least <= cover
-			require.Equal(t, fits, got.Fits)
-			if fits {
-				require.Equal(t, cover, got.Slots)
-				require.True(t, rule(cover))
+		if own != nil && own.Claim.Amounts {
+			// least is the smallest part with which the pod fits, of each resource by itself.
+			var least ledger.Resources
+			for _, name := range names {
+				for over(&least, name) > 0 && least.Amount(name) < mine.Amount(name) {
+					least.Put(name, least.Amount(name)+1)
+				}
 			}
-		case least < 0:
-			require.False(t, got.Fits)
-			require.NotNil(t, got.By)
-			require.NotEmpty(t, got.Lacks)
-		default:
-			require.True(t, got.Fits)
-			require.True(t, rule(got.Slots))
-			want := least
-			if own != nil && who.Use == UseFirst {
-				want = max(least, min(Cover(&request, &own.Claim.Slot), unused[who.Claim]))
+			if !least.IsZero() {
+				least.Pods = max(least.Pods, min(1, mine.Pods))
 			}
-			require.Equal(t, want, got.Slots)
+			require.Equal(t, rule(least), got.Fits)
+			if got.Fits {
+				require.Equal(t, least, got.Takes)
+			} else {
+				require.NotNil(t, got.By)
+				require.NotEmpty(t, got.Lacks)
+			}
+		} else {
+			slots := int(mine.Pods)
+			size := func(k int) ledger.Resources {
+				if own == nil {
+					return ledger.Resources{}
+				}
+				return own.Claim.Slots(k)
+			}
+			least := -1
+			for k := 0; k <= slots && least < 0; k++ {
+				if rule(size(k)) {
+					least = k
+				}
+			}
+			switch {
+			case own != nil && who.Use == UseOnly:
+				cover := Cover(&request, &own.Claim.Slot)
+				fits := cover <= slots && least >= 0 && least <= cover
+				require.Equal(t, fits, got.Fits)
+				if fits {
+					require.Equal(t, size(cover), got.Takes)
+					require.True(t, rule(size(cover)))
+				}
+			case least < 0:
+				require.False(t, got.Fits)
+				require.NotNil(t, got.By)
+				require.NotEmpty(t, got.Lacks)
+			default:
+				require.True(t, got.Fits)
+				require.True(t, rule(got.Takes))
+				want := least
+				if own != nil && who.Use == UseFirst {
+					want = max(least, min(Cover(&request, &own.Claim.Slot), slots))
+				}
+				require.Equal(t, size(want), got.Takes)
+			}
 		}
 
 		// Kept is what the pod may not use.
@@ -138,10 +180,10 @@ func TestFitIsTheRule(t *testing.T) {
 			var want ledger.Resources
 			for i := range n.Holds {
 				if c := n.Holds[i].Claim; c.UID != who.Claim && c.Priority >= who.Priority {
-					want.Add(&c.Slot, int64(unused[c.UID]))
+					rest := unused[c.UID]
+					want.Add(&rest, 1)
 				}
 			}
-			names := []v1.ResourceName{v1.ResourceCPU, v1.ResourcePods, gpu}
 			kept := make([]int64, len(names))
 			n.Kept(&who, question.Present, names, kept)
 			for i, name := range names {
@@ -149,25 +191,27 @@ func TestFitIsTheRule(t *testing.T) {
 			}
 		}
 
-		// Excess: what is left without it fits, and one slot more of the first claim that has any does not.
-		excess := map[types.UID]int{}
+		// Excess: what is left without it fits, and one slot, or one unit of a resource, more of the first claim that has any does not.
+		excess := map[types.UID]ledger.Resources{}
 		for _, e := range n.Excess(&allocatable, &requested, question.Present) {
-			excess[e.Claim] += e.Slots
+			require.False(t, e.Amount.IsZero())
+			excess[e.Claim] = e.Amount
 		}
-		room := allocatable.Clone()
-		room.Add(&requested, -1)
+		room := allocatable.Less(&requested)
 		if n != nil {
 			for i := range n.Holds {
 				h := &n.Holds[i]
-				slots := int64(h.Slots(question.Present) - excess[h.Claim.UID])
-				require.GreaterOrEqual(t, slots, int64(0))
-				kept := times(&h.Claim.Slot, int(slots))
-				if slots > 0 {
-					require.Empty(t, kept.Exceeds(&room))
-				}
-				if excess[h.Claim.UID] > 0 {
-					more := times(&h.Claim.Slot, int(slots)+1)
+				over := excess[h.Claim.UID]
+				kept := h.Unused(question.Present)
+				kept = kept.Less(&over)
+				require.False(t, kept.Negative(&over))
+				require.Empty(t, kept.Exceeds(&room))
+				if more := kept.Clone(); !h.Claim.Amounts && !over.IsZero() {
+					more.Add(&h.Claim.Slot, 1)
 					require.NotEmpty(t, more.Exceeds(&room))
+				}
+				for name := range over.Named() {
+					require.True(t, !h.Claim.Amounts || kept.Amount(name) >= room.Amount(name))
 				}
 				room.Add(&kept, -1)
 			}

@@ -16,15 +16,21 @@ func TestFit(t *testing.T) {
 		s := New()
 		s.SetClaim(claimOf("web", UseLast, 2, 2))
 		s.SetClaim(claimOf("db", UseLast, 1, 1))
-		s.Change("web", []Change{{Node: "n", Add: 2}})
-		s.Change("db", []Change{{Node: "n", Add: 1}})
+		s.Change("web", []Change{{Node: "n", Add: *cpus(4, 2)}})
+		s.Change("db", []Change{{Node: "n", Add: *cpus(1, 1)}})
 		if edit != nil {
 			edit(s)
 		}
 		return s.Node("n")
 	}
-	used := func(uid types.UID, claim string, n int) func(*Holds) {
-		return func(s *Holds) { require.NoError(t, s.Take(uid, "n", types.UID(claim), n, nil)) }
+	used := func(uid types.UID, claim string, part *ledger.Resources) func(*Holds) {
+		return func(s *Holds) { require.NoError(t, s.Take(uid, "n", types.UID(claim), *part, nil)) }
+	}
+	// amounts has web hold the same as amounts.
+	amounts := func(s *Holds) {
+		c := claimOf("web", UseLast, 0, 2)
+		c.Amounts, c.Slot = true, ledger.Resources{}
+		s.SetClaim(c)
 	}
 	guarantee := func(use Use) func(*Holds) {
 		return func(s *Holds) { s.SetClaim(claimOf("web", use, 2, 2)) }
@@ -45,23 +51,30 @@ func TestFit(t *testing.T) {
 		"it ignores holds":                      {request: cpus(9, 1), who: Asker{IgnoreHolds: true}, want: Verdict{Fits: true}},
 		"of a higher priority":                  {request: cpus(6, 1), who: Asker{Priority: 1}, want: Verdict{Fits: true}},
 		"an owner beside all":                   {request: cpus(1, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true}},
-		"an owner that needs a slot":            {request: cpus(2, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true, Slots: 1}},
-		"an owner that has outgrown its slot":   {request: cpus(4, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true, Slots: 2}},
+		"an owner that needs a slot":            {request: cpus(2, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true, Takes: *cpus(2, 1)}},
+		"an owner that has outgrown its slot":   {request: cpus(4, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true, Takes: *cpus(4, 2)}},
 		"an owner that all its slots do not do": {request: cpus(6, 1), who: Asker{Claim: "web"}, want: Verdict{Lacks: "cpu", By: &Claim{UID: "db"}}},
 		"an owner of a priority above its own": {
-			request: cpus(5, 1), who: Asker{Claim: "web", Priority: 1}, want: Verdict{Fits: true, Slots: 2},
+			request: cpus(5, 1), who: Asker{Claim: "web", Priority: 1}, want: Verdict{Fits: true, Takes: *cpus(4, 2)},
 		},
-		"a slot first":                       {edit: guarantee(UseFirst), request: cpus(1, 1), who: Asker{Claim: "web", Use: UseFirst}, want: Verdict{Fits: true, Slots: 1}},
-		"as many as cover it":                {edit: guarantee(UseFirst), request: cpus(3, 1), requested: 1, who: Asker{Claim: "web", Use: UseFirst}, want: Verdict{Fits: true, Slots: 2}},
-		"as far as there are":                {edit: guarantee(UseFirst), request: cpus(5, 1), requested: 1, who: Asker{Claim: "web", Use: UseFirst}, want: Verdict{Fits: true, Slots: 2}},
+		"a slot first":                       {edit: guarantee(UseFirst), request: cpus(1, 1), who: Asker{Claim: "web", Use: UseFirst}, want: Verdict{Fits: true, Takes: *cpus(2, 1)}},
+		"as many as cover it":                {edit: guarantee(UseFirst), request: cpus(3, 1), requested: 1, who: Asker{Claim: "web", Use: UseFirst}, want: Verdict{Fits: true, Takes: *cpus(4, 2)}},
+		"as far as there are":                {edit: guarantee(UseFirst), request: cpus(5, 1), requested: 1, who: Asker{Claim: "web", Use: UseFirst}, want: Verdict{Fits: true, Takes: *cpus(4, 2)}},
 		"none, and free room":                {edit: guarantee(UseFirst), request: cpus(1, 1), who: Asker{Claim: "other", Use: UseFirst}, want: Verdict{Fits: true}},
-		"slots only":                         {edit: guarantee(UseOnly), request: cpus(4, 1), who: Asker{Claim: "web", Use: UseOnly}, want: Verdict{Fits: true, Slots: 2}},
+		"slots only":                         {edit: guarantee(UseOnly), request: cpus(4, 1), who: Asker{Claim: "web", Use: UseOnly}, want: Verdict{Fits: true, Takes: *cpus(4, 2)}},
 		"slots only, too large":              {edit: guarantee(UseOnly), request: cpus(5, 1), requested: 1, who: Asker{Claim: "web", Use: UseOnly}, want: Verdict{}},
 		"slots only, and none":               {request: cpus(1, 1), who: Asker{Claim: "other", Use: UseOnly}, want: Verdict{}},
 		"slots only, and pods in their room": {edit: guarantee(UseOnly), request: cpus(2, 1), requested: 6, who: Asker{Claim: "web", Use: UseOnly}, want: Verdict{Lacks: "cpu", By: &Claim{UID: "db"}}},
-		"a used slot keeps nothing":          {edit: used("w", "web", 1), request: cpus(3, 1), present: on("w"), want: Verdict{Fits: true}},
-		"a slot whose consumer is away":      {edit: used("w", "web", 1), request: cpus(3, 1), present: on(), want: Verdict{Lacks: "cpu", By: &Claim{UID: "web"}}},
-		"a slot that is taken, not recorded": {taken: []Taken{{Claim: "web", Pod: "w", Slots: 1}}, request: cpus(3, 1), want: Verdict{Fits: true}},
+		"a used slot keeps nothing":          {edit: used("w", "web", cpus(2, 1)), request: cpus(3, 1), present: on("w"), want: Verdict{Fits: true}},
+		"a slot whose consumer is away":      {edit: used("w", "web", cpus(2, 1)), request: cpus(3, 1), present: on(), want: Verdict{Lacks: "cpu", By: &Claim{UID: "web"}}},
+		"a slot that is taken, not recorded": {taken: []Taken{{Claim: "web", Pod: "w", Took: *cpus(2, 1)}}, request: cpus(3, 1), want: Verdict{Fits: true}},
+		"an amount, and free room":           {edit: amounts, request: cpus(1, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true}},
+		"of an amount what is lacking":       {edit: amounts, request: cpus(3, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true, Takes: *cpus(2, 1)}},
+		"all of an amount":                   {edit: amounts, request: cpus(5, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true, Takes: *cpus(4, 1)}},
+		"more than an amount":                {edit: amounts, request: cpus(6, 1), who: Asker{Claim: "web"}, want: Verdict{Lacks: "cpu", By: &Claim{UID: "db"}}},
+		"a stranger in an amount":            {edit: amounts, request: cpus(2, 1), want: Verdict{Lacks: "cpu", By: &Claim{UID: "web"}}},
+		"an amount of which a part is taken": {edit: amounts, taken: []Taken{{Claim: "web", Pod: "w", Took: *cpus(3, 2)}}, requested: 7, request: cpus(2, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true, Takes: *cpus(1, 0)}},
+		"a place of an amount":               {edit: amounts, request: cpus(1, 1), who: Asker{Claim: "web"}, requested: -1, want: Verdict{Fits: true, Takes: *cpus(0, 1)}},
 		"no place for a pod":                 {request: cpus(1, 1), who: Asker{}, requested: -1, want: Verdict{Lacks: "pods", By: &Claim{UID: "web"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +103,7 @@ func TestFitOfScalarResources(t *testing.T) {
 	c := claimOf("web", UseLast, 1, 1)
 	c.Slot.Scalar = map[v1.ResourceName]int64{gpu: 2}
 	s.SetClaim(c)
-	s.Change("web", []Change{{Node: "n", Add: 2}})
+	s.Change("web", []Change{{Node: "n", Add: c.Slots(2)}})
 	node := &ledger.Resources{MilliCPU: 100_000, Pods: 100, Scalar: map[v1.ResourceName]int64{gpu: 8}}
 	ask := func(who Asker, gpus int64) Verdict {
 		request := &ledger.Resources{MilliCPU: 1000, Pods: 1, Scalar: map[v1.ResourceName]int64{gpu: gpus}}
@@ -98,9 +111,9 @@ func TestFitOfScalarResources(t *testing.T) {
 	}
 	require.True(t, ask(Asker{}, 4).Fits)
 	require.Equal(t, gpu, ask(Asker{}, 5).Lacks)
-	require.Equal(t, 1, ask(Asker{Claim: "web"}, 5).Slots)
-	require.Equal(t, 2, ask(Asker{Claim: "web"}, 7).Slots)
-	require.NoError(t, s.Take("w", "n", "web", 1, nil))
+	require.Equal(t, c.Slots(1), ask(Asker{Claim: "web"}, 5).Takes)
+	require.Equal(t, c.Slots(2), ask(Asker{Claim: "web"}, 7).Takes)
+	require.NoError(t, s.Take("w", "n", "web", c.Slots(1), nil))
 	require.True(t, ask(Asker{}, 6).Fits, "its own gpus are in the node's sum")
 	require.Equal(t, gpu, ask(Asker{}, 7).Lacks)
 }
@@ -112,9 +125,9 @@ func TestKept(t *testing.T) {
 		c := claimOf(name, UseLast, int64(i+1), 1)
 		c.Priority = int32(i)
 		s.SetClaim(c)
-		s.Change(c.UID, []Change{{Node: "n", Add: 2}})
+		s.Change(c.UID, []Change{{Node: "n", Add: c.Slots(2)}})
 	}
-	require.NoError(t, s.Take("w", "n", "web", 1, nil))
+	require.NoError(t, s.Take("w", "n", "web", *cpus(1, 1), nil))
 	kept := func(who Asker, present Present) []int64 {
 		amounts := []int64{100, 0}
 		s.Node("n").Kept(&who, present, []v1.ResourceName{"cpu", "pods"}, amounts)

@@ -11,8 +11,8 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// ErrNoSlot means that the slots that a pod was to take are no longer unused.
-var ErrNoSlot = errors.New("no unused slot")
+// ErrUsed means that what a pod was to take is no longer unused.
+var ErrUsed = errors.New("too little of what is held is unused")
 
 // Holds is what all claims hold. Make one with New. Its methods may be called from several goroutines.
 type Holds struct {
@@ -36,7 +36,7 @@ type claim struct {
 	lost  Count
 }
 
-// Count is a number of slots, and how many of them are used.
+// Count is a number of slots, and how many of them are used. Of amounts it is that of the places for pods.
 type Count struct{ Slots, Used int }
 
 func (c Count) plus(d Count) Count { return Count{c.Slots + d.Slots, c.Used + d.Used} }
@@ -50,27 +50,53 @@ type hold struct {
 	zone  string
 	// lost means that the node is not there, or not ready: the slots count for nothing until it is back.
 	lost bool
-	// slot is the size by which amount was computed.
-	slot      ledger.Resources
-	slots     int
+	// slot is the size of its slots; empty if the claim has none.
+	slot ledger.Resources
+	// amount is all that is held. It is replaced, never changed in place, as is what a consumer took: readers share them.
+	amount    ledger.Resources
 	consumers []*consumer // in the order in which they came
 }
 
 type consumer struct {
-	uid   types.UID
-	hold  *hold
-	slots int
+	uid  types.UID
+	hold *hold
+	took ledger.Resources
 }
 
-func (h *hold) used() int {
-	n := 0
+func (h *hold) used() ledger.Resources {
+	var used ledger.Resources
 	for _, c := range h.consumers {
-		n += c.slots
+		used.Add(&c.took, 1)
 	}
-	return n
+	return used
 }
 
-func (h *hold) count() Count { return Count{h.slots, h.used()} }
+func (h *hold) unused() ledger.Resources {
+	used := h.used()
+	return h.amount.Less(&used)
+}
+
+func (h *hold) count() Count {
+	used := int64(0)
+	for _, c := range h.consumers {
+		used += c.took.Pods
+	}
+	return Count{int(h.amount.Pods), int(used)}
+}
+
+// resize gives the slots another size. What pods took of an amount that is now one of slots is a slot at least.
+func (h *hold) resize(slot ledger.Resources) {
+	if h.slot.Equal(&slot) {
+		return
+	}
+	used := int64(0)
+	for _, c := range h.consumers {
+		n := max(1, c.took.Pods)
+		c.took = slot.Times(n)
+		used += n
+	}
+	h.slot, h.amount = slot, slot.Times(max(used, h.amount.Pods))
+}
 
 // node is the record of a node on which something is held.
 type node struct {
@@ -88,11 +114,12 @@ func New() *Holds {
 	}
 }
 
-// SetClaim registers a claim, or replaces it by a newer version of itself, which keeps its slots. A new size is that of slots
-// which are changed from then on.
+// SetClaim registers a claim, or replaces it by a newer version of itself, which keeps what it holds. A new size is
+// that of slots which are changed from then on.
 func (s *Holds) SetClaim(spec Claim) {
-	spec.Slot = spec.Slot.Clone()
-	spec.Slot.Pods = 1
+	if spec.Slot = spec.Slot.Clone(); !spec.Amounts {
+		spec.Slot.Pods = 1
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.claims[spec.UID]
@@ -106,7 +133,7 @@ func (s *Holds) SetClaim(spec Claim) {
 	}
 }
 
-// Release drops a claim with all its slots. Its consumers become ordinary pods. It returns the nodes on which something was
+// Release drops a claim with all that it holds. Its consumers become ordinary pods. It returns the nodes on which something was
 // held, sorted; none for a claim that is not there.
 func (s *Holds) Release(uid types.UID) []string {
 	s.mu.Lock()
@@ -122,7 +149,7 @@ func (s *Holds) Release(uid types.UID) []string {
 		for _, p := range h.consumers {
 			delete(s.consumers, p.uid)
 		}
-		h.consumers, h.slots = nil, 0
+		h.consumers, h.amount = nil, ledger.Resources{}
 		freed = append(freed, name)
 		s.settleLocked(h)
 	}
@@ -130,7 +157,7 @@ func (s *Holds) Release(uid types.UID) []string {
 	return freed
 }
 
-// Change is a change of a claim's slots on a node.
+// Change is a change of what a claim has on a node.
 type Change struct {
 	Node, Zone string
 	// Lost means that the node is not there, or not ready.
@@ -138,12 +165,13 @@ type Change struct {
 	// Settle is how many slots, of the consumers that came first, are given up with them: those pods become ordinary pods.
 	// A consumer with more than one slot gives up all of them.
 	Settle int
-	// Add is how many unused slots to add; negative to remove some.
-	Add int
+	// Add is what to add to the unused amount; negative where something is to be removed. Of a claim with slots it is that of a
+	// number of slots.
+	Add ledger.Resources
 }
 
-// Change changes the slots of a claim, which then have the size that the claim names. Since consumers come and go meanwhile,
-// slots are added to and taken from what is unused at this moment; a used slot is never dropped.
+// Change changes what a claim has. Slots then have the size that the claim names. Since consumers come and go meanwhile,
+// amounts are added to and taken from what is unused at this moment; a used amount is never dropped.
 func (s *Holds) Change(uid types.UID, changes []Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,26 +187,32 @@ func (s *Holds) Change(uid types.UID, changes []Change) {
 func (s *Holds) changeLocked(c *claim, ch *Change) {
 	h := c.holds[ch.Node]
 	if h == nil {
-		if ch.Add <= 0 {
+		if ch.Add.Exceeds(&ledger.Resources{}) == "" {
 			return
 		}
 		h = s.holdLocked(c, ch.Node, ch.Zone)
 	}
 	c.discount(h)
-	h.zone, h.lost, h.slot = ch.Zone, ch.Lost, c.spec.Slot
-	for settle := ch.Settle; settle > 0 && len(h.consumers) > 0; {
+	h.zone, h.lost = ch.Zone, ch.Lost
+	if !c.spec.Amounts {
+		h.resize(c.spec.Slot)
+	}
+	for settle := int64(ch.Settle); settle > 0 && len(h.consumers) > 0; {
 		p := h.consumers[0]
 		h.consumers = h.consumers[1:]
 		delete(s.consumers, p.uid)
-		h.slots -= p.slots
-		settle -= p.slots
+		h.amount = h.amount.Less(&p.took)
+		settle -= p.took.Pods
 	}
-	h.slots = max(h.slots+ch.Add, h.used())
+	used, amount := h.used(), h.amount.Clone()
+	amount.Add(&ch.Add, 1)
+	h.amount = amount.Positive()
+	h.amount.Raise(&used)
 	c.count(h)
 	s.settleLocked(h)
 }
 
-// holdLocked makes the record of a hold without slots.
+// holdLocked makes the record of an empty hold.
 func (s *Holds) holdLocked(c *claim, nodeName, zone string) *hold {
 	n := s.nodes[nodeName]
 	if n == nil {
@@ -191,10 +225,10 @@ func (s *Holds) holdLocked(c *claim, nodeName, zone string) *hold {
 	return h
 }
 
-// settleLocked drops the record of a hold that has no slots left, and publishes its node.
+// settleLocked drops the record of a hold of which nothing is left, and publishes its node.
 func (s *Holds) settleLocked(h *hold) {
 	n := h.node
-	if h.slots == 0 {
+	if h.amount.IsZero() {
 		delete(h.claim.holds, n.name)
 		n.holds = slices.DeleteFunc(n.holds, func(other *hold) bool { return other == h })
 		if len(n.holds) == 0 {
@@ -221,37 +255,39 @@ func (c *claim) add(h *hold, n Count) {
 	}
 }
 
-// Take makes a pod a consumer of a number of slots of a claim. A pod consumes of one claim on one node: an earlier record of
+// Take makes a pod a consumer of a part of what a claim holds. A pod consumes of one claim on one node: an earlier record of
 // it is dropped. Consumers that have left the node but whose end has not been recorded yet make room.
 //
-// It fails with ErrNoSlot if there are fewer unused slots.
-func (s *Holds) Take(uid types.UID, nodeName string, claimUID types.UID, n int, present Present) error {
+// It fails with ErrUsed if less is unused.
+func (s *Holds) Take(uid types.UID, nodeName string, claimUID types.UID, part ledger.Resources, present Present) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leaveLocked(uid)
 	c := s.claims[claimUID]
 	if c == nil || c.holds[nodeName] == nil {
-		return ErrNoSlot
+		return ErrUsed
 	}
 	h := c.holds[nodeName]
-	for lacks := n - (h.slots - h.used()); lacks > 0 && present != nil; {
-		gone := slices.IndexFunc(h.consumers, func(p *consumer) bool { return !present(p.uid) })
-		if gone < 0 {
-			break
+	if !c.spec.Amounts {
+		part = h.slot.Times(part.Pods) // the slots may be about to change their size
+	}
+	for unused := h.unused(); part.Exceeds(&unused) != ""; unused = h.unused() {
+		gone := -1
+		if present != nil {
+			gone = slices.IndexFunc(h.consumers, func(p *consumer) bool { return !present(p.uid) })
 		}
-		lacks -= h.consumers[gone].slots
+		if gone < 0 {
+			return ErrUsed
+		}
 		s.leaveLocked(h.consumers[gone].uid)
 	}
-	if h.slots-h.used() < n {
-		return ErrNoSlot
-	}
-	s.consumeLocked(h, uid, n)
+	s.consumeLocked(h, uid, part)
 	return nil
 }
 
-func (s *Holds) consumeLocked(h *hold, uid types.UID, n int) {
+func (s *Holds) consumeLocked(h *hold, uid types.UID, part ledger.Resources) {
 	h.claim.discount(h)
-	p := &consumer{uid: uid, hold: h, slots: n}
+	p := &consumer{uid: uid, hold: h, took: part.Positive()}
 	h.consumers = append(h.consumers, p)
 	s.consumers[uid] = p
 	h.claim.count(h)
@@ -259,7 +295,7 @@ func (s *Holds) consumeLocked(h *hold, uid types.UID, n int) {
 	s.publishLocked(h.node)
 }
 
-// Leave makes the slots that a pod uses unused, and reports whether it used any. A name of a node restricts that to slots
+// Leave makes what a pod uses unused, and reports whether it used anything. A name of a node restricts that to what is held
 // there.
 func (s *Holds) Leave(uid types.UID, nodeName string) bool {
 	s.mu.Lock()
@@ -286,32 +322,23 @@ func (s *Holds) leaveLocked(uid types.UID) {
 	s.publishLocked(h.node)
 }
 
-// Restore gives a claim slots on a node as they were recorded, with their consumers; a pod that is listed n times uses n slots.
-// It does nothing to a node on which the claim has slots, nor to pods that are consumers already.
-func (s *Holds) Restore(claimUID types.UID, nodeName, zone string, n int, consumers []types.UID) {
+// Restore gives a claim an amount on a node as it was recorded, with its consumers. It does nothing to a node on which the claim
+// has something, nor to pods that are consumers already. No more is used than there is.
+func (s *Holds) Restore(claimUID types.UID, nodeName, zone string, amount ledger.Resources, consumers []Consumer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.claims[claimUID]
-	if c == nil || n <= 0 || c.holds[nodeName] != nil {
+	if c == nil || amount.IsZero() || c.holds[nodeName] != nil {
 		return
 	}
 	h := s.holdLocked(c, nodeName, zone)
-	h.slots = n
+	h.amount = amount.Positive()
 	c.count(h)
 	s.publishLocked(h.node)
-	taken := map[types.UID]int{}
-	var order []types.UID
-	for _, uid := range consumers {
-		if s.consumers[uid] != nil {
-			continue
-		}
-		if taken[uid]++; taken[uid] == 1 {
-			order = append(order, uid)
-		}
-	}
-	for _, uid := range order {
-		if k := min(taken[uid], h.slots-h.used()); k > 0 {
-			s.consumeLocked(h, uid, k)
+	for i := range consumers {
+		part, unused := consumers[i].Took.Clone(), h.unused()
+		if part.Lower(&unused); s.consumers[consumers[i].UID] == nil && !part.IsZero() {
+			s.consumeLocked(h, consumers[i].UID, part)
 		}
 	}
 }
@@ -347,16 +374,14 @@ func (n *node) published() *NodeHolds {
 	}
 	p := &NodeHolds{Node: n.name, Holds: make([]Hold, 0, len(n.holds)), lowest: n.holds[len(n.holds)-1].claim.spec.Priority}
 	for _, h := range n.holds {
-		amount := times(&h.slot, h.slots)
-		p.unused.Add(&amount, 1)
+		p.unused.Add(&h.amount, 1)
 		var consumers []Consumer
 		for _, c := range h.consumers {
-			took := times(&h.slot, c.slots)
-			p.unused.Add(&took, -1)
-			consumers = append(consumers, Consumer{UID: c.uid, Took: took})
+			p.unused.Add(&c.took, -1)
+			consumers = append(consumers, Consumer{UID: c.uid, Took: c.took})
 		}
 		p.consumers += len(consumers)
-		p.Holds = append(p.Holds, Hold{Claim: h.claim.spec, Amount: amount, Consumers: consumers})
+		p.Holds = append(p.Holds, Hold{Claim: h.claim.spec, Amount: h.amount, Consumers: consumers})
 	}
 	return p
 }
@@ -394,9 +419,9 @@ func (s *Holds) Unused() map[string]ledger.Resources {
 	sums := map[string]ledger.Resources{}
 	for _, c := range s.claims {
 		for _, h := range c.holds {
-			if unused := h.slots - h.used(); unused > 0 && !h.lost {
+			if unused := h.unused(); !h.lost && !unused.IsZero() {
 				sum := sums[h.zone]
-				sum.Add(&h.slot, int64(unused))
+				sum.Add(&unused, 1)
 				sums[h.zone] = sum
 			}
 		}
@@ -404,11 +429,11 @@ func (s *Holds) Unused() map[string]ledger.Resources {
 	return sums
 }
 
-// Consumption is the slots that a pod uses.
+// Consumption is what a pod uses.
 type Consumption struct {
 	Claim types.UID
 	Node  string
-	Slots int
+	Took  ledger.Resources
 }
 
 // ConsumerOf returns what a pod uses, and false for an ordinary pod.
@@ -419,7 +444,7 @@ func (s *Holds) ConsumerOf(uid types.UID) (Consumption, bool) {
 	if p == nil {
 		return Consumption{}, false
 	}
-	return Consumption{Claim: p.hold.claim.spec.UID, Node: p.hold.node.name, Slots: p.slots}, true
+	return Consumption{Claim: p.hold.claim.spec.UID, Node: p.hold.node.name, Took: p.took}, true
 }
 
 // Node returns what is held on a node now, or nil.
@@ -429,7 +454,7 @@ func (s *Holds) Node(name string) *NodeHolds {
 	return s.nodes[name].published()
 }
 
-// NodesOf returns the nodes on which a claim has slots, in no particular order.
+// NodesOf returns the nodes on which a claim has something, in no particular order.
 func (s *Holds) NodesOf(uid types.UID) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

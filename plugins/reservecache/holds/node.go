@@ -24,7 +24,7 @@ type NodeHolds struct {
 // Hold is what one claim has on a node.
 type Hold struct {
 	Claim *Claim
-	// Amount is all that is held, used or not. Amount.Pods is the number of slots.
+	// Amount is all that is held, used or not. Amount.Pods is the number of slots, if the claim has slots.
 	Amount ledger.Resources
 	// Consumers are the pods that use a part of it, the oldest use first. Together they never take more than Amount.
 	Consumers []Consumer
@@ -33,7 +33,7 @@ type Hold struct {
 // Consumer is a pod that uses a part of a hold.
 type Consumer struct {
 	UID types.UID
-	// Took is its part. Took.Pods is the number of slots.
+	// Took is its part. Took.Pods is the number of slots, if the claim has slots.
 	Took ledger.Resources
 }
 
@@ -57,15 +57,15 @@ func (h *Hold) Unused(present Present) ledger.Resources {
 	return unused
 }
 
-// Slots is how many slots of the hold no pod that is present uses.
-func (h *Hold) Slots(present Present) int {
-	slots := h.Amount.Pods
+// UnusedOf is Unused for one resource. It allocates nothing.
+func (h *Hold) UnusedOf(name v1.ResourceName, present Present) int64 {
+	unused := h.Amount.Amount(name)
 	for i := range h.Consumers {
 		if c := &h.Consumers[i]; present == nil || present(c.UID) {
-			slots -= c.Took.Pods
+			unused -= c.Took.Amount(name)
 		}
 	}
-	return int(slots)
+	return unused
 }
 
 // Of returns what a claim has on the node, or nil.
@@ -100,13 +100,13 @@ func (n *NodeHolds) Unused(present Present) ledger.Resources {
 	return unused
 }
 
-// Excess is slots without room.
+// Excess is an amount without room, of a claim with slots that of a number of slots.
 type Excess struct {
-	Claim types.UID
-	Slots int
+	Claim  types.UID
+	Amount ledger.Resources
 }
 
-// Excess returns the claims of which not all unused slots have room beside the pods, when claims are served in the order of
+// Excess returns the claims of which not all that is unused has room beside the pods, when claims are served in the order of
 // Holds; none when the node is not too full. It is so after a pod that holds do not keep off took the room, and after the
 // node shrank.
 func (n *NodeHolds) Excess(allocatable, requested *ledger.Resources, present Present) []Excess {
@@ -114,25 +114,27 @@ func (n *NodeHolds) Excess(allocatable, requested *ledger.Resources, present Pre
 		return nil
 	}
 	var excess []Excess
-	room := allocatable.Clone()
-	room.Add(requested, -1)
+	room := allocatable.Less(requested)
 	for i := range n.Holds {
 		h := &n.Holds[i]
 		unused := h.Unused(present)
-		fit := unused.Pods
-		if fit == 0 {
-			continue
-		}
-		slot := &h.Claim.Slot
-		for name := range slot.Named() {
-			fit = min(fit, max(0, room.Amount(name))/slot.Amount(name))
-		}
-		room.Add(slot, -fit)
-		if over := unused.Pods - fit; over > 0 {
-			excess = append(excess, Excess{Claim: h.Claim.UID, Slots: int(over)})
+		fit, over := h.Claim.split(&unused, &room)
+		if room.Add(&fit, -1); !over.IsZero() {
+			excess = append(excess, Excess{Claim: h.Claim.UID, Amount: over})
 		}
 	}
 	return excess
+}
+
+// split divides an unused amount into what has room and the rest: by whole slots, or each resource by itself.
+func (c *Claim) split(unused, room *ledger.Resources) (fit, over ledger.Resources) {
+	if !c.Amounts {
+		n := min(unused.Pods, room.Slots(&c.Slot))
+		return c.Slot.Times(n), c.Slot.Times(unused.Pods - n)
+	}
+	fit = room.Positive()
+	fit.Lower(unused)
+	return fit, unused.Less(&fit)
 }
 
 // Kept adds to kept what unused holds keep from a pod, by resource.

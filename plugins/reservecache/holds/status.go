@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/reservecache/ledger"
 )
 
 // Status is what the records say of one claim.
@@ -32,10 +34,12 @@ type NodeStatus struct {
 	Node, Zone string
 	Lost       bool
 	Count
+	// Amount is all that is held, and Took what consumers took of it.
+	Amount, Took ledger.Resources
 	// Resized means that the slots have another size than the claim's.
 	Resized bool
-	// Consumers are the pods that use slots, the oldest use first; one that uses n slots is listed n times.
-	Consumers []types.UID
+	// Consumers are the pods that use something, the oldest use first.
+	Consumers []Consumer
 }
 
 // Status returns what is known of a claim, and false for one that is not registered.
@@ -48,15 +52,31 @@ func (s *Holds) Status(uid types.UID) (Status, bool) {
 	}
 	status := Status{Claim: c.spec, Zones: make(map[string]Count, len(c.zones)), Lost: c.lost, Nodes: make([]NodeStatus, 0, len(c.holds))}
 	maps.Copy(status.Zones, c.zones)
-	for name, h := range c.holds {
-		ns := NodeStatus{Node: name, Zone: h.zone, Lost: h.lost, Count: h.count(), Resized: !h.slot.Equal(&c.spec.Slot)}
-		for _, p := range h.consumers {
-			for range p.slots {
-				ns.Consumers = append(ns.Consumers, p.uid)
-			}
-		}
-		status.Nodes = append(status.Nodes, ns)
+	for name := range c.holds {
+		status.Nodes = append(status.Nodes, c.statusOn(name))
 	}
 	slices.SortFunc(status.Nodes, func(a, b NodeStatus) int { return cmp.Compare(a.Node, b.Node) })
 	return status, true
+}
+
+// StatusOn returns what a claim has on one node; it has nothing there if the result names no node.
+func (s *Holds) StatusOn(uid types.UID, nodeName string) NodeStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.claims[uid]; c != nil && c.holds[nodeName] != nil {
+		return c.statusOn(nodeName)
+	}
+	return NodeStatus{}
+}
+
+func (c *claim) statusOn(nodeName string) NodeStatus {
+	h := c.holds[nodeName]
+	status := NodeStatus{
+		Node: nodeName, Zone: h.zone, Lost: h.lost, Count: h.count(), Amount: h.amount, Took: h.used(),
+		Resized: !c.spec.Amounts && !h.slot.Equal(&c.spec.Slot),
+	}
+	for _, p := range h.consumers {
+		status.Consumers = append(status.Consumers, Consumer{UID: p.uid, Took: p.took})
+	}
+	return status
 }

@@ -9,6 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/component-helpers/resource"
+
+	"zonewise.dev/internal/amount"
 )
 
 // Resources is an amount of each resource of a node, or a demand for it.
@@ -49,6 +51,54 @@ func (r *Resources) Raise(b *Resources) {
 		}
 	}
 }
+
+// Lower makes r no more than b, of each resource.
+func (r *Resources) Lower(b *Resources) {
+	r.MilliCPU = min(r.MilliCPU, b.MilliCPU)
+	r.Memory = min(r.Memory, b.Memory)
+	r.EphemeralStorage = min(r.EphemeralStorage, b.EphemeralStorage)
+	r.Pods = min(r.Pods, b.Pods)
+	for name, amount := range r.Scalar {
+		if limit := b.Scalar[name]; limit < amount {
+			r.addScalar(name, limit-amount)
+		}
+	}
+	for name, limit := range b.Scalar {
+		if limit < r.Scalar[name] {
+			r.addScalar(name, limit-r.Scalar[name])
+		}
+	}
+}
+
+// Positive returns the part of which there is more than nothing. It shares nothing with r.
+func (r *Resources) Positive() Resources {
+	p := Resources{
+		MilliCPU: max(0, r.MilliCPU), Memory: max(0, r.Memory), EphemeralStorage: max(0, r.EphemeralStorage), Pods: max(0, r.Pods),
+	}
+	for name, amount := range r.Scalar {
+		if amount > 0 {
+			p.addScalar(name, amount)
+		}
+	}
+	return p
+}
+
+// Less returns what is left of r without b. It shares nothing with the two.
+func (r *Resources) Less(b *Resources) Resources {
+	left := r.Clone()
+	left.Add(b, -1)
+	return left
+}
+
+// Times returns n times r. It shares nothing with r.
+func (r *Resources) Times(n int64) Resources {
+	var product Resources
+	product.Add(r, n)
+	return product
+}
+
+// IsZero reports whether there is nothing of any resource.
+func (r *Resources) IsZero() bool { return r.Equal(&Resources{}) }
 
 // addScalar adds to one scalar resource and drops it at 0, so that equal amounts have equal maps.
 func (r *Resources) addScalar(name v1.ResourceName, amount int64) {
@@ -100,6 +150,22 @@ func (r *Resources) Amount(name v1.ResourceName) int64 {
 		return r.Pods
 	default:
 		return r.Scalar[name]
+	}
+}
+
+// Put sets how much there is of one resource. It changes r's map, if r has one.
+func (r *Resources) Put(name v1.ResourceName, amount int64) {
+	switch name {
+	case v1.ResourceCPU:
+		r.MilliCPU = amount
+	case v1.ResourceMemory:
+		r.Memory = amount
+	case v1.ResourceEphemeralStorage:
+		r.EphemeralStorage = amount
+	case v1.ResourcePods:
+		r.Pods = amount
+	default:
+		r.addScalar(name, amount-r.Scalar[name])
 	}
 }
 
@@ -172,6 +238,15 @@ func ResourcesOf(list v1.ResourceList) Resources {
 		}
 	}
 	return r
+}
+
+// List converts r for the API, places for pods among it. Resources of which there is nothing are left out.
+func (r *Resources) List() v1.ResourceList {
+	list := v1.ResourceList{}
+	for name := range r.Named() {
+		list[name] = *amount.Quantity(name, r.Amount(name))
+	}
+	return list
 }
 
 // Accounted reports whether kube-scheduler accounts for a resource of that name.

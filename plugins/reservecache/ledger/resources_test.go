@@ -137,3 +137,41 @@ func TestResourcesRaise(t *testing.T) {
 	r.Memory = 0
 	require.Equal(t, r, none)
 }
+
+// TestArithmetic: amounts are computed resource by resource, and no result shares a map with what it was made of.
+func TestArithmetic(t *testing.T) {
+	const gpu, disk v1.ResourceName = "example.com/gpu", "example.com/disk"
+	scalars := func(gpus, disks int64) map[v1.ResourceName]int64 {
+		m := map[v1.ResourceName]int64{}
+		for name, n := range map[v1.ResourceName]int64{gpu: gpus, disk: disks} {
+			if n != 0 {
+				m[name] = n
+			}
+		}
+		return m
+	}
+	a := Resources{MilliCPU: 3, Memory: 5, EphemeralStorage: 1, Pods: 2, Scalar: scalars(4, 0)}
+	b := Resources{MilliCPU: 4, Memory: 2, EphemeralStorage: 1, Scalar: scalars(1, 2)}
+	left := a.Less(&b)
+	require.Equal(t, Resources{MilliCPU: -1, Memory: 3, Pods: 2, Scalar: scalars(3, -2)}, left)
+	require.Equal(t, Resources{Memory: 3, Pods: 2, Scalar: scalars(3, 0)}, left.Positive())
+	require.Equal(t, Resources{MilliCPU: 6, Memory: 10, EphemeralStorage: 2, Pods: 4, Scalar: scalars(8, 0)}, a.Times(2))
+	least := a.Clone()
+	least.Lower(&b)
+	require.Equal(t, Resources{MilliCPU: 3, Memory: 2, EphemeralStorage: 1, Scalar: scalars(1, 0)}, least)
+	least.Lower(&left)
+	require.Equal(t, Resources{MilliCPU: -1, Memory: 2, Scalar: scalars(1, -2)}, least)
+	require.Equal(t, Resources{MilliCPU: 3, Memory: 5, EphemeralStorage: 1, Pods: 2, Scalar: scalars(4, 0)}, a)
+
+	var put Resources
+	require.True(t, put.IsZero())
+	for name := range a.Named() {
+		put.Put(name, a.Amount(name))
+	}
+	require.True(t, put.Equal(&a))
+	require.False(t, put.IsZero())
+	put = ResourcesOf(a.List())
+	require.True(t, put.Equal(&a), "%+v", put)
+	put.Put(gpu, 0)
+	require.NotContains(t, put.List(), gpu)
+}

@@ -1,5 +1,7 @@
 package placement
 
+import "zonewise.dev/plugins/reservecache/ledger"
+
 const (
 	// looksPerCycle limits how many nodes a scheduling cycle looks at: about a twentieth of a millisecond.
 	looksPerCycle = 2000
@@ -65,7 +67,7 @@ func (p *Planner) collectLocked(w *wanted, limit int, result *Result) int {
 			w.looked[name] = p.board.freed
 			continue
 		}
-		if p.cappedLocked(w, z, 0) {
+		if p.cappedLocked(w, z, &ledger.Resources{}) {
 			continue
 		}
 		upTo, at, here := p.board.freed, 0, false
@@ -94,8 +96,11 @@ func (p *Planner) collectLocked(w *wanted, limit int, result *Result) int {
 	})
 }
 
-// offers reports whether a node has room for a slot of a demand.
+// offers reports whether a node has room for a slot of a demand, or for a part of what it lacks there.
 func (p *Planner) offers(w *wanted, n *node) bool {
+	if w.Claim.Amounts {
+		return !p.partLocked(w, n).IsZero()
+	}
 	if n.roomFor(w.Claim.Priority).Slots(&w.Claim.Slot) == 0 || !p.fits[w.Fit.key].takes(n) {
 		return false
 	}

@@ -27,10 +27,11 @@ func (p *Planner) placeLocked(w *wanted, limit int, result *Result, work func(*d
 	}
 	if !recorded {
 		w.dirty = true // the nominees that are known now are in no other draft's way
+		w.lookAgain()
 	}
 	p.countLocked(w)
 	p.touched[w.uid()] = struct{}{}
-	if counted, _ := w.sum(); counted >= w.total {
+	if !w.unfilled() {
 		clear(w.away)
 		clear(w.full)
 		clear(w.capped)
@@ -42,14 +43,20 @@ func (p *Planner) placeLocked(w *wanted, limit int, result *Result, work func(*d
 // as if the draft had not been made.
 func (p *Planner) recordLocked(d *draft, result *Result) bool {
 	var more []*node
+	gains := map[*node]ledger.Resources{}
 	for _, pl := range d.places {
-		if pl.node != nil && pl.gain() > 0 {
+		if gain := d.gain(pl); pl.node != nil && gain.Exceeds(&ledger.Resources{}) != "" {
 			more = append(more, pl.node)
+			gains[pl.node] = gain
 		}
 	}
 	if len(more) > 0 && p.nominees != nil {
 		p.askLocked(more)
-		if p.claims[d.uid()] != d.wanted || slices.ContainsFunc(more, func(n *node) bool { return n.roomFor(d.Claim.Priority).Negative(&d.Claim.Slot) }) {
+		taken := func(n *node) bool {
+			gain := gains[n]
+			return n.roomFor(d.Claim.Priority).Negative(&gain)
+		}
+		if p.claims[d.uid()] != d.wanted || slices.ContainsFunc(more, taken) {
 			for _, pl := range d.places {
 				if pl.node != nil {
 					pl.node.reset()
@@ -72,7 +79,7 @@ func (p *Planner) recordLocked(d *draft, result *Result) bool {
 	for _, pl := range d.places {
 		// A consumer gives up all of its slots, and what is used in a lost zone is in the others' quotas.
 		d.dirty = d.dirty || pl.settle > 0
-		if pl.node != nil && (pl.gain() < 0 || pl.settle > 0 || pl.was.Resized) {
+		if pl.node != nil && (d.loses(pl) || pl.settle > 0 || pl.was.Resized) {
 			p.board.free(pl.node)
 		}
 	}
@@ -81,9 +88,6 @@ func (p *Planner) recordLocked(d *draft, result *Result) bool {
 	}
 	return true
 }
-
-// gain is how many more unused slots a place gets.
-func (pl *place) gain() int { return (pl.slots - pl.used) - (pl.was.Slots - pl.was.Used) }
 
 // askLocked asks for the nominees of nodes. It releases the lock meanwhile: the queue that is asked may wait for those that wait
 // for this lock.

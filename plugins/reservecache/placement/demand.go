@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/ledger"
 )
 
 // LossPolicy says what happens to the slots of a zone that no longer has a node for them.
@@ -26,10 +27,14 @@ type Zone struct {
 	Slots int
 }
 
-// Demand is the slots that a reservation asks for.
+// Demand is what a reservation asks for: slots, or amounts of given nodes.
 type Demand struct {
-	// Claim is the claim of the slots. Its UID and Slot must be set.
+	// Claim is the claim of the slots or amounts. Its UID must be set, and Slot or Amounts.
 	Claim holds.Claim
+	// Nodes are the amounts, places for pods among them, by node. They must not change.
+	Nodes map[string]ledger.Resources
+	// SameTerms means that the same pods may use what is held as in the version before: only what is wanted differs.
+	SameTerms bool
 	// Zones says how many slots each zone gets; no zone is named twice. If it is empty, Slots are spread evenly over all zones
 	// with nodes that the fit selects.
 	Zones []Zone
@@ -87,8 +92,9 @@ type wanted struct {
 	// away are nodes that were removed or ceased to be ready, full are nodes that became too full. Their slots have no other
 	// place yet.
 	away, full map[string]bool
-	// excess is how many slots to give up on a node.
-	excess map[string]int
+	// excess is what to give up on a node.
+	excess map[string]ledger.Resources
+	amounts
 }
 
 // span is the time from one point of freeing to another.
@@ -114,7 +120,8 @@ func newWanted(d Demand) *wanted {
 	return &wanted{
 		Demand: d, total: d.wanted(), dirty: true,
 		known: map[string]struct{}{}, counts: map[string]holds.Count{}, looked: map[string]uint64{}, owners: map[string]int{},
-		capped: map[string]bool{}, away: map[string]bool{}, full: map[string]bool{}, excess: map[string]int{},
+		capped: map[string]bool{}, away: map[string]bool{}, full: map[string]bool{}, excess: map[string]ledger.Resources{},
+		amounts: amounts{stale: map[string]bool{}, drafted: map[string]bool{}, lacks: map[string]lack{}},
 	}
 }
 
@@ -133,6 +140,12 @@ func (w *wanted) sum() (counted, slots int) {
 		slots += n.Slots
 	}
 	return counted, slots
+}
+
+// unfilled reports whether slots, or parts of amounts, are missing.
+func (w *wanted) unfilled() bool {
+	counted, _ := w.sum()
+	return counted < w.total || len(w.lacks) > 0
 }
 
 // apportion distributes the slots over the zones, whose nodes tallies counts.

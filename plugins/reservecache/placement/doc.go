@@ -32,6 +32,12 @@
 // first: a new slot is held there, and in exchange a consumer of the claim becomes an ordinary pod. Each zone is served first;
 // a used slot may be replaced in another zone, and moves home later.
 //
+// # Amounts
+//
+// A demand may name nodes, and the amount of each, in place of slots. Then there is nothing to choose: on each node that is ready the demand
+// holds what it wants beside what its consumers use, as far as there is room, each resource by itself. What is missing seeks freed room of that
+// node as missing slots do. A used amount counts as held, and no consumer is made an ordinary pod, however small the amount becomes.
+//
 // # Cost
 //
 // A node is freed if its room has grown, or if it may now take slots that it could not take before. It then goes to the front of

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/ledger"
 )
 
 // draft has the intended slots of one demand. Until it is committed, only the room of the nodes reflects it.
@@ -17,13 +18,13 @@ type draft struct {
 	// places are the nodes with slots, by name.
 	places  map[string]*place
 	pickers map[string]*picker
-	// added is how many more unused slots each zone gets.
-	added map[string]int
+	// added is how much more unused each zone gets.
+	added map[string]ledger.Resources
 	// looks counts the nodes that were looked at; limit is the most per zone, 0 for no limit.
 	looks, limit int
 }
 
-// place is the slots on one node.
+// place is what the demand has on one node.
 type place struct {
 	name, zone string
 	// node is nil if the board does not have it.
@@ -33,22 +34,35 @@ type place struct {
 	// slots is how many the node should have, used how many of them consumers use; settle is how many slots are given up
 	// together with their consumers.
 	slots, used, settle int
+	// unused is the unused amount that the node should have, of a demand for amounts.
+	unused ledger.Resources
 }
 
 func (p *Planner) newDraft(w *wanted, limit int) *draft {
-	d := &draft{wanted: w, planner: p, board: p.board, places: map[string]*place{}, pickers: map[string]*picker{}, added: map[string]int{}, limit: limit}
+	d := &draft{
+		wanted: w, planner: p, board: p.board, places: map[string]*place{}, pickers: map[string]*picker{}, added: map[string]ledger.Resources{}, limit: limit,
+	}
+	if w.Claim.Amounts {
+		w.began = p.board.freed
+		return d // its nodes are looked at one by one
+	}
 	status, _ := p.holds.Status(w.uid())
 	clear(w.counts)
 	for _, ns := range status.Nodes {
-		pl := &place{name: ns.Node, zone: ns.Zone, lost: true, was: ns}
-		if n := p.board.nodes[ns.Node]; n != nil && p.board.here(n) {
-			pl.node, pl.zone, pl.lost = n, n.zone.name, unready(n.object)
-		}
-		d.places[ns.Node] = pl
-		d.set(pl, ns.Slots, ns.Used)
+		d.set(d.placeOf(ns.Node, ns), ns.Slots, ns.Used)
 	}
 	clear(d.added)
 	return d
+}
+
+// placeOf makes the place of a node, without its slots, of what the demand has there.
+func (d *draft) placeOf(name string, was holds.NodeStatus) *place {
+	pl := &place{name: name, zone: was.Zone, lost: true, was: was}
+	if n := d.board.nodes[name]; n != nil && d.board.here(n) {
+		pl.node, pl.zone, pl.lost = n, n.zone.name, unready(n.object)
+	}
+	d.places[name] = pl
+	return pl
 }
 
 // set changes the numbers of a place and the counts.
@@ -58,9 +72,16 @@ func (d *draft) set(pl *place, slots, used int) {
 		n.Slots += slots - pl.slots
 		n.Used += used - pl.used
 		d.counts[pl.zone] = n
-		d.added[pl.zone] += (slots - used) - (pl.slots - pl.used)
+		d.add(pl.zone, &d.Claim.Slot, int64((slots-used)-(pl.slots-pl.used)))
 	}
 	pl.slots, pl.used = slots, used
+}
+
+// add counts what a zone gets.
+func (d *draft) add(zone string, amount *ledger.Resources, times int64) {
+	added := d.added[zone]
+	added.Add(amount, times)
+	d.added[zone] = added
 }
 
 // drop takes unused slots away from a place.
@@ -101,9 +122,9 @@ func (d *draft) trim() {
 		case d.Fit.Of(pl.node.object) != "":
 			keep = 0
 		default:
-			keep -= min(keep, d.excess[pl.name])
+			keep -= min(keep, int(d.excess[pl.name].Pods))
 			if d.PerNode > 0 {
-				keep = min(keep, max(0, d.PerNode-max(0, d.owners[pl.name]-pods(pl.was))-pl.used))
+				keep = min(keep, max(0, d.PerNode-max(0, d.owners[pl.name]-len(pl.was.Consumers))-pl.used))
 			}
 		}
 		if pl.was.Resized && pl.node != nil {
@@ -123,19 +144,12 @@ func (d *draft) trim() {
 	}
 }
 
-// pods counts the consumers of a place.
-func pods(ns holds.NodeStatus) int {
-	n := 0
-	for i, uid := range ns.Consumers {
-		if i == 0 || uid != ns.Consumers[i-1] {
-			n++
-		}
-	}
-	return n
-}
-
 // fill places what the zones lack, and then what may be in any zone, first where the smallest part of the quota is filled.
 func (d *draft) fill() {
+	if d.Claim.Amounts {
+		d.fillFreed()
+		return
+	}
 	for i := range d.quotas {
 		q := &d.quotas[i]
 		for d.counted(q.zone) < q.slots && d.mayGrow() && d.place(q.zone) {
@@ -232,16 +246,30 @@ func (d *draft) emptiest(zoneName string) []*place {
 	return places
 }
 
+// gain is how much more unused a place gets; negative where it loses some.
+func (d *draft) gain(pl *place) ledger.Resources {
+	if d.Claim.Amounts {
+		gain := pl.unused.Less(&pl.was.Amount)
+		gain.Add(&pl.was.Took, 1)
+		return gain
+	}
+	return d.Claim.Slots((pl.slots - pl.used) - (pl.was.Slots - pl.was.Used))
+}
+
+// loses reports whether a place gets less unused of a resource.
+func (d *draft) loses(pl *place) bool {
+	gain := d.gain(pl)
+	positive := gain.Positive()
+	return !gain.Equal(&positive)
+}
+
 // changes returns the changes to record.
 func (d *draft) changes() []holds.Change {
 	var changes []holds.Change
 	for _, pl := range d.sorted() {
-		ch := holds.Change{
-			Node: pl.name, Zone: pl.zone, Lost: pl.lost, Settle: pl.settle,
-			Add: (pl.slots - pl.used) - (pl.was.Slots - pl.was.Used),
-		}
+		ch := holds.Change{Node: pl.name, Zone: pl.zone, Lost: pl.lost, Settle: pl.settle, Add: d.gain(pl)}
 		moved := pl.was.Node != "" && (pl.was.Zone != pl.zone || pl.was.Lost != pl.lost || pl.was.Resized)
-		if ch.Add != 0 || ch.Settle != 0 || moved {
+		if !ch.Add.IsZero() || ch.Settle != 0 || moved {
 			changes = append(changes, ch)
 		}
 	}

@@ -143,6 +143,31 @@ func demand(name string, age int, zones ...Zone) Demand {
 	}
 }
 
+// demandOn returns one of amounts.
+func demandOn(name string, age int, amounts map[string]ledger.Resources) Demand {
+	d := demand(name, age)
+	d.Claim.Amounts, d.Claim.Slot, d.Nodes = true, ledger.Resources{}, amounts
+	d.Fit = NewFit(nil, []v1.Toleration{{Operator: v1.TolerationOpExists}}, false)
+	return d
+}
+
+// cpus is an amount of CPUs, and places for pods.
+func cpus(n, pods int64) ledger.Resources { return ledger.Resources{MilliCPU: 1000 * n, Pods: pods} }
+
+// amounts returns what is held on each node, and the consumers of what.
+func (s *scene) amounts(t require.TestingT, name string) (held map[string]ledger.Resources, used map[types.UID]ledger.Resources) {
+	status, ok := s.holds.Status(types.UID(name))
+	require.True(t, ok, "no claim %s", name)
+	held, used = map[string]ledger.Resources{}, map[types.UID]ledger.Resources{}
+	for _, n := range status.Nodes {
+		held[n.Node] = n.Amount
+		for _, c := range n.Consumers {
+			used[c.UID] = c.Took
+		}
+	}
+	return held, used
+}
+
 // slots returns the number of slots on each node.
 func (s *scene) slots(t require.TestingT, name string) map[string]int {
 	status, ok := s.holds.Status(types.UID(name))
@@ -179,11 +204,11 @@ func (s *scene) schedule(t require.TestingT, view View, node string, pod *v1.Pod
 		if !verdict.Fits {
 			return 0, false
 		}
-		if verdict.Slots > 0 {
-			require.NoError(t, s.holds.Take(pod.UID, node, who.Claim, verdict.Slots, present))
+		if verdict.Uses() {
+			require.NoError(t, s.holds.Take(pod.UID, node, who.Claim, verdict.Takes, present))
 		}
 		require.NoError(t, s.ledger.AssumePod(pod, node, t0))
-		return verdict.Slots, true
+		return int(verdict.Takes.Pods), true
 	}
 	return 0, false
 }

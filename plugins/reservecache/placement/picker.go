@@ -2,8 +2,11 @@ package placement
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
+
+	v1 "k8s.io/api/core/v1"
 
 	"zonewise.dev/plugins/reservecache/ledger"
 )
@@ -31,23 +34,9 @@ func compareCandidates(a, b candidate) int {
 // candidates as slots are missing, since each has room for at least one.
 func (d *draft) newPicker(zoneName string) *picker {
 	pk := &picker{upTo: d.board.freed}
-	z := d.board.zones[zoneName]
-	if z == nil {
-		return pk
-	}
 	missing := max(1, d.total)
 	fits := d.planner.fits[d.Fit.key]
-	looked := 0
-	for n := z.newest; n != nil && n.freed > d.lookedAt(zoneName); n = n.older {
-		if looked++; d.limit > 0 && looked > d.limit {
-			pk.cut = true
-			break
-		}
-		d.looks++
-		if !d.board.here(n) {
-			pk.cut = true // one that the other view has is not searched
-			continue
-		}
+	for n := range d.freed(zoneName, pk) {
 		if !d.mayTake(n) {
 			continue
 		}
@@ -70,13 +59,36 @@ func (d *draft) newPicker(zoneName string) *picker {
 	return pk
 }
 
+// freed yields the nodes of a zone that were freed since the demand last looked at all of them, up to the draft's limit.
+func (d *draft) freed(zoneName string, pk *picker) iter.Seq[*node] {
+	return func(yield func(*node) bool) {
+		z := d.board.zones[zoneName]
+		if z == nil {
+			return
+		}
+		looked := 0
+		for n := z.newest; n != nil && n.freed > d.lookedAt(zoneName); n = n.older {
+			if looked++; d.limit > 0 && looked > d.limit {
+				pk.cut = true
+				return
+			}
+			d.looks++
+			if !d.board.here(n) {
+				pk.cut = true // one that the other view has is not searched
+			} else if !yield(n) {
+				return
+			}
+		}
+	}
+}
+
 // searched reports whether no node that was freed up to pk.upTo has room.
 func (pk *picker) searched() bool { return !pk.cut && pk.at >= len(pk.candidates) }
 
 // mayTake reports whether a node may have one more slot, apart from its room.
 func (d *draft) mayTake(n *node) bool {
 	if pl := d.places[n.name]; pl != nil {
-		return d.mayHave(n.name, pl.slots, pods(pl.was))
+		return d.mayHave(n.name, pl.slots, len(pl.was.Consumers))
 	}
 	return d.mayHave(n.name, 0, 0)
 }
@@ -88,7 +100,7 @@ func (pk *picker) next(d *draft) *node {
 		if !d.mayTake(n) || n.roomFor(d.Claim.Priority).Slots(&d.Claim.Slot) == 0 {
 			continue
 		}
-		if d.planner.cappedLocked(d.wanted, n.zone, d.added[n.zone.name]) {
+		if added := d.added[n.zone.name]; d.planner.cappedLocked(d.wanted, n.zone, &added) {
 			pk.cut = true
 			return nil
 		}
@@ -97,22 +109,28 @@ func (pk *picker) next(d *draft) *node {
 	return nil
 }
 
-// cappedLocked reports whether one more slot in a zone, together with the given unrecorded ones, would exceed what may be held
-// there, and records that.
-func (p *Planner) cappedLocked(w *wanted, z *zone, beside int) bool {
+// cappedLocked reports whether one more slot in a zone, beside what was added there without a record, would exceed what may be held,
+// and records that.
+func (p *Planner) cappedLocked(w *wanted, z *zone, added *ledger.Resources) bool {
+	if w.Claim.Amounts {
+		return false // a part may be added
+	}
 	delete(w.capped, z.name)
 	if p.fraction >= 1 {
 		return false
 	}
-	sum := z.unused.Clone()
-	sum.Add(&w.Claim.Slot, int64(beside)+1)
 	for name := range w.Claim.Slot.Named() {
-		if float64(sum.Amount(name)) > p.fraction*float64(z.allocatable.Amount(name)) {
+		if p.spareLocked(z, name)-added.Amount(name) < w.Claim.Slot.Amount(name) {
 			w.capped[z.name] = true
 			return true
 		}
 	}
 	return false
+}
+
+// spareLocked is how much more of a resource may be held unused in a zone; negative if too much is.
+func (p *Planner) spareLocked(z *zone, name v1.ResourceName) int64 {
+	return int64(p.fraction*float64(z.allocatable.Amount(name))) - z.unused.Amount(name)
 }
 
 // share is the room in terms of a slot: for CPU, memory, ephemeral storage and each scalar resource, the thousandths of the

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/ledger"
 )
 
 // Planner places the slots of reservations, and repairs their placement. Make one with New. Its methods may be called from
@@ -69,10 +70,11 @@ func New(h *holds.Holds, maxHeldFraction float64, nominees func(node string) []N
 }
 
 // Set adds a demand, or replaces it by a newer version. No slot is placed before the next Reconcile. What it holds counts as
-// freed: for other pods if its priority is lower now, for its owners if they have changed.
+// freed, save with SameTerms: for other pods if its priority is lower now, for its owners if they have changed.
 func (p *Planner) Set(d Demand) {
-	d.Claim.Slot = d.Claim.Slot.Clone()
-	d.Claim.Slot.Pods = 1
+	if d.Claim.Slot = d.Claim.Slot.Clone(); !d.Claim.Amounts {
+		d.Claim.Slot.Pods = 1
+	}
 	d.Zones = slices.Clone(d.Zones)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,9 +88,13 @@ func (p *Planner) Set(d Demand) {
 	at, _ := slices.BinarySearchFunc(p.queue, w, compareAge)
 	p.queue = slices.Insert(p.queue, at, w)
 	p.tallyLocked(w.Fit)
+	for name := range w.Nodes {
+		w.look(name)
+	}
 	if status, ok := p.holds.Status(w.uid()); ok {
 		for i := range status.Nodes {
-			if n := p.board.nodes[status.Nodes[i].Node]; n != nil {
+			w.look(status.Nodes[i].Node)
+			if n := p.board.nodes[status.Nodes[i].Node]; n != nil && !d.SameTerms {
 				p.board.free(n)
 			}
 		}
@@ -227,17 +233,21 @@ func (p *Planner) retallyLocked() {
 
 // countLocked updates what a demand holds, and in which zones it seeks slots.
 func (p *Planner) countLocked(w *wanted) {
-	clear(w.counts)
-	p.holds.Counts(w.uid(), func(zone string, n holds.Count) { w.counts[zone] = n })
 	sought := slices.Clone(w.seeks)
-	w.seek()
+	if w.Claim.Amounts {
+		p.countNodesLocked(w)
+	} else {
+		clear(w.counts)
+		p.holds.Counts(w.uid(), func(zone string, n holds.Count) { w.counts[zone] = n })
+		w.seek()
+	}
 	switch {
 	case len(w.seeks) > 0 && len(sought) == 0:
 		p.seeking++
 	case len(sought) > 0 && len(w.seeks) == 0:
 		p.seeking--
 	}
-	if len(w.seeks) > 0 && !slices.Equal(sought, w.seeks) {
+	if len(w.seeks) > 0 && !w.Claim.Amounts && !slices.Equal(sought, w.seeks) {
 		p.offered = 0
 	}
 }
@@ -285,7 +295,7 @@ func (p *Planner) Unfilled() []types.UID {
 	defer p.mu.Unlock()
 	var unfilled []types.UID
 	for _, w := range p.queue {
-		if counted, _ := w.sum(); counted < w.total {
+		if w.unfilled() {
 			unfilled = append(unfilled, w.uid())
 		}
 	}
@@ -302,9 +312,9 @@ type Result struct {
 	More bool
 }
 
-// Full is slots that were given up.
+// Full is an amount that was given up.
 type Full struct {
-	Claim types.UID
-	Node  string
-	Slots int
+	Claim  types.UID
+	Node   string
+	Amount ledger.Resources
 }

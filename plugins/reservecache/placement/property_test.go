@@ -148,7 +148,13 @@ func (w *world) Set(t *rapid.T) {
 	d.OnZoneLoss = rapid.SampledFrom([]LossPolicy{Shift, Keep}).Draw(t, "loss")
 	d.Claim.Slot.MilliCPU = rapid.Int64Range(1, 2).Draw(t, "size") * 1000
 	d.PerNode = rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "per node")
-	if rapid.Bool().Draw(t, "spread") {
+	if rapid.IntRange(0, 2).Draw(t, "form") == 0 {
+		amounts := map[string]ledger.Resources{}
+		for _, node := range rapid.SliceOfNDistinct(rapid.SampledFrom(append(nodeNames, "none")), 1, 4, rapid.ID[string]).Draw(t, "nodes") {
+			amounts[node] = ledger.Resources{MilliCPU: rapid.Int64Range(0, 8).Draw(t, "cpu") * 500, Pods: rapid.Int64Range(1, 3).Draw(t, "places")}
+		}
+		d = demandOn(name, slices.Index(demandNames, name), amounts)
+	} else if rapid.Bool().Draw(t, "spread") {
 		d.Slots = rapid.IntRange(0, 6).Draw(t, "slots")
 	} else {
 		for _, zone := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d"}), 1, 3, rapid.ID[string]).Draw(t, "zones") {
@@ -229,10 +235,20 @@ func (w *world) inOrder(t *rapid.T, name string) {
 		rooms[view.Node(i).Name] = room
 	}
 	for _, n := range status.Nodes {
-		if n.Slots == n.Used {
+		unused := n.Amount.Less(&n.Took)
+		if d.Claim.Amounts {
+			most := d.Nodes[n.Node]
+			most.Raise(&n.Took)
+			require.Empty(t, n.Amount.Exceeds(&most), "%s holds too much on %s", name, n.Node)
+		}
+		if unused.IsZero() {
 			continue
 		}
-		require.True(t, w.usable(name, n.Node), "%s holds slots on %s", name, n.Node)
+		require.True(t, w.usable(name, n.Node), "%s holds something on %s", name, n.Node)
+		if room := rooms[n.Node]; d.Claim.Amounts {
+			require.False(t, room.Negative(&unused), "%s has no room on %s: %+v", name, n.Node, room)
+			continue
+		}
 		room := rooms[n.Node]
 		require.False(t, room.Negative(&d.Claim.Slot), "%s has no room on %s: %+v", name, n.Node, room)
 		require.False(t, n.Resized)
@@ -246,6 +262,10 @@ func (w *world) inOrder(t *rapid.T, name string) {
 func (w *world) nothingLeft(t *rapid.T, name string) {
 	d := w.demands[name]
 	status, _ := w.holds.Status(types.UID(name))
+	if d.Claim.Amounts {
+		w.noPartLeft(t, name, &status)
+		return
+	}
 	counted, at := map[string]int{}, map[string]int{}
 	sum := 0
 	for _, n := range status.Nodes {
@@ -282,13 +302,37 @@ func (w *world) nothingLeft(t *rapid.T, name string) {
 	}
 }
 
+// noPartLeft is nothingLeft for amounts.
+func (w *world) noPartLeft(t *rapid.T, name string, status *holds.Status) {
+	view := w.view()
+	for i := range view.Len() {
+		node := view.Node(i).Name
+		if !w.usable(name, node) {
+			continue
+		}
+		part := w.demands[name].Nodes[node]
+		if at := slices.IndexFunc(status.Nodes, func(n holds.NodeStatus) bool { return n.Node == node }); at >= 0 {
+			part = part.Less(&status.Nodes[at].Amount)
+			part = part.Positive()
+		}
+		room, requested := view.Resources(i)
+		unused := w.holds.Node(node).Unused(nil)
+		room = room.Less(&requested)
+		room.Add(&unused, -1)
+		room = room.Positive()
+		part.Lower(&room)
+		require.True(t, part.IsZero(), "%s lacks a part on %s, where there is room for %+v", name, node, part)
+	}
+}
+
 // noSlotIsUsedTwice, and no more is used than there is.
 func (w *world) noSlotIsUsedTwice(t *rapid.T) {
 	used := map[types.UID]string{}
 	for name, status := range w.stands(t) {
 		for _, n := range status.Nodes {
-			require.LessOrEqual(t, n.Used, n.Slots)
-			for _, uid := range n.Consumers {
+			require.Empty(t, n.Took.Exceeds(&n.Amount))
+			for _, c := range n.Consumers {
+				uid := c.UID
 				at := name + " on " + n.Node
 				require.Contains(t, []string{"", at}, used[uid])
 				used[uid] = at

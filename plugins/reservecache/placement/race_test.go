@@ -40,7 +40,7 @@ func TestConcurrentKeeping(t *testing.T) {
 			}
 			who := holds.Asker{Claim: "r", Use: holds.Use(round % 2)}
 			verdict := s.holds.Node(node).Fit(&holds.Question{Who: &who, Request: &request, Allocatable: &allocatable, Requested: &requested, Present: present})
-			if !verdict.Fits || verdict.Slots > 0 && s.holds.Take(pod.UID, node, "r", verdict.Slots, present) != nil {
+			if !verdict.Fits || verdict.Uses() && s.holds.Take(pod.UID, node, "r", verdict.Takes, present) != nil {
 				continue
 			}
 			if s.ledger.AssumePod(pod, node, t0) != nil {

@@ -1,5 +1,7 @@
 package placement
 
+import "zonewise.dev/plugins/reservecache/ledger"
+
 // looksPerSlice limits how many nodes Reconcile looks at while others wait for the lock: one demand's search of a large
 // cluster.
 const looksPerSlice = 5000
@@ -44,6 +46,9 @@ func (p *Planner) Reconcile(view View, trails func(node string) bool) Result {
 }
 
 func (p *Planner) reconcileLocked(w *wanted, result *Result) int {
+	if w.Claim.Amounts {
+		return p.measureLocked(w, result)
+	}
 	p.countLocked(w)
 	looks := p.placeLocked(w, 0, result, func(d *draft) {
 		d.apportion(p.fits[d.Fit.key].zones)
@@ -68,8 +73,14 @@ func (p *Planner) anyDirtyLocked() bool { return p.firstDirtyLocked() != nil }
 
 // inspectLocked looks at the changed nodes, and marks the demands that hold slots on a node that is gone, unfit or too full.
 func (p *Planner) inspectLocked(trails func(string) bool, result *Result) {
+	amounts := p.forAmountsLocked()
 	for _, n := range p.board.changed {
 		n.inspect = false
+		for _, w := range amounts {
+			if !p.asDesiredLocked(w, n) {
+				w.look(n.name)
+			}
+		}
 		held := p.board.held.Node(n.name)
 		delete(p.full, n)
 		if held == nil {
@@ -82,7 +93,7 @@ func (p *Planner) inspectLocked(trails func(string) bool, result *Result) {
 		if !here || n.listed {
 			for i := range held.Holds {
 				if w := p.claims[held.Holds[i].Claim.UID]; w != nil {
-					w.dirty = true
+					w.look(n.name)
 				}
 			}
 		}
@@ -96,8 +107,9 @@ func (p *Planner) inspectLocked(trails func(string) bool, result *Result) {
 		delete(p.full, n)
 		for _, e := range n.held.Excess(&n.allocatable, &n.requested, p.board.present(n)) {
 			if w := p.claims[e.Claim]; w != nil {
-				w.dirty, w.excess[n.name], w.full[n.name] = true, e.Slots, true
-				result.Full = append(result.Full, Full{Claim: e.Claim, Node: n.name, Slots: e.Slots})
+				w.look(n.name)
+				w.excess[n.name], w.full[n.name] = e.Amount, true
+				result.Full = append(result.Full, Full{Claim: e.Claim, Node: n.name, Amount: e.Amount})
 			}
 		}
 	}
@@ -116,8 +128,12 @@ func (p *Planner) uncapLocked() {
 		return
 	}
 	for _, w := range p.queue {
+		if w.Claim.Amounts {
+			p.uncapNodesLocked(w)
+			continue
+		}
 		for name := range w.capped {
-			if z := p.board.zones[name]; z != nil && !p.cappedLocked(w, z, 0) {
+			if z := p.board.zones[name]; z != nil && !p.cappedLocked(w, z, &ledger.Resources{}) {
 				w.dirty, w.looked[name] = true, 0
 			}
 		}

@@ -17,7 +17,10 @@ import (
 type Report struct {
 	// Desired is how many slots are wanted, Held how many are on existing, ready nodes, used ones included,
 	// and Used how many of these a pod uses. Missing is how many are lacking; in Headroom mode a used slot does not count.
+	// Of amounts the first three count places for pods, and Missing the nodes on which a part is lacking.
 	Desired, Held, Used, Missing int
+	// Amounts are the sums of a demand for amounts.
+	Amounts Amounts
 	// Zones are those in which slots are wanted or held, sorted by name.
 	Zones []ZoneReport
 	// Away are the nodes that were removed or ceased to be ready, Full those that became too full, if their slots have found no
@@ -34,13 +37,15 @@ type ZoneReport struct {
 	Name string
 	// Desired is how many slots the zone should have for now, with those shifted from lost zones.
 	Desired, Held, Used int
+	Amounts             Amounts
 	// Unknown means that the zone has no node, Lost that it has none that may take slots.
 	Unknown, Lost bool
 	// Shortfall says what the zone lacks, and why: "3 of 10 slots: 41 nodes short of cpu, 3 tainted". It is empty when it
 	// lacks nothing.
 	Shortfall string
 	// Nodes are those with slots, by name; nodes that are not there or not ready are among them as long as they have
-	// consumers, whose slots do not count.
+	// consumers, whose slots do not count. Of a demand for amounts they are the nodes that have consumers, or something else than is
+	// desired.
 	Nodes []holds.NodeStatus
 }
 
@@ -61,8 +66,11 @@ func (p *Planner) Report(uid types.UID) (Report, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := p.claims[uid]
-	if w == nil || w.dirty && len(w.quotas) == 0 {
+	if w == nil || w.dirty && len(w.quotas) == 0 && !w.complete {
 		return Report{}, false
+	}
+	if w.Claim.Amounts {
+		return p.reportAmountsLocked(w), true
 	}
 	p.countLocked(w)
 	status, _ := p.holds.Status(uid)
@@ -128,21 +136,32 @@ func (p *Planner) reasonsLocked(w *wanted, report *ZoneReport) string {
 			small["too small: "+resourceName(lacks)]++
 		} else if lacks := slot.Exceeds(n.roomFor(w.Claim.Priority)); lacks != "" {
 			short["short of "+resourceName(lacks)]++
-		} else if at := has[n.name]; at != nil && !w.mayHave(n.name, at.Slots, pods(*at)) || at == nil && !w.mayHave(n.name, 0, 0) {
+		} else if at := has[n.name]; at != nil && !w.mayHave(n.name, at.Slots, len(at.Consumers)) || at == nil && !w.mayHave(n.name, 0, 0) {
 			short["with as many slots and owners as slotsPerNode allows"]++
 		} else {
 			room++
 		}
 	}
-	var parts []string
-	for _, group := range []map[string]int{short, small, unfit} {
-		parts = append(parts, byNumber(group)...)
+	rest := map[string]int{}
+	if room > 0 {
+		rest[w.untaken(report.Name)] = room
 	}
-	switch {
-	case room > 0 && w.capped[report.Name]:
-		parts = append(parts, fmt.Sprintf("%d with room that maxHeldFraction leaves to pods", room))
-	case room > 0:
-		parts = append(parts, fmt.Sprintf("%d with room that is yet to be taken", room))
+	return sentence(short, small, unfit, rest)
+}
+
+// untaken says why room of a zone is not taken.
+func (w *wanted) untaken(zone string) string {
+	if w.capped[zone] {
+		return "with room that maxHeldFraction leaves to pods"
+	}
+	return "with room that is yet to be taken"
+}
+
+// sentence puts numbers of nodes by reason into words, one group after the other.
+func sentence(groups ...map[string]int) string {
+	var parts []string
+	for _, group := range groups {
+		parts = append(parts, byNumber(group)...)
 	}
 	if len(parts) == 0 {
 		return "no nodes"

@@ -24,13 +24,54 @@ func (s *Server) adopt(reservations []applying) {
 		s.Ledger.UpdateSnapshot(s.snapshot)
 	}
 	for _, a := range reservations {
+		listed := map[string]bool{}
 		for i := range a.status.Zones {
 			zone := &a.status.Zones[i]
 			for j := range zone.Nodes {
+				listed[zone.Nodes[j].Name] = true
 				s.restore(a.spec, zone.Name, &zone.Nodes[j], a.status.LastUpdateTime.Time)
 			}
 		}
+		if a.current {
+			s.restoreUnlisted(a.spec, listed, a.status.LastUpdateTime.Time)
+		}
 	}
+}
+
+// restoreUnlisted takes over what a reservation of amounts holds on the nodes that its status leaves out: what its spec says.
+func (s *Server) restoreUnlisted(spec *spec, listed map[string]bool, at time.Time) {
+	for name, amount := range spec.nodes {
+		if node := s.snapshot.Node(name); !listed[name] && node != nil {
+			zone := node.Node.Labels[v1.LabelTopologyZone]
+			s.restore(spec, zone, &v1alpha1.ReservationNodeStatus{Name: name, Amounts: v1alpha1.ReservationNodeAmounts{
+				ReservationAmounts: v1alpha1.ReservationAmounts{Held: amount.List()},
+			}}, at)
+		}
+	}
+}
+
+// recorded returns what the status says of a node: what is held, and who uses it.
+func (s *spec) recorded(n *v1alpha1.ReservationNodeStatus) (held ledger.Resources, consumers []holds.Consumer) {
+	if s.nodes != nil {
+		for i := range n.Amounts.Consumers {
+			c := &n.Amounts.Consumers[i]
+			consumers = append(consumers, holds.Consumer{UID: c.UID, Took: ledger.ResourcesOf(c.Amount)})
+		}
+		return ledger.ResourcesOf(n.Amounts.Held), consumers
+	}
+	for i, uid := range n.Consumers {
+		if slices.Index(n.Consumers, uid) < i {
+			continue // a pod that uses n slots is listed n times
+		}
+		slots := int64(0)
+		for _, other := range n.Consumers[i:] {
+			if other == uid {
+				slots++
+			}
+		}
+		consumers = append(consumers, holds.Consumer{UID: uid, Took: s.slot.Times(slots)})
+	}
+	return s.slot.Times(n.Slots), consumers
 }
 
 // restore takes over what a reservation holds on a node.
@@ -39,19 +80,20 @@ func (s *Server) restore(spec *spec, zone string, n *v1alpha1.ReservationNodeSta
 	for _, p := range s.Ledger.PodsOn(n.Name) {
 		pods[p.Pod.UID] = p
 	}
-	consumers := slices.DeleteFunc(slices.Clone(n.Consumers), func(uid types.UID) bool {
-		_, there := pods[uid]
+	held, consumers := spec.recorded(n)
+	consumers = slices.DeleteFunc(consumers, func(c holds.Consumer) bool {
+		_, there := pods[c.UID]
 		return !there
 	})
-	s.Holds.Restore(spec.uid, n.Name, zone, int(n.Slots), consumers)
+	s.Holds.Restore(spec.uid, n.Name, zone, held, consumers)
 
 	// A status of before there were consumers says only how many slots were used.
 	legacy := 0
 	if at.IsZero() && len(n.Consumers) == 0 {
 		legacy = int(n.Used)
 	}
-	for _, uid := range consumers {
-		delete(pods, uid)
+	for i := range consumers {
+		delete(pods, consumers[i].UID)
 	}
 	late := make([]ledger.PodStatus, 0, len(pods))
 	for _, p := range pods {
@@ -68,12 +110,12 @@ func (s *Server) restore(spec *spec, zone string, n *v1alpha1.ReservationNodeSta
 		if !owner {
 			continue
 		}
-		slots := s.slotsOf(spec, n.Name, &late[i])
+		part := s.partOf(spec, n.Name, &late[i])
 		if at.IsZero() {
-			slots = min(max(slots, 1), legacy)
+			part = spec.slot.Times(min(max(part.Pods, 1), int64(legacy)))
 		}
-		if slots > 0 && s.Holds.Take(late[i].Pod.UID, n.Name, spec.uid, slots, nil) == nil {
-			legacy -= slots
+		if !part.IsZero() && s.Holds.Take(late[i].Pod.UID, n.Name, spec.uid, part, nil) == nil {
+			legacy -= int(part.Pods)
 		}
 	}
 }
@@ -84,21 +126,21 @@ func (s *Server) ownerAmong(spec *spec, pod *v1.Pod) bool {
 	return owner != nil && owner.Claim == spec.uid
 }
 
-// slotsOf returns how many slots a pod on a node would use if it came there now.
-func (s *Server) slotsOf(spec *spec, nodeName string, p *ledger.PodStatus) int {
+// partOf returns what a pod on a node would use of the reservation if it came there now.
+func (s *Server) partOf(spec *spec, nodeName string, p *ledger.PodStatus) ledger.Resources {
 	node := s.snapshot.Node(nodeName)
 	if node == nil {
 		// What the node has is not known; owners of a Guarantee use slots whatever there is.
 		if spec.use == holds.UseLast {
-			return 0
+			return ledger.Resources{}
 		}
-		return holds.Cover(&p.Requests, &spec.slot)
+		return spec.slot.Times(int64(holds.Cover(&p.Requests, &spec.slot)))
 	}
 	requested := node.Requested.Clone()
 	requested.Add(&p.Requests, -1)
 	who := holds.Asker{Claim: spec.uid, Use: spec.use}
 	verdict := s.Holds.Node(nodeName).Fit(&holds.Question{Who: &who, Request: &p.Requests, Allocatable: &node.Allocatable, Requested: &requested})
-	return verdict.Slots
+	return verdict.Takes
 }
 
 // boundSince reports whether a pod was bound after that time. The API server says so in whole seconds.

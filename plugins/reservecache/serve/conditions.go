@@ -11,6 +11,7 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/placement"
 )
 
 // is returns a condition.
@@ -86,6 +87,8 @@ func (e *entry) ready() metav1.Condition {
 	switch {
 	case r == nil || e.applied != e.object.Spec:
 		return not(v1alpha1.ReasonNotPlacedYet, "the scheduler has not placed slots yet")
+	case r.Missing == 0 && e.applied.nodes != nil:
+		return is(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, "all amounts are held"+e.usedInWords())
 	case r.Missing == 0 && e.applied.use == holds.UseLast:
 		return is(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, fmt.Sprintf("%d unused slots are held", r.Held-r.Used))
 	case r.Missing == 0:
@@ -101,8 +104,27 @@ func (e *entry) ready() metav1.Condition {
 	return not(v1alpha1.ReasonFilling, e.lacks())
 }
 
+// what is what the reservation holds.
+func (e *entry) what() string {
+	if e.object.Spec.nodes != nil {
+		return "amounts"
+	}
+	return "slots"
+}
+
+// usedInWords says what is used of amounts, if anything is.
+func (e *entry) usedInWords() string {
+	if used := &e.report.Amounts.Used; !used.IsZero() {
+		return " (" + placement.Words(used) + " of them used)"
+	}
+	return ""
+}
+
 // lacks says how many slots are missing, and why.
 func (e *entry) lacks() string {
+	if e.applied.nodes != nil {
+		return fmt.Sprintf("%s missing on %d nodes%s: %s", placement.Words(&e.report.Amounts.Missing), e.report.Missing, e.usedInWords(), e.report.Shortfalls())
+	}
 	line := fmt.Sprintf("%d of %d slots are missing", e.report.Missing, e.report.Desired)
 	if e.applied.use == holds.UseLast && e.report.Used > 0 {
 		line += fmt.Sprintf(" (%d are used)", e.report.Used)
@@ -122,17 +144,20 @@ func (e *entry) degraded() metav1.Condition {
 		for _, name := range r.Full {
 			nodes = append(nodes, name+e.causes[name])
 		}
-		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonOvercommitted, "slots have lost their room and have no other place yet: node "+someOf(nodes, "; node "))
+		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonOvercommitted, e.what()+" have lost their room and have no other place yet: node "+someOf(nodes, "; node "))
 	case len(r.Away) > 0:
-		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonNodesLost, "slots have no place because these nodes were removed or are not ready: "+some(r.Away))
+		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonNodesLost, e.what()+" have no place because these nodes were removed or are not ready: "+some(r.Away))
 	case len(r.Capped) > 0:
 		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonHeldFractionReached, "what the scheduler's maxHeldFraction allows is held in zone "+some(r.Capped))
 	}
-	return is(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonAsDesired, "all held slots have their room")
+	return is(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonAsDesired, "all held "+e.what()+" have their room")
 }
 
 // ownersDoNotFitLocked says whether some owners cannot use the slots.
 func (s *Server) ownersDoNotFitLocked(e *entry) metav1.Condition {
+	if e.applied != nil && e.applied.nodes != nil {
+		return is(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonOwnersFit, "owners take of the amounts what they lack")
+	}
 	if e.applied != nil && e.report != nil {
 		most := 0
 		for i := range e.report.Zones {

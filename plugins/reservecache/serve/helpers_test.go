@@ -46,6 +46,28 @@ func reservation(name string, slots int32, change func(*v1alpha1.ZoneReservation
 	return r
 }
 
+// onNodes are amounts of CPU, given as pairs of a node and an amount.
+func onNodes(pairs ...string) []v1alpha1.ReservationNode {
+	var nodes []v1alpha1.ReservationNode
+	for i := 0; i < len(pairs); i += 2 {
+		nodes = append(nodes, v1alpha1.ReservationNode{Name: pairs[i], Amount: v1.ResourceList{v1.ResourceCPU: resource.MustParse(pairs[i+1])}})
+	}
+	return nodes
+}
+
+// amountsOn has a reservation hold 3 CPUs on n1 and half a CPU on n2, and changes it.
+func amountsOn(change func(*v1alpha1.ZoneReservation)) func(*v1alpha1.ZoneReservation) {
+	return func(r *v1alpha1.ZoneReservation) {
+		r.Spec.Slots, r.Spec.Slot, r.Spec.Nodes = nil, v1alpha1.ReservationSlot{}, onNodes("n1", "3", "n2", "500m")
+		if change != nil {
+			change(r)
+		}
+	}
+}
+
+// oneCPU is n slots of the reservation.
+func oneCPU(n int64) ledger.Resources { return ledger.Resources{MilliCPU: 1000 * n, Pods: n} }
+
 func makeNode(name, cpu string) *v1.Node {
 	return &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{v1.LabelTopologyZone: "a"}},

@@ -22,8 +22,11 @@ type entry struct {
 	adopted bool
 	// over is set once the reservation has expired.
 	over bool
-	// report is how the planner says that it stands; nil before the first time.
-	report *placement.Report
+	// report is how the planner says that it stands; nil before the first time. reported is what it is about, and reportedAt when it was
+	// made.
+	report     *placement.Report
+	reported   *spec
+	reportedAt time.Time
 	// causes says why nodes became too full, by node.
 	causes map[string]string
 	// written is when its status was last written.
@@ -77,8 +80,9 @@ func (s *Server) staleLocked() {
 type applying struct {
 	*entry
 	spec *spec
-	// status is the one that was last seen.
-	status *v1alpha1.ZoneReservationStatus
+	// status is the one that was last seen, and current means that it is of the spec.
+	status  *v1alpha1.ZoneReservationStatus
+	current bool
 }
 
 // applyingLocked returns the reservations that hold capacity, the oldest first, and notes which are over.
@@ -95,7 +99,8 @@ func (s *Server) applyingLocked() []applying {
 		}
 		was := e.over
 		if e.over = e.object.Spec.expired(now); !e.over {
-			active = append(active, applying{e, e.object.Spec, &e.object.Latest.Status})
+			obj := e.object.Latest
+			active = append(active, applying{e, e.object.Spec, &obj.Status, obj.Status.ObservedGeneration == obj.Generation && !obj.Status.LastUpdateTime.IsZero()})
 		}
 		if e.over != was {
 			s.writer.Later(e.object.Latest.UID, statusPause)
@@ -129,6 +134,7 @@ func (s *Server) apply() {
 		specs = append(specs, a.spec)
 		d := a.spec.demand(priority)
 		if a.applied != a.spec || a.priority != d.Claim.Priority {
+			d.SameTerms = a.priority == d.Claim.Priority && a.spec.sameTerms(a.applied)
 			a.applied, a.priority = a.spec, d.Claim.Priority
 			demands = append(demands, d)
 			s.writer.Later(a.spec.uid, statusPause)

@@ -75,8 +75,10 @@ type Server struct {
 	kicks, done atomic.Int64
 	resting     atomic.Bool
 
-	passing  sync.Mutex // serializes passes, is taken before mu, and guards snapshot
+	passing  sync.Mutex // serializes passes, is taken before mu, and guards snapshot and postponed
 	snapshot *ledger.Snapshot
+	// postponed are the reservations of which a report is due later.
+	postponed map[types.UID]bool
 
 	mu      sync.Mutex // guards everything below, and the entries
 	entries map[types.UID]*entry
@@ -93,7 +95,7 @@ type Server struct {
 // New returns a server. Nothing runs before Start.
 func New(c *Config) *Server {
 	s := &Server{
-		Config: *c, started: c.Clock.Now(), kick: make(chan struct{}, 1), snapshot: ledger.NewSnapshot(),
+		Config: *c, started: c.Clock.Now(), kick: make(chan struct{}, 1), snapshot: ledger.NewSnapshot(), postponed: map[types.UID]bool{},
 		entries: map[types.UID]*entry{}, globalDefaults: map[string]int32{}, members: newMembers(),
 	}
 	s.owners.Store(indexOwners(nil))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
@@ -19,8 +20,12 @@ import (
 	"zonewise.dev/plugins/reservecache/placement"
 )
 
-// maxSlots bounds the slots of one reservation: its status names all nodes and consumers, and has to fit into etcd.
-const maxSlots = 5000
+// maxSlots bounds the slots of one reservation, and maxNodes the nodes with amounts: the object, whose status names nodes and consumers,
+// has to fit into etcd.
+const (
+	maxSlots = 5000
+	maxNodes = 5000
+)
 
 // spec is a ZoneReservation that can be applied. It does not change.
 type spec struct {
@@ -28,7 +33,9 @@ type spec struct {
 	uid     types.UID
 	created time.Time
 	owners  []owner
-	// slot is the size of one slot, its one pod included.
+	// named are the owners as the object has them.
+	named []v1alpha1.ReservationOwner
+	// slot is the size of one slot, its one pod included; empty for a reservation of amounts.
 	slot    ledger.Resources
 	fit     *placement.Fit
 	use     holds.Use
@@ -39,7 +46,9 @@ type spec struct {
 	deadline time.Time
 	// zones are the slots by zone; nil if slots are spread over all zones.
 	zones []v1alpha1.ReservationZone
-	// slots is the total number.
+	// nodes are the amounts by node, places for pods included; nil for a reservation of slots.
+	nodes map[string]ledger.Resources
+	// slots is the total number, or that of places for pods.
 	slots int
 	shift bool
 }
@@ -66,10 +75,15 @@ func compile(obj *v1alpha1.ZoneReservation) (*spec, field.ErrorList) {
 		fit:      placement.NewFit(obj.Spec.Slot.NodeSelector, obj.Spec.Slot.Tolerations, feature.TolerationOperators()),
 		priority: obj.Spec.Priority,
 		shift:    obj.Spec.OnZoneLoss != v1alpha1.ZoneLossKeep,
+		named:    obj.Spec.Owners,
 	}
 	var errs field.ErrorList
 	errs = append(errs, s.readOwners(obj.Spec.Owners, root.Child("owners"))...)
-	errs = append(errs, s.readSlot(&obj.Spec.Slot, root.Child("slot"))...)
+	if obj.Spec.Nodes != nil {
+		errs = append(errs, s.readNodes(obj, root)...)
+	} else {
+		errs = append(errs, s.readSlot(&obj.Spec.Slot, root.Child("slot"))...)
+	}
 	errs = append(errs, s.readModes(obj, root)...)
 	errs = append(errs, s.readZones(obj, root)...)
 	if n := obj.Spec.SlotsPerNode; n != nil {
@@ -124,19 +138,70 @@ func (s *spec) readSlot(slot *v1alpha1.ReservationSlot, path *field.Path) field.
 	if len(slot.Requests) == 0 {
 		errs = append(errs, field.Required(requests, "name at least one resource"))
 	}
-	for name, quantity := range slot.Requests {
-		switch {
-		case name == v1.ResourcePods:
-			errs = append(errs, field.Forbidden(requests.Key(string(name)), "a slot is a place for one pod"))
-		case quantity.IsZero(): // as if it were not there
-		case quantity.Sign() < 0:
-			errs = append(errs, field.Invalid(requests.Key(string(name)), quantity.String(), "must not be below 0"))
-		case !ledger.Accounted(name):
-			errs = append(errs, field.Invalid(requests.Key(string(name)), quantity.String(), "is not a resource that nodes offer to pods: extended resources have a domain, as in example.com/gpu"))
-		}
-	}
+	errs = append(errs, checkAmount(slot.Requests, requests, "a slot is a place for one pod")...)
 	s.slot = ledger.ResourcesOf(slot.Requests)
 	s.slot.Pods = 1
+	return errs
+}
+
+// checkAmount finds what is wrong with an amount. places says why it must not name pods.
+func checkAmount(list v1.ResourceList, path *field.Path, places string) field.ErrorList {
+	var errs field.ErrorList
+	for name, quantity := range list {
+		switch {
+		case name == v1.ResourcePods:
+			errs = append(errs, field.Forbidden(path.Key(string(name)), places))
+		case quantity.IsZero(): // as if it were not there
+		case quantity.Sign() < 0:
+			errs = append(errs, field.Invalid(path.Key(string(name)), quantity.String(), "must not be below 0"))
+		case !ledger.Accounted(name):
+			errs = append(errs, field.Invalid(path.Key(string(name)), quantity.String(), "is not a resource that nodes offer to pods: extended resources have a domain, as in example.com/gpu"))
+		}
+	}
+	return errs
+}
+
+// everyNode fits all nodes that are ready: a reservation of amounts names those that it means.
+var everyNode = placement.NewFit(nil, []v1.Toleration{{Operator: v1.TolerationOpExists}}, false)
+
+// readNodes reads a reservation of amounts.
+func (s *spec) readNodes(obj *v1alpha1.ZoneReservation, root *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	forbid := func(name string, set bool) {
+		if set {
+			errs = append(errs, field.Forbidden(root.Child(name), "must not be set with nodes"))
+		}
+	}
+	forbid("slot", len(obj.Spec.Slot.Requests)+len(obj.Spec.Slot.NodeSelector)+len(obj.Spec.Slot.Tolerations) > 0)
+	forbid("slotsPerNode", obj.Spec.SlotsPerNode != nil)
+	forbid("onZoneLoss", obj.Spec.OnZoneLoss == v1alpha1.ZoneLossKeep)
+	forbid("mode", obj.Spec.Mode == v1alpha1.ModeGuarantee)
+	forbid("ownerPolicy", obj.Spec.OwnerPolicy == v1alpha1.OwnerRequired)
+	nodes := root.Child("nodes")
+	if n := len(obj.Spec.Nodes); n > maxNodes {
+		return append(errs, field.TooMany(nodes, n, maxNodes))
+	}
+	s.fit, s.nodes = everyNode, make(map[string]ledger.Resources, len(obj.Spec.Nodes))
+	for i := range obj.Spec.Nodes {
+		n, at := &obj.Spec.Nodes[i], nodes.Index(i)
+		if n.Name == "" {
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		}
+		if _, twice := s.nodes[n.Name]; twice {
+			errs = append(errs, field.Duplicate(at.Child("name"), n.Name))
+		}
+		if len(n.Amount) == 0 {
+			errs = append(errs, field.Required(at.Child("amount"), "name at least one resource"))
+		}
+		errs = append(errs, checkAmount(n.Amount, at.Child("amount"), "places for pods are in "+at.Child("pods").String())...)
+		if n.Pods < 0 {
+			errs = append(errs, field.Invalid(at.Child("pods"), n.Pods, "must be at least 1"))
+		}
+		amount := ledger.ResourcesOf(n.Amount)
+		amount.Pods = int64(max(1, n.Pods))
+		s.nodes[n.Name] = amount
+		s.slots += int(amount.Pods)
+	}
 	return errs
 }
 
@@ -164,8 +229,14 @@ func (s *spec) readModes(obj *v1alpha1.ZoneReservation, root *field.Path) field.
 func (s *spec) readZones(obj *v1alpha1.ZoneReservation, root *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	zones := obj.Spec.Zones
-	if (len(zones) > 0) == (obj.Spec.Slots != nil) {
-		errs = append(errs, field.Forbidden(root, "exactly one of zones and slots must be set"))
+	forms := 0
+	for _, set := range []bool{len(zones) > 0, obj.Spec.Slots != nil, len(obj.Spec.Nodes) > 0} {
+		if set {
+			forms++
+		}
+	}
+	if forms != 1 {
+		errs = append(errs, field.Forbidden(root, "exactly one of zones, slots and nodes must be set"))
 	}
 	seen := map[string]bool{}
 	for i := range zones {
@@ -188,7 +259,7 @@ func (s *spec) readZones(obj *v1alpha1.ZoneReservation, root *field.Path) field.
 			errs = append(errs, field.Invalid(root.Child("slots"), s.slots, "must be at least 1"))
 		}
 	}
-	if s.slots > maxSlots {
+	if s.slots > maxSlots && s.nodes == nil {
 		errs = append(errs, field.Invalid(root, s.slots, fmt.Sprintf("a reservation has at most %d slots in all", maxSlots)))
 	}
 	return errs
@@ -198,8 +269,9 @@ func (s *spec) readZones(obj *v1alpha1.ZoneReservation, root *field.Path) field.
 func (s *spec) demand(fallback int32) placement.Demand {
 	d := placement.Demand{
 		Claim: holds.Claim{
-			UID: s.uid, Name: s.claimName(), Priority: fallback, Use: s.use, Since: s.created, Slot: s.slot,
+			UID: s.uid, Name: s.claimName(), Priority: fallback, Use: s.use, Since: s.created, Slot: s.slot, Amounts: s.nodes != nil,
 		},
+		Nodes:   s.nodes,
 		PerNode: s.perNode,
 		Fit:     s.fit,
 	}
@@ -212,10 +284,15 @@ func (s *spec) demand(fallback int32) placement.Demand {
 	for _, z := range s.zones {
 		d.Zones = append(d.Zones, placement.Zone{Name: z.Name, Slots: int(z.Slots)})
 	}
-	if len(d.Zones) == 0 {
+	if len(d.Zones) == 0 && s.nodes == nil {
 		d.Slots = s.slots
 	}
 	return d
+}
+
+// sameTerms reports whether the same pods may use what is held as with an older version, at the same priority.
+func (s *spec) sameTerms(old *spec) bool {
+	return old != nil && s.use == old.use && apiequality.Semantic.DeepEqual(s.named, old.named)
 }
 
 // before reports whether a pod that both reservations select belongs to s: the older one wins, then the smaller name.

@@ -56,9 +56,9 @@ func TestBadSpecsAreRefusedByField(t *testing.T) {
 		},
 		"zones and slots": {
 			func(r *v1alpha1.ZoneReservation) { r.Spec.Zones = []v1alpha1.ReservationZone{{Name: "a", Slots: 1}} },
-			"spec: Forbidden: exactly one of zones and slots must be set",
+			"spec: Forbidden: exactly one of zones, slots and nodes must be set",
 		},
-		"neither": {func(r *v1alpha1.ZoneReservation) { r.Spec.Slots = nil }, "spec: Forbidden: exactly one of zones and slots must be set"},
+		"neither": {func(r *v1alpha1.ZoneReservation) { r.Spec.Slots = nil }, "spec: Forbidden: exactly one of zones, slots and nodes must be set"},
 		"zone twice": {
 			func(r *v1alpha1.ZoneReservation) {
 				r.Spec.Slots, r.Spec.Zones = nil, []v1alpha1.ReservationZone{{Name: "a", Slots: 1}, {Name: "a", Slots: 0}}
@@ -69,6 +69,49 @@ func TestBadSpecsAreRefusedByField(t *testing.T) {
 		"no time": {
 			func(r *v1alpha1.ZoneReservation) { r.Spec.TTL = &metav1.Duration{} },
 			`spec.ttl: Invalid value: "0s": must be above 0`,
+		},
+		"nodes and slots": {
+			func(r *v1alpha1.ZoneReservation) {
+				r.Spec.Nodes, r.Spec.Slot = onNodes("n1", "1"), v1alpha1.ReservationSlot{}
+			},
+			"spec: Forbidden: exactly one of zones, slots and nodes must be set",
+		},
+		"nodes with a slot": {
+			func(r *v1alpha1.ZoneReservation) { r.Spec.Nodes, r.Spec.Slots = onNodes("n1", "1"), nil },
+			"spec.slot: Forbidden: must not be set with nodes",
+		},
+		"nodes with what is for slots": {
+			amountsOn(func(r *v1alpha1.ZoneReservation) {
+				r.Spec.SlotsPerNode, r.Spec.OnZoneLoss = ptr.To[int32](1), v1alpha1.ZoneLossKeep
+			}),
+			"spec.slotsPerNode: Forbidden: must not be set with nodes; spec.onZoneLoss: Forbidden: must not be set with nodes",
+		},
+		"nodes with another mode": {
+			amountsOn(func(r *v1alpha1.ZoneReservation) {
+				r.Spec.Mode, r.Spec.OwnerPolicy = v1alpha1.ModeGuarantee, v1alpha1.OwnerRequired
+			}),
+			"spec.mode: Forbidden: must not be set with nodes; spec.ownerPolicy: Forbidden: must not be set with nodes",
+		},
+		"no nodes": {amountsOn(func(r *v1alpha1.ZoneReservation) { r.Spec.Nodes = []v1alpha1.ReservationNode{} }), "spec: Forbidden: exactly one of"},
+		"node twice": {
+			amountsOn(func(r *v1alpha1.ZoneReservation) { r.Spec.Nodes = onNodes("n1", "1", "n1", "2") }), `spec.nodes[1].name: Duplicate value: "n1"`,
+		},
+		"bad nodes": {
+			amountsOn(func(r *v1alpha1.ZoneReservation) { r.Spec.Nodes = []v1alpha1.ReservationNode{{Pods: -1}} }),
+			"spec.nodes[0].name: Required value; spec.nodes[0].amount: Required value: name at least one resource; spec.nodes[0].pods: Invalid value: -1",
+		},
+		"bad amount": {
+			amountsOn(func(r *v1alpha1.ZoneReservation) {
+				r.Spec.Nodes[0].Amount[v1.ResourceMemory] = resource.MustParse("-1")
+			}),
+			`spec.nodes[0].amount[memory]: Invalid value: "-1": must not be below 0`,
+		},
+		"amount of pods": {
+			amountsOn(func(r *v1alpha1.ZoneReservation) { r.Spec.Nodes[0].Amount[v1.ResourcePods] = resource.MustParse("1") }),
+			"spec.nodes[0].amount[pods]: Forbidden: places for pods are in spec.nodes[0].pods",
+		},
+		"too many nodes": {
+			amountsOn(func(r *v1alpha1.ZoneReservation) { r.Spec.Nodes = make([]v1alpha1.ReservationNode, 5001) }), "spec.nodes: Too many: 5001: must have at most 5000",
 		},
 		"mode":         {func(r *v1alpha1.ZoneReservation) { r.Spec.Mode = "Both" }, `spec.mode: Unsupported value: "Both"`},
 		"owner policy": {func(r *v1alpha1.ZoneReservation) { r.Spec.OwnerPolicy = "May" }, `spec.ownerPolicy: Unsupported value: "May"`},
@@ -109,6 +152,22 @@ func TestQuantitiesOfZeroAreIgnored(t *testing.T) {
 	}))
 	require.Empty(t, errs)
 	require.True(t, s.slot.Equal(&ledger.Resources{MilliCPU: 1000, Pods: 1}))
+}
+
+// TestAmounts: what is held on each node, with the places for pods, on any node that is ready.
+func TestAmounts(t *testing.T) {
+	s, errs := compile(reservation("r", 0, amountsOn(func(r *v1alpha1.ZoneReservation) {
+		r.Spec.Nodes[1].Pods, r.Spec.Nodes[1].Amount["example.com/gpu"] = 3, resource.MustParse("0")
+	})))
+	require.Empty(t, errs)
+	require.Equal(t, 4, s.slots)
+	d := s.demand(5)
+	require.True(t, d.Claim.Amounts)
+	require.Zero(t, d.Slots)
+	require.Equal(t, map[string]ledger.Resources{"n1": {MilliCPU: 3000, Pods: 1}, "n2": {MilliCPU: 500, Pods: 3}}, d.Nodes)
+	cordoned := makeNode("n1", "4")
+	cordoned.Spec.Unschedulable, cordoned.Spec.Taints = true, []v1.Taint{{Key: "only", Effect: v1.TaintEffectNoExecute}}
+	require.Empty(t, d.Fit.Of(cordoned), "who may go there is the writer's matter")
 }
 
 func TestModes(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/plugins/reservecache/placement"
 )
 
@@ -35,6 +37,9 @@ func (s *Server) wantedStatus(uid types.UID) (was, is *v1alpha1.ZoneReservation,
 	}
 	if e.object.Valid() && !e.over && e.report == nil {
 		return nil, nil, false
+	}
+	if e.applied != nil && e.applied.nodes != nil && e.reported != e.applied {
+		return nil, nil, false // what the status leaves out would be read as what the new spec says
 	}
 	was = e.object.Latest
 	is = was.DeepCopy()
@@ -62,7 +67,8 @@ func (s *Server) statusLocked(e *entry, now time.Time) v1alpha1.ZoneReservationS
 	}
 	if e.report != nil && e.applied != nil {
 		status.Slots = v1alpha1.SlotCounts{Desired: int64(e.applied.slots), Held: int64(e.report.Held), Used: int64(e.report.Used)}
-		status.Zones = zones(e.report)
+		status.Amounts = amounts(&e.report.Amounts)
+		status.Zones = zones(e.applied, e.report)
 	} else if e.object.Valid() && !e.over {
 		status.Slots.Desired = int64(e.object.Spec.slots)
 	}
@@ -77,22 +83,54 @@ func (s *Server) statusLocked(e *entry, now time.Time) v1alpha1.ZoneReservationS
 	return status
 }
 
+// amounts returns sums as the status has them; empty for a reservation of slots.
+func amounts(a *placement.Amounts) v1alpha1.ReservationAmounts {
+	return v1alpha1.ReservationAmounts{Desired: list(&a.Desired), Held: list(&a.Held), Used: list(&a.Used)}
+}
+
+// list is nil for no amount.
+func list(r *ledger.Resources) v1.ResourceList {
+	if r.IsZero() {
+		return nil
+	}
+	return r.List()
+}
+
 // zones returns what is desired and held in each zone, on which nodes, and which pods use it.
-func zones(r *placement.Report) []v1alpha1.ReservationZoneStatus {
+func zones(s *spec, r *placement.Report) []v1alpha1.ReservationZoneStatus {
 	zones := make([]v1alpha1.ReservationZoneStatus, 0, len(r.Zones))
 	for i := range r.Zones {
 		z := &r.Zones[i]
 		status := v1alpha1.ReservationZoneStatus{
 			Name:       z.Name,
 			SlotCounts: v1alpha1.SlotCounts{Desired: int64(z.Desired), Held: int64(z.Held), Used: int64(z.Used)},
+			Amounts:    amounts(&z.Amounts),
 		}
 		for j := range z.Nodes {
-			n := &z.Nodes[j]
-			status.Nodes = append(status.Nodes, v1alpha1.ReservationNodeStatus{Name: n.Node, Slots: int64(n.Slots), Used: int64(n.Used), Consumers: n.Consumers})
+			status.Nodes = append(status.Nodes, nodeStatus(s, &z.Nodes[j]))
 		}
 		zones = append(zones, status)
 	}
 	return zones
+}
+
+// nodeStatus returns what is held on a node, and which pods use it.
+func nodeStatus(s *spec, n *holds.NodeStatus) v1alpha1.ReservationNodeStatus {
+	status := v1alpha1.ReservationNodeStatus{Name: n.Node}
+	if s.nodes == nil {
+		status.Slots, status.Used = int64(n.Slots), int64(n.Used)
+		for i := range n.Consumers {
+			status.Consumers = append(status.Consumers, slices.Repeat([]types.UID{n.Consumers[i].UID}, int(n.Consumers[i].Took.Pods))...)
+		}
+		return status
+	}
+	desired := s.nodes[n.Node]
+	status.Amounts.ReservationAmounts = amounts(&placement.Amounts{Desired: desired, Held: n.Amount, Used: n.Took})
+	for i := range n.Consumers {
+		c := &n.Consumers[i]
+		status.Amounts.Consumers = append(status.Amounts.Consumers, v1alpha1.ReservationConsumer{UID: c.UID, Amount: c.Took.List()})
+	}
+	return status
 }
 
 // wordless returns a status without what may wait.

@@ -2,6 +2,9 @@ package serve
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +27,8 @@ const (
 	// reviewInterval is how often it is worked out again what reservations lack, in words: how many nodes are short of what changes
 	// all the time.
 	reviewInterval = time.Minute
+	// reportInterval is the least time between two reports of a reservation of amounts, which may have thousands of nodes.
+	reportInterval = statusPause / 2
 )
 
 // Kick has the worker look at what has changed. It is cheap and may be called from any goroutine.
@@ -96,7 +101,8 @@ func (s *Server) trails(nodeName string) bool {
 // takeStock asks the planner how the reservations stand of which something has changed, and now and then all that lack slots. It
 // returns when that is due next.
 func (s *Server) takeStock() (review time.Time) {
-	touched := s.Planner.TakeTouched()
+	touched := slices.AppendSeq(s.Planner.TakeTouched(), maps.Keys(s.postponed))
+	clear(s.postponed)
 	if unfilled := s.Planner.Unfilled(); len(unfilled) > 0 {
 		s.mu.Lock()
 		if now := s.Clock.Now(); now.Sub(s.reviewed) >= reviewInterval {
@@ -107,13 +113,20 @@ func (s *Server) takeStock() (review time.Time) {
 		s.mu.Unlock()
 	}
 	for _, uid := range touched {
+		if due := s.reportDue(uid); due.After(s.Clock.Now()) {
+			s.postponed[uid] = true
+			if review.IsZero() || due.Before(review) {
+				review = due
+			}
+			continue
+		}
 		report, ok := s.Planner.Report(uid)
 		if !ok {
 			continue
 		}
 		s.mu.Lock()
 		if e := s.entries[uid]; e != nil && e.applied != nil {
-			e.report = &report
+			e.report, e.reported, e.reportedAt = &report, e.applied, s.Clock.Now()
 			if len(report.Full) == 0 {
 				clear(e.causes)
 			}
@@ -122,6 +135,16 @@ func (s *Server) takeStock() (review time.Time) {
 		s.mu.Unlock()
 	}
 	return review
+}
+
+// reportDue returns when a reservation is to be looked at; zero for at once.
+func (s *Server) reportDue(uid types.UID) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.entries[uid]; e != nil && e.applied != nil && e.applied.nodes != nil && e.reported == e.applied {
+		return e.reportedAt.Add(reportInterval)
+	}
+	return time.Time{}
 }
 
 // noteFull sends an Event about slots that were given up, which nothing else shows if there is room elsewhere.
@@ -136,12 +159,16 @@ func (s *Server) noteFull(ctx context.Context, full []placement.Full) {
 			about = e.object.Latest
 		}
 		s.mu.Unlock()
+		lost := fmt.Sprintf("%d slots", f.Amount.Pods)
+		if about != nil && about.Spec.Nodes != nil {
+			lost = placement.Words(&f.Amount)
+		}
 		if about != nil {
-			klog.FromContext(ctx).Info("Slots have lost their room", "reservation", about.Name, "node", klog.KRef("", f.Node), "slots", f.Slots, "cause", strings.TrimPrefix(cause, ": "))
+			klog.FromContext(ctx).Info("What was held has lost its room", "reservation", about.Name, "node", klog.KRef("", f.Node), "lost", lost, "cause", strings.TrimPrefix(cause, ": "))
 		}
 		if recorder := s.Handle.EventRecorder(); recorder != nil && about != nil {
 			recorder.Eventf(reference(about), nil, v1.EventTypeWarning, v1alpha1.ReasonOvercommitted, "Reserving",
-				"%d slots on node %s have lost their room%s", f.Slots, f.Node, cause)
+				"%s on node %s have lost their room%s", lost, f.Node, cause)
 		}
 	}
 }

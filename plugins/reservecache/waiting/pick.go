@@ -91,7 +91,7 @@ type search struct {
 	cluster *Cluster
 	now     time.Time
 	picked  *Picked
-	// taken are the slots of those that are chosen.
+	// taken is what those use that are chosen.
 	taken []holds.Taken
 	looks int
 	// left means that a pod could be chosen once its backoff ends.
@@ -139,7 +139,7 @@ func (s *search) look(w *pod) {
 		return
 	}
 	s.pods.dequeueLocked(w)
-	w.chosen, w.since, w.slots, w.last, w.lastNode = o.node, s.now, verdict.Slots, o.serial, o.node
+	w.chosen, w.since, w.part, w.last, w.lastNode = o.node, s.now, verdict.Takes, o.serial, o.node
 	s.again(s.now.Add(maxBackoff))
 	o.chosen[w.object.UID] = w
 	s.take(w.object.UID, w, who.Claim)
@@ -159,7 +159,7 @@ func (s *search) take(uid types.UID, w *pod, claim types.UID) {
 		return // it is there already, and about to be taken in
 	}
 	s.node.Requested.Add(&w.request, 1)
-	if w.slots > 0 {
-		s.taken = append(s.taken, holds.Taken{Claim: claim, Pod: uid, Slots: w.slots})
+	if !w.part.IsZero() {
+		s.taken = append(s.taken, holds.Taken{Claim: claim, Pod: uid, Took: w.part})
 	}
 }

@@ -53,11 +53,11 @@ type pod struct {
 	// place is its place in the queue of its priority; nil while it is being tried or chosen.
 	place    *list.Element
 	priority int32
-	// chosen is the node for which it was chosen and has not been tried yet, and since when; empty otherwise. slots is how many
-	// slots it would use there.
+	// chosen is the node for which it was chosen and has not been tried yet, and since when; empty otherwise. part is what it
+	// would use of its claim there.
 	chosen string
 	since  time.Time
-	slots  int
+	part   ledger.Resources
 	// last is the opening for which it was last chosen, and lastNode that one's node.
 	last     uint64
 	lastNode string
@@ -184,7 +184,7 @@ func (p *Pods) triedLocked(w *pod) {
 	if o := p.open[w.chosen]; o != nil {
 		delete(o.chosen, w.object.UID)
 	}
-	w.chosen, w.slots = "", 0
+	w.chosen, w.part = "", ledger.Resources{}
 }
 
 func (p *Pods) enqueueLocked(w *pod) {

@@ -117,8 +117,9 @@ func TestAsManyAsCouldFit(t *testing.T) {
 // TestNobodyIsChosenInVain: pods that do not fit, that holds still keep out, and that may not go to the node are left alone.
 func TestNobodyIsChosenInVain(t *testing.T) {
 	s := newStage()
-	s.holds.SetClaim(holds.Claim{UID: "web", Name: "web", Slot: *cpus(1)})
-	s.holds.Change("web", []holds.Change{{Node: "n", Add: 1}})
+	web := holds.Claim{UID: "web", Name: "web", Slot: *cpus(1)}
+	s.holds.SetClaim(web)
+	s.holds.Change("web", []holds.Change{{Node: "n", Add: web.Slots(1)}})
 	s.claims["owner"] = "web"
 	s.free["n"] = 1
 	s.Tried("large")

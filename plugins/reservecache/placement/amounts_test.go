@@ -1,0 +1,207 @@
+package placement
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/ledger"
+)
+
+type amountsOf = map[string]ledger.Resources
+
+// requireAmounts compares what is held.
+func (s *scene) requireAmounts(t *testing.T, name string, want amountsOf) {
+	t.Helper()
+	held, _ := s.amounts(t, name)
+	require.Equal(t, want, held)
+}
+
+// TestAmountsCollectFreedRoom: what has no room yet is taken as room becomes free on that node, before any pod, each resource by
+// itself. Room of other nodes is left alone.
+func TestAmountsCollectFreedRoom(t *testing.T) {
+	s := cluster(2, "a")
+	s.add(t, makePod("p", "a1", "2"), makePod("q", "a1", "1"), makePod("r", "a2", "1"))
+	s.reconcile(t, demandOn("d", 0, amountsOf{"a1": cpus(3, 2), "a2": cpus(3, 1)}))
+	s.requireAmounts(t, "d", amountsOf{"a1": cpus(1, 2), "a2": cpus(3, 1)})
+	r := s.report(t, "d")
+	require.Equal(t, Amounts{Desired: cpus(6, 3), Held: cpus(4, 3), Missing: cpus(2, 0)}, r.Amounts)
+	require.Equal(t, "zone a: 2 cpu of 6 cpu, 3 places for pods: 1 node short of cpu", r.Shortfalls())
+	require.Equal(t, []types.UID{"d"}, s.planner.Unfilled())
+	require.Len(t, r.Zones[0].Nodes, 1, "nodes that are as desired are left out")
+
+	s.end("r")
+	require.Empty(t, s.collect())
+	s.end("q")
+	require.Equal(t, []types.UID{"d"}, s.collect())
+	s.requireAmounts(t, "d", amountsOf{"a1": cpus(2, 2), "a2": cpus(3, 1)})
+	_, fits := s.schedule(t, s.view(), "a1", makePod("stranger", "", "1"), holds.Asker{})
+	require.False(t, fits)
+	s.end("p")
+	s.collect()
+	s.requireAmounts(t, "d", amountsOf{"a1": cpus(3, 2), "a2": cpus(3, 1)})
+	require.Empty(t, s.planner.Unfilled())
+	require.Empty(t, s.reconcile(t))
+	require.Zero(t, s.report(t, "d").Missing)
+}
+
+// TestOwnersTakeOfAmounts: owners of different size use free room first, and then what they lack. The amounts may change meanwhile: what
+// is used stays used until its pod leaves, and what is not follows.
+func TestOwnersTakeOfAmounts(t *testing.T) {
+	s := cluster(1, "a")
+	owner := holds.Asker{Claim: "d"}
+	come := func(name, cpu string) {
+		t.Helper()
+		_, fits := s.schedule(t, s.view(), "a1", makePod(name, "", cpu), owner)
+		require.True(t, fits)
+		s.add(t, makePod(name, "a1", cpu))
+	}
+	used := func(want amountsOf) {
+		t.Helper()
+		_, used := s.amounts(t, "d")
+		require.Len(t, used, len(want))
+		for name, part := range want {
+			require.Equal(t, part, used[types.UID(name)])
+		}
+	}
+	s.reconcile(t, demandOn("d", 0, amountsOf{"a1": cpus(3, 3)}))
+	come("small", "500m")
+	used(amountsOf{})
+	come("large", "2")
+	used(amountsOf{"large": {MilliCPU: 1500, Pods: 1}})
+	come("medium", "1")
+	used(amountsOf{"large": {MilliCPU: 1500, Pods: 1}, "medium": cpus(1, 1)})
+	require.Empty(t, s.reconcile(t), "what is used is not replaced")
+	_, fits := s.schedule(t, s.view(), "a1", makePod("stranger", "", "100m"), holds.Asker{})
+	require.False(t, fits)
+
+	for _, amount := range []int64{1, 0, 3, 2} {
+		amounts := amountsOf{"a1": cpus(amount, 3)}
+		if amount == 0 {
+			amounts = amountsOf{"other": cpus(1, 1)}
+		}
+		s.reconcile(t, demandOn("d", 0, amounts))
+		used(amountsOf{"large": {MilliCPU: 1500, Pods: 1}, "medium": cpus(1, 1)})
+		held, _ := s.amounts(t, "d")
+		require.Equal(t, max(2500, 1000*amount), held["a1"].MilliCPU)
+	}
+	s.end("large")
+	s.reconcile(t)
+	s.requireAmounts(t, "d", amountsOf{"a1": cpus(2, 3)})
+	used(amountsOf{"medium": cpus(1, 1)})
+	r := s.report(t, "d")
+	require.Equal(t, Amounts{Desired: cpus(2, 3), Held: cpus(2, 3), Used: cpus(1, 1)}, r.Amounts)
+	require.Len(t, r.Zones[0].Nodes, 1)
+}
+
+// TestAmountsOutliveTheirNode: what is unused on a node that is gone, or not ready, counts as missing until it is back. The consumers come
+// back with the node, and nothing is held twice.
+func TestAmountsOutliveTheirNode(t *testing.T) {
+	for name, lose := range map[string]func(*scene){
+		"gone":      func(s *scene) { s.ledger.RemoveNode(makeNode("a1", "a", "4")) },
+		"not ready": func(s *scene) { s.ledger.UpdateNode(notReady(makeNode("a1", "a", "4"))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := cluster(2, "a")
+			s.add(t, makePod("p", "a1", "2"))
+			s.reconcile(t, demandOn("d", 0, amountsOf{"a1": cpus(2, 2), "a2": cpus(1, 1)}))
+			_, fits := s.schedule(t, s.view(), "a1", makePod("o", "", "1"), holds.Asker{Claim: "d"})
+			require.True(t, fits)
+			lose(s)
+			s.reconcile(t)
+			r := s.report(t, "d")
+			require.Equal(t, []string{"a1"}, r.Away)
+			require.Equal(t, cpus(2, 2), r.Amounts.Missing)
+			require.Equal(t, cpus(1, 1), r.Amounts.Held)
+			s.requireAmounts(t, "d", amountsOf{"a1": cpus(1, 1), "a2": cpus(1, 1)})
+			s.ledger.UpdateNode(makeNode("a1", "a", "4"))
+			s.reconcile(t)
+			s.requireAmounts(t, "d", amountsOf{"a1": cpus(2, 2), "a2": cpus(1, 1)})
+			require.Zero(t, s.report(t, "d").Missing)
+			require.Equal(t, cpus(1, 1), s.report(t, "d").Amounts.Used)
+		})
+	}
+}
+
+// TestAmountsBesideOthers: of several demands the oldest comes first, whatever their form. A node that becomes too full gives up what is
+// youngest, and a nominated pod keeps its room.
+func TestAmountsBesideOthers(t *testing.T) {
+	s := cluster(1, "a")
+	s.add(t, makePod("p", "a1", "3"))
+	s.reconcile(t, demandOn("second", 2, amountsOf{"a1": cpus(2, 1)}), demand("first", 1, Zone{"a", 2}), demandOn("third", 3, amountsOf{"a1": cpus(4, 1)}))
+	require.Equal(t, map[string]int{"a1": 1}, s.slots(t, "first"))
+	s.end("p")
+	s.collect()
+	require.Equal(t, map[string]int{"a1": 2}, s.slots(t, "first"))
+	s.requireAmounts(t, "second", amountsOf{"a1": cpus(2, 1)})
+	s.requireAmounts(t, "third", amountsOf{"a1": cpus(0, 1)})
+
+	s.add(t, makePod("by-hand", "a1", "1"))
+	s.ledger.UpdateSnapshot(s.kept)
+	result := s.planner.Reconcile(snapshotView{s.kept}, nil)
+	require.Equal(t, []Full{{Claim: "second", Node: "a1", Amount: cpus(1, 0)}}, result.Full)
+	s.requireAmounts(t, "second", amountsOf{"a1": cpus(1, 1)})
+	require.Equal(t, []string{"a1"}, s.report(t, "second").Full)
+
+	s.nominees["a1"] = []Nominee{{Priority: 1, Requests: cpus(1, 1)}}
+	s.end("by-hand")
+	s.collect()
+	s.reconcile(t)
+	s.requireAmounts(t, "second", amountsOf{"a1": cpus(1, 1)})
+	delete(s.nominees, "a1")
+	s.reconcile(t)
+	s.requireAmounts(t, "second", amountsOf{"a1": cpus(2, 1)})
+}
+
+// TestAmountsWithinTheLimit: of what a zone offers, no more is held than the limit says. What else is wanted follows when there is less held.
+func TestAmountsWithinTheLimit(t *testing.T) {
+	s := newScene(0.5)
+	for _, name := range []string{"a1", "a2"} {
+		s.ledger.AddNode(makeNode(name, "a", "4"))
+	}
+	s.reconcile(t, demand("slots", 0, Zone{"a", 1}), demandOn("d", 1, amountsOf{"a1": cpus(2, 1), "a2": cpus(3, 1)}))
+	held, _ := s.amounts(t, "d")
+	require.Equal(t, int64(3000), held["a1"].MilliCPU+held["a2"].MilliCPU)
+	require.Equal(t, []string{"a"}, s.report(t, "d").Capped)
+	s.planner.Remove("slots")
+	s.reconcile(t)
+	held, _ = s.amounts(t, "d")
+	require.Equal(t, int64(4000), held["a1"].MilliCPU+held["a2"].MilliCPU)
+	s.reconcile(t, demandOn("d", 1, amountsOf{"a1": cpus(2, 1), "a2": cpus(2, 1)}))
+	require.Empty(t, s.report(t, "d").Capped)
+}
+
+// TestAmountsOfManyNodes: they are placed in several drafts, and each resource that a node has is held.
+func TestAmountsOfManyNodes(t *testing.T) {
+	s := newScene(1)
+	amounts := amountsOf{}
+	for i := range 3 * nodesPerDraft {
+		n := makeNode(fmt.Sprintf("n%d", i), string(rune('a'+i%3)), "4")
+		n.Status.Allocatable["example.com/gpu"] = resource.MustParse("2")
+		s.ledger.AddNode(n)
+		amounts[n.Name] = ledger.Resources{MilliCPU: int64(1000 + i), Memory: 1 << 20, Pods: 2, Scalar: map[v1.ResourceName]int64{"example.com/gpu": 1}}
+	}
+	s.reconcile(t, demandOn("d", 0, amounts))
+	s.requireAmounts(t, "d", amounts)
+	r := s.report(t, "d")
+	require.Zero(t, r.Missing)
+	require.Equal(t, 6*nodesPerDraft, r.Held)
+	require.Empty(t, r.Zones[0].Nodes)
+	require.Equal(t, int64(3*nodesPerDraft), r.Amounts.Held.Scalar["example.com/gpu"])
+}
+
+func TestWords(t *testing.T) {
+	for want, amount := range map[string]ledger.Resources{
+		"":                  {},
+		"1 place for a pod": {Pods: 1},
+		"2500m cpu, 4Gi memory, 3 places for pods": {MilliCPU: 2500, Memory: 4 << 30, Pods: 3},
+		"2 example.com/gpu":                        {Scalar: map[v1.ResourceName]int64{"example.com/gpu": 2}},
+	} {
+		require.Equal(t, want, Words(&amount))
+	}
+}

@@ -1,0 +1,92 @@
+package reservecache
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/reservecache/ledger"
+)
+
+// onNodes holds amounts of CPU, given as pairs of a node and an amount.
+func onNodes(pairs ...string) func(*v1alpha1.ZoneReservation) {
+	return func(r *v1alpha1.ZoneReservation) {
+		r.Spec.Slots, r.Spec.Slot, r.Spec.Nodes = nil, v1alpha1.ReservationSlot{}, nil
+		for i := 0; i < len(pairs); i += 2 {
+			r.Spec.Nodes = append(r.Spec.Nodes, v1alpha1.ReservationNode{Name: pairs[i], Amount: v1.ResourceList{v1.ResourceCPU: *cpus(pairs[i+1])}, Pods: 3})
+		}
+	}
+}
+
+// requireHeld waits until so many thousandths of a CPU are held on a node, and the pods use so many of them.
+func (c *cluster) requireHeld(t *testing.T, node string, held int64, used map[types.UID]int64) {
+	t.Helper()
+	require.EventuallyWithT(t, func(ct *assert.CollectT) {
+		status := c.shared.Holds().StatusOn("uid-r", node)
+		got := map[types.UID]int64{}
+		for _, consumer := range status.Consumers {
+			got[consumer.UID] = consumer.Took.MilliCPU
+		}
+		require.Equal(ct, held, status.Amount.MilliCPU)
+		require.Equal(ct, used, got)
+	}, time.Minute, 5*time.Millisecond)
+}
+
+// TestAmounts: owners of different size find the free room of the cluster first, and use of an amount what they lack then. Filter, preemption,
+// restarts and changes of the spec see the same.
+func TestAmounts(t *testing.T) {
+	c := startCluster(t, binds)
+	c.smallNode(t, "n1", "a", "4", nil)
+	c.smallNode(t, "n2", "b", "2", nil)
+	r := reservation("r", "web", 0, onNodes("n1", "3", "n2", "1"))
+	c.reservations.apply(r)
+	c.reservations.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllHeld)
+	for i := range 3 {
+		c.pod(t, fmt.Sprintf("batch-%d", i), "batch", "1", nil)
+	}
+	require.EventuallyWithT(t, func(ct *assert.CollectT) { require.Equal(ct, 1, c.byZone(ct, "batch")[""]) }, time.Minute, 10*time.Millisecond)
+	none := map[types.UID]int64{}
+	c.requireHeld(t, "n1", 3000, none)
+
+	c.pod(t, "large", "web", "2500m", nil)
+	require.Equal(t, "n1", c.bound(t, "large"))
+	c.pod(t, "small", "web", "700m", nil)
+	require.Equal(t, "n2", c.bound(t, "small"))
+	used := map[types.UID]int64{"large": 2500}
+	c.requireHeld(t, "n1", 3000, used)
+	c.requireHeld(t, "n2", 1000, map[types.UID]int64{"small": 700})
+	c.pod(t, "stranger", "batch", "300m", nil)
+	require.Contains(t, c.refused(t, "stranger"), "held for ZoneReservation r")
+	// A pod of a higher priority takes what is left, and a system pod anything.
+	c.pod(t, "higher", "batch", "400m", priority(1))
+	require.Equal(t, "n1", c.bound(t, "higher"))
+	c.requireHeld(t, "n1", 2600, used)
+	c.reservations.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonOvercommitted)
+
+	c.reservations.requireSlots(t, "r", 6, 2)
+	c.restart(t)
+	c.requireHeld(t, "n1", 2600, used)
+	c.deletePod(t, "higher")
+	c.requireHeld(t, "n1", 3000, used)
+	require.Contains(t, c.refused(t, "stranger"), "held for ZoneReservation r")
+
+	// What is wanted may change while it is used.
+	onNodes("n1", "1")(r)
+	c.reservations.apply(r)
+	c.requireHeld(t, "n1", 2500, used)
+	c.requireHeld(t, "n2", 700, map[types.UID]int64{"small": 700})
+	c.bound(t, "stranger")
+	c.deletePod(t, "small")
+	c.requireHeld(t, "n2", 0, none)
+	c.deletePod(t, "large")
+	c.requireHeld(t, "n1", 1000, none)
+	require.Empty(t, c.shared.Drift().Nodes)
+	require.Equal(t, ledger.Resources{MilliCPU: 1000, Pods: 3}, c.shared.Holds().StatusOn("uid-r", "n1").Amount)
+}
