@@ -1,7 +1,6 @@
 package survival_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -362,7 +361,7 @@ func TestFingerprint(t *testing.T) {
 		"a Deployment is scaled": func(c *clitest.Cluster) { snapshot.List[*appsv1.Deployment](c.Snapshot)[0].Generation = 2 },
 	} {
 		is := build(change)
-		require.NotContains(t, seen, is, fmt.Sprintf("%s, as %s", name, seen[is]))
+		require.NotContains(t, seen, is, "%s, as %s", name, seen[is])
 		seen[is] = name
 	}
 }

@@ -202,15 +202,14 @@ func (c *Cluster) watchPlane(ctx context.Context, server rest.Interface) {
 	last := time.Now()
 	_ = wait.PollUntilContextCancel(ctx, interval, false, func(ctx context.Context) (bool, error) {
 		_, err := server.Get().AbsPath("/readyz").Timeout(patience).DoRaw(ctx)
-		if err == nil || ctx.Err() != nil {
+		if err == nil {
 			last = time.Now()
-			return false, nil
 		}
-		if time.Since(last) < patience && !utilnet.IsConnectionRefused(err) {
-			return false, nil
+		gone := err != nil && ctx.Err() == nil && (utilnet.IsConnectionRefused(err) || time.Since(last) >= patience)
+		if gone {
+			c.ended(exitError(etcd+" or "+apiServer, c.Log(planeLog), err))
 		}
-		c.ended(exitError(etcd+" or "+apiServer, c.Log(planeLog), err))
-		return true, nil
+		return gone, nil
 	})
 }
 

@@ -12,7 +12,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-
 	"path/filepath"
 	"strings"
 	"sync"

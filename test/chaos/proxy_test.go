@@ -92,12 +92,12 @@ func TestViews(t *testing.T) {
 	_, lines := open(t, address, "")
 	const added, bookmark = `{"type":"ADDED"}`, `{"type":"BOOKMARK"}`
 	u.lines <- added
-	require.Equal(t, added, next(t, lines))
+	require.JSONEq(t, added, next(t, lines))
 
 	begun := time.Now()
 	p.perturb(late, "pods", 200*time.Millisecond)
 	u.lines <- added
-	require.Equal(t, added, next(t, lines))
+	require.JSONEq(t, added, next(t, lines))
 	require.GreaterOrEqual(t, time.Since(begun), 200*time.Millisecond)
 
 	p.perturb(twice, "pods", time.Hour)
@@ -105,12 +105,12 @@ func TestViews(t *testing.T) {
 	u.lines <- bookmark
 	u.lines <- bookmark
 	for _, want := range []string{added, added, bookmark, bookmark} {
-		require.Equal(t, want, next(t, lines), "a bookmark is said once")
+		require.JSONEq(t, want, next(t, lines), "a bookmark is said once")
 	}
 
 	p.perturb(dropped, "nodes", 0)
 	u.lines <- bookmark
-	require.Equal(t, bookmark, next(t, lines), "another resource's watch has ended")
+	require.JSONEq(t, bookmark, next(t, lines), "another resource's watch has ended")
 	p.perturb(dropped, "pods", 0)
 	_, err := lines.ReadString('\n')
 	require.Error(t, err)

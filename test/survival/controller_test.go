@@ -203,7 +203,9 @@ func (w *world) startController() (stop func()) {
 	go func() { done <- cmd.ExecuteContext(ctx) }()
 	stop = func() {
 		cancel()
-		<-done
+		if err := <-done; err != nil {
+			w.t.Log("the controller ended: ", err)
+		}
 	}
 	w.t.Cleanup(cancel)
 	return stop

@@ -355,7 +355,7 @@ func TestCycleWaitsForADraft(t *testing.T) {
 	s.reconcile(t, demand("r", 0, Zone{"a", 1}))
 	s.end("all")
 	view := s.view()
-	cycle := make(chan map[string]int)
+	cycle := make(chan holds.Status)
 	s.planner.nominees = func(string) []Nominee {
 		s.planner.nominees = func(string) []Nominee { return nil }
 		require.False(t, s.planner.turn.TryLock(), "it is Reconcile's turn")
@@ -365,13 +365,16 @@ func TestCycleWaitsForADraft(t *testing.T) {
 			close(begun)
 			result := s.planner.Collect(view)
 			assert.Empty(t, result.Changed)
-			cycle <- s.slots(t, "r")
+			status, _ := s.holds.Status("r")
+			cycle <- status
 		}()
 		<-begun
 		return nil
 	}
 	s.reconcile(t)
-	require.Equal(t, map[string]int{"a1": 1}, <-cycle)
+	status := <-cycle
+	require.Len(t, status.Nodes, 1)
+	require.Equal(t, 1, status.Nodes[0].Slots)
 }
 
 // TestReplacedWhileAsking: a draft is given up if its demand has been replaced or removed while nominees were asked for.
