@@ -140,7 +140,7 @@ func TestANarrowTerminal(t *testing.T) {
 
 func TestProgressOnATerminalOnly(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "cluster.json.gz")
-	require.NoError(t, snapshot.Save(file, clitest.Large(60, 1800)))
+	require.NoError(t, snapshot.Save(file, clitest.Large(30, 450)))
 	args := []string{"simulate", "--lose-zone", "a", "--snapshot", file, "-o", "json"}
 	_, _, errs := zonewise(t.Context(), args...)
 	require.Empty(t, errs)

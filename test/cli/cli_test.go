@@ -64,6 +64,7 @@ func (c *cluster) testNoAPIs(t *testing.T) {
 		"podgroups.scheduling.x-k8s.io are not installed in this cluster",
 		"zonereservations.zonewise.dev are not installed in this cluster",
 		"zonespreadpolicies.zonewise.dev are not installed in this cluster",
+		"zonesurvivals.zonewise.dev are not installed in this cluster",
 	}, report.Notes)
 	require.Len(t, report.Zones, 3)
 	code, _, _ := c.run(t, c.admin, "simulate", "--lose-zone", "any")
