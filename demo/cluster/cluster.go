@@ -46,6 +46,8 @@ const (
 	planeLog = "control-plane"
 	// startLimit bounds the start, which takes a few seconds on an idle machine.
 	startLimit = 2 * time.Minute
+	// endLimit bounds how long an interrupted start is waited for.
+	endLimit = 10 * time.Second
 )
 
 // kwokYAML says how the simulated kubelets behave.
@@ -121,19 +123,29 @@ func Start(ctx context.Context, opts Options) (*Cluster, context.Context, error)
 	}
 	ctx, c.ended = context.WithCancelCause(ctx)
 	// envtest takes no context: it fails soon after its processes and its directory are gone.
-	done := make(chan error, 1)
-	go func() { done <- c.start(ctx) }()
+	var failed error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		failed = c.start(ctx)
+	}()
 	select {
-	case err = <-done:
+	case <-done:
+		err = failed
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-time.After(startLimit):
 		err = fmt.Errorf("not ready after %s; the end of the log of etcd and kube-apiserver:\n%s", startLimit, tail(c.Log(planeLog)))
 	}
-	if err != nil {
-		return nil, nil, errors.Join(err, c.Stop())
+	if err == nil {
+		return c, ctx, nil
 	}
-	return c, ctx, nil
+	err = errors.Join(err, c.Stop())
+	select {
+	case <-done:
+	case <-time.After(endLimit):
+	}
+	return nil, nil, errors.Join(err, os.RemoveAll(dir)) // which envtest may have made again
 }
 
 func (c *Cluster) start(ctx context.Context) error {
