@@ -50,8 +50,8 @@ func Of(ctx context.Context, h Handle) *Leader {
 	})
 }
 
-// Leading returns a channel that is closed once this scheduler leads: when it holds the lease, or, without leader
-// election, when its informers have synced.
+// Leading returns a channel that is closed once this scheduler leads: when its informers have synced and, with leader election,
+// it holds the lease.
 func (l *Leader) Leading() <-chan struct{} { return l.led }
 
 // Cycle is called by a plugin in each scheduling cycle, which only a leader runs. It costs an atomic read, and makes
@@ -73,8 +73,9 @@ func (l *Leader) look(ctx context.Context, h Handle) {
 	pods := h.SharedInformerFactory().Core().V1().Pods().Informer()
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
 		// The scheduler publishes its configuration before it starts its informers, so once
-		// they have synced the absence of leader election is a fact and not a race.
-		return l.leading.Load() || leaseHeld() || pods.HasSynced() && !configured().LeaderElect, nil
+		// they have synced the absence of leader election is a fact and not a race. A scheduler that is being built in
+		// a process that holds another lease does not lead yet.
+		return l.leading.Load() || pods.HasSynced() && (leaseHeld() || !configured().LeaderElect), nil
 	})
 	if err == nil {
 		l.lead()

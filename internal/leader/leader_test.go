@@ -110,7 +110,10 @@ func TestABrokenCollectorDoesNotHideTheLease(t *testing.T) {
 	require.ErrorContains(t, err, "out of order")
 	h := newHandle()
 	elect(t)
-	eventually(t, leader.Of(t.Context(), h).Leading())
+	led := leader.Of(t.Context(), h).Leading()
+	require.Never(t, func() bool { return isClosed(led) }, 2*time.Second, 100*time.Millisecond, "it is being built, and the lease may be another's of the process")
+	h.factory.Start(t.Context().Done())
+	eventually(t, led)
 }
 
 func TestACycleProvesLeadership(t *testing.T) {

@@ -64,6 +64,7 @@ func TestFence(t *testing.T) {
 	later, err := kubernetes.NewForConfig(h.config)
 	require.NoError(t, err)
 	elect(t)
+	h.factory.Start(t.Context().Done())
 	eventually(t, leader.Of(t.Context(), h).Leading())
 
 	bind := func(client kubernetes.Interface) error {
