@@ -32,7 +32,12 @@ func TestTable(t *testing.T) {
 	require.NoError(t, os.RemoveAll(dir))
 	table, err := NewTable(t.Context(), Options{Root: root, Program: scheduler, Dir: dir, Logf: func(string, ...any) {}})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, table.Close()) }()
+	defer func() {
+		require.NoError(t, table.Close())
+		if !t.Failed() {
+			require.NoError(t, os.RemoveAll(dir))
+		}
+	}()
 	played := 0
 	for _, row := range Rows() {
 		n := shortTable[row.String()]
@@ -50,5 +55,4 @@ func TestTable(t *testing.T) {
 		require.False(t, judge.Failed(verdicts), "%s, in %s\n%s", cell, dir, summary.String())
 	}
 	require.Len(t, shortTable, played, "a cell is none of the table")
-	require.NoError(t, os.RemoveAll(dir))
 }
