@@ -65,9 +65,9 @@ func TestPlan(t *testing.T) {
 	}
 	for seed := range uint64(50) {
 		const length = 5 * time.Minute
-		p := newPlan(seed, length)
-		require.Equal(t, p, newPlan(seed, length))
-		require.NotEqual(t, p, newPlan(seed+1, length))
+		p := newPlan(seed, length, "")
+		require.Equal(t, p, newPlan(seed, length, ""))
+		require.NotEqual(t, p, newPlan(seed+1, length, ""))
 		seen := map[string]bool{}
 		for _, lane := range p.lanes {
 			end := warmUp
@@ -82,9 +82,16 @@ func TestPlan(t *testing.T) {
 		for _, s := range p.steps {
 			require.LessOrEqual(t, s.at, length)
 		}
+		only := newPlan(seed, length, "killed").lanes
+		require.Len(t, only, 2)
+		for _, lane := range only {
+			for _, f := range lane {
+				require.Contains(t, f.kind, "killed")
+			}
+		}
 	}
 	for _, seed := range seeds {
-		for lane, faults := range newPlan(seed, short).lanes {
+		for lane, faults := range newPlan(seed, short, "").lanes {
 			require.NotEmpty(t, faults, "seed %d, lane %d: too short for a fault", seed, lane)
 		}
 	}
@@ -94,7 +101,7 @@ func TestPlan(t *testing.T) {
 func TestDemand(t *testing.T) {
 	for seed := range uint64(10) {
 		d := newDemand()
-		for _, s := range newPlan(seed, 2*time.Minute).steps {
+		for _, s := range newPlan(seed, 2*time.Minute, "").steps {
 			d.apply(s)
 			names := map[string]bool{}
 			for _, s := range d.all() {

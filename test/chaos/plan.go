@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"math/rand/v2"
+	"strings"
 	"time"
 )
 
@@ -45,11 +46,14 @@ const (
 	etcdKilled         = "etcd killed"
 )
 
-// kinds are the faults, in lanes: within one, a fault ends before the next one begins.
-var kinds = [][]struct {
+// kind is one of the faults, and for how long it lasts.
+type kind struct {
 	name        string
 	least, most time.Duration
-}{
+}
+
+// kinds are the faults, in lanes: within one, a fault ends before the next one begins.
+var kinds = [][]kind{
 	{
 		{"leader killed", 0, 0},
 		{"leader asked to end", 0, 0},
@@ -71,8 +75,8 @@ var kinds = [][]struct {
 	},
 }
 
-// newPlan draws one.
-func newPlan(seed uint64, length time.Duration) *plan {
+// newPlan draws one, with faults whose names contain a text.
+func newPlan(seed uint64, length time.Duration, only string) *plan {
 	p := &plan{length: length}
 	dice := rand.New(rand.NewPCG(seed, 1))
 	weights := []struct {
@@ -104,7 +108,16 @@ func newPlan(seed uint64, length time.Duration) *plan {
 		p.steps = append(p.steps, step{at: at, kind: weights[i].kind, a: dice.IntN(1 << 16), b: dice.IntN(1 << 16)})
 	}
 	p.steps = append(p.steps, step{at: length, kind: "demand", a: dice.IntN(1 << 16)})
-	for lane, choices := range kinds {
+	for lane, all := range kinds {
+		var choices []kind
+		for _, k := range all {
+			if strings.Contains(k.name, only) {
+				choices = append(choices, k)
+			}
+		}
+		if len(choices) == 0 {
+			continue
+		}
 		dice := rand.New(rand.NewPCG(seed, uint64(lane)+2))
 		var faults []fault
 		// Each kind once in an order of its own, and then again.

@@ -33,6 +33,7 @@ const (
 type Options struct {
 	Seed     uint64
 	Duration time.Duration // until the last fault is over
+	Only     string        // faults whose names contain this; "" are all
 	Root     string        // of the repository
 	Program  string        // the scheduler's
 	Dir      string        // for the logs, and the record
@@ -128,7 +129,7 @@ func (r *run) prepare(ctx context.Context) error {
 
 // disturb plays the plan, from the first step to the end of the last fault.
 func (r *run) disturb(ctx context.Context) error {
-	p := newPlan(r.Seed, r.Duration)
+	p := newPlan(r.Seed, r.Duration, r.Only)
 	r.controllers = &controllers{client: r.cluster.client, demand: newDemand()}
 	r.faults = &faults{cluster: r.cluster, replicas: r.replicas, controllers: r.controllers, proxy: r.proxy, logf: r.Logf}
 	go r.controllers.run(ctx)

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,8 +32,12 @@ func TestTable(t *testing.T) {
 	require.NoError(t, os.RemoveAll(dir))
 	table, err := NewTable(t.Context(), Options{Root: root, Program: scheduler, Dir: dir, Logf: func(string, ...any) {}})
 	require.NoError(t, err)
-	end := sync.OnceValue(table.Close)
-	defer func() { require.NoError(t, end()) }()
+	defer func() {
+		require.NoError(t, table.Close())
+		if !t.Failed() {
+			require.NoError(t, os.RemoveAll(dir))
+		}
+	}()
 	played := 0
 	for _, row := range Rows() {
 		n := shortTable[row.String()]
@@ -52,6 +55,4 @@ func TestTable(t *testing.T) {
 		require.False(t, judge.Failed(verdicts), "%s, in %s\n%s", cell, dir, summary.String())
 	}
 	require.Len(t, shortTable, played, "a cell is none of the table")
-	require.NoError(t, end()) // by what is in the directory
-	require.NoError(t, os.RemoveAll(dir))
 }

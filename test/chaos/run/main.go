@@ -29,6 +29,7 @@ import (
 func main() {
 	seed := flag.Uint64("seed", 1, "what is done, and when, follows from it")
 	duration := flag.Duration("duration", 5*time.Minute, "until the last fault is over")
+	only := flag.String("only", "", "only faults whose names contain this")
 	recorded := flag.String("record", "", "judge this record again instead")
 	views := flag.String("views", "", "walk through the rows of the table of perturbed views whose names contain this instead; \"all\" is all of them")
 	writes := flag.Int("writes", 12, "up to which write of the scheduler")
@@ -42,7 +43,7 @@ func main() {
 	if *views != "" {
 		err = walk(ctx, *views, *writes, *scheduler)
 	} else {
-		err = run(ctx, *seed, *duration, *scheduler, *recorded)
+		err = run(ctx, chaos.Options{Seed: *seed, Duration: *duration, Only: *only}, *scheduler, *recorded)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
@@ -51,13 +52,13 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, seed uint64, duration time.Duration, scheduler, recorded string) error {
+func run(ctx context.Context, o chaos.Options, scheduler, recorded string) error {
 	var record *history.Record
 	var err error
 	if recorded != "" {
 		record, err = history.Load(recorded)
 	} else {
-		record, err = play(ctx, seed, duration, scheduler)
+		record, err = play(ctx, o, scheduler)
 	}
 	if err != nil {
 		return err
@@ -70,28 +71,26 @@ func run(ctx context.Context, seed uint64, duration time.Duration, scheduler, re
 	return nil
 }
 
-func play(ctx context.Context, seed uint64, duration time.Duration, scheduler string) (*history.Record, error) {
-	o, err := options(scheduler, fmt.Sprint(seed))
-	if err != nil {
+func play(ctx context.Context, o chaos.Options, scheduler string) (*history.Record, error) {
+	if err := complete(&o, scheduler, fmt.Sprint(o.Seed)); err != nil {
 		return nil, err
 	}
-	o.Seed, o.Duration = seed, duration
 	record, err := chaos.Run(ctx, o)
 	if err != nil {
-		return nil, fmt.Errorf("seed %d: %w; its logs are in %s", seed, err, o.Dir)
+		return nil, fmt.Errorf("seed %d: %w; its logs are in %s", o.Seed, err, o.Dir)
 	}
 	fmt.Printf("the record and the logs are in %s\n", o.Dir)
 	return record, nil
 }
 
-// options are those of a run with its logs in dist/chaos.
-func options(scheduler, name string) (o chaos.Options, err error) {
+// complete sets what runs have in common. The logs are in dist/chaos.
+func complete(o *chaos.Options, scheduler, name string) (err error) {
 	if o.Root, err = os.Getwd(); err != nil {
-		return o, err
+		return err
 	}
 	if o.Program = scheduler; scheduler == "" {
 		if o.Program, err = program.Scheduler(o.Root); err != nil {
-			return o, err
+			return err
 		}
 	}
 	start := time.Now()
@@ -99,5 +98,5 @@ func options(scheduler, name string) (o chaos.Options, err error) {
 		fmt.Printf("%6s  %s\n", time.Since(start).Round(100*time.Millisecond), fmt.Sprintf(format, args...))
 	}
 	o.Dir = filepath.Join(o.Root, "dist", "chaos", name)
-	return o, os.RemoveAll(o.Dir)
+	return os.RemoveAll(o.Dir)
 }

@@ -15,8 +15,8 @@ import (
 // walk plays the cells of all rows whose names contain a text: each at the first write of the scheduler, at the second, and so on, up to
 // one that the scheduler does not reach.
 func walk(ctx context.Context, rows string, most int, scheduler string) (err error) {
-	o, err := options(scheduler, "views")
-	if err != nil {
+	var o chaos.Options
+	if err := complete(&o, scheduler, "views"); err != nil {
 		return err
 	}
 	logf := o.Logf
