@@ -70,7 +70,7 @@ func (p *Planner) asDesiredLocked(w *wanted, n *node) bool {
 		return desired.IsZero()
 	}
 	_, lacks := w.lacks[n.name]
-	return !lacks && !n.listed && p.board.here(n) && p.fits[w.Fit.key].takes(n) && own.Amount.Equal(&desired)
+	return !lacks && !n.listed && p.board.exists(n) && p.fits[w.Fit.key].takes(n) && own.Amount.Equal(&desired)
 }
 
 // measureLocked brings the stale nodes of a demand in line with its amounts, some at a time. It returns how many nodes it looked at.
@@ -114,7 +114,7 @@ func (d *draft) measure(name string) {
 	if n := pl.node; n != nil {
 		n.room.Add(&unused, 1)
 		n.room.Add(&keep, -1)
-		if !pl.lost && d.Fit.Of(n.object) == "" {
+		if !pl.lost && d.board.here(n) && d.Fit.Of(n.object) == "" {
 			more, room := want.Less(&keep), n.roomFor(d.Claim.Priority).Positive()
 			more.Lower(&room)
 			d.curb(n.zone, &more)
@@ -176,7 +176,7 @@ func (p *Planner) countNodesLocked(w *wanted) {
 	for name := range w.drafted {
 		has := p.holds.StatusOn(w.uid(), name)
 		n := p.board.nodes[name]
-		there := n != nil && p.board.here(n) && !unready(n.object)
+		there := n != nil && p.board.exists(n) && !unready(n.object)
 		if !there {
 			has.Amount = ledger.Resources{}
 		}

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -43,6 +44,8 @@ type board struct {
 	known [sources][]int64
 	// disputed are the nodes that the other source changed last.
 	disputed [sources][]*node
+	// ahead means that the cycles' view has nodes that the ledger has not, or has no longer.
+	ahead bool
 	// from is the source of the last update, and view its view.
 	from source
 	view View
@@ -206,6 +209,7 @@ func (b *board) reorder() {
 			b.gone = append(b.gone, n)
 		}
 	}
+	b.ahead = slices.ContainsFunc(b.order[cycle], func(n *node) bool { return !n.in[between] })
 }
 
 // load reads the i-th node of the view.
@@ -400,6 +404,10 @@ func (b *board) list(n *node) {
 
 // here reports whether a node is in the view of the last update.
 func (b *board) here(n *node) bool { return n.in[b.from] && n.zone != nil }
+
+// exists reports whether a node is in the view of the last update, or only in the other one: a cycle may see a new node before the
+// ledger does. A node that the ledger has removed does not exist.
+func (b *board) exists(n *node) bool { return n.zone != nil }
 
 // roomFor returns what a claim may take of a node: what is left besides nominees that the claim does not outrank.
 func (n *node) roomFor(priority int32) *ledger.Resources {

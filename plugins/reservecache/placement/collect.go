@@ -24,13 +24,14 @@ func (p *Planner) Collect(view View) Result {
 	defer p.mu.Unlock()
 	var result Result
 	p.noteLocked()
-	if p.seeking == 0 {
+	if p.seeking == 0 && !p.board.ahead {
 		return result
 	}
 	p.board.update(view, cycle)
+	gone := len(p.board.gone) > 0 // with slots of which the ledger did not know, perhaps
 	p.askAgainLocked()
-	if p.offered == p.board.freed {
-		return result
+	if p.offered == p.board.freed || p.seeking == 0 {
+		return Result{More: gone}
 	}
 	offered := p.board.freed
 	most, few := p.board.mostSince(p.offered, looksPerDemand)
@@ -53,7 +54,7 @@ func (p *Planner) Collect(view View) Result {
 	if !result.More {
 		p.offered = offered
 	}
-	result.More = result.More || p.anyDirtyLocked()
+	result.More = result.More || p.anyDirtyLocked() || gone
 	return result
 }
 

@@ -58,7 +58,7 @@ func (p *Planner) newDraft(w *wanted, limit int) *draft {
 // placeOf makes the place of a node, without its slots, of what the demand has there.
 func (d *draft) placeOf(name string, was holds.NodeStatus) *place {
 	pl := &place{name: name, zone: was.Zone, lost: true, was: was}
-	if n := d.board.nodes[name]; n != nil && d.board.here(n) {
+	if n := d.board.nodes[name]; n != nil && d.board.exists(n) {
 		pl.node, pl.zone, pl.lost = n, n.zone.name, unready(n.object)
 	}
 	d.places[name] = pl

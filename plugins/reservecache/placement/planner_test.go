@@ -250,6 +250,43 @@ func TestANodeOfWhichTheViewTrailsIsLeftAlone(t *testing.T) {
 	require.Equal(t, map[string]int{"a1": 2}, s.slots(t, "r"))
 }
 
+// TestASlotOnANodeThatTheLedgerDoesNotKnowYet: a cycle may see a new node first. What it placed there is not given up by a pass that
+// does not see the node.
+func TestASlotOnANodeThatTheLedgerDoesNotKnowYet(t *testing.T) {
+	s := cluster(1, "a")
+	s.add(t, makePod("full", "a1", "4"))
+	s.reconcile(t, demand("r", 0, Zone{"a", 1}))
+	before := s.view()
+	s.ledger.AddNode(makeNode("a2", "a", "4"))
+	after := s.view()
+	require.Equal(t, []types.UID{"r"}, s.planner.Collect(after).Changed)
+	for range 3 {
+		require.Empty(t, s.planner.Reconcile(before, nil).Changed)
+		require.Equal(t, map[string]int{"a2": 1}, s.slots(t, "r"))
+		require.False(t, s.planner.Collect(after).More)
+	}
+	require.Empty(t, s.reconcile(t), "the ledger knows the node")
+	require.Equal(t, map[string]int{"a2": 1}, s.slots(t, "r"))
+	require.Empty(t, s.report(t, "r").Missing)
+}
+
+// TestASlotOnANodeThatTheLedgerNeverKnew: a node that a cycle saw, and that was gone before the ledger looked, keeps no slot.
+func TestASlotOnANodeThatTheLedgerNeverKnew(t *testing.T) {
+	s := cluster(1, "a")
+	s.add(t, makePod("full", "a1", "4"))
+	s.reconcile(t, demand("r", 0, Zone{"a", 1}))
+	n := makeNode("a2", "a", "4")
+	s.ledger.AddNode(n)
+	with := s.view()
+	s.ledger.RemoveNode(n)
+	require.Equal(t, []types.UID{"r"}, s.planner.Collect(with).Changed)
+	require.Empty(t, s.reconcile(t))
+	require.True(t, s.planner.Collect(s.view()).More)
+	require.Equal(t, []types.UID{"r"}, s.reconcile(t))
+	require.Empty(t, s.slots(t, "r"))
+	require.False(t, s.planner.Collect(s.view()).More)
+}
+
 // TestANodeEventLeavesNewSlotsAlone: slots that a cycle has just placed on a pod's room stay, whatever the API server says of the node
 // before it says that the pod is gone.
 func TestANodeEventLeavesNewSlotsAlone(t *testing.T) {

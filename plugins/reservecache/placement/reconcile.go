@@ -86,11 +86,10 @@ func (p *Planner) inspectLocked(trails func(string) bool, result *Result) {
 		if held == nil {
 			continue
 		}
-		here := p.board.here(n)
-		if here && n.tooFull() {
+		if p.board.here(n) && n.tooFull() {
 			p.full[n] = struct{}{}
 		}
-		if !here || n.listed {
+		if !p.board.exists(n) || n.listed {
 			for i := range held.Holds {
 				if w := p.claims[held.Holds[i].Claim.UID]; w != nil {
 					w.look(n.name)
