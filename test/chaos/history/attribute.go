@@ -2,7 +2,7 @@ package history
 
 import "time"
 
-// lateness is by how much a change may have been seen after its request was answered, or before.
+// lateness is by how much a change may have been seen after its request was answered. It is never seen before the request was received.
 const lateness = 5 * time.Second
 
 // Attribute sets the writers of the changes that schedulers have asked for.
@@ -28,45 +28,55 @@ func (r *Record) Attribute() {
 		case !q.Accepted():
 		case q.Binds():
 			q.bound(bound)
-		case q.Resource == "pods" && (q.Verb == "delete" || q.Subresource == "eviction"):
-			if c := deletion(byPod[q.Namespace+"/"+q.Name], q); c != nil {
-				c.Writer = q.Writer
-			}
+		case q.deletes():
+			q.deleted(byPod)
 		default:
 			// A write that changes nothing answers with the revision of an earlier one.
-			if c := byRevision[q.Revision]; c != nil && c.Writer == "" && !c.Time.Before(q.Received.Add(-lateness)) {
+			if c := byRevision[q.Revision]; c != nil && c.Writer == "" && !c.Time.Before(q.Received) && !c.ends() {
 				c.Writer = q.Writer
 			}
 		}
 	}
-	// A bind that failed inside of the API server may have been done, if no other one was.
+	// What failed inside of the API server may have been done, if no other request did it: a killed scheduler's is cancelled.
 	for i := range r.Requests {
-		if q := &r.Requests[i]; q.Binds() && !q.DryRun && q.Code >= 500 {
+		switch q := &r.Requests[i]; {
+		case q.DryRun || q.Code < 499:
+		case q.Binds():
 			q.bound(bound)
+		case q.deletes():
+			q.deleted(byPod)
 		}
 	}
 }
+
+// deletes reports whether the request is for the deletion of a pod.
+func (r *Request) deletes() bool {
+	return r.Resource == "pods" && (r.Verb == "delete" || r.Subresource == "eviction")
+}
+
+// ends reports whether a pod is being deleted, or is gone.
+func (c *Change) ends() bool { return c.Pod != nil && (c.Deleted || c.Pod.DeletionTimestamp != nil) }
 
 // bound makes a bind's writer that of the change that shows it.
 func (r *Request) bound(changes map[string]*Change) {
 	c := changes[string(r.UID)]
-	if c != nil && c.Writer == "" && c.Pod.Spec.NodeName == r.Node && !c.Time.Before(r.Received.Add(-lateness)) {
+	if c != nil && c.Writer == "" && c.Pod.Spec.NodeName == r.Node && !c.Time.Before(r.Received) {
 		c.Writer = r.Writer
 	}
 }
 
-// deletion returns the change with which a pod's deletion began that a request asked for.
-func deletion(changes []*Change, q *Request) *Change {
+// deleted makes the writer that of the change with which the pod's deletion began that was asked for.
+func (r *Request) deleted(changes map[string][]*Change) {
 	ending := map[string]bool{}
-	for _, c := range changes {
+	for _, c := range changes[r.Namespace+"/"+r.Name] {
 		uid := string(c.Pod.UID)
-		if !c.Deleted && c.Pod.DeletionTimestamp == nil || ending[uid] {
+		if !c.ends() || ending[uid] {
 			continue
 		}
 		ending[uid] = true
-		if c.Writer == "" && c.Time.After(q.Received.Add(-lateness)) && c.Time.Before(q.Answered.Add(lateness)) {
-			return c
+		if c.Writer == "" && !c.Time.Before(r.Received) && c.Time.Before(r.Answered.Add(lateness)) {
+			c.Writer = r.Writer
+			return
 		}
 	}
-	return nil
 }
