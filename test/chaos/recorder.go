@@ -179,6 +179,15 @@ func detail(q *history.Request, e *auditv1.Event) error {
 			return err
 		}
 		q.Holder = ptr.Deref(asked.Spec.HolderIdentity, "")
+	case q.Deletes():
+		var asked struct {
+			metav1.DeleteOptions `json:",inline"`
+			Options              metav1.DeleteOptions `json:"deleteOptions"` // of an eviction
+		}
+		if err := json.Unmarshal(e.RequestObject.Raw, &asked); err != nil {
+			return err
+		}
+		q.DryRun = q.DryRun || len(asked.DryRun)+len(asked.Options.DryRun) > 0
 	}
 	return nil
 }

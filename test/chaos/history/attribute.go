@@ -28,7 +28,7 @@ func (r *Record) Attribute() {
 		case !q.Accepted():
 		case q.Binds():
 			q.bound(bound)
-		case q.deletes():
+		case q.Deletes():
 			q.deleted(byPod)
 		default:
 			// A write that changes nothing answers with the revision of an earlier one.
@@ -43,15 +43,10 @@ func (r *Record) Attribute() {
 		case q.DryRun || q.Code < 499:
 		case q.Binds():
 			q.bound(bound)
-		case q.deletes():
+		case q.Deletes():
 			q.deleted(byPod)
 		}
 	}
-}
-
-// deletes reports whether the request is for the deletion of a pod.
-func (r *Request) deletes() bool {
-	return r.Resource == "pods" && (r.Verb == "delete" || r.Subresource == "eviction")
 }
 
 // ends reports whether a pod is being deleted, or is gone.

@@ -81,6 +81,11 @@ func (r *Request) Accepted() bool { return r.Code >= 200 && r.Code < 300 && !r.D
 // Binds reports whether the request is the bind of a pod.
 func (r *Request) Binds() bool { return r.Resource == "pods" && r.Subresource == "binding" }
 
+// Deletes reports whether the request is for the deletion of a pod.
+func (r *Request) Deletes() bool {
+	return r.Resource == "pods" && (r.Verb == "delete" || r.Subresource == "eviction")
+}
+
 // Fault is something that was done to the cluster or to a scheduler.
 type Fault struct {
 	Kind   string    `json:"kind"`
