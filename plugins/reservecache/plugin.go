@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -222,6 +223,8 @@ func New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk.Plugin, err
 type ReserveCache struct {
 	running *running
 	handle  fwk.Handle
+	// foundAt is the index of the node that the last search for a better one found.
+	foundAt atomic.Int64
 }
 
 var (

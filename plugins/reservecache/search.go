@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -24,8 +25,8 @@ type elsewhere struct {
 }
 
 // betterElsewhere reports whether some node of the cluster would take the pod in the better way of its reservation's mode:
-// beside all slots (Headroom) or in a slot (Guarantee). All nodes are looked at, not the sample that the scheduler
-// stops at, with all filters, since the only free node may be one that spreading forbids. The answer is found at most once
+// beside all slots (Headroom) or in a slot (Guarantee). Any node may be the one, not only the sample that the scheduler
+// stops at, and all filters are asked, since the only free node may be one that spreading forbids. The answer is found at most once
 // in a cycle, and only when a node of the lesser kind has passed all filters but this one.
 //
 // Filter runs behind PreFilter, so that the state of all plugins is there; what Filter cannot do, PreFilter could even
@@ -33,55 +34,55 @@ type elsewhere struct {
 func (p *ReserveCache) betterElsewhere(ctx context.Context, d *cycleData, pod *v1.Pod) bool {
 	e := d.elsewhere
 	e.once.Do(func() {
+		nodes := e.nodes
+		if d.asker.Use == holds.UseFirst {
+			nodes = p.nodesOf(d.asker.Claim)
+		}
 		// The search of the scheduler may end, and cancel ctx, before this one does, and its answer serves the
 		// whole cycle.
 		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		defer cancel()
-		candidates := p.betterNodes(d, e.nodes)
-		if len(candidates) == 0 {
-			return
-		}
 		state := e.state.Clone()
 		probe := *d
 		probe.probing, probe.nominated = true, nil
 		state.Write(stateKey, &probe)
 		var found atomic.Bool
-		p.handle.Parallelizer().Until(ctx, len(candidates), func(i int) {
-			if p.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, candidates[i]).IsSuccess() {
+		// The node that was found last, or one beside it, is likely to have room still.
+		start := int(p.foundAt.Load())
+		p.handle.Parallelizer().Until(ctx, len(nodes), func(i int) {
+			i = (start + i) % len(nodes)
+			if p.isBetter(d, nodes[i]) && p.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, nodes[i]).IsSuccess() {
 				found.Store(true)
+				p.foundAt.Store(int64(i))
 				cancel()
 			}
 		}, Name)
 		e.found = found.Load()
-		klog.FromContext(ctx).V(4).Info("Looked for a better node for an owner", "pod", klog.KObj(pod), "candidates", len(candidates), "found", e.found)
+		klog.FromContext(ctx).V(4).Info("Looked for a better node for an owner", "pod", klog.KObj(pod), "nodes", len(nodes), "found", e.found)
 	})
 	return e.found
 }
 
-// betterNodes returns the nodes that would take the pod in the better way as far as amounts go, which rules out
-// nearly all nodes of a full cluster at little cost. For an owner that uses slots first these are the few that have its slots.
-func (p *ReserveCache) betterNodes(d *cycleData, nodes []fwk.NodeInfo) []fwk.NodeInfo {
-	if d.asker.Use == holds.UseFirst {
-		lister := p.handle.SnapshotSharedLister().NodeInfos()
-		nodes = nil
-		for _, name := range p.running.holds.NodesOf(d.asker.Claim) {
-			if info, err := lister.Get(name); err == nil {
-				nodes = append(nodes, info)
-			}
+// nodesOf returns the nodes on which something is held for a claim.
+func (p *ReserveCache) nodesOf(claim types.UID) (nodes []fwk.NodeInfo) {
+	lister := p.handle.SnapshotSharedLister().NodeInfos()
+	for _, name := range p.running.holds.NodesOf(claim) {
+		if info, err := lister.Get(name); err == nil {
+			nodes = append(nodes, info)
 		}
 	}
-	var better []fwk.NodeInfo
-	for _, info := range nodes {
-		allocatable, requested := amounts(info.GetAllocatable()), requestedOf(info)
-		if ledger.Lacks(&d.request, &allocatable, &requested) {
-			continue
-		}
-		name := info.Node().Name
-		question := d.question(name, &allocatable, &requested, podsOf(info.GetPods()).has)
-		verdict := p.running.view.Node(name).Fit(&question)
-		if verdict.Fits && verdict.Uses() == (d.asker.Use == holds.UseFirst) {
-			better = append(better, info)
-		}
+	return nodes
+}
+
+// isBetter reports whether a node would take the pod in the better way as far as amounts go, which rules out nearly all nodes of a
+// full cluster at little cost.
+func (p *ReserveCache) isBetter(d *cycleData, info fwk.NodeInfo) bool {
+	allocatable, requested := amounts(info.GetAllocatable()), requestedOf(info)
+	if ledger.Lacks(&d.request, &allocatable, &requested) {
+		return false
 	}
-	return better
+	name := info.Node().Name
+	question := d.question(name, &allocatable, &requested, podsOf(info.GetPods()).has)
+	verdict := p.running.view.Node(name).Fit(&question)
+	return verdict.Fits && verdict.Uses() == (d.asker.Use == holds.UseFirst)
 }
