@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -42,6 +43,9 @@ func Rows() (out []Cell) {
 		out = append(out, Cell{scenario: s, manner: killed, n: 1})
 		for _, resource := range s.resources {
 			for _, m := range []manner{late, twice, dropped, stale} {
+				if m == stale && slices.Contains(s.blind, resource) {
+					continue
+				}
 				out = append(out, Cell{scenario: s, manner: m, resource: resource, n: 1})
 			}
 		}

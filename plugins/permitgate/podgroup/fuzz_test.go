@@ -17,6 +17,7 @@ func FuzzSettings(f *testing.F) {
 		`{"spec":{"minMember":3,"scheduleTimeoutSeconds":60},"metadata":{"annotations":{"zonewise.dev/required-topology":"topology.kubernetes.io/zone","zonewise.dev/recovery-policy":"Evict"}}}`,
 		`{"spec":{"scheduleTimeoutSeconds":-1},"metadata":{"annotations":{"zonewise.dev/preferred-topology":"a b","zonewise.dev/recovery-policy":""}}}`,
 		`{"spec":{"scheduleTimeoutSeconds":2147483647},"metadata":{"annotations":{"zonewise.dev/required-topology":"","zonewise.dev/preferred-topology":"rack"}}}`,
+		`{"metadata":{"annotations":{"zonewise.dev/required-topology":""}}}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -40,9 +41,9 @@ func FuzzSettings(f *testing.F) {
 		required, isRequired := group.Annotations[RequiredTopologyAnnotation]
 		preferred, isPreferred := group.Annotations[PreferredTopologyAnnotation]
 		switch {
-		case isRequired && (topology.Key != required || isPreferred):
+		case isRequired && (len(content.IsLabelKey(required)) > 0 || isPreferred):
 			require.Contains(t, complaint, RequiredTopologyAnnotation)
-		case !isRequired && isPreferred && topology.Key != preferred:
+		case !isRequired && isPreferred && len(content.IsLabelKey(preferred)) > 0:
 			require.Contains(t, complaint, PreferredTopologyAnnotation)
 		default:
 			require.Empty(t, complaint)

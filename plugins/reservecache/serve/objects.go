@@ -54,8 +54,9 @@ func (s *Server) seen(obj *v1alpha1.ZoneReservation) {
 	deleting := e.object.Latest != nil && e.object.Latest.DeletionTimestamp == nil && obj.DeletionTimestamp != nil
 	if changed := e.object.See(obj, compile); changed || deleting {
 		s.staleLocked()
-		s.writer.Later(obj.UID, statusPause)
 	}
+	// Also when only the status has changed: it may be an older one than the last that was looked at, or not ours.
+	s.writer.Later(obj.UID, statusPause)
 }
 
 // gone forgets a reservation. A pass drops what it held.

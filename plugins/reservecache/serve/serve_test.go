@@ -43,6 +43,20 @@ func TestStatusNamesConsumers(t *testing.T) {
 	require.Empty(t, consumers(&s))
 }
 
+// TestStatusOfAnother: a status that says something else, by someone else or by an older write that the watch shows late, is corrected.
+func TestStatusOfAnother(t *testing.T) {
+	f := newFixture(t, 1, reservation("r", 3, guarantee))
+	f.Ledger.AddNode(makeNode("n1", "4"))
+	f.start(t)
+	f.requireSlots(t, "r", 3, 0)
+	other := reservation("r", 3, guarantee)
+	other.Status = f.status("r")
+	other.Status.Slots.Held = 0
+	f.api.Put(other)
+	require.Zero(t, f.status("r").Slots.Held)
+	f.requireSlots(t, "r", 3, 0)
+}
+
 // TestAdoption: a new leader has the slots and consumers of the status, without those that are gone, and with owners that were bound
 // since. What there was before the status is no consumer.
 func TestAdoption(t *testing.T) {

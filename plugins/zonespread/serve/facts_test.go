@@ -72,6 +72,19 @@ func TestFactsAreWrittenAtOnce(t *testing.T) {
 	}
 }
 
+// TestStatusOfAnother: a status that says something else, by someone else or by an older write that the watch shows late, is corrected.
+func TestStatusOfAnother(t *testing.T) {
+	p := newPolicy("web")
+	source := crdtest.New(p)
+	w := newWorld(t, source, newNodes("a1", "b1")...)
+	w.lead()
+	w.eventually("the status has the zones", func() bool { return len(w.stored(p).Status.Zones) == 2 })
+	other := w.stored(p).DeepCopy()
+	other.Status.Zones = nil
+	source.Put(other)
+	w.eventually("the status is corrected", func() bool { return len(w.stored(p).Status.Zones) == 2 })
+}
+
 // TestStandbyFollows: a replica that takes over decides by what the leader wrote, at the same moments.
 func TestStandbyFollows(t *testing.T) {
 	p := newPolicy("web")

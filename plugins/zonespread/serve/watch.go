@@ -51,6 +51,8 @@ func (s *Policies) policySeen(obj *v1alpha1.ZoneSpreadPolicy) {
 		// All facts that the leader decides by are in the status: a standby that takes over continues from there.
 		e.zones = policy.NewZones(e.object.Spec, obj.Status.Zones)
 		s.schedule(task{kind: lookAtNodes}, gatherInterval)
+	default:
+		e.stale = true // the status may be an older one than the last that was looked at, or not ours
 	}
 }
 
