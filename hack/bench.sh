@@ -11,13 +11,14 @@
 #     holds        1,000 reservations on 5,000 nodes: their placement, and what a scheduling cycle pays
 #     permitgate   what a pod without a gang pays, and what members and proposals cost
 #     drift        the comparison of ledger and scheduler snapshot
+#     scale        whole schedulers with up to 15,000 nodes and 300,000 pods: start, first bind, cost of a pod, memory
 #
 # Ratios are of two things measured in turns in one process; absolute times are those of the machine at that time, so
 # the load is printed, too. BENCH_ARGS is given to the test binaries, as in BENCH_ARGS='-test.cpuprofile cpu.out'.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-ALL="zonespread issues memory policies ledger holds permitgate drift"
+ALL="zonespread issues memory policies ledger holds permitgate drift scale"
 PERFORMANCE=./test/performance
 
 # measure PACKAGE PATTERN BENCHTIME builds the package's test binary once and runs some of its benchmarks.
@@ -54,6 +55,7 @@ group_permitgate() {
 	measure ./plugins/permitgate/proposal . 200ms
 }
 group_drift() { measure ./plugins/reservecache DriftCheck 1s; }
+group_scale() { measure $PERFORMANCE 'Scale$' 1x; }
 
 # table prints the benchmarks of a log as rows, and what they report as columns.
 table() {
