@@ -1,10 +1,10 @@
 package serve
 
 import (
-	"iter"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -17,107 +17,126 @@ type Applied struct {
 	entry *entry
 }
 
-// namespace holds the policies that apply to the pods of one namespace, found by label: a namespace may have a policy for
-// each of its workloads. It does not change.
+// active are the policies that apply now, by namespace. A change costs no more than there are labels in the policy, so that a tenant with
+// many policies delays no other.
+type active struct {
+	mu         sync.RWMutex // guards all that follows, and what it points to; it is taken after that of Policies
+	namespaces map[string]*namespace
+}
+
+// namespace holds the policies of one namespace, found by label: a namespace may have a policy for each of its workloads.
 type namespace struct {
-	all     []*Applied
-	byLabel map[label][]*Applied
-	rest    []*Applied // policies without such a label
+	all     map[*Applied]bool
+	byLabel map[label]map[*Applied]bool
+	rest    map[*Applied]bool // policies without such a label
 }
 
 type label struct{ key, value string }
 
-func (n *namespace) add(a *Applied) {
-	n.all = append(n.all, a)
+// replace has a policy apply in place of its former version. Either may be nil.
+func (x *active) replace(was, is *Applied) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if was != nil {
+		n := x.namespaces[was.Namespace()]
+		n.change(was, func(set map[*Applied]bool) { delete(set, was) })
+		if len(n.all) == 0 {
+			delete(x.namespaces, was.Namespace())
+		}
+	}
+	if is != nil {
+		n := x.namespaces[is.Namespace()]
+		if n == nil {
+			n = &namespace{all: map[*Applied]bool{}, byLabel: map[label]map[*Applied]bool{}, rest: map[*Applied]bool{}}
+			x.namespaces[is.Namespace()] = n
+		}
+		n.change(is, func(set map[*Applied]bool) { set[is] = true })
+	}
+}
+
+// change changes the sets to which a policy belongs.
+func (n *namespace) change(a *Applied, set func(map[*Applied]bool)) {
+	set(n.all)
 	key, values := a.Lookup()
+	if len(values) == 0 {
+		set(n.rest)
+	}
 	for _, value := range values {
 		l := label{key, value}
-		if !slices.Contains(n.byLabel[l], a) { // the API server takes a value twice
-			n.byLabel[l] = append(n.byLabel[l], a)
+		if n.byLabel[l] == nil {
+			n.byLabel[l] = map[*Applied]bool{}
 		}
-	}
-	if len(values) == 0 {
-		n.rest = append(n.rest, a)
+		if set(n.byLabel[l]); len(n.byLabel[l]) == 0 {
+			delete(n.byLabel, l)
+		}
 	}
 }
 
-// publishLocked publishes the policies that apply now in a namespace, or in all namespaces if the name is empty.
-func (s *Policies) publishLocked(name string) {
-	active := map[string]*namespace{}
-	if before := s.active.Load(); before != nil && name != "" {
-		maps.Copy(active, *before)
-		delete(active, name)
-	}
-	for _, e := range s.entries {
-		in := e.object.Latest.Namespace
-		if !s.served || !e.object.Valid() || name != "" && in != name {
-			continue
-		}
-		if active[in] == nil {
-			active[in] = &namespace{byLabel: map[label][]*Applied{}}
-		}
-		active[in].add(&Applied{e.object.Spec, e})
-	}
-	s.active.Store(&active)
+// has reports whether a namespace has policies.
+func (x *active) has(name string) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.namespaces[name] != nil
 }
 
-// in returns the policies of a namespace; nil when it has none.
-func (s *Policies) in(name string) *namespace {
-	if active := s.active.Load(); active != nil {
-		return (*active)[name]
+// in returns the policies of a namespace, in any order.
+func (x *active) in(name string) []*Applied {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if n := x.namespaces[name]; n != nil {
+		return slices.Collect(maps.Keys(n.all))
 	}
 	return nil
 }
 
-// each yields the policies that apply to a pod, in any order, at the cost of a map lookup per label of the pod.
-func (s *Policies) each(pod *v1.Pod) iter.Seq[*Applied] {
-	return func(yield func(*Applied) bool) {
-		n := s.in(pod.Namespace)
-		if n == nil {
-			return
+// of returns the policies that apply to a pod, in any order, at the cost of a map lookup per label of the pod.
+func (x *active) of(pod *v1.Pod) (found []*Applied) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	n := x.namespaces[pod.Namespace]
+	if n == nil {
+		return nil
+	}
+	for a := range n.rest {
+		if a.Selects(pod.Labels) {
+			found = append(found, a)
 		}
-		for _, a := range n.rest {
-			if a.Selects(pod.Labels) && !yield(a) {
-				return
-			}
-		}
-		if len(n.byLabel) == 0 {
-			return
-		}
-		for key, value := range pod.Labels {
-			for _, a := range n.byLabel[label{key, value}] {
-				if a.Selects(pod.Labels) && !yield(a) {
-					return
-				}
+	}
+	if len(n.byLabel) == 0 {
+		return found
+	}
+	for key, value := range pod.Labels {
+		for a := range n.byLabel[label{key, value}] {
+			if a.Selects(pod.Labels) {
+				found = append(found, a)
 			}
 		}
 	}
+	return found
+}
+
+// applyLocked has an entry's policy apply, if it does now.
+func (s *Policies) applyLocked(e *entry) {
+	was := e.applied
+	if e.applied = nil; s.served && e.object.Valid() {
+		e.applied = &Applied{e.object.Spec, e}
+	}
+	s.active.replace(was, e.applied)
 }
 
 // For returns the policies that apply to a pod, in the order in which they are named in messages; nil for most pods.
 func (s *Policies) For(pod *v1.Pod) []*Applied {
-	var selected []*Applied
-	for a := range s.each(pod) {
-		selected = append(selected, a)
-	}
+	selected := s.active.of(pod)
 	slices.SortFunc(selected, func(a, b *Applied) int { return strings.Compare(a.Key(), b.Key()) })
 	return selected
 }
 
 // Selects reports whether a policy applies to a pod.
 func (s *Policies) Selects(pod *v1.Pod) bool {
-	for range s.each(pod) {
-		return true
-	}
-	return false
+	return len(s.active.of(pod)) > 0
 }
 
 // SelectsHard reports whether a hard policy applies to a pod.
 func (s *Policies) SelectsHard(pod *v1.Pod) bool {
-	for a := range s.each(pod) {
-		if a.Hard() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.active.of(pod), func(a *Applied) bool { return a.Hard() })
 }

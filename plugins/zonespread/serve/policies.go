@@ -52,8 +52,7 @@ type Policies struct {
 	leads               func(context.Context, Handle) <-chan struct{}
 	comparisonOperators bool
 
-	// active has the policies that apply now, by namespace. It is replaced, never changed.
-	active atomic.Pointer[map[string]*namespace]
+	active active
 	opened atomic.Bool // AwaitStart need not wait any more
 	agenda *agenda.Agenda[task]
 
@@ -75,6 +74,7 @@ type Policies struct {
 // entry is the state of one policy object.
 type entry struct {
 	object   crd.Object[*v1alpha1.ZoneSpreadPolicy, *policy.Policy]
+	applied  *Applied      // nil if the policy does not apply
 	zones    *policy.Zones // nil until the spec could be applied once
 	next     policy.Deadline
 	*members // of the latest spec; made again when their collection begins
@@ -100,6 +100,7 @@ func New(options ...Option) *Policies {
 		clock:               clock.RealClock{},
 		leads:               func(ctx context.Context, h Handle) <-chan struct{} { return leader.Of(ctx, h).Leading() },
 		comparisonOperators: feature.TolerationOperators(),
+		active:              active{namespaces: map[string]*namespace{}},
 		entries:             map[types.UID]*entry{},
 		waiting:             map[types.UID]*waiter{},
 		waking:              map[types.UID]*waiter{},

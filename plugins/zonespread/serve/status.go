@@ -12,12 +12,13 @@ import (
 
 // reportLater marks the statuses of a namespace as out of date.
 func (s *Policies) reportLater(name string) {
-	if s.in(name) == nil {
+	applied := s.active.in(name)
+	if len(applied) == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, a := range s.in(name).all {
+	for _, a := range applied {
 		a.entry.stale = true
 	}
 }

@@ -20,8 +20,8 @@ func (s *Policies) servedChanged(available bool) {
 		return
 	}
 	s.served = available
-	s.publishLocked("")
 	for _, e := range s.entries {
+		s.applyLocked(e)
 		s.releaseLocked(e, anyRefusal)
 		if available {
 			s.refillLocked(e) // events of pods were not for it
@@ -42,7 +42,9 @@ func (s *Policies) policySeen(obj *v1alpha1.ZoneSpreadPolicy) {
 	changed := e.object.See(obj, policy.Compile)
 	if !s.served {
 		s.served = true // servedChanged may come later
-		s.publishLocked("")
+		for _, other := range s.entries {
+			s.applyLocked(other)
+		}
 	}
 	switch {
 	case changed:
@@ -58,7 +60,7 @@ func (s *Policies) policySeen(obj *v1alpha1.ZoneSpreadPolicy) {
 
 // respecLocked applies the spec of a new or changed policy.
 func (s *Policies) respecLocked(e *entry) {
-	s.publishLocked(e.object.Latest.Namespace)
+	s.applyLocked(e)
 	s.releaseLocked(e, anyRefusal)
 	s.writer.Now(e.object.Latest.UID)
 	s.refillLocked(e)
@@ -81,7 +83,7 @@ func (s *Policies) policyGone(obj *v1alpha1.ZoneSpreadPolicy) {
 		return
 	}
 	delete(s.entries, obj.UID)
-	s.publishLocked(obj.Namespace)
+	s.active.replace(e.applied, nil)
 	s.releaseLocked(e, anyRefusal)
 	s.dropRefusalsLocked(e)
 }
@@ -171,7 +173,7 @@ func (s *Policies) podChanged(was, is *v1.Pod) {
 	if pod == nil {
 		pod = was
 	}
-	if s.in(pod.Namespace) == nil {
+	if !s.active.has(pod.Namespace) {
 		return
 	}
 	s.mu.Lock()
@@ -179,11 +181,11 @@ func (s *Policies) podChanged(was, is *v1.Pod) {
 	if w := s.waiting[pod.UID]; w != nil && (is == nil || is.Spec.NodeName != "" || is.DeletionTimestamp != nil) {
 		s.forgetLocked(w)
 	}
-	for a := range s.each(pod) {
+	for _, a := range s.active.of(pod) {
 		s.memberChangedLocked(a, was, is)
 	}
 	if was != nil && is != nil && !maps.Equal(was.Labels, is.Labels) {
-		for a := range s.each(was) {
+		for _, a := range s.active.of(was) {
 			if !a.Selects(is.Labels) {
 				s.memberChangedLocked(a, was, is)
 			}
