@@ -11,7 +11,8 @@
 #     holds        1,000 reservations on 5,000 nodes: their placement, and what a scheduling cycle pays
 #     permitgate   what a pod without a gang pays, and what members and proposals cost
 #     drift        the comparison of ledger and scheduler snapshot
-#     scale        whole schedulers with up to 15,000 nodes and 300,000 pods: start, first bind, cost of a pod, memory
+#     scale        whole schedulers with up to 15,000 nodes and 300,000 pods: start, first bind, cost of a pod, memory; and
+#                  beside a tenant who makes policies and PodGroups without end
 #
 # Ratios are of two things measured in turns in one process; absolute times are those of the machine at that time, so
 # the load is printed, too. BENCH_ARGS is given to the test binaries, as in BENCH_ARGS='-test.cpuprofile cpu.out'.
@@ -55,7 +56,7 @@ group_permitgate() {
 	measure ./plugins/permitgate/proposal . 200ms
 }
 group_drift() { measure ./plugins/reservecache DriftCheck 1s; }
-group_scale() { measure $PERFORMANCE 'Scale$' 1x; }
+group_scale() { measure $PERFORMANCE 'Scale$|Flood' 1x; }
 
 # table prints the benchmarks of a log as rows, and what they report as columns.
 table() {
