@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
@@ -147,17 +148,27 @@ func (s *store) firstLocked() {
 	})
 }
 
-// inOrderLocked returns all objects in the order of their creation. Handlers that are registered one after the other
-// share the list.
+// inOrderLocked returns all objects in the order of their creation, but pods without a node last: each pod on a node has the scheduler
+// look through all that wait. Handlers that are registered one after the other share the list.
 func (k *kind) inOrderLocked() []any {
 	if k.sorted == nil {
 		k.sorted = k.indexer.List()
 		slices.SortFunc(k.sorted, func(a, b any) int {
 			x, y := a.(client.Object), b.(client.Object) //nolint:forcetypeassert // nothing else is put in
-			return cmp.Or(x.GetCreationTimestamp().Compare(y.GetCreationTimestamp().Time), strings.Compare(x.GetNamespace(), y.GetNamespace()), strings.Compare(x.GetName(), y.GetName()))
+			return cmp.Or(
+				cmp.Compare(hasNoNode(x), hasNoNode(y)), x.GetCreationTimestamp().Compare(y.GetCreationTimestamp().Time),
+				strings.Compare(x.GetNamespace(), y.GetNamespace()), strings.Compare(x.GetName(), y.GetName()),
+			)
 		})
 	}
 	return k.sorted
+}
+
+func hasNoNode(obj client.Object) int {
+	if pod, ok := obj.(*v1.Pod); ok && pod.Spec.NodeName == "" {
+		return 1
+	}
+	return 0
 }
 
 func (k *kind) unregister(r *registration) {
