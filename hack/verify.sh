@@ -61,7 +61,7 @@ modules_of() {
 	(cd "$ROOT/$1" && go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{if .Replace}}{{.Replace.Version}}{{else}}{{.Version}}{{end}}{{end}}{{end}}' ${2:-.} | LC_ALL=C sort -u)
 }
 
-# check_image builds the image for all platforms, from two checkouts, and compares; "make test" does for this machine's.
+# check_image builds the image for all platforms, from two checkouts, and compares; "make test" builds this machine's once.
 check_image() { (cd "$ROOT" && PLATFORMS=linux/amd64,linux/arm64 go test -timeout 30m -count=1 -run '^Test(Image|TwoCheckouts|NothingOf|SBOM)' ./test/image); }
 
 # check_scripts: what bash cannot parse would only show when the script is run.

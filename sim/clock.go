@@ -1,7 +1,8 @@
 package sim
 
 import (
-	"container/heap"
+	"cmp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,7 +16,7 @@ type virtualClock struct {
 	mu      sync.Mutex // guards everything below
 	now     time.Time
 	serial  int
-	waiting deadlines
+	waiting []*alarm      // in the order in which they fire
 	owed    time.Duration // what Sim.settle has still to pass
 	crept   time.Duration // the part of it that the scheduling queue has seen already
 
@@ -34,8 +35,7 @@ type alarm struct {
 
 	// Guarded by clock.mu:
 	at     time.Time
-	serial int
-	index  int // in the heap, -1 when it is not set
+	serial int // 0 when it is not set
 }
 
 func newClock(now time.Time) *virtualClock { return &virtualClock{now: now} }
@@ -70,7 +70,7 @@ func (c *virtualClock) NewTicker(d time.Duration) clock.Ticker { return ticker{c
 
 // AfterFunc implements clock.WithDelayedExecution.
 func (c *virtualClock) AfterFunc(d time.Duration, f func()) clock.Timer {
-	a := &alarm{clock: c, index: -1, fire: func(time.Time) {
+	a := &alarm{clock: c, fire: func(time.Time) {
 		c.running.Add(1)
 		go func() {
 			defer c.running.Add(-1)
@@ -83,7 +83,7 @@ func (c *virtualClock) AfterFunc(d time.Duration, f func()) clock.Timer {
 
 func (c *virtualClock) newAlarm(d, period time.Duration) *alarm {
 	ch := make(chan time.Time, 1)
-	a := &alarm{clock: c, c: ch, period: period, index: -1, fire: func(at time.Time) {
+	a := &alarm{clock: c, c: ch, period: period, fire: func(at time.Time) {
 		select {
 		case ch <- at:
 		default: // the last one has not been taken yet
@@ -104,10 +104,12 @@ func (a *alarm) Stop() bool {
 }
 
 func (a *alarm) stopLocked() (wasSet bool) {
-	if a.index < 0 {
+	if a.serial == 0 {
 		return false
 	}
-	heap.Remove(&a.clock.waiting, a.index)
+	i, _ := slices.BinarySearchFunc(a.clock.waiting, a, (*alarm).compare)
+	a.clock.waiting = slices.Delete(a.clock.waiting, i, i+1)
+	a.serial = 0
 	return true
 }
 
@@ -128,9 +130,16 @@ func (a *alarm) Reset(d time.Duration) bool {
 }
 
 func (a *alarm) setLocked(at time.Time) {
-	a.clock.serial++
-	a.at, a.serial = at, a.clock.serial
-	heap.Push(&a.clock.waiting, a)
+	c := a.clock
+	c.serial++
+	a.at, a.serial = at, c.serial
+	i, _ := slices.BinarySearchFunc(c.waiting, a, (*alarm).compare)
+	c.waiting = slices.Insert(c.waiting, i, a)
+}
+
+// compare orders alarms by their deadlines, and equal deadlines in the order in which they were set.
+func (a *alarm) compare(b *alarm) int {
+	return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.serial, b.serial))
 }
 
 // ticker is an alarm whose Stop returns nothing.
@@ -205,7 +214,7 @@ func (c *virtualClock) advance(t time.Time) {
 			return
 		}
 		a := c.waiting[0]
-		heap.Pop(&c.waiting)
+		a.stopLocked()
 		at := a.at
 		if at.After(c.now) {
 			c.now = at
@@ -216,37 +225,4 @@ func (c *virtualClock) advance(t time.Time) {
 		c.mu.Unlock()
 		a.fire(at)
 	}
-}
-
-// deadlines is a heap of alarms.
-type deadlines []*alarm
-
-func (h deadlines) Len() int { return len(h) }
-
-func (h deadlines) Less(i, j int) bool {
-	if !h[i].at.Equal(h[j].at) {
-		return h[i].at.Before(h[j].at)
-	}
-	return h[i].serial < h[j].serial
-}
-
-func (h deadlines) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (h *deadlines) Push(x any) {
-	a := x.(*alarm) //nolint:forcetypeassert // nothing else is pushed
-	a.index = len(*h)
-	*h = append(*h, a)
-}
-
-// Pop implements heap.Interface.
-func (h *deadlines) Pop() any {
-	old := *h
-	a := old[len(old)-1]
-	a.index = -1
-	*h = old[:len(old)-1]
-	return a
 }

@@ -115,7 +115,7 @@ func (s *Sim) delete(k *kind, key string, grace *int64) error {
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &end, ptr.To(int64(after.Seconds()))
 		return nil
 	})
-	stopped := &alarm{clock: s.clock, index: -1, fire: func(time.Time) { s.end(pod) }}
+	stopped := &alarm{clock: s.clock, fire: func(time.Time) { s.end(pod) }}
 	stopped.Reset(s.clock.until(end.Time))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -353,10 +353,8 @@ func isPod(obj client.Object) int {
 
 // Remove deletes an object at once, as if it had never existed: no controller replaces it.
 func (s *Sim) Remove(obj client.Object) {
-	for _, k := range s.store.order {
-		if k.holds(obj) {
-			s.store.remove(k, keyOf(obj))
-		}
+	if k, err := s.store.kindOf(obj); err == nil {
+		s.store.remove(k, keyOf(obj))
 	}
 	s.progress()
 }

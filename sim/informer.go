@@ -3,12 +3,14 @@ package sim
 import (
 	"cmp"
 	"context"
+	"maps"
 	"reflect"
 	goruntime "runtime"
 	"slices"
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
@@ -25,16 +27,17 @@ import (
 func newInformerFactory(c kubernetes.Interface, s *store) informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactory(c, 0)
 	for _, example := range Kinds() {
-		view := &view{kind: s.kinds[reflect.TypeOf(example)]}
-		factory.InformerFor(example, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return view })
+		k := s.kinds[reflect.TypeOf(example)]
+		factory.InformerFor(example, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return &view{k.informer, k} })
 	}
 	return factory
 }
 
-// view is a cache.SharedIndexInformer of a kind.
-type view struct{ kind *kind }
-
-var _ cache.SharedIndexInformer = &view{}
+// view is the informer of a kind. Of the informer of client-go it has the store, which the copy fills; that informer never runs.
+type view struct {
+	cache.SharedIndexInformer
+	kind *kind
+}
 
 // AddEventHandler implements cache.SharedInformer.
 func (v *view) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
@@ -59,26 +62,13 @@ func (v *view) RemoveEventHandler(handle cache.ResourceEventHandlerRegistration)
 	return nil
 }
 
-// GetStore implements cache.SharedInformer.
-func (v *view) GetStore() cache.Store { return v.kind.indexer }
-
-// GetIndexer implements cache.SharedIndexInformer.
-func (v *view) GetIndexer() cache.Indexer { return v.kind.indexer }
-
 // AddIndexers implements cache.SharedIndexInformer.
 func (v *view) AddIndexers(indexers cache.Indexers) error {
-	missing := cache.Indexers{}
-	known := v.kind.indexer.GetIndexers()
-	for name, f := range indexers {
-		if known[name] == nil {
-			missing[name] = f
-		}
-	}
-	return v.kind.indexer.AddIndexers(missing)
+	missing := maps.Clone(indexers)
+	known := v.GetIndexer().GetIndexers()
+	maps.DeleteFunc(missing, func(name string, _ cache.IndexFunc) bool { return known[name] != nil })
+	return v.GetIndexer().AddIndexers(missing)
 }
-
-// GetController implements cache.SharedInformer; there is none.
-func (v *view) GetController() cache.Controller { return nil }
 
 // Run implements cache.SharedInformer.
 func (v *view) Run(stop <-chan struct{}) { <-stop }
@@ -94,30 +84,7 @@ func (v *view) HasSynced() bool {
 }
 
 // HasSyncedChecker implements cache.SharedInformer. The store exists before the informer.
-func (v *view) HasSyncedChecker() cache.DoneChecker { return synced{v.kind.gvk.Kind} }
-
-// LastSyncResourceVersion implements cache.SharedInformer.
-func (v *view) LastSyncResourceVersion() string { return "" }
-
-// SetWatchErrorHandler implements cache.SharedInformer.
-func (v *view) SetWatchErrorHandler(cache.WatchErrorHandler) error { return nil }
-
-// SetWatchErrorHandlerWithContext implements cache.SharedInformer.
-func (v *view) SetWatchErrorHandlerWithContext(cache.WatchErrorHandlerWithContext) error { return nil }
-
-// SetTransform implements cache.SharedInformer. Objects are not transformed.
-func (v *view) SetTransform(cache.TransformFunc) error { return nil }
-
-// IsStopped implements cache.SharedInformer.
-func (v *view) IsStopped() bool { return false }
-
-type synced struct{ name string }
-
-// Name implements cache.DoneChecker.
-func (s synced) Name() string { return s.name }
-
-// Done implements cache.DoneChecker.
-func (s synced) Done() <-chan struct{} { return closed }
+func (v *view) HasSyncedChecker() cache.DoneChecker { return &registration{kind: v.kind, done: closed} }
 
 var closed = func() chan struct{} {
 	c := make(chan struct{})
@@ -181,17 +148,27 @@ func (s *store) firstLocked() {
 	})
 }
 
-// inOrderLocked returns all objects in the order of their creation. Handlers that are registered one after the other
-// share the list.
+// inOrderLocked returns all objects in the order of their creation, but pods without a node last: each pod on a node has the scheduler
+// look through all that wait. Handlers that are registered one after the other share the list.
 func (k *kind) inOrderLocked() []any {
 	if k.sorted == nil {
 		k.sorted = k.indexer.List()
 		slices.SortFunc(k.sorted, func(a, b any) int {
 			x, y := a.(client.Object), b.(client.Object) //nolint:forcetypeassert // nothing else is put in
-			return cmp.Or(x.GetCreationTimestamp().Compare(y.GetCreationTimestamp().Time), strings.Compare(x.GetNamespace(), y.GetNamespace()), strings.Compare(x.GetName(), y.GetName()))
+			return cmp.Or(
+				cmp.Compare(hasNoNode(x), hasNoNode(y)), x.GetCreationTimestamp().Compare(y.GetCreationTimestamp().Time),
+				strings.Compare(x.GetNamespace(), y.GetNamespace()), strings.Compare(x.GetName(), y.GetName()),
+			)
 		})
 	}
 	return k.sorted
+}
+
+func hasNoNode(obj client.Object) int {
+	if pod, ok := obj.(*v1.Pod); ok && pod.Spec.NodeName == "" {
+		return 1
+	}
+	return 0
 }
 
 func (k *kind) unregister(r *registration) {

@@ -146,7 +146,7 @@ func (s *Sim) await(ctx context.Context, met func() bool) error {
 			runtime.Gosched()
 			continue
 		}
-		if since := time.Since(last); since > stuckLimit && atRest() || since > 10*stuckLimit {
+		if since := time.Since(last); since > stuckLimit && othersRest(restLimit) || since > 10*stuckLimit {
 			last = time.Now()
 			if at, ok := s.clock.next(); ok && s.clock.until(at) <= pollInterval {
 				s.clock.advance(at)
@@ -175,12 +175,16 @@ func (s *Sim) othersRest() {
 }
 
 // othersRest waits until every other goroutine of the process waits for something, but no longer than limit. It reports whether they
-// do. Those that a channel or a timer has just woken are not yet at work by any other sign.
+// do. Those that a channel or a timer has just woken are not yet at work by any other sign. It yields to goroutines only if some can
+// run: the runtime answers a yield by waking a thread that looks for work, and counts this thread as running.
 func othersRest(limit time.Duration) bool {
 	quiet := 0
 	for began := time.Now(); quiet < 2 && time.Since(began) < limit; {
-		runtime.Gosched()
-		if atRest() {
+		runnable, running := othersAtWork()
+		if runnable > 0 {
+			runtime.Gosched()
+		}
+		if runnable == 0 && running == 0 {
 			quiet++
 		} else {
 			quiet = 0
@@ -189,11 +193,11 @@ func othersRest(limit time.Duration) bool {
 	return quiet == 2
 }
 
-// atRest reports whether every other goroutine of the process waits for something.
-func atRest() bool {
+// othersAtWork returns how many other goroutines of the process can run, and how many do.
+func othersAtWork() (runnable, running uint64) {
 	samples := []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/goroutines/running:goroutines"}}
 	metrics.Read(samples)
-	return samples[0].Value.Uint64() == 0 && samples[1].Value.Uint64() <= 1
+	return samples[0].Value.Uint64(), max(samples[1].Value.Uint64(), 1) - 1
 }
 
 // advance moves the time on to the next deadline. It returns false when nothing has happened for long enough.

@@ -93,7 +93,9 @@ type kind struct {
 	resource   schema.GroupResource
 	namespaced bool
 	served     bool
-	indexer    cache.Indexer
+	// informer is that of client-go, for its indexer, which has the objects.
+	informer cache.SharedIndexInformer
+	indexer  cache.Indexer
 
 	// Guarded by store.mu:
 	registrations []*registration
@@ -130,10 +132,10 @@ func newStore(each func()) *store {
 	for _, example := range Kinds() {
 		resource, gvk := ResourceOf(example)
 		k := &kind{
-			store: s, gvk: gvk, resource: resource, namespaced: !clusterWide[gvk.Kind], served: true,
-			indexer:  cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{namespaceIndex: cache.MetaNamespaceIndexFunc}),
-			finished: map[string]client.Object{},
+			store: s, gvk: gvk, resource: resource, namespaced: !clusterWide[gvk.Kind], served: true, finished: map[string]client.Object{},
+			informer: cache.NewSharedIndexInformer(nil, example, 0, cache.Indexers{namespaceIndex: cache.MetaNamespaceIndexFunc}),
 		}
+		k.indexer = k.informer.GetIndexer()
 		s.kinds[reflect.TypeOf(example)] = k
 		s.byResource[k.resource] = k
 		s.order = append(s.order, k)
@@ -243,9 +245,6 @@ func ended(obj client.Object) bool {
 	pod, ok := obj.(*v1.Pod)
 	return ok && (pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed)
 }
-
-// holds reports whether an object is of the kind.
-func (k *kind) holds(obj client.Object) bool { return k.store.kinds[reflect.TypeOf(obj)] == k }
 
 func keyOf(obj client.Object) string {
 	if ns := obj.GetNamespace(); ns != "" {

@@ -1,12 +1,11 @@
 package sim
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"strconv"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,14 +54,11 @@ func (a *api) watch(k *kind, namespace string, r *http.Request) (any, error) {
 	return s, nil
 }
 
-// stream is the body of a watch. Read waits for more data until the request's context ends.
+// stream is the body of a watch. What is sent is read at once: a reflector waits for nothing of the copy.
 type stream struct {
-	done <-chan struct{}
-	stop func()
-
-	mu   sync.Mutex // guards data and more
-	data bytes.Buffer
-	more chan struct{}
+	*io.PipeReader
+	encoder *json.Encoder
+	stop    func()
 }
 
 func newStream(r *http.Request) (*stream, error) {
@@ -70,41 +66,20 @@ func newStream(r *http.Request) (*stream, error) {
 		// The client lists then.
 		return nil, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil)
 	}
-	return &stream{done: r.Context().Done(), stop: func() {}, more: make(chan struct{}, 1)}, nil
+	body, to := io.Pipe()
+	context.AfterFunc(r.Context(), func() { _ = to.Close() })
+	return &stream{PipeReader: body, encoder: json.NewEncoder(to), stop: func() {}}, nil
 }
 
 func (s *stream) send(kind watch.EventType, obj client.Object) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_ = json.NewEncoder(&s.data).Encode(struct {
+	_ = s.encoder.Encode(struct {
 		Type   watch.EventType `json:"type"`
 		Object client.Object   `json:"object"`
-	}{kind, obj}) // objects of the scheme can be encoded, and a buffer takes all
-	select {
-	case s.more <- struct{}{}:
-	default:
-	}
-}
-
-// Read implements io.Reader.
-func (s *stream) Read(p []byte) (int, error) {
-	for {
-		s.mu.Lock()
-		n, _ := s.data.Read(p)
-		s.mu.Unlock()
-		if n > 0 {
-			return n, nil
-		}
-		select {
-		case <-s.more:
-		case <-s.done:
-			return 0, io.EOF
-		}
-	}
+	}{kind, obj}) // objects of the scheme can be encoded, and only a client that has gone does not read
 }
 
 // Close implements io.Closer.
 func (s *stream) Close() error {
 	s.stop()
-	return nil
+	return s.PipeReader.Close()
 }

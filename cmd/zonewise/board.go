@@ -105,21 +105,16 @@ func (f *clusterFlags) page(cmd *cobra.Command) (*board.Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := f.open(cmd.Context(), c.Snapshot)
+	options, err := f.schedulerOptions()
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.Snapshot.Copy(cmd.Context(), options)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
 	return board.Build(cmd.Context(), c, s, f.boardOptions())
-}
-
-// open copies a cluster for its scheduler.
-func (f *clusterFlags) open(ctx context.Context, s *snapshot.Snapshot) (*sim.Sim, error) {
-	options, err := f.schedulerOptions(s)
-	if err != nil {
-		return nil, err
-	}
-	return sim.New(ctx, s.Objects(), options)
 }
 
 func serveBoard(cmd *cobra.Command, flags *clusterFlags, address string, port int) error {
@@ -156,6 +151,10 @@ func (f *clusterFlags) boardSource(ctx context.Context, cmd *cobra.Command) (sou
 		}
 		return board.Fixed{Shown: page}, func() error { return nil }, nil
 	}
+	options, err := f.schedulerOptions()
+	if err != nil {
+		return nil, nil, err
+	}
 	config, err := f.restConfig()
 	if err != nil {
 		return nil, nil, err
@@ -176,6 +175,6 @@ func (f *clusterFlags) boardSource(ctx context.Context, cmd *cobra.Command) (sou
 		}
 		return nil
 	}
-	open := func(s *snapshot.Snapshot) (*sim.Sim, error) { return f.open(ctx, s) }
+	open := func(s *snapshot.Snapshot) (*sim.Sim, error) { return s.Copy(ctx, options) }
 	return board.Follow(followed, f.boardOptions(), open), wait, nil
 }

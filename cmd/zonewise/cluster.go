@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -64,8 +65,8 @@ func (f *clusterFlags) registerScheduler(cmd *cobra.Command) {
 }
 
 // schedulerOptions reads --config, and says how to run the scheduler on a copy of the cluster.
-func (f *clusterFlags) schedulerOptions(s *snapshot.Snapshot) (sim.Options, error) {
-	options := sim.Options{Seed: f.seed, Now: s.TakenAt, NotInstalled: s.NotInstalled()}
+func (f *clusterFlags) schedulerOptions() (sim.Options, error) {
+	options := sim.Options{Seed: f.seed}
 	if f.configFile == "" {
 		return options, nil
 	}
@@ -93,12 +94,7 @@ func (f *clusterFlags) contexts() []string {
 	if err != nil {
 		return nil
 	}
-	var names []string
-	for name := range config.Contexts {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(config.Contexts))
 }
 
 func (f *clusterFlags) check() error {
@@ -137,15 +133,6 @@ func (f *clusterFlags) scope() (string, error) {
 	return namespace, err
 }
 
-// client connects to the cluster.
-func (f *clusterFlags) client() (client.WithWatch, error) {
-	config, err := f.restConfig()
-	if err != nil {
-		return nil, err
-	}
-	return snapshot.NewClient(config)
-}
-
 // restConfig says how to connect to the cluster.
 func (f *clusterFlags) restConfig() (*rest.Config, error) {
 	config, err := f.clientConfig().ClientConfig()
@@ -164,9 +151,13 @@ func (f *clusterFlags) read(cmd *cobra.Command) (*snapshot.Snapshot, client.Clie
 		s, err := snapshot.Load(f.snapshotFile)
 		return s, nil, err
 	}
+	config, err := f.restConfig()
+	if err != nil {
+		return nil, nil, err
+	}
 	ctx, cancel := f.limit(cmd.Context())
 	defer cancel()
-	c, err := f.client()
+	c, err := snapshot.NewClient(config)
 	if err != nil {
 		return nil, nil, explained(ctx, err)
 	}

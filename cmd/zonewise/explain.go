@@ -41,12 +41,7 @@ func newExplain() *cobra.Command {
 		Example: `  zonewise explain web-7d4b9c-x2x5v -n shop
   zonewise explain podgroup/train -n ml
   zonewise explain web-7d4b9c-x2x5v --snapshot cluster.json.gz -o yaml`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
-				return usageError{fmt.Errorf("name one pod or PodGroup, got %d arguments", len(args))}
-			}
-			return nil
-		},
+		Args: oneArg("pod or PodGroup"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := flags.check(); err != nil {
 				return err
@@ -63,13 +58,15 @@ func newExplain() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			options, err := flags.schedulerOptions(c.Snapshot)
+			options, err := flags.schedulerOptions()
 			if err != nil {
 				return err
 			}
-			x := &explanation{census: c, client: connected, options: options, line: flags.progress(cmd)}
+			line := flags.progress(cmd)
+			line.show("asking the scheduler")
+			x := &explanation{census: c, client: connected, options: options}
 			report, err := x.run(cmd.Context(), kind, namespace, name)
-			x.line.clear()
+			line.clear()
 			if err != nil {
 				return err
 			}
@@ -102,25 +99,12 @@ type explanation struct {
 	census  *census.Census
 	client  client.Client // nil with a file
 	options sim.Options
-	line    *progressLine
-}
-
-// open copies the cluster.
-func (x *explanation) open(ctx context.Context) explain.Open {
-	return func(change func(*sim.Options)) (*sim.Sim, error) {
-		options := x.options
-		if change != nil {
-			change(&options)
-		}
-		x.line.show("asking the scheduler")
-		return sim.New(ctx, x.census.Snapshot.Objects(), options)
-	}
 }
 
 func (x *explanation) run(ctx context.Context, kind, namespace, name string) (*explain.Report, error) {
 	if kind != "podgroup" {
 		if p := x.census.Find(namespace, name); p != nil {
-			s, err := x.open(ctx)(nil)
+			s, err := x.census.Snapshot.Copy(ctx, x.options)
 			if err != nil {
 				return nil, err
 			}
@@ -138,18 +122,13 @@ func (x *explanation) run(ctx context.Context, kind, namespace, name string) (*e
 		}
 	}
 	if kind != "pod" {
-		report, err := explain.Gang(ctx, x.census, x.open(ctx), namespace+"/"+name, eventsOf(ctx, x.client, namespace, "PodGroup", name))
+		report, err := explain.Gang(ctx, x.census, x.options, namespace+"/"+name, eventsOf(ctx, x.client, namespace, "PodGroup", name))
 		if report != nil || err != nil {
 			return report, err
 		}
 	}
-	switch kind {
-	case "pod":
-		return nil, fmt.Errorf("there is no pod %s in namespace %s", name, namespace)
-	case "podgroup":
-		return nil, fmt.Errorf("there is no PodGroup %s in namespace %s", name, namespace)
-	}
-	return nil, fmt.Errorf("there is no pod and no PodGroup %s in namespace %s", name, namespace)
+	words := map[string]string{"pod": "no pod", "podgroup": "no PodGroup", "": "no pod and no PodGroup"}[kind]
+	return nil, fmt.Errorf("there is %s %s in namespace %s", words, name, namespace)
 }
 
 // eventsOf reads the events about an object. Without the permission the rest is still explained.
@@ -160,10 +139,11 @@ func eventsOf(ctx context.Context, c client.Client, namespace, kind, name string
 	var list eventsv1.EventList
 	selector := fields.SelectorFromSet(fields.Set{"regarding.kind": kind, "regarding.name": name})
 	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selector}); err != nil {
+		note := "the events could not be read: " + err.Error()
 		if apierrors.IsForbidden(err) {
-			return []eventsv1.Event{{Reason: "note", Note: "you may not list events: the scheduler's own words are left out"}}
+			note = "you may not list events: the scheduler's own words are left out"
 		}
-		return []eventsv1.Event{{Reason: "note", Note: "the events could not be read: " + err.Error()}}
+		return []eventsv1.Event{{Reason: "note", Note: note}}
 	}
 	return list.Items
 }

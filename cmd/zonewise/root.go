@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/version"
 )
@@ -32,4 +34,14 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return usageError{err}
 	}
 	return nil
+}
+
+// oneArg refuses any number of arguments but one.
+func oneArg(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usageError{fmt.Errorf("name one %s, got %d arguments", what, len(args))}
+		}
+		return nil
+	}
 }

@@ -118,7 +118,7 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	options, err := f.schedulerOptions(c.Snapshot)
+	options, err := f.schedulerOptions()
 	if err != nil {
 		return err
 	}

@@ -27,12 +27,7 @@ func newSnapshot() *cobra.Command {
 		Short:   "Save what the other commands look at in a file",
 		Long:    snapshotHelp,
 		Example: `  zonewise snapshot cluster.json.gz`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
-				return usageError{fmt.Errorf("name one file, got %d arguments", len(args))}
-			}
-			return nil
-		},
+		Args:    oneArg("file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := flags.check(); err != nil {
 				return err

@@ -1,11 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/version"
+
+	"zonewise.dev/cmd/zonewise/show"
 )
 
 func newVersion() *cobra.Command {
@@ -19,10 +20,8 @@ func newVersion() *cobra.Command {
 			case "text":
 				fmt.Fprintln(cmd.OutOrStdout(), "zonewise", version.Get())
 				return nil
-			case "json":
-				encoder := json.NewEncoder(cmd.OutOrStdout())
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(version.Get())
+			case show.JSON:
+				return show.Object(cmd.OutOrStdout(), show.JSON, version.Get())
 			}
 			return usageError{fmt.Errorf("--output: must be text or json, got %q", output)}
 		},

@@ -3,6 +3,7 @@ package manifests
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -34,6 +35,15 @@ var podGroups = schema.GroupVersionResource{Group: "scheduling.x-k8s.io", Versio
 
 // spreadPolicies is the resource of ZoneSpread's policies.
 var spreadPolicies = schema.GroupVersionResource{Group: "zonewise.dev", Version: "v1alpha1", Resource: "zonespreadpolicies"}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "4"); err != nil { // the tests wait more than they compute
+		fmt.Fprintln(os.Stderr, "test/manifests:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
 
 // TestManifests is one test, since its parts build on each other.
 func TestManifests(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -29,7 +30,7 @@ import (
 )
 
 var (
-	clusters = flag.Int("clusters", 40, "how many random clusters are compared; make soak compares 200")
+	clusters = flag.Int("clusters", 24, "how many random clusters are compared; make soak compares 200")
 	beside   = flag.Int("beside", 6, "how many of them are there at the same time")
 	first    = flag.Uint64("first", 1, "the first cluster")
 	without  = flag.String("without", "", "what the clusters do without, such as \"gang,device\", to find out what a difference is about")
@@ -513,7 +514,7 @@ func (x *comparison) clean() {
 		obj := kind.Example()
 		options := []client.DeleteAllOfOption{client.GracePeriodSeconds(0)}
 		list := kind.List()
-		if err := x.List(ctx, list); err != nil {
+		if err := x.List(ctx, list); err != nil || meta.LenList(list) == 0 {
 			continue
 		}
 		switch obj.(type) {

@@ -1,12 +1,10 @@
 package board
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/show"
@@ -56,15 +54,12 @@ func Build(ctx context.Context, c *census.Census, s *sim.Sim, opts Options) (*Pa
 	b := &builder{Census: c, sim: s, opts: opts, page: p}
 	b.policies(report.Policies)
 	b.reservations(report.Reservations)
+	b.workloads()
+	p.sum(report)
 	if err := b.gangs(ctx, report.Gangs); err != nil {
 		return nil, err
 	}
-	if err := b.waiting(ctx); err != nil {
-		return nil, err
-	}
-	b.workloads()
-	p.sum(report)
-	return p, nil
+	return p, b.waiting(ctx)
 }
 
 // builder is what the parts of Build share.
@@ -82,109 +77,84 @@ func (p *Page) note(text string) {
 	}
 }
 
-// sum adds the tiles with the most important numbers.
+// sum adds the tiles with the most important numbers, and says the same in a sentence.
 func (p *Page) sum(r *status.Report) {
-	nodes, ready, pods, bad := 0, 0, 0, 0
+	nodes, ready, pods, dead := 0, 0, 0, 0
 	for _, z := range r.Zones {
 		nodes += z.Nodes
 		ready += z.Ready
 		pods += z.Pods
 		if z.Ready == 0 {
-			bad++
+			dead++
 		}
 	}
-	gangs := len(p.Gangs.Waiting)
-	waitingGangs := 0
-	for _, g := range r.Gangs {
-		if g.State != status.OK {
-			waitingGangs++
+	unsatisfied, incomplete, partial := 0, 0, 0
+	for i := range r.Policies {
+		unsatisfied += notOK(r.Policies[i].State)
+	}
+	unused, desired := 0, 0
+	for i := range r.Reservations {
+		unused += int(max(0, r.Reservations[i].Held-r.Reservations[i].Used))
+		desired += int(r.Reservations[i].Desired)
+		incomplete += notOK(r.Reservations[i].State)
+	}
+	for i := range r.Gangs {
+		partial += notOK(r.Gangs[i].State)
+	}
+	slots := "of " + number(desired) + " wanted"
+	var words []string
+	for _, t := range []struct {
+		label, noun string
+		n           int
+		good, wrong string
+		wrongs      int
+		tone        Tone
+		none        bool
+	}{
+		{"Zones", "zone", len(r.Zones), "all with ready nodes", "%d without a ready node", dead, Bad, false},
+		{"Nodes", "node", nodes, "all ready", "%d not ready", nodes - ready, Mild, false},
+		{"Pods", "pod", pods, "none waits", "%d waiting", r.Waiting, Mild, false},
+		{"Policies", "policy", len(r.Policies), "all satisfied", "%d not satisfied", unsatisfied, Mild, len(r.Policies) == 0},
+		{"Slots held, unused", "unused slot", unused, slots, slots + ", %d not complete", incomplete, Mild, len(r.Reservations) == 0},
+		{"Gangs", "gang", len(r.Gangs), "all whole", "%d waiting", partial, Mild, len(r.Gangs) == 0},
+	} {
+		tile := Tile{Label: t.label, Value: number(t.n), Detail: t.good, Tone: Good}
+		switch {
+		case t.none:
+			tile.Detail, tile.Tone = "none", Plain
+		case t.wrongs > 0:
+			tile.Detail, tile.Tone = fmt.Sprintf(t.wrong, t.wrongs), t.tone
 		}
-	}
-	gangs = max(gangs, waitingGangs)
-	broken := 0
-	for _, pol := range r.Policies {
-		if tone(pol.State) != Good {
-			broken++
-		}
-	}
-	unused, desired, short := int64(0), int64(0), 0
-	for _, res := range r.Reservations {
-		unused += max(0, res.Held-res.Used)
-		desired += res.Desired
-		if tone(res.State) != Good {
-			short++
-		}
-	}
-	words := []string{
-		fmt.Sprintf("%s with %d of %s ready", show.Plural(len(r.Zones), "zone"), ready, show.Plural(nodes, "node")),
-		fmt.Sprintf("%s placed", show.Plural(pods, "pod")),
-		fmt.Sprintf("%s waiting", show.Plural(r.Waiting, "pod")),
-	}
-	if gangs > 0 {
-		words = append(words, fmt.Sprintf("%s waiting", show.Plural(gangs, "gang")))
-	}
-	if broken > 0 {
-		words = append(words, fmt.Sprintf("%s not satisfied", show.Plural(broken, "policy")))
-	}
-	if short > 0 {
-		words = append(words, fmt.Sprintf("%s not complete", show.Plural(short, "reservation")))
+		p.Tiles = append(p.Tiles, tile)
+		words = append(words, fmt.Sprintf("%s (%s)", show.Plural(t.n, t.noun), tile.Detail))
 	}
 	p.Summary = strings.Join(words, ", ") + "."
-
-	zones := Tile{Label: "Zones", Value: fmt.Sprint(len(r.Zones)), Detail: "all with ready nodes", Tone: Good}
-	if bad > 0 {
-		zones.Detail, zones.Tone = fmt.Sprintf("%d without a ready node", bad), Bad
-	}
-	nodeTile := Tile{Label: "Nodes", Value: number(nodes), Detail: "all ready", Tone: Good}
-	if ready < nodes {
-		nodeTile.Detail, nodeTile.Tone = fmt.Sprintf("%s not ready", number(nodes-ready)), Mild
-	}
-	podTile := Tile{Label: "Pods", Value: number(pods), Detail: "none waits", Tone: Good}
-	if r.Waiting > 0 {
-		podTile.Detail, podTile.Tone = fmt.Sprintf("%s waiting", number(r.Waiting)), Mild
-	}
-	policyTile := Tile{Label: "Policies", Value: number(len(r.Policies)), Detail: "all satisfied", Tone: Good}
-	if broken > 0 {
-		policyTile.Detail, policyTile.Tone = fmt.Sprintf("%d not satisfied", broken), Mild
-	}
-	slotTile := Tile{Label: "Slots held, unused", Value: number(int(unused)), Detail: fmt.Sprintf("of %s wanted", number(int(desired))), Tone: Good}
-	if short > 0 {
-		slotTile.Detail, slotTile.Tone = slotTile.Detail+", not complete", Mild
-	}
-	gangTile := Tile{Label: "Gangs", Value: number(len(r.Gangs)), Detail: "all whole", Tone: Good}
-	if gangs > 0 {
-		gangTile.Detail, gangTile.Tone = fmt.Sprintf("%d waiting", gangs), Mild
-	}
-	for _, t := range []struct {
-		tile *Tile
-		none bool
-		word string
-	}{{&policyTile, len(r.Policies) == 0, "none"}, {&slotTile, len(r.Reservations) == 0, "no reservation"}, {&gangTile, len(r.Gangs) == 0, "none"}} {
-		if t.none {
-			t.tile.Detail, t.tile.Tone = t.word, Plain
-		}
-	}
-	p.Tiles = []Tile{zones, nodeTile, podTile, policyTile, slotTile, gangTile}
 }
 
-// tone returns the tone of a state of package status.
-func tone(state string) Tone {
-	switch state {
-	case status.OK:
-		return Good
-	case status.Violated, status.Infeasible, status.Rejected, status.Degraded, status.Partial:
-		return Bad
+// notOK counts 1 for a state that is not OK.
+func notOK(state string) int {
+	if state == status.OK {
+		return 0
 	}
-	return Mild
+	return 1
 }
 
 // badge shows a state of package status.
-func badge(state string) Badge { return Badge{Text: state, Tone: tone(state)} }
+func badge(state string) Badge {
+	b := Badge{Text: state, Tone: Mild}
+	switch status.State(state).Color {
+	case show.Green:
+		b.Tone = Good
+	case show.Red:
+		b.Tone = Bad
+	}
+	return b
+}
 
 // worst sorts bad states before good ones.
 func worst(a, b Badge) int {
-	rank := map[Tone]int{Bad: 0, Mild: 1, Good: 2, Plain: 3}
-	return cmp.Compare(rank[a.Tone], rank[b.Tone])
+	order := []Tone{Bad, Mild, Good}
+	return slices.Index(order, a.Tone) - slices.Index(order, b.Tone)
 }
 
 // keep returns the first rows, and how many are left out.
@@ -212,23 +182,15 @@ func number(n int) string {
 	return text
 }
 
+// countOf is show.Plural with separated thousands.
+func countOf(n int, noun string) string {
+	return strings.Replace(show.Plural(n, noun), fmt.Sprint(n), number(n), 1)
+}
+
 // percent returns a share of a whole, 0 to 100.
 func percent(part, whole int64) int64 {
 	if whole <= 0 {
 		return 0
 	}
 	return min(100, max(0, (part*100+whole/2)/whole))
-}
-
-// age writes a duration in its largest units.
-func age(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }

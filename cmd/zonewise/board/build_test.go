@@ -24,7 +24,7 @@ import (
 
 func pageOf(t *testing.T, c *clitest.Cluster, opts Options) *Page {
 	t.Helper()
-	s, err := sim.New(t.Context(), c.Objects(), sim.Options{Now: clitest.Now, NotInstalled: c.NotInstalled()})
+	s, err := c.Copy(t.Context(), sim.Options{})
 	require.NoError(t, err)
 	defer s.Close()
 	p, err := Build(t.Context(), census.Take(c.Snapshot), s, opts)
@@ -41,48 +41,49 @@ func htmlOf(t *testing.T, p *Page) string {
 
 func TestStory(t *testing.T) {
 	p := pageOf(t, clitest.Story(), Options{Cluster: "prod"})
-	require.Equal(t, "3 zones with 6 of 6 nodes ready, 12 pods placed, 5 pods waiting, 1 gang waiting, 1 policy not satisfied.", p.Summary)
+	require.Equal(t, "3 zones (all with ready nodes), 6 nodes (all ready), 12 pods (5 waiting), 1 policy (1 not satisfied), "+
+		"6 unused slots (of 6 wanted), 2 gangs (1 waiting).", p.Summary)
 	require.Equal(t, []string{"a", "b", "c"}, p.Columns)
 	require.True(t, p.Zones.Cards)
 
 	a := p.Zones.Zones[0]
-	require.Equal(t, Badge{serving, Good}, a.State)
+	require.Equal(t, serving, a.State)
 	require.Equal(t, []string{"2 nodes, all ready", "4 pods"}, a.Facts)
-	require.Equal(t, []Bar{{Label: "CPU", Text: "26%", Percent: 26, Tone: Good}, {Label: "Memory", Text: "19%", Percent: 19, Tone: Good}}, a.Bars)
+	require.Equal(t, []Share{{Label: "CPU", Text: "26%", Percent: 26, Tone: Good}, {Label: "Memory", Text: "19%", Percent: 19, Tone: Good}}, a.Bars)
 	require.Equal(t, []PodsOf{{"shop/db", 1}, {"shop/web", 1}}, a.Cells[0].Pods)
 	require.Contains(t, p.Zones.Zones[2].Facts, "6 slots held and unused")
 
 	web := p.Policies.Rows[0]
 	require.Equal(t, "shop/web", web.Name)
-	require.Equal(t, Badge{"Infeasible", Bad}, web.State)
-	require.Equal(t, Badge{"0 of 1", Good}, web.Skew)
+	require.Equal(t, []Badge{{"Infeasible", Bad}, {Text: "6 of 7"}, {Text: "0 of 1"}}, web.Figures)
 	require.Equal(t, Share{Text: "2/2", Cap: "cap 2, reached", Percent: 100, Tone: Good}, web.Cells[1])
 	require.Contains(t, web.Message, "come to 6 pods, below the 7 replicas")
 
 	db := p.Workloads.Rows[0]
 	require.Equal(t, "Deployment shop/db", db.Name)
-	require.Equal(t, Badge{"0 of 1", Good}, db.Skew)
-	require.True(t, db.Hard)
-	require.Equal(t, "1 with skew 0", p.Workloads.BySkew)
+	require.Equal(t, []Badge{{Text: "0 of 1"}, {Text: "must"}}, db.Figures)
+	require.Equal(t, "1 with skew 0.", p.Workloads.Lead)
 
 	held := p.Reservations.Rows[0]
 	require.Equal(t, "web-failover", held.Name)
-	require.Equal(t, [3]int64{0, 6, 6}, [3]int64{held.Used, held.Held, held.Desired})
+	require.Equal(t, []Badge{{"OK", Good}, {Text: "Headroom"}, {Text: "0"}, {Text: "6"}, {Text: "6"}}, held.Figures)
 
 	require.Equal(t, 2, p.Gangs.All)
-	require.Equal(t, 1, p.Gangs.Whole)
-	train := p.Gangs.Waiting[0]
+	require.Equal(t, "1 of 2 whole.", p.Gangs.Lead)
+	require.Equal(t, []Badge{{"Whole", Good}, {Text: "2"}, {Text: "2"}, {Text: "b 2"}}, p.Gangs.Rows[0].Figures)
+	train := p.Gangs.Cards[0]
 	require.Equal(t, "shop/train", train.Name)
-	require.Equal(t, "4 more to be bound at once. ", train.Why.Needs)
-	require.Equal(t, "zonewise explain podgroup/train -n shop", train.Why.Command)
-	require.Len(t, train.Why.Zones, 3)
-	require.NotEmpty(t, train.Why.Zones[0].Obstacles)
+	require.Equal(t, "4 more to be bound at once. ", train.Needs)
+	require.Equal(t, "zonewise explain podgroup/train -n shop", train.Command)
+	require.Len(t, train.Zones, 3)
+	require.NotEmpty(t, train.Zones[0].Obstacles)
 
-	require.Equal(t, 1, p.Waiting.Pods)
-	pod := p.Waiting.Rows[0]
-	require.Equal(t, "Deployment shop/web", pod.Workload)
-	require.Equal(t, "0/6 nodes are available: policy shop/web: zone a holds 2 of 7", pod.Why.Said)
-	require.Contains(t, pod.Why.Next[0], "in zone a: without ZoneSpreadPolicy shop/web, or with fewer of its pods in the zone")
+	require.Equal(t, "1 outside of gangs, by workload.", p.Waiting.Lead)
+	pod := p.Waiting.Cards[0]
+	require.Equal(t, "Deployment shop/web", pod.Name)
+	require.Equal(t, "1 waiting, the oldest for 5m", pod.Figures)
+	require.Equal(t, "0/6 nodes are available: policy shop/web: zone a holds 2 of 7", pod.Said)
+	require.Contains(t, pod.Next[0], "in zone a: without ZoneSpreadPolicy shop/web, or with fewer of its pods in the zone")
 }
 
 func TestAmounts(t *testing.T) {
@@ -90,7 +91,7 @@ func TestAmounts(t *testing.T) {
 	r := c.Amounts("survive", "web", map[string]string{"node-a1": "1", "node-b1": "1"})
 	r.Status.Zones[1].Amounts.Held = nil
 	p := pageOf(t, c, Options{})
-	at := slices.IndexFunc(p.Reservations.Rows, func(r Reservation) bool { return r.Name == "survive" })
+	at := slices.IndexFunc(p.Reservations.Rows, func(r Row) bool { return r.Name == "survive" })
 	require.Equal(t, Share{Text: "cpu 0/1/1", Percent: 100, Tone: Good}, p.Reservations.Rows[at].Cells[0])
 	require.Equal(t, Share{Text: "cpu 0/0/1", State: "1 cpu missing", Tone: Mild}, p.Reservations.Rows[at].Cells[1])
 	require.Contains(t, htmlOf(t, p), "1 cpu missing")
@@ -98,7 +99,7 @@ func TestAmounts(t *testing.T) {
 
 func TestNamespaceRestrictsAllButZonesAndReservations(t *testing.T) {
 	p := pageOf(t, clitest.Story(), Options{Namespace: "other"})
-	require.Zero(t, p.Policies.All+p.Workloads.All+p.Gangs.All+p.Waiting.Pods)
+	require.Zero(t, p.Policies.All+p.Workloads.All+p.Gangs.All+p.Waiting.All)
 	require.Equal(t, 1, p.Reservations.All)
 	require.Len(t, p.Zones.Zones, 3)
 }
@@ -125,7 +126,7 @@ func TestStatesOfZonesAndNodes(t *testing.T) {
 		got = append(got, z.Name+" "+z.State.Text+" "+string(z.State.Tone))
 	}
 	require.Equal(t, []string{"(no zone) serving good", "a serving good", "b not ready bad", "c partly mild"}, got)
-	require.Equal(t, Badge{cordoned, Mild}, p.Zones.Zones[3].Cells[1].State)
+	require.Equal(t, cordoned, p.Zones.Zones[3].Cells[1].State)
 	require.Equal(t, "c1: cordoned, 0 pods, 0% of CPU", p.Zones.Zones[3].Cells[1].Label)
 	require.Equal(t, "1 without a ready node", p.Tiles[0].Detail)
 	require.Equal(t, Bad, p.Tiles[0].Tone)
@@ -228,14 +229,21 @@ func TestPageOfALargeClusterIsBounded(t *testing.T) {
 	require.Equal(t, 200*mostColumns, nodes, "every node of a zone that is shown is in a cell")
 	require.Equal(t, 2, p.Zones.PerCell)
 
-	require.Equal(t, Table{All: 500, Hidden: 500 - mostRows}, p.Policies.Table)
-	require.Equal(t, Table{All: 500, Hidden: 500 - mostRows}, p.Reservations.Table)
-	require.Equal(t, Table{All: 500, Hidden: 500 - mostWaiting}, p.Gangs.Table)
-	require.Equal(t, Table{All: 1500, Hidden: 1500 - mostWaiting}, p.Waiting.Table)
-	require.Equal(t, Table{All: 1500, Hidden: 1500 - mostRows}, p.Workloads.Table)
-	last := p.Gangs.Waiting[mostWaiting-1]
-	require.True(t, last.Why.Command != "" || last.Why.Needs != "", "a reason, or how to get it")
-	require.NotEmpty(t, p.Gangs.Waiting[0].Why.Needs)
+	for _, tc := range []struct {
+		list             List
+		all, rows, cards int
+	}{
+		{p.Policies, 500, mostRows, 0}, {p.Reservations, 500, mostRows, 0}, {p.Gangs, 500, 0, mostWaiting},
+		{p.Waiting, 1500, 0, mostWaiting}, {p.Workloads, 1500, mostRows, 0},
+	} {
+		require.Len(t, tc.list.Rows, tc.rows)
+		require.Len(t, tc.list.Cards, tc.cards)
+		require.Equal(t, tc.all, tc.list.All)
+		require.Equal(t, tc.all-tc.rows-tc.cards, tc.list.Hidden)
+	}
+	last := p.Gangs.Cards[mostWaiting-1]
+	require.True(t, last.Command != "" || last.Needs != "", "a reason, or how to get it")
+	require.NotEmpty(t, p.Gangs.Cards[0].Needs)
 	require.Contains(t, html, "480 of 500 are not shown")
 }
 
@@ -243,9 +251,8 @@ func TestNumbers(t *testing.T) {
 	require.Equal(t, "15\u202f000", number(15000))
 	require.Equal(t, "1\u202f234\u202f567", number(1234567))
 	require.Equal(t, "999", number(999))
-	require.Equal(t, "1 node", nodeCount(1))
-	require.Equal(t, "2\u202f000 nodes", nodeCount(2000))
-	require.Equal(t, []string{"0s", "59s", "3m", "1h05m", "3d"}, []string{age(-1), age(59 * time.Second), age(3*time.Minute + 59*time.Second), age(65 * time.Minute), age(80 * time.Hour)})
+	require.Equal(t, "1 node", countOf(1, "node"))
+	require.Equal(t, "2\u202f000 nodes", countOf(2000, "node"))
 }
 
 func TestWriteFile(t *testing.T) {

@@ -2,9 +2,9 @@ package board
 
 import (
 	"context"
-	"fmt"
 	"html/template"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,16 +24,10 @@ const (
 	mostInterval  = 15 * time.Second
 )
 
-// frame is a page as it is sent.
-type frame struct {
-	title  string
-	report bool
-	parts  []section
-}
-
 // feed makes frames while a page is open.
 type feed struct {
-	source Source
+	source  Source
+	viewers atomic.Int32
 	// asked wakes the loop: a viewer wants a frame now.
 	asked chan struct{}
 
@@ -42,8 +36,7 @@ type feed struct {
 	last   *frame
 	failed error
 	// next is closed when there is a newer frame, or a newer error.
-	next    chan struct{}
-	viewers int
+	next chan struct{}
 }
 
 func newFeed(source Source) *feed {
@@ -52,14 +45,11 @@ func newFeed(source Source) *feed {
 
 // run makes frames until the context ends.
 func (f *feed) run(ctx context.Context) {
-	refresh := time.NewTicker(mostInterval)
-	defer refresh.Stop()
-	var ready time.Time // the earliest time for the next frame
 	for {
 		var changed <-chan struct{}
 		var old <-chan time.Time
-		if f.watched() {
-			changed, old = f.source.Changed(), refresh.C
+		if f.viewers.Load() > 0 {
+			changed, old = f.source.Changed(), time.After(mostInterval)
 		}
 		select {
 		case <-ctx.Done():
@@ -68,39 +58,23 @@ func (f *feed) run(ctx context.Context) {
 		case <-changed:
 		case <-old:
 		}
-		if wait := time.Until(ready); wait > 0 {
-			timer := time.NewTimer(wait)
-			select {
-			case <-ctx.Done():
-				timer.Stop()
-				return
-			case <-timer.C:
-			}
-		}
 		start := time.Now()
-		made, err := f.make(ctx)
-		if ctx.Err() != nil {
-			return
-		}
-		f.publish(made, err)
+		f.make(ctx)
 		took := time.Since(start)
-		ready = start.Add(max(leastInterval, shareOfTime*took))
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(max(leastInterval, shareOfTime*took) - took):
+		}
 	}
 }
 
-func (f *feed) make(ctx context.Context) (*frame, error) {
+func (f *feed) make(ctx context.Context) {
+	var made *frame
 	page, err := f.source.Page(ctx)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		made, err = page.render()
 	}
-	parts, err := page.sections()
-	if err != nil {
-		return nil, fmt.Errorf("render the page: %w", err)
-	}
-	return &frame{title: page.Title(), report: page.Report != nil, parts: parts}, nil
-}
-
-func (f *feed) publish(made *frame, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failed = err; err == nil {
@@ -115,27 +89,6 @@ func (f *feed) ask() {
 	case f.asked <- struct{}{}:
 	default:
 	}
-}
-
-func (f *feed) watched() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.viewers > 0
-}
-
-// join counts a viewer, unless there are too many already. leave must be called when it goes.
-func (f *feed) join() (leave func(), ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.viewers >= mostViewers {
-		return nil, false
-	}
-	f.viewers++
-	return func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.viewers--
-	}, true
 }
 
 // current returns the newest frame, and a channel that is closed when there is a newer one.
@@ -156,18 +109,17 @@ func (f *feed) frame(ctx context.Context) (*frame, error) {
 	}
 	last, _, err := f.current()
 	if last != nil {
-		return last, nil
+		err = nil
 	}
-	return nil, err
+	return last, err
 }
 
 // changes returns the parts of a frame that differ from those that a viewer has, and records that the viewer has them.
-func (fr *frame) changes(have map[string]template.HTML) map[string]string {
-	out := map[string]string{}
-	for _, s := range fr.parts {
+func (fr *frame) changes(have map[string]template.HTML) map[string]template.HTML {
+	out := map[string]template.HTML{}
+	for _, s := range fr.Parts {
 		if old, ok := have[s.ID]; !ok || old != s.HTML {
-			out[s.ID] = string(s.HTML)
-			have[s.ID] = s.HTML
+			out[s.ID], have[s.ID] = s.HTML, s.HTML
 		}
 	}
 	return out

@@ -1,6 +1,10 @@
 package board
 
-import "time"
+import (
+	"time"
+
+	"zonewise.dev/cmd/zonewise/explain"
+)
 
 // Page is what the page shows. Strings are text, not HTML.
 type Page struct {
@@ -16,13 +20,10 @@ type Page struct {
 
 	Zones ZonesView
 	// Columns are the zones that have a column in tables.
-	Columns      []string
-	Policies     Policies
-	Workloads    Workloads
-	Reservations Reservations
-	Gangs        Gangs
-	Waiting      Waiting
-	Report       *Report
+	Columns []string
+	// Gangs has those that are whole as rows, Waiting the pods that are in no gang, by workload.
+	Gangs, Waiting, Policies, Workloads, Reservations List
+	Report                                            *Report
 }
 
 // Tile is a number that stands out.
@@ -42,20 +43,19 @@ const (
 	Plain Tone = "plain"
 )
 
-// Badge is a state in a word.
+// Badge is a state in a word, or a mere figure if it has no tone.
 type Badge struct {
 	Text string
 	Tone Tone
 }
 
-// Mark is a sign for the tone, for readers who do not see colours.
-func (b Badge) Mark() string {
-	return map[Tone]string{Good: "✓", Mild: "!", Bad: "✕"}[b.Tone]
-}
-
-// Bar is a share with its figures.
-type Bar struct {
+// Share is a part of a whole with its figures: a resource of a zone, or what a policy, workload or reservation has in a zone.
+type Share struct {
 	Label, Text string
+	// None is true if the zone does not count.
+	None bool
+	// Cap is the limit in words, empty when there is none; State of the zone when it is not available.
+	Cap, State string
 	// Percent is 0 to 100.
 	Percent int64
 	Tone    Tone
@@ -75,9 +75,8 @@ type ZonesView struct {
 type Zone struct {
 	Name  string
 	State Badge
-	Nodes int
 	Facts []string
-	Bars  []Bar
+	Bars  []Share
 	Cells []Cell
 }
 
@@ -94,119 +93,46 @@ type Cell struct {
 	// Nodes is how many nodes the cell stands for, Share the text of Level.
 	Nodes int
 	Share string
-	// Pods has the pods by workload, for cards only.
+	// Pods are those of a node that is shown as a card, More how many workloads are left out.
 	Pods []PodsOf
-	// More is how many workloads are left out of Pods.
 	More int
 }
 
-// PodsOf counts the pods of a workload on a node.
+// PodsOf is the pods of a workload.
 type PodsOf struct {
 	Workload string
 	Count    int
 }
 
-// Table is what the lists have in common.
-type Table struct {
-	// All is how many there are, Hidden how many are left out.
-	All, Hidden int
+// List is a section with a table, with cards, or with both.
+type List struct {
+	// Empty is the text without entries, Lead the one before them.
+	Empty, Lead string
+	Cards       []Card
+	// Caption and Heads are those of the table.
+	Caption string
+	Heads   []string
+	Rows    []Row
+	// All is how many entries there are, Hidden how many are left out. The first are Order, and Elsewhere has them all.
+	All, Hidden      int
+	Order, Elsewhere string
 }
 
-// Policies are the ZoneSpreadPolicies.
-type Policies struct {
-	Table
-	Rows []Policy
+// Row is a row of a table.
+type Row struct {
+	// Key identifies the row on every page. It is empty if there may be several.
+	Key, Name string
+	Figures   []Badge
+	// Cells are for each of Page.Columns, Others is about zones that have no column.
+	Cells           []Share
+	Others, Message string
 }
 
-// Policy is one ZoneSpreadPolicy.
-type Policy struct {
+// Card is a gang or a workload that waits, and why.
+type Card struct {
 	Name    string
 	State   Badge
-	Pods    string
-	Skew    Badge
-	Cells   []Share // one for each of Page.Columns
-	Others  string  // zones that have no column
-	Message string
-}
-
-// Share is what a policy or a workload has in a zone.
-type Share struct {
-	// None is true if the zone does not count.
-	None bool
-	Text string
-	// Cap is the limit in words, empty when there is none; State of the zone when it is not available.
-	Cap, State string
-	Percent    int64
-	Tone       Tone
-}
-
-// Workloads are those with topologySpreadConstraints over zones.
-type Workloads struct {
-	Table
-	Rows []Workload
-	// BySkew says how many have which skew.
-	BySkew string
-}
-
-// Workload is one of them, with one constraint.
-type Workload struct {
-	Name  string
-	Skew  Badge
-	Hard  bool
-	Cells []Share
-}
-
-// Reservations are the ZoneReservations.
-type Reservations struct {
-	Table
-	Rows []Reservation
-}
-
-// Reservation is one ZoneReservation.
-type Reservation struct {
-	Name, Mode string
-	State      Badge
-	// Used, Held and Desired count slots, or places for pods if amounts are held.
-	Used, Held, Desired int64
-	Cells               []Share
-	Message             string
-}
-
-// Gangs are the PodGroups.
-type Gangs struct {
-	Table
-	Whole int
-	// Waiting have a reason, Rows are the others.
-	Waiting []Gang
-	Rows    []Gang
-}
-
-// Gang is one PodGroup.
-type Gang struct {
-	Name                      string
-	State                     Badge
-	Bound, MinMember, Members int
-	Zones                     string
-	Percent                   int64
-	Why                       Why
-}
-
-// Waiting are the pods without a node that are in no gang, by workload.
-type Waiting struct {
-	Table
-	Pods int
-	Rows []WaitingOf
-}
-
-// WaitingOf has the waiting pods of a workload.
-type WaitingOf struct {
-	Workload, Oldest string
-	Count            int
-	Why              Why
-}
-
-// Why says why something waits.
-type Why struct {
+	Figures string
 	// Needs is what a gang needs in one sentence.
 	Needs string
 	// Said is what the scheduler said last.
@@ -214,15 +140,9 @@ type Why struct {
 	// Next is what would let it go.
 	Next []string
 	// Zones say what each zone offers it.
-	Zones []WhyZone
+	Zones []explain.Zone
 	// Command is a command that tells more, if the page does not have the answer.
 	Command string
-}
-
-// WhyZone is a zone and the obstacles there.
-type WhyZone struct {
-	Zone, Fit string
-	Obstacles []string
 }
 
 // Report is a list of checks to show on the page, as the demo has.

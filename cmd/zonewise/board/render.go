@@ -5,10 +5,15 @@ import (
 	"crypto/sha256"
 	_ "embed" // the page's parts
 	"encoding/base64"
+	"fmt"
 	"html/template"
 	"io"
 
 	"k8s.io/component-base/version"
+
+	"zonewise.dev/cmd/zonewise/explain"
+	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/cmd/zonewise/status"
 )
 
 var (
@@ -19,7 +24,13 @@ var (
 	//go:embed page/board.js
 	pageScript string
 
-	templates = template.Must(template.New("board").Parse(pageHTML))
+	templates = template.Must(template.New("board").Funcs(template.FuncMap{
+		"policy":  func() string { return contentPolicy },
+		"style":   func() template.CSS { return template.CSS(pageStyle) }, //nolint:gosec // embedded above
+		"script":  func() template.JS { return template.JS(pageScript) },  //nolint:gosec // embedded above
+		"version": func() string { return version.Get().String() },
+		"number":  number, "count": countOf, "zone": status.Name, "obstacles": obstacles,
+	}).Parse(pageHTML))
 )
 
 // sections are the parts of the page that are updated separately, in their order.
@@ -31,6 +42,15 @@ type section struct {
 	HTML template.HTML
 }
 
+// frame is a page as it is sent.
+type frame struct {
+	Title     string
+	HasReport bool
+	Parts     []section
+	// Events is the address of updates, empty if there are none.
+	Events string
+}
+
 // contentPolicy admits only the page's own style and script, and its stream of events.
 var contentPolicy = "default-src 'none'; style-src " + digest(pageStyle) + "; script-src " + digest(pageScript) +
 	"; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -40,63 +60,42 @@ func digest(text string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// Title is that of the document.
-func (p *Page) Title() string {
-	title := "Zonewise board"
-	if p.Cluster != "" {
-		title = p.Cluster + " · " + title
+// obstacles says what is in the way in a zone.
+func obstacles(z explain.Zone) []string {
+	var out []string
+	kept, more := keep(z.Obstacles, mostObstacles)
+	for _, o := range kept {
+		out = append(out, clip(fmt.Sprintf("%s: %s (%s)", countOf(o.Nodes, "node"), o.Words, o.Plugin)))
 	}
-	return title
+	if more > 0 {
+		out = append(out, "and "+show.Plural(more, "other obstacle"))
+	}
+	return out
 }
 
-// sections renders the parts of the page.
-func (p *Page) sections() ([]section, error) {
-	out := make([]section, 0, len(sections))
+// render makes the parts of the page.
+func (p *Page) render() (*frame, error) {
+	f := &frame{Title: "Zonewise board", HasReport: p.Report != nil}
+	if p.Cluster != "" {
+		f.Title = p.Cluster + " · " + f.Title
+	}
 	for _, id := range sections {
 		var text bytes.Buffer
 		if err := templates.ExecuteTemplate(&text, id, p); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("render the page: %w", err)
 		}
-		out = append(out, section{ID: id, HTML: template.HTML(text.String())}) //nolint:gosec // html/template wrote it
+		f.Parts = append(f.Parts, section{ID: id, HTML: template.HTML(text.String())}) //nolint:gosec // html/template wrote it
 	}
-	return out, nil
+	return f, nil
 }
-
-// document is the data for the template of the whole page.
-type document struct {
-	Title, Policy, Events, Version string
-	Style                          template.CSS
-	Script                         template.JS
-	HasReport                      bool
-	parts                          []section
-}
-
-// Section returns a part by its id.
-func (d *document) Section(id string) template.HTML {
-	for _, s := range d.parts {
-		if s.ID == id {
-			return s.HTML
-		}
-	}
-	return ""
-}
-
-// Rest are the parts that come one after the other.
-func (d *document) Rest() []section { return d.parts[2:] }
 
 // HTML writes the page as a document that loads nothing and does not change.
 func (p *Page) HTML(w io.Writer) error {
-	parts, err := p.sections()
+	f, err := p.render()
 	if err != nil {
 		return err
 	}
-	return writeDocument(w, p.Title(), "", parts, p.Report != nil)
+	return f.write(w)
 }
 
-// writeDocument writes a page that gets its updates from the address events, or none if that is empty.
-func writeDocument(w io.Writer, title, events string, parts []section, report bool) error {
-	return templates.ExecuteTemplate(w, "page", &document{
-		Title: title, Policy: contentPolicy, Events: events, Version: version.Get().String(),
-		Style: template.CSS(pageStyle), Script: template.JS(pageScript), HasReport: report, parts: parts, //nolint:gosec // embedded above
-	})
-}
+func (f *frame) write(w io.Writer) error { return templates.ExecuteTemplate(w, "page", f) }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"io"
 	"log"
 	"net"
 	"net/http"
@@ -80,58 +81,50 @@ func (s *Server) URL() string {
 // Run serves until the context ends, and returns nil then.
 func (s *Server) Run(ctx context.Context) error {
 	feeding, stop := context.WithCancel(context.WithoutCancel(ctx))
-	defer stop()
 	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
 	running.Go(func() { s.feed.run(feeding) })
 	server := &http.Server{
 		Handler: s.handler(), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		MaxHeaderBytes: 16 << 10, ErrorLog: log.New(discard{}, "", 0),
+		MaxHeaderBytes: 16 << 10, ErrorLog: log.New(io.Discard, "", 0), // it would write about broken connections
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(s.listener) }()
-	var err error
 	select {
-	case err = <-failed:
+	case err := <-failed:
 		close(s.ending)
+		return err
 	case <-ctx.Done():
 		close(s.ending)
-		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-		defer cancel()
-		// Do not wait for browsers that do not read.
-		if server.Shutdown(limited) != nil {
-			_ = server.Close()
-		}
-		if err = <-failed; errors.Is(err, http.ErrServerClosed) {
-			err = nil
-		}
 	}
-	stop()
-	running.Wait()
-	return err
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	// Do not wait for browsers that do not read.
+	if server.Shutdown(limited) != nil {
+		_ = server.Close()
+	}
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
-
-// discard drops what net/http would write into the terminal about broken connections.
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // handler answers requests.
 func (s *Server) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Content-Security-Policy", contentPolicy+"; frame-ancestors 'none'")
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("X-Frame-Options", "DENY")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Cross-Origin-Resource-Policy", "same-origin")
-		h.Set("Cache-Control", "no-store")
+		for name, value := range map[string]string{
+			"Content-Security-Policy": contentPolicy + "; frame-ancestors 'none'", "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+			"Referrer-Policy": "no-referrer", "Cross-Origin-Opener-Policy": "same-origin", "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store",
+		} {
+			w.Header().Set(name, value)
+		}
 		if !s.isHost(r.Host) {
 			http.Error(w, "This is no address of the board: open the one that it printed.", http.StatusMisdirectedRequest)
 			return
 		}
 		if r.Method != http.MethodGet {
-			h.Set("Allow", http.MethodGet)
+			w.Header().Set("Allow", http.MethodGet)
 			http.Error(w, "The board is only read.", http.StatusMethodNotAllowed)
 			return
 		}
@@ -183,24 +176,24 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
-	// Only the connection can fail now: the error cannot be reported.
-	_ = writeDocument(w, f.title, "events", f.parts, f.report)
+	live := *f
+	live.Events = "events"
+	_ = live.write(w) // only the connection can fail now: the error cannot be reported
 }
 
 // update is what an event carries.
 type update struct {
-	Title    string            `json:"title"`
-	Sections map[string]string `json:"sections"`
+	Title    string                   `json:"title"`
+	Sections map[string]template.HTML `json:"sections"`
 }
 
 // events sends what changes, as server-sent events.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	leave, ok := s.feed.join()
-	if !ok {
+	defer s.feed.viewers.Add(-1)
+	if s.feed.viewers.Add(1) > mostViewers {
 		http.Error(w, fmt.Sprintf("%d pages are open: close one.", mostViewers), http.StatusServiceUnavailable)
 		return
 	}
-	defer leave()
 	w.Header().Set("Content-Type", "text/event-stream")
 	out := http.NewResponseController(w)
 	write := func(text string) bool {
@@ -220,7 +213,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		if f != nil {
 			if changes := f.changes(have); len(changes) > 0 {
 				// Marshal escapes line ends, which would end the event.
-				data, err := json.Marshal(update{Title: f.title, Sections: changes})
+				data, err := json.Marshal(update{Title: f.Title, Sections: changes})
 				if err != nil || !write("event: board\ndata: "+string(data)+"\n\n") {
 					return
 				}

@@ -3,6 +3,7 @@ package board
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,28 +18,30 @@ import (
 // mostWork limits how many nodes and pods counting looks at: a part of a second of one core.
 const mostWork = 3_000_000
 
-// cells makes one cell for each column, and lists the zones that have no column.
-func (b *builder) cells(of map[string]Share) (cells []Share, others string) {
-	seen := map[string]bool{}
+// byZone makes one cell of a row for each column, and lists the zones that have no column.
+func (b *builder) byZone(row *Row, of map[string]Share) {
+	var rest []string
 	for _, zone := range b.page.Columns {
 		share, ok := of[zone]
 		share.None = !ok
-		cells = append(cells, share)
-		seen[zone] = true
+		row.Cells = append(row.Cells, share)
 	}
-	var rest []string
-	for zone, share := range of {
-		if !seen[zone] {
-			rest = append(rest, strings.TrimSpace(zone+" "+share.Text+" "+share.State))
+	for _, zone := range slices.Sorted(maps.Keys(of)) {
+		if !slices.Contains(b.page.Columns, zone) {
+			rest = append(rest, strings.TrimSpace(zone+" "+of[zone].Text+" "+of[zone].State))
 		}
 	}
-	slices.Sort(rest)
 	kept, hidden := keep(rest, mostColumns)
-	others = strings.Join(kept, ", ")
-	if hidden > 0 {
-		others += fmt.Sprintf(" and %d more", hidden)
+	if row.Others = strings.Join(kept, ", "); hidden > 0 {
+		row.Others += fmt.Sprintf(" and %d more", hidden)
 	}
-	return cells, others
+}
+
+// fill gives a list its rows, the worst states first, and limits them.
+func (l *List) fill(rows []Row) {
+	slices.SortStableFunc(rows, func(a, b Row) int { return worst(a.Figures[0], b.Figures[0]) })
+	l.All, l.Order, l.Elsewhere = len(rows), "the worst", "zonewise status"
+	l.Rows, l.Hidden = keep(rows, mostRows)
 }
 
 func (b *builder) policies(all []status.Policy) {
@@ -48,49 +51,44 @@ func (b *builder) policies(all []status.Policy) {
 			caps[object.Namespace+"/"+object.Name] = compiled.Cap
 		}
 	}
-	rows := make([]Policy, 0, len(all))
+	rows := make([]Row, 0, len(all))
 	for i := range all {
 		s := &all[i]
-		row := Policy{
-			Name: s.Namespace + "/" + s.Name, State: badge(s.State), Message: clip(s.Message),
-			Pods: fmt.Sprintf("%d of %d", s.Pods, s.Replicas), Skew: skew(s.Skew, s.MaxSkew),
-		}
+		name := s.Namespace + "/" + s.Name
+		row := Row{Key: name, Name: name, Message: clip(s.Message), Figures: []Badge{
+			badge(s.State), {Text: fmt.Sprintf("%d of %d", s.Pods, s.Replicas)}, skew(s.Skew, s.MaxSkew, Bad),
+		}}
 		shares := map[string]Share{}
 		for _, z := range s.Zones {
 			share := Share{Text: fmt.Sprintf("%d/%d", z.Pods, z.Desired), Tone: Good, Percent: percent(z.Pods, max(z.Desired, z.Pods))}
-			if z.State != "" && z.State != string(v1alpha1.ZoneAvailable) {
-				share.State, share.Tone = z.State, Mild
-			}
-			if z.Pods < z.Desired {
+			if share.State = status.Unavailable(z.State); share.State != "" || z.Pods < z.Desired {
 				share.Tone = Mild
 			}
-			if limit, ok := capOf(caps[row.Name], z.Name, s.Replicas); ok {
-				share.Cap, share.Percent = fmt.Sprintf("cap %d", limit), percent(z.Pods, limit)
-				if z.Pods >= limit {
-					share.Cap += ", reached"
+			if limitOf := caps[name]; limitOf != nil {
+				if limit, ok := limitOf(z.Name, s.Replicas); ok {
+					share.Cap, share.Percent = fmt.Sprintf("cap %d", limit), percent(z.Pods, limit)
+					if z.Pods >= limit {
+						share.Cap += ", reached"
+					}
 				}
 			}
 			shares[status.Name(z.Name)] = share
 		}
-		row.Cells, row.Others = b.cells(shares)
+		b.byZone(&row, shares)
 		rows = append(rows, row)
 	}
-	slices.SortStableFunc(rows, func(a, b Policy) int { return worst(a.State, b.State) })
-	b.page.Policies.All = len(rows)
-	b.page.Policies.Rows, b.page.Policies.Hidden = keep(rows, mostRows)
-}
-
-func capOf(limit func(string, int64) (int64, bool), zone string, replicas int64) (int64, bool) {
-	if limit == nil {
-		return 0, false
+	b.page.Policies = List{
+		Empty: "No ZoneSpreadPolicy.", Heads: append([]string{"Policy", "State", "Pods", "Skew"}, b.page.Columns...),
+		Caption: "ZoneSpreadPolicies: pods / desired pods in each zone, and the cap where there is one",
 	}
-	return limit(zone, replicas)
+	b.page.Policies.fill(rows)
 }
 
-func skew(n int64, most int32) Badge {
-	b := Badge{Text: fmt.Sprintf("%d of %d", n, most), Tone: Good}
+// skew is a figure, or a badge if it exceeds most.
+func skew(n int64, most int32, exceeded Tone) Badge {
+	b := Badge{Text: fmt.Sprintf("%d of %d", n, most)}
 	if n > int64(most) {
-		b.Tone = Bad
+		b.Tone = exceeded
 	}
 	return b
 }
@@ -105,33 +103,37 @@ func (b *builder) workloads() {
 		return cmp.Or(cmp.Compare(over(y), over(x)), cmp.Compare(y.Skew(), x.Skew()), cmp.Compare(y.Pods, x.Pods))
 	})
 	bySkew := map[int]int{}
-	top := 0
-	rows := make([]Workload, 0, min(len(spreads), mostRows))
+	l := &b.page.Workloads
+	*l = List{
+		Empty: "No pod has a topologySpreadConstraint over zones.", All: len(spreads), Order: "the most uneven",
+		Heads:   append([]string{"Workload", "Skew", "Rule"}, b.page.Columns...),
+		Caption: "topologySpreadConstraints over zones: pods in each zone, the most uneven first",
+	}
 	for i := range spreads {
 		s := &spreads[i]
 		bySkew[s.Skew()]++
-		top = max(top, s.Skew())
-		if len(rows) == mostRows {
+		if len(l.Rows) == mostRows {
+			l.Hidden++
 			continue
 		}
-		row := Workload{Name: s.Workload, Hard: s.Hard, Skew: skew(int64(s.Skew()), s.MaxSkew)}
-		if row.Skew.Tone == Bad && !s.Hard {
-			row.Skew.Tone = Mild // only a preference
+		rule, exceeded := "should", Mild // only a preference
+		if s.Hard {
+			rule, exceeded = "must", Bad
 		}
+		row := Row{Name: s.Workload, Figures: []Badge{skew(int64(s.Skew()), s.MaxSkew, exceeded), {Text: rule}}}
 		shares := map[string]Share{}
 		for zone, n := range s.Zones {
 			shares[status.Name(zone)] = Share{Text: fmt.Sprint(n), Percent: percent(int64(n), int64(s.Most)), Tone: Good}
 		}
-		row.Cells, _ = b.cells(shares)
-		rows = append(rows, row)
+		b.byZone(&row, shares)
+		l.Rows = append(l.Rows, row)
 	}
 	var words []string
-	for n := 0; n <= top && len(words) < 6; n++ {
-		if bySkew[n] > 0 {
-			words = append(words, fmt.Sprintf("%d with skew %d", bySkew[n], n))
-		}
+	lowest, _ := keep(slices.Sorted(maps.Keys(bySkew)), 6)
+	for _, n := range lowest {
+		words = append(words, fmt.Sprintf("%d with skew %d", bySkew[n], n))
 	}
-	b.page.Workloads = Workloads{Table: Table{All: len(spreads), Hidden: len(spreads) - len(rows)}, Rows: rows, BySkew: strings.Join(words, ", ")}
+	l.Lead = strings.Join(words, ", ") + "."
 }
 
 // over returns by how much a constraint is exceeded.
@@ -143,11 +145,12 @@ func over(s census.Spread) int {
 }
 
 func (b *builder) reservations(all []status.Reservation) {
-	rows := make([]Reservation, 0, len(all))
+	rows := make([]Row, 0, len(all))
 	for i := range all {
 		s := &all[i]
-		row := Reservation{
-			Name: s.Name, Mode: s.Mode, State: badge(s.State), Used: s.Used, Held: s.Held, Desired: s.Desired, Message: clip(s.Message),
+		row := Row{Key: s.Name, Name: s.Name, Message: clip(s.Message), Figures: []Badge{badge(s.State), {Text: s.Mode}}}
+		for _, n := range []int64{s.Used, s.Held, s.Desired} {
+			row.Figures = append(row.Figures, Badge{Text: fmt.Sprint(n)})
 		}
 		shares := map[string]Share{}
 		for _, z := range s.Zones {
@@ -162,10 +165,12 @@ func (b *builder) reservations(all []status.Reservation) {
 			}
 			shares[status.Name(z.Name)] = share
 		}
-		row.Cells, _ = b.cells(shares)
+		b.byZone(&row, shares)
 		rows = append(rows, row)
 	}
-	slices.SortStableFunc(rows, func(a, b Reservation) int { return worst(a.State, b.State) })
-	b.page.Reservations.All = len(rows)
-	b.page.Reservations.Rows, b.page.Reservations.Hidden = keep(rows, mostRows)
+	b.page.Reservations = List{
+		Empty: "No ZoneReservation: no capacity is held.", Caption: "ZoneReservations: slots, or amounts and places for pods, used / held / desired",
+		Heads: append([]string{"Reservation", "State", "Mode", "Used", "Held", "Desired"}, b.page.Columns...),
+	}
+	b.page.Reservations.fill(rows)
 }

@@ -16,12 +16,12 @@ import (
 	"zonewise.dev/cmd/zonewise/status"
 )
 
-// States of nodes and zones.
-const (
-	serving  = "serving"
-	cordoned = "cordoned"
-	notReady = "not ready"
-	mixed    = "partly"
+// The states of nodes and zones.
+var (
+	serving  = Badge{"serving", Good}
+	cordoned = Badge{"cordoned", Mild}
+	notReady = Badge{"not ready", Bad}
+	mixed    = Badge{"partly", Mild}
 )
 
 // zonesOf makes the columns.
@@ -30,10 +30,9 @@ func zonesOf(c *census.Census) ZonesView {
 	for _, n := range c.Nodes {
 		byZone[n.Zone] = append(byZone[n.Zone], n)
 	}
-	v := ZonesView{PerCell: 1}
+	v := ZonesView{PerCell: 1, Cards: len(c.Nodes) <= mostCards}
 	rooms, hidden := keep(c.Rooms(), mostColumns)
 	v.Hidden = hidden
-	v.Cards = len(c.Nodes) <= mostCards
 	nodes := 0
 	for i := range rooms {
 		nodes += rooms[i].Nodes
@@ -50,16 +49,17 @@ func zonesOf(c *census.Census) ZonesView {
 	}
 	for i := range rooms {
 		room := &rooms[i]
-		z := Zone{Name: status.Name(room.Zone), Nodes: room.Nodes, State: zoneState(byZone[room.Zone])}
 		ready := "all ready"
 		if room.Ready < room.Nodes {
-			ready = fmt.Sprintf("%s ready", number(room.Ready))
+			ready = number(room.Ready) + " ready"
 		}
-		z.Facts = []string{nodeCount(room.Nodes) + ", " + ready, countOf(room.Pods, "pod")}
+		z := Zone{
+			Name: status.Name(room.Zone), State: stateOf(byZone[room.Zone]), Bars: barsOf(room),
+			Facts: []string{countOf(room.Nodes, "node") + ", " + ready, countOf(room.Pods, "pod")},
+		}
 		if n := held[room.Zone]; n > 0 {
 			z.Facts = append(z.Facts, countOf(n, "slot")+" held and unused")
 		}
-		z.Bars = barsOf(room)
 		for chunk := range slices.Chunk(byZone[room.Zone], v.PerCell) {
 			cell := cellOf(chunk)
 			if v.Cards {
@@ -72,45 +72,26 @@ func zonesOf(c *census.Census) ZonesView {
 	return v
 }
 
-func nodeCount(n int) string { return countOf(n, "node") }
-
-// countOf is show.Plural with separated thousands.
-func countOf(n int, noun string) string {
-	return strings.Replace(show.Plural(n, noun), fmt.Sprint(n), number(n), 1)
-}
-
-func stateOf(n *census.Node) string {
-	if !census.Ready(n.Node) {
-		return notReady
-	}
-	if n.Spec.Unschedulable {
-		return cordoned
-	}
-	return serving
-}
-
-var stateTones = map[string]Tone{serving: Good, cordoned: Mild, mixed: Mild, notReady: Bad}
-
-func zoneState(nodes []*census.Node) Badge {
-	state := together(nodes)
-	return Badge{Text: state, Tone: stateTones[state]}
-}
-
-// together returns the state of several nodes.
-func together(nodes []*census.Node) string {
-	state := ""
-	for _, n := range nodes {
-		switch s := stateOf(n); {
-		case state == "":
-			state = s
-		case state != s:
+// stateOf returns the state that nodes have in common.
+func stateOf(nodes []*census.Node) Badge {
+	var common Badge
+	for i, n := range nodes {
+		state := serving
+		switch {
+		case !census.Ready(n.Node):
+			state = notReady
+		case n.Spec.Unschedulable:
+			state = cordoned
+		}
+		if i > 0 && state != common {
 			return mixed
 		}
+		common = state
 	}
-	return state
+	return common
 }
 
-// resources that have a bar, with their display names.
+// resourcesOf returns the resources that have a bar.
 func resourcesOf(amounts census.Amounts) []corev1.ResourceName {
 	names := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 	devices := slices.DeleteFunc(slices.Sorted(maps.Keys(amounts)), func(name corev1.ResourceName) bool {
@@ -125,18 +106,20 @@ func labelOf(name corev1.ResourceName) string {
 		return "CPU"
 	case corev1.ResourceMemory:
 		return "Memory"
+	case corev1.ResourcePods:
+		return "its pods"
 	}
 	return string(name)
 }
 
-func barsOf(room *census.Room) []Bar {
-	var out []Bar
+func barsOf(room *census.Room) []Share {
+	var out []Share
 	for _, name := range resourcesOf(room.Allocatable) {
 		all, used := room.Allocatable[name], room.Requested[name]
 		if all <= 0 {
 			continue
 		}
-		b := Bar{Label: labelOf(name), Percent: percent(used, all), Tone: Good, Text: show.Percent(used, all)}
+		b := Share{Label: labelOf(name), Percent: percent(used, all), Tone: Good, Text: show.Percent(used, all)}
 		if b.Percent >= 90 {
 			b.Tone = Mild
 		}
@@ -148,50 +131,35 @@ func barsOf(room *census.Room) []Bar {
 // cellOf makes the cell of one node or of several.
 func cellOf(nodes []*census.Node) Cell {
 	first, last := nodes[0], nodes[len(nodes)-1]
-	state := together(nodes)
-	c := Cell{Key: first.Name, Name: first.Name, Nodes: len(nodes), State: Badge{Text: state, Tone: stateTones[state]}}
-	var pods int64
-	shares := map[corev1.ResourceName][2]int64{}
-	for _, n := range nodes {
-		pods += n.Requested[corev1.ResourcePods]
-		for _, name := range append(resourcesOf(n.Allocatable), corev1.ResourcePods) {
-			s := shares[name]
-			shares[name] = [2]int64{s[0] + n.Requested[name], s[1] + n.Allocatable[name]}
+	c := Cell{Key: first.Name, Name: first.Name, Nodes: len(nodes), State: stateOf(nodes)}
+	if len(nodes) > 1 {
+		c.Name = fmt.Sprintf("%d nodes, %s to %s", len(nodes), first.Name, last.Name)
+		if c.State == mixed {
+			c.State.Text += " serving"
 		}
 	}
-	fullest, most := corev1.ResourceCPU, int64(-1)
-	for _, name := range slices.Sorted(maps.Keys(shares)) {
-		if p := percent(shares[name][0], shares[name][1]); p > most && shares[name][1] > 0 {
+	used, all := census.Amounts{}, census.Amounts{}
+	for _, n := range nodes {
+		used.Add(n.Requested)
+		all.Add(n.Allocatable)
+	}
+	fullest, most := corev1.ResourceCPU, int64(0)
+	for _, name := range append(resourcesOf(all), corev1.ResourcePods) {
+		if p := percent(used[name], all[name]); p > most {
 			fullest, most = name, p
 		}
 	}
-	most = max(most, 0)
 	c.Level = int((most + 9) / 10)
 	c.Share = fmt.Sprintf("%d%% of %s", most, labelOf(fullest))
-	if fullest == corev1.ResourcePods {
-		c.Share = fmt.Sprintf("%d%% of its pods", most)
-	}
-	if len(nodes) > 1 {
-		c.Name = fmt.Sprintf("%d nodes, %s to %s", len(nodes), first.Name, last.Name)
-		if state == mixed {
-			c.State.Text = mixed + " serving"
-		}
-	}
-	c.Label = fmt.Sprintf("%s: %s, %s, %s", c.Name, c.State.Text, countOf(int(pods), "pod"), c.Share)
+	c.Label = fmt.Sprintf("%s: %s, %s, %s", c.Name, c.State.Text, countOf(int(used[corev1.ResourcePods]), "pod"), c.Share)
 	return c
-}
-
-// shortName removes the kind.
-func shortName(workload string) string {
-	_, name, _ := strings.Cut(workload, " ")
-	return name
 }
 
 // topPods counts the pods of each workload on a node.
 func topPods(c *census.Census, n *census.Node) ([]PodsOf, int) {
 	counts := map[string]int{}
 	for _, p := range n.Pods {
-		name := shortName(c.Workload(p.Pod))
+		_, name, _ := strings.Cut(c.Workload(p.Pod), " ") // without its kind
 		if gang := census.GangOf(p.Pod); gang != "" {
 			name = "gang " + gang
 		}

@@ -62,6 +62,13 @@ func (a Amounts) add(list v1.ResourceList) {
 	}
 }
 
+// Add adds other amounts.
+func (a Amounts) Add(other Amounts) {
+	for name, n := range other {
+		a[name] += n
+	}
+}
+
 type workload struct {
 	kind, namespace, name string
 	owner                 *metav1.OwnerReference
@@ -132,6 +139,16 @@ func Requests(pod *v1.Pod) v1.ResourceList {
 	return resource.PodRequests(pod, resource.PodResourcesOptions{})
 }
 
+// Said returns what the scheduler wrote into the condition PodScheduled of a pod that it has not placed, or nothing.
+func Said(pod *v1.Pod) v1.PodCondition {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == v1.PodScheduled && c.Status != v1.ConditionTrue {
+			return c
+		}
+	}
+	return v1.PodCondition{}
+}
+
 // Waits reports whether a pod has no node.
 func (p *Pod) Waits() bool { return p.Spec.NodeName == "" }
 
@@ -168,6 +185,17 @@ func (c *Census) Zones() []string {
 	return slices.Sorted(maps.Keys(zones))
 }
 
+// Models returns a node of each zone that accepts pods, the first by name.
+func (c *Census) Models() []*Node {
+	var out []*Node
+	for _, n := range c.Nodes {
+		if Ready(n.Node) && !n.Spec.Unschedulable && !slices.ContainsFunc(out, func(other *Node) bool { return other.Zone == n.Zone }) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
 // Room is what a zone has.
 type Room struct {
 	Zone                   string
@@ -189,12 +217,8 @@ func (c *Census) Rooms() []Room {
 			r.Ready++
 		}
 		r.Pods += len(n.Pods)
-		for name, amount := range n.Requested {
-			r.Requested[name] += amount
-		}
-		for name, amount := range n.Allocatable {
-			r.Allocatable[name] += amount
-		}
+		r.Requested.Add(n.Requested)
+		r.Allocatable.Add(n.Allocatable)
 	}
 	var out []Room
 	for _, zone := range slices.Sorted(maps.Keys(rooms)) {

@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/utils/ptr"
+	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/cmd/zonewise/census"
-	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/sim"
 )
 
@@ -84,8 +84,7 @@ func Explain(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod, e
 		return nil, err
 	}
 	if r.Gang != nil && r.Gang.Missing > 0 {
-		r.Next = append(r.Next, fmt.Sprintf("PodGroup %s/%s needs %d more members at once: zonewise explain podgroup/%s -n %s says whether they fit",
-			r.Gang.Namespace, r.Gang.Name, r.Gang.Missing, r.Gang.Name, r.Gang.Namespace))
+		r.Next = append(r.Next, fmt.Sprintf("%s: zonewise explain podgroup/%s -n %s says whether they fit", r.Gang.needs(), r.Gang.Name, r.Gang.Namespace))
 	}
 	return r, e.steps(ctx)
 }
@@ -143,14 +142,9 @@ func said(pod *corev1.Pod, events []eventsv1.Event) []Said {
 	if pod == nil {
 		return out
 	}
-	for i := range pod.Status.Conditions {
-		c := &pod.Status.Conditions[i]
-		if c.Type != corev1.PodScheduled || c.Status == corev1.ConditionTrue || c.Message == "" {
-			continue
-		}
-		if !slices.ContainsFunc(out, func(s Said) bool { return s.Words == c.Message }) {
-			out = slices.Insert(out, 0, Said{Reason: c.Reason, Words: c.Message, At: c.LastTransitionTime.Time})
-		}
+	c := census.Said(pod)
+	if c.Message != "" && !slices.ContainsFunc(out, func(s Said) bool { return s.Words == c.Message }) {
+		out = slices.Insert(out, 0, Said{Reason: c.Reason, Words: c.Message, At: c.LastTransitionTime.Time})
 	}
 	return out
 }
@@ -164,27 +158,23 @@ type examination struct {
 	answer *sim.Answer
 }
 
-// alone returns the pod without its gang, because here the question is about nodes, not about the other members.
+// alone returns a copy of the pod without its gang, because here the question is about nodes, not about the other members.
 func alone(pod *corev1.Pod) *corev1.Pod {
-	if census.GangOf(pod) == "" {
-		return pod
+	pod = pod.DeepCopy()
+	if census.GangOf(pod) != "" {
+		delete(pod.Labels, schedv1alpha1.PodGroupLabel)
 	}
-	c := pod.DeepCopy()
-	delete(c.Labels, podGroupLabel)
-	return c
+	return pod
 }
 
 // Zones asks the plugins of the pod's profile about every node, and groups their answers by zone.
 func Zones(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod) ([]Zone, error) {
-	pod := asked(s, p.Pod)
-	answer, err := s.Ask(ctx, alone(pod))
-	if err != nil {
-		return nil, err
-	}
-	return zonesOf(c, s, pod, answer), nil
+	e := &examination{census: c, sim: s, report: &Report{}, pod: asked(s, p.Pod)}
+	err := e.zones(ctx)
+	return e.report.Zone, err
 }
 
-// asked returns the pod with the name of a scheduler that the configuration has.
+// asked returns a copy of the pod with the name of a scheduler that the configuration has.
 func asked(s *sim.Sim, pod *corev1.Pod) *corev1.Pod {
 	pod = pod.DeepCopy()
 	if !slices.Contains(s.Profiles(), pod.Spec.SchedulerName) {
@@ -229,6 +219,3 @@ func nothing(fit int, said []Said, scheduler string) string {
 	}
 	return step + "The scheduler's own words are of its last attempt; it tries again when something changes, and every 5 minutes"
 }
-
-// zoneName returns a zone's name, or the text for nodes without a zone.
-func zoneName(zone string) string { return status.Name(zone) }

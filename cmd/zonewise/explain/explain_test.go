@@ -22,20 +22,9 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-func open(t *testing.T, c *clitest.Cluster) explain.Open {
-	t.Helper()
-	return func(change func(*sim.Options)) (*sim.Sim, error) {
-		options := sim.Options{Now: clitest.Now, NotInstalled: c.NotInstalled()}
-		if change != nil {
-			change(&options)
-		}
-		return sim.New(t.Context(), c.Objects(), options)
-	}
-}
-
 func pod(t *testing.T, c *clitest.Cluster, name string, events ...eventsv1.Event) *explain.Report {
 	t.Helper()
-	s, err := open(t, c)(nil)
+	s, err := c.Copy(t.Context(), sim.Options{})
 	require.NoError(t, err)
 	defer s.Close()
 	counted := census.Take(c.Snapshot)
@@ -48,7 +37,7 @@ func pod(t *testing.T, c *clitest.Cluster, name string, events ...eventsv1.Event
 
 func gang(t *testing.T, c *clitest.Cluster, name string, events ...eventsv1.Event) *explain.Report {
 	t.Helper()
-	r, err := explain.Gang(t.Context(), census.Take(c.Snapshot), open(t, c), clitest.Namespace+"/"+name, events)
+	r, err := explain.Gang(t.Context(), census.Take(c.Snapshot), sim.Options{}, clitest.Namespace+"/"+name, events)
 	require.NoError(t, err)
 	return r
 }

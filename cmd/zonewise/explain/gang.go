@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/census"
@@ -32,26 +31,25 @@ type GangReport struct {
 	Why string `json:"why,omitempty"`
 	// Stuck is a member that finds no node when the others have one.
 	Stuck string `json:"stuck,omitempty"`
-
-	group *schedv1alpha1.PodGroup
 }
 
 func countGang(c *census.Census, g *census.Gang) *GangReport {
-	return &GangReport{Gang: status.GangOf(c, g), Missing: g.Missing(), Gated: len(g.Gated), group: g.Group}
+	return &GangReport{Gang: status.GangOf(c, g), Missing: g.Missing(), Gated: len(g.Gated)}
 }
 
-// Open copies the cluster of the census, with options that it may change.
-type Open func(change func(*sim.Options)) (*sim.Sim, error)
+func (g *GangReport) needs() string {
+	return fmt.Sprintf("PodGroup %s/%s needs %d more members at once", g.Namespace, g.Name, g.Missing)
+}
 
 // Gang explains a gang by its key, "namespace/name"; nil if there is neither a PodGroup nor a pod of it. It lets the
-// scheduler place the gang on copies of the cluster.
-func Gang(ctx context.Context, c *census.Census, open Open, key string, events []eventsv1.Event) (*Report, error) {
+// scheduler place the gang on copies of the cluster, see Snapshot.Copy for the options.
+func Gang(ctx context.Context, c *census.Census, options sim.Options, key string, events []eventsv1.Event) (*Report, error) {
 	g := c.Gang(key)
 	if g == nil {
 		return nil, nil
 	}
 	r := &Report{Gang: countGang(c, g), Said: said(nil, events), Gaps: c.Snapshot.Notes()}
-	e := &gangExamination{census: c, open: open, report: r, gang: g}
+	e := &gangExamination{census: c, options: options, report: r, gang: g}
 	if step := e.formal(); step != "" {
 		r.Next = append(r.Next, step)
 		return r, nil
@@ -64,21 +62,21 @@ func Gang(ctx context.Context, c *census.Census, open Open, key string, events [
 
 // gangExamination has the scheduler try a gang.
 type gangExamination struct {
-	census *census.Census
-	open   Open
-	report *Report
-	gang   *census.Gang
+	census  *census.Census
+	options sim.Options
+	report  *Report
+	gang    *census.Gang
 }
 
 // formal says what a gang lacks besides nodes.
 func (e *gangExamination) formal() string {
 	g := e.report.Gang
-	name := "PodGroup " + g.Namespace + "/" + g.Name
+	name := "PodGroup " + e.gang.Key
 	exist := g.Members + g.Succeeded
 	switch {
-	case g.group == nil && !e.census.Snapshot.Has(census.PodGroups):
+	case e.gang.Group == nil && !e.census.Snapshot.Has(census.PodGroups):
 		return "the PodGroup could not be read"
-	case g.group == nil:
+	case e.gang.Group == nil:
 		return name + " must exist"
 	case g.MinMember < 1:
 		return name + " needs a spec.minMember of at least 1"
@@ -92,39 +90,52 @@ func (e *gangExamination) formal() string {
 	return ""
 }
 
-// members returns the pods to schedule: the gang's members, as they are or as pods without a gang, and other pods with a
-// nomination.
-func (e *gangExamination) members(as func(*corev1.Pod) *corev1.Pod) func(*sim.Options) {
-	return func(o *sim.Options) {
-		o.Pods = func(pod *corev1.Pod) *corev1.Pod {
-			switch {
-			case census.GangOf(pod) == e.gang.Key:
-				return as(pod)
-			case pod.Status.NominatedNodeName != "":
-				return pod
-			}
-			return nil
+func asTheyAre(pod *corev1.Pod) *corev1.Pod { return pod }
+
+// play has the scheduler place the gang on a changed copy, and returns how many members are then missing. The copy has the gang's
+// members, as they are or as pods without a gang, and other pods with a nomination. The caller closes it.
+func (e *gangExamination) play(ctx context.Context, as func(*corev1.Pod) *corev1.Pod, change func(*sim.Sim) error) (s *sim.Sim, missing int, err error) {
+	options := e.options
+	options.Pods = func(pod *corev1.Pod) *corev1.Pod {
+		switch {
+		case census.GangOf(pod) == e.gang.Key:
+			return as(pod)
+		case pod.Status.NominatedNodeName != "":
+			return pod
+		}
+		return nil
+	}
+	if s, err = e.census.Snapshot.Copy(ctx, options); err != nil {
+		return nil, 0, err
+	}
+	if err = change(s); err == nil {
+		err = s.Run(ctx)
+	}
+	if err != nil {
+		s.Close()
+		return nil, 0, err
+	}
+	bound := e.gang.Done
+	for _, p := range e.gang.Members {
+		if now, ok := sim.Get[*corev1.Pod](s, p.Namespace, p.Name); ok && now.Spec.NodeName != "" {
+			bound++
 		}
 	}
+	return s, max(0, e.gang.MinMember()-bound), nil
 }
 
-func asTheyAre(pod *corev1.Pod) *corev1.Pod { return pod }
+func unchanged(*sim.Sim) error { return nil }
 
 func (e *gangExamination) run(ctx context.Context) error {
 	r, g := e.report, e.report.Gang
-	name := "PodGroup " + g.Namespace + "/" + g.Name
-	s, err := e.open(e.members(asTheyAre))
+	s, missing, err := e.play(ctx, asTheyAre, unchanged)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	missing, err := e.place(ctx, s)
-	if err != nil {
-		return err
-	}
 	if missing == 0 {
 		g.Fit = &g.Missing
-		r.Next = append(r.Next, fmt.Sprintf("nothing that is seen here: %s needs %d more members at once, and they fit now. The scheduler tries again after its backoff, or when room appears", name, g.Missing))
+		r.Next = append(r.Next, fmt.Sprintf("nothing that is seen here: %s, and they fit now. The scheduler tries again after its backoff, or when room appears", g.needs()))
 		return nil
 	}
 	g.Why = e.words(s)
@@ -135,25 +146,9 @@ func (e *gangExamination) run(ctx context.Context) error {
 	return e.try(ctx)
 }
 
-// place runs a copy, and returns how many members are then missing.
-func (e *gangExamination) place(ctx context.Context, s *sim.Sim) (missing int, err error) {
-	if err := s.Run(ctx); err != nil {
-		return 0, err
-	}
-	bound := e.gang.Done
-	for _, p := range e.gang.Members {
-		if now, ok := sim.Get[*corev1.Pod](s, p.Namespace, p.Name); ok && now.Spec.NodeName != "" {
-			bound++
-		}
-	}
-	return max(0, e.gang.MinMember()-bound), nil
-}
-
-// words returns what the scheduler said about the gang on the copy, in an event or in a condition.
+// words returns what the scheduler said about the gang on the copy, or about a member.
 func (e *gangExamination) words(s *sim.Sim) string {
-	namespace, name, _ := strings.Cut(e.gang.Key, "/")
-	events := s.Events("PodGroup", namespace, name)
-	for _, event := range slices.Backward(events) {
+	for _, event := range slices.Backward(s.Events("PodGroup", e.report.Gang.Namespace, e.report.Gang.Name)) {
 		if event.Type == corev1.EventTypeWarning {
 			return event.Note
 		}
@@ -162,30 +157,21 @@ func (e *gangExamination) words(s *sim.Sim) string {
 		if why := s.Why(p.Pod); why != "" {
 			return why
 		}
-		if now, ok := sim.Get[*corev1.Pod](s, p.Namespace, p.Name); ok {
-			for i := range now.Status.Conditions {
-				if c := &now.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Message != "" {
-					return c.Message
-				}
-			}
+		if now, ok := sim.Get[*corev1.Pod](s, p.Namespace, p.Name); ok && census.Said(now).Message != "" {
+			return census.Said(now).Message
 		}
 	}
 	return ""
 }
 
-// separately has the members placed as pods without a gang. It returns how many find a node, and what keeps the first
-// that finds none.
+// separately has the members placed as pods without a gang, and says what keeps the first that finds no node.
 func (e *gangExamination) separately(ctx context.Context) error {
 	r, g := e.report, e.report.Gang
-	s, err := e.open(e.members(alone))
+	s, missing, err := e.play(ctx, alone, unchanged)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	missing, err := e.place(ctx, s)
-	if err != nil {
-		return err
-	}
 	fit := g.Missing - missing
 	g.Fit = &fit
 	for _, p := range e.gang.Waiting {
@@ -194,11 +180,11 @@ func (e *gangExamination) separately(ctx context.Context) error {
 			continue
 		}
 		g.Stuck = p.Name
-		x := &examination{census: e.census, sim: s, report: r, pod: now.DeepCopy()}
-		r.Next = append(r.Next, fmt.Sprintf("PodGroup %s/%s needs %d more members at once, and %d of them fit now; %s is the first that does not", g.Namespace, g.Name, g.Missing, fit, g.Stuck))
+		r.Next = append(r.Next, fmt.Sprintf("%s, and %d of them fit now; %s is the first that does not", g.needs(), fit, g.Stuck))
+		x := &examination{census: e.census, sim: s, report: r, pod: now}
 		return x.zones(ctx)
 	}
-	r.Next = append(r.Next, fmt.Sprintf("PodGroup %s/%s needs %d more members at once: one by one they fit, together they do not", g.Namespace, g.Name, g.Missing))
+	r.Next = append(r.Next, g.needs()+": one by one they fit, together they do not")
 	return nil
 }
 
@@ -207,15 +193,10 @@ const mostZones = 5
 
 // try changes copies of the cluster until the gang starts.
 func (e *gangExamination) try(ctx context.Context) error {
-	g := e.report.Gang
-	short := max(1, g.Missing-*g.Fit)
-	tried := map[string]bool{}
-	for _, n := range e.census.Nodes {
-		if tried[n.Zone] || len(tried) == mostZones || n.Spec.Unschedulable || !census.Ready(n.Node) {
-			continue
-		}
-		tried[n.Zone] = true
-		err := e.tryOne(ctx, fmt.Sprintf("in zone %s: %s like %s", zoneName(n.Zone), show.Plural(short, "more node"), n.Name), func(s *sim.Sim) error {
+	short := max(1, e.report.Gang.Missing-*e.report.Gang.Fit)
+	models := e.census.Models()
+	for _, n := range models[:min(len(models), mostZones)] {
+		err := e.tryOne(ctx, fmt.Sprintf("in zone %s: %s like %s", status.Name(n.Zone), show.Plural(short, "more node"), n.Name), func(s *sim.Sim) error {
 			_, err := s.AddNodes(short, n.Name)
 			return err
 		})
@@ -231,33 +212,29 @@ func (e *gangExamination) try(ctx context.Context) error {
 			}
 		}
 	}
-	if len(held) > 0 {
-		return e.tryOne(ctx, "without the slots that are held by ZoneReservation "+strings.Join(held, ", "), func(s *sim.Sim) error {
-			for _, name := range held {
-				if r, ok := sim.Get[*v1alpha1.ZoneReservation](s, "", name); ok {
-					s.Remove(r)
-				}
-			}
-			return nil
-		})
+	if len(held) == 0 {
+		return nil
 	}
-	return nil
+	return e.tryOne(ctx, "without the slots that are held by ZoneReservation "+strings.Join(held, ", "), func(s *sim.Sim) error {
+		for _, name := range held {
+			if r, ok := sim.Get[*v1alpha1.ZoneReservation](s, "", name); ok {
+				s.Remove(r)
+			}
+		}
+		return nil
+	})
 }
 
 func (e *gangExamination) tryOne(ctx context.Context, words string, change func(*sim.Sim) error) error {
-	s, err := e.open(e.members(asTheyAre))
+	s, missing, err := e.play(ctx, asTheyAre, change)
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	if err := change(s); err != nil {
-		return err
-	}
-	missing, err := e.place(ctx, s)
-	if err == nil && missing == 0 {
+	s.Close()
+	if missing == 0 {
 		e.report.Next = append(e.report.Next, words)
 	}
-	return err
+	return nil
 }
 
 // saidOfMembers collects the conditions of members, which are of the scheduler's last attempt for each, the most

@@ -41,9 +41,7 @@ func (r *Report) Text(w io.Writer, style show.Style, now time.Time) error {
 			p.Item(2, show.Plain, "%s", step)
 		}
 	}
-	for _, gap := range r.Gaps {
-		p.Para(0, show.Yellow, "note: %s", gap)
-	}
+	p.Notes(0, r.Gaps)
 	return p.Flush(w)
 }
 
@@ -83,29 +81,18 @@ func (g *GangReport) text(p *show.Page) {
 	p.Title("Gang %s/%s", g.Namespace, g.Name)
 	p.Para(2, status.State(g.State).Color, "%s: %d of %d members bound, %d exist", g.State, g.Bound, g.MinMember, g.Members)
 	if g.Missing > 0 {
-		fit := ""
+		fit, has := "", "have"
 		if g.Fit != nil {
-			fit = "; " + fits(*g.Fit) + " now"
+			fit = fmt.Sprintf("; %d of those that wait would fit now", *g.Fit)
 		}
-		p.Para(2, show.Plain, "%s at once%s", needs(g.Missing), fit)
+		if g.Missing == 1 {
+			has = "has"
+		}
+		p.Para(2, show.Plain, "%d more %s to be bound at once%s", g.Missing, has, fit)
 	}
 	if g.Why != "" {
 		p.Para(2, show.Plain, "%s", g.Why)
 	}
-}
-
-func needs(n int) string {
-	if n == 1 {
-		return "1 more has to be bound"
-	}
-	return fmt.Sprintf("%d more have to be bound", n)
-}
-
-func fits(n int) string {
-	if n == 1 {
-		return "1 of those that wait would fit"
-	}
-	return fmt.Sprintf("%d of those that wait would fit", n)
 }
 
 func (r *Report) zones(p *show.Page) {
@@ -123,8 +110,8 @@ func (r *Report) zones(p *show.Page) {
 		var counts []string
 		for _, c := range z.Policies {
 			text := fmt.Sprintf("%s %d/%d", c.Policy, c.Pods, c.Desired)
-			if c.State != "" && c.State != "Available" {
-				text += " (" + c.State + ")"
+			if state := status.Unavailable(c.State); state != "" {
+				text += " (" + state + ")"
 			}
 			counts = append(counts, text)
 		}
@@ -139,9 +126,7 @@ func (r *Report) zones(p *show.Page) {
 			}
 			holds = append(holds, text)
 		}
-		rows = append(rows, []show.Cell{
-			show.C("%s", status.Name(z.Zone)), show.C("%d", z.Nodes), fit, show.C("%s", strings.Join(counts, "; ")), show.C("%s", strings.Join(holds, ", ")),
-		})
+		rows = append(rows, show.Row(status.Name(z.Zone), z.Nodes, fit, strings.Join(counts, "; "), strings.Join(holds, ", ")))
 	}
 	p.Table([]string{"ZONE", "NODES", "FIT", "SPREAD (PODS/DESIRED)", "SLOTS HELD"}, rows)
 	for i := range r.Zone {

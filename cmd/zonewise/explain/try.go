@@ -8,25 +8,34 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/internal/amount"
 	"zonewise.dev/sim"
 )
 
 // change is a change that might let the pod go, and can be tried.
 type change struct {
-	// id identifies the change; words follow "if".
-	id, words string
+	words string
 	// edit changes the pod, without another part of the cluster is.
 	edit    func(pod *corev1.Pod)
 	without client.Object
-	// short is the resource of which the pod would ask for less.
+	// short is the resource of which the pod would ask for less, instead of words.
 	short corev1.ResourceName
+	// index tells changes with the same words apart.
+	index int
 }
+
+func (c *change) is(other change) bool {
+	return c.words == other.words && c.short == other.short && c.index == other.index
+}
+
+func isIn(changes []change, c change) bool { return slices.ContainsFunc(changes, c.is) }
 
 // mostChanges is the largest number of changes that are tried together.
 const mostChanges = 12
@@ -34,25 +43,19 @@ const mostChanges = 12
 // try finds for each zone a change after which a node takes the pod, or several changes if no single one helps.
 func (e *examination) try(ctx context.Context) ([]string, error) {
 	var steps []string
-	helped := map[string]bool{}
 	changes := e.changes(e.answer)
 	for _, c := range changes {
 		answer, err := e.with(ctx, c)
 		if err != nil {
 			return nil, err
 		}
-		fit := byZone(answer.Fit())
-		for _, zone := range slices.Sorted(maps.Keys(fit)) {
-			helped[zone] = true
-			steps = append(steps, fmt.Sprintf("in zone %s: %s", zoneName(zone), e.say(c, fit[zone])))
-		}
+		steps = append(steps, e.helps(answer, c)...)
 	}
-	if len(helped) == 0 {
-		step, err := e.together(ctx, changes)
-		if err != nil {
+	if len(steps) == 0 {
+		var err error
+		if steps, err = e.together(ctx, changes); err != nil {
 			return nil, err
 		}
-		steps = append(steps, step...)
 	}
 	nodes, err := e.anotherNode(ctx)
 	steps = append(steps, nodes...)
@@ -69,13 +72,22 @@ func head(step string) string {
 	return zone
 }
 
-func byZone(nodes []*corev1.Node) map[string][]*corev1.Node {
-	out := map[string][]*corev1.Node{}
-	for _, n := range nodes {
+// helps says for each zone with a node that takes the pod after the changes what they are.
+func (e *examination) helps(answer *sim.Answer, changes ...change) []string {
+	fit := map[string][]*corev1.Node{}
+	for _, n := range answer.Fit() {
 		zone := n.Labels[corev1.LabelTopologyZone]
-		out[zone] = append(out[zone], n)
+		fit[zone] = append(fit[zone], n)
 	}
-	return out
+	var steps []string
+	for _, zone := range slices.Sorted(maps.Keys(fit)) {
+		var words []string
+		for _, c := range changes {
+			words = append(words, e.say(c, fit[zone]))
+		}
+		steps = append(steps, fmt.Sprintf("in zone %s: %s", status.Name(zone), strings.Join(words, ", and ")))
+	}
+	return steps
 }
 
 // together looks for changes that help only in combination. It begins with all changes, adds those that newly refusing
@@ -85,7 +97,7 @@ func (e *examination) together(ctx context.Context, changes []change) ([]string,
 	for err == nil && len(answer.Fit()) == 0 && len(changes) < mostChanges {
 		known := len(changes)
 		for _, c := range e.changes(answer) {
-			if !slices.ContainsFunc(changes, func(old change) bool { return old.id == c.id }) {
+			if !isIn(changes, c) {
 				changes = append(changes, c)
 			}
 		}
@@ -107,21 +119,12 @@ func (e *examination) together(ctx context.Context, changes []change) ([]string,
 			changes, answer = fewer, less
 		}
 	}
-	fit := byZone(answer.Fit())
-	var steps []string
-	for _, zone := range slices.Sorted(maps.Keys(fit)) {
-		var words []string
-		for _, c := range changes {
-			words = append(words, e.say(c, fit[zone]))
-		}
-		steps = append(steps, fmt.Sprintf("in zone %s: %s", zoneName(zone), strings.Join(words, ", and ")))
-	}
-	return steps, nil
+	return e.helps(answer, changes...), nil
 }
 
 // with asks the plugins while changes are applied, and then undoes the changes.
 func (e *examination) with(ctx context.Context, changes ...change) (*sim.Answer, error) {
-	pod := alone(e.pod).DeepCopy()
+	pod := alone(e.pod)
 	for _, c := range changes {
 		if c.edit != nil {
 			c.edit(pod)
@@ -161,12 +164,6 @@ func (e *examination) say(c change, nodes []*corev1.Node) string {
 // changes returns the changes that concern the plugins that refuse the pod.
 func (e *examination) changes(answer *sim.Answer) []change {
 	var out []change
-	add := func(c change) {
-		c.id += c.words
-		if len(out) < mostChanges && !slices.ContainsFunc(out, func(old change) bool { return old.id == c.id }) {
-			out = append(out, c)
-		}
-	}
 	for i := range answer.Nodes {
 		n := &answer.Nodes[i]
 		if n.Refusal == nil {
@@ -174,7 +171,9 @@ func (e *examination) changes(answer *sim.Answer) []change {
 		}
 		for plugin := range strings.SplitSeq(n.Refusal.Plugin, ", ") {
 			for _, c := range e.changesFor(plugin, n) {
-				add(c)
+				if len(out) < mostChanges && !isIn(out, c) {
+					out = append(out, c)
+				}
 			}
 		}
 	}
@@ -182,43 +181,68 @@ func (e *examination) changes(answer *sim.Answer) []change {
 }
 
 func (e *examination) changesFor(plugin string, n *sim.NodeAnswer) []change {
+	var out []change
+	// offer adds an edit of the pod, if there is something to edit.
+	offer := func(applies bool, words string, edit func(p *corev1.Pod)) {
+		if applies {
+			out = append(out, change{words: words, edit: edit})
+		}
+	}
+	spec, affinity := &e.pod.Spec, ptr.Deref(e.pod.Spec.Affinity, corev1.Affinity{})
 	switch plugin {
-	case "NodeResourcesFit", "ReserveCache":
+	case "NodeResourcesFit":
+		return e.lessOf(n)
+	case "ReserveCache":
 		return append(e.lessOf(n), e.withoutHolds(n)...)
-	case "TaintToleration":
-		return tolerating(n.Node)
-	case "NodeUnschedulable":
-		return []change{{words: "the node uncordoned", edit: func(p *corev1.Pod) {
-			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists})
-		}}}
-	case "NodeAffinity":
-		return e.withoutNodeAffinity()
 	case "ZoneSpread", "PodTopologySpread":
 		return e.withoutSpread()
+	case "TaintToleration":
+		for _, taint := range n.Node.Spec.Taints {
+			offer(taint.Effect != corev1.TaintEffectPreferNoSchedule, "a toleration of the taint "+taint.ToString(), func(p *corev1.Pod) {
+				p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: taint.Effect})
+			})
+		}
+	case "NodeUnschedulable":
+		offer(true, "the node uncordoned", func(p *corev1.Pod) {
+			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists})
+		})
+	case "NodeAffinity":
+		offer(len(spec.NodeSelector) > 0, "without its nodeSelector", func(p *corev1.Pod) { p.Spec.NodeSelector = nil })
+		offer(affinity.NodeAffinity != nil, "without its node affinity", func(p *corev1.Pod) { p.Spec.Affinity.NodeAffinity = nil })
 	case "InterPodAffinity":
-		return e.withoutPodAffinity()
+		offer(affinity.PodAffinity != nil, "without its affinity to other pods", func(p *corev1.Pod) { p.Spec.Affinity.PodAffinity = nil })
+		offer(affinity.PodAntiAffinity != nil, "without its anti-affinity to other pods", func(p *corev1.Pod) { p.Spec.Affinity.PodAntiAffinity = nil })
+		offer(len(e.pod.Labels) > 0, "without the pods whose anti-affinity keeps it off", func(p *corev1.Pod) { p.Labels = nil })
 	case "NodePorts":
-		return []change{{words: "without its host ports", edit: func(p *corev1.Pod) {
+		offer(true, "without its host ports", func(p *corev1.Pod) {
 			for i := range p.Spec.Containers {
 				p.Spec.Containers[i].Ports = nil
 			}
-		}}}
+		})
 	case "VolumeBinding", "VolumeZone", "VolumeRestrictions", "NodeVolumeLimits":
-		return e.withoutVolumes()
+		for _, v := range spec.Volumes {
+			offer(v.PersistentVolumeClaim != nil || v.Ephemeral != nil, "without its volume "+v.Name, func(p *corev1.Pod) {
+				p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(other corev1.Volume) bool { return other.Name == v.Name })
+			})
+		}
 	case "DynamicResources":
-		return e.withoutClaims()
+		for _, c := range spec.ResourceClaims {
+			offer(true, "without its resource claim "+c.Name, func(p *corev1.Pod) {
+				p.Spec.ResourceClaims = slices.DeleteFunc(p.Spec.ResourceClaims, func(other corev1.PodResourceClaim) bool { return other.Name == c.Name })
+			})
+		}
 	}
-	return nil
+	return out
 }
 
 // lessOf removes the requests for resources that a node lacks.
 func (e *examination) lessOf(n *sim.NodeAnswer) []change {
 	var out []change
-	for name := range census.Requests(e.pod) {
+	for _, name := range slices.Sorted(maps.Keys(census.Requests(e.pod))) {
 		if !slices.Contains(n.Refusal.Reasons, "Insufficient "+string(name)) {
 			continue
 		}
-		out = append(out, change{id: "less " + string(name), short: name, edit: func(p *corev1.Pod) {
+		out = append(out, change{short: name, edit: func(p *corev1.Pod) {
 			for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 				for i := range list {
 					delete(list[i].Resources.Requests, name)
@@ -232,16 +256,12 @@ func (e *examination) lessOf(n *sim.NodeAnswer) []change {
 			}
 		}})
 	}
-	slices.SortFunc(out, func(a, b change) int { return strings.Compare(a.id, b.id) })
 	return out
 }
 
 // withoutHolds removes the reservations of others that hold something on a node.
 func (e *examination) withoutHolds(n *sim.NodeAnswer) []change {
 	var out []change
-	if n.Refusal.Plugin != "ReserveCache" {
-		return nil
-	}
 	for _, r := range reservations(e.sim) {
 		if what := heldOn(r, n.Node.Name); what != "" && !owns(r, e.pod) {
 			out = append(out, change{words: "without the " + what + " that ZoneReservation " + r.Name + " holds", without: r})
@@ -263,37 +283,12 @@ func heldOn(r *v1alpha1.ZoneReservation, node string) string {
 	return ""
 }
 
-func tolerating(node *corev1.Node) []change {
-	var out []change
-	for _, taint := range node.Spec.Taints {
-		if taint.Effect == corev1.TaintEffectPreferNoSchedule {
-			continue
-		}
-		out = append(out, change{words: "a toleration of the taint " + taint.ToString(), edit: func(p *corev1.Pod) {
-			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: taint.Effect})
-		}})
-	}
-	return out
-}
-
-func (e *examination) withoutNodeAffinity() []change {
-	var out []change
-	if len(e.pod.Spec.NodeSelector) > 0 {
-		out = append(out, change{words: "without its nodeSelector", edit: func(p *corev1.Pod) { p.Spec.NodeSelector = nil }})
-	}
-	if a := e.pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
-		out = append(out, change{words: "without its node affinity", edit: func(p *corev1.Pod) { p.Spec.Affinity.NodeAffinity = nil }})
-	}
-	return out
-}
-
 func (e *examination) withoutSpread() []change {
 	var out []change
-	for i := range e.pod.Spec.TopologySpreadConstraints {
-		c := &e.pod.Spec.TopologySpreadConstraints[i]
+	for i, c := range e.pod.Spec.TopologySpreadConstraints {
 		if c.WhenUnsatisfiable == corev1.DoNotSchedule {
 			words := fmt.Sprintf("without its topologySpreadConstraint over %s (maxSkew %d), or with pods that even it out", c.TopologyKey, c.MaxSkew)
-			out = append(out, change{words: words, id: fmt.Sprint(i), edit: func(p *corev1.Pod) {
+			out = append(out, change{words: words, index: i, edit: func(p *corev1.Pod) {
 				p.Spec.TopologySpreadConstraints[i].WhenUnsatisfiable = corev1.ScheduleAnyway
 			}})
 		}
@@ -305,53 +300,10 @@ func (e *examination) withoutSpread() []change {
 	return out
 }
 
-func (e *examination) withoutPodAffinity() []change {
-	var out []change
-	a := e.pod.Spec.Affinity
-	if a != nil && a.PodAffinity != nil {
-		out = append(out, change{words: "without its affinity to other pods", edit: func(p *corev1.Pod) { p.Spec.Affinity.PodAffinity = nil }})
-	}
-	if a != nil && a.PodAntiAffinity != nil {
-		out = append(out, change{words: "without its anti-affinity to other pods", edit: func(p *corev1.Pod) { p.Spec.Affinity.PodAntiAffinity = nil }})
-	}
-	if len(e.pod.Labels) > 0 {
-		out = append(out, change{words: "without the pods whose anti-affinity keeps it off", edit: func(p *corev1.Pod) { p.Labels = nil }})
-	}
-	return out
-}
-
-func (e *examination) withoutVolumes() []change {
-	var out []change
-	for _, v := range e.pod.Spec.Volumes {
-		if v.PersistentVolumeClaim == nil && v.Ephemeral == nil {
-			continue
-		}
-		out = append(out, change{words: "without its volume " + v.Name, edit: func(p *corev1.Pod) {
-			p.Spec.Volumes = slices.DeleteFunc(p.Spec.Volumes, func(other corev1.Volume) bool { return other.Name == v.Name })
-		}})
-	}
-	return out
-}
-
-func (e *examination) withoutClaims() []change {
-	var out []change
-	for _, c := range e.pod.Spec.ResourceClaims {
-		out = append(out, change{words: "without its resource claim " + c.Name, edit: func(p *corev1.Pod) {
-			p.Spec.ResourceClaims = slices.DeleteFunc(p.Spec.ResourceClaims, func(other corev1.PodResourceClaim) bool { return other.Name == c.Name })
-		}})
-	}
-	return out
-}
-
 // anotherNode tries one more node in each zone, a copy of the first one there that accepts pods.
 func (e *examination) anotherNode(ctx context.Context) ([]string, error) {
 	var steps []string
-	tried := map[string]bool{}
-	for _, n := range e.census.Nodes {
-		if tried[n.Zone] || n.Spec.Unschedulable || !census.Ready(n.Node) {
-			continue
-		}
-		tried[n.Zone] = true
+	for _, n := range e.census.Models() {
 		added, err := e.sim.AddNodes(1, n.Name)
 		if err != nil {
 			return nil, err
@@ -363,8 +315,8 @@ func (e *examination) anotherNode(ctx context.Context) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if fit := answer.Fit(); len(fit) > 0 {
-			steps = append(steps, fmt.Sprintf("in zone %s: another node like %s", zoneName(n.Zone), n.Name))
+		if len(answer.Fit()) > 0 {
+			steps = append(steps, fmt.Sprintf("in zone %s: another node like %s", status.Name(n.Zone), n.Name))
 		}
 	}
 	return steps, nil

@@ -50,6 +50,19 @@ type Cell struct {
 // C is a cell without colour.
 func C(format string, args ...any) Cell { return Cell{Text: fmt.Sprintf(format, args...)} }
 
+// Row makes cells of values, which may be cells already.
+func Row(values ...any) []Cell {
+	row := make([]Cell, len(values))
+	for i, value := range values {
+		cell, ok := value.(Cell)
+		if !ok {
+			cell.Text = fmt.Sprint(value)
+		}
+		row[i] = cell
+	}
+	return row
+}
+
 // Page collects text.
 type Page struct {
 	strings.Builder
@@ -92,6 +105,13 @@ func (p *Page) Item(indent int, color Color, format string, args ...any) {
 			lead = "  "
 		}
 		p.WriteString(strings.Repeat(" ", indent) + lead + p.Paint(color, line) + "\n")
+	}
+}
+
+// Notes writes what a report lacks.
+func (p *Page) Notes(indent int, notes []string) {
+	for _, note := range notes {
+		p.Para(indent, Yellow, "note: %s", note)
 	}
 }
 

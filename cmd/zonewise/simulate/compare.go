@@ -1,12 +1,13 @@
 package simulate
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/census"
@@ -91,46 +92,50 @@ func (p *play) compareZones(before, after *census.Census) {
 	}
 }
 
+// byName returns the objects of a kind by "namespace/name", or by name if they have no namespace.
+func byName[T client.Object](c *census.Census) map[string]T {
+	out := map[string]T{}
+	for _, obj := range snapshot.List[T](c.Snapshot) {
+		out[strings.TrimPrefix(obj.GetNamespace()+"/"+obj.GetName(), "/")] = obj
+	}
+	return out
+}
+
 func (p *play) comparePolicies(before, after *census.Census) {
 	bad := func(state string) bool {
 		return state == status.Infeasible || state == status.Violated || state == status.Waiting
 	}
-	was := map[string]status.Policy{}
-	for _, object := range snapshot.List[*v1alpha1.ZoneSpreadPolicy](before.Snapshot) {
-		was[object.Namespace+"/"+object.Name] = status.PolicyOf(object)
-	}
+	was, is := byName[*v1alpha1.ZoneSpreadPolicy](before), byName[*v1alpha1.ZoneSpreadPolicy](after)
 	p.result.Policies = []Policy{}
-	for _, object := range snapshot.List[*v1alpha1.ZoneSpreadPolicy](after.Snapshot) {
-		is := status.PolicyOf(object)
-		row := Policy{Name: is.Namespace + "/" + is.Name, Pods: is.Pods, Before: was[is.Namespace+"/"+is.Name].Pods, Skew: is.Skew, MaxSkew: int64(is.MaxSkew)}
-		if bad(is.State) {
-			row.Message, row.Broken = is.Message, !bad(was[row.Name].State)
+	for _, name := range slices.Sorted(maps.Keys(is)) {
+		old, now := status.Policy{}, status.PolicyOf(is[name])
+		if was[name] != nil {
+			old = status.PolicyOf(was[name])
+		}
+		row := Policy{Name: name, Pods: now.Pods, Before: old.Pods, Skew: now.Skew, MaxSkew: int64(now.MaxSkew)}
+		if bad(now.State) {
+			row.Message, row.Broken = now.Message, !bad(old.State)
 		}
 		if row.Pods != row.Before || row.Message != "" {
 			p.result.Policies = append(p.result.Policies, row)
 		}
 	}
-	slices.SortFunc(p.result.Policies, func(a, b Policy) int { return strings.Compare(a.Name, b.Name) })
 }
 
 func (p *play) compareBudgets(before *census.Census, left map[string]int, after *census.Census) {
-	was := map[string]*policyv1.PodDisruptionBudget{}
-	for _, b := range snapshot.List[*policyv1.PodDisruptionBudget](before.Snapshot) {
-		was[b.Namespace+"/"+b.Name] = b
-	}
+	was, is := byName[*policyv1.PodDisruptionBudget](before), byName[*policyv1.PodDisruptionBudget](after)
 	p.result.Budgets = []Budget{}
-	for _, object := range snapshot.List[*policyv1.PodDisruptionBudget](after.Snapshot) {
-		name := object.Namespace + "/" + object.Name
+	for _, name := range slices.Sorted(maps.Keys(is)) {
 		if was[name] == nil {
 			continue
 		}
-		b := Budget{Name: name, Desired: int(object.Status.DesiredHealthy), Before: int(was[name].Status.CurrentHealthy), Left: left[name], After: int(object.Status.CurrentHealthy)}
+		now := &is[name].Status
+		b := Budget{Name: name, Desired: int(now.DesiredHealthy), Before: int(was[name].Status.CurrentHealthy), Left: left[name], After: int(now.CurrentHealthy)}
 		lowest := min(b.Left, b.After)
 		if b.Broken = lowest < b.Desired && b.Before >= b.Desired; lowest != b.Before {
 			p.result.Budgets = append(p.result.Budgets, b)
 		}
 	}
-	slices.SortFunc(p.result.Budgets, func(a, b Budget) int { return strings.Compare(a.Name, b.Name) })
 }
 
 func (p *play) compareGangs(before, after *census.Census) {
@@ -156,36 +161,29 @@ func (p *play) compareGangs(before, after *census.Census) {
 }
 
 func (p *play) compareReservations(before, after *census.Census) {
-	is := map[string]*v1alpha1.ZoneReservation{}
-	for _, r := range snapshot.List[*v1alpha1.ZoneReservation](after.Snapshot) {
-		is[r.Name] = r
-	}
+	was, is := byName[*v1alpha1.ZoneReservation](before), byName[*v1alpha1.ZoneReservation](after)
 	p.result.Reservations = []Reservation{}
-	for _, was := range snapshot.List[*v1alpha1.ZoneReservation](before.Snapshot) {
-		now := is[was.Name]
-		if now == nil || was.Status.Slots.Held == 0 {
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		if is[name] == nil || was[name].Status.Slots.Held == 0 {
 			continue
 		}
-		row := Reservation{
-			Name: was.Name, Before: was.Status.Slots.Held - was.Status.Slots.Used, After: now.Status.Slots.Held - now.Status.Slots.Used,
-			Used: now.Status.Slots.Used, Held: now.Status.Slots.Held, Desired: now.Status.Slots.Desired,
-		}
-		for _, zone := range was.Status.Zones {
+		old, now := was[name].Status.Slots, is[name].Status.Slots
+		row := Reservation{Name: name, Before: old.Held - old.Used, After: now.Held - now.Used, Used: now.Used, Held: now.Held, Desired: now.Desired}
+		for _, zone := range was[name].Status.Zones {
 			for _, node := range zone.Nodes {
 				if after.Node(node.Name) == nil {
 					row.Lost += node.Slots - node.Used
 				}
 			}
 		}
-		for i := range was.Spec.Nodes {
-			if n := &was.Spec.Nodes[i]; after.Node(n.Name) == nil {
+		for _, n := range was[name].Spec.Nodes {
+			if after.Node(n.Name) == nil {
 				row.Lost += int64(max(1, n.Pods))
 			}
 		}
-		row.Broken = row.Lost > 0 && row.Held < was.Status.Slots.Held
+		row.Broken = row.Lost > 0 && row.Held < old.Held
 		p.result.Reservations = append(p.result.Reservations, row)
 	}
-	slices.SortFunc(p.result.Reservations, func(a, b Reservation) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // The things that can fail.
@@ -205,24 +203,12 @@ var (
 
 // Failed returns which of the given failures happened.
 func (r *Result) Failed(count []string) []string {
-	var out []string
-	for _, f := range count {
-		bad := false
-		switch f {
-		case FailPending:
-			bad = r.Pending > 0 || r.Orphans > 0
-		case FailPolicy:
-			bad = slices.ContainsFunc(r.Policies, func(p Policy) bool { return p.Broken })
-		case FailBudget:
-			bad = slices.ContainsFunc(r.Budgets, func(b Budget) bool { return b.Broken })
-		case FailGang:
-			bad = slices.ContainsFunc(r.Gangs, func(g Gang) bool { return g.Broken })
-		case FailReservation:
-			bad = slices.ContainsFunc(r.Reservations, func(s Reservation) bool { return s.Broken })
-		}
-		if bad {
-			out = append(out, f)
-		}
+	happened := map[string]bool{
+		FailPending:     r.Pending > 0 || r.Orphans > 0,
+		FailPolicy:      slices.ContainsFunc(r.Policies, func(p Policy) bool { return p.Broken }),
+		FailBudget:      slices.ContainsFunc(r.Budgets, func(b Budget) bool { return b.Broken }),
+		FailGang:        slices.ContainsFunc(r.Gangs, func(g Gang) bool { return g.Broken }),
+		FailReservation: slices.ContainsFunc(r.Reservations, func(s Reservation) bool { return s.Broken }),
 	}
-	return out
+	return slices.DeleteFunc(slices.Clone(count), func(failure string) bool { return !happened[failure] })
 }

@@ -90,13 +90,12 @@ type Workloads struct {
 // mostWhys is the largest number of the scheduler's reasons that are kept for a workload.
 const mostWhys = 4
 
-// Run plays a scenario on a copy of the cluster, see sim.New for the options. Errors in the scenario are *BadScenario.
+// Run plays a scenario on a copy of the cluster, see Snapshot.Copy for the options. Errors in the scenario are *BadScenario.
 func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.Options) (*Result, error) {
 	if err := scenario.check(c); err != nil {
 		return nil, err
 	}
-	options.Now, options.NotInstalled = c.Now, c.Snapshot.NotInstalled()
-	s, err := sim.New(ctx, c.Snapshot.Objects(), options)
+	s, err := c.Snapshot.Copy(ctx, options)
 	if err != nil {
 		return nil, err
 	}

@@ -3,8 +3,6 @@ package simulate
 import (
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 
 	"zonewise.dev/cmd/zonewise/show"
@@ -45,7 +43,7 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 		p.Title("All scenarios")
 		var rows [][]show.Cell
 		for _, result := range r.Results {
-			rows = append(rows, []show.Cell{show.C("%s", result.Scenario), verdict(result.Failed(r.FailOn)), show.C("%d", result.Displaced), show.C("%d", result.Pending)})
+			rows = append(rows, show.Row(result.Scenario, verdict(result.Failed(r.FailOn)), result.Displaced, result.Pending))
 		}
 		p.Table([]string{"SCENARIO", "VERDICT", "DISPLACED", "PENDING"}, rows)
 	}
@@ -88,9 +86,7 @@ func (r *Result) text(p *show.Page, failOn []string) {
 	r.zones(p)
 	r.workloads(p)
 	r.rules(p)
-	for _, note := range r.Notes {
-		p.Para(2, show.Yellow, "note: %s", note)
-	}
+	p.Notes(2, r.Notes)
 	cell := verdict(r.Failed(failOn))
 	p.Para(2, cell.Color, "%s", cell.Text)
 }
@@ -98,11 +94,11 @@ func (r *Result) text(p *show.Page, failOn []string) {
 func (r *Result) zones(p *show.Page) {
 	var rows [][]show.Cell
 	for _, z := range r.Zones {
-		after := []show.Cell{show.C("%d -> %d", z.PodsBefore, z.PodsAfter), share(z.MilliCPUAfter, z.MilliCPUAllocatable), share(z.MemoryAfter, z.MemoryAllocatable)}
+		pods := show.C("%d -> %d", z.PodsBefore, z.PodsAfter)
 		if z.Lost {
-			after = []show.Cell{{Text: fmt.Sprintf("%d -> lost", z.PodsBefore), Color: show.Yellow}, show.C("-"), show.C("-")}
+			pods = show.Cell{Text: fmt.Sprintf("%d -> lost", z.PodsBefore), Color: show.Yellow}
 		}
-		rows = append(rows, append([]show.Cell{show.C("%s", status.Name(z.Name))}, after...))
+		rows = append(rows, show.Row(status.Name(z.Name), pods, share(z.MilliCPUAfter, z.MilliCPUAllocatable), share(z.MemoryAfter, z.MemoryAllocatable)))
 	}
 	p.Table([]string{"ZONE", "PODS", "CPU AFTER", "MEMORY AFTER"}, rows)
 }
@@ -126,11 +122,7 @@ func (r *Result) workloads(p *show.Page) {
 		if w.Pending > 0 {
 			pending.Color = show.Red
 		}
-		var to []string
-		for _, zone := range slices.Sorted(maps.Keys(w.To)) {
-			to = append(to, fmt.Sprintf("%s %d", status.Name(zone), w.To[zone]))
-		}
-		rows = append(rows, []show.Cell{show.C("%s", w.Name), show.C("%d", w.Pods), pending, show.C("%s", strings.Join(to, ", "))})
+		rows = append(rows, show.Row(w.Name, w.Pods, pending, status.Zones(w.To)))
 	}
 	p.Table([]string{"WORKLOAD", "PODS", "PENDING", "GO TO"}, rows)
 	if more := len(r.Workloads) - maxRows; more > 0 {
@@ -151,7 +143,7 @@ func (r *Result) rules(p *show.Page) {
 		if broken {
 			state = show.Cell{Text: "BROKEN", Color: show.Red}
 		}
-		rows = append(rows, []show.Cell{show.C("%s", kind), show.C("%s", name), state, show.C(format, args...)})
+		rows = append(rows, show.Row(kind, name, state, fmt.Sprintf(format, args...)))
 	}
 	for _, x := range r.Policies {
 		message := ""

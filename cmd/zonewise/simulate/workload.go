@@ -2,17 +2,16 @@ package simulate
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/snapshot"
@@ -55,7 +55,6 @@ func (w *Workload) objects() []client.Object {
 // workload is multiplied by copies: one that is not a gang gets more replicas with the same labels; a gang becomes several
 // gangs. The snapshot has the cluster's PriorityClasses.
 func ParseWorkload(name string, r io.Reader, namespace string, copies int, s *snapshot.Snapshot) (*Workload, error) {
-	decoder := serializer.NewCodecFactory(sim.Scheme(), serializer.EnableStrict).UniversalDeserializer()
 	p := &parser{workload: &Workload{Name: name}, namespace: namespace, copies: copies, snapshot: s}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(r))
 	for {
@@ -66,14 +65,7 @@ func ParseWorkload(name string, r io.Reader, namespace string, copies int, s *sn
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		if len(strings.TrimSpace(stripComments(string(document)))) == 0 {
-			continue
-		}
-		object, _, err := decoder.Decode(document, nil, nil)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		if err := p.take(object); err != nil {
+		if err := p.take(document); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -81,16 +73,6 @@ func ParseWorkload(name string, r io.Reader, namespace string, copies int, s *sn
 		return nil, fmt.Errorf("%s: there is no Pod, Deployment, ReplicaSet, StatefulSet, Job or ReplicationController with replicas in it", name)
 	}
 	return p.workload, nil
-}
-
-func stripComments(document string) string {
-	var out strings.Builder
-	for line := range strings.Lines(document) {
-		if trimmed := strings.TrimSpace(line); !strings.HasPrefix(trimmed, "#") && trimmed != "---" {
-			out.WriteString(line)
-		}
-	}
-	return out.String()
 }
 
 type parser struct {
@@ -101,7 +83,17 @@ type parser struct {
 	serial    int
 }
 
-func (p *parser) take(object runtime.Object) error {
+var decoder = serializer.NewCodecFactory(sim.Scheme(), serializer.EnableStrict).UniversalDeserializer()
+
+func (p *parser) take(document []byte) error {
+	document, err := yaml.YAMLToJSONStrict(document)
+	if err != nil || string(document) == "null" { // nothing but comments
+		return err
+	}
+	object, _, err := decoder.Decode(document, nil, nil)
+	if err != nil {
+		return err
+	}
 	o, ok := object.(client.Object)
 	if !ok {
 		return fmt.Errorf("%T is no single object", object)
@@ -174,7 +166,7 @@ func (p *parser) pods(kind string, over client.Object, template *corev1.PodTempl
 			pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
 			pod.Name, pod.Namespace, pod.UID = fmt.Sprintf("%s-simulated-%d", over.GetName(), p.serial), over.GetNamespace(), p.uid()
 			pod.Spec.NodeName, pod.Spec.Priority = "", priority
-			pod.Spec.SchedulerName = orDefault(pod.Spec.SchedulerName)
+			pod.Spec.SchedulerName = cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName)
 			// As the API server does: missing requests are set to the limits.
 			apiv1.SetObjectDefaults_Pod(pod)
 			if group := pod.Labels[schedv1alpha1.PodGroupLabel]; group != "" {
@@ -186,13 +178,6 @@ func (p *parser) pods(kind string, over client.Object, template *corev1.PodTempl
 		}
 	}
 	return nil
-}
-
-func orDefault(scheduler string) string {
-	if scheduler == "" {
-		return corev1.DefaultSchedulerName
-	}
-	return scheduler
 }
 
 // claim makes the claims of a StatefulSet's pod.

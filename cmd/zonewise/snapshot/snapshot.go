@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -107,6 +108,12 @@ func (s *Snapshot) NotInstalled() []string {
 		}
 	}
 	return out
+}
+
+// Copy copies the cluster for its scheduler, see sim.New. The options' Now and NotInstalled are those of the snapshot.
+func (s *Snapshot) Copy(ctx context.Context, options sim.Options) (*sim.Sim, error) {
+	options.Now, options.NotInstalled = s.TakenAt, s.NotInstalled()
+	return sim.New(ctx, s.Objects(), options)
 }
 
 // Kind is a kind of objects that a snapshot has.

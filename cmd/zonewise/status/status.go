@@ -178,69 +178,64 @@ func Build(c *census.Census, namespace string) *Report {
 func PolicyOf(object *v1alpha1.ZoneSpreadPolicy) Policy {
 	s := &object.Status
 	p := Policy{
-		Namespace: object.Namespace, Name: object.Name, State: OK, Pods: s.Pods, Replicas: s.Replicas, Skew: s.Skew,
+		Namespace: object.Namespace, Name: object.Name, Pods: s.Pods, Replicas: s.Replicas, Skew: s.Skew,
 		MaxSkew: cmp.Or(object.Spec.MaxSkew, v1alpha1.DefaultMaxSkew), Zones: []PolicyZone{},
 	}
 	for _, z := range s.Zones {
 		p.Zones = append(p.Zones, PolicyZone{Name: z.Name, Pods: z.Pods, Desired: z.Desired, State: string(z.State)})
 	}
-	accepted := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAccepted)
-	satisfied := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionSatisfied)
-	infeasible := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionInfeasible)
+	p.State, p.Message = judge(
+		"policy", s.Conditions,
+		verdict{v1alpha1.ConditionAccepted, metav1.ConditionFalse, Rejected},
+		verdict{v1alpha1.ConditionInfeasible, metav1.ConditionTrue, Infeasible},
+		verdict{v1alpha1.ConditionSatisfied, metav1.ConditionFalse, Violated},
+	)
 	switch {
-	case accepted == nil:
-		p.State, p.Message = Unknown, "no scheduler has seen the policy"
-	case accepted.Status == metav1.ConditionFalse:
-		p.State, p.Message = Rejected, accepted.Message
-	case infeasible != nil && infeasible.Status == metav1.ConditionTrue:
-		p.State, p.Message = Infeasible, infeasible.Message
-	case satisfied != nil && satisfied.Status == metav1.ConditionFalse:
-		p.State, p.Message = Violated, satisfied.Message
-		if satisfied.Reason == v1alpha1.ReasonPodsWaiting {
-			p.State = Waiting
-		}
-	case s.ObservedGeneration != object.Generation:
+	case p.State == Violated && meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionSatisfied).Reason == v1alpha1.ReasonPodsWaiting:
+		p.State = Waiting
+	case p.State == OK && s.ObservedGeneration != object.Generation:
 		p.State, p.Message = Unknown, fmt.Sprintf("the status is of generation %d, the spec of %d", s.ObservedGeneration, object.Generation)
 	}
 	return p
+}
+
+// verdict is the state of an object with a condition of that status.
+type verdict struct {
+	condition string
+	status    metav1.ConditionStatus
+	state     string
+}
+
+// judge returns the state of an object, and the message of the condition behind it. The first verdict that applies counts.
+func judge(kind string, conditions []metav1.Condition, verdicts ...verdict) (state, message string) {
+	if meta.FindStatusCondition(conditions, v1alpha1.ConditionAccepted) == nil {
+		return Unknown, "no scheduler has seen the " + kind
+	}
+	for _, v := range verdicts {
+		if c := meta.FindStatusCondition(conditions, v.condition); c != nil && c.Status == v.status {
+			return v.state, c.Message
+		}
+	}
+	return OK, ""
 }
 
 // ReservationOf returns what a reservation's status says.
 func ReservationOf(object *v1alpha1.ZoneReservation) Reservation {
 	s := &object.Status
 	r := Reservation{
-		Name: object.Name, State: OK, Mode: string(cmp.Or(object.Spec.Mode, v1alpha1.ModeHeadroom)),
+		Name: object.Name, Mode: string(cmp.Or(object.Spec.Mode, v1alpha1.ModeHeadroom)),
 		Desired: s.Slots.Desired, Held: s.Slots.Held, Used: s.Slots.Used, Amounts: amountsOf(&s.Amounts), Zones: []ReservationZone{},
 	}
 	for _, z := range s.Zones {
 		r.Zones = append(r.Zones, ReservationZone{Name: z.Name, Desired: z.Desired, Held: z.Held, Used: z.Used, Amounts: amountsOf(&z.Amounts)})
 	}
-	condition := func(kind string, status metav1.ConditionStatus) (string, bool) {
-		c := meta.FindStatusCondition(s.Conditions, kind)
-		if c == nil || c.Status != status {
-			return "", false
-		}
-		return c.Message, true
-	}
-	if meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionAccepted) == nil {
-		r.State, r.Message = Unknown, "no scheduler has seen the reservation"
-		return r
-	}
-	for _, c := range []struct {
-		kind   string
-		status metav1.ConditionStatus
-		state  string
-	}{
-		{v1alpha1.ConditionAccepted, metav1.ConditionFalse, Rejected},
-		{v1alpha1.ConditionExpired, metav1.ConditionTrue, Expired},
-		{v1alpha1.ConditionDegraded, metav1.ConditionTrue, Degraded},
-		{v1alpha1.ConditionReady, metav1.ConditionFalse, Filling},
-	} {
-		if message, ok := condition(c.kind, c.status); ok {
-			r.State, r.Message = c.state, message
-			break
-		}
-	}
+	r.State, r.Message = judge(
+		"reservation", s.Conditions,
+		verdict{v1alpha1.ConditionAccepted, metav1.ConditionFalse, Rejected},
+		verdict{v1alpha1.ConditionExpired, metav1.ConditionTrue, Expired},
+		verdict{v1alpha1.ConditionDegraded, metav1.ConditionTrue, Degraded},
+		verdict{v1alpha1.ConditionReady, metav1.ConditionFalse, Filling},
+	)
 	return r
 }
 
@@ -278,8 +273,8 @@ func GangOf(c *census.Census, from *census.Gang) Gang {
 	for _, p := range from.Members {
 		if p.On != nil {
 			g.Zones[p.On.Zone]++
-		} else if c := scheduled(p.Pod); c != nil && (g.Message == "" || c.Message < g.Message) {
-			g.Message = c.Message
+		} else if said := census.Said(p.Pod).Message; g.Message == "" || said != "" && said < g.Message {
+			g.Message = said
 		}
 	}
 	g.judge(c, from.Group != nil)
@@ -309,14 +304,4 @@ func (g *Gang) judge(c *census.Census, exists bool) {
 	default:
 		g.State = Waiting
 	}
-}
-
-// scheduled returns a pod's condition PodScheduled when it is not True.
-func scheduled(pod *corev1.Pod) *corev1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == corev1.PodScheduled && c.Status != corev1.ConditionTrue {
-			return c
-		}
-	}
-	return nil
 }

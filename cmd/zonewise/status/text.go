@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/show"
 )
 
@@ -20,109 +21,81 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 	var rows [][]show.Cell
 	for _, z := range r.Zones {
 		ready := show.C("%d", z.Ready)
-		if z.Ready < z.Nodes {
+		switch {
+		case z.Ready == 0:
+			ready.Color = show.Red
+		case z.Ready < z.Nodes:
 			ready.Color = show.Yellow
 		}
-		if z.Ready == 0 {
-			ready.Color = show.Red
-		}
-		rows = append(rows, []show.Cell{
-			show.C("%s", Name(z.Name)), show.C("%d", z.Nodes), ready, show.C("%d", z.Pods),
-			show.C("%s", show.Percent(z.MilliCPU, z.MilliCPUAllocatable)), show.C("%s", show.Percent(z.Memory, z.MemoryAllocatable)),
-		})
+		rows = append(rows, show.Row(Name(z.Name), z.Nodes, ready, z.Pods, show.Percent(z.MilliCPU, z.MilliCPUAllocatable), show.Percent(z.Memory, z.MemoryAllocatable)))
 	}
 	p.Table([]string{"ZONE", "NODES", "READY", "PODS", "CPU", "MEMORY"}, rows)
 
-	if len(r.Policies) > 0 {
-		p.Title("Policies (pods/desired in each zone)")
-		rows = nil
-		for _, pol := range r.Policies {
-			var zones []string
-			for _, z := range pol.Zones {
-				text := fmt.Sprintf("%s %d/%d", z.Name, z.Pods, z.Desired)
-				if z.State != "" && z.State != "Available" {
-					text += " " + z.State
-				}
-				zones = append(zones, text)
-			}
-			skew := show.C("%d of %d", pol.Skew, pol.MaxSkew)
-			if pol.Skew > int64(pol.MaxSkew) {
-				skew.Color = show.Red
-			}
-			rows = append(rows, []show.Cell{
-				show.C("%s/%s", pol.Namespace, pol.Name), State(pol.State), show.C("%d of %d", pol.Pods, pol.Replicas), skew, show.C("%s", strings.Join(zones, ", ")),
-			})
+	section(p, "Policies (pods/desired in each zone)", []string{"POLICY", "STATE", "PODS", "SKEW", "ZONES"}, r.Policies, func(x *Policy) ([]show.Cell, string) {
+		var zones []string
+		for _, z := range x.Zones {
+			zones = append(zones, strings.TrimSuffix(fmt.Sprintf("%s %d/%d %s", z.Name, z.Pods, z.Desired, Unavailable(z.State)), " "))
 		}
-		p.Table([]string{"POLICY", "STATE", "PODS", "SKEW", "ZONES"}, rows)
-		for _, pol := range r.Policies {
-			remark(p, pol.Namespace+"/"+pol.Name, pol.Message)
+		skew := show.C("%d of %d", x.Skew, x.MaxSkew)
+		if x.Skew > int64(x.MaxSkew) {
+			skew.Color = show.Red
 		}
+		return show.Row(x.Namespace+"/"+x.Name, State(x.State), fmt.Sprintf("%d of %d", x.Pods, x.Replicas), skew, strings.Join(zones, ", ")), x.Message
+	})
+	what := "slots"
+	if slices.ContainsFunc(r.Reservations, func(x Reservation) bool { return len(x.Amounts) > 0 }) {
+		what = "slots or amounts"
 	}
-	if len(r.Reservations) > 0 {
-		what := "slots"
-		if slices.ContainsFunc(r.Reservations, func(res Reservation) bool { return len(res.Amounts) > 0 }) {
-			what = "slots or amounts"
+	section(p, "Reservations ("+what+" used/held/desired in each zone)", []string{"RESERVATION", "STATE", "MODE", "SLOTS", "ZONES"}, r.Reservations, func(x *Reservation) ([]show.Cell, string) {
+		var zones []string
+		for _, z := range x.Zones {
+			zones = append(zones, z.Name+" "+z.Amounts.Shares(z.Used, z.Held, z.Desired))
 		}
-		p.Title("Reservations (%s used/held/desired in each zone)", what)
-		rows = nil
-		for _, res := range r.Reservations {
-			var zones []string
-			for _, z := range res.Zones {
-				zones = append(zones, z.Name+" "+z.Amounts.Shares(z.Used, z.Held, z.Desired))
-			}
-			rows = append(rows, []show.Cell{
-				show.C("%s", res.Name), State(res.State), show.C("%s", res.Mode), show.C("%s", res.Amounts.Shares(res.Used, res.Held, res.Desired)), show.C("%s", strings.Join(zones, ", ")),
-			})
+		return show.Row(x.Name, State(x.State), x.Mode, x.Amounts.Shares(x.Used, x.Held, x.Desired), strings.Join(zones, ", ")), x.Message
+	})
+	section(p, "Survival (pods that would wait/displaced pods in each loss)", []string{"SURVIVAL", "STATE", "PODS", "COMPUTED", "LOSSES"}, r.Survivals, func(x *Survival) ([]show.Cell, string) {
+		var losses []string
+		for _, loss := range x.Losses {
+			losses = append(losses, fmt.Sprintf("%s %d/%d", loss.Zone, loss.Waiting, loss.Displaced))
 		}
-		p.Table([]string{"RESERVATION", "STATE", "MODE", "SLOTS", "ZONES"}, rows)
-		for _, res := range r.Reservations {
-			remark(p, res.Name, res.Message)
-		}
-	}
-	if len(r.Survivals) > 0 {
-		p.Title("Survival (pods that would wait/displaced pods in each loss)")
-		rows = nil
-		for _, s := range r.Survivals {
-			var losses []string
-			for _, loss := range s.Losses {
-				losses = append(losses, fmt.Sprintf("%s %d/%d", loss.Zone, loss.Waiting, loss.Displaced))
-			}
-			age := duration.HumanDuration(time.Duration(s.AgeSeconds) * time.Second)
-			rows = append(rows, []show.Cell{show.C("%s", s.Name), State(s.State), show.C("%d", s.Pods), show.C("%s", age), show.C("%s", strings.Join(losses, ", "))})
-		}
-		p.Table([]string{"SURVIVAL", "STATE", "PODS", "COMPUTED", "LOSSES"}, rows)
-		for _, s := range r.Survivals {
-			remark(p, s.Name, s.Message)
-		}
-	}
-	if len(r.Gangs) > 0 {
-		p.Title("Gangs")
-		rows = nil
-		for _, g := range r.Gangs {
-			var zones []string
-			for _, zone := range slices.Sorted(maps.Keys(g.Zones)) {
-				zones = append(zones, fmt.Sprintf("%s %d", Name(zone), g.Zones[zone]))
-			}
-			rows = append(rows, []show.Cell{
-				show.C("%s/%s", g.Namespace, g.Name), State(g.State), show.C("%d", g.Bound), show.C("%d", g.MinMember), show.C("%d", g.Members), show.C("%s", strings.Join(zones, ", ")),
-			})
-		}
-		p.Table([]string{"GANG", "STATE", "BOUND", "NEEDED", "PODS", "ZONES"}, rows)
-		for _, g := range r.Gangs {
-			remark(p, g.Namespace+"/"+g.Name, g.Message)
-		}
-	}
+		age := duration.HumanDuration(time.Duration(x.AgeSeconds) * time.Second)
+		return show.Row(x.Name, State(x.State), x.Pods, age, strings.Join(losses, ", ")), x.Message
+	})
+	section(p, "Gangs", []string{"GANG", "STATE", "BOUND", "NEEDED", "PODS", "ZONES"}, r.Gangs, func(x *Gang) ([]show.Cell, string) {
+		return show.Row(x.Namespace+"/"+x.Name, State(x.State), x.Bound, x.MinMember, x.Members, Zones(x.Zones)), x.Message
+	})
 	p.Title("Pods that wait: %d", r.Waiting)
-	for _, note := range r.Notes {
-		p.Para(0, show.Yellow, "note: %s", note)
-	}
+	p.Notes(0, r.Notes)
 	return p.Flush(w)
 }
 
-func remark(p *show.Page, name, message string) {
-	if message != "" {
-		p.Para(2, show.Faint, "%s: %s", name, message)
+// section writes a table with a row for each object, and then their messages. Without objects there is none.
+func section[T any](p *show.Page, title string, columns []string, objects []T, row func(*T) (cells []show.Cell, message string)) {
+	if len(objects) == 0 {
+		return
 	}
+	p.Title("%s", title)
+	var rows [][]show.Cell
+	var messages []string
+	for i := range objects {
+		cells, message := row(&objects[i])
+		rows = append(rows, cells)
+		if message != "" {
+			messages = append(messages, cells[0].Text+": "+message)
+		}
+	}
+	p.Table(columns, rows)
+	for _, message := range messages {
+		p.Para(2, show.Faint, "%s", message)
+	}
+}
+
+// Unavailable returns the state of a policy's zone, empty if it is available.
+func Unavailable(state string) string {
+	if state == string(v1alpha1.ZoneAvailable) {
+		return ""
+	}
+	return state
 }
 
 // State colours a state.
@@ -143,4 +116,13 @@ func Name(zone string) string {
 		return "(no zone)"
 	}
 	return zone
+}
+
+// Zones lists numbers by zone.
+func Zones(of map[string]int) string {
+	var out []string
+	for _, zone := range slices.Sorted(maps.Keys(of)) {
+		out = append(out, fmt.Sprintf("%s %d", Name(zone), of[zone]))
+	}
+	return strings.Join(out, ", ")
 }

@@ -7,4 +7,8 @@ import (
 )
 
 // A test may use what tests share.
-func TestMain(*testing.M) { _ = parity.Name }
+func TestName(t *testing.T) {
+	if parity.Name == "" {
+		t.Fail()
+	}
+}
