@@ -42,6 +42,9 @@ type planner struct {
 	nodes   []*site // in the order in which they were given
 	losses  []string // zones, the one that displaces most first
 	demand  map[string]ledger.Resources
+	// least is the CPU and memory that has to be held at least, if all losses share it, and shares how much of it may be in each zone.
+	least  ledger.Resources
+	shares map[string]ledger.Resources
 	// total is what all nodes have, and limit how much of its CPU and memory may be held; nil for all.
 	total ledger.Resources
 	limit *ledger.Resources
@@ -60,9 +63,10 @@ type site struct {
 type opening int
 
 const (
-	openHeld opening = iota // what is held for them
-	openFree                // all that is free
-	openAll                 // also that of other pods, as if these had gone
+	openHeld  opening = iota // what is held for them
+	openShare                // all that is free on some nodes: those that give each zone its share
+	openFree                 // all that is free
+	openAll                  // also that of other pods, as if these had gone
 	openings
 )
 
@@ -142,11 +146,72 @@ func newPlanner(objects []client.Object, c *certificate, taken map[string]ledger
 	slices.SortFunc(p.losses, func(a, b string) int {
 		return cmp.Or(cmp.Compare(p.size(p.demand[b]), p.size(p.demand[a])), strings.Compare(a, b))
 	})
+	p.share(zones)
 	if fraction := c.asked.Spec.MaxHeldFraction; fraction != nil {
 		f := fraction.AsApproximateFloat64()
 		p.limit = &ledger.Resources{MilliCPU: int64(f * float64(p.total.MilliCPU)), Memory: int64(f * float64(p.total.Memory))}
 	}
 	return p
+}
+
+// share works out how little can be held. What is held outside of a lost zone must be no less than what the zone displaces: with T in all,
+// a zone has at most T less its own demand. So T is no less than any demand, nor than all of them divided by the number of
+// the other zones, and no more than that is needed.
+func (p *planner) share(zones map[string]bool) {
+	var all ledger.Resources
+	for _, zone := range p.losses {
+		demand := p.demand[zone]
+		p.least.Raise(&demand)
+		all.Add(&demand, 1)
+	}
+	if others := int64(len(zones) - 1); others > 0 {
+		p.least.MilliCPU, p.least.Memory = max(p.least.MilliCPU, all.MilliCPU/others), max(p.least.Memory, all.Memory/others)
+	}
+	p.least = ledger.Resources{MilliCPU: p.least.MilliCPU, Memory: p.least.Memory}
+	p.shares = map[string]ledger.Resources{}
+	for zone := range zones {
+		var demand ledger.Resources
+		if slices.Contains(p.losses, zone) {
+			demand = p.demand[zone]
+		}
+		p.shares[zone] = p.least.Less(&demand)
+	}
+}
+
+// sharing chooses the nodes that give each zone its share: those on which something is held already, then those with the most room.
+func (p *planner) sharing(held amounts) map[*site]bool {
+	rest, more := map[string]ledger.Resources{}, map[*site]ledger.Resources{}
+	for zone, share := range p.shares {
+		rest[zone] = share.Clone()
+	}
+	var nodes []*site
+	for _, s := range p.nodes {
+		is := held[s.node.Name]
+		if left, in := rest[s.zone]; in {
+			left.Add(&is, -1)
+			rest[s.zone] = left
+		}
+		if !usable(s.node) {
+			continue
+		}
+		room := s.allocatable.Less(&s.requested)
+		room.Add(&is, -1)
+		more[s] = room.Positive()
+		nodes = append(nodes, s)
+	}
+	slices.SortStableFunc(nodes, func(a, b *site) int {
+		x, y := held[a.node.Name], held[b.node.Name]
+		return cmp.Or(cmp.Compare(p.size(y), p.size(x)), cmp.Compare(p.size(more[b]), p.size(more[a])))
+	})
+	out := map[*site]bool{}
+	for _, s := range nodes {
+		if left, in := rest[s.zone]; in && (left.MilliCPU > 0 || left.Memory > 0) {
+			room := more[s]
+			left.Add(&room, -1)
+			rest[s.zone], out[s] = left, true
+		}
+	}
+	return out
 }
 
 // size measures an amount: the fraction of the cluster's CPU and that of its memory, added.
@@ -291,8 +356,8 @@ func (p *planner) exceeds(held amounts, node string, r *ledger.Resources) bool {
 	return more.MilliCPU > 0 && sum.MilliCPU+more.MilliCPU > p.limit.MilliCPU || more.Memory > 0 && sum.Memory+more.Memory > p.limit.Memory
 }
 
-// replay loses a zone. First only what is held is open to the displaced pods; to those that wait then all free room is open, and at
-// last that of other pods. It returns where the pods go, those that found room first coming first.
+// replay loses a zone. First only what is held is open to the displaced pods, then to those that still wait one opening after the other. It
+// returns where the pods go, those that found room first coming first.
 func (p *planner) replay(ctx context.Context, zone string, order int, held amounts) ([]landing, error) {
 	objects := make([]client.Object, 0, len(p.objects)+len(p.pods)+len(p.sites))
 	objects = append(objects, p.objects...)
@@ -322,8 +387,16 @@ func (p *planner) replay(ctx context.Context, zone string, order int, held amoun
 	var out []landing
 	for with := openHeld; with < openings && len(displaced) > 0; with++ {
 		if with > openHeld {
+			shared := p.sharing(held)
 			for _, node := range sim.List[*v1.Node](s) {
-				if err := s.Put(p.sites[node.Name].open(with, ledger.Resources{})); err != nil {
+				of, now := p.sites[node.Name], with
+				if now == openShare {
+					if !shared[of] {
+						continue
+					}
+					now = openFree
+				}
+				if err := s.Put(of.open(now, ledger.Resources{})); err != nil {
 					return nil, err
 				}
 			}

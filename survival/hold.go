@@ -30,7 +30,7 @@ const (
 type Room struct {
 	// Is is the one that there is, if it belongs to the ZoneSurvival, and Wanted the one that should be there. Either may be nil.
 	Is, Wanted *v1alpha1.ZoneReservation
-	// Bound is the largest demand of the pods that one loss displaces, of CPU and memory each: no less can be held, if all have room.
+	// Bound is how much CPU and memory has to be held at least, if every loss is to find enough.
 	Bound v1.ResourceList
 }
 
@@ -86,13 +86,7 @@ func (r *Room) find(ctx context.Context, objects []client.Object, c *certificate
 	if err != nil {
 		return unknown(v1alpha1.ReasonReplayFailed, oneLine(err)), nil
 	}
-	if len(p.losses) > 0 {
-		bound := ledger.Resources{}
-		for _, demand := range p.demand {
-			bound.Raise(&demand)
-		}
-		r.Bound = bound.List()
-	}
+	r.Bound = p.least.List()
 	r.Wanted = reservation(c.asked, plan.held, used)
 	if r.Wanted != nil {
 		status.Reservation = r.Wanted.Name

@@ -176,4 +176,6 @@ const (
 	ReasonRoomMissing = "RoomMissing"
 	// ReasonReservationNotOwned: there is a ZoneReservation of that name already, which belongs to something else. It is left alone.
 	ReasonReservationNotOwned = "ReservationNotOwned"
+	// ReasonReservationNotWritten: the API server has refused the ZoneReservation.
+	ReasonReservationNotWritten = "ReservationNotWritten"
 )
