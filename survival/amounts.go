@@ -39,7 +39,7 @@ type planner struct {
 	pods    []*v1.Pod
 	objects []client.Object
 	sites   map[string]*site
-	nodes   []*site // in the order in which they were given
+	nodes   []*site  // in the order in which they were given
 	losses  []string // zones, the one that displaces most first
 	demand  map[string]ledger.Resources
 	// least is the CPU and memory that has to be held at least, if all losses share it, and shares how much of it may be in each zone.
@@ -65,6 +65,7 @@ type opening int
 const (
 	openHeld  opening = iota // what is held for them
 	openShare                // all that is free on some nodes: those that give each zone its share
+	openRest                 // as much on some nodes as makes what is left of the held room large enough
 	openFree                 // all that is free
 	openAll                  // also that of other pods, as if these had gone
 	openings
@@ -179,7 +180,7 @@ func (p *planner) share(zones map[string]bool) {
 }
 
 // sharing chooses the nodes that give each zone its share: those on which something is held already, then those with the most room.
-func (p *planner) sharing(held amounts) map[*site]bool {
+func (p *planner) sharing(held amounts) map[*site]ledger.Resources {
 	rest, more := map[string]ledger.Resources{}, map[*site]ledger.Resources{}
 	for zone, share := range p.shares {
 		rest[zone] = share.Clone()
@@ -203,15 +204,58 @@ func (p *planner) sharing(held amounts) map[*site]bool {
 		x, y := held[a.node.Name], held[b.node.Name]
 		return cmp.Or(cmp.Compare(p.size(y), p.size(x)), cmp.Compare(p.size(more[b]), p.size(more[a])))
 	})
-	out := map[*site]bool{}
+	out := map[*site]ledger.Resources{}
 	for _, s := range nodes {
 		if left, in := rest[s.zone]; in && (left.MilliCPU > 0 || left.Memory > 0) {
 			room := more[s]
 			left.Add(&room, -1)
-			rest[s.zone], out[s] = left, true
+			rest[s.zone], out[s] = left, room
 		}
 	}
 	return out
+}
+
+// topUp chooses a node for each pod that waits, the largest first: the one on which the least more has to be held for it, beside what the
+// pods have left that have found room.
+func (p *planner) topUp(lost string, held amounts, landed []landing, pods []*v1.Pod) map[*site]ledger.Resources {
+	left := amounts{}
+	for name, is := range held {
+		left[name] = is.Clone()
+	}
+	for _, l := range landed {
+		request, is := wants(l.pod), left[l.node]
+		is = is.Clone()
+		is.Add(&request, -1)
+		left[l.node] = is
+	}
+	slices.SortStableFunc(pods, func(a, b *v1.Pod) int { return smallFirst(b, a) })
+	out := map[*site]ledger.Resources{}
+	for _, pod := range pods {
+		request := wants(pod)
+		var best *site
+		var least ledger.Resources
+		for _, s := range p.nodes {
+			if _, chosen := out[s]; chosen || s.zone == lost || !usable(s.node) {
+				continue
+			}
+			is, rest := held[s.node.Name], left[s.node.Name]
+			rest = rest.Positive()
+			more, room := request.Less(&rest), s.allocatable.Less(&s.requested)
+			room.Add(&is, -1)
+			if more = more.Positive(); more.Exceeds(&room) == "" && (best == nil || p.size(more) < p.size(least)) {
+				best, least = s, more
+			}
+		}
+		if best != nil {
+			out[best] = least
+		}
+	}
+	return out
+}
+
+// waiting returns the pods that are still displaced.
+func waiting(pods []*v1.Pod, displaced map[types.UID]bool) []*v1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return !displaced[pod.UID] })
 }
 
 // size measures an amount: the fraction of the cluster's CPU and that of its memory, added.
@@ -386,19 +430,25 @@ func (p *planner) replay(ctx context.Context, zone string, order int, held amoun
 	}
 	var out []landing
 	for with := openHeld; with < openings && len(displaced) > 0; with++ {
-		if with > openHeld {
-			shared := p.sharing(held)
-			for _, node := range sim.List[*v1.Node](s) {
-				of, now := p.sites[node.Name], with
-				if now == openShare {
-					if !shared[of] {
-						continue
-					}
-					now = openFree
-				}
-				if err := s.Put(of.open(now, ledger.Resources{})); err != nil {
-					return nil, err
-				}
+		var opened map[*site]ledger.Resources
+		switch with {
+		case openShare:
+			opened = p.sharing(held)
+		case openRest:
+			opened = p.topUp(zone, held, out, waiting(loss.Displaced, displaced))
+		default:
+		}
+		for _, node := range sim.List[*v1.Node](s) {
+			of := p.sites[node.Name]
+			more, some := opened[of]
+			if with == openHeld || !some && with < openFree {
+				continue
+			}
+			more = more.Clone()
+			is := held[node.Name]
+			more.Add(&is, 1)
+			if err := s.Put(of.open(with, more)); err != nil {
+				return nil, err
 			}
 		}
 		if err := s.Run(ctx); err != nil {
@@ -412,23 +462,21 @@ func (p *planner) replay(ctx context.Context, zone string, order int, held amoun
 			}
 		}
 	}
-	for _, pod := range loss.Displaced {
-		if displaced[pod.UID] {
-			out = append(out, landing{pod: pod, with: openings})
-		}
+	for _, pod := range waiting(loss.Displaced, displaced) {
+		out = append(out, landing{pod: pod, with: openings})
 	}
 	return out, nil
 }
 
-// open returns the node with no other free room than what is open.
+// open returns the node with no other free room than what is open; before all free room is, that is an amount.
 func (s *site) open(with opening, held ledger.Resources) *v1.Node {
 	room := s.allocatable.Clone()
-	switch with {
-	case openHeld:
+	switch {
+	case with < openFree:
 		held = held.Clone()
 		held.Add(&s.requested, 1)
 		room.Lower(&held)
-	case openAll:
+	case with == openAll:
 		room.Add(&s.strangers, 1)
 	}
 	node := *s.node

@@ -24,6 +24,7 @@ import (
 var (
 	traceNodes = flag.Int("trace-nodes", 300, "how many nodes BenchmarkHold has, in zones of 50, 30 and 20 percent")
 	traceLoad  = flag.Float64("trace-load", 0.4, "the part of the CPU or of the memory that services take in BenchmarkHold")
+	traceTimes = flag.Int("trace-times", 4, "how many times as large as those of the trace the nodes of BenchmarkHold are")
 	traceZones = flag.String("trace-zones", "a,b,c", "the zones that may be lost in BenchmarkHold")
 )
 
@@ -116,6 +117,7 @@ func traced(b *testing.B, seed uint64) (*clitest.Cluster, []workload.Service) {
 		} else if at < *traceNodes*8/10 {
 			zone = "b"
 		}
+		shape[0], shape[1] = shape[0]**traceTimes, shape[1]**traceTimes
 		c.Node(fmt.Sprintf("%s-%03d", zone, at), zone, fmt.Sprint(shape[0]), fmt.Sprintf("%dGi", shape[1]))
 		total[0], total[1] = total[0]+float64(shape[0]), total[1]+float64(shape[1])
 	}
