@@ -57,7 +57,7 @@ func TestController(t *testing.T) {
 	w := &world{Server: apiserver.Start(t), t: t}
 	w.InstallAPIs(t)
 	stop := w.startController()
-	documented := rows(t)
+	documented := rows(t, "services", 5)
 	require.Len(t, documented, 3)
 
 	content, err := os.ReadFile(filepath.Join(w.Root, "examples", "zone-survival", "survival.yaml"))
@@ -298,15 +298,15 @@ func row(s *v1alpha1.ZoneSurvival) []string {
 	return []string{s.Name, string(c.Status), c.Reason, fmt.Sprint(s.Status.Pods), fmt.Sprint(s.Status.Waiting)}
 }
 
-// rows returns the rows that docs/survival.md shows, without the ages.
-func rows(t *testing.T) [][]string {
+// rows returns the rows about an object that docs/survival.md shows, of so many columns without the ages.
+func rows(t *testing.T, name string, columns int) [][]string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(apiserver.Root(t), "docs", "survival.md"))
 	require.NoError(t, err)
 	var out [][]string
 	for line := range strings.Lines(string(content)) {
-		if fields := strings.Fields(line); len(fields) == 7 && fields[0] == "services" {
-			out = append(out, fields[:5])
+		if fields := strings.Fields(line); len(fields) > columns && fields[0] == name {
+			out = append(out, fields[:columns])
 		}
 	}
 	return out
