@@ -179,8 +179,8 @@ func (p *planner) share(zones map[string]bool) {
 	}
 }
 
-// sharing chooses the nodes that give each zone its share: those on which something is held already, then those with the least
-// room: what is spread thinly is taken last by small pods, which leave it to large ones.
+// sharing chooses the nodes that give each zone its share: those on which something is held already, then those with the most room.
+// On few nodes fewer pieces are left that are too small.
 func (p *planner) sharing(held amounts) map[*site]ledger.Resources {
 	rest, more := map[string]ledger.Resources{}, map[*site]ledger.Resources{}
 	for zone, share := range p.shares {
@@ -203,7 +203,7 @@ func (p *planner) sharing(held amounts) map[*site]ledger.Resources {
 	}
 	slices.SortStableFunc(nodes, func(a, b *site) int {
 		x, y := held[a.node.Name], held[b.node.Name]
-		return cmp.Or(cmp.Compare(p.size(y), p.size(x)), cmp.Compare(p.size(more[a]), p.size(more[b])))
+		return cmp.Or(cmp.Compare(p.size(y), p.size(x)), cmp.Compare(p.size(more[b]), p.size(more[a])))
 	})
 	out := map[*site]ledger.Resources{}
 	for _, s := range nodes {

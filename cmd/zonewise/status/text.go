@@ -88,9 +88,11 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 				losses = append(losses, fmt.Sprintf("%s %d/%d", loss.Zone, loss.Waiting, loss.Displaced))
 			}
 			age := duration.HumanDuration(time.Duration(s.AgeSeconds) * time.Second)
-			rows = append(rows, []show.Cell{show.C("%s", s.Name), State(s.State), show.C("%d", s.Pods), show.C("%s", age), show.C("%s", strings.Join(losses, ", "))})
+			rows = append(rows, []show.Cell{
+				show.C("%s", s.Name), State(s.State), show.C("%d", s.Pods), show.C("%s", age), show.C("%s", s.room()), show.C("%s", strings.Join(losses, ", ")),
+			})
 		}
-		p.Table([]string{"SURVIVAL", "STATE", "PODS", "COMPUTED", "LOSSES"}, rows)
+		p.Table([]string{"SURVIVAL", "STATE", "PODS", "COMPUTED", "HELD", "LOSSES"}, rows)
 		for _, s := range r.Survivals {
 			remark(p, s.Name, s.Message)
 		}
@@ -117,6 +119,26 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 		p.Para(0, show.Yellow, "note: %s", note)
 	}
 	return p.Flush(w)
+}
+
+// room says what is held for a survival: "12 cpu, 48Gi memory, 3 pods missing".
+func (s *Survival) room() string {
+	if !s.Holds {
+		return "-"
+	}
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(s.Held)) {
+		if quantity := s.Held[name]; name != "pods" {
+			words = append(words, quantity.String()+" "+string(name))
+		}
+	}
+	if s.Missing > 0 {
+		words = append(words, show.Plural(int(s.Missing), "pod")+" missing")
+	}
+	if len(words) == 0 {
+		return "nothing"
+	}
+	return strings.Join(words, ", ")
 }
 
 func remark(p *show.Page, name, message string) {
