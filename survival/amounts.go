@@ -293,11 +293,31 @@ func (p *planner) plan(ctx context.Context, is amounts) (*plan, error) {
 	return fresh, nil
 }
 
-func (pl *plan) lacks() (pods int64) {
-	for _, n := range pl.missing {
+func (pl *plan) lacks() int64 { return count(pl.missing) }
+
+func count(missing map[shape]int64) (pods int64) {
+	for _, n := range missing {
 		pods += n
 	}
 	return pods
+}
+
+// found is what one replay comes to.
+type found struct {
+	used, asks amounts // asks are what is used of nodes on which others have the room now
+	missing    map[shape]int64
+	capped     bool
+}
+
+// worstOf returns the first replay in which most pods lack room.
+func worstOf(replays []found) *found {
+	worst := &replays[0]
+	for i := range replays {
+		if count(replays[i].missing) > count(worst.missing) {
+			worst = &replays[i]
+		}
+	}
+	return worst
 }
 
 // holdable is the part of amounts for which there is room now, on nodes that may take pods.
@@ -319,11 +339,6 @@ func (p *planner) holdable(is amounts) amounts {
 // grow raises amounts until every displaced pod finds room in them, whichever the loss and the order, or nowhere at all.
 func (p *planner) grow(ctx context.Context, held amounts) (*plan, error) {
 	out := &plan{held: held, missing: map[shape]int64{}}
-	type found struct {
-		used, asks amounts
-		missing    map[shape]int64
-		capped     bool
-	}
 	replays := len(p.losses) * p.options.Replays
 	last := make([]found, replays)
 	// Each loss is replayed in each order until all of these have found enough, one after the other.
@@ -366,17 +381,19 @@ func (p *planner) grow(ctx context.Context, held amounts) (*plan, error) {
 		enough++
 	}
 	out.tight = amounts{}
-	for at, f := range last {
+	for at := range last {
+		f := &last[at]
 		out.capped = out.capped || f.capped
-		for m, pods := range f.missing {
-			out.missing[m] = max(out.missing[m], pods)
-		}
 		for node, used := range f.used {
 			out.tight.raise(node, &used)
 		}
-		// One replay of each loss says where freed room is to be collected: others would ask for the same room elsewhere.
-		if at%p.options.Replays != 0 {
+		// The replay of a loss in which most is missing says where freed room is to be collected: others would ask for it elsewhere.
+		of := last[at/p.options.Replays*p.options.Replays:][:p.options.Replays]
+		if f != worstOf(of) {
 			continue
+		}
+		for m, pods := range f.missing {
+			out.missing[m] = max(out.missing[m], pods)
 		}
 		for _, node := range slices.Sorted(maps.Keys(f.asks)) {
 			if ask := f.asks[node]; p.exceeds(held, node, &ask) {
