@@ -3,7 +3,10 @@ package survival
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -91,7 +94,8 @@ type plan struct {
 // shape is a zone, and what one pod asks for, in words.
 type shape struct{ zone, requests string }
 
-func newPlanner(objects []client.Object, c *certificate, taken map[string]ledger.Resources, belongs func(*v1.Pod) bool, options *Options) *planner {
+// newPlanner reads a cluster. taken is what other reservations hold by node, and belongs which protected pods may use what is held.
+func newPlanner(objects []client.Object, c *certificate, taken amounts, belongs func(*v1.Pod) bool, options *Options) *planner {
 	p := &planner{
 		options: options, sites: map[string]*site{}, demand: map[string]ledger.Resources{},
 		protects: func(pod *v1.Pod) bool { return c.protects(pod) && belongs(pod) },
@@ -196,7 +200,7 @@ func (p *planner) sharing(held amounts) map[*site]ledger.Resources {
 		if !usable(s.node) {
 			continue
 		}
-		room := s.allocatable.Less(&s.requested)
+		room := s.room()
 		room.Add(&is, -1)
 		more[s] = room.Positive()
 		nodes = append(nodes, s)
@@ -241,7 +245,7 @@ func (p *planner) topUp(lost string, held amounts, landed []landing, pods []*v1.
 			}
 			is, rest := held[s.node.Name], left[s.node.Name]
 			rest = rest.Positive()
-			more, room := request.Less(&rest), s.allocatable.Less(&s.requested)
+			more, room := request.Less(&rest), s.room()
 			room.Add(&is, -1)
 			if more = more.Positive(); more.Exceeds(&room) == "" && (best == nil || p.size(more) < p.size(least)) {
 				best, least = s, more
@@ -325,7 +329,7 @@ func (p *planner) holdable(is amounts) amounts {
 	out := amounts{}
 	for name, r := range is {
 		if s := p.sites[name]; s != nil && usable(s.node) {
-			room := s.allocatable.Less(&s.requested)
+			room := s.room()
 			r = r.Clone()
 			r.Lower(&room)
 			if r = r.Positive(); !r.IsZero() {
@@ -373,6 +377,12 @@ func (p *planner) grow(ctx context.Context, held amounts) (*plan, error) {
 			if is := held[l.node]; used.Exceeds(&is) != "" {
 				grew = true
 				held.raise(l.node, &used)
+				// What is added may be taken by another pod in the next pass. So ever more is, as far as there is room.
+				more := request.Times(int64(n / replays))
+				more.Add(&used, 1)
+				if room := p.sites[l.node].room(); more.Exceeds(&room) == "" && !p.exceeds(held, l.node, &more) {
+					held.raise(l.node, &more)
+				}
 			}
 		}
 		if last[at] = f; grew {
@@ -423,8 +433,10 @@ func (p *planner) exceeds(held amounts, node string, r *ledger.Resources) bool {
 func (p *planner) replay(ctx context.Context, zone string, order int, held amounts) ([]landing, error) {
 	objects := make([]client.Object, 0, len(p.objects)+len(p.pods)+len(p.sites))
 	objects = append(objects, p.objects...)
+	strangers := map[*site]*v1.Pod{}
 	for _, s := range p.nodes {
-		objects = append(objects, s.open(openHeld, held[s.node.Name]))
+		node, stranger := s.open(openHeld, held[s.node.Name])
+		objects, strangers[s] = append(objects, node, stranger), stranger
 	}
 	for _, pod := range p.pods {
 		if s := p.sites[pod.Spec.NodeName]; s == nil || s.zone != zone || p.protects(pod) {
@@ -465,9 +477,12 @@ func (p *planner) replay(ctx context.Context, zone string, order int, held amoun
 			more = more.Clone()
 			is := held[node.Name]
 			more.Add(&is, 1)
-			if err := s.Put(of.open(with, more)); err != nil {
+			node, stranger := of.open(with, more)
+			s.Remove(strangers[of])
+			if err := errors.Join(s.Put(node), s.Add(stranger)); err != nil {
 				return nil, err
 			}
+			strangers[of] = stranger
 		}
 		if err := s.Run(ctx); err != nil {
 			return nil, err
@@ -486,25 +501,43 @@ func (p *planner) replay(ctx context.Context, zone string, order int, held amoun
 	return out, nil
 }
 
-// open returns the node with no other free room than what is open; before all free room is, that is an amount.
-func (s *site) open(with opening, held ledger.Resources) *v1.Node {
-	room := s.allocatable.Clone()
-	switch {
-	case with < openFree:
-		held = held.Clone()
-		held.Add(&s.requested, 1)
-		room.Lower(&held)
-	case with == openAll:
-		room.Add(&s.strangers, 1)
-	}
+// room is what is free on the node.
+func (s *site) room() ledger.Resources { return s.allocatable.Less(&s.requested) }
+
+// open returns the node, and a stranger on it that leaves no other free room than what is open: a given amount, until all free room is. The
+// scheduler then sees the node as it will be when others have taken all that they may have.
+func (s *site) open(with opening, held ledger.Resources) (*v1.Node, *v1.Pod) {
 	node := *s.node
 	node.Status.Allocatable = maps.Clone(node.Status.Allocatable)
-	for name := range node.Status.Allocatable {
-		if ledger.Accounted(name) {
-			node.Status.Allocatable[name] = *amount.Quantity(name, max(0, room.Amount(name)))
-		}
+	all := ledger.ResourcesOf(node.Status.Allocatable)
+	open := s.room()
+	if with < openFree {
+		open.Lower(&held)
 	}
-	return &node
+	open = open.Positive()
+	rest := all.Less(&s.requested)
+	rest.Add(&open, -1)
+	if with == openAll {
+		all.Add(&s.strangers, 1)
+		for name := range s.strangers.Named() {
+			if _, has := node.Status.Allocatable[name]; has {
+				node.Status.Allocatable[name] = *amount.Quantity(name, all.Amount(name))
+			}
+		}
+	} else {
+		// The stranger is one pod, whatever it leaves.
+		node.Status.Allocatable[v1.ResourcePods] = *amount.Quantity(v1.ResourcePods, min(all.Pods, s.requested.Pods+open.Pods)+1)
+	}
+	rest.Pods = 0
+	rest = rest.Positive()
+	return &node, &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "zonewise-survival", Name: s.node.Name, UID: types.UID(fmt.Sprintf("zonewise-survival-%s-%d", s.node.Name, with))},
+		Spec: v1.PodSpec{
+			NodeName: s.node.Name, Priority: ptr.To[int32](math.MaxInt32),
+			Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: rest.List()}}},
+		},
+		Status: v1.PodStatus{Phase: v1.PodRunning},
+	}
 }
 
 // wants is what a pod takes of a node.

@@ -38,7 +38,9 @@ type Room struct {
 // room, so that all displaced pods that have a place find it although others take all other room. Room that there is not yet is asked
 // for where other pods may leave it. It sets what a status says of that. The objects are those of Certify. An error is that of ctx;
 // everything else that goes wrong is in the status, and Wanted is then what there is.
-func Hold(ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options, status *v1alpha1.ZoneSurvivalStatus) (Room, error) {
+func Hold(
+	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options, status *v1alpha1.ZoneSurvivalStatus,
+) (Room, error) {
 	options.Replays = cmp.Or(options.Replays, DefaultReplays)
 	is, taken := reservationOf(objects, asked)
 	room := Room{Is: is, Wanted: is}
@@ -62,14 +64,16 @@ func Hold(ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurv
 	if err != nil {
 		return Room{}, err
 	}
-	condition.Type, condition.ObservedGeneration, condition.LastTransitionTime = v1alpha1.ConditionHeld, asked.Generation, metav1.Time{Time: options.Sim.Now}
-	condition.Message = shortened(condition.Message)
+	condition.Type, condition.ObservedGeneration, condition.Message = v1alpha1.ConditionHeld, asked.Generation, shortened(condition.Message)
+	condition.LastTransitionTime.Time = options.Sim.Now
 	meta.SetStatusCondition(&status.Conditions, condition)
 	return room, nil
 }
 
 // find finds out what to hold, and what to say of it.
-func (r *Room) find(ctx context.Context, objects []client.Object, c *certificate, options *Options, status *v1alpha1.ZoneSurvivalStatus) (metav1.Condition, error) {
+func (r *Room) find(
+	ctx context.Context, objects []client.Object, c *certificate, options *Options, status *v1alpha1.ZoneSurvivalStatus,
+) (metav1.Condition, error) {
 	held, used := holding(r.Is)
 	p := newPlanner(objects, c, heldByOthers(objects, r.Is), owned(objects, r.Is), options)
 	is := amounts{}
@@ -103,16 +107,19 @@ func (r *Room) condition(plan *plan) metav1.Condition {
 	pods := plan.lacks()
 	switch is := r.Is; {
 	case plan.capped:
-		return not(v1alpha1.ReasonHeldFractionReached, fmt.Sprintf("spec.maxHeldFraction keeps room from being held; it is missing for %d pods, by status.missing", pods))
+		return not(v1alpha1.ReasonHeldFractionReached, fmt.Sprintf("spec.maxHeldFraction keeps room from being held for %d pods, see status.missing", pods))
 	case pods > 0:
-		return not(v1alpha1.ReasonRoomMissing, fmt.Sprintf("room is missing for %d pods, by status.missing; it is collected as other pods leave", pods))
+		return not(v1alpha1.ReasonRoomMissing, fmt.Sprintf(
+			"room is missing for %d pods, see status.missing; it is collected as other pods leave", pods))
 	case r.Wanted == nil:
 		return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRoomHeld, Message: "no loss displaces a pod"}
 	case is == nil || !r.Same() || is.Status.ObservedGeneration != is.Generation:
-		return not(v1alpha1.ReasonFilling, fmt.Sprintf("ZoneReservation %s has changed, and the scheduler has not said yet what it holds", r.Wanted.Name))
+		return not(v1alpha1.ReasonFilling, fmt.Sprintf(
+			"ZoneReservation %s has changed, and the scheduler has not said yet what it holds", r.Wanted.Name))
 	}
 	for _, kind := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionReady} {
-		if c := meta.FindStatusCondition(r.Is.Status.Conditions, kind); c != nil && (c.Status == metav1.ConditionTrue) != (kind == v1alpha1.ConditionReady) {
+		c := meta.FindStatusCondition(r.Is.Status.Conditions, kind)
+		if c != nil && (c.Status == metav1.ConditionTrue) != (kind == v1alpha1.ConditionReady) {
 			return not(c.Reason, fmt.Sprintf("ZoneReservation %s: %s", r.Is.Name, c.Message))
 		}
 	}
@@ -280,7 +287,8 @@ func heldByOthers(objects []client.Object, own *v1alpha1.ZoneReservation) amount
 func reservations(objects []client.Object, own *v1alpha1.ZoneReservation) []*v1alpha1.ZoneReservation {
 	var out []*v1alpha1.ZoneReservation
 	for _, obj := range objects {
-		if r, ok := obj.(*v1alpha1.ZoneReservation); ok && r != own && !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionExpired) {
+		r, ok := obj.(*v1alpha1.ZoneReservation)
+		if ok && r != own && !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionExpired) {
 			out = append(out, r)
 		}
 	}
@@ -305,6 +313,8 @@ func owned(objects []client.Object, own *v1alpha1.ZoneReservation) func(pod *v1.
 		}
 	}
 	return func(pod *v1.Pod) bool {
-		return !slices.ContainsFunc(older, func(o other) bool { return o.namespace == pod.Namespace && o.selector.Matches(labels.Set(pod.Labels)) })
+		return !slices.ContainsFunc(older, func(o other) bool {
+			return o.namespace == pod.Namespace && o.selector.Matches(labels.Set(pod.Labels))
+		})
 	}
 }

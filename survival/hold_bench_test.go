@@ -133,7 +133,8 @@ func traced(b *testing.B, seed uint64) (*clitest.Cluster, []workload.Service) {
 	pods := 0
 	for _, s := range services {
 		n := int(math.Round(float64(s.Instances) * scale))
-		add := c.Deployment(s.Name(), int32(n), fmt.Sprintf("%dm", s.Each[workload.CPU]), fmt.Sprintf("%dMi", s.Each[workload.Memory]), priority(10)) //nolint:gosec // hundreds
+		cpu, memory := fmt.Sprintf("%dm", s.Each[workload.CPU]), fmt.Sprintf("%dMi", s.Each[workload.Memory])
+		add := c.Deployment(s.Name(), int32(n), cpu, memory, priority(10)) //nolint:gosec // hundreds
 		for range n {
 			add("")
 			asked[0], asked[1], pods = asked[0]+float64(s.Each[workload.CPU])/1000, asked[1]+float64(s.Each[workload.Memory])/1024, pods+1
@@ -145,7 +146,8 @@ func traced(b *testing.B, seed uint64) (*clitest.Cluster, []workload.Service) {
 	require.NoError(b, s.Run(b.Context()))
 	placed := &clitest.Cluster{Snapshot: snapshot.New(clitest.Now)}
 	placed.Add(s.Objects()...)
-	b.Logf("%d pods of %d services ask for %.0f%% of the CPU and %.0f%% of the memory of %d nodes", pods, len(services), 100*asked[0]/total[0], 100*asked[1]/total[1], *traceNodes)
+	b.Logf("%d pods of %d services ask for %.0f%% of the CPU and %.0f%% of the memory of %d nodes",
+		pods, len(services), 100*asked[0]/total[0], 100*asked[1]/total[1], *traceNodes)
 	return placed, services
 }
 

@@ -144,7 +144,9 @@ func TestHold(t *testing.T) {
 			name: "the scheduler does not hold all of it",
 			cluster: func(c *clitest.Cluster) {
 				deploy(c, "web", "2", nil, "a")
-				own(c, &metav1.Condition{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonHeldFractionReached, Message: "capped"}, map[string]string{"c": "2"}, nil)
+				own(c, &metav1.Condition{
+					Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonHeldFractionReached, Message: "capped",
+				}, map[string]string{"c": "2"}, nil)
 			},
 			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
 			want:  map[string]string{"c": "2"}, reason: v1alpha1.ReasonHeldFractionReached,

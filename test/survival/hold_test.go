@@ -58,8 +58,9 @@ func TestHold(t *testing.T) {
 	require.Equal(t, metav1.ConditionTrue, meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionSurvives).Status)
 	r := w.reservation(name)
 	slots, ready := r.Status.Slots, meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionReady)
-	require.Equal(t, [][]string{{r.Name, string(r.Spec.Mode), fmt.Sprint(slots.Desired), fmt.Sprint(slots.Held), fmt.Sprint(slots.Used), string(ready.Status)}},
-		rows(t, name, 6))
+	require.Equal(t, rows(t, name, 6), [][]string{{
+		r.Name, string(r.Spec.Mode), fmt.Sprint(slots.Desired), fmt.Sprint(slots.Held), fmt.Sprint(slots.Used), string(ready.Status),
+	}})
 	require.True(t, metav1.IsControlledBy(r, is))
 	w.waitMetric(`zonewise_survival_held{resource="cpu",zonesurvival="services"} 3`)
 	w.waitMetric(`zonewise_survival_missing_pods{zone="a",zonesurvival="services"} 0`)
@@ -148,7 +149,8 @@ func (w *world) startScheduler() {
 	var config map[string]any
 	require.NoError(w.t, yaml.Unmarshal(content, &config))
 	config["leaderElection"] = map[string]any{"leaderElect": false}
-	config["clientConnection"] = map[string]any{"kubeconfig": w.User(w.t, "scheduler", []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}})}
+	all := []string{"*"}
+	config["clientConnection"] = map[string]any{"kubeconfig": w.User(w.t, "scheduler", []rbacv1.PolicyRule{{APIGroups: all, Resources: all, Verbs: all}})}
 	content, err = yaml.Marshal(config)
 	require.NoError(w.t, err)
 	log, err := os.Create(filepath.Join(w.t.ArtifactDir(), "scheduler.log"))
