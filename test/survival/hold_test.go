@@ -67,7 +67,7 @@ func TestHold(t *testing.T) {
 
 	// Batch work takes all that is not held: 1 CPU on each node.
 	w.add("batch", 6)
-	w.until("batch work on each node", func() (bool, error) { return len(w.bound("batch")) == 3, nil })
+	w.until("batch work on each node", func() (bool, error) { return w.bound("batch") == 3, nil })
 	is = w.waitReason(v1alpha1.ReasonAllPlaced)
 	require.Equal(t, metav1.ConditionTrue, meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionHeld).Status)
 
@@ -83,8 +83,8 @@ func TestHold(t *testing.T) {
 		return len(lost) == 0, nil
 	})
 	w.add("web", 2)
-	w.until("all replicas run", func() (bool, error) { return len(w.bound("web")) == 6, nil })
-	require.Equal(t, 2, len(w.bound("batch")), "no pod has given way") //nolint:testifylint // without all pods in the message
+	w.until("all replicas run", func() (bool, error) { return w.bound("web") == 6, nil })
+	require.Equal(t, 2, w.bound("batch"), "no pod has given way")
 	is = w.waitHeld(v1alpha1.ReasonRoomMissing)
 	require.NotEmpty(t, is.Status.Missing)
 
@@ -98,7 +98,7 @@ func TestHold(t *testing.T) {
 		err := w.Get(t.Context(), client.ObjectKeyFromObject(asked), is)
 		return meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionHeld) == nil && is.Status.Reservation == "" && len(is.Status.Missing) == 0, err
 	})
-	require.Len(t, w.bound("web"), 6, "what runs stays")
+	require.Equal(t, 6, w.bound("web"), "what runs stays")
 }
 
 // waitHeld waits until the ZoneSurvival says with a reason whether its room is held.
@@ -108,7 +108,7 @@ func (w *world) waitHeld(reason string) *v1alpha1.ZoneSurvival {
 	w.until(reason, func() (bool, error) {
 		err := w.Get(w.t.Context(), client.ObjectKey{Name: "services"}, is)
 		c := meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionHeld)
-		return c != nil && c.Reason == reason && is.Status.Pods == int64(len(w.bound("web"))), err
+		return c != nil && c.Reason == reason && is.Status.Pods == int64(w.bound("web")), err
 	})
 	return is
 }
@@ -140,8 +140,9 @@ func (w *world) pods(which func(pod *corev1.Pod) bool) []client.Object {
 	return out
 }
 
-func (w *world) bound(app string) []client.Object {
-	return w.pods(func(pod *corev1.Pod) bool { return pod.Labels["app"] == app && pod.Spec.NodeName != "" })
+// bound counts the pods of an app that have a node.
+func (w *world) bound(app string) int {
+	return len(w.pods(func(pod *corev1.Pod) bool { return pod.Labels["app"] == app && pod.Spec.NodeName != "" }))
 }
 
 func (w *world) on(node string) []client.Object {
