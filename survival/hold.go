@@ -49,6 +49,9 @@ func Hold(
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionHeld)
 		return room, nil
 	}
+	if is != nil {
+		status.Reservation, status.Held = is.Name, heldUnused(is)
+	}
 	condition, err := metav1.Condition{}, error(nil)
 	switch c := newCertificate(asked); {
 	case c.invalid != nil:
@@ -86,13 +89,12 @@ func (r *Room) find(
 	if ctx.Err() != nil {
 		return metav1.Condition{}, context.Cause(ctx)
 	}
-	status.Held = heldUnused(r.Is)
 	if err != nil {
 		return unknown(v1alpha1.ReasonReplayFailed, oneLine(err)), nil
 	}
 	r.Bound = p.least.List()
 	r.Wanted = reservation(c.asked, plan.held, used)
-	if r.Wanted != nil {
+	if status.Reservation = ""; r.Wanted != nil {
 		status.Reservation = r.Wanted.Name
 	}
 	status.Missing = plan.report()
@@ -241,9 +243,6 @@ func holding(r *v1alpha1.ZoneReservation) (held, used amounts) {
 
 // heldUnused is what a reservation holds beside what pods use.
 func heldUnused(r *v1alpha1.ZoneReservation) v1.ResourceList {
-	if r == nil {
-		return nil
-	}
 	held, used := ledger.ResourcesOf(r.Status.Amounts.Held), ledger.ResourcesOf(r.Status.Amounts.Used)
 	held = held.Less(&used)
 	held = held.Positive()
