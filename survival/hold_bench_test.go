@@ -78,9 +78,9 @@ func BenchmarkHold(b *testing.B) {
 		}
 		b.ReportMetric(float64(missing), "missing-pods")
 		b.ReportMetric(float64(lost), "displaced-pods")
-		b.ReportMetric(float64(broken), "false-promises")
+		b.ReportMetric(float64(broken), "waiting-pods")
 		b.ReportMetric(float64(len(room.Wanted.Spec.Nodes)), "nodes")
-		b.Logf("seed %d: %d pods missing, %d displaced, %d broken, on %d nodes", seed, missing, lost, broken, len(room.Wanted.Spec.Nodes))
+		b.Logf("seed %d: %d pods missing, %d displaced, %d wait although room is held, on %d nodes", seed, missing, lost, broken, len(room.Wanted.Spec.Nodes))
 	}
 }
 
