@@ -135,8 +135,12 @@ func worst(a, b *v1.Pod, certificates []*certificate) int {
 		}
 		return 0
 	}
+	return cmp.Or(protected(a)-protected(b), smallFirst(a, b))
+}
+
+func smallFirst(a, b *v1.Pod) int {
 	x, y := requestsOf(a), requestsOf(b)
-	return cmp.Or(protected(a)-protected(b), x.Cpu().Cmp(*y.Cpu()), x.Memory().Cmp(*y.Memory()))
+	return cmp.Or(x.Cpu().Cmp(*y.Cpu()), x.Memory().Cmp(*y.Memory()))
 }
 
 // certificate is what is found out for one ZoneSurvival.
@@ -198,6 +202,11 @@ func (c *certificate) begin(base *sim.Sim, zones map[string]bool) {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	c.status.Pods = int64(len(c.running))
+	c.choose(zones)
+}
+
+// choose notes which of the cluster's zones may be lost.
+func (c *certificate) choose(zones map[string]bool) {
 	if c.asked.Spec.Survive.Zones != nil {
 		c.zones = slices.Sorted(maps.Keys(zones))
 		return

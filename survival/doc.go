@@ -14,9 +14,13 @@
 // several times: first in the order that leaves protected pods the least room (pods that are not protected first, then small
 // ones before large ones), then in random orders. One replay in which a pod waits is enough to break the certificate.
 //
+// [Hold] computes what a ZoneSurvival with hold should hold on which nodes, so that the displaced pods of any one loss find room there
+// although others take all other room. It replays the losses in the same orders, on copies whose nodes have no other free room than what is
+// held, and opens more to the pods that wait. Pods are never preempted for it.
+//
 // [Fingerprint] says whether a cluster has changed in a way that may change an answer.
 //
 // # Non-goals
 //
-// A certificate is no proof over all orders, and says nothing of how long pods take to start. The package holds no room.
+// A certificate is no proof over all orders, and says nothing of how long pods take to start. The package writes no reservation.
 package survival

@@ -35,7 +35,22 @@ type ZoneSurvivalStatus struct {
 	// +kubebuilder:validation:MaxItems=1000
 	Losses []SurvivalLoss `json:"losses,omitempty"`
 
-	// Conditions has Survives.
+	// Reservation is the name of the ZoneReservation that holds the room, if spec.hold is set and a loss needs any.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Reservation string `json:"reservation,omitempty"`
+
+	// Held is what the reservation holds and no pod uses, in all, places for pods among it as the resource "pods".
+	// +optional
+	Held v1.ResourceList `json:"held,omitempty"`
+
+	// Missing is what the losses need and there is no room for, by zone and size.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Missing []SurvivalMissing `json:"missing,omitempty"`
+
+	// Conditions has Survives and, if spec.hold is set, Held.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -116,6 +131,21 @@ type SurvivalMargin struct {
 	Allocatable v1.ResourceList `json:"allocatable,omitempty"`
 }
 
+// SurvivalMissing is room that a loss needs and that is neither held nor free. If losses or replays differ, it is the most: the same room
+// serves all of them.
+type SurvivalMissing struct {
+	// Zone is where the scheduler would place the pods if others gave way. It is empty if it would place them nowhere.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Zone string `json:"zone,omitempty"`
+	// Pods is how many pods of this size lack room.
+	// +required
+	Pods int64 `json:"pods"`
+	// Requests is what each of them asks for.
+	// +optional
+	Requests v1.ResourceList `json:"requests,omitempty"`
+}
+
 // ConditionSurvives is True when in every replay of every loss each protected pod that runs now runs again, False when one
 // does not, and Unknown when this cannot be said.
 const ConditionSurvives = "Survives"
@@ -132,4 +162,20 @@ const (
 	ReasonSnapshotIncomplete = "SnapshotIncomplete"
 	// ReasonReplayFailed: a replay did not come to an end.
 	ReasonReplayFailed = "ReplayFailed"
+)
+
+// ConditionHeld is there if spec.hold is set. It is True when the ZoneReservation holds what every loss needs, and Unknown when this
+// cannot be said.
+const ConditionHeld = "Held"
+
+// Reasons of the condition Held; ReasonHeldFractionReached and ReasonFilling serve it as well.
+const (
+	// ReasonRoomHeld: Held is True.
+	ReasonRoomHeld = "RoomHeld"
+	// ReasonRoomMissing: a loss needs room that neither is free nor held; status.missing has it.
+	ReasonRoomMissing = "RoomMissing"
+	// ReasonReservationNotOwned: there is a ZoneReservation of that name already, which belongs to something else. It is left alone.
+	ReasonReservationNotOwned = "ReservationNotOwned"
+	// ReasonReservationNotWritten: the API server has refused the ZoneReservation.
+	ReasonReservationNotWritten = "ReservationNotWritten"
 )

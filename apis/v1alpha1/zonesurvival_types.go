@@ -1,11 +1,13 @@
 package v1alpha1
 
 import (
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // ZoneSurvival asks whether the pods of selected workloads would all run again after the loss of a zone. The status
-// answers: each loss is replayed by the scheduler on a copy of the cluster. Nothing is held, moved or evicted.
+// answers: each loss is replayed by the scheduler on a copy of the cluster. With hold, a ZoneReservation keeps the room that the losses
+// need. No pod is moved or evicted.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -14,6 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Survives")].reason`
 // +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.pods`,description="Protected pods that run"
 // +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.waiting`,description="Protected pods that wait already, before any loss"
+// +kubebuilder:printcolumn:name="Held",type=string,JSONPath=`.status.conditions[?(@.type=="Held")].status`,description="Whether the room for the losses is held",priority=1
 // +kubebuilder:printcolumn:name="Computed",type=date,JSONPath=`.status.computedAt`,description="How old the answer is"
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Survives")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -53,6 +56,26 @@ type ZoneSurvivalSpec struct {
 	// Survive says what may be lost.
 	// +required
 	Survive SurvivalLosses `json:"survive"`
+
+	// Hold keeps the room that the losses need, in one ZoneReservation of amounts that all losses share: on each node as much as the worst
+	// single loss needs there. The protected pods are its owners.
+	// +optional
+	// +kubebuilder:default=false
+	Hold bool `json:"hold,omitempty"`
+
+	// Priority protects what is held, as in a ZoneReservation: pods of a higher priority may use it as if it were free. Other pods that
+	// are not protected may not. Defaults to
+	// the priority of pods without a priority class: that of the cluster's PriorityClass with globalDefault, else 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=-2147483648
+	// +kubebuilder:validation:Maximum=1000000000
+	Priority *int32 `json:"priority,omitempty"`
+
+	// MaxHeldFraction bounds what is held: at most this fraction of the CPU and of the memory that all nodes have, such as "0.25". The
+	// scheduler's own maxHeldFraction bounds what all reservations hold together in each zone, and applies as well. Defaults to 1.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0')) && !quantity(string(self)).isGreaterThan(quantity('1'))",message="spec.maxHeldFraction: must be above 0 and at most 1"
+	MaxHeldFraction *resource.Quantity `json:"maxHeldFraction,omitempty"`
 }
 
 // SurvivalWorkload selects pods of one namespace.

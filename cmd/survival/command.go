@@ -60,6 +60,7 @@ type flags struct {
 
 const help = `Answer ZoneSurvivals: replay the losses that they ask for on a copy of the cluster,
 with the scheduler's own configuration, and write the answers into their status.
+Keep the ZoneReservations of those with hold.
 
 It evicts no pod, and is not in the path of scheduling.`
 

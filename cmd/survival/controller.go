@@ -97,32 +97,39 @@ func (c *Controller) round(ctx context.Context) error {
 		return nil
 	}
 	logger := klog.FromContext(ctx)
-	c.budget.begin(time.Now())
+	began := time.Now()
+	c.budget.begin(began)
 	c.hash, c.at = hash, cluster.TakenAt
 	var statuses []v1alpha1.ZoneSurvivalStatus
+	options := c.options.Certify
 	if len(asked) > 0 {
-		options := c.options.Certify
 		options.Sim.Now, options.Sim.NotInstalled = cluster.TakenAt, cluster.NotInstalled()
 		for _, m := range cluster.Missing {
 			if m.Reason == snapshot.Forbidden {
 				options.Missing = append(options.Missing, "the controller may not list "+m.Resource)
 			}
 		}
-		began := time.Now()
 		var err error
 		if statuses, err = survival.Certify(ctx, objects, asked, options); err != nil {
 			return err
 		}
-		roundDuration.Observe(time.Since(began).Seconds())
 		logger.V(2).Info("Replayed losses", "zonesurvivals", len(asked), "took", time.Since(began), "cpu", c.budget.cpu()-c.budget.used)
 	}
 	answers := map[string]v1alpha1.ZoneSurvivalStatus{}
 	for i, s := range asked {
+		if written, err := c.hold(ctx, objects, s, options, &statuses[i]); err != nil {
+			return err
+		} else if !written {
+			c.hash = "" // once more, with the newer reservation
+		}
 		answers[s.Name] = statuses[i]
 		if err := c.write(ctx, s, statuses[i]); err != nil {
 			c.hash = "" // once more, with the newer object
 			logger.Error(err, "Cannot write the status", "zonesurvival", klog.KObj(s))
 		}
+	}
+	if len(asked) > 0 {
+		roundDuration.Observe(time.Since(began).Seconds())
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,35 +137,51 @@ func (c *Controller) round(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// write writes a status, and an event if the answer is another one.
+// write writes a status, and an event for each condition that is another one.
 func (c *Controller) write(ctx context.Context, asked *v1alpha1.ZoneSurvival, status v1alpha1.ZoneSurvivalStatus) error {
 	written := asked.DeepCopy()
 	written.Status = status
 	if err := c.client.Status().Update(ctx, written); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	was := meta.FindStatusCondition(asked.Status.Conditions, v1alpha1.ConditionSurvives)
-	is := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSurvives)
-	if was != nil && was.Status == is.Status {
-		return nil
+	for _, of := range events {
+		was, is := meta.FindStatusCondition(asked.Status.Conditions, of.condition), meta.FindStatusCondition(status.Conditions, of.condition)
+		if is == nil || was != nil && was.Status == is.Status {
+			continue
+		}
+		if err := c.client.Create(ctx, of.event(written, is)); err != nil {
+			return err
+		}
 	}
-	kind, reason := v1.EventTypeNormal, "Survives"
+	return nil
+}
+
+// eventsOf are the reasons of the events about a condition, by what it is.
+type eventsOf struct{ condition, yes, no, unknown string }
+
+var events = []eventsOf{
+	{v1alpha1.ConditionSurvives, "Survives", "DoesNotSurvive", "SurvivalUnknown"},
+	{v1alpha1.ConditionHeld, "RoomHeld", "RoomNotHeld", "RoomUnknown"},
+}
+
+func (of *eventsOf) event(about *v1alpha1.ZoneSurvival, is *metav1.Condition) *eventsv1.Event {
+	kind, reason := v1.EventTypeNormal, of.yes
 	switch is.Status {
 	case metav1.ConditionFalse:
-		kind, reason = v1.EventTypeWarning, "DoesNotSurvive"
+		kind, reason = v1.EventTypeWarning, of.no
 	case metav1.ConditionUnknown:
-		reason = "SurvivalUnknown"
+		reason = of.unknown
 	}
 	host, _ := os.Hostname()
 	now := time.Now()
-	return c.client.Create(ctx, &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%.200s.%x", asked.Name, now.UnixNano())},
+	return &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%.200s.%x", about.Name, now.UnixNano())},
 		EventTime:  metav1.NewMicroTime(now), Type: kind, Reason: reason, Action: "Replay", Note: note(is.Message),
 		Regarding: v1.ObjectReference{
-			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneSurvival", Name: asked.Name, UID: asked.UID, ResourceVersion: written.ResourceVersion,
+			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneSurvival", Name: about.Name, UID: about.UID, ResourceVersion: about.ResourceVersion,
 		},
 		ReportingController: "zonewise.dev/survival", ReportingInstance: cmp.Or(host, "unknown"),
-	})
+	}
 }
 
 // note keeps a message within what an event may have.

@@ -5,7 +5,9 @@
 //
 // The controller follows the cluster, and replays the losses that ZoneSurvivals ask for (package zonewise.dev/survival) when it
 // has changed in a way that may change an answer, and when the last answer is old. It writes the status of ZoneSurvivals, an
-// event when an answer changes, and its lease; nothing else. While it does not run, answers grow old and nothing else happens.
+// event when an answer changes, the ZoneReservation of each ZoneSurvival with hold, and its lease; nothing else. A ZoneReservation
+// that does not belong to the ZoneSurvival is never touched. While it does not run, answers grow old, what is held stays held, and
+// nothing else happens.
 //
 // One replica works, the holder of the lease. A process that loses the lease ends.
 //
@@ -14,5 +16,5 @@
 //
 // # Non-goals
 //
-// It is not in the path of scheduling, holds no room, and evicts no pod.
+// It is not in the path of scheduling, and evicts no pod. Holding room is the scheduler's part.
 package survival

@@ -28,13 +28,17 @@ var (
 		[]string{"zonesurvival", "lost_zone"}, compbasemetrics.ALPHA)
 	margin = metrics.NewGaugeDesc(subsystem, "margin_ratio", "What is free in a zone after the loss of another one, as a fraction of what its usable nodes have, by resource.",
 		[]string{"zonesurvival", "lost_zone", "zone", "resource"}, compbasemetrics.ALPHA)
+	heldRoom = metrics.NewGaugeDesc(subsystem, "held", "What the reservation of a ZoneSurvival holds and no pod uses, by resource: CPUs, bytes, or places for pods; absent without spec.hold.",
+		[]string{"zonesurvival", "resource"}, compbasemetrics.ALPHA)
+	missingPods = metrics.NewGaugeDesc(subsystem, "missing_pods", "Protected pods of a ZoneSurvival for which no room is held or free in some loss, by the zone where they would be; absent without spec.hold.",
+		[]string{"zonesurvival", "zone"}, compbasemetrics.ALPHA)
 
 	roundDuration = metrics.NewHistogram(&compbasemetrics.HistogramOpts{
 		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "round_duration_seconds",
 		Help: "Time to replay all losses that ZoneSurvivals ask for.", Buckets: compbasemetrics.ExponentialBuckets(1, 2, 12), StabilityLevel: compbasemetrics.ALPHA,
 	})
 
-	collector = metrics.NewCollector((*Controller).collect, survives, computed, waiting, margin)
+	collector = metrics.NewCollector((*Controller).collect, survives, computed, waiting, margin, heldRoom, missingPods)
 )
 
 // collect sends the last answers.
@@ -48,6 +52,21 @@ func (c *Controller) collect(send metrics.Send) {
 			send(survives, 1, name)
 		case metav1.ConditionFalse:
 			send(survives, 0, name)
+		}
+		for resource, quantity := range status.Held {
+			send(heldRoom, quantity.AsApproximateFloat64(), name, string(resource))
+		}
+		short := map[string]int64{}
+		for i := range status.Losses {
+			if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHeld) != nil {
+				short[status.Losses[i].Zone] = 0
+			}
+		}
+		for i := range status.Missing {
+			short[status.Missing[i].Zone] += status.Missing[i].Pods
+		}
+		for zone, pods := range short {
+			send(missingPods, float64(pods), name, zone)
 		}
 		for i := range status.Losses {
 			loss := &status.Losses[i]

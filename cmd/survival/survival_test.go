@@ -82,6 +82,11 @@ func TestMetrics(t *testing.T) {
 	c := &Controller{answers: map[string]v1alpha1.ZoneSurvivalStatus{
 		"yes": answer(metav1.ConditionTrue), "no": answer(metav1.ConditionFalse), "open": answer(metav1.ConditionUnknown),
 	}}
+	holds := answer(metav1.ConditionUnknown)
+	holds.Conditions = append(holds.Conditions, metav1.Condition{Type: v1alpha1.ConditionHeld, Status: metav1.ConditionFalse})
+	holds.Held = v1.ResourceList{"cpu": resource.MustParse("2500m"), "memory": resource.MustParse("1Ki")}
+	holds.Missing = []v1alpha1.SurvivalMissing{{Zone: "b", Pods: 1}, {Zone: "b", Pods: 2}}
+	c.answers["holds"] = holds
 	collector.Export(t.Context(), c)
 	require.NoError(t, testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(`
 # HELP zonewise_survival_survives [ALPHA] Whether the protected pods of a ZoneSurvival would all run again after each loss: 1 when True, 0 when False; absent when Unknown.
@@ -90,8 +95,17 @@ zonewise_survival_survives{zonesurvival="no"} 0
 zonewise_survival_survives{zonesurvival="yes"} 1
 # HELP zonewise_survival_computed_timestamp_seconds [ALPHA] When the cluster was read from which the answer about a ZoneSurvival was computed, in seconds since 1970.
 # TYPE zonewise_survival_computed_timestamp_seconds gauge
+zonewise_survival_computed_timestamp_seconds{zonesurvival="holds"} 1000
 zonewise_survival_computed_timestamp_seconds{zonesurvival="no"} 1000
 zonewise_survival_computed_timestamp_seconds{zonesurvival="open"} 1000
 zonewise_survival_computed_timestamp_seconds{zonesurvival="yes"} 1000
-`), "zonewise_survival_survives", "zonewise_survival_computed_timestamp_seconds"))
+# HELP zonewise_survival_held [ALPHA] What the reservation of a ZoneSurvival holds and no pod uses, by resource: CPUs, bytes, or places for pods; absent without spec.hold.
+# TYPE zonewise_survival_held gauge
+zonewise_survival_held{resource="cpu",zonesurvival="holds"} 2.5
+zonewise_survival_held{resource="memory",zonesurvival="holds"} 1024
+# HELP zonewise_survival_missing_pods [ALPHA] Protected pods of a ZoneSurvival for which no room is held or free in some loss, by the zone where they would be; absent without spec.hold.
+# TYPE zonewise_survival_missing_pods gauge
+zonewise_survival_missing_pods{zone="a",zonesurvival="holds"} 0
+zonewise_survival_missing_pods{zone="b",zonesurvival="holds"} 3
+`), "zonewise_survival_survives", "zonewise_survival_computed_timestamp_seconds", "zonewise_survival_held", "zonewise_survival_missing_pods"))
 }

@@ -74,6 +74,7 @@ var (
 
 		"kubectl apply -f survival.yaml": "test/survival TestController",
 		"kubectl get zsv":                "test/survival TestController",
+		"kubectl apply -f hold.yaml":     "test/survival TestHold",
 
 		"helm install zonewise manifests/charts/zonewise --namespace kube-system \\\n  --set image.repository=registry.example.com/team/zonewise-scheduler --set image.tag=v1": "test/manifests TestChart",
 		"helm upgrade zonewise manifests/charts/zonewise --namespace kube-system --reset-then-reuse-values":                                                                    "test/manifests TestChart",

@@ -57,7 +57,7 @@ func TestController(t *testing.T) {
 	w := &world{Server: apiserver.Start(t), t: t}
 	w.InstallAPIs(t)
 	stop := w.startController()
-	documented := rows(t)
+	documented := rows(t, "services", 5)
 	require.Len(t, documented, 3)
 
 	content, err := os.ReadFile(filepath.Join(w.Root, "examples", "zone-survival", "survival.yaml"))
@@ -130,6 +130,9 @@ func (w *world) testBadObjects(t *testing.T) {
 		{"neither zones nor zoneNames", `{workloads: [WEB], survive: {}}`, "spec.survive: exactly one of zones and zoneNames must be set"},
 		{"both", `{workloads: [WEB], survive: {zones: 1, zoneNames: [a]}}`, "spec.survive: exactly one of zones and zoneNames must be set"},
 		{"two zones at once", `{workloads: [WEB], survive: {zones: 2}}`, "spec.survive.zones: Invalid value: 2"},
+		{"a part of nothing", `{workloads: [WEB], survive: {zones: 1}, maxHeldFraction: "0"}`, "spec.maxHeldFraction: must be above 0 and at most 1"},
+		{"more than all", `{workloads: [WEB], survive: {zones: 1}, maxHeldFraction: "1.1"}`, "spec.maxHeldFraction: must be above 0 and at most 1"},
+		{"a priority of the system", `{workloads: [WEB], survive: {zones: 1}, priority: 1000000001}`, "spec.priority: Invalid value: 1000000001"},
 		{"no workload", `{workloads: [], survive: {zones: 1}}`, "spec.workloads"},
 		{"an empty selector", `{workloads: [{namespace: shop, podSelector: {}}], survive: {zones: 1}}`, "spec.workloads[*].podSelector: must not be empty"},
 		{"no namespace", `{workloads: [{podSelector: {matchLabels: {app: web}}}], survive: {zones: 1}}`, "spec.workloads[0].namespace"},
@@ -148,15 +151,15 @@ func (w *world) testBadObjects(t *testing.T) {
 }
 
 // TestRules: the controller reads each kind that a copy of a cluster has, and no other. That it may do the rest that it does, and
-// that what it may read is enough, TestController shows.
+// that what it may read is enough, TestController and TestHold show.
 func TestRules(t *testing.T) {
-	var granted, needed []string
+	var granted, needed, written []string
 	for _, rule := range rules(t) {
 		for _, r := range rule.Resources {
 			if slices.Equal(rule.Verbs, []string{"list", "watch"}) {
 				granted = append(granted, strings.TrimSuffix(r+"."+rule.APIGroups[0], "."))
 			} else {
-				require.Equal(t, []string{"zonesurvivals/status", "update"}, []string{r, strings.Join(rule.Verbs, ", ")})
+				written = append(written, r+": "+strings.Join(rule.Verbs, ", "))
 			}
 		}
 	}
@@ -165,6 +168,7 @@ func TestRules(t *testing.T) {
 		needed = append(needed, r.String())
 	}
 	require.ElementsMatch(t, needed, granted)
+	require.Equal(t, []string{"zonesurvivals/status: update", "zonereservations: create, patch, delete"}, written)
 }
 
 func rules(t *testing.T) []rbacv1.PolicyRule {
@@ -211,7 +215,7 @@ func (w *world) startController() (stop func()) {
 	return stop
 }
 
-// run makes a ReplicaSet with running pods of 1 CPU on these nodes, and returns the pods.
+// run makes a ReplicaSet with running pods of 1 CPU on these nodes, or waiting ones where the node is empty, and returns the pods.
 func (w *world) run(app string, priority int32, nodes ...string) []*corev1.Pod {
 	w.t.Helper()
 	labels := map[string]string{"app": app}
@@ -242,8 +246,10 @@ func (w *world) run(app string, priority int32, nodes ...string) []*corev1.Pod {
 			pod.Spec.PriorityClassName = "low"
 		}
 		w.Make(w.t, pod)
-		pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &pod.CreationTimestamp}
-		require.NoError(w.t, w.Status().Update(w.t.Context(), pod))
+		if node != "" {
+			pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &pod.CreationTimestamp}
+			require.NoError(w.t, w.Status().Update(w.t.Context(), pod))
+		}
 		pods = append(pods, pod)
 	}
 	return pods
@@ -292,15 +298,15 @@ func row(s *v1alpha1.ZoneSurvival) []string {
 	return []string{s.Name, string(c.Status), c.Reason, fmt.Sprint(s.Status.Pods), fmt.Sprint(s.Status.Waiting)}
 }
 
-// rows returns the rows that docs/survival.md shows, without the ages.
-func rows(t *testing.T) [][]string {
+// rows returns the rows about an object that docs/survival.md shows, of so many columns without the ages.
+func rows(t *testing.T, name string, columns int) [][]string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(apiserver.Root(t), "docs", "survival.md"))
 	require.NoError(t, err)
 	var out [][]string
 	for line := range strings.Lines(string(content)) {
-		if fields := strings.Fields(line); len(fields) == 7 && fields[0] == "services" {
-			out = append(out, fields[:5])
+		if fields := strings.Fields(line); len(fields) > columns && fields[0] == name {
+			out = append(out, fields[:columns])
 		}
 	}
 	return out

@@ -110,7 +110,11 @@ type Survival struct {
 	// AgeSeconds is how old the answer is.
 	AgeSeconds int64          `json:"ageSeconds,omitempty"`
 	Losses     []SurvivalLoss `json:"losses"`
-	Message    string         `json:"message,omitempty"`
+	// Holds is whether room is to be held, Held what is held of it and unused, and Missing for how many pods there is none.
+	Holds   bool                `json:"holds,omitempty"`
+	Held    corev1.ResourceList `json:"held,omitempty"`
+	Missing int64               `json:"missing,omitempty"`
+	Message string              `json:"message,omitempty"`
 }
 
 // SurvivalLoss says what the loss of a zone would do to protected pods.
@@ -247,6 +251,11 @@ func SurvivalOf(object *v1alpha1.ZoneSurvival, now time.Time) Survival {
 		loss := &s.Losses[i]
 		out.Losses = append(out.Losses, SurvivalLoss{Zone: loss.Zone, Displaced: loss.Displaced, Waiting: loss.Waiting})
 	}
+	held := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionHeld)
+	out.Holds, out.Held = held != nil, s.Held
+	for i := range s.Missing {
+		out.Missing += s.Missing[i].Pods
+	}
 	answer := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionSurvives)
 	if answer == nil {
 		return out
@@ -255,6 +264,8 @@ func SurvivalOf(object *v1alpha1.ZoneSurvival, now time.Time) Survival {
 	switch {
 	case s.ObservedGeneration != object.Generation:
 		out.Message = fmt.Sprintf("the status is of generation %d, the spec of %d", s.ObservedGeneration, object.Generation)
+	case answer.Status == metav1.ConditionTrue && held != nil && held.Status != metav1.ConditionTrue:
+		out.State, out.Message = OK, held.Message
 	case answer.Status == metav1.ConditionTrue:
 		out.State, out.Message = OK, ""
 	case answer.Status == metav1.ConditionFalse:

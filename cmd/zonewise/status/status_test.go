@@ -167,6 +167,24 @@ func TestANamespaceHasItsOwnOnly(t *testing.T) {
 	require.Len(t, report.Reservations, 1, "they are of no namespace")
 }
 
+// TestRoomOfSurvivals: what is held and missing is in the table, and the reason below it.
+func TestRoomOfSurvivals(t *testing.T) {
+	c := clitest.New()
+	c.Add(&v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: "services"}, Status: v1alpha1.ZoneSurvivalStatus{
+		ComputedAt: metav1.NewTime(clitest.Now.Add(-90 * time.Second)), Pods: 6, Held: clitest.Requests("3", "6Gi"),
+		Missing: []v1alpha1.SurvivalMissing{{Zone: "a", Pods: 1}, {Zone: "b", Pods: 2}}, Conditions: []metav1.Condition{
+			{Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionTrue},
+			{Type: v1alpha1.ConditionHeld, Status: metav1.ConditionFalse, Message: "room is missing"},
+		},
+	}})
+	report := build(c, "")
+	require.Equal(t, []string{status.OK, "room is missing"}, []string{report.Survivals[0].State, report.Survivals[0].Message})
+	var out bytes.Buffer
+	require.NoError(t, report.Text(&out, show.Style{}))
+	require.Regexp(t, `(?m)^ *services +OK +6 +90s +3 cpu, 6Gi memory, 3 pods missing`, out.String())
+	require.Contains(t, out.String(), "services: room is missing")
+}
+
 func TestStatesOfSurvivals(t *testing.T) {
 	answer := func(s metav1.ConditionStatus) []metav1.Condition {
 		return []metav1.Condition{{Type: v1alpha1.ConditionSurvives, Status: s, Message: "why"}}
@@ -193,7 +211,7 @@ func TestStatesOfSurvivals(t *testing.T) {
 		if tc.state == status.Breaks {
 			var out bytes.Buffer
 			require.NoError(t, report.Text(&out, show.Style{}))
-			require.Regexp(t, `(?m)^ *services +Breaks +6 +90s +a 0/2, b 1/3$`, out.String())
+			require.Regexp(t, `(?m)^ *services +Breaks +6 +90s +- +a 0/2, b 1/3$`, out.String())
 		}
 	}
 }

@@ -53,13 +53,13 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 		}
 		return show.Row(x.Name, State(x.State), x.Mode, x.Amounts.Shares(x.Used, x.Held, x.Desired), strings.Join(zones, ", ")), x.Message
 	})
-	section(p, "Survival (pods that would wait/displaced pods in each loss)", []string{"SURVIVAL", "STATE", "PODS", "COMPUTED", "LOSSES"}, r.Survivals, func(x *Survival) ([]show.Cell, string) {
+	section(p, "Survival (pods that would wait/displaced pods in each loss)", []string{"SURVIVAL", "STATE", "PODS", "COMPUTED", "HELD", "LOSSES"}, r.Survivals, func(x *Survival) ([]show.Cell, string) {
 		var losses []string
 		for _, loss := range x.Losses {
 			losses = append(losses, fmt.Sprintf("%s %d/%d", loss.Zone, loss.Waiting, loss.Displaced))
 		}
 		age := duration.HumanDuration(time.Duration(x.AgeSeconds) * time.Second)
-		return show.Row(x.Name, State(x.State), x.Pods, age, strings.Join(losses, ", ")), x.Message
+		return show.Row(x.Name, State(x.State), x.Pods, age, x.room(), strings.Join(losses, ", ")), x.Message
 	})
 	section(p, "Gangs", []string{"GANG", "STATE", "BOUND", "NEEDED", "PODS", "ZONES"}, r.Gangs, func(x *Gang) ([]show.Cell, string) {
 		return show.Row(x.Namespace+"/"+x.Name, State(x.State), x.Bound, x.MinMember, x.Members, Zones(x.Zones)), x.Message
@@ -67,6 +67,26 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 	p.Title("Pods that wait: %d", r.Waiting)
 	p.Notes(0, r.Notes)
 	return p.Flush(w)
+}
+
+// room says what is held for a survival: "12 cpu, 48Gi memory, 3 pods missing".
+func (s *Survival) room() string {
+	if !s.Holds {
+		return "-"
+	}
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(s.Held)) {
+		if quantity := s.Held[name]; name != "pods" {
+			words = append(words, quantity.String()+" "+string(name))
+		}
+	}
+	if s.Missing > 0 {
+		words = append(words, show.Plural(int(s.Missing), "pod")+" missing")
+	}
+	if len(words) == 0 {
+		return "nothing"
+	}
+	return strings.Join(words, ", ")
 }
 
 // section writes a table with a row for each object, and then their messages. Without objects there is none.

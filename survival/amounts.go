@@ -1,0 +1,337 @@
+package survival
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/amount"
+	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/sim"
+)
+
+const (
+	// maxPasses is how many times each loss is replayed in each order, at most, until nothing is lacking any more.
+	maxPasses = 8
+	// worthwhile is by how much other amounts must be smaller to replace those that are held, of which none then would stay.
+	worthwhile = 0.9
+)
+
+// amounts are what is held on nodes, by their names.
+type amounts map[string]ledger.Resources
+
+// planner finds out how much to hold on which nodes, so that displaced pods find room there after each loss although others take all
+// other room.
+type planner struct {
+	options  *Options
+	protects func(pod *v1.Pod) bool
+	// pods are those on nodes, objects all else that is the same in all copies. There are no reservations in the copies: what the others
+	// hold is taken, and what is to be held is all that is left free.
+	pods    []*v1.Pod
+	objects []client.Object
+	sites   map[string]*site
+	nodes   []*site  // in the order in which they were given
+	losses  []string // zones, the one that displaces most first
+	demand  map[string]ledger.Resources
+	// least is the CPU and memory that has to be held at least, if all losses share it, and shares how much of it may be in each zone.
+	least  ledger.Resources
+	shares map[string]ledger.Resources
+	// total is what all nodes have, and limit how much of its CPU and memory may be held; nil for all.
+	total ledger.Resources
+	limit *ledger.Resources
+}
+
+// plan is what the planner finds out.
+type plan struct {
+	held amounts
+	// missing are pods for which there is no room, by zone and request; capped means that the limit keeps some of it from being held.
+	missing map[shape]int64
+	capped  bool
+	// tight is what of held the replays have used in the end.
+	tight amounts
+}
+
+// shape is a zone, and what one pod asks for, in words.
+type shape struct{ zone, requests string }
+
+// newPlanner reads a cluster. taken is what other reservations hold by node, and belongs which protected pods may use what is held.
+func newPlanner(objects []client.Object, c *certificate, taken amounts, belongs func(*v1.Pod) bool, options *Options) *planner {
+	p := &planner{
+		options: options, sites: map[string]*site{}, demand: map[string]ledger.Resources{},
+		protects: func(pod *v1.Pod) bool { return c.protects(pod) && belongs(pod) },
+	}
+	zones := map[string]bool{}
+	for _, obj := range objects {
+		switch o := obj.(type) {
+		case *v1.Node:
+			s := &site{node: o, zone: o.Labels[v1.LabelTopologyZone], allocatable: ledger.ResourcesOf(o.Status.Allocatable)}
+			p.total.Add(&s.allocatable, 1)
+			others := taken[o.Name]
+			s.allocatable.Add(&others, -1)
+			p.sites[o.Name], p.nodes = s, append(p.nodes, s)
+			if s.zone != "" {
+				zones[s.zone] = true
+			}
+		case *v1.Pod:
+			if o.Spec.NodeName != "" && !ended(o) {
+				p.pods = append(p.pods, o)
+			}
+		case *v1alpha1.ZoneReservation:
+		default:
+			p.objects = append(p.objects, obj)
+		}
+	}
+	for i, pod := range p.pods {
+		s, request := p.sites[pod.Spec.NodeName], wants(pod)
+		if s == nil {
+			continue
+		}
+		s.requested.Add(&request, 1)
+		switch {
+		case p.protects(pod):
+			if live(pod) && metav1.GetControllerOf(pod) != nil {
+				demand := p.demand[s.zone]
+				demand.Add(&request, 1)
+				p.demand[s.zone] = demand
+			}
+			// What is held counts on no eviction.
+			unforced := *pod
+			unforced.Spec.PreemptionPolicy = ptr.To(v1.PreemptNever)
+			p.pods[i] = &unforced
+		case !sim.NodeBound(pod):
+			s.strangers.Add(&request, 1)
+		}
+	}
+	c.choose(zones)
+	for _, zone := range c.zones {
+		if _, displaces := p.demand[zone]; displaces {
+			p.losses = append(p.losses, zone)
+		}
+	}
+	slices.SortFunc(p.losses, func(a, b string) int {
+		return cmp.Or(cmp.Compare(p.size(p.demand[b]), p.size(p.demand[a])), strings.Compare(a, b))
+	})
+	p.share(zones)
+	if fraction := c.asked.Spec.MaxHeldFraction; fraction != nil {
+		f := fraction.AsApproximateFloat64()
+		p.limit = &ledger.Resources{MilliCPU: int64(f * float64(p.total.MilliCPU)), Memory: int64(f * float64(p.total.Memory))}
+	}
+	return p
+}
+
+// share works out how little can be held. What is held outside of a lost zone must be no less than what the zone displaces: with T in all,
+// a zone has at most T less its own demand. So T is no less than any demand, nor than all of them divided by the number of
+// the other zones, and no more than that is needed.
+func (p *planner) share(zones map[string]bool) {
+	var all ledger.Resources
+	for _, zone := range p.losses {
+		demand := p.demand[zone]
+		p.least.Raise(&demand)
+		all.Add(&demand, 1)
+	}
+	if others := int64(len(zones) - 1); others > 0 {
+		p.least.MilliCPU, p.least.Memory = max(p.least.MilliCPU, all.MilliCPU/others), max(p.least.Memory, all.Memory/others)
+	}
+	p.least = ledger.Resources{MilliCPU: p.least.MilliCPU, Memory: p.least.Memory}
+	p.shares = map[string]ledger.Resources{}
+	for zone := range zones {
+		var demand ledger.Resources
+		if slices.Contains(p.losses, zone) {
+			demand = p.demand[zone]
+		}
+		p.shares[zone] = p.least.Less(&demand)
+	}
+}
+
+// size measures an amount: the fraction of the cluster's CPU and that of its memory, added.
+func (p *planner) size(r ledger.Resources) float64 {
+	return float64(r.MilliCPU)/float64(max(1, p.total.MilliCPU)) + float64(r.Memory)/float64(max(1, p.total.Memory))
+}
+
+func (a amounts) sum() ledger.Resources {
+	var sum ledger.Resources
+	for _, r := range a {
+		sum.Add(&r, 1)
+	}
+	return sum
+}
+
+// raise makes the amount of a node no less than r.
+func (a amounts) raise(node string, r *ledger.Resources) {
+	is := a[node]
+	is = is.Clone()
+	is.Raise(r)
+	a[node] = is
+}
+
+// plan begins with the amounts that there are, so that they stay, and with none if that comes out much smaller.
+func (p *planner) plan(ctx context.Context, is amounts) (*plan, error) {
+	first, err := p.grow(ctx, p.holdable(is))
+	if err != nil || len(is) == 0 || p.size(first.tight.sum()) > worthwhile*p.size(first.held.sum()) {
+		return first, err
+	}
+	fresh, err := p.grow(ctx, amounts{})
+	if err != nil || p.size(fresh.held.sum()) > worthwhile*p.size(first.held.sum()) || fresh.lacks() > first.lacks() {
+		return first, err
+	}
+	return fresh, nil
+}
+
+func (pl *plan) lacks() int64 { return count(pl.missing) }
+
+func count(missing map[shape]int64) (pods int64) {
+	for _, n := range missing {
+		pods += n
+	}
+	return pods
+}
+
+// found is what one replay comes to.
+type found struct {
+	used, asks amounts // asks are what is used of nodes on which others have the room now
+	missing    map[shape]int64
+	capped     bool
+}
+
+// worstOf returns the first replay in which most pods lack room.
+func worstOf(replays []found) *found {
+	worst := &replays[0]
+	for i := range replays {
+		if count(replays[i].missing) > count(worst.missing) {
+			worst = &replays[i]
+		}
+	}
+	return worst
+}
+
+// holdable is the part of amounts for which there is room now, on nodes that may take pods.
+func (p *planner) holdable(is amounts) amounts {
+	out := amounts{}
+	for name, r := range is {
+		if s := p.sites[name]; s != nil && usable(s.node) {
+			room := s.room()
+			r = r.Clone()
+			r.Lower(&room)
+			if r = r.Positive(); !r.IsZero() {
+				out[name] = r
+			}
+		}
+	}
+	return out
+}
+
+// grow raises amounts until every displaced pod finds room in them, whichever the loss and the order, or nowhere at all.
+func (p *planner) grow(ctx context.Context, held amounts) (*plan, error) {
+	out := &plan{held: held, missing: map[shape]int64{}}
+	replays := len(p.losses) * p.options.Replays
+	last := make([]found, replays)
+	// Each loss is replayed in each order until all of these have found enough, one after the other.
+	for n, enough := 0, 0; enough < replays && n < maxPasses*replays; n++ {
+		at := n % replays
+		landings, err := p.replay(ctx, p.losses[at/p.options.Replays], at%p.options.Replays, held)
+		if err != nil {
+			return nil, err
+		}
+		f := found{used: amounts{}, asks: amounts{}, missing: map[shape]int64{}}
+		grew := false
+		for _, l := range landings {
+			request := wants(l.pod)
+			if l.node == "" {
+				f.missing[shape{"", asking(l.pod)}]++
+				continue
+			}
+			used := f.used[l.node]
+			used = used.Clone()
+			used.Add(&request, 1)
+			if l.with != openHeld && p.exceeds(held, l.node, &used) {
+				f.capped = true
+				f.missing[shape{p.sites[l.node].zone, asking(l.pod)}]++
+				continue
+			}
+			f.used[l.node] = used
+			if l.with == openAll {
+				f.missing[shape{p.sites[l.node].zone, asking(l.pod)}]++
+				f.asks.raise(l.node, &used)
+				continue
+			}
+			if is := held[l.node]; used.Exceeds(&is) != "" {
+				grew = true
+				held.raise(l.node, &used)
+				// What is added may be taken by another pod in the next pass. So ever more is, as far as there is room.
+				more := request.Times(int64(n / replays))
+				more.Add(&used, 1)
+				if room := p.sites[l.node].room(); more.Exceeds(&room) == "" && !p.exceeds(held, l.node, &more) {
+					held.raise(l.node, &more)
+				}
+			}
+		}
+		if last[at] = f; grew {
+			enough = 0
+		}
+		enough++
+	}
+	out.tight = amounts{}
+	for at := range last {
+		f := &last[at]
+		out.capped = out.capped || f.capped
+		for node, used := range f.used {
+			out.tight.raise(node, &used)
+		}
+		// The replay of a loss in which most is missing says where freed room is to be collected: others would ask for it elsewhere.
+		of := last[at/p.options.Replays*p.options.Replays:][:p.options.Replays]
+		if f != worstOf(of) {
+			continue
+		}
+		for m, pods := range f.missing {
+			out.missing[m] = max(out.missing[m], pods)
+		}
+		for _, node := range slices.Sorted(maps.Keys(f.asks)) {
+			if ask := f.asks[node]; p.exceeds(held, node, &ask) {
+				out.capped = true
+			} else {
+				held.raise(node, &ask)
+			}
+		}
+	}
+	return out, nil
+}
+
+// exceeds reports whether more would be held than may be, if a node held as much.
+func (p *planner) exceeds(held amounts, node string, r *ledger.Resources) bool {
+	if p.limit == nil {
+		return false
+	}
+	is := held[node]
+	more := r.Less(&is)
+	more = more.Positive()
+	sum := held.sum()
+	return more.MilliCPU > 0 && sum.MilliCPU+more.MilliCPU > p.limit.MilliCPU || more.Memory > 0 && sum.Memory+more.Memory > p.limit.Memory
+}
+
+// wants is what a pod takes of a node.
+func wants(pod *v1.Pod) ledger.Resources {
+	r := ledger.ResourcesOf(requestsOf(pod))
+	r.Pods = 1
+	return r
+}
+
+// asking puts into words what a pod asks for.
+func asking(pod *v1.Pod) string {
+	r := wants(pod)
+	var words []string
+	for name := range r.Named() {
+		if name != v1.ResourcePods {
+			words = append(words, string(name)+"="+amount.Quantity(name, r.Amount(name)).String())
+		}
+	}
+	slices.Sort(words)
+	return strings.Join(words, ",")
+}

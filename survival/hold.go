@@ -1,0 +1,319 @@
+package survival
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/reservecache/ledger"
+)
+
+const (
+	maxMissing     = 100
+	maxReservation = 253
+)
+
+// Room is the reservation of a ZoneSurvival.
+type Room struct {
+	// Is is the one that there is, if it belongs to the ZoneSurvival, and Wanted the one that should be there. Either may be nil.
+	Is, Wanted *v1alpha1.ZoneReservation
+	// Bound is how much CPU and memory has to be held at least, if every loss is to find enough.
+	Bound v1.ResourceList
+}
+
+// Hold finds out what a ZoneSurvival with spec.hold should hold: on each node what the worst single loss needs there, where others leave
+// room, so that all displaced pods that have a place find it although others take all other room. Room that there is not yet is asked
+// for where other pods may leave it. It sets what a status says of that. The objects are those of Certify. An error is that of ctx;
+// everything else that goes wrong is in the status, and Wanted is then what there is.
+func Hold(
+	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options, status *v1alpha1.ZoneSurvivalStatus,
+) (Room, error) {
+	options.Replays = cmp.Or(options.Replays, DefaultReplays)
+	is, taken := reservationOf(objects, asked)
+	room := Room{Is: is, Wanted: is}
+	if !asked.Spec.Hold {
+		room.Wanted = nil
+		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionHeld)
+		return room, nil
+	}
+	if is != nil {
+		status.Reservation, status.Held = is.Name, heldUnused(is)
+	}
+	condition, err := metav1.Condition{}, error(nil)
+	switch c := newCertificate(asked); {
+	case c.invalid != nil:
+		condition = unknown(v1alpha1.ReasonInvalid, c.invalid.Error())
+	case len(options.Missing) > 0:
+		condition = unknown(v1alpha1.ReasonSnapshotIncomplete, strings.Join(options.Missing, "; "))
+	case taken:
+		condition = metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonReservationNotOwned, Message: fmt.Sprintf(
+			"ZoneReservation %s is not of this ZoneSurvival and is left alone; nothing is held", ReservationName(asked.Name))}
+	default:
+		condition, err = room.find(ctx, objects, c, &options, status)
+	}
+	if err != nil {
+		return Room{}, err
+	}
+	condition.Type, condition.ObservedGeneration, condition.Message = v1alpha1.ConditionHeld, asked.Generation, shortened(condition.Message)
+	condition.LastTransitionTime.Time = options.Sim.Now
+	meta.SetStatusCondition(&status.Conditions, condition)
+	return room, nil
+}
+
+// find finds out what to hold, and what to say of it.
+func (r *Room) find(
+	ctx context.Context, objects []client.Object, c *certificate, options *Options, status *v1alpha1.ZoneSurvivalStatus,
+) (metav1.Condition, error) {
+	held, used := holding(r.Is)
+	p := newPlanner(objects, c, heldByOthers(objects, r.Is), owned(objects, r.Is), options)
+	is := amounts{}
+	for name, amount := range held {
+		of := used[name]
+		unused := amount.Less(&of)
+		is[name] = unused.Positive()
+	}
+	plan, err := p.plan(ctx, is)
+	if ctx.Err() != nil {
+		return metav1.Condition{}, context.Cause(ctx)
+	}
+	if err != nil {
+		return unknown(v1alpha1.ReasonReplayFailed, oneLine(err)), nil
+	}
+	r.Bound = p.least.List()
+	r.Wanted = reservation(c.asked, plan.held, used)
+	if status.Reservation = ""; r.Wanted != nil {
+		status.Reservation = r.Wanted.Name
+	}
+	status.Missing = plan.report()
+	return r.condition(plan), nil
+}
+
+// condition says whether the room is held, and why not.
+func (r *Room) condition(plan *plan) metav1.Condition {
+	not := func(reason, message string) metav1.Condition {
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	}
+	pods := plan.lacks()
+	switch is := r.Is; {
+	case plan.capped:
+		return not(v1alpha1.ReasonHeldFractionReached, fmt.Sprintf("spec.maxHeldFraction keeps room from being held for %d pods, see status.missing", pods))
+	case pods > 0:
+		return not(v1alpha1.ReasonRoomMissing, fmt.Sprintf(
+			"room is missing for %d pods, see status.missing; it is collected as other pods leave", pods))
+	case r.Wanted == nil:
+		return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRoomHeld, Message: "no loss displaces a pod"}
+	case is == nil || !r.Same() || is.Status.ObservedGeneration != is.Generation:
+		return not(v1alpha1.ReasonFilling, fmt.Sprintf(
+			"ZoneReservation %s has changed, and the scheduler has not said yet what it holds", r.Wanted.Name))
+	}
+	for _, kind := range []string{v1alpha1.ConditionDegraded, v1alpha1.ConditionReady} {
+		c := meta.FindStatusCondition(r.Is.Status.Conditions, kind)
+		if c != nil && (c.Status == metav1.ConditionTrue) != (kind == v1alpha1.ConditionReady) {
+			return not(c.Reason, fmt.Sprintf("ZoneReservation %s: %s", r.Is.Name, c.Message))
+		}
+	}
+	return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRoomHeld, Message: fmt.Sprintf(
+		"ZoneReservation %s holds what any one loss needs", r.Is.Name)}
+}
+
+// Same reports whether the reservation is as it should be.
+func (r *Room) Same() bool {
+	if r.Is == nil || r.Wanted == nil {
+		return r.Is == r.Wanted
+	}
+	return sameSpec(&r.Is.Spec, &r.Wanted.Spec)
+}
+
+// report lists what is missing, by zone.
+func (pl *plan) report() []v1alpha1.SurvivalMissing {
+	var out []v1alpha1.SurvivalMissing
+	for _, of := range slices.SortedFunc(maps.Keys(pl.missing), func(a, b shape) int {
+		return cmp.Or(strings.Compare(a.zone, b.zone), strings.Compare(a.requests, b.requests))
+	}) {
+		m := v1alpha1.SurvivalMissing{Zone: of.zone, Pods: pl.missing[of], Requests: v1.ResourceList{}}
+		for request := range strings.SplitSeq(of.requests, ",") {
+			if name, quantity, ok := strings.Cut(request, "="); ok {
+				m.Requests[v1.ResourceName(name)] = resource.MustParse(quantity)
+			}
+		}
+		out = append(out, m)
+	}
+	return out[:min(len(out), maxMissing)]
+}
+
+// ReservationName is the name of the reservation of a ZoneSurvival.
+func ReservationName(survival string) string {
+	name := "survival-" + survival
+	if len(name) <= maxReservation {
+		return name
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(name))
+	return fmt.Sprintf("%s-%08x", strings.TrimRight(name[:maxReservation-9], "-."), h.Sum32())
+}
+
+// reservationOf returns the reservation of a ZoneSurvival, or that another one has taken its name.
+func reservationOf(objects []client.Object, asked *v1alpha1.ZoneSurvival) (is *v1alpha1.ZoneReservation, taken bool) {
+	for _, obj := range objects {
+		if r, ok := obj.(*v1alpha1.ZoneReservation); ok && r.Name == ReservationName(asked.Name) {
+			if metav1.IsControlledBy(r, asked) {
+				return r, false
+			}
+			return nil, true
+		}
+	}
+	return nil, false
+}
+
+// reservation returns the reservation for some amounts, nil for none. What pods use of a reservation is part of what it asks for.
+func reservation(asked *v1alpha1.ZoneSurvival, held, used amounts) *v1alpha1.ZoneReservation {
+	out := &v1alpha1.ZoneReservation{
+		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneReservation"},
+		ObjectMeta: metav1.ObjectMeta{Name: ReservationName(asked.Name), OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneSurvival", Name: asked.Name, UID: asked.UID, Controller: ptr.To(true),
+		}}},
+		Spec: v1alpha1.ZoneReservationSpec{Priority: asked.Spec.Priority},
+	}
+	for _, w := range asked.Spec.Workloads {
+		out.Spec.Owners = append(out.Spec.Owners, v1alpha1.ReservationOwner(w))
+	}
+	for _, name := range slices.Sorted(maps.Keys(held)) {
+		all, of := held[name], used[name]
+		if all.IsZero() {
+			continue
+		}
+		all = all.Clone()
+		all.Add(&of, 1)
+		n := v1alpha1.ReservationNode{Name: name, Amount: all.List(), Pods: int32(max(1, all.Pods))} //nolint:gosec // as many as fit on a node
+		if delete(n.Amount, v1.ResourcePods); len(n.Amount) == 0 {
+			n.Amount[v1.ResourceCPU] = resource.Quantity{} // a place for a pod that asks for nothing
+		}
+		out.Spec.Nodes = append(out.Spec.Nodes, n)
+	}
+	if len(out.Spec.Nodes) == 0 {
+		return nil
+	}
+	return out
+}
+
+// sameSpec compares what the controller sets.
+func sameSpec(a, b *v1alpha1.ZoneReservationSpec) bool {
+	return slices.EqualFunc(a.Nodes, b.Nodes, func(a, b v1alpha1.ReservationNode) bool {
+		x, y := ledger.ResourcesOf(a.Amount), ledger.ResourcesOf(b.Amount)
+		return a.Name == b.Name && a.Pods == b.Pods && x.Equal(&y)
+	}) && ptr.Equal(a.Priority, b.Priority) && slices.EqualFunc(a.Owners, b.Owners, func(a, b v1alpha1.ReservationOwner) bool {
+		return a.Namespace == b.Namespace && metav1.FormatLabelSelector(&a.PodSelector) == metav1.FormatLabelSelector(&b.PodSelector)
+	})
+}
+
+// holding returns what a reservation holds on nodes, or is to hold, and what pods use of it.
+func holding(r *v1alpha1.ZoneReservation) (held, used amounts) {
+	held, used = amounts{}, amounts{}
+	if r == nil {
+		return held, used
+	}
+	for i := range r.Spec.Nodes {
+		n := &r.Spec.Nodes[i]
+		amount := ledger.ResourcesOf(n.Amount)
+		amount.Pods = int64(max(1, n.Pods))
+		held[n.Name] = amount
+	}
+	for i := range r.Status.Zones {
+		for _, n := range r.Status.Zones[i].Nodes {
+			if of := ledger.ResourcesOf(n.Amounts.Used); !of.IsZero() {
+				used[n.Name] = of
+			}
+		}
+	}
+	return held, used
+}
+
+// heldUnused is what a reservation holds beside what pods use.
+func heldUnused(r *v1alpha1.ZoneReservation) v1.ResourceList {
+	held, used := ledger.ResourcesOf(r.Status.Amounts.Held), ledger.ResourcesOf(r.Status.Amounts.Used)
+	held = held.Less(&used)
+	held = held.Positive()
+	return held.List()
+}
+
+// heldByOthers is what other reservations hold unused, by node.
+func heldByOthers(objects []client.Object, own *v1alpha1.ZoneReservation) amounts {
+	out := amounts{}
+	add := func(node string, unused ledger.Resources) {
+		is := out[node]
+		is = is.Clone()
+		unused = unused.Positive()
+		is.Add(&unused, 1)
+		out[node] = is
+	}
+	for _, r := range reservations(objects, own) {
+		slot := ledger.ResourcesOf(r.Spec.Slot.Requests)
+		slot.Pods = 1
+		spec, _ := holding(r)
+		for i := range r.Status.Zones {
+			for _, n := range r.Status.Zones[i].Nodes {
+				if held, used := ledger.ResourcesOf(n.Amounts.Held), ledger.ResourcesOf(n.Amounts.Used); len(r.Spec.Nodes) > 0 {
+					add(n.Name, held.Less(&used))
+				} else {
+					add(n.Name, slot.Times(max(0, n.Slots-n.Used)))
+				}
+				delete(spec, n.Name)
+			}
+		}
+		if r.Status.ObservedGeneration == r.Generation {
+			for name, amount := range spec { // nodes that the status leaves out hold what the spec says
+				add(name, amount)
+			}
+		}
+	}
+	return out
+}
+
+// reservations returns the other reservations that have not expired.
+func reservations(objects []client.Object, own *v1alpha1.ZoneReservation) []*v1alpha1.ZoneReservation {
+	var out []*v1alpha1.ZoneReservation
+	for _, obj := range objects {
+		r, ok := obj.(*v1alpha1.ZoneReservation)
+		if ok && r != own && !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionExpired) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// owned reports which pods may use what the own reservation holds: not those that belong to an older one.
+func owned(objects []client.Object, own *v1alpha1.ZoneReservation) func(pod *v1.Pod) bool {
+	type other struct {
+		namespace string
+		selector  labels.Selector
+	}
+	var older []other
+	for _, r := range reservations(objects, own) {
+		if own != nil && cmp.Or(own.CreationTimestamp.Compare(r.CreationTimestamp.Time), strings.Compare(own.Name, r.Name)) < 0 {
+			continue
+		}
+		for i := range r.Spec.Owners {
+			if selector, err := metav1.LabelSelectorAsSelector(&r.Spec.Owners[i].PodSelector); err == nil {
+				older = append(older, other{r.Spec.Owners[i].Namespace, selector})
+			}
+		}
+	}
+	return func(pod *v1.Pod) bool {
+		return !slices.ContainsFunc(older, func(o other) bool {
+			return o.namespace == pod.Namespace && o.selector.Matches(labels.Set(pod.Labels))
+		})
+	}
+}

@@ -1,0 +1,235 @@
+package survival_test
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/demo/workload"
+	"zonewise.dev/sim"
+	"zonewise.dev/survival"
+	"zonewise.dev/test/clitest"
+)
+
+var (
+	traceNodes = flag.Int("trace-nodes", 300, "how many nodes BenchmarkHold has, in zones of 50, 30 and 20 percent")
+	traceLoad  = flag.Float64("trace-load", 0.4, "the part of the CPU or of the memory that services take in BenchmarkHold")
+	traceTimes = flag.Int("trace-times", 4, "how many times as large as those of the trace the nodes of BenchmarkHold are")
+	traceZones = flag.String("trace-zones", "a,b,c", "the zones that may be lost in BenchmarkHold")
+)
+
+// shapes are the six most common nodes without devices of the trace (demo/workload/data): CPUs, GiB, and how many there are.
+var shapes = [][3]int{{32, 256, 129}, {96, 512, 59}, {96, 384, 30}, {32, 128, 23}, {64, 512, 22}, {104, 512, 20}}
+
+// BenchmarkHold holds room for the CPU services of a trace, lets strangers of the same priority take all other room, and loses each
+// zone in turn. It reports what is held of the resource that is short, and what one reservation for each service would hold at least,
+// as multiples of the least that has to be held, and how many protected pods wait in the losses beyond those that were said to
+// lack room.
+func BenchmarkHold(b *testing.B) {
+	for n := range b.N {
+		seed := *first + uint64(n) //nolint:gosec // not negative
+		c, services := traced(b, seed)
+		asked := holding()
+		asked.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: strings.Split(*traceZones, ",")}
+		for _, s := range services {
+			asked.Spec.Workloads = append(asked.Spec.Workloads, protecting(s.Name()).Spec.Workloads[0])
+		}
+		b.ResetTimer()
+		var status v1alpha1.ZoneSurvivalStatus
+		room, err := survival.Hold(b.Context(), c.Objects(), asked, survival.Options{Sim: sim.Options{Now: clitest.Now}}, &status)
+		require.NoError(b, err)
+		b.StopTimer()
+		apart := separately(c, asked.Spec.Survive.ZoneNames)
+		missing := int64(0)
+		for _, m := range status.Missing {
+			missing += m.Pods
+		}
+		if room.Wanted != nil {
+			adopt(c, room.Wanted)
+		}
+		lost, broken := 0, 0
+		for _, zone := range asked.Spec.Survive.ZoneNames {
+			displaced, waiting := fillAndLose(b, c, zone, 100)
+			lost += displaced
+			broken += max(0, waiting-int(missing))
+		}
+		held := v1.ResourceList{}
+		for i := range room.Wanted.Spec.Nodes {
+			plus(held, room.Wanted.Spec.Nodes[i].Amount)
+		}
+		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+			least := room.Bound[name]
+			of := func(list v1.ResourceList) float64 {
+				quantity := list[name]
+				return quantity.AsApproximateFloat64() / least.AsApproximateFloat64()
+			}
+			b.ReportMetric(of(held), "held-"+string(name)+"/least")
+			b.ReportMetric(of(apart), "apart-"+string(name)+"/least")
+		}
+		b.ReportMetric(float64(missing), "missing-pods")
+		b.ReportMetric(float64(lost), "displaced-pods")
+		b.ReportMetric(float64(broken), "waiting-pods")
+		b.ReportMetric(float64(len(room.Wanted.Spec.Nodes)), "nodes")
+		b.Logf("seed %d: %d pods missing, %d displaced, %d wait although room is held, on %d nodes", seed, missing, lost, broken, len(room.Wanted.Spec.Nodes))
+	}
+}
+
+func plus(sum, list v1.ResourceList) {
+	for name, quantity := range list {
+		quantity.Add(sum[name])
+		sum[name] = quantity
+	}
+}
+
+// traced is a cluster with the services of the trace, placed by the scheduler.
+func traced(b *testing.B, seed uint64) (*clitest.Cluster, []workload.Service) {
+	b.Helper()
+	plan, err := workload.NewPlan(workload.Options{Scale: workload.DefaultScale, Seed: seed})
+	require.NoError(b, err)
+	c := clitest.New()
+	var total, asked, instances [2]float64 // CPUs and GiB
+	order := rand.New(rand.NewPCG(seed, 3)).Perm(*traceNodes)
+	of := 0
+	for _, s := range shapes {
+		of += s[2]
+	}
+	for i, at := range order {
+		pick, shape := i*of / *traceNodes, shapes[0]
+		for _, s := range shapes {
+			if shape = s; pick < s[2] {
+				break
+			}
+			pick -= s[2]
+		}
+		zone := "c"
+		if at < *traceNodes/2 {
+			zone = "a"
+		} else if at < *traceNodes*8/10 {
+			zone = "b"
+		}
+		shape[0], shape[1] = shape[0]**traceTimes, shape[1]**traceTimes
+		c.Node(fmt.Sprintf("%s-%03d", zone, at), zone, fmt.Sprint(shape[0]), fmt.Sprintf("%dGi", shape[1]))
+		total[0], total[1] = total[0]+float64(shape[0]), total[1]+float64(shape[1])
+	}
+	var services []workload.Service
+	for _, s := range plan.Services {
+		if s.Role == "cn" {
+			services = append(services, s)
+			instances[0] += float64(s.Instances) * float64(s.Each[workload.CPU]) / 1000
+			instances[1] += float64(s.Instances) * float64(s.Each[workload.Memory]) / 1024
+		}
+	}
+	scale := *traceLoad * min(total[0]/instances[0], total[1]/instances[1])
+	pods := 0
+	for _, s := range services {
+		n := int(math.Round(float64(s.Instances) * scale))
+		cpu, memory := fmt.Sprintf("%dm", s.Each[workload.CPU]), fmt.Sprintf("%dMi", s.Each[workload.Memory])
+		add := c.Deployment(s.Name(), int32(n), cpu, memory, priority(10)) //nolint:gosec // hundreds
+		for range n {
+			add("")
+			asked[0], asked[1], pods = asked[0]+float64(s.Each[workload.CPU])/1000, asked[1]+float64(s.Each[workload.Memory])/1024, pods+1
+		}
+	}
+	s, err := sim.New(b.Context(), c.Objects(), sim.Options{Now: clitest.Now, Seed: int64(seed)}) //nolint:gosec // small
+	require.NoError(b, err)
+	defer s.Close()
+	require.NoError(b, s.Run(b.Context()))
+	placed := &clitest.Cluster{Snapshot: snapshot.New(clitest.Now)}
+	placed.Add(s.Objects()...)
+	b.Logf("%d pods of %d services ask for %.0f%% of the CPU and %.0f%% of the memory of %d nodes",
+		pods, len(services), 100*asked[0]/total[0], 100*asked[1]/total[1], *traceNodes)
+	return placed, services
+}
+
+// separately is what reservations of slots would hold, one for each service, each shared by the losses as well as it can be.
+func separately(c *clitest.Cluster, zones []string) v1.ResourceList {
+	in := map[string]string{}
+	for _, node := range snapshot.List[*v1.Node](c.Snapshot) {
+		in[node.Name] = node.Labels[v1.LabelTopologyZone]
+	}
+	counts, each := map[string]map[string]int{}, map[string]v1.ResourceList{}
+	for _, pod := range c.Pods() {
+		app := pod.Labels["app"]
+		if counts[app] == nil {
+			counts[app], each[app] = map[string]int{}, pod.Spec.Containers[0].Resources.Requests
+		}
+		counts[app][in[pod.Spec.NodeName]]++
+	}
+	out := v1.ResourceList{}
+	for app, count := range counts {
+		most, all := 0, 0
+		for _, zone := range zones {
+			most, all = max(most, count[zone]), all+count[zone]
+		}
+		for range max(most, (all+1)/2) { // of three zones two remain
+			plus(out, each[app])
+		}
+	}
+	return out
+}
+
+// fillAndLose lets strangers take all room that they may have, loses a zone, and returns how many protected pods are displaced, and
+// how many wait in the end.
+func fillAndLose(tb testing.TB, c *clitest.Cluster, zone string, seed int64) (displaced, waiting int) {
+	tb.Helper()
+	s, err := sim.New(tb.Context(), c.Objects(), sim.Options{Now: clitest.Now, Seed: seed})
+	require.NoError(tb, err)
+	defer s.Close()
+	// A stranger for each node that is as large as the node's room: the reservation keeps what is held from it.
+	used := map[string]v1.ResourceList{}
+	for _, pod := range c.Pods() {
+		if pod.Spec.NodeName != "" {
+			if used[pod.Spec.NodeName] == nil {
+				used[pod.Spec.NodeName] = v1.ResourceList{}
+			}
+			plus(used[pod.Spec.NodeName], pod.Spec.Containers[0].Resources.Requests)
+		}
+	}
+	holds := map[string]v1.ResourceList{}
+	for _, r := range snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot) {
+		for _, n := range r.Spec.Nodes {
+			holds[n.Name] = n.Amount
+		}
+	}
+	filled := &clitest.Cluster{Snapshot: snapshot.New(clitest.Now)}
+	for _, node := range snapshot.List[*v1.Node](c.Snapshot) {
+		rest := v1.ResourceList{}
+		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+			room := node.Status.Allocatable[name].DeepCopy()
+			for _, list := range []v1.ResourceList{used[node.Name], holds[node.Name]} {
+				room.Sub(list[name])
+			}
+			if room.Sign() < 0 {
+				room = resource.Quantity{}
+			}
+			rest[name] = room
+		}
+		pod := filled.Pod("filler-"+node.Name, node.Name, clitest.Plain("0", "0"), map[string]string{"app": "filler"})
+		pod.UID, pod.Spec.Priority = types.UID(pod.Name), priorityOf(10)
+		pod.Spec.Containers[0].Resources.Requests = rest
+	}
+	for _, pod := range filled.Pods() {
+		require.NoError(tb, s.Add(pod))
+	}
+	require.NoError(tb, s.Run(tb.Context()))
+	loss := s.Lose(func(node *v1.Node) bool { return node.Labels[v1.LabelTopologyZone] == zone })
+	require.NoError(tb, s.Run(tb.Context()))
+	for _, pod := range loss.Replacements {
+		if is, ok := sim.Get[*v1.Pod](s, pod.Namespace, pod.Name); !ok || is.Spec.NodeName == "" {
+			waiting++
+		}
+	}
+	return len(loss.Replacements), waiting
+}
+
+func priorityOf(n int32) *int32 { return &n }

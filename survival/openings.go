@@ -1,0 +1,241 @@
+package survival
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/internal/amount"
+	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/sim"
+)
+
+// site is a node and what is on it.
+type site struct {
+	node        *v1.Node
+	zone        string
+	allocatable ledger.Resources // without what other reservations hold
+	requested   ledger.Resources
+	strangers   ledger.Resources // what pods ask for that are not protected and do not belong to the node
+}
+
+// opening says which room of a node displaced pods may use.
+type opening int
+
+const (
+	openHeld  opening = iota // what is held for them
+	openShare                // all that is free on some nodes: those that give each zone its share
+	openRest                 // as much on some nodes as makes what is left of the held room large enough
+	openFree                 // all that is free
+	openAll                  // also that of other pods, as if these had gone
+	openings
+)
+
+// landing is where a displaced pod goes.
+type landing struct {
+	pod  *v1.Pod // the one that was lost
+	node string  // empty if it waits
+	with opening // the first one with which it found a node
+}
+
+// replay loses a zone. First only what is held is open to the displaced pods, then to those that still wait one opening after the other. It
+// returns where the pods go, those that found room first coming first.
+func (p *planner) replay(ctx context.Context, zone string, order int, held amounts) ([]landing, error) {
+	objects := make([]client.Object, 0, len(p.objects)+len(p.pods)+len(p.sites))
+	objects = append(objects, p.objects...)
+	strangers := map[*site]*v1.Pod{}
+	for _, s := range p.nodes {
+		node, stranger := s.open(openHeld, held[s.node.Name])
+		objects, strangers[s] = append(objects, node, stranger), stranger
+	}
+	for _, pod := range p.pods {
+		if s := p.sites[pod.Spec.NodeName]; s == nil || s.zone != zone || p.protects(pod) {
+			objects = append(objects, pod)
+		}
+	}
+	options := p.options.Sim
+	options.Seed, options.Order, options.Bare = options.Seed+int64(order), nil, true
+	if order == 0 {
+		options.Order = smallFirst
+	}
+	s, err := sim.New(ctx, objects, options)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	loss := s.Lose(func(node *v1.Node) bool { return node.Labels[v1.LabelTopologyZone] == zone })
+	displaced := map[types.UID]bool{}
+	for _, pod := range loss.Displaced {
+		displaced[pod.UID] = true
+	}
+	var out []landing
+	for with := openHeld; with < openings && len(displaced) > 0; with++ {
+		var opened map[*site]ledger.Resources
+		switch with {
+		case openShare:
+			opened = p.sharing(held)
+		case openRest:
+			opened = p.topUp(zone, held, out, waiting(loss.Displaced, displaced))
+		default:
+		}
+		for _, node := range sim.List[*v1.Node](s) {
+			of := p.sites[node.Name]
+			more, some := opened[of]
+			if with == openHeld || !some && with < openFree {
+				continue
+			}
+			more = more.Clone()
+			is := held[node.Name]
+			more.Add(&is, 1)
+			node, stranger := of.open(with, more)
+			s.Remove(strangers[of])
+			if err := errors.Join(s.Put(node), s.Add(stranger)); err != nil {
+				return nil, err
+			}
+			strangers[of] = stranger
+		}
+		if err := s.Run(ctx); err != nil {
+			return nil, err
+		}
+		replaced := s.Made()
+		for _, pod := range sim.List[*v1.Pod](s) {
+			if was := replaced[pod.UID]; was != nil && displaced[was.UID] && pod.Spec.NodeName != "" {
+				delete(displaced, was.UID)
+				out = append(out, landing{was, pod.Spec.NodeName, with})
+			}
+		}
+	}
+	for _, pod := range waiting(loss.Displaced, displaced) {
+		out = append(out, landing{pod: pod, with: openings})
+	}
+	return out, nil
+}
+
+// room is what is free on the node.
+func (s *site) room() ledger.Resources { return s.allocatable.Less(&s.requested) }
+
+// open returns the node, and a stranger on it that leaves no other free room than what is open: a given amount, until all free room is. The
+// scheduler then sees the node as it will be when others have taken all that they may have.
+func (s *site) open(with opening, held ledger.Resources) (*v1.Node, *v1.Pod) {
+	node := *s.node
+	node.Status.Allocatable = maps.Clone(node.Status.Allocatable)
+	all := ledger.ResourcesOf(node.Status.Allocatable)
+	open := s.room()
+	if with < openFree {
+		open.Lower(&held)
+	}
+	open = open.Positive()
+	rest := all.Less(&s.requested)
+	rest.Add(&open, -1)
+	if with == openAll {
+		all.Add(&s.strangers, 1)
+		for name := range s.strangers.Named() {
+			if _, has := node.Status.Allocatable[name]; has {
+				node.Status.Allocatable[name] = *amount.Quantity(name, all.Amount(name))
+			}
+		}
+	} else {
+		// The stranger is one pod, whatever it leaves.
+		node.Status.Allocatable[v1.ResourcePods] = *amount.Quantity(v1.ResourcePods, min(all.Pods, s.requested.Pods+open.Pods)+1)
+	}
+	rest.Pods = 0
+	rest = rest.Positive()
+	return &node, &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "zonewise-survival", Name: s.node.Name, UID: types.UID(fmt.Sprintf("zonewise-survival-%s-%d", s.node.Name, with))},
+		Spec: v1.PodSpec{
+			NodeName: s.node.Name, Priority: ptr.To[int32](math.MaxInt32),
+			Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: rest.List()}}},
+		},
+		Status: v1.PodStatus{Phase: v1.PodRunning},
+	}
+}
+
+// sharing chooses the nodes that give each zone its share: those on which something is held already, then those with the most room.
+// On few nodes fewer pieces are left that are too small.
+func (p *planner) sharing(held amounts) map[*site]ledger.Resources {
+	rest, more := map[string]ledger.Resources{}, map[*site]ledger.Resources{}
+	for zone, share := range p.shares {
+		rest[zone] = share.Clone()
+	}
+	var nodes []*site
+	for _, s := range p.nodes {
+		is := held[s.node.Name]
+		if left, in := rest[s.zone]; in {
+			left.Add(&is, -1)
+			rest[s.zone] = left
+		}
+		if !usable(s.node) {
+			continue
+		}
+		room := s.room()
+		room.Add(&is, -1)
+		more[s] = room.Positive()
+		nodes = append(nodes, s)
+	}
+	slices.SortStableFunc(nodes, func(a, b *site) int {
+		x, y := held[a.node.Name], held[b.node.Name]
+		return cmp.Or(cmp.Compare(p.size(y), p.size(x)), cmp.Compare(p.size(more[b]), p.size(more[a])))
+	})
+	out := map[*site]ledger.Resources{}
+	for _, s := range nodes {
+		if left, in := rest[s.zone]; in && (left.MilliCPU > 0 || left.Memory > 0) {
+			room := more[s]
+			left.Add(&room, -1)
+			rest[s.zone], out[s] = left, room
+		}
+	}
+	return out
+}
+
+// topUp chooses a node for each pod that waits, the largest first: the one on which the least more has to be held for it, beside what the
+// pods have left that have found room.
+func (p *planner) topUp(lost string, held amounts, landed []landing, pods []*v1.Pod) map[*site]ledger.Resources {
+	left := amounts{}
+	for name, is := range held {
+		left[name] = is.Clone()
+	}
+	for _, l := range landed {
+		request, is := wants(l.pod), left[l.node]
+		is = is.Clone()
+		is.Add(&request, -1)
+		left[l.node] = is
+	}
+	slices.SortStableFunc(pods, func(a, b *v1.Pod) int { return smallFirst(b, a) })
+	out := map[*site]ledger.Resources{}
+	for _, pod := range pods {
+		request := wants(pod)
+		var best *site
+		var least ledger.Resources
+		for _, s := range p.nodes {
+			if _, chosen := out[s]; chosen || s.zone == lost || !usable(s.node) {
+				continue
+			}
+			is, rest := held[s.node.Name], left[s.node.Name]
+			rest = rest.Positive()
+			more, room := request.Less(&rest), s.room()
+			room.Add(&is, -1)
+			if more = more.Positive(); more.Exceeds(&room) == "" && (best == nil || p.size(more) < p.size(least)) {
+				best, least = s, more
+			}
+		}
+		if best != nil {
+			out[best] = least
+		}
+	}
+	return out
+}
+
+// waiting returns the pods that are still displaced.
+func waiting(pods []*v1.Pod, displaced map[types.UID]bool) []*v1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool { return !displaced[pod.UID] })
+}

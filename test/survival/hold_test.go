@@ -1,0 +1,178 @@
+package survival
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"zonewise.dev/apis/v1alpha1"
+	library "zonewise.dev/survival"
+	"zonewise.dev/test/internal/apiserver"
+	"zonewise.dev/test/internal/program"
+)
+
+// TestHold is the second walk-through of docs/survival.md, with a scheduler: room is held for a service, batch work of the same priority
+// takes the rest, a zone dies, and the service runs on. Then nothing is to be held any more.
+func TestHold(t *testing.T) {
+	w := &world{Server: apiserver.Start(t), t: t}
+	w.InstallAPIs(t)
+	w.startScheduler()
+	w.startController()
+	name := library.ReservationName("services")
+
+	// A reservation of that name that belongs to something else is left alone.
+	foreign := &v1alpha1.ZoneReservation{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ZoneReservationSpec{
+		Owners: []v1alpha1.ReservationOwner{{Namespace: apiserver.Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}}},
+		Nodes:  []v1alpha1.ReservationNode{{Name: "node-a", Amount: corev1.ResourceList{"cpu": resource.MustParse("1")}, Pods: 1}},
+	}}
+	w.Make(t, foreign)
+	w.run("web", 0, "node-a", "node-a", "node-b", "node-b", "node-c", "node-c")
+	content, err := os.ReadFile(filepath.Join(w.Root, "examples", "zone-survival", "hold.yaml"))
+	require.NoError(t, err)
+	asked := &v1alpha1.ZoneSurvival{}
+	require.NoError(t, yaml.UnmarshalStrict(content, asked))
+	w.Make(t, asked)
+	w.waitHeld(v1alpha1.ReasonReservationNotOwned)
+	was := foreign.Spec.DeepCopy()
+	require.NoError(t, w.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign))
+	require.Equal(t, was.Nodes[0].Name, foreign.Spec.Nodes[0].Name)
+	require.Empty(t, foreign.OwnerReferences)
+	require.NoError(t, w.Delete(t.Context(), foreign))
+
+	// The least for two displaced replicas of any zone is 1 CPU in each.
+	is := w.waitHeld(v1alpha1.ReasonRoomHeld)
+	require.Equal(t, name, is.Status.Reservation)
+	require.Equal(t, "3", is.Status.Held.Cpu().String())
+	require.Equal(t, metav1.ConditionTrue, meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionSurvives).Status)
+	r := w.reservation(name)
+	slots, ready := r.Status.Slots, meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionReady)
+	require.Equal(t, rows(t, name, 6), [][]string{{
+		r.Name, string(r.Spec.Mode), fmt.Sprint(slots.Desired), fmt.Sprint(slots.Held), fmt.Sprint(slots.Used), string(ready.Status),
+	}})
+	require.True(t, metav1.IsControlledBy(r, is))
+	w.waitMetric(`zonewise_survival_held{resource="cpu",zonesurvival="services"} 3`)
+	w.waitMetric(`zonewise_survival_missing_pods{zone="a",zonesurvival="services"} 0`)
+
+	// Batch work takes all that is not held: 1 CPU on each node.
+	w.add("batch", 6)
+	w.until("batch work on each node", func() (bool, error) { return w.bound("batch") == 3, nil })
+	is = w.waitReason(v1alpha1.ReasonAllPlaced)
+	require.Equal(t, metav1.ConditionTrue, meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionHeld).Status)
+
+	// The zone dies. Its controller replaces what was there.
+	require.NoError(t, w.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}))
+	w.until("no pod is bound to the lost node any more", func() (bool, error) {
+		lost := w.on("node-a")
+		for _, pod := range lost {
+			if err := client.IgnoreNotFound(w.Delete(t.Context(), pod, client.GracePeriodSeconds(0))); err != nil {
+				return false, err
+			}
+		}
+		return len(lost) == 0, nil
+	})
+	w.add("web", 2)
+	w.until("all replicas run", func() (bool, error) { return w.bound("web") == 6, nil })
+	require.Equal(t, 2, w.bound("batch"), "no pod has given way")
+	is = w.waitHeld(v1alpha1.ReasonRoomMissing)
+	require.NotEmpty(t, is.Status.Missing)
+
+	// Nothing is to be held any more.
+	is.Spec.Hold = false
+	require.NoError(t, w.Update(t.Context(), is))
+	w.until("the reservation is deleted", func() (bool, error) {
+		return apierrors.IsNotFound(w.Get(t.Context(), client.ObjectKey{Name: name}, &v1alpha1.ZoneReservation{})), nil
+	})
+	w.until("the status says nothing of it", func() (bool, error) {
+		err := w.Get(t.Context(), client.ObjectKeyFromObject(asked), is)
+		return meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionHeld) == nil && is.Status.Reservation == "" && len(is.Status.Missing) == 0, err
+	})
+	require.Equal(t, 6, w.bound("web"), "what runs stays")
+}
+
+// waitHeld waits until the ZoneSurvival says with a reason whether its room is held.
+func (w *world) waitHeld(reason string) *v1alpha1.ZoneSurvival {
+	w.t.Helper()
+	is := &v1alpha1.ZoneSurvival{}
+	w.until(reason, func() (bool, error) {
+		err := w.Get(w.t.Context(), client.ObjectKey{Name: "services"}, is)
+		c := meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionHeld)
+		return c != nil && c.Reason == reason && is.Status.Pods == int64(w.bound("web")), err
+	})
+	return is
+}
+
+func (w *world) reservation(name string) *v1alpha1.ZoneReservation {
+	w.t.Helper()
+	r := &v1alpha1.ZoneReservation{}
+	require.NoError(w.t, w.Get(w.t.Context(), client.ObjectKey{Name: name}, r))
+	return r
+}
+
+// add makes pods of an app that wait.
+func (w *world) add(app string, n int) {
+	w.t.Helper()
+	nodes := make([]string, n)
+	w.run(app, 0, nodes...)
+}
+
+func (w *world) pods(which func(pod *corev1.Pod) bool) []client.Object {
+	w.t.Helper()
+	var list corev1.PodList
+	require.NoError(w.t, w.List(w.t.Context(), &list, client.InNamespace(apiserver.Namespace)))
+	var out []client.Object
+	for i := range list.Items {
+		if which(&list.Items[i]) {
+			out = append(out, &list.Items[i])
+		}
+	}
+	return out
+}
+
+// bound counts the pods of an app that have a node.
+func (w *world) bound(app string) int {
+	return len(w.pods(func(pod *corev1.Pod) bool { return pod.Labels["app"] == app && pod.Spec.NodeName != "" }))
+}
+
+func (w *world) on(node string) []client.Object {
+	return w.pods(func(pod *corev1.Pod) bool { return pod.Spec.NodeName == node })
+}
+
+// startScheduler runs the scheduler with the shipped profile until the test ends.
+func (w *world) startScheduler() {
+	w.t.Helper()
+	path, err := program.Scheduler(w.Root)
+	require.NoError(w.t, err)
+	content, err := os.ReadFile(filepath.Join(w.Root, "config", "zonewise.yaml"))
+	require.NoError(w.t, err)
+	var config map[string]any
+	require.NoError(w.t, yaml.Unmarshal(content, &config))
+	config["leaderElection"] = map[string]any{"leaderElect": false}
+	all := []string{"*"}
+	config["clientConnection"] = map[string]any{"kubeconfig": w.User(w.t, "scheduler", []rbacv1.PolicyRule{{APIGroups: all, Resources: all, Verbs: all}})}
+	content, err = yaml.Marshal(config)
+	require.NoError(w.t, err)
+	log, err := os.Create(filepath.Join(w.t.ArtifactDir(), "scheduler.log"))
+	require.NoError(w.t, err)
+	cmd := exec.CommandContext(w.t.Context(), path, "--config="+w.Write(w.t, "scheduler.yaml", content), "--secure-port=0")
+	cmd.Stdout, cmd.Stderr = log, log
+	require.NoError(w.t, cmd.Start())
+	w.t.Cleanup(func() {
+		_ = cmd.Wait() // the test's context has killed it
+		_ = log.Close()
+		if content, err := os.ReadFile(log.Name()); w.t.Failed() && err == nil {
+			w.t.Logf("the scheduler's log:\n%s", content[max(0, len(content)-8<<10):])
+		}
+	})
+}
