@@ -52,7 +52,8 @@ func Hold(
 	if is != nil {
 		status.Reservation, status.Held = is.Name, heldUnused(is)
 	}
-	condition, err := metav1.Condition{}, error(nil)
+	var condition metav1.Condition
+	var err error
 	switch c := newCertificate(asked); {
 	case c.invalid != nil:
 		condition = unknown(v1alpha1.ReasonInvalid, c.invalid.Error())

@@ -10,7 +10,6 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	schedulingv1 "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/internal/crd"
@@ -68,14 +67,7 @@ func (v cycleView) Len() int { return len(v) }
 // Changed implements placement.View.
 func (v cycleView) Changed(known []int64, changed func(i int, generation int64)) {
 	for i, info := range v {
-		var g int64
-		// All nodes are read in each cycle in which slots are missing: a call for each would double the time.
-		if n, ok := info.(*framework.NodeInfo); ok {
-			g = n.Generation
-		} else {
-			g = info.GetGeneration()
-		}
-		if i >= len(known) || known[i] != g {
+		if g := info.GetGeneration(); i >= len(known) || known[i] != g {
 			changed(i, g)
 		}
 	}

@@ -3,6 +3,7 @@ package performance
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"testing"
@@ -135,9 +136,7 @@ func (o *scaleObjects) run(b *testing.B, cfg *config.KubeSchedulerConfiguration,
 	api, send, bound := o.serve()
 	registry := frameworkruntime.Registry{}
 	if pack != nil {
-		for name, factory := range pack.Factories() {
-			registry[name] = factory
-		}
+		maps.Copy(registry, pack.Factories())
 	}
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()

@@ -233,8 +233,11 @@ func TestPageOfALargeClusterIsBounded(t *testing.T) {
 		list             List
 		all, rows, cards int
 	}{
-		{p.Policies, 500, mostRows, 0}, {p.Reservations, 500, mostRows, 0}, {p.Gangs, 500, 0, mostWaiting},
-		{p.Waiting, 1500, 0, mostWaiting}, {p.Workloads, 1500, mostRows, 0},
+		{p.Policies, 500, mostRows, 0},
+		{p.Reservations, 500, mostRows, 0},
+		{p.Gangs, 500, 0, mostWaiting},
+		{p.Waiting, 1500, 0, mostWaiting},
+		{p.Workloads, 1500, mostRows, 0},
 	} {
 		require.Len(t, tc.list.Rows, tc.rows)
 		require.Len(t, tc.list.Cards, tc.cards)
