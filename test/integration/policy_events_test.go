@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -29,11 +30,20 @@ func TestPolicyEventsAndMetrics(t *testing.T) {
 	w.waitPolicyEvent(p, corev1.EventTypeWarning, "Infeasible", "CapsBelowReplicas: the caps of 2 zones come to 8 pods, below the 9 replicas (maxPerZone 4)")
 	w.strike("b1")
 	w.waitPolicyEvent(p, corev1.EventTypeWarning, "ZoneClosed", "zone zone-b is closed")
-	require.Equal(t, map[string]float64{"zone-b Closed": 1}, w.gauge(t, "zonewise_zonespread_policy_zone_unavailable", p.Name, "zone", "state"))
+	w.waitGauge(p, map[string]float64{"zone-b Closed": 1}, "zonewise_zonespread_policy_zone_unavailable", "zone", "state")
 	require.InDelta(t, 1, w.gauge(t, "zonewise_zonespread_policy_condition", p.Name, "condition")["Infeasible"], 0)
 	w.heal("b1")
 	w.waitPolicyEvent(p, corev1.EventTypeNormal, "ZoneBack", "zone zone-b is back")
-	require.Empty(t, w.gauge(t, "zonewise_zonespread_policy_zone_unavailable", p.Name, "zone", "state"))
+	w.waitGauge(p, map[string]float64{}, "zonewise_zonespread_policy_zone_unavailable", "zone", "state")
+}
+
+// waitGauge waits for the values of a policy's metric: an Event may come before the watch shows the status that the metric is of.
+func (w *policyWorld) waitGauge(p *v1alpha1.ZoneSpreadPolicy, want map[string]float64, name string, by ...string) {
+	w.t.Helper()
+	w.eventually("metric "+name, func() (bool, string) {
+		is := w.gauge(w.t, name, p.Name, by...)
+		return maps.Equal(is, want), fmt.Sprint(is)
+	})
 }
 
 // waitPolicyEvent waits for an Event of a policy whose note begins with the text.
