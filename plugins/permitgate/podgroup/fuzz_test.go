@@ -18,6 +18,7 @@ func FuzzSettings(f *testing.F) {
 		`{"spec":{"scheduleTimeoutSeconds":-1},"metadata":{"annotations":{"zonewise.dev/preferred-topology":"a b","zonewise.dev/recovery-policy":""}}}`,
 		`{"spec":{"scheduleTimeoutSeconds":2147483647},"metadata":{"annotations":{"zonewise.dev/required-topology":"","zonewise.dev/preferred-topology":"rack"}}}`,
 		`{"metadata":{"annotations":{"zonewise.dev/required-topology":""}}}`,
+		`{"spec":{"scheduleTimeoutSeconds":0}}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -28,7 +29,7 @@ func FuzzSettings(f *testing.F) {
 		}
 		timeout, complaint := TimeoutOf(group)
 		require.True(t, timeout == 0 || timeout >= time.Second && timeout <= MaxTimeout, "%s", timeout)
-		if seconds := group.Spec.ScheduleTimeoutSeconds; seconds != nil && time.Duration(*seconds)*time.Second != timeout {
+		if seconds := group.Spec.ScheduleTimeoutSeconds; seconds != nil && (*seconds < 1 || time.Duration(*seconds)*time.Second > MaxTimeout) {
 			require.Contains(t, complaint, "spec.scheduleTimeoutSeconds")
 		} else {
 			require.Empty(t, complaint)
