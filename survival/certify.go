@@ -34,6 +34,8 @@ type Options struct {
 	Sim sim.Options
 	// Replays is how many times each loss is replayed; 0 is DefaultReplays.
 	Replays int
+	// Fingerprint is that of the objects, for a caller that has computed it; empty for others.
+	Fingerprint string
 	// Missing says in a line each what of the cluster could not be read. If it is not empty, no answer is given.
 	Missing []string
 }
@@ -56,7 +58,10 @@ func Certify(ctx context.Context, objects []client.Object, asked []*v1alpha1.Zon
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	snapshot := v1alpha1.SurvivalSnapshot{Hash: Fingerprint(objects)}
+	snapshot := v1alpha1.SurvivalSnapshot{Hash: options.Fingerprint}
+	if snapshot.Hash == "" {
+		snapshot.Hash = Fingerprint(objects)
+	}
 	for _, obj := range objects {
 		switch obj.(type) {
 		case *v1.Node:
@@ -167,17 +172,29 @@ func newCertificate(asked *v1alpha1.ZoneSurvival) *certificate {
 
 // selectorOf returns which pods are protected. An error names the field that is wrong.
 func selectorOf(asked *v1alpha1.ZoneSurvival) (func(*v1.Pod) bool, error) {
-	matches := map[string][]func(*v1.Pod) bool{}
+	protected := selection{}
 	for i, w := range asked.Spec.Workloads {
-		selector, err := metav1.LabelSelectorAsSelector(&w.PodSelector)
-		if err != nil {
+		if err := protected.add(w.Namespace, &w.PodSelector); err != nil {
 			return nil, fmt.Errorf("spec.workloads[%d].podSelector: %w", i, err)
 		}
-		matches[w.Namespace] = append(matches[w.Namespace], func(pod *v1.Pod) bool { return selector.Matches(labels.Set(pod.Labels)) })
 	}
-	return func(pod *v1.Pod) bool {
-		return slices.ContainsFunc(matches[pod.Namespace], func(match func(*v1.Pod) bool) bool { return match(pod) }) && !sim.NodeBound(pod)
-	}, nil
+	return func(pod *v1.Pod) bool { return protected.has(pod) && !sim.NodeBound(pod) }, nil
+}
+
+// selection are the pods that one of its selectors selects; these are by namespace.
+type selection map[string][]labels.Selector
+
+func (s selection) add(namespace string, pods *metav1.LabelSelector) error {
+	selector, err := metav1.LabelSelectorAsSelector(pods)
+	if err != nil {
+		return err
+	}
+	s[namespace] = append(s[namespace], selector)
+	return nil
+}
+
+func (s selection) has(pod *v1.Pod) bool {
+	return slices.ContainsFunc(s[pod.Namespace], func(of labels.Selector) bool { return of.Matches(labels.Set(pod.Labels)) })
 }
 
 // begin notes what there is before the losses.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -297,24 +296,14 @@ func reservations(objects []client.Object, own *v1alpha1.ZoneReservation) []*v1a
 
 // owned reports which pods may use what the own reservation holds: not those that belong to an older one.
 func owned(objects []client.Object, own *v1alpha1.ZoneReservation) func(pod *v1.Pod) bool {
-	type other struct {
-		namespace string
-		selector  labels.Selector
-	}
-	var older []other
+	older := selection{}
 	for _, r := range reservations(objects, own) {
 		if own != nil && cmp.Or(own.CreationTimestamp.Compare(r.CreationTimestamp.Time), strings.Compare(own.Name, r.Name)) < 0 {
 			continue
 		}
 		for i := range r.Spec.Owners {
-			if selector, err := metav1.LabelSelectorAsSelector(&r.Spec.Owners[i].PodSelector); err == nil {
-				older = append(older, other{r.Spec.Owners[i].Namespace, selector})
-			}
+			_ = older.add(r.Spec.Owners[i].Namespace, &r.Spec.Owners[i].PodSelector) // an invalid one owns nothing
 		}
 	}
-	return func(pod *v1.Pod) bool {
-		return !slices.ContainsFunc(older, func(o other) bool {
-			return o.namespace == pod.Namespace && o.selector.Matches(labels.Set(pod.Labels))
-		})
-	}
+	return func(pod *v1.Pod) bool { return !older.has(pod) }
 }

@@ -114,11 +114,5 @@ func loseFilled(t *testing.T, c *clitest.Cluster, zone string, seed int64) []str
 	require.NoError(t, s.Run(t.Context()))
 	s.Lose(func(node *v1.Node) bool { return node.Labels[v1.LabelTopologyZone] == zone })
 	require.NoError(t, s.Run(t.Context()))
-	var out []string
-	for _, pod := range sim.List[*v1.Pod](s) {
-		if app := pod.Labels["app"]; (app == "web" || app == "api") && pod.Spec.NodeName == "" {
-			out = append(out, pod.Name+": "+s.WhyWaits(pod))
-		}
-	}
-	return out
+	return waiting(s)
 }

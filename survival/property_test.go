@@ -91,7 +91,11 @@ func lose(t *testing.T, c *clitest.Cluster, zone string, seed int64) []string {
 	defer s.Close()
 	s.Lose(func(node *v1.Node) bool { return node.Labels[v1.LabelTopologyZone] == zone })
 	require.NoError(t, s.Run(t.Context()))
-	var out []string
+	return waiting(s)
+}
+
+// waiting are the protected pods that wait, each with the reason.
+func waiting(s *sim.Sim) (out []string) {
 	for _, pod := range sim.List[*v1.Pod](s) {
 		if app := pod.Labels["app"]; (app == "web" || app == "api") && pod.Spec.NodeName == "" {
 			out = append(out, pod.Name+": "+s.WhyWaits(pod))

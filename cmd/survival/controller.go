@@ -103,6 +103,7 @@ func (c *Controller) round(ctx context.Context) error {
 	var statuses []v1alpha1.ZoneSurvivalStatus
 	options := c.options.Certify
 	if len(asked) > 0 {
+		options.Fingerprint = hash
 		options.Sim.Now, options.Sim.NotInstalled = cluster.TakenAt, cluster.NotInstalled()
 		for _, m := range cluster.Missing {
 			if m.Reason == snapshot.Forbidden {
