@@ -234,16 +234,7 @@ func (c *Cluster) install(ctx context.Context) error {
 	if _, err := envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{CRDs: definitions, MaxTime: startLimit}); err != nil {
 		return fmt.Errorf("install the custom resources: %w", err)
 	}
-	objects, err := shipped.Permissions()
-	if err != nil {
-		return err
-	}
-	for _, object := range objects {
-		if err := c.Client.Create(ctx, object); err != nil {
-			return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
-		}
-	}
-	return nil
+	return shipped.CreatePermissions(ctx, c.Client)
 }
 
 // controllers are those that the demo's workload needs, and those that users expect in a cluster that they keep.

@@ -3,6 +3,7 @@
 package shipped
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -58,6 +59,20 @@ func Permissions() ([]client.Object, error) {
 		}
 	})
 	return objects, err
+}
+
+// CreatePermissions creates them in a cluster that has none of them.
+func CreatePermissions(ctx context.Context, c client.Client) error {
+	objects, err := Permissions()
+	if err != nil {
+		return err
+	}
+	for _, obj := range objects {
+		if err := c.Create(ctx, obj); err != nil {
+			return fmt.Errorf("create %T %s: %w", obj, obj.GetName(), err)
+		}
+	}
+	return nil
 }
 
 // Definition returns the CustomResourceDefinition of a file in manifests.

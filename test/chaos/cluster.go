@@ -200,7 +200,7 @@ func startCluster(ctx context.Context, root, dir string) (_ *cluster, err error)
 	if c.kubeconfig, err = c.plane.Kubeconfig("scheduler", shipped.SchedulerUser); err != nil {
 		return nil, err
 	}
-	if err := c.installPermissions(ctx); err != nil {
+	if err := shipped.CreatePermissions(ctx, c.client); err != nil {
 		return nil, err
 	}
 	return c, c.installCRDs(ctx)
@@ -211,20 +211,6 @@ func (c *cluster) etcdURL() string { return c.plane.Env.ControlPlane.Etcd.URL.St
 func (c *cluster) stop() error {
 	// One that is asked to end waits for etcd, which may be gone.
 	return errors.Join(c.apiserver.end(syscall.SIGKILL), c.etcd.end(syscall.SIGKILL), c.plane.Stop())
-}
-
-// installPermissions creates the roles and bindings of manifests/rbac.
-func (c *cluster) installPermissions(ctx context.Context) error {
-	objects, err := shipped.Permissions()
-	if err != nil {
-		return err
-	}
-	for _, obj := range objects {
-		if err := c.client.Create(ctx, obj); err != nil {
-			return fmt.Errorf("%T %s: %w", obj, obj.GetName(), err)
-		}
-	}
-	return nil
 }
 
 // definitions are the files of the custom resources.

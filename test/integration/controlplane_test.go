@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -100,7 +99,7 @@ func startControlPlane() (_ *controlPlane, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
-	if err := c.installPermissions(ctx); err != nil {
+	if err := shipped.CreatePermissions(ctx, c.client); err != nil {
 		return nil, err
 	}
 	if err := c.installPodGroups(); err != nil {
@@ -120,20 +119,6 @@ func (c *controlPlane) stop() error {
 		c.stopKubelets()
 	}
 	return errors.Join(append(errs, c.plane.Stop(), os.RemoveAll(c.dir))...)
-}
-
-// installPermissions creates the roles and bindings of manifests/rbac.
-func (c *controlPlane) installPermissions(ctx context.Context) error {
-	objects, err := shipped.Permissions()
-	if err != nil {
-		return err
-	}
-	for _, obj := range objects {
-		if err := c.client.Create(ctx, obj); err != nil {
-			return fmt.Errorf("%T %s: %w", obj, obj.GetName(), err)
-		}
-	}
-	return nil
 }
 
 // installPodGroups installs the PodGroup API and waits until it is served.
