@@ -226,7 +226,7 @@ func (s *Sim) replacement(pod *v1.Pod) *v1.Pod {
 	return made
 }
 
-// make creates a pod, with its own claims, in the place of one that is gone.
+// make creates a pod, with its own claims, that replaces one that is gone.
 func (s *Sim) make(pod, gone *v1.Pod) {
 	s.makeClaims(pod)
 	if err := s.store.create(pod); err != nil {

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -70,16 +69,9 @@ func newReserveCluster(b *testing.B, plugin bool, nodes []*v1.Node, pods []*v1.P
 	// A watch of the tracker's own panics when its reader is slow.
 	c := &reserveCluster{client: fake.NewClientset(objects...), api: crdtest.New(held...), pods: watch.NewFakeWithChanSize(4*len(pods)+1, false)}
 	c.client.PrependWatchReactor("pods", clienttesting.DefaultWatchReactor(c.pods, nil))
-	c.client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		binding, ok := action.(clienttesting.CreateAction).GetObject().(*v1.Binding)
-		if !ok {
-			return false, nil, nil
-		}
-		pod := byName[binding.Name].DeepCopy()
-		pod.Spec.NodeName = binding.Target.Name
+	bindsAtOnce(c.client, pods, func(pod *v1.Pod) {
 		c.pods.Modify(pod)
 		c.bound.Add(1)
-		return true, binding, nil
 	})
 	c.client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		c.tried.Add(1)
@@ -96,13 +88,7 @@ func newReserveCluster(b *testing.B, plugin bool, nodes []*v1.Node, pods []*v1.P
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b.Cleanup(cancel)
-	factory := scheduler.NewInformerFactory(c.client, 0, nil)
-	c.scheduler, err = scheduler.New(ctx, c.client, factory, nil,
-		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
-		scheduler.WithProfiles(profile), scheduler.WithFrameworkOutOfTreeRegistry(registry))
-	require.NoError(b, err)
-	factory.StartWithContext(ctx)
-	require.NoError(b, c.scheduler.WaitForHandlersSync(ctx))
+	c.scheduler = newScheduler(ctx, b, c.client, []config.KubeSchedulerProfile{profile}, registry)
 	return c
 }
 

@@ -16,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -91,20 +89,9 @@ func (o *scaleObjects) serve() (api *fake.Clientset, send func(*v1.Pod), bound c
 	list("pods", o.bound)
 	changes := watch.NewFakeWithChanSize(4*len(o.waiting)+1, false)
 	api.PrependWatchReactor("pods", func(a clienttesting.Action) (bool, watch.Interface, error) { return !ofGangs(a), changes, nil })
-	byName := map[string]*v1.Pod{}
-	for _, pod := range o.waiting {
-		byName[pod.Name] = pod
-	}
-	api.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, apiruntime.Object, error) {
-		binding, ok := action.(clienttesting.CreateAction).GetObject().(*v1.Binding)
-		if !ok {
-			return false, nil, nil
-		}
-		pod := byName[binding.Name].DeepCopy()
-		pod.Spec.NodeName = binding.Target.Name
+	bindsAtOnce(api, o.waiting, func(pod *v1.Pod) {
 		changes.Modify(pod)
 		bound <- struct{}{}
-		return true, binding, nil
 	})
 	return api, func(pod *v1.Pod) { changes.Add(pod) }, bound
 }
@@ -141,14 +128,7 @@ func (o *scaleObjects) run(b *testing.B, cfg *config.KubeSchedulerConfiguration,
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	start := time.Now()
-	factory := scheduler.NewInformerFactory(api, 0, nil)
-	s, err := scheduler.New(ctx, api, factory, nil,
-		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
-		scheduler.WithProfiles(cfg.Profiles...), scheduler.WithFrameworkOutOfTreeRegistry(registry))
-	require.NoError(b, err)
-	factory.StartWithContext(ctx)
-	factory.WaitForCacheSyncWithContext(ctx)
-	require.NoError(b, s.WaitForHandlersSync(ctx))
+	s := newScheduler(ctx, b, api, cfg.Profiles, registry)
 	f.synced = time.Since(start)
 
 	start = time.Now()

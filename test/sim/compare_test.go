@@ -452,7 +452,7 @@ func sentence(answer *simulation.Answer) string {
 	return out + strings.Join(parts, ", ") + "."
 }
 
-// compareLoss takes a zone away from both, with pods in the place of the lost ones. In which order pods are tried that have
+// compareLoss takes a zone away from both, with pods that replace the lost ones. In which order pods are tried that have
 // waited before is not known to a copy: they go first. So do gangs: when one has its turn again depends on when it had its last.
 func (x *comparison) compareLoss() {
 	lost := x.cluster.zones[0]

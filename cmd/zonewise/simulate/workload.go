@@ -87,7 +87,7 @@ var decoder = serializer.NewCodecFactory(sim.Scheme(), serializer.EnableStrict).
 
 func (p *parser) take(document []byte) error {
 	document, err := yaml.YAMLToJSONStrict(document)
-	if err != nil || string(document) == "null" { // nothing but comments
+	if err != nil || string(document) == "null" { // comments alone
 		return err
 	}
 	object, _, err := decoder.Decode(document, nil, nil)
