@@ -26,6 +26,7 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 		return nil, fwk.AsStatus(err)
 	}
 	r.server.AwaitStart(ctx)
+	chosenInVain := r.waiting.Tried(pod.UID)
 	// A pod-group cycle tries placements on the snapshot without changing its generations.
 	if !state.IsPodGroupSchedulingCycle() {
 		r.drift.check(klog.FromContext(ctx), nodes, r.clock.Now())
@@ -34,7 +35,7 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 		}
 	}
 	r.view.Update()
-	if r.waiting.Tried(pod.UID) {
+	if chosenInVain {
 		r.server.Kick()
 	}
 	asker, owner := r.askerFor(pod)

@@ -37,8 +37,10 @@ type Pods struct {
 	priorities []int32
 	open       map[string]*opening
 	serial     uint64
-	// trying is the pod whose scheduling cycle began last. There is one cycle at a time.
+	// trying is the pod whose scheduling cycle began last. There is one cycle at a time. news are the nodes that were opened since: what
+	// the cycle is judged by may be older.
 	trying types.UID
+	news   map[string]struct{}
 	// at is the last node that Pick looked at, if it has not finished a pass.
 	at string
 }
@@ -74,14 +76,15 @@ type opening struct {
 
 // New returns a Pods without any.
 func New() *Pods {
-	return &Pods{pods: map[types.UID]*pod{}, queues: map[int32]*list.List{}, open: map[string]*opening{}}
+	return &Pods{pods: map[types.UID]*pod{}, queues: map[int32]*list.List{}, open: map[string]*opening{}, news: map[string]struct{}{}}
 }
 
 // Empty reports whether no pod waits. It takes no lock.
 func (p *Pods) Empty() bool { return p.size.Load() == 0 }
 
-// Refused records that holds kept a pod off some node at this attempt.
-func (p *Pods) Refused(object *v1.Pod, request *ledger.Resources, now time.Time) {
+// Refused records that holds kept a pod off some node at this attempt. It reports whether nodes got room after the attempt began: they are
+// opened once more, for this pod.
+func (p *Pods) Refused(object *v1.Pod, request *ledger.Resources, now time.Time) (opened bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := p.pods[object.UID]
@@ -99,16 +102,21 @@ func (p *Pods) Refused(object *v1.Pod, request *ledger.Resources, now time.Time)
 	}
 	p.triedLocked(w)
 	p.enqueueLocked(w)
+	for name := range p.news {
+		p.openLocked(name)
+	}
+	return len(p.news) > 0
 }
 
-// Tried records that an attempt to schedule a pod begins, and that the previous one has ended. It reports whether the previous
-// pod had been chosen but was refused for other reasons than holds, so that another may have its room.
+// Tried records that an attempt to schedule a pod begins, and that the previous one has ended. It comes before the attempt reads what is
+// held. It reports whether the previous pod had been chosen but was refused for other reasons than holds, so that another may
+// have its room.
 func (p *Pods) Tried(uid types.UID) bool {
-	if p.Empty() {
-		return false
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.news) > 0 {
+		p.news = map[string]struct{}{} // clearing one that was large would cost as much each time
+	}
 	refused := false
 	if last := p.pods[p.trying]; last != nil && last.place == nil && last.chosen != "" && p.trying != uid {
 		p.triedLocked(last)
@@ -163,20 +171,24 @@ func (p *Pods) Waits(uid types.UID, node string) bool {
 
 // Opened records that nodes may have got room.
 func (p *Pods) Opened(nodes []string) {
-	if p.Empty() {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, name := range nodes {
-		p.serial++
-		o := p.open[name]
-		if o == nil {
-			o = &opening{node: name, chosen: map[types.UID]*pod{}}
-			p.open[name] = o
+		p.news[name] = struct{}{}
+		if len(p.pods) > 0 {
+			p.openLocked(name)
 		}
-		o.serial = p.serial
 	}
+}
+
+func (p *Pods) openLocked(node string) {
+	p.serial++
+	o := p.open[node]
+	if o == nil {
+		o = &opening{node: node, chosen: map[types.UID]*pod{}}
+		p.open[node] = o
+	}
+	o.serial = p.serial
 }
 
 // triedLocked ends that a pod is chosen.

@@ -162,6 +162,29 @@ func TestBackoffIsKept(t *testing.T) {
 	require.True(t, s.Empty())
 }
 
+// TestRoomThatOpensDuringAnAttempt: what the attempt is judged by may be older. The pod is refused, and chosen for the room.
+func TestRoomThatOpensDuringAnAttempt(t *testing.T) {
+	for _, others := range []bool{false, true} {
+		t.Run(fmt.Sprintf("others wait: %t", others), func(t *testing.T) {
+			s := newStage()
+			s.free["n"] = 1
+			if others {
+				s.Tried("large")
+				s.Refused(podOf("large", 0), cpus(2), s.now)
+			}
+			s.Tried("p")
+			s.Opened([]string{"n"})
+			require.Empty(t, s.pick())
+			require.True(t, s.Refused(podOf("p", 0), cpus(1), s.now))
+			s.now = s.now.Add(maxBackoff)
+			require.Equal(t, []string{"p"}, s.pick())
+
+			s.Tried("p")
+			require.False(t, s.Refused(podOf("p", 0), cpus(1), s.now), "nothing has changed since this attempt began")
+		})
+	}
+}
+
 // TestOneThatIsNotTriedHoldsNobodyUp: something else keeps it back.
 func TestOneThatIsNotTriedHoldsNobodyUp(t *testing.T) {
 	s := newStage()
