@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -20,7 +19,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -37,17 +35,13 @@ import (
 
 // reserveCluster is a whole scheduler over objects in memory. Its API server binds pods at once, and tells of it.
 type reserveCluster struct {
-	client    *fake.Clientset
-	scheduler *scheduler.Scheduler
-	api       *crdtest.Source
+	cycler
+	api *crdtest.Source
 	// shared is nil for a scheduler without ReserveCache.
 	shared *reservecache.Shared
 	pods   *watch.FakeWatcher
 	// bound counts the binds, and tried the conditions that say that a pod has found no node.
 	bound, tried atomic.Int64
-	// cordons counts the nodes that were cordoned, the last one at the time cordoned.
-	cordons  int
-	cordoned time.Time
 }
 
 // newReserveCluster makes a scheduler that is not running. Only with plugin set it has ReserveCache, beside kube-scheduler's default plugins.
@@ -67,7 +61,8 @@ func newReserveCluster(b *testing.B, plugin bool, nodes []*v1.Node, pods []*v1.P
 		held = append(held, r)
 	}
 	// A watch of the tracker's own panics when its reader is slow.
-	c := &reserveCluster{client: fake.NewClientset(objects...), api: crdtest.New(held...), pods: watch.NewFakeWithChanSize(4*len(pods)+1, false)}
+	c := &reserveCluster{api: crdtest.New(held...), pods: watch.NewFakeWithChanSize(4*len(pods)+1, false)}
+	c.client = fake.NewClientset(objects...)
 	c.client.PrependWatchReactor("pods", clienttesting.DefaultWatchReactor(c.pods, nil))
 	bindsAtOnce(c.client, pods, func(pod *v1.Pod) {
 		c.pods.Modify(pod)
@@ -95,10 +90,7 @@ func newReserveCluster(b *testing.B, plugin bool, nodes []*v1.Node, pods []*v1.P
 // quiet waits until all that the scheduler and the plugin had to do is done.
 func (c *reserveCluster) quiet(b *testing.B) {
 	b.Helper()
-	require.Eventually(b, func() bool {
-		_, summary := c.scheduler.SchedulingQueue.PendingPods()
-		return strings.Contains(summary, "activeQ:0") && strings.Contains(summary, "backoffQ:0") && (c.shared == nil || c.shared.Idle())
-	}, 30*time.Minute, 100*time.Millisecond)
+	require.Eventually(b, func() bool { return c.queueEmpty() && (c.shared == nil || c.shared.Idle()) }, 30*time.Minute, 100*time.Millisecond)
 }
 
 // reserveNodes are nodes of three zones and a hundred pools, with 32 CPUs of which a pod takes 20.
@@ -137,50 +129,6 @@ func unfilled(n int) []*v1alpha1.ZoneReservation {
 	return all
 }
 
-// cycles schedules plain pods one by one for a while, with a cordon a second, and returns how long each cycle took, from the snapshot to
-// the scores. A pod is assumed and the one before it forgotten between cycles.
-func (c *reserveCluster) cycles(b *testing.B, nodes []*v1.Node, d time.Duration) (took spreadSamples) {
-	b.Helper()
-	ctx, fw := b.Context(), c.scheduler.Profiles[v1.DefaultSchedulerName]
-	snapshot := fw.SnapshotSharedLister().(*cache.Snapshot)
-	var last *v1.Pod
-	var lastState *framework.CycleState
-	undo := func() {
-		if last != nil {
-			fw.RunReservePluginsUnreserve(ctx, lastState, last, last.Spec.NodeName)
-			require.NoError(b, c.scheduler.Cache.ForgetPod(klog.Logger{}, last))
-		}
-	}
-	for end := time.Now().Add(d); time.Now().Before(end); {
-		if time.Since(c.cordoned) >= time.Second {
-			c.cordons++
-			c.cordoned = time.Now()
-			n := nodes[c.cordons*7919%len(nodes)].DeepCopy()
-			n.Spec.Unschedulable = true
-			_, err := c.client.CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
-			require.NoError(b, err)
-		}
-		name := fmt.Sprintf("plain-%d", len(took)%2)
-		pod := st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(v1.DefaultSchedulerName).
-			Req(map[v1.ResourceName]string{v1.ResourceCPU: "100m", v1.ResourceMemory: "128Mi"}).Obj()
-		info, err := framework.NewPodInfo(pod)
-		require.NoError(b, err)
-		state := framework.NewCycleState()
-		start := time.Now()
-		require.NoError(b, c.scheduler.Cache.UpdateSnapshot(klog.Logger{}, snapshot))
-		result, err := c.scheduler.SchedulePod(ctx, fw, state, &framework.QueuedPodInfo{PodInfo: info})
-		took = append(took, time.Since(start))
-		require.NoError(b, err)
-		undo()
-		last, lastState = pod.DeepCopy(), state
-		last.Spec.NodeName = result.SuggestedHost
-		require.NoError(b, c.scheduler.Cache.AssumePod(klog.Logger{}, last))
-		require.True(b, fw.RunReservePluginsReserve(ctx, state, pod, result.SuggestedHost).IsSuccess())
-	}
-	undo()
-	return took
-}
-
 // BenchmarkReserveCacheUnfilled is the scheduling cycle of a plain pod on 5,000 nodes, with a cordon a second: with kube-scheduler's
 // plugins alone, with ReserveCache and no reservation, and beside 1,000 reservations with different selectors that all lack ten slots.
 // The three take turns of twenty milliseconds.
@@ -196,27 +144,13 @@ func BenchmarkReserveCacheUnfilled(b *testing.B) {
 		c.cycles(b, nodes, 500*time.Millisecond)
 		c.quiet(b)
 	}
-	var took [3]spreadSamples
-	for b.Loop() {
-		for end := time.Now().Add(6 * time.Second); time.Now().Before(end); {
-			for i, c := range clusters {
-				took[i] = append(took[i], c.cycles(b, nodes, 20*time.Millisecond)...)
-			}
-		}
-	}
-	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
-	mean := func(s spreadSamples) (sum time.Duration) {
-		for _, d := range s {
-			sum += d
-		}
-		return sum / time.Duration(len(s))
-	}
+	took := inTurns(b, nodes, &clusters[0].cycler, &clusters[1].cycler, &clusters[2].cycler)
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(us(took[0].median()), "intree-us")
 	b.ReportMetric(us(took[1].median()), "none-us")
 	b.ReportMetric(us(took[2].median()), "unfilled-us")
 	b.ReportMetric(us(took[2].median())/us(took[1].median()), "ratio")
-	b.ReportMetric(us(mean(took[2]))/us(mean(took[1])), "mean-ratio")
+	b.ReportMetric(us(took[2].mean())/us(took[1].mean()), "mean-ratio")
 	b.ReportMetric(us(took[2].percentile(99))/us(took[1].percentile(99)), "p99-ratio")
 }
 
@@ -253,29 +187,15 @@ func BenchmarkReserveCacheAmounts(b *testing.B) {
 		status := c.shared.Holds().StatusOn("r-amounts", nodes[0].Name)
 		require.Equal(b, []int64{4000, 12000}[i], status.Amount.MilliCPU)
 	}
-	var took [3]spreadSamples
-	for b.Loop() {
-		for end := time.Now().Add(6 * time.Second); time.Now().Before(end); {
-			for i, c := range clusters {
-				took[i] = append(took[i], c.cycles(b, nodes, 20*time.Millisecond)...)
-			}
-		}
-	}
-	us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
-	mean := func(s spreadSamples) (sum time.Duration) {
-		for _, d := range s {
-			sum += d
-		}
-		return sum / time.Duration(len(s))
-	}
+	took := inTurns(b, nodes, &clusters[0].cycler, &clusters[1].cycler, &clusters[2].cycler)
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(us(took[0].median()), "none-us")
 	b.ReportMetric(us(took[1].median()), "held-us")
 	b.ReportMetric(us(took[2].median()), "lacking-us")
 	b.ReportMetric(us(took[1].median())/us(took[0].median()), "held-ratio")
 	b.ReportMetric(us(took[2].median())/us(took[0].median()), "lacking-ratio")
-	b.ReportMetric(us(mean(took[1]))/us(mean(took[0])), "held-mean-ratio")
-	b.ReportMetric(us(mean(took[2]))/us(mean(took[0])), "lacking-mean-ratio")
+	b.ReportMetric(us(took[1].mean())/us(took[0].mean()), "held-mean-ratio")
+	b.ReportMetric(us(took[2].mean())/us(took[0].mean()), "lacking-mean-ratio")
 }
 
 // BenchmarkReserveCacheStart is how long the first scheduling cycle takes of a process that finds 1,000 reservations of ten slots and

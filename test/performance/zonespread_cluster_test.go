@@ -181,6 +181,13 @@ func (s spreadSamples) median() time.Duration {
 	return s.percentile(50)
 }
 
+func (s spreadSamples) mean() (sum time.Duration) {
+	for _, d := range s {
+		sum += d
+	}
+	return sum / time.Duration(len(s))
+}
+
 func (s spreadSamples) percentile(p int) time.Duration {
 	if len(s) == 0 {
 		return 0
