@@ -9,7 +9,7 @@
 #     policies     a pod with ZoneSpreadPolicies, and one without, beside 1 to 1,000 policies; events of informers
 #     ledger       the ledger against kube-scheduler's cache
 #     holds        1,000 reservations on 5,000 nodes: their placement, and what a scheduling cycle pays
-#     permitgate   what a pod without a gang pays, and what members and proposals cost
+#     permitgate   what a pod without a gang pays, also beside gangs that wait, and what members and proposals cost
 #     drift        the comparison of ledger and scheduler snapshot
 #     scale        whole schedulers with up to 15,000 nodes and 300,000 pods: start, first bind, cost of a pod, memory; and
 #                  beside a tenant who makes policies and PodGroups without end
@@ -54,6 +54,7 @@ group_permitgate() {
 	measure ./test/framework/permitgate . 1s
 	measure ./plugins/permitgate/gang . 200ms
 	measure ./plugins/permitgate/proposal . 200ms
+	measure $PERFORMANCE PermitGateWaiting 3x
 }
 group_drift() { measure ./plugins/reservecache DriftCheck 1s; }
 group_scale() { measure $PERFORMANCE 'Scale$|Flood' 1x; }

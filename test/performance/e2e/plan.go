@@ -21,6 +21,8 @@ const (
 	gangs3  = "1000Nodes_600GangsOf3"
 	gangs20 = "1000Nodes_100GangsOf20"
 	gangs5k = "5000Nodes_20GangsOf500"
+	racks4  = "5000Nodes_750GangsOf4"
+	racks1k = "5000Nodes_3GangsOf1000"
 )
 
 // ceiling is what the rates of other cases are held against: pods without constraints under the defaults.
@@ -99,16 +101,20 @@ var groups = []group{
 	{
 		Title: "Gangs with PermitGate",
 		Comparisons: []comparison{
-			withCPU(gangs(gangs3, "SameWithoutGangs", 0.85), 1.30),
+			withCPU(gangs(gangs3, "SameWithoutGangs", 0.90), 1.30),
 			gangs(gangs3, "NativeGangs", 1.20),
 			rehearsed(gangs3),
-			withCPU(gangs(gangs20, "SameWithoutGangs", 0.85), 1.30),
+			withCPU(gangs(gangs20, "SameWithoutGangs", 0.90), 1.30),
 			gangs(gangs20, "NativeGangs", 1.20),
 			rehearsed(gangs20),
-			withCPU(gangs(gangs5k, "SameWithoutGangs", 0.85), 1.30),
+			withCPU(gangs(gangs5k, "SameWithoutGangs", 0.90), 1.30),
 			gangs(gangs5k, "NativeGangs", 1.00),
 			rehearsed(gangs5k),
 		},
+	},
+	{
+		Title:       "Gangs in one rack each",
+		Comparisons: []comparison{inARack(racks4), inARack(racks1k)},
 	},
 }
 
@@ -140,6 +146,15 @@ func gangs(workload, baseline string, goal float64) comparison {
 		Ours:     series{Case: "Gangs", Workload: workload, Variant: permitGate},
 		Baseline: series{Case: baseline, Workload: workload, Variant: inTree},
 		Goal:     goal,
+	}
+}
+
+// inARack compares gangs with a required topology with those of the scheduler itself.
+func inARack(workload string) comparison {
+	return comparison{
+		Ours:     series{Case: "GangsInARack", Workload: workload, Variant: permitGate},
+		Baseline: series{Case: "NativeGangsInARack", Workload: workload, Variant: inTree},
+		Goal:     1.00,
 	}
 }
 

@@ -15,7 +15,7 @@ const turnNodePrefix = "turn-"
 
 // podsPerTurn is how many pods a turn of a workload measures; of those that are not here, as many as the workload does.
 // They are seconds of work: less than it takes a shared machine to become faster or slower.
-var podsPerTurn = map[string]float64{large: 1000, gangs3: 900, gangs20: 1000, gangs5k: 2500}
+var podsPerTurn = map[string]float64{large: 1000, gangs3: 900, gangs20: 1000, gangs5k: 2500, racks4: 1000, racks1k: 1000}
 
 // splitIntoTurns makes a case that measures its pods several times over on the same cluster, each time in a new
 // namespace. The first time is for the scheduler and the API server to warm up. Before each of the others, and after the
