@@ -47,20 +47,37 @@ type planner struct {
 	// total is what all nodes have, and limit how much of its CPU and memory may be held; nil for all.
 	total ledger.Resources
 	limit *ledger.Resources
+	// broken means that a pod waits in a replay of the certificate. Its orders come first then.
+	broken bool
 }
 
 // plan is what the planner finds out.
 type plan struct {
 	held amounts
 	// missing are pods for which there is no room, by zone and request; capped means that the limit keeps some of it from being held.
-	missing map[shape]int64
+	missing lacking
 	capped  bool
 	// tight is what of held the replays have used in the end.
 	tight amounts
 }
 
-// shape is a zone, and what one pod asks for, in words.
+// lacking are pods for which there is no room, those together that ask for the same in the same zone.
+type lacking map[shape][]*v1.Pod
+
+// shape is a zone, and what a pod asks for, in words.
 type shape struct{ zone, requests string }
+
+func (l lacking) add(zone string, pod *v1.Pod) {
+	of := shape{zone, asking(pod)}
+	l[of] = append(l[of], pod)
+}
+
+func (l lacking) count() (pods int64) {
+	for _, of := range l {
+		pods += int64(len(of))
+	}
+	return pods
+}
 
 // newPlanner reads a cluster. taken is what other reservations hold by node, and belongs which protected pods may use what is held.
 func newPlanner(objects []client.Object, c *certificate, taken amounts, belongs func(*v1.Pod) bool, options *Options) *planner {
@@ -179,25 +196,16 @@ func (p *planner) plan(ctx context.Context, is amounts) (*plan, error) {
 		return first, err
 	}
 	fresh, err := p.grow(ctx, amounts{})
-	if err != nil || p.size(fresh.held.sum()) > worthwhile*p.size(first.held.sum()) || fresh.lacks() > first.lacks() {
+	if err != nil || p.size(fresh.held.sum()) > worthwhile*p.size(first.held.sum()) || fresh.missing.count() > first.missing.count() {
 		return first, err
 	}
 	return fresh, nil
 }
 
-func (pl *plan) lacks() int64 { return count(pl.missing) }
-
-func count(missing map[shape]int64) (pods int64) {
-	for _, n := range missing {
-		pods += n
-	}
-	return pods
-}
-
 // found is what one replay comes to.
 type found struct {
 	used, asks amounts // asks are what is used of nodes on which others have the room now
-	missing    map[shape]int64
+	missing    lacking
 	capped     bool
 }
 
@@ -205,7 +213,7 @@ type found struct {
 func worstOf(replays []found) *found {
 	worst := &replays[0]
 	for i := range replays {
-		if count(replays[i].missing) > count(worst.missing) {
+		if replays[i].missing.count() > worst.missing.count() {
 			worst = &replays[i]
 		}
 	}
@@ -230,22 +238,23 @@ func (p *planner) holdable(is amounts) amounts {
 
 // grow raises amounts until every displaced pod finds room in them, whichever the loss and the order, or nowhere at all.
 func (p *planner) grow(ctx context.Context, held amounts) (*plan, error) {
-	out := &plan{held: held, missing: map[shape]int64{}}
+	out := &plan{held: held, missing: lacking{}}
 	replays := len(p.losses) * p.options.Replays
 	last := make([]found, replays)
-	// Each loss is replayed in each order until all of these have found enough, one after the other.
+	// Each pass replays the losses in other orders. It ends with as many replays in a row as a pass has in which nothing was lacking.
 	for n, enough := 0, 0; enough < replays && n < maxPasses*replays; n++ {
 		at := n % replays
-		landings, err := p.replay(ctx, p.losses[at/p.options.Replays], at%p.options.Replays, held)
+		order := at % p.options.Replays
+		landings, err := p.replay(ctx, p.losses[at/p.options.Replays], order == 0, p.seed(n/replays, order), held)
 		if err != nil {
 			return nil, err
 		}
-		f := found{used: amounts{}, asks: amounts{}, missing: map[shape]int64{}}
+		f := found{used: amounts{}, asks: amounts{}, missing: lacking{}}
 		grew := false
 		for _, l := range landings {
 			request := wants(l.pod)
 			if l.node == "" {
-				f.missing[shape{"", asking(l.pod)}]++
+				f.missing.add("", l.pod)
 				continue
 			}
 			used := f.used[l.node]
@@ -253,24 +262,18 @@ func (p *planner) grow(ctx context.Context, held amounts) (*plan, error) {
 			used.Add(&request, 1)
 			if l.with != openHeld && p.exceeds(held, l.node, &used) {
 				f.capped = true
-				f.missing[shape{p.sites[l.node].zone, asking(l.pod)}]++
+				f.missing.add(p.sites[l.node].zone, l.pod)
 				continue
 			}
 			f.used[l.node] = used
 			if l.with == openAll {
-				f.missing[shape{p.sites[l.node].zone, asking(l.pod)}]++
+				f.missing.add(p.sites[l.node].zone, l.pod)
 				f.asks.raise(l.node, &used)
 				continue
 			}
 			if is := held[l.node]; used.Exceeds(&is) != "" {
 				grew = true
 				held.raise(l.node, &used)
-				// What is added may be taken by another pod in the next pass. So ever more is, as far as there is room.
-				more := request.Times(int64(n / replays))
-				more.Add(&used, 1)
-				if room := p.sites[l.node].room(); more.Exceeds(&room) == "" && !p.exceeds(held, l.node, &more) {
-					held.raise(l.node, &more)
-				}
 			}
 		}
 		if last[at] = f; grew {
@@ -291,7 +294,9 @@ func (p *planner) grow(ctx context.Context, held amounts) (*plan, error) {
 			continue
 		}
 		for m, pods := range f.missing {
-			out.missing[m] = max(out.missing[m], pods)
+			if len(pods) > len(out.missing[m]) {
+				out.missing[m] = pods
+			}
 		}
 		for _, node := range slices.Sorted(maps.Keys(f.asks)) {
 			if ask := f.asks[node]; p.exceeds(held, node, &ask) {
@@ -302,6 +307,16 @@ func (p *planner) grow(ctx context.Context, held amounts) (*plan, error) {
 		}
 	}
 	return out, nil
+}
+
+// seed is that of an order of a pass.
+func (p *planner) seed(pass, order int) int64 {
+	if p.broken {
+		if pass--; pass < 0 {
+			return judging + int64(order)
+		}
+	}
+	return int64(pass*p.options.Replays + order)
 }
 
 // exceeds reports whether more would be held than may be, if a node held as much.

@@ -23,6 +23,9 @@ const (
 	// DefaultReplays is how many times each loss is replayed.
 	DefaultReplays = 3
 
+	// judging is added to the seeds of a certificate's replays: what is held is judged by other orders than those in which it was found.
+	judging = 1 << 20
+
 	maxWitnesses = 10
 	maxWhy       = 1024
 )
@@ -119,7 +122,7 @@ func replayAll(ctx context.Context, objects []client.Object, certificates []*cer
 			if i > 0 {
 				order = nil
 			}
-			r, err := newReplay(ctx, base, zone, options.Sim.Seed+int64(i), order)
+			r, err := newReplay(ctx, base, zone, options.Sim.Seed+judging+int64(i), order)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}

@@ -35,7 +35,7 @@ type Room struct {
 
 // Hold finds out what a ZoneSurvival with spec.hold should hold: on each node what the worst single loss needs there, where others leave
 // room, so that all displaced pods that have a place find it although others take all other room. Room that there is not yet is asked
-// for where other pods may leave it. It sets what a status says of that. The objects are those of Certify. An error is that of ctx;
+// for where other pods may leave it. The status is that of Certify, and gets what is to be said of that. The objects are those of Certify. An error is that of ctx;
 // everything else that goes wrong is in the status, and Wanted is then what there is.
 func Hold(
 	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options, status *v1alpha1.ZoneSurvivalStatus,
@@ -85,6 +85,7 @@ func (r *Room) find(
 		unused := amount.Less(&of)
 		is[name] = unused.Positive()
 	}
+	p.broken = slices.ContainsFunc(status.Losses, func(loss v1alpha1.SurvivalLoss) bool { return loss.Waiting > 0 })
 	plan, err := p.plan(ctx, is)
 	if ctx.Err() != nil {
 		return metav1.Condition{}, context.Cause(ctx)
@@ -106,7 +107,7 @@ func (r *Room) condition(plan *plan) metav1.Condition {
 	not := func(reason, message string) metav1.Condition {
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
 	}
-	pods := plan.lacks()
+	pods := plan.missing.count()
 	switch is := r.Is; {
 	case plan.capped:
 		return not(v1alpha1.ReasonHeldFractionReached, fmt.Sprintf("spec.maxHeldFraction keeps room from being held for %d pods, see status.missing", pods))
@@ -143,12 +144,10 @@ func (pl *plan) report() []v1alpha1.SurvivalMissing {
 	for _, of := range slices.SortedFunc(maps.Keys(pl.missing), func(a, b shape) int {
 		return cmp.Or(strings.Compare(a.zone, b.zone), strings.Compare(a.requests, b.requests))
 	}) {
-		m := v1alpha1.SurvivalMissing{Zone: of.zone, Pods: pl.missing[of], Requests: v1.ResourceList{}}
-		for request := range strings.SplitSeq(of.requests, ",") {
-			if name, quantity, ok := strings.Cut(request, "="); ok {
-				m.Requests[v1.ResourceName(name)] = resource.MustParse(quantity)
-			}
-		}
+		pods := pl.missing[of]
+		requests := wants(pods[0])
+		m := v1alpha1.SurvivalMissing{Zone: of.zone, Pods: int64(len(pods)), Requests: requests.List()}
+		delete(m.Requests, v1.ResourcePods)
 		out = append(out, m)
 	}
 	return out[:min(len(out), maxMissing)]

@@ -50,7 +50,7 @@ type landing struct {
 
 // replay loses a zone. First only what is held is open to the displaced pods, then to those that still wait one opening after the other. It
 // returns where the pods go, those that found room first coming first.
-func (p *planner) replay(ctx context.Context, zone string, order int, held amounts) ([]landing, error) {
+func (p *planner) replay(ctx context.Context, zone string, smallOnesFirst bool, seed int64, held amounts) ([]landing, error) {
 	objects := make([]client.Object, 0, len(p.objects)+len(p.pods)+len(p.sites))
 	objects = append(objects, p.objects...)
 	strangers := map[*site]*v1.Pod{}
@@ -64,8 +64,8 @@ func (p *planner) replay(ctx context.Context, zone string, order int, held amoun
 		}
 	}
 	options := p.options.Sim
-	options.Seed, options.Order, options.Bare = options.Seed+int64(order), nil, true
-	if order == 0 {
+	options.Seed, options.Order, options.Bare = options.Seed+seed, nil, true
+	if smallOnesFirst {
 		options.Order = smallFirst
 	}
 	s, err := sim.New(ctx, objects, options)
