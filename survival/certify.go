@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crd"
 	"zonewise.dev/sim"
 )
 
@@ -27,7 +28,6 @@ const (
 	judging = 1 << 20
 
 	maxWitnesses = 10
-	maxWhy       = 1024
 )
 
 // Options say how losses are replayed.
@@ -276,7 +276,7 @@ func (c *certificate) judge(zone string, r *replay, err error) {
 		}
 		is.Waiting++
 		if len(is.Witnesses) < maxWitnesses {
-			is.Witnesses = append(is.Witnesses, v1alpha1.SurvivalWitness{Namespace: pod.Namespace, Name: pod.Name, Why: shortened(r.why(now))})
+			is.Witnesses = append(is.Witnesses, v1alpha1.SurvivalWitness{Namespace: pod.Namespace, Name: pod.Name, Why: crd.Shortened(r.why(now))})
 		}
 	}
 	was := c.loss(zone)
@@ -329,11 +329,3 @@ func unknown(reason, message string) metav1.Condition {
 }
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
-
-// shortened keeps a text within what the status may have.
-func shortened(text string) string {
-	if len(text) <= maxWhy {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxWhy-3], "") + "..."
-}

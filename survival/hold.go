@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crd"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -67,7 +68,7 @@ func Hold(
 	if err != nil {
 		return Room{}, err
 	}
-	condition.Type, condition.ObservedGeneration, condition.Message = v1alpha1.ConditionHeld, asked.Generation, shortened(condition.Message)
+	condition.Type, condition.ObservedGeneration, condition.Message = v1alpha1.ConditionHeld, asked.Generation, crd.Shortened(condition.Message)
 	condition.LastTransitionTime.Time = options.Sim.Now
 	meta.SetStatusCondition(&status.Conditions, condition)
 	return room, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -89,8 +90,8 @@ func total(r *v1alpha1.ZoneReservation) (cpus float64) {
 	return cpus
 }
 
-// loseFilled replays a loss after strangers have taken all room that they may have, and returns the protected pods that wait.
-func loseFilled(t *testing.T, c *clitest.Cluster, zone string, seed int64) []string {
+// full is the cluster after strangers have taken all room that they may have.
+func full(t *testing.T, c *clitest.Cluster, seed int64) *sim.Sim {
 	t.Helper()
 	filled := &clitest.Cluster{Snapshot: snapshot.New(clitest.Now)}
 	filled.Add(c.Objects()...)
@@ -110,9 +111,40 @@ func loseFilled(t *testing.T, c *clitest.Cluster, zone string, seed int64) []str
 	}
 	s, err := sim.New(t.Context(), filled.Objects(), sim.Options{Now: clitest.Now, Seed: seed})
 	require.NoError(t, err)
-	defer s.Close()
+	t.Cleanup(s.Close)
 	require.NoError(t, s.Run(t.Context()))
+	return s
+}
+
+// loseFilled replays a loss after strangers have taken all room that they may have, and returns the protected pods that wait.
+func loseFilled(t *testing.T, c *clitest.Cluster, zone string, seed int64) []string {
+	t.Helper()
+	s := full(t, c, seed)
 	s.Lose(func(node *v1.Node) bool { return node.Labels[v1.LabelTopologyZone] == zone })
 	require.NoError(t, s.Run(t.Context()))
 	return waiting(s)
+}
+
+// TestAnOrderThatBreaksTheCertificate: in a cluster in which all that is found to be needed is held, the certificate finds an order in which it
+// is not enough. Asked again with that answer, more is asked for.
+func TestAnOrderThatBreaksTheCertificate(t *testing.T) {
+	c, asked := random(rand.New(rand.NewPCG(97, 7))), holding("web", "api")
+	room, is := hold(t, c, asked)
+	require.Empty(t, is.Missing)
+	adopt(c, room.Wanted)
+	objects, options := full(t, c, 0).Objects(), survival.Options{Sim: sim.Options{Now: clitest.Now}}
+	statuses, err := survival.Certify(t.Context(), objects, []*v1alpha1.ZoneSurvival{asked}, options)
+	require.NoError(t, err)
+	require.True(t, meta.IsStatusConditionFalse(statuses[0].Conditions, v1alpha1.ConditionSurvives), "%v", statuses[0].Losses)
+
+	var unasked v1alpha1.ZoneSurvivalStatus
+	same, err := survival.Hold(t.Context(), objects, asked, options, &unasked)
+	require.NoError(t, err)
+	require.True(t, same.Same())
+	require.Empty(t, unasked.Missing)
+
+	more, err := survival.Hold(t.Context(), objects, asked, options, &statuses[0])
+	require.NoError(t, err)
+	require.Greater(t, total(more.Wanted), total(room.Wanted))
+	require.NotEmpty(t, statuses[0].Missing)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/live"
 	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/internal/crd"
 	"zonewise.dev/internal/metrics"
 	"zonewise.dev/survival"
 )
@@ -177,19 +177,10 @@ func (of *eventsOf) event(about *v1alpha1.ZoneSurvival, is *metav1.Condition) *e
 	now := time.Now()
 	return &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%.200s.%x", about.Name, now.UnixNano())},
-		EventTime:  metav1.NewMicroTime(now), Type: kind, Reason: reason, Action: "Replay", Note: note(is.Message),
+		EventTime:  metav1.NewMicroTime(now), Type: kind, Reason: reason, Action: "Replay", Note: crd.Shortened(is.Message),
 		Regarding: v1.ObjectReference{
 			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneSurvival", Name: about.Name, UID: about.UID, ResourceVersion: about.ResourceVersion,
 		},
 		ReportingController: "zonewise.dev/survival", ReportingInstance: cmp.Or(host, "unknown"),
 	}
-}
-
-// note keeps a message within what an event may have.
-func note(message string) string {
-	const most = 1000
-	if len(message) <= most {
-		return message
-	}
-	return strings.ToValidUTF8(message[:most], "") + "..."
 }

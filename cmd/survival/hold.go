@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crd"
 	"zonewise.dev/survival"
 )
 
@@ -32,7 +33,7 @@ func (c *Controller) hold(
 	if err := c.keep(ctx, &room); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot write the reservation", "zonesurvival", klog.KObj(asked))
 		if held := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHeld); held != nil {
-			held.Status, held.Reason, held.Message = metav1.ConditionFalse, v1alpha1.ReasonReservationNotWritten, note(err.Error())
+			held.Status, held.Reason, held.Message = metav1.ConditionFalse, v1alpha1.ReasonReservationNotWritten, crd.Shortened(err.Error())
 		}
 		return false, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"zonewise.dev/internal/crd"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
@@ -33,9 +34,6 @@ const (
 	reasonBindFailed      = "GangBindFailed"
 	reasonEvicted         = "GangEvicted"
 	reasonMixed           = "MixedMembers"
-
-	// maxNote is the longest note that the API server takes.
-	maxNote = 1024
 )
 
 // told records which events about one gang have been sent, and its recovery.
@@ -94,10 +92,7 @@ func (s *Server) send(ctx context.Context, key types.NamespacedName, msgs ...mes
 			return
 		}
 		note := "PodGroup " + key.String() + ": " + m.note
-		if len(note) > maxNote {
-			note = note[:maxNote-4] + " ..."
-		}
-		recorder.WithLogger(klog.FromContext(ctx)).Eventf(m.regarding, nil, v1.EventTypeWarning, m.reason, "Scheduling", "%s", note)
+		recorder.WithLogger(klog.FromContext(ctx)).Eventf(m.regarding, nil, v1.EventTypeWarning, m.reason, "Scheduling", "%s", crd.Shortened(note))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crd"
 	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/plugins/reservecache/placement"
@@ -22,8 +23,6 @@ const (
 	// messageInterval is how long a status waits at least in which only the words of conditions are new, such as how many
 	// nodes lack CPU for a slot.
 	messageInterval = 10 * time.Second
-	// maxMessage bounds the messages of conditions, in bytes.
-	maxMessage = 1024
 )
 
 // wantedStatus returns a reservation as last seen, and with the status that it should have; false while this process has not placed its
@@ -75,9 +74,7 @@ func (s *Server) statusLocked(e *entry, now time.Time) v1alpha1.ZoneReservationS
 	for _, c := range s.conditionsLocked(e) {
 		c.ObservedGeneration = obj.Generation
 		c.LastTransitionTime = metav1.NewTime(now).Rfc3339Copy()
-		if len(c.Message) > maxMessage {
-			c.Message = c.Message[:maxMessage-4] + " ..."
-		}
+		c.Message = crd.Shortened(c.Message)
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	return status

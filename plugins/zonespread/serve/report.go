@@ -9,6 +9,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crd"
 )
 
 // Reasons of the events about a policy.
@@ -22,8 +23,6 @@ const (
 	reasonAcceptedAgain = "Accepted"
 
 	eventAction = "Scheduling"
-	// maxNote is the longest note that the API server takes of an event.
-	maxNote = 1024
 )
 
 // news is one event about a policy.
@@ -108,9 +107,6 @@ func (s *Policies) announce(logger klog.Logger, was, is *v1alpha1.ZoneSpreadPoli
 		Namespace: was.Namespace, Name: was.Name, UID: was.UID, ResourceVersion: was.ResourceVersion,
 	}
 	for _, n := range newsBetween(&was.Status, &is.Status) {
-		if len(n.note) > maxNote {
-			n.note = n.note[:maxNote-4] + " ..."
-		}
-		recorder.WithLogger(logger).Eventf(regarding, nil, n.kind, n.reason, eventAction, "%s", n.note)
+		recorder.WithLogger(logger).Eventf(regarding, nil, n.kind, n.reason, eventAction, "%s", crd.Shortened(n.note))
 	}
 }
