@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -84,6 +85,15 @@ func (d *demo) arrive(ctx context.Context) error {
 	if err := d.cluster.Client.Create(ctx, d.Plan.Policy()); err != nil {
 		return err
 	}
+	err := d.until(ctx, func(c *census.Census) (missing string, _ error) {
+		if policies := status.Build(c, "").Policies; len(policies) == 0 || policies[0].State != status.OK {
+			missing = "the scheduler has not read the ZoneSpreadPolicy"
+		}
+		return missing, nil
+	})
+	if err != nil {
+		return err
+	}
 	d.deployments = len(d.Plan.Services)
 	gangs := slices.Clone(d.Plan.Gangs)
 	slices.Reverse(gangs) // the one that cannot fit is the last
@@ -125,7 +135,8 @@ func (d *demo) certify(ctx context.Context) error {
 	return d.until(ctx, func(c *census.Census) (string, error) {
 		now := survival.Fingerprint(c.Snapshot.Objects())
 		for _, asked := range snapshot.List[*v1alpha1.ZoneSurvival](c.Snapshot) {
-			if asked.Status.Snapshot.Hash != now {
+			held := meta.FindStatusCondition(asked.Status.Conditions, v1alpha1.ConditionHeld)
+			if asked.Status.Snapshot.Hash != now || held != nil && held.Reason == v1alpha1.ReasonFilling {
 				return "ZoneSurvival " + asked.Name + " is not about the cluster as it is now", nil
 			}
 			if says := status.SurvivalOf(asked, c.Now); asked.Spec.Hold {
