@@ -2,7 +2,7 @@
 // real scheduler with the three plugins, a workload drawn from published production traces, the loss of a zone, and a closing
 // board that is read from the API server and the scheduler's metrics.
 //
-//   - workload turns the figures of the traces into nodes, Deployments, gangs, a policy and a reservation. It is pure.
+//   - workload turns the figures of the traces into nodes, Deployments, gangs, a policy and ZoneSurvivals. It is pure.
 //   - cluster starts and stops the processes and issues identities.
 //   - check checks the cluster. It is pure.
 //   - run plays the demo: the phases, the live progress, the board.
@@ -79,10 +79,11 @@ func report(w io.Writer, err error) int {
 const demoHelp = `Start a real control plane on loopback (etcd, kube-apiserver,
 kube-controller-manager, and kwok for the nodes) with the Zonewise scheduler, and let
 a workload arrive that is drawn from published production traces: services spread over
-three zones, one of them by a ZoneSpreadPolicy, one with room held by a
-ZoneReservation beside batch work, and gangs. Then a zone is lost, and comes back. A
-board says what came of it. All of it can be watched in a browser, at the address that
-is printed once the control plane runs; the last page is saved with the board's checks.
+three zones, one of them by a ZoneSpreadPolicy, and gangs. A ZoneSurvival holds the
+room for the loss of any zone, and batch work fills the rest. Then a zone is lost. A
+board says whether the certificate was right. All of it can be watched in a browser, at
+the address that is printed once the control plane runs; the last page is saved with
+the board's checks.
 
 The board is read from the API server and the scheduler's metrics. Nothing is left
 behind: Ctrl-C ends everything at any moment.
@@ -101,7 +102,7 @@ func newDemo() *cobra.Command {
 		Version:       version.Get().String(),
 		SilenceErrors: true, // report prints them
 		SilenceUsage:  true,
-		Short:         "Watch the scheduler place a real workload over three zones, lose one, and recover",
+		Short:         "Watch the scheduler place a real workload over three zones, and lose one as it was foretold",
 		Long:          demoHelp,
 		Example: `  zonewise-demo
   zonewise-demo --scale 0.1 --timeout 20m

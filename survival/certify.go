@@ -168,13 +168,13 @@ type certificate struct {
 
 func newCertificate(asked *v1alpha1.ZoneSurvival) *certificate {
 	c := &certificate{asked: asked, resources: map[v1.ResourceName]bool{v1.ResourceCPU: true, v1.ResourceMemory: true}}
-	c.protects, c.invalid = selectorOf(asked)
+	c.protects, c.invalid = Protected(asked)
 	c.status.ObservedGeneration = asked.Generation
 	return c
 }
 
-// selectorOf returns which pods are protected. An error names the field that is wrong.
-func selectorOf(asked *v1alpha1.ZoneSurvival) (func(*v1.Pod) bool, error) {
+// Protected returns which pods are protected. An error names the field that is wrong.
+func Protected(asked *v1alpha1.ZoneSurvival) (func(*v1.Pod) bool, error) {
 	protected := selection{}
 	for i, w := range asked.Spec.Workloads {
 		if err := protected.add(w.Namespace, &w.PodSelector); err != nil {

@@ -112,7 +112,7 @@ func plus(sum, list v1.ResourceList) {
 // traced is a cluster with the services of the trace, placed by the scheduler.
 func traced(b *testing.B, seed uint64) (*clitest.Cluster, []workload.Service) {
 	b.Helper()
-	plan, err := workload.NewPlan(workload.Options{Scale: workload.DefaultScale, Seed: seed})
+	plan, err := workload.NewPlan(workload.Options{Scale: 0.05, Seed: seed})
 	require.NoError(b, err)
 	c := clitest.New()
 	var total, asked, instances [2]float64 // CPUs and GiB

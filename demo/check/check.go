@@ -8,13 +8,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/demo/workload"
+	"zonewise.dev/survival"
 )
 
 // Moment is when the checks run.
@@ -24,12 +24,11 @@ type Moment int
 const (
 	Before Moment = iota
 	Lost
-	Back
 )
 
 // String is the moment in words.
 func (m Moment) String() string {
-	return [...]string{"before the loss", "while " + workload.LostZone + " is lost", "after the return of " + workload.LostZone}[m]
+	return [...]string{"before the loss", "after the loss of " + workload.LostZone}[m]
 }
 
 // Evidence is the input of the checks.
@@ -39,9 +38,10 @@ type Evidence struct {
 	Census  *census.Census
 	Status  *status.Report
 	Metrics Metrics
-	// LostAt is when the zone was lost. Refused has the notes of the events FailedScheduling by pod; both are for Lost.
-	LostAt  time.Time
-	Refused map[types.UID]string
+	// Certificate is what was said before the loss about all services, and Held about those with held room. LostAt is when the
+	// zone was lost.
+	Certificate, Held *status.Survival
+	LostAt            time.Time
 }
 
 // Check is something that must be true.
@@ -72,13 +72,12 @@ var checks = []struct {
 	{name: "every replica of every service is bound", do: services},
 	{name: "native constraints over zones hold", do: spread},
 	{name: "each zone has its share of %s", of: (*workload.Plan).Weighted, do: shares},
-	{name: "room is held for %s", of: (*workload.Plan).Reserved, do: held},
-	{name: "displaced replicas of %s were bound at the first attempt", of: (*workload.Plan).Reserved, do: firstTry, at: []Moment{Lost}},
+	{name: "the services survive the loss of any zone", do: promised, at: []Moment{Before}},
+	{name: "what the certificate said came true", do: right, at: []Moment{Lost}},
 	{name: "batch work fills what is not held", do: batch},
 	{name: "gangs are whole, or wait and hold nothing", do: gangs},
 	{name: "allocated never exceeds allocatable", do: allocated},
 	{name: "nothing was preempted", do: preempted},
-	{name: "ledger, scheduler snapshot and API server agree", do: books},
 }
 
 // All returns the checks of the moment.
@@ -182,64 +181,63 @@ func shares(e *Evidence, c *Check) {
 	}
 }
 
-// held: the slots are held, and every replica of the service is in one.
-func held(e *Evidence, c *Check) {
-	if len(e.Status.Reservations) != 1 {
-		c.violation("there are %d ZoneReservations, want 1", len(e.Status.Reservations))
-		return
-	}
-	r, replicas := e.Status.Reservations[0], int64(e.Plan.Reserved().Replicas)
+// promised: the certificates say that every replica runs again after the loss of any zone, and that room is held for that.
+func promised(e *Evidence, c *Check) {
+	s := e.Certificate
 	var parts []string
-	for _, z := range r.Zones {
-		parts = append(parts, fmt.Sprintf("%s %d/%d", z.Name, z.Used, z.Held))
-		want := int64(e.Plan.Slots)
-		if e.lost(z.Name) {
-			want = 0
-		}
-		if z.Held != want {
-			c.violation("%s holds %d slots of %d", z.Name, z.Held, want)
+	for i := range s.Losses {
+		parts = append(parts, fmt.Sprintf("%s displaces %d", s.Losses[i].Zone, s.Losses[i].Displaced))
+	}
+	c.says("%s: %s of %d replicas; held for %s: %s", Answer(s), strings.Join(parts, ", "), s.Pods, e.Held.Name, e.Held.Room())
+	for _, s := range []*status.Survival{s, e.Held} {
+		if s.State != status.OK || s.Message != "" {
+			c.violation("ZoneSurvival %s: %s: %s", s.Name, s.State, s.Message)
 		}
 	}
-	c.says("slots used/held: %s", strings.Join(parts, ", "))
-	if r.Used != replicas {
-		c.violation("%d slots are used by %d replicas", r.Used, replicas)
-	}
-	if e.Moment != Lost && r.State != status.OK {
-		c.violation("the reservation is %s: %s", r.State, r.Message)
+	if s.Pods != int64(e.Plan.Replicas()) || len(s.Losses) != len(workload.Zones) {
+		c.violation("%d replicas are protected of %d, against %d losses", s.Pods, e.Plan.Replicas(), len(s.Losses))
 	}
 }
 
-// firstTry: the replicas that replace those of the lost zone went into held room at once.
-func firstTry(e *Evidence, c *Check) {
-	service := e.Plan.Reserved()
-	displaced, first := 0, 0
-	var longest time.Duration
+// Answer is what a certificate answers.
+func Answer(s *status.Survival) string {
+	switch s.State {
+	case status.OK:
+		return "yes"
+	case status.Breaks:
+		return "no"
+	}
+	return "unknown"
+}
+
+// right: the replicas that replace those of the lost zone run, as the certificate said before the loss.
+func right(e *Evidence, c *Check) {
+	s := e.Certificate
+	at := slices.IndexFunc(s.Losses, func(loss v1alpha1.SurvivalLoss) bool { return loss.Zone == workload.LostZone })
+	if at < 0 {
+		c.violation("the certificate says nothing about the loss of %s", workload.LostZone)
+		return
+	}
+	displaced, run := 0, 0
 	for _, p := range e.Census.In(workload.ServiceNamespace) {
 		// The API server's times are in whole seconds.
-		if p.Labels[workload.AppLabel] != service.App || p.Labels[workload.RoleLabel] != service.Role ||
-			p.CreationTimestamp.Time.Before(e.LostAt.Truncate(time.Second)) {
+		if p.CreationTimestamp.Time.Before(e.LostAt.Truncate(time.Second)) {
 			continue
 		}
-		displaced++
-		switch note := e.Refused[p.UID]; {
-		case note != "":
-			c.violation("%s was refused first: %s", p.Key(), note)
-		case p.Waits():
-			c.violation("%s is not bound", p.Key())
-		default:
-			first++
-			longest = max(longest, scheduled(p).LastTransitionTime.Sub(p.CreationTimestamp.Time))
+		if displaced++; !p.Waits() {
+			run++
 		}
 	}
-	c.says("%d of %d, no event FailedScheduling, within %.0fs", first, displaced, max(1, longest.Seconds()))
-	if displaced == 0 {
-		c.violation("no replica was displaced")
+	said := s.Losses[at]
+	c.says("it said that %d of %d displaced replicas run again: %d of %d do", said.Placed, said.Displaced, run, displaced)
+	if displaced == 0 || int64(displaced-run) > said.Waiting {
+		c.violation("%d of %d displaced replicas wait, not %d of %d", displaced-run, displaced, said.Waiting, said.Displaced)
 	}
 }
 
 // batch: batch work fills the rest, but not the held room.
 func batch(e *Evidence, c *Check) {
-	reservation := e.Plan.Reservation().Name
+	reservation := survival.ReservationName(e.Held.Name)
 	bound, waiting, kept := 0, 0, 0
 	for _, p := range e.Census.In(workload.BatchNamespace) {
 		if !p.Waits() {
@@ -255,8 +253,8 @@ func batch(e *Evidence, c *Check) {
 	if bound == 0 || bound+waiting != e.Plan.Workers {
 		c.violation("%d workers run and %d wait, of %d", bound, waiting, e.Plan.Workers)
 	}
-	if e.Moment != Back && waiting == 0 {
-		c.violation("no worker waits: nothing shows that room is held")
+	if e.Moment == Before && kept == 0 {
+		c.violation("no worker waits for held room")
 	}
 }
 
@@ -304,46 +302,8 @@ func allocated(e *Evidence, c *Check) {
 // preempted: no pod was preempted.
 func preempted(e *Evidence, c *Check) {
 	victims := e.Metrics.Sum("scheduler_preemption_victims", nil)
-	c.says("scheduler_preemption_victims %s", number(victims))
-	if victims > 0 {
-		c.violation("%s pods were", number(victims))
+	c.says("scheduler_preemption_victims %v", victims)
+	if victims != 0 { // also if it is not exported
+		c.violation("%v pods were", victims)
 	}
-}
-
-// books: the scheduler's ledger and cache agree with the API server.
-func books(e *Evidence, c *Check) {
-	bound := 0
-	for _, n := range e.Census.Nodes {
-		bound += len(n.Pods)
-	}
-	ledger := func(name string) float64 { return e.Metrics.Sum("zonewise_reservecache_"+name, nil) }
-	pods, nodes, assumed, comparisons := ledger("pods"), ledger("nodes"), ledger("assumed_pods"), ledger("drift_checks_total")
-	drift := ledger("drift_nodes")
-	c.says("%s pods on %s nodes, %s assumed, drift %s in %s comparisons",
-		number(pods), number(nodes), number(assumed), number(drift), number(comparisons))
-	for _, v := range []struct {
-		what      string
-		got, want float64
-	}{
-		{"pods in the ledger", pods, float64(bound)},
-		{"nodes in the ledger", nodes, float64(len(e.Census.Nodes))},
-		{"assumed pods in the ledger", assumed, 0},
-		{"assumed pods in kube-scheduler's cache", e.Metrics.Sum("scheduler_cache_size", map[string]string{"type": "assumed_pods"}), 0},
-		{"nodes with drift", drift, 0},
-		{"nodes that differ from the snapshot", ledger("unsettled_nodes"), 0},
-	} {
-		if v.got != v.want { // also if it is not exported
-			c.violation("%s: %s, want %s", v.what, number(v.got), number(v.want))
-		}
-	}
-	if !(comparisons > 0) {
-		c.violation("ledger and snapshot were not compared")
-	}
-}
-
-func number(v float64) string {
-	if math.IsNaN(v) {
-		return "unknown"
-	}
-	return fmt.Sprintf("%.0f", v)
 }

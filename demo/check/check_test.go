@@ -32,15 +32,15 @@ type scene struct {
 	moment  Moment
 	metrics map[string]float64
 	policy  *v1alpha1.ZoneSpreadPolicy
-	held    *v1alpha1.ZoneReservation
-	refused map[types.UID]string
+	says    *status.Survival
+	held    *status.Survival
 }
 
 func newScene(t *testing.T, at Moment) *scene {
 	t.Helper()
-	s := &scene{t: t, moment: at, objects: snapshot.New(time.Now()), refused: map[types.UID]string{}}
+	s := &scene{t: t, moment: at, objects: snapshot.New(time.Now()), metrics: map[string]float64{"scheduler_preemption_victims": 0}}
 	s.plan = &workload.Plan{
-		Slots: 2, Workers: 2,
+		Workers: 2,
 		Services: []workload.Service{
 			{App: "web", Role: "cn", Replicas: 3},
 			{App: "app-0", Role: "hn", Replicas: 4},
@@ -69,19 +69,14 @@ func newScene(t *testing.T, at Moment) *scene {
 		},
 		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue}, {Type: v1alpha1.ConditionSatisfied, Status: metav1.ConditionTrue}},
 	}
-	s.held = s.plan.Reservation()
-	s.held.Status = v1alpha1.ZoneReservationStatus{
-		Slots:      v1alpha1.SlotCounts{Desired: 6, Held: 6, Used: 3},
-		Conditions: []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue}, {Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}},
-	}
+	s.says = &status.Survival{Name: "services", State: status.OK, Pods: 10}
+	s.held = &status.Survival{Name: "app-14-cn", State: status.OK, Holds: true, Held: corev1.ResourceList{"cpu": resource.MustParse("8")}}
 	for _, zone := range zones {
-		s.held.Status.Zones = append(s.held.Status.Zones, v1alpha1.ReservationZoneStatus{Name: zone, SlotCounts: v1alpha1.SlotCounts{Desired: 2, Held: 2, Used: 1}})
+		s.says.Losses = append(s.says.Losses, v1alpha1.SurvivalLoss{Zone: zone, Displaced: 3, Placed: 3})
 	}
 	here := zones
 	if at == Lost {
 		s.policy.Status.Zones[0].Pods, s.policy.Status.Zones[2].Pods, s.policy.Status.Zones[2].State = 3, 0, v1alpha1.ZoneState("Closed")
-		s.held.Status.Zones[0].Used, s.held.Status.Zones[2].SlotCounts = 2, v1alpha1.SlotCounts{Desired: 2}
-		s.held.Status.Slots.Held = 4
 		here = []string{"zone-a", "zone-b", "zone-a"}
 	}
 	for i, zone := range here {
@@ -90,14 +85,14 @@ func newScene(t *testing.T, at Moment) *scene {
 		}
 	}
 	s.add(workload.ServiceNamespace, s.plan.Services[1].Deployment().Spec.Template, "app-0-3", "in-zone-a")
-	if at == Lost { // app-14-2 was in the lost zone
-		moved := s.pod("app-14-2")
-		moved.CreationTimestamp = metav1.NewTime(lostAt.Truncate(time.Second))
-		moved.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(lostAt.Add(2 * time.Second))}}
+	if at == Lost { // what was in the lost zone has been made again
+		for _, name := range []string{"web-2", "app-0-2", "app-14-2"} {
+			s.pod(name).CreationTimestamp = metav1.NewTime(lostAt.Truncate(time.Second))
+		}
 	}
 	batch := s.plan.Batch().Spec.Template
 	s.add(workload.BatchNamespace, batch, "batch-0", "in-zone-b")
-	s.refuse(s.add(workload.BatchNamespace, batch, "batch-1", ""), "held for ZoneReservation failover")
+	s.refuse(s.add(workload.BatchNamespace, batch, "batch-1", ""), "held for ZoneReservation survival-app-14-cn")
 	for _, g := range s.plan.Gangs {
 		s.objects.Add(g.PodGroup())
 		for i := range g.Members {
@@ -108,12 +103,7 @@ func newScene(t *testing.T, at Moment) *scene {
 			s.add(workload.GangNamespace, g.StatefulSet().Spec.Template, fmt.Sprintf("%s-%d", g.Name, i), node)
 		}
 	}
-	s.objects.Add(s.policy, s.held)
-	s.metrics = map[string]float64{
-		"zonewise_reservecache_pods": 12, "zonewise_reservecache_nodes": 3, "zonewise_reservecache_assumed_pods": 0,
-		"zonewise_reservecache_drift_checks_total": 5, "zonewise_reservecache_drift_nodes": 0, "zonewise_reservecache_unsettled_nodes": 0,
-		`scheduler_cache_size{type="assumed_pods"}`: 0, "scheduler_preemption_victims": 0,
-	}
+	s.objects.Add(s.policy)
 	return s
 }
 
@@ -143,23 +133,21 @@ func (s *scene) pod(name string) *corev1.Pod {
 
 func (s *scene) checks() []Check {
 	var text strings.Builder
-	for series, value := range s.metrics {
-		name, _, _ := strings.Cut(series, "{")
-		fmt.Fprintf(&text, "# TYPE %s gauge\n%s %v\n", name, series, value)
+	for name, value := range s.metrics {
+		fmt.Fprintf(&text, "# TYPE %s gauge\n%s %v\n", name, name, value)
 	}
 	metrics, err := ParseMetrics([]byte(text.String()))
 	require.NoError(s.t, err)
 	counted := census.Take(s.objects)
 	return All(&Evidence{
-		Moment: s.moment, Plan: s.plan, Census: counted, Status: status.Build(counted, ""), Metrics: metrics, LostAt: lostAt, Refused: s.refused,
+		Moment: s.moment, Plan: s.plan, Census: counted, Status: status.Build(counted, ""), Metrics: metrics, Certificate: s.says, Held: s.held, LostAt: lostAt,
 	})
 }
 
 func TestASoundClusterIsSoundAtEveryMoment(t *testing.T) {
 	for at, want := range map[Moment]string{
-		Before: "slots used/held: zone-a 1/2, zone-b 1/2, zone-c 1/2",
-		Lost:   "slots used/held: zone-a 2/2, zone-b 1/2, zone-c 0/0",
-		Back:   "1 whole, 1 waits",
+		Before: "yes: zone-a displaces 3, zone-b displaces 3, zone-c displaces 3 of 10 replicas; held for app-14-cn: 8 cpu",
+		Lost:   "it said that 3 of 3 displaced replicas run again: 3 of 3 do",
 	} {
 		checks := newScene(t, at).checks()
 		require.Empty(t, Broken(checks), at.String())
@@ -171,6 +159,23 @@ func TestASoundClusterIsSoundAtEveryMoment(t *testing.T) {
 		require.Contains(t, evidence, want)
 	}
 }
+
+// A displaced replica that waits, although the certificate said that it would run, breaks two checks.
+func TestACertificateThatWasWrongIsFound(t *testing.T) {
+	s := newScene(t, Lost)
+	s.pod("web-2").Spec.NodeName = ""
+	s.refuse(s.pod("web-2"), "0/3 nodes are available")
+	broken := Broken(s.checks())
+	require.Len(t, broken, 2)
+	require.Equal(t, []string{"services/web-2 waits: 0/3 nodes are available"}, broken[0].Violations)
+	require.Equal(t, cameTrue, broken[1].Name)
+	require.Equal(t, []string{"1 of 3 displaced replicas wait, not 0 of 3"}, broken[1].Violations)
+}
+
+const (
+	survives = "the services survive the loss of any zone"
+	cameTrue = "what the certificate said came true"
+)
 
 // Each fault is found by its check, and by that one alone.
 func TestEachFaultIsFound(t *testing.T) {
@@ -184,29 +189,29 @@ func TestEachFaultIsFound(t *testing.T) {
 		{"a replica waits", Before, func(s *scene) {
 			s.pod("app-0-0").Spec.NodeName = ""
 			s.refuse(s.pod("app-0-0"), "0/3 nodes are available")
-			s.metrics["zonewise_reservecache_pods"]--
 		}, "every replica of every service is bound", "services/app-0-0 waits: 0/3 nodes are available"},
-		{"a replica does not exist", Before, func(s *scene) { s.plan.Services[0].Replicas++ }, "every replica of every service is bound", "10 replicas exist, want 11"},
-		{"uneven zones", Back, func(s *scene) {
+		{"a replica does not exist", Lost, func(s *scene) { s.plan.Services[0].Replicas++ }, "every replica of every service is bound", "10 replicas exist, want 11"},
+		{"uneven zones", Before, func(s *scene) {
 			s.pod("web-1").Spec.NodeName, s.pod("web-2").Spec.NodeName = "in-zone-a", "in-zone-a"
 		}, "native constraints over zones hold", "ReplicaSet services/web: skew 3 above maxSkew 1"},
 		{"the policy is not satisfied", Before, func(s *scene) {
 			s.policy.Status.Conditions[1].Status, s.policy.Status.Conditions[1].Message = metav1.ConditionFalse, "zone-b has too many"
 		}, "each zone has its share of app-0-hn", "the policy is Violated: zone-b has too many"},
 		{"the lost zone counts as there", Lost, func(s *scene) { s.policy.Status.Zones[2].State = v1alpha1.ZoneAvailable }, "each zone has its share of app-0-hn", `zone-c is lost and has 0 pods, state "Available"`},
-		{"nothing went back", Back, func(s *scene) { s.policy.Status.Zones[2].Pods = 0 }, "each zone has its share of app-0-hn", "zone-c has no pod of it"},
-		{"a slot is missing", Back, func(s *scene) { s.held.Status.Zones[2].Held = 1 }, "room is held for app-14-cn", "zone-c holds 1 slots of 2"},
-		{"a replica is in no slot", Lost, func(s *scene) { s.held.Status.Slots.Used = 2 }, "room is held for app-14-cn", "2 slots are used by 3 replicas"},
-		{"a second attempt", Lost, func(s *scene) { s.refused["app-14-2"] = "0/3 nodes" }, "displaced replicas of app-14-cn were bound at the first attempt", "services/app-14-2 was refused first: 0/3 nodes"},
-		{"none was displaced", Lost, func(s *scene) { s.pod("app-14-2").CreationTimestamp = metav1.Time{} }, "displaced replicas of app-14-cn were bound at the first attempt", "no replica was displaced"},
-		{"all batch work has room", Before, func(s *scene) {
-			s.pod("batch-1").Spec.NodeName = "in-zone-c"
-			s.metrics["zonewise_reservecache_pods"]++
-		}, "batch work fills what is not held", "no worker waits: nothing shows that room is held"},
-		{"a gang in part", Before, func(s *scene) {
-			s.pod("large-0").Spec.NodeName = "in-zone-c"
-			s.metrics["zonewise_reservecache_pods"]++
-		}, "gangs are whole, or wait and hold nothing", "gang large cannot be whole and has 1 of 2 bound"},
+		{"a zone has none", Before, func(s *scene) { s.policy.Status.Zones[2].Pods = 0 }, "each zone has its share of app-0-hn", "zone-c has no pod of it"},
+		{"the certificate says no", Before, func(s *scene) { s.says.State, s.says.Message = status.Breaks, "without zone-a" }, survives, "ZoneSurvival services: Breaks: without zone-a"},
+		{"the room is not held", Before, func(s *scene) { s.held.Message = "room is missing for 3 pods" }, survives, "ZoneSurvival app-14-cn: OK: room is missing for 3 pods"},
+		{"a loss was not replayed", Before, func(s *scene) { s.says.Losses = s.says.Losses[:2] }, survives, "10 replicas are protected of 10, against 2 losses"},
+		{"not all are protected", Before, func(s *scene) { s.says.Pods = 9 }, survives, "9 replicas are protected of 10, against 3 losses"},
+		{"none was displaced", Lost, func(s *scene) {
+			for _, pod := range snapshot.List[*corev1.Pod](s.objects) {
+				pod.CreationTimestamp = metav1.Time{}
+			}
+		}, cameTrue, "0 of 0 displaced replicas wait, not 0 of 3"},
+		{"the certificate leaves the loss out", Lost, func(s *scene) { s.says.Losses = s.says.Losses[:2] }, cameTrue, "the certificate says nothing about the loss of zone-c"},
+		{"all batch work has room", Before, func(s *scene) { s.pod("batch-1").Spec.NodeName = "in-zone-c" }, "batch work fills what is not held", "no worker waits for held room"},
+		{"batch work waits for something else", Before, func(s *scene) { s.refuse(s.pod("batch-1"), "Insufficient cpu") }, "batch work fills what is not held", "no worker waits for held room"},
+		{"a gang in part", Before, func(s *scene) { s.pod("large-0").Spec.NodeName = "in-zone-c" }, "gangs are whole, or wait and hold nothing", "gang large cannot be whole and has 1 of 2 bound"},
 		{"a gang that waits holds a node", Before, func(s *scene) { s.pod("large-0").Status.NominatedNodeName = "in-zone-c" }, "gangs are whole, or wait and hold nothing", "training/large-0 waits and has the node in-zone-c nominated"},
 		{"an overcommitted node", Before, func(s *scene) {
 			for _, n := range snapshot.List[*corev1.Node](s.objects) {
@@ -214,10 +219,7 @@ func TestEachFaultIsFound(t *testing.T) {
 			}
 		}, "allocated never exceeds allocatable", "in-zone-a: 5 of pods allocated, 4 allocatable"},
 		{"a victim", Lost, func(s *scene) { s.metrics["scheduler_preemption_victims"] = 2 }, "nothing was preempted", "2 pods were"},
-		{"drift", Before, func(s *scene) { s.metrics["zonewise_reservecache_drift_nodes"] = 1 }, "ledger, scheduler snapshot and API server agree", "nodes with drift: 1, want 0"},
-		{"an unknown number", Before, func(s *scene) { delete(s.metrics, "zonewise_reservecache_drift_nodes") }, "ledger, scheduler snapshot and API server agree", "nodes with drift: unknown, want 0"},
-		{"an assumed pod", Before, func(s *scene) { s.metrics[`scheduler_cache_size{type="assumed_pods"}`] = 1 }, "ledger, scheduler snapshot and API server agree", "assumed pods in kube-scheduler's cache: 1, want 0"},
-		{"no comparison", Before, func(s *scene) { s.metrics["zonewise_reservecache_drift_checks_total"] = 0 }, "ledger, scheduler snapshot and API server agree", "ledger and snapshot were not compared"},
+		{"unknown victims", Lost, func(s *scene) { delete(s.metrics, "scheduler_preemption_victims") }, "nothing was preempted", "NaN pods were"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newScene(t, tc.at)

@@ -1,6 +1,6 @@
-// Package check checks the demo's cluster at three moments: before a zone is lost, while it is lost, and after its
-// return. Each check reads what the API server has (pods and their nodes, events, the statuses of
-// ZoneSpreadPolicies and ZoneReservations, PodGroups) or of the scheduler's metrics, and comes with what was read.
+// Package check checks the demo's cluster before a zone is lost, and after that. Each check reads what the API server has (pods and
+// their nodes, the statuses of the ZoneSpreadPolicy and of the ZoneSurvival, PodGroups) or the scheduler's metrics, and comes with
+// what was read.
 //
 // The package is pure. It counts with package census and reads statuses with package status, as the zonewise command does.
 //

@@ -36,15 +36,6 @@ func (m Metrics) Sum(name string, labels map[string]string) float64 {
 	return total
 }
 
-// Bound is how many pods the scheduler has bound.
-func (m Metrics) Bound() int {
-	bound := m.Sum("scheduler_schedule_attempts_total", map[string]string{"result": "scheduled"})
-	if math.IsNaN(bound) {
-		return 0 // there is no series before the first attempt
-	}
-	return int(bound)
-}
-
 // Waited returns the seconds within which a share of the bound pods, between 0 and 1, came from the scheduling queue to a node.
 func (m Metrics) Waited(share float64) float64 {
 	var series testutil.HistogramVec

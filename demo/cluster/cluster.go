@@ -38,6 +38,9 @@ const (
 	scheduler         = "zonewise-scheduler"
 )
 
+// controller is the name of the controller of ZoneSurvivals, which the scheduler's executable runs.
+const controller = "zonewise-survival"
+
 const (
 	loopback = "127.0.0.1"
 	// profile is the scheduler's configuration, from package config.
@@ -79,7 +82,6 @@ type Cluster struct {
 	guard     *guard
 	plane     *controlplane.ControlPlane
 	scheduler rest.Interface // the scheduler's secure port
-	kubelet   string         // the kubeconfig of the kubelets
 	ended     context.CancelCauseFunc
 
 	mu        sync.Mutex // guards what follows
@@ -154,7 +156,7 @@ func (c *Cluster) start(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, start := range []func(context.Context) error{c.startPlane, c.install, c.startControllers, c.startScheduler} {
+	for _, start := range []func(context.Context) error{c.startPlane, c.install, c.startControllers, c.startScheduler, c.startSurvival} {
 		if err := start(ctx); err != nil {
 			if cause := context.Cause(ctx); cause != nil {
 				return cause
@@ -225,7 +227,7 @@ func (c *Cluster) watchPlane(ctx context.Context, server rest.Interface) {
 	})
 }
 
-// install creates the custom resources, and the scheduler's roles.
+// install creates the custom resources, and the roles.
 func (c *Cluster) install(ctx context.Context) error {
 	definitions, err := shipped.Definitions()
 	if err != nil {
@@ -234,7 +236,7 @@ func (c *Cluster) install(ctx context.Context) error {
 	if _, err := envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{CRDs: definitions, MaxTime: startLimit}); err != nil {
 		return fmt.Errorf("install the custom resources: %w", err)
 	}
-	return shipped.CreatePermissions(ctx, c.Client)
+	return errors.Join(shipped.CreatePermissions(ctx, c.Client, shipped.SchedulerRoles), shipped.CreatePermissions(ctx, c.Client, shipped.SurvivalRoles))
 }
 
 // controllers are those that the demo's workload needs, and those that users expect in a cluster that they keep.
@@ -263,27 +265,24 @@ func (c *Cluster) startControllers(context.Context) error {
 	}
 	c.opts.Progress(kwok)
 	kubelets := envtest.User{Name: "zonewise-demo:kubelets", Groups: []string{"system:masters"}} // of the demo's own nodes
-	if c.kubelet, err = c.plane.Kubeconfig(kwok, kubelets); err != nil {
+	if identity, err = c.plane.Kubeconfig(kwok, kubelets); err != nil {
 		return err
 	}
-	if err := os.WriteFile(c.kwokFile(), kwokYAML, 0o600); err != nil {
+	file := filepath.Join(c.Dir, "kwok.yaml")
+	if err := os.WriteFile(file, kwokYAML, 0o600); err != nil {
 		return err
 	}
 	for _, zone := range c.opts.Zones {
-		if err := c.StartKubelets(zone); err != nil {
+		err := c.run(kwok+"-"+zone, kwok,
+			"--config="+file, "--kubeconfig="+identity,
+			"--manage-nodes-with-label-selector=topology.kubernetes.io/zone="+zone,
+			"--node-lease-duration-seconds=0", // the status reports suffice
+			"--node-ip="+loopback, "--cidr=10.128.0.0/14")
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// StartKubelets starts the simulated kubelets of a zone.
-func (c *Cluster) StartKubelets(zone string) error {
-	return c.run(kwok+"-"+zone, kwok,
-		"--config="+c.kwokFile(), "--kubeconfig="+c.kubelet,
-		"--manage-nodes-with-label-selector=topology.kubernetes.io/zone="+zone,
-		"--node-lease-duration-seconds=0", // the status reports suffice
-		"--node-ip="+loopback, "--cidr=10.128.0.0/14")
 }
 
 // StopKubelets kills the simulated kubelets of a zone.
@@ -292,10 +291,8 @@ func (c *Cluster) StopKubelets(zone string) {
 	c.mu.Lock()
 	p := c.processes[name]
 	c.mu.Unlock()
-	if p != nil {
-		p.kill()
-		_ = os.Remove(pidFile(c.Dir, name)) // the number may become another process's
-	}
+	p.kill()
+	_ = os.Remove(pidFile(c.Dir, name)) // the number may become another process's
 }
 
 // startScheduler starts the scheduler under the name of its ServiceAccount, with the API server's serving certificate.
@@ -342,6 +339,17 @@ func (c *Cluster) startScheduler(ctx context.Context) error {
 		_, err := c.SchedulerMetrics(ctx)
 		return err == nil, nil
 	})
+}
+
+// startSurvival starts the controller of ZoneSurvivals under the name of its ServiceAccount, with the scheduler's shipped profile.
+func (c *Cluster) startSurvival(context.Context) error {
+	c.opts.Progress(controller)
+	identity, err := c.plane.Kubeconfig(controller, shipped.SurvivalUser)
+	if err != nil {
+		return err
+	}
+	// Half of a core and one replay of each loss, so that the demo does not wait for long.
+	return c.run(controller, scheduler, "survival", "--kubeconfig="+identity, "--address=", "--cpu-fraction=0.5", "--replays=1")
 }
 
 // SchedulerMetrics reads the scheduler's metrics.
@@ -396,8 +404,6 @@ func (c *Cluster) SchedulerLog() string { return tail(c.Log(scheduler)) }
 
 // data is the directory of data and certificates.
 func (c *Cluster) data() string { return filepath.Join(c.Dir, "data") }
-
-func (c *Cluster) kwokFile() string { return filepath.Join(c.Dir, "kwok.yaml") }
 
 // Stop ends every process and removes the directory. It may be called more than once.
 func (c *Cluster) Stop() error {

@@ -1,6 +1,6 @@
 // Package cluster runs the demo's control plane as processes on the loopback interface: etcd and kube-apiserver, started by
 // controller-runtime's envtest, kube-controller-manager, one kwok for each zone, which simulates the kubelets of its nodes,
-// and zonewise-scheduler with the shipped profile and the permissions of the shipped roles.
+// zonewise-scheduler with the shipped profile, and the controller of ZoneSurvivals, both with the permissions of the shipped roles.
 //
 // Everything is in one directory, and Stop leaves no process and no file. If the demo is killed, the guard, a second process
 // that it has started, does the same.

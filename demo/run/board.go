@@ -39,8 +39,6 @@ type moment struct {
 type phase struct {
 	Name    string  `json:"name"`
 	Seconds float64 `json:"seconds"`
-	// Bound is how many pods were bound in it.
-	Bound int `json:"bound"`
 }
 
 // ErrBroken says that checks on the board have failed.
@@ -119,7 +117,7 @@ func (b *board) report() *page.Report {
 		r.Checks = append(r.Checks, page.Check{Name: c.Name, Scope: c.Evidence, Violations: c.Violations})
 	}
 	for _, p := range b.Phases {
-		r.Facts = append(r.Facts, page.Fact{Name: p.Name, Value: fmt.Sprintf("%.1f s, %s bound", p.Seconds, show.Plural(p.Bound, "pod"))})
+		r.Facts = append(r.Facts, page.Fact{Name: p.Name, Value: fmt.Sprintf("%.1f s", p.Seconds)})
 	}
 	r.Facts = append(r.Facts, page.Fact{Name: "from the queue to a node", Value: b.waits()}, page.Fact{Name: "Version", Value: b.Version})
 	return r
@@ -161,12 +159,11 @@ func (b *board) text(w io.Writer, style show.Style) error {
 	total := phase{Name: "together"}
 	for _, ph := range b.Phases {
 		total.Seconds += ph.Seconds
-		total.Bound += ph.Bound
 	}
 	for _, ph := range append(b.Phases, total) {
-		rows = append(rows, []show.Cell{show.C("%s", ph.Name), show.C("%.1fs", ph.Seconds), show.C("%d", ph.Bound)})
+		rows = append(rows, []show.Cell{show.C("%s", ph.Name), show.C("%.1fs", ph.Seconds)})
 	}
-	p.Table([]string{"PHASE", "TIME", "PODS BOUND"}, rows)
+	p.Table([]string{"PHASE", "TIME"}, rows)
 	p.Para(2, show.Plain, "from the queue to a node: %s", b.waits())
 	return p.Flush(w)
 }

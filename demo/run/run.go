@@ -14,6 +14,7 @@ import (
 	"zonewise.dev/cmd/zonewise/live"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/demo/cluster"
 	"zonewise.dev/demo/workload"
 	"zonewise.dev/sim"
@@ -53,10 +54,12 @@ type demo struct {
 	board   board
 	// doing is the phase, and state how far one is that does not wait for pods: strings that the page and the progress show.
 	doing, state atomic.Value
-	// deployments is how many have been created, and bound how many pods the scheduler had bound when the last phase ended.
-	deployments, bound int
-	// lostAt is when the zone was lost.
-	lostAt time.Time
+	// deployments is how many have been created.
+	deployments int
+	// certificate is what was said before the loss about all services, and held about the one with held room. lostAt is when the
+	// zone was lost.
+	certificate, held status.Survival
+	lostAt            time.Time
 }
 
 // Run plays the demo. It returns ErrBroken if checks have failed.
@@ -71,7 +74,7 @@ func Run(ctx context.Context, opts Options) error {
 	living := ctx // ends when a component does
 	err := d.phase(ctx, "start the control plane", func(ctx context.Context) (err error) {
 		d.cluster, living, err = cluster.Start(ctx, of)
-		d.state.Store("etcd, kube-apiserver, kube-controller-manager, kwok, zonewise-scheduler")
+		d.state.Store("etcd, kube-apiserver, kube-controller-manager, kwok, zonewise-scheduler, zonewise-survival")
 		return err
 	}, d.stateText)
 	if err != nil && d.cluster != nil {
@@ -161,14 +164,8 @@ func (d *demo) phase(ctx context.Context, name string, do func(context.Context) 
 	d.doing.Store(name)
 	d.state.Store("")
 	end := d.progress.phase(name, status)
-	p := phase{Name: name}
 	start := time.Now()
-	err := do(ctx)
-	if err == nil {
-		p.Seconds = time.Since(start).Seconds()
-		p.Bound, err = d.boundSince(ctx)
-	}
-	if err != nil {
+	if err := do(ctx); err != nil {
 		if ctx.Err() != nil && !errors.Is(err, errTimeout) {
 			err = context.Cause(ctx)
 		}
@@ -176,22 +173,11 @@ func (d *demo) phase(ctx context.Context, name string, do func(context.Context) 
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	end(status(), nil)
-	d.board.Phases = append(d.board.Phases, p)
+	d.board.Phases = append(d.board.Phases, phase{name, time.Since(start).Seconds()})
 	return nil
 }
 
 func (d *demo) stateText() string { return d.state.Load().(string) }
-
-// boundSince returns how many pods the scheduler has bound since the last call. The cluster is running, or being started.
-func (d *demo) boundSince(ctx context.Context) (int, error) {
-	m, err := d.metrics(ctx)
-	if err != nil {
-		return 0, err
-	}
-	before := d.bound
-	d.bound = m.Bound()
-	return d.bound - before, nil
-}
 
 // keep leaves the cluster up until the context ends. It prints errors first, since the user may want to look into them.
 func (d *demo) keep(ctx context.Context, err error) {

@@ -19,15 +19,13 @@ import (
 // census counts the cluster as it is known now.
 func (d *demo) census() *census.Census { return census.Take(d.live.Snapshot()) }
 
-// tally counts the workload's bound pods, also by zone, and its waiting ones. Probes are not part of the workload.
+// tally counts the bound pods, also by zone, and the waiting ones.
 func tally(c *census.Census) (bound, waiting int, zones string) {
 	count := map[string]int{}
 	for _, p := range c.Pods {
-		switch {
-		case p.Namespace == corev1.NamespaceDefault:
-		case p.On == nil:
+		if p.On == nil {
 			waiting++
-		default:
+		} else {
 			bound++
 			count[p.On.Zone]++
 		}
@@ -48,16 +46,6 @@ func readyNodes(c *census.Census) int {
 		}
 	}
 	return ready
-}
-
-// untilReady waits until all nodes accept pods.
-func (d *demo) untilReady(ctx context.Context) error {
-	return d.until(ctx, func(c *census.Census) string {
-		if ready := readyNodes(c); ready < len(d.Plan.Nodes) {
-			return fmt.Sprintf("%d of %d nodes take pods", ready, len(d.Plan.Nodes))
-		}
-		return ""
-	})
 }
 
 // unsettled says what is still in progress, or "". Nothing is when all pods that fit run, and all others have been tried.
@@ -85,8 +73,6 @@ func (d *demo) unsettled(c *census.Census) string {
 		switch s, placed := &deployment.Status, placed["Deployment "+name]; {
 		case placed != want:
 			return fmt.Sprintf("%d of %d pods of %s are placed", placed, want, name)
-		case s.ObservedGeneration != deployment.Generation || s.UpdatedReplicas != s.Replicas || int(s.Replicas) != want:
-			return name + " is being rolled out"
 		case deployment.Namespace == workload.ServiceNamespace && int(s.AvailableReplicas) != want:
 			return fmt.Sprintf("%d of %d pods of %s are available", s.AvailableReplicas, want, name)
 		}
@@ -110,7 +96,7 @@ const stallLimit = time.Minute
 // waiting: the checks, which come next, say better what is wrong than a timeout.
 func (d *demo) settle(ctx context.Context) error {
 	last, since, stalled := -1, time.Now(), ""
-	err := d.until(ctx, func(c *census.Census) string {
+	err := d.until(ctx, func(c *census.Census) (string, error) {
 		if bound, _, _ := tally(c); bound != last {
 			last, since = bound, time.Now()
 		}
@@ -118,7 +104,7 @@ func (d *demo) settle(ctx context.Context) error {
 		if missing != "" && time.Since(since) > stallLimit {
 			stalled, missing = missing, ""
 		}
-		return missing
+		return missing, nil
 	})
 	if stalled != "" {
 		d.say("\nnothing was bound for %s: %s", stallLimit, stalled)
@@ -126,19 +112,19 @@ func (d *demo) settle(ctx context.Context) error {
 	return err
 }
 
-// until counts the cluster several times a second until missing returns "".
-func (d *demo) until(ctx context.Context, missing func(*census.Census) string) error {
-	return poll(ctx, func() string { return missing(d.census()) })
+// until counts the cluster several times a second until missing returns "" or an error.
+func (d *demo) until(ctx context.Context, missing func(*census.Census) (string, error)) error {
+	return poll(ctx, func() (string, error) { return missing(d.census()) })
 }
 
-// poll calls missing several times a second until it returns "". On timeout the error says what was missing last.
-func poll(ctx context.Context, missing func() string) error {
+// poll calls missing several times a second until it returns "" or an error. On timeout the error says what was missing last.
+func poll(ctx context.Context, missing func() (string, error)) error {
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		last := missing()
-		if last == "" {
-			return nil
+		last, err := missing()
+		if last == "" || err != nil {
+			return err
 		}
 		select {
 		case <-ctx.Done():

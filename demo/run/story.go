@@ -9,19 +9,21 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/demo/check"
 	"zonewise.dev/demo/workload"
+	"zonewise.dev/survival"
 )
 
 // story runs the phases, and the checks in between.
@@ -33,13 +35,12 @@ func (d *demo) story(ctx context.Context) error {
 	}{
 		{fmt.Sprintf("create %d nodes", len(d.Plan.Nodes)), d.createNodes, d.nodeStatus},
 		{"services and gangs arrive", d.arrive, d.podStatus},
+		{"hold the room for the loss of any zone", d.hold, d.stateText},
 		{"batch work fills the rest", d.fill, d.podStatus},
+		{"replay the loss of each zone", d.certify, d.stateText},
 		{"check: " + check.Before.String(), d.looks(check.Before), d.stateText},
 		{"lose " + workload.LostZone, d.lose, d.podStatus},
 		{"check: " + check.Lost.String(), d.looks(check.Lost), d.stateText},
-		{workload.LostZone + " returns", d.bringBack, d.podStatus},
-		{"roll every service out again", d.rollOut, d.podStatus},
-		{"check: " + check.Back.String(), d.looks(check.Back), d.stateText},
 	} {
 		if err := d.phase(ctx, s.name, s.do, s.status); err != nil {
 			return err
@@ -65,21 +66,32 @@ func (d *demo) createNodes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return d.untilReady(ctx)
+	return d.until(ctx, func(c *census.Census) (missing string, _ error) {
+		if ready := readyNodes(c); ready < len(d.Plan.Nodes) {
+			missing = fmt.Sprintf("%d of %d nodes take pods", ready, len(d.Plan.Nodes))
+		}
+		return missing, nil
+	})
 }
 
-// arrive creates the services and gangs: first the policy and the reservation, then the gang that cannot fit, so that
-// everything else must be placed past it, and the other gangs among the services.
+// arrive creates the services and gangs: first the policy, then the gang that cannot fit, so that everything else must be
+// placed past it, and the other gangs among the services.
 func (d *demo) arrive(ctx context.Context) error {
 	for _, name := range []string{workload.ServiceNamespace, workload.GangNamespace, workload.BatchNamespace} {
 		if err := d.cluster.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(d.cluster.Client.Create(ctx, d.Plan.Policy()), d.cluster.Client.Create(ctx, d.Plan.Reservation())); err != nil {
+	if err := d.cluster.Client.Create(ctx, d.Plan.Policy()); err != nil {
 		return err
 	}
-	if err := d.until(ctx, accepted); err != nil {
+	err := d.until(ctx, func(c *census.Census) (missing string, _ error) {
+		if policies := status.Build(c, "").Policies; len(policies) == 0 || policies[0].State != status.OK {
+			missing = "the scheduler has not read the ZoneSpreadPolicy"
+		}
+		return missing, nil
+	})
+	if err != nil {
 		return err
 	}
 	d.deployments = len(d.Plan.Services)
@@ -101,19 +113,41 @@ func (d *demo) arrive(ctx context.Context) error {
 	return d.settle(ctx)
 }
 
-// accepted says what the scheduler has not read of the policy and the reservation, or that it does not hold all slots.
-func accepted(c *census.Census) string {
-	r := status.Build(c, workload.ServiceNamespace)
-	if len(r.Policies) == 0 || len(r.Reservations) == 0 {
-		return "the ZoneSpreadPolicy and the ZoneReservation are not known"
+// hold creates the ZoneSurvivals, and waits until the room is held.
+func (d *demo) hold(ctx context.Context) error {
+	if err := errors.Join(d.cluster.Client.Create(ctx, d.Plan.Survival()), d.cluster.Client.Create(ctx, d.Plan.Hold())); err != nil {
+		return err
 	}
-	if p := r.Policies[0]; p.State != status.OK {
-		return fmt.Sprintf("the ZoneSpreadPolicy is %s: %s", p.State, p.Message)
-	}
-	if p := r.Reservations[0]; p.State != status.OK {
-		return fmt.Sprintf("the ZoneReservation is %s: %s", p.State, p.Message)
-	}
-	return ""
+	return d.until(ctx, func(c *census.Census) (string, error) {
+		for _, r := range status.Build(c, "").Reservations {
+			d.state.Store(fmt.Sprintf("%s: %s used/held/wanted", r.Name, r.Amounts.Shares(r.Used, r.Held, r.Desired)))
+			if r.State == status.OK {
+				return "", nil
+			}
+		}
+		return "no room is held", nil
+	})
+}
+
+// certify waits until the certificates are about the cluster as it is now, and keeps them.
+func (d *demo) certify(ctx context.Context) error {
+	d.state.Store("the losses are replayed")
+	return d.until(ctx, func(c *census.Census) (string, error) {
+		now := survival.Fingerprint(c.Snapshot.Objects())
+		for _, asked := range snapshot.List[*v1alpha1.ZoneSurvival](c.Snapshot) {
+			held := meta.FindStatusCondition(asked.Status.Conditions, v1alpha1.ConditionHeld)
+			if asked.Status.Snapshot.Hash != now || held != nil && held.Reason == v1alpha1.ReasonFilling {
+				return "ZoneSurvival " + asked.Name + " is not about the cluster as it is now", nil
+			}
+			if says := status.SurvivalOf(asked, c.Now); asked.Spec.Hold {
+				d.held = says
+			} else {
+				d.certificate = says
+			}
+		}
+		d.state.Store("do the services survive the loss of any zone? " + check.Answer(&d.certificate))
+		return "", nil
+	})
 }
 
 // fill creates the batch workers.
@@ -144,8 +178,7 @@ func (d *demo) lose(ctx context.Context) error {
 		return fmt.Errorf("the nodes' status: %w", err)
 	}
 	forced := map[types.UID]bool{}
-	var fault error
-	err = d.until(ctx, func(c *census.Census) string {
+	err = d.until(ctx, func(c *census.Census) (missing string, err error) {
 		left := 0
 		var going []*corev1.Pod
 		for _, pod := range snapshot.List[*corev1.Pod](c.Snapshot) {
@@ -158,12 +191,12 @@ func (d *demo) lose(ctx context.Context) error {
 				going = append(going, pod)
 			}
 		}
-		if fault = each(ctx, going, d.forceDelete); left == 0 || fault != nil {
-			return ""
+		if left > 0 {
+			missing = fmt.Sprintf("%d pods are on the nodes of %s", left, workload.LostZone)
 		}
-		return fmt.Sprintf("%d pods are on the nodes of %s", left, workload.LostZone)
+		return missing, each(ctx, going, d.forceDelete)
 	})
-	if err := errors.Join(err, fault); err != nil {
+	if err != nil {
 		return err
 	}
 	return d.settle(ctx)
@@ -176,32 +209,6 @@ func (d *demo) forceDelete(ctx context.Context, pod *corev1.Pod) error {
 		return fmt.Errorf("remove %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
-}
-
-// bringBack starts the zone's kubelets again and waits until all nodes accept pods and the batch work that fits is bound.
-func (d *demo) bringBack(ctx context.Context) error {
-	if err := d.cluster.StartKubelets(workload.LostZone); err != nil {
-		return err
-	}
-	if err := d.untilReady(ctx); err != nil {
-		return err
-	}
-	return d.settle(ctx)
-}
-
-// rollOut replaces the pods of every service, as "kubectl rollout restart" does. Running pods are never moved, so this spreads
-// a service over all zones again.
-func (d *demo) rollOut(ctx context.Context) error {
-	patch := client.RawPatch(types.StrategicMergePatchType, fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{`+
-		`"kubectl.kubernetes.io/restartedAt":%q}}}}}`, time.Now().UTC().Format(time.RFC3339)))
-	err := each(ctx, d.Plan.Services, func(ctx context.Context, s workload.Service) error {
-		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: workload.ServiceNamespace, Name: s.Name()}}
-		return d.cluster.Client.Patch(ctx, deployment, patch)
-	})
-	if err != nil {
-		return err
-	}
-	return d.settle(ctx)
 }
 
 // workers is how many requests the demo sends at a time.

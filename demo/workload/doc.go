@@ -1,5 +1,5 @@
 // Package workload turns the figures of two published traces into the objects that the demo creates: nodes over zones, a
-// Deployment for each side of each service, a ZoneSpreadPolicy for one of them and a ZoneReservation for another, batch
+// Deployment for each side of each service, a ZoneSpreadPolicy for one of them, ZoneSurvivals, batch
 // workers, and gangs (a PodGroup and the StatefulSet whose pods are its members).
 //
 // The package is pure: no clock, no I/O beyond the embedded files, and the same Options give the same Plan.

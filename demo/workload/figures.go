@@ -85,7 +85,7 @@ func services(lines []line, scale float64) []Service {
 		s := &out[i]
 		s.split()
 		s.Replicas = max(1, int(math.Round(float64(s.Instances)*liveInstances/tracedInstances*scale)))
-		if s.Weighted() || s.Reserved() {
+		if s.Weighted() || s.Shared() {
 			s.Replicas = max(fewest, s.Replicas)
 		}
 	}

@@ -36,7 +36,6 @@ var templates = template.Must(template.New("objects").Funcs(template.FuncMap{
 		text, err := json.Marshal(v)
 		return string(text), err
 	},
-	"noResources": func() Resources { return Resources{} },
 }).ParseFS(objects, "objects/*.yaml"))
 
 // object fills in the template of an object.
@@ -69,9 +68,14 @@ func (p *Plan) Policy() *v1alpha1.ZoneSpreadPolicy {
 	return object[v1alpha1.ZoneSpreadPolicy]("policy", nil)
 }
 
-// Reservation holds slots for the reserved service in each zone.
-func (p *Plan) Reservation() *v1alpha1.ZoneReservation {
-	return object[v1alpha1.ZoneReservation]("reservation", map[string]any{"Each": p.Reserved().Each, "Slots": p.Slots})
+// Survival asks whether all services survive the loss of any zone.
+func (p *Plan) Survival() *v1alpha1.ZoneSurvival {
+	return object[v1alpha1.ZoneSurvival]("survival", nil)
+}
+
+// Hold holds the room that the service on the shared nodes needs for that.
+func (p *Plan) Hold() *v1alpha1.ZoneSurvival {
+	return object[v1alpha1.ZoneSurvival]("hold", nil)
 }
 
 // PodGroup says that all members are bound or none.
@@ -81,6 +85,3 @@ func (g Gang) PodGroup() *schedv1alpha1.PodGroup {
 
 // StatefulSet runs the gang's members.
 func (g Gang) StatefulSet() *appsv1.StatefulSet { return object[appsv1.StatefulSet]("gang", g) }
-
-// Probe returns a pod without requests.
-func Probe(name string) *corev1.Pod { return object[corev1.Pod]("probe", name) }

@@ -8,7 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+
+	"zonewise.dev/survival"
 )
 
 func TestNodeObject(t *testing.T) {
@@ -52,25 +55,35 @@ func TestDeployment(t *testing.T) {
 	require.Empty(t, unlimited.Spec.Template.Spec.Tolerations)
 }
 
-// The slots are as large as a replica and may be where it may be; batch work may be there as well.
-func TestTheReservedServiceAndItsSlotsGoToTheSameNodes(t *testing.T) {
+// One service and batch work may be on the shared nodes, and nothing else.
+func TestAServiceSharesItsNodesWithBatchWork(t *testing.T) {
 	p, err := NewPlan(Options{Scale: 0.01, Seed: 1})
 	require.NoError(t, err)
-	pod, r := p.Reserved().Deployment().Spec.Template, p.Reservation()
-	require.Empty(t, cmp.Diff(pod.Spec.Containers[0].Resources.Requests, r.Spec.Slot.Requests))
-	for _, spec := range []corev1.PodSpec{pod.Spec, p.Batch().Spec.Template.Spec} {
-		require.Equal(t, r.Spec.Slot.NodeSelector, spec.NodeSelector)
-		require.Subset(t, r.Spec.Slot.Tolerations, spec.Tolerations)
-	}
-	require.Equal(t, pod.Labels, r.Spec.Owners[0].PodSelector.MatchLabels)
-	for i, zone := range r.Spec.Zones {
-		require.Equal(t, Zones[i], zone.Name)
-		require.EqualValues(t, p.Slots, zone.Slots)
-	}
-	require.Len(t, r.Spec.Zones, 3)
 	shared := p.Nodes[len(p.Nodes)-1].Object()
-	require.Equal(t, r.Spec.Slot.NodeSelector["demo.zonewise.dev/shared"], shared.Labels["demo.zonewise.dev/shared"])
 	require.Equal(t, []corev1.Taint{{Key: "demo.zonewise.dev/shared", Value: "true", Effect: corev1.TaintEffectNoSchedule}}, shared.Spec.Taints)
+	for _, spec := range []corev1.PodSpec{p.one(Service.Shared).Deployment().Spec.Template.Spec, p.Batch().Spec.Template.Spec} {
+		require.Equal(t, map[string]string{"demo.zonewise.dev/shared": "true"}, spec.NodeSelector)
+		require.Subset(t, shared.Labels, spec.NodeSelector)
+		require.Len(t, spec.Tolerations, 1)
+		require.True(t, spec.Tolerations[0].ToleratesTaint(klog.Background(), &shared.Spec.Taints[0], false))
+	}
+}
+
+func TestEveryServiceIsProtectedAndTheOneOnSharedNodesHasItsRoomHeld(t *testing.T) {
+	p, err := NewPlan(Options{Scale: 0.01, Seed: 1})
+	require.NoError(t, err)
+	protects, err := survival.Protected(p.Survival())
+	require.NoError(t, err)
+	holds, err := survival.Protected(p.Hold())
+	require.NoError(t, err)
+	for _, s := range p.Services {
+		d := s.Deployment()
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Labels: d.Spec.Template.Labels}}
+		require.True(t, protects(pod), d.Name)
+		require.Equal(t, s.Shared(), holds(pod), d.Name)
+	}
+	batch := p.Batch()
+	require.False(t, protects(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: batch.Namespace, Labels: batch.Spec.Template.Labels}}))
 }
 
 func TestThePolicyHasAShareForEachZone(t *testing.T) {
@@ -98,8 +111,4 @@ func TestGangObjects(t *testing.T) {
 	require.Equal(t, ptr.To[int32](6), set.Spec.Replicas)
 	require.Len(t, set.Spec.Template.Spec.Tolerations, 1)
 	require.Equal(t, set.Spec.Selector.MatchLabels, set.Spec.Template.Labels)
-}
-
-func TestProbeAsksForNothing(t *testing.T) {
-	require.Empty(t, Probe("p").Spec.Containers[0].Resources.Requests)
 }

@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// DefaultScale is the default share of the trace's live population: about a thousand pods on as many nodes, a minute on two
-// idle cores.
-const DefaultScale = 0.05
+// DefaultScale is the default share of the trace's live population: about 700 pods on as many nodes, two minutes on two idle
+// cores.
+const DefaultScale = 0.03
 
-// Zones are the demo's zones, which the objects of the policy and the reservation name. It loses the last.
+// Zones are the demo's zones, which the policy names. It loses the last.
 var Zones = []string{"zone-a", "zone-b", LostZone}
 
 // LostZone is the zone that the demo loses.
 const LostZone = "zone-c"
 
-// The services that are not spread by native constraints alone. Both are in the trace, whatever the scale; the first has a
-// share per zone because devices are not everywhere alike, the second leaves a quarter of a node to others.
+// The services with a part of their own. Both are in the trace, whatever the scale; the first has a share per zone because
+// devices are not everywhere alike, the second leaves a quarter of a node to others.
 const (
 	weighted = "app-0-hn"  // has a ZoneSpreadPolicy with a share for each zone
-	reserved = "app-14-cn" // has a ZoneReservation, and shares its nodes with batch work
+	sharing  = "app-14-cn" // shares its nodes with batch work
 )
 
 // fewest is the minimum of replicas of such a service, so that there are some in each zone.
@@ -30,9 +30,6 @@ const fewest = 6
 
 // worker is what a batch worker requests. The trace has none; this one is made up.
 var worker = Resources{CPU: 8000, Memory: 32 << 10}
-
-// waiting is how many batch workers there are in addition to those that fit.
-const waiting = 6
 
 // Options choose a Plan.
 type Options struct {
@@ -48,9 +45,7 @@ type Plan struct {
 	// Services are in order of arrival.
 	Services []Service
 	Gangs    []Gang
-	// Slots is how many slots are held in each zone for the reserved service: as many as must run there once a zone is lost.
-	Slots int
-	// Workers is the number of batch workers, which share nodes with the reserved service: more than fit beside its slots.
+	// Workers is the number of batch workers: as many as fit on the shared nodes while no replica is there, and so more than fit.
 	Workers int
 }
 
@@ -59,7 +54,7 @@ type Node struct {
 	Name, Zone string
 	// Instance names the kind of node, and Model its devices, "" for none.
 	Instance, Model string
-	// Shared nodes are only for the reserved service and batch work.
+	// Shared nodes are for one service and batch work only.
 	Shared   bool
 	Capacity Resources
 }
@@ -91,8 +86,8 @@ func (s Service) Labels() map[string]string {
 // Weighted reports whether a ZoneSpreadPolicy spreads the service.
 func (s Service) Weighted() bool { return s.Name() == weighted }
 
-// Reserved reports whether a ZoneReservation holds room for the service.
-func (s Service) Reserved() bool { return s.Name() == reserved }
+// Shared reports whether the service shares its nodes with batch work.
+func (s Service) Shared() bool { return s.Name() == sharing }
 
 // Gang is a PodGroup and the StatefulSet whose pods are its members. The traces have no gangs; these are made up.
 type Gang struct {
@@ -157,7 +152,7 @@ func (p *Plan) addNodes(s shape, word string, shared bool) {
 func (p *Plan) claims() []claim {
 	var claims []claim
 	for _, s := range p.Services {
-		if !s.Reserved() {
+		if !s.Shared() {
 			claims = append(claims, claim{each: s.Each, replicas: s.Replicas, maxPerNode: s.MaxPerNode, spread: true})
 		}
 	}
@@ -167,21 +162,19 @@ func (p *Plan) claims() []claim {
 	return claims
 }
 
-// share adds the nodes that the reserved service shares with batch work: in each zone as many as its slots need, half as
-// many again for batch work alone, and workers for all that is not held.
+// share adds the nodes that a service shares with batch work: in each zone as many as it needs once a zone is lost, and half as
+// many again.
 func (p *Plan) share(s shape) {
-	r := p.Reserved()
-	p.Slots = (r.Replicas + len(Zones) - 2) / (len(Zones) - 1)
-	perNode := s.each.times(r.Each)
-	if r.MaxPerNode > 0 {
-		perNode = min(perNode, r.MaxPerNode)
+	service := p.Shared()
+	perNode := s.each.times(service.Each)
+	if service.MaxPerNode > 0 {
+		perNode = min(perNode, service.MaxPerNode)
 	}
-	held := (p.Slots + perNode - 1) / perNode
-	free := max(2, held/2)
-	beside := s.each.add(r.Each, -int64(perNode)).times(worker)
-	p.Workers = len(Zones)*(held*beside+free*s.each.times(worker)) + waiting
-	for range held + free {
+	left := (len(Zones) - 1) * perNode
+	needed := (service.Replicas + left - 1) / left
+	for range needed + max(2, needed/2) {
 		p.addNodes(s, "shared", true)
+		p.Workers += len(Zones) * s.each.times(worker)
 	}
 }
 
@@ -204,8 +197,8 @@ func (p *Plan) tooLarge() Gang {
 // Weighted returns the service with the ZoneSpreadPolicy.
 func (p *Plan) Weighted() Service { return p.one(Service.Weighted) }
 
-// Reserved returns the service with the ZoneReservation.
-func (p *Plan) Reserved() Service { return p.one(Service.Reserved) }
+// Shared returns the service on the shared nodes.
+func (p *Plan) Shared() Service { return p.one(Service.Shared) }
 
 func (p *Plan) one(is func(Service) bool) Service {
 	return p.Services[slices.IndexFunc(p.Services, is)]

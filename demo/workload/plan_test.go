@@ -94,34 +94,27 @@ func TestTheGangThatCannotFitMissesByOneMember(t *testing.T) {
 	require.Equal(t, 1, unfit)
 }
 
-// Slots for half of the replicas in each of three zones: what each has to run once one is lost. The batch workers fill the
-// rest of the shared nodes, and some are left over.
-func TestSharedNodesHoldTheSlotsAndTheBatchWork(t *testing.T) {
+// The shared nodes of each zone have room for half of the replicas, which is what they have to run once one of three zones is
+// lost. There are more batch workers than fit beside any replicas.
+func TestSharedNodesHaveRoomForTheServiceInTwoZones(t *testing.T) {
 	for _, scale := range []float64{0.001, 0.01, 0.03} {
 		p, err := NewPlan(Options{Scale: scale, Seed: 1})
 		require.NoError(t, err)
-		reserved := p.Reserved()
-		require.GreaterOrEqual(t, reserved.Replicas, fewest)
+		service := p.one(Service.Shared)
+		require.GreaterOrEqual(t, service.Replicas, fewest)
 		require.GreaterOrEqual(t, p.Weighted().Replicas, fewest)
-		require.GreaterOrEqual(t, 2*p.Slots, reserved.Replicas)
-		require.Less(t, 2*p.Slots, reserved.Replicas+2)
-
-		room := 0
+		workers := 0
 		for _, zone := range Zones {
-			slots := 0
+			replicas := 0
 			for _, n := range p.Nodes {
-				if !n.Shared || n.Zone != zone {
-					continue
+				if n.Shared && n.Zone == zone {
+					replicas += n.Capacity.times(service.Each)
+					workers += n.Capacity.times(worker)
 				}
-				free := n.Capacity
-				for ; free.holds(reserved.Each) && slots < p.Slots; free = free.add(reserved.Each, -1) {
-					slots++
-				}
-				room += free.times(worker)
 			}
-			require.Equal(t, p.Slots, slots, zone)
+			require.GreaterOrEqual(t, 2*replicas, service.Replicas, zone)
 		}
-		require.Equal(t, room+waiting, p.Workers)
+		require.Equal(t, workers, p.Workers)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package shipped has the scheduler's identity, its permissions and the custom resources as manifests has them, for tests and
-// for the demo. It is not part of the product's binaries.
+// Package shipped has the identities, the permissions and the custom resources as manifests has them, for tests and for the
+// demo. It is not part of the product's binaries.
 package shipped
 
 import (
@@ -22,15 +22,28 @@ import (
 )
 
 // SchedulerUser is the identity of the scheduler: the ServiceAccount of manifests/rbac.
-var SchedulerUser = envtest.User{
-	Name:   "system:serviceaccount:kube-system:zonewise-scheduler",
-	Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"},
+var SchedulerUser = account("zonewise-scheduler")
+
+// SurvivalUser is that of the controller of ZoneSurvivals: the ServiceAccount of manifests/components/survival.
+var SurvivalUser = account("zonewise-survival")
+
+func account(name string) envtest.User {
+	return envtest.User{
+		Name:   "system:serviceaccount:kube-system:" + name,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:kube-system"},
+	}
 }
 
-// Permissions returns the roles and bindings of manifests/rbac.
-func Permissions() ([]client.Object, error) {
+// The directories of manifests that have permissions.
+const (
+	SchedulerRoles = "rbac"
+	SurvivalRoles  = "components/survival"
+)
+
+// Permissions returns the roles and bindings of a directory.
+func Permissions(dir string) ([]client.Object, error) {
 	var objects []client.Object
-	err := fs.WalkDir(manifests.FS, "rbac", func(path string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(manifests.FS, dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || entry.Name() == "kustomization.yaml" {
 			return err
 		}
@@ -62,8 +75,8 @@ func Permissions() ([]client.Object, error) {
 }
 
 // CreatePermissions creates them in a cluster that has none of them.
-func CreatePermissions(ctx context.Context, c client.Client) error {
-	objects, err := Permissions()
+func CreatePermissions(ctx context.Context, c client.Client, dir string) error {
+	objects, err := Permissions(dir)
 	if err != nil {
 		return err
 	}

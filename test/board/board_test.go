@@ -12,7 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/test/clitest"
 	"zonewise.dev/test/internal/apiserver"
@@ -37,6 +39,9 @@ func TestLive(t *testing.T) {
 	require.Contains(t, p.text("#s-policies"), "zone a is 2 pods ahead of zone c")
 	require.Contains(t, p.text("#s-policies"), "2 of 1")
 	require.Contains(t, p.text("#s-reservations"), "failover")
+	require.Contains(t, p.text("#s-survival [data-key=a]"), "1 would wait")
+	require.Contains(t, p.text("#s-survival [data-key=a]"), "0/2 nodes are available")
+	require.Contains(t, p.text("#s-survival [data-key=b]"), "25% free in c")
 
 	t.Run("a gang waits, and why", func(t *testing.T) {
 		p := p.with(t)
@@ -115,7 +120,9 @@ func testPartial(t *testing.T, zonewise, kubeconfig string) {
 func saved(t *testing.T) (small, large string) {
 	t.Helper()
 	zonewise, dir := apiserver.Zonewise(t), t.TempDir()
-	for name, s := range map[string]*snapshot.Snapshot{"small": clitest.Story().Snapshot, "large": busy()} {
+	story := clitest.Story()
+	story.Add(&v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: "services"}, Status: certificate(0)})
+	for name, s := range map[string]*snapshot.Snapshot{"small": story.Snapshot, "large": busy()} {
 		file := filepath.Join(dir, name+".json")
 		require.NoError(t, snapshot.Save(file, s))
 		page := filepath.Join(dir, name+".html")

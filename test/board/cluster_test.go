@@ -98,6 +98,16 @@ func (c *cluster) workload(t *testing.T) (mover *corev1.Pod, gang []*corev1.Pod)
 		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllHeld, LastTransitionTime: metav1.Now()},
 	}
 	require.NoError(t, c.Status().Update(t.Context(), held))
+	survival := &v1alpha1.ZoneSurvival{
+		ObjectMeta: metav1.ObjectMeta{Name: "services"},
+		Spec: v1alpha1.ZoneSurvivalSpec{
+			Workloads: []v1alpha1.SurvivalWorkload{{Namespace: namespace, PodSelector: metav1.LabelSelector{MatchLabels: web}}},
+			Survive:   v1alpha1.SurvivalLosses{Zones: ptr.To[int32](1)},
+		},
+	}
+	c.Make(t, survival)
+	survival.Status = certificate(survival.Generation)
+	require.NoError(t, c.Status().Update(t.Context(), survival))
 	for name, node := range map[string]string{"web-0": "node-a", "web-1": "node-a", "web-2": "node-b"} {
 		c.pod(t, name, "500m", node, web)
 	}
@@ -108,6 +118,23 @@ func (c *cluster) workload(t *testing.T) (mover *corev1.Pod, gang []*corev1.Pod)
 		gang = append(gang, member)
 	}
 	return mover, gang
+}
+
+// certificate says that a pod would wait without zone a.
+func certificate(generation int64) v1alpha1.ZoneSurvivalStatus {
+	return v1alpha1.ZoneSurvivalStatus{
+		ObservedGeneration: generation, ComputedAt: metav1.Now(), Pods: 3,
+		Losses: []v1alpha1.SurvivalLoss{
+			{Zone: "a", Nodes: 1, Displaced: 2, Placed: 1, Waiting: 1, Witnesses: []v1alpha1.SurvivalWitness{{Namespace: namespace, Name: "web-1", Why: "0/2 nodes are available"}}},
+			{Zone: "b", Nodes: 1, Displaced: 1, Placed: 1, Margin: []v1alpha1.SurvivalMargin{{
+				Zone: "c", Free: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}, Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")},
+			}}},
+		},
+		Conditions: []metav1.Condition{{
+			Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodsWait, LastTransitionTime: metav1.Now(),
+			Message: "without zone a, 1 of 2 displaced pods would wait, first shop/web-1: 0/2 nodes are available",
+		}},
+	}
 }
 
 // served is a board that runs.

@@ -200,7 +200,7 @@ func startCluster(ctx context.Context, root, dir string) (_ *cluster, err error)
 	if c.kubeconfig, err = c.plane.Kubeconfig("scheduler", shipped.SchedulerUser); err != nil {
 		return nil, err
 	}
-	if err := shipped.CreatePermissions(ctx, c.client); err != nil {
+	if err := shipped.CreatePermissions(ctx, c.client, shipped.SchedulerRoles); err != nil {
 		return nil, err
 	}
 	return c, c.installCRDs(ctx)

@@ -53,7 +53,7 @@ func requireNothingLeft(t *testing.T, tmp string) {
 	}
 }
 
-// TestDemo runs the whole story: all checks hold at all three moments, the page is saved, the kubeconfig that --keep prints
+// TestDemo runs the whole story: all checks hold before and after the loss, the page is saved, the kubeconfig that --keep prints
 // works, and an interrupt leaves nothing.
 func TestDemo(t *testing.T) {
 	t.Parallel()
@@ -86,9 +86,9 @@ func TestDemo(t *testing.T) {
 		Phases []struct{ Name string }
 	}
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), &board))
-	require.Len(t, board.Moments, 3)
+	require.Len(t, board.Moments, 2)
 	for _, m := range board.Moments {
-		require.GreaterOrEqual(t, len(m.Checks), 9, m.Title)
+		require.Len(t, m.Checks, 8, m.Title)
 		for _, c := range m.Checks {
 			require.Empty(t, c.Violations, "%s, %s", c.Name, m.Title)
 			require.NotEmpty(t, c.Evidence, "%s, %s", c.Name, m.Title)
@@ -97,7 +97,7 @@ func TestDemo(t *testing.T) {
 	}
 	page, err := os.ReadFile(report)
 	require.NoError(t, err)
-	require.Contains(t, string(page), "were bound at the first attempt")
+	require.Contains(t, string(page), "what the certificate said came true")
 	requireNothingLeft(t, tmp)
 }
 

@@ -99,7 +99,7 @@ func startControlPlane() (_ *controlPlane, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
-	if err := shipped.CreatePermissions(ctx, c.client); err != nil {
+	if err := shipped.CreatePermissions(ctx, c.client, shipped.SchedulerRoles); err != nil {
 		return nil, err
 	}
 	if err := c.installPodGroups(); err != nil {

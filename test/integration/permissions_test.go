@@ -136,7 +136,7 @@ func sortedSet(lines []string) []string {
 // they name and do not have is built into the API server.
 func shippedRules(t *testing.T, cp *controlPlane, namespace string) []string {
 	t.Helper()
-	objects, err := shipped.Permissions()
+	objects, err := shipped.Permissions(shipped.SchedulerRoles)
 	require.NoError(t, err)
 	roles := map[string][]rbacv1.PolicyRule{}
 	var refs []string

@@ -24,6 +24,8 @@ const (
 	mostText      = 600
 	mostObstacles = 4
 	mostNext      = 8
+	mostSurvivals = 10
+	mostResources = 6
 )
 
 // Options say what to show.
@@ -52,6 +54,7 @@ func Build(ctx context.Context, c *census.Census, s *sim.Sim, opts Options) (*Pa
 		p.Columns = append(p.Columns, z.Name)
 	}
 	b := &builder{Census: c, sim: s, opts: opts, page: p}
+	b.survivals(report.Survivals)
 	b.policies(report.Policies)
 	b.reservations(report.Reservations)
 	b.workloads()
@@ -88,7 +91,7 @@ func (p *Page) sum(r *status.Report) {
 			dead++
 		}
 	}
-	unsatisfied, incomplete, partial := 0, 0, 0
+	unsatisfied, incomplete, partial, uncertain := 0, 0, 0, 0
 	for i := range r.Policies {
 		unsatisfied += notOK(r.Policies[i].State)
 	}
@@ -97,6 +100,9 @@ func (p *Page) sum(r *status.Report) {
 		unused += int(max(0, r.Reservations[i].Held-r.Reservations[i].Used))
 		desired += int(r.Reservations[i].Desired)
 		incomplete += notOK(r.Reservations[i].State)
+	}
+	for i := range r.Survivals {
+		uncertain += notOK(r.Survivals[i].State)
 	}
 	for i := range r.Gangs {
 		partial += notOK(r.Gangs[i].State)
@@ -116,6 +122,7 @@ func (p *Page) sum(r *status.Report) {
 		{"Pods", "pod", pods, "none waits", "%d waiting", r.Waiting, Mild, false},
 		{"Policies", "policy", len(r.Policies), "all satisfied", "%d not satisfied", unsatisfied, Mild, len(r.Policies) == 0},
 		{"Slots held, unused", "unused slot", unused, slots, slots + ", %d not complete", incomplete, Mild, len(r.Reservations) == 0},
+		{"ZoneSurvivals", "ZoneSurvival", len(r.Survivals), "all say yes", "%d without a yes", uncertain, Mild, len(r.Survivals) == 0},
 		{"Gangs", "gang", len(r.Gangs), "all whole", "%d waiting", partial, Mild, len(r.Gangs) == 0},
 	} {
 		tile := Tile{Label: t.label, Value: number(t.n), Detail: t.good, Tone: Good}

@@ -42,7 +42,7 @@ func htmlOf(t *testing.T, p *Page) string {
 func TestStory(t *testing.T) {
 	p := pageOf(t, clitest.Story(), Options{Cluster: "prod"})
 	require.Equal(t, "3 zones (all with ready nodes), 6 nodes (all ready), 12 pods (5 waiting), 1 policy (1 not satisfied), "+
-		"6 unused slots (of 6 wanted), 2 gangs (1 waiting).", p.Summary)
+		"6 unused slots (of 6 wanted), 0 ZoneSurvivals (none), 2 gangs (1 waiting).", p.Summary)
 	require.Equal(t, []string{"a", "b", "c"}, p.Columns)
 	require.True(t, p.Zones.Cards)
 
@@ -95,6 +95,57 @@ func TestAmounts(t *testing.T) {
 	require.Equal(t, Share{Text: "cpu 0/1/1", Percent: 100, Tone: Good}, p.Reservations.Rows[at].Cells[0])
 	require.Equal(t, Share{Text: "cpu 0/0/1", State: "1 cpu missing", Tone: Mild}, p.Reservations.Rows[at].Cells[1])
 	require.Contains(t, htmlOf(t, p), "1 cpu missing")
+}
+
+// TestLosses: a card for each loss, the worst first, with the least margin and the first witness.
+func TestLosses(t *testing.T) {
+	c := clitest.Story()
+	c.Add(certificate("services", 0))
+	breaks := certificate("all", 2)
+	breaks.Status.Missing = []v1alpha1.SurvivalMissing{{Zone: "b", Pods: 2, Requests: clitest.Requests("1", "2Gi")}, {Pods: 1, Requests: clitest.Requests("64", "2Gi")}}
+	c.Add(breaks, &v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: "new"}})
+	p := pageOf(t, c, Options{})
+	require.Contains(t, p.Summary, "3 ZoneSurvivals (2 without a yes)")
+	require.Equal(t, []string{"all", "new", "services"}, []string{p.Survivals[0].Name, p.Survivals[1].Name, p.Survivals[2].Name})
+
+	all := p.Survivals[0]
+	require.Equal(t, Badge{"Breaks", Bad}, all.State)
+	require.Equal(t, "6 pods protected, computed 90s ago; held: 3 cpu, 6Gi memory, 3 pods missing", all.Figures)
+	require.Equal(t, "without zone b", all.Message)
+	require.Equal(t, []string{"2 pods of 1 cpu, 2Gi memory in b", "1 pod of 64 cpu, 2Gi memory in no zone"}, all.Missing)
+	require.Equal(t, Loss{
+		Zone: "b", State: Badge{"2 would wait", Bad}, Facts: []string{"2 nodes", "3 pods displaced"},
+		Margin: []Share{
+			{Label: "cpu", Text: "25% free in a", Percent: 25, Tone: Good}, {Label: "memory", Text: "10% free in c", Percent: 10, Tone: Good},
+		},
+		Witness: "shop/web-1-1", Said: "0/4 nodes are available",
+	}, all.Losses[0])
+	require.Equal(t, Loss{Zone: "a", State: Badge{"all run again", Good}, Facts: []string{"2 nodes", "2 pods displaced"}}, all.Losses[1])
+
+	require.Equal(t, Survival{Name: "new", State: Badge{"Unknown", Mild}, Message: "no controller has answered yet"}, p.Survivals[1])
+	require.Equal(t, Badge{"Survives", Good}, p.Survivals[2].State)
+	require.Equal(t, Badge{"all run again", Good}, p.Survivals[2].Losses[1].State)
+	html := htmlOf(t, p)
+	require.Contains(t, html, "1 pod of 64 cpu, 2Gi memory in no zone")
+	require.Contains(t, html, "0/4 nodes are available")
+}
+
+// certificate says that so many pods would wait after the loss of zone b.
+func certificate(name string, waiting int64) *v1alpha1.ZoneSurvival {
+	answer := metav1.Condition{Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionTrue}
+	loss := v1alpha1.SurvivalLoss{Zone: "b", Nodes: 2, Displaced: 3, Waiting: waiting, Margin: []v1alpha1.SurvivalMargin{
+		{Zone: "a", Free: clitest.Requests("2", "16Gi"), Allocatable: clitest.Requests("8", "32Gi")},
+		{Zone: "c", Free: clitest.Requests("4", "3200Mi"), Allocatable: clitest.Requests("8", "32000Mi")},
+	}}
+	if waiting > 0 {
+		answer.Status, answer.Message = metav1.ConditionFalse, "without zone b"
+		loss.Witnesses = []v1alpha1.SurvivalWitness{{Namespace: "shop", Name: "web-1-1", Why: "0/4 nodes are available"}, {Namespace: "shop", Name: "web-1-2"}}
+	}
+	return &v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1alpha1.ZoneSurvivalStatus{
+		ComputedAt: metav1.NewTime(clitest.Now.Add(-90 * time.Second)), Pods: 6, Held: clitest.Requests("3", "6Gi"),
+		Losses:     []v1alpha1.SurvivalLoss{{Zone: "a", Nodes: 2, Displaced: 2}, loss},
+		Conditions: []metav1.Condition{answer, {Type: v1alpha1.ConditionHeld, Status: metav1.ConditionTrue}},
+	}}
 }
 
 func TestNamespaceRestrictsAllButZonesAndReservations(t *testing.T) {
@@ -161,6 +212,9 @@ func TestHostileNamesAreText(t *testing.T) {
 	snapshot.List[*schedv1alpha1.PodGroup](c.Snapshot)[0].Name = hostile
 	snapshot.List[*v1alpha1.ZoneSpreadPolicy](c.Snapshot)[0].Status.Conditions[1].Message = hostile
 	snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot)[0].Name = hostile
+	breaks := certificate(hostile, 1)
+	breaks.Status.Losses[1].Zone, breaks.Status.Losses[1].Witnesses[0].Why = hostile, hostile
+	c.Add(breaks)
 	for _, cards := range []bool{true, false} {
 		p := pageOf(t, c, Options{Cluster: hostile})
 		p.Zones.Cards = cards
@@ -198,10 +252,16 @@ func large() *clitest.Cluster {
 		}
 		policy := c.Policy(fmt.Sprintf("%spolicy-%d", long, i), nil)
 		reservation := &v1alpha1.ZoneReservation{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%sheld-%d", long, i)}}
+		breaks := certificate(fmt.Sprintf("%ssurvival-%d", long, i), 1)
+		breaks.Status.Losses = nil
+		c.Add(breaks)
 		for z := range 64 {
 			zone := fmt.Sprintf("%szone-%d", long, z)
 			policy.Status.Zones = append(policy.Status.Zones, v1alpha1.ZoneStatus{Name: zone, Pods: 1, Desired: 2, State: v1alpha1.ZoneAvailable})
 			reservation.Status.Zones = append(reservation.Status.Zones, v1alpha1.ReservationZoneStatus{Name: zone})
+			loss := certificate("", 1).Status.Losses[1]
+			loss.Zone, loss.Witnesses[0].Why = zone, strings.Repeat("why ", 5000)
+			breaks.Status.Losses = append(breaks.Status.Losses, loss)
 		}
 		c.Add(reservation)
 	}
@@ -244,6 +304,10 @@ func TestPageOfALargeClusterIsBounded(t *testing.T) {
 		require.Equal(t, tc.all, tc.list.All)
 		require.Equal(t, tc.all-tc.rows-tc.cards, tc.list.Hidden)
 	}
+	require.Len(t, p.Survivals, mostSurvivals)
+	require.Equal(t, 500-mostSurvivals, p.SurvivalsHidden)
+	require.Len(t, p.Survivals[0].Losses, mostColumns)
+	require.Equal(t, 64-mostColumns, p.Survivals[0].Hidden)
 	last := p.Gangs.Cards[mostWaiting-1]
 	require.True(t, last.Command != "" || last.Needs != "", "a reason, or how to get it")
 	require.NotEmpty(t, p.Gangs.Cards[0].Needs)

@@ -1,5 +1,5 @@
 // Package board shows a cluster as one web page: zones with their nodes, policies and workloads with their skew and
-// caps, held slots, gangs and pods that wait, and why.
+// caps, what is held, what the loss of a zone would do, gangs and pods that wait, and why.
 //
 // # Contract
 //

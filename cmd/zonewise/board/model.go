@@ -19,6 +19,9 @@ type Page struct {
 	Notes   []string
 
 	Zones ZonesView
+	// Survivals are the ZoneSurvivals, SurvivalsHidden how many are left out.
+	Survivals       []Survival
+	SurvivalsHidden int
 	// Columns are the zones that have a column in tables.
 	Columns []string
 	// Gangs has those that are whole as rows, Waiting the pods that are in no gang, by workload.
@@ -102,6 +105,29 @@ type Cell struct {
 type PodsOf struct {
 	Workload string
 	Count    int
+}
+
+// Survival is a ZoneSurvival.
+type Survival struct {
+	Name             string
+	State            Badge
+	Figures, Message string
+	// Missing is the room that there is not, in words.
+	Missing []string
+	Losses  []Loss
+	// Hidden is how many losses are left out.
+	Hidden int
+}
+
+// Loss is what a ZoneSurvival says about the loss of a zone.
+type Loss struct {
+	Zone  string
+	State Badge
+	Facts []string
+	// Margin has, for each resource, the zone that would have least of it free.
+	Margin []Share
+	// Witness is the first pod that would wait, and Said what the scheduler says about it.
+	Witness, Said string
 }
 
 // List is a section with a table, with cards, or with both.

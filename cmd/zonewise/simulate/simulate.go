@@ -74,6 +74,7 @@ type Result struct {
 	Budgets      []Budget      `json:"budgets"`
 	Gangs        []Gang        `json:"gangs"`
 	Reservations []Reservation `json:"reservations"`
+	Certificates []Certificate `json:"certificates,omitempty"`
 	Notes        []string      `json:"notes,omitempty"`
 }
 
@@ -100,7 +101,10 @@ func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.
 		return nil, err
 	}
 	defer s.Close()
-	p := &play{ctx: ctx, sim: s, result: &Result{Scenario: scenario.Name(), Notes: c.Snapshot.Notes()}, moved: map[types.UID]bool{}, waited: map[types.UID]bool{}}
+	p := &play{
+		ctx: ctx, sim: s, cluster: c, moved: map[types.UID]bool{}, waited: map[types.UID]bool{},
+		result: &Result{Scenario: scenario.Name(), Notes: c.Snapshot.Notes()},
+	}
 	for _, pod := range c.Pods {
 		p.waited[pod.UID] = pod.Waits()
 	}
@@ -132,9 +136,10 @@ func (s *Scenario) check(c *census.Census) error {
 
 // play is a running scenario.
 type play struct {
-	ctx    context.Context //nolint:containedctx // of one call of Run
-	sim    *sim.Sim
-	result *Result
+	ctx     context.Context //nolint:containedctx // of one call of Run
+	sim     *sim.Sim
+	cluster *census.Census // of which sim is a copy
+	result  *Result
 	// moved has the pods that need a node: those that are added, and in the end those that controllers have made. waited
 	// has those that needed one before.
 	moved, waited map[types.UID]bool
@@ -176,7 +181,11 @@ func (p *play) run(scenario *Scenario) error {
 		}
 	}
 	r.Passed = s.Now().Sub(began).Round(time.Second).String()
-	p.compare(before, left, p.census())
+	after := p.census()
+	p.compare(before, left, after)
+	if zone := scenario.lost(); zone != "" {
+		p.compareCertificates(zone, before, after)
+	}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -106,6 +107,49 @@ func TestWhatFits(t *testing.T) {
 			require.Contains(t, r.Workloads[0].Why[0], "0/2 nodes are available: 2 Insufficient cpu")
 		}
 	}
+}
+
+// TestCertificates: a simulation agrees with what a ZoneSurvival says about the same loss, or says that it does not.
+func TestCertificates(t *testing.T) {
+	c := zones("5")
+	web := c.Deployment("web", 12, "1", "1Gi", nil)
+	for i := range 12 {
+		web("node-" + string(rune('a'+i%3)))
+	}
+	asked := &v1alpha1.ZoneSurvival{
+		ObjectMeta: metav1.ObjectMeta{Name: "services"},
+		Spec: v1alpha1.ZoneSurvivalSpec{Workloads: []v1alpha1.SurvivalWorkload{
+			{Namespace: clitest.Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+		}},
+		Status: v1alpha1.ZoneSurvivalStatus{
+			ComputedAt: metav1.NewTime(clitest.Now.Add(-40 * time.Second)), Losses: []v1alpha1.SurvivalLoss{{Zone: "b", Displaced: 4, Waiting: 1}},
+			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionFalse}},
+		},
+	}
+	c.Add(asked)
+	b := &Scenario{Zones: []string{"b"}}
+	r := run(t, c, b)
+	want := Certificate{Name: "services", AgeSeconds: 40, Displaced: 4, Waiting: 1, WaitingHere: 2, Agrees: true, age: "40s"}
+	require.Equal(t, []Certificate{want}, r.Certificates)
+	var text bytes.Buffer
+	require.NoError(t, NewReport([]*Result{r}, nil).Text(&text, show.Style{}))
+	require.Contains(t, text.String(), "ZoneSurvival services, 40s ago, agrees: 1 of 4 displaced pods would wait, 2 here\n")
+
+	asked.Status.Losses[0].Waiting, asked.Status.Conditions[0].Status = 0, metav1.ConditionTrue
+	r = run(t, c, b)
+	require.False(t, r.Certificates[0].Agrees)
+	text.Reset()
+	require.NoError(t, NewReport([]*Result{r}, nil).Text(&text, show.Style{}))
+	require.Contains(t, text.String(), "ZoneSurvival services, 40s ago, disagrees: 0 of 4 displaced pods would wait, 2 here\n")
+
+	for name, other := range map[string]*Scenario{
+		"another zone": {Zones: []string{"a"}}, "two zones": {Zones: []string{"a", "b"}}, "a node": {Nodes: []string{"node-b"}},
+		"a node more": {Zones: []string{"b"}, AddNodes: 1, Like: "node-a"},
+	} {
+		require.Empty(t, run(t, c, other).Certificates, name)
+	}
+	asked.Generation = 1
+	require.Empty(t, run(t, c, b).Certificates, "the certificate is about another spec")
 }
 
 func TestWhichPodsComeBack(t *testing.T) {

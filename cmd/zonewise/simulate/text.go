@@ -86,6 +86,9 @@ func (r *Result) text(p *show.Page, failOn []string) {
 	r.zones(p)
 	r.workloads(p)
 	r.rules(p)
+	for i := range r.Certificates {
+		r.Certificates[i].text(p)
+	}
 	p.Notes(2, r.Notes)
 	cell := verdict(r.Failed(failOn))
 	p.Para(2, cell.Color, "%s", cell.Text)

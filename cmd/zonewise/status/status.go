@@ -108,20 +108,13 @@ type Survival struct {
 	Pods    int64 `json:"pods"`
 	Waiting int64 `json:"waiting"`
 	// AgeSeconds is how old the answer is.
-	AgeSeconds int64          `json:"ageSeconds,omitempty"`
-	Losses     []SurvivalLoss `json:"losses"`
-	// Holds is whether room is to be held, Held what is held of it and unused, and Missing for how many pods there is none.
-	Holds   bool                `json:"holds,omitempty"`
-	Held    corev1.ResourceList `json:"held,omitempty"`
-	Missing int64               `json:"missing,omitempty"`
-	Message string              `json:"message,omitempty"`
-}
-
-// SurvivalLoss says what the loss of a zone would do to protected pods.
-type SurvivalLoss struct {
-	Zone      string `json:"zone"`
-	Displaced int64  `json:"displaced"`
-	Waiting   int64  `json:"waiting"`
+	AgeSeconds int64                   `json:"ageSeconds,omitempty"`
+	Losses     []v1alpha1.SurvivalLoss `json:"losses"`
+	// Holds is whether room is to be held, Held what is held of it and unused, and Missing what there is no room for.
+	Holds   bool                       `json:"holds,omitempty"`
+	Held    corev1.ResourceList        `json:"held,omitempty"`
+	Missing []v1alpha1.SurvivalMissing `json:"missing,omitempty"`
+	Message string                     `json:"message,omitempty"`
 }
 
 // Gang is one PodGroup.
@@ -246,15 +239,10 @@ func ReservationOf(object *v1alpha1.ZoneReservation) Reservation {
 // SurvivalOf returns what a ZoneSurvival's status says.
 func SurvivalOf(object *v1alpha1.ZoneSurvival, now time.Time) Survival {
 	s := &object.Status
-	out := Survival{Name: object.Name, State: Unknown, Pods: s.Pods, Waiting: s.Waiting, Losses: []SurvivalLoss{}, Message: "no controller has answered yet"}
-	for i := range s.Losses {
-		loss := &s.Losses[i]
-		out.Losses = append(out.Losses, SurvivalLoss{Zone: loss.Zone, Displaced: loss.Displaced, Waiting: loss.Waiting})
-	}
 	held := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionHeld)
-	out.Holds, out.Held = held != nil, s.Held
-	for i := range s.Missing {
-		out.Missing += s.Missing[i].Pods
+	out := Survival{
+		Name: object.Name, State: Unknown, Pods: s.Pods, Waiting: s.Waiting, Losses: append([]v1alpha1.SurvivalLoss{}, s.Losses...),
+		Holds: held != nil, Held: s.Held, Missing: s.Missing, Message: "no controller has answered yet",
 	}
 	answer := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionSurvives)
 	if answer == nil {

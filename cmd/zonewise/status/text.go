@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -58,8 +59,7 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 		for _, loss := range x.Losses {
 			losses = append(losses, fmt.Sprintf("%s %d/%d", loss.Zone, loss.Waiting, loss.Displaced))
 		}
-		age := duration.HumanDuration(time.Duration(x.AgeSeconds) * time.Second)
-		return show.Row(x.Name, State(x.State), x.Pods, age, x.room(), strings.Join(losses, ", ")), x.Message
+		return show.Row(x.Name, State(x.State), x.Pods, x.Age(), x.Room(), strings.Join(losses, ", ")), x.Message
 	})
 	section(p, "Gangs", []string{"GANG", "STATE", "BOUND", "NEEDED", "PODS", "ZONES"}, r.Gangs, func(x *Gang) ([]show.Cell, string) {
 		return show.Row(x.Namespace+"/"+x.Name, State(x.State), x.Bound, x.MinMember, x.Members, Zones(x.Zones)), x.Message
@@ -69,24 +69,39 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 	return p.Flush(w)
 }
 
-// room says what is held for a survival: "12 cpu, 48Gi memory, 3 pods missing".
-func (s *Survival) room() string {
+// Age is how old the answer is.
+func (s *Survival) Age() string {
+	return duration.HumanDuration(time.Duration(s.AgeSeconds) * time.Second)
+}
+
+// Room says what is held for a survival: "12 cpu, 48Gi memory, 3 pods missing".
+func (s *Survival) Room() string {
 	if !s.Holds {
 		return "-"
 	}
-	var words []string
-	for _, name := range slices.Sorted(maps.Keys(s.Held)) {
-		if quantity := s.Held[name]; name != "pods" {
-			words = append(words, quantity.String()+" "+string(name))
-		}
+	missing := int64(0)
+	for i := range s.Missing {
+		missing += s.Missing[i].Pods
 	}
-	if s.Missing > 0 {
-		words = append(words, show.Plural(int(s.Missing), "pod")+" missing")
+	words := Quantities(s.Held)
+	if missing > 0 {
+		words = append(words, show.Plural(int(missing), "pod")+" missing")
 	}
 	if len(words) == 0 {
 		return "nothing"
 	}
 	return strings.Join(words, ", ")
+}
+
+// Quantities lists resources, without places for pods.
+func Quantities(of corev1.ResourceList) []string {
+	var words []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if quantity := of[name]; name != corev1.ResourcePods {
+			words = append(words, quantity.String()+" "+string(name))
+		}
+	}
+	return words
 }
 
 // section writes a table with a row for each object, and then their messages. Without objects there is none.

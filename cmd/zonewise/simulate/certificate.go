@@ -1,0 +1,75 @@
+package simulate
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cmd/zonewise/census"
+	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cmd/zonewise/status"
+	"zonewise.dev/survival"
+)
+
+// Certificate is what a ZoneSurvival of the cluster says about the loss that is simulated.
+type Certificate struct {
+	Name string `json:"name"`
+	// AgeSeconds is how old the certificate is.
+	AgeSeconds int64 `json:"ageSeconds"`
+	// Displaced protected pods lose their place. Of these, Waiting would wait by the certificate, and WaitingHere wait in the simulation.
+	Displaced   int64 `json:"displaced"`
+	Waiting     int64 `json:"waiting"`
+	WaitingHere int64 `json:"waitingHere"`
+	// Agrees is true if all of them run again by both, or some wait by both.
+	Agrees bool `json:"agrees"`
+	age    string
+}
+
+// lost returns the zone of a scenario that a certificate can be about: the loss of one zone, and nothing else.
+func (s *Scenario) lost() string {
+	if len(s.Zones) != 1 || len(s.Nodes) > 0 || s.AddNodes > 0 || s.Added != nil {
+		return ""
+	}
+	return s.Zones[0]
+}
+
+// compareCertificates compares the loss of a zone with what the cluster's ZoneSurvivals say about it.
+func (p *play) compareCertificates(zone string, before, after *census.Census) {
+	for _, object := range snapshot.List[*v1alpha1.ZoneSurvival](p.cluster.Snapshot) {
+		says := status.SurvivalOf(object, p.cluster.Now)
+		protects, err := survival.Protected(object)
+		at := slices.IndexFunc(says.Losses, func(loss v1alpha1.SurvivalLoss) bool { return loss.Zone == zone })
+		if err != nil || says.State == status.Unknown || at < 0 {
+			continue // it says nothing about this loss
+		}
+		c := Certificate{
+			Name: says.Name, AgeSeconds: says.AgeSeconds, age: says.Age(), Displaced: says.Losses[at].Displaced, Waiting: says.Losses[at].Waiting,
+			WaitingHere: p.running(before, protects) - p.running(after, protects),
+		}
+		c.Agrees = (c.Waiting > 0) == (c.WaitingHere > 0)
+		p.result.Certificates = append(p.result.Certificates, c)
+	}
+	slices.SortFunc(p.result.Certificates, func(a, b Certificate) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// running counts protected pods that have a node. Those that waited before the loss do not count, as in a certificate.
+func (p *play) running(c *census.Census, protects func(*corev1.Pod) bool) int64 {
+	running := int64(0)
+	for _, pod := range c.Pods {
+		if pod.On != nil && !p.waited[pod.UID] && protects(pod.Pod) {
+			running++
+		}
+	}
+	return running
+}
+
+func (c *Certificate) text(p *show.Page) {
+	verdict, color := "agrees", show.Faint
+	if !c.Agrees {
+		verdict, color = "disagrees", show.Yellow
+	}
+	p.Para(2, color, "ZoneSurvival %s, %s ago, %s: %d of %d displaced pods would wait, %d here", c.Name, c.age, verdict, c.Waiting, c.Displaced, c.WaitingHere)
+}
