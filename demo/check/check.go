@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/census"
@@ -24,11 +25,12 @@ type Moment int
 const (
 	Before Moment = iota
 	Lost
+	Back
 )
 
 // String is the moment in words.
 func (m Moment) String() string {
-	return [...]string{"before the loss", "after the loss of " + workload.LostZone}[m]
+	return [...]string{"before the loss", "after the loss of " + workload.LostZone, "after the return of " + workload.LostZone}[m]
 }
 
 // Evidence is the input of the checks.
@@ -42,6 +44,8 @@ type Evidence struct {
 	// zone was lost.
 	Certificate, Held *status.Survival
 	LostAt            time.Time
+	// Refused has the notes of the events FailedScheduling by pod.
+	Refused map[types.UID]string
 }
 
 // Check is something that must be true.
@@ -70,10 +74,12 @@ var checks = []struct {
 	at   []Moment // empty: always
 }{
 	{name: "every replica of every service is bound", do: services},
-	{name: "native constraints over zones hold", do: spread},
-	{name: "each zone has its share of %s", of: (*workload.Plan).Weighted, do: shares},
+	// Running pods are not moved back into a zone that returns.
+	{name: "native constraints over zones hold", do: spread, at: []Moment{Before, Lost}},
+	{name: "each zone has its share of %s", of: (*workload.Plan).Weighted, do: shares, at: []Moment{Before, Lost}},
 	{name: "the services survive the loss of any zone", do: promised, at: []Moment{Before}},
 	{name: "what the certificate said came true", do: right, at: []Moment{Lost}},
+	{name: "displaced replicas of %s were bound at the first attempt", of: (*workload.Plan).Shared, do: firstTry, at: []Moment{Lost}},
 	{name: "batch work fills what is not held", do: batch},
 	{name: "gangs are whole, or wait and hold nothing", do: gangs},
 	{name: "allocated never exceeds allocatable", do: allocated},
@@ -219,20 +225,41 @@ func right(e *Evidence, c *Check) {
 		return
 	}
 	displaced, run := 0, 0
-	for _, p := range e.Census.In(workload.ServiceNamespace) {
-		// The API server's times are in whole seconds.
-		if p.CreationTimestamp.Time.Before(e.LostAt.Truncate(time.Second)) {
-			continue
-		}
+	for _, p := range e.replacements() {
 		if displaced++; !p.Waits() {
 			run++
 		}
 	}
 	said := s.Losses[at]
 	c.says("it said that %d of %d displaced replicas run again: %d of %d do", said.Placed, said.Displaced, run, displaced)
-	if displaced == 0 || int64(displaced-run) > said.Waiting {
+	if int64(displaced-run) > said.Waiting {
 		c.violation("%d of %d displaced replicas wait, not %d of %d", displaced-run, displaced, said.Waiting, said.Displaced)
 	}
+}
+
+// firstTry: the replicas that replace those of the lost zone went into held room at once.
+func firstTry(e *Evidence, c *Check) {
+	displaced := 0
+	for _, p := range e.replacements() {
+		if p.Labels[workload.AppLabel] != e.Plan.Shared().App || p.Labels[workload.RoleLabel] != e.Plan.Shared().Role {
+			continue
+		}
+		displaced++
+		if note := e.Refused[p.UID]; note != "" {
+			c.violation("%s was refused first: %s", p.Key(), note)
+		}
+	}
+	c.says("%d of them, no event FailedScheduling", displaced)
+	if displaced == 0 {
+		c.violation("no replica was displaced")
+	}
+}
+
+// replacements are the replicas that were created since the loss. The API server's times are in whole seconds.
+func (e *Evidence) replacements() []*census.Pod {
+	return slices.DeleteFunc(slices.Clone(e.Census.In(workload.ServiceNamespace)), func(p *census.Pod) bool {
+		return p.CreationTimestamp.Time.Before(e.LostAt.Truncate(time.Second))
+	})
 }
 
 // batch: batch work fills the rest, but not the held room.

@@ -82,6 +82,7 @@ type Cluster struct {
 	guard     *guard
 	plane     *controlplane.ControlPlane
 	scheduler rest.Interface // the scheduler's secure port
+	kubelet   string         // the kubeconfig of the kubelets
 	ended     context.CancelCauseFunc
 
 	mu        sync.Mutex // guards what follows
@@ -265,24 +266,29 @@ func (c *Cluster) startControllers(context.Context) error {
 	}
 	c.opts.Progress(kwok)
 	kubelets := envtest.User{Name: "zonewise-demo:kubelets", Groups: []string{"system:masters"}} // of the demo's own nodes
-	if identity, err = c.plane.Kubeconfig(kwok, kubelets); err != nil {
+	if c.kubelet, err = c.plane.Kubeconfig(kwok, kubelets); err != nil {
 		return err
 	}
-	file := filepath.Join(c.Dir, "kwok.yaml")
-	if err := os.WriteFile(file, kwokYAML, 0o600); err != nil {
+	if err := os.WriteFile(c.kwokFile(), kwokYAML, 0o600); err != nil {
 		return err
 	}
 	for _, zone := range c.opts.Zones {
-		err := c.run(kwok+"-"+zone, kwok,
-			"--config="+file, "--kubeconfig="+identity,
-			"--manage-nodes-with-label-selector=topology.kubernetes.io/zone="+zone,
-			"--node-lease-duration-seconds=0", // the status reports suffice
-			"--node-ip="+loopback, "--cidr=10.128.0.0/14")
-		if err != nil {
+		if err := c.StartKubelets(zone); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (c *Cluster) kwokFile() string { return filepath.Join(c.Dir, "kwok.yaml") }
+
+// StartKubelets starts the simulated kubelets of a zone.
+func (c *Cluster) StartKubelets(zone string) error {
+	return c.run(kwok+"-"+zone, kwok,
+		"--config="+c.kwokFile(), "--kubeconfig="+c.kubelet,
+		"--manage-nodes-with-label-selector=topology.kubernetes.io/zone="+zone,
+		"--node-lease-duration-seconds=0", // the status reports suffice
+		"--node-ip="+loopback, "--cidr=10.128.0.0/14")
 }
 
 // StopKubelets kills the simulated kubelets of a zone.

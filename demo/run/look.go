@@ -5,10 +5,15 @@ import (
 	"fmt"
 	"time"
 
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/demo/check"
+	"zonewise.dev/demo/workload"
 )
 
 // lookLimit is how long statuses and metrics may take to show the expected values; they are updated periodically.
@@ -53,8 +58,17 @@ func (d *demo) evidence(ctx context.Context, at check.Moment) (*check.Evidence, 
 	if err != nil {
 		return nil, fmt.Errorf("read the cluster: %w", err)
 	}
+	var events eventsv1.EventList
+	refusals := client.MatchingFields{"reason": "FailedScheduling"}
+	if err := d.cluster.Client.List(ctx, &events, client.InNamespace(workload.ServiceNamespace), refusals); err != nil {
+		return nil, fmt.Errorf("read the events: %w", err)
+	}
+	refused := map[types.UID]string{}
+	for _, event := range events.Items {
+		refused[event.Regarding.UID] = event.Note
+	}
 	c := census.Take(s)
 	return &check.Evidence{
-		Moment: at, Plan: d.Plan, Census: c, Status: status.Build(c, ""), Metrics: m, Certificate: &d.certificate, Held: &d.held, LostAt: d.lostAt,
+		Moment: at, Plan: d.Plan, Census: c, Status: status.Build(c, ""), Metrics: m, Certificate: &d.certificate, Held: &d.held, LostAt: d.lostAt, Refused: refused,
 	}, nil
 }

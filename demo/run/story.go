@@ -41,6 +41,8 @@ func (d *demo) story(ctx context.Context) error {
 		{"check: " + check.Before.String(), d.looks(check.Before), d.stateText},
 		{"lose " + workload.LostZone, d.lose, d.podStatus},
 		{"check: " + check.Lost.String(), d.looks(check.Lost), d.stateText},
+		{workload.LostZone + " returns", d.bringBack, d.podStatus},
+		{"check: " + check.Back.String(), d.looks(check.Back), d.stateText},
 	} {
 		if err := d.phase(ctx, s.name, s.do, s.status); err != nil {
 			return err
@@ -66,6 +68,11 @@ func (d *demo) createNodes(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return d.untilReady(ctx)
+}
+
+// untilReady waits until all nodes accept pods.
+func (d *demo) untilReady(ctx context.Context) error {
 	return d.until(ctx, func(c *census.Census) (missing string, _ error) {
 		if ready := readyNodes(c); ready < len(d.Plan.Nodes) {
 			missing = fmt.Sprintf("%d of %d nodes take pods", ready, len(d.Plan.Nodes))
@@ -209,6 +216,17 @@ func (d *demo) forceDelete(ctx context.Context, pod *corev1.Pod) error {
 		return fmt.Errorf("remove %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
+}
+
+// bringBack starts the zone's kubelets again and waits until all nodes accept pods and the batch work that fits is bound.
+func (d *demo) bringBack(ctx context.Context) error {
+	if err := d.cluster.StartKubelets(workload.LostZone); err != nil {
+		return err
+	}
+	if err := d.untilReady(ctx); err != nil {
+		return err
+	}
+	return d.settle(ctx)
 }
 
 // workers is how many requests the demo sends at a time.
