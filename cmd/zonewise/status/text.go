@@ -47,7 +47,7 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 	if slices.ContainsFunc(r.Reservations, func(x Reservation) bool { return len(x.Amounts) > 0 }) {
 		what = "slots or amounts"
 	}
-	section(p, "Reservations ("+what+" used/held/desired in each zone)", []string{"RESERVATION", "STATE", "MODE", "SLOTS", "ZONES"}, r.Reservations, func(x *Reservation) ([]show.Cell, string) {
+	section(p, "Reservations ("+what+" used/held/desired in each zone)", []string{"RESERVATION", "STATE", "MODE", "ROOM", "ZONES"}, r.Reservations, func(x *Reservation) ([]show.Cell, string) {
 		var zones []string
 		for _, z := range x.Zones {
 			zones = append(zones, z.Name+" "+z.Amounts.Shares(z.Used, z.Held, z.Desired))
