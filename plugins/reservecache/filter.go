@@ -32,10 +32,8 @@ func (p *ReserveCache) Filter(ctx context.Context, state fwk.CycleState, pod *v1
 		return nil
 	}
 	status := p.filter(ctx, d, pod, info)
-	if status != nil && !d.probing && d.refused.CompareAndSwap(false, true) {
-		if p.running.waiting.Refused(pod, &d.request, p.running.clock.Now()) {
-			p.running.server.Kick()
-		}
+	if status != nil && !d.probing && d.refused.CompareAndSwap(false, true) && p.running.waiting.Refused(pod, &d.request, p.running.clock.Now()) {
+		p.running.server.Kick()
 	}
 	return status
 }

@@ -26,7 +26,9 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 		return nil, fwk.AsStatus(err)
 	}
 	r.server.AwaitStart(ctx)
-	chosenInVain := r.waiting.Tried(pod.UID)
+	if r.waiting.Tried(pod.UID) { // before the view is read: what opens from here on is news to this attempt
+		r.server.Kick()
+	}
 	// A pod-group cycle tries placements on the snapshot without changing its generations.
 	if !state.IsPodGroupSchedulingCycle() {
 		r.drift.check(klog.FromContext(ctx), nodes, r.clock.Now())
@@ -35,9 +37,6 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 		}
 	}
 	r.view.Update()
-	if chosenInVain {
-		r.server.Kick()
-	}
 	asker, owner := r.askerFor(pod)
 	if asker.IgnoreHolds || r.view.Empty() && (owner == nil || asker.Use != holds.UseOnly) {
 		return nil, fwk.NewStatus(fwk.Skip)

@@ -37,10 +37,10 @@ type Pods struct {
 	priorities []int32
 	open       map[string]*opening
 	serial     uint64
-	// trying is the pod whose scheduling cycle began last. There is one cycle at a time. news are the nodes that were opened since: what
-	// the cycle is judged by may be older.
+	// trying is the pod whose scheduling cycle began last. There is one cycle at a time.
 	trying types.UID
-	news   map[string]struct{}
+	// news are the nodes that were opened since then: what the cycle is judged by may be older.
+	news map[string]struct{}
 	// at is the last node that Pick looked at, if it has not finished a pass.
 	at string
 }
