@@ -9,9 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/fake"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
@@ -43,19 +41,12 @@ func waitingGangs(n int) (groups []client.Object, members []*v1.Pod) {
 // newGangCluster makes a scheduler with the shipped profile that has tried everything and runs no longer.
 func newGangCluster(b *testing.B, nodes []*v1.Node, pods []*v1.Pod, groups []client.Object) *cycler {
 	b.Helper()
-	objects := make([]runtime.Object, 0, len(nodes)+len(pods))
-	for _, n := range nodes {
-		objects = append(objects, n)
-	}
-	for _, pod := range pods {
-		objects = append(objects, pod)
-	}
 	cfg, err := sim.DefaultConfig()
 	require.NoError(b, err)
 	pack := plugins.NewPack(plugins.WithSource(crdtest.New(groups...)))
 	ctx, cancel := context.WithCancel(context.Background())
 	b.Cleanup(cancel)
-	c := &cycler{client: fake.NewClientset(objects...)}
+	c := &cycler{client: newAPI(nodes, pods)}
 	c.scheduler = newScheduler(ctx, b, c.client, cfg.Profiles, frameworkruntime.Registry(pack.Factories()))
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})

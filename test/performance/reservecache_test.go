@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -47,13 +46,8 @@ type reserveCluster struct {
 // newReserveCluster makes a scheduler that is not running. Only with plugin set it has ReserveCache, beside kube-scheduler's default plugins.
 func newReserveCluster(b *testing.B, plugin bool, nodes []*v1.Node, pods []*v1.Pod, reservations []*v1alpha1.ZoneReservation) *reserveCluster {
 	b.Helper()
-	objects := make([]runtime.Object, 0, len(nodes)+len(pods))
-	for _, n := range nodes {
-		objects = append(objects, n)
-	}
 	byName := make(map[string]*v1.Pod, len(pods))
 	for _, pod := range pods {
-		objects = append(objects, pod)
 		byName[pod.Name] = pod
 	}
 	held := make([]client.Object, 0, len(reservations))
@@ -62,7 +56,7 @@ func newReserveCluster(b *testing.B, plugin bool, nodes []*v1.Node, pods []*v1.P
 	}
 	// A watch of the tracker's own panics when its reader is slow.
 	c := &reserveCluster{api: crdtest.New(held...), pods: watch.NewFakeWithChanSize(4*len(pods)+1, false)}
-	c.client = fake.NewClientset(objects...)
+	c.client = newAPI(nodes, pods)
 	c.client.PrependWatchReactor("pods", clienttesting.DefaultWatchReactor(c.pods, nil))
 	bindsAtOnce(c.client, pods, func(pod *v1.Pod) {
 		c.pods.Modify(pod)

@@ -15,6 +15,18 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
+// newAPI is an API server in memory that has nodes and pods.
+func newAPI(nodes []*v1.Node, pods []*v1.Pod) *fake.Clientset {
+	objects := make([]runtime.Object, 0, len(nodes)+len(pods))
+	for _, n := range nodes {
+		objects = append(objects, n)
+	}
+	for _, pod := range pods {
+		objects = append(objects, pod)
+	}
+	return fake.NewClientset(objects...)
+}
+
 // newScheduler makes a scheduler over an API server in memory. It is not running; its caches are full.
 func newScheduler(ctx context.Context, b *testing.B, api *fake.Clientset, profiles []config.KubeSchedulerProfile, registry frameworkruntime.Registry) *scheduler.Scheduler {
 	b.Helper()
