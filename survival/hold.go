@@ -36,8 +36,8 @@ type Room struct {
 
 // Hold finds out what a ZoneSurvival with spec.hold should hold: on each node what the worst single loss needs there, where others leave
 // room, so that all displaced pods that have a place find it although others take all other room. Room that there is not yet is asked
-// for where other pods may leave it. The status is that of Certify, and gets what is to be said of that. The objects are those of Certify. An error is that of ctx;
-// everything else that goes wrong is in the status, and Wanted is then what there is.
+// for where other pods may leave it. The objects and the status are those of Certify; the status gets what is to be said of the room.
+// An error is that of ctx; everything else that goes wrong is in the status, and Wanted is then what there is.
 func Hold(
 	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options, status *v1alpha1.ZoneSurvivalStatus,
 ) (Room, error) {

@@ -61,12 +61,12 @@ func BenchmarkHold(b *testing.B) {
 			adopt(c, room.Wanted)
 		}
 		lost, short, broken, untrue := 0, 0, 0, 0
-		full := filled(b, c)
-		certificate, err := survival.Certify(b.Context(), full.Objects(), []*v1alpha1.ZoneSurvival{asked}, survival.Options{Sim: sim.Options{Now: clitest.Now}})
+		packed := filled(b, c)
+		certificate, err := survival.Certify(b.Context(), packed.Objects(), []*v1alpha1.ZoneSurvival{asked}, survival.Options{Sim: sim.Options{Now: clitest.Now}})
 		require.NoError(b, err)
 		for _, loss := range certificate[0].Losses {
 			for other := range int64(*losses) {
-				displaced, waiting := loseFrom(b, full, loss.Zone, 100+other)
+				displaced, waiting := loseFrom(b, packed, loss.Zone, 100+other)
 				lost += displaced
 				if waiting > 0 {
 					b.Logf("cluster %d: after the loss of zone %s with seed %d, %d of %d wait; the certificate says %d", seed, loss.Zone, 100+other, waiting, displaced, loss.Waiting)
@@ -80,7 +80,7 @@ func BenchmarkHold(b *testing.B) {
 				}
 			}
 		}
-		full.Close()
+		packed.Close()
 		held := v1.ResourceList{}
 		for i := range room.Wanted.Spec.Nodes {
 			plus(held, room.Wanted.Spec.Nodes[i].Amount)
