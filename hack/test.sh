@@ -230,8 +230,6 @@ main() {
 	done
 	need_tool gotestsum
 	GOTESTSUM=$(tool gotestsum)
-	# Compilers, tests and the servers that they start spend much of their time on collecting garbage, beside one another.
-	export GOGC=${GOGC:-200}
 	with_race
 	for name in "$@"; do
 		# Not for the control plane: there an unset variable means "build it".
