@@ -79,11 +79,11 @@ func report(w io.Writer, err error) int {
 const demoHelp = `Start a real control plane on loopback (etcd, kube-apiserver,
 kube-controller-manager, and kwok for the nodes) with the Zonewise scheduler, and let
 a workload arrive that is drawn from published production traces: services spread over
-three zones, one of them by a ZoneSpreadPolicy, and gangs. A ZoneSurvival holds the
-room for the loss of any zone, and batch work fills the rest. Then a zone is lost. A
-board says whether the certificate was right. All of it can be watched in a browser, at
-the address that is printed once the control plane runs; the last page is saved with
-the board's checks.
+three zones, one of them by a ZoneSpreadPolicy, and gangs. A ZoneSurvival says whether
+all would run again after the loss of any zone, another one holds the room for that
+beside batch work. Then a zone is lost, and comes back. A board says whether the
+certificate was right. All of it can be watched in a browser, at the address that is
+printed once the control plane runs; the last page is saved with the board's checks.
 
 The board is read from the API server and the scheduler's metrics. Nothing is left
 behind: Ctrl-C ends everything at any moment.

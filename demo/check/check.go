@@ -239,7 +239,7 @@ func right(e *Evidence, c *Check) {
 
 // firstTry: the replicas that replace those of the lost zone went into held room at once.
 func firstTry(e *Evidence, c *Check) {
-	displaced := 0
+	displaced, first := 0, 0
 	for _, p := range e.replacements() {
 		if p.Labels[workload.AppLabel] != e.Plan.Shared().App || p.Labels[workload.RoleLabel] != e.Plan.Shared().Role {
 			continue
@@ -247,9 +247,11 @@ func firstTry(e *Evidence, c *Check) {
 		displaced++
 		if note := e.Refused[p.UID]; note != "" {
 			c.violation("%s was refused first: %s", p.Key(), note)
+		} else {
+			first++
 		}
 	}
-	c.says("%d of them, no event FailedScheduling", displaced)
+	c.says("%d of %d have no event FailedScheduling", first, displaced)
 	if displaced == 0 {
 		c.violation("no replica was displaced")
 	}

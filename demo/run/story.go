@@ -125,6 +125,7 @@ func (d *demo) hold(ctx context.Context) error {
 	if err := errors.Join(d.cluster.Client.Create(ctx, d.Plan.Survival()), d.cluster.Client.Create(ctx, d.Plan.Hold())); err != nil {
 		return err
 	}
+	d.state.Store("the losses are replayed, to find out how much is needed")
 	return d.until(ctx, func(c *census.Census) (string, error) {
 		for _, r := range status.Build(c, "").Reservations {
 			d.state.Store(fmt.Sprintf("%s: %s used/held/wanted", r.Name, r.Amounts.Shares(r.Used, r.Held, r.Desired)))
