@@ -210,7 +210,9 @@ func (c *cluster) etcdURL() string { return c.plane.Env.ControlPlane.Etcd.URL.St
 
 func (c *cluster) stop() error {
 	// One that is asked to end waits for etcd, which may be gone.
-	return errors.Join(c.apiserver.end(syscall.SIGKILL), c.etcd.end(syscall.SIGKILL), c.plane.Stop())
+	err := errors.Join(c.apiserver.end(syscall.SIGKILL), c.etcd.end(syscall.SIGKILL))
+	// What envtest started is gone, but envtest may not have noticed yet, and then fails to signal it.
+	return errors.Join(err, persist(context.Background(), c.plane.Stop))
 }
 
 // definitions are the files of the custom resources.
