@@ -69,7 +69,9 @@ func (r *Request) deleted(changes map[string][]*Change) {
 			continue
 		}
 		ending[uid] = true
-		if c.Writer == "" && !c.Time.Before(r.Received) && c.Time.Before(r.Answered.Add(lateness)) {
+		// A scheduler leaves its victims their grace, and the run's controllers leave none.
+		byController := c.Pod.DeletionGracePeriodSeconds != nil && *c.Pod.DeletionGracePeriodSeconds == 0
+		if c.Writer == "" && !byController && !c.Time.Before(r.Received) && c.Time.Before(r.Answered.Add(lateness)) {
 			c.Writer = r.Writer
 			return
 		}

@@ -45,17 +45,19 @@ func TestAttributeDeletions(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		requests []Request
+		grace    int64
 		writer   string
 	}{
-		{"accepted", []Request{ask("one", "delete", before, 200)}, "one"},
-		{"asked for again", []Request{ask("one", "delete", before, 200), ask("two", "delete", after, 200)}, "one"},
-		{"asked for again when the first was cancelled", []Request{ask("one", "delete", before, 504), ask("two", "delete", after, 200)}, "one"},
-		{"refused", []Request{ask("one", "delete", before, 403)}, ""},
-		{"of another program", []Request{ask("one", "patch", before, 200), ask("two", "patch", after, 200), ask("two", "delete", after, 200)}, ""},
+		{"accepted", []Request{ask("one", "delete", before, 200)}, 30, "one"},
+		{"asked for again", []Request{ask("one", "delete", before, 200), ask("two", "delete", after, 200)}, 30, "one"},
+		{"asked for again when the first was cancelled", []Request{ask("one", "delete", before, 504), ask("two", "delete", after, 200)}, 30, "one"},
+		{"refused", []Request{ask("one", "delete", before, 403)}, 30, ""},
+		{"failed, and then deleted by a controller", []Request{ask("one", "delete", before, 504)}, 0, ""},
+		{"of another program", []Request{ask("one", "patch", before, 200), ask("two", "patch", after, 200), ask("two", "delete", after, 200)}, 30, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			pod := func(deletion *metav1.Time) *v1.Pod {
-				return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "chaos", Name: "web", UID: "web", DeletionTimestamp: deletion}}
+				return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "chaos", Name: "web", UID: "web", DeletionTimestamp: deletion, DeletionGracePeriodSeconds: &c.grace}}
 			}
 			r := &Record{Changes: []Change{{Revision: 1, Time: at.Add(-time.Minute), Pod: pod(nil)}, {Revision: 2, Time: at, Pod: pod(&metav1.Time{Time: at})}}, Requests: c.requests}
 			r.Attribute()
