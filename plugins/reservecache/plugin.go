@@ -230,6 +230,8 @@ type ReserveCache struct {
 var (
 	_ fwk.PreFilterPlugin   = &ReserveCache{}
 	_ fwk.FilterPlugin      = &ReserveCache{}
+	_ fwk.PreScorePlugin    = &ReserveCache{}
+	_ fwk.ScorePlugin       = &ReserveCache{}
 	_ fwk.ReservePlugin     = &ReserveCache{}
 	_ fwk.PostBindPlugin    = &ReserveCache{}
 	_ fwk.EnqueueExtensions = &ReserveCache{}

@@ -90,3 +90,22 @@ func TestAmounts(t *testing.T) {
 	require.Empty(t, c.shared.Drift().Nodes)
 	require.Equal(t, ledger.Resources{MilliCPU: 1000, Pods: 3}, c.shared.Holds().StatusOn("uid-r", "n1").Amount)
 }
+
+// TestOwnersLeaveLargePieces: an owner takes the amount that it fits most tightly, although the node of the larger one has more free room, and
+// leaves the larger one to a larger pod.
+func TestOwnersLeaveLargePieces(t *testing.T) {
+	c := startCluster(t, binds)
+	c.smallNode(t, "n1", "a", "4", nil)
+	c.smallNode(t, "n2", "b", "2", nil)
+	c.smallNode(t, "n3", "c", "2", nil)
+	c.reservations.apply(reservation("r", "web", 0, onNodes("n1", "3", "n2", "1", "n3", "2")))
+	c.reservations.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllHeld)
+	for i := range 2 {
+		c.pod(t, fmt.Sprintf("batch-%d", i), "batch", "1", nil)
+		c.bound(t, fmt.Sprintf("batch-%d", i))
+	}
+	for _, pod := range []struct{ name, cpu, node string }{{"small", "700m", "n2"}, {"middle", "1200m", "n3"}, {"large", "2500m", "n1"}} {
+		c.pod(t, pod.name, "web", pod.cpu, nil)
+		require.Equal(t, pod.node, c.bound(t, pod.name), pod.name)
+	}
+}
