@@ -23,6 +23,8 @@ WORKLOAD ?=
 # How long "make chaos" disturbs the schedulers, and what its faults follow from.
 DURATION ?= 5m
 SEED ?= 1
+# How many nodes "make chaos-soak" has.
+NODES ?= 1000
 # Which rows of the table "make views" walks through, by a part of their names, and up to which write of the scheduler.
 ROWS ?= all
 WRITES ?= 12
@@ -84,6 +86,10 @@ chaos: controlplane ## Kill, stop and cut off two schedulers under load, and jud
 .PHONY: views
 views: controlplane ## Perturb what a scheduler sees, at each of its writes, in four scenarios (ROWS=all WRITES=12)
 	@go run ./test/chaos/run -views '$(ROWS)' -writes '$(WRITES)'
+
+.PHONY: chaos-soak
+chaos-soak: controlplane ## Run load cycles on simulated nodes, and compare the last third with the first (DURATION=5m NODES=1000)
+	@go run ./test/chaos/run -soak '$(NODES)' -duration '$(DURATION)'
 
 .PHONY: soak
 soak: need-go ## Run the property tests for long (SOAK_CHECKS=20000 cases each)

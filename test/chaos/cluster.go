@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,19 +162,20 @@ func (p *process) start() error {
 	return nil
 }
 
+// assets is the directory of the control plane's programs.
+func assets(root string) string {
+	return cmp.Or(os.Getenv("KUBEBUILDER_ASSETS"), filepath.Join(root, "bin"))
+}
+
 // startCluster starts a control plane with its files in dir, and installs the scheduler's permissions and the custom resources.
 func startCluster(ctx context.Context, root, dir string) (_ *cluster, err error) {
-	assets := os.Getenv("KUBEBUILDER_ASSETS")
-	if assets == "" {
-		assets = filepath.Join(root, "bin")
-	}
 	log, err := os.Create(filepath.Join(dir, "controlplane.log"))
 	if err != nil {
 		return nil, err
 	}
 	c := &cluster{}
-	etcd, errEtcd := newProcess(assets, dir, "etcd", log)
-	server, errServer := newProcess(assets, dir, "kube-apiserver", log)
+	etcd, errEtcd := newProcess(assets(root), dir, "etcd", log)
+	server, errServer := newProcess(assets(root), dir, "kube-apiserver", log)
 	events, flags, errAudit := audit.New(dir, recorded...)
 	if err := errors.Join(errEtcd, errServer, errAudit); err != nil {
 		return nil, err
@@ -192,18 +194,23 @@ func startCluster(ctx context.Context, root, dir string) (_ *cluster, err error)
 			err = errors.Join(err, c.stop())
 		}
 	}()
+	return c, c.connect(ctx)
+}
+
+// connect makes the clients, and installs the scheduler's permissions and the custom resources.
+func (c *cluster) connect(ctx context.Context) (err error) {
 	c.admin = rest.CopyConfig(c.plane.Config)
 	c.admin.QPS, c.admin.Timeout = -1, 10*time.Second
 	if c.client, err = client.New(c.admin, client.Options{Scheme: scheme}); err != nil {
-		return nil, err
+		return err
 	}
 	if c.kubeconfig, err = c.plane.Kubeconfig("scheduler", shipped.SchedulerUser); err != nil {
-		return nil, err
+		return err
 	}
 	if err := shipped.CreatePermissions(ctx, c.client, shipped.SchedulerRoles); err != nil {
-		return nil, err
+		return err
 	}
-	return c, c.installCRDs(ctx)
+	return c.installCRDs(ctx)
 }
 
 func (c *cluster) etcdURL() string { return c.plane.Env.ControlPlane.Etcd.URL.String() }

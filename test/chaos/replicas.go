@@ -55,10 +55,17 @@ type replica struct {
 	cmd     *exec.Cmd
 }
 
+// replicaOptions are what replicas have in common: the program, the directory of their files, how many requests a second each sends, and
+// after which number their names begin.
+type replicaOptions struct {
+	program, dir string
+	qps, after   int
+}
+
 // startReplicas starts them, until ctx ends and stopped is called. Each goes its own way to the API server: through a proxy, or, where
-// that is nil, directly. Names begin after a number.
-func startReplicas(ctx context.Context, c *cluster, program, dir string, after int, ways ...*proxy) (*replicas, error) {
-	rs := &replicas{program: program, dir: dir, kubeconfig: c.kubeconfig, number: after, running: map[*replica]bool{}, since: map[string]time.Time{}}
+// that is nil, directly.
+func startReplicas(ctx context.Context, c *cluster, o replicaOptions, ways ...*proxy) (*replicas, error) {
+	rs := &replicas{program: o.program, dir: o.dir, kubeconfig: c.kubeconfig, number: o.after, running: map[*replica]bool{}, since: map[string]time.Time{}}
 	content, err := config.FS.ReadFile("second-scheduler.yaml")
 	if err != nil {
 		return nil, err
@@ -68,7 +75,7 @@ func startReplicas(ctx context.Context, c *cluster, program, dir string, after i
 		return nil, err
 	}
 	cfg.TypeMeta = metav1.TypeMeta{APIVersion: configv1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration"}
-	cfg.ClientConnection.QPS, cfg.ClientConnection.Burst = schedulerQPS, schedulerQPS
+	cfg.ClientConnection.QPS, cfg.ClientConnection.Burst = float32(o.qps), int32(o.qps)
 	cfg.LeaderElection.LeaderElect = ptr.To(true)
 	cfg.LeaderElection.LeaseDuration = metav1.Duration{Duration: lease.duration}
 	cfg.LeaderElection.RenewDeadline = metav1.Duration{Duration: lease.renew}
@@ -82,7 +89,7 @@ func startReplicas(ctx context.Context, c *cluster, program, dir string, after i
 		if content, err = yaml.Marshal(cfg); err != nil {
 			return nil, err
 		}
-		file := filepath.Join(dir, fmt.Sprintf("scheduler-%d.yaml", i+1))
+		file := filepath.Join(o.dir, fmt.Sprintf("scheduler-%d.yaml", i+1))
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			return nil, err
 		}
@@ -193,7 +200,7 @@ var scraper = &http.Client{
 	Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true},
 }
 
-// metrics are a replica's gauges, summed up over labels.
+// metrics are a replica's gauges and counters, summed up over labels.
 func (r *replica) metrics(ctx context.Context) (map[string]float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+r.address+"/metrics", http.NoBody)
 	if err != nil {
@@ -215,7 +222,7 @@ func (r *replica) metrics(ctx context.Context) (map[string]float64, error) {
 	out := make(map[string]float64, len(families))
 	for name, family := range families {
 		for _, m := range family.GetMetric() {
-			out[name] += m.GetGauge().GetValue()
+			out[name] += m.GetGauge().GetValue() + m.GetCounter().GetValue()
 		}
 	}
 	return out, nil

@@ -3,6 +3,7 @@
 //	go run ./test/chaos/run -seed 1 -duration 5m
 //	go run ./test/chaos/run -record dist/chaos/1/record.json.gz
 //	go run ./test/chaos/run -views preemption -writes 20
+//	go run ./test/chaos/run -soak 1000 -duration 30m
 package main
 
 import (
@@ -33,6 +34,7 @@ func main() {
 	recorded := flag.String("record", "", "judge this record again instead")
 	views := flag.String("views", "", "walk through the rows of the table of perturbed views whose names contain this instead; \"all\" is all of them")
 	writes := flag.Int("writes", 12, "up to which write of the scheduler")
+	soak := flag.Int("soak", 0, "run load cycles without faults on so many nodes instead, and compare the last third with the first")
 	scheduler := flag.String("scheduler", "", "run this program instead of bin/zonewise-scheduler, which is built")
 	flag.Parse()
 	klog.SetLogger(logr.Discard())
@@ -40,9 +42,12 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var err error
-	if *views != "" {
+	switch {
+	case *views != "":
 		err = walk(ctx, *views, *writes, *scheduler)
-	} else {
+	case *soak > 0:
+		err = soakFor(ctx, *duration, *soak, *scheduler)
+	default:
 		err = run(ctx, chaos.Options{Seed: *seed, Duration: *duration, Only: *only}, *scheduler, *recorded)
 	}
 	if err != nil {
@@ -81,6 +86,19 @@ func play(ctx context.Context, o chaos.Options, scheduler string) (*history.Reco
 	}
 	fmt.Printf("the record and the logs are in %s\n", o.Dir)
 	return record, nil
+}
+
+// soakFor runs load cycles, and compares them.
+func soakFor(ctx context.Context, duration time.Duration, nodes int, scheduler string) error {
+	var o chaos.Options
+	if err := complete(&o, scheduler, "soak"); err != nil {
+		return err
+	}
+	cycles, err := chaos.Soak(ctx, chaos.SoakOptions{Duration: duration, Nodes: nodes, Root: o.Root, Program: o.Program, Dir: o.Dir, Logf: o.Logf})
+	if err != nil {
+		return fmt.Errorf("soak: %w; its logs are in %s", err, o.Dir)
+	}
+	return chaos.SummarizeSoak(os.Stdout, cycles)
 }
 
 // complete sets what runs have in common. The logs are in dist/chaos.

@@ -1,0 +1,362 @@
+package chaos
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/controlplane"
+)
+
+const (
+	// soakServices of soakReplicas pods each come and go in a cycle, a third of them with a policy, and soakGangs of soakMembers.
+	soakServices, soakReplicas = 30, 30
+	soakGangs, soakMembers     = 60, 5
+	// soakRate is how many objects a second are created: below what the machine can take, so that latency is not that of a queue.
+	soakRate = 40
+	// soakQPS is the scheduler's.
+	soakQPS = 1000
+	// soakLimit is by how much the last third of a soak may exceed the first.
+	soakLimit = 1.1
+	// soakWarmUp is how many cycles are left out first: caches fill.
+	soakWarmUp = 2
+)
+
+// SoakOptions are those of a soak.
+type SoakOptions struct {
+	Duration           time.Duration
+	Nodes              int
+	Root, Program, Dir string
+	Logf               func(format string, args ...any)
+}
+
+// Cycle is what was seen in one load cycle: its pods came, were bound, and went.
+type Cycle struct {
+	// Latencies are from the request that creates a pod to the event that shows it bound. Those of gangs, which wait for their members, are
+	// not among them.
+	Latencies []time.Duration
+	// Requests are the scheduler's in this cycle; Memory is resident and Heap allocated at its end, in bytes.
+	Requests, Goroutines, Memory, Heap float64
+}
+
+// Soak runs load cycles on simulated nodes for a time, and returns what each saw. The names in each are new, so that whatever is kept
+// of a name that is gone shows.
+func Soak(ctx context.Context, o SoakOptions) (cycles []Cycle, err error) {
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	c, err := startQuietCluster(ctx, o.Root, o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.plane.Stop()) }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := createAll(ctx, c.client, append(surroundings(), soakNodes(o.Nodes)...)...); err != nil {
+		return nil, err
+	}
+	kubelets, err := startKubelets(ctx, c, o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	rs, err := startReplicas(ctx, c, replicaOptions{program: o.Program, dir: o.Dir, qps: soakQPS}, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		cancel()
+		rs.stopped()
+		_ = kubelets.Wait() // it was killed
+	}()
+	leader, err := rs.leader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &soak{cluster: c, leader: leader, rate: flowcontrol.NewTokenBucketRateLimiter(soakRate, 1), created: map[string]time.Time{}}
+	if err := s.watch(ctx); err != nil {
+		return nil, err
+	}
+	for start := time.Now(); time.Since(start) < o.Duration; {
+		cycle, err := s.cycle(ctx, len(cycles))
+		if err != nil {
+			return nil, fmt.Errorf("cycle %d: %w", len(cycles)+1, err)
+		}
+		cycles = append(cycles, *cycle)
+		o.Logf("cycle %d: p99 %s, %.0f requests, %.0f goroutines, %.0f MB resident, %.0f MB heap", len(cycles),
+			percentile(cycle.Latencies, 0.99).Round(time.Millisecond), cycle.Requests, cycle.Goroutines, cycle.Memory/1e6, cycle.Heap/1e6)
+	}
+	return cycles, nil
+}
+
+// startQuietCluster starts a control plane with etcd's history compacted as usual, and nothing recorded.
+func startQuietCluster(ctx context.Context, root, dir string) (_ *cluster, err error) {
+	log, err := os.Create(filepath.Join(dir, "controlplane.log"))
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{}
+	c.plane, err = controlplane.Start(controlplane.Options{Assets: assets(root), Dir: dir, Data: dir, Scheme: scheme, Output: log})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.connect(ctx); err != nil {
+		return nil, errors.Join(err, c.plane.Stop())
+	}
+	return c, nil
+}
+
+func soakNodes(n int) (out []client.Object) {
+	for i := range n {
+		node := newNode(zones[i%len(zones)], i)
+		node.Name = fmt.Sprintf("soak-%d", i)
+		node.Labels[v1.LabelHostname] = node.Name
+		out = append(out, node)
+	}
+	return out
+}
+
+// startKubelets has kwok report the nodes, run bound pods and end deleted ones, until ctx ends.
+func startKubelets(ctx context.Context, c *cluster, dir string) (*exec.Cmd, error) {
+	kubeconfig, err := c.plane.Kubeconfig("kubelets", envtest.User{Name: "kubelets", Groups: []string{"system:masters"}})
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(dir, "kwok.log"))
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, c.plane.Program("kwok"), "--kubeconfig="+kubeconfig, "--manage-all-nodes", "--node-lease-duration-seconds=40",
+		"--node-ip=127.0.0.1", "--cidr=10.128.0.0/14")
+	cmd.Stdout, cmd.Stderr = log, log
+	return cmd, cmd.Start()
+}
+
+// soak is one that goes on.
+type soak struct {
+	cluster *cluster
+	leader  *replica
+	rate    flowcontrol.RateLimiter
+
+	mu        sync.Mutex           // guards what follows
+	created   map[string]time.Time // pods that wait, by name
+	latencies []time.Duration
+}
+
+// watch notes when pods are bound, until ctx ends.
+func (s *soak) watch(ctx context.Context) error {
+	watcher, err := client.NewWithWatch(s.cluster.admin, client.Options{Scheme: scheme})
+	if err != nil {
+		return err
+	}
+	events, err := watcher.Watch(ctx, &v1.PodList{}, client.InNamespace(namespace))
+	if err != nil {
+		return err
+	}
+	go func() {
+		for event := range events.ResultChan() {
+			if pod, ok := event.Object.(*v1.Pod); ok && pod.Spec.NodeName != "" {
+				s.bound(pod.Name)
+			}
+		}
+	}()
+	return nil
+}
+
+func (s *soak) bound(pod string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if created, waits := s.created[pod]; waits {
+		delete(s.created, pod)
+		s.latencies = append(s.latencies, time.Since(created))
+	}
+}
+
+// waiting is how many pods of services wait, as far as the watch has seen.
+func (s *soak) waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.created)
+}
+
+// cycle has a load come and go.
+func (s *soak) cycle(ctx context.Context, number int) (*Cycle, error) {
+	before, err := s.leader.metrics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.fill(ctx, number); err != nil {
+		return nil, err
+	}
+	if err := persist(ctx, func() error { return s.allBound(ctx) }); err != nil {
+		return nil, err
+	}
+	c := &controllers{client: s.cluster.client}
+	if err := c.deleteAll(ctx); err != nil {
+		return nil, err
+	}
+	after, err := s.leader.metrics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := &Cycle{
+		Latencies: s.latencies, Requests: after["rest_client_requests_total"] - before["rest_client_requests_total"],
+		Goroutines: after["go_goroutines"], Memory: after["process_resident_memory_bytes"], Heap: after["go_memstats_alloc_bytes"],
+	}
+	s.latencies = nil
+	return out, nil
+}
+
+// fill creates services with hard constraints, some with policies and some with room reserved, and gangs.
+func (s *soak) fill(ctx context.Context, number int) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(8)
+	create := func(o client.Object) {
+		group.Go(func() error {
+			if err := s.rate.Wait(ctx); err != nil {
+				return err
+			}
+			if pod, ok := o.(*v1.Pod); ok && pod.Spec.TopologySpreadConstraints != nil {
+				s.mu.Lock()
+				s.created[pod.Name] = time.Now()
+				s.mu.Unlock()
+			}
+			return s.cluster.client.Create(ctx, o)
+		})
+	}
+	for i := range soakServices {
+		app := &service{name: fmt.Sprintf("service-%d-%d", number, i), milliCPU: 250, maxSkew: 1}
+		switch i % 6 {
+		case 0, 1:
+			create(newPolicy(app.name, func(p *v1alpha1.ZoneSpreadPolicySpec) { p.MaxPerZone = ptr.To(intstr.FromInt32(soakReplicas)) }))
+		case 2:
+			create(newReservation(app.name, app.name, "250m", v1alpha1.ModeHeadroom, 2))
+		}
+		for n := range soakReplicas {
+			create(app.pod(fmt.Sprintf("%s-%d", app.name, n)))
+		}
+	}
+	for i := range soakGangs {
+		g := &gang{size: soakMembers, minMember: soakMembers}
+		g.name = fmt.Sprintf("gang-%d-%d", number, i)
+		g.gang, g.milliCPU = g.name, 250
+		create(g.group())
+		for n := range soakMembers {
+			create(g.pod(fmt.Sprintf("%s-%d", g.name, n)))
+		}
+	}
+	return group.Wait()
+}
+
+// allBound is an error as long as a pod waits.
+func (s *soak) allBound(ctx context.Context) error {
+	if n := s.waiting(); n > 0 {
+		return fmt.Errorf("%d pods of services wait", n)
+	}
+	pods := &v1.PodList{}
+	if err := s.cluster.client.List(ctx, pods, client.InNamespace(namespace), client.MatchingFields{"spec.nodeName": ""}); err != nil {
+		return err
+	}
+	if len(pods.Items) > 0 {
+		return fmt.Errorf("%d pods wait", len(pods.Items))
+	}
+	return nil
+}
+
+// percentile is the nearest one that was seen.
+func percentile(of []time.Duration, p float64) time.Duration {
+	if len(of) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(of))
+	return sorted[min(len(sorted)-1, int(p*float64(len(sorted))))]
+}
+
+// figure is what the last third of a soak is compared with the first by.
+type figure struct {
+	name        string
+	first, last float64
+	unit        string
+}
+
+func (f *figure) ratio() float64 { return f.last / cmp.Or(f.first, 1) }
+
+// figures compares the first third of the cycles with the last. It returns nil if there are too few.
+func figures(cycles []Cycle) []figure {
+	if len(cycles) < soakWarmUp+3 {
+		return nil
+	}
+	cycles = cycles[soakWarmUp:]
+	third := len(cycles) / 3
+	first, last := cycles[:third], cycles[len(cycles)-third:]
+	mean := func(of []Cycle, value func(*Cycle) float64) float64 {
+		sum := 0.0
+		for i := range of {
+			sum += value(&of[i])
+		}
+		return sum / float64(len(of))
+	}
+	p99 := func(of []Cycle) float64 {
+		var all []time.Duration
+		for i := range of {
+			all = append(all, of[i].Latencies...)
+		}
+		return percentile(all, 0.99).Seconds() * 1000
+	}
+	out := []figure{{"p99 from creation to bind", p99(first), p99(last), "ms"}}
+	for _, f := range []struct {
+		name, unit string
+		value      func(*Cycle) float64
+	}{
+		{"requests of a cycle", "", func(c *Cycle) float64 { return c.Requests }},
+		{"goroutines", "", func(c *Cycle) float64 { return c.Goroutines }},
+		{"resident memory", "MB", func(c *Cycle) float64 { return c.Memory / 1e6 }},
+		{"heap", "MB", func(c *Cycle) float64 { return c.Heap / 1e6 }},
+	} {
+		out = append(out, figure{f.name, mean(first, f.value), mean(last, f.value), f.unit})
+	}
+	return out
+}
+
+// SummarizeSoak prints how the last third of a soak compares with the first. It returns an error that names what has grown by too much.
+func SummarizeSoak(w io.Writer, cycles []Cycle) error {
+	all := figures(cycles)
+	if all == nil {
+		return fmt.Errorf("%d cycles are too few to compare", len(cycles))
+	}
+	pods := 0
+	for i := range cycles {
+		pods += len(cycles[i].Latencies) + soakGangs*soakMembers
+	}
+	fmt.Fprintf(w, "%d cycles, %d pods\n", len(cycles), pods)
+	var errs []error
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "  \tfirst third\tlast third\tratio")
+	for i := range all {
+		f := &all[i]
+		fmt.Fprintf(table, "  %s\t%.0f %s\t%.0f %s\t%.2f\n", f.name, f.first, f.unit, f.last, f.unit, f.ratio())
+		if f.ratio() > soakLimit {
+			errs = append(errs, fmt.Errorf("%s: %.2f times as much in the last third as in the first", f.name, f.ratio()))
+		}
+	}
+	return errors.Join(append(errs, table.Flush())...)
+}
