@@ -16,7 +16,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,18 +78,28 @@ func Soak(ctx context.Context, o SoakOptions) (cycles []Cycle, err error) {
 	if err := createAll(ctx, c.client, append(surroundings(), soakNodes(o.Nodes)...)...); err != nil {
 		return nil, err
 	}
-	kubelets, err := startKubelets(ctx, c, o.Dir)
+	kubelets, err := startKubelets(ctx, c, o.Root, o.Dir)
 	if err != nil {
 		return nil, err
 	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- kubelets.Wait()
+		cancel()
+	}()
 	rs, err := startReplicas(ctx, c, replicaOptions{program: o.Program, dir: o.Dir, qps: soakQPS}, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
+		if ctx.Err() != nil {
+			err = errors.Join(err, fmt.Errorf("kwok: %w", <-ended))
+			rs.stopped()
+			return
+		}
 		cancel()
 		rs.stopped()
-		_ = kubelets.Wait() // it was killed
+		<-ended // it was killed
 	}()
 	leader, err := rs.leader(ctx)
 	if err != nil {
@@ -134,7 +149,7 @@ func soakNodes(n int) (out []client.Object) {
 }
 
 // startKubelets has kwok report the nodes, run bound pods and end deleted ones, until ctx ends.
-func startKubelets(ctx context.Context, c *cluster, dir string) (*exec.Cmd, error) {
+func startKubelets(ctx context.Context, c *cluster, root, dir string) (*exec.Cmd, error) {
 	kubeconfig, err := c.plane.Kubeconfig("kubelets", envtest.User{Name: "kubelets", Groups: []string{"system:masters"}})
 	if err != nil {
 		return nil, err
@@ -143,8 +158,8 @@ func startKubelets(ctx context.Context, c *cluster, dir string) (*exec.Cmd, erro
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, c.plane.Program("kwok"), "--kubeconfig="+kubeconfig, "--manage-all-nodes", "--node-lease-duration-seconds=40",
-		"--node-ip=127.0.0.1", "--cidr=10.128.0.0/14")
+	cmd := exec.CommandContext(ctx, c.plane.Program("kwok"), "--config="+filepath.Join(root, "demo", "cluster", "kwok.yaml"),
+		"--kubeconfig="+kubeconfig, "--manage-all-nodes", "--node-lease-duration-seconds=0", "--node-ip=127.0.0.1", "--cidr=10.128.0.0/14")
 	cmd.Stdout, cmd.Stderr = log, log
 	return cmd, cmd.Start()
 }
@@ -162,11 +177,20 @@ type soak struct {
 
 // watch notes when pods are bound, until ctx ends.
 func (s *soak) watch(ctx context.Context) error {
-	watcher, err := client.NewWithWatch(s.cluster.admin, client.Options{Scheme: scheme})
+	config := rest.CopyConfig(s.cluster.admin)
+	config.Timeout = 0 // it would end the watch
+	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	events, err := watcher.Watch(ctx, &v1.PodList{}, client.InNamespace(namespace))
+	pods, err := kube.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	// The API server ends the watch of a client that is slow. It goes on where it ended, so that nothing is missed.
+	events, err := watchtools.NewRetryWatcherWithContext(ctx, pods.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: kube.CoreV1().Pods(namespace).Watch,
+	})
 	if err != nil {
 		return err
 	}
