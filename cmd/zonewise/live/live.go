@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cmd/zonewise/snapshot"
 )
@@ -23,7 +23,7 @@ type Live struct {
 	changed chan struct{}
 	running sync.WaitGroup
 
-	mu sync.Mutex // guards answered and the contents of kinds
+	mu sync.Mutex // guards answered and the states of kinds
 	// answered is closed and replaced whenever a kind has been listed or refused.
 	answered chan struct{}
 }
@@ -104,8 +104,10 @@ func (l *Live) Snapshot() *snapshot.Snapshot {
 			s.Missing = append(s.Missing, snapshot.Missing{Resource: k.state.resource, Reason: k.state.missing})
 			continue
 		}
-		for _, key := range slices.Sorted(maps.Keys(k.items)) {
-			s.Add(k.items[key])
+		for _, key := range slices.Sorted(slices.Values(k.ListKeys())) {
+			if obj, ok, _ := k.GetByKey(key); ok {
+				s.Add(obj.(client.Object)) //nolint:forcetypeassert // others are refused
+			}
 		}
 	}
 	slices.SortFunc(s.Missing, func(a, b snapshot.Missing) int { return strings.Compare(a.Resource, b.Resource) })
@@ -149,15 +151,18 @@ func (l *Live) note(s *state, err error, watch bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s.noteLocked(err, watch, time.Now())
-	l.tellLocked(s.answered || s.failed != nil)
+	l.answerLocked()
 }
 
-// tellLocked signals a change, and wakes callers of Sync.
-func (l *Live) tellLocked(answer bool) {
-	if answer {
-		close(l.answered)
-		l.answered = make(chan struct{})
-	}
+// answerLocked wakes callers of Sync, and signals a change.
+func (l *Live) answerLocked() {
+	close(l.answered)
+	l.answered = make(chan struct{})
+	l.tell()
+}
+
+// tell signals a change.
+func (l *Live) tell() {
 	select {
 	case l.changed <- struct{}{}:
 	default:

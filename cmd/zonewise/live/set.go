@@ -45,19 +45,19 @@ func (s *state) noteLocked(err error, watching bool, now time.Time) {
 	s.failed = nil
 }
 
-// set is the objects of one kind. It is the store of a reflector.
+// set is the objects of one kind. It is the store of a reflector, and tells of its changes.
 type set struct {
+	cache.Store
 	live   *Live
 	client client.WithWatch
 	kind   snapshot.Kind
-
-	// Guarded by the lock of live:
-	state state
-	items map[string]client.Object
+	state  state // guarded by the lock of live
 }
 
 func newSet(l *Live, c client.WithWatch, kind snapshot.Kind) *set {
-	return &set{live: l, client: c, kind: kind, state: state{resource: kind.Resource, needed: kind.Needed}, items: map[string]client.Object{}}
+	s := &set{live: l, client: c, kind: kind, state: state{resource: kind.Resource, needed: kind.Needed}}
+	s.Store = cache.NewStore(cache.MetaNamespaceKeyFunc, cache.WithTransformer(s.trimmed))
+	return s
 }
 
 func (s *set) run(ctx context.Context) {
@@ -82,63 +82,43 @@ func (s *set) run(ctx context.Context) {
 	reflector.RunWithContext(ctx)
 }
 
-// take returns the object without the parts that no report uses, so that a large cluster fits into memory.
-func (s *set) take(obj any) (string, client.Object, error) {
+// trimmed returns the object without the parts that no report uses, so that a large cluster fits into memory.
+func (s *set) trimmed(obj any) (any, error) {
 	object, ok := obj.(client.Object)
 	if !ok || reflect.TypeOf(obj) != reflect.TypeOf(s.kind.Example()) {
-		return "", nil, fmt.Errorf("a %T among %s", obj, s.state.resource)
+		return nil, fmt.Errorf("a %T among %s", obj, s.state.resource)
 	}
 	object = object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
 	snapshot.Trim(object)
-	return object.GetNamespace() + "/" + object.GetName(), object, nil
+	return object, nil
 }
 
 // Add stores an object.
 func (s *set) Add(obj any) error {
-	key, object, err := s.take(obj)
-	if err != nil {
-		return err
-	}
-	s.live.mu.Lock()
-	defer s.live.mu.Unlock()
-	s.items[key] = object
-	s.live.tellLocked(false)
-	return nil
+	defer s.live.tell()
+	return s.Store.Add(obj)
 }
 
-// Update is Add.
-func (s *set) Update(obj any) error { return s.Add(obj) }
+// Update stores an object.
+func (s *set) Update(obj any) error {
+	defer s.live.tell()
+	return s.Store.Update(obj)
+}
 
 // Delete removes an object.
 func (s *set) Delete(obj any) error {
-	key, _, err := s.take(obj)
-	if err != nil {
+	defer s.live.tell()
+	return s.Store.Delete(obj)
+}
+
+// Replace stores a whole list.
+func (s *set) Replace(list []any, version string) error {
+	if err := s.Store.Replace(list, version); err != nil {
 		return err
 	}
 	s.live.mu.Lock()
 	defer s.live.mu.Unlock()
-	delete(s.items, key)
-	s.live.tellLocked(false)
-	return nil
-}
-
-// Replace stores a whole list.
-func (s *set) Replace(list []any, _ string) error {
-	items := make(map[string]client.Object, len(list))
-	for _, obj := range list {
-		key, object, err := s.take(obj)
-		if err != nil {
-			return err
-		}
-		items[key] = object
-	}
-	s.live.mu.Lock()
-	defer s.live.mu.Unlock()
-	s.items = items
 	s.state.answered, s.state.missing, s.state.failed = true, "", nil
-	s.live.tellLocked(true)
+	s.live.answerLocked()
 	return nil
 }
-
-// Resync does nothing.
-func (s *set) Resync() error { return nil }
