@@ -96,17 +96,8 @@ func (g *GangReport) text(p *show.Page) {
 }
 
 func (r *Report) zones(p *show.Page) {
-	if len(r.Zone) == 0 {
-		return
-	}
-	p.Title("Zones")
-	var rows [][]show.Cell
-	for i := range r.Zone {
-		z := &r.Zone[i]
-		fit := show.Cell{Text: fmt.Sprint(z.Fit), Color: show.Red}
-		if z.Fit > 0 {
-			fit.Color = show.Green
-		}
+	show.Section(p, "Zones", []string{"ZONE", "NODES", "FIT", "SPREAD (PODS/DESIRED)", "SLOTS HELD"}, r.Zone, func(z *Zone) []show.Cell {
+		fit := show.C("%d", z.Fit).When(z.Fit == 0, show.Red).When(z.Fit > 0, show.Green)
 		var counts []string
 		for _, c := range z.Policies {
 			text := fmt.Sprintf("%s %d/%d", c.Policy, c.Pods, c.Desired)
@@ -126,9 +117,8 @@ func (r *Report) zones(p *show.Page) {
 			}
 			holds = append(holds, text)
 		}
-		rows = append(rows, show.Row(status.Name(z.Zone), z.Nodes, fit, strings.Join(counts, "; "), strings.Join(holds, ", ")))
-	}
-	p.Table([]string{"ZONE", "NODES", "FIT", "SPREAD (PODS/DESIRED)", "SLOTS HELD"}, rows)
+		return show.Row(status.Name(z.Zone), z.Nodes, fit, strings.Join(counts, "; "), strings.Join(holds, ", "))
+	})
 	for i := range r.Zone {
 		z := &r.Zone[i]
 		if len(z.Obstacles) == 0 {

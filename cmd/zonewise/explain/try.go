@@ -35,8 +35,6 @@ func (c *change) is(other change) bool {
 	return c.words == other.words && c.short == other.short && c.index == other.index
 }
 
-func isIn(changes []change, c change) bool { return slices.ContainsFunc(changes, c.is) }
-
 // mostChanges is the largest number of changes that are tried together.
 const mostChanges = 12
 
@@ -97,7 +95,7 @@ func (e *examination) together(ctx context.Context, changes []change) ([]string,
 	for err == nil && len(answer.Fit()) == 0 && len(changes) < mostChanges {
 		known := len(changes)
 		for _, c := range e.changes(answer) {
-			if !isIn(changes, c) {
+			if !slices.ContainsFunc(changes, c.is) {
 				changes = append(changes, c)
 			}
 		}
@@ -171,7 +169,7 @@ func (e *examination) changes(answer *sim.Answer) []change {
 		}
 		for plugin := range strings.SplitSeq(n.Refusal.Plugin, ", ") {
 			for _, c := range e.changesFor(plugin, n) {
-				if len(out) < mostChanges && !isIn(out, c) {
+				if len(out) < mostChanges && !slices.ContainsFunc(out, c.is) {
 					out = append(out, c)
 				}
 			}

@@ -50,6 +50,14 @@ type Cell struct {
 // C is a cell without colour.
 func C(format string, args ...any) Cell { return Cell{Text: fmt.Sprintf(format, args...)} }
 
+// When returns the cell in another colour if that applies.
+func (c Cell) When(applies bool, color Color) Cell {
+	if applies {
+		c.Color = color
+	}
+	return c
+}
+
 // Row makes cells of values, which may be cells already.
 func Row(values ...any) []Cell {
 	row := make([]Cell, len(values))
@@ -85,26 +93,28 @@ func (p *Page) Title(format string, args ...any) {
 	if p.Len() > 0 {
 		p.WriteByte('\n')
 	}
-	for _, line := range wrap(fmt.Sprintf(format, args...), p.room(0)) {
-		p.WriteString(p.Paint(Bold, line) + "\n")
-	}
+	p.Para(0, Bold, format, args...)
 }
 
 // Para writes text, wrapped to the width, with an indentation.
 func (p *Page) Para(indent int, color Color, format string, args ...any) {
-	for _, line := range wrap(fmt.Sprintf(format, args...), p.room(indent)) {
-		p.WriteString(strings.Repeat(" ", indent) + p.Paint(color, line) + "\n")
-	}
+	p.lines(strings.Repeat(" ", indent), "", color, fmt.Sprintf(format, args...))
 }
 
 // Item writes text after a dash, with its further lines indented.
 func (p *Page) Item(indent int, color Color, format string, args ...any) {
-	for i, line := range wrap(fmt.Sprintf(format, args...), p.room(indent+2)) {
-		lead := "- "
-		if i > 0 {
-			lead = "  "
-		}
-		p.WriteString(strings.Repeat(" ", indent) + lead + p.Paint(color, line) + "\n")
+	p.lines(strings.Repeat(" ", indent), "- ", color, fmt.Sprintf(format, args...))
+}
+
+// lines writes text, wrapped to the width. The first line begins with lead, the others with as many spaces.
+func (p *Page) lines(indentation, lead string, color Color, text string) {
+	width := p.style.Width
+	if width > 0 {
+		width = max(20, width-len(indentation+lead))
+	}
+	for _, line := range wrap(text, width) {
+		p.WriteString(indentation + lead + p.Paint(color, line) + "\n")
+		lead = strings.Repeat(" ", len(lead))
 	}
 }
 
@@ -113,13 +123,6 @@ func (p *Page) Notes(indent int, notes []string) {
 	for _, note := range notes {
 		p.Para(indent, Yellow, "note: %s", note)
 	}
-}
-
-func (p *Page) room(indent int) int {
-	if p.style.Width == 0 {
-		return 0
-	}
-	return max(20, p.style.Width-indent)
 }
 
 // wrap breaks text at spaces. A word that is longer than the width stays whole: it may be copied.
@@ -173,6 +176,19 @@ func (p *Page) Table(columns []string, rows [][]Cell) {
 	}
 }
 
+// Section writes a title and a table with a row for each object. Without objects there is neither.
+func Section[T any](p *Page, title string, columns []string, objects []T, row func(*T) []Cell) {
+	if len(objects) == 0 {
+		return
+	}
+	p.Title("%s", title)
+	rows := make([][]Cell, len(objects))
+	for i := range objects {
+		rows[i] = row(&objects[i])
+	}
+	p.Table(columns, rows)
+}
+
 func (p *Page) row(cells []Cell, widths []int) {
 	p.WriteString(" ")
 	for i, cell := range cells {
@@ -187,13 +203,10 @@ func (p *Page) row(cells []Cell, widths []int) {
 // list writes each row as a block, its first column as the heading.
 func (p *Page) list(columns []string, rows [][]Cell) {
 	for _, row := range rows {
-		for i, cell := range row {
-			if i == 0 {
-				p.WriteString("  " + p.Paint(Bold, cell.Text) + "\n")
-				continue
-			}
+		p.WriteString("  " + p.Paint(Bold, row[0].Text) + "\n")
+		for i, cell := range row[1:] {
 			if cell.Text != "" {
-				p.Para(4, cell.Color, "%s: %s", strings.ToLower(columns[i]), cell.Text)
+				p.Para(4, cell.Color, "%s: %s", strings.ToLower(columns[i+1]), cell.Text)
 			}
 		}
 	}

@@ -71,18 +71,15 @@ func (r *Result) text(p *show.Page, failOn []string) {
 	}
 	parts = append(parts, fmt.Sprintf("%d find a node", r.Placed), fmt.Sprintf("%d stay Pending", r.Pending))
 	p.Para(2, show.Plain, "%s", strings.Join(parts, ", "))
-	if r.Orphans > 0 {
-		p.Para(2, show.Red, "%s without a controller that makes others", show.Plural(r.Orphans, "pod"))
+	others := func(pods int, color show.Color, words string) {
+		if pods > 0 {
+			p.Para(2, color, "%s %s", show.Plural(pods, "pod"), words)
+		}
 	}
-	if r.NodeBound > 0 {
-		p.Para(2, show.Faint, "%s of DaemonSets and static pods go with their nodes", show.Plural(r.NodeBound, "pod"))
-	}
-	if r.Evicted > 0 {
-		p.Para(2, show.Yellow, "%s evicted for others of higher priority", show.Plural(r.Evicted, "pod"))
-	}
-	if r.WaitedBefore > 0 {
-		p.Para(2, show.Faint, "%s waited before, %d still do", show.Plural(r.WaitedBefore, "pod"), r.StillWaiting)
-	}
+	others(r.Orphans, show.Red, "without a controller that makes others")
+	others(r.NodeBound, show.Faint, "of DaemonSets and static pods go with their nodes")
+	others(r.Evicted, show.Yellow, "evicted for others of higher priority")
+	others(r.WaitedBefore, show.Faint, fmt.Sprintf("waited before, %d still do", r.StillWaiting))
 	r.zones(p)
 	r.workloads(p)
 	r.rules(p)
@@ -107,27 +104,14 @@ func (r *Result) zones(p *show.Page) {
 }
 
 func share(used, all int64) show.Cell {
-	cell := show.C("%s", show.Percent(used, all))
-	if all > 0 && used*10 >= all*9 {
-		cell.Color = show.Yellow
-	}
-	return cell
+	return show.C("%s", show.Percent(used, all)).When(all > 0 && used*10 >= all*9, show.Yellow)
 }
 
 func (r *Result) workloads(p *show.Page) {
-	if len(r.Workloads) == 0 {
-		return
-	}
-	p.Title("Workloads")
-	var rows [][]show.Cell
-	for _, w := range r.Workloads[:min(maxRows, len(r.Workloads))] {
-		pending := show.C("%d", w.Pending)
-		if w.Pending > 0 {
-			pending.Color = show.Red
-		}
-		rows = append(rows, show.Row(w.Name, w.Pods, pending, status.Zones(w.To)))
-	}
-	p.Table([]string{"WORKLOAD", "PODS", "PENDING", "GO TO"}, rows)
+	first := r.Workloads[:min(maxRows, len(r.Workloads))]
+	show.Section(p, "Workloads", []string{"WORKLOAD", "PODS", "PENDING", "GO TO"}, first, func(w *Workloads) []show.Cell {
+		return show.Row(w.Name, w.Pods, show.C("%d", w.Pending).When(w.Pending > 0, show.Red), status.Zones(w.To))
+	})
 	if more := len(r.Workloads) - maxRows; more > 0 {
 		p.Para(2, show.Faint, "and %d more", more)
 	}

@@ -21,13 +21,7 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 	p.Title("Zones")
 	var rows [][]show.Cell
 	for _, z := range r.Zones {
-		ready := show.C("%d", z.Ready)
-		switch {
-		case z.Ready == 0:
-			ready.Color = show.Red
-		case z.Ready < z.Nodes:
-			ready.Color = show.Yellow
-		}
+		ready := show.C("%d", z.Ready).When(z.Ready < z.Nodes, show.Yellow).When(z.Ready == 0, show.Red)
 		rows = append(rows, show.Row(Name(z.Name), z.Nodes, ready, z.Pods, show.Percent(z.MilliCPU, z.MilliCPUAllocatable), show.Percent(z.Memory, z.MemoryAllocatable)))
 	}
 	p.Table([]string{"ZONE", "NODES", "READY", "PODS", "CPU", "MEMORY"}, rows)
@@ -37,10 +31,7 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 		for _, z := range x.Zones {
 			zones = append(zones, strings.TrimSuffix(fmt.Sprintf("%s %d/%d %s", z.Name, z.Pods, z.Desired, Unavailable(z.State)), " "))
 		}
-		skew := show.C("%d of %d", x.Skew, x.MaxSkew)
-		if x.Skew > int64(x.MaxSkew) {
-			skew.Color = show.Red
-		}
+		skew := show.C("%d of %d", x.Skew, x.MaxSkew).When(x.Skew > int64(x.MaxSkew), show.Red)
 		return show.Row(x.Namespace+"/"+x.Name, State(x.State), fmt.Sprintf("%d of %d", x.Pods, x.Replicas), skew, strings.Join(zones, ", ")), x.Message
 	})
 	what := "slots"
@@ -106,20 +97,14 @@ func Quantities(of corev1.ResourceList) []string {
 
 // section writes a table with a row for each object, and then their messages. Without objects there is none.
 func section[T any](p *show.Page, title string, columns []string, objects []T, row func(*T) (cells []show.Cell, message string)) {
-	if len(objects) == 0 {
-		return
-	}
-	p.Title("%s", title)
-	var rows [][]show.Cell
 	var messages []string
-	for i := range objects {
-		cells, message := row(&objects[i])
-		rows = append(rows, cells)
+	show.Section(p, title, columns, objects, func(object *T) []show.Cell {
+		cells, message := row(object)
 		if message != "" {
 			messages = append(messages, cells[0].Text+": "+message)
 		}
-	}
-	p.Table(columns, rows)
+		return cells
+	})
 	for _, message := range messages {
 		p.Para(2, show.Faint, "%s", message)
 	}
