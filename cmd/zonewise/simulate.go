@@ -145,13 +145,13 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 	}
 	var results []*simulate.Result
 	for i := range scenarios {
+		if err := scenarios[i].Check(c); err != nil {
+			return usageError{err}
+		}
 		rate := &rate{line: f.progress(cmd), title: scenarios[i].Name()}
 		options.Progress = rate.show
 		result, err := simulate.Run(cmd.Context(), c, &scenarios[i], options)
 		rate.end()
-		if bad, ok := errors.AsType[*simulate.BadScenario](err); ok {
-			return usageError{bad}
-		}
 		if err != nil {
 			return err
 		}

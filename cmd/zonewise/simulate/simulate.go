@@ -91,11 +91,8 @@ type Workloads struct {
 // mostWhys is the largest number of the scheduler's reasons that are kept for a workload.
 const mostWhys = 4
 
-// Run plays a scenario on a copy of the cluster, see Snapshot.Copy for the options. Errors in the scenario are *BadScenario.
+// Run plays a scenario that Check accepts on a copy of the cluster, see Snapshot.Copy for the options.
 func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.Options) (*Result, error) {
-	if err := scenario.check(c); err != nil {
-		return nil, err
-	}
 	s, err := c.Snapshot.Copy(ctx, options)
 	if err != nil {
 		return nil, err
@@ -111,25 +108,20 @@ func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.
 	return p.result, p.run(scenario)
 }
 
-// BadScenario says that a scenario names something that does not exist.
-type BadScenario struct{ Message string }
-
-// Error implements error.
-func (e *BadScenario) Error() string { return e.Message }
-
-func (s *Scenario) check(c *census.Census) error {
+// Check returns an error for a scenario that names something that does not exist.
+func (s *Scenario) Check(c *census.Census) error {
 	for _, zone := range s.Zones {
 		if !slices.Contains(c.Zones(), zone) {
-			return &BadScenario{fmt.Sprintf("--lose-zone: there is no zone %q, only %s", zone, strings.Join(c.Zones(), ", "))}
+			return fmt.Errorf("--lose-zone: there is no zone %q, only %s", zone, strings.Join(c.Zones(), ", "))
 		}
 	}
 	for _, node := range s.Nodes {
 		if c.Node(node) == nil {
-			return &BadScenario{fmt.Sprintf("--lose-node: there is no node %q", node)}
+			return fmt.Errorf("--lose-node: there is no node %q", node)
 		}
 	}
 	if s.AddNodes > 0 && c.Node(s.Like) == nil {
-		return &BadScenario{fmt.Sprintf("--like: there is no node %q", s.Like)}
+		return fmt.Errorf("--like: there is no node %q", s.Like)
 	}
 	return nil
 }

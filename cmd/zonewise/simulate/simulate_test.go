@@ -433,8 +433,7 @@ func TestScenariosThatName(t *testing.T) {
 		`--lose-node: there is no node "d"`:               {Nodes: []string{"d"}},
 		`--like: there is no node "d"`:                    {AddNodes: 1, Like: "d"},
 	} {
-		_, err := Run(t.Context(), census.Take(zones("1").Snapshot), scenario, sim.Options{})
-		require.EqualError(t, err, want)
+		require.EqualError(t, scenario.Check(census.Take(zones("1").Snapshot)), want)
 	}
 }
 
