@@ -2,7 +2,6 @@ package check
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -137,12 +136,9 @@ func scheduled(p *census.Pod) corev1.PodCondition {
 	return corev1.PodCondition{Message: "no attempt is known"}
 }
 
-// allWorkloads is a limit that the demo never reaches.
-const allWorkloads = math.MaxInt
-
 // spread: native constraints hold. As the constraints say, zones whose nodes are all tainted do not count.
 func spread(e *Evidence, c *Check) {
-	spreads, _ := e.Census.Spreads(workload.ServiceNamespace, allWorkloads)
+	spreads := e.Census.Spreads(workload.ServiceNamespace)
 	worst := 0
 	for _, s := range spreads {
 		worst = max(worst, s.Skew())

@@ -49,7 +49,7 @@ func Build(ctx context.Context, c *census.Census, s *sim.Sim, opts Options) (*Pa
 	if len(c.Nodes) == 0 {
 		p.note("the cluster has no nodes")
 	}
-	p.Zones = zonesOf(c)
+	p.Zones = zonesOf(c, report.Reservations)
 	for _, z := range p.Zones.Zones {
 		p.Columns = append(p.Columns, z.Name)
 	}
@@ -91,22 +91,15 @@ func (p *Page) sum(r *status.Report) {
 			dead++
 		}
 	}
-	unsatisfied, incomplete, partial, uncertain := 0, 0, 0, 0
-	for i := range r.Policies {
-		unsatisfied += notOK(r.Policies[i].State)
-	}
 	unused, desired := 0, 0
 	for i := range r.Reservations {
 		unused += int(max(0, r.Reservations[i].Held-r.Reservations[i].Used))
 		desired += int(r.Reservations[i].Desired)
-		incomplete += notOK(r.Reservations[i].State)
 	}
-	for i := range r.Survivals {
-		uncertain += notOK(r.Survivals[i].State)
-	}
-	for i := range r.Gangs {
-		partial += notOK(r.Gangs[i].State)
-	}
+	unsatisfied := notOK(r.Policies, func(x *status.Policy) string { return x.State })
+	incomplete := notOK(r.Reservations, func(x *status.Reservation) string { return x.State })
+	uncertain := notOK(r.Survivals, func(x *status.Survival) string { return x.State })
+	partial := notOK(r.Gangs, func(x *status.Gang) string { return x.State })
 	slots := "of " + number(desired) + " wanted"
 	var words []string
 	for _, t := range []struct {
@@ -138,12 +131,14 @@ func (p *Page) sum(r *status.Report) {
 	p.Summary = strings.Join(words, ", ") + "."
 }
 
-// notOK counts 1 for a state that is not OK.
-func notOK(state string) int {
-	if state == status.OK {
-		return 0
+// notOK counts the objects whose state is not OK.
+func notOK[T any](all []T, state func(*T) string) (n int) {
+	for i := range all {
+		if state(&all[i]) != status.OK {
+			n++
+		}
 	}
-	return 1
+	return n
 }
 
 // badge shows a state of package status.

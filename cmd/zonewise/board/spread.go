@@ -15,17 +15,15 @@ import (
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
-// mostWork limits how many nodes and pods counting looks at: a part of a second of one core.
-const mostWork = 3_000_000
-
-// byZone makes one cell of a row for each column, and lists the zones that have no column.
-func (b *builder) byZone(row *Row, of map[string]Share) {
-	var rest []string
+// row makes a row with one cell for each column, and lists the zones that have no column.
+func (b *builder) row(name, message string, of map[string]Share, figures ...Badge) Row {
+	row := Row{Name: name, Message: clip(message), Figures: figures}
 	for _, zone := range b.page.Columns {
 		share, ok := of[zone]
 		share.None = !ok
 		row.Cells = append(row.Cells, share)
 	}
+	var rest []string
 	for _, zone := range slices.Sorted(maps.Keys(of)) {
 		if !slices.Contains(b.page.Columns, zone) {
 			rest = append(rest, strings.TrimSpace(zone+" "+of[zone].Text+" "+of[zone].State))
@@ -35,10 +33,14 @@ func (b *builder) byZone(row *Row, of map[string]Share) {
 	if row.Others = strings.Join(kept, ", "); hidden > 0 {
 		row.Others += fmt.Sprintf(" and %d more", hidden)
 	}
+	return row
 }
 
-// fill gives a list its rows, the worst states first, and limits them.
+// fill gives a list the rows of objects, the worst states first, and limits them.
 func (l *List) fill(rows []Row) {
+	for i := range rows {
+		rows[i].Key = rows[i].Name
+	}
 	slices.SortStableFunc(rows, func(a, b Row) int { return worst(a.Figures[0], b.Figures[0]) })
 	l.All, l.Order, l.Elsewhere = len(rows), "the worst", "zonewise status"
 	l.Rows, l.Hidden = keep(rows, mostRows)
@@ -55,9 +57,6 @@ func (b *builder) policies(all []status.Policy) {
 	for i := range all {
 		s := &all[i]
 		name := s.Namespace + "/" + s.Name
-		row := Row{Key: name, Name: name, Message: clip(s.Message), Figures: []Badge{
-			badge(s.State), {Text: fmt.Sprintf("%d of %d", s.Pods, s.Replicas)}, skew(s.Skew, s.MaxSkew, Bad),
-		}}
 		shares := map[string]Share{}
 		for _, z := range s.Zones {
 			share := Share{Text: fmt.Sprintf("%d/%d", z.Pods, z.Desired), Tone: Good, Percent: percent(z.Pods, max(z.Desired, z.Pods))}
@@ -74,8 +73,8 @@ func (b *builder) policies(all []status.Policy) {
 			}
 			shares[status.Name(z.Name)] = share
 		}
-		b.byZone(&row, shares)
-		rows = append(rows, row)
+		figures := []Badge{badge(s.State), {Text: fmt.Sprintf("%d of %d", s.Pods, s.Replicas)}, skew(s.Skew, s.MaxSkew, Bad)}
+		rows = append(rows, b.row(name, s.Message, shares, figures...))
 	}
 	b.page.Policies = List{
 		Empty: "No ZoneSpreadPolicy.", Heads: append([]string{"Policy", "State", "Pods", "Skew"}, b.page.Columns...),
@@ -95,10 +94,7 @@ func skew(n int64, most int32, exceeded Tone) Badge {
 
 // workloads shows those with topologySpreadConstraints over zones, the most uneven first.
 func (b *builder) workloads() {
-	spreads, left := b.Spreads(b.opts.Namespace, mostWork)
-	if left > 0 {
-		b.page.note(fmt.Sprintf("the skew of %s is not measured: there are too many kinds of them", countOf(left, "workload")))
-	}
+	spreads := b.Spreads(b.opts.Namespace)
 	slices.SortStableFunc(spreads, func(x, y census.Spread) int {
 		return cmp.Or(cmp.Compare(over(y), over(x)), cmp.Compare(y.Skew(), x.Skew()), cmp.Compare(y.Pods, x.Pods))
 	})
@@ -120,13 +116,11 @@ func (b *builder) workloads() {
 		if s.Hard {
 			rule, exceeded = "must", Bad
 		}
-		row := Row{Name: s.Workload, Figures: []Badge{skew(int64(s.Skew()), s.MaxSkew, exceeded), {Text: rule}}}
 		shares := map[string]Share{}
 		for zone, n := range s.Zones {
 			shares[status.Name(zone)] = Share{Text: fmt.Sprint(n), Percent: percent(int64(n), int64(s.Most)), Tone: Good}
 		}
-		b.byZone(&row, shares)
-		l.Rows = append(l.Rows, row)
+		l.Rows = append(l.Rows, b.row(s.Workload, "", shares, skew(int64(s.Skew()), s.MaxSkew, exceeded), Badge{Text: rule}))
 	}
 	var words []string
 	lowest, _ := keep(slices.Sorted(maps.Keys(bySkew)), 6)
@@ -148,9 +142,9 @@ func (b *builder) reservations(all []status.Reservation) {
 	rows := make([]Row, 0, len(all))
 	for i := range all {
 		s := &all[i]
-		row := Row{Key: s.Name, Name: s.Name, Message: clip(s.Message), Figures: []Badge{badge(s.State), {Text: s.Mode}}}
+		figures := []Badge{badge(s.State), {Text: s.Mode}}
 		for _, n := range []int64{s.Used, s.Held, s.Desired} {
-			row.Figures = append(row.Figures, Badge{Text: fmt.Sprint(n)})
+			figures = append(figures, Badge{Text: fmt.Sprint(n)})
 		}
 		shares := map[string]Share{}
 		for _, z := range s.Zones {
@@ -165,8 +159,7 @@ func (b *builder) reservations(all []status.Reservation) {
 			}
 			shares[status.Name(z.Name)] = share
 		}
-		b.byZone(&row, shares)
-		rows = append(rows, row)
+		rows = append(rows, b.row(s.Name, s.Message, shares, figures...))
 	}
 	b.page.Reservations = List{
 		Empty: "No ZoneReservation: no capacity is held.", Caption: "ZoneReservations: slots, or amounts and places for pods, used / held / desired",

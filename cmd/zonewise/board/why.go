@@ -24,7 +24,7 @@ func (b *builder) gangs(ctx context.Context, all []status.Gang) error {
 		name, state, zones := s.Namespace+"/"+s.Name, badge(s.State), status.Zones(s.Zones)
 		if s.State == status.OK {
 			state.Text = "Whole"
-			whole = append(whole, Row{Key: name, Name: name, Figures: []Badge{state, {Text: fmt.Sprint(s.Bound)}, {Text: fmt.Sprint(s.MinMember)}, {Text: zones}}})
+			whole = append(whole, Row{Name: name, Figures: []Badge{state, {Text: fmt.Sprint(s.Bound)}, {Text: fmt.Sprint(s.MinMember)}, {Text: zones}}})
 			continue
 		}
 		card := Card{Name: name, State: state, Needs: clip(s.Message), Figures: fmt.Sprintf("%d of %d bound, %d exist", s.Bound, s.MinMember, s.Members)}

@@ -9,10 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/show"
-	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
 )
 
@@ -25,42 +23,38 @@ var (
 )
 
 // zonesOf makes the columns.
-func zonesOf(c *census.Census) ZonesView {
-	byZone := map[string][]*census.Node{}
-	for _, n := range c.Nodes {
-		byZone[n.Zone] = append(byZone[n.Zone], n)
-	}
+func zonesOf(c *census.Census, reservations []status.Reservation) ZonesView {
 	v := ZonesView{PerCell: 1, Cards: len(c.Nodes) <= mostCards}
 	rooms, hidden := keep(c.Rooms(), mostColumns)
 	v.Hidden = hidden
 	nodes := 0
 	for i := range rooms {
-		nodes += rooms[i].Nodes
+		nodes += len(rooms[i].Nodes)
 	}
 	// Each zone rounds up, by less than a cell.
 	for nodes > (mostCells-len(rooms))*v.PerCell {
 		v.PerCell++
 	}
 	held := map[string]int{}
-	for _, r := range snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot) {
-		for _, zone := range r.Status.Zones {
+	for i := range reservations {
+		for _, zone := range reservations[i].Zones {
 			held[zone.Name] += int(max(0, zone.Held-zone.Used))
 		}
 	}
 	for i := range rooms {
 		room := &rooms[i]
 		ready := "all ready"
-		if room.Ready < room.Nodes {
+		if room.Ready < len(room.Nodes) {
 			ready = number(room.Ready) + " ready"
 		}
 		z := Zone{
-			Name: status.Name(room.Zone), State: stateOf(byZone[room.Zone]), Bars: barsOf(room),
-			Facts: []string{countOf(room.Nodes, "node") + ", " + ready, countOf(room.Pods, "pod")},
+			Name: status.Name(room.Zone), State: stateOf(room.Nodes), Bars: barsOf(room),
+			Facts: []string{countOf(len(room.Nodes), "node") + ", " + ready, countOf(room.Pods, "pod")},
 		}
 		if n := held[room.Zone]; n > 0 {
 			z.Facts = append(z.Facts, countOf(n, "slot")+" held and unused")
 		}
-		for chunk := range slices.Chunk(byZone[room.Zone], v.PerCell) {
+		for chunk := range slices.Chunk(room.Nodes, v.PerCell) {
 			cell := cellOf(chunk)
 			if v.Cards {
 				cell.Pods, cell.More = topPods(c, chunk[0])

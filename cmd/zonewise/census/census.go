@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,7 +17,7 @@ import (
 
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/internal/amount"
-	"zonewise.dev/sim"
+	"zonewise.dev/plugins/zonespread/counts"
 )
 
 // Census is a snapshot that has been counted.
@@ -28,12 +29,13 @@ type Census struct {
 	// Pods are those that neither terminate nor have ended, by namespace and name.
 	Pods []*Pod
 
-	byName    map[string]*Node
-	byPlace   map[string][]*Pod // by namespace
-	workloads map[types.UID]workload
-	groups    map[string]*schedv1alpha1.PodGroup // by namespace/name, as the next two
-	members   map[string][]*Pod
-	finished  map[string][]types.UID // the controllers of members that have succeeded
+	byName   map[string]*Node
+	byPlace  map[string][]*Pod                    // by namespace
+	owners   map[types.UID]*metav1.OwnerReference // the controllers of the controllers of pods
+	groups   map[string]*schedv1alpha1.PodGroup   // by namespace/name, as the next two
+	members  map[string][]*Pod
+	finished map[string][]types.UID // the controllers of members that have succeeded
+	index    func() *counts.Index   // made when it is needed
 }
 
 // Node is a node and what its pods ask for.
@@ -69,17 +71,13 @@ func (a Amounts) Add(other Amounts) {
 	}
 }
 
-type workload struct {
-	kind, namespace, name string
-	owner                 *metav1.OwnerReference
-}
-
 // Take counts a snapshot.
 func Take(s *snapshot.Snapshot) *Census {
 	c := &Census{
-		Snapshot: s, Now: s.TakenAt, byName: map[string]*Node{}, byPlace: map[string][]*Pod{}, workloads: map[types.UID]workload{},
+		Snapshot: s, Now: s.TakenAt, byName: map[string]*Node{}, byPlace: map[string][]*Pod{}, owners: map[types.UID]*metav1.OwnerReference{},
 		groups: map[string]*schedv1alpha1.PodGroup{}, members: map[string][]*Pod{}, finished: map[string][]types.UID{},
 	}
+	c.index = sync.OnceValue(c.newIndex)
 	if c.Now.IsZero() {
 		c.Now = time.Now()
 	}
@@ -90,7 +88,12 @@ func Take(s *snapshot.Snapshot) *Census {
 		c.byName[node.Name] = n
 	}
 	slices.SortFunc(c.Nodes, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
-	c.takeWorkloads(s)
+	for _, obj := range s.Objects() {
+		over := metav1.GetControllerOfNoCopy(obj)
+		if _, isPod := obj.(*v1.Pod); over != nil && !isPod {
+			c.owners[obj.GetUID()] = over
+		}
+	}
 	for _, group := range snapshot.List[*schedv1alpha1.PodGroup](s) {
 		c.groups[group.Namespace+"/"+group.Name] = group
 	}
@@ -199,7 +202,8 @@ func (c *Census) Models() []*Node {
 // Room is what a zone has.
 type Room struct {
 	Zone                   string
-	Nodes, Ready, Pods     int
+	Nodes                  []*Node
+	Ready, Pods            int
 	Requested, Allocatable Amounts
 }
 
@@ -212,7 +216,7 @@ func (c *Census) Rooms() []Room {
 			r = &Room{Zone: n.Zone, Requested: Amounts{}, Allocatable: Amounts{}}
 			rooms[n.Zone] = r
 		}
-		r.Nodes++
+		r.Nodes = append(r.Nodes, n)
 		if Ready(n.Node) {
 			r.Ready++
 		}
@@ -237,16 +241,6 @@ func Ready(node *v1.Node) bool {
 	return false
 }
 
-// takeWorkloads notes the controllers of pods.
-func (c *Census) takeWorkloads(s *snapshot.Snapshot) {
-	for _, obj := range s.Objects() {
-		switch _, gvk := sim.ResourceOf(obj); gvk.Kind {
-		case "Deployment", "StatefulSet", "Job", "ReplicaSet", "ReplicationController", "DaemonSet":
-			c.workloads[obj.GetUID()] = workload{gvk.Kind, obj.GetNamespace(), obj.GetName(), metav1.GetControllerOf(obj)}
-		}
-	}
-}
-
 // Workload names what a pod belongs to, as in "Deployment shop/web": the controller of its controller, its controller, or
 // the pod itself.
 func (c *Census) Workload(pod *v1.Pod) string {
@@ -254,8 +248,8 @@ func (c *Census) Workload(pod *v1.Pod) string {
 	if over == nil {
 		return "Pod " + pod.Namespace + "/" + pod.Name
 	}
-	if w, ok := c.workloads[over.UID]; ok && w.owner != nil {
-		over = w.owner
+	if above := c.owners[over.UID]; above != nil {
+		over = above
 	}
 	return over.Kind + " " + pod.Namespace + "/" + over.Name
 }

@@ -137,7 +137,7 @@ func Build(c *census.Census, namespace string) *Report {
 	r := &Report{Zones: []Zone{}, Policies: []Policy{}, Reservations: []Reservation{}, Survivals: []Survival{}, Gangs: []Gang{}, Notes: c.Snapshot.Notes()}
 	for _, room := range c.Rooms() {
 		r.Zones = append(r.Zones, Zone{
-			Name: room.Zone, Nodes: room.Nodes, Ready: room.Ready, Pods: room.Pods,
+			Name: room.Zone, Nodes: len(room.Nodes), Ready: room.Ready, Pods: room.Pods,
 			MilliCPU: room.Requested[corev1.ResourceCPU], MilliCPUAllocatable: room.Allocatable[corev1.ResourceCPU],
 			Memory: room.Requested[corev1.ResourceMemory], MemoryAllocatable: room.Allocatable[corev1.ResourceMemory],
 		})
