@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"cmp"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,7 +37,7 @@ func (s *Scenario) lost() string {
 
 // compareCertificates compares the loss of a zone with what the cluster's ZoneSurvivals say about it.
 func (p *play) compareCertificates(zone string, before, after *census.Census) {
-	for _, object := range snapshot.List[*v1alpha1.ZoneSurvival](p.cluster.Snapshot) {
+	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSurvival](p.cluster.Snapshot, "") {
 		says := status.SurvivalOf(object, p.cluster.Now)
 		protects, err := survival.Protected(object)
 		at := slices.IndexFunc(says.Losses, func(loss v1alpha1.SurvivalLoss) bool { return loss.Zone == zone })
@@ -52,7 +51,6 @@ func (p *play) compareCertificates(zone string, before, after *census.Census) {
 		c.Agrees = (c.Waiting > 0) == (c.WaitingHere > 0)
 		p.result.Certificates = append(p.result.Certificates, c)
 	}
-	slices.SortFunc(p.result.Certificates, func(a, b Certificate) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // running counts protected pods that have a node. Those that waited before the loss do not count, as in a certificate.

@@ -1,10 +1,12 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,6 +58,15 @@ func List[T client.Object](s *Snapshot) []T {
 	return out
 }
 
+// Sorted returns the objects of a kind in a namespace (all if it is empty) by namespace and name.
+func Sorted[T client.Object](s *Snapshot, namespace string) []T {
+	in := slices.DeleteFunc(List[T](s), func(obj T) bool { return namespace != "" && obj.GetNamespace() != namespace })
+	slices.SortFunc(in, func(a, b T) int {
+		return cmp.Or(strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()))
+	})
+	return in
+}
+
 // Missing is a kind that could not be read.
 type Missing struct {
 	// Resource is its plural name with its group, such as podgroups.scheduling.x-k8s.io.
@@ -91,12 +102,7 @@ func (s *Snapshot) Notes() []string {
 
 // Has reports whether a kind was read.
 func (s *Snapshot) Has(resource string) bool {
-	for _, m := range s.Missing {
-		if m.Resource == resource {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.Missing, func(m Missing) bool { return m.Resource == resource })
 }
 
 // NotInstalled returns the kinds that the cluster does not have.

@@ -3,7 +3,6 @@ package status
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -80,12 +79,10 @@ type PolicyZone struct {
 
 // Reservation is one ZoneReservation. Its numbers count slots or, if it holds amounts, places for pods.
 type Reservation struct {
-	Name    string            `json:"name"`
-	State   string            `json:"state"`
-	Mode    string            `json:"mode"`
-	Desired int64             `json:"desired"`
-	Held    int64             `json:"held"`
-	Used    int64             `json:"used"`
+	Name  string `json:"name"`
+	State string `json:"state"`
+	Mode  string `json:"mode"`
+	v1alpha1.SlotCounts
 	Amounts Amounts           `json:"amounts,omitempty"`
 	Zones   []ReservationZone `json:"zones"`
 	Message string            `json:"message,omitempty"`
@@ -93,10 +90,8 @@ type Reservation struct {
 
 // ReservationZone says what a reservation has in a zone.
 type ReservationZone struct {
-	Name    string  `json:"name"`
-	Desired int64   `json:"desired"`
-	Held    int64   `json:"held"`
-	Used    int64   `json:"used"`
+	Name string `json:"name"`
+	v1alpha1.SlotCounts
 	Amounts Amounts `json:"amounts,omitempty"`
 }
 
@@ -142,22 +137,15 @@ func Build(c *census.Census, namespace string) *Report {
 			Memory: room.Requested[corev1.ResourceMemory], MemoryAllocatable: room.Allocatable[corev1.ResourceMemory],
 		})
 	}
-	for _, p := range snapshot.List[*v1alpha1.ZoneSpreadPolicy](c.Snapshot) {
-		if namespace == "" || p.Namespace == namespace {
-			r.Policies = append(r.Policies, PolicyOf(p))
-		}
+	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSpreadPolicy](c.Snapshot, namespace) {
+		r.Policies = append(r.Policies, PolicyOf(object))
 	}
-	slices.SortFunc(r.Policies, func(a, b Policy) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
-	for _, object := range snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot) {
+	for _, object := range snapshot.Sorted[*v1alpha1.ZoneReservation](c.Snapshot, "") {
 		r.Reservations = append(r.Reservations, ReservationOf(object))
 	}
-	slices.SortFunc(r.Reservations, func(a, b Reservation) int { return strings.Compare(a.Name, b.Name) })
-	for _, object := range snapshot.List[*v1alpha1.ZoneSurvival](c.Snapshot) {
+	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSurvival](c.Snapshot, "") {
 		r.Survivals = append(r.Survivals, SurvivalOf(object, c.Now))
 	}
-	slices.SortFunc(r.Survivals, func(a, b Survival) int { return strings.Compare(a.Name, b.Name) })
 	for _, key := range c.Gangs() {
 		if in, _, _ := strings.Cut(key, "/"); namespace == "" || in == namespace {
 			r.Gangs = append(r.Gangs, GangOf(c, c.Gang(key)))
@@ -221,10 +209,10 @@ func ReservationOf(object *v1alpha1.ZoneReservation) Reservation {
 	s := &object.Status
 	r := Reservation{
 		Name: object.Name, Mode: string(cmp.Or(object.Spec.Mode, v1alpha1.ModeHeadroom)),
-		Desired: s.Slots.Desired, Held: s.Slots.Held, Used: s.Slots.Used, Amounts: amountsOf(&s.Amounts), Zones: []ReservationZone{},
+		SlotCounts: s.Slots, Amounts: amountsOf(&s.Amounts), Zones: []ReservationZone{},
 	}
 	for _, z := range s.Zones {
-		r.Zones = append(r.Zones, ReservationZone{Name: z.Name, Desired: z.Desired, Held: z.Held, Used: z.Used, Amounts: amountsOf(&z.Amounts)})
+		r.Zones = append(r.Zones, ReservationZone{Name: z.Name, SlotCounts: z.SlotCounts, Amounts: amountsOf(&z.Amounts)})
 	}
 	r.State, r.Message = judge(
 		"reservation", s.Conditions,
@@ -282,25 +270,21 @@ func GangOf(c *census.Census, from *census.Gang) Gang {
 
 func (g *Gang) judge(c *census.Census, exists bool) {
 	exist, settled := g.Members+g.Succeeded, g.Bound+g.Succeeded
+	g.State = Waiting
+	if exists && g.MinMember > 0 && g.Bound > 0 {
+		g.State = Partial
+	}
 	switch {
 	case !exists:
-		g.State, g.Message = Waiting, "its PodGroup does not exist"
+		g.Message = "its PodGroup does not exist"
 		if !c.Snapshot.Has(census.PodGroups) {
 			g.State, g.Message = Unknown, "its PodGroup could not be read"
 		}
 	case g.MinMember < 1:
-		g.State, g.Message = Waiting, fmt.Sprintf("spec.minMember is %d, must be at least 1", g.MinMember)
+		g.Message = fmt.Sprintf("spec.minMember is %d, must be at least 1", g.MinMember)
 	case settled >= g.MinMember && g.Members > 0 || g.Phase == "Finished":
 		g.State, g.Message = OK, ""
 	case exist < g.MinMember:
-		g.State = Waiting
-		if g.Bound > 0 {
-			g.State = Partial
-		}
 		g.Message = fmt.Sprintf("%d of %d members exist", exist, g.MinMember)
-	case g.Bound > 0:
-		g.State = Partial
-	default:
-		g.State = Waiting
 	}
 }
