@@ -1,12 +1,12 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -107,15 +107,12 @@ func Broken(checks []Check) []Check {
 	return slices.DeleteFunc(slices.Clone(checks), Check.OK)
 }
 
-// lost reports whether a zone is lost.
-func (e *Evidence) lost(zone string) bool { return e.Moment == Lost && zone == workload.LostZone }
-
 // services: every replica is bound, since the nodes are chosen to have room for all, also while a zone is lost.
 func services(e *Evidence, c *Check) {
 	bound, want := 0, e.Plan.Replicas()
 	for _, p := range e.Census.In(workload.ServiceNamespace) {
 		if p.Waits() {
-			c.violation("%s waits: %s", p.Key(), scheduled(p).Message)
+			c.violation("%s waits: %s", p.Key(), cmp.Or(census.Said(p.Pod).Message, "no attempt is known"))
 		} else {
 			bound++
 		}
@@ -124,16 +121,6 @@ func services(e *Evidence, c *Check) {
 	if bound != want && c.OK() {
 		c.violation("%d replicas exist, want %d", bound, want)
 	}
-}
-
-// scheduled returns a pod's condition PodScheduled.
-func scheduled(p *census.Pod) corev1.PodCondition {
-	for _, condition := range p.Status.Conditions {
-		if condition.Type == corev1.PodScheduled {
-			return condition
-		}
-	}
-	return corev1.PodCondition{Message: "no attempt is known"}
 }
 
 // spread: native constraints hold. As the constraints say, zones whose nodes are all tainted do not count.
@@ -161,14 +148,13 @@ func shares(e *Evidence, c *Check) {
 	p, want := e.Status.Policies[0], int64(e.Plan.Weighted().Replicas)
 	var parts []string
 	for _, z := range p.Zones {
-		part := fmt.Sprintf("%s %d", z.Name, z.Pods)
-		available := z.State == "" || z.State == string(v1alpha1.ZoneAvailable)
-		if !available {
-			part += " (" + z.State + ")"
+		part, unavailable := fmt.Sprintf("%s %d", z.Name, z.Pods), status.Unavailable(z.State)
+		if unavailable != "" {
+			part += " (" + unavailable + ")"
 		}
 		parts = append(parts, part)
-		switch lost := e.lost(z.Name); {
-		case lost && (z.Pods > 0 || available):
+		switch lost := e.Moment == Lost && z.Name == workload.LostZone; {
+		case lost && (z.Pods > 0 || unavailable == ""):
 			c.violation("%s is lost and has %d pods, state %q", z.Name, z.Pods, z.State)
 		case !lost && z.Pods == 0:
 			c.violation("%s has no pod of it", z.Name)
@@ -270,7 +256,7 @@ func batch(e *Evidence, c *Check) {
 			continue
 		}
 		waiting++
-		if strings.Contains(scheduled(p).Message, reservation) {
+		if strings.Contains(census.Said(p.Pod).Message, reservation) {
 			kept++
 		}
 	}
@@ -287,18 +273,15 @@ func batch(e *Evidence, c *Check) {
 func gangs(e *Evidence, c *Check) {
 	whole, waits := 0, 0
 	for _, planned := range e.Plan.Gangs {
-		i := slices.IndexFunc(e.Status.Gangs, func(g status.Gang) bool { return g.Name == planned.Name })
-		if i < 0 {
+		switch g := e.Census.Gang(planned.Key()); {
+		case g == nil:
 			c.violation("gang %s does not exist", planned.Name)
-			continue
-		}
-		switch g := e.Status.Gangs[i]; {
-		case planned.Fits && g.Bound >= g.MinMember:
+		case planned.Fits && g.Missing() == 0:
 			whole++
 		case planned.Fits:
-			c.violation("gang %s: %d of %d bound", g.Name, g.Bound, g.MinMember)
+			c.violation("gang %s: %d of %d bound", planned.Name, g.Bound, g.MinMember())
 		case g.Bound > 0:
-			c.violation("gang %s cannot be whole and has %d of %d bound", g.Name, g.Bound, g.MinMember)
+			c.violation("gang %s cannot be whole and has %d of %d bound", planned.Name, g.Bound, g.MinMember())
 		default:
 			waits++
 		}
@@ -326,7 +309,7 @@ func allocated(e *Evidence, c *Check) {
 
 // preempted: no pod was preempted.
 func preempted(e *Evidence, c *Check) {
-	victims := e.Metrics.Sum("scheduler_preemption_victims", nil)
+	victims := e.Metrics.Victims()
 	c.says("scheduler_preemption_victims %v", victims)
 	if victims != 0 { // also if it is not exported
 		c.violation("%v pods were", victims)

@@ -21,26 +21,24 @@ func ParseMetrics(text []byte) (Metrics, error) {
 	return families, nil
 }
 
-// Sum adds the values of a metric's series that have the labels; of a histogram, its sums. It is NaN if there is no series.
-func (m Metrics) Sum(name string, labels map[string]string) float64 {
-	total, found := 0.0, false
-	for _, series := range m[name].GetMetric() {
-		if testutil.LabelsMatch(series, labels) {
-			total += series.GetGauge().GetValue() + series.GetCounter().GetValue() + series.GetHistogram().GetSampleSum()
-			found = true
-		}
-	}
-	if !found {
+// Victims returns how many pods were preempted, NaN if that is not exported.
+func (m Metrics) Victims() float64 {
+	victims := m.histogram("scheduler_preemption_victims")
+	if len(victims) == 0 {
 		return math.NaN()
 	}
-	return total
+	return victims.GetAggregatedSampleSum()
 }
 
 // Waited returns the seconds within which a share of the bound pods, between 0 and 1, came from the scheduling queue to a node.
 func (m Metrics) Waited(share float64) float64 {
-	var series testutil.HistogramVec
-	for _, one := range m["scheduler_pod_scheduling_sli_duration_seconds"].GetMetric() {
+	return m.histogram("scheduler_pod_scheduling_sli_duration_seconds").Quantile(share)
+}
+
+// histogram returns the series of a histogram.
+func (m Metrics) histogram(name string) (series testutil.HistogramVec) {
+	for _, one := range m[name].GetMetric() {
 		series = append(series, &testutil.Histogram{Histogram: one.GetHistogram()})
 	}
-	return series.Quantile(share)
+	return series
 }

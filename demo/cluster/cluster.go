@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -70,7 +69,7 @@ type Options struct {
 	Progress func(step string)
 }
 
-// Cluster is a running control plane. Its methods may be called by several goroutines.
+// Cluster is a running control plane.
 type Cluster struct {
 	// Dir holds everything: data, certificates, logs. Stop removes it.
 	Dir string
@@ -81,13 +80,10 @@ type Cluster struct {
 	opts      Options
 	guard     *guard
 	plane     *controlplane.ControlPlane
-	scheduler rest.Interface // the scheduler's secure port
-	kubelet   string         // the kubeconfig of the kubelets
+	scheduler rest.Interface    // the scheduler's secure port
+	kubelet   string            // the kubeconfig of the kubelets
+	stop      map[string]func() // kills the kubelets of a zone
 	ended     context.CancelCauseFunc
-
-	mu        sync.Mutex // guards what follows
-	processes map[string]*process
-	stopped   bool
 }
 
 // CheckBinaries says which executables are missing, and how to get them.
@@ -120,7 +116,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, context.Context, error)
 	if err != nil {
 		return nil, nil, fmt.Errorf("temporary directory: %w", err)
 	}
-	c := &Cluster{Dir: dir, opts: opts, processes: map[string]*process{}}
+	c := &Cluster{Dir: dir, opts: opts, stop: map[string]func(){}}
 	if c.guard, err = startGuard(dir); err != nil {
 		return nil, nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -252,7 +248,7 @@ func (c *Cluster) startControllers(context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = c.run(controllerManager, controllerManager,
+	_, err = c.run(controllerManager, controllerManager,
 		"--kubeconfig="+identity, "--secure-port=0", "--use-service-account-credentials=true",
 		"--controllers="+controllers, "--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000",
 		"--concurrent-deployment-syncs=10", "--concurrent-replicaset-syncs=10", "--concurrent-statefulset-syncs=10",
@@ -283,22 +279,19 @@ func (c *Cluster) startControllers(context.Context) error {
 func (c *Cluster) kwokFile() string { return filepath.Join(c.Dir, "kwok.yaml") }
 
 // StartKubelets starts the simulated kubelets of a zone.
-func (c *Cluster) StartKubelets(zone string) error {
-	return c.run(kwok+"-"+zone, kwok,
+func (c *Cluster) StartKubelets(zone string) (err error) {
+	c.stop[zone], err = c.run(kwok+"-"+zone, kwok,
 		"--config="+c.kwokFile(), "--kubeconfig="+c.kubelet,
 		"--manage-nodes-with-label-selector=topology.kubernetes.io/zone="+zone,
 		"--node-lease-duration-seconds=0", // the status reports suffice
 		"--node-ip="+loopback, "--cidr=10.128.0.0/14")
+	return err
 }
 
 // StopKubelets kills the simulated kubelets of a zone.
 func (c *Cluster) StopKubelets(zone string) {
-	name := kwok + "-" + zone
-	c.mu.Lock()
-	p := c.processes[name]
-	c.mu.Unlock()
-	p.kill()
-	_ = os.Remove(pidFile(c.Dir, name)) // the number may become another process's
+	c.stop[zone]()
+	_ = os.Remove(pidFile(c.Dir, kwok+"-"+zone)) // the number may become another process's
 }
 
 // startScheduler starts the scheduler under the name of its ServiceAccount, with the API server's serving certificate.
@@ -324,7 +317,7 @@ func (c *Cluster) startScheduler(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = c.run(scheduler, scheduler,
+	_, err = c.run(scheduler, scheduler,
 		"--config="+file, "--bind-address="+loopback, "--secure-port="+strconv.Itoa(port),
 		"--tls-cert-file="+filepath.Join(c.data(), "pki", "apiserver.crt"),
 		"--tls-private-key-file="+filepath.Join(c.data(), "pki", "apiserver.key"),
@@ -355,7 +348,8 @@ func (c *Cluster) startSurvival(context.Context) error {
 		return err
 	}
 	// Half of a core and one replay of each loss, so that the demo does not wait for long.
-	return c.run(controller, scheduler, "survival", "--kubeconfig="+identity, "--address=", "--cpu-fraction=0.5", "--replays=1")
+	_, err = c.run(controller, scheduler, "survival", "--kubeconfig="+identity, "--address=", "--cpu-fraction=0.5", "--replays=1")
+	return err
 }
 
 // SchedulerMetrics reads the scheduler's metrics.
@@ -380,23 +374,13 @@ func connect(profile []byte, kubeconfig string) ([]byte, error) {
 	return yaml.Marshal(config)
 }
 
-// run starts a component.
-func (c *Cluster) run(name, binary string, args ...string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stopped {
-		return errors.New("the cluster is stopped")
-	}
+// run starts a component, unless the cluster has been stopped.
+func (c *Cluster) run(name, binary string, args ...string) (kill func(), err error) {
 	script, err := wrap(c.Dir, name, c.opts.binary(binary))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p, err := startProcess(script, c.Log(name), c.ended, args...)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	c.processes[name] = p
-	return nil
+	return startProcess(script, c.Log(name), c.ended, args...)
 }
 
 // Kubeconfig is the path of an administrator's kubeconfig.
@@ -411,19 +395,9 @@ func (c *Cluster) SchedulerLog() string { return tail(c.Log(scheduler)) }
 // data is the directory of data and certificates.
 func (c *Cluster) data() string { return filepath.Join(c.Dir, "data") }
 
-// Stop ends every process and removes the directory. It may be called more than once.
+// Stop ends every process and removes the directory. The data in etcd is thrown away, so no process gets time to write.
 func (c *Cluster) Stop() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.stopped {
-		return nil
-	}
-	c.stopped = true
 	c.ended(nil)
-	// The data in etcd is thrown away, so no process gets time to write.
-	for _, p := range c.processes {
-		p.kill()
-	}
 	return c.guard.sweep()
 }
 

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 )
 
@@ -63,42 +63,31 @@ func pidFile(dir, name string) string { return filepath.Join(dir, "pids", name) 
 // quote makes one word of text for a shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// process is a running component.
-type process struct {
-	cmd *exec.Cmd
-	// stopping is set before the process is killed; exited is closed once it is gone.
-	stopping atomic.Bool
-	exited   chan struct{}
-}
-
 // startProcess runs a script of wrap in its own process group, so that a Ctrl-C at the terminal reaches only the demo. Its
-// output goes to the file log. ended is called if it ends by itself.
-func startProcess(script, log string, ended func(error), args ...string) (*process, error) {
+// output goes to the file log. ended is called if it ends by itself. kill ends the group, and returns when the process is gone.
+func startProcess(script, log string, ended func(error), args ...string) (kill func(), err error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	defer out.Close()
-	p := &process{cmd: exec.Command(script, args...), exited: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = out, out
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := p.cmd.Start(); err != nil {
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, script, args...)
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		cancel()
 		return nil, err
 	}
+	exited := make(chan struct{})
 	go func() {
-		defer close(p.exited)
-		if err := p.cmd.Wait(); !p.stopping.Load() {
+		defer close(exited)
+		if err := cmd.Wait(); ctx.Err() == nil {
 			ended(exitError(filepath.Base(script), log, err))
 		}
 	}()
-	return p, nil
-}
-
-// kill ends the process and its children, and returns when it is gone.
-func (p *process) kill() {
-	p.stopping.Store(true)
-	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // it may have ended
-	<-p.exited
+	return func() { cancel(); <-exited }, nil
 }
 
 // exitError says that a component ended by itself. err is its exit state, nil for exit code 0.

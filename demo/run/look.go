@@ -23,7 +23,7 @@ const lookLimit = 20 * time.Second
 func (d *demo) looks(at check.Moment) func(context.Context) error {
 	return func(ctx context.Context) error {
 		start := time.Now()
-		return poll(ctx, func() (missing string, err error) {
+		return until(ctx, func() (missing string, err error) {
 			e, err := d.evidence(ctx, at)
 			if err != nil {
 				return "", err

@@ -1,10 +1,13 @@
 package run
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"zonewise.dev/cmd/zonewise/show"
 )
@@ -42,26 +45,20 @@ func (p *progress) phase(title string, status func() string) (end func(outcome s
 		return func(string, error) {}
 	}
 	start := time.Now()
-	stop := make(chan struct{})
+	interval := plainInterval
+	if p.live {
+		interval = liveInterval
+	}
+	ctx, stop := context.WithCancel(context.Background())
 	var ticking sync.WaitGroup
 	ticking.Go(func() {
-		interval := plainInterval
-		if p.live {
-			interval = liveInterval
-		}
-		ticker := time.NewTicker(interval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-ticker.C:
-				p.tick(title, status(), time.Since(start))
-			}
-		}
+		_ = wait.PollUntilContextCancel(ctx, interval, false, func(context.Context) (bool, error) {
+			p.tick(title, status(), time.Since(start))
+			return false, nil
+		})
 	})
 	return func(outcome string, err error) {
-		close(stop)
+		stop()
 		ticking.Wait()
 		mark, color := "ok", show.Green
 		if err != nil {

@@ -54,8 +54,8 @@ type demo struct {
 	board   board
 	// doing is the phase, and state how far one is that does not wait for pods: strings that the page and the progress show.
 	doing, state atomic.Value
-	// deployments is how many have been created.
-	deployments int
+	// workers is how many batch workers have been created.
+	workers int
 	// certificate is what was said before the loss about all services, and held about the one with held room. lostAt is when the
 	// zone was lost.
 	certificate, held status.Survival
@@ -77,9 +77,7 @@ func Run(ctx context.Context, opts Options) error {
 		d.state.Store("etcd, kube-apiserver, kube-controller-manager, kwok, zonewise-scheduler, zonewise-survival")
 		return err
 	}, d.stateText)
-	if err != nil && d.cluster != nil {
-		return errors.Join(err, d.cluster.Stop())
-	} else if err != nil {
+	if err != nil {
 		return err
 	}
 	showing, stop := context.WithCancel(living)
@@ -112,7 +110,7 @@ func (d *demo) open(ctx context.Context, running *sync.WaitGroup) (err error) {
 		return fmt.Errorf("read the cluster: %w", err)
 	}
 	d.page = page.Follow(d.live, page.Options{Cluster: "demo", Command: "zonewise"}, func(s *snapshot.Snapshot) (*sim.Sim, error) {
-		return sim.New(ctx, s.Objects(), sim.Options{Now: s.TakenAt, NotInstalled: s.NotInstalled()})
+		return s.Copy(ctx, sim.Options{})
 	})
 	server, err := page.Listen(ctx, "127.0.0.1", int(d.BoardPort), window{d.page, &d.doing})
 	if errors.Is(err, page.ErrPortTaken) {

@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/snapshot"
@@ -21,19 +22,12 @@ func (d *demo) census() *census.Census { return census.Take(d.live.Snapshot()) }
 
 // tally counts the bound pods, also by zone, and the waiting ones.
 func tally(c *census.Census) (bound, waiting int, zones string) {
-	count := map[string]int{}
-	for _, p := range c.Pods {
-		if p.On == nil {
-			waiting++
-		} else {
-			bound++
-			count[p.On.Zone]++
-		}
+	var words []string
+	for _, zone := range c.Rooms() {
+		bound += zone.Pods
+		words = append(words, fmt.Sprintf("%s %d", zone.Zone, zone.Pods))
 	}
-	for _, zone := range workload.Zones {
-		zones += fmt.Sprintf(" %s %d", zone, count[zone])
-	}
-	return bound, waiting, strings.TrimSpace(zones)
+	return bound, len(c.Pods) - bound, strings.Join(words, " ")
 }
 
 // readyNodes counts the nodes that are ready and have no taint of an unready node.
@@ -55,30 +49,24 @@ func (d *demo) unsettled(c *census.Census) string {
 			return fmt.Sprintf("pod %s/%s is going", pod.Namespace, pod.Name)
 		}
 	}
-	placed := map[string]int{} // by workload
 	for _, p := range c.Pods {
-		refused := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse
-		})
-		if !p.Waits() || refused && p.Namespace == workload.BatchNamespace {
-			placed[c.Workload(p.Pod)]++
+		refused := p.Namespace == workload.BatchNamespace && census.Said(p.Pod).Status == corev1.ConditionFalse
+		if p.Waits() && !refused && p.Namespace != workload.GangNamespace {
+			return fmt.Sprintf("pod %s waits", p.Key())
 		}
 	}
-	deployments := snapshot.List[*appsv1.Deployment](c.Snapshot)
-	if len(deployments) != d.deployments {
-		return fmt.Sprintf("%d of %d Deployments are known", len(deployments), d.deployments)
-	}
-	for _, deployment := range deployments {
-		name, want := deployment.Namespace+"/"+deployment.Name, int(*deployment.Spec.Replicas)
-		switch s, placed := &deployment.Status, placed["Deployment "+name]; {
-		case placed != want:
-			return fmt.Sprintf("%d of %d pods of %s are placed", placed, want, name)
-		case deployment.Namespace == workload.ServiceNamespace && int(s.AvailableReplicas) != want:
-			return fmt.Sprintf("%d of %d pods of %s are available", s.AvailableReplicas, want, name)
+	available := 0
+	for _, deployment := range snapshot.List[*appsv1.Deployment](c.Snapshot) {
+		if deployment.Namespace == workload.ServiceNamespace {
+			available += int(deployment.Status.AvailableReplicas)
 		}
+	}
+	replicas, workers, want := len(c.In(workload.ServiceNamespace)), len(c.In(workload.BatchNamespace)), d.Plan.Replicas()
+	if replicas != want || available != want || workers != d.workers {
+		return fmt.Sprintf("%d of %d replicas exist, %d are available; %d of %d batch workers exist", replicas, want, available, workers, d.workers)
 	}
 	for _, planned := range d.Plan.Gangs {
-		g := c.Gang(workload.GangNamespace + "/" + planned.Name)
+		g := c.Gang(planned.Key())
 		switch {
 		case g == nil || len(g.Members) != planned.Members:
 			return fmt.Sprintf("gang %s does not have its %d pods", planned.Name, planned.Members)
@@ -96,7 +84,8 @@ const stallLimit = time.Minute
 // waiting: the checks, which come next, say better what is wrong than a timeout.
 func (d *demo) settle(ctx context.Context) error {
 	last, since, stalled := -1, time.Now(), ""
-	err := d.until(ctx, func(c *census.Census) (string, error) {
+	err := until(ctx, func() (string, error) {
+		c := d.census()
 		if bound, _, _ := tally(c); bound != last {
 			last, since = bound, time.Now()
 		}
@@ -112,28 +101,15 @@ func (d *demo) settle(ctx context.Context) error {
 	return err
 }
 
-// until counts the cluster several times a second until missing returns "" or an error.
-func (d *demo) until(ctx context.Context, missing func(*census.Census) (string, error)) error {
-	return poll(ctx, func() (string, error) { return missing(d.census()) })
-}
-
-// poll calls missing several times a second until it returns "" or an error. On timeout the error says what was missing last.
-func poll(ctx context.Context, missing func() (string, error)) error {
-	ticker := time.NewTicker(200 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		last, err := missing()
-		if last == "" || err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			cause := context.Cause(ctx)
-			if errors.Is(cause, errTimeout) {
-				return fmt.Errorf("%w: %s", cause, last)
-			}
-			return cause
-		case <-ticker.C:
-		}
+// until calls missing several times a second until it returns "" or an error. On timeout the error says what was missing last.
+func until(ctx context.Context, missing func() (string, error)) error {
+	last := ""
+	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(context.Context) (done bool, err error) {
+		last, err = missing()
+		return last == "", err
+	})
+	if cause := context.Cause(ctx); last != "" && errors.Is(cause, errTimeout) {
+		return fmt.Errorf("%w: %s", cause, last)
 	}
+	return err
 }

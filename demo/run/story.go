@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/demo/check"
@@ -73,8 +72,8 @@ func (d *demo) createNodes(ctx context.Context) error {
 
 // untilReady waits until all nodes accept pods.
 func (d *demo) untilReady(ctx context.Context) error {
-	return d.until(ctx, func(c *census.Census) (missing string, _ error) {
-		if ready := readyNodes(c); ready < len(d.Plan.Nodes) {
+	return until(ctx, func() (missing string, _ error) {
+		if ready := readyNodes(d.census()); ready < len(d.Plan.Nodes) {
 			missing = fmt.Sprintf("%d of %d nodes take pods", ready, len(d.Plan.Nodes))
 		}
 		return missing, nil
@@ -92,8 +91,8 @@ func (d *demo) arrive(ctx context.Context) error {
 	if err := d.cluster.Client.Create(ctx, d.Plan.Policy()); err != nil {
 		return err
 	}
-	err := d.until(ctx, func(c *census.Census) (missing string, _ error) {
-		if policies := status.Build(c, "").Policies; len(policies) == 0 || policies[0].State != status.OK {
+	err := until(ctx, func() (missing string, _ error) {
+		if policies := status.Build(d.census(), "").Policies; len(policies) == 0 || policies[0].State != status.OK {
 			missing = "the scheduler has not read the ZoneSpreadPolicy"
 		}
 		return missing, nil
@@ -101,7 +100,6 @@ func (d *demo) arrive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.deployments = len(d.Plan.Services)
 	gangs := slices.Clone(d.Plan.Gangs)
 	slices.Reverse(gangs) // the one that cannot fit is the last
 	for services := range slices.Chunk(d.Plan.Services, len(d.Plan.Services)/len(gangs)+1) {
@@ -126,8 +124,8 @@ func (d *demo) hold(ctx context.Context) error {
 		return err
 	}
 	d.state.Store("the losses are replayed, to find out how much is needed")
-	return d.until(ctx, func(c *census.Census) (string, error) {
-		for _, r := range status.Build(c, "").Reservations {
+	return until(ctx, func() (string, error) {
+		for _, r := range status.Build(d.census(), "").Reservations {
 			d.state.Store(fmt.Sprintf("%s: %s used/held/wanted", r.Name, r.Amounts.Shares(r.Used, r.Held, r.Desired)))
 			if r.State == status.OK {
 				return "", nil
@@ -140,7 +138,8 @@ func (d *demo) hold(ctx context.Context) error {
 // certify waits until the certificates are about the cluster as it is now, and keeps them.
 func (d *demo) certify(ctx context.Context) error {
 	d.state.Store("the losses are replayed")
-	return d.until(ctx, func(c *census.Census) (string, error) {
+	return until(ctx, func() (string, error) {
+		c := d.census()
 		now := survival.Fingerprint(c.Snapshot.Objects())
 		for _, asked := range snapshot.List[*v1alpha1.ZoneSurvival](c.Snapshot) {
 			held := meta.FindStatusCondition(asked.Status.Conditions, v1alpha1.ConditionHeld)
@@ -163,7 +162,7 @@ func (d *demo) fill(ctx context.Context) error {
 	if err := d.cluster.Client.Create(ctx, d.Plan.Batch()); err != nil {
 		return err
 	}
-	d.deployments++
+	d.workers = d.Plan.Workers
 	return d.settle(ctx)
 }
 
@@ -185,17 +184,16 @@ func (d *demo) lose(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the nodes' status: %w", err)
 	}
-	forced := map[types.UID]bool{}
-	err = d.until(ctx, func(c *census.Census) (missing string, err error) {
+	err = until(ctx, func() (missing string, err error) {
 		left := 0
 		var going []*corev1.Pod
+		c := d.census()
 		for _, pod := range snapshot.List[*corev1.Pod](c.Snapshot) {
 			if on := c.Node(pod.Spec.NodeName); on == nil || on.Zone != workload.LostZone {
 				continue
 			}
 			left++
-			if pod.DeletionTimestamp != nil && !forced[pod.UID] {
-				forced[pod.UID] = true
+			if pod.DeletionTimestamp != nil {
 				going = append(going, pod)
 			}
 		}
@@ -210,10 +208,10 @@ func (d *demo) lose(ctx context.Context) error {
 	return d.settle(ctx)
 }
 
-// forceDelete removes a pod that no kubelet finishes.
+// forceDelete removes a pod that no kubelet finishes, if it has not been removed since it was read.
 func (d *demo) forceDelete(ctx context.Context, pod *corev1.Pod) error {
 	err := d.cluster.Client.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(0), client.Preconditions{UID: ptr.To(pod.UID)})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
 		return fmt.Errorf("remove %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
 	return nil
@@ -233,17 +231,12 @@ func (d *demo) bringBack(ctx context.Context) error {
 // workers is how many requests the demo sends at a time.
 const workers = 8
 
-// each calls do for every item, several at a time, and returns the first error, after which no item is begun.
+// each calls do for every item, several at a time, and returns the first error, after which the context of the others ends.
 func each[T any](ctx context.Context, items []T, do func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(workers)
 	for _, item := range items {
-		group.Go(func() error {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			return do(ctx, item)
-		})
+		group.Go(func() error { return do(ctx, item) })
 	}
 	return group.Wait()
 }

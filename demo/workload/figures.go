@@ -56,29 +56,24 @@ func (l line) number(column string, unit float64) int64 {
 // services returns the services of the trace in the order of its file. Lines of one service and role are joined under the
 // shape that most of its instances have, and what no node can hold is split.
 func services(lines []line, scale float64) []Service {
-	type shape struct {
-		each       Resources
-		maxPerNode int
-	}
 	var out []Service
-	index := map[string]int{}
-	instances := map[string]map[shape]int{}
+	instances := map[Service]int{} // of each service and shape
 	for _, l := range lines {
-		next := Service{App: strings.ReplaceAll(l["app"], "_", "-"), Role: strings.ToLower(l["role"])}
-		name := next.Name()
-		if instances[name] == nil {
-			index[name], instances[name] = len(out), map[shape]int{}
-			out = append(out, next)
+		given := Service{App: strings.ReplaceAll(l["app"], "_", "-"), Role: strings.ToLower(l["role"])}
+		at := slices.IndexFunc(out, func(s Service) bool { return s.Name() == given.Name() })
+		if at < 0 {
+			at, out = len(out), append(out, given)
 		}
-		s := &out[index[name]]
-		given := shape{maxPerNode: int(max(0, l.number("max_per_node", 1))), each: Resources{
+		given.MaxPerNode = int(max(0, l.number("max_per_node", 1)))
+		given.Each = Resources{
 			CPU: l.number("cpu", 1000), Memory: l.number("memory_gib", 1024), GPU: l.number("gpu", 1),
 			RDMA: l.number("rdma_percent", 1), Disk: l.number("disk_gib", 1),
-		}}
-		n := int(l.number("instances", 1))
+		}
+		s, n := &out[at], int(l.number("instances", 1))
 		s.Instances += n
-		if instances[name][given] += n; instances[name][given] > instances[name][shape{s.Each, s.MaxPerNode}] {
-			s.Each, s.MaxPerNode = given.each, given.maxPerNode
+		instances[given] += n
+		if instances[given] > instances[Service{App: s.App, Role: s.Role, Each: s.Each, MaxPerNode: s.MaxPerNode}] {
+			s.Each, s.MaxPerNode = given.Each, given.MaxPerNode
 		}
 	}
 	for i := range out {
@@ -115,36 +110,36 @@ const (
 	percentOfCard = 100
 )
 
-// shape is a kind of node.
-type shape struct {
-	instance string
-	model    string // of the devices, "" for none
-	each     Resources
-	count    int // nodes of this shape in the trace
+// Shape is a kind of node.
+type Shape struct {
+	// Instance names it, and Model its devices, "" for none.
+	Instance, Model string
+	Capacity        Resources
+	count           int // nodes of this shape in the trace
 }
 
 // pool has the shapes of nodes without devices, or of those with devices. The numbers of the two are chosen separately.
-type pool []shape
+type pool []Shape
 
 // pools returns the pool without devices and the one with devices, each with the most common shape first.
 func pools(lines []line) [2]pool {
 	var out [2]pool
 	for _, l := range lines {
-		s := shape{model: l["gpu_model"], count: int(l.number("nodes", 1)), each: Resources{
+		s := Shape{Model: l["gpu_model"], count: int(l.number("nodes", 1)), Capacity: Resources{
 			CPU: l.number("cpu_milli", 1), Memory: l.number("memory_mib", 1), GPU: l.number("gpus", 1), Disk: nodeDiskGiB,
 		}}
-		s.each[RDMA] = percentOfCard * max(1, s.each[GPU]/gpusPerCard)
-		s.instance = fmt.Sprintf("%dc-%dg", s.each[CPU]/1000, s.each[Memory]/1024)
-		if s.model == "" {
-			s.instance = "cpu-" + s.instance
+		s.Capacity[RDMA] = percentOfCard * max(1, s.Capacity[GPU]/gpusPerCard)
+		s.Instance = fmt.Sprintf("%dc-%dg", s.Capacity[CPU]/1000, s.Capacity[Memory]/1024)
+		if s.Model == "" {
+			s.Instance = "cpu-" + s.Instance
 		} else {
-			s.instance = fmt.Sprintf("%s-%dx-%s", strings.ToLower(s.model), s.each[GPU], s.instance)
+			s.Instance = fmt.Sprintf("%s-%dx-%s", strings.ToLower(s.Model), s.Capacity[GPU], s.Instance)
 		}
-		home := homeOf(s.each)
+		home := homeOf(s.Capacity)
 		out[home] = append(out[home], s)
 	}
 	for _, p := range out {
-		slices.SortStableFunc(p, func(a, b shape) int { return cmp.Compare(b.count, a.count) })
+		slices.SortStableFunc(p, func(a, b Shape) int { return cmp.Compare(b.count, a.count) })
 	}
 	return out
 }
@@ -158,13 +153,13 @@ func homeOf(each Resources) int {
 }
 
 // mix returns n nodes of a pool in the trace's proportion: each next one is of the shape that is furthest behind its share.
-func (p pool) mix(n int) []shape {
+func (p pool) mix(n int) []Shape {
 	total := 0
 	for _, s := range p {
 		total += s.count
 	}
 	have := make([]int, len(p))
-	out := make([]shape, 0, n)
+	out := make([]Shape, 0, n)
 	for len(out) < n {
 		behind := func(i int) int { return p[i].count*(len(out)+1) - have[i]*total }
 		next := 0

@@ -28,10 +28,10 @@ func TestEmbeddedFiguresHaveThePublishedTotals(t *testing.T) {
 	for i, p := range pools(table(nodesCSV)) {
 		for _, s := range p {
 			nodes += s.count
-			require.Equal(t, i == 1, s.each[GPU] > 0)
-			require.Equal(t, s.model != "", s.each[GPU] > 0)
-			require.Positive(t, s.each[CPU])
-			require.Positive(t, s.each[Memory])
+			require.Equal(t, i == 1, s.Capacity[GPU] > 0)
+			require.Equal(t, s.Model != "", s.Capacity[GPU] > 0)
+			require.Positive(t, s.Capacity[CPU])
+			require.Positive(t, s.Capacity[Memory])
 		}
 	}
 	require.Equal(t, 1523, nodes)
@@ -118,20 +118,20 @@ func TestMixSharesAllNodesInProportion(t *testing.T) {
 		p := pool{}
 		total := 0
 		for _, count := range rapid.SliceOfN(rapid.IntRange(1, 600), 1, 12).Draw(t, "counts") {
-			p = append(p, shape{instance: string(rune('a' + len(p))), count: count})
+			p = append(p, Shape{Instance: string(rune('a' + len(p))), count: count})
 			total += count
 		}
 		n := rapid.IntRange(0, 500).Draw(t, "n")
 		got := map[string]int{}
 		for _, s := range p.mix(n) {
-			got[s.instance]++
+			got[s.Instance]++
 		}
 		sum := 0
 		for _, s := range p {
-			sum += got[s.instance]
+			sum += got[s.Instance]
 			exact := float64(n) * float64(s.count) / float64(total)
-			if d := float64(got[s.instance]) - exact; d < -2 || d > 2 {
-				t.Fatalf("shape %s got %d, its share is %.2f", s.instance, got[s.instance], exact)
+			if d := float64(got[s.Instance]) - exact; d < -2 || d > 2 {
+				t.Fatalf("shape %s got %d, its share is %.2f", s.Instance, got[s.Instance], exact)
 			}
 		}
 		if sum != n {

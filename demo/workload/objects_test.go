@@ -15,7 +15,7 @@ import (
 )
 
 func TestNodeObject(t *testing.T) {
-	got := Node{Name: "node-1", Zone: "zone-a", Instance: "t4-2x", Model: "T4", Capacity: Resources{CPU: 104_000, Memory: 1024, GPU: 2, RDMA: 100, Disk: 7680}}.Object()
+	got := Node{Name: "node-1", Zone: "zone-a", Shape: Shape{Instance: "t4-2x", Model: "T4", Capacity: Resources{CPU: 104_000, Memory: 1024, GPU: 2, RDMA: 100, Disk: 7680}}}.Object()
 	want := corev1.ResourceList{
 		"cpu": resource.MustParse("104"), "memory": resource.MustParse("1Gi"), "pods": resource.MustParse("110"),
 		"ephemeral-storage": resource.MustParse("7680Gi"), "nvidia.com/gpu": resource.MustParse("2"), "rdma.zonewise.dev/percent": resource.MustParse("100"),
@@ -25,7 +25,7 @@ func TestNodeObject(t *testing.T) {
 	require.Equal(t, "zone-a", got.Labels[corev1.LabelTopologyZone])
 	require.Equal(t, "node-1", got.Labels[corev1.LabelHostname])
 	require.Equal(t, []corev1.Taint{{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}}, got.Spec.Taints)
-	require.Empty(t, Node{Name: "node-1", Capacity: Resources{CPU: 1}}.Object().Spec.Taints)
+	require.Empty(t, Node{Name: "node-1", Shape: Shape{Capacity: Resources{CPU: 1}}}.Object().Spec.Taints)
 }
 
 func TestDeployment(t *testing.T) {

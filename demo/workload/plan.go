@@ -52,11 +52,9 @@ type Plan struct {
 // Node is one node of the demo.
 type Node struct {
 	Name, Zone string
-	// Instance names the kind of node, and Model its devices, "" for none.
-	Instance, Model string
 	// Shared nodes are for one service and batch work only.
-	Shared   bool
-	Capacity Resources
+	Shared bool
+	Shape
 }
 
 // Service is one side of one service: a Deployment of the demo.
@@ -101,6 +99,9 @@ type Gang struct {
 	Fits bool
 }
 
+// Key is "namespace/name" of the PodGroup.
+func (g Gang) Key() string { return GangNamespace + "/" + g.Name }
+
 // fitting are the gangs that count when the nodes are chosen.
 var fitting = []Gang{
 	{Name: "train-ranker", Fits: true, Members: 12, Each: Resources{CPU: 4000, Memory: 24 << 10, GPU: 1}},
@@ -117,7 +118,7 @@ func NewPlan(o Options) (*Plan, error) {
 	pools := pools(table(nodesCSV))
 	// A replica that fits only on an empty node has none after a loss. No node holds two of it.
 	plan := &Plan{Services: slices.DeleteFunc(services(table(servicesCSV), o.Scale), func(s Service) bool {
-		return !slices.ContainsFunc(slices.Concat(pools[:]...), func(n shape) bool { return n.each.times(s.Each) >= 2 })
+		return !slices.ContainsFunc(slices.Concat(pools[:]...), func(n Shape) bool { return n.Capacity.times(s.Each) >= 2 })
 	})}
 	rand.New(rand.NewPCG(o.Seed, 0)).Shuffle(len(plan.Services), func(i, j int) {
 		plan.Services[i], plan.Services[j] = plan.Services[j], plan.Services[i]
@@ -127,7 +128,7 @@ func NewPlan(o Options) (*Plan, error) {
 		return nil, fmt.Errorf("scale: %v: %w", o.Scale, err)
 	}
 	for _, s := range nodes {
-		plan.addNodes(s, strings.ToLower(cmp.Or(s.model, "cpu")), false)
+		plan.addNodes(s, strings.ToLower(cmp.Or(s.Model, "cpu")), false)
 	}
 	plan.share(pools[0][0])
 	if len(plan.Nodes) > maxNodes {
@@ -141,10 +142,10 @@ func NewPlan(o Options) (*Plan, error) {
 }
 
 // addNodes adds a node of a shape to each zone, with names that begin with the zone and the given word.
-func (p *Plan) addNodes(s shape, word string, shared bool) {
+func (p *Plan) addNodes(s Shape, word string, shared bool) {
 	for i, zone := range Zones {
 		name := fmt.Sprintf("%s-%s-%03d", zone, word, (len(p.Nodes)-i)/len(Zones))
-		p.Nodes = append(p.Nodes, Node{Name: name, Zone: zone, Instance: s.instance, Model: s.model, Shared: shared, Capacity: s.each})
+		p.Nodes = append(p.Nodes, Node{Name: name, Zone: zone, Shared: shared, Shape: s})
 	}
 }
 
@@ -164,9 +165,9 @@ func (p *Plan) claims() []claim {
 
 // share adds the nodes that a service shares with batch work: in each zone as many as it needs once a zone is lost, and half as
 // many again.
-func (p *Plan) share(s shape) {
+func (p *Plan) share(s Shape) {
 	service := p.Shared()
-	perNode := s.each.times(service.Each)
+	perNode := s.Capacity.times(service.Each)
 	if service.MaxPerNode > 0 {
 		perNode = min(perNode, service.MaxPerNode)
 	}
@@ -174,7 +175,7 @@ func (p *Plan) share(s shape) {
 	needed := (service.Replicas + left - 1) / left
 	for range needed + max(2, needed/2) {
 		p.addNodes(s, "shared", true)
-		p.Workers += len(Zones) * s.each.times(worker)
+		p.Workers += len(Zones) * s.Capacity.times(worker)
 	}
 }
 

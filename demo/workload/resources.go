@@ -2,9 +2,11 @@ package workload
 
 import (
 	"fmt"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/kubernetes/pkg/apis/core/v1/helper"
 )
 
 // Resources are what an instance requests or a node offers, by the constants below.
@@ -19,17 +21,16 @@ const (
 	Disk          // GiB
 )
 
-// described has the names of the resources, the suffixes of their units, and whether they are extended resources.
+// described has the names of the resources and the suffixes of their units.
 var described = [len(Resources{})]struct {
-	name     corev1.ResourceName
-	unit     string
-	extended bool
+	name corev1.ResourceName
+	unit string
 }{
-	CPU:    {corev1.ResourceCPU, "m", false},
-	Memory: {corev1.ResourceMemory, "Mi", false},
-	GPU:    {"nvidia.com/gpu", "", true},
-	RDMA:   {"rdma.zonewise.dev/percent", "", true},
-	Disk:   {corev1.ResourceEphemeralStorage, "Gi", false},
+	CPU:    {corev1.ResourceCPU, "m"},
+	Memory: {corev1.ResourceMemory, "Mi"},
+	GPU:    {"nvidia.com/gpu", ""},
+	RDMA:   {"rdma.zonewise.dev/percent", ""},
+	Disk:   {corev1.ResourceEphemeralStorage, "Gi"},
 }
 
 // HasGPU reports whether there are devices.
@@ -75,11 +76,7 @@ func (r Resources) List() corev1.ResourceList {
 
 // Requirements are those of a container. Limits and requests of extended resources must be equal.
 func (r Resources) Requirements() corev1.ResourceRequirements {
-	out := corev1.ResourceRequirements{Requests: r.List(), Limits: corev1.ResourceList{}}
-	for _, d := range described {
-		if amount, ok := out.Requests[d.name]; ok && d.extended {
-			out.Limits[d.name] = amount
-		}
-	}
-	return out
+	limits := r.List()
+	maps.DeleteFunc(limits, func(name corev1.ResourceName, _ resource.Quantity) bool { return !helper.IsExtendedResourceName(name) })
+	return corev1.ResourceRequirements{Requests: r.List(), Limits: limits}
 }

@@ -22,7 +22,7 @@ type claim struct {
 
 // host is a node on which claims are placed.
 type host struct {
-	shape
+	Shape
 	zone   int
 	free   Resources
 	claims []int // one entry for each pod
@@ -39,11 +39,11 @@ type placement struct {
 
 // missing places the claims, then loses the last zone and places its pods again. It returns how many pods find no node, by the
 // pool that they need.
-func missing(nodes []shape, zones int, claims []claim) (missing [2]int) {
+func missing(nodes []Shape, zones int, claims []claim) (missing [2]int) {
 	p := &placement{claims: claims, zones: zones}
 	for zone := range zones {
 		for _, s := range nodes {
-			p.hosts = append(p.hosts, &host{shape: s, zone: zone, free: s.each})
+			p.hosts = append(p.hosts, &host{Shape: s, zone: zone, free: s.Capacity})
 		}
 	}
 	var all []int
@@ -80,13 +80,13 @@ func (p *placement) place(c int) bool {
 	var best *host
 	bestUse := math.Inf(1)
 	for _, h := range p.hosts {
-		tainted := h.each.HasGPU() && !want.each.HasGPU()
+		tainted := h.Capacity.HasGPU() && !want.each.HasGPU()
 		uneven := want.spread && counts[h.zone] > fewest
 		if tainted || uneven || !h.free.holds(want.each) || want.maxPerNode > 0 && h.has(c) >= want.maxPerNode {
 			continue
 		}
 		free := h.free.add(want.each, -1)
-		use := 2 - float64(free[CPU])/float64(h.each[CPU]) - float64(free[Memory])/float64(h.each[Memory])
+		use := 2 - float64(free[CPU])/float64(h.Capacity[CPU]) - float64(free[Memory])/float64(h.Capacity[Memory])
 		if use < bestUse {
 			best, bestUse = h, use
 		}
@@ -120,7 +120,7 @@ const (
 
 // sizes finds, by growing the pools that are short, the nodes of one zone at which the claims fit with one zone lost, and adds
 // the slack.
-func sizes(pools [2]pool, zones int, claims []claim) ([]shape, error) {
+func sizes(pools [2]pool, zones int, claims []claim) ([]Shape, error) {
 	size := [2]int{1, 1}
 	for zones*(size[0]+size[1]) <= maxNodes {
 		short := missing(slices.Concat(pools[0].mix(size[0]), pools[1].mix(size[1])), zones, claims)

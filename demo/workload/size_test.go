@@ -7,8 +7,8 @@ import (
 )
 
 var (
-	node = shape{each: Resources{CPU: 4000, Memory: 4000}, count: 1}
-	gpu  = shape{each: Resources{CPU: 4000, Memory: 4000, GPU: 1}, count: 1}
+	node = Shape{Capacity: Resources{CPU: 4000, Memory: 4000}, count: 1}
+	gpu  = Shape{Capacity: Resources{CPU: 4000, Memory: 4000, GPU: 1}, count: 1}
 )
 
 func quarter(replicas, maxPerNode int, spread bool) []claim {
@@ -30,13 +30,13 @@ func TestMissingCountsWhatFindsNoNode(t *testing.T) {
 		{"without spread", quarter(8, 0, false), 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			require.Equal(t, [2]int{tc.missing, 0}, missing([]shape{node}, 3, tc.claims))
+			require.Equal(t, [2]int{tc.missing, 0}, missing([]Shape{node}, 3, tc.claims))
 		})
 	}
 }
 
 func TestPodsWithoutDevicesStayOffGPUNodes(t *testing.T) {
-	require.Equal(t, [2]int{2, 0}, missing([]shape{gpu, gpu}, 3, quarter(2, 0, true)))
+	require.Equal(t, [2]int{2, 0}, missing([]Shape{gpu, gpu}, 3, quarter(2, 0, true)))
 }
 
 func TestSizesGrowUntilEverythingFits(t *testing.T) {
