@@ -16,5 +16,5 @@
 //
 // # Non-goals
 //
-// The plugin does not score nodes, and evicts no pods.
+// The plugin evicts no pods. It scores nodes only for a pod that has to take of an amount: where least of it is left comes first.
 package reservecache
