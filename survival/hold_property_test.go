@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -123,28 +122,4 @@ func loseFilled(t *testing.T, c *clitest.Cluster, zone string, seed int64) []str
 	s.Lose(func(node *v1.Node) bool { return node.Labels[v1.LabelTopologyZone] == zone })
 	require.NoError(t, s.Run(t.Context()))
 	return waiting(s)
-}
-
-// TestAnOrderThatBreaksTheCertificate: in a cluster in which all that is found to be needed is held, the certificate finds an order in which it
-// is not enough. Asked again with that answer, more is asked for.
-func TestAnOrderThatBreaksTheCertificate(t *testing.T) {
-	c, asked := random(rand.New(rand.NewPCG(97, 7))), holding("web", "api")
-	room, is := hold(t, c, asked)
-	require.Empty(t, is.Missing)
-	adopt(c, room.Wanted)
-	objects, options := full(t, c, 0).Objects(), survival.Options{Sim: sim.Options{Now: clitest.Now}}
-	statuses, err := survival.Certify(t.Context(), objects, []*v1alpha1.ZoneSurvival{asked}, options)
-	require.NoError(t, err)
-	require.True(t, meta.IsStatusConditionFalse(statuses[0].Conditions, v1alpha1.ConditionSurvives), "%v", statuses[0].Losses)
-
-	var unasked v1alpha1.ZoneSurvivalStatus
-	same, err := survival.Hold(t.Context(), objects, asked, options, &unasked)
-	require.NoError(t, err)
-	require.True(t, same.Same())
-	require.Empty(t, unasked.Missing)
-
-	more, err := survival.Hold(t.Context(), objects, asked, options, &statuses[0])
-	require.NoError(t, err)
-	require.Greater(t, total(more.Wanted), total(room.Wanted))
-	require.NotEmpty(t, statuses[0].Missing)
 }
