@@ -61,13 +61,13 @@ func tightness(left, most *ledger.Resources) int64 {
 	const fine = 1000 // parts of a score, so that little is lost to rounding
 	parts, n := int64(0), int64(0)
 	for name := range most.Named() {
-		parts += int64(float64(fine*fwk.MaxNodeScore) * float64(left.Amount(name)) / float64(most.Amount(name)))
+		parts += int64(float64(fine*fwk.MaxScore) * float64(left.Amount(name)) / float64(most.Amount(name)))
 		n++
 	}
 	if n == 0 {
-		return fwk.MaxNodeScore
+		return fwk.MaxScore
 	}
-	return fwk.MaxNodeScore - parts/(n*fine)
+	return fwk.MaxScore - parts/(n*fine)
 }
 
 // Score prefers the nodes on which the pod leaves the least of the amounts that are held for it and for others of its claim. Elsewhere
@@ -80,7 +80,7 @@ func (*ReserveCache) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, i
 	if score, uses := data.(scores)[info.Node().Name]; uses { //nolint:forcetypeassert // nobody else writes this key
 		return score, nil
 	}
-	return fwk.MaxNodeScore, nil
+	return fwk.MaxScore, nil
 }
 
 // ScoreExtensions returns nil: the scores are normalized.

@@ -99,7 +99,7 @@ func Soak(ctx context.Context, o SoakOptions) (cycles []Cycle, err error) {
 		}
 		cancel()
 		rs.stopped()
-		<-ended // it was killed
+		_ = <-ended // it was killed
 	}()
 	leader, err := rs.leader(ctx)
 	if err != nil {

@@ -1,12 +1,31 @@
 package chaos
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"zonewise.dev/test/internal/program"
 )
+
+// TestSoak: a cycle ends when all of its pods have been bound and are gone, and sees what the scheduler did.
+func TestSoak(t *testing.T) {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	require.NoError(t, err)
+	scheduler, err := program.Scheduler(root)
+	require.NoError(t, err)
+	cycles, err := Soak(t.Context(), SoakOptions{Duration: time.Second, Nodes: 60, Root: root, Program: scheduler, Dir: t.TempDir(), Logf: t.Logf})
+	require.NoError(t, err)
+	require.Len(t, cycles, 1)
+	require.Len(t, cycles[0].Latencies, soakServices*soakReplicas)
+	require.Greater(t, cycles[0].Requests, float64(soakServices*soakReplicas+soakGangs*soakMembers), "at least a bind for each pod")
+	require.Positive(t, cycles[0].Goroutines)
+	require.Positive(t, cycles[0].Memory)
+	require.Positive(t, cycles[0].Heap)
+}
 
 // TestFigures: what grows from the first third of a soak to the last is named, and what is before the caches are full is left out.
 func TestFigures(t *testing.T) {

@@ -25,6 +25,7 @@ var (
 		"build":        "hack/tests/lib_test.sh",
 		"chaos":        "test/chaos TestSeeds",
 		"views":        "test/chaos TestTable",
+		"chaos-soak":   "test/chaos TestSoak",
 		"controlplane": "hack/test.sh", // its first step
 		"demo":         "test/demo TestDemo",
 		"image":        "hack/image TestPushAttachesTheSBOMs",
