@@ -92,14 +92,12 @@ func Soak(ctx context.Context, o SoakOptions) (cycles []Cycle, err error) {
 		return nil, err
 	}
 	defer func() {
-		if ctx.Err() != nil {
-			err = errors.Join(err, fmt.Errorf("kwok: %w", <-ended))
-			rs.stopped()
-			return
-		}
+		early := ctx.Err() != nil
 		cancel()
+		if ended := <-ended; early {
+			err = errors.Join(err, fmt.Errorf("kwok: %w", ended))
+		}
 		rs.stopped()
-		_ = <-ended // it was killed
 	}()
 	leader, err := rs.leader(ctx)
 	if err != nil {
