@@ -132,7 +132,7 @@ func (rs *replicas) run(ctx context.Context, config string, way *proxy) error {
 	r.cmd = exec.CommandContext(ctx, rs.program,
 		"--config="+config, "--bind-address=127.0.0.1", "--secure-port="+port,
 		"--authentication-kubeconfig="+rs.kubeconfig, "--authorization-kubeconfig="+rs.kubeconfig,
-		"--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics", "-v=3")
+		"--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics,/debug/*", "-v=3")
 	r.cmd.Args[0] = r.name
 	r.cmd.Stdout, r.cmd.Stderr = log, log
 	if err := r.cmd.Start(); err != nil {

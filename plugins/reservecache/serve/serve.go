@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/agenda"
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/internal/informer"
 	"zonewise.dev/internal/leader"
@@ -70,10 +71,8 @@ type Server struct {
 	owners atomic.Pointer[ownerIndex]
 	// opened is set once slots have been placed for the first time, and stays so.
 	opened atomic.Bool
-	kick   chan struct{} // has room for one
-	// kicks counts the calls of Kick, done those that a pass has seen to. resting is set while the worker waits for the clock.
-	kicks, done atomic.Int64
-	resting     atomic.Bool
+	passes *agenda.Agenda[struct{}]  // when the worker's next pass is due
+	rested atomic.Pointer[time.Time] // until when the worker rests after its last one
 
 	passing  sync.Mutex // serializes passes, is taken before mu, and guards snapshot and postponed
 	snapshot *ledger.Snapshot
@@ -95,10 +94,11 @@ type Server struct {
 // New returns a server. Nothing runs before Start.
 func New(c *Config) *Server {
 	s := &Server{
-		Config: *c, started: c.Clock.Now(), kick: make(chan struct{}, 1), snapshot: ledger.NewSnapshot(), postponed: map[types.UID]bool{},
+		Config: *c, started: c.Clock.Now(), passes: agenda.New[struct{}](c.Clock), snapshot: ledger.NewSnapshot(), postponed: map[types.UID]bool{},
 		entries: map[types.UID]*entry{}, globalDefaults: map[string]int32{}, members: newMembers(),
 	}
 	s.owners.Store(indexOwners(nil))
+	s.rested.Store(&time.Time{})
 	s.writer = crd.NewWriter(s.Source, "ZoneReservation", s.wantedStatus, s.written, crd.WithClock(s.Clock))
 	return s
 }
@@ -196,7 +196,7 @@ func (s *Server) Any() bool { return len(s.owners.Load().namespaces) > 0 }
 
 // Idle reports whether the workers have nothing to do until an event comes or the clock moves.
 func (s *Server) Idle() bool {
-	return (s.resting.Load() || s.done.Load() == s.kicks.Load()) && (s.writer.Idle() || !s.opened.Load())
+	return s.passes.Idle() && (s.writer.Idle() || !s.opened.Load())
 }
 
 // classSeen and classGone record the priority classes of the cluster.

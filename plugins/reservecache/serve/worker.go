@@ -13,12 +13,14 @@ import (
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/agenda"
 	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/plugins/reservecache/placement"
 )
 
 const (
+	// kickDelay is how long after a kick a pass begins at the earliest. What kicks is often a part of something, such as a scheduling cycle
+	// or the loss of a node, and a pass in the midst of it would see a part.
+	kickDelay = time.Millisecond
 	// gatherInterval is the least time between two passes of the worker. Many pods come and go within it in a busy cluster.
 	gatherInterval = 20 * time.Millisecond
 	// idleShare is how many times as long as a pass took the worker rests, up to restLimit.
@@ -33,34 +35,32 @@ const (
 
 // Kick has the worker look at what has changed. It is cheap and may be called from any goroutine.
 func (s *Server) Kick() {
-	s.kicks.Add(1)
-	select {
-	case s.kick <- struct{}{}:
-	default:
+	at := s.Clock.Now().Add(kickDelay)
+	if rested := s.rested.Load(); at.Before(*rested) {
+		at = *rested
 	}
+	s.passes.AddAt(struct{}{}, at)
 }
 
 // work looks at the reservations until ctx ends, when something happened and when time makes a difference.
 func (s *Server) work(ctx context.Context) {
-	var next time.Time
-	for {
-		if agenda.Wait(ctx, s.Clock, next, s.kick); ctx.Err() != nil {
+	s.passes.Run(ctx, 1, func(struct{}) {
+		began := s.Clock.Now()
+		if rested := s.rested.Load(); began.Before(*rested) {
+			s.passes.AddAt(struct{}{}, *rested) // it was kicked during the last pass
 			return
 		}
-		kicks, began := s.kicks.Load(), s.Clock.Now()
-		if s.opened.Load() {
-			next = s.pass(ctx)
+		if !s.opened.Load() {
+			return // AwaitStart kicks
 		}
-		rest := s.Clock.After(min(max(gatherInterval, idleShare*s.Clock.Since(began)), restLimit))
-		s.done.Store(kicks)
-		s.resting.Store(true)
-		select {
-		case <-ctx.Done():
-			return
-		case <-rest:
+		next := s.pass(ctx)
+		ended := s.Clock.Now()
+		rested := ended.Add(min(max(gatherInterval, idleShare*ended.Sub(began)), restLimit))
+		s.rested.Store(&rested)
+		if !next.IsZero() {
+			s.passes.AddAt(struct{}{}, next)
 		}
-		s.resting.Store(false)
-	}
+	})
 }
 
 // pass brings the slots in line with the reservations and the cluster, and wakes pods. It returns when the next one is due whatever
