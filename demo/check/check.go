@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -206,14 +207,20 @@ func right(e *Evidence, c *Check) {
 		c.violation("the certificate says nothing about the loss of %s", workload.LostZone)
 		return
 	}
-	displaced, run := 0, 0
+	displaced, run, slowest := 0, 0, time.Duration(0)
 	for _, p := range e.replacements() {
 		if displaced++; !p.Waits() {
 			run++
 		}
+		for _, is := range p.Status.Conditions {
+			if is.Type == corev1.PodScheduled && is.Status == corev1.ConditionTrue {
+				slowest = max(slowest, is.LastTransitionTime.Sub(p.CreationTimestamp.Time))
+			}
+		}
 	}
 	said := s.Losses[at]
-	c.says("it said that %d of %d displaced replicas run again: %d of %d do", said.Placed, said.Displaced, run, displaced)
+	c.says("it said that %d of %d displaced replicas run again: %d of %d do, the slowest bound %s after it was created",
+		said.Placed, said.Displaced, run, displaced, slowest)
 	if int64(displaced-run) > said.Waiting {
 		c.violation("%d of %d displaced replicas wait, not %d of %d", displaced-run, displaced, said.Waiting, said.Displaced)
 	}

@@ -89,6 +89,7 @@ func newScene(t *testing.T, at Moment) *scene {
 	if at == Lost { // what was in the lost zone has been made again
 		for _, name := range []string{"web-2", "app-0-2", "app-14-2"} {
 			s.pod(name).CreationTimestamp = metav1.NewTime(lostAt.Truncate(time.Second))
+			s.pod(name).Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(lostAt.Truncate(time.Second).Add(4 * time.Second))}}
 		}
 	}
 	batch := s.plan.Batch().Spec.Template
@@ -148,7 +149,7 @@ func (s *scene) checks() []Check {
 func TestASoundClusterIsSoundAtEveryMoment(t *testing.T) {
 	for at, want := range map[Moment]string{
 		Before: "yes: zone-a displaces 3, zone-b displaces 3, zone-c displaces 3 of 10 replicas; held for app-14-cn: 8 cpu",
-		Lost:   "it said that 3 of 3 displaced replicas run again: 3 of 3 do",
+		Lost:   "it said that 3 of 3 displaced replicas run again: 3 of 3 do, the slowest bound 4s after it was created",
 		Back:   "1 workers run, 1 wait, 1 of them for held room",
 	} {
 		checks := newScene(t, at).checks()

@@ -41,13 +41,15 @@ const (
 	soakQPS = 1000
 	// soakLimit is by how much the last third of a soak may exceed the first.
 	soakLimit = 1.1
-	// soakWarmUp is how many cycles are left out first: caches fill.
-	soakWarmUp = 2
+	// SoakWarmUp is how long a scheduler takes until its memory no longer grows under an even load: client-go's event broadcaster keeps each
+	// event for six to twelve minutes (finishTime in tools/events), and the rest of its caches fill sooner.
+	SoakWarmUp = 12 * time.Minute
 )
 
 // SoakOptions are those of a soak.
 type SoakOptions struct {
-	Duration           time.Duration
+	// Cycles that begin in the Duration after WarmUp are compared.
+	Duration, WarmUp   time.Duration
 	Nodes              int
 	Root, Program, Dir string
 	Logf               func(format string, args ...any)
@@ -58,7 +60,8 @@ type Cycle struct {
 	// Latencies are from the request that creates a pod to the event that shows it bound. Those of gangs, which wait for their members, are
 	// not among them.
 	Latencies []time.Duration
-	// Requests are the scheduler's in this cycle; Memory is resident and Heap allocated at its end, in bytes.
+	// Requests are the scheduler's in this cycle; Memory is what is resident at its end, and Heap what the last garbage collection left, in
+	// bytes.
 	Requests, Goroutines, Memory, Heap float64
 }
 
@@ -107,13 +110,18 @@ func Soak(ctx context.Context, o SoakOptions) (cycles []Cycle, err error) {
 	if err := s.watch(ctx); err != nil {
 		return nil, err
 	}
-	for start := time.Now(); time.Since(start) < o.Duration; {
-		cycle, err := s.cycle(ctx, len(cycles))
+	warm := time.Now().Add(o.WarmUp)
+	for n, end := 1, warm.Add(o.Duration); time.Now().Before(end); n++ {
+		begun := time.Now()
+		cycle, err := s.cycle(ctx, n)
 		if err != nil {
-			return nil, fmt.Errorf("cycle %d: %w", len(cycles)+1, err)
+			return nil, fmt.Errorf("cycle %d: %w", n, err)
 		}
-		cycles = append(cycles, *cycle)
-		o.Logf("cycle %d: p99 %s, %.0f requests, %.0f goroutines, %.0f MB resident, %.0f MB heap", len(cycles),
+		of := "to warm up"
+		if !begun.Before(warm) {
+			cycles, of = append(cycles, *cycle), "compared"
+		}
+		o.Logf("cycle %d, %s: p99 %s, %.0f requests, %.0f goroutines, %.0f MB resident, %.0f MB heap", n, of,
 			percentile(cycle.Latencies, 0.99).Round(time.Millisecond), cycle.Requests, cycle.Goroutines, cycle.Memory/1e6, cycle.Heap/1e6)
 	}
 	return cycles, nil
@@ -242,7 +250,7 @@ func (s *soak) cycle(ctx context.Context, number int) (*Cycle, error) {
 	defer s.mu.Unlock()
 	out := &Cycle{
 		Latencies: s.latencies, Requests: after["rest_client_requests_total"] - before["rest_client_requests_total"],
-		Goroutines: after["go_goroutines"], Memory: after["process_resident_memory_bytes"], Heap: after["go_memstats_alloc_bytes"],
+		Goroutines: after["go_goroutines"], Memory: after["process_resident_memory_bytes"], Heap: after["go_gc_heap_live_bytes"],
 	}
 	s.latencies = nil
 	return out, nil
@@ -324,10 +332,9 @@ func (f *figure) ratio() float64 { return f.last / cmp.Or(f.first, 1) }
 
 // figures compares the first third of the cycles with the last. It returns nil if there are too few.
 func figures(cycles []Cycle) []figure {
-	if len(cycles) < soakWarmUp+3 {
+	if len(cycles) < 3 {
 		return nil
 	}
-	cycles = cycles[soakWarmUp:]
 	third := len(cycles) / 3
 	first, last := cycles[:third], cycles[len(cycles)-third:]
 	mean := func(of []Cycle, value func(*Cycle) float64) float64 {

@@ -34,7 +34,7 @@ func main() {
 	recorded := flag.String("record", "", "judge this record again instead")
 	views := flag.String("views", "", "walk through the rows of the table of perturbed views whose names contain this instead; \"all\" is all of them")
 	writes := flag.Int("writes", 12, "up to which write of the scheduler")
-	soak := flag.Int("soak", 0, "run load cycles without faults on so many nodes instead, and compare the last third with the first")
+	soak := flag.Int("soak", 0, "run load cycles without faults on so many nodes instead, twelve minutes longer, and compare the last third with the first")
 	scheduler := flag.String("scheduler", "", "run this program instead of bin/zonewise-scheduler, which is built")
 	flag.Parse()
 	klog.SetLogger(logr.Discard())
@@ -94,7 +94,7 @@ func soakFor(ctx context.Context, duration time.Duration, nodes int, scheduler s
 	if err := complete(&o, scheduler, "soak"); err != nil {
 		return err
 	}
-	cycles, err := chaos.Soak(ctx, chaos.SoakOptions{Duration: duration, Nodes: nodes, Root: o.Root, Program: o.Program, Dir: o.Dir, Logf: o.Logf})
+	cycles, err := chaos.Soak(ctx, chaos.SoakOptions{Duration: duration, WarmUp: chaos.SoakWarmUp, Nodes: nodes, Root: o.Root, Program: o.Program, Dir: o.Dir, Logf: o.Logf})
 	if err != nil {
 		return fmt.Errorf("soak: %w; its logs are in %s", err, o.Dir)
 	}
