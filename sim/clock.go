@@ -165,6 +165,13 @@ func (c *virtualClock) owe(d time.Duration) {
 	c.owed += d
 }
 
+// oweAtLeast has d pass at the next rest if less is owed.
+func (c *virtualClock) oweAtLeast(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.owed = max(c.owed, d)
+}
+
 // creep owes the time by which the queue's clock tells two events apart.
 func (c *virtualClock) creep() {
 	c.mu.Lock()

@@ -340,8 +340,14 @@ func (s *Sim) Add(objects ...client.Object) error {
 			return err
 		}
 	}
-	s.progress()
+	s.changed()
 	return nil
+}
+
+// changed notes that the caller has changed something.
+func (s *Sim) changed() {
+	s.progress()
+	s.clock.oweAtLeast(changeTime)
 }
 
 func isPod(obj client.Object) int {
@@ -356,7 +362,7 @@ func (s *Sim) Remove(obj client.Object) {
 	if k, err := s.store.kindOf(obj); err == nil {
 		s.store.remove(k, keyOf(obj))
 	}
-	s.progress()
+	s.changed()
 }
 
 // RemoveNode removes a node with its pods, as if it had never existed.
@@ -427,7 +433,10 @@ func (s *Sim) wrote(ctx context.Context, obj client.Object) {
 }
 
 // Put stores a new or changed object of the cluster. The object is not modified, and may be shared.
-func (s *Sim) Put(obj client.Object) error { return s.store.put(obj) }
+func (s *Sim) Put(obj client.Object) error {
+	s.changed()
+	return s.store.put(obj)
+}
 
 // Sync makes the copy equal to a cluster that has exactly these objects at that time. An object that is unchanged costs a
 // comparison.
@@ -459,6 +468,7 @@ func (s *Sim) Sync(now time.Time, objects []client.Object) error {
 			s.store.remove(k, key)
 		}
 	}
+	s.changed()
 	return nil
 }
 

@@ -20,6 +20,9 @@ import (
 const (
 	// cycleTime is how long a scheduling cycle takes in the copy: about what it takes a scheduler.
 	cycleTime = time.Millisecond
+	// changeTime passes after the caller has changed something, before anything else is done: workers of plugins rest for up to 21 ms
+	// after a pass that takes none of the copy's time, and only their next pass sees the change.
+	changeTime = 25 * time.Millisecond
 	// flushInterval is upstream's: pods that were refused so long ago are tried again without a reason.
 	flushInterval = 5 * time.Minute
 	// reportInterval is for how long a copy goes on when no pod waits, so that statuses are written, which plugins do
