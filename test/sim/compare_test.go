@@ -396,8 +396,28 @@ func (x *comparison) compare(what string, c *simulation.Sim, after bool) {
 		x.Logf("the cluster's order: %v", x.order)
 		x.mu.Unlock()
 		x.Logf("the copy's order, where it chose a node or (victims): %v", x.scored)
+		x.Logf("slots in the cluster: %v; in the copy: %v", x.slots(), slotsOf(simulation.List[*v1alpha1.ZoneReservation](c)))
 	}
 	require.Empty(x, lines, "%s: %s", what, strings.Join(slices.Sorted(maps.Keys(x.cluster.features)), ", "))
+}
+
+// slots says where slots are, by the statuses of the cluster's reservations.
+func (x *comparison) slots() []string {
+	x.Helper()
+	list := &v1alpha1.ZoneReservationList{}
+	require.NoError(x, x.Client.List(x.Context(), list))
+	var out []*v1alpha1.ZoneReservation
+	for i := range list.Items {
+		out = append(out, &list.Items[i])
+	}
+	return slotsOf(out)
+}
+
+func slotsOf(reservations []*v1alpha1.ZoneReservation) (out []string) {
+	for _, r := range reservations {
+		out = append(out, fmt.Sprintf("%s %+v", r.Name, r.Status))
+	}
+	return out
 }
 
 // said is what the scheduler wrote on a pod.
