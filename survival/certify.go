@@ -21,8 +21,10 @@ import (
 )
 
 const (
-	// DefaultReplays is how many times each loss is replayed.
+	// DefaultReplays is how many times each loss is replayed, unless Options say otherwise. Of a loss that displaces many pods fewer
+	// replays are enough, at least one: as many as have enoughPods.
 	DefaultReplays = 3
+	enoughPods     = 60_000
 
 	// judging is added to the seeds of a certificate's replays: what is held is judged by other orders than those in which it was found.
 	judging = 1 << 20
@@ -35,7 +37,7 @@ type Options struct {
 	// Sim is how the scheduler runs on the copies. Its Now is the time at which the cluster was read. Each replay has another
 	// seed, from Seed on, and its own Order.
 	Sim sim.Options
-	// Replays is how many times each loss is replayed; 0 is DefaultReplays.
+	// Replays is how many times each loss is replayed; 0 is DefaultReplays, fewer for losses of more than 20,000 pods.
 	Replays int
 	// Fingerprint is that of the objects, for a caller that has computed it; empty for others.
 	Fingerprint string
@@ -43,11 +45,18 @@ type Options struct {
 	Missing []string
 }
 
+// replaysOf returns how many times to replay a loss that displaces so many pods.
+func (o *Options) replaysOf(displaced int) int {
+	if o.Replays > 0 {
+		return o.Replays
+	}
+	return min(DefaultReplays, max(1, enoughPods/max(1, displaced)))
+}
+
 // Certify replays the losses that are asked for on a copy of the cluster, and returns the status of each ZoneSurvival, in
 // their order. All of them share the replays. The objects are those of the kinds of sim.Kinds, and are not modified. An
 // error is that of ctx; everything else that goes wrong is in the statuses.
 func Certify(ctx context.Context, objects []client.Object, asked []*v1alpha1.ZoneSurvival, options Options) ([]v1alpha1.ZoneSurvivalStatus, error) {
-	options.Replays = cmp.Or(options.Replays, DefaultReplays)
 	certificates := make([]*certificate, len(asked))
 	for i, s := range asked {
 		certificates[i] = newCertificate(s)
@@ -111,8 +120,9 @@ func replayAll(ctx context.Context, objects []client.Object, certificates []*cer
 			wanted[zone] = append(wanted[zone], c)
 		}
 	}
+	displaced := podsIn(base)
 	for _, zone := range slices.Sorted(maps.Keys(wanted)) {
-		for i := range options.Replays {
+		for i := range options.replaysOf(displaced[zone]) {
 			// A certificate that is broken needs no further replay of that loss.
 			open := slices.DeleteFunc(slices.Clone(wanted[zone]), func(c *certificate) bool { return c.broken(zone) })
 			if len(open) == 0 {
@@ -132,6 +142,20 @@ func replayAll(ctx context.Context, objects []client.Object, certificates []*cer
 		}
 	}
 	return nil
+}
+
+// podsIn returns how many pods each zone has that would be displaced.
+func podsIn(base *sim.Sim) map[string]int {
+	out := map[string]int{}
+	for _, pod := range sim.List[*v1.Pod](base) {
+		if pod.Spec.NodeName == "" || !live(pod) || sim.NodeBound(pod) {
+			continue
+		}
+		if node, exists := sim.Get[*v1.Node](base, "", pod.Spec.NodeName); exists {
+			out[node.Labels[v1.LabelTopologyZone]]++
+		}
+	}
+	return out
 }
 
 // worst compares lost pods for the order that leaves protected ones the least room: the pods that are not protected go first,

@@ -49,7 +49,7 @@ func TestBadFlags(t *testing.T) {
 	for args, want := range map[string]string{
 		"--cpu-fraction=0":      "--cpu-fraction: must be above 0 and at most 64, got 0",
 		"--cpu-fraction=65":     "--cpu-fraction: must be above 0 and at most 64, got 65",
-		"--replays=0":           "--replays: must be from 1 to 100, got 0",
+		"--replays=-1":          "--replays: must be from 0 to 100, got -1",
 		"--settle-time=-1s":     "--settle-time: must not be below 0, got -1s",
 		"--refresh-interval=0s": "--refresh-interval: must be above 0, got 0s",
 		"--config=/none":        "--config: open /none: no such file or directory",
