@@ -88,7 +88,7 @@ views: controlplane ## Perturb what a scheduler sees, at each of its writes, in 
 	@go run ./test/chaos/run -views '$(ROWS)' -writes '$(WRITES)'
 
 .PHONY: chaos-soak
-chaos-soak: controlplane ## Run load cycles on simulated nodes, and compare the last third with the first (DURATION=5m NODES=1000)
+chaos-soak: controlplane ## Warm up for 12 minutes, run load cycles, and compare the last third with the first (DURATION=5m NODES=1000)
 	@go run ./test/chaos/run -soak '$(NODES)' -duration '$(DURATION)'
 
 .PHONY: soak

@@ -21,6 +21,9 @@ import (
 const (
 	// maxPasses is how many times each loss is replayed in each order, at most, until nothing is lacking any more.
 	maxPasses = 8
+	// thoroughness is how many times as many orders the planner tries of each loss in a pass as a certificate tries in all, which
+	// are others.
+	thoroughness = 4
 	// worthwhile is by how much other amounts must be smaller to replace those that are held, of which none then would stay.
 	worthwhile = 0.9
 )
@@ -32,6 +35,7 @@ type amounts map[string]ledger.Resources
 // other room.
 type planner struct {
 	options  *Options
+	asked    *v1alpha1.ZoneSurvival
 	protects func(pod *v1.Pod) bool
 	// pods are those on nodes, objects all else that is the same in all copies. There are no reservations in the copies: what the others
 	// hold is taken, and what is to be held is all that is left free.
@@ -49,6 +53,8 @@ type planner struct {
 	limit *ledger.Resources
 	// broken means that a pod waits in a replay of the certificate. Its orders come first then.
 	broken bool
+	// orders is how many there are of each loss in a pass.
+	orders int
 }
 
 // plan is what the planner finds out.
@@ -82,7 +88,7 @@ func (l lacking) count() (pods int64) {
 // newPlanner reads a cluster. taken is what other reservations hold by node, and belongs which protected pods may use what is held.
 func newPlanner(objects []client.Object, c *certificate, taken amounts, belongs func(*v1.Pod) bool, options *Options) *planner {
 	p := &planner{
-		options: options, sites: map[string]*site{}, demand: map[string]ledger.Resources{},
+		options: options, asked: c.asked, sites: map[string]*site{}, demand: map[string]ledger.Resources{},
 		protects: func(pod *v1.Pod) bool { return c.protects(pod) && belongs(pod) },
 	}
 	zones := map[string]bool{}
@@ -136,6 +142,11 @@ func newPlanner(objects []client.Object, c *certificate, taken amounts, belongs 
 	slices.SortFunc(p.losses, func(a, b string) int {
 		return cmp.Or(cmp.Compare(p.size(p.demand[b]), p.size(p.demand[a])), strings.Compare(a, b))
 	})
+	most := int64(0)
+	for _, demand := range p.demand {
+		most = max(most, demand.Pods)
+	}
+	p.orders = thoroughness * options.replaysOf(int(most))
 	p.share(zones)
 	if fraction := c.asked.Spec.MaxHeldFraction; fraction != nil {
 		f := fraction.AsApproximateFloat64()
@@ -239,13 +250,13 @@ func (p *planner) holdable(is amounts) amounts {
 // grow raises amounts until every displaced pod finds room in them, whichever the loss and the order, or nowhere at all.
 func (p *planner) grow(ctx context.Context, held amounts) (*plan, error) {
 	out := &plan{held: held, missing: lacking{}}
-	replays := len(p.losses) * p.options.Replays
+	replays := len(p.losses) * p.orders
 	last := make([]found, replays)
 	// Each pass replays the losses in other orders. It ends with as many replays in a row as a pass has in which nothing was lacking.
 	for n, enough := 0, 0; enough < replays && n < maxPasses*replays; n++ {
 		at := n % replays
-		order := at % p.options.Replays
-		landings, err := p.replay(ctx, p.losses[at/p.options.Replays], order == 0, p.seed(n/replays, order), held)
+		order := at % p.orders
+		landings, err := p.replay(ctx, p.losses[at/p.orders], order == 0, p.seed(n/replays, order), held)
 		if err != nil {
 			return nil, err
 		}
@@ -289,7 +300,7 @@ func (p *planner) grow(ctx context.Context, held amounts) (*plan, error) {
 			out.tight.raise(node, &used)
 		}
 		// The replay of a loss in which most is missing says where freed room is to be collected: others would ask for it elsewhere.
-		of := last[at/p.options.Replays*p.options.Replays:][:p.options.Replays]
+		of := last[at/p.orders*p.orders:][:p.orders]
 		if f != worstOf(of) {
 			continue
 		}
@@ -316,7 +327,7 @@ func (p *planner) seed(pass, order int) int64 {
 			return judging + int64(order)
 		}
 	}
-	return int64(pass*p.options.Replays + order)
+	return int64(pass*p.orders + order)
 }
 
 // exceeds reports whether more would be held than may be, if a node held as much.

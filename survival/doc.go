@@ -15,8 +15,8 @@
 // ones before large ones), then in random orders. One replay in which a pod waits is enough to break the certificate.
 //
 // [Hold] computes what a ZoneSurvival with hold should hold on which nodes, so that the displaced pods of any one loss find room there
-// although others take all other room. It replays the losses in orders of its own, on copies whose nodes have no other free room than what is
-// held, and opens more to the pods that wait. Pods are never preempted for it. A certificate is the test of what is held, so it does
+// although others take all other room. It replays the losses in orders of its own, four times as many as a certificate, on copies whose nodes have no
+// other free room than what is held, and opens more to the pods that wait. Pods are never preempted for it. A certificate is the test of what is held, so it does
 // not use the orders in which that was found.
 //
 // [Fingerprint] says whether a cluster has changed in a way that may change an answer.

@@ -41,7 +41,6 @@ type Room struct {
 func Hold(
 	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options, status *v1alpha1.ZoneSurvivalStatus,
 ) (Room, error) {
-	options.Replays = cmp.Or(options.Replays, DefaultReplays)
 	is, taken := reservationOf(objects, asked)
 	room := Room{Is: is, Wanted: is}
 	if !asked.Spec.Hold {

@@ -101,7 +101,7 @@ func TestHold(t *testing.T) {
 			asked: func(s *v1alpha1.ZoneSurvival) {
 				s.Spec.MaxHeldFraction = resource.NewMilliQuantity(100, resource.DecimalSI)
 			}, // 2.4 CPUs
-			want: map[string]string{"b": "2"}, missing: []string{"c 1 cpu=2 memory=1Gi"}, reason: v1alpha1.ReasonHeldFractionReached,
+			want: map[string]string{"b": "2"}, missing: []string{"b 1 cpu=2 memory=1Gi"}, reason: v1alpha1.ReasonHeldFractionReached,
 		},
 		{
 			name: "a node that may take no pods holds nothing",

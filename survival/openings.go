@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/amount"
 	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/sim"
@@ -34,7 +35,7 @@ type opening int
 
 const (
 	openHeld  opening = iota // what is held for them
-	openShare                // all that is free on some nodes: those that give each zone its share
+	openShare                // as much on some nodes as gives each zone its share
 	openRest                 // as much on some nodes as makes what is left of the held room large enough
 	openFree                 // all that is free
 	openAll                  // also that of other pods, as if these had gone
@@ -53,10 +54,13 @@ type landing struct {
 func (p *planner) replay(ctx context.Context, zone string, smallOnesFirst bool, seed int64, held amounts) ([]landing, error) {
 	objects := make([]client.Object, 0, len(p.objects)+len(p.pods)+len(p.sites))
 	objects = append(objects, p.objects...)
-	strangers := map[*site]*v1.Pod{}
+	strangers, free := map[*site]*v1.Pod{}, amounts{}
 	for _, s := range p.nodes {
-		node, stranger := s.open(openHeld, held[s.node.Name])
-		objects, strangers[s] = append(objects, node, stranger), stranger
+		node, stranger, room := s.open(openHeld, held[s.node.Name])
+		objects, strangers[s], free[s.node.Name] = append(objects, node, stranger), stranger, room
+	}
+	if r := p.holdOpen(free, openHeld); r != nil {
+		objects = append(objects, r)
 	}
 	for _, pod := range p.pods {
 		if s := p.sites[pod.Spec.NodeName]; s == nil || s.zone != zone || p.protects(pod) {
@@ -97,12 +101,17 @@ func (p *planner) replay(ctx context.Context, zone string, smallOnesFirst bool, 
 			more = more.Clone()
 			is := held[node.Name]
 			more.Add(&is, 1)
-			node, stranger := of.open(with, more)
+			node, stranger, room := of.open(with, more)
 			s.Remove(strangers[of])
 			if err := errors.Join(s.Put(node), s.Add(stranger)); err != nil {
 				return nil, err
 			}
-			strangers[of] = stranger
+			strangers[of], free[of.node.Name] = stranger, room
+		}
+		if r := p.holdOpen(free, with); r != nil {
+			if err := s.Put(r); err != nil {
+				return nil, err
+			}
 		}
 		if err := s.Run(ctx); err != nil {
 			return nil, err
@@ -124,9 +133,18 @@ func (p *planner) replay(ctx context.Context, zone string, smallOnesFirst bool, 
 // room is what is free on the node.
 func (s *site) room() ledger.Resources { return s.allocatable.Less(&s.requested) }
 
-// open returns the node, and a stranger on it that leaves no other free room than what is open: a given amount, until all free room is. The
+// holdOpen reserves what is open for the protected pods: ReserveCache then prefers among it what it will prefer among what is held.
+func (p *planner) holdOpen(open amounts, with opening) *v1alpha1.ZoneReservation {
+	r := reservation(p.asked, open, nil)
+	if r != nil {
+		r.UID, r.Generation = "zonewise-survival", int64(with)+1
+	}
+	return r
+}
+
+// open returns the node, a stranger on it that leaves no other free room than what is open, and this: a given amount, until all free room is. The
 // scheduler then sees the node as it will be when others have taken all that they may have.
-func (s *site) open(with opening, held ledger.Resources) (*v1.Node, *v1.Pod) {
+func (s *site) open(with opening, held ledger.Resources) (*v1.Node, *v1.Pod, ledger.Resources) {
 	node := *s.node
 	node.Status.Allocatable = maps.Clone(node.Status.Allocatable)
 	all := ledger.ResourcesOf(node.Status.Allocatable)
@@ -139,6 +157,7 @@ func (s *site) open(with opening, held ledger.Resources) (*v1.Node, *v1.Pod) {
 	rest.Add(&open, -1)
 	if with == openAll {
 		all.Add(&s.strangers, 1)
+		open.Add(&s.strangers, 1)
 		for name := range s.strangers.Named() {
 			if _, has := node.Status.Allocatable[name]; has {
 				node.Status.Allocatable[name] = *amount.Quantity(name, all.Amount(name))
@@ -157,7 +176,7 @@ func (s *site) open(with opening, held ledger.Resources) (*v1.Node, *v1.Pod) {
 			Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: rest.List()}}},
 		},
 		Status: v1.PodStatus{Phase: v1.PodRunning},
-	}
+	}, open
 }
 
 // sharing chooses the nodes that give each zone its share: those on which something is held already, then those with the most room.
@@ -190,8 +209,12 @@ func (p *planner) sharing(held amounts) map[*site]ledger.Resources {
 	for _, s := range nodes {
 		if left, in := rest[s.zone]; in && (left.MilliCPU > 0 || left.Memory > 0) {
 			room := more[s]
-			left.Add(&room, -1)
-			rest[s.zone], out[s] = left, room
+			part := room.Clone()
+			part.Lower(&left)
+			part = part.Positive()
+			part.Pods = room.Pods
+			left.Add(&part, -1)
+			rest[s.zone], out[s] = left, part
 		}
 	}
 	return out
