@@ -304,6 +304,16 @@ func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
 	return out
 }
 
+// Displace ends a pod, whether or not the copy has it, and has its controller make another one, as when nothing but this pod has failed.
+func (s *Sim) Displace(pod *v1.Pod) {
+	if now, ok := get[*v1.Pod](s.store, keyOf(pod)); ok && now.UID == pod.UID {
+		s.store.remove(of[*v1.Pod](s.store), keyOf(pod))
+		s.countHealthy(now, -1)
+	}
+	s.gone(pod)
+	s.changed()
+}
+
 // sort puts lost pods into the order in which their controllers replace them. In a cluster it is random.
 func (s *Sim) sort(pods []*v1.Pod) {
 	slices.SortStableFunc(pods, func(a, b *v1.Pod) int {

@@ -107,7 +107,7 @@ func (s *Sim) next(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 // retryErrors ends the backoff of pods whose attempt ended in an error, which the queue itself does not cut short.
 func (s *Sim) retryErrors(ctx context.Context) (retried bool, err error) {
 	pods := s.scheduler.SchedulingQueue.PodsInBackoffQ()
-	if len(pods) == 0 {
+	if len(pods) == 0 || len(of[*v1.Node](s.store).indexer.ListKeys()) == 0 { // that there is no node is an error, which repeats itself
 		return false, nil
 	}
 	s.clock.owe(time.Second)

@@ -162,3 +162,14 @@ func TestReplacements(t *testing.T) {
 		require.Equal(t, loss.Displaced[i].UID, made[p.UID].UID)
 	}
 }
+
+// TestAllNodesAreLost: without any node pods wait, and the copy comes to rest.
+func TestAllNodesAreLost(t *testing.T) {
+	s := run(t, web(3), sim.Options{})
+	s.Lose(func(*v1.Node) bool { return true })
+	require.NoError(t, s.Run(t.Context()))
+	require.Equal(t, map[string]int{"": 3}, zones(s))
+	for _, p := range sim.List[*v1.Pod](s) {
+		require.Equal(t, "no nodes available to schedule pods", s.Why(p))
+	}
+}

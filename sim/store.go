@@ -84,6 +84,7 @@ type store struct {
 	started bool
 	// unbound has the pods without a node, by key, except for terminating ones.
 	unbound map[string]*v1.Pod
+	marked  *mark // nil before the first Mark
 }
 
 // kind is the objects of one kind.
@@ -224,6 +225,7 @@ func (s *store) stampLocked(obj client.Object) {
 
 func (k *kind) putLocked(obj client.Object) {
 	key := keyOf(obj)
+	k.store.noteLocked(k, key)
 	k.sorted = nil
 	if pod, ok := obj.(*v1.Pod); ok {
 		delete(k.store.unbound, key)
@@ -388,6 +390,7 @@ func (s *store) remove(k *kind, key string) {
 	if old == nil {
 		return
 	}
+	s.noteLocked(k, key)
 	k.sorted = nil
 	delete(k.finished, key)
 	_ = k.indexer.Delete(old)

@@ -1,0 +1,103 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// mark is what a Sim needs to go back to an earlier state of its objects.
+type mark struct {
+	// was has each object that has been changed since, as it was; nil for one that was not there.
+	was  map[*kind]map[string]client.Object
+	made map[types.UID]*v1.Pod
+}
+
+// noteLocked remembers an object before it is changed for the first time since the mark.
+func (s *store) noteLocked(k *kind, key string) {
+	if s.marked == nil {
+		return
+	}
+	was := s.marked.was[k]
+	if was == nil {
+		was = map[string]client.Object{}
+		s.marked.was[k] = was
+	}
+	if _, noted := was[key]; !noted {
+		was[key] = k.currentLocked(key)
+	}
+}
+
+// Mark remembers the objects as they are now, in place of an earlier mark. From then on each change costs a look-up.
+func (s *Sim) Mark() {
+	made := s.Made()
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	s.store.marked = &mark{was: map[*kind]map[string]client.Object{}, made: made}
+}
+
+// Change is an object as it was at the mark, and as it is now; nil where it is not there.
+type Change[T client.Object] struct{ Was, Is T }
+
+// Changes returns the objects of a kind that have changed since the mark, in the order of their keys. They must not be modified.
+func Changes[T client.Object](s *Sim) []Change[T] {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	if s.store.marked == nil {
+		return nil
+	}
+	k := of[T](s.store)
+	var out []Change[T]
+	for _, key := range sortedKeys(s.store.marked.was[k]) {
+		was, is := s.store.marked.was[k][key], k.currentLocked(key)
+		if was == is {
+			continue
+		}
+		var c Change[T]
+		c.Was, _ = was.(T)
+		c.Is, _ = is.(T)
+		out = append(out, c)
+	}
+	return out
+}
+
+// Rewind makes all objects again what they were at the mark. To the scheduler these are changes like any others: time goes on, and what a
+// plugin remembers stays. The next Run lets the plugins follow; Changes then says in which statuses they have come to another result.
+func (s *Sim) Rewind() {
+	s.store.mu.Lock()
+	marked := s.store.marked
+	s.store.mu.Unlock()
+	if marked == nil {
+		return
+	}
+	for _, k := range slices.Backward(s.store.order) {
+		for _, key := range sortedKeys(marked.was[k]) {
+			if marked.was[k][key] == nil {
+				s.store.remove(k, key)
+			}
+		}
+	}
+	for _, k := range s.store.order {
+		for _, key := range sortedKeys(marked.was[k]) {
+			was := marked.was[k][key]
+			s.store.mu.Lock()
+			same := k.currentLocked(key) == was
+			s.store.mu.Unlock()
+			if !same {
+				_ = s.store.put(was) // its kind is known
+			}
+		}
+	}
+	s.mu.Lock()
+	s.made = marked.made
+	s.mu.Unlock()
+	s.Mark()
+	s.changed()
+}
+
+func sortedKeys(of map[string]client.Object) []string {
+	return slices.Sorted(maps.Keys(of))
+}

@@ -1,0 +1,60 @@
+package sim_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+
+	"zonewise.dev/sim"
+)
+
+// TestRewind: a loss is taken back, node by node, and each has the same effect as on a new copy.
+func TestRewind(t *testing.T) {
+	s := run(t, web(42), sim.Options{})
+	s.Mark()
+	require.Empty(t, sim.Changes[*v1.Pod](s))
+	before := s.Objects()
+	for _, node := range sim.List[*v1.Node](s) {
+		loss := s.Lose(func(n *v1.Node) bool { return n.Name == node.Name })
+		require.NoError(t, s.Run(t.Context()))
+		gone, made := 0, 0
+		for _, c := range sim.Changes[*v1.Pod](s) {
+			if c.Was != nil && c.Is == nil {
+				gone++
+				require.Equal(t, node.Name, c.Was.Spec.NodeName)
+			}
+			if c.Was == nil {
+				made++
+				require.NotEmpty(t, c.Is.Spec.NodeName)
+				require.Equal(t, node.Name, s.Made()[c.Is.UID].Spec.NodeName)
+			}
+		}
+		require.Equal(t, []int{len(loss.Displaced), len(loss.Displaced)}, []int{gone, made})
+		require.Equal(t, []sim.Change[*v1.Node]{{Was: node}}, sim.Changes[*v1.Node](s))
+		s.Rewind()
+		require.NoError(t, s.Run(t.Context()))
+		require.Equal(t, before, s.Objects())
+		require.Empty(t, s.Made())
+	}
+}
+
+// TestDisplace: one pod is replaced, whether the copy has it or only its cluster.
+func TestDisplace(t *testing.T) {
+	s := run(t, web(6), sim.Options{})
+	there := sim.List[*v1.Pod](s)[0]
+	s.Displace(there)
+	elsewhere := pod("elsewhere", "web", "1")
+	elsewhere.UID, elsewhere.Spec.NodeName = "elsewhere", "gone"
+	s.Displace(elsewhere)
+	require.NoError(t, s.Run(t.Context()))
+	require.Len(t, sim.List[*v1.Pod](s), 7)
+	replaced := map[string]bool{}
+	for _, was := range s.Made() {
+		replaced[was.Name] = true
+	}
+	require.Equal(t, map[string]bool{there.Name: true, "elsewhere": true}, replaced)
+	for _, p := range sim.List[*v1.Pod](s) {
+		require.NotEmpty(t, p.Spec.NodeName)
+	}
+}
