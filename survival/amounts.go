@@ -42,9 +42,9 @@ type planner struct {
 	pods    []*v1.Pod
 	objects []client.Object
 	sites   map[string]*site
-	nodes   []*site  // in the order in which they were given
-	losses  []string // zones, the one that displaces most first
-	demand  map[string]ledger.Resources
+	nodes   []*site                     // in the order in which they were given
+	losses  []*loss                     // the one that displaces most first
+	demand  map[string]ledger.Resources // what the displaced pods of each node ask for
 	// least is the CPU and memory that has to be held at least, if all losses share it, and shares how much of it may be in each zone.
 	least  ledger.Resources
 	shares map[string]ledger.Resources
@@ -85,8 +85,12 @@ func (l lacking) count() (pods int64) {
 	return pods
 }
 
-// newPlanner reads a cluster. taken is what other reservations hold by node, and belongs which protected pods may use what is held.
-func newPlanner(objects []client.Object, c *certificate, taken amounts, belongs func(*v1.Pod) bool, options *Options) *planner {
+// newPlanner reads a cluster. taken is what other reservations hold by node, and belongs which protected pods may use what is held. held is that
+// now, and said what the certificate says of losses.
+func newPlanner(
+	objects []client.Object, c *certificate, taken amounts, belongs func(*v1.Pod) bool, options *Options,
+	held amounts, said []v1alpha1.SurvivalLoss,
+) *planner {
 	p := &planner{
 		options: options, asked: c.asked, sites: map[string]*site{}, demand: map[string]ledger.Resources{},
 		protects: func(pod *v1.Pod) bool { return c.protects(pod) && belongs(pod) },
@@ -121,9 +125,9 @@ func newPlanner(objects []client.Object, c *certificate, taken amounts, belongs 
 		switch {
 		case p.protects(pod):
 			if live(pod) && metav1.GetControllerOf(pod) != nil {
-				demand := p.demand[s.zone]
+				demand := p.demand[s.node.Name]
 				demand.Add(&request, 1)
-				p.demand[s.zone] = demand
+				p.demand[s.node.Name] = demand
 			}
 			// What is held counts on no eviction.
 			unforced := *pod
@@ -134,17 +138,11 @@ func newPlanner(objects []client.Object, c *certificate, taken amounts, belongs 
 		}
 	}
 	c.choose(zones)
-	for _, zone := range c.zones {
-		if _, displaces := p.demand[zone]; displaces {
-			p.losses = append(p.losses, zone)
-		}
-	}
-	slices.SortFunc(p.losses, func(a, b string) int {
-		return cmp.Or(cmp.Compare(p.size(p.demand[b]), p.size(p.demand[a])), strings.Compare(a, b))
-	})
+	p.losses = p.worth(c.candidates(p, held, said))
 	most := int64(0)
-	for _, demand := range p.demand {
-		most = max(most, demand.Pods)
+	for _, l := range p.losses {
+		of := p.demandOf(l)
+		most = max(most, of.Pods)
 	}
 	p.orders = thoroughness * options.replaysOf(int(most))
 	p.share(zones)
@@ -155,15 +153,43 @@ func newPlanner(objects []client.Object, c *certificate, taken amounts, belongs 
 	return p
 }
 
+// demandOf is what the pods ask for that a loss displaces.
+func (p *planner) demandOf(l *loss) ledger.Resources {
+	var sum ledger.Resources
+	for name, demand := range p.demand {
+		if l.takes(p.sites[name].node) {
+			sum.Add(&demand, 1)
+		}
+	}
+	return sum
+}
+
+// worth leaves out losses that displace nothing, and sorts the others: the one that displaces most is the first.
+func (p *planner) worth(losses []*loss) []*loss {
+	size := map[*loss]float64{}
+	losses = slices.DeleteFunc(losses, func(l *loss) bool {
+		demand := p.demandOf(l)
+		size[l] = p.size(demand)
+		return demand.Pods == 0
+	})
+	slices.SortFunc(losses, func(a, b *loss) int { return cmp.Or(cmp.Compare(size[b], size[a]), strings.Compare(a.key(), b.key())) })
+	return losses
+}
+
 // share works out how little can be held. What is held outside of a lost zone must be no less than what the zone displaces: with T in all,
 // a zone has at most T less its own demand. So T is no less than any demand, nor than all of them divided by the number of
-// the other zones, and no more than that is needed.
+// the other zones, and no more than that is needed. For nodes T is divided evenly.
 func (p *planner) share(zones map[string]bool) {
 	var all ledger.Resources
-	for _, zone := range p.losses {
-		demand := p.demand[zone]
+	of := map[string]ledger.Resources{}
+	nodes := false
+	for _, l := range p.losses {
+		demand := p.demandOf(l)
 		p.least.Raise(&demand)
-		all.Add(&demand, 1)
+		if nodes = l.nodes != nil; !nodes {
+			of[l.zone] = demand
+			all.Add(&demand, 1)
+		}
 	}
 	if others := int64(len(zones) - 1); others > 0 {
 		p.least.MilliCPU, p.least.Memory = max(p.least.MilliCPU, all.MilliCPU/others), max(p.least.Memory, all.Memory/others)
@@ -171,10 +197,11 @@ func (p *planner) share(zones map[string]bool) {
 	p.least = ledger.Resources{MilliCPU: p.least.MilliCPU, Memory: p.least.Memory}
 	p.shares = map[string]ledger.Resources{}
 	for zone := range zones {
-		var demand ledger.Resources
-		if slices.Contains(p.losses, zone) {
-			demand = p.demand[zone]
+		if n := int64(len(zones)); nodes {
+			p.shares[zone] = ledger.Resources{MilliCPU: (p.least.MilliCPU + n - 1) / n, Memory: (p.least.Memory + n - 1) / n}
+			continue
 		}
+		demand := of[zone]
 		p.shares[zone] = p.least.Less(&demand)
 	}
 }

@@ -30,6 +30,8 @@ const (
 	judging = 1 << 20
 
 	maxWitnesses = 10
+	// maxNodeLosses is how many losses of nodes a status has, the worst.
+	maxNodeLosses = 10
 )
 
 // Options say how losses are replayed.
@@ -57,19 +59,13 @@ func (o *Options) replaysOf(displaced int) int {
 // their order. All of them share the replays. The objects are those of the kinds of sim.Kinds, and are not modified. An
 // error is that of ctx; everything else that goes wrong is in the statuses.
 func Certify(ctx context.Context, objects []client.Object, asked []*v1alpha1.ZoneSurvival, options Options) ([]v1alpha1.ZoneSurvivalStatus, error) {
-	certificates := make([]*certificate, len(asked))
-	for i, s := range asked {
-		certificates[i] = newCertificate(s)
-	}
-	var failed *metav1.Condition
-	if len(options.Missing) > 0 {
-		failed = ptr.To(unknown(v1alpha1.ReasonSnapshotIncomplete, strings.Join(options.Missing, "; ")))
-	} else if err := replayAll(ctx, objects, certificates, &options); err != nil {
-		failed = ptr.To(unknown(v1alpha1.ReasonReplayFailed, oneLine(err)))
-	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
+	var c Certifier
+	defer c.Close()
+	return c.Certify(ctx, objects, asked, options)
+}
+
+// statuses are what certificates come to. failed, if not nil, is the condition of all that are valid.
+func statuses(certificates []*certificate, objects []client.Object, options *Options, failed *metav1.Condition) []v1alpha1.ZoneSurvivalStatus {
 	snapshot := v1alpha1.SurvivalSnapshot{Hash: options.Fingerprint}
 	if snapshot.Hash == "" {
 		snapshot.Hash = Fingerprint(objects)
@@ -82,10 +78,10 @@ func Certify(ctx context.Context, objects []client.Object, asked []*v1alpha1.Zon
 			snapshot.Pods++
 		}
 	}
-	out := make([]v1alpha1.ZoneSurvivalStatus, len(asked))
+	out := make([]v1alpha1.ZoneSurvivalStatus, len(certificates))
 	for i, c := range certificates {
 		c.status.Snapshot, c.status.ComputedAt = snapshot, metav1.Time{Time: options.Sim.Now}
-		condition := c.condition()
+		condition := c.end()
 		if failed != nil && c.invalid == nil {
 			condition = *failed
 		}
@@ -94,51 +90,128 @@ func Certify(ctx context.Context, objects []client.Object, asked []*v1alpha1.Zon
 		meta.SetStatusCondition(&c.status.Conditions, condition)
 		out[i] = c.status
 	}
-	return out, nil
+	return out
 }
 
-// replayAll replays each loss that a certificate asks for.
-func replayAll(ctx context.Context, objects []client.Object, certificates []*certificate, options *Options) error {
+// performance replays losses, and has the certificates judge them.
+type performance struct {
+	base         *sim.Sim
+	before       *usage
+	options      *Options
+	certificates []*certificate
+	// kept has for each zone the copy after its loss: that of the last replay after which a pod waits, else that of the first.
+	kept map[string]*stage
+}
+
+// perform replays each loss that a certificate asks for.
+func perform(ctx context.Context, objects []client.Object, certificates []*certificate, options *Options) (map[string]*stage, error) {
 	base, err := sim.New(ctx, objects, options.Sim)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer base.Close()
 	if err := base.Run(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	zones := map[string]bool{}
-	for _, node := range sim.List[*v1.Node](base) {
-		if zone := node.Labels[v1.LabelTopologyZone]; zone != "" {
-			zones[zone] = true
-		}
-	}
-	wanted := map[string][]*certificate{}
+	nodes, pods := sim.List[*v1.Node](base), sim.List[*v1.Pod](base)
 	for _, c := range certificates {
-		c.begin(base, zones)
+		c.begin(nodes, pods)
+	}
+	p := &performance{base: base, before: usageOf(nodes, pods), options: options, certificates: certificates, kept: map[string]*stage{}}
+	err = p.zones(ctx)
+	if err == nil {
+		err = p.nodes(ctx)
+	}
+	return p.kept, err
+}
+
+// stage returns where losses are replayed in the order of that number; the first is the worst one.
+func (p *performance) stage(number int) *stage {
+	order := func(a, b *v1.Pod) int { return worst(a, b, p.certificates) }
+	if number > 0 {
+		order = nil
+	}
+	return newStage(p.base, p.before, p.options.Sim.Seed+judging+int64(number), order)
+}
+
+// zones replays the losses of zones. Each replay has a copy of its own: to take the loss back would cost as much as another copy.
+func (p *performance) zones(ctx context.Context) error {
+	wanted := map[string][]*certificate{}
+	for _, c := range p.certificates {
 		for _, zone := range c.zones {
 			wanted[zone] = append(wanted[zone], c)
 		}
 	}
-	displaced := podsIn(base)
+	displaced := podsIn(p.base)
 	for _, zone := range slices.Sorted(maps.Keys(wanted)) {
-		for i := range options.replaysOf(displaced[zone]) {
+		l := &loss{zone: zone}
+		for i := range p.options.replaysOf(displaced[zone]) {
 			// A certificate that is broken needs no further replay of that loss.
-			open := slices.DeleteFunc(slices.Clone(wanted[zone]), func(c *certificate) bool { return c.broken(zone) })
+			open := slices.DeleteFunc(slices.Clone(wanted[zone]), func(c *certificate) bool { return c.broken(l) })
 			if len(open) == 0 {
 				break
 			}
-			order := func(a, b *v1.Pod) int { return worst(a, b, certificates) }
-			if i > 0 {
-				order = nil
-			}
-			r, err := newReplay(ctx, base, zone, options.Sim.Seed+judging+int64(i), order)
+			s := p.stage(i)
+			r, err := s.play(ctx, l)
 			if ctx.Err() != nil {
+				s.close()
 				return ctx.Err()
 			}
+			waits := false
 			for _, c := range open {
-				c.judge(zone, r, err)
+				c.judge(l, r, err)
+				waits = waits || c.broken(l)
 			}
+			if last := p.kept[zone]; err == nil && (last == nil || waits) {
+				last.close()
+				p.kept[zone] = s
+			} else {
+				s.close()
+			}
+		}
+	}
+	return nil
+}
+
+// nodes replays the losses of nodes: in each order the likely worst sets, and as many others as it takes for each node to be in one.
+func (p *performance) nodes(ctx context.Context) error {
+	for _, c := range p.certificates {
+		n := int(ptr.Deref(c.asked.Spec.Survive.Nodes, 0))
+		if n == 0 || c.invalid != nil {
+			continue
+		}
+		loads := c.loadsOf(sim.List[*v1.Node](p.base), sim.List[*v1.Pod](p.base))
+		displaced := 0
+		for _, l := range loads {
+			displaced += l.pods
+		}
+		for i := range p.options.replaysOf(displaced) {
+			s := p.stage(i)
+			err := c.loseNodes(ctx, s, append(c.heaviest(loads, n), partition(loads, n, p.options.Sim.Seed+int64(i))...))
+			s.close()
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// loseNodes replays losses one after the other. An error is that of ctx.
+func (c *certificate) loseNodes(ctx context.Context, s *stage, losses []*loss) error {
+	for _, l := range losses {
+		if c.broken(l) {
+			continue
+		}
+		r, err := s.play(ctx, l)
+		if err == nil {
+			err = s.takeBack(ctx)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if c.judge(l, r, err); err != nil {
+			return nil
 		}
 	}
 	return nil
@@ -170,6 +243,10 @@ func worst(a, b *v1.Pod, certificates []*certificate) int {
 	return cmp.Or(protected(a)-protected(b), smallFirst(a, b))
 }
 
+func byName(a, b *v1.Pod) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
 func smallFirst(a, b *v1.Pod) int {
 	x, y := requestsOf(a), requestsOf(b)
 	return cmp.Or(x.Cpu().Cmp(*y.Cpu()), x.Memory().Cmp(*y.Memory()))
@@ -180,19 +257,26 @@ type certificate struct {
 	asked    *v1alpha1.ZoneSurvival
 	protects func(pod *v1.Pod) bool
 	invalid  error
-	status   v1alpha1.ZoneSurvivalStatus
-	// running are the protected pods that ran before the losses, by namespace and name; resources is what they ask for.
-	running   []*v1.Pod
-	resources map[v1.ResourceName]bool
+	// workloads are what each entry of spec.workloads selects.
+	workloads []selection
+	status    v1alpha1.ZoneSurvivalStatus
+	resources map[v1.ResourceName]bool // what the protected pods ask for
 	// zones are those whose loss is replayed, absent the ones that were asked for and have no node.
 	zones, absent []string
+	// losses are those that were replayed, by their keys.
+	losses map[string]*replayed
 	// failed has the error of a replay, in a line.
 	failed string
 }
 
 func newCertificate(asked *v1alpha1.ZoneSurvival) *certificate {
-	c := &certificate{asked: asked, resources: map[v1.ResourceName]bool{v1.ResourceCPU: true, v1.ResourceMemory: true}}
+	c := &certificate{asked: asked, resources: map[v1.ResourceName]bool{v1.ResourceCPU: true, v1.ResourceMemory: true}, losses: map[string]*replayed{}}
 	c.protects, c.invalid = Protected(asked)
+	for i := range asked.Spec.Workloads {
+		w := selection{}
+		_ = w.add(asked.Spec.Workloads[i].Namespace, &asked.Spec.Workloads[i].PodSelector) // else it is invalid
+		c.workloads = append(c.workloads, w)
+	}
 	c.status.ObservedGeneration = asked.Generation
 	return c
 }
@@ -225,27 +309,29 @@ func (s selection) has(pod *v1.Pod) bool {
 }
 
 // begin notes what there is before the losses.
-func (c *certificate) begin(base *sim.Sim, zones map[string]bool) {
+func (c *certificate) begin(nodes []*v1.Node, pods []*v1.Pod) {
 	if c.invalid != nil {
 		return
 	}
-	for _, pod := range sim.List[*v1.Pod](base) {
-		if !live(pod) || !c.protects(pod) {
-			continue
+	zones, exists := map[string]bool{}, map[string]bool{}
+	for _, node := range nodes {
+		exists[node.Name] = true
+		if zone := node.Labels[v1.LabelTopologyZone]; zone != "" {
+			zones[zone] = true
 		}
-		if pod.Spec.NodeName == "" {
+	}
+	for _, pod := range pods {
+		switch {
+		case !live(pod) || !c.protects(pod):
+		case pod.Spec.NodeName == "":
 			c.status.Waiting++
-		} else if _, exists := sim.Get[*v1.Node](base, "", pod.Spec.NodeName); exists {
-			c.running = append(c.running, pod)
+		case exists[pod.Spec.NodeName]:
+			c.status.Pods++
 			for name := range requestsOf(pod) {
 				c.resources[name] = true
 			}
 		}
 	}
-	slices.SortFunc(c.running, func(a, b *v1.Pod) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
-	c.status.Pods = int64(len(c.running))
 	c.choose(zones)
 }
 
@@ -253,7 +339,6 @@ func (c *certificate) begin(base *sim.Sim, zones map[string]bool) {
 func (c *certificate) choose(zones map[string]bool) {
 	if c.asked.Spec.Survive.Zones != nil {
 		c.zones = slices.Sorted(maps.Keys(zones))
-		return
 	}
 	for _, zone := range c.asked.Spec.Survive.ZoneNames {
 		if zones[zone] {
@@ -265,75 +350,92 @@ func (c *certificate) choose(zones map[string]bool) {
 	slices.Sort(c.zones)
 }
 
-// loss returns what is known of a loss, nil before its first replay.
-func (c *certificate) loss(zone string) *v1alpha1.SurvivalLoss {
-	for i := range c.status.Losses {
-		if c.status.Losses[i].Zone == zone {
-			return &c.status.Losses[i]
-		}
-	}
-	return nil
+// replayed is what is known of a loss.
+type replayed struct {
+	*loss
+	is v1alpha1.SurvivalLoss
 }
 
 // broken reports whether a pod waits after the loss, or it is unknown.
-func (c *certificate) broken(zone string) bool {
-	loss := c.loss(zone)
-	return loss != nil && loss.Waiting > 0 || c.failed != ""
+func (c *certificate) broken(l *loss) bool {
+	is := c.losses[l.key()]
+	return is != nil && is.is.Waiting > 0 || c.failed != ""
 }
 
 // judge looks at what has become of the protected pods in a replay, and keeps the worst.
-func (c *certificate) judge(zone string, r *replay, err error) {
+func (c *certificate) judge(l *loss, r *replay, err error) {
 	if err != nil {
-		c.failed = fmt.Sprintf("the loss of zone %s: %s", zone, oneLine(err))
+		c.failed = fmt.Sprintf("the loss of %s: %s", l, oneLine(err))
 		return
 	}
-	is := v1alpha1.SurvivalLoss{Zone: zone, Nodes: int64(r.nodes), Margin: r.margin(c.resources)}
-	for _, pod := range c.running {
-		now := r.inPlaceOf[pod.UID]
-		if now != nil && now.UID == pod.UID {
+	is := v1alpha1.SurvivalLoss{Zone: l.zone, NodeNames: l.nodes, Nodes: int64(r.nodes), Margin: r.margin(c.resources)}
+	for _, m := range r.moves {
+		if !c.protects(m.was) {
 			continue
 		}
 		is.Displaced++
-		if now != nil && now.Spec.NodeName != "" {
+		if m.now != nil && m.now.Spec.NodeName != "" {
 			is.Placed++
 			continue
 		}
 		is.Waiting++
 		if len(is.Witnesses) < maxWitnesses {
-			is.Witnesses = append(is.Witnesses, v1alpha1.SurvivalWitness{Namespace: pod.Namespace, Name: pod.Name, Why: crd.Shortened(r.why(now))})
+			is.Witnesses = append(is.Witnesses, v1alpha1.SurvivalWitness{Namespace: m.was.Namespace, Name: m.was.Name, Why: crd.Shortened(m.why)})
 		}
 	}
-	was := c.loss(zone)
+	was := c.losses[l.key()]
 	if was == nil {
-		c.status.Losses = append(c.status.Losses, is)
+		c.losses[l.key()] = &replayed{l, is}
 		return
 	}
-	least(is.Margin, was.Margin)
-	if is.Waiting > 0 || is.Displaced > was.Displaced {
-		*was = is
+	least(is.Margin, was.is.Margin)
+	if is.Waiting > 0 || is.Displaced > was.is.Displaced {
+		was.is = is
 	} else {
-		was.Margin = is.Margin
+		was.is.Margin = is.Margin
 	}
 }
 
+// sorted returns the losses: zones by name; sets of nodes by how bad their loss is.
+func (c *certificate) sorted() []*replayed {
+	return slices.SortedFunc(maps.Values(c.losses), func(a, b *replayed) int {
+		bad := 0
+		if a.nodes != nil && b.nodes != nil {
+			bad = cmp.Or(cmp.Compare(b.is.Waiting, a.is.Waiting), cmp.Compare(b.is.Displaced, a.is.Displaced))
+		}
+		return cmp.Or(bad, strings.Compare(a.key(), b.key()))
+	})
+}
+
+// end puts the losses into the status, of nodes the worst, and returns the condition.
+func (c *certificate) end() metav1.Condition {
+	losses := c.sorted()
+	c.status.Replayed = int64(len(losses))
+	for _, l := range losses {
+		if l.nodes == nil || len(c.status.Losses) < maxNodeLosses {
+			c.status.Losses = append(c.status.Losses, l.is)
+		}
+	}
+	return c.condition(losses)
+}
+
 // condition says what the losses come to.
-func (c *certificate) condition() metav1.Condition {
+func (c *certificate) condition(losses []*replayed) metav1.Condition {
 	switch {
 	case c.invalid != nil:
 		return unknown(v1alpha1.ReasonInvalid, c.invalid.Error())
-	case len(c.running) == 0:
+	case c.status.Pods == 0:
 		return unknown(v1alpha1.ReasonNoPods, fmt.Sprintf("spec.workloads select no pod that runs; %d wait", c.status.Waiting))
 	}
-	most := &v1alpha1.SurvivalLoss{}
-	for i := range c.status.Losses {
-		loss := &c.status.Losses[i]
-		if loss.Waiting > 0 {
-			first := loss.Witnesses[0]
+	var most *replayed
+	for _, l := range losses {
+		if l.is.Waiting > 0 {
+			first := l.is.Witnesses[0]
 			return metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodsWait, Message: fmt.Sprintf(
-				"without zone %s, %d of %d displaced pods would wait, first %s/%s: %s", loss.Zone, loss.Waiting, loss.Displaced, first.Namespace, first.Name, first.Why)}
+				"without %s, %d of %d displaced pods would wait, first %s/%s: %s", l.loss, l.is.Waiting, l.is.Displaced, first.Namespace, first.Name, first.Why)}
 		}
-		if loss.Displaced >= most.Displaced {
-			most = loss
+		if most == nil || l.is.Displaced >= most.is.Displaced && l.nodes == nil {
+			most = l
 		}
 	}
 	switch {
@@ -341,11 +443,24 @@ func (c *certificate) condition() metav1.Condition {
 		return unknown(v1alpha1.ReasonReplayFailed, c.failed)
 	case len(c.absent) > 0:
 		return unknown(v1alpha1.ReasonNoZones, "spec.survive.zoneNames: no node is in "+strings.Join(c.absent, ", "))
-	case len(c.zones) == 0:
+	case most == nil:
 		return unknown(v1alpha1.ReasonNoZones, "no node has the label "+v1.LabelTopologyZone)
 	}
 	return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllPlaced, Message: fmt.Sprintf(
-		"without any one of the zones %s, all %d pods run again; zone %s displaces most, %d", strings.Join(c.zones, ", "), c.status.Pods, most.Zone, most.Displaced)}
+		"without any one of %s, all %d pods run again; at most %d are displaced, without %s", c.these(losses), c.status.Pods, most.is.Displaced, most.loss)}
+}
+
+// these names the losses.
+func (c *certificate) these(losses []*replayed) string {
+	n := ptr.Deref(c.asked.Spec.Survive.Nodes, 0)
+	switch {
+	case n == 0:
+		return "the zones " + strings.Join(c.zones, ", ")
+	case n == 1:
+		return fmt.Sprintf("the %d nodes that have pods", len(losses))
+	default:
+		return fmt.Sprintf("%d sets of %d nodes", len(losses), n)
+	}
 }
 
 func unknown(reason, message string) metav1.Condition {

@@ -2,6 +2,7 @@ package survival_test
 
 import (
 	"fmt"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -16,9 +17,9 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// BenchmarkCertify is a round of the controller on 5,000 nodes in three zones with 150,000 pods of 1,000 Deployments, of which every
-// other one is spread over the zones: each zone is lost, by the default number of replays. cpu-s is what the process used of all cores.
-func BenchmarkCertify(b *testing.B) {
+// large is a cluster of 5,000 nodes in three zones with 150,000 pods of 1,000 Deployments, of which every other one is spread over the zones, and a
+// ZoneSurvival for a tenth of them.
+func large() (*clitest.Cluster, *v1alpha1.ZoneSurvival) {
 	const nodes, apps, replicas = 5000, 1000, 150
 	c := clitest.New()
 	for i := range nodes {
@@ -44,18 +45,51 @@ func BenchmarkCertify(b *testing.B) {
 			asked.Spec.Workloads = append(asked.Spec.Workloads, protecting(app).Spec.Workloads...)
 		}
 	}
-	objects := c.Objects()
-	for b.Loop() {
-		before := cpuSeconds(b)
-		out, err := survival.Certify(b.Context(), objects, []*v1alpha1.ZoneSurvival{asked}, survival.Options{Sim: sim.Options{Now: clitest.Now}})
-		require.NoError(b, err)
-		require.Len(b, out[0].Losses, 3, "%+v", out[0])
-		for _, loss := range out[0].Losses {
-			require.Zero(b, loss.Waiting, "%+v", loss)
-			require.NotZero(b, loss.Displaced)
-		}
-		b.ReportMetric(cpuSeconds(b)-before, "cpu-s/round")
+	return c, asked
+}
+
+// BenchmarkCertify is a round of the controller on a large cluster: each zone is lost, by the default number of replays, and with "nodes" each node.
+// Then another workload of 150 pods comes, and the answer follows. cpu-s is what the process used of all cores, MB the heap with the copies that
+// are kept.
+func BenchmarkCertify(b *testing.B) {
+	for _, losses := range []string{"zones", "nodes"} {
+		b.Run(losses, func(b *testing.B) {
+			for b.Loop() {
+				c, asked := large()
+				if losses == "nodes" {
+					againstNodes(asked, 1)
+				}
+				var certifier survival.Certifier
+				before := cpuSeconds(b)
+				out, err := certifier.Certify(b.Context(), c.Objects(), []*v1alpha1.ZoneSurvival{asked}, survival.Options{Sim: sim.Options{Now: clitest.Now}})
+				require.NoError(b, err)
+				b.ReportMetric(cpuSeconds(b)-before, "cpu-s/round")
+				require.Equal(b, metav1.ConditionTrue, out[0].Conditions[0].Status, out[0].Conditions[0].Message)
+				if losses == "zones" {
+					b.ReportMetric(heapMB(), "MB")
+					var on []string
+					for i := range 150 {
+						on = append(on, fmt.Sprintf("node-%04d", i*7))
+					}
+					deploy(c, "new", "500m", nil, on...)
+					before = cpuSeconds(b)
+					_, followed, err := certifier.Follow(b.Context(), c.Objects(), []*v1alpha1.ZoneSurvival{asked}, survival.Options{Sim: sim.Options{Now: clitest.Now}})
+					require.NoError(b, err)
+					require.True(b, followed)
+					b.ReportMetric(cpuSeconds(b)-before, "cpu-s/follow")
+				}
+				certifier.Close()
+			}
+		})
 	}
+}
+
+// heapMB is what is live in the heap.
+func heapMB() float64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) / 1e6
 }
 
 // cpuSeconds is the CPU time of the process.

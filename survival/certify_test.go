@@ -80,7 +80,7 @@ func TestCertify(t *testing.T) {
 			name:    "there is room in the other zones",
 			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "a", "b", "c") },
 			status:  metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced,
-			message: "without any one of the zones a, b, c, all 4 pods run again; zone a displaces most, 2",
+			message: "without any one of the zones a, b, c, all 4 pods run again; at most 2 are displaced, without zone a",
 			waiting: map[string]int64{"a": 0, "b": 0, "c": 0},
 		},
 		{
@@ -165,7 +165,7 @@ func TestCertify(t *testing.T) {
 				}
 			},
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced, waiting: map[string]int64{"a": 0},
-			message: "without any one of the zones a, b, c, all 1 pods run again; zone a displaces most, 1",
+			message: "without any one of the zones a, b, c, all 1 pods run again; at most 1 are displaced, without zone a",
 		},
 		{
 			name: "a pod that waits already breaks nothing",
@@ -191,7 +191,7 @@ func TestCertify(t *testing.T) {
 				s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"c", "b"}}
 			},
 			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced,
-			message: "without any one of the zones b, c, all 4 pods run again; zone c displaces most, 1",
+			message: "without any one of the zones b, c, all 4 pods run again; at most 1 are displaced, without zone c",
 			waiting: map[string]int64{"b": 0, "c": 0},
 		},
 		{

@@ -1,5 +1,5 @@
 // Package survival computes certificates: whether the protected pods of a ZoneSurvival would all run again after the loss
-// of a zone.
+// of a zone, or of some nodes.
 //
 // # Contract
 //
@@ -13,6 +13,12 @@
 // Where pods go depends on the order in which controllers replace them and on ties between nodes. So each loss is replayed
 // several times: first in the order that leaves protected pods the least room (pods that are not protected first, then small
 // ones before large ones), then in random orders. One replay in which a pod waits is enough to break the certificate.
+//
+// There are too many sets of several nodes to lose each. Those whose loss is likely to be the worst are lost, and random ones that together have all
+// nodes.
+//
+// A [Certifier] keeps the copies after the loss of each zone. When only pods have changed, they follow the cluster, and the answer is that of one replay
+// in which the changed pods come last.
 //
 // [Hold] computes what a ZoneSurvival with hold should hold on which nodes, so that the displaced pods of any one loss find room there
 // although others take all other room. It replays the losses in orders of its own, four times as many as a certificate, on copies whose nodes have no

@@ -78,13 +78,13 @@ func (r *Room) find(
 	ctx context.Context, objects []client.Object, c *certificate, options *Options, status *v1alpha1.ZoneSurvivalStatus,
 ) (metav1.Condition, error) {
 	held, used := holding(r.Is)
-	p := newPlanner(objects, c, heldByOthers(objects, r.Is), owned(objects, r.Is), options)
 	is := amounts{}
 	for name, amount := range held {
 		of := used[name]
 		unused := amount.Less(&of)
 		is[name] = unused.Positive()
 	}
+	p := newPlanner(objects, c, heldByOthers(objects, r.Is), owned(objects, r.Is), options, is, status.Losses)
 	p.broken = slices.ContainsFunc(status.Losses, func(loss v1alpha1.SurvivalLoss) bool { return loss.Waiting > 0 })
 	plan, err := p.plan(ctx, is)
 	if ctx.Err() != nil {

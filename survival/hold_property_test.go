@@ -45,7 +45,7 @@ func TestHeldRoomIsEnough(t *testing.T) {
 			}
 			for _, zone := range []string{"a", "b", "c"} {
 				for other := range int64(2) {
-					waiting := loseFilled(t, c, zone, 100+other)
+					waiting := loseFilled(t, c, inZone(zone), 100+other)
 					require.LessOrEqual(t, len(waiting), int(missing), "after the loss of zone %s with seed %d: %v of %v", zone, 100+other, waiting, room.Wanted)
 				}
 			}
@@ -116,10 +116,10 @@ func full(t *testing.T, c *clitest.Cluster, seed int64) *sim.Sim {
 }
 
 // loseFilled replays a loss after strangers have taken all room that they may have, and returns the protected pods that wait.
-func loseFilled(t *testing.T, c *clitest.Cluster, zone string, seed int64) []string {
+func loseFilled(t *testing.T, c *clitest.Cluster, taken func(*v1.Node) bool, seed int64) []string {
 	t.Helper()
 	s := full(t, c, seed)
-	s.Lose(func(node *v1.Node) bool { return node.Labels[v1.LabelTopologyZone] == zone })
+	s.Lose(taken)
 	require.NoError(t, s.Run(t.Context()))
 	return waiting(s)
 }

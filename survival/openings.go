@@ -49,9 +49,9 @@ type landing struct {
 	with opening // the first one with which it found a node
 }
 
-// replay loses a zone. First only what is held is open to the displaced pods, then to those that still wait one opening after the other. It
+// replay plays a loss. First only what is held is open to the displaced pods, then to those that still wait one opening after the other. It
 // returns where the pods go, those that found room first coming first.
-func (p *planner) replay(ctx context.Context, zone string, smallOnesFirst bool, seed int64, held amounts) ([]landing, error) {
+func (p *planner) replay(ctx context.Context, l *loss, smallOnesFirst bool, seed int64, held amounts) ([]landing, error) {
 	objects := make([]client.Object, 0, len(p.objects)+len(p.pods)+len(p.sites))
 	objects = append(objects, p.objects...)
 	strangers, free := map[*site]*v1.Pod{}, amounts{}
@@ -63,7 +63,7 @@ func (p *planner) replay(ctx context.Context, zone string, smallOnesFirst bool, 
 		objects = append(objects, r)
 	}
 	for _, pod := range p.pods {
-		if s := p.sites[pod.Spec.NodeName]; s == nil || s.zone != zone || p.protects(pod) {
+		if s := p.sites[pod.Spec.NodeName]; s == nil || !l.takes(s.node) || p.protects(pod) {
 			objects = append(objects, pod)
 		}
 	}
@@ -77,7 +77,7 @@ func (p *planner) replay(ctx context.Context, zone string, smallOnesFirst bool, 
 		return nil, err
 	}
 	defer s.Close()
-	loss := s.Lose(func(node *v1.Node) bool { return node.Labels[v1.LabelTopologyZone] == zone })
+	loss := s.Lose(l.takes)
 	displaced := map[types.UID]bool{}
 	for _, pod := range loss.Displaced {
 		displaced[pod.UID] = true
@@ -89,7 +89,7 @@ func (p *planner) replay(ctx context.Context, zone string, smallOnesFirst bool, 
 		case openShare:
 			opened = p.sharing(held)
 		case openRest:
-			opened = p.topUp(zone, held, out, waiting(loss.Displaced, displaced))
+			opened = p.topUp(l, held, out, waiting(loss.Displaced, displaced))
 		default:
 		}
 		for _, node := range sim.List[*v1.Node](s) {
@@ -222,7 +222,7 @@ func (p *planner) sharing(held amounts) map[*site]ledger.Resources {
 
 // topUp chooses a node for each pod that waits, the largest first: the one on which the least more has to be held for it, beside what the
 // pods have left that have found room.
-func (p *planner) topUp(lost string, held amounts, landed []landing, pods []*v1.Pod) map[*site]ledger.Resources {
+func (p *planner) topUp(lost *loss, held amounts, landed []landing, pods []*v1.Pod) map[*site]ledger.Resources {
 	left := amounts{}
 	for name, is := range held {
 		left[name] = is.Clone()
@@ -240,7 +240,7 @@ func (p *planner) topUp(lost string, held amounts, landed []landing, pods []*v1.
 		var best *site
 		var least ledger.Resources
 		for _, s := range p.nodes {
-			if _, chosen := out[s]; chosen || s.zone == lost || !usable(s.node) {
+			if _, chosen := out[s]; chosen || lost.takes(s.node) || !usable(s.node) {
 				continue
 			}
 			is, rest := held[s.node.Name], left[s.node.Name]

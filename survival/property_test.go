@@ -31,7 +31,8 @@ func TestCertificatesHold(t *testing.T) {
 			c := random(rand.New(rand.NewPCG(seed, 7)))
 			is := certify(t, c, protecting("web", "api"), survival.Options{})
 			for _, loss := range is.Losses {
-				if !packable(c, loss.Zone) {
+				taken := inZone(loss.Zone)
+				if !packable(c, taken) {
 					impossible++
 					require.Positive(t, loss.Waiting, "no packing exists after the loss of zone %s", loss.Zone)
 				}
@@ -41,7 +42,7 @@ func TestCertificatesHold(t *testing.T) {
 				}
 				held++
 				for other := range int64(4) {
-					require.Empty(t, lose(t, c, loss.Zone, 100+other), "after the loss of zone %s with seed %d", loss.Zone, 100+other)
+					require.Empty(t, lose(t, c, taken, 100+other), "after the loss of zone %s with seed %d", loss.Zone, 100+other)
 				}
 			}
 		})
@@ -83,13 +84,18 @@ func random(r *rand.Rand) *clitest.Cluster {
 	return c
 }
 
+// inZone is the loss of a zone.
+func inZone(zone string) func(*v1.Node) bool {
+	return func(node *v1.Node) bool { return node.Labels[v1.LabelTopologyZone] == zone }
+}
+
 // lose replays a loss once more, and returns the protected pods that wait.
-func lose(t *testing.T, c *clitest.Cluster, zone string, seed int64) []string {
+func lose(t *testing.T, c *clitest.Cluster, taken func(*v1.Node) bool, seed int64) []string {
 	t.Helper()
 	s, err := sim.New(t.Context(), c.Objects(), sim.Options{Now: clitest.Now, Seed: seed})
 	require.NoError(t, err)
 	defer s.Close()
-	s.Lose(func(node *v1.Node) bool { return node.Labels[v1.LabelTopologyZone] == zone })
+	s.Lose(taken)
 	require.NoError(t, s.Run(t.Context()))
 	return waiting(s)
 }
@@ -104,12 +110,12 @@ func waiting(s *sim.Sim) (out []string) {
 	return out
 }
 
-// packable reports whether the protected pods of a lost zone have any place in the others, however they are placed, if pods of a
+// packable reports whether the protected pods of lost nodes have any place on the others, however they are placed, if pods of a
 // lower priority go and all others stay.
-func packable(c *clitest.Cluster, zone string) bool {
+func packable(c *clitest.Cluster, taken func(*v1.Node) bool) bool {
 	free := map[string]int64{}
 	for _, node := range snapshot.List[*v1.Node](c.Snapshot) {
-		if node.Labels[v1.LabelTopologyZone] != zone {
+		if !taken(node) {
 			free[node.Name] = node.Status.Allocatable.Cpu().Value()
 		}
 	}

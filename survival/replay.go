@@ -2,58 +2,108 @@ package survival
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/internal/amount"
 	"zonewise.dev/sim"
 )
+
+// stage is a copy of a cluster on which losses are replayed, one after the other. It belongs to one order of lost pods.
+type stage struct {
+	base   *sim.Sim
+	before *usage
+	change func(*sim.Options)
+	copy   *sim.Sim // nil before the first replay, and after a loss that could not be taken back
+	nodes  int      // that the last loss has taken
+}
+
+func newStage(base *sim.Sim, before *usage, seed int64, order func(a, b *v1.Pod) int) *stage {
+	return &stage{base: base, before: before, change: func(o *sim.Options) { o.Seed, o.Order = seed, order }}
+}
+
+// close ends the copy, if there is one.
+func (s *stage) close() {
+	if s != nil && s.copy != nil {
+		s.copy.Close()
+		s.copy = nil
+	}
+}
 
 // replay is what one replay of a loss has come to.
 type replay struct {
 	nodes int // lost ones
-	// inPlaceOf has the live pod that is there afterwards for each pod that was there before: itself or, directly or not, its
-	// replacement.
-	inPlaceOf map[types.UID]*v1.Pod
-	whys      map[types.UID]string // of those that wait
-	rooms     map[string]*room     // by zone
+	// moves are the pods that have lost the place that they had, by namespace and name.
+	moves []move
+	rooms map[string]*room // by zone
 }
 
-// room is what the usable nodes of a zone have.
-type room struct{ free, allocatable map[v1.ResourceName]int64 }
+// move is a pod that has lost its place, and the live pod that is there in place of it, if any: its replacement, directly or not.
+type move struct {
+	was, now *v1.Pod
+	why      string // why the latter waits, if it does
+}
 
-// newReplay replays the loss of a zone. The seed decides what a cluster leaves to chance; order, if not nil, in which order
-// controllers replace the lost pods.
-func newReplay(ctx context.Context, base *sim.Sim, zone string, seed int64, order func(a, b *v1.Pod) int) (*replay, error) {
-	s, err := base.Fork(ctx, func(o *sim.Options) { o.Seed, o.Order = seed, order })
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	loss := s.Lose(func(node *v1.Node) bool { return node.Labels[v1.LabelTopologyZone] == zone })
-	if err := s.Run(ctx); err != nil {
-		return nil, err
-	}
-	r := &replay{nodes: len(loss.Nodes), inPlaceOf: map[types.UID]*v1.Pod{}, whys: map[types.UID]string{}, rooms: map[string]*room{}}
-	replaced := s.Made()
-	used := map[string]v1.ResourceList{}
-	for _, pod := range sim.List[*v1.Pod](s) {
-		if pod.Spec.NodeName != "" && !ended(pod) {
-			sum := used[pod.Spec.NodeName]
-			if sum == nil {
-				sum = v1.ResourceList{}
-				used[pod.Spec.NodeName] = sum
-			}
-			for name, quantity := range requestsOf(pod) {
-				quantity.Add(sum[name])
-				sum[name] = quantity
-			}
+// play replays a loss. The copy is at rest before it, and stays as the loss has left it.
+func (s *stage) play(ctx context.Context, l *loss) (*replay, error) {
+	if s.copy == nil {
+		var err error
+		if s.copy, err = s.base.Fork(ctx, s.change); err != nil {
+			return nil, err
 		}
+		s.copy.Mark()
+	}
+	s.nodes = len(s.copy.Lose(l.takes).Nodes)
+	if err := s.copy.Run(ctx); err != nil {
+		return nil, err
+	}
+	changes := sim.Changes[*v1.Pod](s.copy)
+	var before, now []*v1.Pod
+	for _, c := range changes {
+		if c.Was != nil && live(c.Was) && c.Was.Spec.NodeName != "" {
+			before = append(before, c.Was)
+		}
+		if c.Is != nil {
+			now = append(now, c.Is)
+		}
+	}
+	return &replay{nodes: s.nodes, moves: s.moves(before, now), rooms: s.before.after(sim.Changes[*v1.Node](s.copy), changes)}, nil
+}
+
+// moves says which of the pods that had a place have lost it, and what is there in place of them, which is among other pods.
+func (s *stage) moves(before, now []*v1.Pod) []move {
+	inPlaceOf := s.inPlaceOf(now)
+	var out []move
+	for _, pod := range before {
+		m := move{was: pod, now: inPlaceOf[pod.UID]}
+		switch {
+		case m.now == nil:
+			m.why = "no controller replaces it"
+		case m.now.UID == m.was.UID:
+			continue
+		case m.now.Spec.NodeName == "":
+			m.why = s.copy.WhyWaits(m.now)
+		}
+		out = append(out, m)
+	}
+	slices.SortFunc(out, func(a, b move) int { return byName(a.was, b.was) })
+	return out
+}
+
+// inPlaceOf returns the live pods by the UIDs of those in whose place they are: their own, or that of the first pod that a controller has
+// replaced by them.
+func (s *stage) inPlaceOf(pods []*v1.Pod) map[types.UID]*v1.Pod {
+	replaced := s.copy.Made()
+	out := make(map[types.UID]*v1.Pod, len(pods))
+	for _, pod := range pods {
 		if !live(pod) {
 			continue
 		}
@@ -61,48 +111,47 @@ func newReplay(ctx context.Context, base *sim.Sim, zone string, seed int64, orde
 		for replaced[first] != nil {
 			first = replaced[first].UID
 		}
-		r.inPlaceOf[first] = pod
-		if pod.Spec.NodeName == "" {
-			r.whys[pod.UID] = s.WhyWaits(pod)
-		}
+		out[first] = pod
 	}
-	for _, node := range sim.List[*v1.Node](s) {
-		if zone := node.Labels[v1.LabelTopologyZone]; usable(node) {
-			if r.rooms[zone] == nil {
-				r.rooms[zone] = &room{free: map[v1.ResourceName]int64{}, allocatable: map[v1.ResourceName]int64{}}
-			}
-			r.rooms[zone].add(node, used[node.Name])
-		}
-	}
-	return r, nil
+	return out
 }
 
-// why returns why a protected pod does not run, by what is in its place.
-func (r *replay) why(now *v1.Pod) string {
-	if now == nil {
-		return "no controller replaces it"
+// takeBack makes the copy what it was before the loss. If a plugin then says something else in a status than before, it remembers the
+// loss, and the next replay has a new copy.
+func (s *stage) takeBack(ctx context.Context) error {
+	s.copy.Rewind()
+	if err := s.copy.Run(ctx); err != nil {
+		return err
 	}
-	return r.whys[now.UID]
+	if remembers(sim.Changes[*v1alpha1.ZoneSpreadPolicy](s.copy)) || remembers(sim.Changes[*v1alpha1.ZoneReservation](s.copy)) ||
+		remembers(sim.Changes[*schedulingv1alpha1.PodGroup](s.copy)) {
+		s.close()
+	}
+	return nil
 }
 
-func (r *room) add(node *v1.Node, used v1.ResourceList) {
-	for name, quantity := range node.Status.Allocatable {
-		r.allocatable[name] += amount.Of(name, quantity)
-		r.free[name] += max(0, amount.Of(name, quantity)-amount.Of(name, used[name]))
+// remembers reports whether an object has another content than it had.
+func remembers[T client.Object](changes []sim.Change[T]) bool {
+	return slices.ContainsFunc(changes, func(c sim.Change[T]) bool { return content(c.Was) != content(c.Is) })
+}
+
+func content(obj client.Object) string {
+	var status any
+	switch o := obj.(type) {
+	case *schedulingv1alpha1.PodGroup:
+		status = o.Status
+	default:
+		return strings.Join(state(obj), "\n")
 	}
+	data, _ := json.Marshal(status) // plain data
+	return string(data)
 }
 
 // margin returns what the zones have of some resources, by zone.
 func (r *replay) margin(of map[v1.ResourceName]bool) []v1alpha1.SurvivalMargin {
 	var out []v1alpha1.SurvivalMargin
 	for _, zone := range slices.Sorted(maps.Keys(r.rooms)) {
-		m := v1alpha1.SurvivalMargin{Zone: zone, Free: v1.ResourceList{}, Allocatable: v1.ResourceList{}}
-		for name := range of {
-			if n := r.rooms[zone].allocatable[name]; n > 0 {
-				m.Free[name], m.Allocatable[name] = *amount.Quantity(name, r.rooms[zone].free[name]), *amount.Quantity(name, n)
-			}
-		}
-		out = append(out, m)
+		out = append(out, r.rooms[zone].margin(zone, of))
 	}
 	return out
 }

@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -16,6 +18,11 @@ type ZoneSurvivalStatus struct {
 	// +optional
 	ComputedAt metav1.Time `json:"computedAt,omitzero"`
 
+	// ReplayedAt is the time at which the cluster was read in which all losses were last replayed from the beginning. Where it is before
+	// computedAt, the answer has followed changes of pods since.
+	// +optional
+	ReplayedAt metav1.Time `json:"replayedAt,omitzero"`
+
 	// Snapshot says which cluster was read.
 	// +optional
 	Snapshot SurvivalSnapshot `json:"snapshot,omitzero"`
@@ -28,10 +35,14 @@ type ZoneSurvivalStatus struct {
 	// +optional
 	Waiting int64 `json:"waiting"`
 
-	// Losses are the replayed losses, sorted by zone.
+	// Replayed is how many losses were replayed, each in several orders.
 	// +optional
-	// +listType=map
-	// +listMapKey=zone
+	Replayed int64 `json:"replayed"`
+
+	// Losses are the replayed losses: of zones all, sorted by name; of nodes the ten worst, those with most waiting pods first, then those that
+	// displace most.
+	// +optional
+	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	Losses []SurvivalLoss `json:"losses,omitempty"`
 
@@ -71,12 +82,18 @@ type SurvivalSnapshot struct {
 	Hash string `json:"hash,omitempty"`
 }
 
-// SurvivalLoss is what the loss of one zone would do. If replays differ, it is the worst.
+// SurvivalLoss is what the loss of a zone, or of some nodes, would do. If replays differ, it is the worst.
 type SurvivalLoss struct {
 	// Zone is the lost zone.
-	// +required
+	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	Zone string `json:"zone"`
+	Zone string `json:"zone,omitempty"`
+	// NodeNames are the lost nodes, if not a whole zone is lost.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	NodeNames []string `json:"nodeNames,omitempty"`
 	// Nodes is how many nodes are lost.
 	// +optional
 	Nodes int64 `json:"nodes"`
@@ -99,6 +116,14 @@ type SurvivalLoss struct {
 	// +listMapKey=zone
 	// +kubebuilder:validation:MaxItems=1000
 	Margin []SurvivalMargin `json:"margin,omitempty"`
+}
+
+// What names what is lost.
+func (l *SurvivalLoss) What() string {
+	if len(l.NodeNames) > 0 {
+		return strings.Join(l.NodeNames, "+")
+	}
+	return l.Zone
 }
 
 // SurvivalWitness is a protected pod that would not run after a loss.

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ZoneSurvival asks whether the pods of selected workloads would all run again after the loss of a zone. The status
+// ZoneSurvival asks whether the pods of selected workloads would all run again after the loss of a zone, or of nodes. The status
 // answers: each loss is replayed by the scheduler on a copy of the cluster. With hold, a ZoneReservation keeps the room that the losses
 // need. No pod is moved or evicted.
 //
@@ -95,7 +95,7 @@ type SurvivalWorkload struct {
 
 // SurvivalLosses say what may be lost.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.zones) != (has(self.zoneNames) && size(self.zoneNames) > 0)",message="spec.survive: exactly one of zones and zoneNames must be set",reason="FieldValueInvalid"
+// +kubebuilder:validation:XValidation:rule="[has(self.zones), has(self.zoneNames) && size(self.zoneNames) > 0, has(self.nodes)].exists_one(set, set)",message="spec.survive: exactly one of zones, zoneNames and nodes must be set",reason="FieldValueInvalid"
 type SurvivalLosses struct {
 	// Zones is how many zones may be lost at once: 1, which is any one zone of the cluster.
 	// +optional
@@ -111,4 +111,11 @@ type SurvivalLosses struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
 	ZoneNames []string `json:"zoneNames,omitempty"`
+
+	// Nodes is how many nodes may be lost at once, any of the cluster. The loss of each node is replayed; of sets of two and more, those
+	// whose loss is likely to be the worst, and random ones so that each node is in some.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	Nodes *int32 `json:"nodes,omitempty"`
 }

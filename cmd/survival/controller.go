@@ -37,13 +37,17 @@ type Options struct {
 
 // Controller answers ZoneSurvivals. Make one with New.
 type Controller struct {
-	options Options
-	client  client.Client
-	live    *live.Live
-	budget  budget
-	// hash is the fingerprint of the cluster that the last round read, at what time; empty if its answers were not all written.
-	hash string
-	at   time.Time
+	options   Options
+	client    client.Client
+	live      *live.Live
+	certifier survival.Certifier
+	// rounds bounds what full rounds use, and follows what answers between them do: half as much, so that the next full round comes after
+	// twice the time at most.
+	rounds, follows budget
+	// hash is the fingerprint of the cluster that the last full round read, at what time, and answered that of the last answer; empty if it
+	// was not written everywhere.
+	hash, answered string
+	at             time.Time
 
 	mu      sync.Mutex // guards answers
 	answers map[string]v1alpha1.ZoneSurvivalStatus
@@ -52,7 +56,8 @@ type Controller struct {
 // New returns a controller that reads the cluster from l and writes through c.
 func New(l *live.Live, c client.Client, options Options) *Controller {
 	return &Controller{
-		options: options, client: c, live: l, budget: budget{fraction: options.CPUFraction, cpu: cpuTime}, answers: map[string]v1alpha1.ZoneSurvivalStatus{},
+		options: options, client: c, live: l, answers: map[string]v1alpha1.ZoneSurvivalStatus{},
+		rounds: budget{fraction: options.CPUFraction, cpu: cpuTime}, follows: budget{fraction: options.CPUFraction / 2, cpu: cpuTime},
 	}
 }
 
@@ -63,83 +68,141 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	metrics.MustRegister(roundDuration)
 	collector.Export(ctx, c)
+	defer c.certifier.Close()
 	logger := klog.FromContext(ctx)
 	for {
+		wait := c.options.RefreshInterval
 		if troubles := c.live.Troubles(); len(troubles) > 0 {
 			logger.Info("The cluster is not read now, answers are not renewed", "reason", troubles[0])
-		} else if err := c.round(ctx); err != nil {
-			return err
+		} else {
+			var err error
+			if wait, err = c.answer(ctx); err != nil {
+				return err
+			}
 		}
-		refresh := time.NewTimer(c.options.RefreshInterval)
+		next := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-			refresh.Stop()
+			next.Stop()
 			return context.Cause(ctx)
 		case <-c.live.Changed():
-			refresh.Stop()
-		case <-refresh.C:
+			next.Stop()
+		case <-next.C:
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(max(c.options.SettleTime, time.Until(c.budget.next()))):
+		case <-time.After(c.options.SettleTime):
 		}
 	}
 }
 
-// round replays the losses if the cluster has changed, or if the last answer is old.
-func (c *Controller) round(ctx context.Context) error {
+// answer renews the answers if the cluster has changed, or if they are old: by a full round if the budget allows one now, else by following the
+// changes, if they can be followed. It returns after how long it wants to be called again if nothing changes.
+func (c *Controller) answer(ctx context.Context) (wait time.Duration, err error) {
 	cluster := c.live.Snapshot()
-	asked := snapshot.List[*v1alpha1.ZoneSurvival](cluster)
 	objects := cluster.Objects()
 	hash := survival.Fingerprint(objects)
-	if hash == c.hash && cluster.TakenAt.Sub(c.at) < c.options.RefreshInterval {
-		return nil
+	age := cluster.TakenAt.Sub(c.at)
+	if hash == c.hash && hash == c.answered && age < c.options.RefreshInterval {
+		return c.options.RefreshInterval - age, nil
 	}
-	logger := klog.FromContext(ctx)
 	began := time.Now()
-	c.budget.begin(began)
-	c.hash, c.at = hash, cluster.TakenAt
-	var statuses []v1alpha1.ZoneSurvivalStatus
-	options := c.options.Certify
-	if len(asked) > 0 {
-		options.Fingerprint = hash
-		options.Sim.Now, options.Sim.NotInstalled = cluster.TakenAt, cluster.NotInstalled()
-		for _, m := range cluster.Missing {
-			if m.Reason == snapshot.Forbidden {
-				options.Missing = append(options.Missing, "the controller may not list "+m.Resource)
-			}
-		}
-		var err error
-		if statuses, err = survival.Certify(ctx, objects, asked, options); err != nil {
-			return err
-		}
-		logger.V(2).Info("Replayed losses", "zonesurvivals", len(asked), "took", time.Since(began), "cpu", c.budget.cpu()-c.budget.used)
-	}
-	answers := map[string]v1alpha1.ZoneSurvivalStatus{}
-	for i, s := range asked {
-		if written, err := c.hold(ctx, objects, s, options, &statuses[i]); err != nil {
-			return err
-		} else if !written {
-			c.hash = "" // once more, with the newer reservation
-		}
-		answers[s.Name] = statuses[i]
-		if err := c.write(ctx, s, statuses[i]); err != nil {
-			c.hash = "" // once more, with the newer object
-			logger.Error(err, "Cannot write the status", "zonesurvival", klog.KObj(s))
+	r := &round{Controller: c, objects: objects, asked: snapshot.List[*v1alpha1.ZoneSurvival](cluster), options: c.options.Certify}
+	r.options.Fingerprint, r.options.Sim.Now, r.options.Sim.NotInstalled = hash, cluster.TakenAt, cluster.NotInstalled()
+	for _, m := range cluster.Missing {
+		if m.Reason == snapshot.Forbidden {
+			r.options.Missing = append(r.options.Missing, "the controller may not list "+m.Resource)
 		}
 	}
-	if len(asked) > 0 {
+	if until := c.rounds.next().Sub(began); until > 0 {
+		wait, err = c.follow(ctx, r, hash)
+		return min(wait, until), err
+	}
+	c.rounds.begin(began)
+	c.hash, c.at, c.answered = hash, cluster.TakenAt, hash
+	if err := r.replay(ctx); err != nil {
+		return 0, err
+	}
+	if !r.written {
+		c.hash = "" // once more, with the newer objects
+	}
+	if len(r.asked) > 0 {
+		klog.FromContext(ctx).V(2).Info("Replayed losses", "zonesurvivals", len(r.asked), "took", time.Since(began), "cpu", c.rounds.cpu()-c.rounds.used)
 		roundDuration.Observe(time.Since(began).Seconds())
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.answers = answers
+	return c.options.RefreshInterval, nil
+}
+
+// follow answers between two rounds, if it can and if its own budget allows it now.
+func (c *Controller) follow(ctx context.Context, r *round, hash string) (wait time.Duration, err error) {
+	began := time.Now()
+	if until := c.follows.next().Sub(began); until > 0 || hash == c.answered {
+		return cmp.Or(max(0, until), c.options.RefreshInterval), nil
+	}
+	c.follows.begin(began)
+	statuses, followed, err := c.certifier.Follow(ctx, r.objects, r.asked, r.options)
+	if err != nil || !followed {
+		return c.options.RefreshInterval, err
+	}
+	if c.answered = hash; !r.write(ctx, statuses) {
+		c.answered = ""
+	}
+	klog.FromContext(ctx).V(2).Info("Followed a change", "took", time.Since(began))
+	return c.options.RefreshInterval, ctx.Err()
+}
+
+// round is what one look at the cluster leads to.
+type round struct {
+	*Controller
+	objects []client.Object
+	asked   []*v1alpha1.ZoneSurvival
+	options survival.Options
+	// written: all that was found out is in the API server.
+	written bool
+}
+
+// replay replays all losses, and writes what follows from that.
+func (r *round) replay(ctx context.Context) error {
+	var statuses []v1alpha1.ZoneSurvivalStatus
+	if len(r.asked) > 0 {
+		var err error
+		if statuses, err = r.certifier.Certify(ctx, r.objects, r.asked, r.options); err != nil {
+			return err
+		}
+	} else {
+		r.certifier.Close()
+	}
+	held := true
+	for i, s := range r.asked {
+		written, err := r.hold(ctx, r.objects, s, r.options, &statuses[i])
+		if err != nil {
+			return err
+		}
+		held = held && written
+	}
+	r.written = r.write(ctx, statuses) && held
 	return ctx.Err()
 }
 
-// write writes a status, and an event for each condition that is another one.
-func (c *Controller) write(ctx context.Context, asked *v1alpha1.ZoneSurvival, status v1alpha1.ZoneSurvivalStatus) error {
+// write writes the statuses, and reports whether all are written.
+func (r *round) write(ctx context.Context, statuses []v1alpha1.ZoneSurvivalStatus) bool {
+	all, answers := true, map[string]v1alpha1.ZoneSurvivalStatus{}
+	for i, s := range r.asked {
+		answers[s.Name] = statuses[i]
+		if err := r.writeStatus(ctx, s, statuses[i]); err != nil {
+			all = false
+			klog.FromContext(ctx).Error(err, "Cannot write the status", "zonesurvival", klog.KObj(s))
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answers = answers
+	return all
+}
+
+// writeStatus writes a status, and an event for each condition that is another one.
+func (c *Controller) writeStatus(ctx context.Context, asked *v1alpha1.ZoneSurvival, status v1alpha1.ZoneSurvivalStatus) error {
 	written := asked.DeepCopy()
 	written.Status = status
 	if err := c.client.Status().Update(ctx, written); err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	compbasemetrics "k8s.io/component-base/metrics"
@@ -24,9 +25,9 @@ var (
 		[]string{"zonesurvival"}, compbasemetrics.ALPHA)
 	computed = metrics.NewGaugeDesc(subsystem, "computed_timestamp_seconds", "When the cluster was read from which the answer about a ZoneSurvival was computed, in seconds since 1970.",
 		[]string{"zonesurvival"}, compbasemetrics.ALPHA)
-	waiting = metrics.NewGaugeDesc(subsystem, "waiting_pods", "Protected pods of a ZoneSurvival that would wait after the loss of a zone.",
+	waiting = metrics.NewGaugeDesc(subsystem, "waiting_pods", "Protected pods of a ZoneSurvival that would wait after the loss of a zone; an empty zone stands for the worst loss of nodes.",
 		[]string{"zonesurvival", "lost_zone"}, compbasemetrics.ALPHA)
-	margin = metrics.NewGaugeDesc(subsystem, "margin_ratio", "What is free in a zone after the loss of another one, as a fraction of what its usable nodes have, by resource.",
+	margin = metrics.NewGaugeDesc(subsystem, "margin_ratio", "What is free in a zone after the loss of another one, or of nodes if that is empty, as a fraction of what its usable nodes have, by resource.",
 		[]string{"zonesurvival", "lost_zone", "zone", "resource"}, compbasemetrics.ALPHA)
 	heldRoom = metrics.NewGaugeDesc(subsystem, "held", "What the reservation of a ZoneSurvival holds and no pod uses, by resource: CPUs, bytes, or places for pods; absent without spec.hold.",
 		[]string{"zonesurvival", "resource"}, compbasemetrics.ALPHA)
@@ -58,7 +59,7 @@ func (c *Controller) collect(send metrics.Send) {
 		}
 		short := map[string]int64{}
 		for i := range status.Losses {
-			if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHeld) != nil {
+			if status.Losses[i].Zone != "" && meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHeld) != nil {
 				short[status.Losses[i].Zone] = 0
 			}
 		}
@@ -68,16 +69,47 @@ func (c *Controller) collect(send metrics.Send) {
 		for zone, pods := range short {
 			send(missingPods, float64(pods), name, zone)
 		}
-		for i := range status.Losses {
-			loss := &status.Losses[i]
-			send(waiting, float64(loss.Waiting), name, loss.Zone)
-			for _, m := range loss.Margin {
-				for resource, all := range m.Allocatable {
-					send(margin, float64(amount.Of(resource, m.Free[resource]))/float64(amount.Of(resource, all)), name, loss.Zone, m.Zone, string(resource))
+		for lost, of := range worstByZone(status.Losses) {
+			send(waiting, float64(of.waiting), name, lost)
+			for in, ratio := range of.margins {
+				send(margin, ratio, name, lost, in.zone, string(in.resource))
+			}
+		}
+	}
+}
+
+// worstLoss is the worst of what some losses would do.
+type worstLoss struct {
+	waiting int64
+	margins map[zoneResource]float64
+}
+
+type zoneResource struct {
+	zone     string
+	resource v1.ResourceName
+}
+
+// worstByZone puts the losses of nodes together, under the empty zone: their names would make ever more series.
+func worstByZone(losses []v1alpha1.SurvivalLoss) map[string]*worstLoss {
+	out := map[string]*worstLoss{}
+	for i := range losses {
+		loss := &losses[i]
+		is := out[loss.Zone]
+		if is == nil {
+			is = &worstLoss{margins: map[zoneResource]float64{}}
+			out[loss.Zone] = is
+		}
+		is.waiting = max(is.waiting, loss.Waiting)
+		for _, m := range loss.Margin {
+			for resource, all := range m.Allocatable {
+				in, ratio := zoneResource{m.Zone, resource}, float64(amount.Of(resource, m.Free[resource]))/float64(amount.Of(resource, all))
+				if least, known := is.margins[in]; !known || ratio < least {
+					is.margins[in] = ratio
 				}
 			}
 		}
 	}
+	return out
 }
 
 // served are the prefixes of the metrics that the program serves. Those of the scheduler and of its plugins are not about the

@@ -26,6 +26,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
@@ -124,11 +125,44 @@ func TestController(t *testing.T) {
 	t.Run("bad objects", w.testBadObjects)
 }
 
+// TestControllerFollows: between two full rounds, for which the budget has no CPU, the answer follows the pods. Another ZoneSurvival asks for
+// the loss of nodes.
+func TestControllerFollows(t *testing.T) {
+	w := &world{Server: apiserver.Start(t), t: t}
+	w.InstallAPIs(t)
+	w.run("web", 0, "node-a", "node-a", "node-b", "node-b", "node-c", "node-c")
+	spec := v1alpha1.ZoneSurvivalSpec{Workloads: []v1alpha1.SurvivalWorkload{{
+		Namespace: apiserver.Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+	}}, Survive: v1alpha1.SurvivalLosses{Zones: ptr.To[int32](1)}}
+	nodes := spec.DeepCopy()
+	nodes.Survive = v1alpha1.SurvivalLosses{Nodes: ptr.To[int32](1)}
+	w.Make(t, &v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: "services"}, Spec: spec},
+		&v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}, Spec: *nodes})
+	defer w.startController("--cpu-fraction=0.001", "--settle-time=2s")()
+	is := w.waitReason(v1alpha1.ReasonAllPlaced)
+	require.Equal(t, is.Status.ComputedAt, is.Status.ReplayedAt)
+	first := is.Status.ReplayedAt
+
+	w.run("batch", 0, "node-a", "node-a", "node-b", "node-b", "node-c", "node-c")
+	is = w.waitReason(v1alpha1.ReasonPodsWait)
+	require.Equal(t, first, is.Status.ReplayedAt, "it was not replayed in full")
+	require.True(t, first.Before(&is.Status.ComputedAt))
+	require.Equal(t, int64(2), is.Status.Losses[0].Waiting)
+
+	var other v1alpha1.ZoneSurvival
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "nodes"}, &other))
+	require.Equal(t, []any{int64(3), first, first}, []any{other.Status.Replayed, other.Status.ReplayedAt, other.Status.ComputedAt})
+	require.Equal(t, []string{"node-a"}, other.Status.Losses[0].NodeNames)
+	w.waitMetric(`zonewise_survival_waiting_pods{lost_zone="",zonesurvival="nodes"} 0`)
+}
+
 // testBadObjects: the API server refuses them, and names the field.
 func (w *world) testBadObjects(t *testing.T) {
 	for _, tc := range []struct{ name, spec, want string }{
-		{"neither zones nor zoneNames", `{workloads: [WEB], survive: {}}`, "spec.survive: exactly one of zones and zoneNames must be set"},
-		{"both", `{workloads: [WEB], survive: {zones: 1, zoneNames: [a]}}`, "spec.survive: exactly one of zones and zoneNames must be set"},
+		{"neither zones nor zoneNames", `{workloads: [WEB], survive: {}}`, "spec.survive: exactly one of zones, zoneNames and nodes must be set"},
+		{"both", `{workloads: [WEB], survive: {zones: 1, zoneNames: [a]}}`, "spec.survive: exactly one of zones, zoneNames and nodes must be set"},
+		{"zones and nodes", `{workloads: [WEB], survive: {zones: 1, nodes: 1}}`, "spec.survive: exactly one of zones, zoneNames and nodes must be set"},
+		{"no node", `{workloads: [WEB], survive: {nodes: 0}}`, "spec.survive.nodes: Invalid value: 0"},
 		{"two zones at once", `{workloads: [WEB], survive: {zones: 2}}`, "spec.survive.zones: Invalid value: 2"},
 		{"a part of nothing", `{workloads: [WEB], survive: {zones: 1}, maxHeldFraction: "0"}`, "spec.maxHeldFraction: must be above 0 and at most 1"},
 		{"more than all", `{workloads: [WEB], survive: {zones: 1}, maxHeldFraction: "1.1"}`, "spec.maxHeldFraction: must be above 0 and at most 1"},
@@ -181,7 +215,7 @@ func rules(t *testing.T) []rbacv1.PolicyRule {
 }
 
 // startController runs the program with the permissions of the component. stop ends it, and waits.
-func (w *world) startController() (stop func()) {
+func (w *world) startController(flags ...string) (stop func()) {
 	w.t.Helper()
 	const user = "controller"
 	kubeconfig := w.User(w.t, user, rules(w.t))
@@ -201,7 +235,7 @@ func (w *world) startController() (stop func()) {
 	w.address = listener.Addr().String()
 	require.NoError(w.t, listener.Close())
 	cmd := survival.NewCommand()
-	cmd.SetArgs([]string{"--kubeconfig=" + kubeconfig, "--address=" + w.address, "--cpu-fraction=64", "--settle-time=100ms", "--replays=2"})
+	cmd.SetArgs(append([]string{"--kubeconfig=" + kubeconfig, "--address=" + w.address, "--cpu-fraction=64", "--settle-time=100ms", "--replays=2"}, flags...))
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- cmd.ExecuteContext(ctx) }()

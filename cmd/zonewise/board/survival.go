@@ -55,7 +55,7 @@ func survivalOf(s *status.Survival) Survival {
 
 func lossOf(loss *v1alpha1.SurvivalLoss) Loss {
 	out := Loss{
-		Zone: loss.Zone, State: Badge{Text: "all run again", Tone: Good}, Margin: margin(loss.Margin),
+		Zone: loss.What(), State: Badge{Text: "all run again", Tone: Good}, Margin: margin(loss.Margin),
 		Facts: []string{countOf(int(loss.Nodes), "node"), countOf(int(loss.Displaced), "pod") + " displaced"},
 	}
 	if loss.Waiting > 0 {

@@ -48,7 +48,7 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 	section(p, "Survival (pods that would wait/displaced pods in each loss)", []string{"SURVIVAL", "STATE", "PODS", "COMPUTED", "HELD", "LOSSES"}, r.Survivals, func(x *Survival) ([]show.Cell, string) {
 		var losses []string
 		for _, loss := range x.Losses {
-			losses = append(losses, fmt.Sprintf("%s %d/%d", loss.Zone, loss.Waiting, loss.Displaced))
+			losses = append(losses, fmt.Sprintf("%s %d/%d", loss.What(), loss.Waiting, loss.Displaced))
 		}
 		return show.Row(x.Name, State(x.State), x.Pods, x.Age(), x.Room(), strings.Join(losses, ", ")), x.Message
 	})

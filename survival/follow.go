@@ -1,0 +1,278 @@
+package survival
+
+import (
+	"context"
+	"reflect"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/sim"
+)
+
+// maxFollowed is how many pods may have changed for an answer to follow: beyond that it saves little.
+const maxFollowed = 2000
+
+// A Certifier answers the same ZoneSurvivals again and again. It keeps a copy of the cluster after the loss of each zone. When nothing but
+// pods and their controllers has changed, these copies can follow, and only the pods that have changed are placed. The zero value is ready.
+// Its methods are not safe for concurrent use.
+type Certifier struct {
+	asked   []*v1alpha1.ZoneSurvival
+	objects map[objectKey]client.Object
+	kept    map[string]*stage
+	at      metav1.Time // of the cluster that was replayed in full
+}
+
+type objectKey struct {
+	kind            reflect.Type
+	namespace, name string
+}
+
+func keyOf(obj client.Object) objectKey {
+	return objectKey{reflect.TypeOf(obj), obj.GetNamespace(), obj.GetName()}
+}
+
+// Close gives the copies back.
+func (k *Certifier) Close() {
+	for _, s := range k.kept {
+		s.close()
+	}
+	*k = Certifier{}
+}
+
+// Certify replays all losses, as the function does.
+func (k *Certifier) Certify(
+	ctx context.Context, objects []client.Object, asked []*v1alpha1.ZoneSurvival, options Options,
+) ([]v1alpha1.ZoneSurvivalStatus, error) {
+	k.Close()
+	certificates := make([]*certificate, len(asked))
+	for i, s := range asked {
+		certificates[i] = newCertificate(s)
+	}
+	var failed *metav1.Condition
+	if len(options.Missing) > 0 {
+		failed = ptr.To(unknown(v1alpha1.ReasonSnapshotIncomplete, strings.Join(options.Missing, "; ")))
+	} else {
+		var err error
+		if k.kept, err = perform(ctx, objects, certificates, &options); err != nil {
+			failed = ptr.To(unknown(v1alpha1.ReasonReplayFailed, oneLine(err)))
+		}
+	}
+	if ctx.Err() != nil {
+		k.Close()
+		return nil, context.Cause(ctx)
+	}
+	k.at = metav1.Time{Time: options.Sim.Now}
+	for _, c := range certificates {
+		c.status.ReplayedAt = k.at
+	}
+	if failed == nil {
+		k.asked, k.objects = asked, byKey(objects)
+	}
+	return statuses(certificates, objects, &options, failed), nil
+}
+
+func byKey(objects []client.Object) map[objectKey]client.Object {
+	out := make(map[objectKey]client.Object, len(objects))
+	for _, obj := range objects {
+		out[keyOf(obj)] = obj
+	}
+	return out
+}
+
+// Follow answers for a cluster that differs little from the one before: the copies after the loss of each zone follow it. That is one replay in
+// which the changed pods come last, where Certify replays each loss several times. A ZoneSurvival for the loss of nodes keeps its status.
+// It returns false if only Certify can answer. An error is that of ctx.
+func (k *Certifier) Follow(
+	ctx context.Context, objects []client.Object, asked []*v1alpha1.ZoneSurvival, options Options,
+) (out []v1alpha1.ZoneSurvivalStatus, followed bool, err error) {
+	same := func(a, b *v1alpha1.ZoneSurvival) bool { return a.UID == b.UID && a.Generation == b.Generation }
+	if len(k.kept) == 0 || len(options.Missing) > 0 || !slices.EqualFunc(k.asked, asked, same) {
+		return nil, false, nil
+	}
+	now := byKey(objects)
+	d := k.differences(now)
+	if d == nil || len(d.pods) > maxFollowed {
+		return nil, false, nil
+	}
+	var nodes []*v1.Node
+	var pods, placed []*v1.Pod
+	exists := map[string]bool{}
+	for _, obj := range objects {
+		if node, ok := obj.(*v1.Node); ok {
+			nodes = append(nodes, node)
+			exists[node.Name] = true
+		}
+	}
+	for _, obj := range objects {
+		if pod, ok := obj.(*v1.Pod); ok {
+			pods = append(pods, pod)
+			if live(pod) && exists[pod.Spec.NodeName] {
+				placed = append(placed, pod)
+			}
+		}
+	}
+	certificates := make([]*certificate, len(asked))
+	for i, s := range asked {
+		certificates[i] = newCertificate(s)
+		certificates[i].begin(nodes, pods)
+	}
+	for zone, s := range k.kept {
+		l := &loss{zone: zone}
+		if err := s.follow(ctx, l, nodes, d); err != nil {
+			k.Close() // a copy may have followed in part
+			if ctx.Err() != nil {
+				return nil, false, context.Cause(ctx)
+			}
+			return nil, false, nil
+		}
+		all := sim.List[*v1.Pod](s.copy)
+		r := &replay{nodes: s.nodes, moves: s.moves(placed, all), rooms: usageOf(sim.List[*v1.Node](s.copy), all).zones}
+		for _, c := range certificates {
+			if slices.Contains(c.zones, zone) {
+				c.judge(l, r, nil)
+			}
+		}
+	}
+	k.objects = now
+	out = statuses(certificates, objects, &options, nil)
+	for i := range out {
+		if asked[i].Spec.Survive.Nodes != nil {
+			out[i] = *asked[i].Status.DeepCopy()
+			continue
+		}
+		was := &asked[i].Status
+		out[i].ReplayedAt, out[i].Reservation, out[i].Held, out[i].Missing = k.at, was.Reservation, was.Held, was.Missing
+	}
+	return out, true, nil
+}
+
+// differences are what has changed between two clusters, if a copy can follow it.
+type differences struct {
+	pods []sim.Change[*v1.Pod]
+	put  []client.Object // controllers
+}
+
+// differences compares with the cluster before. It returns nil if a copy cannot follow.
+func (k *Certifier) differences(now map[objectKey]client.Object) *differences {
+	d := &differences{}
+	for key, is := range now {
+		if was := k.objects[key]; was != is && !d.add(was, is) {
+			return nil
+		}
+	}
+	for key, was := range k.objects {
+		if now[key] == nil && !d.add(was, nil) {
+			return nil
+		}
+	}
+	slices.SortFunc(d.pods, func(a, b sim.Change[*v1.Pod]) int { return byName(oneOf(a), oneOf(b)) })
+	return d
+}
+
+func oneOf(c sim.Change[*v1.Pod]) *v1.Pod {
+	if c.Is != nil {
+		return c.Is
+	}
+	return c.Was
+}
+
+// add notes a change, and reports whether a copy can follow it. Either object may be nil.
+func (d *differences) add(was, is client.Object) bool {
+	some := is
+	if some == nil {
+		some = was
+	}
+	switch some.(type) {
+	case *v1.Pod:
+		var c sim.Change[*v1.Pod]
+		c.Was, _ = was.(*v1.Pod)
+		c.Is, _ = is.(*v1.Pod)
+		if c.Was == nil || c.Is == nil || c.Was.UID != c.Is.UID || !slices.Equal(state(c.Was), state(c.Is)) {
+			d.pods = append(d.pods, c)
+		}
+		return true
+	case *appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *appsv1.DaemonSet, *batchv1.Job, *v1.ReplicationController:
+		if is != nil {
+			d.put = append(d.put, is)
+		}
+		return true
+	case *v1alpha1.ZoneSurvival:
+		return true
+	}
+	if was == nil || is == nil || was.GetUID() != is.GetUID() {
+		return false
+	}
+	switch o := is.(type) {
+	case *policyv1.PodDisruptionBudget: // the copy counts for itself
+		return was.GetGeneration() == is.GetGeneration()
+	case *v1alpha1.ZoneSpreadPolicy: // and so does the policy
+		before, ok := was.(*v1alpha1.ZoneSpreadPolicy)
+		return ok && before.Generation == o.Generation && slices.EqualFunc(before.Status.Zones, o.Status.Zones, func(a, b v1alpha1.ZoneStatus) bool {
+			return a.Name == b.Name && a.State == b.State && a.RecoveringSince.Equal(b.RecoveringSince) && a.Since.Equal(b.Since) && len(a.Full) == len(b.Full)
+		})
+	}
+	return slices.Equal(state(was), state(is))
+}
+
+// follow makes the copy, in which a loss has been replayed, one of a cluster that has changed. Pods that took the place of lost ones on a
+// node that another pod has got in the cluster are placed again, as are the changed pods of lost nodes.
+func (s *stage) follow(ctx context.Context, l *loss, nodes []*v1.Node, d *differences) error {
+	for _, obj := range d.put {
+		if err := s.copy.Put(obj); err != nil {
+			return err
+		}
+	}
+	lost := map[string]bool{}
+	for _, node := range nodes {
+		lost[node.Name] = l.takes(node)
+	}
+	pods := sim.List[*v1.Pod](s.copy)
+	inPlaceOf := s.inPlaceOf(pods)
+	replaced := s.copy.Made()
+	guests := map[string][]*v1.Pod{} // by node
+	for _, pod := range pods {
+		if replaced[pod.UID] != nil && pod.Spec.NodeName != "" {
+			guests[pod.Spec.NodeName] = append(guests[pod.Spec.NodeName], pod)
+		}
+	}
+	gone := map[types.UID]bool{}
+	for _, c := range d.pods {
+		if c.Was == nil {
+			continue
+		}
+		if there, ok := sim.Get[*v1.Pod](s.copy, c.Was.Namespace, c.Was.Name); ok && there.UID == c.Was.UID {
+			s.copy.Remove(there)
+		} else if there := inPlaceOf[c.Was.UID]; there != nil {
+			s.copy.Remove(there)
+			gone[there.UID] = true
+		}
+	}
+	for _, c := range d.pods {
+		switch pod := c.Is; {
+		case pod == nil || ended(pod):
+		case !lost[pod.Spec.NodeName]:
+			for _, guest := range guests[pod.Spec.NodeName] {
+				if !gone[guest.UID] {
+					s.copy.Displace(guest)
+				}
+			}
+			delete(guests, pod.Spec.NodeName)
+			if err := s.copy.Put(pod); err != nil {
+				return err
+			}
+		case live(pod):
+			s.copy.Displace(pod)
+		}
+	}
+	return s.copy.Run(ctx)
+}

@@ -1,0 +1,168 @@
+package survival_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/survival"
+	"zonewise.dev/test/clitest"
+)
+
+// againstNodes asks for the loss of any n nodes.
+func againstNodes(s *v1alpha1.ZoneSurvival, n int32) *v1alpha1.ZoneSurvival {
+	s.Spec.Survive = v1alpha1.SurvivalLosses{Nodes: ptr.To(n)}
+	return s
+}
+
+// TestCertifyNodes has a small cluster for each thing that the loss of nodes comes to. The nodes a, b and c have 8 CPUs.
+func TestCertifyNodes(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		nodes   int32
+		cluster func(c *clitest.Cluster)
+		status  metav1.ConditionStatus
+		message string
+		// worst is the first loss, "nodes: waiting of displaced".
+		worst string
+	}{
+		{
+			name: "any one node", nodes: 1,
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "a", "b", "c") },
+			status:  metav1.ConditionTrue, worst: "a: 0 of 2",
+			message: "without any one of the 3 nodes that have pods, all 4 pods run again; at most 2 are displaced, without node a",
+		},
+		{
+			name: "a node without pods is no loss", nodes: 1,
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a") },
+			status:  metav1.ConditionTrue, worst: "a: 0 of 1",
+			message: "without any one of the 1 nodes that have pods, all 1 pods run again; at most 1 are displaced, without node a",
+		},
+		{
+			name: "one of the nodes", nodes: 1,
+			cluster: func(c *clitest.Cluster) {
+				c.Node("small", "a", "4", "32Gi")
+				deploy(c, "web", "5", nil, "a")
+				deploy(c, "other", "4", nil, "b", "c")
+			},
+			status: metav1.ConditionFalse, worst: "a: 1 of 1",
+			message: "without node a, 1 of 1 displaced pods would wait, first shop/web-1-1: 0/3 nodes are available: 3 Insufficient cpu",
+		},
+		{
+			name: "any two nodes", nodes: 2,
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "b", "c") },
+			status:  metav1.ConditionTrue, worst: "a+b: 0 of 2",
+			message: "without any one of 3 sets of 2 nodes, all 3 pods run again; at most 2 are displaced, without the nodes a, b",
+		},
+		{
+			name: "room that is lost with the second node", nodes: 2,
+			cluster: func(c *clitest.Cluster) {
+				c.Node("spare", "a", "16", "32Gi")
+				deploy(c, "web", "4", nil, "a")
+				deploy(c, "other", "8", nil, "b", "c")
+			},
+			status: metav1.ConditionFalse, worst: "a+spare: 1 of 1",
+			message: "without the nodes a, spare, 1 of 1 displaced pods would wait, first shop/web-1-1: 0/2 nodes are available: 2 Insufficient cpu",
+		},
+		{
+			name: "more nodes than there are", nodes: 9,
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a") },
+			status:  metav1.ConditionFalse, worst: "a+b+c: 1 of 1",
+			message: "without the nodes a, b, c, 1 of 1 displaced pods would wait, first shop/web-1-1: ",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := zones()
+			tc.cluster(c)
+			is := certify(t, c, againstNodes(protecting("web"), tc.nodes), survival.Options{})
+			require.Equal(t, tc.status, is.Conditions[0].Status, is.Conditions[0].Message)
+			require.Contains(t, is.Conditions[0].Message, tc.message)
+			require.Equal(t, int64(len(is.Losses)), is.Replayed)
+			first := is.Losses[0]
+			require.Empty(t, first.Zone)
+			require.Equal(t, tc.worst, fmt.Sprintf("%s: %d of %d", strings.Join(first.NodeNames, "+"), first.Waiting, first.Displaced))
+			require.Equal(t, first.Displaced, first.Placed+first.Waiting)
+			require.Equal(t, int64(len(first.NodeNames)), first.Nodes)
+		})
+	}
+}
+
+// TestManyNodes: of many losses the status has the worst, and says how many there were.
+func TestManyNodes(t *testing.T) {
+	c := clitest.New()
+	var on []string
+	for i := range 14 {
+		name := fmt.Sprintf("node-%02d", i)
+		c.Node(name, "a", "20", "32Gi")
+		for range i + 1 {
+			on = append(on, name)
+		}
+	}
+	deploy(c, "web", "1", nil, on...)
+	is := certify(t, c, againstNodes(protecting("web"), 1), survival.Options{Replays: 1})
+	require.Equal(t, int64(14), is.Replayed)
+	require.Len(t, is.Losses, 10)
+	for i, loss := range is.Losses {
+		require.Equal(t, int64(14-i), loss.Displaced)
+		require.Equal(t, fmt.Sprintf("node-%02d", 13-i), loss.NodeNames[0])
+		require.Equal(t, []int64{280 - 20, 280 - 20 - int64(len(on))}, []int64{loss.Margin[0].Allocatable.Cpu().Value(), loss.Margin[0].Free.Cpu().Value()})
+	}
+}
+
+// TestNodeCertificatesHold: as TestCertificatesHold, for the loss of single nodes, of which many are replayed on one copy.
+func TestNodeCertificatesHold(t *testing.T) {
+	held, broken, impossible := 0, 0, 0
+	for i := range *clusters {
+		seed := *first + uint64(i) //nolint:gosec // not negative
+		t.Run(fmt.Sprintf("cluster %d", seed), func(t *testing.T) {
+			c := random(rand.New(rand.NewPCG(seed, 11)))
+			is := certify(t, c, againstNodes(protecting("web", "api"), 1), survival.Options{})
+			for _, loss := range is.Losses {
+				taken := func(node *v1.Node) bool { return node.Name == loss.NodeNames[0] }
+				if !packable(c, taken) {
+					impossible++
+					require.Positive(t, loss.Waiting, "no packing exists after the loss of %s", loss.NodeNames)
+				}
+				if loss.Waiting > 0 {
+					broken++
+					continue
+				}
+				held++
+				for other := range int64(3) {
+					require.Empty(t, lose(t, c, taken, 100+other), "after the loss of %s with seed %d", loss.NodeNames, 100+other)
+				}
+			}
+		})
+	}
+	t.Logf("%d losses are survived, %d are not, of which %d have no packing", held, broken, impossible)
+	require.Positive(t, held)
+	require.Positive(t, broken)
+	require.Positive(t, impossible)
+}
+
+// TestHeldRoomForNodes: room that is held for the loss of any one node is enough when strangers have taken all other room.
+func TestHeldRoomForNodes(t *testing.T) {
+	c := zones()
+	deploy(c, "web", "2", priority(10), "a", "a", "b", "c")
+	asked := againstNodes(holding("web"), 1)
+	room, is := hold(t, c, asked)
+	require.Empty(t, is.Missing)
+	require.Equal(t, "4", room.Bound.Cpu().String(), "as much as node a displaces")
+	require.InDelta(t, 4, total(room.Wanted), 0.1, "on b and c together, so that each serves the loss of the other as well")
+	adopt(c, room.Wanted)
+	again, _ := hold(t, c, asked)
+	require.True(t, again.Same())
+	for _, node := range snapshot.List[*v1.Node](c.Snapshot) {
+		for seed := range int64(3) {
+			require.Empty(t, loseFilled(t, c, func(n *v1.Node) bool { return n.Name == node.Name }, 100+seed), "after the loss of node %s", node.Name)
+		}
+	}
+}

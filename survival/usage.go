@@ -1,0 +1,120 @@
+package survival
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/amount"
+	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/sim"
+)
+
+// usage is what the usable nodes of a cluster have and what pods take of it. It is computed once, and then adjusted for each loss.
+type usage struct {
+	nodes map[string]*nodeUsage
+	zones map[string]*room
+}
+
+type nodeUsage struct {
+	zone              string
+	allocatable, used ledger.Resources
+}
+
+// free is what no pod asks for, when the pods of the node ask for so much.
+func (n *nodeUsage) free(used *ledger.Resources) ledger.Resources {
+	free := n.allocatable.Less(used)
+	return free.Positive()
+}
+
+// room is what the usable nodes of a zone have.
+type room struct {
+	nodes             int
+	free, allocatable ledger.Resources
+}
+
+func (r *room) add(n *nodeUsage, times int64) {
+	free := n.free(&n.used)
+	r.nodes += int(times)
+	r.free.Add(&free, times)
+	r.allocatable.Add(&n.allocatable, times)
+}
+
+func usageOf(nodes []*v1.Node, pods []*v1.Pod) *usage {
+	u := &usage{nodes: map[string]*nodeUsage{}, zones: map[string]*room{}}
+	for _, node := range nodes {
+		if usable(node) {
+			u.nodes[node.Name] = &nodeUsage{zone: node.Labels[v1.LabelTopologyZone], allocatable: ledger.ResourcesOf(node.Status.Allocatable)}
+		}
+	}
+	for _, pod := range pods {
+		if n := u.nodes[pod.Spec.NodeName]; n != nil && !ended(pod) {
+			request := wants(pod)
+			n.used.Add(&request, 1)
+		}
+	}
+	for _, n := range u.nodes {
+		if u.zones[n.zone] == nil {
+			u.zones[n.zone] = &room{}
+		}
+		u.zones[n.zone].add(n, 1)
+	}
+	return u
+}
+
+// after returns what the zones have after changes. Zones without usable nodes are left out.
+func (u *usage) after(nodes []sim.Change[*v1.Node], pods []sim.Change[*v1.Pod]) map[string]*room {
+	rooms := make(map[string]*room, len(u.zones))
+	for zone, is := range u.zones {
+		rooms[zone] = &room{nodes: is.nodes, free: is.free.Clone(), allocatable: is.allocatable.Clone()}
+	}
+	lost := map[string]bool{}
+	for _, c := range nodes {
+		if c.Was == nil || c.Is != nil {
+			continue
+		}
+		if n := u.nodes[c.Was.Name]; n != nil {
+			lost[c.Was.Name] = true
+			rooms[n.zone].add(n, -1)
+		}
+	}
+	used := map[string]ledger.Resources{}
+	count := func(pod *v1.Pod, times int64) {
+		if pod == nil || ended(pod) || u.nodes[pod.Spec.NodeName] == nil || lost[pod.Spec.NodeName] {
+			return
+		}
+		of, noted := used[pod.Spec.NodeName]
+		if !noted {
+			of = u.nodes[pod.Spec.NodeName].used.Clone()
+		}
+		request := wants(pod)
+		of.Add(&request, times)
+		used[pod.Spec.NodeName] = of
+	}
+	for _, c := range pods {
+		count(c.Was, -1)
+		count(c.Is, 1)
+	}
+	for name, now := range used {
+		n := u.nodes[name]
+		before, after := n.free(&n.used), n.free(&now)
+		rooms[n.zone].free.Add(&before, -1)
+		rooms[n.zone].free.Add(&after, 1)
+	}
+	for zone, r := range rooms {
+		if r.nodes == 0 {
+			delete(rooms, zone)
+		}
+	}
+	return rooms
+}
+
+// margin returns what there is of some resources.
+func (r *room) margin(zone string, of map[v1.ResourceName]bool) v1alpha1.SurvivalMargin {
+	m := v1alpha1.SurvivalMargin{Zone: zone, Free: v1.ResourceList{}, Allocatable: v1.ResourceList{}}
+	for name := range of {
+		if n := r.allocatable.Amount(name); n > 0 {
+			m.Free[name], m.Allocatable[name] = *amount.Quantity(name, r.free.Amount(name)), *amount.Quantity(name, n)
+		}
+	}
+	return m
+}
