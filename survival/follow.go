@@ -125,6 +125,9 @@ func (k *Certifier) Follow(
 	for i, s := range asked {
 		certificates[i] = newCertificate(s)
 		certificates[i].begin(nodes, pods)
+		if slices.ContainsFunc(certificates[i].zones, func(zone string) bool { return k.kept[zone] == nil }) {
+			return nil, false, nil // its replay has failed
+		}
 	}
 	for zone, s := range k.kept {
 		l := &loss{zone: zone}

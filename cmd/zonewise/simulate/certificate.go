@@ -27,20 +27,23 @@ type Certificate struct {
 	age    string
 }
 
-// lost returns the zone of a scenario that a certificate can be about: the loss of one zone, and nothing else.
-func (s *Scenario) lost() string {
-	if len(s.Zones) != 1 || len(s.Nodes) > 0 || s.AddNodes > 0 || s.Added != nil {
-		return ""
+// loses reports whether a scenario is the loss that a certificate is about: of one zone, or of the same nodes, and nothing else.
+func (s *Scenario) loses(loss *v1alpha1.SurvivalLoss) bool {
+	if s.AddNodes > 0 || s.Added != nil {
+		return false
 	}
-	return s.Zones[0]
+	if loss.Zone != "" {
+		return len(s.Nodes) == 0 && slices.Equal(s.Zones, []string{loss.Zone})
+	}
+	return len(s.Zones) == 0 && slices.Equal(slices.Sorted(slices.Values(s.Nodes)), loss.NodeNames)
 }
 
-// compareCertificates compares the loss of a zone with what the cluster's ZoneSurvivals say about it.
-func (p *play) compareCertificates(zone string, before, after *census.Census) {
+// compareCertificates compares a loss with what the cluster's ZoneSurvivals say about it.
+func (p *play) compareCertificates(scenario *Scenario, before, after *census.Census) {
 	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSurvival](p.cluster.Snapshot, "") {
 		says := status.SurvivalOf(object, p.cluster.Now)
 		protects, err := survival.Protected(object)
-		at := slices.IndexFunc(says.Losses, func(loss v1alpha1.SurvivalLoss) bool { return loss.Zone == zone })
+		at := slices.IndexFunc(says.Losses, func(loss v1alpha1.SurvivalLoss) bool { return scenario.loses(&loss) })
 		if err != nil || says.State == status.Unknown || at < 0 {
 			continue // it says nothing about this loss
 		}

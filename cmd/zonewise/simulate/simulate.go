@@ -175,9 +175,7 @@ func (p *play) run(scenario *Scenario) error {
 	r.Passed = s.Now().Sub(began).Round(time.Second).String()
 	after := p.census()
 	p.compare(before, left, after)
-	if zone := scenario.lost(); zone != "" {
-		p.compareCertificates(zone, before, after)
-	}
+	p.compareCertificates(scenario, before, after)
 	return nil
 }
 

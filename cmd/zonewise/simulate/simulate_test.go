@@ -148,6 +148,13 @@ func TestCertificates(t *testing.T) {
 	} {
 		require.Empty(t, run(t, c, other).Certificates, name)
 	}
+
+	asked.Status.Losses = []v1alpha1.SurvivalLoss{{NodeNames: []string{"node-a", "node-b"}, Displaced: 8, Waiting: 7}}
+	r = run(t, c, &Scenario{Nodes: []string{"node-b", "node-a"}})
+	require.Len(t, r.Certificates, 1)
+	require.True(t, r.Certificates[0].Agrees)
+	require.Equal(t, int64(7), r.Certificates[0].WaitingHere)
+	require.Empty(t, run(t, c, &Scenario{Nodes: []string{"node-a"}}).Certificates)
 	asked.Generation = 1
 	require.Empty(t, run(t, c, b).Certificates, "the certificate is about another spec")
 }
