@@ -23,7 +23,7 @@
 //   - When the quorum can no longer be reached (a timeout; a member that fits nowhere, was deleted or refused; a
 //     deleted PodGroup), every waiting member is rejected, so that Unreserve frees what it took, and the gang
 //     backs off: exponentially, with jitter.
-//   - While a gang lacks more than one member, no member preempts for itself, since that could evict pods without
+//   - While a gang lacks more than one member, members do not preempt one by one, since that could evict pods without
 //     placing the gang. The gang preempts as a whole (package preempt): the leader evicts pods of a lower priority
 //     once the filters accept the quorum without them, and nominations keep the room for the gang.
 //   - Once the quorum is complete, members beyond minMember schedule like ordinary pods.

@@ -41,7 +41,7 @@
 //
 // # Members
 //
-//	Held      has a scheduling gate, or belongs to a scheduler that does not run this gang; not counted
+//	Held      has a scheduling gate, or belongs to a scheduler that does not schedule this gang; not counted
 //	Idle      somewhere in the queue or in a scheduling cycle
 //	Failed    like Idle, but unschedulable in this round
 //	Waiting   Permit has answered Wait
