@@ -191,7 +191,7 @@ func TestPriorityOfNone(t *testing.T) {
 	require.EqualValues(t, 1000, priority("none"))
 	require.EqualValues(t, 0, priority("zero"))
 	f.requireCondition(t, "none", v1alpha1.ConditionProtected, metav1.ConditionTrue, v1alpha1.ReasonProtected)
-	require.Equal(t, "spec.priority: pods without a priority class get priority 1000 from PriorityClass standard and may take the room of the slots, which have 0",
+	require.Equal(t, "spec.priority: pods without a priority class get priority 1000 from PriorityClass standard and may take the room of the slots, which have priority 0",
 		f.requireCondition(t, "zero", v1alpha1.ConditionProtected, metav1.ConditionFalse, v1alpha1.ReasonPriorityBelowDefault))
 
 	// Of several defaults the API server takes the lowest.
