@@ -77,19 +77,20 @@ func report(w io.Writer, err error) int {
 }
 
 const demoHelp = `Start a real control plane on loopback (etcd, kube-apiserver,
-kube-controller-manager, and kwok for the nodes) with the Zonewise scheduler, and let
-a workload arrive that is drawn from published production traces: services spread over
-three zones, one of them by a ZoneSpreadPolicy, and gangs. A ZoneSurvival says whether
-all would run again after the loss of any zone, another one holds the room for that
-beside batch work. Then a zone is lost, and comes back. A board says whether the
-certificate was right. All of it can be watched in a browser, at the address that is
-printed once the control plane runs; the last page is saved with the board's checks.
+kube-controller-manager, and kwok for the nodes) with the Zonewise scheduler. A
+workload from published production traces arrives: services that are spread over three
+zones, one of them by a ZoneSpreadPolicy, and gangs. A ZoneSurvival says whether all
+services would run again after the loss of any zone. Another one holds the room for
+one of them while batch work fills the rest. Then a zone is lost, and comes back. A
+board says whether the certificate was right. You can watch all of it in a browser, at
+the address that is printed once the control plane runs. The last page is saved with
+the board's checks.
 
 The board is read from the API server and the scheduler's metrics. Nothing is left
 behind: Ctrl-C ends everything at any moment.
 
-Exit codes: 0 all checks hold; 1 the demo failed; 2 a flag is
-wrong; 3 a check failed, and is named; 130 interrupted.`
+Exit codes: 0 all checks hold; 1 the demo failed; 2 a flag is wrong; 3 a check failed,
+and the message names it; 130 interrupted.`
 
 func newDemo() *cobra.Command {
 	var (
@@ -102,7 +103,7 @@ func newDemo() *cobra.Command {
 		Version:       version.Get().String(),
 		SilenceErrors: true, // report prints them
 		SilenceUsage:  true,
-		Short:         "Watch the scheduler place a real workload over three zones, and lose one as it was foretold",
+		Short:         "Watch the scheduler place a real workload in three zones and survive the loss of one, as predicted",
 		Long:          demoHelp,
 		Example: `  zonewise-demo
   zonewise-demo --scale 0.1 --timeout 20m

@@ -1,4 +1,4 @@
-// Package manifests has the files that are applied to a cluster to run Zonewise in it. They are embedded,
+// Package manifests has the files that users apply to a cluster to run Zonewise in it. They are embedded,
 // so that the demo and the tests use exactly the permissions and custom resources that users apply.
 //
 // # Contract
@@ -6,7 +6,7 @@
 //   - rbac has all permissions of the scheduler. There are no wildcards, no access to secrets and no
 //     creation of pods. The schedulers of test/integration have exactly these permissions.
 //   - components/survival has the controller of ZoneSurvivals, with its own account: it writes the status of ZoneSurvivals, events
-//     about them, and its lease.
+//     about them, their ZoneReservations, and its lease.
 //   - crds is never part of an overlay: removing the scheduler must not remove PodGroups.
 //   - The profiles in overlays and kubeadm are copies of those in config, made by go generate and
 //     compared by a test.

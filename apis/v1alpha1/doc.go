@@ -4,8 +4,9 @@
 //	ZoneReservation    capacity that is held in zones for the pods of owners (cluster-scoped)
 //	ZoneSurvival       whether workloads survive the loss of a zone          (cluster-scoped)
 //
-// The types are the contract; plugins/zonespread/policy, plugins/reservecache/serve and survival apply them. Defaults and validation live in the CustomResourceDefinitions that are
-// generated from the markers here, so that the API server refuses a bad object and names the field.
+// The types are the contract; plugins/zonespread/policy, plugins/reservecache/serve and survival apply them. Defaults and
+// validation are in the CustomResourceDefinitions, which are generated from the markers here, so that the API server refuses a
+// bad object and names the field.
 //
 // Non-goals: conversion (there is one version), and behaviour of any kind.
 //

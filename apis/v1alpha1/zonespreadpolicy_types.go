@@ -58,7 +58,7 @@ const (
 // ZoneSpreadPolicySpec says how to spread.
 //
 // +kubebuilder:validation:XValidation:rule="self.defaultWeight > 0 || (has(self.zones) && self.zones.exists(z, z.weight > 0))",message="spec.zones: at least one weight must be above 0 when spec.defaultWeight is 0: no zone would be allowed",fieldPath=".zones",reason="FieldValueInvalid"
-// +kubebuilder:validation:XValidation:rule="self.unit != 'PodGroup' || !has(self.replicas) || type(self.replicas) == int || self.replicas != 'Owner'",message="spec.replicas: must be Matching or a number when spec.unit is PodGroup: workloads want pods, not gangs",fieldPath=".replicas",reason="FieldValueInvalid"
+// +kubebuilder:validation:XValidation:rule="self.unit != 'PodGroup' || !has(self.replicas) || type(self.replicas) == int || self.replicas != 'Owner'",message="spec.replicas: must be Matching or a number when spec.unit is PodGroup: the replicas of workloads are pods, not gangs",fieldPath=".replicas",reason="FieldValueInvalid"
 // +kubebuilder:validation:XValidation:rule="!has(self.minZones) || self.defaultWeight > 0 || !has(self.zones) || self.minZones <= self.zones.filter(z, z.weight > 0).size()",message="spec.minZones: must not be above the number of zones with a weight above 0 when spec.defaultWeight is 0",fieldPath=".minZones",reason="FieldValueInvalid"
 type ZoneSpreadPolicySpec struct {
 	// PodSelector selects the pods of this namespace that the policy spreads. It must not be empty.

@@ -46,7 +46,7 @@ func TestBadInput(t *testing.T) {
 		},
 		{
 			name: "no way to an API server, with a configuration", raw: header,
-			want: `no client for the API server: invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable; set clientConnection.kubeconfig in FILE (beside --config, --kubeconfig is ignored)`,
+			want: `no client for the API server: invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment variable; set clientConnection.kubeconfig in FILE (with --config, --kubeconfig is ignored)`,
 		},
 		{
 			name: "a configuration that is not there", args: []string{"--config=/nowhere/config.yaml"},
@@ -79,12 +79,12 @@ func TestBadInput(t *testing.T) {
 		{
 			name:   "PermitGate in multiPoint alone",
 			config: "profiles:\n- plugins: {multiPoint: {enabled: [{name: ZoneSpread}, {name: PermitGate}], disabled: [{name: PodTopologySpread}]}}\n",
-			want:   `config FILE: profiles[0].plugins.postFilter: DefaultPreemption comes before PermitGate, so that members of a gang preempt one by one; write postFilter: {enabled: [{name: DynamicResources}, {name: ZoneSpread}, {name: PermitGate}]}`,
+			want:   `config FILE: profiles[0].plugins.postFilter: DefaultPreemption comes before PermitGate, so members of a gang would preempt one by one; write postFilter: {enabled: [{name: DynamicResources}, {name: ZoneSpread}, {name: PermitGate}]}`,
 		},
 		{
 			name:   "a plugin behind PermitGate",
 			config: "profiles:\n- plugins: {multiPoint: {enabled: [{name: PermitGate}]}, postFilter: {enabled: [{name: PermitGate}]}, preBind: {enabled: [{name: PermitGate}]}}\n",
-			want:   `config FILE: profiles[0].plugins.preBind: DynamicResources comes behind PermitGate, and may fail when a part of a gang is bound; enable PermitGate last in multiPoint, and name no plugin in preBind that is not in multiPoint`,
+			want:   `config FILE: profiles[0].plugins.preBind: DynamicResources comes after PermitGate, and may fail when part of a gang is already bound; enable PermitGate last in multiPoint, and name no plugin in preBind that is not in multiPoint`,
 		},
 		{
 			name: "a value out of range", config: "percentageOfNodesToScore: 101\n",
@@ -92,7 +92,7 @@ func TestBadInput(t *testing.T) {
 		},
 		{
 			name: "a misspelt plugin", config: "profiles:\n- schedulerName: demo\n  plugins: {multiPoint: {enabled: [{name: ZoneSpred}]}}\n",
-			want: `config FILE: profile demo: PreFilterPlugin "ZoneSpred" does not exist; correct the plugin's name: beside upstream's there are ZoneSpread, ReserveCache and PermitGate`,
+			want: `config FILE: profile demo: PreFilterPlugin "ZoneSpred" does not exist; correct the plugin's name: Zonewise adds ZoneSpread, ReserveCache and PermitGate to upstream's`,
 		},
 		{
 			name: "a misspelt arg of an in-tree plugin", config: profile("[{name: InterPodAffinity, args: {hardPodAfinityWeight: 3}}]"),

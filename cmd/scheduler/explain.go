@@ -32,9 +32,9 @@ var remedies = []struct{ fragment, remedy string }{
 	{"couldn't get version/kind", "it must be a KubeSchedulerConfiguration in YAML or JSON"},
 	{"yaml: line", "it must be a KubeSchedulerConfiguration in YAML or JSON"},
 	{"no such file", "give --config the path of a KubeSchedulerConfiguration"},
-	{"\" does not exist", "correct the plugin's name: beside upstream's there are ZoneSpread, ReserveCache and PermitGate"},
+	{"\" does not exist", "correct the plugin's name: Zonewise adds ZoneSpread, ReserveCache and PermitGate to upstream's"},
 	{"address already in use", "stop the process that has the port, or choose another one with --secure-port"},
-	{"permission denied", "run as a user that may, or choose another path or port"},
+	{"permission denied", "run as a user with the permission, or choose another path or port"},
 	{"unrecognized feature gate", "correct its spelling in --feature-gates or remove it"},
 	{"does not take any arguments", "everything is given by flags"},
 	{"lost lease", "another scheduler has taken over, or the API server was not reached in time"},
@@ -58,7 +58,7 @@ func explain(err error, configFile string) string {
 	line = pluginTwice.ReplaceAllString(line, "plugin $1: ")
 	if _, ok := errors.AsType[clientError](err); ok {
 		if configFile != "" {
-			return line + "; set clientConnection.kubeconfig in " + configFile + " (beside --config, --kubeconfig is ignored)"
+			return line + "; set clientConnection.kubeconfig in " + configFile + " (with --config, --kubeconfig is ignored)"
 		}
 		return line + "; name a kubeconfig with --kubeconfig, or the server's address with --master"
 	}

@@ -28,7 +28,7 @@ func checkOrder(cfg *config.KubeSchedulerConfiguration) error {
 		})
 		if ours := slices.Index(postFilter, permitgate.Name); ours >= 0 {
 			if theirs := slices.Index(postFilter, names.DefaultPreemption); theirs >= 0 && theirs < ours {
-				return fmt.Errorf("profiles[%d].plugins.postFilter: %s comes before %s, so that members of a gang preempt one by one; write postFilter: {enabled: %s}",
+				return fmt.Errorf("profiles[%d].plugins.postFilter: %s comes before %s, so members of a gang would preempt one by one; write postFilter: {enabled: %s}",
 					i, names.DefaultPreemption, permitgate.Name, ahead(postFilter))
 			}
 		}
@@ -36,7 +36,7 @@ func checkOrder(cfg *config.KubeSchedulerConfiguration) error {
 			return name == permitgate.Name || slices.Contains(preparing, name)
 		})
 		if ours := slices.Index(preBind, permitgate.Name); ours >= 0 && ours < len(preBind)-1 {
-			return fmt.Errorf("profiles[%d].plugins.preBind: %s comes behind %s, and may fail when a part of a gang is bound; enable %s last in multiPoint, and name no plugin in preBind that is not in multiPoint",
+			return fmt.Errorf("profiles[%d].plugins.preBind: %s comes after %s, and may fail when part of a gang is already bound; enable %s last in multiPoint, and name no plugin in preBind that is not in multiPoint",
 				i, preBind[len(preBind)-1], permitgate.Name, permitgate.Name)
 		}
 	}

@@ -58,7 +58,7 @@ func newBoard() *cobra.Command {
 				return usageError{errors.New("--output: must name a file")}
 			}
 			if file != "" && (cmd.Flags().Changed("port") || cmd.Flags().Changed("address")) {
-				return usageError{errors.New("--output: a file is written and nothing is served: leave out --port and --address")}
+				return usageError{errors.New("--output writes a file and serves nothing: leave out --port and --address")}
 			}
 			if file != "" {
 				return writeBoard(cmd, &flags, file)

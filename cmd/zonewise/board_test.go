@@ -109,14 +109,14 @@ func TestBoardSaysWhatIsWrong(t *testing.T) {
 		code int
 		want string
 	}{
-		{"a port that is taken", []string{"--port", port, "--snapshot", story}, exitFailure, "--port: 127.0.0.1:" + port + ": something else listens there: choose another, or 0 for a free one"},
-		{"an address of the network", []string{"--address", "0.0.0.0"}, exitUsage, `--address: must be a loopback address, as 127.0.0.1 or ::1: the board is for this machine only, got "0.0.0.0"`},
+		{"a port that is taken", []string{"--port", port, "--snapshot", story}, exitFailure, "--port: 127.0.0.1:" + port + ": the port is taken: choose another, or 0 for a free one"},
+		{"an address of the network", []string{"--address", "0.0.0.0"}, exitUsage, `--address: must be a loopback address, such as 127.0.0.1 or ::1: the board is for this machine only, got "0.0.0.0"`},
 		{"a port that is none", []string{"--port", "65536"}, exitUsage, "--port: must be between 0 and 65535, got 65536"},
 		{"no file", []string{"--output", ""}, exitUsage, "--output: must name a file"},
-		{"a file and a port", []string{"--output", "f", "--port", "1"}, exitUsage, "--output: a file is written and nothing is served"},
+		{"a file and a port", []string{"--output", "f", "--port", "1"}, exitUsage, "--output writes a file and serves nothing"},
 		{"a directory that is not there", []string{"--output", "/no/board.html", "--snapshot", story}, exitFailure, "write /no/board.html: no such file or directory"},
-		{"no cluster", []string{"--kubeconfig", nowhere}, exitFailure, "no cluster: 127.0.0.1:1 does not answer"},
-		{"no cluster, to a file", []string{"--kubeconfig", nowhere, "--output", "f"}, exitFailure, "no cluster: 127.0.0.1:1 does not answer"},
+		{"no cluster", []string{"--kubeconfig", nowhere}, exitFailure, "the cluster at 127.0.0.1:1 does not answer"},
+		{"no cluster, to a file", []string{"--kubeconfig", nowhere, "--output", "f"}, exitFailure, "the cluster at 127.0.0.1:1 does not answer"},
 		{"no snapshot", []string{"--snapshot", "/no/such/file"}, exitFailure, "/no/such/file: no such file or directory"},
 		{"no time", []string{"--timeout", "0s"}, exitUsage, "--timeout: must be positive"},
 		{"an argument", []string{"now"}, exitUsage, `unknown command "now" for "zonewise board"`},

@@ -109,7 +109,7 @@ func (f *clusterFlags) checkSource() error {
 		return usageError{fmt.Errorf("--timeout: must be positive, got %s", f.timeout)}
 	}
 	if f.snapshotFile != "" && (f.kubeconfig != "" || f.context != "") {
-		return usageError{errors.New("--snapshot: a file is no live cluster: leave out --kubeconfig and --context")}
+		return usageError{errors.New("--snapshot reads a file instead of a cluster: leave out --kubeconfig and --context")}
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (f *clusterFlags) restConfig() (*rest.Config, error) {
 	config, err := f.clientConfig().ClientConfig()
 	if err != nil {
 		if clientcmd.IsEmptyConfig(err) {
-			return nil, errors.New("no cluster: no kubeconfig is found; set --kubeconfig or $KUBECONFIG, or look at a file with --snapshot")
+			return nil, errors.New("no kubeconfig found: set --kubeconfig or $KUBECONFIG, or read a file with --snapshot")
 		}
 		return nil, fmt.Errorf("kubeconfig: %w", oneLine(err))
 	}
@@ -248,7 +248,7 @@ func explained(ctx context.Context, err error) error {
 	case apierrors.IsUnauthorized(err):
 		return errors.New("the API server does not accept the credentials of the kubeconfig: they are invalid or have expired")
 	case errors.As(err, &network):
-		return fmt.Errorf("no cluster: %s does not answer: %w", network.Addr, network.Err)
+		return fmt.Errorf("the cluster at %s does not answer: %w", network.Addr, network.Err)
 	}
 	return oneLine(err)
 }

@@ -1,4 +1,4 @@
-// Command zonewise is the user's command line beside the scheduler.
+// Command zonewise is the command line for users of the scheduler.
 //
 // Each command has its own file with a constructor that root.go lists. The files
 // have the flags and their validation, and write results to standard output,

@@ -21,8 +21,8 @@ import (
 )
 
 const explainHelp = `Explain why a pod or a gang waits: for each zone the nodes, counts, caps and holds,
-then what the scheduler said, and what would let it go. For a bound pod it says
-where the pod is.
+then what the scheduler said, and what would help. For a bound pod it says where
+the pod is.
 
 The scheduler itself answers, on a copy of the cluster, with its plugins and the
 configuration of --config.
@@ -36,7 +36,7 @@ func newExplain() *cobra.Command {
 	var flags clusterFlags
 	cmd := &cobra.Command{
 		Use:   "explain POD|PODGROUP",
-		Short: "Explain why a pod or a gang waits, and what would let it go",
+		Short: "Explain why a pod or a gang waits, and what would help",
 		Long:  explainHelp,
 		Example: `  zonewise explain web-7d4b9c-x2x5v -n shop
   zonewise explain podgroup/train -n ml
@@ -141,7 +141,7 @@ func eventsOf(ctx context.Context, c client.Client, namespace, kind, name string
 	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selector}); err != nil {
 		note := "the events could not be read: " + err.Error()
 		if apierrors.IsForbidden(err) {
-			note = "you may not list events: the scheduler's own words are left out"
+			note = "you may not list events: what the scheduler said is left out"
 		}
 		return []eventsv1.Event{{Reason: "note", Note: note}}
 	}

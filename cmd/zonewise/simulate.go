@@ -81,23 +81,23 @@ func (f *simulateFlags) check() error {
 	}
 	switch {
 	case len(f.zones) == 0 && len(f.nodes) == 0 && f.file == "" && f.addNodes == 0:
-		return usageError{errors.New("say what happens: --lose-zone, --lose-node, -f or --add-nodes")}
+		return usageError{errors.New("nothing to simulate: set --lose-zone, --lose-node, -f or --add-nodes")}
 	case f.addNodes < 0 || f.addNodes > 10_000:
 		return usageError{fmt.Errorf("--add-nodes: must be from 0 to 10000, got %d", f.addNodes)}
 	case f.addNodes > 0 && f.like == "":
-		return usageError{errors.New("--add-nodes: like which node? It needs --like")}
+		return usageError{errors.New("--add-nodes needs --like, the node to copy")}
 	case f.addNodes == 0 && f.like != "":
-		return usageError{errors.New("--like: how many nodes? It needs --add-nodes")}
+		return usageError{errors.New("--like needs --add-nodes, the number of copies")}
 	case slices.Contains(f.zones, "any") && len(f.zones) > 1:
-		return usageError{errors.New("--lose-zone: any stands alone")}
+		return usageError{errors.New("--lose-zone: any cannot be combined with other zones")}
 	case f.copies < 1 || f.copies > 100_000:
 		return usageError{fmt.Errorf("--copies: must be from 1 to 100000, got %d", f.copies)}
 	case f.copies != 1 && f.file == "":
-		return usageError{errors.New("--copies: of what? It needs -f")}
+		return usageError{errors.New("--copies needs -f, the workloads to copy")}
 	}
 	for _, what := range f.failOn {
 		if what != "none" && !slices.Contains(simulate.Failures, what) {
-			return usageError{fmt.Errorf("--fail-on: must be of %s or none, got %q", strings.Join(simulate.Failures, ", "), what)}
+			return usageError{fmt.Errorf("--fail-on: must be some of %s, or none, got %q", strings.Join(simulate.Failures, ", "), what)}
 		}
 	}
 	if slices.Contains(f.failOn, "none") {

@@ -12,8 +12,9 @@ import (
 )
 
 const snapshotHelp = `Save what the other commands look at, so that they can run later or elsewhere with
---snapshot. Names and labels are saved; environment variables, commands, images and
-annotations are left out. Secrets and ConfigMaps are not read.
+--snapshot. Names and labels are saved. Environment variables, commands, and
+annotations that do not matter to scheduling are left out, and image names become
+hashes. Secrets and ConfigMaps are not read.
 
 The file is compressed if its name ends in .gz. Only you can read it.
 
@@ -24,7 +25,7 @@ func newSnapshot() *cobra.Command {
 	var flags clusterFlags
 	cmd := &cobra.Command{
 		Use:     "snapshot FILE",
-		Short:   "Save what the other commands look at in a file",
+		Short:   "Save the cluster in a file for the other commands",
 		Long:    snapshotHelp,
 		Example: `  zonewise snapshot cluster.json.gz`,
 		Args:    oneArg("file"),

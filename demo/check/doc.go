@@ -1,6 +1,6 @@
-// Package check checks the demo's cluster before a zone is lost, and after that. Each check reads what the API server has (pods and
-// their nodes, the statuses of the ZoneSpreadPolicy and of the ZoneSurvival, PodGroups) or the scheduler's metrics, and comes with
-// what was read.
+// Package check checks the demo's cluster before and after the loss of a zone. Each check reads objects of the API server (pods and
+// their nodes, the statuses of the ZoneSpreadPolicy and of the ZoneSurvival, PodGroups) or the scheduler's metrics, and reports
+// what it read.
 //
 // The package is pure. It counts with package census and reads statuses with package status, as the zonewise command does.
 //

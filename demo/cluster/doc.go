@@ -3,7 +3,7 @@
 // zonewise-scheduler with the shipped profile, and the controller of ZoneSurvivals, both with the permissions of the shipped roles.
 //
 // Everything is in one directory, and Stop leaves no process and no file. If the demo is killed, the guard, a second process
-// that it has started, does the same.
+// that the demo has started, cleans up in its place.
 //
 // Non-goals: this is not a cluster to work with. etcd does not fsync, API Priority and Fairness is off, and nodes are simulated.
 package cluster

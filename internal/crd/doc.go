@@ -4,12 +4,12 @@
 // shared factory before it schedules the first pod, so that one missing CustomResourceDefinition would
 // leave a cluster without a scheduler. This package therefore keeps watches of its own: [Watch]
 // returns at once, looks for the kind in the background, starts the informer when the API server serves
-// it, and notices when it is taken away. What a plugin does meanwhile is its own decision, with
-// [Kind] to base it on.
+// it, and notices when it is removed. The plugin decides what to do meanwhile; [Kind] tells it
+// whether the kind is served.
 //
 //   - A [Source] is where the objects are: [Connect] reaches an API server, crdtest.New one in memory.
 //   - [Watch] delivers the objects of one kind.
-//   - [Object] is an object and what was made of its spec.
+//   - [Object] is an object and the compiled form of its spec.
 //   - [Writer] keeps the status of the objects of one kind as the leader wants it.
 //
 // The package does not wake pods: a plugin's event handler does that, with Activate.

@@ -28,7 +28,7 @@ var fencedWrites = metrics.NewCounter(&compbasemetrics.CounterOpts{
 	Namespace:      metrics.Namespace,
 	Subsystem:      "leader",
 	Name:           "fenced_writes_total",
-	Help:           "Writes to the API server that were held back, because this process could not show that it still held the lease.",
+	Help:           "Writes to the API server that were held back because this process could not show that it still held the lease.",
 	StabilityLevel: compbasemetrics.ALPHA,
 })
 

@@ -28,7 +28,7 @@ kube-scheduler serves the plugins' metrics beside its own: at ` + "`/metrics`" +
 The leader alone exports figures of policies and reservations. Every replica exports the others for itself: take the maximum over
 replicas, as the alerts do.
 
-Stability is that of Kubernetes' metrics: ALPHA metrics may change or go with any version, and the changelog says when.
+The stability levels are those of Kubernetes' metrics: ALPHA metrics may change or disappear with any version, and the changelog says when.
 `
 
 var sections = []struct{ prefix, title string }{

@@ -45,13 +45,13 @@ func (c *sharedClaims) among(pods []*v1.Pod) string {
 		for i := range pod.Spec.ResourceClaims {
 			name := pod.Spec.ResourceClaims[i].ResourceClaimName
 			if name != nil && c.devices != nil && shared("ResourceClaim ", *name) && c.unallocated(pod.Namespace, *name) {
-				return fmt.Sprintf("members share ResourceClaim %s, which is not allocated: it would be when the first of them is bound, and until then no other can be scheduled", *name)
+				return fmt.Sprintf("members share ResourceClaim %s, which is allocated only when the first of them is bound; until then no other member can be scheduled", *name)
 			}
 		}
 		for i := range pod.Spec.Volumes {
 			source := pod.Spec.Volumes[i].PersistentVolumeClaim
 			if source != nil && shared("PersistentVolumeClaim ", source.ClaimName) && c.unprovisioned(pod.Namespace, source.ClaimName) {
-				return fmt.Sprintf("members share PersistentVolumeClaim %s, whose volume is provisioned when the first of them is bound: until then no other can be scheduled", source.ClaimName)
+				return fmt.Sprintf("members share PersistentVolumeClaim %s, whose volume is provisioned only when the first of them is bound; until then no other member can be scheduled", source.ClaimName)
 			}
 		}
 	}

@@ -79,7 +79,7 @@ func (c *collector) starved(ctx context.Context, state fwk.CycleState, pl *plan,
 		}
 	})
 	if begun {
-		c.event(ctx, pl.key, nil, reasonCollects, "the gang has been refused for "+c.after.String()+" and collects the room that becomes free, for "+c.limit().String()+" at most")
+		c.event(ctx, pl.key, nil, reasonCollects, "the gang has been refused for "+c.after.String()+" and now collects room that becomes free, for at most "+c.limit().String())
 	}
 	if possible {
 		c.take(ctx, state, o.view.nodes)

@@ -9,21 +9,21 @@
 //     extension point untouched.
 //   - A member waits in PreEnqueue until its PodGroup exists, is valid, and has minMember live members:
 //     pods that are neither terminating nor finished nor held by a scheduling gate.
-//   - One gang at a time of each priority sends a member, the scout, to a scheduling cycle. In its PreFilter a
-//     proposal is made (package proposal): a proof that the quorum cannot fit now, or a node for each missing
-//     member as a hint. A gang that is refused backs off and holds nothing.
+//   - For each priority, one gang at a time sends a member, the scout, through a scheduling cycle. The scout's
+//     PreFilter makes a proposal (package proposal): a proof that the quorum cannot fit now, or a node for each
+//     missing member as a hint. A gang that is refused backs off and holds nothing.
 //   - The members of a proposed gang gather: each goes through an ordinary cycle on its proposed node and a few
 //     others, then on all nodes if these refuse it. The filters decide. Nominations in memory keep the proposed
 //     room from pods of the same or a lower priority.
 //   - A member that found a node waits in Permit. When minMember members are bound or wait there, and only this
-//     plugin keeps them, all are let go together.
+//     plugin keeps them, all are released together.
 //   - While they wait, their binds are rehearsed if admission may refuse them. Released members wait once more,
-//     in PreBind, until a quorum is prepared and nothing can stop its binds. If one of them is lost before
-//     that, no member is bound.
+//     in PreBind, until a quorum is prepared and nothing can stop its binds. If a member that the quorum needs is
+//     lost before that, no member is bound.
 //   - When the quorum can no longer be reached (a timeout; a member that fits nowhere, was deleted or refused; a
 //     deleted PodGroup), every waiting member is rejected, so that Unreserve frees what it took, and the gang
 //     backs off: exponentially, with jitter.
-//   - While a gang lacks more than one member, no member preempts for itself, since that could evict pods without
+//   - While a gang lacks more than one member, members do not preempt one by one, since that could evict pods without
 //     placing the gang. The gang preempts as a whole (package preempt): the leader evicts pods of a lower priority
 //     once the filters accept the quorum without them, and nominations keep the room for the gang.
 //   - Once the quorum is complete, members beyond minMember schedule like ordinary pods.

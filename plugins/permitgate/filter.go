@@ -11,7 +11,7 @@ import (
 // pod's nominated node before it looks at that result.
 func (*PermitGate) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) *fwk.Status {
 	if a := attemptOf(state); a != nil && !a.confined.has(info.Node()) {
-		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang is to be in one "+a.confined.key)
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "the gang must be in one domain of "+a.confined.key)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ var (
 	}, []string{"result"})
 	timeToWhole = metrics.NewHistogram(&compbasemetrics.HistogramOpts{
 		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "time_to_whole_seconds",
-		Help:           "Time from the moment that a gang's quorum of live members existed until it was bound.",
+		Help:           "Time from the moment a gang had a quorum of live members until it was bound.",
 		Buckets:        compbasemetrics.ExponentialBuckets(0.01, 2, 17),
 		StabilityLevel: compbasemetrics.ALPHA,
 	})

@@ -87,7 +87,7 @@ func (s *Shared) New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.args != nil && *s.args != a {
-		return nil, fmt.Errorf("plugin %s: the args of profile %q differ from those of another profile: gangs are shared by all profiles", Name, h.ProfileName())
+		return nil, fmt.Errorf("plugin %s: the args of profile %q differ from those of another profile: all profiles share the gangs", Name, h.ProfileName())
 	}
 	first := s.args == nil
 	s.args = &a

@@ -55,7 +55,7 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 		hintedMembers.WithLabelValues("refused").Inc()
 	case gang.OutcomeWait:
 	}
-	return noNomination, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+key.String()+": no member preempts for itself")
+	return noNomination, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+key.String()+": members do not preempt one by one")
 }
 
 // preempt looks for victims for a gang that was rolled back because this member fits nowhere.

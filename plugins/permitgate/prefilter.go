@@ -88,7 +88,7 @@ func (p *PermitGate) enter(ctx context.Context, state fwk.CycleState, key types.
 			return &attempt{refused: true}, status
 		}
 		if a, reason, detail = p.attempt(key, pod); a == nil {
-			reason, detail = gang.ReasonQueued, "changes while a proposal is made"
+			reason, detail = gang.ReasonQueued, "has changed while its proposal was made"
 		}
 	}
 	if reason != gang.ReasonNone {
@@ -162,7 +162,7 @@ func (p *PermitGate) gather(key types.NamespacedName, pl *plan, o *outcome) {
 		if e.defers = !round.Hinted && p.gangs.hintless != nil; e.defers {
 			o.refusal = gang.Rollback{
 				Cause:  gang.CauseNoRoom,
-				Detail: fmt.Sprintf("needs %d, and no assignment was found: it is tried when no other gang is", pl.minMember),
+				Detail: fmt.Sprintf("needs %d, and no assignment was found; it is tried when no other gang is being tried without one", pl.minMember),
 			}
 			return
 		}
@@ -181,7 +181,7 @@ func (p *PermitGate) exhausted(key types.NamespacedName, pl *plan) (r gang.Rollb
 	p.gangs.look(key, func(e *entry, _ time.Time) {
 		r = e.gang.Last()
 		r.Rejected, r.Backoff, r.Cause = 0, 0, gang.CauseUnschedulable
-		r.Detail = fmt.Sprintf("none of the %d domains of %s that could hold the gang takes it; in the last of them: %s", len(e.tried), pl.request.Topology.Key, r.Detail)
+		r.Detail = fmt.Sprintf("none of the %d domains of %s that could hold the gang accepts it; in the last one: %s", len(e.tried), pl.request.Topology.Key, r.Detail)
 	})
 	return r
 }

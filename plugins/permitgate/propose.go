@@ -169,8 +169,8 @@ func (p *proposer) answer(ctx context.Context, state fwk.CycleState, pl *plan, n
 		o.result = proposal.Result{Verdict: proposal.Refused, Bound: pl.request.Need - 1}
 		o.refusal = gang.Rollback{
 			Cause:  gang.CauseNoRoom,
-			Detail: fmt.Sprintf("needs %d, and spec.minResources are not there: %s", pl.minMember, short),
-			Reason: "spec.minResources are not there",
+			Detail: fmt.Sprintf("needs %d, and the cluster lacks spec.minResources: %s", pl.minMember, short),
+			Reason: "the cluster lacks spec.minResources",
 		}
 		return o
 	}

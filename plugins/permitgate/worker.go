@@ -254,7 +254,7 @@ func (w *worker) release(logger klog.Logger, key types.NamespacedName, members [
 		waiting[uid].Allow(Name)
 	}
 	if len(released) > 0 {
-		logger.V(3).Info("Gang let go", "members", len(released))
+		logger.V(3).Info("Gang released", "members", len(released))
 		w.gangs.agenda.Add(key)
 	}
 }

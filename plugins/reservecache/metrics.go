@@ -18,12 +18,12 @@ var (
 	})
 	expiredPods = metrics.NewCounter(&compbasemetrics.CounterOpts{
 		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "expired_pods_total",
-		Help:           "Number of assumed pods that were dropped after assumedPodTTL, since the API server showed that they take no capacity.",
+		Help:           "Number of assumed pods that were dropped after assumedPodTTL, because the API server showed that they take no capacity.",
 		StabilityLevel: compbasemetrics.ALPHA,
 	})
 	reserveConflicts = metrics.NewCounter(&compbasemetrics.CounterOpts{
 		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "reserve_conflicts_total",
-		Help:           "Number of pods that Reserve sent back, since slots had been placed or used on their node after Filter.",
+		Help:           "Number of pods that Reserve sent back, because slots had been placed or used on their node after Filter.",
 		StabilityLevel: compbasemetrics.ALPHA,
 	})
 	snapshotDuration = metrics.NewHistogram(&compbasemetrics.HistogramOpts{
@@ -37,12 +37,12 @@ var (
 // Gauges are read from the ledgers when the metrics are gathered: an age is only true at that moment, and
 // a counter that is kept aside could itself drift.
 var (
-	podsDesc      = gauge("pods", "Number of pods in the ledger, assumed ones among them.")
-	assumedDesc   = gauge("assumed_pods", "Number of pods that were assumed and that the API server has not shown bound yet.")
-	oldestDesc    = gauge("oldest_assumed_pod_age_seconds", "Time since the longest assumed pod was assumed; 0 when none is.")
+	podsDesc      = gauge("pods", "Number of pods in the ledger, including assumed ones.")
+	assumedDesc   = gauge("assumed_pods", "Number of assumed pods that the API server has not shown bound yet.")
+	oldestDesc    = gauge("oldest_assumed_pod_age_seconds", "Time since the oldest assumed pod was assumed; 0 if no pod is assumed.")
 	nodesDesc     = gauge("nodes", "Number of nodes in the ledger, without ghosts.")
-	ghostsDesc    = gauge("ghost_nodes", "Number of nodes that are gone, or not there yet, and to which pods are accounted.")
-	driftDesc     = gauge("drift_nodes", "Number of nodes on which ledger and scheduler snapshot differ for longer than driftSettle.")
+	ghostsDesc    = gauge("ghost_nodes", "Number of nodes that are gone, or not there yet, but have pods in the ledger.")
+	driftDesc     = gauge("drift_nodes", "Number of nodes on which ledger and scheduler snapshot have differed for longer than driftSettle.")
 	unsettledDesc = gauge("unsettled_nodes", "Number of nodes on which ledger and scheduler snapshot differed at the last comparison, but not for longer than driftSettle.")
 
 	collected = metrics.NewCollector((*running).collect, podsDesc, assumedDesc, oldestDesc, nodesDesc, ghostsDesc, driftDesc, unsettledDesc)

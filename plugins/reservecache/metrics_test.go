@@ -11,22 +11,22 @@ import (
 )
 
 const gaugeHelp = `
-# HELP zonewise_reservecache_assumed_pods [ALPHA] Number of pods that were assumed and that the API server has not shown bound yet.
+# HELP zonewise_reservecache_assumed_pods [ALPHA] Number of assumed pods that the API server has not shown bound yet.
 # TYPE zonewise_reservecache_assumed_pods gauge
 zonewise_reservecache_assumed_pods 2
-# HELP zonewise_reservecache_drift_nodes [ALPHA] Number of nodes on which ledger and scheduler snapshot differ for longer than driftSettle.
+# HELP zonewise_reservecache_drift_nodes [ALPHA] Number of nodes on which ledger and scheduler snapshot have differed for longer than driftSettle.
 # TYPE zonewise_reservecache_drift_nodes gauge
 zonewise_reservecache_drift_nodes 0
-# HELP zonewise_reservecache_ghost_nodes [ALPHA] Number of nodes that are gone, or not there yet, and to which pods are accounted.
+# HELP zonewise_reservecache_ghost_nodes [ALPHA] Number of nodes that are gone, or not there yet, but have pods in the ledger.
 # TYPE zonewise_reservecache_ghost_nodes gauge
 zonewise_reservecache_ghost_nodes 1
 # HELP zonewise_reservecache_nodes [ALPHA] Number of nodes in the ledger, without ghosts.
 # TYPE zonewise_reservecache_nodes gauge
 zonewise_reservecache_nodes 1
-# HELP zonewise_reservecache_oldest_assumed_pod_age_seconds [ALPHA] Time since the longest assumed pod was assumed; 0 when none is.
+# HELP zonewise_reservecache_oldest_assumed_pod_age_seconds [ALPHA] Time since the oldest assumed pod was assumed; 0 if no pod is assumed.
 # TYPE zonewise_reservecache_oldest_assumed_pod_age_seconds gauge
 zonewise_reservecache_oldest_assumed_pod_age_seconds 90
-# HELP zonewise_reservecache_pods [ALPHA] Number of pods in the ledger, assumed ones among them.
+# HELP zonewise_reservecache_pods [ALPHA] Number of pods in the ledger, including assumed ones.
 # TYPE zonewise_reservecache_pods gauge
 zonewise_reservecache_pods 3
 # HELP zonewise_reservecache_unsettled_nodes [ALPHA] Number of nodes on which ledger and scheduler snapshot differed at the last comparison, but not for longer than driftSettle.

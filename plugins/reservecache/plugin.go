@@ -98,7 +98,7 @@ func (s *Shared) New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.args != nil && *s.args != a {
-		return nil, fmt.Errorf("plugin %s: the args of profile %q differ from those of another profile: the ledger is shared by all profiles", Name, h.ProfileName())
+		return nil, fmt.Errorf("plugin %s: the args of profile %q differ from those of another profile: all profiles share the ledger", Name, h.ProfileName())
 	}
 	if s.running == nil {
 		r, err := s.start(ctx, a, h)

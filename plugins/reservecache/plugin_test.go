@@ -70,7 +70,7 @@ func TestProfilesShareOneLedger(t *testing.T) {
 func TestProfilesMustAgreeOnArgs(t *testing.T) {
 	f := newFixture(t, nil)
 	_, err := f.shared.New(t.Context(), &runtime.Unknown{Raw: []byte(`{"driftSettle":"1s"}`)}, &handle{profile: "batch", factory: f.handle.factory})
-	require.EqualError(t, err, `plugin ReserveCache: the args of profile "batch" differ from those of another profile: the ledger is shared by all profiles`)
+	require.EqualError(t, err, `plugin ReserveCache: the args of profile "batch" differ from those of another profile: all profiles share the ledger`)
 }
 
 func TestSharedBeforeAnyProfile(t *testing.T) {

@@ -20,7 +20,7 @@ var (
 	selectorsBuilt = newCounter("index_built_selectors_total",
 		"How many times a selector was counted for the first time, or again after it had been dropped.")
 	selectorsEvicted = newCounter("index_evicted_selectors_total",
-		"How many selectors were dropped, for not being used or to keep within the index's limits.")
+		"How many selectors were dropped, because they were not used or to stay within the index's limits.")
 	directCounts = newCounter("direct_counts_total",
 		"How many times pods were counted without the index, as in the scheduling cycles of pod groups.")
 	// preFilterDuration leaves out pods that have nothing to be judged by: those cost a look at their labels.

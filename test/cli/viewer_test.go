@@ -40,7 +40,7 @@ func (c *cluster) testAViewerWithLess(t *testing.T, viewer string) {
 	for _, tc := range []viewerCase{
 		{resource: "nodes", command: "status", shows: `"nodes": 1`, says: "nodes is forbidden", fails: 1},
 		{resource: "pods", command: "status", shows: `"waitingPods"`, says: "pods is forbidden", fails: 1},
-		{resource: "events.events.k8s.io", command: "explain web-3", shows: `"FailedScheduling"`, says: "you may not list events: the scheduler's own words are left out"},
+		{resource: "events.events.k8s.io", command: "explain web-3", shows: `"FailedScheduling"`, says: "you may not list events: what the scheduler said is left out"},
 		{resource: "replicasets.apps", command: "explain web-0", shows: `"Deployment shop/web"`},
 		{resource: "priorityclasses.scheduling.k8s.io", command: "simulate --fail-on none -f " + urgent, shows: `"added": 1`, says: `PriorityClasses could not be read`, fails: 2},
 		{resource: "zonespreadpolicies.zonewise.dev", command: "status", shows: `"Infeasible"`},

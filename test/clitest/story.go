@@ -41,7 +41,7 @@ func Story() *Cluster {
 		},
 		Conditions: []metav1.Condition{
 			{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepted},
-			{Type: v1alpha1.ConditionInfeasible, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCapsBelowReplicas, Message: "the caps of 3 zones come to 6 pods, below the 7 replicas (maxPods)"},
+			{Type: v1alpha1.ConditionInfeasible, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCapsBelowReplicas, Message: "the caps of 3 zones add up to 6 pods, fewer than the 7 replicas (maxPods)"},
 		},
 	}
 	c.Budget("web", 5)

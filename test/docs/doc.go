@@ -1,3 +1,3 @@
-// Package docs tests what the documentation says of the repository: that each of its commands is run by a test, that the tests,
-// benchmarks and files which it names exist, and that its links lead somewhere.
+// Package docs tests what the documentation says about the repository: that a test runs each of its commands, that the tests,
+// benchmarks and files that it names exist, and that its links lead somewhere.
 package docs

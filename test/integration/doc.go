@@ -7,11 +7,11 @@
 // own: a namespace, its nodes, and one or more schedulers. A scheduler is built by kube-scheduler's own
 // app.Setup from one of the configurations of zonewise.dev/config, with a pack of its own and with the
 // least-privilege identity of zonewise.dev/manifests, and runs in the process of the test, so that a test
-// can look into its ledger. Tests run one after the other, since a scheduler sees all nodes. One of them asks the API
-// server whether that identity may do what is shipped and no more.
+// can look into its ledger. Tests run one after the other, since a scheduler sees all nodes. One test asks the API
+// server whether that identity has exactly the permissions that are shipped.
 //
 // At the end of every test its world checks what must always be true (invariants_test.go), deletes what
-// the test made, and checks that the ledgers are empty again. From its beginning to its end a watch of all
+// the test made, and checks that the ledgers are empty again. Throughout the test a watch of all
 // pods (watcher_test.go) adds up what is bound to each node, and fails the test when a node was ever
 // given more than it has.
 //

@@ -72,8 +72,8 @@ func TestScheduleTimeoutsThatCannotBe(t *testing.T) {
 	}{
 		"zero":     {0, "spec.scheduleTimeoutSeconds is 0, must be at least 1: the scheduler's default is used"},
 		"negative": {-5, "spec.scheduleTimeoutSeconds is -5, must be at least 1: the scheduler's default is used"},
-		"long":     {901, "spec.scheduleTimeoutSeconds is 901, the scheduler waits at most 900: that is used"},
-		"longest":  {math.MaxInt32, "spec.scheduleTimeoutSeconds is 2147483647, the scheduler waits at most 900: that is used"},
+		"long":     {901, "spec.scheduleTimeoutSeconds is 901, must be at most 900: the maximum is used"},
+		"longest":  {math.MaxInt32, "spec.scheduleTimeoutSeconds is 2147483647, must be at most 900: the maximum is used"},
 	} {
 		w.watcher.setGang(name, 2)
 		require.NoError(t, w.cp.client.Create(w.ctx, &schedulingv1alpha1.PodGroup{
@@ -108,7 +108,7 @@ func TestMembersOfAnotherScheduler(t *testing.T) {
 	w.createGroup("train", 3, 0)
 	gang := w.create(newPods(2, "train", "1", inGroup("train"))...)
 	foreign := w.create(newPod("foreign", "1", inGroup("train"), byScheduler("somebody-else")))[0]
-	w.waitEvent("PodGroup", "train", `MixedMembers: PodGroup `+w.namespace+`/train: some members name the scheduler "somebody-else", which does not run this gang`)
+	w.waitEvent("PodGroup", "train", `MixedMembers: PodGroup `+w.namespace+`/train: some members name the scheduler "somebody-else", which does not schedule this gang`)
 	w.waitEvent("PodGroup", "train", "needs 3 members, 2 exist and 1 more have scheduling gates or another scheduler")
 	w.waitBound(w.create(newPod("other", "1"))...)
 	w.requirePending(append(gang, foreign)...)

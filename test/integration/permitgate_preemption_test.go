@@ -289,7 +289,7 @@ func TestMinResources(t *testing.T) {
 		}},
 	}))
 	gang := w.create(newPods(2, "train", "1", inGroup("train"))...)
-	w.waitGangRefused("spec.minResources are not there", gang...)
+	w.waitGangRefused("the cluster lacks spec.minResources", gang...)
 	w.requirePending(gang...)
 	w.addNodes("1", "b1")
 	w.waitBound(gang...)

@@ -237,8 +237,8 @@ func TestStrandedGangIsEvicted(t *testing.T) {
 		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+podgroup.RecoveryPolicyAnnotation+`":"Evict"}}}`))))
 	w.startScheduler(withGateArgs(`{"recoveryTimeout": "2s"}`))
 
-	w.waitEvent("PodGroup", "kept", "recoveryPolicy Keep: the bound ones run on")
-	w.waitEvent("PodGroup", "lost", "recoveryPolicy Evict: the bound ones are evicted")
+	w.waitEvent("PodGroup", "kept", "with recoveryPolicy Keep the bound members keep running")
+	w.waitEvent("PodGroup", "lost", "with recoveryPolicy Evict the bound members are evicted")
 	w.eventually("the bound members of the one gang are evicted", func() (bool, string) {
 		for _, pod := range evicted {
 			err := w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(pod), &v1.Pod{})

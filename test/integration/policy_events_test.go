@@ -27,7 +27,7 @@ func TestPolicyEventsAndMetrics(t *testing.T) {
 		s.MaxPerZone = ptr.To(intstr.FromInt32(4))
 	})
 	w.startScheduler()
-	w.waitPolicyEvent(p, corev1.EventTypeWarning, "Infeasible", "CapsBelowReplicas: the caps of 2 zones come to 8 pods, below the 9 replicas (maxPerZone 4)")
+	w.waitPolicyEvent(p, corev1.EventTypeWarning, "Infeasible", "CapsBelowReplicas: the caps of 2 zones add up to 8 pods, fewer than the 9 replicas (maxPerZone 4)")
 	w.strike("b1")
 	w.waitPolicyEvent(p, corev1.EventTypeWarning, "ZoneClosed", "zone zone-b is closed")
 	w.waitGauge(p, map[string]float64{"zone-b Closed": 1}, "zonewise_zonespread_policy_zone_unavailable", "zone", "state")

@@ -1,2 +1,2 @@
-// Package performance measures the plugins against those in-tree, both in one run.
+// Package performance measures the plugins and their in-tree counterparts in one run.
 package performance

@@ -1,3 +1,3 @@
-// Package survival runs the controller of ZoneSurvivals against a real API server, with the permissions that manifests give
-// it and no others. Certificates are compared with real losses in test/sim.
+// Package survival runs the controller of ZoneSurvivals against a real API server, with the permissions that the manifests give
+// it and no others. Package test/sim compares certificates with real losses.
 package survival

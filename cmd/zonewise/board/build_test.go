@@ -57,7 +57,7 @@ func TestStory(t *testing.T) {
 	require.Equal(t, "shop/web", web.Name)
 	require.Equal(t, []Badge{{"Infeasible", Bad}, {Text: "6 of 7"}, {Text: "0 of 1"}}, web.Figures)
 	require.Equal(t, Share{Text: "2/2", Cap: "cap 2, reached", Percent: 100, Tone: Good}, web.Cells[1])
-	require.Contains(t, web.Message, "come to 6 pods, below the 7 replicas")
+	require.Contains(t, web.Message, "add up to 6 pods, fewer than the 7 replicas")
 
 	db := p.Workloads.Rows[0]
 	require.Equal(t, "Deployment shop/db", db.Name)

@@ -39,10 +39,10 @@ type Server struct {
 }
 
 // ErrPortTaken says that another program listens on the port.
-var ErrPortTaken = errors.New("something else listens there")
+var ErrPortTaken = errors.New("the port is taken")
 
 // ErrNotLoopback says that an address can be reached from other machines.
-var ErrNotLoopback = errors.New("must be a loopback address, as 127.0.0.1 or ::1: the board is for this machine only")
+var ErrNotLoopback = errors.New("must be a loopback address, such as 127.0.0.1 or ::1: the board is for this machine only")
 
 // CheckAddress returns an error for an address that is not a loopback address.
 func CheckAddress(address string) error {
@@ -120,17 +120,17 @@ func (s *Server) handler() http.Handler {
 			w.Header().Set(name, value)
 		}
 		if !s.isHost(r.Host) {
-			http.Error(w, "This is no address of the board: open the one that it printed.", http.StatusMisdirectedRequest)
+			http.Error(w, "This is not the address of the board: open the address that it printed.", http.StatusMisdirectedRequest)
 			return
 		}
 		if r.Method != http.MethodGet {
 			w.Header().Set("Allow", http.MethodGet)
-			http.Error(w, "The board is only read.", http.StatusMethodNotAllowed)
+			http.Error(w, "The board is read-only.", http.StatusMethodNotAllowed)
 			return
 		}
 		token, path, slash := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 		if !s.isToken(token) {
-			http.Error(w, "Open the address that the board printed when it started: it has a token in it.", http.StatusForbidden)
+			http.Error(w, "Open the address that the board printed when it started: it contains a token.", http.StatusForbidden)
 			return
 		}
 		switch {

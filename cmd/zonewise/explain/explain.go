@@ -213,9 +213,9 @@ func (e *examination) steps(ctx context.Context) error {
 
 // nothing returns what to say about a pod that fits.
 func nothing(fit int, said []Said, scheduler string) string {
-	step := fmt.Sprintf("nothing that is seen here: %d nodes would take it. ", fit)
+	step := fmt.Sprintf("no change is needed: %d nodes would take it. ", fit)
 	if len(said) == 0 {
-		return step + fmt.Sprintf("No scheduler has said anything about it: is one running that is called %q?", cmp.Or(scheduler, corev1.DefaultSchedulerName))
+		return step + fmt.Sprintf("No scheduler has reported on it: is a scheduler called %q running?", cmp.Or(scheduler, corev1.DefaultSchedulerName))
 	}
-	return step + "The scheduler's own words are of its last attempt; it tries again when something changes, and every 5 minutes"
+	return step + "What the scheduler said is about its last attempt; it tries again when something changes, and every 5 minutes"
 }

@@ -83,11 +83,11 @@ func TestWhatWouldLetItGo(t *testing.T) {
 		want  []string
 	}{
 		{"a scheduler", plain(func(p *corev1.Pod) { p.Spec.SchedulerName = "zonewize" }), []string{
-			`No scheduler has said anything about it: is one running that is called "default-scheduler"?`,
+			`No scheduler has reported on it: is a scheduler called "default-scheduler" running?`,
 		}},
 		{"time", plain(func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/1"}}
-		}), []string{"of its last attempt; it tries again when something changes"}},
+		}), []string{"about its last attempt; it tries again when something changes"}},
 		{"a gate", plain(func(p *corev1.Pod) { p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "quota"}} }), []string{
 			"its scheduling gates must be removed: quota",
 		}},
@@ -204,7 +204,7 @@ func TestWhatWouldLetAGangGo(t *testing.T) {
 		want      []string
 	}{
 		{"a PodGroup", 0, members(1, "1"), []string{"PodGroup shop/gang must exist"}},
-		{"members", 3, members(1, "1"), []string{"PodGroup shop/gang needs 3 members and has 1: 2 more pods must be made"}},
+		{"members", 3, members(1, "1"), []string{"PodGroup shop/gang needs 3 members and has 1: 2 more pods must be created"}},
 		{"room for all members", 2, members(2, "5"), []string{
 			"PodGroup shop/gang needs 2 more members at once, and 1 of them fit now; p-1 is the first that does not", "in zone a: 1 more node like node-a",
 		}},
@@ -212,7 +212,7 @@ func TestWhatWouldLetAGangGo(t *testing.T) {
 			c.Reservation("failover", "web", "4", 0, map[string]int64{"node-a": 1})
 			members(2, "4")(c)
 		}, []string{"without the slots that are held by ZoneReservation failover"}},
-		{"time", 2, members(2, "4"), []string{"nothing that is seen here: PodGroup shop/gang needs 2 more members at once, and they fit now"}},
+		{"time", 2, members(2, "4"), []string{"no change is needed: PodGroup shop/gang needs 2 more members at once, and they fit now"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := clitest.New()

@@ -83,7 +83,7 @@ func (e *gangExamination) formal() string {
 	case g.Missing == 0:
 		return ""
 	case exist < g.MinMember:
-		return fmt.Sprintf("%s needs %d members and has %d: %d more pods must be made", name, g.MinMember, exist, g.MinMember-exist)
+		return fmt.Sprintf("%s needs %d members and has %d: %d more pods must be created", name, g.MinMember, exist, g.MinMember-exist)
 	case exist-g.Gated < g.MinMember:
 		return fmt.Sprintf("%s needs %d members, and %d have scheduling gates, which must be removed", name, g.MinMember, g.Gated)
 	}
@@ -135,7 +135,7 @@ func (e *gangExamination) run(ctx context.Context) error {
 	defer s.Close()
 	if missing == 0 {
 		g.Fit = &g.Missing
-		r.Next = append(r.Next, fmt.Sprintf("nothing that is seen here: %s, and they fit now. The scheduler tries again after its backoff, or when room appears", g.needs()))
+		r.Next = append(r.Next, fmt.Sprintf("no change is needed: %s, and they fit now. The scheduler tries again after its backoff, or when room appears", g.needs()))
 		return nil
 	}
 	g.Why = e.words(s)

@@ -36,7 +36,7 @@ func (r *Report) Text(w io.Writer, style show.Style, now time.Time) error {
 		}
 	}
 	if len(r.Next) > 0 {
-		p.Title("What would let it go")
+		p.Title("What would help")
 		for _, step := range r.Next {
 			p.Item(2, show.Plain, "%s", step)
 		}

@@ -59,7 +59,7 @@ func (e *examination) try(ctx context.Context) ([]string, error) {
 	steps = append(steps, nodes...)
 	slices.SortStableFunc(steps, func(a, b string) int { return strings.Compare(head(a), head(b)) })
 	if len(steps) == 0 && err == nil {
-		steps = append(steps, "no change that was tried: see what is in the way above")
+		steps = append(steps, "none of the changes that were tried: see above what is in the way")
 	}
 	return steps, err
 }

@@ -186,7 +186,7 @@ func (s *Snapshot) check(apiVersion, kind string) error {
 		return fmt.Errorf("not a snapshot: want apiVersion %s and kind %s, got %q and %q", fileVersion, fileKind, apiVersion, kind)
 	}
 	if len(List[*v1.Node](s)) == 0 {
-		return errors.New("nodes: the snapshot has none")
+		return errors.New("the snapshot has no nodes")
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ func TestWhatIsNoSnapshot(t *testing.T) {
 		"kind: Pod":        "not a snapshot: invalid character",
 		`{"kind": "Pod"}`:  `not a snapshot: want apiVersion cli.zonewise.dev/v1 and kind Snapshot, got "" and "Pod"`,
 		"\x1f\x8bnot gzip": "gzip",
-		`{"apiVersion": "cli.zonewise.dev/v1", "kind": "Snapshot"}`: "nodes: the snapshot has none",
+		`{"apiVersion": "cli.zonewise.dev/v1", "kind": "Snapshot"}`: "the snapshot has no nodes",
 	} {
 		file := filepath.Join(t.TempDir(), "s")
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))

@@ -1,10 +1,10 @@
-// Package gang is the state machine of one gang: which of its pods may be scheduled, wait, be let go, or
-// be sent back, and when.
+// Package gang is the state machine of one gang: which of its pods may be scheduled, must wait, are released, or
+// are sent back, and when.
 //
 // It is pure: it knows neither the scheduling framework nor informers nor a clock. A caller feeds it
 // what happens (the PodGroup and the pods as the API server shows them, and the steps of the members'
-// scheduling and binding cycles) together with the time, and asks with [Gang.Act] what is to be done.
-// Pods are known by UID alone. A Gang is not safe for concurrent use. An input costs the same for a gang of
+// scheduling and binding cycles) together with the time, and asks with [Gang.Act] what to do.
+// Pods are identified by UID alone. A Gang is not safe for concurrent use. An input costs the same for a gang of
 // two and one of thousands, except for those that concern all members: a round's start, release and rollback.
 //
 // # Phases
@@ -20,40 +20,40 @@
 //	                               fewer than minMember members are left
 //
 // Pending: the PodGroup is missing or invalid, or fewer than minMember members live. Queued: a quorum lives and
-// waits for its turn ([Gang.Turn]): one member, the scout, comes to a scheduling cycle, whose caller answers with
+// waits for its turn ([Gang.Turn]). In its turn one member, the scout, comes to a scheduling cycle, whose caller answers with
 // [Gang.Gather] or [Gang.Refuse]. Gathering: the members go through scheduling cycles, none holds a node. Waiting: at least
-// one has a node and waits in Permit; the rest of the quorum has until the deadline. Releasing: the quorum
-// has been let go and binds. Whole: it is bound. Backoff: the gang was refused or rolled back and holds nothing, until
+// one member has a node and waits in Permit; the rest of the quorum has until the deadline. Releasing: the quorum
+// has been released and binds. Whole: the quorum is bound. Backoff: the gang was refused or rolled back and holds nothing, until
 // time has passed or something has changed that may help it.
 //
-// A gang that lacks one member only, while none waits, needs no turn: the member needs no other's consent. It is
+// A gang that lacks only one member, while none waits, needs no turn, because that member depends on no other. The gang is
 // Gathering without a round, and the member is scheduled like any pod.
 //
 // # Rounds
 //
-// A round begins with Gather and ends with the release or a rollback. Of its members those named first go
-// first, one for each pod template; the others follow when these have found nodes. A member that the
-// hints do not place is tried once more anywhere; one that fits nowhere has failed for the round. The round
-// goes on as long as the members that have not failed can still make up the quorum. A round that failed is
-// followed by another only after a change that may help it or the backoff, and not before ten times as long as
-// it took, so that failed rounds take at most a tenth of the time. After a change that may have been a gang's own
-// doing that pause doubles with each failure, so that gangs which do not fit come to rest.
+// A round begins with Gather and ends with the release or a rollback. Gather names one member for each pod template to go
+// first; the others follow when these have found nodes. If the hints do not place a member, it is tried once more on
+// any node; if it fits nowhere, it has failed for the round. The round
+// goes on as long as the members that have not failed can still make up the quorum. After a failed round
+// the next one begins only after a change that may help it or the backoff, and not before ten times as long as
+// the round took, so that failed rounds take at most a tenth of the time. After a change that may have been a gang's own
+// doing, that pause doubles with each failure, so that gangs that do not fit come to rest.
 //
 // # Members
 //
-//	Held      has a scheduling gate, or belongs to a scheduler that does not run this gang; not counted
+//	Held      has a scheduling gate, or belongs to a scheduler that does not schedule this gang; not counted
 //	Idle      somewhere in the queue or in a scheduling cycle
 //	Failed    like Idle, but unschedulable in this round
 //	Waiting   Permit has answered Wait
-//	Released  let go from Permit; other plugins prepare it for its bind
+//	Released  released from Permit; other plugins prepare it for its bind
 //	Prepared  has come to the barrier before the bind, and waits there for the quorum
 //	Committed past the barrier; nothing but a failure of the bind itself keeps it from being bound
 //	Bound     has a node, by the API server's word or by that of the binding cycle
 //	Done      has succeeded, and is to count as if it were still bound
 //	Gone      terminating or deleted while it still waited; forgotten once it has been unreserved
 //
-// Terminating and finished pods are not members, with one exception: a pod that has succeeded has had its
-// turn with the others, and when the caller says so it goes on counting, or else a replacement for
+// Terminating and finished pods are not members, with one exception: if the caller says so, a pod that has succeeded still
+// counts, because it has run with the others. Otherwise a replacement for
 // another member could never run again. A rollback turns Waiting, Released and Prepared into Idle; the pod still holds
 // what it reserved until its Unreserve, and is to be rejected until then.
 //
@@ -64,7 +64,7 @@
 // Committed unless at least minMember are Committed, Bound or Done with it; and a rollback leaves no member
 // Waiting, Released or Prepared.
 //
-// A gang whose binds are rehearsed (see [Gang.SetRehearse]) lets go only members whose rehearsal has passed. The time that
+// A gang whose binds are rehearsed (see [Gang.SetRehearse]) releases only members whose rehearsal has passed. The time that
 // rehearsals take does not count against the round's deadline.
 //
 // # Non-goals

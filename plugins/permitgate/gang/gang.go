@@ -180,7 +180,7 @@ func (g *Gang) Admit(uid types.UID, now time.Time) (Reason, string) {
 	if !g.called(m) {
 		m.resting = false
 		if g.round != nil && !m.inRound {
-			return ReasonSpare, "waits until the quorum has been let go"
+			return ReasonSpare, "waits until the quorum has been released"
 		}
 		return ReasonQueued, "waits for the gang's turn"
 	}

@@ -132,7 +132,7 @@ func (g *Gang) Commit(sure, lost []types.UID, now time.Time) {
 		}
 	}
 	if last != "" {
-		g.fail(CauseNotPrepared, last, "a member that was let go was preempted before all were ready to be bound", now)
+		g.fail(CauseNotPrepared, last, "a released member was preempted before all were ready to be bound", now)
 	}
 	if !g.prepared() {
 		return

@@ -321,7 +321,7 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 	case memberReleased, memberPrepared:
 		m.resting = true
 		g.move(m, memberIdle)
-		g.fail(CauseNotPrepared, uid, "a member that was let go was preempted, or could not be prepared for its bind", now)
+		g.fail(CauseNotPrepared, uid, "a released member was preempted, or could not be prepared for its bind", now)
 		return
 	case memberCommitted:
 		// The bind failed. The framework retries the member; those that were committed with it stay so.
@@ -338,7 +338,7 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 		}
 		g.move(m, memberFailed)
 		g.leads(m, now)
-		g.fail(CauseRefused, uid, "a member was refused the node that it was given", now)
+		g.fail(CauseRefused, uid, "a member was refused after it had been given a node", now)
 		return
 	case memberHeld, memberFailed, memberBound, memberDone:
 	}

@@ -114,7 +114,7 @@ func TestHintsAreOnlyHints(t *testing.T) {
 	require.Zero(t, g.Round())
 }
 
-// TestSpareMembersAreNotPartOfTheRound: what the proposal has no node for waits until the quorum has been let go.
+// TestSpareMembersAreNotPartOfTheRound: what the proposal has no node for waits until the quorum has been released.
 func TestSpareMembersAreNotPartOfTheRound(t *testing.T) {
 	g, ids := newGang(2, 3)
 	require.True(t, g.Turn(start))

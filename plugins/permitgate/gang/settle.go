@@ -126,7 +126,7 @@ func (g *Gang) settle(now time.Time) {
 		if g.sure() < g.spec.MinMember && !g.prepareBy.IsZero() && !now.Before(g.prepareBy) {
 			g.rollback(Rollback{
 				Cause: CauseNotPrepared,
-				Detail: fmt.Sprintf("%d of %d members were ready to be bound %s after the gang was let go",
+				Detail: fmt.Sprintf("%d of %d members were ready to be bound %s after the gang was released",
 					g.count[memberPrepared]+g.sure(), g.spec.MinMember, g.config.PrepareTimeout),
 			}, true, now)
 			g.phase = Backoff
@@ -135,7 +135,7 @@ func (g *Gang) settle(now time.Time) {
 		// The quorum was raised while the gang was on its way, or binds have failed.
 		g.rollback(Rollback{
 			Cause:  CauseNotPrepared,
-			Detail: fmt.Sprintf("needs %d members, %d were let go", g.spec.MinMember, g.letGo()),
+			Detail: fmt.Sprintf("needs %d members, %d were released", g.spec.MinMember, g.letGo()),
 		}, true, now)
 		g.phase = Backoff
 	case now.Before(g.until):

@@ -43,7 +43,7 @@ func TimeoutOf(group *v1alpha1.PodGroup) (timeout time.Duration, complaint strin
 	case timeout <= 0:
 		return 0, fmt.Sprintf("spec.scheduleTimeoutSeconds is %d, must be at least 1: the scheduler's default is used", *seconds)
 	case timeout > MaxTimeout:
-		return MaxTimeout, fmt.Sprintf("spec.scheduleTimeoutSeconds is %d, the scheduler waits at most %d: that is used", *seconds, int(MaxTimeout.Seconds()))
+		return MaxTimeout, fmt.Sprintf("spec.scheduleTimeoutSeconds is %d, must be at most %d: the maximum is used", *seconds, int(MaxTimeout.Seconds()))
 	default:
 		return timeout, ""
 	}

@@ -17,7 +17,7 @@ func (g *Gang) mixed() string {
 		parts = append(parts, fmt.Sprintf("the members have different priorities, from %d to %d: the gang is only as safe from preemption as the lowest of them", g.Rank.Priority, g.HighestPriority))
 	}
 	for _, name := range g.Foreign {
-		parts = append(parts, fmt.Sprintf("some members name the scheduler %q, which does not run this gang: they count once they are bound", name))
+		parts = append(parts, fmt.Sprintf("some members name the scheduler %q, which does not schedule this gang: they count once they are bound", name))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -29,9 +29,9 @@ func (s *Server) strandedNote(g *Gang) string {
 		note += ": " + g.Last.Detail
 	}
 	if policy, _ := podgroup.RecoveryPolicyOf(g.Group, s.RecoveryPolicy); policy == podgroup.RecoveryEvict {
-		return note + "; recoveryPolicy Evict: the bound ones are evicted"
+		return note + "; with recoveryPolicy Evict the bound members are evicted"
 	}
-	return note + "; recoveryPolicy Keep: the bound ones run on"
+	return note + "; with recoveryPolicy Keep the bound members keep running"
 }
 
 // depleted says that a part of a gang stays bound while members of its quorum do not exist, or returns an empty string.
@@ -49,6 +49,6 @@ func (s *Server) depleted(key types.NamespacedName, g *Gang) string {
 	if int(t.bound) >= g.MinMember {
 		return ""
 	}
-	return fmt.Sprintf("bound in part for %s: needs %d members, %d exist, %d of them bound; the bound ones run on, whatever recoveryPolicy says, since their eviction would not bring the others",
+	return fmt.Sprintf("bound in part for %s: needs %d members, %d exist, %d of them bound; the bound members keep running, whatever recoveryPolicy says, since evicting them would not bring the others back",
 		s.RecoveryTimeout.Round(time.Second), g.MinMember, g.Live, int(t.bound-t.succeeded))
 }

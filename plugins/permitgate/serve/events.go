@@ -153,7 +153,7 @@ func (t *told) afterFailure(r Report, now time.Time) (msgs []message) {
 	if r.BindFailed != nil && now.Sub(t.bindFailed) >= reportPause {
 		t.bindFailed = now
 		tell(r.BindFailed, reasonBindFailed,
-			fmt.Sprintf("member %s: its bind to node %s failed after the gang had been let go; the node is kept for it, and it is tried again first", r.BindFailed.Name, r.Node))
+			fmt.Sprintf("member %s: its bind to node %s failed after the gang had been released; the node is kept for the member, which is tried again first", r.BindFailed.Name, r.Node))
 	}
 	return msgs
 }

@@ -35,7 +35,7 @@ var recoveryEvictions = metrics.NewCounter(&compbasemetrics.CounterOpts{
 })
 
 // errReleasing says that a gang is being bound, and may become whole.
-var errReleasing = errors.New("the gang is being let go")
+var errReleasing = errors.New("the gang is being released")
 
 // recovery is the eviction of a gang's bound members.
 type recovery struct {

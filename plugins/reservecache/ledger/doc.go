@@ -32,6 +32,6 @@
 // # Non-goals
 //
 // The ledger does not score, so it has no defaults for pods without requests. It does not track ports,
-// volumes, images or affinity. What is held on a node and is no pod is the business of package holds. It never reads
-// the API server: that is done before a pod is expired.
+// volumes, images or affinity. Package holds records what is held on a node for pods that are not there. The ledger never
+// reads the API server: the caller does that before it expires a pod.
 package ledger

@@ -7,14 +7,14 @@
 //
 // # Where slots go
 //
-// Each zone gets its own number of slots. A number for all zones is distributed evenly; the first zones by name get the
+// Each zone gets its own number of slots. A total for all zones is distributed evenly; the first zones by name get the
 // remainder. Within a zone slots go to the node that has the least room (best fit): the one with room for the fewest slots,
 // then the one with the smallest room in terms of a slot, then the first by name. A node has at most PerNode slots and owners
 // together. New slots may hold at most a fraction of the zone, the oldest demands first.
 //
-// Slots stay where they are as long as the node may take them and has room for them. On a node that is too full, slots of
-// the lowest priority and among these of the youngest claims are given up first. Slots on a node that is gone or not ready do
-// not count until it is back; its consumers are still known then.
+// Slots stay where they are as long as the node may take them and has room for them. A node that is too full gives up slots of
+// the lowest priority first, and among these those of the youngest claims. Slots on a node that is gone or not ready do
+// not count until the node is back; its consumers are still known then.
 //
 // A zone without a node that may take slots is lost. With Shift its slots are distributed over the other zones until it is
 // back, and then move home one by one as they find room there. With Keep they are missing. If a zone is only full, its slots
@@ -34,9 +34,10 @@
 //
 // # Amounts
 //
-// A demand may name nodes, and the amount of each, in place of slots. Then there is nothing to choose: on each node that is ready the demand
-// holds what it wants beside what its consumers use, as far as there is room, each resource by itself. What is missing seeks freed room of that
-// node as missing slots do. A used amount counts as held, and no consumer is made an ordinary pod, however small the amount becomes.
+// A demand may name nodes and amounts in place of slots. Then there is nothing to choose: on each ready node the demand
+// holds its amount, less what its consumers use, as far as there is room, each resource by itself. A missing amount waits for freed
+// room of its node, as missing slots do. A used amount counts as held, and no consumer becomes an ordinary pod, however small the
+// amount becomes.
 //
 // # Cost
 //

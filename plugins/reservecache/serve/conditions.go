@@ -62,7 +62,7 @@ func (s *Server) conditionsLocked(e *entry) []metav1.Condition {
 // accepted says whether the scheduler applies the reservation, and warns about oddities.
 func (s *Server) accepted(e *entry) metav1.Condition {
 	if overlaps := s.owners.Load().overlaps(e.object.Spec); len(overlaps) > 0 {
-		return is(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonOwnersOverlap, "spec.owners: a pod that an older reservation names as well belongs to that one: "+some(overlaps))
+		return is(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonOwnersOverlap, "spec.owners: pods that an older reservation also selects belong to that one: "+some(overlaps))
 	}
 	if e.report != nil && len(e.object.Spec.zones) > 0 {
 		var unknown []string
@@ -148,7 +148,7 @@ func (e *entry) degraded() metav1.Condition {
 	case len(r.Away) > 0:
 		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonNodesLost, e.what()+" have no place because these nodes were removed or are not ready: "+some(r.Away))
 	case len(r.Capped) > 0:
-		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonHeldFractionReached, "what the scheduler's maxHeldFraction allows is held in zone "+some(r.Capped))
+		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonHeldFractionReached, "the scheduler's maxHeldFraction allows no more to be held in zone "+some(r.Capped))
 	}
 	return is(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonAsDesired, "all held "+e.what()+" have their room")
 }
@@ -156,7 +156,7 @@ func (e *entry) degraded() metav1.Condition {
 // ownersDoNotFitLocked says whether some owners cannot use the slots.
 func (s *Server) ownersDoNotFitLocked(e *entry) metav1.Condition {
 	if e.applied != nil && e.applied.nodes != nil {
-		return is(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonOwnersFit, "owners take of the amounts what they lack")
+		return is(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonOwnersFit, "owners take what they lack from the amounts")
 	}
 	if e.applied != nil && e.report != nil {
 		most := 0
@@ -176,10 +176,10 @@ func (s *Server) ownersDoNotFitLocked(e *entry) metav1.Condition {
 func (e *entry) protected() metav1.Condition {
 	if e.applied != nil && e.priority < e.defaultPriority {
 		return is(v1alpha1.ConditionProtected, false, v1alpha1.ReasonPriorityBelowDefault, fmt.Sprintf(
-			"spec.priority: pods without a priority class get priority %d from PriorityClass %s and may take the room of the slots, which have %d",
+			"spec.priority: pods without a priority class get priority %d from PriorityClass %s and may take the room of the slots, which have priority %d",
 			e.defaultPriority, e.defaultClass, e.priority))
 	}
-	return is(v1alpha1.ConditionProtected, true, v1alpha1.ReasonProtected, "pods without a priority class are kept off the slots")
+	return is(v1alpha1.ConditionProtected, true, v1alpha1.ReasonProtected, "slots keep out pods without a priority class")
 }
 
 // some joins the first of many names.

@@ -1,7 +1,7 @@
 // Package serve serves ZoneReservations to the ReserveCache plugin: it watches them, has their slots placed, knows which pods
 // are owners, and writes their status.
 //
-// Which nodes the slots go to is decided by package placement, and what a pod may take by package holds. This package handles the
+// Package placement decides on which nodes the slots are, and package holds what a pod may take. This package handles the
 // objects: which reservations apply, and which pod belongs to which.
 //
 // # Contract
@@ -9,22 +9,22 @@
 // There is one [Server] per scheduler; its profiles share it. A missing CustomResourceDefinition, a reservation that cannot be
 // applied and a missing permission turn off what depends on them and nothing else: no method stops or fails a scheduling cycle.
 //
-// A pod belongs to at most one reservation: of those that name it, to the one that was created first, and of those created at the
-// same second, to the one that comes first by name.
+// A pod belongs to at most one reservation. Of those that select it, this is the one that was created first or, if several were
+// created in the same second, the first by name.
 //
 // The status is the record of which pods use slots. Standby replicas know the reservations and place nothing. A process starts to
-// place slots when it leads or when its first scheduling cycle begins, whichever is first: that cycle waits for it, bounded. It
-// adopts what the status says, the consumers too, and with them owners that were bound to a slot's node after the status was
-// computed; so the same objects mean the same before and after a failover. The same holds for a node that is registered again, since
-// consumers are remembered for as long as they exist.
+// place slots when it leads or when its first scheduling cycle begins, whichever is first; that cycle waits for the slots, but not
+// for ever. The process adopts what the status says, including the consumers, and also owners that were bound to a slot's node after
+// the status was computed. So the same objects mean the same before and after a failover. The same holds for a node that is
+// registered again, since consumers are remembered for as long as they exist.
 //
-// A worker brings the slots in line when a reservation, a node or the use of a slot changes, and wakes pods that freed room may
+// A worker updates the slots when a reservation, a node or the use of a slot changes, and wakes pods that freed room may
 // help. It rests nine times as long as it has worked.
 //
 // # Concurrency
 //
-// All methods may be called from any goroutine. OwnerOf and Any take no lock. The [Waker] is called with no lock held that it could
-// need.
+// All methods may be called from any goroutine. OwnerOf and Any take no lock. When the [Waker] is called, no lock is held that it
+// could need.
 //
 // # Non-goals
 //

@@ -202,12 +202,12 @@ func (c *claimMembers) misfit(spec *spec, most int) (reason, message string) {
 	for _, sh := range samples {
 		like := c.shapes[sh]
 		if cover := holds.Cover(&like.request, &spec.slot); cover > max(most, 1) {
-			return v1alpha1.ReasonLargerThanSlot, fmt.Sprintf("spec.slot: pod %s asks for as much as %d slots, of which a node has %d", like.example, cover, max(most, 1))
+			return v1alpha1.ReasonLargerThanSlot, fmt.Sprintf("spec.slot: pod %s asks for as much as %d slots, but a node has at most %d", like.example, cover, max(most, 1))
 		}
 	}
 	for _, sh := range samples {
 		if sh.alone && most > 1 {
-			return v1alpha1.ReasonOneOwnerPerNode, fmt.Sprintf("spec.slotsPerNode: pods such as %s keep away from each other by hostname, and nodes have up to %d slots: set it to what a node may have of them", c.shapes[sh].example, most)
+			return v1alpha1.ReasonOneOwnerPerNode, fmt.Sprintf("spec.slotsPerNode: pods such as %s keep away from each other by hostname, but nodes have up to %d slots: set it to the number of such pods that may share a node", c.shapes[sh].example, most)
 		}
 	}
 	return "", ""

@@ -191,7 +191,7 @@ func TestPriorityOfNone(t *testing.T) {
 	require.EqualValues(t, 1000, priority("none"))
 	require.EqualValues(t, 0, priority("zero"))
 	f.requireCondition(t, "none", v1alpha1.ConditionProtected, metav1.ConditionTrue, v1alpha1.ReasonProtected)
-	require.Equal(t, "spec.priority: pods without a priority class get priority 1000 from PriorityClass standard and may take the room of the slots, which have 0",
+	require.Equal(t, "spec.priority: pods without a priority class get priority 1000 from PriorityClass standard and may take the room of the slots, which have priority 0",
 		f.requireCondition(t, "zero", v1alpha1.ConditionProtected, metav1.ConditionFalse, v1alpha1.ReasonPriorityBelowDefault))
 
 	// Of several defaults the API server takes the lowest.
@@ -227,7 +227,7 @@ func TestWhyANodeIsTooFull(t *testing.T) {
 				require.NoError(t, f.Ledger.AssumePod(makePod("agent", "", "2", nil), "n1", t0))
 				f.Kick()
 			},
-			says: "node n1: pod shop/agent, which the slots do not keep off, was placed there",
+			says: "node n1: pod shop/agent, which slots do not keep out, was placed there",
 		},
 		"the node shrinks": {
 			cause: func(_ *testing.T, f *fixture) { f.Ledger.UpdateNode(makeNode("n1", "3")); f.Kick() },
@@ -260,7 +260,7 @@ func TestOwnersThatDoNotFit(t *testing.T) {
 	f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionFalse, v1alpha1.ReasonOwnersFit)
 	f.add(t, replica("double", "2", t0)) // both slots are on one node
 	f.add(t, replica("grown", "3", t0))
-	require.Equal(t, "spec.slot: pod shop/grown asks for as much as 3 slots, of which a node has 2",
+	require.Equal(t, "spec.slot: pod shop/grown asks for as much as 3 slots, but a node has at most 2",
 		f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionTrue, v1alpha1.ReasonLargerThanSlot))
 	f.PodGone("grown")
 	f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionFalse, v1alpha1.ReasonOwnersFit)
@@ -306,7 +306,7 @@ func TestHeldFractionIsNamed(t *testing.T) {
 	f.Ledger.AddNode(makeNode("n1", "4"))
 	f.start(t)
 	f.requireSlots(t, "r", 2, 0)
-	require.Contains(t, f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonHeldFractionReached), "maxHeldFraction allows is held in zone a")
+	require.Contains(t, f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonHeldFractionReached), "maxHeldFraction allows no more to be held in zone a")
 }
 
 // TestWordsAloneAreNotWrittenAtOnce: how many nodes lack CPU changes all the time.

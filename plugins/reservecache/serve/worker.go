@@ -186,7 +186,7 @@ func becauseOf(t ledger.Taking) string {
 	case ledger.PodResized:
 		return ": pod " + pod + " was resized in place"
 	case ledger.PodScheduled:
-		return ": pod " + pod + ", which the slots do not keep off, was placed there"
+		return ": pod " + pod + ", which slots do not keep out, was placed there"
 	default:
 		return ": pod " + pod + " was bound there by another scheduler or by hand"
 	}

@@ -155,7 +155,7 @@ func (p *Policy) compileReplicas(r *intstr.IntOrString, path *field.Path, errs *
 		p.replicas.matching = p.gangs
 	case r.Type == intstr.String && r.StrVal == v1alpha1.ReplicasOwner:
 		if p.gangs {
-			errs.invalid(path, r.String(), "must be Matching or a number when spec.unit is PodGroup: workloads want pods, not gangs")
+			errs.invalid(path, r.String(), "must be Matching or a number when spec.unit is PodGroup: the replicas of workloads are pods, not gangs")
 		}
 	case r.Type == intstr.String && r.StrVal == v1alpha1.ReplicasMatching:
 		p.replicas.matching = true

@@ -20,8 +20,8 @@
 //     are eligible for it, and on all nodes; and the pods that HeldFor names, which count for the caps. That makes one
 //     [Domain] for each zone of the cluster.
 //  2. Replicas gives R, from what the pod's own [Workload] wants or, with Matching, from the number of pods selected.
-//  3. View of the Zones says how each takes part for a pod that asks for so much. Zones that Lacking names are looked at
-//     again first: Took if a node has room by now, Refused if none has.
+//  3. View of the Zones says how each zone takes part for a pod with these requests. Before that, look again at the zones
+//     that Lacking names, and call Took if a node now has room, Refused if none has.
 //  4. Judge gives the [Table]. Keep it in the cycle's state; Clone and Add serve AddPod and RemovePod.
 //
 // Filter asks Check of every table; the first refusal counts. Its message is MessageFor, and Rule.Resolvable tells

@@ -57,12 +57,12 @@ func (p *Policy) feasible(d *demand, zones []zoneFacts) (reason, message string)
 	case p.quorumSafe && (d.replicas == 1 || d.replicas == 2):
 		return v1alpha1.ReasonQuorumNeedsReplicas, d.of() + fmt.Sprintf("spec.quorumSafe needs 3 replicas or more, not %d: no majority is left when a zone is lost", replicas)
 	case capSum < replicas:
-		return v1alpha1.ReasonCapsBelowReplicas, d.of() + fmt.Sprintf("the caps of %d zones come to %d pods, below the %d replicas (%s)", existing, capSum, replicas, p.capNames(zones))
+		return v1alpha1.ReasonCapsBelowReplicas, d.of() + fmt.Sprintf("the caps of %d zones add up to %d pods, fewer than the %d replicas (%s)", existing, capSum, replicas, p.capNames(zones))
 	case len(empty) > 0 && skewSum < replicas:
 		return v1alpha1.ReasonSkewBelowReplicas, fmt.Sprintf("spec.zones: %s never had a node and counts as 0, so that the other zones take %d of %d replicas: remove it, set its weight to 0, or add nodes",
 			quoted(empty), skewSum, replicas)
 	case rollsOver && replicas > 0 && capSum == replicas:
-		return v1alpha1.ReasonRolloutExceedsAllCaps, d.of() + fmt.Sprintf("spec.matchLabelKeys leaves out pod-template-hash and the caps come to the %d replicas exactly: a rolling update with maxUnavailable 0 has no room for its first pod", replicas)
+		return v1alpha1.ReasonRolloutExceedsAllCaps, d.of() + fmt.Sprintf("spec.matchLabelKeys leaves out pod-template-hash and the caps add up to exactly %d replicas: a rolling update with maxUnavailable 0 has no room for its first pod", replicas)
 	}
 	return "", ""
 }

@@ -193,7 +193,7 @@ func (p *Policy) accepted(facts []zoneFacts, o *Observation) (reason, message st
 	case len(empty) > 0:
 		return v1alpha1.ReasonZonesWithoutNodes, "spec.zones: " + quoted(empty) + " never had a node with that value of " + p.topologyKey
 	case len(unknown) > 0:
-		return v1alpha1.ReasonReplicasUnknown, "percentages and quorumSafe refuse nothing to pods whose desired replicas are not known: " +
+		return v1alpha1.ReasonReplicasUnknown, "percentages and quorumSafe do not apply to pods whose desired replicas are not known: " +
 			strings.Join(unknown, ", ") + ". Let the scheduler read their workload, or set spec.replicas to Matching or a number"
 	}
 	return v1alpha1.ReasonAccepted, "the scheduler applies the policy"

@@ -12,7 +12,7 @@
 //	PreFilter        AwaitStart, For, Ask
 //	PreScore         Took, for the zones of the nodes that passed
 //	PostFilter       Attempted, ahead of DefaultPreemption
-//	Reserve          Took and Placed, but in the cycles of pod groups, where Reserve is a rehearsal
+//	Reserve          Took and Placed, except in the cycles of pod groups, where Reserve is a rehearsal
 //	SignPod, hints   For, and Helps for the pods that wait
 //
 // The cost per cycle does not depend on the number of pods, policies or workloads: policies are found by a label of the pod,

@@ -17,7 +17,7 @@ const subsystem = "zonespread"
 var (
 	replicasDesc    = policyGauge("policy_replicas", "Desired replicas of the pods that a ZoneSpreadPolicy selects.")
 	podsDesc        = policyGauge("policy_placed_pods", "Placed pods that a ZoneSpreadPolicy selects.")
-	waitingDesc     = policyGauge("policy_waiting_pods", "Pods that wait and that a ZoneSpreadPolicy refused somewhere when they were last tried.")
+	waitingDesc     = policyGauge("policy_waiting_pods", "Waiting pods to which a ZoneSpreadPolicy refused a node when they were last tried.")
 	skewDesc        = policyGauge("policy_skew_pods", "By how many pods the fullest zone is ahead of its share; more than maxSkew breaks the policy.")
 	unavailableDesc = policyGauge("policy_zone_unavailable", "1 for a zone that does not count for the policy now, by state: Closed, Full.", "zone", "state")
 	conditionDesc   = policyGauge("policy_condition", "Conditions of a ZoneSpreadPolicy, by type: 1 when True, 0 when False; absent when Unknown.", "condition")

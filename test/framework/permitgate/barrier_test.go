@@ -126,7 +126,7 @@ func TestPreparationTakesTooLong(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, `{"prepareTimeout": "1s", "initialBackoff": "300ms"}`, 3)
 	names, p := gangAtBarrier(t, c)
-	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "2 of 3 members were ready to be bound 1s after the gang was let go")
+	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "2 of 3 members were ready to be bound 1s after the gang was released")
 	require.Empty(t, c.bound(t, names...))
 	close(p.goOn)
 	c.requireBound(t, names...)

@@ -64,7 +64,7 @@ func TestInvalidTimeout(t *testing.T) {
 	for seconds, words := range map[int32]string{
 		0:    "must be at least 1: the scheduler's default is used",
 		-5:   "must be at least 1: the scheduler's default is used",
-		1000: "the scheduler waits at most 900: that is used",
+		1000: "must be at most 900: the maximum is used",
 	} {
 		t.Run(fmt.Sprint(seconds), func(t *testing.T) {
 			c := startCluster(t, slowBackoff, 3)

@@ -134,7 +134,7 @@ func TestReserveFails(t *testing.T) {
 				}
 			})
 			names := c.createGang(t, "g", 3)
-			c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "member g-1: a member was refused the node that it was given")
+			c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "member g-1: a member was refused after it had been given a node")
 			c.requireBound(t, names...)
 		})
 	}

@@ -40,7 +40,7 @@ func TestGangThatStaysBoundInPartIsReported(t *testing.T) {
 	t.Parallel()
 	c := partlyBoundGang(t, `{"recoveryTimeout": "1s", "initialBackoff": "4m", "maxBackoff": "4m"}`)
 	c.recorder.requireEvent(t, "PodGroup g GangPartlyBound", "1 of 3 members have been bound for 1s, and the other 2 cannot join them")
-	c.recorder.requireEvent(t, "PodGroup g GangPartlyBound", "recoveryPolicy Keep: the bound ones run on")
+	c.recorder.requireEvent(t, "PodGroup g GangPartlyBound", "with recoveryPolicy Keep the bound members keep running")
 	require.Empty(t, c.evicted())
 
 	// It is never too late.
@@ -148,7 +148,7 @@ func TestTheAPIServerKnowsBetter(t *testing.T) {
 	c.create(t, member("g", "g-0").Node("node-0"), member("g", "g-1"), member("g", "g-2"))
 	c.groups.muffle("g", 1) // the quorum has been lowered, and the watch has not said so yet
 	c.start(t, `{"recoveryPolicy": "Evict", "recoveryTimeout": "1s"}`)
-	c.recorder.requireEvent(t, "PodGroup g GangPartlyBound", "recoveryPolicy Evict: the bound ones are evicted")
+	c.recorder.requireEvent(t, "PodGroup g GangPartlyBound", "with recoveryPolicy Evict the bound members are evicted")
 	c.quiet(t)
 	require.Empty(t, c.evicted())
 }
@@ -161,7 +161,7 @@ func TestGangThatLosesMembersForGood(t *testing.T) {
 	c.requireBound(t, names...)
 	c.delete(t, "g-2")
 	c.recorder.requireEvent(t, "PodGroup g GangPartlyBound",
-		"bound in part for 1s: needs 3 members, 2 exist, 2 of them bound; the bound ones run on, whatever recoveryPolicy says")
+		"bound in part for 1s: needs 3 members, 2 exist, 2 of them bound; the bound members keep running, whatever recoveryPolicy says")
 	c.quiet(t)
 	require.Empty(t, c.evicted())
 }
@@ -206,7 +206,7 @@ func TestFailedBindKeepsItsNode(t *testing.T) {
 	})
 	names := c.createGang(t, "g", 3)
 	c.requireBound(t, "g-0", "g-2")
-	c.recorder.requireEvent(t, "PodGroup g GangBindFailed", "member g-1: its bind to node node-0 failed after the gang had been let go; the node is kept for it")
+	c.recorder.requireEvent(t, "PodGroup g GangBindFailed", "member g-1: its bind to node node-0 failed after the gang had been released; the node is kept for the member")
 	require.Eventually(t, func() bool {
 		pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), "g-1", metav1.GetOptions{})
 		return err == nil && pod.Status.NominatedNodeName == "node-0"
@@ -280,6 +280,6 @@ func TestMembersThatDiffer(t *testing.T) {
 	}
 	c.recorder.requireEvent(t, "PodGroup g MixedMembers",
 		`the members have different priorities, from -5 to 10: the gang is only as safe from preemption as the lowest of them; `+
-			`some members name the scheduler "somebody-else", which does not run this gang`)
+			`some members name the scheduler "somebody-else", which does not schedule this gang`)
 	c.requireBound(t, "g-0", "g-1")
 }

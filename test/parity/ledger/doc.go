@@ -2,11 +2,11 @@
 // events, and must agree on the pods of each node, on what these request, and on the order of the nodes.
 //
 // Only sequences that kube-scheduler's handlers produce are compared, since its cache refuses others or ends
-// the process. Two of its ways are not copied, and what the ledger does instead is tested here too:
+// the process. The ledger differs in two ways, which are tested here too:
 //
-//   - A snapshot of the cache keeps its old order when a node is relabelled to another zone, or goes and
-//     comes back between two updates of the snapshot, until the number of nodes changes. The ledger's
-//     follows at once.
+//   - A snapshot of the cache keeps its old order when a node is relabelled to another zone, or is deleted and
+//     comes back between two updates of the snapshot, until the number of nodes changes. A snapshot of the
+//     ledger follows at once.
 //   - A node that turns up as an update while its pods are already accounted for never enters the cache's
-//     snapshots. The ledger takes any event of a node for what it says.
+//     snapshots. The ledger believes every event of a node.
 package ledger

@@ -1,8 +1,8 @@
 // Command e2e measures whole schedulers with upstream's scheduler_perf and prints how ours compares.
 //
 // "make bench-e2e" runs it. Each measurement is a process of its own: an etcd, an API server and a scheduler
-// in one process, on a cluster of nodes that exist as objects only. What is compared is measured in turns, so
-// that a machine which is busy with something else for a while is unfair to both sides alike. Results are
+// in one process, on a cluster of nodes that exist as objects only. The variants are measured in turns, so
+// that a machine which is busy with something else for a while is equally unfair to all. Results are
 // added to a file, and the tables are over all results in it, so that a long series can be run in parts.
 //
 // The cases are in cases.yaml, in scheduler_perf's own format. The variants differ in nothing but the
@@ -10,9 +10,9 @@
 //
 // # Turns
 //
-// A shared machine changes its speed within minutes, by more than what is to be shown. With -turns the processes of all series
-// of a case are there at once, and take turns of some seconds: one creates a thousand pods and waits until they are bound,
-// while the others have nothing to do. A ratio is then the median of the ratios of single turns. See turns.go.
+// The speed of a shared machine changes within minutes, by more than the differences to be measured. With -turns the processes of all
+// series of a case run at once, and take turns of some seconds: one creates a thousand pods and waits until they are bound,
+// while the others are idle. A ratio is then the median of the ratios of single turns. See turns.go.
 //
 // # Client limits
 //
