@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/explain"
 	"zonewise.dev/cmd/zonewise/simulate"
 	"zonewise.dev/cmd/zonewise/snapshot"
@@ -121,7 +122,7 @@ func (c *cluster) testStatus(t *testing.T, viewer string) {
 	p := report.Policies[0]
 	require.Equal(t, status.Infeasible, p.State)
 	require.Equal(t, int64(4), p.Replicas)
-	require.Equal(t, []status.PolicyZone{
+	require.Equal(t, []v1alpha1.ZoneStatus{
 		{Name: "a", Pods: 1, Desired: 1, State: "Available"}, {Name: "b", Pods: 1, Desired: 1, State: "Available"}, {Name: "c", Pods: 1, Desired: 1, State: "Available"},
 	}, p.Zones)
 	require.Equal(t, status.Waiting, report.Gangs[0].State)
