@@ -187,37 +187,26 @@ func (f *clusterFlags) census(cmd *cobra.Command) (*census.Census, client.Client
 	return census.Take(s), c, nil
 }
 
-// style returns how text on standard output looks.
-func (f *clusterFlags) style(cmd *cobra.Command) show.Style {
-	out := cmd.OutOrStdout()
-	if !show.IsTerminal(out) {
-		return show.Style{}
-	}
-	return show.Style{Color: !show.NoColor(), Width: show.Width(out)}
-}
-
 // write writes a result in the requested format.
 func (f *clusterFlags) write(cmd *cobra.Command, v any, text func(io.Writer, show.Style) error) error {
 	if f.output != show.Table {
 		return show.Object(cmd.OutOrStdout(), f.output, v)
 	}
-	return text(cmd.OutOrStdout(), f.style(cmd))
+	return text(cmd.OutOrStdout(), show.StyleOf(cmd.OutOrStdout()))
 }
 
 // progressLine is rewritten in place on a terminal; elsewhere it shows nothing.
 type progressLine struct {
 	w     io.Writer
-	width func() int
 	last  time.Time
 	shown bool
 }
 
 func (f *clusterFlags) progress(cmd *cobra.Command) *progressLine {
-	w := cmd.ErrOrStderr()
-	if f.quiet || !show.IsTerminal(w) {
-		return &progressLine{}
+	if w := cmd.ErrOrStderr(); !f.quiet && show.IsTerminal(w) {
+		return &progressLine{w: w}
 	}
-	return &progressLine{w: w, width: func() int { return show.Width(w) }}
+	return &progressLine{}
 }
 
 func (p *progressLine) show(format string, args ...any) {
@@ -225,13 +214,12 @@ func (p *progressLine) show(format string, args ...any) {
 		return
 	}
 	p.last, p.shown = time.Now(), true
-	text := []rune(fmt.Sprintf(format, args...))
-	fmt.Fprintf(p.w, "\r\x1b[K%s", string(text[:min(len(text), max(0, p.width()-1))]))
+	show.Rewrite(p.w, fmt.Sprintf(format, args...))
 }
 
 func (p *progressLine) clear() {
 	if p.shown {
-		fmt.Fprint(p.w, "\r\x1b[K")
+		show.Rewrite(p.w, "")
 	}
 }
 

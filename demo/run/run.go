@@ -12,7 +12,6 @@ import (
 
 	page "zonewise.dev/cmd/zonewise/board"
 	"zonewise.dev/cmd/zonewise/live"
-	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/demo/cluster"
@@ -190,12 +189,4 @@ The cluster stays up until Ctrl-C here. From another terminal:
 The logs are in %s.
 `, d.cluster.Kubeconfig(), filepath.Join(d.BinDir, "kubectl"), filepath.Dir(d.cluster.Log("")))
 	<-ctx.Done()
-}
-
-// style says how text on a writer looks.
-func style(w io.Writer) show.Style {
-	if !show.IsTerminal(w) {
-		return show.Style{}
-	}
-	return show.Style{Color: !show.NoColor(), Width: show.Width(w)}
 }
