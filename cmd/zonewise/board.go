@@ -11,6 +11,7 @@ import (
 	"zonewise.dev/cmd/zonewise/board"
 	"zonewise.dev/cmd/zonewise/live"
 	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/internal/program"
 	"zonewise.dev/sim"
 )
 
@@ -43,22 +44,22 @@ func newBoard() *cobra.Command {
   zonewise board --port 8400 -n shop
   zonewise board --output board.html
   zonewise board --snapshot cluster.json.gz`,
-		Args: noArgs,
+		Args: program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := flags.checkSource(); err != nil {
 				return err
 			}
 			if err := board.CheckAddress(address); err != nil {
-				return usageError{fmt.Errorf("--address: %w, got %q", err, address)}
+				return program.Usage(fmt.Errorf("--address: %w, got %q", err, address))
 			}
 			if port < 0 || port > 65535 {
-				return usageError{fmt.Errorf("--port: must be between 0 and 65535, got %d", port)}
+				return program.Usage(fmt.Errorf("--port: must be between 0 and 65535, got %d", port))
 			}
 			if file == "" && cmd.Flags().Changed("output") {
-				return usageError{errors.New("--output: must name a file")}
+				return program.Usage(errors.New("--output: must name a file"))
 			}
 			if file != "" && (cmd.Flags().Changed("port") || cmd.Flags().Changed("address")) {
-				return usageError{errors.New("--output writes a file and serves nothing: leave out --port and --address")}
+				return program.Usage(errors.New("--output writes a file and serves nothing: leave out --port and --address"))
 			}
 			return flags.board(cmd, file, address, port)
 		},

@@ -24,6 +24,7 @@ import (
 	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/internal/program"
 	"zonewise.dev/sim"
 )
 
@@ -75,7 +76,7 @@ func (f *clusterFlags) schedulerOptions() (sim.Options, error) {
 		return options, fmt.Errorf("--config: %w", err)
 	}
 	if options.Config, err = sim.ParseConfig(data); err != nil {
-		return options, usageError{fmt.Errorf("--config: %s: %w", f.configFile, oneLine(err))}
+		return options, program.Usage(fmt.Errorf("--config: %s: %w", f.configFile, oneLine(err)))
 	}
 	return options, nil
 }
@@ -99,17 +100,17 @@ func (f *clusterFlags) contexts() []string {
 
 func (f *clusterFlags) check() error {
 	if !slices.Contains(show.Formats, f.output) {
-		return usageError{fmt.Errorf("--output: must be table, json or yaml, got %q", f.output)}
+		return program.Usage(fmt.Errorf("--output: must be table, json or yaml, got %q", f.output))
 	}
 	return f.checkSource()
 }
 
 func (f *clusterFlags) checkSource() error {
 	if f.timeout <= 0 {
-		return usageError{fmt.Errorf("--timeout: must be positive, got %s", f.timeout)}
+		return program.Usage(fmt.Errorf("--timeout: must be positive, got %s", f.timeout))
 	}
 	if f.snapshotFile != "" && (f.kubeconfig != "" || f.context != "") {
-		return usageError{errors.New("--snapshot reads a file instead of a cluster: leave out --kubeconfig and --context")}
+		return program.Usage(errors.New("--snapshot reads a file instead of a cluster: leave out --kubeconfig and --context"))
 	}
 	return nil
 }
