@@ -11,69 +11,23 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/version"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"zonewise.dev/demo/run"
 	"zonewise.dev/demo/workload"
+	"zonewise.dev/internal/program"
 )
 
-// Exit codes.
-const (
-	exitOK          = 0
-	exitFailure     = 1   // the demo failed
-	exitUsage       = 2   // a flag is wrong
-	exitBroken      = 3   // a check of the board failed
-	exitInterrupted = 130 // Ctrl-C, or another signal that ends the process
-)
+var exitCodes = program.Codes{run.ErrBroken: 3}
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	// The demo reports errors itself, in one line; the libraries stay silent.
-	log.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	code := report(os.Stderr, newDemo().ExecuteContext(ctx))
-	stop()
-	os.Exit(code)
-}
-
-// usageError says that the command line is wrong.
-type usageError struct{ error }
-
-// report prints an error in one line and returns the exit code.
-func report(w io.Writer, err error) int {
-	if err == nil {
-		return exitOK
-	}
-	var usage usageError
-	switch {
-	case errors.Is(err, run.ErrBroken):
-		fmt.Fprintln(w, "zonewise-demo:", err)
-		return exitBroken
-	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(w, "zonewise-demo: interrupted")
-		return exitInterrupted
-	case errors.As(err, &usage):
-		fmt.Fprintf(w, "zonewise-demo: %v (see --help)\n", err)
-		return exitUsage
-	default:
-		fmt.Fprintln(w, "zonewise-demo:", err)
-		return exitFailure
-	}
+	os.Exit(program.Run(newDemo(), exitCodes))
 }
 
 const demoHelp = `Start a real control plane on loopback (etcd, kube-apiserver,
@@ -98,32 +52,24 @@ func newDemo() *cobra.Command {
 		plan   workload.Options
 		format string
 	)
-	cmd := &cobra.Command{
-		Use:           "zonewise-demo",
-		Version:       version.Get().String(),
-		SilenceErrors: true, // report prints them
-		SilenceUsage:  true,
-		Short:         "Watch the scheduler place a real workload in three zones and survive the loss of one, as predicted",
-		Long:          demoHelp,
+	cmd := program.Root(&cobra.Command{
+		Use:     "zonewise-demo",
+		Version: version.Get().String(),
+		Short:   "Watch the scheduler place a real workload in three zones and survive the loss of one, as predicted",
+		Long:    demoHelp,
 		Example: `  zonewise-demo
   zonewise-demo --scale 0.1 --timeout 20m
   zonewise-demo --keep
   zonewise-demo -q -o json`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.NoArgs(cmd, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		},
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if opts.Timeout <= 0 {
-				return usageError{fmt.Errorf("--timeout: must be positive, got %s", opts.Timeout)}
+				return program.Usage(fmt.Errorf("--timeout: must be positive, got %s", opts.Timeout))
 			}
 			if opts.JSON = format == "json"; !opts.JSON && format != "text" {
-				return usageError{fmt.Errorf("--output: must be text or json, got %q", format)}
+				return program.Usage(fmt.Errorf("--output: must be text or json, got %q", format))
 			}
 			if opts.Plan, err = workload.NewPlan(plan); err != nil {
-				return usageError{fmt.Errorf("--%w", err)}
+				return program.Usage(fmt.Errorf("--%w", err))
 			}
 			if opts.BinDir == "" {
 				self, err := os.Executable()
@@ -138,8 +84,7 @@ func newDemo() *cobra.Command {
 			opts.Out, opts.Progress = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			return run.Run(cmd.Context(), opts)
 		},
-	}
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	})
 	flags := cmd.Flags()
 	flags.Float64Var(&plan.Scale, "scale", workload.DefaultScale, "share of the traces' live population to run, above 0, at most 1")
 	flags.Uint64Var(&plan.Seed, "seed", 1, "decides the order in which the workload arrives")

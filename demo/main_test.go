@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"zonewise.dev/demo/run"
+	"zonewise.dev/internal/program"
 )
 
 // demo runs the command line and returns what a shell would see.
@@ -22,7 +23,7 @@ func demo(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	cmd.SetArgs(args)
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
-	code = report(&errs, cmd.ExecuteContext(t.Context()))
+	code = program.Report(&errs, "zonewise-demo", cmd.ExecuteContext(t.Context()), exitCodes)
 	return code, out.String(), errs.String()
 }
 
@@ -45,7 +46,7 @@ func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
 			code, stdout, stderr := demo(t, tc.args...)
-			require.Equal(t, exitUsage, code, stderr)
+			require.Equal(t, program.Misused, code, stderr)
 			require.Empty(t, stdout)
 			require.Contains(t, stderr, "zonewise-demo: "+tc.want)
 			require.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
@@ -56,7 +57,7 @@ func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
 func TestMissingBinariesAreOneLineAndExitCode1(t *testing.T) {
 	dir := t.TempDir()
 	code, _, stderr := demo(t, "--bin-dir", dir)
-	require.Equal(t, exitFailure, code)
+	require.Equal(t, program.Failed, code)
 	require.Contains(t, stderr, "zonewise-demo: missing: "+filepath.Join(dir, "etcd")+" (not found)")
 	require.Contains(t, stderr, `run "make build controlplane"`)
 	require.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
@@ -69,14 +70,14 @@ func TestReport(t *testing.T) {
 		code int
 		text string
 	}{
-		{"fine", nil, exitOK, ""},
-		{"failure", errors.New("boom"), exitFailure, "zonewise-demo: boom\n"},
-		{"interrupted", fmt.Errorf("create nodes: %w", context.Canceled), exitInterrupted, "zonewise-demo: interrupted\n"},
-		{"broken", fmt.Errorf("%w: a gang is partly bound", run.ErrBroken), exitBroken, "zonewise-demo: checks do not hold: a gang is partly bound\n"},
+		{"fine", nil, program.OK, ""},
+		{"failure", errors.New("boom"), program.Failed, "zonewise-demo: boom\n"},
+		{"interrupted", fmt.Errorf("create nodes: %w", context.Canceled), program.Interrupted, "zonewise-demo: interrupted\n"},
+		{"broken", fmt.Errorf("%w: a gang is partly bound", run.ErrBroken), exitCodes[run.ErrBroken], "zonewise-demo: checks do not hold: a gang is partly bound\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
-			require.Equal(t, tc.code, report(&out, tc.err))
+			require.Equal(t, tc.code, program.Report(&out, "zonewise-demo", tc.err, exitCodes))
 			require.Equal(t, tc.text, out.String())
 		})
 	}

@@ -2,17 +2,13 @@ package sim
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"reflect"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -37,17 +33,7 @@ import (
 // api serves the store to clients in this process, as far as a scheduler and its plugins use it: reads, status and other
 // patches, updates, bindings, evictions, deletions. It is the transport of a rest.Config. Unknown kinds are answered as by
 // an API server that does not have them; events are accepted and dropped.
-type api struct {
-	*store
-	// ready is closed when the scheduler is built: a list may wake pods, which needs the scheduler's queue.
-	ready <-chan struct{}
-	busy  func() (done func())
-	// The rest of the cluster, which reacts to writes:
-	bind   func(pod *v1.Pod, node string) error
-	evict  func(key string) error
-	delete func(k *kind, key string, grace *int64) error
-	wrote  func(ctx context.Context, obj client.Object)
-}
+type api struct{ *Sim }
 
 var (
 	codecs  = serializer.NewCodecFactory(scheme)
@@ -56,7 +42,7 @@ var (
 )
 
 // RoundTrip implements http.RoundTripper.
-func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a api) RoundTrip(r *http.Request) (*http.Response, error) {
 	defer a.busy()()
 	var body []byte
 	if r.Body != nil {
@@ -94,7 +80,7 @@ func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // serve answers one request.
-func (a *api) serve(r *http.Request, body []byte) (any, error) {
+func (a api) serve(r *http.Request, body []byte) (any, error) {
 	info, err := paths.NewRequestInfo(r)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -102,16 +88,13 @@ func (a *api) serve(r *http.Request, body []byte) (any, error) {
 	if info.Resource == "events" && info.Verb == "create" {
 		return json.RawMessage(body), nil
 	}
-	k := a.kindOf(info)
-	switch {
-	case !info.IsResourceRequest:
-		return a.discover(r.URL.Path)
-	case k == nil:
+	k := a.store.byResource[schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}]
+	if k == nil || k.gvk.Version != info.APIVersion || !k.served {
 		return a.serveOther(r, info)
 	}
 	if info.Verb == "list" || info.Verb == "watch" {
 		select {
-		case <-a.ready:
+		case <-a.ready: // a list may wake pods, which needs the scheduler's queue
 		case <-time.After(time.Second): // a plugin that lists while it is built
 		}
 	}
@@ -119,7 +102,6 @@ func (a *api) serve(r *http.Request, body []byte) (any, error) {
 	if k.namespaced && info.Namespace != "" {
 		key = info.Namespace + "/" + info.Name
 	}
-	dryRun := r.URL.Query().Has("dryRun")
 	switch info.Verb {
 	case "get":
 		return a.get(k, key)
@@ -128,9 +110,9 @@ func (a *api) serve(r *http.Request, body []byte) (any, error) {
 	case "watch":
 		return a.watch(k, info.Namespace, r)
 	case "create":
-		return a.create(r.Context(), k, info, key, body, dryRun)
+		return a.create(r, k, info, key, body)
 	case "update", "patch":
-		return a.write(r.Context(), k, info, key, r.Header.Get("Content-Type"), body, dryRun)
+		return a.write(r, k, info, key, body)
 	case "delete":
 		var options metav1.DeleteOptions
 		_ = json.Unmarshal(body, &options) // an empty body has no options
@@ -140,7 +122,7 @@ func (a *api) serve(r *http.Request, body []byte) (any, error) {
 			return nil, err
 		case options.Preconditions != nil && options.Preconditions.UID != nil && *options.Preconditions.UID != obj.GetUID():
 			return nil, conflict(k, obj)
-		case dryRun || len(options.DryRun) > 0:
+		case len(options.DryRun) > 0:
 			return obj, nil
 		}
 		return obj, a.delete(k, key, options.GracePeriodSeconds)
@@ -148,54 +130,8 @@ func (a *api) serve(r *http.Request, body []byte) (any, error) {
 	return nil, apierrors.NewMethodNotSupported(k.resource, info.Verb)
 }
 
-// kindOf returns the kind that a request is about, nil when it is of another version or not served.
-func (a *api) kindOf(info *request.RequestInfo) *kind {
-	for resource, k := range a.byResource {
-		if resource.Resource == info.Resource && resource.Group == info.APIGroup && k.gvk.Version == info.APIVersion && k.served {
-			return k
-		}
-	}
-	return nil
-}
-
-// discover answers discovery requests with the kinds that the store serves.
-func (a *api) discover(path string) (any, error) {
-	groups := map[string]*metav1.APIGroup{}
-	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}}
-	for _, k := range a.order {
-		gv := k.gvk.GroupVersion()
-		if !k.served {
-			continue
-		}
-		version := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
-		groups[gv.Group] = &metav1.APIGroup{Name: gv.Group, Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version}
-		if strings.TrimPrefix(strings.TrimPrefix(path, "/apis/"), "/api/") == gv.String() {
-			list.GroupVersion = gv.String()
-			list.APIResources = append(list.APIResources, metav1.APIResource{
-				Name: k.resource.Resource, SingularName: strings.ToLower(k.gvk.Kind), Kind: k.gvk.Kind, Namespaced: k.namespaced,
-				Verbs: metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"},
-			})
-		}
-	}
-	switch {
-	case path == "/api":
-		return &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions", APIVersion: "v1"}, Versions: []string{"v1"}}, nil
-	case path == "/apis":
-		out := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
-		for _, name := range slices.Sorted(maps.Keys(groups)) {
-			if name != "" {
-				out.Groups = append(out.Groups, *groups[name])
-			}
-		}
-		return out, nil
-	case list.GroupVersion != "":
-		return list, nil
-	}
-	return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, path, "", 0, false)
-}
-
 // serveOther answers for the kinds of Kubernetes that the store does not have: they have no objects.
-func (a *api) serveOther(r *http.Request, info *request.RequestInfo) (any, error) {
+func (a api) serveOther(r *http.Request, info *request.RequestInfo) (any, error) {
 	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 	gvk, known := otherKinds()[gvr]
 	switch {
@@ -219,9 +155,9 @@ var otherKinds = sync.OnceValue(func() map[schema.GroupVersionResource]schema.Gr
 	return out
 })
 
-func (a *api) get(k *kind, key string) (client.Object, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (a api) get(k *kind, key string) (client.Object, error) {
+	a.store.mu.Lock()
+	defer a.store.mu.Unlock()
 	if obj := k.currentLocked(key); obj != nil {
 		return k.typed(obj), nil
 	}
@@ -262,13 +198,13 @@ func selection(k *kind, namespace string, r *http.Request) (func(obj client.Obje
 	}, nil
 }
 
-func (a *api) list(k *kind, namespace string, r *http.Request) (any, error) {
+func (a api) list(k *kind, namespace string, r *http.Request) (any, error) {
 	selected, err := selection(k, namespace, r)
 	if err != nil {
 		return nil, err
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.store.mu.Lock()
+	defer a.store.mu.Unlock()
 	out := struct {
 		metav1.TypeMeta `json:",inline"`
 		metav1.ListMeta `json:"metadata"`
@@ -276,7 +212,7 @@ func (a *api) list(k *kind, namespace string, r *http.Request) (any, error) {
 		Items []client.Object `json:"items"`
 	}{
 		TypeMeta: metav1.TypeMeta{Kind: k.gvk.Kind + "List", APIVersion: k.gvk.GroupVersion().String()},
-		ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(a.version, 10)}, Items: []client.Object{},
+		ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(a.store.version, 10)}, Items: []client.Object{},
 	}
 	for _, obj := range k.allLocked() {
 		if selected(obj) {
@@ -286,7 +222,7 @@ func (a *api) list(k *kind, namespace string, r *http.Request) (any, error) {
 	return out, nil
 }
 
-func (a *api) create(ctx context.Context, k *kind, info *request.RequestInfo, key string, body []byte, dryRun bool) (any, error) {
+func (a api) create(r *http.Request, k *kind, info *request.RequestInfo, key string, body []byte) (any, error) {
 	decoded, _, err := decoder.Decode(body, nil, nil)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -299,48 +235,41 @@ func (a *api) create(ctx context.Context, k *kind, info *request.RequestInfo, ke
 			return nil, apierrors.NewNotFound(k.resource, info.Name)
 		case obj.UID != "" && obj.UID != pod.UID, pod.Spec.NodeName != "", pod.DeletionTimestamp != nil:
 			return nil, conflict(k, pod)
-		case dryRun:
+		case r.URL.Query().Has("dryRun"):
 			return success, nil
 		}
 		return success, a.bind(pod, obj.Target.Name)
 	case *policyv1.Eviction:
-		if _, err := a.get(k, key); err != nil || dryRun {
-			return success, err
-		}
 		return success, a.evict(key)
 	case client.Object:
 		if obj.GetName() == "" && obj.GetGenerateName() != "" {
-			a.mu.Lock()
-			a.version++
-			obj.SetName(fmt.Sprintf("%s%d", obj.GetGenerateName(), a.version))
-			a.mu.Unlock()
+			a.store.mu.Lock()
+			a.store.version++
+			obj.SetName(fmt.Sprintf("%s%d", obj.GetGenerateName(), a.store.version))
+			a.store.mu.Unlock()
 		}
 		if k.namespaced && obj.GetNamespace() == "" {
 			obj.SetNamespace(info.Namespace)
 		}
-		if !dryRun {
-			if err := a.store.create(obj); err != nil {
-				return nil, err
-			}
-			a.wrote(ctx, obj)
+		if err := a.store.create(obj); err != nil {
+			return nil, err
 		}
+		a.wrote(r.Context(), obj)
 		return k.typed(obj), nil
 	}
 	return nil, apierrors.NewBadRequest(fmt.Sprintf("%T cannot be created", decoded))
 }
 
 // write serves update and patch.
-func (a *api) write(ctx context.Context, k *kind, info *request.RequestInfo, key, contentType string, body []byte, dryRun bool) (any, error) {
-	obj, err := a.update(k, key, func(obj client.Object) error {
-		sent, err := a.sent(k, info, contentType, body, obj)
+func (a api) write(r *http.Request, k *kind, info *request.RequestInfo, key string, body []byte) (any, error) {
+	obj, err := a.store.update(k, key, func(obj client.Object) error {
+		sent, err := k.sent(types.PatchType(r.Header.Get("Content-Type")), info, body, obj)
 		switch {
 		case err != nil:
 			return err
 		case sent.GetUID() != "" && sent.GetUID() != obj.GetUID(),
 			sent.GetResourceVersion() != "" && sent.GetResourceVersion() != obj.GetResourceVersion():
 			return conflict(k, obj)
-		case dryRun:
-			return errUnchanged
 		case info.Subresource == "status":
 			setStatus(obj, sent)
 		default:
@@ -352,31 +281,24 @@ func (a *api) write(ctx context.Context, k *kind, info *request.RequestInfo, key
 	if err != nil {
 		return nil, err
 	}
-	if !dryRun {
-		a.wrote(ctx, obj)
-	}
+	a.wrote(r.Context(), obj)
 	return k.typed(obj), nil
 }
 
-// sent returns the object that a request asks for.
-func (a *api) sent(k *kind, info *request.RequestInfo, contentType string, body []byte, current client.Object) (client.Object, error) {
+// sent returns the object that an update or a patch asks for.
+func (k *kind) sent(patch types.PatchType, info *request.RequestInfo, body []byte, current client.Object) (client.Object, error) {
 	if info.Verb == "patch" {
 		was, err := json.Marshal(k.typed(current))
 		if err != nil {
 			return nil, err
 		}
-		switch types.PatchType(contentType) {
+		switch patch {
 		case types.StrategicMergePatchType:
 			body, err = strategicpatch.StrategicMergePatch(was, body, current)
 		case types.MergePatchType:
 			body, err = jsonpatch.MergePatch(was, body)
-		case types.JSONPatchType:
-			var patch jsonpatch.Patch
-			if patch, err = jsonpatch.DecodePatch(body); err == nil {
-				body, err = patch.Apply(was)
-			}
 		default:
-			return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, info.Verb, k.resource, info.Name, contentType, 0, false)
+			return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, info.Verb, k.resource, info.Name, string(patch), 0, false)
 		}
 		if err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -30,10 +31,6 @@ const (
 	// killTime is that of a pod without a grace period: until the API server has answered.
 	killTime = 20 * time.Millisecond
 )
-
-func (s *Sim) newAPI() *api {
-	return &api{store: s.store, ready: s.ready, busy: s.busy, bind: s.bind, evict: s.evict, delete: s.delete, wrote: s.wrote}
-}
 
 // bind puts a pod on its node, and has it run.
 func (s *Sim) bind(pod *v1.Pod, nodeName string) error {
@@ -76,15 +73,6 @@ func copyTopology(pod *v1.Pod, node *v1.Node) {
 func setCondition(pod *v1.Pod, kind v1.PodConditionType, at metav1.Time) {
 	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == kind })
 	pod.Status.Conditions = append(pod.Status.Conditions, v1.PodCondition{Type: kind, Status: v1.ConditionTrue, LastTransitionTime: at})
-}
-
-func isReady(pod *v1.Pod) bool {
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1.PodReady {
-			return c.Status == v1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // delete is a deletion by request.
@@ -152,7 +140,7 @@ func (s *Sim) evict(key string) error {
 		return apierrors.NewNotFound(of[*v1.Pod](s.store).resource, key)
 	}
 	for _, budget := range s.budgetsOf(pod) {
-		if isReady(pod) && budget.Status.DisruptionsAllowed <= 0 {
+		if podutil.IsPodReady(pod) && budget.Status.DisruptionsAllowed <= 0 {
 			return apierrors.NewTooManyRequests(fmt.Sprintf("the disruption budget %s allows no disruption", budget.Name), 10)
 		}
 	}
@@ -172,7 +160,7 @@ func (s *Sim) budgetsOf(pod *v1.Pod) []*policyv1.PodDisruptionBudget {
 
 // countHealthy updates the status of budgets when a pod becomes healthy or ends.
 func (s *Sim) countHealthy(pod *v1.Pod, by int32) {
-	if by < 0 && !isReady(pod) {
+	if by < 0 && !podutil.IsPodReady(pod) {
 		return
 	}
 	for _, budget := range s.budgetsOf(pod) {

@@ -272,11 +272,11 @@ func (s *Sim) patience(waiting []*v1.Pod) time.Duration {
 
 // pending returns the pods that wait for a node and are this scheduler's.
 func (s *Sim) pending() []*v1.Pod {
-	s.store.mu.Lock()
-	defer s.store.mu.Unlock()
+	unbound, _ := of[*v1.Pod](s.store).indexer.ByIndex(nodeIndex, "") // the index is there
 	var out []*v1.Pod
-	for _, pod := range s.store.unbound {
-		if s.scheduler.Profiles[pod.Spec.SchedulerName] != nil {
+	for _, obj := range unbound {
+		pod := obj.(*v1.Pod) //nolint:forcetypeassert // nothing else is put in
+		if pod.DeletionTimestamp == nil && s.scheduler.Profiles[pod.Spec.SchedulerName] != nil {
 			out = append(out, pod)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
@@ -88,6 +89,7 @@ type Sim struct {
 	// requests is how many API requests are being answered.
 	requests atomic.Int32
 
+	// ready is closed when the scheduler is built.
 	ready   chan struct{}
 	popped  bool // by the last cycle
 	cycles  int
@@ -169,7 +171,7 @@ func (s *Sim) start(objects []client.Object) error {
 	if err := s.store.load(objects); err != nil {
 		return err
 	}
-	config := &rest.Config{Host: "http://copy.invalid", QPS: -1, Transport: s.newAPI()}
+	config := &rest.Config{Host: "http://copy.invalid", QPS: -1, Transport: api{s}}
 	clientset, err := kubernetes.NewForConfigAndClient(config, &http.Client{Transport: config.Transport})
 	if err != nil {
 		return err
@@ -293,10 +295,8 @@ func (s *Sim) WhyWaits(pod *v1.Pod) string {
 	if why := s.Why(pod); why != "" {
 		return why
 	}
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
-			return c.Message
-		}
+	if _, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled); c != nil && c.Status == v1.ConditionFalse {
+		return c.Message
 	}
 	if name := pod.Labels[schedulingv1alpha1.PodGroupLabel]; name != "" && pod.Spec.SchedulingGroup == nil {
 		gang := "PodGroup " + pod.Namespace + "/" + name

@@ -25,6 +25,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
@@ -82,8 +83,6 @@ type store struct {
 	serial  int
 	pending []event
 	started bool
-	// unbound has the pods without a node, by key, except for terminating ones.
-	unbound map[string]*v1.Pod
 	marked  *mark // nil before the first Mark
 }
 
@@ -125,7 +124,7 @@ const (
 var podType = reflect.TypeFor[*v1.Pod]()
 
 func newStore(each func()) *store {
-	s := &store{kinds: map[reflect.Type]*kind{}, byResource: map[schema.GroupResource]*kind{}, unbound: map[string]*v1.Pod{}, each: each}
+	s := &store{kinds: map[reflect.Type]*kind{}, byResource: map[schema.GroupResource]*kind{}, each: each}
 	clusterWide := map[string]bool{
 		"Namespace": true, "PriorityClass": true, "Node": true, "StorageClass": true, "CSIDriver": true, "CSINode": true, "VolumeAttachment": true,
 		"PersistentVolume": true, "DeviceClass": true, "ResourceSlice": true, "DeviceTaintRule": true, "ZoneReservation": true, "ZoneSurvival": true,
@@ -199,12 +198,16 @@ func (k *kind) allLocked() []client.Object {
 
 // byIndex returns the objects of a kind that have a value in an index, in the order of their keys.
 func byIndex[T client.Object](s *store, index, value string) []T {
-	indexer := of[T](s).indexer
-	keys, _ := indexer.IndexKeys(index, value) // the indexes are there
+	keys, _ := of[T](s).indexer.IndexKeys(index, value) // the indexes are there
+	return inOrder[T](s, keys)
+}
+
+// inOrder returns the objects with these keys in the order of the keys.
+func inOrder[T client.Object](s *store, keys []string) []T {
 	slices.Sort(keys)
 	out := make([]T, 0, len(keys))
 	for _, key := range keys {
-		if obj, ok, _ := indexer.GetByKey(key); ok {
+		if obj, ok, _ := of[T](s).indexer.GetByKey(key); ok {
 			out = append(out, obj.(T)) //nolint:forcetypeassert // the kind is of T
 		}
 	}
@@ -227,12 +230,6 @@ func (k *kind) putLocked(obj client.Object) {
 	key := keyOf(obj)
 	k.store.noteLocked(k, key)
 	k.sorted = nil
-	if pod, ok := obj.(*v1.Pod); ok {
-		delete(k.store.unbound, key)
-		if pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && !ended(obj) {
-			k.store.unbound[key] = pod
-		}
-	}
 	if ended(obj) {
 		k.finished[key] = obj
 		_ = k.indexer.Delete(obj)
@@ -245,7 +242,7 @@ func (k *kind) putLocked(obj client.Object) {
 // ended reports whether an object is a pod that holds no resources any more.
 func ended(obj client.Object) bool {
 	pod, ok := obj.(*v1.Pod)
-	return ok && (pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed)
+	return ok && podutil.IsPodTerminal(pod)
 }
 
 func keyOf(obj client.Object) string {
@@ -271,17 +268,7 @@ func get[T client.Object](s *store, key string) (T, bool) {
 }
 
 // list returns all objects of a kind, pods that have ended left out, in the order of their keys.
-func list[T client.Object](s *store) []T {
-	keys := of[T](s).indexer.ListKeys()
-	slices.Sort(keys)
-	out := make([]T, 0, len(keys))
-	for _, key := range keys {
-		if obj, ok := get[T](s, key); ok {
-			out = append(out, obj)
-		}
-	}
-	return out
-}
+func list[T client.Object](s *store) []T { return inOrder[T](s, of[T](s).indexer.ListKeys()) }
 
 // kindOf returns the kind of an object, or an error that names a kind that copies do not have.
 func (s *store) kindOf(obj client.Object) (*kind, error) {
@@ -394,9 +381,6 @@ func (s *store) remove(k *kind, key string) {
 	k.sorted = nil
 	delete(k.finished, key)
 	_ = k.indexer.Delete(old)
-	if _, ok := old.(*v1.Pod); ok {
-		delete(s.unbound, key)
-	}
 	k.replacedLocked(old, nil)
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // watch serves the watches of plugins' own informers.
-func (a *api) watch(k *kind, namespace string, r *http.Request) (any, error) {
+func (a api) watch(k *kind, namespace string, r *http.Request) (any, error) {
 	selected, err := selection(k, namespace, r)
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"zonewise.dev/cmd/zonewise/board"
 	"zonewise.dev/cmd/zonewise/live"
 	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/internal/program"
 	"zonewise.dev/sim"
 )
 
@@ -43,27 +44,24 @@ func newBoard() *cobra.Command {
   zonewise board --port 8400 -n shop
   zonewise board --output board.html
   zonewise board --snapshot cluster.json.gz`,
-		Args: noArgs,
+		Args: program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := flags.checkSource(); err != nil {
 				return err
 			}
 			if err := board.CheckAddress(address); err != nil {
-				return usageError{fmt.Errorf("--address: %w, got %q", err, address)}
+				return program.Usage(fmt.Errorf("--address: %w, got %q", err, address))
 			}
 			if port < 0 || port > 65535 {
-				return usageError{fmt.Errorf("--port: must be between 0 and 65535, got %d", port)}
+				return program.Usage(fmt.Errorf("--port: must be between 0 and 65535, got %d", port))
 			}
 			if file == "" && cmd.Flags().Changed("output") {
-				return usageError{errors.New("--output: must name a file")}
+				return program.Usage(errors.New("--output: must name a file"))
 			}
 			if file != "" && (cmd.Flags().Changed("port") || cmd.Flags().Changed("address")) {
-				return usageError{errors.New("--output writes a file and serves nothing: leave out --port and --address")}
+				return program.Usage(errors.New("--output writes a file and serves nothing: leave out --port and --address"))
 			}
-			if file != "" {
-				return writeBoard(cmd, &flags, file)
-			}
-			return serveBoard(cmd, &flags, address, port)
+			return flags.board(cmd, file, address, port)
 		},
 	}
 	flags.registerSource(cmd)
@@ -87,94 +85,70 @@ func (f *clusterFlags) boardOptions() board.Options {
 	return opts
 }
 
-func writeBoard(cmd *cobra.Command, flags *clusterFlags, file string) error {
-	page, err := flags.page(cmd)
-	if err != nil {
-		return err
-	}
-	if err := page.WriteFile(file); err != nil {
-		return err
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "The board is in %s.\n", file)
-	return nil
-}
-
-// page makes the page of the cluster as it is now.
-func (f *clusterFlags) page(cmd *cobra.Command) (*board.Page, error) {
-	c, _, err := f.census(cmd)
-	if err != nil {
-		return nil, err
-	}
-	options, err := f.schedulerOptions()
-	if err != nil {
-		return nil, err
-	}
-	s, err := c.Snapshot.Copy(cmd.Context(), options)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	return board.Build(cmd.Context(), c, s, f.boardOptions())
-}
-
-func serveBoard(cmd *cobra.Command, flags *clusterFlags, address string, port int) error {
+// board writes the page to a file, or serves it if no file is given.
+func (f *clusterFlags) board(cmd *cobra.Command, file, address string, port int) error {
 	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
-	source, wait, err := flags.boardSource(ctx, cmd)
-	if err != nil {
-		return err
-	}
-	server, err := board.Listen(ctx, address, port, source)
-	if err != nil {
-		stop()
+	var server *board.Server
+	if file == "" {
+		var err error
+		server, err = board.Listen(ctx, address, port)
 		if errors.Is(err, board.ErrPortTaken) {
 			return fmt.Errorf("--port: %w: choose another, or 0 for a free one", err)
 		}
-		return fmt.Errorf("serve the board: %w", err)
+		if err != nil {
+			return fmt.Errorf("serve the board: %w", err)
+		}
 	}
-	if err := wait(); err != nil {
+	options, err := f.schedulerOptions()
+	if err != nil {
 		return err
+	}
+	cluster, err := f.follow(ctx, cmd)
+	if err != nil {
+		return err
+	}
+	source := board.Follow(cluster, f.boardOptions(), func(s *snapshot.Snapshot) (*sim.Sim, error) { return s.Copy(ctx, options) })
+	if server == nil {
+		page, err := source.Page(ctx)
+		if err != nil {
+			return err
+		}
+		if err := page.WriteFile(file); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "The board is in %s.\n", file)
+		return nil
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), `The board is at
   %s
 On this machine, anyone with this address sees what you may see. Ctrl-C ends it.
 `, server.URL())
-	return server.Run(ctx)
+	return server.Run(ctx, source)
 }
 
-// boardSource starts following the cluster. wait returns when there is something to show; with a file, at once.
-func (f *clusterFlags) boardSource(ctx context.Context, cmd *cobra.Command) (source board.Source, wait func() error, err error) {
+// follow reads the cluster, and goes on following it until ctx ends. A cluster in a file does not change.
+func (f *clusterFlags) follow(ctx context.Context, cmd *cobra.Command) (board.Cluster, error) {
 	if f.snapshotFile != "" {
-		page, err := f.page(cmd)
-		if err != nil {
-			return nil, nil, err
-		}
-		return board.Fixed{Shown: page}, func() error { return nil }, nil
-	}
-	options, err := f.schedulerOptions()
-	if err != nil {
-		return nil, nil, err
+		s, err := snapshot.Load(f.snapshotFile)
+		return board.Still{At: s}, err
 	}
 	config, err := f.restConfig()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	followed, err := live.Start(ctx, config)
 	if err != nil {
-		return nil, nil, explained(ctx, err)
+		return nil, explained(ctx, err)
 	}
-	wait = func() error {
-		limited, cancel := f.limit(ctx)
-		defer cancel()
-		bar := f.progress(cmd)
-		bar.show("reading the cluster")
-		err := followed.Sync(limited)
-		bar.clear()
-		if err != nil {
-			return explained(limited, err)
-		}
-		return nil
+	limited, cancel := f.limit(ctx)
+	defer cancel()
+	bar := f.progress(cmd)
+	bar.show("reading the cluster")
+	err = followed.Sync(limited)
+	bar.clear()
+	if err != nil {
+		return nil, explained(limited, err)
 	}
-	open := func(s *snapshot.Snapshot) (*sim.Sim, error) { return s.Copy(ctx, options) }
-	return board.Follow(followed, f.boardOptions(), open), wait, nil
+	return followed, nil
 }

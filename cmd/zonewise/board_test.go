@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/internal/program"
 	"zonewise.dev/test/clitest"
 )
 
@@ -46,7 +47,7 @@ func shownBoard(ctx context.Context, look func(text string), args ...string) (co
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(&errs)
-	code = report(&errs, root.ExecuteContext(ctx))
+	code = program.Report(&errs, "zonewise", root.ExecuteContext(ctx), exitCodes)
 	if out.Len() > 0 {
 		<-looked
 	}
@@ -75,7 +76,7 @@ func TestBoardIsServedUntilItIsInterrupted(t *testing.T) {
 		status = response.StatusCode
 		_ = response.Body.Close()
 	}, "board", "--snapshot", storyFile(t))
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, program.OK, code, errs)
 	require.Empty(t, errs)
 	require.Equal(t, http.StatusOK, status, out)
 	require.Contains(t, out, "Ctrl-C ends it.")
@@ -84,7 +85,7 @@ func TestBoardIsServedUntilItIsInterrupted(t *testing.T) {
 func TestBoardAsAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "board.html")
 	code, out, errs := zonewise(t.Context(), "board", "--snapshot", storyFile(t), "--output", file)
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, program.OK, code, errs)
 	require.Equal(t, "The board is in "+file+".\n", out)
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -109,17 +110,17 @@ func TestBoardSaysWhatIsWrong(t *testing.T) {
 		code int
 		want string
 	}{
-		{"a port that is taken", []string{"--port", port, "--snapshot", story}, exitFailure, "--port: 127.0.0.1:" + port + ": the port is taken: choose another, or 0 for a free one"},
-		{"an address of the network", []string{"--address", "0.0.0.0"}, exitUsage, `--address: must be a loopback address, such as 127.0.0.1 or ::1: the board is for this machine only, got "0.0.0.0"`},
-		{"a port that is none", []string{"--port", "65536"}, exitUsage, "--port: must be between 0 and 65535, got 65536"},
-		{"no file", []string{"--output", ""}, exitUsage, "--output: must name a file"},
-		{"a file and a port", []string{"--output", "f", "--port", "1"}, exitUsage, "--output writes a file and serves nothing"},
-		{"a directory that is not there", []string{"--output", "/no/board.html", "--snapshot", story}, exitFailure, "write /no/board.html: no such file or directory"},
-		{"no cluster", []string{"--kubeconfig", nowhere}, exitFailure, "the cluster at 127.0.0.1:1 does not answer"},
-		{"no cluster, to a file", []string{"--kubeconfig", nowhere, "--output", "f"}, exitFailure, "the cluster at 127.0.0.1:1 does not answer"},
-		{"no snapshot", []string{"--snapshot", "/no/such/file"}, exitFailure, "/no/such/file: no such file or directory"},
-		{"no time", []string{"--timeout", "0s"}, exitUsage, "--timeout: must be positive"},
-		{"an argument", []string{"now"}, exitUsage, `unknown command "now" for "zonewise board"`},
+		{"a port that is taken", []string{"--port", port, "--snapshot", story}, program.Failed, "--port: 127.0.0.1:" + port + ": the port is taken: choose another, or 0 for a free one"},
+		{"an address of the network", []string{"--address", "0.0.0.0"}, program.Misused, `--address: must be a loopback address, such as 127.0.0.1 or ::1: the board is for this machine only, got "0.0.0.0"`},
+		{"a port that is none", []string{"--port", "65536"}, program.Misused, "--port: must be between 0 and 65535, got 65536"},
+		{"no file", []string{"--output", ""}, program.Misused, "--output: must name a file"},
+		{"a file and a port", []string{"--output", "f", "--port", "1"}, program.Misused, "--output writes a file and serves nothing"},
+		{"a directory that is not there", []string{"--output", "/no/board.html", "--snapshot", story}, program.Failed, "write /no/board.html: no such file or directory"},
+		{"no cluster", []string{"--kubeconfig", nowhere}, program.Failed, "the cluster at 127.0.0.1:1 does not answer"},
+		{"no cluster, to a file", []string{"--kubeconfig", nowhere, "--output", "f"}, program.Failed, "the cluster at 127.0.0.1:1 does not answer"},
+		{"no snapshot", []string{"--snapshot", "/no/such/file"}, program.Failed, "/no/such/file: no such file or directory"},
+		{"no time", []string{"--timeout", "0s"}, program.Misused, "--timeout: must be positive"},
+		{"an argument", []string{"now"}, program.Misused, `unknown command "now" for "zonewise board"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			code, out, errs := zonewise(t.Context(), append([]string{"board"}, tc.args...)...)

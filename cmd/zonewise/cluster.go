@@ -24,6 +24,7 @@ import (
 	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/internal/program"
 	"zonewise.dev/sim"
 )
 
@@ -75,7 +76,7 @@ func (f *clusterFlags) schedulerOptions() (sim.Options, error) {
 		return options, fmt.Errorf("--config: %w", err)
 	}
 	if options.Config, err = sim.ParseConfig(data); err != nil {
-		return options, usageError{fmt.Errorf("--config: %s: %w", f.configFile, oneLine(err))}
+		return options, program.Usage(fmt.Errorf("--config: %s: %w", f.configFile, oneLine(err)))
 	}
 	return options, nil
 }
@@ -99,17 +100,17 @@ func (f *clusterFlags) contexts() []string {
 
 func (f *clusterFlags) check() error {
 	if !slices.Contains(show.Formats, f.output) {
-		return usageError{fmt.Errorf("--output: must be table, json or yaml, got %q", f.output)}
+		return program.Usage(fmt.Errorf("--output: must be table, json or yaml, got %q", f.output))
 	}
 	return f.checkSource()
 }
 
 func (f *clusterFlags) checkSource() error {
 	if f.timeout <= 0 {
-		return usageError{fmt.Errorf("--timeout: must be positive, got %s", f.timeout)}
+		return program.Usage(fmt.Errorf("--timeout: must be positive, got %s", f.timeout))
 	}
 	if f.snapshotFile != "" && (f.kubeconfig != "" || f.context != "") {
-		return usageError{errors.New("--snapshot reads a file instead of a cluster: leave out --kubeconfig and --context")}
+		return program.Usage(errors.New("--snapshot reads a file instead of a cluster: leave out --kubeconfig and --context"))
 	}
 	return nil
 }
@@ -187,37 +188,26 @@ func (f *clusterFlags) census(cmd *cobra.Command) (*census.Census, client.Client
 	return census.Take(s), c, nil
 }
 
-// style returns how text on standard output looks.
-func (f *clusterFlags) style(cmd *cobra.Command) show.Style {
-	out := cmd.OutOrStdout()
-	if !show.IsTerminal(out) {
-		return show.Style{}
-	}
-	return show.Style{Color: !show.NoColor(), Width: show.Width(out)}
-}
-
 // write writes a result in the requested format.
 func (f *clusterFlags) write(cmd *cobra.Command, v any, text func(io.Writer, show.Style) error) error {
 	if f.output != show.Table {
 		return show.Object(cmd.OutOrStdout(), f.output, v)
 	}
-	return text(cmd.OutOrStdout(), f.style(cmd))
+	return text(cmd.OutOrStdout(), show.StyleOf(cmd.OutOrStdout()))
 }
 
 // progressLine is rewritten in place on a terminal; elsewhere it shows nothing.
 type progressLine struct {
 	w     io.Writer
-	width func() int
 	last  time.Time
 	shown bool
 }
 
 func (f *clusterFlags) progress(cmd *cobra.Command) *progressLine {
-	w := cmd.ErrOrStderr()
-	if f.quiet || !show.IsTerminal(w) {
-		return &progressLine{}
+	if w := cmd.ErrOrStderr(); !f.quiet && show.IsTerminal(w) {
+		return &progressLine{w: w}
 	}
-	return &progressLine{w: w, width: func() int { return show.Width(w) }}
+	return &progressLine{}
 }
 
 func (p *progressLine) show(format string, args ...any) {
@@ -225,13 +215,12 @@ func (p *progressLine) show(format string, args ...any) {
 		return
 	}
 	p.last, p.shown = time.Now(), true
-	text := []rune(fmt.Sprintf(format, args...))
-	fmt.Fprintf(p.w, "\r\x1b[K%s", string(text[:min(len(text), max(0, p.width()-1))]))
+	show.Rewrite(p.w, fmt.Sprintf(format, args...))
 }
 
 func (p *progressLine) clear() {
 	if p.shown {
-		fmt.Fprint(p.w, "\r\x1b[K")
+		show.Rewrite(p.w, "")
 	}
 }
 

@@ -2,6 +2,5 @@
 //
 // Each command has its own file with a constructor that root.go lists. The files
 // have the flags and their validation, and write results to standard output,
-// progress and errors to standard error. Packages below this one do the work. The
-// exit codes are in exit.go.
+// progress and errors to standard error. Packages below this one do the work.
 package main

@@ -17,6 +17,7 @@ import (
 	"zonewise.dev/cmd/zonewise/explain"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/internal/program"
 	"zonewise.dev/sim"
 )
 
@@ -91,7 +92,7 @@ func subject(arg string) (kind, name string, err error) {
 	case "podgroup", "podgroups", "pg":
 		return "podgroup", name, nil
 	}
-	return "", "", usageError{fmt.Errorf("%q: want a name, pod/NAME or podgroup/NAME", arg)}
+	return "", "", program.Usage(fmt.Errorf("%q: want a name, pod/NAME or podgroup/NAME", arg))
 }
 
 // explanation is one run of the command.

@@ -1,25 +1,17 @@
 package main
 
 import (
-	"context"
+	"errors"
 	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/log"
+	"zonewise.dev/internal/program"
 )
 
-func main() {
-	os.Exit(execute())
-}
+// errNotSurvived says that a simulation broke a promise that --fail-on names. Its report has been printed.
+var errNotSurvived = errors.New("")
 
-func execute() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	// The commands report errors themselves, in one line; the libraries stay silent.
-	log.SetLogger(logr.Discard())
-	klog.SetLogger(logr.Discard())
-	return report(os.Stderr, newRoot().ExecuteContext(ctx))
+var exitCodes = program.Codes{errNotSurvived: 4}
+
+func main() {
+	os.Exit(program.Run(newRoot(), exitCodes))
 }

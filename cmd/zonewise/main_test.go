@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/internal/program"
 )
 
 // zonewise runs the command line and returns what a shell would see.
@@ -24,7 +25,7 @@ func zonewise(ctx context.Context, args ...string) (code int, stdout, stderr str
 	root.SetArgs(args)
 	root.SetOut(&out)
 	root.SetErr(&errs)
-	code = report(&errs, root.ExecuteContext(ctx))
+	code = program.Report(&errs, "zonewise", root.ExecuteContext(ctx), exitCodes)
 	return code, out.String(), errs.String()
 }
 
@@ -38,7 +39,7 @@ func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
 			code, stdout, stderr := zonewise(t.Context(), tc.args...)
-			require.Equal(t, exitUsage, code, stderr)
+			require.Equal(t, program.Misused, code, stderr)
 			require.Empty(t, stdout)
 			require.Contains(t, stderr, "zonewise: "+tc.want)
 			require.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
@@ -53,13 +54,13 @@ func TestReport(t *testing.T) {
 		code int
 		text string
 	}{
-		{"fine", nil, exitOK, ""},
-		{"failure", errors.New("boom"), exitFailure, "zonewise: boom\n"},
-		{"interrupted", fmt.Errorf("create nodes: %w", context.Canceled), exitInterrupted, "zonewise: interrupted\n"},
+		{"fine", nil, program.OK, ""},
+		{"failure", errors.New("boom"), program.Failed, "zonewise: boom\n"},
+		{"interrupted", fmt.Errorf("create nodes: %w", context.Canceled), program.Interrupted, "zonewise: interrupted\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
-			require.Equal(t, tc.code, report(&out, tc.err))
+			require.Equal(t, tc.code, program.Report(&out, "zonewise", tc.err, exitCodes))
 			require.Equal(t, tc.text, out.String())
 		})
 	}
@@ -67,7 +68,7 @@ func TestReport(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	code, text, _ := zonewise(t.Context(), "version")
-	require.Equal(t, exitOK, code)
+	require.Equal(t, program.OK, code)
 	_, flag, _ := zonewise(t.Context(), "--version")
 	require.Equal(t, text, flag)
 	require.True(t, strings.HasPrefix(text, "zonewise v"), text)
@@ -80,7 +81,7 @@ func TestVersion(t *testing.T) {
 
 func TestHelpListsTheCommands(t *testing.T) {
 	code, out, _ := zonewise(t.Context())
-	require.Equal(t, exitOK, code)
+	require.Equal(t, program.OK, code)
 	for _, command := range []string{"status", "explain", "simulate", "board", "snapshot", "version"} {
 		require.Contains(t, out, "\n  "+command+" ")
 	}

@@ -13,6 +13,7 @@ import (
 	"zonewise.dev/cmd/zonewise/simulate"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
+	"zonewise.dev/internal/program"
 	"zonewise.dev/test/clitest"
 )
 
@@ -27,43 +28,43 @@ func saved(t *testing.T) string {
 func TestCommandsReadASnapshot(t *testing.T) {
 	file := saved(t)
 	code, out, errs := zonewise(t.Context(), "status", "--snapshot", file, "-o", "json")
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, program.OK, code, errs)
 	var s status.Report
 	require.NoError(t, json.Unmarshal([]byte(out), &s))
 	require.Equal(t, status.Infeasible, s.Policies[0].State)
 
 	code, out, errs = zonewise(t.Context(), "explain", "web-1-7", "-n", "shop", "--snapshot", file, "-o", "json")
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, program.OK, code, errs)
 	var e explain.Report
 	require.NoError(t, json.Unmarshal([]byte(out), &e))
 	require.Equal(t, "shop/web", e.Zone[0].Policies[0].Policy)
 
 	code, out, errs = zonewise(t.Context(), "explain", "pg/train", "-n", "shop", "--snapshot", file)
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, program.OK, code, errs)
 	require.Contains(t, out, "Gang shop/train")
 	require.NotContains(t, out, "\x1b", "no colours where there is no terminal")
 
 	code, out, errs = zonewise(t.Context(), "simulate", "--lose-zone", "any", "--snapshot", file, "-o", "yaml")
-	require.Equal(t, exitNotSurvived, code)
+	require.Equal(t, exitCodes[errNotSurvived], code)
 	require.Empty(t, errs)
 	require.Contains(t, out, "survives: false")
 	require.Equal(t, 3, strings.Count(out, "scenario: lose zone"))
 
 	// A pod of web that has waited takes the place of the one that is lost.
 	code, _, errs = zonewise(t.Context(), "simulate", "--lose-node", "node-b1", "--fail-on", "policy,budget,gang", "--snapshot", file)
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, program.OK, code, errs)
 	code, _, errs = zonewise(t.Context(), "simulate", "--lose-zone", "any", "--fail-on", "none", "--snapshot", file)
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, program.OK, code, errs)
 
 	workload := filepath.Join(t.TempDir(), "pod.yaml")
 	require.NoError(t, os.WriteFile(workload, []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i, resources: {requests: {cpu: \"3\"}}}]}\n"), 0o600))
 	code, out, errs = zonewise(t.Context(), "simulate", "-f", workload, "--copies", "4", "--snapshot", file, "-o", "json")
-	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, program.OK, code, errs)
 	var r simulate.Report
 	require.NoError(t, json.Unmarshal([]byte(out), &r))
 	require.Equal(t, 4, r.Results[0].Placed)
 	code, out, _ = zonewise(t.Context(), "simulate", "-f", workload, "--copies", "40", "--snapshot", file)
-	require.Equal(t, exitNotSurvived, code)
+	require.Equal(t, exitCodes[errNotSurvived], code)
 	require.Contains(t, out, "stay Pending")
 }
 
@@ -87,31 +88,31 @@ current-context: c
 		code int
 		want string
 	}{
-		{[]string{"status", "-o", "xml"}, exitUsage, `--output: must be table, json or yaml, got "xml"`},
-		{[]string{"status", "--timeout", "-1s"}, exitUsage, "--timeout: must be positive, got -1s"},
-		{[]string{"status", "extra"}, exitUsage, `unknown command "extra"`},
-		{[]string{"status", "--snapshot", file, "--context", "x"}, exitUsage, "--snapshot reads a file instead of a cluster"},
-		{[]string{"status"}, exitFailure, "no kubeconfig found"},
-		{[]string{"status", "--kubeconfig", broken}, exitFailure, "kubeconfig: "},
-		{[]string{"status", "--kubeconfig", "missing"}, exitFailure, "missing"},
-		{[]string{"status", "--kubeconfig", unreachable}, exitFailure, "the cluster at 127.0.0.1:1 does not answer: connect: connection refused"},
-		{[]string{"status", "--kubeconfig", unreachable, "--context", "d"}, exitFailure, `context "d" does not exist`},
-		{[]string{"status", "--snapshot", broken}, exitFailure, "not a snapshot"},
-		{[]string{"explain"}, exitUsage, "name one pod or PodGroup, got 0 arguments"},
-		{[]string{"explain", "a", "b"}, exitUsage, "name one pod or PodGroup, got 2 arguments"},
-		{[]string{"explain", "node/x"}, exitUsage, `"node/x": want a name, pod/NAME or podgroup/NAME`},
-		{[]string{"explain", "x", "--snapshot", file}, exitFailure, "there is no pod and no PodGroup x in namespace default"},
-		{[]string{"explain", "pod/x", "--snapshot", file, "-n", "shop"}, exitFailure, "there is no pod x in namespace shop"},
-		{[]string{"explain", "podgroup/x", "--snapshot", file, "-n", "shop"}, exitFailure, "there is no PodGroup x in namespace shop"},
-		{[]string{"simulate"}, exitUsage, "nothing to simulate: set --lose-zone, --lose-node, -f or --add-nodes"},
-		{[]string{"simulate", "--lose-zone", "any,a"}, exitUsage, "--lose-zone: any cannot be combined with other zones"},
-		{[]string{"simulate", "--lose-zone", "a", "--copies", "2"}, exitUsage, "--copies needs -f, the workloads to copy"},
-		{[]string{"simulate", "-f", "x", "--copies", "0"}, exitUsage, "--copies: must be from 1 to 100000, got 0"},
-		{[]string{"simulate", "--lose-zone", "a", "--fail-on", "rain"}, exitUsage, `--fail-on: must be some of pending, policy, budget, gang, reservation, or none, got "rain"`},
-		{[]string{"simulate", "--lose-zone", "d", "--snapshot", file}, exitUsage, `--lose-zone: there is no zone "d", only a, b, c`},
-		{[]string{"simulate", "-f", "missing.yaml", "--snapshot", file}, exitFailure, "missing.yaml"},
-		{[]string{"simulate", "-f", broken, "--snapshot", file}, exitUsage, "-f: kubeconfig: "},
-		{[]string{"snapshot"}, exitUsage, "name one file, got 0 arguments"},
+		{[]string{"status", "-o", "xml"}, program.Misused, `--output: must be table, json or yaml, got "xml"`},
+		{[]string{"status", "--timeout", "-1s"}, program.Misused, "--timeout: must be positive, got -1s"},
+		{[]string{"status", "extra"}, program.Misused, `unknown command "extra"`},
+		{[]string{"status", "--snapshot", file, "--context", "x"}, program.Misused, "--snapshot reads a file instead of a cluster"},
+		{[]string{"status"}, program.Failed, "no kubeconfig found"},
+		{[]string{"status", "--kubeconfig", broken}, program.Failed, "kubeconfig: "},
+		{[]string{"status", "--kubeconfig", "missing"}, program.Failed, "missing"},
+		{[]string{"status", "--kubeconfig", unreachable}, program.Failed, "the cluster at 127.0.0.1:1 does not answer: connect: connection refused"},
+		{[]string{"status", "--kubeconfig", unreachable, "--context", "d"}, program.Failed, `context "d" does not exist`},
+		{[]string{"status", "--snapshot", broken}, program.Failed, "not a snapshot"},
+		{[]string{"explain"}, program.Misused, "name one pod or PodGroup, got 0 arguments"},
+		{[]string{"explain", "a", "b"}, program.Misused, "name one pod or PodGroup, got 2 arguments"},
+		{[]string{"explain", "node/x"}, program.Misused, `"node/x": want a name, pod/NAME or podgroup/NAME`},
+		{[]string{"explain", "x", "--snapshot", file}, program.Failed, "there is no pod and no PodGroup x in namespace default"},
+		{[]string{"explain", "pod/x", "--snapshot", file, "-n", "shop"}, program.Failed, "there is no pod x in namespace shop"},
+		{[]string{"explain", "podgroup/x", "--snapshot", file, "-n", "shop"}, program.Failed, "there is no PodGroup x in namespace shop"},
+		{[]string{"simulate"}, program.Misused, "nothing to simulate: set --lose-zone, --lose-node, -f or --add-nodes"},
+		{[]string{"simulate", "--lose-zone", "any,a"}, program.Misused, "--lose-zone: any cannot be combined with other zones"},
+		{[]string{"simulate", "--lose-zone", "a", "--copies", "2"}, program.Misused, "--copies needs -f, the workloads to copy"},
+		{[]string{"simulate", "-f", "x", "--copies", "0"}, program.Misused, "--copies: must be from 1 to 100000, got 0"},
+		{[]string{"simulate", "--lose-zone", "a", "--fail-on", "rain"}, program.Misused, `--fail-on: must be some of pending, policy, budget, gang, reservation, or none, got "rain"`},
+		{[]string{"simulate", "--lose-zone", "d", "--snapshot", file}, program.Misused, `--lose-zone: there is no zone "d", only a, b, c`},
+		{[]string{"simulate", "-f", "missing.yaml", "--snapshot", file}, program.Failed, "missing.yaml"},
+		{[]string{"simulate", "-f", broken, "--snapshot", file}, program.Misused, "-f: kubeconfig: "},
+		{[]string{"snapshot"}, program.Misused, "name one file, got 0 arguments"},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
 			code, stdout, stderr := zonewise(t.Context(), tc.args...)
@@ -130,14 +131,14 @@ func TestExplainSaysWhatDoesNotWait(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "s.json")
 	require.NoError(t, snapshot.Save(file, c.Snapshot))
 	code, _, errs := zonewise(t.Context(), "explain", c.Pods()[0].Name, "-n", "shop", "--snapshot", file)
-	require.Equal(t, exitFailure, code)
+	require.Equal(t, program.Failed, code)
 	require.Contains(t, errs, "pod shop/web-1-1 has finished: it does not wait")
 }
 
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		code, out, errs := zonewise(t.Context(), "completion", shell)
-		require.Equal(t, exitOK, code, errs)
+		require.Equal(t, program.OK, code, errs)
 		require.Contains(t, out, "zonewise")
 	}
 	_, out, _ := zonewise(t.Context(), "__complete", "status", "-o", "")

@@ -17,6 +17,7 @@ import (
 	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/simulate"
+	"zonewise.dev/internal/program"
 	"zonewise.dev/sim"
 )
 
@@ -34,9 +35,6 @@ cluster: the scheduler acts on a copy, with its plugins and the configuration of
 
 Exit codes: 0 it would survive; 1 the cluster could not be read; 2 a flag is
 wrong; 4 a promise of --fail-on would be broken.`
-
-// notSurvived is the error of a simulation that fails; its report has been printed.
-var errNotSurvived = errors.New("it would not survive")
 
 type simulateFlags struct {
 	clusterFlags
@@ -58,7 +56,7 @@ func newSimulate() *cobra.Command {
   zonewise simulate -f workload.yaml --lose-zone any --fail-on pending,budget
   zonewise simulate -f workload.yaml --add-nodes 3 --like worker-7
   zonewise simulate --lose-zone any --snapshot cluster.json.gz -o json`,
-		Args: noArgs,
+		Args: program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) },
 	}
 	flags.register(cmd)
@@ -81,23 +79,23 @@ func (f *simulateFlags) check() error {
 	}
 	switch {
 	case len(f.zones) == 0 && len(f.nodes) == 0 && f.file == "" && f.addNodes == 0:
-		return usageError{errors.New("nothing to simulate: set --lose-zone, --lose-node, -f or --add-nodes")}
+		return program.Usage(errors.New("nothing to simulate: set --lose-zone, --lose-node, -f or --add-nodes"))
 	case f.addNodes < 0 || f.addNodes > 10_000:
-		return usageError{fmt.Errorf("--add-nodes: must be from 0 to 10000, got %d", f.addNodes)}
+		return program.Usage(fmt.Errorf("--add-nodes: must be from 0 to 10000, got %d", f.addNodes))
 	case f.addNodes > 0 && f.like == "":
-		return usageError{errors.New("--add-nodes needs --like, the node to copy")}
+		return program.Usage(errors.New("--add-nodes needs --like, the node to copy"))
 	case f.addNodes == 0 && f.like != "":
-		return usageError{errors.New("--like needs --add-nodes, the number of copies")}
+		return program.Usage(errors.New("--like needs --add-nodes, the number of copies"))
 	case slices.Contains(f.zones, "any") && len(f.zones) > 1:
-		return usageError{errors.New("--lose-zone: any cannot be combined with other zones")}
+		return program.Usage(errors.New("--lose-zone: any cannot be combined with other zones"))
 	case f.copies < 1 || f.copies > 100_000:
-		return usageError{fmt.Errorf("--copies: must be from 1 to 100000, got %d", f.copies)}
+		return program.Usage(fmt.Errorf("--copies: must be from 1 to 100000, got %d", f.copies))
 	case f.copies != 1 && f.file == "":
-		return usageError{errors.New("--copies needs -f, the workloads to copy")}
+		return program.Usage(errors.New("--copies needs -f, the workloads to copy"))
 	}
 	for _, what := range f.failOn {
 		if what != "none" && !slices.Contains(simulate.Failures, what) {
-			return usageError{fmt.Errorf("--fail-on: must be some of %s, or none, got %q", strings.Join(simulate.Failures, ", "), what)}
+			return program.Usage(fmt.Errorf("--fail-on: must be some of %s, or none, got %q", strings.Join(simulate.Failures, ", "), what))
 		}
 	}
 	if slices.Contains(f.failOn, "none") {
@@ -146,7 +144,7 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 	var results []*simulate.Result
 	for i := range scenarios {
 		if err := scenarios[i].Check(c); err != nil {
-			return usageError{err}
+			return program.Usage(err)
 		}
 		rate := &rate{line: f.progress(cmd), title: scenarios[i].Name()}
 		options.Progress = rate.show
@@ -232,7 +230,7 @@ func (f *simulateFlags) workload(cmd *cobra.Command, c *census.Census, namespace
 	}
 	workload, err := simulate.ParseWorkload(name, in, namespace, f.copies, c.Snapshot)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("-f: %w", oneLine(err))}
+		return nil, program.Usage(fmt.Errorf("-f: %w", oneLine(err)))
 	}
 	return workload, nil
 }

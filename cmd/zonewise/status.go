@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"zonewise.dev/cmd/zonewise/status"
+	"zonewise.dev/internal/program"
 )
 
 const statusHelp = `Show the zones, ZoneSpreadPolicies, ZoneReservations, ZoneSurvivals and gangs of a
@@ -23,7 +24,7 @@ func newStatus() *cobra.Command {
 		Example: `  zonewise status
   zonewise status -n shop
   zonewise status -o json`,
-		Args: noArgs,
+		Args: program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := flags.check(); err != nil {
 				return err

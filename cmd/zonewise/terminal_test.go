@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/internal/program"
 	"zonewise.dev/test/clitest"
 )
 
@@ -47,7 +48,7 @@ func onTerminal(t *testing.T, columns uint16, env []string, args ...string) stri
 		root.SetArgs(args)
 		root.SetOut(end)
 		root.SetErr(end)
-		return report(end, root.ExecuteContext(t.Context()))
+		return program.Report(end, "zonewise", root.ExecuteContext(t.Context()), exitCodes)
 	})
 }
 
@@ -80,7 +81,7 @@ func sentTo(t *testing.T, columns uint16, run func(end *os.File) (code int)) str
 	if _, err := io.Copy(&sent, terminal); !errors.Is(err, syscall.EIO) {
 		require.NoError(t, err)
 	}
-	require.Contains(t, []int{exitOK, exitNotSurvived}, <-code, sent.String())
+	require.Contains(t, []int{program.OK, exitCodes[errNotSurvived]}, <-code, sent.String())
 	return sent.String()
 }
 

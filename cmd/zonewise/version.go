@@ -7,6 +7,7 @@ import (
 	"k8s.io/component-base/version"
 
 	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/internal/program"
 )
 
 func newVersion() *cobra.Command {
@@ -14,7 +15,7 @@ func newVersion() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  noArgs,
+		Args:  program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch output {
 			case "text":
@@ -23,7 +24,7 @@ func newVersion() *cobra.Command {
 			case show.JSON:
 				return show.Object(cmd.OutOrStdout(), show.JSON, version.Get())
 			}
-			return usageError{fmt.Errorf("--output: must be text or json, got %q", output)}
+			return program.Usage(fmt.Errorf("--output: must be text or json, got %q", output))
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "text", "text or json")

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/census"
@@ -212,10 +213,8 @@ func right(e *Evidence, c *Check) {
 		if displaced++; !p.Waits() {
 			run++
 		}
-		for _, is := range p.Status.Conditions {
-			if is.Type == corev1.PodScheduled && is.Status == corev1.ConditionTrue {
-				slowest = max(slowest, is.LastTransitionTime.Sub(p.CreationTimestamp.Time))
-			}
+		if _, is := podutil.GetPodCondition(&p.Status, corev1.PodScheduled); is != nil && is.Status == corev1.ConditionTrue {
+			slowest = max(slowest, is.LastTransitionTime.Sub(p.CreationTimestamp.Time))
 		}
 	}
 	said := s.Losses[at]

@@ -77,7 +77,7 @@ func (d *demo) close(ctx context.Context) error {
 		err = show.Object(d.Out, show.JSON, b)
 	} else {
 		d.say("")
-		err = b.text(d.Out, style(d.Out))
+		err = b.text(d.Out, show.StyleOf(d.Out))
 	}
 	if err != nil {
 		return fmt.Errorf("write the board: %w", err)

@@ -20,16 +20,15 @@ const (
 
 // progress shows how far the demo is. With a nil writer it shows nothing.
 type progress struct {
-	w     io.Writer
-	live  bool
-	width func() int
+	w    io.Writer
+	live bool
 }
 
 func newProgress(w io.Writer, quiet bool) *progress {
 	if quiet {
 		return &progress{}
 	}
-	return &progress{w: w, live: style(w).Color, width: func() int { return show.Width(w) }}
+	return &progress{w: w, live: show.StyleOf(w).Color}
 }
 
 // say writes a line.
@@ -68,7 +67,7 @@ func (p *progress) phase(title string, status func() string) (end func(outcome s
 			outcome = ": " + outcome
 		}
 		if p.live {
-			fmt.Fprint(p.w, "\r\x1b[K")
+			show.Rewrite(p.w, "")
 			mark = show.NewPage(show.Style{Color: true}).Paint(color, mark)
 		}
 		p.say("%s  %s%s (%.1fs)", mark, title, outcome, time.Since(start).Seconds())
@@ -81,9 +80,5 @@ func (p *progress) tick(title, status string, since time.Duration) {
 		p.say("%s (%.0fs)", line, since.Seconds())
 		return
 	}
-	// A line that wraps cannot be rewritten.
-	if runes := []rune(line); len(runes) >= p.width() {
-		line = string(runes[:max(0, p.width()-1)])
-	}
-	fmt.Fprintf(p.w, "\r\x1b[K%s", line)
+	show.Rewrite(p.w, line)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"zonewise.dev/cmd/zonewise/show"
 )
 
 // lockedBuffer is written by the ticking goroutine and read by the test.
@@ -44,11 +46,11 @@ func TestPlainProgressIsALineEveryFewSecondsAndOneAtTheEnd(t *testing.T) {
 func TestLiveProgressRewritesOneLineWithinTheTerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out lockedBuffer
-		p := &progress{w: &out, live: true, width: func() int { return 20 }}
-		end := p.phase("place", func() string { return strings.Repeat("é", 50) })
+		p := &progress{w: &out, live: true}
+		end := p.phase("place", func() string { return strings.Repeat("é", 100) })
 		time.Sleep(300 * time.Millisecond)
 		end("", errors.New("no"))
-		line := "\r\x1b[K..  place  " + strings.Repeat("é", 8)
+		line := "\r\x1b[K..  place  " + strings.Repeat("é", show.DefaultWidth-1-len("..  place  "))
 		require.Equal(t, line+"\r\x1b[K\x1b[31mfailed\x1b[0m  place (0.3s)\n", out.String())
 	})
 }

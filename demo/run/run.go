@@ -12,7 +12,6 @@ import (
 
 	page "zonewise.dev/cmd/zonewise/board"
 	"zonewise.dev/cmd/zonewise/live"
-	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/demo/cluster"
@@ -112,14 +111,14 @@ func (d *demo) open(ctx context.Context, running *sync.WaitGroup) (err error) {
 	d.page = page.Follow(d.live, page.Options{Cluster: "demo", Command: "zonewise"}, func(s *snapshot.Snapshot) (*sim.Sim, error) {
 		return s.Copy(ctx, sim.Options{})
 	})
-	server, err := page.Listen(ctx, "127.0.0.1", int(d.BoardPort), window{d.page, &d.doing})
+	server, err := page.Listen(ctx, "127.0.0.1", int(d.BoardPort))
 	if errors.Is(err, page.ErrPortTaken) {
 		return fmt.Errorf("--board-port: %w: choose another, or 0 for a free one", err)
 	}
 	if err != nil {
 		return fmt.Errorf("serve the board: %w", err)
 	}
-	running.Go(func() { _ = server.Run(ctx) }) // a page that cannot be served is no reason to end the demo
+	running.Go(func() { _ = server.Run(ctx, window{d.page, &d.doing}) }) // a page that cannot be served is no reason to end the demo
 	d.say("The cluster in a browser, live: %s\n", server.URL())
 	return nil
 }
@@ -190,12 +189,4 @@ The cluster stays up until Ctrl-C here. From another terminal:
 The logs are in %s.
 `, d.cluster.Kubeconfig(), filepath.Join(d.BinDir, "kubectl"), filepath.Dir(d.cluster.Log("")))
 	<-ctx.Done()
-}
-
-// style says how text on a writer looks.
-func style(w io.Writer) show.Style {
-	if !show.IsTerminal(w) {
-		return show.Style{}
-	}
-	return show.Style{Color: !show.NoColor(), Width: show.Width(w)}
 }

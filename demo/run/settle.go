@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
 
 	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/snapshot"
@@ -35,7 +36,7 @@ func readyNodes(c *census.Census) int {
 	ready := 0
 	for _, n := range c.Nodes {
 		tainted := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return strings.HasPrefix(t.Key, "node.kubernetes.io/") })
-		if census.Ready(n.Node) && !tainted {
+		if nodeutil.IsNodeReady(n.Node) && !tainted {
 			ready++
 		}
 	}

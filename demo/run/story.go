@@ -126,7 +126,7 @@ func (d *demo) hold(ctx context.Context) error {
 	d.state.Store("the losses are replayed, to find out how much is needed")
 	return until(ctx, func() (string, error) {
 		for _, r := range status.Build(d.census(), "").Reservations {
-			d.state.Store(fmt.Sprintf("%s: %s used/held/wanted", r.Name, r.Amounts.Shares(r.Used, r.Held, r.Desired)))
+			d.state.Store(fmt.Sprintf("%s: %s used/held/wanted", r.Name, status.Shares(r.SlotCounts, r.Amounts)))
 			if r.State == status.OK {
 				return "", nil
 			}

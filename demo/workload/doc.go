@@ -5,6 +5,6 @@
 // The package is pure: no clock, no I/O beyond the embedded files, and the same Options give the same Plan.
 // data/README.md names the traces, and says what is derived from them and what is assumed. The directory objects has the objects.
 //
-// Non-goals: the package does not talk to a cluster and does not schedule. The placement in size.go only computes how many
-// nodes the workload needs.
+// Non-goals: the package does not talk to a cluster and does not schedule. size.go only estimates how many nodes the
+// workload needs.
 package workload

@@ -123,11 +123,7 @@ func NewPlan(o Options) (*Plan, error) {
 	rand.New(rand.NewPCG(o.Seed, 0)).Shuffle(len(plan.Services), func(i, j int) {
 		plan.Services[i], plan.Services[j] = plan.Services[j], plan.Services[i]
 	})
-	nodes, err := sizes(pools, len(Zones), plan.claims())
-	if err != nil {
-		return nil, fmt.Errorf("scale: %v: %w", o.Scale, err)
-	}
-	for _, s := range nodes {
+	for _, s := range sizes(pools, len(Zones), plan.claims()) {
 		plan.addNodes(s, strings.ToLower(cmp.Or(s.Model, "cpu")), false)
 	}
 	plan.share(pools[0][0])
@@ -149,12 +145,12 @@ func (p *Plan) addNodes(s Shape, word string, shared bool) {
 	}
 }
 
-// claims returns the services in order of arrival, and the gangs that must fit.
+// claims returns the services and the gangs that must fit.
 func (p *Plan) claims() []claim {
 	var claims []claim
 	for _, s := range p.Services {
 		if !s.Shared() {
-			claims = append(claims, claim{each: s.Each, replicas: s.Replicas, maxPerNode: s.MaxPerNode, spread: true})
+			claims = append(claims, claim{each: s.Each, replicas: s.Replicas, maxPerNode: s.MaxPerNode})
 		}
 	}
 	for _, g := range fitting {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/explain"
 	"zonewise.dev/cmd/zonewise/simulate"
 	"zonewise.dev/cmd/zonewise/snapshot"
@@ -121,7 +122,7 @@ func (c *cluster) testStatus(t *testing.T, viewer string) {
 	p := report.Policies[0]
 	require.Equal(t, status.Infeasible, p.State)
 	require.Equal(t, int64(4), p.Replicas)
-	require.Equal(t, []status.PolicyZone{
+	require.Equal(t, []v1alpha1.ZoneStatus{
 		{Name: "a", Pods: 1, Desired: 1, State: "Available"}, {Name: "b", Pods: 1, Desired: 1, State: "Available"}, {Name: "c", Pods: 1, Desired: 1, State: "Available"},
 	}, p.Zones)
 	require.Equal(t, status.Waiting, report.Gangs[0].State)
@@ -182,8 +183,9 @@ func (c *cluster) testSimulate(t *testing.T, viewer string) {
 	first := report.Results[0]
 	require.Equal(t, "lose zone a", first.Scenario)
 	require.Equal(t, []int{1, 1, 3}, []int{first.Displaced, first.Pending, first.WaitedBefore}, "caps hold during fail-over too")
-	require.EqualValues(t, 1, first.Reservations[0].Lost)
-	require.EqualValues(t, 0, first.Reservations[0].Held, "a slot of zone a has no place elsewhere")
+	require.Equal(t, simulate.Promise{
+		Kind: simulate.FailReservation, Name: "failover", Before: 1, Wanted: 1, Broken: true, Words: "1 -> 0 unused slots: 1 lost; 0 of 1 held, 0 used",
+	}, first.Promises[len(first.Promises)-1], "a slot of zone a has no place elsewhere")
 
 	code, _, errs = c.run(t, viewer, "simulate", "--lose-zone", "a", "--fail-on", "reservation")
 	require.Equal(t, 4, code, errs)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -244,15 +245,28 @@ func (x *comparison) endPods() {
 	}
 }
 
+// day is how long ago the pods of a cluster have begun to start.
+const day = 24 * time.Hour
+
+// runPods starts pods in the order in which they were bound, as a copy does: after all that run already, and no two at the same
+// time. Of pods of the same priority upstream takes the youngest for a victim, and of equally old ones whichever comes first.
 func (x *comparison) runPods() {
-	for _, pod := range x.pods() {
-		if pod.Spec.NodeName != "" && pod.Status.StartTime == nil && pod.DeletionTimestamp == nil {
-			pod = pod.DeepCopy()
-			// No two at the same time: of equal pods upstream takes whichever comes first for a victim.
-			x.started++
-			pod.Status.Phase, pod.Status.StartTime = v1.PodRunning, &metav1.Time{Time: time.Now().Add(-24*time.Hour + time.Duration(x.started)*time.Minute)}
-			require.NoError(x, client.IgnoreNotFound(x.Status().Update(x.Context(), pod)))
+	pods := x.pods()
+	x.mu.Lock()
+	names := slices.SortedFunc(maps.Keys(pods), func(a, b string) int { return cmp.Compare(x.tried[a], x.tried[b]) })
+	x.mu.Unlock()
+	for _, name := range names {
+		pod := pods[name]
+		if pod.Spec.NodeName == "" || pod.Status.StartTime != nil || pod.DeletionTimestamp != nil {
+			continue
 		}
+		pod = pod.DeepCopy()
+		x.started++
+		pod.Status.Phase, pod.Status.StartTime = v1.PodRunning, &metav1.Time{Time: time.Now().Add(-day + time.Duration(x.started)*time.Minute)}
+		for _, other := range pods {
+			require.False(x, pod.Status.StartTime.Before(other.Status.StartTime), "%s would be older than %s", pod.Name, other.Name)
+		}
+		require.NoError(x, client.IgnoreNotFound(x.Status().Update(x.Context(), pod)))
 	}
 }
 

@@ -133,7 +133,7 @@ func (c *cluster) workload(bound bool) {
 		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, Controller: ptr.To(true)}}
 		if bound {
 			pod.Spec.NodeName = pick(c, c.nodes...).Name
-			pod.Status = v1.PodStatus{Phase: v1.PodRunning, StartTime: &metav1.Time{Time: time.Now().Add(-time.Duration(c.serial) * time.Minute).Truncate(time.Second)}}
+			pod.Status = v1.PodStatus{Phase: v1.PodRunning, StartTime: &metav1.Time{Time: time.Now().Add(-day - time.Duration(c.serial)*time.Minute).Truncate(time.Second)}}
 			c.before = append(c.before, pod)
 			continue
 		}

@@ -103,7 +103,7 @@ func startLanes() error {
 		return fmt.Errorf("no control plane: make controlplane builds it: %w", err)
 	}
 	for i := range *beside {
-		l := &lane{name: fmt.Sprintf("lane-%d", i), done: make(chan struct{}), nominated: map[string][]string{}}
+		l := &lane{name: fmt.Sprintf("lane-%d", i), done: make(chan struct{}), nominated: map[string][]string{}, tried: map[string]int64{}}
 		if err := l.connect(config); err != nil {
 			return err
 		}
@@ -142,6 +142,8 @@ type lane struct {
 	mu sync.Mutex // guards what follows
 	// order is the pods in the order in which they were taken.
 	order []string
+	// tried has, for each pod, how many were taken up to its last time.
+	tried map[string]int64
 	// nominated is the nodes that preemption has chosen for a pod, one after the other.
 	nominated map[string][]string
 }
@@ -238,6 +240,7 @@ func (l *lane) startScheduler() (err error) {
 		if q, ok := entity.(*framework.QueuedPodInfo); ok {
 			l.mu.Lock()
 			l.order = append(l.order, q.Pod.Name)
+			l.tried[q.Pod.Name] = l.taken.Load()
 			l.mu.Unlock()
 		}
 		return entity, err

@@ -54,7 +54,7 @@ func CheckAddress(address string) error {
 
 // Listen takes a port of a loopback address, a free one when port is 0. Errors are ErrNotLoopback, ErrPortTaken, or the
 // system's.
-func Listen(ctx context.Context, address string, port int, source Source) (*Server, error) {
+func Listen(ctx context.Context, address string, port int) (*Server, error) {
 	if err := CheckAddress(address); err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func Listen(ctx context.Context, address string, port int, source Source) (*Serv
 	if err != nil {
 		return nil, err
 	}
-	return &Server{listener: listener, feed: newFeed(source), token: rand.Text(), ending: make(chan struct{})}, nil
+	return &Server{listener: listener, token: rand.Text(), ending: make(chan struct{})}, nil
 }
 
 // URL is the address of the page with the token in it.
@@ -78,8 +78,9 @@ func (s *Server) URL() string {
 	return "http://" + s.listener.Addr().String() + "/" + s.token + "/"
 }
 
-// Run serves until the context ends, and returns nil then.
-func (s *Server) Run(ctx context.Context) error {
+// Run serves the pages of a source until the context ends, and returns nil then.
+func (s *Server) Run(ctx context.Context, source Source) error {
+	s.feed = newFeed(source)
 	feeding, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	defer running.Wait()

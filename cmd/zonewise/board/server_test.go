@@ -63,11 +63,11 @@ func (s *script) change(f func(*Page)) {
 // serve runs a server until the test ends or stop is called.
 func serve(t *testing.T, source Source) (s *Server, stop func()) {
 	t.Helper()
-	s, err := Listen(t.Context(), "127.0.0.1", 0, source)
+	s, err := Listen(t.Context(), "127.0.0.1", 0)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
+	go func() { done <- s.Run(ctx, source) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(t, <-done)
@@ -235,13 +235,13 @@ func TestAClusterThatCannotBeRead(t *testing.T) {
 
 func TestListen(t *testing.T) {
 	s, _ := serve(t, newScript())
-	_, err := Listen(t.Context(), "127.0.0.1", s.listener.Addr().(*net.TCPAddr).Port, newScript())
+	_, err := Listen(t.Context(), "127.0.0.1", s.listener.Addr().(*net.TCPAddr).Port)
 	require.ErrorIs(t, err, ErrPortTaken)
 	for _, address := range []string{"0.0.0.0", "::", "192.0.2.1", "example.com", "", "localhost.example.com"} {
-		_, err := Listen(t.Context(), address, 0, newScript())
+		_, err := Listen(t.Context(), address, 0)
 		require.ErrorIs(t, err, ErrNotLoopback, address)
 	}
-	other, err := Listen(t.Context(), "localhost", 0, newScript())
+	other, err := Listen(t.Context(), "localhost", 0)
 	require.NoError(t, err)
 	require.NotEqual(t, s.token, other.token)
 	require.NoError(t, other.listener.Close())

@@ -5,31 +5,49 @@ import (
 	"sync"
 
 	"zonewise.dev/cmd/zonewise/census"
-	"zonewise.dev/cmd/zonewise/live"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/sim"
 )
 
-// Following is the source of a live cluster. Make one with Follow.
+// Cluster is a cluster as it is known, see live.Live.
+type Cluster interface {
+	Snapshot() *snapshot.Snapshot
+	Changed() <-chan struct{}
+	Troubles() []string
+}
+
+// Still is a cluster that does not change, as in a file.
+type Still struct{ At *snapshot.Snapshot }
+
+// Snapshot implements Cluster.
+func (s Still) Snapshot() *snapshot.Snapshot { return s.At }
+
+// Changed implements Cluster.
+func (Still) Changed() <-chan struct{} { return nil }
+
+// Troubles implements Cluster.
+func (Still) Troubles() []string { return nil }
+
+// Following is the source of the pages of a cluster. Make one with Follow.
 type Following struct {
-	live    *live.Live
+	Cluster
 	options Options
 	open    func(*snapshot.Snapshot) (*sim.Sim, error)
 
-	mu   sync.Mutex // guards sim, which one page at a time uses
+	mu   sync.Mutex // guards copy, which one page at a time uses
 	copy *sim.Sim
 }
 
-// Follow returns the source of a live cluster. open copies the cluster for its scheduler, once.
-func Follow(l *live.Live, options Options, open func(*snapshot.Snapshot) (*sim.Sim, error)) *Following {
-	return &Following{live: l, options: options, open: open}
+// Follow returns the source of the pages of a cluster. open copies the cluster for its scheduler, once.
+func Follow(c Cluster, options Options, open func(*snapshot.Snapshot) (*sim.Sim, error)) *Following {
+	return &Following{Cluster: c, options: options, open: open}
 }
 
-// Page shows the cluster as it is known now. There is always one.
+// Page shows the cluster as it is known now.
 func (f *Following) Page(ctx context.Context) (*Page, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.live.Snapshot()
+	s := f.Snapshot()
 	if f.copy == nil {
 		var err error
 		if f.copy, err = f.open(s); err != nil {
@@ -43,20 +61,8 @@ func (f *Following) Page(ctx context.Context) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, trouble := range f.live.Troubles() {
+	for _, trouble := range f.Troubles() {
 		p.note(trouble)
 	}
 	return p, nil
 }
-
-// Changed receives when the cluster has changed.
-func (f *Following) Changed() <-chan struct{} { return f.live.Changed() }
-
-// Fixed is a source whose page never changes.
-type Fixed struct{ Shown *Page }
-
-// Page returns it.
-func (f Fixed) Page(context.Context) (*Page, error) { return f.Shown, nil }
-
-// Changed never receives.
-func (f Fixed) Changed() <-chan struct{} { return nil }

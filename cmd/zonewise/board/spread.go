@@ -9,7 +9,6 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/census"
-	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/plugins/zonespread/policy"
@@ -148,14 +147,10 @@ func (b *builder) reservations(all []status.Reservation) {
 		}
 		shares := map[string]Share{}
 		for _, z := range s.Zones {
-			share := Share{Text: z.Amounts.Shares(z.Used, z.Held, z.Desired), Percent: percent(z.Held, z.Desired), Tone: Good}
-			if len(z.Amounts) > 0 {
-				share.Percent = z.Amounts.Percent()
-				if missing := z.Amounts.Missing(); missing != "" {
-					share.Tone, share.State = Mild, missing+" missing"
-				}
-			} else if z.Held < z.Desired {
-				share.Tone, share.State = Mild, show.Plural(int(z.Desired-z.Held), "slot")+" missing"
+			held, missing := status.Held(z.SlotCounts, z.Amounts)
+			share := Share{Text: status.Shares(z.SlotCounts, z.Amounts), Percent: percent(held, 100), Tone: Good}
+			if missing != "" {
+				share.Tone, share.State = Mild, missing+" missing"
 			}
 			shares[status.Name(z.Name)] = share
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
 
 	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/show"
@@ -72,7 +73,7 @@ func stateOf(nodes []*census.Node) Badge {
 	for i, n := range nodes {
 		state := serving
 		switch {
-		case !census.Ready(n.Node):
+		case !nodeutil.IsNodeReady(n.Node):
 			state = notReady
 		case n.Spec.Unschedulable:
 			state = cordoned

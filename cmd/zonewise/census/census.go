@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/resource"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/cmd/zonewise/snapshot"
@@ -106,7 +108,7 @@ func Take(s *snapshot.Snapshot) *Census {
 func (c *Census) takePod(pod *v1.Pod) {
 	gang := GangOf(pod)
 	switch {
-	case Ended(pod):
+	case podutil.IsPodTerminal(pod):
 		if over := metav1.GetControllerOf(pod); gang != "" && over != nil && pod.Status.Phase == v1.PodSucceeded {
 			c.finished[gang] = append(c.finished[gang], over.UID)
 		}
@@ -132,11 +134,6 @@ func (c *Census) takePod(pod *v1.Pod) {
 	}
 }
 
-// Ended reports whether a pod has succeeded or failed.
-func Ended(pod *v1.Pod) bool {
-	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-}
-
 // Requests are what a pod takes from its node.
 func Requests(pod *v1.Pod) v1.ResourceList {
 	return resource.PodRequests(pod, resource.PodResourcesOptions{})
@@ -144,10 +141,8 @@ func Requests(pod *v1.Pod) v1.ResourceList {
 
 // Said returns what the scheduler wrote into the condition PodScheduled of a pod that it has not placed, or nothing.
 func Said(pod *v1.Pod) v1.PodCondition {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == v1.PodScheduled && c.Status != v1.ConditionTrue {
-			return c
-		}
+	if _, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled); c != nil && c.Status != v1.ConditionTrue {
+		return *c
 	}
 	return v1.PodCondition{}
 }
@@ -192,7 +187,7 @@ func (c *Census) Zones() []string {
 func (c *Census) Models() []*Node {
 	var out []*Node
 	for _, n := range c.Nodes {
-		if Ready(n.Node) && !n.Spec.Unschedulable && !slices.ContainsFunc(out, func(other *Node) bool { return other.Zone == n.Zone }) {
+		if nodeutil.IsNodeReady(n.Node) && !n.Spec.Unschedulable && !slices.ContainsFunc(out, func(other *Node) bool { return other.Zone == n.Zone }) {
 			out = append(out, n)
 		}
 	}
@@ -217,7 +212,7 @@ func (c *Census) Rooms() []Room {
 			rooms[n.Zone] = r
 		}
 		r.Nodes = append(r.Nodes, n)
-		if Ready(n.Node) {
+		if nodeutil.IsNodeReady(n.Node) {
 			r.Ready++
 		}
 		r.Pods += len(n.Pods)
@@ -229,16 +224,6 @@ func (c *Census) Rooms() []Room {
 		out = append(out, *rooms[zone])
 	}
 	return out
-}
-
-// Ready reports whether a node says that it is.
-func Ready(node *v1.Node) bool {
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == v1.NodeReady {
-			return c.Status == v1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // Workload names what a pod belongs to, as in "Deployment shop/web": the controller of its controller, its controller, or

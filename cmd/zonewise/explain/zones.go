@@ -29,10 +29,10 @@ type Zone struct {
 
 // PolicyCount is what a ZoneSpreadPolicy has in the zone, in the words of its status.
 type PolicyCount struct {
-	Policy  string `json:"policy"`
-	Pods    int64  `json:"pods"`
-	Desired int64  `json:"desired"`
-	State   string `json:"state,omitempty"`
+	Policy  string             `json:"policy"`
+	Pods    int64              `json:"pods"`
+	Desired int64              `json:"desired"`
+	State   v1alpha1.ZoneState `json:"state,omitempty"`
 }
 
 // ConstraintCount is the pods that one of the pod's topologySpreadConstraints counts in the zone.
@@ -84,7 +84,7 @@ func zonesOf(c *census.Census, s *sim.Sim, pod *corev1.Pod, answer *sim.Answer) 
 	for _, policy := range policiesOf(s, pod) {
 		for _, of := range policy.Status.Zones {
 			if z := zones[of.Name]; z != nil {
-				z.Policies = append(z.Policies, PolicyCount{policy.Namespace + "/" + policy.Name, of.Pods, of.Desired, string(of.State)})
+				z.Policies = append(z.Policies, PolicyCount{policy.Namespace + "/" + policy.Name, of.Pods, of.Desired, of.State})
 			}
 		}
 	}

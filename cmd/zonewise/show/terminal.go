@@ -1,6 +1,7 @@
 package show
 
 import (
+	"fmt"
 	"io"
 	"os"
 
@@ -28,4 +29,18 @@ func Width(w io.Writer) int {
 		}
 	}
 	return DefaultWidth
+}
+
+// StyleOf says how text on w looks.
+func StyleOf(w io.Writer) Style {
+	if !IsTerminal(w) {
+		return Style{}
+	}
+	return Style{Color: !NoColor(), Width: Width(w)}
+}
+
+// Rewrite replaces the last line of a terminal. A line that wraps could not be replaced, so the text is cut.
+func Rewrite(w io.Writer, text string) {
+	runes := []rune(text)
+	fmt.Fprintf(w, "\r\x1b[K%s", string(runes[:min(len(runes), max(0, Width(w)-1))]))
 }

@@ -1,11 +1,11 @@
 package simulate
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -15,80 +15,38 @@ import (
 	"zonewise.dev/cmd/zonewise/status"
 )
 
-// Zone says what a zone has before and after.
+// Zone says what a zone has before and after. A lost zone has nothing after.
 type Zone struct {
-	Name                string `json:"name"`
-	Lost                bool   `json:"lost,omitempty"`
-	PodsBefore          int    `json:"podsBefore"`
-	PodsAfter           int    `json:"podsAfter"`
-	MilliCPUBefore      int64  `json:"milliCPURequestedBefore"`
-	MilliCPUAfter       int64  `json:"milliCPURequestedAfter"`
-	MilliCPUAllocatable int64  `json:"milliCPUAllocatable"`
-	MemoryBefore        int64  `json:"memoryRequestedBefore"`
-	MemoryAfter         int64  `json:"memoryRequestedAfter"`
-	MemoryAllocatable   int64  `json:"memoryAllocatable"`
+	Name   string      `json:"name"`
+	Lost   bool        `json:"lost,omitempty"`
+	Before status.Zone `json:"before"`
+	After  status.Zone `json:"after,omitzero"`
 }
 
-// Policy says what happens to a ZoneSpreadPolicy, by its status.
-type Policy struct {
-	Name    string `json:"name"`
-	Pods    int64  `json:"pods"`
-	Before  int64  `json:"podsBefore"`
-	Skew    int64  `json:"skew"`
-	MaxSkew int64  `json:"maxSkew"`
-	// Broken policies were obeyed and feasible before, and are not afterwards.
-	Broken  bool   `json:"broken"`
-	Message string `json:"message,omitempty"`
-}
-
-// Budget says what happens to a PodDisruptionBudget.
-type Budget struct {
+// Promise says what happens to a promise of the cluster, and whether it is broken.
+type Promise struct {
+	// Kind is one of Failures: a ZoneSpreadPolicy, a PodDisruptionBudget, a gang or a ZoneReservation.
+	Kind string `json:"kind"`
 	Name string `json:"name"`
-	// Desired is how many pods must be healthy, Left how many are after the loss of the nodes, After how many are once
-	// displaced pods have found nodes.
-	Desired int  `json:"desired"`
-	Before  int  `json:"before"`
-	Left    int  `json:"left"`
-	After   int  `json:"after"`
-	Broken  bool `json:"broken"`
-}
-
-// Gang says what happens to a gang that lost members, or was added. Members that have succeeded count for as long as their
-// controller has live ones.
-type Gang struct {
-	Name   string `json:"name"`
-	Needs  int    `json:"needs"`
-	Before int    `json:"before"`
-	After  int    `json:"after"`
-	Broken bool   `json:"broken"`
-}
-
-// Reservation says what happens to slots, or to places for pods if amounts are held, by the status.
-type Reservation struct {
-	Name   string `json:"name"`
-	Before int64  `json:"unusedBefore"`
-	After  int64  `json:"unusedAfter"`
-	Used   int64  `json:"used"`
-	// Lost counts unused slots on lost nodes; Held counts the slots of Desired that are held in the end, used or unused.
-	Lost    int64 `json:"lost"`
-	Held    int64 `json:"held"`
-	Desired int64 `json:"desired"`
-	Broken  bool  `json:"broken"`
+	// Before and After count pods of a policy, healthy pods of a budget, bound members of a gang, or unused slots of a reservation
+	// (places for pods, if it holds amounts), at the start and in the end. Wanted is how many of them, or slots in all, there should be.
+	Before int64 `json:"before"`
+	After  int64 `json:"after"`
+	Wanted int64 `json:"wanted"`
+	Broken bool  `json:"broken"`
+	// Words say the same and more in a line.
+	Words string `json:"message"`
 }
 
 func (p *play) compareZones(before, after *census.Census) {
-	now := map[string]census.Room{}
-	for _, room := range after.Rooms() {
-		now[room.Zone] = room
+	now := map[string]status.Zone{}
+	for _, zone := range status.ZonesOf(after) {
+		now[zone.Name] = zone
 	}
 	p.result.Zones = []Zone{}
-	for _, was := range before.Rooms() {
-		is, there := now[was.Zone]
-		p.result.Zones = append(p.result.Zones, Zone{
-			Name: was.Zone, Lost: !there, PodsBefore: was.Pods, PodsAfter: is.Pods,
-			MilliCPUBefore: was.Requested[corev1.ResourceCPU], MilliCPUAfter: is.Requested[corev1.ResourceCPU], MilliCPUAllocatable: is.Allocatable[corev1.ResourceCPU],
-			MemoryBefore: was.Requested[corev1.ResourceMemory], MemoryAfter: is.Requested[corev1.ResourceMemory], MemoryAllocatable: is.Allocatable[corev1.ResourceMemory],
-		})
+	for _, was := range status.ZonesOf(before) {
+		is, there := now[was.Name]
+		p.result.Zones = append(p.result.Zones, Zone{Name: was.Name, Lost: !there, Before: was, After: is})
 	}
 }
 
@@ -101,43 +59,54 @@ func byName[T client.Object](c *census.Census) map[string]T {
 	return out
 }
 
+func (p *play) add(promise Promise) { p.result.Promises = append(p.result.Promises, promise) }
+
+// comparePolicies goes by the statuses of the policies. One is broken if it was obeyed and feasible before, and is not afterwards.
 func (p *play) comparePolicies(before, after *census.Census) {
 	bad := func(state string) bool {
 		return state == status.Infeasible || state == status.Violated || state == status.Waiting
 	}
 	was, is := byName[*v1alpha1.ZoneSpreadPolicy](before), byName[*v1alpha1.ZoneSpreadPolicy](after)
-	p.result.Policies = []Policy{}
 	for _, name := range slices.Sorted(maps.Keys(is)) {
 		old, now := status.Policy{}, status.PolicyOf(is[name])
 		if was[name] != nil {
 			old = status.PolicyOf(was[name])
 		}
-		row := Policy{Name: name, Pods: now.Pods, Before: old.Pods, Skew: now.Skew, MaxSkew: int64(now.MaxSkew)}
-		if bad(now.State) {
-			row.Message, row.Broken = now.Message, !bad(old.State)
+		message := ""
+		if bad(now.State) && now.Message != "" {
+			message = ": " + now.Message
 		}
-		if row.Pods != row.Before || row.Message != "" {
-			p.result.Policies = append(p.result.Policies, row)
+		if now.Pods != old.Pods || message != "" {
+			p.add(Promise{
+				Kind: FailPolicy, Name: name, Before: old.Pods, After: now.Pods, Wanted: now.Replicas, Broken: bad(now.State) && !bad(old.State),
+				Words: fmt.Sprintf("%d -> %d pods, skew %d of %d%s", old.Pods, now.Pods, now.Skew, now.MaxSkew, message),
+			})
 		}
 	}
 }
 
-func (p *play) compareBudgets(before *census.Census, left map[string]int, after *census.Census) {
+// compareBudgets goes by the healthy pods: left are those after the loss of the nodes, before displaced pods have found others.
+func (p *play) compareBudgets(before *census.Census, left map[string]int64, after *census.Census) {
 	was, is := byName[*policyv1.PodDisruptionBudget](before), byName[*policyv1.PodDisruptionBudget](after)
-	p.result.Budgets = []Budget{}
 	for _, name := range slices.Sorted(maps.Keys(is)) {
 		if was[name] == nil {
 			continue
 		}
-		now := &is[name].Status
-		b := Budget{Name: name, Desired: int(now.DesiredHealthy), Before: int(was[name].Status.CurrentHealthy), Left: left[name], After: int(now.CurrentHealthy)}
-		lowest := min(b.Left, b.After)
-		if b.Broken = lowest < b.Desired && b.Before >= b.Desired; lowest != b.Before {
-			p.result.Budgets = append(p.result.Budgets, b)
+		b := Promise{
+			Kind: FailBudget, Name: name, Wanted: int64(is[name].Status.DesiredHealthy),
+			Before: int64(was[name].Status.CurrentHealthy), After: int64(is[name].Status.CurrentHealthy),
+		}
+		lowest := min(left[name], b.After)
+		b.Broken = lowest < b.Wanted && b.Before >= b.Wanted
+		b.Words = fmt.Sprintf("%d -> %d healthy at once, %d wanted, %d in the end", b.Before, left[name], b.Wanted, b.After)
+		if lowest != b.Before {
+			p.add(b)
 		}
 	}
 }
 
+// compareGangs looks at the gangs that lost members, or were added. Members that have succeeded count for as long as their
+// controller has live ones.
 func (p *play) compareGangs(before, after *census.Census) {
 	touched := map[string]bool{}
 	for _, pod := range after.Pods {
@@ -145,44 +114,46 @@ func (p *play) compareGangs(before, after *census.Census) {
 			touched[gang] = true
 		}
 	}
-	p.result.Gangs = []Gang{}
-	for _, key := range after.Gangs() {
-		if !touched[key] {
-			continue
+	for _, key := range slices.Sorted(maps.Keys(touched)) {
+		was, is := 0, after.Gang(key)
+		if gang := before.Gang(key); gang != nil {
+			was = gang.Bound + gang.Done
 		}
-		is := after.Gang(key)
-		row := Gang{Name: key, Needs: is.MinMember(), After: is.Bound + is.Done}
-		if was := before.Gang(key); was != nil {
-			row.Before = was.Bound + was.Done
-		}
-		row.Broken = row.After < row.Needs || is.Group == nil
-		p.result.Gangs = append(p.result.Gangs, row)
+		now, needs := is.Bound+is.Done, is.MinMember()
+		p.add(Promise{
+			Kind: FailGang, Name: key, Before: int64(was), After: int64(now), Wanted: int64(needs), Broken: now < needs || is.Group == nil,
+			Words: fmt.Sprintf("%d -> %d members bound, %d needed", was, now, needs),
+		})
 	}
 }
 
+// compareReservations goes by the statuses of the reservations. One is broken if unused slots of lost nodes find no other place.
 func (p *play) compareReservations(before, after *census.Census) {
 	was, is := byName[*v1alpha1.ZoneReservation](before), byName[*v1alpha1.ZoneReservation](after)
-	p.result.Reservations = []Reservation{}
 	for _, name := range slices.Sorted(maps.Keys(was)) {
 		if is[name] == nil || was[name].Status.Slots.Held == 0 {
 			continue
 		}
-		old, now := was[name].Status.Slots, is[name].Status.Slots
-		row := Reservation{Name: name, Before: old.Held - old.Used, After: now.Held - now.Used, Used: now.Used, Held: now.Held, Desired: now.Desired}
+		lost := int64(0)
 		for _, zone := range was[name].Status.Zones {
 			for _, node := range zone.Nodes {
 				if after.Node(node.Name) == nil {
-					row.Lost += node.Slots - node.Used
+					lost += node.Slots - node.Used
 				}
 			}
 		}
 		for _, n := range was[name].Spec.Nodes {
 			if after.Node(n.Name) == nil {
-				row.Lost += int64(max(1, n.Pods))
+				lost += int64(max(1, n.Pods))
 			}
 		}
-		row.Broken = row.Lost > 0 && row.Held < old.Held
-		p.result.Reservations = append(p.result.Reservations, row)
+		old, now := was[name].Status.Slots, is[name].Status.Slots
+		r := Promise{
+			Kind: FailReservation, Name: name, Before: old.Held - old.Used, After: now.Held - now.Used, Wanted: now.Desired,
+			Broken: lost > 0 && now.Held < old.Held,
+		}
+		r.Words = fmt.Sprintf("%d -> %d unused slots: %d lost; %d of %d held, %d used", r.Before, r.After, lost, now.Held, now.Desired, now.Used)
+		p.add(r)
 	}
 }
 
@@ -203,12 +174,8 @@ var (
 
 // Failed returns which of the given failures happened.
 func (r *Result) Failed(count []string) []string {
-	happened := map[string]bool{
-		FailPending:     r.Pending > 0 || r.Orphans > 0,
-		FailPolicy:      slices.ContainsFunc(r.Policies, func(p Policy) bool { return p.Broken }),
-		FailBudget:      slices.ContainsFunc(r.Budgets, func(b Budget) bool { return b.Broken }),
-		FailGang:        slices.ContainsFunc(r.Gangs, func(g Gang) bool { return g.Broken }),
-		FailReservation: slices.ContainsFunc(r.Reservations, func(s Reservation) bool { return s.Broken }),
-	}
-	return slices.DeleteFunc(slices.Clone(count), func(failure string) bool { return !happened[failure] })
+	return slices.DeleteFunc(slices.Clone(count), func(failure string) bool {
+		broken := slices.ContainsFunc(r.Promises, func(p Promise) bool { return p.Broken && p.Kind == failure })
+		return !broken && (failure != FailPending || r.Pending+r.Orphans == 0)
+	})
 }

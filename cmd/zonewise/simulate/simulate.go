@@ -70,10 +70,7 @@ type Result struct {
 
 	Workloads    []Workloads   `json:"workloads"`
 	Zones        []Zone        `json:"zones"`
-	Policies     []Policy      `json:"policies"`
-	Budgets      []Budget      `json:"budgets"`
-	Gangs        []Gang        `json:"gangs"`
-	Reservations []Reservation `json:"reservations"`
+	Promises     []Promise     `json:"promises"`
 	Certificates []Certificate `json:"certificates,omitempty"`
 	Notes        []string      `json:"notes,omitempty"`
 }
@@ -155,7 +152,7 @@ func (p *play) run(scenario *Scenario) error {
 		r.AddedNodes = len(names)
 	}
 	if scenario.Added != nil {
-		if err := p.add(scenario.Added); err != nil {
+		if err := p.create(scenario.Added); err != nil {
 			return err
 		}
 	}
@@ -164,10 +161,10 @@ func (p *play) run(scenario *Scenario) error {
 			return err
 		}
 	}
-	left := p.budgets()
+	left := p.healthy()
 	if len(scenario.Zones)+len(scenario.Nodes) > 0 {
 		p.lose(scenario)
-		left = p.budgets()
+		left = p.healthy()
 		if err := s.Run(p.ctx); err != nil {
 			return err
 		}
@@ -186,16 +183,17 @@ func (p *play) census() *census.Census {
 	return census.Take(s)
 }
 
-func (p *play) budgets() map[string]int {
-	out := map[string]int{}
+// healthy counts the healthy pods of each budget.
+func (p *play) healthy() map[string]int64 {
+	out := map[string]int64{}
 	for _, b := range sim.List[*policyv1.PodDisruptionBudget](p.sim) {
-		out[b.Namespace+"/"+b.Name] = int(b.Status.CurrentHealthy)
+		out[b.Namespace+"/"+b.Name] = int64(b.Status.CurrentHealthy)
 	}
 	return out
 }
 
-// add adds a workload.
-func (p *play) add(w *Workload) error {
+// create adds a workload.
+func (p *play) create(w *Workload) error {
 	objects := w.objects()
 	for _, obj := range objects {
 		if pod, ok := obj.(*corev1.Pod); ok {
@@ -215,13 +213,14 @@ func (p *play) lose(scenario *Scenario) {
 }
 
 // compare says what has changed.
-func (p *play) compare(before *census.Census, left map[string]int, after *census.Census) {
+func (p *play) compare(before *census.Census, left map[string]int64, after *census.Census) {
 	p.result.Evicted = len(p.sim.Evicted())
 	for uid := range p.sim.Made() {
 		p.moved[uid] = true
 	}
 	p.compareWorkloads(after)
 	p.compareZones(before, after)
+	p.result.Promises = []Promise{}
 	p.comparePolicies(before, after)
 	p.compareBudgets(before, left, after)
 	p.compareGangs(before, after)

@@ -195,9 +195,20 @@ func TestBudgets(t *testing.T) {
 		}
 		c.Budget("web", minAvailable)
 		r := run(t, c, &Scenario{Zones: []string{"a"}})
-		require.Equal(t, []Budget{{Name: "shop/web", Desired: int(minAvailable), Before: 3, Left: 2, After: 3, Broken: broken}}, r.Budgets)
+		require.Equal(t, []Promise{{
+			Kind: FailBudget, Name: "shop/web", Wanted: int64(minAvailable), Before: 3, After: 3, Broken: broken,
+			Words: fmt.Sprintf("3 -> 2 healthy at once, %d wanted, 3 in the end", minAvailable),
+		}}, r.Promises)
 		require.Equal(t, broken, len(r.Failed(DefaultFailures)) > 0)
 		require.Empty(t, r.Failed([]string{FailPending}))
+	}
+}
+
+// gang is what becomes of a gang.
+func gang(name string, needs, before, after int64) Promise {
+	return Promise{
+		Kind: FailGang, Name: name, Before: before, After: after, Wanted: needs, Broken: after < needs,
+		Words: fmt.Sprintf("%d -> %d members bound, %d needed", before, after, needs),
 	}
 }
 
@@ -209,11 +220,11 @@ func TestGangsAreWholeOrWait(t *testing.T) {
 		c.Pod(fmt.Sprintf("train-%d", i), "node-"+zone, clitest.Plain("4", "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "train"}).OwnerReferences = job
 	}
 	r := run(t, c, &Scenario{Zones: []string{"a"}})
-	require.Equal(t, []Gang{{Name: "shop/train", Needs: 4, Before: 4, After: 4}}, r.Gangs)
+	require.Equal(t, []Promise{gang("shop/train", 4, 4, 4)}, r.Promises)
 
 	c.Pod("big", "node-b", clitest.Plain("4", "1Gi"), nil)
 	r = run(t, c, &Scenario{Zones: []string{"a"}})
-	require.Equal(t, []Gang{{Name: "shop/train", Needs: 4, Before: 4, After: 2, Broken: true}}, r.Gangs)
+	require.Equal(t, []Promise{gang("shop/train", 4, 4, 2)}, r.Promises)
 	require.Equal(t, 2, r.Pending, "the member that fits gives its place back")
 	require.Contains(t, r.Workloads[0].Why[0], "PodGroup shop/train: ")
 }
@@ -234,11 +245,11 @@ func TestAGangThatLosesMembersIsPlannedWithAllThatWait(t *testing.T) {
 	c.Pod("full", "node-c", clitest.Plain("5", "1Gi"), nil)
 	r := run(t, c, &Scenario{Zones: []string{"a"}})
 	require.Equal(t, 2, r.Pending)
-	require.Equal(t, []Gang{{Name: "shop/train", Needs: 3, Before: 3, After: 1, Broken: true}}, r.Gangs)
+	require.Equal(t, []Promise{gang("shop/train", 3, 3, 1)}, r.Promises)
 
 	add("train-3", "", "1")
 	r = run(t, c, &Scenario{Zones: []string{"a"}})
-	require.Equal(t, []Gang{{Name: "shop/train", Needs: 3, Before: 3, After: 3}}, r.Gangs, "train-3 takes the place of train-1")
+	require.Equal(t, []Promise{gang("shop/train", 3, 3, 3)}, r.Promises, "train-3 takes the place of train-1")
 	require.Equal(t, []int{1, 0}, []int{r.WaitedBefore, r.StillWaiting})
 }
 
@@ -252,7 +263,7 @@ func TestMembersThatHaveSucceededCount(t *testing.T) {
 	c.Pods()[1].Status.Phase = corev1.PodSucceeded
 	c.Pod("big", "node-b", clitest.Plain("8", "1Gi"), nil)
 	r := run(t, c, &Scenario{Zones: []string{"a"}})
-	require.Equal(t, []Gang{{Name: "shop/train", Needs: 2, Before: 2, After: 2}}, r.Gangs)
+	require.Equal(t, []Promise{gang("shop/train", 2, 2, 2)}, r.Promises)
 	require.Zero(t, r.Pending)
 }
 
@@ -286,7 +297,7 @@ func TestPoliciesThatBreak(t *testing.T) {
 	r = run(t, build(2), &Scenario{Zones: []string{"a"}})
 	require.Equal(t, 2, r.Pending, "caps hold during fail-over too")
 	require.Equal(t, []string{FailPending, FailPolicy}, r.Failed(DefaultFailures))
-	require.Contains(t, r.Policies[0].Message, "2 pods wait because of the policy")
+	require.Contains(t, r.Promises[0].Words, "2 pods wait because of the policy")
 }
 
 func TestReservationsCatchTheirOwners(t *testing.T) {
@@ -304,7 +315,9 @@ func TestReservationsCatchTheirOwners(t *testing.T) {
 	}
 	r := run(t, c, &Scenario{Zones: []string{"a"}})
 	require.Zero(t, r.Pending)
-	require.Equal(t, []Reservation{{Name: "failover", Before: 3, Used: 2, Lost: 1, Held: 2, Desired: 3, Broken: true}}, r.Reservations)
+	require.Equal(t, []Promise{{
+		Kind: FailReservation, Name: "failover", Before: 3, Wanted: 3, Broken: true, Words: "3 -> 0 unused slots: 1 lost; 2 of 3 held, 2 used",
+	}}, r.Promises)
 	require.Equal(t, []string{FailReservation}, r.Failed(Failures))
 	require.Empty(t, r.Failed(DefaultFailures))
 }
@@ -325,7 +338,9 @@ func TestAmountsCatchTheirOwners(t *testing.T) {
 	}
 	r := run(t, c, &Scenario{Zones: []string{"a"}})
 	require.Zero(t, r.Pending)
-	require.Equal(t, []Reservation{{Name: "survive", Before: 2, Used: 1, Lost: 1, Held: 1, Desired: 2, Broken: true}}, r.Reservations)
+	require.Equal(t, []Promise{{
+		Kind: FailReservation, Name: "survive", Before: 2, Wanted: 2, Broken: true, Words: "2 -> 0 unused slots: 1 lost; 1 of 2 held, 1 used",
+	}}, r.Promises)
 }
 
 func TestAddingAWorkload(t *testing.T) {
@@ -366,7 +381,7 @@ func TestAddedGangsAndPolicies(t *testing.T) {
 	r := run(t, c, &Scenario{Added: parse(t, strings.ReplaceAll(gangManifest, `"5"`, `"3"`), 2)})
 	require.Equal(t, 2, r.Placed, "the second gang would be half")
 	require.Equal(t, 2, r.Pending)
-	require.Equal(t, []Gang{{Name: "shop/batch-1", Needs: 2, After: 2}, {Name: "shop/batch-2", Needs: 2, Broken: true}}, r.Gangs)
+	require.Equal(t, []Promise{gang("shop/batch-1", 2, 0, 2), gang("shop/batch-2", 2, 0, 0)}, r.Promises)
 
 	const capped = `
 apiVersion: zonewise.dev/v1alpha1

@@ -82,7 +82,7 @@ func (r *Result) text(p *show.Page, failOn []string) {
 	others(r.WaitedBefore, show.Faint, fmt.Sprintf("waited before, %d still do", r.StillWaiting))
 	r.zones(p)
 	r.workloads(p)
-	r.rules(p)
+	r.promises(p)
 	for i := range r.Certificates {
 		r.Certificates[i].text(p)
 	}
@@ -94,11 +94,11 @@ func (r *Result) text(p *show.Page, failOn []string) {
 func (r *Result) zones(p *show.Page) {
 	var rows [][]show.Cell
 	for _, z := range r.Zones {
-		pods := show.C("%d -> %d", z.PodsBefore, z.PodsAfter)
+		pods := show.C("%d -> %d", z.Before.Pods, z.After.Pods)
 		if z.Lost {
-			pods = show.Cell{Text: fmt.Sprintf("%d -> lost", z.PodsBefore), Color: show.Yellow}
+			pods = show.Cell{Text: fmt.Sprintf("%d -> lost", z.Before.Pods), Color: show.Yellow}
 		}
-		rows = append(rows, show.Row(status.Name(z.Name), pods, share(z.MilliCPUAfter, z.MilliCPUAllocatable), share(z.MemoryAfter, z.MemoryAllocatable)))
+		rows = append(rows, show.Row(status.Name(z.Name), pods, share(z.After.MilliCPU, z.After.MilliCPUAllocatable), share(z.After.Memory, z.After.MemoryAllocatable)))
 	}
 	p.Table([]string{"ZONE", "PODS", "CPU AFTER", "MEMORY AFTER"}, rows)
 }
@@ -122,35 +122,13 @@ func (r *Result) workloads(p *show.Page) {
 	}
 }
 
-// rules writes what happens to policies, budgets, gangs and reservations.
-func (r *Result) rules(p *show.Page) {
-	var rows [][]show.Cell
-	add := func(kind, name string, broken bool, format string, args ...any) {
+// promises writes what happens to policies, budgets, gangs and reservations.
+func (r *Result) promises(p *show.Page) {
+	show.Section(p, "Promises", []string{"KIND", "NAME", "STATE", "WHAT BECOMES OF IT"}, r.Promises, func(x *Promise) []show.Cell {
 		state := show.Cell{Text: "holds", Color: show.Green}
-		if broken {
+		if x.Broken {
 			state = show.Cell{Text: "BROKEN", Color: show.Red}
 		}
-		rows = append(rows, show.Row(kind, name, state, fmt.Sprintf(format, args...)))
-	}
-	for _, x := range r.Policies {
-		message := ""
-		if x.Message != "" {
-			message = ": " + x.Message
-		}
-		add("policy", x.Name, x.Broken, "%d -> %d pods, skew %d of %d%s", x.Before, x.Pods, x.Skew, x.MaxSkew, message)
-	}
-	for _, x := range r.Budgets {
-		add("budget", x.Name, x.Broken, "%d -> %d healthy at once, %d wanted, %d in the end", x.Before, x.Left, x.Desired, x.After)
-	}
-	for _, x := range r.Gangs {
-		add("gang", x.Name, x.Broken, "%d -> %d members bound, %d needed", x.Before, x.After, x.Needs)
-	}
-	for _, x := range r.Reservations {
-		add("reservation", x.Name, x.Broken, "%d -> %d unused slots: %d lost; %d of %d held, %d used", x.Before, x.After, x.Lost, x.Held, x.Desired, x.Used)
-	}
-	if len(rows) == 0 {
-		return
-	}
-	p.Title("Promises")
-	p.Table([]string{"KIND", "NAME", "STATE", "WHAT BECOMES OF IT"}, rows)
+		return show.Row(x.Kind, x.Name, state, x.Words)
+	})
 }

@@ -4,19 +4,25 @@ import (
 	"bufio"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
-	"reflect"
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/sim"
 )
 
 // The identity of a snapshot in a file.
 const (
-	fileVersion = "cli.zonewise.dev/v1"
+	fileVersion = "cli.zonewise.dev/v2"
 	fileKind    = "Snapshot"
 )
 
@@ -41,32 +47,34 @@ func Save(path string, s *Snapshot) (err error) {
 	return zip.Close()
 }
 
-// Encode writes a snapshot: an object with a list for each kind, one line for each object.
+// head is the first document of a file.
+type head struct {
+	metav1.TypeMeta `json:",inline"`
+
+	TakenAt time.Time `json:"takenAt"`
+	Missing []Missing `json:"missing,omitempty"`
+	// Objects is how many documents follow, one for each object.
+	Objects int `json:"objects"`
+}
+
+var (
+	scheme = sim.Scheme()
+	codecs = serializer.NewCodecFactory(scheme)
+)
+
+// Encode writes a snapshot as JSON documents, one on each line: a head, and the objects as in manifests.
 func Encode(w io.Writer, s *Snapshot) error {
-	out := bufio.NewWriterSize(w, 1<<20)
-	head, err := json.Marshal(map[string]any{"apiVersion": fileVersion, "kind": fileKind, "takenAt": s.TakenAt, "missing": s.Missing})
-	if err != nil {
+	out, objects := bufio.NewWriterSize(w, 1<<20), s.Objects()
+	first := head{TypeMeta: metav1.TypeMeta{APIVersion: fileVersion, Kind: fileKind}, TakenAt: s.TakenAt, Missing: s.Missing, Objects: len(objects)}
+	if err := json.NewEncoder(out).Encode(first); err != nil {
 		return err
 	}
-	_, _ = out.Write(head[:len(head)-1]) // an error shows in Flush
-	encoder := json.NewEncoder(out)
-	for _, k := range kinds {
-		objects := s.objects[k.goType]
-		if len(objects) == 0 && !k.Needed {
-			continue
+	encoder := codecs.LegacyCodec(scheme.PrioritizedVersionsAllGroups()...)
+	for _, obj := range objects {
+		if err := encoder.Encode(obj, out); err != nil {
+			return err
 		}
-		_, _ = fmt.Fprintf(out, ",\n%q: [", k.key)
-		for i, obj := range objects {
-			if i > 0 {
-				_ = out.WriteByte(',')
-			}
-			if err := encoder.Encode(obj); err != nil {
-				return err
-			}
-		}
-		_ = out.WriteByte(']')
 	}
-	_, _ = out.WriteString("}\n")
 	return out.Flush()
 }
 
@@ -95,68 +103,32 @@ func Decode(r io.Reader) (*Snapshot, error) {
 		}
 		in = zip
 	}
-	s := New(time.Time{})
-	apiVersion, kind, err := s.decode(json.NewDecoder(in))
-	if err != nil {
+	documents := json.NewDecoder(in)
+	var first head
+	if err := documents.Decode(&first); err != nil {
 		return nil, fmt.Errorf("not a snapshot: %w", err)
 	}
-	return s, s.check(apiVersion, kind)
-}
-
-// decode reads one object after the other, so that a large file is not in memory as text.
-func (s *Snapshot) decode(d *json.Decoder) (apiVersion, kind string, err error) {
-	if err := expect(d, json.Delim('{')); err != nil {
-		return "", "", err
+	if first.APIVersion != fileVersion || first.Kind != fileKind {
+		return nil, fmt.Errorf("not a snapshot: want apiVersion %s and kind %s, got %q and %q", fileVersion, fileKind, first.APIVersion, first.Kind)
 	}
-	for d.More() {
-		name, err := d.Token()
-		if err != nil {
-			return "", "", err
+	s := New(first.TakenAt)
+	s.Missing = first.Missing
+	// One object after the other, so that a large file is not in memory as text.
+	for i := range first.Objects {
+		var document json.RawMessage
+		if err := documents.Decode(&document); err != nil {
+			return nil, fmt.Errorf("the file ends after %d of %d objects: %w", i, first.Objects, err)
 		}
-		switch name {
-		case "apiVersion":
-			err = d.Decode(&apiVersion)
-		case "kind":
-			err = d.Decode(&kind)
-		case "takenAt":
-			err = d.Decode(&s.TakenAt)
-		case "missing":
-			err = d.Decode(&s.Missing)
-		default:
-			err = s.decodeKind(d, name)
+		decoded, _, err := codecs.UniversalDeserializer().Decode(document, nil, nil)
+		if err != nil && !runtime.IsNotRegisteredError(err) { // that would be from a later version
+			return nil, fmt.Errorf("object %d of %d: %w", i+1, first.Objects, err)
 		}
-		if err != nil {
-			return "", "", err
-		}
-	}
-	return apiVersion, kind, expect(d, json.Delim('}'))
-}
-
-func expect(d *json.Decoder, want json.Delim) error {
-	token, err := d.Token()
-	if err == nil && token != want {
-		err = fmt.Errorf("want %s, got %v", want, token)
-	}
-	return err
-}
-
-func (s *Snapshot) decodeKind(d *json.Decoder, name json.Token) error {
-	for _, k := range kinds {
-		if k.key != name {
-			continue
-		}
-		if err := expect(d, json.Delim('[')); err != nil {
-			return err
-		}
-		for d.More() {
-			obj := reflect.New(k.goType.Elem()).Interface().(client.Object) //nolint:forcetypeassert // the kinds are of objects
-			if err := d.Decode(obj); err != nil {
-				return err
-			}
+		if obj, ok := decoded.(client.Object); ok {
 			s.Add(obj)
 		}
-		return expect(d, json.Delim(']'))
 	}
-	var ignored json.RawMessage // from a later version
-	return d.Decode(&ignored)
+	if len(List[*v1.Node](s)) == 0 {
+		return nil, errors.New("the snapshot has no nodes")
+	}
+	return s, nil
 }

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"zonewise.dev/sim"
 )
 
 // pageSize is how many objects one request asks for: a page of pods is a few megabytes.
@@ -25,7 +25,7 @@ const pageSize = 1000
 func NewClient(config *rest.Config) (client.WithWatch, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 50, 100
-	return client.NewWithWatch(config, client.Options{Scheme: sim.Scheme()})
+	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
 // Progress takes how many objects have been read. It is called from one goroutine at a time.
@@ -58,43 +58,36 @@ type reader struct {
 	snapshot *Snapshot
 }
 
-// read reads all objects of a kind in pages.
+// read reads all objects of a kind, in pages.
 func (r *reader) read(ctx context.Context, k Kind) error {
-	var next string
-	var objects []client.Object
-	for {
-		list := k.List()
-		err := r.client.List(ctx, list, client.Limit(pageSize), client.Continue(next))
-		switch reason := ReasonOf(err); {
-		case err == nil:
-		case apierrors.IsResourceExpired(err) && next != "":
-			// The server no longer has the version of the first page.
-			objects, next = nil, ""
-			continue
-		case reason != "" && !k.Needed:
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.snapshot.Missing = append(r.snapshot.Missing, Missing{Resource: k.Resource, Reason: reason})
-			return nil
-		default:
-			return fmt.Errorf("list %s: %w", k.Resource, err)
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		page := k.List()
+		if err := r.client.List(ctx, page, client.Limit(options.Limit), client.Continue(options.Continue)); err != nil {
+			return nil, err
 		}
-		before := len(objects)
-		_ = meta.EachListItem(list, func(o runtime.Object) error { // the function returns no error
-			obj := o.(client.Object) //nolint:forcetypeassert // the kinds are of objects
-			Trim(obj)
-			objects = append(objects, obj)
-			return nil
-		})
-		r.count(len(objects) - before)
-		if next = list.GetContinue(); next == "" {
-			break
-		}
+		r.count(meta.LenList(page))
+		return page, each(page, Trim)
+	})
+	list, _, err := pages.List(ctx, metav1.ListOptions{Limit: pageSize})
+	reason := ReasonOf(err)
+	if err != nil && (reason == "" || k.Needed) {
+		return fmt.Errorf("list %s: %w", k.Resource, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.snapshot.Add(objects...)
-	return nil
+	if err != nil {
+		r.snapshot.Missing = append(r.snapshot.Missing, Missing{Resource: k.Resource, Reason: reason})
+		return nil
+	}
+	return each(list, func(obj client.Object) { r.snapshot.Add(obj) })
+}
+
+// each calls do for each object of a list.
+func each(list runtime.Object, do func(client.Object)) error {
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		do(item.(client.Object)) //nolint:forcetypeassert // the kinds are of objects
+		return nil
+	})
 }
 
 // ReasonOf returns the reason to leave a kind out, or empty if the error is nil or another one.

@@ -40,7 +40,10 @@ func (p *pages) List(_ context.Context, list client.ObjectList, options ...clien
 			return err
 		}
 	}
-	last := min(first+int(o.Limit), p.pods)
+	last := p.pods
+	if o.Limit > 0 {
+		last = min(first+int(o.Limit), p.pods)
+	}
 	for i := first; i < last; i++ {
 		pods.Items = append(pods.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", i)}})
 	}

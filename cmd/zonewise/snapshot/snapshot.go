@@ -3,8 +3,6 @@ package snapshot
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -132,7 +130,6 @@ type Kind struct {
 	List    func() client.ObjectList
 	Example func() client.Object
 
-	key    string // in a file
 	goType reflect.Type
 }
 
@@ -140,7 +137,6 @@ type Kind struct {
 func Kinds() []Kind { return kinds }
 
 var kinds = func() []Kind {
-	scheme := sim.Scheme()
 	var out []Kind
 	for _, obj := range sim.Kinds() {
 		resource, gvk := sim.ResourceOf(obj)
@@ -149,7 +145,7 @@ var kinds = func() []Kind {
 		_, isPod := obj.(*v1.Pod)
 		_, isNode := obj.(*v1.Node)
 		out = append(out, Kind{
-			Resource: resource.String(), Needed: isPod || isNode, key: key(gvk.Kind, resource.Resource), goType: reflect.TypeOf(obj),
+			Resource: resource.String(), Needed: isPod || isNode, goType: reflect.TypeOf(obj),
 			Example: func() client.Object { return obj.DeepCopyObject().(client.Object) }, //nolint:forcetypeassert // a copy has the type of the original
 			List: func() client.ObjectList {
 				o, err := scheme.New(list)
@@ -162,31 +158,3 @@ var kinds = func() []Kind {
 	}
 	return out
 }()
-
-// key returns the name of a kind in a file, such as csiNodes or persistentVolumeClaims.
-func key(kind, plural string) string {
-	capitals := 0
-	for capitals < len(kind) && kind[capitals] < 'a' {
-		capitals++
-	}
-	if capitals > 1 {
-		capitals-- // the last one begins the next word
-	}
-	words := strings.ToLower(kind[:capitals]) + kind[capitals:]
-	same := 0
-	for same < len(words) && words[same]|0x20 == plural[same] {
-		same++
-	}
-	return words[:same] + plural[same:]
-}
-
-// check refuses a file that is not a snapshot.
-func (s *Snapshot) check(apiVersion, kind string) error {
-	if kind != fileKind || apiVersion != fileVersion {
-		return fmt.Errorf("not a snapshot: want apiVersion %s and kind %s, got %q and %q", fileVersion, fileKind, apiVersion, kind)
-	}
-	if len(List[*v1.Node](s)) == 0 {
-		return errors.New("the snapshot has no nodes")
-	}
-	return nil
-}

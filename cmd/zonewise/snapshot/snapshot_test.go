@@ -2,6 +2,7 @@ package snapshot_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -109,15 +110,20 @@ func TestTrimLeavesOutWhatIsPrivate(t *testing.T) {
 }
 
 func TestWhatIsNoSnapshot(t *testing.T) {
+	const head = `{"apiVersion": "cli.zonewise.dev/v2", "kind": "Snapshot", "objects": %d}`
 	for content, want := range map[string]string{
-		"":                 "not a snapshot: EOF",
-		"{":                "not a snapshot: EOF",
-		"[]":               "not a snapshot: want {, got [",
-		`{"pods": {}}`:     "not a snapshot: want [, got {",
-		"kind: Pod":        "not a snapshot: invalid character",
-		`{"kind": "Pod"}`:  `not a snapshot: want apiVersion cli.zonewise.dev/v1 and kind Snapshot, got "" and "Pod"`,
-		"\x1f\x8bnot gzip": "gzip",
-		`{"apiVersion": "cli.zonewise.dev/v1", "kind": "Snapshot"}`: "the snapshot has no nodes",
+		"":                   "not a snapshot: EOF",
+		"{":                  "not a snapshot: unexpected EOF",
+		"[]":                 "not a snapshot: json: cannot unmarshal array",
+		"kind: Pod":          "not a snapshot: invalid character",
+		`{"kind": "Pod"}`:    `not a snapshot: want apiVersion cli.zonewise.dev/v2 and kind Snapshot, got "" and "Pod"`,
+		"\x1f\x8bnot gzip":   "gzip",
+		fmt.Sprintf(head, 0): "the snapshot has no nodes",
+		fmt.Sprintf(head, 2) + `{"apiVersion": "v1", "kind": "Node"}`:                 "the file ends after 1 of 2 objects: EOF",
+		fmt.Sprintf(head, 1) + `{"apiVersion": "v1"}`:                                 "object 1 of 1: Object 'Kind' is missing",
+		fmt.Sprintf(head, 1) + `{"apiVersion": "v1", "kind": "NodeList"}`:             "the snapshot has no nodes",
+		fmt.Sprintf(head, 1) + `{"apiVersion": "v1", "kind": "Node", "metadata": []}`: "object 1 of 1: json: cannot unmarshal array",
+		fmt.Sprintf(head, 1) + `{"apiVersion": "example.com/v1", "kind": "Later"}`:    "the snapshot has no nodes",
 	} {
 		file := filepath.Join(t.TempDir(), "s")
 		require.NoError(t, os.WriteFile(file, []byte(content), 0o600))

@@ -58,23 +58,15 @@ const (
 
 // Policy is one ZoneSpreadPolicy.
 type Policy struct {
-	Namespace string       `json:"namespace"`
-	Name      string       `json:"name"`
-	State     string       `json:"state"`
-	Pods      int64        `json:"pods"`
-	Replicas  int64        `json:"replicas"`
-	Skew      int64        `json:"skew"`
-	MaxSkew   int32        `json:"maxSkew"`
-	Zones     []PolicyZone `json:"zones"`
-	Message   string       `json:"message,omitempty"`
-}
-
-// PolicyZone says what a policy has in a zone.
-type PolicyZone struct {
-	Name    string `json:"name"`
-	Pods    int64  `json:"pods"`
-	Desired int64  `json:"desired"`
-	State   string `json:"state,omitempty"`
+	Namespace string                `json:"namespace"`
+	Name      string                `json:"name"`
+	State     string                `json:"state"`
+	Pods      int64                 `json:"pods"`
+	Replicas  int64                 `json:"replicas"`
+	Skew      int64                 `json:"skew"`
+	MaxSkew   int32                 `json:"maxSkew"`
+	Zones     []v1alpha1.ZoneStatus `json:"zones"`
+	Message   string                `json:"message,omitempty"`
 }
 
 // Reservation is one ZoneReservation. Its numbers count slots or, if it holds amounts, places for pods.
@@ -83,16 +75,9 @@ type Reservation struct {
 	State string `json:"state"`
 	Mode  string `json:"mode"`
 	v1alpha1.SlotCounts
-	Amounts Amounts           `json:"amounts,omitempty"`
-	Zones   []ReservationZone `json:"zones"`
-	Message string            `json:"message,omitempty"`
-}
-
-// ReservationZone says what a reservation has in a zone.
-type ReservationZone struct {
-	Name string `json:"name"`
-	v1alpha1.SlotCounts
-	Amounts Amounts `json:"amounts,omitempty"`
+	Amounts v1alpha1.ReservationAmounts      `json:"amounts,omitzero"`
+	Zones   []v1alpha1.ReservationZoneStatus `json:"zones"`
+	Message string                           `json:"message,omitempty"`
 }
 
 // Survival is one ZoneSurvival.
@@ -129,14 +114,7 @@ type Gang struct {
 
 // Build makes the report of a namespace, or of all namespaces if it is empty.
 func Build(c *census.Census, namespace string) *Report {
-	r := &Report{Zones: []Zone{}, Policies: []Policy{}, Reservations: []Reservation{}, Survivals: []Survival{}, Gangs: []Gang{}, Notes: c.Snapshot.Notes()}
-	for _, room := range c.Rooms() {
-		r.Zones = append(r.Zones, Zone{
-			Name: room.Zone, Nodes: len(room.Nodes), Ready: room.Ready, Pods: room.Pods,
-			MilliCPU: room.Requested[corev1.ResourceCPU], MilliCPUAllocatable: room.Allocatable[corev1.ResourceCPU],
-			Memory: room.Requested[corev1.ResourceMemory], MemoryAllocatable: room.Allocatable[corev1.ResourceMemory],
-		})
-	}
+	r := &Report{Zones: ZonesOf(c), Policies: []Policy{}, Reservations: []Reservation{}, Survivals: []Survival{}, Gangs: []Gang{}, Notes: c.Snapshot.Notes()}
 	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSpreadPolicy](c.Snapshot, namespace) {
 		r.Policies = append(r.Policies, PolicyOf(object))
 	}
@@ -159,15 +137,25 @@ func Build(c *census.Census, namespace string) *Report {
 	return r
 }
 
+// ZonesOf returns the zones by name.
+func ZonesOf(c *census.Census) []Zone {
+	out := []Zone{}
+	for _, room := range c.Rooms() {
+		out = append(out, Zone{
+			Name: room.Zone, Nodes: len(room.Nodes), Ready: room.Ready, Pods: room.Pods,
+			MilliCPU: room.Requested[corev1.ResourceCPU], MilliCPUAllocatable: room.Allocatable[corev1.ResourceCPU],
+			Memory: room.Requested[corev1.ResourceMemory], MemoryAllocatable: room.Allocatable[corev1.ResourceMemory],
+		})
+	}
+	return out
+}
+
 // PolicyOf returns what a policy's status says.
 func PolicyOf(object *v1alpha1.ZoneSpreadPolicy) Policy {
 	s := &object.Status
 	p := Policy{
 		Namespace: object.Namespace, Name: object.Name, Pods: s.Pods, Replicas: s.Replicas, Skew: s.Skew,
-		MaxSkew: cmp.Or(object.Spec.MaxSkew, v1alpha1.DefaultMaxSkew), Zones: []PolicyZone{},
-	}
-	for _, z := range s.Zones {
-		p.Zones = append(p.Zones, PolicyZone{Name: z.Name, Pods: z.Pods, Desired: z.Desired, State: string(z.State)})
+		MaxSkew: cmp.Or(object.Spec.MaxSkew, v1alpha1.DefaultMaxSkew), Zones: append([]v1alpha1.ZoneStatus{}, s.Zones...),
 	}
 	p.State, p.Message = judge(
 		"policy", s.Conditions,
@@ -209,10 +197,7 @@ func ReservationOf(object *v1alpha1.ZoneReservation) Reservation {
 	s := &object.Status
 	r := Reservation{
 		Name: object.Name, Mode: string(cmp.Or(object.Spec.Mode, v1alpha1.ModeHeadroom)),
-		SlotCounts: s.Slots, Amounts: amountsOf(&s.Amounts), Zones: []ReservationZone{},
-	}
-	for _, z := range s.Zones {
-		r.Zones = append(r.Zones, ReservationZone{Name: z.Name, SlotCounts: z.SlotCounts, Amounts: amountsOf(&z.Amounts)})
+		SlotCounts: s.Slots, Amounts: s.Amounts, Zones: append([]v1alpha1.ReservationZoneStatus{}, s.Zones...),
 	}
 	r.State, r.Message = judge(
 		"reservation", s.Conditions,

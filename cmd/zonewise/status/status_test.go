@@ -96,11 +96,13 @@ func TestAmounts(t *testing.T) {
 	r.Status.Zones[0].Amounts.Used = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourcePods: resource.MustParse("1")}
 	report := build(c, "")
 	zones := report.Reservations[0].Zones
-	require.Equal(t, "cpu 500m/1/3", zones[0].Amounts.Shares(0, 0, 0))
-	require.Equal(t, "2 cpu", zones[0].Amounts.Missing())
-	require.EqualValues(t, 33, zones[0].Amounts.Percent())
-	require.Empty(t, zones[1].Amounts.Missing())
-	require.EqualValues(t, 100, zones[1].Amounts.Percent())
+	require.Equal(t, "cpu 500m/1/3", status.Shares(zones[0].SlotCounts, zones[0].Amounts))
+	percent, missing := status.Held(zones[0].SlotCounts, zones[0].Amounts)
+	require.EqualValues(t, 33, percent)
+	require.Equal(t, "2 cpu", missing)
+	percent, missing = status.Held(zones[1].SlotCounts, zones[1].Amounts)
+	require.EqualValues(t, 100, percent)
+	require.Empty(t, missing)
 	var out bytes.Buffer
 	require.NoError(t, report.Text(&out, show.Style{}))
 	require.Contains(t, out.String(), "Reservations (slots or amounts used/held/desired in each zone)")

@@ -35,15 +35,15 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 		return show.Row(x.Namespace+"/"+x.Name, State(x.State), fmt.Sprintf("%d of %d", x.Pods, x.Replicas), skew, strings.Join(zones, ", ")), x.Message
 	})
 	what := "slots"
-	if slices.ContainsFunc(r.Reservations, func(x Reservation) bool { return len(x.Amounts) > 0 }) {
+	if slices.ContainsFunc(r.Reservations, func(x Reservation) bool { return len(x.Amounts.Desired) > 0 }) {
 		what = "slots or amounts"
 	}
 	section(p, "Reservations ("+what+" used/held/desired in each zone)", []string{"RESERVATION", "STATE", "MODE", "ROOM", "ZONES"}, r.Reservations, func(x *Reservation) ([]show.Cell, string) {
 		var zones []string
 		for _, z := range x.Zones {
-			zones = append(zones, z.Name+" "+z.Amounts.Shares(z.Used, z.Held, z.Desired))
+			zones = append(zones, z.Name+" "+Shares(z.SlotCounts, z.Amounts))
 		}
-		return show.Row(x.Name, State(x.State), x.Mode, x.Amounts.Shares(x.Used, x.Held, x.Desired), strings.Join(zones, ", ")), x.Message
+		return show.Row(x.Name, State(x.State), x.Mode, Shares(x.SlotCounts, x.Amounts), strings.Join(zones, ", ")), x.Message
 	})
 	section(p, "Survival (pods that would wait/displaced pods in each loss)", []string{"SURVIVAL", "STATE", "PODS", "COMPUTED", "HELD", "LOSSES"}, r.Survivals, func(x *Survival) ([]show.Cell, string) {
 		var losses []string
@@ -111,11 +111,11 @@ func section[T any](p *show.Page, title string, columns []string, objects []T, r
 }
 
 // Unavailable returns the state of a policy's zone, empty if it is available.
-func Unavailable(state string) string {
-	if state == string(v1alpha1.ZoneAvailable) {
+func Unavailable(state v1alpha1.ZoneState) string {
+	if state == v1alpha1.ZoneAvailable {
 		return ""
 	}
-	return state
+	return string(state)
 }
 
 // State colours a state.
