@@ -3,6 +3,8 @@ package permitgate
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -253,6 +255,39 @@ func TestPodsThatLeaveAnyway(t *testing.T) {
 	c.finish(t, "leaving")
 	c.requireBound(t, gang...)
 	c.requireLeft(t, []string{"low"}, nil)
+	c.requireUnbound(t, "late")
+}
+
+// TestPreemptedRoomIsKeptFromCycleToCycle: a member that is looked at again while victims end loses its nomination, as any pod that is
+// refused, but not its room.
+func TestPreemptedRoomIsKeptFromCycleToCycle(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 4)
+	var refused atomic.Int64 // members
+	c.onFailure = func(pod string) {
+		if strings.HasPrefix(pod, "urgent-") {
+			refused.Add(1)
+		}
+	}
+	c.start(t, `{"initialBackoff": "10s", "maxBackoff": "10s", "bindRehearsal": "Never"}`)
+	c.graceful.Store(true)
+	for name, cpu := range map[string]int{"small": 1, "large": 3} {
+		c.bind(t, "node-0", member("", name, cpu).Priority(1).TerminationGracePeriodSeconds(3600))
+	}
+	c.quiet(t)
+	c.groups.set("urgent", 2)
+	c.create(t, member("urgent", "urgent-0", 3).Priority(100), member("urgent", "urgent-1", 1).Priority(100))
+	c.quiet(t)
+	require.Equal(t, 2, c.booked("node-0"))
+	before := refused.Load()
+	c.pass(10 * time.Second)
+	require.Eventually(t, func() bool { return refused.Load() > before }, soon, tick)
+	c.quiet(t)
+	c.finish(t, "large")
+	c.create(t, member("", "late", 2))
+	c.requireUnbound(t, "late", "urgent-0", "urgent-1")
+	c.finish(t, "small")
+	c.requireBound(t, "urgent-0", "urgent-1")
 	c.requireUnbound(t, "late")
 }
 
