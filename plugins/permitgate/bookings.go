@@ -29,7 +29,8 @@ const (
 	bookingKinds
 )
 
-// freshInterval is how long after a failed bind the framework may still clear the member's nomination.
+// freshInterval is how long after a member has lost its node, or a nomination of it in the API has changed, the framework may
+// still clear its nomination.
 const freshInterval = time.Second
 
 // booking is a node that is kept for a member.
@@ -43,9 +44,9 @@ type booking struct {
 	fresh  time.Time
 }
 
-// bookingCounts is how many bookings of all gangs the framework knows as nominations, how many it does not, and how many are of
-// members whose bind has failed.
-type bookingCounts struct{ placed, unplaced, forBind atomic.Int64 }
+// bookingCounts is how many bookings of all gangs the framework knows as nominations, how many it does not, and how many it may
+// have forgotten.
+type bookingCounts struct{ placed, unplaced, fresh atomic.Int64 }
 
 // books are the bookings of one gang.
 type books struct {
@@ -102,7 +103,7 @@ func (b *books) nodesFor(uid types.UID) []string {
 func (b *books) book(uid types.UID, one booking) {
 	b.end(uid, false)
 	b.of[uid] = &one
-	b.count(one.kind, 1)
+	b.count(&one, 1)
 	if b.byNode[one.node] == nil {
 		b.byNode[one.node] = map[types.UID]struct{}{}
 	}
@@ -117,14 +118,14 @@ func (b *books) end(uid types.UID, taken bool) {
 	if one == nil {
 		return
 	}
-	if one.placed {
+	if one.placed || !one.fresh.IsZero() {
 		b.dropped = append(b.dropped, one.pod)
 		b.setPlaced(uid, false)
 	}
 	delete(b.unplaced, uid)
 	b.counts.unplaced.Add(-1)
 	delete(b.of, uid)
-	b.count(one.kind, -1)
+	b.count(one, -1)
 	if delete(b.byNode[one.node], uid); len(b.byNode[one.node]) == 0 {
 		delete(b.byNode, one.node)
 	}
@@ -133,10 +134,10 @@ func (b *books) end(uid types.UID, taken bool) {
 	}
 }
 
-func (b *books) count(kind bookingKind, by int) {
-	b.kinds[kind] += by
-	if kind == bookedForBind {
-		b.counts.forBind.Add(int64(by))
+func (b *books) count(one *booking, by int) {
+	b.kinds[one.kind] += by
+	if !one.fresh.IsZero() {
+		b.counts.fresh.Add(int64(by))
 	}
 }
 
@@ -158,6 +159,18 @@ func (b *books) setPlaced(uid types.UID, placed bool) {
 	one.placed = placed
 }
 
+// forgotten notes that the framework has forgotten a member's booking, if it has one, or will before until.
+func (b *books) forgotten(uid types.UID, until time.Time) {
+	one := b.of[uid]
+	if one == nil {
+		return
+	}
+	b.setPlaced(uid, false)
+	b.count(one, -1)
+	one.fresh = until
+	b.count(one, 1)
+}
+
 // endAll ends the bookings of a kind.
 func (b *books) endAll(kind bookingKind) {
 	if b.kinds[kind] == 0 {
@@ -173,7 +186,7 @@ func (b *books) endAll(kind bookingKind) {
 // cycled ends the booking of a member whose cycle has ended, with or without a node: the framework has cleared the
 // nomination.
 func (b *books) cycled(uid types.UID, taken bool) {
-	b.setPlaced(uid, false)
+	b.forgotten(uid, time.Time{})
 	b.end(uid, taken)
 }
 
@@ -198,11 +211,11 @@ func (b *books) reserved(uid types.UID, node string) {
 
 // lift notes that the framework is to forget the nominations on some nodes, or on all if nodes is nil, and returns their pods.
 func (b *books) lift(nodes []string) (lifted []*v1.Pod) {
-	if len(b.of) == len(b.unplaced) {
+	if len(b.of) == len(b.unplaced) && b.counts.fresh.Load() == 0 {
 		return nil
 	}
 	lift := func(uid types.UID) {
-		if one := b.of[uid]; one.placed {
+		if one := b.of[uid]; one.placed || !one.fresh.IsZero() {
 			b.setPlaced(uid, false)
 			lifted = append(lifted, one.pod)
 		}

@@ -111,6 +111,9 @@ func (f *feed) podSeen(pod *v1.Pod) {
 				e.gang.Changed(now)
 			}
 		}
+		if old := e.pods[pod.UID]; old != nil && old.pod.Status.NominatedNodeName != pod.Status.NominatedNodeName {
+			e.books.forgotten(pod.UID, now.Add(freshInterval)) // the framework takes over the one in the API, which may be none
+		}
 		e.add(pod.UID, m)
 		e.gang.SetPod(pod.UID, gang.Pod{Bound: pod.Spec.NodeName != "", Held: len(pod.Spec.SchedulingGates) > 0 || foreign}, now)
 	})

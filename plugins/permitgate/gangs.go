@@ -235,6 +235,22 @@ func (g *gangs) place(logger klog.Logger, nominator fwk.PodNominator, except typ
 	}
 }
 
+// drop ends the nominations of bookings that have ended, but for pods that have been nominated again since. It holds the lock
+// meanwhile, so that no cycle nominates them in between: the nominator has a lock of its own, and calls nobody under it.
+func (g *gangs) drop(nominator fwk.PodNominator, key types.NamespacedName, dropped []*v1.Pod) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.byKey[key]
+	for _, pod := range dropped {
+		if e != nil {
+			if b := e.books.of[pod.UID]; b != nil && b.placed {
+				continue
+			}
+		}
+		nominator.DeleteNominatedPodIfExists(pod)
+	}
+}
+
 // lift removes the nominations of a gang from the nodes that one of its members is tried on; nil means all nodes.
 func (g *gangs) lift(nominator fwk.PodNominator, key types.NamespacedName, nodes []string) {
 	var lifted []*v1.Pod

@@ -26,7 +26,7 @@ var noNomination = &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{Nom
 func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	key, ok := podgroup.Of(pod)
 	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() {
-		if p.gangs.bookings.placed.Load() > 0 || p.shared.nominations.members.Load() > 0 {
+		if b := &p.gangs.bookings; b.placed.Load()+b.fresh.Load() > 0 || p.shared.nominations.members.Load() > 0 {
 			p.shared.nominations.refused(pod)
 		}
 		return nil, fwk.NewStatus(fwk.Unschedulable)

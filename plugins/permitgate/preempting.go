@@ -55,7 +55,7 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 	found := len(r.Nodes) > 0 && len(r.Victims)+len(r.Leaving) > 0
 	v.gangs.look(pl.key, func(e *entry, now time.Time) {
 		if e.search = (searched{}); found {
-			e.preempt(&r)
+			e.preempt(&r, now)
 			return
 		}
 		e.search = searched{at: now, took: now.Sub(began), short: r.Short, fitted: o.result.Bound}
@@ -113,15 +113,15 @@ func (v *victims) gangOf(pod *v1.Pod) (key types.NamespacedName, c preempt.Gang,
 	return key, c, ok && c.MinMember > 0
 }
 
-// preempt books the nodes that the gang gets by a preemption.
-func (e *entry) preempt(r *preempt.Result) {
+// preempt books the nodes that the gang gets by a preemption. Members may just have lost their nodes, or be about to.
+func (e *entry) preempt(r *preempt.Result, now time.Time) {
 	e.preempting = &preemption{victims: map[types.UID]string{}}
 	for _, pod := range slices.Concat(r.Victims, r.Leaving) {
 		e.preempting.victims[pod.UID] = pod.Spec.NodeName
 	}
 	for uid, node := range r.Nodes {
 		if m := e.pods[uid]; m != nil {
-			e.books.book(uid, booking{pod: m.pod, amounts: m.amounts, node: node, kind: bookedByVictims})
+			e.books.book(uid, booking{pod: m.pod, amounts: m.amounts, node: node, kind: bookedByVictims, fresh: now.Add(freshInterval)})
 		}
 	}
 }

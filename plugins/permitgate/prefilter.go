@@ -104,6 +104,7 @@ func (p *PermitGate) attempt(key types.NamespacedName, pod *v1.Pod) (a *attempt,
 	p.gangs.look(key, func(e *entry, now time.Time) {
 		var how gang.Entry
 		how, reason, detail = e.gang.Enter(pod.UID, now)
+		e.books.forgotten(pod.UID, time.Time{}) // however the cycle ends, the framework clears the nomination
 		if how == gang.EnterRefused || how == gang.EnterPropose {
 			return
 		}
@@ -114,7 +115,6 @@ func (p *PermitGate) attempt(key types.NamespacedName, pod *v1.Pod) (a *attempt,
 		if how == gang.EnterHinted {
 			a.hinted = e.books.nodesFor(pod.UID)
 		}
-		e.books.setPlaced(pod.UID, false) // however the cycle ends, the framework clears the nomination
 	})
 	return a, reason, detail
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // Reserve records where a member goes, so that its booking is free for others of its gang. It fails with an error, so that
-// the pod is retried, if the pod would take the room of a member whose bind has just failed.
+// the pod is retried, if the pod would take the room of a member that has just lost its node.
 func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	key, ok := podgroup.Of(pod)
 	if state.IsPodGroupSchedulingCycle() {
@@ -40,13 +40,14 @@ func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Po
 	return nil
 }
 
-// leavesRoom returns an error if a pod takes room that is kept for a member whose bind has just failed. Until the framework has
-// put such a member back into its queue, it does not know what the member takes, and a nomination keeps nothing for it.
+// leavesRoom returns an error if a pod takes room that is kept for a member that has just lost its node: its bind has failed, or
+// its gang was rolled back. Until the framework has put such a member back into its queue, it does not know what the member
+// takes, and a nomination keeps nothing for it.
 func (p *PermitGate) leavesRoom(pod *v1.Pod, key types.NamespacedName, nodeName string) error {
-	if p.gangs.bookings.forBind.Load() == 0 {
+	if p.gangs.bookings.fresh.Load() == 0 {
 		return nil
 	}
-	coming := p.gangs.failedBinds(key, corev1.PodPriority(pod), nodeName)
+	coming := p.gangs.comingBack(key, corev1.PodPriority(pod), nodeName)
 	if len(coming) == 0 {
 		return nil
 	}
@@ -66,7 +67,7 @@ func (p *PermitGate) leavesRoom(pod *v1.Pod, key types.NamespacedName, nodeName 
 	proposal.Add(wanted, names, own)
 	for i, name := range names {
 		if wanted[i] > free[i] {
-			return fmt.Errorf("its %s is kept for a member of a gang whose bind has failed", name)
+			return fmt.Errorf("its %s is kept for a member of a gang that has just lost its node", name)
 		}
 	}
 	return nil
@@ -83,8 +84,9 @@ func (p *PermitGate) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.
 	if ok {
 		p.gangs.change(key, func(e *entry, now time.Time) {
 			e.gang.Unreserved(pod.UID, now)
+			// The framework clears the nomination later, when it handles the failure.
+			e.books.forgotten(pod.UID, now.Add(freshInterval))
 			if m := e.pods[pod.UID]; m != nil && e.gang.KeepsNode(pod.UID) {
-				// The framework clears the nomination later, when it handles the failure.
 				e.books.book(pod.UID, booking{pod: m.pod, amounts: m.amounts, node: nodeName, kind: bookedForBind, fresh: now.Add(freshInterval)})
 			}
 		})

@@ -112,15 +112,16 @@ func (g *gangs) promisedTo(gang types.NamespacedName, priority int32, nominator 
 	return promised
 }
 
-// failedBinds lists what members of other gangs will take from a node, of a priority or above, whose binds there have just failed.
-func (g *gangs) failedBinds(gang types.NamespacedName, priority int32, node string) (promised []promise) {
+// comingBack lists what members of other gangs will take from a node that is kept for them, of a priority or above, which have
+// just lost a node.
+func (g *gangs) comingBack(gang types.NamespacedName, priority int32, node string) (promised []promise) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
 	for e := range g.booked {
 		for uid := range e.books.byNode[node] {
 			b := e.books.of[uid]
-			if b.kind == bookedForBind && now.Before(b.fresh) && e.key != gang && corev1.PodPriority(b.pod) >= priority {
+			if now.Before(b.fresh) && e.key != gang && corev1.PodPriority(b.pod) >= priority {
 				promised = append(promised, promise{uid, b.amounts})
 			}
 		}

@@ -82,9 +82,7 @@ func (w *worker) look(ctx context.Context, key types.NamespacedName) {
 	}
 	w.log(logger, &j)
 	handle := w.profiles.any()
-	for _, pod := range j.dropped {
-		handle.DeleteNominatedPodIfExists(pod)
-	}
+	w.gangs.drop(handle, key, j.dropped)
 	if len(j.freed) > 0 && w.nominations.end() {
 		w.gangs.agenda.Add(tick)
 	}

@@ -200,11 +200,11 @@ func TestGangPreemptsAnotherAsAWhole(t *testing.T) {
 }
 
 // TestPreemptedRoomIsTheGangs: while victims end, one after the other, no pod of a lower priority than the gang's takes what
-// they leave, nobody else is evicted, and the gang is bound as soon as the last one is gone.
+// they leave, nobody else is evicted, and the gang is bound as soon as the last one is gone. Meanwhile the gang is looked at again.
 func TestPreemptedRoomIsTheGangs(t *testing.T) {
 	w := newWorld(t)
 	w.addNodes("3", "a1")
-	w.startScheduler()
+	s := w.startScheduler()
 	low, middle, high := w.createPriorityClass(10), w.createMeekClass(100), w.createPriorityClass(1000)
 	small := w.createSlow(3, low)
 	w.waitBound(small...)
@@ -222,6 +222,9 @@ func TestPreemptedRoomIsTheGangs(t *testing.T) {
 	w.letEnd(victims[0])
 	thief := w.create(newPod("thief", "1", ofPriority(middle)))
 	w.waitUnschedulable("Insufficient cpu", thief...)
+	refused := func() int { return len(s.log.lines("Gang rolled back")) }
+	before := refused()
+	w.eventually("the gang is refused once more", func() (bool, string) { return refused() > before, "" })
 	w.requirePending(gang...)
 	w.letEnd(victims[1])
 	w.waitBound(gang...)

@@ -3,6 +3,9 @@ package permitgate
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -254,6 +257,96 @@ func TestPodsThatLeaveAnyway(t *testing.T) {
 	c.requireBound(t, gang...)
 	c.requireLeft(t, []string{"low"}, nil)
 	c.requireUnbound(t, "late")
+}
+
+// TestPreemptedRoomIsKeptFromCycleToCycle: a member that is looked at again while victims end loses its nomination, as any pod that is
+// refused, but not its room.
+func TestPreemptedRoomIsKeptFromCycleToCycle(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 4)
+	var refused atomic.Int64 // members
+	c.onFailure = func(pod string) {
+		if strings.HasPrefix(pod, "urgent-") {
+			refused.Add(1)
+		}
+	}
+	c.start(t, `{"initialBackoff": "10s", "maxBackoff": "10s", "bindRehearsal": "Never"}`)
+	c.graceful.Store(true)
+	for name, cpu := range map[string]int{"small": 1, "large": 3} {
+		c.bind(t, "node-0", member("", name, cpu).Priority(1).TerminationGracePeriodSeconds(3600))
+	}
+	c.quiet(t)
+	c.groups.set("urgent", 2)
+	c.create(t, member("urgent", "urgent-0", 3).Priority(100), member("urgent", "urgent-1", 1).Priority(100))
+	c.quiet(t)
+	require.Equal(t, 2, c.booked("node-0"))
+	before := refused.Load()
+	c.pass(10 * time.Second)
+	require.Eventually(t, func() bool { return refused.Load() > before }, soon, tick)
+	c.quiet(t)
+	c.finish(t, "large")
+	c.create(t, member("", "late", 2))
+	c.requireUnbound(t, "late", "urgent-0", "urgent-1")
+	c.finish(t, "small")
+	c.requireBound(t, "urgent-0", "urgent-1")
+	c.requireUnbound(t, "late")
+}
+
+// TestPreemptedRoomIsKeptAfterARollback: the gang preempts when a member fits nowhere, while another still has a node. When that one
+// loses it, it is in no queue for a moment, and a nomination keeps nothing.
+func TestPreemptedRoomIsKeptAfterARollback(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 4, 4)
+	failed, handled, once := make(chan struct{}), make(chan struct{}), sync.Once{}
+	c.onFailure = func(pod string) {
+		if pod == "urgent-0" {
+			once.Do(func() {
+				close(failed)
+				<-handled
+			})
+		}
+	}
+	c.start(t, preempting)
+	c.graceful.Store(true)
+	c.bind(t, "node-1", ported(member("", "blocker")).Priority(1).TerminationGracePeriodSeconds(3600))
+	c.quiet(t)
+	c.groups.set("urgent", 2)
+	for _, name := range []string{"urgent-0", "urgent-1"} {
+		c.create(t, ported(member("urgent", name, 3)).Priority(100))
+	}
+	<-failed
+	c.recorder.requireEvent(t, "PodGroup urgent GangPreempts", "the gang preempts 1 pods")
+	c.create(t, member("", "late", 3))
+	require.Eventually(t, func() bool { return c.condition(t, "late") != "" || len(c.bound(t, "late")) > 0 }, soon, tick)
+	require.Empty(t, c.bound(t, "late"))
+	close(handled)
+	c.requireUnbound(t, "urgent-0", "urgent-1")
+	c.finish(t, "blocker")
+	c.requireBound(t, "urgent-0", "urgent-1")
+	c.requireUnbound(t, "late")
+}
+
+// TestPreemptedRoomIsKeptWhenANominationEnds: kube-scheduler drops what is kept for a pod when the API no longer has a nomination of it.
+func TestPreemptedRoomIsKeptWhenANominationEnds(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, preempting, 2)
+	c.graceful.Store(true)
+	c.bind(t, "node-0", member("", "low", 2).Priority(1).TerminationGracePeriodSeconds(3600))
+	c.quiet(t)
+	gang := c.createUrgent(t, 2, plain)
+	c.requireUnbound(t, gang...)
+	c.pass(10 * time.Second)
+	require.Equal(t, 2, c.booked("node-0"))
+	c.finish(t, "look")
+	for _, node := range []string{"node-0", ""} {
+		pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), "urgent-1", metav1.GetOptions{})
+		require.NoError(t, err)
+		pod.Status.NominatedNodeName = node
+		_, err = c.client.CoreV1().Pods("default").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		c.quiet(t)
+	}
+	require.Equal(t, 2, c.booked("node-0"))
 }
 
 // TestVictimsThatDoNotGo: the gang gives their room up after a time that grows with their number.

@@ -242,7 +242,7 @@ func TestFailedBindKeepsItsNodeAtOnce(t *testing.T) {
 	<-failed
 	c.create(t, member("", "thief"))
 	require.Eventually(t, func() bool { return c.condition(t, "thief") != "" || len(c.bound(t, "thief")) > 0 }, soon, tick)
-	require.Contains(t, c.condition(t, "thief"), "its cpu is kept for a member of a gang whose bind has failed")
+	require.Empty(t, c.bound(t, "thief")) // Reserve refuses it, or a filter when a late event of the member has put that into a queue
 	refuse.Store(false)
 	close(handled)
 	c.requireBound(t, names...)
