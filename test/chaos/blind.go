@@ -142,7 +142,7 @@ func leaseRights() []client.Object {
 	}
 }
 
-// start starts a scheduler. It does not lose its lease while the API server is away: it would end, and the next one begins with a list.
+// start starts a scheduler.
 func (b *blind) start(ctx context.Context, s BlindScheduler) (*replicas, error) {
 	dir := filepath.Join(b.Dir, s.Name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -150,8 +150,7 @@ func (b *blind) start(ctx context.Context, s BlindScheduler) (*replicas, error) 
 	}
 	return startReplicas(ctx, b.cluster, replicaOptions{program: s.Program, dir: dir, qps: soakQPS, edit: func(cfg *configv1.KubeSchedulerConfiguration) {
 		cfg.LeaderElection.ResourceName = s.Name
-		cfg.LeaderElection.LeaseDuration = metav1.Duration{Duration: 2 * waitTimeout}
-		cfg.LeaderElection.RenewDeadline = metav1.Duration{Duration: waitTimeout}
+		keepLease(cfg)
 		profile := &cfg.Profiles[0]
 		profile.SchedulerName = &s.Name
 		if s.InTree {

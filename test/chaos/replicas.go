@@ -102,6 +102,12 @@ func startReplicas(ctx context.Context, c *cluster, o replicaOptions, ways ...*p
 	return rs, nil
 }
 
+// keepLease has a scheduler keep its lease while the API server is away or slow: one that loses it ends, and the next one begins with lists.
+func keepLease(cfg *configv1.KubeSchedulerConfiguration) {
+	cfg.LeaderElection.LeaseDuration = metav1.Duration{Duration: 2 * waitTimeout}
+	cfg.LeaderElection.RenewDeadline = metav1.Duration{Duration: waitTimeout}
+}
+
 // keep starts a scheduler whenever there is none, as a kubelet does, until ctx ends.
 func (rs *replicas) keep(ctx context.Context, config string, way *proxy) {
 	for ctx.Err() == nil {

@@ -180,7 +180,7 @@ type soak struct {
 
 // startSoak starts a scheduler, until ctx ends and the soak's replicas have stopped.
 func startSoak(ctx context.Context, c *cluster, services int, program, dir string) (*soak, error) {
-	rs, err := startReplicas(ctx, c, replicaOptions{program: program, dir: dir, qps: soakQPS}, nil)
+	rs, err := startReplicas(ctx, c, replicaOptions{program: program, dir: dir, qps: soakQPS, edit: keepLease}, nil)
 	return &soak{
 		cluster: c, replicas: rs, services: services, rate: flowcontrol.NewTokenBucketRateLimiter(soakRate, 1), created: map[string]time.Time{},
 	}, err
