@@ -140,7 +140,7 @@ func floodWith(ctx context.Context, groups int, scheduler string) error {
 		return err
 	}
 	phases, err := chaos.Flood(ctx, chaos.FloodOptions{
-		Groups: groups, Policies: groups / 10, Cycles: 3, Root: o.Root, Program: o.Program, Dir: o.Dir, Logf: o.Logf,
+		Groups: groups, Policies: groups / 10, Cycles: 2, Root: o.Root, Program: o.Program, Dir: o.Dir, Logf: o.Logf,
 	})
 	if err != nil {
 		return fmt.Errorf("flood: %w; the logs are in %s", err, o.Dir)
