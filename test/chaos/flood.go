@@ -209,7 +209,9 @@ func (f *flood) cycle(ctx context.Context) (*Cycle, error) {
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return out, f.soak.cluster.client.DeleteAllOf(ctx, &v1.Pod{}, client.InNamespace(tenant), client.GracePeriodSeconds(0))
+	return out, persist(ctx, func() error {
+		return f.soak.cluster.client.DeleteAllOf(ctx, &v1.Pod{}, client.InNamespace(tenant), client.GracePeriodSeconds(0))
+	})
 }
 
 // status is how long it takes until an object of another tenant has a status, at most statusLimit.
