@@ -28,6 +28,9 @@ NODES ?= 1000
 # Which rows of the table "make views" walks through, by a part of their names, and up to which write of the scheduler.
 ROWS ?= all
 WRITES ?= 12
+# How often "make chaos-blind" restarts the API server, and how many PodGroups the tenant of "make chaos-flood" makes.
+RESTARTS ?= 10
+OBJECTS ?= 100000
 # Arguments of go test, as in: make integration TEST_ARGS='-run TestPermitGate'
 export TEST_ARGS ?=
 BENCH_GROUPS ?=
@@ -90,6 +93,14 @@ views: controlplane ## Perturb what a scheduler sees, at each of its writes, in 
 .PHONY: chaos-soak
 chaos-soak: controlplane ## Warm up for 12 minutes, run load cycles, and compare the last third with the first (DURATION=5m NODES=1000)
 	@go run ./test/chaos/run -soak '$(NODES)' -duration '$(DURATION)'
+
+.PHONY: chaos-blind
+chaos-blind: controlplane ## Restart the API server under this scheduler and kube-scheduler, and compare what they see (RESTARTS=10)
+	@go run ./test/chaos/run -blind '$(RESTARTS)'
+
+.PHONY: chaos-flood
+chaos-flood: controlplane ## Have a tenant make PodGroups, and a tenth as many policies, and compare what others see (OBJECTS=100000)
+	@go run ./test/chaos/run -flood '$(OBJECTS)'
 
 .PHONY: soak
 soak: need-go ## Run the property tests for long (SOAK_CHECKS=20000 cases each)

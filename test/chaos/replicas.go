@@ -55,11 +55,12 @@ type replica struct {
 	cmd     *exec.Cmd
 }
 
-// replicaOptions are what replicas have in common: the program, the directory of their files, how many requests a second each sends, and
-// after which number their names begin.
+// replicaOptions are what replicas have in common: the program, the directory of their files, how many requests a second each sends, after
+// which number their names begin, and what is changed in the configuration; nil: nothing.
 type replicaOptions struct {
 	program, dir string
 	qps, after   int
+	edit         func(*configv1.KubeSchedulerConfiguration)
 }
 
 // startReplicas starts them, until ctx ends and stopped is called. Each goes its own way to the API server: through a proxy, or, where
@@ -80,6 +81,9 @@ func startReplicas(ctx context.Context, c *cluster, o replicaOptions, ways ...*p
 	cfg.LeaderElection.LeaseDuration = metav1.Duration{Duration: lease.duration}
 	cfg.LeaderElection.RenewDeadline = metav1.Duration{Duration: lease.renew}
 	cfg.LeaderElection.RetryPeriod = metav1.Duration{Duration: lease.retry}
+	if o.edit != nil {
+		o.edit(cfg)
+	}
 	for i, way := range ways {
 		cfg.ClientConnection.Kubeconfig = rs.kubeconfig
 		if way != nil {
@@ -96,6 +100,12 @@ func startReplicas(ctx context.Context, c *cluster, o replicaOptions, ways ...*p
 		rs.wait.Go(func() { rs.keep(ctx, file, way) })
 	}
 	return rs, nil
+}
+
+// keepLease has a scheduler keep its lease while the API server is away or slow: one that loses it ends, and the next one begins with lists.
+func keepLease(cfg *configv1.KubeSchedulerConfiguration) {
+	cfg.LeaderElection.LeaseDuration = metav1.Duration{Duration: 2 * waitTimeout}
+	cfg.LeaderElection.RenewDeadline = metav1.Duration{Duration: waitTimeout}
 }
 
 // keep starts a scheduler whenever there is none, as a kubelet does, until ctx ends.

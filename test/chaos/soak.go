@@ -90,7 +90,7 @@ func Soak(ctx context.Context, o SoakOptions) (cycles []Cycle, err error) {
 		ended <- kubelets.Wait()
 		cancel()
 	}()
-	rs, err := startReplicas(ctx, c, replicaOptions{program: o.Program, dir: o.Dir, qps: soakQPS}, nil)
+	s, err := startSoak(ctx, c, soakServices, o.Program, o.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -100,14 +100,9 @@ func Soak(ctx context.Context, o SoakOptions) (cycles []Cycle, err error) {
 		if ended := <-ended; early {
 			err = errors.Join(err, fmt.Errorf("kwok: %w", ended))
 		}
-		rs.stopped()
+		s.replicas.stopped()
 	}()
-	leader, err := rs.leader(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s := &soak{cluster: c, leader: leader, rate: flowcontrol.NewTokenBucketRateLimiter(soakRate, 1), created: map[string]time.Time{}}
-	if err := s.watch(ctx); err != nil {
+	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
 	warm := time.Now().Add(o.WarmUp)
@@ -172,13 +167,31 @@ func startKubelets(ctx context.Context, c *cluster, root, dir string) (*exec.Cmd
 
 // soak is one that goes on.
 type soak struct {
-	cluster *cluster
-	leader  *replica
-	rate    flowcontrol.RateLimiter
+	cluster  *cluster
+	replicas *replicas
+	leader   *replica
+	services int // of each cycle, with as many gangs to each as there are to soakServices
+	rate     flowcontrol.RateLimiter
 
 	mu        sync.Mutex           // guards what follows
 	created   map[string]time.Time // pods that wait, by name
 	latencies []time.Duration
+}
+
+// startSoak starts a scheduler, until ctx ends and the soak's replicas have stopped.
+func startSoak(ctx context.Context, c *cluster, services int, program, dir string) (*soak, error) {
+	rs, err := startReplicas(ctx, c, replicaOptions{program: program, dir: dir, qps: soakQPS, edit: keepLease}, nil)
+	return &soak{
+		cluster: c, replicas: rs, services: services, rate: flowcontrol.NewTokenBucketRateLimiter(soakRate, 1), created: map[string]time.Time{},
+	}, err
+}
+
+// begin waits until the scheduler leads, and notes when pods are bound, until ctx ends.
+func (s *soak) begin(ctx context.Context) (err error) {
+	if s.leader, err = s.replicas.leader(ctx); err != nil {
+		return err
+	}
+	return s.watch(ctx)
 }
 
 // watch notes when pods are bound, until ctx ends.
@@ -273,7 +286,7 @@ func (s *soak) fill(ctx context.Context, number int) error {
 			return s.cluster.client.Create(ctx, o)
 		})
 	}
-	for i := range soakServices {
+	for i := range s.services {
 		app := &service{name: fmt.Sprintf("service-%d-%d", number, i), milliCPU: 250, maxSkew: 1}
 		switch i % 6 {
 		case 0, 1:
@@ -285,7 +298,7 @@ func (s *soak) fill(ctx context.Context, number int) error {
 			create(app.pod(fmt.Sprintf("%s-%d", app.name, n)))
 		}
 	}
-	for i := range soakGangs {
+	for i := range soakGangs * s.services / soakServices {
 		g := &gang{size: soakMembers, minMember: soakMembers}
 		g.name = fmt.Sprintf("gang-%d-%d", number, i)
 		g.gang, g.milliCPU = g.name, 250
@@ -387,5 +400,19 @@ func SummarizeSoak(w io.Writer, cycles []Cycle) error {
 			errs = append(errs, fmt.Errorf("%s: %.2f times as much in the last third as in the first", f.name, f.ratio()))
 		}
 	}
-	return errors.Join(append(errs, table.Flush())...)
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	third := len(cycles) / 3
+	fmt.Fprintf(w, "the cycles' own 99th percentiles: %s in the first third, %s in the last\n", spread(cycles[:third]), spread(cycles[len(cycles)-third:]))
+	return errors.Join(errs...)
+}
+
+// spread is from where to where the 99th percentiles of cycles are, with their median.
+func spread(of []Cycle) string {
+	var each []time.Duration
+	for i := range of {
+		each = append(each, percentile(of[i].Latencies, 0.99))
+	}
+	return fmt.Sprintf("%d to %d ms, median %d", slices.Min(each).Milliseconds(), slices.Max(each).Milliseconds(), percentile(each, 0.5).Milliseconds())
 }

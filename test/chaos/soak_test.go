@@ -41,6 +41,7 @@ func TestFigures(t *testing.T) {
 	require.NoError(t, SummarizeSoak(&out, cycles))
 	require.Contains(t, out.String(), "resident memory            200 MB       209 MB      1.04")
 	require.Contains(t, out.String(), "p99 from creation to bind  100 ms       105 ms      1.05")
+	require.Contains(t, out.String(), "100 to 100 ms, median 100 in the first third, 105 to 105 ms, median 105 in the last")
 
 	cycles[5].Memory = 250e6
 	require.EqualError(t, SummarizeSoak(&out, cycles), "resident memory: 1.12 times as much in the last third as in the first")

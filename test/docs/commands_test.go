@@ -25,6 +25,8 @@ var (
 		"build":        "hack/tests/lib_test.sh",
 		"chaos":        "test/chaos TestSeeds",
 		"views":        "test/chaos TestTable",
+		"chaos-blind":  "test/chaos TestBlind",
+		"chaos-flood":  "test/chaos TestFlood",
 		"chaos-soak":   "test/chaos TestSoak",
 		"controlplane": "hack/test.sh", // its first step
 		"demo":         "test/demo TestDemo",

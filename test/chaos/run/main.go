@@ -4,6 +4,8 @@
 //	go run ./test/chaos/run -record dist/chaos/1/record.json.gz
 //	go run ./test/chaos/run -views preemption -writes 20
 //	go run ./test/chaos/run -soak 1000 -duration 30m
+//	go run ./test/chaos/run -blind 10
+//	go run ./test/chaos/run -flood 100000
 package main
 
 import (
@@ -35,6 +37,8 @@ func main() {
 	views := flag.String("views", "", "walk through the rows of the table of perturbed views whose names contain this instead; \"all\" is all of them")
 	writes := flag.Int("writes", 12, "up to which write of the scheduler")
 	soak := flag.Int("soak", 0, "run load cycles without faults on so many nodes instead, twelve minutes longer, and compare the last third with the first")
+	blind := flag.Int("blind", 0, "restart the API server so many times under three schedulers instead, and compare what they see")
+	flood := flag.Int("flood", 0, "have a tenant make so many PodGroups, and a tenth as many policies, instead, and compare what others see")
 	scheduler := flag.String("scheduler", "", "run this program instead of bin/zonewise-scheduler, which is built")
 	flag.Parse()
 	klog.SetLogger(logr.Discard())
@@ -47,6 +51,10 @@ func main() {
 		err = walk(ctx, *views, *writes, *scheduler)
 	case *soak > 0:
 		err = soakFor(ctx, *duration, *soak, *scheduler)
+	case *blind > 0:
+		err = compare(ctx, *blind, *scheduler)
+	case *flood > 0:
+		err = floodWith(ctx, *flood, *scheduler)
 	default:
 		err = run(ctx, chaos.Options{Seed: *seed, Duration: *duration, Only: *only}, *scheduler, *recorded)
 	}
@@ -99,6 +107,45 @@ func soakFor(ctx context.Context, duration time.Duration, nodes int, scheduler s
 		return fmt.Errorf("soak: %w; its logs are in %s", err, o.Dir)
 	}
 	return chaos.SummarizeSoak(os.Stdout, cycles)
+}
+
+// compare restarts the API server under stock kube-scheduler, the scheduler, and the scheduler without retried watches.
+func compare(ctx context.Context, restarts int, scheduler string) error {
+	var o chaos.Options
+	if err := complete(&o, scheduler, "blind"); err != nil {
+		return err
+	}
+	programs := filepath.Join(o.Root, "dist", "chaos", "programs")
+	stock, errStock := program.StockScheduler(o.Root, programs)
+	unretried, errUnretried := program.Unretried(o.Root, programs)
+	if err := errors.Join(errStock, errUnretried); err != nil {
+		return err
+	}
+	schedulers := []chaos.BlindScheduler{
+		{Name: "kube-scheduler", Program: stock, InTree: true},
+		{Name: "unretried", Program: unretried},
+		{Name: "zonewise-scheduler", Program: o.Program},
+	}
+	seen, err := chaos.Blind(ctx, chaos.BlindOptions{Restarts: restarts, Schedulers: schedulers, Root: o.Root, Dir: o.Dir, Logf: o.Logf})
+	if err != nil {
+		return fmt.Errorf("%w; the logs are in %s", err, o.Dir)
+	}
+	return chaos.SummarizeBlind(os.Stdout, schedulers, seen)
+}
+
+// floodWith has a tenant make objects without end.
+func floodWith(ctx context.Context, groups int, scheduler string) error {
+	var o chaos.Options
+	if err := complete(&o, scheduler, "flood"); err != nil {
+		return err
+	}
+	phases, err := chaos.Flood(ctx, chaos.FloodOptions{
+		Groups: groups, Policies: groups / 10, Cycles: 2, Root: o.Root, Program: o.Program, Dir: o.Dir, Logf: o.Logf,
+	})
+	if err != nil {
+		return fmt.Errorf("flood: %w; the logs are in %s", err, o.Dir)
+	}
+	return chaos.SummarizeFlood(os.Stdout, phases)
 }
 
 // complete sets what runs have in common. The logs are in dist/chaos.

@@ -31,6 +31,11 @@ func StockScheduler(root, dir string) (string, error) {
 	return build(root, filepath.Join(dir, "kube-scheduler"), "k8s.io/kubernetes/cmd/kube-scheduler")
 }
 
+// Unretried builds zonewise-scheduler without plugins.WithRetriedWatches into dir, and returns its path.
+func Unretried(root, dir string) (string, error) {
+	return build(root, filepath.Join(dir, "zonewise-unretried"), "./test/chaos/unretried")
+}
+
 // Helm returns the path of the helm that hack/tools pins.
 func Helm(root string) (string, error) {
 	return Run(filepath.Join(root, "hack", "tools", "helm"), "go", "tool", "-n", "helm")
