@@ -2,6 +2,7 @@ package survival
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -242,7 +243,7 @@ func (l *loss) lose(said v1alpha1.SurvivalLoss) map[string]float64 {
 		`"lastTransitionTime":%q}]}}`, lostAt.UTC().Format(time.RFC3339)))
 	for _, n := range l.traced.Nodes {
 		if n.Zone == l.zone {
-			require.NoError(l, l.cluster.Client.Status().Patch(l.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}, patch))
+			l.require(l.cluster.Client.Status().Patch(l.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}, patch), n.Name)
 		}
 	}
 	w.until(lostAt.Add(*lossGrace + lossLimit))
@@ -263,8 +264,12 @@ func (l *loss) lose(said v1alpha1.SurvivalLoss) map[string]float64 {
 	}
 }
 
-func (l *loss) make(o client.Object) {
-	require.NoError(l, l.cluster.Client.Create(l.ctx, o), o.GetName())
+func (l *loss) make(o client.Object) { l.require(l.cluster.Client.Create(l.ctx, o), o.GetName()) }
+
+// require ends the benchmark on an error, and says which program has ended if that is why.
+func (l *loss) require(err error, what string) {
+	l.Helper()
+	require.NoError(l, errors.Join(err, context.Cause(l.ctx)), what)
 }
 
 func (l *loss) census() *census.Census { return census.Take(l.live.Snapshot()) }
@@ -273,7 +278,7 @@ func (l *loss) until(what string, met func(c *census.Census) bool) {
 	err := wait.PollUntilContextTimeout(l.ctx, 500*time.Millisecond, patience, true, func(context.Context) (bool, error) {
 		return met(l.census()), nil
 	})
-	require.NoError(l, err, "%s; the end of the scheduler's log:\n%s", what, l.cluster.SchedulerLog())
+	l.require(err, what)
 }
 
 // answer waits until the ZoneSurvival is as it should be.

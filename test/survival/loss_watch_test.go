@@ -89,7 +89,7 @@ func (w *watcher) until(deadline time.Time) {
 		return len(w.seen) >= w.displaced && bound == len(w.seen), nil
 	})
 	if err != nil {
-		require.NoError(w.loss, context.Cause(w.loss.ctx)) // a program has ended
+		w.loss.require(nil, "the displaced replicas are bound")
 	}
 }
 
