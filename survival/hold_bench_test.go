@@ -3,8 +3,6 @@ package survival_test
 import (
 	"flag"
 	"fmt"
-	"math"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -19,6 +17,7 @@ import (
 	"zonewise.dev/sim"
 	"zonewise.dev/survival"
 	"zonewise.dev/test/clitest"
+	"zonewise.dev/test/trace"
 )
 
 var (
@@ -28,9 +27,6 @@ var (
 	losses     = flag.Int("trace-losses", 5, "how many times each zone is lost in BenchmarkHold, each time in another order")
 	traceZones = flag.String("trace-zones", "a,b,c", "the zones that may be lost in BenchmarkHold")
 )
-
-// shapes are the six most common nodes without devices of the trace (demo/workload/data): CPUs, GiB, and how many there are.
-var shapes = [][3]int{{32, 256, 129}, {96, 512, 59}, {96, 384, 30}, {32, 128, 23}, {64, 512, 22}, {104, 512, 20}}
 
 // BenchmarkHold holds room for the CPU services of a trace, lets strangers of the same priority take all other room, and loses each
 // zone several times, in orders of its own. It reports what is held, and what one reservation for each service would hold at least, as
@@ -115,50 +111,17 @@ func plus(sum, list v1.ResourceList) {
 // traced is a cluster with the services of the trace, placed by the scheduler.
 func traced(b *testing.B, seed uint64) (*clitest.Cluster, []workload.Service) {
 	b.Helper()
-	plan, err := workload.NewPlan(workload.Options{Scale: 0.05, Seed: seed})
+	traced, err := trace.New(trace.Options{Nodes: *traceNodes, Times: *traceTimes, Load: *traceLoad, Seed: seed})
 	require.NoError(b, err)
 	c := clitest.New()
-	var total, asked, instances [2]float64 // CPUs and GiB
-	order := rand.New(rand.NewPCG(seed, 3)).Perm(*traceNodes)
-	of := 0
-	for _, s := range shapes {
-		of += s[2]
+	for _, n := range traced.Nodes {
+		c.Node(n.Name, n.Zone, fmt.Sprintf("%dm", n.Capacity[workload.CPU]), fmt.Sprintf("%dMi", n.Capacity[workload.Memory]))
 	}
-	for i, at := range order {
-		pick, shape := i*of / *traceNodes, shapes[0]
-		for _, s := range shapes {
-			if shape = s; pick < s[2] {
-				break
-			}
-			pick -= s[2]
-		}
-		zone := "c"
-		if at < *traceNodes/2 {
-			zone = "a"
-		} else if at < *traceNodes*8/10 {
-			zone = "b"
-		}
-		shape[0], shape[1] = shape[0]**traceTimes, shape[1]**traceTimes
-		c.Node(fmt.Sprintf("%s-%03d", zone, at), zone, fmt.Sprint(shape[0]), fmt.Sprintf("%dGi", shape[1]))
-		total[0], total[1] = total[0]+float64(shape[0]), total[1]+float64(shape[1])
-	}
-	var services []workload.Service
-	for _, s := range plan.Services {
-		if s.Role == "cn" {
-			services = append(services, s)
-			instances[0] += float64(s.Instances) * float64(s.Each[workload.CPU]) / 1000
-			instances[1] += float64(s.Instances) * float64(s.Each[workload.Memory]) / 1024
-		}
-	}
-	scale := *traceLoad * min(total[0]/instances[0], total[1]/instances[1])
-	pods := 0
-	for _, s := range services {
-		n := int(math.Round(float64(s.Instances) * scale))
+	for _, s := range traced.Services {
 		cpu, memory := fmt.Sprintf("%dm", s.Each[workload.CPU]), fmt.Sprintf("%dMi", s.Each[workload.Memory])
-		add := c.Deployment(s.Name(), int32(n), cpu, memory, priority(10)) //nolint:gosec // hundreds
-		for range n {
+		add := c.Deployment(s.Name(), int32(s.Replicas), cpu, memory, priority(10)) //nolint:gosec // hundreds
+		for range s.Replicas {
 			add("")
-			asked[0], asked[1], pods = asked[0]+float64(s.Each[workload.CPU])/1000, asked[1]+float64(s.Each[workload.Memory])/1024, pods+1
 		}
 	}
 	s, err := sim.New(b.Context(), c.Objects(), sim.Options{Now: clitest.Now, Seed: int64(seed)}) //nolint:gosec // small
@@ -168,10 +131,10 @@ func traced(b *testing.B, seed uint64) (*clitest.Cluster, []workload.Service) {
 	placed := &clitest.Cluster{Snapshot: snapshot.New(clitest.Now)}
 	placed.Add(s.Objects()...)
 	if seed == *first {
-		b.Logf("%d pods of %d services ask for %.0f%% of the CPU and %.0f%% of the memory of %d nodes",
-			pods, len(services), 100*asked[0]/total[0], 100*asked[1]/total[1], *traceNodes)
+		b.Logf("%d pods of %d services ask for %d%% of the CPU and %d%% of the memory of %d nodes", traced.Replicas(), len(traced.Services),
+			100*traced.Asked[workload.CPU]/traced.Total[workload.CPU], 100*traced.Asked[workload.Memory]/traced.Total[workload.Memory], *traceNodes)
 	}
-	return placed, services
+	return placed, traced.Services
 }
 
 // separately is what reservations of slots would hold, one for each service, each shared by the losses as well as it can be.

@@ -65,6 +65,8 @@ type Options struct {
 	Port int
 	// Zones are the zones whose nodes get kubelets.
 	Zones []string
+	// Survival are flags of the controller of ZoneSurvivals.
+	Survival []string
 	// Progress is called with the name of what is being started.
 	Progress func(step string)
 }
@@ -347,8 +349,7 @@ func (c *Cluster) startSurvival(context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Half of a core and one replay of each loss, so that the demo does not wait for long.
-	_, err = c.run(controller, scheduler, "survival", "--kubeconfig="+identity, "--address=", "--cpu-fraction=0.5", "--replays=1")
+	_, err = c.run(controller, scheduler, append([]string{"survival", "--kubeconfig=" + identity, "--address="}, c.opts.Survival...)...)
 	return err
 }
 

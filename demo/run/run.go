@@ -66,6 +66,8 @@ func Run(ctx context.Context, opts Options) error {
 	d := &demo{Options: opts, progress: newProgress(opts.Progress, opts.Quiet)}
 	of := cluster.Options{
 		BinDir: opts.BinDir, Port: int(opts.Port), Zones: workload.Zones, Progress: func(name string) { d.state.Store(name) },
+		// Half of a core and one replay of each loss, so that the demo does not wait for long.
+		Survival: []string{"--cpu-fraction=0.5", "--replays=1"},
 	}
 	if err := cluster.CheckBinaries(of); err != nil {
 		return err

@@ -110,7 +110,7 @@ func ViewerRules(t *testing.T) []rbacv1.PolicyRule {
 }
 
 // Root is the root of the repository, for a test in a directory of test.
-func Root(t *testing.T) string {
+func Root(t testing.TB) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", ".."))
 	require.NoError(t, err)

@@ -19,6 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -27,7 +28,6 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	perf "k8s.io/kubernetes/test/integration/scheduler_perf"
 	"k8s.io/kubernetes/test/utils/client-go/ktesting"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 	zonewisev1alpha1 "zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/manifests"
@@ -46,6 +46,7 @@ var schedulerConfigs = map[string]string{
 	reserveCache: "../../../config/reservecache.yaml",
 	permitGate:   "../../../config/permitgate.yaml",
 	alwaysGate:   "../../../config/permitgate.yaml",
+	zonewise:     "../../../config/zonewise.yaml",
 }
 
 // configOf returns the path of a variant's configuration, which is in dir when it is not one of the files that users read.
@@ -186,7 +187,7 @@ func registry() frameworkruntime.Registry {
 func perfOptions(variant string, taker *turnTaker) []perf.SchedulerPerfOption {
 	all := []perf.SchedulerPerfOption{perf.WithPrepareFn(inTurn(installCRDs, recordMembers))}
 	var rest perf.NodeUpdateFn
-	if variant == reserveCache {
+	if variant == reserveCache || variant == zonewise {
 		rest = waitForHolds
 	}
 	if taker != nil {
@@ -198,12 +199,12 @@ func perfOptions(variant string, taker *turnTaker) []perf.SchedulerPerfOption {
 	return all
 }
 
-// waitForHolds waits until all slots of the reservations, if there are any yet, are held and nothing has been written to
+// waitForHolds waits until all reservations, if there are any yet, hold what they ask for, and nothing has been written to
 // a reservation for a while.
 func waitForHolds(tCtx ktesting.TContext, _ *scheduler.Scheduler, _ *perf.Workload, _ *v1.NodeList) error {
 	const rest = 5 // polls
 	resource := zonewisev1alpha1.SchemeGroupVersion.WithResource("zonereservations")
-	var desired, held int64
+	var all, ready int
 	var seen []string
 	equal := 0
 	err := wait.PollUntilContextTimeout(tCtx, time.Second, 5*time.Minute, true, func(ctx context.Context) (bool, error) {
@@ -211,24 +212,25 @@ func waitForHolds(tCtx ktesting.TContext, _ *scheduler.Scheduler, _ *perf.Worklo
 		if err != nil {
 			return false, err
 		}
-		desired, held = 0, 0
+		all, ready = len(list.Items), 0
 		versions := make([]string, len(list.Items))
 		for i := range list.Items {
 			r := &zonewisev1alpha1.ZoneReservation{}
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, r); err != nil {
 				return false, err
 			}
-			desired += int64(ptr.Deref(r.Spec.Slots, 0))
-			held += r.Status.Slots.Held
+			if meta.IsStatusConditionTrue(r.Status.Conditions, zonewisev1alpha1.ConditionReady) {
+				ready++
+			}
 			versions[i] = r.ResourceVersion
 		}
 		if equal++; !slices.Equal(versions, seen) {
 			seen, equal = versions, 0
 		}
-		return desired == 0 || held == desired && equal >= rest, nil
+		return all == 0 || ready == all && equal >= rest, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%d of %d slots are held, and nothing was written about them for %d seconds: %w", held, desired, equal, err)
+		return fmt.Errorf("%d of %d reservations are ready, and nothing was written about them for %d seconds: %w", ready, all, equal, err)
 	}
 	return nil
 }

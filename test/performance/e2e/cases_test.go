@@ -104,6 +104,7 @@ var replaced = map[string]struct{ added, removed []string }{
 	reserveCache: {added: []string{"ReserveCache"}},
 	permitGate:   {added: []string{"PermitGate"}},
 	alwaysGate:   {added: []string{"PermitGate"}},
+	zonewise:     {added: []string{"ZoneSpread", "ReserveCache", "PermitGate"}, removed: []string{"PodTopologySpread"}},
 }
 
 func TestVariantsDifferInThePluginOnly(t *testing.T) {
@@ -170,8 +171,10 @@ func TestTemplatesDecodeStrictly(t *testing.T) {
 	functions := template.FuncMap{
 		"Mod":       func(i, n int) int { return i % n },
 		"DivideInt": func(i, n int) int { return i / n },
+		"AddInt":    func(i, n int) int { return i + n },
+		"Int":       func(i int) int { return i },
 	}
-	params := map[string]any{"Index": 7, "Count": 10, "nodes": 5, "slots": 3, "members": 4}
+	params := map[string]any{"Index": 7, "Count": 10, "nodes": 5, "slots": 3, "members": 4, "owners": 2}
 	for _, name := range templateNames(t) {
 		tmpl, err := template.New(filepath.Base(name)).Option("missingkey=error").
 			Funcs(functions).ParseFiles(name)

@@ -10,10 +10,11 @@ const (
 	reserveCache = "reservecache"      // ReserveCache beside the defaults
 	permitGate   = "permitgate"        // PermitGate beside the defaults
 	alwaysGate   = "permitgate-always" // the same, with bindRehearsal Always
+	zonewise     = "zonewise"          // all three plugins, as shipped
 )
 
 // variants lists all of them.
-var variants = []string{inTree, unspread, zoneSpread, reserveCache, permitGate, alwaysGate}
+var variants = []string{inTree, unspread, zoneSpread, reserveCache, permitGate, alwaysGate, zonewise}
 
 // The workloads of cases.yaml that the plan names.
 const (
@@ -97,6 +98,14 @@ var groups = []group{
 			against("SchedulingBasic", large, reserveCache, 0.95, 0),
 			against("SchedulingBesideHolds", large, reserveCache, 0.95, 0),
 		},
+	},
+	{
+		Title: "All three plugins, with and without the amounts of a ZoneSurvival",
+		Comparisons: []comparison{{
+			Ours:     series{Case: "SchedulingBesideAmounts", Workload: large, Variant: zonewise},
+			Baseline: series{Case: "SameWithoutAmounts", Workload: large, Variant: zonewise},
+			Goal:     0.95,
+		}},
 	},
 	{
 		Title: "Gangs with PermitGate",

@@ -25,6 +25,7 @@ func TestSmallestWorkloads(t *testing.T) {
 		reserveCache: {"SchedulingBesideHolds", reservecache.Name},
 		permitGate:   {"Gangs", permitgate.Name},
 		alwaysGate:   {"Gangs", permitgate.Name},
+		zonewise:     {"SchedulingBesideAmounts", reservecache.Name},
 	} {
 		t.Run(variant, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "cases.yaml")

@@ -1,0 +1,100 @@
+// Package trace makes the clusters of the benchmarks about survival: the CPU services of a production trace (demo/workload/data) on
+// nodes of a trace's sizes, in the zones a, b and c, which have 50, 30 and 20 percent of the nodes.
+package trace
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+
+	"zonewise.dev/demo/workload"
+)
+
+// Options choose a Cluster.
+type Options struct {
+	// Nodes is how many nodes there are, Times how many times as large as those of the trace they are.
+	Nodes, Times int
+	// Load is the part of the CPU or of the memory, whichever is more, that the services ask for.
+	Load float64
+	// Seed decides which nodes are in which zone, and the order of the services.
+	Seed uint64
+}
+
+// Cluster has nodes, and services that are still to be placed.
+type Cluster struct {
+	Nodes    []workload.Node
+	Services []workload.Service // of these only Each and Replicas, and what names them
+	// Total is what the nodes have, Asked what all replicas ask for.
+	Total, Asked workload.Resources
+}
+
+// shapes are the six most common nodes without devices of the trace: CPUs, GiB, and how many there are.
+var shapes = [][3]int{{32, 256, 129}, {96, 512, 59}, {96, 384, 30}, {32, 128, 23}, {64, 512, 22}, {104, 512, 20}}
+
+// New makes a cluster.
+func New(o Options) (*Cluster, error) {
+	plan, err := workload.NewPlan(workload.Options{Scale: 0.05, Seed: o.Seed})
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{}
+	c.addNodes(o)
+	var instances workload.Resources
+	for _, s := range plan.Services {
+		if s.Role == "cn" {
+			c.Services = append(c.Services, s)
+			plus(&instances, s.Each, s.Instances)
+		}
+	}
+	share := func(of int) float64 { return float64(c.Total[of]) / float64(instances[of]) }
+	scale := o.Load * min(share(workload.CPU), share(workload.Memory))
+	for i := range c.Services {
+		s := &c.Services[i]
+		s.Replicas = int(math.Round(float64(s.Instances) * scale))
+		plus(&c.Asked, s.Each, s.Replicas)
+	}
+	return c, nil
+}
+
+func (c *Cluster) addNodes(o Options) {
+	all := 0
+	for _, s := range shapes {
+		all += s[2]
+	}
+	for i, at := range rand.New(rand.NewPCG(o.Seed, 3)).Perm(o.Nodes) {
+		pick, shape := i*all/o.Nodes, shapes[0]
+		for _, s := range shapes {
+			if shape = s; pick < s[2] {
+				break
+			}
+			pick -= s[2]
+		}
+		zone := "c"
+		if at < o.Nodes/2 {
+			zone = "a"
+		} else if at < o.Nodes*8/10 {
+			zone = "b"
+		}
+		node := workload.Node{Name: fmt.Sprintf("%s-%03d", zone, at), Zone: zone}
+		node.Instance = fmt.Sprintf("cpu-%dc-%dg", shape[0]*o.Times, shape[1]*o.Times)
+		node.Capacity[workload.CPU] = int64(shape[0] * o.Times * 1000)
+		node.Capacity[workload.Memory] = int64(shape[1] * o.Times * 1024)
+		plus(&c.Total, node.Capacity, 1)
+		c.Nodes = append(c.Nodes, node)
+	}
+}
+
+// Replicas is how many pods all services have.
+func (c *Cluster) Replicas() int {
+	n := 0
+	for _, s := range c.Services {
+		n += s.Replicas
+	}
+	return n
+}
+
+func plus(sum *workload.Resources, each workload.Resources, n int) {
+	for i := range sum {
+		sum[i] += each[i] * int64(n)
+	}
+}
