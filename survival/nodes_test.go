@@ -2,7 +2,6 @@ package survival_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -115,37 +114,6 @@ func TestManyNodes(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("node-%02d", 13-i), loss.NodeNames[0])
 		require.Equal(t, []int64{280 - 20, 280 - 20 - int64(len(on))}, []int64{loss.Margin[0].Allocatable.Cpu().Value(), loss.Margin[0].Free.Cpu().Value()})
 	}
-}
-
-// TestNodeCertificatesHold: as TestCertificatesHold, for the loss of single nodes, of which many are replayed on one copy.
-func TestNodeCertificatesHold(t *testing.T) {
-	held, broken, impossible := 0, 0, 0
-	for i := range *clusters {
-		seed := *first + uint64(i) //nolint:gosec // not negative
-		t.Run(fmt.Sprintf("cluster %d", seed), func(t *testing.T) {
-			c := random(rand.New(rand.NewPCG(seed, 11)))
-			is := certify(t, c, againstNodes(protecting("web", "api"), 1), survival.Options{})
-			for _, loss := range is.Losses {
-				taken := func(node *v1.Node) bool { return node.Name == loss.NodeNames[0] }
-				if !packable(c, taken) {
-					impossible++
-					require.Positive(t, loss.Waiting, "no packing exists after the loss of %s", loss.NodeNames)
-				}
-				if loss.Waiting > 0 {
-					broken++
-					continue
-				}
-				held++
-				for other := range int64(3) {
-					require.Empty(t, lose(t, c, taken, 100+other), "after the loss of %s with seed %d", loss.NodeNames, 100+other)
-				}
-			}
-		})
-	}
-	t.Logf("%d losses are survived, %d are not, of which %d have no packing", held, broken, impossible)
-	require.Positive(t, held)
-	require.Positive(t, broken)
-	require.Positive(t, impossible)
 }
 
 // TestHeldRoomForNodes: room that is held for the loss of any one node is enough when strangers have taken all other room.

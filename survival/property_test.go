@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 
+	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/sim"
 	"zonewise.dev/survival"
@@ -24,25 +25,38 @@ var (
 // other replays of the same loss, with seeds that the certificate does not know. And where no packing of the displaced pods exists
 // at all, by a search of all of them, the certificate says that one waits.
 func TestCertificatesHold(t *testing.T) {
+	certificatesHold(t, 7, 4, protecting("web", "api"), func(loss *v1alpha1.SurvivalLoss) func(*v1.Node) bool { return inZone(loss.Zone) })
+}
+
+// TestNodeCertificatesHold: the same for the loss of single nodes, of which many are replayed on one copy.
+func TestNodeCertificatesHold(t *testing.T) {
+	certificatesHold(t, 11, 3, againstNodes(protecting("web", "api"), 1), func(loss *v1alpha1.SurvivalLoss) func(*v1.Node) bool {
+		return func(node *v1.Node) bool { return node.Name == loss.NodeNames[0] }
+	})
+}
+
+// certificatesHold checks certificates of clusters of a stream of seeds, by so many other replays of each loss.
+func certificatesHold(t *testing.T, stream uint64, others int64, asked *v1alpha1.ZoneSurvival, taken func(*v1alpha1.SurvivalLoss) func(*v1.Node) bool) {
+	t.Helper()
 	held, broken, impossible := 0, 0, 0
 	for i := range *clusters {
 		seed := *first + uint64(i) //nolint:gosec // not negative
 		t.Run(fmt.Sprintf("cluster %d", seed), func(t *testing.T) {
-			c := random(rand.New(rand.NewPCG(seed, 7)))
-			is := certify(t, c, protecting("web", "api"), survival.Options{})
-			for _, loss := range is.Losses {
-				taken := inZone(loss.Zone)
-				if !packable(c, taken) {
+			c := random(rand.New(rand.NewPCG(seed, stream)))
+			is := certify(t, c, asked, survival.Options{})
+			for i := range is.Losses {
+				loss := &is.Losses[i]
+				if !packable(c, taken(loss)) {
 					impossible++
-					require.Positive(t, loss.Waiting, "no packing exists after the loss of zone %s", loss.Zone)
+					require.Positive(t, loss.Waiting, "no packing exists after the loss of %s", loss.What())
 				}
 				if loss.Waiting > 0 {
 					broken++
 					continue
 				}
 				held++
-				for other := range int64(4) {
-					require.Empty(t, lose(t, c, taken, 100+other), "after the loss of zone %s with seed %d", loss.Zone, 100+other)
+				for other := range others {
+					require.Empty(t, lose(t, c, taken(loss), 100+other), "after the loss of %s with seed %d", loss.What(), 100+other)
 				}
 			}
 		})
