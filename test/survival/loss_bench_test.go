@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	nodeutil "k8s.io/kubernetes/pkg/util/node"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -120,7 +121,7 @@ func (l *loss) makeNodes() {
 	l.until("all nodes are ready", func(c *census.Census) bool {
 		ready := 0
 		for _, n := range c.Nodes {
-			if census.Ready(n.Node) && len(n.Spec.Taints) == 0 {
+			if nodeutil.IsNodeReady(n.Node) && len(n.Spec.Taints) == 0 {
 				ready++
 			}
 		}
