@@ -210,8 +210,9 @@ func (c *certificate) loseNodes(ctx context.Context, s *stage, losses []*loss) e
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if c.judge(l, r, err); err != nil {
-			return nil
+		c.judge(l, r, err)
+		if err != nil { // judge has said so, and the copy is of no further use
+			break
 		}
 	}
 	return nil
@@ -452,11 +453,10 @@ func (c *certificate) condition(losses []*replayed) metav1.Condition {
 
 // these names the losses.
 func (c *certificate) these(losses []*replayed) string {
-	n := ptr.Deref(c.asked.Spec.Survive.Nodes, 0)
-	switch {
-	case n == 0:
+	switch n := ptr.Deref(c.asked.Spec.Survive.Nodes, 0); n {
+	case 0:
 		return "the zones " + strings.Join(c.zones, ", ")
-	case n == 1:
+	case 1:
 		return fmt.Sprintf("the %d nodes that have pods", len(losses))
 	default:
 		return fmt.Sprintf("%d sets of %d nodes", len(losses), n)
