@@ -67,6 +67,7 @@ type Policies struct {
 	served  bool // the CustomResourceDefinition is there
 	leading bool
 	entries map[types.UID]*entry
+	byAge   map[string][]*entry // those of a namespace, the oldest first
 	waiting map[types.UID]*waiter
 	waking  map[types.UID]*waiter // those to be woken, at their time
 }
@@ -102,6 +103,7 @@ func New(options ...Option) *Policies {
 		comparisonOperators: feature.TolerationOperators(),
 		active:              active{namespaces: map[string]*namespace{}},
 		entries:             map[types.UID]*entry{},
+		byAge:               map[string][]*entry{},
 		waiting:             map[types.UID]*waiter{},
 		waking:              map[types.UID]*waiter{},
 	}

@@ -38,8 +38,10 @@ func (s *Policies) policySeen(obj *v1alpha1.ZoneSpreadPolicy) {
 	if !known {
 		e = &entry{members: newMembers(), refused: map[types.UID]*refusal{}}
 		s.entries[obj.UID] = e
+		e.object.Latest = obj
+		s.enterLocked(e, obj)
 	}
-	changed := e.object.See(obj, policy.Compile)
+	changed := e.object.See(obj, s.compileLocked)
 	if !s.served {
 		s.served = true // servedChanged may come later
 		for _, other := range s.entries {
@@ -62,11 +64,12 @@ func (s *Policies) policySeen(obj *v1alpha1.ZoneSpreadPolicy) {
 func (s *Policies) respecLocked(e *entry) {
 	s.applyLocked(e)
 	s.releaseLocked(e, anyRefusal)
-	s.writer.Now(e.object.Latest.UID)
 	s.refillLocked(e)
 	if !e.object.Valid() {
-		return // the facts about its zones are kept until the spec is corrected
+		s.writer.Later(e.object.Latest.UID, 0) // however many there are, what decisions rest on is written first
+		return                                 // the facts about its zones are kept until the spec is corrected
 	}
+	s.writer.Now(e.object.Latest.UID)
 	if e.zones == nil {
 		e.zones = policy.NewZones(e.object.Spec, e.object.Latest.Status.Zones)
 	} else {
@@ -83,6 +86,7 @@ func (s *Policies) policyGone(obj *v1alpha1.ZoneSpreadPolicy) {
 		return
 	}
 	delete(s.entries, obj.UID)
+	s.leaveLocked(e.object.Latest)
 	s.active.replace(e.applied, nil)
 	s.releaseLocked(e, anyRefusal)
 	s.dropRefusalsLocked(e)

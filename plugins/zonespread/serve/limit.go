@@ -1,0 +1,70 @@
+package serve
+
+import (
+	"cmp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crd"
+	"zonewise.dev/plugins/zonespread/policy"
+)
+
+// namespaceLimit is how many policies apply in one namespace: its oldest. Younger ones are rejected until an older one is gone. All of them may
+// select the same pod, and a scheduling cycle pays for each, so without a limit a tenant could delay the pods of all others.
+const namespaceLimit = 100
+
+// older orders policies by age. Policies of one second have the order of their UIDs, which is the same after a restart.
+func older(a, b *v1alpha1.ZoneSpreadPolicy) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+}
+
+// placeLocked returns the place of a policy among those of its namespace by age, from 0, and whether it is there already.
+func (s *Policies) placeLocked(obj *v1alpha1.ZoneSpreadPolicy) (int, bool) {
+	return slices.BinarySearchFunc(s.byAge[obj.Namespace], obj, func(e *entry, obj *v1alpha1.ZoneSpreadPolicy) int { return older(e.object.Latest, obj) })
+}
+
+// compileLocked compiles a policy that is in its place.
+func (s *Policies) compileLocked(obj *v1alpha1.ZoneSpreadPolicy) (*policy.Policy, field.ErrorList) {
+	if place, _ := s.placeLocked(obj); place >= namespaceLimit {
+		return nil, field.ErrorList{field.TooMany(field.NewPath("metadata", "namespace"), len(s.byAge[obj.Namespace]), namespaceLimit)}
+	}
+	return policy.Compile(obj)
+}
+
+// enterLocked gives a new policy its place. The one that it pushes over the limit no longer applies.
+func (s *Policies) enterLocked(e *entry, obj *v1alpha1.ZoneSpreadPolicy) {
+	place, _ := s.placeLocked(obj)
+	s.byAge[obj.Namespace] = slices.Insert(s.byAge[obj.Namespace], place, e)
+	if place < namespaceLimit {
+		s.placeChangedLocked(obj.Namespace, namespaceLimit)
+	}
+}
+
+// leaveLocked takes the place of a policy away. The first one over the limit applies now.
+func (s *Policies) leaveLocked(obj *v1alpha1.ZoneSpreadPolicy) {
+	place, found := s.placeLocked(obj)
+	if !found {
+		return
+	}
+	s.byAge[obj.Namespace] = slices.Delete(s.byAge[obj.Namespace], place, place+1)
+	if len(s.byAge[obj.Namespace]) == 0 {
+		delete(s.byAge, obj.Namespace)
+	}
+	if place < namespaceLimit {
+		s.placeChangedLocked(obj.Namespace, namespaceLimit-1)
+	}
+}
+
+// placeChangedLocked judges the policy in a place again, if there is one.
+func (s *Policies) placeChangedLocked(namespace string, place int) {
+	if place >= len(s.byAge[namespace]) {
+		return
+	}
+	e := s.byAge[namespace][place]
+	latest := e.object.Latest
+	e.object = crd.Object[*v1alpha1.ZoneSpreadPolicy, *policy.Policy]{}
+	e.object.See(latest, s.compileLocked)
+	s.respecLocked(e)
+}
