@@ -210,10 +210,7 @@ func (c *certificate) loseNodes(ctx context.Context, s *stage, losses []*loss) e
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		c.judge(l, r, err)
-		if err != nil { // judge has said so, and the copy is of no further use
-			break
-		}
+		c.judge(l, r, err) // after an error, which spoils the copy, all losses are broken
 	}
 	return nil
 }

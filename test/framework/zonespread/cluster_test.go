@@ -352,9 +352,9 @@ func (c *cluster) bound(name string) map[string]string {
 	return on
 }
 
-// list returns the pods of a name that begins so.
+// list returns the pods of all namespaces with a name that begins so.
 func (c *cluster) list(name string) []v1.Pod {
-	o, err := c.client.Tracker().List(pods, v1.SchemeGroupVersion.WithKind("Pod"), "default")
+	o, err := c.client.Tracker().List(pods, v1.SchemeGroupVersion.WithKind("Pod"), metav1.NamespaceAll)
 	require.NoError(c.t, err)
 	var list []v1.Pod
 	for _, pod := range o.(*v1.PodList).Items {

@@ -53,7 +53,7 @@ func TestOutage(t *testing.T) {
 				like := make([]*v1alpha1.ZoneSpreadPolicy, n)
 				for i := range n {
 					p := newPolicy(failover(2*time.Minute, time.Hour))
-					p.Name = fmt.Sprintf("policy-%d", i)
+					p.Name, p.Namespace = fmt.Sprintf("policy-%d", i), namespaceOf(i)
 					p.Spec.PodSelector.MatchLabels = map[string]string{"app": fmt.Sprintf("app-%d", i)}
 					c.policies.Put(p)
 					like[i] = p
@@ -108,8 +108,11 @@ func TestOutage(t *testing.T) {
 
 // ofPolicy makes a pod of the i-th policy's app.
 func (*cluster) ofPolicy(i int, name string, edit ...func(*v1.Pod)) *v1.Pod {
-	return newPod(fmt.Sprintf("%s-%d", name, i), "1m", append(edit, labelled("app", fmt.Sprintf("app-%d", i)))...)
+	return newPod(fmt.Sprintf("%s-%d", name, i), "1m", append(edit, labelled("app", fmt.Sprintf("app-%d", i)), func(pod *v1.Pod) { pod.Namespace = namespaceOf(i) })...)
 }
+
+// namespaceOf spreads policies over namespaces, each of which has as many as apply in one at most.
+func namespaceOf(i int) string { return fmt.Sprintf("team-%d", i/100) }
 
 func statusOf(c *cluster, p *v1alpha1.ZoneSpreadPolicy) v1alpha1.ZoneSpreadPolicyStatus {
 	got, _ := crdtest.Get(c.policies, &v1alpha1.ZoneSpreadPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}})
