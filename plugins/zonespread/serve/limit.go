@@ -20,22 +20,24 @@ func older(a, b *v1alpha1.ZoneSpreadPolicy) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 }
 
-// placeLocked returns the place of a policy among those of its namespace by age, from 0, and whether it is there already.
-func (s *Policies) placeLocked(obj *v1alpha1.ZoneSpreadPolicy) (int, bool) {
-	return slices.BinarySearchFunc(s.byAge[obj.Namespace], obj, func(e *entry, obj *v1alpha1.ZoneSpreadPolicy) int { return older(e.object.Latest, obj) })
+// placeLocked returns the place of a policy among those of its namespace by age, from 0: where it is, or where it belongs.
+func (s *Policies) placeLocked(obj *v1alpha1.ZoneSpreadPolicy) int {
+	place, _ := slices.BinarySearchFunc(s.byAge[obj.Namespace], obj, func(e *entry, obj *v1alpha1.ZoneSpreadPolicy) int { return older(e.object.Latest, obj) })
+	return place
 }
 
-// compileLocked compiles a policy that is in its place.
+// compileLocked compiles a policy that is in its place. The error does not say how many there are: that would be another number after each
+// restart, as they are seen one by one, and every status would be written again.
 func (s *Policies) compileLocked(obj *v1alpha1.ZoneSpreadPolicy) (*policy.Policy, field.ErrorList) {
-	if place, _ := s.placeLocked(obj); place >= namespaceLimit {
-		return nil, field.ErrorList{field.TooMany(field.NewPath("metadata", "namespace"), len(s.byAge[obj.Namespace]), namespaceLimit)}
+	if s.placeLocked(obj) >= namespaceLimit {
+		return nil, field.ErrorList{field.TooMany(field.NewPath("metadata", "namespace"), -1, namespaceLimit)}
 	}
 	return policy.Compile(obj)
 }
 
 // enterLocked gives a new policy its place. The one that it pushes over the limit no longer applies.
 func (s *Policies) enterLocked(e *entry, obj *v1alpha1.ZoneSpreadPolicy) {
-	place, _ := s.placeLocked(obj)
+	place := s.placeLocked(obj)
 	s.byAge[obj.Namespace] = slices.Insert(s.byAge[obj.Namespace], place, e)
 	if place < namespaceLimit {
 		s.placeChangedLocked(obj.Namespace, namespaceLimit)
@@ -44,10 +46,7 @@ func (s *Policies) enterLocked(e *entry, obj *v1alpha1.ZoneSpreadPolicy) {
 
 // leaveLocked takes the place of a policy away. The first one over the limit applies now.
 func (s *Policies) leaveLocked(obj *v1alpha1.ZoneSpreadPolicy) {
-	place, found := s.placeLocked(obj)
-	if !found {
-		return
-	}
+	place := s.placeLocked(obj)
 	s.byAge[obj.Namespace] = slices.Delete(s.byAge[obj.Namespace], place, place+1)
 	if len(s.byAge[obj.Namespace]) == 0 {
 		delete(s.byAge, obj.Namespace)
