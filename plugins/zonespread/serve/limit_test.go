@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd/crdtest"
@@ -20,7 +21,9 @@ func TestTheOldestPoliciesOfANamespaceApply(t *testing.T) {
 	policies := make([]*v1alpha1.ZoneSpreadPolicy, namespaceLimit+3)
 	for i := range policies {
 		policies[i] = newPolicy(fmt.Sprintf("p-%04d", i))
-		policies[i].CreationTimestamp = metav1.NewTime(noon.Add(time.Duration(i/2) * time.Second)) // pairs are of one age
+		// Pairs are of one age, in which the UID decides. Else the younger ones have the smaller UIDs.
+		policies[i].CreationTimestamp = metav1.NewTime(noon.Add(time.Duration(i/2) * time.Second))
+		policies[i].UID = types.UID(fmt.Sprintf("%04d-%d", len(policies)-i/2, i%2))
 	}
 	other := newPolicy("other")
 	other.Namespace = "another"
