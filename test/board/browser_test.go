@@ -2,6 +2,7 @@ package board
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,16 +23,58 @@ import (
 	"zonewise.dev/test/internal/apiserver"
 )
 
+// browser is the one that all tests open their tabs in. It ends with the test binary.
+var browser context.Context
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		ctx, stop, err := startBrowser()
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "error: %v\n", err)
+			return 1
+		}
+		defer stop()
+		browser = ctx
+		return m.Run()
+	}())
+}
+
+// startBrowser starts Chromium without a window.
+func startBrowser() (context.Context, func(), error) {
+	path, err := chromium()
+	if err != nil {
+		return nil, nil, err
+	}
+	dir, err := os.MkdirTemp("", "board-browser-")
+	if err != nil {
+		return nil, nil, err
+	}
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
+		chromedp.ExecPath(path), chromedp.UserDataDir(dir), chromedp.Env("TMPDIR="+dir), chromedp.NoSandbox,
+		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
+	)
+	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, cancel := chromedp.NewContext(allocator)
+	end := func() {
+		cancel()
+		stop()
+		_ = os.RemoveAll(dir)
+	}
+	if err := chromedp.Do(ctx); err != nil {
+		end()
+		return nil, nil, fmt.Errorf("start %s: %w", path, err)
+	}
+	return ctx, end, nil
+}
+
 // chromium finds the browser.
-func chromium(t *testing.T) string {
-	t.Helper()
+func chromium() (string, error) {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"} {
 		if path, err := exec.LookPath(name); err == nil {
-			return path
+			return path, nil
 		}
 	}
-	require.FailNow(t, "no Chromium: install it (apt-get install chromium)")
-	return ""
+	return "", errors.New("no Chromium: install it (apt-get install chromium)")
 }
 
 // tab is a page in a browser.
@@ -50,16 +93,10 @@ type faults struct {
 // with is the tab in a subtest.
 func (p *tab) with(t *testing.T) *tab { return &tab{t: t, ctx: p.ctx, faults: p.faults} }
 
-// openTab starts a browser of its own, which ends with the test.
+// openTab opens a tab that shares nothing with the others. It is closed with the test.
 func openTab(t *testing.T, width, height int64) *tab {
 	t.Helper()
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
-		chromedp.ExecPath(chromium(t)), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox,
-		chromedp.Flag("disable-gpu", true), chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
-	)
-	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(stop)
-	ctx, cancel := chromedp.NewContext(allocator)
+	ctx, cancel := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
 	t.Cleanup(cancel)
 	p := &tab{t: t, ctx: ctx, faults: &faults{}}
 	require.NoError(t, chromedp.Listen(ctx, p.listen))
