@@ -26,7 +26,7 @@ func TestRefusalSaysWhy(t *testing.T) {
 	require.Equal(t, proposal.Refused, r.Verdict)
 	require.Equal(t, 6, r.Bound)
 	require.Equal(t, "2 nodes short of cpu, 1 node cordoned, 1 node short of pods, 1 node tainted", proposal.String(r.Reasons))
-	require.Equal(t, "short of cpu, short of pods", proposal.Short(r.Reasons))
+	require.Equal(t, "short of cpu and pods", proposal.Short(r.Reasons))
 }
 
 // TestWordsThatStay: what becomes a condition of pods does not change with the number of nodes.

@@ -3,7 +3,6 @@ package proposal
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -295,31 +294,6 @@ func (s *search) refused(sites []int, domain string) Result {
 	}
 	r.Reasons = s.reasons(domain)
 	return r
-}
-
-// Short lists the reasons without numbers and in a fixed order, so that the text stays the same while the cluster fills and
-// empties.
-func Short(reasons []Reason) string {
-	var words []string
-	for _, r := range reasons {
-		if !slices.Contains(words, r.Words) {
-			words = append(words, r.Words)
-		}
-	}
-	// Full nodes are a better reason than nodes that can never take a member.
-	slices.SortFunc(words, func(a, b string) int {
-		if x, y := strings.HasPrefix(a, shortOf), strings.HasPrefix(b, shortOf); x != y {
-			if x {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a, b)
-	})
-	if len(words) > 0 && strings.HasPrefix(words[0], shortOf) {
-		words = slices.DeleteFunc(words, func(w string) bool { return !strings.HasPrefix(w, shortOf) })
-	}
-	return strings.Join(words, ", ")
 }
 
 // Bound says how many of the members of a request a node takes at most, for the time after it was refused. It is not

@@ -16,6 +16,7 @@ const (
 	// maxReasons limits how many reasons a refusal gives.
 	maxReasons = 6
 	shortOf    = "short of "
+	and        = " and "
 )
 
 // reasons returns why the nodes take no more members of the scarcest class, once as many as possible are placed. With a
@@ -83,7 +84,7 @@ func (s *search) why(index, at int) string {
 		case lacks == "":
 			lacks = string(s.names[j])
 		default:
-			lacks += " and " + string(s.names[j])
+			lacks += and + string(s.names[j])
 		}
 	}
 	if lacks == "" {
@@ -106,6 +107,29 @@ func String(reasons []Reason) string {
 		}
 	}
 	return strings.Join(words, ", ")
+}
+
+// Short lists the reasons without numbers and in a fixed order, so that the text stays the same while the cluster fills and
+// empties. Full nodes are a better reason than nodes that can never take a member: what they lack is said alone, and once.
+func Short(reasons []Reason) string {
+	var lacking, others []string
+	for _, r := range reasons {
+		if lacks, ok := strings.CutPrefix(r.Words, shortOf); ok {
+			lacking = append(lacking, strings.Split(lacks, and)...)
+		} else {
+			others = append(others, r.Words)
+		}
+	}
+	if len(lacking) > 0 {
+		return shortOf + strings.Join(distinct(lacking), and)
+	}
+	return strings.Join(distinct(others), ", ")
+}
+
+// distinct sorts words and drops repeated ones.
+func distinct(words []string) []string {
+	slices.Sort(words)
+	return slices.Compact(words)
 }
 
 // Shortage describes the resource of which a cluster has too little for a PodGroup's minResources, or returns an empty
