@@ -3,6 +3,7 @@
 package agenda
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
 	"sync"
@@ -17,7 +18,9 @@ type Agenda[K comparable] struct {
 
 	mu      sync.Mutex // guards everything below
 	at      map[K]time.Time
-	entries appointments[K]
+	entries appointments[K] // by their times
+	due     appointments[K] // those whose time has come, by their turns
+	turns   *turns[K]       // nil: all have the same
 	last    uint64
 	running map[K]struct{}
 	tries   map[K]int
@@ -28,6 +31,7 @@ type Agenda[K comparable] struct {
 // appointment is an entry of an agenda. It counts as long as the agenda has the same time for the key.
 type appointment[K comparable] struct {
 	key    K
+	turn   uint64 // 0 until it is due
 	at     time.Time
 	number uint64
 }
@@ -36,10 +40,7 @@ type appointments[K comparable] []appointment[K]
 
 func (a appointments[K]) Len() int { return len(a) }
 func (a appointments[K]) Less(i, j int) bool {
-	if !a[i].at.Equal(a[j].at) {
-		return a[i].at.Before(a[j].at)
-	}
-	return a[i].number < a[j].number
+	return cmp.Or(cmp.Compare(a[i].turn, a[j].turn), a[i].at.Compare(a[j].at), cmp.Compare(a[i].number, a[j].number)) < 0
 }
 func (a appointments[K]) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
 func (a *appointments[K]) Push(x any)   { *a = append(*a, x.(appointment[K])) } //nolint:forcetypeassert // the heap's own
@@ -54,6 +55,30 @@ func New[K comparable](c clock.WithTicker) *Agenda[K] {
 	return &Agenda[K]{
 		clock: c, at: map[K]time.Time{}, running: map[K]struct{}{}, tries: map[K]int{}, wake: make(chan struct{}, 1),
 	}
+}
+
+// NewFair is New, but the keys that are due are looked at in turns of their owners: however many keys of one owner are due, a
+// key of another waits for one of each owner. Within an owner, and before all that have a turn if AddAt was given the zero time, they
+// are looked at in the order of their times. This is start-time fair queueing (Goyal, Vin and Cheng, 1996) with looks of equal cost.
+func NewFair[K comparable](c clock.WithTicker, owner func(key K) string) *Agenda[K] {
+	a := New[K](c)
+	a.turns = &turns[K]{owner: owner, next: map[string]uint64{}}
+	return a
+}
+
+// turns hands out turns. The least one that waits is taken first.
+type turns[K comparable] struct {
+	owner func(key K) string
+	now   uint64            // the turn that was taken last
+	next  map[string]uint64 // the first turn that an owner has not been given, of those with keys that are due
+}
+
+// give returns the next turn of the key's owner: after those it has, and not before the present one. Turns begin with 1.
+func (t *turns[K]) give(key K) uint64 {
+	owner := t.owner(key)
+	turn := max(t.next[owner], t.now, 1)
+	t.next[owner] = turn + 1
+	return turn
 }
 
 // Add has the key looked at as soon as possible.
@@ -115,8 +140,8 @@ func (a *Agenda[K]) Forget(key K) {
 func (a *Agenda[K]) Idle() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	first := a.firstLocked()
-	return len(a.running) == 0 && (first == nil || first.at.After(a.clock.Now()))
+	a.promoteLocked()
+	return len(a.running) == 0 && a.firstLocked(&a.due) == nil
 }
 
 // Run looks at what is due, with a number of workers, until ctx ends. A key is looked at by one of them at a time.
@@ -145,21 +170,41 @@ func (a *Agenda[K]) work(ctx context.Context, look func(key K)) {
 func (a *Agenda[K]) next() (key K, at time.Time, due bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	first := a.firstLocked()
+	a.promoteLocked()
+	first := a.firstLocked(&a.due)
 	if first == nil {
-		return key, time.Time{}, false
-	}
-	if first.at.After(a.clock.Now()) {
-		return key, first.at, false
+		if first = a.firstLocked(&a.entries); first != nil {
+			at = first.at
+		}
+		return key, at, false
 	}
 	key = first.key
-	heap.Pop(&a.entries)
+	if a.turns != nil {
+		a.turns.now = max(a.turns.now, first.turn)
+	}
+	heap.Pop(&a.due)
 	delete(a.at, key)
 	a.running[key] = struct{}{}
-	if a.firstLocked() != nil {
+	if a.firstLocked(&a.due) != nil || a.firstLocked(&a.entries) != nil {
 		a.wakeOne() // for another worker
 	}
 	return key, time.Time{}, true
+}
+
+// promoteLocked gives turns to those whose time has come.
+func (a *Agenda[K]) promoteLocked() {
+	if a.turns != nil && len(a.due) == 0 {
+		clear(a.turns.next)
+	}
+	now := a.clock.Now()
+	for first := a.firstLocked(&a.entries); first != nil && !first.at.After(now); first = a.firstLocked(&a.entries) {
+		entry := *first
+		heap.Pop(&a.entries)
+		if a.turns != nil && !entry.at.IsZero() {
+			entry.turn = a.turns.give(entry.key)
+		}
+		heap.Push(&a.due, entry)
+	}
 }
 
 func (a *Agenda[K]) done(key K) {
@@ -172,15 +217,15 @@ func (a *Agenda[K]) done(key K) {
 }
 
 // firstLocked returns the first appointment that counts; nil without one.
-func (a *Agenda[K]) firstLocked() *appointment[K] {
-	for len(a.entries) > 0 {
-		first := &a.entries[0]
+func (a *Agenda[K]) firstLocked(of *appointments[K]) *appointment[K] {
+	for len(*of) > 0 {
+		first := &(*of)[0]
 		if at, known := a.at[first.key]; known && at.Equal(first.at) {
 			if _, runs := a.running[first.key]; !runs {
 				return first
 			}
 		}
-		heap.Pop(&a.entries)
+		heap.Pop(of)
 	}
 	return nil
 }
@@ -189,5 +234,5 @@ func (a *Agenda[K]) stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.stopped = true
-	a.at, a.entries, a.running, a.tries = map[K]time.Time{}, nil, map[K]struct{}{}, map[K]int{}
+	a.at, a.entries, a.due, a.running, a.tries = map[K]time.Time{}, nil, nil, map[K]struct{}{}, map[K]int{}
 }

@@ -1,6 +1,8 @@
 package agenda_test
 
 import (
+	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -129,5 +131,46 @@ func TestWaitOnAClockThatIsMovedMeanwhile(t *testing.T) {
 	case <-over:
 	case <-time.After(10 * time.Second):
 		t.Fatal("it still waits at the time")
+	}
+}
+
+// TestOwnersTakeTurns: what one owner has to do, however much, holds up nobody else.
+func TestOwnersTakeTurns(t *testing.T) {
+	type key struct {
+		owner string
+		n     int
+	}
+	clock := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
+	a := agenda.NewFair(clock, func(k key) string { return k.owner })
+	for i := range 1000 {
+		a.Add(key{"flood", i})
+	}
+	require.False(t, a.Idle()) // has given turns to all of them
+	clock.Step(time.Second)
+	a.Add(key{"one", 0})
+	a.Add(key{"few", 0})
+	a.Add(key{"few", 1})
+	a.AddAt(key{"flood", 999}, time.Time{})
+
+	looked := make(chan key, 2000)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go a.Run(ctx, 1, func(k key) {
+		if looked <- k; len(looked) == 6 {
+			a.Add(key{"late", 0}) // comes while the flood is looked at
+		}
+	})
+	require.Eventually(t, a.Idle, 10*time.Second, time.Millisecond)
+	var order []key
+	for range 1004 {
+		order = append(order, <-looked)
+	}
+	require.Empty(t, looked)
+	require.Equal(t, key{"flood", 999}, order[0], "what is urgent has no turn")
+	require.ElementsMatch(t, []key{{"flood", 0}, {"one", 0}, {"few", 0}}, order[1:4])
+	require.ElementsMatch(t, []key{{"flood", 1}, {"few", 1}}, order[4:6])
+	require.Contains(t, order[6:8], key{"late", 0})
+	for i, k := range slices.DeleteFunc(order[1:], func(k key) bool { return k.owner != "flood" }) {
+		require.Equal(t, key{"flood", i}, k, "an owner's own keys stay in their order")
 	}
 }

@@ -10,7 +10,7 @@
 //   - A [Source] is where the objects are: [Connect] reaches an API server, crdtest.New one in memory.
 //   - [Watch] delivers the objects of one kind.
 //   - [Object] is an object and the compiled form of its spec.
-//   - [Writer] keeps the status of the objects of one kind as the leader wants it.
+//   - [Writer] keeps the status of the objects of one kind as the leader wants it, namespace by namespace in turns.
 //
 // The package does not wake pods: a plugin's event handler does that, with Activate.
 package crd

@@ -23,7 +23,8 @@ const (
 	writers = 4
 )
 
-// Writer keeps the status of the objects of one kind as want says. Make one with NewWriter; its methods may be called
+// Writer keeps the status of the objects of one kind as want says. It looks at those of several namespaces in turns, so that
+// thousands of one tenant do not keep those of another waiting. Make one with NewWriter; its methods may be called
 // from several goroutines.
 type Writer[T client.Object] struct {
 	kind    string
@@ -31,7 +32,13 @@ type Writer[T client.Object] struct {
 	want    func(uid types.UID) (was, is T, ok bool)
 	written func(was, is T)
 	clock   clock.WithTicker
-	agenda  *agenda.Agenda[types.UID]
+	agenda  *agenda.Agenda[status]
+}
+
+// status is what a Writer looks at.
+type status struct {
+	namespace string
+	uid       types.UID
 }
 
 // NewWriter returns a writer for a kind, whose name is for the log. Until Run it only remembers what to look at.
@@ -45,7 +52,7 @@ func NewWriter[T client.Object](source Source, kind string, want func(uid types.
 	for _, option := range options {
 		option(&o)
 	}
-	return &Writer[T]{kind: kind, source: source, want: want, written: written, clock: o.clock, agenda: agenda.New[types.UID](o.clock)}
+	return &Writer[T]{kind: kind, source: source, want: want, written: written, clock: o.clock, agenda: agenda.NewFair(o.clock, func(s status) string { return s.namespace })}
 }
 
 // WriterOption changes what NewWriter makes.
@@ -56,12 +63,15 @@ type writerOptions struct{ clock clock.WithTicker }
 // WithClock has the pauses and retries of a Writer go by c instead of the system's clock.
 func WithClock(c clock.WithTicker) WriterOption { return func(o *writerOptions) { o.clock = c } }
 
-// Now has a status looked at at once, before those of Later: something rests on it.
-func (w *Writer[T]) Now(uid types.UID) { w.agenda.AddAt(uid, time.Time{}) }
+// Now has the status of an object in a namespace looked at at once, before those of Later: something rests on it. The namespace of a
+// cluster-scoped object is empty.
+func (w *Writer[T]) Now(namespace string, uid types.UID) {
+	w.agenda.AddAt(status{namespace, uid}, time.Time{})
+}
 
 // Later has a status looked at after a pause, which gathers the changes that come meanwhile.
-func (w *Writer[T]) Later(uid types.UID, pause time.Duration) {
-	w.agenda.AddAt(uid, w.clock.Now().Add(pause))
+func (w *Writer[T]) Later(namespace string, uid types.UID, pause time.Duration) {
+	w.agenda.AddAt(status{namespace, uid}, w.clock.Now().Add(pause))
 }
 
 // Idle reports whether there is nothing to write now. What waits for a pause does not count.
@@ -69,27 +79,27 @@ func (w *Writer[T]) Idle() bool { return w.agenda.Idle() }
 
 // Run writes until ctx ends. Only the leader may call it, once.
 func (w *Writer[T]) Run(ctx context.Context) {
-	w.agenda.Run(ctx, writers, func(uid types.UID) { w.look(ctx, uid) })
+	w.agenda.Run(ctx, writers, func(s status) { w.look(ctx, s) })
 }
 
 // Stop ends a writer that is not run: what it remembers is forgotten.
 func (w *Writer[T]) Stop() { w.agenda.Run(context.Background(), 0, nil) }
 
 // look looks at one status.
-func (w *Writer[T]) look(ctx context.Context, uid types.UID) {
-	was, is, ok := w.want(uid)
+func (w *Writer[T]) look(ctx context.Context, s status) {
+	was, is, ok := w.want(s.uid)
 	if !ok || apiequality.Semantic.DeepEqual(was, is) {
-		w.agenda.Forget(uid)
+		w.agenda.Forget(s)
 		return
 	}
 	switch err := w.source.PatchStatus(ctx, was, is); {
 	case err == nil:
-		w.agenda.Forget(uid)
+		w.agenda.Forget(s)
 		if w.written != nil {
 			w.written(was, is)
 		}
 	case apierrors.IsNotFound(err): // the watch is about to say so
-		w.agenda.Forget(uid)
+		w.agenda.Forget(s)
 	case ctx.Err() != nil:
 	default:
 		// After a conflict the watch is about to bring a newer object.
@@ -99,6 +109,6 @@ func (w *Writer[T]) look(ctx context.Context, uid types.UID) {
 		} else {
 			logger.Error(err, "Could not write a status; will try again")
 		}
-		w.agenda.Retry(uid, retryInterval, retryIntervalLimit)
+		w.agenda.Retry(s, retryInterval, retryIntervalLimit)
 	}
 }

@@ -2,6 +2,8 @@ package crd_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/crd"
@@ -72,16 +75,16 @@ func TestWriterWritesWhatIsWanted(t *testing.T) {
 	source := crdtest.New(group("a"), group("b"))
 	c, w := start(t, source)
 	c.set("a", 3)
-	w.Now("a")
-	w.Now("b")    // is as it should be
-	w.Now("gone") // is unknown
+	w.Now("shop", "a")
+	w.Now("shop", "b")    // is as it should be
+	w.Now("shop", "gone") // is unknown
 	require.Zero(t, source.Writes(), "a standby replica writes nothing")
 	go w.Run(t.Context())
 	require.Eventually(t, func() bool { return status(source, "a") == 3 && w.Idle() }, 10*time.Second, time.Millisecond)
 	require.Equal(t, 1, source.Writes())
 	require.Equal(t, []string{"a"}, c.written)
 
-	w.Now("a")
+	w.Now("shop", "a")
 	require.Eventually(t, w.Idle, 10*time.Second, time.Millisecond)
 	require.Equal(t, 1, source.Writes(), "nothing has changed")
 }
@@ -92,7 +95,7 @@ func TestWriterTriesAgain(t *testing.T) {
 	go w.Run(t.Context())
 	source.Refuse(errors.New("the API server is overloaded"))
 	c.set("a", 3)
-	w.Now("a")
+	w.Now("shop", "a")
 	require.Never(t, func() bool { return source.Writes() > 0 }, 100*time.Millisecond, 10*time.Millisecond)
 	source.Refuse(nil)
 	require.Eventually(t, func() bool { return status(source, "a") == 3 }, 10*time.Second, time.Millisecond)
@@ -107,7 +110,7 @@ func TestWriterTriesAgain(t *testing.T) {
 	c.groups["b"] = old
 	c.mu.Unlock()
 	c.set("b", 5)
-	w.Now("b")
+	w.Now("shop", "b")
 	require.Eventually(t, w.Idle, 10*time.Second, time.Millisecond)
 	require.Zero(t, status(source, "b"))
 	c.mu.Lock()
@@ -122,14 +125,38 @@ func TestWriterGathersChanges(t *testing.T) {
 	go w.Run(t.Context())
 	for i := range int32(50) {
 		c.set("a", i)
-		w.Later("a", 100*time.Millisecond)
+		w.Later("shop", "a", 100*time.Millisecond)
 	}
 	require.Eventually(t, func() bool { return status(source, "a") == 49 }, 10*time.Second, time.Millisecond)
 	require.LessOrEqual(t, source.Writes(), 2)
 	c.set("a", 100)
-	w.Later("a", time.Hour)
-	w.Now("a")
+	w.Later("shop", "a", time.Hour)
+	w.Now("shop", "a")
 	require.Eventually(t, func() bool { return status(source, "a") == 100 }, 10*time.Second, time.Millisecond, "what is urgent does not wait")
+}
+
+// TestWriterTakesTurns: a namespace with many statuses to write does not keep another one waiting.
+func TestWriterTakesTurns(t *testing.T) {
+	const flood = 500
+	objects := []client.Object{group("other")}
+	for i := range flood {
+		objects = append(objects, group(fmt.Sprintf("flood-%d", i)))
+	}
+	source := crdtest.New(objects...)
+	c, w := start(t, source)
+	for i := range flood {
+		name := types.UID(fmt.Sprintf("flood-%d", i))
+		c.set(name, 1)
+		w.Later("flood", name, 0)
+	}
+	c.set("other", 1)
+	w.Later("shop", "other", 0)
+	go w.Run(t.Context())
+	require.Eventually(t, func() bool { return source.Writes() == flood+1 && w.Idle() }, 10*time.Second, time.Millisecond)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	require.Less(t, slices.Index(c.written, "other"), 20)
+	require.Contains(t, c.written, "other")
 }
 
 func TestObjectIsCompiledWhenItsSpecChanges(t *testing.T) {

@@ -108,6 +108,6 @@ func (s *Server) factChanged(key types.NamespacedName, change func(fs *facts) (b
 		s.Gangs.Done(key, begin, end)
 	}
 	if group != "" && s.writer != nil {
-		s.writer.Later(group, statusPause)
+		s.writer.Later(key.Namespace, group, statusPause)
 	}
 }

@@ -98,6 +98,6 @@ func (s *Server) groupSeen(key types.NamespacedName, group *v1alpha1.PodGroup) {
 	}
 	s.mu.Unlock()
 	if uid != "" && s.writer != nil {
-		s.writer.Later(uid, statusPause)
+		s.writer.Later(key.Namespace, uid, statusPause)
 	}
 }

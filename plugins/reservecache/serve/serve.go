@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
@@ -162,7 +163,7 @@ func (s *Server) AwaitStart(ctx context.Context) {
 	if !s.opened.Swap(true) {
 		s.mu.Lock()
 		for uid := range s.entries {
-			s.writer.Now(uid)
+			s.writer.Now(metav1.NamespaceNone, uid)
 		}
 		s.mu.Unlock()
 	}

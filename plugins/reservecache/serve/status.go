@@ -48,7 +48,7 @@ func (s *Server) wantedStatus(uid types.UID) (was, is *v1alpha1.ZoneReservation,
 		return was, was, true
 	}
 	if rest := messageInterval - now.Sub(e.written); rest > 0 && apiequality.Semantic.DeepEqual(wordless(was.Status), wordless(is.Status)) {
-		s.writer.Later(uid, rest)
+		s.writer.Later(metav1.NamespaceNone, uid, rest)
 		return was, was, true
 	}
 	is.Status.LastUpdateTime = metav1.NewMicroTime(now)

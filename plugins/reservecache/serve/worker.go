@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -130,7 +131,7 @@ func (s *Server) takeStock() (review time.Time) {
 			if len(report.Full) == 0 {
 				clear(e.causes)
 			}
-			s.writer.Later(uid, statusPause)
+			s.writer.Later(metav1.NamespaceNone, uid, statusPause)
 		}
 		s.mu.Unlock()
 	}

@@ -126,7 +126,7 @@ func (s *Policies) showNodes(uid types.UID, p *policy.Policy, openTo string, zon
 		return // it is about to be shown them by itself
 	}
 	if !e.seen && s.leading {
-		s.writer.Now(uid)
+		s.writer.Now(e.object.Latest.Namespace, uid)
 	}
 	e.seen, e.stale, e.openTo = true, true, openTo
 	if e.zones.ObserveNodes(s.clock.Now(), zones) {

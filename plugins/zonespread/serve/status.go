@@ -26,17 +26,17 @@ func (s *Policies) reportLater(name string) {
 // report makes the leader update the outdated statuses, and schedules the next look.
 func (s *Policies) report() {
 	s.mu.Lock()
-	var stale []types.UID
+	stale := map[types.UID]string{} // their namespaces
 	for uid, e := range s.entries {
 		if e.stale {
-			stale = append(stale, uid)
+			stale[uid] = e.object.Latest.Namespace
 			e.stale = false
 		}
 	}
 	s.mu.Unlock()
-	for _, uid := range stale {
+	for uid, namespace := range stale {
 		s.endRecoveries(uid)
-		s.writer.Later(uid, 0)
+		s.writer.Later(namespace, uid, 0)
 	}
 	s.schedule(task{kind: reportAll}, reportInterval)
 }

@@ -49,7 +49,7 @@ func (s *Policies) do(ctx context.Context, t task) {
 func (s *Policies) factsChangedLocked(e *entry) {
 	e.stale = true
 	if s.leading {
-		s.writer.Now(e.object.Latest.UID)
+		s.writer.Now(e.object.Latest.Namespace, e.object.Latest.UID)
 	}
 	s.armLocked(e)
 }
