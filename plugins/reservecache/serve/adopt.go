@@ -97,20 +97,28 @@ func (s *Server) restore(spec *spec, zone string, n *v1alpha1.ReservationNodeSta
 	}
 	late := make([]ledger.PodStatus, 0, len(pods))
 	for _, p := range pods {
-		if legacy > 0 || boundSince(p.Pod, at) {
+		if (legacy > 0 || boundSince(p.Pod, at)) && s.ownerAmong(spec, p.Pod) {
 			late = append(late, p)
 		}
 	}
-	// Of those that may have been consumers the ones that were bound last are the likeliest.
 	slices.SortFunc(late, func(a, b ledger.PodStatus) int {
-		return cmp.Or(-boundAt(a.Pod).Compare(boundAt(b.Pod)), cmp.Compare(a.Pod.UID, b.Pod.UID))
+		return cmp.Or(boundAt(a.Pod).Compare(boundAt(b.Pod)), cmp.Compare(a.Pod.UID, b.Pod.UID))
 	})
-	for i := range late {
-		owner := s.ownerAmong(spec, late[i].Pod)
-		if !owner {
-			continue
+	if legacy > 0 {
+		slices.Reverse(late) // of those that may have been consumers the ones that were bound last are the likeliest
+	}
+	// Each is judged beside those that came before it: what the others use of the slots still counts as unused.
+	node := s.snapshot.Node(n.Name)
+	var requested ledger.Resources
+	if node != nil {
+		requested = node.Requested.Clone()
+		for i := range late {
+			requested.Add(&late[i].Requests, -1)
 		}
-		part := s.partOf(spec, n.Name, &late[i])
+	}
+	for i := range late {
+		part := s.partOf(spec, node, &requested, &late[i])
+		requested.Add(&late[i].Requests, 1)
 		if at.IsZero() {
 			part = spec.slot.Times(min(max(part.Pods, 1), int64(legacy)))
 		}
@@ -126,9 +134,9 @@ func (s *Server) ownerAmong(spec *spec, pod *v1.Pod) bool {
 	return owner != nil && owner.Claim == spec.uid
 }
 
-// partOf returns what a pod on a node would use of the reservation if it came there now.
-func (s *Server) partOf(spec *spec, nodeName string, p *ledger.PodStatus) ledger.Resources {
-	node := s.snapshot.Node(nodeName)
+// partOf returns what a pod on a node would use of the reservation if it came there now, beside pods that take what is requested. The
+// node is nil if it is not there.
+func (s *Server) partOf(spec *spec, node *ledger.NodeState, requested *ledger.Resources, p *ledger.PodStatus) ledger.Resources {
 	if node == nil {
 		// What the node has is not known; owners of a Guarantee use slots whatever there is.
 		if spec.use == holds.UseLast {
@@ -136,10 +144,8 @@ func (s *Server) partOf(spec *spec, nodeName string, p *ledger.PodStatus) ledger
 		}
 		return spec.slot.Times(int64(holds.Cover(&p.Requests, &spec.slot)))
 	}
-	requested := node.Requested.Clone()
-	requested.Add(&p.Requests, -1)
 	who := holds.Asker{Claim: spec.uid, Use: spec.use}
-	verdict := s.Holds.Node(nodeName).Fit(&holds.Question{Who: &who, Request: &p.Requests, Allocatable: &node.Allocatable, Requested: &requested})
+	verdict := s.Holds.Node(node.Node.Name).Fit(&holds.Question{Who: &who, Request: &p.Requests, Allocatable: &node.Allocatable, Requested: requested})
 	return verdict.Takes
 }
 

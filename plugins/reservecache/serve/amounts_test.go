@@ -99,6 +99,24 @@ func TestAdoptionOfAmounts(t *testing.T) {
 	require.Equal(t, ledger.Resources{MilliCPU: 500, Pods: 1}, status.Nodes[1].Amount, "an older reservation that lacks slots does not get it")
 }
 
+// TestAdoptionOfAmountsByLateOwners: of several that were bound since the status was written each uses what it lacked beside those before it.
+func TestAdoptionOfAmountsByLateOwners(t *testing.T) {
+	at := t0.Add(-time.Minute)
+	r := reservation("r", 0, amountsOn(func(r *v1alpha1.ZoneReservation) { r.Spec.Nodes[0].Pods = 2 }))
+	r.Status = v1alpha1.ZoneReservationStatus{ObservedGeneration: 1, LastUpdateTime: metav1.NewMicroTime(at)}
+	f := newFixture(t, 1, r)
+	f.Ledger.AddNode(makeNode("n1", "4"))
+	f.Ledger.AddNode(makeNode("n2", "1"))
+	f.add(t, replica("second", "1500m", at.Add(2*time.Second)), replica("first", "1500m", at.Add(time.Second)))
+	f.start(t)
+	f.requireSlots(t, "r", 3, 2)
+	took := map[types.UID]ledger.Resources{}
+	for _, c := range f.Holds.StatusOn("uid-r", "n1").Consumers {
+		took[c.UID] = c.Took
+	}
+	require.Equal(t, map[types.UID]ledger.Resources{"first": {MilliCPU: 500, Pods: 1}, "second": {MilliCPU: 1500, Pods: 1}}, took)
+}
+
 // TestAmountsThatFollow: the spec changes while a pod uses a part. The part stays used.
 func TestAmountsThatFollow(t *testing.T) {
 	r := reservation("r", 0, amountsOn(nil))

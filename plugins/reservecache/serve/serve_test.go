@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"testing"
@@ -61,8 +62,12 @@ func TestStatusOfAnother(t *testing.T) {
 // since. What there was before the status is no consumer.
 func TestAdoption(t *testing.T) {
 	at := t0.Add(-time.Minute)
+	unused := func(s *v1alpha1.ZoneReservationStatus) {
+		s.Zones[0].Nodes[0].Used, s.Zones[0].Nodes[0].Consumers = 0, nil
+	}
 	for name, tc := range map[string]struct {
 		mode  func(*v1alpha1.ZoneReservation)
+		node  string // its CPUs, 8 when it is empty
 		pods  []*v1.Pod
 		edit  func(*v1alpha1.ZoneReservationStatus)
 		slots []int64 // held and used
@@ -104,6 +109,15 @@ func TestAdoption(t *testing.T) {
 			},
 			slots: []int64{4, 2}, want: []types.UID{"one", "two"},
 		},
+		"two bound since to a node that is full with the slots, in Guarantee mode": {
+			mode: guarantee, node: "4", pods: []*v1.Pod{replica("three", "1", at.Add(time.Second)), replica("four", "1", at.Add(time.Second))},
+			edit: unused, slots: []int64{4, 2}, want: []types.UID{"four", "three"},
+		},
+		"two bound since to a node that is full with the slots, which are all that owners have": {
+			mode: func(r *v1alpha1.ZoneReservation) { r.Spec.OwnerPolicy = v1alpha1.OwnerRequired }, node: "4",
+			pods: []*v1.Pod{replica("three", "1", at.Add(time.Second)), replica("four", "1", at.Add(time.Second))},
+			edit: unused, slots: []int64{4, 2}, want: []types.UID{"four", "three"},
+		},
 		"another's node": {
 			mode: guarantee, pods: []*v1.Pod{replica("two", "1", at), func() *v1.Pod { p := replica("one", "1", at); p.Spec.NodeName = "n2"; return p }()},
 			slots: []int64{4, 1}, want: []types.UID{"two"},
@@ -124,7 +138,7 @@ func TestAdoption(t *testing.T) {
 				tc.edit(&r.Status)
 			}
 			f := newFixture(t, 1, r)
-			f.Ledger.AddNode(makeNode("n1", "8"))
+			f.Ledger.AddNode(makeNode("n1", cmp.Or(tc.node, "8")))
 			f.add(t, tc.pods...)
 			f.start(t)
 			f.requireSlots(t, "r", tc.slots[0], tc.slots[1])
