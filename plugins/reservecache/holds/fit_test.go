@@ -118,6 +118,23 @@ func TestFitOfScalarResources(t *testing.T) {
 	require.Equal(t, gpu, ask(Asker{}, 7).Lacks)
 }
 
+// TestLeavesOfAnAmountWithoutAPlace: an amount that has no place for a pod keeps off pods, too.
+func TestLeavesOfAnAmountWithoutAPlace(t *testing.T) {
+	s := New()
+	v := s.NewView()
+	leaves := func(milliCPU int64) bool {
+		request := &ledger.Resources{MilliCPU: milliCPU, Pods: 1}
+		return v.Leaves(request, &ledger.Resources{MilliCPU: 8000, Pods: 110}, &ledger.Resources{MilliCPU: 1000, Pods: 110})
+	}
+	v.Update()
+	require.True(t, leaves(3000), "nothing is held")
+	s.SetClaim(Claim{UID: "web", Amounts: true})
+	s.Change("web", []Change{{Node: "n", Add: ledger.Resources{MilliCPU: 6000}}})
+	v.Update()
+	require.False(t, leaves(3000))
+	require.True(t, leaves(1000), "no place is held")
+}
+
 // TestKept: what unused holds keep from a pod, without those that it may use or that it outranks.
 func TestKept(t *testing.T) {
 	s := New()

@@ -78,12 +78,14 @@ func (v *View) Leaves(request, allocatable, requested *ledger.Resources) bool {
 	if len(request.Scalar) > 0 {
 		return false
 	}
-	most := &v.most
-	return most.Pods == 0 ||
-		1+most.Pods <= allocatable.Pods-requested.Pods &&
-			!short(request.MilliCPU, most.MilliCPU, allocatable.MilliCPU-requested.MilliCPU) &&
-			!short(request.Memory, most.Memory, allocatable.Memory-requested.Memory) &&
-			!short(request.EphemeralStorage, most.EphemeralStorage, allocatable.EphemeralStorage-requested.EphemeralStorage)
+	if len(v.nodes) == 0 {
+		return true
+	}
+	most := &v.most // an amount may have no place for a pod
+	return !short(1, most.Pods, allocatable.Pods-requested.Pods) &&
+		!short(request.MilliCPU, most.MilliCPU, allocatable.MilliCPU-requested.MilliCPU) &&
+		!short(request.Memory, most.Memory, allocatable.Memory-requested.Memory) &&
+		!short(request.EphemeralStorage, most.EphemeralStorage, allocatable.EphemeralStorage-requested.EphemeralStorage)
 }
 
 // short reports whether a request has too little room beside what is held.
