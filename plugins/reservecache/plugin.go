@@ -61,6 +61,7 @@ type running struct {
 	planner *placement.Planner
 	server  *serve.Server
 	waiting *waiting.Pods
+	undone  *undone
 	leader  *leader.Leader
 	gate    *gate
 	drift   *driftDetector
@@ -150,6 +151,7 @@ func (s *Shared) start(ctx context.Context, a ReserveCacheArgs, h fwk.Handle) (*
 		}
 	}
 	r := &running{args: a, clock: s.clock, ledger: ledger.New(ledgerOptions()), holds: holds.New(), waiting: waiting.New(), leader: leader.Of(ctx, h)}
+	r.undone = newUndone(factory.Core().V1().Pods().Lister())
 	r.view = r.holds.NewView()
 	r.planner = placement.New(r.holds, a.MaxHeldFraction, func(node string) []placement.Nominee { return nomineesOf(r.ledger, h, node) })
 	r.drift = newDriftDetector(r.ledger, r.holds, a.DriftSettle.Duration, s.hasProfile)

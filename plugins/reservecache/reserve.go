@@ -43,9 +43,10 @@ func (p *ReserveCache) Reserve(ctx context.Context, state fwk.CycleState, pod *v
 		return fwk.AsStatus(fmt.Errorf("node %q: %w", nodeName, err))
 	}
 	if err := r.ledger.AssumePod(pod, nodeName, r.clock.Now()); err != nil {
-		p.leave(pod.UID, nodeName)
+		r.leave(pod, nodeName)
 		return fwk.AsStatus(err)
 	}
+	r.undone.drop(pod.UID)
 	if r.waiting.Placed(pod.UID, nodeName) || uses {
 		r.server.Kick()
 	}
@@ -96,7 +97,7 @@ func (p *ReserveCache) admit(d *cycleData, pod *v1.Pod, nodeName string) (claim 
 }
 
 // Unreserve forgets the pod if it is assumed on that node. It does nothing otherwise: the informer may
-// have shown the pod bound although the bind call failed, or gone.
+// have shown the pod bound although the bind call failed, or gone. If it is yet to show the pod bound, the pod uses again what it used.
 func (p *ReserveCache) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) {
 	r := p.running
 	if state.IsPodGroupSchedulingCycle() {
@@ -106,17 +107,9 @@ func (p *ReserveCache) Unreserve(ctx context.Context, state fwk.CycleState, pod 
 		return
 	}
 	forgotten := r.ledger.ForgetPod(pod.UID, nodeName)
-	if p.leave(pod.UID, nodeName) || forgotten {
+	if r.leave(pod, nodeName) || forgotten {
 		r.server.Kick()
 	} else {
 		klog.FromContext(ctx).V(4).Info("Nothing to unreserve", "pod", klog.KObj(pod), "node", klog.KRef("", nodeName))
 	}
-}
-
-// leave ends the use of holds on a node by a pod that is not there, and reports whether it used any.
-func (p *ReserveCache) leave(uid types.UID, nodeName string) bool {
-	if is, known := p.running.ledger.GetPod(uid); known && is.Node == nodeName {
-		return false
-	}
-	return p.running.holds.Leave(uid, nodeName)
 }
