@@ -57,10 +57,9 @@ func newMembers() members {
 
 // PodSeen records the current state of a pod.
 func (s *Server) PodSeen(pod *v1.Pod) {
-	owner := s.OwnerOf(pod)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.memberLocked(pod, owner)
+	s.memberLocked(pod, s.OwnerOf(pod))
 }
 
 // PodGone records that a pod is gone or has finished.
@@ -135,12 +134,12 @@ func (s *Server) countLocked(c *claimMembers, claim types.UID, node string, by i
 
 // countMembers finds the members of all reservations again, after these have changed.
 func (s *Server) countMembers() {
+	s.mu.Lock() // before the list: a pod that goes after it is dropped after it, too
+	defer s.mu.Unlock()
 	pods, err := s.Handle.SharedInformerFactory().Core().V1().Pods().Lister().List(labels.Everything())
 	if err != nil {
 		return // an informer's store has no errors
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, pod := range pods {
 		s.memberLocked(pod, s.OwnerOf(pod))
 	}
