@@ -17,7 +17,7 @@ import (
 // any more.
 //
 // A status is written within a second of a change, so that it may lack the last consumers. An owner that was bound to a slot's node
-// after the status was computed is one if it would use a slot now: in Guarantee mode if one is unused, in Headroom mode if it
+// after the report in the status was made is one if it would use a slot now: in Guarantee mode if one is unused, in Headroom mode if it
 // does not fit beside what is held.
 func (s *Server) adopt(reservations []applying) {
 	if len(reservations) > 0 {

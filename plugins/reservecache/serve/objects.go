@@ -24,8 +24,8 @@ type entry struct {
 	adopted bool
 	// over is set once the reservation has expired.
 	over bool
-	// report is how the planner says that it stands; nil before the first time. reported is what it is about, and reportedAt when it was
-	// made.
+	// report is how the planner says that it stands; nil before the first time. reported is what it is about, and reportedAt when making
+	// it began.
 	report     *placement.Report
 	reported   *spec
 	reportedAt time.Time

@@ -334,7 +334,7 @@ func TestWordsAloneAreNotWrittenAtOnce(t *testing.T) {
 	f.mu.Lock()
 	e := f.entries["uid-r"]
 	e.report.Zones[0].Shortfall = "other words"
-	e.written = f.clock.Now()
+	e.written, e.reportedAt = f.clock.Now(), f.clock.Now()
 	f.mu.Unlock()
 	was, is, ok := f.wantedStatus("uid-r")
 	require.True(t, ok)

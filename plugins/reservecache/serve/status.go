@@ -52,6 +52,9 @@ func (s *Server) wantedStatus(uid types.UID) (was, is *v1alpha1.ZoneReservation,
 		return was, was, true
 	}
 	is.Status.LastUpdateTime = metav1.NewMicroTime(now)
+	if e.report != nil && e.applied != nil {
+		is.Status.LastUpdateTime = metav1.NewMicroTime(e.reportedAt) // adoption asks who came since
+	}
 	return was, is, true
 }
 
@@ -143,7 +146,7 @@ func wordless(status v1alpha1.ZoneReservationStatus) v1alpha1.ZoneReservationSta
 func (s *Server) written(was, is *v1alpha1.ZoneReservation) {
 	s.mu.Lock()
 	if e := s.entries[is.UID]; e != nil {
-		e.written = is.Status.LastUpdateTime.Time
+		e.written = s.Clock.Now()
 	}
 	s.mu.Unlock()
 	recorder := s.Handle.EventRecorder()

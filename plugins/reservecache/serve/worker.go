@@ -121,13 +121,14 @@ func (s *Server) takeStock() (review time.Time) {
 			}
 			continue
 		}
+		began := s.Clock.Now() // before the report: what is used from then on may not be in it
 		report, ok := s.Planner.Report(uid)
 		if !ok {
 			continue
 		}
 		s.mu.Lock()
 		if e := s.entries[uid]; e != nil && e.applied != nil {
-			e.report, e.reported, e.reportedAt = &report, e.applied, s.Clock.Now()
+			e.report, e.reported, e.reportedAt = &report, e.applied, began
 			if len(report.Full) == 0 {
 				clear(e.causes)
 			}
