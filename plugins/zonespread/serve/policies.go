@@ -74,10 +74,12 @@ type Policies struct {
 
 // entry is the state of one policy object.
 type entry struct {
-	object   crd.Object[*v1alpha1.ZoneSpreadPolicy, *policy.Policy]
-	applied  *Applied      // nil if the policy does not apply
-	zones    *policy.Zones // nil until the spec could be applied once
+	object  crd.Object[*v1alpha1.ZoneSpreadPolicy, *policy.Policy]
+	applied *Applied      // nil if the policy does not apply
+	zones   *policy.Zones // nil until the spec could be applied once
+	// next is the first deadline after armed, when it was looked for.
 	next     policy.Deadline
+	armed    time.Time
 	*members // of the latest spec; made again when their collection begins
 	// refused are the pods that the policy refused when they were last tried, changes is how often something happened that
 	// may help some of them.

@@ -138,6 +138,24 @@ func TestWhoIsWoken(t *testing.T) {
 	}
 }
 
+// TestLookAtNodesAtADeadline: the pods that may go elsewhere from a deadline on are woken, also if something else looks at the policy then,
+// before the worker comes to the deadline itself.
+func TestLookAtNodesAtADeadline(t *testing.T) {
+	p := newPolicy("web")
+	w := newWorld(t, crdtest.New(p), append(newNodes("a1", "b1"), newNode("c1", func(n *v1.Node) { n.Spec.Unschedulable = true }))...)
+	w.attempt(newPod("waiting", ""), skewOfA, nil)
+	w.Policies.mu.Lock()
+	deadline := w.entries[p.UID].next.At
+	w.Policies.mu.Unlock()
+	w.pass(deadline.Sub(w.clock.Now()) - 60*time.Millisecond)
+	require.Zero(t, w.wakes("waiting"))
+	w.schedule(task{kind: lookAtNodes}, gatherInterval)
+	w.clock.Step(60 * time.Millisecond)
+	w.settle()
+	w.pass(5 * time.Second)
+	require.Equal(t, 1, w.wakes("waiting"))
+}
+
 // nodeChanges changes a node and waits until that is seen.
 func (w *world) nodeChanges(name string, edit func(*v1.Node)) {
 	w.t.Helper()

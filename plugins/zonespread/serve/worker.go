@@ -54,9 +54,19 @@ func (s *Policies) factsChangedLocked(e *entry) {
 	s.armLocked(e)
 }
 
+// armLocked sets the next deadline of a policy, and wakes the pods that may go elsewhere since one has passed: whatever looks at the
+// policy first after a deadline sets the next, so that nobody else learns of it.
 func (s *Policies) armLocked(e *entry) {
+	now := s.clock.Now()
+	for d, ok := e.zones.NextDeadline(e.armed); ok && !d.At.After(now); d, ok = e.zones.NextDeadline(d.At) {
+		if d.Wakes {
+			s.releaseLocked(e, bySkew)
+			break
+		}
+	}
+	e.armed = now
 	var ok bool
-	if e.next, ok = e.zones.NextDeadline(s.clock.Now()); ok {
+	if e.next, ok = e.zones.NextDeadline(now); ok {
 		s.agenda.AddAt(task{passDeadline, e.object.Latest.UID}, e.next.At)
 	}
 }
@@ -71,9 +81,6 @@ func (s *Policies) deadlinePassed(uid types.UID) {
 	}
 	now := s.clock.Now()
 	passed := !e.next.At.IsZero() && !e.next.At.After(now)
-	if passed && e.next.Wakes {
-		s.releaseLocked(e, bySkew)
-	}
 	e.stale = true
 	if e.zones.Expire(now) || passed {
 		s.factsChangedLocked(e)
