@@ -109,7 +109,7 @@ func workloads[T metav1.Object](s *Policies) informer.Funcs[T] {
 			}
 			s.reportLater(is.GetNamespace())
 			if before.Known && after.Known {
-				s.rescaled(after, before.Replicas)
+				s.rescaled(is.GetNamespace(), after, before.Replicas)
 			}
 		},
 	}

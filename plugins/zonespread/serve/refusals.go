@@ -163,16 +163,20 @@ func (s *Policies) activate(ctx context.Context) {
 }
 
 // rescaled wakes the pods of a workload that a changed number of replicas may help.
-func (s *Policies) rescaled(w policy.Workload, before int64) {
+func (s *Policies) rescaled(namespace string, w policy.Workload, before int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, a := range s.active.in(namespace) {
+		if a.ByOwner() && !a.SameCaps(before, w.Replicas) {
+			a.entry.changes++ // for a pod that is being tried for the first time, which does not wait yet
+		}
+	}
 	for _, waiter := range s.waiting {
 		if waiter.workload != w.UID {
 			continue
 		}
 		for _, r := range waiter.refusals {
 			if r.ByOwner() && r.helpedByReplicas(before, w.Replicas) {
-				r.entry.changes++
 				s.wakeLocked(waiter)
 			}
 		}

@@ -49,18 +49,26 @@ func TestBackoffIsKept(t *testing.T) {
 	require.Equal(t, 6, w.wakes("waiting"), "it waits no more")
 }
 
-// TestWhoIsWoken: which changes wake a pod that a policy refused, by what was refused.
-func TestWhoIsWoken(t *testing.T) {
-	web := &appsv1.Deployment{
+// newDeployment returns the Deployment web of 11 replicas, and its ReplicaSet.
+func newDeployment() (web *appsv1.Deployment, set *appsv1.ReplicaSet) {
+	web = &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"},
 		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](11), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
 	}
-	set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "set", OwnerReferences: []metav1.OwnerReference{
+	set = &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "set", OwnerReferences: []metav1.OwnerReference{
 		{Kind: "Deployment", Name: "web", UID: "web", Controller: ptr.To(true)},
 	}}}
-	owned := func(pod *v1.Pod) {
-		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-1", UID: "set", Controller: ptr.To(true)}}
-	}
+	return web, set
+}
+
+// owned makes a pod one of that Deployment.
+func owned(pod *v1.Pod) {
+	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-1", UID: "set", Controller: ptr.To(true)}}
+}
+
+// TestWhoIsWoken: which changes wake a pod that a policy refused, by what was refused.
+func TestWhoIsWoken(t *testing.T) {
+	web, set := newDeployment()
 	other := func(pod *v1.Pod) { pod.Labels["app"] = "other" }
 	end := func(node string, edit ...func(*v1.Pod)) func(*world) {
 		return func(w *world) {
@@ -180,6 +188,20 @@ func TestChangesWhileAPodIsTried(t *testing.T) {
 	answers := w.Ask(waiting, applied, nil, nil)
 	w.podChanged(counted, terminating(counted))
 	w.Attempted(waiting, nil, []Attempt{{Answer: answers[0], Refused: skewOfA}})
+	w.pass(2 * time.Second)
+	require.Equal(t, 1, w.wakes("waiting"))
+}
+
+// TestScaledWhileAPodIsTried: more replicas between PreFilter and PostFilter of a pod's first attempt are not lost.
+func TestScaledWhileAPodIsTried(t *testing.T) {
+	web, set := newDeployment()
+	w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), append(newNodes("a1", "b1"), web, set)...)
+	waiting := newPod("waiting", "", owned)
+	answers := w.Ask(waiting, w.For(waiting), nil, nil)
+	more := web.DeepCopy()
+	more.Spec.Replicas = ptr.To[int32](20)
+	workloads[*appsv1.Deployment](w.Policies).Update(web, more)
+	w.Attempted(waiting, nil, []Attempt{{Answer: answers[0], Refused: capOfA, Scaling: policy.Scaling{AtCap: 6}}})
 	w.pass(2 * time.Second)
 	require.Equal(t, 1, w.wakes("waiting"))
 }
