@@ -115,13 +115,17 @@ func (x *active) of(pod *v1.Pod) (found []*Applied) {
 	return found
 }
 
-// applyLocked has an entry's policy apply, if it does now.
+// applyLocked has an entry's policy apply, if it does now. The pods that it refused are woken.
 func (s *Policies) applyLocked(e *entry) {
 	was := e.applied
 	if e.applied = nil; s.served && e.object.Valid() {
 		e.applied = &Applied{e.object.Spec, e}
 	}
 	s.active.replace(was, e.applied)
+	s.releaseLocked(e, anyRefusal)
+	if was != nil && e.applied == nil {
+		s.dropRefusalsLocked(e)
+	}
 }
 
 // For returns the policies that apply to a pod, in the order in which they are named in messages; nil for most pods.

@@ -64,10 +64,11 @@ func (s *Policies) Attempted(pod *v1.Pod, requests policy.Requests, attempts []A
 	for i := range attempts {
 		a := &attempts[i]
 		e := a.entry
-		if s.entries[a.UID()] != e {
-			continue // deleted meanwhile
-		}
 		w.workload = a.workload
+		if e.applied == nil {
+			s.wakeLocked(w) // it has ceased to apply during the attempt
+			continue
+		}
 		if len(a.Refused) > 0 || a.NoLabel {
 			r := &refusal{Attempt: a, waiter: w}
 			w.refusals = append(w.refusals, r)
@@ -100,12 +101,19 @@ func (s *Policies) forgetLocked(w *waiter) {
 	}
 }
 
-// dropRefusalsLocked drops the refusals of a deleted policy, and the pods of its namespace that have no other policy and are
-// not about to be woken.
+// dropRefusalsLocked drops the refusals of a policy that no longer applies. If it was the last one of its namespace, in which pods are not
+// followed any more then, it drops their pods as well, except those that are about to be woken.
 func (s *Policies) dropRefusalsLocked(e *entry) {
+	for _, r := range e.refused {
+		r.waiter.refusals = slices.DeleteFunc(r.waiter.refusals, func(of *refusal) bool { return of == r })
+	}
+	clear(e.refused)
+	namespace := e.object.Latest.Namespace
+	if s.active.has(namespace) {
+		return
+	}
 	for uid, w := range s.waiting {
-		w.refusals = slices.DeleteFunc(w.refusals, func(r *refusal) bool { return r.entry == e })
-		if s.waking[uid] == nil && len(w.refusals) == 0 && w.pod.Namespace == e.object.Latest.Namespace {
+		if s.waking[uid] == nil && w.pod.Namespace == namespace {
 			delete(s.waiting, uid)
 		}
 	}
@@ -151,7 +159,7 @@ func (s *Policies) activate(ctx context.Context) {
 		delete(s.waking, uid)
 		pods[w.pod.Namespace+"/"+w.pod.Name] = w.pod
 		if len(w.refusals) == 0 {
-			delete(s.waiting, uid) // its policy is gone
+			delete(s.waiting, uid) // its policy no longer applies
 		}
 	}
 	s.mu.Unlock()

@@ -206,6 +206,59 @@ func TestScaledWhileAPodIsTried(t *testing.T) {
 	require.Equal(t, 1, w.wakes("waiting"))
 }
 
+// TestPolicyCeasesWhileAPodIsTried: a pod that is refused by a policy that is deleted, broken or no longer served meanwhile is tried again.
+func TestPolicyCeasesWhileAPodIsTried(t *testing.T) {
+	for name, cease := range map[string]func(*world){
+		"deleted": func(w *world) { w.source.Delete(newPolicy("web")) },
+		"broken": func(w *world) {
+			w.source.Put(newPolicy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew = -1 }))
+		},
+		"not served": func(w *world) { w.source.Serve(newPolicy("web"), false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1")...)
+			waiting := newPod("waiting", "")
+			answers := w.Ask(waiting, w.For(waiting), nil, nil)
+			cease(w)
+			w.Attempted(waiting, nil, []Attempt{{Answer: answers[0], Refused: skewOfA}})
+			w.pass(2 * time.Second)
+			require.Equal(t, 1, w.wakes("waiting"))
+			w.Policies.mu.Lock()
+			defer w.Policies.mu.Unlock()
+			require.Empty(t, w.waiting)
+			require.Empty(t, answers[0].entry.refused)
+		})
+	}
+}
+
+// TestRefusalsOfAPolicyThatCeases: a pod that a policy refused is forgotten if it is bound and deleted while the policy does not apply.
+func TestRefusalsOfAPolicyThatCeases(t *testing.T) {
+	p := newPolicy("web", percent("40%"))
+	for name, cease := range map[string]func(*world){
+		"broken": func(w *world) {
+			w.source.Put(newPolicy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew = -1 }))
+		},
+		"not served": func(w *world) { w.source.Serve(p, false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, crdtest.New(p), newNodes("a1", "b1")...)
+			waiting, bound := newPod("waiting", ""), newPod("waiting", "a1")
+			w.attempt(waiting, capOfA, nil)
+			cease(w)
+			w.podChanged(waiting, bound)
+			w.podGone(bound)
+			w.source.Serve(p, true)
+			w.source.Put(p)
+			w.pass(2 * time.Second)
+			w.Policies.mu.Lock()
+			defer w.Policies.mu.Unlock()
+			require.NotNil(t, w.entries[p.UID].applied)
+			require.Empty(t, w.waiting)
+			require.Empty(t, w.entries[p.UID].refused)
+		})
+	}
+}
+
 // TestHelps: which changes of assigned pods make a hint. That the last state of a pod was terminating makes no difference.
 func TestHelps(t *testing.T) {
 	w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), newNodes("a1", "b1", "c1")...)

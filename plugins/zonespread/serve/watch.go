@@ -22,7 +22,6 @@ func (s *Policies) servedChanged(available bool) {
 	s.served = available
 	for _, e := range s.entries {
 		s.applyLocked(e)
-		s.releaseLocked(e, anyRefusal)
 		if available {
 			s.refillLocked(e) // events of pods were not for it
 		}
@@ -63,7 +62,6 @@ func (s *Policies) policySeen(obj *v1alpha1.ZoneSpreadPolicy) {
 // respecLocked applies the spec of a new or changed policy.
 func (s *Policies) respecLocked(e *entry) {
 	s.applyLocked(e)
-	s.releaseLocked(e, anyRefusal)
 	s.refillLocked(e)
 	if !e.object.Valid() {
 		s.writer.Later(e.object.Latest.Namespace, e.object.Latest.UID, 0) // however many there are, what decisions rest on is written first
@@ -88,6 +86,7 @@ func (s *Policies) policyGone(obj *v1alpha1.ZoneSpreadPolicy) {
 	delete(s.entries, obj.UID)
 	s.leaveLocked(e.object.Latest)
 	s.active.replace(e.applied, nil)
+	e.applied = nil
 	s.releaseLocked(e, anyRefusal)
 	s.dropRefusalsLocked(e)
 }
