@@ -355,6 +355,28 @@ func TestMembersAreCollectedTwiceAtOnce(t *testing.T) {
 	require.Equal(t, int64(2), w.entries[p.UID].members.matching())
 }
 
+// TestAPolicyIsSeenBeforeItsKindIsServed: what happened to pods while the CustomResourceDefinition was away counts, whichever news comes first.
+func TestAPolicyIsSeenBeforeItsKindIsServed(t *testing.T) {
+	p := newPolicy("web")
+	w := newWorld(t, crdtest.New(p), newNodes("a1")...)
+	store := w.factory.Core().V1().Pods().Informer().GetStore()
+	stays, goes := newPod("stays", "a1"), newPod("goes", "a1")
+	for _, pod := range []*v1.Pod{stays, goes} {
+		require.NoError(t, store.Add(pod))
+		w.podSeen(pod, false)
+	}
+	w.servedChanged(false)
+	require.NoError(t, store.Delete(goes))
+	w.podGone(goes)
+	w.policySeen(w.stored(p))
+	w.servedChanged(true)
+	w.settle()
+	w.Policies.mu.Lock()
+	defer w.Policies.mu.Unlock()
+	require.Len(t, w.entries[p.UID].facts, 1)
+	require.Contains(t, w.entries[p.UID].facts, stays.UID)
+}
+
 // TestBadPolicy: a policy that cannot be applied says so, and affects no pod; mended, it goes on with what it knew.
 func TestBadPolicy(t *testing.T) {
 	p := newPolicy("web")

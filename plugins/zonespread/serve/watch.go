@@ -16,6 +16,10 @@ import (
 func (s *Policies) servedChanged(available bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.setServedLocked(available)
+}
+
+func (s *Policies) setServedLocked(available bool) {
 	if s.served == available {
 		return
 	}
@@ -41,12 +45,7 @@ func (s *Policies) policySeen(obj *v1alpha1.ZoneSpreadPolicy) {
 		s.enterLocked(e, obj)
 	}
 	changed := e.object.See(obj, s.compileLocked)
-	if !s.served {
-		s.served = true // servedChanged may come later
-		for _, other := range s.entries {
-			s.applyLocked(other)
-		}
-	}
+	s.setServedLocked(true) // servedChanged may come later
 	switch {
 	case changed:
 		s.respecLocked(e)
