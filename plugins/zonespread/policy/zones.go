@@ -112,9 +112,9 @@ func (zs *Zones) zone(name string) *zone {
 }
 
 // ObserveNodes records the nodes of all zones by name; a zone that is not listed has none. It returns whether a fact has
-// changed.
-func (zs *Zones) ObserveNodes(now time.Time, nodes map[string]ZoneNodes) bool {
-	changed := zs.Expire(now)
+// changed, and whether that is urgent to remember: that a zone has nodes for the first time is not, since whoever looks next sees it.
+func (zs *Zones) ObserveNodes(now time.Time, nodes map[string]ZoneNodes) (changed, urgent bool) {
+	urgent = zs.Expire(now)
 	for name, n := range nodes {
 		if n.Nodes == 0 {
 			continue
@@ -124,14 +124,14 @@ func (zs *Zones) ObserveNodes(now time.Time, nodes map[string]ZoneNodes) bool {
 			z.hadNodes, changed = true, true
 		}
 		if n.Open > 0 {
-			changed = zs.open(z, now) || changed
+			urgent = zs.open(z, now) || urgent
 		} else if !z.since.set() {
 			since := now
 			// A node that has left may have been the last one that was open.
 			if left := n.Nodes < z.nodes; !left && !n.ClosedSince.IsZero() && n.ClosedSince.Before(now) {
 				since = n.ClosedSince
 			}
-			z.since, changed = roundUp(since), true
+			z.since, urgent = roundUp(since), true
 		}
 		z.nodes = n.Nodes
 	}
@@ -141,10 +141,10 @@ func (zs *Zones) ObserveNodes(now time.Time, nodes map[string]ZoneNodes) bool {
 		}
 		z.nodes = 0
 		if !z.since.set() {
-			z.since, changed = roundUp(now), true
+			z.since, urgent = roundUp(now), true
 		}
 	}
-	return changed
+	return changed || urgent, urgent
 }
 
 // open notes that the zone has an open node.

@@ -61,20 +61,28 @@ var (
 // watched are the zones of a policy that were shown zones a, b and c, all open.
 func watched(t require.TestingT, changes ...change) *policy.Zones {
 	zs := policy.NewZones(compile(t, changes...), nil)
-	require.True(t, zs.ObserveNodes(at(0), zonesWith(cOpen)))
+	changed, urgent := zs.ObserveNodes(at(0), zonesWith(cOpen))
+	require.True(t, changed)
+	require.False(t, urgent, "whoever looks next sees the nodes, too")
 	return zs
+}
+
+// news reports whether the nodes tell something that is urgent to remember.
+func news(zs *policy.Zones, now time.Time, nodes map[string]policy.ZoneNodes) bool {
+	_, urgent := zs.ObserveNodes(now, nodes)
+	return urgent
 }
 
 func TestZoneClosesAndComesBack(t *testing.T) {
 	zs := watched(t, failover(2*time.Minute, 5*time.Minute, 10*time.Minute))
-	require.False(t, zs.ObserveNodes(at(time.Minute), zonesWith(cOne)), "one open node is enough")
+	require.False(t, news(zs, at(time.Minute), zonesWith(cOne)), "one open node is enough")
 	require.Nil(t, zs.View(at(time.Minute), small))
 	_, ok := zs.NextDeadline(at(time.Minute))
 	require.False(t, ok)
 
 	lost := at(2 * time.Minute)
-	require.True(t, zs.ObserveNodes(lost, zonesWith(cClosed)))
-	require.False(t, zs.ObserveNodes(lost.Add(time.Second), zonesWith(cClosed)))
+	require.True(t, news(zs, lost, zonesWith(cClosed)))
+	require.False(t, news(zs, lost.Add(time.Second), zonesWith(cClosed)))
 	require.Equal(t, cCloses, zs.View(lost.Add(time.Minute), small), "the grace period runs")
 	require.Equal(t, v1alpha1.ZoneAvailable, state(t, zs, "c", lost.Add(time.Minute)))
 	next, ok := zs.NextDeadline(lost)
@@ -88,7 +96,7 @@ func TestZoneClosesAndComesBack(t *testing.T) {
 	require.False(t, ok)
 
 	back := at(time.Hour)
-	require.True(t, zs.ObserveNodes(back, zonesWith(cOne)))
+	require.True(t, news(zs, back, zonesWith(cOne)))
 	require.Equal(t, cBack, zs.View(back, small))
 	require.Equal(t, v1alpha1.ZoneRecovering, state(t, zs, "c", back))
 	next, ok = zs.NextDeadline(back)
@@ -105,7 +113,7 @@ func TestZoneClosesAndComesBack(t *testing.T) {
 func TestShortClosureIsNone(t *testing.T) {
 	zs := watched(t)
 	zs.ObserveNodes(at(time.Minute), zonesWith(cClosed))
-	require.True(t, zs.ObserveNodes(at(2*time.Minute), zonesWith(cOpen)))
+	require.True(t, news(zs, at(2*time.Minute), zonesWith(cOpen)))
 	require.Nil(t, zs.View(at(2*time.Minute), small))
 	zs.ObserveNodes(at(3*time.Minute), zonesWith(cClosed))
 	require.Equal(t, cCloses, zs.View(at(3*time.Minute+90*time.Second), small), "the grace period starts over")
@@ -160,7 +168,7 @@ func TestZoneLosesItsLastNode(t *testing.T) {
 	for name, changes := range map[string][]change{"declared": {declared}, "not declared": nil} {
 		t.Run(name, func(t *testing.T) {
 			zs := watched(t, changes...)
-			require.True(t, zs.ObserveNodes(at(time.Minute), readyZones("a", "b")))
+			require.True(t, news(zs, at(time.Minute), readyZones("a", "b")))
 			require.Equal(t, cCloses, zs.View(at(2*time.Minute), small))
 			require.Equal(t, cOut, zs.View(at(4*time.Minute), small))
 			zs.ObserveNodes(at(5*time.Minute), zonesWith(cClosed))
@@ -370,7 +378,7 @@ func TestRestartChangesNothing(t *testing.T) {
 					n := rapid.IntRange(0, 2).Draw(t, "nodes "+name)
 					nodes[name] = policy.ZoneNodes{Nodes: n, Open: rapid.IntRange(0, n).Draw(t, "open "+name)}
 				}
-				see(func(zs *policy.Zones) bool { return zs.ObserveNodes(now, nodes) })
+				see(func(zs *policy.Zones) bool { return news(zs, now, nodes) })
 			case 2, 3:
 				resources := rapid.Bool().Draw(t, "resources")
 				see(func(zs *policy.Zones) bool {
@@ -388,7 +396,7 @@ func TestRestartChangesNothing(t *testing.T) {
 			}
 			if rapid.Bool().Draw(t, "restart") {
 				restarted = policy.NewZones(p, throughTheAPI(t, lasting.Export(now)))
-				see(func(zs *policy.Zones) bool { return zs.ObserveNodes(now, nodes) })
+				see(func(zs *policy.Zones) bool { return news(zs, now, nodes) })
 			}
 			for _, later := range []time.Duration{0, time.Second, time.Minute, 10 * time.Minute, 2 * time.Hour} {
 				then := now.Add(later)

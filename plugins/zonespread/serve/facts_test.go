@@ -16,7 +16,9 @@ import (
 	"pgregory.net/rapid"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crd"
 	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/internal/informer"
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
@@ -70,6 +72,43 @@ func TestFactsAreWrittenAtOnce(t *testing.T) {
 		w.eventually(test.name, func() bool { return test.is(w.zone(p, "c")) })
 		require.Less(t, w.clock.Since(start), 4*time.Minute)
 	}
+}
+
+// TestChangedSpecsWaitTheirTurn: a tenant who changes the specs of many policies does not keep the statuses of others waiting.
+func TestChangedSpecsWaitTheirTurn(t *testing.T) {
+	const flood = 50
+	other := newPolicy("other")
+	other.Namespace = "other"
+	source := crdtest.New(other)
+	changed := make([]*v1alpha1.ZoneSpreadPolicy, flood)
+	for i := range changed {
+		source.Put(newPolicy(fmt.Sprint(i)))
+		changed[i] = newPolicy(fmt.Sprint(i), func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew = 2 })
+	}
+	w := newWorld(t, source, newNodes("a1", "b1")...)
+	w.Policies.mu.Lock()
+	w.leading = true // the writer does not run yet
+	w.Policies.mu.Unlock()
+	var mu sync.Mutex
+	var written []string // namespaces
+	_, err := crd.Watch(t.Context(), source, informer.Funcs[*v1alpha1.ZoneSpreadPolicy]{Update: func(was, is *v1alpha1.ZoneSpreadPolicy) {
+		if was.Generation == is.Generation {
+			mu.Lock()
+			defer mu.Unlock()
+			written = append(written, is.Namespace)
+		}
+	}}, nil)
+	require.NoError(t, err)
+	w.writer.Later(other.Namespace, other.UID, 0)
+	for _, p := range changed {
+		source.Put(p)
+	}
+	require.Eventually(t, func() bool { return w.started() && w.agenda.Idle() }, patience, time.Millisecond)
+	go w.writer.Run(t.Context())
+	require.Eventually(t, func() bool { return source.Writes() == flood+1 }, patience, time.Millisecond)
+	mu.Lock()
+	defer mu.Unlock()
+	require.Contains(t, written[:10], "other")
 }
 
 // TestStatusOfAnother: a status that says something else, by someone else or by an older write that the watch shows late, is corrected.

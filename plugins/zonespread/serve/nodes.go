@@ -125,17 +125,21 @@ func (s *Policies) showNodes(uid types.UID, p *policy.Policy, openTo string, zon
 	if e == nil || e.object.Spec != p || !e.filled {
 		return // it is about to be shown them by itself
 	}
-	if !e.seen && s.leading {
-		s.writer.Now(e.object.Latest.Namespace, uid)
-	}
+	first := !e.seen
 	e.seen, e.stale, e.openTo = true, true, openTo
-	if e.zones.ObserveNodes(s.clock.Now(), zones) {
+	changed, urgent := e.zones.ObserveNodes(s.clock.Now(), zones)
+	if urgent {
 		s.factsChangedLocked(e)
+	} else {
+		s.armLocked(e) // of facts that were read from the status
+		if s.leading && (first || changed) {
+			s.writer.Later(e.object.Latest.Namespace, uid, 0) // however often its spec changes, what decisions rest on is written first
+		}
+	}
+	if changed {
 		// A zone that is open again counts for minZones.
 		s.releaseLocked(e, func(r *refusal) bool { return r.by(policy.MinZones) })
-		return
 	}
-	s.armLocked(e) // of facts that were read from the status
 }
 
 // zoneOf returns the zone of a node, or "" if unknown.

@@ -66,7 +66,6 @@ func (s *Policies) respecLocked(e *entry) {
 		s.writer.Later(e.object.Latest.Namespace, e.object.Latest.UID, 0) // however many there are, what decisions rest on is written first
 		return                                                            // the facts about its zones are kept until the spec is corrected
 	}
-	s.writer.Now(e.object.Latest.Namespace, e.object.Latest.UID)
 	if e.zones == nil {
 		e.zones = policy.NewZones(e.object.Spec, e.object.Latest.Status.Zones)
 	} else {
