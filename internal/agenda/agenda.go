@@ -18,9 +18,10 @@ type Agenda[K comparable] struct {
 
 	mu      sync.Mutex // guards everything below
 	at      map[K]time.Time
-	entries appointments[K] // by their times
-	due     appointments[K] // those whose time has come, by their turns
-	turns   *turns[K]       // nil: all have the same
+	entries appointments[K]    // by their times
+	due     appointments[K]    // those whose time has come, by their turns
+	owner   func(key K) string // nil: all have the same turn
+	turns   [2]turns           // of what is urgent, and of the rest
 	last    uint64
 	running map[K]struct{}
 	tries   map[K]int
@@ -40,7 +41,7 @@ type appointments[K comparable] []appointment[K]
 
 func (a appointments[K]) Len() int { return len(a) }
 func (a appointments[K]) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(a[i].turn, a[j].turn), a[i].at.Compare(a[j].at), cmp.Compare(a[i].number, a[j].number)) < 0
+	return cmp.Or(cmp.Compare(class(a[i].at), class(a[j].at)), cmp.Compare(a[i].turn, a[j].turn), a[i].at.Compare(a[j].at), cmp.Compare(a[i].number, a[j].number)) < 0
 }
 func (a appointments[K]) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
 func (a *appointments[K]) Push(x any)   { *a = append(*a, x.(appointment[K])) } //nolint:forcetypeassert // the heap's own
@@ -58,24 +59,31 @@ func New[K comparable](c clock.WithTicker) *Agenda[K] {
 }
 
 // NewFair is New, but the keys that are due are looked at in turns of their owners: however many keys of one owner are due, a
-// key of another waits for one of each owner. Within an owner, and before all that have a turn if AddAt was given the zero time, they
-// are looked at in the order of their times. This is start-time fair queueing (Goyal, Vin and Cheng, 1996) with looks of equal cost.
+// key of another waits for one of each owner. Within an owner they are looked at in the order of their times. Those for which AddAt was
+// given the zero time are urgent: they come before all others, in turns among themselves. This is start-time fair queueing (Goyal,
+// Vin and Cheng, 1996) with looks of equal cost.
 func NewFair[K comparable](c clock.WithTicker, owner func(key K) string) *Agenda[K] {
 	a := New[K](c)
-	a.turns = &turns[K]{owner: owner, next: map[string]uint64{}}
+	a.owner, a.turns = owner, [2]turns{{next: map[string]uint64{}}, {next: map[string]uint64{}}}
 	return a
 }
 
-// turns hands out turns. The least one that waits is taken first.
-type turns[K comparable] struct {
-	owner func(key K) string
-	now   uint64            // the turn that was taken last
-	next  map[string]uint64 // the first turn that an owner has not been given, of those with keys that are due
+// class is the class of an appointment, by its time: 0 if it is urgent, 1 otherwise.
+func class(at time.Time) int {
+	if at.IsZero() {
+		return 0
+	}
+	return 1
 }
 
-// give returns the next turn of the key's owner: after those it has, and not before the present one. Turns begin with 1.
-func (t *turns[K]) give(key K) uint64 {
-	owner := t.owner(key)
+// turns hands out the turns of a class. The least one that waits is taken first.
+type turns struct {
+	now  uint64            // the turn that was taken last
+	next map[string]uint64 // the first turn that an owner has not been given, of those with keys that are due
+}
+
+// give returns the next turn of an owner: after those it has, and not before the present one. Turns begin with 1.
+func (t *turns) give(owner string) uint64 {
 	turn := max(t.next[owner], t.now, 1)
 	t.next[owner] = turn + 1
 	return turn
@@ -179,9 +187,8 @@ func (a *Agenda[K]) next() (key K, at time.Time, due bool) {
 		return key, at, false
 	}
 	key = first.key
-	if a.turns != nil {
-		a.turns.now = max(a.turns.now, first.turn)
-	}
+	t := &a.turns[class(first.at)]
+	t.now = max(t.now, first.turn)
 	heap.Pop(&a.due)
 	delete(a.at, key)
 	a.running[key] = struct{}{}
@@ -193,15 +200,16 @@ func (a *Agenda[K]) next() (key K, at time.Time, due bool) {
 
 // promoteLocked gives turns to those whose time has come.
 func (a *Agenda[K]) promoteLocked() {
-	if a.turns != nil && len(a.due) == 0 {
-		clear(a.turns.next)
+	if len(a.due) == 0 {
+		clear(a.turns[0].next)
+		clear(a.turns[1].next)
 	}
 	now := a.clock.Now()
 	for first := a.firstLocked(&a.entries); first != nil && !first.at.After(now); first = a.firstLocked(&a.entries) {
 		entry := *first
 		heap.Pop(&a.entries)
-		if a.turns != nil && !entry.at.IsZero() {
-			entry.turn = a.turns.give(entry.key)
+		if a.owner != nil {
+			entry.turn = a.turns[class(entry.at)].give(a.owner(entry.key))
 		}
 		heap.Push(&a.due, entry)
 	}

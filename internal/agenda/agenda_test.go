@@ -166,11 +166,44 @@ func TestOwnersTakeTurns(t *testing.T) {
 		order = append(order, <-looked)
 	}
 	require.Empty(t, looked)
-	require.Equal(t, key{"flood", 999}, order[0], "what is urgent has no turn")
+	require.Equal(t, key{"flood", 999}, order[0], "what is urgent comes first")
 	require.ElementsMatch(t, []key{{"flood", 0}, {"one", 0}, {"few", 0}}, order[1:4])
 	require.ElementsMatch(t, []key{{"flood", 1}, {"few", 1}}, order[4:6])
 	require.Contains(t, order[6:8], key{"late", 0})
 	for i, k := range slices.DeleteFunc(order[1:], func(k key) bool { return k.owner != "flood" }) {
 		require.Equal(t, key{"flood", i}, k, "an owner's own keys stay in their order")
 	}
+}
+
+// TestOwnersTakeTurnsWithWhatIsUrgent: nor does it if all of it is urgent, and what is urgent still comes before the rest.
+func TestOwnersTakeTurnsWithWhatIsUrgent(t *testing.T) {
+	type key struct {
+		owner string
+		n     int
+	}
+	a := agenda.NewFair(clocktesting.NewFakeClock(time.Unix(1_000_000, 0)), func(k key) string { return k.owner })
+	a.Add(key{"calm", 0})
+	for i := range 1000 {
+		a.AddAt(key{"flood", i}, time.Time{})
+	}
+	require.False(t, a.Idle()) // has given turns to all of them
+	a.AddAt(key{"other", 0}, time.Time{})
+
+	looked := make(chan key, 2000)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go a.Run(ctx, 1, func(k key) {
+		if looked <- k; len(looked) == 6 {
+			a.AddAt(key{"late", 0}, time.Time{}) // comes while the flood is looked at
+		}
+	})
+	require.Eventually(t, a.Idle, 10*time.Second, time.Millisecond)
+	var order []key
+	for range 1003 {
+		order = append(order, <-looked)
+	}
+	require.Empty(t, looked)
+	require.ElementsMatch(t, []key{{"flood", 0}, {"other", 0}}, order[:2])
+	require.Contains(t, order[6:8], key{"late", 0})
+	require.Equal(t, key{"calm", 0}, order[1002])
 }

@@ -63,8 +63,8 @@ type writerOptions struct{ clock clock.WithTicker }
 // WithClock has the pauses and retries of a Writer go by c instead of the system's clock.
 func WithClock(c clock.WithTicker) WriterOption { return func(o *writerOptions) { o.clock = c } }
 
-// Now has the status of an object in a namespace looked at at once, before those of Later: something rests on it. The namespace of a
-// cluster-scoped object is empty.
+// Now has the status of an object in a namespace looked at at once, before those of Later: something rests on it. Namespaces take turns
+// with these, too. The namespace of a cluster-scoped object is empty.
 func (w *Writer[T]) Now(namespace string, uid types.UID) {
 	w.agenda.AddAt(status{namespace, uid}, time.Time{})
 }
