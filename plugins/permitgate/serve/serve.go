@@ -160,7 +160,7 @@ func New(c Config) *Server {
 	return s
 }
 
-// Lead starts to serve, until ctx ends. Only the leader calls it, once.
+// Lead starts to serve, until ctx ends. Only the leader calls it, once, and then reports every gang.
 func (s *Server) Lead(ctx context.Context, h fwk.Handle) {
 	s.mu.Lock()
 	s.leads, s.client, s.patcher = true, h.ClientSet(), newPatcher(h)
@@ -213,6 +213,9 @@ func (s *Server) Report(ctx context.Context, r Report) {
 	s.groupSeen(r.Key, g.Group)
 	if !s.leading() {
 		return
+	}
+	if g.Group != nil && s.writer != nil {
+		s.writer.Later(r.Key.Namespace, g.Group.UID, statusPause)
 	}
 	s.tell(ctx, r, &g)
 	if r.Actions.Rollback != nil {

@@ -81,13 +81,14 @@ func (s *Server) wanted(uid types.UID) (was, is *v1alpha1.PodGroup, ok bool) {
 	return g.Group, is, true
 }
 
-// groupSeen takes the PodGroup of a gang, nil if there is none, and has its status looked at, after a pause.
+// groupSeen takes the PodGroup of a gang, nil if there is none.
 func (s *Server) groupSeen(key types.NamespacedName, group *v1alpha1.PodGroup) {
 	uid := types.UID("")
 	if group != nil {
 		uid = group.UID
 	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	t := s.toldLocked(key)
 	if t.group != uid {
 		delete(s.groups, t.group)
@@ -95,9 +96,5 @@ func (s *Server) groupSeen(key types.NamespacedName, group *v1alpha1.PodGroup) {
 		if uid != "" {
 			s.groups[uid] = key
 		}
-	}
-	s.mu.Unlock()
-	if uid != "" && s.writer != nil {
-		s.writer.Later(key.Namespace, uid, statusPause)
 	}
 }

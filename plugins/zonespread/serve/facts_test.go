@@ -124,6 +124,17 @@ func TestStatusOfAnother(t *testing.T) {
 	w.eventually("the status is corrected", func() bool { return len(w.stored(p).Status.Zones) == 2 })
 }
 
+// TestStandbyHasNothingToWrite: a replica that does not lead does not remember each rejected policy for a status that it will not write.
+func TestStandbyHasNothingToWrite(t *testing.T) {
+	p := newPolicy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew = -1 })
+	w := newWorld(t, crdtest.New(p), newNodes("a1", "b1")...)
+	require.True(t, w.writer.Idle())
+	w.lead()
+	w.eventually("the leader says that it is rejected", func() bool {
+		return meta.IsStatusConditionFalse(w.stored(p).Status.Conditions, v1alpha1.ConditionAccepted)
+	})
+}
+
 // TestStandbyFollows: a replica that takes over decides by what the leader wrote, at the same moments.
 func TestStandbyFollows(t *testing.T) {
 	p := newPolicy("web")

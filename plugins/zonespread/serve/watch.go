@@ -63,8 +63,10 @@ func (s *Policies) respecLocked(e *entry) {
 	s.applyLocked(e)
 	s.refillLocked(e)
 	if !e.object.Valid() {
-		s.writer.Later(e.object.Latest.Namespace, e.object.Latest.UID, 0) // however many there are, what decisions rest on is written first
-		return                                                            // the facts about its zones are kept until the spec is corrected
+		if s.leading {
+			s.writer.Later(e.object.Latest.Namespace, e.object.Latest.UID, 0) // however many there are, what decisions rest on is written first
+		}
+		return // the facts about its zones are kept until the spec is corrected
 	}
 	if e.zones == nil {
 		e.zones = policy.NewZones(e.object.Spec, e.object.Latest.Status.Zones)

@@ -1,0 +1,56 @@
+package serve
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/internal/crd/crdtest"
+)
+
+// handle has a client, and nothing else.
+type handle struct {
+	fwk.Handle
+	client clientset.Interface
+}
+
+func (h handle) ClientSet() clientset.Interface            { return h.client }
+func (h handle) KubeConfig() *rest.Config                  { return nil }
+func (h handle) APICacher() fwk.APICacher                  { return nil }
+func (h handle) EventRecorder() events.EventRecorderLogger { return nil }
+
+// memberless is a gang without members.
+type memberless struct {
+	Gangs
+	group *v1alpha1.PodGroup
+}
+
+func (m memberless) Look(types.NamespacedName) (Gang, bool) { return Gang{Group: m.group}, true }
+func (m memberless) Keys() []types.NamespacedName           { return nil }
+
+// TestStandbyHasNothingToWrite: a replica that does not lead does not remember each PodGroup for a status that it will not write.
+func TestStandbyHasNothingToWrite(t *testing.T) {
+	source := crdtest.New(&v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "train"}, Spec: v1alpha1.PodGroupSpec{MinMember: 1}})
+	group, _ := crdtest.Get(source, &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "train"}})
+	h := handle{client: fake.NewClientset()}
+	s := New(Config{
+		Clock: clock.RealClock{}, Source: source, Handle: func(string) fwk.Handle { return h }, Gangs: memberless{group: group},
+		Settled: func() bool { return true }, ManageStatus: true,
+	})
+	seen := Report{Key: types.NamespacedName{Namespace: "batch", Name: "train"}}
+	s.Report(t.Context(), seen)
+	require.Never(t, func() bool { return !s.writer.Idle() }, 2*statusPause, statusPause/10)
+	s.Lead(t.Context(), h)
+	s.Report(t.Context(), seen)
+	require.Eventually(t, func() bool { return source.Writes() == 1 }, 10*time.Second, time.Millisecond)
+}
