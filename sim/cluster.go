@@ -103,26 +103,49 @@ func (s *Sim) delete(k *kind, key string, grace *int64) error {
 		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &end, ptr.To(int64(after.Seconds()))
 		return nil
 	})
-	stopped := &alarm{clock: s.clock, fire: func(time.Time) { s.end(pod) }}
-	stopped.Reset(s.clock.until(end.Time))
+	s.endAt(pod, end.Time, s.gone)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.evicted = append(s.evicted, pod)
 	s.moved = true
-	if s.stopping.Before(end.Time) {
-		s.stopping = end.Time
-	}
 	return err
 }
 
+// endAt has a pod that terminates end at a time. Then comes what is to come of it.
+func (s *Sim) endAt(pod *v1.Pod, at time.Time, then func(pod *v1.Pod)) {
+	stopped := &alarm{clock: s.clock, fire: func(time.Time) { s.end(pod, then) }}
+	stopped.Reset(s.clock.until(at))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping.Before(at) {
+		s.stopping = at
+	}
+}
+
 // end removes a pod that has ended.
-func (s *Sim) end(pod *v1.Pod) {
+func (s *Sim) end(pod *v1.Pod, then func(pod *v1.Pod)) {
 	if now, ok := get[*v1.Pod](s.store, keyOf(pod)); !ok || now.UID != pod.UID {
 		return
 	}
 	s.store.remove(of[*v1.Pod](s.store), keyOf(pod))
-	s.gone(pod)
+	then(pod)
 	s.progress()
+}
+
+// awaitEnds has the pods of the cluster that terminate end when their grace periods do. A pod that ought to have ended stays: nobody
+// knows what keeps it.
+func (s *Sim) awaitEnds(objects []client.Object) {
+	for _, obj := range objects {
+		pod, ok := obj.(*v1.Pod)
+		if !ok || pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" || ended(pod) || !pod.DeletionTimestamp.After(s.clock.Now()) {
+			continue
+		}
+		then := s.releaseClaims // its controller has replaced it when it began to terminate
+		if controllerKind(pod) == "StatefulSet" {
+			then = s.gone
+		}
+		s.endAt(pod, pod.DeletionTimestamp.Time, then)
+	}
 }
 
 // gone handles the end of a pod: its own claims are deleted, and its controller replaces it.
@@ -191,7 +214,7 @@ func (s *Sim) replacement(pod *v1.Pod) *v1.Pod {
 	made := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: pod.Namespace, Name: pod.Name, GenerateName: pod.GenerateName, Labels: maps.Clone(pod.Labels), Annotations: maps.Clone(pod.Annotations),
 		OwnerReferences: pod.OwnerReferences, CreationTimestamp: metav1.Time{Time: s.clock.Now()},
-	}, Spec: *pod.Spec.DeepCopy()}
+	}, Spec: pod.Spec} // what the specs have in common is shared: it never changes
 	if owner.Kind != "StatefulSet" {
 		s.mu.Lock()
 		s.serial++
@@ -253,15 +276,8 @@ func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
 			names[node.Name] = true
 		}
 	}
-	for _, node := range out.Nodes {
-		s.removeNode(node)
-	}
-	var pods []*v1.Pod
-	for _, pod := range list[*v1.Pod](s.store) {
-		if names[pod.Spec.NodeName] {
-			pods = append(pods, pod)
-		}
-	}
+	s.removeNodes(names)
+	pods := byIndex[*v1.Pod](s.store, nodeIndex, slices.Collect(maps.Keys(names))...)
 	s.sort(pods)
 	var made []*v1.Pod
 	for _, pod := range pods {
@@ -304,17 +320,25 @@ func (s *Sim) Displace(pod *v1.Pod) {
 
 // sort puts lost pods into the order in which their controllers replace them. In a cluster it is random.
 func (s *Sim) sort(pods []*v1.Pod) {
-	slices.SortStableFunc(pods, func(a, b *v1.Pod) int {
-		if s.options.Order != nil {
-			if order := s.options.Order(a, b); order != 0 {
-				return order
-			}
+	type lost struct {
+		pod  *v1.Pod
+		rank []int64
+		draw uint64
+	}
+	all := make([]lost, len(pods))
+	for i, pod := range pods {
+		all[i].pod = pod
+		if s.options.Rank != nil {
+			all[i].rank = s.options.Rank(pod)
 		}
-		if s.options.Seed == 0 {
-			return 0
+		if s.options.Seed != 0 {
+			all[i].draw = draw(s.options.Seed, string(pod.UID))
 		}
-		return cmp.Compare(draw(s.options.Seed, string(a.UID)), draw(s.options.Seed, string(b.UID)))
-	})
+	}
+	slices.SortStableFunc(all, func(a, b lost) int { return cmp.Or(slices.Compare(a.rank, b.rank), cmp.Compare(a.draw, b.draw)) })
+	for i := range all {
+		pods[i] = all[i].pod
+	}
 }
 
 func controllerKind(pod *v1.Pod) string {
@@ -365,9 +389,7 @@ func (s *Sim) Remove(obj client.Object) {
 
 // RemoveNode removes a node with its pods, as if it had never existed.
 func (s *Sim) RemoveNode(name string) {
-	if node, ok := get[*v1.Node](s.store, name); ok {
-		s.removeNode(node)
-	}
+	s.removeNodes(map[string]bool{name: true})
 	for _, pod := range byIndex[*v1.Pod](s.store, nodeIndex, name) {
 		s.Remove(pod)
 	}

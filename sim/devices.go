@@ -148,17 +148,19 @@ func (s *Sim) releaseClaims(pod *v1.Pod) {
 	}
 }
 
-// removeNode removes a node with the data of its drivers.
-func (s *Sim) removeNode(node *v1.Node) {
-	s.store.remove(of[*v1.Node](s.store), node.Name)
-	s.store.remove(of[*storagev1.CSINode](s.store), node.Name)
+// removeNodes removes nodes with the data of their drivers.
+func (s *Sim) removeNodes(names map[string]bool) {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		s.store.remove(of[*v1.Node](s.store), name)
+		s.store.remove(of[*storagev1.CSINode](s.store), name)
+	}
 	for _, attachment := range list[*storagev1.VolumeAttachment](s.store) {
-		if attachment.Spec.NodeName == node.Name {
+		if names[attachment.Spec.NodeName] {
 			s.store.remove(of[*storagev1.VolumeAttachment](s.store), attachment.Name)
 		}
 	}
 	for _, slice := range list[*resourcev1.ResourceSlice](s.store) {
-		if ptr.Deref(slice.Spec.NodeName, "") == node.Name {
+		if names[ptr.Deref(slice.Spec.NodeName, "")] {
 			s.store.remove(of[*resourcev1.ResourceSlice](s.store), slice.Name)
 		}
 	}

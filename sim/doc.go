@@ -21,6 +21,7 @@
 //     watches work as the scheduler uses them.
 //   - Controllers are simulated as far as the scheduler needs them: lost and evicted pods are replaced, and volumes are
 //     provisioned and bound at once.
+//   - Pods that terminate end when their grace periods do; one that ought to have ended before stays.
 //   - Finished pods are left out. Pods are not batched.
 //   - Extenders are called if the configuration has them; they see the copy's pods.
 //

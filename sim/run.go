@@ -17,6 +17,10 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
+// GCPercent is what a process that runs copies of large clusters gives to debug.SetGCPercent: the heap grows to three times what is
+// in use. While the garbage collector runs, a copy cannot tell that its goroutines rest and waits before each pod.
+const GCPercent = 200
+
 const (
 	// cycleTime is how long a scheduling cycle takes in the copy: about what it takes a scheduler.
 	cycleTime = time.Millisecond
@@ -182,8 +186,10 @@ func (s *Sim) othersRest() {
 // run: the runtime answers a yield by waking a thread that looks for work, and counts this thread as running.
 func othersRest(limit time.Duration) bool {
 	quiet := 0
+	samples := []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/goroutines/running:goroutines"}}
 	for began := time.Now(); quiet < 2 && time.Since(began) < limit; {
-		runnable, running := othersAtWork()
+		metrics.Read(samples)
+		runnable, running := samples[0].Value.Uint64(), max(samples[1].Value.Uint64(), 1)-1
 		if runnable > 0 {
 			runtime.Gosched()
 		}
@@ -194,13 +200,6 @@ func othersRest(limit time.Duration) bool {
 		}
 	}
 	return quiet == 2
-}
-
-// othersAtWork returns how many other goroutines of the process can run, and how many do.
-func othersAtWork() (runnable, running uint64) {
-	samples := []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/goroutines/running:goroutines"}}
-	metrics.Read(samples)
-	return samples[0].Value.Uint64(), max(samples[1].Value.Uint64(), 1) - 1
 }
 
 // advance moves the time on to the next deadline. It returns false when nothing has happened for long enough.

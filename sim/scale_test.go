@@ -44,7 +44,7 @@ func overZones(app string) v1.TopologySpreadConstraint {
 
 // BenchmarkLargeCluster copies a cluster of 5,000 nodes and 150,000 pods, asks about a pod, and loses a zone of it.
 func BenchmarkLargeCluster(b *testing.B) {
-	defer debug.SetGCPercent(debug.SetGCPercent(200)) // as zonewise simulate has it
+	defer debug.SetGCPercent(debug.SetGCPercent(sim.GCPercent))
 	for b.Loop() {
 		objects := large(5000, 150000)
 		var before, after runtime.MemStats

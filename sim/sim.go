@@ -42,8 +42,9 @@ type Options struct {
 	// Seed decides what a real scheduler leaves to chance or to the order of events: which of equal nodes a pod takes, and
 	// the order in which controllers replace lost pods.
 	Seed int64
-	// Order, if not nil, compares lost pods: controllers replace them in this order, and Seed decides among equals.
-	Order func(a, b *v1.Pod) int
+	// Rank, if not nil, gives each lost pod numbers: controllers replace pods in the order of their first numbers, then of the next ones, and
+	// Seed decides among equals.
+	Rank func(pod *v1.Pod) []int64
 	// Prefer, if not nil, names the node that a pod takes if no other is better, before Seed decides. Better means the score or,
 	// if the pod preempts, the victims. So a copy can follow what a cluster did.
 	Prefer func(pod *v1.Pod, evicts bool) string
@@ -215,6 +216,7 @@ func (s *Sim) start(objects []client.Object) error {
 	s.scheduler.NextEntity = s.next
 
 	close(s.ready)
+	s.awaitEnds(objects)
 	factory.Start(s.ctx.Done())
 	s.store.mu.Lock()
 	s.store.started = true
@@ -261,7 +263,12 @@ func (s *Sim) Fork(ctx context.Context, change func(*Options)) (*Sim, error) {
 	if change != nil {
 		change(&options)
 	}
-	return New(ctx, s.store.objects(), options)
+	fork, err := New(ctx, s.store.objects(), options)
+	if err != nil {
+		return nil, err
+	}
+	fork.serial = s.serial // the names that it stands for are taken
+	return fork, nil
 }
 
 // Objects returns all objects as they are now. They must not be modified.

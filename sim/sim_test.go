@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -150,8 +151,8 @@ func TestACopySharesItsObjects(t *testing.T) {
 
 // TestReplacements: lost pods are replaced in the given order, and the copy knows what each pod replaces.
 func TestReplacements(t *testing.T) {
-	s := run(t, append(web(3), pod("large", "large", "3"), pod("small", "small", "500m")), sim.Options{Order: func(a, b *v1.Pod) int {
-		return a.Spec.Containers[0].Resources.Requests.Cpu().Cmp(*b.Spec.Containers[0].Resources.Requests.Cpu())
+	s := run(t, append(web(3), pod("large", "large", "3"), pod("small", "small", "500m")), sim.Options{Rank: func(p *v1.Pod) []int64 {
+		return []int64{p.Spec.Containers[0].Resources.Requests.Cpu().MilliValue()}
 	}})
 	loss := s.Lose(func(*v1.Node) bool { return true })
 	require.Len(t, loss.Displaced, 5)
@@ -161,6 +162,60 @@ func TestReplacements(t *testing.T) {
 	for i, p := range loss.Replacements {
 		require.Equal(t, loss.Displaced[i].UID, made[p.UID].UID)
 	}
+}
+
+// TestTerminatingPodsEnd: the room of a pod that terminates in the cluster becomes free when its grace period ends. Only a StatefulSet
+// waits that long to replace it, and of a pod that ought to have ended nobody knows when it does.
+func TestTerminatingPodsEnd(t *testing.T) {
+	for name, tc := range map[string]struct {
+		kind  string
+		after time.Duration
+		want  map[string]string // the nodes of the pods
+	}{
+		"of a ReplicaSet":  {"ReplicaSet", 30 * time.Second, map[string]string{"waits": "n"}},
+		"of a StatefulSet": {"StatefulSet", 30 * time.Second, map[string]string{"waits": "n", "old": ""}},
+		"stuck":            {"ReplicaSet", -time.Second, map[string]string{"waits": "", "old": "n"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := run(t, []client.Object{
+				node("n", "a", "4"),
+				pod("old", "old", "3", func(p *v1.Pod) {
+					p.OwnerReferences[0].Kind = tc.kind
+					p.UID, p.Spec.NodeName, p.Status.Phase, p.DeletionTimestamp = "old", "n", v1.PodRunning, &metav1.Time{Time: now.Add(tc.after)}
+				}),
+				pod("waits", "waits", "3"),
+			}, sim.Options{})
+			is := map[string]string{}
+			for _, p := range sim.List[*v1.Pod](s) {
+				is[p.Name] = p.Spec.NodeName
+			}
+			require.Equal(t, tc.want, is)
+			require.Empty(t, s.Evicted())
+		})
+	}
+}
+
+// TestForkGivesNewNames: what replaces a lost pod is not named as a pod that the first copy has made.
+func TestForkGivesNewNames(t *testing.T) {
+	generated := func(on string) func(*v1.Pod) {
+		return func(p *v1.Pod) {
+			p.GenerateName, p.Spec.NodeName, p.Status.Phase, p.UID = "web-", on, v1.PodRunning, types.UID("web-"+on)
+		}
+	}
+	base := run(t, []client.Object{
+		node("n-a", "a", "4"), node("n-b", "b", "4"),
+		pod("web-a", "web", "4", generated("n-a")), pod("web-b", "web", "4", generated("n-b")),
+		pod("urgent", "urgent", "4", func(p *v1.Pod) {
+			p.Spec.Priority, p.Spec.NodeSelector = ptr.To[int32](100), map[string]string{v1.LabelTopologyZone: "b"}
+		}),
+	}, sim.Options{})
+	require.Len(t, base.Evicted(), 1)
+	fork, err := base.Fork(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(fork.Close)
+	loss := fork.Lose(inZoneA)
+	require.Len(t, loss.Replacements, 1)
+	require.Contains(t, fork.Made(), loss.Replacements[0].UID, "%s is there", loss.Replacements[0].Name)
 }
 
 // TestAllNodesAreLost: without any node pods wait, and the copy comes to rest.

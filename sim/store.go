@@ -197,8 +197,12 @@ func (k *kind) allLocked() []client.Object {
 }
 
 // byIndex returns the objects of a kind that have a value in an index, in the order of their keys.
-func byIndex[T client.Object](s *store, index, value string) []T {
-	keys, _ := of[T](s).indexer.IndexKeys(index, value) // the indexes are there
+func byIndex[T client.Object](s *store, index string, values ...string) []T {
+	var keys []string
+	for _, value := range values {
+		more, _ := of[T](s).indexer.IndexKeys(index, value) // the indexes are there
+		keys = append(keys, more...)
+	}
 	return inOrder[T](s, keys)
 }
 
