@@ -37,7 +37,7 @@ const (
 // Options say how losses are replayed.
 type Options struct {
 	// Sim is how the scheduler runs on the copies. Its Now is the time at which the cluster was read. Each replay has another
-	// seed, from Seed on, and its own Order.
+	// seed, from Seed on, and its own Rank.
 	Sim sim.Options
 	// Replays is how many times each loss is replayed; 0 is DefaultReplays, fewer for losses of more than 20,000 pods.
 	Replays int
@@ -99,7 +99,8 @@ type performance struct {
 	before       *usage
 	options      *Options
 	certificates []*certificate
-	// kept has for each zone the copy after its loss: that of the last replay after which a pod waits, else that of the first.
+	// kept has for each zone the copy after its loss: that of the replay after which pods wait, else that of the first. A zone is absent
+	// if no copy shows all that is known to wait.
 	kept map[string]*stage
 }
 
@@ -122,16 +123,27 @@ func perform(ctx context.Context, objects []client.Object, certificates []*certi
 	if err == nil {
 		err = p.nodes(ctx)
 	}
+	if len(base.Evicted()) > 0 { // before any loss: the copies do not know which of their pods stand for those of the cluster
+		for zone := range p.kept {
+			p.drop(zone)
+		}
+	}
 	return p.kept, err
+}
+
+// drop gives up the copy that is kept for a zone.
+func (p *performance) drop(zone string) {
+	p.kept[zone].close()
+	delete(p.kept, zone)
 }
 
 // stage returns where losses are replayed in the order of that number; the first is the worst one.
 func (p *performance) stage(number int) *stage {
-	order := func(a, b *v1.Pod) int { return worst(a, b, p.certificates) }
-	if number > 0 {
-		order = nil
+	var rank func(pod *v1.Pod) []int64
+	if number == 0 {
+		rank = worstFirst(p.certificates)
 	}
-	return newStage(p.base, p.before, p.options.Sim.Seed+judging+int64(number), order)
+	return newStage(p.base, p.before, p.options.Sim.Seed+judging+int64(number), rank)
 }
 
 // zones replays the losses of zones. Each replay has a copy of its own: to take the loss back would cost as much as another copy.
@@ -145,6 +157,7 @@ func (p *performance) zones(ctx context.Context) error {
 	displaced := podsIn(p.base)
 	for _, zone := range slices.Sorted(maps.Keys(wanted)) {
 		l := &loss{zone: zone}
+		breaking := 0 // replays
 		for i := range p.options.replaysOf(displaced[zone]) {
 			// A certificate that is broken needs no further replay of that loss.
 			open := slices.DeleteFunc(slices.Clone(wanted[zone]), func(c *certificate) bool { return c.broken(l) })
@@ -162,12 +175,19 @@ func (p *performance) zones(ctx context.Context) error {
 				c.judge(l, r, err)
 				waits = waits || c.broken(l)
 			}
+			if waits {
+				breaking++
+			}
 			if last := p.kept[zone]; err == nil && (last == nil || waits) {
 				last.close()
+				s.base, s.before = nil, nil // as large as what is kept, and no longer needed
 				p.kept[zone] = s
 			} else {
 				s.close()
 			}
+		}
+		if breaking > 1 { // after each of these replays pods of another ZoneSurvival wait
+			p.drop(zone)
 		}
 	}
 	return nil
@@ -229,25 +249,25 @@ func podsIn(base *sim.Sim) map[string]int {
 	return out
 }
 
-// worst compares lost pods for the order that leaves protected ones the least room: the pods that are not protected go first,
+// worstFirst ranks lost pods for the order that leaves protected ones the least room: the pods that are not protected go first,
 // then the small ones, which leave room for large ones scattered.
-func worst(a, b *v1.Pod, certificates []*certificate) int {
-	protected := func(pod *v1.Pod) int {
+func worstFirst(certificates []*certificate) func(pod *v1.Pod) []int64 {
+	return func(pod *v1.Pod) []int64 {
+		protected := int64(0)
 		if slices.ContainsFunc(certificates, func(c *certificate) bool { return c.invalid == nil && c.protects(pod) }) {
-			return 1
+			protected = 1
 		}
-		return 0
+		return append([]int64{protected}, smallFirst(pod)...)
 	}
-	return cmp.Or(protected(a)-protected(b), smallFirst(a, b))
 }
 
 func byName(a, b *v1.Pod) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-func smallFirst(a, b *v1.Pod) int {
-	x, y := requestsOf(a), requestsOf(b)
-	return cmp.Or(x.Cpu().Cmp(*y.Cpu()), x.Memory().Cmp(*y.Memory()))
+func smallFirst(pod *v1.Pod) []int64 {
+	requests := requestsOf(pod)
+	return []int64{requests.Cpu().MilliValue(), requests.Memory().Value()}
 }
 
 // certificate is what is found out for one ZoneSurvival.

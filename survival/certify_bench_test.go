@@ -3,6 +3,7 @@ package survival_test
 import (
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"syscall"
 	"testing"
 	"time"
@@ -52,6 +53,7 @@ func large() (*clitest.Cluster, *v1alpha1.ZoneSurvival) {
 // Then another workload of 150 pods comes, and the answer follows. cpu-s is what the process used of all cores, MB the heap with the copies that
 // are kept.
 func BenchmarkCertify(b *testing.B) {
+	defer debug.SetGCPercent(debug.SetGCPercent(sim.GCPercent))
 	for _, losses := range []string{"zones", "nodes"} {
 		b.Run(losses, func(b *testing.B) {
 			for b.Loop() {

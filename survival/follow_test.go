@@ -180,6 +180,21 @@ func TestFollowedAnswers(t *testing.T) {
 	require.Greater(t, same, 9*different, "an answer that follows is mostly right")
 }
 
+// TestNothingIsForgotten: the large pod finds no room after the small ones, one of these none after the large one. No single copy shows both,
+// so none is followed.
+func TestNothingIsForgotten(t *testing.T) {
+	c := zones()
+	deploy(c, "large", "3", nil, "a")
+	deploy(c, "small", "1", nil, "a", "a")
+	deploy(c, "batch", "4", nil, "b", "c", "c")
+	f, first := newFollower(t, c, protecting("large"), protecting("small"))
+	for i, app := range []string{"large", "small"} {
+		require.Equal(t, "a", first[i].Losses[0].Zone)
+		require.Equal(t, int64(1), first[i].Losses[0].Waiting, app)
+	}
+	require.Nil(t, f.follow(c.Objects()))
+}
+
 // mutate returns the cluster with some pods gone, some on another node, and a new Deployment.
 func mutate(r *rand.Rand, c *clitest.Cluster, step int) *clitest.Cluster {
 	out := &clitest.Cluster{Snapshot: snapshot.New(clitest.Now)}

@@ -68,9 +68,9 @@ func (p *planner) replay(ctx context.Context, l *loss, smallOnesFirst bool, seed
 		}
 	}
 	options := p.options.Sim
-	options.Seed, options.Order, options.Bare = options.Seed+seed, nil, true
+	options.Seed, options.Rank, options.Bare = options.Seed+seed, nil, true
 	if smallOnesFirst {
-		options.Order = smallFirst
+		options.Rank = smallFirst
 	}
 	s, err := sim.New(ctx, objects, options)
 	if err != nil {
@@ -233,7 +233,7 @@ func (p *planner) topUp(lost *loss, held amounts, landed []landing, pods []*v1.P
 		is.Add(&request, -1)
 		left[l.node] = is
 	}
-	slices.SortStableFunc(pods, func(a, b *v1.Pod) int { return smallFirst(b, a) })
+	slices.SortStableFunc(pods, func(a, b *v1.Pod) int { return slices.Compare(smallFirst(b), smallFirst(a)) })
 	out := map[*site]ledger.Resources{}
 	for _, pod := range pods {
 		request := wants(pod)

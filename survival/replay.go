@@ -19,15 +19,15 @@ import (
 
 // stage is a copy of a cluster on which losses are replayed, one after the other. It belongs to one order of lost pods.
 type stage struct {
-	base   *sim.Sim
+	base   *sim.Sim // nil, as before, in a stage that plays no further loss
 	before *usage
 	change func(*sim.Options)
 	copy   *sim.Sim // nil before the first replay, and after a loss that could not be taken back
 	nodes  int      // that the last loss has taken
 }
 
-func newStage(base *sim.Sim, before *usage, seed int64, order func(a, b *v1.Pod) int) *stage {
-	return &stage{base: base, before: before, change: func(o *sim.Options) { o.Seed, o.Order = seed, order }}
+func newStage(base *sim.Sim, before *usage, seed int64, rank func(pod *v1.Pod) []int64) *stage {
+	return &stage{base: base, before: before, change: func(o *sim.Options) { o.Seed, o.Rank = seed, rank }}
 }
 
 // close ends the copy, if there is one.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -114,6 +115,9 @@ func (f *flags) run(ctx context.Context) error {
 		if options.Certify.Sim.Config, err = sim.ParseConfig(data); err != nil {
 			return fmt.Errorf("--config: %s: %w", f.config, err)
 		}
+	}
+	if os.Getenv("GOGC") == "" {
+		defer debug.SetGCPercent(debug.SetGCPercent(sim.GCPercent))
 	}
 	ctrllog.SetLogger(klog.Background())
 	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)

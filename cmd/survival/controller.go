@@ -100,6 +100,9 @@ func (c *Controller) Run(ctx context.Context) error {
 // answer renews the answers if the cluster has changed, or if they are old: by a full round if the budget allows one now, else by following the
 // changes, if they can be followed. It returns after how long it wants to be called again if nothing changes.
 func (c *Controller) answer(ctx context.Context) (wait time.Duration, err error) {
+	if until := c.idle(time.Now()); until > 0 {
+		return until, nil // to read the cluster costs CPU, too
+	}
 	cluster := c.live.Snapshot()
 	objects := cluster.Objects()
 	hash := survival.Fingerprint(objects)
@@ -124,6 +127,7 @@ func (c *Controller) answer(ctx context.Context) (wait time.Duration, err error)
 	if err := r.replay(ctx); err != nil {
 		return 0, err
 	}
+	c.roundEnded(time.Now())
 	if !r.written {
 		c.hash = "" // once more, with the newer objects
 	}
@@ -132,6 +136,14 @@ func (c *Controller) answer(ctx context.Context) (wait time.Duration, err error)
 		roundDuration.Observe(time.Since(began).Seconds())
 	}
 	return c.options.RefreshInterval, nil
+}
+
+// roundEnded keeps what a round has used out of the other budget: it counts in its own.
+func (c *Controller) roundEnded(now time.Time) { c.follows.begin(now) }
+
+// idle is for how long neither budget allows anything.
+func (c *Controller) idle(now time.Time) time.Duration {
+	return min(c.rounds.next().Sub(now), c.follows.next().Sub(now))
 }
 
 // follow answers between two rounds, if it can and if its own budget allows it now.
@@ -145,11 +157,23 @@ func (c *Controller) follow(ctx context.Context, r *round, hash string) (wait ti
 	if err != nil || !followed {
 		return c.options.RefreshInterval, err
 	}
+	c.keepUnfollowed(r.asked, statuses)
 	if c.answered = hash; !r.write(ctx, statuses) {
 		c.answered = ""
 	}
 	klog.FromContext(ctx).V(2).Info("Followed a change", "took", time.Since(began))
 	return c.options.RefreshInterval, ctx.Err()
+}
+
+// keepUnfollowed gives ZoneSurvivals for the loss of nodes, which are not followed, their last answer: it may not have been written.
+func (c *Controller) keepUnfollowed(asked []*v1alpha1.ZoneSurvival, statuses []v1alpha1.ZoneSurvivalStatus) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, s := range asked {
+		if last, known := c.answers[s.Name]; known && s.Spec.Survive.Nodes != nil {
+			statuses[i] = *last.DeepCopy()
+		}
+	}
 }
 
 // round is what one look at the cluster leads to.

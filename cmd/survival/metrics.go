@@ -9,7 +9,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	compbasemetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
@@ -47,11 +46,14 @@ func (c *Controller) collect(send metrics.Send) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, status := range c.answers {
+		if status.ComputedAt.IsZero() {
+			continue // there is none yet
+		}
 		send(computed, float64(status.ComputedAt.Unix()), name)
-		switch meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSurvives).Status {
-		case metav1.ConditionTrue:
+		if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSurvives) {
 			send(survives, 1, name)
-		case metav1.ConditionFalse:
+		}
+		if meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionSurvives) {
 			send(survives, 0, name)
 		}
 		for resource, quantity := range status.Held {

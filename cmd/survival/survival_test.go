@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
+	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
 )
@@ -30,6 +31,38 @@ func TestBudget(t *testing.T) {
 	require.Equal(t, start.Add(55*time.Second), b.next())
 	b.begin(start.Add(time.Minute))
 	require.Equal(t, start.Add(time.Minute), b.next())
+}
+
+// TestBudgetsAreApart: what a full round uses does not keep the answers between rounds waiting, and neither does anything else happen while
+// both budgets are used up.
+func TestBudgetsAreApart(t *testing.T) {
+	used := time.Duration(0)
+	c := New(nil, nil, Options{CPUFraction: 0.2})
+	c.rounds.cpu = func() time.Duration { return used }
+	c.follows.cpu = c.rounds.cpu
+	start := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	require.Negative(t, c.idle(start), "nothing has been answered")
+	c.follows.begin(start)
+	c.rounds.begin(start.Add(time.Minute))
+	used += 10 * time.Minute
+	end := start.Add(11 * time.Minute)
+	c.roundEnded(end)
+	require.Equal(t, end, c.follows.next())
+	require.Zero(t, c.idle(end))
+	used += time.Second
+	require.Equal(t, 10*time.Second, c.idle(end))
+}
+
+// TestUnfollowedAnswersStay: the answer about the loss of nodes stays the last one, also if its status could not be written.
+func TestUnfollowedAnswersStay(t *testing.T) {
+	asked := func(name string, nodes *int32) *v1alpha1.ZoneSurvival {
+		return &v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ZoneSurvivalSpec{Survive: v1alpha1.SurvivalLosses{Nodes: nodes}}}
+	}
+	c := New(nil, nil, Options{CPUFraction: 0.2})
+	c.answers["nodes"], c.answers["zones"] = v1alpha1.ZoneSurvivalStatus{Pods: 1}, v1alpha1.ZoneSurvivalStatus{Pods: 1}
+	statuses := []v1alpha1.ZoneSurvivalStatus{{}, {Pods: 2}, {Pods: 3}}
+	c.keepUnfollowed([]*v1alpha1.ZoneSurvival{asked("nodes", ptr.To[int32](1)), asked("zones", nil), asked("new", ptr.To[int32](1))}, statuses)
+	require.Equal(t, []int64{1, 2, 3}, []int64{statuses[0].Pods, statuses[1].Pods, statuses[2].Pods})
 }
 
 func TestCPUTime(t *testing.T) {
@@ -69,7 +102,7 @@ func TestBadFlags(t *testing.T) {
 	}
 }
 
-// TestMetrics: a certificate that is True or False has a figure, one that is Unknown has none.
+// TestMetrics: a certificate that is True or False has a figure, one that is Unknown has none, and one without an answer has no series.
 func TestMetrics(t *testing.T) {
 	answer := func(status metav1.ConditionStatus) v1alpha1.ZoneSurvivalStatus {
 		return v1alpha1.ZoneSurvivalStatus{
@@ -80,7 +113,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	c := &Controller{answers: map[string]v1alpha1.ZoneSurvivalStatus{
-		"yes": answer(metav1.ConditionTrue), "no": answer(metav1.ConditionFalse), "open": answer(metav1.ConditionUnknown),
+		"yes": answer(metav1.ConditionTrue), "no": answer(metav1.ConditionFalse), "open": answer(metav1.ConditionUnknown), "new": {},
 	}}
 	holds := answer(metav1.ConditionUnknown)
 	holds.Conditions = append(holds.Conditions, metav1.Condition{Type: v1alpha1.ConditionHeld, Status: metav1.ConditionFalse})

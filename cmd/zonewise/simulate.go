@@ -21,10 +21,6 @@ import (
 	"zonewise.dev/sim"
 )
 
-// gcPercent lets the heap grow to three times what is in use. While the garbage collector runs, a copy cannot tell that its
-// goroutines rest and waits before each pod.
-const gcPercent = 200
-
 const simulateHelp = `Predict what happens when zones or nodes are lost, or when a workload or nodes are
 added: which pods are displaced, where they go, which stay Pending and why, and
 which policies, budgets, gangs and reservations break. It changes nothing in the
@@ -125,7 +121,7 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {
-		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+		defer debug.SetGCPercent(debug.SetGCPercent(sim.GCPercent))
 	}
 	scenario := simulate.Scenario{Zones: f.zones, Nodes: f.nodes, Added: workload, AddNodes: f.addNodes, Like: f.like}
 	scenarios := []simulate.Scenario{scenario}
