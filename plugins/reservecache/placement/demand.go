@@ -39,6 +39,8 @@ type Demand struct {
 	// with nodes that the fit selects.
 	Zones []Zone
 	Slots int
+	// Known are zones over which the slots were spread before, by another planner. They count although they may have lost all nodes.
+	Known []string
 	// PerNode is how many slots, and owners that use none, a node may have together; 0 for no limit.
 	PerNode    int
 	Fit        *Fit
@@ -117,11 +119,28 @@ func (w *wanted) lookedAt(zone string) uint64 {
 }
 
 func newWanted(d Demand) *wanted {
-	return &wanted{
+	w := &wanted{
 		Demand: d, total: d.wanted(), dirty: true,
 		known: map[string]struct{}{}, counts: map[string]holds.Count{}, looked: map[string]uint64{}, owners: map[string]int{},
 		capped: map[string]bool{}, away: map[string]bool{}, full: map[string]bool{}, excess: map[string]ledger.Resources{},
 		amounts: amounts{stale: map[string]bool{}, drafted: map[string]bool{}, lacks: map[string]lack{}},
+	}
+	for _, zone := range d.Known {
+		w.known[zone] = struct{}{}
+	}
+	return w
+}
+
+// inherit takes over from the version before what the nodes do not tell: their owners, and what was lost with those that are gone.
+func (w *wanted) inherit(old *wanted) {
+	if old.PerNode > 0 && w.PerNode > 0 {
+		w.owners = old.owners // they are counted with PerNode only
+	}
+	if w.Claim.Amounts || old.Claim.Amounts || !slices.Equal(w.Fit.selector, old.Fit.selector) {
+		return
+	}
+	if slices.EqualFunc(w.Zones, old.Zones, func(a, b Zone) bool { return a.Name == b.Name }) {
+		w.known, w.away, w.full = old.known, old.away, old.full
 	}
 }
 

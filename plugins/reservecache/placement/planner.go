@@ -81,9 +81,7 @@ func (p *Planner) Set(d Demand) {
 	p.holds.SetClaim(d.Claim)
 	w := newWanted(d)
 	if old := p.claims[w.uid()]; old != nil {
-		if old.PerNode > 0 && w.PerNode > 0 {
-			w.owners = old.owners // they are counted with PerNode only
-		}
+		w.inherit(old)
 		p.dropLocked(old)
 	}
 	p.claims[w.uid()] = w

@@ -97,6 +97,28 @@ func TestAZoneIsLost(t *testing.T) {
 	}
 }
 
+// TestALostZoneIsRemembered by newer versions of a demand that is spread over all zones, as long as these are the same.
+func TestALostZoneIsRemembered(t *testing.T) {
+	s := cluster(2, "a", "b", "c")
+	d := demand("r", 0)
+	d.Slots, d.OnZoneLoss = 6, Keep
+	s.reconcile(t, d)
+	s.ledger.RemoveNode(makeNode("c1", "c", "4"))
+	s.ledger.RemoveNode(makeNode("c2", "c", "4"))
+	s.reconcile(t)
+	d.Claim.Priority = 1
+	s.reconcile(t, d)
+	require.Equal(t, map[string]int{"a1": 2, "b1": 2}, s.slots(t, "r"))
+	require.Equal(t, []string{"c1"}, s.report(t, "r").Away)
+
+	d.Zones = []Zone{{"a", 3}, {"b", 3}}
+	s.reconcile(t, d)
+	require.Equal(t, map[string]int{"a1": 3, "b1": 3}, s.slots(t, "r"))
+	d.Zones = nil
+	s.reconcile(t, d)
+	require.Equal(t, map[string]int{"a1": 3, "b1": 3}, s.slots(t, "r"), "c is none of its zones any more")
+}
+
 // TestConsumersOutliveTheirNode: a node that goes, or is not ready, and comes back with its pods has its consumers again, and
 // the slots that stood in for theirs are given up.
 func TestConsumersOutliveTheirNode(t *testing.T) {

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"zonewise.dev/apis/v1alpha1"
 )
 
 // TestUsesSinceTheReportAreAdopted: a status is written later than its report was made, and does not name who came between.
@@ -30,4 +33,17 @@ func TestUsesSinceTheReportAreAdopted(t *testing.T) {
 	next.add(t, between)
 	next.start(t)
 	next.requireSlots(t, "r", 2, 1)
+}
+
+// TestALostZoneIsAdopted: a new leader, which never saw the nodes of a lost zone, does not spread its slots over the others.
+func TestALostZoneIsAdopted(t *testing.T) {
+	r := reservation("r", 4, func(r *v1alpha1.ZoneReservation) { r.Spec.OnZoneLoss = v1alpha1.ZoneLossKeep })
+	r.Status.ObservedGeneration, r.Status.LastUpdateTime = 1, metav1.NewMicroTime(t0)
+	for _, zone := range []string{"a", "b"} {
+		r.Status.Zones = append(r.Status.Zones, v1alpha1.ReservationZoneStatus{Name: zone, SlotCounts: v1alpha1.SlotCounts{Desired: 2}})
+	}
+	f := newFixture(t, 1, r)
+	f.Ledger.AddNode(makeNode("n1", "8")) // of zone a
+	f.start(t)
+	f.requireSlots(t, "r", 2, 0)
 }

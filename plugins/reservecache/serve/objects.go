@@ -136,6 +136,9 @@ func (s *Server) apply() {
 		keep[a.entry] = true
 		specs = append(specs, a.spec)
 		d := a.spec.demand(priority)
+		if !a.adopted && a.current {
+			d.Known = knownZones(a.status)
+		}
 		if a.applied != a.spec || a.priority != d.Claim.Priority {
 			d.SameTerms = a.priority == d.Claim.Priority && a.spec.sameTerms(a.applied)
 			a.applied, a.priority = a.spec, d.Claim.Priority
@@ -173,6 +176,17 @@ func (s *Server) apply() {
 	s.owners.Store(index)
 	s.adopt(adopt)
 	s.countMembers()
+}
+
+// knownZones returns the zones in which a status has slots desired: those over which they are spread, lost ones among them.
+func knownZones(status *v1alpha1.ZoneReservationStatus) []string {
+	var known []string
+	for i := range status.Zones {
+		if status.Zones[i].Desired > 0 {
+			known = append(known, status.Zones[i].Name)
+		}
+	}
+	return known
 }
 
 // nextExpiry returns when the next reservation expires; zero if none does.
