@@ -7,7 +7,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
@@ -69,7 +71,9 @@ func TestAPodThatGoesWhileMembersAreCounted(t *testing.T) {
 		}
 		gone.Go(func() { f.PodGone(pod.UID) })
 	}
-	informer := f.handle.factory.InformerFor(&v1.Pod{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
+	factory := informers.NewSharedInformerFactory(fake.NewClientset(), 0) // of which nobody else has had an informer made
+	f.Handle = &handle{factory: factory}
+	informer := factory.InformerFor(&v1.Pod{}, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer {
 		return &listed{cache.NewSharedIndexInformer(&cache.ListWatch{}, &v1.Pod{}, 0, cache.Indexers{}), then}
 	})
 	f.seen(reservation("r", 1, nil))
