@@ -33,12 +33,16 @@ type victims struct {
 // that it gets by them. It returns false if there are none.
 func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o *outcome) (preempt.Result, bool) {
 	cause := o.refusal.Cause
-	if !v.enabled || pl.neverPreempts || cause != gang.CauseNoRoom && cause != gang.CauseUnschedulable || len(pl.wants.minResources) > 0 {
-		return preempt.Result{}, false
-	}
+	may := v.enabled && !pl.neverPreempts && (cause == gang.CauseNoRoom || cause == gang.CauseUnschedulable) && len(pl.wants.minResources) == 0
 	began, allowed := time.Time{}, false
+	cleared := pl.cleared(v.handle.SnapshotSharedLister().NodeInfos())
 	v.gangs.look(pl.key, func(e *entry, now time.Time) {
-		began, allowed = now, e.preempting == nil && e.search.allows(o.result.Bound, len(v.gangs.vain), now)
+		if e.preempting != nil && e.preempting.cleared && cleared {
+			// The gang is refused with the room that it has preempted: it needs more by now, or has lost some of it.
+			e.preempting = nil
+			e.books.endAll(bookedByVictims)
+		}
+		began, allowed = now, may && e.preempting == nil && e.search.allows(o.result.Bound, len(v.gangs.vain), now)
 	})
 	if !allowed {
 		return preempt.Result{}, false

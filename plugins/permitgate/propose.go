@@ -160,7 +160,7 @@ func (p *proposer) answer(ctx context.Context, state fwk.CycleState, pl *plan, n
 	p.prepare(ctx, state, pl, nodes)
 	o := outcome{view: p.view(pl.key, pl.priority, nodes)}
 	pl.request.Cluster = o.view
-	if len(pl.known) >= pl.request.Need && p.cleared(pl) {
+	if len(pl.known) >= pl.request.Need && pl.cleared(p.handle.SnapshotSharedLister().NodeInfos()) {
 		if o.result = pl.asKnown(nodes); len(o.result.Slots) >= pl.request.Need {
 			return o
 		}
@@ -185,8 +185,7 @@ func (p *proposer) answer(ctx context.Context, state fwk.CycleState, pl *plan, n
 }
 
 // cleared reports whether the victims of the gang's preemption are gone from the cycle's nodes.
-func (p *proposer) cleared(pl *plan) bool {
-	infos := p.handle.SnapshotSharedLister().NodeInfos()
+func (pl *plan) cleared(infos fwk.NodeInfoLister) bool {
 	for uid, node := range pl.victims {
 		if info, err := infos.Get(node); err == nil && isOn(info, uid) {
 			return false

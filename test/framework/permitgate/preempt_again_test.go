@@ -1,0 +1,68 @@
+package permitgate
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// leaving lists the pods among names that have been asked to leave.
+func (c *cluster) leaving(t require.TestingT, names ...string) (leaving []string) {
+	for _, name := range names {
+		pod, err := c.client.CoreV1().Pods("default").Get(context.Background(), name, metav1.GetOptions{})
+		require.NoError(t, err)
+		if pod.DeletionTimestamp != nil {
+			leaving = append(leaving, name)
+		}
+	}
+	return leaving
+}
+
+// TestPreemptedRoomIsNotEnough: the gang needs more when its victims have gone, or a node has gone with them. It preempts again.
+func TestPreemptedRoomIsNotEnough(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(t *testing.T, c *cluster, node string)
+		bound  int
+	}{
+		"minMember is raised": {func(_ *testing.T, c *cluster, _ string) { c.groups.set("urgent", 3) }, 3},
+		"a node is deleted": {func(t *testing.T, c *cluster, node string) {
+			require.NoError(t, c.client.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t, preempting, 1, 1, 1)
+			c.graceful.Store(true)
+			nodes := map[string]string{"low-0": "node-0", "low-1": "node-1", "low-2": "node-2"}
+			for pod, node := range nodes {
+				c.bind(t, node, member("", pod).Priority(1).TerminationGracePeriodSeconds(3600))
+			}
+			c.quiet(t)
+			c.groups.set("urgent", 2)
+			gang := []string{"urgent-0", "urgent-1", "urgent-2"}
+			for _, pod := range gang {
+				c.create(t, member("urgent", pod).Priority(100))
+			}
+			var victims []string
+			require.Eventually(t, func() bool {
+				victims = c.leaving(t, "low-0", "low-1", "low-2")
+				return len(victims) == 2
+			}, soon, tick)
+			c.requireUnbound(t, gang...)
+			tt.change(t, c, nodes[victims[0]])
+			c.quiet(t)
+			c.finish(t, victims...)
+			for _, pod := range victims {
+				delete(nodes, pod)
+			}
+			for last := range nodes {
+				require.Eventually(t, func() bool { return len(c.leaving(t, last)) > 0 }, soon, tick)
+				c.finish(t, last)
+			}
+			require.Eventually(t, func() bool { return len(c.bound(t, gang...)) == tt.bound }, soon, tick)
+		})
+	}
+}
