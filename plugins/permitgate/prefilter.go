@@ -108,6 +108,9 @@ func (p *PermitGate) attempt(key types.NamespacedName, pod *v1.Pod) (a *attempt,
 		if how == gang.EnterRefused || how == gang.EnterPropose {
 			return
 		}
+		if e.gang.Round() == 0 && (e.confined.key != e.wants.topology.Key || !e.gang.Placed()) {
+			e.confined = domain{} // no member is there any more, or the PodGroup names another label
+		}
 		if e.unconfined() {
 			e.confine(infos, e.nodesInUse()...)
 		}

@@ -122,6 +122,9 @@ func (g *Gang) Counts() (live, waiting, settled int) {
 	return g.live(), g.count[memberWaiting], g.settled()
 }
 
+// Placed reports whether a live member is bound or has a node.
+func (g *Gang) Placed() bool { return g.letGo()-g.count[memberDone]+g.count[memberWaiting] > 0 }
+
 // SentBack reports whether a member lost the node that it was given, or found none, and has not been in a
 // cycle since: no node is meant for it now.
 func (g *Gang) SentBack(uid types.UID) bool {

@@ -104,6 +104,48 @@ func TestPacking(t *testing.T) {
 	}
 }
 
+// TestPackedGangMovesOn: a gang of which no member is left may go to another domain, also if it never needs a round; one that is
+// there keeps its domain, which is another when the PodGroup names another label.
+func TestPackedGangMovesOn(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(t *testing.T, c *cluster)
+		bound  bool
+	}{
+		"no member is left": {func(t *testing.T, c *cluster) { c.delete(t, "g-0") }, true},
+		"a member is left":  {func(*testing.T, *cluster) {}, false},
+		"another label": {func(_ *testing.T, c *cluster) {
+			c.groups.annotate("g", map[string]string{podgroup.RequiredTopologyAnnotation: "pool"})
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t)
+			for _, zone := range []string{"a", "b"} {
+				n := st.MakeNode().Name(zone+"-0").UID(zone+"-0").Label(v1.LabelTopologyZone, zone).Label("pool", "one").
+					Capacity(map[v1.ResourceName]string{"cpu": "2", "memory": "256Gi", "pods": "200"}).Obj()
+				_, err := c.client.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
+				require.NoError(t, err)
+			}
+			c.packed("g", 1, podgroup.RequiredTopologyAnnotation)
+			c.start(t, slowBackoff)
+			c.create(t, member("g", "g-0"))
+			c.requireBound(t, "g-0")
+			pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), "g-0", metav1.GetOptions{})
+			require.NoError(t, err)
+			tt.change(t, c)
+			c.bind(t, pod.Spec.NodeName, member("", "filler", 2))
+			c.quiet(t)
+			c.create(t, member("g", "g-1"))
+			if tt.bound {
+				c.requireBound(t, "g-1")
+			} else {
+				c.requireUnbound(t, "g-1")
+			}
+		})
+	}
+}
+
 // TestMissingMembersGetTheCondition by which autoscalers size a cluster: all of them, once for each reason.
 func TestMissingMembersGetTheCondition(t *testing.T) {
 	t.Parallel()
