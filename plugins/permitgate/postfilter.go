@@ -60,6 +60,11 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 
 // preempt looks for victims for a gang that was rolled back because this member fits nowhere.
 func (p *PermitGate) preempt(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod, failed gang.Rollback) {
+	backsOff := false
+	p.gangs.look(key, func(e *entry, _ time.Time) { backsOff = e.gang.Phase() == gang.Backoff })
+	if !backsOff {
+		return // its next domain comes first
+	}
 	pl, o := p.proposer.again(ctx, state, key, pod)
 	if o.view == nil {
 		return

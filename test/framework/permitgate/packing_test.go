@@ -47,6 +47,12 @@ func (c *cluster) packed(name string, minMember int32, annotation string) {
 	})
 }
 
+// guard returns a pod that keeps members out of a domain.
+func guard(node, key string) *st.PodWrapper {
+	return member("", "guard-"+node, 0).Node(node).
+		PodAntiAffinity(key, &metav1.LabelSelector{MatchLabels: map[string]string{"job": "train"}}, st.PodAntiAffinityWithRequiredReq)
+}
+
 // TestPacking: all members in one zone, the tightest that holds the gang; the next one where the filters refuse it; none where none
 // holds it, unless that is only preferred.
 func TestPacking(t *testing.T) {
@@ -67,8 +73,12 @@ func TestPacking(t *testing.T) {
 			c.create(t, member("g", "g-9").Node("a-0"))
 		}, map[string]int{"a": 4}, ""},
 		"the filters refuse the tightest": {podgroup.RequiredTopologyAnnotation, 4, func(t *testing.T, c *cluster) {
-			c.create(t, member("", "guard", 0).Node("b-0").
-				PodAntiAffinity(v1.LabelTopologyZone, &metav1.LabelSelector{MatchLabels: map[string]string{"job": "train"}}, st.PodAntiAffinityWithRequiredReq))
+			c.create(t, guard("b-0", v1.LabelTopologyZone))
+		}, map[string]int{"a": 4}, ""},
+		"the filters refuse the tightest, and the next is free": {podgroup.RequiredTopologyAnnotation, 4, func(t *testing.T, c *cluster) {
+			c.create(t, guard("b-0", v1.LabelTopologyZone))
+			c.addZonalNode(t, "c-0", "c", 4)
+			c.create(t, member("", "low", 4).Priority(-1).Node("c-0"))
 		}, map[string]int{"a": 4}, ""},
 		"none is large enough":                    {podgroup.RequiredTopologyAnnotation, 9, nil, nil, "needs 9 in one topology.kubernetes.io/zone, at most 8 fit in topology.kubernetes.io/zone a"},
 		"none is large enough, and one preferred": {podgroup.PreferredTopologyAnnotation, 9, nil, map[string]int{}, ""},
@@ -100,6 +110,8 @@ func TestPacking(t *testing.T) {
 			if len(tt.want) > 0 {
 				require.Equal(t, tt.want, c.byZone(t, names...))
 			}
+			c.quiet(t)
+			require.Zero(t, c.recorder.count("PodGroup g GangPreempts", ""))
 		})
 	}
 }
