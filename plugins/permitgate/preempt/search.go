@@ -115,6 +115,11 @@ func (s *Search) Run(ctx context.Context) Result {
 	relaxed := s.Request
 	relaxed.Cluster = &cleared{s.Request.Cluster, s}
 	r := proposal.Make(relaxed)
+	if r.Verdict == proposal.Exhausted {
+		// The filters have refused each domain that could hold the gang, perhaps because of pods that may be evicted.
+		relaxed.Topology.Tried = nil
+		r = proposal.Make(relaxed)
+	}
 	if r.Verdict == proposal.Refused {
 		return Result{Short: max(1, s.Request.Need-r.Bound)}
 	}

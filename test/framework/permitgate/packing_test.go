@@ -116,6 +116,27 @@ func TestPacking(t *testing.T) {
 	}
 }
 
+// TestPackedGangPreemptsInItsDomainOnly: no pod is evicted elsewhere when the filters refuse the domain of a member that is bound.
+func TestPackedGangPreemptsInItsDomainOnly(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	for i := range 3 {
+		c.addZonalNode(t, fmt.Sprintf("a-%d", i), "a", 1)
+		c.addZonalNode(t, fmt.Sprintf("b-%d", i), "b", 1)
+	}
+	c.packed("g", 3, podgroup.RequiredTopologyAnnotation)
+	c.bind(t, "a-0", train(member("g", "g-0")))
+	for _, i := range []string{"1", "2"} {
+		c.bind(t, "a-"+i, guard("a-"+i, v1.LabelHostname))
+		c.bind(t, "b-"+i, member("", "low-"+i).Priority(-1))
+	}
+	c.start(t, preempting)
+	c.create(t, train(member("g", "g-1")), train(member("g", "g-2")))
+	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "")
+	c.requireUnbound(t, "g-1", "g-2")
+	c.requireLeft(t, []string{"low-1", "low-2"}, nil)
+}
+
 // TestPackedGangMovesOn: a gang of which no member is left may go to another domain, also if it never needs a round; one that is
 // there keeps its domain, which is another when the PodGroup names another label.
 func TestPackedGangMovesOn(t *testing.T) {
