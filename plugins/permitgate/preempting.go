@@ -107,7 +107,7 @@ func (v *victims) gangOf(pod *v1.Pod) (key types.NamespacedName, c preempt.Gang,
 		return key, c, false
 	}
 	ok = v.gangs.look(key, func(e *entry, _ time.Time) {
-		c.MinMember = e.gang.MinMember()
+		c.MinMember = e.gang.MinMember() - e.gang.Done() // what is left of the quorum goes only as a whole
 		for _, m := range e.pods {
 			if m.pod.Spec.NodeName != "" {
 				c.Bound = append(c.Bound, m.pod)

@@ -122,6 +122,9 @@ func (g *Gang) Counts() (live, waiting, settled int) {
 	return g.live(), g.count[memberWaiting], g.settled()
 }
 
+// Done returns how many members have succeeded and count.
+func (g *Gang) Done() int { return g.count[memberDone] }
+
 // Placed reports whether a live member is bound or has a node.
 func (g *Gang) Placed() bool { return g.letGo()-g.count[memberDone]+g.count[memberWaiting] > 0 }
 

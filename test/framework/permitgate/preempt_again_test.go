@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
 // leaving lists the pods among names that have been asked to leave.
@@ -65,4 +67,22 @@ func TestPreemptedRoomIsNotEnough(t *testing.T) {
 			require.Eventually(t, func() bool { return len(c.bound(t, gang...)) == tt.bound }, soon, tick)
 		})
 	}
+}
+
+// TestRestOfAQuorumGoesAsAWhole: members that have succeeded are of the quorum, and those that are left need each other.
+func TestRestOfAQuorumGoesAsAWhole(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, preempting, 3)
+	c.groups.set("g", 3)
+	// The fake API server goes on showing finished pods to the scheduler: the one that has succeeded takes nothing.
+	for name, cpu := range map[string]int{"g-0": 0, "g-1": 1, "g-2": 1} {
+		pod := member("g", name, cpu).Priority(1)
+		pod.OwnerReferences = []metav1.OwnerReference{job}
+		c.bind(t, "node-0", pod)
+	}
+	c.run(t, v1.PodSucceeded, "g-0")
+	c.requireStatus(t, "g", v1alpha1.PodGroupScheduling, 0, 1, 0)
+	c.quiet(t)
+	c.requireBound(t, c.createUrgent(t, 2, plain)...)
+	c.requireLeft(t, nil, []string{"g-1", "g-2"})
 }
