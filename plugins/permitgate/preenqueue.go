@@ -22,6 +22,10 @@ func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	reason, detail := gang.ReasonNotFound, ""
 	p.gangs.look(key, func(e *entry, now time.Time) {
 		reason, detail = e.gang.Admit(pod.UID, now)
+		if b := e.books.of[pod.UID]; b != nil && (b.placed || !b.fresh.IsZero()) {
+			// Its cycle may have ended before this plugin's PreFilter. The framework clears the nomination right after this.
+			e.books.forgotten(pod.UID, now.Add(freshInterval))
+		}
 		if last := e.gang.Last(); reason == gang.ReasonBackoff && last.Cause == gang.CauseUnschedulable && last.Member == pod.UID {
 			// The queue moves the member that fitted nowhere, because a hint of a plugin that refused it saw a change that may
 			// help. That may be what the other members gave back.

@@ -3,10 +3,13 @@ package permitgate
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
@@ -67,6 +70,44 @@ func TestPreemptedRoomIsNotEnough(t *testing.T) {
 			require.Eventually(t, func() bool { return len(c.bound(t, gang...)) == tt.bound }, soon, tick)
 		})
 	}
+}
+
+// TestPreemptedRoomIsKeptFromAnotherPluginsError: a plugin ahead of this one ends the cycle of a member while victims end, and the
+// framework clears its nomination, which no extension point hears of.
+func TestPreemptedRoomIsKeptFromAnotherPluginsError(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 4)
+	c.edit = func(p *config.KubeSchedulerProfile) {
+		p.Plugins.PreFilter.Enabled = append([]config.Plugin{{Name: mishapName}}, p.Plugins.PreFilter.Enabled...)
+	}
+	c.start(t, `{"initialBackoff": "10s", "maxBackoff": "10s", "bindRehearsal": "Never"}`)
+	c.graceful.Store(true)
+	for name, cpu := range map[string]int{"small": 1, "large": 3} {
+		c.bind(t, "node-0", member("", name, cpu).Priority(1).TerminationGracePeriodSeconds(3600))
+	}
+	c.quiet(t)
+	c.groups.set("urgent", 2)
+	c.create(t, member("urgent", "urgent-0", 3).Priority(100), member("urgent", "urgent-1", 1).Priority(100))
+	c.quiet(t)
+	c.pass(2 * time.Second) // then the framework has heard of the bookings once and for all
+	require.Equal(t, 2, c.booked("node-0"))
+	c.freeze() // the member stays in the framework's backoff
+	tried := c.mishap.tried("urgent-0")
+	c.mishap.set(func(m *mishap) { m.preFilter = failing("urgent-0", fwk.Error) })
+	c.pass(10 * time.Second)
+	for i := 0; c.mishap.tried("urgent-0") == tried; i++ { // the gang has its turn
+		require.Less(t, i, 100)
+		c.pass(100 * time.Millisecond)
+		c.quiet(t)
+	}
+	c.mishap.set(func(m *mishap) { m.preFilter = nil })
+	c.finish(t, "large")
+	c.create(t, member("", "late", 2))
+	c.requireUnbound(t, "late", "urgent-0", "urgent-1")
+	c.frozen.Store(false)
+	c.finish(t, "small")
+	c.requireBound(t, "urgent-0", "urgent-1")
+	c.requireUnbound(t, "late")
 }
 
 // TestRestOfAQuorumGoesAsAWhole: members that have succeeded are of the quorum, and those that are left need each other.
