@@ -41,14 +41,14 @@ func (s *Server) depleted(key types.NamespacedName, g *Gang) string {
 		return ""
 	}
 	s.mu.Lock()
-	var t tally
+	bound, succeeded := 0, 0
 	if fs := s.facts[key]; fs != nil {
-		t = fs.tally
+		bound, succeeded = int(fs.tally.bound-fs.tally.succeeded), fs.succeeded()
 	}
 	s.mu.Unlock()
-	if int(t.bound) >= g.MinMember {
+	if bound+succeeded >= g.MinMember {
 		return ""
 	}
 	return fmt.Sprintf("bound in part for %s: needs %d members, %d exist, %d of them bound; the bound members keep running, whatever recoveryPolicy says, since evicting them would not bring the others back",
-		s.RecoveryTimeout.Round(time.Second), g.MinMember, g.Live, int(t.bound-t.succeeded))
+		s.RecoveryTimeout.Round(time.Second), g.MinMember, g.Live, bound)
 }

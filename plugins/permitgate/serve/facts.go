@@ -197,6 +197,18 @@ func (f *family) done() []types.UID {
 	return done
 }
 
+// succeeded counts the pods that have succeeded, without those of controllers that have no live members any more: these pods
+// are left from an earlier Job.
+func (fs *facts) succeeded() int {
+	n := int(fs.tally.succeeded)
+	for _, f := range fs.families {
+		if f.live == 0 {
+			n -= len(f.succeeded)
+		}
+	}
+	return n
+}
+
 // occupiedBy returns the owners that the status names, the first of several.
 func (fs *facts) occupiedBy() string {
 	first := ""

@@ -125,15 +125,15 @@ func (s *Server) toEvict(ctx context.Context, key types.NamespacedName, evicting
 // eviction has begun. For other gangs it returns none. Members that have succeeded are not evicted.
 func partOf(pods []v1.Pod, minMember int, evicting bool) []*v1.Pod {
 	var bound []*v1.Pod
-	var succeeded, waiting int
+	var waiting int
+	facts := newFacts()
 	for i := range pods {
 		pod := &pods[i]
 		if _, ok := podgroup.Of(pod); !ok {
 			continue
 		}
+		facts.set(pod.UID, factOf(pod))
 		switch {
-		case pod.Status.Phase == v1.PodSucceeded:
-			succeeded++
 		case !podgroup.Live(pod):
 		case pod.Spec.NodeName != "":
 			bound = append(bound, pod)
@@ -141,7 +141,7 @@ func partOf(pods []v1.Pod, minMember int, evicting bool) []*v1.Pod {
 			waiting++
 		}
 	}
-	if n := len(bound) + succeeded; n >= minMember || n+waiting < minMember && !evicting {
+	if n := len(bound) + facts.succeeded(); n >= minMember || n+waiting < minMember && !evicting {
 		return nil
 	}
 	return bound

@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
@@ -75,6 +76,36 @@ func TestGangThatStaysBoundInPartIsEvicted(t *testing.T) {
 			c.requireUnbound(t, "g-1", "g-2", "g-3")
 			c.addNode(t, "new", 2)
 			c.requireBound(t, "g-1", "g-2", "g-3")
+		})
+	}
+}
+
+// TestPodsOfAnEarlierJobDoNotCount towards the quorum of the next, neither where it is bound in part nor where it has lost a member.
+func TestPodsOfAnEarlierJobDoNotCount(t *testing.T) {
+	t.Parallel()
+	for name, waits := range map[string]bool{"stranded": true, "depleted": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t, slowBackoff, 1)
+			c.stop()
+			c.groups.set("g", 2)
+			owned := func(p *st.PodWrapper, by types.UID) *st.PodWrapper {
+				owner := job
+				owner.UID = by
+				p.OwnerReferences = []metav1.OwnerReference{owner}
+				return p
+			}
+			c.bind(t, "node-0", owned(member("g", "old-0", 0), "old"), owned(member("g", "old-1", 0), "old"), owned(member("g", "next-0"), "next"))
+			c.run(t, v1.PodSucceeded, "old-0", "old-1")
+			if waits {
+				c.create(t, owned(member("g", "next-1"), "next"))
+			}
+			c.start(t, `{"recoveryPolicy": "Evict", "recoveryTimeout": "1s"}`)
+			if waits {
+				require.Eventually(t, func() bool { return slices.Equal(c.evicted(), []string{"next-0"}) }, soon, tick)
+			} else {
+				c.recorder.requireEvent(t, "PodGroup g GangPartlyBound", "needs 2 members, 1 exist, 1 of them bound")
+			}
 		})
 	}
 }
