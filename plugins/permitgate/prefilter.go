@@ -13,6 +13,7 @@ import (
 
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
+	"zonewise.dev/plugins/permitgate/preempt"
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
@@ -136,9 +137,11 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key type
 	if o.refusal.Cause == "" {
 		return nil
 	}
-	victims, preempts := p.victims.search(ctx, state, pl, &o)
-	if !preempts {
-		p.collector.starved(ctx, state, pl, &o)
+	victims, preempts := preempt.Result{}, false
+	if o.result.Verdict != proposal.Unproven { // then it waits for another gang, and may well have room
+		if victims, preempts = p.victims.search(ctx, state, pl, &o); !preempts {
+			p.collector.starved(ctx, state, pl, &o)
+		}
 	}
 	took := p.gangs.clock.Since(began)
 	p.gangs.change(key, func(e *entry, now time.Time) {

@@ -2,6 +2,7 @@ package permitgate
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -108,6 +109,38 @@ func TestPreemptedRoomIsKeptFromAnotherPluginsError(t *testing.T) {
 	c.finish(t, "small")
 	c.requireBound(t, "urgent-0", "urgent-1")
 	c.requireUnbound(t, "late")
+}
+
+// TestGangThatIsPutOffDoesNotPreempt: it has not been refused for lack of room, but waits for another gang that is tried without a
+// proposal, too.
+func TestGangThatIsPutOffDoesNotPreempt(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	for _, pool := range []string{"a", "b"} {
+		c.addZonalNode(t, pool+"-0", pool, 5)
+		c.addZonalNode(t, pool+"-1", pool, 4)
+	}
+	c.addZonalNode(t, "b-2", "b", 3)
+	c.start(t, preempting)
+	c.bind(t, "b-2", member("", "low", 3).Priority(1))
+	c.quiet(t)
+	// Neither is there room on 5 and 4 CPUs for 3, 3, 2 and 2, nor does the bound say so.
+	create := func(gang string) (names []string) {
+		c.groups.set(gang, 4)
+		for i, cpu := range []int{3, 3, 2, 2} {
+			names = append(names, fmt.Sprintf("%s-%d", gang, i))
+			c.create(t, member(gang, names[i], cpu).Priority(100).NodeSelector(map[string]string{v1.LabelTopologyZone: gang}))
+		}
+		return names
+	}
+	c.mishap.set(func(m *mishap) { m.preFilter = failing("a-0", fwk.Error) })
+	create("a")
+	require.Eventually(t, func() bool { return len(c.mishap.waiting()) == 3 }, soon, tick)
+	names := create("b")
+	c.recorder.requireEvent(t, "PodGroup b GangRolledBack", "it is tried when no other gang is being tried without one")
+	c.requireUnbound(t, names...)
+	c.requireLeft(t, []string{"low"}, nil)
+	require.Zero(t, c.recorder.count("PodGroup b GangPreempts", ""))
 }
 
 // TestRestOfAQuorumGoesAsAWhole: members that have succeeded are of the quorum, and those that are left need each other.
