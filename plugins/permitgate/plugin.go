@@ -209,6 +209,7 @@ func (s *Shared) lead(ctx context.Context, h fwk.Handle) {
 	s.server.Lead(ctx, h)
 	s.rehearser.Lead(ctx, h.ClientSet())
 	go s.preemptor.Run(ctx)
+	s.gangs.each(func(e *entry) { e.gang.ReportAgain() })
 	s.gangs.all() // what could not be done or said before
 }
 

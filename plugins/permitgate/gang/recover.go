@@ -44,6 +44,9 @@ func (g *Gang) lastingly(now time.Time) bool {
 // of a quorum live: the rest of them cannot join those that are bound.
 func (g *Gang) Stranded(now time.Time) bool { return g.phase != Pending && g.lastingly(now) }
 
+// ReportAgain has [Gang.Act] report again that the gang is stranded, if it is.
+func (g *Gang) ReportAgain() { g.stranded = false }
+
 // Depleted reports whether the gang has been bound in part for Config.RecoveryTimeout, and members of a quorum are
 // missing: nobody can join those that are bound.
 func (g *Gang) Depleted(now time.Time) bool {

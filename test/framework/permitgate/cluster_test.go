@@ -82,6 +82,7 @@ type cluster struct {
 	extender *config.Extender
 
 	onDelete  func(pod string) error // called before a pod is deleted, may refuse it
+	standby   func()                 // called before the scheduler leads
 	onFailure func(pod string)       // called before the scheduler handles the failure of a pod, whose room is free already
 
 	mu        sync.Mutex // guards everything below
@@ -295,6 +296,9 @@ func (c *cluster) start(t testing.TB, args string, options ...permitgate.Option)
 	factory.StartWithContext(ctx)
 	factory.WaitForCacheSync(ctx.Done())
 	require.NoError(t, s.WaitForHandlersSync(ctx))
+	if c.standby != nil {
+		c.standby()
+	}
 	leader.Of(ctx, c.mishap.handle).Cycle() // what the leader would find out within half a second
 	done := make(chan struct{})
 	go func() {

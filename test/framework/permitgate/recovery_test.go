@@ -110,6 +110,33 @@ func TestPodsOfAnEarlierJobDoNotCount(t *testing.T) {
 	}
 }
 
+// TestRecoveryBeginsLater: a gang that has been bound in part for long already is recovered when its PodGroup asks for that, or when a
+// standby comes to lead.
+func TestRecoveryBeginsLater(t *testing.T) {
+	t.Parallel()
+	t.Run("another policy", func(t *testing.T) {
+		t.Parallel()
+		c := partlyBoundGang(t, `{"recoveryTimeout": "1s"}`)
+		c.recorder.requireEvent(t, "PodGroup g GangPartlyBound", "with recoveryPolicy Keep")
+		c.groups.annotate("g", map[string]string{podgroup.RecoveryPolicyAnnotation: "Evict"})
+		require.Eventually(t, func() bool { return slices.Equal(c.evicted(), []string{"g-0"}) }, soon, tick)
+	})
+	t.Run("another leader", func(t *testing.T) {
+		t.Parallel()
+		c := newCluster(t, 1)
+		c.groups.set("g", 3)
+		c.create(t, member("g", "g-0").Node("node-0"), member("g", "g-1"), member("g", "g-2"))
+		c.standby = func() {
+			for range 3 {
+				c.pass(time.Second)
+				require.Eventually(t, c.shared.Idle, soon, tick)
+			}
+		}
+		c.start(t, `{"recoveryPolicy": "Evict", "recoveryTimeout": "1s"}`)
+		require.Eventually(t, func() bool { return slices.Equal(c.evicted(), []string{"g-0"}) }, soon, tick)
+	})
+}
+
 // TestEvictionThatIsRefused: a PodDisruptionBudget may have it wait.
 func TestEvictionThatIsRefused(t *testing.T) {
 	t.Parallel()
