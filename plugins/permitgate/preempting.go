@@ -108,8 +108,8 @@ func (v *victims) gangOf(pod *v1.Pod) (key types.NamespacedName, c preempt.Gang,
 	}
 	ok = v.gangs.look(key, func(e *entry, _ time.Time) {
 		c.MinMember = e.gang.MinMember() - e.gang.Done() // what is left of the quorum goes only as a whole
-		for _, m := range e.pods {
-			if m.pod.Spec.NodeName != "" {
+		for uid, m := range e.pods {
+			if e.gang.Sure(uid) { // also one whose pod does not name its node yet, which no search can evict with the others
 				c.Bound = append(c.Bound, m.pod)
 			}
 		}

@@ -125,6 +125,12 @@ func (g *Gang) Counts() (live, waiting, settled int) {
 // Done returns how many members have succeeded and count.
 func (g *Gang) Done() int { return g.count[memberDone] }
 
+// Sure reports whether a live member is bound, or its bind is on the way and nothing stops it.
+func (g *Gang) Sure(uid types.UID) bool {
+	m, known := g.members[uid]
+	return known && (m.state == memberCommitted || m.state == memberBound)
+}
+
 // Placed reports whether a live member is bound or has a node.
 func (g *Gang) Placed() bool { return g.letGo()-g.count[memberDone]+g.count[memberWaiting] > 0 }
 
