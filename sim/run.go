@@ -17,8 +17,8 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// GCPercent is what a process that runs copies of large clusters gives to debug.SetGCPercent: the heap grows to three times what is
-// in use. While the garbage collector runs, a copy cannot tell that its goroutines rest and waits before each pod.
+// GCPercent is what a command that is soon over gives to debug.SetGCPercent: the heap grows to three times what is in use, and more. While
+// the garbage collector runs, a copy cannot tell that its goroutines rest and waits before each pod.
 const GCPercent = 200
 
 const (

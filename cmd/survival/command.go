@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -115,9 +114,6 @@ func (f *flags) run(ctx context.Context) error {
 		if options.Certify.Sim.Config, err = sim.ParseConfig(data); err != nil {
 			return fmt.Errorf("--config: %s: %w", f.config, err)
 		}
-	}
-	if os.Getenv("GOGC") == "" {
-		defer debug.SetGCPercent(debug.SetGCPercent(sim.GCPercent))
 	}
 	ctrllog.SetLogger(klog.Background())
 	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
