@@ -132,8 +132,8 @@ func (s *Sim) end(pod *v1.Pod, then func(pod *v1.Pod)) {
 	s.progress()
 }
 
-// awaitEnds has the pods of the cluster that terminate end when their grace periods do. A pod that ought to have ended stays: nobody
-// knows what keeps it.
+// awaitEnds has the pods of the cluster that terminate end when their grace periods do. A pod that ought to have ended stays: the
+// copy does not know what keeps it.
 func (s *Sim) awaitEnds(objects []client.Object) {
 	for _, obj := range objects {
 		pod, ok := obj.(*v1.Pod)

@@ -165,7 +165,7 @@ func TestReplacements(t *testing.T) {
 }
 
 // TestTerminatingPodsEnd: the room of a pod that terminates in the cluster becomes free when its grace period ends. Only a StatefulSet
-// waits that long to replace it, and of a pod that ought to have ended nobody knows when it does.
+// waits that long to replace it, and a pod that ought to have ended stays.
 func TestTerminatingPodsEnd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		kind  string

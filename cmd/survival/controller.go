@@ -122,12 +122,10 @@ func (c *Controller) answer(ctx context.Context) (wait time.Duration, err error)
 		wait, err = c.follow(ctx, r, hash)
 		return min(wait, until), err
 	}
-	c.rounds.begin(began)
 	c.hash, c.at, c.answered = hash, cluster.TakenAt, hash
-	if err := r.replay(ctx); err != nil {
+	if err := c.inRound(func() error { return r.replay(ctx) }); err != nil {
 		return 0, err
 	}
-	c.roundEnded(time.Now())
 	if !r.written {
 		c.hash = "" // once more, with the newer objects
 	}
@@ -138,8 +136,13 @@ func (c *Controller) answer(ctx context.Context) (wait time.Duration, err error)
 	return c.options.RefreshInterval, nil
 }
 
-// roundEnded keeps what a round has used out of the other budget: it counts in its own.
-func (c *Controller) roundEnded(now time.Time) { c.follows.begin(now) }
+// inRound runs a full round. What it uses counts in its own budget, and not in the other one.
+func (c *Controller) inRound(run func() error) error {
+	c.rounds.begin(time.Now())
+	err := run()
+	c.follows.begin(time.Now())
+	return err
+}
 
 // idle is for how long neither budget allows anything.
 func (c *Controller) idle(now time.Time) time.Duration {

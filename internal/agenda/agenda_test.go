@@ -134,12 +134,32 @@ func TestWaitOnAClockThatIsMovedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestOwnersTakeTurns: what one owner has to do, however much, holds up nobody else.
-func TestOwnersTakeTurns(t *testing.T) {
-	type key struct {
-		owner string
-		n     int
+type key struct {
+	owner string
+	n     int
+}
+
+// looks has one worker look at n keys and returns their order. While the sixth is looked at, another one comes late.
+func looks(t *testing.T, a *agenda.Agenda[key], n int, late func()) (order []key) {
+	t.Helper()
+	looked := make(chan key, 2*n)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go a.Run(ctx, 1, func(k key) {
+		if looked <- k; len(looked) == 6 {
+			late()
+		}
+	})
+	require.Eventually(t, a.Idle, 10*time.Second, time.Millisecond)
+	for range n {
+		order = append(order, <-looked)
 	}
+	require.Empty(t, looked)
+	return order
+}
+
+// TestOwnersTakeTurns: what one owner has to do, however much, does not hold up the others.
+func TestOwnersTakeTurns(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
 	a := agenda.NewFair(clock, func(k key) string { return k.owner })
 	for i := range 1000 {
@@ -152,20 +172,7 @@ func TestOwnersTakeTurns(t *testing.T) {
 	a.Add(key{"few", 1})
 	a.AddAt(key{"flood", 999}, time.Time{})
 
-	looked := make(chan key, 2000)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	go a.Run(ctx, 1, func(k key) {
-		if looked <- k; len(looked) == 6 {
-			a.Add(key{"late", 0}) // comes while the flood is looked at
-		}
-	})
-	require.Eventually(t, a.Idle, 10*time.Second, time.Millisecond)
-	var order []key
-	for range 1004 {
-		order = append(order, <-looked)
-	}
-	require.Empty(t, looked)
+	order := looks(t, a, 1004, func() { a.Add(key{"late", 0}) })
 	require.Equal(t, key{"flood", 999}, order[0], "what is urgent comes first")
 	require.ElementsMatch(t, []key{{"flood", 0}, {"one", 0}, {"few", 0}}, order[1:4])
 	require.ElementsMatch(t, []key{{"flood", 1}, {"few", 1}}, order[4:6])
@@ -177,10 +184,6 @@ func TestOwnersTakeTurns(t *testing.T) {
 
 // TestOwnersTakeTurnsWithWhatIsUrgent: nor does it if all of it is urgent, and what is urgent still comes before the rest.
 func TestOwnersTakeTurnsWithWhatIsUrgent(t *testing.T) {
-	type key struct {
-		owner string
-		n     int
-	}
 	a := agenda.NewFair(clocktesting.NewFakeClock(time.Unix(1_000_000, 0)), func(k key) string { return k.owner })
 	a.Add(key{"calm", 0})
 	for i := range 1000 {
@@ -189,20 +192,7 @@ func TestOwnersTakeTurnsWithWhatIsUrgent(t *testing.T) {
 	require.False(t, a.Idle()) // has given turns to all of them
 	a.AddAt(key{"other", 0}, time.Time{})
 
-	looked := make(chan key, 2000)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	go a.Run(ctx, 1, func(k key) {
-		if looked <- k; len(looked) == 6 {
-			a.AddAt(key{"late", 0}, time.Time{}) // comes while the flood is looked at
-		}
-	})
-	require.Eventually(t, a.Idle, 10*time.Second, time.Millisecond)
-	var order []key
-	for range 1003 {
-		order = append(order, <-looked)
-	}
-	require.Empty(t, looked)
+	order := looks(t, a, 1003, func() { a.AddAt(key{"late", 0}, time.Time{}) })
 	require.ElementsMatch(t, []key{{"flood", 0}, {"other", 0}}, order[:2])
 	require.Contains(t, order[6:8], key{"late", 0})
 	require.Equal(t, key{"calm", 0}, order[1002])

@@ -42,7 +42,7 @@ type status struct {
 }
 
 // NewWriter returns a writer for a kind, whose name is for the log. Until Run it only remembers what to look at, with no bound: a
-// process that may never lead had better say nothing until it does.
+// process that may never lead should say nothing until it does.
 //
 // want returns an object as last seen and a copy of it with the status that it should have; ok is false for an object that is
 // gone or whose status is not to be touched. It is called again for a later write, so it must not remember that it was

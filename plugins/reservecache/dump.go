@@ -181,7 +181,7 @@ func compareDump(dump ledger.Dump, nodes []*v1.Node, pods []*v1.Pod) []string {
 	}
 	for uid, pod := range byUID {
 		_, has := known[uid]
-		if !has && pod.Spec.NodeName != "" && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
+		if !has && pod.Spec.NodeName != "" && !ledger.Terminal(pod) {
 			differ("pod %s is in the informer only", klog.KObj(pod))
 		}
 	}

@@ -87,7 +87,7 @@ func takesNothing(status ledger.PodStatus, live *v1.Pod) (reason string, free bo
 		return "the pod is gone", true
 	case live.UID != status.Pod.UID:
 		return "the pod was replaced by another of its name", true
-	case live.Status.Phase == v1.PodSucceeded || live.Status.Phase == v1.PodFailed:
+	case ledger.Terminal(live):
 		return "the pod has finished", true
 	case live.Spec.NodeName != "":
 		return "the pod is bound, and the informer will show it", false

@@ -8,6 +8,7 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/ledger"
 )
 
 // undone remembers what pods used that were unreserved: the API server may have bound such a pod although the bind call failed. It
@@ -63,7 +64,7 @@ func (r *running) resumeLocked(pod *v1.Pod) {
 		return
 	}
 	delete(r.undone.used, pod.UID)
-	if used.Node == pod.Spec.NodeName && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed {
+	if used.Node == pod.Spec.NodeName && !ledger.Terminal(pod) {
 		// Others may have taken it meanwhile: the pod is then an ordinary one.
 		_ = r.holds.Take(pod.UID, used.Node, used.Claim, used.Took, nil)
 	}

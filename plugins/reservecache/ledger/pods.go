@@ -147,7 +147,7 @@ func (l *Ledger) AddPod(object *v1.Pod) (Change, error) {
 	if object.UID == "" {
 		return Unchanged, ErrNoUID
 	}
-	if terminal(object) {
+	if Terminal(object) {
 		return l.RemovePod(object.UID), nil
 	}
 	if object.Spec.NodeName == "" {
@@ -271,7 +271,7 @@ func (l *Ledger) dropLocked(p *pod) {
 // Requests returns what a pod takes from its node, by the ledger's rules.
 func (l *Ledger) Requests(object *v1.Pod) Resources { return podRequests(object, l.opts.Requests) }
 
-// terminal reports whether all containers of a pod have ended for good.
-func terminal(object *v1.Pod) bool {
+// Terminal reports whether all containers of a pod have ended for good.
+func Terminal(object *v1.Pod) bool {
 	return object.Status.Phase == v1.PodSucceeded || object.Status.Phase == v1.PodFailed
 }

@@ -54,7 +54,7 @@ func (w *world) put(name string, pod *v1.Pod) {
 // hearPod is the informer's store and its handler: the scheduler's informer leaves out finished pods, so
 // that one that finishes looks deleted.
 func (w *world) hearPod(name string, pod *v1.Pod) {
-	if pod != nil && terminal(pod) {
+	if pod != nil && Terminal(pod) {
 		pod = nil
 	}
 	old := w.storePods[name]
@@ -127,7 +127,7 @@ func (w *world) TerminatePod(t *rapid.T) {
 func (w *world) ChangePod(t *rapid.T) {
 	name := drawName(t, w.pods, "pod")
 	pod := w.pods[name].DeepCopy()
-	if pod.Spec.NodeName == "" || terminal(pod) {
+	if pod.Spec.NodeName == "" || Terminal(pod) {
 		t.Skip("not running")
 	}
 	if rapid.Bool().Draw(t, "finish") {

@@ -93,7 +93,7 @@ func (s *Server) memberLocked(pod *v1.Pod, owner *Owner) {
 	if like == nil {
 		like = &sample{example: pod.Namespace + "/" + pod.Name, request: request}
 		c.shapes[now.shape] = like
-		s.writer.Later(metav1.NamespaceNone, now.claim, statusPause)
+		s.writeLaterLocked(now.claim, statusPause)
 	}
 	like.pods++
 	s.countLocked(c, now.claim, now.node, 1)
@@ -110,7 +110,7 @@ func (s *Server) dropMemberLocked(uid types.UID) {
 		like.pods--
 	} else {
 		delete(c.shapes, m.shape)
-		s.writer.Later(metav1.NamespaceNone, m.claim, statusPause)
+		s.writeLaterLocked(m.claim, statusPause)
 	}
 	s.countLocked(c, m.claim, m.node, -1)
 	if len(c.shapes) == 0 {

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/plugins/reservecache/placement"
@@ -58,7 +56,7 @@ func (s *Server) seen(obj *v1alpha1.ZoneReservation) {
 		s.staleLocked()
 	}
 	// Also when only the status has changed: it may be an older one than the last that was looked at, or not ours.
-	s.writer.Later(metav1.NamespaceNone, obj.UID, statusPause)
+	s.writeLaterLocked(obj.UID, statusPause)
 }
 
 // gone forgets a reservation. A pass drops what it held.
@@ -106,7 +104,7 @@ func (s *Server) applyingLocked() []applying {
 			active = append(active, applying{e, e.object.Spec, &obj.Status, obj.Status.ObservedGeneration == obj.Generation && !obj.Status.LastUpdateTime.IsZero()})
 		}
 		if e.over != was {
-			s.writer.Later(metav1.NamespaceNone, e.object.Latest.UID, statusPause)
+			s.writeLaterLocked(e.object.Latest.UID, statusPause)
 		}
 	}
 	slices.SortFunc(active, func(a, b applying) int {
@@ -143,11 +141,11 @@ func (s *Server) apply() {
 			d.SameTerms = a.priority == d.Claim.Priority && a.spec.sameTerms(a.applied)
 			a.applied, a.priority = a.spec, d.Claim.Priority
 			demands = append(demands, d)
-			s.writer.Later(metav1.NamespaceNone, a.spec.uid, statusPause)
+			s.writeLaterLocked(a.spec.uid, statusPause)
 		}
 		if a.defaultClass != class || a.defaultPriority != priority {
 			a.defaultClass, a.defaultPriority = class, priority
-			s.writer.Later(metav1.NamespaceNone, a.spec.uid, statusPause) // it says which pods the slots are kept from
+			s.writeLaterLocked(a.spec.uid, statusPause) // it says which pods the slots are kept from
 		}
 		if !a.adopted {
 			a.adopted = true

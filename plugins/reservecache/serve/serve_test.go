@@ -463,3 +463,11 @@ type metricsDesc = metrics.Desc
 var names = map[*metricsDesc]string{
 	desiredDesc: "desired", heldDesc: "held", usedDesc: "used", unfilledDesc: "unfilled", cpuDesc: "cpu", memoryDesc: "memory",
 }
+
+// TestStandbyHasNothingToWrite: a replica that has placed no slots does not remember each reservation for a status that it will not write.
+func TestStandbyHasNothingToWrite(t *testing.T) {
+	f := newFixture(t, 1)
+	f.seen(reservation("r", 1, nil))
+	f.clock.Step(2 * statusPause)
+	require.True(t, f.writer.Idle())
+}

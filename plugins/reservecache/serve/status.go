@@ -25,6 +25,14 @@ const (
 	messageInterval = 10 * time.Second
 )
 
+// writeLaterLocked has the status of a reservation looked at after a pause. Before slots have been placed, which a standby never does,
+// there is nothing to say; then all statuses are looked at.
+func (s *Server) writeLaterLocked(uid types.UID, pause time.Duration) {
+	if s.opened.Load() {
+		s.writer.Later(metav1.NamespaceNone, uid, pause)
+	}
+}
+
 // wantedStatus returns a reservation as last seen, and with the status that it should have; false while this process has not placed its
 // slots: what the status says of them is to be adopted first. It is the writer's.
 func (s *Server) wantedStatus(uid types.UID) (was, is *v1alpha1.ZoneReservation, ok bool) {
@@ -48,7 +56,7 @@ func (s *Server) wantedStatus(uid types.UID) (was, is *v1alpha1.ZoneReservation,
 		return was, was, true
 	}
 	if rest := messageInterval - now.Sub(e.written); rest > 0 && apiequality.Semantic.DeepEqual(wordless(was.Status), wordless(is.Status)) {
-		s.writer.Later(metav1.NamespaceNone, uid, rest)
+		s.writeLaterLocked(uid, rest)
 		return was, was, true
 	}
 	is.Status.LastUpdateTime = metav1.NewMicroTime(now)

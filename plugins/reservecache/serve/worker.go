@@ -9,7 +9,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -132,7 +131,7 @@ func (s *Server) takeStock() (review time.Time) {
 			if len(report.Full) == 0 {
 				clear(e.causes)
 			}
-			s.writer.Later(metav1.NamespaceNone, uid, statusPause)
+			s.writeLaterLocked(uid, statusPause)
 		}
 		s.mu.Unlock()
 	}

@@ -112,7 +112,7 @@ func (zs *Zones) zone(name string) *zone {
 }
 
 // ObserveNodes records the nodes of all zones by name; a zone that is not listed has none. It returns whether a fact has
-// changed, and whether that is urgent to remember: that a zone has nodes for the first time is not, since whoever looks next sees it.
+// changed, and whether that is urgent to remember: that a zone has nodes for the first time is not: the next look shows it.
 func (zs *Zones) ObserveNodes(now time.Time, nodes map[string]ZoneNodes) (changed, urgent bool) {
 	urgent = zs.Expire(now)
 	for name, n := range nodes {

@@ -63,7 +63,7 @@ func watched(t require.TestingT, changes ...change) *policy.Zones {
 	zs := policy.NewZones(compile(t, changes...), nil)
 	changed, urgent := zs.ObserveNodes(at(0), zonesWith(cOpen))
 	require.True(t, changed)
-	require.False(t, urgent, "whoever looks next sees the nodes, too")
+	require.False(t, urgent, "the next look shows the nodes, too")
 	return zs
 }
 

@@ -54,8 +54,8 @@ func (s *Policies) factsChangedLocked(e *entry) {
 	s.armLocked(e)
 }
 
-// armLocked sets the next deadline of a policy, and wakes the pods that may go elsewhere since one has passed: whatever looks at the
-// policy first after a deadline sets the next, so that nobody else learns of it.
+// armLocked sets the next deadline of a policy, and wakes the pods that may go elsewhere since one has passed: the first call
+// after a deadline sets the next one, so that no later call sees that it has passed.
 func (s *Policies) armLocked(e *entry) {
 	now := s.clock.Now()
 	for d, ok := e.zones.NextDeadline(e.armed); ok && !d.At.After(now); d, ok = e.zones.NextDeadline(d.At) {

@@ -82,14 +82,7 @@ func TestPreemptedRoomIsKeptFromAnotherPluginsError(t *testing.T) {
 		p.Plugins.PreFilter.Enabled = append([]config.Plugin{{Name: mishapName}}, p.Plugins.PreFilter.Enabled...)
 	}
 	c.start(t, `{"initialBackoff": "10s", "maxBackoff": "10s", "bindRehearsal": "Never"}`)
-	c.graceful.Store(true)
-	for name, cpu := range map[string]int{"small": 1, "large": 3} {
-		c.bind(t, "node-0", member("", name, cpu).Priority(1).TerminationGracePeriodSeconds(3600))
-	}
-	c.quiet(t)
-	c.groups.set("urgent", 2)
-	c.create(t, member("urgent", "urgent-0", 3).Priority(100), member("urgent", "urgent-1", 1).Priority(100))
-	c.quiet(t)
+	c.preemptTwo(t)
 	c.pass(2 * time.Second) // then the framework has heard of the bookings once and for all
 	require.Equal(t, 2, c.booked("node-0"))
 	c.freeze() // the member stays in the framework's backoff

@@ -259,6 +259,19 @@ func TestPodsThatLeaveAnyway(t *testing.T) {
 	c.requireUnbound(t, "late")
 }
 
+// preemptTwo has a gang of two preempt node-0, of four CPUs: it waits for its victims, small and large.
+func (c *cluster) preemptTwo(t *testing.T) {
+	t.Helper()
+	c.graceful.Store(true)
+	for name, cpu := range map[string]int{"small": 1, "large": 3} {
+		c.bind(t, "node-0", member("", name, cpu).Priority(1).TerminationGracePeriodSeconds(3600))
+	}
+	c.quiet(t)
+	c.groups.set("urgent", 2)
+	c.create(t, member("urgent", "urgent-0", 3).Priority(100), member("urgent", "urgent-1", 1).Priority(100))
+	c.quiet(t)
+}
+
 // TestPreemptedRoomIsKeptFromCycleToCycle: a member that is looked at again while victims end loses its nomination, as any pod that is
 // refused, but not its room.
 func TestPreemptedRoomIsKeptFromCycleToCycle(t *testing.T) {
@@ -271,14 +284,7 @@ func TestPreemptedRoomIsKeptFromCycleToCycle(t *testing.T) {
 		}
 	}
 	c.start(t, `{"initialBackoff": "10s", "maxBackoff": "10s", "bindRehearsal": "Never"}`)
-	c.graceful.Store(true)
-	for name, cpu := range map[string]int{"small": 1, "large": 3} {
-		c.bind(t, "node-0", member("", name, cpu).Priority(1).TerminationGracePeriodSeconds(3600))
-	}
-	c.quiet(t)
-	c.groups.set("urgent", 2)
-	c.create(t, member("urgent", "urgent-0", 3).Priority(100), member("urgent", "urgent-1", 1).Priority(100))
-	c.quiet(t)
+	c.preemptTwo(t)
 	require.Equal(t, 2, c.booked("node-0"))
 	before := refused.Load()
 	c.pass(10 * time.Second)
