@@ -41,8 +41,8 @@ type Controller struct {
 	client    client.Client
 	live      *live.Live
 	certifier survival.Certifier
-	// rounds bounds what full rounds use, and follows what answers between them do: half as much, so that the next full round comes after
-	// twice the time at most.
+	// rounds bounds what the process uses from one full round to the next, and follows what it uses to look at the cluster between them and
+	// to follow it: half as much, so that the next full round comes after twice the time at most.
 	rounds, follows budget
 	// hash is the fingerprint of the cluster that the last full round read, at what time, and answered that of the last answer; empty if it
 	// was not written everywhere.
@@ -100,9 +100,13 @@ func (c *Controller) Run(ctx context.Context) error {
 // answer renews the answers if the cluster has changed, or if they are old: by a full round if the budget allows one now, else by following the
 // changes, if they can be followed. It returns after how long it wants to be called again if nothing changes.
 func (c *Controller) answer(ctx context.Context) (wait time.Duration, err error) {
-	if until := c.idle(time.Now()); until > 0 {
+	began := time.Now()
+	untilRound := c.rounds.next().Sub(began)
+	if until := min(untilRound, c.follows.next().Sub(began)); until > 0 {
 		return until, nil // to read the cluster costs CPU, too
 	}
+	c.follows.begin(began)
+	defer c.follows.end()
 	cluster := c.live.Snapshot()
 	objects := cluster.Objects()
 	hash := survival.Fingerprint(objects)
@@ -110,7 +114,6 @@ func (c *Controller) answer(ctx context.Context) (wait time.Duration, err error)
 	if hash == c.hash && hash == c.answered && age < c.options.RefreshInterval {
 		return c.options.RefreshInterval - age, nil
 	}
-	began := time.Now()
 	r := &round{Controller: c, objects: objects, asked: snapshot.List[*v1alpha1.ZoneSurvival](cluster), options: c.options.Certify}
 	r.options.Fingerprint, r.options.Sim.Now, r.options.Sim.NotInstalled = hash, cluster.TakenAt, cluster.NotInstalled()
 	for _, m := range cluster.Missing {
@@ -118,9 +121,8 @@ func (c *Controller) answer(ctx context.Context) (wait time.Duration, err error)
 			r.options.Missing = append(r.options.Missing, "the controller may not list "+m.Resource)
 		}
 	}
-	if until := c.rounds.next().Sub(began); until > 0 {
-		wait, err = c.follow(ctx, r, hash)
-		return min(wait, until), err
+	if untilRound > 0 {
+		return min(untilRound, c.options.RefreshInterval), c.follow(ctx, r, hash)
 	}
 	c.hash, c.at, c.answered = hash, cluster.TakenAt, hash
 	if err := c.inRound(func() error { return r.replay(ctx) }); err != nil {
@@ -130,7 +132,7 @@ func (c *Controller) answer(ctx context.Context) (wait time.Duration, err error)
 		c.hash = "" // once more, with the newer objects
 	}
 	if len(r.asked) > 0 {
-		klog.FromContext(ctx).V(2).Info("Replayed losses", "zonesurvivals", len(r.asked), "took", time.Since(began), "cpu", c.rounds.cpu()-c.rounds.used)
+		klog.FromContext(ctx).V(2).Info("Replayed losses", "zonesurvivals", len(r.asked), "took", time.Since(began), "cpu", c.rounds.used())
 		roundDuration.Observe(time.Since(began).Seconds())
 	}
 	return c.options.RefreshInterval, nil
@@ -144,28 +146,22 @@ func (c *Controller) inRound(run func() error) error {
 	return err
 }
 
-// idle is for how long neither budget allows anything.
-func (c *Controller) idle(now time.Time) time.Duration {
-	return min(c.rounds.next().Sub(now), c.follows.next().Sub(now))
-}
-
-// follow answers between two rounds, if it can and if its own budget allows it now.
-func (c *Controller) follow(ctx context.Context, r *round, hash string) (wait time.Duration, err error) {
-	began := time.Now()
-	if until := c.follows.next().Sub(began); until > 0 || hash == c.answered {
-		return cmp.Or(max(0, until), c.options.RefreshInterval), nil
+// follow answers between two rounds, if it can.
+func (c *Controller) follow(ctx context.Context, r *round, hash string) error {
+	if hash == c.answered {
+		return nil
 	}
-	c.follows.begin(began)
+	began := time.Now()
 	statuses, followed, err := c.certifier.Follow(ctx, r.objects, r.asked, r.options)
 	if err != nil || !followed {
-		return c.options.RefreshInterval, err
+		return err
 	}
 	c.keepUnfollowed(r.asked, statuses)
 	if c.answered = hash; !r.write(ctx, statuses) {
 		c.answered = ""
 	}
 	klog.FromContext(ctx).V(2).Info("Followed a change", "took", time.Since(began))
-	return c.options.RefreshInterval, ctx.Err()
+	return ctx.Err()
 }
 
 // keepUnfollowed gives ZoneSurvivals for the loss of nodes, which are not followed, their last answer: it may not have been written.

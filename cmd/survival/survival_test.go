@@ -31,25 +31,30 @@ func TestBudget(t *testing.T) {
 	require.Equal(t, start.Add(55*time.Second), b.next())
 	b.begin(start.Add(time.Minute))
 	require.Equal(t, start.Add(time.Minute), b.next())
+	used += time.Second
+	b.end()
+	used += time.Hour // is left out
+	require.Equal(t, start.Add(65*time.Second), b.next())
 }
 
-// TestBudgetsAreApart: what a full round uses does not keep the answers between rounds waiting, and neither does anything else happen while
-// both budgets are used up.
+// TestBudgetsAreApart: what a full round uses does not keep the answers between rounds waiting, and neither does what the process uses while
+// it waits. Both count towards the next full round.
 func TestBudgetsAreApart(t *testing.T) {
 	used := time.Duration(0)
 	c := New(nil, nil, Options{CPUFraction: 0.2})
 	c.rounds.cpu = func() time.Duration { return used }
 	c.follows.cpu = c.rounds.cpu
-	start := time.Now()
-	require.Negative(t, c.idle(start), "nothing has been answered")
-	c.follows.begin(start)
+	c.follows.begin(time.Now())
 	require.NoError(t, c.inRound(func() error { used += 10 * time.Minute; return nil }))
+	c.follows.end()
 	end := c.follows.began
+	used += time.Minute
 	require.Equal(t, end, c.follows.next())
-	require.GreaterOrEqual(t, c.rounds.next().Sub(end), 49*time.Minute)
-	require.Zero(t, c.idle(end))
+	c.follows.begin(end)
 	used += time.Second
-	require.Equal(t, 10*time.Second, c.idle(end))
+	c.follows.end()
+	require.Equal(t, end.Add(10*time.Second), c.follows.next())
+	require.InDelta(t, 55*time.Minute+5*time.Second, c.rounds.next().Sub(end), float64(time.Second))
 }
 
 // TestUnfollowedAnswersStay: the answer about the loss of nodes stays the last one, also if its status could not be written.

@@ -111,7 +111,7 @@ func (o Options) binary(name string) string { return filepath.Join(o.BinDir, nam
 // ends by itself; its cause then names the component and has the end of its log. On any error, and when the context ends,
 // everything is cleaned up before Start returns.
 func Start(ctx context.Context, opts Options) (*Cluster, context.Context, error) {
-	if _, err := freePort(opts.Port); err != nil {
+	if err := isFree(opts.Port); err != nil {
 		return nil, nil, fmt.Errorf("--port: %w: choose another, or 0 for a free one", err)
 	}
 	dir, err := os.MkdirTemp("", "zonewise-demo-")
@@ -315,7 +315,7 @@ func (c *Cluster) startScheduler(ctx context.Context) error {
 	if err := os.WriteFile(file, connected, 0o600); err != nil {
 		return err
 	}
-	port, err := freePort(0)
+	port, err := controlplane.FreePort()
 	if err != nil {
 		return err
 	}
@@ -402,12 +402,11 @@ func (c *Cluster) Stop() error {
 	return c.guard.sweep()
 }
 
-// freePort returns the port of the loopback address if it is free, or any free one for 0.
-func freePort(port int) (int, error) {
+// isFree returns an error if somebody listens on the port of the loopback address.
+func isFree(port int) error {
 	l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
 	if err != nil {
-		return 0, err
+		return err
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return l.Close()
 }

@@ -100,14 +100,6 @@ func TestStartRefusesABusyPort(t *testing.T) {
 	require.ErrorContains(t, err, "address already in use: choose another")
 }
 
-func TestAFreePortIsFree(t *testing.T) {
-	port, err := freePort(0)
-	require.NoError(t, err)
-	again, err := freePort(port)
-	require.NoError(t, err)
-	require.Equal(t, port, again)
-}
-
 func TestConnectReplacesTheConnectionAndTheElectionOnly(t *testing.T) {
 	out, err := connect([]byte("kind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: x}]\nleaderElection: {leaderElect: true}\n"), "/k")
 	require.NoError(t, err)

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -21,6 +23,8 @@ import (
 
 // startTimeout is far above what a start takes, for loaded machines.
 const startTimeout = 3 * time.Minute
+
+const loopback = "127.0.0.1"
 
 // Options describe a control plane.
 type Options struct {
@@ -71,8 +75,8 @@ func Start(o Options) (*ControlPlane, error) {
 			return nil, err
 		}
 	}
-	if o.Port != 0 {
-		server.SecureServing.ListenAddr = envtest.ListenAddr{Address: "127.0.0.1", Port: strconv.Itoa(o.Port)}
+	if err := setPorts(server, env.ControlPlane.Etcd, o.Port); err != nil {
+		return nil, err
 	}
 	flags := server.Configure()
 	for name, value := range o.Flags {
@@ -94,6 +98,19 @@ func Start(o Options) (*ControlPlane, error) {
 		return nil, errors.Join(err, env.Stop())
 	}
 	return c, nil
+}
+
+// setPorts takes ports of FreePort, if the API server has none given. envtest would take them from those that the kernel may give to an
+// outgoing connection before the program listens.
+func setPorts(server *envtest.APIServer, etcd *envtest.Etcd, port int) error {
+	clients, err := FreePort()
+	if err == nil && port == 0 {
+		port, err = FreePort()
+	}
+	server.SecureServing.ListenAddr = envtest.ListenAddr{Address: loopback, Port: strconv.Itoa(port)}
+	etcd.URL = &url.URL{Scheme: "http", Host: net.JoinHostPort(loopback, strconv.Itoa(clients))}
+	etcd.Configure().Set("listen-peer-urls", "http://"+net.JoinHostPort(loopback, "0")) // it has no peers
+	return err
 }
 
 // Stop stops the programs and removes their data.

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/config"
+	"zonewise.dev/internal/controlplane"
 )
 
 // schedulerName is that of the profile in config/second-scheduler.yaml.
@@ -120,15 +121,11 @@ func (rs *replicas) keep(ctx context.Context, config string, way *proxy) {
 
 // run runs a scheduler to its end.
 func (rs *replicas) run(ctx context.Context, config string, way *proxy) error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := controlplane.FreePort()
 	if err != nil {
 		return err
 	}
-	address := listener.Addr().String()
-	_, port, err := net.SplitHostPort(address)
-	if err := errors.Join(err, listener.Close()); err != nil { // the port is the scheduler's now
-		return err
-	}
+	address := fmt.Sprintf("127.0.0.1:%d", port)
 	rs.mu.Lock()
 	rs.number++
 	r := &replica{name: fmt.Sprintf("replica-%d", rs.number), address: address}
@@ -140,7 +137,7 @@ func (rs *replicas) run(ctx context.Context, config string, way *proxy) error {
 	}
 	defer log.Close()
 	r.cmd = exec.CommandContext(ctx, rs.program,
-		"--config="+config, "--bind-address=127.0.0.1", "--secure-port="+port,
+		"--config="+config, "--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port),
 		"--authentication-kubeconfig="+rs.kubeconfig, "--authorization-kubeconfig="+rs.kubeconfig,
 		"--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics,/debug/*", "-v=3")
 	r.cmd.Args[0] = r.name

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"zonewise.dev/internal/controlplane"
 	"zonewise.dev/test/internal/oci"
 )
 
@@ -29,7 +29,8 @@ func TestSchedulesInAContainer(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
 	c := startCluster(t, root)
-	port := freePort(t)
+	port, err := controlplane.FreePort()
+	require.NoError(t, err)
 	r := runBundle(t, c.bundle(t, image, port), port)
 	until(t, "the scheduler is ready", func(ctx context.Context) (bool, error) { return r.ready(ctx), nil })
 
@@ -95,13 +96,4 @@ func (r *running) ready(ctx context.Context) bool {
 	}
 	defer response.Body.Close()
 	return response.StatusCode == http.StatusOK
-}
-
-// freePort returns a free port of 127.0.0.1.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }

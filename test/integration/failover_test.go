@@ -6,11 +6,11 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"zonewise.dev/internal/controlplane"
 	"zonewise.dev/plugins"
 )
 
@@ -67,18 +68,15 @@ func (w *world) startReplicaOf(program string, number int, qps int32) *replica {
 		c.LeaderElection.RetryPeriod = metav1.Duration{Duration: 500 * time.Millisecond}
 	})(setup)
 	slowly(qps)(setup)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := controlplane.FreePort()
 	require.NoError(w.t, err)
-	r := &replica{name: fmt.Sprintf("replica-%d", number), address: listener.Addr().String(), done: make(chan error, 1)}
-	require.NoError(w.t, listener.Close()) // it is the replica's now
-	_, port, err := net.SplitHostPort(r.address)
-	require.NoError(w.t, err)
+	r := &replica{name: fmt.Sprintf("replica-%d", number), address: fmt.Sprintf("127.0.0.1:%d", port), done: make(chan error, 1)}
 
 	log, err := os.Create(filepath.Join(w.t.ArtifactDir(), fmt.Sprintf("replica-%d.log", number)))
 	require.NoError(w.t, err)
 	r.cmd = exec.CommandContext(w.ctx, program,
 		"--config="+w.writeConfig(setup),
-		"--bind-address=127.0.0.1", "--secure-port="+port,
+		"--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port),
 		"--authentication-kubeconfig="+w.cp.schedulerKubeconfig,
 		"--authorization-kubeconfig="+w.cp.schedulerKubeconfig,
 		"--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"zonewise.dev/internal/controlplane"
 	"zonewise.dev/test/internal/program"
 )
 
@@ -93,7 +93,8 @@ func (c *cluster) schedulerCommand(t *testing.T, objects []*unstructured.Unstruc
 	kubeconfig := c.kubeconfigOf(t, c.token(t, pod.ServiceAccountName))
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(profile+"\nclientConnection:\n  kubeconfig: "+kubeconfig+"\n"), 0o600))
-	port := freePort(t)
+	port, err := controlplane.FreePort()
+	require.NoError(t, err)
 	return command{program: binary, scheduler: &scheduler{url: "https://127.0.0.1:" + strconv.Itoa(port)}, args: append(append([]string{}, args...),
 		"--config="+file, "--secure-port="+strconv.Itoa(port), "--bind-address=127.0.0.1",
 		"--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig)}
@@ -148,13 +149,4 @@ func (s *scheduler) get(ctx context.Context, path, token string) int {
 	}
 	defer response.Body.Close()
 	return response.StatusCode
-}
-
-// freePort returns a port of 127.0.0.1 that nobody listens on.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }

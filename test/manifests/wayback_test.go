@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"zonewise.dev/internal/controlplane"
 	"zonewise.dev/test/internal/program"
 )
 
@@ -132,6 +133,8 @@ func (c *chart) startStock(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "scheduler.conf")
 	require.NoError(t, clientcmd.WriteToFile(*kubeconfig, file))
+	port, err := controlplane.FreePort()
+	require.NoError(t, err)
 	runUntilTheEnd(t, binary, "--kubeconfig="+file, "--authentication-kubeconfig="+file, "--authorization-kubeconfig="+file,
-		"--leader-elect=true", "--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(freePort(t)))
+		"--leader-elect=true", "--bind-address=127.0.0.1", "--secure-port="+strconv.Itoa(port))
 }

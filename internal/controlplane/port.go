@@ -1,0 +1,30 @@
+package controlplane
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strconv"
+)
+
+// Ports below those that Linux and others give out by themselves, from 32768 on, for outgoing connections and for listeners without a
+// port, and above those of well-known servers.
+const (
+	firstPort = 15000
+	lastPort  = 31999
+)
+
+// FreePort returns a port of 127.0.0.1 on which nobody listens, for a program that is started with a port. Nothing but another call of
+// FreePort gives it to somebody else before the program listens, and that takes one of 17,000 at random.
+func FreePort() (int, error) {
+	var last error
+	for range 100 {
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
+		if err == nil {
+			return port, l.Close()
+		}
+		last = err
+	}
+	return 0, fmt.Errorf("no free port on %s: %w", loopback, last)
+}
