@@ -20,7 +20,6 @@ type watch struct {
 	clock      clock.PassiveClock
 	namespaces corelisters.NamespaceLister
 	config     func() admissionConfig
-	synced     []toolscache.InformerSynced
 	changed    func()
 
 	mu     sync.Mutex // guards what follows
@@ -51,6 +50,7 @@ func watchAdmission(ctx context.Context, client clientset.Interface, c clock.Pas
 		c.mutationBindings, _ = mutationBindings.List(labels.Everything())
 		return c
 	}
+	var synced []toolscache.DoneChecker
 	for _, informer := range []toolscache.SharedIndexInformer{
 		v1.ValidatingWebhookConfigurations().Informer(), v1.MutatingWebhookConfigurations().Informer(),
 		v1.ValidatingAdmissionPolicies().Informer(), v1.ValidatingAdmissionPolicyBindings().Informer(),
@@ -65,11 +65,11 @@ func watchAdmission(ctx context.Context, client clientset.Interface, c clock.Pas
 			klog.FromContext(ctx).Error(err, "Admission policies cannot be watched: all gangs rehearse their binds")
 			return w
 		}
-		w.synced = append(w.synced, registration.HasSynced)
+		synced = append(synced, registration.HasSyncedChecker())
 	}
 	factory.StartWithContext(ctx)
 	go func() {
-		if toolscache.WaitForCacheSync(ctx.Done(), w.synced...) {
+		if toolscache.WaitFor(ctx, "", synced...) {
 			w.mu.Lock()
 			w.ready = true
 			w.mu.Unlock()

@@ -43,7 +43,7 @@ func (s *Server) watchHistory(ctx context.Context, client clientset.Interface) {
 	s.mu.Unlock()
 	factory.StartWithContext(ctx)
 	go func() {
-		if toolscache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
+		if toolscache.WaitFor(ctx, "", handler.HasSyncedChecker()) {
 			for _, key := range s.Gangs.Keys() {
 				s.agenda.Add(job{jobEvents, key}) // what waited for the first list
 			}

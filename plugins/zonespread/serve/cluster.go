@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -31,22 +32,20 @@ type cluster struct {
 	deployments  appslisters.DeploymentLister
 	jobs         batchlisters.JobLister
 
-	handlers       []toolscache.InformerSynced // of pods and nodes, then of workloads
-	startWorkloads func()                      // starts the separate informers, once
+	// podsAndNodes are done when their handlers have seen the first lists, workloads those of the workloads.
+	podsAndNodes, workloads []toolscache.DoneChecker
+	startWorkloads          func() // starts the separate informers, once
 }
 
 // synced reports whether the handlers of pods and nodes have seen their first lists. Before that an empty cache would look
 // like a lost cluster.
-func (c *cluster) synced() bool { return c.handlers[0]() && c.handlers[1]() }
+func (c *cluster) synced() bool { return allDone(c.podsAndNodes) }
 
 // workloadsSynced reports whether the handlers of workloads have, too.
-func (c *cluster) workloadsSynced() bool {
-	for _, synced := range c.handlers {
-		if !synced() {
-			return false
-		}
-	}
-	return true
+func (c *cluster) workloadsSynced() bool { return c.synced() && allDone(c.workloads) }
+
+func allDone(of []toolscache.DoneChecker) bool {
+	return !slices.ContainsFunc(of, func(c toolscache.DoneChecker) bool { return !toolscache.IsDone(c) })
 }
 
 // watchCluster registers the handlers of pods, nodes and workloads, until ctx ends.
@@ -65,20 +64,21 @@ func (s *Policies) watchCluster(ctx context.Context, shared informers.SharedInfo
 	for _, watched := range []struct {
 		informer toolscache.SharedIndexInformer
 		handler  toolscache.ResourceEventHandler
+		synced   *[]toolscache.DoneChecker
 	}{
-		{shared.Core().V1().Pods().Informer(), informer.Funcs[*v1.Pod]{Add: s.podSeen, Update: s.podChanged, Delete: s.podGone}},
-		{shared.Core().V1().Nodes().Informer(), informer.Funcs[*v1.Node]{Add: s.nodeSeen, Update: s.nodeChanged, Delete: s.nodeGone}},
-		{shared.Apps().V1().ReplicaSets().Informer(), workloads[*appsv1.ReplicaSet](s)},
-		{shared.Apps().V1().StatefulSets().Informer(), workloads[*appsv1.StatefulSet](s)},
-		{shared.Core().V1().ReplicationControllers().Informer(), workloads[*v1.ReplicationController](s)},
-		{own.Apps().V1().Deployments().Informer(), workloads[*appsv1.Deployment](s)},
-		{own.Batch().V1().Jobs().Informer(), workloads[*batchv1.Job](s)},
+		{shared.Core().V1().Pods().Informer(), informer.Funcs[*v1.Pod]{Add: s.podSeen, Update: s.podChanged, Delete: s.podGone}, &c.podsAndNodes},
+		{shared.Core().V1().Nodes().Informer(), informer.Funcs[*v1.Node]{Add: s.nodeSeen, Update: s.nodeChanged, Delete: s.nodeGone}, &c.podsAndNodes},
+		{shared.Apps().V1().ReplicaSets().Informer(), workloads[*appsv1.ReplicaSet](s), &c.workloads},
+		{shared.Apps().V1().StatefulSets().Informer(), workloads[*appsv1.StatefulSet](s), &c.workloads},
+		{shared.Core().V1().ReplicationControllers().Informer(), workloads[*v1.ReplicationController](s), &c.workloads},
+		{own.Apps().V1().Deployments().Informer(), workloads[*appsv1.Deployment](s), &c.workloads},
+		{own.Batch().V1().Jobs().Informer(), workloads[*batchv1.Job](s), &c.workloads},
 	} {
 		registration, err := watched.informer.AddEventHandler(watched.handler)
 		if err != nil {
 			return nil, err
 		}
-		c.handlers = append(c.handlers, registration.HasSynced)
+		*watched.synced = append(*watched.synced, registration.HasSyncedChecker())
 	}
 	return c, nil
 }

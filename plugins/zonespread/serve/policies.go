@@ -148,7 +148,7 @@ func (s *Policies) Join(ctx context.Context, h Handle) error {
 	exportMetrics(ctx, s)
 	go s.agenda.Run(ctx, 1, func(t task) { s.do(ctx, t) })
 	go func() {
-		if toolscache.WaitForCacheSync(ctx.Done(), s.cluster.synced) {
+		if toolscache.WaitFor(ctx, "", s.cluster.podsAndNodes...) {
 			s.fillAll()
 		}
 	}()
