@@ -127,7 +127,7 @@ need_command() {
 step_controlplane() { "$ROOT/hack/controlplane/build.sh"; }
 
 step_go() {
-	local pkgs longest='test/(integration|manifests|chaos|sim|demo|image|cli)$|cmd/zonewise$'
+	local pkgs longest='test/(integration|manifests|chaos|sim|demo|image|cli)$|cmd/zonewise$|survival$'
 	# "make verify" builds the image a second time, for all platforms.
 	local leave_out='^TestTwoCheckoutsMakeOneImage$'
 	need_tool helm
