@@ -69,6 +69,15 @@ func TestUnfollowedAnswersStay(t *testing.T) {
 	require.Equal(t, []int64{1, 2, 3}, []int64{statuses[0].Pods, statuses[1].Pods, statuses[2].Pods})
 }
 
+// TestOneProcessor: one is enough, unless the environment says otherwise.
+func TestOneProcessor(t *testing.T) {
+	for env, want := range map[string]int{"": 1, "4": 0} {
+		n := 0
+		onOneProcessor(func(name string) string { return map[string]string{"GOMAXPROCS": env}[name] }, func(to int) { n = to })
+		require.Equal(t, want, n, env)
+	}
+}
+
 func TestCPUTime(t *testing.T) {
 	began := cpuTime()
 	require.Positive(t, began)
