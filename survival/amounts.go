@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +25,9 @@ const (
 	// thoroughness is how many times as many orders the planner tries of each loss in a pass as a certificate tries in all, which
 	// are others.
 	thoroughness = 4
+	// planPatience is for how long a planner's replay goes on when nothing happens: longer than the scheduler takes to try each pod again,
+	// and than the backoff of gangs.
+	planPatience = 11 * time.Minute
 	// worthwhile is by how much other amounts must be smaller to replace those that are held, of which none then would stay.
 	worthwhile = 0.9
 )
@@ -49,8 +53,11 @@ type planner struct {
 	least  ledger.Resources
 	shares map[string]ledger.Resources
 	// total is what all nodes have, and limit how much of its CPU and memory may be held; nil for all.
-	total ledger.Resources
-	limit *ledger.Resources
+	total    ledger.Resources
+	limit    *ledger.Resources
+	policies []*v1alpha1.ZoneSpreadPolicy
+	// late are the pods that come last in some orders.
+	late selection
 	// broken means that a pod waits in a replay of the certificate. Its orders come first then.
 	broken bool
 	// orders is how many there are of each loss in a pass.
@@ -112,10 +119,13 @@ func newPlanner(
 				p.pods = append(p.pods, o)
 			}
 		case *v1alpha1.ZoneReservation:
+		case *v1alpha1.ZoneSpreadPolicy:
+			p.policies = append(p.policies, o)
 		default:
 			p.objects = append(p.objects, obj)
 		}
 	}
+	p.late = latecomers(p.policies)
 	for i, pod := range p.pods {
 		s, request := p.sites[pod.Spec.NodeName], wants(pod)
 		if s == nil {
@@ -283,7 +293,7 @@ func (p *planner) grow(ctx context.Context, held amounts) (*plan, error) {
 	for n, enough := 0, 0; enough < replays && n < maxPasses*replays; n++ {
 		at := n % replays
 		order := at % p.orders
-		landings, err := p.replay(ctx, p.losses[at/p.orders], order == 0, p.seed(n/replays, order), held)
+		landings, err := p.replay(ctx, p.losses[at/p.orders], order, p.seed(n/replays, order), held)
 		if err != nil {
 			return nil, err
 		}

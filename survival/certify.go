@@ -139,10 +139,10 @@ func (p *performance) drop(zone string) {
 
 // stage returns where losses are replayed in the order of that number; the first is the worst one.
 func (p *performance) stage(number int) *stage {
-	var rank func(pod *v1.Pod) []int64
-	if number == 0 {
-		rank = worstFirst(p.certificates)
+	protects := func(pod *v1.Pod) bool {
+		return slices.ContainsFunc(p.certificates, func(c *certificate) bool { return c.invalid == nil && c.protects(pod) })
 	}
+	rank := rankOf(number, latecomers(sim.List[*v1alpha1.ZoneSpreadPolicy](p.base)), protects)
 	return newStage(p.base, p.before, p.options.Sim.Seed+judging+int64(number), rank)
 }
 
@@ -249,25 +249,8 @@ func podsIn(base *sim.Sim) map[string]int {
 	return out
 }
 
-// worstFirst ranks lost pods for the order that leaves protected ones the least room: the pods that are not protected go first,
-// then the small ones, which leave room for large ones scattered.
-func worstFirst(certificates []*certificate) func(pod *v1.Pod) []int64 {
-	return func(pod *v1.Pod) []int64 {
-		protected := int64(0)
-		if slices.ContainsFunc(certificates, func(c *certificate) bool { return c.invalid == nil && c.protects(pod) }) {
-			protected = 1
-		}
-		return append([]int64{protected}, smallFirst(pod)...)
-	}
-}
-
 func byName(a, b *v1.Pod) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-}
-
-func smallFirst(pod *v1.Pod) []int64 {
-	requests := requestsOf(pod)
-	return []int64{requests.Cpu().MilliValue(), requests.Memory().Value()}
 }
 
 // certificate is what is found out for one ZoneSurvival.

@@ -130,7 +130,7 @@ func TestHeldRoomForNodes(t *testing.T) {
 	require.True(t, again.Same())
 	for _, node := range snapshot.List[*v1.Node](c.Snapshot) {
 		for seed := range int64(3) {
-			require.Empty(t, loseFilled(t, c, func(n *v1.Node) bool { return n.Name == node.Name }, 100+seed), "after the loss of node %s", node.Name)
+			require.Empty(t, loseFilled(t, c, func(n *v1.Node) bool { return n.Name == node.Name }, 100+seed, false), "after the loss of node %s", node.Name)
 		}
 	}
 }

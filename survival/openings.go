@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,6 +39,7 @@ const (
 	openShare                // as much on some nodes as gives each zone its share
 	openRest                 // as much on some nodes as makes what is left of the held room large enough
 	openFree                 // all that is free
+	openFull                 // the same, for pods whose policies take a zone for full: they wait for that, so others may be faster
 	openAll                  // also that of other pods, as if these had gone
 	openings
 )
@@ -51,9 +53,15 @@ type landing struct {
 
 // replay plays a loss. First only what is held is open to the displaced pods, then to those that still wait one opening after the other. It
 // returns where the pods go, those that found room first coming first.
-func (p *planner) replay(ctx context.Context, l *loss, smallOnesFirst bool, seed int64, held amounts) ([]landing, error) {
+func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, held amounts) ([]landing, error) {
 	objects := make([]client.Object, 0, len(p.objects)+len(p.pods)+len(p.sites))
 	objects = append(objects, p.objects...)
+	options := p.options.Sim
+	options.Patience = planPatience
+	for _, policy := range p.policies {
+		options.Patience = max(options.Patience, planPatience+ptr.Deref(policy.Spec.UnavailableZones.FullAfter, metav1.Duration{}).Duration)
+		objects = append(objects, neverFull(policy))
+	}
 	strangers, free := map[*site]*v1.Pod{}, amounts{}
 	for _, s := range p.nodes {
 		node, stranger, room := s.open(openHeld, held[s.node.Name])
@@ -67,11 +75,7 @@ func (p *planner) replay(ctx context.Context, l *loss, smallOnesFirst bool, seed
 			objects = append(objects, pod)
 		}
 	}
-	options := p.options.Sim
-	options.Seed, options.Rank, options.Bare = options.Seed+seed, nil, true
-	if smallOnesFirst {
-		options.Rank = smallFirst
-	}
+	options.Seed, options.Rank, options.Bare = options.Seed+seed, rankOf(order, p.late, p.protects), true
 	s, err := sim.New(ctx, objects, options)
 	if err != nil {
 		return nil, err
@@ -86,6 +90,14 @@ func (p *planner) replay(ctx context.Context, l *loss, smallOnesFirst bool, seed
 	for with := openHeld; with < openings && len(displaced) > 0; with++ {
 		var opened map[*site]ledger.Resources
 		switch with {
+		case openFull:
+			for _, policy := range p.policies {
+				is := *policy
+				is.Generation++
+				if err := s.Put(&is); err != nil {
+					return nil, err
+				}
+			}
 		case openShare:
 			opened = p.sharing(held)
 		case openRest:
@@ -95,7 +107,7 @@ func (p *planner) replay(ctx context.Context, l *loss, smallOnesFirst bool, seed
 		for _, node := range sim.List[*v1.Node](s) {
 			of := p.sites[node.Name]
 			more, some := opened[of]
-			if with == openHeld || !some && with < openFree {
+			if with == openHeld || with == openFull || !some && with < openFree {
 				continue
 			}
 			more = more.Clone()
@@ -108,7 +120,7 @@ func (p *planner) replay(ctx context.Context, l *loss, smallOnesFirst bool, seed
 			}
 			strangers[of], free[of.node.Name] = stranger, room
 		}
-		if r := p.holdOpen(free, with); r != nil {
+		if r := p.holdOpen(free, with); r != nil && with != openFull {
 			if err := s.Put(r); err != nil {
 				return nil, err
 			}
@@ -128,6 +140,14 @@ func (p *planner) replay(ctx context.Context, l *loss, smallOnesFirst bool, seed
 		out = append(out, landing{pod: pod, with: openings})
 	}
 	return out, nil
+}
+
+// neverFull is a policy that waits for room where it wants its pods, for longer than a replay takes. What is held has to serve it within its
+// grace period, and not only when it takes a zone for full.
+func neverFull(policy *v1alpha1.ZoneSpreadPolicy) *v1alpha1.ZoneSpreadPolicy {
+	out := *policy
+	out.Spec.UnavailableZones.FullAfter = &metav1.Duration{Duration: 1000 * time.Hour}
+	return &out
 }
 
 // room is what is free on the node.
