@@ -19,7 +19,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
-	toolscache "k8s.io/client-go/tools/cache"
 
 	"zonewise.dev/internal/perscheduler"
 )
@@ -72,13 +71,11 @@ func (l *Leader) lead() {
 
 func (l *Leader) look(ctx context.Context, h Handle) {
 	pods := h.SharedInformerFactory().Core().V1().Pods().Informer()
-	// The scheduler publishes its configuration before it starts its informers, so once they have synced the absence of leader
-	// election is a fact and not a race. A scheduler that is being built in a process that holds another lease does not lead yet.
-	if !toolscache.WaitFor(ctx, "", pods.HasSyncedChecker()) {
-		return
-	}
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
-		return l.leading.Load() || leaseHeld() || !configured().LeaderElect, nil
+		// The scheduler publishes its configuration before it starts its informers, so once
+		// they have synced the absence of leader election is a fact and not a race. A scheduler that is being built in
+		// a process that holds another lease does not lead yet.
+		return l.leading.Load() || pods.HasSynced() && (leaseHeld() || !configured().LeaderElect), nil
 	})
 	if err == nil {
 		l.lead()
