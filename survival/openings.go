@@ -91,6 +91,9 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 		var opened map[*site]ledger.Resources
 		switch with {
 		case openFull:
+			if len(p.policies) == 0 {
+				continue
+			}
 			for _, policy := range p.policies {
 				is := *policy
 				is.Generation++
