@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"os"
 	"runtime"
 	"runtime/metrics"
 	"time"
@@ -20,6 +21,15 @@ import (
 // GCPercent is what a command that is soon over gives to debug.SetGCPercent: the heap grows to three times what is in use, and more. While
 // the garbage collector runs, a copy cannot tell that its goroutines rest and waits before each pod.
 const GCPercent = 200
+
+// UseOneProcessor has the process use one processor at a time, unless the environment sets GOMAXPROCS. It is for a process that does little
+// besides copies: in a copy one goroutine works at a time, and on a second processor others only look whether it is done, for twice the CPU
+// and more.
+func UseOneProcessor() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(1)
+	}
+}
 
 const (
 	// cycleTime is how long a scheduling cycle takes in the copy: about what it takes a scheduler.

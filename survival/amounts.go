@@ -25,8 +25,8 @@ const (
 	// thoroughness is how many times as many orders the planner tries of each loss in a pass as a certificate tries in all, which
 	// are others.
 	thoroughness = 4
-	// planPatience is for how long a planner's replay goes on when nothing happens: longer than the scheduler takes to try each pod again,
-	// and than the backoff of gangs.
+	// planPatience is for how long a planner's replay goes on when nothing happens, beyond the grace periods of policies: longer than the
+	// scheduler takes to try each pod again, and than the backoff of gangs.
 	planPatience = 11 * time.Minute
 	// worthwhile is by how much other amounts must be smaller to replace those that are held, of which none then would stay.
 	worthwhile = 0.9
@@ -53,8 +53,9 @@ type planner struct {
 	least  ledger.Resources
 	shares map[string]ledger.Resources
 	// total is what all nodes have, and limit how much of its CPU and memory may be held; nil for all.
-	total    ledger.Resources
-	limit    *ledger.Resources
+	total ledger.Resources
+	limit *ledger.Resources
+	// policies take no zone for full until all free room is open.
 	policies []*v1alpha1.ZoneSpreadPolicy
 	// late are the pods that come last in some orders.
 	late selection

@@ -2,14 +2,13 @@ package survival_test
 
 import (
 	"os"
-	"runtime"
 	"testing"
+
+	"zonewise.dev/sim"
 )
 
-// TestMain uses one processor, as the controller does, unless the environment says how many.
+// TestMain uses one processor, as the controller does.
 func TestMain(m *testing.M) {
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(1)
-	}
+	sim.UseOneProcessor()
 	os.Exit(m.Run())
 }

@@ -56,10 +56,7 @@ type landing struct {
 func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, held amounts) ([]landing, error) {
 	objects := make([]client.Object, 0, len(p.objects)+len(p.pods)+len(p.sites))
 	objects = append(objects, p.objects...)
-	options := p.options.Sim
-	options.Patience = planPatience
 	for _, policy := range p.policies {
-		options.Patience = max(options.Patience, planPatience+ptr.Deref(policy.Spec.UnavailableZones.FullAfter, metav1.Duration{}).Duration)
 		objects = append(objects, neverFull(policy))
 	}
 	strangers, free := map[*site]*v1.Pod{}, amounts{}
@@ -75,6 +72,8 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 			objects = append(objects, pod)
 		}
 	}
+	options := p.options.Sim
+	options.Patience = patience(p.policies)
 	options.Seed, options.Rank, options.Bare = options.Seed+seed, rankOf(order, p.late, p.protects), true
 	s, err := sim.New(ctx, objects, options)
 	if err != nil {
@@ -143,6 +142,16 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 		out = append(out, landing{pod: pod, with: openings})
 	}
 	return out, nil
+}
+
+// patience is for how long a replay goes on when nothing happens: longer than the grace periods of each policy.
+func patience(policies []*v1alpha1.ZoneSpreadPolicy) time.Duration {
+	longest := time.Duration(0)
+	for _, policy := range policies {
+		u := &policy.Spec.UnavailableZones
+		longest = max(longest, ptr.Deref(u.DownAfter, metav1.Duration{}).Duration+ptr.Deref(u.FullAfter, metav1.Duration{}).Duration)
+	}
+	return planPatience + longest
 }
 
 // neverFull is a policy that waits for room where it wants its pods, for longer than a replay takes. What is held has to serve it within its

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -39,7 +38,7 @@ const (
 
 // Main runs the program with the arguments after Name, until a signal ends it, and returns its exit status.
 func Main(args []string) int {
-	onOneProcessor(os.Getenv, func(n int) { runtime.GOMAXPROCS(n) })
+	sim.UseOneProcessor()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	cmd := NewCommand()
@@ -49,14 +48,6 @@ func Main(args []string) int {
 		return 1
 	}
 	return 0
-}
-
-// onOneProcessor has the process use one processor at a time, unless the environment says how many. In a copy of the cluster one goroutine
-// works at a time; on a second processor others would only look whether it is done, for twice the CPU and more.
-func onOneProcessor(getenv func(string) string, set func(int)) {
-	if getenv("GOMAXPROCS") == "" {
-		set(1)
-	}
 }
 
 // flags are those of the program.

@@ -102,7 +102,7 @@ func (c *Controller) Run(ctx context.Context) error {
 func (c *Controller) answer(ctx context.Context) (wait time.Duration, err error) {
 	began := time.Now()
 	untilRound := c.rounds.next().Sub(began)
-	if until := min(untilRound, c.follows.next().Sub(began)); until > 0 {
+	if until := c.idle(began); until > 0 {
 		return until, nil // to read the cluster costs CPU, too
 	}
 	c.follows.begin(began)
@@ -144,6 +144,11 @@ func (c *Controller) inRound(run func() error) error {
 	err := run()
 	c.follows.begin(time.Now())
 	return err
+}
+
+// idle is for how long neither budget allows anything.
+func (c *Controller) idle(now time.Time) time.Duration {
+	return min(c.rounds.next().Sub(now), c.follows.next().Sub(now))
 }
 
 // follow answers between two rounds, if it can.

@@ -38,22 +38,26 @@ func TestBudget(t *testing.T) {
 }
 
 // TestBudgetsAreApart: what a full round uses does not keep the answers between rounds waiting, and neither does what the process uses while
-// it waits. Both count towards the next full round.
+// it waits. Both count towards the next full round. Nothing is answered while both budgets are used up.
 func TestBudgetsAreApart(t *testing.T) {
 	used := time.Duration(0)
 	c := New(nil, nil, Options{CPUFraction: 0.2})
 	c.rounds.cpu = func() time.Duration { return used }
 	c.follows.cpu = c.rounds.cpu
-	c.follows.begin(time.Now())
+	start := time.Now()
+	require.Negative(t, c.idle(start), "nothing has been answered")
+	c.follows.begin(start)
 	require.NoError(t, c.inRound(func() error { used += 10 * time.Minute; return nil }))
 	c.follows.end()
 	end := c.follows.began
 	used += time.Minute
 	require.Equal(t, end, c.follows.next())
+	require.Zero(t, c.idle(end))
 	c.follows.begin(end)
 	used += time.Second
 	c.follows.end()
 	require.Equal(t, end.Add(10*time.Second), c.follows.next())
+	require.Equal(t, 10*time.Second, c.idle(end))
 	require.InDelta(t, 55*time.Minute+5*time.Second, c.rounds.next().Sub(end), float64(time.Second))
 }
 
@@ -67,15 +71,6 @@ func TestUnfollowedAnswersStay(t *testing.T) {
 	statuses := []v1alpha1.ZoneSurvivalStatus{{}, {Pods: 2}, {Pods: 3}}
 	c.keepUnfollowed([]*v1alpha1.ZoneSurvival{asked("nodes", ptr.To[int32](1)), asked("zones", nil), asked("new", ptr.To[int32](1))}, statuses)
 	require.Equal(t, []int64{1, 2, 3}, []int64{statuses[0].Pods, statuses[1].Pods, statuses[2].Pods})
-}
-
-// TestOneProcessor: one is enough, unless the environment says otherwise.
-func TestOneProcessor(t *testing.T) {
-	for env, want := range map[string]int{"": 1, "4": 0} {
-		n := 0
-		onOneProcessor(func(name string) string { return map[string]string{"GOMAXPROCS": env}[name] }, func(to int) { n = to })
-		require.Equal(t, want, n, env)
-	}
 }
 
 func TestCPUTime(t *testing.T) {

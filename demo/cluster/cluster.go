@@ -111,7 +111,7 @@ func (o Options) binary(name string) string { return filepath.Join(o.BinDir, nam
 // ends by itself; its cause then names the component and has the end of its log. On any error, and when the context ends,
 // everything is cleaned up before Start returns.
 func Start(ctx context.Context, opts Options) (*Cluster, context.Context, error) {
-	if err := isFree(opts.Port); err != nil {
+	if err := controlplane.IsFree(opts.Port); err != nil {
 		return nil, nil, fmt.Errorf("--port: %w: choose another, or 0 for a free one", err)
 	}
 	dir, err := os.MkdirTemp("", "zonewise-demo-")
@@ -400,13 +400,4 @@ func (c *Cluster) data() string { return filepath.Join(c.Dir, "data") }
 func (c *Cluster) Stop() error {
 	c.ended(nil)
 	return c.guard.sweep()
-}
-
-// isFree returns an error if somebody listens on the port of the loopback address.
-func isFree(port int) error {
-	l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
-	if err != nil {
-		return err
-	}
-	return l.Close()
 }

@@ -14,17 +14,24 @@ const (
 	lastPort  = 31999
 )
 
-// FreePort returns a port of 127.0.0.1 on which nobody listens, for a program that is started with a port. Nothing but another call of
-// FreePort gives it to somebody else before the program listens, and that takes one of 17,000 at random.
+// FreePort returns a port of 127.0.0.1 that is not in use, for a program that is started with a port. Until the program listens, only
+// another call of FreePort can give the port away, and that takes one of 17,000 at random.
 func FreePort() (int, error) {
 	var last error
 	for range 100 {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
-		l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
-		if err == nil {
-			return port, l.Close()
+		if last = IsFree(port); last == nil {
+			return port, nil
 		}
-		last = err
 	}
 	return 0, fmt.Errorf("no free port on %s: %w", loopback, last)
+}
+
+// IsFree returns an error if a program listens on the port of 127.0.0.1. Port 0 is free.
+func IsFree(port int) error {
+	l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
+	if err != nil {
+		return err
+	}
+	return l.Close()
 }
