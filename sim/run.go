@@ -31,6 +31,9 @@ func UseOneProcessor() {
 	}
 }
 
+// LongestGrace is the longest grace period of a ZoneSpreadPolicy that a run waits for. To a run, a longer one never ends.
+const LongestGrace = 30 * 24 * time.Hour
+
 const (
 	// cycleTime is how long a scheduling cycle takes in the copy: about what it takes a scheduler.
 	cycleTime = time.Millisecond
@@ -267,8 +270,12 @@ func (s *Sim) patience(waiting []*v1.Pod) time.Duration {
 	var down, full time.Duration
 	for _, p := range list[*v1alpha1.ZoneSpreadPolicy](s.store) {
 		u := &p.Spec.UnavailableZones
-		down = max(down, ptr.Deref(u.DownAfter, metav1.Duration{}).Duration)
-		full = max(full, ptr.Deref(u.FullAfter, metav1.Duration{}).Duration)
+		if after := ptr.Deref(u.DownAfter, metav1.Duration{}).Duration; after <= LongestGrace {
+			down = max(down, after)
+		}
+		if after := ptr.Deref(u.FullAfter, metav1.Duration{}).Duration; after <= LongestGrace {
+			full = max(full, after)
+		}
 	}
 	patience := down + full + flushInterval + time.Second
 	for _, pod := range waiting {

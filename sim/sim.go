@@ -51,7 +51,7 @@ type Options struct {
 	// Bare means that no controller replaces evicted pods.
 	Bare bool
 	// Patience is how long, in the copy's time, nothing must happen before a run ends. Zero chooses a time that is longer than
-	// the grace periods of all ZoneSpreadPolicies and the backoff of gangs.
+	// the grace periods of all ZoneSpreadPolicies, up to LongestGrace, and the backoff of gangs.
 	Patience time.Duration
 	// NotInstalled are the custom resources that the cluster does not have, such as "podgroups.scheduling.x-k8s.io".
 	NotInstalled []string

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,9 +24,6 @@ const (
 	// thoroughness is how many times as many orders the planner tries of each loss in a pass as a certificate tries in all, which
 	// are others.
 	thoroughness = 4
-	// planPatience is for how long a planner's replay goes on when nothing happens, beyond the grace periods of policies: longer than the
-	// scheduler takes to try each pod again, and than the backoff of gangs.
-	planPatience = 11 * time.Minute
 	// worthwhile is by how much other amounts must be smaller to replace those that are held, of which none then would stay.
 	worthwhile = 0.9
 )

@@ -2,12 +2,8 @@ package survival
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"zonewise.dev/apis/v1alpha1"
 )
 
 // TestOrdersOfTheCertificate: the planner finds room in other orders than those of the certificate, until this has found one in which a
@@ -41,15 +37,4 @@ func TestReplaysOf(t *testing.T) {
 		require.Equal(t, want, (&Options{}).replaysOf(displaced), "%d pods", displaced)
 		require.Equal(t, 5, (&Options{Replays: 5}).replaysOf(displaced), "%d pods", displaced)
 	}
-}
-
-// TestPatience: a planner's replay waits for the grace periods of the policy that has the longest ones.
-func TestPatience(t *testing.T) {
-	policy := func(down, full time.Duration) *v1alpha1.ZoneSpreadPolicy {
-		p := &v1alpha1.ZoneSpreadPolicy{}
-		p.Spec.UnavailableZones.DownAfter, p.Spec.UnavailableZones.FullAfter = &metav1.Duration{Duration: down}, &metav1.Duration{Duration: full}
-		return p
-	}
-	require.Equal(t, planPatience, patience(nil))
-	require.Equal(t, planPatience+90*time.Minute, patience([]*v1alpha1.ZoneSpreadPolicy{{}, policy(time.Hour, 30*time.Minute), policy(time.Minute, time.Minute)}))
 }

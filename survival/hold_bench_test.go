@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -26,6 +28,7 @@ var (
 	traceTimes = flag.Int("trace-times", 4, "how many times as large as those of the trace the nodes of BenchmarkHold are")
 	losses     = flag.Int("trace-losses", 5, "how many times each zone is lost in BenchmarkHold, each time in another order")
 	traceZones = flag.String("trace-zones", "a,b,c", "the zones that may be lost in BenchmarkHold")
+	traceEvery = flag.Int("trace-policies", 0, "every how many services of BenchmarkHold one has a ZoneSpreadPolicy; none if 0")
 )
 
 // BenchmarkHold holds room for the CPU services of a trace, lets strangers of the same priority take all other room, and loses each
@@ -117,7 +120,15 @@ func traced(b *testing.B, seed uint64) (*clitest.Cluster, []workload.Service) {
 	for _, n := range traced.Nodes {
 		c.Node(n.Name, n.Zone, fmt.Sprintf("%dm", n.Capacity[workload.CPU]), fmt.Sprintf("%dMi", n.Capacity[workload.Memory]))
 	}
-	for _, s := range traced.Services {
+	for i, s := range traced.Services {
+		if *traceEvery > 0 && i%*traceEvery == 0 {
+			c.Policy(s.Name(), func(p *v1alpha1.ZoneSpreadPolicySpec) {
+				for zone, weight := range map[string]int32{"a": 5, "b": 3, "c": 2} {
+					p.Zones = append(p.Zones, v1alpha1.ZoneSpreadZone{Name: zone, Weight: &weight})
+				}
+				p.UnavailableZones.DownAfter = &metav1.Duration{Duration: 10 * time.Second}
+			})
+		}
 		cpu, memory := fmt.Sprintf("%dm", s.Each[workload.CPU]), fmt.Sprintf("%dMi", s.Each[workload.Memory])
 		add := c.Deployment(s.Name(), int32(s.Replicas), cpu, memory, priority(10)) //nolint:gosec // hundreds
 		for range s.Replicas {

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,7 +72,6 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 		}
 	}
 	options := p.options.Sim
-	options.Patience = patience(p.policies)
 	options.Seed, options.Rank, options.Bare = options.Seed+seed, rankOf(order, p.late, p.protects), true
 	s, err := sim.New(ctx, objects, options)
 	if err != nil {
@@ -144,21 +142,11 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 	return out, nil
 }
 
-// patience is for how long a replay goes on when nothing happens: longer than the grace periods of each policy.
-func patience(policies []*v1alpha1.ZoneSpreadPolicy) time.Duration {
-	longest := time.Duration(0)
-	for _, policy := range policies {
-		u := &policy.Spec.UnavailableZones
-		longest = max(longest, ptr.Deref(u.DownAfter, metav1.Duration{}).Duration+ptr.Deref(u.FullAfter, metav1.Duration{}).Duration)
-	}
-	return planPatience + longest
-}
-
-// neverFull is a policy that waits for room where it wants its pods, for longer than a replay takes. What is held has to serve it within its
-// grace period, and not only when it takes a zone for full.
+// neverFull is a policy that waits for room where it wants its pods, for longer than a replay takes. What is held has to serve it soon, and
+// not only when it takes a zone for full.
 func neverFull(policy *v1alpha1.ZoneSpreadPolicy) *v1alpha1.ZoneSpreadPolicy {
 	out := *policy
-	out.Spec.UnavailableZones.FullAfter = &metav1.Duration{Duration: 1000 * time.Hour}
+	out.Spec.UnavailableZones.FullAfter = &metav1.Duration{Duration: 2 * sim.LongestGrace}
 	return &out
 }
 

@@ -43,6 +43,7 @@ var (
 	lossZones    = flag.String("loss-zones", "b,c", "the zones that BenchmarkZoneLoss loses, one after the other, each of a cluster of its own")
 	lossPolicies = flag.Int("loss-policies", 3, "every how many services of BenchmarkZoneLoss one has a ZoneSpreadPolicy")
 	lossGrace    = flag.Duration("loss-grace", 10*time.Second, "unavailableZones.downAfter of these policies")
+	lossFull     = flag.Duration("loss-full", 30*time.Second, "unavailableZones.fullAfter of these policies")
 	lossSeed     = flag.Uint64("loss-seed", 1, "the seed of the first cluster of BenchmarkZoneLoss")
 )
 
@@ -155,7 +156,7 @@ func policyFor(app string) *v1alpha1.ZoneSpreadPolicy {
 	}{{"a", 5}, {"b", 3}, {"c", 2}} {
 		p.Spec.Zones = append(p.Spec.Zones, v1alpha1.ZoneSpreadZone{Name: z.name, Weight: &z.weight})
 	}
-	p.Spec.UnavailableZones.DownAfter = &metav1.Duration{Duration: *lossGrace}
+	p.Spec.UnavailableZones.DownAfter, p.Spec.UnavailableZones.FullAfter = &metav1.Duration{Duration: *lossGrace}, &metav1.Duration{Duration: *lossFull}
 	return p
 }
 
@@ -247,7 +248,8 @@ func (l *loss) lose(said v1alpha1.SurvivalLoss) map[string]float64 {
 			l.require(l.cluster.Client.Status().Patch(l.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}, patch), n.Name)
 		}
 	}
-	w.until(lostAt.Add(*lossGrace + lossLimit))
+	grace := max(*lossGrace, *lossFull)
+	w.until(lostAt.Add(grace + lossLimit))
 	r := w.results(lostAt, l.spread)
 	l.Logf("loss of zone %s: %d replicas displaced, %d wait; the certificate said %d and %d", l.zone, w.displaced, r.waiting, said.Displaced, said.Waiting)
 	l.Logf("seconds after the loss: the last replica was created after %.1f; the last one without a policy was bound after %.1f, with a policy after %.1f (%d of them)",
@@ -261,7 +263,7 @@ func (l *loss) lose(said v1alpha1.SurvivalLoss) map[string]float64 {
 	return map[string]float64{
 		"displaced-pods": float64(w.displaced), "waiting-pods": float64(r.waiting), "said-waiting-pods": float64(said.Waiting),
 		"s-to-last-created": r.created, "s-to-last-bound": r.plain, "s-to-last-bound-with-policy": r.spread,
-		"s-over-grace": max(r.plain, r.spread) - lossGrace.Seconds(),
+		"s-over-grace": max(r.plain, r.spread) - grace.Seconds(),
 	}
 }
 
