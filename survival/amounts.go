@@ -285,12 +285,22 @@ func (p *planner) holdable(is amounts) amounts {
 func (p *planner) grow(ctx context.Context, held amounts) (*plan, error) {
 	out := &plan{held: held, missing: lacking{}}
 	replays := len(p.losses) * p.orders
-	last := make([]found, replays)
-	// Each pass replays the losses in other orders. It ends with as many replays in a row as a pass has in which nothing was lacking.
-	for n, enough := 0, 0; enough < replays && n < maxPasses*replays; n++ {
-		at := n % replays
+	// Each pass replays the losses in other orders, until nothing was lacking in as many replays in a row as a pass has. Then come the first
+	// pass's orders again: with these the next plan begins, and it should find nothing lacking.
+	last, enough, settling := make([]found, replays), 0, false
+	for n := range maxPasses * replays {
+		if enough == replays {
+			if settling || n == replays {
+				break
+			}
+			enough, settling = 0, true
+		}
+		at, pass := n%replays, n/replays
+		if settling {
+			pass = 0
+		}
 		order := at % p.orders
-		landings, err := p.replay(ctx, p.losses[at/p.orders], order, p.seed(n/replays, order), held)
+		landings, err := p.replay(ctx, p.losses[at/p.orders], order, p.seed(pass, order), held)
 		if err != nil {
 			return nil, err
 		}
