@@ -234,6 +234,21 @@ func (a amounts) raise(node string, r *ledger.Resources) {
 	a[node] = is
 }
 
+// raisedBy returns amounts that are no less than these, nor than what pods use that have found room.
+func (a amounts) raisedBy(landed []landing) amounts {
+	out, used := maps.Clone(a), amounts{}
+	for _, l := range landed {
+		request, is := wants(l.pod), used[l.node]
+		is = is.Clone()
+		is.Add(&request, 1)
+		used[l.node] = is
+	}
+	for name, is := range used {
+		out.raise(name, &is)
+	}
+	return out
+}
+
 // plan begins with the amounts that there are, so that they stay, and with none if that comes out much smaller.
 func (p *planner) plan(ctx context.Context, is amounts) (*plan, error) {
 	first, err := p.grow(ctx, p.holdable(is))
@@ -315,7 +330,7 @@ func (p *planner) grow(ctx context.Context, held amounts) (*plan, error) {
 			used := f.used[l.node]
 			used = used.Clone()
 			used.Add(&request, 1)
-			if l.with != openHeld && p.exceeds(held, l.node, &used) {
+			if p.exceeds(held, l.node, &used) {
 				f.capped = true
 				f.missing.add(p.sites[l.node].zone, l.pod)
 				continue
@@ -380,6 +395,9 @@ func (p *planner) exceeds(held amounts, node string, r *ledger.Resources) bool {
 		return false
 	}
 	is := held[node]
+	if r.Exceeds(&is) == "" {
+		return false
+	}
 	more := r.Less(&is)
 	more = more.Positive()
 	sum := held.sum()

@@ -38,10 +38,27 @@ const (
 	openShare                // as much on some nodes as gives each zone its share
 	openRest                 // as much on some nodes as makes what is left of the held room large enough
 	openFree                 // all that is free
-	openFull                 // the same, for pods whose policies take a zone for full: they wait for that, so others may be faster
 	openAll                  // also that of other pods, as if these had gone
 	openings
 )
+
+// step is what is open at the same time.
+type step struct {
+	with opening
+	full bool // policies may take a zone for full
+}
+
+// steps returns those of a replay. Policies take no zone for full until all free room has been open. Then the others have taken all room but
+// what is held again: pods whose policies send them elsewhere find only that at first.
+func (p *planner) steps() []step {
+	var out []step
+	for _, full := range []bool{false, true} {
+		if !full || len(p.policies) > 0 {
+			out = append(out, step{openHeld, full}, step{openShare, full}, step{openRest, full}, step{openFree, full})
+		}
+	}
+	return append(out, step{openAll, len(p.policies) > 0})
+}
 
 // landing is where a displaced pod goes.
 type landing struct {
@@ -58,12 +75,12 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 	for _, policy := range p.policies {
 		objects = append(objects, neverFull(policy))
 	}
-	strangers, free := map[*site]*v1.Pod{}, amounts{}
+	strangers, free, serial := map[*site]*v1.Pod{}, amounts{}, int64(1)
 	for _, s := range p.nodes {
-		node, stranger, room := s.open(openHeld, held[s.node.Name])
+		node, stranger, room := s.open(openHeld, held[s.node.Name], serial)
 		objects, strangers[s], free[s.node.Name] = append(objects, node, stranger), stranger, room
 	}
-	if r := p.holdOpen(free, openHeld); r != nil {
+	if r := p.holdOpen(free, serial); r != nil {
 		objects = append(objects, r)
 	}
 	for _, pod := range p.pods {
@@ -84,13 +101,14 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 		displaced[pod.UID] = true
 	}
 	var out []landing
-	for with := openHeld; with < openings && len(displaced) > 0; with++ {
-		var opened map[*site]ledger.Resources
-		switch with {
-		case openFull:
-			if len(p.policies) == 0 {
-				continue
-			}
+	base := held // what is held, and what the pods use that have found room
+	for _, now := range p.steps() {
+		if len(displaced) == 0 {
+			break
+		}
+		closing := now.full && now.with == openHeld
+		if closing {
+			base = held.raisedBy(out)
 			for _, policy := range p.policies {
 				is := *policy
 				is.Generation++
@@ -98,29 +116,33 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 					return nil, err
 				}
 			}
+		}
+		var opened map[*site]ledger.Resources
+		switch now.with {
 		case openShare:
-			opened = p.sharing(held)
+			opened = p.sharing(base)
 		case openRest:
-			opened = p.topUp(l, held, out, waiting(loss.Displaced, displaced))
+			opened = p.topUp(l, base, out, waiting(loss.Displaced, displaced))
 		default:
 		}
+		serial++
 		for _, node := range sim.List[*v1.Node](s) {
 			of := p.sites[node.Name]
 			more, some := opened[of]
-			if with == openHeld || with == openFull || !some && with < openFree {
+			if !some && !closing && now.with < openFree {
 				continue
 			}
 			more = more.Clone()
-			is := held[node.Name]
+			is := base[node.Name]
 			more.Add(&is, 1)
-			node, stranger, room := of.open(with, more)
+			node, stranger, room := of.open(now.with, more, serial)
 			s.Remove(strangers[of])
 			if err := errors.Join(s.Put(node), s.Add(stranger)); err != nil {
 				return nil, err
 			}
 			strangers[of], free[of.node.Name] = stranger, room
 		}
-		if r := p.holdOpen(free, with); r != nil && with != openFull {
+		if r := p.holdOpen(free, serial); r != nil {
 			if err := s.Put(r); err != nil {
 				return nil, err
 			}
@@ -132,7 +154,7 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 		for _, pod := range sim.List[*v1.Pod](s) {
 			if was := replaced[pod.UID]; was != nil && displaced[was.UID] && pod.Spec.NodeName != "" {
 				delete(displaced, was.UID)
-				out = append(out, landing{was, pod.Spec.NodeName, with})
+				out = append(out, landing{was, pod.Spec.NodeName, now.with})
 			}
 		}
 	}
@@ -154,17 +176,17 @@ func neverFull(policy *v1alpha1.ZoneSpreadPolicy) *v1alpha1.ZoneSpreadPolicy {
 func (s *site) room() ledger.Resources { return s.allocatable.Less(&s.requested) }
 
 // holdOpen reserves what is open for the protected pods: ReserveCache then prefers among it what it will prefer among what is held.
-func (p *planner) holdOpen(open amounts, with opening) *v1alpha1.ZoneReservation {
+func (p *planner) holdOpen(open amounts, generation int64) *v1alpha1.ZoneReservation {
 	r := reservation(p.asked, open, nil)
 	if r != nil {
-		r.UID, r.Generation = "zonewise-survival", int64(with)+1
+		r.UID, r.Generation = "zonewise-survival", generation
 	}
 	return r
 }
 
 // open returns the node, a stranger on it that leaves no other free room than what is open, and this: a given amount, until all free room is. The
 // scheduler then sees the node as it will be when others have taken all that they may have.
-func (s *site) open(with opening, held ledger.Resources) (*v1.Node, *v1.Pod, ledger.Resources) {
+func (s *site) open(with opening, held ledger.Resources, serial int64) (*v1.Node, *v1.Pod, ledger.Resources) {
 	node := *s.node
 	node.Status.Allocatable = maps.Clone(node.Status.Allocatable)
 	all := ledger.ResourcesOf(node.Status.Allocatable)
@@ -190,7 +212,7 @@ func (s *site) open(with opening, held ledger.Resources) (*v1.Node, *v1.Pod, led
 	rest.Pods = 0
 	rest = rest.Positive()
 	return &node, &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "zonewise-survival", Name: s.node.Name, UID: types.UID(fmt.Sprintf("zonewise-survival-%s-%d", s.node.Name, with))},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "zonewise-survival", Name: s.node.Name, UID: types.UID(fmt.Sprintf("zonewise-survival-%s-%d", s.node.Name, serial))},
 		Spec: v1.PodSpec{
 			NodeName: s.node.Name, Priority: ptr.To[int32](math.MaxInt32),
 			Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: rest.List()}}},
