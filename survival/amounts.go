@@ -251,11 +251,11 @@ func (a amounts) raisedBy(landed []landing) amounts {
 
 // plan begins with the amounts that there are, so that they stay, and with none if that comes out much smaller.
 func (p *planner) plan(ctx context.Context, is amounts) (*plan, error) {
-	first, err := p.grow(ctx, p.holdable(is))
+	first, err := p.grow(ctx, p.replay, p.holdable(is))
 	if err != nil || len(is) == 0 || p.size(first.tight.sum()) > worthwhile*p.size(first.held.sum()) {
 		return first, err
 	}
-	fresh, err := p.grow(ctx, amounts{})
+	fresh, err := p.grow(ctx, p.replay, amounts{})
 	if err != nil || p.size(fresh.held.sum()) > worthwhile*p.size(first.held.sum()) || fresh.missing.count() > first.missing.count() {
 		return first, err
 	}
@@ -296,8 +296,11 @@ func (p *planner) holdable(is amounts) amounts {
 	return out
 }
 
+// player plays a loss, as replay does.
+type player func(ctx context.Context, l *loss, order int, seed int64, held amounts) ([]landing, error)
+
 // grow raises amounts until every displaced pod finds room in them, whichever the loss and the order, or nowhere at all.
-func (p *planner) grow(ctx context.Context, held amounts) (*plan, error) {
+func (p *planner) grow(ctx context.Context, play player, held amounts) (*plan, error) {
 	out := &plan{held: held, missing: lacking{}}
 	replays := len(p.losses) * p.orders
 	// Each pass replays the losses in other orders, until nothing was lacking in as many replays in a row as a pass has. Then come the first
@@ -315,7 +318,7 @@ func (p *planner) grow(ctx context.Context, held amounts) (*plan, error) {
 			pass = 0
 		}
 		order := at % p.orders
-		landings, err := p.replay(ctx, p.losses[at/p.orders], order, p.seed(pass, order), held)
+		landings, err := play(ctx, p.losses[at/p.orders], order, p.seed(pass, order), held)
 		if err != nil {
 			return nil, err
 		}

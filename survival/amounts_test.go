@@ -1,9 +1,15 @@
 package survival
 
 import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
 )
 
 // TestOrdersOfTheCertificate: the planner finds room in other orders than those of the certificate, until this has found one in which a
@@ -36,5 +42,38 @@ func TestReplaysOf(t *testing.T) {
 	for displaced, want := range map[int]int{0: 3, 1: 3, 20_000: 3, 20_001: 2, 30_000: 2, 30_001: 1, 60_001: 1} {
 		require.Equal(t, want, (&Options{}).replaysOf(displaced), "%d pods", displaced)
 		require.Equal(t, 5, (&Options{Replays: 5}).replaysOf(displaced), "%d pods", displaced)
+	}
+}
+
+// TestTheNextPlanIsTheSame: where pods go depends on the order and on what is held. A plan that begins with what another has found
+// replays each loss in each order once, and finds nothing lacking.
+func TestTheNextPlanIsTheSame(t *testing.T) {
+	for cluster := range uint64(300) {
+		p := &planner{orders: 3, losses: []*loss{{zone: "a"}, {zone: "b"}}, sites: map[string]*site{}}
+		nodes := []string{"n0", "n1", "n2"}
+		for _, name := range nodes {
+			p.sites[name] = &site{zone: "c"}
+		}
+		replays := 0
+		play := func(_ context.Context, l *loss, _ int, seed int64, held amounts) ([]landing, error) {
+			replays++
+			sum := held.sum()
+			r := rand.New(rand.NewPCG(cluster, uint64(seed)<<32+uint64(sum.MilliCPU)+uint64(l.zone[0]))) //nolint:gosec // not negative
+			pod := st.MakePod().Req(map[v1.ResourceName]string{v1.ResourceCPU: strconv.Itoa(1 + r.IntN(2))}).Obj()
+			to := landing{pod: pod, node: nodes[r.IntN(len(nodes))], with: openFree}
+			if is, request := held[to.node], wants(pod); request.Exceeds(&is) == "" {
+				to.with = openHeld
+			}
+			return []landing{to}, nil
+		}
+		first, err := p.grow(t.Context(), play, amounts{})
+		require.NoError(t, err)
+		require.Less(t, replays, maxPasses*6)
+		held := maps.Clone(first.held)
+		replays = 0
+		again, err := p.grow(t.Context(), play, first.held)
+		require.NoError(t, err)
+		require.Equal(t, held, again.held, "cluster %d", cluster)
+		require.Equal(t, 6, replays, "cluster %d", cluster)
 	}
 }
