@@ -86,9 +86,7 @@ type loss struct {
 	traced  *trace.Cluster
 	cluster *cluster.Cluster
 	live    *live.Live
-	// spread are the services with a policy, and fillers how many there are.
-	spread  map[string]bool
-	fillers int
+	spread  map[string]bool // the services with a policy
 }
 
 // run returns what was measured, by its name.
@@ -193,17 +191,19 @@ func (l *loss) hold() {
 		l.share(is.Status.Held, workload.CPU), l.share(is.Status.Held, workload.Memory))
 }
 
-// fill creates fillers, and waits until each of them is bound or refused.
+// fill creates fillers, waits until each of them is bound or refused, and leaves as many as are bound: a replay would try the others again
+// and again.
 func (l *loss) fill() {
 	rest := func(of int) float64 { return *lossFill*float64(l.traced.Total[of]) - float64(l.traced.Asked[of]) }
 	var each workload.Resources
 	each[workload.CPU] = int64(*lossTimes) * 2000 // a sixteenth of the smallest node
-	l.fillers = int(math.Ceil(rest(workload.CPU) / float64(each[workload.CPU])))
-	each[workload.Memory] = int64(rest(workload.Memory) / float64(l.fillers))
-	l.make(deployment(workload.BatchNamespace, "filler", l.fillers, each))
+	asked := int(math.Ceil(rest(workload.CPU) / float64(each[workload.CPU])))
+	each[workload.Memory] = int64(rest(workload.Memory) / float64(asked))
+	fillers := deployment(workload.BatchNamespace, "filler", asked, each)
+	l.make(fillers)
 	l.until("all fillers are bound or refused", func(c *census.Census) bool {
 		fillers := c.In(workload.BatchNamespace)
-		return len(fillers) == l.fillers && !slices.ContainsFunc(fillers, func(p *census.Pod) bool {
+		return len(fillers) == asked && !slices.ContainsFunc(fillers, func(p *census.Pod) bool {
 			return p.Waits() && census.Said(p.Pod).Status != corev1.ConditionFalse
 		})
 	})
@@ -216,7 +216,10 @@ func (l *loss) fill() {
 			}
 		}
 	}
-	l.Logf("%d of %d fillers run; pods take %s of the CPU and %s of the memory", bound(l.census(), workload.BatchNamespace), l.fillers,
+	run := bound(l.census(), workload.BatchNamespace)
+	l.require(l.cluster.Client.Patch(l.ctx, fillers, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, run))), fillers.Name)
+	l.until("fillers that wait are gone", func(c *census.Census) bool { return len(c.In(workload.BatchNamespace)) == run })
+	l.Logf("%d of %d fillers run; pods take %s of the CPU and %s of the memory", run, asked,
 		l.share(taken, workload.CPU), l.share(taken, workload.Memory))
 }
 
