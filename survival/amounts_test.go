@@ -4,12 +4,11 @@ import (
 	"context"
 	"maps"
 	"math/rand/v2"
-	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // TestOrdersOfTheCertificate: the planner finds room in other orders than those of the certificate, until this has found one in which a
@@ -59,7 +58,8 @@ func TestTheNextPlanIsTheSame(t *testing.T) {
 			replays++
 			sum := held.sum()
 			r := rand.New(rand.NewPCG(cluster, uint64(seed)<<32+uint64(sum.MilliCPU)+uint64(l.zone[0]))) //nolint:gosec // not negative
-			pod := st.MakePod().Req(map[v1.ResourceName]string{v1.ResourceCPU: strconv.Itoa(1 + r.IntN(2))}).Obj()
+			cpu := *resource.NewQuantity(1+r.Int64N(2), resource.DecimalSI)
+			pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: cpu}}}}}}
 			to := landing{pod: pod, node: nodes[r.IntN(len(nodes))], with: openFree}
 			if is, request := held[to.node], wants(pod); request.Exceeds(&is) == "" {
 				to.with = openHeld
