@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/utils/ptr"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -268,14 +267,14 @@ func (s *Sim) patience(waiting []*v1.Pod) time.Duration {
 		return s.options.Patience
 	}
 	var down, full time.Duration
+	raise := func(longest *time.Duration, grace *metav1.Duration) {
+		if grace != nil && grace.Duration <= LongestGrace {
+			*longest = max(*longest, grace.Duration)
+		}
+	}
 	for _, p := range list[*v1alpha1.ZoneSpreadPolicy](s.store) {
-		u := &p.Spec.UnavailableZones
-		if after := ptr.Deref(u.DownAfter, metav1.Duration{}).Duration; after <= LongestGrace {
-			down = max(down, after)
-		}
-		if after := ptr.Deref(u.FullAfter, metav1.Duration{}).Duration; after <= LongestGrace {
-			full = max(full, after)
-		}
+		raise(&down, p.Spec.UnavailableZones.DownAfter)
+		raise(&full, p.Spec.UnavailableZones.FullAfter)
 	}
 	patience := down + full + flushInterval + time.Second
 	for _, pod := range waiting {

@@ -234,14 +234,20 @@ func (a amounts) raise(node string, r *ledger.Resources) {
 	a[node] = is
 }
 
+// add adds r to the amount of a node so many times.
+func (a amounts) add(node string, r *ledger.Resources, times int64) {
+	is := a[node]
+	is = is.Clone()
+	is.Add(r, times)
+	a[node] = is
+}
+
 // raisedBy returns amounts that are no less than these, nor than what pods use that have found room.
 func (a amounts) raisedBy(landed []landing) amounts {
 	out, used := maps.Clone(a), amounts{}
 	for _, l := range landed {
-		request, is := wants(l.pod), used[l.node]
-		is = is.Clone()
-		is.Add(&request, 1)
-		used[l.node] = is
+		request := wants(l.pod)
+		used.add(l.node, &request, 1)
 	}
 	for name, is := range used {
 		out.raise(name, &is)

@@ -42,22 +42,14 @@ const (
 	openings
 )
 
-// step is what is open at the same time.
-type step struct {
-	with opening
-	full bool // policies may take a zone for full
-}
-
-// steps returns those of a replay. Policies take no zone for full until all free room has been open. Then the others have taken all room but
-// what is held again: pods whose policies send them elsewhere find only that at first.
-func (p *planner) steps() []step {
-	var out []step
-	for _, full := range []bool{false, true} {
-		if !full || len(p.policies) > 0 {
-			out = append(out, step{openHeld, full}, step{openShare, full}, step{openRest, full}, step{openFree, full})
-		}
+// steps returns what is open in a replay, one after the other. Policies take no zone for full until all free room has been open. Then the others
+// have taken all room but what is held again: pods whose policies send them elsewhere find only that at first.
+func (p *planner) steps() []opening {
+	out := []opening{openHeld, openShare, openRest, openFree}
+	if len(p.policies) > 0 {
+		out = append(out, out...)
 	}
-	return append(out, step{openAll, len(p.policies) > 0})
+	return append(out, openAll)
 }
 
 // landing is where a displaced pod goes.
@@ -75,12 +67,12 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 	for _, policy := range p.policies {
 		objects = append(objects, neverFull(policy))
 	}
-	strangers, free, serial := map[*site]*v1.Pod{}, amounts{}, int64(1)
+	strangers, free := map[*site]*v1.Pod{}, amounts{}
 	for _, s := range p.nodes {
-		node, stranger, room := s.open(openHeld, held[s.node.Name], serial)
+		node, stranger, room := s.open(openHeld, held[s.node.Name], 1)
 		objects, strangers[s], free[s.node.Name] = append(objects, node, stranger), stranger, room
 	}
-	if r := p.holdOpen(free, serial); r != nil {
+	if r := p.holdOpen(free, 1); r != nil {
 		objects = append(objects, r)
 	}
 	for _, pod := range p.pods {
@@ -102,11 +94,11 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 	}
 	var out []landing
 	base := held // what is held, and what the pods use that have found room
-	for _, now := range p.steps() {
+	for n, with := range p.steps() {
 		if len(displaced) == 0 {
 			break
 		}
-		closing := now.full && now.with == openHeld
+		closing := n > 0 && with == openHeld
 		if closing {
 			base = held.raisedBy(out)
 			for _, policy := range p.policies {
@@ -118,24 +110,24 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 			}
 		}
 		var opened map[*site]ledger.Resources
-		switch now.with {
+		switch with {
 		case openShare:
 			opened = p.sharing(base)
 		case openRest:
 			opened = p.topUp(l, base, out, waiting(loss.Displaced, displaced))
 		default:
 		}
-		serial++
+		serial := int64(n) + 2
 		for _, node := range sim.List[*v1.Node](s) {
 			of := p.sites[node.Name]
 			more, some := opened[of]
-			if !some && !closing && now.with < openFree {
+			if !some && !closing && with < openFree {
 				continue
 			}
 			more = more.Clone()
 			is := base[node.Name]
 			more.Add(&is, 1)
-			node, stranger, room := of.open(now.with, more, serial)
+			node, stranger, room := of.open(with, more, serial)
 			s.Remove(strangers[of])
 			if err := errors.Join(s.Put(node), s.Add(stranger)); err != nil {
 				return nil, err
@@ -154,7 +146,7 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 		for _, pod := range sim.List[*v1.Pod](s) {
 			if was := replaced[pod.UID]; was != nil && displaced[was.UID] && pod.Spec.NodeName != "" {
 				delete(displaced, was.UID)
-				out = append(out, landing{was, pod.Spec.NodeName, now.with})
+				out = append(out, landing{was, pod.Spec.NodeName, with})
 			}
 		}
 	}
@@ -270,10 +262,8 @@ func (p *planner) topUp(lost *loss, held amounts, landed []landing, pods []*v1.P
 		left[name] = is.Clone()
 	}
 	for _, l := range landed {
-		request, is := wants(l.pod), left[l.node]
-		is = is.Clone()
-		is.Add(&request, -1)
-		left[l.node] = is
+		request := wants(l.pod)
+		left.add(l.node, &request, -1)
 	}
 	slices.SortStableFunc(pods, func(a, b *v1.Pod) int { return slices.Compare(smallFirst(b), smallFirst(a)) })
 	out := map[*site]ledger.Resources{}
