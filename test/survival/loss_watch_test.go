@@ -95,9 +95,10 @@ func (w *watcher) until(deadline time.Time) {
 
 // results are seconds after the loss, and counts.
 type results struct {
-	// created is when the last replica was created, plain and spread when the last one without and with a policy was bound.
-	created, plain, spread float64
-	withPolicy, waiting    int
+	// created is when the last replica was created, plain and spread when the last one without and with a policy was bound, and queued how long
+	// after its creation a replica was bound, at most.
+	created, plain, spread, queued float64
+	withPolicy, waiting            int
 }
 
 func (w *watcher) results(lostAt time.Time, spread map[string]bool) results {
@@ -105,7 +106,7 @@ func (w *watcher) results(lostAt time.Time, spread map[string]bool) results {
 	defer w.mu.Unlock()
 	r := results{waiting: max(0, w.displaced-len(w.seen))}
 	for _, is := range w.seen {
-		r.created = max(r.created, is.created.Sub(lostAt).Seconds())
+		r.created, r.queued = max(r.created, is.created.Sub(lostAt).Seconds()), max(r.queued, is.bound.Sub(is.created).Seconds())
 		if spread[is.app] {
 			r.withPolicy++
 		}
