@@ -132,6 +132,18 @@ func TestHold(t *testing.T) {
 			want:  map[string]string{"b": "2"}, reason: v1alpha1.ReasonFilling,
 		},
 		{
+			name: "a pod whose policy gives way uses what is held, although another node fits it more tightly",
+			cluster: func(c *clitest.Cluster) {
+				c.Node("c2", "c", "64", "256Gi")
+				deploy(c, "web", "2", nil, "a", "c")
+				deploy(c, "batch", "7", nil, "b")
+				c.Policy("web", nil)
+				own(c, nil, map[string]string{"c2": "2"}, nil)
+			},
+			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
+			want:  map[string]string{"c2": "2"}, reason: v1alpha1.ReasonRoomHeld,
+		},
+		{
 			name: "much more than is needed is given up",
 			cluster: func(c *clitest.Cluster) {
 				deploy(c, "web", "2", nil, "a")

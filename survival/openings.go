@@ -134,7 +134,7 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 			}
 			strangers[of], free[of.node.Name] = stranger, room
 		}
-		if r := p.holdOpen(free, serial); r != nil {
+		if r := p.holdOpen(free, serial); r != nil && n > 0 { // the first one is there
 			if err := s.Put(r); err != nil {
 				return nil, err
 			}
