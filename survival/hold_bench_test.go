@@ -123,9 +123,7 @@ func traced(b *testing.B, seed uint64) (*clitest.Cluster, []workload.Service) {
 	for i, s := range traced.Services {
 		if *traceEvery > 0 && i%*traceEvery == 0 {
 			c.Policy(s.Name(), func(p *v1alpha1.ZoneSpreadPolicySpec) {
-				for i, weight := range []int32{5, 3, 2} {
-					p.Zones = append(p.Zones, v1alpha1.ZoneSpreadZone{Name: string("abc"[i]), Weight: &weight})
-				}
+				p.Zones = trace.Shares()
 				p.UnavailableZones.DownAfter = &metav1.Duration{Duration: 10 * time.Second}
 			})
 		}

@@ -148,12 +148,7 @@ func (l *loss) placeServices() {
 func policyFor(app string) *v1alpha1.ZoneSpreadPolicy {
 	p := &v1alpha1.ZoneSpreadPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: workload.ServiceNamespace, Name: app}}
 	p.Spec.PodSelector.MatchLabels = map[string]string{appLabel: app}
-	for _, z := range []struct {
-		name   string
-		weight int32
-	}{{"a", 5}, {"b", 3}, {"c", 2}} {
-		p.Spec.Zones = append(p.Spec.Zones, v1alpha1.ZoneSpreadZone{Name: z.name, Weight: &z.weight})
-	}
+	p.Spec.Zones = trace.Shares()
 	p.Spec.UnavailableZones.DownAfter, p.Spec.UnavailableZones.FullAfter = &metav1.Duration{Duration: *lossGrace}, &metav1.Duration{Duration: *lossFull}
 	return p
 }

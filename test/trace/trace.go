@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/demo/workload"
 )
 
@@ -82,6 +83,12 @@ func (c *Cluster) addNodes(o Options) {
 		plus(&c.Total, node.Capacity, 1)
 		c.Nodes = append(c.Nodes, node)
 	}
+}
+
+// Shares are the zones of a ZoneSpreadPolicy that gives each zone the share of its nodes.
+func Shares() []v1alpha1.ZoneSpreadZone {
+	five, three, two := int32(5), int32(3), int32(2)
+	return []v1alpha1.ZoneSpreadZone{{Name: "a", Weight: &five}, {Name: "b", Weight: &three}, {Name: "c", Weight: &two}}
 }
 
 // Replicas is how many pods all services have.
