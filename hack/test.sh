@@ -96,11 +96,11 @@ with_properties() {
 		sed -n 's|^\([^ ]*\) .*pgregory\.net/rapid.*|\1|p')
 }
 
-# run_packages FORMAT FLAG... runs packages of the main module, property tests with their seed.
+# run_packages FORMAT FLAG... runs packages of the main module, as hack/run_package.sh says.
 run_packages() {
 	local format=$1
 	shift
-	run_go "$ROOT" "$format" -exec "'$ROOT/hack/with_seed.sh'" "$@"
+	run_go "$ROOT" "$format" -exec "'$ROOT/hack/run_package.sh'" "$@"
 }
 
 # beside prints how many packages are tested at a time.

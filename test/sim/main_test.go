@@ -64,6 +64,7 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "test/sim:", err)
 		return 1
 	}
+	sim.UseOneProcessor()
 	klog.SetLogger(logr.Discard())
 	utilruntime.Must(utilfeature.DefaultMutableFeatureGate.Set("OpportunisticBatching=false"))
 	ctrllog.SetLogger(logr.Discard())

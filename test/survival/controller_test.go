@@ -39,6 +39,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	sim.UseOneProcessor()
 	klog.SetLogger(logr.Discard())
 	ctrllog.SetLogger(logr.Discard())
 	os.Exit(m.Run())
