@@ -22,11 +22,12 @@ import (
 // overlayOfRemoval is what the rules are taken from, and applied by.
 const overlayOfRemoval = "overlays/replace-kube-scheduler"
 
-// TestEveryRuleIsNeeded takes the permissions that the scheduler is shipped with away, those to read together and all others one at a time, and
-// requires that the scheduler asks for each, is refused, and does not do what it would have done. It is the other half of "least
+// TestEveryRuleIsNeeded takes the permissions that the scheduler is shipped with away, one at a time, and requires that
+// the scheduler asks for it, is refused, and does not do what it would have done. It is the other half of "least
 // privilege", which shows that all of them together suffice.
 //
-// Every permission of every rule must have its case: those to read in readCases, all others in writeCases and leaseCases.
+// Every permission of every rule must have its case: those to read in readCases, all others in writeCases and
+// leaseCases.
 func TestEveryRuleIsNeeded(t *testing.T) {
 	t.Parallel()
 	r := &removal{cluster: startCluster(t)}
@@ -235,10 +236,8 @@ func (r *removal) testAllAreCovered(t *testing.T, cases []removalCase) {
 	for _, tc := range cases {
 		have[strings.TrimSpace(tc.namespace+" "+tc.permission.String())] = true
 	}
-	for _, names := range readCases {
-		for resource := range names {
-			have["read "+resource] = true
-		}
+	for resource := range readCases {
+		have["read "+resource] = true
 	}
 	require.Equal(t, want, have)
 }

@@ -2,8 +2,10 @@ package manifests
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,66 +15,83 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// readCases are what the scheduler reads. Without what kube-scheduler reads itself nothing is scheduled, since a placement that ignores some
-// volumes or owners would be wrong. Without what is the plugins' alone, only what they would do with it is not done. They read the rest only
-// where there are custom resources.
-var readCases = map[string]sets.Set[string]{
-	"needed": sets.New(
-		"nodes", "pods", "services", "replicationcontrollers", "replicasets.apps", "statefulsets.apps", "namespaces",
-		"poddisruptionbudgets.policy", "persistentvolumes", "persistentvolumeclaims",
-		"storageclasses.storage.k8s.io", "csinodes.storage.k8s.io", "csidrivers.storage.k8s.io",
-		"csistoragecapacities.storage.k8s.io", "volumeattachments.storage.k8s.io",
-		"deviceclasses.resource.k8s.io", "resourceslices.resource.k8s.io", "devicetaintrules.resource.k8s.io", "resourceclaims.resource.k8s.io",
-	),
-	"custom-resources": sets.New("podgroups.scheduling.x-k8s.io", "zonespreadpolicies.zonewise.dev", "zonereservations.zonewise.dev"),
-	"plugins": sets.New(
-		"deployments.apps", "jobs.batch", "priorityclasses.scheduling.k8s.io",
-		"mutatingadmissionpolicies.admissionregistration.k8s.io", "mutatingadmissionpolicybindings.admissionregistration.k8s.io",
-		"mutatingwebhookconfigurations.admissionregistration.k8s.io", "validatingadmissionpolicies.admissionregistration.k8s.io",
-		"validatingadmissionpolicybindings.admissionregistration.k8s.io", "validatingwebhookconfigurations.admissionregistration.k8s.io",
-	),
+// readCases say of each resource that the scheduler reads whether it can go on without: whether it becomes ready.
+// Without what kube-scheduler reads itself nothing is scheduled, since a placement that ignores some volumes or owners
+// would be wrong; without what is the plugins' alone, only what they would do with it is not done.
+var readCases = map[string]struct{ goesOn bool }{
+	"nodes": {}, "pods": {}, "services": {}, "replicationcontrollers": {}, "replicasets.apps": {}, "statefulsets.apps": {}, "namespaces": {},
+	"poddisruptionbudgets.policy": {}, "persistentvolumes": {}, "persistentvolumeclaims": {},
+	"storageclasses.storage.k8s.io": {}, "csinodes.storage.k8s.io": {}, "csidrivers.storage.k8s.io": {},
+	"csistoragecapacities.storage.k8s.io": {}, "volumeattachments.storage.k8s.io": {},
+	"deviceclasses.resource.k8s.io": {}, "resourceslices.resource.k8s.io": {}, "devicetaintrules.resource.k8s.io": {}, "resourceclaims.resource.k8s.io": {},
+	"deployments.apps": {goesOn: true}, "jobs.batch": {goesOn: true},
+	"podgroups.scheduling.x-k8s.io":   {goesOn: true},
+	"zonespreadpolicies.zonewise.dev": {goesOn: true}, "zonereservations.zonewise.dev": {goesOn: true},
+	"priorityclasses.scheduling.k8s.io":                      {goesOn: true},
+	"mutatingadmissionpolicies.admissionregistration.k8s.io": {goesOn: true}, "mutatingadmissionpolicybindings.admissionregistration.k8s.io": {goesOn: true},
+	"mutatingwebhookconfigurations.admissionregistration.k8s.io": {goesOn: true}, "validatingadmissionpolicies.admissionregistration.k8s.io": {goesOn: true},
+	"validatingadmissionpolicybindings.admissionregistration.k8s.io": {goesOn: true}, "validatingwebhookconfigurations.admissionregistration.k8s.io": {goesOn: true},
 }
 
-// testReads starts a scheduler for each of these cases, which may read nothing of it. Each is another ServiceAccount with roles of its own, so
-// that they run beside each other.
+// testReads takes the reads of one rule after the other, and starts a scheduler. Each is another ServiceAccount with
+// roles of its own, so that one is started while another one waits.
 func (r *removal) testReads(t *testing.T) {
-	for account, names := range readCases {
-		t.Run(account, func(t *testing.T) {
-			t.Parallel()
+	number := 0
+	for _, o := range r.roles(t) {
+		for _, rule := range o.rules {
 			var gone []permission
-			for _, o := range r.roles(t) {
-				for p := range granted(o.rules) {
-					if names.Has(strings.TrimPrefix(p.String(), "read ")) {
-						gone = append(gone, p)
-					}
+			var names []string
+			for p := range granted([]rbacv1.PolicyRule{rule}) {
+				if p.verb == "read" && p.resource != "leases" {
+					gone = append(gone, p)
 				}
 			}
-			require.Len(t, gone, len(names))
-			restore := r.accountWithout(t, account, gone)
-			cmd := r.commandWithout(t, account)
-			from := r.auditedSoFar(t)
-			log := startAnyhow(t, cmd)
-			r.untilRefused(t, "system:serviceaccount:"+metav1.NamespaceSystem+":"+account, from, gone...)
+			slices.SortFunc(gone, func(a, b permission) int { return strings.Compare(a.String(), b.String()) })
 			for _, p := range gone {
-				resource := `cannot list resource "` + p.resource + `" in API group "` + p.group + `"`
-				until(t, "the log says so: "+resource, func(context.Context) (bool, error) {
-					data, err := os.ReadFile(log)
-					return strings.Contains(strings.ReplaceAll(string(data), `\`, ""), resource), err // quotes are escaped in it
-				})
+				names = append(names, strings.TrimPrefix(p.String(), "read "))
 			}
-			ready := func(ctx context.Context) (bool, error) { return cmd.get(ctx, "/readyz", "") == http.StatusOK, nil }
-			if account == "needed" {
-				now, err := ready(t.Context())
-				require.NoError(t, err)
-				require.False(t, now, "not ready while it may not read")
-				restore(t)
+			if len(gone) == 0 {
+				continue
 			}
-			until(t, "ready as soon as it reads what it needs", ready)
+			number++
+			account := fmt.Sprintf("zonewise-scheduler-%d", number)
+			t.Run(strings.Join(names, " "), func(t *testing.T) {
+				restore := r.accountWithout(t, account, gone)
+				cmd := r.commandWithout(t, account)
+				t.Parallel()
+				r.testReadsOfRule(t, account, cmd, gone, names, restore)
+			})
+		}
+	}
+}
+
+func (r *removal) testReadsOfRule(t *testing.T, account string, cmd command, gone []permission, names []string, restore func(*testing.T)) {
+	goesOn := true
+	for _, name := range names {
+		goesOn = goesOn && readCases[name].goesOn
+	}
+	from := r.auditedSoFar(t)
+	log := startAnyhow(t, cmd)
+	r.untilRefused(t, "system:serviceaccount:"+metav1.NamespaceSystem+":"+account, from, gone...)
+	for _, p := range gone {
+		resource := `cannot list resource "` + p.resource + `" in API group "` + p.group + `"`
+		until(t, "the log says so: "+resource, func(context.Context) (bool, error) {
+			data, err := os.ReadFile(log)
+			return strings.Contains(strings.ReplaceAll(string(data), `\`, ""), resource), err // quotes are escaped in it
 		})
 	}
+	ready := func(ctx context.Context) (bool, error) { return cmd.get(ctx, "/readyz", "") == http.StatusOK, nil }
+	if goesOn {
+		until(t, "ready all the same", ready)
+		return
+	}
+	now, err := ready(t.Context())
+	require.NoError(t, err)
+	require.False(t, now, "not ready while it may not read")
+	restore(t)
+	until(t, "ready as soon as it may", ready)
 }
 
 // commandWithout returns how to run a scheduler as another ServiceAccount, which may lack a permission. It takes no part
@@ -93,13 +112,12 @@ func (r *removal) commandWithout(t *testing.T, account string) command {
 	})
 }
 
-// accountWithout makes a ServiceAccount with copies of all roles and bindings of the overlay, which lack permissions until restore is
-// called.
+// accountWithout makes a ServiceAccount with copies of all roles and bindings of the overlay, of which one role lacks
+// permissions until restore is called.
 func (r *removal) accountWithout(t *testing.T, account string, gone []permission) (restore func(*testing.T)) {
 	t.Helper()
 	_, err := r.client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	var lacking []role
 	ours := map[string]bool{}
 	for _, o := range r.roles(t) {
 		ours[o.namespace+"/"+o.name] = true
@@ -111,12 +129,13 @@ func (r *removal) accountWithout(t *testing.T, account string, gone []permission
 		case "ClusterRole":
 			var o rbacv1.ClusterRole
 			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &o))
-			copied := role{name: named(o.Name).Name, rules: o.Rules}
 			if rest := remaining(o.Rules, gone); len(granted(rest)) != len(granted(o.Rules)) {
-				lacking = append(lacking, copied)
-				o.Rules = rest
+				require.Nil(t, restore, "one role has them")
+				restore = func(t *testing.T) { r.set(t.Context(), t, role{name: named(o.Name).Name, rules: o.Rules}) }
+				_, err = r.client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: named(o.Name), Rules: rest}, metav1.CreateOptions{})
+			} else {
+				_, err = r.client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: named(o.Name), Rules: o.Rules}, metav1.CreateOptions{})
 			}
-			_, err = r.client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: named(o.Name), Rules: o.Rules}, metav1.CreateOptions{})
 		case "ClusterRoleBinding":
 			var o rbacv1.ClusterRoleBinding
 			require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &o))
@@ -134,10 +153,6 @@ func (r *removal) accountWithout(t *testing.T, account string, gone []permission
 		}
 		require.NoError(t, err)
 	}
-	require.NotEmpty(t, lacking, "no role has %v", gone)
-	return func(t *testing.T) {
-		for _, o := range lacking {
-			r.set(t.Context(), t, o)
-		}
-	}
+	require.NotNil(t, restore, "no role has %v", gone)
+	return restore
 }
