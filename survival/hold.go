@@ -252,11 +252,8 @@ func heldUnused(r *v1alpha1.ZoneReservation) v1.ResourceList {
 func heldByOthers(objects []client.Object, own *v1alpha1.ZoneReservation) amounts {
 	out := amounts{}
 	add := func(node string, unused ledger.Resources) {
-		is := out[node]
-		is = is.Clone()
 		unused = unused.Positive()
-		is.Add(&unused, 1)
-		out[node] = is
+		out.add(node, &unused, 1)
 	}
 	for _, r := range reservations(objects, own) {
 		slot := ledger.ResourcesOf(r.Spec.Slot.Requests)
