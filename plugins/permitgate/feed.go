@@ -125,9 +125,12 @@ func (f *feed) podSeen(pod *v1.Pod) {
 // nominationEnded wakes pods that found no node because of a nomination, once the scheduler has seen its end.
 func (f *feed) nominationEnded() {
 	if f.nominations.end() {
-		f.gangs.agenda.AddAt(tick, f.gangs.clock.Now().Add(heardInterval))
+		f.tickSoon()
 	}
 }
+
+// tickSoon has the worker look at what is not of one gang once the scheduler has seen what the plugin has seen.
+func (f *feed) tickSoon() { f.gangs.agenda.AddAt(tick, f.gangs.clock.Now().Add(heardInterval)) }
 
 // podGone handles the end of a pod: its node has room.
 func (f *feed) podGone(pod *v1.Pod) {
@@ -137,6 +140,9 @@ func (f *feed) podGone(pod *v1.Pod) {
 	}
 	if pod.Spec.NodeName != "" {
 		f.wakes.hear(event{node: pod.Spec.NodeName, gone: pod.UID})
+	} else if _, ok := podgroup.Of(pod); ok {
+		f.nominations.victimGone()
+		f.tickSoon()
 	}
 	f.gone(pod.UID)
 	f.memberGone(pod)

@@ -15,28 +15,31 @@ import (
 const maxBeside = 1000
 
 // nominations has the nodes that all pods are nominated to in the API, so that a proposal need not ask the framework about
-// every node, and the pods that found no node beside nominations.
+// every node, and the pods that are to be activated because kube-scheduler would retry them only after minutes:
+//   - A nomination keeps pods off a node, and its end is no event. So pods without a gang that found no node while others
+//     were nominated are remembered, and activated when nominations end.
+//   - A pod that preempts is retried when its victim leaves a node, but not as long as the victim is not deleted. A member
+//     that is sent back leaves its node first, and its deletion is no event then. So the pods without a gang that are
+//     nominated are activated when a member is deleted that has no node.
 //
-// A nomination keeps pods off a node, and its end is no event, so kube-scheduler would retry them only after minutes. So
-// pods without a gang that found no node while others were nominated are remembered, and activated when nominations end.
 // Gangs are woken by wakes.
 //
 // Its methods may be called from several goroutines.
 type nominations struct {
-	// members is how many nominated pods are members of gangs, and ended is true if nominations have ended since the last
-	// take.
-	members atomic.Int64
-	ended   atomic.Bool
+	members atomic.Int64 // how many nominated pods are members of gangs
 
 	mu     sync.Mutex // guards everything below
 	of     map[types.UID]nomination
 	beside map[types.UID]*v1.Pod
+	// ended and victims are true if nominations have ended, or members without a node were deleted, since the last take.
+	ended, victims bool
 }
 
 // nomination is the nominated node of a pod.
 type nomination struct {
 	node   string
 	member bool // of a gang
+	pod    *v1.Pod
 }
 
 func newNominations() *nominations {
@@ -45,7 +48,7 @@ func newNominations() *nominations {
 
 // set records the current state of a pod. It returns the node that the pod is no longer nominated to, or an empty string.
 func (n *nominations) set(pod *v1.Pod) (left string) {
-	to := nomination{}
+	to := nomination{pod: pod}
 	if pod.Spec.NodeName == "" && podgroup.Live(pod) {
 		to.node = pod.Status.NominatedNodeName
 		_, to.member = podgroup.Of(pod)
@@ -108,23 +111,35 @@ func (n *nominations) refused(pod *v1.Pod) {
 func (n *nominations) end() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.beside) > 0 {
-		n.ended.Store(true)
-	}
-	return len(n.beside) > 0
+	n.ended = n.ended || len(n.beside) > 0
+	return n.ended
+}
+
+// victimGone records that a member without a node was deleted.
+func (n *nominations) victimGone() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.victims = true
 }
 
 // take returns the pods to activate, in the form of the handle's argument.
 func (n *nominations) take() map[string]*v1.Pod {
-	if !n.ended.Swap(false) {
-		return nil
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	pods := make(map[string]*v1.Pod, len(n.beside))
-	for _, pod := range n.beside {
-		pods[podgroup.Key(pod).String()] = pod
+	pods := map[string]*v1.Pod{}
+	if n.victims {
+		for _, one := range n.of {
+			if !one.member {
+				pods[podgroup.Key(one.pod).String()] = one.pod
+			}
+		}
 	}
-	clear(n.beside)
+	if n.ended {
+		for _, pod := range n.beside {
+			pods[podgroup.Key(pod).String()] = pod
+		}
+		clear(n.beside)
+	}
+	n.ended, n.victims = false, false
 	return pods
 }

@@ -64,7 +64,7 @@ func (w waiter) sendBack(why string) {
 func (w *worker) look(ctx context.Context, key types.NamespacedName) {
 	if key == tick {
 		if pods := w.nominations.take(); len(pods) > 0 {
-			klog.FromContext(ctx).V(4).Info("Activating pods that found no node beside nominations", "pods", len(pods))
+			klog.FromContext(ctx).V(4).Info("Activating pods that waited for nominations or victims", "pods", len(pods))
 			w.profiles.any().Activate(klog.FromContext(ctx), pods)
 		}
 		if again := w.wakes.prompt(); !again.IsZero() {

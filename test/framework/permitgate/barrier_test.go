@@ -96,6 +96,29 @@ func TestMemberIsPreemptedAtTheBarrier(t *testing.T) {
 	c.requireBound(t, names...)
 }
 
+// TestPreemptorLooksAgainTooEarly: kube-scheduler activates a preemptor when its victim is stopped, which may still have its room. It is
+// preempted again then, leaves its node while the preemptor may not be retried, and is deleted when it has none.
+func TestPreemptorLooksAgainTooEarly(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	deleting, deleted, leaves := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	c.stage.onDelete = func(string) error {
+		close(deleting)
+		<-deleted
+		return nil
+	}
+	c.start(t, slowBackoff)
+	names, _ := gangAtBarrier(t, c)
+	c.mishap.set(func(m *mishap) { m.unreserve = func(string) { <-leaves } })
+	c.create(t, member("", "urgent").Priority(100))
+	<-deleting
+	close(leaves)
+	c.quiet(t)
+	require.Empty(t, c.bound(t, append(names, "urgent")...))
+	close(deleted)
+	c.requireBound(t, "urgent")
+}
+
 func TestPreparationFails(t *testing.T) {
 	t.Parallel()
 	for name, code := range map[string]fwk.Code{"error": fwk.Error, "unschedulable": fwk.Unschedulable} {

@@ -81,9 +81,8 @@ type cluster struct {
 	// extender is one of the scheduler's, nil for none.
 	extender *config.Extender
 
-	onDelete  func(pod string) error // called before a pod is deleted, may refuse it
-	standby   func()                 // called before the scheduler leads
-	onFailure func(pod string)       // called before the scheduler handles the failure of a pod, whose room is free already
+	standby   func()           // called before the scheduler leads
+	onFailure func(pod string) // called before the scheduler handles the failure of a pod, whose room is free already
 
 	mu        sync.Mutex // guards everything below
 	binds     []string
@@ -159,11 +158,6 @@ func newCluster(t testing.TB, cpus ...int) *cluster {
 	})
 	c.client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		a := action.(clienttesting.DeleteActionImpl)
-		if c.onDelete != nil {
-			if err := c.onDelete(a.Name); err != nil {
-				return true, nil, err
-			}
-		}
 		if len(a.DeleteOptions.DryRun) > 0 {
 			return true, nil, nil
 		}

@@ -164,6 +164,7 @@ type mishap struct {
 	reserve   func(pod string) *fwk.Status
 	permit    func(pod string) *fwk.Status
 	preBind   func(ctx context.Context, pod string) *fwk.Status // called without the lock
+	unreserve func(pod string)                                  // called without the lock
 	permitted []string                                          // pods that reached this plugin's Permit
 	attempts  map[string]int                                    // cycles, by pod
 }
@@ -214,7 +215,14 @@ func (m *mishap) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ str
 	return m.call(&m.reserve, pod)
 }
 
-func (*mishap) Unreserve(context.Context, fwk.CycleState, *v1.Pod, string) {}
+func (m *mishap) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
+	m.mu.Lock()
+	f := m.unreserve
+	m.mu.Unlock()
+	if f != nil {
+		f(pod.Name)
+	}
+}
 
 func (m *mishap) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
 	m.set(func(m *mishap) { m.permitted = append(m.permitted, pod.Name) })

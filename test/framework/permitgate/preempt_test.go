@@ -219,7 +219,7 @@ func TestGangPreemptsNone(t *testing.T) {
 func TestVictimThatMayNotBeDeleted(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, preempting, 1, 1, 1)
-	c.onDelete = func(name string) error {
+	c.stage.onDelete = func(name string) error {
 		if name == "protected" {
 			return apierrors.NewForbidden(v1.Resource("pods"), name, errors.New("a webhook says no"))
 		}

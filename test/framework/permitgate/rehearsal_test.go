@@ -18,7 +18,8 @@ import (
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// rehearsingClient is the fake API server's client, which itself does not know rehearsed binds.
+// rehearsingClient is the scheduler's client of the fake API server, which itself does not know rehearsed binds, and lets no other request
+// through while one waits.
 type rehearsingClient struct {
 	*fake.Clientset
 	stage *stage
@@ -49,8 +50,19 @@ func (p rehearsingPods) Bind(ctx context.Context, binding *v1.Binding, opts meta
 	return p.PodInterface.Bind(ctx, binding, opts)
 }
 
+func (p rehearsingPods) Delete(ctx context.Context, name string, opts metav1.DeleteOptions) error {
+	if p.stage.onDelete != nil {
+		if err := p.stage.onDelete(name); err != nil {
+			return err
+		}
+	}
+	return p.PodInterface.Delete(ctx, name, opts)
+}
+
 // stage is where binds are rehearsed.
 type stage struct {
+	onDelete func(pod string) error // called before the scheduler deletes a pod, may refuse it; set before the scheduler starts
+
 	mu        sync.Mutex // guards everything below
 	answer    func(pod string) error
 	rehearsed []string // the pods, each time
