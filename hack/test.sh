@@ -14,7 +14,7 @@
 # be repeated; "soak" looks for what no run has seen yet.
 #
 # TEST_ARGS is given to go test, as in TEST_ARGS='-run TestGang' hack/test.sh unit.
-# BESIDE=1 tests one package at a time, which takes less memory.
+# BESIDE=1 tests one package at a time, which takes less memory; so does GOGC=100.
 # RACE=0 leaves the race detector out; it is left out, with a word, where there is no C compiler, which it needs.
 #
 # A step fails when no test ran in it, and when a test was skipped: neither proves anything. No test is tried twice.
@@ -27,13 +27,11 @@ SUMMARY=
 FAILED=
 
 # with_race turns the race detector on if it can work. It needs cgo, which the rest of the project does without
-# (ADR 0024): so cgo is on for the tests, and not for what they run. Without -trimpath a "go test -race" by hand shares
-# what was compiled.
+# (ADR 0024): so cgo is on for the tests, and not for what they run.
 with_race() {
 	local cc
 	RACE_FLAG=
 	TEST_CGO=$CGO_ENABLED
-	TEST_GOFLAGS=$GOFLAGS
 	if [ "${RACE:-1}" = 0 ]; then
 		say "race detector: off (RACE=0)"
 		return
@@ -43,7 +41,6 @@ with_race() {
 	if command -v ${cc%% *} >/dev/null 2>&1; then
 		RACE_FLAG=-race
 		TEST_CGO=1
-		TEST_GOFLAGS=${GOFLAGS/-trimpath/}
 	else
 		say "race detector: off, because it needs a C compiler and \"$cc\" is not installed"
 	fi
@@ -55,7 +52,7 @@ compile_ahead() {
 	local deps
 	deps=$(cd "$ROOT" && go list -e -deps -test -f '{{if not (or .Standard .ForTest (eq .Name "main"))}}{{.ImportPath}}{{end}}' "$@")
 	# shellcheck disable=SC2086
-	CGO_ENABLED=$TEST_CGO GOFLAGS=$TEST_GOFLAGS quietly compile go -C "$ROOT" build $RACE_FLAG -v $deps || true
+	CGO_ENABLED=$TEST_CGO quietly compile go -C "$ROOT" build $RACE_FLAG -v $deps || true
 }
 
 # run_go DIR FORMAT ARGS... runs go test through gotestsum and judges the count. TEST_ARGS come last: flags of a test
@@ -66,7 +63,7 @@ run_go() {
 	log=$(mktemp "${TMPDIR:-/tmp}/zonewise.XXXXXX")
 	events=$(mktemp "${TMPDIR:-/tmp}/zonewise.XXXXXX")
 	# shellcheck disable=SC2086
-	(cd "$dir" && CGO_ENABLED=$TEST_CGO GOFLAGS=$TEST_GOFLAGS "$GOTESTSUM" --format "$format" --format-hide-empty-pkg --jsonfile "$events" -- \
+	(cd "$dir" && CGO_ENABLED=$TEST_CGO "$GOTESTSUM" --format "$format" --format-hide-empty-pkg --jsonfile "$events" -- \
 		$RACE_FLAG -vet=off -count=1 "$@" ${TEST_ARGS:-}) 2>&1 | tee "$log" || rc=$?
 	done_line=$(grep '^DONE ' "$log" | tail -n 1 || true)
 	slow=$("$GOTESTSUM" tool slowest --jsonfile "$events" --threshold 15s 2>/dev/null || true) # a build that fails is no JSON
@@ -170,7 +167,7 @@ step_modules() {
 		[ "$dir" != . ] || continue
 		if [ -n "$(find "$ROOT/$dir" -name '*_test.go' -not -path '*/testdata/*' | head -n 1)" ]; then
 			say "in $dir"
-			RACE_FLAG='' TEST_CGO=$CGO_ENABLED TEST_GOFLAGS=$GOFLAGS run_go "$ROOT/$dir" pkgname ./... -timeout 15m || rc=$?
+			RACE_FLAG='' TEST_CGO=$CGO_ENABLED run_go "$ROOT/$dir" pkgname ./... -timeout 15m || rc=$?
 			total=$((total + COUNT))
 		fi
 	done
@@ -231,6 +228,7 @@ main() {
 	need_tool gotestsum
 	GOTESTSUM=$(tool gotestsum)
 	with_race
+	export GOGC=${GOGC:-400} # collecting garbage takes up to a quarter of a package's CPU; at this value it takes 2 GB at most
 	for name in "$@"; do
 		# Not for the control plane: there an unset variable means "build it".
 		[ "$name" = controlplane ] || export KUBEBUILDER_ASSETS=${KUBEBUILDER_ASSETS:-$BIN}
