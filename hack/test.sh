@@ -14,7 +14,7 @@
 # be repeated; "soak" looks for what no run has seen yet.
 #
 # TEST_ARGS is given to go test, as in TEST_ARGS='-run TestGang' hack/test.sh unit.
-# BESIDE=1 tests one package at a time, which takes less memory; so does GOGC=100.
+# BESIDE=1 tests one package at a time, which takes less memory.
 # RACE=0 leaves the race detector out; it is left out, with a word, where there is no C compiler, which it needs.
 #
 # A step fails when no test ran in it, and when a test was skipped: neither proves anything. No test is tried twice.
@@ -228,7 +228,6 @@ main() {
 	need_tool gotestsum
 	GOTESTSUM=$(tool gotestsum)
 	with_race
-	export GOGC=${GOGC:-400} # collecting garbage takes up to a quarter of a package's CPU; at this value it takes 2 GB at most
 	for name in "$@"; do
 		# Not for the control plane: there an unset variable means "build it".
 		[ "$name" = controlplane ] || export KUBEBUILDER_ASSETS=${KUBEBUILDER_ASSETS:-$BIN}
