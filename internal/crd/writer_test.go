@@ -173,6 +173,9 @@ func TestWriterTakesTurns(t *testing.T) {
 	go w.Run(t.Context())
 	require.Eventually(t, func() bool { return source.Writes() == flood+1 && w.Idle() }, 10*time.Second, time.Millisecond)
 	require.EqualValues(t, 1, status(source, "other"))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	require.Contains(t, c.written, "other")
 }
 
 func TestObjectIsCompiledWhenItsSpecChanges(t *testing.T) {

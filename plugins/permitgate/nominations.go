@@ -28,30 +28,22 @@ const maxBeside = 1000
 type nominations struct {
 	members atomic.Int64 // how many nominated pods are members of gangs
 
-	mu     sync.Mutex // guards everything below
-	of     map[types.UID]nomination
+	mu     sync.Mutex            // guards everything below
+	of     map[types.UID]*v1.Pod // as they were when they were nominated to their node
 	beside map[types.UID]*v1.Pod
 	// ended and victims are true if nominations have ended, or members without a node were deleted, since the last take.
 	ended, victims bool
 }
 
-// nomination is the nominated node of a pod.
-type nomination struct {
-	node   string
-	member bool // of a gang
-	pod    *v1.Pod
-}
-
 func newNominations() *nominations {
-	return &nominations{of: map[types.UID]nomination{}, beside: map[types.UID]*v1.Pod{}}
+	return &nominations{of: map[types.UID]*v1.Pod{}, beside: map[types.UID]*v1.Pod{}}
 }
 
 // set records the current state of a pod. It returns the node that the pod is no longer nominated to, or an empty string.
 func (n *nominations) set(pod *v1.Pod) (left string) {
-	to := nomination{pod: pod}
-	if pod.Spec.NodeName == "" && podgroup.Live(pod) {
-		to.node = pod.Status.NominatedNodeName
-		_, to.member = podgroup.Of(pod)
+	var to *v1.Pod
+	if pod.Spec.NodeName == "" && podgroup.Live(pod) && pod.Status.NominatedNodeName != "" {
+		to = pod
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -66,25 +58,28 @@ func (n *nominations) delete(uid types.UID) (left string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.beside, uid)
-	return n.moveLocked(uid, nomination{})
+	return n.moveLocked(uid, nil)
 }
 
-func (n *nominations) moveLocked(uid types.UID, to nomination) (left string) {
-	was := n.of[uid]
-	if was.node == to.node {
-		return ""
-	}
-	delete(n.of, uid)
-	if was.member {
-		n.members.Add(-1)
-	}
-	if to.node != "" {
-		n.of[uid] = to
-		if to.member {
-			n.members.Add(1)
+func (n *nominations) moveLocked(uid types.UID, to *v1.Pod) (left string) {
+	if was := n.of[uid]; was != nil {
+		if left = was.Status.NominatedNodeName; to != nil && to.Status.NominatedNodeName == left {
+			return ""
 		}
+		delete(n.of, uid)
+		n.countMember(was, -1)
 	}
-	return was.node
+	if to != nil {
+		n.of[uid] = to
+		n.countMember(to, 1)
+	}
+	return left
+}
+
+func (n *nominations) countMember(pod *v1.Pod, by int64) {
+	if _, ok := podgroup.Of(pod); ok {
+		n.members.Add(by)
+	}
 }
 
 // nodes returns the nodes that pods are nominated to.
@@ -93,7 +88,7 @@ func (n *nominations) nodes() sets.Set[string] {
 	defer n.mu.Unlock()
 	nodes := sets.New[string]()
 	for _, one := range n.of {
-		nodes.Insert(one.node)
+		nodes.Insert(one.Status.NominatedNodeName)
 	}
 	return nodes
 }
@@ -128,9 +123,9 @@ func (n *nominations) take() map[string]*v1.Pod {
 	defer n.mu.Unlock()
 	pods := map[string]*v1.Pod{}
 	if n.victims {
-		for _, one := range n.of {
-			if !one.member {
-				pods[podgroup.Key(one.pod).String()] = one.pod
+		for _, pod := range n.of {
+			if _, ok := podgroup.Of(pod); !ok {
+				pods[podgroup.Key(pod).String()] = pod
 			}
 		}
 	}

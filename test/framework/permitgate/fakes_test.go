@@ -216,9 +216,8 @@ func (m *mishap) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ str
 }
 
 func (m *mishap) Unreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) {
-	m.mu.Lock()
-	f := m.unreserve
-	m.mu.Unlock()
+	var f func(string)
+	m.set(func(m *mishap) { f = m.unreserve })
 	if f != nil {
 		f(pod.Name)
 	}

@@ -59,7 +59,7 @@ func (p rehearsingPods) Delete(ctx context.Context, name string, opts metav1.Del
 	return p.PodInterface.Delete(ctx, name, opts)
 }
 
-// stage is where binds are rehearsed.
+// stage is where binds are rehearsed, and what a deletion by the scheduler meets.
 type stage struct {
 	onDelete func(pod string) error // called before the scheduler deletes a pod, may refuse it; set before the scheduler starts
 
