@@ -22,6 +22,8 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"zonewise.dev/internal/informer/informertest"
 )
 
 var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -143,7 +145,7 @@ func (f *fixture) start(t testing.TB) *fixture {
 		cancel()
 		f.handle.factory.Shutdown()
 	})
-	f.handle.factory.StartWithContext(ctx)
+	informertest.Start(ctx, t, f.handle.factory, f.client)
 	require.NoError(t, f.plugin.running.gate.wait(t.Context()))
 	return f
 }

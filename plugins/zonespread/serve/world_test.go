@@ -21,6 +21,7 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/internal/informer/informertest"
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
@@ -80,8 +81,7 @@ func newWorld(t testing.TB, source *crdtest.Source, objects ...runtime.Object) *
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	require.NoError(t, w.Join(ctx, w))
-	w.factory.Start(ctx.Done())
-	w.factory.WaitForCacheSync(ctx.Done())
+	informertest.Start(ctx, t, w.factory, w.client)
 	w.AwaitStart(ctx)
 	w.settle()
 	return w

@@ -35,6 +35,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"zonewise.dev/internal/informer/informertest"
 	"zonewise.dev/internal/leader"
 	"zonewise.dev/plugins"
 	"zonewise.dev/plugins/permitgate"
@@ -287,8 +288,7 @@ func (c *cluster) start(t testing.TB, args string, options ...permitgate.Option)
 			handle(ctx, profile, pod, status, nominating, start)
 		}
 	}
-	factory.StartWithContext(ctx)
-	factory.WaitForCacheSync(ctx.Done())
+	informertest.Start(ctx, t, factory, c.client)
 	require.NoError(t, s.WaitForHandlersSync(ctx))
 	if c.standby != nil {
 		c.standby()

@@ -24,6 +24,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
+	"zonewise.dev/internal/informer/informertest"
 	"zonewise.dev/plugins/reservecache"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
@@ -109,7 +110,7 @@ func (c *cluster) run(t *testing.T, options ...scheduler.Option) {
 		}, options...)...,
 	)
 	require.NoError(t, err)
-	factory.StartWithContext(ctx)
+	informertest.Start(ctx, t, factory, c.client)
 	require.NoError(t, c.scheduler.WaitForHandlersSync(ctx))
 	done := make(chan struct{})
 	go func() {

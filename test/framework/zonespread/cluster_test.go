@@ -40,6 +40,7 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/internal/informer/informertest"
 )
 
 const (
@@ -202,8 +203,7 @@ func (c *cluster) start(opts ...option) {
 		scheduler.WithPodInitialBackoffSeconds(1), scheduler.WithPodMaxBackoffSeconds(10), scheduler.WithClock(c.clock),
 	)
 	require.NoError(c.t, err)
-	factory.StartWithContext(ctx)
-	factory.WaitForCacheSync(ctx.Done())
+	informertest.Start(ctx, c.t, factory, c.client)
 	require.NoError(c.t, sched.WaitForHandlersSync(ctx))
 	done := make(chan struct{})
 	go func() {
