@@ -54,7 +54,11 @@ type waiter struct {
 // nothing to one that the framework lists as neither.
 func (w waiter) sendBack(why string) {
 	if waiting := w.handle.GetWaitingPod(w.uid); waiting != nil {
+		// kube-scheduler itself rejects a pod that is deleted, and notes a rejection under a read lock only: two of them are a data race.
+		// Allow in the name of no plugin changes nothing, but takes the write lock, which orders what is not at the very same moment.
+		waiting.Allow("")
 		waiting.Reject(Name, why)
+		waiting.Allow("")
 	} else if preparing := w.handle.GetPodInPreBind(w.uid); preparing != nil {
 		preparing.CancelPod(why)
 	}
