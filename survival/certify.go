@@ -22,9 +22,12 @@ import (
 
 const (
 	// DefaultReplays is how many times each loss is replayed, unless Options say otherwise. Of a loss that displaces many pods fewer
-	// replays are enough, at least one: as many as have enoughPods.
+	// replays are enough, at least one: as many as have enoughPods. A loss that displaces few pods is more a matter of luck, and its replays
+	// are cheap: a certificate has as many as have fewPods, up to mostReplays.
 	DefaultReplays = 3
+	mostReplays    = thoroughness * DefaultReplays
 	enoughPods     = 60_000
+	fewPods        = 2_400
 
 	// judging is added to the seeds of a certificate's replays: what is held is judged by other orders than those in which it was found.
 	judging = 1 << 20
@@ -39,7 +42,8 @@ type Options struct {
 	// Sim is how the scheduler runs on the copies. Its Now is the time at which the cluster was read. Each replay has another
 	// seed, from Seed on, and its own Rank.
 	Sim sim.Options
-	// Replays is how many times each loss is replayed; 0 is DefaultReplays, fewer for losses of more than 20,000 pods.
+	// Replays is how many times each loss is replayed. 0 is DefaultReplays, fewer for losses of more than 20,000 pods, and in certificates
+	// more for losses of fewer than 800, up to 12.
 	Replays int
 	// Fingerprint is that of the objects, for a caller that has computed it; empty for others.
 	Fingerprint string
@@ -53,6 +57,14 @@ func (o *Options) replaysOf(displaced int) int {
 		return o.Replays
 	}
 	return min(DefaultReplays, max(1, enoughPods/max(1, displaced)))
+}
+
+// judgingReplaysOf is replaysOf for a certificate.
+func (o *Options) judgingReplaysOf(displaced int) int {
+	if o.Replays > 0 {
+		return o.Replays
+	}
+	return max(o.replaysOf(displaced), min(mostReplays, fewPods/max(1, displaced)))
 }
 
 // Certify replays the losses that are asked for on a copy of the cluster, and returns the status of each ZoneSurvival, in
@@ -158,7 +170,7 @@ func (p *performance) zones(ctx context.Context) error {
 	for _, zone := range slices.Sorted(maps.Keys(wanted)) {
 		l := &loss{zone: zone}
 		breaking := 0 // replays
-		for i := range p.options.replaysOf(displaced[zone]) {
+		for i := range p.options.judgingReplaysOf(displaced[zone]) {
 			// A certificate that is broken needs no further replay of that loss.
 			open := slices.DeleteFunc(slices.Clone(wanted[zone]), func(c *certificate) bool { return c.broken(l) })
 			if len(open) == 0 {
@@ -205,7 +217,7 @@ func (p *performance) nodes(ctx context.Context) error {
 		for _, l := range loads {
 			displaced += l.pods
 		}
-		for i := range p.options.replaysOf(displaced) {
+		for i := range p.options.judgingReplaysOf(displaced) {
 			s := p.stage(i)
 			err := c.loseNodes(ctx, s, append(c.heaviest(loads, n), partition(loads, n, p.options.Sim.Seed+int64(i))...))
 			s.close()

@@ -38,7 +38,9 @@ func newFollower(t *testing.T, c *clitest.Cluster, asked ...*v1alpha1.ZoneSurviv
 	return f, out
 }
 
-func (f *follower) options() survival.Options { return survival.Options{Sim: sim.Options{Now: f.at}} }
+func (f *follower) options() survival.Options {
+	return survival.Options{Sim: sim.Options{Now: f.at}, Replays: survival.DefaultReplays}
+}
 
 // follow returns the new statuses, nil if the change cannot be followed.
 func (f *follower) follow(objects []client.Object) []v1alpha1.ZoneSurvivalStatus {

@@ -77,7 +77,7 @@ func NewCommand() *cobra.Command {
 	set.StringVar(&f.address, "address", ":8080", "address of /metrics, /livez and /readyz, over HTTP; none when empty")
 	set.StringVar(&f.leaseNamespace, "lease-namespace", metav1.NamespaceSystem, "namespace of the lease "+LeaseName)
 	set.Float64Var(&f.cpuFraction, "cpu-fraction", 0.2, "how much of a core to use at most, in the mean between two rounds")
-	set.IntVar(&f.replays, "replays", 0, "how many times each loss is replayed, each time in another order; 0 is 3, or fewer of a loss of more than 20,000 pods")
+	set.IntVar(&f.replays, "replays", 0, "how many times each loss is replayed, each time in another order; 0 is 3, or fewer of a loss of more than 20,000 pods, and in a certificate up to 12 of one of fewer than 800")
 	set.DurationVar(&f.settle, "settle-time", 5*time.Second, "how long after a change the cluster is read")
 	set.DurationVar(&f.refresh, "refresh-interval", 10*time.Minute, "the age at which an answer is computed again although nothing has changed")
 	var logging flag.FlagSet
