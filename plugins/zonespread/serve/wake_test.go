@@ -140,6 +140,9 @@ func TestWhoIsWoken(t *testing.T) {
 			w.settle()
 			w.attempt(waiting, test.refused, nil)
 			test.change(w)
+			if test.wakes { // handlers come after the informer's store
+				w.eventually("it is woken", func() bool { return w.wakes("waiting") > 0 })
+			}
 			w.pass(5 * time.Second)
 			require.Equal(t, map[bool]int{true: 1}[test.wakes], w.wakes("waiting"))
 		})
