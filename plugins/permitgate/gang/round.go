@@ -68,6 +68,7 @@ func (g *Gang) Enter(uid types.UID, now time.Time) (entry Entry, reason Reason, 
 	}
 	switch {
 	case g.phase == Queued:
+		g.scout.at = now.Add(retryMax) // while the proposal is made, no other scout is needed
 		return EnterPropose, ReasonNone, ""
 	case g.round != nil && g.round.hinted && m.inRound && !m.anywhere:
 		return EnterHinted, ReasonNone, ""

@@ -21,13 +21,23 @@ func TestOneScout(t *testing.T) {
 	requireRefuses(t, g, ids[1], start, gang.ReasonQueued, "turn")
 	entry, _, _ := g.Enter(ids[0], after(1))
 	require.Equal(t, gang.EnterPropose, entry)
-	require.Empty(t, g.Act(after(19)).Activate)
+	require.Empty(t, g.Act(after(900)).Activate, "the proposal takes its time")
 
-	g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Detail: "at most 2 of 3 fit"}, after(20))
-	a := g.Act(after(20))
+	g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Detail: "at most 2 of 3 fit"}, after(901))
+	a := g.Act(after(901))
 	require.Equal(t, gang.CauseNoRoom, a.Rollback.Cause)
 	require.False(t, g.HasTurn())
-	requireRefuses(t, g, ids[0], after(20), gang.ReasonBackoff, "at most 2 of 3 fit")
+	requireRefuses(t, g, ids[0], after(901), gang.ReasonBackoff, "at most 2 of 3 fit")
+}
+
+// TestScoutWithoutAnAnswer: if a cycle ends before the proposal is made, another scout follows.
+func TestScoutWithoutAnAnswer(t *testing.T) {
+	g, ids := newGang(3, 3)
+	require.True(t, g.Turn(start))
+	g.Act(start)
+	entry, _, _ := g.Enter(ids[0], after(1))
+	require.Equal(t, gang.EnterPropose, entry)
+	require.Len(t, g.Act(after(1001)).Activate, 1)
 }
 
 // TestScoutThatDoesNotCome: it may be kept by another plugin, so that other members are activated too.

@@ -325,11 +325,17 @@ func (c *cluster) booked(node string) int {
 		time.Sleep(tick)
 	}
 	n := c.nominated(node)
-	if err := c.client.CoreV1().Pods("default").Delete(context.Background(), "look", metav1.DeleteOptions{}); err != nil {
+	if err := c.client.Tracker().Delete(v1.SchemeGroupVersion.WithResource("pods"), "default", "look"); err != nil {
 		panic(err)
 	}
 	c.mishap.forget("look")
 	return n
+}
+
+// requireBooked waits until a node is kept for so many pods.
+func (c *cluster) requireBooked(t *testing.T, node string, pods int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return c.booked(node) == pods }, soon, tick)
 }
 
 // nominated returns how many pods the scheduler keeps room for on a node.

@@ -264,7 +264,7 @@ func TestStarvingGangLooksAtWhatChanges(t *testing.T) {
 	for i := range pieces {
 		c.delete(t, fmt.Sprintf("small-%d", i))
 		node := fmt.Sprintf("node-%d", free+i)
-		require.Eventually(t, func() bool { return c.booked(node) == 1 }, soon, tick, node)
+		c.requireBooked(t, node, 1)
 	}
 	t.Logf("%d looks for %d pieces of room in %d cycles", l.Load()-before, pieces, c.cycles.Load()-cycles)
 	require.LessOrEqual(t, l.Load()-before, int64(5*pieces))

@@ -84,7 +84,7 @@ func TestPreemptedRoomIsKeptFromAnotherPluginsError(t *testing.T) {
 	c.start(t, `{"initialBackoff": "10s", "maxBackoff": "10s", "bindRehearsal": "Never"}`)
 	c.preemptTwo(t)
 	c.pass(2 * time.Second) // then the framework has heard of the bookings once and for all
-	require.Equal(t, 2, c.booked("node-0"))
+	c.requireBooked(t, "node-0", 2)
 	c.freeze() // the member stays in the framework's backoff
 	tried := c.mishap.tried("urgent-0")
 	c.mishap.set(func(m *mishap) { m.preFilter = failing("urgent-0", fwk.Error) })
