@@ -39,10 +39,14 @@ type booking struct {
 	amounts []proposal.Amount // what the pod takes
 	node    string
 	kind    bookingKind
-	// placed is true if the framework knows the nomination. Until fresh the nomination is placed in every cycle.
-	placed bool
-	fresh  time.Time
+	// placed is true if the framework knows the nomination. Until fresh the nomination is placed in every cycle; shown is true once
+	// a cycle has.
+	placed, shown bool
+	fresh         time.Time
 }
+
+// nominated reports whether the framework may know the nomination.
+func (b *booking) nominated() bool { return b.placed || !b.fresh.IsZero() }
 
 // bookingCounts is how many bookings of all gangs the framework knows as nominations, how many it does not, and how many it may
 // have forgotten.
@@ -118,7 +122,7 @@ func (b *books) end(uid types.UID, taken bool) {
 	if one == nil {
 		return
 	}
-	if one.placed || !one.fresh.IsZero() {
+	if one.nominated() {
 		b.dropped = append(b.dropped, one.pod)
 		b.setPlaced(uid, false)
 	}
@@ -167,7 +171,7 @@ func (b *books) forgotten(uid types.UID, until time.Time) {
 	}
 	b.setPlaced(uid, false)
 	b.count(one, -1)
-	one.fresh = until
+	one.fresh, one.shown = until, false
 	b.count(one, 1)
 }
 
@@ -215,8 +219,9 @@ func (b *books) lift(nodes []string) (lifted []*v1.Pod) {
 		return nil
 	}
 	lift := func(uid types.UID) {
-		if one := b.of[uid]; one.placed || !one.fresh.IsZero() {
+		if one := b.of[uid]; one.nominated() {
 			b.setPlaced(uid, false)
+			one.shown = false
 			lifted = append(lifted, one.pod)
 		}
 	}

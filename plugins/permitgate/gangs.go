@@ -215,7 +215,7 @@ func (g *gangs) place(logger klog.Logger, nominator fwk.PodNominator, except typ
 		for uid := range e.books.unplaced {
 			b := e.books.of[uid]
 			todo = append(todo, placing{e, uid, *b})
-			if !now.Before(b.fresh) {
+			if b.shown = now.Before(b.fresh); !b.shown {
 				e.books.setPlaced(uid, true)
 			}
 		}
@@ -243,7 +243,7 @@ func (g *gangs) drop(nominator fwk.PodNominator, key types.NamespacedName, dropp
 	e := g.byKey[key]
 	for _, pod := range dropped {
 		if e != nil {
-			if b := e.books.of[pod.UID]; b != nil && b.placed {
+			if b := e.books.of[pod.UID]; b != nil && (b.placed || b.shown) {
 				continue
 			}
 		}

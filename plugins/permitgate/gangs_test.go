@@ -59,3 +59,27 @@ func TestEndedNominationIsNotTheNextOne(t *testing.T) {
 	g.drop(n, key, dropped)
 	require.Empty(t, n.of)
 }
+
+// TestEndedNominationIsNotTheFreshOne: the same for a booking that is placed in every cycle, since the framework may still clear it.
+func TestEndedNominationIsNotTheFreshOne(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
+	g, key := newGangs(clock), types.NamespacedName{Namespace: "default", Name: "train"}
+	n := &nominator{of: map[types.UID]string{}}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "train-0", UID: "train-0-uid"}}
+	book := func(node string) (dropped []*v1.Pod) {
+		g.change(key, func(e *entry, now time.Time) {
+			e.books.book(pod.UID, booking{pod: pod, node: node, kind: bookedByCollecting})
+			e.books.forgotten(pod.UID, now.Add(freshInterval))
+			dropped, _ = e.books.takeEnded()
+		})
+		return dropped
+	}
+	book("a1")
+	g.place(klog.Background(), n, none)
+	dropped := book("b1")
+	g.place(klog.Background(), n, none)
+	g.drop(n, key, dropped)
+	require.Equal(t, map[types.UID]string{pod.UID: "b1"}, n.of)
+	g.drop(n, key, book("c1"))
+	require.Empty(t, n.of, "it ends if no cycle has come in between")
+}

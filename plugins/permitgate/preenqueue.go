@@ -22,7 +22,7 @@ func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	reason, detail := gang.ReasonNotFound, ""
 	p.gangs.look(key, func(e *entry, now time.Time) {
 		reason, detail = e.gang.Admit(pod.UID, now)
-		if b := e.books.of[pod.UID]; b != nil && (b.placed || !b.fresh.IsZero()) {
+		if b := e.books.of[pod.UID]; b != nil && b.nominated() {
 			// Its cycle may have ended before this plugin's PreFilter. The framework clears the nomination right after this.
 			e.books.forgotten(pod.UID, now.Add(freshInterval))
 		}

@@ -47,7 +47,7 @@ const (
 	soon = 60 * time.Second
 	tick = 2 * time.Millisecond
 	// quietFor is how long nothing has to be going on for a scheduler to have done all that it does without the clock's moving on.
-	quietFor = 40 * time.Millisecond
+	quietFor = 100 * time.Millisecond
 )
 
 func init() {
