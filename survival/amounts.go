@@ -22,7 +22,7 @@ const (
 	// maxPasses is how many times each loss is replayed in each order, at most, until nothing is lacking any more.
 	maxPasses = 8
 	// thoroughness is how many times as many orders the planner tries of each loss in a pass as a certificate tries in all, which
-	// are others.
+	// are others. Of a loss that displaces few pods a certificate tries more, up to as many.
 	thoroughness = 4
 	// worthwhile is by how much other amounts must be smaller to replace those that are held, of which none then would stay.
 	worthwhile = 0.9
@@ -151,7 +151,7 @@ func newPlanner(
 		of := p.demandOf(l)
 		most = max(most, of.Pods)
 	}
-	p.orders = thoroughness * options.replaysOf(int(most))
+	p.orders = thoroughness * options.replaysOf(int(most), DefaultReplays)
 	p.share(zones)
 	if fraction := c.asked.Spec.MaxHeldFraction; fraction != nil {
 		f := fraction.AsApproximateFloat64()

@@ -51,20 +51,13 @@ type Options struct {
 	Missing []string
 }
 
-// replaysOf returns how many times to replay a loss that displaces so many pods.
-func (o *Options) replaysOf(displaced int) int {
+// replaysOf returns how many times to replay a loss that displaces so many pods, if a loss of few pods has most replays.
+func (o *Options) replaysOf(displaced, most int) int {
 	if o.Replays > 0 {
 		return o.Replays
 	}
-	return min(DefaultReplays, max(1, enoughPods/max(1, displaced)))
-}
-
-// judgingReplaysOf is replaysOf for a certificate.
-func (o *Options) judgingReplaysOf(displaced int) int {
-	if o.Replays > 0 {
-		return o.Replays
-	}
-	return max(o.replaysOf(displaced), min(mostReplays, fewPods/max(1, displaced)))
+	displaced = max(1, displaced)
+	return max(1, min(DefaultReplays, enoughPods/displaced), min(most, fewPods/displaced))
 }
 
 // Certify replays the losses that are asked for on a copy of the cluster, and returns the status of each ZoneSurvival, in
@@ -170,7 +163,7 @@ func (p *performance) zones(ctx context.Context) error {
 	for _, zone := range slices.Sorted(maps.Keys(wanted)) {
 		l := &loss{zone: zone}
 		breaking := 0 // replays
-		for i := range p.options.judgingReplaysOf(displaced[zone]) {
+		for i := range p.options.replaysOf(displaced[zone], mostReplays) {
 			// A certificate that is broken needs no further replay of that loss.
 			open := slices.DeleteFunc(slices.Clone(wanted[zone]), func(c *certificate) bool { return c.broken(l) })
 			if len(open) == 0 {
@@ -217,7 +210,7 @@ func (p *performance) nodes(ctx context.Context) error {
 		for _, l := range loads {
 			displaced += l.pods
 		}
-		for i := range p.options.judgingReplaysOf(displaced) {
+		for i := range p.options.replaysOf(displaced, mostReplays) {
 			s := p.stage(i)
 			err := c.loseNodes(ctx, s, append(c.heaviest(loads, n), partition(loads, n, p.options.Sim.Seed+int64(i))...))
 			s.close()

@@ -22,8 +22,9 @@
 //
 // [Hold] computes how much a ZoneSurvival with hold should hold on which nodes, so that the displaced pods of any one loss find
 // room there although other pods take all other room. It replays the losses in orders of its own, four times as many as a
-// certificate, on copies whose nodes have no free room except what is held. If pods wait, it opens more room to them. It never
-// preempts pods. A certificate tests what is held, so it does not use the orders in which that was found.
+// certificate, or as many if they displace few pods, on copies whose nodes have no free room except what is held. If pods wait, it
+// opens more room to them. It never preempts pods. A certificate tests what is held, so it does not use the orders in which that was
+// found.
 //
 // [Fingerprint] says whether a cluster has changed in a way that may change an answer.
 //

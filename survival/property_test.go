@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	clusters = flag.Int("clusters", 20, "how many random clusters have their certificates checked")
+	clusters = flag.Int("clusters", 24, "how many random clusters have their certificates checked")
 	first    = flag.Uint64("first", 1, "the seed of the first cluster")
 )
 

@@ -335,7 +335,7 @@ func (c *cluster) booked(node string) int {
 // requireBooked waits until a node is kept for so many pods.
 func (c *cluster) requireBooked(t *testing.T, node string, pods int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return c.booked(node) == pods }, soon, tick)
+	require.Eventually(t, func() bool { return c.booked(node) == pods }, soon, tick, node)
 }
 
 // nominated returns how many pods the scheduler keeps room for on a node.
