@@ -103,8 +103,8 @@ func connect(config *rest.Config) (*Server, error) {
 
 // kind is one watched kind.
 type kind struct {
-	asked        atomic.Bool // the API server has said whether it serves the kind
-	served       atomic.Bool
+	absent       atomic.Bool // the API server has said that it does not serve the kind
+	served       atomic.Bool // it does, and the kind is watched
 	registration atomic.Pointer[toolscache.ResourceEventHandlerRegistration]
 }
 
@@ -118,7 +118,7 @@ func (k *kind) HasSynced() bool {
 }
 
 // Settled implements Kind.
-func (k *kind) Settled() bool { return k.HasSynced() || k.asked.Load() && !k.served.Load() }
+func (k *kind) Settled() bool { return k.HasSynced() || k.absent.Load() }
 
 // Watch implements Source.
 func (s *Server) Watch(ctx context.Context, obj client.Object, handler toolscache.ResourceEventHandler, onChange func(available bool)) (Kind, error) {
@@ -152,7 +152,7 @@ func (s *Server) keep(ctx context.Context, k *kind, gvk schema.GroupVersionKind,
 	for ctx.Err() == nil {
 		served, err := s.serves(gvk)
 		if err == nil {
-			k.asked.Store(true)
+			k.absent.Store(!served)
 		}
 		if err == nil && served && k.registration.Load() == nil {
 			err = s.register(ctx, k, obj, handler)

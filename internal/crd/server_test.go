@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,6 +112,34 @@ func TestWatchStartsWhenTheKindAppears(t *testing.T) {
 	require.True(t, receive(t, changes))
 	require.Eventually(t, kind.HasSynced, 10*time.Second, 10*time.Millisecond)
 	require.NotContains(t, receive(t, api.listed), "protobuf", "custom resources speak JSON")
+}
+
+// TestServedKindIsNotSettledBeforeItsObjects: between the answer that the kind is served and its first list, nothing is known.
+func TestServedKindIsNotSettledBeforeItsObjects(t *testing.T) {
+	api := &apiServer{listed: make(chan string, 100)}
+	api.set(true, false)
+	var requests atomic.Int64
+	asked, held := make(chan struct{}, 100), make(chan struct{})
+	answer := sync.OnceFunc(func() { close(held) })
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests.Add(1) > 1 { // the first one asks whether the kind is served
+			asked <- struct{}{}
+			<-held
+		}
+		api.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	t.Cleanup(answer)
+
+	source, err := crd.Connect(t.Context(), &rest.Config{Host: server.URL})
+	require.NoError(t, err)
+	kind, err := crd.Watch(t.Context(), source, informer.Funcs[*schedv1alpha1.PodGroup]{}, nil)
+	require.NoError(t, err)
+	receive(t, asked)
+	require.False(t, kind.Settled())
+	answer()
+	require.Eventually(t, kind.Settled, 10*time.Second, 10*time.Millisecond)
+	require.True(t, kind.HasSynced())
 }
 
 func TestWatchRefusesATypeOutsideTheScheme(t *testing.T) {
