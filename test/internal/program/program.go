@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -41,26 +42,34 @@ func Helm(root string) (string, error) {
 	return Run(filepath.Join(root, "hack", "tools", "helm"), "go", "tool", "-n", "helm")
 }
 
-// build builds a package with the flags of hack/build.sh: the go command links nothing that is current. One test at a time
-// builds, since another one may run what is written.
+// built has what this process has built, by path.
+var built sync.Map
+
+// build builds a package with the flags of hack/build.sh, once in a process: to find that nothing is to be linked costs the go
+// command more than many a test. One test at a time builds, since another one may run what is written.
 func build(root, path, pkg string) (string, error) {
+	once, _ := built.LoadOrStore(path, sync.OnceValue(func() error { return link(root, path, pkg) }))
+	return path, once.(func() error)()
+}
+
+func link(root, path, pkg string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return "", err
+		return err
 	}
 	lock, err := os.Create(filepath.Join(os.TempDir(), "zonewise-build.lock"))
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer lock.Close()
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", err
+		return err
 	}
 	ldflags, err := Run(root, "hack/version.sh", "ldflags")
 	if err != nil {
-		return "", err
+		return err
 	}
 	_, err = Run(root, "go", "build", "-mod=readonly", "-ldflags", "-s -w "+ldflags, "-o", path, pkg)
-	return path, err
+	return err
 }
 
 // Run runs a command in dir and returns what it prints on standard output, without the line's end. What a go command builds
