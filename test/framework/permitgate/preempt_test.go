@@ -308,6 +308,7 @@ func TestPreemptedRoomIsKeptAfterARollback(t *testing.T) {
 	c.onFailure = func(pod string) {
 		if pod == "urgent-0" {
 			once.Do(func() {
+				c.freeze() // however long the test takes, it is a moment
 				close(failed)
 				<-handled
 			})
@@ -326,6 +327,7 @@ func TestPreemptedRoomIsKeptAfterARollback(t *testing.T) {
 	c.create(t, member("", "late", 3))
 	require.Eventually(t, func() bool { return c.condition(t, "late") != "" || len(c.bound(t, "late")) > 0 }, soon, tick)
 	require.Empty(t, c.bound(t, "late"))
+	c.frozen.Store(false)
 	close(handled)
 	c.requireUnbound(t, "urgent-0", "urgent-1")
 	c.finish(t, "blocker")
