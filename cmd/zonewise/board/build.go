@@ -169,8 +169,14 @@ func keep[T any](rows []T, most int) ([]T, int) {
 
 // clip shortens text that users or plugins wrote.
 func clip(text string) string {
-	if runes := []rune(text); len(runes) > mostText {
-		return string(runes[:mostText-1]) + "…"
+	n, last := 0, 0
+	for at := range text {
+		switch n++; n {
+		case mostText:
+			last = at
+		case mostText + 1:
+			return text[:last] + "…"
+		}
 	}
 	return text
 }

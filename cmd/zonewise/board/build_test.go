@@ -231,7 +231,7 @@ func TestHostileNamesAreText(t *testing.T) {
 // large is a cluster of 6,000 nodes with more of everything than a page can show.
 func large() *clitest.Cluster {
 	c := clitest.New()
-	long := strings.Repeat("long-", 12)
+	long, words := strings.Repeat("long-", 12), strings.Repeat("why ", 5000) // one string for all, or they take most of a gigabyte
 	for i := range 6000 {
 		c.Node(fmt.Sprintf("%snode-%05d", long, i), fmt.Sprintf("%szone-%d", long, i%30), "64", "256Gi")
 	}
@@ -243,7 +243,7 @@ func large() *clitest.Cluster {
 		for j := range 8 {
 			pods(fmt.Sprintf("%snode-%05d", long, (i*8+j)%6000))
 		}
-		pods("").Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: strings.Repeat("why ", 5000)}}
+		pods("").Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: words}}
 	}
 	for i := range 500 {
 		c.Gang(fmt.Sprintf("%sgang-%d", long, i), 4)
@@ -260,7 +260,7 @@ func large() *clitest.Cluster {
 			policy.Status.Zones = append(policy.Status.Zones, v1alpha1.ZoneStatus{Name: zone, Pods: 1, Desired: 2, State: v1alpha1.ZoneAvailable})
 			reservation.Status.Zones = append(reservation.Status.Zones, v1alpha1.ReservationZoneStatus{Name: zone})
 			loss := certificate("", 1).Status.Losses[1]
-			loss.Zone, loss.Witnesses[0].Why = zone, strings.Repeat("why ", 5000)
+			loss.Zone, loss.Witnesses[0].Why = zone, words
 			breaks.Status.Losses = append(breaks.Status.Losses, loss)
 		}
 		c.Add(reservation)
@@ -312,6 +312,13 @@ func TestPageOfALargeClusterIsBounded(t *testing.T) {
 	require.True(t, last.Command != "" || last.Needs != "", "a reason, or how to get it")
 	require.NotEmpty(t, p.Gangs.Cards[0].Needs)
 	require.Contains(t, html, "480 of 500 are not shown")
+}
+
+func TestClip(t *testing.T) {
+	longest := strings.Repeat("ä", mostText)
+	require.Equal(t, longest, clip(longest))
+	require.Equal(t, strings.Repeat("ä", mostText-1)+"…", clip(longest+"ö"))
+	require.Equal(t, strings.Repeat("ä", mostText-1)+"…", clip(longest+longest))
 }
 
 func TestNumbers(t *testing.T) {
