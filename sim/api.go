@@ -28,6 +28,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/sim/kinds"
 )
 
 // api serves the store to clients in this process, as far as a scheduler and its plugins use it: reads, status and other
@@ -36,6 +38,7 @@ import (
 type api struct{ *Sim }
 
 var (
+	scheme  = kinds.Scheme()
 	codecs  = serializer.NewCodecFactory(scheme)
 	decoder = codecs.UniversalDeserializer()
 	paths   = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/internal/crd"
+	"zonewise.dev/sim/kinds"
 )
 
 // newInformerFactory returns a factory whose informers of the store's kinds are views of the store: without list, watch or a
@@ -26,7 +27,7 @@ import (
 // for a kind.
 func newInformerFactory(c kubernetes.Interface, s *store) informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactory(c, 0)
-	for _, example := range Kinds() {
+	for _, example := range kinds.All() {
 		k := s.kinds[reflect.TypeOf(example)]
 		factory.InformerFor(example, func(kubernetes.Interface, time.Duration) cache.SharedIndexInformer { return &view{k.informer, k} })
 	}

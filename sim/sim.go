@@ -118,7 +118,22 @@ type Event struct {
 	Type, Reason, Note    string
 }
 
-// New copies a cluster. The objects are of the kinds of [Kinds], and are never modified: they may be shared with informers
+// Snapshot is a cluster as it was read.
+type Snapshot interface {
+	Objects() []client.Object
+	// When returns when it was read.
+	When() time.Time
+	// NotInstalled returns the resources that the cluster does not have.
+	NotInstalled() []string
+}
+
+// Of copies a cluster as New does. The options' Now and NotInstalled are those of the snapshot.
+func Of(ctx context.Context, s Snapshot, options Options) (*Sim, error) {
+	options.Now, options.NotInstalled = s.When(), s.NotInstalled()
+	return New(ctx, s.Objects(), options)
+}
+
+// New copies a cluster. The objects are of the kinds of [kinds.All], and are never modified: they may be shared with informers
 // and with other Sims. Pods that are not bound wait until Run. The Sim ends with ctx, or with Close.
 func New(ctx context.Context, objects []client.Object, options Options) (*Sim, error) {
 	if options.Config == nil {

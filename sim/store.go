@@ -10,60 +10,17 @@ import (
 	"strings"
 	"sync"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	resourcev1 "k8s.io/api/resource/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
-	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/sim/kinds"
 )
-
-// Kinds returns an empty object of each kind that a copy of a cluster has. Other kinds are served without objects.
-func Kinds() []client.Object {
-	return []client.Object{
-		&v1.Namespace{}, &schedulingv1.PriorityClass{}, &v1.Node{},
-		&storagev1.StorageClass{}, &storagev1.CSIDriver{}, &storagev1.CSINode{}, &storagev1.CSIStorageCapacity{}, &storagev1.VolumeAttachment{},
-		&v1.PersistentVolume{}, &v1.PersistentVolumeClaim{},
-		&resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{}, &resourcev1.ResourceClaimTemplate{}, &resourcev1.ResourceClaim{},
-		&v1.Service{}, &v1.ReplicationController{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{},
-		&policyv1.PodDisruptionBudget{},
-		&v1alpha1.ZoneSpreadPolicy{}, &v1alpha1.ZoneReservation{}, &v1alpha1.ZoneSurvival{}, &schedulingv1alpha1.PodGroup{},
-		&v1.Pod{}, // last, so that its handlers find everything else
-	}
-}
-
-// Scheme returns a scheme with the kinds of Kubernetes and of the pack.
-func Scheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	utilruntime.Must(clientscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	utilruntime.Must(schedulingv1alpha1.AddToScheme(scheme))
-	return scheme
-}
-
-var scheme = Scheme()
-
-// ResourceOf returns the resource name of an object's kind, such as podgroups.scheduling.x-k8s.io, and the kind.
-func ResourceOf(obj client.Object) (schema.GroupResource, schema.GroupVersionKind) {
-	gvks, _, err := scheme.ObjectKinds(obj)
-	utilruntime.Must(err) // callers have an object of Kinds
-	plural, _ := meta.UnsafeGuessKindToResource(gvks[0])
-	return plural.GroupResource(), gvks[0]
-}
 
 // store is both the API server's storage in the copy and the cache of its informers. Its objects are never modified: a
 // change replaces them, so copies of one cluster share unchanged objects.
@@ -129,8 +86,8 @@ func newStore(each func()) *store {
 		"Namespace": true, "PriorityClass": true, "Node": true, "StorageClass": true, "CSIDriver": true, "CSINode": true, "VolumeAttachment": true,
 		"PersistentVolume": true, "DeviceClass": true, "ResourceSlice": true, "DeviceTaintRule": true, "ZoneReservation": true, "ZoneSurvival": true,
 	}
-	for _, example := range Kinds() {
-		resource, gvk := ResourceOf(example)
+	for _, example := range kinds.All() {
+		resource, gvk := kinds.ResourceOf(example)
 		k := &kind{
 			store: s, gvk: gvk, resource: resource, namespaced: !clusterWide[gvk.Kind], served: true, finished: map[string]client.Object{},
 			informer: cache.NewSharedIndexInformer(nil, example, 0, cache.Indexers{namespaceIndex: cache.MetaNamespaceIndexFunc}),

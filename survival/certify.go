@@ -61,7 +61,7 @@ func (o *Options) replaysOf(displaced, most int) int {
 }
 
 // Certify replays the losses that are asked for on a copy of the cluster, and returns the status of each ZoneSurvival, in
-// their order. All of them share the replays. The objects are those of the kinds of sim.Kinds, and are not modified. An
+// their order. All of them share the replays. The objects are those of the kinds of kinds.All, and are not modified. An
 // error is that of ctx; everything else that goes wrong is in the statuses.
 func Certify(ctx context.Context, objects []client.Object, asked []*v1alpha1.ZoneSurvival, options Options) ([]v1alpha1.ZoneSurvivalStatus, error) {
 	var c Certifier

@@ -108,7 +108,7 @@ func (f *clusterFlags) board(cmd *cobra.Command, file, address string, port int)
 	if err != nil {
 		return err
 	}
-	source := board.Follow(cluster, f.boardOptions(), func(s *snapshot.Snapshot) (*sim.Sim, error) { return s.Copy(ctx, options) })
+	source := board.Follow(cluster, f.boardOptions(), func(s *snapshot.Snapshot) (*sim.Sim, error) { return sim.Of(ctx, s, options) })
 	if server == nil {
 		page, err := source.Page(ctx)
 		if err != nil {

@@ -105,7 +105,7 @@ type explanation struct {
 func (x *explanation) run(ctx context.Context, kind, namespace, name string) (*explain.Report, error) {
 	if kind != "podgroup" {
 		if p := x.census.Find(namespace, name); p != nil {
-			s, err := x.census.Snapshot.Copy(ctx, x.options)
+			s, err := sim.Of(ctx, x.census.Snapshot, x.options)
 			if err != nil {
 				return nil, err
 			}

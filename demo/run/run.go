@@ -111,7 +111,7 @@ func (d *demo) open(ctx context.Context, running *sync.WaitGroup) (err error) {
 		return fmt.Errorf("read the cluster: %w", err)
 	}
 	d.page = page.Follow(d.live, page.Options{Cluster: "demo", Command: "zonewise"}, func(s *snapshot.Snapshot) (*sim.Sim, error) {
-		return s.Copy(ctx, sim.Options{})
+		return sim.Of(ctx, s, sim.Options{})
 	})
 	server, err := page.Listen(ctx, "127.0.0.1", int(d.BoardPort))
 	if errors.Is(err, page.ErrPortTaken) {

@@ -35,6 +35,7 @@ import (
 	"zonewise.dev/internal/controlplane"
 	"zonewise.dev/manifests"
 	"zonewise.dev/sim"
+	"zonewise.dev/sim/kinds"
 	"zonewise.dev/test/internal/apiserver"
 )
 
@@ -199,8 +200,8 @@ func TestRules(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range sim.Kinds() {
-		r, _ := sim.ResourceOf(kind)
+	for _, kind := range kinds.All() {
+		r, _ := kinds.ResourceOf(kind)
 		needed = append(needed, r.String())
 	}
 	require.ElementsMatch(t, needed, granted)

@@ -24,7 +24,7 @@ import (
 
 func pageOf(t *testing.T, c *clitest.Cluster, opts Options) *Page {
 	t.Helper()
-	s, err := c.Copy(t.Context(), sim.Options{})
+	s, err := sim.Of(t.Context(), c, sim.Options{})
 	require.NoError(t, err)
 	defer s.Close()
 	p, err := Build(t.Context(), census.Take(c.Snapshot), s, opts)

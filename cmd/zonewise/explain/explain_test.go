@@ -24,7 +24,7 @@ import (
 
 func pod(t *testing.T, c *clitest.Cluster, name string, events ...eventsv1.Event) *explain.Report {
 	t.Helper()
-	s, err := c.Copy(t.Context(), sim.Options{})
+	s, err := sim.Of(t.Context(), c, sim.Options{})
 	require.NoError(t, err)
 	defer s.Close()
 	counted := census.Take(c.Snapshot)

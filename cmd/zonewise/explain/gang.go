@@ -105,7 +105,7 @@ func (e *gangExamination) play(ctx context.Context, as func(*corev1.Pod) *corev1
 		}
 		return nil
 	}
-	if s, err = e.census.Snapshot.Copy(ctx, options); err != nil {
+	if s, err = sim.Of(ctx, e.census.Snapshot, options); err != nil {
 		return nil, 0, err
 	}
 	if err = change(s); err == nil {

@@ -90,7 +90,7 @@ const mostWhys = 4
 
 // Run plays a scenario that Check accepts on a copy of the cluster, see Snapshot.Copy for the options.
 func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.Options) (*Result, error) {
-	s, err := c.Snapshot.Copy(ctx, options)
+	s, err := sim.Of(ctx, c.Snapshot, options)
 	if err != nil {
 		return nil, err
 	}

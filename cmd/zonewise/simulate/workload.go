@@ -23,7 +23,7 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/snapshot"
-	"zonewise.dev/sim"
+	"zonewise.dev/sim/kinds"
 )
 
 // maxPods limits what one workload adds; no cluster holds as many.
@@ -83,7 +83,7 @@ type parser struct {
 	serial    int
 }
 
-var decoder = serializer.NewCodecFactory(sim.Scheme(), serializer.EnableStrict).UniversalDeserializer()
+var decoder = serializer.NewCodecFactory(kinds.Scheme(), serializer.EnableStrict).UniversalDeserializer()
 
 func (p *parser) take(document []byte) error {
 	document, err := yaml.YAMLToJSONStrict(document)
@@ -203,7 +203,7 @@ func (p *parser) priority(template *corev1.PodTemplateSpec) (*int32, error) {
 			return &class.Value, nil
 		}
 	}
-	resource, _ := sim.ResourceOf(&schedulingv1.PriorityClass{})
+	resource, _ := kinds.ResourceOf(&schedulingv1.PriorityClass{})
 	switch {
 	case name == "":
 		return ptr.To[int32](0), nil

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"zonewise.dev/sim"
+	"zonewise.dev/sim/kinds"
 )
 
 // The identity of a snapshot in a file.
@@ -58,7 +58,7 @@ type head struct {
 }
 
 var (
-	scheme = sim.Scheme()
+	scheme = kinds.Scheme()
 	codecs = serializer.NewCodecFactory(scheme)
 )
 

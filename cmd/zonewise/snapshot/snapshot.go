@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"cmp"
-	"context"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,7 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"zonewise.dev/sim"
+	"zonewise.dev/sim/kinds"
 )
 
 // Snapshot has the objects of a cluster at one moment that the commands use.
@@ -40,7 +39,7 @@ func (s *Snapshot) Add(objects ...client.Object) {
 // Objects returns all objects, kind by kind.
 func (s *Snapshot) Objects() []client.Object {
 	var out []client.Object
-	for _, k := range kinds {
+	for _, k := range every {
 		out = append(out, s.objects[k.goType]...)
 	}
 	return out
@@ -114,11 +113,8 @@ func (s *Snapshot) NotInstalled() []string {
 	return out
 }
 
-// Copy copies the cluster for its scheduler, see sim.New. The options' Now and NotInstalled are those of the snapshot.
-func (s *Snapshot) Copy(ctx context.Context, options sim.Options) (*sim.Sim, error) {
-	options.Now, options.NotInstalled = s.TakenAt, s.NotInstalled()
-	return sim.New(ctx, s.Objects(), options)
-}
+// When returns when the cluster was read.
+func (s *Snapshot) When() time.Time { return s.TakenAt }
 
 // Kind is a kind of objects that a snapshot has.
 type Kind struct {
@@ -134,12 +130,12 @@ type Kind struct {
 }
 
 // Kinds are the kinds of a snapshot.
-func Kinds() []Kind { return kinds }
+func Kinds() []Kind { return every }
 
-var kinds = func() []Kind {
+var every = func() []Kind {
 	var out []Kind
-	for _, obj := range sim.Kinds() {
-		resource, gvk := sim.ResourceOf(obj)
+	for _, obj := range kinds.All() {
+		resource, gvk := kinds.ResourceOf(obj)
 		list := gvk
 		list.Kind += "List"
 		_, isPod := obj.(*v1.Pod)

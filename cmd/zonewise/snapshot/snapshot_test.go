@@ -19,7 +19,7 @@ import (
 	"zonewise.dev/cmd/zonewise/census"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
-	"zonewise.dev/sim"
+	"zonewise.dev/sim/kinds"
 	"zonewise.dev/test/clitest"
 )
 
@@ -38,7 +38,7 @@ func TestFilesGiveTheSameAnswers(t *testing.T) {
 			require.Equal(t, clitest.Now, got.TakenAt)
 			require.Equal(t, status.Build(census.Take(want), ""), status.Build(census.Take(got), ""))
 			require.Equal(t, encoded(t, want), encoded(t, got))
-			for _, obj := range sim.Kinds() {
+			for _, obj := range kinds.All() {
 				require.True(t, slices.ContainsFunc(got.Objects(), func(o client.Object) bool { return reflect.TypeOf(o) == reflect.TypeOf(obj) }), "%T", obj)
 			}
 		})
@@ -47,7 +47,7 @@ func TestFilesGiveTheSameAnswers(t *testing.T) {
 
 // everything adds an object of each kind.
 func everything(s *snapshot.Snapshot) {
-	for _, obj := range sim.Kinds() {
+	for _, obj := range kinds.All() {
 		obj.SetName("one-more")
 		obj.SetNamespace("other")
 		s.Add(obj)
