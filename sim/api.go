@@ -38,8 +38,7 @@ import (
 type api struct{ *Sim }
 
 var (
-	scheme  = kinds.Scheme()
-	codecs  = serializer.NewCodecFactory(scheme)
+	codecs  = serializer.NewCodecFactory(kinds.Scheme)
 	decoder = codecs.UniversalDeserializer()
 	paths   = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 )
@@ -151,7 +150,7 @@ func (a api) serveOther(r *http.Request, info *request.RequestInfo) (any, error)
 // otherKinds has the kinds of the scheme by their resources.
 var otherKinds = sync.OnceValue(func() map[schema.GroupVersionResource]schema.GroupVersionKind {
 	out := map[schema.GroupVersionResource]schema.GroupVersionKind{}
-	for gvk := range scheme.AllKnownTypes() {
+	for gvk := range kinds.Scheme.AllKnownTypes() {
 		plural, _ := meta.UnsafeGuessKindToResource(gvk)
 		out[plural] = gvk
 	}

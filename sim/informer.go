@@ -213,7 +213,7 @@ var _ crd.Source = source{}
 func (s source) Watch(ctx context.Context, obj client.Object, handler cache.ResourceEventHandler, onChange func(available bool)) (crd.Kind, error) {
 	k := s.kinds[reflect.TypeOf(obj)]
 	if k == nil {
-		return nil, runtime.NewNotRegisteredErrForType(scheme.Name(), reflect.TypeOf(obj))
+		return nil, runtime.NewNotRegisteredErrForType(kinds.Scheme.Name(), reflect.TypeOf(obj))
 	}
 	if !k.served {
 		return watched{}, nil

@@ -31,6 +31,7 @@ import (
 
 	"zonewise.dev/internal/leader"
 	"zonewise.dev/plugins"
+	"zonewise.dev/sim/kinds"
 )
 
 // Options say how to run a copy. The zero value is valid.
@@ -372,7 +373,7 @@ func (r recorder) Eventf(regarding, _ runtime.Object, eventType, reason, _, note
 		return // also in the pod's condition
 	}
 	e := Event{Namespace: obj.GetNamespace(), Name: obj.GetName(), Type: eventType, Reason: reason, Note: fmt.Sprintf(note, args...)}
-	if gvks, _, err := scheme.ObjectKinds(obj); err == nil {
+	if gvks, _, err := kinds.Scheme.ObjectKinds(obj); err == nil {
 		e.Kind = gvks[0].Kind
 	}
 	s := r.sim

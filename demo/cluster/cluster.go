@@ -183,7 +183,7 @@ func (c *Cluster) startPlane(ctx context.Context) error {
 	}
 	defer log.Close()
 	c.plane, err = controlplane.Start(controlplane.Options{
-		Dir: c.Dir, Data: c.data(), Etcd: store, APIServer: server, Port: c.opts.Port, Scheme: kinds.Scheme(), Output: log,
+		Dir: c.Dir, Data: c.data(), Etcd: store, APIServer: server, Port: c.opts.Port, Scheme: kinds.Scheme, Output: log,
 		Flags: map[string]string{
 			"enable-priority-and-fairness": "false", // a handful of trusted clients; queues would only add work
 			"max-requests-inflight":        "0", "max-mutating-requests-inflight": "0",
@@ -197,7 +197,7 @@ func (c *Cluster) startPlane(ctx context.Context) error {
 	}
 	c.Config = rest.CopyConfig(c.plane.Config)
 	c.Config.QPS, c.Config.UserAgent = -1, "zonewise-demo"
-	if c.Client, err = client.New(c.Config, client.Options{Scheme: kinds.Scheme()}); err != nil {
+	if c.Client, err = client.New(c.Config, client.Options{Scheme: kinds.Scheme}); err != nil {
 		return err
 	}
 	web, err := discovery.NewDiscoveryClientForConfig(c.Config)

@@ -19,6 +19,7 @@ import (
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crd"
 )
 
 // All returns an empty object of each kind that a copy of a cluster has. Other kinds are served without objects.
@@ -35,20 +36,16 @@ func All() []client.Object {
 	}
 }
 
-// Scheme returns a scheme with the kinds of Kubernetes and of the pack.
-func Scheme() *runtime.Scheme {
-	scheme := runtime.NewScheme()
+// Scheme has the kinds of Kubernetes and of the pack. It is shared, and nothing is added to it.
+var Scheme = func() *runtime.Scheme {
+	scheme := crd.Scheme()
 	utilruntime.Must(clientscheme.AddToScheme(scheme))
-	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	utilruntime.Must(schedulingv1alpha1.AddToScheme(scheme))
 	return scheme
-}
-
-var scheme = Scheme()
+}()
 
 // ResourceOf returns the resource name of an object's kind, such as podgroups.scheduling.x-k8s.io, and the kind.
 func ResourceOf(obj client.Object) (schema.GroupResource, schema.GroupVersionKind) {
-	gvks, _, err := scheme.ObjectKinds(obj)
+	gvks, _, err := Scheme.ObjectKinds(obj)
 	utilruntime.Must(err) // callers have an object of All
 	plural, _ := meta.UnsafeGuessKindToResource(gvks[0])
 	return plural.GroupResource(), gvks[0]

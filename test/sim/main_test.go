@@ -180,7 +180,7 @@ func (l *lane) connect(config *rest.Config) error {
 		r.Out.URL.RawQuery = query.Encode()
 	}, ErrorLog: log.New(io.Discard, "", 0)}
 	l.proxy = httptest.NewServer(proxy)
-	l.Client, err = client.New(&rest.Config{Host: l.proxy.URL, QPS: -1}, client.Options{Scheme: kinds.Scheme()})
+	l.Client, err = client.New(&rest.Config{Host: l.proxy.URL, QPS: -1}, client.Options{Scheme: kinds.Scheme})
 	return err
 }
 

@@ -42,7 +42,7 @@ func (g *GangReport) needs() string {
 }
 
 // Gang explains a gang by its key, "namespace/name"; nil if there is neither a PodGroup nor a pod of it. It lets the
-// scheduler place the gang on copies of the cluster, see Snapshot.Copy for the options.
+// scheduler place the gang on copies of the cluster, see sim.Of for the options.
 func Gang(ctx context.Context, c *census.Census, options sim.Options, key string, events []eventsv1.Event) (*Report, error) {
 	g := c.Gang(key)
 	if g == nil {

@@ -88,7 +88,7 @@ type Workloads struct {
 // mostWhys is the largest number of the scheduler's reasons that are kept for a workload.
 const mostWhys = 4
 
-// Run plays a scenario that Check accepts on a copy of the cluster, see Snapshot.Copy for the options.
+// Run plays a scenario that Check accepts on a copy of the cluster, see sim.Of for the options.
 func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.Options) (*Result, error) {
 	s, err := sim.Of(ctx, c.Snapshot, options)
 	if err != nil {

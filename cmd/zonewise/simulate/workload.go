@@ -83,7 +83,7 @@ type parser struct {
 	serial    int
 }
 
-var decoder = serializer.NewCodecFactory(kinds.Scheme(), serializer.EnableStrict).UniversalDeserializer()
+var decoder = serializer.NewCodecFactory(kinds.Scheme, serializer.EnableStrict).UniversalDeserializer()
 
 func (p *parser) take(document []byte) error {
 	document, err := yaml.YAMLToJSONStrict(document)

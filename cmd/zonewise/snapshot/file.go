@@ -57,10 +57,7 @@ type head struct {
 	Objects int `json:"objects"`
 }
 
-var (
-	scheme = kinds.Scheme()
-	codecs = serializer.NewCodecFactory(scheme)
-)
+var codecs = serializer.NewCodecFactory(kinds.Scheme)
 
 // Encode writes a snapshot as JSON documents, one on each line: a head, and the objects as in manifests.
 func Encode(w io.Writer, s *Snapshot) error {
@@ -69,7 +66,7 @@ func Encode(w io.Writer, s *Snapshot) error {
 	if err := json.NewEncoder(out).Encode(first); err != nil {
 		return err
 	}
-	encoder := codecs.LegacyCodec(scheme.PrioritizedVersionsAllGroups()...)
+	encoder := codecs.LegacyCodec(kinds.Scheme.PrioritizedVersionsAllGroups()...)
 	for _, obj := range objects {
 		if err := encoder.Encode(obj, out); err != nil {
 			return err

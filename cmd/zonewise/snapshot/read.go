@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/sim/kinds"
 )
 
 // pageSize is how many objects one request asks for: a page of pods is a few megabytes.
@@ -25,7 +27,7 @@ const pageSize = 1000
 func NewClient(config *rest.Config) (client.WithWatch, error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 50, 100
-	return client.NewWithWatch(config, client.Options{Scheme: scheme})
+	return client.NewWithWatch(config, client.Options{Scheme: kinds.Scheme})
 }
 
 // Progress takes how many objects have been read. It is called from one goroutine at a time.

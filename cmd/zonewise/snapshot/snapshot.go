@@ -144,7 +144,7 @@ var every = func() []Kind {
 			Resource: resource.String(), Needed: isPod || isNode, goType: reflect.TypeOf(obj),
 			Example: func() client.Object { return obj.DeepCopyObject().(client.Object) }, //nolint:forcetypeassert // a copy has the type of the original
 			List: func() client.ObjectList {
-				o, err := scheme.New(list)
+				o, err := kinds.Scheme.New(list)
 				if err != nil {
 					panic(err) // every kind of the scheme has a list
 				}

@@ -48,7 +48,7 @@ func Start(t *testing.T) *Server {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, plane.Stop()) })
 	s.Env, s.plane = plane.Env, plane
-	s.Client, err = client.New(plane.Config, client.Options{Scheme: kinds.Scheme()})
+	s.Client, err = client.New(plane.Config, client.Options{Scheme: kinds.Scheme})
 	require.NoError(t, err)
 	s.Make(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}})
 	for _, zone := range []string{"a", "b", "c"} {
