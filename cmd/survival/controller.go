@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
+	declared "zonewise.dev/cmd/survival/metrics"
 	"zonewise.dev/cmd/zonewise/live"
 	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/internal/crd"
@@ -66,7 +67,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err := c.live.Sync(ctx); err != nil {
 		return err
 	}
-	metrics.MustRegister(roundDuration)
+	metrics.MustRegister(declared.RoundDuration)
 	collector.Export(ctx, c)
 	defer c.certifier.Close()
 	logger := klog.FromContext(ctx)
@@ -133,7 +134,7 @@ func (c *Controller) answer(ctx context.Context) (wait time.Duration, err error)
 	}
 	if len(r.asked) > 0 {
 		klog.FromContext(ctx).V(2).Info("Replayed losses", "zonesurvivals", len(r.asked), "took", time.Since(began), "cpu", c.rounds.used())
-		roundDuration.Observe(time.Since(began).Seconds())
+		declared.RoundDuration.Observe(time.Since(began).Seconds())
 	}
 	return c.options.RefreshInterval, nil
 }

@@ -9,37 +9,16 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	compbasemetrics "k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"zonewise.dev/apis/v1alpha1"
+	declared "zonewise.dev/cmd/survival/metrics"
 	"zonewise.dev/internal/amount"
 	"zonewise.dev/internal/metrics"
 )
 
-const subsystem = "survival"
-
-var (
-	survives = metrics.NewGaugeDesc(subsystem, "survives", "Whether the protected pods of a ZoneSurvival would all run again after each loss: 1 when True, 0 when False; absent when Unknown.",
-		[]string{"zonesurvival"}, compbasemetrics.ALPHA)
-	computed = metrics.NewGaugeDesc(subsystem, "computed_timestamp_seconds", "When the cluster was read from which the answer about a ZoneSurvival was computed, in seconds since 1970.",
-		[]string{"zonesurvival"}, compbasemetrics.ALPHA)
-	waiting = metrics.NewGaugeDesc(subsystem, "waiting_pods", "Protected pods of a ZoneSurvival that would wait after the loss of a zone; an empty zone stands for the worst loss of nodes.",
-		[]string{"zonesurvival", "lost_zone"}, compbasemetrics.ALPHA)
-	margin = metrics.NewGaugeDesc(subsystem, "margin_ratio", "What is free in a zone after the loss of another one, or of nodes if that is empty, as a fraction of what its usable nodes have, by resource.",
-		[]string{"zonesurvival", "lost_zone", "zone", "resource"}, compbasemetrics.ALPHA)
-	heldRoom = metrics.NewGaugeDesc(subsystem, "held", "What the reservation of a ZoneSurvival holds and no pod uses, by resource: CPUs, bytes, or places for pods; absent without spec.hold.",
-		[]string{"zonesurvival", "resource"}, compbasemetrics.ALPHA)
-	missingPods = metrics.NewGaugeDesc(subsystem, "missing_pods", "Protected pods of a ZoneSurvival for which no room is held or free in some loss, by the zone where they would be; absent without spec.hold.",
-		[]string{"zonesurvival", "zone"}, compbasemetrics.ALPHA)
-
-	roundDuration = metrics.NewHistogram(&compbasemetrics.HistogramOpts{
-		Namespace: metrics.Namespace, Subsystem: subsystem, Name: "round_duration_seconds",
-		Help: "Time to replay all losses that ZoneSurvivals ask for.", Buckets: compbasemetrics.ExponentialBuckets(1, 2, 12), StabilityLevel: compbasemetrics.ALPHA,
-	})
-
-	collector = metrics.NewCollector((*Controller).collect, survives, computed, waiting, margin, heldRoom, missingPods)
-)
+var collector = metrics.NewCollector((*Controller).collect,
+	declared.Survives, declared.Computed, declared.Waiting, declared.Margin, declared.Held, declared.MissingPods)
 
 // collect sends the last answers.
 func (c *Controller) collect(send metrics.Send) {
@@ -49,15 +28,15 @@ func (c *Controller) collect(send metrics.Send) {
 		if status.ComputedAt.IsZero() {
 			continue // there is none yet
 		}
-		send(computed, float64(status.ComputedAt.Unix()), name)
+		send(declared.Computed, float64(status.ComputedAt.Unix()), name)
 		if meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSurvives) {
-			send(survives, 1, name)
+			send(declared.Survives, 1, name)
 		}
 		if meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionSurvives) {
-			send(survives, 0, name)
+			send(declared.Survives, 0, name)
 		}
 		for resource, quantity := range status.Held {
-			send(heldRoom, quantity.AsApproximateFloat64(), name, string(resource))
+			send(declared.Held, quantity.AsApproximateFloat64(), name, string(resource))
 		}
 		short := map[string]int64{}
 		for i := range status.Losses {
@@ -69,12 +48,12 @@ func (c *Controller) collect(send metrics.Send) {
 			short[status.Missing[i].Zone] += status.Missing[i].Pods
 		}
 		for zone, pods := range short {
-			send(missingPods, float64(pods), name, zone)
+			send(declared.MissingPods, float64(pods), name, zone)
 		}
 		for lost, of := range worstByZone(status.Losses) {
-			send(waiting, float64(of.waiting), name, lost)
+			send(declared.Waiting, float64(of.waiting), name, lost)
 			for in, ratio := range of.margins {
-				send(margin, ratio, name, lost, in.zone, string(in.resource))
+				send(declared.Margin, ratio, name, lost, in.zone, string(in.resource))
 			}
 		}
 	}
@@ -116,7 +95,7 @@ func worstByZone(losses []v1alpha1.SurvivalLoss) map[string]*worstLoss {
 
 // served are the prefixes of the metrics that the program serves. Those of the scheduler and of its plugins are not about the
 // cluster here, but about copies of it.
-var served = []string{metrics.Namespace + "_" + subsystem + "_", "go_", "process_", "rest_client_", "leader_election_", "kubernetes_build_info"}
+var served = []string{declared.Prefix, "go_", "process_", "rest_client_", "leader_election_", "kubernetes_build_info"}
 
 func metricsHandler() http.Handler {
 	gather := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {

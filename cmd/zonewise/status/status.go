@@ -90,11 +90,13 @@ type Survival struct {
 	// AgeSeconds is how old the answer is.
 	AgeSeconds int64                   `json:"ageSeconds,omitempty"`
 	Losses     []v1alpha1.SurvivalLoss `json:"losses"`
-	// Holds is whether room is to be held, Held what is held of it and unused, and Missing what there is no room for.
-	Holds   bool                       `json:"holds,omitempty"`
-	Held    corev1.ResourceList        `json:"held,omitempty"`
-	Missing []v1alpha1.SurvivalMissing `json:"missing,omitempty"`
-	Message string                     `json:"message,omitempty"`
+	// Holds is whether room is to be held, Reservation what holds it, Held what is held of it and unused, and Missing what
+	// there is no room for.
+	Holds       bool                       `json:"holds,omitempty"`
+	Reservation string                     `json:"reservation,omitempty"`
+	Held        corev1.ResourceList        `json:"held,omitempty"`
+	Missing     []v1alpha1.SurvivalMissing `json:"missing,omitempty"`
+	Message     string                     `json:"message,omitempty"`
 }
 
 // Gang is one PodGroup.
@@ -215,7 +217,7 @@ func SurvivalOf(object *v1alpha1.ZoneSurvival, now time.Time) Survival {
 	held := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionHeld)
 	out := Survival{
 		Name: object.Name, State: Unknown, Pods: s.Pods, Waiting: s.Waiting, Losses: append([]v1alpha1.SurvivalLoss{}, s.Losses...),
-		Holds: held != nil, Held: s.Held, Missing: s.Missing, Message: "no controller has answered yet",
+		Holds: held != nil, Reservation: s.Reservation, Held: s.Held, Missing: s.Missing, Message: "no controller has answered yet",
 	}
 	answer := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionSurvives)
 	if answer == nil {
