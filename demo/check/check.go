@@ -16,7 +16,6 @@ import (
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/demo/workload"
-	"zonewise.dev/survival"
 )
 
 // Moment is when the checks run.
@@ -254,7 +253,11 @@ func (e *Evidence) replacements() []*census.Pod {
 
 // batch: batch work fills the rest, but not the held room.
 func batch(e *Evidence, c *Check) {
-	reservation := survival.ReservationName(e.Held.Name)
+	reservation := e.Held.Reservation
+	if reservation == "" {
+		c.violation("%s names no reservation", e.Held.Name)
+		return
+	}
 	bound, waiting, kept := 0, 0, 0
 	for _, p := range e.Census.In(workload.BatchNamespace) {
 		if !p.Waits() {

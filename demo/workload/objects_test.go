@@ -1,17 +1,20 @@
 package workload
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
-	"zonewise.dev/survival"
+	"zonewise.dev/apis/v1alpha1"
 )
 
 func TestNodeObject(t *testing.T) {
@@ -72,18 +75,19 @@ func TestAServiceSharesItsNodesWithBatchWork(t *testing.T) {
 func TestEveryServiceIsProtectedAndTheOneOnSharedNodesHasItsRoomHeld(t *testing.T) {
 	p, err := NewPlan(Options{Scale: 0.01, Seed: 1})
 	require.NoError(t, err)
-	protects, err := survival.Protected(p.Survival())
-	require.NoError(t, err)
-	holds, err := survival.Protected(p.Hold())
-	require.NoError(t, err)
+	selects := func(asked *v1alpha1.ZoneSurvival, set *appsv1.Deployment) bool {
+		return slices.ContainsFunc(asked.Spec.Workloads, func(w v1alpha1.SurvivalWorkload) bool {
+			selector, err := metav1.LabelSelectorAsSelector(&w.PodSelector)
+			require.NoError(t, err)
+			return w.Namespace == set.Namespace && selector.Matches(labels.Set(set.Spec.Template.Labels))
+		})
+	}
 	for _, s := range p.Services {
 		d := s.Deployment()
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Labels: d.Spec.Template.Labels}}
-		require.True(t, protects(pod), d.Name)
-		require.Equal(t, s.Shared(), holds(pod), d.Name)
+		require.True(t, selects(p.Survival(), d), d.Name)
+		require.Equal(t, s.Shared(), selects(p.Hold(), d), d.Name)
 	}
-	batch := p.Batch()
-	require.False(t, protects(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: batch.Namespace, Labels: batch.Spec.Template.Labels}}))
+	require.False(t, selects(p.Survival(), p.Batch()))
 }
 
 func TestThePolicyHasAShareForEachZone(t *testing.T) {
