@@ -26,25 +26,19 @@ func (pl *ZoneSpread) Filter(ctx context.Context, cycleState fwk.CycleState, pod
 	}
 	node := nodeInfo.Node()
 	for i := range s.constraints {
-		c := &s.constraints[i]
-		view := &s.views[i]
-		minimum := counts.GlobalMinimum(view.Minimum(), view.Domains(), int(c.minDomains))
-		// If the pod fits in the fullest domain it fits in all, and the node's domain need not be looked up.
-		if fullest, known := view.Maximum(); known && counts.Fits(fullest, s.self[i], minimum, c.maxSkew) {
-			continue
-		}
-		domain, ok := view.Find(node)
-		if !ok {
+		switch s.checkConstraint(i, node) {
+		case fits:
+		case noDomain:
 			if logger := klog.FromContext(ctx).V(5); logger.Enabled() {
-				logger.Info("Node lacks a topology key", "pod", klog.KObj(pod), "node", klog.KObj(node), "topologyKey", c.topologyKey)
+				logger.Info("Node lacks a topology key", "pod", klog.KObj(pod), "node", klog.KObj(node), "topologyKey", s.constraints[i].topologyKey)
 			}
 			return s.refusals.like(pl.noDomain)
-		}
-		matching := view.CountAt(domain, node)
-		if !counts.Fits(matching, s.self[i], minimum, c.maxSkew) {
+		case tooSkewed:
 			if logger := klog.FromContext(ctx).V(5); logger.Enabled() {
+				c, view := &s.constraints[i], &s.views[i]
+				domain := node.Labels[c.topologyKey]
 				logger.Info("Node would exceed maxSkew", "pod", klog.KObj(pod), "node", klog.KObj(node), "topologyKey", c.topologyKey,
-					"domain", node.Labels[c.topologyKey], "matching", matching, "self", s.self[i], "minimum", minimum, "maxSkew", c.maxSkew)
+					"domain", domain, "matching", view.Count(domain), "self", s.self[i], "minimum", view.Minimum(), "maxSkew", c.maxSkew)
 			}
 			return s.refusals.like(pl.tooSkewed)
 		}
@@ -53,4 +47,31 @@ func (pl *ZoneSpread) Filter(ctx context.Context, cycleState fwk.CycleState, pod
 		return s.refusals.like(refusal)
 	}
 	return nil
+}
+
+// fit is whether a pod fits on a node by one of its constraints.
+type fit uint8
+
+const (
+	fits      fit = iota
+	noDomain      // the node lacks the topology key
+	tooSkewed     // the pod would exceed maxSkew
+)
+
+// checkConstraint returns whether the pod fits on a node by its i-th constraint.
+func (s *preFilterState) checkConstraint(i int, node *v1.Node) fit {
+	c, view := &s.constraints[i], &s.views[i]
+	minimum := counts.GlobalMinimum(view.Minimum(), view.Domains(), int(c.minDomains))
+	// If the pod fits in the fullest domain it fits in all, and the node's domain need not be looked up.
+	if fullest, known := view.Maximum(); known && counts.Fits(fullest, s.self[i], minimum, c.maxSkew) {
+		return fits
+	}
+	domain, ok := view.Find(node)
+	if !ok {
+		return noDomain
+	}
+	if !counts.Fits(view.CountAt(domain, node), s.self[i], minimum, c.maxSkew) {
+		return tooSkewed
+	}
+	return fits
 }

@@ -65,7 +65,10 @@ func (pl *ZoneSpread) count(ctx context.Context, cycleState fwk.CycleState, node
 		pl.shared.index.learnLocked(nodes)
 		cycleState.Write(updatedStateKey, updatedState{ix.Updates()})
 	}
-	tables := ix.Count(queries)
+	// What is kept is complete, even if the cycle is given up: hence without its context.
+	tables := ix.Count(queries, func(n int, do func(int)) {
+		pl.parallelize.Until(context.WithoutCancel(ctx), n, do, Name)
+	})
 	stats := ix.Stats()
 	reportStats(pl.shared.index.reported, stats)
 	pl.shared.index.reported = stats

@@ -21,6 +21,10 @@ var (
 		"How many times a selector was counted for the first time, or again after it had been dropped.")
 	selectorsEvicted = newCounter("index_evicted_selectors_total",
 		"How many selectors were dropped, because they were not used or to stay within the index's limits.")
+	classesBuilt = newCounter("index_built_classes_total",
+		"How many times the eligible nodes of a kind of pod were not known, so that every node was looked at.")
+	classesEvicted = newCounter("index_evicted_classes_total",
+		"How many sets of eligible nodes were dropped to stay within the index's limits.")
 	directCounts = newCounter("direct_counts_total",
 		"How many times pods were counted without the index, as in the scheduling cycles of pod groups.")
 	// preFilterDuration leaves out pods that have nothing to be judged by: those cost a look at their labels.
@@ -43,7 +47,7 @@ func newDuration(name, help string) *metrics.Histogram {
 }
 
 func registerMetrics() {
-	zonewisemetrics.MustRegister(indexSize, nodesRefreshed, selectorsBuilt, selectorsEvicted, directCounts, preFilterDuration, evaluationDuration)
+	zonewisemetrics.MustRegister(indexSize, nodesRefreshed, selectorsBuilt, selectorsEvicted, classesBuilt, classesEvicted, directCounts, preFilterDuration, evaluationDuration)
 }
 
 // reportStats sets the metrics to what the index holds now; last is what it held at the last report.
@@ -70,4 +74,6 @@ func reportStats(last, now counts.Stats) {
 	nodesRefreshed.Add(float64(now.Refreshed - last.Refreshed))
 	selectorsBuilt.Add(float64(now.SelectorsBuilt - last.SelectorsBuilt))
 	selectorsEvicted.Add(float64(now.SelectorsEvicted - last.SelectorsEvicted))
+	classesBuilt.Add(float64(now.ClassesBuilt - last.ClassesBuilt))
+	classesEvicted.Add(float64(now.ClassesEvicted - last.ClassesEvicted))
 }

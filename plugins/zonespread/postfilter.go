@@ -17,10 +17,11 @@ var _ fwk.PostFilterPlugin = (*ZoneSpread)(nil)
 // whether to wake it. It changes nothing about the pod; to be asked at all it must come before DefaultPreemption and
 // PermitGate. The framework does not ask it in the cycles of pod groups.
 func (pl *ZoneSpread) PostFilter(_ context.Context, cycleState fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
-	v := verdictsOf(cycleState)
-	if v == nil {
-		return nil, fwk.NewStatus(fwk.Unschedulable)
+	s, err := readState[*preFilterState](cycleState, preFilterStateKey)
+	if err != nil || s.verdicts == nil {
+		return nil, fwk.NewStatus(fwk.Unschedulable) // the pod has no policies
 	}
+	v := s.verdicts
 	nodes, err := pl.lister.NodeInfos().List()
 	if err != nil {
 		return nil, fwk.AsStatus(err)
@@ -36,7 +37,7 @@ func (pl *ZoneSpread) PostFilter(_ context.Context, cycleState fwk.CycleState, p
 			r.addRefused(&a, nodes, refusedBy)
 		}
 		if proves {
-			a.Full = r.full(nodes, refusedBy, v.requests)
+			a.Full = s.full(r, nodes, refusedBy)
 		}
 		attempts[i] = a
 	}
@@ -77,7 +78,7 @@ func (r *row) addRefused(a *serve.Attempt, nodes []fwk.NodeInfo, refusedBy []str
 	for i, info := range nodes {
 		zone, ok := info.Node().Labels[r.TopologyKey()]
 		if !ok {
-			a.NoLabel = true
+			a.NoLabel = a.NoLabel || refusedBy[i] == byPolicies
 		} else if _, known := a.Refused[zone]; !known && refusedBy[i] == byPolicies {
 			if a.Refused == nil {
 				a.Refused = map[string]policy.Rule{}
@@ -87,9 +88,9 @@ func (r *row) addRefused(a *serve.Attempt, nodes []fwk.NodeInfo, refusedBy []str
 	}
 }
 
-// full returns the zones of which other plugins refused every node that is eligible for the pod, and there is one; true when
-// none of them has what the pod asks for.
-func (r *row) full(nodes []fwk.NodeInfo, refusedBy []string, requests policy.Requests) map[string]bool {
+// full returns the zones of which other plugins, or constraints over another topology key, refused every node that is eligible
+// for the pod, and there is one; true when none of them has what the pod asks for.
+func (s *preFilterState) full(r *row, nodes []fwk.NodeInfo, refusedBy []string) map[string]bool {
 	full := map[string]bool{}
 	open := map[string]bool{}
 	for i, info := range nodes {
@@ -98,13 +99,24 @@ func (r *row) full(nodes []fwk.NodeInfo, refusedBy []string, requests policy.Req
 		if !ok || open[zone] || !counts.Admits(r.Eligible, node) {
 			continue
 		}
-		if refusedBy[i] == "" || refusedBy[i] == Name || refusedBy[i] == byPolicies {
+		spreading := refusedBy[i] == byPolicies || refusedBy[i] == Name && !s.refusedOver(node, r.TopologyKey())
+		if refusedBy[i] == "" || spreading {
 			open[zone] = true
 			delete(full, zone)
 			continue
 		}
 		lacks, seen := full[zone]
-		full[zone] = (lacks || !seen) && !fits(info, requests)
+		full[zone] = (lacks || !seen) && !hasRoom(info, s.verdicts.requests)
 	}
 	return full
+}
+
+// refusedOver reports whether a constraint over another topology key refuses a node.
+func (s *preFilterState) refusedOver(node *v1.Node, otherThan string) bool {
+	for i := range s.constraints {
+		if s.constraints[i].topologyKey != otherThan && s.checkConstraint(i, node) != fits {
+			return true
+		}
+	}
+	return false
 }

@@ -42,16 +42,16 @@ func (pl *ZoneSpread) ask(ctx context.Context, cycleState fwk.CycleState, pod *v
 		return nil
 	}
 	v := &verdicts{pod: pod, requests: policy.RequestsOf(pod), rows: make([]row, len(applied))}
-	hasRoom := func(a *serve.Answer, zone string) bool {
+	zoneHasRoom := func(a *serve.Answer, zone string) bool {
 		return slices.ContainsFunc(nodes, func(info fwk.NodeInfo) bool {
 			name, ok := info.Node().Labels[a.TopologyKey()]
-			return ok && name == zone && fits(info, v.requests) && counts.Admits(a.Eligible, info.Node())
+			return ok && name == zone && hasRoom(info, v.requests) && counts.Admits(a.Eligible, info.Node())
 		})
 	}
 	if cycleState.IsPodGroupSchedulingCycle() {
-		hasRoom = nil // pods are only tried out
+		zoneHasRoom = nil // pods are only tried out
 	}
-	for i, answer := range pl.shared.policies.Ask(pod, applied, v.requests, hasRoom) {
+	for i, answer := range pl.shared.policies.Ask(pod, applied, v.requests, zoneHasRoom) {
 		v.rows[i].Answer = answer
 	}
 	return v
@@ -133,8 +133,8 @@ func (r *row) judged(t *policy.Table) {
 	r.refusals = make([]atomic.Pointer[fwk.Status], t.Zones()+1)
 }
 
-// fits reports whether a node has what a pod asks for.
-func fits(info fwk.NodeInfo, requests policy.Requests) bool {
+// hasRoom reports whether a node has what a pod asks for.
+func hasRoom(info fwk.NodeInfo, requests policy.Requests) bool {
 	allocatable, requested := info.GetAllocatable(), info.GetRequested()
 	if len(info.GetPods()) >= allocatable.GetAllowedPodNumber() {
 		return false

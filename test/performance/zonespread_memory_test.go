@@ -52,12 +52,12 @@ func BenchmarkZoneSpreadMemory(b *testing.B) {
 				before := spreadHeap()
 				ix := counts.NewIndex(counts.DefaultLimits())
 				counts.Update(ix, nodes, generations)
-				ix.Count([]counts.Query{{Namespace: "nobody", Selector: labels.Everything(), TopologyKey: v1.LabelTopologyZone}})
+				ix.Count([]counts.Query{{Namespace: "nobody", Selector: labels.Everything(), TopologyKey: v1.LabelTopologyZone}}, nil)
 				filled := spreadHeap()
 				for app := range apps {
 					selector, err := metav1.LabelSelectorAsSelector(spreadBy(app, "", v1.DoNotSchedule).LabelSelector)
 					require.NoError(b, err)
-					ix.Count([]counts.Query{{Namespace: "default", Selector: selector, TopologyKey: v1.LabelTopologyZone}})
+					ix.Count([]counts.Query{{Namespace: "default", Selector: selector, TopologyKey: v1.LabelTopologyZone}}, nil)
 				}
 				require.Equal(b, apps+1, ix.Stats().Selectors)
 				perPod = float64(filled-before) / pods

@@ -65,7 +65,7 @@ func (c *Census) Spread(pod *v1.Pod, constraint *v1.TopologySpreadConstraint) Sp
 	table := c.index().Count([]counts.Query{{
 		Namespace: pod.Namespace, Selector: selectorOf(pod, constraint), TopologyKey: v1.LabelTopologyZone,
 		Eligibility: counts.EligibilityOf(pod, honorAffinity, honorTaints, feature.TolerationOperators()),
-	}})[0]
+	}}, nil)[0]
 	s := Spread{
 		Zones: map[string]int{}, MaxSkew: constraint.MaxSkew, Hard: constraint.WhenUnsatisfiable == v1.DoNotSchedule,
 		Fewest: counts.GlobalMinimum(table.Minimum(), table.Domains(), int(ptr.Deref(constraint.MinDomains, 1))),

@@ -4,18 +4,17 @@ import (
 	"maps"
 	"math"
 	"slices"
-
-	v1 "k8s.io/api/core/v1"
 )
 
 // Count answers queries about the snapshot of the last Update. The cost of one is the number of nodes
 // that have matching pods and of the domains, not the number of pods; only a selector that is not being
-// counted yet costs more, see the package documentation.
-func (ix *Index) Count(queries []Query) []*Table {
+// counted yet costs more, see the package documentation. parallel calls do(i) for all 0 <= i < n, at once if it can; it is used
+// for eligible nodes that are not known yet, and may be nil.
+func (ix *Index) Count(queries []Query, parallel func(n int, do func(i int))) []*Table {
 	tables := make([]*Table, len(queries))
 	for i := range queries {
 		q := &queries[i]
-		c := ix.class(q)
+		c := ix.class(q, parallel)
 		pods := slices.Clone(c.blank)
 		// The selector that selects nothing has no requirements and no text, like the one that selects all.
 		if _, selectable := q.Selector.Requirements(); selectable {
@@ -63,46 +62,83 @@ func (ix *Index) table(t *topology, pods []int32) *Table {
 }
 
 // class returns the eligible nodes of a query. The first time, that costs a look at every node.
-func (ix *Index) class(q *Query) *class {
+func (ix *Index) class(q *Query, parallel func(n int, do func(i int))) *class {
 	ix.clock++
 	key, required := keyOf(q)
-	c, ok := ix.classes[key]
-	if !ok {
-		c = &class{key: key, topology: ix.topology(q.TopologyKey), query: Query{RequiredKeys: required, Eligibility: q.Eligibility}}
-		ix.enterAll(&c.home, c.enter)
+	if c, ok := ix.classes[key]; ok {
+		c.used, c.topology.used = ix.clock, ix.clock
+		return c
+	}
+	c := &class{key: key, topology: ix.topology(q.TopologyKey), query: Query{RequiredKeys: required, Eligibility: q.Eligibility}}
+	c.used, c.topology.used = ix.clock, ix.clock
+	c.home = slices.Repeat([]int32{none}, len(ix.slots))
+	if name, single := singleNode(q.Eligibility); single {
+		// Each pod of a DaemonSet names a node of its own, so that no later pod would ask for this class.
+		if s, ok := ix.byName[name]; ok {
+			c.enter(s, ix.slots[s].node)
+		}
+	} else {
+		ix.classesBuilt++
+		ix.enterEligible(c, parallel)
 		ix.classes[key] = c
 	}
-	c.used, c.topology.used = ix.clock, ix.clock
-	// What is in use is the latest used, so at least that is left.
-	for len(ix.classes) > max(1, ix.limits.Classes) {
-		delete(ix.classes, oldest(ix.classes, func(c *class) uint64 { return c.used }))
+	ix.evictClasses()
+	return c
+}
+
+// enterEligible enters all eligible nodes into a new class.
+func (ix *Index) enterEligible(c *class, parallel func(n int, do func(i int))) {
+	if parallel == nil {
+		parallel = func(n int, do func(i int)) {
+			for i := range n {
+				do(i)
+			}
+		}
+	}
+	eligible := make([]bool, len(ix.slots))
+	parallel(len(ix.slots), func(s int) {
+		node := ix.slots[s].node
+		eligible[s] = node != nil && c.query.eligible(node)
+	})
+	for s := range eligible {
+		if eligible[s] {
+			c.add(int32(s)) //nolint:gosec // slots are int32
+		}
+	}
+}
+
+// evictClasses drops the classes and topologies that were used least recently, until the limits hold. The latest ones stay.
+func (ix *Index) evictClasses() {
+	bytes := 0
+	for _, c := range ix.classes {
+		bytes += c.bytes()
+	}
+	for len(ix.classes) > 1 && bytes > ix.limits.ClassBytes {
+		key := oldest(ix.classes, func(c *class) uint64 { return c.used })
+		bytes -= ix.classes[key].bytes()
+		ix.classesEvicted++
+		delete(ix.classes, key)
 	}
 	for len(ix.topologies) > max(1, ix.limits.Topologies) {
 		key := oldest(ix.topologies, func(t *topology) uint64 { return t.used })
 		delete(ix.topologies, key)
 		maps.DeleteFunc(ix.classes, func(k classKey, _ *class) bool { return k.topology == key })
 	}
-	return c
 }
 
 func (ix *Index) topology(key string) *topology {
 	t, ok := ix.topologies[key]
 	if !ok {
 		t = newTopology(key)
-		ix.enterAll(&t.domain, t.enter)
+		t.domain = slices.Repeat([]int32{none}, len(ix.slots))
+		for s := range ix.slots {
+			if node := ix.slots[s].node; node != nil {
+				t.enter(int32(s), node) //nolint:gosec // slots are int32
+			}
+		}
 		ix.topologies[key] = t
 	}
 	return t
-}
-
-// enterAll enters every node into a topology or class whose domains by slot are at the given place.
-func (ix *Index) enterAll(bySlot *[]int32, enter func(slot int32, node *v1.Node)) {
-	*bySlot = slices.Repeat([]int32{none}, len(ix.slots))
-	for s := range ix.slots {
-		if node := ix.slots[s].node; node != nil {
-			enter(int32(s), node) //nolint:gosec // slots are int32
-		}
-	}
 }
 
 // oldest returns what was used least recently.
@@ -124,6 +160,8 @@ type Stats struct {
 	Refreshed           uint64 // nodes whose pods were compared, ever
 	SelectorsBuilt      uint64 // selectors counted from the index's pods, ever
 	SelectorsEvicted    uint64 // selectors dropped, ever
+	ClassesBuilt        uint64 // sets of eligible nodes made by a look at every node, ever
+	ClassesEvicted      uint64 // sets of eligible nodes dropped, ever
 }
 
 // Stats returns what the index holds now.
@@ -133,5 +171,6 @@ func (ix *Index) Stats() Stats {
 		Selectors: len(ix.counters.byKey), Cells: ix.counters.cells,
 		Topologies: len(ix.topologies), Classes: len(ix.classes),
 		Refreshed: ix.refreshed, SelectorsBuilt: ix.counters.built, SelectorsEvicted: ix.counters.evicted,
+		ClassesBuilt: ix.classesBuilt, ClassesEvicted: ix.classesEvicted,
 	}
 }

@@ -2,6 +2,7 @@ package counts
 
 import (
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
@@ -28,7 +29,7 @@ func EligibilityOf(pod *v1.Pod, honorAffinity, honorTaints, comparisonOperators 
 	var decisive v1.PodSpec
 	if honorAffinity {
 		affinity := nodeaffinity.GetRequiredNodeAffinity(pod)
-		e.affinity = &affinity
+		e.affinity, e.node = &affinity, nodeOf(required)
 		decisive.NodeSelector = pod.Spec.NodeSelector
 		if required != nil {
 			decisive.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}}
@@ -65,9 +66,32 @@ func KeyOf(e Eligibility) string {
 // Admits reports whether a node is eligible; with a nil eligibility every node is.
 func Admits(e Eligibility, node *v1.Node) bool { return e == nil || e.Eligible(node) }
 
+// singleNode returns the name of the only node that may be eligible, as for the pods of a DaemonSet; false if there may be more.
+func singleNode(e Eligibility) (string, bool) {
+	n, ok := e.(*nodeEligibility)
+	if !ok || n.node == "" {
+		return "", false
+	}
+	return n.node, true
+}
+
+// nodeOf returns the name that a selector demands of a node by its fields; empty if more than one node may match.
+func nodeOf(required *v1.NodeSelector) string {
+	if required == nil || len(required.NodeSelectorTerms) != 1 {
+		return ""
+	}
+	for _, r := range required.NodeSelectorTerms[0].MatchFields {
+		if r.Key == metav1.ObjectNameField && r.Operator == v1.NodeSelectorOpIn && len(r.Values) == 1 {
+			return r.Values[0]
+		}
+	}
+	return ""
+}
+
 // nodeEligibility implements Eligibility for a pod's node affinity and tolerations.
 type nodeEligibility struct {
 	key                 string
+	node                string                             // the only node that may be eligible; empty if there may be more
 	affinity            *nodeaffinity.RequiredNodeAffinity // nil when ignored
 	honorTaints         bool
 	tolerations         []v1.Toleration

@@ -13,7 +13,7 @@ import (
 )
 
 // tight makes everything be evicted all the time.
-var tight = Limits{Selectors: 3, Cells: 12, IdleQueries: 9, Classes: 2, Topologies: 1}
+var tight = Limits{Selectors: 3, Cells: 12, IdleQueries: 9, ClassBytes: 700, Topologies: 1}
 
 // TestIndexEqualsRecount changes a cluster at random and asks the index random questions after every
 // change, with ample and with tight limits. It also asks Direct, keeps some tables to see that they do
@@ -47,7 +47,7 @@ func TestIndexEqualsRecount(t *testing.T) {
 					do(i)
 				}
 			})
-			for i, table := range ix.Count(asked) {
+			for i, table := range ix.Count(asked, nil) {
 				want := recount(nodes, &asked[i])
 				check(t, "index: "+describe(&asked[i]), table, want)
 				check(t, "direct: "+describe(&asked[i]), direct[i], want)
@@ -117,7 +117,7 @@ func audit(t *rapid.T, ix *Index, w *world) {
 		t.Fatalf("stats %+v, want %d nodes, %d pods, %d shapes, %d cells", got, len(w.nodes), pods, len(shapes), cells)
 	}
 	if ix.counters.recency.Len() != got.Selectors || got.Selectors > ix.limits.Selectors ||
-		got.Classes > ix.limits.Classes || got.Topologies > ix.limits.Topologies {
+		got.Topologies > ix.limits.Topologies {
 		t.Fatalf("stats %+v exceed the limits %+v", got, ix.limits)
 	}
 	auditNodes(t, ix, w)
@@ -217,7 +217,7 @@ func TestTablesMayBeReadDuringUpdates(t *testing.T) {
 	var readers sync.WaitGroup
 	for i := range 50 {
 		update(ix, w.snapshot())
-		table := ix.Count(query)[0]
+		table := ix.Count(query, nil)[0]
 		require.Equal(t, 10, table.Domains())
 		var nodes []*v1.Node
 		for _, n := range w.nodes {
@@ -254,7 +254,7 @@ func TestValueNamedTwice(t *testing.T) {
 	count := func() int {
 		w.bump(w.nodes[0])
 		update(ix, w.snapshot())
-		return ix.Count([]Query{{Namespace: "shop", Selector: selector, TopologyKey: PerNode}})[0].Count("n")
+		return ix.Count([]Query{{Namespace: "shop", Selector: selector, TopologyKey: PerNode}}, nil)[0].Count("n")
 	}
 	require.Equal(t, 1, count())
 	w.nodes[0].pods = append(w.nodes[0].pods, pod(map[string]string{"app": "web", "new": "shape"}))
@@ -268,7 +268,7 @@ func TestSelectorsAreEvicted(t *testing.T) {
 	ask := func(ix *Index, selector string) {
 		parsed, err := labels.Parse(selector)
 		require.NoError(t, err)
-		ix.Count([]Query{{Namespace: "shop", Selector: parsed, TopologyKey: "zone"}})
+		ix.Count([]Query{{Namespace: "shop", Selector: parsed, TopologyKey: "zone"}}, nil)
 	}
 	limits := DefaultLimits()
 	limits.Selectors = 2

@@ -159,18 +159,22 @@ func keyOf(q *Query) (classKey, []string) {
 	return key, required
 }
 
-// enter judges a node that is new or was left before.
+// enter adds a node that is new or was left before, if it is eligible.
 func (c *class) enter(slot int32, node *v1.Node) {
 	c.home[slot] = none
+	if c.query.eligible(node) {
+		c.add(slot)
+	}
+}
+
+// add adds an eligible node, if it has a domain.
+func (c *class) add(slot int32) {
 	id := c.topology.domain[slot]
 	if id == none {
 		if !c.key.missingIsEmpty {
 			return
 		}
 		id = emptyValue
-	}
-	if !c.query.eligible(node) {
-		return
 	}
 	for len(c.blank) <= int(id) {
 		c.blank = append(c.blank, absent)
@@ -179,6 +183,11 @@ func (c *class) enter(slot int32, node *v1.Node) {
 	c.home[slot] = id
 	c.nodes[id]++
 	c.blank[id] = 0
+}
+
+// bytes is about how much memory the class takes.
+func (c *class) bytes() int {
+	return 256 + 4*(cap(c.home)+cap(c.nodes)+cap(c.blank)) + len(c.key.eligibility) + len(c.key.required)
 }
 
 // leave forgets a node.

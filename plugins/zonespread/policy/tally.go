@@ -1,6 +1,10 @@
 package policy
 
-import "k8s.io/apimachinery/pkg/types"
+import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // Tally counts the pods that a policy selects, for its status: gangs in place of pods where the policy counts those. Make
 // one with NewTally.
@@ -13,7 +17,8 @@ type Tally struct {
 	placed     map[string]map[string]int64
 	byWorkload map[types.UID]map[string]int64
 	held       map[heldKey]map[string]int64
-	gangs      map[gangIn]bool // what has been counted
+	gangs      map[gangIn]bool   // what has been counted
+	owners     map[string]owners // by revision
 }
 
 type heldKey struct {
@@ -33,6 +38,7 @@ func (p *Policy) NewTally() *Tally {
 	return &Tally{
 		policy: p, placed: map[string]map[string]int64{}, held: map[heldKey]map[string]int64{},
 		byWorkload: map[types.UID]map[string]int64{}, zones: map[string]int64{}, gangs: map[gangIn]bool{},
+		owners: map[string]owners{},
 	}
 }
 
@@ -43,6 +49,9 @@ func (t *Tally) Add(workload types.UID, revision, gang, zone string) {
 		return
 	}
 	by := heldKey{workload, revision}
+	if t.held[by] == nil {
+		t.owners[revision] = owners{cmp.Or(t.owners[revision].first, workload), t.owners[revision].n + 1}
+	}
 	t.zones[zone] += t.once(gangIn{gang, zone, heldKey{}, 'z'})
 	count(t.placed, revision)[zone] += t.once(gangIn{gang, zone, heldKey{revision: revision}, 'p'})
 	count(t.byWorkload, workload)[zone] += t.once(gangIn{gang, zone, heldKey{workload: workload}, 'w'})
@@ -74,14 +83,14 @@ func count[K comparable](m map[K]map[string]int64, key K) map[string]int64 {
 
 // workloadOf returns the workload of a revision, and false when several have it.
 func (t *Tally) workloadOf(revision string) (types.UID, bool) {
-	found, n := types.UID(""), 0
-	for key := range t.held {
-		if key.revision == revision {
-			found = key.workload
-			n++
-		}
-	}
-	return found, n == 1
+	owners := t.owners[revision]
+	return owners.first, owners.n == 1
+}
+
+// owners are the workloads that have pods of one revision.
+type owners struct {
+	first types.UID
+	n     int
 }
 
 // capped yields what the caps are compared with, by zone: what the pods of each revision of each workload are held with,

@@ -54,6 +54,9 @@ type refusal struct {
 func (s *Policies) Attempted(pod *v1.Pod, requests policy.Requests, attempts []Attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.waitsLocked(pod) {
+		return // the event of its end may have come before
+	}
 	now := s.clock.Now()
 	w := &waiter{pod: pod, attempts: 1, tried: now}
 	if before := s.waiting[pod.UID]; before != nil {
@@ -89,6 +92,12 @@ func (s *Policies) Attempted(pod *v1.Pod, requests policy.Requests, attempts []A
 			s.releaseLocked(e, bySkew)
 		}
 	}
+}
+
+// waitsLocked reports whether a pod is still there and has no node. What is not, ends in no event that is still to come.
+func (s *Policies) waitsLocked(pod *v1.Pod) bool {
+	latest, err := s.cluster.pods.Pods(pod.Namespace).Get(pod.Name)
+	return err == nil && latest.UID == pod.UID && latest.Spec.NodeName == "" && latest.DeletionTimestamp == nil
 }
 
 // forgetLocked drops a pod that no longer waits, or is tried again.

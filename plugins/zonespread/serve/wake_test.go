@@ -187,12 +187,52 @@ func (w *world) nodeChanges(name string, edit func(*v1.Node)) {
 func TestChangesWhileAPodIsTried(t *testing.T) {
 	w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1")...)
 	waiting, counted := newPod("waiting", ""), newPod("counted", "a1")
-	applied := w.For(waiting)
-	answers := w.Ask(waiting, applied, nil, nil)
+	w.exists(waiting)
+	answers := w.Ask(waiting, w.For(waiting), nil, nil)
 	w.podChanged(counted, terminating(counted))
 	w.Attempted(waiting, nil, []Attempt{{Answer: answers[0], Refused: skewOfA}})
 	w.pass(2 * time.Second)
 	require.Equal(t, 1, w.wakes("waiting"))
+}
+
+// TestPodEndsWhileItIsTried: a pod that is deleted, bound or replaced by one of its name between PreFilter and PostFilter waits for
+// nothing, since no event of it is still to come.
+func TestPodEndsWhileItIsTried(t *testing.T) {
+	waiting := newPod("waiting", "")
+	for name, end := range map[string]func(*world){
+		"deleted": func(w *world) {
+			require.NoError(w.t, w.factory.Core().V1().Pods().Informer().GetStore().Delete(waiting))
+			w.podGone(waiting)
+		},
+		"terminates": func(w *world) {
+			w.exists(terminating(waiting))
+			w.podChanged(waiting, terminating(waiting))
+		},
+		"bound": func(w *world) {
+			w.exists(newPod("waiting", "a1"))
+			w.podChanged(waiting, newPod("waiting", "a1"))
+		},
+		"replaced": func(w *world) {
+			other := newPod("waiting", "", func(pod *v1.Pod) { pod.UID = "other" })
+			w.exists(other)
+			w.podGone(waiting)
+			w.podSeen(other, false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPolicy("web")
+			w := newWorld(t, crdtest.New(p), newNodes("a1", "b1")...)
+			w.exists(waiting)
+			w.podSeen(waiting, false)
+			answers := w.Ask(waiting, w.For(waiting), nil, nil)
+			end(w)
+			w.Attempted(waiting, nil, []Attempt{{Answer: answers[0], Refused: skewOfA}})
+			w.Policies.mu.Lock()
+			defer w.Policies.mu.Unlock()
+			require.Empty(t, w.waiting, "no event would take it away")
+			require.Empty(t, w.entries[p.UID].refused)
+		})
+	}
 }
 
 // TestScaledWhileAPodIsTried: more replicas between PreFilter and PostFilter of a pod's first attempt are not lost.
@@ -200,6 +240,7 @@ func TestScaledWhileAPodIsTried(t *testing.T) {
 	web, set := newDeployment()
 	w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), append(newNodes("a1", "b1"), web, set)...)
 	waiting := newPod("waiting", "", owned)
+	w.exists(waiting)
 	answers := w.Ask(waiting, w.For(waiting), nil, nil)
 	more := web.DeepCopy()
 	more.Spec.Replicas = ptr.To[int32](20)
@@ -221,6 +262,7 @@ func TestPolicyCeasesWhileAPodIsTried(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1")...)
 			waiting := newPod("waiting", "")
+			w.exists(waiting)
 			answers := w.Ask(waiting, w.For(waiting), nil, nil)
 			cease(w)
 			w.Attempted(waiting, nil, []Attempt{{Answer: answers[0], Refused: skewOfA}})

@@ -186,6 +186,7 @@ func newNodes(names ...string) []runtime.Object {
 // the others 3.
 func (w *world) attempt(pod *v1.Pod, zones map[string]policy.Rule, full map[string]bool) {
 	w.t.Helper()
+	w.exists(pod)
 	applied := w.For(pod)
 	requests := policy.RequestsOf(pod)
 	var attempts []Attempt
@@ -193,6 +194,12 @@ func (w *world) attempt(pod *v1.Pod, zones map[string]policy.Rule, full map[stri
 		attempts = append(attempts, Attempt{Answer: answer, Refused: zones, Full: full, Scaling: policy.Scaling{AtCap: 6, Behind: 3}})
 	}
 	w.Attempted(pod, requests, attempts)
+}
+
+// exists puts a pod into the store of the informer.
+func (w *world) exists(pod *v1.Pod) {
+	w.t.Helper()
+	require.NoError(w.t, w.factory.Core().V1().Pods().Informer().GetStore().Add(pod))
 }
 
 func (w *world) view(pod *v1.Pod) policy.View {
