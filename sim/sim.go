@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
@@ -83,6 +84,8 @@ type Sim struct {
 	store     *store
 	clock     *virtualClock
 	scheduler *scheduler.Scheduler
+	// informers are those that the scheduler and its plugins have asked for.
+	informers informers.SharedInformerFactory
 	snapshot  *internalcache.Snapshot
 	pack      *plugins.Pack
 	flights   *flights
@@ -204,8 +207,8 @@ func (s *Sim) start(objects []client.Object) error {
 	for i := range cfg.Extenders {
 		cfg.Extenders[i].BindVerb = "" // an extender is asked, but must not bind
 	}
-	factory := newInformerFactory(clientset, s.store)
-	s.scheduler, err = scheduler.New(s.ctx, clientset, factory, nil,
+	s.informers = newInformerFactory(clientset, s.store)
+	s.scheduler, err = scheduler.New(s.ctx, clientset, s.informers, nil,
 		func(string) events.EventRecorderLogger { return recorder{s} },
 		scheduler.WithComponentConfigVersion(cfg.TypeMeta.APIVersion),
 		scheduler.WithKubeConfig(config),
@@ -233,7 +236,7 @@ func (s *Sim) start(objects []client.Object) error {
 
 	close(s.ready)
 	s.awaitEnds(objects)
-	factory.Start(s.ctx.Done())
+	s.informers.Start(s.ctx.Done())
 	s.store.mu.Lock()
 	s.store.started = true
 	s.store.firstLocked()
@@ -265,6 +268,19 @@ func (s *Sim) Profiles() []string {
 	for i := range s.options.Config.Profiles {
 		out = append(out, s.options.Config.Profiles[i].SchedulerName)
 	}
+	return out
+}
+
+// KindsWithoutObjects returns the kinds that plugins look at and of which a copy has no objects, in the order of their names: what
+// these plugins say may be about another cluster.
+func (s *Sim) KindsWithoutObjects() []string {
+	var out []string
+	for t := range s.informers.WaitForCacheSync(closed) {
+		if s.store.kinds[t] == nil {
+			out = append(out, t.Elem().Name())
+		}
+	}
+	slices.Sort(out)
 	return out
 }
 

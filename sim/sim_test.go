@@ -228,3 +228,8 @@ func TestAllNodesAreLost(t *testing.T) {
 		require.Equal(t, "no nodes available to schedule pods", s.Why(p))
 	}
 }
+
+// TestCopiesHaveTheKindsThatPluginsLookAt: of a kind that a copy does not have, a plugin sees no objects.
+func TestCopiesHaveTheKindsThatPluginsLookAt(t *testing.T) {
+	require.Empty(t, run(t, web(3), sim.Options{}).KindsWithoutObjects(), "kinds.All lacks a kind that a plugin looks at")
+}

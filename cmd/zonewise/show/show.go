@@ -106,13 +106,13 @@ func (p *Page) Item(indent int, color Color, format string, args ...any) {
 	p.lines(strings.Repeat(" ", indent), "- ", color, fmt.Sprintf(format, args...))
 }
 
-// lines writes text, wrapped to the width. The first line begins with lead, the others with as many spaces.
+// lines writes text, made printable and wrapped to the width. The first line begins with lead, the others with as many spaces.
 func (p *Page) lines(indentation, lead string, color Color, text string) {
 	width := p.style.Width
 	if width > 0 {
 		width = max(20, width-len(indentation+lead))
 	}
-	for _, line := range wrap(text, width) {
+	for _, line := range wrap(Printable(text), width) {
 		p.WriteString(indentation + lead + p.Paint(color, line) + "\n")
 		lead = strings.Repeat(" ", len(lead))
 	}
@@ -147,8 +147,13 @@ func wrap(text string, width int) []string {
 }
 
 // Table writes rows below their column names. If the table is wider than the terminal, each row becomes a list of its
-// columns.
+// columns. Their text is made printable.
 func (p *Page) Table(columns []string, rows [][]Cell) {
+	for _, row := range rows {
+		for i := range row {
+			row[i].Text = Printable(row[i].Text)
+		}
+	}
 	widths := make([]int, len(columns))
 	for i, name := range columns {
 		widths[i] = utf8.RuneCountInString(name)

@@ -2,6 +2,7 @@ package show
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -31,6 +32,28 @@ func TestColourIsAskedFor(t *testing.T) {
 	fill := func(p *Page) { p.Para(2, Red, "broken") }
 	require.Equal(t, "  broken\n", render(t, Style{}, fill))
 	require.Equal(t, "  \x1b[31mbroken\x1b[0m\n", render(t, Style{Color: true}, fill))
+}
+
+// TestEscapesDoNotReachTheTerminal: whoever may write an event does not write to the terminal of who reads it.
+func TestEscapesDoNotReachTheTerminal(t *testing.T) {
+	const hostile = "a\x1b]0;owned\x07\x1b[2J\x9b\u009b1mb\r\nc\td\u202ee"
+	for name, fill := range map[string]func(*Page){
+		"a title":                func(p *Page) { p.Title("%s", hostile) },
+		"a paragraph":            func(p *Page) { p.Para(2, Plain, "%s", hostile) },
+		"an item":                func(p *Page) { p.Item(2, Red, "%s", hostile) },
+		"a note":                 func(p *Page) { p.Notes(2, []string{hostile}) },
+		"a cell":                 func(p *Page) { p.Table([]string{"NAME"}, [][]Cell{{{Text: hostile}}}) },
+		"a cell of a row":        func(p *Page) { p.Table([]string{"NAME"}, [][]Cell{Row(hostile)}) },
+		"a section":              func(p *Page) { Section(p, "T", []string{"N"}, []string{hostile}, func(s *string) []Cell { return Row(*s) }) },
+		"a list in place of one": func(p *Page) { p.Table([]string{"NAME", "WHAT"}, [][]Cell{Row("x", hostile), Row(hostile, "y")}) },
+	} {
+		for _, style := range []Style{{}, {Width: 20}} {
+			text := render(t, style, fill)
+			require.Equal(t, -1, strings.IndexFunc(text, func(r rune) bool { return r != '\n' && unprintable(r) }), "%s: %q", name, text)
+			require.Contains(t, text, "^[]0;owned^G^[[2J", name)
+		}
+	}
+	require.Equal(t, `a^[[2J^?\u009b b \u202e é 日`, Printable("a\x1b[2J\x7f\u009b\tb\n\u202e é 日"))
 }
 
 func TestTitlesAreWrapped(t *testing.T) {

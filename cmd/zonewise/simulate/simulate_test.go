@@ -3,6 +3,7 @@ package simulate
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/census"
@@ -157,6 +159,35 @@ func TestCertificates(t *testing.T) {
 	require.Empty(t, run(t, c, &Scenario{Nodes: []string{"node-a"}}).Certificates)
 	asked.Generation = 1
 	require.Empty(t, run(t, c, b).Certificates, "the certificate is about another spec")
+}
+
+// TestTrimmedClustersGiveTheSameAnswers: what a snapshot leaves out decides nothing. The gang needs one zone and fits into two only.
+func TestTrimmedClustersGiveTheSameAnswers(t *testing.T) {
+	cluster := func() *clitest.Cluster {
+		c := zones("12")
+		web := c.Deployment("web", 3, "1", "1Gi", nil)
+		for _, zone := range []string{"a", "b", "c"} {
+			web("node-" + zone)
+		}
+		c.Gang("packed", 3)
+		group := snapshot.List[*schedv1alpha1.PodGroup](c.Snapshot)[0]
+		group.Annotations = map[string]string{"zonewise.dev/required-topology": corev1.LabelTopologyZone}
+		for i := range 3 {
+			member := c.Pod(fmt.Sprintf("packed-%d", i), "node-a", clitest.Plain("4", "1Gi"), map[string]string{schedv1alpha1.PodGroupLabel: "packed"})
+			member.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "packed", UID: "packed", Controller: ptr.To(true)}}
+		}
+		return c
+	}
+	trimmed := cluster()
+	for _, obj := range trimmed.Objects() {
+		snapshot.Trim(obj)
+	}
+	a := &Scenario{Zones: []string{"a"}}
+	want, got := run(t, cluster(), a), run(t, trimmed, a)
+	require.Equal(t, want.Promises, got.Promises)
+	require.Equal(t, want, got)
+	at := slices.IndexFunc(got.Promises, func(p Promise) bool { return p.Name == "shop/packed" })
+	require.True(t, got.Promises[at].Broken, "three members of 4 CPUs fit into two zones, and not into one")
 }
 
 func TestWhichPodsComeBack(t *testing.T) {

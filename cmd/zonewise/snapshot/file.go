@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"bufio"
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"zonewise.dev/internal/program"
 	"zonewise.dev/sim/kinds"
 )
 
@@ -26,25 +28,15 @@ const (
 	fileKind    = "Snapshot"
 )
 
-// Save writes a snapshot to a file that only its owner may read.
-func Save(path string, s *Snapshot) (err error) {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if closed := file.Close(); err == nil {
-			err = closed
+// Save writes a snapshot to a file, see program.WriteFile.
+func Save(path string, s *Snapshot) error {
+	return program.WriteFile(path, func(w io.Writer) error {
+		if !strings.HasSuffix(path, ".gz") {
+			return Encode(w, s)
 		}
-	}()
-	if !strings.HasSuffix(path, ".gz") {
-		return Encode(file, s)
-	}
-	zip := gzip.NewWriter(file)
-	if err := Encode(zip, s); err != nil {
-		return err
-	}
-	return zip.Close()
+		zip := gzip.NewWriter(w)
+		return cmp.Or(Encode(zip, s), zip.Close())
+	})
 }
 
 // head is the first document of a file.

@@ -2,7 +2,9 @@ package snapshot_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -14,6 +16,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cmd/zonewise/census"
@@ -91,7 +94,9 @@ func TestTrimLeavesOutWhatIsPrivate(t *testing.T) {
 		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: corev1.ServiceSpec{ExternalName: "private"}},
 		&resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
 			Config: []resourcev1.DeviceClaimConfiguration{{DeviceConfiguration: resourcev1.DeviceConfiguration{Opaque: &resourcev1.OpaqueDeviceConfiguration{Driver: "private"}}}},
-		}}},
+		}}, Status: resourcev1.ResourceClaimStatus{Devices: []resourcev1.AllocatedDeviceStatus{{
+			Driver: "private", Data: &runtime.RawExtension{Raw: []byte(`{"a": "private"}`)}, NetworkData: &resourcev1.NetworkDeviceData{IPs: []string{"private"}},
+		}}}},
 	)
 	c.Node("images", "a", "1", "1Gi").Status.Images = []corev1.ContainerImage{{Names: []string{"private", "private:latest", "private:2"}, SizeBytes: 7}}
 	before := census.Requests(pod)
@@ -107,6 +112,54 @@ func TestTrimLeavesOutWhatIsPrivate(t *testing.T) {
 	require.Equal(t, names[0], names[1], "the same image")
 	require.Equal(t, names[0], pod.Spec.Containers[0].Image)
 	require.NotEqual(t, names[0], names[2])
+}
+
+// TestSaveReplacesTheWholeFile: whoever reads the old file still reads all of it, and nobody but the owner reads the new one.
+func TestSaveReplacesTheWholeFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "s.json")
+	require.NoError(t, os.WriteFile(file, []byte("the old one"), 0o644)) //nolint:gosec // what Save mends
+	old, err := os.Open(file)
+	require.NoError(t, err)
+	defer old.Close()
+	require.NoError(t, snapshot.Save(file, clitest.Story().Snapshot))
+	content, err := io.ReadAll(old)
+	require.NoError(t, err)
+	require.Equal(t, "the old one", string(content))
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	left, err := os.ReadDir(filepath.Dir(file))
+	require.NoError(t, err)
+	require.Len(t, left, 1, "no temporary file stays")
+}
+
+// TestTrimKeepsDisksApart: filters count disks, and keep pods apart that share one, also those of drivers that Kubernetes has itself.
+func TestTrimKeepsDisksApart(t *testing.T) {
+	source := func(name string) []corev1.VolumeSource {
+		return []corev1.VolumeSource{
+			{ISCSI: &corev1.ISCSIVolumeSource{IQN: name, TargetPortal: "private"}},
+			{RBD: &corev1.RBDVolumeSource{CephMonitors: []string{"private"}, RBDPool: "private", RBDImage: name, RadosUser: "private"}},
+			{AzureDisk: &corev1.AzureDiskVolumeSource{DiskName: name, DataDiskURI: name}},
+			{Cinder: &corev1.CinderVolumeSource{VolumeID: name}},
+		}
+	}
+	trimmed := func(name string) []corev1.Volume {
+		pod := &corev1.Pod{}
+		for _, v := range source(name) {
+			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: "v", VolumeSource: v})
+		}
+		snapshot.Trim(pod)
+		return pod.Spec.Volumes
+	}
+	first, same, other := trimmed("private-1"), trimmed("private-1"), trimmed("private-2")
+	require.Len(t, first, len(source("")))
+	require.Equal(t, first, same)
+	for i := range first {
+		require.NotEqual(t, first[i], other[i])
+	}
+	data, err := json.Marshal(first)
+	require.NoError(t, err)
+	require.NotContains(t, string(data), "private")
 }
 
 func TestWhatIsNoSnapshot(t *testing.T) {

@@ -1,9 +1,9 @@
 package snapshot
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"maps"
 	"slices"
 	"strings"
 
@@ -16,11 +16,11 @@ import (
 )
 
 // Trim removes from an object what no scheduler plugin uses and what does not belong in a file: environment variables,
-// commands, annotations, paths, parameters of drivers, managed fields. Image names become hashes, which are equal if the
-// names are equal.
+// commands, annotations that decide nothing, paths, parameters and data of drivers, managed fields. The names of images and
+// of volumes become hashes, which are equal if the names are equal and are not comparable between processes.
 func Trim(obj client.Object) {
 	obj.SetManagedFields(nil)
-	obj.SetAnnotations(kept(obj.GetAnnotations()))
+	obj.SetAnnotations(keptOf(obj.GetAnnotations()))
 	switch o := obj.(type) {
 	case *v1.Pod:
 		trimPod(&o.Spec)
@@ -70,26 +70,33 @@ func Trim(obj client.Object) {
 	case *resourcev1.ResourceClaimTemplate:
 		o.Spec.Spec.Devices.Config = nil
 	case *resourcev1.ResourceClaim:
-		o.Spec.Devices.Config = nil
+		o.Spec.Devices.Config, o.Status.Devices = nil, nil
 		if o.Status.Allocation != nil {
 			o.Status.Allocation.Devices.Config = nil
 		}
 	}
 }
 
-// kept are the annotations that schedulers and volume controllers use.
-func kept(annotations map[string]string) map[string]string {
+// keptAnnotations are the annotations by which schedulers, volume controllers and those that evict pods decide.
+var keptAnnotations = []string{
+	v1.MirrorPodAnnotationKey, resourcev1.PodResourceClaimAnnotation, "deployment.kubernetes.io/desired-replicas",
+	"storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class", "storage.alpha.kubernetes.io/migrated-plugins",
+	"controller.kubernetes.io/pod-deletion-cost", "cluster-autoscaler.kubernetes.io/safe-to-evict",
+}
+
+// keptPrefixes are the same for groups of annotations.
+var keptPrefixes = []string{
+	"zonewise.dev/", "pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/", "karpenter.sh/", "descheduler.alpha.kubernetes.io/",
+}
+
+// keptOf returns those of the annotations that are kept.
+func keptOf(annotations map[string]string) map[string]string {
 	out := map[string]string{}
-	maps.Copy(out, annotations)
-	maps.DeleteFunc(out, func(key, _ string) bool {
-		switch {
-		case key == v1.MirrorPodAnnotationKey, key == "storageclass.kubernetes.io/is-default-class", key == "storage.alpha.kubernetes.io/migrated-plugins",
-			key == resourcev1.PodResourceClaimAnnotation,
-			strings.HasPrefix(key, "pv.kubernetes.io/"), strings.HasPrefix(key, "volume.kubernetes.io/"), strings.HasPrefix(key, "volume.beta.kubernetes.io/"):
-			return false
+	for key, value := range annotations {
+		if slices.Contains(keptAnnotations, key) || slices.ContainsFunc(keptPrefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
+			out[key] = value
 		}
-		return true
-	})
+	}
 	if len(out) == 0 {
 		return nil
 	}
@@ -104,12 +111,22 @@ func image(name string) string {
 	if strings.LastIndex(name, ":") <= strings.LastIndex(name, "/") {
 		name += ":latest"
 	}
-	sum := sha256.Sum256([]byte(name))
-	return "image:" + hex.EncodeToString(sum[:8])
+	return "image:" + hashed(name)
+}
+
+// salt is another one in each process: otherwise lists of well-known names would tell which name a hash is of.
+var salt = rand.Text()
+
+func hashed(name string) string {
+	if name == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(salt + name))
+	return hex.EncodeToString(sum[:8])
 }
 
 func trimTemplate(t *v1.PodTemplateSpec) {
-	t.Annotations = kept(t.Annotations)
+	t.Annotations = keptOf(t.Annotations)
 	trimPod(&t.Spec)
 }
 
@@ -125,11 +142,35 @@ func trimPod(spec *v1.PodSpec) {
 	spec.EphemeralContainers, spec.ImagePullSecrets, spec.HostAliases, spec.DNSConfig, spec.SecurityContext = nil, nil, nil, nil, nil
 	var volumes []v1.Volume
 	for _, v := range spec.Volumes {
-		if v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.GCEPersistentDisk != nil || v.AWSElasticBlockStore != nil {
-			volumes = append(volumes, v)
+		if source := keptSource(v.VolumeSource); source != (v1.VolumeSource{}) {
+			volumes = append(volumes, v1.Volume{Name: v.Name, VolumeSource: source})
 		}
 	}
 	spec.Volumes = volumes
+}
+
+// keptSource keeps claims, and which disk a volume is: filters count disks, and keep pods apart that share one. It returns an empty source
+// for volumes that take part in neither.
+func keptSource(v v1.VolumeSource) v1.VolumeSource {
+	out := v1.VolumeSource{
+		PersistentVolumeClaim: v.PersistentVolumeClaim, Ephemeral: v.Ephemeral, GCEPersistentDisk: v.GCEPersistentDisk, AWSElasticBlockStore: v.AWSElasticBlockStore,
+	}
+	if d := v.ISCSI; d != nil {
+		out.ISCSI = &v1.ISCSIVolumeSource{IQN: hashed(d.IQN), ReadOnly: d.ReadOnly}
+	}
+	if d := v.RBD; d != nil {
+		out.RBD = &v1.RBDVolumeSource{RBDPool: hashed(d.RBDPool), RBDImage: hashed(d.RBDImage), ReadOnly: d.ReadOnly}
+		for _, monitor := range d.CephMonitors {
+			out.RBD.CephMonitors = append(out.RBD.CephMonitors, hashed(monitor))
+		}
+	}
+	if d := v.AzureDisk; d != nil {
+		out.AzureDisk = &v1.AzureDiskVolumeSource{DiskName: hashed(d.DiskName), DataDiskURI: hashed(d.DataDiskURI)}
+	}
+	if d := v.Cinder; d != nil {
+		out.Cinder = &v1.CinderVolumeSource{VolumeID: hashed(d.VolumeID)}
+	}
+	return out
 }
 
 // resized keeps what a pod that is being resized takes from its node.
@@ -145,9 +186,15 @@ func resized(statuses []v1.ContainerStatus) []v1.ContainerStatus {
 
 func trimVolume(spec *v1.PersistentVolumeSpec) {
 	source := v1.PersistentVolumeSource{GCEPersistentDisk: spec.GCEPersistentDisk, AWSElasticBlockStore: spec.AWSElasticBlockStore}
+	if d := spec.AzureDisk; d != nil {
+		source.AzureDisk = &v1.AzureDiskVolumeSource{DiskName: hashed(d.DiskName), DataDiskURI: hashed(d.DataDiskURI)}
+	}
+	if d := spec.Cinder; d != nil {
+		source.Cinder = &v1.CinderPersistentVolumeSource{VolumeID: hashed(d.VolumeID)}
+	}
 	if csi := spec.CSI; csi != nil {
 		// Volumes with the same handle are one volume, which counts once against a node's limit.
-		source.CSI = &v1.CSIPersistentVolumeSource{Driver: csi.Driver, VolumeHandle: image(csi.VolumeHandle)}
+		source.CSI = &v1.CSIPersistentVolumeSource{Driver: csi.Driver, VolumeHandle: hashed(csi.VolumeHandle)}
 	}
 	spec.PersistentVolumeSource, spec.MountOptions = source, nil
 }
