@@ -63,8 +63,16 @@ clean: ## Remove bin/ and dist/ (the Go build cache stays)
 ##@ Test
 
 .PHONY: test
-test: ## Run every test, -race, against the control plane built here; prints steps and durations
+test: ## Run the tests that a change needs, against the control plane built here (FRESH=1: also what has not changed)
 	@hack/test.sh
+
+.PHONY: race
+race: ## Run a short form under the race detector, of the packages in which goroutines of ours meet
+	@hack/test.sh controlplane race
+
+.PHONY: test-all
+test-all: ## Run every test, none from the cache: "make test", its long forms, "make race", and the tests of the tools
+	@hack/test.sh controlplane all race modules scripts
 
 .PHONY: unit
 unit: ## Run the fast part: unit and property tests that need no scheduler

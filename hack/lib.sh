@@ -123,7 +123,7 @@ progress_of() {
 	fi
 }
 
-# debian_package NAME REASON installs a package that tests need, on Debian and its kin as root;
+# debian_package NAMES REASON installs packages that tests need, on Debian and its kin as root;
 # anywhere else it ends the script and says what is wanted, and what for.
 debian_package() {
 	command -v apt-get >/dev/null 2>&1 || die "$2"
@@ -131,11 +131,13 @@ debian_package() {
 	quietly "$1, from the distribution" apt_install "$1" || die "apt-get install $1 failed: the messages above say why"
 }
 
-# apt_install NAME: a fresh machine has no lists yet; one with lists needs no update.
+# apt_install NAMES: a fresh machine has no lists yet; one with lists needs no update.
 apt_install() {
 	export DEBIAN_FRONTEND=noninteractive
-	apt-get install -y --no-install-recommends "$1" && return
-	apt-get update && apt-get install -y --no-install-recommends "$1"
+	# shellcheck disable=SC2086
+	apt-get install -y --no-install-recommends $1 && return
+	# shellcheck disable=SC2086
+	apt-get update && apt-get install -y --no-install-recommends $1
 }
 
 # pinned MODULE DIR prints the version that DIR/go.mod requires of MODULE.

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Checks that generated files are current, modules tidy, versions in step, alerts right, the image reproducible for all
-# platforms, and code formatted and free of lint, and that these checks fail when they should. It changes nothing: generators run in a copy.
+# Checks that generated files are current, modules tidy, versions in step, alerts right, documents true to the tree, the image
+# reproducible for all platforms, and code formatted and free of lint. It changes nothing: generators run in a copy.
 #
-#   hack/verify.sh [CHECK...]     all checks when none is given: generated tidy versions scripts alerts image lint self
+#   hack/verify.sh [CHECK...]     all checks when none is given: generated tidy versions scripts alerts docs image lint
+#
+# hack/tests proves that these checks fail when they should; "make test-all" runs it.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-ALL="generated tidy versions scripts alerts image lint self"
+ALL="generated tidy versions scripts alerts docs image lint"
 WORK=
 
 # check_generated runs every generator in a copy and compares it with a second copy, so
@@ -79,14 +81,10 @@ check_scripts() {
 
 check_alerts() { "$ROOT/hack/tests/alerts_test.sh"; }
 
-check_lint() { "$ROOT/hack/lint.sh"; }
+# check_docs tests that commands, tests, files and links that the documents name exist.
+check_docs() { (cd "$ROOT" && go test -count=1 ./test/docs); }
 
-# check_self tests the checks above, and hack/upgrade-k8s.sh.
-check_self() {
-	"$ROOT/hack/tests/lint_rules_test.sh"
-	"$ROOT/hack/tests/verify_test.sh"
-	"$ROOT/hack/tests/upgrade_k8s_test.sh"
-}
+check_lint() { "$ROOT/hack/lint.sh"; }
 
 main() {
 	local check start rc failed= summary= begin=$SECONDS

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # hack/test.sh passes when tests pass, and fails when one fails, when one is skipped, and when there is none: a green
-# run must mean that something was proved. No test is tried twice.
+# run must mean that something was proved. No test is tried twice. A result is taken from the cache only while nothing has changed.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
@@ -29,7 +29,7 @@ with_tests() {
 		done
 	} >"$WORK/p/plugins/one/one_test.go"
 }
-run() { RACE=0 TEST_ARGS="${args:-}" "$WORK/p/hack/test.sh" unit >"$WORK/out" 2>&1; }
+run() { TEST_ARGS="${args:-}" FRESH="${fresh:-}" "$WORK/p/hack/test.sh" unit >"$WORK/out" 2>&1; }
 
 if run; then fail "passes without any test"; fi
 grep -q 'no test ran' "$WORK/out" || fail "does not say that no test ran"
@@ -37,6 +37,21 @@ grep -q 'no test ran' "$WORK/out" || fail "does not say that no test ran"
 with_tests 't.Log("one")' 't.Log("two")'
 run || fail "fails although both tests pass"
 grep -Eq '^unit +ok +2 ' "$WORK/out" || fail "does not count two tests"
+grep -Eq '^ +[0-9.]+ +[0-9.]+ +plugins/one$' "$WORK/out" || fail "does not say how much CPU a package took"
+
+run || fail "fails the second time"
+grep -Eq '^unit +ok +2 ' "$WORK/out" || fail "does not count tests that have passed before"
+grep -q '^1 packages have not changed' "$WORK/out" || fail "runs what has not changed"
+fresh=1 run || fail "fails with FRESH=1"
+grep -q 'have not changed' "$WORK/out" && fail "takes a result from the cache with FRESH=1"
+PROPERTY_SEED=7 run || fail "fails with PROPERTY_SEED"
+grep -q 'have not changed' "$WORK/out" && fail "takes a result from the cache with another PROPERTY_SEED"
+
+with_tests 't.Log("one")' 'if _, err := os.Stat("../../program"); err == nil { t.Fatal("the program has come") }'
+run || fail "fails without the program"
+touch "$WORK/p/program"
+if run; then fail "takes a result from the cache although a file that the test looked at has changed"; fi
+rm "$WORK/p/program"
 
 args='-run TestNumber2' run || fail "fails with TEST_ARGS"
 grep -Eq '^unit +ok +1 ' "$WORK/out" || fail "does not pass TEST_ARGS on"

@@ -86,6 +86,8 @@ func Start(o Options) (*ControlPlane, error) {
 	// No kubelet reports nodes ready, and no controller removes the taint of a new node.
 	flags.Append("disable-admission-plugins", "TaintNodesByCondition")
 	config, err := env.Start()
+	noteProgram(server.Path)
+	noteProgram(env.ControlPlane.Etcd.Path)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("no control plane: make controlplane builds it, KUBEBUILDER_ASSETS names another: %w", err), env.Stop())
 	}
@@ -99,6 +101,10 @@ func Start(o Options) (*ControlPlane, error) {
 	}
 	return c, nil
 }
+
+// noteProgram tells the go command, which records the files that a test looks at, that a test's result depends on a program: it
+// is not taken from the cache once the program has changed.
+func noteProgram(path string) { _, _ = os.Stat(path) }
 
 // setPorts takes ports of FreePort, if the API server has none given. envtest would take them from those that the kernel may give to an
 // outgoing connection before the program listens.
@@ -118,7 +124,9 @@ func (c *ControlPlane) Stop() error { return c.Env.Stop() }
 
 // Program returns the path of a program beside kube-apiserver, such as kubectl.
 func (c *ControlPlane) Program(name string) string {
-	return filepath.Join(filepath.Dir(c.Env.ControlPlane.GetAPIServer().Path), name)
+	path := filepath.Join(filepath.Dir(c.Env.ControlPlane.GetAPIServer().Path), name)
+	noteProgram(path)
+	return path
 }
 
 // Kubeconfig makes a user, writes a kubeconfig with the given file name, and returns its path.
