@@ -47,7 +47,7 @@ RACE_PACKAGES='^(plugins|plugins/.*|internal/.*|test/framework|test/framework/.*
 # does not compile is reported by the test run.
 compile_ahead() {
 	local deps stamp
-	stamp=$(go env GOCACHE)/zonewise-compiled$RACE_FLAG-$(cat "$ROOT/go.sum" <(go version) | cksum | tr ' ' -)
+	stamp=$(go env GOCACHE)/zonewise-compiled$RACE_FLAG-$( (cat "$ROOT"/go.* && go version) | cksum | tr ' ' -)
 	[ ! -e "$stamp" ] || return 0
 	deps=$(cd "$ROOT" && go list -e -deps -test -f '{{if not (or .Standard .ForTest (eq .Name "main"))}}{{.ImportPath}}{{end}}' "$@")
 	# shellcheck disable=SC2086
@@ -200,7 +200,7 @@ step_all() {
 
 step_unit() {
 	local pkgs
-	pkgs=$(packages -v '^(cmd|sim|demo|test)')
+	pkgs=$(packages -v '^(cmd|sim|survival|demo|test)')
 	# shellcheck disable=SC2086
 	compile_ahead $pkgs
 	# shellcheck disable=SC2086
