@@ -46,13 +46,15 @@ func TestTable(t *testing.T) {
 		}
 		played++
 		cell := row.At(n)
-		record, reached, err := table.Play(cell)
-		require.NoError(t, err, "%s", cell)
-		require.True(t, reached, "%s: the scheduler has not written so often", cell)
-		verdicts := judge.All(record)
-		var summary strings.Builder
-		Summarize(&summary, record, verdicts)
-		require.False(t, judge.Failed(verdicts), "%s, in %s\n%s", cell, dir, summary.String())
+		t.Run(row.String(), func(t *testing.T) {
+			record, reached, err := table.Play(cell)
+			require.NoError(t, err, "%s", cell)
+			require.True(t, reached, "%s: the scheduler has not written so often", cell)
+			verdicts := judge.All(record)
+			var summary strings.Builder
+			Summarize(&summary, record, verdicts)
+			require.False(t, judge.Failed(verdicts), "%s, in %s\n%s", cell, dir, summary.String())
+		})
 	}
 	require.Len(t, shortTable, played, "a cell is none of the table")
 }
