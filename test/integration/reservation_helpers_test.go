@@ -204,17 +204,16 @@ func (w *world) boundOf(pods []*v1.Pod) int {
 // the latter.
 func (w *world) waitBoundOf(n int, reason string, pods []*v1.Pod) (refused []*v1.Pod) {
 	w.t.Helper()
-	w.eventually(fmt.Sprintf("%d of %d are bound, the others refused: %s", n, len(pods), reason), func() (bool, string) {
+	w.eventuallySeen(fmt.Sprintf("%d of %d are bound, the others refused: %s", n, len(pods), reason), pods, func(seen []*v1.Pod) (bool, string) {
 		refused = nil
 		state := ""
-		for _, pod := range pods {
-			got := w.pod(pod)
-			if got.Spec.NodeName != "" {
+		for i, pod := range seen {
+			if pod.Spec.NodeName != "" {
 				continue
 			}
-			refused = append(refused, pod)
-			if said := unschedulable(got); !contains(said, reason) {
-				state += fmt.Sprintf("%s: %q; ", got.Name, said)
+			refused = append(refused, pods[i])
+			if said := unschedulable(pod); !contains(said, reason) {
+				state += fmt.Sprintf("%s: %q; ", pod.Name, said)
 			}
 		}
 		return len(pods)-len(refused) == n && state == "", fmt.Sprintf("%d bound; %s", len(pods)-len(refused), state)

@@ -27,7 +27,7 @@ func TestWatcherFindsWhatIsWrong(t *testing.T) {
 		return pod
 	}
 	start := func() *watcher {
-		w := &watcher{allocatable: map[string]v1.ResourceList{}, bound: map[types.UID]*v1.Pod{}, minMember: map[string]int{}}
+		w := newWatcher()
 		w.setNode(node)
 		return w
 	}

@@ -27,8 +27,12 @@ import (
 //
 // When it sees a member of a gang bound, it also asks the ledger whether enough of the others are bound or
 // assumed at that moment.
+//
+// It keeps what it has seen, so that a test that waits for pods need not ask the API server again and again.
 type watcher struct {
-	mu          sync.Mutex // guards all fields below
+	mu          sync.Mutex    // guards all fields below
+	changed     chan struct{} // closed, and replaced, with each change
+	pods        map[types.UID]*v1.Pod
 	allocatable map[string]v1.ResourceList
 	bound       map[types.UID]*v1.Pod
 	minMember   map[string]int // of the test's gangs by name
@@ -37,10 +41,17 @@ type watcher struct {
 	violations  []string
 }
 
+func newWatcher() *watcher {
+	return &watcher{
+		changed: make(chan struct{}), pods: map[types.UID]*v1.Pod{}, allocatable: map[string]v1.ResourceList{},
+		bound: map[types.UID]*v1.Pod{}, minMember: map[string]int{}, bindsFail: map[string]bool{},
+	}
+}
+
 // startWatcher starts a watch of all pods, until ctx ends.
 func startWatcher(ctx context.Context, t *testing.T, kube kubernetes.Interface) *watcher {
 	t.Helper()
-	w := &watcher{allocatable: map[string]v1.ResourceList{}, bound: map[types.UID]*v1.Pod{}, minMember: map[string]int{}, bindsFail: map[string]bool{}}
+	w := newWatcher()
 	pods, err := kube.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	require.NoError(t, err)
 	require.Empty(t, pods.Items, "an earlier test has left pods behind")
@@ -71,6 +82,11 @@ func (w *watcher) run(ctx context.Context, changes watch.Interface) {
 func (w *watcher) see(change watch.EventType, pod *v1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.pods[pod.UID] = pod; change == watch.Deleted {
+		delete(w.pods, pod.UID)
+	}
+	close(w.changed)
+	w.changed = make(chan struct{})
 	finished := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 	switch {
 	case change == watch.Deleted || finished:
@@ -158,6 +174,24 @@ func (w *watcher) setLedger(l *ledger.Ledger) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ledger = l
+}
+
+// changes returns a channel that is closed when the watch shows the next change.
+func (w *watcher) changes() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.changed
+}
+
+// latest returns the pods as the watch has shown them last, nil in the place of one that it has not shown or that is gone.
+func (w *watcher) latest(pods []*v1.Pod) []*v1.Pod {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	latest := make([]*v1.Pod, len(pods))
+	for i, pod := range pods {
+		latest[i] = w.pods[pod.UID]
+	}
+	return latest
 }
 
 // hasSeen reports whether the watch has shown the pod bound.

@@ -110,6 +110,44 @@ func (w *world) eventuallyWithin(timeout time.Duration, what string, condition f
 	}
 }
 
+// eventuallyOfPods is eventually for a condition that changes with pods only: it is looked at again when the watch has shown a change.
+func (w *world) eventuallyOfPods(what string, condition func() (bool, string)) {
+	w.t.Helper()
+	w.afterChanges(pollInterval, what, condition)
+}
+
+// eventuallySeen waits until the watch has shown the pods as wanted. A pod that is gone never is.
+func (w *world) eventuallySeen(what string, pods []*v1.Pod, wanted func(seen []*v1.Pod) (bool, string)) {
+	w.t.Helper()
+	w.afterChanges(0, what, func() (bool, string) { // which costs nothing to look at
+		seen := w.watcher.latest(pods)
+		if i := slices.Index(seen, nil); i >= 0 {
+			return false, pods[i].Name + " is not there"
+		}
+		return wanted(seen)
+	})
+}
+
+// afterChanges looks at a condition after each change of a pod, and lets at least pace pass between two looks.
+func (w *world) afterChanges(pace time.Duration, what string, condition func() (bool, string)) {
+	w.t.Helper()
+	deadline := time.NewTimer(waitTimeout)
+	defer deadline.Stop()
+	for {
+		changes := w.watcher.changes() // before the look, so that none is missed
+		ok, state := condition()
+		if ok {
+			return
+		}
+		time.Sleep(pace) // changes come in crowds
+		select {
+		case <-changes:
+		case <-deadline.C:
+			require.FailNow(w.t, "did not happen: "+what, state)
+		}
+	}
+}
+
 // zoneOf names the zone of a node by its first letter: a1, a2 are in zone-a.
 func zoneOf(node string) string { return "zone-" + node[:1] }
 
@@ -196,7 +234,7 @@ func (w *world) deletePod(pod *v1.Pod) {
 func (w *world) letWatcherCatchUp() {
 	w.t.Helper()
 	pods := w.pods(nil)
-	w.eventually("the watch has shown what is bound", func() (bool, string) {
+	w.eventuallyOfPods("the watch has shown what is bound", func() (bool, string) {
 		for _, pod := range pods {
 			if pod.Spec.NodeName != "" && pod.Status.Phase != v1.PodSucceeded && !w.watcher.hasSeen(pod.UID) {
 				return false, pod.Name
@@ -287,10 +325,10 @@ func (w *world) pod(pod *v1.Pod) *v1.Pod {
 // waitBound waits until all the pods are bound.
 func (w *world) waitBound(pods ...*v1.Pod) {
 	w.t.Helper()
-	w.eventually("the pods are bound", func() (bool, string) {
-		for _, pod := range pods {
-			if got := w.pod(pod); got.Spec.NodeName == "" {
-				return false, fmt.Sprintf("%s: %v", got.Name, got.Status.Conditions)
+	w.eventuallySeen("the pods are bound", pods, func(seen []*v1.Pod) (bool, string) {
+		for _, pod := range seen {
+			if pod.Spec.NodeName == "" {
+				return false, fmt.Sprintf("%s: %v", pod.Name, pod.Status.Conditions)
 			}
 		}
 		return true, ""
@@ -300,7 +338,7 @@ func (w *world) waitBound(pods ...*v1.Pod) {
 // waitBoundCount waits until n live pods with the labels exist and all of them are bound.
 func (w *world) waitBoundCount(n int, matching map[string]string) {
 	w.t.Helper()
-	w.eventually(fmt.Sprintf("%d pods exist and are bound", n), func() (bool, string) {
+	w.eventuallyOfPods(fmt.Sprintf("%d pods exist and are bound", n), func() (bool, string) {
 		live, bound := 0, 0
 		for _, pod := range w.pods(matching) {
 			if pod.DeletionTimestamp != nil {
@@ -319,11 +357,10 @@ func (w *world) waitBoundCount(n int, matching map[string]string) {
 // reason in the message.
 func (w *world) waitUnschedulable(reason string, pods ...*v1.Pod) {
 	w.t.Helper()
-	w.eventually("the pods are unschedulable: "+reason, func() (bool, string) {
-		for _, pod := range pods {
-			got := w.pod(pod)
-			if said := unschedulable(got); got.Spec.NodeName != "" || !contains(said, reason) {
-				return false, fmt.Sprintf("%s: node %q, said %q", got.Name, got.Spec.NodeName, said)
+	w.eventuallySeen("the pods are unschedulable: "+reason, pods, func(seen []*v1.Pod) (bool, string) {
+		for _, pod := range seen {
+			if said := unschedulable(pod); pod.Spec.NodeName != "" || !contains(said, reason) {
+				return false, fmt.Sprintf("%s: node %q, said %q", pod.Name, pod.Spec.NodeName, said)
 			}
 		}
 		return true, ""
