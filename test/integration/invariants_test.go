@@ -92,6 +92,9 @@ func (s *runningScheduler) cacheAccount() account {
 	return a.sorted()
 }
 
+// lostRoom is what a scheduler logs when slots have lost their room.
+const lostRoom = "What was held has lost its room"
+
 // assertInvariants checks what must be true at the end of every step of every test:
 //
 //   - no node was ever given more than it has,
@@ -105,7 +108,7 @@ func (w *world) assertInvariants() {
 	for _, s := range w.schedulers {
 		require.Empty(w.t, s.log.lines("is forbidden: User"), "what the roles of manifests/rbac do not allow")
 		if !w.overcommits {
-			require.Empty(w.t, s.log.lines("Slots have lost their room"))
+			require.Empty(w.t, s.log.lines(lostRoom))
 		}
 		if s.ledger() == nil {
 			continue

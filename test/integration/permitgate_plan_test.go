@@ -75,23 +75,6 @@ func TestGangKeepsZonePolicies(t *testing.T) {
 	require.Equal(t, map[string]int{"zone-a": 2, "zone-b": 2, "zone-c": 2}, w.byZone(labelled("web")))
 }
 
-// TestNineOfTenHoldNothing is scheduler-plugins 713: with room for nine of ten the nine kept it. Here small pods
-// take what the gang cannot use, and it comes when there is room for all ten.
-func TestNineOfTenHoldNothing(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("3", "a1", "b1", "c1")
-	s := w.startScheduler()
-	w.createGroup("train", 10, 0)
-	gang := w.create(newPods(10, "train", "1", inGroup("train"))...)
-	w.waitEvent("PodGroup", "train", "needs 10, at most 9 fit: 3 nodes short of cpu")
-	require.Empty(t, s.assumed())
-	small := w.create(newPods(9, "small", "1")...)
-	w.waitBound(small...)
-	w.requirePending(gang...)
-	w.addNodes("10", "a2")
-	w.waitBound(gang...)
-}
-
 // TestGangAndAffinityOfOthers: the proposal knows nothing of the anti-affinity of pods that are there; members that the
 // filters refuse are tried elsewhere.
 func TestGangAndAffinityOfOthers(t *testing.T) {
@@ -164,47 +147,6 @@ func TestRoomIsGivenBackWithTheRound(t *testing.T) {
 	w.requirePending(gang...)
 }
 
-// TestInterleavedGangs is scheduler-plugins 117 and 397: gangs whose members come in turns do not miss each other,
-// whatever the order, and each is bound as soon as there is room for it.
-func TestInterleavedGangs(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("3", "a1", "b1")
-	w.startScheduler()
-	names := []string{"one", "two", "three"}
-	gangs := map[string][]*v1.Pod{}
-	for _, name := range names {
-		w.createGroup(name, 4, 0)
-	}
-	for i := range 4 {
-		for _, name := range names {
-			gangs[name] = append(gangs[name], w.create(newPod(fmt.Sprintf("%s-%d", name, i), "1", inGroup(name)))...)
-		}
-	}
-	for left := len(names); left > 0; left-- {
-		whole := ""
-		w.eventually("one gang is bound", func() (bool, string) {
-			state := ""
-			for name, pods := range gangs {
-				bound := 0
-				for _, pod := range pods {
-					if w.pod(pod).Spec.NodeName != "" {
-						bound++
-					}
-				}
-				if bound == 4 {
-					whole = name
-				}
-				state += fmt.Sprintf("%s %d ", name, bound)
-			}
-			return whole != "", state
-		})
-		for _, pod := range gangs[whole] {
-			w.deletePod(pod)
-		}
-		delete(gangs, whole)
-	}
-}
-
 // TestNoHeadOfLineBlocking is scheduler-plugins 874: a gang that does not fit keeps neither smaller gangs nor pods waiting
 // behind it, whatever its priority.
 func TestNoHeadOfLineBlocking(t *testing.T) {
@@ -247,39 +189,6 @@ func TestGangsOfDifferentPriorities(t *testing.T) {
 		w.deletePod(pod)
 	}
 	w.waitBound(gangs[second]...)
-}
-
-// TestStarvingGangCollectsRoom: small pods leave one by one. A gang that has been refused for long keeps what is freed until it
-// has enough, and another pod waits beside the room that it keeps. A gang that would not fit alone keeps nothing.
-func TestStarvingGangCollectsRoom(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("2", "a1", "b1")
-	w.startScheduler(withPermitGateArgs(`{"starvationAfter": "1s", "maxBackoff": "1s"}`))
-	small := w.create(newPods(4, "small", "1")...)
-	w.waitBound(small...)
-	w.createGroup("train", 4, 0)
-	gang := w.create(newPods(4, "train", "1", inGroup("train"))...)
-	w.waitEvent("PodGroup", "train", "GangCollectsRoom")
-	w.createGroup("never", 5, 0) // it would not fit if it were alone
-	never := w.create(newPods(5, "never", "1", inGroup("never"))...)
-	w.waitEvent("PodGroup", "never", "needs 5, at most 0 fit")
-
-	other := w.create(newPod("other", "1"))
-	w.waitUnschedulable("Insufficient cpu", other...)
-	for _, pod := range small[:3] {
-		w.deletePod(pod)
-		w.waitQuiet()
-		w.requirePending(append(gang, other...)...)
-	}
-
-	// The other pod waits for the last piece, too, and is woken by it. The gang comes first, whoever is next in the queue.
-	w.deletePod(small[3])
-	w.waitBound(gang...)
-	w.requirePending(append(never, other...)...)
-	for _, pod := range gang {
-		w.deletePod(pod)
-	}
-	w.waitBound(other...)
 }
 
 // withPermitGateArgs replaces the plugin's args.

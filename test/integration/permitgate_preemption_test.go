@@ -119,41 +119,6 @@ func TestGangPreempts(t *testing.T) {
 	require.Equal(t, 3, w.evicted(small...))
 }
 
-// TestGangPreemptsNobodyInVain: nobody is evicted when the gang would not fit all the same, when a member must not
-// preempt, or when preemption is off.
-func TestGangPreemptsNobodyInVain(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		size    int
-		meek    bool
-		options []schedulerOption
-	}{
-		"too large":          {size: 4},
-		"preemptionPolicy":   {size: 3, meek: true},
-		"gangPreemption off": {size: 3, options: []schedulerOption{withGateArgs(`{"gangPreemption": false}`)}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.addNodes("2", "a1", "b1")
-			w.startScheduler(test.options...)
-			low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
-			class := high
-			if test.meek {
-				class = w.createMeekClass(1000)
-			}
-			others := w.create(append(newPods(3, "small", "1", ofPriority(low)), newPod("same", "1", ofPriority(high)))...)
-			w.waitBound(others...)
-			w.createGroup("train", int32(test.size), 0)
-			gang := w.create(newPods(test.size, "train", "1", inGroup("train"), ofPriority(class))...)
-			w.waitGangRefused(fmt.Sprintf("the cluster has no room for %d members at once: short of cpu", test.size), gang...)
-			w.waitQuiet()
-			w.requirePending(gang...)
-			w.requireNotEvicted(others...)
-			w.requireNoPreemption()
-		})
-	}
-}
-
 // TestGangPreemptionRespectsBudgets: pods that their budget protects are evicted when nothing else will do, and only then.
 func TestGangPreemptionRespectsBudgets(t *testing.T) {
 	w := newWorld(t)
@@ -178,79 +143,6 @@ func TestGangPreemptionRespectsBudgets(t *testing.T) {
 	w.createGroup("two", 2, 0)
 	w.waitBound(w.create(newPods(2, "two", "1", inGroup("two"), ofPriority(high))...)...)
 	require.Equal(t, 2, w.evicted(kept...))
-}
-
-// TestGangPreemptsAnotherAsAWhole: a gang of lower priority loses what it has beyond its quorum, and then all of it.
-func TestGangPreemptsAnotherAsAWhole(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("2", "a1", "b1")
-	w.startScheduler()
-	low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
-	w.createGroup("cheap", 3, 0)
-	cheap := w.create(newPods(4, "cheap", "1", inGroup("cheap"), ofPriority(low))...)
-	w.waitBound(cheap...)
-	w.createGroup("half", 2, 0)
-	half := w.create(newPods(2, "half", "500m", inGroup("half"), ofPriority(high))...)
-	w.waitBound(half...)
-	require.Equal(t, 1, w.evicted(cheap...))
-	w.createGroup("two", 2, 0)
-	two := w.create(newPods(2, "two", "500m", inGroup("two"), ofPriority(high))...)
-	w.waitBound(two...)
-	require.Equal(t, 4, w.evicted(cheap...))
-}
-
-// TestPreemptedRoomIsTheGangs: while victims end, one after the other, no pod of a lower priority than the gang's takes what
-// they leave, nobody else is evicted, and the gang is bound as soon as the last one is gone. Meanwhile the gang is looked at again.
-func TestPreemptedRoomIsTheGangs(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("3", "a1")
-	s := w.startScheduler()
-	low, middle, high := w.createPriorityClass(10), w.createMeekClass(100), w.createPriorityClass(1000)
-	small := w.createSlow(3, low)
-	w.waitBound(small...)
-	w.createGroup("train", 2, 0)
-	gang := w.create(newPods(2, "train", "1", inGroup("train"), ofPriority(high))...)
-	w.waitEvictedAmong(2, small...)
-	var victims, spared []*v1.Pod
-	for _, pod := range small {
-		if w.pod(pod).DeletionTimestamp != nil {
-			victims = append(victims, pod)
-		} else {
-			spared = append(spared, pod)
-		}
-	}
-	w.letEnd(victims[0])
-	thief := w.create(newPod("thief", "1", ofPriority(middle)))
-	w.waitUnschedulable("Insufficient cpu", thief...)
-	refused := func() int { return len(s.log.lines("Gang rolled back")) }
-	before := refused()
-	w.eventually("the gang is refused once more", func() (bool, string) { return refused() > before, "" })
-	w.requirePending(gang...)
-	w.letEnd(victims[1])
-	w.waitBound(gang...)
-	w.requirePending(thief...)
-	w.requireNotEvicted(spared...)
-	w.letEnd(spared...)
-}
-
-// TestPreemptionEndsWithTheGang: a gang that loses its quorum while its victims end gives back what they leave.
-func TestPreemptionEndsWithTheGang(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("2", "a1")
-	w.startScheduler()
-	low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
-	small := w.createSlow(2, low)
-	w.waitBound(small...)
-	w.createGroup("train", 2, 0)
-	gang := w.create(newPods(2, "train", "1", inGroup("train"), ofPriority(high))...)
-	w.waitEvicted(small...)
-	w.letEnd(small[0])
-	other := w.create(newPod("other", "1", ofPriority(low)))
-	w.waitUnschedulable("Insufficient cpu", other...)
-	w.deletePod(gang[0])
-	w.waitBound(other...)
-	w.letEnd(small[1])
-	w.requirePending(gang[1])
 }
 
 // TestPreemptionOutlivesTheScheduler: the next scheduler waits for the victims of the one before it, and names no others.

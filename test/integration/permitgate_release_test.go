@@ -4,23 +4,18 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	configv1 "k8s.io/kube-scheduler/config/v1"
-	fwk "k8s.io/kube-scheduler/framework"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/plugins/permitgate"
-	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // TestRefusedBindLeavesNobodyBound: an admission policy refuses the bind of one member. The rehearsal
@@ -82,42 +77,6 @@ func TestNoRehearsalWithoutAPolicy(t *testing.T) {
 	})
 }
 
-// TestMemberIsDeletedAtTheBarrier: between the gang's release and its binds one member is still being
-// prepared when another is deleted. Nobody is bound, and all give back what they hold.
-func TestMemberIsDeletedAtTheBarrier(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("3", "a1")
-	slow := make(chan struct{})
-	preparing := make(chan struct{}, 10)
-	var wait atomic.Bool
-	wait.Store(true)
-	h := &hook{preBind: func(pod *v1.Pod) *fwk.Status {
-		if pod.Name == "train-2" && wait.Load() {
-			preparing <- struct{}{}
-			<-slow
-		}
-		return nil
-	}}
-	s := w.startScheduler(withTestPlugin(hookName, h.factory()), preparedBefore(hookName))
-	w.createGroup("train", 3, 0)
-	gang := w.create(newPods(3, "train", "1", inGroup("train"))...)
-	<-preparing
-	w.requirePending(gang...)
-
-	w.deletePod(gang[0])
-	// The last member is held until the scheduler knows: what it cannot know yet cannot stop a bind.
-	w.eventually("the members that are prepared are sent back", func() (bool, string) {
-		return s.ledger().Stats().Pods <= 1, fmt.Sprint(s.assumed())
-	})
-	wait.Store(false)
-	close(slow)
-	w.eventually("the gang holds nothing", func() (bool, string) {
-		return s.ledger().Stats().Pods == 0, fmt.Sprint(s.assumed())
-	})
-	w.requirePending(gang[1:]...)
-	w.waitBound(append(gang[1:], w.create(newPod("train-3", "1", inGroup("train")))...)...)
-}
-
 // withGateArgs sets arguments of PermitGate.
 func withGateArgs(args string) schedulerOption {
 	return edited(func(c *configv1.KubeSchedulerConfiguration) {
@@ -127,16 +86,6 @@ func withGateArgs(args string) schedulerOption {
 					config.Args = runtime.RawExtension{Raw: []byte(args)}
 				}
 			}
-		}
-	})
-}
-
-// preparedBefore has a plugin prepare pods for their binds before the others do.
-func preparedBefore(name string) schedulerOption {
-	return edited(func(c *configv1.KubeSchedulerConfiguration) {
-		for i := range c.Profiles {
-			p := c.Profiles[i].Plugins
-			p.PreBind.Enabled = append([]configv1.Plugin{{Name: name}}, p.PreBind.Enabled...)
 		}
 	})
 }
@@ -214,45 +163,6 @@ func TestKilledInTheMiddleOfARelease(t *testing.T) {
 		require.Empty(t, pod.DeletionTimestamp)
 	}
 	t.Logf("killed with %d of %d members bound", len(nodes), members)
-}
-
-// TestStrandedGangIsEvicted: a gang was bound in part, and there is no room for the rest. Its bound members
-// are evicted when the PodGroup says so, as far as their budget allows, and those of another gang run on.
-func TestStrandedGangIsEvicted(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("4", "a1")
-	bound := func(group string) func(*v1.Pod) {
-		return func(pod *v1.Pod) {
-			pod.Spec.NodeName = "a1"
-			inGroup(group)(pod)
-		}
-	}
-	kept := w.create(newPods(2, "kept", "1", bound("kept"))...)
-	evicted := w.create(newPods(2, "lost", "1", bound("lost"))...)
-	for _, name := range []string{"kept", "lost"} {
-		w.createGroup(name, 3, 0)
-		w.create(newPod(name+"-2", "1", inGroup(name)))
-	}
-	require.NoError(t, w.cp.client.Patch(w.ctx, &schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "lost"}},
-		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+podgroup.RecoveryPolicyAnnotation+`":"Evict"}}}`))))
-	w.startScheduler(withGateArgs(`{"recoveryTimeout": "2s"}`))
-
-	w.waitEvent("PodGroup", "kept", "with recoveryPolicy Keep the bound members keep running")
-	w.waitEvent("PodGroup", "lost", "with recoveryPolicy Evict the bound members are evicted")
-	w.eventually("the bound members of the one gang are evicted", func() (bool, string) {
-		for _, pod := range evicted {
-			err := w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(pod), &v1.Pod{})
-			if !apierrors.IsNotFound(err) {
-				return false, fmt.Sprint(pod.Name, err)
-			}
-		}
-		return true, ""
-	})
-	// The room that they leave makes the other gang whole.
-	w.waitBound(append(kept, w.pod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "kept-2"}}))...)
-	for _, pod := range kept {
-		require.Empty(t, w.pod(pod).DeletionTimestamp)
-	}
 }
 
 // TestFailedBindKeepsItsSlot: without a rehearsal a bind is refused when the others are bound. What the member

@@ -177,17 +177,6 @@ func (w *reservationWorld) waitSlotsOn(r *v1alpha1.ZoneReservation, want map[str
 	})
 }
 
-// bindByHand creates a pod and binds it, as another scheduler does.
-func (w *world) bindByHand(pod *v1.Pod, node string) {
-	w.t.Helper()
-	pod.Spec.SchedulerName = "nobody"
-	w.create(pod)
-	require.NoError(w.t, w.cp.kube.CoreV1().Pods(w.namespace).Bind(w.ctx, &v1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: pod.Name, UID: pod.UID},
-		Target:     v1.ObjectReference{Kind: "Node", Name: node},
-	}, metav1.CreateOptions{}))
-}
-
 // boundOf counts those of the pods that are bound.
 func (w *world) boundOf(pods []*v1.Pod) int {
 	w.t.Helper()

@@ -128,30 +128,6 @@ func TestReservationZoneIsLost(t *testing.T) {
 	}
 }
 
-// TestReservationSpaceIsTakenByHand: a pod that another scheduler puts on slots makes the reservation Degraded, which names the
-// node, until the slots have another place.
-func TestReservationSpaceIsTakenByHand(t *testing.T) {
-	w := newReservationWorld(t)
-	w.overcommits = true
-	w.addNodes("4", "a1")
-	r := w.reserve("shop", inZones(4, "a"))
-	w.startScheduler()
-	w.waitReady(r, 4)
-	intruder := newPod("intruder", "2")
-	w.bindByHand(intruder, "a1")
-	w.waitReservation(r, "degraded", func(s *v1alpha1.ZoneReservationStatus) bool {
-		return reservationIs(s, v1alpha1.ConditionDegraded, metav1.ConditionTrue) &&
-			reservationSays(s, v1alpha1.ConditionDegraded, v1alpha1.ReasonOvercommitted, "a1") &&
-			reservationIs(s, v1alpha1.ConditionReady, metav1.ConditionFalse)
-	})
-	w.waitClusterEvent("ZoneReservation", "shop", "a1")
-
-	w.addNodes("4", "a2")
-	w.waitSlotsOn(r, map[string]int64{"a1": 2, "a2": 2})
-	w.waitReady(r, 4)
-	w.waitBoundOf(2, "shop", w.create(newPods(3, "batch", "1")...))
-}
-
 // TestReservationBadInput: what the API server can not know. Each case gets a condition, and nothing else is affected.
 func TestReservationBadInput(t *testing.T) {
 	w := newReservationWorld(t)

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
@@ -188,14 +187,6 @@ func (w *world) resizeNode(name, cpu string) {
 	require.NoError(w.t, w.cp.client.Status().Update(w.ctx, node))
 }
 
-// removeNode takes a node away with everything on it, as when a machine is switched off and a cloud
-// controller cleans up behind it.
-func (w *world) removeNode(name string) {
-	w.t.Helper()
-	w.deleteNode(name)
-	w.deletePodsOn(name)
-}
-
 func (w *world) deletePodsOn(names ...string) {
 	w.t.Helper()
 	for _, pod := range w.pods(nil) {
@@ -265,30 +256,12 @@ func (w *world) deleteGroup(name string) {
 	require.NoError(w.t, w.cp.client.Delete(w.ctx, group))
 }
 
-// setMinMember changes how many members a PodGroup needs.
-func (w *world) setMinMember(name string, minMember int32) {
-	w.t.Helper()
-	w.watcher.setGang(name, int(minMember))
-	group := &schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
-	patch := fmt.Appendf(nil, `{"spec":{"minMember":%d}}`, minMember)
-	require.NoError(w.t, w.cp.client.Patch(w.ctx, group, client.RawPatch(types.MergePatchType, patch)))
-}
-
 // createPriorityClass creates a PriorityClass, which ends with the world, and returns its name.
 func (w *world) createPriorityClass(value int32) string {
 	w.t.Helper()
 	return w.createClass(&schedulingv1.PriorityClass{
 		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", w.namespace, value)},
 		Value:      value,
-	})
-}
-
-// createMeekClass creates a PriorityClass whose pods preempt nobody, as createPriorityClass does.
-func (w *world) createMeekClass(value int32) string {
-	w.t.Helper()
-	return w.createClass(&schedulingv1.PriorityClass{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-meek-%d", w.namespace, value)},
-		Value:      value, PreemptionPolicy: ptr.To(v1.PreemptNever),
 	})
 }
 
@@ -379,12 +352,6 @@ func (w *world) requirePending(pods ...*v1.Pod) {
 func (w *world) waitEvent(kind, name, says string) {
 	w.t.Helper()
 	w.waitEventIn(w.namespace, kind, name, says)
-}
-
-// waitClusterEvent waits for one about an object without a namespace; such events are in the namespace default.
-func (w *world) waitClusterEvent(kind, name, says string) {
-	w.t.Helper()
-	w.waitEventIn(metav1.NamespaceDefault, kind, name, says)
 }
 
 func (w *world) waitEventIn(namespace, kind, name, says string) {
