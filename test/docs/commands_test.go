@@ -14,128 +14,45 @@ import (
 	"zonewise.dev/internal/docs"
 )
 
-// What runs the commands in blocks of the language "console", as package and test, or as a script. Those in blocks of the
-// language "sh" are run as they stand, by TestGuides (test/manifests), and the others of the program zonewise by
-// TestDocumentedCommands (cmd/zonewise).
-var (
-	// byTarget is for make.
-	byTarget = map[string]string{
-		"bench":        "test/docs TestBenchmarksExist", // and the benchmarks are compiled with the tests of their package
-		"bench-e2e":    "test/performance/e2e TestSmallestWorkloads",
-		"build":        "hack/tests/lib_test.sh",
-		"chaos":        "test/chaos TestSeeds",
-		"views":        "test/chaos TestTable",
-		"chaos-blind":  "test/chaos TestBlind",
-		"chaos-flood":  "test/chaos TestFlood",
-		"chaos-soak":   "test/chaos TestSoak",
-		"controlplane": "hack/test.sh", // its first step
-		"demo":         "test/demo TestDemo",
-		"image":        "hack/image TestPushAttachesTheSBOMs",
-		"integration":  "hack/test.sh",
-		"test":         "hack/tests/test_runner_test.sh",
-		"unit":         "hack/tests/test_runner_test.sh",
-		"update":       "hack/tests/verify_test.sh",
-		"verify":       "hack/tests/verify_test.sh",
-	}
-	// byCommand is for all others. What needs a machine of its own (a node of a control plane, a container runtime) names
-	// the test of what it does there.
-	byCommand = map[string]string{
-		"hack/upgrade-k8s.sh --dry-run v1.38.0": "hack/tests/upgrade_k8s_test.sh",
-		"hack/upgrade-k8s.sh v1.38.0":           "hack/tests/upgrade_k8s_test.sh",
-
-		"bin/zonewise-scheduler --version":                                             "hack/tests/lib_test.sh",
-		"sudo kill -USR2 \"$(pidof kube-scheduler)\"":                                  "cmd/scheduler TestDumpOnSignal",
-		"sudo install bin/zonewise /usr/local/bin/kubectl-zonewise":                    "test/cli TestCommandLine",
-		"source <(zonewise completion bash)":                                           "cmd/zonewise TestCompletion",
-		"zonewise snapshot cluster.json.gz":                                            "test/cli TestCommandLine",
-		"go run ./test/chaos/run -record dist/chaos/7/record.json.gz":                  "test/chaos/run TestJudgeAgain",
-		"cd test/performance/e2e && go run . -table":                                   "test/performance/e2e TestTable",
-		"cd test/performance/e2e && go run . -table -turns 12":                         "test/performance/e2e TestTurnTable",
-		"export KUBECONFIG=/tmp/zonewise-demo-1234567890/admin.kubeconfig":             "test/demo TestDemo",
-		"bin/kubectl get pods -A -o wide":                                              "hack/test.sh",
-		"sudo ctr --namespace k8s.io images import zonewise-scheduler.oci.tar":         "hack/image TestArchiveIsTheLayout",
-		"kubectl --namespace kube-system rollout status deployment/zonewise-scheduler": "test/manifests TestManifests",
-		"kubectl --namespace kube-system logs deployment/zonewise-scheduler":           "test/manifests TestManifests",
-
-		// Those of the control-plane node: TestManifests runs the scheduler with the static pod's command and the rights of
-		// kubeadm's user, TestChart stops it and starts stock kube-scheduler in its place.
-		"sudo mkdir -p /etc/kubernetes/zonewise /etc/kubernetes/patches":                                                                               "test/manifests TestManifests",
-		"sudo cp manifests/kubeadm/zonewise.yaml /etc/kubernetes/zonewise/":                                                                            "test/manifests TestManifests",
-		"sudo cp manifests/kubeadm/patches/kube-scheduler*.yaml /etc/kubernetes/patches/":                                                              "test/manifests TestManifests",
-		"sudo sed -i 's|image: .*|image: registry.example.com/team/zonewise-scheduler:v1|' /etc/kubernetes/patches/kube-scheduler0+strategic.yaml":     "test/manifests TestManifests",
-		"sudo kubeadm init phase control-plane scheduler --kubernetes-version v1.37.1 --patches /etc/kubernetes/patches":                               "test/manifests TestManifests",
-		"sudo kubeadm init phase control-plane scheduler --kubernetes-version v1.37.1":                                                                 "test/manifests TestChart",
-		"sudo rm -r /etc/kubernetes/zonewise /etc/kubernetes/patches/kube-scheduler0+strategic.yaml /etc/kubernetes/patches/kube-scheduler1+json.yaml": "test/manifests TestChart",
-		"sudo mv /etc/kubernetes/manifests/kube-scheduler.yaml /etc/kubernetes/kube-scheduler.yaml":                                                    "test/manifests TestManifests",
-		"sudo mv /etc/kubernetes/kube-scheduler.yaml /etc/kubernetes/manifests/kube-scheduler.yaml":                                                    "test/manifests TestChart",
-
-		// The walk-through, whose files the test applies and whose outputs are those of its run.
-		"kubectl apply -f reservation.yaml -f service.yaml": "test/integration TestZoneFailover",
-		"kubectl apply -f batch.yaml":                       "test/integration TestZoneFailover",
-		"kubectl -n shop get deploy":                        "test/integration TestZoneFailover",
-		"kubectl get zrsv":                                  "test/integration TestZoneFailover",
-
-		"kubectl apply -f survival.yaml": "test/survival TestController",
-		"kubectl get zsv":                "test/survival TestController",
-		"kubectl apply -f hold.yaml":     "test/survival TestHold",
-
-		"helm install zonewise manifests/charts/zonewise --namespace kube-system \\\n  --set image.repository=registry.example.com/team/zonewise-scheduler --set image.tag=v1": "test/manifests TestChart",
-		"helm upgrade zonewise manifests/charts/zonewise --namespace kube-system --reset-then-reuse-values":                                                                    "test/manifests TestChart",
-		"kubectl apply --server-side -k manifests/crds": "test/manifests TestGuides",
-	}
-)
-
 // root is that of the repository.
 var root = filepath.Join("..", "..")
 
-// TestEveryCommandIsTested: a command that is written into the documentation is run by a test, or the tables say which test
-// runs it. Entries that no document needs have to go.
-func TestEveryCommandIsTested(t *testing.T) {
+// TestGuidesHaveTheShellBlocks: blocks of the language "sh" are run as they stand, by TestGuides (test/manifests), which knows its
+// documents.
+func TestGuidesHaveTheShellBlocks(t *testing.T) {
 	commands, err := docs.All(root)
 	require.NoError(t, err)
 	for _, c := range commands["sh"] {
 		require.Contains(t, docs.Guides, c.Path, "%s:%d: TestGuides does not run the blocks of this document: %s", c.Path, c.Line, c.Text)
 	}
 	require.Greater(t, len(commands["sh"]), 25)
-	require.Greater(t, len(commands["console"]), 50)
-	used := map[string]bool{}
-	for _, c := range commands["console"] {
-		if _, listed := byCommand[c.Text]; listed {
-			used[c.Text] = true
-			continue
-		}
-		words := strings.Fields(c.Text)
-		switch words[0] {
-		case "zonewise": // TestDocumentedCommands
-		case "make":
-			for _, word := range words[1:] {
-				if name, _, isVariable := strings.Cut(word, "="); isVariable && name == strings.ToUpper(name) {
-					break // and its value, which may have spaces
-				}
-				require.Contains(t, byTarget, word, "%s:%d: no test is known for %q", c.Path, c.Line, c.Text)
-				used[word] = true
-			}
-		default:
-			t.Errorf("%s:%d: no test is known for this command. Put it into a block of the language sh, or name its test in byCommand: %q", c.Path, c.Line, c.Text)
-		}
-	}
-	for _, table := range []map[string]string{byCommand, byTarget} {
-		for command, reference := range table {
-			require.True(t, used[command], "no document has the command any more: %q", command)
-			requireTest(t, reference)
-		}
-	}
 }
 
-// requireTest requires that a test exists: "package TestName", or the path of a script.
-func requireTest(t *testing.T, reference string) {
-	t.Helper()
-	dir, name, isTest := strings.Cut(reference, " ")
-	if !isTest {
-		require.FileExists(t, filepath.Join(root, reference))
-		return
+// TestCommandsNameFilesThatExist: the files and folders of the repository in blocks of the language "console", and what their commands are
+// called. Those of the program zonewise are run by TestDocumentedCommands (cmd/zonewise).
+func TestCommandsNameFilesThatExist(t *testing.T) {
+	commands, err := docs.All(root)
+	require.NoError(t, err)
+	programs := []string{
+		"bin/kubectl", "bin/zonewise-scheduler", "cd", "export", "go", "helm", "kubectl", "make", "source", "sudo", "zonewise",
+		"hack/upgrade-k8s.sh",
 	}
-	require.Contains(t, functions(t, dir), name, reference)
+	inRepository := regexp.MustCompile(`^(?:\./)?(?:(?:cmd|config|demo|docs|examples|hack|manifests|test)/[\w./*-]+)$`)
+	found := 0
+	for _, c := range commands["console"] {
+		words := strings.Fields(c.Text)
+		require.Contains(t, programs, words[0], "%s:%d: %s", c.Path, c.Line, c.Text)
+		for _, word := range words {
+			if !inRepository.MatchString(word) {
+				continue
+			}
+			files, err := filepath.Glob(filepath.Join(root, word))
+			require.NoError(t, err)
+			require.NotEmpty(t, files, "%s:%d: %s: there is no %s", c.Path, c.Line, c.Text, word)
+			found++
+		}
+	}
+	require.Greater(t, found, 8)
 }
 
 // functions returns the names of the tests and benchmarks of a package.
