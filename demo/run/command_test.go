@@ -1,4 +1,4 @@
-package main
+package run
 
 import (
 	"bytes"
@@ -11,19 +11,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"zonewise.dev/demo/run"
 	"zonewise.dev/internal/program"
 )
 
-// demo runs the command line and returns what a shell would see.
-func demo(t *testing.T, args ...string) (code int, stdout, stderr string) {
+// command runs the command line and returns what a shell would see.
+func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	cmd := newDemo()
+	cmd := NewCommand()
 	cmd.SetArgs(args)
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)
-	code = program.Report(&errs, "zonewise-demo", cmd.ExecuteContext(t.Context()), exitCodes)
+	code = program.Report(&errs, "zonewise-demo", cmd.ExecuteContext(t.Context()), ExitCodes)
 	return code, out.String(), errs.String()
 }
 
@@ -45,7 +44,7 @@ func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
 		{[]string{"now"}, `unknown command "now" for "zonewise-demo"`},
 	} {
 		t.Run(strings.Join(tc.args, " "), func(t *testing.T) {
-			code, stdout, stderr := demo(t, tc.args...)
+			code, stdout, stderr := command(t, tc.args...)
 			require.Equal(t, program.Misused, code, stderr)
 			require.Empty(t, stdout)
 			require.Contains(t, stderr, "zonewise-demo: "+tc.want)
@@ -56,7 +55,7 @@ func TestBadInputIsOneLineAndExitCode2(t *testing.T) {
 
 func TestMissingBinariesAreOneLineAndExitCode1(t *testing.T) {
 	dir := t.TempDir()
-	code, _, stderr := demo(t, "--bin-dir", dir)
+	code, _, stderr := command(t, "--bin-dir", dir)
 	require.Equal(t, program.Failed, code)
 	require.Contains(t, stderr, "zonewise-demo: missing: "+filepath.Join(dir, "etcd")+" (not found)")
 	require.Contains(t, stderr, `run "make build controlplane"`)
@@ -73,18 +72,18 @@ func TestReport(t *testing.T) {
 		{"fine", nil, program.OK, ""},
 		{"failure", errors.New("boom"), program.Failed, "zonewise-demo: boom\n"},
 		{"interrupted", fmt.Errorf("create nodes: %w", context.Canceled), program.Interrupted, "zonewise-demo: interrupted\n"},
-		{"broken", fmt.Errorf("%w: a gang is partly bound", run.ErrBroken), exitCodes[run.ErrBroken], "zonewise-demo: checks do not hold: a gang is partly bound\n"},
+		{"broken", fmt.Errorf("%w: a gang is partly bound", ErrBroken), ExitCodes[ErrBroken], "zonewise-demo: checks do not hold: a gang is partly bound\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out bytes.Buffer
-			require.Equal(t, tc.code, program.Report(&out, "zonewise-demo", tc.err, exitCodes))
+			require.Equal(t, tc.code, program.Report(&out, "zonewise-demo", tc.err, ExitCodes))
 			require.Equal(t, tc.text, out.String())
 		})
 	}
 }
 
 func TestHelpListsTheFlags(t *testing.T) {
-	_, out, _ := demo(t, "--help")
+	_, out, _ := command(t, "--help")
 	for _, flag := range []string{"--bin-dir", "--keep", "--output", "--port", "--quiet", "--scale", "--seed", "--timeout", "Exit codes"} {
 		require.Contains(t, out, flag)
 	}
