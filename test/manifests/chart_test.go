@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"zonewise.dev/cmd/survival"
 	"zonewise.dev/config"
 	"zonewise.dev/test/internal/program"
 )
@@ -289,12 +288,7 @@ func (c *chart) testServerAcceptsChart(t *testing.T) {
 					}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 					require.NoError(t, err, "the strictest Pod Security Standard")
 				}
-				if args := template.Spec.Containers[0].Args; args[0] == survival.Name {
-					cmd := survival.NewCommand()
-					require.NoError(t, cmd.ParseFlags(args[1:]))
-				} else {
-					flags(t, args)
-				}
+				flags(t, template.Spec.Containers[0].Args)
 			}
 		})
 	}

@@ -2,11 +2,13 @@ package manifests
 
 import (
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,41 +20,52 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/cmd/kube-scheduler/app"
-	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	schedulerv1 "k8s.io/kube-scheduler/config/v1"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/validation"
 	"sigs.k8s.io/yaml"
+
+	"zonewise.dev/test/internal/program"
 )
 
-// loadProfile reads a configuration with the scheduler's own loader.
+// loadProfile reads a configuration as the scheduler reads it, before it hands the plugins their args.
 func loadProfile(t *testing.T, content string) *schedulerconfig.KubeSchedulerConfiguration {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	require.NoError(t, os.WriteFile(file, []byte(content), 0o600))
-	cfg, err := options.LoadConfigFromFile(klog.FromContext(t.Context()), file)
+	obj, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(content), nil, nil)
 	require.NoError(t, err)
+	cfg, ok := obj.(*schedulerconfig.KubeSchedulerConfiguration)
+	require.True(t, ok, "%T", obj)
+	cfg.APIVersion = schedulerv1.SchemeGroupVersion.String()
 	if err := validation.ValidateKubeSchedulerConfiguration(cfg); err != nil {
 		require.NoError(t, err)
 	}
 	return cfg
 }
 
-// flagsMu is held while arguments are parsed: some of kube-scheduler's flags are the process's.
-var flagsMu sync.Mutex
+// defaultOf finds the flags that a program's help lists, with their defaults.
+var defaultOf = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([\w-]+)(?:.*\(default "?([^")]*)"?\))?`)
 
-// flags parses arguments as the scheduler does, and returns the values of its flags.
+// flags has the program parse arguments, and returns the values that its flags then have.
 func flags(t *testing.T, args []string) func(name string) string {
 	t.Helper()
-	flagsMu.Lock()
-	defer flagsMu.Unlock()
-	cmd := app.NewSchedulerCommand()
-	require.NoError(t, cmd.ParseFlags(args))
+	binary, err := program.Scheduler(repository(t))
+	require.NoError(t, err)
+	// It parses what stands before --help, and ends there.
+	help, err := exec.CommandContext(t.Context(), binary, append(slices.Clone(args), "--help")...).CombinedOutput()
+	require.NoError(t, err, "%s %v\n%s", binary, args, help)
+	values := map[string]string{}
+	for _, found := range defaultOf.FindAllStringSubmatch(string(help), -1) {
+		values[found[1]] = found[2]
+	}
+	for _, arg := range args {
+		if name, value, given := strings.Cut(strings.TrimPrefix(arg, "--"), "="); given {
+			values[name] = value
+		}
+	}
 	return func(name string) string {
-		f := cmd.Flags().Lookup(name)
-		require.NotNil(t, f, name)
-		return f.Value.String()
+		require.Contains(t, values, name)
+		return values[name]
 	}
 }
 
