@@ -29,13 +29,14 @@ func TestCommandLine(t *testing.T) {
 	viewer := c.User(t, "viewer", apiserver.ViewerRules(t))
 	t.Run("permissions", c.testPermissions)
 
-	c.startScheduler(t)
+	process, log := startScheduler(t, c.Server)
 	c.workload(t)
 	t.Run("status", func(t *testing.T) { c.testStatus(t, viewer) })
 	t.Run("explain a pod", func(t *testing.T) { c.testExplainPod(t, viewer) })
 	t.Run("explain a gang", func(t *testing.T) { c.testExplainGang(t, viewer) })
 	t.Run("simulate, live and from a file", func(t *testing.T) { c.testSimulate(t, viewer) })
 	t.Run("as a plugin of kubectl", func(t *testing.T) { c.testPlugin(t, viewer) })
+	t.Run("a dump", func(t *testing.T) { c.testDump(t, process, log) })
 	t.Run("a viewer with less", func(t *testing.T) { c.testAViewerWithLess(t, viewer) })
 	// The last, since it takes a node away.
 	t.Run("what upstream's plugins know", func(t *testing.T) { c.testTrueReasons(t, viewer) })

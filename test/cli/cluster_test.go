@@ -74,17 +74,18 @@ func (c *cluster) ok(t *testing.T, kubeconfig string, args ...string) string {
 	return stdout
 }
 
-// startScheduler runs the scheduler until the test ends.
-func (c *cluster) startScheduler(t *testing.T) {
+// startScheduler runs the scheduler with the shipped profile until the test ends, and returns its process and the file of its log.
+func startScheduler(t *testing.T, s *apiserver.Server) (process *os.Process, log string) {
 	t.Helper()
-	binary, err := program.Scheduler(c.Root)
+	binary, err := program.Scheduler(s.Root)
 	require.NoError(t, err)
-	profile, err := os.ReadFile(filepath.Join(c.Root, "config", "zonewise.yaml"))
+	profile, err := os.ReadFile(filepath.Join(s.Root, "config", "zonewise.yaml"))
 	require.NoError(t, err)
-	content := strings.Replace(string(profile), "leaderElect: true", "leaderElect: false", 1) + "\nclientConnection:\n  kubeconfig: " + c.admin + "\n"
-	logs, err := os.Create(filepath.Join(c.Dir, "log"))
+	kubeconfig := s.Write(t, "scheduler.kubeconfig", s.Env.KubeConfig)
+	content := strings.Replace(string(profile), "leaderElect: true", "leaderElect: false", 1) + "\nclientConnection:\n  kubeconfig: " + kubeconfig + "\n"
+	logs, err := os.Create(filepath.Join(s.Dir, "log"))
 	require.NoError(t, err)
-	cmd := exec.Command(binary, "--config="+c.Write(t, "config.yaml", []byte(content)), "--secure-port=0")
+	cmd := exec.Command(binary, "--config="+s.Write(t, "config.yaml", []byte(content)), "--secure-port=0")
 	cmd.Stdout, cmd.Stderr = logs, logs
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {
@@ -97,6 +98,7 @@ func (c *cluster) startScheduler(t *testing.T) {
 			t.Log(string(data[max(0, len(data)-5000):]))
 		}
 	})
+	return cmd.Process, logs.Name()
 }
 
 // pod returns a pod of the test's namespace.

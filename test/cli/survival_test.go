@@ -1,4 +1,4 @@
-package survival
+package cli
 
 import (
 	"context"
@@ -54,9 +54,9 @@ type world struct {
 	address string
 }
 
-// TestController is the walk-through of docs/survival.md: a service of six has room after the loss of any zone, then batch work takes
+// TestSurvivalController is the walk-through of docs/survival.md: a service of six has room after the loss of any zone, then batch work takes
 // the room, then the batch work has a lower priority and gives way.
-func TestController(t *testing.T) {
+func TestSurvivalController(t *testing.T) {
 	w := &world{Server: apiserver.Start(t), t: t}
 	w.InstallAPIs(t)
 	stop := w.startController()
@@ -127,9 +127,9 @@ func TestController(t *testing.T) {
 	t.Run("bad objects", w.testBadObjects)
 }
 
-// TestControllerFollows: between two full rounds, for which the budget has no CPU, the answer follows the pods. Another ZoneSurvival asks for
+// TestSurvivalFollows: between two full rounds, for which the budget has no CPU, the answer follows the pods. Another ZoneSurvival asks for
 // the loss of nodes.
-func TestControllerFollows(t *testing.T) {
+func TestSurvivalFollows(t *testing.T) {
 	w := &world{Server: apiserver.Start(t), t: t}
 	w.InstallAPIs(t)
 	w.run("web", 0, "node-a", "node-a", "node-b", "node-b", "node-c", "node-c")
@@ -187,9 +187,9 @@ func (w *world) testBadObjects(t *testing.T) {
 	}
 }
 
-// TestRules: the controller reads each kind that a copy of a cluster has, and no other. That it may do the rest that it does, and
-// that what it may read is enough, TestController and TestHold show.
-func TestRules(t *testing.T) {
+// TestSurvivalRules: the controller reads each kind that a copy of a cluster has, and no other. That it may do the rest that it does, and
+// that what it may read is enough, TestSurvivalController and TestSurvivalHold show.
+func TestSurvivalRules(t *testing.T) {
 	var granted, needed, written []string
 	for _, rule := range rules(t) {
 		for _, r := range rule.Resources {

@@ -1,4 +1,4 @@
-package survival
+package performance
 
 import (
 	"context"

@@ -1,15 +1,13 @@
-package survival
+package cli
 
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -18,19 +16,17 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
-	library "zonewise.dev/survival"
 	"zonewise.dev/test/internal/apiserver"
-	"zonewise.dev/test/internal/program"
 )
 
-// TestHold is the second walk-through of docs/survival.md, with a scheduler: room is held for a service, batch work of the same priority
+// TestSurvivalHold is the second walk-through of docs/survival.md, with a scheduler: room is held for a service, batch work of the same priority
 // takes the rest, a zone dies, and the service runs on. Then nothing is to be held any more.
-func TestHold(t *testing.T) {
+func TestSurvivalHold(t *testing.T) {
 	w := &world{Server: apiserver.Start(t), t: t}
 	w.InstallAPIs(t)
-	w.startScheduler()
+	startScheduler(t, w.Server)
 	w.startController()
-	name := library.ReservationName("services")
+	name := "survival-services"
 
 	// A reservation of that name that belongs to something else is left alone.
 	foreign := &v1alpha1.ZoneReservation{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ZoneReservationSpec{
@@ -147,32 +143,4 @@ func (w *world) bound(app string) int {
 
 func (w *world) on(node string) []client.Object {
 	return w.pods(func(pod *corev1.Pod) bool { return pod.Spec.NodeName == node })
-}
-
-// startScheduler runs the scheduler with the shipped profile until the test ends.
-func (w *world) startScheduler() {
-	w.t.Helper()
-	path, err := program.Scheduler(w.Root)
-	require.NoError(w.t, err)
-	content, err := os.ReadFile(filepath.Join(w.Root, "config", "zonewise.yaml"))
-	require.NoError(w.t, err)
-	var config map[string]any
-	require.NoError(w.t, yaml.Unmarshal(content, &config))
-	config["leaderElection"] = map[string]any{"leaderElect": false}
-	all := []string{"*"}
-	config["clientConnection"] = map[string]any{"kubeconfig": w.User(w.t, "scheduler", []rbacv1.PolicyRule{{APIGroups: all, Resources: all, Verbs: all}})}
-	content, err = yaml.Marshal(config)
-	require.NoError(w.t, err)
-	log, err := os.Create(filepath.Join(w.t.ArtifactDir(), "scheduler.log"))
-	require.NoError(w.t, err)
-	cmd := exec.CommandContext(w.t.Context(), path, "--config="+w.Write(w.t, "scheduler.yaml", content), "--secure-port=0")
-	cmd.Stdout, cmd.Stderr = log, log
-	require.NoError(w.t, cmd.Start())
-	w.t.Cleanup(func() {
-		_ = cmd.Wait() // the test's context has killed it
-		_ = log.Close()
-		if content, err := os.ReadFile(log.Name()); w.t.Failed() && err == nil {
-			w.t.Logf("the scheduler's log:\n%s", content[max(0, len(content)-8<<10):])
-		}
-	})
 }
