@@ -1,14 +1,19 @@
 package survival_test
 
 import (
+	"flag"
 	"os"
 	"testing"
 
 	"zonewise.dev/sim"
 )
 
-// TestMain uses one processor, as the controller does.
+// TestMain uses one processor, as the controller does. With -short there are few random clusters.
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if testing.Short() {
+		*clusters = min(*clusters, 6)
+	}
 	sim.UseOneProcessor()
 	os.Exit(m.Run())
 }

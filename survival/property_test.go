@@ -17,7 +17,7 @@ import (
 )
 
 var (
-	clusters = flag.Int("clusters", 24, "how many random clusters have their certificates checked")
+	clusters = flag.Int("clusters", 24, "how many random clusters have their certificates checked; at most 6 with -short")
 	first    = flag.Uint64("first", 1, "the seed of the first cluster")
 )
 
@@ -63,8 +63,10 @@ func certificatesHold(t *testing.T, stream uint64, others int64, asked *v1alpha1
 	}
 	t.Logf("%d losses are survived, %d are not, of which %d have no packing", held, broken, impossible)
 	require.Positive(t, held)
-	require.Positive(t, broken)
-	require.Positive(t, impossible)
+	if !testing.Short() { // a few clusters may survive all losses
+		require.Positive(t, broken)
+		require.Positive(t, impossible)
+	}
 }
 
 // random returns a cluster of three zones, rather full, with protected services web and api and other pods of the same or a lower

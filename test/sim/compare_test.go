@@ -31,7 +31,7 @@ import (
 )
 
 var (
-	clusters = flag.Int("clusters", 24, "how many random clusters are compared; make soak compares 200")
+	clusters = flag.Int("clusters", 24, "how many random clusters are compared; make soak compares 200, -short at most 6")
 	beside   = flag.Int("beside", 6, "how many of them are there at the same time")
 	first    = flag.Uint64("first", 1, "the first cluster")
 	without  = flag.String("without", "", "what the clusters do without, such as \"gang,device\", to find out what a difference is about")

@@ -61,6 +61,9 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) int {
 	flag.Parse()
+	if testing.Short() {
+		*clusters = min(*clusters, 6)
+	}
 	if err := flag.Set("test.parallel", strconv.Itoa(*beside)); err != nil { // lanes wait more than they compute
 		fmt.Fprintln(os.Stderr, "test/sim:", err)
 		return 1

@@ -320,8 +320,12 @@ func TestPoliciesEqualRecount(t *testing.T) {
 		}
 	})
 	t.Logf("%d refused nodes, %d steps", refused, steps)
-	require.Greater(t, refused, 5000)
-	require.Greater(t, steps, 1000)
+	parts := 1
+	if testing.Short() {
+		parts = 5 // rapid draws a fifth of the cases
+	}
+	require.Greater(t, refused, 5000/parts)
+	require.Greater(t, steps, 1000/parts)
 }
 
 // tryOut adds and removes pods on a copy of a cycle's state, and calls check after each.

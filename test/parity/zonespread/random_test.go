@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// cyclesPerCluster times rapid's default of 100 checks is the number of cycles that are compared. Give
+// cyclesPerCluster times rapid's default of 100 checks, 20 with -short, is the number of cycles that are compared. Give
 // -rapid.checks for more, as `make soak` does.
 var cyclesPerCluster = flag.Int("parity.cycles", 200, "scheduling cycles in each random cluster")
 
