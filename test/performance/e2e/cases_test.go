@@ -196,14 +196,6 @@ func TestTemplatesDecodeStrictly(t *testing.T) {
 	}
 }
 
-func TestEveryTemplateIsUsed(t *testing.T) {
-	cases, err := casesFor(inTree, t.TempDir(), 1)
-	require.NoError(t, err)
-	for _, name := range templateNames(t) {
-		require.Contains(t, string(cases), "emplatePath: "+name)
-	}
-}
-
 // Every comparison is of cases, workloads and variants that exist, and every case is compared.
 func TestPlanCoversTheCases(t *testing.T) {
 	var cases []caseSizes

@@ -22,23 +22,6 @@ func setFlag(t *testing.T, name, value string) {
 	t.Cleanup(func() { require.NoError(t, f.Value.Set(before)) })
 }
 
-func TestBadFlagsAreRefused(t *testing.T) {
-	for _, test := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"-runs", "0"}, "-runs: got 0, want 1 or more"},
-		{[]string{"-cases", "TopologySpreading,Typo"}, `-cases: unknown case "Typo", want some of: SchedulingBasic, `},
-		{[]string{"-cases", "TopologySpreading", "-workload", "7Nodes"}, "-workload: cases.yaml: no workload 7Nodes of case TopologySpreading"},
-		{[]string{"-workload", "7Nodes"}, "-workload: cases.yaml: no workload 7Nodes of case SchedulingBasic"},
-		{[]string{"more"}, `unexpected argument "more"`},
-		{[]string{"-run"}, "flag provided but not defined: -run"},
-	} {
-		var out bytes.Buffer
-		require.ErrorContains(t, run(t.Context(), append(test.args, "-dir", t.TempDir()), &out), test.want)
-	}
-}
-
 func TestRoundsInterleave(t *testing.T) {
 	base := series{Case: "TopologySpreading", Workload: large, Variant: inTree}
 	ours := series{Case: "TopologySpreading", Workload: large, Variant: zoneSpread}
@@ -103,12 +86,6 @@ func TestReadsWhatSchedulerPerfWrites(t *testing.T) {
 	require.Equal(t, 1040*time.Millisecond, all)
 	require.Equal(t, 50*time.Millisecond, scheduler)
 	require.Equal(t, 20*time.Millisecond, pack)
-}
-
-func TestFailedMeasurementNamesItsLog(t *testing.T) {
-	b := &bench{binary: "/bin/false", dir: t.TempDir()}
-	_, err := b.measure(t.Context(), ceiling)
-	require.ErrorContains(t, err, "output.log")
 }
 
 func TestResultsAccumulate(t *testing.T) {

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -110,13 +107,6 @@ func TestSetsHaveWhatIsCompared(t *testing.T) {
 	}}, sel.sets(), "one set for each case that can be measured in turns")
 }
 
-func TestBadTurnsAreRefused(t *testing.T) {
-	var out bytes.Buffer
-	require.ErrorContains(t, run(t.Context(), []string{"-turns", "-1", "-dir", t.TempDir()}, &out), "-turns: got -1, want 0 or more")
-	require.ErrorContains(t, run(t.Context(), []string{"-turns", "2", "-cases", "SpreadPodsBefore", "-dir", t.TempDir()}, &out),
-		"-turns: case SpreadPodsBefore cannot be measured in turns")
-}
-
 // The smallest workload in turns, with the processes that the driver starts: this test's own binary.
 func TestTurnsOfTheSmallestWorkload(t *testing.T) {
 	binary, err := os.Executable()
@@ -140,31 +130,6 @@ func TestTurnsOfTheSmallestWorkload(t *testing.T) {
 		require.Positive(t, r.CPUMillis)
 		require.InDelta(t, 10/r.Seconds, r.PodsPerSecond, 1e-6, "10 pods were measured")
 	}
-}
-
-// A process that ends instead of taking its turn is named with its log, and the others are stopped.
-func TestPlayerThatEnds(t *testing.T) {
-	script := filepath.Join(t.TempDir(), "player.sh")
-	require.NoError(t, os.WriteFile(script, []byte(`#!/bin/sh
-case "$*" in
-*TopologySpreading*) echo '{}' >&4; read -r line <&3 || exit 1 ;;
-esac
-`), 0o755))
-	b := &bench{binary: script, dir: t.TempDir()}
-	all := []series{{Case: "TopologySpreading", Workload: large, Variant: inTree}, ceiling}
-	err := b.measureInTurns(t.Context(), all, 1, func(result) error { return nil })
-	require.ErrorContains(t, err, "SchedulingBasic/5000Nodes, in-tree: the process ended too early: see ")
-	require.ErrorContains(t, err, "output.log")
-}
-
-// What is said over the pipes is what the other side reads.
-func TestTurnMessages(t *testing.T) {
-	line, err := json.Marshal(turnMessage{Measured: &turnMeasured{Pods: 10, Seconds: 2, CPUSeconds: 1}})
-	require.NoError(t, err)
-	p := &player{series: ceiling, says: bufio.NewReader(bytes.NewReader(append(line, '\n')))}
-	got, err := p.listen()
-	require.NoError(t, err)
-	require.Equal(t, &turnMeasured{Pods: 10, Seconds: 2, CPUSeconds: 1}, got)
 }
 
 func TestTurnTable(t *testing.T) {
