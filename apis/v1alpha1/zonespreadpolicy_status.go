@@ -1,8 +1,8 @@
 package v1alpha1
 
 import (
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // ZoneSpreadPolicyStatus has the fields that the scheduler's decisions depend on besides the spec (zones[].since, full
@@ -86,11 +86,11 @@ type ZoneState string
 const (
 	// ZoneAvailable: the zone counts. So does a zone without an open node until downAfter has passed, see since.
 	ZoneAvailable ZoneState = "Available"
-	// ZoneEmpty: the zone is declared and never had a node; it counts as a zone with no pods.
+	// ZoneEmpty: the zone is declared and never had an open node; it counts as a zone with no pods.
 	ZoneEmpty ZoneState = "Empty"
-	// ZoneClosed: no node has been ready and open to the policy's pods for downAfter.
+	// ZoneClosed: no node has been Ready and not cordoned for downAfter.
 	ZoneClosed ZoneState = "Closed"
-	// ZoneFull: pods of at least some size have been refused by every node for fullAfter.
+	// ZoneFull: the pods of some workload have been refused by every node for fullAfter.
 	ZoneFull ZoneState = "Full"
 	// ZoneRecovering: the zone is back and does not hold the others back yet.
 	ZoneRecovering ZoneState = "Recovering"
@@ -116,40 +116,43 @@ type ZoneStatus struct {
 	// +optional
 	State ZoneState `json:"state,omitempty"`
 
-	// Since is the time since which the zone has had no node that is ready and open to the policy's pods. When downAfter
-	// has passed, the zone is closed. Absent while it has such a node.
+	// Since is the time since which the zone has had no open node: one that is Ready and not cordoned. When downAfter has
+	// passed, the zone is closed. Absent while it has such a node.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 
-	// Full lists the sizes of pods that all nodes of the zone refuse, and since when.
+	// Full lists the workloads whose pods all nodes of the zone refuse, and since when; the 64 oldest of the policy.
 	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=8
-	Full []RefusedSize `json:"full,omitempty"`
+	// +listType=map
+	// +listMapKey=workload
+	// +kubebuilder:validation:MaxItems=64
+	Full []FullRun `json:"full,omitempty"`
 
-	// RecoveringSince is when the zone came back from being closed or full. Absent with recovery Immediate, and once
-	// the zone has caught up or recoveryWindow has passed.
+	// RecoveringSince is when the zone came back from being closed. Absent with recovery Immediate, and once the zone has
+	// caught up or recoveryWindow has passed.
 	// +optional
 	RecoveringSince *metav1.Time `json:"recoveringSince,omitempty"`
 }
 
-// RefusedSize is a size of pods that all nodes of a zone refuse.
-type RefusedSize struct {
-	// Since is when all nodes that a pod of this size could use began to refuse it.
+// FullRun is an unbroken run of attempts in which all nodes of a zone refused the pods of one workload.
+type FullRun struct {
+	// Workload is the UID of the workload: the Deployment, StatefulSet, Job or other controller of the pods. For pods without a
+	// controller it is the UID of the policy.
 	// +required
-	Since metav1.Time `json:"since"`
+	Workload types.UID `json:"workload"`
 
-	// Last is when a refusal was last seen, updated every 5 minutes. Once fullAfter lies between since and last, the zone
-	// is full for pods of this size and larger. The entry ends when last is 15 minutes old.
-	// +required
-	Last metav1.Time `json:"last"`
-
-	// AtLeast is what the refused pods requested.
+	// Since is when all nodes that the pods could use began to refuse them. Absent when the run has ended.
 	// +optional
-	AtLeast v1.ResourceList `json:"atLeast,omitempty"`
+	Since *metav1.Time `json:"since,omitempty"`
 
-	// Resources is true if all nodes lacked requested resources; the entry then ends when one of them has room. Otherwise
-	// some refused the pod for another reason, and the entry ends when a pod fits there.
+	// Last is when a refusal was last seen, updated every 5 minutes. Once fullAfter lies between since and last, the zone is
+	// full for the workload. The run ends when a pod of the workload passes all filters in the zone, or when last is 15
+	// minutes old.
 	// +optional
-	Resources bool `json:"resources,omitempty"`
+	Last *metav1.Time `json:"last,omitempty"`
+
+	// RecoveringSince is when a run ended that had made the zone full. Absent with recovery Immediate, and once the zone has
+	// caught up or recoveryWindow has passed.
+	// +optional
+	RecoveringSince *metav1.Time `json:"recoveringSince,omitempty"`
 }

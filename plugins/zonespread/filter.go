@@ -43,7 +43,7 @@ func (pl *ZoneSpread) Filter(ctx context.Context, cycleState fwk.CycleState, pod
 			return s.refusals.like(pl.tooSkewed)
 		}
 	}
-	if refusal := s.verdicts.check(node); refusal != nil {
+	if refusal := s.policies.check(node); refusal != nil {
 		return s.refusals.like(refusal)
 	}
 	return nil

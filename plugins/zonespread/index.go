@@ -41,6 +41,23 @@ func (s *sharedIndex) learnLocked(nodes []fwk.NodeInfo) {
 	counts.Update(s.index, nodes, s.generations)
 }
 
+// queries are what a cycle wants to have counted, each with the place for its answer.
+type queries struct {
+	queries []counts.Query
+	answers []**counts.Table
+}
+
+func (q *queries) add(query counts.Query, answer **counts.Table) {
+	q.queries, q.answers = append(q.queries, query), append(q.answers, answer)
+}
+
+// answer counts what the queries ask for, and puts the answers into their places.
+func (pl *ZoneSpread) answer(ctx context.Context, cycleState fwk.CycleState, nodes []fwk.NodeInfo, q *queries) {
+	for i, table := range pl.count(ctx, cycleState, nodes, q.queries) {
+		*q.answers[i] = table
+	}
+}
+
 // count answers queries about the snapshot of a scheduling cycle, whose nodes are given.
 func (pl *ZoneSpread) count(ctx context.Context, cycleState fwk.CycleState, nodes []fwk.NodeInfo, queries []counts.Query) []*counts.Table {
 	if len(queries) == 0 {

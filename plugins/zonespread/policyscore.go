@@ -16,33 +16,32 @@ type zoneScores struct {
 
 // scoresByPolicies also records that the zones of the nodes have room.
 func (pl *ZoneSpread) scoresByPolicies(cycleState fwk.CycleState, filteredNodes []fwk.NodeInfo) policyScores {
-	v := verdictsOf(cycleState)
-	if v == nil {
+	policies := policiesOf(cycleState)
+	if policies == nil {
 		return nil
 	}
-	all := make(policyScores, len(v.rows))
-	for i := range v.rows {
-		r := &v.rows[i]
+	all := make(policyScores, len(policies.each))
+	for i, p := range policies.each {
 		byZone := map[string]int64{}
 		var zones []string
-		inUse, everywhere := r.everywhere.Everywhere()
+		inUse, everywhere := p.everywhere.Everywhere()
 		for _, info := range filteredNodes {
 			if everywhere && len(zones) == inUse {
 				break // the others are in the same zones
 			}
-			zone, ok := info.Node().Labels[r.TopologyKey()]
+			zone, ok := info.Node().Labels[p.TopologyKey()]
 			if _, known := byZone[zone]; ok && !known {
 				byZone[zone] = 0
 				zones = append(zones, zone)
 			}
 		}
-		if r.Refusing && !cycleState.IsPodGroupSchedulingCycle() {
-			pl.shared.policies.Took(r.Applied, v.requests, zones...)
+		if p.HasRun && !cycleState.IsPodGroupSchedulingCycle() {
+			pl.shared.policies.RecordFit(&p.Input, zones...)
 		}
-		for n, score := range r.table.Scores(zones) {
+		for n, score := range p.table.Scores(zones) {
 			byZone[zones[n]] = score
 		}
-		all[i] = zoneScores{r.TopologyKey(), byZone}
+		all[i] = zoneScores{p.TopologyKey(), byZone}
 	}
 	return all
 }

@@ -13,73 +13,93 @@ import (
 
 var _ fwk.PostFilterPlugin = (*ZoneSpread)(nil)
 
-// PostFilter notes which nodes refused the pod and which plugins did, from which its policies learn that a zone is full and
-// whether to wake it. It changes nothing about the pod; to be asked at all it must come before DefaultPreemption and
-// PermitGate. The framework does not ask it in the cycles of pod groups.
+// PostFilter records which nodes refused the pod and what did, from which its policies learn that a zone is full and whether to wake
+// the pod. It changes nothing about the pod; to be called at all it must come before DefaultPreemption and PermitGate. The framework
+// does not call it in the cycles of pod groups.
 func (pl *ZoneSpread) PostFilter(_ context.Context, cycleState fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	s, err := readState[*preFilterState](cycleState, preFilterStateKey)
-	if err != nil || s.verdicts == nil {
+	if err != nil || s.policies == nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable) // the pod has no policies
 	}
-	v := s.verdicts
 	nodes, err := pl.lister.NodeInfos().List()
 	if err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	refusedBy, proves := lookAt(nodes, statuses)
-	// What a pod with a nomination is refused is about to be freed for it.
-	proves = proves && pod.Status.NominatedNodeName == ""
-	attempts := make([]serve.Attempt, len(v.rows))
-	for i := range v.rows {
-		r := &v.rows[i]
-		a := serve.Attempt{Answer: r.Answer, Refused: r.table.Refused(), Scaling: r.table.Scaling()}
-		if r.Hard() {
-			r.addRefused(&a, nodes, refusedBy)
+	refusedBy, conclusive := refusedBy(nodes, statuses)
+	attempts := make([]serve.Attempt, len(s.policies.each))
+	for i, p := range s.policies.each {
+		a := serve.Attempt{Input: p.Input, Refused: p.table.Refused(), Scaling: p.table.Scaling()}
+		if p.Hard() {
+			p.addRefused(&a, nodes, refusedBy)
 		}
-		if proves {
-			a.Full = s.full(r, nodes, refusedBy)
+		if conclusive {
+			a.Full, a.Excluded = s.refusedZones(p, nodes, refusedBy)
+		}
+		if pod.Status.NominatedNodeName != "" {
+			a.Full = nil // what refuses the pod is about to be freed for it
 		}
 		attempts[i] = a
 	}
-	pl.shared.policies.Attempted(pod, v.requests, attempts)
+	pl.shared.policies.Attempted(pod, attempts)
 	return nil, fwk.NewStatus(fwk.Unschedulable)
 }
 
 // noNode is a name that no node has.
 const noNode = "\x00"
 
-// byPolicies stands for ZoneSpread where one of its policies refused a node.
-const byPolicies = Name + " policies"
+// refuser is what refused a node.
+type refuser uint8
 
-// lookAt returns which plugin refused each node, or an empty name. The cycle proves nothing about zones if some node was not
-// looked at, because a PreFilter plugin refused the pod or limited the nodes.
-func lookAt(nodes []fwk.NodeInfo, statuses fwk.NodeToStatusReader) (refusedBy []string, proves bool) {
+const (
+	nothing       refuser = iota // or what is not known
+	aPolicy                      // one of the pod's policies
+	aConstraint                  // one of the pod's topologySpreadConstraints
+	aVolume                      // a volume that no eviction brings to the node
+	anotherPlugin                // any other plugin
+)
+
+// refusedBy returns what refused each node. The cycle is not conclusive if some node was not looked at, because a PreFilter plugin
+// refused the pod or limited the nodes.
+func refusedBy(nodes []fwk.NodeInfo, statuses fwk.NodeToStatusReader) (refusers []refuser, conclusive bool) {
 	// A node without a status of its own has the one that is for all such nodes.
 	absent := statuses.Get(noNode)
-	refusedBy, proves = make([]string, len(nodes)), true
+	refusers, conclusive = make([]refuser, len(nodes)), true
 	for i, info := range nodes {
 		status := statuses.Get(info.Node().Name)
-		switch {
-		case status == absent:
-			proves = false
-		case !status.IsRejected():
-		case status.Plugin() == Name && status.Message() != ErrReasonConstraintsNotMatch && status.Message() != ErrReasonNodeLabelNotMatch:
-			refusedBy[i] = byPolicies
-		default:
-			refusedBy[i] = status.Plugin()
+		if status == absent {
+			conclusive = false
+			continue
 		}
+		refusers[i] = refuserOf(status)
 	}
-	return refusedBy, proves
+	return refusers, conclusive
+}
+
+func refuserOf(status *fwk.Status) refuser {
+	switch {
+	case !status.IsRejected():
+		return nothing
+	case status.Plugin() == Name && (status.Message() == ErrReasonConstraintsNotMatch || status.Message() == ErrReasonNodeLabelNotMatch):
+		return aConstraint
+	case status.Plugin() == Name:
+		return aPolicy
+	case status.Code() == fwk.UnschedulableAndUnresolvable && (status.Plugin() == "VolumeBinding" || status.Plugin() == "VolumeZone"):
+		return aVolume
+	}
+	return anotherPlugin
 }
 
 // addRefused adds the nodes without a zone, and the zones that were refused because of pods that are nominated to nodes there:
 // the framework counts those in when it filters a node.
-func (r *row) addRefused(a *serve.Attempt, nodes []fwk.NodeInfo, refusedBy []string) {
+func (p *podPolicy) addRefused(a *serve.Attempt, nodes []fwk.NodeInfo, refusedBy []refuser) {
 	for i, info := range nodes {
-		zone, ok := info.Node().Labels[r.TopologyKey()]
+		if refusedBy[i] != aPolicy {
+			continue
+		}
+		zone, ok := info.Node().Labels[p.TopologyKey()]
 		if !ok {
-			a.NoLabel = a.NoLabel || refusedBy[i] == byPolicies
-		} else if _, known := a.Refused[zone]; !known && refusedBy[i] == byPolicies {
+			a.NoLabel = true
+		} else if _, known := a.Refused[zone]; !known {
 			if a.Refused == nil {
 				a.Refused = map[string]policy.Rule{}
 			}
@@ -88,27 +108,44 @@ func (r *row) addRefused(a *serve.Attempt, nodes []fwk.NodeInfo, refusedBy []str
 	}
 }
 
-// full returns the zones of which other plugins, or constraints over another topology key, refused every node that is eligible
-// for the pod, and there is one; true when none of them has what the pod asks for.
-func (s *preFilterState) full(r *row, nodes []fwk.NodeInfo, refusedBy []string) map[string]bool {
-	full := map[string]bool{}
-	open := map[string]bool{}
+// refusedZones returns the zones of which something else than spreading over them refused every node that is eligible for the pod,
+// and there is one: excluded are those in which the pod's volumes refused all of them, full are the others.
+func (s *preFilterState) refusedZones(p *podPolicy, nodes []fwk.NodeInfo, refusedBy []refuser) (full []string, excluded map[string]bool) {
+	type refusals struct{ spreading, volumes, others int }
+	zones := map[string]*refusals{}
 	for i, info := range nodes {
 		node := info.Node()
-		zone, ok := node.Labels[r.TopologyKey()]
-		if !ok || open[zone] || !counts.Admits(r.Eligible, node) {
+		zone, ok := node.Labels[p.TopologyKey()]
+		if !ok || !counts.Admits(p.Eligible, node) {
 			continue
 		}
-		spreading := refusedBy[i] == byPolicies || refusedBy[i] == Name && !s.refusedOver(node, r.TopologyKey())
-		if refusedBy[i] == "" || spreading {
-			open[zone] = true
-			delete(full, zone)
-			continue
+		z := zones[zone]
+		if z == nil {
+			z = &refusals{}
+			zones[zone] = z
 		}
-		lacks, seen := full[zone]
-		full[zone] = (lacks || !seen) && !hasRoom(info, s.verdicts.requests)
+		switch by := refusedBy[i]; {
+		case by == aVolume:
+			z.volumes++
+		case by == anotherPlugin, by == aConstraint && s.refusedOver(node, p.TopologyKey()):
+			z.others++
+		default:
+			z.spreading++
+		}
 	}
-	return full
+	for zone, z := range zones {
+		switch {
+		case z.spreading > 0:
+		case z.others > 0:
+			full = append(full, zone)
+		default:
+			if excluded == nil {
+				excluded = map[string]bool{}
+			}
+			excluded[zone] = true
+		}
+	}
+	return full, excluded
 }
 
 // refusedOver reports whether a constraint over another topology key refuses a node.

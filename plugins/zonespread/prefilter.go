@@ -26,12 +26,12 @@ type preFilterState struct {
 	self        []bool        // whether the pod matches the constraint's selector
 	views       []counts.View // matching pods per domain, by constraint
 	refusals    *refusals
-	verdicts    *verdicts // nil without policies
+	policies    *podPolicies // nil if no policy applies to the pod
 }
 
 // Clone copies what AddPod and RemovePod change.
 func (s *preFilterState) Clone() fwk.StateData {
-	clone := &preFilterState{constraints: s.constraints, self: s.self, views: make([]counts.View, len(s.views)), refusals: s.refusals, verdicts: s.verdicts.clone()}
+	clone := &preFilterState{constraints: s.constraints, self: s.self, views: make([]counts.View, len(s.views)), refusals: s.refusals, policies: s.policies.clone()}
 	for i := range s.views {
 		clone.views[i] = s.views[i].Clone()
 	}
@@ -52,13 +52,13 @@ func readState[T fwk.StateData](cycleState fwk.CycleState, key fwk.StateKey) (T,
 	return state, nil
 }
 
-// verdictsOf returns PreFilter's verdicts of this cycle; nil if the pod has no policies.
-func verdictsOf(cycleState fwk.CycleState) *verdicts {
+// policiesOf returns the pod's policies as PreFilter evaluated them in this cycle; nil if none applies.
+func policiesOf(cycleState fwk.CycleState) *podPolicies {
 	s, err := readState[*preFilterState](cycleState, preFilterStateKey)
 	if err != nil {
 		return nil // nothing is hard, and there are no policies
 	}
-	return s.verdicts
+	return s.policies
 }
 
 // PreFilter counts for the pod's hard constraints and its policies. It is Skip when nothing is hard. It never narrows the
@@ -75,8 +75,8 @@ func (pl *ZoneSpread) PreFilter(ctx context.Context, cycleState fwk.CycleState, 
 	if err != nil {
 		return nil, fwk.AsStatus(err)
 	}
-	verdicts := pl.ask(ctx, cycleState, pod, nodes)
-	if len(constraints) == 0 && verdicts == nil {
+	policies := pl.policiesFor(ctx, pod)
+	if len(constraints) == 0 && policies == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 
@@ -85,24 +85,24 @@ func (pl *ZoneSpread) PreFilter(ctx context.Context, cycleState fwk.CycleState, 
 		self:        make([]bool, len(constraints)),
 		views:       make([]counts.View, len(constraints)),
 		refusals:    &refusals{},
-		verdicts:    verdicts,
+		policies:    policies,
 	}
-	queries := make([]counts.Query, len(constraints))
+	queries := &queries{}
+	tables := make([]*counts.Table, len(constraints))
 	keys := topologyKeys(constraints)
 	for i := range constraints {
-		queries[i] = constraints[i].query(pod.Namespace, keys)
+		queries.add(constraints[i].query(pod.Namespace, keys), &tables[i])
 		state.self[i] = constraints[i].selector.Matches(labels.Set(pod.Labels))
 	}
-	tables := pl.count(ctx, cycleState, nodes, verdicts.addQueries(queries))
+	policies.addQueries(queries)
+	pl.answer(ctx, cycleState, nodes, queries)
 	for i := range constraints {
 		state.views[i] = counts.NewView(tables[i])
 	}
-	if verdicts != nil {
-		verdicts.judge(tables[len(constraints):])
-	}
+	policies.evaluate()
 	cycleState.Write(preFilterStateKey, state)
 	preFilterDuration.Observe(time.Since(start).Seconds())
-	if len(constraints) == 0 && !verdicts.hard() {
+	if len(constraints) == 0 && !policies.hard() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	return nil, nil
@@ -118,16 +118,16 @@ func (pl *ZoneSpread) PreFilterExtensions() fwk.PreFilterExtensions { return pl 
 
 // AddPod counts a pod that the framework assumes on a node.
 func (pl *ZoneSpread) AddPod(ctx context.Context, cycleState fwk.CycleState, podToSchedule *v1.Pod, podInfoToAdd fwk.PodInfo, nodeInfo fwk.NodeInfo) *fwk.Status {
-	return pl.tryOut(ctx, cycleState, podToSchedule, podInfoToAdd.GetPod(), nodeInfo.Node(), 1)
+	return pl.updateWithPod(ctx, cycleState, podToSchedule, podInfoToAdd.GetPod(), nodeInfo.Node(), 1)
 }
 
 // RemovePod takes back a pod that the framework assumes gone from a node.
 func (pl *ZoneSpread) RemovePod(ctx context.Context, cycleState fwk.CycleState, podToSchedule *v1.Pod, podInfoToRemove fwk.PodInfo, nodeInfo fwk.NodeInfo) *fwk.Status {
-	return pl.tryOut(ctx, cycleState, podToSchedule, podInfoToRemove.GetPod(), nodeInfo.Node(), -1)
+	return pl.updateWithPod(ctx, cycleState, podToSchedule, podInfoToRemove.GetPod(), nodeInfo.Node(), -1)
 }
 
-// tryOut changes the state of the cycle as if the count of changed on the node went up or down.
-func (pl *ZoneSpread) tryOut(ctx context.Context, cycleState fwk.CycleState, podToSchedule, changed *v1.Pod, node *v1.Node, pods int) *fwk.Status {
+// updateWithPod changes the state of the cycle as if the count of changed on the node went up or down.
+func (pl *ZoneSpread) updateWithPod(ctx context.Context, cycleState fwk.CycleState, podToSchedule, changed *v1.Pod, node *v1.Node, pods int) *fwk.Status {
 	s, err := readState[*preFilterState](cycleState, preFilterStateKey)
 	if err != nil {
 		return fwk.AsStatus(err)
@@ -136,7 +136,7 @@ func (pl *ZoneSpread) tryOut(ctx context.Context, cycleState fwk.CycleState, pod
 	if changed.DeletionTimestamp != nil || changed.Namespace != podToSchedule.Namespace || node == nil {
 		return nil
 	}
-	if err := pl.tryOutPolicies(ctx, cycleState, s.verdicts, changed, node, pods); err != nil {
+	if err := pl.updatePolicies(ctx, cycleState, s.policies, changed, node, pods); err != nil {
 		return fwk.AsStatus(err)
 	}
 	if !hasAllKeys(node.Labels, s.constraints) {

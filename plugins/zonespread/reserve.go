@@ -12,15 +12,14 @@ var _ fwk.ReservePlugin = (*ZoneSpread)(nil)
 // Reserve records that the pod no longer waits and that its node's zone has room. In the cycles of pod groups it is a
 // rehearsal, which proves nothing.
 func (pl *ZoneSpread) Reserve(_ context.Context, cycleState fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
-	v := verdictsOf(cycleState)
-	if v == nil || cycleState.IsPodGroupSchedulingCycle() {
+	policies := policiesOf(cycleState)
+	if policies == nil || cycleState.IsPodGroupSchedulingCycle() {
 		return nil
 	}
 	if node, err := pl.lister.NodeInfos().Get(nodeName); err == nil {
-		for i := range v.rows {
-			r := &v.rows[i]
-			if zone, ok := node.Node().Labels[r.TopologyKey()]; ok && r.Refusing {
-				pl.shared.policies.Took(r.Applied, v.requests, zone)
+		for _, p := range policies.each {
+			if zone, ok := node.Node().Labels[p.TopologyKey()]; ok && p.HasRun {
+				pl.shared.policies.RecordFit(&p.Input, zone)
 			}
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -261,9 +260,9 @@ func testPolicyStatus(ctx context.Context, t *testing.T, c client.Client) {
 		ObservedGeneration: 1, Replicas: 9, Pods: 6, Skew: 3,
 		Zones: []v1alpha1.ZoneStatus{
 			{Name: "a", Pods: 6, Desired: 5, State: v1alpha1.ZoneAvailable},
-			{Name: "b", Pods: 0, Desired: 4, State: v1alpha1.ZoneClosed, Since: &since, Full: []v1alpha1.RefusedSize{{
-				Since: since, Last: last, AtLeast: corev1.ResourceList{"cpu": resource.MustParse("100m")}, Resources: true,
-			}}},
+			{Name: "b", Pods: 0, Desired: 4, State: v1alpha1.ZoneClosed, Since: &since, Full: []v1alpha1.FullRun{
+				{Workload: "web", Since: &since, Last: &last}, {Workload: "api", RecoveringSince: &last},
+			}},
 			{Name: "c", State: v1alpha1.ZoneRecovering, RecoveringSince: &since},
 		},
 		Conditions: []metav1.Condition{{

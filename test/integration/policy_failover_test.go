@@ -51,7 +51,7 @@ func closedSince(s *v1alpha1.ZoneSpreadPolicyStatus, zone string) *metav1.Time {
 func fullSince(s *v1alpha1.ZoneSpreadPolicyStatus, zone string) *metav1.Time {
 	for i := range s.Zones {
 		if s.Zones[i].Name == zone && len(s.Zones[i].Full) > 0 {
-			return &s.Zones[i].Full[0].Since
+			return s.Zones[i].Full[0].Since
 		}
 	}
 	return nil

@@ -1,6 +1,8 @@
 package counts
 
 import (
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
@@ -48,19 +50,27 @@ func EligibilityOf(pod *v1.Pod, honorAffinity, honorTaints, comparisonOperators 
 	return e
 }
 
+// IgnoringLifecycle returns an eligibility to which the taints that the node lifecycle sets (node.kubernetes.io/...) make no
+// difference.
+func IgnoringLifecycle(e Eligibility) Eligibility {
+	n, ok := e.(*nodeEligibility)
+	if !ok || !n.honorTaints {
+		return e
+	}
+	ignoring := *n
+	ignoring.ignoreLifecycle = true
+	ignoring.key = "l" + n.key
+	return &ignoring
+}
+
+// lifecycleTaint begins the keys of the taints that the node lifecycle sets.
+const lifecycleTaint = "node.kubernetes.io/"
+
 func requiredAffinity(pod *v1.Pod) *v1.NodeSelector {
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	}
 	return nil
-}
-
-// KeyOf is the key of an eligibility that may be nil; empty then.
-func KeyOf(e Eligibility) string {
-	if e == nil {
-		return ""
-	}
-	return e.Key()
 }
 
 // Admits reports whether a node is eligible; with a nil eligibility every node is.
@@ -94,6 +104,7 @@ type nodeEligibility struct {
 	node                string                             // the only node that may be eligible; empty if there may be more
 	affinity            *nodeaffinity.RequiredNodeAffinity // nil when ignored
 	honorTaints         bool
+	ignoreLifecycle     bool // see IgnoringLifecycle
 	tolerations         []v1.Toleration
 	comparisonOperators bool
 }
@@ -112,8 +123,13 @@ func (e *nodeEligibility) Eligible(node *v1.Node) bool {
 	}
 	// The helper logs what it cannot parse, once per node and pod. The zero Logger drops that, since
 	// the TaintToleration plugin says the same of the same pod.
-	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(klog.Logger{}, node.Spec.Taints, e.tolerations,
-		KeepsPodsAway, e.comparisonOperators)
+	counts := KeepsPodsAway
+	if e.ignoreLifecycle {
+		counts = func(taint *v1.Taint) bool {
+			return KeepsPodsAway(taint) && !strings.HasPrefix(taint.Key, lifecycleTaint)
+		}
+	}
+	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(klog.Logger{}, node.Spec.Taints, e.tolerations, counts, e.comparisonOperators)
 	return !untolerated
 }
 

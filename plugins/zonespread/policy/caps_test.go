@@ -49,7 +49,7 @@ func FuzzParsePercent(f *testing.F) {
 // capOf finds the cap of zone a by filling it.
 func capOf(t require.TestingT, p *policy.Policy, r int64) int64 {
 	for c := int64(0); ; c++ {
-		table := p.Judge(policy.Question{Domains: domains(c, c, c), Replicas: r})
+		table := p.Evaluate(policy.Input{Domains: domains(c, c, c), Replicas: r})
 		if !table.Rule("a").OK() {
 			return c
 		}
@@ -94,11 +94,11 @@ func TestQuorumSafeLeavesAMajority(t *testing.T) {
 		counts := map[string]int64{}
 		// Pods arrive anywhere that the policy lets them, not where it would like them.
 		for range r {
-			q := policy.Question{Replicas: r}
+			q := policy.Input{Replicas: r}
 			for _, name := range names {
 				q.Domains = append(q.Domains, policy.Domain{Name: name, Pods: counts[name], Held: counts[name], Eligible: true})
 			}
-			table := p.Judge(q)
+			table := p.Evaluate(q)
 			var open []string
 			for _, name := range names {
 				if table.Rule(name).OK() {
@@ -131,15 +131,15 @@ func TestScalingFindsEveryChange(t *testing.T) {
 		before, after := rapid.Int64Range(1, 30).Draw(t, "before"), rapid.Int64Range(1, 30).Draw(t, "after")
 		p := drawPolicy(t, n, before, true)
 		ds := domains(rapid.SliceOfN(rapid.Int64Range(0, 9), n, n).Draw(t, "pods")...)
-		view := policy.View{}
+		view := policy.ZoneAvailability{}
 		for i := range ds {
-			view[ds[i].Name] = policy.Part(rapid.IntRange(0, 3).Draw(t, "part"))
+			view[ds[i].Name] = policy.Availability(rapid.IntRange(0, 4).Draw(t, "part"))
 			ds[i].Held = rapid.Int64Range(0, 9).Draw(t, "held")
 		}
-		q := policy.Question{Domains: ds, Replicas: before, View: view}
-		was := p.Judge(q)
+		q := policy.Input{Domains: ds, Replicas: before, Availability: view}
+		was := p.Evaluate(q)
 		q.Replicas = after
-		is := p.Judge(q)
+		is := p.Evaluate(q)
 		opens := false
 		for _, zone := range zoneNames(n) {
 			opens = opens || !was.Rule(zone).OK() && is.Rule(zone).OK()

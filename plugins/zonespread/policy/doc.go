@@ -4,8 +4,8 @@
 // # Contract
 //
 // Functions are pure: they depend only on their arguments, with the time as the argument now. They do not log,
-// watch or wait. A [Policy] is immutable and a [Table] is read-only after Judge, both safe for any number of
-// goroutines; [Zones] are not and need their owner's lock. Verdicts on nodes allocate nothing.
+// watch or wait. A [Policy] is immutable and a [Table] is read-only after Evaluate, both safe for any number of
+// goroutines; [Zones] are not and need their owner's lock. Checks of nodes allocate nothing.
 //
 // # What an adapter does with it
 //
@@ -16,21 +16,20 @@
 //
 // For each pod, in PreFilter, and each policy that selects it:
 //
-//  1. Count the pods that match SelectorFor in the pod's namespace, without terminating ones, by zone: on the nodes that
-//     are eligible for it, and on all nodes; and the pods that HeldFor names, which count for the caps. That makes one
-//     [Domain] for each zone of the cluster.
-//  2. Replicas gives R, from what the pod's own [Workload] wants or, with Matching, from the number of pods selected.
-//  3. View of the Zones says how each zone takes part for a pod with these requests. Before that, look again at the zones
-//     that Lacking names, and call Took if a node now has room, Refused if none has.
-//  4. Judge gives the [Table]. Keep it in the cycle's state; Clone and Add serve AddPod and RemovePod.
+//  1. Zones.For says how each zone takes part for the pod's workload.
+//  2. Count the pods that match SelectorFor in the pod's namespace, without terminating ones, by zone, on the nodes that
+//     are eligible for it; and the pods that HeldFor names, which count for the caps. That makes one [Domain] for each zone
+//     of the cluster.
+//  3. Replicas gives R, from what the pod's own [Workload] wants or, with Matching, from the number of pods selected.
+//  4. Evaluate gives the [Table]. Keep it in the cycle's state; Clone and Add serve AddPod and RemovePod.
 //
-// Filter asks Check of every table; the first refusal counts. Its message is MessageFor, and Rule.Resolvable tells
+// Filter calls Check of every table; the first refusal counts. Its message is MessageFor, and Rule.Resolvable tells
 // Unschedulable from UnschedulableAndUnresolvable. Scores are for the zones of the nodes that passed; the score of
 // a node is the mean over the pod's policies, with 0 for a policy whose label the node lacks.
 //
-// Refused records a failed attempt, zone by zone; Took records a success. A timer on NextDeadline wakes the waiting pods if
-// the deadline Wakes, because the framework requeues no pod after a time. Export returns what a restart needs; Status writes
-// it.
+// RecordRefusal records a failed attempt, zone by zone; RecordFit records a success. A timer on NextDeadline wakes the waiting
+// pods if the deadline Wakes, because the framework requeues no pod after a time. Export returns what a restart needs; Status
+// writes it.
 //
 // # Rollouts
 //
@@ -42,7 +41,7 @@
 //     while old pods still stand.
 //   - R is what the owner asks for, not what exists. It is at least the size of every revision that grows, and grows
 //     before pods do. With Matching it counts the waiting pods and all revisions, for the same reason.
-//   - A zone at its cap leaves the minimum (see Judge), so that the emptiest zone that may still grow is always open.
+//   - A zone at its cap leaves the minimum (see Evaluate), so that the emptiest zone that may still grow is always open.
 //   - A StatefulSet's pods lack pod-template-hash and count over all revisions; the controller deletes a pod
 //     before it makes its successor, and a terminating pod does not count, so that the place is free again.
 //

@@ -8,15 +8,15 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 )
 
-// zoneFacts is what the judgement of a whole placement needs to know about a zone.
+// zoneFacts is what the check of a whole placement needs to know about a zone.
 type zoneFacts struct {
 	name    string
 	weight  int64
 	maxPods int64
-	empty   bool // declared, and never had a node
-	part    Part // for the size of pod that it is worst for
-	closed  bool
+	empty   bool // declared, and never had an open node
 	pods    int64
+
+	availability Availability // for the workload in question, or for the one that it is worst for
 }
 
 // demand is a number of replicas that share caps.
@@ -59,7 +59,7 @@ func (p *Policy) feasible(d *demand, zones []zoneFacts) (reason, message string)
 	case capSum < replicas:
 		return v1alpha1.ReasonCapsBelowReplicas, d.of() + fmt.Sprintf("the caps of %d zones add up to %d pods, fewer than the %d replicas (%s)", existing, capSum, replicas, p.capNames(zones))
 	case len(empty) > 0 && skewSum < replicas:
-		return v1alpha1.ReasonSkewBelowReplicas, fmt.Sprintf("spec.zones: %s never had a node and counts as 0, so that the other zones take %d of %d replicas: remove it, set its weight to 0, or add nodes",
+		return v1alpha1.ReasonSkewBelowReplicas, fmt.Sprintf("spec.zones: %s never had an open node and counts as 0, so that the other zones take %d of %d replicas: remove it, set its weight to 0, or add nodes",
 			quoted(empty), skewSum, replicas)
 	case rollsOver && replicas > 0 && capSum == replicas:
 		return v1alpha1.ReasonRolloutExceedsAllCaps, d.of() + fmt.Sprintf("spec.matchLabelKeys leaves out pod-template-hash and the caps add up to exactly %d replicas: a rolling update with maxUnavailable 0 has no room for its first pod", replicas)
@@ -113,10 +113,10 @@ func quoted(names []string) string {
 }
 
 // desired adds to want how many pods of a demand each zone should hold: the replicas by weight within the caps, over the
-// zones that are available. A zone that is full keeps what it holds of them, up to its part; a zone that is closed has none.
+// zones that are available. A zone that is full keeps what it holds of them, up to its share; a zone that is closed has none.
 // What is left over when all caps are reached is in no zone. want and held are parallel to zones.
 //
-// Parts are handed out by the largest share first (the smallest (c + 1) / w is next), which is where the scores
+// Shares are handed out by the largest share first (the smallest (c + 1) / w is next), which is where the scores
 // lead.
 func (p *Policy) desired(d *demand, zones []zoneFacts, held, want []int64) {
 	caps := make([]int64, len(zones))
@@ -124,7 +124,7 @@ func (p *Policy) desired(d *demand, zones []zoneFacts, held, want []int64) {
 		caps[i], _ = p.capOf(zones[i].maxPods, d.replicas)
 	}
 	mine := make([]int64, len(zones))
-	part := func(open func(*zoneFacts) bool, left int64) {
+	share := func(open func(*zoneFacts) bool, left int64) {
 		var active []int
 		for i := range zones {
 			if zones[i].weight > 0 && !zones[i].empty && open(&zones[i]) {
@@ -134,17 +134,17 @@ func (p *Policy) desired(d *demand, zones []zoneFacts, held, want []int64) {
 		fill(left, zones, caps, active, mine)
 	}
 	// What a full zone keeps is decided as if it were available.
-	part(func(*zoneFacts) bool { return true }, d.wanted())
+	share(func(*zoneFacts) bool { return true }, d.wanted())
 	left := d.wanted()
 	for i := range zones {
-		if zones[i].part != Unavailable || zones[i].closed {
+		if zones[i].availability != Full {
 			mine[i] = 0
 			continue
 		}
 		mine[i] = min(mine[i], held[i])
 		left -= mine[i]
 	}
-	part(func(z *zoneFacts) bool { return z.part != Unavailable }, left)
+	share(func(z *zoneFacts) bool { return !z.availability.unavailable() }, left)
 	for i := range want {
 		want[i] += mine[i]
 	}

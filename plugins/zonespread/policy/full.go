@@ -2,170 +2,175 @@ package policy
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
 )
 
 const (
 	// RefusalGap is the longest time between two refusals of which the second continues the first. The framework tries
-	// a waiting pod again within 5 minutes, and refusedSize.last may be older than the last refusal by renewInterval.
+	// a waiting pod again within 5 minutes, and run.last may be older than the last refusal by renewInterval.
 	RefusalGap = 15 * time.Minute
-	// renewInterval is the resolution of refusedSize.last, so that it is not written with every attempt.
+	// renewInterval is the resolution of run.last, so that it is not written with every attempt.
 	renewInterval = 5 * time.Minute
-	// maxSizes is how many sizes are kept for a zone, see sizes.refused.
-	maxSizes = 8
+	// maxRuns is how many runs the status of a policy has. Younger ones are left out, and begin again after a restart.
+	maxRuns = 64
 )
 
-// refusedSize is an unbroken run of attempts in which all eligible nodes of a zone refused pods that asked for
-// atLeast, or less.
-type refusedSize struct {
-	since, last seconds
-	atLeast     Requests
-	// resources is true if no eligible node had the requested resources at the last look.
-	resources bool
+// run is what a zone's nodes do with the pods of one workload. Since is when all that are eligible began to refuse them, and last
+// a later refusal; both are 0 while none is known. Recovering is when a run ended that had made the zone full.
+type run struct{ since, last, recovering seconds }
+
+// live reports whether another refusal continues the run.
+func (r *run) live(now time.Time) bool { return r.last.set() && !r.last.passed(RefusalGap, now) }
+
+// full reports whether the run has made the zone full: between the first refusal and the last there is fullAfter.
+func (r *run) full(fullAfter time.Duration) bool {
+	return r.last.set() && r.since.passed(fullAfter, r.last.time())
 }
 
-// live reports whether the run may still be continued.
-func (s *refusedSize) live(now time.Time) bool { return !s.last.passed(RefusalGap, now) }
-
-// full reports whether the run has made the zone full for its pods: between the first refusal and the last there is fullAfter.
-func (s *refusedSize) full(fullAfter time.Duration) bool {
-	return s.since.passed(fullAfter, s.last.time())
+// fullNow reports whether the zone is full for the workload.
+func (r *run) fullNow(fullAfter time.Duration, now time.Time) bool {
+	return r.live(now) && r.full(fullAfter)
 }
 
-// sizes are the runs of a zone, no two of one size. Most zones have none, most others one: the size of the workload's pods.
-type sizes []*refusedSize
-
-// fullFor reports whether a live run makes the zone full for a pod.
-func (all sizes) fullFor(r Requests, fullAfter time.Duration, now time.Time) bool {
-	return slices.ContainsFunc(all, func(s *refusedSize) bool { return s.live(now) && s.full(fullAfter) && s.atLeast.Within(r) })
+// recoversSince returns when the last run ended that had made the zone full, also if that is not recorded yet; 0 for never.
+func (r *run) recoversSince(fullAfter time.Duration, now time.Time) seconds {
+	if r.last.set() && !r.live(now) && r.full(fullAfter) {
+		return max(r.recovering, roundUp(r.last.time().Add(RefusalGap)))
+	}
+	return r.recovering
 }
 
-// anyFull reports whether a live run makes the zone full for some pod.
-func (all sizes) anyFull(fullAfter time.Duration, now time.Time) bool {
-	return slices.ContainsFunc(all, func(s *refusedSize) bool { return s.live(now) && s.full(fullAfter) })
+// end ends the run: a pod of the workload fits, or it is over.
+func (r *run) end(at seconds, wasFull bool) {
+	r.since, r.last = 0, 0
+	if wasFull {
+		r.recovering = max(r.recovering, at)
+	}
 }
 
-// refused records that all eligible nodes of the zone refused a pod. Runs that have ended must be gone. It returns whether
-// a fact has changed, and whether a run has thereby made the zone full.
-//
-// If there are too many sizes, a new one joins a run of smaller pods, or else widens the latest run, which then begins
-// again. So a zone becomes full for every size at most fullAfter after the last size was first seen.
-func (all *sizes) refused(r Requests, resources bool, fullAfter time.Duration, now time.Time) (changed, full bool) {
+// RecordRefusal records that all nodes of a zone that are eligible for a pod of a workload refused it, for reasons other than
+// spreading over the zones. It returns whether a fact has changed, and whether the zone has become full for the workload by it.
+func (zs *Zones) RecordRefusal(now time.Time, name string, workload types.UID) (changed, full bool) {
+	z := zs.zones[name]
+	if z == nil || !z.opened {
+		return false, false // no open node of it has been observed
+	}
+	changed = zs.expire(z, now)
+	r := z.runs[workload]
+	if r == nil {
+		r = &run{}
+		z.runs[workload] = r
+	}
 	at := roundUp(now)
-	known := false
-	renew := func(s *refusedSize) {
-		c, f := s.renew(at, resources, fullAfter)
-		changed, full = changed || c, full || f
+	if !r.last.set() {
+		r.since, r.last = at, at
+		return true, false
 	}
-	var covering, youngest *refusedSize
-	for _, s := range *all {
-		if youngest == nil || s.since > youngest.since {
-			youngest = s
-		}
-		if s.atLeast.Within(r) {
-			covering = s
-		}
-		if r.Within(s.atLeast) {
-			renew(s)
-			known = known || s.atLeast.Within(r)
-		}
-	}
-	switch {
-	case known:
-	case len(*all) < maxSizes:
-		*all = append(*all, &refusedSize{since: at, last: at, atLeast: r, resources: resources})
-		changed = true
-	case covering != nil:
-		renew(covering)
-	default:
-		youngest.since, youngest.last, youngest.atLeast, youngest.resources = at, at, least(youngest.atLeast, r), resources
-		changed = true
+	full = !r.full(zs.policy.fullAfter) && r.since.passed(zs.policy.fullAfter, at.time())
+	if full || r.last.passed(renewInterval, at.time()) {
+		r.last, changed = at, true
 	}
 	return changed, full
 }
 
-func (s *refusedSize) renew(at seconds, resources bool, fullAfter time.Duration) (changed, full bool) {
-	then := at.time()
-	full = !s.full(fullAfter) && s.since.passed(fullAfter, then)
-	if resources == s.resources && !full && !s.last.passed(renewInterval, then) {
-		return false, false
+// RecordFit records that a node of a zone passed all filters for a pod of a workload. It returns whether a fact has changed.
+func (zs *Zones) RecordFit(now time.Time, name string, workload types.UID) (changed bool) {
+	z := zs.zones[name]
+	if z == nil || z.runs[workload] == nil {
+		return false
 	}
-	s.last, s.resources = at, resources
-	return true, full
+	changed = zs.expire(z, now)
+	r := z.runs[workload]
+	if r == nil || !r.last.set() {
+		return changed
+	}
+	r.end(roundUp(now), r.full(zs.policy.fullAfter) && zs.policy.recoveryWindow > 0)
+	if *r == (run{}) {
+		delete(z.runs, workload)
+	}
+	return true
 }
 
-// took records that the zone has room for a pod. It returns whether a fact has changed, and whether the zone had been full for the pod.
-func (all *sizes) took(r Requests, fullAfter time.Duration, now time.Time) (changed, wasFull bool) {
-	*all = slices.DeleteFunc(*all, func(s *refusedSize) bool {
-		if !s.atLeast.Within(r) {
-			return false
+// HasRun reports whether some zone refuses pods of a workload; otherwise RecordFit need not be called.
+func (zs *Zones) HasRun(workload types.UID) bool {
+	for _, z := range zs.zones {
+		if r := z.runs[workload]; r != nil && r.last.set() {
+			return true
 		}
-		changed = true
-		wasFull = wasFull || s.live(now) && s.full(fullAfter)
-		return true
-	})
-	return changed, wasFull
+	}
+	return false
 }
 
-// expire forgets the runs that were not continued. It returns when the last of them ended that had made the zone full.
-func (all *sizes) expire(fullAfter time.Duration, now time.Time) (changed bool, ended seconds) {
-	*all = slices.DeleteFunc(*all, func(s *refusedSize) bool {
-		if s.live(now) {
-			return false
+// expireRuns ends the runs that were not continued, and forgets those that make no difference any more.
+func (zs *Zones) expireRuns(z *zone, now time.Time) (changed bool) {
+	for workload, r := range z.runs {
+		if r.last.set() && !r.live(now) {
+			at := roundUp(r.last.time().Add(RefusalGap))
+			r.end(at, r.full(zs.policy.fullAfter) && zs.policy.recoveryWindow > 0)
+			changed = true
 		}
-		changed = true
-		ended = max(ended, s.endedFull(fullAfter))
-		return true
-	})
-	return changed, ended
+		if r.recovering.set() && !zs.within(r.recovering, now) {
+			r.recovering, changed = 0, true
+		}
+		if *r == (run{}) {
+			delete(z.runs, workload)
+		}
+	}
+	return changed
 }
 
-// endedFull returns when a run that is not live ended, and 0 if it had not made the zone full.
-func (s *refusedSize) endedFull(fullAfter time.Duration) seconds {
-	if !s.full(fullAfter) {
+// exportRuns returns the runs of each zone, no more than maxRuns in all.
+func (zs *Zones) exportRuns() map[string][]v1alpha1.FullRun {
+	type exported struct {
+		zone string
+		v1alpha1.FullRun
+	}
+	var all []exported
+	for name, z := range zs.zones {
+		for workload, r := range z.runs {
+			all = append(all, exported{name, v1alpha1.FullRun{
+				Workload: workload, Since: r.since.toTime(), Last: r.last.toTime(), RecoveringSince: r.recovering.toTime(),
+			}})
+		}
+	}
+	slices.SortFunc(all, func(a, b exported) int {
+		return cmp.Or(cmp.Compare(fromTime(a.Since), fromTime(b.Since)), cmp.Compare(a.zone, b.zone), cmp.Compare(a.Workload, b.Workload))
+	})
+	byZone := map[string][]v1alpha1.FullRun{}
+	for _, e := range all[:min(len(all), maxRuns)] {
+		byZone[e.zone] = append(byZone[e.zone], e.FullRun)
+	}
+	return byZone
+}
+
+func importRuns(list []v1alpha1.FullRun) map[types.UID]*run {
+	runs := map[types.UID]*run{}
+	for i := range list {
+		r := &run{since: fromTime(list[i].Since), last: fromTime(list[i].Last), recovering: fromTime(list[i].RecoveringSince)}
+		if r.since.set() == r.last.set() && *r != (run{}) && list[i].Workload != "" {
+			runs[list[i].Workload] = r
+		}
+	}
+	return runs
+}
+
+func fromTime(t *metav1.Time) seconds {
+	if t == nil || t.IsZero() {
 		return 0
 	}
-	return roundUp(s.last.time().Add(RefusalGap))
+	return seconds(t.Unix())
 }
 
-// least returns the smaller amount of each resource.
-func least(a, b Requests) Requests {
-	r := Requests{}
-	for name, amount := range a {
-		if m := min(amount, b[name]); m > 0 {
-			r[name] = m
-		}
+func (s seconds) toTime() *metav1.Time {
+	if !s.set() {
+		return nil
 	}
-	return r
-}
-
-func (all sizes) export() []v1alpha1.RefusedSize {
-	var out []v1alpha1.RefusedSize
-	for _, s := range slices.SortedStableFunc(slices.Values(all), func(a, b *refusedSize) int { return cmp.Compare(a.since, b.since) }) {
-		out = append(out, v1alpha1.RefusedSize{
-			Since: metav1.NewTime(s.since.time()), Last: metav1.NewTime(s.last.time()), AtLeast: s.atLeast.list(), Resources: s.resources,
-		})
-	}
-	return out
-}
-
-func importSizes(list []v1alpha1.RefusedSize) sizes {
-	var all sizes
-	for i := range list {
-		s := &refusedSize{
-			since: fromTime(&list[i].Since), last: fromTime(&list[i].Last),
-			atLeast: requestsFrom(list[i].AtLeast), resources: list[i].Resources,
-		}
-		same := func(o *refusedSize) bool { return maps.Equal(o.atLeast, s.atLeast) }
-		if s.since.set() && s.last.set() && !slices.ContainsFunc(all, same) {
-			all = append(all, s)
-		}
-	}
-	return all
+	t := metav1.NewTime(s.time())
+	return &t
 }

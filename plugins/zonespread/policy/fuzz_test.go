@@ -38,18 +38,18 @@ func FuzzPolicy(f *testing.F) {
 			return
 		}
 		names, counts := zoneNames(3), map[string]int64{}
-		placed := place(p, int(pods), names, policy.View{}, plenty, counts)
+		placed := place(p, int(pods), names, policy.ZoneAvailability{}, plenty, counts)
 		require.LessOrEqual(t, placed, int(pods))
 		for i := range obj.Spec.Zones {
 			if z := &obj.Spec.Zones[i]; z.MaxPods != nil && p.Hard() {
 				require.LessOrEqual(t, counts[z.Name], int64(*z.MaxPods), z.Name)
 			}
 		}
-		q := policy.Question{Replicas: int64(pods)}
+		q := policy.Input{Replicas: int64(pods)}
 		for _, name := range names {
-			q.Domains = append(q.Domains, policy.Domain{Name: name, Pods: counts[name], AllPods: counts[name], Held: counts[name], Eligible: true})
+			q.Domains = append(q.Domains, policy.Domain{Name: name, Pods: counts[name], Held: counts[name], Eligible: true})
 		}
-		for _, score := range p.Judge(q).Scores(names) {
+		for _, score := range p.Evaluate(q).Scores(names) {
 			require.True(t, score >= 0 && score <= 100, "%d", score)
 		}
 	})

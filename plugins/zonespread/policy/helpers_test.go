@@ -87,7 +87,7 @@ func zoneNames(n int) []string {
 func domains(counts ...int64) []policy.Domain {
 	ds := make([]policy.Domain, len(counts))
 	for i, name := range zoneNames(len(counts)) {
-		ds[i] = policy.Domain{Name: name, Pods: counts[i], AllPods: counts[i], Held: counts[i], Eligible: true}
+		ds[i] = policy.Domain{Name: name, Pods: counts[i], Held: counts[i], Eligible: true}
 	}
 	return ds
 }
@@ -121,13 +121,13 @@ func best(t *policy.Table, names []string, room func(string) bool) string {
 
 // place puts pods one after the other where the policy wants them and returns the counts by zone; it stops when the
 // policy refuses every zone.
-func place(p *policy.Policy, pods int, names []string, view policy.View, room func(zone string, held int64) bool, counts map[string]int64) int {
+func place(p *policy.Policy, pods int, names []string, view policy.ZoneAvailability, room func(zone string, held int64) bool, counts map[string]int64) int {
 	for placed := range pods {
-		q := policy.Question{Replicas: int64(pods), View: view}
+		q := policy.Input{Replicas: int64(pods), Availability: view}
 		for _, name := range names {
-			q.Domains = append(q.Domains, policy.Domain{Name: name, Pods: counts[name], AllPods: counts[name], Held: counts[name], Eligible: true})
+			q.Domains = append(q.Domains, policy.Domain{Name: name, Pods: counts[name], Held: counts[name], Eligible: true})
 		}
-		zone := best(p.Judge(q), names, func(z string) bool { return room(z, counts[z]) })
+		zone := best(p.Evaluate(q), names, func(z string) bool { return room(z, counts[z]) })
 		if zone == "" {
 			return placed
 		}

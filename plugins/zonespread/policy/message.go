@@ -54,7 +54,7 @@ func (t *Table) describe(z *zoneRow) string {
 // share is the part of the replicas that the zone's weight stands for, among the zones that are available.
 func (t *Table) share(z *zoneRow) string {
 	weights := t.weights
-	if !z.member || z.part == Unavailable {
+	if !z.counts || z.availability.unavailable() {
 		weights += z.weight
 	}
 	return strconv.FormatFloat(float64(t.replicas)*float64(z.weight)/float64(weights), 'f', 1, 64)

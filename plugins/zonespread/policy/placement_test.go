@@ -45,7 +45,7 @@ func TestIssueShapes(t *testing.T) {
 		counts := map[string]int64{}
 		placed := place(p, 9, abc, nil, room, counts)
 		require.Equal(t, 5, placed, "before the zone counts as full the others wait for it: 2, 2 and 1")
-		placed += place(p, 9-placed, abc, policy.View{"c": policy.Unavailable}, room, counts)
+		placed += place(p, 9-placed, abc, policy.ZoneAvailability{"c": policy.Closed}, room, counts)
 		require.Equal(t, 9, placed)
 		require.Equal(t, map[string]int64{"a": 4, "b": 4, "c": 1}, counts)
 	})
@@ -55,10 +55,10 @@ func TestIssueShapes(t *testing.T) {
 		alive := func(zone string, _ int64) bool { return zone != "c" }
 		stuck := map[string]int64{"a": 3, "b": 3}
 		require.Zero(t, place(p, 3, abc, nil, alive, stuck))
-		require.Equal(t, 3, place(p, 3, abc, policy.View{"c": policy.Unavailable}, alive, counts))
+		require.Equal(t, 3, place(p, 3, abc, policy.ZoneAvailability{"c": policy.Closed}, alive, counts))
 		require.EqualValues(t, 9, counts["a"]+counts["b"])
 		// It returns: new pods fill it first, and nothing is blocked while it can not take them.
-		back := policy.View{"c": policy.Recovering}
+		back := policy.ZoneAvailability{"c": policy.Recovering}
 		require.Equal(t, 4, place(p, 4, abc, back, plenty, counts))
 		require.EqualValues(t, 4, counts["c"])
 		require.Equal(t, 6, place(p, 6, abc, back, alive, counts))
@@ -125,7 +125,7 @@ func TestCapsHoldAndDoNotBlock(t *testing.T) {
 		}
 
 		// With one zone out, the rest is filled to the caps and no further.
-		view := policy.View{"a": policy.Unavailable}
+		view := policy.ZoneAvailability{"a": policy.Closed}
 		counts = map[string]int64{}
 		placed := place(p, r, names, view, func(zone string, _ int64) bool { return zone != "a" }, counts)
 		room := int64(0)
@@ -143,9 +143,9 @@ func capOfZone(p *policy.Policy, names []string, zone string, r int64) int64 {
 	for c := int64(0); ; c++ {
 		var ds []policy.Domain
 		for _, name := range names {
-			ds = append(ds, policy.Domain{Name: name, Pods: c, AllPods: c, Held: c, Eligible: true})
+			ds = append(ds, policy.Domain{Name: name, Pods: c, Held: c, Eligible: true})
 		}
-		switch p.Judge(policy.Question{Domains: ds, Replicas: r}).Rule(zone) {
+		switch p.Evaluate(policy.Input{Domains: ds, Replicas: r}).Rule(zone) {
 		case policy.MaxPods, policy.MaxPerZone, policy.QuorumSafe:
 			return c
 		default:
@@ -163,7 +163,7 @@ func ExampleTable_Message() {
 		fmt.Println(errs)
 		return
 	}
-	table := p.Judge(policy.Question{
+	table := p.Evaluate(policy.Input{
 		Domains: []policy.Domain{
 			{Name: "a", Pods: 4, Held: 4, Eligible: true},
 			{Name: "b", Pods: 3, Held: 3, Eligible: true},

@@ -21,7 +21,7 @@ type deployment struct {
 	seen                     int // replicas as the scheduler's informer knows them
 	revision                 int
 	pods                     []*simPod
-	view                     policy.View
+	view                     policy.ZoneAvailability
 	closed                   string // a zone whose nodes take no pods
 }
 
@@ -97,13 +97,13 @@ func (d *deployment) schedule() (bound int) {
 		podLabels := d.labelsOf(p)
 		selector, owner := d.policy.SelectorFor(podLabels), workload(int64(d.seen))
 		held := d.policy.HeldFor(&owner, podLabels)
-		q := policy.Question{View: d.view, Replicas: d.policy.Replicas(&owner, int64(len(d.pods)))}
+		q := policy.Input{Availability: d.view, Replicas: d.policy.Replicas(&owner, int64(len(d.pods)))}
 		for _, zone := range d.zones {
 			n := int64(d.count(func(o *simPod) bool { return o.zone == zone && selector.Matches(d.labelsOf(o)) }))
 			h := int64(d.count(func(o *simPod) bool { return o.zone == zone && held.Counts(d.labelsOf(o)) }))
-			q.Domains = append(q.Domains, policy.Domain{Name: zone, Pods: n, AllPods: n, Held: h, Eligible: true})
+			q.Domains = append(q.Domains, policy.Domain{Name: zone, Pods: n, Held: h, Eligible: true})
 		}
-		table := d.policy.Judge(q)
+		table := d.policy.Evaluate(q)
 		if zone := best(table, d.zones, func(z string) bool { return z != d.closed }); zone != "" {
 			p.zone = zone
 			bound++
@@ -223,10 +223,10 @@ func TestNoRolloutIsBlockedForEver(t *testing.T) {
 				d.seen = d.replicas
 			case 3:
 				d.closed = rapid.SampledFrom(names).Draw(t, "closed")
-				d.view = policy.View{d.closed: policy.Unavailable}
+				d.view = policy.ZoneAvailability{d.closed: policy.Closed}
 			case 4:
 				if d.closed != "" {
-					d.view = policy.View{d.closed: policy.Recovering}
+					d.view = policy.ZoneAvailability{d.closed: policy.Recovering}
 					d.closed = ""
 				}
 			case 5:

@@ -57,7 +57,7 @@ func (t *Table) tierOf(z *zoneRow) tier {
 	switch {
 	case z.rule == Forbidden || z.rule.capped():
 		return last
-	case z.part == Recovering && t.behind(z):
+	case z.availability == Recovering && t.behind(z):
 		return first
 	}
 	return usual
@@ -69,7 +69,7 @@ func (t *Table) behind(z *zoneRow) bool {
 		return false
 	}
 	m := &t.zones[t.smallest]
-	return m.part != Recovering && z.pods*m.weight < m.pods*z.weight
+	return m.availability != Recovering && z.pods*m.weight < m.pods*z.weight
 }
 
 // span is the range of shares in one tier.

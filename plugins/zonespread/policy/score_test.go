@@ -14,7 +14,7 @@ func TestScores(t *testing.T) {
 		name   string
 		p      *policy.Policy
 		counts []int64
-		view   policy.View
+		view   policy.ZoneAvailability
 		want   []int64
 	}{
 		{"even", compile(t), []int64{2, 2, 2}, nil, []int64{100, 100, 100}},
@@ -26,16 +26,16 @@ func TestScores(t *testing.T) {
 		{"ahead of its weight", compile(t, withZones(weighted("a", 7), weighted("b", 3))), []int64{6, 3}, nil, []int64{100, 0}},
 		{"soft: over the cap is last", compile(t, scheduleAnyway, maxPerZone("40%")), []int64{4, 1, 3}, nil, []int64{0, 100, 10}},
 		{"soft: forbidden is last", compile(t, scheduleAnyway, withZones(weighted("a", 0))), []int64{0, 4, 4}, nil, []int64{0, 100, 100}},
-		{"recovering comes first", compile(t), []int64{4, 3, 1}, policy.View{"c": policy.Recovering}, []int64{0, 20, 100}},
-		{"recovering and caught up is like others", compile(t), []int64{4, 3, 3}, policy.View{"c": policy.Recovering}, []int64{0, 100, 100}},
-		{"two recover", compile(t), []int64{4, 0, 1}, policy.View{"b": policy.Recovering, "c": policy.Recovering}, []int64{20, 100, 80}},
+		{"recovering comes first", compile(t), []int64{4, 3, 1}, policy.ZoneAvailability{"c": policy.Recovering}, []int64{0, 20, 100}},
+		{"recovering and caught up is like others", compile(t), []int64{4, 3, 3}, policy.ZoneAvailability{"c": policy.Recovering}, []int64{0, 100, 100}},
+		{"two recover", compile(t), []int64{4, 0, 1}, policy.ZoneAvailability{"b": policy.Recovering, "c": policy.Recovering}, []int64{20, 100, 80}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			table := test.p.Judge(policy.Question{Domains: domains(test.counts...), Replicas: 10, View: test.view})
+			table := test.p.Evaluate(policy.Input{Domains: domains(test.counts...), Replicas: 10, Availability: test.view})
 			require.Equal(t, test.want, table.Scores(zoneNames(len(test.counts))))
 		})
 	}
-	table := compile(t).Judge(policy.Question{Domains: domains(5, 1), Replicas: 10})
+	table := compile(t).Evaluate(policy.Input{Domains: domains(5, 1), Replicas: 10})
 	require.Equal(t, []int64{100}, table.Scores([]string{"a"}), "only zones that are still in question are compared")
 	require.Empty(t, table.Scores(nil))
 }
@@ -46,7 +46,7 @@ func TestScoresFollowShares(t *testing.T) {
 		p := drawPolicy(t, n, 1000, false)
 		counts := rapid.SliceOfN(rapid.Int64Range(0, 300), n, n).Draw(t, "counts")
 		names := zoneNames(n)
-		table := p.Judge(policy.Question{Domains: domains(counts...), Replicas: 1000})
+		table := p.Evaluate(policy.Input{Domains: domains(counts...), Replicas: 1000})
 		scores := table.Scores(names)
 		require.Contains(t, scores, policy.MaxScore)
 		for _, s := range scores {
@@ -56,7 +56,7 @@ func TestScoresFollowShares(t *testing.T) {
 		// Another pod in a zone never makes its score better.
 		i := rapid.IntRange(0, n-1).Draw(t, "zone")
 		counts[i]++
-		more := p.Judge(policy.Question{Domains: domains(counts...), Replicas: 1000}).Scores(names)
+		more := p.Evaluate(policy.Input{Domains: domains(counts...), Replicas: 1000}).Scores(names)
 		require.LessOrEqual(t, more[i], scores[i])
 	})
 }

@@ -65,7 +65,7 @@ func (p *Policy) Status(zs *Zones, o Observation, previous v1alpha1.ZoneSpreadPo
 	for i := range demands {
 		d := &demands[i]
 		status.Replicas += d.wanted()
-		p.desired(&d.demand, facts, heldBy(o.Tally, d.uid, facts), want)
+		p.desired(&d.demand, factsFor(facts, zs, d.uid, now), heldBy(o.Tally, d.uid, facts), want)
 		if reason == "" {
 			reason, message = p.feasible(&d.demand, facts)
 		}
@@ -79,7 +79,7 @@ func (p *Policy) Status(zs *Zones, o Observation, previous v1alpha1.ZoneSpreadPo
 	accepted, text := p.accepted(facts, &o)
 	set(v1alpha1.ConditionAccepted, metav1.ConditionTrue, accepted, text)
 
-	skew, broken, text := p.satisfied(facts, &o, demands)
+	skew, broken, text := p.satisfied(zs, facts, &o, demands, now)
 	status.Skew = skew
 	if broken != "" {
 		set(v1alpha1.ConditionSatisfied, metav1.ConditionFalse, broken, text)
@@ -108,11 +108,24 @@ func (p *Policy) facts(zs *Zones, o *Observation, status *v1alpha1.ZoneSpreadPol
 		z := zs.zones[name]
 		weight, maxPods := p.weightOf(name)
 		facts = append(facts, zoneFacts{
-			name: name, weight: weight, maxPods: maxPods, empty: !z.hadNodes,
-			part: zs.worst(z, now), closed: zs.closed(z, now), pods: o.Tally.zones[name],
+			name: name, weight: weight, maxPods: maxPods, empty: !z.opened,
+			availability: zs.worst(name, z, now), pods: o.Tally.zones[name],
 		})
 	}
 	return facts
+}
+
+// factsFor returns the facts with the availability of the zones for one workload; as they are without one.
+func factsFor(facts []zoneFacts, zs *Zones, workload types.UID, now time.Time) []zoneFacts {
+	if workload == "" {
+		return facts
+	}
+	availability := zs.For(now, workload)
+	own := slices.Clone(facts)
+	for i := range own {
+		own[i].availability = availability[own[i].name]
+	}
+	return own
 }
 
 // ownedDemand is the demand of a workload; without a uid that of all pods together.
@@ -191,7 +204,7 @@ func (p *Policy) accepted(facts []zoneFacts, o *Observation) (reason, message st
 	}
 	switch {
 	case len(empty) > 0:
-		return v1alpha1.ReasonZonesWithoutNodes, "spec.zones: " + quoted(empty) + " never had a node with that value of " + p.topologyKey
+		return v1alpha1.ReasonZonesWithoutNodes, "spec.zones: " + quoted(empty) + " never had an open node with that value of " + p.topologyKey
 	case len(unknown) > 0:
 		return v1alpha1.ReasonReplicasUnknown, "percentages and quorumSafe do not apply to pods whose desired replicas are not known: " +
 			strings.Join(unknown, ", ") + ". Let the scheduler read their workload, or set spec.replicas to Matching or a number"
@@ -201,11 +214,11 @@ func (p *Policy) accepted(facts []zoneFacts, o *Observation) (reason, message st
 
 // satisfied checks the placement as it is, revision by revision and workload by workload, and returns the largest weighted
 // skew. The reason is empty when everything is as the policy wants it.
-func (p *Policy) satisfied(facts []zoneFacts, o *Observation, demands []ownedDemand) (skew int64, reason, message string) {
+func (p *Policy) satisfied(zs *Zones, facts []zoneFacts, o *Observation, demands []ownedDemand, now time.Time) (skew int64, reason, message string) {
 	var overCap, forbidden, ahead string
-	view := View{}
+	worst := ZoneAvailability{}
 	for i := range facts {
-		view[facts[i].name] = facts[i].part
+		worst[facts[i].name] = facts[i].availability
 		if facts[i].weight == 0 && facts[i].pods > 0 {
 			forbidden = cmp.Or(forbidden, fmt.Sprintf("zone %s has weight 0 and holds %d pods", facts[i].name, facts[i].pods))
 		}
@@ -226,15 +239,18 @@ func (p *Policy) satisfied(facts []zoneFacts, o *Observation, demands []ownedDem
 	}
 	// In order, so that the message is the same each time.
 	for _, revision := range slices.Sorted(maps.Keys(revisions)) {
-		q := Question{View: view, Domains: make([]Domain, len(facts)), Replicas: UnknownReplicas}
-		if workload, one := o.Tally.workloadOf(revision); one {
-			q.Replicas = replicasOf(workload)
+		in := Input{Availability: worst, Domains: make([]Domain, len(facts)), Replicas: UnknownReplicas}
+		if workload, alone := o.Tally.workloadOf(revision); alone {
+			in.Replicas = replicasOf(workload)
+			if workload != "" {
+				in.Availability = zs.For(now, workload)
+			}
 		}
 		for i := range facts {
 			n := revisions[revision][facts[i].name]
-			q.Domains[i] = Domain{Name: facts[i].name, Pods: n, AllPods: n, Held: n, Eligible: !facts[i].empty}
+			in.Domains[i] = Domain{Name: facts[i].name, Pods: n, Held: n, Eligible: !facts[i].empty}
 		}
-		t := p.Judge(q)
+		t := p.Evaluate(in)
 		for i := range facts {
 			if z := t.lookup(facts[i].name); t.skewOf(z) > skew {
 				skew = t.skewOf(z)
@@ -267,9 +283,9 @@ func (p *Policy) satisfied(facts []zoneFacts, o *Observation, demands []ownedDem
 }
 
 // skewOf is by how many pods the zone is ahead of its share, rounded up, so that it is above maxSkew exactly when
-// the rule of Judge is broken. Zones that the minimum does not bind count 0.
+// the rule of Evaluate is broken. Zones that the minimum does not bind count 0.
 func (t *Table) skewOf(z *zoneRow) int64 {
-	if z.weight == 0 || !z.member || z.part == Unavailable || t.smallest < 0 && !t.shortOfZone {
+	if z.weight == 0 || !z.counts || z.availability.unavailable() || t.smallest < 0 && !t.belowMin {
 		return 0
 	}
 	ahead := z.pods*t.leastWeight - z.weight*t.leastPods

@@ -98,10 +98,10 @@ func TestDesired(t *testing.T) {
 		}
 		return desiredOf(p.Status(zs, observed(p, []policy.Workload{workload(r)}, pods), v1alpha1.ZoneSpreadPolicyStatus{}, at(10*time.Minute)))
 	}
-	lost := func(zs *policy.Zones) { zs.ObserveNodes(at(time.Minute), readyZones("a", "b")) }
+	lost := func(zs *policy.Zones) { zs.ObserveNodes(at(time.Minute), zonesWith(cClosed)) }
 	full := func(zs *policy.Zones) {
-		zs.Refused(at(0), "c", small, true)
-		zs.Refused(at(6*time.Minute), "c", small, true)
+		zs.RecordRefusal(at(0), "c", web)
+		zs.RecordRefusal(at(6*time.Minute), "c", web)
 	}
 	require.Equal(t, counts{"a": 3, "b": 3, "c": 3}, ask(compile(t), 9, nil, nil))
 	require.Equal(t, counts{"a": 4, "b": 3, "c": 3}, ask(compile(t), 10, nil, nil))
@@ -183,7 +183,7 @@ func TestStatusConditions(t *testing.T) {
 	s = typo.Status(zs, observed(typo, nil), v1alpha1.ZoneSpreadPolicyStatus{}, noon)
 	c := condition(t, &s, v1alpha1.ConditionAccepted)
 	require.Equal(t, "ZonesWithoutNodes", c.Reason)
-	require.Equal(t, `spec.zones: zone "typo" never had a node with that value of topology.kubernetes.io/zone`, c.Message)
+	require.Equal(t, `spec.zones: zone "typo" never had an open node with that value of topology.kubernetes.io/zone`, c.Message)
 }
 
 // TestEachWorkloadHasTheCapsForItself: two workloads of ten under one policy with 40% may have four pods each in a zone.
@@ -297,6 +297,7 @@ func TestStatusOfManyZones(t *testing.T) {
 		last = string(rune('a'+i%26)) + time.Duration(i).String()
 		nodes[last] = policy.ZoneNodes{Nodes: 1, Open: 1}
 	}
+	zs.ObserveNodes(noon, nodes)
 	nodes[last] = policy.ZoneNodes{Nodes: 1}
 	zs.ObserveNodes(noon, nodes)
 	status := p.Status(zs, observed(p, nil), v1alpha1.ZoneSpreadPolicyStatus{}, noon)

@@ -5,7 +5,7 @@ import "slices"
 // Rule is the part of a policy that refuses a zone.
 type Rule uint8
 
-// The rules, in the order in which they are asked. Pass refuses nothing.
+// The rules, in the order in which they are applied. Pass refuses nothing.
 const (
 	Pass Rule = iota
 	// Forbidden: the zone's weight is 0.
@@ -38,60 +38,59 @@ func (r Rule) OK() bool { return r == Pass }
 // capped reports whether a cap refuses the zone.
 func (r Rule) capped() bool { return r == MaxPods || r == MaxPerZone || r == QuorumSafe }
 
-// Resolvable reports whether the removal of pods could change the verdict: Unschedulable instead of
+// Resolvable reports whether the removal of pods could change the refusal: Unschedulable instead of
 // UnschedulableAndUnresolvable in the framework's terms.
 func (r Rule) Resolvable() bool { return r != Forbidden && r != NoLabel }
 
-// Part is how a zone takes part in the decision about one pod.
-type Part uint8
+// Availability is how a zone takes part in the decision about one pod.
+type Availability uint8
 
-// The parts. A zone that a View does not name is Available.
+// The availabilities. A zone that a ZoneAvailability does not name is Available.
 const (
 	// Available zones are compared with each other.
-	Available Part = iota
-	// Unavailable zones (closed, or full for the pod) hold no other zone back.
-	Unavailable
+	Available Availability = iota
+	// Closed zones hold no other zone back, and do not count for minZones.
+	Closed
+	// Full zones, for the pod's workload, hold no other zone back. They count for minZones: fail-over is to be no full stop.
+	Full
 	// Recovering zones hold no other zone back either, unless no zone is Available; scores prefer them.
 	Recovering
-	// Closing zones have no open node while downAfter still runs. They are compared like Available ones, also when none of
-	// their nodes is eligible or left.
+	// Closing zones have no open node while downAfter still runs, or are declared and have none yet. They are compared like
+	// Available ones, also when they have no nodes.
 	Closing
 )
 
-// View says which zones are not simply Available for one pod, at one moment. See Zones.View.
-type View map[string]Part
+// unavailable reports whether the other zones may take the zone's share.
+func (a Availability) unavailable() bool { return a == Closed || a == Full }
+
+// ZoneAvailability says which zones are not simply Available for one pod, at one moment. See Zones.For.
+type ZoneAvailability map[string]Availability
 
 // Domain is what the counts say about one zone, for one incoming pod.
 type Domain struct {
 	Name string
 	// Pods is the number of pods that count for the incoming pod's skew (SelectorFor, its namespace, not
-	// terminating) on the zone's nodes that are eligible for it, and AllPods on all of its nodes.
-	Pods, AllPods int64
+	// terminating) on the zone's nodes that are eligible for it.
+	Pods int64
 	// Held is the number of pods on all nodes of the zone that count for its caps, see HeldFor: a pod on a node that has
 	// been cordoned or tainted since is still a pod in the zone.
 	Held int64
-	// Eligible is true when the zone has a node that the pod's affinity and tolerations admit, as far as the
-	// policy honors them.
+	// Eligible is true when the zone has a node that the pod's affinity and tolerations admit, as far as the policy honors
+	// them, and that its volumes do not exclude. In a Closing zone the taints of the node lifecycle do not count.
 	Eligible bool
-	// Excluded is true when the zone has nodes and the pod's own node selector or required affinity admits
-	// none, and the policy honors that. Such a zone takes no part, whether it is declared or waited for.
-	Excluded bool
 }
 
-// Question is all that a verdict depends on besides the policy.
-type Question struct {
+// Input is all that the rules depend on besides the policy.
+type Input struct {
 	// Domains are the zones that have nodes, each once, in any order.
 	Domains []Domain
 	// Replicas is R, see Policy.Replicas.
 	Replicas int64
-	// Typical is true when the same nodes are eligible for the pod as for the one that Zones were observed by, the policy's
-	// newest. A zone without a node that is eligible is then one that closes, otherwise one that only this pod cannot use.
-	Typical bool
-	// View is how the zones take part.
-	View View
+	// Availability is how the zones take part.
+	Availability ZoneAvailability
 }
 
-// Table holds the verdict on every zone for one pod and one policy. Judge makes it once per pod (PreFilter); Rule
+// Table holds the rule that refuses each zone, for one pod and one policy. Evaluate makes it once per pod (PreFilter); Rule
 // is then a map lookup that allocates nothing (Filter). Any number of goroutines may read it, and Add needs
 // it for itself: preemption works on a Clone.
 type Table struct {
@@ -100,7 +99,7 @@ type Table struct {
 
 	index map[string]int // shared by clones, since zones are never added
 	zones []zoneRow
-	other zoneRow // the verdict on a zone that is not in zones
+	other zoneRow // the rule for a zone that is not in zones
 
 	// smallest is the zone of which pods/weight is smallest among those that hold others back, -1 when none
 	// does. least is what it counts as.
@@ -108,7 +107,7 @@ type Table struct {
 	leastPods   int64
 	leastWeight int64
 	available   int64
-	shortOfZone bool
+	belowMin    bool // fewer zones are available than minZones
 	weights     int64
 }
 
@@ -119,18 +118,18 @@ type zoneRow struct {
 	held    int64
 	cap     int64
 	capRule Rule
-	member  bool // of D
-	byAll   bool // pods on ineligible nodes count for the skew, too: there are no others
-	part    Part
+	counts  bool // belongs to D
 	rule    Rule
+
+	availability Availability
 }
 
-// Judge answers the question for every zone at once.
+// Evaluate applies the rules to every zone at once.
 //
 // With c the pods in a zone, h those that its cap counts, and w its weight:
 //
-//	D = eligible zones, zones that close, and declared zones
-//	A = D without the unavailable zones and without weights of 0
+//	D = eligible zones, closing zones without nodes, and declared zones without nodes
+//	A = D without closed and full zones and without weights of 0
 //	m = the zone with the smallest c/w among those of A that may still take a pod (are below their
 //	    cap) and are not recovering; the recovering ones when there is no other
 //
@@ -138,39 +137,31 @@ type zoneRow struct {
 //	                 and     h(z) + 1 <= cap(z)
 //	                 and     (c(z) + 1) * w(m) - w(z) * c(m) <= maxSkew * w(m)
 //
-// c(m) counts as 0 when A has fewer than minZones zones, and without any m the last line asks nothing. With equal
+// c(m) counts as 0 when A and the full zones are fewer than minZones, and without any m the last line asks nothing. With equal
 // weights and no caps this is the rule of topologySpreadConstraints.
-//
-// A zone that closes is one without an open node whose downAfter is not over. That it counts, declared or not, keeps the
-// taints of its nodes from ending the grace period at once.
 //
 // A zone that has reached its cap is left out of the minimum because it can never catch up: if it stayed, the
 // others would wait for it for ever although they have room. With it left out, m itself is always
 // allowed, so that the rules refuse every zone only when every available zone is at its cap.
-func (p *Policy) Judge(q Question) *Table {
+func (p *Policy) Evaluate(in Input) *Table {
 	t := &Table{
 		policy:   p,
-		replicas: q.Replicas,
-		index:    make(map[string]int, len(q.Domains)+len(p.declared)),
-		zones:    make([]zoneRow, 0, len(q.Domains)+len(p.declared)),
+		replicas: in.Replicas,
+		index:    make(map[string]int, len(in.Domains)+len(p.declared)),
+		zones:    make([]zoneRow, 0, len(in.Domains)+len(p.declared)),
 	}
-	for i := range q.Domains {
-		d := &q.Domains[i]
-		row := t.row(d.Name, q.View)
-		row.pods, row.held = d.Pods, d.Held
-		row.member = d.Eligible
-		if !d.Eligible && !d.Excluded && (q.Typical || row.part == Closing) {
-			// All its nodes are tainted. What it holds is still there.
-			row.member, row.byAll, row.pods = true, true, d.AllPods
-		}
+	for i := range in.Domains {
+		d := &in.Domains[i]
+		row := t.row(d.Name, in.Availability)
+		row.pods, row.held, row.counts = d.Pods, d.Held, d.Eligible
 		t.add(row)
 	}
 	for i := range p.declared {
-		t.addMissing(p.declared[i].name, q.View)
+		t.addMissing(p.declared[i].name, in.Availability)
 	}
-	for name, part := range q.View {
-		if part == Closing {
-			t.addMissing(name, q.View)
+	for name, a := range in.Availability {
+		if a == Closing {
+			t.addMissing(name, in.Availability)
 		}
 	}
 	t.other = t.row("", nil)
@@ -179,10 +170,10 @@ func (p *Policy) Judge(q Question) *Table {
 }
 
 // addMissing adds a zone that takes part although it has no nodes, unless it is there.
-func (t *Table) addMissing(name string, view View) {
-	if _, seen := t.index[name]; !seen {
-		row := t.row(name, view)
-		row.member = true
+func (t *Table) addMissing(name string, availability ZoneAvailability) {
+	if _, known := t.index[name]; !known {
+		row := t.row(name, availability)
+		row.counts = true
 		t.add(row)
 	}
 }
@@ -192,29 +183,32 @@ func (t *Table) add(row zoneRow) {
 	t.zones = append(t.zones, row)
 }
 
-func (t *Table) row(name string, view View) zoneRow {
+func (t *Table) row(name string, availability ZoneAvailability) zoneRow {
 	weight, maxPods := t.policy.weightOf(name)
-	row := zoneRow{name: name, weight: weight, part: view[name]}
+	row := zoneRow{name: name, weight: weight, availability: availability[name]}
 	row.cap, row.capRule = t.policy.capOf(maxPods, t.replicas)
 	return row
 }
 
-// decide computes the minimum and all verdicts from the counts.
+// decide computes the minimum and the rule of every zone from the counts.
 func (t *Table) decide() {
 	t.available, t.weights, t.smallest = 0, 0, -1
 	recovering := -1
 	for i := range t.zones {
 		z := &t.zones[i]
-		if !z.member || z.weight == 0 || z.part == Unavailable {
+		if !z.counts || z.weight == 0 || z.availability == Closed {
 			continue
 		}
 		t.available++
+		if z.availability == Full {
+			continue
+		}
 		t.weights += z.weight
 		if z.held >= z.cap {
 			continue
 		}
 		candidate := &t.smallest
-		if z.part == Recovering {
+		if z.availability == Recovering {
 			candidate = &recovering
 		}
 		if *candidate < 0 || z.emptier(&t.zones[*candidate]) {
@@ -228,14 +222,14 @@ func (t *Table) decide() {
 	if t.smallest >= 0 {
 		t.leastPods, t.leastWeight = t.zones[t.smallest].pods, t.zones[t.smallest].weight
 	}
-	t.shortOfZone = t.available < t.policy.minZones
-	if t.shortOfZone {
+	t.belowMin = t.available < t.policy.minZones
+	if t.belowMin {
 		t.leastPods = 0
 	}
 	for i := range t.zones {
-		t.zones[i].rule = t.verdict(&t.zones[i])
+		t.zones[i].rule = t.refusedBy(&t.zones[i])
 	}
-	t.other.rule = t.verdict(&t.other)
+	t.other.rule = t.refusedBy(&t.other)
 }
 
 // emptier compares pods/weight. Of equal zones the first by name is taken, so that the words of a refusal, which become a
@@ -245,17 +239,18 @@ func (z *zoneRow) emptier(than *zoneRow) bool {
 	return mine < its || mine == its && z.name < than.name
 }
 
-func (t *Table) verdict(z *zoneRow) Rule {
+// refusedBy returns the first rule that refuses a zone.
+func (t *Table) refusedBy(z *zoneRow) Rule {
 	switch {
 	case z.weight == 0:
 		return Forbidden
 	case z.held >= z.cap:
 		return z.capRule
-	case t.smallest < 0 && !t.shortOfZone:
+	case t.smallest < 0 && !t.belowMin:
 		return Pass
 	case (z.pods+1)*t.leastWeight-z.weight*t.leastPods <= t.policy.maxSkew*t.leastWeight:
 		return Pass
-	case t.shortOfZone:
+	case t.belowMin:
 		return MinZones
 	}
 	return Skew
@@ -264,7 +259,7 @@ func (t *Table) verdict(z *zoneRow) Rule {
 // Policy returns the policy that the table was made for.
 func (t *Table) Policy() *Policy { return t.policy }
 
-// Rule returns the verdict on a zone: Pass, or the rule that refuses it. Whether a refusal keeps the pod off the
+// Rule returns the rule that refuses a zone, or Pass. Whether a refusal keeps the pod off the
 // zone depends on Policy.Hard.
 func (t *Table) Rule(zone string) Rule { return t.lookup(zone).rule }
 
@@ -275,7 +270,7 @@ func (t *Table) lookup(zone string) *zoneRow {
 	return &t.other
 }
 
-// Check returns the verdict on a node by its labels, for a hard policy; a soft one lets every node pass.
+// Check returns the rule that refuses a node by its labels, or Pass, for a hard policy; a soft one lets every node pass.
 func (t *Table) Check(nodeLabels map[string]string) Rule {
 	if t.policy.soft {
 		return Pass
@@ -287,11 +282,11 @@ func (t *Table) Check(nodeLabels map[string]string) Rule {
 	return t.Rule(zone)
 }
 
-// Zones is how many zones have a verdict of their own, see Slot.
+// Zones is how many zones the table knows, see Slot.
 func (t *Table) Zones() int { return len(t.zones) }
 
-// Slot numbers the verdicts: 0 to Zones()-1 for the node's zone, Zones() when it has none, and -1 when the table does
-// not know its zone. Nodes of one slot have one verdict and one message, until Add.
+// Slot numbers the zones: 0 to Zones()-1 for the node's zone, Zones() when it has none, and -1 when the table does
+// not know its zone. Nodes of one slot are refused alike, until Add.
 func (t *Table) Slot(nodeLabels map[string]string) int {
 	zone, ok := nodeLabels[t.policy.topologyKey]
 	if !ok {
@@ -304,9 +299,9 @@ func (t *Table) Slot(nodeLabels map[string]string) int {
 }
 
 // Change is how many pods come to a zone, or go when it is negative, by what counts them, see Domain.
-type Change struct{ Pods, AllPods, Held int64 }
+type Change struct{ Pods, Held int64 }
 
-// Add changes the counts of a zone, and every verdict with them. A zone that the table does not know is passed over: its
+// Add changes the counts of a zone, and all rules with them. A zone that the table does not know is passed over: its
 // nodes came after the counts.
 func (t *Table) Add(zone string, c Change) {
 	i, ok := t.index[zone]
@@ -314,11 +309,7 @@ func (t *Table) Add(zone string, c Change) {
 		return
 	}
 	z := &t.zones[i]
-	if z.byAll {
-		z.pods += c.AllPods
-	} else {
-		z.pods += c.Pods
-	}
+	z.pods += c.Pods
 	z.held += c.Held
 	t.decide()
 }

@@ -11,14 +11,15 @@ import (
 )
 
 func TestVerdicts(t *testing.T) {
-	closed := policy.View{"c": policy.Unavailable}
-	back := policy.View{"c": policy.Recovering}
+	closed := policy.ZoneAvailability{"c": policy.Closed}
+	back := policy.ZoneAvailability{"c": policy.Recovering}
+	full := policy.ZoneAvailability{"c": policy.Full}
 	for _, test := range []struct {
 		name     string
 		p        *policy.Policy
 		counts   []int64
 		replicas int64
-		view     policy.View
+		view     policy.ZoneAvailability
 		want     []string
 	}{
 		{"plain spread", compile(t), []int64{2, 1, 1}, 9, nil, []string{"Skew", "Pass", "Pass"}},
@@ -37,6 +38,8 @@ func TestVerdicts(t *testing.T) {
 		{"a closed zone holds no other back", compile(t), []int64{3, 3, 0}, 9, closed, []string{"Pass", "Pass", "Pass"}},
 		{"the survivors stay even", compile(t), []int64{4, 3, 0}, 9, closed, []string{"Skew", "Pass", "Pass"}},
 		{"caps hold while a zone is closed", compile(t, maxPerZone("40%")), []int64{4, 4, 0}, 10, closed, []string{"MaxPerZone", "MaxPerZone", "Pass"}},
+		{"a full zone counts for minZones, so that fail-over is no full stop", compile(t, minZones(3)), []int64{3, 3, 0}, 9, full, []string{"Pass", "Pass", "Pass"}},
+		{"the survivors of a full zone stay even", compile(t, minZones(3)), []int64{4, 3, 0}, 9, full, []string{"Skew", "Pass", "Pass"}},
 		{"minZones holds while a zone is closed", compile(t, minZones(3)), []int64{3, 3, 0}, 9, closed, []string{"MinZones", "MinZones", "Pass"}},
 		{"a recovering zone holds no other back", compile(t), []int64{5, 4, 0}, 12, back, []string{"Skew", "Pass", "Pass"}},
 		{"a recovering zone counts for minZones", compile(t, minZones(3)), []int64{4, 4, 0}, 12, back, []string{"Pass", "Pass", "Pass"}},
@@ -45,87 +48,85 @@ func TestVerdicts(t *testing.T) {
 			"all recovering: compared with each other", compile(t),
 			[]int64{2, 0, 1},
 			12,
-			policy.View{"a": policy.Recovering, "b": policy.Recovering, "c": policy.Recovering},
+			policy.ZoneAvailability{"a": policy.Recovering, "b": policy.Recovering, "c": policy.Recovering},
 			[]string{"Skew", "Pass", "Skew"},
 		},
 		{
 			"all full: what frees up may be used", compile(t, maxPerZone("60%")),
 			[]int64{5, 2, 6},
 			10,
-			policy.View{"a": policy.Unavailable, "b": policy.Unavailable, "c": policy.Unavailable},
+			policy.ZoneAvailability{"a": policy.Closed, "b": policy.Closed, "c": policy.Closed},
 			[]string{"Pass", "Pass", "MaxPerZone"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			table := test.p.Judge(policy.Question{Domains: domains(test.counts...), Replicas: test.replicas, View: test.view})
+			table := test.p.Evaluate(policy.Input{Domains: domains(test.counts...), Replicas: test.replicas, Availability: test.view})
 			require.Equal(t, test.want, verdicts(table, len(test.counts)))
 		})
 	}
 }
 
-// TestMembership: which zones take part, by what the nodes and the availability of zone c are.
-func TestMembership(t *testing.T) {
+// TestWhichZonesTakePart: which zones take part, by what the nodes and the availability of zone c are.
+func TestWhichZonesTakePart(t *testing.T) {
 	declared, open := compile(t, withZones(weighted("a", 1), weighted("b", 1), weighted("c", 1))), compile(t)
 	waits, free := []string{"Skew", "Skew", "Pass"}, []string{"Pass", "Pass", "Pass"}
-	closing, closed := policy.View{"c": policy.Closing}, policy.View{"c": policy.Unavailable}
+	closing, closed := policy.ZoneAvailability{"c": policy.Closing}, policy.ZoneAvailability{"c": policy.Closed}
+	full := policy.ZoneAvailability{"c": policy.Full}
 	for _, test := range []struct {
-		name    string
-		p       *policy.Policy
-		c       *policy.Domain // nil: it has no nodes
-		view    policy.View
-		typical bool
-		want    []string
+		name         string
+		p            *policy.Policy
+		c            *policy.Domain // nil: it has no nodes
+		availability policy.ZoneAvailability
+		want         []string
 	}{
-		{"eligible", open, &policy.Domain{Eligible: true}, nil, true, waits},
-		{"tainted just now, before that was observed", open, &policy.Domain{}, nil, true, waits},
-		{"tainted for this pod only", open, &policy.Domain{}, nil, false, free},
-		{"tainted for this pod only, declared", declared, &policy.Domain{}, nil, false, free},
-		{"closing", open, &policy.Domain{}, closing, true, waits},
-		{"closing, with what it holds", open, &policy.Domain{AllPods: 3}, closing, true, free},
-		{"closing, for a pod that has other nodes", open, &policy.Domain{}, closing, false, waits},
-		{"closing, its nodes are gone", open, nil, closing, true, waits},
-		{"closing, but ruled out by the pod's own affinity", open, &policy.Domain{Excluded: true}, closing, true, free},
-		{"closed", open, &policy.Domain{Eligible: true}, closed, true, free},
-		{"closed, tainted", open, &policy.Domain{}, closed, true, free},
-		{"closed, declared", declared, &policy.Domain{}, closed, true, free},
-		{"closed, declared, its nodes are gone", declared, nil, closed, true, free},
-		{"gone and forgotten", open, nil, nil, true, free},
-		{"declared and without nodes", declared, nil, nil, true, waits},
-		{"declared and ruled out by the pod's own affinity", declared, &policy.Domain{Excluded: true}, nil, true, free},
+		{"eligible", open, &policy.Domain{Eligible: true}, nil, waits},
+		{"not for this pod", open, &policy.Domain{}, nil, free},
+		{"not for this pod, declared", declared, &policy.Domain{}, nil, free},
+		{"closing", open, &policy.Domain{Eligible: true}, closing, waits},
+		{"closing, with what it holds", open, &policy.Domain{Eligible: true, Pods: 3}, closing, free},
+		{"closing, not for this pod", open, &policy.Domain{}, closing, free},
+		{"closing, its nodes are gone", open, nil, closing, waits},
+		{"closed", open, &policy.Domain{Eligible: true}, closed, free},
+		{"closed, not for this pod", open, &policy.Domain{}, closed, free},
+		{"closed, declared", declared, &policy.Domain{}, closed, free},
+		{"closed, declared, its nodes are gone", declared, nil, closed, free},
+		{"full", open, &policy.Domain{Eligible: true}, full, free},
+		{"gone", open, nil, nil, free},
+		{"declared and without nodes", declared, nil, nil, waits},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			ds := []policy.Domain{{Name: "a", Pods: 3, AllPods: 3, Eligible: true}, {Name: "b", Pods: 3, AllPods: 3, Eligible: true}}
+			ds := []policy.Domain{{Name: "a", Pods: 3, Eligible: true}, {Name: "b", Pods: 3, Eligible: true}}
 			if test.c != nil {
 				c := *test.c
 				c.Name = "c"
 				ds = append(ds, c)
 			}
-			table := test.p.Judge(policy.Question{Domains: ds, Replicas: 9, View: test.view, Typical: test.typical})
+			table := test.p.Evaluate(policy.Input{Domains: ds, Replicas: 9, Availability: test.availability})
 			require.Equal(t, test.want, verdicts(table, 3))
 		})
 	}
-	table := open.Judge(policy.Question{Domains: domains(3, 3), Replicas: 9})
+	table := open.Evaluate(policy.Input{Domains: domains(3, 3), Replicas: 9})
 	require.Equal(t, policy.Pass, table.Rule("unheard-of"))
 	only := compile(t, withZones(weighted("a", 1)), defaultWeight(0))
-	require.Equal(t, policy.Forbidden, only.Judge(policy.Question{Domains: domains(3)}).Rule("unheard-of"))
+	require.Equal(t, policy.Forbidden, only.Evaluate(policy.Input{Domains: domains(3)}).Rule("unheard-of"))
 }
 
 // TestCapsCountWhatIsHeld: caps and skew look at different pods.
 func TestCapsCountWhatIsHeld(t *testing.T) {
 	p := compile(t, maxPerZone("2"), maxSkew(5))
-	table := p.Judge(policy.Question{Replicas: 6, Domains: []policy.Domain{
-		{Name: "a", Pods: 0, AllPods: 0, Held: 2, Eligible: true}, {Name: "b", Pods: 4, AllPods: 4, Held: 1, Eligible: true},
+	table := p.Evaluate(policy.Input{Replicas: 6, Domains: []policy.Domain{
+		{Name: "a", Pods: 0, Held: 2, Eligible: true}, {Name: "b", Pods: 4, Held: 1, Eligible: true},
 	}})
 	require.Equal(t, []string{"MaxPerZone", "Pass"}, verdicts(table, 2))
 }
 
 func TestCheckByNode(t *testing.T) {
-	q := policy.Question{Domains: domains(2, 0), Replicas: 9}
-	hard := compile(t).Judge(q)
+	q := policy.Input{Domains: domains(2, 0), Replicas: 9}
+	hard := compile(t).Evaluate(q)
 	require.Equal(t, policy.NoLabel, hard.Check(map[string]string{"x": "y"}))
 	require.Equal(t, policy.Skew, hard.Check(map[string]string{"topology.kubernetes.io/zone": "a"}))
 	require.Equal(t, policy.Pass, hard.Check(map[string]string{"topology.kubernetes.io/zone": "b"}))
-	soft := compile(t, scheduleAnyway).Judge(q)
+	soft := compile(t, scheduleAnyway).Evaluate(q)
 	require.Equal(t, policy.Pass, soft.Check(map[string]string{"x": "y"}))
 	require.Equal(t, policy.Pass, soft.Check(map[string]string{"topology.kubernetes.io/zone": "a"}))
 
@@ -137,7 +138,7 @@ func TestCheckByNode(t *testing.T) {
 
 func TestMessages(t *testing.T) {
 	ask := func(p *policy.Policy, r int64, zone string, counts ...int64) string {
-		return p.Judge(policy.Question{Domains: domains(counts...), Replicas: r}).Message(zone)
+		return p.Evaluate(policy.Input{Domains: domains(counts...), Replicas: r}).Message(zone)
 	}
 	require.Equal(t, "policy shop/web: zone a holds 4 of 10, share 3.3, cap 4 (maxPerZone 40%)", ask(compile(t, maxPerZone("40%")), 10, "a", 4, 3, 2))
 	require.Equal(t, "policy shop/web: zone a holds 4 of 10, share 3.3, cap 4 (maxPerZone 4)", ask(compile(t, maxPerZone("4")), 10, "a", 4, 3, 2))
@@ -153,40 +154,39 @@ func TestMessages(t *testing.T) {
 
 	tied := domains(2, 1, 1)
 	slices.Reverse(tied)
-	require.Contains(t, compile(t).Judge(policy.Question{Domains: tied, Replicas: 4}).Message("a"), "over zone b with 1", "the first by name, in whatever order zones were seen")
+	require.Contains(t, compile(t).Evaluate(policy.Input{Domains: tied, Replicas: 4}).Message("a"), "over zone b with 1", "the first by name, in whatever order zones were seen")
 
-	table := compile(t).Judge(policy.Question{Domains: domains(0), Replicas: 1})
+	table := compile(t).Evaluate(policy.Input{Domains: domains(0), Replicas: 1})
 	require.Equal(t, "policy shop/web: node has no label topology.kubernetes.io/zone", table.MessageFor(map[string]string{}))
 	require.Empty(t, table.MessageFor(map[string]string{"topology.kubernetes.io/zone": "a"}))
 }
 
 // Add and Clone serve preemption: what they say must equal a table made from the changed counts.
-func TestAddEqualsJudgingAnew(t *testing.T) {
+func TestAddEqualsEvaluatingAnew(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 5).Draw(t, "zones")
 		r := rapid.Int64Range(1, 30).Draw(t, "replicas")
 		p := drawPolicy(t, n, r, true)
 		ds := domains(rapid.SliceOfN(rapid.Int64Range(0, 9), n, n).Draw(t, "pods")...)
-		view := policy.View{}
+		view := policy.ZoneAvailability{}
 		for i := range ds {
-			view[ds[i].Name] = policy.Part(rapid.IntRange(0, 3).Draw(t, "part"))
+			view[ds[i].Name] = policy.Availability(rapid.IntRange(0, 4).Draw(t, "part"))
 			if ds[i].Eligible = rapid.Bool().Draw(t, "eligible"); !ds[i].Eligible {
 				ds[i].Pods = 0
 			}
 		}
-		q := policy.Question{Domains: ds, Replicas: r, Typical: rapid.Bool().Draw(t, "typical"), View: view}
-		original := p.Judge(q)
+		q := policy.Input{Domains: ds, Replicas: r, Availability: view}
+		original := p.Evaluate(q)
 		before, first := verdicts(original, n+1), original.Message("a")
 		changed := original.Clone()
 		for range rapid.IntRange(1, 6).Draw(t, "changes") {
 			i := rapid.IntRange(0, n-1).Draw(t, "zone")
 			delta := rapid.SampledFrom([]int64{-1, 1}).Draw(t, "delta")
 			eligible := ds[i].Eligible && rapid.Bool().Draw(t, "on an eligible node")
-			if ds[i].Pods+delta < 0 || ds[i].AllPods+delta < ds[i].Pods || ds[i].Held+delta < 0 {
+			if ds[i].Pods+delta < 0 || ds[i].Held+delta < 0 {
 				continue
 			}
-			change := policy.Change{AllPods: delta}
-			ds[i].AllPods += delta
+			change := policy.Change{}
 			if eligible {
 				change.Pods = delta
 				ds[i].Pods += delta
@@ -197,8 +197,8 @@ func TestAddEqualsJudgingAnew(t *testing.T) {
 			}
 			changed.Add(ds[i].Name, change)
 		}
-		changed.Add("unheard-of", policy.Change{Pods: 1, AllPods: 1, Held: 1})
-		anew := p.Judge(q)
+		changed.Add("unheard-of", policy.Change{Pods: 1, Held: 1})
+		anew := p.Evaluate(q)
 		require.Equal(t, verdicts(anew, n+1), verdicts(changed, n+1))
 		for _, zone := range zoneNames(n + 1) {
 			require.Equal(t, anew.Message(zone), changed.Message(zone))
@@ -209,7 +209,7 @@ func TestAddEqualsJudgingAnew(t *testing.T) {
 }
 
 func TestRuleAllocatesNothing(t *testing.T) {
-	table := compile(t, maxPerZone("40%")).Judge(policy.Question{Domains: domains(4, 3, 2), Replicas: 10})
+	table := compile(t, maxPerZone("40%")).Evaluate(policy.Input{Domains: domains(4, 3, 2), Replicas: 10})
 	node := map[string]string{"topology.kubernetes.io/zone": "a", "kubernetes.io/hostname": "n1"}
 	refused := 0
 	require.Zero(t, testing.AllocsPerRun(100, func() {
@@ -240,7 +240,7 @@ func TestEqualWeightsAreUpstreamsRule(t *testing.T) {
 		domainsWanted := rapid.Int32Range(1, 7).Draw(t, "minZones")
 		weight := rapid.Int32Range(1, 100).Draw(t, "weight")
 		p := compile(t, maxSkew(skew), minZones(domainsWanted), defaultWeight(weight))
-		table := p.Judge(policy.Question{Domains: domains(counts...), Replicas: 20})
+		table := p.Evaluate(policy.Input{Domains: domains(counts...), Replicas: 20})
 		for i, zone := range zoneNames(len(counts)) {
 			require.Equal(t, upstreamAllows(counts, i, int64(skew), int64(domainsWanted)), table.Rule(zone).OK(), "zone %s", zone)
 		}
@@ -255,15 +255,15 @@ func TestSomeZoneIsAlwaysAllowed(t *testing.T) {
 		r := rapid.Int64Range(1, 40).Draw(t, "replicas")
 		p := drawPolicy(t, n, r, true)
 		counts := rapid.SliceOfN(rapid.Int64Range(0, 14), n, n).Draw(t, "counts")
-		view := policy.View{}
+		view := policy.ZoneAvailability{}
 		for _, zone := range zoneNames(n) {
-			view[zone] = policy.Part(rapid.IntRange(0, 3).Draw(t, "part "+zone))
+			view[zone] = policy.Availability(rapid.IntRange(0, 4).Draw(t, "part "+zone))
 		}
-		table := p.Judge(policy.Question{Domains: domains(counts...), Replicas: r, View: view})
+		table := p.Evaluate(policy.Input{Domains: domains(counts...), Replicas: r, Availability: view})
 		available, capped, allowed := 0, 0, 0
 		for _, zone := range zoneNames(n) {
 			rule := table.Rule(zone)
-			if view[zone] == policy.Unavailable {
+			if view[zone] == policy.Closed || view[zone] == policy.Full {
 				continue
 			}
 			available++

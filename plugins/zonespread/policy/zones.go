@@ -5,27 +5,24 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
 )
-
-// lostLimit is how long a zone that is not declared is remembered after its last node has gone, so that it comes back as
-// one that recovers.
-const lostLimit = 24 * time.Hour
 
 // Zones has the availability of the zones of one policy.
 //
 // It stores facts, and computes every answer from them and now:
 //
-//	since            since when no node of the zone is open: ready, not cordoned, and eligible for the policy's newest pod
-//	full             the sizes of pods that all eligible nodes refuse, see refusedSize
-//	recoveringSince  when the zone came back
+//	opened           the zone has had an open node, one that is Ready and not cordoned
+//	since            since when it has had none
+//	runs             for each workload since when all eligible nodes refuse its pods, see run
+//	recoveringSince  when the zone came back from being closed; runs have their own
 //
-//	zone is          when
-//	closed           since + downAfter has passed
-//	full for a pod   a run of refusals of its size, or of a smaller one, has lasted for fullAfter
-//	recovering       recoveringSince + recoveryWindow has not passed; it ends early when the zone has caught up
+//	zone                  when
+//	closed                since + downAfter has passed
+//	full for a workload   a run of refusals of its pods has lasted for fullAfter
+//	recovering            recoveringSince + recoveryWindow has not passed; it ends early when the zone has caught up
 //
 // So an answer does not depend on who looked when, a changed grace period holds at once, and Zones that are made from the
 // facts that Export gave answer as the original does. Times have a resolution of one second, rounded up, so that a grace
@@ -38,10 +35,10 @@ type Zones struct {
 }
 
 type zone struct {
-	hadNodes   bool
+	opened     bool
 	since      seconds
 	recovering seconds
-	sizes      sizes
+	runs       map[types.UID]*run
 	// nodes is how many nodes the zone had at the last observation, -1 before. It is not a fact: it only shows that a
 	// node has left.
 	nodes int
@@ -70,7 +67,7 @@ func (s seconds) passed(d time.Duration, now time.Time) bool {
 type ZoneNodes struct {
 	// Nodes is the number of nodes with this value of the policy's topology key.
 	Nodes int
-	// Open is how many of them are ready, not cordoned, and eligible for the policy's newest pod.
+	// Open is how many of them are Ready and not cordoned.
 	Open int
 	// ClosedSince is the latest of the times at which one of them ceased to be open, when Open is 0. Zero when it is not
 	// known; the first observation then counts.
@@ -84,35 +81,50 @@ func NewZones(p *Policy, facts []v1alpha1.ZoneStatus) *Zones {
 	for i := range facts {
 		f := &facts[i]
 		zs.zones[f.Name] = &zone{
-			hadNodes: f.State != v1alpha1.ZoneEmpty && f.State != "",
-			since:    fromTime(f.Since), recovering: fromTime(f.RecoveringSince), sizes: importSizes(f.Full), nodes: -1,
+			opened: f.State != v1alpha1.ZoneEmpty && f.State != "",
+			since:  fromTime(f.Since), recovering: fromTime(f.RecoveringSince), runs: importRuns(f.Full), nodes: -1,
 		}
 	}
 	zs.Respec(p)
 	return zs
 }
 
-// Respec makes the zones follow a changed policy. Zones that never had a node are
-// forgotten when they are no longer declared.
+// Respec makes the zones follow a changed policy. Zones that never were open are forgotten when they are no longer declared.
 func (zs *Zones) Respec(p *Policy) {
 	zs.policy = p
-	maps.DeleteFunc(zs.zones, func(name string, z *zone) bool { return !p.declares(name) && !z.hadNodes })
+	maps.DeleteFunc(zs.zones, func(name string, z *zone) bool { return !p.declares(name) && !z.opened && z.nodes <= 0 })
 	for i := range p.declared {
 		zs.zone(p.declared[i].name)
 	}
 }
 
+// Clone returns a copy that does not follow changes.
+func (zs *Zones) Clone() *Zones {
+	c := &Zones{policy: zs.policy, zones: make(map[string]*zone, len(zs.zones))}
+	for name, z := range zs.zones {
+		copied := *z
+		copied.runs = make(map[types.UID]*run, len(z.runs))
+		for workload, r := range z.runs {
+			ofWorkload := *r
+			copied.runs[workload] = &ofWorkload
+		}
+		c.zones[name] = &copied
+	}
+	return c
+}
+
 func (zs *Zones) zone(name string) *zone {
 	z := zs.zones[name]
 	if z == nil {
-		z = &zone{}
+		z = &zone{runs: map[types.UID]*run{}}
 		zs.zones[name] = z
 	}
 	return z
 }
 
-// ObserveNodes records the nodes of all zones by name; a zone that is not listed has none. It returns whether a fact has
-// changed, and whether that is urgent to remember: that a zone has nodes for the first time is not: the next look shows it.
+// ObserveNodes records the nodes of all zones by name; a zone that is not listed has none. A zone that is not declared is gone with
+// its last node: scaling to zero is no outage. It returns whether a fact has changed, and whether the change is urgent: it must be
+// in the status before the next decision.
 func (zs *Zones) ObserveNodes(now time.Time, nodes map[string]ZoneNodes) (changed, urgent bool) {
 	urgent = zs.Expire(now)
 	for name, n := range nodes {
@@ -120,12 +132,12 @@ func (zs *Zones) ObserveNodes(now time.Time, nodes map[string]ZoneNodes) (change
 			continue
 		}
 		z := zs.zone(name)
-		if !z.hadNodes {
-			z.hadNodes, changed = true, true
-		}
-		if n.Open > 0 {
-			urgent = zs.open(z, now) || urgent
-		} else if !z.since.set() {
+		switch {
+		case n.Open > 0:
+			changed = changed || !z.opened
+			z.opened = true
+			urgent = zs.reopen(z, now) || urgent
+		case z.opened && !z.since.set():
 			since := now
 			// A node that has left may have been the last one that was open.
 			if left := n.Nodes < z.nodes; !left && !n.ClosedSince.IsZero() && n.ClosedSince.Before(now) {
@@ -136,98 +148,45 @@ func (zs *Zones) ObserveNodes(now time.Time, nodes map[string]ZoneNodes) (change
 		z.nodes = n.Nodes
 	}
 	for name, z := range zs.zones {
-		if nodes[name].Nodes > 0 || !z.hadNodes {
+		if nodes[name].Nodes > 0 {
 			continue
 		}
 		z.nodes = 0
-		if !z.since.set() {
+		if !zs.policy.declares(name) {
+			urgent = urgent || z.opened
+			delete(zs.zones, name)
+		} else if z.opened && !z.since.set() {
 			z.since, urgent = roundUp(now), true
 		}
 	}
 	return changed || urgent, urgent
 }
 
-// open notes that the zone has an open node.
-func (zs *Zones) open(z *zone, now time.Time) bool {
+// reopen records that the zone has an open node. It returns whether that is a change.
+func (zs *Zones) reopen(z *zone, now time.Time) bool {
 	if !z.since.set() {
 		return false
 	}
 	if zs.closed(z, now) {
 		// The refusals of its former nodes say nothing about the new ones.
-		z.sizes = nil
+		clear(z.runs)
 		z.recovering = 0
-		zs.recover(z, roundUp(now))
+		if zs.policy.recoveryWindow > 0 {
+			z.recovering = roundUp(now)
+		}
 	}
 	z.since = 0
 	return true
 }
 
-func (zs *Zones) recover(z *zone, at seconds) {
-	if zs.policy.recoveryWindow > 0 {
-		z.recovering = max(z.recovering, at)
-	}
-}
-
-// Refused records that all nodes of a zone that are eligible for a pod refused it, for reasons other than spreading;
-// resources reports whether none of them had what the pod asks for. It returns whether a fact has changed, and whether the
-// zone has become full by it.
-func (zs *Zones) Refused(now time.Time, name string, r Requests, resources bool) (changed, full bool) {
-	z := zs.zones[name]
-	if z == nil || !z.hadNodes {
-		return false, false // no node of it has been observed
-	}
-	expired := zs.expire(z, now)
-	changed, full = z.sizes.refused(r, resources, zs.policy.fullAfter, now)
-	return changed || expired, full
-}
-
-// Took records that a zone has room for a pod. It returns whether a fact has changed.
-func (zs *Zones) Took(now time.Time, name string, r Requests) bool {
-	z := zs.zones[name]
-	if z == nil {
-		return false
-	}
-	changed, wasFull := z.sizes.took(r, zs.policy.fullAfter, now)
-	if wasFull {
-		zs.recover(z, roundUp(now))
-	}
-	return changed
-}
-
-// Refusing reports whether some zone refuses pods; otherwise Took need not be called.
-func (zs *Zones) Refusing() bool {
-	for _, z := range zs.zones {
-		if len(z.sizes) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// Lacking returns the zones that have refused a pod for fullAfter because no node had what it asks for. The caller looks
-// whether one has by now, and calls Took if so, and Refused otherwise: what makes the zone full, or ends that it was, is as
-// new as the decision that rests on it.
-func (zs *Zones) Lacking(now time.Time, r Requests) []string {
-	var names []string
-	for name, z := range zs.zones {
-		if slices.ContainsFunc(z.sizes, func(s *refusedSize) bool {
-			return s.resources && s.live(now) && s.since.passed(zs.policy.fullAfter, now) && s.atLeast.Within(r)
-		}) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // CaughtUp ends the recovery of zones that have caught up, given how many selected pods each zone holds: a zone has when
-// its pods/weight is not below the smallest among the available zones. It returns whether there is something new to
-// remember.
+// its pods/weight is not below the smallest among the available zones. It returns whether a fact has changed.
 func (zs *Zones) CaughtUp(now time.Time, pods map[string]int64) bool {
 	changed := zs.Expire(now)
 	leastPods, leastWeight := int64(-1), int64(1)
 	for name, z := range zs.zones {
 		weight, _ := zs.policy.weightOf(name)
-		if part := zs.worst(z, now); weight == 0 || !z.hadNodes || part != Available && part != Closing {
+		if a := zs.worst(name, z, now); weight == 0 || !z.opened || a != Available && a != Closing {
 			continue
 		}
 		if leastPods < 0 || pods[name]*leastWeight < leastPods*weight {
@@ -238,17 +197,32 @@ func (zs *Zones) CaughtUp(now time.Time, pods map[string]int64) bool {
 		return changed // nothing to compare with
 	}
 	for name, z := range zs.zones {
-		if weight, _ := zs.policy.weightOf(name); z.recovering.set() && pods[name]*leastWeight >= leastPods*weight {
+		if weight, _ := zs.policy.weightOf(name); z.recovers() && pods[name]*leastWeight >= leastPods*weight {
 			z.recovering, changed = 0, true
+			for workload, r := range z.runs {
+				if r.recovering = 0; *r == (run{}) {
+					delete(z.runs, workload)
+				}
+			}
 		}
 	}
 	return changed
 }
 
+// recovers reports whether the zone recovers for some workload.
+func (z *zone) recovers() bool {
+	for _, r := range z.runs {
+		if r.recovering.set() {
+			return true
+		}
+	}
+	return z.recovering.set()
+}
+
 // Recovering reports whether some zone recovers; otherwise CaughtUp need not be called.
 func (zs *Zones) Recovering() bool {
 	for _, z := range zs.zones {
-		if z.recovering.set() {
+		if z.recovers() {
 			return true
 		}
 	}
@@ -258,21 +232,14 @@ func (zs *Zones) Recovering() bool {
 // Expire drops facts that have expired and affect no answer any more.
 func (zs *Zones) Expire(now time.Time) bool {
 	changed := false
-	for name, z := range zs.zones {
+	for _, z := range zs.zones {
 		changed = zs.expire(z, now) || changed
-		if !zs.policy.declares(name) && z.hadNodes && z.nodes == 0 && z.since.passed(lostLimit, now) {
-			delete(zs.zones, name)
-			changed = true
-		}
 	}
 	return changed
 }
 
 func (zs *Zones) expire(z *zone, now time.Time) bool {
-	changed, ended := z.sizes.expire(zs.policy.fullAfter, now)
-	if ended.set() {
-		zs.recover(z, ended)
-	}
+	changed := zs.expireRuns(z, now)
 	if z.recovering.set() && !zs.within(z.recovering, now) {
 		z.recovering, changed = 0, true
 	}
@@ -285,50 +252,54 @@ func (zs *Zones) within(recovering seconds, now time.Time) bool {
 	return recovering.set() && !recovering.passed(zs.policy.recoveryWindow, now)
 }
 
-// recoversSince returns since when the zone recovers, also from a run of refusals that has ended but is not forgotten yet.
-func (zs *Zones) recoversSince(z *zone, now time.Time) (seconds, bool) {
-	since := z.recovering
-	for _, s := range z.sizes {
-		if zs.policy.recoveryWindow > 0 && !s.live(now) {
-			since = max(since, s.endedFull(zs.policy.fullAfter))
-		}
+// availability is how a zone takes part for a workload with these refusals, which may be nil.
+func (zs *Zones) availability(name string, z *zone, r *run, now time.Time) Availability {
+	if r == nil {
+		r = &run{}
 	}
-	return since, zs.within(since, now)
-}
-
-// part is how the zone takes part for a pod for which it is full or not.
-func (zs *Zones) part(z *zone, full bool, now time.Time) Part {
-	if zs.closed(z, now) || full {
-		return Unavailable
-	}
-	if _, recovers := zs.recoversSince(z, now); recovers {
+	switch {
+	case !z.opened && z.nodes > 0 && zs.policy.declares(name):
+		return Closing
+	case !z.opened && z.nodes > 0, zs.closed(z, now):
+		return Closed
+	case r.fullNow(zs.policy.fullAfter, now):
+		return Full
+	case zs.within(max(z.recovering, r.recoversSince(zs.policy.fullAfter, now)), now):
 		return Recovering
-	}
-	if z.since.set() {
+	case z.since.set():
 		return Closing
 	}
 	return Available
 }
 
-// worst is how the zone takes part for the size of pods that it is worst for.
-func (zs *Zones) worst(z *zone, now time.Time) Part {
-	return zs.part(z, z.sizes.anyFull(zs.policy.fullAfter, now), now)
+// worst is how the zone takes part for the workload that it is worst for.
+func (zs *Zones) worst(name string, z *zone, now time.Time) Availability {
+	worst := zs.availability(name, z, nil, now)
+	for _, r := range z.runs {
+		switch a := zs.availability(name, z, r, now); {
+		case a == Full:
+			return Full
+		case a == Recovering && worst != Closed:
+			worst = Recovering
+		}
+	}
+	return worst
 }
 
-// View returns the states of the zones for a pod that requests r. Available zones are left out; the caller owns the map.
-func (zs *Zones) View(now time.Time, r Requests) View {
-	var view View
+// For returns how the zones take part for the pods of a workload. Available zones are left out; the caller owns the map.
+func (zs *Zones) For(now time.Time, workload types.UID) ZoneAvailability {
+	var zones ZoneAvailability
 	for name, z := range zs.zones {
-		part := zs.part(z, z.sizes.fullFor(r, zs.policy.fullAfter, now), now)
-		if part == Available {
+		a := zs.availability(name, z, z.runs[workload], now)
+		if a == Available {
 			continue
 		}
-		if view == nil {
-			view = View{}
+		if zones == nil {
+			zones = ZoneAvailability{}
 		}
-		view[name] = part
+		zones[name] = a
 	}
-	return view
+	return zones
 }
 
 // Deadline is a moment at which answers change although nothing happens.
@@ -356,55 +327,46 @@ func (zs *Zones) NextDeadline(now time.Time) (Deadline, bool) {
 	}
 	for _, z := range zs.zones {
 		consider(z.since, zs.policy.downAfter, true)
-		since, _ := zs.recoversSince(z, now)
-		consider(since, zs.policy.recoveryWindow, false)
-		for _, s := range z.sizes {
-			consider(s.since, zs.policy.fullAfter, true)
-			consider(s.last, RefusalGap, false)
+		consider(z.recovering, zs.policy.recoveryWindow, false)
+		for _, r := range z.runs {
+			consider(r.since, zs.policy.fullAfter, true)
+			consider(r.last, RefusalGap, false)
+			consider(r.recoversSince(zs.policy.fullAfter, now), zs.policy.recoveryWindow, false)
 		}
 	}
 	return next, !next.At.IsZero()
 }
 
-// Export returns the facts and the state of the zones, by name; Pods and Desired are left for Status.
+// Export returns the facts and the state of the zones, by name; Pods and Desired are left for Status. Zones that are not declared
+// and never were open are left out.
 func (zs *Zones) Export(now time.Time) []v1alpha1.ZoneStatus {
+	runs := zs.exportRuns()
 	out := make([]v1alpha1.ZoneStatus, 0, len(zs.zones))
 	for _, name := range slices.Sorted(maps.Keys(zs.zones)) {
 		z := zs.zones[name]
+		if !z.opened && !zs.policy.declares(name) {
+			continue
+		}
 		out = append(out, v1alpha1.ZoneStatus{
-			Name: name, State: zs.state(z, now), Since: z.since.toTime(), Full: z.sizes.export(), RecoveringSince: z.recovering.toTime(),
+			Name: name, State: zs.state(name, z, now), Since: z.since.toTime(), Full: runs[name], RecoveringSince: z.recovering.toTime(),
 		})
 	}
 	return out
 }
 
-// state is the zone's state as users see it, the worst over the sizes of pods.
-func (zs *Zones) state(z *zone, now time.Time) v1alpha1.ZoneState {
-	_, recovers := zs.recoversSince(z, now)
-	switch {
-	case zs.closed(z, now):
-		return v1alpha1.ZoneClosed
-	case z.sizes.anyFull(zs.policy.fullAfter, now):
-		return v1alpha1.ZoneFull
-	case recovers:
-		return v1alpha1.ZoneRecovering
-	case !z.hadNodes:
+// state is the zone's state as users see it, the worst over the workloads.
+func (zs *Zones) state(name string, z *zone, now time.Time) v1alpha1.ZoneState {
+	if !z.opened {
 		return v1alpha1.ZoneEmpty
 	}
+	switch zs.worst(name, z, now) {
+	case Closed:
+		return v1alpha1.ZoneClosed
+	case Full:
+		return v1alpha1.ZoneFull
+	case Recovering:
+		return v1alpha1.ZoneRecovering
+	case Available, Closing:
+	}
 	return v1alpha1.ZoneAvailable
-}
-
-func fromTime(t *metav1.Time) seconds {
-	if t == nil || t.IsZero() {
-		return 0
-	}
-	return seconds(t.Unix())
-}
-
-func (s seconds) toTime() *metav1.Time {
-	if !s.set() {
-		return nil
-	}
-	t := metav1.NewTime(s.time())
-	return &t
 }

@@ -2,13 +2,14 @@ package policy_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/require"
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -26,11 +27,8 @@ func failover(down, full, window time.Duration) change {
 	}
 }
 
-func asks(cpu, memory int64) policy.Requests {
-	return policy.Requests{v1.ResourceCPU: cpu, v1.ResourceMemory: memory}
-}
-
-var small, big = asks(100, 1<<20), asks(4000, 1<<30)
+// Two workloads of one policy.
+const web, api = types.UID("web"), types.UID("api")
 
 // state reads a zone's state off an export.
 func state(t require.TestingT, zs *policy.Zones, zone string, now time.Time) v1alpha1.ZoneState {
@@ -55,7 +53,8 @@ var (
 	cOne    = policy.ZoneNodes{Nodes: 2, Open: 1}
 	cClosed = policy.ZoneNodes{Nodes: 2}
 
-	cCloses, cOut, cBack = policy.View{"c": policy.Closing}, policy.View{"c": policy.Unavailable}, policy.View{"c": policy.Recovering}
+	cCloses, cOut, cBack = policy.ZoneAvailability{"c": policy.Closing}, policy.ZoneAvailability{"c": policy.Closed}, policy.ZoneAvailability{"c": policy.Recovering}
+	cFull                = policy.ZoneAvailability{"c": policy.Full}
 )
 
 // watched are the zones of a policy that were shown zones a, b and c, all open.
@@ -76,37 +75,37 @@ func news(zs *policy.Zones, now time.Time, nodes map[string]policy.ZoneNodes) bo
 func TestZoneClosesAndComesBack(t *testing.T) {
 	zs := watched(t, failover(2*time.Minute, 5*time.Minute, 10*time.Minute))
 	require.False(t, news(zs, at(time.Minute), zonesWith(cOne)), "one open node is enough")
-	require.Nil(t, zs.View(at(time.Minute), small))
+	require.Nil(t, zs.For(at(time.Minute), web))
 	_, ok := zs.NextDeadline(at(time.Minute))
 	require.False(t, ok)
 
 	lost := at(2 * time.Minute)
 	require.True(t, news(zs, lost, zonesWith(cClosed)))
 	require.False(t, news(zs, lost.Add(time.Second), zonesWith(cClosed)))
-	require.Equal(t, cCloses, zs.View(lost.Add(time.Minute), small), "the grace period runs")
+	require.Equal(t, cCloses, zs.For(lost.Add(time.Minute), web), "the grace period runs")
 	require.Equal(t, v1alpha1.ZoneAvailable, state(t, zs, "c", lost.Add(time.Minute)))
 	next, ok := zs.NextDeadline(lost)
 	require.True(t, ok)
 	require.True(t, next.Wakes)
 	require.Equal(t, lost.Truncate(time.Second).Add(time.Second+2*time.Minute), next.At.UTC(), "never early: seconds are rounded up")
-	require.Equal(t, cCloses, zs.View(next.At.Add(-time.Nanosecond), small))
-	require.Equal(t, cOut, zs.View(next.At, small))
+	require.Equal(t, cCloses, zs.For(next.At.Add(-time.Nanosecond), web))
+	require.Equal(t, cOut, zs.For(next.At, web))
 	require.Equal(t, v1alpha1.ZoneClosed, state(t, zs, "c", next.At))
 	_, ok = zs.NextDeadline(next.At)
 	require.False(t, ok)
 
 	back := at(time.Hour)
 	require.True(t, news(zs, back, zonesWith(cOne)))
-	require.Equal(t, cBack, zs.View(back, small))
+	require.Equal(t, cBack, zs.For(back, web))
 	require.Equal(t, v1alpha1.ZoneRecovering, state(t, zs, "c", back))
 	next, ok = zs.NextDeadline(back)
 	require.True(t, ok)
 	require.False(t, next.Wakes, "the end of a recovery helps no pod")
 	require.False(t, zs.CaughtUp(back, map[string]int64{"a": 4, "b": 5, "c": 3}))
-	require.Nil(t, zs.View(next.At, small), "the window is over")
+	require.Nil(t, zs.For(next.At, web), "the window is over")
 
 	require.True(t, zs.CaughtUp(back.Add(time.Minute), map[string]int64{"a": 4, "b": 5, "c": 4}), "caught up")
-	require.Nil(t, zs.View(back.Add(time.Minute), small))
+	require.Nil(t, zs.For(back.Add(time.Minute), web))
 	require.False(t, zs.Recovering())
 }
 
@@ -114,38 +113,38 @@ func TestShortClosureIsNone(t *testing.T) {
 	zs := watched(t)
 	zs.ObserveNodes(at(time.Minute), zonesWith(cClosed))
 	require.True(t, news(zs, at(2*time.Minute), zonesWith(cOpen)))
-	require.Nil(t, zs.View(at(2*time.Minute), small))
+	require.Nil(t, zs.For(at(2*time.Minute), web))
 	zs.ObserveNodes(at(3*time.Minute), zonesWith(cClosed))
-	require.Equal(t, cCloses, zs.View(at(3*time.Minute+90*time.Second), small), "the grace period starts over")
+	require.Equal(t, cCloses, zs.For(at(3*time.Minute+90*time.Second), web), "the grace period starts over")
 }
 
 func TestImmediateRecovery(t *testing.T) {
 	zs := watched(t, failover(time.Minute, time.Minute, 0))
 	zs.ObserveNodes(at(0), zonesWith(cClosed))
-	require.Equal(t, cOut, zs.View(at(2*time.Minute), small))
+	require.Equal(t, cOut, zs.For(at(2*time.Minute), web))
 	zs.ObserveNodes(at(2*time.Minute), zonesWith(cOpen))
-	require.Nil(t, zs.View(at(2*time.Minute), small))
-	zs.Refused(at(3*time.Minute), "c", small, true)
-	zs.Refused(at(5*time.Minute), "c", small, true)
-	require.Equal(t, cOut, zs.View(at(5*time.Minute), small))
-	zs.Took(at(5*time.Minute), "c", small)
-	require.Nil(t, zs.View(at(5*time.Minute), small))
+	require.Nil(t, zs.For(at(2*time.Minute), web))
+	zs.RecordRefusal(at(3*time.Minute), "c", web)
+	zs.RecordRefusal(at(5*time.Minute), "c", web)
+	require.Equal(t, cFull, zs.For(at(5*time.Minute), web))
+	zs.RecordFit(at(5*time.Minute), "c", web)
+	require.Nil(t, zs.For(at(5*time.Minute), web))
 }
 
 // TestSinceWhenAZoneIsClosed: nodes tell since when, as far as they know, and what is remembered comes first.
 func TestSinceWhenAZoneIsClosed(t *testing.T) {
 	dead := cClosed
 	dead.ClosedSince = at(-time.Hour)
-	zs := policy.NewZones(compile(t), nil)
+	zs := watched(t)
 	zs.ObserveNodes(at(0), zonesWith(dead))
-	require.Equal(t, cOut, zs.View(at(0), small), "a scheduler that starts in an outage begins no new grace period")
+	require.Equal(t, cOut, zs.For(at(0), web), "a scheduler that starts in an outage begins no new grace period")
 
 	future := cClosed
 	future.ClosedSince = at(time.Hour)
-	zs = policy.NewZones(compile(t), nil)
+	zs = watched(t)
 	zs.ObserveNodes(at(0), zonesWith(future))
-	require.Equal(t, cCloses, zs.View(at(time.Minute), small))
-	require.Equal(t, cOut, zs.View(at(3*time.Minute), small), "a clock that is ahead does not stretch the grace period")
+	require.Equal(t, cCloses, zs.For(at(time.Minute), web))
+	require.Equal(t, cOut, zs.For(at(3*time.Minute), web), "a clock that is ahead does not stretch the grace period")
 
 	// From NotReady to Unknown the nodes' condition changes its time.
 	zs = watched(t)
@@ -153,181 +152,180 @@ func TestSinceWhenAZoneIsClosed(t *testing.T) {
 	later := cClosed
 	later.ClosedSince = at(2 * time.Minute)
 	zs.ObserveNodes(at(2*time.Minute), zonesWith(later))
-	require.Equal(t, cOut, zs.View(at(3*time.Minute+time.Second), small))
+	require.Equal(t, cOut, zs.For(at(3*time.Minute+time.Second), web))
 
 	// One node has been NotReady for an hour, and the other, which was open, is deleted.
 	zs = policy.NewZones(compile(t), nil)
 	zs.ObserveNodes(at(0), zonesWith(cOne))
 	rest := policy.ZoneNodes{Nodes: 1, ClosedSince: at(-time.Hour)}
 	zs.ObserveNodes(at(time.Minute), zonesWith(rest))
-	require.Equal(t, cCloses, zs.View(at(2*time.Minute), small))
+	require.Equal(t, cCloses, zs.For(at(2*time.Minute), web))
+}
+
+// TestZoneThatNeverWasOpen: a zone that nobody has seen open cannot close. It holds others back only if it is declared.
+func TestZoneThatNeverWasOpen(t *testing.T) {
+	for name, test := range map[string]struct {
+		changes []change
+		want    policy.ZoneAvailability
+		listed  int
+	}{
+		"declared":     {[]change{withZones(weighted("c", 1))}, cCloses, 3},
+		"not declared": {nil, cOut, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			zs := policy.NewZones(compile(t, test.changes...), nil)
+			zs.ObserveNodes(at(0), zonesWith(cClosed))
+			require.Equal(t, test.want, zs.For(at(time.Hour), web))
+			require.Len(t, zs.Export(at(time.Hour)), test.listed)
+			_, deadline := zs.NextDeadline(at(0))
+			require.False(t, deadline)
+			zs.ObserveNodes(at(time.Hour), zonesWith(cOpen))
+			require.Nil(t, zs.For(at(time.Hour), web), "it has nothing to recover from")
+		})
+	}
 }
 
 func TestZoneLosesItsLastNode(t *testing.T) {
 	declared := withZones(weighted("c", 1), weighted("never", 1))
-	for name, changes := range map[string][]change{"declared": {declared}, "not declared": nil} {
-		t.Run(name, func(t *testing.T) {
-			zs := watched(t, changes...)
-			require.True(t, news(zs, at(time.Minute), readyZones("a", "b")))
-			require.Equal(t, cCloses, zs.View(at(2*time.Minute), small))
-			require.Equal(t, cOut, zs.View(at(4*time.Minute), small))
-			zs.ObserveNodes(at(5*time.Minute), zonesWith(cClosed))
-			require.Equal(t, cOut, zs.View(at(5*time.Minute), small), "a node that is not ready yet brings nothing back")
-			zs.ObserveNodes(at(6*time.Minute), zonesWith(cOpen))
-			require.Equal(t, cBack, zs.View(at(6*time.Minute), small))
-		})
-	}
-	zs := policy.NewZones(compile(t, declared), nil)
-	zs.ObserveNodes(at(0), readyZones("a", "b"))
-	require.Nil(t, zs.View(at(time.Hour), small), "zones that never had a node are not closed")
-	require.Equal(t, v1alpha1.ZoneEmpty, state(t, zs, "never", at(time.Hour)))
+	lost := watched(t, declared)
+	require.True(t, news(lost, at(time.Minute), readyZones("a", "b")))
+	require.Equal(t, cCloses, lost.For(at(2*time.Minute), web))
+	require.Equal(t, cOut, lost.For(at(4*time.Minute), web))
+	lost.ObserveNodes(at(5*time.Minute), zonesWith(cClosed))
+	require.Equal(t, cOut, lost.For(at(5*time.Minute), web), "a node that is not ready yet brings nothing back")
+	lost.ObserveNodes(at(6*time.Minute), zonesWith(cOpen))
+	require.Equal(t, cBack, lost.For(at(6*time.Minute), web))
 
 	gone := watched(t)
-	gone.ObserveNodes(at(time.Minute), readyZones("a", "b"))
-	require.Len(t, gone.Export(at(time.Hour)), 3)
-	require.True(t, gone.Expire(at(26*time.Hour)))
-	require.Len(t, gone.Export(at(26*time.Hour)), 2, "a zone that left the cluster is forgotten in the end")
+	require.True(t, news(gone, at(time.Minute), readyZones("a", "b")))
+	require.Nil(t, gone.For(at(time.Minute), web))
+	require.Len(t, gone.Export(at(time.Minute)), 2, "a zone that is scaled to zero does not exist, unless it is declared")
+
+	zs := policy.NewZones(compile(t, declared), nil)
+	zs.ObserveNodes(at(0), readyZones("a", "b"))
+	require.Nil(t, zs.For(at(time.Hour), web), "zones that never had a node are not closed")
+	require.Equal(t, v1alpha1.ZoneEmpty, state(t, zs, "never", at(time.Hour)))
 
 	// After a restart the nodes of a zone that has been cordoned for days are not known at first.
 	cordoned := watched(t)
 	cordoned.ObserveNodes(at(0), zonesWith(cClosed))
 	restarted := policy.NewZones(compile(t), throughTheAPI(t, cordoned.Export(at(time.Hour))))
 	restarted.ObserveNodes(at(50*time.Hour), zonesWith(cClosed))
-	require.Equal(t, cOut, restarted.View(at(50*time.Hour), small))
+	require.Equal(t, cOut, restarted.For(at(50*time.Hour), web))
 }
 
 func TestZoneIsFull(t *testing.T) {
-	for name, resources := range map[string]bool{"for want of resources": true, "for other reasons": false} {
-		t.Run(name, func(t *testing.T) {
-			zs := watched(t)
-			refuse := func(d time.Duration, r policy.Requests) (changed, full bool) {
-				return zs.Refused(at(d), "c", r, resources)
-			}
-			changed, _ := refuse(0, big)
-			require.True(t, changed)
-			changed, _ = refuse(10*time.Second, big)
-			require.False(t, changed, "nothing is written for every attempt")
-			next, ok := zs.NextDeadline(at(time.Minute))
-			require.True(t, ok)
-			require.True(t, next.Wakes)
-			require.Nil(t, zs.View(next.At.Add(-time.Second), big))
+	zs := watched(t)
+	changed, _ := zs.RecordRefusal(at(0), "c", web)
+	require.True(t, changed)
+	changed, _ = zs.RecordRefusal(at(10*time.Second), "c", web)
+	require.False(t, changed, "nothing is written for every attempt")
+	next, ok := zs.NextDeadline(at(time.Minute))
+	require.True(t, ok)
+	require.True(t, next.Wakes)
+	require.Nil(t, zs.For(next.At, web), "one more refusal is to show it")
+	_, full := zs.RecordRefusal(next.At, "c", web)
+	require.True(t, full)
+	require.Equal(t, cFull, zs.For(next.At, web))
+	require.Nil(t, zs.For(next.At, api), "what is refused to one workload says nothing about another")
+	require.Equal(t, v1alpha1.ZoneFull, state(t, zs, "c", next.At))
 
-			require.Nil(t, zs.View(next.At, big), "one more refusal is to show it")
-			require.Equal(t, resources, len(zs.Lacking(next.At, big)) == 1)
-			require.Empty(t, zs.Lacking(next.At, small))
-			_, full := zs.Refused(next.At, "c", big, resources)
-			require.True(t, full)
-			require.Equal(t, cOut, zs.View(next.At, big))
-			require.Equal(t, cOut, zs.View(next.At, asks(5000, 2<<30)), "larger pods find no room either")
-			require.Nil(t, zs.View(next.At, small), "smaller ones may")
-			require.Nil(t, zs.View(next.At, asks(8000, 1<<20)), "who asks for less of anything may")
-			require.Equal(t, v1alpha1.ZoneFull, state(t, zs, "c", next.At))
-
-			require.False(t, zs.Took(next.At, "c", small), "that a smaller one fits proves nothing")
-			require.Equal(t, cOut, zs.View(next.At, big))
-			require.True(t, zs.Took(next.At, "c", big))
-			require.Equal(t, cBack, zs.View(next.At, big))
-			require.Equal(t, v1alpha1.ZoneRecovering, state(t, zs, "c", next.At))
-			require.False(t, zs.Refusing())
-		})
-	}
+	require.False(t, zs.RecordFit(next.At, "c", api), "that a pod of another workload fits says nothing")
+	require.Equal(t, cFull, zs.For(next.At, web))
+	require.True(t, zs.RecordFit(next.At, "c", web))
+	require.Equal(t, cBack, zs.For(next.At, web))
+	require.Nil(t, zs.For(next.At, api), "it never was full for the other workload")
+	require.Equal(t, v1alpha1.ZoneRecovering, state(t, zs, "c", next.At))
+	require.False(t, zs.HasRun(web))
+	require.True(t, zs.CaughtUp(next.At, map[string]int64{"a": 1, "b": 1, "c": 1}))
+	require.Nil(t, zs.For(next.At, web))
 }
 
 // TestOneRefusalProvesLittle: a refusal of a moment makes no zone full later, and none that recovers.
 func TestOneRefusalProvesLittle(t *testing.T) {
 	zs := watched(t)
-	zs.Refused(at(0), "c", small, true)
-	require.Nil(t, zs.View(at(10*time.Minute), small))
-	zs.Took(at(10*time.Minute), "c", small)
-	require.Nil(t, zs.View(at(10*time.Minute), small))
-	zs.Refused(at(11*time.Minute), "c", small, false)
-	require.Nil(t, zs.View(at(20*time.Minute), small))
+	zs.RecordRefusal(at(0), "c", web)
+	require.Nil(t, zs.For(at(10*time.Minute), web))
+	zs.RecordFit(at(10*time.Minute), "c", web)
+	require.Nil(t, zs.For(at(10*time.Minute), web))
+	zs.RecordRefusal(at(11*time.Minute), "c", web)
+	require.Nil(t, zs.For(at(20*time.Minute), web))
 	require.True(t, zs.Expire(at(27*time.Minute)), "and is forgotten")
-	require.False(t, zs.Refusing())
-	require.Nil(t, zs.View(at(27*time.Minute), small))
+	require.False(t, zs.HasRun(web))
+	require.Nil(t, zs.For(at(27*time.Minute), web))
 
 	// What was full and is not asked for any more comes back like any other zone.
-	zs.Refused(at(30*time.Minute), "c", small, true)
-	zs.Refused(at(36*time.Minute), "c", small, true)
-	require.Equal(t, cOut, zs.View(at(50*time.Minute), small))
-	require.Equal(t, cBack, zs.View(at(52*time.Minute), small), "also before that is cleaned up")
+	zs.RecordRefusal(at(30*time.Minute), "c", web)
+	zs.RecordRefusal(at(36*time.Minute), "c", web)
+	require.Equal(t, cFull, zs.For(at(50*time.Minute), web))
+	require.Equal(t, cBack, zs.For(at(52*time.Minute), web), "also before that is cleaned up")
 	require.True(t, zs.Expire(at(52*time.Minute)))
-	require.Equal(t, cBack, zs.View(at(52*time.Minute), small))
-	require.Nil(t, zs.View(at(62*time.Minute), small))
+	require.Equal(t, cBack, zs.For(at(52*time.Minute), web))
+	require.Nil(t, zs.For(at(62*time.Minute), web))
 }
 
 func TestRefusalsThatDoNotAddUp(t *testing.T) {
 	zs := watched(t)
-	zs.Refused(at(0), "c", small, true)
-	require.True(t, zs.Took(at(4*time.Minute), "c", small))
-	zs.Refused(at(4*time.Minute), "c", small, true)
-	require.Nil(t, zs.View(at(8*time.Minute), small), "a pod fitted in between")
+	zs.RecordRefusal(at(0), "c", web)
+	require.True(t, zs.RecordFit(at(4*time.Minute), "c", web))
+	zs.RecordRefusal(at(4*time.Minute), "c", web)
+	require.Nil(t, zs.For(at(8*time.Minute), web), "a pod fitted in between")
 
 	slow := watched(t, failover(time.Minute, time.Hour, time.Hour))
-	slow.Refused(at(0), "c", small, true)
-	slow.Refused(at(30*time.Minute), "c", small, true)
-	require.Nil(t, slow.View(at(61*time.Minute), small), "half an hour without a refusal: it starts over")
+	slow.RecordRefusal(at(0), "c", web)
+	slow.RecordRefusal(at(30*time.Minute), "c", web)
+	require.Nil(t, slow.For(at(61*time.Minute), web), "half an hour without a refusal: it starts over")
 	for d := 30 * time.Minute; d <= 91*time.Minute; d += 5 * time.Minute {
-		slow.Refused(at(d), "c", small, true)
+		slow.RecordRefusal(at(d), "c", web)
 	}
-	require.Equal(t, cOut, slow.View(at(91*time.Minute), small))
+	require.Equal(t, cFull, slow.For(at(91*time.Minute), web))
 
 	// What the nodes before an outage refused says nothing about those that came after it.
-	outage := watched(t)
-	outage.Refused(at(0), "c", small, true)
-	outage.Refused(at(6*time.Minute), "c", small, true)
+	outage := watched(t, withZones(weighted("c", 1)))
+	outage.RecordRefusal(at(0), "c", web)
+	outage.RecordRefusal(at(6*time.Minute), "c", web)
 	outage.ObserveNodes(at(6*time.Minute), readyZones("a", "b"))
 	outage.ObserveNodes(at(9*time.Minute), zonesWith(cOpen))
-	require.Equal(t, cBack, outage.View(at(9*time.Minute), small))
-	require.False(t, outage.Refusing())
+	require.Equal(t, cBack, outage.For(at(9*time.Minute), web))
+	require.False(t, outage.HasRun(web))
 }
 
-// TestSizesKeepEachOther: that small pods come and go in a zone does not keep it from being full for large ones.
-func TestSizesKeepEachOther(t *testing.T) {
+// TestWorkloadsKeepEachOther: that pods of one workload come and go in a zone neither ends nor begins another's run.
+func TestWorkloadsKeepEachOther(t *testing.T) {
 	zs := watched(t)
 	for d := time.Duration(0); d < 6*time.Minute; d += 20 * time.Second {
-		zs.Refused(at(d), "c", big, true)
-		zs.Refused(at(d), "c", small, true)
-		zs.Took(at(d+10*time.Second), "c", small)
+		zs.RecordRefusal(at(d), "c", api)
+		zs.RecordFit(at(d+10*time.Second), "c", web)
 	}
-	require.Equal(t, cOut, zs.View(at(6*time.Minute), big))
-	require.Nil(t, zs.View(at(6*time.Minute), small))
+	require.Equal(t, cFull, zs.For(at(6*time.Minute), api))
+	require.Nil(t, zs.For(at(6*time.Minute), web))
 }
 
-// TestManySizes: however many sizes wait, and however slowly they take turns, each finds the zone full in the end.
-func TestManySizes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		zs := watched(t)
-		sizes := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) policy.Requests {
-			return asks(rapid.Int64Range(1, 40).Draw(t, "cpu")*100, rapid.Int64Range(1, 40).Draw(t, "memory")<<20)
-		}), 24, 60).Draw(t, "sizes")
-		resources := rapid.Bool().Draw(t, "resources")
-		now := at(0)
-		turn := func(pause time.Duration) {
-			for _, r := range sizes {
-				zs.Refused(now, "c", r, resources)
-				now = now.Add(pause)
-			}
+// TestManyRuns: the status has the oldest runs, as many as the CustomResourceDefinition admits.
+func TestManyRuns(t *testing.T) {
+	zs := watched(t)
+	for i := range 100 {
+		zs.RecordRefusal(at(time.Duration(i)*time.Second), []string{"a", "b", "c"}[i%3], types.UID(fmt.Sprint(i)))
+	}
+	last := map[string]bool{}
+	n := 0
+	for _, z := range zs.Export(at(2 * time.Minute)) {
+		for _, r := range z.Full {
+			last[string(r.Workload)] = true
+			n++
 		}
-		// The framework tries each pod again within five minutes.
-		pause := time.Duration(rapid.Int64Range(0, int64(5*time.Minute)/int64(len(sizes))).Draw(t, "pause"))
-		turn(pause)
-		for start := now; now.Before(start.Add(6 * time.Minute)); now = now.Add(time.Minute) {
-			turn(pause)
-		}
-		for _, r := range sizes {
-			require.Equal(t, cOut, zs.View(now, r))
-		}
-		require.LessOrEqual(t, len(zs.Export(now)[2].Full), 8, "as many as the CustomResourceDefinition admits")
-	})
+	}
+	require.Equal(t, 64, n)
+	require.True(t, last["63"])
+	require.False(t, last["64"])
 }
 
 func TestRespec(t *testing.T) {
-	zs := policy.NewZones(compile(t, withZones(weighted("a", 1), weighted("never", 1))), nil)
+	zs := watched(t, withZones(weighted("a", 1), weighted("never", 1)))
 	zs.ObserveNodes(at(0), zonesWith(cClosed))
-	require.Equal(t, cCloses, zs.View(at(time.Minute), small))
+	require.Equal(t, cCloses, zs.For(at(time.Minute), web))
 	zs.Respec(compile(t, withZones(weighted("new", 1)), failover(30*time.Second, time.Minute, time.Minute)))
-	require.Equal(t, cOut, zs.View(at(time.Minute), small), "a shorter grace period holds at once")
+	require.Equal(t, cOut, zs.For(at(time.Minute), web), "a shorter grace period holds at once")
 	require.Equal(t, v1alpha1.ZoneEmpty, state(t, zs, "new", at(time.Minute)))
 	require.Len(t, zs.Export(at(time.Minute)), 4, "a, b, c, new")
 }
@@ -344,7 +342,7 @@ func throughTheAPI(t require.TestingT, zones []v1alpha1.ZoneStatus) []v1alpha1.Z
 // TestRestartChangesNothing: a scheduler that restarts at any moment, from the status that the API server holds and the nodes as
 // they are, decides as one that never stopped: views, deadlines, states, and what it writes next.
 func TestRestartChangesNothing(t *testing.T) {
-	sizes := []policy.Requests{small, big, asks(100, 1<<30), asks(4000, 1<<20), asks(200, 2<<20)}
+	workloads := []types.UID{web, api}
 	names := []string{"a", "b", "c"}
 	rapid.Check(t, func(t *rapid.T) {
 		var declared []v1alpha1.ZoneSpreadZone
@@ -370,7 +368,7 @@ func TestRestartChangesNothing(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(8*time.Minute)).Draw(t, "passes")))
-			name, r := rapid.SampledFrom(names).Draw(t, "zone"), rapid.SampledFrom(sizes).Draw(t, "size")
+			name, r := rapid.SampledFrom(names).Draw(t, "zone"), rapid.SampledFrom(workloads).Draw(t, "workload")
 			switch rapid.IntRange(0, 5).Draw(t, "event") {
 			case 0, 1:
 				clear(nodes)
@@ -380,13 +378,12 @@ func TestRestartChangesNothing(t *testing.T) {
 				}
 				see(func(zs *policy.Zones) bool { return news(zs, now, nodes) })
 			case 2, 3:
-				resources := rapid.Bool().Draw(t, "resources")
 				see(func(zs *policy.Zones) bool {
-					changed, full := zs.Refused(now, name, r, resources)
+					changed, full := zs.RecordRefusal(now, name, r)
 					return changed || full
 				})
 			case 4:
-				see(func(zs *policy.Zones) bool { return zs.Took(now, name, r) })
+				see(func(zs *policy.Zones) bool { return zs.RecordFit(now, name, r) })
 			case 5:
 				pods := map[string]int64{}
 				for _, name := range names {
@@ -400,8 +397,8 @@ func TestRestartChangesNothing(t *testing.T) {
 			}
 			for _, later := range []time.Duration{0, time.Second, time.Minute, 10 * time.Minute, 2 * time.Hour} {
 				then := now.Add(later)
-				for _, r := range sizes {
-					require.Equal(t, lasting.View(then, r), restarted.View(then, r))
+				for _, r := range workloads {
+					require.Equal(t, lasting.For(then, r), restarted.For(then, r))
 				}
 				d1, ok1 := lasting.NextDeadline(then)
 				d2, ok2 := restarted.NextDeadline(then)
@@ -412,6 +409,8 @@ func TestRestartChangesNothing(t *testing.T) {
 		}
 	})
 }
+
+func unavailable(a policy.Availability) bool { return a == policy.Closed || a == policy.Full }
 
 // TestDeadlinesAreComplete: between two observations answers change at the announced deadlines and at no other time, so that a
 // timer on NextDeadline misses nothing.
@@ -427,9 +426,9 @@ func TestDeadlinesAreComplete(t *testing.T) {
 			case 1:
 				zs.ObserveNodes(now, zonesWith(cOpen))
 			case 2:
-				zs.Refused(now, "b", small, rapid.Bool().Draw(t, "resources"))
+				zs.RecordRefusal(now, "b", web)
 			case 3:
-				zs.Took(now, "b", small)
+				zs.RecordFit(now, "b", web)
 			}
 		}
 		for then := now; then.Before(now.Add(40 * time.Minute)); {
@@ -438,11 +437,11 @@ func TestDeadlinesAreComplete(t *testing.T) {
 				next.At = now.Add(40 * time.Minute)
 			}
 			require.True(t, next.At.After(then))
-			before := zs.View(then, small)
-			require.Equal(t, before, zs.View(next.At.Add(-time.Nanosecond), small))
+			before := zs.For(then, web)
+			require.Equal(t, before, zs.For(next.At.Add(-time.Nanosecond), web))
 			if ok {
-				for zone, part := range zs.View(next.At, small) {
-					if part == policy.Unavailable && before[zone] != policy.Unavailable {
+				for zone, availability := range zs.For(next.At, web) {
+					if unavailable(availability) && !unavailable(before[zone]) {
 						require.True(t, next.Wakes, "zone %s became unavailable", zone)
 					}
 				}

@@ -54,8 +54,8 @@ func TestFactsAreWrittenAtOnce(t *testing.T) {
 		do   func()
 		is   func(v1alpha1.ZoneStatus) bool
 	}{
-		{"a zone has room", func() { w.Took(w.For(waiting)[0], nil, "c") }, func(z v1alpha1.ZoneStatus) bool { return len(z.Full) == 0 }},
-		{"a zone refuses", func() { w.attempt(waiting, nil, fullC) }, func(z v1alpha1.ZoneStatus) bool { return len(z.Full) == 1 && z.Full[0].Resources }},
+		{"a zone has room", func() { w.RecordFit(&w.Inputs(waiting, w.For(waiting))[0], "c") }, func(z v1alpha1.ZoneStatus) bool { return len(z.Full) == 0 }},
+		{"a zone refuses", func() { w.attempt(waiting, nil, fullC) }, func(z v1alpha1.ZoneStatus) bool { return len(z.Full) == 1 }},
 		{"a zone is closed", func() { w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = true }) }, func(z v1alpha1.ZoneStatus) bool { return z.Since != nil }},
 		{"time passes", func() { w.pass(3 * time.Minute) }, func(z v1alpha1.ZoneStatus) bool { return z.State == v1alpha1.ZoneClosed }},
 		{"it is open", func() { w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = false }) }, func(z v1alpha1.ZoneStatus) bool {
@@ -158,67 +158,42 @@ func TestStandbyFollows(t *testing.T) {
 	}
 	standby.lead()
 	for _, w := range []*world{leader, standby} {
-		var lacking []string
-		look := func() policy.View {
-			return w.Ask(waiting, w.For(waiting), nil, func(_ *Answer, zone string) bool {
-				lacking = append(lacking, zone)
-				return false
-			})[0].View
-		}
-		require.Empty(t, look())
-		require.Empty(t, lacking)
+		require.Empty(t, w.availability(waiting))
 		w.clock.SetTime(noon.Add(5*time.Minute + 2*time.Second))
-		require.Empty(t, w.view(waiting))
-		require.Equal(t, policy.View{"c": policy.Unavailable}, look())
-		require.Equal(t, []string{"c"}, lacking)
-		require.Equal(t, policy.View{"c": policy.Unavailable}, w.view(waiting))
+		require.Empty(t, w.availability(waiting))
+		w.attempt(waiting, skewOfA, fullC)
+		require.Equal(t, policy.ZoneAvailability{"c": policy.Full}, w.availability(waiting))
 	}
 }
 
-// TestTemplates: whose nodes are open is up to the newest pod, and to what the policy honors.
-func TestTemplates(t *testing.T) {
+// TestClosedBelongsToTheCluster: a zone is closed when no node is Ready and not cordoned, whatever pods select or tolerate.
+func TestClosedBelongsToTheCluster(t *testing.T) {
 	cordon := func(n *v1.Node) { n.Spec.Unschedulable = true }
-	taint := func(key string) func(*v1.Node) {
-		return func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: key, Effect: v1.TaintEffectNoSchedule}} }
-	}
-	tolerates := func(key string) func(*v1.Pod) {
-		return func(p *v1.Pod) { p.Spec.Tolerations = []v1.Toleration{{Key: key, Operator: v1.TolerationOpExists}} }
-	}
+	taint := func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: "gpu", Effect: v1.TaintEffectNoSchedule}} }
+	unready := func(n *v1.Node) { n.Status.Conditions = nil }
+	tolerates := func(p *v1.Pod) { p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}} }
 	selects := func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }
-	later := func(p *v1.Pod) { p.CreationTimestamp = metav1.NewTime(noon.Add(time.Minute)) }
-	ignore := func(s *v1alpha1.ZoneSpreadPolicySpec) {
-		s.NodeAffinityPolicy, s.NodeTaintsPolicy = v1alpha1.Ignore, v1alpha1.Ignore
-	}
-	honor := func(*v1alpha1.ZoneSpreadPolicySpec) {}
 	for _, test := range []struct {
 		name   string
 		node   func(*v1.Node)
-		spec   func(*v1alpha1.ZoneSpreadPolicySpec)
-		pods   []*v1.Pod
+		pod    func(*v1.Pod) // the newest pod
 		closed bool
 	}{
-		{"as it is", func(*v1.Node) {}, honor, []*v1.Pod{newPod("1", "")}, false},
-		{"cordoned", cordon, honor, []*v1.Pod{newPod("1", "")}, true},
-		{"cordoned, nothing honored", cordon, ignore, []*v1.Pod{newPod("1", "")}, true},
-		{"cordoned, tolerated", cordon, honor, []*v1.Pod{newPod("1", "", tolerates(v1.TaintNodeUnschedulable))}, false},
-		{"tainted", taint("gpu"), honor, []*v1.Pod{newPod("1", "")}, true},
-		{"tainted, not honored", taint("gpu"), ignore, []*v1.Pod{newPod("1", "")}, false},
-		{"tainted, tolerated", taint("gpu"), honor, []*v1.Pod{newPod("1", "", tolerates("gpu"))}, false},
-		{"tainted, tolerated by the older pod", taint("gpu"), honor, []*v1.Pod{newPod("1", "", tolerates("gpu")), newPod("2", "", later)}, true},
-		{"tainted, tolerated by the newer pod", taint("gpu"), honor, []*v1.Pod{newPod("1", ""), newPod("2", "", later, tolerates("gpu"))}, false},
-		{"tainted, without pods", taint("gpu"), honor, nil, false},
-		{"not selected", func(*v1.Node) {}, honor, []*v1.Pod{newPod("1", "", selects)}, true},
-		{"not selected, not honored", func(*v1.Node) {}, ignore, []*v1.Pod{newPod("1", "", selects)}, false},
-		{"not ready", func(n *v1.Node) { n.Status.Conditions = nil }, honor, nil, true},
+		{"as it is", func(*v1.Node) {}, func(*v1.Pod) {}, false},
+		{"cordoned", cordon, func(*v1.Pod) {}, true},
+		{"cordoned, and the newest pod tolerates it", cordon, tolerates, true},
+		{"not ready", unready, tolerates, true},
+		{"tainted", taint, func(*v1.Pod) {}, false},
+		{"not selected by the newest pod", func(*v1.Node) {}, selects, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, crdtest.New(newPolicy("web", test.spec)), newNode("a1", func(n *v1.Node) { n.Labels["disk"] = "ssd" }), newNode("c1", test.node))
-			for _, pod := range test.pods {
-				w.podSeen(pod, false)
-			}
+			w := newWorld(t, crdtest.New(newPolicy("web")), newNode("a1", func(n *v1.Node) { n.Labels["disk"] = "ssd" }), newNode("c1"))
+			w.podSeen(newPod("1", ""), false)
+			w.podSeen(newPod("2", "", test.pod, func(p *v1.Pod) { p.CreationTimestamp = metav1.NewTime(noon.Add(time.Minute)) }), false)
+			w.nodeChanges("c1", test.node)
 			w.pass(4 * time.Minute)
-			require.Equal(t, map[bool]policy.View{true: {"c": policy.Unavailable}}[test.closed], w.view(newPod("3", "")))
+			require.Equal(t, map[bool]policy.ZoneAvailability{true: {"c": policy.Closed}}[test.closed], w.availability(newPod("3", "")))
 		})
 	}
 }
@@ -237,9 +212,8 @@ func TestSinceWhenNodesAreClosed(t *testing.T) {
 			n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule, TimeAdded: at})
 		}
 	}
-	tmpl := templateOf(mustCompile(t, newPolicy("web")), newPod("1", ""), false)
 	zones := func(nodes ...*v1.Node) policy.ZoneNodes {
-		all := tmpl.zones(nodes, v1.LabelTopologyZone)
+		all := zonesOf(nodes, v1.LabelTopologyZone)
 		require.Len(t, all, 1)
 		return all["a"]
 	}
@@ -252,7 +226,7 @@ func TestSinceWhenNodesAreClosed(t *testing.T) {
 	require.Equal(t, since(late, 2), zones(newNode("a1", notReady(early)), newNode("a2", notReady(late))), "the last of them")
 	require.Equal(t, since(metav1.Time{}, 2), zones(newNode("a1", notReady(early)), newNode("a2", cordon(nil))), "one does not say")
 	require.Equal(t, policy.ZoneNodes{Nodes: 2, Open: 1}, zones(newNode("a1", notReady(early)), newNode("a2")))
-	require.Empty(t, tmpl.zones([]*v1.Node{newNode("a1", func(n *v1.Node) { n.Labels = nil })}, v1.LabelTopologyZone))
+	require.Empty(t, zonesOf([]*v1.Node{newNode("a1", func(n *v1.Node) { n.Labels = nil })}, v1.LabelTopologyZone))
 }
 
 func mustCompile(t testing.TB, obj *v1alpha1.ZoneSpreadPolicy) *policy.Policy {
@@ -350,17 +324,11 @@ func TestMembersEqualRecount(t *testing.T) {
 		e := w.entries[stored.UID]
 		require.True(rt, e.filled)
 		got := map[types.UID]fact{}
-		inTemplates := 0
 		for uid, f := range e.members.facts {
-			f.template = nil
 			got[uid] = f
-		}
-		for _, tm := range e.members.templates {
-			inTemplates += tm.pods
 		}
 		require.Equal(rt, want, got)
 		require.Equal(rt, matching, e.members.matching())
-		require.Equal(rt, len(want), inTemplates)
 		for _, pod := range pods {
 			require.NoError(rt, store.Delete(pod))
 		}
@@ -441,14 +409,14 @@ func TestBadPolicy(t *testing.T) {
 	w := newWorld(t, crdtest.New(p), append(newNodes("a1", "b1"), newNode("c1", func(n *v1.Node) { n.Spec.Unschedulable = true }))...)
 	w.lead()
 	w.pass(3 * time.Minute)
-	require.Equal(t, policy.View{"c": policy.Unavailable}, w.view(newPod("1", "")))
+	require.Equal(t, policy.ZoneAvailability{"c": policy.Closed}, w.availability(newPod("1", "")))
 	w.source.Put(newPolicy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew = -1 }))
 	require.False(t, w.Selects(newPod("1", "")))
 	w.eventually("that is said", func() bool {
 		return meta.IsStatusConditionFalse(w.stored(p).Status.Conditions, v1alpha1.ConditionAccepted)
 	})
 	w.source.Put(p)
-	require.Equal(t, policy.View{"c": policy.Unavailable}, w.view(newPod("1", "")))
+	require.Equal(t, policy.ZoneAvailability{"c": policy.Closed}, w.availability(newPod("1", "")))
 	w.eventually("it is accepted", func() bool {
 		return meta.IsStatusConditionTrue(w.stored(p).Status.Conditions, v1alpha1.ConditionAccepted)
 	})

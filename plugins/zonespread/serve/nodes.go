@@ -8,56 +8,54 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"zonewise.dev/plugins/zonespread/counts"
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
-func (s *Policies) nodeSeen(*v1.Node, bool) { s.schedule(task{kind: lookAtNodes}, gatherInterval) }
+func (s *Policies) nodeSeen(*v1.Node, bool) { s.schedule(task{kind: observeNodes}, gatherInterval) }
 
-func (s *Policies) nodeGone(*v1.Node) { s.schedule(task{kind: lookAtNodes}, gatherInterval) }
+func (s *Policies) nodeGone(*v1.Node) { s.schedule(task{kind: observeNodes}, gatherInterval) }
 
-// nodeChanged makes the worker look at all nodes, unless the change is a heartbeat, as most are.
-func (s *Policies) nodeChanged(was, is *v1.Node) {
-	if readiness(was) != readiness(is) || was.Spec.Unschedulable != is.Spec.Unschedulable ||
-		!apiequality.Semantic.DeepEqual(was.Labels, is.Labels) || !apiequality.Semantic.DeepEqual(was.Spec.Taints, is.Spec.Taints) {
-		s.schedule(task{kind: lookAtNodes}, gatherInterval)
+// nodeChanged makes the worker observe all nodes, unless the change is of something else than what makes zones open, as most are.
+func (s *Policies) nodeChanged(before, after *v1.Node) {
+	if readiness(before) != readiness(after) || before.Spec.Unschedulable != after.Spec.Unschedulable ||
+		!apiequality.Semantic.DeepEqual(before.Labels, after.Labels) {
+		s.schedule(task{kind: observeNodes}, gatherInterval)
 	}
 }
 
 // ready is a node's condition Ready.
 type ready struct {
-	is    bool
+	ready bool
 	since time.Time // of the last change; zero when unknown
 }
 
 func readiness(node *v1.Node) ready {
 	for i := range node.Status.Conditions {
 		if c := &node.Status.Conditions[i]; c.Type == v1.NodeReady {
-			return ready{is: c.Status == v1.ConditionTrue, since: c.LastTransitionTime.Time}
+			return ready{ready: c.Status == v1.ConditionTrue, since: c.LastTransitionTime.Time}
 		}
 	}
 	return ready{}
 }
 
-// closed reports whether a node is closed to the pods of a template, and since when: the earlier of the times at which it
-// ceased to be ready and was cordoned; zero if both are unknown.
-func (t *template) closed(node *v1.Node) (since time.Time, closed bool) {
+// closedSince reports whether a node is closed, which is not Ready or cordoned, and since when: the earlier of the two times; zero
+// if both are unknown.
+func closedSince(node *v1.Node) (since time.Time, closed bool) {
 	r := readiness(node)
-	cordoned := node.Spec.Unschedulable && !t.cordoned
-	if !r.is {
+	if !r.ready {
 		since = r.since
 	}
 	for i := range node.Spec.Taints {
 		at := node.Spec.Taints[i].TimeAdded
-		if cordoned && at != nil && node.Spec.Taints[i].Key == v1.TaintNodeUnschedulable && (since.IsZero() || at.Time.Before(since)) {
+		if node.Spec.Unschedulable && at != nil && node.Spec.Taints[i].Key == v1.TaintNodeUnschedulable && (since.IsZero() || at.Time.Before(since)) {
 			since = at.Time
 		}
 	}
-	return since, !r.is || cordoned || !counts.Admits(t.eligible, node)
+	return since, !r.ready || node.Spec.Unschedulable
 }
 
-// zones sums up the nodes by the value of a label.
-func (t *template) zones(nodes []*v1.Node, topologyKey string) map[string]policy.ZoneNodes {
+// zonesOf sums up the nodes by the value of a label.
+func zonesOf(nodes []*v1.Node, topologyKey string) map[string]policy.ZoneNodes {
 	zones := map[string]policy.ZoneNodes{}
 	unknown := map[string]bool{} // zones with a node that does not say since when it is closed
 	for _, node := range nodes {
@@ -67,7 +65,7 @@ func (t *template) zones(nodes []*v1.Node, topologyKey string) map[string]policy
 		}
 		z := zones[name]
 		z.Nodes++
-		since, closed := t.closed(node)
+		since, closed := closedSince(node)
 		switch {
 		case !closed:
 			z.Open++
@@ -84,49 +82,41 @@ func (t *template) zones(nodes []*v1.Node, topologyKey string) map[string]policy
 	return zones
 }
 
-// view is what decides how a policy sees the nodes; policies with the same view share the work.
-type view struct{ topologyKey, template string }
-
-// observeNodes passes the nodes to all policies whose members are known. It looks at the nodes once for all policies whose
-// pods are alike, without the lock.
+// observeNodes passes the nodes to all policies. It looks at the nodes once for each topology key, without the lock.
 func (s *Policies) observeNodes() {
-	type look struct {
-		uid      types.UID
-		policy   *policy.Policy
-		template *template
+	if !s.cluster.synced() {
+		return // it is done again then
 	}
 	s.mu.Lock()
-	looks := make([]look, 0, len(s.entries))
+	valid := make(map[types.UID]*policy.Policy, len(s.entries))
 	for uid, e := range s.entries {
-		if e.object.Valid() && e.filled { // before, the newest pod is not known
-			t := *e.newest() // a copy, which is read without the lock
-			looks = append(looks, look{uid, e.object.Spec, &t})
+		if e.object.Valid() {
+			valid[uid] = e.object.Spec
 		}
 	}
 	s.mu.Unlock()
 	nodes, _ := s.cluster.nodes.List(labels.Everything()) // the lister of a cache has no errors
-	seen := map[view]map[string]policy.ZoneNodes{}
-	for _, l := range looks {
-		v := view{l.policy.TopologyKey(), l.template.key}
-		zones, known := seen[v]
+	byKey := map[string]map[string]policy.ZoneNodes{}
+	for uid, p := range valid {
+		zones, known := byKey[p.TopologyKey()]
 		if !known {
-			zones = l.template.zones(nodes, v.topologyKey)
-			seen[v] = zones
+			zones = zonesOf(nodes, p.TopologyKey())
+			byKey[p.TopologyKey()] = zones
 		}
-		s.showNodes(l.uid, l.policy, l.template.key, zones)
+		s.updateZones(uid, p, zones)
 	}
 }
 
-// showNodes passes the nodes to one policy.
-func (s *Policies) showNodes(uid types.UID, p *policy.Policy, openTo string, zones map[string]policy.ZoneNodes) {
+// updateZones passes the nodes to one policy.
+func (s *Policies) updateZones(uid types.UID, p *policy.Policy, zones map[string]policy.ZoneNodes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries[uid]
-	if e == nil || e.object.Spec != p || !e.filled {
-		return // it is about to be shown them by itself
+	if e == nil || e.object.Spec != p {
+		return // its change makes the worker observe the nodes again
 	}
-	first := !e.seen
-	e.seen, e.stale, e.openTo = true, true, openTo
+	first := !e.observed
+	e.observed, e.stale = true, true
 	changed, urgent := e.zones.ObserveNodes(s.clock.Now(), zones)
 	if urgent {
 		s.factsChangedLocked(e)
@@ -137,9 +127,19 @@ func (s *Policies) showNodes(uid types.UID, p *policy.Policy, openTo string, zon
 		}
 	}
 	if changed {
-		// A zone that is open again counts for minZones.
-		s.releaseLocked(e, func(r *refusal) bool { return r.by(policy.MinZones) })
+		// A zone that is open again counts for minZones, and one that is gone holds no other back.
+		s.releaseLocked(e, func(r *refusal) bool { return r.by(policy.MinZones) || r.gone(zones) })
 	}
+}
+
+// gone reports whether a zone that is not refused has no nodes.
+func (r *refusal) gone(zones map[string]policy.ZoneNodes) bool {
+	for zone := range r.Availability {
+		if zones[zone].Nodes == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // zoneOf returns the zone of a node, or "" if unknown.

@@ -80,7 +80,8 @@ type entry struct {
 	// next is the first deadline after armed, when it was looked for.
 	next     policy.Deadline
 	armed    time.Time
-	*members // of the latest spec; made again when their collection begins
+	*members      // of the latest spec; made again when their collection begins
+	observed bool // zones has seen the nodes since the latest spec
 	// refused are the pods that the policy refused when they were last tried, changes is how often something happened that
 	// may help some of them.
 	refused map[types.UID]*refusal
@@ -196,7 +197,7 @@ func (s *Policies) started() bool {
 		return true
 	}
 	for _, e := range s.entries {
-		if s.served && e.object.Valid() && !e.seen {
+		if s.served && e.object.Valid() && !(e.observed && e.filled) {
 			return false
 		}
 	}

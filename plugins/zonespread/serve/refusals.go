@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,14 +23,15 @@ const (
 
 // Attempt is what a failed scheduling cycle of a pod shows about one of its policies.
 type Attempt struct {
-	Answer
+	Input
 	// Refused are the zones that the policy refused, with the rule; Pass means an unknown rule. NoLabel is true if it refused
 	// nodes without a zone.
 	Refused map[string]policy.Rule
 	NoLabel bool
-	// Full are the zones in which other plugins refused every node that is eligible for the pod; true if all of them lack what
-	// the pod requests.
-	Full map[string]bool
+	// Full are the zones in which something else refused every node that is eligible for the pod, and Excluded those in which
+	// the pod's volumes did.
+	Full     []string
+	Excluded map[string]bool
 	// Scaling is how the zones stand that the policy's caps apply to.
 	Scaling policy.Scaling
 }
@@ -42,6 +44,7 @@ type waiter struct {
 	tried    time.Time
 	wakeAt   time.Time // while it is about to be woken
 	refusals []*refusal
+	excluded map[string]map[string]bool // zones that its volumes exclude, by topology key
 }
 
 // refusal is an attempt in which the policy refused nodes to the pod.
@@ -51,14 +54,14 @@ type refusal struct {
 }
 
 // Attempted records that a pod found no node. It keeps the attempts.
-func (s *Policies) Attempted(pod *v1.Pod, requests policy.Requests, attempts []Attempt) {
+func (s *Policies) Attempted(pod *v1.Pod, attempts []Attempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.waitsLocked(pod) {
 		return // the event of its end may have come before
 	}
 	now := s.clock.Now()
-	w := &waiter{pod: pod, attempts: 1, tried: now}
+	w := &waiter{pod: pod, attempts: 1, tried: now, excluded: map[string]map[string]bool{}}
 	if before := s.waiting[pod.UID]; before != nil {
 		w.attempts += before.attempts
 		s.forgetLocked(before)
@@ -79,10 +82,14 @@ func (s *Policies) Attempted(pod *v1.Pod, requests policy.Requests, attempts []A
 			if e.changes != a.changes {
 				s.wakeLocked(w) // something that may help happened during the attempt
 			}
+			if !maps.Equal(a.Excluded, a.Input.Excluded) {
+				s.wakeLocked(w) // other zones take part now
+			}
 		}
+		w.excluded[a.TopologyKey()] = a.Excluded
 		changed, full := false, false
-		for zone, resources := range a.Full {
-			c, f := e.zones.Refused(now, zone, requests, resources)
+		for _, zone := range a.Full {
+			c, f := e.zones.RecordRefusal(now, zone, a.runs)
 			changed, full = changed || c, full || f
 		}
 		if changed {

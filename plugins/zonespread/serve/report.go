@@ -48,7 +48,7 @@ func newsBetween(before, after *v1alpha1.ZoneSpreadPolicyStatus) []news {
 		case v1alpha1.ZoneClosed:
 			add(v1.EventTypeWarning, reasonZoneClosed, "zone %s is closed%s: the other zones may take its share", z.Name, since(z))
 		case v1alpha1.ZoneFull:
-			add(v1.EventTypeWarning, reasonZoneFull, "zone %s is full%s: the other zones may take its share", z.Name, since(z))
+			add(v1.EventTypeWarning, reasonZoneFull, "zone %s is full for pods of a workload%s: the other zones may take its share", z.Name, since(z))
 		case v1alpha1.ZoneRecovering:
 			add(v1.EventTypeNormal, reasonZoneBack, "zone %s is back and holds %d of %d pods: new pods prefer it", z.Name, z.Pods, z.Desired)
 		case v1alpha1.ZoneAvailable:
@@ -84,7 +84,12 @@ func newsBetween(before, after *v1alpha1.ZoneSpreadPolicyStatus) []news {
 func since(z *v1alpha1.ZoneStatus) string {
 	at := z.Since
 	if z.State == v1alpha1.ZoneFull {
-		at = &z.Full[0].Since
+		at = nil
+		for i := range z.Full {
+			if since := z.Full[i].Since; at == nil || since != nil && since.Before(at) {
+				at = since
+			}
+		}
 	}
 	if at == nil {
 		return ""

@@ -116,7 +116,7 @@ func (s *Policies) desiredStatus(uid types.UID) (was, is *v1alpha1.ZoneSpreadPol
 	switch {
 	case !e.object.Valid():
 		is.Status = policy.Rejected(was, e.object.Errs, now)
-	case e.object.Spec != p || !e.seen || !e.filled:
+	case e.object.Spec != p || !e.observed || !e.filled:
 		return nil, nil, false // not all is known yet; it is looked at again later
 	default:
 		is.Status = p.Status(e.zones, o, was.Status, now)

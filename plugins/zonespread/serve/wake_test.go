@@ -111,6 +111,9 @@ func TestWhoIsWoken(t *testing.T) {
 		{"skew: fewer replicas, so that the zone behind is at its cap", skewOfA, scale(2), true},
 		{"skew: fewer replicas, and the zone behind is not at its cap", skewOfA, scale(10), false},
 		{"an unknown rule: other replicas", map[string]policy.Rule{"a": policy.Pass}, scale(20), true},
+		{"skew: a zone that nobody declared loses its last node", skewOfA, func(w *world) {
+			require.NoError(w.t, w.client.CoreV1().Nodes().Delete(context.Background(), "c1", metav1.DeleteOptions{}))
+		}, true},
 		{"minZones: a zone is open again", minZones, func(w *world) {
 			w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = false })
 		}, true},
@@ -132,9 +135,10 @@ func TestWhoIsWoken(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			cordoned := newNode("c1", func(n *v1.Node) { n.Spec.Unschedulable = true })
-			w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), append(newNodes("a1", "b1"), cordoned, web, set)...)
+			w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), append(newNodes("a1", "b1", "c1"), web, set)...)
 			w.t = t
+			w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = true })
+			w.eventually("it is closing", func() bool { return len(w.availability(newPod("any", ""))) == 1 })
 			waiting := newPod("waiting", "", owned)
 			w.podSeen(waiting, false)
 			w.settle()
@@ -153,14 +157,16 @@ func TestWhoIsWoken(t *testing.T) {
 // before the worker comes to the deadline itself.
 func TestLookAtNodesAtADeadline(t *testing.T) {
 	p := newPolicy("web")
-	w := newWorld(t, crdtest.New(p), append(newNodes("a1", "b1"), newNode("c1", func(n *v1.Node) { n.Spec.Unschedulable = true }))...)
+	w := newWorld(t, crdtest.New(p), newNodes("a1", "b1", "c1")...)
+	w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = true })
+	w.eventually("it is closing", func() bool { return len(w.availability(newPod("any", ""))) == 1 })
 	w.attempt(newPod("waiting", ""), skewOfA, nil)
 	w.Policies.mu.Lock()
 	deadline := w.entries[p.UID].next.At
 	w.Policies.mu.Unlock()
 	w.pass(deadline.Sub(w.clock.Now()) - 60*time.Millisecond)
 	require.Zero(t, w.wakes("waiting"))
-	w.schedule(task{kind: lookAtNodes}, gatherInterval)
+	w.schedule(task{kind: observeNodes}, gatherInterval)
 	w.clock.Step(60 * time.Millisecond)
 	w.settle()
 	w.pass(5 * time.Second)
@@ -188,9 +194,9 @@ func TestChangesWhileAPodIsTried(t *testing.T) {
 	w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1")...)
 	waiting, counted := newPod("waiting", ""), newPod("counted", "a1")
 	w.exists(waiting)
-	answers := w.Ask(waiting, w.For(waiting), nil, nil)
+	inputs := w.Inputs(waiting, w.For(waiting))
 	w.podChanged(counted, terminating(counted))
-	w.Attempted(waiting, nil, []Attempt{{Answer: answers[0], Refused: skewOfA}})
+	w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: skewOfA}})
 	w.pass(2 * time.Second)
 	require.Equal(t, 1, w.wakes("waiting"))
 }
@@ -224,9 +230,9 @@ func TestPodEndsWhileItIsTried(t *testing.T) {
 			w := newWorld(t, crdtest.New(p), newNodes("a1", "b1")...)
 			w.exists(waiting)
 			w.podSeen(waiting, false)
-			answers := w.Ask(waiting, w.For(waiting), nil, nil)
+			inputs := w.Inputs(waiting, w.For(waiting))
 			end(w)
-			w.Attempted(waiting, nil, []Attempt{{Answer: answers[0], Refused: skewOfA}})
+			w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: skewOfA}})
 			w.Policies.mu.Lock()
 			defer w.Policies.mu.Unlock()
 			require.Empty(t, w.waiting, "no event would take it away")
@@ -241,11 +247,11 @@ func TestScaledWhileAPodIsTried(t *testing.T) {
 	w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), append(newNodes("a1", "b1"), web, set)...)
 	waiting := newPod("waiting", "", owned)
 	w.exists(waiting)
-	answers := w.Ask(waiting, w.For(waiting), nil, nil)
+	inputs := w.Inputs(waiting, w.For(waiting))
 	more := web.DeepCopy()
 	more.Spec.Replicas = ptr.To[int32](20)
 	workloads[*appsv1.Deployment](w.Policies).Update(web, more)
-	w.Attempted(waiting, nil, []Attempt{{Answer: answers[0], Refused: capOfA, Scaling: policy.Scaling{AtCap: 6}}})
+	w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: capOfA, Scaling: policy.Scaling{AtCap: 6}}})
 	w.pass(2 * time.Second)
 	require.Equal(t, 1, w.wakes("waiting"))
 }
@@ -263,15 +269,15 @@ func TestPolicyCeasesWhileAPodIsTried(t *testing.T) {
 			w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1")...)
 			waiting := newPod("waiting", "")
 			w.exists(waiting)
-			answers := w.Ask(waiting, w.For(waiting), nil, nil)
+			inputs := w.Inputs(waiting, w.For(waiting))
 			cease(w)
-			w.Attempted(waiting, nil, []Attempt{{Answer: answers[0], Refused: skewOfA}})
+			w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: skewOfA}})
 			w.pass(2 * time.Second)
 			require.Equal(t, 1, w.wakes("waiting"))
 			w.Policies.mu.Lock()
 			defer w.Policies.mu.Unlock()
 			require.Empty(t, w.waiting)
-			require.Empty(t, answers[0].entry.refused)
+			require.Empty(t, inputs[0].entry.refused)
 		})
 	}
 }

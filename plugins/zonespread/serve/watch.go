@@ -52,7 +52,7 @@ func (s *Policies) policySeen(obj *v1alpha1.ZoneSpreadPolicy) {
 	case !s.leading && e.object.Valid():
 		// All facts that the leader decides by are in the status: a standby that takes over continues from there.
 		e.zones = policy.NewZones(e.object.Spec, obj.Status.Zones)
-		s.schedule(task{kind: lookAtNodes}, gatherInterval)
+		s.schedule(task{kind: observeNodes}, gatherInterval)
 	default:
 		e.stale = true // the status may be an older one than the last that was looked at, or not ours
 	}
@@ -73,6 +73,8 @@ func (s *Policies) respecLocked(e *entry) {
 	} else {
 		e.zones.Respec(e.object.Spec)
 	}
+	e.observed = false
+	s.schedule(task{kind: observeNodes}, 0)
 }
 
 // policyGone forgets a policy and wakes the pods that it refused.
@@ -101,6 +103,7 @@ func (s *Policies) refillLocked(e *entry) {
 func (s *Policies) fillAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.schedule(task{kind: observeNodes}, 0)
 	for uid := range s.entries {
 		s.schedule(task{fillMembers, uid}, 0)
 	}
@@ -138,7 +141,7 @@ func (s *Policies) fill(uid types.UID) {
 		for _, listed := range step {
 			// The pods' events arrive at the same time. Only the lister's current state is not older than the last of them.
 			if pod, err := s.cluster.pods.Pods(listed.Namespace).Get(listed.Name); err == nil {
-				e.take(pod, s.comparisonOperators)
+				e.update(pod)
 			}
 		}
 		s.mu.Unlock()
@@ -147,18 +150,17 @@ func (s *Policies) fill(uid types.UID) {
 	defer s.mu.Unlock()
 	if e.members == collected {
 		e.filled, e.stale = true, true
-		s.schedule(task{kind: lookAtNodes}, 0)
 	}
 }
 
-// take updates the policy's members for a pod. It returns whether that changed anything.
-func (e *entry) take(pod *v1.Pod, comparisonOperators bool) bool {
+// update updates the policy's members for a pod. It returns whether that changed anything.
+func (e *entry) update(pod *v1.Pod) bool {
 	p := e.object.Spec
 	var changed bool
 	if live(pod) && p.Selects(pod.Labels) {
-		changed = e.members.take(p, pod, comparisonOperators)
+		changed = e.members.upsert(p, pod)
 	} else {
-		changed = e.members.lose(pod.UID)
+		changed = e.members.remove(pod.UID)
 	}
 	e.stale = e.stale || changed
 	return changed
@@ -170,52 +172,49 @@ func (s *Policies) podSeen(pod *v1.Pod, _ bool) { s.podChanged(nil, pod) }
 // podGone handles the deletion of a pod.
 func (s *Policies) podGone(pod *v1.Pod) { s.podChanged(pod, nil) }
 
-// podChanged handles the change of a pod; was is nil for a new pod, is for a deleted one.
-func (s *Policies) podChanged(was, is *v1.Pod) {
-	pod := is
+// podChanged handles the change of a pod; before is nil for a new pod, after for a deleted one.
+func (s *Policies) podChanged(before, after *v1.Pod) {
+	pod := after
 	if pod == nil {
-		pod = was
+		pod = before
 	}
 	if !s.active.has(pod.Namespace) {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w := s.waiting[pod.UID]; w != nil && (is == nil || is.Spec.NodeName != "" || is.DeletionTimestamp != nil) {
+	if w := s.waiting[pod.UID]; w != nil && (after == nil || after.Spec.NodeName != "" || after.DeletionTimestamp != nil) {
 		s.forgetLocked(w)
 	}
 	for _, a := range s.active.of(pod) {
-		s.memberChangedLocked(a, was, is)
+		s.memberChangedLocked(a, before, after)
 	}
-	if was != nil && is != nil && !maps.Equal(was.Labels, is.Labels) {
-		for _, a := range s.active.of(was) {
-			if !a.Selects(is.Labels) {
-				s.memberChangedLocked(a, was, is)
+	if before != nil && after != nil && !maps.Equal(before.Labels, after.Labels) {
+		for _, a := range s.active.of(before) {
+			if !a.Selects(after.Labels) {
+				s.memberChangedLocked(a, before, after)
 			}
 		}
 	}
 }
 
 // memberChangedLocked handles the change of a pod that a policy selects or selected.
-func (s *Policies) memberChangedLocked(a *Applied, was, is *v1.Pod) {
+func (s *Policies) memberChangedLocked(a *Applied, before, after *v1.Pod) {
 	e := a.entry
 	if e.object.Spec != a.Policy {
 		return // the change of its spec comes first
 	}
-	before := e.matching()
-	if is != nil {
-		e.take(is, s.comparisonOperators)
-	} else if e.lose(was.UID) {
+	matchingBefore := e.matching()
+	if after != nil {
+		e.update(after)
+	} else if e.remove(before.UID) {
 		e.stale = true
 	}
-	if e.newest().key != e.openTo {
-		s.schedule(task{kind: lookAtNodes}, gatherInterval)
-	}
-	if was != nil && is != nil && live(was) && !live(is) {
+	if before != nil && after != nil && live(before) && !live(after) {
 		// The framework has no event for a pod that starts to terminate.
-		s.releaseLocked(e, func(r *refusal) bool { return r.helpedByEndOf(was, s.zoneOf(a.TopologyKey(), was.Spec.NodeName)) })
+		s.releaseLocked(e, func(r *refusal) bool { return r.helpedByEndOf(before, s.zoneOf(a.TopologyKey(), before.Spec.NodeName)) })
 	}
-	if after := e.matching(); e.filled && a.Matching() && !a.SameCaps(before, after) {
-		s.releaseLocked(e, func(r *refusal) bool { return r.helpedByReplicas(before, after) })
+	if matching := e.matching(); e.filled && a.Matching() && !a.SameCaps(matchingBefore, matching) {
+		s.releaseLocked(e, func(r *refusal) bool { return r.helpedByReplicas(matchingBefore, matching) })
 	}
 }

@@ -16,8 +16,8 @@ type task struct {
 type taskKind uint8
 
 const (
-	lookAtNodes taskKind = iota
-	reportAll            // of the leader: bring all statuses up to date
+	observeNodes taskKind = iota
+	reportAll             // of the leader: bring all statuses up to date
 	fillMembers
 	passDeadline
 	wakePods
@@ -31,7 +31,7 @@ func (s *Policies) schedule(t task, after time.Duration) {
 // do does a task. It is called by the worker alone, the only goroutine that calls the scheduling queue.
 func (s *Policies) do(ctx context.Context, t task) {
 	switch t.kind {
-	case lookAtNodes:
+	case observeNodes:
 		s.observeNodes()
 	case reportAll:
 		s.report()

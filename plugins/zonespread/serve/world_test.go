@@ -184,16 +184,14 @@ func newNodes(names ...string) []runtime.Object {
 
 // attempt has a pod refused: the zones by its policy, and full by other plugins. Zones at their cap hold 6 pods, and the one behind
 // the others 3.
-func (w *world) attempt(pod *v1.Pod, zones map[string]policy.Rule, full map[string]bool) {
+func (w *world) attempt(pod *v1.Pod, zones map[string]policy.Rule, full []string) {
 	w.t.Helper()
 	w.exists(pod)
-	applied := w.For(pod)
-	requests := policy.RequestsOf(pod)
 	var attempts []Attempt
-	for _, answer := range w.Ask(pod, applied, requests, nil) {
-		attempts = append(attempts, Attempt{Answer: answer, Refused: zones, Full: full, Scaling: policy.Scaling{AtCap: 6, Behind: 3}})
+	for _, input := range w.Inputs(pod, w.For(pod)) {
+		attempts = append(attempts, Attempt{Input: input, Refused: zones, Full: full, Scaling: policy.Scaling{AtCap: 6, Behind: 3}})
 	}
-	w.Attempted(pod, requests, attempts)
+	w.Attempted(pod, attempts)
 }
 
 // exists puts a pod into the store of the informer.
@@ -202,15 +200,16 @@ func (w *world) exists(pod *v1.Pod) {
 	require.NoError(w.t, w.factory.Core().V1().Pods().Informer().GetStore().Add(pod))
 }
 
-func (w *world) view(pod *v1.Pod) policy.View {
+// availability returns the availability of the zones for a pod.
+func (w *world) availability(pod *v1.Pod) policy.ZoneAvailability {
 	w.t.Helper()
-	answers := w.Ask(pod, w.For(pod), policy.RequestsOf(pod), nil)
-	require.NotEmpty(w.t, answers)
-	return answers[0].View
+	inputs := w.Inputs(pod, w.For(pod))
+	require.NotEmpty(w.t, inputs)
+	return inputs[0].Availability
 }
 
 var (
 	skewOfA = map[string]policy.Rule{"a": policy.Skew}
 	capOfA  = map[string]policy.Rule{"a": policy.MaxPerZone}
-	fullC   = map[string]bool{"c": true}
+	fullC   = []string{"c"}
 )

@@ -30,7 +30,6 @@ func ways(now func() time.Time) []closeNode {
 	}
 	return []closeNode{
 		{"cordoned", func(n *v1.Node) { n.Spec.Unschedulable = true }, func(n *v1.Node) { n.Spec.Unschedulable = false }},
-		{"tainted", taint("maintenance", v1.TaintEffectNoSchedule), untaint},
 		{
 			"dead", func(n *v1.Node) {
 				readiness(v1.ConditionUnknown)(n)
@@ -44,11 +43,11 @@ func ways(now func() time.Time) []closeNode {
 	}
 }
 
-// TestClosedZone: a zone whose nodes are cordoned, tainted or dead holds the others back for downAfter and no longer, declared
+// TestClosedZone: a zone whose nodes are cordoned or dead holds the others back for downAfter and no longer, declared
 // or not; when it is open again new pods fill it first, and nothing is blocked meanwhile.
 func TestClosedZone(t *testing.T) {
 	for _, declared := range []bool{true, false} {
-		for i := range 3 {
+		for i := range 2 {
 			name := ways(time.Now)[i].name + map[bool]string{true: ", declared"}[declared]
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

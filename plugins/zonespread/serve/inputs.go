@@ -1,0 +1,100 @@
+package serve
+
+import (
+	"cmp"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/zonespread/counts"
+	"zonewise.dev/plugins/zonespread/policy"
+)
+
+// Input has what one policy needs for one pod, besides the counts.
+type Input struct {
+	*Applied
+	// Availability and Replicas are parts of a policy.Input.
+	Availability policy.ZoneAvailability
+	Replicas     int64
+	// Selector selects the pods that count for the skew, and Held those that count for the caps; it is zero without caps.
+	Selector labels.Selector
+	Held     policy.Held
+	// Eligible are the nodes that count for the skew, and EligibleClosing those that do in a zone that is closing, where the taints
+	// of the node lifecycle make no difference; nil for all.
+	Eligible, EligibleClosing counts.Eligibility
+	// Excluded are the zones that the pod's volumes ruled out when it was last tried.
+	Excluded map[string]bool
+	// HasRun: some zone refuses pods of the workload, so RecordFit must be called when a node passes.
+	HasRun bool
+
+	runs     types.UID // by what runs of the pod's workload are found, see policy.Zones
+	workload types.UID // of the top-level workload; empty if it is not known
+	changes  uint64    // of the entry, at this time
+}
+
+// Inputs returns the input of the policies that apply to a pod.
+func (s *Policies) Inputs(pod *v1.Pod, applied []*Applied) []Input {
+	owner := ownerOf(pod)
+	workload := s.cluster.workload(pod.Namespace, owner)
+	inputs := make([]Input, len(applied))
+	for i, a := range applied {
+		in := &inputs[i]
+		*in = Input{
+			Applied: a, Selector: a.SelectorFor(pod.Labels), workload: workload.UID, runs: cmp.Or(workload.UID, owner.uid, a.UID()),
+			Eligible: counts.EligibilityOf(pod, a.HonorsAffinity(), a.HonorsTaints(), s.comparisonOperators),
+		}
+		in.EligibleClosing = in.Eligible
+		if a.Caps() {
+			in.Held = a.HeldFor(&workload, pod.Labels)
+		}
+		s.addCurrent(in, pod, &workload)
+	}
+	return inputs
+}
+
+// addCurrent adds what changes with time to an input.
+func (s *Policies) addCurrent(in *Input, pod *v1.Pod, workload *policy.Workload) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// The entry may have a newer spec by now. This pod is still held to the spec that it was found with: the change wakes it.
+	e := in.entry
+	matching := int64(-1)
+	if e.filled {
+		matching = e.matchingWith(pod.UID, pod.Labels[in.GroupBy()])
+	}
+	now := s.clock.Now()
+	in.Replicas, in.changes = in.Policy.Replicas(workload, matching), e.changes
+	in.Availability, in.HasRun = e.zones.For(now, in.runs), e.zones.HasRun(in.runs)
+	if w := s.waiting[pod.UID]; w != nil {
+		in.Excluded = w.excluded[in.TopologyKey()]
+	}
+	for _, a := range in.Availability {
+		if a == policy.Closing {
+			in.EligibleClosing = counts.IgnoringLifecycle(in.Eligible)
+			break
+		}
+	}
+}
+
+// RecordFit records that nodes of zones passed all filters for the pod of an input.
+func (s *Policies) RecordFit(in *Input, zones ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, now, changed := in.entry, s.clock.Now(), false
+	for _, zone := range zones {
+		changed = e.zones.RecordFit(now, zone, in.runs) || changed
+	}
+	if changed && s.entries[in.UID()] == e { // else the policy is deleted by now
+		s.factsChangedLocked(e)
+	}
+}
+
+// Placed records that a pod has a node and no longer waits.
+func (s *Policies) Placed(pod *v1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w := s.waiting[pod.UID]; w != nil {
+		s.forgetLocked(w)
+	}
+}
