@@ -51,42 +51,6 @@ func runImage(t *testing.T, o options) (string, error) {
 	return strings.TrimSpace(out.String()), err
 }
 
-func TestOnePlatform(t *testing.T) {
-	out := t.TempDir()
-	ref, err := runImage(t, options{source: fakeSource(t), output: out, platforms: "linux/amd64", tag: defaultTag})
-	require.NoError(t, err)
-
-	digest, images := read(t, filepath.Join(out, layoutName))
-	require.Equal(t, defaultTag+"@"+digest, ref)
-	require.Len(t, images, 1)
-	config, err := images[0].ConfigFile()
-	require.NoError(t, err)
-	require.Equal(t, "linux/amd64", config.Platform().String())
-	require.Equal(t, commitTime, config.Created.UTC())
-	require.Equal(t, "65532:65532", config.Config.User)
-	require.Equal(t, []string{"/usr/local/bin/kube-scheduler"}, config.Config.Entrypoint)
-	require.Empty(t, config.Config.Cmd)
-	require.Contains(t, strings.Split(strings.TrimPrefix(config.Config.Env[0], "PATH="), ":"), "/usr/local/bin")
-	require.Equal(t, "abc", config.Config.Labels["org.opencontainers.image.revision"])
-	require.Equal(t, "v1.2.3+test", config.Config.Labels["org.opencontainers.image.version"])
-	require.Equal(t, "2026-08-01T12:00:00Z", config.Config.Labels["org.opencontainers.image.created"])
-
-	layers, err := images[0].Layers()
-	require.NoError(t, err)
-	require.Len(t, layers, 1)
-	layer, err := layers[0].Uncompressed()
-	require.NoError(t, err)
-	defer layer.Close()
-	var files []string
-	untar(t, layer, func(h *tar.Header, _ []byte) { files = append(files, h.FileInfo().Mode().String()+" "+h.Name) })
-	require.Equal(t, []string{
-		"drwxr-xr-x usr/",
-		"drwxr-xr-x usr/local/",
-		"drwxr-xr-x usr/local/bin/",
-		"-rwxr-xr-x usr/local/bin/kube-scheduler",
-	}, files)
-}
-
 // TestArchiveIsTheLayout: unpacked elsewhere, the archive is the same layout. Another build replaces all of the first one.
 func TestArchiveIsTheLayout(t *testing.T) {
 	o := options{source: fakeSource(t), output: t.TempDir(), platforms: "linux/amd64,linux/arm64", tag: defaultTag}

@@ -1,17 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
-	"os"
-	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"testing"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/stretchr/testify/require"
 )
 
@@ -52,35 +47,4 @@ func TestComponents(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestSBOMIsOfTheBinary: another binary has another serial number, the same one the same document.
-func TestSBOMIsOfTheBinary(t *testing.T) {
-	src, err := describe(t.Context(), fakeSource(t))
-	require.NoError(t, err)
-	list := func(arch string) (string, *cdx.BOM, string) {
-		file := filepath.Join(t.TempDir(), arch)
-		require.NoError(t, src.compile(t.Context(), v1.Platform{OS: "linux", Architecture: arch}, file, t.Output()))
-		binary, err := os.ReadFile(file)
-		require.NoError(t, err)
-		document, err := newSBOM(binary, src)
-		require.NoError(t, err)
-		var bom cdx.BOM
-		require.NoError(t, cdx.NewBOMDecoder(bytes.NewReader(document), cdx.BOMFileFormatJSON).Decode(&bom))
-		sum := sha256.Sum256(binary)
-		return string(document), &bom, hex.EncodeToString(sum[:])
-	}
-	first, bom, sum := list("amd64")
-	require.Equal(t, cdx.SpecVersion1_6, bom.SpecVersion)
-	require.Equal(t, "2026-08-01T12:00:00Z", bom.Metadata.Timestamp)
-	require.Equal(t, "v1.2.3+test", bom.Metadata.Component.Version)
-	require.Equal(t, sum, (*bom.Metadata.Component.Hashes)[0].Value)
-	require.Contains(t, *bom.Metadata.Component.Properties, cdx.Property{Name: "zonewise:build:GOARCH", Value: "amd64"})
-	require.Len(t, *bom.Components, 1, "the program needs the standard library alone")
-	require.Equal(t, "std", (*bom.Components)[0].Name)
-
-	again, _, _ := list("amd64")
-	require.Equal(t, first, again)
-	_, other, _ := list("arm64")
-	require.NotEqual(t, bom.SerialNumber, other.SerialNumber)
 }

@@ -39,6 +39,10 @@ type component struct {
 		Algorithm string `json:"alg"`
 		Content   string `json:"content"`
 	} `json:"hashes"`
+	Properties []struct {
+		Name  string `json:"name"`
+		Value string `json:"value"`
+	} `json:"properties"`
 }
 
 // TestSBOM compares the list of parts with what the binary in the image says that it was linked from.
@@ -64,6 +68,11 @@ func TestSBOM(t *testing.T) {
 		require.Equal(t, "SHA-256", list.Metadata.Component.Hashes[0].Algorithm)
 		require.Equal(t, oci.SHA256(data), list.Metadata.Component.Hashes[0].Content, "the list is of this very binary")
 		require.Equal(t, image.Config.Config.Labels["org.opencontainers.image.created"], list.Metadata.Timestamp)
+		properties := map[string]string{}
+		for _, p := range list.Metadata.Component.Properties {
+			properties[p.Name] = p.Value
+		}
+		require.Equal(t, image.Config.Architecture, properties["zonewise:build:GOARCH"])
 
 		want := []string{"std@v" + strings.TrimPrefix(info.GoVersion, "go")}
 		for _, m := range info.Deps {
