@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,7 +37,7 @@ func ownerObjects() (*appsv1.Deployment, *appsv1.ReplicaSet) {
 		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](ownerReplicas), Selector: selects("app=web")},
 	}
 	set := &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", UID: "set", OwnerReferences: []metav1.OwnerReference{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", UID: "set", Annotations: map[string]string{"deployment.kubernetes.io/desired-replicas": strconv.Itoa(ownerReplicas)}, OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: ownerUID, Controller: ptr.To(true)},
 		}},
 		Spec: appsv1.ReplicaSetSpec{Selector: selects("app=web", "hash=1")},
@@ -79,9 +80,9 @@ func drawSpec(t *rapid.T) v1alpha1.ZoneSpreadPolicySpec {
 
 // zoneCount is what a recount finds in a zone.
 type zoneCount struct {
-	eligible, admitted bool
-	pods, allPods      map[string]bool // by gang, or by UID
-	held               map[string]bool
+	eligible bool
+	pods     map[string]bool // on eligible nodes, by gang, or by UID
+	held     map[string]bool
 }
 
 // Policy returns the verdict of each node for a pod with a policy, by a recount of every pod and the words of the documentation.
@@ -140,7 +141,7 @@ func (r Recount) Policy(pod *v1.Pod, s *v1alpha1.ZoneSpreadPolicySpec, owned boo
 		}
 		z := zones[name]
 		if z == nil {
-			z = &zoneCount{pods: map[string]bool{}, allPods: map[string]bool{}, held: map[string]bool{}}
+			z = &zoneCount{pods: map[string]bool{}, held: map[string]bool{}}
 			zones[name] = z
 		}
 		home[n.Name] = n
@@ -148,7 +149,7 @@ func (r Recount) Policy(pod *v1.Pod, s *v1alpha1.ZoneSpreadPolicySpec, owned boo
 		admitted := s.NodeAffinityPolicy == v1alpha1.Ignore || affine
 		untolerated := countable(pod, n, &v1.TopologySpreadConstraint{NodeAffinityPolicy: ptr.To(ignore), NodeTaintsPolicy: ptr.To(honor)}, nil)
 		eligible[n.Name] = admitted && (s.NodeTaintsPolicy == v1alpha1.Ignore || untolerated)
-		z.admitted, z.eligible = z.admitted || admitted, z.eligible || eligible[n.Name]
+		z.eligible = z.eligible || eligible[n.Name]
 	}
 	for _, p := range r.Pods {
 		n := home[p.Spec.NodeName]
@@ -156,11 +157,8 @@ func (r Recount) Policy(pod *v1.Pod, s *v1alpha1.ZoneSpreadPolicySpec, owned boo
 			continue
 		}
 		z := zones[n.Labels[zone]]
-		if sameRevision(p) {
-			z.allPods[unit(p)] = true
-			if eligible[n.Name] {
-				z.pods[unit(p)] = true
-			}
+		if sameRevision(p) && eligible[n.Name] {
+			z.pods[unit(p)] = true
 		}
 		if holds(p) {
 			z.held[unit(p)] = true
@@ -193,9 +191,6 @@ func (r Recount) Policy(pod *v1.Pod, s *v1alpha1.ZoneSpreadPolicySpec, owned boo
 		}
 		if z != nil {
 			out.held, out.pods = int64(len(z.held)), int64(len(z.pods))
-			if !z.eligible && z.admitted { // all its nodes are tainted
-				out.pods = int64(len(z.allPods))
-			}
 		}
 		return out
 	}
@@ -203,8 +198,8 @@ func (r Recount) Policy(pod *v1.Pod, s *v1alpha1.ZoneSpreadPolicySpec, owned boo
 	consider := func(name string, z *zoneCount) {
 		out := rowOf(name, z)
 		rows[name] = out
-		if z != nil && !z.eligible && !z.admitted || out.weight == 0 {
-			return // the pod's affinity rules it out, or the policy
+		if z != nil && !z.eligible || out.weight == 0 {
+			return // the pod's affinity or tolerations rule it out, or the policy
 		}
 		members++
 		if out.held < out.cap && (least.weight == 0 || out.pods*least.weight < least.pods*out.weight) {
