@@ -42,7 +42,7 @@ type board struct {
 	// order are the nodes in the order of the last view of each source, and known their generations.
 	order [sources][]*node
 	known [sources][]int64
-	// disputed are the nodes that the other source changed last.
+	// disputed are the nodes of each source's last view that the other source has changed since.
 	disputed [sources][]*node
 	// ahead means that the cycles' view has nodes that the ledger has not, or has no longer.
 	ahead bool
@@ -75,6 +75,8 @@ type node struct {
 	generation [sources]int64
 	index      [sources]int
 	in         [sources]bool
+	// disputes is set for the nodes in disputed.
+	disputes [sources]bool
 	// from is the source of the amounts; agreed means that the other source has the same.
 	from   source
 	agreed bool
@@ -151,6 +153,7 @@ func (b *board) update(view View, from source) {
 	disputed := b.disputed[from]
 	b.disputed[from] = nil
 	for _, n := range disputed {
+		n.disputes[from] = false
 		if n.from != from && !n.agreed && n.in[from] {
 			b.load(n, n.index[from])
 		}
@@ -231,7 +234,11 @@ func (b *board) load(n *node, i int) {
 		return
 	}
 	n.index[b.from], n.in[b.from], n.from = i, true, b.from
-	b.disputed[1-b.from] = append(b.disputed[1-b.from], n)
+	// A view that does not have the node yet reads it when it does.
+	if other := 1 - b.from; n.in[other] && !n.disputes[other] {
+		n.disputes[other] = true
+		b.disputed[other] = append(b.disputed[other], n)
+	}
 	if n.object != object {
 		if known && objectFrees(n.object, object) {
 			b.free(n)

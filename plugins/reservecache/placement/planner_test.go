@@ -556,3 +556,28 @@ func TestRoomOfAFailedDraftIsOffered(t *testing.T) {
 	require.Empty(t, s.slots(t, "older"))
 	require.Equal(t, map[string]int{"a1": 1}, s.slots(t, "younger"))
 }
+
+// TestChurnLeavesNothingBehind: pods and nodes that come and go do not make the board grow, whether or not cycles look at it.
+func TestChurnLeavesNothingBehind(t *testing.T) {
+	for name, cycles := range map[string]int{"no cycle has looked": 0, "one has": 1} {
+		t.Run(name, func(t *testing.T) {
+			s := cluster(2, "a")
+			s.reconcile(t, demand("r", 0, Zone{"a", 9}))
+			for range cycles {
+				s.collect()
+			}
+			s.reconcile(t, demand("r", 0, Zone{"a", 1}))
+			for i := range 200 {
+				pod := fmt.Sprintf("p%d", i)
+				s.add(t, makePod(pod, "a1", "1"))
+				s.ledger.AddNode(makeNode("passing", "a", "4"))
+				s.reconcile(t)
+				s.end(pod)
+				s.ledger.RemoveNode(makeNode("passing", "a", "4"))
+				s.reconcile(t)
+			}
+			require.LessOrEqual(t, len(s.planner.board.nodes), 3)
+			require.LessOrEqual(t, len(s.planner.board.disputed[cycle])+len(s.planner.board.disputed[between]), 4)
+		})
+	}
+}
