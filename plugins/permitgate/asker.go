@@ -6,6 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/internal/hypothetical"
 )
 
 // preFilters is the part of kube-scheduler's framework that a handle does not name.
@@ -36,6 +38,7 @@ func (a *asker) State(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (f
 	a.asking = true
 	defer func() { a.asking = false }()
 	state = state.Clone()
+	hypothetical.Mark(state)
 	nodes, status, _ := a.run.RunPreFilterPlugins(ctx, state, pod)
 	return state, nodes, status.IsSuccess()
 }

@@ -7,14 +7,15 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	schedulingv1 "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/internal/crd"
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
-	"zonewise.dev/plugins/reservecache/placement"
 )
 
 // amounts translates the framework's resources into the ledger's.
@@ -38,24 +39,26 @@ func requestedOf(info fwk.NodeInfo) ledger.Resources {
 // podsOf are the pods of a node in a cycle.
 type podsOf []fwk.PodInfo
 
-// has reports whether a pod is on the node.
-func (p podsOf) has(uid types.UID) bool {
+// requests implements holds.Present.
+func (p podsOf) requests(uid types.UID) (requests ledger.Resources, there bool) {
 	for _, info := range p {
 		if info.GetPod().UID == uid {
-			return true
+			return amounts(info.CalculateResource().Resource), true
 		}
 	}
-	return false
+	return requests, false
 }
 
-// hasAtLeast reports whether a pod of at least that priority is on the node, as if all others were gone.
-func (p podsOf) hasAtLeast(uid types.UID, priority int32) bool {
-	for _, info := range p {
-		if pod := info.GetPod(); pod.UID == uid {
-			return schedulingv1.PodPriority(pod) >= priority
+// ofAtLeast implements holds.Present as if all pods of a lower priority were gone.
+func (p podsOf) ofAtLeast(priority int32) holds.Present {
+	return func(uid types.UID) (ledger.Resources, bool) {
+		for _, info := range p {
+			if pod := info.GetPod(); pod.UID == uid {
+				return amounts(info.CalculateResource().Resource), schedulingv1.PodPriority(pod) >= priority
+			}
 		}
+		return ledger.Resources{}, false
 	}
-	return false
 }
 
 // cycleView shows the nodes of a scheduling cycle to the planner.
@@ -82,23 +85,27 @@ func (v cycleView) Resources(i int) (allocatable, requested ledger.Resources) {
 }
 
 // Present implements placement.View.
-func (v cycleView) Present(i int, uid types.UID) bool { return podsOf(v[i].GetPods()).has(uid) }
+func (v cycleView) Present(i int, uid types.UID) (ledger.Resources, bool) {
+	return podsOf(v[i].GetPods()).requests(uid)
+}
 
-// nomineesOf returns the pods that are nominated to a node and not on it yet.
-func nomineesOf(l *ledger.Ledger, nominator fwk.PodNominator, node string) []placement.Nominee {
-	pods := nominator.NominatedPodsForNode(node)
-	if len(pods) == 0 {
-		return nil
-	}
-	nominees := make([]placement.Nominee, 0, len(pods))
-	for _, info := range pods {
-		pod := info.GetPod()
-		if _, known := l.GetPod(pod.UID); known {
+// nominatedOn returns what the pods ask for that are nominated to a node and not on it yet. The queue has no more than the name of the pod
+// that is being scheduled, which may be the very one.
+func nominatedOn(l *ledger.Ledger, pods corelisters.PodLister, nominator fwk.PodNominator, node string) ledger.Resources {
+	var sum ledger.Resources
+	for _, info := range nominator.NominatedPodsForNode(node) {
+		name := info.GetPod()
+		if _, known := l.GetPod(name.UID); known {
 			continue // it waits to be bound, and is counted
 		}
-		nominees = append(nominees, placement.Nominee{Priority: schedulingv1.PodPriority(pod), Requests: l.Requests(pod)})
+		pod, err := pods.Pods(name.Namespace).Get(name.Name)
+		if err != nil || pod.UID != name.UID {
+			continue // it is gone, and so will be its nomination
+		}
+		requests := l.Requests(pod)
+		sum.Add(&requests, 1)
 	}
-	return nominees
+	return sum
 }
 
 // trails returns a function that reports whether the ledger has a bound pod on a node which the pod informer's store has no longer

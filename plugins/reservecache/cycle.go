@@ -17,7 +17,7 @@ import (
 )
 
 // systemCriticalPriority is the lowest priority of the pods that a cluster needs to work: that of the class
-// system-cluster-critical. Users cannot give themselves one as high.
+// system-cluster-critical.
 const systemCriticalPriority int32 = 2_000_000_000
 
 const stateKey fwk.StateKey = Name
@@ -27,8 +27,9 @@ const stateKey fwk.StateKey = Name
 type cycleData struct {
 	asker   holds.Asker
 	request ledger.Resources
-	// owner is what the pod's reservation gives it; nil when it belongs to none.
-	owner *serve.Owner
+	// owner is what the pod's reservation gives it; nil when it belongs to none. version is that of the owners.
+	owner   *serve.Owner
+	version any
 	// elsewhere is shared by all copies of the data, and asked lazily.
 	elsewhere *elsewhere
 	// probing means that the data is elsewhere's own: a node that is not of the kind that is looked for is refused.
@@ -40,7 +41,7 @@ type cycleData struct {
 	rehearsed *rehearsal
 	// choices are what the pod would use of holds on each node; nil for a pod that owns none.
 	choices *choices
-	// refused is set once holds have kept the pod off a node.
+	// refused is set once holds have kept the pod off a node; nil for a hypothetical pod, which does not wait for room.
 	refused *atomic.Bool
 }
 
@@ -77,20 +78,23 @@ func (d *cycleData) question(node string, allocatable, requested *ledger.Resourc
 	}
 }
 
-// choices are what a pod would use of holds on each node, as Filter last found.
+// choices are what a pod would use of holds on each node. Filter looks at a node twice if pods are nominated to it, with them
+// and without: the pod uses what it needs in either case.
 type choices struct {
 	mu    sync.Mutex // guards parts
 	parts map[string]ledger.Resources
 }
 
-func (c *choices) set(node string, part ledger.Resources) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *choices) raise(node string, part ledger.Resources) {
 	if part.IsZero() {
-		delete(c.parts, node)
 		return
 	}
-	c.parts[node] = part
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	most := part.Clone()
+	earlier := c.parts[node]
+	most.Raise(&earlier)
+	c.parts[node] = most
 }
 
 func (c *choices) get(node string) ledger.Resources {

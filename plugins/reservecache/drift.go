@@ -240,7 +240,7 @@ func (d *driftDetector) compareNode(state *ledger.NodeState, info fwk.NodeInfo, 
 		pods := podsOf(info.GetPods())
 		for i := range held.Holds {
 			for _, c := range held.Holds[i].Consumers {
-				if !pods.has(c.UID) {
+				if _, there := pods.requests(c.UID); !there {
 					found(difference{what: consumerIsAway, pod: c.UID})
 				}
 			}

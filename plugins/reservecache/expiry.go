@@ -27,6 +27,8 @@ type expirer struct {
 	client kubernetes.Interface
 	ttl    time.Duration
 	clock  clock.WithTicker
+	// freed is called when a pod was dropped.
+	freed func()
 }
 
 // run looks for overdue pods until ctx ends.
@@ -61,6 +63,7 @@ func (e *expirer) expire(ctx context.Context) {
 		}
 		if e.ledger.ExpirePod(status.Pod.UID, status) {
 			e.holds.Leave(status.Pod.UID, status.Node)
+			e.freed()
 			expiredPods.Inc()
 			logger.Info("Dropped a pod that has been assumed for longer than assumedPodTTL", "reason", reason)
 		}

@@ -58,7 +58,8 @@ func TestExpiryAsksFirst(t *testing.T) {
 				l.FinishBinding("p", "n1", t0)
 			}
 			now := clocktesting.NewFakeClock(t0.Add(time.Minute - 1))
-			e := &expirer{ledger: l, holds: holds.New(), client: client, ttl: time.Minute, clock: now}
+			freed := false
+			e := &expirer{ledger: l, holds: holds.New(), client: client, ttl: time.Minute, clock: now, freed: func() { freed = true }}
 
 			e.expire(t.Context())
 			require.Empty(t, client.Actions(), "it is not overdue yet")
@@ -66,6 +67,7 @@ func TestExpiryAsksFirst(t *testing.T) {
 			e.expire(t.Context())
 			require.Len(t, client.Actions(), 1)
 			require.Equal(t, !tc.expired, l.IsAssumedPod("p"))
+			require.Equal(t, tc.expired, freed, "pods that wait for its room are woken")
 		})
 	}
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	schedulingv1 "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/plugins/reservecache/waiting"
 )
 
 // Reasons of nodes that Filter refuses.
@@ -32,10 +32,19 @@ func (p *ReserveCache) Filter(ctx context.Context, state fwk.CycleState, pod *v1
 		return nil
 	}
 	status := p.filter(ctx, d, pod, info)
-	if status != nil && !d.probing && d.refused.CompareAndSwap(false, true) && p.running.waiting.Refused(pod, &d.request, p.running.clock.Now()) {
-		p.running.server.Kick()
+	if status != nil && !d.probing && d.refused != nil && d.refused.CompareAndSwap(false, true) {
+		p.waits(d, pod)
 	}
 	return status
+}
+
+// waits records that holds have kept the cycle's pod off a node.
+func (p *ReserveCache) waits(d *cycleData, pod *v1.Pod) {
+	r := p.running
+	terms := waiting.Terms{Claim: d.asker.Claim, Use: d.asker.Use, Version: d.version}
+	if r.waiting.Refused(pod, &d.request, terms, r.clock.Now()) {
+		r.server.Kick()
+	}
 }
 
 func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
@@ -49,7 +58,7 @@ func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, in
 	if held == nil && d.owner == nil {
 		return nil
 	}
-	question := d.question(name, &allocatable, &requested, podsOf(info.GetPods()).has)
+	question := d.question(name, &allocatable, &requested, podsOf(info.GetPods()).requests)
 	verdict := held.Fit(&question)
 	if !verdict.Fits {
 		return refuse(d, info, held, &question, &verdict)
@@ -58,7 +67,7 @@ func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, in
 		return nil
 	}
 	if !d.probing {
-		d.choices.set(name, verdict.Takes)
+		d.choices.raise(name, verdict.Takes)
 	}
 	var reason string
 	switch {
@@ -100,7 +109,7 @@ func refuse(d *cycleData, info fwk.NodeInfo, held *holds.NodeHolds, question *ho
 	rest.Add(&taken, -1)
 	without := *question
 	without.Requested = &rest
-	without.Present = func(uid types.UID) bool { return pods.hasAtLeast(uid, d.asker.Priority) }
+	without.Present = pods.ofAtLeast(d.asker.Priority)
 	if !held.Fit(&without).Fits {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason)
 	}

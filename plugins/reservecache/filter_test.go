@@ -16,6 +16,7 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/internal/hypothetical"
 	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
@@ -358,3 +359,47 @@ type boxedInfo struct {
 
 func (b *boxedInfo) GetRequested() fwk.Resource   { return b.requested }
 func (b *boxedInfo) GetAllocatable() fwk.Resource { return b.allocatable }
+
+// TestNominatedPodsDoNotHideWhatAnOwnerNeeds: the framework runs Filter with the pods that are nominated to a node, and then without
+// them. The owner needs its slot beside them.
+func TestNominatedPodsDoNotHideWhatAnOwnerNeeds(t *testing.T) {
+	f := reserving(t, 2, headroom)
+	state := &cycleState{}
+	without, with := snapshotOf(1, makeNode("n1"), onN1(2, 0)...), snapshotOf(1, makeNode("n1"), onN1(6, 0)...)
+	f.handle.snapshot = map[string]fwk.NodeInfo{"n1": without}
+	_, status := f.plugin.PreFilter(t.Context(), state, owner("o"), []fwk.NodeInfo{without})
+	require.Nil(t, status)
+	read(state).elsewhere.once.Do(func() {}) // there is no other node
+	require.Nil(t, f.plugin.Filter(t.Context(), state, owner("o"), with))
+	require.Nil(t, f.plugin.Filter(t.Context(), state, owner("o"), without))
+	require.Nil(t, f.plugin.Reserve(t.Context(), state, owner("o"), "n1"))
+	used, uses := f.shared.Holds().ConsumerOf("o")
+	require.True(t, uses, "it is in the room of a nominated pod")
+	require.Equal(t, web.Slots(1), used.Took)
+}
+
+// TestHypotheticalPodsLeaveNoTrace: what a gang would find is asked about pods that are in no cycle, and about some that do not exist.
+func TestHypotheticalPodsLeaveNoTrace(t *testing.T) {
+	f := newFixture(t, nil, makeNode("n1")).start(t)
+	f.hold(web, 1)
+	waits := makePod("waits", "")
+	require.NotNil(t, f.filter(t, waits, onN1(7, 0)...))
+
+	state := &cycleState{}
+	hypothetical.Mark(state)
+	require.NotNil(t, f.cycle(t, state, waits, onN1(7, 0)...))
+	require.False(t, f.plugin.running.waiting.Tried("waits"), "it is the last pod that was tried")
+	f.plugin.running.waiting.Gone("waits")
+	state = &cycleState{}
+	hypothetical.Mark(state)
+	require.NotNil(t, f.cycle(t, state, makePod("probe", ""), onN1(7, 0)...))
+	require.True(t, f.plugin.running.waiting.Empty(), "no event would end its waiting")
+}
+
+// TestABoundPodIsNotKeptOff: with preemption for in-place resizes a pod goes through cycles for the node on which it is.
+func TestABoundPodIsNotKeptOff(t *testing.T) {
+	f := newFixture(t, nil, makeNode("n1")).start(t)
+	f.hold(web, 1)
+	pods := onN1(7, 0)
+	require.Nil(t, f.filter(t, pods[0], pods...))
+}

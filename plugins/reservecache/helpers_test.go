@@ -87,17 +87,33 @@ type cycleState struct {
 	podGroup  bool
 	placement fwk.PlacementCycleState
 	data      fwk.StateData
+	// others have what has other keys than the plugin's own.
+	others map[fwk.StateKey]fwk.StateData
 }
 
 func (s *cycleState) IsPodGroupSchedulingCycle() bool                 { return s.podGroup }
 func (s *cycleState) GetPlacementCycleState() fwk.PlacementCycleState { return s.placement }
-func (s *cycleState) Write(_ fwk.StateKey, data fwk.StateData)        { s.data = data }
 
-func (s *cycleState) Read(fwk.StateKey) (fwk.StateData, error) {
-	if s.data == nil {
+func (s *cycleState) Write(key fwk.StateKey, data fwk.StateData) {
+	switch {
+	case key == stateKey:
+		s.data = data
+	case s.others == nil:
+		s.others = map[fwk.StateKey]fwk.StateData{key: data}
+	default:
+		s.others[key] = data
+	}
+}
+
+func (s *cycleState) Read(key fwk.StateKey) (fwk.StateData, error) {
+	data := s.data
+	if key != stateKey {
+		data = s.others[key]
+	}
+	if data == nil {
 		return nil, fwk.ErrNotFound
 	}
-	return s.data, nil
+	return data, nil
 }
 
 // placementState is that of a placement of a pod group.

@@ -11,13 +11,14 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/internal/hypothetical"
 	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
 // PreFilter holds the cycle back until the ledger has seen the cluster and the slots of the reservations are placed,
 // compares ledger and snapshot now and then, lets reservations take what has become free, and finds out which slots the pod
-// may use. It rejects no pod and no node, and has Filter skipped for pods that no hold can touch. It fails with an error, so
+// may use; a hypothetical pod leaves no trace. It rejects no pod and no node, and has Filter skipped for pods that no hold can touch. It fails with an error, so
 // that the pod is retried, when the handlers have not synced in time.
 func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	r := p.running
@@ -26,24 +27,32 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 		return nil, fwk.AsStatus(err)
 	}
 	r.server.AwaitStart(ctx)
-	if r.waiting.Tried(pod.UID) { // before the view is read: what opens from here on is news to this attempt
+	imagined := hypothetical.Marked(state)
+	if !imagined && r.waiting.Tried(pod.UID) { // before the view is read: what opens from here on is news to this attempt
 		r.server.Kick()
 	}
 	// A pod-group cycle tries placements on the snapshot without changing its generations.
-	if !state.IsPodGroupSchedulingCycle() {
+	if !imagined && !state.IsPodGroupSchedulingCycle() {
 		r.drift.check(klog.FromContext(ctx), nodes, r.clock.Now())
 		if result := r.planner.Collect(cycleView(nodes)); len(result.Changed) > 0 || result.More {
 			r.server.Kick()
 		}
 	}
+	if pod.Spec.NodeName != "" {
+		return nil, fwk.NewStatus(fwk.Skip) // preemption for an in-place resize: the pod has its node, and its kubelet decides
+	}
 	r.view.Update()
+	version := r.server.Version() // before the owner is looked up: it may be older than the owner, not newer
 	asker, owner := r.askerFor(pod)
 	if asker.IgnoreHolds || r.view.Empty() && (owner == nil || asker.Use != holds.UseOnly) {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	d := &cycleData{
-		asker: asker, request: r.ledger.Requests(pod), owner: owner,
-		elsewhere: &elsewhere{state: state, nodes: nodes}, rehearsed: rehearsalOf(state), refused: &atomic.Bool{},
+		asker: asker, request: r.ledger.Requests(pod), owner: owner, version: version,
+		elsewhere: &elsewhere{state: state, nodes: nodes}, rehearsed: rehearsalOf(state),
+	}
+	if !imagined {
+		d.refused = &atomic.Bool{}
 	}
 	if owner != nil {
 		d.choices = &choices{parts: map[string]ledger.Resources{}}
@@ -78,7 +87,10 @@ func (p *ReserveCache) AddPod(_ context.Context, state fwk.CycleState, _ *v1.Pod
 	pods := podsOf(info.GetPods())
 	verdict := held.Fit(&holds.Question{
 		Who: &asker, Request: &request, Allocatable: &allocatable, Requested: &requested, Taken: d.takenOn(name),
-		Present: func(uid types.UID) bool { return uid != pod.UID && pods.has(uid) },
+		Present: func(uid types.UID) (ledger.Resources, bool) {
+			requests, there := pods.requests(uid)
+			return requests, there && uid != pod.UID
+		},
 	})
 	if !verdict.Uses() {
 		return nil

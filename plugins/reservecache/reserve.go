@@ -79,7 +79,7 @@ func (p *ReserveCache) admit(d *cycleData, pod *v1.Pod, nodeName string) (claim 
 	if err != nil {
 		return "", part, nil, fmt.Errorf("it is not in the snapshot: %w", err)
 	}
-	present = podsOf(info.GetPods()).has
+	present = podsOf(info.GetPods()).requests
 	if !r.view.Stale(nodeName) {
 		return d.asker.Claim, part, present, nil
 	}

@@ -2,6 +2,7 @@ package reservecache
 
 import (
 	"context"
+	"math"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -11,18 +12,54 @@ import (
 
 const scoreStateKey fwk.StateKey = "PreScore" + Name
 
-// scores are those of the nodes on which the pod would use an amount of its own; all others have the highest score.
+// scores are those of the nodes on which the pod would use an amount of its own, or take room that is held for others; all others have the
+// highest score.
 type scores map[string]int64
 
 // Clone returns the scores themselves: nothing changes them.
 func (s scores) Clone() fwk.StateData { return s }
 
-// PreScore finds out how much of its claim's amounts the pod would leave on each node. It is Skip for a pod that has none, or needs none.
+// PreScore finds out how much of its claim's amounts the pod would leave on each node, and on which nodes it would take room that is held
+// for others. It is Skip for a pod that does neither anywhere.
 func (p *ReserveCache) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	d := read(state)
-	if d == nil || d.owner == nil {
+	if d == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
+	out := scores{}
+	if d.owner != nil {
+		p.scoreAmounts(d, nodes, out)
+	}
+	p.scoreHeldRoom(d, nodes, out)
+	if len(out) == 0 {
+		return fwk.NewStatus(fwk.Skip)
+	}
+	state.Write(scoreStateKey, out)
+	return nil
+}
+
+// scoreHeldRoom gives the lowest score to nodes on which a pod that outranks what is held fits in held room only. To others, such as the score
+// for least allocated nodes, held room is free, and draws it there.
+func (p *ReserveCache) scoreHeldRoom(d *cycleData, nodes []fwk.NodeInfo, out scores) {
+	lowest := d.asker
+	lowest.Priority = math.MinInt32
+	for _, info := range nodes {
+		name := info.Node().Name
+		held := p.running.view.Node(name)
+		if !held.YieldsTo(d.asker.Priority) {
+			continue
+		}
+		allocatable, requested := amounts(info.GetAllocatable()), requestedOf(info)
+		question := d.question(name, &allocatable, &requested, podsOf(info.GetPods()).requests)
+		question.Who = &lowest
+		if !held.Fit(&question).Fits {
+			out[name] = 0
+		}
+	}
+}
+
+// scoreAmounts gives the highest score to the node on which the pod would leave the least of its claim's amounts.
+func (p *ReserveCache) scoreAmounts(d *cycleData, nodes []fwk.NodeInfo, out scores) {
 	left := map[string]ledger.Resources{}
 	var most ledger.Resources
 	for _, info := range nodes {
@@ -32,7 +69,7 @@ func (p *ReserveCache) PreScore(_ context.Context, state fwk.CycleState, _ *v1.P
 		if own == nil || !own.Claim.Amounts || part.IsZero() {
 			continue
 		}
-		unused := own.Unused(podsOf(info.GetPods()).has)
+		unused := own.Unused(podsOf(info.GetPods()).requests)
 		rest := unused.Clone()
 		for _, t := range d.takenOn(name) {
 			if t.Claim == d.asker.Claim {
@@ -45,15 +82,9 @@ func (p *ReserveCache) PreScore(_ context.Context, state fwk.CycleState, _ *v1.P
 		left[name] = rest
 		most.Raise(&rest)
 	}
-	if len(left) == 0 {
-		return fwk.NewStatus(fwk.Skip)
-	}
-	out := scores{}
 	for name, rest := range left {
 		out[name] = tightness(&rest, &most)
 	}
-	state.Write(scoreStateKey, out)
-	return nil
 }
 
 // tightness is the higher the less is left: of each resource as a part of the most that any node has left, in the mean.
@@ -70,8 +101,8 @@ func tightness(left, most *ledger.Resources) int64 {
 	return fwk.MaxScore - parts/(n*fine)
 }
 
-// Score prefers the nodes on which the pod leaves the least of the amounts that are held for it and for others of its claim. Elsewhere
-// a smaller pod would take the only room for a larger one.
+// Score prefers the nodes on which the pod leaves the least of the amounts that are held for it and for others of its claim: elsewhere
+// a smaller pod would take the only room for a larger one. It prefers all nodes to those on which the pod would take what is held for others.
 func (*ReserveCache) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	data, err := state.Read(scoreStateKey)
 	if err != nil {

@@ -82,7 +82,7 @@ func (p *ReserveCache) isBetter(d *cycleData, info fwk.NodeInfo) bool {
 		return false
 	}
 	name := info.Node().Name
-	question := d.question(name, &allocatable, &requested, podsOf(info.GetPods()).has)
+	question := d.question(name, &allocatable, &requested, podsOf(info.GetPods()).requests)
 	verdict := p.running.view.Node(name).Fit(&question)
 	return verdict.Fits && verdict.Uses() == (d.asker.Use == holds.UseFirst)
 }

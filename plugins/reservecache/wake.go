@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	schedulingv1 "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
@@ -42,7 +43,9 @@ func (w *waker) Wake(ctx context.Context, freed []string, nodes *ledger.Snapshot
 			if n == nil {
 				return waiting.Node{}, false
 			}
-			return waiting.Node{Object: n.Node, Allocatable: n.Allocatable, Requested: n.Requested, Holds: r.holds.Node(name), Present: n.Has}, true
+			return waiting.Node{Object: n.Node, Allocatable: n.Allocatable, Requested: n.Requested, Holds: r.holds.Node(name), Present: func(uid types.UID) (ledger.Resources, bool) {
+				return nodes.RequestsOn(n, uid)
+			}}, true
 		},
 		Asker: func(pod *v1.Pod) holds.Asker {
 			asker, _ := r.askerFor(pod)
@@ -50,7 +53,8 @@ func (w *waker) Wake(ctx context.Context, freed []string, nodes *ledger.Snapshot
 		},
 		MayGo: w.mayGo,
 	}
-	chosen := map[string]*v1.Pod{}
+	// Their backoff is that of another reservation's pods.
+	chosen := r.waiting.Reowned(r.server.Version(), cluster.Asker)
 	for more := true; more && ctx.Err() == nil; {
 		picked := r.waiting.Pick(r.clock.Now(), cluster)
 		maps.Copy(chosen, picked.Pods)
@@ -61,7 +65,7 @@ func (w *waker) Wake(ctx context.Context, freed []string, nodes *ledger.Snapshot
 	}
 	if len(chosen) > 0 {
 		logger := klog.FromContext(ctx)
-		logger.V(4).Info("Activating pods that freed room may help", "pods", len(chosen))
+		logger.V(4).Info("Activating pods that may now find room", "pods", len(chosen))
 		w.handle.Activate(logger, chosen)
 	}
 	return next

@@ -87,7 +87,7 @@ func (n *NodeHolds) Fit(q *Question) Verdict {
 		if lacks != "" {
 			break
 		}
-		allOf, mineOf := n.mindedOf(name, q, own)
+		allOf, mineOf := n.mindedOf(name, q, own, mine.Pods)
 		lacks = s.weigh(name, amount, allOf, mineOf, q.Allocatable.Scalar[name]-q.Requested.Scalar[name])
 	}
 	if lacks == "" && s.tooMany(who.Use) {
@@ -212,8 +212,8 @@ func (n *NodeHolds) minded(q *Question, own *Hold) (all, mine ledger.Resources) 
 		}
 		unused := main(&h.Amount)
 		for j := range h.Consumers {
-			if c := &h.Consumers[j]; q.Present == nil || q.Present(c.UID) {
-				subtract(&unused, &c.Took, 1)
+			if uses, there := h.uses(&h.Consumers[j], q.Present); there {
+				subtract(&unused, &uses, 1)
 			}
 		}
 		for j := range q.Taken {
@@ -221,17 +221,30 @@ func (n *NodeHolds) minded(q *Question, own *Hold) (all, mine ledger.Resources) 
 				subtract(&unused, &q.Taken[j].Took, 1)
 			}
 		}
-		unused = unused.Positive()
-		subtract(&all, &unused, -1)
-		if h == own {
+		if unused = unused.Positive(); h == own {
+			unused = h.forOwner(unused)
 			mine = unused
 		}
+		subtract(&all, &unused, -1)
 	}
 	return all, mine
 }
 
-// mindedOf is minded for a scalar resource.
-func (n *NodeHolds) mindedOf(name v1.ResourceName, q *Question, own *Hold) (all, mine int64) {
+// forOwner returns what an owner finds of an unused amount: whole slots. What others of the claim leave of theirs is in its way no more than
+// free room.
+func (h *Hold) forOwner(unused ledger.Resources) ledger.Resources {
+	if h.Claim.Amounts {
+		return unused
+	}
+	slots := unused.Pods
+	unused.MilliCPU = min(unused.MilliCPU, slots*h.Claim.Slot.MilliCPU)
+	unused.Memory = min(unused.Memory, slots*h.Claim.Slot.Memory)
+	unused.EphemeralStorage = min(unused.EphemeralStorage, slots*h.Claim.Slot.EphemeralStorage)
+	return unused
+}
+
+// mindedOf is minded for a scalar resource. mySlots is how many slots of the pod's own claim are unused.
+func (n *NodeHolds) mindedOf(name v1.ResourceName, q *Question, own *Hold, mySlots int64) (all, mine int64) {
 	for i := range n.Holds {
 		h := &n.Holds[i]
 		if h.Amount.Scalar[name] == 0 || q.overrides(h.Claim) {
@@ -242,6 +255,9 @@ func (n *NodeHolds) mindedOf(name v1.ResourceName, q *Question, own *Hold) (all,
 			if q.Taken[j].Claim == h.Claim.UID {
 				unused -= q.Taken[j].Took.Scalar[name]
 			}
+		}
+		if h == own && !h.Claim.Amounts {
+			unused = min(unused, h.Claim.Slot.Scalar[name]*mySlots)
 		}
 		if unused <= 0 {
 			continue

@@ -28,7 +28,7 @@ func TestFitIsTheRule(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := New()
 		uids := []types.UID{"a", "b", "c"}
-		present := map[types.UID]bool{}
+		present := map[types.UID]ledger.Resources{}
 		var taken []Taken
 		for i, uid := range uids {
 			c := claimOf(string(uid), Use(rapid.IntRange(0, 2).Draw(t, "use")), 1, i)
@@ -55,7 +55,9 @@ func TestFitIsTheRule(t *testing.T) {
 				free.Add(&part, -1)
 				if rapid.Bool().Draw(t, "recorded") {
 					require.NoError(t, s.Take(pod, "n", uid, part, nil))
-					present[pod] = rapid.Bool().Draw(t, "present")
+					if rapid.Bool().Draw(t, "present") {
+						present[pod] = drawAmount(t, "asks for", 5)
+					}
 				} else {
 					taken = append(taken, Taken{Claim: uid, Pod: pod, Took: part})
 				}
@@ -74,7 +76,7 @@ func TestFitIsTheRule(t *testing.T) {
 		allocatable.Pods, requested.Pods = rapid.Int64Range(1, 20).Draw(t, "places"), rapid.Int64Range(0, 6).Draw(t, "pods")
 		question := Question{
 			Who: &who, Request: &request, Allocatable: &allocatable, Requested: &requested, Taken: taken,
-			Present: func(uid types.UID) bool { return present[uid] },
+			Present: asking(present),
 		}
 
 		// unused is by claim.
@@ -82,7 +84,20 @@ func TestFitIsTheRule(t *testing.T) {
 		if n != nil {
 			for i := range n.Holds {
 				h := &n.Holds[i]
-				rest := h.Unused(question.Present)
+				rest := h.Amount.Clone()
+				for _, c := range h.Consumers {
+					requests, there := present[c.UID]
+					if there && h.Claim.Use == UseLast && !h.Claim.Amounts {
+						rest = rest.Less(&c.Took)
+					} else if there {
+						uses := c.Took.Clone()
+						requests.Pods = c.Took.Pods
+						uses.Lower(&requests)
+						rest = rest.Less(&uses)
+					}
+				}
+				got := h.Unused(question.Present)
+				require.True(t, got.Equal(&rest), "what is unused is the amount without what its pods ask for of it")
 				for _, p := range taken {
 					if p.Claim == h.Claim.UID {
 						rest = rest.Less(&p.Took)
@@ -98,6 +113,8 @@ func TestFitIsTheRule(t *testing.T) {
 			kept := int64(0)
 			for uid, rest := range unused {
 				switch c := n.Of(uid).Claim; {
+				case uid == who.Claim && !c.Amounts:
+					kept += c.Slot.Amount(name)*rest.Pods - part.Amount(name)
 				case uid == who.Claim:
 					kept += rest.Amount(name) - part.Amount(name)
 				case c.Priority >= who.Priority:
@@ -203,9 +220,17 @@ func TestFitIsTheRule(t *testing.T) {
 				h := &n.Holds[i]
 				over := excess[h.Claim.UID]
 				kept := h.Unused(question.Present)
+				if !h.Claim.Amounts {
+					whole := h.Claim.Slots(int(kept.Pods))
+					rest := kept.Less(&whole) // it stays with the used slots, room or not
+					room = room.Less(&rest)
+					kept = whole
+				}
 				kept = kept.Less(&over)
 				require.False(t, kept.Negative(&over))
-				require.Empty(t, kept.Exceeds(&room))
+				if !kept.IsZero() {
+					require.Empty(t, kept.Exceeds(&room))
+				}
 				if more := kept.Clone(); !h.Claim.Amounts && !over.IsZero() {
 					more.Add(&h.Claim.Slot, 1)
 					require.NotEmpty(t, more.Exceeds(&room))

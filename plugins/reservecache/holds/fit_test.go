@@ -158,3 +158,23 @@ func TestKept(t *testing.T) {
 	var none *NodeHolds
 	none.Kept(&Asker{}, nil, nil, nil)
 }
+
+// TestAUsedSlotStaysWhole: what a small owner does not ask for of a slot of a Guarantee is kept for the next one. Headroom is replaced
+// elsewhere, as a whole.
+func TestAUsedSlotStaysWhole(t *testing.T) {
+	small := asking(map[types.UID]ledger.Resources{"small": {MilliCPU: 500, Pods: 1}})
+	for _, use := range []Use{UseLast, UseFirst, UseOnly} {
+		s := New()
+		s.SetClaim(claimOf("web", use, 2, 0))
+		s.Change("web", []Change{{Node: "n", Add: *cpus(2, 1)}})
+		require.NoError(t, s.Take("small", "n", "web", *cpus(2, 1), nil))
+		fits := func(request int64) bool {
+			verdict := s.Node("n").Fit(&Question{
+				Who: &Asker{}, Request: cpus(request, 1), Allocatable: cpus(4, 10), Requested: &ledger.Resources{MilliCPU: 500, Pods: 1}, Present: small,
+			})
+			return verdict.Fits
+		}
+		require.True(t, fits(2))
+		require.Equal(t, use == UseLast, fits(3))
+	}
+}

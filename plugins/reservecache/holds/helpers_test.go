@@ -1,6 +1,7 @@
 package holds
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,14 +25,18 @@ func claimOf(uid string, use Use, cpu int64, age int) Claim {
 	}
 }
 
-// on has the pods of that UIDs on a node.
+// on has the pods of that UIDs on a node. They ask for all of what they took.
 func on(uids ...string) Present {
-	return func(uid types.UID) bool {
-		for _, u := range uids {
-			if types.UID(u) == uid {
-				return true
-			}
-		}
-		return false
+	return func(uid types.UID) (ledger.Resources, bool) { return most, slices.Contains(uids, string(uid)) }
+}
+
+// most is more than what any hold of a test has.
+var most = ledger.Resources{MilliCPU: 1e6, Memory: 1e6, EphemeralStorage: 1e6, Pods: 1e6, Scalar: map[v1.ResourceName]int64{gpu: 1e6}}
+
+// asking has pods on a node that ask for as much.
+func asking(requests map[types.UID]ledger.Resources) Present {
+	return func(uid types.UID) (ledger.Resources, bool) {
+		r, there := requests[uid]
+		return r, there
 	}
 }

@@ -18,6 +18,8 @@ var ErrUsed = errors.New("too little of what is held is unused")
 type Holds struct {
 	// version counts the changes, so that a view sees without the lock that there is none.
 	version atomic.Uint64
+	// headroomChanged is set when the use of a claim has changed of which a used part is to be replaced, until TakeChanged.
+	headroomChanged atomic.Bool
 
 	mu        sync.Mutex // guards all fields below and everything that they lead to
 	claims    map[types.UID]*claim
@@ -274,7 +276,7 @@ func (s *Holds) Take(uid types.UID, nodeName string, claimUID types.UID, part le
 	for unused := h.unused(); part.Exceeds(&unused) != ""; unused = h.unused() {
 		gone := -1
 		if present != nil {
-			gone = slices.IndexFunc(h.consumers, func(p *consumer) bool { return !present(p.uid) })
+			gone = slices.IndexFunc(h.consumers, func(p *consumer) bool { return !isThere(present, p.uid) })
 		}
 		if gone < 0 {
 			return ErrUsed
@@ -285,13 +287,18 @@ func (s *Holds) Take(uid types.UID, nodeName string, claimUID types.UID, part le
 	return nil
 }
 
+func isThere(present Present, uid types.UID) bool {
+	_, there := present(uid)
+	return there
+}
+
 func (s *Holds) consumeLocked(h *hold, uid types.UID, part ledger.Resources) {
 	h.claim.discount(h)
 	p := &consumer{uid: uid, hold: h, took: part.Positive()}
 	h.consumers = append(h.consumers, p)
 	s.consumers[uid] = p
 	h.claim.count(h)
-	s.changed[h.claim.spec.UID] = struct{}{}
+	s.noteUseLocked(h.claim)
 	s.publishLocked(h.node)
 }
 
@@ -318,7 +325,7 @@ func (s *Holds) leaveLocked(uid types.UID) {
 	h.consumers = slices.DeleteFunc(h.consumers, func(other *consumer) bool { return other == p })
 	delete(s.consumers, uid)
 	h.claim.count(h)
-	s.changed[h.claim.spec.UID] = struct{}{}
+	s.noteUseLocked(h.claim)
 	s.publishLocked(h.node)
 }
 
@@ -343,10 +350,22 @@ func (s *Holds) Restore(claimUID types.UID, nodeName, zone string, amount ledger
 	}
 }
 
+// noteUseLocked records that the consumers of a claim have changed.
+func (s *Holds) noteUseLocked(c *claim) {
+	s.changed[c.spec.UID] = struct{}{}
+	if c.spec.replaced() {
+		s.headroomChanged.Store(true)
+	}
+}
+
+// HeadroomChanged reports whether TakeChanged would return a claim of which a used part is to be replaced. It takes no lock.
+func (s *Holds) HeadroomChanged() bool { return s.headroomChanged.Load() }
+
 // TakeChanged returns the claims whose consumers have changed since the last call, in no particular order.
 func (s *Holds) TakeChanged() []types.UID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.headroomChanged.Store(false)
 	if len(s.changed) == 0 {
 		return nil
 	}

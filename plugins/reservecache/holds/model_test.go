@@ -197,7 +197,7 @@ func (m *machine) Take(t *rapid.T) {
 	away := types.UID("")
 	if rapid.Bool().Draw(t, "in a cycle") {
 		away = m.pod(t)
-		present = func(uid types.UID) bool { return uid != away }
+		present = func(uid types.UID) (ledger.Resources, bool) { return most, uid != away }
 	}
 	err := m.holds.Take(uid, node, claim, take.resources(), present)
 	m.model.leave(uid)

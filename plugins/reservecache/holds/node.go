@@ -37,22 +37,23 @@ type Consumer struct {
 	Took ledger.Resources
 }
 
-// Present says which pods are on a node. A nil Present means that all recorded consumers are.
-type Present func(types.UID) bool
+// Present says what a pod on a node asks for, and false if it is not there. A nil Present means that all recorded consumers are there,
+// and ask for what they took.
+type Present func(types.UID) (requests ledger.Resources, there bool)
 
 // Unused returns what no pod that is present uses. The result may share its map with the hold.
 func (h *Hold) Unused(present Present) ledger.Resources {
 	unused, shared := h.Amount, true
 	for i := range h.Consumers {
-		c := &h.Consumers[i]
-		if present != nil && !present(c.UID) {
+		uses, there := h.uses(&h.Consumers[i], present)
+		if !there {
 			continue
 		}
 		if shared && unused.Scalar != nil {
 			unused = unused.Clone()
 		}
 		shared = false
-		unused.Add(&c.Took, -1)
+		unused.Add(&uses, -1)
 	}
 	return unused
 }
@@ -61,12 +62,46 @@ func (h *Hold) Unused(present Present) ledger.Resources {
 func (h *Hold) UnusedOf(name v1.ResourceName, present Present) int64 {
 	unused := h.Amount.Amount(name)
 	for i := range h.Consumers {
-		if c := &h.Consumers[i]; present == nil || present(c.UID) {
+		c := &h.Consumers[i]
+		if present == nil {
 			unused -= c.Took.Amount(name)
+		} else if requests, there := present(c.UID); there {
+			unused -= h.Claim.usesOf(name, c, &requests)
 		}
 	}
 	return unused
 }
+
+// uses returns how much of the hold a consumer uses, and false if it is not on the node.
+func (h *Hold) uses(c *Consumer, present Present) (uses ledger.Resources, there bool) {
+	if present == nil {
+		return c.Took, true
+	}
+	requests, there := present(c.UID)
+	if !there || h.Claim.replaced() {
+		return c.Took, there
+	}
+	uses = main(&c.Took)
+	for name := range c.Took.Scalar {
+		uses.Put(name, c.Took.Scalar[name])
+	}
+	requests.Pods = c.Took.Pods // a slot is used as a whole, as far as places go
+	uses.Lower(&requests)
+	return uses, true
+}
+
+// usesOf is uses for one resource, of a consumer that is on the node.
+func (c *Claim) usesOf(name v1.ResourceName, consumer *Consumer, requests *ledger.Resources) int64 {
+	took := consumer.Took.Amount(name)
+	if c.replaced() || name == v1.ResourcePods {
+		return took
+	}
+	return min(took, requests.Amount(name))
+}
+
+// replaced reports whether what a pod uses is held again elsewhere, and so no longer held where it is. Otherwise it stays held while the pod
+// uses it: what the pod does not ask for of its slot is there for the next owner.
+func (c *Claim) replaced() bool { return c.Use == UseLast && !c.Amounts }
 
 // Of returns what a claim has on the node, or nil.
 func (n *NodeHolds) Of(claim types.UID) *Hold {
@@ -81,6 +116,11 @@ func (n *NodeHolds) Of(claim types.UID) *Hold {
 	return nil
 }
 
+// YieldsTo reports whether a pod of that priority may take room that is held here for others.
+func (n *NodeHolds) YieldsTo(priority int32) bool {
+	return n != nil && len(n.Holds) > 0 && n.lowest < priority
+}
+
 // Unused returns what is unused of all holds together.
 func (n *NodeHolds) Unused(present Present) ledger.Resources {
 	if n == nil {
@@ -92,8 +132,10 @@ func (n *NodeHolds) Unused(present Present) ledger.Resources {
 	}
 	for i := range n.Holds {
 		for j := range n.Holds[i].Consumers {
-			if c := &n.Holds[i].Consumers[j]; !present(c.UID) {
-				unused.Add(&c.Took, 1)
+			h, c := &n.Holds[i], &n.Holds[i].Consumers[j]
+			unused.Add(&c.Took, 1)
+			if uses, there := h.uses(c, present); there {
+				unused.Add(&uses, -1)
 			}
 		}
 	}
@@ -118,6 +160,13 @@ func (n *NodeHolds) Excess(allocatable, requested *ledger.Resources, present Pre
 	for i := range n.Holds {
 		h := &n.Holds[i]
 		unused := h.Unused(present)
+		if !h.Claim.Amounts {
+			// What is left of used slots stays with them.
+			whole := h.Claim.Slot.Times(unused.Pods)
+			rest := unused.Less(&whole)
+			room.Add(&rest, -1)
+			unused = whole
+		}
 		fit, over := h.Claim.split(&unused, &room)
 		if room.Add(&fit, -1); !over.IsZero() {
 			excess = append(excess, Excess{Claim: h.Claim.UID, Amount: over})

@@ -105,14 +105,14 @@ func (n *node) copyTo(state *NodeState) {
 	}
 }
 
-// Has reports whether a pod is on the node.
-func (n *NodeState) Has(uid types.UID) bool {
+// RequestsOn returns what a pod on a node of the snapshot asks for, and false if it is not there.
+func (s *Snapshot) RequestsOn(n *NodeState, uid types.UID) (requests Resources, there bool) {
 	for _, pod := range n.Pods {
 		if pod.UID == uid {
-			return true
+			return s.ledger.Requests(pod), true
 		}
 	}
-	return false
+	return requests, false
 }
 
 // Behind reports whether a node, its pods or what they take have changed in the ledger since the snapshot was taken.

@@ -115,7 +115,7 @@ func (d *draft) measure(name string) {
 		n.room.Add(&unused, 1)
 		n.room.Add(&keep, -1)
 		if !pl.lost && d.board.here(n) && d.Fit.Of(n.object) == "" {
-			more, room := want.Less(&keep), n.roomFor(d.Claim.Priority).Positive()
+			more, room := want.Less(&keep), n.freeRoom().Positive()
 			more.Lower(&room)
 			d.curb(n.zone, &more)
 			keep.Add(&more, 1)
@@ -163,7 +163,7 @@ func (p *Planner) partLocked(w *wanted, n *node) *ledger.Resources {
 	if own := n.held.Of(w.uid()); own != nil {
 		has = own.Amount
 	}
-	part, room := w.missing(n.name, &has), n.roomFor(w.Claim.Priority).Positive()
+	part, room := w.missing(n.name, &has), n.freeRoom().Positive()
 	part.Lower(&room)
 	return &part
 }

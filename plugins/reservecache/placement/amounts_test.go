@@ -148,12 +148,12 @@ func TestAmountsBesideOthers(t *testing.T) {
 	s.requireAmounts(t, "second", amountsOf{"a1": cpus(1, 1)})
 	require.Equal(t, []string{"a1"}, s.report(t, "second").Full)
 
-	s.nominees["a1"] = []Nominee{{Priority: 1, Requests: cpus(1, 1)}}
+	s.nominated["a1"] = cpus(1, 1)
 	s.end("by-hand")
 	s.collect()
 	s.reconcile(t)
 	s.requireAmounts(t, "second", amountsOf{"a1": cpus(1, 1)})
-	delete(s.nominees, "a1")
+	delete(s.nominated, "a1")
 	s.reconcile(t)
 	s.requireAmounts(t, "second", amountsOf{"a1": cpus(2, 1)})
 }

@@ -21,8 +21,8 @@ type View interface {
 	Node(i int) *v1.Node
 	// Resources returns the allocatable of a node and the requests of its pods.
 	Resources(i int) (allocatable, requested ledger.Resources)
-	// Present reports whether a pod is on the node.
-	Present(i int, uid types.UID) bool
+	// Present returns what a pod on the node asks for, and false if it is not there.
+	Present(i int, uid types.UID) (requests ledger.Resources, there bool)
 }
 
 // source is one of the two kinds of views; each has its own generations.
@@ -87,8 +87,8 @@ type node struct {
 	unused ledger.Resources
 	// room is what is left, also by the draft that is being made. It may be negative.
 	room ledger.Resources
-	// nominees are the pods that were nominated to the node when the planner last asked.
-	nominees []Nominee
+	// nominated is what the pods ask for that were nominated to the node when the planner last asked.
+	nominated ledger.Resources
 
 	// freed is when the node was last freed; newer and older link the nodes of a zone in that order.
 	freed        uint64
@@ -109,12 +109,6 @@ type zone struct {
 	// nodes counts them; allocatable and unused are sums over them.
 	nodes               int
 	allocatable, unused ledger.Resources
-}
-
-// Nominee is a pod that is nominated to a node and not on it yet.
-type Nominee struct {
-	Priority int32
-	Requests ledger.Resources
 }
 
 // tally counts the nodes of a zone: those that are selected, and of these those that may take slots.
@@ -293,14 +287,14 @@ func (b *board) change(n *node) {
 	}
 }
 
-// present returns a function that reports whether a pod is on a node. It is valid until the next update. On a node that only
+// present returns a function that says what a pod on a node asks for. It is valid until the next update. On a node that only
 // the other view has, all consumers count as present.
 func (b *board) present(n *node) holds.Present {
 	if !b.here(n) {
 		return nil
 	}
 	view, i := b.view, n.index[b.from]
-	return func(uid types.UID) bool { return view.Present(i, uid) }
+	return func(uid types.UID) (ledger.Resources, bool) { return view.Present(i, uid) }
 }
 
 // objectFrees reports whether a node may take slots, or pods, that it could not take before.
@@ -416,16 +410,12 @@ func (b *board) here(n *node) bool { return n.in[b.from] && n.zone != nil }
 // ledger does. A node that the ledger has removed does not exist.
 func (b *board) exists(n *node) bool { return n.zone != nil }
 
-// roomFor returns what a claim may take of a node: what is left besides nominees that the claim does not outrank.
-func (n *node) roomFor(priority int32) *ledger.Resources {
-	if len(n.nominees) == 0 {
+// freeRoom returns what claims may take of a node: what is left besides nominated pods, whatever their priority. They may have had
+// pods evicted for it, and would evict others elsewhere.
+func (n *node) freeRoom() *ledger.Resources {
+	if n.nominated.IsZero() {
 		return &n.room
 	}
-	room := n.room.Clone()
-	for i := range n.nominees {
-		if n.nominees[i].Priority >= priority {
-			room.Add(&n.nominees[i].Requests, -1)
-		}
-	}
+	room := n.room.Less(&n.nominated)
 	return &room
 }

@@ -14,14 +14,18 @@ const (
 // cycle's pod. Call it at the start of each cycle with the cycle's nodes, but not in a pod-group cycle, whose snapshot changes
 // without its generations.
 //
-// It waits for the end of a Reconcile, which may be about to take the room that the cycle's pod would find. If no demand lacks
-// slots, it only checks what has been used. Otherwise it compares the generation of each node, and looks at the nodes that were
+// It waits for the end of a Reconcile, which may be about to take the room that the cycle's pod would find, but not if no demand lacks
+// slots. Otherwise it compares the generation of each node, and looks at the nodes that were
 // freed since the last cycle.
 func (p *Planner) Collect(view View) Result {
+	if p.idle.Load() && !p.holds.HeadroomChanged() {
+		return Result{}
+	}
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer p.noteIdleLocked()
 	var result Result
 	p.noteLocked()
 	if p.seeking == 0 && !p.board.ahead {
@@ -56,6 +60,11 @@ func (p *Planner) Collect(view View) Result {
 	}
 	result.More = result.More || p.anyDirtyLocked() || gone
 	return result
+}
+
+// noteIdleLocked records whether there is something to do for cycles.
+func (p *Planner) noteIdleLocked() {
+	p.idle.Store(p.seeking == 0 && !p.board.ahead && !p.anyDirtyLocked())
 }
 
 // collectLocked lets one demand take room that was freed since its last look, in the zones in which it seeks slots. It looks at
@@ -102,7 +111,7 @@ func (p *Planner) offers(w *wanted, n *node) bool {
 	if w.Claim.Amounts {
 		return !p.partLocked(w, n).IsZero()
 	}
-	if n.roomFor(w.Claim.Priority).Slots(&w.Claim.Slot) == 0 || !p.fits[w.Fit.key].takes(n) {
+	if n.freeRoom().Slots(&w.Claim.Slot) == 0 || !p.fits[w.Fit.key].takes(n) {
 		return false
 	}
 	own := n.held.Of(w.uid())

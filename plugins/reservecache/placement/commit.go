@@ -7,11 +7,11 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// tries is how often a draft is repeated when its room has gone to nominees or others.
+// tries is how often a draft is repeated when its room has gone to nominated pods or others.
 const tries = 3
 
 // placeLocked makes drafts of a demand until one is recorded. work fills the draft. The lock is released
-// while it asks for nominees. It returns how many nodes were looked at.
+// while it asks for nominated pods. It returns how many nodes were looked at.
 func (p *Planner) placeLocked(w *wanted, limit int, result *Result, work func(*draft)) int {
 	looks, recorded := 0, false
 	for range tries {
@@ -26,7 +26,7 @@ func (p *Planner) placeLocked(w *wanted, limit int, result *Result, work func(*d
 		}
 	}
 	if !recorded {
-		w.dirty = true // the nominees that are known now are in no other draft's way
+		w.dirty = true // the nominations that are known now are in no other draft's way
 		w.lookAgain()
 	}
 	p.countLocked(w)
@@ -39,7 +39,7 @@ func (p *Planner) placeLocked(w *wanted, limit int, result *Result, work func(*d
 	return looks
 }
 
-// recordLocked records a draft. It returns false if the room is for nominees, or if the demand was replaced; the nodes are then
+// recordLocked records a draft. It returns false if the room is for nominated pods, or if the demand was replaced; the nodes are then
 // as if the draft had not been made.
 func (p *Planner) recordLocked(d *draft, result *Result) bool {
 	var more []*node
@@ -50,11 +50,11 @@ func (p *Planner) recordLocked(d *draft, result *Result) bool {
 			gains[pl.node] = gain
 		}
 	}
-	if len(more) > 0 && p.nominees != nil {
+	if len(more) > 0 && p.nominatedOn != nil {
 		p.askLocked(more)
 		taken := func(n *node) bool {
 			gain := gains[n]
-			return n.roomFor(d.Claim.Priority).Negative(&gain)
+			return n.freeRoom().Negative(&gain)
 		}
 		if p.claims[d.uid()] != d.wanted || slices.ContainsFunc(more, taken) {
 			for _, pl := range d.places {
@@ -89,13 +89,13 @@ func (p *Planner) recordLocked(d *draft, result *Result) bool {
 	return true
 }
 
-// askLocked asks for the nominees of nodes. It releases the lock meanwhile: the queue that is asked may wait for those that wait
+// askLocked asks which pods are nominated to nodes. It releases the lock meanwhile: the queue that is asked may wait for those that wait
 // for this lock.
 func (p *Planner) askLocked(nodes []*node) {
-	answers := make([][]Nominee, len(nodes))
+	answers := make([]ledger.Resources, len(nodes))
 	p.mu.Unlock()
 	for i, n := range nodes {
-		answers[i] = p.nominees(n.name)
+		answers[i] = p.nominatedOn(n.name)
 	}
 	p.mu.Lock()
 	for i, n := range nodes {
@@ -103,27 +103,21 @@ func (p *Planner) askLocked(nodes []*node) {
 	}
 }
 
-// nominateLocked records which pods are nominated to a node.
-func (p *Planner) nominateLocked(n *node, nominees []Nominee) {
-	if len(nominees) == 0 {
+// nominateLocked records what the pods ask for that are nominated to a node.
+func (p *Planner) nominateLocked(n *node, requests ledger.Resources) {
+	if requests.IsZero() {
 		delete(p.nominated, n)
 	} else {
 		p.nominated[n] = struct{}{}
 	}
-	var was, is ledger.Resources
-	for i := range n.nominees {
-		was.Add(&n.nominees[i].Requests, 1)
-	}
-	for i := range nominees {
-		is.Add(&nominees[i].Requests, 1)
-	}
-	n.nominees = nominees
-	if was.Exceeds(&is) != "" {
+	less := n.nominated.Exceeds(&requests) != ""
+	n.nominated = requests
+	if less {
 		p.board.free(n)
 	}
 }
 
-// askAgainLocked asks for the nominees of the nodes that had any, because the end of a nomination does not change its node.
+// askAgainLocked asks again about the nodes to which pods were nominated, because the end of a nomination does not change its node.
 func (p *Planner) askAgainLocked() {
 	if len(p.nominated) > 0 {
 		p.askLocked(slices.Collect(maps.Keys(p.nominated)))

@@ -63,13 +63,8 @@ func (v snapshotView) Resources(i int) (allocatable, requested ledger.Resources)
 	return n.Allocatable, n.Requested
 }
 
-func (v snapshotView) Present(i int, uid types.UID) bool {
-	for _, pod := range v.Nodes()[i].Pods {
-		if pod.UID == uid {
-			return true
-		}
-	}
-	return false
+func (v snapshotView) Present(i int, uid types.UID) (ledger.Resources, bool) {
+	return v.RequestsOn(v.Nodes()[i], uid)
 }
 
 // scene is a ledger, holds and a planner over them. Its cycles see what the ledger says.
@@ -77,15 +72,15 @@ type scene struct {
 	ledger  *ledger.Ledger
 	holds   *holds.Holds
 	planner *Planner
-	// nominees are by node.
-	nominees map[string][]Nominee
+	// nominated are the requests of nominated pods by node.
+	nominated map[string]ledger.Resources
 	// kept is the worker's snapshot.
 	kept *ledger.Snapshot
 }
 
 func newScene(maxHeldFraction float64) *scene {
-	s := &scene{ledger: ledger.New(ledger.DefaultOptions()), holds: holds.New(), nominees: map[string][]Nominee{}, kept: ledger.NewSnapshot()}
-	s.planner = New(s.holds, maxHeldFraction, func(node string) []Nominee { return s.nominees[node] })
+	s := &scene{ledger: ledger.New(ledger.DefaultOptions()), holds: holds.New(), nominated: map[string]ledger.Resources{}, kept: ledger.NewSnapshot()}
+	s.planner = New(s.holds, maxHeldFraction, func(node string) ledger.Resources { return s.nominated[node] })
 	return s
 }
 
@@ -199,7 +194,7 @@ func (s *scene) schedule(t require.TestingT, view View, node string, pod *v1.Pod
 		if after.Add(&request, 1); after.Exceeds(&allocatable) != "" {
 			return 0, false
 		}
-		present := func(uid types.UID) bool { return view.Present(i, uid) }
+		present := func(uid types.UID) (ledger.Resources, bool) { return view.Present(i, uid) }
 		verdict := s.holds.Node(node).Fit(&holds.Question{Who: &who, Request: &request, Allocatable: &allocatable, Requested: &requested, Present: present})
 		if !verdict.Fits {
 			return 0, false

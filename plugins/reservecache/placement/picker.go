@@ -40,7 +40,7 @@ func (d *draft) newPicker(zoneName string) *picker {
 		if !d.mayTake(n) {
 			continue
 		}
-		room := n.roomFor(d.Claim.Priority)
+		room := n.freeRoom()
 		c := candidate{node: n, slots: room.Slots(&d.Claim.Slot)}
 		if c.slots == 0 || !fits.takes(n) {
 			continue
@@ -97,7 +97,7 @@ func (d *draft) mayTake(n *node) bool {
 func (pk *picker) next(d *draft) *node {
 	for ; pk.at < len(pk.candidates); pk.at++ {
 		n := pk.candidates[pk.at].node
-		if !d.mayTake(n) || n.roomFor(d.Claim.Priority).Slots(&d.Claim.Slot) == 0 {
+		if !d.mayTake(n) || n.freeRoom().Slots(&d.Claim.Slot) == 0 {
 			continue
 		}
 		if added := d.added[n.zone.name]; d.planner.cappedLocked(d.wanted, n.zone, &added) {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -17,12 +18,14 @@ type Planner struct {
 	holds *holds.Holds
 	// fraction limits the unused slots of a zone to a part of what the zone's nodes offer; 1 and more means no limit.
 	fraction float64
-	// nominees asks for the pods that are nominated to a node. It is called without the planner's lock.
-	nominees func(node string) []Nominee
+	// nominatedOn asks what the pods ask for that are nominated to a node. It is called without the planner's lock.
+	nominatedOn func(node string) ledger.Resources
 
-	// turn is held by Collect and Reconcile from beginning to end, since mu is released while they ask for nominees: neither sees
+	// turn is held by Collect and Reconcile from beginning to end, since mu is released while they ask for nominated pods: neither sees
 	// the other's drafts. It is taken before mu.
 	turn sync.Mutex
+	// idle is set while no demand lacks slots or has to be looked at, so that cycles need not wait for a turn. It changes under mu.
+	idle atomic.Bool
 
 	mu    sync.Mutex // guards all fields below and everything that they lead to
 	board *board
@@ -36,7 +39,7 @@ type Planner struct {
 	offered uint64
 	// full are the nodes with negative room.
 	full map[*node]struct{}
-	// nominated are the nodes that are known to have nominees.
+	// nominated are the nodes that are known to have nominated pods.
 	nominated map[*node]struct{}
 	// touched are the claims that have changed since TakeTouched.
 	touched map[types.UID]struct{}
@@ -59,11 +62,11 @@ func (t *tallied) takes(n *node) bool {
 }
 
 // New returns a planner without demands, which records slots in h. maxHeldFraction limits the unused slots of each zone:
-// together they take at most that part of what the zone's nodes offer, of each resource. nominees, which
-// may be nil, returns the pods that are nominated to a node.
-func New(h *holds.Holds, maxHeldFraction float64, nominees func(node string) []Nominee) *Planner {
+// together they take at most that part of what the zone's nodes offer, of each resource. nominatedOn, which
+// may be nil, returns what the pods ask for together that are nominated to a node and not on it yet.
+func New(h *holds.Holds, maxHeldFraction float64, nominatedOn func(node string) ledger.Resources) *Planner {
 	return &Planner{
-		holds: h, fraction: maxHeldFraction, nominees: nominees,
+		holds: h, fraction: maxHeldFraction, nominatedOn: nominatedOn,
 		board: newBoard(h), claims: map[types.UID]*wanted{}, fits: map[string]*tallied{},
 		full: map[*node]struct{}{}, nominated: map[*node]struct{}{}, touched: map[types.UID]struct{}{},
 	}
@@ -79,6 +82,7 @@ func (p *Planner) Set(d Demand) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.holds.SetClaim(d.Claim)
+	p.idle.Store(false)
 	w := newWanted(d)
 	if old := p.claims[w.uid()]; old != nil {
 		w.inherit(old)

@@ -395,17 +395,17 @@ func TestMaxHeldFraction(t *testing.T) {
 	require.Empty(t, r.Capped)
 }
 
-// TestManyNominees: however many of the best nodes are promised, the slot finds the one that is not.
-func TestManyNominees(t *testing.T) {
+// TestManyNominatedPods: however many of the best nodes are promised, the slot finds the one that is not.
+func TestManyNominatedPods(t *testing.T) {
 	s := cluster(3*tries, "a")
 	for i := 1; i < 3*tries; i++ {
-		s.nominees[fmt.Sprintf("a%d", i)] = []Nominee{{Priority: 5, Requests: ledger.Resources{MilliCPU: 4000, Pods: 1}}}
+		s.nominated[fmt.Sprintf("a%d", i)] = ledger.Resources{MilliCPU: 4000, Pods: 1}
 	}
 	s.reconcile(t, demand("r", 0, Zone{"a", 1}))
 	require.Equal(t, map[string]int{fmt.Sprintf("a%d", 3*tries): 1}, s.slots(t, "r"))
 }
 
-// TestCycleWaitsForADraft: a cycle that begins while Reconcile asks for nominees, which it does without the planner's lock, goes on
+// TestCycleWaitsForADraft: a cycle that begins while Reconcile asks for nominated pods, which it does without the planner's lock, goes on
 // when the draft is recorded. Else its pod would take room that the reservation is about to take.
 func TestCycleWaitsForADraft(t *testing.T) {
 	s := newScene(1)
@@ -415,8 +415,8 @@ func TestCycleWaitsForADraft(t *testing.T) {
 	s.end("all")
 	view := s.view()
 	cycle := make(chan holds.Status)
-	s.planner.nominees = func(string) []Nominee {
-		s.planner.nominees = func(string) []Nominee { return nil }
+	s.planner.nominatedOn = func(string) ledger.Resources {
+		s.planner.nominatedOn = func(string) ledger.Resources { return ledger.Resources{} }
 		require.False(t, s.planner.turn.TryLock(), "it is Reconcile's turn")
 		require.False(t, s.planner.SetOwners("r", "a1", 0), "others do not wait")
 		begun := make(chan struct{})
@@ -428,7 +428,7 @@ func TestCycleWaitsForADraft(t *testing.T) {
 			cycle <- status
 		}()
 		<-begun
-		return nil
+		return ledger.Resources{}
 	}
 	s.reconcile(t)
 	status := <-cycle
@@ -436,13 +436,13 @@ func TestCycleWaitsForADraft(t *testing.T) {
 	require.Equal(t, 1, status.Nodes[0].Slots)
 }
 
-// TestReplacedWhileAsking: a draft is given up if its demand has been replaced or removed while nominees were asked for.
+// TestReplacedWhileAsking: a draft is given up if its demand has been replaced or removed while nominated pods were asked for.
 func TestReplacedWhileAsking(t *testing.T) {
 	s := cluster(1, "a")
-	s.planner.nominees = func(string) []Nominee {
-		s.planner.nominees = nil
+	s.planner.nominatedOn = func(string) ledger.Resources {
+		s.planner.nominatedOn = nil
 		s.planner.Remove("r")
-		return nil
+		return ledger.Resources{}
 	}
 	s.reconcile(t, demand("r", 0, Zone{"a", 1}))
 	require.Nil(t, s.holds.Node("a1"))
@@ -450,17 +450,16 @@ func TestReplacedWhileAsking(t *testing.T) {
 	require.Equal(t, map[string]int{"a1": 4}, s.slots(t, "s"), "the room of the draft is free")
 }
 
-// TestNominees: room that was promised to a pod of the same or a higher priority is not taken, and is once the promise ends.
-func TestNominees(t *testing.T) {
+// TestRoomOfNominatedPodsIsTheirs: room that was promised to a pod of any priority is not taken, and is once the promise ends.
+func TestRoomOfNominatedPodsIsTheirs(t *testing.T) {
 	s := cluster(1, "a")
 	d := demand("r", 0, Zone{"a", 4})
 	d.Claim.Priority = 5
-	promised := ledger.Resources{MilliCPU: 2000, Pods: 1}
-	s.nominees["a1"] = []Nominee{{Priority: 4, Requests: promised}, {Priority: 5, Requests: promised}}
+	s.nominated["a1"] = ledger.Resources{MilliCPU: 2000, Pods: 1}
 	s.reconcile(t, d)
-	require.Equal(t, map[string]int{"a1": 2}, s.slots(t, "r"), "one of a lower priority does not count")
+	require.Equal(t, map[string]int{"a1": 2}, s.slots(t, "r"))
 	require.Empty(t, s.collect())
-	s.nominees["a1"] = nil
+	delete(s.nominated, "a1")
 	require.Equal(t, []types.UID{"r"}, s.collect())
 	require.Equal(t, map[string]int{"a1": 4}, s.slots(t, "r"))
 }
@@ -543,14 +542,14 @@ func TestSpan(t *testing.T) {
 	require.Equal(t, span{21, 25}, w.passed, "between the two are points that were not passed")
 }
 
-// TestRoomOfAFailedDraftIsOffered: what an older demand cannot have beside nominees, a younger one of a higher priority can.
+// TestRoomOfAFailedDraftIsOffered: what an older demand cannot have beside nominated pods, a younger one of smaller slots can.
 func TestRoomOfAFailedDraftIsOffered(t *testing.T) {
 	s := cluster(1, "a")
 	s.add(t, makePod("p", "a1", "1"), makePod("q", "a1", "3"))
 	older, younger := demand("older", 0, Zone{"a", 1}), demand("younger", 1, Zone{"a", 1})
-	younger.Claim.Priority = 100
+	younger.Claim.Slot.MilliCPU = 500
 	s.reconcile(t, older, younger)
-	s.nominees["a1"] = []Nominee{{Priority: 50, Requests: ledger.Resources{MilliCPU: 1000}}}
+	s.nominated["a1"] = ledger.Resources{MilliCPU: 500}
 	s.end("p")
 	s.reconcile(t)
 	require.Empty(t, s.slots(t, "older"))
@@ -580,4 +579,25 @@ func TestChurnLeavesNothingBehind(t *testing.T) {
 			require.LessOrEqual(t, len(s.planner.board.disputed[cycle])+len(s.planner.board.disputed[between]), 4)
 		})
 	}
+}
+
+// TestCyclesDoNotWaitWhenNothingIsMissing: owners of a Guarantee come and go without the cycles of other pods waiting for the planner.
+func TestCyclesDoNotWaitWhenNothingIsMissing(t *testing.T) {
+	s := cluster(1, "a")
+	d := demand("r", 0, Zone{"a", 2})
+	d.Claim.Use = holds.UseFirst
+	s.reconcile(t, d)
+	s.consume(t, "p", "a1", "1", "r")
+	s.planner.turn.Lock() // Reconcile is in the midst of a draft
+	s.collect()
+	s.planner.turn.Unlock()
+
+	// A used slot of headroom is replaced before the next pod takes the room.
+	d.Claim.Use = holds.UseLast
+	s.reconcile(t, d)
+	n, fits := s.schedule(t, s.view(), "a1", makePod("q", "", "3"), holds.Asker{Claim: "r"})
+	require.True(t, fits)
+	require.Positive(t, n)
+	s.end("p")
+	require.Equal(t, []types.UID{"r"}, s.collect())
 }

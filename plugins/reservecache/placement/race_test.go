@@ -17,7 +17,7 @@ import (
 func TestConcurrentKeeping(t *testing.T) {
 	const rounds = 200
 	s := cluster(3, "a", "b")
-	s.planner.nominees = func(string) []Nominee { return nil }
+	s.planner.nominatedOn = func(string) ledger.Resources { return ledger.Resources{} }
 	s.reconcile(t, demand("r", 0, Zone{"a", 4}, Zone{"b", 4}), demand("s", 1, Zone{"a", 2}))
 
 	var cycles, others sync.WaitGroup
@@ -30,7 +30,7 @@ func TestConcurrentKeeping(t *testing.T) {
 			name, node := fmt.Sprintf("p%d", round), view.Node(round%view.Len()).Name
 			i := round % view.Len()
 			allocatable, requested := view.Resources(i)
-			present := func(uid types.UID) bool { return view.Present(i, uid) }
+			present := func(uid types.UID) (ledger.Resources, bool) { return view.Present(i, uid) }
 			pod := makePod(name, "", "1")
 			request := s.ledger.Requests(pod)
 			if after := requested.Clone(); true {

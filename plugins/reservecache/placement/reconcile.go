@@ -16,6 +16,7 @@ func (p *Planner) Reconcile(view View, trails func(node string) bool) Result {
 	defer p.turn.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer p.noteIdleLocked()
 	var result Result
 	p.noteLocked()
 	p.board.update(view, between)

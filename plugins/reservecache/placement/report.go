@@ -134,7 +134,7 @@ func (p *Planner) reasonsLocked(w *wanted, report *ZoneReport) string {
 		slot := &w.Claim.Slot
 		if lacks := slot.Exceeds(&n.allocatable); lacks != "" {
 			small["too small: "+resourceName(lacks)]++
-		} else if lacks := slot.Exceeds(n.roomFor(w.Claim.Priority)); lacks != "" {
+		} else if lacks := slot.Exceeds(n.freeRoom()); lacks != "" {
 			short["short of "+resourceName(lacks)]++
 		} else if at := has[n.name]; at != nil && !w.mayHave(n.name, at.Slots, len(at.Consumers)) || at == nil && !w.mayHave(n.name, 0, 0) {
 			short["with as many slots and owners as slotsPerNode allows"]++

@@ -121,7 +121,7 @@ func (p *Planner) reportNodeLocked(w *wanted, ns holds.NodeStatus, zones map[str
 		z.unfit[string(why)]++
 	} else if lacks := desired.Exceeds(&n.allocatable); lacks != "" {
 		z.small["too small: "+resourceName(lacks)]++
-	} else if lacks := missing.Exceeds(n.roomFor(w.Claim.Priority)); lacks != "" {
+	} else if lacks := missing.Exceeds(n.freeRoom()); lacks != "" {
 		z.short["short of "+resourceName(lacks)]++
 	} else {
 		z.short[w.untaken(ns.Zone)]++

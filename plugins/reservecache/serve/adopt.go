@@ -128,6 +128,30 @@ func (s *Server) restore(spec *spec, zone string, n *v1alpha1.ReservationNodeSta
 	}
 }
 
+// resume has a reservation that applies again hold what its consumers use. They did not leave when it ended, and would be held room for a
+// second time. Used headroom is not held, and what was unused is placed as if it were new: others may have its room.
+func (s *Server) resume(spec *spec, ended *holds.Status) {
+	if headroom := spec.use == holds.UseLast && spec.nodes == nil; headroom || ended.Claim.Amounts != (spec.nodes != nil) {
+		return
+	}
+	for i := range ended.Nodes {
+		n := &ended.Nodes[i]
+		var consumers []holds.Consumer
+		var amount ledger.Resources
+		for _, c := range n.Consumers {
+			if p, there := s.Ledger.GetPod(c.UID); !there || p.Node != n.Node || !s.ownerAmong(spec, p.Pod) {
+				continue
+			}
+			if spec.nodes == nil {
+				c.Took = spec.slot.Times(c.Took.Pods)
+			}
+			consumers = append(consumers, c)
+			amount.Add(&c.Took, 1)
+		}
+		s.Holds.Restore(spec.uid, n.Node, n.Zone, amount, consumers)
+	}
+}
+
 // ownerAmong reports whether a pod belongs to the reservation.
 func (s *Server) ownerAmong(spec *spec, pod *v1.Pod) bool {
 	owner := s.OwnerOf(pod)

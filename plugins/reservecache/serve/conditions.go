@@ -25,7 +25,7 @@ func is(kind string, value bool, reason, message string) metav1.Condition {
 
 // conditionsLocked are the conditions of a reservation.
 func (s *Server) conditionsLocked(e *entry) []metav1.Condition {
-	if !e.object.Valid() {
+	if e.valid == nil {
 		const nothing = "nothing is held: the spec is invalid"
 		return []metav1.Condition{
 			is(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalid, oneLine(e.object.Errs)),
@@ -36,11 +36,15 @@ func (s *Server) conditionsLocked(e *entry) []metav1.Condition {
 			is(v1alpha1.ConditionProtected, false, v1alpha1.ReasonInvalid, nothing),
 		}
 	}
-	spec := e.object.Spec
+	spec := e.valid
 	if e.over {
 		message := "nothing is held: spec.ttl passed at " + spec.deadline.UTC().Format(time.RFC3339)
+		accepted := is(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the spec is valid")
+		if !e.object.Valid() {
+			accepted = is(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalid, oneLine(e.object.Errs))
+		}
 		return []metav1.Condition{
-			is(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the spec is valid"),
+			accepted,
 			is(v1alpha1.ConditionReady, false, v1alpha1.ReasonExpired, message),
 			is(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonExpired, message),
 			is(v1alpha1.ConditionExpired, true, v1alpha1.ReasonExpired, message),
@@ -61,10 +65,13 @@ func (s *Server) conditionsLocked(e *entry) []metav1.Condition {
 
 // accepted says whether the scheduler applies the reservation, and warns about oddities.
 func (s *Server) accepted(e *entry) metav1.Condition {
-	if overlaps := s.owners.Load().overlaps(e.object.Spec); len(overlaps) > 0 {
+	if !e.object.Valid() {
+		return is(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalid, "the spec before this one still applies: "+oneLine(e.object.Errs))
+	}
+	if overlaps := s.owners.Load().overlaps(e.valid); len(overlaps) > 0 {
 		return is(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonOwnersOverlap, "spec.owners: pods that an older reservation also selects belong to that one: "+some(overlaps))
 	}
-	if e.report != nil && len(e.object.Spec.zones) > 0 {
+	if e.report != nil && len(e.valid.zones) > 0 {
 		var unknown []string
 		for i := range e.report.Zones {
 			if z := &e.report.Zones[i]; z.Unknown {
@@ -85,7 +92,7 @@ func (e *entry) ready() metav1.Condition {
 		return is(v1alpha1.ConditionReady, false, reason, message)
 	}
 	switch {
-	case r == nil || e.applied != e.object.Spec:
+	case r == nil || e.applied != e.valid:
 		return not(v1alpha1.ReasonNotPlacedYet, "the scheduler has not placed slots yet")
 	case r.Missing == 0 && e.applied.nodes != nil:
 		return is(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, "all amounts are held"+e.usedInWords())
@@ -106,7 +113,7 @@ func (e *entry) ready() metav1.Condition {
 
 // what is what the reservation holds.
 func (e *entry) what() string {
-	if e.object.Spec.nodes != nil {
+	if e.valid.nodes != nil {
 		return "amounts"
 	}
 	return "slots"

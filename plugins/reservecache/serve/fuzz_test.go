@@ -71,7 +71,7 @@ func FuzzReservation(f *testing.F) {
 		snapshot := ledger.NewSnapshot()
 		l.UpdateSnapshot(snapshot)
 		for _, n := range snapshot.Nodes() {
-			unused := h.Node(n.Node.Name).Unused(func(types.UID) bool { return false })
+			unused := h.Node(n.Node.Name).Unused(func(types.UID) (ledger.Resources, bool) { return ledger.Resources{}, false })
 			if !unused.IsZero() {
 				unused.Add(&n.Requested, 1)
 				require.Empty(t, unused.Exceeds(&n.Allocatable), "%s", n.Node.Name)

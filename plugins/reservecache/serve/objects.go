@@ -6,12 +6,15 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd"
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/placement"
 )
 
 // entry is what is kept about one reservation.
 type entry struct {
 	object crd.Object[*v1alpha1.ZoneReservation, *spec]
+	// valid is the last valid spec that this process has seen; nil if none. It applies, also while the object's own is invalid.
+	valid *spec
 	// applied is what the planner has of it, and at what priority; nil when it has nothing.
 	applied  *spec
 	priority int32
@@ -22,6 +25,8 @@ type entry struct {
 	adopted bool
 	// over is set once the reservation has expired.
 	over bool
+	// ended is what it held when it expired, or ceased to be served: pods that still use it go on doing so if it applies again.
+	ended *holds.Status
 	// report is how the planner says that it stands; nil before the first time. reported is what it is about, and reportedAt when making
 	// it began.
 	report     *placement.Report
@@ -29,8 +34,8 @@ type entry struct {
 	reportedAt time.Time
 	// causes says why nodes became too full, by node.
 	causes map[string]string
-	// written is when its status was last written.
-	written time.Time
+	// written is when its status was last written, and wordsDue when it may be again if only its words are new; zero if they are not.
+	written, wordsDue time.Time
 }
 
 // servedChanged turns everything on or off with the CustomResourceDefinition: without it there are no reservations.
@@ -55,6 +60,9 @@ func (s *Server) seen(obj *v1alpha1.ZoneReservation) {
 	if changed := e.object.See(obj, compile); changed || deleting {
 		s.staleLocked()
 	}
+	if e.object.Valid() {
+		e.valid = e.object.Spec
+	}
 	// Also when only the status has changed: it may be an older one than the last that was looked at, or not ours.
 	s.writeLaterLocked(obj.UID, statusPause)
 }
@@ -66,7 +74,7 @@ func (s *Server) gone(obj *v1alpha1.ZoneReservation) {
 	if e := s.entries[obj.UID]; e != nil && e.applied == nil {
 		delete(s.entries, obj.UID)
 	} else if e != nil {
-		e.object = crd.Object[*v1alpha1.ZoneReservation, *spec]{}
+		e.object, e.valid = crd.Object[*v1alpha1.ZoneReservation, *spec]{}, nil
 	}
 	s.staleLocked()
 }
@@ -95,13 +103,13 @@ func (s *Server) applyingLocked() []applying {
 	var active []applying
 	for _, e := range s.entries {
 		// One that is being deleted waits for finalizers of others, and is over.
-		if !e.object.Valid() || e.object.Latest.DeletionTimestamp != nil {
+		if e.valid == nil || e.object.Latest.DeletionTimestamp != nil {
 			continue
 		}
 		was := e.over
-		if e.over = e.object.Spec.expired(now); !e.over {
+		if e.over = e.valid.expired(now); !e.over {
 			obj := e.object.Latest
-			active = append(active, applying{e, e.object.Spec, &obj.Status, obj.Status.ObservedGeneration == obj.Generation && !obj.Status.LastUpdateTime.IsZero()})
+			active = append(active, applying{e, e.valid, &obj.Status, obj.Status.ObservedGeneration == obj.Generation && !obj.Status.LastUpdateTime.IsZero()})
 		}
 		if e.over != was {
 			s.writeLaterLocked(e.object.Latest.UID, statusPause)
@@ -127,6 +135,7 @@ func (s *Server) apply() {
 	priority, class := s.defaultPriorityLocked()
 	active := s.applyingLocked()
 	var adopt []applying
+	resume := map[*spec]*holds.Status{}
 	var demands []placement.Demand
 	specs := make([]*spec, 0, len(active))
 	keep := make(map[*entry]bool, len(active))
@@ -151,11 +160,17 @@ func (s *Server) apply() {
 			a.adopted = true
 			adopt = append(adopt, a)
 		}
+		if a.ended != nil {
+			resume[a.spec], a.ended = a.ended, nil
+		}
 	}
 	var drop []*spec
 	for uid, e := range s.entries {
 		if e.applied != nil && !keep[e] {
 			drop = append(drop, e.applied)
+			if held, ok := s.Holds.Status(uid); ok {
+				e.ended = &held
+			}
 			e.applied, e.report = nil, nil
 			// Its status still has the old slots until it is written; they must not be adopted again.
 			if e.object.Latest == nil {
@@ -173,6 +188,9 @@ func (s *Server) apply() {
 	}
 	s.owners.Store(index)
 	s.adopt(adopt)
+	for spec, ended := range resume {
+		s.resume(spec, ended)
+	}
 	s.countMembers()
 }
 

@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	// startTimeout is how long AwaitStart waits at most for the reservations that exist at the start.
+	// startTimeout is how long AwaitStart waits at most, from its first call, for the reservations that exist at the start.
 	startTimeout = 5 * time.Second
 	// startPollInterval is how often it looks.
 	startPollInterval = 10 * time.Millisecond
@@ -66,7 +66,8 @@ type Server struct {
 
 	reservations, classes crd.Kind
 	writer                *crd.Writer[*v1alpha1.ZoneReservation]
-	started               time.Time
+	// awaited is when AwaitStart was first called.
+	awaited func() time.Time
 
 	// owners is what applies now; it is replaced, never changed.
 	owners atomic.Pointer[ownerIndex]
@@ -88,6 +89,8 @@ type Server struct {
 	// globalDefaults are the values of the priority classes that are the default of the cluster, by name.
 	globalDefaults map[string]int32
 	members        members
+	// wordsTurn is when the next status may be written in which only words are new.
+	wordsTurn time.Time
 	// reviewed is when the reports of unfilled reservations were last made, whatever had changed.
 	reviewed time.Time
 }
@@ -95,7 +98,7 @@ type Server struct {
 // New returns a server. Nothing runs before Start.
 func New(c *Config) *Server {
 	s := &Server{
-		Config: *c, started: c.Clock.Now(), passes: agenda.New[struct{}](c.Clock), snapshot: ledger.NewSnapshot(), postponed: map[types.UID]bool{},
+		Config: *c, awaited: sync.OnceValue(c.Clock.Now), passes: agenda.New[struct{}](c.Clock), snapshot: ledger.NewSnapshot(), postponed: map[types.UID]bool{},
 		entries: map[types.UID]*entry{}, globalDefaults: map[string]int32{}, members: newMembers(),
 	}
 	s.owners.Store(indexOwners(nil))
@@ -150,9 +153,10 @@ func (s *Server) AwaitStart(ctx context.Context) {
 	if s.opened.Load() {
 		return
 	}
+	began := s.awaited()
 	ticker := s.Clock.NewTicker(startPollInterval)
 	defer ticker.Stop()
-	for !s.settled() && s.Clock.Since(s.started) < startTimeout {
+	for !s.settled() && s.Clock.Since(began) < startTimeout {
 		select {
 		case <-ctx.Done():
 			return
@@ -178,7 +182,7 @@ func (s *Server) settled() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.entries {
-		if e.object.Valid() && e.object.Spec.priority == nil {
+		if e.valid != nil && e.valid.priority == nil {
 			return s.classes.Settled()
 		}
 	}

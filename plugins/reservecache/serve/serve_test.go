@@ -3,7 +3,9 @@ package serve
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/crd"
 	"zonewise.dev/plugins/reservecache/holds"
 )
 
@@ -345,6 +348,50 @@ func TestWordsAloneAreNotWrittenAtOnce(t *testing.T) {
 	require.True(t, is.Status.LastUpdateTime.After(s.LastUpdateTime.Time))
 }
 
+// TestWordsDoNotDelayWhatChanges: reservations that say in other words what they lack are written one by one.
+func TestWordsDoNotDelayWhatChanges(t *testing.T) {
+	const reservations = 20
+	f := newFixture(t, 1)
+	f.Ledger.AddNode(makeNode("n1", "1"))
+	for i := range reservations {
+		f.api.Put(reservation(fmt.Sprintf("r%d", i), 30, nil))
+	}
+	f.start(t)
+	for i := range reservations {
+		f.requireCondition(t, fmt.Sprintf("r%d", i), v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
+	}
+	changed := func() (n int) {
+		for i := range reservations {
+			was, is, ok := f.wantedStatus(types.UID(fmt.Sprintf("uid-r%d", i)))
+			require.True(t, ok)
+			if was != is {
+				n++
+			}
+		}
+		return n
+	}
+	f.mu.Lock()
+	for _, e := range f.entries {
+		e.report.Zones[0].Shortfall = "other words"
+		e.written, e.wordsDue = f.clock.Now(), time.Time{}
+	}
+	f.wordsTurn = f.clock.Now()
+	f.mu.Unlock()
+	require.Zero(t, changed())
+	f.clock.Step(messageInterval)
+	require.LessOrEqual(t, changed(), 1)
+	require.Eventually(t, func() bool {
+		f.clock.Step(messagePause)
+		for i := range reservations {
+			s := f.status(fmt.Sprintf("r%d", i))
+			if ready := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); !strings.Contains(ready.Message, "other words") {
+				return false
+			}
+		}
+		return true
+	}, time.Minute, time.Millisecond)
+}
+
 // TestEventsTellWhatChanges for good or bad, not that all is well from the start.
 func TestEventsTellWhatChanges(t *testing.T) {
 	f := newFixture(t, 1, reservation("r", 1, nil))
@@ -362,16 +409,64 @@ func TestEventsTellWhatChanges(t *testing.T) {
 	require.Empty(t, f.handle.recorder.Events)
 }
 
+// TestAnInvalidEditChangesNothing but what the status says, and its correction changes nothing either.
+func TestAnInvalidEditChangesNothing(t *testing.T) {
+	f := newFixture(t, 1, reservation("r", 3, guarantee))
+	f.Ledger.AddNode(makeNode("n1", "8"))
+	f.start(t)
+	f.add(t, replica("one", "1", t0))
+	require.NoError(t, f.Holds.Take("one", "n1", "uid-r", oneCPU(1), nil))
+	f.Kick()
+	f.requireSlots(t, "r", 3, 1)
+	typo := reservation("r", 3, guarantee)
+	typo.Status = f.status("r")
+	typo.Spec.Slot.Requests["gpu"] = resource.MustParse("1")
+	f.api.Put(typo)
+	require.Contains(t, f.requireCondition(t, "r", v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalid),
+		"the spec before this one still applies: spec.slot.requests[gpu]")
+	f.requireSlots(t, "r", 3, 1)
+	f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllHeld)
+	require.NotNil(t, f.OwnerOf(replica("p", "1", t0)))
+	corrected := reservation("r", 3, guarantee)
+	corrected.Status = f.status("r")
+	f.api.Put(corrected)
+	f.requireCondition(t, "r", v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+	f.requireSlots(t, "r", 3, 1)
+}
+
+// TestAnExtendedReservationContinues: pods that used slots of it when it expired still do, and are not held room for twice.
+func TestAnExtendedReservationContinues(t *testing.T) {
+	lasting := func(d time.Duration) *v1alpha1.ZoneReservation {
+		r := reservation("r", 2, guarantee)
+		r.Spec.TTL = &metav1.Duration{Duration: d}
+		return r
+	}
+	f := newFixture(t, 1, lasting(time.Hour))
+	f.Ledger.AddNode(makeNode("n1", "8"))
+	f.start(t)
+	f.add(t, replica("one", "1", t0), replica("two", "1", t0))
+	for _, name := range []types.UID{"one", "two"} {
+		require.NoError(t, f.Holds.Take(name, "n1", "uid-r", oneCPU(1), nil))
+	}
+	f.Kick()
+	f.requireSlots(t, "r", 2, 2)
+	f.clock.Step(time.Hour)
+	f.requireCondition(t, "r", v1alpha1.ConditionExpired, metav1.ConditionTrue, v1alpha1.ReasonExpired)
+	require.Nil(t, f.Holds.Node("n1"))
+	f.Ledger.RemovePod("two")
+	longer := lasting(1000 * time.Hour)
+	longer.Status = f.status("r")
+	f.api.Put(longer)
+	f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllHeld)
+	f.requireSlots(t, "r", 2, 1)
+}
+
 // TestAReservationThatIsNoMore holds nothing, whatever ended it.
 func TestAReservationThatIsNoMore(t *testing.T) {
 	for name, end := range map[string]func(f *fixture, r *v1alpha1.ZoneReservation){
 		"deleted": func(f *fixture, r *v1alpha1.ZoneReservation) { f.api.Delete(r) },
 		"being deleted": func(f *fixture, r *v1alpha1.ZoneReservation) {
 			r.DeletionTimestamp = &metav1.Time{Time: t0}
-			f.api.Put(r)
-		},
-		"invalid": func(f *fixture, r *v1alpha1.ZoneReservation) {
-			r.Spec.Owners = nil
 			f.api.Put(r)
 		},
 		"over": func(f *fixture, r *v1alpha1.ZoneReservation) {
@@ -423,6 +518,35 @@ func TestStandby(t *testing.T) {
 	require.Zero(t, f.api.Writes())
 	f.AwaitStart(t.Context())
 	require.NotNil(t, f.Holds.Node("n1"))
+}
+
+// unsettled is a kind of which it is not known yet which objects there are.
+type unsettled struct{ crd.Kind }
+
+func (unsettled) Settled() bool { return false }
+
+// TestStandbyWaitsForReservations: a process that has been there for hours waits for them when it begins to lead.
+func TestStandbyWaitsForReservations(t *testing.T) {
+	f := newFixture(t, 1)
+	require.NoError(t, f.Start(t.Context(), nil))
+	f.reservations = unsettled{f.reservations}
+	f.clock.Step(time.Hour)
+	began := f.clock.Now()
+	ended := make(chan time.Time, 1)
+	go func() {
+		f.AwaitStart(t.Context())
+		ended <- f.clock.Now()
+	}()
+	require.Eventually(t, func() bool {
+		select {
+		case at := <-ended:
+			require.GreaterOrEqual(t, at.Sub(began), startTimeout)
+			return true
+		default:
+			f.clock.Step(startPollInterval)
+			return false
+		}
+	}, time.Minute, time.Millisecond)
 }
 
 // TestIdle: nothing to do until an event comes or the clock moves.

@@ -23,6 +23,9 @@ const (
 	// messageInterval is how long a status waits at least in which only the words of conditions are new, such as how many
 	// nodes lack CPU for a slot.
 	messageInterval = 10 * time.Second
+	// messagePause is the least time between two writes of any status in which only words are new: what all reservations that lack room
+	// say changes all the time, and is not to delay the others.
+	messagePause = time.Second
 )
 
 // writeLaterLocked has the status of a reservation looked at after a pause. Before slots have been placed, which a standby never does,
@@ -42,7 +45,7 @@ func (s *Server) wantedStatus(uid types.UID) (was, is *v1alpha1.ZoneReservation,
 	if e == nil || e.object.Latest == nil || !s.served || !s.opened.Load() || e.object.Latest.DeletionTimestamp != nil {
 		return nil, nil, false
 	}
-	if e.object.Valid() && !e.over && e.report == nil {
+	if e.valid != nil && !e.over && e.report == nil {
 		return nil, nil, false
 	}
 	if e.applied != nil && e.applied.nodes != nil && e.reported != e.applied {
@@ -53,17 +56,29 @@ func (s *Server) wantedStatus(uid types.UID) (was, is *v1alpha1.ZoneReservation,
 	now := s.Clock.Now()
 	is.Status = s.statusLocked(e, now)
 	if apiequality.Semantic.DeepEqual(was.Status, is.Status) {
+		e.wordsDue = time.Time{}
 		return was, was, true
 	}
-	if rest := messageInterval - now.Sub(e.written); rest > 0 && apiequality.Semantic.DeepEqual(wordless(was.Status), wordless(is.Status)) {
-		s.writeLaterLocked(uid, rest)
-		return was, was, true
+	if apiequality.Semantic.DeepEqual(wordless(was.Status), wordless(is.Status)) {
+		if due := s.wordsDueLocked(e, now); due.After(now) {
+			s.writeLaterLocked(uid, due.Sub(now))
+			return was, was, true
+		}
 	}
 	is.Status.LastUpdateTime = metav1.NewMicroTime(now)
 	if e.report != nil && e.applied != nil {
 		is.Status.LastUpdateTime = metav1.NewMicroTime(e.reportedAt) // adoption asks who came since
 	}
 	return was, is, true
+}
+
+// wordsDueLocked returns when a status in which only words are new may be written. Reservations take turns.
+func (s *Server) wordsDueLocked(e *entry, now time.Time) time.Time {
+	if e.wordsDue.IsZero() {
+		e.wordsDue = slices.MaxFunc([]time.Time{now, e.written.Add(messageInterval), s.wordsTurn}, time.Time.Compare)
+		s.wordsTurn = e.wordsDue.Add(messagePause)
+	}
+	return e.wordsDue
 }
 
 // statusLocked computes the status of a reservation. The previous one is only used for the times at which conditions changed
@@ -79,8 +94,8 @@ func (s *Server) statusLocked(e *entry, now time.Time) v1alpha1.ZoneReservationS
 		status.Slots = v1alpha1.SlotCounts{Desired: int64(e.applied.slots), Held: int64(e.report.Held), Used: int64(e.report.Used)}
 		status.Amounts = amounts(&e.report.Amounts)
 		status.Zones = zones(e.applied, e.report)
-	} else if e.object.Valid() && !e.over {
-		status.Slots.Desired = int64(e.object.Spec.slots)
+	} else if e.valid != nil && !e.over {
+		status.Slots.Desired = int64(e.valid.slots)
 	}
 	for _, c := range s.conditionsLocked(e) {
 		c.ObservedGeneration = obj.Generation
@@ -154,7 +169,7 @@ func wordless(status v1alpha1.ZoneReservationStatus) v1alpha1.ZoneReservationSta
 func (s *Server) written(was, is *v1alpha1.ZoneReservation) {
 	s.mu.Lock()
 	if e := s.entries[is.UID]; e != nil {
-		e.written = s.Clock.Now()
+		e.written, e.wordsDue = s.Clock.Now(), time.Time{}
 	}
 	s.mu.Unlock()
 	recorder := s.Handle.EventRecorder()

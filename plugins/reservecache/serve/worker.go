@@ -218,4 +218,6 @@ func (v snapshotView) Resources(i int) (allocatable, requested ledger.Resources)
 }
 
 // Present implements placement.View.
-func (v snapshotView) Present(i int, uid types.UID) bool { return v.Nodes()[i].Has(uid) }
+func (v snapshotView) Present(i int, uid types.UID) (ledger.Resources, bool) {
+	return v.RequestsOn(v.Nodes()[i], uid)
+}

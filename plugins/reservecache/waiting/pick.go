@@ -155,7 +155,7 @@ func (s *search) again(at time.Time) {
 
 // take counts a chosen pod as if it were on the node.
 func (s *search) take(uid types.UID, w *pod, claim types.UID) {
-	if s.node.Present(uid) {
+	if _, there := s.node.Present(uid); there {
 		return // it is there already, and about to be taken in
 	}
 	s.node.Requested.Add(&w.request, 1)

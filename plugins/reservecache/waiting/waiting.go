@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	schedulingv1 "k8s.io/component-helpers/scheduling/corev1"
 
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -43,12 +44,23 @@ type Pods struct {
 	news map[string]struct{}
 	// at is the last node that Pick looked at, if it has not finished a pass.
 	at string
+	// version is that of the owners at the last Reowned, and outdated are the pods that were refused at another since.
+	version  any
+	outdated map[types.UID]struct{}
+}
+
+// Terms are those on which a pod was refused: the claim that it may use, and how, at a version of the owners.
+type Terms struct {
+	Claim   types.UID
+	Use     holds.Use
+	Version any
 }
 
 // pod is a pod that was refused and has no node.
 type pod struct {
 	object  *v1.Pod
 	request ledger.Resources
+	terms   Terms
 	// attempts counts the refusals, and due is when the backoff after the last one ends.
 	attempts int
 	due      time.Time
@@ -76,15 +88,15 @@ type opening struct {
 
 // New returns a Pods without any.
 func New() *Pods {
-	return &Pods{pods: map[types.UID]*pod{}, queues: map[int32]*list.List{}, open: map[string]*opening{}, news: map[string]struct{}{}}
+	return &Pods{pods: map[types.UID]*pod{}, queues: map[int32]*list.List{}, open: map[string]*opening{}, news: map[string]struct{}{}, outdated: map[types.UID]struct{}{}}
 }
 
 // Empty reports whether no pod waits. It takes no lock.
 func (p *Pods) Empty() bool { return p.size.Load() == 0 }
 
-// Refused records that holds kept a pod off some node at this attempt. It reports whether nodes got room after the attempt began: they are
-// opened once more, for this pod.
-func (p *Pods) Refused(object *v1.Pod, request *ledger.Resources, now time.Time) (opened bool) {
+// Refused records that holds kept a pod off some node at this attempt. It reports whether the worker is to look at the pod: nodes got room
+// after the attempt began, which are opened once more, or the pod may belong to another claim by now.
+func (p *Pods) Refused(object *v1.Pod, request *ledger.Resources, terms Terms, now time.Time) (news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := p.pods[object.UID]
@@ -93,7 +105,7 @@ func (p *Pods) Refused(object *v1.Pod, request *ledger.Resources, now time.Time)
 		p.pods[object.UID] = w
 		p.size.Store(int64(len(p.pods)))
 	}
-	w.object, w.request = object, request.Clone()
+	w.object, w.request, w.terms = object, request.Clone(), terms
 	w.due = now.Add(min(maxBackoff, initialBackoff<<min(w.attempts, 10)))
 	w.attempts++
 	if w.last != 0 && !w.again {
@@ -105,7 +117,39 @@ func (p *Pods) Refused(object *v1.Pod, request *ledger.Resources, now time.Time)
 	for name := range p.news {
 		p.openLocked(name)
 	}
-	return len(p.news) > 0
+	if terms.Version != p.version {
+		p.outdated[object.UID] = struct{}{}
+	}
+	return len(p.news) > 0 || len(p.outdated) > 0
+}
+
+// Reowned returns the pods, by namespace and name, that were refused on other terms than they have now. asker returns a pod as an asker of
+// holds; it is called under the lock, for all pods if the version of the owners is another than at the last call.
+func (p *Pods) Reowned(version any, asker func(pod *v1.Pod) holds.Asker) map[string]*v1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	changed := map[string]*v1.Pod{}
+	check := func(w *pod) {
+		who := asker(w.object)
+		if w.terms.Claim != who.Claim || w.terms.Use != who.Use {
+			w.terms.Claim, w.terms.Use = who.Claim, who.Use
+			changed[w.object.Namespace+"/"+w.object.Name] = w.object
+		}
+	}
+	if version != p.version {
+		for _, w := range p.pods {
+			check(w)
+		}
+	} else {
+		for uid := range p.outdated {
+			if w := p.pods[uid]; w != nil {
+				check(w)
+			}
+		}
+	}
+	p.version = version
+	clear(p.outdated)
+	return changed
 }
 
 // Tried records that an attempt to schedule a pod begins, and that the previous one has ended. It comes before the attempt reads what is

@@ -2,6 +2,7 @@ package waiting
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ func (s *stage) cluster() *Cluster {
 			return Node{
 				Object:      &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
 				Allocatable: ledger.Resources{MilliCPU: 1000 * free, Pods: 100},
-				Holds:       s.holds.Node(name), Present: func(types.UID) bool { return false },
+				Holds:       s.holds.Node(name), Present: func(types.UID) (ledger.Resources, bool) { return ledger.Resources{}, false },
 			}, ok
 		},
 		Asker: func(pod *v1.Pod) holds.Asker {
@@ -72,7 +73,7 @@ func (s *stage) pick() []string {
 func (s *stage) refuse(pods ...*v1.Pod) {
 	for _, pod := range pods {
 		s.Tried(pod.UID)
-		s.Refused(pod, cpus(1), s.now)
+		s.Refused(pod, cpus(1), Terms{}, s.now)
 	}
 	s.now = s.now.Add(maxBackoff)
 }
@@ -123,7 +124,7 @@ func TestNobodyIsChosenInVain(t *testing.T) {
 	s.claims["owner"] = "web"
 	s.free["n"] = 1
 	s.Tried("large")
-	s.Refused(podOf("large", 0), cpus(2), s.now)
+	s.Refused(podOf("large", 0), cpus(2), Terms{}, s.now)
 	s.refuse(podOf("stranger", 0), podOf("owner", 0))
 	s.Opened([]string{"n"})
 	require.Equal(t, []string{"owner"}, s.pick())
@@ -149,7 +150,7 @@ func TestBackoffIsKept(t *testing.T) {
 	pod := podOf("p", 0)
 	for attempt, backoff := range []time.Duration{1, 2, 4, 8, 10, 10} {
 		s.Tried("p")
-		s.Refused(pod, cpus(1), s.now)
+		s.Refused(pod, cpus(1), Terms{}, s.now)
 		s.Opened([]string{"n"})
 		picked := s.Pick(s.now, s.cluster())
 		require.Empty(t, picked.Pods)
@@ -170,17 +171,17 @@ func TestRoomThatOpensDuringAnAttempt(t *testing.T) {
 			s.free["n"] = 1
 			if others {
 				s.Tried("large")
-				s.Refused(podOf("large", 0), cpus(2), s.now)
+				s.Refused(podOf("large", 0), cpus(2), Terms{}, s.now)
 			}
 			s.Tried("p")
 			s.Opened([]string{"n"})
 			require.Empty(t, s.pick())
-			require.True(t, s.Refused(podOf("p", 0), cpus(1), s.now))
+			require.True(t, s.Refused(podOf("p", 0), cpus(1), Terms{}, s.now))
 			s.now = s.now.Add(maxBackoff)
 			require.Equal(t, []string{"p"}, s.pick())
 
 			s.Tried("p")
-			require.False(t, s.Refused(podOf("p", 0), cpus(1), s.now), "nothing has changed since this attempt began")
+			require.False(t, s.Refused(podOf("p", 0), cpus(1), Terms{}, s.now), "nothing has changed since this attempt began")
 		})
 	}
 }
@@ -220,11 +221,30 @@ func TestALargeCrowdIsLookedAtInParts(t *testing.T) {
 	}
 	s.free["n19"] = 1
 	for i := range looksPerPick / 5 {
-		s.Refused(podOf(fmt.Sprintf("p%d", i), 0), cpus(2), s.now)
+		s.Refused(podOf(fmt.Sprintf("p%d", i), 0), cpus(2), Terms{}, s.now)
 	}
-	s.Refused(podOf("small", 0), cpus(1), s.now)
+	s.Refused(podOf("small", 0), cpus(1), Terms{}, s.now)
 	s.now = s.now.Add(maxBackoff)
 	s.Opened(nodes)
 	require.True(t, s.Pick(s.now, s.cluster()).More)
 	require.Equal(t, []string{"small"}, s.pick())
+}
+
+// TestPodsThatChangeTheirClaim are found when the owners change, and those that were refused by older owners at the next look.
+func TestPodsThatChangeTheirClaim(t *testing.T) {
+	s := newStage()
+	names := func(pods map[string]*v1.Pod) []string { return slices.Sorted(maps.Keys(pods)) }
+	s.claims["web"], s.claims["job"] = "old", "other"
+	require.True(t, s.Refused(podOf("web", 0), cpus(1), Terms{Claim: "old", Version: 1}, s.now))
+	require.True(t, s.Refused(podOf("job", 0), cpus(1), Terms{Claim: "other", Version: 1}, s.now))
+	require.Empty(t, s.Reowned(1, s.cluster().Asker), "they belong to what they belonged to")
+
+	s.claims["web"] = "young"
+	require.Equal(t, []string{"default/web"}, names(s.Reowned(2, s.cluster().Asker)))
+	require.Empty(t, s.Reowned(2, s.cluster().Asker), "once is enough")
+
+	// Its cycle began before the claim went.
+	require.True(t, s.Refused(podOf("late", 0), cpus(1), Terms{Claim: "old", Version: 1}, s.now))
+	require.Equal(t, []string{"default/late"}, names(s.Reowned(2, s.cluster().Asker)))
+	require.False(t, s.Refused(podOf("late", 0), cpus(1), Terms{Version: 2}, s.now))
 }

@@ -1,0 +1,102 @@
+package reservecache
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"zonewise.dev/apis/v1alpha1"
+)
+
+// TestOwnersThatMayNowRunAreWoken: whoever changes a reservation so that its owners may run wakes those that wait.
+func TestOwnersThatMayNowRunAreWoken(t *testing.T) {
+	required := func(change func(*v1alpha1.ZoneReservation)) *v1alpha1.ZoneReservation {
+		return reservation("r", "web", 1, func(r *v1alpha1.ZoneReservation) {
+			r.Spec.OwnerPolicy = v1alpha1.OwnerRequired
+			r.Spec.Slot.NodeSelector = map[string]string{"pool": "x"}
+			change(r)
+		})
+	}
+	unchanged := func(*v1alpha1.ZoneReservation) {}
+	for name, relax := range map[string]func(*reservationAPI){
+		"deleted": func(api *reservationAPI) { api.delete("r") },
+		"expired": func(api *reservationAPI) {
+			api.apply(required(func(r *v1alpha1.ZoneReservation) { r.Spec.TTL = &metav1.Duration{Duration: time.Millisecond} }))
+		},
+		"of others": func(api *reservationAPI) {
+			api.apply(required(func(r *v1alpha1.ZoneReservation) { r.Spec.Owners[0].PodSelector.MatchLabels["app"] = "shop" }))
+		},
+		"preferred": func(api *reservationAPI) {
+			api.apply(required(func(r *v1alpha1.ZoneReservation) { r.Spec.OwnerPolicy = v1alpha1.OwnerPreferred }))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := startCluster(t, binds)
+			c.smallNode(t, "n1", "a", "1", func(n *v1.Node) { n.Labels["pool"] = "x" })
+			c.smallNode(t, "n2", "a", "1", nil)
+			c.reservations.apply(required(unchanged))
+			c.reservations.requireSlots(t, "r", 1, 0)
+			c.pod(t, "first", "web", "1", nil)
+			require.Equal(t, "n1", c.bound(t, "first"))
+			c.pod(t, "second", "web", "1", nil)
+			c.refused(t, "second")
+			relax(c.reservations)
+			require.Equal(t, "n2", c.bound(t, "second"))
+		})
+	}
+}
+
+// TestOwnersOfADeletedReservationAreWoken: they belong to a younger one now, which holds the room that they wait for.
+func TestOwnersOfADeletedReservationAreWoken(t *testing.T) {
+	c := startCluster(t, binds)
+	for _, pool := range []string{"old", "young"} {
+		c.smallNode(t, pool, "a", "1", func(n *v1.Node) { n.Labels["pool"] = pool })
+	}
+	selecting := func(pool string, created time.Duration) *v1alpha1.ZoneReservation {
+		return reservation(pool, "web", 1, func(r *v1alpha1.ZoneReservation) {
+			r.CreationTimestamp = metav1.NewTime(r.CreationTimestamp.Add(created))
+			r.Spec.Slot.NodeSelector = map[string]string{"pool": pool}
+		})
+	}
+	c.reservations.apply(selecting("old", 0))
+	c.reservations.requireSlots(t, "old", 1, 0)
+	c.reservations.apply(selecting("young", time.Minute))
+	c.reservations.requireSlots(t, "young", 1, 0)
+	c.pod(t, "first", "web", "1", nil)
+	require.Equal(t, "old", c.bound(t, "first"))
+	c.pod(t, "second", "web", "1", nil)
+	require.Contains(t, c.refused(t, "second"), "held for ZoneReservation young")
+	c.reservations.delete("old")
+	require.Equal(t, "young", c.bound(t, "second"))
+}
+
+// TestOnePreemptionMakesRoom: the room that it makes is the preemptor's, and not that of a reservation of a higher priority which lacks
+// slots. Else the pod would evict on, and never run.
+func TestOnePreemptionMakesRoom(t *testing.T) {
+	c := startCluster(t, binds)
+	for i := range 3 {
+		c.smallNode(t, fmt.Sprintf("n%d", i), "a", "4", nil)
+		c.pod(t, fmt.Sprintf("low-%d", i), "batch", "4", nil)
+		c.bound(t, fmt.Sprintf("low-%d", i))
+	}
+	c.reservations.apply(reservation("r", "web", 3, func(r *v1alpha1.ZoneReservation) {
+		r.Spec.Slot.Requests[v1.ResourceCPU] = *cpus("4")
+		r.Spec.Priority = new(int32)
+		*r.Spec.Priority = 1000
+	}))
+	c.reservations.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
+	c.pod(t, "high", "batch", "4", priority(500))
+	c.bound(t, "high")
+	require.EventuallyWithT(t, func(ct *assert.CollectT) {
+		list, err := c.client.CoreV1().Pods("default").List(context.Background(), metav1.ListOptions{})
+		require.NoError(ct, err)
+		require.Len(ct, list.Items, 3, "one of four was evicted")
+	}, time.Minute, 5*time.Millisecond)
+	c.reservations.requireSlots(t, "r", 0, 0)
+}
