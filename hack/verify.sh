@@ -68,7 +68,7 @@ modules_of() {
 check_image() {
 	local leave_out='^$'
 	if [ "$(id -u)" = 0 ]; then
-		command -v runc >/dev/null 2>&1 || command -v crun >/dev/null 2>&1 ||
+		PATH=$PATH:/usr/sbin command -v runc >/dev/null 2>&1 || PATH=$PATH:/usr/sbin command -v crun >/dev/null 2>&1 ||
 			debian_package runc "install runc or crun, an OCI runtime that test/image runs the image with"
 		"$ROOT/hack/controlplane/build.sh" etcd kube-apiserver kubectl
 	else

@@ -66,7 +66,11 @@ func TestHeldRoomIsEnough(t *testing.T) {
 // TestHeldWhereAPolicyWantsIt: room is held in the zone where a policy wants a pod, and not in one that the policy allows only when it takes
 // the first one for full, after minutes. In these clusters both zones have room.
 func TestHeldWhereAPolicyWantsIt(t *testing.T) {
-	for _, seed := range []uint64{8, 19} {
+	seeds := []uint64{8, 19}
+	if testing.Short() {
+		seeds = seeds[:1]
+	}
+	for _, seed := range seeds {
 		c := random(rand.New(rand.NewPCG(seed, 7)))
 		c.Policy("api", func(p *v1alpha1.ZoneSpreadPolicySpec) {
 			p.UnavailableZones.DownAfter, p.UnavailableZones.FullAfter = &metav1.Duration{Duration: time.Minute}, &metav1.Duration{Duration: 5 * time.Minute}
