@@ -131,6 +131,16 @@ debian_package() {
 	quietly "$1, from the distribution" apt_install "$1" || die "apt-get install $1 failed: the messages above say why"
 }
 
+# need_command PACKAGES REASON NAME... installs Debian packages unless there is a command of one of the names.
+need_command() {
+	local package=$1 reason=$2 name
+	shift 2
+	for name in "$@"; do
+		if PATH=$PATH:/usr/sbin command -v "$name" >/dev/null 2>&1; then return; fi
+	done
+	debian_package "$package" "$reason"
+}
+
 # apt_install NAMES: a fresh machine has no lists yet; one with lists needs no update.
 apt_install() {
 	export DEBIAN_FRONTEND=noninteractive

@@ -131,16 +131,6 @@ beside() {
 	fi
 }
 
-# need_command PACKAGE REASON NAME... installs a Debian package unless there is a command of one of the names.
-need_command() {
-	local package=$1 reason=$2 name
-	shift 2
-	for name in "$@"; do
-		if PATH=$PATH:/usr/sbin command -v "$name" >/dev/null 2>&1; then return; fi
-	done
-	debian_package "$package" "$reason"
-}
-
 step_controlplane() { "$ROOT/hack/controlplane/build.sh"; }
 
 # longest_first prints packages of the main module as they are to be started: those that take longest first, so that none of
@@ -173,7 +163,7 @@ step_race() {
 	# shellcheck disable=SC2086
 	run_packages pkgname -p "$(beside)" -timeout 20m -short $pkgs || rc=$?
 	total=$COUNT
-	run_packages pkgname -timeout 20m -short -run '^TestChurn$' ./test/integration || rc=$?
+	run_packages pkgname -p "$(beside)" -timeout 20m -short -run '^(TestChurn|TestSurvival.*)$' ./test/integration ./test/cli || rc=$?
 	COUNT=$((total + COUNT))
 	return $rc
 }

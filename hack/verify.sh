@@ -68,8 +68,7 @@ modules_of() {
 check_image() {
 	local leave_out='^$'
 	if [ "$(id -u)" = 0 ]; then
-		PATH=$PATH:/usr/sbin command -v runc >/dev/null 2>&1 || PATH=$PATH:/usr/sbin command -v crun >/dev/null 2>&1 ||
-			debian_package runc "install runc or crun, an OCI runtime that test/image runs the image with"
+		need_command runc "install runc or crun, an OCI runtime that test/image runs the image with" runc crun
 		"$ROOT/hack/controlplane/build.sh" etcd kube-apiserver kubectl
 	else
 		say "TestSchedulesInAContainer is left out: an OCI runtime needs root; continuous integration runs it"
