@@ -2,9 +2,12 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime"
+	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 )
 
 // TestBrokenArgs gives the plugins args that they must refuse: the error is one line that names the
@@ -80,4 +83,18 @@ profiles:
 		return nil, err
 	}
 	return build(t, cfg)
+}
+
+// TestProfilesWithDifferentArgs: what profiles share cannot have two configurations. The scheduler does not start, and says why.
+func TestProfilesWithDifferentArgs(t *testing.T) {
+	cfg := mustLoad(t, "zonewise.yaml")
+	second := cfg.Profiles[0].DeepCopy()
+	second.SchedulerName = "batch"
+	second.PluginConfig = slices.DeleteFunc(second.PluginConfig, func(c schedulerconfig.PluginConfig) bool { return c.Name == "PermitGate" })
+	second.PluginConfig = append(second.PluginConfig, schedulerconfig.PluginConfig{
+		Name: "PermitGate", Args: &runtime.Unknown{Raw: []byte(`{"scheduleTimeout":"5s"}`)},
+	})
+	cfg.Profiles = append(cfg.Profiles, *second)
+	_, err := build(t, cfg)
+	require.ErrorContains(t, err, `plugin PermitGate: the args of profile "batch" differ from those of another profile`)
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
-	"k8s.io/utils/ptr"
 )
 
 // workload is a mixture of services that are spread and gangs that are whole or not at all.
@@ -141,20 +140,4 @@ func TestSecondScheduler(t *testing.T) {
 	w.assertInvariants()
 	require.Equal(t, first.ledgerAccount(), second.ledgerAccount())
 	require.Equal(t, 12, first.ledger().Stats().Pods)
-}
-
-// TestProfilesWithDifferentArgs: what profiles share cannot have two configurations; the scheduler says
-// so and does not start. The framework's error is all that the user sees of it.
-func TestProfilesWithDifferentArgs(t *testing.T) {
-	w := newWorld(t)
-	setup := &schedulerSetup{file: "zonewise.yaml"}
-	withSecondProfile("batch")(setup)
-	edited(func(c *configv1.KubeSchedulerConfiguration) {
-		c.Profiles[1].PluginConfig = nil
-		c.Profiles[1].PluginConfig = append(c.Profiles[1].PluginConfig, configv1.PluginConfig{Name: "PermitGate"})
-		c.Profiles[1].PluginConfig[0].Args.Raw = []byte(`{"scheduleTimeout":"5s"}`)
-		c.Profiles[0].PercentageOfNodesToScore = ptr.To[int32](100)
-	})(setup)
-	_, _, _, err := w.setUp(w.ctx, setup)
-	require.ErrorContains(t, err, `plugin PermitGate: the args of profile "batch" differ from those of another profile`)
 }
