@@ -2,13 +2,16 @@ package integration
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/metrics/testutil"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	"k8s.io/utils/ptr"
 
@@ -64,7 +67,7 @@ func TestBatching(t *testing.T) {
 	const each = 8
 	w := newPolicyWorld(t)
 	w.addNodes("64", "a1", "a2", "b1", "b2", "c1", "c2")
-	w.spreadBy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) {
+	policy := w.spreadBy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) {
 		s.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"policy": "yes"}}
 	})
 	spread := []podOption{ofApp("web", 5, soft)}
@@ -83,25 +86,45 @@ func TestBatching(t *testing.T) {
 		{name: "b6-policy", args: argsList, options: []podOption{withLabel("policy", "yes")}},
 		{name: "b6-no-policy", args: argsList, options: []podOption{withLabel("policy", "no")}, batched: true},
 	}
-	// Only pods that follow one another are batched. So all wait before the scheduler starts, and each profile's have a
-	// priority of their own.
-	for i, c := range cases {
-		class := w.createPriorityClass(int32(i + 1))
-		w.create(newPods(each, c.name, "100m", append(c.options, byScheduler(c.name), ofPriority(class))...)...)
-	}
+	// Only pods that follow one another are batched, and pods are signed when they are queued. So all are queued when the policy is
+	// known, while the scheduler is held up with another pod, and each profile's have a priority of their own.
+	held, release := make(chan struct{}), make(chan struct{})
+	goOn := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(goOn)
+	h := &hook{reserve: func(pod *v1.Pod) *fwk.Status {
+		if pod.Name == "first" {
+			close(held)
+			<-release
+		}
+		return nil
+	}}
 	metrics.Register() // as a scheduler does; they belong to the process and outlive it
 	before := map[string]int{}
 	for _, c := range cases {
 		before[c.name] = hintsUsed(t, c.name)
 	}
-	w.startScheduler(edited(func(c *configv1.KubeSchedulerConfiguration) {
+	s := w.startScheduler(withTestPlugin(hookName, h.factory()), edited(func(c *configv1.KubeSchedulerConfiguration) {
 		shipped := c.Profiles[0]
 		c.Profiles = nil
 		for i := range cases {
 			c.Profiles = append(c.Profiles, cases[i].apply(&shipped))
 		}
 	}))
-	w.waitBoundCount(each*len(cases), nil)
+	w.create(newPod("first", "100m", byScheduler(cases[1].name)))
+	<-held
+	w.waitStatus(policy, "known", func(s *v1alpha1.ZoneSpreadPolicyStatus) bool {
+		return hasCondition(s, v1alpha1.ConditionAccepted, metav1.ConditionTrue)
+	})
+	for i, c := range cases {
+		class := w.createPriorityClass(int32(i + 1))
+		w.create(newPods(each, c.name, "100m", append(c.options, byScheduler(c.name), ofPriority(class))...)...)
+	}
+	w.eventually("all are queued", func() (bool, string) {
+		n := len(s.sched.SchedulingQueue.PodsInActiveQ())
+		return n == each*len(cases), fmt.Sprint(n)
+	})
+	goOn()
+	w.waitBoundCount(1+each*len(cases), nil)
 	for _, c := range cases {
 		got := hintsUsed(t, c.name) - before[c.name]
 		t.Logf("%s: %d of %d pods placed by a hint", c.name, got, each)

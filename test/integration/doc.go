@@ -1,4 +1,7 @@
-// Package integration runs the scheduler with the pack against a real API server.
+// Package integration runs the scheduler with the pack against a real API server: what depends on its admission, its permissions, its
+// CustomResourceDefinitions, its controllers or its leases, and what happens to processes. What a cluster in memory shows as well is in
+// test/framework. Three tests are here all the same, so that a fault of that cluster is seen: TestReservationKeepsOthersOut,
+// TestGangPreempts and TestMembersWithZonalVolumes.
 //
 // # Contract
 //
@@ -15,7 +18,7 @@
 // pods (watcher_test.go) adds up what is bound to each node, and fails the test when a node was ever
 // given more than it has.
 //
-// A test waits for conditions, with waitTimeout as the bound, and never sleeps.
+// A test waits for conditions, with waitTimeout as the bound. For pods it waits by the watch, and asks the API server when that shows a change.
 //
 // # Non-goals
 //
