@@ -155,12 +155,64 @@ pinned() {
 	sed -n -e "s|^[[:space:]]*\(require \)\{0,1\}$1 \(v[^ ]*\).*|\2|p" "$2/go.mod" | head -n 1
 }
 
-# tool NAME prints the path of a development tool that hack/tools/NAME pins. The go command keeps it in its cache and
-# builds it when it is not there; the tag leaves the clients of two dozen clouds out of promtool.
-tool() { GOFLAGS="$GOFLAGS -tags=remove_all_sd" go -C "$ROOT/hack/tools/$1" tool -n "$1"; }
+# Programs of other projects, which the modules under hack/ pin, are linked once for all checkouts of a user. They are kept in
+# ~/.cache/zonewise/programs (XDG_CACHE_HOME), of each name the KEPT most recently used ones.
+KEPT=4
 
-# need_tool NAME builds a tool that is not in the cache, with a heartbeat.
-need_tool() { quietly "$1" tool "$1" || die "$1 did not build: the messages above say why"; }
+# need_program NAME DIR PACKAGE LDFLAGS builds a package of the module DIR, unless it is there, with a heartbeat. Two builds at a
+# time may make the same program; both are complete before they get its name.
+need_program() {
+	local name=$1 dir=$2 package=$3 flags=$4 path new
+	path=$(path_of "$@")
+	if [ ! -x "$path" ]; then
+		mkdir -p "${path%/*/*}" || die "cannot write to ${path%/*/*}: set XDG_CACHE_HOME"
+		new=$(mktemp -d "${path%/*/*}/new.XXXXXX")
+		if ! quietly "$name" go -C "$dir" build -mod=readonly -v -ldflags "$flags" -o "$new/$name" "$package"; then
+			rm -rf "$new"
+			die "$name did not build: the messages above say why (a first build needs the module proxy, about 8 GB of disk and 3 GB of memory)"
+		fi
+		mkdir -p "${path%/*}"
+		mv -f "$new/$name" "$path"
+		rm -rf "$new"
+	fi
+	touch "${path%/*}"
+	# Another build may remove one meanwhile.
+	# shellcheck disable=SC2012
+	{ ls -1dt "${path%/*/*}"/*/ 2>/dev/null || true; } | tail -n +$((KEPT + 1)) | while IFS= read -r new; do rm -rf "$new"; done
+}
+
+# path_of NAME DIR PACKAGE LDFLAGS prints where need_program keeps a program: under what decides its content, as numbers. The
+# versions of all that it is made of are in go.mod and go.sum.
+path_of() {
+	local file key own=
+	case $3 in .*) own=$3 ;; esac # a package of the module itself
+	key=$(
+		cd "$2"
+		{
+			go env GOVERSION GOOS GOARCH GOAMD64 GOARM64 GOEXPERIMENT CGO_ENABLED GOFLAGS
+			say "$3 $4"
+			# shellcheck disable=SC2086
+			find go.mod go.sum $own -type f | LC_ALL=C sort -u | while IFS= read -r file; do cksum "$file"; done
+		} | cksum | tr ' ' -
+	)
+	say "${XDG_CACHE_HOME:-${HOME:-}/.cache}/zonewise/programs/$1/$key/$1"
+}
+
+# need_tool NAME builds the development tool that hack/tools/NAME pins; tool NAME prints its path. "go tool" would compile
+# everything a second time, since it takes no -trimpath.
+need_tool() { with_tool need_program "$1"; }
+tool() { with_tool path_of "$1"; }
+
+with_tool() {
+	local dir=$ROOT/hack/tools/$2 package
+	package=$(sed -n 's/^tool //p' "$dir/go.mod")
+	case $package in zonewise.dev/*) package=. ;; esac
+	case $2 in
+	promtool) GOFLAGS="$GOFLAGS $PROMTOOL_TAGS" "$1" "$2" "$dir" "$package" '-s -w' ;;
+	*) "$1" "$2" "$dir" "$package" '-s -w' ;;
+	esac
+}
+PROMTOOL_TAGS=-tags=remove_all_sd # leaves out the clients of two dozen clouds
 
 # copy_tree DIR copies the checkout, edited and new files included, ignored ones not.
 copy_tree() {

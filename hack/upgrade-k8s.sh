@@ -8,7 +8,8 @@
 # k8s.io/kubernetes v1.X.Y requires its staging modules at v0.0.0 and replaces them by
 # directories of its own repository, which another module cannot use. So each module
 # that requires it must replace every one of them by v0.X.Y. The list comes from the
-# go.mod of the version asked for, because it changes between minor versions.
+# go.mod of the version asked for, because it changes between minor versions. Modules
+# that require staging modules alone, such as those of kwok and Helm, take v0.X.Y of them.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -21,6 +22,17 @@ modules_of_kubernetes() {
 		if [ -n "$(pinned k8s.io/kubernetes "$ROOT/$dir")" ]; then say "$dir"; fi
 	done
 }
+
+# modules_of_staging prints the other module directories that require staging modules.
+modules_of_staging() {
+	local dir
+	for dir in $(go_modules); do
+		if [ -z "$(pinned k8s.io/kubernetes "$ROOT/$dir")" ] && [ -n "$(staging_in "$dir")" ]; then say "$dir"; fi
+	done
+}
+
+# staging_in DIR prints the staging modules that DIR/go.mod requires, each with its version.
+staging_in() { sed -n 's|^[[:space:]]*\(k8s\.io/[a-z0-9-]*\) \(v0[^ ]*\).*|\1 \2|p' "$ROOT/$1/go.mod" | LC_ALL=C sort | LC_ALL=C join - "$WORK/staging"; }
 
 # fetch_staging VERSION writes the names of its staging modules to $WORK/staging.
 fetch_staging() {
@@ -41,19 +53,25 @@ replaced_in() {
 	sed -n -e 's|^replace ||' -e 's|^[[:space:]]*\(k8s\.io/[a-z0-9-]*\) => \1 \(v0[^ ]*\).*|\1 \2|p' "$ROOT/$1/go.mod" | LC_ALL=C sort
 }
 
-# rewrite DIR VERSION edits DIR/go.mod: the requirement, every staging replace, and the
+# rewrite DIR VERSION edits DIR/go.mod: the requirement and every staging replace of a module of Kubernetes, and the
 # requirements on staging modules, which go would otherwise only raise, never lower.
 rewrite() {
 	local dir=$1 version=$2 staging=v0.${2#v1.} name args
-	args=(-require="k8s.io/kubernetes@$version")
+	args=()
+	if [ -n "$(pinned k8s.io/kubernetes "$ROOT/$dir")" ]; then
+		args+=(-require="k8s.io/kubernetes@$version")
+		while read -r name _; do
+			grep -qx "$name" "$WORK/staging" || args+=(-dropreplace="$name")
+		done < <(replaced_in "$dir")
+		while read -r name; do
+			args+=(-replace="$name=$name@$staging")
+		done <"$WORK/staging"
+	fi
 	while read -r name _; do
-		grep -qx "$name" "$WORK/staging" || args+=(-dropreplace="$name")
-	done < <(replaced_in "$dir")
-	while read -r name; do
-		args+=(-replace="$name=$name@$staging")
-		if [ -n "$(pinned "$name" "$ROOT/$dir")" ]; then args+=(-require="$name@$staging"); fi
-	done <"$WORK/staging"
+		args+=(-require="$name@$staging")
+	done < <(staging_in "$dir")
 	go -C "$ROOT/$dir" mod edit "${args[@]}"
+	go -C "$ROOT/$dir" mod tidy
 }
 
 check() {
@@ -78,8 +96,16 @@ check() {
 			bad=1
 		done
 	done
+	for dir in $(modules_of_kubernetes) $(modules_of_staging); do
+		while read -r name version; do
+			if [ "$version" != "$staging" ]; then
+				say "$dir/go.mod requires $name $version, want $staging"
+				bad=1
+			fi
+		done < <(staging_in "$dir")
+	done
 	((bad == 0)) || die "Kubernetes versions are out of step, mend with \"hack/upgrade-k8s.sh $want\""
-	say "Kubernetes $want and staging $staging in: $(modules_of_kubernetes | tr '\n' ' ')"
+	say "Kubernetes $want and staging $staging in: $({ modules_of_kubernetes && modules_of_staging; } | tr '\n' ' ')"
 }
 
 main() {
@@ -111,7 +137,10 @@ main() {
 			continue
 		fi
 		rewrite "$dir" "$version"
-		go -C "$ROOT/$dir" mod tidy
+	done
+	for dir in $(modules_of_staging); do
+		say "$dir/go.mod: $(staging_in "$dir" | wc -l | tr -d ' ') staging modules -> v0.${version#v1.}"
+		[ -n "$dry" ] || rewrite "$dir" "$version"
 	done
 	if [ -z "$dry" ]; then
 		say "next: make update build test; then look at sigs.k8s.io/controller-runtime, sigs.k8s.io/scheduler-plugins and the CHANGELOG"

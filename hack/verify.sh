@@ -41,26 +41,38 @@ check_tidy() {
 	return $rc
 }
 
-# check_versions: what two modules compile, from the same packages, is compiled once only while they agree on versions.
+# check_versions: a package is compiled once only while all modules that need it agree on its version and on those of what it imports.
+# The module of the API server, which takes the longest, comes first, and the first one that has a package decides.
 check_versions() {
 	local dir apart rc=0
 	"$ROOT/hack/upgrade-k8s.sh" --check
-	modules_of . ./cmd/... >"$WORK/main"
-	for dir in hack/controlplane/kubernetes test/performance/e2e; do
-		modules_of "$dir" "$(sed -n 's|^\t\(k8s\.io/kubernetes/cmd/[a-z-]*\)$|\1|p' "$ROOT/$dir/go.mod")" >"$WORK/other"
-		apart=$(LC_ALL=C join "$WORK/main" "$WORK/other" | awk '$2 != $3 { print $1 "@" $2 }')
+	: >"$WORK/decided"
+	for dir in ./hack/controlplane/kubernetes $(go_modules | grep -v '^\./hack/controlplane/kubernetes$'); do
+		versions_of "$dir" >"$WORK/own"
+		apart=$(LC_ALL=C join "$WORK/decided" "$WORK/own" | awk '$2 != $3 { print $2 " " $3 }' | LC_ALL=C sort -u)
 		if [ -n "$apart" ]; then
-			say "$dir has other versions than the main module, mend with \"cd $dir && go get $(tr '\n' ' ' <<<"$apart")&& go mod tidy\""
+			say "$dir has its own versions of what other modules compile, too, mend with \"cd $dir && go get $(cut -d ' ' -f 1 <<<"$apart" | tr '\n' ' ')&& go mod tidy\"" \
+				"or, where a dependency wants a later version, with an older release of that dependency, or an exclude of that version:"
+			sed -e 's/^\(.*\) \(.*\)$/  \1, here \2/' <<<"$apart"
 			rc=1
 		fi
+		LC_ALL=C join -v 2 "$WORK/decided" "$WORK/own" | LC_ALL=C sort - "$WORK/decided" >"$WORK/more"
+		mv "$WORK/more" "$WORK/decided"
 	done
 	return $rc
 }
 
-# modules_of DIR PACKAGES prints the modules that packages need, with their versions.
-modules_of() {
+# versions_of DIR prints the packages that a module compiles for its programs and tests, each with its module@version. The version
+# that is required counts, too: the go command keeps what it compiles under it, even if it is replaced.
+versions_of() {
+	local what= flags=$GOFLAGS
+	if [ -n "$(find "$ROOT/$1" -name '*.go' -not -path '*/testdata/*' | head -n 1)" ]; then what=./...; fi
+	if grep -q '^tool ' "$ROOT/$1/go.mod"; then what="$what tool"; fi
+	case $1 in */promtool) flags="$flags $PROMTOOL_TAGS" ;; esac
 	# shellcheck disable=SC2086
-	(cd "$ROOT/$1" && go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{if .Replace}}{{.Replace.Version}}{{else}}{{.Version}}{{end}}{{end}}{{end}}' ${2:-.} | LC_ALL=C sort -u)
+	(cd "$ROOT/$1" && GOFLAGS=$flags go list -deps -test -f '{{if not (or .Standard .ForTest)}}{{$p := .ImportPath}}{{with .Module}}{{if not .Main}}'\
+'{{$p}} {{.Path}}@{{$v := .Version}}{{$v}}{{with .Replace}}{{if and .Version (ne .Version $v)}}=>{{.Version}}{{end}}{{end}}{{end}}{{end}}{{end}}' \
+		$what | grep . | LC_ALL=C sort -u)
 }
 
 # check_image tests the image, of all platforms, built from two checkouts, and runs it on a real API server: what of the control

@@ -44,6 +44,8 @@ for dir in . hack/controlplane/kubernetes; do
 	[ "$got" = "v0.${away#v1.}" ] || fail "$dir: k8s.io/apiserver is $got, want v0.${away#v1.}"
 	if grep -q "=> k8s.io/.* v0.${home#v1.}\$" "$copy/$dir/go.mod"; then fail "$dir: a replace was left at $home"; fi
 done
+got=$(go -C "$copy/hack/tools/helm" list -m -f '{{.Version}}' k8s.io/client-go)
+[ "$got" = "v0.${away#v1.}" ] || fail "hack/tools/helm: k8s.io/client-go is $got, want v0.${away#v1.}"
 "$upgrade" --check >"$WORK/out" || fail "--check refuses its own work"
 
 # One module left behind is what --check is for.
@@ -51,6 +53,11 @@ cp "$WORK/home/hack/controlplane/kubernetes/go.mod" "$copy/hack/controlplane/kub
 if "$upgrade" --check >"$WORK/out" 2>&1; then fail "--check missed a module left at $home"; fi
 grep -q "hack/controlplane/kubernetes/go.mod requires k8s.io/kubernetes $home, the main module $away" "$WORK/out" ||
 	{ cat "$WORK/out"; fail "--check does not name the module left behind"; }
+
+cp "$WORK/home/hack/tools/helm/go.mod" "$copy/hack/tools/helm/go.mod"
+if "$upgrade" --check >"$WORK/out" 2>&1; then fail "--check missed staging modules left at $home"; fi
+grep -q "hack/tools/helm/go.mod requires k8s.io/client-go v0.${home#v1.}, want v0.${away#v1.}" "$WORK/out" ||
+	{ cat "$WORK/out"; fail "--check does not name the staging modules left behind"; }
 
 "$upgrade" "$home" >"$WORK/out" 2>&1 || { cat "$WORK/out"; fail "back to $home"; }
 state back

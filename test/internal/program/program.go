@@ -41,7 +41,7 @@ func Unretried(root, dir string) (string, error) {
 
 // Helm returns the path of the helm that hack/tools pins.
 func Helm(root string) (string, error) {
-	return Run(filepath.Join(root, "hack", "tools", "helm"), "go", "tool", "-n", "helm")
+	return Run(root, "bash", "-c", ". hack/lib.sh && need_tool helm >&2 && tool helm")
 }
 
 // built has what this process has built, by path.
