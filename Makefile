@@ -38,7 +38,8 @@ BENCH_GROUPS ?=
 ##@ Use
 
 .PHONY: demo
-demo: controlplane ## Run the demo: a control plane on loopback, a workload over three zones, a closing board (DEMO_FLAGS=)
+demo: ## Run the demo: a control plane on loopback, a workload over three zones, a closing board (DEMO_FLAGS=)
+	@hack/controlplane/build.sh demo
 	@hack/build.sh demo
 	@$(BIN)/zonewise-demo --report dist/demo-report.html $(DEMO_FLAGS)
 
@@ -49,12 +50,12 @@ image: need-go ## Build an OCI image of the scheduler, no daemon needed (IMAGE_F
 ##@ Build
 
 .PHONY: build
-build: need-go ## Build bin/zonewise-scheduler and bin/zonewise, version stamped
+build: need-go ## Build bin/zonewise-scheduler and bin/zonewise (VERSION=1.2.3 stamps a version and the commit)
 	@hack/build.sh
 
 .PHONY: controlplane
-controlplane: ## Build etcd, kube-apiserver, kube-controller-manager, kubectl and kwok into bin/ (skips what is current)
-	@hack/controlplane/build.sh
+controlplane: ## Build what tests run into bin/: etcd, kube-apiserver, kubectl and a few controllers (skips what is current)
+	@hack/controlplane/build.sh tests
 
 .PHONY: clean
 clean: ## Remove bin/ and dist/ (the Go build cache stays)
@@ -100,6 +101,7 @@ views: controlplane ## Perturb what a scheduler sees, at each of its writes, in 
 
 .PHONY: chaos-soak
 chaos-soak: controlplane ## Warm up for 12 minutes, run load cycles, and compare the last third with the first (DURATION=5m NODES=1000)
+	@hack/controlplane/build.sh kwok
 	@go run ./test/chaos/run -soak '$(NODES)' -duration '$(DURATION)'
 
 .PHONY: chaos-blind

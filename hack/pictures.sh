@@ -51,7 +51,7 @@ need_go
 command -v script >/dev/null || die "script not found: install util-linux (bsdutils on Debian)"
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/zonewise.XXXXXX")
 trap 'rm -rf "$WORK"' EXIT
-"$ROOT/hack/controlplane/build.sh"
+"$ROOT/hack/controlplane/build.sh" demo
 "$ROOT/hack/build.sh" demo
 
 on_terminal "$WORK/board" sh -c "echo \$\$ >$WORK/pid; exec $BIN/zonewise-demo --keep --report '' 2>$WORK/progress" &

@@ -1,48 +1,78 @@
 #!/usr/bin/env bash
-# Builds the control plane that tests and the demo run (etcd, kube-apiserver, kube-controller-manager, kubectl, kwok)
-# into bin/, from the Go modules pinned in the directories beside this script. What is current is not linked again.
+# Builds the programs that tests and the demo run into bin/, from the Go modules pinned in the directories beside this script.
 #
-#   hack/controlplane/build.sh [NAME...]     all of them when no name is given
+#   hack/controlplane/build.sh [NAME...]     all of them when no name is given; a NAME is a program, or
+#     tests      what "make test" runs: etcd, kube-apiserver, kubectl, and controllers, a small kube-controller-manager
+#     demo       what "make demo" runs: etcd, kube-apiserver, kubectl, kube-controller-manager and kwok
+#
+# What is in bin/ is a second name of the program that need_program keeps, so nothing must write to it; a new program is put in the
+# place of an old one.
 #
 # KUBEBUILDER_ASSETS: what is found in that directory is linked into bin/ instead of being built.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../lib.sh"
 
-# build NAME MODULE PACKAGE [LDFLAGS]. The debug tables, which nothing reads here, would double the size.
-build() {
-	local name=$1 dir=$ROOT/hack/controlplane/$2
-	case " $names " in
-	*" $name "*) ;;
-	*) return ;;
+TESTS="etcd kube-apiserver kubectl controllers"
+DEMO="etcd kube-apiserver kubectl kube-controller-manager kwok"
+ALL="etcd kube-apiserver kubectl controllers kube-controller-manager kwok"
+
+# source_of NAME prints the module under hack/controlplane and the package that a program is built from.
+source_of() {
+	case $1 in
+	etcd) say "etcd ." ;;
+	controllers) say "kubernetes ./controllers" ;;
+	kwok) say "kwok sigs.k8s.io/kwok/cmd/kwok" ;;
+	*) say "kubernetes k8s.io/kubernetes/cmd/$1" ;;
 	esac
+}
+
+# ldflags MODULE prints linker flags. The debug tables, which nothing reads here, would double the size; which Kubernetes it is
+# stands in no source.
+ldflags() {
+	local v minor p
+	printf -- '-s -w'
+	[ "$1" = kubernetes ] || return 0
+	v=$(pinned k8s.io/kubernetes "$ROOT/hack/controlplane/kubernetes")
+	minor=${v#v*.}
+	for p in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+		printf -- ' -X %s.gitVersion=%s -X %s.gitMajor=1 -X %s.gitMinor=%s' $p "$v" $p $p "${minor%%.*}"
+		printf -- ' -X %s.gitCommit= -X %s.gitTreeState=clean' $p $p
+	done
+}
+
+# build NAME makes BIN/NAME.
+build() {
+	local name=$1 module package path new
 	if [ -n "$ASSETS" ] && [ -x "$ASSETS/$name" ]; then
 		ln -sf "$ASSETS/$name" "$BIN/$name"
 		printf '  %-32s from KUBEBUILDER_ASSETS: %s\n' "$name" "$ASSETS"
 		return
 	fi
-	if [ -L "$BIN/$name" ]; then rm "$BIN/$name"; fi # never write through a link
-	[ -x "$BIN/$name" ] || say "  $name is not there yet; the first build of all five takes 10 to 20 minutes on two cores"
-	quietly "$name" go -C "$dir" build -mod=readonly -v -ldflags "-s -w ${4:-}" -o "$BIN/$name" "$3" ||
-		die "$name did not build: the messages above say why (a first build needs the module proxy, about 8 GB of disk and 3 GB of memory)"
-}
-
-# stamps prints the linker flags that say which Kubernetes it is; the source does not.
-stamps() {
-	local v=$1 minor p
-	minor=${v#v*.}
-	for p in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
-		printf -- '-X %s.gitVersion=%s -X %s.gitMajor=1 -X %s.gitMinor=%s ' $p "$v" $p $p "${minor%%.*}"
-		printf -- '-X %s.gitCommit= -X %s.gitTreeState=clean ' $p $p
-	done
+	read -r module package <<<"$(source_of "$name")"
+	set -- "$name" "$ROOT/hack/controlplane/$module" "$package" "$(ldflags "$module")"
+	need_program "$@"
+	path=$(path_of "$@")
+	if ! cmp -s "$path" "$BIN/$name"; then
+		new=$BIN/.$name.$$
+		ln "$path" "$new" 2>/dev/null || cp -p "$path" "$new" # on another file system
+		mv -f "$new" "$BIN/$name"
+	fi
 }
 
 need_go
-all="etcd kube-apiserver kube-controller-manager kubectl kwok"
-names=${*:-$all}
-for name in $names; do
-	case " $all " in
-	*" $name "*) ;;
-	*) die "unknown binary \"$name\", want one of: $all" ;;
+# shellcheck disable=SC2086
+if [ $# -eq 0 ]; then set -- $ALL; fi
+names=
+for name in "$@"; do
+	case $name in
+	tests) names="$names $TESTS" ;;
+	demo) names="$names $DEMO" ;;
+	*)
+		case " $ALL " in
+		*" $name "*) names="$names $name" ;;
+		*) die "unknown program \"$name\", want tests, demo or some of: $ALL" ;;
+		esac
+		;;
 	esac
 done
 ASSETS=${KUBEBUILDER_ASSETS:-}
@@ -52,10 +82,5 @@ if [ -n "$ASSETS" ]; then
 fi
 mkdir -p "$BIN" || die "cannot write to $BIN"
 if [ "$ASSETS" = "$(cd "$BIN" && pwd -P)" ]; then ASSETS=; fi # bin/ is what is built here
-kubernetes=$(pinned k8s.io/kubernetes "$ROOT/hack/controlplane/kubernetes")
-say "control plane in ${BIN#"$PWD"/}/: Kubernetes $kubernetes"
-build etcd etcd .
-for name in kube-apiserver kube-controller-manager kubectl; do
-	build $name kubernetes k8s.io/kubernetes/cmd/$name "$(stamps "$kubernetes")"
-done
-build kwok kwok sigs.k8s.io/kwok/cmd/kwok
+say "control plane in ${BIN#"$PWD"/}/: Kubernetes $(pinned k8s.io/kubernetes "$ROOT/hack/controlplane/kubernetes")"
+for name in $names; do build "$name"; done

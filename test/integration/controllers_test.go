@@ -11,29 +11,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// controllerManager is a kube-controller-manager with the controllers behind a Deployment.
+// controllerManager is a process with the controllers behind a Deployment, the disruption controller and the garbage collector.
 type controllerManager struct {
 	cmd  *exec.Cmd
 	done chan error // has the process's end
 }
 
-// needControllers starts the control plane's kube-controller-manager if it does not run yet.
+// needControllers starts the controllers that hack/controlplane builds for tests, if they do not run yet.
 func (w *world) needControllers() {
 	w.t.Helper()
 	cp := w.cp
 	if cp.manager != nil {
 		return
 	}
-	log, err := os.Create(filepath.Join(cp.dir, "kube-controller-manager.log"))
+	log, err := os.Create(filepath.Join(cp.dir, "controllers.log"))
 	require.NoError(w.t, err)
-	cmd := exec.Command(cp.plane.Program("kube-controller-manager"),
-		"--kubeconfig="+cp.plane.Admin,
-		"--controllers=deployment-controller,replicaset-controller,disruption-controller,garbage-collector-controller",
-		"--leader-elect=false",
-		"--secure-port=0",
-		"--use-service-account-credentials=false",
-		"--kube-api-qps=500", "--kube-api-burst=1000",
-	)
+	cmd := exec.Command(cp.plane.Program("controllers"), "--kubeconfig="+cp.plane.Admin)
 	cmd.Stdout, cmd.Stderr = log, log
 	require.NoError(w.t, cmd.Start())
 	require.NoError(w.t, log.Close(), "the process has its own handle of the file")

@@ -5,8 +5,8 @@
 //
 // # Contract
 //
-// One etcd and one kube-apiserver serve the whole package ([controlPlane], started by TestMain); a
-// kube-controller-manager is started for the tests that need Deployments. Each test has a [world] of its
+// One etcd and one kube-apiserver serve the whole package ([controlPlane], started by TestMain); a few of
+// kube-controller-manager's controllers are started for the tests that need Deployments. Each test has a [world] of its
 // own: a namespace, its nodes, and one or more schedulers. A scheduler is built by kube-scheduler's own
 // app.Setup from one of the configurations of zonewise.dev/config, with a pack of its own and with the
 // least-privilege identity of zonewise.dev/manifests, and runs in the process of the test, so that a test
