@@ -11,6 +11,8 @@ RUN go mod download
 COPY . .
 ARG TARGETOS=linux
 ARG TARGETARCH=amd64
+# The version of the checkout's commit, or that of a release.
+ARG VERSION=git
 RUN ldflags=$(hack/version.sh ldflags) && \
     CGO_ENABLED=0 GOWORK=off GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -mod=readonly -trimpath -buildvcs=false -ldflags "-s -w -buildid= $ldflags" \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds the scheduler and the command line into bin/, version stamped; with the argument "demo" also the demo,
-# which is not shipped. What is current is not linked again.
+# Builds the scheduler and the command line into bin/, stamped with the version of hack/version.sh; with the argument "demo" also
+# the demo, which is not shipped. What is current is not linked again.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

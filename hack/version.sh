@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
 # Prints the version of this checkout, or the linker flags that stamp it.
 #
-#   hack/version.sh             v1.37.1+zonewise.0.1.0
-#   hack/version.sh zonewise    0.1.0, or 0.0.0-12.g3f2a1bc before the first tag, with .dirty after a change
+#   hack/version.sh             v1.37.1+zonewise.0.0.0-dev
+#   hack/version.sh zonewise    0.0.0-dev
 #   hack/version.sh kubernetes  v1.37.1
 #   hack/version.sh ldflags     -X ... for "go build -ldflags"
+#
+# VERSION is ours: a number such as 0.2.0, for a release; or "git", as "make image" has it, which describes the checkout: 0.1.0, or
+# 0.0.0-12.g3f2a1bc before the first tag, with .dirty after a change. Without it the version is that of no commit, so that a commit
+# links no program again and leaves test results valid.
 #
 # The binary reports Kubernetes' version with ours as build metadata: kube-scheduler derives the
 # version that it emulates from it, and build metadata, unlike a pre-release, leaves the order of
@@ -12,8 +16,16 @@
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# zonewise_version needs neither git nor tags: an unpacked archive builds as 0.0.0-unknown.
 zonewise_version() {
+	case ${VERSION:-} in
+	'') printf 0.0.0-dev ;;
+	git) describe ;;
+	*) printf '%s' "${VERSION#v}" ;;
+	esac
+}
+
+# describe needs neither git nor tags: an unpacked archive builds as 0.0.0-unknown.
+describe() {
 	local described
 	if ! git -C "$ROOT" rev-parse --verify -q HEAD >/dev/null 2>&1; then
 		printf '0.0.0-unknown'
@@ -25,26 +37,24 @@ zonewise_version() {
 	else
 		described="0.0.0-$(git -C "$ROOT" rev-list --count HEAD).g$(git -C "$ROOT" rev-parse --short HEAD)"
 	fi
-	if [ -n "$(git -C "$ROOT" status --porcelain --untracked-files=no 2>/dev/null)" ]; then
-		described+=.dirty
-	fi
+	if dirty; then described+=.dirty; fi
 	printf '%s' "$described"
 }
 
-# ldflags stamps what "--version", the version metric and the user agent show. The
-# date is the commit's, so that the same commit gives the same binary.
+dirty() { [ -n "$(git -C "$ROOT" status --porcelain --untracked-files=no 2>/dev/null)" ]; }
+
+# ldflags stamps what "--version", the version metric and the user agent show. The date is the commit's, so that the same
+# commit gives the same binary.
 ldflags() {
 	local kube zone commit=unknown state=unknown date=1970-01-01T00:00:00Z major minor p flags=
 	kube=$(pinned k8s.io/kubernetes "$ROOT")
 	zone=$(zonewise_version)
 	major=${kube#v} major=${major%%.*}
 	minor=${kube#v*.} minor=${minor%%.*}
-	if commit=$(git -C "$ROOT" rev-parse --verify -q HEAD 2>/dev/null); then
+	if [ -n "${VERSION:-}" ] && commit=$(git -C "$ROOT" rev-parse --verify -q HEAD 2>/dev/null); then
 		date=$(TZ=UTC git -C "$ROOT" log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ)
-		case $zone in
-		*.dirty) state=dirty ;;
-		*) state=clean ;;
-		esac
+		state=clean
+		if dirty; then state=dirty; fi
 	else
 		commit=unknown
 	fi

@@ -140,6 +140,9 @@ type source struct {
 func describe(ctx context.Context, dir string) (source, error) {
 	cmd := exec.CommandContext(ctx, "hack/version.sh", "ldflags")
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	if os.Getenv("VERSION") == "" {
+		cmd.Env = append(os.Environ(), "VERSION=git") // an image says which commit it is made from
+	}
 	out, err := cmd.Output()
 	if err != nil {
 		return source{}, fmt.Errorf("hack/version.sh: %w", err)

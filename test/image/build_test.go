@@ -88,7 +88,7 @@ func build(from, name string) (b built) {
 	if b.err = checkOut(from, b.checkout); b.err != nil {
 		return b
 	}
-	if b.version, b.err = program.Run(b.checkout, "hack/version.sh"); b.err != nil {
+	if b.version, b.err = program.Run(b.checkout, "env", "VERSION=git", "hack/version.sh"); b.err != nil {
 		return b
 	}
 	// Where "make test" has started this, make would print more than the name.
