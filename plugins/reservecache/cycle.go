@@ -30,9 +30,9 @@ type cycleData struct {
 	// owner is what the pod's reservation gives it; nil when it belongs to none. version is that of the owners.
 	owner   *serve.Owner
 	version any
-	// elsewhere is shared by all copies of the data, and asked lazily.
-	elsewhere *elsewhere
-	// probing means that the data is elsewhere's own: a node that is not of the kind that is looked for is refused.
+	// betterNode is shared by all copies of the data, and asked lazily.
+	betterNode *betterNode
+	// probing means that the data is betterNode's own: a node that is not of the kind that is looked for is refused.
 	probing bool
 	// nominated is what pods will use of holds which are nominated to nodes. It belongs to a copy of the data.
 	nominated map[string][]holds.Taken

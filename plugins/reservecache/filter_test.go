@@ -369,7 +369,7 @@ func TestNominatedPodsDoNotHideWhatAnOwnerNeeds(t *testing.T) {
 	f.handle.snapshot = map[string]fwk.NodeInfo{"n1": without}
 	_, status := f.plugin.PreFilter(t.Context(), state, owner("o"), []fwk.NodeInfo{without})
 	require.Nil(t, status)
-	read(state).elsewhere.once.Do(func() {}) // there is no other node
+	read(state).betterNode.once.Do(func() {}) // there is no other node
 	require.Nil(t, f.plugin.Filter(t.Context(), state, owner("o"), with))
 	require.Nil(t, f.plugin.Filter(t.Context(), state, owner("o"), without))
 	require.Nil(t, f.plugin.Reserve(t.Context(), state, owner("o"), "n1"))
@@ -388,7 +388,7 @@ func TestHypotheticalPodsLeaveNoTrace(t *testing.T) {
 	state := &cycleState{}
 	hypothetical.Mark(state)
 	require.NotNil(t, f.cycle(t, state, waits, onN1(7, 0)...))
-	require.False(t, f.plugin.running.waiting.Tried("waits"), "it is the last pod that was tried")
+	require.False(t, f.plugin.running.waiting.AttemptBegins("waits"), "it is the last pod that was tried")
 	f.plugin.running.waiting.Gone("waits")
 	state = &cycleState{}
 	hypothetical.Mark(state)

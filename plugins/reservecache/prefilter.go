@@ -28,7 +28,7 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	}
 	r.server.AwaitStart(ctx)
 	imagined := hypothetical.Marked(state)
-	if !imagined && r.waiting.Tried(pod.UID) { // before the view is read: what opens from here on is news to this attempt
+	if !imagined && r.waiting.AttemptBegins(pod.UID) { // before the view is read: what opens from here on is news to this attempt
 		r.server.Kick()
 	}
 	// A pod-group cycle tries placements on the snapshot without changing its generations.
@@ -49,7 +49,7 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	}
 	d := &cycleData{
 		asker: asker, request: r.ledger.Requests(pod), owner: owner, version: version,
-		elsewhere: &elsewhere{state: state, nodes: nodes}, rehearsed: rehearsalOf(state),
+		betterNode: &betterNode{state: state, nodes: nodes}, rehearsed: rehearsalOf(state),
 	}
 	if !imagined {
 		d.refused = &atomic.Bool{}

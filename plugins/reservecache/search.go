@@ -14,9 +14,9 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// elsewhere answers, at most once in a cycle, whether the pod finds a node of the better kind anywhere: in Headroom mode
+// betterNode answers, at most once in a cycle, whether the pod finds a node of the better kind anywhere: in Headroom mode
 // one where it needs no slot, in Guarantee mode one where it has a slot.
-type elsewhere struct {
+type betterNode struct {
 	once  sync.Once
 	found bool
 	// state and nodes are those of PreFilter.
@@ -32,7 +32,7 @@ type elsewhere struct {
 // Filter runs behind PreFilter, so that the state of all plugins is there; what Filter cannot do, PreFilter could even
 // less: it knows neither what the others skip nor what they will say.
 func (p *ReserveCache) betterElsewhere(ctx context.Context, d *cycleData, pod *v1.Pod) bool {
-	e := d.elsewhere
+	e := d.betterNode
 	e.once.Do(func() {
 		nodes := e.nodes
 		if d.asker.Use == holds.UseFirst {

@@ -65,30 +65,30 @@ func (n *NodeHolds) Fit(q *Question) Verdict {
 		return Verdict{Fits: who.Use != UseOnly || who.Claim == ""}
 	}
 	own := n.Of(who.Claim)
-	all, mine := n.minded(q, own)
-	s := search{own: own, mine: mine}
+	all, mine := n.unusedToRespect(q, own)
+	s := shortage{own: own, mine: mine}
 	if own != nil && !own.Claim.Amounts {
 		s.cover = int64(Cover(q.Request, &own.Claim.Slot))
 	}
 	if who.Use == UseOnly && who.Claim != "" && (own == nil || s.cover > mine.Pods) {
 		return Verdict{}
 	}
-	lacks := s.weigh(v1.ResourcePods, 1, all.Pods, mine.Pods, q.Allocatable.Pods-q.Requested.Pods)
+	lacks := s.checkResource(v1.ResourcePods, 1, all.Pods, mine.Pods, q.Allocatable.Pods-q.Requested.Pods)
 	if lacks == "" {
-		lacks = s.weigh(v1.ResourceCPU, q.Request.MilliCPU, all.MilliCPU, mine.MilliCPU, q.Allocatable.MilliCPU-q.Requested.MilliCPU)
+		lacks = s.checkResource(v1.ResourceCPU, q.Request.MilliCPU, all.MilliCPU, mine.MilliCPU, q.Allocatable.MilliCPU-q.Requested.MilliCPU)
 	}
 	if lacks == "" {
-		lacks = s.weigh(v1.ResourceMemory, q.Request.Memory, all.Memory, mine.Memory, q.Allocatable.Memory-q.Requested.Memory)
+		lacks = s.checkResource(v1.ResourceMemory, q.Request.Memory, all.Memory, mine.Memory, q.Allocatable.Memory-q.Requested.Memory)
 	}
 	if lacks == "" {
-		lacks = s.weigh(v1.ResourceEphemeralStorage, q.Request.EphemeralStorage, all.EphemeralStorage, mine.EphemeralStorage, q.Allocatable.EphemeralStorage-q.Requested.EphemeralStorage)
+		lacks = s.checkResource(v1.ResourceEphemeralStorage, q.Request.EphemeralStorage, all.EphemeralStorage, mine.EphemeralStorage, q.Allocatable.EphemeralStorage-q.Requested.EphemeralStorage)
 	}
 	for name, amount := range q.Request.Scalar {
 		if lacks != "" {
 			break
 		}
-		allOf, mineOf := n.mindedOf(name, q, own, mine.Pods)
-		lacks = s.weigh(name, amount, allOf, mineOf, q.Allocatable.Scalar[name]-q.Requested.Scalar[name])
+		allOf, mineOf := n.unusedToRespectOf(name, q, own, mine.Pods)
+		lacks = s.checkResource(name, amount, allOf, mineOf, q.Allocatable.Scalar[name]-q.Requested.Scalar[name])
 	}
 	if lacks == "" && s.tooMany(who.Use) {
 		lacks = s.short
@@ -99,22 +99,22 @@ func (n *NodeHolds) Fit(q *Question) Verdict {
 	return Verdict{Fits: true, Takes: s.takes(who.Use)}
 }
 
-// search works out what a pod needs of its claim. It has no reference to the question, which would then not stay on the stack.
-type search struct {
+// shortage works out what a pod needs of its claim. It has no reference to the question, which would then not stay on the stack.
+type shortage struct {
 	own *Hold
 	// mine is what is unused of the pod's own claim, and cover how many slots cover the request.
 	mine  ledger.Resources
 	cover int64
-	// need is how many slots make room for the request in every resource weighed so far, lacks what is lacking of an amount, and
+	// need is how many slots make room for the request in every resource checked so far, lacks what is lacking of an amount, and
 	// short the first resource that lacks room without the claim.
 	need  int64
 	lacks ledger.Resources
 	short v1.ResourceName
 }
 
-// weigh takes one resource into account: request of it beside what is held and the room that pods have left. It returns the
+// checkResource takes one resource into account: request of it beside what is held and the room that pods have left. It returns the
 // resource if what is held for the pod does not make room. A resource that is not requested or not held is not checked.
-func (s *search) weigh(name v1.ResourceName, request, all, mine, room int64) v1.ResourceName {
+func (s *shortage) checkResource(name v1.ResourceName, request, all, mine, room int64) v1.ResourceName {
 	over := request + all - room
 	if request <= 0 || all <= 0 || over <= 0 {
 		return ""
@@ -151,10 +151,10 @@ func (s *search) weigh(name v1.ResourceName, request, all, mine, room int64) v1.
 }
 
 // tooMany reports whether a pod that may run in slots only needs more of them than cover its request.
-func (s *search) tooMany(use Use) bool { return s.own != nil && use == UseOnly && s.need > s.cover }
+func (s *shortage) tooMany(use Use) bool { return s.own != nil && use == UseOnly && s.need > s.cover }
 
-// takes chooses what the pod takes once all resources are weighed.
-func (s *search) takes(use Use) ledger.Resources {
+// takes chooses what the pod takes once all resources are checked.
+func (s *shortage) takes(use Use) ledger.Resources {
 	n := s.need
 	switch {
 	case s.own == nil:
@@ -196,21 +196,21 @@ func (q *Question) overrides(c *Claim) bool {
 	return c.Priority < q.Who.Priority && c.UID != q.Who.Claim
 }
 
-// minded returns the unused part of the holds that the pod must respect, and of its own claim among them, without scalar
+// unusedToRespect returns the unused part of the holds that the pod must respect, and of its own claim among them, without scalar
 // resources.
-func (n *NodeHolds) minded(q *Question, own *Hold) (all, mine ledger.Resources) {
+func (n *NodeHolds) unusedToRespect(q *Question, own *Hold) (all, mine ledger.Resources) {
 	if n.consumers == 0 && len(q.Taken) == 0 && q.Who.Priority <= n.lowest {
 		if own != nil {
-			mine = main(&own.Amount)
+			mine = withoutScalars(&own.Amount)
 		}
-		return main(&n.unused), mine
+		return withoutScalars(&n.unused), mine
 	}
 	for i := range n.Holds {
 		h := &n.Holds[i]
 		if q.overrides(h.Claim) {
 			continue
 		}
-		unused := main(&h.Amount)
+		unused := withoutScalars(&h.Amount)
 		for j := range h.Consumers {
 			if uses, there := h.uses(&h.Consumers[j], q.Present); there {
 				subtract(&unused, &uses, 1)
@@ -243,8 +243,8 @@ func (h *Hold) forOwner(unused ledger.Resources) ledger.Resources {
 	return unused
 }
 
-// mindedOf is minded for a scalar resource. mySlots is how many slots of the pod's own claim are unused.
-func (n *NodeHolds) mindedOf(name v1.ResourceName, q *Question, own *Hold, mySlots int64) (all, mine int64) {
+// unusedToRespectOf is unusedToRespect for a scalar resource. mySlots is how many slots of the pod's own claim are unused.
+func (n *NodeHolds) unusedToRespectOf(name v1.ResourceName, q *Question, own *Hold, mySlots int64) (all, mine int64) {
 	for i := range n.Holds {
 		h := &n.Holds[i]
 		if h.Amount.Scalar[name] == 0 || q.overrides(h.Claim) {
@@ -270,8 +270,8 @@ func (n *NodeHolds) mindedOf(name v1.ResourceName, q *Question, own *Hold, mySlo
 	return all, mine
 }
 
-// main returns an amount without its scalar resources.
-func main(r *ledger.Resources) ledger.Resources {
+// withoutScalars returns an amount without its scalar resources.
+func withoutScalars(r *ledger.Resources) ledger.Resources {
 	return ledger.Resources{MilliCPU: r.MilliCPU, Memory: r.Memory, EphemeralStorage: r.EphemeralStorage, Pods: r.Pods}
 }
 

@@ -153,7 +153,7 @@ func (s *Holds) Release(uid types.UID) []string {
 		}
 		h.consumers, h.amount = nil, ledger.Resources{}
 		freed = append(freed, name)
-		s.settleLocked(h)
+		s.dropIfEmptyLocked(h)
 	}
 	slices.Sort(freed)
 	return freed
@@ -211,7 +211,7 @@ func (s *Holds) changeLocked(c *claim, ch *Change) {
 	h.amount = amount.Positive()
 	h.amount.Raise(&used)
 	c.count(h)
-	s.settleLocked(h)
+	s.dropIfEmptyLocked(h)
 }
 
 // holdLocked makes the record of an empty hold.
@@ -227,8 +227,8 @@ func (s *Holds) holdLocked(c *claim, nodeName, zone string) *hold {
 	return h
 }
 
-// settleLocked drops the record of a hold of which nothing is left, and publishes its node.
-func (s *Holds) settleLocked(h *hold) {
+// dropIfEmptyLocked drops the record of a hold of which nothing is left, and publishes its node.
+func (s *Holds) dropIfEmptyLocked(h *hold) {
 	n := h.node
 	if h.amount.IsZero() {
 		delete(h.claim.holds, n.name)

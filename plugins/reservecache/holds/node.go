@@ -81,7 +81,7 @@ func (h *Hold) uses(c *Consumer, present Present) (uses ledger.Resources, there 
 	if !there || h.Claim.replaced() {
 		return c.Took, there
 	}
-	uses = main(&c.Took)
+	uses = withoutScalars(&c.Took)
 	for name := range c.Took.Scalar {
 		uses.Put(name, c.Took.Scalar[name])
 	}

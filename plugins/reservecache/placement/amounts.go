@@ -14,7 +14,7 @@ const (
 	looksPerNode = 8
 )
 
-// amounts is the state of a demand for amounts. Its nodes have nothing to do with each other, so each is looked at by itself, when
+// amounts is the state of a claim for amounts. Its nodes have nothing to do with each other, so each is looked at by itself, when
 // it has changed.
 type amounts struct {
 	// stale are the nodes that Reconcile must look at.
@@ -35,8 +35,8 @@ type lack struct {
 	usable bool
 }
 
-// look marks a node for Reconcile, or the demand, if it is one for slots.
-func (w *wanted) look(nodeName string) {
+// look marks a node for Reconcile, or the claim, if it is one for slots.
+func (w *claim) look(nodeName string) {
 	w.dirty = true
 	if w.Claim.Amounts {
 		w.stale[nodeName] = true
@@ -44,37 +44,37 @@ func (w *wanted) look(nodeName string) {
 }
 
 // lookAgain marks the nodes of a draft that was given up.
-func (w *wanted) lookAgain() {
+func (w *claim) lookAgain() {
 	for name := range w.drafted {
 		w.look(name)
 	}
 }
 
-// missing is what a demand lacks on a node on which it has an amount.
-func (w *wanted) missing(nodeName string, has *ledger.Resources) ledger.Resources {
+// missing is what a claim lacks on a node on which it has an amount.
+func (w *claim) missing(nodeName string, has *ledger.Resources) ledger.Resources {
 	desired := w.Nodes[nodeName]
 	missing := desired.Less(has)
 	return missing.Positive()
 }
 
-// forAmountsLocked returns the demands for amounts.
-func (p *Planner) forAmountsLocked() []*wanted {
-	return slices.DeleteFunc(slices.Clone(p.queue), func(w *wanted) bool { return !w.Claim.Amounts })
+// forAmountsLocked returns the claims for amounts.
+func (p *Planner) forAmountsLocked() []*claim {
+	return slices.DeleteFunc(slices.Clone(p.queue), func(w *claim) bool { return !w.Claim.Amounts })
 }
 
-// asDesiredLocked reports whether a demand needs nothing of a node, and has nothing to give up there.
-func (p *Planner) asDesiredLocked(w *wanted, n *node) bool {
+// asDesiredLocked reports whether a claim needs nothing of a node, and has nothing to give up there.
+func (p *Planner) asDesiredLocked(w *claim, n *node) bool {
 	desired := w.Nodes[n.name]
 	own := p.board.held.Node(n.name).Of(w.uid())
 	if own == nil {
 		return desired.IsZero()
 	}
 	_, lacks := w.lacks[n.name]
-	return !lacks && !n.listed && p.board.exists(n) && p.fits[w.Fit.key].takes(n) && own.Amount.Equal(&desired)
+	return !lacks && !n.listed && p.board.inAnyView(n) && p.fits[w.Fit.key].takes(n) && own.Amount.Equal(&desired)
 }
 
-// measureLocked brings the stale nodes of a demand in line with its amounts, some at a time. It returns how many nodes it looked at.
-func (p *Planner) measureLocked(w *wanted, result *Result) int {
+// measureLocked brings the stale nodes of a claim in line with its amounts, some at a time. It returns how many nodes it looked at.
+func (p *Planner) measureLocked(w *claim, result *Result) int {
 	names := slices.Sorted(maps.Keys(w.stale))
 	names = names[:min(nodesPerDraft, len(names))]
 	for _, name := range names {
@@ -97,7 +97,7 @@ func (p *Planner) measureLocked(w *wanted, result *Result) int {
 	return looks
 }
 
-// measure decides how much of a node is held unused: what the demand wants beside what its consumers use, as far as there is room.
+// measure decides how much of a node is held unused: what the claim wants beside what its consumers use, as far as there is room.
 func (d *draft) measure(name string) {
 	d.drafted[name] = true
 	pl := d.placeOf(name, d.planner.holds.StatusOn(d.uid(), name))
@@ -114,7 +114,7 @@ func (d *draft) measure(name string) {
 	if n := pl.node; n != nil {
 		n.room.Add(&unused, 1)
 		n.room.Add(&keep, -1)
-		if !pl.lost && d.board.here(n) && d.Fit.Of(n.object) == "" {
+		if !pl.lost && d.board.inView(n) && d.Fit.Of(n.object) == "" {
 			more, room := want.Less(&keep), n.freeRoom().Positive()
 			more.Lower(&room)
 			d.curb(n.zone, &more)
@@ -141,21 +141,21 @@ func (d *draft) curb(z *zone, more *ledger.Resources) {
 	}
 }
 
-// fillFreed takes what the demand lacks on freed nodes.
+// fillFreed takes what the claim lacks on freed nodes.
 func (d *draft) fillFreed() {
 	for _, zoneName := range d.seeks {
 		pk := &picker{upTo: d.board.freed}
 		d.pickers[zoneName] = pk
 		for n := range d.freed(zoneName, pk) {
-			if !d.planner.partLocked(d.wanted, n).IsZero() {
+			if !d.planner.partLocked(d.claim, n).IsZero() {
 				d.measure(n.name)
 			}
 		}
 	}
 }
 
-// partLocked is the part of what a demand lacks on a node for which there is room.
-func (p *Planner) partLocked(w *wanted, n *node) *ledger.Resources {
+// partLocked is the part of what a claim lacks on a node for which there is room.
+func (p *Planner) partLocked(w *claim, n *node) *ledger.Resources {
 	if lack, lacks := w.lacks[n.name]; !lacks || !lack.usable || !p.fits[w.Fit.key].takes(n) {
 		return &ledger.Resources{}
 	}
@@ -168,15 +168,15 @@ func (p *Planner) partLocked(w *wanted, n *node) *ledger.Resources {
 	return &part
 }
 
-// countNodesLocked works out what is missing on the nodes of the last draft, and in which zones the demand seeks room.
-func (p *Planner) countNodesLocked(w *wanted) {
+// countNodesLocked works out what is missing on the nodes of the last draft, and in which zones the claim seeks room.
+func (p *Planner) countNodesLocked(w *claim) {
 	if len(w.drafted) == 0 {
 		return
 	}
 	for name := range w.drafted {
 		has := p.holds.StatusOn(w.uid(), name)
 		n := p.board.nodes[name]
-		there := n != nil && p.board.exists(n) && !unready(n.object)
+		there := n != nil && p.board.inAnyView(n) && !unready(n.object)
 		if !there {
 			has.Amount = ledger.Resources{}
 		}
@@ -205,8 +205,8 @@ func (p *Planner) countNodesLocked(w *wanted) {
 	slices.Sort(w.seeks)
 }
 
-// uncapNodesLocked marks the nodes of a demand on which the limit on what is held no longer keeps it from taking room.
-func (p *Planner) uncapNodesLocked(w *wanted) {
+// uncapNodesLocked marks the nodes of a claim on which the limit on what is held no longer keeps it from taking room.
+func (p *Planner) uncapNodesLocked(w *claim) {
 	maps.DeleteFunc(w.capped, func(zone string, _ bool) bool { return !slices.Contains(w.seeks, zone) })
 	if len(w.capped) == 0 {
 		return

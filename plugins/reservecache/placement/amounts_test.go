@@ -27,7 +27,7 @@ func (s *scene) requireAmounts(t *testing.T, name string, want amountsOf) {
 func TestAmountsCollectFreedRoom(t *testing.T) {
 	s := cluster(2, "a")
 	s.add(t, makePod("p", "a1", "2"), makePod("q", "a1", "1"), makePod("r", "a2", "1"))
-	s.reconcile(t, demandOn("d", 0, amountsOf{"a1": cpus(3, 2), "a2": cpus(3, 1)}))
+	s.reconcile(t, targetOn("d", 0, amountsOf{"a1": cpus(3, 2), "a2": cpus(3, 1)}))
 	s.requireAmounts(t, "d", amountsOf{"a1": cpus(1, 2), "a2": cpus(3, 1)})
 	r := s.report(t, "d")
 	require.Equal(t, Amounts{Desired: cpus(6, 3), Held: cpus(4, 3), Missing: cpus(2, 0)}, r.Amounts)
@@ -69,7 +69,7 @@ func TestOwnersTakeOfAmounts(t *testing.T) {
 			require.Equal(t, part, used[types.UID(name)])
 		}
 	}
-	s.reconcile(t, demandOn("d", 0, amountsOf{"a1": cpus(3, 3)}))
+	s.reconcile(t, targetOn("d", 0, amountsOf{"a1": cpus(3, 3)}))
 	come("small", "500m")
 	used(amountsOf{})
 	come("large", "2")
@@ -85,7 +85,7 @@ func TestOwnersTakeOfAmounts(t *testing.T) {
 		if amount == 0 {
 			amounts = amountsOf{"other": cpus(1, 1)}
 		}
-		s.reconcile(t, demandOn("d", 0, amounts))
+		s.reconcile(t, targetOn("d", 0, amounts))
 		used(amountsOf{"large": {MilliCPU: 1500, Pods: 1}, "medium": cpus(1, 1)})
 		held, _ := s.amounts(t, "d")
 		require.Equal(t, max(2500, 1000*amount), held["a1"].MilliCPU)
@@ -109,7 +109,7 @@ func TestAmountsOutliveTheirNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := cluster(2, "a")
 			s.add(t, makePod("p", "a1", "2"))
-			s.reconcile(t, demandOn("d", 0, amountsOf{"a1": cpus(2, 2), "a2": cpus(1, 1)}))
+			s.reconcile(t, targetOn("d", 0, amountsOf{"a1": cpus(2, 2), "a2": cpus(1, 1)}))
 			_, fits := s.schedule(t, s.view(), "a1", makePod("o", "", "1"), holds.Asker{Claim: "d"})
 			require.True(t, fits)
 			lose(s)
@@ -128,12 +128,12 @@ func TestAmountsOutliveTheirNode(t *testing.T) {
 	}
 }
 
-// TestAmountsBesideOthers: of several demands the oldest comes first, whatever their form. A node that becomes too full gives up what is
+// TestAmountsBesideOthers: of several claims the oldest comes first, whatever their form. A node that becomes too full gives up what is
 // youngest, and a nominated pod keeps its room.
 func TestAmountsBesideOthers(t *testing.T) {
 	s := cluster(1, "a")
 	s.add(t, makePod("p", "a1", "3"))
-	s.reconcile(t, demandOn("second", 2, amountsOf{"a1": cpus(2, 1)}), demand("first", 1, Zone{"a", 2}), demandOn("third", 3, amountsOf{"a1": cpus(4, 1)}))
+	s.reconcile(t, targetOn("second", 2, amountsOf{"a1": cpus(2, 1)}), target("first", 1, Zone{"a", 2}), targetOn("third", 3, amountsOf{"a1": cpus(4, 1)}))
 	require.Equal(t, map[string]int{"a1": 1}, s.slots(t, "first"))
 	s.end("p")
 	s.collect()
@@ -164,7 +164,7 @@ func TestAmountsWithinTheLimit(t *testing.T) {
 	for _, name := range []string{"a1", "a2"} {
 		s.ledger.AddNode(makeNode(name, "a", "4"))
 	}
-	s.reconcile(t, demand("slots", 0, Zone{"a", 1}), demandOn("d", 1, amountsOf{"a1": cpus(2, 1), "a2": cpus(3, 1)}))
+	s.reconcile(t, target("slots", 0, Zone{"a", 1}), targetOn("d", 1, amountsOf{"a1": cpus(2, 1), "a2": cpus(3, 1)}))
 	held, _ := s.amounts(t, "d")
 	require.Equal(t, int64(3000), held["a1"].MilliCPU+held["a2"].MilliCPU)
 	require.Equal(t, []string{"a"}, s.report(t, "d").Capped)
@@ -172,7 +172,7 @@ func TestAmountsWithinTheLimit(t *testing.T) {
 	s.reconcile(t)
 	held, _ = s.amounts(t, "d")
 	require.Equal(t, int64(4000), held["a1"].MilliCPU+held["a2"].MilliCPU)
-	s.reconcile(t, demandOn("d", 1, amountsOf{"a1": cpus(2, 1), "a2": cpus(2, 1)}))
+	s.reconcile(t, targetOn("d", 1, amountsOf{"a1": cpus(2, 1), "a2": cpus(2, 1)}))
 	require.Empty(t, s.report(t, "d").Capped)
 }
 
@@ -186,7 +186,7 @@ func TestAmountsOfManyNodes(t *testing.T) {
 		s.ledger.AddNode(n)
 		amounts[n.Name] = ledger.Resources{MilliCPU: int64(1000 + i), Memory: 1 << 20, Pods: 2, Scalar: map[v1.ResourceName]int64{"example.com/gpu": 1}}
 	}
-	s.reconcile(t, demandOn("d", 0, amounts))
+	s.reconcile(t, targetOn("d", 0, amounts))
 	s.requireAmounts(t, "d", amounts)
 	r := s.report(t, "d")
 	require.Zero(t, r.Missing)

@@ -33,18 +33,18 @@ func cordon(i int) *v1.Node {
 	return n
 }
 
-// benchDemands are 1,000 demands of ten slots, each with a selector of its own if selectors is set. Slots of size CPUs.
-func benchDemands(size int64, selectors bool) []Demand {
-	var demands []Demand
+// benchTargets are 1,000 claims of ten slots, each with a selector of its own if selectors is set. Slots of size CPUs.
+func benchTargets(size int64, selectors bool) []Target {
+	var targets []Target
 	for i := range 1000 {
-		d := demand(fmt.Sprintf("r%d", i), i, Zone{"a", 4}, Zone{"b", 3}, Zone{"c", 3})
+		d := target(fmt.Sprintf("r%d", i), i, Zone{"a", 4}, Zone{"b", 3}, Zone{"c", 3})
 		d.Claim.Slot.MilliCPU = 1000 * size
 		if selectors {
 			d.Fit = NewFit(map[string]string{"pool": fmt.Sprint(i % 100)}, []v1.Toleration{{Key: fmt.Sprint(i), Operator: v1.TolerationOpExists}}, false)
 		}
-		demands = append(demands, d)
+		targets = append(targets, d)
 	}
-	return demands
+	return targets
 }
 
 // BenchmarkStart places 10,000 slots on 5,000 nodes from nothing.
@@ -52,29 +52,29 @@ func BenchmarkStart(b *testing.B) {
 	for _, selectors := range []bool{false, true} {
 		b.Run(fmt.Sprintf("selectors=%t", selectors), func(b *testing.B) {
 			s := benchScene(b)
-			demands := benchDemands(1, selectors)
+			targets := benchTargets(1, selectors)
 			for b.Loop() {
 				b.StopTimer()
-				for _, d := range demands {
+				for _, d := range targets {
 					s.planner.Remove(d.Claim.UID)
 				}
 				s.planner.Reconcile(s.view(), nil)
 				b.StartTimer()
-				s.reconcile(b, demands...)
+				s.reconcile(b, targets...)
 				if s.planner.seeking > 0 {
-					b.Fatal(s.planner.seeking, " demands lack slots")
+					b.Fatal(s.planner.seeking, " targets lack slots")
 				}
 			}
 		})
 	}
 }
 
-// BenchmarkCollect is what a scheduling cycle pays: while no demand lacks slots, and while 1,000 do for which there is no room, when
+// BenchmarkCollect is what a scheduling cycle pays: while no claim lacks slots, and while 1,000 do for which there is no room, when
 // nothing has changed, when a pod was bound to a node, when a pod left one, and when a node was cordoned and uncordoned.
 func BenchmarkCollect(b *testing.B) {
 	for _, size := range []int64{1, 4} {
 		s := benchScene(b)
-		s.reconcile(b, benchDemands(size, true)...)
+		s.reconcile(b, benchTargets(size, true)...)
 		snapshot := ledger.NewSnapshot()
 		collect := func() {
 			s.ledger.UpdateSnapshot(snapshot)
@@ -124,10 +124,10 @@ func BenchmarkCollect(b *testing.B) {
 	}
 }
 
-// BenchmarkReconcile is what the worker pays for a node that was cordoned or uncordoned beside 1,000 unfilled demands.
+// BenchmarkReconcile is what the worker pays for a node that was cordoned or uncordoned beside 1,000 unfilled claims.
 func BenchmarkReconcile(b *testing.B) {
 	s := benchScene(b)
-	s.reconcile(b, benchDemands(4, true)...)
+	s.reconcile(b, benchTargets(4, true)...)
 	snapshot := ledger.NewSnapshot()
 	for i := 0; b.Loop(); i++ {
 		b.StopTimer()
@@ -140,7 +140,7 @@ func BenchmarkReconcile(b *testing.B) {
 	}
 }
 
-// BenchmarkAmounts is what one demand of amounts on 5,000 nodes costs, which all lack a part: to place it, a cycle and a pass after a pod has
+// BenchmarkAmounts is what one claim of amounts on 5,000 nodes costs, which all lack a part: to place it, a cycle and a pass after a pod has
 // left a node, and a report.
 func BenchmarkAmounts(b *testing.B) {
 	s := benchScene(b)
@@ -148,7 +148,7 @@ func BenchmarkAmounts(b *testing.B) {
 	for i := range 5000 {
 		amounts[fmt.Sprintf("n%d", i)] = ledger.Resources{MilliCPU: 4000, Memory: 1 << 30, Pods: 4}
 	}
-	d := demandOn("d", 0, amounts)
+	d := targetOn("d", 0, amounts)
 	s.reconcile(b, d)
 	b.Run("start", func(b *testing.B) {
 		for b.Loop() {

@@ -42,10 +42,10 @@ type board struct {
 	// order are the nodes in the order of the last view of each source, and known their generations.
 	order [sources][]*node
 	known [sources][]int64
-	// disputed are the nodes of each source's last view that the other source has changed since.
-	disputed [sources][]*node
-	// ahead means that the cycles' view has nodes that the ledger has not, or has no longer.
-	ahead bool
+	// changedByOther are the nodes of each source's last view that the other source has changed since.
+	changedByOther [sources][]*node
+	// cycleHasMore means that the cycles' view has nodes that the ledger has not, or has no longer.
+	cycleHasMore bool
 	// from is the source of the last update, and view its view.
 	from source
 	view View
@@ -75,11 +75,11 @@ type node struct {
 	generation [sources]int64
 	index      [sources]int
 	in         [sources]bool
-	// disputes is set for the nodes in disputed.
-	disputes [sources]bool
-	// from is the source of the amounts; agreed means that the other source has the same.
-	from   source
-	agreed bool
+	// listedAsChanged is set for the nodes in changedByOther.
+	listedAsChanged [sources]bool
+	// from is the source of the amounts; sameInBoth means that the other source has the same.
+	from       source
+	sameInBoth bool
 
 	allocatable, requested ledger.Resources
 	held                   *holds.NodeHolds
@@ -137,18 +137,18 @@ func (b *board) update(view View, from source) {
 		}
 		if n.generation[from] != generation || !n.in[from] {
 			n.generation[from] = generation
-			n.agreed = false
+			n.sameInBoth = false
 			b.load(n, i)
 		}
 	})
 	if moved {
 		b.reorder()
 	}
-	disputed := b.disputed[from]
-	b.disputed[from] = nil
-	for _, n := range disputed {
-		n.disputes[from] = false
-		if n.from != from && !n.agreed && n.in[from] {
+	changedByOther := b.changedByOther[from]
+	b.changedByOther[from] = nil
+	for _, n := range changedByOther {
+		n.listedAsChanged[from] = false
+		if n.from != from && !n.sameInBoth && n.in[from] {
 			b.load(n, n.index[from])
 		}
 	}
@@ -193,10 +193,10 @@ func (b *board) reorder() {
 		if n.in[from] {
 			continue
 		}
-		b.change(n)
-		b.list(n)
+		b.queueForReconcile(n)
+		b.queueForTally(n)
 		if n.from == from {
-			n.agreed = false
+			n.sameInBoth = false
 		}
 		if from == between || !n.in[between] {
 			b.leaveZone(n)
@@ -206,7 +206,7 @@ func (b *board) reorder() {
 			b.gone = append(b.gone, n)
 		}
 	}
-	b.ahead = slices.ContainsFunc(b.order[cycle], func(n *node) bool { return !n.in[between] })
+	b.cycleHasMore = slices.ContainsFunc(b.order[cycle], func(n *node) bool { return !n.in[between] })
 }
 
 // load reads the i-th node of the view.
@@ -215,13 +215,13 @@ func (b *board) load(n *node, i int) {
 	allocatable, requested := b.view.Resources(i)
 	known, listed := n.zone != nil, n.in[b.from]
 	if n.tallied != object {
-		b.list(n)
+		b.queueForTally(n)
 	}
 	if known && n.from != b.from && n.object == object && n.allocatable.Equal(&allocatable) && n.requested.Equal(&requested) {
-		n.agreed = true
+		n.sameInBoth = true
 		n.index[b.from], n.in[b.from] = i, true
 		// Reconcile may have looked at the node before the ledger had it.
-		b.change(n)
+		b.queueForReconcile(n)
 		if !listed {
 			b.free(n)
 		}
@@ -229,9 +229,9 @@ func (b *board) load(n *node, i int) {
 	}
 	n.index[b.from], n.in[b.from], n.from = i, true, b.from
 	// A view that does not have the node yet reads it when it does.
-	if other := 1 - b.from; n.in[other] && !n.disputes[other] {
-		n.disputes[other] = true
-		b.disputed[other] = append(b.disputed[other], n)
+	if other := 1 - b.from; n.in[other] && !n.listedAsChanged[other] {
+		n.listedAsChanged[other] = true
+		b.changedByOther[other] = append(b.changedByOther[other], n)
 	}
 	if n.object != object {
 		if known && objectFrees(n.object, object) {
@@ -261,14 +261,14 @@ func (b *board) weigh(n *node) {
 	n.zone.unused.Add(&n.unused, -1)
 	n.zone.unused.Add(&unused, 1)
 	if unused.Exceeds(&n.unused) != "" {
-		b.open(n) // to pods that may use the slots
+		b.queueForWake(n) // to pods that may use the slots
 	}
 	grown := room.Exceeds(&n.room) != ""
 	n.unused, n.room = unused, room
 	if grown {
 		b.free(n)
 	}
-	b.change(n)
+	b.queueForReconcile(n)
 }
 
 // reset restores the room of a node after a draft was given up.
@@ -279,8 +279,8 @@ func (n *node) reset() {
 	n.room = room
 }
 
-// change marks a node for Reconcile.
-func (b *board) change(n *node) {
+// queueForReconcile marks a node for Reconcile.
+func (b *board) queueForReconcile(n *node) {
 	if !n.inspect {
 		n.inspect = true
 		b.changed = append(b.changed, n)
@@ -290,7 +290,7 @@ func (b *board) change(n *node) {
 // present returns a function that says what a pod on a node asks for. It is valid until the next update. On a node that only
 // the other view has, all consumers count as present.
 func (b *board) present(n *node) holds.Present {
-	if !b.here(n) {
+	if !b.inView(n) {
 		return nil
 	}
 	view, i := b.view, n.index[b.from]
@@ -305,7 +305,7 @@ func objectFrees(was, is *v1.Node) bool {
 
 // free records that a node may have new room for slots, and puts it first in its zone.
 func (b *board) free(n *node) {
-	b.count(n)
+	b.markFreed(n)
 	if n.zone == nil || n.zone.newest == n {
 		return
 	}
@@ -318,7 +318,7 @@ func (b *board) free(n *node) {
 func (b *board) mostSince(point uint64, limit int) (most ledger.Resources, ok bool) {
 	for _, z := range b.zones {
 		for n := z.newest; n != nil && n.freed > point; n = n.older {
-			if limit--; limit < 0 || !b.here(n) {
+			if limit--; limit < 0 || !b.inView(n) {
 				return most, false
 			}
 			most.Raise(&n.room)
@@ -327,14 +327,14 @@ func (b *board) mostSince(point uint64, limit int) (most ledger.Resources, ok bo
 	return most, true
 }
 
-func (b *board) count(n *node) {
+func (b *board) markFreed(n *node) {
 	b.freed++
 	n.freed = b.freed
-	b.open(n)
+	b.queueForWake(n)
 }
 
-// open records that a node may have new room for a pod.
-func (b *board) open(n *node) {
+// queueForWake records that a node may have new room for a pod.
+func (b *board) queueForWake(n *node) {
 	if !n.roomier {
 		n.roomier = true
 		b.roomier = append(b.roomier, n)
@@ -377,7 +377,7 @@ func (b *board) enterZone(n *node, name string) {
 	z.allocatable.Add(&n.allocatable, 1)
 	z.unused.Add(&n.unused, 1)
 	n.zone = z
-	b.count(n)
+	b.markFreed(n)
 	z.link(n)
 }
 
@@ -395,20 +395,20 @@ func (b *board) leaveZone(n *node) {
 	}
 }
 
-// list marks a node to be tallied again.
-func (b *board) list(n *node) {
+// queueForTally marks a node to be tallied again.
+func (b *board) queueForTally(n *node) {
 	if !n.listed {
 		n.listed = true
 		b.objects = append(b.objects, n)
 	}
 }
 
-// here reports whether a node is in the view of the last update.
-func (b *board) here(n *node) bool { return n.in[b.from] && n.zone != nil }
+// inView reports whether a node is in the view of the last update.
+func (b *board) inView(n *node) bool { return n.in[b.from] && n.zone != nil }
 
-// exists reports whether a node is in the view of the last update, or only in the other one: a cycle may see a new node before the
+// inAnyView reports whether a node is in the view of the last update, or only in the other one: a cycle may see a new node before the
 // ledger does. A node that the ledger has removed does not exist.
-func (b *board) exists(n *node) bool { return n.zone != nil }
+func (b *board) inAnyView(n *node) bool { return n.zone != nil }
 
 // freeRoom returns what claims may take of a node: what is left besides nominated pods, whatever their priority. They may have had
 // pods evicted for it, and would evict others elsewhere.

@@ -5,16 +5,16 @@ import "zonewise.dev/plugins/reservecache/ledger"
 const (
 	// looksPerCycle limits how many nodes a scheduling cycle looks at: about a twentieth of a millisecond.
 	looksPerCycle = 2000
-	// looksPerDemand limits the nodes that are looked at for one demand in one zone, the latest freed first. The rest is left
+	// looksPerClaim limits the nodes that are looked at for one claim in one zone, the latest freed first. The rest is left
 	// to Reconcile.
-	looksPerDemand = 64
+	looksPerClaim = 64
 )
 
-// Collect lets the demands that lack slots take freed room that a scheduling cycle sees, the oldest demand first and before the
+// Collect lets the claims that lack slots take freed room that a scheduling cycle sees, the oldest claim first and before the
 // cycle's pod. Call it at the start of each cycle with the cycle's nodes, but not in a pod-group cycle, whose snapshot changes
 // without its generations.
 //
-// It waits for the end of a Reconcile, which may be about to take the room that the cycle's pod would find, but not if no demand lacks
+// It waits for the end of a Reconcile, which may be about to take the room that the cycle's pod would find, but not if no claim lacks
 // slots. Otherwise it compares the generation of each node, and looks at the nodes that were
 // freed since the last cycle.
 func (p *Planner) Collect(view View) Result {
@@ -28,7 +28,7 @@ func (p *Planner) Collect(view View) Result {
 	defer p.noteIdleLocked()
 	var result Result
 	p.noteLocked()
-	if p.seeking == 0 && !p.board.ahead {
+	if p.seeking == 0 && !p.board.cycleHasMore {
 		return result
 	}
 	p.board.update(view, cycle)
@@ -38,7 +38,7 @@ func (p *Planner) Collect(view View) Result {
 		return Result{More: gone}
 	}
 	offered := p.board.freed
-	most, few := p.board.mostSince(p.offered, looksPerDemand)
+	most, few := p.board.mostSince(p.offered, looksPerClaim)
 	looks := 0
 	for i := 0; i < len(p.queue); i++ {
 		w := p.queue[i]
@@ -53,7 +53,7 @@ func (p *Planner) Collect(view View) Result {
 			result.More = true
 			break
 		}
-		looks += p.collectLocked(w, looksPerDemand, &result)
+		looks += p.collectLocked(w, looksPerClaim, &result)
 	}
 	if !result.More {
 		p.offered = offered
@@ -64,12 +64,12 @@ func (p *Planner) Collect(view View) Result {
 
 // noteIdleLocked records whether there is something to do for cycles.
 func (p *Planner) noteIdleLocked() {
-	p.idle.Store(p.seeking == 0 && !p.board.ahead && !p.anyDirtyLocked())
+	p.idle.Store(p.seeking == 0 && !p.board.cycleHasMore && !p.anyDirtyLocked())
 }
 
-// collectLocked lets one demand take room that was freed since its last look, in the zones in which it seeks slots. It looks at
+// collectLocked lets one claim take room that was freed since its last look, in the zones in which it seeks slots. It looks at
 // no more than limit nodes of a zone, unless limit is 0. It returns how many nodes it looked at.
-func (p *Planner) collectLocked(w *wanted, limit int, result *Result) int {
+func (p *Planner) collectLocked(w *claim, limit int, result *Result) int {
 	looks, found := 1, false
 	for _, name := range w.seeks {
 		z := p.board.zones[name]
@@ -80,20 +80,20 @@ func (p *Planner) collectLocked(w *wanted, limit int, result *Result) int {
 		if p.cappedLocked(w, z, &ledger.Resources{}) {
 			continue
 		}
-		upTo, at, here := p.board.freed, 0, false
-		for n := z.newest; n != nil && n.freed > w.lookedAt(name) && !here; n = n.older {
+		upTo, at, offered := p.board.freed, 0, false
+		for n := z.newest; n != nil && n.freed > w.lookedAt(name) && !offered; n = n.older {
 			if at++; at > limit && limit > 0 {
 				w.dirty, upTo = true, 0
 				break
 			}
-			if !p.board.here(n) {
+			if !p.board.inView(n) {
 				upTo = 0 // one that the other view has is not searched
 				continue
 			}
-			here = p.offers(w, n)
+			offered = p.offers(w, n)
 		}
 		looks += at
-		if found = found || here; !here && upTo > 0 {
+		if found = found || offered; !offered && upTo > 0 {
 			w.looked[name] = upTo
 		}
 	}
@@ -106,8 +106,8 @@ func (p *Planner) collectLocked(w *wanted, limit int, result *Result) int {
 	})
 }
 
-// offers reports whether a node has room for a slot of a demand, or for a part of what it lacks there.
-func (p *Planner) offers(w *wanted, n *node) bool {
+// offers reports whether a node has room for a slot of a claim, or for a part of what it lacks there.
+func (p *Planner) offers(w *claim, n *node) bool {
 	if w.Claim.Amounts {
 		return !p.partLocked(w, n).IsZero()
 	}
@@ -118,7 +118,7 @@ func (p *Planner) offers(w *wanted, n *node) bool {
 	return own == nil && w.mayHave(n.name, 0, 0) || own != nil && w.mayHave(n.name, int(own.Amount.Pods), len(own.Consumers))
 }
 
-// mayHave reports whether a node on which the demand has that many slots, and pods in them, may have one more.
-func (w *wanted) mayHave(nodeName string, slots, pods int) bool {
+// mayHave reports whether a node on which the claim has that many slots, and pods in them, may have one more.
+func (w *claim) mayHave(nodeName string, slots, pods int) bool {
 	return w.PerNode == 0 || slots+max(0, w.owners[nodeName]-pods) < w.PerNode
 }

@@ -10,9 +10,9 @@ import (
 // tries is how often a draft is repeated when its room has gone to nominated pods or others.
 const tries = 3
 
-// placeLocked makes drafts of a demand until one is recorded. work fills the draft. The lock is released
+// placeLocked makes drafts of a claim until one is recorded. work fills the draft. The lock is released
 // while it asks for nominated pods. It returns how many nodes were looked at.
-func (p *Planner) placeLocked(w *wanted, limit int, result *Result, work func(*draft)) int {
+func (p *Planner) placeLocked(w *claim, limit int, result *Result, work func(*draft)) int {
 	looks, recorded := 0, false
 	for range tries {
 		d := p.newDraft(w, limit)
@@ -39,7 +39,7 @@ func (p *Planner) placeLocked(w *wanted, limit int, result *Result, work func(*d
 	return looks
 }
 
-// recordLocked records a draft. It returns false if the room is for nominated pods, or if the demand was replaced; the nodes are then
+// recordLocked records a draft. It returns false if the room is for nominated pods, or if the claim was replaced; the nodes are then
 // as if the draft had not been made.
 func (p *Planner) recordLocked(d *draft, result *Result) bool {
 	var more []*node
@@ -56,7 +56,7 @@ func (p *Planner) recordLocked(d *draft, result *Result) bool {
 			gain := gains[n]
 			return n.freeRoom().Negative(&gain)
 		}
-		if p.claims[d.uid()] != d.wanted || slices.ContainsFunc(more, taken) {
+		if p.claims[d.uid()] != d.claim || slices.ContainsFunc(more, taken) {
 			for _, pl := range d.places {
 				if pl.node != nil {
 					pl.node.reset()

@@ -1,6 +1,6 @@
 // Package placement chooses the nodes for the slots of reservations, and repairs their placement.
 //
-// It is pure, like package holds, which records the slots. A [Planner] has the demands of all reservations, and two main
+// It is pure, like package holds, which records the slots. A [Planner] has the claims of all reservations, and two main
 // methods. A worker goroutine calls [Planner.Reconcile] with the nodes of the ledger: it repairs, moves and places slots, a
 // slice at a time. Each scheduling cycle begins with [Planner.Collect]: reservations that lack slots take freed room on the
 // cycle's nodes before the cycle's pod. Both work on one board, which an update makes equal to the caller's nodes.
@@ -10,7 +10,7 @@
 // Each zone gets its own number of slots. A total for all zones is distributed evenly; the first zones by name get the
 // remainder. Within a zone slots go to the node that has the least room (best fit): the one with room for the fewest slots,
 // then the one with the smallest room in terms of a slot, then the first by name. A node has at most PerNode slots and owners
-// together. New slots may hold at most a fraction of the zone, the oldest demands first.
+// together. New slots may hold at most a fraction of the zone, the oldest claims first.
 //
 // Slots stay where they are as long as the node may take them and has room for them. A node that is too full gives up slots of
 // the lowest priority first, and among these those of the youngest claims. Slots on a node that is gone or not ready do
@@ -18,12 +18,12 @@
 //
 // A zone without a node that may take slots is lost. With Shift its slots are distributed over the other zones until it is
 // back, and then move home one by one as they find room there. With Keep they are missing. If a zone is only full, its slots
-// are missing, except that those of a demand without zones go to other zones meanwhile.
+// are missing, except that those of a claim without zones go to other zones meanwhile.
 //
 // # Who comes first
 //
-// Freed room is offered to the demands that lack slots, the oldest first. A younger one gets what the older ones cannot use:
-// an incomplete reservation is still useful, so no demand keeps room that it cannot use.
+// Freed room is offered to the claims that lack slots, the oldest first. A younger one gets what the older ones cannot use:
+// an incomplete reservation is still useful, so no claim keeps room that it cannot use.
 //
 // # Headroom stays unused
 //
@@ -34,7 +34,7 @@
 //
 // # Amounts
 //
-// A demand may name nodes and amounts in place of slots. Then there is nothing to choose: on each ready node the demand
+// A claim may name nodes and amounts in place of slots. Then there is nothing to choose: on each ready node the claim
 // holds its amount, less what its consumers use, as far as there is room, each resource by itself. A missing amount waits for freed
 // room of its node, as missing slots do. A used amount counts as held, and no consumer becomes an ordinary pod, however small the
 // amount becomes.
@@ -42,8 +42,8 @@
 // # Cost
 //
 // A node is freed if its room has grown, or if it may now take slots that it could not take before. It then goes to the front of
-// its zone's list. A demand that found no room on any node only needs to look at freed nodes, so the cost of a cycle depends on
-// what has changed, and not on how many demands lack slots. Collect looks at a limited number of nodes and continues in the next
+// its zone's list. A claim that found no room on any node only needs to look at freed nodes, so the cost of a cycle depends on
+// what has changed, and not on how many claims lack slots. Collect looks at a limited number of nodes and continues in the next
 // cycle; the rest is left to Reconcile.
 //
 // # Non-goals

@@ -10,9 +10,9 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// draft has the intended slots of one demand. Until it is committed, only the room of the nodes reflects it.
+// draft has the intended slots of one claim. Until it is committed, only the room of the nodes reflects it.
 type draft struct {
-	*wanted
+	*claim
 	planner *Planner
 	board   *board
 	// places are the nodes with slots, by name.
@@ -24,7 +24,7 @@ type draft struct {
 	looks, limit int
 }
 
-// place is what the demand has on one node.
+// place is what the claim has on one node.
 type place struct {
 	name, zone string
 	// node is nil if the board does not have it.
@@ -34,13 +34,13 @@ type place struct {
 	// slots is how many the node should have, used how many of them consumers use; settle is how many slots are given up
 	// together with their consumers.
 	slots, used, settle int
-	// unused is the unused amount that the node should have, of a demand for amounts.
+	// unused is the unused amount that the node should have, of a claim for amounts.
 	unused ledger.Resources
 }
 
-func (p *Planner) newDraft(w *wanted, limit int) *draft {
+func (p *Planner) newDraft(w *claim, limit int) *draft {
 	d := &draft{
-		wanted: w, planner: p, board: p.board, places: map[string]*place{}, pickers: map[string]*picker{}, added: map[string]ledger.Resources{}, limit: limit,
+		claim: w, planner: p, board: p.board, places: map[string]*place{}, pickers: map[string]*picker{}, added: map[string]ledger.Resources{}, limit: limit,
 	}
 	if w.Claim.Amounts {
 		w.began = p.board.freed
@@ -55,10 +55,10 @@ func (p *Planner) newDraft(w *wanted, limit int) *draft {
 	return d
 }
 
-// placeOf makes the place of a node, without its slots, of what the demand has there.
+// placeOf makes the place of a node, without its slots, of what the claim has there.
 func (d *draft) placeOf(name string, was holds.NodeStatus) *place {
 	pl := &place{name: name, zone: was.Zone, lost: true, was: was}
-	if n := d.board.nodes[name]; n != nil && d.board.exists(n) {
+	if n := d.board.nodes[name]; n != nil && d.board.inAnyView(n) {
 		pl.node, pl.zone, pl.lost = n, n.zone.name, unready(n.object)
 	}
 	d.places[name] = pl
@@ -95,8 +95,8 @@ func (d *draft) drop(pl *place, n int) {
 	d.set(pl, pl.slots-n, pl.used)
 }
 
-// settleAt makes consumers of n slots of a place ordinary pods.
-func (d *draft) settleAt(pl *place, n int) {
+// demoteAt makes consumers of n slots of a place ordinary pods.
+func (d *draft) demoteAt(pl *place, n int) {
 	pl.settle += n
 	d.set(pl, pl.slots-n, pl.used-n)
 }
@@ -107,7 +107,7 @@ func (d *draft) sorted() []*place {
 }
 
 // trim drops useless unused slots: on nodes that are gone, unfit or too full, beyond the limit of a node, and in zones that the
-// demand does not name. Slots of an old size get the new one if there is room.
+// claim does not name. Slots of an old size get the new one if there is room.
 func (d *draft) trim() {
 	for _, pl := range d.sorted() {
 		unused := pl.slots - pl.used
@@ -118,7 +118,7 @@ func (d *draft) trim() {
 			keep = 0
 		case d.quota(pl.zone) == nil:
 			keep = 0
-			d.settleAt(pl, pl.used)
+			d.demoteAt(pl, pl.used)
 		case d.Fit.Of(pl.node.object) != "":
 			keep = 0
 		default:
@@ -152,10 +152,10 @@ func (d *draft) fill() {
 	}
 	for i := range d.quotas {
 		q := &d.quotas[i]
-		for d.counted(q.zone) < q.slots && d.mayGrow() && d.place(q.zone) {
+		for d.counted(q.zone) < q.slots && d.mayAddSlot() && d.place(q.zone) {
 		}
 	}
-	for anywhere := d.anywhere(); anywhere > 0; anywhere-- {
+	for anywhere := d.missingInAnyZone(); anywhere > 0; anywhere-- {
 		least := slices.SortedFunc(slices.Values(d.quotas), func(a, b quota) int {
 			return cmp.Or(cmp.Compare(d.counted(a.zone)-a.slots, d.counted(b.zone)-b.slots), strings.Compare(a.zone, b.zone))
 		})
@@ -223,7 +223,7 @@ func (d *draft) settle(n int) {
 				m = min(m, d.counts[pl.zone].Slots-quota)
 			}
 			if m > 0 && !pl.lost {
-				d.settleAt(pl, m)
+				d.demoteAt(pl, m)
 				n -= m
 			}
 		}

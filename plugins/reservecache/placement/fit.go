@@ -13,7 +13,7 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// Unfit says why a node may not take slots of a demand, whatever its room; empty if it may.
+// Unfit says why a node may not take slots of a claim, whatever its room; empty if it may.
 type Unfit string
 
 // The reasons, as they read after a number of nodes.

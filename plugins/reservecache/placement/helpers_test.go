@@ -109,8 +109,8 @@ func (s *scene) view() View {
 }
 
 // reconcile calls Reconcile until there is no more to do, and returns the claims that changed.
-func (s *scene) reconcile(t require.TestingT, demands ...Demand) (changed []types.UID) {
-	for _, d := range demands {
+func (s *scene) reconcile(t require.TestingT, targets ...Target) (changed []types.UID) {
+	for _, d := range targets {
 		s.planner.Set(d)
 	}
 	for i := 0; ; i++ {
@@ -126,9 +126,9 @@ func (s *scene) reconcile(t require.TestingT, demands ...Demand) (changed []type
 
 func (s *scene) collect() []types.UID { return s.planner.Collect(s.view()).Changed }
 
-// demand returns one of slots of a CPU each; age is in minutes, and a smaller one is older.
-func demand(name string, age int, zones ...Zone) Demand {
-	return Demand{
+// target returns one of slots of a CPU each; age is in minutes, and a smaller one is older.
+func target(name string, age int, zones ...Zone) Target {
+	return Target{
 		Claim: holds.Claim{
 			UID: types.UID(name), Name: "ZoneReservation " + name, Since: t0.Add(time.Duration(age) * time.Minute),
 			Slot: ledger.Resources{MilliCPU: 1000},
@@ -138,9 +138,9 @@ func demand(name string, age int, zones ...Zone) Demand {
 	}
 }
 
-// demandOn returns one of amounts.
-func demandOn(name string, age int, amounts map[string]ledger.Resources) Demand {
-	d := demand(name, age)
+// targetOn returns one of amounts.
+func targetOn(name string, age int, amounts map[string]ledger.Resources) Target {
+	d := target(name, age)
 	d.Claim.Amounts, d.Claim.Slot, d.Nodes = true, ledger.Resources{}, amounts
 	d.Fit = NewFit(nil, []v1.Toleration{{Operator: v1.TolerationOpExists}}, false)
 	return d
@@ -174,7 +174,7 @@ func (s *scene) slots(t require.TestingT, name string) map[string]int {
 	return got
 }
 
-// report returns how a demand stands.
+// report returns how a claim stands.
 func (s *scene) report(t require.TestingT, name string) *Report {
 	r, ok := s.planner.Report(types.UID(name))
 	require.True(t, ok)

@@ -30,7 +30,7 @@ func compareCandidates(a, b candidate) int {
 	return cmp.Or(cmp.Compare(a.slots, b.slots), cmp.Compare(a.share, b.share), strings.Compare(a.node.name, b.node.name))
 }
 
-// newPicker looks at the nodes of a zone that were freed since the demand last looked at all of them. It keeps as many
+// newPicker looks at the nodes of a zone that were freed since the claim last looked at all of them. It keeps as many
 // candidates as slots are missing, since each has room for at least one.
 func (d *draft) newPicker(zoneName string) *picker {
 	pk := &picker{upTo: d.board.freed}
@@ -59,7 +59,7 @@ func (d *draft) newPicker(zoneName string) *picker {
 	return pk
 }
 
-// freed yields the nodes of a zone that were freed since the demand last looked at all of them, up to the draft's limit.
+// freed yields the nodes of a zone that were freed since the claim last looked at all of them, up to the draft's limit.
 func (d *draft) freed(zoneName string, pk *picker) iter.Seq[*node] {
 	return func(yield func(*node) bool) {
 		z := d.board.zones[zoneName]
@@ -73,7 +73,7 @@ func (d *draft) freed(zoneName string, pk *picker) iter.Seq[*node] {
 				return
 			}
 			d.looks++
-			if !d.board.here(n) {
+			if !d.board.inView(n) {
 				pk.cut = true // one that the other view has is not searched
 			} else if !yield(n) {
 				return
@@ -100,7 +100,7 @@ func (pk *picker) next(d *draft) *node {
 		if !d.mayTake(n) || n.freeRoom().Slots(&d.Claim.Slot) == 0 {
 			continue
 		}
-		if added := d.added[n.zone.name]; d.planner.cappedLocked(d.wanted, n.zone, &added) {
+		if added := d.added[n.zone.name]; d.planner.cappedLocked(d.claim, n.zone, &added) {
 			pk.cut = true
 			return nil
 		}
@@ -111,7 +111,7 @@ func (pk *picker) next(d *draft) *node {
 
 // cappedLocked reports whether one more slot in a zone, beside what was added there without a record, would exceed what may be held,
 // and records that.
-func (p *Planner) cappedLocked(w *wanted, z *zone, added *ledger.Resources) bool {
+func (p *Planner) cappedLocked(w *claim, z *zone, added *ledger.Resources) bool {
 	if w.Claim.Amounts {
 		return false // a part may be added
 	}

@@ -24,18 +24,18 @@ type Planner struct {
 	// turn is held by Collect and Reconcile from beginning to end, since mu is released while they ask for nominated pods: neither sees
 	// the other's drafts. It is taken before mu.
 	turn sync.Mutex
-	// idle is set while no demand lacks slots or has to be looked at, so that cycles need not wait for a turn. It changes under mu.
+	// idle is set while no claim lacks slots or has to be looked at, so that cycles need not wait for a turn. It changes under mu.
 	idle atomic.Bool
 
 	mu    sync.Mutex // guards all fields below and everything that they lead to
 	board *board
-	// claims are the demands by UID, and queue the same, the oldest first.
-	claims map[types.UID]*wanted
-	queue  []*wanted
+	// claims are all by UID, and queue the same, the oldest first.
+	claims map[types.UID]*claim
+	queue  []*claim
 	fits   map[string]*tallied
-	// seeking counts the demands that lack slots.
+	// seeking counts the claims that lack slots.
 	seeking int
-	// offered is the point up to which every such demand has looked at all freed nodes.
+	// offered is the point up to which every such claim has looked at all freed nodes.
 	offered uint64
 	// full are the nodes with negative room.
 	full map[*node]struct{}
@@ -61,20 +61,20 @@ func (t *tallied) takes(n *node) bool {
 	return t.usable[n.id/64]>>(n.id%64)&1 == 1
 }
 
-// New returns a planner without demands, which records slots in h. maxHeldFraction limits the unused slots of each zone:
+// New returns a planner without claims, which records slots in h. maxHeldFraction limits the unused slots of each zone:
 // together they take at most that part of what the zone's nodes offer, of each resource. nominatedOn, which
 // may be nil, returns what the pods ask for together that are nominated to a node and not on it yet.
 func New(h *holds.Holds, maxHeldFraction float64, nominatedOn func(node string) ledger.Resources) *Planner {
 	return &Planner{
 		holds: h, fraction: maxHeldFraction, nominatedOn: nominatedOn,
-		board: newBoard(h), claims: map[types.UID]*wanted{}, fits: map[string]*tallied{},
+		board: newBoard(h), claims: map[types.UID]*claim{}, fits: map[string]*tallied{},
 		full: map[*node]struct{}{}, nominated: map[*node]struct{}{}, touched: map[types.UID]struct{}{},
 	}
 }
 
-// Set adds a demand, or replaces it by a newer version. No slot is placed before the next Reconcile. What it holds counts as
+// Set adds a claim, or replaces it by a newer version. No slot is placed before the next Reconcile. What it holds counts as
 // freed, save with SameTerms: for other pods if its priority is lower now, for its owners if they have changed.
-func (p *Planner) Set(d Demand) {
+func (p *Planner) Set(d Target) {
 	if d.Claim.Slot = d.Claim.Slot.Clone(); !d.Claim.Amounts {
 		d.Claim.Slot.Pods = 1
 	}
@@ -83,7 +83,7 @@ func (p *Planner) Set(d Demand) {
 	defer p.mu.Unlock()
 	p.holds.SetClaim(d.Claim)
 	p.idle.Store(false)
-	w := newWanted(d)
+	w := newClaim(d)
 	if old := p.claims[w.uid()]; old != nil {
 		w.inherit(old)
 		p.dropLocked(old)
@@ -105,7 +105,7 @@ func (p *Planner) Set(d Demand) {
 	}
 }
 
-// Remove forgets a demand and releases its claim.
+// Remove forgets a claim and releases what it holds.
 func (p *Planner) Remove(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,20 +115,20 @@ func (p *Planner) Remove(uid types.UID) {
 	p.holds.Release(uid)
 }
 
-func (p *Planner) dropLocked(w *wanted) {
+func (p *Planner) dropLocked(w *claim) {
 	delete(p.claims, w.uid())
-	p.queue = slices.DeleteFunc(p.queue, func(other *wanted) bool { return other == w })
+	p.queue = slices.DeleteFunc(p.queue, func(other *claim) bool { return other == w })
 	if len(w.seeks) > 0 {
 		p.seeking--
 	}
-	if !slices.ContainsFunc(p.queue, func(other *wanted) bool { return other.Fit.key == w.Fit.key }) {
+	if !slices.ContainsFunc(p.queue, func(other *claim) bool { return other.Fit.key == w.Fit.key }) {
 		delete(p.fits, w.Fit.key)
 	}
 }
 
-func compareAge(a, b *wanted) int { return holds.CompareAge(&a.Claim, &b.Claim) }
+func compareAge(a, b *claim) int { return holds.CompareAge(&a.Claim, &b.Claim) }
 
-// SetOwners sets how many owners of a demand with PerNode are on a node. It reports whether that affects the slots.
+// SetOwners sets how many owners of a claim with PerNode are on a node. It reports whether that affects the slots.
 func (p *Planner) SetOwners(uid types.UID, nodeName string, n int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -193,7 +193,7 @@ func (t *tallied) count(n *node, sign int) bool {
 	return (was.usable > 0) != (zone.usable > 0) || (was.selected > 0) != (zone.selected > 0)
 }
 
-// retallyLocked counts the nodes again whose objects have changed, and marks the demands whose zones are affected.
+// retallyLocked counts the nodes again whose objects have changed, and marks the claims whose zones are affected.
 func (p *Planner) retallyLocked() {
 	if len(p.board.objects) == 0 {
 		return
@@ -205,7 +205,7 @@ func (p *Planner) retallyLocked() {
 				changed = t.count(n, -1) || changed
 			}
 			was, in := n.tallied, n.talliedIn
-			if p.board.here(n) {
+			if p.board.inView(n) {
 				n.tallied, n.talliedIn = n.object, n.zone.name
 				changed = t.count(n, 1) || changed
 			}
@@ -220,7 +220,7 @@ func (p *Planner) retallyLocked() {
 	}
 	for _, n := range p.board.objects {
 		n.listed, n.tallied, n.talliedIn = false, nil, ""
-		if p.board.here(n) {
+		if p.board.inView(n) {
 			n.tallied, n.talliedIn = n.object, n.zone.name
 		}
 	}
@@ -235,8 +235,8 @@ func (p *Planner) retallyLocked() {
 	})
 }
 
-// countLocked updates what a demand holds, and in which zones it seeks slots.
-func (p *Planner) countLocked(w *wanted) {
+// countLocked updates what a claim holds, and in which zones it seeks slots.
+func (p *Planner) countLocked(w *claim) {
 	sought := slices.Clone(w.seeks)
 	if w.Claim.Amounts {
 		p.countNodesLocked(w)

@@ -17,7 +17,7 @@ import (
 func TestSlotsGoWhereTheyFitBest(t *testing.T) {
 	s := cluster(3, "a", "b")
 	s.add(t, makePod("p1", "a2", "2"), makePod("p2", "a3", "3"), makePod("p3", "b1", "1"))
-	require.Equal(t, []types.UID{"r"}, s.reconcile(t, demand("r", 0, Zone{"a", 4}, Zone{"b", 2})))
+	require.Equal(t, []types.UID{"r"}, s.reconcile(t, target("r", 0, Zone{"a", 4}, Zone{"b", 2})))
 	// The fullest node that has room comes first.
 	require.Equal(t, map[string]int{"a3": 1, "a2": 2, "a1": 1, "b1": 2}, s.slots(t, "r"))
 	require.Empty(t, s.reconcile(t), "what is in its place stays there")
@@ -25,7 +25,7 @@ func TestSlotsGoWhereTheyFitBest(t *testing.T) {
 
 func TestASpreadIsEven(t *testing.T) {
 	s := cluster(2, "c", "a", "b")
-	d := demand("r", 0)
+	d := target("r", 0)
 	d.Slots = 8
 	s.reconcile(t, d)
 	r := s.report(t, "r")
@@ -54,7 +54,7 @@ func TestSlotsLeaveNodesThatAreUnfit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := cluster(2, "a")
-			s.reconcile(t, demand("r", 0, Zone{"a", 3}))
+			s.reconcile(t, target("r", 0, Zone{"a", 3}))
 			require.Equal(t, map[string]int{"a1": 3}, s.slots(t, "r"))
 			n := makeNode("a1", "a", "4")
 			change(n)
@@ -71,7 +71,7 @@ func TestSlotsLeaveNodesThatAreUnfit(t *testing.T) {
 func TestAZoneIsLost(t *testing.T) {
 	for _, policy := range []LossPolicy{Shift, Keep} {
 		s := cluster(2, "a", "b", "c")
-		d := demand("r", 0, Zone{"a", 2}, Zone{"b", 2}, Zone{"c", 3})
+		d := target("r", 0, Zone{"a", 2}, Zone{"b", 2}, Zone{"c", 3})
 		d.OnZoneLoss = policy
 		s.reconcile(t, d)
 		s.ledger.RemoveNode(makeNode("c1", "c", "4"))
@@ -97,10 +97,10 @@ func TestAZoneIsLost(t *testing.T) {
 	}
 }
 
-// TestALostZoneIsRemembered by newer versions of a demand that is spread over all zones, as long as these are the same.
+// TestALostZoneIsRemembered by newer versions of a claim that is spread over all zones, as long as these are the same.
 func TestALostZoneIsRemembered(t *testing.T) {
 	s := cluster(2, "a", "b", "c")
-	d := demand("r", 0)
+	d := target("r", 0)
 	d.Slots, d.OnZoneLoss = 6, Keep
 	s.reconcile(t, d)
 	s.ledger.RemoveNode(makeNode("c1", "c", "4"))
@@ -128,7 +128,7 @@ func TestConsumersOutliveTheirNode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := cluster(2, "a")
-			d := demand("r", 0, Zone{"a", 2})
+			d := target("r", 0, Zone{"a", 2})
 			d.Claim.Use = holds.UseFirst
 			s.reconcile(t, d)
 			s.consume(t, "w1", "a1", "1", "r")
@@ -150,7 +150,7 @@ func TestConsumersOutliveTheirNode(t *testing.T) {
 // TestACordonedZoneKeepsItsConsumers: only what is not used is shifted, so that nothing is held twice when the cordon ends.
 func TestACordonedZoneKeepsItsConsumers(t *testing.T) {
 	s := cluster(1, "a", "b")
-	d := demand("r", 0, Zone{"a", 3})
+	d := target("r", 0, Zone{"a", 3})
 	d.Zones = append(d.Zones, Zone{"b", 1})
 	d.Claim.Use = holds.UseFirst
 	s.reconcile(t, d)
@@ -175,7 +175,7 @@ func TestShortfallsAreInWords(t *testing.T) {
 	n := makeNode("a4", "a", "4")
 	n.Spec.Taints = []v1.Taint{{Key: "gpu", Effect: v1.TaintEffectNoSchedule}}
 	s.ledger.UpdateNode(n)
-	d := demand("r", 0, Zone{"a", 5}, Zone{"mars", 1})
+	d := target("r", 0, Zone{"a", 5}, Zone{"mars", 1})
 	d.OnZoneLoss = Keep
 	s.reconcile(t, d)
 	r := s.report(t, "r")
@@ -184,7 +184,7 @@ func TestShortfallsAreInWords(t *testing.T) {
 	require.True(t, r.Zones[1].Unknown)
 	require.False(t, r.FitsNoNode)
 
-	big := demand("big", 1, Zone{"a", 1})
+	big := target("big", 1, Zone{"a", 1})
 	big.Claim.Slot.MilliCPU = 8000
 	s.reconcile(t, big)
 	r = s.report(t, "big")
@@ -199,7 +199,7 @@ func TestARollingUpdateDoesNotDrainTheHeadroom(t *testing.T) {
 	for _, name := range []string{"a1", "b1"} {
 		s.add(t, makePod("old-"+name, name, "1"), makePod("batch-"+name, name, "2"))
 	}
-	s.reconcile(t, demand("r", 0, Zone{"a", 1}, Zone{"b", 1}))
+	s.reconcile(t, target("r", 0, Zone{"a", 1}, Zone{"b", 1}))
 	require.Equal(t, map[string]int{"a1": 1, "b1": 1}, s.slots(t, "r"))
 	require.Empty(t, s.collect())
 
@@ -229,9 +229,9 @@ func TestARollingUpdateDoesNotDrainTheHeadroom(t *testing.T) {
 // youngest claims first.
 func TestManyNodesAreRepairedAtOnce(t *testing.T) {
 	s := cluster(4, "a")
-	older, younger, low := demand("older", 0, Zone{"a", 2}), demand("younger", 1, Zone{"a", 2}), demand("low", -1, Zone{"a", 2})
+	older, younger, low := target("older", 0, Zone{"a", 2}), target("younger", 1, Zone{"a", 2}), target("low", -1, Zone{"a", 2})
 	older.Claim.Priority, younger.Claim.Priority = 1, 1
-	for _, d := range []*Demand{&older, &younger, &low} {
+	for _, d := range []*Target{&older, &younger, &low} {
 		d.PerNode = 1
 	}
 	s.reconcile(t, older, younger, low)
@@ -254,12 +254,12 @@ func TestManyNodesAreRepairedAtOnce(t *testing.T) {
 func TestANodeOfWhichTheViewTrailsIsLeftAlone(t *testing.T) {
 	s := cluster(1, "a")
 	s.add(t, makePod("gone", "a1", "4"))
-	s.reconcile(t, demand("r", 0, Zone{"a", 2}))
+	s.reconcile(t, target("r", 0, Zone{"a", 2}))
 	require.Empty(t, s.slots(t, "r"))
 	behind := s.view()
 	s.end("gone")
-	ahead := s.view()
-	require.Equal(t, []types.UID{"r"}, s.planner.Collect(ahead).Changed)
+	cycleHasMore := s.view()
+	require.Equal(t, []types.UID{"r"}, s.planner.Collect(cycleHasMore).Changed)
 	trails := func(string) bool { return true }
 	require.Empty(t, s.planner.Reconcile(behind, trails).Changed)
 	require.Equal(t, map[string]int{"a1": 2}, s.slots(t, "r"))
@@ -277,7 +277,7 @@ func TestANodeOfWhichTheViewTrailsIsLeftAlone(t *testing.T) {
 func TestASlotOnANodeThatTheLedgerDoesNotKnowYet(t *testing.T) {
 	s := cluster(1, "a")
 	s.add(t, makePod("full", "a1", "4"))
-	s.reconcile(t, demand("r", 0, Zone{"a", 1}))
+	s.reconcile(t, target("r", 0, Zone{"a", 1}))
 	before := s.view()
 	s.ledger.AddNode(makeNode("a2", "a", "4"))
 	after := s.view()
@@ -296,7 +296,7 @@ func TestASlotOnANodeThatTheLedgerDoesNotKnowYet(t *testing.T) {
 func TestASlotOnANodeThatTheLedgerNeverKnew(t *testing.T) {
 	s := cluster(1, "a")
 	s.add(t, makePod("full", "a1", "4"))
-	s.reconcile(t, demand("r", 0, Zone{"a", 1}))
+	s.reconcile(t, target("r", 0, Zone{"a", 1}))
 	n := makeNode("a2", "a", "4")
 	s.ledger.AddNode(n)
 	with := s.view()
@@ -325,7 +325,7 @@ func TestANodeEventLeavesNewSlotsAlone(t *testing.T) {
 			s := cluster(1, "a")
 			gone := makePod("gone", "a1", "4")
 			s.add(t, gone)
-			s.reconcile(t, demand("r", 0, Zone{"a", 2}))
+			s.reconcile(t, target("r", 0, Zone{"a", 2}))
 			s.end("gone")
 			require.Equal(t, []types.UID{"r"}, s.planner.Collect(s.view()).Changed)
 
@@ -347,7 +347,7 @@ func TestANodeEventLeavesNewSlotsAlone(t *testing.T) {
 // TestPerNode: a node has no more slots and owners together than that.
 func TestPerNode(t *testing.T) {
 	s := cluster(3, "a")
-	d := demand("r", 0, Zone{"a", 3})
+	d := target("r", 0, Zone{"a", 3})
 	d.PerNode = 1
 	s.planner.Set(d)
 	s.planner.SetOwners("r", "a1", 1) // one that runs there already
@@ -372,7 +372,7 @@ func TestMaxHeldFraction(t *testing.T) {
 	for _, name := range []string{"a1", "a2"} {
 		s.ledger.AddNode(makeNode(name, "a", "4"))
 	}
-	younger, older := demand("younger", 1, Zone{"a", 3}), demand("older", 0, Zone{"a", 3})
+	younger, older := target("younger", 1, Zone{"a", 3}), target("older", 0, Zone{"a", 3})
 	older.Claim.Use = holds.UseFirst
 	s.reconcile(t, younger, older)
 	require.Equal(t, 3, s.report(t, "older").Held)
@@ -401,7 +401,7 @@ func TestManyNominatedPods(t *testing.T) {
 	for i := 1; i < 3*tries; i++ {
 		s.nominated[fmt.Sprintf("a%d", i)] = ledger.Resources{MilliCPU: 4000, Pods: 1}
 	}
-	s.reconcile(t, demand("r", 0, Zone{"a", 1}))
+	s.reconcile(t, target("r", 0, Zone{"a", 1}))
 	require.Equal(t, map[string]int{fmt.Sprintf("a%d", 3*tries): 1}, s.slots(t, "r"))
 }
 
@@ -411,7 +411,7 @@ func TestCycleWaitsForADraft(t *testing.T) {
 	s := newScene(1)
 	s.ledger.AddNode(makeNode("a1", "a", "4"))
 	s.add(t, makePod("all", "a1", "4"))
-	s.reconcile(t, demand("r", 0, Zone{"a", 1}))
+	s.reconcile(t, target("r", 0, Zone{"a", 1}))
 	s.end("all")
 	view := s.view()
 	cycle := make(chan holds.Status)
@@ -436,7 +436,7 @@ func TestCycleWaitsForADraft(t *testing.T) {
 	require.Equal(t, 1, status.Nodes[0].Slots)
 }
 
-// TestReplacedWhileAsking: a draft is given up if its demand has been replaced or removed while nominated pods were asked for.
+// TestReplacedWhileAsking: a draft is given up if its claim has been replaced or removed while nominated pods were asked for.
 func TestReplacedWhileAsking(t *testing.T) {
 	s := cluster(1, "a")
 	s.planner.nominatedOn = func(string) ledger.Resources {
@@ -444,16 +444,16 @@ func TestReplacedWhileAsking(t *testing.T) {
 		s.planner.Remove("r")
 		return ledger.Resources{}
 	}
-	s.reconcile(t, demand("r", 0, Zone{"a", 1}))
+	s.reconcile(t, target("r", 0, Zone{"a", 1}))
 	require.Nil(t, s.holds.Node("a1"))
-	s.reconcile(t, demand("s", 1, Zone{"a", 4}))
+	s.reconcile(t, target("s", 1, Zone{"a", 4}))
 	require.Equal(t, map[string]int{"a1": 4}, s.slots(t, "s"), "the room of the draft is free")
 }
 
 // TestRoomOfNominatedPodsIsTheirs: room that was promised to a pod of any priority is not taken, and is once the promise ends.
 func TestRoomOfNominatedPodsIsTheirs(t *testing.T) {
 	s := cluster(1, "a")
-	d := demand("r", 0, Zone{"a", 4})
+	d := target("r", 0, Zone{"a", 4})
 	d.Claim.Priority = 5
 	s.nominated["a1"] = ledger.Resources{MilliCPU: 2000, Pods: 1}
 	s.reconcile(t, d)
@@ -467,7 +467,7 @@ func TestRoomOfNominatedPodsIsTheirs(t *testing.T) {
 // TestASlotOfAnotherSize: slots get the new size where there is room for it.
 func TestASlotOfAnotherSize(t *testing.T) {
 	s := cluster(2, "a")
-	d := demand("r", 0, Zone{"a", 3})
+	d := target("r", 0, Zone{"a", 3})
 	s.reconcile(t, d)
 	d.Claim.Slot = ledger.Resources{MilliCPU: 2000}
 	s.reconcile(t, d)
@@ -486,7 +486,7 @@ func TestTheOldestTakesWhatIsFreed(t *testing.T) {
 			s.add(t, makePod(node+name, node, "1"))
 		}
 	}
-	younger, older, large := demand("younger", 1, Zone{"a", 1}, Zone{"b", 1}), demand("older", 0, Zone{"a", 1}), demand("large", -1, Zone{"a", 1})
+	younger, older, large := target("younger", 1, Zone{"a", 1}, Zone{"b", 1}), target("older", 0, Zone{"a", 1}), target("large", -1, Zone{"a", 1})
 	large.Claim.Slot.MilliCPU = 2000
 	s.reconcile(t, younger, older, large)
 	s.end("a11")
@@ -510,7 +510,7 @@ func TestTooLittleRoomIsPassed(t *testing.T) {
 	for i := range 4 {
 		s.add(t, makePod(fmt.Sprintf("a%d", i), "a1", "1"))
 	}
-	large := demand("large", 0, Zone{"a", 1}, Zone{"b", 1})
+	large := target("large", 0, Zone{"a", 1}, Zone{"b", 1})
 	large.Claim.Slot.MilliCPU = 3000
 	s.reconcile(t, large)
 	s.collect() // the cycle's view is new
@@ -532,7 +532,7 @@ func TestTooLittleRoomIsPassed(t *testing.T) {
 }
 
 func TestSpan(t *testing.T) {
-	w := newWanted(demand("r", 0))
+	w := newClaim(target("r", 0))
 	w.looked["a"], w.looked["b"], w.looked["c"] = 5, 8, 30
 	w.passed.extend(7, 9)
 	w.passed.extend(9, 20)
@@ -542,11 +542,11 @@ func TestSpan(t *testing.T) {
 	require.Equal(t, span{21, 25}, w.passed, "between the two are points that were not passed")
 }
 
-// TestRoomOfAFailedDraftIsOffered: what an older demand cannot have beside nominated pods, a younger one of smaller slots can.
+// TestRoomOfAFailedDraftIsOffered: what an older claim cannot have beside nominated pods, a younger one of smaller slots can.
 func TestRoomOfAFailedDraftIsOffered(t *testing.T) {
 	s := cluster(1, "a")
 	s.add(t, makePod("p", "a1", "1"), makePod("q", "a1", "3"))
-	older, younger := demand("older", 0, Zone{"a", 1}), demand("younger", 1, Zone{"a", 1})
+	older, younger := target("older", 0, Zone{"a", 1}), target("younger", 1, Zone{"a", 1})
 	younger.Claim.Slot.MilliCPU = 500
 	s.reconcile(t, older, younger)
 	s.nominated["a1"] = ledger.Resources{MilliCPU: 500}
@@ -561,11 +561,11 @@ func TestChurnLeavesNothingBehind(t *testing.T) {
 	for name, cycles := range map[string]int{"no cycle has looked": 0, "one has": 1} {
 		t.Run(name, func(t *testing.T) {
 			s := cluster(2, "a")
-			s.reconcile(t, demand("r", 0, Zone{"a", 9}))
+			s.reconcile(t, target("r", 0, Zone{"a", 9}))
 			for range cycles {
 				s.collect()
 			}
-			s.reconcile(t, demand("r", 0, Zone{"a", 1}))
+			s.reconcile(t, target("r", 0, Zone{"a", 1}))
 			for i := range 200 {
 				pod := fmt.Sprintf("p%d", i)
 				s.add(t, makePod(pod, "a1", "1"))
@@ -576,7 +576,7 @@ func TestChurnLeavesNothingBehind(t *testing.T) {
 				s.reconcile(t)
 			}
 			require.LessOrEqual(t, len(s.planner.board.nodes), 3)
-			require.LessOrEqual(t, len(s.planner.board.disputed[cycle])+len(s.planner.board.disputed[between]), 4)
+			require.LessOrEqual(t, len(s.planner.board.changedByOther[cycle])+len(s.planner.board.changedByOther[between]), 4)
 		})
 	}
 }
@@ -584,7 +584,7 @@ func TestChurnLeavesNothingBehind(t *testing.T) {
 // TestCyclesDoNotWaitWhenNothingIsMissing: owners of a Guarantee come and go without the cycles of other pods waiting for the planner.
 func TestCyclesDoNotWaitWhenNothingIsMissing(t *testing.T) {
 	s := cluster(1, "a")
-	d := demand("r", 0, Zone{"a", 2})
+	d := target("r", 0, Zone{"a", 2})
 	d.Claim.Use = holds.UseFirst
 	s.reconcile(t, d)
 	s.consume(t, "p", "a1", "1", "r")

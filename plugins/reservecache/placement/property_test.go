@@ -22,7 +22,7 @@ import (
 type world struct {
 	*scene
 	cache   *ledger.Ledger
-	demands map[string]Demand
+	targets map[string]Target
 	nodes   map[string]*v1.Node
 	serial  int
 	// toCache and toLedger are the events that are on their way.
@@ -31,8 +31,8 @@ type world struct {
 }
 
 var (
-	nodeNames   = []string{"a1", "a2", "b1", "b2", "c1"}
-	demandNames = []string{"r1", "r2", "r3"}
+	nodeNames  = []string{"a1", "a2", "b1", "b2", "c1"}
+	claimNames = []string{"r1", "r2", "r3"}
 )
 
 func (w *world) happen(event func(*ledger.Ledger)) {
@@ -100,7 +100,7 @@ func (w *world) cycle() View {
 	return snapshotView{snapshot}
 }
 
-// Schedule is a cycle for a pod that may own a demand, or another scheduler's.
+// Schedule is a cycle for a pod that may own a claim, or another scheduler's.
 func (w *world) Schedule(t *rapid.T) {
 	view := w.cycle()
 	if view.Len() == 0 {
@@ -114,8 +114,8 @@ func (w *world) Schedule(t *rapid.T) {
 	bound := makePod(pod.Name, node, cpu)
 	if rapid.IntRange(0, 9).Draw(t, "bound by another") > 0 {
 		who := holds.Asker{}
-		if owner := rapid.SampledFrom(append([]string{""}, demandNames...)).Draw(t, "owner"); owner != "" {
-			who = holds.Asker{Claim: types.UID(owner), Use: w.demands[owner].Claim.Use}
+		if owner := rapid.SampledFrom(append([]string{""}, claimNames...)).Draw(t, "owner"); owner != "" {
+			who = holds.Asker{Claim: types.UID(owner), Use: w.targets[owner].Claim.Use}
 		}
 		if _, fits := w.schedule(t, view, node, pod, who); !fits {
 			return
@@ -142,8 +142,8 @@ func (w *world) EndPod(t *rapid.T) {
 }
 
 func (w *world) Set(t *rapid.T) {
-	name := rapid.SampledFrom(demandNames).Draw(t, "demand")
-	d := demand(name, slices.Index(demandNames, name))
+	name := rapid.SampledFrom(claimNames).Draw(t, "claim")
+	d := target(name, slices.Index(claimNames, name))
 	d.Claim.Use = rapid.SampledFrom([]holds.Use{holds.UseLast, holds.UseFirst}).Draw(t, "use")
 	d.OnZoneLoss = rapid.SampledFrom([]LossPolicy{Shift, Keep}).Draw(t, "loss")
 	d.Claim.Slot.MilliCPU = rapid.Int64Range(1, 2).Draw(t, "size") * 1000
@@ -153,7 +153,7 @@ func (w *world) Set(t *rapid.T) {
 		for _, node := range rapid.SliceOfNDistinct(rapid.SampledFrom(append(nodeNames, "none")), 1, 4, rapid.ID[string]).Draw(t, "nodes") {
 			amounts[node] = ledger.Resources{MilliCPU: rapid.Int64Range(0, 8).Draw(t, "cpu") * 500, Pods: rapid.Int64Range(1, 3).Draw(t, "places")}
 		}
-		d = demandOn(name, slices.Index(demandNames, name), amounts)
+		d = targetOn(name, slices.Index(claimNames, name), amounts)
 	} else if rapid.Bool().Draw(t, "spread") {
 		d.Slots = rapid.IntRange(0, 6).Draw(t, "slots")
 	} else {
@@ -162,19 +162,19 @@ func (w *world) Set(t *rapid.T) {
 		}
 	}
 	w.planner.Set(d)
-	w.demands[name] = d
+	w.targets[name] = d
 }
 
 func (w *world) Remove(t *rapid.T) {
-	name := rapid.SampledFrom(demandNames).Draw(t, "demand")
+	name := rapid.SampledFrom(claimNames).Draw(t, "claim")
 	w.planner.Remove(types.UID(name))
-	delete(w.demands, name)
+	delete(w.targets, name)
 }
 
 // Pass is a pass of the worker while events are on their way.
 func (w *world) Pass(*rapid.T) { w.planner.Reconcile(w.view(), w.trails) }
 
-// Settle: once all is heard and done, every slot is where it may be, has room, and no demand lacks a slot that has room.
+// Settle: once all is heard and done, every slot is where it may be, has room, and no claim lacks a slot that has room.
 func (w *world) Settle(t *rapid.T) {
 	w.settle()
 	before := w.stands(t)
@@ -194,7 +194,7 @@ func (w *world) Settle(t *rapid.T) {
 			require.Empty(t, cmp.Diff(was.Nodes, is.Nodes, cmpopts.EquateEmpty()), "%s has changed and nothing says so", name)
 		}
 	}
-	for name := range w.demands {
+	for name := range w.targets {
 		w.inOrder(t, name)
 		w.nothingLeft(t, name)
 	}
@@ -205,7 +205,7 @@ func (w *world) Settle(t *rapid.T) {
 
 func (w *world) stands(t *rapid.T) map[string]holds.Status {
 	all := map[string]holds.Status{}
-	for name := range w.demands {
+	for name := range w.targets {
 		status, ok := w.holds.Status(types.UID(name))
 		require.True(t, ok)
 		all[name] = status
@@ -213,15 +213,15 @@ func (w *world) stands(t *rapid.T) map[string]holds.Status {
 	return all
 }
 
-// usable returns the node where a demand may have slots.
+// usable returns the node where a claim may have slots.
 func (w *world) usable(name, node string) bool {
-	d := w.demands[name]
+	d := w.targets[name]
 	n := w.nodes[node]
 	return n != nil && d.Fit.Of(n) == ""
 }
 
 func (w *world) inOrder(t *rapid.T, name string) {
-	d := w.demands[name]
+	d := w.targets[name]
 	status, _ := w.holds.Status(types.UID(name))
 	view := w.view()
 	rooms := map[string]ledger.Resources{}
@@ -258,9 +258,9 @@ func (w *world) inOrder(t *rapid.T, name string) {
 	}
 }
 
-// nothingLeft looks with its own eyes for room that a demand should have taken.
+// nothingLeft looks with its own eyes for room that a claim should have taken.
 func (w *world) nothingLeft(t *rapid.T, name string) {
-	d := w.demands[name]
+	d := w.targets[name]
 	status, _ := w.holds.Status(types.UID(name))
 	if d.Claim.Amounts {
 		w.noPartLeft(t, name, &status)
@@ -275,7 +275,7 @@ func (w *world) nothingLeft(t *rapid.T, name string) {
 			sum += d.Claim.Counts(n.Slots, n.Used)
 		}
 	}
-	if sum >= d.wanted() {
+	if sum >= d.totalSlots() {
 		return
 	}
 	lacking := map[string]bool{}
@@ -310,7 +310,7 @@ func (w *world) noPartLeft(t *rapid.T, name string, status *holds.Status) {
 		if !w.usable(name, node) {
 			continue
 		}
-		part := w.demands[name].Nodes[node]
+		part := w.targets[name].Nodes[node]
 		if at := slices.IndexFunc(status.Nodes, func(n holds.NodeStatus) bool { return n.Node == node }); at >= 0 {
 			part = part.Less(&status.Nodes[at].Amount)
 			part = part.Positive()
@@ -343,7 +343,7 @@ func (w *world) noSlotIsUsedTwice(t *rapid.T) {
 
 // Check: a report agrees with the records at any time.
 func (w *world) Check(t *rapid.T) {
-	for name := range w.demands {
+	for name := range w.targets {
 		status, _ := w.holds.Status(types.UID(name))
 		r, ok := w.planner.Report(types.UID(name))
 		if !ok {
@@ -362,7 +362,7 @@ func TestThePlannerKeepsItsWord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{
 			scene: newScene(1), cache: ledger.New(ledger.DefaultOptions()),
-			demands: map[string]Demand{}, nodes: map[string]*v1.Node{}, alive: map[string]string{},
+			targets: map[string]Target{}, nodes: map[string]*v1.Node{}, alive: map[string]string{},
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"":            w.Check,
@@ -382,7 +382,7 @@ func TestThePlannerKeepsItsWord(t *testing.T) {
 	})
 }
 
-// TestPlacementIsDeterministic: the order in which nodes, pods and demands become known makes no difference, and a planner that
+// TestPlacementIsDeterministic: the order in which nodes, pods and claims become known makes no difference, and a planner that
 // starts on what is there comes to the same slots.
 func TestPlacementIsDeterministic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -394,13 +394,13 @@ func TestPlacementIsDeterministic(t *testing.T) {
 				pods = append(pods, makePod("on-"+name, name, "1"))
 			}
 		}
-		var demands []Demand
-		for i, name := range demandNames {
-			d := demand(name, i, Zone{"a", rapid.IntRange(0, 4).Draw(t, "slots")}, Zone{"b", rapid.IntRange(0, 4).Draw(t, "slots")})
+		var targets []Target
+		for i, name := range claimNames {
+			d := target(name, i, Zone{"a", rapid.IntRange(0, 4).Draw(t, "slots")}, Zone{"b", rapid.IntRange(0, 4).Draw(t, "slots")})
 			if rapid.Bool().Draw(t, "spread") {
 				d.Zones, d.Slots = nil, rapid.IntRange(0, 6).Draw(t, "slots")
 			}
-			demands = append(demands, d)
+			targets = append(targets, d)
 		}
 		var first map[string]map[string]int
 		for range 3 {
@@ -409,9 +409,9 @@ func TestPlacementIsDeterministic(t *testing.T) {
 				s.ledger.AddNode(n)
 			}
 			s.add(t, rapid.Permutation(pods).Draw(t, "pods")...)
-			s.reconcile(t, rapid.Permutation(demands).Draw(t, "demands")...)
+			s.reconcile(t, rapid.Permutation(targets).Draw(t, "targets")...)
 			got := map[string]map[string]int{}
-			for _, name := range demandNames {
+			for _, name := range claimNames {
 				got[name] = s.slots(t, name)
 			}
 			if first == nil {
@@ -434,7 +434,7 @@ func TestHeadroomOutlivesRollingUpdates(t *testing.T) {
 			s.add(t, makePod(name, node, "1"))
 			old = append(old, name)
 		}
-		s.reconcile(t, demand("r", 0, Zone{"a", 2}, Zone{"b", 2}, Zone{"c", 2}))
+		s.reconcile(t, target("r", 0, Zone{"a", 2}, Zone{"b", 2}, Zone{"c", 2}))
 		batch := 0
 		fill := func() {
 			s.collect()

@@ -18,7 +18,7 @@ func TestConcurrentKeeping(t *testing.T) {
 	const rounds = 200
 	s := cluster(3, "a", "b")
 	s.planner.nominatedOn = func(string) ledger.Resources { return ledger.Resources{} }
-	s.reconcile(t, demand("r", 0, Zone{"a", 4}, Zone{"b", 4}), demand("s", 1, Zone{"a", 2}))
+	s.reconcile(t, target("r", 0, Zone{"a", 4}, Zone{"b", 4}), target("s", 1, Zone{"a", 2}))
 
 	var cycles, others sync.WaitGroup
 	done := make(chan struct{})
@@ -66,7 +66,7 @@ func TestConcurrentKeeping(t *testing.T) {
 	}
 	until(func(i int) {
 		if i%10 == 0 {
-			s.planner.Set(demand("s", 1, Zone{"a", 1 + i%3}))
+			s.planner.Set(target("s", 1, Zone{"a", 1 + i%3}))
 		}
 		s.planner.Reconcile(s.view(), nil)
 	})

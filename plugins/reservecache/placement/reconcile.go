@@ -2,12 +2,12 @@ package placement
 
 import "zonewise.dev/plugins/reservecache/ledger"
 
-// looksPerSlice limits how many nodes Reconcile looks at while others wait for the lock: one demand's search of a large
+// looksPerSlice limits how many nodes Reconcile looks at while others wait for the lock: one claim's search of a large
 // cluster.
 const looksPerSlice = 5000
 
-// Reconcile repairs the slots of changed demands by the nodes of the ledger, the oldest demand first: it drops useless slots,
-// places missing ones, and drops surplus ones, in one step for each demand. Slots that may stay where they are stay.
+// Reconcile repairs the slots of changed claims by the nodes of the ledger, the oldest claim first: it drops useless slots,
+// places missing ones, and drops surplus ones, in one step for each claim. Slots that may stay where they are stay.
 //
 // It works for a slice of time, and says whether there is more to do. trails reports whether the view of a node is known to be
 // behind the API server: slots that have no room there are then left alone, until it is not.
@@ -46,7 +46,7 @@ func (p *Planner) Reconcile(view View, trails func(node string) bool) Result {
 	return result
 }
 
-func (p *Planner) reconcileLocked(w *wanted, result *Result) int {
+func (p *Planner) reconcileLocked(w *claim, result *Result) int {
 	if w.Claim.Amounts {
 		return p.measureLocked(w, result)
 	}
@@ -61,7 +61,7 @@ func (p *Planner) reconcileLocked(w *wanted, result *Result) int {
 	return looks
 }
 
-func (p *Planner) firstDirtyLocked() *wanted {
+func (p *Planner) firstDirtyLocked() *claim {
 	for _, w := range p.queue {
 		if w.dirty {
 			return w
@@ -72,7 +72,7 @@ func (p *Planner) firstDirtyLocked() *wanted {
 
 func (p *Planner) anyDirtyLocked() bool { return p.firstDirtyLocked() != nil }
 
-// inspectLocked looks at the changed nodes, and marks the demands that hold slots on a node that is gone, unfit or too full.
+// inspectLocked looks at the changed nodes, and marks the claims that hold slots on a node that is gone, unfit or too full.
 func (p *Planner) inspectLocked(trails func(string) bool, result *Result) {
 	amounts := p.forAmountsLocked()
 	for _, n := range p.board.changed {
@@ -87,10 +87,10 @@ func (p *Planner) inspectLocked(trails func(string) bool, result *Result) {
 		if held == nil {
 			continue
 		}
-		if p.board.here(n) && n.tooFull() {
+		if p.board.inView(n) && n.tooFull() {
 			p.full[n] = struct{}{}
 		}
-		if !p.board.exists(n) || n.listed {
+		if !p.board.inAnyView(n) || n.listed {
 			for i := range held.Holds {
 				if w := p.claims[held.Holds[i].Claim.UID]; w != nil {
 					w.look(n.name)
@@ -122,7 +122,7 @@ func (n *node) tooFull() bool {
 	return n.unused.Exceeds(&room) != ""
 }
 
-// uncapLocked marks the demands that the limit on what is held no longer keeps from placing slots.
+// uncapLocked marks the claims that the limit on what is held no longer keeps from placing slots.
 func (p *Planner) uncapLocked() {
 	if p.fraction >= 1 {
 		return

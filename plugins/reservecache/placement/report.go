@@ -13,13 +13,13 @@ import (
 	"zonewise.dev/plugins/reservecache/holds"
 )
 
-// Report says how far a demand is met.
+// Report says how far a claim is met.
 type Report struct {
 	// Desired is how many slots are wanted, Held how many are on existing, ready nodes, used ones included,
 	// and Used how many of these a pod uses. Missing is how many are lacking; in Headroom mode a used slot does not count.
 	// Of amounts the first three count places for pods, and Missing the nodes on which a part is lacking.
 	Desired, Held, Used, Missing int
-	// Amounts are the sums of a demand for amounts.
+	// Amounts are the sums of a claim for amounts.
 	Amounts Amounts
 	// Zones are those in which slots are wanted or held, sorted by name.
 	Zones []ZoneReport
@@ -28,11 +28,11 @@ type Report struct {
 	Away, Full []string
 	// Capped are the zones in which the limit on what is held keeps slots from being placed.
 	Capped []string
-	// FitsNoNode means that no node that the demand selects, however empty, could hold a slot.
+	// FitsNoNode means that no node that the claim selects, however empty, could hold a slot.
 	FitsNoNode bool
 }
 
-// ZoneReport says how far a demand is met in one zone.
+// ZoneReport says how far a claim is met in one zone.
 type ZoneReport struct {
 	Name string
 	// Desired is how many slots the zone should have for now, with those shifted from lost zones.
@@ -44,7 +44,7 @@ type ZoneReport struct {
 	// lacks nothing.
 	Shortfall string
 	// Nodes are those with slots, by name; nodes that are not there or not ready are among them as long as they have
-	// consumers, whose slots do not count. Of a demand for amounts they are the nodes that have consumers, or something else than is
+	// consumers, whose slots do not count. Of a claim for amounts they are the nodes that have consumers, or something else than is
 	// desired.
 	Nodes []holds.NodeStatus
 }
@@ -60,7 +60,7 @@ func (r *Report) Shortfalls() string {
 	return strings.Join(all, "; ")
 }
 
-// Report returns how far a demand is met, by the last state of the nodes. It returns false for a demand that is unknown or has
+// Report returns how far a claim is met, by the last state of the nodes. It returns false for a claim that is unknown or has
 // not been looked at yet.
 func (p *Planner) Report(uid types.UID) (Report, bool) {
 	p.mu.Lock()
@@ -98,7 +98,7 @@ func (p *Planner) Report(uid types.UID) (Report, bool) {
 		Away: slices.Sorted(maps.Keys(w.away)), Full: slices.Sorted(maps.Keys(w.full)),
 	}
 	for name := range w.capped {
-		if has := w.counted(name); w.quota(name) == nil || has < w.quota(name).slots || w.anywhere() > 0 {
+		if has := w.counted(name); w.quota(name) == nil || has < w.quota(name).slots || w.missingInAnyZone() > 0 {
 			r.Capped = append(r.Capped, name)
 		}
 	}
@@ -115,7 +115,7 @@ func (p *Planner) Report(uid types.UID) (Report, bool) {
 }
 
 // reasonsLocked says why the nodes of a zone take no slots.
-func (p *Planner) reasonsLocked(w *wanted, report *ZoneReport) string {
+func (p *Planner) reasonsLocked(w *claim, report *ZoneReport) string {
 	z := p.board.zones[report.Name]
 	if z == nil {
 		return "no nodes"
@@ -150,7 +150,7 @@ func (p *Planner) reasonsLocked(w *wanted, report *ZoneReport) string {
 }
 
 // untaken says why room of a zone is not taken.
-func (w *wanted) untaken(zone string) string {
+func (w *claim) untaken(zone string) string {
 	if w.capped[zone] {
 		return "with room that maxHeldFraction leaves to pods"
 	}
@@ -194,8 +194,8 @@ func resourceName(name v1.ResourceName) string {
 	return string(name)
 }
 
-// fitsNoNodeLocked reports whether there are nodes that the demand selects, and a slot is too large for each.
-func (p *Planner) fitsNoNodeLocked(w *wanted) bool {
+// fitsNoNodeLocked reports whether there are nodes that the claim selects, and a slot is too large for each.
+func (p *Planner) fitsNoNodeLocked(w *claim) bool {
 	selected := 0
 	for _, z := range p.board.zones {
 		for n := z.newest; n != nil; n = n.older {

@@ -52,8 +52,8 @@ type zoneAmounts struct {
 	short, small, unfit map[string]int
 }
 
-// reportAmountsLocked is Report for a demand for amounts.
-func (p *Planner) reportAmountsLocked(w *wanted) Report {
+// reportAmountsLocked is Report for a claim for amounts.
+func (p *Planner) reportAmountsLocked(w *claim) Report {
 	status, _ := p.holds.Status(w.uid())
 	r := Report{Away: slices.Sorted(maps.Keys(w.away)), Full: slices.Sorted(maps.Keys(w.full)), Capped: slices.Sorted(maps.Keys(w.capped))}
 	zones := map[string]*zoneAmounts{}
@@ -91,7 +91,7 @@ func (p *Planner) reportAmountsLocked(w *wanted) Report {
 }
 
 // reportNodeLocked adds a node to the report of its zone.
-func (p *Planner) reportNodeLocked(w *wanted, ns holds.NodeStatus, zones map[string]*zoneAmounts, r *Report) {
+func (p *Planner) reportNodeLocked(w *claim, ns holds.NodeStatus, zones map[string]*zoneAmounts, r *Report) {
 	z := zones[ns.Zone]
 	if z == nil {
 		z = &zoneAmounts{ZoneReport: ZoneReport{Name: ns.Zone}, short: map[string]int{}, small: map[string]int{}, unfit: map[string]int{}}

@@ -13,7 +13,7 @@ import (
 // TestUsesSinceTheReportAreAdopted: a status is written later than its report was made, and does not name who came between.
 func TestUsesSinceTheReportAreAdopted(t *testing.T) {
 	f := newFixture(t, 1)
-	f.opened.Store(true)
+	f.placing.Store(true)
 	f.Ledger.AddNode(makeNode("n1", "4"))
 	f.seen(reservation("r", 2, guarantee))
 	f.clock.Step(700 * time.Millisecond)

@@ -37,7 +37,7 @@ func (s *Server) conditionsLocked(e *entry) []metav1.Condition {
 		}
 	}
 	spec := e.valid
-	if e.over {
+	if e.expired {
 		message := "nothing is held: spec.ttl passed at " + spec.deadline.UTC().Format(time.RFC3339)
 		accepted := is(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the spec is valid")
 		if !e.object.Valid() {

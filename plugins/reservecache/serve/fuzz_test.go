@@ -56,7 +56,7 @@ func FuzzReservation(f *testing.F) {
 		}
 		h := holds.New()
 		p := placement.New(h, 1, nil)
-		p.Set(s.demand(0))
+		p.Set(s.target(0))
 		settle := func() {
 			for range 10_000 {
 				snapshot := ledger.NewSnapshot()

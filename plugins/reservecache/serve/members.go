@@ -143,7 +143,7 @@ func (s *Server) countMembers() {
 	for _, pod := range pods {
 		s.memberLocked(pod, s.OwnerOf(pod))
 	}
-	// A demand that was replaced by a newer version has forgotten nothing, one that is new knows nothing.
+	// A claim that was replaced by a newer version has forgotten nothing, one that is new knows nothing.
 	for claim, c := range s.members.claims {
 		if e := s.entries[claim]; e != nil && e.applied != nil && e.applied.perNode > 0 {
 			for node, n := range c.byNode {

@@ -19,7 +19,7 @@ import (
 // TestOwnersPerNodeAreCountedAnew: owners that go while slotsPerNode is not set do not count when it is set again.
 func TestOwnersPerNodeAreCountedAnew(t *testing.T) {
 	f := newFixture(t, 1)
-	f.opened.Store(true)
+	f.placing.Store(true)
 	f.Ledger.AddNode(makeNode("n1", "4"))
 	generation := int64(0)
 	slots := func(perNode *int32) int {

@@ -35,7 +35,7 @@ func zoneGauge(name, help string) *compbasemetrics.Desc {
 }
 
 func (s *Server) collect(send metrics.Send) {
-	if !s.opened.Load() {
+	if !s.placing.Load() {
 		return
 	}
 	for zone, unused := range s.Holds.Unused() {

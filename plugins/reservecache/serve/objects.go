@@ -23,8 +23,8 @@ type entry struct {
 	defaultPriority int32
 	// adopted is set once what the status said was taken over.
 	adopted bool
-	// over is set once the reservation has expired.
-	over bool
+	// expired is set once the reservation has expired.
+	expired bool
 	// ended is what it held when it expired, or ceased to be served: pods that still use it go on doing so if it applies again.
 	ended *holds.Status
 	// report is how the planner says that it stands; nil before the first time. reported is what it is about, and reportedAt when making
@@ -106,12 +106,12 @@ func (s *Server) applyingLocked() []applying {
 		if e.valid == nil || e.object.Latest.DeletionTimestamp != nil {
 			continue
 		}
-		was := e.over
-		if e.over = e.valid.expired(now); !e.over {
+		was := e.expired
+		if e.expired = e.valid.expired(now); !e.expired {
 			obj := e.object.Latest
 			active = append(active, applying{e, e.valid, &obj.Status, obj.Status.ObservedGeneration == obj.Generation && !obj.Status.LastUpdateTime.IsZero()})
 		}
-		if e.over != was {
+		if e.expired != was {
 			s.writeLaterLocked(e.object.Latest.UID, statusPause)
 		}
 	}
@@ -136,20 +136,20 @@ func (s *Server) apply() {
 	active := s.applyingLocked()
 	var adopt []applying
 	resume := map[*spec]*holds.Status{}
-	var demands []placement.Demand
+	var targets []placement.Target
 	specs := make([]*spec, 0, len(active))
 	keep := make(map[*entry]bool, len(active))
 	for _, a := range active {
 		keep[a.entry] = true
 		specs = append(specs, a.spec)
-		d := a.spec.demand(priority)
+		d := a.spec.target(priority)
 		if !a.adopted && a.current {
 			d.Known = knownZones(a.status)
 		}
 		if a.applied != a.spec || a.priority != d.Claim.Priority {
 			d.SameTerms = a.priority == d.Claim.Priority && a.spec.sameTerms(a.applied)
 			a.applied, a.priority = a.spec, d.Claim.Priority
-			demands = append(demands, d)
+			targets = append(targets, d)
 			s.writeLaterLocked(a.spec.uid, statusPause)
 		}
 		if a.defaultClass != class || a.defaultPriority != priority {
@@ -183,8 +183,8 @@ func (s *Server) apply() {
 	for _, spec := range drop {
 		s.Planner.Remove(spec.uid)
 	}
-	for i := range demands {
-		s.Planner.Set(demands[i])
+	for i := range targets {
+		s.Planner.Set(targets[i])
 	}
 	s.owners.Store(index)
 	s.adopt(adopt)

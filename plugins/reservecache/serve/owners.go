@@ -170,8 +170,8 @@ func valuesOf(requirements labels.Requirements, key string) sets.Set[string] {
 	return nil
 }
 
-// demand is what a conjunction of requirements asks of one label.
-type demand struct {
+// labelTerms are what a conjunction of requirements asks of one label.
+type labelTerms struct {
 	// values are the allowed ones; nil while all are.
 	values sets.Set[string]
 	not    sets.Set[string]
@@ -182,12 +182,12 @@ type demand struct {
 // satisfiable reports whether labels exist that meet all requirements. Each requirement is about one key, so that keys can
 // be looked at one by one.
 func satisfiable(requirements labels.Requirements) bool {
-	byKey := map[string]*demand{}
+	byKey := map[string]*labelTerms{}
 	for i := range requirements {
 		r := &requirements[i]
 		d := byKey[r.Key()]
 		if d == nil {
-			d = &demand{not: sets.New[string]()}
+			d = &labelTerms{not: sets.New[string]()}
 			byKey[r.Key()] = d
 		}
 		values := r.ValuesUnsorted()

@@ -71,10 +71,10 @@ type Server struct {
 
 	// owners is what applies now; it is replaced, never changed.
 	owners atomic.Pointer[ownerIndex]
-	// opened is set once slots have been placed for the first time, and stays so.
-	opened atomic.Bool
-	passes *agenda.Agenda[struct{}]  // when the worker's next pass is due
-	rested atomic.Pointer[time.Time] // until when the worker rests after its last one
+	// placing is set once slots have been placed for the first time, and stays so.
+	placing atomic.Bool
+	passes  *agenda.Agenda[struct{}]  // when the worker's next pass is due
+	rested  atomic.Pointer[time.Time] // until when the worker rests after its last one
 
 	passing  sync.Mutex // serializes passes, is taken before mu, and guards snapshot and postponed
 	snapshot *ledger.Snapshot
@@ -150,13 +150,13 @@ func (s *Server) lead(ctx context.Context, known []cache.DoneChecker) {
 // slots, so that the first pods after a restart or a failover do not take what was held. It is called by scheduling cycles, which
 // run in the leader only, once the ledger knows the cluster. Later calls cost an atomic load.
 func (s *Server) AwaitStart(ctx context.Context) {
-	if s.opened.Load() {
+	if s.placing.Load() {
 		return
 	}
 	began := s.awaited()
 	ticker := s.Clock.NewTicker(startPollInterval)
 	defer ticker.Stop()
-	for !s.settled() && s.Clock.Since(began) < startTimeout {
+	for !s.startKnown() && s.Clock.Since(began) < startTimeout {
 		select {
 		case <-ctx.Done():
 			return
@@ -164,7 +164,7 @@ func (s *Server) AwaitStart(ctx context.Context) {
 		}
 	}
 	s.pass(ctx)
-	if !s.opened.Swap(true) {
+	if !s.placing.Swap(true) {
 		s.mu.Lock()
 		for uid := range s.entries {
 			s.writer.Now(metav1.NamespaceNone, uid)
@@ -174,8 +174,8 @@ func (s *Server) AwaitStart(ctx context.Context) {
 	s.Kick()
 }
 
-// settled reports whether all is known that the first placement depends on.
-func (s *Server) settled() bool {
+// startKnown reports whether all is known that the first placement depends on.
+func (s *Server) startKnown() bool {
 	if !s.reservations.Settled() {
 		return false
 	}
@@ -201,7 +201,7 @@ func (s *Server) Any() bool { return len(s.owners.Load().namespaces) > 0 }
 
 // Idle reports whether the workers have nothing to do until an event comes or the clock moves.
 func (s *Server) Idle() bool {
-	return s.passes.Idle() && (s.writer.Idle() || !s.opened.Load())
+	return s.passes.Idle() && (s.writer.Idle() || !s.placing.Load())
 }
 
 // classSeen and classGone record the priority classes of the cluster.

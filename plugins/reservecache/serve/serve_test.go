@@ -154,7 +154,7 @@ func TestAdoption(t *testing.T) {
 // TestWhatIsToBeAdoptedIsNotOverwritten: a reservation that is first seen after the start keeps its status until a pass has adopted it.
 func TestWhatIsToBeAdoptedIsNotOverwritten(t *testing.T) {
 	f := newFixture(t, 1)
-	f.opened.Store(true)
+	f.placing.Store(true)
 	f.Ledger.AddNode(makeNode("n1", "4"))
 	_, err := f.Ledger.AddPod(replica("one", "1", t0))
 	require.NoError(t, err)

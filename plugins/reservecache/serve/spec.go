@@ -265,9 +265,9 @@ func (s *spec) readZones(obj *v1alpha1.ZoneReservation, root *field.Path) field.
 	return errs
 }
 
-// demand is what the planner is to place. fallback is the priority of pods without a priority class.
-func (s *spec) demand(fallback int32) placement.Demand {
-	d := placement.Demand{
+// target is what the planner is to place. fallback is the priority of pods without a priority class.
+func (s *spec) target(fallback int32) placement.Target {
+	d := placement.Target{
 		Claim: holds.Claim{
 			UID: s.uid, Name: s.claimName(), Priority: fallback, Use: s.use, Since: s.created, Slot: s.slot, Amounts: s.nodes != nil,
 		},

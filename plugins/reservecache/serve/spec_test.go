@@ -140,8 +140,8 @@ func TestDefaultsOfObjectsThatSawNoAPIServer(t *testing.T) {
 	require.Nil(t, s.priority)
 	require.False(t, s.expired(t0.AddDate(100, 0, 0)))
 	require.Equal(t, ledger.Resources{MilliCPU: 1000, Pods: 1}, s.slot)
-	require.Zero(t, s.demand(5).PerNode)
-	require.EqualValues(t, 5, s.demand(5).Claim.Priority)
+	require.Zero(t, s.target(5).PerNode)
+	require.EqualValues(t, 5, s.target(5).Claim.Priority)
 }
 
 // TestQuantitiesOfZeroAreIgnored, as if they were not there.
@@ -161,7 +161,7 @@ func TestAmounts(t *testing.T) {
 	})))
 	require.Empty(t, errs)
 	require.Equal(t, 4, s.slots)
-	d := s.demand(5)
+	d := s.target(5)
 	require.True(t, d.Claim.Amounts)
 	require.Zero(t, d.Slots)
 	require.Equal(t, map[string]ledger.Resources{"n1": {MilliCPU: 3000, Pods: 1}, "n2": {MilliCPU: 500, Pods: 3}}, d.Nodes)

@@ -31,7 +31,7 @@ const (
 // writeLaterLocked has the status of a reservation looked at after a pause. Before slots have been placed, which a standby never does,
 // there is nothing to say; then all statuses are looked at.
 func (s *Server) writeLaterLocked(uid types.UID, pause time.Duration) {
-	if s.opened.Load() {
+	if s.placing.Load() {
 		s.writer.Later(metav1.NamespaceNone, uid, pause)
 	}
 }
@@ -42,10 +42,10 @@ func (s *Server) wantedStatus(uid types.UID) (was, is *v1alpha1.ZoneReservation,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries[uid]
-	if e == nil || e.object.Latest == nil || !s.served || !s.opened.Load() || e.object.Latest.DeletionTimestamp != nil {
+	if e == nil || e.object.Latest == nil || !s.served || !s.placing.Load() || e.object.Latest.DeletionTimestamp != nil {
 		return nil, nil, false
 	}
-	if e.valid != nil && !e.over && e.report == nil {
+	if e.valid != nil && !e.expired && e.report == nil {
 		return nil, nil, false
 	}
 	if e.applied != nil && e.applied.nodes != nil && e.reported != e.applied {
@@ -59,7 +59,7 @@ func (s *Server) wantedStatus(uid types.UID) (was, is *v1alpha1.ZoneReservation,
 		e.wordsDue = time.Time{}
 		return was, was, true
 	}
-	if apiequality.Semantic.DeepEqual(wordless(was.Status), wordless(is.Status)) {
+	if apiequality.Semantic.DeepEqual(withoutMessages(was.Status), withoutMessages(is.Status)) {
 		if due := s.wordsDueLocked(e, now); due.After(now) {
 			s.writeLaterLocked(uid, due.Sub(now))
 			return was, was, true
@@ -94,7 +94,7 @@ func (s *Server) statusLocked(e *entry, now time.Time) v1alpha1.ZoneReservationS
 		status.Slots = v1alpha1.SlotCounts{Desired: int64(e.applied.slots), Held: int64(e.report.Held), Used: int64(e.report.Used)}
 		status.Amounts = amounts(&e.report.Amounts)
 		status.Zones = zones(e.applied, e.report)
-	} else if e.valid != nil && !e.over {
+	} else if e.valid != nil && !e.expired {
 		status.Slots.Desired = int64(e.valid.slots)
 	}
 	for _, c := range s.conditionsLocked(e) {
@@ -156,8 +156,8 @@ func nodeStatus(s *spec, n *holds.NodeStatus) v1alpha1.ReservationNodeStatus {
 	return status
 }
 
-// wordless returns a status without what may wait.
-func wordless(status v1alpha1.ZoneReservationStatus) v1alpha1.ZoneReservationStatus {
+// withoutMessages returns a status without what may wait.
+func withoutMessages(status v1alpha1.ZoneReservationStatus) v1alpha1.ZoneReservationStatus {
 	status.Conditions = slices.Clone(status.Conditions)
 	for i := range status.Conditions {
 		status.Conditions[i].Message = ""

@@ -50,7 +50,7 @@ func (s *Server) work(ctx context.Context) {
 			s.passes.AddAt(struct{}{}, *rested) // it was kicked during the last pass
 			return
 		}
-		if !s.opened.Load() {
+		if !s.placing.Load() {
 			return // AwaitStart kicks
 		}
 		next := s.pass(ctx)

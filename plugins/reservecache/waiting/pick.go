@@ -46,26 +46,26 @@ func (p *Pods) Pick(now time.Time, cluster *Cluster) Picked {
 	if p.Empty() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		clear(p.open)
+		clear(p.openings)
 		return picked
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	looks := 0
-	names := slices.Sorted(maps.Keys(p.open))
+	names := slices.Sorted(maps.Keys(p.openings))
 	first, _ := slices.BinarySearch(names, p.at)
 	for _, name := range names[first:] {
 		if looks > looksPerPick {
 			p.at, picked.More = name, true
 			return picked
 		}
-		o := p.open[name]
+		o := p.openings[name]
 		node, ok := cluster.Node(name)
 		if !ok {
 			p.closeLocked(o)
 			continue
 		}
-		s := search{pods: p, opening: o, node: &node, cluster: cluster, now: now, picked: &picked}
+		s := picking{pods: p, opening: o, node: &node, cluster: cluster, now: now, picked: &picked}
 		s.run()
 		if looks += s.looks; !s.left && len(o.chosen) == 0 {
 			p.closeLocked(o)
@@ -80,11 +80,11 @@ func (p *Pods) closeLocked(o *opening) {
 	for _, w := range o.chosen {
 		w.chosen = ""
 	}
-	delete(p.open, o.node)
+	delete(p.openings, o.node)
 }
 
-// search chooses pods for one node.
-type search struct {
+// picking chooses pods for one node.
+type picking struct {
 	pods    *Pods
 	opening *opening
 	node    *Node
@@ -98,15 +98,15 @@ type search struct {
 	left bool
 }
 
-func (s *search) run() {
+func (s *picking) run() {
 	s.node.Requested = s.node.Requested.Clone()
 	for uid, w := range s.opening.chosen {
 		// A chosen pod that is not tried is kept back by something other than holds.
 		if end := w.since.Add(maxBackoff); end.After(s.now) {
 			s.take(uid, w, s.cluster.Asker(w.object).Claim)
-			s.again(end)
+			s.pickAgainAt(end)
 		} else {
-			s.pods.triedLocked(w)
+			s.pods.unchooseLocked(w)
 		}
 	}
 	for _, priority := range slices.Clone(s.pods.priorities) {
@@ -121,9 +121,9 @@ func (s *search) run() {
 }
 
 // look chooses a pod if the node may help it.
-func (s *search) look(w *pod) {
+func (s *picking) look(w *pod) {
 	o, n := s.opening, s.node
-	if w.last == o.serial || ledger.Lacks(&w.request, &n.Allocatable, &n.Requested) {
+	if w.lastOpening == o.serial || ledger.Lacks(&w.request, &n.Allocatable, &n.Requested) {
 		return
 	}
 	who := s.cluster.Asker(w.object)
@@ -135,26 +135,26 @@ func (s *search) look(w *pod) {
 	}
 	if w.due.After(s.now) {
 		s.left = true
-		s.again(w.due)
+		s.pickAgainAt(w.due)
 		return
 	}
 	s.pods.dequeueLocked(w)
-	w.chosen, w.since, w.part, w.last, w.lastNode = o.node, s.now, verdict.Takes, o.serial, o.node
-	s.again(s.now.Add(maxBackoff))
+	w.chosen, w.since, w.part, w.lastOpening, w.lastNode = o.node, s.now, verdict.Takes, o.serial, o.node
+	s.pickAgainAt(s.now.Add(maxBackoff))
 	o.chosen[w.object.UID] = w
 	s.take(w.object.UID, w, who.Claim)
 	s.picked.Pods[w.object.Namespace+"/"+w.object.Name] = w.object
 }
 
-// again asks for another Pick at that time.
-func (s *search) again(at time.Time) {
+// pickAgainAt asks for another Pick at that time.
+func (s *picking) pickAgainAt(at time.Time) {
 	if s.picked.Next.IsZero() || at.Before(s.picked.Next) {
 		s.picked.Next = at
 	}
 }
 
 // take counts a chosen pod as if it were on the node.
-func (s *search) take(uid types.UID, w *pod, claim types.UID) {
+func (s *picking) take(uid types.UID, w *pod, claim types.UID) {
 	if _, there := s.node.Present(uid); there {
 		return // it is there already, and about to be taken in
 	}

@@ -27,8 +27,8 @@ const looksPerPick = 50_000
 
 // Pods are the pods that holds keep out. Make one with New.
 type Pods struct {
-	size  atomic.Int64 // the length of pods
-	again atomic.Int64 // how many were chosen and refused again
+	size         atomic.Int64 // the length of pods
+	refusedAgain atomic.Int64 // how many were chosen and refused again
 
 	mu   sync.Mutex // guards all fields below and everything that they lead to
 	pods map[types.UID]*pod
@@ -36,12 +36,12 @@ type Pods struct {
 	// highest first.
 	queues     map[int32]*list.List
 	priorities []int32
-	open       map[string]*opening
+	openings   map[string]*opening
 	serial     uint64
-	// trying is the pod whose scheduling cycle began last. There is one cycle at a time.
-	trying types.UID
-	// news are the nodes that were opened since then: what the cycle is judged by may be older.
-	news map[string]struct{}
+	// inCycle is the pod whose scheduling cycle began last. There is one cycle at a time.
+	inCycle types.UID
+	// openedInCycle are the nodes that were opened since then: what the cycle is judged by may be older.
+	openedInCycle map[string]struct{}
 	// at is the last node that Pick looked at, if it has not finished a pass.
 	at string
 	// version is that of the owners at the last Reowned, and outdated are the pods that were refused at another since.
@@ -72,10 +72,10 @@ type pod struct {
 	chosen string
 	since  time.Time
 	part   ledger.Resources
-	// last is the opening for which it was last chosen, and lastNode that one's node.
-	last     uint64
-	lastNode string
-	again    bool
+	// lastOpening is the opening for which it was last chosen, and lastNode that one's node.
+	lastOpening  uint64
+	lastNode     string
+	refusedAgain bool
 }
 
 // opening is a node that has got room.
@@ -88,7 +88,7 @@ type opening struct {
 
 // New returns a Pods without any.
 func New() *Pods {
-	return &Pods{pods: map[types.UID]*pod{}, queues: map[int32]*list.List{}, open: map[string]*opening{}, news: map[string]struct{}{}, outdated: map[types.UID]struct{}{}}
+	return &Pods{pods: map[types.UID]*pod{}, queues: map[int32]*list.List{}, openings: map[string]*opening{}, openedInCycle: map[string]struct{}{}, outdated: map[types.UID]struct{}{}}
 }
 
 // Empty reports whether no pod waits. It takes no lock.
@@ -108,19 +108,19 @@ func (p *Pods) Refused(object *v1.Pod, request *ledger.Resources, terms Terms, n
 	w.object, w.request, w.terms = object, request.Clone(), terms
 	w.due = now.Add(min(maxBackoff, initialBackoff<<min(w.attempts, 10)))
 	w.attempts++
-	if w.last != 0 && !w.again {
-		w.again = true
-		p.again.Add(1)
+	if w.lastOpening != 0 && !w.refusedAgain {
+		w.refusedAgain = true
+		p.refusedAgain.Add(1)
 	}
-	p.triedLocked(w)
+	p.unchooseLocked(w)
 	p.enqueueLocked(w)
-	for name := range p.news {
+	for name := range p.openedInCycle {
 		p.openLocked(name)
 	}
 	if terms.Version != p.version {
 		p.outdated[object.UID] = struct{}{}
 	}
-	return len(p.news) > 0 || len(p.outdated) > 0
+	return len(p.openedInCycle) > 0 || len(p.outdated) > 0
 }
 
 // Reowned returns the pods, by namespace and name, that were refused on other terms than they have now. asker returns a pod as an asker of
@@ -152,21 +152,21 @@ func (p *Pods) Reowned(version any, asker func(pod *v1.Pod) holds.Asker) map[str
 	return changed
 }
 
-// Tried records that an attempt to schedule a pod begins, and that the previous one has ended. It comes before the attempt reads what is
+// AttemptBegins records that an attempt to schedule a pod begins, and that the previous one has ended. It comes before the attempt reads what is
 // held. It reports whether the previous pod had been chosen but was refused for other reasons than holds, so that another may
 // have its room.
-func (p *Pods) Tried(uid types.UID) bool {
+func (p *Pods) AttemptBegins(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.news) > 0 {
-		p.news = map[string]struct{}{} // clearing one that was large would cost as much each time
+	if len(p.openedInCycle) > 0 {
+		p.openedInCycle = map[string]struct{}{} // clearing one that was large would cost as much each time
 	}
 	refused := false
-	if last := p.pods[p.trying]; last != nil && last.place == nil && last.chosen != "" && p.trying != uid {
-		p.triedLocked(last)
+	if last := p.pods[p.inCycle]; last != nil && last.place == nil && last.chosen != "" && p.inCycle != uid {
+		p.unchooseLocked(last)
 		refused = true
 	}
-	p.trying = uid
+	p.inCycle = uid
 	if w := p.pods[uid]; w != nil {
 		p.dequeueLocked(w)
 	}
@@ -192,25 +192,25 @@ func (p *Pods) leave(uid types.UID, node string) bool {
 	}
 	delete(p.pods, uid)
 	p.size.Store(int64(len(p.pods)))
-	if w.again {
-		p.again.Add(-1)
+	if w.refusedAgain {
+		p.refusedAgain.Add(-1)
 	}
 	p.dequeueLocked(w)
 	elsewhere := w.chosen != "" && w.chosen != node
-	p.triedLocked(w)
+	p.unchooseLocked(w)
 	return elsewhere
 }
 
 // Waits reports whether a pod was chosen for a node, was refused, and waits. The scheduler may not have heard then of what made
 // the room; an event of that node is worth a try.
 func (p *Pods) Waits(uid types.UID, node string) bool {
-	if p.again.Load() == 0 {
+	if p.refusedAgain.Load() == 0 {
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := p.pods[uid]
-	return w != nil && w.again && w.lastNode == node
+	return w != nil && w.refusedAgain && w.lastNode == node
 }
 
 // Opened records that nodes may have got room.
@@ -218,7 +218,7 @@ func (p *Pods) Opened(nodes []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, name := range nodes {
-		p.news[name] = struct{}{}
+		p.openedInCycle[name] = struct{}{}
 		if len(p.pods) > 0 {
 			p.openLocked(name)
 		}
@@ -227,17 +227,17 @@ func (p *Pods) Opened(nodes []string) {
 
 func (p *Pods) openLocked(node string) {
 	p.serial++
-	o := p.open[node]
+	o := p.openings[node]
 	if o == nil {
 		o = &opening{node: node, chosen: map[types.UID]*pod{}}
-		p.open[node] = o
+		p.openings[node] = o
 	}
 	o.serial = p.serial
 }
 
-// triedLocked ends that a pod is chosen.
-func (p *Pods) triedLocked(w *pod) {
-	if o := p.open[w.chosen]; o != nil {
+// unchooseLocked ends that a pod is chosen.
+func (p *Pods) unchooseLocked(w *pod) {
+	if o := p.openings[w.chosen]; o != nil {
 		delete(o.chosen, w.object.UID)
 	}
 	w.chosen, w.part = "", ledger.Resources{}

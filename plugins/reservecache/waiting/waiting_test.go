@@ -72,7 +72,7 @@ func (s *stage) pick() []string {
 // refuse has pods refused, and their backoff end.
 func (s *stage) refuse(pods ...*v1.Pod) {
 	for _, pod := range pods {
-		s.Tried(pod.UID)
+		s.AttemptBegins(pod.UID)
 		s.Refused(pod, cpus(1), Terms{}, s.now)
 	}
 	s.now = s.now.Add(maxBackoff)
@@ -92,18 +92,18 @@ func TestAsManyAsCouldFit(t *testing.T) {
 	require.Empty(t, s.pick(), "they are about to take the room")
 
 	// One takes it, one goes elsewhere and one is refused: two more could fit.
-	s.Tried("high")
+	s.AttemptBegins("high")
 	require.False(t, s.Placed("high", "n"))
 	s.free["n"] = 2
-	s.Tried("low-0")
+	s.AttemptBegins("low-0")
 	require.True(t, s.Placed("low-0", "other"))
 	s.refuse(podOf("low-1", 0))
 	require.Equal(t, []string{"low-2", "low-3"}, s.pick())
 	require.True(t, s.Waits("low-1", "n"), "the scheduler may hear of the room only now")
 	require.False(t, s.Waits("low-1", "other"))
 	require.False(t, s.Waits("low-4", "n"))
-	s.Tried("low-2")
-	s.Tried("low-3")
+	s.AttemptBegins("low-2")
+	s.AttemptBegins("low-3")
 	s.Placed("low-2", "n")
 	s.Placed("low-3", "n")
 	s.free["n"] = 0
@@ -123,12 +123,12 @@ func TestNobodyIsChosenInVain(t *testing.T) {
 	s.holds.Change("web", []holds.Change{{Node: "n", Add: web.Slots(1)}})
 	s.claims["owner"] = "web"
 	s.free["n"] = 1
-	s.Tried("large")
+	s.AttemptBegins("large")
 	s.Refused(podOf("large", 0), cpus(2), Terms{}, s.now)
 	s.refuse(podOf("stranger", 0), podOf("owner", 0))
 	s.Opened([]string{"n"})
 	require.Equal(t, []string{"owner"}, s.pick())
-	s.Tried("owner")
+	s.AttemptBegins("owner")
 	s.refuse(podOf("owner", 0))
 	require.Empty(t, s.pick(), "it was tried")
 
@@ -149,7 +149,7 @@ func TestBackoffIsKept(t *testing.T) {
 	s.free["n"] = 5
 	pod := podOf("p", 0)
 	for attempt, backoff := range []time.Duration{1, 2, 4, 8, 10, 10} {
-		s.Tried("p")
+		s.AttemptBegins("p")
 		s.Refused(pod, cpus(1), Terms{}, s.now)
 		s.Opened([]string{"n"})
 		picked := s.Pick(s.now, s.cluster())
@@ -158,7 +158,7 @@ func TestBackoffIsKept(t *testing.T) {
 		s.now = picked.Next
 		require.Equal(t, []string{"p"}, s.pick())
 	}
-	s.Tried("p")
+	s.AttemptBegins("p")
 	s.Gone("p")
 	require.True(t, s.Empty())
 }
@@ -170,17 +170,17 @@ func TestRoomThatOpensDuringAnAttempt(t *testing.T) {
 			s := newStage()
 			s.free["n"] = 1
 			if others {
-				s.Tried("large")
+				s.AttemptBegins("large")
 				s.Refused(podOf("large", 0), cpus(2), Terms{}, s.now)
 			}
-			s.Tried("p")
+			s.AttemptBegins("p")
 			s.Opened([]string{"n"})
 			require.Empty(t, s.pick())
 			require.True(t, s.Refused(podOf("p", 0), cpus(1), Terms{}, s.now))
 			s.now = s.now.Add(maxBackoff)
 			require.Equal(t, []string{"p"}, s.pick())
 
-			s.Tried("p")
+			s.AttemptBegins("p")
 			require.False(t, s.Refused(podOf("p", 0), cpus(1), Terms{}, s.now), "nothing has changed since this attempt began")
 		})
 	}
@@ -205,9 +205,9 @@ func TestWhatSomethingElseRefuses(t *testing.T) {
 	s.refuse(podOf("spread", 1), podOf("next", 0))
 	s.Opened([]string{"n"})
 	require.Equal(t, []string{"spread"}, s.pick())
-	require.False(t, s.Tried("spread"))
+	require.False(t, s.AttemptBegins("spread"))
 	require.Empty(t, s.pick())
-	require.True(t, s.Tried("other"))
+	require.True(t, s.AttemptBegins("other"))
 	require.Equal(t, []string{"next"}, s.pick())
 }
 

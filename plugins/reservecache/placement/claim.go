@@ -15,7 +15,7 @@ type LossPolicy int
 
 // The policies.
 const (
-	// Shift means that they are held in the demand's other zones until the zone is back.
+	// Shift means that they are held in the claim's other zones until the zone is back.
 	Shift LossPolicy = iota
 	// Keep means that they are not held until the zone is back.
 	Keep
@@ -27,8 +27,8 @@ type Zone struct {
 	Slots int
 }
 
-// Demand is what a reservation asks for: slots, or amounts of given nodes.
-type Demand struct {
+// Target is what a reservation asks for: slots, or amounts of given nodes.
+type Target struct {
 	// Claim is the claim of the slots or amounts. Its UID must be set, and Slot or Amounts.
 	Claim holds.Claim
 	// Nodes are the amounts, places for pods among them, by node. They must not change.
@@ -47,8 +47,8 @@ type Demand struct {
 	OnZoneLoss LossPolicy
 }
 
-// wanted is the number of slots in all zones.
-func (d *Demand) wanted() int {
+// totalSlots is the number of slots in all zones.
+func (d *Target) totalSlots() int {
 	if len(d.Zones) == 0 {
 		return d.Slots
 	}
@@ -68,26 +68,26 @@ type quota struct {
 	lost bool
 }
 
-// wanted is a demand with the planner's state of it.
-type wanted struct {
-	Demand
+// claim is a target with the planner's state of it.
+type claim struct {
+	Target
 	total int
-	// known are the zones over which a demand without zones has been spread, including those that have lost their last
+	// known are the zones over which a claim without zones has been spread, including those that have lost their last
 	// node.
 	known  map[string]struct{}
 	quotas []quota
 	// counts are the slots by zone, without those on lost nodes.
 	counts map[string]holds.Count
 
-	// dirty means that Reconcile must look at the demand.
+	// dirty means that Reconcile must look at the claim.
 	dirty bool
-	// seeks are the zones in which one more slot is wanted; empty if the demand has all its slots.
+	// seeks are the zones in which one more slot is wanted; empty if the claim has all its slots.
 	seeks []string
 	// looked is, by zone, the point up to which no freed node has room for a slot.
 	looked map[string]uint64
 	// passed is a span in which no node was freed that has room for a slot, in any zone.
 	passed span
-	// owners is how many owners are on a node, by name, those in slots among them. It is kept for demands with PerNode.
+	// owners is how many owners are on a node, by name, those in slots among them. It is kept for claims with PerNode.
 	owners map[string]int
 	// capped are the zones in which the bound on what is held keeps a slot from being placed.
 	capped map[string]bool
@@ -111,16 +111,16 @@ func (s *span) extend(from, to uint64) {
 }
 
 // lookedAt is the point up to which no freed node of a zone has room for a slot.
-func (w *wanted) lookedAt(zone string) uint64 {
+func (w *claim) lookedAt(zone string) uint64 {
 	if at := w.looked[zone]; at < w.passed.from || at > w.passed.to {
 		return at
 	}
 	return w.passed.to
 }
 
-func newWanted(d Demand) *wanted {
-	w := &wanted{
-		Demand: d, total: d.wanted(), dirty: true,
+func newClaim(d Target) *claim {
+	w := &claim{
+		Target: d, total: d.totalSlots(), dirty: true,
 		known: map[string]struct{}{}, counts: map[string]holds.Count{}, looked: map[string]uint64{}, owners: map[string]int{},
 		capped: map[string]bool{}, away: map[string]bool{}, full: map[string]bool{}, excess: map[string]ledger.Resources{},
 		amounts: amounts{stale: map[string]bool{}, drafted: map[string]bool{}, lacks: map[string]lack{}},
@@ -132,7 +132,7 @@ func newWanted(d Demand) *wanted {
 }
 
 // inherit takes over from the version before what the nodes do not tell: their owners, and what was lost with those that are gone.
-func (w *wanted) inherit(old *wanted) {
+func (w *claim) inherit(old *claim) {
 	if old.PerNode > 0 && w.PerNode > 0 {
 		w.owners = old.owners // they are counted with PerNode only
 	}
@@ -144,16 +144,16 @@ func (w *wanted) inherit(old *wanted) {
 	}
 }
 
-func (w *wanted) uid() types.UID { return w.Claim.UID }
+func (w *claim) uid() types.UID { return w.Claim.UID }
 
-// counted is how many slots of a zone count towards the demand.
-func (w *wanted) counted(zone string) int {
+// counted is how many slots of a zone count towards the claim.
+func (w *claim) counted(zone string) int {
 	n := w.counts[zone]
 	return w.Claim.Counts(n.Slots, n.Used)
 }
 
 // sum is how many slots count in all zones, and slots how many there are.
-func (w *wanted) sum() (counted, slots int) {
+func (w *claim) sum() (counted, slots int) {
 	for _, n := range w.counts {
 		counted += w.Claim.Counts(n.Slots, n.Used)
 		slots += n.Slots
@@ -162,13 +162,13 @@ func (w *wanted) sum() (counted, slots int) {
 }
 
 // unfilled reports whether slots, or parts of amounts, are missing.
-func (w *wanted) unfilled() bool {
+func (w *claim) unfilled() bool {
 	counted, _ := w.sum()
 	return counted < w.total || len(w.lacks) > 0
 }
 
 // apportion distributes the slots over the zones, whose nodes tallies counts.
-func (w *wanted) apportion(tallies map[string]*tally) {
+func (w *claim) apportion(tallies map[string]*tally) {
 	all := w.quotas[:0]
 	for _, z := range w.Zones {
 		all = append(all, quota{zone: z.Name, slots: z.Slots})
@@ -224,7 +224,7 @@ func spread(n int, zones []quota) {
 }
 
 // quota returns the zone's, or nil.
-func (w *wanted) quota(zone string) *quota {
+func (w *claim) quota(zone string) *quota {
 	for i := range w.quotas {
 		if w.quotas[i].zone == zone {
 			return &w.quotas[i]
@@ -233,10 +233,10 @@ func (w *wanted) quota(zone string) *quota {
 	return nil
 }
 
-// anywhere is how many slots are wanted in any zone, once no zone that has room lacks part of its quota. For a demand without
+// missingInAnyZone is how many slots are wanted in any zone, once no zone that has room lacks part of its quota. For a claim without
 // zones that is all that is missing. For one with zones these slots replace used ones: during a rolling update, a pod may
 // leave another zone than the one that the next pod comes to.
-func (w *wanted) anywhere() int {
+func (w *claim) missingInAnyZone() int {
 	counted, total := w.sum()
 	n := w.total - counted
 	if len(w.Zones) > 0 {
@@ -252,9 +252,9 @@ func (w *wanted) anywhere() int {
 	return n
 }
 
-// mayGrow reports whether one more slot is wanted in a zone that lacks one: slots are missing, or surplus unused ones in other
+// mayAddSlot reports whether one more slot is wanted in a zone that lacks one: slots are missing, or surplus unused ones in other
 // zones can be given up for it. Slots that are used elsewhere are not held twice.
-func (w *wanted) mayGrow() bool {
+func (w *claim) mayAddSlot() bool {
 	counted, _ := w.sum()
 	spare := w.total - counted
 	for zone, n := range w.counts {
@@ -268,9 +268,9 @@ func (w *wanted) mayGrow() bool {
 }
 
 // seek computes the zones in which one more slot is wanted.
-func (w *wanted) seek() {
+func (w *claim) seek() {
 	w.seeks = w.seeks[:0]
-	anywhere, grows := w.anywhere() > 0, w.mayGrow()
+	anywhere, grows := w.missingInAnyZone() > 0, w.mayAddSlot()
 	for i := range w.quotas {
 		if q := &w.quotas[i]; !q.lost && (anywhere || grows && w.counted(q.zone) < q.slots) {
 			w.seeks = append(w.seeks, q.zone)
