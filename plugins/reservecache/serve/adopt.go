@@ -2,6 +2,7 @@ package serve
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,10 +21,11 @@ import (
 // after the report in the status was made is one if it would use a slot now: in Guarantee mode if one is unused, in Headroom mode if it
 // does not fit beside what is held.
 func (s *Server) adopt(reservations []applying) {
-	if len(reservations) > 0 {
-		s.Ledger.UpdateSnapshot(s.snapshot)
-	}
 	for _, a := range reservations {
+		if a.spec.nodes == nil && len(a.status.Zones) == 0 {
+			s.admitRunning(a.spec)
+			continue
+		}
 		listed := map[string]bool{}
 		for i := range a.status.Zones {
 			zone := &a.status.Zones[i]
@@ -36,6 +38,60 @@ func (s *Server) adopt(reservations []applying) {
 			s.restoreUnlisted(a.spec, listed, a.status.LastUpdateTime.Time)
 		}
 	}
+}
+
+// admitRunning gives slots of a reservation that is new, or applies again, to the owners that run already, if used slots count as held: it
+// would else hold room for them a second time.
+func (s *Server) admitRunning(spec *spec) {
+	if spec.nodes != nil || spec.use == holds.UseLast {
+		return
+	}
+	s.mu.Lock()
+	var names []string
+	if owners := s.members.claims[spec.uid]; owners != nil {
+		names = slices.Sorted(maps.Keys(owners.byNode))
+	}
+	s.mu.Unlock()
+	inAll, inZone := spec.slots, map[string]int{}
+	for _, z := range spec.zones {
+		inZone[z.Name] = int(z.Slots)
+	}
+	for _, name := range names {
+		node := s.snapshot.Node(name)
+		if node == nil || spec.fit.Of(node.Node) != "" {
+			continue
+		}
+		zone := node.Node.Labels[v1.LabelTopologyZone]
+		left := inAll
+		if len(spec.zones) > 0 {
+			left = inZone[zone]
+		}
+		if spec.perNode > 0 {
+			left = min(left, spec.perNode)
+		}
+		consumers, slots := s.runningOwners(spec, name, left)
+		inAll -= slots
+		inZone[zone] -= slots
+		s.Holds.Restore(spec.uid, name, zone, spec.slot.Times(int64(slots)), consumers)
+	}
+}
+
+// runningOwners returns the owners on a node that a number of slots is enough for, the longest there first, and how many slots they use.
+func (s *Server) runningOwners(spec *spec, nodeName string, left int) (consumers []holds.Consumer, slots int) {
+	pods := s.Ledger.PodsOn(nodeName)
+	slices.SortFunc(pods, func(a, b ledger.PodStatus) int {
+		return cmp.Or(boundAt(a.Pod).Compare(boundAt(b.Pod)), cmp.Compare(a.Pod.UID, b.Pod.UID))
+	})
+	for i := range pods {
+		if !s.ownerAmong(spec, pods[i].Pod) {
+			continue
+		}
+		if n := holds.Cover(&pods[i].Requests, &spec.slot); slots+n <= left {
+			consumers = append(consumers, holds.Consumer{UID: pods[i].Pod.UID, Took: spec.slot.Times(int64(n))})
+			slots += n
+		}
+	}
+	return consumers, slots
 }
 
 // restoreUnlisted takes over what a reservation of amounts holds on the nodes that its status leaves out: what its spec says.
@@ -125,30 +181,6 @@ func (s *Server) restore(spec *spec, zone string, n *v1alpha1.ReservationNodeSta
 		if !part.IsZero() && s.Holds.Take(late[i].Pod.UID, n.Name, spec.uid, part, nil) == nil {
 			legacy -= int(part.Pods)
 		}
-	}
-}
-
-// resume has a reservation that applies again hold what its consumers use. They did not leave when it ended, and would be held room for a
-// second time. Used headroom is not held, and what was unused is placed as if it were new: others may have its room.
-func (s *Server) resume(spec *spec, ended *holds.Status) {
-	if headroom := spec.use == holds.UseLast && spec.nodes == nil; headroom || ended.Claim.Amounts != (spec.nodes != nil) {
-		return
-	}
-	for i := range ended.Nodes {
-		n := &ended.Nodes[i]
-		var consumers []holds.Consumer
-		var amount ledger.Resources
-		for _, c := range n.Consumers {
-			if p, there := s.Ledger.GetPod(c.UID); !there || p.Node != n.Node || !s.ownerAmong(spec, p.Pod) {
-				continue
-			}
-			if spec.nodes == nil {
-				c.Took = spec.slot.Times(c.Took.Pods)
-			}
-			consumers = append(consumers, c)
-			amount.Add(&c.Took, 1)
-		}
-		s.Holds.Restore(spec.uid, n.Node, n.Zone, amount, consumers)
 	}
 }
 

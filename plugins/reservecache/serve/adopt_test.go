@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
 )
@@ -46,4 +47,40 @@ func TestALostZoneIsAdopted(t *testing.T) {
 	f.Ledger.AddNode(makeNode("n1", "8")) // of zone a
 	f.start(t)
 	f.requireSlots(t, "r", 2, 0)
+}
+
+// TestANewGuaranteeCountsWhoRuns: it does not hold room a second time for owners that run already, as far as it has slots for them.
+func TestANewGuaranteeCountsWhoRuns(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change     func(*v1alpha1.ZoneReservation)
+		held, used int64
+	}{
+		"all of them":            {change: guarantee, held: 4, used: 3},
+		"of Required":            {change: func(r *v1alpha1.ZoneReservation) { r.Spec.OwnerPolicy = v1alpha1.OwnerRequired }, held: 4, used: 3},
+		"headroom is for others": {change: nil, held: 4, used: 0},
+		"one a node": {change: func(r *v1alpha1.ZoneReservation) {
+			guarantee(r)
+			r.Spec.SlotsPerNode = ptr.To[int32](1)
+		}, held: 1, used: 1},
+		"in its zones": {change: func(r *v1alpha1.ZoneReservation) {
+			guarantee(r)
+			r.Spec.Slots, r.Spec.Zones = nil, []v1alpha1.ReservationZone{{Name: "a", Slots: 2}, {Name: "b", Slots: 2}}
+		}, held: 2, used: 2},
+		"where it may have slots": {change: func(r *v1alpha1.ZoneReservation) {
+			guarantee(r)
+			r.Spec.Slot.NodeSelector = map[string]string{"pool": "x"}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, 1, reservation("r", 4, tc.change))
+			f.Ledger.AddNode(makeNode("n1", "8"))
+			for _, name := range []string{"one", "two", "three"} {
+				_, err := f.Ledger.AddPod(replica(name, "1", t0))
+				require.NoError(t, err)
+				require.NoError(t, f.handle.factory.Core().V1().Pods().Informer().GetStore().Add(replica(name, "1", t0)))
+			}
+			f.start(t)
+			f.requireSlots(t, "r", tc.held, tc.used)
+		})
+	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd"
-	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/placement"
 )
 
@@ -25,8 +24,8 @@ type entry struct {
 	adopted bool
 	// expired is set once the reservation has expired.
 	expired bool
-	// ended is what it held when it expired, or ceased to be served: pods that still use it go on doing so if it applies again.
-	ended *holds.Status
+	// ended is set when it expires, or ceases to be served, until it applies again.
+	ended bool
 	// report is how the planner says that it stands; nil before the first time. reported is what it is about, and reportedAt when making
 	// it began.
 	report     *placement.Report
@@ -135,7 +134,7 @@ func (s *Server) apply() {
 	priority, class := s.defaultPriorityLocked()
 	active := s.applyingLocked()
 	var adopt []applying
-	resume := map[*spec]*holds.Status{}
+	var resume []*spec
 	var targets []placement.Target
 	specs := make([]*spec, 0, len(active))
 	keep := make(map[*entry]bool, len(active))
@@ -160,18 +159,16 @@ func (s *Server) apply() {
 			a.adopted = true
 			adopt = append(adopt, a)
 		}
-		if a.ended != nil {
-			resume[a.spec], a.ended = a.ended, nil
+		if a.ended {
+			a.ended = false
+			resume = append(resume, a.spec)
 		}
 	}
 	var drop []*spec
 	for uid, e := range s.entries {
 		if e.applied != nil && !keep[e] {
 			drop = append(drop, e.applied)
-			if held, ok := s.Holds.Status(uid); ok {
-				e.ended = &held
-			}
-			e.applied, e.report = nil, nil
+			e.applied, e.report, e.ended = nil, nil, true
 			// Its status still has the old slots until it is written; they must not be adopted again.
 			if e.object.Latest == nil {
 				delete(s.entries, uid)
@@ -187,11 +184,12 @@ func (s *Server) apply() {
 		s.Planner.Set(targets[i])
 	}
 	s.owners.Store(index)
-	s.adopt(adopt)
-	for spec, ended := range resume {
-		s.resume(spec, ended)
-	}
 	s.countMembers()
+	s.Ledger.UpdateSnapshot(s.snapshot)
+	s.adopt(adopt)
+	for _, spec := range resume {
+		s.admitRunning(spec)
+	}
 }
 
 // knownZones returns the zones in which a status has slots desired: those over which they are spread, lost ones among them.

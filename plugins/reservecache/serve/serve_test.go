@@ -454,6 +454,7 @@ func TestAnExtendedReservationContinues(t *testing.T) {
 	f.requireCondition(t, "r", v1alpha1.ConditionExpired, metav1.ConditionTrue, v1alpha1.ReasonExpired)
 	require.Nil(t, f.Holds.Node("n1"))
 	f.Ledger.RemovePod("two")
+	f.PodGone("two")
 	longer := lasting(1000 * time.Hour)
 	longer.Status = f.status("r")
 	f.api.Put(longer)
