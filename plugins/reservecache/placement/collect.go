@@ -8,6 +8,9 @@ const (
 	// looksPerClaim limits the nodes that are looked at for one claim in one zone, the latest freed first. The rest is left
 	// to Reconcile.
 	looksPerClaim = 64
+	// asksPerCycle limits the nodes of which a cycle asks the scheduling queue, under its lock, whether pods are still nominated to them. After
+	// the loss of a zone there may be hundreds.
+	asksPerCycle = 16
 )
 
 // Collect lets the claims that lack slots take freed room that a scheduling cycle sees, the oldest claim first and before the
@@ -33,7 +36,7 @@ func (p *Planner) Collect(view View) Result {
 	}
 	p.board.update(view, cycle)
 	gone := len(p.board.gone) > 0 // with slots of which the ledger did not know, perhaps
-	p.askAgainLocked()
+	p.askAgainLocked(asksPerCycle)
 	if p.offered == p.board.freed || p.seeking == 0 {
 		return Result{More: gone}
 	}

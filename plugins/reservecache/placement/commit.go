@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"maps"
 	"slices"
 
 	"zonewise.dev/plugins/reservecache/ledger"
@@ -117,9 +116,16 @@ func (p *Planner) nominateLocked(n *node, requests ledger.Resources) {
 	}
 }
 
-// askAgainLocked asks again about the nodes to which pods were nominated, because the end of a nomination does not change its node.
-func (p *Planner) askAgainLocked() {
-	if len(p.nominated) > 0 {
-		p.askLocked(slices.Collect(maps.Keys(p.nominated)))
+// askAgainLocked asks again about nodes to which pods were nominated, because the end of a nomination does not change its node. It asks about
+// any limit of them, or all if limit is 0.
+func (p *Planner) askAgainLocked(limit int) {
+	nodes := make([]*node, 0, len(p.nominated))
+	for n := range p.nominated {
+		if nodes = append(nodes, n); len(nodes) == limit {
+			break
+		}
+	}
+	if len(nodes) > 0 {
+		p.askLocked(nodes)
 	}
 }

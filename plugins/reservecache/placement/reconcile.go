@@ -20,7 +20,7 @@ func (p *Planner) Reconcile(view View, trails func(node string) bool) Result {
 	var result Result
 	p.noteLocked()
 	p.board.update(view, between)
-	p.askAgainLocked()
+	p.askAgainLocked(0)
 	p.inspectLocked(trails, &result)
 	p.retallyLocked()
 	p.uncapLocked()

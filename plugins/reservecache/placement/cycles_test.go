@@ -1,0 +1,81 @@
+package placement
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/ledger"
+)
+
+// TestChurnLeavesNothingBehind: pods and nodes that come and go do not make the board grow, whether or not cycles look at it.
+func TestChurnLeavesNothingBehind(t *testing.T) {
+	for name, cycles := range map[string]int{"no cycle has looked": 0, "one has": 1} {
+		t.Run(name, func(t *testing.T) {
+			s := cluster(2, "a")
+			s.reconcile(t, target("r", 0, Zone{"a", 9}))
+			for range cycles {
+				s.collect()
+			}
+			s.reconcile(t, target("r", 0, Zone{"a", 1}))
+			for i := range 200 {
+				pod := fmt.Sprintf("p%d", i)
+				s.add(t, makePod(pod, "a1", "1"))
+				s.ledger.AddNode(makeNode("passing", "a", "4"))
+				s.reconcile(t)
+				s.end(pod)
+				s.ledger.RemoveNode(makeNode("passing", "a", "4"))
+				s.reconcile(t)
+			}
+			require.LessOrEqual(t, len(s.planner.board.nodes), 3)
+			require.LessOrEqual(t, len(s.planner.board.changedByOther[cycle])+len(s.planner.board.changedByOther[between]), 4)
+		})
+	}
+}
+
+// TestCyclesDoNotWaitWhenNothingIsMissing: owners of a Guarantee come and go without the cycles of other pods waiting for the planner.
+func TestCyclesDoNotWaitWhenNothingIsMissing(t *testing.T) {
+	s := cluster(1, "a")
+	d := target("r", 0, Zone{"a", 2})
+	d.Claim.Use = holds.UseFirst
+	s.reconcile(t, d)
+	s.consume(t, "p", "a1", "1", "r")
+	s.planner.turn.Lock() // Reconcile is in the midst of a draft
+	s.collect()
+	s.planner.turn.Unlock()
+
+	// A used slot of headroom is replaced before the next pod takes the room.
+	d.Claim.Use = holds.UseLast
+	s.reconcile(t, d)
+	n, fits := s.schedule(t, s.view(), "a1", makePod("q", "", "3"), holds.Asker{Claim: "r"})
+	require.True(t, fits)
+	require.Positive(t, n)
+	s.end("p")
+	require.Equal(t, []types.UID{"r"}, s.collect())
+}
+
+// TestCyclesAskAboutFewNominations: hundreds of preemptors, as after the loss of a zone, do not make each cycle ask about all of them.
+func TestCyclesAskAboutFewNominations(t *testing.T) {
+	s := cluster(200, "a")
+	for i := range 200 {
+		s.nominated[fmt.Sprintf("a%d", i+1)] = ledger.Resources{MilliCPU: 4000, Pods: 1}
+	}
+	s.reconcile(t, target("r", 0, Zone{"a", 200}))
+	require.Greater(t, len(s.planner.nominated), asksPerCycle)
+	asked := 0
+	ask := s.planner.nominatedOn
+	s.planner.nominatedOn = func(node string) ledger.Resources {
+		asked++
+		return ask(node)
+	}
+	s.collect()
+	require.LessOrEqual(t, asked, asksPerCycle)
+
+	// A nomination that has ended is found out in turn, and all are when the planner looks.
+	clear(s.nominated)
+	s.reconcile(t)
+	require.Equal(t, 200, s.report(t, "r").Held)
+}
