@@ -131,7 +131,7 @@ beside() {
 	fi
 }
 
-step_controlplane() { "$ROOT/hack/controlplane/build.sh"; }
+step_controlplane() { "$ROOT/hack/controlplane/build.sh" tests; }
 
 # longest_first prints packages of the main module as they are to be started: those that take longest first, so that none of
 # them ends alone.
@@ -182,6 +182,7 @@ step_all() {
 		leave_out+='|^TestSchedulesInAContainer$'
 	fi
 	pkgs=$(longest_first .)
+	"$ROOT/hack/controlplane/build.sh" demo || return
 	"$ROOT/hack/build.sh" demo || return
 	# shellcheck disable=SC2086
 	compile_ahead $pkgs
