@@ -242,7 +242,7 @@ func (a api) create(r *http.Request, k *kind, info *request.RequestInfo, key str
 		}
 		return success, a.bind(pod, obj.Target.Name)
 	case *policyv1.Eviction:
-		return success, a.evict(key)
+		return success, a.evict(key, obj.DeleteOptions, r.URL.Query().Has("dryRun"))
 	case client.Object:
 		if obj.GetName() == "" && obj.GetGenerateName() != "" {
 			a.store.mu.Lock()

@@ -11,18 +11,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// This file plays the rest of the cluster, as far as a scheduler notices it: kubelets that start and end pods, controllers
-// that replace lost pods, and the controller of budgets. Volumes and devices are in devices.go.
+// This file stands for what happens to a cluster: nodes and pods come and go, and kubelets start pods. Controllers are in controllers.go,
+// evictions in evict.go, volumes in volumes.go and devices in devices.go.
 
 const (
 	// stopTime is the longest that a pod takes to end after its deletion: longer than a scheduler takes to try what is in its
@@ -75,63 +69,6 @@ func setCondition(pod *v1.Pod, kind v1.PodConditionType, at metav1.Time) {
 	pod.Status.Conditions = append(pod.Status.Conditions, v1.PodCondition{Type: kind, Status: v1.ConditionTrue, LastTransitionTime: at})
 }
 
-// delete is a deletion by request.
-func (s *Sim) delete(k *kind, key string, grace *int64) error {
-	pod, ok := get[*v1.Pod](s.store, key)
-	if k != of[*v1.Pod](s.store) || !ok || ended(pod) || pod.Spec.NodeName == "" {
-		s.store.remove(k, key)
-		s.progress()
-		return nil
-	}
-	if pod.DeletionTimestamp != nil {
-		return nil
-	}
-	if grace == nil {
-		grace = pod.Spec.TerminationGracePeriodSeconds
-	}
-	s.countHealthy(pod, -1)
-	after := stopTime
-	if ptr.Deref(grace, 30) == 0 {
-		after = killTime
-	}
-	now := s.clock.Now()
-	if after == stopTime {
-		now = now.Truncate(stopTime) // those that end at about the same time end together
-	}
-	end := metav1.Time{Time: now.Add(after)}
-	_, err := change(s.store, key, func(pod *v1.Pod) error {
-		pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = &end, ptr.To(int64(after.Seconds()))
-		return nil
-	})
-	s.endAt(pod, end.Time, s.gone)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.evicted = append(s.evicted, pod)
-	s.moved = true
-	return err
-}
-
-// endAt has a pod that terminates end at a time. Then comes what is to come of it.
-func (s *Sim) endAt(pod *v1.Pod, at time.Time, then func(pod *v1.Pod)) {
-	stopped := &alarm{clock: s.clock, fire: func(time.Time) { s.end(pod, then) }}
-	stopped.Reset(s.clock.until(at))
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopping.Before(at) {
-		s.stopping = at
-	}
-}
-
-// end removes a pod that has ended.
-func (s *Sim) end(pod *v1.Pod, then func(pod *v1.Pod)) {
-	if now, ok := get[*v1.Pod](s.store, keyOf(pod)); !ok || now.UID != pod.UID {
-		return
-	}
-	s.store.remove(of[*v1.Pod](s.store), keyOf(pod))
-	then(pod)
-	s.progress()
-}
-
 // awaitEnds has the pods of the cluster that terminate end when their grace periods do. A pod that ought to have ended stays: the
 // copy does not know what keeps it.
 func (s *Sim) awaitEnds(objects []client.Object) {
@@ -141,127 +78,19 @@ func (s *Sim) awaitEnds(objects []client.Object) {
 			continue
 		}
 		then := s.releaseClaims // its controller has replaced it when it began to terminate
-		if controllerKind(pod) == "StatefulSet" {
-			then = s.gone
+		if !s.replacesAtOnce(pod) {
+			then = s.releaseAndReplace
 		}
-		s.endAt(pod, pod.DeletionTimestamp.Time, then)
+		s.finishAt(pod, pod.DeletionTimestamp.Time, then)
 	}
-}
-
-// gone handles the end of a pod: its own claims are deleted, and its controller replaces it.
-func (s *Sim) gone(pod *v1.Pod) {
-	s.releaseClaims(pod)
-	if made := s.replacement(pod); made != nil && !s.options.Bare {
-		s.make(made, pod)
-	}
-}
-
-// evict handles an eviction request, which budgets may refuse.
-func (s *Sim) evict(key string) error {
-	pod, ok := get[*v1.Pod](s.store, key)
-	if !ok {
-		return apierrors.NewNotFound(of[*v1.Pod](s.store).resource, key)
-	}
-	for _, budget := range s.budgetsOf(pod) {
-		if podutil.IsPodReady(pod) && budget.Status.DisruptionsAllowed <= 0 {
-			return apierrors.NewTooManyRequests(fmt.Sprintf("the disruption budget %s allows no disruption", budget.Name), 10)
-		}
-	}
-	return s.delete(of[*v1.Pod](s.store), key, pod.Spec.TerminationGracePeriodSeconds)
-}
-
-// budgetsOf returns the budgets of a pod.
-func (s *Sim) budgetsOf(pod *v1.Pod) []*policyv1.PodDisruptionBudget {
-	var out []*policyv1.PodDisruptionBudget
-	for _, budget := range byIndex[*policyv1.PodDisruptionBudget](s.store, namespaceIndex, pod.Namespace) {
-		if selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector); err == nil && selector.Matches(labels.Set(pod.Labels)) {
-			out = append(out, budget)
-		}
-	}
-	return out
-}
-
-// countHealthy updates the status of budgets when a pod becomes healthy or ends.
-func (s *Sim) countHealthy(pod *v1.Pod, by int32) {
-	if by < 0 && !podutil.IsPodReady(pod) {
-		return
-	}
-	for _, budget := range s.budgetsOf(pod) {
-		_, _ = change(s.store, keyOf(budget), func(b *policyv1.PodDisruptionBudget) error {
-			b.Status.CurrentHealthy = max(0, b.Status.CurrentHealthy+by)
-			b.Status.DisruptionsAllowed = max(0, b.Status.CurrentHealthy-b.Status.DesiredHealthy)
-			return nil
-		})
-	}
-}
-
-// NodeBound reports whether a pod is lost with its node: no controller replaces it elsewhere.
-func NodeBound(pod *v1.Pod) bool {
-	if _, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]; mirror {
-		return true
-	}
-	owner := metav1.GetControllerOf(pod)
-	return owner != nil && (owner.Kind == "DaemonSet" || owner.Kind == "Node")
-}
-
-// replacement returns the pod by which its controller replaces one that has ended. It is nil for pods without a
-// controller, pods that are lost with their node, and finished pods.
-func (s *Sim) replacement(pod *v1.Pod) *v1.Pod {
-	owner := metav1.GetControllerOf(pod)
-	if owner == nil || NodeBound(pod) || ended(pod) {
-		return nil
-	}
-	made := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: pod.Namespace, Name: pod.Name, GenerateName: pod.GenerateName, Labels: maps.Clone(pod.Labels), Annotations: maps.Clone(pod.Annotations),
-		OwnerReferences: pod.OwnerReferences, CreationTimestamp: metav1.Time{Time: s.clock.Now()},
-	}, Spec: pod.Spec} // what the specs have in common is shared: it never changes
-	if owner.Kind != "StatefulSet" {
-		s.mu.Lock()
-		s.serial++
-		made.Name = fmt.Sprintf("%s%05d", cmp.Or(pod.GenerateName, pod.Name+"-"), s.serial)
-		s.mu.Unlock()
-	}
-	s.store.mu.Lock()
-	s.store.stampLocked(made)
-	s.store.mu.Unlock()
-	if node, ok := get[*v1.Node](s.store, pod.Spec.NodeName); ok || pod.Spec.NodeName != "" {
-		for _, label := range topologyLabels {
-			// The template has no such label, unless it says something else than the node did.
-			if node == nil || node.Labels[label] == made.Labels[label] {
-				delete(made.Labels, label)
-			}
-		}
-	}
-	made.Spec.NodeName, made.Spec.EphemeralContainers = "", nil
-	made.Status = v1.PodStatus{Phase: v1.PodPending, QOSClass: pod.Status.QOSClass}
-	return made
-}
-
-// make creates a pod, with its own claims, that replaces one that is gone.
-func (s *Sim) make(pod, gone *v1.Pod) {
-	s.makeClaims(pod)
-	if err := s.store.create(pod); err != nil {
-		return // one of this name is there already
-	}
-	s.mu.Lock()
-	s.made[pod.UID] = gone
-	s.mu.Unlock()
-	s.progress()
-}
-
-// Made returns the pods that controllers have replaced, by the UIDs of those that they have made instead.
-func (s *Sim) Made() map[types.UID]*v1.Pod {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.made)
 }
 
 // Loss has the pods that are lost with nodes.
 type Loss struct {
 	Nodes []*v1.Node
-	// Displaced pods had a controller, which has made Replacements, in the same order.
+	// Displaced pods had a controller that has made Replacements, in the same order.
 	Displaced, Replacements []*v1.Pod
-	// Orphans had no controller; NodeBound pods are lost with their nodes.
+	// Orphans had no controller that replaces them, see WhyNotReplaced; NodeBound pods are lost with their nodes.
 	Orphans, NodeBound []*v1.Pod
 }
 
@@ -279,6 +108,7 @@ func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
 	s.removeNodes(names)
 	pods := byIndex[*v1.Pod](s.store, nodeIndex, slices.Collect(maps.Keys(names))...)
 	s.sort(pods)
+	s.countFailures(pods...)
 	var made []*v1.Pod
 	for _, pod := range pods {
 		s.store.remove(of[*v1.Pod](s.store), keyOf(pod))
@@ -287,7 +117,7 @@ func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
 		}
 		s.releaseClaims(pod)
 		var replacement *v1.Pod
-		if pod.DeletionTimestamp == nil || controllerKind(pod) == "StatefulSet" {
+		if pod.DeletionTimestamp == nil || !s.replacesAtOnce(pod) {
 			replacement = s.replacement(pod) // of another one that ends, it is there already
 		}
 		switch {
@@ -301,20 +131,27 @@ func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
 		}
 	}
 	for i, pod := range made {
-		s.make(pod, out.Displaced[i])
+		s.createReplacement(pod, out.Displaced[i])
 	}
 	out.Replacements = made
 	s.progress()
 	return out
 }
 
-// Displace ends a pod, whether or not the copy has it, and has its controller make another one, as when nothing but this pod has failed.
+// Displace ends a pod, whether or not the copy has it, and has its controller make another one, as when nothing but this pod has failed. A pod
+// that stands for a lost one only moves: it has not failed itself.
 func (s *Sim) Displace(pod *v1.Pod) {
 	if now, ok := get[*v1.Pod](s.store, keyOf(pod)); ok && now.UID == pod.UID {
 		s.store.remove(of[*v1.Pod](s.store), keyOf(pod))
 		s.countHealthy(now, -1)
 	}
-	s.gone(pod)
+	s.mu.Lock()
+	moves := s.made[pod.UID] != nil
+	s.mu.Unlock()
+	if !moves {
+		s.countFailures(pod)
+	}
+	s.releaseAndReplace(pod)
 	s.changed()
 }
 
@@ -339,13 +176,6 @@ func (s *Sim) sort(pods []*v1.Pod) {
 	for i := range all {
 		pods[i] = all[i].pod
 	}
-}
-
-func controllerKind(pod *v1.Pod) string {
-	if owner := metav1.GetControllerOf(pod); owner != nil {
-		return owner.Kind
-	}
-	return ""
 }
 
 // Add creates objects, and the own claims of pods. The Sim owns the objects from then on. Run schedules the pods.

@@ -19,8 +19,9 @@
 //
 //   - The scheduler's client is served from memory. Binds, patches and evictions change the copy, and field selectors and
 //     watches work as the scheduler uses them.
-//   - Controllers are simulated as far as the scheduler needs them: lost and evicted pods are replaced, and volumes are
-//     provisioned and bound at once.
+//   - Controllers are simulated as far as the scheduler needs them: those of Kubernetes, and those that Options.Controllers names, replace
+//     lost and evicted pods, a Job within its limits. One whose object the copy does not have is thought to do its work. Volumes are provisioned
+//     and bound at once.
 //   - Pods that terminate end when their grace periods do; one that ought to have ended before stays.
 //   - Finished pods are left out. Pods are not batched.
 //   - Extenders are called if the configuration has them; they see the copy's pods.

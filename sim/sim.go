@@ -52,6 +52,8 @@ type Options struct {
 	Prefer func(pod *v1.Pod, evicts bool) string
 	// Bare means that no controller replaces evicted pods.
 	Bare bool
+	// Controllers are the kinds of controllers, beside those of Kubernetes, that replace their pods, such as "RayCluster.ray.io".
+	Controllers []string
 	// Patience is how long, in the copy's time, nothing must happen before a run ends. Zero chooses a time that is longer than
 	// the grace periods of all ZoneSpreadPolicies, up to LongestGrace, and the backoff of gangs.
 	Patience time.Duration

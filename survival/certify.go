@@ -273,10 +273,12 @@ type certificate struct {
 	losses map[string]*replayed
 	// failed has the error of a replay, in a line.
 	failed string
+	// replacedBy has the kinds of the controllers that have replaced displaced pods.
+	replacedBy map[string]bool
 }
 
 func newCertificate(asked *v1alpha1.ZoneSurvival) *certificate {
-	c := &certificate{asked: asked, resources: map[v1.ResourceName]bool{v1.ResourceCPU: true, v1.ResourceMemory: true}, losses: map[string]*replayed{}}
+	c := &certificate{asked: asked, resources: map[v1.ResourceName]bool{v1.ResourceCPU: true, v1.ResourceMemory: true}, losses: map[string]*replayed{}, replacedBy: map[string]bool{}}
 	c.protects, c.invalid = Protected(asked)
 	for i := range asked.Spec.Workloads {
 		w := selection{}
@@ -382,6 +384,7 @@ func (c *certificate) judge(l *loss, r *replay, err error) {
 		is.Displaced++
 		if m.now != nil && m.now.Spec.NodeName != "" {
 			is.Placed++
+			c.replacedBy[sim.ControllerKind(m.was)] = true
 			continue
 		}
 		is.Waiting++
@@ -453,7 +456,26 @@ func (c *certificate) condition(losses []*replayed) metav1.Condition {
 		return unknown(v1alpha1.ReasonNoZones, "no node has the label "+v1.LabelTopologyZone)
 	}
 	return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllPlaced, Message: fmt.Sprintf(
-		"without any one of %s, all %d pods run again; at most %d are displaced, without %s", c.these(losses), c.status.Pods, most.is.Displaced, most.loss)}
+		"without any one of %s, all %d pods run again; at most %d are displaced, without %s", c.these(losses), c.status.Pods, most.is.Displaced, most.loss) + c.provided()}
+}
+
+// provided says what else has to happen for the displaced pods to run again: it is not known whether and when it does.
+func (c *certificate) provided() string {
+	var kinds []string
+	nodes := ""
+	for _, kind := range slices.Sorted(maps.Keys(c.replacedBy)) {
+		switch kind {
+		case "ReplicaSet.apps", "ReplicationController", "Job.batch":
+		case "StatefulSet.apps":
+			nodes = "; those of StatefulSets once the lost nodes are deleted"
+		default:
+			kinds = append(kinds, kind)
+		}
+	}
+	if len(kinds) > 0 {
+		nodes += "; it is taken for granted that " + strings.Join(kinds, ", ") + " replace their pods"
+	}
+	return nodes
 }
 
 // these names the losses.

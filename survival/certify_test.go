@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,6 +16,7 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/sim"
 	"zonewise.dev/survival"
 	"zonewise.dev/test/clitest"
 )
@@ -45,6 +47,13 @@ func deploy(c *clitest.Cluster, app, cpu string, change func(*v1.PodTemplateSpec
 	add := c.Deployment(app, int32(len(nodes)), cpu, "1Gi", change) //nolint:gosec // a few
 	for _, node := range nodes {
 		add(node)
+	}
+}
+
+// owned adds the pod web with a controller of that kind and name.
+func owned(c *clitest.Cluster, node, apiVersion, kind string) {
+	c.Pod("web", node, clitest.Plain("1", "1Gi"), map[string]string{"app": "web"}).OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: apiVersion, Kind: kind, Name: "web", UID: "web", Controller: ptr.To(true)},
 	}
 }
 
@@ -157,6 +166,33 @@ func TestCertify(t *testing.T) {
 			message: "without zone b, 1 of 1 displaced pods would wait, first shop/bare: no controller replaces it",
 		},
 		{
+			name: "a Job fails with its pod",
+			cluster: func(c *clitest.Cluster) {
+				c.Add(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "web", UID: "web"}, Spec: batchv1.JobSpec{BackoffLimit: ptr.To[int32](0)}})
+				owned(c, "b", "batch/v1", "Job")
+			},
+			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"b": 1},
+			message: "without zone b, 1 of 1 displaced pods would wait, first shop/web: its Job web fails: 1 of its pods have failed (backoffLimit 0)",
+		},
+		{
+			name:    "nobody is known to replace a custom resource's pod",
+			cluster: func(c *clitest.Cluster) { owned(c, "b", "argoproj.io/v1alpha1", "Workflow") },
+			status:  metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"b": 1},
+			message: "without zone b, 1 of 1 displaced pods would wait, first shop/web: no controller is known to replace it: its owner is Workflow.argoproj.io web",
+		},
+		{
+			name:    "a controller that the caller knows",
+			cluster: func(c *clitest.Cluster) { owned(c, "b", "ray.io/v1", "RayCluster") },
+			status:  metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced, waiting: map[string]int64{"b": 0},
+			message: "without any one of the zones a, b, c, all 1 pods run again; at most 1 are displaced, without zone b; it is taken for granted that RayCluster.ray.io replace their pods",
+		},
+		{
+			name:    "a StatefulSet's pod waits for the end of its node",
+			cluster: func(c *clitest.Cluster) { owned(c, "b", "apps/v1", "StatefulSet") },
+			status:  metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced, waiting: map[string]int64{"b": 0},
+			message: "without any one of the zones a, b, c, all 1 pods run again; at most 1 are displaced, without zone b; those of StatefulSets once the lost nodes are deleted",
+		},
+		{
 			name: "a pod of a DaemonSet belongs to its node",
 			cluster: func(c *clitest.Cluster) {
 				deploy(c, "web", "1", nil, "a")
@@ -237,7 +273,7 @@ func TestCertify(t *testing.T) {
 			if tc.asked != nil {
 				tc.asked(asked)
 			}
-			is := certify(t, c, asked, survival.Options{Missing: tc.missing})
+			is := certify(t, c, asked, survival.Options{Missing: tc.missing, Sim: sim.Options{Controllers: []string{"RayCluster.ray.io"}}})
 			condition := meta.FindStatusCondition(is.Conditions, v1alpha1.ConditionSurvives)
 			require.Equal(t, []string{string(tc.status), tc.reason}, []string{string(condition.Status), condition.Reason}, condition.Message)
 			if tc.message != "" {

@@ -1,6 +1,7 @@
 package survival
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -86,7 +87,7 @@ func (s *stage) moves(before, now []*v1.Pod) []move {
 		m := move{was: pod, now: inPlaceOf[pod.UID]}
 		switch {
 		case m.now == nil:
-			m.why = "no controller replaces it"
+			m.why = cmp.Or(s.copy.WhyNotReplaced(pod), "no controller replaces it")
 		case m.now.UID == m.was.UID:
 			continue
 		case m.now.Spec.NodeName == "":

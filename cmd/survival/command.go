@@ -55,6 +55,7 @@ type flags struct {
 	config, kubeconfig, address, leaseNamespace string
 	cpuFraction                                 float64
 	replays                                     int
+	controllers                                 []string
 	settle, refresh                             time.Duration
 }
 
@@ -78,6 +79,7 @@ func NewCommand() *cobra.Command {
 	set.StringVar(&f.leaseNamespace, "lease-namespace", metav1.NamespaceSystem, "namespace of the lease "+LeaseName)
 	set.Float64Var(&f.cpuFraction, "cpu-fraction", 0.2, "how much of a core to use at most, in the mean between two rounds")
 	set.IntVar(&f.replays, "replays", 0, "how many times each loss is replayed, each time in another order; 0 is 3, or fewer of a loss of more than 20,000 pods, and in a certificate up to 12 of one of fewer than 800")
+	set.StringSliceVar(&f.controllers, "controllers", nil, "kinds of controllers that replace their pods, beside those of Kubernetes, such as RayCluster.ray.io")
 	set.DurationVar(&f.settle, "settle-time", 5*time.Second, "how long after a change the cluster is read")
 	set.DurationVar(&f.refresh, "refresh-interval", 10*time.Minute, "the age at which an answer is computed again although nothing has changed")
 	var logging flag.FlagSet
@@ -106,7 +108,7 @@ func (f *flags) run(ctx context.Context) error {
 		return err
 	}
 	options := Options{CPUFraction: f.cpuFraction, SettleTime: f.settle, RefreshInterval: f.refresh}
-	options.Certify.Replays = f.replays
+	options.Certify.Replays, options.Certify.Sim.Controllers = f.replays, f.controllers
 	if f.config != "" {
 		data, err := os.ReadFile(f.config)
 		if err != nil {

@@ -34,10 +34,10 @@ wrong; 4 a promise of --fail-on would be broken.`
 
 type simulateFlags struct {
 	clusterFlags
-	zones, nodes, failOn []string
-	file                 string
-	copies, addNodes     int
-	like                 string
+	zones, nodes, failOn, controllers []string
+	file                              string
+	copies, addNodes                  int
+	like                              string
 }
 
 func newSimulate() *cobra.Command {
@@ -64,6 +64,7 @@ func newSimulate() *cobra.Command {
 	set.IntVar(&flags.copies, "copies", 1, "add the workloads of the file this many times")
 	set.IntVar(&flags.addNodes, "add-nodes", 0, "first add this many copies of the node of --like")
 	set.StringVar(&flags.like, "like", "", "the node that --add-nodes copies")
+	set.StringSliceVar(&flags.controllers, "controllers", nil, "kinds of controllers that replace their pods, beside those of Kubernetes, such as RayCluster.ray.io")
 	set.StringSliceVar(&flags.failOn, "fail-on", simulate.DefaultFailures, "what makes the exit code 4: "+strings.Join(simulate.Failures, ", ")+", or none")
 	complete(cmd, "fail-on", append(simulate.Failures, "none")...)
 	return cmd
@@ -116,6 +117,7 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	options.Controllers = f.controllers
 	workload, err := f.workload(cmd, c, namespace)
 	if err != nil {
 		return err

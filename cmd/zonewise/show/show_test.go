@@ -38,13 +38,15 @@ func TestColourIsAskedFor(t *testing.T) {
 func TestEscapesDoNotReachTheTerminal(t *testing.T) {
 	const hostile = "a\x1b]0;owned\x07\x1b[2J\x9b\u009b1mb\r\nc\td\u202ee"
 	for name, fill := range map[string]func(*Page){
-		"a title":                func(p *Page) { p.Title("%s", hostile) },
-		"a paragraph":            func(p *Page) { p.Para(2, Plain, "%s", hostile) },
-		"an item":                func(p *Page) { p.Item(2, Red, "%s", hostile) },
-		"a note":                 func(p *Page) { p.Notes(2, []string{hostile}) },
-		"a cell":                 func(p *Page) { p.Table([]string{"NAME"}, [][]Cell{{{Text: hostile}}}) },
-		"a cell of a row":        func(p *Page) { p.Table([]string{"NAME"}, [][]Cell{Row(hostile)}) },
-		"a section":              func(p *Page) { Section(p, "T", []string{"N"}, []string{hostile}, func(s *string) []Cell { return Row(*s) }) },
+		"a title":         func(p *Page) { p.Title("%s", hostile) },
+		"a paragraph":     func(p *Page) { p.Para(2, Plain, "%s", hostile) },
+		"an item":         func(p *Page) { p.Item(2, Red, "%s", hostile) },
+		"a note":          func(p *Page) { p.Notes(2, []string{hostile}) },
+		"a cell":          func(p *Page) { p.Table([]string{"NAME"}, [][]Cell{{{Text: hostile}}}) },
+		"a cell of a row": func(p *Page) { p.Table([]string{"NAME"}, [][]Cell{Row(hostile)}) },
+		"a section": func(p *Page) {
+			Section(p, "T", []string{"N"}, []string{hostile}, func(s *string) []Cell { return Row(*s) })
+		},
 		"a list in place of one": func(p *Page) { p.Table([]string{"NAME", "WHAT"}, [][]Cell{Row("x", hostile), Row(hostile, "y")}) },
 	} {
 		for _, style := range []Style{{}, {Width: 20}} {

@@ -109,6 +109,12 @@ func (p *play) compareBudgets(before *census.Census, left map[string]int64, afte
 // controller has live ones.
 func (p *play) compareGangs(before, after *census.Census) {
 	touched := map[string]bool{}
+	if p.loss != nil {
+		for _, pod := range p.loss.Orphans {
+			touched[census.GangOf(pod)] = true
+		}
+	}
+	delete(touched, "") // of pods in no gang
 	for _, pod := range after.Pods {
 		if gang := census.GangOf(pod.Pod); gang != "" && p.moved[pod.UID] {
 			touched[gang] = true
@@ -116,6 +122,9 @@ func (p *play) compareGangs(before, after *census.Census) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(touched)) {
 		was, is := 0, after.Gang(key)
+		if is == nil { // neither a member nor its PodGroup is left
+			is = &census.Gang{}
+		}
 		if gang := before.Gang(key); gang != nil {
 			was = gang.Bound + gang.Done
 		}

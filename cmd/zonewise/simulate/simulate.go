@@ -59,9 +59,11 @@ type Result struct {
 	Added     int `json:"added,omitempty"`
 	Placed    int `json:"placed"`
 	Pending   int `json:"pending"`
-	// NodeBound pods are lost with their nodes (DaemonSets, static pods). Orphans have no controller that replaces them.
-	NodeBound int `json:"nodeBound"`
-	Orphans   int `json:"orphans"`
+	// NodeBound pods are lost with their nodes (DaemonSets, static pods). Orphans have no controller that replaces them; NotReplaced
+	// says why.
+	NodeBound   int    `json:"nodeBound"`
+	Orphans     int    `json:"orphans"`
+	NotReplaced []Lost `json:"notReplaced,omitempty"`
 	// WaitedBefore pods had no node at the start; StillWaiting of them have none in the end.
 	WaitedBefore int `json:"waitedBefore"`
 	StillWaiting int `json:"stillWaiting"`
@@ -73,6 +75,12 @@ type Result struct {
 	Promises     []Promise     `json:"promises"`
 	Certificates []Certificate `json:"certificates,omitempty"`
 	Notes        []string      `json:"notes,omitempty"`
+}
+
+// Lost are pods that no controller replaces, and why.
+type Lost struct {
+	Pods int    `json:"pods"`
+	Why  string `json:"why"`
 }
 
 // Workloads is what becomes of the pods of one workload that have to find a node.
@@ -97,7 +105,7 @@ func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.
 	defer s.Close()
 	p := &play{
 		ctx: ctx, sim: s, cluster: c, moved: map[types.UID]bool{}, waited: map[types.UID]bool{},
-		result: &Result{Scenario: scenario.Name(), Notes: c.Snapshot.Notes()},
+		result: &Result{Scenario: scenario.Name(), Notes: c.Snapshot.Notes()}, controllers: options.Controllers,
 	}
 	for _, pod := range c.Pods {
 		p.waited[pod.UID] = pod.Waits()
@@ -129,9 +137,13 @@ type play struct {
 	sim     *sim.Sim
 	cluster *census.Census // of which sim is a copy
 	result  *Result
+	// controllers are those of Options.Controllers.
+	controllers []string
 	// moved has the pods that need a node: those that are added, and in the end those that controllers have made. waited
 	// has those that needed one before.
 	moved, waited map[types.UID]bool
+	// loss has the pods that are lost with nodes; nil before.
+	loss *sim.Loss
 }
 
 // reportTime is how long plugins take to bring their statuses up to date.
@@ -205,11 +217,35 @@ func (p *play) create(w *Workload) error {
 }
 
 func (p *play) lose(scenario *Scenario) {
-	loss := p.sim.Lose(func(node *corev1.Node) bool {
+	p.loss = p.sim.Lose(func(node *corev1.Node) bool {
 		return slices.Contains(scenario.Zones, node.Labels[corev1.LabelTopologyZone]) || slices.Contains(scenario.Nodes, node.Name)
 	})
 	r := p.result
-	r.LostNodes, r.Displaced, r.NodeBound, r.Orphans = len(loss.Nodes), len(loss.Displaced), len(loss.NodeBound), len(loss.Orphans)
+	r.LostNodes, r.Displaced, r.NodeBound, r.Orphans = len(p.loss.Nodes), len(p.loss.Displaced), len(p.loss.NodeBound), len(p.loss.Orphans)
+	whys := map[string]int{}
+	for _, pod := range p.loss.Orphans {
+		whys[p.sim.WhyNotReplaced(pod)]++
+	}
+	for why, pods := range whys {
+		r.NotReplaced = append(r.NotReplaced, Lost{Pods: pods, Why: why})
+	}
+	slices.SortFunc(r.NotReplaced, func(a, b Lost) int { return cmp.Or(cmp.Compare(b.Pods, a.Pods), strings.Compare(a.Why, b.Why)) })
+	p.noteAssumptions()
+}
+
+// noteAssumptions names the controllers that replace displaced pods because the caller says so.
+func (p *play) noteAssumptions() {
+	pods := map[string]int{}
+	for _, pod := range p.loss.Displaced {
+		pods[sim.ControllerKind(pod)]++
+	}
+	for _, kind := range p.controllers {
+		for displaced, n := range pods {
+			if strings.EqualFold(kind, displaced) {
+				p.result.Notes = append(p.result.Notes, fmt.Sprintf("it is taken for granted that %s replaces its pods: %d (--controllers)", displaced, n))
+			}
+		}
+	}
 }
 
 // compare says what has changed.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -194,13 +195,48 @@ func TestWhichPodsComeBack(t *testing.T) {
 	c := zones("8")
 	c.Pod("bare", "node-a", clitest.Plain("1", "1Gi"), nil)
 	daemon := c.Pod("daemon", "node-a", clitest.Plain("1", "1Gi"), nil)
-	daemon.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "d", UID: "d", Controller: ptr.To(true)}}
+	daemon.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "d", Controller: ptr.To(true)}}
 	mirror := c.Pod("mirror", "node-a", clitest.Plain("1", "1Gi"), nil)
 	mirror.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
 	c.Pod("waits", "", clitest.Plain("1", "1Gi"), nil)
 	r := run(t, c, &Scenario{Zones: []string{"a"}})
 	require.Equal(t, []int{0, 1, 2, 1, 0, 0}, []int{r.Displaced, r.Orphans, r.NodeBound, r.WaitedBefore, r.StillWaiting, r.Pending})
 	require.Equal(t, []string{FailPending}, r.Failed(Failures), "a pod without a controller is lost")
+}
+
+// TestWhoIsNotReplaced: pods that no controller is known to replace are no survivors. The answer says why, names what it takes for granted,
+// and looks at the gangs of such pods, too.
+func TestWhoIsNotReplaced(t *testing.T) {
+	c := zones("8")
+	c.Add(&batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "train", UID: "train"}, Spec: batchv1.JobSpec{BackoffLimit: ptr.To[int32](0)},
+	})
+	c.Gang("train", 2)
+	for i, zone := range []string{"a", "b"} {
+		member := c.Pod(fmt.Sprintf("train-%d", i), "node-"+zone, clitest.Plain("1", "1Gi"), map[string]string{schedv1alpha1.PodGroupLabel: "train"})
+		member.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)}}
+	}
+	for i := range 2 {
+		c.Pod(fmt.Sprintf("task-%d", i), "node-a", clitest.Plain("1", "1Gi"), nil).OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "tekton.dev/v1", Kind: "TaskRun", Name: "task", UID: "task", Controller: ptr.To(true)},
+		}
+	}
+	a := &Scenario{Zones: []string{"a"}}
+	r := run(t, c, a)
+	require.Equal(t, []int{0, 3, 0}, []int{r.Displaced, r.Orphans, r.Pending})
+	require.Equal(t, []Lost{
+		{Pods: 2, Why: "no controller is known to replace it: its owner is TaskRun.tekton.dev task"},
+		{Pods: 1, Why: "its Job train fails: 1 of its pods have failed (backoffLimit 0)"},
+	}, r.NotReplaced)
+	require.Equal(t, []string{FailPending, FailGang}, r.Failed(Failures))
+	var text bytes.Buffer
+	require.NoError(t, NewReport([]*Result{r}, nil).Text(&text, show.Style{}))
+	require.Contains(t, text.String(), "3 pods that no controller replaces\n    2 pods: no controller is known to replace it: its owner is TaskRun.tekton.dev task\n")
+
+	known, err := Run(t.Context(), census.Take(c.Snapshot), a, sim.Options{Controllers: []string{"TaskRun.tekton.dev", "Other.tekton.dev"}})
+	require.NoError(t, err)
+	require.Equal(t, []int{2, 1}, []int{known.Displaced, known.Orphans})
+	require.Equal(t, []string{"it is taken for granted that TaskRun.tekton.dev replaces its pods: 2 (--controllers)"}, known.Notes)
 }
 
 func TestTheHighestPriorityGoesFirst(t *testing.T) {
@@ -246,7 +282,7 @@ func gang(name string, needs, before, after int64) Promise {
 func TestGangsAreWholeOrWait(t *testing.T) {
 	c := zones("8")
 	c.Gang("train", 4)
-	job := []metav1.OwnerReference{{Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)}}
+	job := []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)}}
 	for i, zone := range []string{"a", "a", "b", "c"} {
 		c.Pod(fmt.Sprintf("train-%d", i), "node-"+zone, clitest.Plain("4", "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "train"}).OwnerReferences = job
 	}
@@ -265,7 +301,7 @@ func TestAGangThatLosesMembersIsPlannedWithAllThatWait(t *testing.T) {
 	c.Gang("train", 3)
 	add := func(name, node, cpu string) {
 		pod := c.Pod(name, node, clitest.Plain(cpu, "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "train"})
-		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)}}
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)}}
 	}
 	add("train-0", "node-a", "1")
 	add("train-1", "node-a", "7")
@@ -289,7 +325,7 @@ func TestMembersThatHaveSucceededCount(t *testing.T) {
 	c.Gang("train", 2)
 	for i := range 2 {
 		pod := c.Pod(fmt.Sprintf("train-%d", i), "node-a", clitest.Plain("6", "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "train"})
-		pod.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)}}
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)}}
 	}
 	c.Pods()[1].Status.Phase = corev1.PodSucceeded
 	c.Pod("big", "node-b", clitest.Plain("8", "1Gi"), nil)
@@ -301,7 +337,7 @@ func TestMembersThatHaveSucceededCount(t *testing.T) {
 func TestMembersWithoutAPodGroupWait(t *testing.T) {
 	c := zones("8")
 	c.Pod("train-0", "node-a", clitest.Plain("1", "1Gi"), map[string]string{"scheduling.x-k8s.io/pod-group": "train"}).OwnerReferences = []metav1.OwnerReference{
-		{Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)},
+		{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: "train", Controller: ptr.To(true)},
 	}
 	r := run(t, c, &Scenario{Zones: []string{"a"}})
 	require.Equal(t, 1, r.Pending)
@@ -457,7 +493,7 @@ func TestBadWorkloads(t *testing.T) {
 func TestAddedNodes(t *testing.T) {
 	c := zones("4")
 	daemon := c.Pod("daemon", "node-b", clitest.Plain("1", "1Gi"), nil)
-	daemon.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "d", UID: "d", Controller: ptr.To(true)}}
+	daemon.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: "d", Controller: ptr.To(true)}}
 	for i := range 3 {
 		c.Pod(fmt.Sprintf("large-%d", i), "", clitest.Plain("4", "1Gi"), nil)
 	}

@@ -76,7 +76,10 @@ func (r *Result) text(p *show.Page, failOn []string) {
 			p.Para(2, color, "%s %s", show.Plural(pods, "pod"), words)
 		}
 	}
-	others(r.Orphans, show.Red, "without a controller that replaces them")
+	others(r.Orphans, show.Red, "that no controller replaces")
+	for _, lost := range r.NotReplaced[:min(maxReasons, len(r.NotReplaced))] {
+		p.Para(4, show.Plain, "%s: %s", show.Plural(lost.Pods, "pod"), lost.Why)
+	}
 	others(r.NodeBound, show.Faint, "of DaemonSets and static pods go with their nodes")
 	others(r.Evicted, show.Yellow, "evicted for others of higher priority")
 	others(r.WaitedBefore, show.Faint, fmt.Sprintf("waited before, %d still do", r.StillWaiting))

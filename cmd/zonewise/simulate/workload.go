@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -104,27 +106,27 @@ func (p *parser) take(document []byte) error {
 	o.SetUID(p.uid())
 	switch o := o.(type) {
 	case *corev1.Pod:
-		return p.pods("Pod", o, &corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}, 1, nil)
+		return p.pods("", "Pod", o, &corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}, 1, nil)
 	case *appsv1.Deployment:
 		template := o.Spec.Template.DeepCopy()
 		metav1.SetMetaDataLabel(&template.ObjectMeta, appsv1.DefaultDeploymentUniqueLabelKey, "simulated")
-		return p.replicas("Deployment", o, template, &o.Spec.Replicas, nil)
+		return p.deployment(o, template)
 	case *appsv1.ReplicaSet:
-		return p.replicas("ReplicaSet", o, &o.Spec.Template, &o.Spec.Replicas, nil)
+		return p.replicas("apps/v1", "ReplicaSet", o, &o.Spec.Template, &o.Spec.Replicas, nil)
 	case *appsv1.StatefulSet:
-		return p.replicas("StatefulSet", o, &o.Spec.Template, &o.Spec.Replicas, o.Spec.VolumeClaimTemplates)
+		return p.replicas("apps/v1", "StatefulSet", o, &o.Spec.Template, &o.Spec.Replicas, o.Spec.VolumeClaimTemplates)
 	case *corev1.ReplicationController:
 		if o.Spec.Template == nil {
 			return fmt.Errorf("ReplicationController %s: spec.template is missing", o.Name)
 		}
-		return p.replicas("ReplicationController", o, o.Spec.Template, &o.Spec.Replicas, nil)
+		return p.replicas("v1", "ReplicationController", o, o.Spec.Template, &o.Spec.Replicas, nil)
 	case *batchv1.Job:
 		n := ptr.Deref(o.Spec.Parallelism, 1)
 		if o.Spec.Completions != nil {
 			n = min(n, *o.Spec.Completions)
 		}
 		p.workload.others = append(p.workload.others, o)
-		return p.pods("Job", o, &o.Spec.Template, n, nil)
+		return p.pods("batch/v1", "Job", o, &o.Spec.Template, n, nil)
 	case *schedv1alpha1.PodGroup:
 		for i := range p.copies {
 			group := o.DeepCopy()
@@ -140,31 +142,53 @@ func (p *parser) take(document []byte) error {
 	return nil
 }
 
+// deployment adds a Deployment, and the ReplicaSet that its controller would make, with what that writes on it.
+func (p *parser) deployment(d *appsv1.Deployment, template *corev1.PodTemplateSpec) error {
+	n := ptr.Deref(d.Spec.Replicas, 1)
+	d.Spec.Replicas = ptr.To(int32(min(int64(n)*int64(p.copies), maxPods))) //nolint:gosec // bounded
+	p.workload.others = append(p.workload.others, d)
+	set := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: d.Namespace, Name: d.Name + "-simulated", UID: p.uid(), Labels: template.Labels,
+			Annotations:     map[string]string{"deployment.kubernetes.io/desired-replicas": strconv.Itoa(int(*d.Spec.Replicas))},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
+		},
+		Spec: appsv1.ReplicaSetSpec{Replicas: &n, Selector: d.Spec.Selector, Template: *template},
+	}
+	return p.replicas("apps/v1", "ReplicaSet", set, template, &set.Spec.Replicas, nil)
+}
+
 // replicas adds a workload with its replicas multiplied.
-func (p *parser) replicas(kind string, over client.Object, template *corev1.PodTemplateSpec, replicas **int32, claims []corev1.PersistentVolumeClaim) error {
+func (p *parser) replicas(apiVersion, kind string, over client.Object, template *corev1.PodTemplateSpec, replicas **int32, claims []corev1.PersistentVolumeClaim) error {
 	n := ptr.Deref(*replicas, 1)
 	*replicas = ptr.To(int32(min(int64(n)*int64(p.copies), maxPods))) //nolint:gosec // bounded
 	p.workload.others = append(p.workload.others, over)
-	return p.pods(kind, over, template, n, claims)
+	return p.pods(apiVersion, kind, over, template, n, claims)
 }
 
-// pods makes the pods of a workload.
-func (p *parser) pods(kind string, over client.Object, template *corev1.PodTemplateSpec, replicas int32, claims []corev1.PersistentVolumeClaim) error {
+// pods makes the pods of a workload. Those of a Pod, which has no apiVersion here, have no controller.
+func (p *parser) pods(
+	apiVersion, kind string, over client.Object, template *corev1.PodTemplateSpec, replicas int32, claims []corev1.PersistentVolumeClaim,
+) error {
+	title := kind + " " + over.GetName()
+	if above := metav1.GetControllerOf(over); above != nil { // the file has that one
+		title = above.Kind + " " + above.Name
+	}
 	if replicas < 0 {
-		return fmt.Errorf("%s %s: spec.replicas is %d, must not be negative", kind, over.GetName(), replicas)
+		return fmt.Errorf("%s: spec.replicas is %d, must not be negative", title, replicas)
 	}
 	if len(p.workload.Pods)+int(replicas)*p.copies > maxPods {
-		return fmt.Errorf("%s %s: more than %d pods in all", kind, over.GetName(), maxPods)
+		return fmt.Errorf("%s: more than %d pods in all", title, maxPods)
 	}
 	priority, err := p.priority(template)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", kind, over.GetName(), err)
+		return fmt.Errorf("%s: %w", title, err)
 	}
 	for i := range p.copies {
 		for range replicas {
 			p.serial++
 			pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-			pod.Name, pod.Namespace, pod.UID = fmt.Sprintf("%s-simulated-%d", over.GetName(), p.serial), over.GetNamespace(), p.uid()
+			pod.Name, pod.Namespace, pod.UID = fmt.Sprintf("%s-simulated-%d", strings.TrimSuffix(over.GetName(), "-simulated"), p.serial), over.GetNamespace(), p.uid()
 			pod.Spec.NodeName, pod.Spec.Priority = "", priority
 			pod.Spec.SchedulerName = cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName)
 			// As the API server does: missing requests are set to the limits.
@@ -172,7 +196,12 @@ func (p *parser) pods(kind string, over client.Object, template *corev1.PodTempl
 			if group := pod.Labels[schedv1alpha1.PodGroupLabel]; group != "" {
 				pod.Labels[schedv1alpha1.PodGroupLabel] = copyName(group, i, p.copies)
 			}
-			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: over.GetName(), UID: over.GetUID(), Controller: ptr.To(true)}}
+			pod.OwnerReferences = nil
+			if apiVersion != "" {
+				pod.OwnerReferences = []metav1.OwnerReference{{
+					APIVersion: apiVersion, Kind: kind, Name: over.GetName(), UID: over.GetUID(), Controller: ptr.To(true),
+				}}
+			}
 			p.claim(pod, claims)
 			p.workload.Pods = append(p.workload.Pods, pod)
 		}

@@ -1,0 +1,4 @@
+package sim
+
+// StopTime is stopTime.
+const StopTime = stopTime
