@@ -14,7 +14,7 @@ func TestBadInput(t *testing.T) {
 	const header = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 	// profile puts plugins and their args into a profile.
 	profile := func(pluginConfig string) string {
-		return "profiles:\n- schedulerName: demo\n  plugins: {multiPoint: {enabled: [{name: ZoneSpread}, {name: ReserveCache}, {name: PermitGate}], disabled: [{name: PodTopologySpread}]}, postFilter: {enabled: [{name: PermitGate}]}}\n  pluginConfig: " + pluginConfig + "\n"
+		return "profiles:\n- schedulerName: demo\n  plugins: {multiPoint: {enabled: [{name: ZoneSpread}, {name: ReserveCache}, {name: PermitGate}], disabled: [{name: PodTopologySpread}]}, postFilter: {enabled: [{name: DynamicResources}, {name: ZoneSpread}, {name: PermitGate}]}}\n  pluginConfig: " + pluginConfig + "\n"
 	}
 	cases := []struct {
 		name string
@@ -80,6 +80,11 @@ func TestBadInput(t *testing.T) {
 			name:   "PermitGate in multiPoint alone",
 			config: "profiles:\n- plugins: {multiPoint: {enabled: [{name: ZoneSpread}, {name: PermitGate}], disabled: [{name: PodTopologySpread}]}}\n",
 			want:   `config FILE: profiles[0].plugins.postFilter: DefaultPreemption comes before PermitGate, so members of a gang would preempt one by one; write postFilter: {enabled: [{name: DynamicResources}, {name: ZoneSpread}, {name: PermitGate}]}`,
+		},
+		{
+			name:   "ZoneSpread in multiPoint alone",
+			config: "profiles:\n- plugins: {multiPoint: {enabled: [{name: ZoneSpread}], disabled: [{name: PodTopologySpread}]}}\n",
+			want:   `config FILE: profiles[0].plugins.postFilter: DefaultPreemption comes before ZoneSpread, so its policies would not learn why pods wait that preempt; write postFilter: {enabled: [{name: DynamicResources}, {name: ZoneSpread}]}`,
 		},
 		{
 			name:   "a plugin behind PermitGate",

@@ -160,7 +160,7 @@ func TestWriteConfig(t *testing.T) {
 	// No API server is there and none is needed.
 	config := writeConfig(t, writeKubeconfig(t, "http://"+closedPort(t)), `profiles:
 - schedulerName: demo
-  plugins: {multiPoint: {enabled: [{name: ZoneSpread, weight: 2}, {name: ReserveCache}, {name: PermitGate}], disabled: [{name: PodTopologySpread}]}, postFilter: {enabled: [{name: PermitGate}]}}
+  plugins: {multiPoint: {enabled: [{name: ZoneSpread, weight: 2}, {name: ReserveCache}, {name: PermitGate}], disabled: [{name: PodTopologySpread}]}, postFilter: {enabled: [{name: DynamicResources}, {name: ZoneSpread}, {name: PermitGate}]}}
   pluginConfig: [{name: PermitGate, args: {scheduleTimeout: 45s}}]
 `)
 	out := filepath.Join(t.TempDir(), "written.yaml")

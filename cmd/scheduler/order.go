@@ -14,9 +14,9 @@ import (
 // preparing are the plugins of kube-scheduler that multiPoint enables at PreBind.
 var preparing = []string{names.VolumeBinding, names.DynamicResources}
 
-// checkOrder refuses profiles that the framework accepts but in which PermitGate cannot keep its promise. It must come
-// before DefaultPreemption at PostFilter, or members of a gang preempt one by one. It must be last at PreBind, or a later
-// plugin can fail after a part of the gang is bound.
+// checkOrder refuses profiles that the framework accepts but in which a plugin cannot keep its promise. PermitGate must come
+// before DefaultPreemption at PostFilter, or members of a gang preempt one by one, and so must ZoneSpread, or it does not learn why the
+// pods wait that preempt. PermitGate must be last at PreBind, or a later plugin can fail after a part of the gang is bound.
 func checkOrder(cfg *config.KubeSchedulerConfiguration) error {
 	for i := range cfg.Profiles {
 		p := &cfg.Profiles[i]
@@ -26,10 +26,14 @@ func checkOrder(cfg *config.KubeSchedulerConfiguration) error {
 		postFilter := order(p.Plugins, &p.Plugins.PostFilter, func(name string) bool {
 			return slices.Contains([]string{names.DynamicResources, names.DefaultPreemption, zonespread.Name, permitgate.Name}, name)
 		})
-		if ours := slices.Index(postFilter, permitgate.Name); ours >= 0 {
-			if theirs := slices.Index(postFilter, names.DefaultPreemption); theirs >= 0 && theirs < ours {
-				return fmt.Errorf("profiles[%d].plugins.postFilter: %s comes before %s, so members of a gang would preempt one by one; write postFilter: {enabled: %s}",
-					i, names.DefaultPreemption, permitgate.Name, ahead(postFilter))
+		for _, plugin := range []struct{ name, otherwise string }{
+			{permitgate.Name, "so members of a gang would preempt one by one"},
+			{zonespread.Name, "so its policies would not learn why pods wait that preempt"},
+		} {
+			ours, theirs := slices.Index(postFilter, plugin.name), slices.Index(postFilter, names.DefaultPreemption)
+			if ours >= 0 && theirs >= 0 && theirs < ours {
+				return fmt.Errorf("profiles[%d].plugins.postFilter: %s comes before %s, %s; write postFilter: {enabled: %s}",
+					i, names.DefaultPreemption, plugin.name, plugin.otherwise, ahead(postFilter))
 			}
 		}
 		preBind := order(p.Plugins, &p.Plugins.PreBind, func(name string) bool {
