@@ -3,10 +3,10 @@
 # measured, ratios among it.
 #
 #   hack/bench.sh [GROUP...]     all groups when none is given:
-#     zonespread   ZoneSpread against PodTopologySpread: growing clusters, one app, new selectors, moving nodes
+#     zonespread   ZoneSpread against PodTopologySpread: growing clusters, one app, new selectors, moving nodes, 300 node pools
 #     issues       the shapes of kubernetes issues 105750 and 128949, scheduled from the first pod to the last
 #     memory       what ZoneSpread's index takes per pod and selector; allocations of PreFilter and Filter
-#     policies     a pod with ZoneSpreadPolicies, and one without, beside 1 to 1,000 policies; events of informers
+#     policies     a pod with ZoneSpreadPolicies, and one without, beside 1 to 1,000 policies; events of informers; statuses beside cycles
 #     ledger       the ledger against kube-scheduler's cache
 #     holds        1,000 reservations on 5,000 nodes: their placement, and what a scheduling cycle pays
 #     permitgate   what a pod without a gang pays, also beside gangs that wait, and what members and proposals cost
@@ -32,7 +32,7 @@ measure() {
 		tee -a "$WORK/log"
 }
 
-group_zonespread() { measure $PERFORMANCE 'ZoneSpread(Cost|Growth|OneApp|NewSelector|NodeRelabel)$' 20x; }
+group_zonespread() { measure $PERFORMANCE 'ZoneSpread(Cost|Growth|OneApp|NewSelector|NodeRelabel|NodePools)$' 20x; }
 group_issues() { measure $PERFORMANCE ZoneSpreadIssue 1x; }
 group_memory() {
 	measure $PERFORMANCE 'ZoneSpreadMemory$' 1x
@@ -41,6 +41,7 @@ group_memory() {
 group_policies() {
 	measure $PERFORMANCE ZoneSpreadPolicies 20x
 	measure ./plugins/zonespread/serve Events 20000x
+	measure ./plugins/zonespread/serve Status 5x
 }
 group_ledger() { measure $PERFORMANCE Ledger 1s; }
 group_holds() {
