@@ -132,7 +132,8 @@ type ReservationConsumer struct {
 
 // The conditions of a ZoneReservation; it has ConditionAccepted as well.
 const (
-	// ConditionReady is True when all desired slots are held.
+	// ConditionReady is True when all desired slots are held. A ZoneSpreadPolicy has it, too: True when the scheduler applies the
+	// latest spec, for tools that wait for that.
 	ConditionReady = "Ready"
 	// ConditionDegraded is True when slots are missing for a reason that does not pass by itself: a node was lost or is
 	// overcommitted and its slots have no other place yet, or no more may be held.

@@ -33,7 +33,7 @@ type ZoneSpreadPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=1000
 	Zones []ZoneStatus `json:"zones,omitempty"`
 
-	// Conditions are Accepted, Satisfied and Infeasible.
+	// Conditions are Accepted, Satisfied, Infeasible and Ready.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -68,13 +68,15 @@ const (
 	ReasonForbidden    = "PodsInForbiddenZone"
 	ReasonPodsWaiting  = "PodsWaiting"
 
-	ReasonFeasible               = "Feasible"
-	ReasonNoZones                = "NoZones"
-	ReasonMinZonesAboveZones     = "MinZonesAboveZones"
-	ReasonQuorumNeedsReplicas    = "QuorumNeedsThreeReplicas"
-	ReasonCapsBelowReplicas      = "CapsBelowReplicas"
-	ReasonSkewBelowReplicas      = "SkewBelowReplicas"
-	ReasonRolloutExceedsAllCaps  = "RolloutExceedsCaps"
+	ReasonFeasible            = "Feasible"
+	ReasonNoZones             = "NoZones"
+	ReasonMinZonesAboveZones  = "MinZonesAboveZones"
+	ReasonQuorumNeedsReplicas = "QuorumNeedsThreeReplicas"
+	ReasonCapsBelowReplicas   = "CapsBelowReplicas"
+	ReasonSkewBelowReplicas   = "SkewBelowReplicas"
+	// ReasonBlockedByPolicy: another policy, which the message names, caps a zone that this one compares others with, or the
+	// other way round.
+	ReasonBlockedByPolicy        = "BlockedByPolicy"
 	ReasonReplicasNotYetObserved = "NoReplicas"
 )
 

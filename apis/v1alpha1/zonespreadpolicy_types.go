@@ -70,8 +70,7 @@ type ZoneSpreadPolicySpec struct {
 	// A key that the incoming pod lacks is ignored. Skew and caps then apply to one revision at a time, so that a
 	// rollout's surge is not refused because of the pods that it replaces. Defaults to [pod-template-hash],
 	// which only the pods of a Deployment have. Set it to [] to count all revisions together. A
-	// Deployment with maxUnavailable 0 whose replicas fill the caps exactly then cannot roll out, and the
-	// condition Infeasible says so.
+	// Deployment with maxUnavailable 0 whose replicas fill the caps exactly then cannot roll out.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={"pod-template-hash"}

@@ -13,7 +13,13 @@
 // domain holds, and the verdicts and scores that follow.
 //
 // For ZoneSpreadPolicies (docs/zonespreadpolicy.md) package serve keeps the data and package policy has the logic. Pods that
-// no policy selects are not affected.
+// no policy selects are not affected. The way of a pod through the plugin:
+//
+//	PreFilter    index.go counts for its constraints and policies; policy.Evaluate applies each policy to every zone
+//	Filter       checkConstraint, then the zone of the node in each policy's table
+//	PostFilter   what refused each node: runs of full zones, zones that its volumes exclude, and a waiter to be woken
+//	PreScore     counts for its soft constraints; a node that passed ends a run
+//	Reserve      the pod no longer waits
 //
 // # Concurrency
 //

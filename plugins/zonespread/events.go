@@ -54,7 +54,7 @@ func (pl *ZoneSpread) isSchedulableAfterAssignedPodChange(logger klog.Logger, po
 			return fwk.QueueSkip, nil
 		}
 	}
-	if pl.shared.policies.SelectsHard(pod) && pl.shared.policies.Helps(pod, before, after) {
+	if pl.countedByPolicies(pod, before, after) {
 		logger.V(5).Info("A pod that a policy counts came or went", "pod", klog.KObj(pod), "changedPod", klog.KObj(cmp.Or(after, before)))
 		return fwk.Queue, nil
 	}
@@ -73,6 +73,20 @@ func (pl *ZoneSpread) isSchedulableAfterAssignedPodChange(logger klog.Logger, po
 		}
 	}
 	return fwk.QueueSkip, nil
+}
+
+// countedByPolicies reports whether a hard policy of the pod counts another one before or after its change.
+func (pl *ZoneSpread) countedByPolicies(pod, before, after *v1.Pod) bool {
+	for _, a := range pl.shared.policies.For(pod) {
+		if !a.Hard() {
+			continue
+		}
+		selector := a.CountedFor(pod.Labels)
+		if before != nil && selector.Matches(labels.Set(before.Labels)) || after != nil && selector.Matches(labels.Set(after.Labels)) {
+			return true
+		}
+	}
+	return false
 }
 
 // isSchedulableAfterTargetPodChange queues the pod when its own change makes it match other selectors

@@ -95,7 +95,9 @@ func (p *podPolicies) evaluate() {
 	}
 	start := time.Now()
 	for _, each := range p.each {
-		each.setTable(each.Evaluate(policy.Input{Domains: each.domains(), Replicas: each.Replicas, Availability: each.Availability}))
+		each.setTable(each.Evaluate(policy.Input{
+			Domains: each.domains(), Replicas: each.Replicas, OwnerMissing: each.OwnerMissing, Availability: each.Availability,
+		}))
 	}
 	evaluationDuration.Observe(time.Since(start).Seconds())
 }

@@ -2,12 +2,12 @@ package zonespread
 
 import (
 	"context"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/zonespread/counts"
-	"zonewise.dev/plugins/zonespread/policy"
 	"zonewise.dev/plugins/zonespread/serve"
 )
 
@@ -15,7 +15,7 @@ var _ fwk.PostFilterPlugin = (*ZoneSpread)(nil)
 
 // PostFilter records which nodes refused the pod and what did, from which its policies learn that a zone is full and whether to wake
 // the pod. It changes nothing about the pod; to be called at all it must come before DefaultPreemption and PermitGate. The framework
-// does not call it in the cycles of pod groups.
+// does not call it in the cycles of pod groups, see noteGroupCycle.
 func (pl *ZoneSpread) PostFilter(_ context.Context, cycleState fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	s, err := readState[*preFilterState](cycleState, preFilterStateKey)
 	if err != nil || s.policies == nil {
@@ -28,10 +28,8 @@ func (pl *ZoneSpread) PostFilter(_ context.Context, cycleState fwk.CycleState, p
 	refusedBy, conclusive := refusedBy(nodes, statuses)
 	attempts := make([]serve.Attempt, len(s.policies.each))
 	for i, p := range s.policies.each {
-		a := serve.Attempt{Input: p.Input, Refused: p.table.Refused(), Scaling: p.table.Scaling()}
-		if p.Hard() {
-			p.addRefused(&a, nodes, refusedBy)
-		}
+		a := serve.Attempt{Input: p.Input, Scaling: p.table.Scaling()}
+		a.Refused, a.Unexplained = s.policies.refusedNodes(p, nodes, refusedBy)
 		if conclusive {
 			a.Full, a.Excluded = s.refusedZones(p, nodes, refusedBy)
 		}
@@ -89,23 +87,31 @@ func refuserOf(status *fwk.Status) refuser {
 	return anotherPlugin
 }
 
-// addRefused adds the nodes without a zone, and the zones that were refused because of pods that are nominated to nodes there:
-// the framework counts those in when it filters a node.
-func (p *podPolicy) addRefused(a *serve.Attempt, nodes []fwk.NodeInfo, refusedBy []refuser) {
+// refusedNodes reports whether a policy refused some node, and whether that is unexplained: the framework counts in pods that are
+// nominated to a node when it filters it.
+func (p *podPolicies) refusedNodes(policy *podPolicy, nodes []fwk.NodeInfo, refusedBy []refuser) (refused, unexplained bool) {
 	for i, info := range nodes {
-		if refusedBy[i] != aPolicy {
+		if refusedBy[i] != aPolicy || !policy.Hard() {
 			continue
 		}
-		zone, ok := info.Node().Labels[p.TopologyKey()]
-		if !ok {
-			a.NoLabel = true
-		} else if _, known := a.Refused[zone]; !known {
-			if a.Refused == nil {
-				a.Refused = map[string]policy.Rule{}
-			}
-			a.Refused[zone] = policy.Pass
-		}
+		nodeLabels := info.Node().Labels
+		explained := slices.ContainsFunc(p.each, func(each *podPolicy) bool { return !each.table.Check(nodeLabels).OK() })
+		refused = refused || !explained || !policy.table.Check(nodeLabels).OK()
+		unexplained = unexplained || !explained
 	}
+	return refused, unexplained
+}
+
+// noteGroupCycle records what the policies refuse a pod in the cycle of its pod group, whether or not the group then finds other nodes.
+func (pl *ZoneSpread) noteGroupCycle(pod *v1.Pod, policies *podPolicies) {
+	if !slices.ContainsFunc(policies.each, func(p *podPolicy) bool { return p.table.Refuses() }) {
+		return
+	}
+	attempts := make([]serve.Attempt, len(policies.each))
+	for i, p := range policies.each {
+		attempts[i] = serve.Attempt{Input: p.Input, Refused: p.table.Refuses(), Unexplained: true, Excluded: p.Excluded, Scaling: p.table.Scaling()}
+	}
+	pl.shared.policies.Attempted(pod, attempts)
 }
 
 // refusedZones returns the zones of which something else than spreading over them refused every node that is eligible for the pod,

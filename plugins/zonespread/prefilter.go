@@ -100,6 +100,9 @@ func (pl *ZoneSpread) PreFilter(ctx context.Context, cycleState fwk.CycleState, 
 		state.views[i] = counts.NewView(tables[i])
 	}
 	policies.evaluate()
+	if policies != nil && cycleState.IsPodGroupSchedulingCycle() {
+		pl.noteGroupCycle(pod, policies)
+	}
 	cycleState.Write(preFilterStateKey, state)
 	preFilterDuration.Observe(time.Since(start).Seconds())
 	if len(constraints) == 0 && !policies.hard() {

@@ -180,6 +180,14 @@ func (p *Policy) HeldFor(w *Workload, podLabels labels.Set) Held {
 	return Held{All: p.selector, Own: both(p.selector, w.Selector), Revision: both(revision, w.Selector)}
 }
 
+// CountedFor returns the selector of the pods that may count for an incoming pod, for the skew or for the caps.
+func (p *Policy) CountedFor(podLabels labels.Set) labels.Selector {
+	if p.Caps() && !p.ByOwner() {
+		return p.selector
+	}
+	return p.SelectorFor(podLabels)
+}
+
 // Counts reports whether a pod with these labels counts; for the zero Held none does.
 func (h *Held) Counts(podLabels labels.Set) bool {
 	return h.All != nil && h.All.Matches(podLabels) && (h.Own == nil || !h.Own.Matches(podLabels) || h.Revision.Matches(podLabels))

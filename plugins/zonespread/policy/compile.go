@@ -263,6 +263,11 @@ func (p *Policy) HonorsTaints() bool { return !p.ignoreTaints }
 // Selects reports whether the policy applies to a pod of its namespace with these labels.
 func (p *Policy) Selects(podLabels labels.Set) bool { return p.selector.Matches(podLabels) }
 
+// CountsAs reports whether two versions of a policy select the same pods and count them alike.
+func (p *Policy) CountsAs(other *Policy) bool {
+	return p.gangs == other.gangs && p.selector.String() == other.selector.String()
+}
+
 // Lookup returns a label of which every selected pod has one of the given values, so that policies can be found by
 // the labels of a pod; no values when podSelector asks for no such label.
 func (p *Policy) Lookup() (key string, values []string) {

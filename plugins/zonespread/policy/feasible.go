@@ -21,10 +21,9 @@ type zoneFacts struct {
 
 // demand is a number of replicas that share caps.
 type demand struct {
-	name        string // of the workload; empty when it is the only one
-	replicas    int64  // UnknownReplicas for no scaled caps
-	live        int64  // what there is of pods, for what is not known
-	surgesFirst bool
+	name     string // of the workload; empty when it is the only one
+	replicas int64  // UnknownReplicas for no scaled caps
+	live     int64  // what there is of pods, for what is not known
 }
 
 // feasible reports whether some placement of all replicas over the existing zones obeys the policy. Closed and full zones
@@ -48,7 +47,6 @@ func (p *Policy) feasible(d *demand, zones []zoneFacts) (reason, message string)
 	}
 	existing := allowed - int64(len(empty))
 	replicas := d.wanted()
-	rollsOver := d.surgesFirst && !slices.Contains(p.matchLabelKeys, v1alpha1.DefaultPodTemplateHash)
 	switch {
 	case allowed == 0:
 		return v1alpha1.ReasonNoZones, fmt.Sprintf("no node has the label %s with a zone that spec.zones and spec.defaultWeight allow", p.topologyKey)
@@ -61,10 +59,46 @@ func (p *Policy) feasible(d *demand, zones []zoneFacts) (reason, message string)
 	case len(empty) > 0 && skewSum < replicas:
 		return v1alpha1.ReasonSkewBelowReplicas, fmt.Sprintf("spec.zones: %s never had an open node and counts as 0, so that the other zones take %d of %d replicas: remove it, set its weight to 0, or add nodes",
 			quoted(empty), skewSum, replicas)
-	case rollsOver && replicas > 0 && capSum == replicas:
-		return v1alpha1.ReasonRolloutExceedsAllCaps, d.of() + fmt.Sprintf("spec.matchLabelKeys leaves out pod-template-hash and the caps add up to exactly %d replicas: a rolling update with maxUnavailable 0 has no room for its first pod", replicas)
 	}
 	return "", ""
+}
+
+// blocked reports whether one of two hard policies, which select the same pods, keeps the other from placing all of them: a zone that
+// another policy caps still holds back those that are compared with it.
+func blocked(skewed, capping *Policy, d *demand, zones []zoneFacts) (reason, message string) {
+	type room struct{ weight, limit int64 }
+	var rooms []room
+	var least *room // the emptiest zone in the end
+	for i := range zones {
+		z := &zones[i]
+		weight, maxPods := skewed.weightOf(z.name)
+		if weight == 0 || z.empty {
+			continue
+		}
+		own, _ := skewed.capOf(maxPods, d.replicas)
+		otherWeight, otherPods := capping.weightOf(z.name)
+		other, _ := capping.capOf(otherPods, d.replicas)
+		if otherWeight == 0 {
+			other = 0
+		}
+		r := room{weight, min(own, other)}
+		rooms = append(rooms, r)
+		if other < own && (least == nil || r.limit*least.weight < least.limit*r.weight) {
+			least = &r
+		}
+	}
+	if least == nil {
+		return "", ""
+	}
+	sum := int64(0)
+	for _, r := range rooms {
+		sum = addUp(sum, min(r.limit, (skewed.maxSkew*least.weight+r.weight*least.limit)/least.weight))
+	}
+	if sum >= d.wanted() {
+		return "", ""
+	}
+	return v1alpha1.ReasonBlockedByPolicy, d.of() + fmt.Sprintf(
+		"maxSkew of policy %s and the caps and weights of policy %s together admit %d of %d replicas: declare the caps in one policy", skewed.Key(), capping.Key(), sum, d.wanted())
 }
 
 // wanted is how many pods must be placed: the existing ones, if no more is known.

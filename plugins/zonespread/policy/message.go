@@ -26,6 +26,9 @@ func (t *Table) describe(z *zoneRow) string {
 	if z.rule == Pass {
 		return ""
 	}
+	if z.rule == OwnerUnknown {
+		return "policy " + t.policy.Key() + ": the pod's controller is not known yet"
+	}
 	prefix := "policy " + t.policy.Key() + ": zone " + z.name
 	if z.rule == Forbidden {
 		return prefix + " has weight 0"

@@ -27,6 +27,8 @@ type Observation struct {
 	// Workloads are those that own the pods, each once, and Unowned is how many pods have none that is known.
 	Workloads []OwnedPods
 	Unowned   int64
+	// Beside are the other hard policies over the same topology key that select some of these pods.
+	Beside []*Policy
 	// Waiting is how many pods were refused by this policy when they were last tried, whatever else refused
 	// them, and wait still.
 	Waiting int64
@@ -45,6 +47,7 @@ func Rejected(obj *v1alpha1.ZoneSpreadPolicy, errs field.ErrorList, now time.Tim
 	status.ObservedGeneration = obj.Generation
 	set := conditions(&status, obj.Generation, now)
 	set(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalid, oneLine(errs))
+	set(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvalid, oneLine(errs))
 	set(v1alpha1.ConditionSatisfied, metav1.ConditionUnknown, v1alpha1.ReasonInvalid, "the policy is not applied")
 	set(v1alpha1.ConditionInfeasible, metav1.ConditionUnknown, v1alpha1.ReasonInvalid, "the policy is not applied")
 	return status
@@ -69,6 +72,14 @@ func (p *Policy) Status(zs *Zones, o Observation, previous v1alpha1.ZoneSpreadPo
 		if reason == "" {
 			reason, message = p.feasible(&d.demand, facts)
 		}
+		for _, other := range o.Beside {
+			if reason == "" && p.Hard() {
+				reason, message = blocked(p, other, &d.demand, facts)
+			}
+			if reason == "" && p.Hard() {
+				reason, message = blocked(other, p, &d.demand, facts)
+			}
+		}
 	}
 	for i := range facts {
 		status.Zones[i].Pods, status.Zones[i].Desired = facts[i].pods, want[i]
@@ -78,6 +89,7 @@ func (p *Policy) Status(zs *Zones, o Observation, previous v1alpha1.ZoneSpreadPo
 	set := conditions(&status, p.generation, now)
 	accepted, text := p.accepted(facts, &o)
 	set(v1alpha1.ConditionAccepted, metav1.ConditionTrue, accepted, text)
+	set(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "the scheduler applies the policy")
 
 	skew, broken, text := p.satisfied(zs, facts, &o, demands, now)
 	status.Skew = skew
@@ -142,15 +154,12 @@ func (p *Policy) demands(o *Observation) []ownedDemand {
 		if p.replicas.matching {
 			all.replicas = o.Tally.live
 		}
-		for i := range o.Workloads {
-			all.surgesFirst = all.surgesFirst || o.Workloads[i].SurgesFirst
-		}
 		return []ownedDemand{all}
 	}
 	var out []ownedDemand
 	for i := range o.Workloads {
 		w := &o.Workloads[i]
-		d := ownedDemand{demand: demand{name: w.Name, live: w.Live, surgesFirst: w.SurgesFirst}, uid: w.UID}
+		d := ownedDemand{demand: demand{name: w.Name, live: w.Live}, uid: w.UID}
 		if w.Known {
 			// A workload that wants none has no cap to break.
 			d.replicas, d.live = w.Replicas, 0

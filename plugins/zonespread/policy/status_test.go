@@ -176,6 +176,9 @@ func TestStatusConditions(t *testing.T) {
 	require.EqualValues(t, 3, s.ObservedGeneration)
 	require.Equal(t, v1alpha1.ZoneStatus{Name: "a", Pods: 5, Desired: 4, State: v1alpha1.ZoneAvailable}, s.Zones[0])
 	require.Equal(t, metav1.ConditionTrue, condition(t, &s, v1alpha1.ConditionAccepted).Status)
+	ready := condition(t, &s, v1alpha1.ConditionReady)
+	require.Equal(t, metav1.ConditionTrue, ready.Status)
+	require.EqualValues(t, 3, ready.ObservedGeneration)
 
 	typo := compile(t, withZones(weighted("typo", 1)))
 	zs = policy.NewZones(typo, nil)
@@ -266,6 +269,29 @@ func TestStatusIsStable(t *testing.T) {
 	require.Empty(t, cmp.Diff(kept, first), "the previous status is left alone")
 }
 
+// TestTwoPoliciesBlockEachOther: a zone that one hard policy caps holds the others back in a second one. Both statuses name both.
+func TestTwoPoliciesBlockEachOther(t *testing.T) {
+	skewed := compile(t)
+	other := object(withZones(capped("c", 1, 1)), maxSkew(100))
+	other.Name = "caps"
+	capping, errs := policy.Compile(other)
+	require.Empty(t, errs)
+	check := func(p, beside *policy.Policy, replicas int64) *metav1.Condition {
+		zs := policy.NewZones(p, nil)
+		zs.ObserveNodes(noon, readyZones("a", "b", "c"))
+		o := observed(p, []policy.Workload{workload(replicas)})
+		o.Beside = []*policy.Policy{beside}
+		s := p.Status(zs, o, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
+		return condition(t, &s, v1alpha1.ConditionInfeasible)
+	}
+	for _, c := range []*metav1.Condition{check(skewed, capping, 9), check(capping, skewed, 9)} {
+		require.Equal(t, "BlockedByPolicy", c.Reason)
+		require.Equal(t, "maxSkew of policy shop/web and the caps and weights of policy shop/caps together admit 5 of 9 replicas: declare the caps in one policy", c.Message)
+	}
+	require.Equal(t, metav1.ConditionFalse, check(skewed, capping, 5).Status)
+	require.Equal(t, metav1.ConditionFalse, check(skewed, compile(t, maxSkew(3)), 9).Status)
+}
+
 func TestRejected(t *testing.T) {
 	obj := object(func(s *v1alpha1.ZoneSpreadPolicySpec) {
 		s.PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like", Values: []string{"web"}}}}
@@ -282,6 +308,7 @@ func TestRejected(t *testing.T) {
 	require.Contains(t, c.Message, "spec.podSelector: ")
 	require.Contains(t, c.Message, "; spec.maxSkew: ")
 	require.NotContains(t, c.Message, "\n")
+	require.Equal(t, metav1.ConditionFalse, condition(t, &status, v1alpha1.ConditionReady).Status)
 	require.Equal(t, metav1.ConditionUnknown, condition(t, &status, v1alpha1.ConditionInfeasible).Status)
 	require.Equal(t, obj.Status.Zones, status.Zones)
 	require.EqualValues(t, 3, status.ObservedGeneration)

@@ -20,11 +20,13 @@ const (
 	Skew
 	// NoLabel: the node has no zone.
 	NoLabel
+	// OwnerUnknown: the pod's controller has not arrived, so that caps which follow its size are not known.
+	OwnerUnknown
 )
 
 // String returns the rule's name, for metrics and logs.
 func (r Rule) String() string {
-	return [...]string{"Pass", "Forbidden", "MaxPods", "MaxPerZone", "QuorumSafe", "MinZones", "Skew", "NoLabel"}[r]
+	return [...]string{"Pass", "Forbidden", "MaxPods", "MaxPerZone", "QuorumSafe", "MinZones", "Skew", "NoLabel", "OwnerUnknown"}[r]
 }
 
 // field is the field of the spec that a cap comes from.
@@ -40,7 +42,7 @@ func (r Rule) capped() bool { return r == MaxPods || r == MaxPerZone || r == Quo
 
 // Resolvable reports whether the removal of pods could change the refusal: Unschedulable instead of
 // UnschedulableAndUnresolvable in the framework's terms.
-func (r Rule) Resolvable() bool { return r != Forbidden && r != NoLabel }
+func (r Rule) Resolvable() bool { return r != Forbidden && r != NoLabel && r != OwnerUnknown }
 
 // Availability is how a zone takes part in the decision about one pod.
 type Availability uint8
@@ -86,6 +88,8 @@ type Input struct {
 	Domains []Domain
 	// Replicas is R, see Policy.Replicas.
 	Replicas int64
+	// OwnerMissing is true if R is about to be known; until then every zone is refused.
+	OwnerMissing bool
 	// Availability is how the zones take part.
 	Availability ZoneAvailability
 }
@@ -94,8 +98,9 @@ type Input struct {
 // is then a map lookup that allocates nothing (Filter). Any number of goroutines may read it, and Add needs
 // it for itself: preemption works on a Clone.
 type Table struct {
-	policy   *Policy
-	replicas int64
+	policy       *Policy
+	replicas     int64
+	ownerMissing bool
 
 	index map[string]int // shared by clones, since zones are never added
 	zones []zoneRow
@@ -147,8 +152,11 @@ func (p *Policy) Evaluate(in Input) *Table {
 	t := &Table{
 		policy:   p,
 		replicas: in.Replicas,
-		index:    make(map[string]int, len(in.Domains)+len(p.declared)),
-		zones:    make([]zoneRow, 0, len(in.Domains)+len(p.declared)),
+
+		ownerMissing: in.OwnerMissing,
+
+		index: make(map[string]int, len(in.Domains)+len(p.declared)),
+		zones: make([]zoneRow, 0, len(in.Domains)+len(p.declared)),
 	}
 	for i := range in.Domains {
 		d := &in.Domains[i]
@@ -242,6 +250,8 @@ func (z *zoneRow) emptier(than *zoneRow) bool {
 // refusedBy returns the first rule that refuses a zone.
 func (t *Table) refusedBy(z *zoneRow) Rule {
 	switch {
+	case t.ownerMissing:
+		return OwnerUnknown
 	case z.weight == 0:
 		return Forbidden
 	case z.held >= z.cap:
@@ -314,18 +324,9 @@ func (t *Table) Add(zone string, c Change) {
 	t.decide()
 }
 
-// Refused returns the zones that the table refuses, with the rule that does; nil for a soft policy.
-func (t *Table) Refused() map[string]Rule {
-	var refused map[string]Rule
-	for i := range t.zones {
-		if z := &t.zones[i]; !z.rule.OK() && !t.policy.soft {
-			if refused == nil {
-				refused = map[string]Rule{}
-			}
-			refused[z.name] = z.rule
-		}
-	}
-	return refused
+// Refuses reports whether the table of a hard policy refuses some zone.
+func (t *Table) Refuses() bool {
+	return !t.policy.soft && slices.ContainsFunc(t.zones, func(z zoneRow) bool { return !z.rule.OK() })
 }
 
 // Scaling returns what decides whether another R may end a refusal.

@@ -150,6 +150,10 @@ func TestMessages(t *testing.T) {
 	require.Equal(t, "policy shop/web: zone a holds 1 of 4, share 4.0, maxSkew 1 with 1 of minZones 2 available", ask(compile(t, minZones(2)), 4, "a", 1))
 	require.Equal(t, "policy shop/web: zone d has weight 0", ask(compile(t, withZones(weighted("a", 1)), defaultWeight(0)), 4, "d", 0))
 	require.Empty(t, ask(compile(t), 4, "a", 0))
+	missing := compile(t, quorumSafe).Evaluate(policy.Input{Domains: domains(0, 0, 0), OwnerMissing: true})
+	require.Equal(t, []string{"OwnerUnknown", "OwnerUnknown", "OwnerUnknown"}, verdicts(missing, 3))
+	require.Equal(t, "policy shop/web: the pod's controller is not known yet", missing.Message("a"))
+	require.False(t, policy.OwnerUnknown.Resolvable())
 	require.Equal(t, "policy shop/web: zone a holds 2, maxSkew 1 over zone b with 1 of weight 1", ask(compile(t, maxPerZone("40%")), policy.UnknownReplicas, "a", 2, 1))
 
 	tied := domains(2, 1, 1)

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // Workload is the top-level owner of pods: a Deployment rather than its ReplicaSets, which start small and end empty; a
@@ -26,21 +25,15 @@ type Workload struct {
 	Known    bool
 	// Selector selects its pods, of all revisions; nil when it is not known.
 	Selector labels.Selector
-	// SurgesFirst is true for a Deployment whose rolling update removes no old pod before a new one is
-	// ready: strategy RollingUpdate with a maxUnavailable that comes to 0.
-	SurgesFirst bool
 }
 
-// WorkloadOf reads a Deployment, ReplicaSet, StatefulSet, Job or ReplicationController; ok is false for anything else.
+// WorkloadOf reads a ReplicaSet, StatefulSet, Job or ReplicationController; ok is false for anything else.
 // Whether the workload is a top-level one the caller knows.
 func WorkloadOf(object metav1.Object) (w Workload, ok bool) {
 	var kind string
 	var selector *metav1.LabelSelector
 	w.Known = true
 	switch o := object.(type) {
-	case *appsv1.Deployment:
-		replicas := valueOr(o.Spec.Replicas, 1)
-		kind, selector, w.Replicas, w.SurgesFirst = "Deployment", o.Spec.Selector, int64(replicas), surgesFirst(&o.Spec.Strategy, replicas)
 	case *appsv1.ReplicaSet:
 		kind, selector, w.Replicas = "ReplicaSet", o.Spec.Selector, int64(valueOr(o.Spec.Replicas, 1))
 	case *appsv1.StatefulSet:
@@ -60,7 +53,8 @@ func WorkloadOf(object metav1.Object) (w Workload, ok bool) {
 // scales.
 const desiredReplicas = "deployment.kubernetes.io/desired-replicas"
 
-// BehindReplicaSet returns what a ReplicaSet says about its Deployment, if that cannot be read.
+// BehindReplicaSet returns what a ReplicaSet says about its Deployment. The controller writes the annotation with every size that it
+// gives a ReplicaSet, so that what it says is never older than the pods.
 func BehindReplicaSet(set *appsv1.ReplicaSet, deployment *metav1.OwnerReference) Workload {
 	w := Workload{UID: deployment.UID, Name: deployment.Kind + " " + deployment.Name}
 	if set.Spec.Selector != nil {
@@ -102,22 +96,6 @@ func jobReplicas(job *batchv1.Job) int64 {
 		wanted = min(wanted, int64(*job.Spec.Completions-job.Status.Succeeded))
 	}
 	return max(0, wanted)
-}
-
-// surgesFirst reports whether a rolling update removes no old pod before a new one is ready: maxUnavailable is 0. If maxSurge
-// is 0 as well, the controller removes one, since it could not proceed otherwise.
-func surgesFirst(s *appsv1.DeploymentStrategy, replicas int32) bool {
-	if s.Type == appsv1.RecreateDeploymentStrategyType {
-		return false
-	}
-	quarter := intstr.FromString("25%")
-	unavailable, surge := quarter, quarter
-	if r := s.RollingUpdate; r != nil {
-		unavailable, surge = valueOr(r.MaxUnavailable, quarter), valueOr(r.MaxSurge, quarter)
-	}
-	down, err1 := intstr.GetScaledValueFromIntOrPercent(&unavailable, int(replicas), false)
-	up, err2 := intstr.GetScaledValueFromIntOrPercent(&surge, int(replicas), true)
-	return err1 == nil && err2 == nil && down == 0 && up > 0
 }
 
 // valueOr is what a field means that may be left out.

@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/plugins/zonespread/policy"
@@ -22,10 +21,6 @@ func selecting(pairs map[string]string) *metav1.LabelSelector {
 func TestWorkloadOf(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: "web", UID: "1"}
 	app := selecting(map[string]string{"app": "web"})
-	percent := intstr.FromString
-	rolling := func(unavailable, surge intstr.IntOrString) appsv1.DeploymentStrategy {
-		return appsv1.DeploymentStrategy{RollingUpdate: &appsv1.RollingUpdateDeployment{MaxUnavailable: &unavailable, MaxSurge: &surge}}
-	}
 	job := func(parallelism, completions, succeeded int32) *batchv1.Job {
 		return &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Parallelism: &parallelism, Completions: &completions, Selector: app}, Status: batchv1.JobStatus{Succeeded: succeeded}}
 	}
@@ -37,33 +32,21 @@ func TestWorkloadOf(t *testing.T) {
 		object   metav1.Object
 		kind     string
 		replicas int64
-		surges   bool
 	}{
-		"Deployment":          {&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: new(int32(7)), Selector: app}}, "Deployment", 7, false},
-		"Deployment, default": {&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Selector: app}}, "Deployment", 1, true},
-		"Deployment, surges": {
-			&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: new(int32(7)), Selector: app, Strategy: rolling(percent("10%"), percent("10%"))}}, "Deployment", 7, true,
-		},
-		"Deployment, neither": {
-			&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Replicas: new(int32(7)), Selector: app, Strategy: rolling(percent("0%"), percent("0%"))}}, "Deployment", 7, false,
-		},
-		"Deployment, recreated": {
-			&appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Selector: app, Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}}}, "Deployment", 1, false,
-		},
-		"ReplicaSet":            {&appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(3)), Selector: app}}, "ReplicaSet", 3, false},
-		"StatefulSet":           {&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3)), Selector: app}}, "StatefulSet", 3, false},
-		"ReplicationController": {&v1.ReplicationController{ObjectMeta: meta, Spec: v1.ReplicationControllerSpec{Replicas: new(int32(3)), Selector: app.MatchLabels}}, "ReplicationController", 3, false},
-		"Job":                   {job(4, 9, 3), "Job", 4, false},
-		"Job, nearly done":      {job(4, 9, 7), "Job", 2, false},
-		"Job, suspended":        {suspended, "Job", 0, false},
-		"Job, failed":           {failed, "Job", 0, false},
-		"Job, done":             {done, "Job", 0, false},
+		"ReplicaSet":            {&appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(3)), Selector: app}}, "ReplicaSet", 3},
+		"StatefulSet":           {&appsv1.StatefulSet{ObjectMeta: meta, Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3)), Selector: app}}, "StatefulSet", 3},
+		"ReplicationController": {&v1.ReplicationController{ObjectMeta: meta, Spec: v1.ReplicationControllerSpec{Replicas: new(int32(3)), Selector: app.MatchLabels}}, "ReplicationController", 3},
+		"Job":                   {job(4, 9, 3), "Job", 4},
+		"Job, nearly done":      {job(4, 9, 7), "Job", 2},
+		"Job, suspended":        {suspended, "Job", 0},
+		"Job, failed":           {failed, "Job", 0},
+		"Job, done":             {done, "Job", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, ok := policy.WorkloadOf(test.object)
 			require.True(t, ok)
 			require.Equal(t, policy.Workload{
-				UID: "1", Name: test.kind + " web", Replicas: test.replicas, Known: true, Selector: labels.SelectorFromSet(app.MatchLabels), SurgesFirst: test.surges,
+				UID: "1", Name: test.kind + " web", Replicas: test.replicas, Known: true, Selector: labels.SelectorFromSet(app.MatchLabels),
 			}, w)
 		})
 	}

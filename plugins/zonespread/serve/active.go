@@ -33,24 +33,24 @@ type namespace struct {
 
 type label struct{ key, value string }
 
-// replace has a policy apply in place of its former version. Either may be nil.
-func (x *active) replace(was, is *Applied) {
+// replace makes a policy apply instead of its former version. Either may be nil.
+func (x *active) replace(former, latest *Applied) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if was != nil {
-		n := x.namespaces[was.Namespace()]
-		n.change(was, func(set map[*Applied]bool) { delete(set, was) })
+	if former != nil {
+		n := x.namespaces[former.Namespace()]
+		n.change(former, func(set map[*Applied]bool) { delete(set, former) })
 		if len(n.all) == 0 {
-			delete(x.namespaces, was.Namespace())
+			delete(x.namespaces, former.Namespace())
 		}
 	}
-	if is != nil {
-		n := x.namespaces[is.Namespace()]
+	if latest != nil {
+		n := x.namespaces[latest.Namespace()]
 		if n == nil {
 			n = &namespace{all: map[*Applied]bool{}, byLabel: map[label]map[*Applied]bool{}, rest: map[*Applied]bool{}}
-			x.namespaces[is.Namespace()] = n
+			x.namespaces[latest.Namespace()] = n
 		}
-		n.change(is, func(set map[*Applied]bool) { set[is] = true })
+		n.change(latest, func(set map[*Applied]bool) { set[latest] = true })
 	}
 }
 
@@ -115,15 +115,15 @@ func (x *active) of(pod *v1.Pod) (found []*Applied) {
 	return found
 }
 
-// applyLocked has an entry's policy apply, if it does now. The pods that it refused are woken.
+// applyLocked makes an entry's policy apply, if it does now. The pods that it refused are woken.
 func (s *Policies) applyLocked(e *entry) {
-	was := e.applied
+	former := e.applied
 	if e.applied = nil; s.served && e.object.Valid() {
 		e.applied = &Applied{e.object.Spec, e}
 	}
-	s.active.replace(was, e.applied)
-	s.releaseLocked(e, anyRefusal)
-	if was != nil && e.applied == nil {
+	s.active.replace(former, e.applied)
+	s.wakeAllLocked(e)
+	if former != nil && e.applied == nil {
 		s.dropRefusalsLocked(e)
 	}
 }

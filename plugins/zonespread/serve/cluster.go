@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	clientset "k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
@@ -21,20 +22,20 @@ import (
 )
 
 // cluster has the informers. Pods, nodes and the workloads that kube-scheduler watches anyway come from the scheduler's
-// informers. Deployments and Jobs, which it does not watch, come from separate informers that start with the first policy:
-// the scheduler waits for its own informers before it schedules any pod, and a missing permission must not stop it.
+// informers. Jobs, which it does not watch, come from a separate informer that starts with the first policy: the scheduler waits
+// for its own informers before it schedules any pod, and a missing permission must not stop it.
 type cluster struct {
 	pods         corelisters.PodLister
 	nodes        corelisters.NodeLister
 	replicaSets  appslisters.ReplicaSetLister
 	statefulSets appslisters.StatefulSetLister
 	controllers  corelisters.ReplicationControllerLister
-	deployments  appslisters.DeploymentLister
 	jobs         batchlisters.JobLister
 
 	// podsAndNodes are done when their handlers have seen the first lists, workloads those of the workloads.
 	podsAndNodes, workloads []toolscache.DoneChecker
-	startWorkloads          func() // starts the separate informers, once
+	jobsKnown               toolscache.DoneChecker
+	startJobs               func() // starts the separate informer, once
 }
 
 // synced reports whether the handlers of pods and nodes have seen their first lists. Before that an empty cache would look
@@ -52,14 +53,13 @@ func allDone(of []toolscache.DoneChecker) bool {
 func (s *Policies) watchCluster(ctx context.Context, shared informers.SharedInformerFactory, client clientset.Interface) (*cluster, error) {
 	own := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
 	c := &cluster{
-		pods:           shared.Core().V1().Pods().Lister(),
-		nodes:          shared.Core().V1().Nodes().Lister(),
-		replicaSets:    shared.Apps().V1().ReplicaSets().Lister(),
-		statefulSets:   shared.Apps().V1().StatefulSets().Lister(),
-		controllers:    shared.Core().V1().ReplicationControllers().Lister(),
-		deployments:    own.Apps().V1().Deployments().Lister(),
-		jobs:           own.Batch().V1().Jobs().Lister(),
-		startWorkloads: sync.OnceFunc(func() { own.Start(ctx.Done()) }),
+		pods:         shared.Core().V1().Pods().Lister(),
+		nodes:        shared.Core().V1().Nodes().Lister(),
+		replicaSets:  shared.Apps().V1().ReplicaSets().Lister(),
+		statefulSets: shared.Apps().V1().StatefulSets().Lister(),
+		controllers:  shared.Core().V1().ReplicationControllers().Lister(),
+		jobs:         own.Batch().V1().Jobs().Lister(),
+		startJobs:    sync.OnceFunc(func() { own.Start(ctx.Done()) }),
 	}
 	for _, watched := range []struct {
 		informer toolscache.SharedIndexInformer
@@ -71,7 +71,6 @@ func (s *Policies) watchCluster(ctx context.Context, shared informers.SharedInfo
 		{shared.Apps().V1().ReplicaSets().Informer(), workloads[*appsv1.ReplicaSet](s), &c.workloads},
 		{shared.Apps().V1().StatefulSets().Informer(), workloads[*appsv1.StatefulSet](s), &c.workloads},
 		{shared.Core().V1().ReplicationControllers().Informer(), workloads[*v1.ReplicationController](s), &c.workloads},
-		{own.Apps().V1().Deployments().Informer(), workloads[*appsv1.Deployment](s), &c.workloads},
 		{own.Batch().V1().Jobs().Informer(), workloads[*batchv1.Job](s), &c.workloads},
 	} {
 		registration, err := watched.informer.AddEventHandler(watched.handler)
@@ -80,43 +79,43 @@ func (s *Policies) watchCluster(ctx context.Context, shared informers.SharedInfo
 		}
 		*watched.synced = append(*watched.synced, registration.HasSyncedChecker())
 	}
+	c.jobsKnown = c.workloads[len(c.workloads)-1]
 	return c, nil
 }
 
-// trim drops the parts of a Deployment or Job that are not used here, which are most of it.
+// trim drops the parts of a Job that are not used here, which are most of it.
 func trim(o any) (any, error) {
-	switch w := o.(type) {
-	case *appsv1.Deployment:
-		w.ManagedFields = nil
-		w.Spec.Template = v1.PodTemplateSpec{}
-	case *batchv1.Job:
-		w.ManagedFields = nil
-		w.Spec.Template = v1.PodTemplateSpec{}
+	if job, ok := o.(*batchv1.Job); ok {
+		job.ManagedFields = nil
+		job.Spec.Template = v1.PodTemplateSpec{}
 	}
 	return o, nil
 }
 
-// workloads handles the events of one kind of workload. Only changes matter: a new or deleted workload makes
-// caps known or unknown, which helps no waiting pod.
+// workloads handles the events of one kind of workload.
 func workloads[T metav1.Object](s *Policies) informer.Funcs[T] {
 	return informer.Funcs[T]{
-		Add:    func(o T, _ bool) { s.reportLater(o.GetNamespace()) },
+		Add: func(o T, _ bool) {
+			s.reportLater(o.GetNamespace())
+			s.ownerArrived(o.GetUID())
+		},
 		Delete: func(o T) { s.reportLater(o.GetNamespace()) },
-		Update: func(was, is T) {
-			before, after := s.cluster.behind(was), s.cluster.behind(is)
+		Update: func(older, newer T) {
+			before, after := topLevel(older), topLevel(newer)
 			if before.Replicas == after.Replicas && before.Known == after.Known {
 				return
 			}
-			s.reportLater(is.GetNamespace())
+			s.reportLater(newer.GetNamespace())
 			if before.Known && after.Known {
-				s.rescaled(is.GetNamespace(), after, before.Replicas)
+				s.rescaled(after, before.Replicas)
 			}
 		},
 	}
 }
 
-// behind returns the workload that an object is, or that controls it.
-func (c *cluster) behind(o metav1.Object) policy.Workload {
+// topLevel returns the workload that an object is, or that controls it. What a ReplicaSet's Deployment wants is on the ReplicaSet: its
+// controller writes it with every size that it gives it.
+func topLevel(o metav1.Object) policy.Workload {
 	set, isSet := o.(*appsv1.ReplicaSet)
 	over := metav1.GetControllerOfNoCopy(o)
 	if !isSet || over == nil {
@@ -126,32 +125,45 @@ func (c *cluster) behind(o metav1.Object) policy.Workload {
 	if over.Kind != "Deployment" {
 		return policy.Workload{}
 	}
-	if d, err := c.deployments.Deployments(set.Namespace).Get(over.Name); err == nil && d.UID == over.UID {
-		w, _ := policy.WorkloadOf(d)
-		return w
-	}
 	return policy.BehindReplicaSet(set, over)
 }
 
-// workload returns the top-level workload of a pod with a controller; the zero Workload when there is none that is
-// known. An object of the same kind name in another API group has another UID.
-func (c *cluster) workload(namespace string, r reference) policy.Workload {
+// reference names the controller of a pod.
+type reference struct {
+	apiVersion, kind, name string
+	uid                    types.UID
+}
+
+func ownerOf(pod *v1.Pod) reference {
+	c := metav1.GetControllerOfNoCopy(pod)
+	if c == nil {
+		return reference{}
+	}
+	return reference{apiVersion: c.APIVersion, kind: c.Kind, name: c.Name, uid: c.UID}
+}
+
+// workload returns the top-level workload of a pod with a controller; the zero Workload when there is none that is known. It is missing
+// if the controller is of a kind that is watched.
+func (c *cluster) workload(namespace string, r reference) (w policy.Workload, missing bool) {
 	var o metav1.Object
 	var err error
-	switch r.kind {
-	case "ReplicaSet":
+	switch (reference{apiVersion: r.apiVersion, kind: r.kind}) {
+	case reference{apiVersion: "apps/v1", kind: "ReplicaSet"}:
 		o, err = c.replicaSets.ReplicaSets(namespace).Get(r.name)
-	case "StatefulSet":
+	case reference{apiVersion: "apps/v1", kind: "StatefulSet"}:
 		o, err = c.statefulSets.StatefulSets(namespace).Get(r.name)
-	case "Job":
+	case reference{apiVersion: "batch/v1", kind: "Job"}:
+		if !toolscache.IsDone(c.jobsKnown) {
+			return policy.Workload{}, false // perhaps the scheduler may not read Jobs
+		}
 		o, err = c.jobs.Jobs(namespace).Get(r.name)
-	case "ReplicationController":
+	case reference{apiVersion: "v1", kind: "ReplicationController"}:
 		o, err = c.controllers.ReplicationControllers(namespace).Get(r.name)
 	default:
-		return policy.Workload{}
+		return policy.Workload{}, false
 	}
 	if err != nil || o.GetUID() != r.uid {
-		return policy.Workload{}
+		return policy.Workload{}, true
 	}
-	return c.behind(o)
+	return topLevel(o), false
 }

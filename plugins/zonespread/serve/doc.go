@@ -9,26 +9,26 @@
 // depends on it: no method stops or fails a scheduling cycle. A pod of a namespace without policies costs one map
 // lookup.
 //
-//	PreFilter        AwaitStart, For, Ask
-//	PreScore         Took, for the zones of the nodes that passed
+//	PreFilter        AwaitStart, For, Inputs; in the cycles of pod groups Attempted, if a policy refuses the pod a zone
+//	PreScore         RecordFit, for the zones of the nodes that passed
 //	PostFilter       Attempted, ahead of DefaultPreemption
-//	Reserve          Took and Placed, except in the cycles of pod groups, where Reserve is a rehearsal
-//	SignPod, hints   For, and Helps for the pods that wait
+//	Reserve          RecordFit and Placed, except in the cycles of pod groups, where Reserve is a rehearsal
+//	SignPod, hints   For
 //
 // The cost per cycle does not depend on the number of pods, policies or workloads: policies are found by a label of the pod,
 // and the desired replicas by its own workload.
 //
 // # Waking
 //
-// Changes of pods and nodes wake waiting pods through the framework's hints, which call Helps. Other changes (a pod that
-// starts to terminate, desired replicas, deadlines, policies) are handled here. They wake only pods that a policy refused
-// and that the change may help, and not before their backoff would end with kube-scheduler's defaults.
+// The framework's hints wake pods after changes of other pods and of nodes. What is no event of the framework is handled here: a
+// pod that starts to terminate, desired replicas, deadlines, policies, controllers that arrive. It wakes only pods that a policy
+// refused, and not before their backoff would end with kube-scheduler's defaults.
 //
 // # Concurrency
 //
-// All methods may be called from any goroutine, For and Helps also under the lock of the scheduling queue. One lock guards
+// All methods may be called from any goroutine, For also under the lock of the scheduling queue. One lock guards
 // everything. The scheduling queue and the API server are not called with it held: a worker calls the queue, and the
-// leader's status writer the API server.
+// leader's status writer the API server. Statuses are counted and computed without it, from copies.
 //
 // # Non-goals
 //

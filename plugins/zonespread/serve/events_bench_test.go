@@ -52,7 +52,7 @@ func measureEvents(b *testing.B, policies int) {
 		w.podChanged(nil, newOwned(i))
 	}
 	w.settle()
-	require.Equal(b, int64(pods/policies), w.entries[list[0].UID].members.matching())
+	require.Equal(b, int64(pods/policies), w.entries[list[0].UID].matching.count())
 
 	var took []time.Duration
 	timed := func(event func()) {

@@ -13,7 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,7 +31,7 @@ func TestFactsAreWrittenAtOnce(t *testing.T) {
 	p := newPolicy("web")
 	w := newWorld(t, crdtest.New(p), newNodes("a1", "b1", "c1")...)
 	waiting := newPod("waiting", "")
-	w.attempt(waiting, skewOfA, fullC)
+	w.attempt(waiting, true, fullC)
 	w.pass(time.Minute)
 	require.Zero(t, w.source.Writes(), "a standby")
 
@@ -43,7 +45,9 @@ func TestFactsAreWrittenAtOnce(t *testing.T) {
 
 	// Many pods come: one report.
 	for i := range 20 {
-		w.podSeen(newPod(fmt.Sprint(i), "b1"), false)
+		pod := newPod(fmt.Sprint(i), "b1")
+		w.exists(pod)
+		w.podSeen(pod, false)
 	}
 	w.pass(reportInterval + time.Second)
 	require.EqualValues(t, 20, w.stored(p).Status.Pods)
@@ -55,7 +59,7 @@ func TestFactsAreWrittenAtOnce(t *testing.T) {
 		is   func(v1alpha1.ZoneStatus) bool
 	}{
 		{"a zone has room", func() { w.RecordFit(&w.Inputs(waiting, w.For(waiting))[0], "c") }, func(z v1alpha1.ZoneStatus) bool { return len(z.Full) == 0 }},
-		{"a zone refuses", func() { w.attempt(waiting, nil, fullC) }, func(z v1alpha1.ZoneStatus) bool { return len(z.Full) == 1 }},
+		{"a zone refuses", func() { w.attempt(waiting, false, fullC) }, func(z v1alpha1.ZoneStatus) bool { return len(z.Full) == 1 }},
 		{"a zone is closed", func() { w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = true }) }, func(z v1alpha1.ZoneStatus) bool { return z.Since != nil }},
 		{"time passes", func() { w.pass(3 * time.Minute) }, func(z v1alpha1.ZoneStatus) bool { return z.State == v1alpha1.ZoneClosed }},
 		{"it is open", func() { w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = false }) }, func(z v1alpha1.ZoneStatus) bool {
@@ -63,8 +67,10 @@ func TestFactsAreWrittenAtOnce(t *testing.T) {
 		}},
 		{"it has caught up", func() {
 			for i := range 20 {
-				w.podSeen(newPod(fmt.Sprint("c", i), "c1"), false)
-				w.podSeen(newPod(fmt.Sprint("a", i), "a1"), false)
+				for _, pod := range []*v1.Pod{newPod(fmt.Sprint("c", i), "c1"), newPod(fmt.Sprint("a", i), "a1")} {
+					w.exists(pod)
+					w.podSeen(pod, false)
+				}
 			}
 		}, func(z v1alpha1.ZoneStatus) bool { return z.RecoveringSince == nil && z.State == v1alpha1.ZoneAvailable }},
 	} {
@@ -73,6 +79,22 @@ func TestFactsAreWrittenAtOnce(t *testing.T) {
 		w.eventually(test.name, func() bool { return test.is(w.zone(p, "c")) })
 		require.Less(t, w.clock.Since(start), 4*time.Minute)
 	}
+}
+
+// matchingReplicas makes R the number of the pods that a policy selects.
+func matchingReplicas(s *v1alpha1.ZoneSpreadPolicySpec) {
+	s.Replicas = ptr.To(intstr.FromString(v1alpha1.ReplicasMatching))
+}
+
+// TestReplicasStayKnown: a change of the spec that leaves the selected pods as they are does not make R unknown for a moment.
+func TestReplicasStayKnown(t *testing.T) {
+	w := newWorld(t, crdtest.New(newPolicy("web", matchingReplicas)), newNodes("a1")...)
+	w.podSeen(newPod("1", "a1"), false)
+	w.Policies.mu.Lock()
+	w.cluster.pods = &hookedLister{w.cluster.pods, nil, func() { t.Error("the pods are collected again") }}
+	w.Policies.mu.Unlock()
+	w.source.Put(newPolicy("web", matchingReplicas, func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew = 2 }))
+	require.EqualValues(t, 2, w.Inputs(newPod("2", ""), w.For(newPod("2", "")))[0].Replicas)
 }
 
 // slowSource does not answer writes. It says in whose namespaces they are.
@@ -151,7 +173,7 @@ func TestStandbyFollows(t *testing.T) {
 	leader.lead()
 	standby := newWorld(t, source, newNodes("a1", "b1", "c1")...)
 	waiting := newPod("waiting", "")
-	leader.attempt(waiting, skewOfA, fullC)
+	leader.attempt(waiting, true, fullC)
 	leader.eventually("the refusal is written", func() bool { return len(leader.zone(p, "c").Full) == 1 })
 	for _, w := range []*world{leader, standby} {
 		w.pass(4 * time.Minute)
@@ -161,7 +183,7 @@ func TestStandbyFollows(t *testing.T) {
 		require.Empty(t, w.availability(waiting))
 		w.clock.SetTime(noon.Add(5*time.Minute + 2*time.Second))
 		require.Empty(t, w.availability(waiting))
-		w.attempt(waiting, skewOfA, fullC)
+		w.attempt(waiting, true, fullC)
 		require.Equal(t, policy.ZoneAvailability{"c": policy.Full}, w.availability(waiting))
 	}
 }
@@ -236,9 +258,9 @@ func mustCompile(t testing.TB, obj *v1alpha1.ZoneSpreadPolicy) *policy.Policy {
 	return p
 }
 
-// TestMembersEqualRecount: what is kept of pods is what counting them again gives, through random events, changes of the policy,
+// TestMatchingEqualsRecount: the number of pods that is kept as R is what counting them again gives, through random events, changes of the policy,
 // and times without the CustomResourceDefinition.
-func TestMembersEqualRecount(t *testing.T) {
+func TestMatchingEqualsRecount(t *testing.T) {
 	w := newWorld(t, crdtest.New(), newNodes("a1", "b1")...)
 	store := w.factory.Core().V1().Pods().Informer().GetStore()
 	checks := 0
@@ -246,7 +268,7 @@ func TestMembersEqualRecount(t *testing.T) {
 		checks++
 		namespace := fmt.Sprintf("shop-%d", checks)
 		inNamespace := func(edit func(*v1alpha1.ZoneSpreadPolicySpec)) *v1alpha1.ZoneSpreadPolicy {
-			p := newPolicy("web", edit)
+			p := newPolicy("web", edit, matchingReplicas)
 			p.Namespace, p.UID = namespace, types.UID(namespace)
 			return p
 		}
@@ -305,30 +327,26 @@ func TestMembersEqualRecount(t *testing.T) {
 		w.settle()
 		stored := w.stored(obj)
 		p := mustCompile(t, stored)
-		want := map[types.UID]fact{}
+		want := map[types.UID]string{}
 		gangs := map[string]bool{}
 		matching := int64(0)
 		for _, pod := range pods {
 			if !live(pod) || !p.Selects(pod.Labels) {
 				continue
 			}
-			f := fact{revision: p.Revision(pod.Labels), gang: pod.Labels[p.GroupBy()], node: pod.Spec.NodeName}
-			want[pod.UID] = f
-			if f.gang == "" || !gangs[f.gang] {
+			gang := pod.Labels[p.GroupBy()]
+			want[pod.UID] = gang
+			if gang == "" || !gangs[gang] {
 				matching++
 			}
-			gangs[f.gang] = true
+			gangs[gang] = true
 		}
 		w.Policies.mu.Lock()
 		defer w.Policies.mu.Unlock()
 		e := w.entries[stored.UID]
-		require.True(rt, e.filled)
-		got := map[types.UID]fact{}
-		for uid, f := range e.members.facts {
-			got[uid] = f
-		}
-		require.Equal(rt, want, got)
-		require.Equal(rt, matching, e.members.matching())
+		require.True(rt, e.matching.filled)
+		require.Equal(rt, want, e.matching.pods)
+		require.Equal(rt, matching, e.matching.count())
 		for _, pod := range pods {
 			require.NoError(rt, store.Delete(pod))
 		}
@@ -348,15 +366,21 @@ func (l *hookedLister) Pods(namespace string) corelisters.PodNamespaceLister {
 }
 
 func (l *hookedLister) List(selector labels.Selector) ([]*v1.Pod, error) {
-	pods, err := l.PodNamespaceLister.List(selector)
+	var lister interface {
+		List(selector labels.Selector) ([]*v1.Pod, error)
+	} = l.PodLister
+	if l.PodNamespaceLister != nil {
+		lister = l.PodNamespaceLister
+	}
+	pods, err := lister.List(selector)
 	l.listed()
 	return pods, err
 }
 
-// TestMembersAreCollectedTwiceAtOnce: the CustomResourceDefinition goes and comes back while members are collected, and a pod comes
+// TestPodsAreCollectedTwiceAtOnce: the CustomResourceDefinition goes and comes back while pods are collected, and a pod comes
 // meanwhile. It counts, too.
-func TestMembersAreCollectedTwiceAtOnce(t *testing.T) {
-	p := newPolicy("web")
+func TestPodsAreCollectedTwiceAtOnce(t *testing.T) {
+	p := newPolicy("web", matchingReplicas)
 	w := newWorld(t, crdtest.New(p), newNodes("a1")...)
 	store := w.factory.Core().V1().Pods().Informer().GetStore()
 	come := func(name string) {
@@ -378,12 +402,12 @@ func TestMembersAreCollectedTwiceAtOnce(t *testing.T) {
 	w.settle()
 	w.Policies.mu.Lock()
 	defer w.Policies.mu.Unlock()
-	require.Equal(t, int64(2), w.entries[p.UID].members.matching())
+	require.Equal(t, int64(2), w.entries[p.UID].matching.count())
 }
 
 // TestAPolicyIsSeenBeforeItsKindIsServed: what happened to pods while the CustomResourceDefinition was away counts, whichever news comes first.
 func TestAPolicyIsSeenBeforeItsKindIsServed(t *testing.T) {
-	p := newPolicy("web")
+	p := newPolicy("web", matchingReplicas)
 	w := newWorld(t, crdtest.New(p), newNodes("a1")...)
 	store := w.factory.Core().V1().Pods().Informer().GetStore()
 	stays, goes := newPod("stays", "a1"), newPod("goes", "a1")
@@ -399,15 +423,16 @@ func TestAPolicyIsSeenBeforeItsKindIsServed(t *testing.T) {
 	w.settle()
 	w.Policies.mu.Lock()
 	defer w.Policies.mu.Unlock()
-	require.Len(t, w.entries[p.UID].facts, 1)
-	require.Contains(t, w.entries[p.UID].facts, stays.UID)
+	require.Len(t, w.entries[p.UID].matching.pods, 1)
+	require.Contains(t, w.entries[p.UID].matching.pods, stays.UID)
 }
 
 // TestBadPolicy: a policy that cannot be applied says so, and affects no pod; mended, it goes on with what it knew.
 func TestBadPolicy(t *testing.T) {
 	p := newPolicy("web")
-	w := newWorld(t, crdtest.New(p), append(newNodes("a1", "b1"), newNode("c1", func(n *v1.Node) { n.Spec.Unschedulable = true }))...)
+	w := newWorld(t, crdtest.New(p), newNodes("a1", "b1", "c1")...)
 	w.lead()
+	w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = true })
 	w.pass(3 * time.Minute)
 	require.Equal(t, policy.ZoneAvailability{"c": policy.Closed}, w.availability(newPod("1", "")))
 	w.source.Put(newPolicy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew = -1 }))
@@ -420,4 +445,29 @@ func TestBadPolicy(t *testing.T) {
 	w.eventually("it is accepted", func() bool {
 		return meta.IsStatusConditionTrue(w.stored(p).Status.Conditions, v1alpha1.ConditionAccepted)
 	})
+}
+
+// TestStatusIsCountedWithoutTheLock: scheduling cycles do not wait while the pods are counted and the status is computed.
+func TestStatusIsCountedWithoutTheLock(t *testing.T) {
+	p := newPolicy("web")
+	w := newWorld(t, crdtest.New(p), newNodes("a1", "b1")...)
+	listed := 0
+	w.Policies.mu.Lock()
+	w.cluster.pods = &hookedLister{w.cluster.pods, nil, func() {
+		listed++
+		if !w.Policies.mu.TryLock() {
+			t.Error("the lock is held")
+			return
+		}
+		w.Policies.mu.Unlock()
+	}}
+	w.Policies.mu.Unlock()
+	w.exists(newPod("1", "a1"))
+	_, desired, ok := w.desiredStatus(p.UID)
+	require.True(t, ok)
+	require.EqualValues(t, 1, desired.Status.Pods)
+	require.Equal(t, 1, listed)
+	_, _, ok = w.desiredStatus(p.UID)
+	require.True(t, ok)
+	require.Equal(t, 1, listed, "what is urgent to write does not count again")
 }

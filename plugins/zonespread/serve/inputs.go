@@ -2,6 +2,7 @@ package serve
 
 import (
 	"cmp"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -10,6 +11,10 @@ import (
 	"zonewise.dev/plugins/zonespread/counts"
 	"zonewise.dev/plugins/zonespread/policy"
 )
+
+// ownerLimit is how old a pod is at most that waits until its controller is known. The watches of pods and of their controllers are
+// not in step: after the API server was away they come back one by one.
+const ownerLimit = 30 * time.Second
 
 // Input has what one policy needs for one pod, besides the counts.
 type Input struct {
@@ -25,9 +30,12 @@ type Input struct {
 	Eligible, EligibleClosing counts.Eligibility
 	// Excluded are the zones that the pod's volumes ruled out when it was last tried.
 	Excluded map[string]bool
+	// OwnerMissing is true if the pod's controller is of a known kind and should arrive any moment.
+	OwnerMissing bool
 	// HasRun: some zone refuses pods of the workload, so RecordFit must be called when a node passes.
 	HasRun bool
 
+	owner    types.UID // of the controller
 	runs     types.UID // by what runs of the pod's workload are found, see policy.Zones
 	workload types.UID // of the top-level workload; empty if it is not known
 	changes  uint64    // of the entry, at this time
@@ -36,13 +44,15 @@ type Input struct {
 // Inputs returns the input of the policies that apply to a pod.
 func (s *Policies) Inputs(pod *v1.Pod, applied []*Applied) []Input {
 	owner := ownerOf(pod)
-	workload := s.cluster.workload(pod.Namespace, owner)
+	workload, missing := s.cluster.workload(pod.Namespace, owner)
+	missing = missing && s.clock.Now().Before(pod.CreationTimestamp.Add(ownerLimit))
 	inputs := make([]Input, len(applied))
 	for i, a := range applied {
 		in := &inputs[i]
 		*in = Input{
-			Applied: a, Selector: a.SelectorFor(pod.Labels), workload: workload.UID, runs: cmp.Or(workload.UID, owner.uid, a.UID()),
-			Eligible: counts.EligibilityOf(pod, a.HonorsAffinity(), a.HonorsTaints(), s.comparisonOperators),
+			Applied: a, Selector: a.SelectorFor(pod.Labels), owner: owner.uid, workload: workload.UID, runs: cmp.Or(workload.UID, owner.uid, a.UID()),
+			OwnerMissing: missing && a.ByOwner() && a.ScalesCaps(),
+			Eligible:     counts.EligibilityOf(pod, a.HonorsAffinity(), a.HonorsTaints(), s.comparisonOperators),
 		}
 		in.EligibleClosing = in.Eligible
 		if a.Caps() {
@@ -59,12 +69,8 @@ func (s *Policies) addCurrent(in *Input, pod *v1.Pod, workload *policy.Workload)
 	defer s.mu.Unlock()
 	// The entry may have a newer spec by now. This pod is still held to the spec that it was found with: the change wakes it.
 	e := in.entry
-	matching := int64(-1)
-	if e.filled {
-		matching = e.matchingWith(pod.UID, pod.Labels[in.GroupBy()])
-	}
 	now := s.clock.Now()
-	in.Replicas, in.changes = in.Policy.Replicas(workload, matching), e.changes
+	in.Replicas, in.changes = in.Policy.Replicas(workload, e.matching.countWith(pod)), e.changes
 	in.Availability, in.HasRun = e.zones.For(now, in.runs), e.zones.HasRun(in.runs)
 	if w := s.waiting[pod.UID]; w != nil {
 		in.Excluded = w.excluded[in.TopologyKey()]

@@ -127,19 +127,8 @@ func (s *Policies) updateZones(uid types.UID, p *policy.Policy, zones map[string
 		}
 	}
 	if changed {
-		// A zone that is open again counts for minZones, and one that is gone holds no other back.
-		s.releaseLocked(e, func(r *refusal) bool { return r.by(policy.MinZones) || r.gone(zones) })
+		s.wakeAllLocked(e) // a zone that is open again counts for minZones, and one that is gone holds no other back
 	}
-}
-
-// gone reports whether a zone that is not refused has no nodes.
-func (r *refusal) gone(zones map[string]policy.ZoneNodes) bool {
-	for zone := range r.Availability {
-		if zones[zone].Nodes == 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // zoneOf returns the zone of a node, or "" if unknown.

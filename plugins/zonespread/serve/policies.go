@@ -69,7 +69,6 @@ type Policies struct {
 	entries map[types.UID]*entry
 	byAge   map[string][]*entry // those of a namespace, the oldest first
 	waiting map[types.UID]*waiter
-	waking  map[types.UID]*waiter // those to be woken, at their time
 }
 
 // entry is the state of one policy object.
@@ -77,16 +76,19 @@ type entry struct {
 	object  crd.Object[*v1alpha1.ZoneSpreadPolicy, *policy.Policy]
 	applied *Applied      // nil if the policy does not apply
 	zones   *policy.Zones // nil until the spec could be applied once
-	// next is the first deadline after armed, when it was looked for.
-	next     policy.Deadline
-	armed    time.Time
-	*members      // of the latest spec; made again when their collection begins
-	observed bool // zones has seen the nodes since the latest spec
-	// refused are the pods that the policy refused when they were last tried, changes is how often something happened that
-	// may help some of them.
-	refused map[types.UID]*refusal
+	// nextDeadline is the first deadline of zones after lastChecked, when it was looked for.
+	nextDeadline policy.Deadline
+	lastChecked  time.Time
+	observed     bool // zones has seen the nodes since the latest spec
+	// matching are the pods that the policy selects; nil unless their number is R.
+	matching *matching
+	// refused has the last attempt of each waiting pod that the policy refused a node; changes is how often something happened
+	// that may help some of them.
+	refused map[types.UID]*Attempt
 	changes uint64
-	stale   bool // the report may be
+	// counted is what the last recount found; nil before the first one of the latest spec.
+	counted *recount
+	stale   bool // counted, or the status, may be
 }
 
 // Option changes how Policies are built.
@@ -108,7 +110,6 @@ func New(options ...Option) *Policies {
 		entries:             map[types.UID]*entry{},
 		byAge:               map[string][]*entry{},
 		waiting:             map[types.UID]*waiter{},
-		waking:              map[types.UID]*waiter{},
 	}
 	for _, o := range options {
 		o(s)
@@ -150,7 +151,7 @@ func (s *Policies) Join(ctx context.Context, h Handle) error {
 	go s.agenda.Run(ctx, 1, func(t task) { s.do(ctx, t) })
 	go func() {
 		if toolscache.WaitFor(ctx, "", s.cluster.podsAndNodes...) {
-			s.fillAll()
+			s.podsAndNodesSynced()
 		}
 	}()
 	go func() {
@@ -197,7 +198,7 @@ func (s *Policies) started() bool {
 		return true
 	}
 	for _, e := range s.entries {
-		if s.served && e.object.Valid() && !(e.observed && e.filled) {
+		if s.served && e.object.Valid() && !(e.observed && (e.matching == nil || e.matching.filled)) {
 			return false
 		}
 	}

@@ -1,9 +1,12 @@
 package serve
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -23,7 +26,7 @@ func (s *Policies) reportLater(name string) {
 	}
 }
 
-// report makes the leader update the outdated statuses, and schedules the next look.
+// report has the leader count the pods of outdated policies again and write their statuses, and schedules the next look.
 func (s *Policies) report() {
 	s.mu.Lock()
 	stale := map[types.UID]string{} // their namespaces
@@ -34,92 +37,134 @@ func (s *Policies) report() {
 		}
 	}
 	s.mu.Unlock()
+	s.recount(slices.Collect(maps.Keys(stale))...)
 	for uid, namespace := range stale {
-		s.endRecoveries(uid)
+		s.endRecovery(uid)
 		s.writer.Later(namespace, uid, 0)
 	}
 	s.schedule(task{kind: reportAll}, reportInterval)
 }
 
-// endRecoveries ends the recovery of zones that have caught up.
-func (s *Policies) endRecoveries(uid types.UID) {
-	s.mu.Lock()
-	e := s.entries[uid]
-	recovering := e != nil && e.object.Valid() && e.zones.Recovering()
-	s.mu.Unlock()
-	if !recovering {
-		return
-	}
-	_, o := s.observe(uid)
+// endRecovery ends the recovery of zones that have caught up.
+func (s *Policies) endRecovery(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if o.Tally != nil && s.entries[uid] == e && e.object.Valid() && e.zones.CaughtUp(s.clock.Now(), o.Tally.Zones()) {
+	e := s.entries[uid]
+	if e == nil || e.counted == nil || !e.object.Valid() || !e.zones.Recovering() {
+		return
+	}
+	if e.zones.CaughtUp(s.clock.Now(), e.counted.observation.Tally.Zones()) {
 		s.factsChangedLocked(e)
 	}
 }
 
-// observe returns a policy and the data for its status; nil if it is gone or invalid. The pods are copied with the lock held
-// and read without it.
-func (s *Policies) observe(uid types.UID) (*policy.Policy, policy.Observation) {
-	s.mu.Lock()
-	e := s.entries[uid]
-	if e == nil || !e.object.Valid() {
-		s.mu.Unlock()
-		return nil, policy.Observation{}
-	}
-	p := e.object.Spec
-	facts := slices.AppendSeq(make([]fact, 0, len(e.facts)), maps.Values(e.facts))
-	o := policy.Observation{Tally: p.NewTally(), Waiting: int64(len(e.refused))}
-	s.mu.Unlock()
-
-	owners := map[reference]types.UID{} // of workloads, empty for one that is not known
-	live := map[types.UID]int64{}
-	zones := map[string]string{}
-	for i := range facts {
-		f := &facts[i]
-		uid, known := owners[f.owner]
-		if !known {
-			w := s.cluster.workload(p.Namespace(), f.owner)
-			uid = w.UID
-			owners[f.owner] = uid
-			if _, known := live[uid]; !known && uid != "" {
-				o.Workloads = append(o.Workloads, policy.OwnedPods{Workload: w})
-			}
-		}
-		live[uid]++
-		zone, known := zones[f.node]
-		if !known {
-			zone = s.zoneOf(p.TopologyKey(), f.node)
-			zones[f.node] = zone
-		}
-		o.Tally.Add(uid, f.revision, f.gang, zone)
-	}
-	for i := range o.Workloads {
-		o.Workloads[i].Live = live[o.Workloads[i].UID]
-	}
-	o.Unowned = live[""]
-	return p, o
+// recount is what a count of a policy's pods has found.
+type recount struct {
+	policy      *policy.Policy
+	observation policy.Observation
+	workloads   map[types.UID]int // the places of observation.Workloads
+	beside      map[*policy.Policy]bool
 }
 
-// desiredStatus returns a policy as last seen, and a copy with the status that it should have; false if it is gone.
-func (s *Policies) desiredStatus(uid types.UID) (was, is *v1alpha1.ZoneSpreadPolicy, ok bool) {
-	p, o := s.observe(uid)
+// recount counts the pods of some policies, in one walk through all pods, without the lock.
+func (s *Policies) recount(uids ...types.UID) {
+	counted := map[*entry]*recount{}
+	namespaces := map[string]bool{}
+	s.mu.Lock()
+	for _, uid := range uids {
+		if e := s.entries[uid]; e != nil && e.applied != nil {
+			p := e.object.Spec
+			counted[e] = &recount{
+				policy: p, observation: policy.Observation{Tally: p.NewTally()}, workloads: map[types.UID]int{}, beside: map[*policy.Policy]bool{},
+			}
+			namespaces[p.Namespace()] = true
+		}
+	}
+	s.mu.Unlock()
+	if len(counted) == 0 {
+		return
+	}
+	all, _ := s.cluster.pods.List(labels.Everything()) // the lister of a cache has no errors
+	workloads := map[reference]policy.Workload{}
+	for _, pod := range all {
+		if !namespaces[pod.Namespace] || !live(pod) {
+			continue
+		}
+		applied := s.active.of(pod)
+		for _, a := range applied {
+			r := counted[a.entry]
+			if r == nil || r.policy != a.Policy {
+				continue
+			}
+			owner := ownerOf(pod)
+			w, known := workloads[owner]
+			if !known {
+				w, _ = s.cluster.workload(pod.Namespace, owner)
+				workloads[owner] = w
+			}
+			r.add(pod, &w, s.zoneOf(a.TopologyKey(), pod.Spec.NodeName))
+			for _, other := range applied {
+				if other != a && other.Hard() && other.TopologyKey() == a.TopologyKey() {
+					r.beside[other.Policy] = true
+				}
+			}
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for e, r := range counted {
+		if e.object.Spec == r.policy {
+			r.observation.Beside = slices.SortedFunc(maps.Keys(r.beside), func(a, b *policy.Policy) int { return cmp.Compare(a.Key(), b.Key()) })
+			e.counted = r
+		}
+	}
+}
+
+// add counts a pod. zone is empty while it has none.
+func (r *recount) add(pod *v1.Pod, w *policy.Workload, zone string) {
+	o := &r.observation
+	o.Tally.Add(w.UID, r.policy.Revision(pod.Labels), pod.Labels[r.policy.GroupBy()], zone)
+	if w.UID == "" {
+		o.Unowned++
+		return
+	}
+	place, known := r.workloads[w.UID]
+	if !known {
+		place = len(o.Workloads)
+		r.workloads[w.UID] = place
+		o.Workloads = append(o.Workloads, policy.OwnedPods{Workload: *w})
+	}
+	o.Workloads[place].Live++
+}
+
+// desiredStatus returns a policy as last seen, and a copy with the status that it should have; false if it is gone. The status is
+// computed without the lock, from copies.
+func (s *Policies) desiredStatus(uid types.UID) (latest, desired *v1alpha1.ZoneSpreadPolicy, ok bool) {
+	s.mu.Lock()
+	if e := s.entries[uid]; e != nil && e.object.Valid() && e.counted == nil {
+		s.mu.Unlock()
+		s.recount(uid) // for the first time
+		s.mu.Lock()
+	}
 	e := s.entries[uid]
-	if e == nil || !s.served || e.object.Latest.DeletionTimestamp != nil {
-		return nil, nil, false
-	}
-	was = e.object.Latest
-	is = was.DeepCopy()
-	now := s.clock.Now()
-	switch {
-	case !e.object.Valid():
-		is.Status = policy.Rejected(was, e.object.Errs, now)
-	case e.object.Spec != p || !e.observed || !e.filled:
+	if e == nil || !s.served || e.object.Latest.DeletionTimestamp != nil || e.object.Valid() && (e.counted == nil || !e.observed) {
+		s.mu.Unlock()
 		return nil, nil, false // not all is known yet; it is looked at again later
-	default:
-		is.Status = p.Status(e.zones, o, was.Status, now)
 	}
-	return was, is, true
+	latest = e.object.Latest
+	p, errs, now := e.object.Spec, e.object.Errs, s.clock.Now()
+	var zones *policy.Zones
+	var observation policy.Observation
+	if e.object.Valid() {
+		zones, observation = e.zones.Clone(), e.counted.observation
+		observation.Waiting = int64(len(e.refused))
+	}
+	s.mu.Unlock()
+	desired = latest.DeepCopy()
+	if zones == nil {
+		desired.Status = policy.Rejected(latest, errs, now)
+	} else {
+		desired.Status = p.Status(zones, observation, latest.Status, now)
+	}
+	return latest, desired, true
 }

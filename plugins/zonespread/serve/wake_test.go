@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"time"
 
@@ -32,43 +33,41 @@ func TestBackoffIsKept(t *testing.T) {
 	w := newWorld(t, crdtest.New(newPolicy("web")), newNodes("a1", "b1")...)
 	waiting, counted := newPod("waiting", ""), newPod("counted", "a1")
 	for i, backoff := range []time.Duration{1, 2, 4, 8, 10, 10} {
-		w.attempt(waiting, skewOfA, nil)
+		w.attempt(waiting, true, nil)
 		w.podChanged(counted, terminating(counted))
 		w.podChanged(counted, terminating(counted))
 		w.pass(backoff*time.Second - 10*time.Millisecond)
 		require.Equal(t, i, w.wakes("waiting"), "after %d attempts", i+1)
-		w.pass(20 * time.Millisecond)
+		w.pass(wakeInterval + 10*time.Millisecond)
 		require.Equal(t, i+1, w.wakes("waiting"))
 	}
 	w.pass(time.Minute)
 	require.Equal(t, 6, w.wakes("waiting"))
-	w.attempt(waiting, skewOfA, nil)
+	w.attempt(waiting, true, nil)
 	w.Placed(waiting)
 	w.podChanged(counted, terminating(counted))
 	w.pass(time.Minute)
 	require.Equal(t, 6, w.wakes("waiting"), "it waits no more")
 }
 
-// newDeployment returns the Deployment web of 11 replicas, and its ReplicaSet.
-func newDeployment() (web *appsv1.Deployment, set *appsv1.ReplicaSet) {
-	web = &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "web"},
-		Spec:       appsv1.DeploymentSpec{Replicas: ptr.To[int32](11), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+// newSet returns a ReplicaSet of the Deployment web, which wants so many replicas.
+func newSet(replicas int) *appsv1.ReplicaSet {
+	return &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web-1", UID: "set", Annotations: map[string]string{"deployment.kubernetes.io/desired-replicas": strconv.Itoa(replicas)},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "web", Controller: ptr.To(true)}},
+		},
+		Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
 	}
-	set = &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1", UID: "set", OwnerReferences: []metav1.OwnerReference{
-		{Kind: "Deployment", Name: "web", UID: "web", Controller: ptr.To(true)},
-	}}}
-	return web, set
 }
 
-// owned makes a pod one of that Deployment.
+// owned makes a pod one of that ReplicaSet.
 func owned(pod *v1.Pod) {
-	pod.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-1", UID: "set", Controller: ptr.To(true)}}
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", UID: "set", Controller: ptr.To(true)}}
 }
 
-// TestWhoIsWoken: which changes wake a pod that a policy refused, by what was refused.
+// TestWhoIsWoken: which changes wake a pod that a policy refused.
 func TestWhoIsWoken(t *testing.T) {
-	web, set := newDeployment()
 	other := func(pod *v1.Pod) { pod.Labels["app"] = "other" }
 	end := func(node string, edit ...func(*v1.Pod)) func(*world) {
 		return func(w *world) {
@@ -76,66 +75,51 @@ func TestWhoIsWoken(t *testing.T) {
 			w.podChanged(pod, terminating(pod))
 		}
 	}
-	scale := func(replicas int32) func(*world) {
+	scale := func(replicas int) func(*world) {
 		return func(w *world) {
-			d := web.DeepCopy()
-			d.Spec.Replicas, d.Generation = &replicas, 2
-			_, err := w.client.AppsV1().Deployments("shop").Update(context.Background(), d, metav1.UpdateOptions{})
-			require.NoError(t, err)
+			_, err := w.client.AppsV1().ReplicaSets("shop").Update(context.Background(), newSet(replicas), metav1.UpdateOptions{})
+			require.NoError(w.t, err)
 			w.eventually("that is seen", func() bool {
-				got, err := w.cluster.deployments.Deployments("shop").Get("web")
-				return err == nil && *got.Spec.Replicas == replicas
+				workload, _ := w.cluster.workload("shop", ownerOf(newPod("any", "", owned)))
+				return workload.Replicas == int64(replicas)
 			})
 		}
 	}
-	minZones := map[string]policy.Rule{"a": policy.MinZones}
 	for _, test := range []struct {
 		name    string
-		refused map[string]policy.Rule
+		refused bool
 		change  func(*world)
 		wakes   bool
 	}{
-		{"skew: a pod of the zone terminates", skewOfA, end("a1"), true},
-		{"skew: a pod of another zone terminates", skewOfA, end("b1"), false},
-		{"skew: a pod of an unknown node terminates", skewOfA, end("gone"), true},
-		{"skew: a pod that does not count terminates", skewOfA, end("a1", other), false},
-		{"cap: a pod of the zone terminates", capOfA, end("a1"), true},
-		{"an unknown rule: a pod of the zone terminates", map[string]policy.Rule{"a": policy.Pass}, end("a1"), true},
-		{"forbidden: a pod of the zone terminates", map[string]policy.Rule{"a": policy.Forbidden}, end("a1"), false},
-		{"nothing refused: a pod terminates", nil, end("a1"), false},
-		{"cap: more replicas", capOfA, scale(20), true},
-		{"cap: more replicas, same cap", capOfA, scale(12), false},
-		{"cap: more replicas, the cap is higher and still reached", capOfA, scale(13), false},
-		{"cap: fewer replicas", capOfA, scale(2), false},
-		{"skew: more replicas", skewOfA, scale(20), false},
-		{"skew: fewer replicas, so that the zone behind is at its cap", skewOfA, scale(2), true},
-		{"skew: fewer replicas, and the zone behind is not at its cap", skewOfA, scale(10), false},
-		{"an unknown rule: other replicas", map[string]policy.Rule{"a": policy.Pass}, scale(20), true},
-		{"skew: a zone that nobody declared loses its last node", skewOfA, func(w *world) {
+		{"a pod that counts terminates", true, end("a1"), true},
+		{"a pod that does not count terminates", true, end("a1", other), false},
+		{"nothing refused: a pod terminates", false, end("a1"), false},
+		{"more replicas", true, scale(20), true},
+		{"more replicas, same cap", true, scale(12), false},
+		{"more replicas, the cap is higher and still reached", true, scale(13), false},
+		{"fewer replicas, so that the zone behind is at its cap", true, scale(2), true},
+		{"fewer replicas, and the zone behind is not at its cap", true, scale(10), false},
+		{"a zone that nobody declared loses its last node", true, func(w *world) {
 			require.NoError(w.t, w.client.CoreV1().Nodes().Delete(context.Background(), "c1", metav1.DeleteOptions{}))
 		}, true},
-		{"minZones: a zone is open again", minZones, func(w *world) {
+		{"a zone is open again", true, func(w *world) {
 			w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = false })
 		}, true},
-		{"skew: a zone is open again", skewOfA, func(w *world) {
-			w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = false })
-		}, false},
-		{"skew: a zone is closed", skewOfA, func(w *world) { w.pass(3 * time.Minute) }, true},
-		{"cap: a zone is closed", capOfA, func(w *world) { w.pass(3 * time.Minute) }, false},
-		{"the policy is changed", capOfA, func(w *world) { w.source.Put(newPolicy("web", percent("41%"))) }, true},
-		{"the policy is broken", capOfA, func(w *world) {
+		{"a zone is closed", true, func(w *world) { w.pass(3 * time.Minute) }, true},
+		{"the policy is changed", true, func(w *world) { w.source.Put(newPolicy("web", percent("41%"))) }, true},
+		{"the policy is broken", true, func(w *world) {
 			w.source.Put(newPolicy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew = -1 }))
 		}, true},
-		{"the policy is deleted", capOfA, func(w *world) { w.source.Delete(newPolicy("web")) }, true},
-		{"the CustomResourceDefinition is taken away", capOfA, func(w *world) { w.source.Serve(newPolicy("web"), false) }, true},
-		{"another policy is made", capOfA, func(w *world) { w.source.Put(newPolicy("another")) }, false},
-		{"a heartbeat", capOfA, func(w *world) {
+		{"the policy is deleted", true, func(w *world) { w.source.Delete(newPolicy("web")) }, true},
+		{"the CustomResourceDefinition is taken away", true, func(w *world) { w.source.Serve(newPolicy("web"), false) }, true},
+		{"another policy is made", true, func(w *world) { w.source.Put(newPolicy("another")) }, false},
+		{"a heartbeat", true, func(w *world) {
 			w.nodeChanges("a1", func(n *v1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(noon) })
 		}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), append(newNodes("a1", "b1", "c1"), web, set)...)
+			w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), append(newNodes("a1", "b1", "c1"), newSet(11))...)
 			w.t = t
 			w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = true })
 			w.eventually("it is closing", func() bool { return len(w.availability(newPod("any", ""))) == 1 })
@@ -153,6 +137,38 @@ func TestWhoIsWoken(t *testing.T) {
 	}
 }
 
+// TestUnknownOwner: a pod waits for the ReplicaSet that controls it, for as long as that may be on its way, and is woken when it comes.
+func TestUnknownOwner(t *testing.T) {
+	w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), newNodes("a1", "b1")...)
+	waiting := newPod("waiting", "", owned, func(pod *v1.Pod) { pod.CreationTimestamp = metav1.NewTime(noon) })
+	missing := func() bool { return w.Inputs(waiting, w.For(waiting))[0].OwnerMissing }
+	require.True(t, missing())
+	w.attempt(waiting, true, nil)
+	w.pass(10 * time.Second)
+	require.Zero(t, w.wakes("waiting"))
+	_, err := w.client.AppsV1().ReplicaSets("shop").Create(context.Background(), newSet(11), metav1.CreateOptions{})
+	require.NoError(t, err)
+	w.eventually("it is woken", func() bool { return w.wakes("waiting") == 1 })
+	require.False(t, missing())
+
+	// One that never comes does not keep the pod for ever.
+	lost := newPod("lost", "", func(pod *v1.Pod) {
+		pod.CreationTimestamp = metav1.NewTime(w.clock.Now())
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "lost", UID: "lost", Controller: ptr.To(true)}}
+	})
+	w.attempt(lost, true, nil)
+	w.pass(ownerLimit + time.Second)
+	require.Equal(t, 1, w.wakes("lost"))
+	require.False(t, w.Inputs(lost, w.For(lost))[0].OwnerMissing)
+
+	// A kind of the same name in another API group is not known at all.
+	other := newPod("other", "", owned, func(pod *v1.Pod) {
+		pod.CreationTimestamp = metav1.NewTime(w.clock.Now())
+		pod.OwnerReferences[0].APIVersion, pod.OwnerReferences[0].UID = "apps.example.com/v1", "other"
+	})
+	require.False(t, w.Inputs(other, w.For(other))[0].OwnerMissing)
+}
+
 // TestLookAtNodesAtADeadline: the pods that may go elsewhere from a deadline on are woken, also if something else looks at the policy then,
 // before the worker comes to the deadline itself.
 func TestLookAtNodesAtADeadline(t *testing.T) {
@@ -160,9 +176,9 @@ func TestLookAtNodesAtADeadline(t *testing.T) {
 	w := newWorld(t, crdtest.New(p), newNodes("a1", "b1", "c1")...)
 	w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = true })
 	w.eventually("it is closing", func() bool { return len(w.availability(newPod("any", ""))) == 1 })
-	w.attempt(newPod("waiting", ""), skewOfA, nil)
+	w.attempt(newPod("waiting", ""), true, nil)
 	w.Policies.mu.Lock()
-	deadline := w.entries[p.UID].next.At
+	deadline := w.entries[p.UID].nextDeadline.At
 	w.Policies.mu.Unlock()
 	w.pass(deadline.Sub(w.clock.Now()) - 60*time.Millisecond)
 	require.Zero(t, w.wakes("waiting"))
@@ -196,7 +212,7 @@ func TestChangesWhileAPodIsTried(t *testing.T) {
 	w.exists(waiting)
 	inputs := w.Inputs(waiting, w.For(waiting))
 	w.podChanged(counted, terminating(counted))
-	w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: skewOfA}})
+	w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: true}})
 	w.pass(2 * time.Second)
 	require.Equal(t, 1, w.wakes("waiting"))
 }
@@ -232,7 +248,7 @@ func TestPodEndsWhileItIsTried(t *testing.T) {
 			w.podSeen(waiting, false)
 			inputs := w.Inputs(waiting, w.For(waiting))
 			end(w)
-			w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: skewOfA}})
+			w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: true}})
 			w.Policies.mu.Lock()
 			defer w.Policies.mu.Unlock()
 			require.Empty(t, w.waiting, "no event would take it away")
@@ -243,15 +259,12 @@ func TestPodEndsWhileItIsTried(t *testing.T) {
 
 // TestScaledWhileAPodIsTried: more replicas between PreFilter and PostFilter of a pod's first attempt are not lost.
 func TestScaledWhileAPodIsTried(t *testing.T) {
-	web, set := newDeployment()
-	w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), append(newNodes("a1", "b1"), web, set)...)
+	w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), append(newNodes("a1", "b1"), newSet(11))...)
 	waiting := newPod("waiting", "", owned)
 	w.exists(waiting)
 	inputs := w.Inputs(waiting, w.For(waiting))
-	more := web.DeepCopy()
-	more.Spec.Replicas = ptr.To[int32](20)
-	workloads[*appsv1.Deployment](w.Policies).Update(web, more)
-	w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: capOfA, Scaling: policy.Scaling{AtCap: 6}}})
+	require.NoError(t, w.factory.Apps().V1().ReplicaSets().Informer().GetStore().Update(newSet(20)))
+	w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: true, Scaling: policy.Scaling{AtCap: 6}}})
 	w.pass(2 * time.Second)
 	require.Equal(t, 1, w.wakes("waiting"))
 }
@@ -271,7 +284,7 @@ func TestPolicyCeasesWhileAPodIsTried(t *testing.T) {
 			w.exists(waiting)
 			inputs := w.Inputs(waiting, w.For(waiting))
 			cease(w)
-			w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: skewOfA}})
+			w.Attempted(waiting, []Attempt{{Input: inputs[0], Refused: true}})
 			w.pass(2 * time.Second)
 			require.Equal(t, 1, w.wakes("waiting"))
 			w.Policies.mu.Lock()
@@ -294,7 +307,7 @@ func TestRefusalsOfAPolicyThatCeases(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, crdtest.New(p), newNodes("a1", "b1")...)
 			waiting, bound := newPod("waiting", ""), newPod("waiting", "a1")
-			w.attempt(waiting, capOfA, nil)
+			w.attempt(waiting, true, nil)
 			cease(w)
 			w.podChanged(waiting, bound)
 			w.podGone(bound)
@@ -306,36 +319,6 @@ func TestRefusalsOfAPolicyThatCeases(t *testing.T) {
 			require.NotNil(t, w.entries[p.UID].applied)
 			require.Empty(t, w.waiting)
 			require.Empty(t, w.entries[p.UID].refused)
-		})
-	}
-}
-
-// TestHelps: which changes of assigned pods make a hint. That the last state of a pod was terminating makes no difference.
-func TestHelps(t *testing.T) {
-	w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), newNodes("a1", "b1", "c1")...)
-	waiting, calm, unknown := newPod("waiting", ""), newPod("calm", ""), newPod("unknown", "")
-	w.attempt(waiting, skewOfA, nil)
-	w.attempt(calm, nil, nil)
-	ina, inb := newPod("a", "a1"), newPod("b", "b1")
-	other := newPod("other", "a1", func(pod *v1.Pod) { pod.Labels["app"] = "other" })
-	for _, test := range []struct {
-		name    string
-		was, is *v1.Pod
-		want    bool
-	}{
-		{"a pod of the zone goes", ina, nil, true},
-		{"it had begun to terminate", terminating(ina), nil, true},
-		{"a pod of another zone goes", inb, nil, false},
-		{"a pod comes to the emptiest zone", nil, inb, true},
-		{"a pod comes to the zone that is ahead", nil, ina, false},
-		{"a pod that does not count comes and goes", other, other, false},
-		{"a pod does not count any more", ina, other, true},
-		{"a pod comes that terminates", nil, terminating(inb), false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			require.Equal(t, test.want, w.Helps(waiting, test.was, test.is))
-			require.False(t, w.Helps(calm, test.was, test.is), "a pod that no policy refused")
-			require.True(t, w.Helps(unknown, test.was, test.is), "a pod about which nothing is known")
 		})
 	}
 }

@@ -18,7 +18,7 @@ type taskKind uint8
 const (
 	observeNodes taskKind = iota
 	reportAll             // of the leader: bring all statuses up to date
-	fillMembers
+	fillMatching
 	passDeadline
 	wakePods
 )
@@ -35,7 +35,7 @@ func (s *Policies) do(ctx context.Context, t task) {
 		s.observeNodes()
 	case reportAll:
 		s.report()
-	case fillMembers:
+	case fillMatching:
 		s.fill(t.uid)
 	case passDeadline:
 		s.deadlinePassed(t.uid)
@@ -54,20 +54,20 @@ func (s *Policies) factsChangedLocked(e *entry) {
 	s.armLocked(e)
 }
 
-// armLocked sets the next deadline of a policy, and wakes the pods that may go elsewhere since one has passed: the first call
-// after a deadline sets the next one, so that no later call sees that it has passed.
+// armLocked schedules the next deadline of a policy's zones. If one has passed since the last call, it wakes the pods that the policy
+// refused: they may go elsewhere.
 func (s *Policies) armLocked(e *entry) {
 	now := s.clock.Now()
-	for d, ok := e.zones.NextDeadline(e.armed); ok && !d.At.After(now); d, ok = e.zones.NextDeadline(d.At) {
+	for d, ok := e.zones.NextDeadline(e.lastChecked); ok && !d.At.After(now); d, ok = e.zones.NextDeadline(d.At) {
 		if d.Wakes {
-			s.releaseLocked(e, bySkew)
+			s.wakeAllLocked(e)
 			break
 		}
 	}
-	e.armed = now
+	e.lastChecked = now
 	var ok bool
-	if e.next, ok = e.zones.NextDeadline(now); ok {
-		s.agenda.AddAt(task{passDeadline, e.object.Latest.UID}, e.next.At)
+	if e.nextDeadline, ok = e.zones.NextDeadline(now); ok {
+		s.agenda.AddAt(task{passDeadline, e.object.Latest.UID}, e.nextDeadline.At)
 	}
 }
 
@@ -80,7 +80,7 @@ func (s *Policies) deadlinePassed(uid types.UID) {
 		return
 	}
 	now := s.clock.Now()
-	passed := !e.next.At.IsZero() && !e.next.At.After(now)
+	passed := !e.nextDeadline.At.IsZero() && !e.nextDeadline.At.After(now)
 	e.stale = true
 	if e.zones.Expire(now) || passed {
 		s.factsChangedLocked(e)

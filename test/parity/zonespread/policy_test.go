@@ -40,7 +40,7 @@ func ownerObjects() (*appsv1.Deployment, *appsv1.ReplicaSet) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web-1", UID: "set", Annotations: map[string]string{"deployment.kubernetes.io/desired-replicas": strconv.Itoa(ownerReplicas)}, OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: ownerUID, Controller: ptr.To(true)},
 		}},
-		Spec: appsv1.ReplicaSetSpec{Selector: selects("app=web", "hash=1")},
+		Spec: appsv1.ReplicaSetSpec{Selector: selects("app=web")}, // as without the label of a revision
 	}
 	return d, set
 }

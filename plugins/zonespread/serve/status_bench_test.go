@@ -1,0 +1,78 @@
+package serve
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"zonewise.dev/internal/crd/crdtest"
+)
+
+// BenchmarkStatus is how long a status takes under 10,000 Deployments of 15 pods with one policy, and how long what a scheduling cycle
+// asks for takes beside it: it must not wait for the status.
+func BenchmarkStatus(b *testing.B) {
+	const deployments, pods = 10_000, 150_000
+	p := newPolicy("web", percent("40%"))
+	w := newWorld(b, crdtest.New(p), newNodes("a1", "b1", "c1")...)
+	sets := w.factory.Apps().V1().ReplicaSets().Informer().GetStore()
+	store := w.factory.Core().V1().Pods().Informer().GetStore()
+	ofDeployment := func(i int) func(*v1.Pod) {
+		name := fmt.Sprintf("web-%d", i%deployments)
+		return func(pod *v1.Pod) {
+			pod.Labels["pod-template-hash"] = name
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name, UID: types.UID(name), Controller: ptr.To(true)}}
+		}
+	}
+	for i := range deployments {
+		name := fmt.Sprintf("web-%d", i)
+		require.NoError(b, sets.Add(&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: name, UID: types.UID(name), Annotations: map[string]string{"deployment.kubernetes.io/desired-replicas": "15"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: name, UID: types.UID("d-" + name), Controller: ptr.To(true)}},
+		}}))
+	}
+	for i := range pods {
+		require.NoError(b, store.Add(newPod(fmt.Sprintf("pod-%d", i), []string{"a1", "b1", "c1"}[i%3], ofDeployment(i))))
+	}
+	incoming := newPod("incoming", "", ofDeployment(0))
+	applied := w.For(incoming)
+
+	var statuses, cycles []time.Duration
+	for b.Loop() {
+		done := make(chan time.Duration)
+		go func() {
+			start := time.Now()
+			w.recount(p.UID)
+			_, desired, ok := w.desiredStatus(p.UID)
+			if !ok || desired.Status.Pods != pods {
+				b.Errorf("no status of all pods: %v", ok)
+			}
+			done <- time.Since(start)
+		}()
+		for running := true; running; {
+			select {
+			case took := <-done:
+				statuses = append(statuses, took)
+				running = false
+			default:
+				start := time.Now()
+				w.Inputs(incoming, applied)
+				cycles = append(cycles, time.Since(start))
+			}
+		}
+	}
+	slices.Sort(cycles)
+	slices.Sort(statuses)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(float64(statuses[len(statuses)/2].Microseconds())/1000, "median-ms/status")
+	b.ReportMetric(float64(cycles[len(cycles)/2].Nanoseconds())/1000, "median-us/cycle")
+	b.ReportMetric(float64(cycles[len(cycles)*999/1000].Nanoseconds())/1000, "p99.9-us/cycle")
+	b.ReportMetric(float64(cycles[len(cycles)-1].Microseconds())/1000, "longest-ms/cycle")
+}
