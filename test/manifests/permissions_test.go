@@ -179,7 +179,6 @@ func (c *cluster) testRules(t *testing.T, overlay string) {
 		"patch podgroups.scheduling.x-k8s.io/status",
 		"patch zonereservations.zonewise.dev/status",
 		"patch zonespreadpolicies.zonewise.dev/status",
-		"read deployments.apps",
 		"read jobs.batch",
 		"read mutatingadmissionpolicies.admissionregistration.k8s.io",
 		"read mutatingadmissionpolicybindings.admissionregistration.k8s.io",

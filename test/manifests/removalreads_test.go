@@ -26,7 +26,7 @@ var readCases = map[string]struct{ goesOn bool }{
 	"storageclasses.storage.k8s.io": {}, "csinodes.storage.k8s.io": {}, "csidrivers.storage.k8s.io": {},
 	"csistoragecapacities.storage.k8s.io": {}, "volumeattachments.storage.k8s.io": {},
 	"deviceclasses.resource.k8s.io": {}, "resourceslices.resource.k8s.io": {}, "devicetaintrules.resource.k8s.io": {}, "resourceclaims.resource.k8s.io": {},
-	"deployments.apps": {goesOn: true}, "jobs.batch": {goesOn: true},
+	"jobs.batch":                      {goesOn: true},
 	"podgroups.scheduling.x-k8s.io":   {goesOn: true},
 	"zonespreadpolicies.zonewise.dev": {goesOn: true}, "zonereservations.zonewise.dev": {goesOn: true},
 	"priorityclasses.scheduling.k8s.io":                      {goesOn: true},
