@@ -144,13 +144,17 @@ func (e *entry) lacks() string {
 
 // degraded says whether slots are missing for a reason that does not pass by itself.
 func (e *entry) degraded() metav1.Condition {
+	var nodes []string
+	if e.report != nil {
+		for _, name := range e.report.Full {
+			if !e.daemons[name] {
+				nodes = append(nodes, name+e.causes[name])
+			}
+		}
+	}
 	switch r := e.report; {
 	case r == nil || r.Missing == 0:
-	case len(r.Full) > 0:
-		nodes := make([]string, 0, len(r.Full))
-		for _, name := range r.Full {
-			nodes = append(nodes, name+e.causes[name])
-		}
+	case len(nodes) > 0:
 		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonOvercommitted, e.what()+" have lost their room and have no other place yet: node "+someOf(nodes, "; node "))
 	case len(r.Away) > 0:
 		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonNodesLost, e.what()+" have no place because these nodes were removed or are not ready: "+some(r.Away))

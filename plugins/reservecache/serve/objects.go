@@ -31,8 +31,10 @@ type entry struct {
 	report     *placement.Report
 	reported   *spec
 	reportedAt time.Time
-	// causes says why nodes became too full, by node.
-	causes map[string]string
+	// causes says why nodes became too full, by node, and daemons are those of them on which it was a pod of a DaemonSet. Such a pod comes to
+	// each node, a little later than slots: that is no reason to worry.
+	causes  map[string]string
+	daemons map[string]bool
 	// written is when its status was last written, and wordsDue when it may be again if only its words are new; zero if they are not.
 	written, wordsDue time.Time
 }
@@ -52,7 +54,7 @@ func (s *Server) seen(obj *v1alpha1.ZoneReservation) {
 	s.served = true // an object may come before servedChanged is called
 	e := s.entries[obj.UID]
 	if e == nil {
-		e = &entry{causes: map[string]string{}}
+		e = &entry{causes: map[string]string{}, daemons: map[string]bool{}}
 		s.entries[obj.UID] = e
 	}
 	deleting := e.object.Latest != nil && e.object.Latest.DeletionTimestamp == nil && obj.DeletionTimestamp != nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -130,6 +131,7 @@ func (s *Server) takeStock() (review time.Time) {
 			e.report, e.reported, e.reportedAt = &report, e.applied, began
 			if len(report.Full) == 0 {
 				clear(e.causes)
+				clear(e.daemons)
 			}
 			s.writeLaterLocked(uid, statusPause)
 		}
@@ -148,15 +150,17 @@ func (s *Server) reportDue(uid types.UID) time.Time {
 	return time.Time{}
 }
 
-// noteFull sends an Event about slots that were given up, which nothing else shows if there is room elsewhere.
+// noteFull sends an Event about slots that were given up, which nothing else shows if there is room elsewhere. Those that made room for pods
+// of DaemonSets go without.
 func (s *Server) noteFull(ctx context.Context, full []placement.Full) {
 	for _, f := range full {
-		cause := becauseOf(s.Ledger.LastTaking(f.Node))
+		taking := s.Ledger.LastTaking(f.Node)
+		cause, daemon := becauseOf(taking), ofDaemonSet(taking.Pod)
 		s.mu.Lock()
 		e := s.entries[f.Claim]
 		var about *v1alpha1.ZoneReservation
 		if e != nil {
-			e.causes[f.Node] = cause
+			e.causes[f.Node], e.daemons[f.Node] = cause, daemon
 			about = e.object.Latest
 		}
 		s.mu.Unlock()
@@ -167,11 +171,20 @@ func (s *Server) noteFull(ctx context.Context, full []placement.Full) {
 		if about != nil {
 			klog.FromContext(ctx).Info("What was held has lost its room", "reservation", about.Name, "node", klog.KRef("", f.Node), "lost", lost, "cause", strings.TrimPrefix(cause, ": "))
 		}
-		if recorder := s.Handle.EventRecorder(); recorder != nil && about != nil {
+		if recorder := s.Handle.EventRecorder(); recorder != nil && about != nil && !daemon {
 			recorder.Eventf(reference(about), nil, v1.EventTypeWarning, v1alpha1.ReasonOvercommitted, "Reserving",
 				"%s on node %s have lost their room%s", lost, f.Node, cause)
 		}
 	}
+}
+
+// ofDaemonSet reports whether a pod, which may be nil, is one of a DaemonSet.
+func ofDaemonSet(pod *v1.Pod) bool {
+	if pod == nil {
+		return false
+	}
+	owner := metav1.GetControllerOfNoCopy(pod)
+	return owner != nil && owner.Kind == "DaemonSet" && owner.APIVersion == "apps/v1"
 }
 
 // becauseOf puts what took the room of slots into words.
