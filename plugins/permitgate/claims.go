@@ -2,17 +2,32 @@ package permitgate
 
 import (
 	"fmt"
+	"slices"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	resourcelisters "k8s.io/client-go/listers/resource/v1"
 	storagelisters "k8s.io/client-go/listers/storage/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/internal/informer"
 )
 
 // An unallocated ResourceClaim is allocated, and a volume that waits for its first consumer is provisioned, just before the
 // first pod that uses it is bound. Until then the scheduler refuses every other pod that uses it, so members that share one
 // would wait for each other for ever.
+
+// The kinds of claims.
+const (
+	volumeClaim = "PersistentVolumeClaim"
+	deviceClaim = "ResourceClaim"
+)
 
 // noProvisioner is the provisioner of storage classes whose volumes exist already.
 const noProvisioner = "kubernetes.io/no-provisioner"
@@ -71,4 +86,144 @@ func (c *sharedClaims) unprovisioned(namespace, name string) bool {
 	class, err := c.classes.Get(*claim.Spec.StorageClassName)
 	return err == nil && class.Provisioner != noProvisioner &&
 		class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+}
+
+// claims knows which claims of members do not exist. A scheduling cycle of such a member ends before it reaches this plugin, or another
+// plugin keeps it out of the queue. Its methods may be called from several goroutines.
+type claims struct {
+	volumes corelisters.PersistentVolumeClaimLister
+	devices resourcelisters.ResourceClaimLister // nil without dynamic resource allocation
+
+	mu      sync.Mutex                                   // guards everything below
+	waiting map[claim]map[types.UID]types.NamespacedName // members without the claim, with their gangs
+	absent  map[types.UID]claim                          // by member
+}
+
+// claim names a PersistentVolumeClaim or a ResourceClaim.
+type claim struct{ kind, namespace, name string }
+
+func newClaims(h fwk.Handle) *claims {
+	factory := h.SharedInformerFactory()
+	c := &claims{
+		volumes: factory.Core().V1().PersistentVolumeClaims().Lister(),
+		waiting: map[claim]map[types.UID]types.NamespacedName{}, absent: map[types.UID]claim{},
+	}
+	if h.SharedDRAManager() != nil { // otherwise kube-scheduler does not watch them
+		c.devices = factory.Resource().V1().ResourceClaims().Lister()
+	}
+	return c
+}
+
+// watch calls created with the members that have waited for a claim when it exists. It returns functions that report whether the first
+// lists have been seen.
+func (c *claims) watch(factory informers.SharedInformerFactory, created func(map[types.UID]types.NamespacedName)) ([]toolscache.InformerSynced, error) {
+	seen := func(one claim) {
+		if waiting := c.take(one); len(waiting) > 0 {
+			created(waiting)
+		}
+	}
+	volumes, err := factory.Core().V1().PersistentVolumeClaims().Informer().AddEventHandler(informer.Funcs[*v1.PersistentVolumeClaim]{
+		Add: func(pvc *v1.PersistentVolumeClaim, _ bool) { seen(claim{volumeClaim, pvc.Namespace, pvc.Name}) },
+	})
+	if err != nil || c.devices == nil {
+		return []toolscache.InformerSynced{volumes.HasSynced}, err
+	}
+	devices, err := factory.Resource().V1().ResourceClaims().Informer().AddEventHandler(informer.Funcs[*resourcev1.ResourceClaim]{
+		Add: func(rc *resourcev1.ResourceClaim, _ bool) { seen(claim{deviceClaim, rc.Namespace, rc.Name}) },
+	})
+	return []toolscache.InformerSynced{volumes.HasSynced, devices.HasSynced}, err
+}
+
+func (c *claims) take(one claim) map[types.UID]types.NamespacedName {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	waiting := c.waiting[one]
+	delete(c.waiting, one)
+	for uid := range waiting {
+		delete(c.absent, uid)
+	}
+	return waiting
+}
+
+// absentFor names a claim of a member without a node that does not exist; empty if all do. The member is looked at again when it does.
+func (c *claims) absentFor(pod *v1.Pod, gang types.NamespacedName) string {
+	c.forget(pod.UID)
+	if pod.Spec.NodeName != "" {
+		return ""
+	}
+	for _, one := range claimsOf(pod) {
+		if one.name == "" {
+			return one.kind + " that is made for it" // the pod changes when it has been
+		}
+		// First to the list, then the look: the claim may be created in between.
+		c.wait(one, pod.UID, gang)
+		if c.exists(one) {
+			c.forget(pod.UID)
+			continue
+		}
+		return one.kind + " " + one.name
+	}
+	return ""
+}
+
+func (c *claims) wait(one claim, uid types.UID, gang types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.waiting[one] == nil {
+		c.waiting[one] = map[types.UID]types.NamespacedName{}
+	}
+	c.waiting[one][uid] = gang
+	c.absent[uid] = one
+}
+
+// forget drops a member.
+func (c *claims) forget(uid types.UID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one, waits := c.absent[uid]
+	if !waits {
+		return
+	}
+	delete(c.absent, uid)
+	if delete(c.waiting[one], uid); len(c.waiting[one]) == 0 {
+		delete(c.waiting, one)
+	}
+}
+
+func (c *claims) exists(one claim) bool {
+	var err error
+	if one.kind == volumeClaim {
+		_, err = c.volumes.PersistentVolumeClaims(one.namespace).Get(one.name)
+	} else if c.devices != nil {
+		_, err = c.devices.ResourceClaims(one.namespace).Get(one.name)
+	}
+	return err == nil
+}
+
+// claimsOf lists the claims of a pod. The name of one is empty that is to be made for the pod and has not been.
+func claimsOf(pod *v1.Pod) (all []claim) {
+	for i := range pod.Spec.Volumes {
+		source := &pod.Spec.Volumes[i]
+		switch {
+		case source.PersistentVolumeClaim != nil:
+			all = append(all, claim{volumeClaim, pod.Namespace, source.PersistentVolumeClaim.ClaimName})
+		case source.Ephemeral != nil:
+			all = append(all, claim{volumeClaim, pod.Namespace, pod.Name + "-" + source.Name})
+		}
+	}
+	for i := range pod.Spec.ResourceClaims {
+		asked := &pod.Spec.ResourceClaims[i]
+		if asked.ResourceClaimName != nil {
+			all = append(all, claim{deviceClaim, pod.Namespace, *asked.ResourceClaimName})
+			continue
+		}
+		made := slices.IndexFunc(pod.Status.ResourceClaimStatuses, func(s v1.PodResourceClaimStatus) bool { return s.Name == asked.Name })
+		switch {
+		case made < 0:
+			all = append(all, claim{kind: deviceClaim})
+		case pod.Status.ResourceClaimStatuses[made].ResourceClaimName != nil: // nil means that none is needed
+			all = append(all, claim{deviceClaim, pod.Namespace, *pod.Status.ResourceClaimStatuses[made].ResourceClaimName})
+		}
+	}
+	return all
 }

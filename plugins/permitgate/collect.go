@@ -44,11 +44,13 @@ func (c *collector) starved(ctx context.Context, state fwk.CycleState, pl *plan,
 	if o.refusal.Cause != gang.CauseNoRoom || o.view == nil || len(pl.wants.minResources) > 0 {
 		return
 	}
-	began, may := time.Time{}, false
+	began, may, running := time.Time{}, false, false
 	c.gangs.look(pl.key, func(e *entry, now time.Time) {
 		other := c.gangs.collects
 		began = now
-		may = other == e || e.preempting == nil && now.Sub(e.gang.ReadySince()) >= c.after && !now.Before(e.collecting.rest) &&
+		running = e.gang.Placed() // it has waited before, and the nodes of its members may come back
+		waited := running || now.Sub(e.gang.ReadySince()) >= c.after
+		may = other == e || e.preempting == nil && waited && !now.Before(e.collecting.rest) &&
 			(other == nil || e.rank().Compare(other.rank()) < 0)
 	})
 	if !may {
@@ -57,7 +59,7 @@ func (c *collector) starved(ctx context.Context, state fwk.CycleState, pl *plan,
 	alone := pl.request
 	alone.Cluster = &yielding{view: o.view, plan: pl}
 	r := proposal.Make(alone)
-	possible, begun := r.Verdict == proposal.Proposed || r.Verdict == proposal.Unproven, false
+	possible, begun := running || r.Verdict == proposal.Proposed || r.Verdict == proposal.Unproven, false
 	c.gangs.look(pl.key, func(e *entry, now time.Time) {
 		switch is := c.gangs.collects == e; {
 		case !possible:
@@ -79,11 +81,33 @@ func (c *collector) starved(ctx context.Context, state fwk.CycleState, pl *plan,
 		}
 	})
 	if begun {
-		c.event(ctx, pl.key, nil, reasonCollects, "the gang has been refused for "+c.after.String()+" and now collects room that becomes free, for at most "+c.limit().String())
+		since := "has been refused for " + c.after.String()
+		if running {
+			since = "lacks members of its quorum"
+		}
+		c.event(ctx, pl.key, nil, reasonCollects, "the gang "+since+" and now collects room that becomes free, for at most "+c.limit().String())
 	}
 	if possible {
 		c.take(ctx, state, o.view.nodes)
 	}
+}
+
+// replaces lets a running gang collect whose quorum lacks one member, which has just found no node: so that no pod of the same priority takes
+// the room that comes back.
+func (c *collector) replaces(key types.NamespacedName) {
+	c.gangs.look(key, func(e *entry, now time.Time) {
+		other := c.gangs.collects
+		if !e.replaces() || other != nil && e.rank().Compare(other.rank()) >= 0 {
+			return
+		}
+		if other != nil {
+			c.gangs.stopCollectingLocked()
+		}
+		c.gangs.collects = e
+		c.gangs.collecting.Store(true)
+		e.collecting = collecting{until: now.Add(c.limit()), rest: now.Add(c.limit())}
+		c.gangs.agenda.AddAt(e.key, e.collecting.until)
+	})
 }
 
 // watch lets the collecting gang take room on nodes that changed since the last cycle, before the pod of this cycle, which

@@ -5,10 +5,12 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/internal/feature"
+	"zonewise.dev/plugins/permitgate/preempt"
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
@@ -93,7 +95,7 @@ func (c *counted) learnResource(ctx context.Context, state fwk.CycleState, like 
 	c.resources[name] = !c.asker.accepts(ctx, state, greedy, node)
 }
 
-// learnFilters asks whether node selectors, taints and cordons are respected.
+// learnFilters asks whether node selectors, taints, cordons, host ports and affinity between pods are respected.
 func (c *counted) learnFilters(ctx context.Context, state fwk.CycleState, like *v1.Pod, at fwk.NodeInfo) {
 	node := emptied(ctx, at, func(*v1.Node) {})
 	if node == nil || !c.asker.accepts(ctx, state, probe(like), node) {
@@ -107,11 +109,35 @@ func (c *counted) learnFilters(ctx context.Context, state fwk.CycleState, like *
 		n.Spec.Taints = []v1.Taint{{Key: probeName, Effect: v1.TaintEffectNoSchedule}}
 	}))
 	filters.Cordons = !c.asker.accepts(ctx, state, probe(like), emptied(ctx, at, func(n *v1.Node) { n.Spec.Unschedulable = true }))
+	ported := probe(like)
+	ported.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 1, HostPort: 1, Protocol: v1.ProtocolTCP}}
+	busy := emptied(ctx, at, func(*v1.Node) {})
+	busy.GetUsedPorts().Add("", string(v1.ProtocolTCP), 1)
+	filters.Ports = !c.asker.accepts(ctx, state, ported, busy)
+	filters.Affinity = c.keepsApart(ctx, state, like, at)
 	c.filters = &filters
 	greedy := probe(like)
 	cpu := *resource.NewMilliQuantity(at.GetAllocatable().GetMilliCPU()+1, resource.DecimalSI)
 	greedy.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: cpu}
 	c.unfit = c.asker.accepts(ctx, state, greedy, node)
+}
+
+// keepsApart asks whether a pod with an anti-affinity to pods like itself is refused by a node that has one.
+func (c *counted) keepsApart(ctx context.Context, state fwk.CycleState, like *v1.Pod, at fwk.NodeInfo) bool {
+	node := emptied(ctx, at, func(n *v1.Node) { metav1.SetMetaDataLabel(&n.ObjectMeta, v1.LabelHostname, n.Name) })
+	apart := probe(like)
+	apart.Labels = map[string]string{probeName: probeName}
+	apart.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
+		TopologyKey: v1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: apart.Labels},
+	}}}}
+	state, _, ok := c.asker.State(ctx, state, apart)
+	if !ok {
+		return true
+	}
+	other := preempt.NewPodInfo(apart)
+	node.AddPodInfo(other)
+	return !c.asker.handle.RunPreFilterExtensionAddPod(ctx, state, apart, other, node).IsSuccess() ||
+		!c.asker.handle.RunFilterPlugins(ctx, state, apart, node).IsSuccess()
 }
 
 // probe makes a pod of the same namespace and profile without requests.

@@ -1,10 +1,12 @@
 package permitgate
 
 import (
+	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
@@ -27,6 +29,7 @@ type entry struct {
 	priorities        map[int32]int
 	foreign           map[string]int
 	unbound, arrivals int
+	nominated         int // how many without a node are nominated in the API
 
 	books   books
 	refusal refusal
@@ -52,6 +55,8 @@ type member struct {
 	amounts   []proposal.Amount
 	// foreign is true if the pod names a scheduler without the plugin.
 	foreign bool
+	// absent names a claim of the pod that does not exist; empty without one.
+	absent string
 	// node is the node of its last Permit, in case its bind fails.
 	node string
 }
@@ -66,6 +71,17 @@ type wants struct {
 type domain struct{ key, value string }
 
 func (d domain) has(node *v1.Node) bool { return d.key == "" || node.Labels[d.key] == d.value }
+
+// nodes returns the names of the nodes in the domain.
+func (d domain) nodes(infos []fwk.NodeInfo) sets.Set[string] {
+	names := sets.New[string]()
+	for _, info := range infos {
+		if node := info.Node(); d.has(node) {
+			names.Insert(node.Name)
+		}
+	}
+	return names
+}
 
 // refusal says what must change before a refused gang is looked at again.
 type refusal struct {
@@ -132,6 +148,9 @@ func (e *entry) count(m *member, n int) {
 		return
 	}
 	e.unbound += n
+	if m.pod.Status.NominatedNodeName != "" {
+		e.nominated += n
+	}
 	if name := m.pod.Spec.SchedulerName; m.foreign {
 		if e.foreign[name] += n; e.foreign[name] == 0 {
 			delete(e.foreign, name)
@@ -157,6 +176,25 @@ func (e *entry) highest() int32 {
 		highest = max(highest, priority)
 	}
 	return highest
+}
+
+// absentClaim says which claim of a member does not exist; empty if all do.
+func (e *entry) absentClaim() string {
+	first := (*member)(nil)
+	for _, m := range e.pods {
+		if m.absent != "" && (first == nil || m.pod.Name < first.pod.Name) {
+			first = m
+		}
+	}
+	if first == nil {
+		return ""
+	}
+	return fmt.Sprintf("; %s waits for the %s", first.pod.Name, first.absent)
+}
+
+// replaces reports whether a running gang lacks one member of its quorum, which is scheduled like any pod.
+func (e *entry) replaces() bool {
+	return e.gang.Phase() == gang.Gathering && e.gang.Round() == 0 && e.gang.Placed()
 }
 
 // nodesInUse returns the nodes of bound members.
@@ -242,7 +280,7 @@ func (e *entry) roundEnded(now time.Time) {
 				e.tried = map[string]bool{}
 			}
 			e.tried[e.confined.value] = true
-			e.gang.Retry(now) // in the next domain, at once
+			e.gang.RetryAfterPause(now) // in the next domain
 		}
 	default:
 	}

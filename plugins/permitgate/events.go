@@ -38,7 +38,7 @@ func (p *PermitGate) isSchedulableAfterOwnChange(_ klog.Logger, pod *v1.Pod, _, 
 	}
 	hint := fwk.QueueSkip
 	p.gangs.look(key, func(e *entry, now time.Time) {
-		if reason, _ := e.gang.Admit(pod.UID, now); reason == gang.ReasonNone {
+		if reason, _ := e.gang.Refusal(pod.UID); reason == gang.ReasonNone {
 			hint = fwk.Queue
 		}
 	})

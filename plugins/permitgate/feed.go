@@ -3,6 +3,8 @@ package permitgate
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -27,6 +29,7 @@ type feed struct {
 	gangs       *gangs
 	wakes       *wakes
 	nominations *nominations
+	claims      *claims
 	// ours reports whether a scheduler's name is that of a profile with this plugin.
 	ours func(schedulerName string) bool
 	// nominatedMember is called for gangs with members that are nominated in the API.
@@ -63,7 +66,27 @@ func (f *feed) watch(factory informers.SharedInformerFactory) ([]toolscache.Info
 		},
 		Delete: func(node *v1.Node) { f.wakes.news.forget(node.Name) },
 	})
-	return []toolscache.InformerSynced{pods.HasSynced, nodes.HasSynced}, err
+	if err != nil {
+		return nil, err
+	}
+	synced := []toolscache.InformerSynced{pods.HasSynced, nodes.HasSynced}
+	watched, err := f.claims.watch(factory, f.claimCreated)
+	return append(synced, watched...), err
+}
+
+// claimCreated has members looked at again that lacked a claim.
+func (f *feed) claimCreated(waiting map[types.UID]types.NamespacedName) {
+	for uid, key := range waiting {
+		var pod *v1.Pod
+		f.gangs.look(key, func(e *entry, _ time.Time) {
+			if m := e.pods[uid]; m != nil {
+				pod = m.pod
+			}
+		})
+		if pod != nil {
+			f.podSeen(pod)
+		}
+	}
 }
 
 // shrinks reports whether a bound pod requests less of any resource than before.
@@ -98,12 +121,13 @@ func (f *feed) podSeen(pod *v1.Pod) {
 		return
 	}
 	foreign := !f.ours(pod.Spec.SchedulerName)
+	absent := f.claims.absentFor(pod, key)
 	f.gangs.change(key, func(e *entry, now time.Time) {
-		m := &member{pod: pod, foreign: foreign}
+		m := &member{pod: pod, foreign: foreign, absent: absent}
 		switch old := e.pods[pod.UID]; {
 		case old == nil:
 			m.signature, m.amounts = proposal.Signature(pod), proposal.Requests(pod)
-		case old.pod.Generation == pod.Generation && old.pod.Spec.NodeName == pod.Spec.NodeName:
+		case old.pod.Generation == pod.Generation && old.pod.Spec.NodeName == pod.Spec.NodeName && maps.Equal(old.pod.Labels, pod.Labels):
 			m.node, m.signature, m.amounts = old.node, old.signature, old.amounts
 		default:
 			m.node, m.signature, m.amounts = old.node, proposal.Signature(pod), proposal.Requests(pod)
@@ -115,11 +139,22 @@ func (f *feed) podSeen(pod *v1.Pod) {
 			e.books.forgotten(pod.UID, now.Add(freshInterval)) // the framework takes over the one in the API, which may be none
 		}
 		e.add(pod.UID, m)
-		e.gang.SetPod(pod.UID, gang.Pod{Bound: pod.Spec.NodeName != "", Held: len(pod.Spec.SchedulingGates) > 0 || foreign}, now)
+		e.gang.SetPod(pod.UID, gang.Pod{Bound: pod.Spec.NodeName != "", Held: len(pod.Spec.SchedulingGates) > 0 || foreign || absent != ""}, now)
+		e.gang.Explain(pod.UID, whyNotScheduled(pod))
 	})
 	if pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != "" {
 		f.nominatedMember(key)
 	}
+}
+
+// whyNotScheduled returns what kube-scheduler says of a pod; empty if it says nothing.
+func whyNotScheduled(pod *v1.Pod) string {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && !strings.HasPrefix(c.Message, "PodGroup ") {
+			return c.Message
+		}
+	}
+	return ""
 }
 
 // nominationEnded wakes pods that found no node because of a nomination, once the scheduler has seen its end.
@@ -150,6 +185,7 @@ func (f *feed) podGone(pod *v1.Pod) {
 
 // memberGone handles a pod that is no longer a member. It may never have been one that lives.
 func (f *feed) memberGone(pod *v1.Pod) {
+	f.claims.forget(pod.UID)
 	key, ok := podgroup.Of(pod)
 	if ok && f.gangs.look(key, func(e *entry, now time.Time) {
 		e.remove(pod.UID)

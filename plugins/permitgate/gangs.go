@@ -33,8 +33,8 @@ type gangs struct {
 	booked  map[*entry]struct{} // those with bookings
 	waiting map[*entry]struct{} // those that wait for room
 	vain    map[*entry]struct{} // those without a quorum whose last search for victims failed
-	// hintless is the one gang that gathers without hints, or nil.
-	hintless *entry
+	// hintless are the gangs that gather without hints, each of a higher priority than those before it.
+	hintless map[*entry]struct{}
 	// collects is the gang that collects room, or nil.
 	collects *entry
 	// abandon ends a gang's preemption.
@@ -47,6 +47,7 @@ func newGangs(c clock.WithTicker) *gangs {
 	return &gangs{
 		clock: c, agenda: agenda.New[types.NamespacedName](c),
 		byKey: map[types.NamespacedName]*entry{}, booked: map[*entry]struct{}{}, waiting: map[*entry]struct{}{}, vain: map[*entry]struct{}{},
+		hintless: map[*entry]struct{}{},
 	}
 }
 
@@ -100,14 +101,24 @@ func (g *gangs) settledLocked(e *entry) {
 	keep(g.waiting, e, e.gang.Phase() == gang.Backoff && e.gang.Last().Cause.Capacity() && (e.preempting == nil || e.preempting.cleared))
 	keep(g.vain, e, e.searchedInVain())
 	g.short.Store(int64(len(g.waiting)))
-	if g.hintless == e && e.gang.Round() == 0 {
-		g.hintless = nil
+	if _, gathers := g.hintless[e]; gathers && e.gang.Round() == 0 {
+		delete(g.hintless, e)
 		for other := range g.waiting {
 			if other.defers {
 				g.mayHelpLocked(other, true, g.clock.Now())
 			}
 		}
 	}
+}
+
+// defersLocked reports whether a gang must not gather without hints now, because one of its priority or a higher one does.
+func (g *gangs) defersLocked(e *entry) bool {
+	for other := range g.hintless {
+		if other != e && other.lowest() >= e.lowest() {
+			return true
+		}
+	}
+	return false
 }
 
 // keep has a gang in a set or not.
@@ -137,7 +148,7 @@ func (g *gangs) settleBookingsLocked(e *entry) {
 		}
 		e.books.endAll(bookedByVictims)
 	}
-	if g.collects == e && (!lacks || !g.clock.Now().Before(e.collecting.until)) {
+	if g.collects == e && (!lacks && !e.replaces() || !g.clock.Now().Before(e.collecting.until)) {
 		g.stopCollectingLocked()
 	}
 	if e.books.kinds[bookedForBind] > 0 {
@@ -162,7 +173,6 @@ func (g *gangs) stopCollectingLocked() {
 // mayHelpLocked says that something has changed that may help a gang: room if that is sure, or else what may as well have been its
 // own doing or that of another gang.
 func (g *gangs) mayHelpLocked(e *entry, sure bool, now time.Time) {
-	e.tried = nil
 	if sure {
 		e.gang.Room(now)
 	} else {
@@ -178,7 +188,7 @@ func (g *gangs) forgetLocked(e *entry) bool {
 		return false
 	}
 	delete(g.byKey, e.key)
-	for _, set := range []map[*entry]struct{}{g.booked, g.waiting, g.vain} {
+	for _, set := range []map[*entry]struct{}{g.booked, g.waiting, g.vain, g.hintless} {
 		delete(set, e)
 	}
 	g.short.Store(int64(len(g.waiting)))

@@ -11,13 +11,10 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// maxBeside bounds how many pods are remembered.
-const maxBeside = 1000
-
 // nominations has the nodes that all pods are nominated to in the API, so that a proposal need not ask the framework about
 // every node, and the pods that are to be activated because kube-scheduler would retry them only after minutes:
-//   - A nomination keeps pods off a node, and its end is no event. So pods without a gang that found no node while others
-//     were nominated are remembered, and activated when nominations end.
+//   - A nomination keeps pods off a node, and its end is no event. So pods that are scheduled one by one and found no node while
+//     others were nominated are remembered, and activated when nominations end.
 //   - A pod that preempts is retried when its victim leaves a node, but not as long as the victim is not deleted. A member
 //     that is sent back leaves its node first, and its deletion is no event then. So the pods without a gang that are
 //     nominated are activated when a member is deleted that has no node.
@@ -97,9 +94,7 @@ func (n *nominations) nodes() sets.Set[string] {
 func (n *nominations) refused(pod *v1.Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.beside) < maxBeside {
-		n.beside[pod.UID] = pod
-	}
+	n.beside[pod.UID] = pod
 }
 
 // end records that nominations have ended. It reports whether pods wait for that.

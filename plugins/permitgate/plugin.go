@@ -143,7 +143,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	s.preemptor = s.newPreemptorLocked(h)
 	s.gangs.abandon, s.gangs.missing = s.preemptor.Abandon, s.missing
 	f := &feed{
-		gangs: s.gangs, wakes: s.wakes, nominations: s.nominations, ours: s.profiles.has,
+		gangs: s.gangs, wakes: s.wakes, nominations: s.nominations, claims: newClaims(h), ours: s.profiles.has,
 		nominatedMember: s.server.Nominated, gone: s.preemptor.Gone,
 	}
 	synced, err := f.watch(factory)

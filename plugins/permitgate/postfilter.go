@@ -26,9 +26,7 @@ var noNomination = &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{Nom
 func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	key, ok := podgroup.Of(pod)
 	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() {
-		if b := &p.gangs.bookings; b.placed.Load()+b.fresh.Load() > 0 || p.shared.nominations.members.Load() > 0 {
-			p.shared.nominations.refused(pod)
-		}
+		p.noteRefused(pod)
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	a := attemptOf(state)
@@ -39,9 +37,9 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	outcome, failed := gang.OutcomeWait, gang.Rollback{}
 	p.gangs.change(key, func(e *entry, now time.Time) {
 		e.books.cycled(pod.UID, false)
-		round := e.gang.Round()
+		round, packed := e.gang.Round(), e.confined != domain{}
 		outcome = e.gang.Unschedulable(pod.UID, detail, reason, now)
-		if round != 0 && e.gang.Phase() == gang.Backoff {
+		if round != 0 && !packed && e.gang.Phase() == gang.Backoff { // a packed gang tries its next domain first
 			failed = e.gang.Last()
 		}
 	})
@@ -50,6 +48,8 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	}
 	switch outcome {
 	case gang.OutcomePreempt:
+		p.noteRefused(pod)
+		p.collector.replaces(key)
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	case gang.OutcomeRetry:
 		hintedMembers.WithLabelValues("refused").Inc()
@@ -58,13 +58,15 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	return noNomination, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+key.String()+": members do not preempt one by one")
 }
 
+// noteRefused remembers a pod that is scheduled like any pod and found no node, if room is kept for gangs: the end of that is no event.
+func (p *PermitGate) noteRefused(pod *v1.Pod) {
+	if b := &p.gangs.bookings; b.placed.Load()+b.fresh.Load() > 0 || p.shared.nominations.members.Load() > 0 {
+		p.shared.nominations.refused(pod)
+	}
+}
+
 // preempt looks for victims for a gang that was rolled back because this member fits nowhere.
 func (p *PermitGate) preempt(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod, failed gang.Rollback) {
-	backsOff := false
-	p.gangs.look(key, func(e *entry, _ time.Time) { backsOff = e.gang.Phase() == gang.Backoff })
-	if !backsOff {
-		return // its next domain comes first
-	}
 	pl, o := p.proposer.again(ctx, state, key, pod)
 	if o.view == nil {
 		return
@@ -87,8 +89,8 @@ func (p *PermitGate) whyNoNodeFits(a *attempt, statuses fwk.NodeToStatusReader) 
 			count[why]++
 		}
 	}
-	if a != nil && len(a.hinted) > 0 {
-		for _, node := range a.hinted {
+	if a != nil && a.nodes != nil {
+		for node := range a.nodes {
 			add(node)
 		}
 	} else if nodes, err := infos.List(); err == nil {

@@ -27,6 +27,7 @@ type victims struct {
 	preemptor *preempt.Preemptor
 	budgets   policylisters.PodDisruptionBudgetLister
 	enabled   bool
+	start     int // where the next search begins
 }
 
 // search looks for victims for a gang that has no room, either by proof or because a member fits nowhere, and books the nodes
@@ -53,9 +54,15 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 		MayEvict: func(pod *v1.Pod) bool { return v.mayEvict(pl, pod) },
 		OnItsWay: func(pod *v1.Pod) bool { return pl.pods[pod.UID] != nil },
 		Stays:    func(pod *v1.Pod) bool { return v.preemptor.Barred(pod.UID) },
+		KeyOf:    podgroup.Of,
 		GangOf:   v.gangOf,
+		Now:      v.gangs.clock.Now,
 	}
+	s.Request.Start = v.start
 	r := s.Run(ctx)
+	if n := len(o.view.nodes); n > 0 {
+		v.start = (v.start + r.Looked) % n
+	}
 	found := len(r.Nodes) > 0 && len(r.Victims)+len(r.Leaving) > 0
 	v.gangs.look(pl.key, func(e *entry, now time.Time) {
 		if e.search = (searched{}); found {
@@ -101,12 +108,9 @@ func ofDaemonSet(pod *v1.Pod) bool {
 	})
 }
 
-// gangOf returns the gang of a pod.
-func (v *victims) gangOf(pod *v1.Pod) (key types.NamespacedName, c preempt.Gang, ok bool) {
-	if key, ok = podgroup.Of(pod); !ok {
-		return key, c, false
-	}
-	ok = v.gangs.look(key, func(e *entry, _ time.Time) {
+// gangOf returns a gang of which pods may be victims.
+func (v *victims) gangOf(key types.NamespacedName) (c preempt.Gang, hasQuorum bool) {
+	known := v.gangs.look(key, func(e *entry, _ time.Time) {
 		c.MinMember = e.gang.MinMember() - e.gang.Done() // what is left of the quorum goes only as a whole
 		for uid, m := range e.pods {
 			if e.gang.Sure(uid) { // also one whose pod does not name its node yet, which no search can evict with the others
@@ -114,7 +118,7 @@ func (v *victims) gangOf(pod *v1.Pod) (key types.NamespacedName, c preempt.Gang,
 			}
 		}
 	})
-	return key, c, ok && c.MinMember > 0
+	return c, known && c.MinMember > 0
 }
 
 // preempt books the nodes that the gang gets by a preemption. Members may just have lost their nodes, or be about to.

@@ -31,10 +31,10 @@ func TestMemberThatIsBeingBoundIsNoSpareOne(t *testing.T) {
 		require.Equal(t, gang.ReasonNone, reason)
 		e.gang.Commit(e.gang.Arrive(binds.UID, now), nil, now)
 	})
-	_, is, ok := (&victims{gangs: g}).gangOf(bound)
-	require.True(t, ok)
-	require.Equal(t, 2, is.MinMember)
-	require.ElementsMatch(t, []*v1.Pod{bound, binds}, is.Bound)
+	found, hasQuorum := (&victims{gangs: g}).gangOf(key)
+	require.True(t, hasQuorum)
+	require.Equal(t, 2, found.MinMember)
+	require.ElementsMatch(t, []*v1.Pod{bound, binds}, found.Bound)
 }
 
 // TestSearchThatFailedIsNotRepeated until as many more members fit as it lacked; by time alone after a minute, and after fifty

@@ -21,7 +21,13 @@ func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	}
 	reason, detail := gang.ReasonNotFound, ""
 	p.gangs.look(key, func(e *entry, now time.Time) {
-		reason, detail = e.gang.Admit(pod.UID, now)
+		failed := false
+		if reason, detail, failed = e.gang.Enqueue(pod.UID, now); failed {
+			e.gang.Explain(pod.UID, whyNotScheduled(pod))
+			p.gangs.settledLocked(e)
+			p.gangs.agenda.Add(key)
+			return
+		}
 		if b := e.books.of[pod.UID]; b != nil && b.nominated() {
 			// Its cycle may have ended before this plugin's PreFilter. The framework clears the nomination right after this.
 			e.books.forgotten(pod.UID, now.Add(freshInterval))
@@ -30,6 +36,9 @@ func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 			// The queue moves the member that fitted nowhere, because a hint of a plugin that refused it saw a change that may
 			// help. That may be what the other members gave back.
 			p.gangs.mayHelpLocked(e, false, now)
+		} else if reason == gang.ReasonBackoff && last.Cause == gang.CauseCycleFailed && last.Member == pod.UID {
+			e.gang.Changed(now)
+			p.gangs.agenda.Add(key)
 		}
 	})
 	return p.refusal(key, reason, detail)

@@ -25,6 +25,8 @@ type attempt struct {
 	refused  bool // by PreFilter, which does not make the gang fail
 	hinted   []string
 	confined domain
+	// nodes are those that the member is tried on, nil for all.
+	nodes sets.Set[string]
 }
 
 // Clone returns the attempt itself, which does not change.
@@ -59,11 +61,13 @@ func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v
 	p.gangs.lift(p.handle, key, a.hinted)
 	switch {
 	case len(a.hinted) > 0:
-		return &fwk.PreFilterResult{NodeNames: sets.New(a.hinted...)}, nil
+		a.nodes = sets.New(a.hinted...)
 	case a.confined == domain{}:
 		return nil, fwk.NewStatus(fwk.Skip)
+	default:
+		a.nodes = a.confined.nodes(nodes)
 	}
-	return nil, nil // Filter confines it
+	return &fwk.PreFilterResult{NodeNames: a.nodes}, nil // Filter confines it too, on the node that it is nominated to
 }
 
 // PreFilterExtensions returns nil: other pods on a node change nothing here.
@@ -165,10 +169,10 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key type
 func (p *PermitGate) gather(key types.NamespacedName, pl *plan, o *outcome) {
 	round := pl.round(o)
 	p.gangs.change(key, func(e *entry, now time.Time) {
-		if e.defers = !round.Hinted && p.gangs.hintless != nil; e.defers {
+		if e.defers = !round.Hinted && p.gangs.defersLocked(e); e.defers {
 			o.refusal = gang.Rollback{
 				Cause:  gang.CauseNoRoom,
-				Detail: fmt.Sprintf("needs %d, and no assignment was found; it is tried when no other gang is being tried without one", pl.minMember),
+				Detail: fmt.Sprintf("needs %d, and no assignment was found; it is tried when no other gang of its priority or a higher one is being tried without one", pl.minMember),
 			}
 			return
 		}
@@ -176,7 +180,7 @@ func (p *PermitGate) gather(key types.NamespacedName, pl *plan, o *outcome) {
 			return
 		}
 		if !round.Hinted {
-			p.gangs.hintless = e
+			p.gangs.hintless[e] = struct{}{}
 		}
 		e.hint(pl, o)
 	})

@@ -343,6 +343,7 @@ func (e *entry) hint(pl *plan, o *outcome) {
 
 // gains returns the function that says how many members of a refused request a node takes at most.
 func (p *proposer) gains(refused proposal.Request) func(node string) int {
+	refused.Cluster = nil // it is kept for as long as the gang waits
 	bound := proposal.NewBound(refused)
 	return func(node string) int {
 		info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node)

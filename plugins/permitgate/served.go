@@ -27,10 +27,13 @@ func (s served) Look(key types.NamespacedName) (is serve.Gang, known bool) {
 		is.Group, is.Phase, is.Last, is.MinMember = e.group, e.gang.Phase(), e.gang.Last(), e.gang.MinMember()
 		is.Reason, is.Detail = e.gang.Blocked(now)
 		is.Live, _, is.Settled = e.gang.Counts()
-		is.Unbound, is.Arrivals = e.unbound, e.arrivals
+		is.Unbound, is.Arrivals, is.Nominated = e.unbound, e.arrivals, e.nominated
 		is.Stranded, is.Depleted = e.gang.Stranded(now), e.gang.Depleted(now)
 		is.Preempting = e.preempting != nil
 		is.Rank, is.HighestPriority = e.rank(), e.highest()
+		if is.Reason == gang.ReasonTooFew {
+			is.Detail += e.absentClaim()
+		}
 		is.Foreign = slices.Sorted(maps.Keys(e.foreign))
 	})
 	if known && is.Reason == gang.ReasonNotFound {
@@ -50,8 +53,11 @@ func (s served) Members(key types.NamespacedName) (members []serve.Member) {
 		}
 		for uid, m := range e.pods {
 			one := serve.Member{Pod: m.pod, Missing: missing[uid] && m.pod.Spec.NodeName == "", SentBack: e.gang.SentBack(uid)}
-			if e.gang.KeepsNode(uid) {
+			switch b := e.books.of[uid]; {
+			case e.gang.KeepsNode(uid):
 				one.Keeps = m.node
+			case b != nil && b.kind == bookedByVictims && m.pod.Spec.NodeName == "":
+				one.Keeps = b.node
 			}
 			members = append(members, one)
 		}

@@ -12,8 +12,8 @@ import (
 const (
 	// turnLimit is how long a gang's turn excludes others. Other plugins or a long queue may delay its scout.
 	turnLimit = 250 * time.Millisecond
-	// retryShare limits repeated refusals to a tenth of the scheduler's time: after one, no gang that was refused before has
-	// its turn for so many times as long as it took.
+	// retryShare limits repeated refusals to a tenth of the scheduler's time for each priority: after one, no gang of it that was
+	// refused before has its turn for so many times as long as it took.
 	retryShare = 9
 )
 
@@ -21,14 +21,14 @@ const (
 type turns struct {
 	lines map[int32]*line // by priority
 	known map[types.NamespacedName]turn
-	// retryAt is when gangs that were refused before may have their turn again.
-	retryAt time.Time
 }
 
 // line is the gangs of one priority.
 type line struct {
 	fresh, refused []podgroup.Rank                    // those that wait, in order; refused are those that were refused before
 	since          map[types.NamespacedName]time.Time // when the turns began of those that have theirs
+	// retryAt is when gangs that were refused before may have their turn again.
+	retryAt time.Time
 }
 
 // turn is a gang's place.
@@ -82,13 +82,21 @@ func (t *turns) remove(key types.NamespacedName) {
 		*list = slices.Delete(*list, at, at+1)
 	}
 	delete(l.since, key)
-	if len(l.fresh)+len(l.refused)+len(l.since) == 0 {
+	if len(l.fresh)+len(l.refused)+len(l.since) == 0 && l.retryAt.IsZero() {
 		delete(t.lines, known.rank.Priority)
 	}
 }
 
-// looked records that a gang was refused again, and how long the attempt took.
-func (t *turns) looked(took time.Duration, now time.Time) { t.retryAt = now.Add(retryShare * took) }
+// refusedAgain records how long the attempt of a gang took that was refused before. Gangs of its priority wait for that, others do
+// not: the share is divided among the priorities that have gangs.
+func (t *turns) refusedAgain(priority int32, took time.Duration, now time.Time) {
+	l := t.lines[priority]
+	if l == nil {
+		l = &line{since: map[types.NamespacedName]time.Time{}}
+		t.lines[priority] = l
+	}
+	l.retryAt = now.Add(retryShare * took * time.Duration(len(t.lines)))
+}
 
 // next returns the gangs whose turn it is now, and when to ask again; zero means not by time.
 func (t *turns) next(now time.Time) (keys []types.NamespacedName, again time.Time) {
@@ -97,7 +105,7 @@ func (t *turns) next(now time.Time) (keys []types.NamespacedName, again time.Tim
 			again = at
 		}
 	}
-	for _, l := range t.lines {
+	for priority, l := range t.lines {
 		busy := false
 		for _, since := range l.since {
 			if end := since.Add(turnLimit); now.Before(end) {
@@ -105,12 +113,18 @@ func (t *turns) next(now time.Time) (keys []types.NamespacedName, again time.Tim
 				wait(end)
 			}
 		}
+		if !now.Before(l.retryAt) {
+			l.retryAt = time.Time{}
+		}
+		if len(l.fresh)+len(l.refused)+len(l.since) == 0 && l.retryAt.IsZero() {
+			delete(t.lines, priority)
+		}
 		if busy || len(l.fresh)+len(l.refused) == 0 {
 			continue
 		}
-		r, ok := l.pick(!now.Before(t.retryAt))
+		r, ok := l.pick(!now.Before(l.retryAt))
 		if !ok {
-			wait(t.retryAt)
+			wait(l.retryAt)
 			continue
 		}
 		l.since[r.Key] = now

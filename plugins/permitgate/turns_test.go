@@ -61,7 +61,7 @@ func TestTurns(t *testing.T) {
 func TestTurnsOfGangsThatWereRefused(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	turns := newTurns()
-	turns.looked(10*time.Millisecond, start)
+	turns.refusedAgain(0, 10*time.Millisecond, start)
 	turns.update(podgroup.Rank{Key: types.NamespacedName{Name: "a"}}, true, false)
 	turns.update(podgroup.Rank{Key: types.NamespacedName{Name: "b"}}, false, false)
 	keys, _ := turns.next(start)
@@ -72,4 +72,20 @@ func TestTurnsOfGangsThatWereRefused(t *testing.T) {
 	require.Equal(t, start.Add(90*time.Millisecond), again)
 	keys, _ = turns.next(start.Add(90 * time.Millisecond))
 	require.Equal(t, []types.NamespacedName{{Name: "a"}}, keys)
+}
+
+// TestRefusedGangsDoNotDelayOtherPriorities: what it costs to look at a gang again is its priority's own.
+func TestRefusedGangsDoNotDelayOtherPriorities(t *testing.T) {
+	start := time.Unix(1_000_000, 0)
+	turns := newTurns()
+	turns.update(podgroup.Rank{Priority: 0, Key: types.NamespacedName{Name: "low"}}, true, false)
+	turns.update(podgroup.Rank{Priority: 1000, Key: types.NamespacedName{Name: "high"}}, true, false)
+	turns.refusedAgain(0, 500*time.Millisecond, start)
+	keys, again := turns.next(start)
+	require.Equal(t, []types.NamespacedName{{Name: "high"}}, keys)
+	require.False(t, again.After(start.Add(2*9*500*time.Millisecond)))
+	turns.remove(types.NamespacedName{Name: "low"})
+	turns.remove(types.NamespacedName{Name: "high"})
+	turns.next(start.Add(time.Minute))
+	require.Empty(t, turns.lines)
 }

@@ -173,7 +173,7 @@ func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
 		w.turns.update(e.rank(), e.again, e.gang.HasTurn())
 	} else {
 		if r := actions.Rollback; r != nil && r.Cause == gang.CauseNoRoom && e.again {
-			w.turns.looked(e.refusal.cost, now)
+			w.turns.refusedAgain(e.rank().Priority, e.refusal.cost, now)
 		}
 		w.turns.remove(key)
 	}

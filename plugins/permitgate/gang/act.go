@@ -152,6 +152,12 @@ func (g *Gang) Act(now time.Time) Actions {
 	if g.round != nil && g.round.paused.IsZero() {
 		next(g.round.deadline)
 	}
+	if g.count[memberDone] > 0 && !g.doneCount {
+		next(g.doneAt())
+	}
+	if g.stalls() {
+		next(g.round.stepAt.Add(stallLimit))
+	}
 	if g.round != nil && g.round.firsts > 0 {
 		next(g.round.restAt)
 	}

@@ -10,8 +10,8 @@ func (g *Gang) rollback(r Rollback, backoff bool, now time.Time) {
 		took = now.Sub(began)
 	}
 	if backoff {
-		pause := min(patience*took, g.config.MaxBackoff)
-		g.earliest, g.hopeful = now.Add(pause), now.Add(g.grown(pause))
+		pause := roundPause * min(took, g.timeout()) // it held nothing for longer
+		g.backedOffAt, g.earliest, g.hopeful = now, now.Add(pause), now.Add(max(pause, g.grown(pause)))
 		r.Backoff = g.nextBackoff()
 		g.until = now.Add(r.Backoff)
 		if r.Cause.Capacity() && g.round != nil && g.changedAt.After(began) {
@@ -84,19 +84,21 @@ func (g *Gang) Hope(now time.Time) {
 	g.settle(now)
 }
 
-// Retry ends the backoff of a round that failed, for another that is not like it.
-func (g *Gang) Retry(now time.Time) {
-	if g.phase == Backoff {
-		g.earliest, g.hopeful, g.until = now, now, now
-	}
+// RetryAfterPause ends the backoff of a round that failed after ten times as long as it took, for another that is not like it.
+func (g *Gang) RetryAfterPause(now time.Time) {
+	g.endBackoff(g.earliest, now)
 	g.settle(now)
 }
 
 // Changed says that something about the gang itself has changed, its members above all: whatever it was refused for, it
-// may fit now.
+// may fit now. Its backoff ends as by [Gang.Room], or after MaxBackoff.
 func (g *Gang) Changed(now time.Time) {
 	g.changedAt = now
-	g.endBackoff(g.earliest, now)
+	at := g.backedOffAt.Add(g.config.MaxBackoff)
+	if g.earliest.Before(at) {
+		at = g.earliest
+	}
+	g.endBackoff(at, now)
 	g.settle(now)
 }
 

@@ -162,13 +162,106 @@ func TestDeadline(t *testing.T) {
 	for i, id := range ids[:2] {
 		wait(t, g, after(1000*(i+1)), id)
 	}
-	enter(t, g, after(2000), ids[2])
-	require.Equal(t, after(6000), g.Act(after(4000)).Next, "counted from the first waiting member")
+	for _, ms := range []int{2000, 3900, 5800} {
+		enter(t, g, after(ms), ids[2])
+	}
+	require.Equal(t, after(6000), g.Act(after(5800)).Next, "counted from the first waiting member")
 	require.Equal(t, gang.Waiting, g.Phase())
 	a := g.Act(after(6000))
 	require.Equal(t, gang.Backoff, g.Phase())
 	require.Equal(t, "2 of 3 members had a node after 5s", a.Rollback.Detail)
 	require.ElementsMatch(t, ids[:2], a.Reject)
+}
+
+// TestRoundEndsWithoutProgress: members do not wait for one that does not come.
+func TestRoundEndsWithoutProgress(t *testing.T) {
+	g, ids := gathering(t, 3, 3)
+	wait(t, g, after(1000), ids[0], ids[1])
+	a := g.Act(after(1100))
+	require.False(t, a.Next.After(after(3000)))
+	g.Act(after(2999))
+	require.Equal(t, gang.Waiting, g.Phase())
+	a = g.Act(after(3000))
+	require.Equal(t, gang.Backoff, g.Phase())
+	require.Equal(t, gang.CauseTimeout, a.Rollback.Cause)
+	require.Equal(t, ids[2], a.Rollback.Member)
+	require.Equal(t, "has not come to a scheduling cycle; 2 of 3 members had a node, and no other came for 2s", a.Rollback.Detail)
+}
+
+// TestCyclesThatFailUnheard end the round of a member that was let into the queue three times, or came to a cycle and was let in again,
+// and have the others wait for their turn no longer.
+func TestCyclesThatFailUnheard(t *testing.T) {
+	enqueue := func(t *testing.T, g *gang.Gang, id types.UID, now time.Time, want gang.Reason, wantFailed bool) {
+		t.Helper()
+		reason, detail, failed := g.Enqueue(id, now)
+		require.Equal(t, want, reason, detail)
+		require.Equal(t, wantFailed, failed)
+	}
+	t.Run("before PreFilter", func(t *testing.T) {
+		g, ids := gathering(t, 3, 3)
+		wait(t, g, start, ids[0])
+		enqueue(t, g, ids[2], after(1), gang.ReasonNone, false)
+		enqueue(t, g, ids[2], after(2), gang.ReasonNone, false)
+		enqueue(t, g, ids[2], after(3), gang.ReasonNone, true)
+		g.Explain(ids[2], "no such volume")
+		a := g.Act(after(3))
+		require.Equal(t, gang.CauseCycleFailed, a.Rollback.Cause)
+		require.Equal(t, "no such volume", a.Rollback.Detail)
+		requireRefuses(t, g, ids[1], after(3), gang.ReasonBackoff, "no such volume")
+	})
+	t.Run("after PreFilter", func(t *testing.T) {
+		g, ids := gathering(t, 3, 3)
+		enqueue(t, g, ids[2], after(1), gang.ReasonNone, false)
+		enter(t, g, after(2), ids[2])
+		g.Act(after(2))
+		require.Contains(t, g.Act(after(1002)).Activate, ids[2], "in case its cycle has ended")
+		enqueue(t, g, ids[2], after(1003), gang.ReasonBackoff, true)
+		require.Equal(t, gang.CauseCycleFailed, g.Last().Cause)
+	})
+	t.Run("with a result in between", func(t *testing.T) {
+		g, ids := gathering(t, 2, 3)
+		for ms := range 4 {
+			enqueue(t, g, ids[2], after(10*ms), gang.ReasonNone, false)
+			enter(t, g, after(10*ms+1), ids[2])
+			g.Unschedulable(ids[2], "no room", "no room", after(10*ms+2))
+		}
+	})
+	t.Run("of a scout", func(t *testing.T) {
+		g, ids := newGang(2, 2)
+		require.True(t, g.Turn(start))
+		scout := g.Act(start).Activate[0]
+		require.Contains(t, ids, scout)
+		enqueue(t, g, scout, after(1), gang.ReasonNone, false)
+		enqueue(t, g, scout, after(2), gang.ReasonNone, false)
+		enqueue(t, g, scout, after(3), gang.ReasonNone, true)
+		require.Equal(t, gang.Backoff, g.Phase())
+	})
+	t.Run("of one that is not needed", func(t *testing.T) {
+		g, ids := gathering(t, 2, 3)
+		enqueue(t, g, ids[2], after(1), gang.ReasonNone, false)
+		enqueue(t, g, ids[2], after(2), gang.ReasonNone, false)
+		enqueue(t, g, ids[2], after(3), gang.ReasonNone, true)
+		wait(t, g, after(4), ids[0], ids[1])
+		require.Equal(t, gang.Waiting, g.Phase())
+	})
+}
+
+// TestLongRoundsHaveLongPauses: failed rounds take at most a tenth of the time, however long they are.
+func TestLongRoundsHaveLongPauses(t *testing.T) {
+	g, ids := newGang(2, 2)
+	wait(t, g, start, ids...) // and another plugin keeps them in Permit
+	a := g.Act(after(60_000))
+	require.Equal(t, gang.CauseTimeout, a.Rollback.Cause)
+	require.Equal(t, 600*time.Second, a.Rollback.Backoff)
+	for _, id := range ids {
+		g.Unreserved(id, after(60_000))
+	}
+	g.Room(after(61_000))
+	g.Act(after(659_999))
+	require.Equal(t, gang.Backoff, g.Phase())
+	g.SetPod("another", gang.Pod{}, after(300_000))
+	g.Act(after(300_000))
+	require.Equal(t, gang.Queued, g.Phase(), "it is not the same gang any more")
 }
 
 // TestDeadlineOfARoundWithoutANode: proposed nodes are not kept for ever for members that do not come.
@@ -222,7 +315,11 @@ func TestActionsAreRepeated(t *testing.T) {
 				break
 			}
 			now = a.Next
-			times += len(a.Activate)
+			for _, id := range a.Activate {
+				if id == ids[1] {
+					times++
+				}
+			}
 		}
 		require.Equal(t, 14, times, "and given up in the end: it may be in the queue already")
 	})

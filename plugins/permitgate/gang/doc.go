@@ -34,14 +34,15 @@
 // A round begins with Gather and ends with the release or a rollback. Gather names one member for each pod template to go
 // first; the others follow when these have found nodes. If the hints do not place a member, it is tried once more on
 // any node; if it fits nowhere, it has failed for the round. The round
-// goes on as long as the members that have not failed can still make up the quorum. After a failed round
+// goes on as long as the members that have not failed can still make up the quorum. A member has also failed whose cycles end
+// unheard (see [Gang.Enqueue]), and the round ends when members wait and no other makes a step for two seconds. After a failed round
 // the next one begins only after a change that may help it or the backoff, and not before ten times as long as
 // the round took, so that failed rounds take at most a tenth of the time. After a change that may have been a gang's own
 // doing, that pause doubles with each failure, so that gangs that do not fit come to rest.
 //
 // # Members
 //
-//	Held      has a scheduling gate, or belongs to a scheduler that does not schedule this gang; not counted
+//	Held      has a scheduling gate or lacks a claim, or belongs to a scheduler that does not schedule this gang; not counted
 //	Idle      somewhere in the queue or in a scheduling cycle
 //	Failed    like Idle, but unschedulable in this round
 //	Waiting   Permit has answered Wait

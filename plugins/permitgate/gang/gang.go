@@ -33,13 +33,16 @@ type Gang struct {
 	prepareBy  time.Time // when the members that were let go are to be prepared; zero when they are not awaited
 	changedAt  time.Time // when something changed last that may help
 	readySince time.Time // when the quorum came to exist; zero in Pending
+	arrivedAt  time.Time // when a member came last that has no node
+	doneCount  bool      // members that have succeeded count, as of the last input
 	ours       bool      // a member of the present quorum was let go by Release or Permit
 
-	failures int       // rollbacks with backoff since the gang was whole
-	until    time.Time // end of the Backoff phase
-	earliest time.Time // before when no change ends it
-	hopeful  time.Time // before when no hope does
-	last     Rollback  // the last one
+	failures    int       // rollbacks with backoff since the gang was whole
+	until       time.Time // end of the Backoff phase
+	backedOffAt time.Time // when it began
+	earliest    time.Time // before when no room ends it
+	hopeful     time.Time // before when no hope does
+	last        Rollback  // the last one
 
 	rehearse bool   // binds are rehearsed
 	turns    uint64 // of all members, ever
@@ -94,6 +97,11 @@ type member struct {
 	sentBack bool
 	// bindFailed is true from a failed bind to the member's next bind or rollback.
 	bindFailed bool
+	// unanswered counts the steps of the member's cycles since the last one that had a result: each [Gang.Enqueue] that let it
+	// into the queue, and each [Gang.Enter].
+	unanswered int
+	// entered is true if one of these steps was Enter.
+	entered bool
 	// scouted is how often the member was activated as scout since it was last seen in a cycle.
 	scouted int
 	tasks   [tasks]task
@@ -123,7 +131,7 @@ func (g *Gang) Counts() (live, waiting, settled int) {
 }
 
 // Done returns how many members have succeeded and count.
-func (g *Gang) Done() int { return g.count[memberDone] }
+func (g *Gang) Done() int { return g.done() }
 
 // Sure reports whether a live member is bound, or its bind is on the way and nothing stops it.
 func (g *Gang) Sure(uid types.UID) bool {
@@ -132,7 +140,7 @@ func (g *Gang) Sure(uid types.UID) bool {
 }
 
 // Placed reports whether a live member is bound or has a node.
-func (g *Gang) Placed() bool { return g.letGo()-g.count[memberDone]+g.count[memberWaiting] > 0 }
+func (g *Gang) Placed() bool { return g.letGo()-g.done()+g.count[memberWaiting] > 0 }
 
 // SentBack reports whether a member lost the node that it was given, or found none, and has not been in a
 // cycle since: no node is meant for it now.
@@ -175,29 +183,58 @@ func (g *Gang) DeleteGroup(now time.Time) {
 	g.settle(now)
 }
 
-// Admit reports whether a member may enter the scheduling queue, or else why not, for a person to read.
-// It is called with the member's PreEnqueue.
-func (g *Gang) Admit(uid types.UID, now time.Time) (Reason, string) {
+// unansweredLimit is how many steps without a result say that the member's cycles end where no extension point of the caller's
+// is reached: three times in the queue, or once there, in a cycle, and in the queue again. Twice in the queue alone may come from
+// another plugin that kept the member out of it after this gang had let it in.
+const unansweredLimit = 3
+
+// Enqueue says that the member is about to enter the scheduling queue, in its PreEnqueue, and returns why it may not, for
+// a person to read. failed is true if its cycles have failed unheard, which ends the round that needs the member; the caller
+// may say why with [Gang.Explain]. A member whose cycles never reached [Gang.Enter] is let in even so: the plugin that refuses it there
+// knows what may help it.
+func (g *Gang) Enqueue(uid types.UID, now time.Time) (reason Reason, detail string, failed bool) {
 	g.settle(now)
+	reason, detail = g.Refusal(uid)
 	m, known := g.members[uid]
-	if reason, detail := g.blocked(); reason != ReasonNone {
-		if known {
+	switch {
+	case !known:
+	case reason != ReasonNone:
+		m.unanswered = 0
+		if reason != ReasonUnknown {
 			m.resting = false // from here on it is for this gang to wake it
 		}
+	default:
+		if m.unanswered++; m.unanswered >= unansweredLimit && (g.phase == Queued || m.inRound) {
+			entered := m.entered
+			g.cycleFailed(m, now)
+			if entered {
+				reason, detail = g.Refusal(uid)
+			}
+			return reason, detail, true
+		}
+	}
+	return reason, detail, false
+}
+
+// Refusal returns why a member may not be in the scheduling queue or in a cycle, as of the last input.
+func (g *Gang) Refusal(uid types.UID) (Reason, string) {
+	if reason, detail := g.blocked(); reason != ReasonNone {
 		return reason, detail
 	}
-	if !known || m.state == memberGone {
+	m, known := g.members[uid]
+	switch {
+	case !known || m.state == memberGone:
 		return ReasonUnknown, "the pod has not been seen as a member yet"
+	case g.called(m):
+		return ReasonNone, ""
+	case g.round != nil && !m.inRound:
+		return ReasonSpare, "waits until the quorum has been released"
 	}
-	if !g.called(m) {
-		m.resting = false
-		if g.round != nil && !m.inRound {
-			return ReasonSpare, "waits until the quorum has been released"
-		}
-		return ReasonQueued, "waits for the gang's turn"
-	}
-	return ReasonNone, ""
+	return ReasonQueued, "waits for the gang's turn"
 }
+
+// answered notes that a cycle of the member has had a result.
+func (m *member) answered() { m.unanswered, m.entered = 0, false }
 
 // called reports whether the gang lets a member into the queue now.
 func (g *Gang) called(m *member) bool {
@@ -228,7 +265,7 @@ func (g *Gang) blocked() (Reason, string) {
 	case g.phase == Pending:
 		detail := fmt.Sprintf("needs %d members, %d exist", g.spec.MinMember, g.live())
 		if held := g.count[memberHeld]; held > 0 {
-			detail += fmt.Sprintf(" and %d more have scheduling gates or another scheduler", held)
+			detail += fmt.Sprintf(" and %d more are held back: they have scheduling gates, claims that do not exist, or another scheduler", held)
 		}
 		return ReasonTooFew, detail
 	case g.phase == Backoff:

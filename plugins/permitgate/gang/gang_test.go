@@ -96,13 +96,13 @@ func full(t *testing.T, g *gang.Gang, now time.Time, id types.UID) {
 
 func requireAdmits(t *testing.T, g *gang.Gang, id types.UID, now time.Time) {
 	t.Helper()
-	reason, detail := g.Admit(id, now)
+	reason, detail, _ := g.Enqueue(id, now)
 	require.Equal(t, gang.ReasonNone, reason, detail)
 }
 
 func requireRefuses(t *testing.T, g *gang.Gang, id types.UID, now time.Time, want gang.Reason, words string) {
 	t.Helper()
-	reason, detail := g.Admit(id, now)
+	reason, detail, _ := g.Enqueue(id, now)
 	require.Equal(t, want, reason, detail)
 	require.Contains(t, detail, words)
 }
@@ -125,7 +125,7 @@ func TestAdmission(t *testing.T) {
 
 	g.SetPod("m1", gang.Pod{Bound: true}, start)
 	g.SetPod("m2", gang.Pod{Held: true}, start)
-	requireRefuses(t, g, "m0", start, gang.ReasonTooFew, "needs 3 members, 2 exist and 1 more have scheduling gates")
+	requireRefuses(t, g, "m0", start, gang.ReasonTooFew, "needs 3 members, 2 exist and 1 more are held back")
 	require.Empty(t, g.Act(start).Activate)
 
 	g.SetPod("m2", gang.Pod{}, start)
@@ -192,7 +192,7 @@ func TestRollback(t *testing.T) {
 			g.Unreserved(ids[2], after(20))
 		}, gang.CauseRefused, gang.Backoff},
 		"time is up": {3, 3, func(g *gang.Gang, ids []types.UID) {
-			g.Admit(ids[2], after(60_010))
+			g.Enqueue(ids[2], after(60_010))
 		}, gang.CauseTimeout, gang.Backoff},
 		"a member is deleted": {3, 3, func(g *gang.Gang, ids []types.UID) {
 			g.DeletePod(ids[2], after(20))

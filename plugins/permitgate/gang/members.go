@@ -20,6 +20,9 @@ func (g *Gang) SetPod(uid types.UID, pod Pod, now time.Time) {
 			m = &member{uid: uid, state: memberStates}
 			g.members[uid] = m
 		}
+		if !pod.Bound {
+			g.arrivedAt = now
+		}
 		switch {
 		case pod.Bound:
 			g.move(m, memberBound)

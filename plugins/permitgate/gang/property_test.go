@@ -207,8 +207,9 @@ func endsWhole(t *rapid.T, w *world, names []string) {
 		}
 		return len(w.plugin) == 0
 	}
-	// The longest backoff is 30 s, and no failure may cost a gang its whole timeout of 60 s.
-	if !w.run(35*time.Second, done) {
+	// A gang stays away for ten times as long as its last round took, which is at most its timeout of 60 s, and no later failure
+	// may cost it that time.
+	if !w.run(10*60*time.Second+35*time.Second, done) {
 		for _, uid := range w.order {
 			if p := w.pods[uid]; p.exists {
 				t.Logf("%+v", *p)

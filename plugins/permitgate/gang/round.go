@@ -13,11 +13,12 @@ const (
 	scoutInterval = 20 * time.Millisecond
 	// requeueInterval is how long a member that failed on the proposed nodes is given to come back to the queue.
 	requeueInterval = time.Millisecond
-	// firstsLimit is how long those that go first have to find a node before the others follow. Another plugin's error may keep one
-	// from that, which no extension point hears of.
+	// firstsLimit is how long those that go first have to find a node before the others follow.
 	firstsLimit = 500 * time.Millisecond
-	// patience is how many times as long as a round took no other follows it.
-	patience = 10
+	// stallLimit is how long a round goes on in which members wait and no other makes a step.
+	stallLimit = 2 * time.Second
+	// roundPause is how many times as long as a failed round took no other follows it.
+	roundPause = 10
 )
 
 // round is what a proposal has begun.
@@ -25,6 +26,8 @@ type round struct {
 	id       int
 	since    time.Time
 	deadline time.Time
+	// stepAt is when the round began, or a member of it entered or left a scheduling cycle last.
+	stepAt time.Time
 	// paused is since when rehearsals alone keep the gang; zero when they do not.
 	paused time.Time
 	hinted bool
@@ -52,14 +55,24 @@ const (
 
 // Enter says that the member is in a scheduling cycle, in its PreFilter.
 func (g *Gang) Enter(uid types.UID, now time.Time) (entry Entry, reason Reason, detail string) {
-	reason, detail = g.Admit(uid, now)
+	g.settle(now)
+	reason, detail = g.Refusal(uid)
 	m, known := g.members[uid]
 	if known {
 		m.stop(taskWake)
 		m.resting, m.scouted = false, 0
 	}
 	if reason != ReasonNone {
+		if known {
+			m.answered()
+		}
 		return EnterRefused, reason, detail
+	}
+	m.unanswered++
+	m.entered = true
+	if m.inRound {
+		g.round.stepAt = now
+		g.want(m, now.Add(retryMax)) // in case its cycle fails unheard
 	}
 	m.sentBack = false
 	if m.state == memberFailed {
@@ -120,9 +133,10 @@ func (g *Gang) Gather(r Round, now time.Time) bool {
 	}
 	g.rounds++
 	g.turn = false
-	g.round = &round{id: g.rounds, since: now, deadline: now.Add(g.timeout()), hinted: r.Hinted, idle: idle, restAt: now.Add(firstsLimit)}
+	g.round = &round{id: g.rounds, since: now, deadline: now.Add(g.timeout()), stepAt: now, hinted: r.Hinted, idle: idle, restAt: now.Add(firstsLimit)}
 	for _, m := range g.members {
 		m.called = false // scouts that were overtaken
+		m.answered()
 	}
 	for _, uid := range r.Members {
 		if m, known := g.members[uid]; known && m.state == memberIdle {
@@ -177,7 +191,7 @@ func (g *Gang) leads(m *member, now time.Time) {
 }
 
 func (g *Gang) callRest(now time.Time) {
-	g.round.firsts = 0
+	g.round.firsts, g.round.stepAt = 0, now
 	for _, uid := range g.round.rest {
 		if m, known := g.members[uid]; known && m.state == memberIdle {
 			g.call(m, now)
@@ -194,6 +208,7 @@ func (g *Gang) endRound() {
 	g.round, g.turn = nil, false
 	for _, m := range g.members {
 		m.called, m.inRound, m.first, m.anywhere = false, false, false, false
+		m.answered()
 	}
 }
 
@@ -222,13 +237,17 @@ const (
 // Unschedulable is called when a scheduling cycle found no node for the member; detail says why, and reason the same in words
 // that do not change with every look.
 func (g *Gang) Unschedulable(uid types.UID, detail, reason string, now time.Time) Outcome {
-	if reason, _ := g.Admit(uid, now); reason != ReasonNone {
-		if m, known := g.members[uid]; known {
+	g.settle(now)
+	m, known := g.members[uid]
+	if known {
+		m.answered()
+	}
+	if reason, _ := g.Refusal(uid); reason != ReasonNone {
+		if known {
 			m.sentBack = true
 		}
 		return OutcomeWait
 	}
-	m := g.members[uid]
 	m.stop(taskWake)
 	switch g.phase {
 	case Releasing, Whole:
@@ -243,29 +262,62 @@ func (g *Gang) Unschedulable(uid types.UID, detail, reason string, now time.Time
 			return OutcomePreempt
 		}
 		m.sentBack = true
+		g.round.stepAt = now
 		if g.round.hinted && !m.anywhere {
 			m.anywhere = true
 			g.want(m, now.Add(requeueInterval))
 			return OutcomeRetry
 		}
-		if m.state == memberIdle {
-			g.move(m, memberFailed)
-			g.leads(m, now)
-			g.failWith(Rollback{Cause: CauseUnschedulable, Member: uid, Detail: detail, Reason: reason}, now)
-		}
+		g.failInRound(m, Rollback{Cause: CauseUnschedulable, Member: uid, Detail: detail, Reason: reason}, now)
 	case Pending, Backoff:
 	}
 	return OutcomeWait
 }
 
+// failInRound notes that a member cannot be scheduled in this round.
+func (g *Gang) failInRound(m *member, r Rollback, now time.Time) {
+	if m.state == memberIdle {
+		g.move(m, memberFailed)
+		g.leads(m, now)
+		g.failWith(r, now)
+	}
+}
+
+// cycleFailed is what follows when a member's cycles end unheard.
+func (g *Gang) cycleFailed(m *member, now time.Time) {
+	m.answered()
+	m.stop(taskWake)
+	r := Rollback{Cause: CauseCycleFailed, Member: m.uid, Detail: "its scheduling cycle ends without a result, by a refusal or an error of another plugin"}
+	switch {
+	case m.inRound:
+		g.failInRound(m, r, now)
+	case g.phase == Queued && g.live() <= g.spec.MinMember:
+		g.rollback(r, true, now)
+		g.settle(now)
+	}
+}
+
+// Explain says why the member's cycles fail, for a person to read. It changes nothing unless that was what the gang was rolled back for.
+func (g *Gang) Explain(uid types.UID, detail string) {
+	if g.last.Cause != CauseCycleFailed || g.last.Member != uid || detail == "" {
+		return
+	}
+	g.last.Detail = detail
+	if r := g.report.Rollback; r != nil && r.Cause == CauseCycleFailed && r.Member == uid {
+		r.Detail = detail
+	}
+}
+
 // Fits is called with the member's Permit: it has been given a node. wait is true when it must wait
 // there for the quorum; a reason other than ReasonNone means that it must be rejected.
 func (g *Gang) Fits(uid types.UID, now time.Time) (wait bool, reason Reason, detail string) {
-	if reason, detail := g.Admit(uid, now); reason != ReasonNone {
+	g.settle(now)
+	if reason, detail := g.Refusal(uid); reason != ReasonNone {
 		return false, reason, detail
 	}
 	m := g.members[uid]
 	m.stop(taskWake)
+	m.answered()
 	if m.state == memberBound {
 		// Bound behind this scheduler's back: there is nothing to wait for, and its own bind will say so.
 		return false, ReasonNone, ""
@@ -281,6 +333,7 @@ func (g *Gang) Fits(uid types.UID, now time.Time) (wait bool, reason Reason, det
 	if g.count[memberWaiting] == 0 {
 		g.round.deadline = now.Add(g.timeout())
 	}
+	g.round.stepAt = now
 	g.move(m, memberWaiting)
 	g.hold(m, true)
 	g.restage(m)
@@ -304,6 +357,7 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 	}
 	held := m.holds
 	m.sentBack = true
+	m.answered()
 	g.hold(m, false)
 	m.stop(taskReject)
 	switch m.state {

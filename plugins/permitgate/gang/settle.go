@@ -12,8 +12,32 @@ func (g *Gang) live() int {
 	return g.count[memberIdle] + g.count[memberFailed] + g.count[memberWaiting] + g.letGo()
 }
 
+// doneGrace is how long a gang with members that have succeeded, and with new ones that have no node, waits for more new ones: these may
+// be the next wave of a Job that has more completions than parallelism, of which the succeeded ones are no part.
+const doneGrace = 5 * time.Second
+
+// done is how many of the members that have succeeded count: as many as the others lack of the quorum, once no more are awaited.
+func (g *Gang) done() int {
+	if !g.doneCount {
+		return 0
+	}
+	exist := g.count[memberIdle] + g.count[memberFailed] + g.count[memberWaiting] + g.preparing() + g.count[memberCommitted] + g.count[memberBound]
+	return min(g.count[memberDone], max(0, g.MinMember()-exist))
+}
+
+// unbound is how many members exist that have no node yet.
+func (g *Gang) unbound() int { return g.count[memberIdle] + g.count[memberFailed] }
+
+// settleDone decides whether members that have succeeded count now.
+func (g *Gang) settleDone(now time.Time) {
+	g.doneCount = g.unbound() == 0 || !now.Before(g.doneAt())
+}
+
+// doneAt is when members that have succeeded count although others have no node yet.
+func (g *Gang) doneAt() time.Time { return g.arrivedAt.Add(doneGrace) }
+
 // settled is how many members are bound, or were until they succeeded.
-func (g *Gang) settled() int { return g.count[memberBound] + g.count[memberDone] }
+func (g *Gang) settled() int { return g.count[memberBound] + g.done() }
 
 // preparing is how many members have been let go, and may still be sent back.
 func (g *Gang) preparing() int { return g.count[memberReleased] + g.count[memberPrepared] }
@@ -112,6 +136,7 @@ func (g *Gang) valid() bool { return g.spec != nil && g.spec.MinMember >= 1 }
 // settle brings the phase in line with the counts and the time. It is called after every input.
 func (g *Gang) settle(now time.Time) {
 	was := g.phase
+	g.settleDone(now)
 	switch {
 	case !g.valid():
 		g.retreat(CauseGroupGone, "the PodGroup was deleted or became invalid", now)
@@ -161,6 +186,14 @@ func (g *Gang) settleRound(now time.Time) {
 				Cause:  CauseMembersLeft,
 				Detail: fmt.Sprintf("needs %d members, %d are being scheduled", g.spec.MinMember, g.reachable()),
 			}, false, now)
+		case g.stalls() && !now.Before(g.round.stepAt.Add(stallLimit)):
+			g.rollback(Rollback{
+				Cause: CauseTimeout, Member: g.absent(),
+				Detail: fmt.Sprintf("has not come to a scheduling cycle; %d of %d members had a node, and no other came for %s",
+					g.count[memberWaiting]+g.letGo(), g.spec.MinMember, stallLimit),
+			}, true, now)
+			g.phase = Backoff
+			return
 		case g.round.paused.IsZero() && !now.Before(g.round.deadline):
 			g.rollback(Rollback{
 				Cause:  CauseTimeout,
@@ -185,6 +218,19 @@ func (g *Gang) settleRound(now time.Time) {
 	default:
 		g.phase = Queued
 	}
+}
+
+// stalls reports whether the round waits for nothing but members that have still to come, while others hold nodes for them.
+func (g *Gang) stalls() bool { return g.round != nil && g.count[memberWaiting] > 0 && g.lacking() > 0 }
+
+// absent returns the first member of the round that has not come to a cycle.
+func (g *Gang) absent() (first types.UID) {
+	for _, m := range g.members {
+		if m.inRound && m.state == memberIdle && (first == "" || m.uid < first) {
+			first = m.uid
+		}
+	}
+	return first
 }
 
 // pauseForRehearsals stops the round's clock while nothing but rehearsals keeps the gang.

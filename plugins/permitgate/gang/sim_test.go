@@ -310,7 +310,7 @@ func (w *world) enqueue(p *pod) {
 		p.place = gated
 		return
 	}
-	if reason, _ := w.gang(p.gang).Admit(p.uid, w.now); reason != gang.ReasonNone {
+	if reason, _, _ := w.gang(p.gang).Enqueue(p.uid, w.now); reason != gang.ReasonNone {
 		p.place = gated
 		return
 	}

@@ -39,7 +39,10 @@ const (
 	CauseSharedClaim Cause = "shared_claim"
 	// CauseUnschedulable: a member that the quorum needs fits on no node.
 	CauseUnschedulable Cause = "unschedulable"
-	// CauseTimeout: the quorum was not complete in time.
+	// CauseCycleFailed: a scheduling cycle of a member that the quorum needs ended without a result, again and again: another
+	// plugin refuses it or fails.
+	CauseCycleFailed Cause = "cycle_failed"
+	// CauseTimeout: the quorum was not complete in time, or a member that it needs did not come.
 	CauseTimeout Cause = "timeout"
 	// CauseRefused: a member was refused or failed after it had been given a node.
 	CauseRefused Cause = "refused"
@@ -62,7 +65,7 @@ func (c Cause) Capacity() bool {
 	switch c {
 	case CauseNoRoom, CauseUnschedulable, CauseTimeout, CauseNotPrepared:
 		return true
-	case CauseSharedClaim, CauseRefused, CauseBindRefused, CauseRecovery, CauseMembersLeft, CauseGroupGone:
+	case CauseSharedClaim, CauseCycleFailed, CauseRefused, CauseBindRefused, CauseRecovery, CauseMembersLeft, CauseGroupGone:
 	}
 	return false
 }
@@ -122,8 +125,8 @@ type Spec struct {
 type Pod struct {
 	// Bound is true when the pod has a node.
 	Bound bool
-	// Held is true for a pod without a node that nothing here can schedule: it has scheduling gates, or
-	// belongs to another scheduler.
+	// Held is true for a pod without a node that nothing here can schedule: it has scheduling gates, a claim of it does not
+	// exist, or it belongs to another scheduler.
 	Held bool
 }
 

@@ -5,10 +5,6 @@ import (
 	"math"
 	"slices"
 
-	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -30,6 +26,15 @@ func (c cost) compare(other cost) int {
 		each(c.violations, other.violations), cmp.Compare(c.highest, other.highest), each(c.sum, other.sum),
 		each(c.victims, other.victims), each(c.leaving, other.leaving),
 	)
+}
+
+// add adds what more victims cost.
+func (c *cost) add(more cost) {
+	c.violations += more.violations
+	c.highest = max(c.highest, more.highest)
+	c.sum += more.sum
+	c.victims += more.victims
+	c.leaving += more.leaving
 }
 
 // offer is a node for a member, with the victims that it needs.
@@ -56,16 +61,20 @@ func (o *offers) Pop() any {
 	return last
 }
 
-// compare orders the candidates of a node: first those that leave anyway, then by the lowest priority, then by the most room.
-func (s *Search) compare(a, b *candidate) int {
+// compare orders the candidates of a node: first those that leave anyway, then those that violate no budget, then by the lowest
+// priority, then by the most room.
+func compare(a, b *candidate) int {
 	if a.leaving != b.leaving {
 		if a.leaving {
 			return -1
 		}
 		return 1
 	}
-	if x, y := s.budgets.violated(a.pod()), s.budgets.violated(b.pod()); x != y {
-		return cmp.Compare(x, y)
+	if a.violates != b.violates {
+		if b.violates {
+			return -1
+		}
+		return 1
 	}
 	largest := func(c *candidate) int64 {
 		if len(c.amounts) == 0 {
@@ -157,12 +166,8 @@ func (c *victimGang) spares() bool {
 func (s *Search) mayGo(c *victimGang) bool {
 	if !c.looked {
 		c.looked, c.whole = true, true
-		byNode := map[string]int{}
-		for i, at := range s.sites {
-			byNode[at.name] = i
-		}
 		for _, pod := range c.Bound {
-			i, there := byNode[pod.Spec.NodeName]
+			i, there := s.byName[pod.Spec.NodeName]
 			if !there {
 				c.whole = false
 				break
@@ -215,55 +220,21 @@ func (s *Search) priced(c *class, i int, pods []*candidate, lack []int64, opens 
 			o.cost.serves = min(o.cost.serves, 1+max(0, -lack[j])/want)
 		}
 	}
+	before := map[*budget]int32{}
 	for _, c := range s.all(pods) {
 		if c.leaving {
 			o.cost.leaving++
 			continue
 		}
+		if violates(c.budgets, before) {
+			o.cost.violations++
+		}
+		for _, one := range c.budgets {
+			before[one]++
+		}
 		o.cost.victims++
 		o.cost.highest = max(o.cost.highest, int64(c.priority))
 		o.cost.sum += int64(c.priority) - math.MinInt32 + 1
-		o.cost.violations += int64(s.budgets.violated(c.pod()))
 	}
 	return o
 }
-
-// budgets counts what the search has used of PodDisruptionBudgets.
-type budgets struct {
-	selectors []labels.Selector
-	of        []*policyv1.PodDisruptionBudget
-	left      []int32
-}
-
-func newBudgets(list []*policyv1.PodDisruptionBudget) (b budgets) {
-	for _, one := range list {
-		// An empty selector matches no pod, as for upstream's preemption.
-		if selector, err := metav1.LabelSelectorAsSelector(one.Spec.Selector); err == nil && !selector.Empty() {
-			b.of, b.selectors, b.left = append(b.of, one), append(b.selectors, selector), append(b.left, one.Status.DisruptionsAllowed)
-		}
-	}
-	return b
-}
-
-// each calls f with the budgets that count a pod.
-func (b *budgets) each(pod *v1.Pod, f func(i int)) {
-	for i, one := range b.of {
-		_, counted := one.Status.DisruptedPods[pod.Name]
-		if one.Namespace == pod.Namespace && !counted && b.selectors[i].Matches(labels.Set(pod.Labels)) {
-			f(i)
-		}
-	}
-}
-
-// violated is 1 if the eviction of a pod violates a budget, else 0.
-func (b *budgets) violated(pod *v1.Pod) (n int) {
-	b.each(pod, func(i int) {
-		if b.left[i] <= 0 {
-			n = 1
-		}
-	})
-	return n
-}
-
-// take counts an eviction against a pod's budgets.
-func (b *budgets) take(pod *v1.Pod) { b.each(pod, func(i int) { b.left[i]-- }) }

@@ -422,7 +422,8 @@ func (p *Preemptor) deletePod(ctx context.Context, key types.NamespacedName, pod
 		return err
 	}
 	pods := p.Client.CoreV1().Pods(pod.Namespace)
-	if _, err := pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+	_, err = pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil && !apierrors.IsConflict(err) { // after a conflict the deletion tells whether another pod has the name
 		return err
 	}
 	return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})

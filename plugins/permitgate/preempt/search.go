@@ -1,9 +1,12 @@
 package preempt
 
 import (
+	"cmp"
 	"container/heap"
 	"context"
+	"math"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -19,6 +22,17 @@ const (
 	trialsPerMember = 4
 	trialsAtLeast   = 64
 )
+
+// A search keeps the scheduler from scheduling. It looks for candidates on the nodes for lookLimit, after which it goes on with those that
+// it has, and gives up after searchLimit and memberLimit for each member.
+const (
+	lookLimit   = 50 * time.Millisecond
+	searchLimit = 100 * time.Millisecond
+	memberLimit = time.Millisecond
+)
+
+// domainLimit is how many domains a packed gang's victims are looked for in.
+const domainLimit = 8
 
 // Asker asks the filters of a profile.
 type Asker interface {
@@ -46,14 +60,23 @@ type Search struct {
 	MayEvict, OnItsWay func(pod *v1.Pod) bool
 	// Stays reports whether a pod that was evicted did not leave in time: others are not evicted for room that waits for it.
 	Stays func(pod *v1.Pod) bool
-	// GangOf returns the gang of a pod, false for one that is in none.
-	GangOf  func(pod *v1.Pod) (types.NamespacedName, Gang, bool)
+	// KeyOf returns the key of a pod's gang, false for one that is in none; GangOf returns a gang, false if it has no quorum to keep. GangOf is
+	// called once for each gang.
+	KeyOf   func(pod *v1.Pod) (types.NamespacedName, bool)
+	GangOf  func(key types.NamespacedName) (Gang, bool)
 	Budgets []*policyv1.PodDisruptionBudget
+	// Now is the clock of the search's limits.
+	Now func() time.Time
 
+	lookUntil, until time.Time
+	// partial is true if time has run out before all nodes were looked at.
+	partial bool
+	byName  map[string]int // the sites
+	spent   cost           // of the victims so far
 	names   []v1.ResourceName
 	sites   []*site
 	gangs   map[types.NamespacedName]*victimGang
-	budgets budgets
+	budgets *budgets
 	classes []*class
 	states  []fwk.CycleState // by class
 	trials  int
@@ -68,6 +91,9 @@ type Result struct {
 	Victims, Leaving []*v1.Pod
 	// Short is how many more members must fit for another search to be worthwhile; 0 if unknown.
 	Short int
+	// Looked is how many nodes were looked at for victims.
+	Looked int
+	cost   cost
 }
 
 // site is a node as the search changes it.
@@ -77,6 +103,8 @@ type site struct {
 	pods  []*candidate
 	free  []int64 // of the search's names, with all candidates there; nil until it is needed
 	ready bool    // pods has been filled in
+	// sorted is how many budgets were exhausted when pods was sorted.
+	sorted int
 }
 
 // candidate is a pod that may be evicted.
@@ -88,6 +116,8 @@ type candidate struct {
 	leaving  bool
 	gone     bool
 	gang     *victimGang
+	budgets  []*budget // that count its eviction
+	violates bool      // one of them allows no more
 }
 
 func (c *candidate) pod() *v1.Pod { return c.info.GetPod() }
@@ -112,17 +142,97 @@ type class struct {
 // Run looks for victims.
 func (s *Search) Run(ctx context.Context) Result {
 	s.begin()
-	relaxed := s.Request
-	relaxed.Cluster = &cleared{s.Request.Cluster, s}
-	r := proposal.Make(relaxed)
-	if r.Verdict == proposal.Exhausted {
-		// The filters have refused each domain that could hold the gang, perhaps because of pods that may be evicted.
-		relaxed.Topology.Tried = nil
-		r = proposal.Make(relaxed)
+	r := Result{}
+	if s.Request.Topology.Key != "" {
+		r = s.inOneDomain(ctx)
 	}
-	if r.Verdict == proposal.Refused {
-		return Result{Short: max(1, s.Request.Need-r.Bound)}
+	if s.Request.Topology.Key == "" || len(r.Nodes) == 0 && !s.Request.Topology.Required {
+		r = s.anywhere(ctx)
 	}
+	for _, at := range s.sites {
+		if at.ready {
+			r.Looked++
+		}
+	}
+	return r
+}
+
+// relaxed is the request in a cluster without the pods that may be evicted.
+func (s *Search) relaxed() proposal.Request {
+	r := s.Request
+	r.Cluster = &cleared{s.Request.Cluster, s}
+	r.Topology.Tried = nil // the filters may have refused a domain because of these pods
+	return r
+}
+
+// tooFew is the result when at most so many members would fit without the pods that may be evicted.
+func (s *Search) tooFew(fit int) Result {
+	if s.partial {
+		return Result{} // other nodes may help
+	}
+	return Result{Short: max(1, s.Request.Need-fit)}
+}
+
+// anywhere looks for victims in the whole cluster.
+func (s *Search) anywhere(ctx context.Context) Result {
+	relaxed := s.relaxed()
+	relaxed.Topology = proposal.Topology{}
+	if r := proposal.Make(relaxed); r.Verdict == proposal.Refused {
+		return s.tooFew(r.Bound)
+	}
+	bound := proposal.NewBound(relaxed)
+	var nodes []int
+	for i := range s.Nodes {
+		if bound.Node(relaxed.Cluster, i) > 0 {
+			nodes = append(nodes, i)
+		}
+	}
+	return s.within(ctx, nodes)
+}
+
+// inOneDomain looks for victims in the domains that could hold the gang, those first that lack the least, and takes the domain that costs least.
+func (s *Search) inOneDomain(ctx context.Context) Result {
+	lacking := map[string]int{}
+	for _, d := range proposal.Domains(s.Request) {
+		lacking[d.Name] = -d.Bound
+	}
+	most := 0
+	domains := slices.DeleteFunc(proposal.Domains(s.relaxed()), func(d proposal.Domain) bool {
+		most = max(most, d.Bound)
+		return d.Bound < s.Request.Need
+	})
+	if len(domains) == 0 {
+		return s.tooFew(most)
+	}
+	slices.SortStableFunc(domains, func(a, b proposal.Domain) int {
+		return cmp.Or(cmp.Compare(lacking[a.Name], lacking[b.Name]), cmp.Compare(a.Name, b.Name))
+	})
+	best := Result{}
+	for _, d := range domains[:min(len(domains), domainLimit)] {
+		in := s.fork()
+		if r := in.within(ctx, d.Nodes); len(r.Nodes) > 0 && (len(best.Nodes) == 0 || r.cost.compare(best.cost) < 0) {
+			best = r
+		}
+		if s.late() {
+			break
+		}
+	}
+	return best
+}
+
+// fork returns a search for the same gang in the cluster as it is, with what is left of the time.
+func (s *Search) fork() *Search {
+	in := &Search{
+		Handle: s.Handle, Asker: s.Asker, State: s.State, Nodes: s.Nodes, Request: s.Request, Budgets: s.Budgets,
+		MayEvict: s.MayEvict, OnItsWay: s.OnItsWay, Stays: s.Stays, KeyOf: s.KeyOf, GangOf: s.GangOf, Now: s.Now,
+	}
+	in.begin()
+	in.lookUntil, in.until = s.until, s.until
+	return in
+}
+
+// within looks for victims on some nodes.
+func (s *Search) within(ctx context.Context, nodes []int) Result {
 	for c := range s.Request.Classes {
 		if !s.prepare(ctx, &s.Request.Classes[c]) {
 			return Result{}
@@ -131,19 +241,11 @@ func (s *Search) Run(ctx context.Context) Result {
 	if !s.leave(ctx) {
 		return Result{}
 	}
-	bound := proposal.NewBound(relaxed)
-	var nodes []int
-	for i := range s.Nodes {
-		if r.Domain != "" && s.Nodes[i].Node().Labels[s.Request.Topology.Key] != r.Domain {
-			continue
-		}
-		if bound.Node(relaxed.Cluster, i) > 0 {
-			nodes = append(nodes, i)
-		}
-	}
 	placed := map[types.UID]string{}
 	for _, c := range s.order() {
-		s.place(ctx, c, nodes, placed)
+		if s.place(ctx, c, nodes, placed); s.late() {
+			return Result{}
+		}
 	}
 	if len(placed) < s.Request.Need {
 		return Result{}
@@ -153,19 +255,29 @@ func (s *Search) Run(ctx context.Context) Result {
 
 // begin sets up what the search keeps.
 func (s *Search) begin() {
+	began := s.Now()
+	s.lookUntil, s.until = began.Add(lookLimit), began.Add(searchLimit+time.Duration(s.Request.Need)*memberLimit)
 	s.names = proposal.Names(s.Request.Classes)
-	s.sites = make([]*site, len(s.Nodes))
+	s.sites, s.byName = make([]*site, len(s.Nodes)), make(map[string]int, len(s.Nodes))
 	for i, info := range s.Nodes {
 		s.sites[i] = &site{name: info.Node().Name, info: info}
+		s.byName[info.Node().Name] = i
 	}
 	s.gangs = map[types.NamespacedName]*victimGang{}
 	s.budgets = newBudgets(s.Budgets)
+	s.spent = cost{highest: math.MinInt64, serves: 1}
 }
+
+// late reports whether the time of the search is up.
+func (s *Search) late() bool { return s.Now().After(s.until) }
 
 // leave removes members from nodes that they are about to lose.
 func (s *Search) leave(ctx context.Context) bool {
 	t := s.try()
-	for i := range s.sites {
+	for i, info := range s.Nodes {
+		if !slices.ContainsFunc(info.GetPods(), func(p fwk.PodInfo) bool { return s.OnItsWay(p.GetPod()) }) {
+			continue
+		}
 		for _, c := range s.candidates(i) {
 			if s.OnItsWay(c.pod()) {
 				if !t.remove(ctx, []*candidate{c}) {
@@ -182,7 +294,7 @@ func (s *Search) leave(ctx context.Context) bool {
 
 // prepare sets up a class. It reports false for pods that PreFilter refuses.
 func (s *Search) prepare(ctx context.Context, of *proposal.Class) bool {
-	c := &class{Class: of, request: s.amounts(of.Pod), like: newPodInfo(of.Pod)}
+	c := &class{Class: of, request: s.amounts(of.Pod), like: NewPodInfo(of.Pod)}
 	state, only, ok := s.Asker.State(ctx, s.State, of.Pod)
 	if c.only = only; ok {
 		s.classes, s.states = append(s.classes, c), append(s.states, state)
@@ -234,17 +346,13 @@ func (s *Search) order() []*class {
 // place finds nodes for the members of a class, as long as the quorum lacks any.
 func (s *Search) place(ctx context.Context, c *class, nodes []int, placed map[types.UID]string) {
 	s.lacks = min(len(c.Members), s.Request.Need-len(placed))
-	offers := make(offers, 0, len(nodes))
-	for _, i := range nodes {
-		if c.only.AllNodes() || c.only.NodeNames.Has(s.sites[i].name) {
-			if o, possible := s.offer(c, i); possible {
-				offers = append(offers, o)
-			}
-		}
-	}
-	heap.Init(&offers)
+	nodes = slices.DeleteFunc(slices.Clone(nodes), func(i int) bool { return !c.only.AllNodes() && !c.only.NodeNames.Has(s.sites[i].name) })
+	offers := s.offers(c, nodes)
 	for _, uid := range c.Members {
 		for s.lacks > 0 && len(offers) > 0 {
+			if s.late() {
+				return
+			}
 			o := offers[0]
 			again, possible := s.offer(c, o.site) // others may have changed it
 			switch {
@@ -264,6 +372,10 @@ func (s *Search) place(ctx context.Context, c *class, nodes []int, placed map[ty
 			if s.accept(ctx, c, o) {
 				placed[uid] = s.sites[o.site].name
 				s.lacks--
+				if o.emptiesOthers() {
+					offers = s.offers(c, nodes) // some have become cheaper
+					break
+				}
 				offers[0] = offer{site: o.site, cost: cost{violations: -1, serves: 1}} // it is priced again when it is looked at
 				break
 			}
@@ -281,9 +393,28 @@ func (s *Search) place(ctx context.Context, c *class, nodes []int, placed map[ty
 	}
 }
 
+// offers returns what nodes cost for a member of a class.
+func (s *Search) offers(c *class, nodes []int) offers {
+	offers := make(offers, 0, len(nodes))
+	for _, i := range nodes {
+		if o, possible := s.offer(c, i); possible {
+			offers = append(offers, o)
+		}
+	}
+	heap.Init(&offers)
+	return offers
+}
+
+// emptiesOthers reports whether the victims of an offer that was taken have left other nodes too, since a whole gang has gone.
+func (o *offer) emptiesOthers() bool {
+	return slices.ContainsFunc(o.pods, func(c *candidate) bool {
+		return c.gang != nil && len(c.gang.Bound) > 1 && c.gang.taken == len(c.gang.Bound)
+	})
+}
+
 // result returns the result.
 func (s *Search) result(placed map[types.UID]string) Result {
-	r := Result{Nodes: placed}
+	r := Result{Nodes: placed, cost: s.spent}
 	for _, at := range s.sites {
 		for _, c := range at.pods {
 			switch {
@@ -317,7 +448,15 @@ func (c *cleared) Free(i int, names []v1.ResourceName, into []int64) {
 // candidates lists the pods on a node that may be evicted, in the order to take them.
 func (s *Search) candidates(i int) []*candidate {
 	at := s.sites[i]
-	if at.ready {
+	switch {
+	case !at.ready && s.Now().After(s.lookUntil):
+		s.partial = true
+		return nil
+	case !at.ready:
+	case at.sorted == s.budgets.exhausted:
+		return at.pods
+	default:
+		s.sort(at)
 		return at.pods
 	}
 	at.ready = true
@@ -329,22 +468,33 @@ func (s *Search) candidates(i int) []*candidate {
 		}
 		c := &candidate{info: info, site: i, amounts: s.amounts(pod), leaving: leaving, priority: corev1.PodPriority(pod)}
 		if !leaving {
-			c.gang = s.gangOf(pod)
+			c.gang, c.budgets = s.gangOf(pod), s.budgets.covering(pod)
 		}
 		at.pods = append(at.pods, c)
 	}
-	slices.SortStableFunc(at.pods, s.compare)
+	s.sort(at)
 	return at.pods
 }
 
+// sort orders the candidates of a site by what the budgets allow now.
+func (s *Search) sort(at *site) {
+	for _, c := range at.pods {
+		c.violates = violates(c.budgets, nil)
+	}
+	slices.SortStableFunc(at.pods, compare)
+	at.sorted = s.budgets.exhausted
+}
+
 func (s *Search) gangOf(pod *v1.Pod) *victimGang {
-	key, is, ok := s.GangOf(pod)
+	key, ok := s.KeyOf(pod)
 	if !ok {
 		return nil
 	}
-	c := s.gangs[key]
-	if c == nil {
-		c = &victimGang{Gang: is}
+	c, known := s.gangs[key]
+	if !known {
+		if gang, hasQuorum := s.GangOf(key); hasQuorum {
+			c = &victimGang{Gang: gang}
+		}
 		s.gangs[key] = c
 	}
 	return c

@@ -92,13 +92,16 @@ func (s *Search) accept(ctx context.Context, c *class, o offer) bool {
 		return false
 	}
 	t.commit()
+	s.spent.add(o.cost)
 	for _, one := range pods {
 		one.gone = true
 		add(s.free(one.site), one.amounts, 1)
 		if one.gang != nil {
 			one.gang.taken++
 		}
-		s.budgets.take(one.pod())
+		if !one.leaving {
+			s.budgets.take(one.budgets)
+		}
 	}
 	add(s.free(o.site), c.request, -1)
 	return true
@@ -161,7 +164,8 @@ type podInfo struct {
 
 var _ fwk.PodInfo = &podInfo{}
 
-func newPodInfo(pod *v1.Pod) *podInfo {
+// NewPodInfo returns what the framework is told of a pod that is not its own.
+func NewPodInfo(pod *v1.Pod) fwk.PodInfo {
 	p := &podInfo{pod: pod}
 	amounts := &amounts{scalar: map[v1.ResourceName]int64{}}
 	for _, a := range proposal.Requests(pod) {

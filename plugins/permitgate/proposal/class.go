@@ -15,7 +15,7 @@ import (
 )
 
 // Signature identifies what a pod of a namespace asks of a single node. Pods with the same signature are refused by the
-// same nodes, except for reasons of labels, other pods or volumes. It takes microseconds, so callers keep it.
+// same nodes, except for reasons of other pods or volumes. It takes microseconds, so callers keep it.
 func Signature(pod *v1.Pod) string {
 	needs := struct {
 		Requests []Amount
@@ -27,15 +27,57 @@ func Signature(pod *v1.Pod) string {
 		Claims   int
 		Profile  string
 		Priority *int32
+		Labels   map[string]string
 	}{
 		Requests(pod), pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.TopologySpreadConstraints,
-		pod.Spec.Tolerations, HostPorts(pod), len(pod.Spec.ResourceClaims), pod.Spec.SchedulerName, pod.Spec.Priority,
+		pod.Spec.Tolerations, HostPorts(pod), len(pod.Spec.ResourceClaims), pod.Spec.SchedulerName, pod.Spec.Priority, selectedLabels(pod),
 	}
 	var b strings.Builder
 	if err := json.NewEncoder(&b).Encode(needs); err != nil {
 		return string(pod.UID) // nothing of the above fails to encode; a class of its own does no harm
 	}
 	return b.String()
+}
+
+// selectedLabels returns those of a pod's labels that its own affinity and spread constraints select by: pods that differ in them
+// keep away from different pods. Other labels may differ from pod to pod.
+func selectedLabels(pod *v1.Pod) map[string]string {
+	selected := map[string]string{}
+	take := func(key string) {
+		if value, labelled := pod.Labels[key]; labelled {
+			selected[key] = value
+		}
+	}
+	takeAll := func(selector *metav1.LabelSelector, keys ...[]string) {
+		if selector != nil {
+			for key := range selector.MatchLabels {
+				take(key)
+			}
+			for i := range selector.MatchExpressions {
+				take(selector.MatchExpressions[i].Key)
+			}
+		}
+		for _, key := range slices.Concat(keys...) {
+			take(key)
+		}
+	}
+	terms := func(terms []v1.PodAffinityTerm) {
+		for i := range terms {
+			takeAll(terms[i].LabelSelector, terms[i].MatchLabelKeys, terms[i].MismatchLabelKeys)
+		}
+	}
+	if affinity := pod.Spec.Affinity; affinity != nil {
+		if affinity.PodAffinity != nil {
+			terms(affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+		}
+		if affinity.PodAntiAffinity != nil {
+			terms(affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+		}
+	}
+	for i := range pod.Spec.TopologySpreadConstraints {
+		takeAll(pod.Spec.TopologySpreadConstraints[i].LabelSelector, pod.Spec.TopologySpreadConstraints[i].MatchLabelKeys)
+	}
+	return selected
 }
 
 // Amount is how much of a resource a pod asks for.

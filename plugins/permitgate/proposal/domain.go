@@ -57,6 +57,29 @@ func (s *search) inOneDomain() Result {
 	return s.refused(best.sites, best.name)
 }
 
+// Domain is a domain of the topology's label, with its nodes that have room for a member.
+type Domain struct {
+	Name  string
+	Nodes []int
+	// Bound is the most members that it can take.
+	Bound int
+}
+
+// Domains lists the domains of a request's topology that have room for a member, also those that have been tried.
+func Domains(r Request) []Domain {
+	s := newSearch(&r)
+	s.look(true)
+	var all []Domain
+	for _, d := range s.domains() {
+		one := Domain{Name: d.name, Bound: d.bound}
+		for _, i := range d.sites {
+			one.Nodes = append(one.Nodes, s.sites[i].at)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
 // domains groups the sites, in the order in which they were found.
 func (s *search) domains() []domain {
 	var domains []domain

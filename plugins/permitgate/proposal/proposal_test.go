@@ -185,6 +185,25 @@ func TestSignature(t *testing.T) {
 	}
 }
 
+// TestSignatureHasSelectedLabels: pods that differ in a label that their affinity or spread constraints select by are not alike.
+func TestSignatureHasSelectedLabels(t *testing.T) {
+	labelled := func(key, value string) func(*v1.Pod) { return func(pod *v1.Pod) { pod.Labels[key] = value } }
+	away := func(pod *v1.Pod) {
+		pod.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
+			TopologyKey: v1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"role": "leader"}},
+		}}}}
+	}
+	spread := func(pod *v1.Pod) {
+		pod.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
+			TopologyKey: v1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "role", Operator: "Exists"}}},
+		}}
+	}
+	for _, selects := range []func(*v1.Pod){away, spread} {
+		require.NotEqual(t, proposal.Signature(newPod(1, selects)), proposal.Signature(newPod(1, selects, labelled("role", "leader"))))
+		require.Equal(t, proposal.Signature(newPod(1, selects)), proposal.Signature(newPod(1, selects, labelled("index", "7"))))
+	}
+}
+
 func TestShortage(t *testing.T) {
 	c := &cluster{}
 	c.add(2, 10)

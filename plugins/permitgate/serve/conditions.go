@@ -36,10 +36,10 @@ func (l line) first() (key types.NamespacedName, ok bool) {
 	return key, ok
 }
 
-// short reports whether more nodes may help a gang that is not about to get room otherwise.
+// short reports whether the members of a refused gang are unschedulable, and not about to get room by a preemption.
 func (g *Gang) short() bool {
 	return g.Group != nil && g.Phase == gang.Backoff && !g.Preempting &&
-		(g.Last.Cause == gang.CauseNoRoom || g.Last.Cause == gang.CauseUnschedulable)
+		(g.Last.Cause == gang.CauseNoRoom || g.Last.Cause == gang.CauseUnschedulable || g.Last.Cause == gang.CauseCycleFailed)
 }
 
 // refused queues the members of a refused gang.

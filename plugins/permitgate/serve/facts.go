@@ -3,6 +3,7 @@ package serve
 import (
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,8 @@ type fact struct {
 	terminating bool
 	owner       types.UID // of the controller; empty when the pod has none
 	owners      string    // namespace and name of all owners, as status.occupiedBy has them
+	boundAt     time.Time // or when it was created, if that is unknown
+	finishedAt  time.Time // when its last container ended; zero if unknown
 }
 
 func factOf(pod *v1.Pod) fact {
@@ -29,6 +32,17 @@ func factOf(pod *v1.Pod) fact {
 	}
 	slices.Sort(names)
 	f.owners = strings.Join(names, ",")
+	f.boundAt = pod.CreationTimestamp.Time
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue {
+			f.boundAt = c.LastTransitionTime.Time
+		}
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if ended := pod.Status.ContainerStatuses[i].State.Terminated; ended != nil && ended.FinishedAt.After(f.finishedAt) {
+			f.finishedAt = ended.FinishedAt.Time
+		}
+	}
 	return f
 }
 
@@ -66,48 +80,35 @@ func (t *tally) add(f fact, n int32) {
 	}
 }
 
-// facts has the facts of one gang's pods. The cost of an update does not depend on the size of the gang, unless it is the
-// first or the last live pod of an owner.
+// facts has the facts of one gang's pods. The cost of an update does not depend on the size of the gang, as long as no pod has succeeded.
 type facts struct {
-	of       map[types.UID]fact
-	tally    tally
-	owners   map[string]int        // how many counted pods have these
-	families map[types.UID]*family // by controller
-}
-
-// family is the pods of one controller.
-type family struct {
-	live      int
-	succeeded map[types.UID]struct{}
+	of     map[types.UID]fact
+	tally  tally
+	owners map[string]int // how many counted pods have these
+	// ran are the pods that have succeeded and count towards the quorum, if it lacks members.
+	ran map[types.UID]struct{}
 }
 
 func newFacts() *facts {
-	return &facts{of: map[types.UID]fact{}, owners: map[string]int{}, families: map[types.UID]*family{}}
+	return &facts{of: map[types.UID]fact{}, owners: map[string]int{}, ran: map[types.UID]struct{}{}}
 }
 
 // set stores the current state of a pod. It returns the finished pods that from now on count towards the quorum, and those
 // that no longer do.
-//
-// A pod that has succeeded counts while its controller has live members in the gang: so a Job that
-// loses a pod after another has completed can replace it. Pods of an earlier Job, which may stay for long, do not count, and
-// so do not let the pods of the next Job start one by one.
 func (fs *facts) set(uid types.UID, f fact) (begin, end []types.UID) {
-	was, known := fs.of[uid]
-	if known && was == f {
+	before, known := fs.of[uid]
+	if known && before == f {
 		return nil, nil
 	}
 	if known {
-		fs.count(was, -1)
+		fs.count(before, -1)
 	}
 	fs.of[uid] = f
 	fs.count(f, 1)
-	if known && was.part() == f.part() {
-		return nil, nil // so that those of the last live pod do not end and begin again
+	if known && before.part() == f.part() {
+		return nil, nil
 	}
-	if known {
-		end = fs.leave(uid, was.part())
-	}
-	return fs.join(uid, f.part()), end
+	return fs.recount()
 }
 
 // delete drops a pod.
@@ -118,7 +119,8 @@ func (fs *facts) delete(uid types.UID) (end []types.UID) {
 	}
 	delete(fs.of, uid)
 	fs.count(f, -1)
-	return fs.leave(uid, f.part())
+	_, end = fs.recount()
+	return end
 }
 
 func (fs *facts) count(f fact, n int) {
@@ -130,80 +132,64 @@ func (fs *facts) count(f fact, n int) {
 	}
 }
 
-// part returns the part that a pod has among those of its controller.
+// part is what a pod's facts mean for those that have succeeded.
 type part struct {
-	controller      types.UID // empty for one that counts for nothing
-	live, succeeded bool
+	owner                  types.UID
+	live, bound, succeeded bool
 }
 
 func (f fact) part() part {
-	p := part{f.owner, f.live(), f.phase == v1.PodSucceeded}
-	if f.owner == "" || !p.live && !p.succeeded {
-		return part{}
-	}
-	return p
+	return part{f.owner, f.live(), f.live() && f.bound, f.phase == v1.PodSucceeded}
 }
 
-func (fs *facts) join(uid types.UID, p part) (begin []types.UID) {
-	if p.controller == "" {
-		return nil
+// recount brings ran up to date, and returns what has changed.
+//
+// A pod that has succeeded counts if its controller has live members in the gang, or if it finished after the oldest of the members that
+// are bound now was bound, and so ran with them. So a Job that loses a pod after another has completed can replace it, and so can a
+// JobSet whose driver has finished. Pods of an earlier Job, which may stay for long, do not count.
+func (fs *facts) recount() (begin, end []types.UID) {
+	if fs.tally.succeeded == 0 && len(fs.ran) == 0 {
+		return nil, nil
 	}
-	f := fs.families[p.controller]
-	if f == nil {
-		f = &family{succeeded: map[types.UID]struct{}{}}
-		fs.families[p.controller] = f
-	}
-	if p.live {
-		if f.live++; f.live == 1 {
-			return f.done()
+	controllers, oldest := map[types.UID]bool{}, time.Time{}
+	for _, f := range fs.of {
+		if !f.live() {
+			continue
 		}
-		return nil
-	}
-	f.succeeded[uid] = struct{}{}
-	if f.live > 0 {
-		return []types.UID{uid}
-	}
-	return nil
-}
-
-func (fs *facts) leave(uid types.UID, p part) (end []types.UID) {
-	f := fs.families[p.controller]
-	if f == nil {
-		return nil
-	}
-	switch {
-	case p.live:
-		if f.live--; f.live == 0 {
-			end = f.done()
-		}
-	default:
-		delete(f.succeeded, uid)
-		if f.live > 0 {
-			end = []types.UID{uid}
+		controllers[f.owner] = f.owner != ""
+		if f.bound && (oldest.IsZero() || f.boundAt.Before(oldest)) {
+			oldest = f.boundAt
 		}
 	}
-	if f.live == 0 && len(f.succeeded) == 0 {
-		delete(fs.families, p.controller)
+	for uid, f := range fs.of {
+		if f.phase != v1.PodSucceeded {
+			continue
+		}
+		counts := controllers[f.owner] || !oldest.IsZero() && f.finishedAt.After(oldest)
+		if _, counted := fs.ran[uid]; counts && !counted {
+			fs.ran[uid] = struct{}{}
+			begin = append(begin, uid)
+		} else if !counts && counted {
+			end = append(end, uid)
+		}
 	}
-	return end
+	for uid := range fs.ran {
+		if fs.of[uid].phase != v1.PodSucceeded {
+			end = append(end, uid)
+		}
+	}
+	for _, uid := range end {
+		delete(fs.ran, uid)
+	}
+	return begin, end
 }
 
-// done lists the pods that have succeeded.
-func (f *family) done() []types.UID {
-	done := make([]types.UID, 0, len(f.succeeded))
-	for uid := range f.succeeded {
-		done = append(done, uid)
-	}
-	return done
-}
-
-// succeeded counts the pods that have succeeded, without those of controllers that have no live members any more: these pods
-// are left from an earlier Job.
+// succeeded counts the pods that have succeeded, without those that are left from an earlier Job.
 func (fs *facts) succeeded() int {
-	n := int(fs.tally.succeeded)
-	for _, f := range fs.families {
-		if f.live == 0 {
-			n -= len(f.succeeded)
+	n := len(fs.ran)
+	for uid, f := range fs.of {
+		if _, counted := fs.ran[uid]; !counted && f.owner == "" && f.phase == v1.PodSucceeded {
+			n++
 		}
 	}
 	return n

@@ -65,13 +65,26 @@ func trimmed(obj any) (any, error) {
 	if !ok {
 		return obj, nil
 	}
+	status := v1.PodStatus{Phase: pod.Status.Phase}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled {
+			status.Conditions = []v1.PodCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
+		}
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if ended := pod.Status.ContainerStatuses[i].State.Terminated; ended != nil {
+			status.ContainerStatuses = append(status.ContainerStatuses, v1.ContainerStatus{
+				State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: ended.FinishedAt}},
+			})
+		}
+	}
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, CreationTimestamp: pod.CreationTimestamp,
 			Labels: pod.Labels, OwnerReferences: pod.OwnerReferences, DeletionTimestamp: pod.DeletionTimestamp,
 		},
 		Spec:   v1.PodSpec{NodeName: pod.Spec.NodeName, SchedulingGroup: pod.Spec.SchedulingGroup},
-		Status: v1.PodStatus{Phase: pod.Status.Phase},
+		Status: status,
 	}, nil
 }
 

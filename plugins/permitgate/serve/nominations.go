@@ -33,7 +33,9 @@ func (s *Server) Nominated(key types.NamespacedName) {
 	}
 }
 
-// correctNominations clears the stale nominations of a gang, and restores that of a member whose bind has failed.
+// correctNominations clears the stale nominations of a gang, restores that of a member whose bind has failed, and nominates the
+// members of a gang that preempts to the nodes whose victims are on their way out: so autoscalers see what that room is for, and a new
+// leader keeps it.
 func (s *Server) correctNominations(ctx context.Context, j job) {
 	if !s.Settled() {
 		s.Nominated(j.gang)

@@ -74,6 +74,8 @@ type Gang struct {
 	// Rank has the lowest priority of the members, HighestPriority is the highest.
 	Rank            podgroup.Rank
 	HighestPriority int32
+	// Nominated is how many pods without a node are nominated in the API.
+	Nominated int
 	// Foreign are the schedulers without this plugin that pods without a node name, sorted.
 	Foreign []string
 }
@@ -221,7 +223,7 @@ func (s *Server) Report(ctx context.Context, r Report) {
 	if r.Actions.Rollback != nil {
 		s.refused(r.Key, &g)
 	}
-	if r.Actions.Rollback != nil || r.BindFailed != nil {
+	if r.Actions.Rollback != nil || r.BindFailed != nil || g.Nominated > 0 || g.Preempting {
 		s.Nominated(r.Key)
 	}
 	if r.Actions.Stranded && g.Group != nil {

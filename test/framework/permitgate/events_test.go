@@ -82,7 +82,7 @@ func TestTooFewMembers(t *testing.T) {
 	c.groups.set("g", 3)
 	c.create(t, member("g", "g-0"), member("g", "g-1").SchedulerName("somebody-else"))
 	c.grace(t)
-	c.recorder.requireEvent(t, "Pod g-0 TooFewMembers", "needs 3 members, 1 exist and 1 more have scheduling gates or another scheduler")
+	c.recorder.requireEvent(t, "Pod g-0 TooFewMembers", "needs 3 members, 1 exist and 1 more are held back")
 	c.recorder.requireEvent(t, "PodGroup g TooFewMembers", "needs 3 members")
 	c.requireUnbound(t, "g-0")
 	c.create(t, member("g", "g-2"), member("g", "g-3"))

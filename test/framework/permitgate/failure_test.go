@@ -25,7 +25,7 @@ func failing(pod string, code fwk.Code) func(string) *fwk.Status {
 // through its cycle, and returns when the other two wait in Permit.
 func waitingGang(t *testing.T, c *cluster) []string {
 	t.Helper()
-	c.mishap.set(func(m *mishap) { m.preFilter = failing("g-2", fwk.Error) })
+	c.mishap.set(func(m *mishap) { m.preEnqueue = failing("g-2", fwk.Unschedulable) })
 	names := c.createGang(t, "g", 3)
 	require.Eventually(t, func() bool { return len(c.mishap.waiting()) == 2 }, soon, tick)
 	return names
@@ -42,13 +42,13 @@ func TestTimeout(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t, slowBackoff, 3)
 	c.groups.set("g", 3, 1)
-	c.mishap.set(func(m *mishap) { m.preFilter = failing("g-2", fwk.Error) })
+	c.mishap.set(func(m *mishap) { m.permit = failing("g-2", fwk.Wait) })
 	c.create(t, member("g", "g-0"), member("g", "g-1"), member("g", "g-2"))
-	require.Eventually(t, func() bool { return len(c.mishap.waiting()) == 2 }, soon, tick)
-	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "2 of 3 members had a node after 1s")
+	require.Eventually(t, func() bool { return len(c.mishap.waiting()) == 3 }, soon, tick)
+	c.recorder.requireEvent(t, "PodGroup g GangRolledBack", "3 of 3 members had a node after 1s")
 	require.Empty(t, c.bound(t, "g-0", "g-1", "g-2"))
 	require.Eventually(t, func() bool { return len(c.mishap.waiting()) == 0 }, soon, tick)
-	c.mishap.set(func(m *mishap) { m.preFilter = nil })
+	c.mishap.set(func(m *mishap) { m.preEnqueue, m.permit = nil, nil })
 	c.requireRoomFor(t, 3)   // and that it leaves makes room: the gang need not sit out its backoff
 	c.pass(10 * time.Second) // but ten times what its last attempt took
 	c.requireBound(t, "g-0", "g-1", "g-2")
@@ -62,7 +62,7 @@ func TestWaitingMemberIsDeletedAndRecreated(t *testing.T) {
 	c.requireRolledBack(t, 3)
 	require.Empty(t, c.bound(t, "g-1", "g-2"))
 
-	c.mishap.set(func(m *mishap) { m.preFilter = nil })
+	c.mishap.set(func(m *mishap) { m.preEnqueue, m.permit = nil, nil })
 	c.create(t, member("g", "g-0").UID("another"))
 	c.requireBound(t, "g-0", "g-1", "g-2")
 }
@@ -84,7 +84,7 @@ func TestPodGroupIsDeletedWhileMembersWait(t *testing.T) {
 	c.requireRolledBack(t, 3)
 	require.Empty(t, c.bound(t, names...))
 
-	c.mishap.set(func(m *mishap) { m.preFilter = nil })
+	c.mishap.set(func(m *mishap) { m.preEnqueue, m.permit = nil, nil })
 	c.groups.set("g", 3)
 	c.requireBound(t, names...)
 }
@@ -103,7 +103,7 @@ func TestQuorumIsRaisedWhileMembersWait(t *testing.T) {
 	names := waitingGang(t, c)
 	c.groups.set("g", 4)
 	c.requireRolledBack(t, 4)
-	c.mishap.set(func(m *mishap) { m.preFilter = nil })
+	c.mishap.set(func(m *mishap) { m.preEnqueue, m.permit = nil, nil })
 	c.create(t, member("g", "g-3"))
 	c.requireBound(t, append(names, "g-3")...)
 }

@@ -159,21 +159,23 @@ type mishap struct {
 	handle fwk.Handle
 	cycles *atomic.Int64 // counts the cycles of all pods
 
-	mu        sync.Mutex // guards everything below
-	preFilter func(pod string) *fwk.Status
-	reserve   func(pod string) *fwk.Status
-	permit    func(pod string) *fwk.Status
-	preBind   func(ctx context.Context, pod string) *fwk.Status // called without the lock
-	unreserve func(pod string)                                  // called without the lock
-	permitted []string                                          // pods that reached this plugin's Permit
-	attempts  map[string]int                                    // cycles, by pod
+	mu         sync.Mutex                   // guards everything below
+	preEnqueue func(pod string) *fwk.Status // called under the scheduling queue's lock
+	preFilter  func(pod string) *fwk.Status
+	reserve    func(pod string) *fwk.Status
+	permit     func(pod string) *fwk.Status
+	preBind    func(ctx context.Context, pod string) *fwk.Status // called without the lock
+	unreserve  func(pod string)                                  // called without the lock
+	permitted  []string                                          // pods that reached this plugin's Permit
+	attempts   map[string]int                                    // cycles, by pod
 }
 
 var (
-	_ fwk.PreFilterPlugin = &mishap{}
-	_ fwk.ReservePlugin   = &mishap{}
-	_ fwk.PermitPlugin    = &mishap{}
-	_ fwk.PreBindPlugin   = &mishap{}
+	_ fwk.PreEnqueuePlugin = &mishap{}
+	_ fwk.PreFilterPlugin  = &mishap{}
+	_ fwk.ReservePlugin    = &mishap{}
+	_ fwk.PermitPlugin     = &mishap{}
+	_ fwk.PreBindPlugin    = &mishap{}
 )
 
 func (m *mishap) new(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
@@ -196,6 +198,11 @@ func (m *mishap) call(f *func(string) *fwk.Status, pod *v1.Pod) *fwk.Status {
 		return nil
 	}
 	return (*f)(pod.Name)
+}
+
+// PreEnqueue comes after PermitGate's.
+func (m *mishap) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
+	return m.call(&m.preEnqueue, pod)
 }
 
 func (m *mishap) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {

@@ -126,11 +126,12 @@ func TestGangThatIsPutOffDoesNotPreempt(t *testing.T) {
 		}
 		return names
 	}
-	c.mishap.set(func(m *mishap) { m.preFilter = failing("a-0", fwk.Error) })
+	c.mishap.set(func(m *mishap) { m.preEnqueue = failing("a-0", fwk.Unschedulable) })
 	create("a")
 	require.Eventually(t, func() bool { return len(c.mishap.waiting()) == 3 }, soon, tick)
+	c.freeze() // the round does not end
 	names := create("b")
-	c.recorder.requireEvent(t, "PodGroup b GangRolledBack", "it is tried when no other gang is being tried without one")
+	c.recorder.requireEvent(t, "PodGroup b GangRolledBack", "it is tried when no other gang of its priority or a higher one is being tried without one")
 	c.requireUnbound(t, names...)
 	c.requireLeft(t, []string{"low"}, nil)
 	require.Zero(t, c.recorder.count("PodGroup b GangPreempts", ""))

@@ -1,0 +1,65 @@
+package preempt
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func disruptionBudget(namespace, name string, selector map[string]string, allowed int32) *policyv1.PodDisruptionBudget {
+	return &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: selector}},
+		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+	}
+}
+
+func labelled(name string, labels map[string]string) *v1.Pod {
+	return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: labels}}
+}
+
+// TestBudgetsCoverTheirOwnPods: those of the pod's namespace that select it, and have not been charged for it.
+func TestBudgetsCoverTheirOwnPods(t *testing.T) {
+	web, job := map[string]string{"app": "web"}, map[string]string{"app": "job"}
+	charged := disruptionBudget("shop", "charged", web, 1)
+	charged.Status.DisruptedPods = map[string]metav1.Time{"web-0": {}}
+	b := newBudgets([]*policyv1.PodDisruptionBudget{
+		disruptionBudget("shop", "web", web, 1), disruptionBudget("shop", "all", nil, 0), disruptionBudget("other", "web", web, 0), charged,
+	})
+	require.Len(t, b.covering(labelled("web-0", web)), 1)
+	require.Len(t, b.covering(labelled("web-1", web)), 2)
+	require.Empty(t, b.covering(labelled("job-0", job)))
+}
+
+// TestBudgetsAreUsedUp by evictions that were taken, and by those that are about to be.
+func TestBudgetsAreUsedUp(t *testing.T) {
+	web := map[string]string{"app": "web"}
+	b := newBudgets([]*policyv1.PodDisruptionBudget{disruptionBudget("shop", "web", web, 2)})
+	covering := b.covering(labelled("web-0", web))
+	require.False(t, violates(covering, nil))
+	require.False(t, violates(covering, map[*budget]int32{covering[0]: 1}))
+	require.True(t, violates(covering, map[*budget]int32{covering[0]: 2}))
+	b.take(covering)
+	require.Zero(t, b.exhausted)
+	b.take(covering)
+	require.Equal(t, 1, b.exhausted)
+	require.True(t, violates(covering, nil))
+}
+
+// BenchmarkCovering finds the budgets of a pod among 500 of other namespaces.
+func BenchmarkCovering(b *testing.B) {
+	list := []*policyv1.PodDisruptionBudget{disruptionBudget("shop", "web", map[string]string{"app": "web"}, 1)}
+	for i := range 500 {
+		list = append(list, disruptionBudget(fmt.Sprint("other-", i), "web", map[string]string{"app": "web"}, 1))
+	}
+	budgets, pod := newBudgets(list), labelled("web-0", map[string]string{"app": "web"})
+	for b.Loop() {
+		if len(budgets.covering(pod)) != 1 {
+			b.Fatal("not covered")
+		}
+	}
+}
