@@ -39,11 +39,7 @@ type PermitGateArgs struct {
 	InitialBackoff metav1.Duration `json:"initialBackoff,omitempty"`
 	// MaxBackoff limits the backoff. At least InitialBackoff; 30s by default.
 	MaxBackoff metav1.Duration `json:"maxBackoff,omitempty"`
-	// RecoveryPolicy says what happens to a gang that stays bound in part for RecoveryTimeout although a quorum
-	// of members lives. Keep, the default: it is reported. Evict: its bound members are evicted. A PodGroup's
-	// annotation zonewise.dev/recovery-policy takes precedence.
-	RecoveryPolicy podgroup.RecoveryPolicy `json:"recoveryPolicy,omitempty"`
-	// RecoveryTimeout is how long that is. More than 0; 5m by default.
+	// RecoveryTimeout is how long a gang may stay bound in part before it is reported. More than 0; 5m by default.
 	RecoveryTimeout metav1.Duration `json:"recoveryTimeout,omitempty"`
 	// StarvationAfter is how long a gang whose quorum exists is refused for lack of room before it collects freed
 	// room piece by piece, if it would fit beside the pods of higher priority and those of DaemonSets. One gang at a time
@@ -76,7 +72,6 @@ func defaultArgs() PermitGateArgs {
 		StarvationAfter: metav1.Duration{Duration: 5 * time.Minute},
 
 		BindRehearsal:        rehearse.Auto,
-		RecoveryPolicy:       podgroup.RecoveryKeep,
 		RecoveryTimeout:      metav1.Duration{Duration: 5 * time.Minute},
 		GangPreemption:       true,
 		ManagePodGroupStatus: true,
@@ -105,9 +100,6 @@ func (a *PermitGateArgs) validate() field.ErrorList {
 	}
 	if modes := []rehearse.Mode{rehearse.Auto, rehearse.Always, rehearse.Never}; !slices.Contains(modes, a.BindRehearsal) {
 		errs = append(errs, field.NotSupported(field.NewPath("bindRehearsal"), a.BindRehearsal, modes))
-	}
-	if policies := []podgroup.RecoveryPolicy{podgroup.RecoveryKeep, podgroup.RecoveryEvict}; !slices.Contains(policies, a.RecoveryPolicy) {
-		errs = append(errs, field.NotSupported(field.NewPath("recoveryPolicy"), a.RecoveryPolicy, policies))
 	}
 	if d := a.RecoveryTimeout.Duration; d <= 0 {
 		errs = append(errs, field.Invalid(field.NewPath("recoveryTimeout"), d.String(), "must be more than 0"))

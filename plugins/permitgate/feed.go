@@ -204,9 +204,6 @@ func (f *feed) groupSeen(group *v1alpha1.PodGroup) {
 	wants, revision := wantsOf(group)
 	spec.Revision = revision
 	f.gangs.change(podgroup.Key(group), func(e *entry, now time.Time) {
-		if e.group != nil && e.group.Annotations[podgroup.RecoveryPolicyAnnotation] != group.Annotations[podgroup.RecoveryPolicyAnnotation] {
-			e.gang.ReportAgain() // to be recovered, perhaps
-		}
 		e.group, e.wants = group, wants
 		e.tried = nil
 		e.gang.SetGroup(spec, now)

@@ -138,7 +138,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	s.rehearser = rehearse.New(s.args.BindRehearsal, s.clock, factory.Core().V1().Namespaces().Lister(), served{s.gangs})
 	s.server = serve.New(serve.Config{
 		Clock: s.clock, Source: s.source, Handle: s.profiles.orAny, Gangs: served{s.gangs}, Settled: s.hasSynced,
-		ManageStatus: s.args.ManagePodGroupStatus, RecoveryPolicy: s.args.RecoveryPolicy, RecoveryTimeout: s.args.RecoveryTimeout.Duration,
+		ManageStatus: s.args.ManagePodGroupStatus, RecoveryTimeout: s.args.RecoveryTimeout.Duration,
 	})
 	s.preemptor = s.newPreemptorLocked(h)
 	s.gangs.abandon, s.gangs.missing = s.preemptor.Abandon, s.missing

@@ -83,12 +83,6 @@ func (s served) Done(key types.NamespacedName, begin, end []types.UID) {
 	})
 }
 
-// Recover implements serve.Gangs.
-func (s served) Recover(key types.NamespacedName) (begun bool) {
-	s.change(key, func(e *entry, now time.Time) { begun = e.gang.Recover(now) })
-	return begun
-}
-
 // Rehearsing implements rehearse.Gangs.
 func (s served) Rehearsing(key types.NamespacedName, of gang.Rehearsal) (pod *v1.Pod, node string) {
 	s.look(key, func(e *entry, _ time.Time) {

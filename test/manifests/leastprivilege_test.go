@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
 
@@ -45,7 +44,6 @@ func (c *cluster) testLeastPrivilege(t *testing.T) {
 	t.Run("policy", c.usePolicy)
 	t.Run("reservation", c.useReservation)
 	t.Run("gang", c.useGang)
-	t.Run("gang in part", c.useRecovery)
 	t.Run("volumes", c.useVolumes)
 	t.Run("devices", c.useDevices)
 	t.Run("a bind that is refused", c.useRefusedBind)
@@ -138,22 +136,6 @@ func (c *cluster) useGang(t *testing.T) {
 	}
 	c.bound(t, "train-0")
 	c.bound(t, "train-1")
-}
-
-// useRecovery has a gang stay bound in part, of which the rest finds no room, and its bound member evicted.
-func (c *cluster) useRecovery(t *testing.T) {
-	ofGang := func(p *corev1.Pod) { p.Labels["scheduling.x-k8s.io/pod-group"] = "part" }
-	c.create(t, pod("part-0", "100m", func(p *corev1.Pod) {
-		ofGang(p)
-		p.Spec.NodeName = "node-a"
-	}))
-	c.podGroup(t, "part", 2)
-	_, err := c.dynamic.Resource(podGroups).Namespace(namespace).Patch(t.Context(), "part", types.MergePatchType,
-		[]byte(`{"metadata":{"annotations":{"zonewise.dev/recovery-policy":"Evict"}}}`), metav1.PatchOptions{})
-	require.NoError(t, err)
-	c.create(t, pod("part-1", "1000", ofGang))
-	c.gone(t, "part-0")
-	require.NoError(t, c.client.CoreV1().Pods(namespace).Delete(t.Context(), "part-1", metav1.DeleteOptions{}))
 }
 
 // useVolumes makes the scheduler bind a volume that is there, and ask for one that is not.

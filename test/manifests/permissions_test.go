@@ -65,7 +65,6 @@ func (c *cluster) testPermissions(t *testing.T, overlay string) {
 	}
 
 	allowed := []may{
-		{verb: "create", resource: "pods/eviction", in: "shop"},
 		{verb: "watch", resource: "nodes"},
 		{verb: "list", resource: "pods"},
 		{verb: "delete", resource: "pods", in: "shop"},
@@ -175,7 +174,6 @@ func (c *cluster) testRules(t *testing.T, overlay string) {
 	upstream = append(upstream, leader.Rules...)
 
 	plugins := []string{
-		"create pods/eviction",
 		"patch podgroups.scheduling.x-k8s.io/status",
 		"patch zonereservations.zonewise.dev/status",
 		"patch zonespreadpolicies.zonewise.dev/status",

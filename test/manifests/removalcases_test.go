@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 )
 
@@ -173,11 +172,6 @@ func (r *removal) writeCases() []removalCase {
 				r.create(t, pod(name, "100m", func(p *corev1.Pod) { p.Labels["scheduling.x-k8s.io/pod-group"] = "train" }))
 			}
 		}}, podGroups, namespace, "train"),
-		{permission: permission{"create", "", "pods/eviction"}, use: r.stayInPart, broken: func(t *testing.T) {
-			p, err := r.client.CoreV1().Pods(namespace).Get(t.Context(), "part-0", metav1.GetOptions{})
-			require.NoError(t, err)
-			require.Nil(t, p.DeletionTimestamp, "the gang stays bound in part")
-		}, mended: func(t *testing.T) { r.gone(t, "part-0") }},
 		r.reported(removalCase{permission: permission{"patch", "zonewise.dev", "zonespreadpolicies/status"}, use: func(t *testing.T) { r.spreadPolicy(t, "api") }}, spreadPolicies, namespace, "api"),
 		r.reported(removalCase{permission: permission{"patch", "zonewise.dev", "zonereservations/status"}, use: func(t *testing.T) { r.reserve(t, "headroom") }}, zoneReservations, "", "headroom"),
 	}
@@ -216,21 +210,6 @@ func (r *removal) refuseInSeries(t *testing.T, name string) {
 		}
 		return r.asked(t, from, want), nil
 	})
-}
-
-// stayInPart makes a gang of which one member is bound and the other fits nowhere, and which is to be evicted then.
-func (r *removal) stayInPart(t *testing.T) {
-	t.Helper()
-	ofGang := func(p *corev1.Pod) { p.Labels["scheduling.x-k8s.io/pod-group"] = "part" }
-	r.create(t, pod("part-0", "100m", func(p *corev1.Pod) {
-		ofGang(p)
-		p.Spec.NodeName = "node-a"
-	}))
-	r.podGroup(t, "part", 2)
-	_, err := r.dynamic.Resource(podGroups).Namespace(namespace).Patch(t.Context(), "part", types.MergePatchType,
-		[]byte(`{"metadata":{"annotations":{"zonewise.dev/recovery-policy":"Evict"}}}`), metav1.PatchOptions{})
-	require.NoError(t, err)
-	r.create(t, pod("part-1", "1000", ofGang))
 }
 
 // leaseCases are the permissions that electing a leader needs. Each starts a scheduler, and leads when it may.

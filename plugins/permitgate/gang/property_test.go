@@ -38,7 +38,6 @@ const (
 func protocol(t *rapid.T) {
 	jitter := rapid.Float64Range(0, 0.99)
 	w := newWorld(t, rapid.IntRange(2, 12).Draw(t, "capacity"), func() float64 { return jitter.Draw(t, "jitter") })
-	w.evicts = rapid.Bool().Draw(t, "evicts")
 	w.rehearse = rapid.Bool().Draw(t, "rehearse")
 	w.hinted = rapid.Bool().Draw(t, "hinted")
 	w.hopeful = rapid.Bool().Draw(t, "hopeful")
@@ -184,7 +183,6 @@ func protocol(t *rapid.T) {
 func endsWhole(t *rapid.T, w *world, names []string) {
 	t.Helper()
 	w.capacity = 1000
-	w.evicts = false // with nobody to recreate the pods
 	w.others = 0
 	w.room()
 	live := map[string]int{}

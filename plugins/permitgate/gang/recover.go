@@ -1,7 +1,6 @@
 package gang
 
 import (
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -51,24 +50,6 @@ func (g *Gang) ReportAgain() { g.stranded = false }
 // missing: nobody can join those that are bound.
 func (g *Gang) Depleted(now time.Time) bool {
 	return g.phase == Pending && g.count[memberBound] > 0 && g.lastingly(now)
-}
-
-// Recover sends back who waits in a stranded gang, and keeps everybody out of the queue for MaxBackoff, so
-// that the bound members can be evicted without a release at the same time. It reports false, and
-// does nothing, when the gang is not stranded any more.
-func (g *Gang) Recover(now time.Time) bool {
-	g.settle(now)
-	if !g.Stranded(now) {
-		return false
-	}
-	g.rollback(Rollback{
-		Cause:  CauseRecovery,
-		Detail: fmt.Sprintf("%d of %d members have been bound without the others for %s, and are evicted", g.settled(), g.spec.MinMember, now.Sub(g.partialSince).Round(time.Second)),
-	}, true, now)
-	g.until = now.Add(g.config.MaxBackoff)
-	g.partialSince, g.stranded = now, false // what is left then has as much time again
-	g.settle(now)
-	return true
 }
 
 // KeepsNode reports whether the member's bind has failed and its next attempt is to be for the same node.

@@ -25,22 +25,12 @@ func partlyBound(t *testing.T) (*gang.Gang, []types.UID) {
 }
 
 func TestGangThatStaysBoundInPart(t *testing.T) {
-	g, ids := partlyBound(t)
+	g, _ := partlyBound(t)
 	require.False(t, g.Act(after(59_999)).Stranded)
 	a := g.Act(after(60_000))
 	require.True(t, a.Stranded)
 	require.False(t, g.Act(after(60_001)).Stranded, "it is told once")
 	require.True(t, g.Stranded(after(60_001)))
-
-	require.True(t, g.Recover(after(61_000)))
-	requireRefuses(t, g, ids[1], after(61_001), gang.ReasonBackoff, "1 of 3 members have been bound without the others for 1m1s, and are evicted")
-	a = g.Act(after(61_001))
-	require.Equal(t, map[gang.Cause]int{gang.CauseRecovery: 1}, a.Rollbacks)
-	g.DeletePod(ids[0], after(61_100)) // as its eviction does
-	require.Equal(t, gang.Pending, g.Phase())
-	g.SetPod("new", gang.Pod{}, after(62_000))
-	require.Equal(t, gang.Queued, g.Phase())
-	require.False(t, g.Stranded(after(200_000)))
 }
 
 func TestNextTimeIsThatOfTheRecovery(t *testing.T) {
@@ -78,7 +68,6 @@ func TestGangThatIsNotStranded(t *testing.T) {
 			g, ids := partlyBound(t)
 			f(g, ids)
 			require.False(t, g.Act(after(70_000)).Stranded)
-			require.False(t, g.Recover(after(70_000)))
 			require.NotEqual(t, gang.Backoff, g.Phase())
 		})
 	}
@@ -133,7 +122,6 @@ func TestDepletedGang(t *testing.T) {
 	require.False(t, g.Depleted(after(59_999)))
 	require.False(t, g.Act(after(60_000)).Stranded, "an eviction would not make it whole")
 	require.True(t, g.Depleted(after(60_000)))
-	require.False(t, g.Recover(after(60_000)))
 
 	g.SetPod("new", gang.Pod{}, after(61_000))
 	require.False(t, g.Depleted(after(61_000)))

@@ -34,7 +34,6 @@ type world struct {
 	others   int  // capacity used by pods of no gang
 	made     int
 
-	evicts     bool      // bound members of stranded gangs are evicted
 	rehearse   bool      // binds are rehearsed
 	rehearsals []running // those that run
 	rollbacks  map[string]int

@@ -310,14 +310,6 @@ func (w *world) act() (did bool, next time.Time) {
 			w.rehearsals = append(w.rehearsals, running{name, r})
 			did = true
 		}
-		if a.Stranded && w.evicts && g.Recover(w.now) {
-			for _, uid := range w.order {
-				if p := w.pods[uid]; p.gang == name && p.bound {
-					w.deletePod(p)
-				}
-			}
-			did = true
-		}
 		for _, uid := range a.Reject {
 			if where := w.pods[uid].place; where == binding || where == postBind {
 				w.check.Fatalf("%s is to be rejected, and was let go", uid)

@@ -51,8 +51,6 @@ const (
 	// CauseNotPrepared: a member that was let go was preempted, failed to be prepared for its bind, or was
 	// not prepared in time.
 	CauseNotPrepared Cause = "not_prepared"
-	// CauseRecovery: the gang stayed bound in part, and its bound members are evicted.
-	CauseRecovery Cause = "recovery"
 	// CauseMembersLeft: fewer members than minMember are left, in the gang or in the round.
 	CauseMembersLeft Cause = "members_left"
 	// CauseGroupGone: the PodGroup was deleted or became invalid.
@@ -65,7 +63,7 @@ func (c Cause) Capacity() bool {
 	switch c {
 	case CauseNoRoom, CauseUnschedulable, CauseTimeout, CauseNotPrepared:
 		return true
-	case CauseSharedClaim, CauseCycleFailed, CauseRefused, CauseBindRefused, CauseRecovery, CauseMembersLeft, CauseGroupGone:
+	case CauseSharedClaim, CauseCycleFailed, CauseRefused, CauseBindRefused, CauseMembersLeft, CauseGroupGone:
 	}
 	return false
 }

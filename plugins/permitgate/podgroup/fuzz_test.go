@@ -14,8 +14,8 @@ import (
 // by its name.
 func FuzzSettings(f *testing.F) {
 	for _, seed := range []string{
-		`{"spec":{"minMember":3,"scheduleTimeoutSeconds":60},"metadata":{"annotations":{"zonewise.dev/required-topology":"topology.kubernetes.io/zone","zonewise.dev/recovery-policy":"Evict"}}}`,
-		`{"spec":{"scheduleTimeoutSeconds":-1},"metadata":{"annotations":{"zonewise.dev/preferred-topology":"a b","zonewise.dev/recovery-policy":""}}}`,
+		`{"spec":{"minMember":3,"scheduleTimeoutSeconds":60},"metadata":{"annotations":{"zonewise.dev/required-topology":"topology.kubernetes.io/zone"}}}`,
+		`{"spec":{"scheduleTimeoutSeconds":-1},"metadata":{"annotations":{"zonewise.dev/preferred-topology":"a b"}}}`,
 		`{"spec":{"scheduleTimeoutSeconds":2147483647},"metadata":{"annotations":{"zonewise.dev/required-topology":"","zonewise.dev/preferred-topology":"rack"}}}`,
 		`{"metadata":{"annotations":{"zonewise.dev/required-topology":""}}}`,
 		`{"spec":{"scheduleTimeoutSeconds":0}}`,
@@ -50,12 +50,5 @@ func FuzzSettings(f *testing.F) {
 			require.Empty(t, complaint)
 		}
 
-		policy, complaint := RecoveryPolicyOf(group, RecoveryKeep)
-		require.Contains(t, []RecoveryPolicy{RecoveryKeep, RecoveryEvict}, policy)
-		if text, set := group.Annotations[RecoveryPolicyAnnotation]; set && text != string(policy) {
-			require.Contains(t, complaint, RecoveryPolicyAnnotation)
-		} else {
-			require.Empty(t, complaint)
-		}
 	})
 }

@@ -10,8 +10,6 @@ import (
 
 // The annotations of a PodGroup.
 const (
-	// RecoveryPolicyAnnotation says what happens to the gang if it stays bound in part. It takes precedence over the args.
-	RecoveryPolicyAnnotation = "zonewise.dev/recovery-policy"
 	// RequiredTopologyAnnotation is the key of a node label: all members must be on nodes with the same value of it.
 	RequiredTopologyAnnotation = "zonewise.dev/required-topology"
 	// PreferredTopologyAnnotation is the same, if the nodes with some value can hold the gang.
@@ -20,17 +18,6 @@ const (
 
 // MaxTimeout is the longest that the framework lets a pod wait in Permit.
 const MaxTimeout = 15 * time.Minute
-
-// RecoveryPolicy says what happens to a gang that stays bound in part.
-type RecoveryPolicy string
-
-// The values of recoveryPolicy and of RecoveryPolicyAnnotation.
-const (
-	// RecoveryKeep: the gang is reported, and the bound members keep running.
-	RecoveryKeep RecoveryPolicy = "Keep"
-	// RecoveryEvict: its bound members are evicted, so that their controller makes new ones for another attempt.
-	RecoveryEvict RecoveryPolicy = "Evict"
-)
 
 // TimeoutOf returns how long members wait for the quorum, 0 for the scheduler's default, and what is wrong
 // with the PodGroup's setting.
@@ -76,17 +63,4 @@ func TopologyOf(group *v1alpha1.PodGroup) (t Topology, complaint string) {
 		complaint = fmt.Sprintf("annotations %s and %s are both set: the first is used", RequiredTopologyAnnotation, PreferredTopologyAnnotation)
 	}
 	return t, complaint
-}
-
-// RecoveryPolicyOf returns the policy for a PodGroup, and what is wrong with its annotation.
-func RecoveryPolicyOf(group *v1alpha1.PodGroup, otherwise RecoveryPolicy) (policy RecoveryPolicy, complaint string) {
-	text, ok := group.Annotations[RecoveryPolicyAnnotation]
-	switch policy := RecoveryPolicy(text); {
-	case !ok:
-		return otherwise, ""
-	case policy == RecoveryKeep || policy == RecoveryEvict:
-		return policy, ""
-	}
-	return otherwise, fmt.Sprintf("annotation %s is %q, must be %s or %s: the scheduler's default %s is used",
-		RecoveryPolicyAnnotation, text, RecoveryKeep, RecoveryEvict, otherwise)
 }

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-
-	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // mixed describes differences between members that weaken a gang, or returns an empty string.
@@ -28,10 +26,7 @@ func (s *Server) strandedNote(g *Gang) string {
 	if g.Last.Detail != "" {
 		note += ": " + g.Last.Detail
 	}
-	if policy, _ := podgroup.RecoveryPolicyOf(g.Group, s.RecoveryPolicy); policy == podgroup.RecoveryEvict {
-		return note + "; with recoveryPolicy Evict the bound members are evicted"
-	}
-	return note + "; with recoveryPolicy Keep the bound members keep running"
+	return note + "; the bound members keep running"
 }
 
 // depleted says that a part of a gang stays bound while members of its quorum do not exist, or returns an empty string.
@@ -49,6 +44,6 @@ func (s *Server) depleted(key types.NamespacedName, g *Gang) string {
 	if bound+succeeded >= g.MinMember {
 		return ""
 	}
-	return fmt.Sprintf("bound in part for %s: needs %d members, %d exist, %d of them bound; the bound members keep running, whatever recoveryPolicy says, since evicting them would not bring the others back",
+	return fmt.Sprintf("bound in part for %s: needs %d members, %d exist, %d of them bound; the bound members keep running",
 		s.RecoveryTimeout.Round(time.Second), g.MinMember, g.Live, bound)
 }

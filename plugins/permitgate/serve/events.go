@@ -28,15 +28,13 @@ const (
 
 	reasonRolledBack      = "GangRolledBack"
 	reasonInvalidTimeout  = "InvalidScheduleTimeout"
-	reasonInvalidPolicy   = "InvalidRecoveryPolicy"
 	reasonInvalidTopology = "InvalidTopology"
 	reasonPartlyBound     = "GangPartlyBound"
 	reasonBindFailed      = "GangBindFailed"
-	reasonEvicted         = "GangEvicted"
 	reasonMixed           = "MixedMembers"
 )
 
-// told records which events about one gang have been sent, and its recovery.
+// told records which events about one gang have been sent.
 type told struct {
 	group types.UID // of the PodGroup; empty while there is none
 
@@ -49,7 +47,6 @@ type told struct {
 	arrivals   int                      // how many pods had come when their events were sent
 	rollbacks  map[gang.Cause]time.Time // when the last event about a rollback was, by cause
 	bindFailed time.Time                // when the last event about a failed bind was
-	recovery   *recovery                // nil unless bound members are being evicted
 }
 
 // complains reports whether a complaint is new, and notes it.
@@ -162,11 +159,9 @@ func (t *told) afterFailure(r Report, now time.Time) (msgs []message) {
 func (s *Server) aboutGroupLocked(t *told, r Report, g *Gang, depleted string) (msgs []message) {
 	group := reference(r.Key, t.group)
 	_, timeout := podgroup.TimeoutOf(g.Group)
-	_, policy := podgroup.RecoveryPolicyOf(g.Group, s.RecoveryPolicy)
 	_, topology := podgroup.TopologyOf(g.Group)
 	for _, c := range []struct{ reason, text string }{
 		{reasonInvalidTimeout, timeout},
-		{reasonInvalidPolicy, policy},
 		{reasonInvalidTopology, topology},
 		{reasonMixed, g.mixed()},
 		{reasonPartlyBound, depleted},

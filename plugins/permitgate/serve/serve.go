@@ -1,12 +1,11 @@
 // Package serve writes what the leader reports about gangs: the status of PodGroups, events, and the conditions of members
-// that cannot be scheduled, which autoscalers read. It clears nominations that an earlier attempt has left, and recovers
-// gangs that stay bound in part.
+// that cannot be scheduled, which autoscalers read. It sets the nominations of members that keep a node, and clears those that an
+// earlier attempt has left.
 //
 // # Contract
 //
 // Each write follows from the state of the [Gangs] at that moment, so a failed or outdated write is repeated from the
-// current state. A process that does not lead writes nothing. An eviction cannot be undone, so it depends on a read from
-// the API server right before it.
+// current state. A process that does not lead writes nothing.
 //
 // Server has its own lock. It calls the Gangs without it, and they call it without theirs.
 //
@@ -30,7 +29,6 @@ import (
 
 	"zonewise.dev/internal/agenda"
 	"zonewise.dev/internal/crd"
-	"zonewise.dev/internal/metrics"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
@@ -48,9 +46,6 @@ type Gangs interface {
 	Keys() []types.NamespacedName
 	// Done sets which succeeded pods of a gang count towards the quorum from now on, and which no longer do.
 	Done(key types.NamespacedName, begin, end []types.UID)
-	// Recover keeps a stranded gang out of the queue while its bound members are evicted. It reports false if the gang is
-	// not stranded any more.
-	Recover(key types.NamespacedName) bool
 }
 
 // Gang is a gang at one moment.
@@ -112,7 +107,6 @@ type Config struct {
 	Settled func() bool
 	// ManageStatus: write the status of PodGroups.
 	ManageStatus    bool
-	RecoveryPolicy  podgroup.RecoveryPolicy
 	RecoveryTimeout time.Duration
 }
 
@@ -145,12 +139,10 @@ const (
 	jobEvents      jobKind = iota
 	jobConditions          // of whichever gang is next
 	jobNominations         // of a gang's members
-	jobRecovery            // of a gang
 )
 
 // New returns a server, which does nothing before Lead.
 func New(c Config) *Server {
-	metrics.MustRegister(recoveryEvictions)
 	s := &Server{
 		Config: c, agenda: agenda.New[job](c.Clock),
 		facts: map[types.NamespacedName]*facts{}, told: map[types.NamespacedName]*told{}, groups: map[types.UID]types.NamespacedName{},
@@ -226,11 +218,6 @@ func (s *Server) Report(ctx context.Context, r Report) {
 	if r.Actions.Rollback != nil || r.BindFailed != nil || g.Nominated > 0 || g.Preempting {
 		s.Nominated(r.Key)
 	}
-	if r.Actions.Stranded && g.Group != nil {
-		if policy, _ := podgroup.RecoveryPolicyOf(g.Group, s.RecoveryPolicy); policy == podgroup.RecoveryEvict {
-			s.agenda.Add(job{jobRecovery, r.Key})
-		}
-	}
 }
 
 // look does a job.
@@ -244,8 +231,6 @@ func (s *Server) look(ctx context.Context, j job) {
 		s.writeConditions(ctx, j)
 	case jobNominations:
 		s.correctNominations(ctx, j)
-	case jobRecovery:
-		s.recover(ctx, j)
 	}
 }
 

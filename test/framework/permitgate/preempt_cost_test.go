@@ -92,7 +92,7 @@ func TestNominationsEndWithThePreemption(t *testing.T) {
 // TestVictimWhoseStatusConflicts: the condition could not be written among other writes. The pod is there, and goes.
 func TestVictimWhoseStatusConflicts(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1)
+	c := newCluster(t, 2)
 	c.client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if name := action.(clienttesting.PatchAction).GetName(); name == "victim" {
 			return true, nil, apierrors.NewConflict(v1.Resource("pods"), name, errors.New("the object has been modified"))
@@ -100,9 +100,9 @@ func TestVictimWhoseStatusConflicts(t *testing.T) {
 		return false, nil, nil
 	})
 	c.start(t, preempting)
-	c.bind(t, "node-0", member("", "victim").Priority(1))
+	c.bind(t, "node-0", member("", "victim", 2).Priority(1))
 	c.quiet(t)
-	c.requireBound(t, c.createUrgent(t, 1, plain)...)
+	c.requireBound(t, c.createUrgent(t, 2, plain)...)
 	c.requireLeft(t, nil, []string{"victim"})
 }
 

@@ -118,6 +118,7 @@ func TestReplacementKeepsTheGangsPlace(t *testing.T) {
 				pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), names[i], metav1.GetOptions{})
 				require.NoError(t, err)
 				require.NoError(t, c.client.CoreV1().Nodes().Delete(t.Context(), pod.Spec.NodeName, metav1.DeleteOptions{}))
+				c.quiet(t)
 				c.delete(t, names[i])
 			}
 			c.quiet(t)
