@@ -22,17 +22,17 @@ type gangs struct {
 	config gang.Config
 	// agenda has the gangs that the worker must look at.
 	agenda *agenda.Agenda[types.NamespacedName]
-	// bookings counts those of all gangs, short is how many gangs wait for room, and collecting is true while one collects it.
+	// bookings counts those of all gangs, waitingCount is how many gangs wait for room, and collecting is true while one collects it.
 	// Scheduling cycles read them without the lock.
-	bookings   bookingCounts
-	short      atomic.Int64
-	collecting atomic.Bool
+	bookings     bookingCounts
+	waitingCount atomic.Int64
+	collecting   atomic.Bool
 
-	mu      sync.Mutex // guards everything below, the gangs included
-	byKey   map[types.NamespacedName]*entry
-	booked  map[*entry]struct{} // those with bookings
-	waiting map[*entry]struct{} // those that wait for room
-	vain    map[*entry]struct{} // those without a quorum whose last search for victims failed
+	mu             sync.Mutex // guards everything below, the gangs included
+	byKey          map[types.NamespacedName]*entry
+	booked         map[*entry]struct{} // those with bookings
+	waiting        map[*entry]struct{} // those that wait for room
+	failedSearches map[*entry]struct{} // those without a quorum whose last search for victims failed
 	// hintless are the gangs that gather without hints, each of a higher priority than those before it.
 	hintless map[*entry]struct{}
 	// collects is the gang that collects room, or nil.
@@ -46,7 +46,7 @@ type gangs struct {
 func newGangs(c clock.WithTicker) *gangs {
 	return &gangs{
 		clock: c, agenda: agenda.New[types.NamespacedName](c),
-		byKey: map[types.NamespacedName]*entry{}, booked: map[*entry]struct{}{}, waiting: map[*entry]struct{}{}, vain: map[*entry]struct{}{},
+		byKey: map[types.NamespacedName]*entry{}, booked: map[*entry]struct{}{}, waiting: map[*entry]struct{}{}, failedSearches: map[*entry]struct{}{},
 		hintless: map[*entry]struct{}{},
 	}
 }
@@ -99,8 +99,8 @@ func (g *gangs) settledLocked(e *entry) {
 	g.settleBookingsLocked(e)
 	keep(g.booked, e, len(e.books.of) > 0)
 	keep(g.waiting, e, e.gang.Phase() == gang.Backoff && e.gang.Last().Cause.Capacity() && (e.preempting == nil || e.preempting.cleared))
-	keep(g.vain, e, e.searchedInVain())
-	g.short.Store(int64(len(g.waiting)))
+	keep(g.failedSearches, e, e.searchedInVain())
+	g.waitingCount.Store(int64(len(g.waiting)))
 	if _, gathers := g.hintless[e]; gathers && e.gang.Round() == 0 {
 		delete(g.hintless, e)
 		for other := range g.waiting {
@@ -174,9 +174,9 @@ func (g *gangs) stopCollectingLocked() {
 // own doing or that of another gang.
 func (g *gangs) mayHelpLocked(e *entry, sure bool, now time.Time) {
 	if sure {
-		e.gang.Room(now)
+		e.gang.RoomFreed(now)
 	} else {
-		e.gang.Hope(now)
+		e.gang.RoomMayBeOwn(now)
 	}
 	g.settledLocked(e)
 	g.agenda.Add(e.key)
@@ -188,10 +188,10 @@ func (g *gangs) forgetLocked(e *entry) bool {
 		return false
 	}
 	delete(g.byKey, e.key)
-	for _, set := range []map[*entry]struct{}{g.booked, g.waiting, g.vain, g.hintless} {
+	for _, set := range []map[*entry]struct{}{g.booked, g.waiting, g.failedSearches, g.hintless} {
 		delete(set, e)
 	}
-	g.short.Store(int64(len(g.waiting)))
+	g.waitingCount.Store(int64(len(g.waiting)))
 	return true
 }
 

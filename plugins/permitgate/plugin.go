@@ -71,7 +71,7 @@ func NewShared(options ...Option) *Shared {
 		o(s)
 	}
 	s.gangs = newGangs(s.clock)
-	s.wakes = &wakes{gangs: s.gangs, news: &news{}}
+	s.wakes = &wakes{gangs: s.gangs, freed: &freedRoom{}}
 	return s
 }
 
@@ -102,16 +102,16 @@ func (s *Shared) New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk
 
 // newPlugin makes the plugin of one profile.
 func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
-	asker := newAsker(h)
+	runner := newFilterRunner(h)
 	p := &PermitGate{
 		handle: h, shared: s, gangs: s.gangs,
 		victims: &victims{
-			handle: h, gangs: s.gangs, asker: asker, preemptor: s.preemptor, enabled: s.args.GangPreemption && asker.run != nil,
+			handle: h, gangs: s.gangs, runner: runner, preemptor: s.preemptor, enabled: s.args.GangPreemption && runner.run != nil,
 			budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
 		},
 		proposer: &proposer{
 			handle: h, gangs: s.gangs, nominations: s.nominations, claims: newSharedClaims(h),
-			asker: asker, counted: newCounted(asker), holds: s.holds,
+			runner: runner, filters: newProfileFilters(runner), holds: s.holds,
 		},
 	}
 	p.collector = &collector{gangs: s.gangs, proposer: p.proposer, after: s.args.StarvationAfter.Duration, event: s.server.Event}
@@ -135,14 +135,14 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		return err
 	}
 	factory := h.SharedInformerFactory()
-	s.rehearser = rehearse.New(s.args.BindRehearsal, s.clock, factory.Core().V1().Namespaces().Lister(), served{s.gangs})
+	s.rehearser = rehearse.New(s.args.BindRehearsal, s.clock, factory.Core().V1().Namespaces().Lister(), gangView{s.gangs})
 	s.server = serve.New(serve.Config{
-		Clock: s.clock, Source: s.source, Handle: s.profiles.orAny, Gangs: served{s.gangs}, Settled: s.hasSynced,
+		Clock: s.clock, Source: s.source, Handle: s.profiles.orAny, Gangs: gangView{s.gangs}, Settled: s.hasSynced,
 		ManageStatus: s.args.ManagePodGroupStatus, RecoveryTimeout: s.args.RecoveryTimeout.Duration,
 	})
 	s.preemptor = s.newPreemptorLocked(h)
 	s.gangs.abandon, s.gangs.missing = s.preemptor.Abandon, s.missing
-	f := &feed{
+	f := &eventHandlers{
 		gangs: s.gangs, wakes: s.wakes, nominations: s.nominations, claims: newClaims(h), ours: s.profiles.has,
 		nominatedMember: s.server.Nominated, gone: s.preemptor.Gone,
 	}
@@ -159,7 +159,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		s.groups = groups
 	}
 	w := &worker{
-		gangs: s.gangs, wakes: s.wakes, nominations: s.nominations, turns: newTurns(), profiles: s.profiles, leading: s.leader.Leading(),
+		gangs: s.gangs, wakes: s.wakes, nominations: s.nominations, queue: newGangQueue(), profiles: s.profiles, leading: s.leader.Leading(),
 		rehearses: s.rehearser.Needed,
 		rehearse:  func(key types.NamespacedName, r gang.Rehearsal) { s.rehearser.Begin(key, r) },
 		report:    s.server.Report,

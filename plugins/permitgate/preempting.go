@@ -23,7 +23,7 @@ import (
 type victims struct {
 	handle    fwk.Handle
 	gangs     *gangs
-	asker     *asker
+	runner    *filterRunner
 	preemptor *preempt.Preemptor
 	budgets   policylisters.PodDisruptionBudgetLister
 	enabled   bool
@@ -43,14 +43,14 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 			e.preempting = nil
 			e.books.endAll(bookedByVictims)
 		}
-		began, allowed = now, may && e.preempting == nil && e.search.allows(o.result.Bound, len(v.gangs.vain), now)
+		began, allowed = now, may && e.preempting == nil && e.search.allows(o.result.Bound, len(v.gangs.failedSearches), now)
 	})
 	if !allowed {
 		return preempt.Result{}, false
 	}
 	budgets, _ := v.budgets.List(labels.Everything()) // a lister over memory has no error to return
 	s := preempt.Search{
-		Handle: v.handle, Asker: v.asker, State: state, Nodes: o.view.nodes, Request: pl.request, Budgets: budgets,
+		Handle: v.handle, FilterRunner: v.runner, State: state, Nodes: o.view.nodes, Request: pl.request, Budgets: budgets,
 		MayEvict: func(pod *v1.Pod) bool { return v.mayEvict(pl, pod) },
 		OnItsWay: func(pod *v1.Pod) bool { return pl.pods[pod.UID] != nil },
 		Stays:    func(pod *v1.Pod) bool { return v.preemptor.Barred(pod.UID) },
@@ -86,7 +86,7 @@ func (v *victims) begin(ctx context.Context, key types.NamespacedName, r *preemp
 
 // mayEvict reports whether a gang may preempt a pod. Pods of DaemonSets would come back.
 func (v *victims) mayEvict(pl *plan, pod *v1.Pod) bool {
-	if corev1.PodPriority(pod) >= pl.priority || pl.members[pod.UID] || v.preemptor.Spoken(pod.UID) {
+	if corev1.PodPriority(pod) >= pl.priority || pl.members[pod.UID] || v.preemptor.IsVictim(pod.UID) {
 		return false
 	}
 	return !ofDaemonSet(pod)
@@ -153,7 +153,7 @@ func (p preempted) Cleared(key types.NamespacedName) {
 		}
 	})
 	for uid, node := range victims {
-		p.wakes.hear(event{node: node, gone: uid}) // once the nodes of a cycle show it
+		p.wakes.noteFreed(event{node: node, gone: uid}) // once the nodes of a cycle show it
 	}
 }
 
@@ -163,7 +163,7 @@ func (p preempted) GivenUp(key types.NamespacedName, again bool) {
 		e.preempting = nil
 		e.books.endAll(bookedByVictims)
 		if again {
-			e.gang.Room(now)
+			e.gang.RoomFreed(now)
 		} else {
 			e.search = searched{at: now}
 		}

@@ -38,7 +38,7 @@ func TestMemberThatIsBeingBoundIsNoSpareOne(t *testing.T) {
 }
 
 // TestSearchThatFailedIsNotRepeated until as many more members fit as it lacked; by time alone after a minute, and after fifty
-// times as long as it took, for each gang that searches in vain, in any case.
+// times as long as it took, for each gang that searches in failedSearches, in any case.
 func TestSearchThatFailedIsNotRepeated(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	after := func(d time.Duration) time.Time { return start.Add(d) }

@@ -40,10 +40,20 @@ func attemptOf(state fwk.CycleState) *attempt {
 }
 
 // PreFilter restricts a member to its proposed nodes. For the scout of a gang it makes the proposal for all members. It
-// refuses a member whose gang has been refused or rolled back since the member entered the active queue.
+// refuses a member whose gang has been refused or rolled back since the member entered the active queue. A member's way:
+//
+//	PreEnqueue  kept until the gang is admitted and the member is its scout, or of its round
+//	PreFilter   the scout proposes for all: the gang is refused, or gathers; the others get their nodes, or their domain
+//	PostFilter  no node fits: once more on all nodes, or the member has failed; the gang may preempt
+//	Reserve     the member takes its node, and gives its hint to another
+//	Permit      waits, while the binds are rehearsed, until the worker releases the quorum
+//	PreBind     waits at the barrier; the last to come commits all
+//	PostBind    bound
+//	Unreserve   at any time after Reserve: the node is lost, and the gang rolled back if the quorum needs the member
+//	(a cycle that ends elsewhere shows at the next PreEnqueue)
 func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if p.proposer.asker.asking {
-		return nil, fwk.NewStatus(fwk.Skip) // a hypothetical question, see asker
+	if p.proposer.runner.hypothetical {
+		return nil, fwk.NewStatus(fwk.Skip) // a hypothetical question, see filterRunner
 	}
 	key, ok := podgroup.Of(pod)
 	if ok = ok && pod.Spec.NodeName == "" && !state.IsPodGroupSchedulingCycle(); !ok {
@@ -79,7 +89,7 @@ func (p *PermitGate) startCycle(ctx context.Context, state fwk.CycleState, key t
 	p.shared.leader.Cycle()
 	p.begun.Do(func() { p.shared.begin(ctx) })
 	if !state.IsPodGroupSchedulingCycle() {
-		p.shared.wakes.weigh(p.handle.SnapshotSharedLister().NodeInfos())
+		p.shared.wakes.wakeForRoom(p.handle.SnapshotSharedLister().NodeInfos())
 		p.collector.watch(ctx, state)
 	}
 	p.gangs.place(klog.FromContext(ctx), p.handle, key)

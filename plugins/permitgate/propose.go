@@ -23,8 +23,8 @@ type proposer struct {
 	gangs       *gangs
 	nominations *nominations
 	claims      *sharedClaims
-	asker       *asker
-	counted     *counted
+	runner      *filterRunner
+	filters     *profileFilters
 	holds       Holds // nil without
 	start       int   // where the next search begins
 }
@@ -197,8 +197,8 @@ func (pl *plan) cleared(infos fwk.NodeInfoLister) bool {
 // prepare completes the request from the cycle's nodes.
 func (p *proposer) prepare(ctx context.Context, state fwk.CycleState, pl *plan, nodes []fwk.NodeInfo) {
 	r := &pl.request
-	p.counted.learn(ctx, state, r.Classes, nodes)
-	r.Filters = p.counted.Filters()
+	p.filters.learn(ctx, state, r.Classes, nodes)
+	r.Filters = p.filters.Filters()
 	r.SpreadKey, r.Start, r.Placed = spreadKey(r.Classes), p.start, map[string]int{}
 	if r.Topology.Key == "" {
 		for i := range r.Classes {
@@ -237,7 +237,7 @@ func spreadKey(classes []proposal.Class) string {
 // view returns the nodes as pods of a priority may use them, without the bookings of a gang.
 func (p *proposer) view(key types.NamespacedName, priority int32, nodes []fwk.NodeInfo) *view {
 	return &view{
-		nodes: nodes, counted: p.counted, holds: p.holds,
+		nodes: nodes, filters: p.filters, holds: p.holds,
 		promised: p.gangs.promisedTo(key, priority, p.handle, p.nominations.nodes()),
 	}
 }
@@ -350,6 +350,6 @@ func (p *proposer) gains(refused proposal.Request) func(node string) int {
 		if err != nil {
 			return 0
 		}
-		return bound.Node(&view{nodes: []fwk.NodeInfo{info}, counted: p.counted, holds: p.holds}, 0)
+		return bound.Node(&view{nodes: []fwk.NodeInfo{info}, filters: p.filters, holds: p.holds}, 0)
 	}
 }

@@ -61,7 +61,7 @@ func (p *PermitGate) leavesRoom(pod *v1.Pod, key types.NamespacedName, nodeName 
 		names[i] = own[i].Name
 	}
 	free, wanted := make([]int64, len(names)), make([]int64, len(names))
-	v := &view{nodes: []fwk.NodeInfo{info}, counted: p.proposer.counted, promised: map[string][]promise{nodeName: coming}}
+	v := &view{nodes: []fwk.NodeInfo{info}, filters: p.proposer.filters, promised: map[string][]promise{nodeName: coming}}
 	v.Free(0, names, free)
 	v.Kept(0, pod, names, wanted)
 	proposal.Add(wanted, names, own)
@@ -91,7 +91,7 @@ func (p *PermitGate) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.
 			}
 		})
 	}
-	if p.gangs.short.Load() > 0 {
-		p.shared.wakes.hear(event{node: nodeName, gone: pod.UID, by: key})
+	if p.gangs.waitingCount.Load() > 0 {
+		p.shared.wakes.noteFreed(event{node: nodeName, gone: pod.UID, by: key})
 	}
 }

@@ -20,7 +20,7 @@ type Holds interface {
 // view shows the nodes of a scheduling cycle as a gang may use them. It implements proposal.Cluster.
 type view struct {
 	nodes   []fwk.NodeInfo
-	counted *counted
+	filters *profileFilters
 	// promised are the pods of the gang's priority or above that are nominated to a node or booked there.
 	promised map[string][]promise
 	holds    Holds // nil without
@@ -51,12 +51,12 @@ func (v *view) Free(i int, names []v1.ResourceName, into []int64) {
 		default:
 			all := allocatable.GetScalarResources()[name]
 			into[j] = all - requested.GetScalarResources()[name]
-			if !v.counted.counts(name, all > 0) {
+			if !v.filters.counts(name, all > 0) {
 				into[j] = proposal.Unlimited
 			}
 		}
 	}
-	if v.counted.unfit {
+	if v.filters.unfit {
 		for j := range into {
 			into[j] = proposal.Unlimited
 		}

@@ -24,37 +24,37 @@ var tick = none
 // wakes has gangs that wait for room looked at again when enough of it has appeared.
 type wakes struct {
 	gangs *gangs
-	news  *news
+	freed *freedRoom
 	// cycle is when the last scheduling cycle began, in nanoseconds.
 	cycle atomic.Int64
 	// weighAt is when news is weighed next; only scheduling cycles use it.
 	weighAt time.Time
 }
 
-// hear takes in news of room.
-func (w *wakes) hear(e event) {
-	w.news.add(e)
+// noteFreed takes in that room may have appeared.
+func (w *wakes) noteFreed(e event) {
+	w.freed.add(e)
 	w.watch()
 }
 
 // watch makes sure that news is weighed even if no cycle comes by itself.
 func (w *wakes) watch() {
-	if w.gangs.short.Load() > 0 && w.news.some.Load() {
+	if w.gangs.waitingCount.Load() > 0 && w.freed.some.Load() {
 		w.gangs.agenda.AddAt(tick, w.gangs.clock.Now().Add(idleInterval))
 	}
 }
 
-// weigh looks, in a scheduling cycle, whether room that has appeared may be enough for gangs that wait for it. A gang that
+// wakeForRoom looks, in a scheduling cycle, whether room that has appeared may be enough for gangs that wait for it. A gang that
 // was refused knows how many of its members could be placed at most; what the changed nodes can take is added to that, and it comes
 // back to the queue when the sum is enough.
-func (w *wakes) weigh(nodes fwk.NodeInfoLister) {
+func (w *wakes) wakeForRoom(nodes fwk.NodeInfoLister) {
 	now := w.gangs.clock.Now()
 	w.cycle.Store(now.UnixNano())
-	if !w.news.some.Load() || now.Before(w.weighAt) {
+	if !w.freed.some.Load() || now.Before(w.weighAt) {
 		return
 	}
-	events, all := w.news.take(nodes)
-	if w.gangs.short.Load() == 0 || len(events) == 0 && !all {
+	events, all := w.freed.take(nodes)
+	if w.gangs.waitingCount.Load() == 0 || len(events) == 0 && !all {
 		return
 	}
 	type gaining struct {
@@ -104,10 +104,10 @@ func (w *wakes) weigh(nodes fwk.NodeInfoLister) {
 	w.weighAt = now.Add(weighShare * time.Duration(now.UnixNano()-w.cycle.Load()))
 }
 
-// prompt wakes the first gang that waits for room, and may be tried now, when there is news that no cycle weighs, because there
+// wakeFirst wakes the first gang that waits for room, and may be tried now, when there is news that no cycle weighs, because there
 // is none. It returns when to look again; zero means not by time.
-func (w *wakes) prompt() time.Time {
-	if !w.news.some.Load() || w.gangs.short.Load() == 0 {
+func (w *wakes) wakeFirst() time.Time {
+	if !w.freed.some.Load() || w.gangs.waitingCount.Load() == 0 {
 		return time.Time{}
 	}
 	now := w.gangs.clock.Now()
@@ -117,7 +117,7 @@ func (w *wakes) prompt() time.Time {
 	w.gangs.mu.Lock()
 	defer w.gangs.mu.Unlock()
 	for _, e := range slices.SortedFunc(maps.Keys(w.gangs.waiting), func(a, b *entry) int { return a.rank().Compare(b.rank()) }) {
-		concerns, sure := w.news.concerns(e.key)
+		concerns, sure := w.freed.concerns(e.key)
 		if !concerns {
 			continue
 		}

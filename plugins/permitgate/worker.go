@@ -22,7 +22,7 @@ type worker struct {
 	gangs       *gangs
 	wakes       *wakes
 	nominations *nominations
-	turns       *turns
+	queue       *gangQueue
 	profiles    *profiles
 	leading     <-chan struct{}
 	// rehearses reports whether the binds of a namespace's pods are rehearsed, rehearse begins a rehearsal.
@@ -71,16 +71,16 @@ func (w *worker) look(ctx context.Context, key types.NamespacedName) {
 			klog.FromContext(ctx).V(4).Info("Activating pods that waited for nominations or victims", "pods", len(pods))
 			w.profiles.any().Activate(klog.FromContext(ctx), pods)
 		}
-		if again := w.wakes.prompt(); !again.IsZero() {
+		if again := w.wakes.wakeFirst(); !again.IsZero() {
 			w.gangs.agenda.AddAt(tick, again)
 		}
-		w.giveTurns()
+		w.admitNext()
 		return
 	}
 	logger := klog.FromContext(ctx).WithValues("podGroup", key)
 	j, ok := w.take(key)
 	if !ok {
-		w.turns.remove(key)
+		w.queue.remove(key)
 		w.report(ctx, serve.Report{Key: key, Gone: true})
 		return
 	}
@@ -90,9 +90,9 @@ func (w *worker) look(ctx context.Context, key types.NamespacedName) {
 	if len(j.freed) > 0 && w.nominations.end() {
 		w.gangs.agenda.Add(tick)
 	}
-	if w.gangs.short.Load() > 0 {
+	if w.gangs.waitingCount.Load() > 0 {
 		for _, node := range j.freed {
-			w.wakes.hear(event{node: node, by: key})
+			w.wakes.noteFreed(event{node: node, by: key})
 		}
 	}
 	for _, one := range j.reject {
@@ -111,7 +111,7 @@ func (w *worker) look(ctx context.Context, key types.NamespacedName) {
 		}
 	}
 	w.report(ctx, j.report)
-	w.giveTurns()
+	w.admitNext()
 	w.wakes.watch()
 }
 
@@ -164,18 +164,18 @@ func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
 	slices.SortFunc(j.activate, func(a, b *v1.Pod) int { return byAge(a, b, nil) })
 	j.dropped, j.freed = e.books.takeEnded()
 	if w.gangs.forgetLocked(e) {
-		w.turns.remove(key)
+		w.queue.remove(key)
 		j.report.Gone = true
 		return j, true
 	}
 	if e.gang.Ready() {
 		e.again = e.gang.Last().Cause == gang.CauseNoRoom
-		w.turns.update(e.rank(), e.again, e.gang.HasTurn())
+		w.queue.update(e.rank(), e.again, e.gang.Admitted())
 	} else {
 		if r := actions.Rollback; r != nil && r.Cause == gang.CauseNoRoom && e.again {
-			w.turns.refusedAgain(e.rank().Priority, e.refusal.cost, now)
+			w.queue.refusedAgain(e.rank().Priority, e.refusal.cost, now)
 		}
-		w.turns.remove(key)
+		w.queue.remove(key)
 	}
 	if !actions.Next.IsZero() {
 		w.gangs.agenda.AddAt(key, later(actions.Next, now.Add(time.Millisecond)))
@@ -191,7 +191,7 @@ func (w *worker) searchAgainLocked(e *entry, now time.Time) {
 		w.gangs.agenda.AddAt(e.key, at)
 	default:
 		e.search.again = time.Time{}
-		e.gang.Room(now)
+		e.gang.RoomFreed(now)
 	}
 }
 
@@ -202,17 +202,17 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// giveTurns lets the gangs that are next send their scouts. On a replica that does not lead there are no cycles for them.
-func (w *worker) giveTurns() {
+// admitNext lets the gangs that are next send their scouts. On a replica that does not lead there are no cycles for them.
+func (w *worker) admitNext() {
 	select {
 	case <-w.leading:
 	default:
 		return
 	}
 	now := w.gangs.clock.Now()
-	keys, again := w.turns.next(now)
+	keys, again := w.queue.next(now)
 	for _, key := range keys {
-		w.gangs.change(key, func(e *entry, now time.Time) { e.gang.Turn(now) })
+		w.gangs.change(key, func(e *entry, now time.Time) { e.gang.Admit(now) })
 	}
 	if !again.IsZero() {
 		w.gangs.agenda.AddAt(tick, again)

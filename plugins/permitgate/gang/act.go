@@ -161,7 +161,7 @@ func (g *Gang) Act(now time.Time) Actions {
 	if g.round != nil && g.round.firsts > 0 {
 		next(g.round.restAt)
 	}
-	if g.preparing() > 0 && g.sure() < g.MinMember() {
+	if g.preparing() > 0 && g.committedOrLater() < g.MinMember() {
 		next(g.prepareBy)
 	}
 	if g.phase == Backoff {
@@ -173,7 +173,7 @@ func (g *Gang) Act(now time.Time) Actions {
 	case !g.stranded && !g.partialSince.IsZero() && g.config.RecoveryTimeout > 0 && now.Before(g.strandedAt()):
 		next(g.strandedAt())
 	}
-	if g.phase == Queued && g.turn {
+	if g.phase == Queued && g.admitted {
 		if g.scout.due(now) {
 			if m := g.pickScout(); m != nil {
 				m.scouted++
@@ -203,7 +203,7 @@ func (g *Gang) Act(now time.Time) Actions {
 func (g *Gang) perform(m *member, kind taskKind, now time.Time, actions *Actions) {
 	t := &m.tasks[kind]
 	switch {
-	case kind == taskReject && m.holds && !m.going():
+	case kind == taskReject && m.holds && !m.mayBeSentBack():
 		actions.Reject = append(actions.Reject, m.uid)
 	case kind == taskWake && t.tries < maxWakes && (m.state == memberIdle || m.state == memberFailed) && g.blocksNot() && g.called(m):
 		actions.Activate = append(actions.Activate, m.uid)

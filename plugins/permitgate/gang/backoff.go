@@ -11,15 +11,15 @@ func (g *Gang) rollback(r Rollback, backoff bool, now time.Time) {
 	}
 	if backoff {
 		pause := roundPause * min(took, g.timeout()) // it held nothing for longer
-		g.backedOffAt, g.earliest, g.hopeful = now, now.Add(pause), now.Add(max(pause, g.grown(pause)))
+		g.backedOffAt, g.notBefore, g.notBeforeIfOwn = now, now.Add(pause), now.Add(max(pause, g.grown(pause)))
 		r.Backoff = g.nextBackoff()
 		g.until = now.Add(r.Backoff)
 		if r.Cause.Capacity() && g.round != nil && g.changedAt.After(began) {
 			// It changed while the round ran, perhaps too late for a member that had been tried.
 			g.until = now
 		}
-		if g.until.Before(g.earliest) {
-			g.until = g.earliest
+		if g.until.Before(g.notBefore) {
+			g.until = g.notBefore
 		}
 		r.Backoff = g.until.Sub(now)
 		g.probing = retry{at: now.Add(probeInterval), first: probeInterval}
@@ -32,7 +32,7 @@ func (g *Gang) rollback(r Rollback, backoff bool, now time.Time) {
 	for _, m := range g.members {
 		m.stop(taskWake)
 		m.bindFailed = false
-		if m.going() {
+		if m.mayBeSentBack() {
 			g.move(m, memberIdle)
 			g.repeat(m, taskReject, rejectAt)
 			r.Rejected++
@@ -66,37 +66,37 @@ func (g *Gang) grown(d time.Duration) time.Duration {
 
 // Room says that something in the cluster has changed that may help a gang that lacks room. Its backoff ends, or will when
 // ten times as long has passed as its last round took.
-func (g *Gang) Room(now time.Time) {
+func (g *Gang) RoomFreed(now time.Time) {
 	g.changedAt = now
 	if g.last.Cause.Capacity() {
-		g.endBackoff(g.earliest, now)
+		g.endBackoff(g.notBefore, now)
 	}
 	g.settle(now)
 }
 
 // Hope says that something has changed that may help a gang that lacks room, but may as well be what this or another gang gave
-// back when it was rolled back. It ends the backoff as [Gang.Room] does, but after twice as long with each failure: gangs that
+// back when it was rolled back. It ends the backoff as [Gang.RoomFreed] does, but after twice as long with each failure: gangs that
 // do not fit would else wake themselves and each other for ever.
-func (g *Gang) Hope(now time.Time) {
+func (g *Gang) RoomMayBeOwn(now time.Time) {
 	if g.last.Cause.Capacity() {
-		g.endBackoff(g.hopeful, now)
+		g.endBackoff(g.notBeforeIfOwn, now)
 	}
 	g.settle(now)
 }
 
 // RetryAfterPause ends the backoff of a round that failed after ten times as long as it took, for another that is not like it.
 func (g *Gang) RetryAfterPause(now time.Time) {
-	g.endBackoff(g.earliest, now)
+	g.endBackoff(g.notBefore, now)
 	g.settle(now)
 }
 
 // Changed says that something about the gang itself has changed, its members above all: whatever it was refused for, it
-// may fit now. Its backoff ends as by [Gang.Room], or after MaxBackoff.
+// may fit now. Its backoff ends as by [Gang.RoomFreed], or after MaxBackoff.
 func (g *Gang) Changed(now time.Time) {
 	g.changedAt = now
 	at := g.backedOffAt.Add(g.config.MaxBackoff)
-	if g.earliest.Before(at) {
-		at = g.earliest
+	if g.notBefore.Before(at) {
+		at = g.notBefore
 	}
 	g.endBackoff(at, now)
 	g.settle(now)

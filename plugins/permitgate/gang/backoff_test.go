@@ -71,17 +71,17 @@ func TestJitterTakesUpToHalf(t *testing.T) {
 // round took.
 func TestRoomEndsABackoff(t *testing.T) {
 	g, _ := newGang(2, 2)
-	require.True(t, g.Turn(start))
+	require.True(t, g.Admit(start))
 	g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Detail: "at most 1 of 2 fit", Reason: "no room for 2 at once"}, start)
 	requireRefuses(t, g, "m0", start, gang.ReasonBackoff, "no room for 2 at once")
-	g.Room(after(1))
+	g.RoomFreed(after(1))
 	require.Equal(t, gang.Queued, g.Phase())
 
 	g, ids := newGang(2, 2)
 	wait(t, g, start, ids[0])
 	full(t, g, after(30), ids[1])
 	g.Unreserved(ids[0], after(30))
-	g.Room(after(40))
+	g.RoomFreed(after(40))
 	g.Act(after(40))
 	require.Equal(t, after(330), g.Act(after(40)).Next)
 	require.Equal(t, gang.Backoff, g.Phase())
@@ -98,12 +98,12 @@ func TestHopeWaitsLongerWithEachFailure(t *testing.T) {
 		now = now.Add(30 * time.Millisecond)
 		full(t, g, now, ids[1])
 		g.Unreserved(ids[0], now)
-		g.Hope(now)
+		g.RoomMayBeOwn(now)
 		g.Act(now)
 		end := now.Add(time.Duration(min(want, 1000<<failures)) * time.Millisecond)
 		require.Equal(t, end, g.Act(now).Next)
 		if failures%2 == 0 {
-			g.Room(now)
+			g.RoomFreed(now)
 			g.Act(now)
 			end = now.Add(300 * time.Millisecond)
 			require.Equal(t, end, g.Act(now).Next, "room ends it as before")
@@ -117,7 +117,7 @@ func TestHopeWaitsLongerWithEachFailure(t *testing.T) {
 func TestRoomDuringTheRoundShortensTheBackoff(t *testing.T) {
 	g, ids := newGang(2, 2)
 	wait(t, g, after(10), ids[0])
-	g.Room(after(20))
+	g.RoomFreed(after(20))
 	full(t, g, after(30), ids[1])
 	g.Act(after(30))
 	g.Unreserved(ids[0], after(30))
@@ -129,7 +129,7 @@ func TestRoomDoesNotCureARefusal(t *testing.T) {
 	wait(t, g, start, ids[0])
 	g.Unreserved(ids[0], start)
 	require.Equal(t, gang.Backoff, g.Phase())
-	g.Room(after(500))
+	g.RoomFreed(after(500))
 	requireRefuses(t, g, ids[0], after(600), gang.ReasonBackoff, "refused")
 	g.Act(after(1000))
 	require.Equal(t, gang.Queued, g.Phase())
@@ -228,7 +228,7 @@ func TestCyclesThatFailUnheard(t *testing.T) {
 	})
 	t.Run("of a scout", func(t *testing.T) {
 		g, ids := newGang(2, 2)
-		require.True(t, g.Turn(start))
+		require.True(t, g.Admit(start))
 		scout := g.Act(start).Activate[0]
 		require.Contains(t, ids, scout)
 		enqueue(t, g, scout, after(1), gang.ReasonNone, false)
@@ -256,7 +256,7 @@ func TestLongRoundsHaveLongPauses(t *testing.T) {
 	for _, id := range ids {
 		g.Unreserved(id, after(60_000))
 	}
-	g.Room(after(61_000))
+	g.RoomFreed(after(61_000))
 	g.Act(after(659_999))
 	require.Equal(t, gang.Backoff, g.Phase())
 	g.SetPod("another", gang.Pod{}, after(300_000))

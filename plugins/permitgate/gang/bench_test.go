@@ -14,7 +14,7 @@ func BenchmarkMembers(b *testing.B) {
 		b.Run(fmt.Sprintf("size=%d", size), func(b *testing.B) {
 			for b.Loop() {
 				g, ids := newGang(size, size)
-				g.Turn(start)
+				g.Admit(start)
 				g.Act(start)
 				g.Enter(ids[0], start)
 				if !g.Gather(gang.Round{Members: ids, First: ids[:1], Hinted: true}, start) {

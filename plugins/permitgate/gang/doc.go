@@ -20,7 +20,7 @@
 //	                               fewer than minMember members are left
 //
 // Pending: the PodGroup is missing or invalid, or fewer than minMember members live. Queued: a quorum lives and
-// waits for its turn ([Gang.Turn]). In its turn one member, the scout, comes to a scheduling cycle, whose caller answers with
+// waits for its turn ([Gang.Admit]). In its turn one member, the scout, comes to a scheduling cycle, whose caller answers with
 // [Gang.Gather] or [Gang.Refuse]. Gathering: the members go through scheduling cycles, none holds a node. Waiting: at least
 // one member has a node and waits in Permit; the rest of the quorum has until the deadline. Releasing: the quorum
 // has been released and binds. Whole: the quorum is bound. Backoff: the gang was refused or rolled back and holds nothing, until

@@ -24,9 +24,9 @@ type Gang struct {
 	holding int               // members that hold something
 	phase   Phase
 
-	turn  bool  // the gang has its turn: a scout is on its way
-	scout retry // of the scout's activation
-	round *round
+	admitted bool  // a scout is on its way
+	scout    retry // of the scout's activation
+	round    *round
 	// rounds numbers the rounds.
 	rounds int
 
@@ -37,12 +37,12 @@ type Gang struct {
 	doneCount  bool      // members that have succeeded count, as of the last input
 	ours       bool      // a member of the present quorum was let go by Release or Permit
 
-	failures    int       // rollbacks with backoff since the gang was whole
-	until       time.Time // end of the Backoff phase
-	backedOffAt time.Time // when it began
-	earliest    time.Time // before when no room ends it
-	hopeful     time.Time // before when no hope does
-	last        Rollback  // the last one
+	failures       int       // rollbacks with backoff since the gang was whole
+	until          time.Time // end of the Backoff phase
+	backedOffAt    time.Time // when it began
+	notBefore      time.Time // before when no room ends it
+	notBeforeIfOwn time.Time // before when no room does that may be the gang's own
+	last           Rollback  // the last one
 
 	rehearse bool   // binds are rehearsed
 	turns    uint64 // of all members, ever
@@ -127,7 +127,7 @@ func (g *Gang) Empty() bool { return g.spec == nil && len(g.members) == 0 }
 // Counts returns how many members exist for the quorum, wait in Permit, and are bound or were until they
 // succeeded.
 func (g *Gang) Counts() (live, waiting, settled int) {
-	return g.live(), g.count[memberWaiting], g.settled()
+	return g.live(), g.count[memberWaiting], g.bound()
 }
 
 // Done returns how many members have succeeded and count.
@@ -140,7 +140,7 @@ func (g *Gang) Sure(uid types.UID) bool {
 }
 
 // Placed reports whether a live member is bound or has a node.
-func (g *Gang) Placed() bool { return g.letGo()-g.done()+g.count[memberWaiting] > 0 }
+func (g *Gang) Placed() bool { return g.releasedOrLater()-g.done()+g.count[memberWaiting] > 0 }
 
 // SentBack reports whether a member lost the node that it was given, or found none, and has not been in a
 // cycle since: no node is meant for it now.

@@ -46,7 +46,7 @@ func newGang(minMember, members int) (*gang.Gang, []types.UID) {
 // gather gives the gang its turn and begins a round with all members that lack a node; the first of ids is the scout.
 func gather(t *testing.T, g *gang.Gang, now time.Time) []types.UID {
 	t.Helper()
-	require.True(t, g.Turn(now))
+	require.True(t, g.Admit(now))
 	a := g.Act(now)
 	require.Len(t, a.Activate, 1, "the scout")
 	entry, reason, detail := g.Enter(a.Activate[0], now)

@@ -54,7 +54,7 @@ func TestGangThatIsNotStranded(t *testing.T) {
 		"the PodGroup is gone":        func(g *gang.Gang, _ []types.UID) { g.DeleteGroup(after(30_000)) },
 		"the quorum has been lowered": func(g *gang.Gang, _ []types.UID) { g.SetGroup(gang.Spec{UID: "g", MinMember: 1}, after(30_000)) },
 		"the rest is on its way": func(g *gang.Gang, ids []types.UID) {
-			require.True(t, g.Turn(after(30_000)))
+			require.True(t, g.Admit(after(30_000)))
 			g.Act(after(30_000))
 			g.Enter(ids[1], after(30_000))
 			require.True(t, g.Gather(gang.Round{Members: ids[1:], First: ids[1:]}, after(30_000)))

@@ -57,7 +57,7 @@ func TestRefusedRehearsalSendsTheGangBack(t *testing.T) {
 	require.ElementsMatch(t, ids, a.Reject)
 
 	// Room does not help.
-	g.Room(after(300))
+	g.RoomFreed(after(300))
 	requireRefuses(t, g, ids[0], after(400), gang.ReasonBackoff, "says a policy")
 }
 

@@ -9,7 +9,7 @@ import (
 // complete reports whether members wait although the quorum has a node, and the rehearsals that it needs.
 func (g *Gang) complete() bool {
 	ready := g.ready()
-	return g.valid() && ready > 0 && g.letGo()+ready >= g.spec.MinMember
+	return g.valid() && ready > 0 && g.releasedOrLater()+ready >= g.spec.MinMember
 }
 
 // ready is how many members wait whose rehearsal keeps them no longer.
@@ -34,7 +34,7 @@ func (g *Gang) Release(uids []types.UID, now time.Time) []types.UID {
 			released = append(released, uid)
 		}
 	}
-	if g.letGo()+len(released) < g.spec.MinMember {
+	if g.releasedOrLater()+len(released) < g.spec.MinMember {
 		return nil
 	}
 	for _, uid := range released {
@@ -45,7 +45,7 @@ func (g *Gang) Release(uids []types.UID, now time.Time) []types.UID {
 }
 
 // going reports whether the member has a node, and can still be sent back.
-func (m *member) going() bool {
+func (m *member) mayBeSentBack() bool {
 	return m.state == memberWaiting || m.state == memberReleased || m.state == memberPrepared
 }
 
@@ -114,7 +114,7 @@ func (g *Gang) Departures() int { return g.departures }
 
 // prepared reports whether the members at the barrier complete the quorum.
 func (g *Gang) prepared() bool {
-	return g.valid() && g.count[memberPrepared] > 0 && g.sure()+g.count[memberPrepared] >= g.spec.MinMember
+	return g.valid() && g.count[memberPrepared] > 0 && g.committedOrLater()+g.count[memberPrepared] >= g.spec.MinMember
 }
 
 // Commit lets the members bind that are at the barrier. sure are those of which the caller knows that nothing

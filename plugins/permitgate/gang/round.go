@@ -94,18 +94,18 @@ func (g *Gang) Ready() bool { return g.phase == Queued && g.holding == 0 }
 
 // Turn gives a gang that is Ready its turn: scouts are activated until one comes to a cycle. It reports false
 // when the gang is not Ready, or has its turn already.
-func (g *Gang) Turn(now time.Time) bool {
+func (g *Gang) Admit(now time.Time) bool {
 	g.settle(now)
-	if !g.Ready() || g.turn {
+	if !g.Ready() || g.admitted {
 		return false
 	}
-	g.turn = true
+	g.admitted = true
 	g.scout = retry{at: now, first: scoutInterval}
 	return true
 }
 
-// HasTurn reports whether the gang has its turn.
-func (g *Gang) HasTurn() bool { return g.turn }
+// Admitted reports whether the gang has its turn.
+func (g *Gang) Admitted() bool { return g.admitted }
 
 // Missing returns the members to make a proposal for, in no particular order, and how many of them the quorum lacks.
 func (g *Gang) Missing() (members []types.UID, need int) {
@@ -113,7 +113,7 @@ func (g *Gang) Missing() (members []types.UID, need int) {
 }
 
 // lacking is how many members the quorum lacks that have a node.
-func (g *Gang) lacking() int { return g.MinMember() - g.letGo() - g.count[memberWaiting] }
+func (g *Gang) lacking() int { return g.MinMember() - g.releasedOrLater() - g.count[memberWaiting] }
 
 // Gather begins a round. It reports false, and does nothing, when the gang has changed since Missing was asked so that the
 // round does not suit it.
@@ -132,7 +132,7 @@ func (g *Gang) Gather(r Round, now time.Time) bool {
 		return false
 	}
 	g.rounds++
-	g.turn = false
+	g.admitted = false
 	g.round = &round{id: g.rounds, since: now, deadline: now.Add(g.timeout()), stepAt: now, hinted: r.Hinted, idle: idle, restAt: now.Add(firstsLimit)}
 	for _, m := range g.members {
 		m.called = false // scouts that were overtaken
@@ -202,10 +202,10 @@ func (g *Gang) callRest(now time.Time) {
 
 // endRound forgets the round or the turn, and lets its members into the queue no longer.
 func (g *Gang) endRound() {
-	if g.round == nil && !g.turn {
+	if g.round == nil && !g.admitted {
 		return
 	}
-	g.round, g.turn = nil, false
+	g.round, g.admitted = nil, false
 	for _, m := range g.members {
 		m.called, m.inRound, m.first, m.anywhere = false, false, false, false
 		m.answered()
@@ -322,7 +322,7 @@ func (g *Gang) Fits(uid types.UID, now time.Time) (wait bool, reason Reason, det
 		// Bound behind this scheduler's back: there is nothing to wait for, and its own bind will say so.
 		return false, ReasonNone, ""
 	}
-	if g.letGo() >= g.spec.MinMember || g.lacksOnlyOne() {
+	if g.releasedOrLater() >= g.spec.MinMember || g.lacksOnlyOne() {
 		g.release(m, now)
 		g.settle(now)
 		return false, ReasonNone, ""
@@ -346,7 +346,7 @@ func (g *Gang) Fits(uid types.UID, now time.Time) (wait bool, reason Reason, det
 // lacksOnlyOne reports whether one more member completes the quorum while none waits: that member
 // needs no other's consent, and no other needs its.
 func (g *Gang) lacksOnlyOne() bool {
-	return g.letGo() == g.spec.MinMember-1 && g.count[memberWaiting] == 0
+	return g.releasedOrLater() == g.spec.MinMember-1 && g.count[memberWaiting] == 0
 }
 
 // Unreserved is called with the member's Unreserve: whatever it held is free again.

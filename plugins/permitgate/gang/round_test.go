@@ -14,8 +14,8 @@ import (
 func TestOneScout(t *testing.T) {
 	g, ids := newGang(3, 3)
 	require.Empty(t, g.Act(start).Activate)
-	require.True(t, g.Turn(start))
-	require.False(t, g.Turn(start), "it has its turn")
+	require.True(t, g.Admit(start))
+	require.False(t, g.Admit(start), "it has its turn")
 	require.Equal(t, ids[:1], g.Act(start).Activate, "always the same")
 	requireAdmits(t, g, ids[0], start)
 	requireRefuses(t, g, ids[1], start, gang.ReasonQueued, "turn")
@@ -26,14 +26,14 @@ func TestOneScout(t *testing.T) {
 	g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Detail: "at most 2 of 3 fit"}, after(901))
 	a := g.Act(after(901))
 	require.Equal(t, gang.CauseNoRoom, a.Rollback.Cause)
-	require.False(t, g.HasTurn())
+	require.False(t, g.Admitted())
 	requireRefuses(t, g, ids[0], after(901), gang.ReasonBackoff, "at most 2 of 3 fit")
 }
 
 // TestScoutWithoutAnAnswer: if a cycle ends before the proposal is made, another scout follows.
 func TestScoutWithoutAnAnswer(t *testing.T) {
 	g, ids := newGang(3, 3)
-	require.True(t, g.Turn(start))
+	require.True(t, g.Admit(start))
 	g.Act(start)
 	entry, _, _ := g.Enter(ids[0], after(1))
 	require.Equal(t, gang.EnterPropose, entry)
@@ -43,7 +43,7 @@ func TestScoutWithoutAnAnswer(t *testing.T) {
 // TestScoutThatDoesNotCome: it may be kept by another plugin, so that other members are activated too.
 func TestScoutThatDoesNotCome(t *testing.T) {
 	g, _ := newGang(3, 3)
-	require.True(t, g.Turn(start))
+	require.True(t, g.Admit(start))
 	seen := map[types.UID]bool{}
 	for ms := range 200 {
 		for _, uid := range g.Act(after(ms)).Activate {
@@ -56,7 +56,7 @@ func TestScoutThatDoesNotCome(t *testing.T) {
 // TestFirstsGoFirst: one member of each template finds a node before the others are called.
 func TestFirstsGoFirst(t *testing.T) {
 	g, ids := newGang(4, 4)
-	require.True(t, g.Turn(start))
+	require.True(t, g.Admit(start))
 	g.Act(start)
 	g.Enter(ids[0], start)
 	require.True(t, g.Gather(gang.Round{Members: ids, First: []types.UID{ids[0], ids[2]}, Hinted: true}, start))
@@ -95,7 +95,7 @@ func TestFirstThatIsNoGuide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, ids := newGang(3, 4)
-			require.True(t, g.Turn(start))
+			require.True(t, g.Admit(start))
 			g.Act(start)
 			g.Enter(ids[0], start)
 			require.True(t, g.Gather(gang.Round{Members: ids, First: ids[:1]}, start))
@@ -110,7 +110,7 @@ func TestFirstThatIsNoGuide(t *testing.T) {
 // then fails.
 func TestHintsAreOnlyHints(t *testing.T) {
 	g, ids := newGang(2, 2)
-	require.True(t, g.Turn(start))
+	require.True(t, g.Admit(start))
 	g.Act(start)
 	g.Enter(ids[0], start)
 	require.True(t, g.Gather(gang.Round{Members: ids, First: ids[:1], Hinted: true}, start))
@@ -127,7 +127,7 @@ func TestHintsAreOnlyHints(t *testing.T) {
 // TestSpareMembersAreNotPartOfTheRound: what the proposal has no node for waits until the quorum has been released.
 func TestSpareMembersAreNotPartOfTheRound(t *testing.T) {
 	g, ids := newGang(2, 3)
-	require.True(t, g.Turn(start))
+	require.True(t, g.Admit(start))
 	g.Act(start)
 	g.Enter(ids[0], start)
 	require.False(t, g.Gather(gang.Round{Members: ids[:1], First: ids[:1]}, start), "one of two")
@@ -146,7 +146,7 @@ func TestSpareMembersAreNotPartOfTheRound(t *testing.T) {
 // TestQuorumIsRaisedInARound: it begins again, with the members that were not part of it, and without a backoff.
 func TestQuorumIsRaisedInARound(t *testing.T) {
 	g, ids := newGang(2, 3)
-	require.True(t, g.Turn(start))
+	require.True(t, g.Admit(start))
 	g.Act(start)
 	g.Enter(ids[0], start)
 	require.True(t, g.Gather(gang.Round{Members: ids[:2], First: ids[:2]}, start))

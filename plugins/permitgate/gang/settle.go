@@ -9,7 +9,7 @@ import (
 
 // live is how many members exist for the quorum.
 func (g *Gang) live() int {
-	return g.count[memberIdle] + g.count[memberFailed] + g.count[memberWaiting] + g.letGo()
+	return g.count[memberIdle] + g.count[memberFailed] + g.count[memberWaiting] + g.releasedOrLater()
 }
 
 // doneGrace is how long a gang with members that have succeeded, and with new ones that have no node, waits for more new ones: these may
@@ -37,20 +37,20 @@ func (g *Gang) settleDone(now time.Time) {
 func (g *Gang) doneAt() time.Time { return g.arrivedAt.Add(doneGrace) }
 
 // settled is how many members are bound, or were until they succeeded.
-func (g *Gang) settled() int { return g.count[memberBound] + g.done() }
+func (g *Gang) bound() int { return g.count[memberBound] + g.done() }
 
 // preparing is how many members have been let go, and may still be sent back.
 func (g *Gang) preparing() int { return g.count[memberReleased] + g.count[memberPrepared] }
 
 // sure is how many members are bound, or their binds are on the way and nothing stops them.
-func (g *Gang) sure() int { return g.count[memberCommitted] + g.settled() }
+func (g *Gang) committedOrLater() int { return g.count[memberCommitted] + g.bound() }
 
 // letGo is how many members have been let go, or are past that.
-func (g *Gang) letGo() int { return g.preparing() + g.sure() }
+func (g *Gang) releasedOrLater() int { return g.preparing() + g.committedOrLater() }
 
 // reachable is how many members may still make up the quorum in this round.
 func (g *Gang) reachable() int {
-	return g.round.idle + g.count[memberWaiting] + g.letGo()
+	return g.round.idle + g.count[memberWaiting] + g.releasedOrLater()
 }
 
 // timeout is how long the first waiting member waits for the quorum.
@@ -123,7 +123,7 @@ func (g *Gang) fail(cause Cause, uid types.UID, detail string, now time.Time) {
 
 func (g *Gang) failWith(r Rollback, now time.Time) {
 	possible := g.valid() && g.live() >= g.spec.MinMember
-	broken := g.phase == Releasing && g.preparing() > 0 && g.letGo() < g.MinMember()
+	broken := g.phase == Releasing && g.preparing() > 0 && g.releasedOrLater() < g.MinMember()
 	if possible && (broken || g.round != nil && g.reachable() < g.spec.MinMember) {
 		// For a member that is gone another may step in at once.
 		g.rollback(r, r.Cause != CauseMembersLeft, now)
@@ -144,15 +144,15 @@ func (g *Gang) settle(now time.Time) {
 	case g.live() < g.spec.MinMember:
 		g.retreat(CauseMembersLeft, fmt.Sprintf("needs %d members, %d are left", g.spec.MinMember, g.live()), now)
 		g.phase = Pending
-	case g.settled() >= g.spec.MinMember:
+	case g.bound() >= g.spec.MinMember:
 		g.phase = Whole
-	case g.letGo() >= g.spec.MinMember:
+	case g.releasedOrLater() >= g.spec.MinMember:
 		g.phase = Releasing
-		if g.sure() < g.spec.MinMember && !g.prepareBy.IsZero() && !now.Before(g.prepareBy) {
+		if g.committedOrLater() < g.spec.MinMember && !g.prepareBy.IsZero() && !now.Before(g.prepareBy) {
 			g.rollback(Rollback{
 				Cause: CauseNotPrepared,
 				Detail: fmt.Sprintf("%d of %d members were ready to be bound %s after the gang was released",
-					g.count[memberPrepared]+g.sure(), g.spec.MinMember, g.config.PrepareTimeout),
+					g.count[memberPrepared]+g.committedOrLater(), g.spec.MinMember, g.config.PrepareTimeout),
 			}, true, now)
 			g.phase = Backoff
 		}
@@ -160,7 +160,7 @@ func (g *Gang) settle(now time.Time) {
 		// The quorum was raised while the gang was on its way, or binds have failed.
 		g.rollback(Rollback{
 			Cause:  CauseNotPrepared,
-			Detail: fmt.Sprintf("needs %d members, %d were released", g.spec.MinMember, g.letGo()),
+			Detail: fmt.Sprintf("needs %d members, %d were released", g.spec.MinMember, g.releasedOrLater()),
 		}, true, now)
 		g.phase = Backoff
 	case now.Before(g.until):
@@ -190,25 +190,25 @@ func (g *Gang) settleRound(now time.Time) {
 			g.rollback(Rollback{
 				Cause: CauseTimeout, Member: g.absent(),
 				Detail: fmt.Sprintf("has not come to a scheduling cycle; %d of %d members had a node, and no other came for %s",
-					g.count[memberWaiting]+g.letGo(), g.spec.MinMember, stallLimit),
+					g.count[memberWaiting]+g.releasedOrLater(), g.spec.MinMember, stallLimit),
 			}, true, now)
 			g.phase = Backoff
 			return
 		case g.round.paused.IsZero() && !now.Before(g.round.deadline):
 			g.rollback(Rollback{
 				Cause:  CauseTimeout,
-				Detail: fmt.Sprintf("%d of %d members had a node after %s", g.count[memberWaiting]+g.letGo(), g.spec.MinMember, g.timeout()),
+				Detail: fmt.Sprintf("%d of %d members had a node after %s", g.count[memberWaiting]+g.releasedOrLater(), g.spec.MinMember, g.timeout()),
 			}, true, now)
 			g.phase = Backoff
 			return
 		}
 	}
 	switch waiting := g.count[memberWaiting]; {
-	case waiting > 0 && g.round == nil && g.letGo()+waiting < g.spec.MinMember:
+	case waiting > 0 && g.round == nil && g.releasedOrLater()+waiting < g.spec.MinMember:
 		// Members that were let go have been lost, and those that still wait are not enough.
 		g.rollback(Rollback{
 			Cause:  CauseNotPrepared,
-			Detail: fmt.Sprintf("needs %d members, %d have a node", g.spec.MinMember, g.letGo()+waiting),
+			Detail: fmt.Sprintf("needs %d members, %d have a node", g.spec.MinMember, g.releasedOrLater()+waiting),
 		}, true, now)
 		g.phase = Backoff
 	case waiting > 0:

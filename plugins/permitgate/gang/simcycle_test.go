@@ -281,7 +281,7 @@ func (w *world) at(where place) []*pod {
 func (w *world) act() (did bool, next time.Time) {
 	for _, name := range slices.Sorted(maps.Keys(w.gangs)) {
 		g := w.gangs[name]
-		g.Turn(w.now)
+		g.Admit(w.now)
 		a := g.Act(w.now)
 		// The gang keeps no order, and a run is to be repeated as it was.
 		slices.Sort(a.Reject)

@@ -167,8 +167,8 @@ func graceOf(pod *v1.Pod) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// Spoken reports whether a pod must not be chosen: it is another preemption's victim, or recently could not be evicted.
-func (p *Preemptor) Spoken(uid types.UID) bool {
+// IsVictim reports whether a pod must not be chosen: it is another preemption's victim, or recently could not be evicted.
+func (p *Preemptor) IsVictim(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.barredLocked(uid) || len(p.byVictim[uid]) > 0

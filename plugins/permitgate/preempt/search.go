@@ -34,8 +34,8 @@ const (
 // domainLimit is how many domains a packed gang's victims are looked for in.
 const domainLimit = 8
 
-// Asker asks the filters of a profile.
-type Asker interface {
+// FilterRunner asks the filters of a profile.
+type FilterRunner interface {
 	// State prepares a cycle's state for a pod, which need not be the cycle's own, and returns the nodes that the pod may
 	// go to. It reports false when PreFilter refuses the pod.
 	State(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (fwk.CycleState, *fwk.PreFilterResult, bool)
@@ -49,8 +49,8 @@ type Gang struct {
 
 // Search is a search for victims. It is used once, in one scheduling cycle.
 type Search struct {
-	Handle fwk.Handle
-	Asker  Asker
+	Handle       fwk.Handle
+	FilterRunner FilterRunner
 	// State is the cycle's.
 	State fwk.CycleState
 	Nodes []fwk.NodeInfo
@@ -223,7 +223,7 @@ func (s *Search) inOneDomain(ctx context.Context) Result {
 // fork returns a search for the same gang in the cluster as it is, with what is left of the time.
 func (s *Search) fork() *Search {
 	in := &Search{
-		Handle: s.Handle, Asker: s.Asker, State: s.State, Nodes: s.Nodes, Request: s.Request, Budgets: s.Budgets,
+		Handle: s.Handle, FilterRunner: s.FilterRunner, State: s.State, Nodes: s.Nodes, Request: s.Request, Budgets: s.Budgets,
 		MayEvict: s.MayEvict, OnItsWay: s.OnItsWay, Stays: s.Stays, KeyOf: s.KeyOf, GangOf: s.GangOf, Now: s.Now,
 	}
 	in.begin()
@@ -295,7 +295,7 @@ func (s *Search) leave(ctx context.Context) bool {
 // prepare sets up a class. It reports false for pods that PreFilter refuses.
 func (s *Search) prepare(ctx context.Context, of *proposal.Class) bool {
 	c := &class{Class: of, request: s.amounts(of.Pod), like: NewPodInfo(of.Pod)}
-	state, only, ok := s.Asker.State(ctx, s.State, of.Pod)
+	state, only, ok := s.FilterRunner.State(ctx, s.State, of.Pod)
 	if c.only = only; ok {
 		s.classes, s.states = append(s.classes, c), append(s.states, state)
 	}

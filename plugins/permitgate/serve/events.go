@@ -34,8 +34,8 @@ const (
 	reasonMixed           = "MixedMembers"
 )
 
-// told records which events about one gang have been sent.
-type told struct {
+// sentEvents records which events about one gang have been sent.
+type sentEvents struct {
 	group types.UID // of the PodGroup; empty while there is none
 
 	complained map[string]string        // the complaint of the last event, by the event's reason
@@ -50,7 +50,7 @@ type told struct {
 }
 
 // complains reports whether a complaint is new, and notes it.
-func (t *told) complains(reason, complaint string) bool {
+func (t *sentEvents) complains(reason, complaint string) bool {
 	if t.complained[reason] == complaint {
 		return false
 	}
@@ -61,11 +61,11 @@ func (t *told) complains(reason, complaint string) bool {
 	return complaint != ""
 }
 
-func (s *Server) toldLocked(key types.NamespacedName) *told {
-	t := s.told[key]
+func (s *Server) sentLocked(key types.NamespacedName) *sentEvents {
+	t := s.sent[key]
 	if t == nil {
-		t = &told{}
-		s.told[key] = t
+		t = &sentEvents{}
+		s.sent[key] = t
 	}
 	return t
 }
@@ -101,20 +101,20 @@ func (s *Server) Event(ctx context.Context, key types.NamespacedName, pod *v1.Po
 	regarding := runtime.Object(pod)
 	if pod == nil {
 		s.mu.Lock()
-		group := s.toldLocked(key).group
+		group := s.sentLocked(key).group
 		s.mu.Unlock()
 		regarding = reference(key, group)
 	}
 	s.send(ctx, key, message{regarding, reason, note})
 }
 
-// tell sends the due events about a gang, and schedules a look if one becomes due by time alone. It sends each event once to
+// sendEvents sends the due events about a gang, and schedules a look if one becomes due by time alone. It sends each event once to
 // each object.
-func (s *Server) tell(ctx context.Context, r Report, g *Gang) {
+func (s *Server) sendEvents(ctx context.Context, r Report, g *Gang) {
 	depleted := s.depleted(r.Key, g)
 	now := s.Clock.Now()
 	s.mu.Lock()
-	t := s.toldLocked(r.Key)
+	t := s.sentLocked(r.Key)
 	msgs := t.afterFailure(r, now)
 	if g.Group != nil && g.Group.UID == t.group { // otherwise the report that says so is on its way
 		msgs = append(msgs, s.aboutGroupLocked(t, r, g, depleted)...)
@@ -131,7 +131,7 @@ func (s *Server) tell(ctx context.Context, r Report, g *Gang) {
 }
 
 // afterFailure returns the events about a rollback and about failed binds: on the PodGroup and on the pod.
-func (t *told) afterFailure(r Report, now time.Time) (msgs []message) {
+func (t *sentEvents) afterFailure(r Report, now time.Time) (msgs []message) {
 	tell := func(pod *v1.Pod, reason, note string) {
 		if t.group != "" {
 			msgs = append(msgs, message{reference(r.Key, t.group), reason, note})
@@ -156,7 +156,7 @@ func (t *told) afterFailure(r Report, now time.Time) (msgs []message) {
 }
 
 // aboutGroupLocked returns the events about the settings and the state of a PodGroup.
-func (s *Server) aboutGroupLocked(t *told, r Report, g *Gang, depleted string) (msgs []message) {
+func (s *Server) aboutGroupLocked(t *sentEvents, r Report, g *Gang, depleted string) (msgs []message) {
 	group := reference(r.Key, t.group)
 	_, timeout := podgroup.TimeoutOf(g.Group)
 	_, topology := podgroup.TopologyOf(g.Group)
@@ -177,7 +177,7 @@ func (s *Server) aboutGroupLocked(t *told, r Report, g *Gang, depleted string) (
 }
 
 // waits reports whether events are due about a gang whose PodGroup or members are missing, or when to look again.
-func (t *told) waits(g *Gang, now time.Time) (due bool, again time.Duration) {
+func (t *sentEvents) waits(g *Gang, now time.Time) (due bool, again time.Duration) {
 	reason := g.Reason
 	if reason == gang.ReasonBackoff {
 		reason = gang.ReasonNone // the rollback has its own event
@@ -206,7 +206,7 @@ func (s *Server) aboutWaiting(key types.NamespacedName, g *Gang) (msgs []message
 	members := s.Gangs.Members(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.toldLocked(key)
+	t := s.sentLocked(key)
 	if t.group != "" && t.onGroup != g.Reason {
 		t.onGroup = g.Reason
 		msgs = append(msgs, message{reference(key, t.group), string(g.Reason), g.Detail})

@@ -113,7 +113,7 @@ func (s *Server) factChanged(key types.NamespacedName, change func(fs *facts) (b
 		delete(s.facts, key)
 	}
 	group := types.UID("")
-	if t := s.told[key]; t != nil {
+	if t := s.sent[key]; t != nil {
 		group = t.group
 	}
 	s.mu.Unlock()

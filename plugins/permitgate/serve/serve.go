@@ -122,7 +122,7 @@ type Server struct {
 	patcher *patcher
 	read    func() bool // finished members have been read
 	facts   map[types.NamespacedName]*facts
-	told    map[types.NamespacedName]*told
+	sent    map[types.NamespacedName]*sentEvents
 	groups  map[types.UID]types.NamespacedName // by the PodGroup's UID
 	line    line
 }
@@ -145,7 +145,7 @@ const (
 func New(c Config) *Server {
 	s := &Server{
 		Config: c, agenda: agenda.New[job](c.Clock),
-		facts: map[types.NamespacedName]*facts{}, told: map[types.NamespacedName]*told{}, groups: map[types.UID]types.NamespacedName{},
+		facts: map[types.NamespacedName]*facts{}, sent: map[types.NamespacedName]*sentEvents{}, groups: map[types.UID]types.NamespacedName{},
 		line: line{},
 	}
 	if c.ManageStatus && c.Source != nil {
@@ -211,7 +211,7 @@ func (s *Server) Report(ctx context.Context, r Report) {
 	if g.Group != nil && s.writer != nil {
 		s.writer.Later(r.Key.Namespace, g.Group.UID, statusPause)
 	}
-	s.tell(ctx, r, &g)
+	s.sendEvents(ctx, r, &g)
 	if r.Actions.Rollback != nil {
 		s.refused(r.Key, &g)
 	}
@@ -225,7 +225,7 @@ func (s *Server) look(ctx context.Context, j job) {
 	switch j.kind {
 	case jobEvents:
 		if g, known := s.Gangs.Look(j.gang); known {
-			s.tell(ctx, Report{Key: j.gang}, &g)
+			s.sendEvents(ctx, Report{Key: j.gang}, &g)
 		}
 	case jobConditions:
 		s.writeConditions(ctx, j)
@@ -237,9 +237,9 @@ func (s *Server) look(ctx context.Context, j job) {
 func (s *Server) forget(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.told[key]; t != nil {
+	if t := s.sent[key]; t != nil {
 		delete(s.groups, t.group)
-		delete(s.told, key)
+		delete(s.sent, key)
 	}
 	delete(s.line, key)
 }

@@ -89,7 +89,7 @@ func (s *Server) groupSeen(key types.NamespacedName, group *v1alpha1.PodGroup) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.toldLocked(key)
+	t := s.sentLocked(key)
 	if t.group != uid {
 		delete(s.groups, t.group)
 		t.group, t.complained, t.onGroup = uid, nil, gang.ReasonNone

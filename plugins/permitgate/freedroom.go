@@ -13,14 +13,14 @@ import (
 // News of room comes from informers and from other pods' cycles, before or after the scheduler's own cache knows it. It
 // is kept until a scheduling cycle sees it in the nodes: then it is weighed for the gangs that wait for room (see judge).
 
-// maxNews bounds how much news is kept apart; beyond it, every node may have got room.
-const maxNews = 1000
+// maxFreed bounds how much news is kept apart; beyond it, every node may have got room.
+const maxFreed = 1000
 
 // none is the key of no gang.
 var none = types.NamespacedName{}
 
-// news is what may have given nodes room since gangs were refused. Its methods may be called from several goroutines.
-type news struct {
+// freedRoom is what may have given nodes room since gangs were refused. Its methods may be called from several goroutines.
+type freedRoom struct {
 	// some is true while there is news; for scheduling cycles, which need no lock for a look.
 	some atomic.Bool
 
@@ -42,13 +42,13 @@ type event struct {
 }
 
 // add takes in news.
-func (n *news) add(e event) {
+func (n *freedRoom) add(e event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.events == nil {
 		n.events = map[event]struct{}{}
 	}
-	if len(n.events) >= maxNews {
+	if len(n.events) >= maxFreed {
 		n.all = true
 		clear(n.events)
 	}
@@ -59,7 +59,7 @@ func (n *news) add(e event) {
 }
 
 // take returns the news that the nodes of a scheduling cycle show; the rest is kept. all stands for all nodes.
-func (n *news) take(nodes fwk.NodeInfoLister) (events []event, all bool) {
+func (n *freedRoom) take(nodes fwk.NodeInfoLister) (events []event, all bool) {
 	if !n.some.Load() {
 		return nil, false
 	}
@@ -89,7 +89,7 @@ func (e event) shows(nodes fwk.NodeInfoLister) bool {
 }
 
 // concerns reports whether there is news that is not of a gang's own doing, and whether some of it is of no gang's doing.
-func (n *news) concerns(gang types.NamespacedName) (concerns, sure bool) {
+func (n *freedRoom) concerns(gang types.NamespacedName) (concerns, sure bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for e := range n.events {
@@ -100,7 +100,7 @@ func (n *news) concerns(gang types.NamespacedName) (concerns, sure bool) {
 }
 
 // forget drops the news of a node that is gone.
-func (n *news) forget(node string) {
+func (n *freedRoom) forget(node string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for e := range n.events {

@@ -17,8 +17,8 @@ const (
 	retryShare = 9
 )
 
-// turns decides which gang sends its scout next: one at a time of each priority, the oldest first. Only the worker uses it.
-type turns struct {
+// gangQueue decides which gang sends its scout next: one at a time of each priority, the oldest first. Only the worker uses it.
+type gangQueue struct {
 	lines map[int32]*line // by priority
 	known map[types.NamespacedName]turn
 }
@@ -37,26 +37,26 @@ type turn struct {
 	refused bool
 }
 
-func newTurns() *turns {
-	return &turns{lines: map[int32]*line{}, known: map[types.NamespacedName]turn{}}
+func newGangQueue() *gangQueue {
+	return &gangQueue{lines: map[int32]*line{}, known: map[types.NamespacedName]turn{}}
 }
 
 // update records a queued gang. refused is true if it was refused before, has if it still has its turn: since the last look
 // it may have been refused, and queued again by a change.
-func (t *turns) update(r podgroup.Rank, refused, has bool) {
-	if known, ok := t.known[r.Key]; ok {
-		_, had := t.lines[known.rank.Priority].since[r.Key]
+func (q *gangQueue) update(r podgroup.Rank, refused, has bool) {
+	if known, ok := q.known[r.Key]; ok {
+		_, had := q.lines[known.rank.Priority].since[r.Key]
 		if had && has || !had && known == (turn{r, refused}) {
 			return
 		}
-		t.remove(r.Key)
+		q.remove(r.Key)
 	}
-	l := t.lines[r.Priority]
+	l := q.lines[r.Priority]
 	if l == nil {
 		l = &line{since: map[types.NamespacedName]time.Time{}}
-		t.lines[r.Priority] = l
+		q.lines[r.Priority] = l
 	}
-	t.known[r.Key] = turn{r, refused}
+	q.known[r.Key] = turn{r, refused}
 	list := l.waiting(refused)
 	at, _ := slices.BinarySearchFunc(*list, r, podgroup.Rank.Compare)
 	*list = slices.Insert(*list, at, r)
@@ -70,42 +70,42 @@ func (l *line) waiting(refused bool) *[]podgroup.Rank {
 }
 
 // remove drops a gang that is no longer queued.
-func (t *turns) remove(key types.NamespacedName) {
-	known, ok := t.known[key]
+func (q *gangQueue) remove(key types.NamespacedName) {
+	known, ok := q.known[key]
 	if !ok {
 		return
 	}
-	delete(t.known, key)
-	l := t.lines[known.rank.Priority]
+	delete(q.known, key)
+	l := q.lines[known.rank.Priority]
 	list := l.waiting(known.refused)
 	if at, found := slices.BinarySearchFunc(*list, known.rank, podgroup.Rank.Compare); found {
 		*list = slices.Delete(*list, at, at+1)
 	}
 	delete(l.since, key)
 	if len(l.fresh)+len(l.refused)+len(l.since) == 0 && l.retryAt.IsZero() {
-		delete(t.lines, known.rank.Priority)
+		delete(q.lines, known.rank.Priority)
 	}
 }
 
 // refusedAgain records how long the attempt of a gang took that was refused before. Gangs of its priority wait for that, others do
 // not: the share is divided among the priorities that have gangs.
-func (t *turns) refusedAgain(priority int32, took time.Duration, now time.Time) {
-	l := t.lines[priority]
+func (q *gangQueue) refusedAgain(priority int32, took time.Duration, now time.Time) {
+	l := q.lines[priority]
 	if l == nil {
 		l = &line{since: map[types.NamespacedName]time.Time{}}
-		t.lines[priority] = l
+		q.lines[priority] = l
 	}
-	l.retryAt = now.Add(retryShare * took * time.Duration(len(t.lines)))
+	l.retryAt = now.Add(retryShare * took * time.Duration(len(q.lines)))
 }
 
 // next returns the gangs whose turn it is now, and when to ask again; zero means not by time.
-func (t *turns) next(now time.Time) (keys []types.NamespacedName, again time.Time) {
+func (q *gangQueue) next(now time.Time) (keys []types.NamespacedName, again time.Time) {
 	wait := func(at time.Time) {
 		if again.IsZero() || at.Before(again) {
 			again = at
 		}
 	}
-	for priority, l := range t.lines {
+	for priority, l := range q.lines {
 		busy := false
 		for _, since := range l.since {
 			if end := since.Add(turnLimit); now.Before(end) {
@@ -117,7 +117,7 @@ func (t *turns) next(now time.Time) (keys []types.NamespacedName, again time.Tim
 			l.retryAt = time.Time{}
 		}
 		if len(l.fresh)+len(l.refused)+len(l.since) == 0 && l.retryAt.IsZero() {
-			delete(t.lines, priority)
+			delete(q.lines, priority)
 		}
 		if busy || len(l.fresh)+len(l.refused) == 0 {
 			continue

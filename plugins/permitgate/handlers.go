@@ -24,8 +24,8 @@ import (
 // informer.
 const heardInterval = 50 * time.Millisecond
 
-// feed passes informers' events to the gangs. Its handlers run before or after the scheduler's own.
-type feed struct {
+// eventHandlers passes informers' events to the gangs. Its handlers run before or after the scheduler's own.
+type eventHandlers struct {
 	gangs       *gangs
 	wakes       *wakes
 	nominations *nominations
@@ -39,7 +39,7 @@ type feed struct {
 }
 
 // watch starts the handlers, and returns functions that report whether they have seen the first lists.
-func (f *feed) watch(factory informers.SharedInformerFactory) ([]toolscache.InformerSynced, error) {
+func (f *eventHandlers) watch(factory informers.SharedInformerFactory) ([]toolscache.InformerSynced, error) {
 	pods, err := factory.Core().V1().Pods().Informer().AddEventHandler(informer.Funcs[*v1.Pod]{
 		Add: func(pod *v1.Pod, _ bool) { f.podSeen(pod) },
 		Update: func(was, is *v1.Pod) {
@@ -48,7 +48,7 @@ func (f *feed) watch(factory informers.SharedInformerFactory) ([]toolscache.Info
 				f.memberGone(was)
 			}
 			if was.Spec.NodeName != "" && shrinks(was, is) {
-				f.wakes.hear(event{node: was.Spec.NodeName})
+				f.wakes.noteFreed(event{node: was.Spec.NodeName})
 			}
 			f.podSeen(is)
 		},
@@ -58,13 +58,13 @@ func (f *feed) watch(factory informers.SharedInformerFactory) ([]toolscache.Info
 		return nil, err
 	}
 	nodes, err := factory.Core().V1().Nodes().Informer().AddEventHandler(informer.Funcs[*v1.Node]{
-		Add: func(node *v1.Node, _ bool) { f.wakes.hear(nodeEvent(nil, node)) },
+		Add: func(node *v1.Node, _ bool) { f.wakes.noteFreed(nodeEvent(nil, node)) },
 		Update: func(was, is *v1.Node) {
 			if nodeMayFitMore(was, is) {
-				f.wakes.hear(nodeEvent(was, is))
+				f.wakes.noteFreed(nodeEvent(was, is))
 			}
 		},
-		Delete: func(node *v1.Node) { f.wakes.news.forget(node.Name) },
+		Delete: func(node *v1.Node) { f.wakes.freed.forget(node.Name) },
 	})
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (f *feed) watch(factory informers.SharedInformerFactory) ([]toolscache.Info
 }
 
 // claimCreated has members looked at again that lacked a claim.
-func (f *feed) claimCreated(waiting map[types.UID]types.NamespacedName) {
+func (f *eventHandlers) claimCreated(waiting map[types.UID]types.NamespacedName) {
 	for uid, key := range waiting {
 		var pod *v1.Pod
 		f.gangs.look(key, func(e *entry, _ time.Time) {
@@ -105,10 +105,10 @@ func shrinks(was, is *v1.Pod) bool {
 }
 
 // podSeen handles the current state of a pod. The informer leaves out finished pods.
-func (f *feed) podSeen(pod *v1.Pod) {
+func (f *eventHandlers) podSeen(pod *v1.Pod) {
 	key, ok := podgroup.Of(pod)
 	if node := f.nominations.set(pod); node != "" {
-		f.wakes.hear(event{node: node, by: key})
+		f.wakes.noteFreed(event{node: node, by: key})
 		if pod.Spec.NodeName == "" {
 			f.nominationEnded()
 		}
@@ -158,23 +158,25 @@ func whyNotScheduled(pod *v1.Pod) string {
 }
 
 // nominationEnded wakes pods that found no node because of a nomination, once the scheduler has seen its end.
-func (f *feed) nominationEnded() {
+func (f *eventHandlers) nominationEnded() {
 	if f.nominations.end() {
 		f.tickSoon()
 	}
 }
 
 // tickSoon has the worker look at what is not of one gang once the scheduler has seen what the plugin has seen.
-func (f *feed) tickSoon() { f.gangs.agenda.AddAt(tick, f.gangs.clock.Now().Add(heardInterval)) }
+func (f *eventHandlers) tickSoon() {
+	f.gangs.agenda.AddAt(tick, f.gangs.clock.Now().Add(heardInterval))
+}
 
 // podGone handles the end of a pod: its node has room.
-func (f *feed) podGone(pod *v1.Pod) {
+func (f *eventHandlers) podGone(pod *v1.Pod) {
 	if node := f.nominations.delete(pod.UID); node != "" {
-		f.wakes.hear(event{node: node})
+		f.wakes.noteFreed(event{node: node})
 		f.nominationEnded()
 	}
 	if pod.Spec.NodeName != "" {
-		f.wakes.hear(event{node: pod.Spec.NodeName, gone: pod.UID})
+		f.wakes.noteFreed(event{node: pod.Spec.NodeName, gone: pod.UID})
 	} else if _, ok := podgroup.Of(pod); ok {
 		f.nominations.victimGone()
 		f.tickSoon()
@@ -184,7 +186,7 @@ func (f *feed) podGone(pod *v1.Pod) {
 }
 
 // memberGone handles a pod that is no longer a member. It may never have been one that lives.
-func (f *feed) memberGone(pod *v1.Pod) {
+func (f *eventHandlers) memberGone(pod *v1.Pod) {
 	f.claims.forget(pod.UID)
 	key, ok := podgroup.Of(pod)
 	if ok && f.gangs.look(key, func(e *entry, now time.Time) {
@@ -198,7 +200,7 @@ func (f *feed) memberGone(pod *v1.Pod) {
 
 // groupSeen handles the current state of a PodGroup. A terminating one still counts: its finalizers may take
 // long, and no other can have its name meanwhile.
-func (f *feed) groupSeen(group *v1alpha1.PodGroup) {
+func (f *eventHandlers) groupSeen(group *v1alpha1.PodGroup) {
 	spec := gang.Spec{UID: group.UID, MinMember: int(group.Spec.MinMember)}
 	spec.Timeout, _ = podgroup.TimeoutOf(group)
 	wants, revision := wantsOf(group)
@@ -210,7 +212,7 @@ func (f *feed) groupSeen(group *v1alpha1.PodGroup) {
 	})
 }
 
-func (f *feed) groupGone(group *v1alpha1.PodGroup) {
+func (f *eventHandlers) groupGone(group *v1alpha1.PodGroup) {
 	f.gangs.change(podgroup.Key(group), func(e *entry, now time.Time) {
 		e.group, e.wants = nil, wants{}
 		e.gang.DeleteGroup(now)

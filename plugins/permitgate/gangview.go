@@ -13,16 +13,16 @@ import (
 	"zonewise.dev/plugins/permitgate/serve"
 )
 
-// served shows the gangs to packages serve and rehearse.
-type served struct{ *gangs }
+// gangView shows the gangs to packages serve and rehearse.
+type gangView struct{ *gangs }
 
 var (
-	_ serve.Gangs    = served{}
-	_ rehearse.Gangs = served{}
+	_ serve.Gangs    = gangView{}
+	_ rehearse.Gangs = gangView{}
 )
 
 // Look implements serve.Gangs.
-func (s served) Look(key types.NamespacedName) (is serve.Gang, known bool) {
+func (s gangView) Look(key types.NamespacedName) (is serve.Gang, known bool) {
 	known = s.look(key, func(e *entry, now time.Time) {
 		is.Group, is.Phase, is.Last, is.MinMember = e.group, e.gang.Phase(), e.gang.Last(), e.gang.MinMember()
 		is.Reason, is.Detail = e.gang.Blocked(now)
@@ -43,7 +43,7 @@ func (s served) Look(key types.NamespacedName) (is serve.Gang, known bool) {
 }
 
 // Members implements serve.Gangs.
-func (s served) Members(key types.NamespacedName) (members []serve.Member) {
+func (s gangView) Members(key types.NamespacedName) (members []serve.Member) {
 	s.look(key, func(e *entry, _ time.Time) {
 		members = make([]serve.Member, 0, len(e.pods))
 		missing := map[types.UID]bool{}
@@ -66,13 +66,13 @@ func (s served) Members(key types.NamespacedName) (members []serve.Member) {
 }
 
 // Keys implements serve.Gangs.
-func (s served) Keys() (keys []types.NamespacedName) {
+func (s gangView) Keys() (keys []types.NamespacedName) {
 	s.each(func(e *entry) { keys = append(keys, e.key) })
 	return keys
 }
 
 // Done implements serve.Gangs.
-func (s served) Done(key types.NamespacedName, begin, end []types.UID) {
+func (s gangView) Done(key types.NamespacedName, begin, end []types.UID) {
 	s.change(key, func(e *entry, now time.Time) {
 		for _, uid := range begin {
 			e.gang.SetDone(uid, now)
@@ -84,7 +84,7 @@ func (s served) Done(key types.NamespacedName, begin, end []types.UID) {
 }
 
 // Rehearsing implements rehearse.Gangs.
-func (s served) Rehearsing(key types.NamespacedName, of gang.Rehearsal) (pod *v1.Pod, node string) {
+func (s gangView) Rehearsing(key types.NamespacedName, of gang.Rehearsal) (pod *v1.Pod, node string) {
 	s.look(key, func(e *entry, _ time.Time) {
 		if m := e.pods[of.UID]; m != nil && e.gang.Rehearsing(of) {
 			pod, node = m.pod, m.node
@@ -94,12 +94,12 @@ func (s served) Rehearsing(key types.NamespacedName, of gang.Rehearsal) (pod *v1
 }
 
 // Rehearsed implements rehearse.Gangs.
-func (s served) Rehearsed(key types.NamespacedName, of gang.Rehearsal, refused string) {
+func (s gangView) Rehearsed(key types.NamespacedName, of gang.Rehearsal, refused string) {
 	s.change(key, func(e *entry, now time.Time) { e.gang.Rehearsed(of, refused, now) })
 }
 
 // AdmissionChanged implements rehearse.Gangs.
-func (s served) AdmissionChanged() {
+func (s gangView) AdmissionChanged() {
 	now := s.clock.Now()
 	s.each(func(e *entry) {
 		e.gang.AdmissionChanged(now)

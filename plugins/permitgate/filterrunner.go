@@ -15,37 +15,37 @@ type preFilters interface {
 	RunPreFilterPlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (*fwk.PreFilterResult, *fwk.Status, sets.Set[string])
 }
 
-// asker asks the filters of a profile about hypothetical pods and nodes. It is used in scheduling cycles only.
-type asker struct {
+// filterRunner asks the filters of a profile about hypothetical pods and nodes. It is used in scheduling cycles only.
+type filterRunner struct {
 	handle fwk.Handle
 	// run is nil when the framework does not let plugins run PreFilter.
 	run preFilters
-	// asking is true during a question, when this plugin's own PreFilter skips.
-	asking bool
+	// hypothetical is true during a question, when this plugin's own PreFilter skips.
+	hypothetical bool
 }
 
-func newAsker(handle fwk.Handle) *asker {
+func newFilterRunner(handle fwk.Handle) *filterRunner {
 	run, _ := handle.(preFilters)
-	return &asker{handle: handle, run: run}
+	return &filterRunner{handle: handle, run: run}
 }
 
 // State prepares a cycle's state for a pod, which need not be the cycle's own pod, and returns the nodes that the pod may
 // go to. It reports false when PreFilter refuses the pod, or cannot be run.
-func (a *asker) State(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (fwk.CycleState, *fwk.PreFilterResult, bool) {
-	if a.run == nil {
+func (r *filterRunner) State(ctx context.Context, state fwk.CycleState, pod *v1.Pod) (fwk.CycleState, *fwk.PreFilterResult, bool) {
+	if r.run == nil {
 		return nil, nil, false
 	}
-	a.asking = true
-	defer func() { a.asking = false }()
+	r.hypothetical = true
+	defer func() { r.hypothetical = false }()
 	state = state.Clone()
 	hypothetical.Mark(state)
-	nodes, status, _ := a.run.RunPreFilterPlugins(ctx, state, pod)
+	nodes, status, _ := r.run.RunPreFilterPlugins(ctx, state, pod)
 	return state, nodes, status.IsSuccess()
 }
 
 // accepts reports whether the filters let a pod onto a node.
-func (a *asker) accepts(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) bool {
-	state, nodes, ok := a.State(ctx, state, pod)
+func (r *filterRunner) accepts(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) bool {
+	state, nodes, ok := r.State(ctx, state, pod)
 	return ok && (nodes.AllNodes() || nodes.NodeNames.Has(node.Node().Name)) &&
-		a.handle.RunFilterPlugins(ctx, state, pod, node).IsSuccess()
+		r.handle.RunFilterPlugins(ctx, state, pod, node).IsSuccess()
 }

@@ -19,7 +19,7 @@ func TestTurns(t *testing.T) {
 	of := func(name string, priority int32, age int) podgroup.Rank {
 		return podgroup.Rank{Priority: priority, Created: after(-age), Key: key(name)}
 	}
-	turns := newTurns()
+	turns := newGangQueue()
 	turns.update(of("young", 0, 1), false, false)
 	turns.update(of("old", 0, 100), false, false)
 	turns.update(of("urgent", 9, 0), false, false)
@@ -57,10 +57,10 @@ func TestTurns(t *testing.T) {
 	require.Empty(t, turns.lines)
 }
 
-// TestTurnsOfGangsThatWereRefused: looking again in vain costs a tenth of the time, and gangs that are new do not wait for that.
+// TestTurnsOfGangsThatWereRefused: looking again in failedSearches costs a tenth of the time, and gangs that are new do not wait for that.
 func TestTurnsOfGangsThatWereRefused(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
-	turns := newTurns()
+	turns := newGangQueue()
 	turns.refusedAgain(0, 10*time.Millisecond, start)
 	turns.update(podgroup.Rank{Key: types.NamespacedName{Name: "a"}}, true, false)
 	turns.update(podgroup.Rank{Key: types.NamespacedName{Name: "b"}}, false, false)
@@ -77,7 +77,7 @@ func TestTurnsOfGangsThatWereRefused(t *testing.T) {
 // TestRefusedGangsDoNotDelayOtherPriorities: what it costs to look at a gang again is its priority's own.
 func TestRefusedGangsDoNotDelayOtherPriorities(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
-	turns := newTurns()
+	turns := newGangQueue()
 	turns.update(podgroup.Rank{Priority: 0, Key: types.NamespacedName{Name: "low"}}, true, false)
 	turns.update(podgroup.Rank{Priority: 1000, Key: types.NamespacedName{Name: "high"}}, true, false)
 	turns.refusedAgain(0, 500*time.Millisecond, start)
