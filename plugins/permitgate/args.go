@@ -45,6 +45,9 @@ type PermitGateArgs struct {
 	// room piece by piece, if it would fit beside the pods of higher priority and those of DaemonSets. One gang at a time
 	// does so, for the same time (at least a minute), and then leaves the room to others for as long. More than 0; 5m by default.
 	StarvationAfter metav1.Duration `json:"starvationAfter,omitempty"`
+	// PreemptionDelay is how long a gang waits, from the time that its quorum exists, before it preempts, so that an autoscaler can bring
+	// room first. At least 0, the default. A PodGroup's annotation zonewise.dev/preemption-delay takes precedence.
+	PreemptionDelay metav1.Duration `json:"preemptionDelay,omitempty"`
 	// GangPreemption lets a gang without room preempt pods of a lower priority if it fits without them; true by
 	// default. PodDisruptionBudgets are respected if there is a choice, and preemptionPolicy Never always.
 	GangPreemption bool `json:"gangPreemption,omitempty"`
@@ -100,6 +103,9 @@ func (a *PermitGateArgs) validate() field.ErrorList {
 	}
 	if modes := []rehearse.Mode{rehearse.Auto, rehearse.Always, rehearse.Never}; !slices.Contains(modes, a.BindRehearsal) {
 		errs = append(errs, field.NotSupported(field.NewPath("bindRehearsal"), a.BindRehearsal, modes))
+	}
+	if d := a.PreemptionDelay.Duration; d < 0 {
+		errs = append(errs, field.Invalid(field.NewPath("preemptionDelay"), d.String(), "must be at least 0"))
 	}
 	if d := a.RecoveryTimeout.Duration; d <= 0 {
 		errs = append(errs, field.Invalid(field.NewPath("recoveryTimeout"), d.String(), "must be more than 0"))

@@ -65,6 +65,8 @@ type member struct {
 type wants struct {
 	topology     podgroup.Topology
 	minResources v1.ResourceList
+	// preemptionDelay is nil if the PodGroup does not say.
+	preemptionDelay *time.Duration
 }
 
 // domain is the nodes with one value of a label; the zero value means all nodes.

@@ -221,6 +221,7 @@ func (f *eventHandlers) groupGone(group *v1alpha1.PodGroup) {
 
 func wantsOf(group *v1alpha1.PodGroup) (w wants, revision string) {
 	w.topology, _ = podgroup.TopologyOf(group)
+	w.preemptionDelay, _ = podgroup.PreemptionDelayOf(group)
 	w.minResources = group.Spec.MinResources
 	resources, _ := json.Marshal(w.minResources) // it was read as JSON
 	return w, fmt.Sprint(w.topology, string(resources))

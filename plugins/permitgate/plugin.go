@@ -106,7 +106,7 @@ func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 	p := &PermitGate{
 		handle: h, shared: s, gangs: s.gangs,
 		victims: &victims{
-			handle: h, gangs: s.gangs, runner: runner, preemptor: s.preemptor, enabled: s.args.GangPreemption && runner.run != nil,
+			handle: h, gangs: s.gangs, runner: runner, preemptor: s.preemptor, delay: s.args.PreemptionDelay.Duration, enabled: s.args.GangPreemption && runner.run != nil,
 			budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
 		},
 		proposer: &proposer{

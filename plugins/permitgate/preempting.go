@@ -27,7 +27,8 @@ type victims struct {
 	preemptor *preempt.Preemptor
 	budgets   policylisters.PodDisruptionBudgetLister
 	enabled   bool
-	start     int // where the next search begins
+	delay     time.Duration // how long a gang waits before it preempts, unless its PodGroup says otherwise
+	start     int           // where the next search begins
 }
 
 // search looks for victims for a gang that has no room, either by proof or because a member fits nowhere, and books the nodes
@@ -44,6 +45,9 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 			e.books.endAll(bookedByVictims)
 		}
 		began, allowed = now, may && e.preempting == nil && e.search.allows(o.result.Bound, len(v.gangs.failedSearches), now)
+		if at := e.preemptsFrom(v.delay); allowed && now.Before(at) {
+			e.search.again, allowed = at, false // until then an autoscaler may bring room
+		}
 	})
 	if !allowed {
 		return preempt.Result{}, false
@@ -72,6 +76,14 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 		e.search = searched{at: now, took: now.Sub(began), short: r.Short, fitted: o.result.Bound}
 	})
 	return r, found
+}
+
+// preemptsFrom returns when a gang may preempt.
+func (e *entry) preemptsFrom(delay time.Duration) time.Time {
+	if own := e.wants.preemptionDelay; own != nil {
+		delay = *own
+	}
+	return e.gang.ReadySince().Add(delay)
 }
 
 // begin starts the evictions, unless the gang no longer needs them.

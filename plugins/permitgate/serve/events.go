@@ -29,6 +29,7 @@ const (
 	reasonRolledBack      = "GangRolledBack"
 	reasonInvalidTimeout  = "InvalidScheduleTimeout"
 	reasonInvalidTopology = "InvalidTopology"
+	reasonInvalidDelay    = "InvalidPreemptionDelay"
 	reasonPartlyBound     = "GangPartlyBound"
 	reasonBindFailed      = "GangBindFailed"
 	reasonMixed           = "MixedMembers"
@@ -160,9 +161,11 @@ func (s *Server) aboutGroupLocked(t *sentEvents, r Report, g *Gang, depleted str
 	group := reference(r.Key, t.group)
 	_, timeout := podgroup.TimeoutOf(g.Group)
 	_, topology := podgroup.TopologyOf(g.Group)
+	_, delay := podgroup.PreemptionDelayOf(g.Group)
 	for _, c := range []struct{ reason, text string }{
 		{reasonInvalidTimeout, timeout},
 		{reasonInvalidTopology, topology},
+		{reasonInvalidDelay, delay},
 		{reasonMixed, g.mixed()},
 		{reasonPartlyBound, depleted},
 	} {

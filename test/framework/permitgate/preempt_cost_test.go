@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -15,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // budget creates a PodDisruptionBudget for the pods of an app that allows so many disruptions.
@@ -104,6 +107,40 @@ func TestVictimWhoseStatusConflicts(t *testing.T) {
 	c.quiet(t)
 	c.requireBound(t, c.createUrgent(t, 2, plain)...)
 	c.requireLeft(t, nil, []string{"victim"})
+}
+
+// TestPreemptionDelay: a gang gives an autoscaler its time before it preempts, by the profile's setting or by the PodGroup's own.
+func TestPreemptionDelay(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		args, annotation string
+		delayed          bool
+	}{
+		"of the profile":                 {`"preemptionDelay": "10m"`, "", true},
+		"of the PodGroup":                {`"preemptionDelay": "0s"`, "10m", true},
+		"the PodGroup has none":          {`"preemptionDelay": "10m"`, "0s", false},
+		"the PodGroup's is not readable": {`"preemptionDelay": "0s"`, "soon", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := startCluster(t, `{"initialBackoff": "1s", "maxBackoff": "2s", "bindRehearsal": "Never", `+tt.args+`}`, 2)
+			c.bind(t, "node-0", member("", "victim", 2).Priority(1))
+			c.quiet(t)
+			c.groups.set("urgent", 2)
+			if tt.annotation != "" {
+				c.groups.annotate("urgent", map[string]string{podgroup.PreemptionDelayAnnotation: tt.annotation})
+			}
+			members := c.createUrgent(t, 2, plain)
+			if tt.delayed {
+				c.recorder.requireEvent(t, "PodGroup urgent GangRolledBack", "needs 2")
+				c.pass(5 * time.Minute)
+				c.quiet(t)
+				c.requireLeft(t, []string{"victim"}, nil)
+				c.pass(5 * time.Minute)
+			}
+			c.requireBound(t, members...)
+		})
+	}
 }
 
 // TestGangThatIsGoneIsCheap: when a gang goes for one member, the rest of its room costs nothing more, and no other gang goes.
