@@ -5,13 +5,12 @@
 //
 // # Contract
 //
-// One etcd and one kube-apiserver serve the whole package ([controlPlane], started by TestMain); a few of
-// kube-controller-manager's controllers are started for the tests that need Deployments. Each test has a [world] of its
+// Two tests run at a time, each with an etcd and a kube-apiserver for itself ([controlPlane], started by TestMain), since a scheduler
+// sees all nodes; a few of kube-controller-manager's controllers are started for the tests that need Deployments. Each test has a [world] of its
 // own: a namespace, its nodes, and one or more schedulers. A scheduler is built by kube-scheduler's own
 // app.Setup from one of the configurations of zonewise.dev/config, with a pack of its own and with the
 // least-privilege identity of zonewise.dev/manifests, and runs in the process of the test, so that a test
-// can look into its ledger. Tests run one after the other, since a scheduler sees all nodes. One test asks the API
-// server whether that identity has exactly the permissions that are shipped.
+// can look into its ledger. One test asks the API server whether that identity has exactly the permissions that are shipped.
 //
 // At the end of every test its world checks what must always be true (invariants_test.go), deletes what
 // the test made, and checks that the ledgers are empty again. Throughout the test a watch of all
