@@ -18,14 +18,15 @@ printf 'package one\n' >"$WORK/p/plugins/one/one.go"
 cp "$ROOT"/hack/*.sh "$WORK/p/hack"
 cp -R "$ROOT/hack/tools/gotestsum" "$WORK/p/hack/tools/gotestsum"
 
-# with_tests BODY... writes one test for each body.
+# with_tests BODY... writes one test for each body. The directory is in the program, so that what an earlier run of this script
+# has left in Go's cache is not taken for results of this one.
 with_tests() {
 	local n=0 body
 	{
 		printf 'package one\n\nimport (\n"os"\n"testing"\n)\n\nvar _ = os.Exit\n'
 		for body in "$@"; do
 			n=$((n + 1))
-			printf 'func TestNumber%d(t *testing.T) { %s }\n' $n "$body"
+			printf 'func TestNumber%d(t *testing.T) { t.Log("%s"); %s }\n' $n "$WORK" "$body"
 		done
 	} >"$WORK/p/plugins/one/one_test.go"
 }
