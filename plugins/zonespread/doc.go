@@ -10,7 +10,7 @@
 // terminating victim, and the empty label selector. Enable either plugin in a profile, never both.
 //
 // The plugin is an adapter. The pure package counts has the logic of constraints: how many matching pods each topology
-// domain holds, and the verdicts and scores that follow.
+// domain holds, and the checks and scores that follow.
 //
 // For ZoneSpreadPolicies (docs/zonespreadpolicy.md) package serve keeps the data and package policy has the logic. Pods that
 // no policy selects are not affected. The way of a pod through the plugin:

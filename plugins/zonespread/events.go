@@ -101,7 +101,7 @@ func (pl *ZoneSpread) isSchedulableAfterTargetPodChange(logger klog.Logger, pod 
 		return fwk.Queue, err
 	}
 	if pl.shared.policies.SelectsHard(before) || pl.shared.policies.SelectsHard(after) {
-		return fwk.Queue, nil // its new tolerations or labels may change the policy's verdict
+		return fwk.Queue, nil // its new tolerations or labels may change what the policy refuses
 	}
 	if !equality.Semantic.DeepEqual(before.Spec.Tolerations, after.Spec.Tolerations) {
 		if slices.ContainsFunc(constraints, func(c constraint) bool { return c.honorTaints }) {

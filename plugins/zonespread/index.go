@@ -30,8 +30,8 @@ type updatedState struct{ update uint64 }
 // Clone returns the state itself: nothing changes it.
 func (s updatedState) Clone() fwk.StateData { return s }
 
-// learnLocked updates the index with a snapshot.
-func (s *sharedIndex) learnLocked(nodes []fwk.NodeInfo) {
+// updateLocked updates the index with a snapshot.
+func (s *sharedIndex) updateLocked(nodes []fwk.NodeInfo) {
 	generations := slices.Grow(s.generations[:0], len(nodes))[:len(nodes)]
 	for i, n := range nodes {
 		// This loop does nothing else, so that the processor fetches many nodes from memory at a time.
@@ -79,7 +79,7 @@ func (pl *ZoneSpread) count(ctx context.Context, cycleState fwk.CycleState, node
 	// another cycle came in between.
 	known, _ := cycleState.Read(updatedStateKey) // not found is the only error
 	if known != (updatedState{ix.Updates()}) {
-		pl.shared.index.learnLocked(nodes)
+		pl.shared.index.updateLocked(nodes)
 		cycleState.Write(updatedStateKey, updatedState{ix.Updates()})
 	}
 	// What is kept is complete, even if the cycle is given up: hence without its context.

@@ -27,10 +27,10 @@ var (
 		"How many sets of eligible nodes were dropped to stay within the index's limits.")
 	directCounts = newCounter("direct_counts_total",
 		"How many times pods were counted without the index, as in the scheduling cycles of pod groups.")
-	// preFilterDuration leaves out pods that have nothing to be judged by: those cost a look at their labels.
+	// preFilterDuration leaves out pods without hard constraints and policies: those cost a look at their labels.
 	preFilterDuration  = newDuration("prefilter_duration_seconds", "Time that PreFilter takes for a pod with hard constraints or policies.")
 	evaluationDuration = newDuration("policy_evaluation_duration_seconds",
-		"Time to judge all zones by all ZoneSpreadPolicies of one pod, once its pods are counted.")
+		"Time to apply all ZoneSpreadPolicies of one pod to all zones, once its pods are counted.")
 )
 
 func newCounter(name, help string) *metrics.Counter {

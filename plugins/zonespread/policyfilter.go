@@ -81,10 +81,10 @@ func (p *podPolicies) addQueries(q *queries) {
 // query counts the pods of a selector, or gangs if the policy counts those, by zone. The pod's own gang is left out, so that
 // all of its members are treated alike.
 func (p *podPolicy) query(pod *v1.Pod, selector labels.Selector, eligible counts.Eligibility) counts.Query {
-	by := p.GroupBy()
+	groupBy := p.GroupBy()
 	return counts.Query{
 		Namespace: pod.Namespace, Selector: selector, TopologyKey: p.TopologyKey(), Eligibility: eligible,
-		GroupBy: by, ExceptGroup: pod.Labels[by],
+		GroupBy: groupBy, ExceptGroup: pod.Labels[groupBy],
 	}
 }
 

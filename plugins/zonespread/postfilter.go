@@ -130,10 +130,10 @@ func (s *preFilterState) refusedZones(p *podPolicy, nodes []fwk.NodeInfo, refuse
 			z = &refusals{}
 			zones[zone] = z
 		}
-		switch by := refusedBy[i]; {
-		case by == aVolume:
+		switch {
+		case refusedBy[i] == aVolume:
 			z.volumes++
-		case by == anotherPlugin, by == aConstraint && s.refusedOver(node, p.TopologyKey()):
+		case refusedBy[i] == anotherPlugin, refusedBy[i] == aConstraint && s.refusedOver(node, p.TopologyKey()):
 			z.others++
 		default:
 			z.spreading++

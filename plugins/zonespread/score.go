@@ -32,7 +32,7 @@ type preScoreState struct {
 // Clone returns the state itself: nothing changes it.
 func (s *preScoreState) Clone() fwk.StateData { return s }
 
-// PreScore counts for the pod's soft constraints and asks its policies. It is Skip when there are none of either.
+// PreScore counts for the pod's soft constraints and scores zones by its policies. It is Skip when there are none of either.
 func (pl *ZoneSpread) PreScore(ctx context.Context, cycleState fwk.CycleState, pod *v1.Pod, filteredNodes []fwk.NodeInfo) *fwk.Status {
 	nodes, err := pl.lister.NodeInfos().List()
 	if err != nil {
@@ -61,7 +61,7 @@ func (pl *ZoneSpread) PreScore(ctx context.Context, cycleState fwk.CycleState, p
 	}
 	for i := range constraints {
 		if constraints[i].topologyKey == v1.LabelHostname {
-			// A host is judged by the pods that are on it, whatever its label says, if it has the label.
+			// A host counts the pods that are on it, whatever its label says, if it has the label.
 			queries[i] = counts.Query{
 				Namespace: pod.Namespace, Selector: constraints[i].selector,
 				TopologyKey: counts.PerNode, RequiredKeys: []string{v1.LabelHostname},

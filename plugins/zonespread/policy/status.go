@@ -248,18 +248,18 @@ func (p *Policy) satisfied(zs *Zones, facts []zoneFacts, o *Observation, demands
 	}
 	// In order, so that the message is the same each time.
 	for _, revision := range slices.Sorted(maps.Keys(revisions)) {
-		in := Input{Availability: worst, Domains: make([]Domain, len(facts)), Replicas: UnknownReplicas}
+		input := Input{Availability: worst, Domains: make([]Domain, len(facts)), Replicas: UnknownReplicas}
 		if workload, alone := o.Tally.workloadOf(revision); alone {
-			in.Replicas = replicasOf(workload)
+			input.Replicas = replicasOf(workload)
 			if workload != "" {
-				in.Availability = zs.For(now, workload)
+				input.Availability = zs.For(now, workload)
 			}
 		}
 		for i := range facts {
 			n := revisions[revision][facts[i].name]
-			in.Domains[i] = Domain{Name: facts[i].name, Pods: n, Held: n, Eligible: !facts[i].empty}
+			input.Domains[i] = Domain{Name: facts[i].name, Pods: n, Held: n, Eligible: !facts[i].empty}
 		}
-		t := p.Evaluate(in)
+		t := p.Evaluate(input)
 		for i := range facts {
 			if z := t.lookup(facts[i].name); t.skewOf(z) > skew {
 				skew = t.skewOf(z)

@@ -29,8 +29,8 @@ type heldKey struct {
 // gangIn is a gang in one of the places where it counts once.
 type gangIn struct {
 	gang, zone string
-	by         heldKey
-	in         byte // live, zones, placed, byWorkload or held
+	key        heldKey
+	counter    byte // live, zones, placed, byWorkload or held
 }
 
 // NewTally returns an empty tally.
@@ -44,18 +44,18 @@ func (p *Policy) NewTally() *Tally {
 
 // Add counts a live pod. gang is the value of Policy.GroupBy, and zone is empty for a pod that waits or has no zone.
 func (t *Tally) Add(workload types.UID, revision, gang, zone string) {
-	t.live += t.once(gangIn{gang: gang, in: 'l'})
+	t.live += t.once(gangIn{gang: gang, counter: 'l'})
 	if zone == "" {
 		return
 	}
-	by := heldKey{workload, revision}
-	if t.held[by] == nil {
+	key := heldKey{workload, revision}
+	if t.held[key] == nil {
 		t.owners[revision] = owners{cmp.Or(t.owners[revision].first, workload), t.owners[revision].n + 1}
 	}
 	t.zones[zone] += t.once(gangIn{gang, zone, heldKey{}, 'z'})
 	count(t.placed, revision)[zone] += t.once(gangIn{gang, zone, heldKey{revision: revision}, 'p'})
 	count(t.byWorkload, workload)[zone] += t.once(gangIn{gang, zone, heldKey{workload: workload}, 'w'})
-	count(t.held, by)[zone] += t.once(gangIn{gang, zone, by, 'h'})
+	count(t.held, key)[zone] += t.once(gangIn{gang, zone, key, 'h'})
 }
 
 // once is 1 for a pod, and for the first of a gang.

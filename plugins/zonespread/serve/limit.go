@@ -26,8 +26,8 @@ func (s *Policies) placeLocked(obj *v1alpha1.ZoneSpreadPolicy) int {
 	return place
 }
 
-// compileLocked compiles a policy that is in its place. The error does not say how many there are: that would be another number after each
-// restart, as they are seen one by one, and every status would be written again.
+// compileLocked compiles a policy that is in its place. The error leaves out how many there are, so that it is the same after a
+// restart.
 func (s *Policies) compileLocked(obj *v1alpha1.ZoneSpreadPolicy) (*policy.Policy, field.ErrorList) {
 	if s.placeLocked(obj) >= namespaceLimit {
 		return nil, field.ErrorList{field.TooMany(field.NewPath("metadata", "namespace"), -1, namespaceLimit)}
@@ -56,7 +56,7 @@ func (s *Policies) leaveLocked(obj *v1alpha1.ZoneSpreadPolicy) {
 	}
 }
 
-// placeChangedLocked judges the policy in a place again, if there is one.
+// placeChangedLocked compiles the policy in a place again, if there is one.
 func (s *Policies) placeChangedLocked(namespace string, place int) {
 	if place >= len(s.byAge[namespace]) {
 		return

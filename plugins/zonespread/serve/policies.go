@@ -137,8 +137,8 @@ func (s *Policies) Join(ctx context.Context, h Handle) error {
 		s.source = server
 	}
 	s.handle = h
-	s.writer = crd.NewWriter(s.source, "ZoneSpreadPolicy", s.desiredStatus, func(was, is *v1alpha1.ZoneSpreadPolicy) {
-		s.announce(klog.FromContext(ctx), was, is)
+	s.writer = crd.NewWriter(s.source, "ZoneSpreadPolicy", s.desiredStatus, func(older, newer *v1alpha1.ZoneSpreadPolicy) {
+		s.announce(klog.FromContext(ctx), older, newer)
 	}, crd.WithClock(s.clock))
 	var err error
 	if s.cluster, err = s.watchCluster(ctx, h.SharedInformerFactory(), h.ClientSet()); err != nil {

@@ -25,23 +25,23 @@ const (
 	eventAction = "Scheduling"
 )
 
-// news is one event about a policy.
-type news struct{ kind, reason, note string }
+// policyEvent is one event about a policy.
+type policyEvent struct{ kind, reason, note string }
 
-// newsBetween returns the events about the change from one status to the next. The status is read from the API server, so
+// eventsBetween returns the events about the change from one status to the next. The status is read from the API server, so
 // each change is announced once, also after a restart.
-func newsBetween(before, after *v1alpha1.ZoneSpreadPolicyStatus) []news {
-	var out []news
+func eventsBetween(before, after *v1alpha1.ZoneSpreadPolicyStatus) []policyEvent {
+	var out []policyEvent
 	add := func(kind, reason, format string, args ...any) {
-		out = append(out, news{kind, reason, fmt.Sprintf(format, args...)})
+		out = append(out, policyEvent{kind, reason, fmt.Sprintf(format, args...)})
 	}
-	was := make(map[string]v1alpha1.ZoneState, len(before.Zones))
+	states := make(map[string]v1alpha1.ZoneState, len(before.Zones))
 	for i := range before.Zones {
-		was[before.Zones[i].Name] = before.Zones[i].State
+		states[before.Zones[i].Name] = before.Zones[i].State
 	}
 	for i := range after.Zones {
 		z := &after.Zones[i]
-		if z.State == was[z.Name] {
+		if z.State == states[z.Name] {
 			continue
 		}
 		switch z.State {
@@ -53,28 +53,28 @@ func newsBetween(before, after *v1alpha1.ZoneSpreadPolicyStatus) []news {
 			add(v1.EventTypeNormal, reasonZoneBack, "zone %s is back and holds %d of %d pods: new pods prefer it", z.Name, z.Pods, z.Desired)
 		case v1alpha1.ZoneAvailable:
 			// A recovery was announced when it began.
-			if unavailable(was[z.Name]) {
+			if unavailable(states[z.Name]) {
 				add(v1.EventTypeNormal, reasonZoneBack, "zone %s is back and holds %d of %d pods", z.Name, z.Pods, z.Desired)
 			}
 		case v1alpha1.ZoneEmpty:
 		}
 	}
-	for _, of := range []struct {
-		condition        string
-		bad, good        metav1.ConditionStatus
-		begins, isMended string
+	for _, c := range []struct {
+		condition     string
+		bad, good     metav1.ConditionStatus
+		begins, mends string
 	}{
 		{v1alpha1.ConditionInfeasible, metav1.ConditionTrue, metav1.ConditionFalse, reasonInfeasible, reasonFeasible},
 		{v1alpha1.ConditionAccepted, metav1.ConditionFalse, metav1.ConditionTrue, reasonNotAccepted, reasonAcceptedAgain},
 	} {
-		was, is := meta.FindStatusCondition(before.Conditions, of.condition), meta.FindStatusCondition(after.Conditions, of.condition)
-		wasBad := was != nil && was.Status == of.bad
+		older, newer := meta.FindStatusCondition(before.Conditions, c.condition), meta.FindStatusCondition(after.Conditions, c.condition)
+		wasBad := older != nil && older.Status == c.bad
 		switch {
-		case is == nil:
-		case is.Status == of.bad && (!wasBad || was.Reason != is.Reason):
-			add(v1.EventTypeWarning, of.begins, "%s: %s", is.Reason, is.Message)
-		case is.Status == of.good && wasBad:
-			add(v1.EventTypeNormal, of.isMended, "%s", is.Message)
+		case newer == nil:
+		case newer.Status == c.bad && (!wasBad || older.Reason != newer.Reason):
+			add(v1.EventTypeWarning, c.begins, "%s: %s", newer.Reason, newer.Message)
+		case newer.Status == c.good && wasBad:
+			add(v1.EventTypeNormal, c.mends, "%s", newer.Message)
 		}
 	}
 	return out
@@ -102,16 +102,16 @@ func unavailable(state v1alpha1.ZoneState) bool {
 }
 
 // announce sends the events about a change of a policy's status.
-func (s *Policies) announce(logger klog.Logger, was, is *v1alpha1.ZoneSpreadPolicy) {
+func (s *Policies) announce(logger klog.Logger, older, newer *v1alpha1.ZoneSpreadPolicy) {
 	recorder := s.handle.EventRecorder()
 	if recorder == nil {
 		return // no API server
 	}
 	regarding := &v1.ObjectReference{
 		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneSpreadPolicy",
-		Namespace: was.Namespace, Name: was.Name, UID: was.UID, ResourceVersion: was.ResourceVersion,
+		Namespace: older.Namespace, Name: older.Name, UID: older.UID, ResourceVersion: older.ResourceVersion,
 	}
-	for _, n := range newsBetween(&was.Status, &is.Status) {
+	for _, n := range eventsBetween(&older.Status, &newer.Status) {
 		recorder.WithLogger(logger).Eventf(regarding, nil, n.kind, n.reason, eventAction, "%s", crd.Shortened(n.note))
 	}
 }
