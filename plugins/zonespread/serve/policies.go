@@ -198,7 +198,8 @@ func (s *Policies) started() bool {
 		return true
 	}
 	for _, e := range s.entries {
-		if s.served && e.object.Valid() && !(e.observed && (e.matching == nil || e.matching.filled)) {
+		known := e.observed && (e.matching == nil || e.matching.filled)
+		if s.served && e.object.Valid() && !known {
 			return false
 		}
 	}
