@@ -24,7 +24,8 @@
 //     and bound at once.
 //   - Pods that terminate end when their grace periods do; one that ought to have ended before stays.
 //   - Finished pods are left out. Pods are not batched.
-//   - Extenders are called if the configuration has them; they see the copy's pods.
+//   - The configuration's extenders are not called, unless Options.CallExtenders says so; then they see the copy's pods.
+//   - The pods of schedulers that the configuration does not have compete for room: they are placed as a plain kube-scheduler would.
 //
 // # Concurrency
 //

@@ -50,6 +50,13 @@ type Options struct {
 	// Prefer, if not nil, names the node that a pod takes if no other is better, before Seed decides. Better means the score or,
 	// if the pod preempts, the victims. So a copy can follow what a cluster did.
 	Prefer func(pod *v1.Pod, evicts bool) string
+	// Registry has plugins of the caller's own, which the configuration may name.
+	Registry frameworkruntime.Registry
+	// CallExtenders asks the extenders of the configuration, which are programs elsewhere. They do not bind; what else they do when they are
+	// asked about pods that do not exist is not known. Without it the copy has no extenders.
+	CallExtenders bool
+	// SchedulerNames are those of pods that will be added, see OfOtherScheduler; the names of the cluster's pods are known.
+	SchedulerNames []string
 	// Bare means that no controller replaces evicted pods.
 	Bare bool
 	// Controllers are the kinds of controllers, beside those of Kubernetes, that replace their pods, such as "RayCluster.ray.io".
@@ -205,7 +212,16 @@ func (s *Sim) start(objects []client.Object) error {
 			return factory(ctx, args, h)
 		}
 	}
+	if err := registry.Merge(s.options.Registry); err != nil {
+		return fmt.Errorf("a plugin is registered twice: %w", err)
+	}
 	cfg := s.options.Config.DeepCopy()
+	if cfg.Profiles, err = s.profiles(objects); err != nil {
+		return err
+	}
+	if !s.options.CallExtenders {
+		cfg.Extenders = nil
+	}
 	for i := range cfg.Extenders {
 		cfg.Extenders[i].BindVerb = "" // an extender is asked, but must not bind
 	}
@@ -262,15 +278,6 @@ func (s *Sim) start(objects []client.Object) error {
 func (s *Sim) busy() (done func()) {
 	s.requests.Add(1)
 	return func() { s.requests.Add(-1) }
-}
-
-// Profiles returns the scheduler names of the configuration's profiles, in their order.
-func (s *Sim) Profiles() []string {
-	var out []string
-	for i := range s.options.Config.Profiles {
-		out = append(out, s.options.Config.Profiles[i].SchedulerName)
-	}
-	return out
 }
 
 // KindsWithoutObjects returns the kinds that plugins look at and of which a copy has no objects, in the order of their names: what

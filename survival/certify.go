@@ -275,10 +275,12 @@ type certificate struct {
 	failed string
 	// replacedBy has the kinds of the controllers that have replaced displaced pods.
 	replacedBy map[string]bool
+	// placedFor has the other schedulers of displaced pods, which were placed as kube-scheduler would.
+	placedFor map[string]bool
 }
 
 func newCertificate(asked *v1alpha1.ZoneSurvival) *certificate {
-	c := &certificate{asked: asked, resources: map[v1.ResourceName]bool{v1.ResourceCPU: true, v1.ResourceMemory: true}, losses: map[string]*replayed{}, replacedBy: map[string]bool{}}
+	c := &certificate{asked: asked, resources: map[v1.ResourceName]bool{v1.ResourceCPU: true, v1.ResourceMemory: true}, losses: map[string]*replayed{}, replacedBy: map[string]bool{}, placedFor: map[string]bool{}}
 	c.protects, c.invalid = Protected(asked)
 	for i := range asked.Spec.Workloads {
 		w := selection{}
@@ -385,6 +387,9 @@ func (c *certificate) judge(l *loss, r *replay, err error) {
 		if m.now != nil && m.now.Spec.NodeName != "" {
 			is.Placed++
 			c.replacedBy[sim.ControllerKind(m.was)] = true
+			if m.elsewhere {
+				c.placedFor[m.was.Spec.SchedulerName] = true
+			}
 			continue
 		}
 		is.Waiting++
@@ -462,20 +467,23 @@ func (c *certificate) condition(losses []*replayed) metav1.Condition {
 // provided says what else has to happen for the displaced pods to run again: it is not known whether and when it does.
 func (c *certificate) provided() string {
 	var kinds []string
-	nodes := ""
+	words := ""
 	for _, kind := range slices.Sorted(maps.Keys(c.replacedBy)) {
 		switch kind {
 		case "ReplicaSet.apps", "ReplicationController", "Job.batch":
 		case "StatefulSet.apps":
-			nodes = "; those of StatefulSets once the lost nodes are deleted"
+			words = "; those of StatefulSets once the lost nodes are deleted"
 		default:
 			kinds = append(kinds, kind)
 		}
 	}
-	if len(kinds) > 0 {
-		nodes += "; it is taken for granted that " + strings.Join(kinds, ", ") + " replace their pods"
+	if len(c.placedFor) > 0 {
+		words += "; those of " + strings.Join(slices.Sorted(maps.Keys(c.placedFor)), ", ") + " are placed as kube-scheduler would"
 	}
-	return nodes
+	if len(kinds) > 0 {
+		words += "; it is taken for granted that " + strings.Join(kinds, ", ") + " replace their pods"
+	}
+	return words
 }
 
 // these names the losses.

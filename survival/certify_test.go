@@ -244,13 +244,28 @@ func TestCertify(t *testing.T) {
 			status:  metav1.ConditionUnknown, reason: v1alpha1.ReasonNoPods, message: "spec.workloads select no pod that runs; 1 wait",
 		},
 		{
-			name: "another scheduler would have to replace the pod",
+			name: "another scheduler has to place the pod",
 			cluster: func(c *clitest.Cluster) {
 				deploy(c, "web", "1", nil, "a")
 				c.Pods()[0].Spec.SchedulerName = "mine"
 			},
+			status: metav1.ConditionTrue, reason: v1alpha1.ReasonAllPlaced, waiting: map[string]int64{"a": 0},
+			message: "at most 1 are displaced, without zone a; those of mine are placed as kube-scheduler would",
+		},
+		{
+			name: "pods of another scheduler take the room",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "8", nil, "a")
+				deploy(c, "full", "8", nil, "b")
+				deploy(c, "batch", "8", nil, "c")
+				c.Node("a2", "a", "8", "32Gi")
+				c.Node("b2", "b", "8", "32Gi").Spec.Unschedulable = true
+				c.Node("c2", "c", "8", "32Gi")
+				deploy(c, "other", "8", nil, "a2")
+				c.Pods()[3].Spec.SchedulerName = "volcano"
+			},
 			status: metav1.ConditionFalse, reason: v1alpha1.ReasonPodsWait, waiting: map[string]int64{"a": 1},
-			message: `first shop/web-1-1: spec.schedulerName: the configuration has no profile "mine"`,
+			message: "without zone a, 1 of 1 displaced pods would wait, first shop/web-1-1: ",
 		},
 		{
 			name:    "a selector is invalid",

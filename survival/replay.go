@@ -51,6 +51,8 @@ type replay struct {
 type move struct {
 	was, now *v1.Pod
 	why      string // why the latter waits, if it does
+	// elsewhere: another scheduler's, of which the copy knows only what kube-scheduler would do.
+	elsewhere bool
 }
 
 // play replays a loss. The copy is at rest before it, and stays as the loss has left it.
@@ -84,7 +86,7 @@ func (s *stage) moves(before, now []*v1.Pod) []move {
 	inPlaceOf := s.inPlaceOf(now)
 	var out []move
 	for _, pod := range before {
-		m := move{was: pod, now: inPlaceOf[pod.UID]}
+		m := move{was: pod, now: inPlaceOf[pod.UID], elsewhere: s.copy.OfOtherScheduler(pod)}
 		switch {
 		case m.now == nil:
 			m.why = cmp.Or(s.copy.WhyNotReplaced(pod), "no controller replaces it")

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -56,6 +57,8 @@ type flags struct {
 	cpuFraction                                 float64
 	replays                                     int
 	controllers                                 []string
+	featureGates                                string
+	callExtenders                               bool
 	settle, refresh                             time.Duration
 }
 
@@ -80,6 +83,8 @@ func NewCommand() *cobra.Command {
 	set.Float64Var(&f.cpuFraction, "cpu-fraction", 0.2, "how much of a core to use at most, in the mean between two rounds")
 	set.IntVar(&f.replays, "replays", 0, "how many times each loss is replayed, each time in another order; 0 is 3, or fewer of a loss of more than 20,000 pods, and in a certificate up to 12 of one of fewer than 800")
 	set.StringSliceVar(&f.controllers, "controllers", nil, "kinds of controllers that replace their pods, beside those of Kubernetes, such as RayCluster.ray.io")
+	set.StringVar(&f.featureGates, "feature-gates", "", "the scheduler's feature gates, as its own flag: Name=true,Other=false")
+	set.BoolVar(&f.callExtenders, "call-extenders", false, "ask the extenders of the configuration, which are programs elsewhere and may act on it")
 	set.DurationVar(&f.settle, "settle-time", 5*time.Second, "how long after a change the cluster is read")
 	set.DurationVar(&f.refresh, "refresh-interval", 10*time.Minute, "the age at which an answer is computed again although nothing has changed")
 	var logging flag.FlagSet
@@ -108,6 +113,12 @@ func (f *flags) run(ctx context.Context) error {
 		return err
 	}
 	options := Options{CPUFraction: f.cpuFraction, SettleTime: f.settle, RefreshInterval: f.refresh}
+	options.Certify.Sim.CallExtenders = f.callExtenders
+	if f.featureGates != "" {
+		if err := utilfeature.DefaultMutableFeatureGate.Set(f.featureGates); err != nil {
+			return fmt.Errorf("--feature-gates: %w", err)
+		}
+	}
 	options.Certify.Replays, options.Certify.Sim.Controllers = f.replays, f.controllers
 	if f.config != "" {
 		data, err := os.ReadFile(f.config)

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/duration"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,7 +33,8 @@ import (
 type clusterFlags struct {
 	kubeconfig, context, namespace string
 	snapshotFile                   string
-	configFile                     string
+	configFile, featureGates       string
+	callExtenders                  bool
 	seed                           int64
 	output                         string
 	timeout                        time.Duration
@@ -62,12 +64,19 @@ func (f *clusterFlags) registerSource(cmd *cobra.Command) {
 func (f *clusterFlags) registerScheduler(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.configFile, "config", "", "the scheduler's KubeSchedulerConfiguration (default: the shipped one, config/zonewise.yaml)")
+	flags.StringVar(&f.featureGates, "feature-gates", "", "the scheduler's feature gates, as its own flag: Name=true,Other=false")
+	flags.BoolVar(&f.callExtenders, "call-extenders", false, "ask the extenders of the configuration, which are programs elsewhere and may act on it")
 	flags.Int64Var(&f.seed, "seed", 0, "decide ties between nodes, and the order of controllers, by this number; 0 takes the first")
 }
 
 // schedulerOptions reads --config, and says how to run the scheduler on a copy of the cluster.
 func (f *clusterFlags) schedulerOptions() (sim.Options, error) {
-	options := sim.Options{Seed: f.seed}
+	options := sim.Options{Seed: f.seed, CallExtenders: f.callExtenders}
+	if f.featureGates != "" {
+		if err := utilfeature.DefaultMutableFeatureGate.Set(f.featureGates); err != nil {
+			return options, program.Usage(fmt.Errorf("--feature-gates: %w", err))
+		}
+	}
 	if f.configFile == "" {
 		return options, nil
 	}

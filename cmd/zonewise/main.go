@@ -10,7 +10,10 @@ import (
 // errNotSurvived says that a simulation broke a promise that --fail-on names. Its report has been printed.
 var errNotSurvived = errors.New("")
 
-var exitCodes = program.Codes{errNotSurvived: 4}
+// errPartial says that a simulation has no failure to report, and did not see all of the cluster.
+var errPartial = errors.New("what the simulation did not see may decide")
+
+var exitCodes = program.Codes{errNotSurvived: 4, errPartial: 5}
 
 func main() {
 	os.Exit(program.Run(newRoot(), exitCodes))

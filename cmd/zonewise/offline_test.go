@@ -68,6 +68,31 @@ func TestCommandsReadASnapshot(t *testing.T) {
 	require.Contains(t, out, "stay Pending")
 }
 
+// TestPartialDataIsNoSuccess: who may not read budgets gets no clean bill about them.
+func TestPartialDataIsNoSuccess(t *testing.T) {
+	c := clitest.New()
+	c.Node("node-a", "a", "4", "8Gi")
+	c.Node("node-b", "b", "4", "8Gi")
+	c.Deployment("web", 1, "1", "1Gi", nil)("node-a")
+	for missing, want := range map[string]int{
+		"poddisruptionbudgets.policy": exitCodes[errPartial], "zonereservations.zonewise.dev": exitCodes[errPartial], "zonesurvivals.zonewise.dev": program.OK,
+	} {
+		c.Missing = []snapshot.Missing{{Resource: missing, Reason: snapshot.Forbidden}}
+		file := filepath.Join(t.TempDir(), "s.json")
+		require.NoError(t, snapshot.Save(file, c.Snapshot))
+		args := []string{"simulate", "--lose-zone", "a", "--fail-on", "budget", "--snapshot", file}
+		code, _, errs := zonewise(t.Context(), args...)
+		require.Equal(t, want, code, errs)
+		if want != program.OK {
+			require.Equal(t, "zonewise: what the simulation did not see may decide: you may not list "+missing+"; --allow-partial takes the answer as it is\n", errs)
+		}
+		code, _, errs = zonewise(t.Context(), append(args, "--allow-partial")...)
+		require.Equal(t, program.OK, code, errs)
+		code, _, errs = zonewise(t.Context(), "simulate", "--lose-zone", "a", "--lose-zone", "b", "--snapshot", file)
+		require.Equal(t, exitCodes[errNotSurvived], code, errs)
+	}
+}
+
 func TestBadInputOfTheClusterCommands(t *testing.T) {
 	file := saved(t)
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
@@ -104,6 +129,7 @@ current-context: c
 		{[]string{"explain", "x", "--snapshot", file}, program.Failed, "there is no pod and no PodGroup x in namespace default"},
 		{[]string{"explain", "pod/x", "--snapshot", file, "-n", "shop"}, program.Failed, "there is no pod x in namespace shop"},
 		{[]string{"explain", "podgroup/x", "--snapshot", file, "-n", "shop"}, program.Failed, "there is no PodGroup x in namespace shop"},
+		{[]string{"explain", "x", "--snapshot", file, "--feature-gates", "None=true"}, program.Misused, "--feature-gates: unrecognized feature gate: None"},
 		{[]string{"simulate"}, program.Misused, "nothing to simulate: set --lose-zone, --lose-node, -f or --add-nodes"},
 		{[]string{"simulate", "--lose-zone", "any,a"}, program.Misused, "--lose-zone: any cannot be combined with other zones"},
 		{[]string{"simulate", "--lose-zone", "a", "--copies", "2"}, program.Misused, "--copies needs -f, the workloads to copy"},

@@ -30,7 +30,8 @@ cluster: the scheduler acts on a copy, with its plugins and the configuration of
 --lose-zone any loses every zone in turn, always from the same start.
 
 Exit codes: 0 it would survive; 1 the cluster could not be read; 2 a flag is
-wrong; 4 a promise of --fail-on would be broken.`
+wrong; 4 a promise of --fail-on would be broken; 5 none would be, as far as can be
+said without what you may not list (--allow-partial makes that 0).`
 
 type simulateFlags struct {
 	clusterFlags
@@ -38,6 +39,7 @@ type simulateFlags struct {
 	file                              string
 	copies, addNodes                  int
 	like                              string
+	allowPartial                      bool
 }
 
 func newSimulate() *cobra.Command {
@@ -65,6 +67,7 @@ func newSimulate() *cobra.Command {
 	set.IntVar(&flags.addNodes, "add-nodes", 0, "first add this many copies of the node of --like")
 	set.StringVar(&flags.like, "like", "", "the node that --add-nodes copies")
 	set.StringSliceVar(&flags.controllers, "controllers", nil, "kinds of controllers that replace their pods, beside those of Kubernetes, such as RayCluster.ray.io")
+	set.BoolVar(&flags.allowPartial, "allow-partial", false, "take the answer also if something of the cluster may not be listed")
 	set.StringSliceVar(&flags.failOn, "fail-on", simulate.DefaultFailures, "what makes the exit code 4: "+strings.Join(simulate.Failures, ", ")+", or none")
 	complete(cmd, "fail-on", append(simulate.Failures, "none")...)
 	return cmd
@@ -154,11 +157,15 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 		results = append(results, result)
 	}
 	report := simulate.NewReport(results, f.failOn)
+	report.NotRead = simulate.NotRead(c.Snapshot)
 	if err := f.write(cmd, report, report.Text); err != nil {
 		return err
 	}
 	if !report.Survives {
 		return errNotSurvived
+	}
+	if len(report.NotRead) > 0 && !f.allowPartial {
+		return fmt.Errorf("%w: you may not list %s; --allow-partial takes the answer as it is", errPartial, strings.Join(report.NotRead, ", "))
 	}
 	return nil
 }

@@ -59,6 +59,9 @@ type Result struct {
 	Added     int `json:"added,omitempty"`
 	Placed    int `json:"placed"`
 	Pending   int `json:"pending"`
+	// PendingElsewhere are displaced and evicted pods of other schedulers that would find no node if kube-scheduler placed them. They are
+	// none of Pending: what their scheduler would do is not known.
+	PendingElsewhere int `json:"pendingElsewhere,omitempty"`
 	// NodeBound pods are lost with their nodes (DaemonSets, static pods). Orphans have no controller that replaces them; NotReplaced
 	// says why.
 	NodeBound   int    `json:"nodeBound"`
@@ -91,6 +94,8 @@ type Workloads struct {
 	Pending int            `json:"pending,omitempty"`
 	// Why says in the scheduler's words why pods wait.
 	Why []string `json:"why,omitempty"`
+	// Scheduler is that of pods which the configuration has no profile for. They are placed as kube-scheduler would.
+	Scheduler string `json:"scheduler,omitempty"`
 }
 
 // mostWhys is the largest number of the scheduler's reasons that are kept for a workload.
@@ -98,14 +103,25 @@ const mostWhys = 4
 
 // Run plays a scenario that Check accepts on a copy of the cluster, see sim.Of for the options.
 func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.Options) (*Result, error) {
+	if scenario.Added != nil {
+		for _, pod := range scenario.Added.Pods {
+			if !slices.Contains(options.SchedulerNames, pod.Spec.SchedulerName) {
+				options.SchedulerNames = append(options.SchedulerNames, pod.Spec.SchedulerName)
+			}
+		}
+	}
 	s, err := sim.Of(ctx, c.Snapshot, options)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
+	notes := c.Snapshot.Notes()
+	if options.Config != nil && len(options.Config.Extenders) > 0 && !options.CallExtenders {
+		notes = append(notes, "the extenders of the configuration were not asked (--call-extenders)")
+	}
 	p := &play{
-		ctx: ctx, sim: s, cluster: c, moved: map[types.UID]bool{}, waited: map[types.UID]bool{},
-		result: &Result{Scenario: scenario.Name(), Notes: c.Snapshot.Notes()}, controllers: options.Controllers,
+		ctx: ctx, sim: s, cluster: c, moved: map[types.UID]bool{}, added: map[types.UID]bool{}, waited: map[types.UID]bool{},
+		result: &Result{Scenario: scenario.Name(), Notes: notes}, controllers: options.Controllers,
 	}
 	for _, pod := range c.Pods {
 		p.waited[pod.UID] = pod.Waits()
@@ -142,6 +158,8 @@ type play struct {
 	// moved has the pods that need a node: those that are added, and in the end those that controllers have made. waited
 	// has those that needed one before.
 	moved, waited map[types.UID]bool
+	// added has the pods of the scenario's workload.
+	added map[types.UID]bool
 	// loss has the pods that are lost with nodes; nil before.
 	loss *sim.Loss
 }
@@ -210,7 +228,7 @@ func (p *play) create(w *Workload) error {
 	for _, obj := range objects {
 		if pod, ok := obj.(*corev1.Pod); ok {
 			p.result.Added++
-			p.moved[pod.UID] = true
+			p.moved[pod.UID], p.added[pod.UID] = true, true
 		}
 	}
 	return p.sim.Add(objects...)
@@ -283,9 +301,17 @@ func (p *play) compareWorkloads(after *census.Census) {
 			rows[name] = row
 		}
 		row.Pods++
+		elsewhere := p.sim.OfOtherScheduler(pod.Pod)
+		if elsewhere {
+			row.Scheduler = pod.Pod.Spec.SchedulerName
+		}
 		if pod.Waits() {
 			row.Pending++
-			p.result.Pending++
+			if elsewhere && !p.added[pod.UID] {
+				p.result.PendingElsewhere++
+			} else {
+				p.result.Pending++
+			}
 			if why := p.sim.WhyWaits(pod.Pod); why != "" && len(row.Why) < mostWhys && !slices.Contains(row.Why, why) {
 				row.Why = append(row.Why, why)
 			}

@@ -239,6 +239,29 @@ func TestWhoIsNotReplaced(t *testing.T) {
 	require.Equal(t, []string{"it is taken for granted that TaskRun.tekton.dev replaces its pods: 2 (--controllers)"}, known.Notes)
 }
 
+// TestPodsOfOtherSchedulersCompete: they take room, and what becomes of them is no failure of the simulation: only their scheduler knows.
+func TestPodsOfOtherSchedulersCompete(t *testing.T) {
+	c := zones("2")
+	c.Pod("own", "node-b", clitest.Plain("2", "1Gi"), nil)
+	for _, name := range []string{"web", "batch"} {
+		c.Deployment(name, 1, "1500m", "1Gi", nil)("node-a")
+	}
+	pods := c.Pods()
+	pods[2].Spec.SchedulerName = "volcano"
+	a := &Scenario{Zones: []string{"a"}}
+	r := run(t, c, a)
+	require.Equal(t, []int{2, 1, 1}, []int{r.Displaced, r.Placed, r.Pending + r.PendingElsewhere})
+	pods[1].Spec.Priority = ptr.To[int32](1000)
+	r = run(t, c, a)
+	require.Equal(t, []int{0, 1}, []int{r.Pending, r.PendingElsewhere})
+	require.Empty(t, r.Failed(Failures))
+	require.Equal(t, "volcano", r.Workloads[0].Scheduler)
+	var text bytes.Buffer
+	require.NoError(t, NewReport([]*Result{r}, nil).Text(&text, show.Style{}))
+	require.Contains(t, text.String(), "1 pod of other schedulers would stay Pending if kube-scheduler placed them\n")
+	require.Contains(t, text.String(), "Deployment shop/batch (of volcano)")
+}
+
 func TestTheHighestPriorityGoesFirst(t *testing.T) {
 	c := zones("4")
 	for i, zone := range []string{"a", "b", "c"} {

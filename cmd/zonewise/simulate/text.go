@@ -5,8 +5,11 @@ import (
 	"io"
 	"strings"
 
+	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/cmd/zonewise/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
+	"zonewise.dev/sim/kinds"
 )
 
 // maxRows bounds how many workloads the text lists, and maxReasons of how many it says why they wait. JSON and YAML
@@ -19,9 +22,23 @@ const (
 // Report has the results of one or more scenarios.
 type Report struct {
 	// Survives is true if none of FailOn happened in any scenario.
-	Survives bool      `json:"survives"`
-	FailOn   []string  `json:"failOn"`
-	Results  []*Result `json:"results"`
+	Survives bool     `json:"survives"`
+	FailOn   []string `json:"failOn"`
+	// NotRead has the kinds that could not be read: without failures, the results may be better than what would happen.
+	NotRead []string  `json:"notRead,omitempty"`
+	Results []*Result `json:"results"`
+}
+
+// NotRead returns the kinds that the caller may not list and by which a simulation may come to another result.
+func NotRead(s *snapshot.Snapshot) []string {
+	own, _ := kinds.ResourceOf(&v1alpha1.ZoneSurvival{}) // the scheduler does not look at them
+	var out []string
+	for _, m := range s.Missing {
+		if m.Reason == snapshot.Forbidden && m.Resource != own.String() {
+			out = append(out, m.Resource)
+		}
+	}
+	return out
 }
 
 // NewReport judges results by the failures that count.
@@ -80,6 +97,7 @@ func (r *Result) text(p *show.Page, failOn []string) {
 	for _, lost := range r.NotReplaced[:min(maxReasons, len(r.NotReplaced))] {
 		p.Para(4, show.Plain, "%s: %s", show.Plural(lost.Pods, "pod"), lost.Why)
 	}
+	others(r.PendingElsewhere, show.Yellow, "of other schedulers would stay Pending if kube-scheduler placed them")
 	others(r.NodeBound, show.Faint, "of DaemonSets and static pods go with their nodes")
 	others(r.Evicted, show.Yellow, "evicted for others of higher priority")
 	others(r.WaitedBefore, show.Faint, fmt.Sprintf("waited before, %d still do", r.StillWaiting))
@@ -113,7 +131,11 @@ func share(used, all int64) show.Cell {
 func (r *Result) workloads(p *show.Page) {
 	first := r.Workloads[:min(maxRows, len(r.Workloads))]
 	show.Section(p, "Workloads", []string{"WORKLOAD", "PODS", "PENDING", "GO TO"}, first, func(w *Workloads) []show.Cell {
-		return show.Row(w.Name, w.Pods, show.C("%d", w.Pending).When(w.Pending > 0, show.Red), status.Zones(w.To))
+		name := w.Name
+		if w.Scheduler != "" {
+			name += " (of " + w.Scheduler + ")"
+		}
+		return show.Row(name, w.Pods, show.C("%d", w.Pending).When(w.Pending > 0, show.Red), status.Zones(w.To))
 	})
 	if more := len(r.Workloads) - maxRows; more > 0 {
 		p.Para(2, show.Faint, "and %d more", more)
