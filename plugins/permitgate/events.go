@@ -37,7 +37,7 @@ func (p *PermitGate) isSchedulableAfterOwnChange(_ klog.Logger, pod *v1.Pod, _, 
 		return fwk.Queue, nil
 	}
 	hint := fwk.QueueSkip
-	p.gangs.look(key, func(e *entry, now time.Time) {
+	p.gangs.look(key, func(e *entry, _ time.Time) {
 		if reason, _ := e.gang.Refusal(pod.UID); reason == gang.ReasonNone {
 			hint = fwk.Queue
 		}

@@ -21,10 +21,10 @@ func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	}
 	reason, detail := gang.ReasonNotFound, ""
 	p.gangs.look(key, func(e *entry, now time.Time) {
-		failed := false
-		if reason, detail, failed = e.gang.Enqueue(pod.UID, now); failed {
+		var failed bool
+		reason, detail, failed = e.gang.Enqueue(pod.UID, now)
+		if failed {
 			e.gang.Explain(pod.UID, whyNotScheduled(pod))
-			p.gangs.settledLocked(e)
 			p.gangs.agenda.Add(key)
 			return
 		}

@@ -64,7 +64,7 @@ func (g *Gang) grown(d time.Duration) time.Duration {
 	return d
 }
 
-// Room says that something in the cluster has changed that may help a gang that lacks room. Its backoff ends, or will when
+// RoomFreed says that something in the cluster has changed that may help a gang that lacks room. Its backoff ends, or will when
 // ten times as long has passed as its last round took.
 func (g *Gang) RoomFreed(now time.Time) {
 	g.changedAt = now
@@ -74,7 +74,7 @@ func (g *Gang) RoomFreed(now time.Time) {
 	g.settle(now)
 }
 
-// Hope says that something has changed that may help a gang that lacks room, but may as well be what this or another gang gave
+// RoomMayBeOwn says that something has changed that may help a gang that lacks room, but may as well be what this or another gang gave
 // back when it was rolled back. It ends the backoff as [Gang.RoomFreed] does, but after twice as long with each failure: gangs that
 // do not fit would else wake themselves and each other for ever.
 func (g *Gang) RoomMayBeOwn(now time.Time) {

@@ -92,7 +92,7 @@ func (g *Gang) Enter(uid types.UID, now time.Time) (entry Entry, reason Reason, 
 // Ready reports whether the gang is Queued, and no member holds anything of an earlier round: that would look like another's.
 func (g *Gang) Ready() bool { return g.phase == Queued && g.holding == 0 }
 
-// Turn gives a gang that is Ready its turn: scouts are activated until one comes to a cycle. It reports false
+// Admit gives a gang that is Ready its turn: scouts are activated until one comes to a cycle. It reports false
 // when the gang is not Ready, or has its turn already.
 func (g *Gang) Admit(now time.Time) bool {
 	g.settle(now)

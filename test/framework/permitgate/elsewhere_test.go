@@ -13,7 +13,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
-
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"zonewise.dev/plugins/permitgate"

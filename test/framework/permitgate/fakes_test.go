@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/crd/crdtest"
@@ -28,11 +27,8 @@ import (
 type groups struct {
 	*crdtest.Source
 
-	onRead func() error // called before a live read, may refuse it
-
 	mu      sync.Mutex // guards everything below
 	created int
-	muffled *v1alpha1.PodGroup // what the watch does not show
 }
 
 func newGroups() *groups { return &groups{Source: crdtest.New()} }
@@ -73,32 +69,6 @@ func (g *groups) annotate(name string, annotations map[string]string) {
 func (g *groups) delete(name string) {
 	group, _ := g.get(name)
 	g.Delete(group)
-}
-
-// muffle changes a quorum without the watch's telling.
-func (g *groups) muffle(name string, minMember int32) {
-	group, _ := g.get(name)
-	group.Spec.MinMember = minMember
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.muffled = group
-}
-
-// Read is a live read, which knows what the watch does not show.
-func (g *groups) Read(ctx context.Context, obj client.Object) error {
-	if g.onRead != nil {
-		if err := g.onRead(); err != nil {
-			return err
-		}
-	}
-	g.mu.Lock()
-	muffled := g.muffled
-	g.mu.Unlock()
-	if group, ok := obj.(*v1alpha1.PodGroup); ok && muffled != nil && muffled.Name == group.Name {
-		muffled.DeepCopyInto(group)
-		return nil
-	}
-	return g.Source.Read(ctx, obj)
 }
 
 // status returns a PodGroup's status.
