@@ -46,13 +46,13 @@ group_policies() {
 group_ledger() { measure $PERFORMANCE Ledger 1s; }
 group_holds() {
 	measure ./plugins/reservecache/placement . 200ms
-	measure ./test/framework/reservecache . 200ms
+	measure ./test/framework Cycle 200ms
 	measure $PERFORMANCE 'ReserveCacheUnfilled|ReserveCacheStart' 3x
 	measure $PERFORMANCE ReserveCacheFreedSlot 5x
 	measure $PERFORMANCE ReserveCacheTrace 1x
 }
 group_permitgate() {
-	measure ./test/framework/permitgate . 1s
+	measure ./test/framework Pod 1s
 	measure ./plugins/permitgate/gang . 200ms
 	measure ./plugins/permitgate/proposal . 200ms
 	measure $PERFORMANCE PermitGateWaiting 3x

@@ -15,7 +15,7 @@ if grep -qs '"pgregory\.net/rapid"' ./*_test.go; then
 fi
 dir=$(pwd -P)
 case ${dir#"$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)/"} in
-plugins | plugins/* | internal/* | test/framework | test/framework/* | test/integration) ;;
+plugins | plugins/* | internal/* | test/framework | test/integration) ;;
 *) export GOMAXPROCS="${GOMAXPROCS:-1}" ;;
 esac
 # With -exec the go command asks for no record of the files and variables that a test reads, but it takes one that lies beside the

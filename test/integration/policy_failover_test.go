@@ -60,7 +60,7 @@ func fullSince(s *v1alpha1.ZoneSpreadPolicyStatus, zone string) *metav1.Time {
 // TestPolicyFailover: the lease changes hands, from one process to another, in the middle of the grace periods of a zone that is
 // full and one that is dead. The new leader goes on with the beginnings that the old one wrote, and by them the states are
 // reached when the periods are made so short that they are over. When the lease changes hands again both states are still there.
-// TestRestart (test/framework/zonespread) shows at which times pods go elsewhere.
+// TestRestart (test/framework) shows at which times pods go elsewhere.
 func TestPolicyFailover(t *testing.T) {
 	w := newPolicyWorld(t)
 	w.needControllers()

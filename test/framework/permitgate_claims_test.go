@@ -1,0 +1,262 @@
+package framework
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/ptr"
+)
+
+// What the proposal does not count, devices, volumes and resources that the profile ignores, is for the filters to decide.
+
+const (
+	gpu   = "example.com/gpu"
+	class = "gpu.example.com"
+)
+
+// addDevices gives nodes so many devices each. The class serves an extended resource if it is not empty.
+func (c *cluster) addDevices(perNode int, extended string, nodes ...string) {
+	c.t.Helper()
+	of := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: class}}
+	if extended != "" {
+		of.Spec.ExtendedResourceName = &extended
+	}
+	_, err := c.client.ResourceV1().DeviceClasses().Create(c.t.Context(), of, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+	for _, node := range nodes {
+		slice := &resourcev1.ResourceSlice{
+			ObjectMeta: metav1.ObjectMeta{Name: node},
+			Spec: resourcev1.ResourceSliceSpec{
+				NodeName: &node, Driver: "driver.example.com", Pool: resourcev1.ResourcePool{Name: node, ResourceSliceCount: 1},
+			},
+		}
+		for i := range perNode {
+			slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{Name: fmt.Sprintf("device-%d", i)})
+		}
+		_, err := c.client.ResourceV1().ResourceSlices().Create(c.t.Context(), slice, metav1.CreateOptions{})
+		require.NoError(c.t, err)
+	}
+}
+
+// addClaim creates a ResourceClaim for one device.
+func (c *cluster) addClaim(name string) {
+	c.t.Helper()
+	_, err := c.client.ResourceV1().ResourceClaims("default").Create(c.t.Context(), &resourcev1.ResourceClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("claim-" + name)},
+		Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
+			Name:    "device",
+			Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
+		}}}},
+	}, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+}
+
+// TestDevicesPerNode: 16 members with a claim each, on 8 nodes of two devices: no node takes more than two, which the proposal
+// does not know.
+func TestDevicesPerNode(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const nodes = 8
+		cpus := slices.Repeat([]int{64}, nodes)
+		c := newGangCluster(t, cpus...)
+		var names []string
+		for i := range nodes {
+			names = append(names, fmt.Sprintf("node-%d", i))
+		}
+		c.addDevices(2, "", names...)
+		c.groups.set("g", 2*nodes)
+		c.start(withArgs(slowBackoff))
+		var members []string
+		for i := range 2 * nodes {
+			name := fmt.Sprintf("g-%d", i)
+			members = append(members, name)
+			c.addClaim(name)
+			pod := member("g", name)
+			pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: &name}}
+			c.create(pod)
+		}
+		c.requireBound(members...)
+	})
+}
+
+// TestGangsThatLackDevicesComeToRest although every round that fails gives devices, nodes and nominations back, for which the
+// scheduler's queue and the other gang hope.
+func TestGangsThatLackDevicesComeToRest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t, 64, 64)
+		c.addDevices(1, "", "node-0", "node-1")
+		c.start(withArgs(slowBackoff))
+		for _, gang := range []string{"g", "h"} {
+			c.groups.set(gang, 3)
+			for i := range 3 {
+				name := fmt.Sprintf("%s-%d", gang, i)
+				c.addClaim(name)
+				pod := member(gang, name)
+				pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: &name}}
+				c.create(pod)
+			}
+		}
+		// A gang has ten rounds and a few while its backoff grows, of three to six cycles, and then one each four minutes, or a fifth less.
+		c.pass(4 * time.Minute)
+		growing := c.cycles.Load()
+		require.Less(t, growing, int64(2*16*6))
+		c.pass(20 * time.Minute)
+		require.LessOrEqual(t, c.cycles.Load()-growing, int64(2*7*6))
+		require.Greater(t, c.cycles.Load()-growing, int64(2*4*3))
+	})
+}
+
+// TestMembersThatShareAClaim would wait for each other until their time is up: the claim is allocated when the first of them is bound. They are
+// told so and hold nothing.
+func TestMembersThatShareAClaim(t *testing.T) {
+	for name, tt := range map[string]struct {
+		share func(pod *v1.Pod)
+		words string
+	}{
+		"ResourceClaim": {func(pod *v1.Pod) {
+			pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: ptr.To("shared")}}
+		}, "members share ResourceClaim shared"},
+		"WaitForFirstConsumer": {func(pod *v1.Pod) {
+			pod.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{
+				PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "shared"},
+			}}}
+		}, "members share PersistentVolumeClaim shared"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newGangCluster(t, 4)
+				c.addDevices(4, "", "node-0")
+				c.addClaim("shared")
+				_, err := c.client.StorageV1().StorageClasses().Create(t.Context(), &storagev1.StorageClass{
+					ObjectMeta: metav1.ObjectMeta{Name: "late"}, Provisioner: "csi.example.com",
+					VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+				}, metav1.CreateOptions{})
+				require.NoError(t, err)
+				_, err = c.client.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), &v1.PersistentVolumeClaim{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shared", UID: "pvc"},
+					Spec: v1.PersistentVolumeClaimSpec{
+						StorageClassName: ptr.To("late"), AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteMany},
+						Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}},
+					},
+				}, metav1.CreateOptions{})
+				require.NoError(t, err)
+				c.start(withArgs(slowBackoff))
+				c.groups.set("g", 2)
+				for i := range 2 {
+					pod := member("g", fmt.Sprintf("g-%d", i))
+					tt.share(pod.Obj())
+					c.create(pod)
+				}
+				c.requireEvent("PodGroup g GangRolledBack", tt.words)
+				c.requireUnbound("g-0", "g-1")
+				require.Empty(t, c.mishap.waiting())
+				c.requireRoomFor(4)
+			})
+		})
+	}
+}
+
+// TestResourcesThatTheFiltersDoNotCount: a resource that no node lists may come from devices (DRAExtendedResource), and one that the profile
+// ignores from anywhere. The proposal does not call a gang short of it.
+func TestResourcesThatTheFiltersDoNotCount(t *testing.T) {
+	ask := func(p *st.PodWrapper, name v1.ResourceName) *st.PodWrapper {
+		p.Spec.Containers[0].Resources.Requests[name] = resource.MustParse("1")
+		p.Spec.Containers[0].Resources.Limits = v1.ResourceList{name: resource.MustParse("1")}
+		return p
+	}
+	t.Run("ignoredResources", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			c := newGangCluster(t, 3)
+			c.edit = func(p *config.KubeSchedulerProfile) {
+				for i := range p.PluginConfig {
+					if args, ok := p.PluginConfig[i].Args.(*config.NodeResourcesFitArgs); ok {
+						args.IgnoredResources = []string{gpu}
+					}
+				}
+			}
+			c.start(withArgs(slowBackoff))
+			c.groups.set("g", 3)
+			var names []string
+			for i := range 3 {
+				names = append(names, fmt.Sprintf("g-%d", i))
+				c.create(ask(member("g", names[i]), gpu))
+			}
+			c.requireBound(names...)
+		})
+	})
+	t.Run("counted", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			c := startGangCluster(t, slowBackoff, 3)
+			c.groups.set("g", 2)
+			c.create(ask(member("g", "g-0"), gpu), ask(member("g", "g-1"), gpu))
+			c.requireEvent("PodGroup g GangRolledBack", "short of "+gpu)
+			c.requireUnbound("g-0", "g-1")
+		})
+	})
+	t.Run("served by devices", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			c := newGangCluster(t, 8, 8)
+			c.addDevices(2, gpu, "node-0", "node-1")
+			c.start(withArgs(slowBackoff))
+			c.groups.set("g", 4)
+			var names []string
+			for i := range 4 {
+				names = append(names, fmt.Sprintf("g-%d", i))
+				c.create(ask(member("g", names[i]), gpu))
+			}
+			c.requireBound(names...)
+		})
+	})
+}
+
+// TestMembersWithZonalVolumes: each member has a volume in one zone, which the proposal does not look at.
+func TestMembersWithZonalVolumes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const members = 24
+		c := newGangCluster(t)
+		zones := []string{"a", "b", "c"}
+		for i := range 12 {
+			zone := zones[i%3]
+			c.addZonalNode(fmt.Sprintf("%s-%d", zone, i), zone, 4)
+		}
+		c.start(withArgs(slowBackoff))
+		c.groups.set("g", members)
+		var names []string
+		for i := range members {
+			name, zone := fmt.Sprintf("g-%d", i), zones[i*i%3]
+			names = append(names, name)
+			_, err := c.client.CoreV1().PersistentVolumes().Create(t.Context(), &v1.PersistentVolume{
+				ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelTopologyZone: zone}, Annotations: map[string]string{"pv.kubernetes.io/bound-by-controller": "yes"}},
+				Spec: v1.PersistentVolumeSpec{
+					Capacity: v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+					ClaimRef: &v1.ObjectReference{Namespace: "default", Name: name, UID: "pvc"},
+					NodeAffinity: &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+						MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelTopologyZone, Operator: v1.NodeSelectorOpIn, Values: []string{zone}}},
+					}}}},
+				},
+				Status: v1.PersistentVolumeStatus{Phase: v1.VolumeBound},
+			}, metav1.CreateOptions{})
+			require.NoError(t, err)
+			_, err = c.client.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), &v1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "pvc", Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"}},
+				Spec:       v1.PersistentVolumeClaimSpec{VolumeName: name, StorageClassName: ptr.To(""), AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}},
+				Status:     v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound},
+			}, metav1.CreateOptions{})
+			require.NoError(t, err)
+			pod := member("g", name)
+			pod.Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}}
+			c.create(pod)
+		}
+		c.requireBound(names...)
+	})
+}

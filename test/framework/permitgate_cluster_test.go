@@ -1,0 +1,162 @@
+package framework
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+)
+
+// startGangCluster starts a scheduler with PermitGate and nodes of so many CPUs each, on a new API server.
+func startGangCluster(t testing.TB, args string, cpus ...int) *cluster {
+	t.Helper()
+	c := newGangCluster(t, cpus...)
+	c.start(withArgs(args))
+	return c
+}
+
+// newGangCluster makes a cluster without a scheduler, to be one with PermitGate.
+func newGangCluster(t testing.TB, cpus ...int) *cluster {
+	t.Helper()
+	c := newCluster(t, permitGateOnly)
+	c.maxBackoff = 2
+	for i, cpu := range cpus {
+		c.addNode(fmt.Sprintf("node-%d", i), cpu)
+	}
+	return c
+}
+
+// booked returns how many pods a node is kept for when another pod is tried there.
+func (c *cluster) booked(node string) int {
+	c.t.Helper()
+	c.create(member("", "look").Priority(-1000).NodeSelector(map[string]string{"no": "such-node"}))
+	c.soon(func() bool { return c.mishap.tried("look") > 0 })
+	n := c.nominated(node)
+	c.finish("look")
+	c.mishap.forget("look")
+	return n
+}
+
+// holdFailure has the scheduler come to a halt, when a pod has failed for the first time, before it does anything about it: until the second
+// channel is closed. The first one is closed by then.
+func (c *cluster) holdFailure(name string) (failed, handled chan struct{}) {
+	failed, handled = make(chan struct{}), make(chan struct{})
+	var once atomic.Bool // a sync.Once would have others wait for its lock
+	c.onFailure = func(pod string) {
+		if pod == name && once.CompareAndSwap(false, true) {
+			close(failed)
+			<-handled
+		}
+	}
+	return failed, handled
+}
+
+// requireBooked waits until a node is kept for so many pods.
+func (c *cluster) requireBooked(node string, pods int) {
+	c.t.Helper()
+	c.soon(func() bool { return c.booked(node) == pods })
+}
+
+// nominated returns how many pods the scheduler keeps room for on a node.
+func (c *cluster) nominated(node string) int {
+	return len(c.scheduler.Profiles["default-scheduler"].NominatedPodsForNode(node))
+}
+
+func (c *cluster) addNode(name string, cpu int) {
+	c.t.Helper()
+	c.addZonalNode(name, "", cpu)
+}
+
+// addZonalNode adds a node of a zone.
+func (c *cluster) addZonalNode(name, zone string, cpu int) {
+	c.t.Helper()
+	c.add(newNode(name, zone, fmt.Sprint(cpu)))
+}
+
+// member returns a pod of a gang that requests one CPU, or as many as are given; gang "" makes a pod of
+// none.
+func member(gang, name string, cpu ...int) *st.PodWrapper {
+	if len(cpu) == 0 {
+		cpu = []int{1}
+	}
+	p := st.MakePod().Namespace("default").Name(name).UID(name + "-uid").SchedulerName("default-scheduler").
+		Req(map[v1.ResourceName]string{"cpu": fmt.Sprint(cpu[0])})
+	if gang != "" {
+		p = p.Label(v1alpha1.PodGroupLabel, gang)
+	}
+	return p
+}
+
+func (c *cluster) create(pods ...*st.PodWrapper) {
+	c.t.Helper()
+	for _, p := range pods {
+		c.createPods(p.Obj())
+	}
+}
+
+// createGang creates the PodGroup and as many members as its quorum, and returns their names.
+func (c *cluster) createGang(name string, size int) []string {
+	c.t.Helper()
+	c.groups.set(name, int32(size))
+	names := make([]string, size)
+	for i := range size {
+		names[i] = fmt.Sprintf("%s-%d", name, i)
+		c.create(member(name, names[i]))
+	}
+	return names
+}
+
+// update replaces a pod.
+func (c *cluster) update(p *st.PodWrapper) {
+	c.t.Helper()
+	pod := p.Obj()
+	pod.Generation++
+	_, err := c.client.CoreV1().Pods("default").Update(c.t.Context(), pod, metav1.UpdateOptions{})
+	require.NoError(c.t, err)
+}
+
+// boundAmong lists the bound pods among names.
+func (c *cluster) boundAmong(names ...string) []string {
+	var bound []string
+	for name := range c.bound("") {
+		if slices.Contains(names, name) {
+			bound = append(bound, name)
+		}
+	}
+	return bound
+}
+
+// requireBound waits until all of names are bound, and returns how long that took.
+func (c *cluster) requireBound(names ...string) time.Duration {
+	c.t.Helper()
+	start := c.clock.Now()
+	c.soon(func() bool { return len(c.boundAmong(names...)) == len(names) })
+	return c.clock.Since(start)
+}
+
+// requireUnbound makes sure that none of names is bound when the scheduler has nothing to do.
+func (c *cluster) requireUnbound(names ...string) {
+	c.t.Helper()
+	c.quiet()
+	require.Empty(c.t, c.boundAmong(names...))
+}
+
+// requireRoomFor binds and removes a pod of so many CPUs: nobody holds them.
+func (c *cluster) requireRoomFor(cpu int) {
+	c.t.Helper()
+	c.create(member("", "probe", cpu))
+	c.requireBound("probe")
+	c.delete("probe")
+}
+
+func (c *cluster) exists(name string) bool {
+	c.t.Helper()
+	return slices.ContainsFunc(c.listPods(name), func(p v1.Pod) bool { return p.Name == name })
+}

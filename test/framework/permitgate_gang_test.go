@@ -1,0 +1,298 @@
+package framework
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+)
+
+// slowBackoff makes a gang that only time wakes miss every bound of these tests.
+const slowBackoff = `{"initialBackoff": "4m", "maxBackoff": "4m"}`
+
+func TestGangBindsWholeInAnyOrderOfCreation(t *testing.T) {
+	for name, create := range map[string]func(t *testing.T, c *cluster, pods []*st.PodWrapper){
+		"PodGroup first": func(t *testing.T, c *cluster, pods []*st.PodWrapper) {
+			c.groups.set("g", 4)
+			c.create(pods...)
+		},
+		"pods first": func(t *testing.T, c *cluster, pods []*st.PodWrapper) {
+			c.create(pods...)
+			c.requireUnbound("g-0", "g-1", "g-2", "g-3")
+			c.groups.set("g", 4)
+		},
+		"PodGroup between the pods": func(t *testing.T, c *cluster, pods []*st.PodWrapper) {
+			c.create(pods[:2]...)
+			c.groups.set("g", 4)
+			c.create(pods[2])
+			c.requireUnbound("g-0", "g-1", "g-2")
+			c.create(pods[3])
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startGangCluster(t, slowBackoff, 2, 2)
+				pods := make([]*st.PodWrapper, 4)
+				for i := range pods {
+					pods[i] = member("g", fmt.Sprintf("g-%d", i))
+					if i%2 == 1 {
+						pods[i].SchedulerName("batch") // the profiles share their gangs
+					}
+				}
+				create(t, c, pods)
+				t.Logf("bound after %s", c.requireBound("g-0", "g-1", "g-2", "g-3"))
+			})
+		})
+	}
+}
+
+func TestMemberWithSchedulingGateIsAwaited(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, slowBackoff, 8)
+		c.groups.set("g", 2)
+		c.create(member("g", "g-0"), member("g", "g-1").SchedulingGates([]string{"example.com/quota"}))
+		c.requireUnbound("g-0", "g-1")
+
+		c.update(member("g", "g-1"))
+		c.requireBound("g-0", "g-1")
+	})
+}
+
+func TestPodsWithoutAGang(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, slowBackoff, 8)
+		native := member("no-such-group", "native")
+		native.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new(string)}
+		c.create(member("", "plain"), native)
+		c.requireBound("plain", "native")
+	})
+}
+
+func TestGangThatDoesNotFitHoldsNothingAndTakesRoomAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, slowBackoff, 3)
+		names := c.createGang("g", 4)
+		c.requireEvent("PodGroup g GangRolledBack", "needs 4, at most 3 fit: 1 node short of cpu")
+		c.requireUnbound(names...)
+		for _, name := range names {
+			require.Zero(t, c.mishap.times(name), "no member takes what the gang cannot use")
+		}
+		c.requireRoomFor(3)
+		c.requireUnbound(names...)
+
+		c.addNode("new", 1)
+		t.Logf("bound %s after the room was there", c.requireBound(names...))
+	})
+}
+
+func TestGangTakesRoomOfADeletedPodAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, slowBackoff, 4)
+		c.create(member("", "other"))
+		c.requireBound("other")
+		names := c.createGang("g", 4)
+		c.requireEvent("PodGroup g GangRolledBack", "needs 4, at most 3 fit: 1 node short of cpu")
+		c.requireUnbound(names...)
+		require.Equal(t, 1, c.recorder.count("Pod g-", "GangRolledBack"), "on the member that failed")
+
+		c.delete("other")
+		t.Logf("bound %s after the room was there", c.requireBound(names...))
+	})
+}
+
+func TestTwoGangsThatEachTakeHalf(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, `{"initialBackoff": "200ms"}`, 6)
+		for i := range 4 {
+			for _, g := range []string{"a", "b"} {
+				c.create(member(g, fmt.Sprintf("%s-%d", g, i)))
+			}
+		}
+		c.groups.set("a", 4)
+		c.groups.set("b", 4)
+		a := []string{"a-0", "a-1", "a-2", "a-3"}
+		b := []string{"b-0", "b-1", "b-2", "b-3"}
+		c.soon(func() bool { return len(c.boundAmong(a...)) == 4 || len(c.boundAmong(b...)) == 4 })
+		first, second := a, b
+		if len(c.boundAmong(b...)) == 4 {
+			first, second = b, a
+		}
+		c.requireUnbound(second...)
+		c.delete(first...)
+		c.requireBound(second...)
+	})
+}
+
+func TestElasticGang(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, slowBackoff, 4)
+		c.groups.set("g", 3)
+		var names []string
+		for i := range 5 {
+			names = append(names, fmt.Sprintf("g-%d", i))
+			pod := member("g", names[i])
+			if i == 0 {
+				pod.NodeSelector(map[string]string{"no": "such-node"})
+			}
+			c.create(pod)
+		}
+		c.requireBound(names[1:]...)
+		c.requireUnbound(names[0])
+
+		// Beyond the quorum a member comes and goes like any pod.
+		c.delete("g-4")
+		c.create(member("g", "g-5"))
+		c.requireBound("g-5")
+	})
+}
+
+func TestRestartCountsBoundMembers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, slowBackoff, 3)
+		names := c.createGang("g", 3)
+		c.requireBound(names...)
+		c.stop()
+		c.delete("g-1")
+		c.create(member("g", "g-new"))
+		c.start(withArgs(slowBackoff))
+		c.requireBound("g-0", "g-2", "g-new")
+	})
+}
+
+func TestRestartWhileMembersWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, slowBackoff, 3)
+		c.mishap.set(func(m *mishap) { m.preFilter = failing("g-2", fwk.Error) })
+		names := c.createGang("g", 3)
+		c.soon(func() bool { return len(c.mishap.waiting()) == 2 })
+		c.stop()
+		require.Empty(t, c.boundAmong(names...))
+		c.start(withArgs(slowBackoff))
+		c.requireBound(names...)
+	})
+}
+
+// TestStarvingGangCollects: a gang that has been refused for long keeps what becomes free, piece by piece, and gives it back when its
+// time is over. One that would not fit beside pods of a higher priority keeps nothing.
+func TestStarvingGangCollects(t *testing.T) {
+	const starving = `{"initialBackoff": "10s", "maxBackoff": "10s", "starvationAfter": "20s", "gangPreemption": false}`
+	for name, tt := range map[string]struct {
+		high     bool // a pod of a higher priority has one of the nodes
+		gives    bool // the third piece comes too late
+		collects bool
+	}{
+		"collects":            {collects: true},
+		"gives back":          {collects: true, gives: true},
+		"would not fit alone": {high: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startGangCluster(t, starving, 1, 1, 1)
+				for i, node := range []string{"node-0", "node-1", "node-2"} {
+					p := member("", fmt.Sprintf("small-%d", i))
+					if tt.high && i == 2 {
+						p.Priority(9)
+					}
+					c.create(p.Node(node))
+				}
+				c.quiet()
+				gang := c.createGang("g", 3)
+				c.requireEvent("PodGroup g GangRolledBack", "short of cpu")
+				c.requireUnbound(gang...)
+				for range 4 { // backoffs
+					c.pass(10 * time.Second)
+					c.quiet()
+				}
+				require.Equal(t, tt.collects, c.recorder.count("PodGroup g GangCollectsRoom", "") == 1)
+				c.create(member("", "other"))
+				c.requireUnbound("other")
+				c.delete("small-0")
+				if !tt.collects {
+					c.requireBound("other")
+					return
+				}
+				c.quiet()
+				c.delete("small-1")
+				c.requireUnbound(append(gang, "other")...)
+				require.Equal(t, 1, c.booked("node-0"))
+				require.Equal(t, 1, c.booked("node-1"))
+				if tt.gives {
+					c.pass(time.Minute)
+					c.requireBound("other")
+					return
+				}
+				c.delete("small-2")
+				c.requireBound(gang...)
+				c.requireUnbound("other")
+			})
+		})
+	}
+}
+
+// looks counts the looks at nodes that have room. It implements permitgate.Holds, and holds nothing.
+type looks struct{ atomic.Int64 }
+
+func (l *looks) Kept(*v1.Pod, fwk.NodeInfo, []v1.ResourceName, []int64) { l.Add(1) }
+
+// TestStarvingGangLooksAtWhatChanges: room that appears on one node costs a gang that collects a look at that node, not at all those
+// that it has collected already, also when its members are to be spread.
+func TestStarvingGangLooksAtWhatChanges(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const free, taken, pieces = 30, 20, 10
+		c := newGangCluster(t)
+		for i := range free + taken {
+			c.addNode(fmt.Sprintf("node-%d", i), 1)
+		}
+		var l looks
+		c.start(withArgs(`{"initialBackoff": "4m", "maxBackoff": "4m", "starvationAfter": "1m", "gangPreemption": false}`), withHolds(&l))
+		for i := range taken {
+			c.bind(fmt.Sprintf("node-%d", free+i), member("", fmt.Sprintf("small-%d", i)))
+		}
+		c.quiet()
+		c.groups.set("g", free+pieces+1)
+		for i := range free + pieces + 1 {
+			c.create(train(member("g", fmt.Sprintf("g-%d", i))).SpreadConstraint(1, v1.LabelHostname, v1.DoNotSchedule,
+				&metav1.LabelSelector{MatchLabels: map[string]string{"job": "train"}}, nil, nil, nil, nil))
+		}
+		c.requireEvent("PodGroup g GangRolledBack", "short of cpu")
+		c.quiet()
+		c.pass(4 * time.Minute)
+		c.requireEvent("PodGroup g GangCollectsRoom", "")
+		c.quiet()
+		c.requireBooked("node-0", 1)
+		before, cycles := l.Load(), c.cycles.Load()
+		for i := range pieces {
+			c.delete(fmt.Sprintf("small-%d", i))
+			node := fmt.Sprintf("node-%d", free+i)
+			c.requireBooked(node, 1)
+		}
+		t.Logf("%d looks for %d pieces of room in %d cycles", l.Load()-before, pieces, c.cycles.Load()-cycles)
+		require.LessOrEqual(t, l.Load()-before, int64(5*pieces))
+		require.Empty(t, c.boundAmong("g-0"))
+	})
+}
+
+// TestGangThatWaitsForAnotherToLeave takes its place without a timer: from the deletion of the other's last pod no time has to pass but the
+// milliseconds for which the scheduler is left to find news in its own cycles. Turns, backoffs and the queue's flush take longer.
+func TestGangThatWaitsForAnotherToLeave(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, slowBackoff, 2, 2)
+		first := c.createGang("first", 4)
+		c.requireBound(first...)
+		second := c.createGang("second", 4)
+		c.requireEvent("PodGroup second GangRolledBack", "short of cpu")
+		c.requireUnbound(second...)
+		c.delete(first...)
+		began := c.clock.Now()
+		for len(c.boundAmong(second...)) < len(second) {
+			require.Less(t, c.clock.Since(began), 20*time.Millisecond)
+			c.pass(time.Millisecond)
+		}
+	})
+}

@@ -1,0 +1,212 @@
+package framework
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/plugins/permitgate/podgroup"
+)
+
+// zonesOf counts bound pods by zone.
+func (c *cluster) zonesOf(names ...string) map[string]int {
+	c.t.Helper()
+	zones := map[string]int{}
+	for _, name := range names {
+		pod, err := c.client.CoreV1().Pods("default").Get(c.t.Context(), name, metav1.GetOptions{})
+		require.NoError(c.t, err)
+		node, err := c.client.CoreV1().Nodes().Get(c.t.Context(), pod.Spec.NodeName, metav1.GetOptions{})
+		require.NoError(c.t, err)
+		zones[node.Labels[v1.LabelTopologyZone]]++
+	}
+	return zones
+}
+
+// packed annotates a PodGroup.
+func (c *cluster) packed(name string, minMember int32, annotation string) {
+	c.groups.edit(name, func(group *v1alpha1.PodGroup) {
+		group.Spec.MinMember = minMember
+		group.Annotations = map[string]string{annotation: v1.LabelTopologyZone}
+	})
+}
+
+// guard returns a pod that keeps members out of a domain.
+func guard(node, key string) *st.PodWrapper {
+	return member("", "guard-"+node, 0).Node(node).
+		PodAntiAffinity(key, &metav1.LabelSelector{MatchLabels: map[string]string{"job": "train"}}, st.PodAntiAffinityWithRequiredReq)
+}
+
+// TestPacking: all members in one zone, the tightest that holds the gang; the next one where the filters refuse it; none where none
+// holds it, unless that is only preferred.
+func TestPacking(t *testing.T) {
+	for name, tt := range map[string]struct {
+		annotation string
+		size       int
+		prepare    func(t *testing.T, c *cluster)
+		want       map[string]int // nil when the gang waits, empty when its members may be anywhere
+		says       string
+	}{
+		"the tightest": {podgroup.RequiredTopologyAnnotation, 4, nil, map[string]int{"b": 4}, ""},
+		"the largest":  {podgroup.RequiredTopologyAnnotation, 8, nil, map[string]int{"a": 8}, ""},
+		"beside what is there": {podgroup.RequiredTopologyAnnotation, 4, func(t *testing.T, c *cluster) {
+			c.create(member("", "other").Node("b-0"))
+		}, map[string]int{"a": 4}, ""},
+		"with a member that is bound": {podgroup.RequiredTopologyAnnotation, 4, func(t *testing.T, c *cluster) {
+			c.create(member("g", "g-9").Node("a-0"))
+		}, map[string]int{"a": 4}, ""},
+		"the filters refuse the tightest": {podgroup.RequiredTopologyAnnotation, 4, func(t *testing.T, c *cluster) {
+			c.create(guard("b-0", v1.LabelTopologyZone))
+		}, map[string]int{"a": 4}, ""},
+		"the filters refuse the tightest, and the next is free": {podgroup.RequiredTopologyAnnotation, 4, func(t *testing.T, c *cluster) {
+			c.create(guard("b-0", v1.LabelTopologyZone))
+			c.addZonalNode("c-0", "c", 4)
+			c.create(member("", "low", 4).Priority(-1).Node("c-0"))
+		}, map[string]int{"a": 4}, ""},
+		"none is large enough":                    {podgroup.RequiredTopologyAnnotation, 9, nil, nil, "needs 9 in one topology.kubernetes.io/zone, at most 8 fit in topology.kubernetes.io/zone a"},
+		"none is large enough, and one preferred": {podgroup.PreferredTopologyAnnotation, 9, nil, map[string]int{}, ""},
+		"preferred": {podgroup.PreferredTopologyAnnotation, 4, nil, map[string]int{"b": 4}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newGangCluster(t)
+				for i := range 2 {
+					c.addZonalNode(fmt.Sprintf("a-%d", i), "a", 4)
+					c.addZonalNode(fmt.Sprintf("b-%d", i), "b", 2)
+				}
+				c.packed("g", int32(tt.size), tt.annotation)
+				if tt.prepare != nil {
+					tt.prepare(t, c)
+				}
+				c.start(withArgs(slowBackoff))
+				var names []string
+				for i := range tt.size {
+					names = append(names, fmt.Sprintf("g-%d", i))
+					c.create(train(member("g", names[i])))
+				}
+				if tt.want == nil {
+					c.requireEvent("PodGroup g GangRolledBack", tt.says)
+					c.requireUnbound(names...)
+					return
+				}
+				c.requireBound(names...)
+				if len(tt.want) > 0 {
+					require.Equal(t, tt.want, c.zonesOf(names...))
+				}
+				c.quiet()
+				require.Zero(t, c.recorder.count("PodGroup g GangPreempts", ""))
+			})
+		})
+	}
+}
+
+// TestPackedGangPreemptsInItsDomainOnly: no pod is evicted elsewhere when the filters refuse the domain of a member that is bound.
+func TestPackedGangPreemptsInItsDomainOnly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t)
+		for i := range 3 {
+			c.addZonalNode(fmt.Sprintf("a-%d", i), "a", 1)
+			c.addZonalNode(fmt.Sprintf("b-%d", i), "b", 1)
+		}
+		c.packed("g", 3, podgroup.RequiredTopologyAnnotation)
+		c.bind("a-0", train(member("g", "g-0")))
+		for _, i := range []string{"1", "2"} {
+			c.bind("a-"+i, guard("a-"+i, v1.LabelHostname))
+			c.bind("b-"+i, member("", "low-"+i).Priority(-1))
+		}
+		c.start(withArgs(preempting))
+		c.create(train(member("g", "g-1")), train(member("g", "g-2")))
+		c.requireEvent("PodGroup g GangRolledBack", "")
+		c.requireUnbound("g-1", "g-2")
+		c.requireLeft([]string{"low-1", "low-2"}, nil)
+	})
+}
+
+// TestPackedGangMovesOn: a gang of which no member is left may go to another domain, also if it never needs a round; one that is
+// there keeps its domain, which is another when the PodGroup names another label.
+func TestPackedGangMovesOn(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(t *testing.T, c *cluster)
+		bound  bool
+	}{
+		"no member is left": {func(t *testing.T, c *cluster) { c.delete("g-0") }, true},
+		"a member is left":  {func(*testing.T, *cluster) {}, false},
+		"another label": {func(_ *testing.T, c *cluster) {
+			c.groups.annotate("g", map[string]string{podgroup.RequiredTopologyAnnotation: "pool"})
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newGangCluster(t)
+				for _, zone := range []string{"a", "b"} {
+					n := newNode(zone+"-0", zone, "2")
+					n.Labels["pool"] = "one"
+					c.add(n)
+				}
+				c.packed("g", 1, podgroup.RequiredTopologyAnnotation)
+				c.start(withArgs(slowBackoff))
+				c.create(member("g", "g-0"))
+				c.requireBound("g-0")
+				pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), "g-0", metav1.GetOptions{})
+				require.NoError(t, err)
+				tt.change(t, c)
+				c.bind(pod.Spec.NodeName, member("", "filler", 2))
+				c.quiet()
+				c.create(member("g", "g-1"))
+				if tt.bound {
+					c.requireBound("g-1")
+				} else {
+					c.requireUnbound("g-1")
+				}
+			})
+		})
+	}
+}
+
+// TestMissingMembersGetTheCondition by which autoscalers size a cluster: all of them, once for each reason.
+func TestMissingMembersGetTheCondition(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const members = 8
+		c := startGangCluster(t, `{"initialBackoff": "1s", "maxBackoff": "1s"}`, 3)
+		names := c.createGang("g", members)
+		c.soon(func() bool {
+			for _, name := range names {
+				if c.condition(name) == "" {
+					return false
+				}
+			}
+			return true
+		})
+		// kube-scheduler itself writes the one that was in a cycle, in its own time.
+		c.soon(func() bool {
+			return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(c.condition(name), "0/1 nodes are available") })
+		})
+		c.quiet()
+		for _, name := range names {
+			pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+			require.NoError(t, err)
+			for _, condition := range pod.Status.Conditions {
+				require.Equal(t, v1.ConditionFalse, condition.Status)
+				require.Equal(t, v1.PodReasonUnschedulable, condition.Reason)
+				require.Contains(t, condition.Message, "the cluster has no room for 8 members at once: short of cpu")
+			}
+		}
+		patches := c.patches.Load()
+		const backoffs = 5
+		for range backoffs {
+			c.pass(1100 * time.Millisecond)
+			c.quiet()
+		}
+		// kube-scheduler may repeat one of its own, while its informer does not show the first.
+		require.Less(t, c.patches.Load()-patches, int64(backoffs), "the same reason is not written again")
+		c.addNode("new", members)
+		c.requireBound(names...)
+	})
+}

@@ -1,0 +1,156 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+)
+
+// leaving lists the pods among names that have been asked to leave.
+func (c *cluster) leaving(names ...string) (leaving []string) {
+	for _, name := range names {
+		pod, err := c.client.CoreV1().Pods("default").Get(context.Background(), name, metav1.GetOptions{})
+		require.NoError(c.t, err)
+		if pod.DeletionTimestamp != nil {
+			leaving = append(leaving, name)
+		}
+	}
+	return leaving
+}
+
+// TestPreemptedRoomIsNotEnough: the gang needs more when its victims have gone, or a node has gone with them. It preempts again.
+func TestPreemptedRoomIsNotEnough(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(t *testing.T, c *cluster, node string)
+		bound  int
+	}{
+		"minMember is raised": {func(_ *testing.T, c *cluster, _ string) { c.groups.set("urgent", 3) }, 3},
+		"a node is deleted": {func(t *testing.T, c *cluster, node string) {
+			require.NoError(t, c.client.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}))
+		}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startGangCluster(t, preempting, 1, 1, 1)
+				c.graceful.Store(true)
+				nodes := map[string]string{"low-0": "node-0", "low-1": "node-1", "low-2": "node-2"}
+				for pod, node := range nodes {
+					c.bind(node, member("", pod).Priority(1).TerminationGracePeriodSeconds(3600))
+				}
+				c.quiet()
+				c.groups.set("urgent", 2)
+				gang := []string{"urgent-0", "urgent-1", "urgent-2"}
+				for _, pod := range gang {
+					c.create(member("urgent", pod).Priority(100))
+				}
+				var victims []string
+				c.soon(func() bool {
+					victims = c.leaving("low-0", "low-1", "low-2")
+					return len(victims) == 2
+				})
+				c.requireUnbound(gang...)
+				tt.change(t, c, nodes[victims[0]])
+				c.quiet()
+				c.finish(victims...)
+				for _, pod := range victims {
+					delete(nodes, pod)
+				}
+				for last := range nodes {
+					c.soon(func() bool { return len(c.leaving(last)) > 0 })
+					c.finish(last)
+				}
+				c.soon(func() bool { return len(c.boundAmong(gang...)) == tt.bound })
+			})
+		})
+	}
+}
+
+// TestPreemptedRoomIsKeptFromAnotherPluginsError: a plugin ahead of this one ends the cycle of a member while victims end, and the
+// framework clears its nomination, which no extension point hears of.
+func TestPreemptedRoomIsKeptFromAnotherPluginsError(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t, 4)
+		c.edit = func(p *config.KubeSchedulerProfile) {
+			p.Plugins.PreFilter.Enabled = append([]config.Plugin{{Name: mishapName}}, p.Plugins.PreFilter.Enabled...)
+		}
+		c.start(withArgs(`{"initialBackoff": "10s", "maxBackoff": "10s", "bindRehearsal": "Never"}`))
+		c.preemptTwo()
+		c.pass(2 * time.Second) // then the framework has heard of the bookings once and for all
+		c.requireBooked("node-0", 2)
+		tried := c.mishap.tried("urgent-0")
+		c.mishap.set(func(m *mishap) { m.preFilter = failing("urgent-0", fwk.Error) })
+		c.pass(10 * time.Second)
+		for i := 0; c.mishap.tried("urgent-0") == tried; i++ { // the gang has its turn
+			require.Less(t, i, 100)
+			c.pass(100 * time.Millisecond)
+			c.quiet()
+		}
+		c.mishap.set(func(m *mishap) { m.preFilter = nil })
+		c.finish("large")
+		c.create(member("", "late", 2))
+		c.requireUnbound("late", "urgent-0", "urgent-1")
+		c.finish("small")
+		c.requireBound("urgent-0", "urgent-1")
+		c.requireUnbound("late")
+	})
+}
+
+// TestGangThatIsPutOffDoesNotPreempt: it has not been refused for lack of room, but waits for another gang that is tried without a
+// proposal, too.
+func TestGangThatIsPutOffDoesNotPreempt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t)
+		for _, pool := range []string{"a", "b"} {
+			c.addZonalNode(pool+"-0", pool, 5)
+			c.addZonalNode(pool+"-1", pool, 4)
+		}
+		c.addZonalNode("b-2", "b", 3)
+		c.start(withArgs(preempting))
+		c.bind("b-2", member("", "low", 3).Priority(1))
+		c.quiet()
+		// Neither is there room on 5 and 4 CPUs for 3, 3, 2 and 2, nor does the bound say so.
+		create := func(gang string) (names []string) {
+			c.groups.set(gang, 4)
+			for i, cpu := range []int{3, 3, 2, 2} {
+				names = append(names, fmt.Sprintf("%s-%d", gang, i))
+				c.create(member(gang, names[i], cpu).Priority(100).NodeSelector(map[string]string{v1.LabelTopologyZone: gang}))
+			}
+			return names
+		}
+		c.mishap.set(func(m *mishap) { m.preEnqueue = failing("a-0", fwk.Unschedulable) })
+		create("a")
+		c.soon(func() bool { return len(c.mishap.waiting()) == 3 })
+		names := create("b")
+		c.requireEvent("PodGroup b GangRolledBack", "it is tried when no other gang of its priority or a higher one is being tried without one")
+		c.requireUnbound(names...)
+		c.requireLeft([]string{"low"}, nil)
+		require.Zero(t, c.recorder.count("PodGroup b GangPreempts", ""))
+	})
+}
+
+// TestRestOfAQuorumGoesAsAWhole: members that have succeeded are of the quorum, and those that are left need each other.
+func TestRestOfAQuorumGoesAsAWhole(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, preempting, 3)
+		c.groups.set("g", 3)
+		// The fake API server goes on showing finished pods to the scheduler: the one that has succeeded takes nothing.
+		for name, cpu := range map[string]int{"g-0": 0, "g-1": 1, "g-2": 1} {
+			pod := member("g", name, cpu).Priority(1)
+			pod.OwnerReferences = []metav1.OwnerReference{job}
+			c.bind("node-0", pod)
+		}
+		c.setPhase(v1.PodSucceeded, "g-0")
+		c.requireStatus("g", v1alpha1.PodGroupScheduling, 0, 1, 0)
+		c.quiet()
+		c.requireBound(c.createUrgent(2, plain)...)
+		c.requireLeft(nil, []string{"g-1", "g-2"})
+	})
+}

@@ -1,0 +1,170 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"zonewise.dev/plugins/permitgate/podgroup"
+)
+
+// budget creates a PodDisruptionBudget for the pods of an app that allows so many disruptions.
+func (c *cluster) budget(app string, allowed int32) {
+	c.t.Helper()
+	_, err := c.client.PolicyV1().PodDisruptionBudgets("default").Create(c.t.Context(), &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: app},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
+		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+	}, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+	c.quiet()
+}
+
+// TestBudgetThatIsUsedUp by the first victim: the second is another pod, if there is one, though of a higher priority.
+func TestBudgetThatIsUsedUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, preempting, 2, 2)
+		c.budget("a", 1)
+		c.bind("node-0", member("", "a-1").Label("app", "a").Priority(1), member("", "filler").Priority(1000))
+		c.bind("node-1", member("", "a-2").Label("app", "a").Priority(1), member("", "b").Priority(10))
+		members := c.createUrgent(2, ported)
+		c.requireBound(members...)
+		c.requireLeft([]string{"a-2", "filler"}, []string{"a-1", "b"})
+	})
+}
+
+// nominatedNode returns the node that a pod is nominated to in the API.
+func (c *cluster) nominatedNode(name string) string {
+	pod, err := c.client.CoreV1().Pods("default").Get(context.Background(), name, metav1.GetOptions{})
+	require.NoError(c.t, err)
+	return pod.Status.NominatedNodeName
+}
+
+// TestPreemptedRoomIsNominatedInTheAPI while the victims are on their way out, where autoscalers see it and a new leader finds it.
+func TestPreemptedRoomIsNominatedInTheAPI(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t, 1, 1)
+		c.graceful.Store(true)
+		c.start(withArgs(preempting))
+		c.bind("node-0", member("", "victim-0").Priority(1))
+		c.bind("node-1", member("", "victim-1").Priority(1))
+		c.quiet()
+		members := c.createUrgent(2, plain)
+		c.soonEqual([]string{"node-0", "node-1"}, func() any {
+			return slices.Sorted(slices.Values([]string{c.nominatedNode(members[0]), c.nominatedNode(members[1])}))
+		})
+		c.stop()
+		c.finish("victim-0")
+		c.create(member("", "late").Priority(1))
+		c.start(withArgs(preempting))
+		c.requireUnbound("late")
+		c.finish("victim-1")
+		c.requireBound(members...)
+		c.requireUnbound("late")
+	})
+}
+
+// TestNominationsEndWithThePreemption: a gang that is gone keeps no room in the API.
+func TestNominationsEndWithThePreemption(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t, 1, 1)
+		c.graceful.Store(true)
+		c.start(withArgs(preempting))
+		c.bind("node-0", member("", "victim-0").Priority(1))
+		c.bind("node-1", member("", "victim-1").Priority(1))
+		c.quiet()
+		members := c.createUrgent(2, plain)
+		c.soon(func() bool { return c.nominatedNode(members[0]) != "" })
+		c.groups.delete("urgent")
+		c.soonEqual("", func() any { return c.nominatedNode(members[0]) + c.nominatedNode(members[1]) })
+	})
+}
+
+// TestVictimWhoseStatusConflicts: the condition could not be written among other writes. The pod is there, and goes.
+func TestVictimWhoseStatusConflicts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t, 2)
+		c.client.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if name := action.(clienttesting.PatchAction).GetName(); name == "victim" {
+				return true, nil, apierrors.NewConflict(v1.Resource("pods"), name, errors.New("the object has been modified"))
+			}
+			return false, nil, nil
+		})
+		c.start(withArgs(preempting))
+		c.bind("node-0", member("", "victim", 2).Priority(1))
+		c.quiet()
+		c.requireBound(c.createUrgent(2, plain)...)
+		c.requireLeft(nil, []string{"victim"})
+	})
+}
+
+// TestPreemptionDelay: a gang gives an autoscaler its time before it preempts, by the profile's setting or by the PodGroup's own.
+func TestPreemptionDelay(t *testing.T) {
+	for name, tt := range map[string]struct {
+		args, annotation string
+		delayed          bool
+	}{
+		"of the profile":                 {`"preemptionDelay": "10m"`, "", true},
+		"of the PodGroup":                {`"preemptionDelay": "0s"`, "10m", true},
+		"the PodGroup has none":          {`"preemptionDelay": "10m"`, "0s", false},
+		"the PodGroup's is not readable": {`"preemptionDelay": "0s"`, "soon", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startGangCluster(t, `{"initialBackoff": "1s", "maxBackoff": "2s", "bindRehearsal": "Never", `+tt.args+`}`, 2)
+				c.bind("node-0", member("", "victim", 2).Priority(1))
+				c.quiet()
+				c.groups.set("urgent", 2)
+				if tt.annotation != "" {
+					c.groups.annotate("urgent", map[string]string{podgroup.PreemptionDelayAnnotation: tt.annotation})
+				}
+				members := c.createUrgent(2, plain)
+				if tt.delayed {
+					c.requireEvent("PodGroup urgent GangRolledBack", "needs 2")
+					c.pass(5 * time.Minute)
+					c.quiet()
+					c.requireLeft([]string{"victim"}, nil)
+					c.pass(5 * time.Minute)
+				}
+				c.requireBound(members...)
+			})
+		})
+	}
+}
+
+// TestGangThatIsGoneIsCheap: when a gang goes for one member, the rest of its room costs nothing more, and no other gang goes.
+func TestGangThatIsGoneIsCheap(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, preempting, 1, 1, 1, 1, 1, 1)
+		for i, gang := range []string{"x", "y"} {
+			c.groups.set(gang, 3)
+			for k := range 3 { // their members lie on every other node
+				c.bind(fmt.Sprintf("node-%d", 2*k+i), member(gang, fmt.Sprintf("%s-%d", gang, k)).Priority(1))
+			}
+		}
+		c.quiet()
+		members := c.createUrgent(3, func(p *st.PodWrapper) *st.PodWrapper { return p })
+		c.requireBound(members...)
+		left := 0
+		for _, gang := range []string{"x", "y"} {
+			for k := range 3 {
+				if c.exists(fmt.Sprintf("%s-%d", gang, k)) {
+					left++
+				}
+			}
+		}
+		require.Equal(t, 3, left, "one of the two gangs")
+	})
+}

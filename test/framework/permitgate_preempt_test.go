@@ -1,0 +1,458 @@
+package framework
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/ptr"
+)
+
+const preempting = `{"initialBackoff": "4m", "maxBackoff": "4m", "bindRehearsal": "Never"}`
+
+// bind creates pods that have a node already.
+func (c *cluster) bind(node string, pods ...*st.PodWrapper) {
+	c.t.Helper()
+	for _, p := range pods {
+		c.create(p.Node(node))
+	}
+}
+
+// createUrgent creates a gang of a high priority, and returns its members.
+func (c *cluster) createUrgent(size int, change func(p *st.PodWrapper) *st.PodWrapper) []string {
+	c.t.Helper()
+	c.groups.set("urgent", int32(size))
+	names := make([]string, size)
+	for i := range names {
+		names[i] = fmt.Sprintf("urgent-%d", i)
+		c.create(change(member("urgent", names[i]).Priority(100)))
+	}
+	return names
+}
+
+func plain(p *st.PodWrapper) *st.PodWrapper { return p }
+
+// requireLeft makes sure that of some pods those are left when the gang is bound.
+func (c *cluster) requireLeft(left, gone []string) {
+	c.t.Helper()
+	for _, name := range left {
+		require.True(c.t, c.exists(name), name)
+	}
+	for _, name := range gone {
+		require.False(c.t, c.exists(name), name)
+	}
+}
+
+const port = 8080
+
+// away keeps a pod away from what the gang is labelled with, over hosts.
+func away(p *st.PodWrapper) *st.PodWrapper {
+	return p.PodAntiAffinity(v1.LabelHostname, &metav1.LabelSelector{MatchLabels: map[string]string{"job": "train"}}, st.PodAntiAffinityWithRequiredReq)
+}
+
+func train(p *st.PodWrapper) *st.PodWrapper { return p.Label("job", "train") }
+
+// four asks for four CPUs.
+func four(p *st.PodWrapper) *st.PodWrapper {
+	p.Spec.Containers = nil
+	return p.Req(map[v1.ResourceName]string{"cpu": "4"})
+}
+
+func ported(p *st.PodWrapper) *st.PodWrapper { return p.HostPort(port) }
+
+// TestGangPreempts: whichever pods of a lower priority are in the way go, the fewest and lowest, and no others. No other plugin is
+// needed for it.
+func TestGangPreempts(t *testing.T) {
+	low := func(name string, cpu ...int) *st.PodWrapper { return member("", name, cpu...).Priority(1) }
+	for name, tt := range map[string]struct {
+		cpus       []int
+		bound      func(t *testing.T, c *cluster)
+		size       int
+		change     func(p *st.PodWrapper) *st.PodWrapper
+		left, gone []string
+	}{
+		"the lowest": {
+			[]int{2, 2}, func(t *testing.T, c *cluster) {
+				c.bind("node-0", low("low-0"), member("", "lowest-0").Priority(-5))
+				c.bind("node-1", low("low-1"), member("", "lowest-1").Priority(-5))
+			}, 2, plain, []string{"low-0", "low-1"}, []string{"lowest-0", "lowest-1"},
+		},
+		"the fewest": {
+			[]int{4, 4}, func(t *testing.T, c *cluster) {
+				c.bind("node-0", low("small-0"), low("small-1"), low("small-2"), low("small-3"))
+				c.bind("node-1", low("large", 4))
+			}, 4, plain, []string{"small-0", "small-1", "small-2", "small-3"}, []string{"large"},
+		},
+		"none of the same priority": {
+			[]int{2, 2}, func(t *testing.T, c *cluster) {
+				c.bind("node-0", member("", "same", 1).Priority(100), low("low-0"))
+				c.bind("node-1", low("low-1"))
+			}, 3, plain, []string{"same"}, []string{"low-0", "low-1"},
+		},
+		"beside what is free": {
+			[]int{4, 2}, func(t *testing.T, c *cluster) {
+				c.bind("node-0", low("low-0"))
+				c.bind("node-1", low("low-1", 2))
+			}, 4, plain, []string{"low-1"}, []string{"low-0"},
+		},
+		"what violates no budget": {
+			[]int{1, 1}, func(t *testing.T, c *cluster) {
+				c.bind("node-0", low("guarded").Label("app", "guarded"))
+				c.bind("node-1", low("free"))
+				_, err := c.client.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), &policyv1.PodDisruptionBudget{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "guard"},
+					Spec: policyv1.PodDisruptionBudgetSpec{
+						MinAvailable: ptr.To(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "guarded"}},
+					},
+				}, metav1.CreateOptions{})
+				require.NoError(t, err)
+				c.quiet()
+			}, 1, func(p *st.PodWrapper) *st.PodWrapper { return p.Label("x", "y") }, []string{"guarded"}, []string{"free"},
+		},
+		"a spare member of another gang": {
+			[]int{4}, func(t *testing.T, c *cluster) {
+				c.groups.set("other", 3)
+				for i := range 4 {
+					c.bind("node-0", member("other", fmt.Sprintf("other-%d", i)).Priority(1))
+				}
+			}, 1, plain, nil, nil,
+		},
+		"a gang as a whole": {
+			[]int{2, 2}, func(t *testing.T, c *cluster) {
+				c.groups.set("other", 2)
+				c.bind("node-0", member("other", "other-0").Priority(1), low("low-0"))
+				c.bind("node-1", member("other", "other-1").Priority(1), low("low-1"))
+			}, 4, plain, nil, []string{"other-0", "other-1", "low-0", "low-1"},
+		},
+		"rather single pods than a gang": {
+			[]int{2, 2}, func(t *testing.T, c *cluster) {
+				c.groups.set("other", 2)
+				c.bind("node-0", member("other", "other-0").Priority(1), low("low-0"))
+				c.bind("node-1", member("other", "other-1").Priority(1), low("low-1"))
+			}, 2, plain, []string{"other-0", "other-1"}, []string{"low-0", "low-1"},
+		},
+		"who closes nodes by host ports": {
+			[]int{4, 4}, func(t *testing.T, c *cluster) {
+				for _, i := range []string{"0", "1"} {
+					c.bind("node-"+i, ported(low("blocker-"+i)), low("beside-"+i))
+				}
+			}, 2, ported, []string{"beside-0", "beside-1"}, []string{"blocker-0", "blocker-1"},
+		},
+		"who closes nodes by anti-affinity": {
+			[]int{4, 4}, func(t *testing.T, c *cluster) {
+				for _, i := range []string{"0", "1"} {
+					c.bind("node-"+i, away(low("blocker-"+i)), member("", "beside-"+i, 2).Priority(2))
+				}
+			}, 4, train, []string{"beside-0", "beside-1"}, []string{"blocker-0", "blocker-1"},
+		},
+		"whom its own anti-affinity refuses": {
+			[]int{4, 4}, func(t *testing.T, c *cluster) {
+				for _, i := range []string{"0", "1"} {
+					c.bind("node-"+i, train(low("blocker-"+i)), low("beside-"+i))
+				}
+			}, 2, func(p *st.PodWrapper) *st.PodWrapper { return away(train(p)) }, []string{"beside-0", "beside-1"}, []string{"blocker-0", "blocker-1"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startGangCluster(t, preempting, tt.cpus...)
+				tt.bound(t, c)
+				c.quiet()
+				if tt.size == 1 { // a gang of one preempts as any pod does
+					tt.size = 2
+					c.addNode("extra", 1)
+				}
+				c.requireBound(c.createUrgent(tt.size, tt.change)...)
+				c.requireLeft(tt.left, tt.gone)
+			})
+		})
+	}
+}
+
+// TestGangPreemptsNone: none goes when the gang would not be whole for it, or must not preempt.
+func TestGangPreemptsNone(t *testing.T) {
+	low := func(name string, cpu ...int) *st.PodWrapper { return member("", name, cpu...).Priority(1) }
+	for name, tt := range map[string]struct {
+		low, high func(p *st.PodWrapper) *st.PodWrapper
+		member    func(p *st.PodWrapper) *st.PodWrapper
+		opens     bool // for the gang when the high one has gone
+	}{
+		"room":          {func(p *st.PodWrapper) *st.PodWrapper { return p }, plain, four, true},
+		"host ports":    {ported, ported, ported, true},
+		"anti-affinity": {away, away, func(p *st.PodWrapper) *st.PodWrapper { return train(ported(p)) }, true},
+		"preemptionPolicy Never": {plain, plain, func(p *st.PodWrapper) *st.PodWrapper {
+			return four(p).PreemptionPolicy(v1.PreemptNever)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startGangCluster(t, preempting, 4, 4)
+				c.bind("node-0", tt.low(low("low")))
+				c.bind("node-1", tt.high(member("", "high").Priority(100)))
+				c.quiet()
+				gang := c.createUrgent(2, tt.member)
+				c.requireUnbound(gang...)
+				c.requireLeft([]string{"low", "high"}, nil)
+				c.delete("high")
+				if !tt.opens {
+					c.requireUnbound(gang...)
+					c.requireLeft([]string{"low"}, nil)
+					return
+				}
+				c.requireBound(gang...)
+				c.requireLeft(nil, []string{"low"})
+			})
+		})
+	}
+}
+
+// TestVictimThatMayNotBeDeleted: the API server is asked for all victims before any of them goes, and the gang looks for others.
+func TestVictimThatMayNotBeDeleted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, preempting, 1, 1, 1)
+		c.stage.onDelete = func(name string) error {
+			if name == "protected" {
+				return apierrors.NewForbidden(v1.Resource("pods"), name, errors.New("a webhook says no"))
+			}
+			return nil
+		}
+		c.bind("node-0", member("", "protected").Priority(-9))
+		c.bind("node-1", member("", "low-1").Priority(1))
+		c.bind("node-2", member("", "low-2").Priority(1))
+		c.quiet()
+		gang := c.createUrgent(2, plain)
+		c.requireBound(gang...)
+		c.requireLeft([]string{"protected"}, []string{"low-1", "low-2"})
+		c.requireEvent("PodGroup urgent GangPreemptionFailed", "pod default/protected could not be evicted")
+	})
+}
+
+// TestPodsThatLeaveAnyway are waited for, and no others are evicted. Meanwhile nothing takes their room.
+func TestPodsThatLeaveAnyway(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, preempting, 2, 2)
+		now := metav1.Time{Time: c.clock.Now()}
+		leaving := func(name string) *st.PodWrapper {
+			p := member("", name, 2).Priority(500)
+			p.DeletionTimestamp, p.Finalizers = &now, []string{"example.com/slow"}
+			return p
+		}
+		c.bind("node-0", leaving("leaving"))
+		c.bind("node-1", member("", "low", 2).Priority(1))
+		c.quiet()
+		gang := c.createUrgent(2, plain)
+		c.requireUnbound(gang...)
+		c.requireLeft([]string{"low", "leaving"}, nil)
+		require.Equal(t, 2, c.booked("node-0"))
+		c.create(member("", "late", 2))
+		c.finish("leaving")
+		c.requireBound(gang...)
+		c.requireLeft([]string{"low"}, nil)
+		c.requireUnbound("late")
+	})
+}
+
+// preemptTwo has a gang of two preempt node-0, of four CPUs: it waits for its victims, small and large.
+func (c *cluster) preemptTwo() {
+	c.t.Helper()
+	c.graceful.Store(true)
+	for name, cpu := range map[string]int{"small": 1, "large": 3} {
+		c.bind("node-0", member("", name, cpu).Priority(1).TerminationGracePeriodSeconds(3600))
+	}
+	c.quiet()
+	c.groups.set("urgent", 2)
+	c.create(member("urgent", "urgent-0", 3).Priority(100), member("urgent", "urgent-1", 1).Priority(100))
+	c.soon(func() bool { return len(c.leaving("small", "large")) == 2 })
+	c.quiet()
+	c.requireBooked("node-0", 2)
+}
+
+// TestPreemptedRoomIsKeptFromCycleToCycle: a member that is looked at again while victims end loses its nomination, as any pod that is
+// refused, but not its room.
+func TestPreemptedRoomIsKeptFromCycleToCycle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t, 4)
+		var refused atomic.Int64 // members
+		c.onFailure = func(pod string) {
+			if strings.HasPrefix(pod, "urgent-") {
+				refused.Add(1)
+			}
+		}
+		c.start(withArgs(`{"initialBackoff": "10s", "maxBackoff": "10s", "bindRehearsal": "Never"}`))
+		c.preemptTwo()
+		before := refused.Load()
+		c.pass(10 * time.Second)
+		c.soon(func() bool { return refused.Load() > before })
+		c.quiet()
+		c.finish("large")
+		c.create(member("", "late", 2))
+		c.requireUnbound("late", "urgent-0", "urgent-1")
+		c.finish("small")
+		c.requireBound("urgent-0", "urgent-1")
+		c.requireUnbound("late")
+	})
+}
+
+// TestPreemptedRoomIsKeptAfterARollback: the gang preempts when a member fits nowhere, while another still has a node. When that one
+// loses it, it is in no queue for a moment, and a nomination keeps nothing.
+func TestPreemptedRoomIsKeptAfterARollback(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t, 4, 4)
+		failed, handled := c.holdFailure("urgent-0")
+		c.start(withArgs(preempting))
+		c.graceful.Store(true)
+		c.bind("node-1", ported(member("", "blocker")).Priority(1).TerminationGracePeriodSeconds(3600))
+		c.quiet()
+		c.groups.set("urgent", 2)
+		for _, name := range []string{"urgent-0", "urgent-1"} {
+			c.create(ported(member("urgent", name, 3)).Priority(100))
+		}
+		<-failed
+		c.requireEvent("PodGroup urgent GangPreempts", "the gang preempts 1 pods")
+		c.create(member("", "late", 3))
+		c.soon(func() bool { return c.condition("late") != "" || len(c.boundAmong("late")) > 0 })
+		require.Empty(t, c.boundAmong("late"))
+		close(handled)
+		c.requireUnbound("urgent-0", "urgent-1")
+		c.finish("blocker")
+		c.requireBound("urgent-0", "urgent-1")
+		c.requireUnbound("late")
+	})
+}
+
+// TestPreemptedRoomIsKeptWhenANominationEnds: kube-scheduler drops what is kept for a pod when the API no longer has a nomination of it.
+func TestPreemptedRoomIsKeptWhenANominationEnds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, preempting, 2)
+		c.graceful.Store(true)
+		c.bind("node-0", member("", "low", 2).Priority(1).TerminationGracePeriodSeconds(3600))
+		c.quiet()
+		gang := c.createUrgent(2, plain)
+		c.requireUnbound(gang...)
+		c.pass(10 * time.Second)
+		require.Equal(t, 2, c.booked("node-0"))
+		for _, node := range []string{"node-0", ""} {
+			pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), "urgent-1", metav1.GetOptions{})
+			require.NoError(t, err)
+			pod.Status.NominatedNodeName = node
+			_, err = c.client.CoreV1().Pods("default").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
+			require.NoError(t, err)
+			c.quiet()
+		}
+		require.Equal(t, 2, c.booked("node-0"))
+	})
+}
+
+// TestVictimsThatDoNotGo: the gang gives their room up after a time that grows with their number.
+func TestVictimsThatDoNotGo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, preempting, 2, 2)
+		c.graceful.Store(true)
+		c.bind("node-0", member("", "low-0", 2).Priority(1).TerminationGracePeriodSeconds(30))
+		c.bind("node-1", member("", "low-1", 2).Priority(1).TerminationGracePeriodSeconds(30))
+		c.quiet()
+		gang := c.createUrgent(4, plain)
+		c.requireUnbound(gang...)
+		require.Equal(t, 2, c.booked("node-0"))
+		c.pass(80 * time.Second)
+		c.quiet()
+		require.Zero(t, c.recorder.count("PodGroup urgent GangPreemptionFailed", ""))
+		c.pass(20 * time.Second)
+		c.requireEvent("PodGroup urgent GangPreemptionFailed", "2 victims had not left their nodes in time")
+		c.finish("low-0", "low-1")
+		c.requireBound(gang...)
+	})
+}
+
+// TestVictimThatStaysIsNotCountedOn: while it is there no other pod is evicted for a room that would be complete without it.
+func TestVictimThatStaysIsNotCountedOn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, `{"initialBackoff": "1m", "maxBackoff": "1m", "bindRehearsal": "Never"}`, 2)
+		c.graceful.Store(true)
+		c.bind("node-0", member("", "stays", 1).Priority(1).TerminationGracePeriodSeconds(30), member("", "goes", 1).Priority(1).TerminationGracePeriodSeconds(30))
+		c.quiet()
+		gang := c.createUrgent(2, plain)
+		c.requireUnbound(gang...)
+		c.quiet()
+		c.finish("goes")
+		c.quiet()
+		c.pass(100 * time.Second)
+		c.requireEvent("PodGroup urgent GangPreemptionFailed", "1 victims had not left their nodes in time")
+		c.create(member("", "other").Priority(1))
+		c.requireBound("other")
+		c.pass(2 * time.Minute)
+		c.quiet()
+		other, err := c.client.CoreV1().Pods("default").Get(t.Context(), "other", metav1.GetOptions{})
+		require.NoError(t, err)
+		require.Nil(t, other.DeletionTimestamp)
+
+		c.finish("stays")
+		c.pass(2 * time.Minute)
+		c.soon(func() bool { return len(c.leaving("other")) == 1 })
+		c.finish("other")
+		c.requireBound(gang...)
+	})
+}
+
+// TestPodsOfDaemonSetsStay: they would come back. What only claims to be one goes.
+func TestPodsOfDaemonSetsStay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, preempting, 2, 2)
+		agent := func(name, node, apiVersion string) *st.PodWrapper {
+			p := member("", name).Priority(-9).NodeAffinityIn(metav1.ObjectNameField, []string{node}, st.NodeSelectorTypeMatchFields)
+			p.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: "DaemonSet", Name: "agent", UID: "agent", Controller: ptr.To(true)}}
+			return p
+		}
+		c.bind("node-0", agent("agent-0", "node-0", "apps/v1"), member("", "low-0").Priority(1))
+		c.bind("node-1", agent("claims", "node-1", "example.com/v1"), member("", "low-1").Priority(1))
+		c.quiet()
+		c.requireBound(c.createUrgent(3, plain)...)
+		c.requireLeft([]string{"agent-0"}, []string{"claims", "low-0", "low-1"})
+	})
+}
+
+// TestPreemptionThatIsOvertaken: room appears elsewhere, and the gang takes it.
+func TestPreemptionThatIsOvertaken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, preempting, 2)
+		c.graceful.Store(true)
+		c.bind("node-0", member("", "low", 2).Priority(1))
+		c.quiet()
+		gang := c.createUrgent(2, plain)
+		c.requireUnbound(gang...)
+		c.delete("urgent-1")
+		c.finish("urgent-1")
+		c.requireUnbound("urgent-0")
+		c.soon(func() bool { return c.booked("node-0") == 0 })
+	})
+}
+
+// TestPodsThatWaitBesideNominations are tried again when a gang gives up what was kept for it, which is no event for them.
+func TestPodsThatWaitBesideNominations(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, preempting, 2, 2)
+		c.graceful.Store(true)
+		c.bind("node-0", member("", "low-0", 2).Priority(1))
+		c.bind("node-1", member("", "low-1", 2).Priority(1))
+		c.quiet()
+		gang := c.createUrgent(4, plain)
+		c.requireUnbound(gang...)
+		c.finish("low-0")
+		c.create(member("", "late", 2))
+		c.requireUnbound("late")
+		c.delete("urgent-1")
+		c.finish("urgent-1")
+		c.requireBound("late")
+		c.requireUnbound("urgent-0", "urgent-2", "urgent-3")
+	})
+}

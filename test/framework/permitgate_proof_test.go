@@ -1,0 +1,58 @@
+package framework
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+)
+
+// TestMembersThatDifferInSelectedLabels: all members keep away from the leader's host, of which there is one. The others share hosts, whichever
+// of the pods comes first.
+func TestMembersThatDifferInSelectedLabels(t *testing.T) {
+	for leader := range 4 {
+		t.Run(fmt.Sprint(leader), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startGangCluster(t, slowBackoff, 8, 8, 8)
+				c.groups.set("g", 4)
+				var members []string
+				for i := range 4 {
+					members = append(members, fmt.Sprintf("g-%d", i))
+					pod := member("g", members[i]).UID(string(types.UID(fmt.Sprintf("%d", i)))).
+						PodAntiAffinity(v1.LabelHostname, &metav1.LabelSelector{MatchLabels: map[string]string{"role": "leader"}}, st.PodAntiAffinityWithRequiredReq)
+					if i == leader {
+						pod = pod.Label("role", "leader")
+					}
+					c.create(pod)
+				}
+				c.requireBound(members...)
+			})
+		})
+	}
+}
+
+// TestProfileWithoutFilters: what no filter of the profile refuses is no reason to refuse a gang.
+func TestProfileWithoutFilters(t *testing.T) {
+	for filter, change := range map[string]func(p *st.PodWrapper) *st.PodWrapper{
+		names.NodePorts: ported, names.InterPodAffinity: func(p *st.PodWrapper) *st.PodWrapper { return away(train(p)) },
+	} {
+		t.Run(filter, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newGangCluster(t, 8)
+				c.edit = func(p *config.KubeSchedulerProfile) {
+					p.Plugins.PreFilter.Disabled = append(p.Plugins.PreFilter.Disabled, config.Plugin{Name: filter})
+					p.Plugins.Filter.Disabled = append(p.Plugins.Filter.Disabled, config.Plugin{Name: filter})
+				}
+				c.start(withArgs(slowBackoff))
+				c.groups.set("g", 2)
+				c.create(change(member("g", "g-0")), change(member("g", "g-1")))
+				c.requireBound("g-0", "g-1")
+			})
+		})
+	}
+}

@@ -1,0 +1,188 @@
+package framework
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+)
+
+// partlyBoundGang leaves a gang of three with one bound member behind, and no room for the others, as a
+// scheduler does that ends in the middle of a release. A new scheduler runs with the args.
+func partlyBoundGang(t *testing.T, args string) *cluster {
+	t.Helper()
+	c := startGangCluster(t, args, 1)
+	c.stop()
+	c.groups.set("g", 3)
+	c.create(member("g", "g-0").Node("node-0"), member("g", "g-1"), member("g", "g-2"))
+	c.start(withArgs(args))
+	return c
+}
+
+func TestGangThatStaysBoundInPartIsReported(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := partlyBoundGang(t, `{"recoveryTimeout": "1s", "initialBackoff": "4m", "maxBackoff": "4m"}`)
+		c.requireEvent("PodGroup g GangPartlyBound", "1 of 3 members have been bound for 1s, and the other 2 cannot join them")
+		c.requireEvent("PodGroup g GangPartlyBound", "the bound members keep running")
+
+		// It is never too late.
+		c.addNode("new", 2)
+		c.requireBound("g-0", "g-1", "g-2")
+	})
+}
+
+// TestPodsOfAnEarlierJobDoNotCount towards the quorum of the next, neither where it is bound in part nor where it has lost a member.
+func TestPodsOfAnEarlierJobDoNotCount(t *testing.T) {
+	for name, waits := range map[string]bool{"stranded": true, "depleted": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startGangCluster(t, slowBackoff, 1)
+				c.stop()
+				c.groups.set("g", 2)
+				owned := func(p *st.PodWrapper, by types.UID) *st.PodWrapper {
+					owner := job
+					owner.UID = by
+					p.OwnerReferences = []metav1.OwnerReference{owner}
+					return p
+				}
+				c.bind("node-0", owned(member("g", "old-0", 0), "old"), owned(member("g", "old-1", 0), "old"), owned(member("g", "next-0"), "next"))
+				c.setPhase(v1.PodSucceeded, "old-0", "old-1")
+				if waits {
+					c.create(owned(member("g", "next-1"), "next"))
+				}
+				c.start(withArgs(`{"recoveryTimeout": "1s"}`))
+				if waits {
+					c.requireEvent("PodGroup g GangPartlyBound", "1 of 2 members have been bound for 1s")
+				} else {
+					c.requireEvent("PodGroup g GangPartlyBound", "needs 2 members, 1 exist, 1 of them bound")
+				}
+			})
+		})
+	}
+}
+
+// TestGangThatLosesMembersForGood: those that are left run on, and a person hears of it.
+func TestGangThatLosesMembersForGood(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, `{"recoveryTimeout": "1s"}`, 4)
+		names := c.createGang("g", 3)
+		c.requireBound(names...)
+		c.delete("g-2")
+		c.requireEvent("PodGroup g GangPartlyBound",
+			"bound in part for 1s: needs 3 members, 2 exist, 2 of them bound; the bound members keep running")
+		c.quiet()
+	})
+}
+
+// TestMembersThatFinishOneByOne are no reason to worry about the others, whoever made the pods.
+func TestMembersThatFinishOneByOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, `{"recoveryTimeout": "1s"}`, 4)
+		names := c.createGang("g", 3)
+		c.requireBound(names...)
+		c.setPhase(v1.PodSucceeded, "g-2")
+		c.requireStatus("g", v1alpha1.PodGroupScheduling, 0, 1, 0)
+		c.pass(2 * time.Second)
+		c.quiet()
+		require.Zero(t, c.recorder.count("", "GangPartlyBound"))
+
+		c.delete("g-1")
+		c.requireEvent("PodGroup g GangPartlyBound", "needs 3 members, 1 exist, 1 of them bound")
+	})
+}
+
+// TestFailedBindKeepsItsNode: the member stays nominated to the node, goes there again, and the gang ends whole.
+func TestFailedBindKeepsItsNode(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, slowBackoff, 3)
+		var refuse atomic.Bool
+		refuse.Store(true)
+		c.refuseBinds(func(pod string) error {
+			if pod == "g-1" && refuse.Load() {
+				return errors.New("a mishap")
+			}
+			return nil
+		})
+		names := c.createGang("g", 3)
+		c.requireBound("g-0", "g-2")
+		c.requireEvent("PodGroup g GangBindFailed", "member g-1: its bind to node node-0 failed after the gang had been released; the node is kept for the member")
+		c.soon(func() bool {
+			pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), "g-1", metav1.GetOptions{})
+			return err == nil && pod.Status.NominatedNodeName == "node-0"
+		})
+		refuse.Store(false)
+		c.requireBound(names...)
+	})
+}
+
+// TestFailedBindKeepsItsNodeAtOnce: from the moment that a failed bind gives back its room until the framework has put the member back
+// into its queue, a nomination keeps nothing, because the framework does not know what the member takes.
+func TestFailedBindKeepsItsNodeAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t, 3)
+		failed, handled := c.holdFailure("g-1")
+		var refuse atomic.Bool
+		refuse.Store(true)
+		c.refuseBinds(func(pod string) error {
+			if pod == "g-1" && refuse.Load() {
+				return errors.New("a mishap")
+			}
+			return nil
+		})
+		c.start(withArgs(slowBackoff))
+		names := c.createGang("g", 3)
+		<-failed
+		c.create(member("", "thief"))
+		c.soon(func() bool { return c.condition("thief") != "" || len(c.boundAmong("thief")) > 0 })
+		require.Empty(t, c.boundAmong("thief")) // Reserve refuses it, or a filter when a late event of the member has put that into a queue
+		refuse.Store(false)
+		close(handled)
+		c.requireBound(names...)
+		require.Empty(t, c.boundAmong("thief"))
+	})
+}
+
+// TestNominationsOfAnEarlierScheduler are taken back: nothing is planned for these members here.
+func TestNominationsOfAnEarlierScheduler(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, slowBackoff, 3)
+		c.stop()
+		c.groups.set("g", 4)
+		for _, name := range []string{"g-0", "g-1", "g-2"} {
+			c.create(member("g", name).NominatedNodeName("node-0"))
+		}
+		c.create(member("g", "g-3"))
+		c.start(withArgs(slowBackoff))
+		c.soon(func() bool {
+			pods, err := c.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{})
+			require.NoError(t, err)
+			// The scheduler hears of it last.
+			return !slices.ContainsFunc(pods.Items, func(p v1.Pod) bool { return p.Status.NominatedNodeName != "" }) && c.nominated("node-0") == 0
+		})
+		c.requireRoomFor(3)
+	})
+}
+
+func TestMembersThatDiffer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, slowBackoff, 3)
+		c.groups.set("g", 2)
+		for _, pod := range []*st.PodWrapper{
+			member("g", "g-0").Priority(10), member("g", "g-1").Priority(-5), member("g", "g-2").SchedulerName("somebody-else"),
+		} {
+			c.create(pod)
+		}
+		c.requireEvent("PodGroup g MixedMembers",
+			`the members have different priorities, from -5 to 10: the gang is only as safe from preemption as the lowest of them; `+
+				`some members name the scheduler "somebody-else", which does not schedule this gang`)
+		c.requireBound("g-0", "g-1")
+	})
+}

@@ -1,0 +1,71 @@
+package framework
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// TestSearchesForVictimsAreFew: gangs that no eviction helps look for victims again as pods come and go, all of them together for a
+// fiftieth of the time, and each in its turn.
+func TestSearchesForVictimsAreFew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const gangs, took, share = 8, 50 * time.Millisecond, 50
+		c := newGangCluster(t, 4, 4)
+		c.start(withArgs(`{"initialBackoff": "1s", "maxBackoff": "1s"}`))
+		// The nodes are full of pods that may go, beside one each that keeps its port.
+		for _, i := range []string{"0", "1"} {
+			c.bind("node-"+i, ported(member("", "high-"+i).Priority(1000)))
+			for k := range 3 {
+				c.bind("node-"+i, member("", fmt.Sprintf("low-%s-%d", i, k)).Priority(1))
+			}
+		}
+		c.quiet()
+		// Only a search runs the filters for a member whose gang is refused.
+		var searches [gangs]atomic.Int64
+		c.mishap.set(func(m *mishap) {
+			m.preFilter = func(pod string) *fwk.Status {
+				var g, i int
+				if n, _ := fmt.Sscanf(pod, "gang-%d-%d", &g, &i); n == 2 {
+					searches[g].Add(1)
+					time.Sleep(took)
+				}
+				return nil
+			}
+		})
+		began := c.clock.Now()
+		for g := range gangs {
+			name := fmt.Sprintf("gang-%d", g)
+			c.groups.set(name, 2)
+			for i := range 2 {
+				c.create(ported(member(name, fmt.Sprintf("%s-%d", name, i)).Priority(100)))
+			}
+		}
+		again := func() (all int64, each bool) {
+			each = true
+			for g := range searches {
+				n := searches[g].Load() - 1
+				all, each = all+max(0, n), each && n > 0
+			}
+			return all, each
+		}
+		for i := 0; ; i++ { // pods come and go
+			if _, each := again(); each {
+				break
+			}
+			require.Less(t, i, 300, "each gang has its turn again")
+			c.delete(fmt.Sprintf("low-%d-0", i%2))
+			c.create(member("", fmt.Sprintf("low-%d-0", i%2)).Priority(1).Node(fmt.Sprintf("node-%d", i%2)))
+			c.pass(time.Second)
+			c.quiet()
+		}
+		all, _ := again()
+		elapsed := c.clock.Since(began)
+		t.Logf("after the first of each gang %d searches of %s in %s", all, took, elapsed)
+		require.LessOrEqual(t, time.Duration(all)*took, elapsed*3/2/share)
+	})
+}

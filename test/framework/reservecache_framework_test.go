@@ -1,0 +1,152 @@
+package framework
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config/latest"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
+	"k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/plugins/reservecache"
+	"zonewise.dev/plugins/reservecache/ledger"
+)
+
+// withReserveCache returns the default profile of kube-scheduler with ReserveCache in it.
+func withReserveCache(t testing.TB, name string) config.KubeSchedulerProfile {
+	t.Helper()
+	cfg, err := latest.Default()
+	require.NoError(t, err)
+	p := cfg.Profiles[0]
+	p.SchedulerName = name
+	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, config.Plugin{Name: reservecache.Name})
+	return p
+}
+
+// newFramework builds a framework of a few plugins and ReserveCache over the objects, which both the
+// scheduler's snapshot and the informers have.
+func newFramework(t testing.TB, shared *reservecache.Shared, nodes []*v1.Node, pods []*v1.Pod) framework.Framework {
+	t.Helper()
+	client := fake.NewClientset()
+	for _, n := range nodes {
+		_, err := client.CoreV1().Nodes().Create(t.Context(), n, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	for _, p := range pods {
+		_, err := client.CoreV1().Pods(p.Namespace).Create(t.Context(), p, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	registry := plugins.NewInTreeRegistry()
+	require.NoError(t, registry.Register(reservecache.Name, shared.New))
+	p := withReserveCache(t, "default-scheduler")
+	// Others need managers that these tests have no use for, and PodTopologySpread signs no pods while the
+	// cluster has default constraints.
+	kept := []string{names.PrioritySort, names.NodeResourcesFit, names.DefaultBinder, reservecache.Name}
+	p.Plugins.MultiPoint.Enabled = slices.DeleteFunc(p.Plugins.MultiPoint.Enabled, func(p config.Plugin) bool { return !slices.Contains(kept, p.Name) })
+	fw, err := runtime.NewFramework(t.Context(), registry, &p,
+		runtime.WithClientSet(client),
+		runtime.WithInformerFactory(factory),
+		runtime.WithSnapshotSharedLister(cache.NewSnapshot(pods, nodes)),
+		runtime.WithWaitingPods(runtime.NewWaitingPodsMap()),
+	)
+	require.NoError(t, err)
+	factory.StartWithContext(t.Context())
+	return fw
+}
+
+// TestBatchingStaysOn: the framework signs pods only if every plugin with a say in filtering does.
+func TestBatchingStaysOn(t *testing.T) {
+	fw := newFramework(t, reservecache.NewShared(), nil, nil)
+	require.True(t, slices.ContainsFunc(fw.ListPlugins().PreFilter.Enabled, func(p config.Plugin) bool { return p.Name == reservecache.Name }))
+	require.NotNil(t, fw.SignPod(t.Context(), st.MakePod().Namespace("default").Name("p").UID("p").Obj()))
+}
+
+// TestOwnersAreNotBatched: where one goes depends on the slots that the one before has left. All others are signed, and
+// apart by priority, by which holds let pods in.
+func TestOwnersAreNotBatched(t *testing.T) {
+	api := &reservationAPI{crdtest.New()}
+	api.apply(reservation("r", "web", 1, nil))
+	shared := reservecache.NewShared(reservecache.WithSource(api))
+	fw := newFramework(t, shared, nil, nil)
+	owner := st.MakePod().Namespace("default").Name("p").UID("p").Label("app", "web").Obj()
+	require.Eventually(t, func() bool { return fw.SignPod(t.Context(), owner) == nil }, time.Minute, time.Millisecond)
+
+	one := st.MakePod().Namespace("default").Name("p").UID("p").Obj()
+	same := st.MakePod().Namespace("default").Name("q").UID("q").Obj()
+	higher := st.MakePod().Namespace("default").Name("q").UID("q").Priority(1).Obj()
+	require.NotNil(t, fw.SignPod(t.Context(), one))
+	require.Equal(t, fw.SignPod(t.Context(), one), fw.SignPod(t.Context(), same))
+	require.NotEqual(t, fw.SignPod(t.Context(), one), fw.SignPod(t.Context(), higher))
+}
+
+// TestEventsAreOfBuiltInResources: the scheduler would wait for the informer of any other resource, and not schedule at
+// all where it is missing.
+func TestEventsAreOfBuiltInResources(t *testing.T) {
+	fw := newFramework(t, reservecache.NewShared(), nil, nil)
+	for _, extension := range fw.EnqueueExtensions() {
+		if extension.Name() == reservecache.Name {
+			registered, err := extension.EventsToRegister(t.Context())
+			require.NoError(t, err)
+			resources := map[fwk.EventResource]bool{}
+			for _, e := range registered {
+				resources[e.Event.Resource] = true
+				require.NotNil(t, e.QueueingHintFn)
+			}
+			require.Equal(t, map[fwk.EventResource]bool{fwk.AssignedPod: true, fwk.TargetPod: true, fwk.Node: true}, resources)
+			return
+		}
+	}
+	t.Fatal("the framework does not list ReserveCache among the plugins that register events")
+}
+
+// TestCycleThroughTheFramework runs the extension points in the framework's order and way.
+func TestCycleThroughTheFramework(t *testing.T) {
+	shared := reservecache.NewShared()
+	node := st.MakeNode().Name("n1").UID("n1").Capacity(map[v1.ResourceName]string{"cpu": "4", "memory": "8Gi", "pods": "10"}).Obj()
+	running := st.MakePod().Namespace("default").Name("running").UID("running").Node("n1").Req(map[v1.ResourceName]string{"cpu": "1"}).Obj()
+	pod := st.MakePod().Namespace("default").Name("p").UID("p").Req(map[v1.ResourceName]string{"cpu": "2"}).Obj()
+	fw := newFramework(t, shared, []*v1.Node{node}, []*v1.Pod{running})
+	ctx, l := t.Context(), shared.Ledger()
+
+	state := framework.NewCycleState()
+	_, status, _ := fw.RunPreFilterPlugins(ctx, state, pod)
+	require.True(t, status.IsSuccess(), status.AsError())
+	require.Equal(t, ledger.Stats{Pods: 1, Nodes: 1}, l.Stats(), "the cycle has waited for the handlers")
+	drift := shared.Drift()
+	require.EqualValues(t, 1, drift.Checks)
+	require.Equal(t, 1, drift.Compared)
+	require.Zero(t, drift.Unsettled)
+
+	// A pod-group cycle rehearses.
+	rehearsal := framework.NewCycleState()
+	rehearsal.SetPodGroupSchedulingCycle(framework.NewCycleState())
+	require.True(t, fw.RunReservePluginsReserve(ctx, rehearsal, pod, "n1").IsSuccess())
+	require.False(t, l.IsAssumedPod("p"))
+
+	require.True(t, fw.RunReservePluginsReserve(ctx, state, pod, "n1").IsSuccess())
+	fw.RunReservePluginsUnreserve(ctx, rehearsal, pod, "n1")
+	require.True(t, l.IsAssumedPod("p"))
+	fw.RunReservePluginsUnreserve(ctx, state, pod, "n1")
+	require.False(t, l.IsAssumedPod("p"))
+
+	require.True(t, fw.RunReservePluginsReserve(ctx, state, pod, "n1").IsSuccess())
+	status = fw.RunReservePluginsReserve(ctx, state, pod, "n1")
+	require.Equal(t, fwk.Error, status.Code())
+	fw.RunPostBindPlugins(ctx, state, pod, "n1")
+	got, _ := l.GetPod("p")
+	require.False(t, got.FinishedAt.IsZero())
+}

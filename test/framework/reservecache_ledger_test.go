@@ -1,0 +1,95 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"zonewise.dev/plugins/reservecache/ledger"
+)
+
+// loseConnections has the first bind call of every fifth pod fail before the pod is bound, and that of the next one after it.
+func (c *cluster) loseConnections() {
+	lost := errors.New("the connection was lost")
+	before, after := map[string]bool{}, map[string]bool{} // the pods that have had a call
+	fail := func(had map[string]bool, rest int) func(pod string) error {
+		return func(pod string) error {
+			var n int
+			if _, err := fmt.Sscanf(pod, "pod-%d", &n); err != nil || had[pod] || n%5 != rest {
+				return nil
+			}
+			had[pod] = true
+			return lost
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onBind, c.afterBind = fail(before, 0), fail(after, 1)
+}
+
+// TestLedgerFollowsTheScheduler schedules pods of two profiles while bind calls fail before and after they
+// have bound, pods are deleted at every stage, and a node comes and goes.
+func TestLedgerFollowsTheScheduler(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const pods = 120
+		c := startHoldCluster(t)
+		c.loseConnections()
+		withGPUs := func(n *v1.Node) {
+			n.Status.Allocatable["example.com/gpu"], n.Status.Capacity["example.com/gpu"] = resource.MustParse("8"), resource.MustParse("8")
+		}
+		for i := range 6 {
+			c.smallNode(fmt.Sprintf("n%d", i), string(rune('a'+i%3)), "64", withGPUs)
+		}
+		for i := range pods {
+			pod := podOf(fmt.Sprintf("pod-%d", i), []string{"default-scheduler", "batch"}[i%2])
+			if i%10 == 3 {
+				pod.Spec.Containers[0].Resources.Requests["example.com/gpu"] = resource.MustParse("1")
+			}
+			c.createPods(pod)
+			if i%7 == 0 {
+				// At whatever stage of its scheduling it is by now.
+				c.delete(fmt.Sprintf("pod-%d", i/7*4))
+			}
+		}
+		c.requireSettled()
+		c.requireSameAsSchedulerCache()
+		require.Zero(t, c.shared.Ledger().Stats().Ghosts)
+
+		require.NoError(t, c.client.CoreV1().Nodes().Delete(context.Background(), "n0", metav1.DeleteOptions{}))
+		c.settle()
+		require.Equal(t, 5, c.shared.Ledger().Stats().Nodes)
+		require.Equal(t, 1, c.shared.Ledger().Stats().Ghosts, "its pods are still there")
+		c.smallNode("n0", "c", "64", withGPUs)
+		c.requireSettled()
+		c.requireSameAsSchedulerCache()
+		require.Zero(t, c.shared.Ledger().Stats().Ghosts)
+	})
+}
+
+// TestAFailedBindingIsUndone: the ledger is as before once the bind call has failed for good.
+func TestAFailedBindingIsUndone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startHoldCluster(t)
+		var refused atomic.Int32
+		c.refuseBinds(func(pod string) error {
+			if pod == "doomed" {
+				refused.Add(1)
+				return errors.New("the connection was lost")
+			}
+			return nil
+		})
+		c.smallNode("n0", "a", "64", nil)
+		c.createPods(podOf("doomed", "default-scheduler"))
+		c.soon(func() bool { return refused.Load() > 0 })
+		require.Equal(t, ledger.Stats{Nodes: 1}, c.shared.Ledger().Stats())
+		c.delete("doomed")
+		c.requireSettled()
+	})
+}

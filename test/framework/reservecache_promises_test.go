@@ -1,0 +1,313 @@
+package framework
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/ptr"
+
+	"zonewise.dev/apis/v1alpha1"
+)
+
+func guarantee(r *v1alpha1.ZoneReservation) { r.Spec.Mode = v1alpha1.ModeGuarantee }
+
+func required(r *v1alpha1.ZoneReservation) { r.Spec.OwnerPolicy = v1alpha1.OwnerRequired }
+
+// byHand has a pod run on a node without asking the scheduler.
+func byHand(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Spec.NodeName = node } }
+
+// TestNodesOvercommittedAtOnce: slots move off each of several nodes that lose their room at the same time.
+func TestNodesOvercommittedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startHoldCluster(t)
+		for _, name := range []string{"n1", "n2"} {
+			c.smallNode(name, "a", "2", nil)
+		}
+		c.reservations.apply(reservation("r", "web", 4, nil))
+		c.requireSlots("r", 4, 0)
+		c.pod("intruder-1", "batch", "2", byHand("n1"))
+		c.pod("intruder-2", "batch", "2", byHand("n2"))
+		c.requireSlots("r", 0, 0)
+		message := c.requireCondition("r", v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonOvercommitted)
+		require.Contains(t, message, "default/intruder-1")
+		require.Contains(t, message, "default/intruder-2")
+		c.requireCondition("r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling)
+		c.smallNode("n3", "a", "4", nil)
+		c.requireSlots("r", 4, 0)
+		c.requireCondition("r", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllHeld)
+	})
+}
+
+// TestConsumersSurvive what a scheduler forgets: its memory, and nodes. Owners have the slots that they had and no others, so that a
+// Guarantee is not given twice, and the limit of those that may run in slots only stays one.
+func TestConsumersSurvive(t *testing.T) {
+	for event, happen := range map[string]func(t *testing.T, c *cluster){
+		"a restart": func(t *testing.T, c *cluster) { c.restart() },
+		"a failover right after the last binding": func(t *testing.T, c *cluster) {
+			c.pod("web-1", "web", "1", nil)
+			c.waitNode("web-1")
+			c.restart() // its slot may not be in the status yet
+		},
+		"the node is registered anew": func(t *testing.T, c *cluster) {
+			node, err := c.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+			require.NoError(t, err)
+			require.NoError(t, c.client.CoreV1().Nodes().Delete(t.Context(), "n1", metav1.DeleteOptions{}))
+			c.requireCondition("r", v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonNodesLost)
+			again := node.DeepCopy()
+			again.UID, again.ResourceVersion = "n1-again", ""
+			_, err = c.client.CoreV1().Nodes().Create(t.Context(), again, metav1.CreateOptions{})
+			require.NoError(t, err)
+		},
+		"a restart while the node is away": func(t *testing.T, c *cluster) {
+			node, err := c.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+			require.NoError(t, err)
+			require.NoError(t, c.client.CoreV1().Nodes().Delete(t.Context(), "n1", metav1.DeleteOptions{}))
+			c.requireCondition("r", v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonNodesLost)
+			c.restart()
+			again := node.DeepCopy()
+			again.UID, again.ResourceVersion = "n1-again", ""
+			_, err = c.client.CoreV1().Nodes().Create(t.Context(), again, metav1.CreateOptions{})
+			require.NoError(t, err)
+		},
+	} {
+		t.Run(event, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startHoldCluster(t)
+				c.smallNode("n1", "a", "8", nil)
+				c.reservations.apply(reservation("r", "web", 3, func(r *v1alpha1.ZoneReservation) { guarantee(r); required(r) }))
+				c.requireSlots("r", 3, 0)
+				c.pod("web-0", "web", "1", nil)
+				c.waitNode("web-0")
+				c.requireSlots("r", 3, 1)
+				happen(t, c)
+				if c.zonesOfApp("web")["n"] == 1 {
+					c.pod("web-1", "web", "1", nil)
+				}
+				c.waitNode("web-1")
+				c.requireSlots("r", 3, 2)
+				// Strangers get the five that are free.
+				for i := range 6 {
+					c.pod(fmt.Sprintf("batch-%d", i), "batch", "1", nil)
+				}
+				c.soonEqual(1, func() any { return c.zonesOfApp("batch")[""] })
+				for i := range 3 {
+					c.pod(fmt.Sprintf("web-%d", i+2), "web", "1", nil)
+				}
+				c.soonEqual(2, func() any { return c.zonesOfApp("web")[""] })
+				c.requireSlots("r", 3, 3)
+			})
+		})
+	}
+}
+
+// TestSlotsAreThereBeforeTheFirstPod: pods that wait when a scheduler starts get nothing of what many reservations hold.
+func TestSlotsAreThereBeforeTheFirstPod(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const reservations, waiting = 300, 20
+		c := startHoldCluster(t)
+		for i := range reservations / 10 {
+			c.smallNode(fmt.Sprintf("n%d", i), "a", "20", nil)
+		}
+		for i := range reservations {
+			c.reservations.apply(reservation(fmt.Sprintf("r%d", i), fmt.Sprintf("app-%d", i), 2, nil))
+		}
+		held := func() (slots int64) {
+			for i := range reservations {
+				slots += c.reservations.status(fmt.Sprintf("r%d", i)).Slots.Held
+			}
+			return slots
+		}
+		c.soon(func() bool { return held() == 2*reservations })
+		c.stop()
+		for i := range waiting {
+			c.pod(fmt.Sprintf("batch-%d", i), "batch", "1", nil)
+		}
+		c.start()
+		for i := range waiting {
+			require.Contains(t, c.refused(fmt.Sprintf("batch-%d", i)), "held for")
+		}
+		require.EqualValues(t, 2*reservations, held())
+	})
+}
+
+// TestMembersOfAGangOwnSlots, all of them at once and on the same node, in one cycle of the scheduler's for the whole group.
+func TestMembersOfAGangOwnSlots(t *testing.T) {
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, true)
+	for name, change := range map[string]func(*v1alpha1.ZoneReservation){"headroom": func(*v1alpha1.ZoneReservation) {}, "guarantee": guarantee, "required": required} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := startHoldCluster(t)
+				c.smallNode("n1", "a", "8", nil)
+				c.reservations.apply(reservation("r", "train", 4, change))
+				c.requireSlots("r", 4, 0)
+				for i := range 5 {
+					c.pod(fmt.Sprintf("batch-%d", i), "batch", "1", nil)
+				}
+				c.soonEqual(1, func() any { return c.zonesOfApp("batch")[""] })
+				c.nativeGang("train", 4, 4)
+				c.soonEqual(map[string]int{"n": 4}, func() any { return c.zonesOfApp("train") })
+				c.requireSlots("r", 4, 4)
+				require.Empty(t, c.shared.Drift().Nodes)
+			})
+		})
+	}
+}
+
+// nativeGang makes a gang that upstream's scheduler admits as a whole, and its pods.
+func (c *cluster) nativeGang(name string, minCount int32, pods int) {
+	c.t.Helper()
+	_, err := c.client.SchedulingV1beta1().PodGroups("default").Create(c.t.Context(), &schedulingv1beta1.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "uid-train"},
+		Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
+			Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: minCount},
+		}},
+	}, metav1.CreateOptions{})
+	require.NoError(c.t, err)
+	for i := range pods {
+		c.pod(fmt.Sprintf("%s-%d", name, i), name, "1", func(p *v1.Pod) { p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &name} })
+	}
+}
+
+// TestOneOwnerPerNode: owners that keep away from each other find a slot on a node of its own each, in a cluster that is full
+// otherwise; without slotsPerNode their reservation says that they do not fit.
+func TestOneOwnerPerNode(t *testing.T) {
+	apart := func(p *v1.Pod) {
+		p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
+			{TopologyKey: v1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
+		}}}
+	}
+	for name, perNode := range map[string]*int32{"anywhere": nil, "one slot on each node": ptr.To[int32](1)} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startHoldCluster(t)
+				for i := range 5 {
+					c.smallNode(fmt.Sprintf("n%d", i), "a", "8", nil)
+				}
+				c.reservations.apply(reservation("r", "web", 5, func(r *v1alpha1.ZoneReservation) { r.Spec.SlotsPerNode = perNode }))
+				c.requireSlots("r", 5, 0)
+				for i := range 36 {
+					c.pod(fmt.Sprintf("batch-%d", i), "batch", "1", nil)
+				}
+				c.soonEqual(1, func() any { return c.zonesOfApp("batch")[""] })
+				for i := range 5 {
+					c.pod(fmt.Sprintf("web-%d", i), "web", "1", apart)
+				}
+				if perNode != nil {
+					c.soonEqual(map[string]int{"n": 5}, func() any { return c.zonesOfApp("web") })
+					c.requireSlots("r", 5, 5)
+					return
+				}
+				c.requireCondition("r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionTrue, v1alpha1.ReasonOneOwnerPerNode)
+			})
+		})
+	}
+}
+
+// TestAnOwnerThatHasGrown takes as many slots as it asks for, and its reservation says when there is no node with as many.
+func TestAnOwnerThatHasGrown(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startHoldCluster(t)
+		c.smallNode("n1", "a", "4", nil)
+		c.reservations.apply(reservation("r", "web", 4, required))
+		c.requireSlots("r", 4, 0)
+		c.pod("double", "web", "1500m", nil)
+		require.Equal(t, "n1", c.waitNode("double"))
+		c.requireSlots("r", 4, 2)
+		c.requireCondition("r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionFalse, v1alpha1.ReasonOwnersFit)
+		c.pod("grown", "web", "5", nil)
+		require.Contains(t, c.requireCondition("r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionTrue, v1alpha1.ReasonLargerThanSlot), "default/grown")
+		c.delete("double")
+		c.requireSlots("r", 4, 0)
+	})
+}
+
+// TestOneFreedSlotWakesOnePod of the many that the reservation keeps out.
+func TestOneFreedSlotWakesOnePod(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		const waiting, freed = 200, 5
+		c := startHoldCluster(t)
+		c.smallNode("n1", "a", "8", nil)
+		r := reservation("r", "web", 8, nil)
+		c.reservations.apply(r)
+		c.requireSlots("r", 8, 0)
+		for i := range waiting {
+			c.pod(fmt.Sprintf("batch-%d", i), "batch", "1", nil)
+		}
+		for i := range waiting {
+			c.refused(fmt.Sprintf("batch-%d", i))
+		}
+		before := c.cycles.Load()
+		for i := range freed {
+			*r.Spec.Slots--
+			c.reservations.apply(r)
+			c.soonEqual(i+1, func() any { return c.zonesOfApp("batch")["n"] })
+		}
+		require.LessOrEqual(t, c.cycles.Load()-before, int64(2*freed))
+	})
+}
+
+// TestNominatedPodsKeepTheirRoom, whatever their priority and that of a reservation.
+func TestNominatedPodsKeepTheirRoom(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startHoldCluster(t)
+		c.smallNode("n1", "a", "4", nil)
+		nominate := func(name string, value int32) *v1.Pod {
+			c.pod(name, "batch", "2", func(p *v1.Pod) {
+				priority(value)(p)
+				p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/wait"}}
+				p.Status.NominatedNodeName = "n1"
+			})
+			pod := c.getPod(name)
+			info, err := framework.NewPodInfo(pod)
+			require.NoError(t, err)
+			c.settle()
+			c.scheduler.SchedulingQueue.AddNominatedPod(klog.Background(), info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "n1"})
+			nominated := c.scheduler.Profiles["default-scheduler"].NominatedPodsForNode("n1")
+			require.Len(t, nominated, 1)
+			require.NotNil(t, nominated[0].GetPod().Spec.Priority, "known and in the queue")
+			return pod
+		}
+		lower := nominate("lower", 9) // it may have had pods evicted, as a higher one
+		above := reservation("above", "web", 4, func(r *v1alpha1.ZoneReservation) { r.Spec.Priority = ptr.To[int32](10) })
+		c.reservations.apply(above)
+		c.requireSlots("above", 2, 0)
+		c.scheduler.SchedulingQueue.DeleteNominatedPodIfExists(lower)
+		c.reservations.delete("above")
+		nominate("higher", 11)
+		c.reservations.apply(reservation("below", "web", 4, func(r *v1alpha1.ZoneReservation) { r.Spec.Priority = ptr.To[int32](10) }))
+		c.requireSlots("below", 2, 0)
+	})
+}
+
+// TestAPodThatGrewInPlace took the slot's room; the reservation names it.
+func TestAPodThatGrewInPlace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startHoldCluster(t)
+		c.smallNode("n1", "a", "4", nil)
+		c.pod("batch", "batch", "1", nil)
+		c.waitNode("batch")
+		c.reservations.apply(reservation("r", "web", 3, nil))
+		c.requireSlots("r", 3, 0)
+		pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), "batch", metav1.GetOptions{})
+		require.NoError(t, err)
+		pod = pod.DeepCopy()
+		pod.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("3")
+		_, err = c.client.CoreV1().Pods("default").Update(t.Context(), pod, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		require.Contains(t, c.requireCondition("r", v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonOvercommitted),
+			"pod default/batch was resized in place")
+		c.requireSlots("r", 1, 0)
+	})
+}

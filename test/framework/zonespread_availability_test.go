@@ -1,0 +1,221 @@
+package framework
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"zonewise.dev/apis/v1alpha1"
+)
+
+// inPool has a pod select the nodes with a label.
+func inPool(key, value string) func(*v1.Pod) {
+	return func(pod *v1.Pod) {
+		if pod.Spec.NodeSelector == nil {
+			pod.Spec.NodeSelector = map[string]string{}
+		}
+		pod.Spec.NodeSelector[key] = value
+	}
+}
+
+// onNode places a pod.
+func onNode(name string) func(*v1.Pod) {
+	return func(pod *v1.Pod) { pod.Spec.NodeName = name }
+}
+
+// TestPinnedPodClosesNoZone: a pod that can use one zone only, and is the newest of the policy, closes no other zone.
+func TestPinnedPodClosesNoZone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		// Given: a pod in each of three zones, and then a newer one that selects zone a; zones b and c have no room.
+		c := newSpreadCluster(t)
+		c.addNodes("8", "a1", "a2", "b1", "c1")
+		c.policies.Put(newPolicy(failover(10*time.Second, time.Hour)))
+		c.start()
+		c.createPods(newPods(3, "web", "1", labelled("pod-template-hash", "1"))...)
+		c.waitZones("web", map[string]int{"a": 1, "b": 1, "c": 1})
+		for _, node := range []string{"b1", "c1"} {
+			c.createPods(newPod("filler-"+node, "7", labelled("app", "filler"), onNode(node)))
+		}
+		c.createPods(newPod("pinned", "1", labelled("pod-template-hash", "2"), inPool(v1.LabelTopologyZone, "a")))
+		c.waitBound("pinned", 1)
+		c.pass(20 * time.Second)
+		// When: more pods come than zone a may take.
+		c.createPods(newPods(6, "more", "1", labelled("pod-template-hash", "1"))...)
+		c.pass(time.Minute)
+		// Then: the zones are available, and maxSkew holds.
+		require.Equal(t, map[string]int{"a": 1}, c.byZone("more"))
+		for _, zone := range []string{"a", "b", "c"} {
+			require.Equal(t, v1alpha1.ZoneAvailable, c.stateOf(zone), zone)
+		}
+	})
+}
+
+// TestTaintedZoneIsNotWaitedFor: a zone whose nodes the pods do not tolerate is not theirs, at once, and it is not closed.
+func TestTaintedZoneIsNotWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		// Given: three ordinary zones, and zone d with accelerators.
+		c := newSpreadCluster(t)
+		c.addNodes("16", "a1", "b1", "c1", "d1")
+		c.editNode("d1", func(n *v1.Node) {
+			n.Spec.Taints = []v1.Taint{{Key: "accelerator", Effect: v1.TaintEffectNoSchedule}}
+		})
+		c.policies.Put(newPolicy(failover(2*time.Minute, time.Hour)))
+		c.start()
+		for i := range 2 {
+			// When: nine pods come, be it the first or after a scale-down to nothing.
+			name := fmt.Sprintf("web%d", i)
+			c.createPods(newPods(9, name, "1")...)
+			// Then: they are spread in seconds.
+			c.eventuallyWithin(15*time.Second, "all are bound", func() bool { return len(c.bound(name)) == 9 })
+			require.Equal(t, map[string]int{"a": 3, "b": 3, "c": 3}, c.byZone(name))
+			for _, zone := range c.status().Zones {
+				require.Equal(t, v1alpha1.ZoneAvailable, zone.State, zone.Name)
+			}
+			for pod := range c.bound(name) {
+				c.finish(pod)
+			}
+			c.pass(11 * time.Minute)
+		}
+	})
+}
+
+// TestZoneScaledToZero: a zone that nobody declared is gone with its last node; nothing waits for it.
+func TestZoneScaledToZero(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newSpreadCluster(t)
+		c.addNodes("16", "a1", "b1", "c1")
+		c.policies.Put(newPolicy(failover(time.Hour, time.Hour)))
+		for _, node := range []string{"b1", "c1"} {
+			c.createPods(newPod("filler-"+node, "16", labelled("app", "filler"), onNode(node)))
+		}
+		c.start()
+		c.createPods(newPods(2, "web", "1")...)
+		c.waitBound("web", 1)
+		c.pass(time.Minute)
+		require.Len(t, c.bound("web"), 1, "the second pod waits for the other zones")
+		require.NoError(t, c.client.Tracker().Delete(nodes, "", "b1"))
+		require.NoError(t, c.client.Tracker().Delete(nodes, "", "c1"))
+		c.eventuallyWithin(15*time.Second, "the second pod goes on", func() bool { return len(c.bound("web")) == 2 })
+	})
+}
+
+// TestAnotherWorkloadEndsNoRun: the pods of one workload, which find no room in zone c, go elsewhere after fullAfter, although
+// another workload's pods come and go there all the time.
+func TestAnotherWorkloadEndsNoRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		// Given: pools x and y in each zone, and no room in pool x of zone c.
+		c := newSpreadCluster(t)
+		for _, pool := range []string{"x", "y"} {
+			for _, zone := range []string{"a", "b", "c"} {
+				c.addNodes("64", zone+pool)
+				c.editNode(zone+pool, func(n *v1.Node) { n.Labels["pool"] = pool })
+			}
+		}
+		waits, comes := deployment("waits", 9), deployment("comes", 1)
+		waitsSet, comesSet := revision(waits, "1", 9), revision(comes, "2", 1)
+		c.add(waitsSet)
+		c.add(comesSet)
+		c.policies.Put(newPolicy(failover(time.Hour, 30*time.Second)))
+		c.createPods(newPod("filler", "64", labelled("app", "filler"), onNode("cx")))
+		c.start()
+		c.createPods(newPods(9, "waits", "1", ofSet(waitsSet), inPool("pool", "x"))...)
+		c.waitBound("waits", 2)
+		// When: a pod of the other workload comes and goes every ten seconds.
+		start := c.clock.Now()
+		for i := 0; len(c.bound("waits")) < 9; i++ {
+			require.Less(t, c.clock.Since(start), 90*time.Second, "%v", c.byZone("waits"))
+			name := fmt.Sprintf("comes-%d", i)
+			c.createPods(newPod(name, "1", ofSet(comesSet), inPool("pool", "y")))
+			c.waitBound(name, 1)
+			c.pass(10 * time.Second)
+			c.finish(name)
+		}
+		// Then: the waiting ones are in the other zones.
+		require.Equal(t, map[string]int{"a": 5, "b": 4}, sorted(c.byZone("waits")))
+	})
+}
+
+// addVolume adds a bound claim whose volume can be used in one zone only.
+func (c *cluster) addVolume(claim, zone string) {
+	c.t.Helper()
+	storage := v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
+	modes := []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
+	c.add(&v1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "pv-" + claim, UID: types.UID("pv-" + claim)},
+		Spec: v1.PersistentVolumeSpec{
+			Capacity: storage, AccessModes: modes,
+			PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: "csi.example.com", VolumeHandle: claim}},
+			ClaimRef:               &v1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "default", Name: claim, UID: types.UID(claim)},
+			NodeAffinity: &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+				MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelTopologyZone, Operator: v1.NodeSelectorOpIn, Values: []string{zone}}},
+			}}}},
+		},
+		Status: v1.PersistentVolumeStatus{Phase: v1.VolumeBound},
+	})
+	c.add(&v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: claim, UID: types.UID(claim),
+			Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"},
+		},
+		Spec: v1.PersistentVolumeClaimSpec{
+			VolumeName: "pv-" + claim, AccessModes: modes, StorageClassName: ptr.To(""), Resources: v1.VolumeResourceRequirements{Requests: storage},
+		},
+		Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound},
+	})
+}
+
+// withClaim mounts a claim.
+func withClaim(claim string) func(*v1.Pod) {
+	return func(pod *v1.Pod) {
+		pod.Spec.Volumes = append(pod.Spec.Volumes, v1.Volume{Name: "data", VolumeSource: v1.VolumeSource{
+			PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
+		}})
+	}
+}
+
+// TestVolumePinsAPod: a pod goes back to the zone of its volume at once, however the others are placed, and the zones that it cannot
+// use are not full for it.
+func TestVolumePinsAPod(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		// Given: three pods in zone a, two in zone b and none in zone c, as after an outage of zone c.
+		c := newSpreadCluster(t)
+		c.addNodes("16", "a1", "b1", "c1")
+		c.addVolume("data-0", "a")
+		c.policies.Put(newPolicy(failover(time.Hour, 5*time.Minute)))
+		for i, node := range []string{"a1", "a1", "a1", "b1", "b1"} {
+			c.createPods(newPod(fmt.Sprintf("s-%d", i), "1", onNode(node)))
+		}
+		c.start()
+		c.pass(time.Minute)
+		// When: the one with a volume in zone a is made again.
+		c.finish("s-0")
+		c.createPods(newPod("s-0", "1", withClaim("data-0"), func(pod *v1.Pod) { pod.UID = "again" }))
+		// Then: it is back in seconds.
+		c.eventuallyWithin(15*time.Second, "it is back", func() bool { return c.bound("s-0")["s-0"] == "a1" })
+		c.pass(time.Minute)
+		for _, zone := range c.status().Zones {
+			require.Empty(t, zone.Full, zone.Name)
+		}
+	})
+}
+
+// TestFullZoneCountsForMinZones: fail-over of a full zone is no full stop.
+func TestFullZoneCountsForMinZones(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newSpreadCluster(t)
+		c.addNodes("64", "a1", "b1")
+		c.addNodes("1", "c1")
+		c.policies.Put(newPolicy(failover(time.Hour, 30*time.Second), func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MinZones = ptr.To[int32](3) }))
+		c.start()
+		c.createPods(newPods(9, "web", "1")...)
+		c.eventuallyWithin(90*time.Second, "all are bound", func() bool { return len(c.bound("web")) == 9 })
+		require.Equal(t, map[string]int{"a": 4, "b": 4, "c": 1}, c.byZone("web"))
+	})
+}

@@ -1,0 +1,200 @@
+package framework
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"zonewise.dev/apis/v1alpha1"
+)
+
+// stateOf returns the state of a zone by the policy's status.
+func (c *cluster) stateOf(zone string) v1alpha1.ZoneState {
+	for _, z := range c.status().Zones {
+		if z.Name == zone {
+			return z.State
+		}
+	}
+	return ""
+}
+
+// TestFullZone: a zone without room holds the others back for fullAfter and no longer. When it has room again the next pod shows it,
+// and from then on maxSkew holds, whatever other scores say.
+func TestFullZone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newSpreadCluster(t)
+		c.addNodes("64", "a1", "b1")
+		c.addNodes("4", "c1")
+		c.policies.Put(newPolicy(failover(time.Hour, 5*time.Minute), func(s *v1alpha1.ZoneSpreadPolicySpec) {
+			s.UnavailableZones.Recovery = v1alpha1.RecoveryImmediate
+		}))
+		c.start()
+		c.createPods(newPod("filler", "4", labelled("app", "filler"), func(pod *v1.Pod) { pod.Spec.NodeName = "c1" }))
+		c.createPods(newPods(8, "web", "1")...)
+		c.waitBound("web", 2)
+		start := c.clock.Now()
+		c.pass(290 * time.Second)
+		require.Len(t, c.bound("web"), 2, "they wait for zone c")
+		c.eventuallyWithin(30*time.Second, "they go elsewhere", func() bool { return len(c.bound("web")) == 8 })
+		require.GreaterOrEqual(t, c.clock.Since(start), 5*time.Minute)
+		require.Equal(t, map[string]int{"a": 4, "b": 4}, c.byZone("web"))
+		require.Equal(t, v1alpha1.ZoneFull, c.stateOf("c"))
+		tried := c.triedTimes("web-7")
+		require.Less(t, tried, 6, "none is tried in vain")
+
+		c.createPods(newPods(2, "more", "1")...)
+		c.waitBound("more", 2)
+		require.Equal(t, map[string]int{"a": 1, "b": 1}, c.byZone("more"), "as long as it is full nothing waits for it")
+
+		c.finish("filler")
+		c.settle()
+		c.createPods(newPods(4, "back", "1", prefersZone("a"))...)
+		c.waitBound("back", 4)
+		require.GreaterOrEqual(t, c.byZone("back")["c"], 3)
+	})
+}
+
+// prefersZone has other scores, which together outweigh the policy's, prefer a zone.
+func prefersZone(zone string) func(*v1.Pod) {
+	return func(pod *v1.Pod) {
+		pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.PreferredSchedulingTerm{{
+			Weight:     100,
+			Preference: v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelTopologyZone, Operator: v1.NodeSelectorOpIn, Values: []string{zone}}}},
+		}}}}
+	}
+}
+
+// TestOneRefusalIsForgotten: the zone is full for a moment, in which a pod is refused and goes away. Long after, a hard maxSkew
+// of 1 holds.
+func TestOneRefusalIsForgotten(t *testing.T) {
+	for name, passes := range map[string]time.Duration{"soon": 10 * time.Second, "later": 7 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newSpreadCluster(t)
+				c.addNodes("64", "a1", "b1")
+				c.addNodes("1", "c1", "c2", "c3", "c4")
+				c.policies.Put(newPolicy(failover(time.Hour, 5*time.Second)))
+				c.start()
+				var fillers []*v1.Pod
+				for i := range 4 {
+					fillers = append(fillers, newPod(fmt.Sprintf("filler-%d", i), "1", labelled("app", "filler"), func(pod *v1.Pod) {
+						pod.Spec.NodeName = fmt.Sprintf("c%d", i+1)
+					}))
+				}
+				c.createPods(fillers...)
+				c.createPods(newPods(2, "web", "1")...)
+				c.waitBound("web", 2)
+				c.createPods(newPod("moment", "1", prefersZone("a")))
+				c.eventually("it was refused", func() bool { return c.triedTimes("moment") > 0 })
+				c.finish("filler-0", "filler-1", "filler-2", "filler-3", "moment")
+				c.pass(passes)
+				for i := range 10 {
+					c.createPods(newPod(fmt.Sprintf("one-%d", i), "1", prefersZone("a")))
+					c.waitBound("one", i+1)
+					least, most := 99, 0
+					for _, zone := range []string{"a", "b", "c"} {
+						n := c.byZone("web")[zone] + c.byZone("one")[zone]
+						least, most = min(least, n), max(most, n)
+					}
+					require.LessOrEqual(t, most-least, 1)
+				}
+			})
+		})
+	}
+}
+
+// TestManyKindsOfPods: 30 pods wait, each of a kind and size of its own, and are tried in turns of minutes; a zone that refuses them
+// all is full for each after fullAfter.
+func TestManyKindsOfPods(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newSpreadCluster(t)
+		c.addNodes("64", "a1", "b1")
+		c.addNodes("100m", "c1", "c2")
+		c.policies.Put(newPolicy(failover(time.Hour, 5*time.Minute)))
+		c.start()
+		kinds := make([]*v1.Pod, 30)
+		for i := range kinds {
+			kinds[i] = newPod(fmt.Sprintf("web-%d", i), fmt.Sprintf("%dm", 1000-i), func(pod *v1.Pod) {
+				pod.Spec.NodeSelector = map[string]string{}
+				pod.Spec.Tolerations = []v1.Toleration{{Key: fmt.Sprintf("key-%d", i), Operator: v1.TolerationOpExists}}
+				pod.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: int32(8000 + i), HostPort: int32(8000 + i)}}
+				pod.Spec.Containers[0].Resources.Requests[v1.ResourceMemory] = *resource.NewQuantity(int64(i+1)<<20, resource.BinarySI)
+			})
+		}
+		// They come one every 20 seconds, so that the last ones come when the first ones may go elsewhere.
+		for _, pod := range kinds {
+			c.createPods(pod)
+			c.pass(20 * time.Second)
+		}
+		c.eventuallyWithin(6*time.Minute, "all are bound", func() bool { return len(c.bound("web")) == 30 })
+		require.Equal(t, map[string]int{"a": 15, "b": 15}, c.byZone("web"))
+	})
+}
+
+// TestRestart: a scheduler that starts from nothing but what the first one wrote goes on with a grace period, be it of a zone that
+// is full or one that is closed, and makes the same decisions at the same time as one that was not stopped.
+func TestRestart(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		for _, kind := range []string{"full", "full for other reasons", "closed", "recovering"} {
+			t.Run(fmt.Sprintf("%s, %v", kind, restarts), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					c := newSpreadCluster(t)
+					c.addNodes("64", "a1", "b1", "c1")
+					c.policies.Put(newPolicy(failover(5*time.Minute, 5*time.Minute)))
+					c.start()
+					c.createPods(newPods(3, "web", "1")...)
+					c.waitBound("web", 3)
+					port := func(*v1.Pod) {}
+					cordon := func(is bool) {
+						c.editNode("c1", func(n *v1.Node) { n.Spec.Unschedulable = is })
+					}
+					switch kind {
+					case "full":
+						c.editNode("c1", func(n *v1.Node) { n.Status.Allocatable[v1.ResourceCPU] = resource.MustParse("1") })
+					case "full for other reasons":
+						c.editNode("c1", func(n *v1.Node) { n.Status.Allocatable["example.com/licence"] = resource.MustParse("0") })
+						port = func(pod *v1.Pod) {
+							pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{}}
+							pod.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
+						}
+						c.createPods(newPod("blocker", "1", labelled("app", "blocker"), port, func(pod *v1.Pod) { pod.Spec.NodeName = "c1" }))
+						c.addNodes("64", "a2", "a3", "a4", "b2", "b3", "b4")
+					case "closed", "recovering":
+						cordon(true)
+					}
+					start := c.clock.Now()
+					c.createPods(newPods(6, "more", "1", port)...)
+					c.pass(2 * time.Minute)
+					if restarts {
+						c.stop()
+						c.start()
+					}
+					c.pass(2*time.Minute + 40*time.Second)
+					require.Less(t, len(c.bound("more")), 6)
+					if kind == "recovering" {
+						c.pass(5 * time.Minute)
+						cordon(false)
+						c.eventually("it recovers", func() bool { return c.stateOf("c") == v1alpha1.ZoneRecovering })
+						c.pass(20 * time.Second)
+						if restarts {
+							c.stop()
+							c.start()
+						}
+						// It does not hold the others back, though it cannot take a pod.
+						c.editNode("c1", func(n *v1.Node) { n.Status.Allocatable[v1.ResourceCPU] = resource.MustParse("1") })
+						c.settle()
+						c.createPods(newPods(4, "late", "1")...)
+						c.eventuallyWithin(10*time.Second, "nothing waits", func() bool { return len(c.bound("late")) == 4 })
+						return
+					}
+					c.eventuallyWithin(time.Minute, "they go elsewhere", func() bool { return len(c.bound("more")) == 6 })
+					require.InDelta(t, 5*time.Minute, c.clock.Since(start), float64(40*time.Second))
+				})
+			})
+		}
+	}
+}

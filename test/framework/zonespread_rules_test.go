@@ -1,0 +1,167 @@
+package framework
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"zonewise.dev/apis/v1alpha1"
+)
+
+// zoneA declares zone a and leaves the others open.
+func zoneA(edit func(*v1alpha1.ZoneSpreadZone)) func(*v1alpha1.ZoneSpreadPolicySpec) {
+	return func(s *v1alpha1.ZoneSpreadPolicySpec) {
+		zone := v1alpha1.ZoneSpreadZone{Name: "a"}
+		edit(&zone)
+		s.Zones = []v1alpha1.ZoneSpreadZone{zone}
+	}
+}
+
+func notInA(s *v1alpha1.ZoneSpreadPolicySpec) {
+	zoneA(func(z *v1alpha1.ZoneSpreadZone) { z.Weight = ptr.To[int32](0) })(s)
+	s.MaxSkew = 100
+}
+
+// waitReason waits until every pod that is not bound was refused for a reason that contains each of the texts.
+func (c *cluster) waitReason(texts ...string) {
+	c.t.Helper()
+	c.eventually(strings.Join(texts, "; "), func() bool {
+		for _, pod := range c.listPods("") {
+			for _, text := range texts {
+				if pod.Spec.NodeName == "" && !strings.Contains(refusal(&pod), text) {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+// refusal is what the scheduler says about a pod that waits.
+func refusal(pod *v1.Pod) string {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == v1.PodScheduled {
+			return condition.Message
+		}
+	}
+	return ""
+}
+
+// waitCondition waits until a condition of the policy is as wanted; an empty reason stands for any.
+func (c *cluster) waitCondition(kind string, status metav1.ConditionStatus, reason string) {
+	c.t.Helper()
+	c.eventually(kind+" "+string(status)+" "+reason, func() bool {
+		condition := meta.FindStatusCondition(c.status().Conditions, kind)
+		return condition != nil && condition.Status == status && (reason == "" || condition.Reason == reason)
+	})
+}
+
+// TestMaxPods: the cap of one zone holds, and the others take its share.
+func TestMaxPods(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newSpreadCluster(t)
+		c.addNodes("100", "a1") // the best by every score
+		c.addNodes("16", "b1", "c1")
+		c.policies.Put(newPolicy(zoneA(func(z *v1alpha1.ZoneSpreadZone) { z.MaxPods = ptr.To[int32](2) })))
+		c.start()
+		c.createPods(newPods(8, "web", "100m")...)
+		c.waitZones("", map[string]int{"a": 2, "b": 3, "c": 3})
+		c.createPods(newPods(4, "more", "100m")...)
+		c.waitZones("", map[string]int{"a": 2, "b": 5, "c": 5})
+	})
+}
+
+// TestMinZones: while there are fewer zones than wanted no zone takes more than maxSkew; the status says why, and a node of a
+// third zone lets the pods that wait go on.
+func TestMinZones(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newSpreadCluster(t)
+		c.addNodes("16", "a1", "b1")
+		c.policies.Put(newPolicy(func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MinZones = ptr.To[int32](3) }))
+		c.start()
+		c.createPods(newPods(6, "web", "100m")...)
+		c.waitZones("", map[string]int{"a": 1, "b": 1})
+		c.waitCondition(v1alpha1.ConditionInfeasible, metav1.ConditionTrue, v1alpha1.ReasonMinZonesAboveZones)
+		c.waitReason("policy default/web: zone a", "maxSkew 1 with 2 of minZones 3 available")
+		require.Equal(t, map[string]int{"a": 1, "b": 1}, c.byZone(""))
+
+		c.addNodes("16", "c1")
+		c.waitZones("", map[string]int{"a": 2, "b": 2, "c": 2})
+		c.waitCondition(v1alpha1.ConditionInfeasible, metav1.ConditionFalse, "")
+		c.waitCondition(v1alpha1.ConditionSatisfied, metav1.ConditionTrue, "")
+	})
+}
+
+// TestDeclaredZone: pods wait for a declared zone that has no node yet, rather than crowd the others. The status names it, and
+// other pods are not affected.
+func TestDeclaredZone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newSpreadCluster(t)
+		c.addNodes("16", "a1", "b1")
+		c.policies.Put(newPolicy(declaring("z")))
+		c.start()
+		c.createPods(newPods(6, "web", "100m")...)
+		c.waitZones("", map[string]int{"a": 1, "b": 1})
+		c.waitCondition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonZonesWithoutNodes)
+		c.createPods(newPods(3, "other", "100m", labelled("app", "other"))...)
+		c.waitBound("other", 3)
+		c.pass(time.Minute)
+		require.Len(t, c.bound("web"), 2)
+
+		c.addNodes("16", "z1")
+		c.waitZones("web", map[string]int{"a": 2, "b": 2, "z": 2})
+		c.waitCondition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+	})
+}
+
+// TestSeveralPolicies: a pod that two policies select goes where both let it go, and its condition says what either of them
+// objects to.
+func TestSeveralPolicies(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newSpreadCluster(t)
+		c.addNodes("16", "a1", "b1", "c1")
+		c.policies.Put(newPolicy(notInA))
+		twoEach := newPolicy(maxPerZone("2", 100))
+		twoEach.Name = "two-each"
+		c.policies.Put(twoEach)
+		c.start()
+		c.createPods(newPods(6, "web", "100m")...)
+		c.waitZones("", map[string]int{"b": 2, "c": 2})
+		c.waitReason("policy default/web: zone a has weight 0", "policy default/two-each: zone b holds 2, cap 2 (maxPerZone 2)")
+	})
+}
+
+// TestPolicyAndConstraint: a pod with both keeps to both.
+func TestPolicyAndConstraint(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newSpreadCluster(t)
+		c.addNodes("16", "a1", "b1", "c1")
+		c.policies.Put(newPolicy(notInA))
+		c.start()
+		c.createPods(newPods(3, "web", "100m", func(pod *v1.Pod) {
+			pod.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{overZones()}
+		})...)
+		c.waitZones("", map[string]int{"b": 1, "c": 1})
+		c.waitReason("policy default/web: zone a has weight 0", "2 node(s) didn't match pod topology spread constraints")
+	})
+}
+
+// TestScheduleAnywayIsStrong: zones that are better by every other score do not get more than their share, however many pods
+// there are.
+func TestScheduleAnywayIsStrong(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newSpreadCluster(t)
+		c.addNodes("100", "a1")
+		c.addNodes("10", "b1", "c1")
+		c.policies.Put(newPolicy(func(s *v1alpha1.ZoneSpreadPolicySpec) { s.WhenUnsatisfiable = v1alpha1.ScheduleAnyway }))
+		c.start()
+		c.createPods(newPods(60, "web", "100m")...)
+		c.waitZones("", map[string]int{"a": 20, "b": 20, "c": 20})
+	})
+}
