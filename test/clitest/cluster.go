@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -90,10 +91,12 @@ func (c *Cluster) Deployment(name string, replicas int32, cpu, memory string, ch
 	hashed := *template.DeepCopy()
 	hashed.Labels["pod-template-hash"] = "1"
 	set := &appsv1.ReplicaSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: name + "-1", UID: c.uid(), OwnerReferences: []metav1.OwnerReference{
-			*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment")),
-		}},
-		Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Template: hashed},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: Namespace, Name: name + "-1", UID: c.uid(),
+			Annotations:     map[string]string{"deployment.kubernetes.io/desired-replicas": strconv.Itoa(int(replicas))},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
+		},
+		Spec: appsv1.ReplicaSetSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: hashed.Labels}, Template: hashed},
 	}
 	c.Add(set)
 	owner := *metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
