@@ -149,7 +149,7 @@ func (c *cluster) workload(t *testing.T) {
 			Namespace: namespace, Name: "web-1", Annotations: map[string]string{"deployment.kubernetes.io/desired-replicas": "4"},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
 		},
-		Spec:       appsv1.ReplicaSetSpec{Replicas: ptr.To[int32](4), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
+		Spec: appsv1.ReplicaSetSpec{Replicas: ptr.To[int32](4), Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template},
 	}
 	c.Make(t, set)
 	owner := *metav1.NewControllerRef(set, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
