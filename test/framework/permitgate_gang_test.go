@@ -149,6 +149,16 @@ func TestElasticGang(t *testing.T) {
 		c.delete("g-4")
 		c.create(member("g", "g-5"))
 		c.requireBound("g-5")
+
+		// Below it, those that are left run on, and newcomers wait until they are enough again.
+		c.delete("g-0", "g-2", "g-3", "g-5")
+		c.create(member("g", "g-6"))
+		c.grace()
+		c.requireEvent("Pod g-6 TooFewMembers", "needs 3 members, 2 exist")
+		c.requireUnbound("g-6")
+		require.True(t, c.exists("g-1"))
+		c.create(member("g", "g-7"))
+		c.requireBound("g-1", "g-6", "g-7")
 	})
 }
 

@@ -118,8 +118,14 @@ func TestFailedBindKeepsItsNode(t *testing.T) {
 			pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), "g-1", metav1.GetOptions{})
 			return err == nil && pod.Status.NominatedNodeName == "node-0"
 		})
+		// Whoever wants it, and however often the member is tried.
+		c.create(member("", "thief"))
+		tried := c.mishap.tried("g-1")
+		c.soon(func() bool { return c.mishap.tried("g-1") > tried+2 })
+		c.requireUnbound("thief")
 		refuse.Store(false)
 		c.requireBound(names...)
+		c.requireUnbound("thief")
 	})
 }
 

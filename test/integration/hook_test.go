@@ -2,12 +2,10 @@ package integration
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins"
@@ -21,9 +19,6 @@ const hookName = "TestHook"
 // pod pass. The funcs are called from the scheduler's goroutines.
 type hook struct {
 	reserve, permit, preBind func(*v1.Pod) *fwk.Status
-
-	mu     sync.Mutex // guards handle
-	handle fwk.Handle
 }
 
 var (
@@ -34,12 +29,7 @@ var (
 
 // factory returns the constructor, to be given to withTestPlugin.
 func (h *hook) factory() plugins.Factory {
-	return func(_ context.Context, _ runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.handle = handle
-		return h, nil
-	}
+	return func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return h, nil }
 }
 
 // Name implements fwk.Plugin.
@@ -78,17 +68,4 @@ func (h *hook) PreBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ strin
 		return nil
 	}
 	return h.preBind(pod)
-}
-
-// allow lets a pod go that waits in Permit for this plugin.
-func (h *hook) allow(uid types.UID) bool {
-	h.mu.Lock()
-	handle := h.handle
-	h.mu.Unlock()
-	pod := handle.GetWaitingPod(uid)
-	if pod == nil {
-		return false
-	}
-	pod.Allow(hookName)
-	return true
 }

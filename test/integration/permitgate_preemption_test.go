@@ -7,13 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 )
 
 // slowToEnd has a pod end when the test lets it.
@@ -65,6 +63,26 @@ func (w *world) evicted(pods ...*v1.Pod) (n int) {
 		}
 	}
 	return n
+}
+
+// requireNotEvicted fails the test if one of the pods is gone or going.
+func (w *world) requireNotEvicted(pods ...*v1.Pod) {
+	w.t.Helper()
+	for _, pod := range pods {
+		got := w.pod(pod)
+		require.Equal(w.t, pod.UID, got.UID)
+		require.Nil(w.t, got.DeletionTimestamp, got.Name)
+	}
+}
+
+// requireNoPreemption fails the test if the scheduler has evicted a pod of the test.
+func (w *world) requireNoPreemption() {
+	w.t.Helper()
+	events, err := w.cp.kube.EventsV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{})
+	require.NoError(w.t, err)
+	for _, event := range events.Items {
+		require.NotEqual(w.t, "Preempted", event.Reason, event.Regarding.Name)
+	}
 }
 
 // waitGangRefused waits until the scheduler has said of a member of a gang why it is refused.
@@ -143,49 +161,4 @@ func TestGangPreemptionRespectsBudgets(t *testing.T) {
 	w.createGroup("two", 2, 0)
 	w.waitBound(w.create(newPods(2, "two", "1", inGroup("two"), ofPriority(high))...)...)
 	require.Equal(t, 2, w.evicted(kept...))
-}
-
-// TestPreemptionOutlivesTheScheduler: the next scheduler waits for the victims of the one before it, and names no others.
-func TestPreemptionOutlivesTheScheduler(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("2", "a1", "b1")
-	first := w.startScheduler()
-	low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
-	small := w.createSlow(4, low)
-	w.waitBound(small...)
-	w.createGroup("train", 2, 0)
-	gang := w.create(newPods(2, "train", "1", inGroup("train"), ofPriority(high))...)
-	w.waitEvictedAmong(2, small...)
-	w.stopScheduler(first)
-	w.startScheduler()
-	w.waitQuiet()
-	require.Equal(t, 2, w.evicted(small...))
-	for _, pod := range small {
-		if w.pod(pod).DeletionTimestamp != nil {
-			w.letEnd(pod)
-		}
-	}
-	w.waitBound(gang...)
-	require.Equal(t, 2, w.evicted(small...))
-	w.letEnd(small...)
-}
-
-// TestMinResources: a gang is not tried while the cluster lacks what its PodGroup asks for, though its members would
-// fit.
-func TestMinResources(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("2", "a1")
-	w.startScheduler()
-	w.watcher.setGang("train", 2)
-	require.NoError(t, w.cp.client.Create(w.ctx, &schedulingv1alpha1.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "train"},
-		Spec: schedulingv1alpha1.PodGroupSpec{MinMember: 2, MinResources: v1.ResourceList{
-			v1.ResourceCPU: resource.MustParse("3"), v1.ResourceMemory: resource.MustParse("1Gi"),
-		}},
-	}))
-	gang := w.create(newPods(2, "train", "1", inGroup("train"))...)
-	w.waitGangRefused("the cluster lacks spec.minResources", gang...)
-	w.requirePending(gang...)
-	w.addNodes("1", "b1")
-	w.waitBound(gang...)
 }

@@ -164,29 +164,3 @@ func TestKilledInTheMiddleOfARelease(t *testing.T) {
 	}
 	t.Logf("killed with %d of %d members bound", len(nodes), members)
 }
-
-// TestFailedBindKeepsItsSlot: without a rehearsal a bind is refused when the others are bound. What the member
-// had stays its own, however often it is tried and whoever wants it, and the gang ends whole.
-func TestFailedBindKeepsItsSlot(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("3", "a1")
-	w.startScheduler(withGateArgs(`{"bindRehearsal": "Never"}`))
-	gang := w.create(newPods(3, "train", "1", inGroup("train"))...)
-	lift := w.refuseBindings("train-2")
-	w.waitRefused(gang[2])
-	w.watcher.setBindsFail("train")
-	w.createGroup("train", 3, 0)
-	w.waitBound(gang[0], gang[1])
-	w.waitEvent("Pod", "train-2", "GangBindFailed")
-	thief := w.create(newPod("thief", "1"))
-	w.waitUnschedulable("", thief...)
-	before := w.bindRequests()
-	w.eventually("it is tried again", func() (bool, string) {
-		n := w.bindRequests() - before
-		return n >= 2, fmt.Sprint(n)
-	})
-	w.requirePending(thief...)
-	lift()
-	w.waitBound(gang...)
-	w.requirePending(thief...)
-}

@@ -57,34 +57,6 @@ func TestReservationKeepsOthersOut(t *testing.T) {
 	}
 }
 
-// TestReservationHeadroomIsRefilled: a slot that an owner uses when nothing else fits is replaced by what becomes free next,
-// before others get that.
-func TestReservationHeadroomIsRefilled(t *testing.T) {
-	w := newReservationWorld(t)
-	w.addNodes("4", "a1")
-	r := w.reserve("shop", inZones(1, "a"))
-	w.startScheduler()
-	w.waitReady(r, 1)
-	batch := w.create(newPods(4, "batch", "1")...)
-	out := w.waitBoundOf(3, "shop", batch)
-	w.waitBound(w.create(owners(1, "web", "1")...)...)
-	w.waitSlots(r, 1, 1)
-	w.waitReservation(r, "it lacks a slot", func(s *v1alpha1.ZoneReservationStatus) bool {
-		return reservationIs(s, v1alpha1.ConditionReady, metav1.ConditionFalse)
-	})
-
-	for _, pod := range batch {
-		if w.pod(pod).Spec.NodeName != "" {
-			w.deletePod(pod)
-			break
-		}
-	}
-	w.waitReady(r, 1)
-	w.requirePending(out...)
-	w.waitBound(w.create(owners(1, "next", "1")...)...)
-	w.requirePending(out...)
-}
-
 // TestReservationDefaultPriority: without a priority a reservation is protected from pods without a priority class, whatever class the
 // cluster gives them; one that says 0 is not, and says so.
 func TestReservationDefaultPriority(t *testing.T) {
@@ -123,18 +95,4 @@ func TestReservationDefaultPriority(t *testing.T) {
 	w.eventually("the scheduler says what has lost its room, so that other tests can see that nothing has", func() (bool, string) {
 		return len(s.log.lines(lostRoom)) > 0, s.log.tail(10)
 	})
-}
-
-// TestReservationProfiles: a reservation keeps the pods of every profile out, and lets owners of every profile in.
-func TestReservationProfiles(t *testing.T) {
-	w := newReservationWorld(t)
-	w.addNodes("2", "a1", "b1")
-	r := w.reserve("shop", inZones(1, "ab"))
-	w.startScheduler(withSecondProfile("batch"))
-	w.waitReady(r, 2)
-	w.waitBoundOf(1, "shop", w.create(newPods(2, "mine", "1", onNode("a1"))...))
-	w.waitBoundOf(1, "shop", w.create(newPods(2, "theirs", "1", onNode("b1"), byScheduler("batch"))...))
-	w.waitBound(w.create(owners(1, "web", "1", byScheduler("batch"))...)...)
-	w.waitBound(w.create(owners(1, "next", "1")...)...)
-	w.waitSlots(r, 2, 2)
 }

@@ -60,22 +60,3 @@ func TestPodsThatFinish(t *testing.T) {
 	w.assertInvariants()
 	require.Equal(t, 1, s.ledger().Stats().Pods)
 }
-
-// TestAllocatableChanges: a node that grows or shrinks is followed, and pods that are on it stay.
-func TestAllocatableChanges(t *testing.T) {
-	w := newWorld(t)
-	w.addNodes("4", "a1")
-	s := w.startScheduler()
-	w.waitBound(w.create(newPods(2, "web", "1")...)...)
-	w.resizeNode("a1", "2")
-	w.eventually("ledger and scheduler have seen it", func() (bool, string) {
-		own, cache := s.ledgerAccount()["a1"], s.cacheAccount()["a1"]
-		return own.AllocatableMilliCPU == 2000 && cache.AllocatableMilliCPU == 2000, fmt.Sprintf("%+v, %+v", own, cache)
-	})
-	third := w.create(newPod("third", "1"))[0]
-	w.waitUnschedulable("Insufficient cpu", third)
-	w.resizeNode("a1", "3")
-	w.waitBound(third)
-	w.assertInvariants()
-	require.Equal(t, int64(3000), s.ledgerAccount()["a1"].MilliCPU)
-}

@@ -70,15 +70,6 @@ func withTestPlugin(name string, factory plugins.Factory) schedulerOption {
 	}
 }
 
-// withSecondProfile adds a profile like the first one for the pods that name another scheduler.
-func withSecondProfile(schedulerName string) schedulerOption {
-	return edited(func(c *configv1.KubeSchedulerConfiguration) {
-		second := c.Profiles[0].DeepCopy()
-		second.SchedulerName = ptr.To(schedulerName)
-		c.Profiles = append(c.Profiles, *second)
-	})
-}
-
 // startScheduler starts a scheduler and returns when it schedules.
 func (w *world) startScheduler(opts ...schedulerOption) *runningScheduler {
 	w.t.Helper()

@@ -36,7 +36,6 @@ type watcher struct {
 	allocatable map[string]v1.ResourceList
 	bound       map[types.UID]*v1.Pod
 	minMember   map[string]int // of the test's gangs by name
-	bindsFail   map[string]bool
 	ledger      *ledger.Ledger // of the scheduler that runs, nil when none does or it has none
 	violations  []string
 }
@@ -44,7 +43,7 @@ type watcher struct {
 func newWatcher() *watcher {
 	return &watcher{
 		changed: make(chan struct{}), pods: map[types.UID]*v1.Pod{}, allocatable: map[string]v1.ResourceList{},
-		bound: map[types.UID]*v1.Pod{}, minMember: map[string]int{}, bindsFail: map[string]bool{},
+		bound: map[types.UID]*v1.Pod{}, minMember: map[string]int{},
 	}
 }
 
@@ -104,7 +103,7 @@ func (w *watcher) see(change watch.EventType, pod *v1.Pod) {
 // checkGangLocked counts the members of a gang that are bound or assumed when one of them is bound.
 func (w *watcher) checkGangLocked(pod *v1.Pod) {
 	name := pod.Labels[schedulingv1alpha1.PodGroupLabel]
-	if w.ledger == nil || w.minMember[name] == 0 || w.bindsFail[name] {
+	if w.ledger == nil || w.minMember[name] == 0 {
 		return
 	}
 	prepared := 0
@@ -160,13 +159,6 @@ func (w *watcher) setGang(name string, minMember int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.minMember[name] = minMember
-}
-
-// setBindsFail tells that the test has binds of a gang refused: a member whose slot is still held counts too.
-func (w *watcher) setBindsFail(gang string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.bindsFail[gang] = true
 }
 
 // setLedger tells whose ledger to ask.

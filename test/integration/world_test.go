@@ -176,17 +176,6 @@ func (w *world) addNodes(cpu string, names ...string) {
 	}
 }
 
-// resizeNode changes how much cpu a node has.
-func (w *world) resizeNode(name, cpu string) {
-	w.t.Helper()
-	node := &v1.Node{}
-	require.NoError(w.t, w.cp.client.Get(w.ctx, client.ObjectKey{Name: name}, node))
-	node.Status.Allocatable[v1.ResourceCPU] = resource.MustParse(cpu)
-	node.Status.Capacity[v1.ResourceCPU] = resource.MustParse(cpu)
-	w.watcher.setNode(node)
-	require.NoError(w.t, w.cp.client.Status().Update(w.ctx, node))
-}
-
 func (w *world) deletePodsOn(names ...string) {
 	w.t.Helper()
 	for _, pod := range w.pods(nil) {

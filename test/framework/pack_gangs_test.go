@@ -1,0 +1,223 @@
+package framework
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	fwk "k8s.io/kube-scheduler/framework"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+	"k8s.io/utils/ptr"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/apis/v1alpha1"
+)
+
+// newPackCluster makes a cluster with all plugins and a node of so many CPUs in each of the zones a, b and on.
+func newPackCluster(t testing.TB, cpus ...int) *cluster {
+	t.Helper()
+	c := newCluster(t, allPlugins)
+	c.maxBackoff = 2
+	for i, cpu := range cpus {
+		c.addNodes(fmt.Sprint(cpu), string(rune('a'+i))+"1")
+	}
+	return c
+}
+
+// createMembers creates a PodGroup, and as many members as it needs, each changed by change; it returns their names.
+func (c *cluster) createMembers(gang string, size int, change func(p *st.PodWrapper) *st.PodWrapper) []string {
+	c.t.Helper()
+	c.groups.set(gang, int32(size))
+	names := make([]string, size)
+	for i := range size {
+		names[i] = fmt.Sprintf("%s-%d", gang, i)
+		c.create(change(member(gang, names[i])))
+	}
+	return names
+}
+
+// spreadOut has the pod one of the app web, which is spread over zones.
+func spreadOut(p *st.PodWrapper) *st.PodWrapper {
+	p.Label("app", "web")
+	p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, overZones())
+	return p
+}
+
+// TestLauncherAndWorkers: only one node takes the launcher, and the workers, who come first, leave it.
+func TestLauncherAndWorkers(t *testing.T) {
+	for _, profile := range []string{allPlugins, permitGateOnly} {
+		t.Run(profile, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newPackCluster(t, 4, 4, 6)
+				c.profile = profile
+				c.start(withArgs(slowBackoff))
+				workers := c.createMembers("g", 8, plain)
+				c.groups.set("g", 9)
+				c.create(member("g", "launcher", 6))
+				c.requireBound(append(workers, "launcher")...)
+				require.Equal(t, "c1", c.nodeOf("launcher"))
+			})
+		})
+	}
+}
+
+// TestGangIsSpread: members have spread constraints like other pods, and count each other before any of them is bound. A zone that is full
+// keeps the gang back as a whole.
+func TestGangIsSpread(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newPackCluster(t, 16, 8, 1)
+		c.start(withArgs(slowBackoff))
+		gang := c.createMembers("g", 9, spreadOut)
+		c.requireEvent("PodGroup g GangRolledBack", "member g-")
+		c.requireUnbound(gang...)
+		c.addNodes("2", "c2")
+		c.requireBound(gang...)
+		require.Equal(t, map[string]int{"a": 3, "b": 3, "c": 3}, c.byZone("g-"))
+	})
+}
+
+// TestGangKeepsZonePolicies: minZones is asked of the gang as a whole. It holds nothing in the zones that there are while it waits for the
+// third.
+func TestGangKeepsZonePolicies(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newPackCluster(t, 4, 4)
+		c.policies.Put(newPolicy(func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MinZones = ptr.To[int32](3) }))
+		c.start(withArgs(slowBackoff))
+		gang := c.createMembers("g", 6, func(p *st.PodWrapper) *st.PodWrapper { return p.Label("app", "web") })
+		c.requireEvent("PodGroup g GangRolledBack", "")
+		c.create(member("", "other-a", 4), member("", "other-b", 4))
+		c.requireBound("other-a", "other-b")
+		c.requireUnbound(gang...)
+		c.addNodes("4", "c1")
+		c.delete("other-a", "other-b")
+		c.requireBound(gang...)
+		require.Equal(t, map[string]int{"a": 2, "b": 2, "c": 2}, c.byZone("g-"))
+	})
+}
+
+// TestGangAndAffinityOfOthers: the proposal knows nothing of the anti-affinity of pods that are there. Members that the filters refuse are
+// tried elsewhere, and where nothing is left the gang is refused with that reason and holds nothing.
+func TestGangAndAffinityOfOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newPackCluster(t, 3, 3, 3, 8) // the first three are the fullest
+		c.start(withArgs(slowBackoff))
+		for _, node := range []string{"a1", "b1", "c1"} {
+			c.create(guard(node, v1.LabelHostname), member("", "beside-"+node).Node(node))
+		}
+		c.quiet()
+		gang := c.createMembers("g", 4, train)
+		c.requireBound(gang...)
+		require.Equal(t, map[string]int{"d": 4}, c.byZone("g-"))
+
+		more := c.createMembers("more", 6, train)
+		c.soon(func() bool { return c.recorder.count("PodGroup more GangRolledBack", "anti-affinity") > 0 })
+		c.requireUnbound(more...)
+		require.Empty(t, c.mishap.waiting())
+		c.requireRoomFor(4)
+	})
+}
+
+// TestRoomIsKeptForMembers while another plugin keeps one of them, and given back when the gang cannot go on.
+func TestRoomIsKeptForMembers(t *testing.T) {
+	for name, comes := range map[string]bool{"the member goes on": true, "it is deleted": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := newPackCluster(t, 2, 2)
+				c.start(withArgs(slowBackoff))
+				c.mishap.set(func(m *mishap) { m.permit = failing("g-3", fwk.Wait) })
+				gang := c.createMembers("g", 4, plain)
+				c.soon(func() bool { return len(c.mishap.waiting()) == 4 })
+				c.create(member("", "other"))
+				require.Contains(t, c.refused("other"), "Insufficient cpu")
+				if !comes {
+					c.delete("g-3") // the quorum is gone
+					c.requireBound("other")
+					c.requireUnbound(gang[:3]...)
+					return
+				}
+				c.mishap.handle.GetWaitingPod("g-3-uid").Allow(mishapName)
+				c.requireBound(gang...)
+				c.requireUnbound("other")
+				c.addNodes("1", "c1")
+				c.requireBound("other")
+			})
+		})
+	}
+}
+
+// TestNoHeadOfLineBlocking is scheduler-plugins 874: a gang that does not fit keeps neither smaller gangs nor pods waiting behind it,
+// whatever its priority.
+func TestNoHeadOfLineBlocking(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newPackCluster(t, 4)
+		c.start(withArgs(slowBackoff))
+		large := c.createMembers("large", 6, func(p *st.PodWrapper) *st.PodWrapper { return p.Priority(1000) })
+		c.requireEvent("PodGroup large GangRolledBack", "needs 6, at most 4 fit")
+		small := c.createMembers("small", 2, plain)
+		c.create(member("", "plain-0"), member("", "plain-1"))
+		c.requireBound(append(small, "plain-0", "plain-1")...)
+		c.requireUnbound(large...)
+	})
+}
+
+// TestGangsOfDifferentPriorities is the case of scheduler-plugins PR 983: two gangs of different priorities that both lack room do not keep
+// each other from trying. The higher one is bound when there is room for one, and the other when the first is gone.
+func TestGangsOfDifferentPriorities(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newPackCluster(t, 2)
+		c.start(withArgs(`{"initialBackoff": "4m", "maxBackoff": "4m", "gangPreemption": false}`)) // or the one would evict the other
+		gangs := map[string][]string{}
+		for name, priority := range map[string]int32{"high": 1000, "low": 10} {
+			gangs[name] = c.createMembers(name, 4, func(p *st.PodWrapper) *st.PodWrapper { return p.Priority(priority) })
+			c.requireEvent("PodGroup "+name+" GangRolledBack", "needs 4, at most 2 fit")
+		}
+		c.addNodes("2", "b1")
+		c.requireBound(gangs["high"]...)
+		c.requireUnbound(gangs["low"]...)
+		c.delete(gangs["high"]...)
+		c.requireBound(gangs["low"]...)
+	})
+}
+
+// TestMinResources: a gang is not tried while the cluster lacks what its PodGroup asks for, though its members would fit.
+func TestMinResources(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newPackCluster(t, 2)
+		c.start(withArgs(slowBackoff))
+		c.groups.edit("g", func(group *schedulingv1alpha1.PodGroup) {
+			group.Spec.MinMember = 2
+			group.Spec.MinResources = v1.ResourceList{v1.ResourceCPU: resource.MustParse("3")}
+		})
+		c.create(member("g", "g-0"), member("g", "g-1"))
+		c.requireEvent("PodGroup g GangRolledBack", "the cluster lacks spec.minResources")
+		c.requireUnbound("g-0", "g-1")
+		c.addNodes("1", "b1")
+		c.requireBound("g-0", "g-1")
+	})
+}
+
+// TestPreemptionOutlivesTheScheduler: the next scheduler waits for the victims of the one before it, and names no others.
+func TestPreemptionOutlivesTheScheduler(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newPackCluster(t, 2, 2)
+		c.start(withArgs(preempting))
+		c.graceful.Store(true)
+		small := []string{"small-0", "small-1", "small-2", "small-3"}
+		for i, name := range small {
+			c.bind([]string{"a1", "b1"}[i/2], member("", name).Priority(1).TerminationGracePeriodSeconds(3600))
+		}
+		c.quiet()
+		gang := c.createUrgent(2, plain)
+		c.soon(func() bool { return len(c.leaving(small...)) == 2 })
+		victims := c.leaving(small...)
+		c.restart(withArgs(preempting))
+		c.requireUnbound(gang...)
+		require.Equal(t, victims, c.leaving(small...))
+		c.finish(victims...)
+		c.requireBound(gang...)
+		require.Empty(t, c.leaving(slices.DeleteFunc(small, func(name string) bool { return slices.Contains(victims, name) })...))
+	})
+}

@@ -1,0 +1,231 @@
+package framework
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/apis/v1alpha1"
+)
+
+// slotsOn returns how many slots a reservation holds on each node.
+func (c *cluster) slotsOn(name string) map[string]int64 {
+	slots := map[string]int64{}
+	for _, zone := range c.reservations.status(name).Zones {
+		for _, node := range zone.Nodes {
+			slots[node.Name] += node.Slots
+		}
+	}
+	return slots
+}
+
+func (c *cluster) requireSlotsOn(name string, want map[string]int64) {
+	c.t.Helper()
+	c.soonEqual(want, func() any { return c.slotsOn(name) })
+}
+
+// setCPU changes how much CPU a node has.
+func setCPU(cpu string) func(*v1.Node) {
+	return func(node *v1.Node) {
+		node.Status.Allocatable[v1.ResourceCPU] = resource.MustParse(cpu)
+		node.Status.Capacity[v1.ResourceCPU] = resource.MustParse(cpu)
+	}
+}
+
+// setReady makes a node ready, or unreachable as the node lifecycle controller does.
+func setReady(ready bool) func(*v1.Node) {
+	return func(node *v1.Node) {
+		node.Status.Conditions, node.Spec.Taints = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}, nil
+		if !ready {
+			node.Status.Conditions[0].Status = v1.ConditionUnknown
+			node.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeUnreachable, Effect: v1.TaintEffectNoSchedule}}
+		}
+	}
+}
+
+// TestSlotsMoveWithTheirNode: slots leave a node that they can not stay on for another one of the zone, and do not come back for nothing.
+// A node that is too small keeps those that it has room for.
+func TestSlotsMoveWithTheirNode(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change, undo func(*v1.Node)
+		stay         int64
+	}{
+		"cordoned": {func(n *v1.Node) { n.Spec.Unschedulable = true }, func(n *v1.Node) { n.Spec.Unschedulable = false }, 0},
+		"tainted": {
+			func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: "dedicated", Effect: v1.TaintEffectNoSchedule}} },
+			func(n *v1.Node) { n.Spec.Taints = nil }, 0,
+		},
+		"not ready": {func(n *v1.Node) { setReady(false)(n); n.Spec.Taints = nil }, setReady(true), 0},
+		"too small": {setCPU("3"), setCPU("4"), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startHoldCluster(t)
+				c.smallNode("a1", "a", "4", nil)
+				c.reservations.apply(reservation("r", "web", 2, func(r *v1alpha1.ZoneReservation) {
+					r.Spec.Slot.Requests[v1.ResourceCPU] = *cpus("2")
+				}))
+				c.requireSlotsOn("r", map[string]int64{"a1": 2})
+				c.smallNode("a2", "a", "4", nil)
+				c.editNode("a1", tt.change)
+				want := map[string]int64{"a2": 2 - tt.stay}
+				if tt.stay > 0 {
+					want["a1"] = tt.stay
+				}
+				c.requireSlotsOn("r", want)
+				c.requireSlots("r", 2, 0)
+				c.editNode("a1", tt.undo)
+				c.pass(soonest)
+				require.Equal(t, want, c.slotsOn("r"))
+
+				// The room that the slots left is everybody's, and what they took is not.
+				for i := range 4 {
+					c.pod(fmt.Sprintf("batch-%d", i), "batch", "2", nil)
+				}
+				c.soonEqual(2, func() any { return c.zonesOfApp("batch")["a"] })
+				require.Equal(t, want, c.slotsOn("r"))
+			})
+		})
+	}
+}
+
+// TestSlotsOfALostZone: with Shift they are held in the other zone until it is back, with Keep they wait for it, and the status says so.
+func TestSlotsOfALostZone(t *testing.T) {
+	for _, policy := range []v1alpha1.ZoneLossPolicy{v1alpha1.ZoneLossShift, v1alpha1.ZoneLossKeep} {
+		t.Run(string(policy), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startHoldCluster(t)
+				c.smallNode("a1", "a", "4", setReady(true))
+				c.smallNode("b1", "b", "4", setReady(true))
+				c.reservations.apply(reservation("r", "web", 0, func(r *v1alpha1.ZoneReservation) {
+					guarantee(r)
+					r.Spec.OnZoneLoss = policy
+					r.Spec.Slots, r.Spec.Zones = nil, []v1alpha1.ReservationZone{{Name: "a", Slots: 2}, {Name: "b", Slots: 2}}
+				}))
+				home := map[string]int64{"a1": 2, "b1": 2}
+				c.requireSlotsOn("r", home)
+
+				c.editNode("a1", setReady(false))
+				left, pods, bound := map[string]int64{"b1": 4}, 2, 0
+				if policy == v1alpha1.ZoneLossKeep {
+					left, pods, bound = map[string]int64{"b1": 2}, 3, 2
+				}
+				c.requireSlotsOn("r", left)
+				if policy == v1alpha1.ZoneLossKeep {
+					require.Contains(t, c.requireCondition("r", v1alpha1.ConditionReady, "False", v1alpha1.ReasonZoneLost), "a")
+				}
+				for i := range pods {
+					c.pod(fmt.Sprintf("batch-%d", i), "batch", "1", nil)
+				}
+				c.pass(soonest)
+				require.Equal(t, bound, c.zonesOfApp("batch")["b"])
+
+				c.editNode("a1", setReady(true))
+				c.soon(func() bool { return maps.Equal(home, c.slotsOn("r")) })
+				c.soonEqual(0, func() any { return c.zonesOfApp("batch")[""] })
+				require.Equal(t, home, c.slotsOn("r"))
+			})
+		})
+	}
+}
+
+// TestReservationsBindAllProfiles: a reservation keeps the pods of every profile out, and lets owners of every profile in.
+func TestReservationsBindAllProfiles(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startHoldCluster(t)
+		c.smallNode("a1", "a", "2", nil)
+		c.reservations.apply(reservation("r", "web", 2, nil))
+		c.requireSlots("r", 2, 0)
+		byBatch := func(p *v1.Pod) { p.Spec.SchedulerName = "batch" }
+		c.pod("batch-mine", "batch", "1", nil)
+		c.pod("batch-theirs", "batch", "1", byBatch)
+		for _, name := range []string{"batch-mine", "batch-theirs"} {
+			require.Contains(t, c.refused(name), "held for ZoneReservation r")
+		}
+		c.pod("web-mine", "web", "1", nil)
+		c.pod("web-theirs", "web", "1", byBatch)
+		for _, name := range []string{"web-mine", "web-theirs"} {
+			require.Equal(t, "a1", c.waitNode(name))
+		}
+		c.requireSlots("r", 2, 2)
+	})
+}
+
+// TestLedgerFollowsANodesSize: a node that grows or shrinks is followed, and pods that are on it stay.
+func TestLedgerFollowsANodesSize(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startHoldCluster(t)
+		c.smallNode("a1", "a", "4", nil)
+		for i := range 2 {
+			c.pod(fmt.Sprintf("web-%d", i), "web", "1", nil)
+			c.waitNode(fmt.Sprintf("web-%d", i))
+		}
+		for _, cpu := range []string{"2", "3"} {
+			c.editNode("a1", setCPU(cpu))
+			nodes := c.shared.Ledger().Dump().Nodes
+			require.Len(t, nodes, 1)
+			require.Equal(t, cpus(cpu).MilliValue(), nodes[0].Allocatable.MilliCPU)
+			require.Equal(t, int64(2000), nodes[0].Requested.MilliCPU)
+		}
+		c.pod("third", "web", "500m", nil)
+		c.waitNode("third")
+		c.requireSameAsSchedulerCache()
+	})
+}
+
+// TestAssumedPodsCount: a pod that waits in Permit is assumed, and counts. What it has taken is free when it is deleted, and the same when it
+// is bound.
+func TestAssumedPodsCount(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startHoldCluster(t)
+		c.smallNode("a1", "a", "2", nil)
+		waits := func(pod string) *fwk.Status {
+			if pod == "waiting" {
+				return fwk.NewStatus(fwk.Wait)
+			}
+			return nil
+		}
+		c.mishap.set(func(m *mishap) { m.permit = waits })
+		account := func() (requested int64, pods int) {
+			for _, node := range c.shared.Ledger().Dump().Nodes {
+				requested, pods = requested+node.Requested.MilliCPU, pods+len(node.Pods)
+			}
+			return requested, pods
+		}
+		requireAccount := func(requested int64, pods int) {
+			t.Helper()
+			gotRequested, gotPods := account()
+			require.Equal(t, requested, gotRequested)
+			require.Equal(t, pods, gotPods)
+		}
+		c.pod("waiting", "web", "1500m", nil)
+		c.soon(func() bool { return c.shared.Ledger().IsAssumedPod("waiting") })
+		requireAccount(1500, 1)
+		c.pod("behind", "web", "1500m", nil)
+		require.Contains(t, c.refused("behind"), "Insufficient cpu")
+
+		c.delete("waiting")
+		c.waitNode("behind")
+		require.False(t, c.shared.Ledger().IsAssumedPod("waiting"))
+		c.delete("behind")
+		c.quiet()
+		requireAccount(0, 0)
+
+		// The next pod of that name is another pod.
+		again := types.UID("waiting-again")
+		c.pod("waiting", "web", "1500m", func(p *v1.Pod) { p.UID = again })
+		c.soon(func() bool { return c.shared.Ledger().IsAssumedPod(again) })
+		requireAccount(1500, 1)
+		c.mishap.handle.GetWaitingPod(again).Allow(mishapName)
+		c.waitNode("waiting")
+		c.quiet()
+		require.False(t, c.shared.Ledger().IsAssumedPod(again))
+		requireAccount(1500, 1)
+	})
+}
