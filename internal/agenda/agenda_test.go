@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -77,35 +78,40 @@ func TestRetriesTakeLongerEachTime(t *testing.T) {
 
 // TestWorkers: several keys are looked at at the same time, one key never is, and nothing that is added is lost.
 func TestWorkers(t *testing.T) {
-	const keys, adds, workers = 20, 200, 4
-	a := agenda.New[int](clocktesting.NewFakeClock(time.Unix(1_000_000, 0)))
-	var mu sync.Mutex // guards everything below
-	running, added, seen, most := map[int]bool{}, map[int]int{}, map[int]int{}, 0
-	go a.Run(t.Context(), workers, func(key int) {
-		mu.Lock()
-		if running[key] {
-			t.Error("one key is looked at twice at a time")
+	synctest.Test(t, func(t *testing.T) {
+		const keys, adds, workers = 20, 200, 4
+		a := agenda.New[int](clocktesting.NewFakeClock(time.Unix(1_000_000, 0)))
+		var mu sync.Mutex // guards everything below
+		running, added, seen, most := map[int]bool{}, map[int]int{}, map[int]int{}, 0
+		go a.Run(t.Context(), workers, func(key int) {
+			mu.Lock()
+			if running[key] {
+				t.Error("one key is looked at twice at a time")
+			}
+			running[key] = true
+			most = max(most, len(running))
+			seen[key] = added[key]
+			mu.Unlock()
+			time.Sleep(time.Second) // of the bubble: looks overlap
+			mu.Lock()
+			delete(running, key)
+			mu.Unlock()
+		})
+		for i := range adds {
+			mu.Lock()
+			added[i%keys]++
+			mu.Unlock()
+			a.Add(i % keys)
 		}
-		running[key] = true
-		most = max(most, len(running))
-		seen[key] = added[key]
-		mu.Unlock()
-		time.Sleep(100 * time.Microsecond) // so that looks overlap
+		for !a.Idle() {
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
 		mu.Lock()
-		delete(running, key)
-		mu.Unlock()
+		defer mu.Unlock()
+		require.Equal(t, added, seen)
+		require.Equal(t, workers, most)
 	})
-	for i := range adds {
-		mu.Lock()
-		added[i%keys]++
-		mu.Unlock()
-		a.Add(i % keys)
-	}
-	require.Eventually(t, a.Idle, 10*time.Second, time.Millisecond)
-	mu.Lock()
-	defer mu.Unlock()
-	require.Equal(t, added, seen)
-	require.Equal(t, workers, most)
 }
 
 // steppedClock is a clock that is moved between each computation of a duration and the timer for it, once.

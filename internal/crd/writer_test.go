@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -95,33 +96,38 @@ func TestWriterWritesWhatIsWanted(t *testing.T) {
 }
 
 func TestWriterTriesAgain(t *testing.T) {
-	source := crdtest.New(group("a"), group("b"))
-	c, w := start(t, source)
-	go w.Run(t.Context())
-	source.Refuse(errors.New("the API server is overloaded"))
-	c.set("a", 3)
-	w.Now("shop", "a")
-	require.Never(t, func() bool { return source.Writes() > 0 }, 100*time.Millisecond, 10*time.Millisecond)
-	source.Refuse(nil)
-	require.Eventually(t, func() bool { return status(source, "a") == 3 }, 10*time.Second, time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		source := crdtest.New(group("a"), group("b"))
+		c, w := start(t, source)
+		go w.Run(t.Context())
+		source.Refuse(errors.New("the API server is overloaded"))
+		c.set("a", 3)
+		w.Now("shop", "a")
+		time.Sleep(time.Minute)
+		require.Zero(t, source.Writes())
+		source.Refuse(nil)
+		require.Eventually(t, func() bool { return status(source, "a") == 3 }, 10*time.Second, time.Millisecond)
 
-	// A conflict: another writer was faster, and the watch brings the newer object.
-	old := c.groups["b"]
-	newer := group("b")
-	newer.Labels = map[string]string{"new": ""}
-	source.Put(newer)
-	c.mu.Lock()
-	current := c.groups["b"]
-	c.groups["b"] = old
-	c.mu.Unlock()
-	c.set("b", 5)
-	w.Now("shop", "b")
-	require.Eventually(t, w.Idle, 10*time.Second, time.Millisecond)
-	require.Zero(t, status(source, "b"))
-	c.mu.Lock()
-	c.groups["b"] = current
-	c.mu.Unlock()
-	require.Eventually(t, func() bool { return status(source, "b") == 5 }, 10*time.Second, time.Millisecond)
+		// A conflict: another writer was faster, and the watch brings the newer object.
+		c.mu.Lock()
+		old := c.groups["b"]
+		c.mu.Unlock()
+		newer := group("b")
+		newer.Labels = map[string]string{"new": ""}
+		source.Put(newer)
+		c.mu.Lock()
+		current := c.groups["b"]
+		c.groups["b"] = old
+		c.mu.Unlock()
+		c.set("b", 5)
+		w.Now("shop", "b")
+		require.Eventually(t, w.Idle, 10*time.Second, time.Millisecond)
+		require.Zero(t, status(source, "b"))
+		c.mu.Lock()
+		c.groups["b"] = current
+		c.mu.Unlock()
+		require.Eventually(t, func() bool { return status(source, "b") == 5 }, 10*time.Second, time.Millisecond)
+	})
 }
 
 func TestWriterGathersChanges(t *testing.T) {

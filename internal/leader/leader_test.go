@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -83,11 +84,14 @@ func TestWithoutElectionLeadsOnceInformersHaveSynced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			configure(t)
-			h := newHandle()
-			led := leader.Of(t.Context(), h).Leading()
-			require.Never(t, func() bool { return isClosed(led) }, 2*time.Second, 100*time.Millisecond, "before the informers have synced")
-			h.factory.Start(t.Context().Done())
-			eventually(t, led)
+			synctest.Test(t, func(t *testing.T) {
+				h := newHandle()
+				led := leader.Of(t.Context(), h).Leading()
+				time.Sleep(time.Minute)
+				require.False(t, isClosed(led), "before the informers have synced")
+				h.factory.Start(t.Context().Done())
+				eventually(t, led)
+			})
 		})
 	}
 }
@@ -108,12 +112,15 @@ func TestABrokenCollectorDoesNotHideTheLease(t *testing.T) {
 	t.Cleanup(func() { legacyregistry.Registerer().Unregister(brokenCollector{}) })
 	_, err := legacyregistry.DefaultGatherer.Gather()
 	require.ErrorContains(t, err, "out of order")
-	h := newHandle()
-	elect(t)
-	led := leader.Of(t.Context(), h).Leading()
-	require.Never(t, func() bool { return isClosed(led) }, 2*time.Second, 100*time.Millisecond, "it is being built, and the lease may be another's of the process")
-	h.factory.Start(t.Context().Done())
-	eventually(t, led)
+	synctest.Test(t, func(t *testing.T) {
+		h := newHandle()
+		elect(t)
+		led := leader.Of(t.Context(), h).Leading()
+		time.Sleep(time.Minute)
+		require.False(t, isClosed(led), "it is being built, and the lease may be another's of the process")
+		h.factory.Start(t.Context().Done())
+		eventually(t, led)
+	})
 }
 
 func TestACycleProvesLeadership(t *testing.T) {
@@ -136,14 +143,17 @@ func TestWithElectionLeadsOnceTheLeaseIsHeld(t *testing.T) {
 	// The gauge belongs to the process, and an elector that is cancelled leaves it at 1.
 	t.Cleanup(legacyregistry.Reset)
 	publish(t, true)
-	h := newHandle()
-	h.factory.Start(t.Context().Done())
-	h.factory.WaitForCacheSync(t.Context().Done())
-	led := leader.Of(t.Context(), h).Leading()
-	require.Never(t, func() bool { return isClosed(led) }, 2*time.Second, 100*time.Millisecond, "a standby replica")
+	synctest.Test(t, func(t *testing.T) {
+		h := newHandle()
+		h.factory.Start(t.Context().Done())
+		h.factory.WaitForCacheSync(t.Context().Done())
+		led := leader.Of(t.Context(), h).Leading()
+		time.Sleep(time.Minute)
+		require.False(t, isClosed(led), "a standby replica")
 
-	elect(t)
-	eventually(t, led)
+		elect(t)
+		eventually(t, led)
+	})
 }
 
 // elect runs an elector that takes the lease, until the test ends.
