@@ -178,9 +178,7 @@ func TestRestartCountsBoundMembers(t *testing.T) {
 func TestRestartWhileMembersWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 3)
-		c.mishap.set(func(m *mishap) { m.preFilter = failing("g-2", fwk.Error) })
-		names := c.createGang("g", 3)
-		c.soon(func() bool { return len(c.mishap.waiting()) == 2 })
+		names := waitingGang(t, c)
 		c.stop()
 		require.Empty(t, c.boundAmong(names...))
 		c.start(withArgs(slowBackoff))
