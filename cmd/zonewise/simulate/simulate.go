@@ -116,6 +116,9 @@ func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.
 	}
 	defer s.Close()
 	notes := c.Snapshot.Notes()
+	if scenario.Added != nil {
+		notes = append(notes, scenario.Added.leftOut...)
+	}
 	if options.Config != nil && len(options.Config.Extenders) > 0 && !options.CallExtenders {
 		notes = append(notes, "the extenders of the configuration were not asked (--call-extenders)")
 	}

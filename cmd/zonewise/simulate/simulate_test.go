@@ -496,8 +496,6 @@ func TestBadWorkloads(t *testing.T) {
 		"":          "there is no Pod, Deployment",
 		"kind: Pod": "Object 'apiVersion' is missing",
 		"apiVersion: v1\nkind: Pod\nspec: {nodes: 3}":                                           `unknown field "spec.nodes"`,
-		"apiVersion: v1\nkind: Service\nmetadata: {name: s}":                                    "Service s: this kind is not simulated",
-		"apiVersion: example.com/v1\nkind: Thing":                                               `no kind "Thing" is registered`,
 		"apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {priorityClassName: gold}":       `Pod p: the cluster has no priorityClassName "gold"`,
 		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {replicas: -1}":      "Deployment d: spec.replicas is -1, must not be negative",
 		"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {replicas: 2000000}": "Deployment d: more than 500000 pods in all",
@@ -576,4 +574,42 @@ func FuzzParseWorkload(f *testing.F) {
 			t.Fatalf("%d pods of %d copies", len(w.Pods), copies)
 		}
 	})
+}
+
+// TestFilesHaveMoreThanWorkloads: what a chart renders is taken as it is. What decides nothing is left out, and named.
+func TestFilesHaveMoreThanWorkloads(t *testing.T) {
+	w := parse(t, `
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+---
+apiVersion: monitoring.example.com/v1
+kind: ServiceMonitor
+metadata: {name: web}
+---
+apiVersion: monitoring.example.com/v1
+kind: ServiceMonitor
+metadata: {name: api}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: none, resources: {requests: {cpu: "1"}}}]}
+`, 1)
+	c := zones("8")
+	r := run(t, c, &Scenario{Added: w})
+	require.Equal(t, []int{2, 2, 0}, []int{r.Added, r.Placed, r.Pending})
+	require.Equal(t, "Deployment shop/web", r.Workloads[0].Name)
+	require.Equal(t, []string{"the file's objects of kind ConfigMap are left out", "the file's objects of kind ServiceMonitor are left out"}, r.Notes)
+	require.Len(t, w.others, 3, "the Service, the Deployment and its ReplicaSet")
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -38,6 +40,8 @@ type Workload struct {
 	Pods []*corev1.Pod
 	// others are workloads, claims, policies and PodGroups that affect where the pods may go.
 	others []client.Object
+	// leftOut says which objects of the file are no part of the simulation.
+	leftOut []string
 }
 
 // objects returns copies of all objects.
@@ -92,8 +96,12 @@ func (p *parser) take(document []byte) error {
 	if err != nil || string(document) == "null" { // comments alone
 		return err
 	}
-	object, _, err := decoder.Decode(document, nil, nil)
-	if err != nil {
+	object, gvk, err := decoder.Decode(document, nil, nil)
+	switch {
+	case runtime.IsNotRegisteredError(err): // a custom resource of somebody else
+		p.leaveOut(gvk.Kind)
+		return nil
+	case err != nil:
 		return err
 	}
 	o, ok := object.(client.Object)
@@ -136,10 +144,22 @@ func (p *parser) take(document []byte) error {
 	case *v1alpha1.ZoneSpreadPolicy, *v1alpha1.ZoneReservation, *corev1.PersistentVolumeClaim:
 		o.SetGeneration(1)
 		p.workload.others = append(p.workload.others, o)
+	case *corev1.Service:
+		there := func(s *corev1.Service) bool { return s.Namespace == o.Namespace && s.Name == o.Name }
+		if !slices.ContainsFunc(snapshot.List[*corev1.Service](p.snapshot), there) { // else the cluster's own counts
+			p.workload.others = append(p.workload.others, o)
+		}
 	default:
-		return fmt.Errorf("%s %s: this kind is not simulated", object.GetObjectKind().GroupVersionKind().Kind, o.GetName())
+		p.leaveOut(gvk.Kind)
 	}
 	return nil
+}
+
+// leaveOut notes a kind that is no part of the simulation.
+func (p *parser) leaveOut(kind string) {
+	if note := "the file's objects of kind " + kind + " are left out"; !slices.Contains(p.workload.leftOut, note) {
+		p.workload.leftOut = append(p.workload.leftOut, note)
+	}
 }
 
 // deployment adds a Deployment, and the ReplicaSet that its controller would make, with what that writes on it.

@@ -211,6 +211,10 @@ func ReservationOf(object *v1alpha1.ZoneReservation) Reservation {
 	return r
 }
 
+// oldestAnswer is the age at which an answer says nothing about the cluster any more: about twice what a full round takes at the most that
+// docs/survival.md measures.
+const oldestAnswer = 3 * time.Hour
+
 // SurvivalOf returns what a ZoneSurvival's status says.
 func SurvivalOf(object *v1alpha1.ZoneSurvival, now time.Time) Survival {
 	s := &object.Status
@@ -227,6 +231,8 @@ func SurvivalOf(object *v1alpha1.ZoneSurvival, now time.Time) Survival {
 	switch {
 	case s.ObservedGeneration != object.Generation:
 		out.Message = fmt.Sprintf("the status is of generation %d, the spec of %d", s.ObservedGeneration, object.Generation)
+	case now.Sub(s.ComputedAt.Time) > oldestAnswer:
+		out.Message = fmt.Sprintf("the answer is %s old: no controller has looked at the cluster since", out.Age())
 	case answer.Status == metav1.ConditionTrue && held != nil && held.Status != metav1.ConditionTrue:
 		out.State, out.Message = OK, held.Message
 	case answer.Status == metav1.ConditionTrue:

@@ -217,3 +217,18 @@ func TestStatesOfSurvivals(t *testing.T) {
 		}
 	}
 }
+
+// TestOldAnswersAreNoAnswers: who looks at a cluster whose controller died yesterday is not told that all is well.
+func TestOldAnswersAreNoAnswers(t *testing.T) {
+	for age, want := range map[time.Duration][]string{
+		3 * time.Hour:  {status.OK, ""},
+		26 * time.Hour: {status.Unknown, "the answer is 26h old: no controller has looked at the cluster since"},
+	} {
+		c := clitest.New()
+		c.Add(&v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: "services"}, Status: v1alpha1.ZoneSurvivalStatus{
+			ComputedAt: metav1.NewTime(clitest.Now.Add(-age)), Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionTrue}},
+		}})
+		s := build(c, "").Survivals[0]
+		require.Equal(t, want, []string{s.State, s.Message})
+	}
+}
