@@ -63,7 +63,7 @@ func TestMemberWhoseCycleEndsElsewhere(t *testing.T) {
 	}{
 		"PersistentVolumeClaim that does not exist": {
 			func(*testing.T, *cluster) {}, func(p *st.PodWrapper) *st.PodWrapper { return withVolume(p, "absent") },
-			`PersistentVolumeClaim absent`, func(t *testing.T, c *cluster) { c.addVolumeClaim("absent", "volume") },
+			`PersistentVolumeClaim absent`, func(_ *testing.T, c *cluster) { c.addVolumeClaim("absent", "volume") },
 		},
 		"PersistentVolumeClaim that is not bound": {
 			func(t *testing.T, c *cluster) {
@@ -77,7 +77,7 @@ func TestMemberWhoseCycleEndsElsewhere(t *testing.T) {
 		},
 		"ResourceClaim that does not exist": {
 			func(*testing.T, *cluster) {}, func(p *st.PodWrapper) *st.PodWrapper { return withDevice(p, "absent") },
-			`ResourceClaim absent`, func(t *testing.T, c *cluster) { c.addClaim("absent") },
+			`ResourceClaim absent`, func(_ *testing.T, c *cluster) { c.addClaim("absent") },
 		},
 		"error of a device selector": {
 			func(t *testing.T, c *cluster) {

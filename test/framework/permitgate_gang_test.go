@@ -18,16 +18,16 @@ const slowBackoff = `{"initialBackoff": "4m", "maxBackoff": "4m"}`
 
 func TestGangBindsWholeInAnyOrderOfCreation(t *testing.T) {
 	for name, create := range map[string]func(t *testing.T, c *cluster, pods []*st.PodWrapper){
-		"PodGroup first": func(t *testing.T, c *cluster, pods []*st.PodWrapper) {
+		"PodGroup first": func(_ *testing.T, c *cluster, pods []*st.PodWrapper) {
 			c.groups.set("g", 4)
 			c.create(pods...)
 		},
-		"pods first": func(t *testing.T, c *cluster, pods []*st.PodWrapper) {
+		"pods first": func(_ *testing.T, c *cluster, pods []*st.PodWrapper) {
 			c.create(pods...)
 			c.requireUnbound("g-0", "g-1", "g-2", "g-3")
 			c.groups.set("g", 4)
 		},
-		"PodGroup between the pods": func(t *testing.T, c *cluster, pods []*st.PodWrapper) {
+		"PodGroup between the pods": func(_ *testing.T, c *cluster, pods []*st.PodWrapper) {
 			c.create(pods[:2]...)
 			c.groups.set("g", 4)
 			c.create(pods[2])

@@ -56,16 +56,16 @@ func TestPacking(t *testing.T) {
 	}{
 		"the tightest": {podgroup.RequiredTopologyAnnotation, 4, nil, map[string]int{"b": 4}, ""},
 		"the largest":  {podgroup.RequiredTopologyAnnotation, 8, nil, map[string]int{"a": 8}, ""},
-		"beside what is there": {podgroup.RequiredTopologyAnnotation, 4, func(t *testing.T, c *cluster) {
+		"beside what is there": {podgroup.RequiredTopologyAnnotation, 4, func(_ *testing.T, c *cluster) {
 			c.create(member("", "other").Node("b-0"))
 		}, map[string]int{"a": 4}, ""},
-		"with a member that is bound": {podgroup.RequiredTopologyAnnotation, 4, func(t *testing.T, c *cluster) {
+		"with a member that is bound": {podgroup.RequiredTopologyAnnotation, 4, func(_ *testing.T, c *cluster) {
 			c.create(member("g", "g-9").Node("a-0"))
 		}, map[string]int{"a": 4}, ""},
-		"the filters refuse the tightest": {podgroup.RequiredTopologyAnnotation, 4, func(t *testing.T, c *cluster) {
+		"the filters refuse the tightest": {podgroup.RequiredTopologyAnnotation, 4, func(_ *testing.T, c *cluster) {
 			c.create(guard("b-0", v1.LabelTopologyZone))
 		}, map[string]int{"a": 4}, ""},
-		"the filters refuse the tightest, and the next is free": {podgroup.RequiredTopologyAnnotation, 4, func(t *testing.T, c *cluster) {
+		"the filters refuse the tightest, and the next is free": {podgroup.RequiredTopologyAnnotation, 4, func(_ *testing.T, c *cluster) {
 			c.create(guard("b-0", v1.LabelTopologyZone))
 			c.addZonalNode("c-0", "c", 4)
 			c.create(member("", "low", 4).Priority(-1).Node("c-0"))
@@ -136,7 +136,7 @@ func TestPackedGangMovesOn(t *testing.T) {
 		change func(t *testing.T, c *cluster)
 		bound  bool
 	}{
-		"no member is left": {func(t *testing.T, c *cluster) { c.delete("g-0") }, true},
+		"no member is left": {func(_ *testing.T, c *cluster) { c.delete("g-0") }, true},
 		"a member is left":  {func(*testing.T, *cluster) {}, false},
 		"another label": {func(_ *testing.T, c *cluster) {
 			c.groups.annotate("g", map[string]string{podgroup.RequiredTopologyAnnotation: "pool"})

@@ -82,25 +82,25 @@ func TestGangPreempts(t *testing.T) {
 		left, gone []string
 	}{
 		"the lowest": {
-			[]int{2, 2}, func(t *testing.T, c *cluster) {
+			[]int{2, 2}, func(_ *testing.T, c *cluster) {
 				c.bind("node-0", low("low-0"), member("", "lowest-0").Priority(-5))
 				c.bind("node-1", low("low-1"), member("", "lowest-1").Priority(-5))
 			}, 2, plain, []string{"low-0", "low-1"}, []string{"lowest-0", "lowest-1"},
 		},
 		"the fewest": {
-			[]int{4, 4}, func(t *testing.T, c *cluster) {
+			[]int{4, 4}, func(_ *testing.T, c *cluster) {
 				c.bind("node-0", low("small-0"), low("small-1"), low("small-2"), low("small-3"))
 				c.bind("node-1", low("large", 4))
 			}, 4, plain, []string{"small-0", "small-1", "small-2", "small-3"}, []string{"large"},
 		},
 		"none of the same priority": {
-			[]int{2, 2}, func(t *testing.T, c *cluster) {
+			[]int{2, 2}, func(_ *testing.T, c *cluster) {
 				c.bind("node-0", member("", "same", 1).Priority(100), low("low-0"))
 				c.bind("node-1", low("low-1"))
 			}, 3, plain, []string{"same"}, []string{"low-0", "low-1"},
 		},
 		"beside what is free": {
-			[]int{4, 2}, func(t *testing.T, c *cluster) {
+			[]int{4, 2}, func(_ *testing.T, c *cluster) {
 				c.bind("node-0", low("low-0"))
 				c.bind("node-1", low("low-1", 2))
 			}, 4, plain, []string{"low-1"}, []string{"low-0"},
@@ -120,7 +120,7 @@ func TestGangPreempts(t *testing.T) {
 			}, 1, func(p *st.PodWrapper) *st.PodWrapper { return p.Label("x", "y") }, []string{"guarded"}, []string{"free"},
 		},
 		"a spare member of another gang": {
-			[]int{4}, func(t *testing.T, c *cluster) {
+			[]int{4}, func(_ *testing.T, c *cluster) {
 				c.groups.set("other", 3)
 				for i := range 4 {
 					c.bind("node-0", member("other", fmt.Sprintf("other-%d", i)).Priority(1))
@@ -128,35 +128,35 @@ func TestGangPreempts(t *testing.T) {
 			}, 1, plain, nil, nil,
 		},
 		"a gang as a whole": {
-			[]int{2, 2}, func(t *testing.T, c *cluster) {
+			[]int{2, 2}, func(_ *testing.T, c *cluster) {
 				c.groups.set("other", 2)
 				c.bind("node-0", member("other", "other-0").Priority(1), low("low-0"))
 				c.bind("node-1", member("other", "other-1").Priority(1), low("low-1"))
 			}, 4, plain, nil, []string{"other-0", "other-1", "low-0", "low-1"},
 		},
 		"rather single pods than a gang": {
-			[]int{2, 2}, func(t *testing.T, c *cluster) {
+			[]int{2, 2}, func(_ *testing.T, c *cluster) {
 				c.groups.set("other", 2)
 				c.bind("node-0", member("other", "other-0").Priority(1), low("low-0"))
 				c.bind("node-1", member("other", "other-1").Priority(1), low("low-1"))
 			}, 2, plain, []string{"other-0", "other-1"}, []string{"low-0", "low-1"},
 		},
 		"who closes nodes by host ports": {
-			[]int{4, 4}, func(t *testing.T, c *cluster) {
+			[]int{4, 4}, func(_ *testing.T, c *cluster) {
 				for _, i := range []string{"0", "1"} {
 					c.bind("node-"+i, ported(low("blocker-"+i)), low("beside-"+i))
 				}
 			}, 2, ported, []string{"beside-0", "beside-1"}, []string{"blocker-0", "blocker-1"},
 		},
 		"who closes nodes by anti-affinity": {
-			[]int{4, 4}, func(t *testing.T, c *cluster) {
+			[]int{4, 4}, func(_ *testing.T, c *cluster) {
 				for _, i := range []string{"0", "1"} {
 					c.bind("node-"+i, away(low("blocker-"+i)), member("", "beside-"+i, 2).Priority(2))
 				}
 			}, 4, train, []string{"beside-0", "beside-1"}, []string{"blocker-0", "blocker-1"},
 		},
 		"whom its own anti-affinity refuses": {
-			[]int{4, 4}, func(t *testing.T, c *cluster) {
+			[]int{4, 4}, func(_ *testing.T, c *cluster) {
 				for _, i := range []string{"0", "1"} {
 					c.bind("node-"+i, train(low("blocker-"+i)), low("beside-"+i))
 				}

@@ -22,7 +22,8 @@ func (c *cluster) loseConnections() {
 	fail := func(had map[string]bool, rest int) func(pod string) error {
 		return func(pod string) error {
 			var n int
-			if _, err := fmt.Sscanf(pod, "pod-%d", &n); err != nil || had[pod] || n%5 != rest {
+			read, _ := fmt.Sscanf(pod, "pod-%d", &n)
+			if read != 1 || had[pod] || n%5 != rest {
 				return nil
 			}
 			had[pod] = true

@@ -54,8 +54,8 @@ func TestNodesOvercommittedAtOnce(t *testing.T) {
 // Guarantee is not given twice, and the limit of those that may run in slots only stays one.
 func TestConsumersSurvive(t *testing.T) {
 	for event, happen := range map[string]func(t *testing.T, c *cluster){
-		"a restart": func(t *testing.T, c *cluster) { c.restart() },
-		"a failover right after the last binding": func(t *testing.T, c *cluster) {
+		"a restart": func(_ *testing.T, c *cluster) { c.restart() },
+		"a failover right after the last binding": func(_ *testing.T, c *cluster) {
 			c.pod("web-1", "web", "1", nil)
 			c.waitNode("web-1")
 			c.restart() // its slot may not be in the status yet
