@@ -13,7 +13,8 @@ import (
 
 const mishapName = "Mishap"
 
-// mishap is a plugin behind all others that counts cycles, and fails pods as a test wants. Its functions get a pod's name.
+// mishap is a plugin behind all others that counts cycles, and fails pods as a test wants. Its functions get a pod's name, and are
+// called without its lock: who waits for a lock in a bubble has time stand still.
 type mishap struct {
 	handle fwk.Handle
 	cycles *atomic.Int64 // counts the cycles of all pods
@@ -23,10 +24,10 @@ type mishap struct {
 	preFilter  func(pod string) *fwk.Status
 	reserve    func(pod string) *fwk.Status
 	permit     func(pod string) *fwk.Status
-	preBind    func(ctx context.Context, pod string) *fwk.Status // called without the lock
-	unreserve  func(pod string)                                  // called without the lock
-	permitted  []string                                          // pods that reached this plugin's Permit
-	attempts   map[string]int                                    // cycles, by pod
+	preBind    func(ctx context.Context, pod string) *fwk.Status
+	unreserve  func(pod string)
+	permitted  []string       // pods that reached this plugin's Permit
+	attempts   map[string]int // cycles, by pod
 }
 
 var (
@@ -52,11 +53,12 @@ func (m *mishap) set(f func(m *mishap)) {
 
 func (m *mishap) call(f *func(string) *fwk.Status, pod *v1.Pod) *fwk.Status {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if *f == nil {
+	decide := *f
+	m.mu.Unlock()
+	if decide == nil {
 		return nil
 	}
-	return (*f)(pod.Name)
+	return decide(pod.Name)
 }
 
 // PreEnqueue comes after all others.
