@@ -145,7 +145,7 @@ func TestProgressOnATerminalOnly(t *testing.T) {
 	args := []string{"simulate", "--lose-zone", "a", "--snapshot", file, "-o", "json"}
 	_, _, errs := zonewise(t.Context(), args...)
 	require.Empty(t, errs)
-	bar := regexp.MustCompile(`\[#+-*\] \d+/\d+`)
+	bar := regexp.MustCompile(`\[[#-]+\] \d+/\d+`) // a fast machine is done before the second bar
 	sent := onTerminal(t, 80, nil, args...)
 	require.Regexp(t, bar, sent)
 	require.Regexp(t, `\r\x1b\[Klose zone a: \d+ pods tried in \S+, \d+ a second, \d+ MB\r\n\{`, sent, "the bar is gone when the answer comes")
