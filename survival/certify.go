@@ -91,7 +91,9 @@ func statuses(certificates []*certificate, objects []client.Object, options *Opt
 			condition = *failed
 		}
 		condition.Type, condition.ObservedGeneration, condition.LastTransitionTime = v1alpha1.ConditionSurvives, c.asked.Generation, c.status.ComputedAt
-		c.status.Conditions = slices.Clone(c.asked.Status.Conditions)
+		held := &c.asked.Status // what is held is not found out here, and stays what it was
+		c.status.Reservation, c.status.Held, c.status.Missing = held.Reservation, held.Held.DeepCopy(), slices.Clone(held.Missing)
+		c.status.Conditions = slices.Clone(held.Conditions)
 		meta.SetStatusCondition(&c.status.Conditions, condition)
 		out[i] = c.status
 	}

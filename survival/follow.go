@@ -153,8 +153,7 @@ func (k *Certifier) Follow(
 			out[i] = *asked[i].Status.DeepCopy()
 			continue
 		}
-		was := &asked[i].Status
-		out[i].ReplayedAt, out[i].Reservation, out[i].Held, out[i].Missing = k.at, was.Reservation, was.Held, was.Missing
+		out[i].ReplayedAt = k.at
 	}
 	return out, true, nil
 }

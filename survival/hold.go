@@ -43,6 +43,7 @@ func Hold(
 ) (Room, error) {
 	is, taken := reservationOf(objects, asked)
 	room := Room{Is: is, Wanted: is}
+	status.Reservation, status.Held, status.Missing = "", nil, nil
 	if !asked.Spec.Hold {
 		room.Wanted = nil
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionHeld)

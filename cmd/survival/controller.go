@@ -4,12 +4,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -115,7 +118,7 @@ func (c *Controller) answer(ctx context.Context) (wait time.Duration, err error)
 	if hash == c.hash && hash == c.answered && age < c.options.RefreshInterval {
 		return c.options.RefreshInterval - age, nil
 	}
-	r := &round{Controller: c, objects: objects, asked: snapshot.List[*v1alpha1.ZoneSurvival](cluster), options: c.options.Certify}
+	r := c.round(objects, snapshot.List[*v1alpha1.ZoneSurvival](cluster))
 	r.options.Fingerprint, r.options.Sim.Now, r.options.Sim.NotInstalled = hash, cluster.TakenAt, cluster.NotInstalled()
 	for _, m := range cluster.Missing {
 		if m.Reason == snapshot.Forbidden {
@@ -185,13 +188,22 @@ func (c *Controller) keepUnfollowed(asked []*v1alpha1.ZoneSurvival, statuses []v
 type round struct {
 	*Controller
 	objects []client.Object
+	// asked are copies: each has the status that was written last, and the resourceVersion that the next write needs.
 	asked   []*v1alpha1.ZoneSurvival
 	options survival.Options
 	// written: all that was found out is in the API server.
 	written bool
 }
 
-// replay replays all losses, and writes what follows from that.
+func (c *Controller) round(objects []client.Object, asked []*v1alpha1.ZoneSurvival) *round {
+	r := &round{Controller: c, objects: objects, options: c.options.Certify}
+	for _, s := range asked {
+		r.asked = append(r.asked, s.DeepCopy())
+	}
+	return r
+}
+
+// replay replays all losses and writes the certificates. Then it finds out what to hold, which takes far longer, and writes that.
 func (r *round) replay(ctx context.Context) error {
 	var statuses []v1alpha1.ZoneSurvivalStatus
 	if len(r.asked) > 0 {
@@ -202,43 +214,63 @@ func (r *round) replay(ctx context.Context) error {
 	} else {
 		r.certifier.Close()
 	}
-	held := true
+	r.written = r.write(ctx, statuses)
 	for i, s := range r.asked {
-		written, err := r.hold(ctx, r.objects, s, r.options, &statuses[i])
+		certified := statuses[i].DeepCopy()
+		held, err := r.hold(ctx, r.objects, s, r.options, &statuses[i])
 		if err != nil {
 			return err
 		}
-		held = held && written
+		if !equality.Semantic.DeepEqual(certified, &statuses[i]) {
+			held = r.writeStatus(ctx, s, statuses[i]) && held
+		}
+		r.written = r.written && held
 	}
-	r.written = r.write(ctx, statuses) && held
 	return ctx.Err()
 }
 
 // write writes the statuses, and reports whether all are written.
 func (r *round) write(ctx context.Context, statuses []v1alpha1.ZoneSurvivalStatus) bool {
-	all, answers := true, map[string]v1alpha1.ZoneSurvivalStatus{}
+	r.forgetOthers()
+	all := true
 	for i, s := range r.asked {
-		answers[s.Name] = statuses[i]
-		if err := r.writeStatus(ctx, s, statuses[i]); err != nil {
-			all = false
-			klog.FromContext(ctx).Error(err, "Cannot write the status", "zonesurvival", klog.KObj(s))
-		}
+		all = r.writeStatus(ctx, s, statuses[i]) && all
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.answers = answers
 	return all
 }
 
-// writeStatus writes a status, and an event for each condition that is another one.
-func (c *Controller) writeStatus(ctx context.Context, asked *v1alpha1.ZoneSurvival, status v1alpha1.ZoneSurvivalStatus) error {
+// forgetOthers forgets the answers to ZoneSurvivals that there are no more.
+func (r *round) forgetOthers() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.answers, func(name string, _ v1alpha1.ZoneSurvivalStatus) bool {
+		return !slices.ContainsFunc(r.asked, func(s *v1alpha1.ZoneSurvival) bool { return s.Name == name })
+	})
+}
+
+// writeStatus writes a status, and reports whether it is written. It is the answer in either case.
+func (c *Controller) writeStatus(ctx context.Context, asked *v1alpha1.ZoneSurvival, status v1alpha1.ZoneSurvivalStatus) bool {
+	c.mu.Lock()
+	c.answers[asked.Name] = *status.DeepCopy() // what is held may be added to it meanwhile
+	c.mu.Unlock()
+	if err := c.updateStatus(ctx, asked, status); err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot write the status", "zonesurvival", klog.KObj(asked))
+		return false
+	}
+	return true
+}
+
+// updateStatus writes a status, and an event for each condition that is another one. asked becomes what is written.
+func (c *Controller) updateStatus(ctx context.Context, asked *v1alpha1.ZoneSurvival, status v1alpha1.ZoneSurvivalStatus) error {
+	before := asked.Status.Conditions
 	written := asked.DeepCopy()
-	written.Status = status
+	status.DeepCopyInto(&written.Status) // the client puts the API server's answer there
 	if err := c.client.Status().Update(ctx, written); err != nil {
 		return client.IgnoreNotFound(err)
 	}
+	*asked = *written
 	for _, of := range events {
-		was, is := meta.FindStatusCondition(asked.Status.Conditions, of.condition), meta.FindStatusCondition(status.Conditions, of.condition)
+		was, is := meta.FindStatusCondition(before, of.condition), meta.FindStatusCondition(status.Conditions, of.condition)
 		if is == nil || was != nil && was.Status == is.Status {
 			continue
 		}
