@@ -27,11 +27,15 @@ type preFilterState struct {
 	views       []counts.View // matching pods per domain, by constraint
 	refusals    *refusals
 	policies    *podPolicies // nil if no policy applies to the pod
+	cloned      bool         // it is of a copy of the cycle's state
 }
 
 // Clone copies what AddPod and RemovePod change.
 func (s *preFilterState) Clone() fwk.StateData {
-	clone := &preFilterState{constraints: s.constraints, self: s.self, views: make([]counts.View, len(s.views)), refusals: s.refusals, policies: s.policies.clone()}
+	clone := &preFilterState{
+		constraints: s.constraints, self: s.self, views: make([]counts.View, len(s.views)), refusals: s.refusals,
+		policies: s.policies.clone(), cloned: true,
+	}
 	for i := range s.views {
 		clone.views[i] = s.views[i].Clone()
 	}
@@ -50,6 +54,13 @@ func readState[T fwk.StateData](cycleState fwk.CycleState, key fwk.StateKey) (T,
 		return zero, fmt.Errorf("reading %q from cycleState: got a %T", key, data)
 	}
 	return state, nil
+}
+
+// rescores reports whether PreScore is called for the hint of a batch, for a pod that has policies: the framework
+// does that with a copy of the cycle's state, and scores by the state itself.
+func rescores(cycleState fwk.CycleState) bool {
+	s, err := readState[*preFilterState](cycleState, preFilterStateKey)
+	return err == nil && s.cloned && s.policies != nil
 }
 
 // policiesOf returns the pod's policies as PreFilter evaluated them in this cycle; nil if none applies.

@@ -32,8 +32,13 @@ type preScoreState struct {
 // Clone returns the state itself: nothing changes it.
 func (s *preScoreState) Clone() fwk.StateData { return s }
 
-// PreScore counts for the pod's soft constraints and scores zones by its policies. It is Skip when there are none of either.
+// PreScore counts for the pod's soft constraints and scores zones by its policies. It is Skip when there are none of
+// either. A pod that was signed before its policy came gets no hint: what the hint rests on are scores that the pods
+// placed since have changed.
 func (pl *ZoneSpread) PreScore(ctx context.Context, cycleState fwk.CycleState, pod *v1.Pod, filteredNodes []fwk.NodeInfo) *fwk.Status {
+	if rescores(cycleState) {
+		return fwk.NewStatus(fwk.Unschedulable, "pods with zone spread policies are not batched")
+	}
 	nodes, err := pl.lister.NodeInfos().List()
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("getting all nodes: %w", err))

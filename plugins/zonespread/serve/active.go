@@ -135,6 +135,10 @@ func (s *Policies) For(pod *v1.Pod) []*Applied {
 	return selected
 }
 
+// Known reports whether the policies that exist are known, without a limit of time. They are if there is no API
+// server to have any.
+func (s *Policies) Known() bool { return s.kind == nil || s.kind.Settled() }
+
 // Selects reports whether a policy applies to a pod.
 func (s *Policies) Selects(pod *v1.Pod) bool {
 	return len(s.active.of(pod)) > 0
