@@ -210,9 +210,10 @@ func (s *Server) aboutWaiting(key types.NamespacedName, g *Gang) (msgs []message
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.sentLocked(key)
-	if t.group != "" && t.onGroup != g.Reason {
+	// The group is the gang's, since a report from before it came may have been the last to note t.group.
+	if g.Group != nil && t.onGroup != g.Reason {
 		t.onGroup = g.Reason
-		msgs = append(msgs, message{reference(key, t.group), string(g.Reason), g.Detail})
+		msgs = append(msgs, message{reference(key, g.Group.UID), string(g.Reason), g.Detail})
 	}
 	pods := map[types.UID]bool{}
 	for _, m := range members {
