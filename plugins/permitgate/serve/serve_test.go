@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/plugins/permitgate/gang"
 )
 
 // handle has a client, and nothing else.
@@ -37,6 +38,7 @@ type memberless struct {
 
 func (m memberless) Look(types.NamespacedName) (Gang, bool) { return Gang{Group: m.group}, true }
 func (m memberless) Keys() []types.NamespacedName           { return nil }
+func (memberless) Members(types.NamespacedName) []Member    { return nil }
 
 // TestStandbyHasNothingToWrite: a replica that does not lead does not remember each PodGroup for a status that it will not write.
 func TestStandbyHasNothingToWrite(t *testing.T) {
@@ -53,4 +55,19 @@ func TestStandbyHasNothingToWrite(t *testing.T) {
 	s.Lead(t.Context(), h)
 	s.Report(t.Context(), seen)
 	require.Eventually(t, func() bool { return source.Writes() == 1 }, 10*time.Second, time.Millisecond)
+}
+
+// TestAPodGroupsEventOutlivesALateReport: the last report about a gang may be one from before its PodGroup came.
+func TestAPodGroupsEventOutlivesALateReport(t *testing.T) {
+	group := &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "train", UID: "uid"}}
+	key := types.NamespacedName{Namespace: "batch", Name: "train"}
+	s := New(Config{
+		Clock: clock.RealClock{}, Source: crdtest.New(group), Handle: func(string) fwk.Handle { return handle{} },
+		Gangs: memberless{group: group}, Settled: func() bool { return true },
+	})
+	s.groupSeen(key, group)
+	s.groupSeen(key, nil) // by the late report
+	msgs := s.aboutWaiting(key, &Gang{Group: group, Reason: gang.ReasonInvalid, Detail: "spec.minMember is 0"})
+	require.Len(t, msgs, 1)
+	require.Equal(t, reference(key, "uid"), msgs[0].regarding)
 }
