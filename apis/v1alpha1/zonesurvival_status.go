@@ -187,6 +187,8 @@ const (
 	ReasonSnapshotIncomplete = "SnapshotIncomplete"
 	// ReasonReplayFailed: a replay did not come to an end.
 	ReasonReplayFailed = "ReplayFailed"
+	// ReasonClusterChanged: Survives was True of another state of the cluster, and the next full round has not answered yet.
+	ReasonClusterChanged = "ClusterChanged"
 )
 
 // ConditionHeld is there if spec.hold is set. It is True when the ZoneReservation holds what every loss needs, and Unknown when this

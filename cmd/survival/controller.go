@@ -52,6 +52,8 @@ type Controller struct {
 	// was not written everywhere.
 	hash, answered string
 	at             time.Time
+	// took is how long the last full round took.
+	took time.Duration
 
 	mu      sync.Mutex // guards answers
 	answers map[string]v1alpha1.ZoneSurvivalStatus
@@ -70,6 +72,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err := c.live.Sync(ctx); err != nil {
 		return err
 	}
+	c.remember(snapshot.List[*v1alpha1.ZoneSurvival](c.live.Snapshot()))
 	metrics.MustRegister(declared.RoundDuration)
 	collector.Export(ctx, c)
 	defer c.certifier.Close()
@@ -128,16 +131,22 @@ func (c *Controller) answer(ctx context.Context) (wait time.Duration, err error)
 	if untilRound > 0 {
 		return min(untilRound, c.options.RefreshInterval), c.follow(ctx, r, hash)
 	}
+	if c.at.IsZero() || c.took > slowRound {
+		if err := c.follow(ctx, r, hash); err != nil {
+			return 0, err
+		}
+	}
 	c.hash, c.at, c.answered = hash, cluster.TakenAt, hash
 	if err := c.inRound(func() error { return r.replay(ctx) }); err != nil {
 		return 0, err
 	}
+	c.took = time.Since(began)
 	if !r.written {
 		c.hash = "" // once more, with the newer objects
 	}
 	if len(r.asked) > 0 {
-		klog.FromContext(ctx).V(2).Info("Replayed losses", "zonesurvivals", len(r.asked), "took", time.Since(began), "cpu", c.rounds.used())
-		declared.RoundDuration.Observe(time.Since(began).Seconds())
+		klog.FromContext(ctx).V(2).Info("Replayed losses", "zonesurvivals", len(r.asked), "took", c.took, "cpu", c.rounds.used())
+		declared.RoundDuration.Observe(c.took.Seconds())
 	}
 	return c.options.RefreshInterval, nil
 }
@@ -155,17 +164,25 @@ func (c *Controller) idle(now time.Time) time.Duration {
 	return min(c.rounds.next().Sub(now), c.follows.next().Sub(now))
 }
 
-// follow answers between two rounds, if it can.
+// follow answers without a full round, if it can. Else the answers that do not fit the cluster any more say so.
 func (c *Controller) follow(ctx context.Context, r *round, hash string) error {
 	if hash == c.answered {
 		return nil
 	}
 	began := time.Now()
 	statuses, followed, err := c.certifier.Follow(ctx, r.objects, r.asked, r.options)
-	if err != nil || !followed {
+	if err != nil {
 		return err
 	}
+	if !followed {
+		c.answered = "" // once the cluster is again as it was, there is something to write
+		r.outdate(ctx)
+		return ctx.Err()
+	}
 	c.keepUnfollowed(r.asked, statuses)
+	for i := range statuses {
+		outdate(&statuses[i], &r.options)
+	}
 	if c.answered = hash; !r.write(ctx, statuses) {
 		c.answered = ""
 	}
@@ -271,7 +288,7 @@ func (c *Controller) updateStatus(ctx context.Context, asked *v1alpha1.ZoneSurvi
 	*asked = *written
 	for _, of := range events {
 		was, is := meta.FindStatusCondition(before, of.condition), meta.FindStatusCondition(status.Conditions, of.condition)
-		if is == nil || was != nil && was.Status == is.Status {
+		if is == nil || told(was) == told(is) {
 			continue
 		}
 		if err := c.client.Create(ctx, of.event(written, is)); err != nil {

@@ -3,19 +3,25 @@ package survival
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/component-base/metrics"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
+	declared "zonewise.dev/cmd/survival/metrics"
+	"zonewise.dev/survival"
 	"zonewise.dev/test/clitest"
 )
 
@@ -23,6 +29,7 @@ import (
 type server struct {
 	client.Client
 	wrote    []string
+	events   []string
 	versions map[string]int
 	statuses map[string]v1alpha1.ZoneSurvivalStatus
 }
@@ -33,13 +40,21 @@ func newServer() *server {
 
 func (s *server) Status() client.SubResourceWriter { return &statusWriter{server: s} }
 
-func (s *server) Create(context.Context, client.Object, ...client.CreateOption) error {
-	return nil // events
+func (s *server) Create(_ context.Context, obj client.Object, _ ...client.CreateOption) error {
+	if e, ok := obj.(*eventsv1.Event); ok {
+		s.events = append(s.events, e.Regarding.Name+" "+e.Reason)
+	}
+	return nil
 }
 
 func (s *server) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 	s.wrote = append(s.wrote, "reservation")
 	return nil
+}
+
+func (s *server) says(name, condition string) metav1.ConditionStatus {
+	status := s.statuses[name]
+	return meta.FindStatusCondition(status.Conditions, condition).Status
 }
 
 type statusWriter struct {
@@ -75,9 +90,8 @@ func protecting(app string, hold bool) *v1alpha1.ZoneSurvival {
 	}
 }
 
-// TestCertificatesComeFirst: room is planned only when all certificates are written. What is held then has a write of its own, which the
-// API server takes.
-func TestCertificatesComeFirst(t *testing.T) {
+// webAndBig returns a cluster of three zones that has room for web after any loss, and none for big.
+func webAndBig() *clitest.Cluster {
 	cluster := clitest.New()
 	for _, zone := range []string{"a", "b", "c"} {
 		cluster.Node(zone, zone, "8", "32Gi")
@@ -88,6 +102,13 @@ func TestCertificatesComeFirst(t *testing.T) {
 	big("a")
 	big("b")
 	big("c")
+	return cluster
+}
+
+// TestCertificatesComeFirst: room is planned only when all certificates are written. What is held then has a write of its own, which the
+// API server takes.
+func TestCertificatesComeFirst(t *testing.T) {
+	cluster := webAndBig()
 	asked := []*v1alpha1.ZoneSurvival{protecting("web", true), protecting("big", false)}
 	to := newServer()
 	c := New(nil, to, Options{CPUFraction: 1})
@@ -96,11 +117,67 @@ func TestCertificatesComeFirst(t *testing.T) {
 	require.NoError(t, r.replay(t.Context()))
 	require.Equal(t, []string{"web", "big", "reservation", "web"}, to.wrote)
 	require.True(t, r.written)
-	says := func(name, condition string) metav1.ConditionStatus {
-		conditions := to.statuses[name].Conditions
-		return meta.FindStatusCondition(conditions, condition).Status
+	require.Equal(t, metav1.ConditionFalse, to.says("big", v1alpha1.ConditionSurvives))
+	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
+	require.Equal(t, metav1.ConditionFalse, to.says("web", v1alpha1.ConditionHeld), "the scheduler has yet to hold it")
+}
+
+// TestChangedClusterIsUnknown: a change that only a full round can answer makes a certificate Unknown at once. One that is False stays. When
+// the cluster is as it was, so is the answer. None of that is an event, nor is it written twice.
+func TestChangedClusterIsUnknown(t *testing.T) {
+	cluster := webAndBig()
+	asked := []*v1alpha1.ZoneSurvival{protecting("web", false), protecting("big", false)}
+	to := newServer()
+	c := New(nil, to, Options{CPUFraction: 1})
+	defer c.certifier.Close()
+	look := func(objects []client.Object) *round {
+		r := c.round(objects, asked)
+		for _, s := range r.asked {
+			s.ResourceVersion, s.Status = strconv.Itoa(to.versions[s.Name]), to.statuses[s.Name]
+		}
+		r.options.Sim.Now, r.options.Fingerprint = clitest.Now, survival.Fingerprint(objects)
+		return r
 	}
-	require.Equal(t, metav1.ConditionFalse, says("big", v1alpha1.ConditionSurvives))
-	require.Equal(t, metav1.ConditionTrue, says("web", v1alpha1.ConditionSurvives))
-	require.Equal(t, metav1.ConditionFalse, says("web", v1alpha1.ConditionHeld), "the scheduler has yet to hold it")
+	before := cluster.Objects()
+	first := look(before)
+	require.NoError(t, first.replay(t.Context()))
+	c.answered = first.options.Fingerprint
+	require.Equal(t, []string{"web Survives", "big DoesNotSurvive"}, to.events)
+	to.wrote, to.events = nil, nil
+
+	changed := slices.Clone(before)
+	for i, obj := range changed {
+		if node, ok := obj.(*corev1.Node); ok && node.Name == "c" {
+			cordoned := node.DeepCopy()
+			cordoned.Spec.Unschedulable = true
+			changed[i] = cordoned
+		}
+	}
+	for range 2 {
+		r := look(changed)
+		require.NoError(t, c.follow(t.Context(), r, r.options.Fingerprint))
+		require.Equal(t, []string{"web"}, to.wrote)
+		require.Equal(t, metav1.ConditionUnknown, to.says("web", v1alpha1.ConditionSurvives))
+		require.Equal(t, metav1.ConditionFalse, to.says("big", v1alpha1.ConditionSurvives))
+	}
+	web := to.statuses["web"]
+	require.Equal(t, v1alpha1.ReasonClusterChanged, web.Conditions[0].Reason)
+	require.Equal(t, first.options.Fingerprint, web.Snapshot.Hash, "what is known is of the former cluster")
+
+	r := look(before)
+	require.NoError(t, c.follow(t.Context(), r, r.options.Fingerprint))
+	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
+	require.Empty(t, to.events)
+}
+
+// TestRestartKeepsMetrics: before its first round, a controller shows what the objects say.
+func TestRestartKeepsMetrics(t *testing.T) {
+	s := protecting("web", false)
+	s.Status.ComputedAt = metav1.Unix(1000, 0)
+	s.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionFalse}}
+	c := New(nil, nil, Options{CPUFraction: 1})
+	c.remember([]*v1alpha1.ZoneSurvival{s})
+	got := map[*metrics.Desc]float64{}
+	c.collect(func(of *metrics.Desc, value float64, _ ...string) { got[of] = value })
+	require.Equal(t, map[*metrics.Desc]float64{declared.Survives: 0, declared.Computed: 1000}, got)
 }

@@ -156,6 +156,7 @@ func TestSurvivalFollows(t *testing.T) {
 	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Name: "nodes"}, &other))
 	require.Equal(t, []any{int64(3), first, first}, []any{other.Status.Replayed, other.Status.ReplayedAt, other.Status.ComputedAt})
 	require.Equal(t, []string{"node-a"}, other.Status.Losses[0].NodeNames)
+	require.Equal(t, v1alpha1.ReasonClusterChanged, meta.FindStatusCondition(other.Status.Conditions, v1alpha1.ConditionSurvives).Reason)
 	w.waitMetric(`zonewise_survival_waiting_pods{lost_zone="",zonesurvival="nodes"} 0`)
 }
 
