@@ -29,9 +29,8 @@ type PermitGateArgs struct {
 	// PreBind plugins: bindTimeoutSeconds of VolumeBinding and
 	// bindingTimeout of DynamicResources, 10m each by default. More than 0; 11m by default.
 	PrepareTimeout metav1.Duration `json:"prepareTimeout,omitempty"`
-	// BindRehearsal says when the binds of waiting members are rehearsed: sent to the API server with dryRun,
-	// so that the whole gang is sent back if one bind would be refused. Auto, the default: while an admission
-	// policy or webhook may refuse binds in the gang's namespace. Always; Never.
+	// BindRehearsal says whether binds are rehearsed while members wait: sent to the API server with dryRun, so that the whole
+	// gang is sent back if admission would refuse them. Auto, the default: the bind of one member of each pod template. Never: none.
 	BindRehearsal rehearse.Mode `json:"bindRehearsal,omitempty"`
 	// InitialBackoff is how long a gang is kept out of the queue after its first refusal or rollback; each
 	// further one doubles the time, up to MaxBackoff. A jitter shortens it by up to half, so that gangs that
@@ -101,8 +100,12 @@ func (a *PermitGateArgs) validate() field.ErrorList {
 	if d := a.PrepareTimeout.Duration; d <= 0 {
 		errs = append(errs, field.Invalid(field.NewPath("prepareTimeout"), d.String(), "must be more than 0"))
 	}
-	if modes := []rehearse.Mode{rehearse.Auto, rehearse.Always, rehearse.Never}; !slices.Contains(modes, a.BindRehearsal) {
-		errs = append(errs, field.NotSupported(field.NewPath("bindRehearsal"), a.BindRehearsal, modes))
+	modes := []rehearse.Mode{rehearse.Auto, rehearse.Never}
+	switch path := field.NewPath("bindRehearsal"); {
+	case a.BindRehearsal == "Always":
+		errs = append(errs, field.Invalid(path, a.BindRehearsal, "is no longer supported: write Auto, which rehearses the bind of one member of each pod template, or Never"))
+	case !slices.Contains(modes, a.BindRehearsal):
+		errs = append(errs, field.NotSupported(path, a.BindRehearsal, modes))
 	}
 	if d := a.PreemptionDelay.Duration; d < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("preemptionDelay"), d.String(), "must be at least 0"))

@@ -17,7 +17,7 @@
 //     room from pods of the same or a lower priority.
 //   - A member that found a node waits in Permit. When minMember members are bound or wait there, and only this
 //     plugin keeps them, all are released together.
-//   - While they wait, their binds are rehearsed if admission may refuse them. Released members wait once more,
+//   - While they wait, the bind of one of each pod template is rehearsed. Released members wait once more,
 //     in PreBind, until a quorum is prepared and nothing can stop its binds. If a member that the quorum needs is
 //     lost before that, no member is bound.
 //   - When the quorum can no longer be reached (a timeout; a member that fits nowhere, was deleted or refused; a

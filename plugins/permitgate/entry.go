@@ -5,6 +5,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-helpers/scheduling/corev1"
@@ -59,6 +60,15 @@ type member struct {
 	absent string
 	// node is the node of its last Permit, in case its bind fails.
 	node string
+}
+
+// template tells which members are its copies: those of the same controller that ask for the same.
+func (m *member) template() gang.Template {
+	t := gang.Template{Needs: m.signature}
+	if controller := metav1.GetControllerOfNoCopy(m.pod); controller != nil {
+		t.Controller = controller.UID
+	}
+	return t
 }
 
 // wants is what a PodGroup asks for besides a quorum.

@@ -97,13 +97,3 @@ func (s gangView) Rehearsing(key types.NamespacedName, of gang.Rehearsal) (pod *
 func (s gangView) Rehearsed(key types.NamespacedName, of gang.Rehearsal, refused string) {
 	s.change(key, func(e *entry, now time.Time) { e.gang.Rehearsed(of, refused, now) })
 }
-
-// AdmissionChanged implements rehearse.Gangs.
-func (s gangView) AdmissionChanged() {
-	now := s.clock.Now()
-	s.each(func(e *entry) {
-		e.gang.AdmissionChanged(now)
-		s.settledLocked(e)
-		s.agenda.Add(e.key)
-	})
-}

@@ -139,7 +139,9 @@ func (f *eventHandlers) podSeen(pod *v1.Pod) {
 			e.books.forgotten(pod.UID, now.Add(freshInterval)) // the framework takes over the one in the API, which may be none
 		}
 		e.add(pod.UID, m)
-		e.gang.SetPod(pod.UID, gang.Pod{Bound: pod.Spec.NodeName != "", Held: len(pod.Spec.SchedulingGates) > 0 || foreign || absent != ""}, now)
+		e.gang.SetPod(pod.UID, gang.Pod{
+			Bound: pod.Spec.NodeName != "", Held: len(pod.Spec.SchedulingGates) > 0 || foreign || absent != "", Template: m.template(),
+		}, now)
 		e.gang.Explain(pod.UID, whyNotScheduled(pod))
 	})
 	if pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != "" {

@@ -128,6 +128,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		RecoveryTimeout: s.args.RecoveryTimeout.Duration,
 		InitialBackoff:  s.args.InitialBackoff.Duration,
 		MaxBackoff:      s.args.MaxBackoff.Duration,
+		Rehearse:        s.args.BindRehearsal == rehearse.Auto,
 		Jitter:          rand.Float64,
 	}
 	s.leader = leader.Of(ctx, h)
@@ -135,7 +136,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		return err
 	}
 	factory := h.SharedInformerFactory()
-	s.rehearser = rehearse.New(s.args.BindRehearsal, s.clock, factory.Core().V1().Namespaces().Lister(), gangView{s.gangs})
+	s.rehearser = rehearse.New(s.clock, gangView{s.gangs})
 	s.server = serve.New(serve.Config{
 		Clock: s.clock, Source: s.source, Handle: s.profiles.orAny, Gangs: gangView{s.gangs}, Settled: s.hasSynced,
 		ManageStatus: s.args.ManagePodGroupStatus, RecoveryTimeout: s.args.RecoveryTimeout.Duration,
@@ -160,9 +161,8 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	}
 	w := &worker{
 		gangs: s.gangs, wakes: s.wakes, nominations: s.nominations, queue: newGangQueue(), profiles: s.profiles, leading: s.leader.Leading(),
-		rehearses: s.rehearser.Needed,
-		rehearse:  func(key types.NamespacedName, r gang.Rehearsal) { s.rehearser.Begin(key, r) },
-		report:    s.server.Report,
+		rehearse: func(key types.NamespacedName, r gang.Rehearsal) { s.rehearser.Begin(key, r) },
+		report:   s.server.Report,
 	}
 	go s.gangs.agenda.Run(ctx, 1, func(key types.NamespacedName) { w.look(ctx, key) })
 	go func() {

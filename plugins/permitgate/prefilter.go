@@ -46,7 +46,7 @@ func attemptOf(state fwk.CycleState) *attempt {
 //	PreFilter   the scout proposes for all: the gang is refused, or gathers; the others get their nodes, or their domain
 //	PostFilter  no node fits: once more on all nodes, or the member has failed; the gang may preempt
 //	Reserve     the member takes its node, and gives its hint to another
-//	Permit      waits, while the binds are rehearsed, until the worker releases the quorum
+//	Permit      waits, while the bind of one of each template is rehearsed, until the worker releases the quorum
 //	PreBind     waits at the barrier; the last to come commits all
 //	PostBind    bound
 //	Unreserve   at any time after Reserve: the node is lost, and the gang rolled back if the quorum needs the member

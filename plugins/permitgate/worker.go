@@ -25,9 +25,8 @@ type worker struct {
 	queue       *gangQueue
 	profiles    *profiles
 	leading     <-chan struct{}
-	// rehearses reports whether the binds of a namespace's pods are rehearsed, rehearse begins a rehearsal.
-	rehearses func(namespace string) bool
-	rehearse  func(key types.NamespacedName, r gang.Rehearsal)
+	// rehearse begins a rehearsal.
+	rehearse func(key types.NamespacedName, r gang.Rehearsal)
 	// report hears what has become of a gang.
 	report func(ctx context.Context, r serve.Report)
 }
@@ -130,7 +129,6 @@ func (w *worker) log(logger klog.Logger, j *job) {
 
 // take asks a gang what is to be done, and gathers what that needs.
 func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
-	rehearses := w.rehearses(key.Namespace)
 	w.gangs.mu.Lock()
 	defer w.gangs.mu.Unlock()
 	e, ok := w.gangs.byKey[key]
@@ -138,7 +136,6 @@ func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
 		return j, false
 	}
 	now := w.gangs.clock.Now()
-	e.gang.SetRehearse(rehearses, now)
 	w.searchAgainLocked(e, now)
 	actions := e.gang.Act(now)
 	w.gangs.settledLocked(e)

@@ -87,8 +87,6 @@ func (c *cluster) testPermissions(t *testing.T, overlay string) {
 		{verb: "patch", resource: "zonereservations.zonewise.dev/status"},
 		{verb: "watch", resource: "priorityclasses.scheduling.k8s.io"},
 		{verb: "list", resource: "jobs.batch"},
-		{verb: "watch", resource: "validatingadmissionpolicies.admissionregistration.k8s.io"},
-		{verb: "watch", resource: "mutatingwebhookconfigurations.admissionregistration.k8s.io"},
 		{verb: "create", resource: "events.events.k8s.io", in: "shop"},
 		{verb: "create", resource: "events", in: "kube-system"},
 		{verb: "create", resource: "tokenreviews.authentication.k8s.io"},
@@ -146,6 +144,8 @@ func (c *cluster) testPermissions(t *testing.T, overlay string) {
 		{verb: "approve", resource: "signers.certificates.k8s.io"},
 		{verb: "get", resource: "customresourcedefinitions.apiextensions.k8s.io"},
 		{verb: "create", resource: "validatingadmissionpolicies.admissionregistration.k8s.io"},
+		{verb: "list", resource: "validatingadmissionpolicies.admissionregistration.k8s.io"},
+		{verb: "list", resource: "mutatingwebhookconfigurations.admissionregistration.k8s.io"},
 		{verb: "delete", resource: "validatingwebhookconfigurations.admissionregistration.k8s.io"},
 	}
 	groups := []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"}
@@ -178,14 +178,8 @@ func (c *cluster) testRules(t *testing.T, overlay string) {
 		"patch zonereservations.zonewise.dev/status",
 		"patch zonespreadpolicies.zonewise.dev/status",
 		"read jobs.batch",
-		"read mutatingadmissionpolicies.admissionregistration.k8s.io",
-		"read mutatingadmissionpolicybindings.admissionregistration.k8s.io",
-		"read mutatingwebhookconfigurations.admissionregistration.k8s.io",
 		"read podgroups.scheduling.x-k8s.io",
 		"read priorityclasses.scheduling.k8s.io",
-		"read validatingadmissionpolicies.admissionregistration.k8s.io",
-		"read validatingadmissionpolicybindings.admissionregistration.k8s.io",
-		"read validatingwebhookconfigurations.admissionregistration.k8s.io",
 		"read zonereservations.zonewise.dev",
 		"read zonespreadpolicies.zonewise.dev",
 	}

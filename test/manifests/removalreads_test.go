@@ -29,10 +29,7 @@ var readCases = map[string]struct{ goesOn bool }{
 	"jobs.batch":                      {goesOn: true},
 	"podgroups.scheduling.x-k8s.io":   {goesOn: true},
 	"zonespreadpolicies.zonewise.dev": {goesOn: true}, "zonereservations.zonewise.dev": {goesOn: true},
-	"priorityclasses.scheduling.k8s.io":                      {goesOn: true},
-	"mutatingadmissionpolicies.admissionregistration.k8s.io": {goesOn: true}, "mutatingadmissionpolicybindings.admissionregistration.k8s.io": {goesOn: true},
-	"mutatingwebhookconfigurations.admissionregistration.k8s.io": {goesOn: true}, "validatingadmissionpolicies.admissionregistration.k8s.io": {goesOn: true},
-	"validatingadmissionpolicybindings.admissionregistration.k8s.io": {goesOn: true}, "validatingwebhookconfigurations.admissionregistration.k8s.io": {goesOn: true},
+	"priorityclasses.scheduling.k8s.io": {goesOn: true},
 }
 
 // testReads takes the reads of one rule after the other, and starts a scheduler. Each is another ServiceAccount with

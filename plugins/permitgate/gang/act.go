@@ -2,7 +2,6 @@ package gang
 
 import (
 	"container/heap"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -134,9 +133,11 @@ func (g *Gang) nextTask() *agendaEntry {
 // completion once, and repeats the other actions, at growing intervals, until inputs show that they
 // have worked.
 func (g *Gang) Act(now time.Time) Actions {
+	due := g.takeRehearsals()
 	g.settle(now)
 	actions := g.report
 	g.report = Actions{}
+	actions.Rehearse = due
 	next := func(t time.Time) {
 		if !t.IsZero() && (actions.Next.IsZero() || t.Before(actions.Next)) {
 			actions.Next = t
@@ -145,7 +146,6 @@ func (g *Gang) Act(now time.Time) Actions {
 	if g.complete() {
 		if g.probe.due(now) {
 			actions.Probe = g.inState(memberWaiting)
-			actions.Probe = slices.DeleteFunc(actions.Probe, func(uid types.UID) bool { return !g.rehearsed(g.members[uid]) })
 		}
 		next(g.probe.at)
 	}
@@ -191,10 +191,6 @@ func (g *Gang) Act(now time.Time) Actions {
 	}
 	if e := g.nextTask(); e != nil {
 		next(e.at)
-	}
-	actions.Rehearse = g.takeRehearsals(now)
-	if g.probesBind() {
-		next(g.probing.at)
 	}
 	return actions
 }

@@ -22,7 +22,6 @@ func (g *Gang) rollback(r Rollback, backoff bool, now time.Time) {
 			g.until = g.notBefore
 		}
 		r.Backoff = g.until.Sub(now)
-		g.probing = retry{at: now.Add(probeInterval), first: probeInterval}
 	}
 	rejectAt := now
 	if !r.Cause.Capacity() {

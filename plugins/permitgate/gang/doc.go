@@ -65,8 +65,8 @@
 // Committed unless at least minMember are Committed, Bound or Done with it; and a rollback leaves no member
 // Waiting, Released or Prepared.
 //
-// A gang whose binds are rehearsed (see [Gang.SetRehearse]) releases only members whose rehearsal has passed. The time that
-// rehearsals take does not count against the round's deadline.
+// With [Config.Rehearse], waiting members are released only when the bind of one member of each template among them has been
+// rehearsed. The time that rehearsals take does not count against the round's deadline.
 //
 // # Non-goals
 //

@@ -20,7 +20,6 @@ type Gang struct {
 	spec    *Spec // nil while the PodGroup does not exist
 	members map[types.UID]*member
 	count   [memberStates]int // members by state
-	passed  int               // members that wait and whose rehearsal has passed
 	holding int               // members that hold something
 	phase   Phase
 
@@ -44,10 +43,8 @@ type Gang struct {
 	notBeforeIfOwn time.Time // before when no room does that may be the gang's own
 	last           Rollback  // the last one
 
-	rehearse bool   // binds are rehearsed
-	turns    uint64 // of all members, ever
-	due      []Rehearsal
-	probing  retry // of the rehearsal with which a gang finds out whether a refused bind has become possible
+	rehearsals map[Template]*rehearsal //, since the last round began
+	begun      int                     // rehearsals, ever
 
 	partialSince time.Time // when the gang came to be bound in part; zero when it is not
 	stranded     bool      // Actions.Stranded has been reported
@@ -78,8 +75,9 @@ const (
 
 // member is one pod of the gang.
 type member struct {
-	uid   types.UID
-	state memberState
+	uid      types.UID
+	state    memberState
+	template Template
 	// holds is true from Permit until the member's bind is on the way or it is unreserved: it has something
 	// reserved that a rejection would free.
 	holds bool
@@ -105,14 +103,11 @@ type member struct {
 	// scouted is how often the member was activated as scout since it was last seen in a cycle.
 	scouted int
 	tasks   [tasks]task
-	// turn numbers the member's waits in Permit, and the rehearsals of one.
-	turn      uint64
-	rehearsal rehearsal
 }
 
 // New returns a gang without PodGroup and members.
 func New(config Config) *Gang {
-	return &Gang{config: config, members: map[types.UID]*member{}}
+	return &Gang{config: config, members: map[types.UID]*member{}, rehearsals: map[Template]*rehearsal{}}
 }
 
 // Phase returns the gang's phase as of the last input.

@@ -15,11 +15,12 @@ func (g *Gang) SetPod(uid types.UID, pod Pod, now time.Time) {
 	if known && m.state == memberDone {
 		return // an older view of the pod
 	}
+	if !known {
+		m = &member{uid: uid, state: memberStates}
+		g.members[uid] = m
+	}
+	m.template = pod.Template
 	if !known || m.state == memberGone {
-		if !known {
-			m = &member{uid: uid, state: memberStates}
-			g.members[uid] = m
-		}
 		if !pod.Bound {
 			g.arrivedAt = now
 		}

@@ -38,7 +38,7 @@ const (
 func protocol(t *rapid.T) {
 	jitter := rapid.Float64Range(0, 0.99)
 	w := newWorld(t, rapid.IntRange(2, 12).Draw(t, "capacity"), func() float64 { return jitter.Draw(t, "jitter") })
-	w.rehearse = rapid.Bool().Draw(t, "rehearse")
+	w.config.Rehearse = rapid.Bool().Draw(t, "rehearse")
 	w.hinted = rapid.Bool().Draw(t, "hinted")
 	w.hopeful = rapid.Bool().Draw(t, "hopeful")
 	names := []string{"a", "b"}[:rapid.IntRange(1, 2).Draw(t, "gangs")]
@@ -152,12 +152,6 @@ func protocol(t *rapid.T) {
 			some(t, "pod", append(w.at(preparing), w.at(barrier)...)).place = stopped
 		},
 		"rehearsed": func(t *rapid.T) { do(t, w.rehearsed(rehearsals.Draw(t, "end"))) },
-		"policies change": func(t *rapid.T) {
-			if rapid.IntRange(0, 3).Draw(t, "really") != 0 {
-				t.Skip("not now")
-			}
-			w.setRehearse(rapid.Bool().Draw(t, "rehearse"))
-		},
 		"bind":      func(t *rapid.T) { w.bind(some(t, "pod", w.at(binding)), bindEnds.Draw(t, "end")) },
 		"post bind": func(t *rapid.T) { w.bound(some(t, "pod", w.at(postBind))) },
 		"act":       func(*rapid.T) { w.act() },

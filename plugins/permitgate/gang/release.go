@@ -6,18 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// complete reports whether members wait although the quorum has a node, and the rehearsals that it needs.
+// complete reports whether members wait although the quorum has a node, and no rehearsal keeps it.
 func (g *Gang) complete() bool {
-	ready := g.ready()
-	return g.valid() && ready > 0 && g.releasedOrLater()+ready >= g.spec.MinMember
-}
-
-// ready is how many members wait whose rehearsal keeps them no longer.
-func (g *Gang) ready() int {
-	if g.rehearse {
-		return g.passed
-	}
-	return g.count[memberWaiting]
+	return g.valid() && g.count[memberWaiting] > 0 && g.lacking() <= 0 && g.rehearsed()
 }
 
 // Release lets go those of uids that wait, if with them the quorum is complete, and returns them: each
@@ -30,7 +21,7 @@ func (g *Gang) Release(uids []types.UID, now time.Time) []types.UID {
 	}
 	var released []types.UID
 	for _, uid := range uids {
-		if m, known := g.members[uid]; known && m.state == memberWaiting && g.rehearsed(m) {
+		if m, known := g.members[uid]; known && m.state == memberWaiting {
 			released = append(released, uid)
 		}
 	}

@@ -133,6 +133,7 @@ func (g *Gang) Gather(r Round, now time.Time) bool {
 	}
 	g.rounds++
 	g.admitted = false
+	clear(g.rehearsals)
 	g.round = &round{id: g.rounds, since: now, deadline: now.Add(g.timeout()), stepAt: now, hinted: r.Hinted, idle: idle, restAt: now.Add(firstsLimit)}
 	for _, m := range g.members {
 		m.called = false // scouts that were overtaken
@@ -336,7 +337,7 @@ func (g *Gang) Fits(uid types.UID, now time.Time) (wait bool, reason Reason, det
 	g.round.stepAt = now
 	g.move(m, memberWaiting)
 	g.hold(m, true)
-	g.restage(m)
+	g.needRehearsal(m)
 	g.leads(m, now)
 	g.probe.start(now)
 	g.settle(now)

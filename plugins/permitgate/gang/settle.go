@@ -87,9 +87,6 @@ func (g *Gang) leave(m *member) {
 		g.departures++
 	case m.state == memberIdle && m.inRound:
 		g.round.idle--
-	case m.state == memberWaiting && m.rehearsal == rehearsalPassed:
-		g.passed--
-		m.rehearsal = rehearsalDue
 	}
 }
 
@@ -236,7 +233,7 @@ func (g *Gang) absent() (first types.UID) {
 // pauseForRehearsals stops the round's clock while nothing but rehearsals keeps the gang.
 func (g *Gang) pauseForRehearsals(now time.Time) {
 	r := g.round
-	rehearses := g.rehearse && g.lacking() <= 0 && !g.complete()
+	rehearses := g.lacking() <= 0 && !g.rehearsed()
 	switch {
 	case rehearses && r.paused.IsZero() && now.Before(r.deadline):
 		r.paused = now

@@ -34,9 +34,10 @@ type world struct {
 	others   int  // capacity used by pods of no gang
 	made     int
 
-	rehearse   bool      // binds are rehearsed
 	rehearsals []running // those that run
-	rollbacks  map[string]int
+	// passed has, by gang, the templates of which a rehearsal has passed in the round.
+	passed    map[string]map[gang.Template]bool
+	rollbacks map[string]int
 }
 
 // running is a rehearsal that runs.
@@ -83,8 +84,7 @@ type pod struct {
 	retry  time.Time // for backoffQ
 	// activated: an activation came while it was in flight.
 	activated bool
-	// rehearsed: its bind has been rehearsed since it began to wait and since policies changed last.
-	rehearsed bool
+	template  gang.Template
 	// noRoom: the plugin that counts resources refused it last, and moves it when room is made.
 	noRoom bool
 	entry  gang.Entry // of this cycle
@@ -107,6 +107,7 @@ func newWorld(c check, capacity int, jitter func() float64) *world {
 		pods:      map[types.UID]*pod{},
 		capacity:  capacity,
 		rollbacks: map[string]int{},
+		passed:    map[string]map[gang.Template]bool{},
 	}
 }
 
@@ -114,8 +115,7 @@ func (w *world) gang(name string) *gang.Gang {
 	g, ok := w.gangs[name]
 	if !ok {
 		g = gang.New(w.config)
-		g.SetRehearse(w.rehearse, w.now)
-		w.gangs[name] = g
+		w.gangs[name], w.passed[name] = g, map[gang.Template]bool{}
 	}
 	return g
 }
@@ -124,7 +124,7 @@ func (w *world) gang(name string) *gang.Gang {
 
 func (w *world) createPod(name string, held bool) *pod {
 	w.made++
-	p := &pod{uid: types.UID(fmt.Sprintf("%s-%d", name, w.made)), gang: name, exists: true, held: held}
+	p := &pod{uid: types.UID(fmt.Sprintf("%s-%d", name, w.made)), gang: name, exists: true, held: held, template: gang.Template{Needs: fmt.Sprint(w.made % 2)}}
 	w.pods[p.uid] = p
 	w.order = append(w.order, p.uid)
 	w.announce(p)
@@ -136,7 +136,7 @@ func (w *world) announce(p *pod) {
 	bound, held := p.bound, p.held
 	w.plugin = append(w.plugin, func() {
 		p.toldLive, p.toldBound = true, p.toldBound || bound
-		w.gang(p.gang).SetPod(p.uid, gang.Pod{Bound: bound, Held: held && !bound}, w.now)
+		w.gang(p.gang).SetPod(p.uid, gang.Pod{Bound: bound, Held: held && !bound, Template: p.template}, w.now)
 	})
 	w.sched = append(w.sched, func() {
 		switch {
@@ -237,21 +237,6 @@ func (w *world) setOthers(n int) {
 	}
 }
 
-// setRehearse turns rehearsals on or off, or when they are as asked for changes the policies.
-func (w *world) setRehearse(on bool) {
-	for _, p := range w.pods {
-		p.rehearsed = false
-	}
-	for _, g := range w.gangs {
-		if w.rehearse == on {
-			g.AdmissionChanged(w.now)
-		} else {
-			g.SetRehearse(on, w.now)
-		}
-	}
-	w.rehearse = on
-}
-
 // rehearsed ends the rehearsal that was started first.
 func (w *world) rehearsed(refused string) bool {
 	if len(w.rehearsals) == 0 {
@@ -260,8 +245,8 @@ func (w *world) rehearsed(refused string) bool {
 	r := w.rehearsals[0]
 	w.rehearsals = w.rehearsals[1:]
 	g := w.gang(r.gang)
-	if g.Rehearsing(r.Rehearsal) {
-		w.pods[r.UID].rehearsed = refused == ""
+	if g.Rehearsing(r.Rehearsal) && refused == "" {
+		w.passed[r.gang][w.pods[r.UID].template] = true
 	}
 	g.Rehearsed(r.Rehearsal, refused, w.now)
 	return true

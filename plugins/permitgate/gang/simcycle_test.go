@@ -81,6 +81,7 @@ func (w *world) propose(p *pod) {
 	if !slices.Contains(round.Members, p.uid) {
 		round.Members[room-1] = p.uid
 	}
+	w.passed[p.gang] = map[gang.Template]bool{}
 	if !g.Gather(round, w.now) {
 		w.check.Fatalf("gang %s does not take a round of %d for %d", p.gang, room, need)
 	}
@@ -157,7 +158,7 @@ func (w *world) fit(o outcome) bool {
 		g.Unreserved(p.uid, w.now)
 		w.comeBack(p, true) // by the events of the plugin that refused it
 	case wait:
-		p.place, p.rehearsed = permitted, false
+		p.place = permitted
 	default:
 		p.place = preparing
 		w.cycle = ""
@@ -304,8 +305,14 @@ func (w *world) act() (did bool, next time.Time) {
 			}
 		}
 		for _, r := range a.Rehearse {
-			if w.pods[r.UID].rehearsed && !r.Probe {
-				w.check.Fatalf("%s is rehearsed twice", r.UID)
+			template := w.pods[r.UID].template
+			if w.passed[name][template] {
+				w.check.Fatalf("%s is rehearsed, and a copy of it has passed", r.UID)
+			}
+			for _, other := range w.rehearsals {
+				if other.gang == name && w.pods[other.UID].template == template && g.Rehearsing(other.Rehearsal) {
+					w.check.Fatalf("%s is rehearsed while %s is", r.UID, other.UID)
+				}
 			}
 			w.rehearsals = append(w.rehearsals, running{name, r})
 			did = true
@@ -323,8 +330,8 @@ func (w *world) act() (did bool, next time.Time) {
 		}
 		if released := g.Release(ready, w.now); len(released) > 0 {
 			for _, uid := range released {
-				if w.rehearse && !w.pods[uid].rehearsed {
-					w.check.Fatalf("%s is let go without a rehearsal", uid)
+				if w.config.Rehearse && !w.passed[name][w.pods[uid].template] {
+					w.check.Fatalf("%s is let go without a rehearsal of its template", uid)
 				}
 				w.pods[uid].place = preparing
 			}

@@ -102,6 +102,9 @@ type Config struct {
 	RecoveryTimeout time.Duration
 	// InitialBackoff follows the first rollback, and doubles with each further one up to MaxBackoff.
 	InitialBackoff, MaxBackoff time.Duration
+	// Rehearse says that waiting members are let go only when [Gang.Rehearsed] has said of one of each template that its bind
+	// would be accepted.
+	Rehearse bool
 	// Jitter returns a number in [0, 1): that share of half the backoff is taken off, so that gangs that got into
 	// each other's way do not meet again.
 	Jitter func() float64
@@ -125,7 +128,16 @@ type Pod struct {
 	Bound bool
 	// Held is true for a pod without a node that nothing here can schedule: it has scheduling gates, a claim of it does not
 	// exist, or it belongs to another scheduler.
-	Held bool
+	Held     bool
+	Template Template
+}
+
+// Template tells which members are copies of each other: the bind of one of them is rehearsed.
+type Template struct {
+	// Controller is the UID of the pod's controller; empty without one.
+	Controller types.UID
+	// Needs is equal for pods that ask for the same.
+	Needs string
 }
 
 // Round is what a proposal asks for.

@@ -1,16 +1,14 @@
-// Package rehearse sends the binds of waiting members to the API server with dryRun. If admission would refuse one bind, the
-// gang is sent back as a whole before any member is bound.
+// Package rehearse sends binds of waiting members to the API server with dryRun. If admission would refuse the bind of a template's
+// member, the gang is sent back as a whole before any member is bound.
 //
 // # Contract
 //
 // A rehearsal passes when the API server accepts the Binding with dryRun; temporary errors (a server or webhook out of
-// reach) are retried a few times, and then count as a refusal. In Mode Auto binds are rehearsed while the rules of some webhook or
-// admission policy cover pods/binding in the gang's namespace, and for a few seconds after such a change, because the API server
-// itself learns of it through a watch.
+// reach) are retried a few times, and then count as a refusal.
 //
 // # Non-goals
 //
-// The package does not decide what a refusal means for a gang. A bind whose rehearsal passed may still fail.
+// The package decides neither whose bind is rehearsed nor what a refusal means for a gang. A bind whose rehearsal passed may still fail.
 package rehearse
 
 import (
@@ -18,7 +16,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -26,7 +24,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
-	corelisters "k8s.io/client-go/listers/core/v1"
 	compbasemetrics "k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -36,15 +33,13 @@ import (
 	"zonewise.dev/plugins/permitgate/gang"
 )
 
-// Mode says when the binds of members are rehearsed while they wait in Permit.
+// Mode says whether binds are rehearsed while members wait in Permit.
 type Mode string
 
 // The modes.
 const (
-	// Auto: while an admission policy or webhook may refuse the binds of the gang's namespace.
+	// Auto: that of one member of each pod template.
 	Auto Mode = "Auto"
-	// Always: each time.
-	Always Mode = "Always"
 	// Never: not at all.
 	Never Mode = "Never"
 )
@@ -73,64 +68,31 @@ type Gangs interface {
 	Rehearsing(key types.NamespacedName, r gang.Rehearsal) (pod *v1.Pod, node string)
 	// Rehearsed receives the result of a rehearsal; refused says why the bind would be refused, or is empty.
 	Rehearsed(key types.NamespacedName, r gang.Rehearsal, refused string)
-	// AdmissionChanged is called when policies or webhooks for binds have changed, and perhaps the result of Needed.
-	AdmissionChanged()
 }
 
 // Rehearser rehearses binds. Make one with New; its methods may be called from several goroutines.
 type Rehearser struct {
-	mode       Mode
-	clock      clock.WithTicker
-	namespaces corelisters.NamespaceLister
-	gangs      Gangs
-	agenda     *agenda.Agenda[item]
-
-	mu     sync.Mutex // guards what follows
-	client clientset.Interface
-	watch  *watch // nil unless the mode is Auto and this process leads
+	gangs   Gangs
+	agenda  *agenda.Agenda[item]
+	leading atomic.Bool
 }
 
-// item is a rehearsal; the zero value means to look at the policies again.
+// item is a rehearsal of a gang.
 type item struct {
 	gang types.NamespacedName
 	gang.Rehearsal
 }
 
 // New returns a rehearser, which does nothing before Lead.
-func New(mode Mode, c clock.WithTicker, namespaces corelisters.NamespaceLister, gangs Gangs) *Rehearser {
+func New(c clock.WithTicker, gangs Gangs) *Rehearser {
 	metrics.MustRegister(results)
-	return &Rehearser{mode: mode, clock: c, namespaces: namespaces, gangs: gangs, agenda: agenda.New[item](c)}
+	return &Rehearser{gangs: gangs, agenda: agenda.New[item](c)}
 }
 
 // Lead starts the rehearsals, which run until ctx ends. Only the leader calls it, once.
 func (r *Rehearser) Lead(ctx context.Context, client clientset.Interface) {
-	if r.mode == Never {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.client = client
-	if r.mode == Auto {
-		r.watch = watchAdmission(ctx, client, r.clock, r.namespaces, r.changed)
-	}
+	r.leading.Store(true)
 	go r.agenda.Run(ctx, workers, func(i item) { r.look(ctx, client, i) })
-}
-
-// changed is called when the policies have changed; the API server sees that a little later.
-func (r *Rehearser) changed() {
-	r.gangs.AdmissionChanged()
-	r.agenda.AddAt(item{}, r.clock.Now().Add(admissionLag))
-}
-
-// Needed reports whether the binds of a namespace's pods must be rehearsed.
-func (r *Rehearser) Needed(namespace string) bool {
-	if r.mode != Auto {
-		return r.mode == Always
-	}
-	r.mu.Lock()
-	watch := r.watch
-	r.mu.Unlock()
-	return watch == nil || watch.judged(namespace)
 }
 
 // Begin has a bind rehearsed.
@@ -138,18 +100,9 @@ func (r *Rehearser) Begin(key types.NamespacedName, of gang.Rehearsal) { r.agend
 
 // Idle reports whether there is nothing to do until an event comes or the clock moves. Rehearsals in a process that does not
 // lead do not count.
-func (r *Rehearser) Idle() bool {
-	r.mu.Lock()
-	client, watch := r.client, r.watch
-	r.mu.Unlock()
-	return client == nil || r.agenda.Idle() && (watch == nil || watch.known())
-}
+func (r *Rehearser) Idle() bool { return !r.leading.Load() || r.agenda.Idle() }
 
 func (r *Rehearser) look(ctx context.Context, client clientset.Interface, i item) {
-	if i == (item{}) {
-		r.gangs.AdmissionChanged()
-		return
-	}
 	logger := klog.FromContext(ctx)
 	pod, node := r.gangs.Rehearsing(i.gang, i.Rehearsal)
 	if pod == nil {

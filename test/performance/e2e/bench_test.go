@@ -38,21 +38,21 @@ import (
 )
 
 // schedulerConfigs has the scheduler's configuration of each variant: the files that users read. The
-// in-tree variant takes the scheduler's own defaults, and what alwaysGate changes is in configOf.
+// in-tree variant takes the scheduler's own defaults, and what neverGate changes is in configOf.
 var schedulerConfigs = map[string]string{
 	inTree:       "",
 	unspread:     "unspread.yaml",
 	zoneSpread:   "../../../config/zonespread.yaml",
 	reserveCache: "../../../config/reservecache.yaml",
 	permitGate:   "../../../config/permitgate.yaml",
-	alwaysGate:   "../../../config/permitgate.yaml",
+	neverGate:    "../../../config/permitgate.yaml",
 	zonewise:     "../../../config/zonewise.yaml",
 }
 
 // configOf returns the path of a variant's configuration, which is in dir when it is not one of the files that users read.
 func configOf(variant, dir string) (string, error) {
 	path := schedulerConfigs[variant]
-	if variant != alwaysGate {
+	if variant != neverGate {
 		return path, nil
 	}
 	content, err := os.ReadFile(path)
@@ -70,7 +70,7 @@ func configOf(variant, dir string) (string, error) {
 				if err := yaml.Unmarshal(p.Args.Raw, &args); err != nil {
 					return "", fmt.Errorf("%s: args of %s: %w", path, p.Name, err)
 				}
-				args["bindRehearsal"] = "Always"
+				args["bindRehearsal"] = "Never"
 				if p.Args.Raw, err = json.Marshal(args); err != nil {
 					return "", err
 				}

@@ -103,7 +103,7 @@ var replaced = map[string]struct{ added, removed []string }{
 	zoneSpread:   {added: []string{"ZoneSpread"}, removed: []string{"PodTopologySpread"}},
 	reserveCache: {added: []string{"ReserveCache"}},
 	permitGate:   {added: []string{"PermitGate"}},
-	alwaysGate:   {added: []string{"PermitGate"}},
+	neverGate:    {added: []string{"PermitGate"}},
 	zonewise:     {added: []string{"ZoneSpread", "ReserveCache", "PermitGate"}, removed: []string{"PodTopologySpread"}},
 }
 
@@ -134,9 +134,9 @@ func TestVariantsDifferInThePluginOnly(t *testing.T) {
 	}
 }
 
-// alwaysGate is permitGate but for one argument.
-func TestAlwaysDiffersInTheRehearsalOnly(t *testing.T) {
-	path, err := configOf(alwaysGate, t.TempDir())
+// neverGate is permitGate but for one argument.
+func TestNeverDiffersInTheRehearsalOnly(t *testing.T) {
+	path, err := configOf(neverGate, t.TempDir())
 	require.NoError(t, err)
 	args := func(c *config.KubeSchedulerConfiguration) map[string]any {
 		for i := range c.Profiles[0].PluginConfig {
@@ -150,11 +150,11 @@ func TestAlwaysDiffersInTheRehearsalOnly(t *testing.T) {
 		require.Fail(t, "no arguments")
 		return nil
 	}
-	auto, always := loadConfig(t, schedulerConfigs[permitGate]), loadConfig(t, path)
-	want, got := args(auto), args(always)
-	want["bindRehearsal"] = "Always"
+	auto, never := loadConfig(t, schedulerConfigs[permitGate]), loadConfig(t, path)
+	want, got := args(auto), args(never)
+	want["bindRehearsal"] = "Never"
 	require.Equal(t, want, got)
-	require.Equal(t, auto, always)
+	require.Equal(t, auto, never)
 }
 
 // templateNames returns the paths of all templates.
