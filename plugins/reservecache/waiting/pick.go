@@ -47,16 +47,18 @@ func (p *Pods) Pick(now time.Time, cluster *Cluster) Picked {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		clear(p.openings)
+		p.at = cursor{}
 		return picked
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	looks := 0
+	from, looks := p.at, 0
+	p.at = cursor{}
 	names := slices.Sorted(maps.Keys(p.openings))
-	first, _ := slices.BinarySearch(names, p.at)
+	first, _ := slices.BinarySearch(names, from.node)
 	for _, name := range names[first:] {
-		if looks > looksPerPick {
-			p.at, picked.More = name, true
+		if looks++; looks > looksPerPick {
+			p.at, picked.More = cursor{node: name}, true
 			return picked
 		}
 		o := p.openings[name]
@@ -65,13 +67,17 @@ func (p *Pods) Pick(now time.Time, cluster *Cluster) Picked {
 			p.closeLocked(o)
 			continue
 		}
-		s := picking{pods: p, opening: o, node: &node, cluster: cluster, now: now, picked: &picked}
-		s.run()
-		if looks += s.looks; !s.left && len(o.chosen) == 0 {
+		s := picking{pods: p, opening: o, node: &node, cluster: cluster, now: now, picked: &picked, looks: looks}
+		if from.node != name || from.serial != o.serial {
+			from = cursor{}
+		}
+		if picked.More = !s.run(from); picked.More {
+			return picked
+		}
+		if looks = s.looks; !s.left && len(o.chosen) == 0 {
 			p.closeLocked(o)
 		}
 	}
-	picked.More, p.at = first > 0, ""
 	return picked
 }
 
@@ -98,8 +104,11 @@ type picking struct {
 	left bool
 }
 
-func (s *picking) run() {
+// run looks at the pods from a place on, which is without a serial for all. It reports whether it has come to the end, and otherwise says where
+// the next Pick goes on.
+func (s *picking) run(from cursor) bool {
 	s.node.Requested = s.node.Requested.Clone()
+	s.left = from.left
 	for uid, w := range s.opening.chosen {
 		// A chosen pod that is not tried is kept back by something other than holds.
 		if end := w.since.Add(maxBackoff); end.After(s.now) {
@@ -110,14 +119,26 @@ func (s *picking) run() {
 		}
 	}
 	for _, priority := range slices.Clone(s.pods.priorities) {
-		queue := s.pods.queues[priority]
-		for e := queue.Front(); e != nil; {
+		e := s.pods.queues[priority].Front()
+		switch {
+		case from.serial == 0 || priority < from.priority:
+		case priority > from.priority:
+			continue
+		default:
+			e = from.pod
+		}
+		for e != nil {
+			if s.looks >= looksPerPick {
+				s.pods.at = cursor{node: s.opening.node, serial: s.opening.serial, priority: priority, pod: e, left: s.left}
+				return false
+			}
 			w, next := e.Value.(*pod), e.Next() //nolint:forcetypeassert // nothing else is in it
 			s.looks++
 			s.look(w)
 			e = next
 		}
 	}
+	return true
 }
 
 // look chooses a pod if the node may help it.

@@ -22,8 +22,8 @@ const (
 	maxBackoff     = 10 * time.Second
 )
 
-// looksPerPick bounds how many pods one Pick looks at, so that a scheduling cycle does not wait for long.
-const looksPerPick = 50_000
+// looksPerPick bounds how many pods and nodes one Pick looks at, so that a scheduling cycle does not wait for long.
+const looksPerPick = 2_000
 
 // Pods are the pods that holds keep out. Make one with New.
 type Pods struct {
@@ -42,8 +42,8 @@ type Pods struct {
 	inCycle types.UID
 	// openedInCycle are the nodes that were opened since then: what the cycle is judged by may be older.
 	openedInCycle map[string]struct{}
-	// at is the last node that Pick looked at, if it has not finished a pass.
-	at string
+	// at is where the next Pick goes on, if the last one has not finished a pass.
+	at cursor
 	// version is that of the owners at the last Reowned, and outdated are the pods that were refused at another since.
 	version  any
 	outdated map[types.UID]struct{}
@@ -84,6 +84,19 @@ type opening struct {
 	serial uint64
 	// chosen are the pods that were chosen and have not been tried yet.
 	chosen map[types.UID]*pod
+}
+
+// cursor is a place in a pass over the open nodes and the pods that wait.
+type cursor struct {
+	node string
+	// serial is that of the node's opening; 0 if the node has not been begun with. Its pods are looked at from the beginning once there is a
+	// newer one.
+	serial uint64
+	// priority is that of the queue to go on with, at pod; nil if there are only queues of lower priorities left.
+	priority int32
+	pod      *list.Element
+	// left means that a pod before could be chosen once its backoff ends.
+	left bool
 }
 
 // New returns a Pods without any.
@@ -261,6 +274,9 @@ func (p *Pods) dequeueLocked(w *pod) {
 		return
 	}
 	queue := p.queues[w.priority]
+	if p.at.pod == w.place {
+		p.at.pod = w.place.Next()
+	}
 	queue.Remove(w.place)
 	w.place = nil
 	if queue.Len() == 0 {
