@@ -6,7 +6,7 @@
 # Property tests are given PROPERTY_SEED (1), by a flag that no other package knows. The cache of results does not see it:
 # hack/test.sh uses no cached result when it is set.
 #
-# Two packages are tested at a time, so each has one processor unless GOMAXPROCS says otherwise: what a program does on a second
+# Several packages are tested at a time, so each has one processor unless GOMAXPROCS says otherwise: what a program does on a second
 # one is mostly to look for work, for up to half of the CPU of all tests. Where goroutines compete for the plugins' state they have
 # all processors.
 set -u

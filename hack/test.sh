@@ -44,11 +44,11 @@ LATER_TESTS+='|^TestChart$|^TestEveryRuleIsNeeded$'
 RACE_PACKAGES='^(plugins|plugins/.*|internal/.*|test/framework|survival|cmd/survival)$'
 
 # compile_ahead PACKAGE... compiles what the tests of these packages need, with a heartbeat; go test would do it in
-# silence. It does so once for each version of the dependencies: afterwards go test itself has little to compile. What
-# does not compile is reported by the test run.
+# silence. It does so once for these packages and each version of the dependencies: afterwards go test itself has little to
+# compile. What does not compile is reported by the test run.
 compile_ahead() {
 	local deps stamp
-	stamp=$(go env GOCACHE)/zonewise-compiled$RACE_FLAG-$( (cat "$ROOT"/go.* && go version) | cksum | tr ' ' -)
+	stamp=$(go env GOCACHE)/zonewise-compiled$RACE_FLAG-$( (cat "$ROOT"/go.* && go version && echo "$@") | cksum | tr ' ' -)
 	[ ! -e "$stamp" ] || return 0
 	deps=$(cd "$ROOT" && go list -e -deps -test -f '{{if not (or .Standard .ForTest (eq .Name "main"))}}{{.ImportPath}}{{end}}' "$@")
 	# shellcheck disable=SC2086
