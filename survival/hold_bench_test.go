@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/demo/workload"
 	"zonewise.dev/sim"
 	"zonewise.dev/survival"

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/sim"
 	"zonewise.dev/survival"
 	"zonewise.dev/test/clitest"

@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/survival"
 	"zonewise.dev/test/clitest"
 )

@@ -25,8 +25,8 @@ import (
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"zonewise.dev/cmd/zonewise/live"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/live"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/sim"
 )
 

@@ -20,8 +20,8 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	declared "zonewise.dev/cmd/survival/metrics"
-	"zonewise.dev/cmd/zonewise/live"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/live"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/internal/metrics"
 	"zonewise.dev/survival"

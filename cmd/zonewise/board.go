@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"zonewise.dev/cmd/zonewise/board"
-	"zonewise.dev/cmd/zonewise/live"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/live"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/program"
 	"zonewise.dev/sim"
 )

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/program"
 	"zonewise.dev/test/clitest"
 )

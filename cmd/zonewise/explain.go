@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"zonewise.dev/cmd/zonewise/census"
+	"zonewise.dev/cluster/census"
 	"zonewise.dev/cmd/zonewise/explain"
 	"zonewise.dev/cmd/zonewise/show"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/program"
 	"zonewise.dev/sim"
 )

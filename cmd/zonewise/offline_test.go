@@ -11,7 +11,7 @@ import (
 
 	"zonewise.dev/cmd/zonewise/explain"
 	"zonewise.dev/cmd/zonewise/simulate"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/internal/program"
 	"zonewise.dev/test/clitest"

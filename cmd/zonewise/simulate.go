@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"zonewise.dev/cmd/zonewise/census"
+	"zonewise.dev/cluster/census"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/simulate"
 	"zonewise.dev/internal/program"

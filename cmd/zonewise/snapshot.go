@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"zonewise.dev/cmd/zonewise/show"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/snapshot"
 )
 
 const snapshotHelp = `Save what the other commands look at, so that they can run later or elsewhere with

@@ -16,7 +16,7 @@ import (
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/require"
 
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/program"
 	"zonewise.dev/test/clitest"
 )

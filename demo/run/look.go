@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"zonewise.dev/cmd/zonewise/census"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/census"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/demo/check"
 	"zonewise.dev/demo/workload"

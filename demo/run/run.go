@@ -11,8 +11,8 @@ import (
 	"time"
 
 	page "zonewise.dev/cmd/zonewise/board"
-	"zonewise.dev/cmd/zonewise/live"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/live"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/demo/cluster"
 	"zonewise.dev/demo/workload"

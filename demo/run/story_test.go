@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
-	"zonewise.dev/cmd/zonewise/census"
+	"zonewise.dev/cluster/census"
 	"zonewise.dev/cmd/zonewise/show"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/demo/check"
 	"zonewise.dev/demo/workload"

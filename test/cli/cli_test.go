@@ -16,7 +16,7 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/explain"
 	"zonewise.dev/cmd/zonewise/simulate"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/test/internal/apiserver"
 )

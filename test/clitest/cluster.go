@@ -20,7 +20,7 @@ import (
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/snapshot"
 )
 
 // Now is when the snapshots are taken.

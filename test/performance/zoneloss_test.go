@@ -24,9 +24,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/cmd/zonewise/census"
-	"zonewise.dev/cmd/zonewise/live"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/census"
+	"zonewise.dev/cluster/live"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/demo/cluster"
 	"zonewise.dev/demo/workload"
 	library "zonewise.dev/survival"

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"zonewise.dev/cmd/zonewise/census"
+	"zonewise.dev/cluster/census"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/sim"

@@ -16,8 +16,8 @@ import (
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/cmd/zonewise/census"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/census"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/sim"
 	"zonewise.dev/test/clitest"
 )

@@ -4,8 +4,8 @@ import (
 	"context"
 	"sync"
 
-	"zonewise.dev/cmd/zonewise/census"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/census"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/sim"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/cmd/zonewise/census"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/census"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/plugins/zonespread/policy"
 )

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"zonewise.dev/cmd/zonewise/census"
+	"zonewise.dev/cluster/census"
 	"zonewise.dev/cmd/zonewise/explain"
 	"zonewise.dev/cmd/zonewise/status"
 )

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodeutil "k8s.io/kubernetes/pkg/util/node"
 
-	"zonewise.dev/cmd/zonewise/census"
+	"zonewise.dev/cluster/census"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/status"
 )

@@ -14,10 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"zonewise.dev/cmd/zonewise/census"
+	"zonewise.dev/cluster/census"
 	"zonewise.dev/cmd/zonewise/explain"
 	"zonewise.dev/cmd/zonewise/show"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/sim"
 	"zonewise.dev/test/clitest"
 )

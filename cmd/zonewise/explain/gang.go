@@ -11,7 +11,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/cmd/zonewise/census"
+	"zonewise.dev/cluster/census"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/sim"

@@ -7,7 +7,7 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/zonewise/show"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/sim/kinds"
 )

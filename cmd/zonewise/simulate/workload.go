@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/sim/kinds"
 )
 

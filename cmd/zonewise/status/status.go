@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/cmd/zonewise/census"
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/census"
+	"zonewise.dev/cluster/snapshot"
 )
 
 // Report is the cluster at a glance.

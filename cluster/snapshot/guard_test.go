@@ -15,13 +15,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/snapshot"
 )
 
 // TestCopiesKeepWhatPluginsDecideBy reads the pack's source: an annotation that a plugin reads has to be among those that a snapshot
 // keeps, or every answer about a copy is about another cluster.
 func TestCopiesKeepWhatPluginsDecideBy(t *testing.T) {
-	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
+	root, err := filepath.Abs(filepath.Join("..", ".."))
 	require.NoError(t, err)
 	s := source{root: root, constants: map[string]map[string]string{}}
 	read := map[string]string{} // where each annotation is read

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/snapshot"
 )
 
 // pages is an API server that serves pods page by page, and forgets the version of a list once.

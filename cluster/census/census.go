@@ -13,12 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/resource"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	nodeutil "k8s.io/kubernetes/pkg/util/node"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
-	"zonewise.dev/cmd/zonewise/snapshot"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/amount"
+	"zonewise.dev/internal/nodes"
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/zonespread/counts"
 )
 
@@ -108,7 +108,7 @@ func Take(s *snapshot.Snapshot) *Census {
 func (c *Census) takePod(pod *v1.Pod) {
 	gang := GangOf(pod)
 	switch {
-	case podutil.IsPodTerminal(pod):
+	case pods.Ended(pod):
 		if over := metav1.GetControllerOf(pod); gang != "" && over != nil && pod.Status.Phase == v1.PodSucceeded {
 			c.finished[gang] = append(c.finished[gang], over.UID)
 		}
@@ -141,7 +141,7 @@ func Requests(pod *v1.Pod) v1.ResourceList {
 
 // Said returns what the scheduler wrote into the condition PodScheduled of a pod that it has not placed, or nothing.
 func Said(pod *v1.Pod) v1.PodCondition {
-	if _, c := podutil.GetPodCondition(&pod.Status, v1.PodScheduled); c != nil && c.Status != v1.ConditionTrue {
+	if c := pods.Condition(pod, v1.PodScheduled); c != nil && c.Status != v1.ConditionTrue {
 		return *c
 	}
 	return v1.PodCondition{}
@@ -187,7 +187,7 @@ func (c *Census) Zones() []string {
 func (c *Census) Models() []*Node {
 	var out []*Node
 	for _, n := range c.Nodes {
-		if nodeutil.IsNodeReady(n.Node) && !n.Spec.Unschedulable && !slices.ContainsFunc(out, func(other *Node) bool { return other.Zone == n.Zone }) {
+		if nodes.Ready(n.Node) && !n.Spec.Unschedulable && !slices.ContainsFunc(out, func(other *Node) bool { return other.Zone == n.Zone }) {
 			out = append(out, n)
 		}
 	}
@@ -212,7 +212,7 @@ func (c *Census) Rooms() []Room {
 			rooms[n.Zone] = r
 		}
 		r.Nodes = append(r.Nodes, n)
-		if nodeutil.IsNodeReady(n.Node) {
+		if nodes.Ready(n.Node) {
 			r.Ready++
 		}
 		r.Pods += len(n.Pods)

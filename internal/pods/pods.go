@@ -1,0 +1,19 @@
+// Package pods answers what several packages ask of a pod.
+package pods
+
+import v1 "k8s.io/api/core/v1"
+
+// Ended reports whether the pod has succeeded or failed: it runs no more, and takes nothing from its node.
+func Ended(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}
+
+// Condition returns a condition of the pod, nil if there is none of that type.
+func Condition(pod *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == kind {
+			return c
+		}
+	}
+	return nil
+}
