@@ -7,39 +7,29 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/sim"
+	"zonewise.dev/test/build"
 )
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 func node(name, zone, cpu string) *v1.Node {
-	return &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name, v1.LabelTopologyZone: zone}},
-		Status: v1.NodeStatus{
-			Allocatable: v1.ResourceList{"cpu": resource.MustParse(cpu), "memory": resource.MustParse("64Gi"), "pods": resource.MustParse("110")},
-			Conditions:  []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}},
-		},
-	}
+	return build.Node(name, zone, cpu, func(n *v1.Node) { n.UID = "" })
 }
 
 // pod is a pod of a ReplicaSet named as its app.
 func pod(name, app, cpu string, changes ...func(*v1.Pod)) *v1.Pod {
-	p := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"app": app}, OwnerReferences: []metav1.OwnerReference{{
+	return build.Pod(name, cpu, append([]func(*v1.Pod){build.Namespace("shop"), build.App(app), func(p *v1.Pod) {
+		p.UID = ""
+		p.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: "apps/v1", Kind: "ReplicaSet", Name: app, UID: "web", Controller: ptr.To(true),
-		}}},
-		Spec: v1.PodSpec{SchedulerName: "default-scheduler", Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{"cpu": resource.MustParse(cpu)}}}}},
-	}
-	for _, change := range changes {
-		change(p)
-	}
-	return p
+		}}
+	}}, changes...)...)
 }
 
 // web is 9 nodes of 8 CPUs in three zones, and so many waiting pods of 1 CPU that are spread over the zones.

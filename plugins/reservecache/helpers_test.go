@@ -10,10 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
@@ -24,6 +21,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"zonewise.dev/internal/informer/informertest"
+	"zonewise.dev/test/build"
 )
 
 var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -173,21 +171,9 @@ func eventually(t testing.TB, condition func() bool) {
 }
 
 func makePod(name, nodeName string) *v1.Pod {
-	return &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
-		Spec: v1.PodSpec{
-			NodeName: nodeName,
-			Containers: []v1.Container{{
-				Name:      "c",
-				Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}},
-			}},
-		},
-	}
+	return build.Pod(name, "1", build.Bound(nodeName), build.Scheduler(""))
 }
 
 func makeNode(name string) *v1.Node {
-	return &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
-		Status:     v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("8"), v1.ResourcePods: resource.MustParse("110")}},
-	}
+	return build.Node(name, "", "8", func(node *v1.Node) { delete(node.Status.Allocatable, v1.ResourceMemory) })
 }

@@ -13,13 +13,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
 )
 
 // tick is the pause between two looks of the controllers at the cluster.
@@ -294,15 +294,8 @@ func (c *controllers) deleteAll(ctx context.Context) error {
 // newNode makes a node.
 func newNode(zone string, number int) *v1.Node {
 	name := fmt.Sprintf("%s%d", zone, number)
-	capacity := v1.ResourceList{
-		v1.ResourceCPU: *resource.NewMilliQuantity(nodeMilliCPU, resource.DecimalSI), v1.ResourceMemory: resource.MustParse(nodeMemory),
-		v1.ResourcePods: *resource.NewQuantity(nodePods, resource.DecimalSI),
-	}
-	return &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name, v1.LabelTopologyZone: zone}},
-		Status: v1.NodeStatus{
-			Capacity: capacity, Allocatable: capacity,
-			Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}},
-		},
-	}
+	node := build.Node(name, zone, fmt.Sprintf("%dm", nodeMilliCPU), build.Capacity(v1.ResourceMemory, nodeMemory),
+		build.Capacity(v1.ResourcePods, fmt.Sprint(nodePods)))
+	node.Status.Conditions[0].LastTransitionTime = metav1.Now()
+	return node
 }

@@ -12,6 +12,7 @@ import (
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
 )
 
 const (
@@ -190,25 +191,13 @@ func (d *demand) all() []*service {
 
 // pod makes a pod of a service.
 func (s *service) pod(name string) *v1.Pod {
-	pod := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{appLabel: s.name}},
-		Spec: v1.PodSpec{
-			SchedulerName: schedulerName, PriorityClassName: s.class,
-			Containers: []v1.Container{{
-				Name: "main", Image: "registry.k8s.io/pause:3.10",
-				Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
-					v1.ResourceCPU: *resource.NewMilliQuantity(s.milliCPU, resource.DecimalSI), v1.ResourceMemory: resource.MustParse("64Mi"),
-				}},
-			}},
-		},
-	}
+	pod := build.Pod(name, fmt.Sprintf("%dm", s.milliCPU), build.Namespace(namespace), build.App(s.name),
+		build.Request(v1.ResourceMemory, "64Mi"), build.Scheduler(schedulerName), build.PriorityClass(s.class))
 	if s.gang != "" {
-		pod.Labels[schedulingv1alpha1.PodGroupLabel] = s.gang
+		build.Member(s.gang)(pod)
 	}
 	if s.maxSkew > 0 {
-		pod.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
-			MaxSkew: s.maxSkew, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: ptr.To(labelled(s.name)),
-		}}
+		build.Spread(s.name, s.maxSkew, v1.DoNotSchedule)(pod)
 	}
 	return pod
 }

@@ -24,6 +24,7 @@ import (
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
 	"zonewise.dev/test/internal/apiserver"
 	"zonewise.dev/test/internal/program"
 )
@@ -103,13 +104,10 @@ func startScheduler(t *testing.T, s *apiserver.Server) (process *os.Process, log
 
 // pod returns a pod of the test's namespace.
 func pod(name, cpu string, labels map[string]string, owners ...metav1.OwnerReference) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels, OwnerReferences: owners},
-		Spec: corev1.PodSpec{TerminationGracePeriodSeconds: ptr.To[int64](0), Containers: []corev1.Container{{
-			Name: "c", Image: "registry.example.com/none",
-			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
-		}}},
-	}
+	return build.Pod(name, cpu, build.Namespace(namespace), func(p *corev1.Pod) {
+		p.Labels, p.OwnerReferences = labels, owners
+		p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0)
+	})
 }
 
 // workload makes what is to be explained: four pods of a Deployment of which a policy admits one in each zone, a

@@ -21,6 +21,7 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/test/build"
 )
 
 // Now is when the snapshots are taken.
@@ -57,18 +58,9 @@ func Requests(cpu, memory string) corev1.ResourceList {
 
 // Node adds a ready node.
 func (c *Cluster) Node(name, zone, cpu, memory string, taints ...corev1.Taint) *corev1.Node {
-	capacity := Requests(cpu, memory)
-	capacity[corev1.ResourcePods] = resource.MustParse("110")
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: c.uid(), Labels: map[string]string{corev1.LabelHostname: name}},
-		Spec:       corev1.NodeSpec{Taints: taints},
-		Status: corev1.NodeStatus{Capacity: capacity, Allocatable: capacity, Conditions: []corev1.NodeCondition{{
-			Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(Now.Add(-time.Hour)),
-		}}},
-	}
-	if zone != "" {
-		node.Labels[corev1.LabelTopologyZone] = zone
-	}
+	node := build.Node(name, zone, cpu, build.Capacity(corev1.ResourceMemory, memory))
+	node.UID, node.Spec.Taints = c.uid(), taints
+	node.Status.Conditions[0].LastTransitionTime = metav1.NewTime(Now.Add(-time.Hour))
 	c.Add(node)
 	return node
 }

@@ -23,7 +23,8 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"zonewise.dev/test/build"
 )
 
 var pods, nodes = v1.SchemeGroupVersion.WithResource("pods"), v1.SchemeGroupVersion.WithResource("nodes")
@@ -183,13 +184,9 @@ func (c *cluster) refuseBinds(f func(pod string) error) {
 
 // newNode makes a node that is ready, with so many CPUs; zone "" for none.
 func newNode(name, zone, cpu string) *v1.Node {
-	node := st.MakeNode().Name(name).UID(name).Label(v1.LabelHostname, name).
-		Capacity(map[v1.ResourceName]string{"cpu": cpu, "memory": "256Gi", "pods": "200"}).Obj()
-	if zone != "" {
-		node.Labels[v1.LabelTopologyZone] = zone
-	}
-	node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}}
-	return node
+	return build.Node(name, zone, cpu, build.Capacity(v1.ResourcePods, "200"), func(node *v1.Node) {
+		node.Status.Conditions[0].LastTransitionTime = metav1.Now()
+	})
 }
 
 // add puts an object into the API server.

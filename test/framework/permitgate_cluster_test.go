@@ -11,7 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
-	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/test/build"
 )
 
 // startGangCluster starts a scheduler with PermitGate and nodes of so many CPUs each, on a new API server.
@@ -86,12 +87,12 @@ func member(gang, name string, cpu ...int) *st.PodWrapper {
 	if len(cpu) == 0 {
 		cpu = []int{1}
 	}
-	p := st.MakePod().Namespace("default").Name(name).UID(name + "-uid").SchedulerName("default-scheduler").
-		Req(map[v1.ResourceName]string{"cpu": fmt.Sprint(cpu[0])})
+	pod := build.Pod(name, fmt.Sprint(cpu[0]))
+	pod.UID += "-uid"
 	if gang != "" {
-		p = p.Label(v1alpha1.PodGroupLabel, gang)
+		build.Member(gang)(pod)
 	}
-	return p
+	return &st.PodWrapper{Pod: *pod}
 }
 
 func (c *cluster) create(pods ...*st.PodWrapper) {

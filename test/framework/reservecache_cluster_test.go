@@ -12,11 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/test/build"
 )
 
 // startHoldCluster starts a scheduler with ReserveCache.
@@ -118,8 +118,7 @@ func (c *cluster) smallNode(name, zone, cpu string, change func(*v1.Node)) {
 // pod makes a pod of an app that asks for some CPU.
 func (c *cluster) pod(name, app, cpu string, change func(*v1.Pod)) {
 	c.t.Helper()
-	p := st.MakePod().Namespace("default").Name(name).UID(name).Label("app", app).SchedulerName("default-scheduler").
-		Req(map[v1.ResourceName]string{"cpu": cpu}).Obj()
+	p := build.Pod(name, cpu, build.App(app))
 	if change != nil {
 		change(p)
 	}
@@ -209,6 +208,5 @@ func (c *cluster) requireSameAsSchedulerCache() {
 }
 
 func podOf(name, schedulerName string) *v1.Pod {
-	return st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName(schedulerName).
-		Req(map[v1.ResourceName]string{"cpu": "100m", "memory": "64Mi"}).Obj()
+	return build.Pod(name, "100m", build.Request(v1.ResourceMemory, "64Mi"), build.Scheduler(schedulerName))
 }

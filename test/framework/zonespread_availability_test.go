@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
 )
 
 // inPool has a pod select the nodes with a label.
@@ -38,16 +39,16 @@ func TestPinnedPodClosesNoZone(t *testing.T) {
 		c.addNodes("8", "a1", "a2", "b1", "c1")
 		c.policies.Put(newPolicy(failover(10*time.Second, time.Hour)))
 		c.start()
-		c.createPods(newPods(3, "web", "1", labelled("pod-template-hash", "1"))...)
+		c.createPods(newPods(3, "web", "1", build.Label("pod-template-hash", "1"))...)
 		c.waitZones("web", map[string]int{"a": 1, "b": 1, "c": 1})
 		for _, node := range []string{"b1", "c1"} {
-			c.createPods(newPod("filler-"+node, "7", labelled("app", "filler"), onNode(node)))
+			c.createPods(newPod("filler-"+node, "7", build.Label("app", "filler"), onNode(node)))
 		}
-		c.createPods(newPod("pinned", "1", labelled("pod-template-hash", "2"), inPool(v1.LabelTopologyZone, "a")))
+		c.createPods(newPod("pinned", "1", build.Label("pod-template-hash", "2"), inPool(v1.LabelTopologyZone, "a")))
 		c.waitBound("pinned", 1)
 		c.pass(20 * time.Second)
 		// When: more pods come than zone a may take.
-		c.createPods(newPods(6, "more", "1", labelled("pod-template-hash", "1"))...)
+		c.createPods(newPods(6, "more", "1", build.Label("pod-template-hash", "1"))...)
 		c.pass(time.Minute)
 		// Then: the zones are available, and maxSkew holds.
 		require.Equal(t, map[string]int{"a": 1}, c.byZone("more"))
@@ -93,7 +94,7 @@ func TestZoneScaledToZero(t *testing.T) {
 		c.addNodes("16", "a1", "b1", "c1")
 		c.policies.Put(newPolicy(failover(time.Hour, time.Hour)))
 		for _, node := range []string{"b1", "c1"} {
-			c.createPods(newPod("filler-"+node, "16", labelled("app", "filler"), onNode(node)))
+			c.createPods(newPod("filler-"+node, "16", build.Label("app", "filler"), onNode(node)))
 		}
 		c.start()
 		c.createPods(newPods(2, "web", "1")...)
@@ -123,7 +124,7 @@ func TestAnotherWorkloadEndsNoRun(t *testing.T) {
 		c.add(waitsSet)
 		c.add(comesSet)
 		c.policies.Put(newPolicy(failover(time.Hour, 30*time.Second)))
-		c.createPods(newPod("filler", "64", labelled("app", "filler"), onNode("cx")))
+		c.createPods(newPod("filler", "64", build.Label("app", "filler"), onNode("cx")))
 		c.start()
 		c.createPods(newPods(9, "waits", "1", ofSet(waitsSet), inPool("pool", "x"))...)
 		c.waitBound("waits", 2)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
 )
 
 // TestPolicyReachesPodsThatWereSigned: the scheduling queue signs a pod when it is queued. Pods that are in the queue
@@ -39,7 +40,7 @@ func TestPolicyReachesPodsThatWereSigned(t *testing.T) {
 					}
 				})
 				in := func(pod *v1.Pod) { pod.Spec.SchedulerName = profile }
-				c.createPods(newPod("first", "100m", in, labelled("app", "other")))
+				c.createPods(newPod("first", "100m", in, build.Label("app", "other")))
 				c.settle()
 				c.createPods(newPods(8, "web", "100m", in)...)
 				c.settle()

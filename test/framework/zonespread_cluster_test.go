@@ -3,6 +3,7 @@ package framework
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	st "k8s.io/kubernetes/pkg/scheduler/testing"
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/test/build"
 )
 
 // newSpreadCluster makes a cluster without a scheduler, to be one with ZoneSpread.
@@ -36,25 +37,12 @@ func (c *cluster) addNodes(cpu string, names ...string) {
 
 // newPod makes a pod of the app web.
 func newPod(name, cpu string, edit ...func(*v1.Pod)) *v1.Pod {
-	pod := st.MakePod().Namespace("default").Name(name).UID(name).SchedulerName("default-scheduler").Label("app", "web").
-		Req(map[v1.ResourceName]string{"cpu": cpu}).Obj()
-	for _, e := range edit {
-		e(pod)
-	}
-	return pod
+	return build.Pod(name, cpu, slices.Insert(edit, 0, build.App("web"))...)
 }
 
-// newPods makes n pods that are alike.
+// newPods makes n pods of the app web that are alike.
 func newPods(n int, name, cpu string, edit ...func(*v1.Pod)) []*v1.Pod {
-	list := make([]*v1.Pod, n)
-	for i := range list {
-		list[i] = newPod(fmt.Sprintf("%s-%d", name, i), cpu, edit...)
-	}
-	return list
-}
-
-func labelled(key, value string) func(*v1.Pod) {
-	return func(pod *v1.Pod) { pod.Labels[key] = value }
+	return build.Pods(n, name, cpu, slices.Insert(edit, 0, build.App("web"))...)
 }
 
 // bound maps the pods of a name that begins so, and that count, to their nodes; all for an empty name.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
 )
 
 // stateOf returns the state of a zone by the policy's status.
@@ -33,7 +34,7 @@ func TestFullZone(t *testing.T) {
 			s.UnavailableZones.Recovery = v1alpha1.RecoveryImmediate
 		}))
 		c.start()
-		c.createPods(newPod("filler", "4", labelled("app", "filler"), func(pod *v1.Pod) { pod.Spec.NodeName = "c1" }))
+		c.createPods(newPod("filler", "4", build.Label("app", "filler"), func(pod *v1.Pod) { pod.Spec.NodeName = "c1" }))
 		c.createPods(newPods(8, "web", "1")...)
 		c.waitBound("web", 2)
 		start := c.clock.Now()
@@ -81,7 +82,7 @@ func TestOneRefusalIsForgotten(t *testing.T) {
 				c.start()
 				var fillers []*v1.Pod
 				for i := range 4 {
-					fillers = append(fillers, newPod(fmt.Sprintf("filler-%d", i), "1", labelled("app", "filler"), func(pod *v1.Pod) {
+					fillers = append(fillers, newPod(fmt.Sprintf("filler-%d", i), "1", build.Label("app", "filler"), func(pod *v1.Pod) {
 						pod.Spec.NodeName = fmt.Sprintf("c%d", i+1)
 					}))
 				}
@@ -161,7 +162,7 @@ func TestRestart(t *testing.T) {
 							pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{}}
 							pod.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
 						}
-						c.createPods(newPod("blocker", "1", labelled("app", "blocker"), port, func(pod *v1.Pod) { pod.Spec.NodeName = "c1" }))
+						c.createPods(newPod("blocker", "1", build.Label("app", "blocker"), port, func(pod *v1.Pod) { pod.Spec.NodeName = "c1" }))
 						c.addNodes("64", "a2", "a3", "a4", "b2", "b3", "b4")
 					case "closed", "recovering":
 						cordon(true)

@@ -10,13 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
 )
 
 func countGangs(s *v1alpha1.ZoneSpreadPolicySpec) { s.Unit = v1alpha1.UnitPodGroup }
 
 // newGang makes the pods of a gang, which are to be in one zone.
 func newGang(name string, size int) []*v1.Pod {
-	return newPods(size, name, "1", labelled(v1alpha1.PodGroupLabel, name), func(pod *v1.Pod) {
+	return newPods(size, name, "1", build.Label(v1alpha1.PodGroupLabel, name), func(pod *v1.Pod) {
 		pod.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
 			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.PodGroupLabel: name}}, TopologyKey: v1.LabelTopologyZone,
 		}}}}

@@ -15,6 +15,7 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/test/build"
 )
 
 var policiesOfOutage = flag.Int("policies", 100, "policies of TestOutage; docs/performance.md has the figures for 1000")
@@ -106,7 +107,7 @@ func TestOutage(t *testing.T) {
 
 // ofPolicy makes a pod of the i-th policy's app.
 func (*cluster) ofPolicy(i int, name string, edit ...func(*v1.Pod)) *v1.Pod {
-	return newPod(fmt.Sprintf("%s-%d", name, i), "1m", append(edit, labelled("app", fmt.Sprintf("app-%d", i)), func(pod *v1.Pod) { pod.Namespace = namespaceOf(i) })...)
+	return newPod(fmt.Sprintf("%s-%d", name, i), "1m", append(edit, build.Label("app", fmt.Sprintf("app-%d", i)), func(pod *v1.Pod) { pod.Namespace = namespaceOf(i) })...)
 }
 
 // namespaceOf returns the namespace of the i-th policy. In one namespace no more than 100 policies apply.

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"zonewise.dev/test/build"
 )
 
 // outcome is what has become of services in a cluster: pods that found no room, skew of the services in sum, and nodes used.
@@ -50,7 +52,7 @@ func (s *scenario) runInBubble(t *testing.T, opts ...option) outcome {
 		for used := 0; used < cpu*600; {
 			n := min(s.podCPU[rng.IntN(len(s.podCPU))], cpu*600-used)
 			used += n
-			c.createPods(newPod(fmt.Sprintf("before-%s-%d", name, used), fmt.Sprintf("%dm", n), labelled("app", "before"),
+			c.createPods(newPod(fmt.Sprintf("before-%s-%d", name, used), fmt.Sprintf("%dm", n), build.Label("app", "before"),
 				func(pod *v1.Pod) { pod.Spec.NodeName = name }))
 		}
 	}
@@ -60,7 +62,7 @@ func (s *scenario) runInBubble(t *testing.T, opts ...option) outcome {
 		app := fmt.Sprintf("service-%d", services)
 		spread := overZones()
 		spread.LabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
-		c.createPods(newPods(replicas, app, fmt.Sprintf("%dm", cpu), labelled("app", app), func(pod *v1.Pod) {
+		c.createPods(newPods(replicas, app, fmt.Sprintf("%dm", cpu), build.Label("app", app), func(pod *v1.Pod) {
 			pod.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{spread}
 		})...)
 		asked += cpu * replicas

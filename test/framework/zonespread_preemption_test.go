@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
 )
 
 func ofPriority(p int32) func(*v1.Pod) {
@@ -64,9 +65,9 @@ func TestTerminatingPodsMakeRoom(t *testing.T) {
 					c.policies.Put(newPolicy(edit, ofReplicas(6)))
 					placed := map[string]int{"cap": 4, "cap, all revisions": 4, "skew": 2}[name]
 					c.start()
-					c.createPods(newPods(placed, "web", "1", labelled("pod-template-hash", "1"))...)
+					c.createPods(newPods(placed, "web", "1", build.Label("pod-template-hash", "1"))...)
 					c.waitBound("web", placed)
-					waiting := newPods(2, "waiting", "1", labelled("pod-template-hash", "1"))
+					waiting := newPods(2, "waiting", "1", build.Label("pod-template-hash", "1"))
 					c.createPods(waiting...)
 					c.eventually("both were tried", func() bool { return c.triedTimes("waiting-0") > 0 && c.triedTimes("waiting-1") > 0 })
 					c.pass(15 * time.Second)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
 )
 
 // zoneA declares zone a and leaves the others open.
@@ -109,7 +110,7 @@ func TestDeclaredZone(t *testing.T) {
 		c.createPods(newPods(6, "web", "100m")...)
 		c.waitZones("", map[string]int{"a": 1, "b": 1})
 		c.waitCondition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonZonesWithoutNodes)
-		c.createPods(newPods(3, "other", "100m", labelled("app", "other"))...)
+		c.createPods(newPods(3, "other", "100m", build.Label("app", "other"))...)
 		c.waitBound("other", 3)
 		c.pass(time.Minute)
 		require.Len(t, c.bound("web"), 2)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
 )
 
 const (
@@ -83,8 +84,8 @@ func TestBatching(t *testing.T) {
 		{name: "b5-in-tree-hard", inTree: true, args: argsList, options: []podOption{ofApp("hard-in-tree", 1, hard)}},
 		{name: "b5-hard", args: argsList, options: []podOption{ofApp("hard", 1, hard)}},
 		// What upstream does not have.
-		{name: "b6-policy", args: argsList, options: []podOption{withLabel("policy", "yes")}},
-		{name: "b6-no-policy", args: argsList, options: []podOption{withLabel("policy", "no")}, batched: true},
+		{name: "b6-policy", args: argsList, options: []podOption{build.Label("policy", "yes")}},
+		{name: "b6-no-policy", args: argsList, options: []podOption{build.Label("policy", "no")}, batched: true},
 	}
 	// Only pods that follow one another are batched, and pods are signed when they are queued. So all are queued when the policy is
 	// known, while the scheduler is held up with another pod, and each profile's have a priority of their own.
@@ -110,14 +111,14 @@ func TestBatching(t *testing.T) {
 			c.Profiles = append(c.Profiles, cases[i].apply(&shipped))
 		}
 	}))
-	w.create(newPod("first", "100m", byScheduler(cases[1].name)))
+	w.create(newPod("first", "100m", build.Scheduler(cases[1].name)))
 	<-held
 	w.waitStatus(policy, "known", func(s *v1alpha1.ZoneSpreadPolicyStatus) bool {
 		return hasCondition(s, v1alpha1.ConditionAccepted, metav1.ConditionTrue)
 	})
 	for i, c := range cases {
 		class := w.createPriorityClass(int32(i + 1))
-		w.create(newPods(each, c.name, "100m", append(c.options, byScheduler(c.name), ofPriority(class))...)...)
+		w.create(newPods(each, c.name, "100m", append(c.options, build.Scheduler(c.name), build.PriorityClass(class))...)...)
 	}
 	w.eventually("all are queued", func() (bool, string) {
 		n := len(s.sched.SchedulingQueue.PodsInActiveQ())

@@ -6,34 +6,18 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/test/build"
 )
 
 // podOption changes a pod that newPod makes.
-type podOption func(*v1.Pod)
+type podOption = func(*v1.Pod)
 
-// newPod makes a pod that asks for cpu, to be placed by the default scheduler.
+// newPod makes a pod that asks for cpu and 64Mi, to be placed by the default scheduler; the world puts it into its namespace.
 func newPod(name, cpu string, options ...podOption) *v1.Pod {
-	pod := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}},
-		Spec: v1.PodSpec{
-			Containers: []v1.Container{{
-				Name:  "main",
-				Image: "registry.k8s.io/pause:3.10",
-				Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
-					v1.ResourceCPU:    resource.MustParse(cpu),
-					v1.ResourceMemory: resource.MustParse("64Mi"),
-				}},
-			}},
-		},
-	}
-	for _, option := range options {
-		option(pod)
-	}
-	return pod
+	return build.Pod(name, cpu, append([]podOption{build.Namespace(""), build.Request(v1.ResourceMemory, "64Mi")}, options...)...)
 }
 
 // newPods makes n pods that are alike, with names that end in -0, -1 and on.
@@ -45,49 +29,15 @@ func newPods(n int, name, cpu string, options ...podOption) []*v1.Pod {
 	return pods
 }
 
-// withLabel adds a label.
-func withLabel(key, value string) podOption {
-	return func(pod *v1.Pod) { pod.Labels[key] = value }
-}
-
 // labelled is the selector of the pods of an app: the label tells workloads apart.
 func labelled(name string) map[string]string { return map[string]string{"app": name} }
 
 // ofApp makes the pod one of an app that is spread over the zones.
 func ofApp(name string, maxSkew int32, action v1.UnsatisfiableConstraintAction) podOption {
 	return func(pod *v1.Pod) {
-		pod.Labels["app"] = name
-		pod.Spec.TopologySpreadConstraints = append(pod.Spec.TopologySpreadConstraints, spreadOverZones(name, maxSkew, action))
+		build.App(name)(pod)
+		build.Spread(name, maxSkew, action)(pod)
 	}
-}
-
-func spreadOverZones(name string, maxSkew int32, action v1.UnsatisfiableConstraintAction) v1.TopologySpreadConstraint {
-	return v1.TopologySpreadConstraint{
-		MaxSkew:           maxSkew,
-		TopologyKey:       v1.LabelTopologyZone,
-		WhenUnsatisfiable: action,
-		LabelSelector:     &metav1.LabelSelector{MatchLabels: labelled(name)},
-	}
-}
-
-// inGroup makes the pod a member of a PodGroup.
-func inGroup(name string) podOption {
-	return withLabel(schedulingv1alpha1.PodGroupLabel, name)
-}
-
-// byScheduler gives the pod to another profile.
-func byScheduler(name string) podOption {
-	return func(pod *v1.Pod) { pod.Spec.SchedulerName = name }
-}
-
-// ofPriority gives the pod a PriorityClass.
-func ofPriority(class string) podOption {
-	return func(pod *v1.Pod) { pod.Spec.PriorityClassName = class }
-}
-
-// onNode lets the pod run only on a node.
-func onNode(name string) podOption {
-	return func(pod *v1.Pod) { pod.Spec.NodeSelector = map[string]string{v1.LabelHostname: name} }
 }
 
 // newDeployment makes a Deployment of pods like pod.

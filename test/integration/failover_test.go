@@ -27,6 +27,7 @@ import (
 
 	"zonewise.dev/internal/controlplane"
 	"zonewise.dev/plugins"
+	"zonewise.dev/test/build"
 )
 
 // asScheduler, when it is set in the environment, makes the test binary a scheduler: what a failover does
@@ -171,7 +172,7 @@ func TestFailover(t *testing.T) {
 	ready(second)
 	require.Equal(t, holder, w.leaseHolder(), "the second replica waits")
 
-	load := w.createWorkload(4, 4, byScheduler("zonewise-scheduler"))
+	load := w.createWorkload(4, 4, build.Scheduler("zonewise-scheduler"))
 	w.eventually("some pods are bound", func() (bool, string) { return w.boundCount() >= 12, fmt.Sprint(w.boundCount()) })
 	require.NoError(t, first.cmd.Process.Kill())
 	require.Error(t, <-first.done, "it was killed")

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	"zonewise.dev/test/build"
 )
 
 // churnSteps is how many random steps one run takes.
@@ -79,7 +81,7 @@ func (c *churn) cpu() string { return fmt.Sprintf("%dm", 100*(1+c.rand.IntN(20))
 
 func (c *churn) addPod() {
 	c.t.Helper()
-	options := []podOption{withLabel("app", "plain")}
+	options := []podOption{build.Label("app", "plain")}
 	if c.rand.IntN(2) == 0 {
 		options = []podOption{ofApp("soft", 1, soft)}
 	}
@@ -96,7 +98,7 @@ func (c *churn) addGang() {
 		if i == when {
 			c.createGroup(name, int32(members), 0)
 		}
-		c.gangs[name] = append(c.gangs[name], c.create(newPod(fmt.Sprintf("%s-%d", name, i), cpu, inGroup(name)))...)
+		c.gangs[name] = append(c.gangs[name], c.create(newPod(fmt.Sprintf("%s-%d", name, i), cpu, build.Member(name)))...)
 	}
 	if when == members {
 		c.createGroup(name, int32(members), 0)

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"zonewise.dev/test/build"
 )
 
 // workload is a mixture of services that are spread and gangs that are whole or not at all.
@@ -25,7 +27,7 @@ func (w *world) createWorkload(apps, gangs int, options ...podOption) *workload 
 			name := fmt.Sprintf("gang-%d", i)
 			w.createGroup(name, 4, 0)
 			l.gangs = append(l.gangs, name)
-			l.pods = append(l.pods, w.create(newPods(4, name, "250m", append(options, inGroup(name))...)...)...)
+			l.pods = append(l.pods, w.create(newPods(4, name, "250m", append(options, build.Member(name))...)...)...)
 		}
 		if i < apps {
 			name := fmt.Sprintf("app-%d", i)
@@ -103,7 +105,7 @@ func TestZoneIsLost(t *testing.T) {
 		w.requireSkew(1, labelled(name), "zone-a", "zone-b")
 	}
 	w.createGroup("train", 8, 0)
-	gang := w.create(newPods(8, "train", "1", inGroup("train"))...)
+	gang := w.create(newPods(8, "train", "1", build.Member("train"))...)
 	w.waitEvent("PodGroup", "train", "short of cpu")
 	w.requirePending(gang...)
 	w.assertInvariants()
@@ -121,7 +123,7 @@ func TestPreemption(t *testing.T) {
 	high := w.createPriorityClass(1000)
 	low := w.create(newPods(4, "low", "1")...)
 	w.waitBound(low...)
-	important := w.create(newPods(2, "important", "2", ofPriority(high))...)
+	important := w.create(newPods(2, "important", "2", build.PriorityClass(high))...)
 	w.waitBound(important...)
 	require.NotEqual(t, w.pod(important[0]).Spec.NodeName, w.pod(important[1]).Spec.NodeName)
 	w.assertInvariants()
@@ -135,7 +137,7 @@ func TestSecondScheduler(t *testing.T) {
 	first := w.startScheduler()
 	second := w.startScheduler(configured("second-scheduler.yaml"))
 	mine := w.create(newPods(6, "mine", "500m", ofApp("web", 1, hard))...)
-	theirs := w.create(newPods(6, "theirs", "500m", ofApp("web", 1, hard), byScheduler("zonewise-scheduler"))...)
+	theirs := w.create(newPods(6, "theirs", "500m", ofApp("web", 1, hard), build.Scheduler("zonewise-scheduler"))...)
 	w.waitBound(append(mine, theirs...)...)
 	w.assertInvariants()
 	require.Equal(t, first.ledgerAccount(), second.ledgerAccount())

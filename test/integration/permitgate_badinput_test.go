@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/test/build"
 )
 
 // TestGroupOfAnotherNamespace: a label names a PodGroup of the pod's own namespace, and no other can be meant by it.
@@ -26,7 +28,7 @@ func TestGroupOfAnotherNamespace(t *testing.T) {
 	}
 	require.NoError(t, w.cp.client.Create(w.ctx, group))
 	t.Cleanup(func() { require.NoError(t, w.cp.client.Delete(context.Background(), group)) })
-	gang := w.create(newPods(2, "train", "1", inGroup("train"))...)
+	gang := w.create(newPods(2, "train", "1", build.Member("train"))...)
 	for _, pod := range gang {
 		w.waitEvent("Pod", pod.Name, "PodGroupNotFound: PodGroup "+w.namespace+"/train: the PodGroup does not exist in the pod's namespace")
 	}
@@ -36,7 +38,7 @@ func TestGroupOfAnotherNamespace(t *testing.T) {
 		require.NoError(t, w.cp.client.Get(w.ctx, client.ObjectKeyFromObject(group), group))
 		return group.Status.Phase == schedulingv1alpha1.PodGroupPending, fmt.Sprintf("%+v", group.Status)
 	})
-	slash := newPod("slash", "1", inGroup(elsewhere.Name+"/train"))
+	slash := newPod("slash", "1", build.Member(elsewhere.Name+"/train"))
 	slash.Namespace = w.namespace
 	require.True(t, apierrors.IsInvalid(w.cp.client.Create(w.ctx, slash)), "a label cannot name a namespace")
 
@@ -55,7 +57,7 @@ func TestPodGroupsAreNotInstalled(t *testing.T) {
 	w.waitBound(w.create(newPods(6, "web", "1", ofApp("web", 1, hard))...)...)
 	require.Equal(t, map[string]int{"zone-a": 2, "zone-b": 2, "zone-c": 2}, w.byZone(labelled("web")))
 
-	gang := w.create(newPods(3, "train", "1", inGroup("train"))...)
+	gang := w.create(newPods(3, "train", "1", build.Member("train"))...)
 	for _, pod := range gang {
 		w.waitEvent("Pod", pod.Name, "PodGroup "+w.namespace+"/train")
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/internal/shipped"
+	"zonewise.dev/test/build"
 )
 
 // How a gang's preemption ends: by the last victim, by a refusal, or in the hands of the next scheduler. By time: test/framework.
@@ -56,7 +57,7 @@ func TestLastVictimBindsTheGang(t *testing.T) {
 			small := w.createSlow(victims, low)
 			w.waitBound(small...)
 			w.createGroup("train", 4, 0)
-			gang := w.create(newPods(4, "train", "1", inGroup("train"), ofPriority(high))...)
+			gang := w.create(newPods(4, "train", "1", build.Member("train"), build.PriorityClass(high))...)
 			w.waitEvicted(small...)
 			last := small[victims-1]
 			w.letEnd(small[:victims-1]...)
@@ -111,12 +112,12 @@ func TestRefusedEvictionEvictsNobody(t *testing.T) {
 	w.addNodes("2", "a1", "b1")
 	s := w.startScheduler(withGateArgs(`{"maxBackoff": "1s"}`))
 	low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
-	small := w.create(newPods(4, "small", "1", ofPriority(low))...)
+	small := w.create(newPods(4, "small", "1", build.PriorityClass(low))...)
 	w.waitBound(small...)
 	w.refuseDeletions(small[0])
 	before := w.deletionsRehearsed()
 	w.createGroup("train", 4, 0)
-	gang := w.create(newPods(4, "train", "1", inGroup("train"), ofPriority(high))...)
+	gang := w.create(newPods(4, "train", "1", build.Member("train"), build.PriorityClass(high))...)
 	why := "pod " + w.namespace + "/small-0 could not be evicted: "
 	w.waitEvent("PodGroup", "train", "GangPreemptionFailed: PodGroup "+w.namespace+"/train: "+why)
 	w.eventually("it has been refused five times", func() (bool, string) {
@@ -143,12 +144,12 @@ func TestRefusedEvictionSparesOthers(t *testing.T) {
 	w.addNodes("1", "a1", "b1", "c1")
 	w.startScheduler(patient()) // the refusal brings the gang back
 	lowest, low, high := w.createPriorityClass(5), w.createPriorityClass(10), w.createPriorityClass(1000)
-	kept := w.create(newPod("kept", "1", ofPriority(lowest)))
-	small := w.create(newPods(2, "small", "1", ofPriority(low))...)
+	kept := w.create(newPod("kept", "1", build.PriorityClass(lowest)))
+	small := w.create(newPods(2, "small", "1", build.PriorityClass(low))...)
 	w.waitBound(append(small, kept...)...)
 	w.refuseDeletions(kept[0])
 	w.createGroup("train", 2, 0)
-	gang := w.create(newPods(2, "train", "1", inGroup("train"), ofPriority(high))...)
+	gang := w.create(newPods(2, "train", "1", build.Member("train"), build.PriorityClass(high))...)
 	w.waitBound(gang...)
 	w.requireNotEvicted(kept...)
 	w.waitEvent("PodGroup", "train", "GangPreemptionFailed")
@@ -161,12 +162,12 @@ func TestKilledInTheMiddleOfAPreemption(t *testing.T) {
 	w := newWorld(t)
 	w.addNodes("6", "a1", "b1")
 	first := w.startReplica(1, 10)
-	ours := byScheduler("zonewise-scheduler")
+	ours := build.Scheduler("zonewise-scheduler")
 	low, high := w.createPriorityClass(10), w.createPriorityClass(1000)
 	small := w.createSlow(pods, low, ours)
 	w.waitBound(small...)
 	w.createGroup("train", members, 0)
-	gang := w.create(newPods(members, "train", "1", inGroup("train"), ofPriority(high), ours)...)
+	gang := w.create(newPods(members, "train", "1", build.Member("train"), build.PriorityClass(high), ours)...)
 	w.eventually("somebody is evicted", func() (bool, string) { return w.evicted(small...) > 0, "" })
 	require.NoError(t, first.cmd.Process.Kill())
 	require.Error(t, <-first.done, "it was killed")

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/test/build"
 )
 
 // slowToEnd has a pod end when the test lets it.
@@ -20,7 +22,7 @@ func slowToEnd(pod *v1.Pod) { pod.Finalizers = []string{"zonewise.test/slow"} }
 // createSlow creates pods that are slow to end, and lets them end with the test at the latest.
 func (w *world) createSlow(n int, class string, options ...podOption) []*v1.Pod {
 	w.t.Helper()
-	pods := w.create(newPods(n, "small", "1", append(options, ofPriority(class), slowToEnd)...)...)
+	pods := w.create(newPods(n, "small", "1", append(options, build.PriorityClass(class), slowToEnd)...)...)
 	w.t.Cleanup(func() { w.letEnd(pods...) })
 	return pods
 }
@@ -110,7 +112,7 @@ func TestGangPreempts(t *testing.T) {
 	small := w.createSlow(4, low)
 	w.waitBound(small...)
 	w.createGroup("train", 3, 0)
-	gang := w.create(newPods(3, "train", "1", inGroup("train"), ofPriority(high))...)
+	gang := w.create(newPods(3, "train", "1", build.Member("train"), build.PriorityClass(high))...)
 	w.waitEvent("PodGroup", "train", "GangPreempts: PodGroup "+w.namespace+"/train: the gang preempts 3 pods, such as "+w.namespace+"/small-")
 	w.eventually("three pods are evicted", func() (bool, string) {
 		n := w.evicted(small...)
@@ -150,15 +152,15 @@ func TestGangPreemptionRespectsBudgets(t *testing.T) {
 		},
 	}
 	require.NoError(t, w.cp.client.Create(w.ctx, budget))
-	kept := w.create(newPods(2, "kept", "1", withLabel("app", "kept"), ofPriority(low))...)
+	kept := w.create(newPods(2, "kept", "1", build.Label("app", "kept"), build.PriorityClass(low))...)
 	w.waitBound(kept...)
-	others := w.create(newPods(2, "other", "1", ofPriority(middle))...)
+	others := w.create(newPods(2, "other", "1", build.PriorityClass(middle))...)
 	w.waitBound(others...)
 	w.createGroup("one", 2, 0)
-	w.waitBound(w.create(newPods(2, "one", "1", inGroup("one"), ofPriority(high))...)...)
+	w.waitBound(w.create(newPods(2, "one", "1", build.Member("one"), build.PriorityClass(high))...)...)
 	w.requireNotEvicted(kept...)
 	require.Equal(t, 2, w.evicted(others...))
 	w.createGroup("two", 2, 0)
-	w.waitBound(w.create(newPods(2, "two", "1", inGroup("two"), ofPriority(high))...)...)
+	w.waitBound(w.create(newPods(2, "two", "1", build.Member("two"), build.PriorityClass(high))...)...)
 	require.Equal(t, 2, w.evicted(kept...))
 }

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/test/build"
 )
 
 // TestWaitingGangWritesNothing: the reason why a gang waits is written once. Looking again, and finding the same, writes nothing: neither to
@@ -20,7 +22,7 @@ func TestWaitingGangWritesNothing(t *testing.T) {
 	w.addNodes("2", "a1")
 	s := w.startScheduler(withGateArgs(`{"maxBackoff": "1s"}`)) // rounds need not wait for its end
 	w.createGroup("train", 3, 0)
-	gang := w.create(newPods(3, "train", "1", inGroup("train"))...)
+	gang := w.create(newPods(3, "train", "1", build.Member("train"))...)
 	w.waitGangRefused("the cluster has no room for 3 members at once: short of cpu", gang...)
 	w.waitEvent("PodGroup", "train", "GangRolledBack")
 	// Which member is tried in a round is the queue's choice. Each writes its reason once, and the second time that the same one is

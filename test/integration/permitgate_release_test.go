@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/plugins/permitgate"
+	"zonewise.dev/test/build"
 )
 
 // TestRefusedBindLeavesNobodyBound: an admission policy refuses the binds of a gang. The rehearsal of one bind finds that out while all
@@ -24,7 +25,7 @@ func TestRefusedBindLeavesNobodyBound(t *testing.T) {
 	w := newWorld(t)
 	w.addNodes("4", "a1", "b1")
 	s := w.startScheduler(withGateArgs(`{"initialBackoff": "10s", "maxBackoff": "10s"}`))
-	gang := w.create(newPods(6, "train", "1", inGroup("train"))...)
+	gang := w.create(newPods(6, "train", "1", build.Member("train"))...)
 	lift := w.refuseBindings("train-")
 	w.waitRefused(gang[2])
 	before, start := w.bindRequests(), time.Now()
@@ -59,7 +60,7 @@ func TestOneRehearsalPerTemplate(t *testing.T) {
 	w.startScheduler()
 	before := w.bindRequests()
 	w.createGroup("train", 5, 0)
-	w.waitBound(w.create(newPods(5, "train", "1", inGroup("train"))...)...)
+	w.waitBound(w.create(newPods(5, "train", "1", build.Member("train"))...)...)
 	require.Equal(t, 6, w.bindRequests()-before)
 }
 
@@ -119,11 +120,11 @@ func TestKilledInTheMiddleOfARelease(t *testing.T) {
 	w := newWorld(t)
 	w.addNodes("8", "a1", "b1", "c1")
 	first := w.startReplica(1, 10)
-	older := w.create(newPods(olderPods, "older", "1", byScheduler("zonewise-scheduler"), func(pod *v1.Pod) {
+	older := w.create(newPods(olderPods, "older", "1", build.Scheduler("zonewise-scheduler"), func(pod *v1.Pod) {
 		pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "zonewise.test/later"}}
 	})...)
 	w.createGroup("train", members, 0)
-	gang := w.create(newPods(members, "train", "1", inGroup("train"), byScheduler("zonewise-scheduler"))...)
+	gang := w.create(newPods(members, "train", "1", build.Member("train"), build.Scheduler("zonewise-scheduler"))...)
 	w.eventually("some members are bound", func() (bool, string) { return w.boundCount() >= 4, fmt.Sprint(w.boundCount()) })
 	require.NoError(t, first.cmd.Process.Kill())
 	require.Error(t, <-first.done, "it was killed")

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/test/build"
 )
 
 // TestMembersWithZonalVolumes: each member has a volume in one zone, which no proposal knows, and the zones of the volumes are not
@@ -27,14 +29,14 @@ func TestMembersWithZonalVolumes(t *testing.T) {
 	}
 	w.addNodes("8", nodes...)
 	s := w.startScheduler()
-	beside := w.create(newPods(len(nodes), "beside", "2", withLabel("app", "beside"))...)
+	beside := w.create(newPods(len(nodes), "beside", "2", build.Label("app", "beside"))...)
 	w.waitBoundCount(len(beside), labelled("beside"))
 
 	w.createGroup("train", members, 0)
 	var gang []*v1.Pod
 	for i := range members {
 		zone := string("aaabbc"[i%6]) // half of them, a third and a sixth
-		gang = append(gang, newPod(fmt.Sprintf("train-%d", i), "1", inGroup("train"), withLabel("app", "train"), w.withVolumeIn(zoneOf(zone))))
+		gang = append(gang, newPod(fmt.Sprintf("train-%d", i), "1", build.Member("train"), build.Label("app", "train"), w.withVolumeIn(zoneOf(zone))))
 	}
 	done, stop := make(chan struct{}), make(chan struct{})
 	endChurn := sync.OnceFunc(func() {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
 )
 
 // policyWorld is a world with policies.
@@ -90,7 +91,7 @@ func stateOf(s *v1alpha1.ZoneSpreadPolicyStatus, zone string) v1alpha1.ZoneState
 // deploy creates a Deployment of the app web.
 func (w *policyWorld) deploy(replicas int32, cpu string, edit func(*appsv1.Deployment)) *appsv1.Deployment {
 	w.t.Helper()
-	web := newDeployment(w.namespace, "web", replicas, newPod("web", cpu, withLabel("app", "web")))
+	web := newDeployment(w.namespace, "web", replicas, newPod("web", cpu, build.Label("app", "web")))
 	if edit != nil {
 		edit(web)
 	}

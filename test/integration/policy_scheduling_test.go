@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
 )
 
 // TestPolicyRollout: a cap of 40% with 10 replicas and quorumSafe with 3 stand through a rolling update and a scale-up, and
@@ -72,8 +73,8 @@ func TestPolicyCRDComesLater(t *testing.T) {
 	w.addNodes("16", "a1", "b1")
 	w.startScheduler()
 	w.waitBound(w.create(
-		newPod("before-a", "100m", withLabel("app", "web"), onNode("a1")),
-		newPod("before-b", "100m", withLabel("app", "web"), onNode("b1")))...)
+		newPod("before-a", "100m", build.Label("app", "web"), build.Selects("kubernetes.io/hostname", "a1")),
+		newPod("before-b", "100m", build.Label("app", "web"), build.Selects("kubernetes.io/hostname", "b1")))...)
 
 	w.installCRD(policyCRD)
 	p := w.spreadBy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxPerZone = ptr.To(intstr.FromInt32(1)) })
@@ -86,6 +87,6 @@ func TestPolicyCRDComesLater(t *testing.T) {
 	w.waitStatus(p, "seen", func(s *v1alpha1.ZoneSpreadPolicyStatus) bool {
 		return hasCondition(s, v1alpha1.ConditionAccepted, metav1.ConditionTrue)
 	})
-	w.waitUnschedulable("policy "+w.namespace+"/web", w.create(newPod("after", "100m", withLabel("app", "web")))...)
+	w.waitUnschedulable("policy "+w.namespace+"/web", w.create(newPod("after", "100m", build.Label("app", "web")))...)
 	w.waitBound(w.create(newPod("other", "100m"))...)
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
 )
 
 // reservationCRD is the file of the ZoneReservation API in manifests.
@@ -96,7 +97,7 @@ func (w *reservationWorld) reserve(name string, edits ...func(*v1alpha1.ZoneRese
 
 // owners makes pods for which the reservations of reserve hold capacity.
 func owners(n int, name, cpu string, options ...podOption) []*v1.Pod {
-	return newPods(n, name, cpu, append([]podOption{withLabel("app", "web")}, options...)...)
+	return newPods(n, name, cpu, append([]podOption{build.Label("app", "web")}, options...)...)
 }
 
 // patchReservation changes a reservation.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
 )
 
 // TestReservationFailover: the leader is killed while pods wait that it kept out. The next one keeps them out as well, holds
@@ -17,7 +18,7 @@ func TestReservationFailover(t *testing.T) {
 	w := newReservationWorld(t)
 	w.addNodes("4", "a1", "a2", "b1", "b2")
 	r := w.reserve("shop", inZones(2, "ab"))
-	mine := byScheduler("zonewise-scheduler")
+	mine := build.Scheduler("zonewise-scheduler")
 	first := w.lead(1)
 	second := w.startReplica(2, 500)
 	w.waitReady(r, 4)

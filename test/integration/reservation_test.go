@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/build"
 )
 
 const (
@@ -67,7 +68,7 @@ func TestReservationDefaultPriority(t *testing.T) {
 	// given waits until the API server gives pods without a class that priority.
 	given := func(priority int32) {
 		w.eventually("pods get the priority", func() (bool, string) {
-			probe := w.create(newPod("probe", "1", byScheduler("example.com/none")))[0]
+			probe := w.create(newPod("probe", "1", build.Scheduler("example.com/none")))[0]
 			w.deletePod(probe)
 			return *probe.Spec.Priority == priority, fmt.Sprint(*probe.Spec.Priority)
 		})

@@ -10,6 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/test/build"
 )
 
 // TestReserveIsUndone: a pod that was reserved fails later, at each of the points where that can happen.
@@ -48,7 +50,7 @@ func TestReserveIsUndone(t *testing.T) {
 				w.assertInvariants()
 				before := s.ledgerAccount()
 
-				failing := w.create(newPod("failing", "1500m", withLabel("fails", "yes")))[0]
+				failing := w.create(newPod("failing", "1500m", build.Label("fails", "yes")))[0]
 				w.waitEvent("Pod", failing.Name, "the test says no")
 				require.Positive(t, failures.Load())
 				w.eventually("the ledger is as before", func() (bool, string) {

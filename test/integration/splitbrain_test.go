@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
+	"zonewise.dev/test/build"
 	"zonewise.dev/test/internal/audit"
 	"zonewise.dev/test/internal/program"
 )
@@ -42,7 +43,7 @@ func TestSplitBrain(t *testing.T) {
 
 	for round := range 2 {
 		bound := w.boundCount()
-		w.create(newPods(100, fmt.Sprintf("plain-%d", round), "10m", byScheduler("zonewise-scheduler"))...)
+		w.create(newPods(100, fmt.Sprintf("plain-%d", round), "10m", build.Scheduler("zonewise-scheduler"))...)
 		w.eventually("pods are bound", func() (bool, string) { return w.boundCount() >= bound+2*qps, fmt.Sprint(w.boundCount()) })
 		holder := w.leaseHolder()
 		require.NoError(t, one.cmd.Process.Signal(syscall.SIGSTOP))

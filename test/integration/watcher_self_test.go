@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/test/build"
 )
 
 // TestWatcherFindsWhatIsWrong: the check that all tests rely on can fail.
@@ -67,7 +68,7 @@ func TestWatcherFindsWhatIsWrong(t *testing.T) {
 		l := ledger.New(ledger.DefaultOptions())
 		w.setLedger(l)
 		w.setGang("train", 2)
-		first, second := bound("one", "1", inGroup("train")), bound("two", "1", inGroup("train"))
+		first, second := bound("one", "1", build.Member("train")), bound("two", "1", build.Member("train"))
 		_, err := l.AddPod(first)
 		require.NoError(t, err)
 		w.see(watch.Modified, first)

@@ -19,6 +19,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/test/build"
 )
 
 // world is what one test has: a cluster for the time being, in it a namespace, the nodes, the schedulers. Its methods end the
@@ -259,7 +261,7 @@ func (w *world) createClass(class *schedulingv1.PriorityClass) string {
 	require.NoError(w.t, w.cp.client.Create(w.ctx, class))
 	w.t.Cleanup(func() { require.NoError(w.t, w.cp.client.Delete(context.Background(), class)) })
 	w.eventually("admission knows the class", func() (bool, string) {
-		probe := newPod("probe", "1m", ofPriority(class.Name))
+		probe := newPod("probe", "1m", build.PriorityClass(class.Name))
 		probe.Namespace = w.namespace
 		err := w.cp.client.Create(w.ctx, probe, client.DryRunAll)
 		return err == nil, fmt.Sprint(err)

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/test/build"
 )
 
 const (
@@ -55,6 +57,6 @@ func TestZoneSpreadDefaultConstraints(t *testing.T) {
 		Spec:       v1.ServiceSpec{Selector: labelled("web"), Ports: []v1.ServicePort{{Port: 80}}},
 	}
 	require.NoError(t, w.cp.client.Create(w.ctx, service))
-	w.waitBound(w.create(newPods(6, "web", "100m", withLabel("app", "web"))...)...)
+	w.waitBound(w.create(newPods(6, "web", "100m", build.Label("app", "web"))...)...)
 	require.Equal(t, map[string]int{"zone-a": 2, "zone-b": 2, "zone-c": 2}, w.byZone(labelled("web")))
 }

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
+
+	"zonewise.dev/test/build"
 )
 
 // namespace is where the pods of the tests are.
@@ -42,16 +44,8 @@ func (c *cluster) node(t *testing.T, name, zone, cpu string, taints ...corev1.Ta
 
 // pod returns a pod that asks for some of a CPU. Nothing runs it, so it must not need time to end.
 func pod(name, cpu string, change func(*corev1.Pod)) *corev1.Pod {
-	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"app": name}},
-		Spec: corev1.PodSpec{
-			TerminationGracePeriodSeconds: ptr.To[int64](0),
-			Containers: []corev1.Container{{
-				Name: "c", Image: "registry.example.com/none",
-				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}},
-			}},
-		},
-	}
+	p := build.Pod(name, cpu, build.Namespace(namespace), build.App(name))
+	p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](0)
 	if change != nil {
 		change(p)
 	}

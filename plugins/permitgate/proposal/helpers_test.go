@@ -2,13 +2,14 @@ package proposal_test
 
 import (
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/plugins/permitgate/proposal"
+	"zonewise.dev/test/build"
 )
 
 // cluster is a proposal.Cluster in memory, with amounts by resource.
@@ -44,7 +45,7 @@ func (c *cluster) Kept(at int, pod *v1.Pod, names []v1.ResourceName, into []int6
 // add adds a node with so many CPUs and room for pods.
 func (c *cluster) add(cpu, pods int64, labels ...string) *v1.Node {
 	name := fmt.Sprintf("n%d", len(c.nodes))
-	node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}}}
+	node := build.Node(name, "", fmt.Sprint(cpu))
 	for i := 0; i < len(labels); i += 2 {
 		node.Labels[labels[i]] = labels[i+1]
 	}
@@ -55,24 +56,11 @@ func (c *cluster) add(cpu, pods int64, labels ...string) *v1.Node {
 
 // newPod makes a pod that asks for CPUs and other resources.
 func newPod(cpu int64, change ...func(*v1.Pod)) *v1.Pod {
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Labels: map[string]string{"app": "train"}}}
-	pod.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
-		v1.ResourceCPU: *resource.NewQuantity(cpu, resource.DecimalSI),
-	}}}}
-	for _, f := range change {
-		f(pod)
-	}
-	return pod
+	return build.Pod("", fmt.Sprint(cpu), slices.Insert(change, 0, build.App("train"))...)
 }
 
 func asking(name v1.ResourceName, n int64) func(*v1.Pod) {
-	return func(pod *v1.Pod) {
-		pod.Spec.Containers[0].Resources.Requests[name] = *resource.NewQuantity(n, resource.DecimalSI)
-	}
-}
-
-func selecting(key, value string) func(*v1.Pod) {
-	return func(pod *v1.Pod) { pod.Spec.NodeSelector = map[string]string{key: value} }
+	return build.Request(name, fmt.Sprint(n))
 }
 
 // class makes a class of n members.

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"zonewise.dev/plugins/permitgate/proposal"
+	"zonewise.dev/test/build"
 )
 
 const gpu = v1.ResourceName("example.com/gpu")
@@ -102,7 +103,7 @@ func drawPod(t *rapid.T) *v1.Pod {
 		asking(gpu, int64(rapid.IntRange(1, 2).Draw(t, "gpus")))(pod)
 	}
 	if rapid.IntRange(0, 3).Draw(t, "selects") == 0 {
-		selecting("disk", "ssd")(pod)
+		build.Selects("disk", "ssd")(pod)
 	}
 	if rapid.Bool().Draw(t, "tolerates") {
 		pod.Spec.Tolerations = []v1.Toleration{{Key: "dedicated", Operator: v1.TolerationOpExists}}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"zonewise.dev/plugins/permitgate/proposal"
+	"zonewise.dev/test/build"
 )
 
 func request(c *cluster, need int, classes ...proposal.Class) proposal.Request {
@@ -55,7 +56,7 @@ func TestFiltersThatAreOffRefuseNothing(t *testing.T) {
 	c := &cluster{}
 	c.add(8, 10).Spec.Taints = []v1.Taint{{Key: "dedicated", Effect: v1.TaintEffectNoExecute}}
 	c.nodes[0].Spec.Unschedulable = true
-	r := request(c, 2, class("w", 2, newPod(1, selecting("disk", "ssd"), apart(v1.LabelHostname))))
+	r := request(c, 2, class("w", 2, newPod(1, build.Selects("disk", "ssd"), apart(v1.LabelHostname))))
 	require.Equal(t, proposal.Refused, proposal.Make(r).Verdict)
 	r.Filters = proposal.Filters{}
 	require.Equal(t, proposal.Proposed, proposal.Make(r).Verdict)
@@ -177,7 +178,7 @@ func TestSignature(t *testing.T) {
 	same.Name, same.UID, same.Labels["index"] = "other", "other", "7"
 	require.Equal(t, base, proposal.Signature(same))
 	for name, change := range map[string]func(*v1.Pod){
-		"requests": asking(gpu, 1), "selector": selecting("disk", "ssd"), "affinity": apart(v1.LabelHostname),
+		"requests": asking(gpu, 1), "selector": build.Selects("disk", "ssd"), "affinity": apart(v1.LabelHostname),
 		"ports":  func(pod *v1.Pod) { pod.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: 80}} },
 		"claims": func(pod *v1.Pod) { pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "c"}} },
 	} {

@@ -6,25 +6,13 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/test/build"
 )
 
 // makePod returns a pod whose UID is its name; nodeName is empty for a pod that is not bound.
 func makePod(name, nodeName, cpu, memory string) *v1.Pod {
-	return &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
-		Spec: v1.PodSpec{
-			NodeName: nodeName,
-			Containers: []v1.Container{{
-				Name: "c",
-				Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
-					v1.ResourceCPU:    resource.MustParse(cpu),
-					v1.ResourceMemory: resource.MustParse(memory),
-				}},
-			}},
-		},
-	}
+	return build.Pod(name, cpu, build.Bound(nodeName), build.Request(v1.ResourceMemory, memory))
 }
 
 func withScalar(pod *v1.Pod, name v1.ResourceName, amount string) *v1.Pod {
@@ -33,18 +21,7 @@ func withScalar(pod *v1.Pod, name v1.ResourceName, amount string) *v1.Pod {
 }
 
 func makeNode(name, zone string) *v1.Node {
-	n := &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
-		Status: v1.NodeStatus{Allocatable: v1.ResourceList{
-			v1.ResourceCPU:    resource.MustParse("32"),
-			v1.ResourceMemory: resource.MustParse("64Gi"),
-			v1.ResourcePods:   resource.MustParse("110"),
-		}},
-	}
-	if zone != "" {
-		n.Labels = map[string]string{v1.LabelTopologyZone: zone}
-	}
-	return n
+	return build.Node(name, zone, "32", build.Capacity(v1.ResourceMemory, "64Gi"))
 }
 
 func mustAdd(t require.TestingT, l *Ledger, pod *v1.Pod, want Change) {

@@ -6,12 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/test/build"
 )
 
 var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -20,23 +19,11 @@ var t0 = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 var everywhere = NewFit(nil, nil, false)
 
 func makeNode(name, zone, cpu string) *v1.Node {
-	return &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{v1.LabelTopologyZone: zone}},
-		Status: v1.NodeStatus{Allocatable: v1.ResourceList{
-			v1.ResourceCPU:    resource.MustParse(cpu),
-			v1.ResourceMemory: resource.MustParse("64Gi"),
-			v1.ResourcePods:   resource.MustParse("110"),
-		}},
-	}
+	return build.Node(name, zone, cpu, build.Capacity(v1.ResourceMemory, "64Gi"))
 }
 
 func makePod(name, node, cpu string) *v1.Pod {
-	return &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
-		Spec: v1.PodSpec{NodeName: node, Containers: []v1.Container{{
-			Name: "c", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}},
-		}}},
-	}
+	return build.Pod(name, cpu, build.Bound(node))
 }
 
 func notReady(n *v1.Node) *v1.Node {

@@ -26,6 +26,7 @@ import (
 	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/plugins/reservecache/placement"
+	"zonewise.dev/test/build"
 )
 
 var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -69,19 +70,11 @@ func amountsOn(change func(*v1alpha1.ZoneReservation)) func(*v1alpha1.ZoneReserv
 func oneCPU(n int64) ledger.Resources { return ledger.Resources{MilliCPU: 1000 * n, Pods: n} }
 
 func makeNode(name, cpu string) *v1.Node {
-	return &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{v1.LabelTopologyZone: "a"}},
-		Status:     v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourcePods: resource.MustParse("110")}},
-	}
+	return build.Node(name, "a", cpu)
 }
 
 func makePod(name, node, cpu string, labels map[string]string) *v1.Pod {
-	return &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name), Labels: labels},
-		Spec: v1.PodSpec{NodeName: node, Containers: []v1.Container{{
-			Name: "c", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}},
-		}}},
-	}
+	return build.Pod(name, cpu, build.Namespace("shop"), build.Bound(node), func(pod *v1.Pod) { pod.Labels = labels })
 }
 
 // replica is a pod of the owners that was bound to n1 at that time.

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/internal/informer/informertest"
 	"zonewise.dev/plugins/zonespread/policy"
+	"zonewise.dev/test/build"
 )
 
 // patience is how long a test waits for other goroutines.
@@ -152,26 +154,14 @@ func newPolicy(name string, edit ...func(*v1alpha1.ZoneSpreadPolicySpec)) *v1alp
 
 // newPod returns a pod of the app web in the namespace shop; on a node when one is named.
 func newPod(name, node string, edit ...func(*v1.Pod)) *v1.Pod {
-	pod := &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("pod-" + name), Labels: map[string]string{"app": "web"}},
-		Spec:       v1.PodSpec{NodeName: node},
-	}
-	for _, e := range edit {
-		e(pod)
-	}
-	return pod
+	return build.Pod(name, "", slices.Insert(edit, 0, build.Namespace("shop"), build.App("web"), build.Bound(node), func(pod *v1.Pod) {
+		pod.UID = types.UID("pod-" + name)
+	})...)
 }
 
 // newNode returns a ready node; the first letter of its name is its zone.
 func newNode(name string, edit ...func(*v1.Node)) *v1.Node {
-	node := &v1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), Labels: map[string]string{v1.LabelTopologyZone: name[:1]}},
-		Status:     v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}},
-	}
-	for _, e := range edit {
-		e(node)
-	}
-	return node
+	return build.Node(name, name[:1], "8", slices.Insert(edit, 0, func(node *v1.Node) { node.UID = types.UID("node-" + name) })...)
 }
 
 func newNodes(names ...string) []runtime.Object {
