@@ -180,15 +180,19 @@ func (s *Sim) sort(pods []*v1.Pod) {
 
 // Add creates objects, and the own claims of pods. The Sim owns the objects from then on. Run schedules the pods.
 func (s *Sim) Add(objects ...client.Object) error {
-	slices.SortStableFunc(objects, func(a, b client.Object) int { return cmp.Compare(isPod(a), isPod(b)) })
+	slices.SortStableFunc(objects, func(a, b client.Object) int { return cmp.Compare(s.store.place(a), s.store.place(b)) })
 	for _, obj := range objects {
 		if created := obj.GetCreationTimestamp(); created.IsZero() {
 			obj.SetCreationTimestamp(metav1.Time{Time: s.clock.Now()})
 		}
-		if pod, ok := obj.(*v1.Pod); ok {
-			s.makeClaims(pod)
+		create := s.store.create
+		switch o := obj.(type) {
+		case *v1.Pod:
+			s.makeClaims(o)
+		case *v1.PersistentVolumeClaim:
+			create = func(client.Object) error { return s.createClaim(o) }
 		}
-		if err := s.store.create(obj); err != nil {
+		if err := create(obj); err != nil {
 			return err
 		}
 	}
@@ -200,13 +204,6 @@ func (s *Sim) Add(objects ...client.Object) error {
 func (s *Sim) changed() {
 	s.progress()
 	s.clock.oweAtLeast(changeTime)
-}
-
-func isPod(obj client.Object) int {
-	if _, ok := obj.(*v1.Pod); ok {
-		return 1
-	}
-	return 0
 }
 
 // Remove deletes an object at once, as if it had never existed: no controller replaces it.
@@ -237,8 +234,10 @@ func (s *Sim) AddNodes(n int, like string) ([]string, error) {
 		name := fmt.Sprintf("%s-added-%d", like, i+1)
 		node := copyOf(model)
 		node.ObjectMeta = metav1.ObjectMeta{Name: name, Labels: node.Labels, Annotations: node.Annotations}
-		if _, ok := node.Labels[v1.LabelHostname]; ok {
-			node.Labels[v1.LabelHostname] = name
+		for label, value := range node.Labels {
+			if value == like || label == v1.LabelHostname { // such as a storage driver's own label
+				node.Labels[label] = name
+			}
 		}
 		node.Spec = v1.NodeSpec{Taints: node.Spec.Taints}
 		node.Status.VolumesAttached, node.Status.VolumesInUse = nil, nil
@@ -273,13 +272,14 @@ func (s *Sim) Evicted() []*v1.Pod {
 }
 
 func (s *Sim) wrote(ctx context.Context, obj client.Object) {
-	defer noteVolumeWrite(ctx)
+	done := true
 	switch o := obj.(type) {
 	case *v1.PersistentVolume:
 		s.bindClaim(o)
 	case *v1.PersistentVolumeClaim:
-		s.provision(o)
+		done = s.provisionSelected(o)
 	}
+	noteVolumeWrite(ctx, done)
 }
 
 // Put stores a new or changed object of the cluster. The object is not modified, and may be shared.

@@ -10,62 +10,11 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/storage/ephemeral"
-	"k8s.io/component-helpers/storage/volume"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/utils/ptr"
 )
 
-// This file plays the controllers of volumes and of resource claims.
-
-// bindClaim binds a claim to the volume that names it, as the volume controller does.
-func (s *Sim) bindClaim(pv *v1.PersistentVolume) {
-	ref := pv.Spec.ClaimRef
-	if ref == nil || pv.Status.Phase == v1.VolumeBound {
-		return
-	}
-	_, err := change(s.store, ref.Namespace+"/"+ref.Name, func(claim *v1.PersistentVolumeClaim) error {
-		if claim.Spec.VolumeName != "" && claim.Spec.VolumeName != pv.Name {
-			return errUnchanged
-		}
-		claim.Spec.VolumeName, claim.Status.Phase = pv.Name, v1.ClaimBound
-		metav1.SetMetaDataAnnotation(&claim.ObjectMeta, volume.AnnBindCompleted, "yes")
-		return nil
-	})
-	if err != nil {
-		return
-	}
-	_, _ = change(s.store, pv.Name, func(pv *v1.PersistentVolume) error {
-		pv.Status.Phase = v1.VolumeBound
-		return nil
-	})
-}
-
-// provision makes a volume for a claim for which the scheduler has chosen a node, in the node's zone.
-func (s *Sim) provision(claim *v1.PersistentVolumeClaim) {
-	node, ok := get[*v1.Node](s.store, claim.Annotations[volume.AnnSelectedNode])
-	if !ok || claim.Spec.VolumeName != "" {
-		return
-	}
-	pv := &v1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + string(claim.UID), Labels: map[string]string{}},
-		Spec: v1.PersistentVolumeSpec{
-			StorageClassName: ptr.Deref(claim.Spec.StorageClassName, ""), AccessModes: claim.Spec.AccessModes, Capacity: claim.Spec.Resources.Requests,
-			ClaimRef: &v1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID},
-		},
-		Status: v1.PersistentVolumeStatus{Phase: v1.VolumeAvailable},
-	}
-	if class, ok := get[*storagev1.StorageClass](s.store, pv.Spec.StorageClassName); ok {
-		pv.Spec.CSI = &v1.CSIPersistentVolumeSource{Driver: class.Provisioner, VolumeHandle: pv.Name}
-	}
-	if zone := node.Labels[v1.LabelTopologyZone]; zone != "" {
-		pv.Spec.NodeAffinity = &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-			MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelTopologyZone, Operator: v1.NodeSelectorOpIn, Values: []string{zone}}},
-		}}}}
-	}
-	if err := s.store.create(pv); err == nil {
-		s.bindClaim(pv)
-	}
-}
+// This file stands for the controllers of ephemeral claims, of volumes as of devices. How a volume comes to a claim is in volumes.go.
 
 // makeClaims makes the claims for a pod's own volumes and devices. Without the template there is no claim, and the
 // scheduler says so.
@@ -78,9 +27,13 @@ func (s *Sim) makeClaims(pod *v1.Pod) {
 	owner := []metav1.OwnerReference{*metav1.NewControllerRef(pod, v1.SchemeGroupVersion.WithKind("Pod"))}
 	for i := range pod.Spec.Volumes {
 		if v := &pod.Spec.Volumes[i]; v.Ephemeral != nil && v.Ephemeral.VolumeClaimTemplate != nil {
-			_ = s.store.create(&v1.PersistentVolumeClaim{
-				ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: ephemeral.VolumeClaimName(pod, v), OwnerReferences: owner},
-				Spec:       v.Ephemeral.VolumeClaimTemplate.Spec,
+			template := v.Ephemeral.VolumeClaimTemplate
+			_ = s.createClaim(&v1.PersistentVolumeClaim{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: pod.Namespace, Name: ephemeral.VolumeClaimName(pod, v), OwnerReferences: owner,
+					Labels: maps.Clone(template.Labels), Annotations: maps.Clone(template.Annotations),
+				},
+				Spec: *template.Spec.DeepCopy(),
 			}) // one that is there is another's, which the scheduler notices
 		}
 	}
@@ -117,6 +70,7 @@ func (s *Sim) releaseClaims(pod *v1.Pod) {
 				s.store.remove(of[*v1.PersistentVolumeClaim](s.store), key)
 				if claim.Spec.VolumeName != "" {
 					s.store.remove(of[*v1.PersistentVolume](s.store), claim.Spec.VolumeName)
+					s.returnCapacity(claim, pod.Spec.NodeName)
 				}
 			}
 		}
@@ -166,13 +120,14 @@ func (s *Sim) removeNodes(names map[string]bool) {
 	}
 }
 
-// copyDrivers gives a new node the volume limits and devices of another one.
+// copyDrivers gives a new node the volume limits, the storage and the devices of another one.
 func (s *Sim) copyDrivers(model, node *v1.Node) {
 	if csi, ok := get[*storagev1.CSINode](s.store, model.Name); ok {
 		c := copyOf(csi)
 		c.ObjectMeta = metav1.ObjectMeta{Name: node.Name, Annotations: c.Annotations}
 		_ = s.store.create(c) // a node that is new has none
 	}
+	s.copyCapacities(model, node)
 	for _, slice := range list[*resourcev1.ResourceSlice](s.store) {
 		if ptr.Deref(slice.Spec.NodeName, "") == model.Name {
 			c := copyOf(slice)

@@ -20,8 +20,9 @@
 //   - The scheduler's client is served from memory. Binds, patches and evictions change the copy, and field selectors and
 //     watches work as the scheduler uses them.
 //   - Controllers are simulated as far as the scheduler needs them: those of Kubernetes, and those that Options.Controllers names, replace
-//     lost and evicted pods, a Job within its limits. One whose object the copy does not have is thought to do its work. Volumes are provisioned
-//     and bound at once.
+//     lost and evicted pods, a Job within its limits. One whose object the copy does not have is thought to do its work.
+//   - New claims get the default class, and their volumes at once: of a class that does not wait for a pod where a CSI provisioner would choose,
+//     within what CSIStorageCapacity objects say is left. A claim of the cluster that has no volume gets none: the copy does not know why.
 //   - Pods that terminate end when their grace periods do; one that ought to have ended before stays.
 //   - Finished pods are left out. Pods are not batched.
 //   - The configuration's extenders are not called, unless Options.CallExtenders says so; then they see the copy's pods.

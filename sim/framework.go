@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"math"
@@ -288,15 +289,24 @@ type volumeWrites struct {
 	done   context.CancelFunc
 	wanted int
 	made   atomic.Int32
+	// failed is set when a provisioner cannot make a volume.
+	failed atomic.Bool
 }
 
 type volumeWritesKey struct{}
 
 func (w *volumeWrites) all() bool { return int(w.made.Load()) >= w.wanted }
 
-// noteVolumeWrite is called for each write that a request with this context makes.
-func noteVolumeWrite(ctx context.Context) {
-	if w, ok := ctx.Value(volumeWritesKey{}).(*volumeWrites); ok && int(w.made.Add(1)) == w.wanted {
+// noteVolumeWrite is called for each write that a request with this context makes, with whether the volume controllers did their part.
+func noteVolumeWrite(ctx context.Context, done bool) {
+	w, ok := ctx.Value(volumeWritesKey{}).(*volumeWrites)
+	if !ok {
+		return
+	}
+	if !done {
+		w.failed.Store(true)
+	}
+	if int(w.made.Add(1)) == w.wanted {
 		time.AfterFunc(time.Millisecond, w.done) // when the client has the answer
 	}
 }
@@ -312,7 +322,10 @@ func (b volumeBinder) BindPodVolumes(ctx context.Context, pod *v1.Pod, volumes *
 	ctx, asked.done = context.WithCancel(context.WithValue(ctx, volumeWritesKey{}, asked))
 	defer asked.done()
 	err := b.SchedulerVolumeBinder.BindPodVolumes(ctx, pod, volumes)
-	if asked.all() {
+	switch {
+	case asked.failed.Load():
+		return fmt.Errorf("provisioning failed for a PVC of pod %q: its driver has not enough capacity there", pod.Name)
+	case asked.all():
 		return nil
 	}
 	return err

@@ -100,6 +100,8 @@ type Sim struct {
 	flights   *flights
 	// handleFailure is the scheduler's own failure handler.
 	handleFailure scheduler.FailureHandlerFn
+	// volumeKeys has the labels that tie the volumes of a class to nodes, as those of the cluster are. It does not change after the start.
+	volumeKeys map[string][]string
 	// requests is how many API requests are being answered.
 	requests atomic.Int32
 
@@ -200,6 +202,7 @@ func (s *Sim) start(objects []client.Object) error {
 	if err := s.store.load(objects); err != nil {
 		return err
 	}
+	s.volumeKeys = volumeKeysOf(list[*v1.PersistentVolume](s.store))
 	config := &rest.Config{Host: "http://copy.invalid", QPS: -1, Transport: api{s}}
 	clientset, err := kubernetes.NewForConfigAndClient(config, &http.Client{Transport: config.Transport})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/sim"
 	"zonewise.dev/test/build"
@@ -222,4 +223,13 @@ func TestAllNodesAreLost(t *testing.T) {
 // TestCopiesHaveTheKindsThatPluginsLookAt: of a kind that a copy does not have, a plugin sees no objects.
 func TestCopiesHaveTheKindsThatPluginsLookAt(t *testing.T) {
 	require.Empty(t, run(t, web(3), sim.Options{}).KindsWithoutObjects(), "kinds.All lacks a kind that a plugin looks at")
+}
+
+func gang(name string, members int32) *schedulingv1alpha1.PodGroup {
+	return &schedulingv1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: schedulingv1alpha1.PodGroupSpec{MinMember: members}}
+}
+
+// member puts a pod into a gang.
+func member(group string) func(*v1.Pod) {
+	return func(p *v1.Pod) { p.Labels[schedulingv1alpha1.PodGroupLabel] = group }
 }

@@ -239,6 +239,11 @@ func (s *store) kindOf(obj client.Object) (*kind, error) {
 	return nil, fmt.Errorf("%T: a simulation knows no such kind", obj)
 }
 
+// place returns where an object's kind stands among all kinds: what others refer to comes first.
+func (s *store) place(obj client.Object) int {
+	return slices.Index(s.order, s.kinds[reflect.TypeOf(obj)])
+}
+
 // create stores a new object, which the store then owns.
 func (s *store) create(obj client.Object) error {
 	s.mu.Lock()
