@@ -2,13 +2,14 @@
 # Checks that generated files are current, modules tidy, versions in step, alerts right, documents true to the tree, the image
 # reproducible for all platforms, and code formatted and free of lint. It changes nothing: generators run in a copy.
 #
-#   hack/verify.sh [CHECK...]     all checks when none is given: generated tidy versions scripts alerts docs image lint
+#   hack/verify.sh [CHECK...]     all checks when none is given: generated tidy modules versions scripts alerts docs vulnerabilities image lint
 #
+# VULNDB names the database of vulnerabilities, or is "none" (hack/vulnerabilities.sh).
 # hack/tests proves that these checks fail when they should; "make test-all" runs it.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-ALL="generated tidy versions scripts alerts docs image lint"
+ALL="generated tidy modules versions scripts alerts docs vulnerabilities image lint"
 WORK=
 
 # check_generated runs every generator in a copy and compares it with a second copy, so
@@ -35,6 +36,19 @@ check_tidy() {
 		if ! (cd "$ROOT/$dir" && go mod tidy -diff) >"$WORK/tidy.txt" 2>&1; then
 			say "$dir/go.mod or go.sum is not tidy, mend with \"cd $dir && go mod tidy\" or \"make update\":"
 			grep -v '^go: downloading' "$WORK/tidy.txt" | head -n 40
+			rc=1
+		fi
+	done
+	return $rc
+}
+
+# check_modules compares what was downloaded of every module with its go.sum.
+check_modules() {
+	local dir rc=0
+	for dir in $(go_modules); do
+		if ! go -C "$ROOT/$dir" mod verify >"$WORK/modules.txt" 2>&1; then
+			say "$dir is built from modules that are not those of its go.sum:"
+			grep -v '^go: downloading' "$WORK/modules.txt" | head -n 20
 			rc=1
 		fi
 	done
@@ -107,10 +121,12 @@ check_alerts() { "$ROOT/hack/tests/alerts_test.sh"; }
 # check_docs tests that commands, tests, files and links that the documents name exist.
 check_docs() { (cd "$ROOT" && go test -count=1 ./test/docs); }
 
+check_vulnerabilities() { "$ROOT/hack/vulnerabilities.sh"; }
+
 check_lint() { "$ROOT/hack/lint.sh"; }
 
 main() {
-	local check start rc failed= summary= begin=$SECONDS
+	local check start rc result failed= summary= begin=$SECONDS
 	need_go
 	# shellcheck disable=SC2086
 	if [ $# -eq 0 ]; then set -- $ALL; fi
@@ -133,7 +149,10 @@ main() {
 		)
 		rc=$?
 		set -e
-		summary+=$(printf '%-10s %-6s %s' "$check" "$([ $rc = 0 ] && printf ok || printf FAILED)" "$(human $((SECONDS - start)))")$'\n'
+		result=ok
+		if [ "$check" = vulnerabilities ] && [ "${VULNDB:-}" = none ]; then result='LEFT OUT'; fi
+		if ((rc != 0)); then result=FAILED; fi
+		summary+=$(printf '%-15s %-8s %s' "$check" "$result" "$(human $((SECONDS - start)))")$'\n'
 		if ((rc != 0)); then failed="$failed $check"; fi
 	done
 	printf '\n%stotal %s\n' "$summary" "$(human $((SECONDS - begin)))"

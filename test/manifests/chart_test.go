@@ -12,10 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/config"
@@ -36,6 +38,7 @@ func TestChart(t *testing.T) {
 		})
 	}
 	t.Run("the server accepts all", c.testServerAcceptsChart)
+	t.Run("network policies", c.testNetworkPolicies)
 
 	// From here on the chart is installed for real.
 	_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
@@ -96,7 +99,12 @@ var variants = map[string][]string{
 	"nothing optional": {
 		"replicas=1", "podDisruptionBudget.enabled=false", "serviceAccount.create=false", "serviceAccount.name=mine", "rbac.create=false", "resources=null",
 	},
-	"survival":     {"survival.enabled=true", "survival.cpuFraction=0.5", "survival.extraArgs[0]=--replays=5", "tolerations[0].operator=Exists"},
+	"survival": {"survival.enabled=true", "survival.cpuFraction=0.5", "survival.extraArgs[0]=--replays=5", "tolerations[0].operator=Exists"},
+	"walled": {
+		"survival.enabled=true", "networkPolicy.enabled=true",
+		`networkPolicy.from[0].namespaceSelector.matchLabels.kubernetes\.io/metadata\.name=monitoring`,
+	},
+	"walled up":    {"networkPolicy.enabled=true"},
 	"spread only":  {"mode=replace", "plugins.reserveCache.enabled=false", "plugins.permitGate.enabled=false"},
 	"reserve only": {"mode=replace", "plugins.zoneSpread.enabled=false", "plugins.permitGate.enabled=false"},
 	"gate only":    {"mode=replace", "plugins.zoneSpread.enabled=false", "plugins.reserveCache.enabled=false"},
@@ -292,6 +300,39 @@ func (c *chart) testServerAcceptsChart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// testNetworkPolicies requires that each pod which a policy can reach has one, that it matches the pod, and lets in what the values name,
+// to the pod's own port.
+func (c *chart) testNetworkPolicies(t *testing.T) {
+	for name, want := range map[string]int{"walled": 2, "walled up": 1, "survival": 0} {
+		objects := c.objects(t, variants[name]...)
+		policies := all[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy")
+		require.Len(t, policies, want, name)
+		for _, policy := range policies {
+			require.Equal(t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}, policy.Spec.PolicyTypes)
+			selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+			require.NoError(t, err)
+			matched := 0
+			for _, deployment := range all[appsv1.Deployment](t, objects, "Deployment") {
+				if !selector.Matches(labels.Set(deployment.Spec.Template.Labels)) {
+					continue
+				}
+				matched++
+				require.Equal(t, policy.Name, deployment.Name)
+				if name == "walled up" {
+					require.Empty(t, policy.Spec.Ingress, "nobody is named")
+					continue
+				}
+				require.Len(t, policy.Spec.Ingress, 1)
+				require.Equal(t, map[string]string{"kubernetes.io/metadata.name": "monitoring"}, policy.Spec.Ingress[0].From[0].NamespaceSelector.MatchLabels)
+				require.Len(t, policy.Spec.Ingress[0].Ports, 1)
+				require.Equal(t, deployment.Spec.Template.Spec.Containers[0].Ports[0].Name, policy.Spec.Ingress[0].Ports[0].Port.StrVal)
+			}
+			require.Equal(t, 1, matched, "%s: %s", name, policy.Name)
+		}
+	}
+	require.Empty(t, all[networkingv1.NetworkPolicy](t, c.objects(t, "mode=replace", "networkPolicy.enabled=true"), "NetworkPolicy"), "the host's network knows no policies")
 }
 
 // withoutAccount leaves out the account that nobody made in the namespace of the test.

@@ -175,8 +175,8 @@ func repository(t *testing.T) string {
 	return root
 }
 
-// only returns the one object of the kind of T among the objects.
-func only[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) *T {
+// all returns the objects of a kind, decoded strictly.
+func all[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) []*T {
 	t.Helper()
 	var found []*T
 	for _, u := range objects {
@@ -187,6 +187,13 @@ func only[T any](t *testing.T, objects []*unstructured.Unstructured, kind string
 		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(u.Object, obj, true))
 		found = append(found, obj)
 	}
+	return found
+}
+
+// only returns the one object of the kind of T among the objects.
+func only[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) *T {
+	t.Helper()
+	found := all[T](t, objects, kind)
 	require.Len(t, found, 1, kind)
 	return found[0]
 }
