@@ -3,15 +3,15 @@
 #
 #   hack/vulnerabilities.sh [DIR [PACKAGE...]]    the programs of this repository when nothing is given
 #
-# VULNDB names the database: https://vuln.go.dev when unset, another URL, a copy as file:///path, or "none". A database that cannot
-# be reached is an error, since a check that silently did nothing would look like a clean result. Who has none says so with
-# VULNDB=none, and then the summary of "make verify" says that nothing was looked for.
+# VULNDB names the database: a URL, a copy as file:///path, or "none". When it is unset, https://vuln.go.dev is tried, and a machine
+# that cannot reach it leaves the check out, aloud: the summary of "make verify" says that nothing was looked for. A database that
+# was named and cannot be read is an error, so that CI, which names it, does not pass for want of a network.
 #
 # A report that does not concern us has its line in hack/vulnerabilities.txt (EXPLAINED in tests): the identifier and the reason.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-DB=${VULNDB:-https://vuln.go.dev}
+DB=${VULNDB:-${DEFAULT_VULNDB:=https://vuln.go.dev}} # tests set DEFAULT_VULNDB
 EXPLAINED=${EXPLAINED:-$ROOT/hack/vulnerabilities.txt}
 
 if [ "$DB" = none ]; then
@@ -35,6 +35,10 @@ case $rc in
 	;;
 3) ;;
 *)
+	if [ -z "${VULNDB:-}" ]; then
+		say "left out: $DB gives no answer, no vulnerabilities were looked for (VULNDB names another database)"
+		exit
+	fi
 	cat "$out" >&2
 	die "govulncheck gives no answer, see above: set VULNDB if the database $DB cannot be reached, to another URL, a copy as file:///path, or none to leave this check out"
 	;;

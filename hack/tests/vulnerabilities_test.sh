@@ -45,7 +45,11 @@ look || fail "finds something in a program that reaches nothing"
 VULNDB=file://$WORK/nothing
 if look; then fail "is content without a database"; fi
 grep -q "set VULNDB if the database file://$WORK/nothing cannot be reached" "$WORK/out" || fail "does not say how to give it a database"
-VULNDB=none
+unset VULNDB
+export DEFAULT_VULNDB=file://$WORK/nothing
+look || fail "fails without a network, although no database was named"
+grep -q "^left out: $DEFAULT_VULNDB gives no answer" "$WORK/out" || fail "does not say that the database gave no answer"
+export VULNDB=none
 look || fail "fails although it was told that there is no database"
 grep -q '^left out: VULNDB=none' "$WORK/out" || fail "does not say that nothing was looked for"
 say "ok: what is reached is found, explained or left out aloud"
