@@ -41,7 +41,7 @@ LATER_TESTS+='|^TestChart$|^TestEveryRuleIsNeeded$'
 
 # Where races have been found, or goroutines of ours share memory. The rest of the tests drive programs that are built
 # without the detector, or run one goroutine at a time.
-RACE_PACKAGES='^(plugins|plugins/.*|internal/.*|test/framework|survival|cmd/survival)$'
+RACE_PACKAGES='^(plugins|plugins/.*|internal/.*|test/framework|survival|cmd/controller|cmd/controller/.*)$'
 
 # compile_ahead PACKAGE... compiles what the tests of these packages need, with a heartbeat; go test would do it in
 # silence. It does so once for these packages and each version of the dependencies: afterwards go test itself has little to

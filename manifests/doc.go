@@ -5,8 +5,8 @@
 //
 //   - rbac has all permissions of the scheduler. There are no wildcards, no access to secrets and no
 //     creation of pods. The schedulers of test/integration have exactly these permissions.
-//   - components/survival has the controller of ZoneSurvivals, with its own account: it writes the status of ZoneSurvivals, events
-//     about them, their ZoneReservations, and its lease.
+//   - components/controller has the controller beside the scheduler, with its own account: it writes events and its lease, and each
+//     part what a ClusterRole of its own says, as survival the status of ZoneSurvivals and their ZoneReservations.
 //   - crds is never part of an overlay: removing the scheduler must not remove PodGroups.
 //   - The profiles in overlays and kubeadm are copies of those in config, made by go generate and
 //     compared by a test.

@@ -25,7 +25,8 @@ with_note manifests/rbac/clusterrole.yaml <rbac/clusterrole.yaml >$chart/files/r
 with_note manifests/rbac/plugins/clusterrole.yaml <rbac/plugins/clusterrole.yaml >$chart/files/rbac/clusterrole-plugins.yaml
 with_note manifests/rbac/role.yaml <rbac/role.yaml >$chart/files/rbac/role.yaml
 with_note manifests/rbac/viewer/clusterrole.yaml <rbac/viewer/clusterrole.yaml >$chart/files/rbac/viewer.yaml
-with_note manifests/components/survival/clusterrole.yaml <components/survival/clusterrole.yaml >$chart/files/rbac/survival.yaml
+with_note manifests/components/controller/clusterrole.yaml <components/controller/clusterrole.yaml >$chart/files/rbac/controller.yaml
+with_note manifests/components/controller/survival.yaml <components/controller/survival.yaml >$chart/files/rbac/controller-survival.yaml
 for crd in crds/*.yaml; do
 	[ "$crd" = crds/kustomization.yaml ] || cp "$crd" $chart/crds/
 done

@@ -143,6 +143,23 @@ func (l *Live) Troubles() []string {
 	return out
 }
 
+// Lacks returns a line for each kind that is not known, or no longer.
+func (l *Live) Lacks() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []string
+	for _, k := range l.kinds {
+		s := &k.state
+		switch {
+		case s.failed != nil:
+			out = append(out, fmt.Sprintf("%s cannot be read: %s", s.resource, strings.Join(strings.Fields(s.failed.Error()), " ")))
+		case !s.answered:
+			out = append(out, s.resource+" have not been listed yet")
+		}
+	}
+	return out
+}
+
 // note records the result of a list or a watch of a kind.
 func (l *Live) note(s *state, err error, watch bool) {
 	if errors.Is(err, context.Canceled) {

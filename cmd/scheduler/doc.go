@@ -8,8 +8,8 @@
 // the start, the process ends with one line on stderr that says what to do, and a non-zero exit status. On
 // SIGTERM or SIGINT it exits with status 0.
 //
-// With the first argument "survival" it is another program, the controller of ZoneSurvivals (package cmd/survival), so that
-// one image has both.
+// With the first argument "controller" it is another program, the controller beside the scheduler (package cmd/controller), so
+// that one image has both.
 //
 // # Non-goals
 //

@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
-	"zonewise.dev/cmd/survival"
+	"zonewise.dev/cmd/controller"
 	"zonewise.dev/plugins"
 )
 
@@ -22,8 +22,8 @@ import (
 const name = "zonewise-scheduler"
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == survival.Name { // kube-scheduler itself takes no arguments
-		os.Exit(survival.Main(os.Args[2:]))
+	if len(os.Args) > 1 && os.Args[1] == controller.Name { // kube-scheduler itself takes no arguments
+		os.Exit(controller.Main(os.Args[2:]))
 	}
 	os.Exit(run(newCommand(plugins.NewPack(plugins.WithFence(), plugins.WithRetriedWatches()))))
 }

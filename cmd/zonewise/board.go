@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"zonewise.dev/cmd/zonewise/board"
 	"zonewise.dev/cluster/live"
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/cmd/zonewise/board"
 	"zonewise.dev/internal/program"
 	"zonewise.dev/sim"
 )

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cluster/census"
-	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/internal/program"
 	"zonewise.dev/sim"
 )

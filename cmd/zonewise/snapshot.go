@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/cmd/zonewise/show"
 )
 
 const snapshotHelp = `Save what the other commands look at, so that they can run later or elsewhere with

@@ -37,8 +37,8 @@ const (
 	scheduler         = "zonewise-scheduler"
 )
 
-// controller is the name of the controller of ZoneSurvivals, which the scheduler's executable runs.
-const controller = "zonewise-survival"
+// controller is the name of the controller beside the scheduler, which the scheduler's executable runs.
+const controller = "zonewise-controller"
 
 const (
 	loopback = "127.0.0.1"
@@ -65,7 +65,7 @@ type Options struct {
 	Port int
 	// Zones are the zones whose nodes get kubelets.
 	Zones []string
-	// Survival are flags of the controller of ZoneSurvivals.
+	// Survival are flags of its part that answers ZoneSurvivals.
 	Survival []string
 	// Progress is called with the name of what is being started.
 	Progress func(step string)
@@ -155,7 +155,7 @@ func (c *Cluster) start(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, start := range []func(context.Context) error{c.startPlane, c.install, c.startControllers, c.startScheduler, c.startSurvival} {
+	for _, start := range []func(context.Context) error{c.startPlane, c.install, c.startControllers, c.startScheduler, c.startBeside} {
 		if err := start(ctx); err != nil {
 			if cause := context.Cause(ctx); cause != nil {
 				return cause
@@ -235,7 +235,7 @@ func (c *Cluster) install(ctx context.Context) error {
 	if _, err := envtest.InstallCRDs(c.Config, envtest.CRDInstallOptions{CRDs: definitions, MaxTime: startLimit}); err != nil {
 		return fmt.Errorf("install the custom resources: %w", err)
 	}
-	return errors.Join(shipped.CreatePermissions(ctx, c.Client, shipped.SchedulerRoles), shipped.CreatePermissions(ctx, c.Client, shipped.SurvivalRoles))
+	return errors.Join(shipped.CreatePermissions(ctx, c.Client, shipped.SchedulerRoles), shipped.CreatePermissions(ctx, c.Client, shipped.ControllerRoles))
 }
 
 // controllers are those that the demo's workload needs, and those that users expect in a cluster that they keep.
@@ -342,14 +342,14 @@ func (c *Cluster) startScheduler(ctx context.Context) error {
 	})
 }
 
-// startSurvival starts the controller of ZoneSurvivals under the name of its ServiceAccount, with the scheduler's shipped profile.
-func (c *Cluster) startSurvival(context.Context) error {
+// startBeside starts the controller beside the scheduler under the name of its ServiceAccount, with the scheduler's shipped profile.
+func (c *Cluster) startBeside(context.Context) error {
 	c.opts.Progress(controller)
-	identity, err := c.plane.Kubeconfig(controller, shipped.SurvivalUser)
+	identity, err := c.plane.Kubeconfig(controller, shipped.ControllerUser)
 	if err != nil {
 		return err
 	}
-	_, err = c.run(controller, scheduler, append([]string{"survival", "--kubeconfig=" + identity, "--address="}, c.opts.Survival...)...)
+	_, err = c.run(controller, scheduler, append([]string{"controller", "--survival", "--kubeconfig=" + identity, "--address="}, c.opts.Survival...)...)
 	return err
 }
 

@@ -10,9 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	page "zonewise.dev/cmd/zonewise/board"
 	"zonewise.dev/cluster/live"
 	"zonewise.dev/cluster/snapshot"
+	page "zonewise.dev/cmd/zonewise/board"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/demo/cluster"
 	"zonewise.dev/demo/workload"
@@ -75,7 +75,7 @@ func Run(ctx context.Context, opts Options) error {
 	living := ctx // ends when a component does
 	err := d.phase(ctx, "start the control plane", func(ctx context.Context) (err error) {
 		d.cluster, living, err = cluster.Start(ctx, of)
-		d.state.Store("etcd, kube-apiserver, kube-controller-manager, kwok, zonewise-scheduler, zonewise-survival")
+		d.state.Store("etcd, kube-apiserver, kube-controller-manager, kwok, zonewise-scheduler, zonewise-controller")
 		return err
 	}, d.stateText)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/cluster/census"
-	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/demo/check"
 	"zonewise.dev/demo/workload"

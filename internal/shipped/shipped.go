@@ -24,8 +24,8 @@ import (
 // SchedulerUser is the identity of the scheduler: the ServiceAccount of manifests/rbac.
 var SchedulerUser = account("zonewise-scheduler")
 
-// SurvivalUser is that of the controller of ZoneSurvivals: the ServiceAccount of manifests/components/survival.
-var SurvivalUser = account("zonewise-survival")
+// ControllerUser is that of the controller: the ServiceAccount of manifests/components/controller.
+var ControllerUser = account("zonewise-controller")
 
 func account(name string) envtest.User {
 	return envtest.User{
@@ -36,8 +36,8 @@ func account(name string) envtest.User {
 
 // The directories of manifests that have permissions.
 const (
-	SchedulerRoles = "rbac"
-	SurvivalRoles  = "components/survival"
+	SchedulerRoles  = "rbac"
+	ControllerRoles = "components/controller"
 )
 
 // Permissions returns the roles and bindings of a directory.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	_ "zonewise.dev/cmd/survival/metrics" // declares metrics
+	_ "zonewise.dev/cmd/controller/survival/metrics" // declares metrics
 	"zonewise.dev/internal/metrics"
 	_ "zonewise.dev/plugins" // declares metrics
 )

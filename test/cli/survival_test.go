@@ -31,7 +31,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/cmd/survival"
+	"zonewise.dev/cmd/controller"
 	"zonewise.dev/internal/controlplane"
 	"zonewise.dev/manifests"
 	"zonewise.dev/sim"
@@ -121,7 +121,7 @@ func TestSurvivalController(t *testing.T) {
 
 	stop()
 	var lease coordinationv1.Lease
-	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: survival.LeaseName}, &lease))
+	require.NoError(t, w.Get(t.Context(), client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: controller.LeaseName}, &lease))
 	require.Empty(t, *lease.Spec.HolderIdentity, "the lease is given back")
 
 	t.Run("bad objects", w.testBadObjects)
@@ -209,13 +209,18 @@ func TestSurvivalRules(t *testing.T) {
 	require.Equal(t, []string{"zonesurvivals/status: update", "zonereservations: create, patch, delete"}, written)
 }
 
+// rules are those of the controller and of its part.
 func rules(t *testing.T) []rbacv1.PolicyRule {
 	t.Helper()
-	var role rbacv1.ClusterRole
-	content, err := manifests.FS.ReadFile("components/survival/clusterrole.yaml")
-	require.NoError(t, err)
-	require.NoError(t, yaml.UnmarshalStrict(content, &role))
-	return role.Rules
+	var out []rbacv1.PolicyRule
+	for _, file := range []string{"clusterrole.yaml", "survival.yaml"} {
+		var role rbacv1.ClusterRole
+		content, err := manifests.FS.ReadFile("components/controller/" + file)
+		require.NoError(t, err)
+		require.NoError(t, yaml.UnmarshalStrict(content, &role))
+		out = append(out, role.Rules...)
+	}
+	return out
 }
 
 // startController runs the program with the permissions of the component. stop ends it, and waits.
@@ -223,7 +228,7 @@ func (w *world) startController(flags ...string) (stop func()) {
 	w.t.Helper()
 	const user = "controller"
 	kubeconfig := w.User(w.t, user, rules(w.t))
-	content, err := manifests.FS.ReadFile("components/survival/roles.yaml")
+	content, err := manifests.FS.ReadFile("components/controller/roles.yaml")
 	require.NoError(w.t, err)
 	for document := range strings.SplitSeq(string(content), "\n---\n") {
 		role := &rbacv1.Role{}
@@ -237,8 +242,8 @@ func (w *world) startController(flags ...string) (stop func()) {
 	port, err := controlplane.FreePort()
 	require.NoError(w.t, err)
 	w.address = fmt.Sprintf("127.0.0.1:%d", port)
-	cmd := survival.NewCommand()
-	cmd.SetArgs(append([]string{"--kubeconfig=" + kubeconfig, "--address=" + w.address, "--cpu-fraction=64", "--settle-time=100ms", "--replays=2"}, flags...))
+	cmd := controller.NewCommand()
+	cmd.SetArgs(append([]string{"--survival", "--kubeconfig=" + kubeconfig, "--address=" + w.address, "--cpu-fraction=64", "--settle-time=100ms", "--replays=2"}, flags...))
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- cmd.ExecuteContext(ctx) }()

@@ -34,7 +34,7 @@ func TestChart(t *testing.T) {
 	for mode, overlay := range map[string]string{"second": "overlays/second-scheduler", "replace": "overlays/replace-kube-scheduler"} {
 		t.Run(mode+" is the overlay", func(t *testing.T) { c.testChartIsOverlay(t, overlay, 11, "mode="+mode) })
 		t.Run(mode+" is the overlay with its component", func(t *testing.T) {
-			c.testChartIsOverlay(t, c.withSurvival(t, overlay), 19, "mode="+mode, "survival.enabled=true")
+			c.testChartIsOverlay(t, c.withController(t, overlay), 21, "mode="+mode, "controller.survival.enabled=true")
 		})
 	}
 	t.Run("the server accepts all", c.testServerAcceptsChart)
@@ -99,9 +99,9 @@ var variants = map[string][]string{
 	"nothing optional": {
 		"replicas=1", "podDisruptionBudget.enabled=false", "serviceAccount.create=false", "serviceAccount.name=mine", "rbac.create=false", "resources=null",
 	},
-	"survival": {"survival.enabled=true", "survival.cpuFraction=0.5", "survival.extraArgs[0]=--replays=5", "tolerations[0].operator=Exists"},
+	"controller":   {"controller.survival.enabled=true", "controller.cpuFraction=0.5", "controller.extraArgs[0]=--replays=5", "tolerations[0].operator=Exists"},
 	"walled": {
-		"survival.enabled=true", "networkPolicy.enabled=true",
+		"controller.survival.enabled=true", "networkPolicy.enabled=true",
 		`networkPolicy.from[0].namespaceSelector.matchLabels.kubernetes\.io/metadata\.name=monitoring`,
 	},
 	"walled up":    {"networkPolicy.enabled=true"},
@@ -136,8 +136,8 @@ func (c *chart) testBadValues(t *testing.T) {
 		"replicas=-1":                     "at '/replicas'",
 		"plugins.zoneSpread.enable=true":  "at '/plugins/zoneSpread': additional properties 'enable' not allowed",
 		"plugins.zoneSpread.weight=0":     "at '/plugins/zoneSpread/weight'",
-		"survival.cpuFraction=0":          "at '/survival/cpuFraction'",
-		"survival.enable=true":            "at '/survival': additional properties 'enable' not allowed",
+		"controller.cpuFraction=0":        "at '/controller/cpuFraction'",
+		"controller.survival.enable=true": "at '/controller/survival': additional properties 'enable' not allowed",
 		"image.repository=a:b":            "at '/image/repository'",
 		"image.digest=latest":             "at '/image/digest'",
 		"leaderElection.retryPeriod=2":    "at '/leaderElection/retryPeriod'",

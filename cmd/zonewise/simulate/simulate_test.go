@@ -18,8 +18,8 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cluster/census"
-	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/sim"
 	"zonewise.dev/test/clitest"
 )

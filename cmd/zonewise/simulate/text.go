@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"zonewise.dev/apis/v1alpha1"
-	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/status"
 	"zonewise.dev/sim/kinds"
 )

@@ -60,16 +60,23 @@ httpGet:
   {{- end }}
 {{- end -}}
 
-{{/* The controller of ZoneSurvivals: RELEASE-survival, beside RELEASE-scheduler. */}}
-{{- define "zonewise.survivalName" -}}
-{{- printf "%s-survival" (include "zonewise.fullname" . | trimSuffix "-scheduler") -}}
+{{/* The controller: RELEASE-controller, beside RELEASE-scheduler. */}}
+{{- define "zonewise.controllerName" -}}
+{{- printf "%s-controller" (include "zonewise.fullname" . | trimSuffix "-scheduler") -}}
 {{- end -}}
 
-{{- define "zonewise.survivalSelectorLabels" -}}
-app.kubernetes.io/name: zonewise-survival
+{{/* Its parts that are on, with spaces between them: their flags, and the last part of the names of their roles. */}}
+{{- define "zonewise.controllerParts" -}}
+{{- $parts := list -}}
+{{- if .Values.controller.survival.enabled -}}{{- $parts = append $parts "survival" -}}{{- end -}}
+{{- join " " $parts -}}
+{{- end -}}
+
+{{- define "zonewise.controllerSelectorLabels" -}}
+app.kubernetes.io/name: zonewise-controller
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{- define "zonewise.survivalLabels" -}}
-{{- include "zonewise.labels" . | replace "name: zonewise-scheduler" "name: zonewise-survival" -}}
+{{- define "zonewise.controllerLabels" -}}
+{{- include "zonewise.labels" . | replace "name: zonewise-scheduler" "name: zonewise-controller" -}}
 {{- end -}}

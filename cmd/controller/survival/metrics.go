@@ -1,18 +1,11 @@
 package survival
 
 import (
-	"net/http"
-	"strings"
-
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
-	dto "github.com/prometheus/client_model/go"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/component-base/metrics/legacyregistry"
 
 	"zonewise.dev/apis/v1alpha1"
-	declared "zonewise.dev/cmd/survival/metrics"
+	declared "zonewise.dev/cmd/controller/survival/metrics"
 	"zonewise.dev/internal/amount"
 	"zonewise.dev/internal/metrics"
 )
@@ -91,24 +84,4 @@ func worstByZone(losses []v1alpha1.SurvivalLoss) map[string]*worstLoss {
 		}
 	}
 	return out
-}
-
-// served are the prefixes of the metrics that the program serves. Those of the scheduler and of its plugins are not about the
-// cluster here, but about copies of it.
-var served = []string{declared.Prefix, "go_", "process_", "rest_client_", "leader_election_", "kubernetes_build_info"}
-
-func metricsHandler() http.Handler {
-	gather := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
-		all, err := legacyregistry.DefaultGatherer.Gather()
-		var out []*dto.MetricFamily
-		for _, family := range all {
-			for _, prefix := range served {
-				if strings.HasPrefix(family.GetName(), prefix) {
-					out = append(out, family)
-				}
-			}
-		}
-		return out, err
-	})
-	return promhttp.HandlerFor(gather, promhttp.HandlerOpts{})
 }

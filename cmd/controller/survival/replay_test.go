@@ -20,7 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
-	declared "zonewise.dev/cmd/survival/metrics"
+	"zonewise.dev/cmd/controller/parts"
+	declared "zonewise.dev/cmd/controller/survival/metrics"
 	"zonewise.dev/survival"
 	"zonewise.dev/test/clitest"
 )
@@ -111,7 +112,7 @@ func TestCertificatesComeFirst(t *testing.T) {
 	cluster := webAndBig()
 	asked := []*v1alpha1.ZoneSurvival{protecting("web", true), protecting("big", false)}
 	to := newServer()
-	c := New(nil, to, Options{CPUFraction: 1})
+	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{})
 	r := c.round(cluster.Objects(), asked)
 	r.options.Sim.Now = clitest.Now
 	require.NoError(t, r.replay(t.Context()))
@@ -128,7 +129,7 @@ func TestChangedClusterIsUnknown(t *testing.T) {
 	cluster := webAndBig()
 	asked := []*v1alpha1.ZoneSurvival{protecting("web", false), protecting("big", false)}
 	to := newServer()
-	c := New(nil, to, Options{CPUFraction: 1})
+	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{})
 	defer c.certifier.Close()
 	look := func(objects []client.Object) *round {
 		r := c.round(objects, asked)
@@ -175,7 +176,7 @@ func TestRestartKeepsMetrics(t *testing.T) {
 	s := protecting("web", false)
 	s.Status.ComputedAt = metav1.Unix(1000, 0)
 	s.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionFalse}}
-	c := New(nil, nil, Options{CPUFraction: 1})
+	c := New(parts.Shared{CPUFraction: 1}, Options{})
 	c.remember([]*v1alpha1.ZoneSurvival{s})
 	got := map[*metrics.Desc]float64{}
 	c.collect(func(of *metrics.Desc, value float64, _ ...string) { got[of] = value })

@@ -19,22 +19,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
-	declared "zonewise.dev/cmd/survival/metrics"
-	"zonewise.dev/cluster/live"
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/cmd/controller/parts"
+	declared "zonewise.dev/cmd/controller/survival/metrics"
 	"zonewise.dev/internal/crd"
-	"zonewise.dev/internal/metrics"
 	"zonewise.dev/survival"
 )
 
-// Options are those of a controller.
+// Options are those of the part.
 type Options struct {
-	// Certify says how losses are replayed. What belongs to one snapshot is set for each round.
-	Certify survival.Options
-	// CPUFraction is how much of a core the process may use, above 0.
-	CPUFraction float64
-	// SettleTime is how long after a change the cluster is read, so that changes that belong together are read together.
-	SettleTime time.Duration
+	// Replays is how many times each loss is replayed; see survival.Options.
+	Replays int
 	// RefreshInterval is the age at which an answer is computed again although nothing has changed.
 	RefreshInterval time.Duration
 }
@@ -42,12 +37,12 @@ type Options struct {
 // Controller answers ZoneSurvivals. Make one with New.
 type Controller struct {
 	options   Options
+	certify   survival.Options // without what belongs to one snapshot
 	client    client.Client
-	live      *live.Live
 	certifier survival.Certifier
 	// rounds bounds what the process uses from one full round to the next, and follows what it uses to look at the cluster between them and
 	// to follow it: half as much, so that the next full round comes after twice the time at most.
-	rounds, follows budget
+	rounds, follows parts.Meter
 	// hash is the fingerprint of the cluster that the last full round read, at what time, and answered that of the last answer; empty if it
 	// was not written everywhere.
 	hash, answered string
@@ -59,62 +54,25 @@ type Controller struct {
 	answers map[string]v1alpha1.ZoneSurvivalStatus
 }
 
-// New returns a controller that reads the cluster from l and writes through c.
-func New(l *live.Live, c client.Client, options Options) *Controller {
+// New returns the part.
+func New(shared parts.Shared, options Options) *Controller {
 	return &Controller{
-		options: options, client: c, live: l, answers: map[string]v1alpha1.ZoneSurvivalStatus{},
-		rounds: budget{fraction: options.CPUFraction, cpu: cpuTime}, follows: budget{fraction: options.CPUFraction / 2, cpu: cpuTime},
-	}
-}
-
-// Run answers until ctx ends. An error is that of ctx, or says that the cluster cannot be read.
-func (c *Controller) Run(ctx context.Context) error {
-	if err := c.live.Sync(ctx); err != nil {
-		return err
-	}
-	c.remember(snapshot.List[*v1alpha1.ZoneSurvival](c.live.Snapshot()))
-	metrics.MustRegister(declared.RoundDuration)
-	collector.Export(ctx, c)
-	defer c.certifier.Close()
-	logger := klog.FromContext(ctx)
-	for {
-		wait := c.options.RefreshInterval
-		if troubles := c.live.Troubles(); len(troubles) > 0 {
-			logger.Info("The cluster is not read now, answers are not renewed", "reason", troubles[0])
-		} else {
-			var err error
-			if wait, err = c.answer(ctx); err != nil {
-				return err
-			}
-		}
-		next := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			next.Stop()
-			return context.Cause(ctx)
-		case <-c.live.Changed():
-			next.Stop()
-		case <-next.C:
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(c.options.SettleTime):
-		}
+		options: options, certify: survival.Options{Sim: shared.Sim, Replays: options.Replays}, client: shared.Client,
+		answers: map[string]v1alpha1.ZoneSurvivalStatus{}, rounds: shared.NewMeter(1), follows: shared.NewMeter(0.5),
 	}
 }
 
 // answer renews the answers if the cluster has changed, or if they are old: by a full round if the budget allows one now, else by following the
 // changes, if they can be followed. It returns after how long it wants to be called again if nothing changes.
-func (c *Controller) answer(ctx context.Context) (wait time.Duration, err error) {
+func (c *Controller) answer(ctx context.Context, read func() *snapshot.Snapshot) (wait time.Duration, err error) {
 	began := time.Now()
-	untilRound := c.rounds.next().Sub(began)
+	untilRound := c.rounds.Next().Sub(began)
 	if until := c.idle(began); until > 0 {
 		return until, nil // to read the cluster costs CPU, too
 	}
-	c.follows.begin(began)
-	defer c.follows.end()
-	cluster := c.live.Snapshot()
+	c.follows.Begin(began)
+	defer c.follows.End()
+	cluster := read()
 	objects := cluster.Objects()
 	hash := survival.Fingerprint(objects)
 	age := cluster.TakenAt.Sub(c.at)
@@ -145,7 +103,7 @@ func (c *Controller) answer(ctx context.Context) (wait time.Duration, err error)
 		c.hash = "" // once more, with the newer objects
 	}
 	if len(r.asked) > 0 {
-		klog.FromContext(ctx).V(2).Info("Replayed losses", "zonesurvivals", len(r.asked), "took", c.took, "cpu", c.rounds.used())
+		klog.FromContext(ctx).V(2).Info("Replayed losses", "zonesurvivals", len(r.asked), "took", c.took, "cpu", c.rounds.Used())
 		declared.RoundDuration.Observe(c.took.Seconds())
 	}
 	return c.options.RefreshInterval, nil
@@ -153,15 +111,15 @@ func (c *Controller) answer(ctx context.Context) (wait time.Duration, err error)
 
 // inRound runs a full round. What it uses counts in its own budget, and not in the other one.
 func (c *Controller) inRound(run func() error) error {
-	c.rounds.begin(time.Now())
+	c.rounds.Begin(time.Now())
 	err := run()
-	c.follows.begin(time.Now())
+	c.follows.Begin(time.Now())
 	return err
 }
 
 // idle is for how long neither budget allows anything.
 func (c *Controller) idle(now time.Time) time.Duration {
-	return min(c.rounds.next().Sub(now), c.follows.next().Sub(now))
+	return min(c.rounds.Next().Sub(now), c.follows.Next().Sub(now))
 }
 
 // follow answers without a full round, if it can. Else the answers that do not fit the cluster any more say so.
@@ -213,7 +171,7 @@ type round struct {
 }
 
 func (c *Controller) round(objects []client.Object, asked []*v1alpha1.ZoneSurvival) *round {
-	r := &round{Controller: c, objects: objects, options: c.options.Certify}
+	r := &round{Controller: c, objects: objects, options: c.certify}
 	for _, s := range asked {
 		r.asked = append(r.asked, s.DeepCopy())
 	}

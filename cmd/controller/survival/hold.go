@@ -15,8 +15,8 @@ import (
 	"zonewise.dev/survival"
 )
 
-// fieldOwner is the field manager of reservations.
-const fieldOwner = client.FieldOwner(LeaseName)
+// fieldOwner is the field manager of reservations. It never changes: what another manager has applied would stay in them.
+const fieldOwner = client.FieldOwner("zonewise-survival")
 
 // hold makes the reservation of a ZoneSurvival what it should be, and puts into a status what that is. It reports whether the reservation
 // is written; an error is that of ctx.

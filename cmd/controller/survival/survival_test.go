@@ -1,8 +1,6 @@
 package survival
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,49 +14,31 @@ import (
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cmd/controller/parts"
 )
-
-// TestBudget: a round that used 10 s of a core may be followed by another one after 50 s, at a fifth of a core.
-func TestBudget(t *testing.T) {
-	used := 3 * time.Second
-	b := budget{fraction: 0.2, cpu: func() time.Duration { return used }}
-	start := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	b.begin(start)
-	require.Equal(t, start, b.next())
-	used += 10 * time.Second
-	require.Equal(t, start.Add(50*time.Second), b.next())
-	used += time.Second // what is used between rounds counts as well
-	require.Equal(t, start.Add(55*time.Second), b.next())
-	b.begin(start.Add(time.Minute))
-	require.Equal(t, start.Add(time.Minute), b.next())
-	used += time.Second
-	b.end()
-	used += time.Hour // is left out
-	require.Equal(t, start.Add(65*time.Second), b.next())
-}
 
 // TestBudgetsAreApart: what a full round uses does not keep the answers between rounds waiting, and neither does what the process uses while
 // it waits. Both count towards the next full round. Nothing is answered while both budgets are used up.
 func TestBudgetsAreApart(t *testing.T) {
 	used := time.Duration(0)
-	c := New(nil, nil, Options{CPUFraction: 0.2})
-	c.rounds.cpu = func() time.Duration { return used }
-	c.follows.cpu = c.rounds.cpu
+	c := New(parts.Shared{CPUFraction: 0.2}, Options{})
+	c.rounds.CPU = func() time.Duration { return used }
+	c.follows.CPU = c.rounds.CPU
 	start := time.Now()
 	require.Negative(t, c.idle(start), "nothing has been answered")
-	c.follows.begin(start)
+	c.follows.Begin(start)
 	require.NoError(t, c.inRound(func() error { used += 10 * time.Minute; return nil }))
-	c.follows.end()
-	end := c.follows.began
+	c.follows.End()
+	end := c.follows.Next()
 	used += time.Minute
-	require.Equal(t, end, c.follows.next())
+	require.Equal(t, end, c.follows.Next())
 	require.Zero(t, c.idle(end))
-	c.follows.begin(end)
+	c.follows.Begin(end)
 	used += time.Second
-	c.follows.end()
-	require.Equal(t, end.Add(10*time.Second), c.follows.next())
+	c.follows.End()
+	require.Equal(t, end.Add(10*time.Second), c.follows.Next())
 	require.Equal(t, 10*time.Second, c.idle(end))
-	require.InDelta(t, 55*time.Minute+5*time.Second, c.rounds.next().Sub(end), float64(time.Second))
+	require.InDelta(t, 55*time.Minute+5*time.Second, c.rounds.Next().Sub(end), float64(time.Second))
 }
 
 // TestUnfollowedAnswersStay: the answer about the loss of nodes stays the last one, also if its status could not be written.
@@ -66,49 +46,11 @@ func TestUnfollowedAnswersStay(t *testing.T) {
 	asked := func(name string, nodes *int32) *v1alpha1.ZoneSurvival {
 		return &v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ZoneSurvivalSpec{Survive: v1alpha1.SurvivalLosses{Nodes: nodes}}}
 	}
-	c := New(nil, nil, Options{CPUFraction: 0.2})
+	c := New(parts.Shared{CPUFraction: 0.2}, Options{})
 	c.answers["nodes"], c.answers["zones"] = v1alpha1.ZoneSurvivalStatus{Pods: 1}, v1alpha1.ZoneSurvivalStatus{Pods: 1}
 	statuses := []v1alpha1.ZoneSurvivalStatus{{}, {Pods: 2}, {Pods: 3}}
 	c.keepUnfollowed([]*v1alpha1.ZoneSurvival{asked("nodes", ptr.To[int32](1)), asked("zones", nil), asked("new", ptr.To[int32](1))}, statuses)
 	require.Equal(t, []int64{1, 2, 3}, []int64{statuses[0].Pods, statuses[1].Pods, statuses[2].Pods})
-}
-
-func TestCPUTime(t *testing.T) {
-	began := cpuTime()
-	require.Positive(t, began)
-	turns := 0
-	for cpuTime() == began {
-		turns++
-	}
-	require.Greater(t, cpuTime(), began, "after %d turns", turns)
-}
-
-// TestBadFlags: an error names the flag.
-func TestBadFlags(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "config.yaml")
-	require.NoError(t, os.WriteFile(file, []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofile: []\n"), 0o600))
-	for args, want := range map[string]string{
-		"--cpu-fraction=0":          "--cpu-fraction: must be above 0 and at most 64, got 0",
-		"--cpu-fraction=65":         "--cpu-fraction: must be above 0 and at most 64, got 65",
-		"--feature-gates=None=true": "--feature-gates: unrecognized feature gate: None",
-		"--replays=-1":              "--replays: must be from 0 to 100, got -1",
-		"--settle-time=-1s":         "--settle-time: must not be below 0, got -1s",
-		"--refresh-interval=0s":     "--refresh-interval: must be above 0, got 0s",
-		"--config=/none":            "--config: open /none: no such file or directory",
-		"--config=" + file:          "--config: " + file + ": ",
-		"--kubeconfig=/none":        "--kubeconfig: ",
-		"--replays=many":            `invalid argument "many" for "--replays" flag`,
-		"--address=256.0.0.1:1 --kubeconfig=KUBECONFIG": "--address: ",
-		"now": `unknown command "now" for "zonewise-survival"`,
-	} {
-		t.Run(args, func(t *testing.T) {
-			kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-			require.NoError(t, os.WriteFile(kubeconfig, []byte("{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}"), 0o600))
-			cmd := NewCommand()
-			cmd.SetArgs(strings.Fields(strings.ReplaceAll(args, "KUBECONFIG", kubeconfig)))
-			require.ErrorContains(t, cmd.ExecuteContext(t.Context()), want)
-		})
-	}
 }
 
 // TestMetrics: a certificate that is True or False has a figure, one that is Unknown has none, and one without an answer has no series.

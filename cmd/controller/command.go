@@ -1,0 +1,191 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"zonewise.dev/cluster/live"
+	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/cmd/controller/parts"
+	"zonewise.dev/cmd/controller/survival"
+	"zonewise.dev/sim"
+)
+
+const (
+	// Name is the first argument with which the scheduler's program is this one.
+	Name = "controller"
+	// LeaseName is the lease of the replicas.
+	LeaseName = "zonewise-controller"
+)
+
+// Main runs the program with the arguments after Name, until a signal ends it, and returns its exit status.
+func Main(args []string) int {
+	sim.UseOneProcessor()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	cmd := NewCommand()
+	cmd.SetArgs(args)
+	if err := cmd.ExecuteContext(ctx); err != nil && ctx.Err() == nil {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.Name(), strings.Join(strings.Fields(err.Error()), " "))
+		return 1
+	}
+	return 0
+}
+
+// flags are those of the program.
+type flags struct {
+	config, kubeconfig, address, leaseNamespace string
+	cpuFraction                                 float64
+	controllers                                 []string
+	featureGates                                string
+	callExtenders                               bool
+	settle                                      time.Duration
+
+	parts []parts.Description
+	on    []*bool // by part
+}
+
+const help = `Compute beside the scheduler what is asked of the cluster, and write it to the API server.
+Each part is off unless its flag is given. It is not in the path of scheduling.
+
+--survival answers ZoneSurvivals: it replays the losses that they ask for on a copy of the
+cluster, with the scheduler's own configuration, and writes the answers into their status.
+It keeps the ZoneReservations of those with hold. It evicts no pod.`
+
+// NewCommand returns the program's command.
+func NewCommand() *cobra.Command {
+	f := flags{parts: []parts.Description{survival.Describe()}}
+	cmd := &cobra.Command{
+		Use: LeaseName, Short: "Compute beside the scheduler", Long: help, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
+	}
+	set := cmd.Flags()
+	set.StringVar(&f.config, "config", "", "the scheduler's KubeSchedulerConfiguration (default: the shipped one, config/zonewise.yaml)")
+	set.StringVar(&f.kubeconfig, "kubeconfig", "", "path of a kubeconfig (default: the pod's ServiceAccount)")
+	set.StringVar(&f.address, "address", ":8080", "address of /metrics, /livez and /readyz, over HTTP; none when empty")
+	set.StringVar(&f.leaseNamespace, "lease-namespace", metav1.NamespaceSystem, "namespace of the lease "+LeaseName)
+	set.Float64Var(&f.cpuFraction, "cpu-fraction", 0.2, "how much of a core all parts together use at most, in the mean")
+	set.StringSliceVar(&f.controllers, "controllers", nil, "kinds of controllers that replace their pods, beside those of Kubernetes, such as RayCluster.ray.io")
+	set.StringVar(&f.featureGates, "feature-gates", "", "the scheduler's feature gates, as its own flag: Name=true,Other=false")
+	set.BoolVar(&f.callExtenders, "call-extenders", false, "ask the extenders of the configuration, which are programs elsewhere and may act on it")
+	set.DurationVar(&f.settle, "settle-time", 5*time.Second, "how long after a change the cluster is read")
+	for _, p := range f.parts {
+		f.on = append(f.on, set.Bool(p.Name, false, p.Help))
+		p.AddFlags(set)
+	}
+	var logging flag.FlagSet
+	klog.InitFlags(&logging)
+	set.AddGoFlag(logging.Lookup("v"))
+	return cmd
+}
+
+// chosen are the parts that are on.
+func (f *flags) chosen() []parts.Description {
+	var out []parts.Description
+	for i, p := range f.parts {
+		if *f.on[i] {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// check returns an error that names the flag that is wrong.
+func (f *flags) check() error {
+	chosen := f.chosen()
+	switch {
+	case len(chosen) == 0:
+		return errors.New("nothing is turned on: see --survival")
+	case f.cpuFraction <= 0 || f.cpuFraction > 64:
+		return fmt.Errorf("--cpu-fraction: must be above 0 and at most 64, got %g", f.cpuFraction)
+	case f.settle < 0:
+		return fmt.Errorf("--settle-time: must not be below 0, got %s", f.settle)
+	}
+	for _, p := range chosen {
+		if err := p.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scheduler says how the scheduler runs on copies of the cluster.
+func (f *flags) scheduler() (sim.Options, error) {
+	options := sim.Options{CallExtenders: f.callExtenders, Controllers: f.controllers}
+	if f.featureGates != "" {
+		if err := utilfeature.DefaultMutableFeatureGate.Set(f.featureGates); err != nil {
+			return options, fmt.Errorf("--feature-gates: %w", err)
+		}
+	}
+	if f.config == "" {
+		return options, nil
+	}
+	data, err := os.ReadFile(f.config)
+	if err != nil {
+		return options, fmt.Errorf("--config: %w", err)
+	}
+	if options.Config, err = sim.ParseConfig(data); err != nil {
+		return options, fmt.Errorf("--config: %s: %w", f.config, err)
+	}
+	return options, nil
+}
+
+func (f *flags) run(ctx context.Context) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	scheduler, err := f.scheduler()
+	if err != nil {
+		return err
+	}
+	ctrllog.SetLogger(klog.Background())
+	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	config.UserAgent = rest.DefaultKubernetesUserAgent() + " " + LeaseName
+	h := newHealth()
+	if f.address != "" {
+		prefixes := slices.Clone(processMetrics)
+		for _, p := range f.chosen() {
+			prefixes = append(prefixes, p.MetricPrefix)
+		}
+		stop, err := serve(f.address, h, prefixes)
+		if err != nil {
+			return fmt.Errorf("--address: %w", err)
+		}
+		defer stop()
+	}
+	return lead(ctx, config, f.leaseNamespace, h, func(ctx context.Context) error {
+		cluster, err := live.Start(ctx, config)
+		if err != nil {
+			return err
+		}
+		h.follow(cluster)
+		c, err := snapshot.NewClient(config)
+		if err != nil {
+			return err
+		}
+		var running []parts.Part
+		for _, p := range f.chosen() {
+			running = append(running, p.New(parts.Shared{Client: c, Sim: scheduler, CPUFraction: f.cpuFraction}))
+		}
+		return parts.Run(ctx, cluster, running, f.settle)
+	})
+}

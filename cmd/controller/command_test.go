@@ -1,0 +1,39 @@
+package controller
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestBadFlags: an error names the flag.
+func TestBadFlags(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofile: []\n"), 0o600))
+	for args, want := range map[string]string{
+		"--cpu-fraction=0":          "--cpu-fraction: must be above 0 and at most 64, got 0",
+		"--cpu-fraction=65":         "--cpu-fraction: must be above 0 and at most 64, got 65",
+		"--feature-gates=None=true": "--feature-gates: unrecognized feature gate: None",
+		"--replays=-1":              "--replays: must be from 0 to 100, got -1",
+		"--settle-time=-1s":         "--settle-time: must not be below 0, got -1s",
+		"--refresh-interval=0s":     "--refresh-interval: must be above 0, got 0s",
+		"--config=/none":            "--config: open /none: no such file or directory",
+		"--config=" + file:          "--config: " + file + ": ",
+		"--kubeconfig=/none":        "--kubeconfig: ",
+		"--replays=many":            `invalid argument "many" for "--replays" flag`,
+		"--address=256.0.0.1:1 --kubeconfig=KUBECONFIG": "--address: ",
+		"--survival=false": "nothing is turned on: see --survival",
+		"now":              `unknown command "now" for "zonewise-controller"`,
+	} {
+		t.Run(args, func(t *testing.T) {
+			kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+			require.NoError(t, os.WriteFile(kubeconfig, []byte("{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}"), 0o600))
+			cmd := NewCommand()
+			cmd.SetArgs(append([]string{"--survival"}, strings.Fields(strings.ReplaceAll(args, "KUBECONFIG", kubeconfig))...))
+			require.ErrorContains(t, cmd.ExecuteContext(t.Context()), want)
+		})
+	}
+}

@@ -1,0 +1,84 @@
+package parts
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/cluster/live"
+	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/sim"
+)
+
+// Part is something that the controller computes and writes. Its methods are called from one goroutine.
+type Part interface {
+	// Start is called once, before the first turn, with the cluster as it is then.
+	Start(ctx context.Context, cluster *snapshot.Snapshot)
+	// Turn does what the cluster and the part's meters ask for; it may be nothing. It reads the cluster with read, which costs CPU, and
+	// returns after how long it wants its next turn if nothing changes. It may get one before. An error ends the process.
+	Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error)
+	// Close is called after the last turn.
+	Close()
+}
+
+// Shared is what the parts have in common.
+type Shared struct {
+	// Client reads and writes the API server.
+	Client client.Client
+	// Sim is how the scheduler runs on copies of the cluster. What belongs to one snapshot is not set.
+	Sim sim.Options
+	// CPUFraction is how much of a core the process may use, above 0.
+	CPUFraction float64
+}
+
+// Description says what a part is before it runs.
+type Description struct {
+	// Name is that of the flag that turns the part on, and Help what the flag does.
+	Name, Help string
+	// MetricPrefix is that of the names of the part's metrics.
+	MetricPrefix string
+	// AddFlags adds the flags of the part, and Validate returns an error that names one that is wrong.
+	AddFlags func(*pflag.FlagSet)
+	Validate func() error
+	// New makes the part.
+	New func(Shared) Part
+}
+
+// Run gives the parts their turns until ctx ends. settle is how long after a change they are called, so that changes that belong together
+// are read together. An error is that of ctx or of a part, or says that the cluster cannot be read.
+func Run(ctx context.Context, cluster *live.Live, parts []Part, settle time.Duration) error {
+	if err := cluster.Sync(ctx); err != nil {
+		return err
+	}
+	first := cluster.Snapshot()
+	for _, p := range parts {
+		p.Start(ctx, first)
+		defer p.Close()
+	}
+	for {
+		wait := time.Duration(1<<63 - 1)
+		for _, p := range parts {
+			next, err := p.Turn(ctx, cluster.Snapshot)
+			if err != nil {
+				return err
+			}
+			wait = min(wait, next)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-cluster.Changed():
+			timer.Stop()
+		case <-timer.C:
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(settle):
+		}
+	}
+}
