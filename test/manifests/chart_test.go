@@ -99,7 +99,7 @@ var variants = map[string][]string{
 	"nothing optional": {
 		"replicas=1", "podDisruptionBudget.enabled=false", "serviceAccount.create=false", "serviceAccount.name=mine", "rbac.create=false", "resources=null",
 	},
-	"controller":   {"controller.survival.enabled=true", "controller.cpuFraction=0.5", "controller.extraArgs[0]=--replays=5", "tolerations[0].operator=Exists"},
+	"controller": {"controller.survival.enabled=true", "controller.cpuFraction=0.5", "controller.extraArgs[0]=--replays=5", "tolerations[0].operator=Exists"},
 	"walled": {
 		"controller.survival.enabled=true", "networkPolicy.enabled=true",
 		`networkPolicy.from[0].namespaceSelector.matchLabels.kubernetes\.io/metadata\.name=monitoring`,
@@ -305,7 +305,7 @@ func (c *chart) testServerAcceptsChart(t *testing.T) {
 // testNetworkPolicies requires that each pod which a policy can reach has one, that it matches the pod, and lets in what the values name,
 // to the pod's own port.
 func (c *chart) testNetworkPolicies(t *testing.T) {
-	for name, want := range map[string]int{"walled": 2, "walled up": 1, "survival": 0} {
+	for name, want := range map[string]int{"walled": 2, "walled up": 1, "controller": 0} {
 		objects := c.objects(t, variants[name]...)
 		policies := all[networkingv1.NetworkPolicy](t, objects, "NetworkPolicy")
 		require.Len(t, policies, want, name)
