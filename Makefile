@@ -14,6 +14,7 @@ BIN := bin
 # Flags of the demo, as in: make demo DEMO_FLAGS='--scale 0.5 --keep'
 DEMO_FLAGS ?=
 IMAGE_FLAGS ?=
+RELEASE_FLAGS ?=
 # What "make bench-e2e" measures, as in: make bench-e2e RUNS=1 CASES=TopologySpreading,SpreadPodsBefore
 RUNS ?= 5
 CASES ?=
@@ -46,6 +47,10 @@ demo: ## Run the demo: a control plane on loopback, a workload over three zones,
 .PHONY: image
 image: need-go ## Build an OCI image of the scheduler, no daemon needed (IMAGE_FLAGS=)
 	@cd hack/image && go run . $(IMAGE_FLAGS)
+
+.PHONY: release
+release: need-go ## Write a release to dist/VERSION: images, charts, manifests, programs (VERSION=v0.1.0 RELEASE_FLAGS='-key cosign.key')
+	@cd hack/release && go run . build -version '$(VERSION)' $(RELEASE_FLAGS)
 
 ##@ Build
 

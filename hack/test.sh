@@ -225,7 +225,7 @@ step_modules() {
 step_scripts() {
 	local test rc=0
 	COUNT=0
-	for test in lib test_runner lint_rules verify upgrade_k8s vulnerabilities; do
+	for test in lib test_runner lint_rules verify upgrade_k8s vulnerabilities release; do
 		say "hack/tests/${test}_test.sh"
 		"$ROOT/hack/tests/${test}_test.sh" || rc=1
 		COUNT=$((COUNT + 1))

@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 
 	"zonewise.dev/cmd/controller"
+	"zonewise.dev/internal/metrics"
 	"zonewise.dev/plugins"
 )
 
@@ -22,6 +23,7 @@ import (
 const name = "zonewise-scheduler"
 
 func main() {
+	metrics.ExportBuildInfo()
 	if len(os.Args) > 1 && os.Args[1] == controller.Name { // kube-scheduler itself takes no arguments
 		os.Exit(controller.Main(os.Args[2:]))
 	}

@@ -36,6 +36,7 @@ var sections = []struct{ prefix, title string }{
 	{"zonewise_reservecache_", "ReserveCache"},
 	{"zonewise_permitgate_", "PermitGate"},
 	{"zonewise_survival_", "The controller of ZoneSurvivals"},
+	{"zonewise_build_info", "The version"},
 	{"zonewise_", "All plugins"},
 }
 
@@ -95,7 +96,7 @@ func writeAlerts(b *strings.Builder) error {
 			}
 			fmt.Fprintf(b, "\n### %s\n\nSeverity %s%s: `%s`\n\n%s\n\n**What to do.** %s [Runbook](%s)\n",
 				r.Alert, r.Labels["severity"], duration, r.Expr, plain(r.Annotations["description"]), r.Annotations["action"],
-				strings.TrimPrefix(r.Annotations["runbook_url"], "docs/"))
+				"operations.md"+strings.TrimPrefix(r.Annotations["runbook_url"], Runbooks))
 		}
 	}
 	return nil

@@ -163,7 +163,7 @@ func TestAlertsNameMetricsThatExist(t *testing.T) {
 			for _, annotation := range []string{"summary", "description", "action"} {
 				require.True(t, strings.HasSuffix(r.Annotations[annotation], "."), "%s: %s", r.Alert, annotation)
 			}
-			require.Equal(t, "docs/operations.md#"+strings.ToLower(r.Alert), r.Annotations["runbook_url"])
+			require.Equal(t, Runbooks+"#"+strings.ToLower(r.Alert), r.Annotations["runbook_url"])
 			require.Contains(t, runbooks, "\n### "+r.Alert+"\n", "docs/operations.md has no such section")
 		}
 	}
@@ -241,7 +241,7 @@ func TestDashboardNamesMetricsThatExist(t *testing.T) {
 func TestGeneratedFilesAreCurrent(t *testing.T) {
 	markdown, err := Markdown()
 	require.NoError(t, err)
-	for path, want := range map[string]string{"../../docs/metrics.md": markdown, "prometheusrule.yaml": PrometheusRule()} {
+	for path, want := range map[string]string{"../../docs/metrics.md": markdown, "prometheusrule.yaml": PrometheusRule(Runbooks)} {
 		got, err := os.ReadFile(path)
 		require.NoError(t, err)
 		require.Equal(t, want, string(got), "%s is not current: run make update", path)
@@ -250,8 +250,22 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 		Kind string   `json:"kind"`
 		Spec ruleFile `json:"spec"`
 	}
-	require.NoError(t, yaml.Unmarshal([]byte(PrometheusRule()), &object))
+	require.NoError(t, yaml.Unmarshal([]byte(PrometheusRule(Runbooks)), &object))
 	want, err := rules()
 	require.NoError(t, err)
 	require.Equal(t, want, object.Spec)
+}
+
+// TestRunbooksAreAddresses: the object for the Prometheus Operator names the page that it is told, for every alert.
+func TestRunbooksAreAddresses(t *testing.T) {
+	file, err := rules()
+	require.NoError(t, err)
+	alerts := 0
+	for _, group := range file.Groups {
+		alerts += len(group.Rules)
+	}
+	const page = "https://git.example.com/runbooks.md"
+	require.Equal(t, alerts, strings.Count(PrometheusRule(page), "runbook_url: "+page+"#zonewise"))
+	require.NotContains(t, PrometheusRule(page), Runbooks)
+	require.Equal(t, alerts, strings.Count(PrometheusRule(Runbooks), "runbook_url: "+Runbooks+"#zonewise"))
 }

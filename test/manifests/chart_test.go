@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"zonewise.dev/config"
+	"zonewise.dev/manifests/monitoring"
 	"zonewise.dev/test/internal/program"
 )
 
@@ -39,6 +40,7 @@ func TestChart(t *testing.T) {
 	}
 	t.Run("the server accepts all", c.testServerAcceptsChart)
 	t.Run("network policies", c.testNetworkPolicies)
+	t.Run("alerts", c.testAlerts)
 
 	// From here on the chart is installed for real.
 	_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
@@ -143,6 +145,7 @@ func (c *chart) testBadValues(t *testing.T) {
 		"leaderElection.retryPeriod=2":    "at '/leaderElection/retryPeriod'",
 		"serviceAccount.create=false":     "at '/serviceAccount/name'",
 		"extraArgs[0]=v":                  "at '/extraArgs/0'",
+		"monitoring.runbooks=docs/a.md":   "at '/monitoring/runbooks'",
 		"schedulerName=default-scheduler": "two would place the same pods; set mode to replace",
 		"mode=replace,schedulerName=mine": "in mode replace it is default-scheduler and cannot be set",
 		"plugins.zoneSpread.enabled=false,plugins.reserveCache.enabled=false,plugins.permitGate.enabled=false": "plugins: none is enabled",
@@ -333,6 +336,27 @@ func (c *chart) testNetworkPolicies(t *testing.T) {
 		}
 	}
 	require.Empty(t, all[networkingv1.NetworkPolicy](t, c.objects(t, "mode=replace", "networkPolicy.enabled=true"), "NetworkPolicy"), "the host's network knows no policies")
+}
+
+// testAlerts requires that the PrometheusRule is the shipped one, with the page of the runbooks that the values name.
+func (c *chart) testAlerts(t *testing.T) {
+	const page = "https://git.example.com/team/runbooks.md"
+	var want, got struct {
+		Spec struct{ Groups []any }
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(monitoring.PrometheusRule(page)), &want))
+	rendered, err := c.template(t, "monitoring.prometheusRule=true", "monitoring.labels.release=prometheus", "monitoring.runbooks="+page)
+	require.NoError(t, err)
+	for _, u := range parse(t, rendered) {
+		if u.GetKind() == "PrometheusRule" {
+			require.Equal(t, "prometheus", u.GetLabels()["release"])
+			data, err := json.Marshal(u.Object)
+			require.NoError(t, err)
+			require.NoError(t, yaml.Unmarshal(data, &got))
+		}
+	}
+	require.NotEmpty(t, want.Spec.Groups)
+	require.Equal(t, want, got)
 }
 
 // withoutAccount leaves out the account that nobody made in the namespace of the test.

@@ -1,6 +1,6 @@
 // Command gen writes the files that are generated from the metrics and alerts: manifests/monitoring/prometheusrule.yaml and
 // docs/metrics.md. Run in manifests/monitoring, as go generate does. With the argument "dashboard" it prints the
-// dashboard's queries as recording rules instead.
+// dashboard's queries as recording rules instead; with "alerts" and an address, prometheusrule.yaml whose runbooks are on that page.
 package main
 
 import (
@@ -26,6 +26,10 @@ func run(args []string) error {
 		_, err = fmt.Print(rules)
 		return err
 	}
+	if len(args) == 2 && args[0] == "alerts" {
+		_, err := fmt.Print(monitoring.PrometheusRule(args[1]))
+		return err
+	}
 	markdown, err := monitoring.Markdown()
 	if err != nil {
 		return err
@@ -33,5 +37,5 @@ func run(args []string) error {
 	if err := os.WriteFile("../../docs/metrics.md", []byte(markdown), 0o644); err != nil { //nolint:gosec // a document
 		return err
 	}
-	return os.WriteFile("prometheusrule.yaml", []byte(monitoring.PrometheusRule()), 0o644) //nolint:gosec // a manifest
+	return os.WriteFile("prometheusrule.yaml", []byte(monitoring.PrometheusRule(monitoring.Runbooks)), 0o644) //nolint:gosec // a manifest
 }
