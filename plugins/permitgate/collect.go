@@ -8,16 +8,16 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// Pods that need one piece of room starve a gang that needs many at once. After it has been refused for long, such a gang
-// collects room: its members are booked on nodes as room appears there, until the quorum has enough. One gang at a time does
-// so, for a limited time, and only if it would fit beside the pods that it cannot displace.
+// Pods that need one piece of room starve a gang that needs many at once. After it has been refused for long, such a gang collects room:
+// no pod of the same or a lower priority is placed where that leaves room for fewer of its members, until the quorum has enough. One gang at
+// a time does so, for a limited time, and only if it would fit beside the pods that it cannot displace.
 
 // reasonCollects is the reason of the event about a gang that begins to collect.
 const reasonCollects = "GangCollectsRoom"
@@ -30,7 +30,6 @@ type collector struct {
 	gangs    *gangs
 	proposer *proposer
 	after    time.Duration // how long a gang is refused before
-	seen     []int64       // the nodes' generations, as of the last look
 	// event sends an event about a PodGroup.
 	event func(ctx context.Context, key types.NamespacedName, pod *v1.Pod, reason, note string)
 }
@@ -38,9 +37,8 @@ type collector struct {
 // limit is how long a gang may collect.
 func (c *collector) limit() time.Duration { return max(c.after, collectAtLeast) }
 
-// starved lets a gang collect that has been refused for lack of room for long enough. A gang that already collects looks at
-// all nodes again.
-func (c *collector) starved(ctx context.Context, state fwk.CycleState, pl *plan, o *outcome) {
+// starved lets a gang collect that has been refused for lack of room for long enough, or goes on with it.
+func (c *collector) starved(ctx context.Context, pl *plan, o *outcome) {
 	if o.refusal.Cause != gang.CauseNoRoom || o.view == nil || len(pl.wants.minResources) > 0 {
 		return
 	}
@@ -60,26 +58,17 @@ func (c *collector) starved(ctx context.Context, state fwk.CycleState, pl *plan,
 	alone.Cluster = &yielding{view: o.view, plan: pl}
 	r := proposal.Make(alone)
 	possible, begun := running || r.Verdict == proposal.Proposed || r.Verdict == proposal.Unproven, false
-	c.gangs.look(pl.key, func(e *entry, now time.Time) {
-		switch is := c.gangs.collects == e; {
-		case !possible:
-			if is {
+	if possible {
+		kept := c.claim(pl, o.view.nodes, domain{pl.request.Topology.Key, r.Domain})
+		c.gangs.look(pl.key, func(e *entry, now time.Time) { begun = c.begin(e, kept, 2*c.limit(), now) })
+	} else {
+		c.gangs.look(pl.key, func(e *entry, now time.Time) {
+			if c.gangs.collects == e {
 				c.gangs.stopCollectingLocked()
 			}
 			e.collecting.rest = now.Add(max(collectAtLeast, searchShare*now.Sub(began)))
-		case !is:
-			if c.gangs.collects != nil {
-				c.gangs.stopCollectingLocked()
-			}
-			c.gangs.collects, begun = e, true
-			c.gangs.collecting.Store(true)
-			e.collecting = collecting{until: now.Add(c.limit()), rest: now.Add(2 * c.limit()), domain: r.Domain}
-			c.gangs.agenda.AddAt(e.key, e.collecting.until)
-		default:
-			// Its bookings may be lost by now.
-			e.books.endAll(bookedByCollecting)
-		}
-	})
+		})
+	}
 	if begun {
 		since := "has been refused for " + c.after.String()
 		if running {
@@ -87,112 +76,101 @@ func (c *collector) starved(ctx context.Context, state fwk.CycleState, pl *plan,
 		}
 		c.event(ctx, pl.key, nil, reasonCollects, "the gang "+since+" and now collects room that becomes free, for at most "+c.limit().String())
 	}
-	if possible {
-		c.take(ctx, state, o.view.nodes)
-	}
 }
 
 // replaces lets a running gang collect whose quorum lacks one member, which has just found no node: so that no pod of the same priority takes
 // the room that comes back.
 func (c *collector) replaces(key types.NamespacedName) {
-	c.gangs.look(key, func(e *entry, now time.Time) {
+	may := false
+	c.gangs.look(key, func(e *entry, _ time.Time) {
 		other := c.gangs.collects
-		if !e.replaces() || other != nil && e.rank().Compare(other.rank()) >= 0 {
-			return
+		may = e.replaces() && (other == nil || e.rank().Compare(other.rank()) < 0)
+	})
+	if !may {
+		return
+	}
+	nodes, _ := c.proposer.handle.SnapshotSharedLister().NodeInfos().List() // a snapshot has no error to return
+	kept := c.claim(c.proposer.plan(key, nil), nodes, domain{})
+	c.gangs.look(key, func(e *entry, now time.Time) {
+		if e.replaces() {
+			c.begin(e, kept, c.limit(), now)
 		}
-		if other != nil {
+	})
+}
+
+// begin has a gang collect, and rest after that, or renews what it collects. It reports whether the gang did not before.
+func (c *collector) begin(e *entry, kept *roomClaim, rest time.Duration, now time.Time) (begun bool) {
+	if c.gangs.collects != e {
+		if c.gangs.collects != nil {
 			c.gangs.stopCollectingLocked()
 		}
+		begun = true
 		c.gangs.collects = e
-		c.gangs.collecting.Store(true)
-		e.collecting = collecting{until: now.Add(c.limit()), rest: now.Add(c.limit())}
+		e.collecting = collecting{until: now.Add(c.limit()), rest: now.Add(rest)}
 		c.gangs.agenda.AddAt(e.key, e.collecting.until)
-	})
+	}
+	c.gangs.claim.Store(kept)
+	return begun
 }
 
-// watch lets the collecting gang take room on nodes that changed since the last cycle, before the pod of this cycle, which
-// the same change may have woken. It costs nothing while no gang collects.
-func (c *collector) watch(ctx context.Context, state fwk.CycleState) {
-	if !c.gangs.collecting.Load() {
-		return
-	}
-	list, _ := c.proposer.handle.SnapshotSharedLister().NodeInfos().List() // a snapshot has no error to return
-	var changed []fwk.NodeInfo
-	for i, info := range list {
-		if i == len(c.seen) {
-			c.seen = append(c.seen, -1)
-		}
-		if generation := info.GetGeneration(); generation != c.seen[i] {
-			c.seen[i] = generation
-			changed = append(changed, info)
-		}
-	}
-	c.seen = c.seen[:len(list)]
-	var gains func(node string) int
-	c.gangs.mu.Lock()
-	if e := c.gangs.collects; e != nil {
-		gains = e.refusal.gains
-	}
-	c.gangs.mu.Unlock()
-	if gains != nil {
-		changed = slices.DeleteFunc(changed, func(info fwk.NodeInfo) bool { return gains(info.Node().Name) == 0 })
-	}
-	if len(changed) > 0 {
-		c.take(ctx, state, changed)
-	}
+// roomClaim is what a gang that collects keeps: on each node of its domain as many members' room as there is. It does not change, and may be
+// used by several goroutines.
+type roomClaim struct {
+	gang     types.NamespacedName
+	priority int32
+	domain   domain
+	bound    *proposal.Bound
+	filters  *profileFilters
+	// held is what was held on nodes for pods other than the members when the gang was looked at.
+	held map[string][]int64
 }
 
-// take books room on nodes for members of the collecting gang, and wakes the gang when the quorum has enough.
-func (c *collector) take(ctx context.Context, state fwk.CycleState, nodes []fwk.NodeInfo) {
-	var key types.NamespacedName
-	booked, domain := map[types.UID]bool{}, ""
-	c.gangs.mu.Lock()
-	if e := c.gangs.collects; e != nil {
-		key, domain = e.key, e.collecting.domain
-		for uid, b := range e.books.of {
-			booked[uid] = b.kind == bookedByCollecting
+func (c *collector) claim(pl *plan, nodes []fwk.NodeInfo, within domain) *roomClaim {
+	r := pl.request
+	r.Filters = c.proposer.filters.Filters()
+	kept := &roomClaim{gang: pl.key, priority: pl.priority, domain: within, bound: proposal.NewBound(r), filters: c.proposer.filters, held: map[string][]int64{}}
+	if within.value == "" {
+		kept.domain = domain{}
+	}
+	if c.proposer.holds == nil || len(r.Classes) == 0 {
+		return kept
+	}
+	names := kept.bound.Names()
+	for _, info := range nodes {
+		held := make([]int64, len(names))
+		c.proposer.holds.Kept(r.Classes[0].Pod, info, names, held)
+		if slices.ContainsFunc(held, func(n int64) bool { return n != 0 }) {
+			kept.held[info.Node().Name] = held
 		}
 	}
-	c.gangs.mu.Unlock()
-	pl := c.proposer.plan(key, nil)
-	if len(pl.pods) == 0 {
-		return
+	return kept
+}
+
+// leavesTooLittle reports whether a node has room for fewer members once a pod is there.
+func (c *roomClaim) leavesTooLittle(pod *v1.Pod, info fwk.NodeInfo) bool {
+	if corev1.PodPriority(pod) > c.priority || !c.domain.has(info.Node()) || ofDaemonSet(pod) {
+		return false
 	}
-	for i := range pl.request.Classes {
-		of := &pl.request.Classes[i]
-		var members []types.UID
-		for _, uid := range of.Members {
-			if !booked[uid] {
-				members = append(members, uid)
-			}
-		}
-		of.Members = members
+	if key, ok := podgroup.Of(pod); ok && key == c.gang {
+		return false
 	}
-	r := &pl.request
-	c.proposer.prepare(ctx, state, pl, nodes)
-	v := c.proposer.view(none, pl.priority, nodes) // its own bookings count, too
-	need := r.Need
-	r.Cluster, r.Need = v, need-len(booked)
-	if domain != "" {
-		r.Topology.Domain = domain
+	names := c.bound.Names()
+	free := make([]int64, len(names))
+	v := &view{nodes: []fwk.NodeInfo{info}, filters: c.filters}
+	v.Free(0, names, free)
+	for i, n := range c.held[info.Node().Name] {
+		free[i] -= n
 	}
-	result := proposal.Collect(*r)
-	c.gangs.look(key, func(e *entry, now time.Time) {
-		if c.gangs.collects != e {
-			return
+	before := c.bound.Takes(info.Node(), free)
+	if before == 0 {
+		return false
+	}
+	for _, amount := range proposal.Requests(pod) {
+		if i := slices.Index(names, amount.Name); i >= 0 {
+			free[i] -= amount.Value
 		}
-		for _, slot := range result.Slots {
-			m := e.pods[slot.Member]
-			if m == nil || e.books.of[slot.Member] != nil || e.books.kinds[bookedByCollecting] >= need {
-				continue
-			}
-			e.books.book(slot.Member, booking{pod: m.pod, amounts: m.amounts, node: v.Node(slot.At).Name, kind: bookedByCollecting})
-		}
-		klog.FromContext(ctx).V(3).Info("A gang collects room", "podGroup", key, "has", e.books.kinds[bookedByCollecting], "needs", need)
-		if e.books.kinds[bookedByCollecting] >= need {
-			c.gangs.mayHelpLocked(e, true, now)
-		}
-	})
+	}
+	return c.bound.Takes(info.Node(), free) < before
 }
 
 // yielding is a cluster without the pods that may leave some day: those of the same or a lower priority, except for those of

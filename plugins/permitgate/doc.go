@@ -13,8 +13,8 @@
 //     PreFilter makes a proposal (package proposal): a proof that the quorum cannot fit now, or a node for each
 //     missing member as a hint. A gang that is refused backs off and holds nothing.
 //   - The members of a proposed gang gather: each goes through an ordinary cycle on its proposed node and a few
-//     others, then on all nodes if these refuse it. The filters decide. Nominations in memory keep the proposed
-//     room from pods of the same or a lower priority.
+//     others, then on all nodes if these refuse it. The filters decide. Proposals of other gangs leave the
+//     proposed room out; other pods may take it.
 //   - A member that found a node waits in Permit. When minMember members are bound or wait there, and only this
 //     plugin keeps them, all are released together.
 //   - While they wait, the bind of one of each pod template is rehearsed. Released members wait once more,
@@ -25,7 +25,7 @@
 //     backs off: exponentially, with jitter.
 //   - While a gang lacks more than one member, members do not preempt one by one, since that could evict pods without
 //     placing the gang. The gang preempts as a whole (package preempt): the leader evicts pods of a lower priority
-//     once the filters accept the quorum without them, and nominations keep the room for the gang.
+//     once the filters accept the quorum without them, and nominations in the API keep the room for the gang.
 //   - Once the quorum is complete, members beyond minMember schedule like ordinary pods.
 //   - PreEnqueue, queueing hints and SignPod make no call to the scheduling queue, to a waiting pod or to the API
 //     server, and neither does code that holds the plugin's lock: worker goroutines make these calls.

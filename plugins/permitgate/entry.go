@@ -32,7 +32,8 @@ type entry struct {
 	unbound, arrivals int
 	nominated         int // how many without a node are nominated in the API
 
-	books   books
+	plan    roundPlan // of the present round
+	freed   []string  // nodes that an earlier round wanted, and other gangs may wait for
 	refusal refusal
 	// again is true if the queued gang was refused before, defers if that was because another gang gathers without hints.
 	again, defers bool
@@ -44,8 +45,10 @@ type entry struct {
 	answered int // the gang's departures at the last answer to members at the barrier
 
 	preempting *preemption // nil unless the gang preempts
-	search     searched
-	collecting collecting
+	// unnominated are members for which a preemption keeps nothing any more.
+	unnominated []*v1.Pod
+	search      searched
+	collecting  collecting
 }
 
 // member is a live pod of a gang.
@@ -114,15 +117,15 @@ type verdict struct {
 // preemption is a gang's preemption.
 type preemption struct {
 	victims map[types.UID]string // with their nodes
-	cleared bool                 // the informers show that they are gone
+	nodes   map[types.UID]string // of the members
+	cleared bool                 // the informers show that the victims are gone
 }
 
 // collecting is the state of a gang that collects room.
 type collecting struct {
-	until time.Time // when collecting ends; zero if it does not collect
+	until time.Time // when collecting ends
 	// rest is the time until which it neither collects again nor is considered for that.
-	rest   time.Time
-	domain string // to which the members are confined
+	rest time.Time
 }
 
 func (e *entry) rank() podgroup.Rank {
@@ -243,18 +246,51 @@ func (e *entry) confinement() domain {
 	return e.confined
 }
 
+// keptNode returns the node that is kept for a member by a nomination in the API, or empty: the bind of the member has failed, or
+// the gang preempts, or it has preempted and gathers.
+func (e *entry) keptNode(uid types.UID) string {
+	if m := e.pods[uid]; m != nil && e.gang.KeepsNode(uid) {
+		return m.node
+	}
+	if e.preempting != nil {
+		return e.preempting.nodes[uid]
+	}
+	if e.plan.nominated {
+		return e.plan.members[uid].node
+	}
+	return ""
+}
+
 // knownNode returns the node that a member was given before, or empty.
 func (e *entry) knownNode(uid types.UID) string {
-	if b := e.books.of[uid]; b != nil && b.kind != bookedForRound {
-		if b.kind == bookedByVictims && !e.preempting.cleared {
-			return ""
-		}
-		return b.node
-	}
-	if e.gang.KeepsNode(uid) {
-		return e.pods[uid].node
+	switch {
+	case e.preempting != nil && !e.preempting.cleared:
+		return ""
+	case e.keptNode(uid) != "":
+		return e.keptNode(uid)
 	}
 	return e.pods[uid].pod.Status.NominatedNodeName
+}
+
+// endPreemption has the gang preempt no longer.
+func (e *entry) endPreemption() {
+	if e.preempting == nil {
+		return
+	}
+	for uid := range e.preempting.nodes {
+		if m := e.pods[uid]; m != nil {
+			e.unnominated = append(e.unnominated, m.pod)
+		}
+	}
+	e.preempting = nil
+}
+
+// endPlan ends the plan of a round that is over. Members without a node leave room that was planned for them.
+func (e *entry) endPlan(round int) {
+	for _, planned := range e.plan.members {
+		e.freed = append(e.freed, planned.node)
+	}
+	e.plan = newRoundPlan(round)
 }
 
 // searchedInVain reports whether the gang still lacks its quorum and its last search for victims failed.

@@ -13,6 +13,7 @@ import (
 
 	"zonewise.dev/internal/agenda"
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // gangs is the state of all gangs of one scheduler. Its methods may be called from several goroutines, also under the scheduling
@@ -22,21 +23,24 @@ type gangs struct {
 	config gang.Config
 	// agenda has the gangs that the worker must look at.
 	agenda *agenda.Agenda[types.NamespacedName]
-	// bookings counts those of all gangs, waitingCount is how many gangs wait for room, and collecting is true while one collects it.
+	// waitingCount is how many gangs wait for room, and claim is what the gang that collects keeps, nil if none does.
 	// Scheduling cycles read them without the lock.
-	bookings     bookingCounts
 	waitingCount atomic.Int64
-	collecting   atomic.Bool
+	claim        atomic.Pointer[roomClaim]
+	// victimGone is true if members without a node have been deleted, for which pods that preempt may wait.
+	victimGone atomic.Bool
 
 	mu             sync.Mutex // guards everything below, the gangs included
 	byKey          map[types.NamespacedName]*entry
-	booked         map[*entry]struct{} // those with bookings
+	planning       map[*entry]struct{} // those with plans for members, or that preempt
 	waiting        map[*entry]struct{} // those that wait for room
 	failedSearches map[*entry]struct{} // those without a quorum whose last search for victims failed
 	// hintless are the gangs that gather without hints, each of a higher priority than those before it.
 	hintless map[*entry]struct{}
-	// collects is the gang that collects room, or nil.
-	collects *entry
+	// collects is the gang that collects room, or nil; refusedBeside are pods that found no node meanwhile.
+	collects      *entry
+	refusedBeside map[types.UID]*v1.Pod
+	returning     returning
 	// abandon ends a gang's preemption.
 	abandon func(key types.NamespacedName)
 	// missing says why a PodGroup is not known.
@@ -46,8 +50,8 @@ type gangs struct {
 func newGangs(c clock.WithTicker) *gangs {
 	return &gangs{
 		clock: c, agenda: agenda.New[types.NamespacedName](c),
-		byKey: map[types.NamespacedName]*entry{}, booked: map[*entry]struct{}{}, waiting: map[*entry]struct{}{}, failedSearches: map[*entry]struct{}{},
-		hintless: map[*entry]struct{}{},
+		byKey: map[types.NamespacedName]*entry{}, planning: map[*entry]struct{}{}, waiting: map[*entry]struct{}{}, failedSearches: map[*entry]struct{}{},
+		hintless: map[*entry]struct{}{}, refusedBeside: map[types.UID]*v1.Pod{},
 	}
 }
 
@@ -71,7 +75,7 @@ func (g *gangs) change(key types.NamespacedName, f func(e *entry, now time.Time)
 	if !ok {
 		e = &entry{
 			key: key, gang: gang.New(g.config), pods: map[types.UID]*member{}, barrier: map[types.UID]chan<- verdict{},
-			priorities: map[int32]int{}, foreign: map[string]int{}, books: newBooks(&g.bookings),
+			priorities: map[int32]int{}, foreign: map[string]int{}, plan: newRoundPlan(0),
 		}
 		g.byKey[key] = e
 	}
@@ -93,11 +97,11 @@ func (g *gangs) each(f func(e *entry)) {
 func (g *gangs) all() { g.each(func(e *entry) { g.agenda.Add(e.key) }) }
 
 // settledLocked does what cannot wait for the worker after a gang's state has changed: it answers members at the barrier,
-// ends bookings, and notes what the gang waits for.
+// ends what does not match the gang's state any more, and notes what the gang waits for.
 func (g *gangs) settledLocked(e *entry) {
 	e.answerBarrier()
-	g.settleBookingsLocked(e)
-	keep(g.booked, e, len(e.books.of) > 0)
+	g.settlePlanLocked(e)
+	keep(g.planning, e, len(e.plan.members) > 0 || e.preempting != nil)
 	keep(g.waiting, e, e.gang.Phase() == gang.Backoff && e.gang.Last().Cause.Capacity() && (e.preempting == nil || e.preempting.cleared))
 	keep(g.failedSearches, e, e.searchedInVain())
 	g.waitingCount.Store(int64(len(g.waiting)))
@@ -130,44 +134,62 @@ func keep(set map[*entry]struct{}, e *entry, in bool) {
 	}
 }
 
-// settleBookingsLocked ends the bookings that do not match the gang's state any more.
-func (g *gangs) settleBookingsLocked(e *entry) {
-	if round := e.gang.Round(); round != e.books.hints.round {
-		e.books.endAll(bookedForRound)
-		e.books.hints = hints{round: round}
+// settlePlanLocked ends the plan of a round that is over, a preemption that is not needed any more, and collecting.
+func (g *gangs) settlePlanLocked(e *entry) {
+	if round := e.gang.Round(); round != e.plan.round {
+		e.endPlan(round)
 		if round == 0 {
 			e.roundEnded(g.clock.Now())
 		}
 	}
 	phase := e.gang.Phase()
 	lacks := phase == gang.Backoff || phase == gang.Queued
-	if !lacks {
-		if e.preempting != nil {
-			g.abandon(e.key)
-			e.preempting = nil
+	if !lacks && e.preempting != nil {
+		g.abandon(e.key)
+		if e.gang.Round() == 0 {
+			e.endPreemption()
 		}
-		e.books.endAll(bookedByVictims)
+		e.preempting = nil // a round that begins keeps its nodes
 	}
-	if g.collects == e && (!lacks && !e.replaces() || !g.clock.Now().Before(e.collecting.until)) {
+	gathers := e.gang.Round() != 0 || e.replaces()
+	if g.collects == e && (!lacks && !gathers || !g.clock.Now().Before(e.collecting.until)) {
 		g.stopCollectingLocked()
-	}
-	if e.books.kinds[bookedForBind] > 0 {
-		for uid, b := range e.books.of {
-			if b.kind == bookedForBind && !e.gang.KeepsNode(uid) {
-				e.books.end(uid, false)
-			}
-		}
 	}
 }
 
-// stopCollectingLocked ends the collecting of the gang that does so.
+// stopCollectingLocked ends the collecting of the gang that does so. The worker activates the pods that found no node meanwhile.
 func (g *gangs) stopCollectingLocked() {
 	e := g.collects
 	g.collects = nil
-	g.collecting.Store(false)
-	e.collecting.until = time.Time{}
-	e.books.endAll(bookedByCollecting)
+	g.claim.Store(nil)
 	g.agenda.Add(e.key)
+	g.agenda.Add(tick)
+}
+
+// noteRefused remembers a pod that found no node while a gang collects, the end of which is no event for the pod.
+func (g *gangs) noteRefused(pod *v1.Pod) {
+	if g.claim.Load() == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.collects != nil {
+		g.refusedBeside[pod.UID] = pod
+	}
+}
+
+// takeRefused returns the pods that found no node while a gang collected, in the form of the handle's argument; none while one does.
+func (g *gangs) takeRefused() map[string]*v1.Pod {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	pods := map[string]*v1.Pod{}
+	if g.collects == nil {
+		for _, pod := range g.refusedBeside {
+			pods[podgroup.Key(pod).String()] = pod
+		}
+		clear(g.refusedBeside)
+	}
+	return pods
 }
 
 // mayHelpLocked says that something has changed that may help a gang: room if that is sure, or else what may as well have been its
@@ -184,11 +206,11 @@ func (g *gangs) mayHelpLocked(e *entry, sure bool, now time.Time) {
 
 // forgetLocked drops a gang without a PodGroup and pods.
 func (g *gangs) forgetLocked(e *entry) bool {
-	if !e.gang.Empty() || len(e.books.of)+len(e.books.dropped) > 0 {
+	if !e.gang.Empty() || len(e.plan.members)+len(e.unnominated) > 0 {
 		return false
 	}
 	delete(g.byKey, e.key)
-	for _, set := range []map[*entry]struct{}{g.booked, g.waiting, g.failedSearches, g.hintless} {
+	for _, set := range []map[*entry]struct{}{g.planning, g.waiting, g.failedSearches, g.hintless} {
 		delete(set, e)
 	}
 	g.waitingCount.Store(int64(len(g.waiting)))
@@ -204,68 +226,10 @@ type nominee struct {
 // GetPod implements fwk.PodInfo.
 func (n nominee) GetPod() *v1.Pod { return n.pod }
 
-// place nominates the bookings of all gangs except one, to which the pod of the current cycle may belong. It is called
+// nominate has the framework keep nodes for pods, until their next cycle or a change of their nominations in the API. It is called
 // without locks.
-func (g *gangs) place(logger klog.Logger, nominator fwk.PodNominator, except types.NamespacedName) {
-	if g.bookings.unplaced.Load() == 0 {
-		return
-	}
-	type placing struct {
-		e   *entry
-		uid types.UID
-		b   booking
-	}
-	var todo []placing
-	g.mu.Lock()
-	now := g.clock.Now()
-	for e := range g.booked {
-		if e.key == except {
-			continue
-		}
-		for uid := range e.books.unplaced {
-			b := e.books.of[uid]
-			todo = append(todo, placing{e, uid, *b})
-			if b.shown = now.Before(b.fresh); !b.shown {
-				e.books.setPlaced(uid, true)
-			}
-		}
-	}
-	g.mu.Unlock()
-	for _, p := range todo {
-		nominator.AddNominatedPod(logger, nominee{pod: p.b.pod}, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: p.b.node})
-	}
-	// Take back bookings that have ended meanwhile: they may have been dropped before they were placed.
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, p := range todo {
-		if b := p.e.books.of[p.uid]; b == nil || b.node != p.b.node {
-			p.e.books.dropped = append(p.e.books.dropped, p.b.pod)
-			g.agenda.Add(p.e.key)
-		}
-	}
-}
-
-// drop ends the nominations of bookings that have ended, but for pods that have been nominated again since. It holds the lock
-// meanwhile, so that no cycle nominates them in between: the nominator has a lock of its own, and calls nobody under it.
-func (g *gangs) drop(nominator fwk.PodNominator, key types.NamespacedName, dropped []*v1.Pod) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	e := g.byKey[key]
-	for _, pod := range dropped {
-		if e != nil {
-			if b := e.books.of[pod.UID]; b != nil && (b.placed || b.shown) {
-				continue
-			}
-		}
-		nominator.DeleteNominatedPodIfExists(pod)
-	}
-}
-
-// lift removes the nominations of a gang from the nodes that one of its members is tried on; nil means all nodes.
-func (g *gangs) lift(nominator fwk.PodNominator, key types.NamespacedName, nodes []string) {
-	var lifted []*v1.Pod
-	g.look(key, func(e *entry, _ time.Time) { lifted = e.books.lift(nodes) })
-	for _, pod := range lifted {
-		nominator.DeleteNominatedPodIfExists(pod)
+func nominate(logger klog.Logger, nominator fwk.PodNominator, nominations []nomination) {
+	for _, n := range nominations {
+		nominator.AddNominatedPod(logger, nominee{pod: n.pod}, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: n.node})
 	}
 }

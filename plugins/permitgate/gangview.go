@@ -53,11 +53,8 @@ func (s gangView) Members(key types.NamespacedName) (members []serve.Member) {
 		}
 		for uid, m := range e.pods {
 			one := serve.Member{Pod: m.pod, Missing: missing[uid] && m.pod.Spec.NodeName == "", SentBack: e.gang.SentBack(uid)}
-			switch b := e.books.of[uid]; {
-			case e.gang.KeepsNode(uid):
-				one.Keeps = m.node
-			case b != nil && b.kind == bookedByVictims && m.pod.Spec.NodeName == "":
-				one.Keeps = b.node
+			if m.pod.Spec.NodeName == "" {
+				one.Keeps = e.keptNode(uid)
 			}
 			members = append(members, one)
 		}

@@ -109,9 +109,6 @@ func (f *eventHandlers) podSeen(pod *v1.Pod) {
 	key, ok := podgroup.Of(pod)
 	if node := f.nominations.set(pod); node != "" {
 		f.wakes.noteFreed(event{node: node, by: key})
-		if pod.Spec.NodeName == "" {
-			f.nominationEnded()
-		}
 	}
 	if !ok {
 		return
@@ -121,7 +118,7 @@ func (f *eventHandlers) podSeen(pod *v1.Pod) {
 		return
 	}
 	foreign := !f.ours(pod.Spec.SchedulerName)
-	absent := f.claims.absentFor(pod, key)
+	absent, kept := f.claims.absentFor(pod, key), ""
 	f.gangs.change(key, func(e *entry, now time.Time) {
 		m := &member{pod: pod, foreign: foreign, absent: absent}
 		switch old := e.pods[pod.UID]; {
@@ -135,16 +132,14 @@ func (f *eventHandlers) podSeen(pod *v1.Pod) {
 				e.gang.Changed(now)
 			}
 		}
-		if old := e.pods[pod.UID]; old != nil && old.pod.Status.NominatedNodeName != pod.Status.NominatedNodeName {
-			e.books.forgotten(pod.UID, now.Add(freshInterval)) // the framework takes over the one in the API, which may be none
-		}
 		e.add(pod.UID, m)
 		e.gang.SetPod(pod.UID, gang.Pod{
 			Bound: pod.Spec.NodeName != "", Held: len(pod.Spec.SchedulingGates) > 0 || foreign || absent != "", Template: m.template(),
 		}, now)
 		e.gang.Explain(pod.UID, whyNotScheduled(pod))
+		kept = e.keptNode(pod.UID)
 	})
-	if pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != "" {
+	if pod.Spec.NodeName == "" && (pod.Status.NominatedNodeName != "" || kept != "") {
 		f.nominatedMember(key)
 	}
 }
@@ -159,29 +154,18 @@ func whyNotScheduled(pod *v1.Pod) string {
 	return ""
 }
 
-// nominationEnded wakes pods that found no node because of a nomination, once the scheduler has seen its end.
-func (f *eventHandlers) nominationEnded() {
-	if f.nominations.end() {
-		f.tickSoon()
-	}
-}
-
-// tickSoon has the worker look at what is not of one gang once the scheduler has seen what the plugin has seen.
-func (f *eventHandlers) tickSoon() {
-	f.gangs.agenda.AddAt(tick, f.gangs.clock.Now().Add(heardInterval))
-}
-
 // podGone handles the end of a pod: its node has room.
 func (f *eventHandlers) podGone(pod *v1.Pod) {
 	if node := f.nominations.delete(pod.UID); node != "" {
 		f.wakes.noteFreed(event{node: node})
-		f.nominationEnded()
 	}
 	if pod.Spec.NodeName != "" {
 		f.wakes.noteFreed(event{node: pod.Spec.NodeName, gone: pod.UID})
 	} else if _, ok := podgroup.Of(pod); ok {
-		f.nominations.victimGone()
-		f.tickSoon()
+		// It may have been the victim of a pod, which kube-scheduler retries when the victim leaves its node, but not until the victim is
+		// deleted. A member that is sent back leaves its node first, and its deletion is no event then.
+		f.gangs.victimGone.Store(true)
+		f.gangs.agenda.AddAt(tick, f.gangs.clock.Now().Add(heardInterval))
 	}
 	f.gone(pod.UID)
 	f.memberGone(pod)
@@ -193,7 +177,7 @@ func (f *eventHandlers) memberGone(pod *v1.Pod) {
 	key, ok := podgroup.Of(pod)
 	if ok && f.gangs.look(key, func(e *entry, now time.Time) {
 		e.remove(pod.UID)
-		e.books.end(pod.UID, false)
+		e.plan.remove(pod.UID)
 		e.gang.DeletePod(pod.UID, now)
 	}) {
 		f.gangs.agenda.Add(key)

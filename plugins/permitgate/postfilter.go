@@ -16,53 +16,51 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// noNomination clears a member's nomination, which the framework would otherwise keep: it belongs to an earlier
-// attempt.
-var noNomination = &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride}}
-
 // PostFilter is called when a member fits on none of the nodes that it was tried on. If these were the proposed ones, it is
 // tried on all nodes next; otherwise the gang is rolled back if the quorum cannot be reached without it. PostFilter keeps
 // members from preempting while their gang lacks others too, so it must come before DefaultPreemption.
 func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	key, ok := podgroup.Of(pod)
 	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() {
-		p.noteRefused(pod)
+		p.gangs.noteRefused(pod)
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
 	a := attemptOf(state)
 	if a != nil && a.refused {
-		return noNomination, fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
+		return p.nominationOf(key, pod), fwk.NewStatus(fwk.UnschedulableAndUnresolvable)
 	}
 	detail, reason := p.whyNoNodeFits(a, statuses)
 	outcome, failed := gang.OutcomeWait, gang.Rollback{}
 	p.gangs.change(key, func(e *entry, now time.Time) {
-		e.books.cycled(pod.UID, false)
+		e.plan.remove(pod.UID)
 		round, packed := e.gang.Round(), e.confined != domain{}
 		outcome = e.gang.Unschedulable(pod.UID, detail, reason, now)
 		if round != 0 && !packed && e.gang.Phase() == gang.Backoff { // a packed gang tries its next domain first
 			failed = e.gang.Last()
 		}
 	})
+	p.nominateAgain(a)
 	if failed.Cause == gang.CauseUnschedulable {
 		p.preempt(ctx, state, key, pod, failed)
 	}
 	switch outcome {
 	case gang.OutcomePreempt:
-		p.noteRefused(pod)
+		p.gangs.noteRefused(pod)
 		p.collector.replaces(key)
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	case gang.OutcomeRetry:
 		hintedMembers.WithLabelValues("refused").Inc()
 	case gang.OutcomeWait:
 	}
-	return noNomination, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+key.String()+": members do not preempt one by one")
+	return p.nominationOf(key, pod), fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "PodGroup "+key.String()+": members do not preempt one by one")
 }
 
-// noteRefused remembers a pod that is scheduled like any pod and found no node, if room is kept for gangs: the end of that is no event.
-func (p *PermitGate) noteRefused(pod *v1.Pod) {
-	if b := &p.gangs.bookings; b.placed.Load()+b.fresh.Load() > 0 || p.shared.nominations.members.Load() > 0 {
-		p.shared.nominations.refused(pod)
-	}
+// nominationOf returns the nomination of a member that found no node: to the node that is kept for it, or else to none, because its
+// present one belongs to an earlier attempt.
+func (p *PermitGate) nominationOf(key types.NamespacedName, pod *v1.Pod) *fwk.PostFilterResult {
+	node := ""
+	p.gangs.look(key, func(e *entry, _ time.Time) { node = e.keptNode(pod.UID) })
+	return &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node}}
 }
 
 // preempt looks for victims for a gang that was rolled back because this member fits nowhere.

@@ -2,6 +2,7 @@ package permitgate
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/gang"
@@ -31,7 +33,7 @@ type victims struct {
 	start     int           // where the next search begins
 }
 
-// search looks for victims for a gang that has no room, either by proof or because a member fits nowhere, and books the nodes
+// search looks for victims for a gang that has no room, either by proof or because a member fits nowhere, and keeps the nodes
 // that it gets by them. It returns false if there are none.
 func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o *outcome) (preempt.Result, bool) {
 	cause := o.refusal.Cause
@@ -41,8 +43,7 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 	v.gangs.look(pl.key, func(e *entry, now time.Time) {
 		if e.preempting != nil && e.preempting.cleared && cleared {
 			// The gang is refused with the room that it has preempted: it needs more by now, or has lost some of it.
-			e.preempting = nil
-			e.books.endAll(bookedByVictims)
+			e.endPreemption()
 		}
 		began, allowed = now, may && e.preempting == nil && e.search.allows(o.result.Bound, len(v.gangs.failedSearches), now)
 		if at := e.preemptsFrom(v.delay); allowed && now.Before(at) {
@@ -70,7 +71,7 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 	found := len(r.Nodes) > 0 && len(r.Victims)+len(r.Leaving) > 0
 	v.gangs.look(pl.key, func(e *entry, now time.Time) {
 		if e.search = (searched{}); found {
-			e.preempt(&r, now)
+			e.preempt(&r)
 			return
 		}
 		e.search = searched{at: now, took: now.Sub(began), short: r.Short, fitted: o.result.Bound}
@@ -89,11 +90,21 @@ func (e *entry) preemptsFrom(delay time.Duration) time.Time {
 // begin starts the evictions, unless the gang no longer needs them.
 func (v *victims) begin(ctx context.Context, key types.NamespacedName, r *preempt.Result) {
 	v.preemptor.Begin(ctx, key, r)
+	var kept []nomination
 	preempts := false
-	v.gangs.look(key, func(e *entry, _ time.Time) { preempts = e.preempting != nil })
+	v.gangs.look(key, func(e *entry, _ time.Time) {
+		if preempts = e.preempting != nil; preempts {
+			for uid, node := range e.preempting.nodes {
+				if m := e.pods[uid]; m != nil {
+					kept = append(kept, nomination{m.pod, node})
+				}
+			}
+		}
+	})
 	if !preempts {
 		v.preemptor.Abandon(key)
 	}
+	nominate(klog.FromContext(ctx), v.handle, kept) // until the API shows it
 }
 
 // mayEvict reports whether a gang may preempt a pod. Pods of DaemonSets would come back.
@@ -133,16 +144,11 @@ func (v *victims) gangOf(key types.NamespacedName) (c preempt.Gang, hasQuorum bo
 	return c, known && c.MinMember > 0
 }
 
-// preempt books the nodes that the gang gets by a preemption. Members may just have lost their nodes, or be about to.
-func (e *entry) preempt(r *preempt.Result, now time.Time) {
-	e.preempting = &preemption{victims: map[types.UID]string{}}
+// preempt keeps the nodes that the gang gets by a preemption.
+func (e *entry) preempt(r *preempt.Result) {
+	e.preempting = &preemption{victims: map[types.UID]string{}, nodes: maps.Clone(r.Nodes)}
 	for _, pod := range slices.Concat(r.Victims, r.Leaving) {
 		e.preempting.victims[pod.UID] = pod.Spec.NodeName
-	}
-	for uid, node := range r.Nodes {
-		if m := e.pods[uid]; m != nil {
-			e.books.book(uid, booking{pod: m.pod, amounts: m.amounts, node: node, kind: bookedByVictims, fresh: now.Add(freshInterval)})
-		}
 	}
 }
 
@@ -172,8 +178,7 @@ func (p preempted) Cleared(key types.NamespacedName) {
 // GivenUp implements preempt.Gangs.
 func (p preempted) GivenUp(key types.NamespacedName, again bool) {
 	p.gangs.change(key, func(e *entry, now time.Time) {
-		e.preempting = nil
-		e.books.endAll(bookedByVictims)
+		e.endPreemption()
 		if again {
 			e.gang.RoomFreed(now)
 		} else {

@@ -28,10 +28,7 @@ func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 			p.gangs.agenda.Add(key)
 			return
 		}
-		if b := e.books.of[pod.UID]; b != nil && b.nominated() {
-			// Its cycle may have ended before this plugin's PreFilter. The framework clears the nomination right after this.
-			e.books.forgotten(pod.UID, now.Add(freshInterval))
-		}
+		p.gangs.noteReturning(e, pod.UID, now) // its cycle may have ended before this plugin's PreFilter
 		if last := e.gang.Last(); reason == gang.ReasonBackoff && last.Cause == gang.CauseUnschedulable && last.Member == pod.UID {
 			// The queue moves the member that fitted nowhere, because a hint of a plugin that refused it saw a change that may
 			// help. That may be what the other members gave back.

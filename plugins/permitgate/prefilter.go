@@ -27,6 +27,8 @@ type attempt struct {
 	confined domain
 	// nodes are those that the member is tried on, nil for all.
 	nodes sets.Set[string]
+	// lifted are nominations of other members that are to be restored when the cycle ends.
+	lifted []nomination
 }
 
 // Clone returns the attempt itself, which does not change.
@@ -45,7 +47,7 @@ func attemptOf(state fwk.CycleState) *attempt {
 //	PreEnqueue  kept until the gang is admitted and the member is its scout, or of its round
 //	PreFilter   the scout proposes for all: the gang is refused, or gathers; the others get their nodes, or their domain
 //	PostFilter  no node fits: once more on all nodes, or the member has failed; the gang may preempt
-//	Reserve     the member takes its node, and gives its hint to another
+//	Reserve     the member takes its node, and leaves the planned one to another
 //	Permit      waits, while the bind of one of each template is rehearsed, until the worker releases the quorum
 //	PreBind     waits at the barrier; the last to come commits all
 //	PostBind    bound
@@ -56,43 +58,55 @@ func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v
 		return nil, fwk.NewStatus(fwk.Skip) // a hypothetical question, see filterRunner
 	}
 	key, ok := podgroup.Of(pod)
-	if ok = ok && pod.Spec.NodeName == "" && !state.IsPodGroupSchedulingCycle(); !ok {
-		key = types.NamespacedName{}
-	}
-	p.startCycle(ctx, state, key)
-	if !ok {
-		return nil, fwk.NewStatus(fwk.Skip)
+	p.startCycle(ctx, state)
+	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() {
+		return nil, p.skipFilter()
 	}
 	a, status := p.enter(ctx, state, key, pod, nodes)
 	state.Write(attemptKey, a)
 	if status != nil {
 		return nil, status
 	}
-	p.gangs.lift(p.handle, key, a.hinted)
+	for _, n := range a.lifted { // they would count on their own nodes alone, which makes spread constraints wrong
+		p.handle.DeleteNominatedPodIfExists(n.pod)
+	}
 	switch {
 	case len(a.hinted) > 0:
 		a.nodes = sets.New(a.hinted...)
 	case a.confined == domain{}:
-		return nil, fwk.NewStatus(fwk.Skip)
+		return nil, p.skipFilter()
 	default:
 		a.nodes = a.confined.nodes(nodes)
 	}
 	return &fwk.PreFilterResult{NodeNames: a.nodes}, nil // Filter confines it too, on the node that it is nominated to
 }
 
+// skipFilter has the cycle go without this plugin's Filter, unless a gang collects room.
+func (p *PermitGate) skipFilter() *fwk.Status {
+	if p.gangs.claim.Load() != nil {
+		return nil
+	}
+	return fwk.NewStatus(fwk.Skip)
+}
+
 // PreFilterExtensions returns nil: other pods on a node change nothing here.
 func (*PermitGate) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// startCycle does what each cycle does for the gangs: it proves that this process leads, looks for new room, and nominates
-// the bookings of other gangs.
-func (p *PermitGate) startCycle(ctx context.Context, state fwk.CycleState, key types.NamespacedName) {
+// startCycle does what each cycle does for the gangs: it proves that this process leads, and looks for new room.
+func (p *PermitGate) startCycle(ctx context.Context, state fwk.CycleState) {
 	p.shared.leader.Cycle()
 	p.begun.Do(func() { p.shared.begin(ctx) })
 	if !state.IsPodGroupSchedulingCycle() {
 		p.shared.wakes.wakeForRoom(p.handle.SnapshotSharedLister().NodeInfos())
-		p.collector.watch(ctx, state)
 	}
-	p.gangs.place(klog.FromContext(ctx), p.handle, key)
+}
+
+// nominateAgain restores the nominations that were lifted for the cycle of a member.
+func (p *PermitGate) nominateAgain(a *attempt) {
+	if a != nil {
+		nominate(klog.Background(), p.handle, a.lifted)
+		a.lifted = nil
+	}
 }
 
 // enter returns what a member is tried on, or why it is refused.
@@ -119,7 +133,6 @@ func (p *PermitGate) attempt(key types.NamespacedName, pod *v1.Pod) (a *attempt,
 	p.gangs.look(key, func(e *entry, now time.Time) {
 		var how gang.Entry
 		how, reason, detail = e.gang.Enter(pod.UID, now)
-		e.books.forgotten(pod.UID, time.Time{}) // however the cycle ends, the framework clears the nomination
 		if how == gang.EnterRefused || how == gang.EnterPropose {
 			return
 		}
@@ -131,8 +144,9 @@ func (p *PermitGate) attempt(key types.NamespacedName, pod *v1.Pod) (a *attempt,
 		}
 		a = &attempt{confined: e.confinement()}
 		if how == gang.EnterHinted {
-			a.hinted = e.books.nodesFor(pod.UID)
+			a.hinted = e.plan.nodesFor(pod.UID)
 		}
+		a.lifted = e.siblingsOn(a.hinted, pod.UID)
 	})
 	return a, reason, detail
 }
@@ -154,7 +168,7 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key type
 	victims, preempts := preempt.Result{}, false
 	if o.result.Verdict != proposal.Unproven { // then it waits for another gang, and may well have room
 		if victims, preempts = p.victims.search(ctx, state, pl, &o); !preempts {
-			p.collector.starved(ctx, state, pl, &o)
+			p.collector.starved(ctx, pl, &o)
 		}
 	}
 	took := p.gangs.clock.Since(began)
@@ -178,6 +192,7 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key type
 // gather begins the gang's round, if it may.
 func (p *PermitGate) gather(key types.NamespacedName, pl *plan, o *outcome) {
 	round := pl.round(o)
+	var astray []*v1.Pod
 	p.gangs.change(key, func(e *entry, now time.Time) {
 		if e.defers = !round.Hinted && p.gangs.defersLocked(e); e.defers {
 			o.refusal = gang.Rollback{
@@ -192,8 +207,11 @@ func (p *PermitGate) gather(key types.NamespacedName, pl *plan, o *outcome) {
 		if !round.Hinted {
 			p.gangs.hintless[e] = struct{}{}
 		}
-		e.hint(pl, o)
+		astray = e.follow(pl, o)
 	})
+	for _, pod := range astray {
+		p.handle.DeleteNominatedPodIfExists(pod)
+	}
 }
 
 // exhausted returns the refusal of a gang after every domain that could hold it has been tried.

@@ -142,7 +142,7 @@ func (p *proposer) again(ctx context.Context, state fwk.CycleState, key types.Na
 		return pl, outcome{}
 	}
 	p.prepare(ctx, state, pl, nodes)
-	o := outcome{view: p.view(pl.key, pl.priority, nodes)}
+	o := outcome{view: p.view(pl.key, nodes)}
 	o.result.Bound = pl.request.Need // as far as the proposal knows
 	pl.request.Cluster = o.view
 	return pl, o
@@ -158,7 +158,7 @@ func (p *proposer) answer(ctx context.Context, state fwk.CycleState, pl *plan, n
 		return outcome{refusal: gang.Rollback{Cause: gang.CauseSharedClaim, Detail: words}}
 	}
 	p.prepare(ctx, state, pl, nodes)
-	o := outcome{view: p.view(pl.key, pl.priority, nodes)}
+	o := outcome{view: p.view(pl.key, nodes)}
 	pl.request.Cluster = o.view
 	if len(pl.known) >= pl.request.Need && pl.cleared(p.handle.SnapshotSharedLister().NodeInfos()) {
 		if o.result = pl.asKnown(nodes); len(o.result.Slots) >= pl.request.Need {
@@ -234,11 +234,11 @@ func spreadKey(classes []proposal.Class) string {
 	return v1.LabelTopologyZone
 }
 
-// view returns the nodes as pods of a priority may use them, without the bookings of a gang.
-func (p *proposer) view(key types.NamespacedName, priority int32, nodes []fwk.NodeInfo) *view {
+// view returns the nodes as a gang may use them.
+func (p *proposer) view(key types.NamespacedName, nodes []fwk.NodeInfo) *view {
 	return &view{
 		nodes: nodes, filters: p.filters, holds: p.holds,
-		promised: p.gangs.promisedTo(key, priority, p.handle, p.nominations.nodes()),
+		promised: p.gangs.promisedTo(key, p.handle, p.nominations.nodes()),
 	}
 }
 
@@ -317,33 +317,40 @@ func (pl *plan) round(o *outcome) gang.Round {
 	return r
 }
 
-// hint books the proposed nodes for the round that has begun, and stores the alternates.
-func (e *entry) hint(pl *plan, o *outcome) {
-	e.books.hints = hints{round: e.gang.Round(), members: make(map[types.UID]hint, len(o.result.Slots))}
+// follow stores the proposed nodes for the round that has begun, and returns the members that are nominated to others.
+func (e *entry) follow(pl *plan, o *outcome) (astray []*v1.Pod) {
+	e.plan = newRoundPlan(e.gang.Round())
 	for _, ring := range o.result.Rings {
 		names := make([]string, len(ring))
 		for i, at := range ring {
 			names[i] = o.view.Node(at).Name
 		}
-		e.books.hints.rings = append(e.books.hints.rings, names)
+		e.plan.rings = append(e.plan.rings, names)
 	}
 	for _, slot := range o.result.Slots {
-		m := e.pods[slot.Member]
-		if m == nil {
-			continue
+		if m := e.pods[slot.Member]; m != nil {
+			e.plan.set(slot.Member, plannedNode{node: o.view.Node(slot.At).Name, class: slot.Class, ring: slot.Ring})
 		}
-		e.books.hints.members[slot.Member] = hint{class: slot.Class, ring: slot.Ring}
-		e.books.book(slot.Member, booking{pod: pl.pods[slot.Member], amounts: m.amounts, node: o.view.Node(slot.At).Name, kind: bookedForRound})
+	}
+	for uid := range pl.pods {
+		m := e.pods[uid]
+		switch {
+		case m == nil || m.pod.Status.NominatedNodeName == "":
+		case m.pod.Status.NominatedNodeName == e.plan.members[uid].node:
+			e.plan.nominated = true
+		default:
+			astray = append(astray, m.pod)
+		}
 	}
 	e.confined = domain{}
 	if o.result.Domain != "" {
 		e.confined = domain{pl.request.Topology.Key, o.result.Domain}
 	}
+	return astray
 }
 
 // gains returns the function that says how many members of a refused request a node takes at most.
 func (p *proposer) gains(refused proposal.Request) func(node string) int {
-	refused.Cluster = nil // it is kept for as long as the gang waits
 	bound := proposal.NewBound(refused)
 	return func(node string) int {
 		info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node)

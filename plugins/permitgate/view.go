@@ -21,7 +21,7 @@ type Holds interface {
 type view struct {
 	nodes   []fwk.NodeInfo
 	filters *profileFilters
-	// promised are the pods of the gang's priority or above that are nominated to a node or booked there.
+	// promised are the pods that are nominated to a node, or that other gangs plan there.
 	promised map[string][]promise
 	holds    Holds // nil without
 }
@@ -67,7 +67,8 @@ func (v *view) Free(i int, names []v1.ResourceName, into []int64) {
 func (v *view) Kept(i int, pod *v1.Pod, names []v1.ResourceName, into []int64) {
 	info := v.nodes[i]
 	for _, coming := range v.promised[info.Node().Name] {
-		if !isOn(info, coming.pod) {
+		// The filters do not count nominated pods of a lower priority than the pod's either.
+		if coming.priority >= corev1.PodPriority(pod) && !isOn(info, coming.pod) {
 			proposal.Add(into, names, coming.amounts)
 		}
 	}
@@ -76,53 +77,45 @@ func (v *view) Kept(i int, pod *v1.Pod, names []v1.ResourceName, into []int64) {
 	}
 }
 
-// promise is what such a pod will take from a node.
+// promise is what a pod will take from a node.
 type promise struct {
-	pod     types.UID
-	amounts []proposal.Amount
+	pod      types.UID
+	priority int32
+	amounts  []proposal.Amount
 }
 
-// promisedTo lists the promises of all nodes, for a gang of a priority: the bookings of other gangs, and other nominated
-// pods. It is called in a scheduling cycle, without locks.
-func (g *gangs) promisedTo(gang types.NamespacedName, priority int32, nominator fwk.PodNominator, nominated sets.Set[string]) map[string][]promise {
+// promisedTo lists the promises of all nodes, for a gang: what other gangs plan, and nominated pods. It is called in a scheduling
+// cycle, without locks.
+func (g *gangs) promisedTo(gang types.NamespacedName, nominator fwk.PodNominator, nominated sets.Set[string]) map[string][]promise {
 	promised := map[string][]promise{}
-	ours := map[types.UID]bool{}
+	known := map[types.UID]bool{}
 	g.mu.Lock()
-	for e := range g.booked {
-		for uid, b := range e.books.of {
-			ours[uid] = true
-			if e.key != gang && corev1.PodPriority(b.pod) >= priority {
-				promised[b.node] = append(promised[b.node], promise{uid, b.amounts})
+	for e := range g.planning {
+		add := func(uid types.UID, node string) {
+			if m := e.pods[uid]; m != nil && e.key != gang {
+				known[uid] = true
+				promised[node] = append(promised[node], promise{uid, corev1.PodPriority(m.pod), m.amounts})
+			}
+		}
+		for uid, planned := range e.plan.members {
+			add(uid, planned.node)
+		}
+		if e.preempting != nil {
+			for uid, node := range e.preempting.nodes {
+				add(uid, node)
 			}
 		}
 	}
 	if e := g.byKey[gang]; e != nil {
 		for uid := range e.pods {
-			ours[uid] = true
+			known[uid] = true
 		}
 	}
 	g.mu.Unlock()
 	for node := range nominated {
 		for _, p := range nominator.NominatedPodsForNode(node) {
-			if pod := p.GetPod(); !ours[pod.UID] && corev1.PodPriority(pod) >= priority {
-				promised[node] = append(promised[node], promise{pod.UID, proposal.Requests(pod)})
-			}
-		}
-	}
-	return promised
-}
-
-// comingBack lists what members of other gangs will take from a node that is kept for them, of a priority or above, which have
-// just lost a node.
-func (g *gangs) comingBack(gang types.NamespacedName, priority int32, node string) (promised []promise) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := g.clock.Now()
-	for e := range g.booked {
-		for uid := range e.books.byNode[node] {
-			b := e.books.of[uid]
-			if now.Before(b.fresh) && e.key != gang && corev1.PodPriority(b.pod) >= priority {
-				promised = append(promised, promise{uid, b.amounts})
+			if pod := p.GetPod(); !known[pod.UID] {
+				promised[node] = append(promised[node], promise{pod.UID, corev1.PodPriority(pod), proposal.Requests(pod)})
 			}
 		}
 	}

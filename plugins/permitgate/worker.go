@@ -39,8 +39,9 @@ type job struct {
 	probe    []waiter
 	reject   []waiter
 	activate []*v1.Pod // the oldest first
-	dropped  []*v1.Pod
-	freed    []string
+	// unnominated are members for which a preemption keeps nothing any more, freed nodes that a round wanted.
+	unnominated []*v1.Pod
+	freed       []string
 }
 
 // waiter is a member that may wait in Permit or at the barrier.
@@ -66,9 +67,12 @@ func (w waiter) sendBack(why string) {
 // look does what is to be done now: for one gang, or for all together.
 func (w *worker) look(ctx context.Context, key types.NamespacedName) {
 	if key == tick {
-		if pods := w.nominations.take(); len(pods) > 0 {
-			klog.FromContext(ctx).V(4).Info("Activating pods that waited for nominations or victims", "pods", len(pods))
+		if pods := w.gangs.takeRefused(); len(pods) > 0 {
+			klog.FromContext(ctx).V(4).Info("Activating pods that found no node while a gang collected room", "pods", len(pods))
 			w.profiles.any().Activate(klog.FromContext(ctx), pods)
+		}
+		if w.gangs.victimGone.Swap(false) {
+			w.profiles.any().Activate(klog.FromContext(ctx), w.nominations.preemptors())
 		}
 		if again := w.wakes.wakeFirst(); !again.IsZero() {
 			w.gangs.agenda.AddAt(tick, again)
@@ -85,9 +89,8 @@ func (w *worker) look(ctx context.Context, key types.NamespacedName) {
 	}
 	w.log(logger, &j)
 	handle := w.profiles.any()
-	w.gangs.drop(handle, key, j.dropped)
-	if len(j.freed) > 0 && w.nominations.end() {
-		w.gangs.agenda.Add(tick)
+	for _, pod := range j.unnominated {
+		handle.DeleteNominatedPodIfExists(pod)
 	}
 	if w.gangs.waitingCount.Load() > 0 {
 		for _, node := range j.freed {
@@ -159,7 +162,10 @@ func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
 		}
 	}
 	slices.SortFunc(j.activate, func(a, b *v1.Pod) int { return byAge(a, b, nil) })
-	j.dropped, j.freed = e.books.takeEnded()
+	if e.preempting == nil {
+		j.unnominated = e.unnominated
+	}
+	j.freed, e.freed, e.unnominated = e.freed, nil, nil
 	if w.gangs.forgetLocked(e) {
 		w.queue.remove(key)
 		j.report.Gone = true

@@ -34,17 +34,6 @@ func newGangCluster(t testing.TB, cpus ...int) *cluster {
 	return c
 }
 
-// booked returns how many pods a node is kept for when another pod is tried there.
-func (c *cluster) booked(node string) int {
-	c.t.Helper()
-	c.create(member("", "look").Priority(-1000).NodeSelector(map[string]string{"no": "such-node"}))
-	c.soon(func() bool { return c.mishap.tried("look") > 0 })
-	n := c.nominated(node)
-	c.finish("look")
-	c.mishap.forget("look")
-	return n
-}
-
 // holdFailure has the scheduler come to a halt, when a pod has failed for the first time, before it does anything about it: until the second
 // channel is closed. The first one is closed by then.
 func (c *cluster) holdFailure(name string) (failed, handled chan struct{}) {
@@ -59,10 +48,10 @@ func (c *cluster) holdFailure(name string) (failed, handled chan struct{}) {
 	return failed, handled
 }
 
-// requireBooked waits until a node is kept for so many pods.
-func (c *cluster) requireBooked(node string, pods int) {
+// requireKept waits until a node is kept for so many pods.
+func (c *cluster) requireKept(node string, pods int) {
 	c.t.Helper()
-	c.soon(func() bool { return c.booked(node) == pods })
+	c.soonEqual(pods, func() any { return c.nominated(node) })
 }
 
 // nominated returns how many pods the scheduler keeps room for on a node.

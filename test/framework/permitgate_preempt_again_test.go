@@ -83,8 +83,8 @@ func TestPreemptedRoomIsKeptFromAnotherPluginsError(t *testing.T) {
 		}
 		c.start(withArgs(`{"initialBackoff": "10s", "maxBackoff": "10s", "bindRehearsal": "Never"}`))
 		c.preemptTwo()
-		c.pass(2 * time.Second) // then the framework has heard of the bookings once and for all
-		c.requireBooked("node-0", 2)
+		c.pass(2 * time.Second)
+		c.requireKept("node-0", 2)
 		tried := c.mishap.tried("urgent-0")
 		c.mishap.set(func(m *mishap) { m.preFilter = failing("urgent-0", fwk.Error) })
 		c.pass(10 * time.Second)

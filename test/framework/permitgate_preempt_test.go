@@ -253,7 +253,7 @@ func TestPodsThatLeaveAnyway(t *testing.T) {
 		gang := c.createUrgent(2, plain)
 		c.requireUnbound(gang...)
 		c.requireLeft([]string{"low", "leaving"}, nil)
-		require.Equal(t, 2, c.booked("node-0"))
+		c.requireKept("node-0", 2)
 		c.create(member("", "late", 2))
 		c.finish("leaving")
 		c.requireBound(gang...)
@@ -274,7 +274,7 @@ func (c *cluster) preemptTwo() {
 	c.create(member("urgent", "urgent-0", 3).Priority(100), member("urgent", "urgent-1", 1).Priority(100))
 	c.soon(func() bool { return len(c.leaving("small", "large")) == 2 })
 	c.quiet()
-	c.requireBooked("node-0", 2)
+	c.requireKept("node-0", 2)
 }
 
 // TestPreemptedRoomIsKeptFromCycleToCycle: a member that is looked at again while victims end loses its nomination, as any pod that is
@@ -340,7 +340,7 @@ func TestPreemptedRoomIsKeptWhenANominationEnds(t *testing.T) {
 		gang := c.createUrgent(2, plain)
 		c.requireUnbound(gang...)
 		c.pass(10 * time.Second)
-		require.Equal(t, 2, c.booked("node-0"))
+		c.requireKept("node-0", 2)
 		for _, node := range []string{"node-0", ""} {
 			pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), "urgent-1", metav1.GetOptions{})
 			require.NoError(t, err)
@@ -349,7 +349,7 @@ func TestPreemptedRoomIsKeptWhenANominationEnds(t *testing.T) {
 			require.NoError(t, err)
 			c.quiet()
 		}
-		require.Equal(t, 2, c.booked("node-0"))
+		c.requireKept("node-0", 2)
 	})
 }
 
@@ -363,7 +363,7 @@ func TestVictimsThatDoNotGo(t *testing.T) {
 		c.quiet()
 		gang := c.createUrgent(4, plain)
 		c.requireUnbound(gang...)
-		require.Equal(t, 2, c.booked("node-0"))
+		c.requireKept("node-0", 2)
 		c.pass(80 * time.Second)
 		c.quiet()
 		require.Zero(t, c.recorder.count("PodGroup urgent GangPreemptionFailed", ""))
@@ -433,7 +433,7 @@ func TestPreemptionThatIsOvertaken(t *testing.T) {
 		c.delete("urgent-1")
 		c.finish("urgent-1")
 		c.requireUnbound("urgent-0")
-		c.soon(func() bool { return c.booked("node-0") == 0 })
+		c.requireKept("node-0", 0)
 	})
 }
 

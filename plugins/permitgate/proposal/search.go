@@ -68,17 +68,6 @@ func Make(r Request) Result {
 	return s.refused(s.all(), "")
 }
 
-// Collect places as many members as there is room for, even if they are too few; Topology.Domain confines them.
-func Collect(r Request) Result {
-	s := newSearch(&r)
-	s.look(true)
-	among := s.all()
-	if r.Topology.Domain != "" {
-		among = slices.DeleteFunc(among, func(i int) bool { return s.sites[i].domain != r.Topology.Domain })
-	}
-	return s.result(s.fullest(among), r.Topology.Domain)
-}
-
 func newSearch(r *Request) *search {
 	s := &search{Request: r, names: Names(r.Classes)}
 	s.free, s.kept = make([]int64, len(s.names)), make([]int64, len(s.names))
@@ -162,18 +151,18 @@ func (s *search) room(index, at int) room {
 		r.kept = slices.Clone(s.kept)
 		r.fit = fit(s.free, r.kept, c.request, len(c.Members))
 	}
-	if r.fit > 1 && s.alone(c, at) {
+	if r.fit > 1 && c.alone(s.Cluster.Node(at)) {
 		r.fit = 1
 	}
 	return r
 }
 
 // alone reports whether a node takes only one member of a class.
-func (s *search) alone(c *class, at int) bool {
+func (c *class) alone(node *v1.Node) bool {
 	if c.single {
 		return true
 	}
-	_, host := s.Cluster.Node(at).Labels[v1.LabelHostname]
+	_, host := node.Labels[v1.LabelHostname]
 	return c.hosts && host
 }
 
@@ -296,14 +285,16 @@ func (s *search) refused(sites []int, domain string) Result {
 	return r
 }
 
-// Bound says how many of the members of a request a node takes at most, for the time after it was refused. It is not
-// safe for concurrent use.
+// Bound says how many of the members of a request a node takes at most.
 type Bound struct{ search *search }
 
-// NewBound returns the bound for a request; its Cluster is not used.
-func NewBound(r Request) *Bound { return &Bound{newSearch(&r)} }
+// NewBound returns the bound for a request, whose Cluster is not used.
+func NewBound(r Request) *Bound {
+	r.Cluster = nil // a bound may be kept for long
+	return &Bound{newSearch(&r)}
+}
 
-// Node returns how many members node i of a cluster takes at most.
+// Node returns how many members node i of a cluster takes at most. It is not safe for concurrent use.
 func (b *Bound) Node(c Cluster, i int) int {
 	s := b.search
 	s.Cluster = c
@@ -313,4 +304,23 @@ func (b *Bound) Node(c Cluster, i int) int {
 		most += s.room(class, i).fit
 	}
 	return min(most, s.total)
+}
+
+// Names are the resources that the members ask for.
+func (b *Bound) Names() []v1.ResourceName { return b.search.names }
+
+// Takes returns how many members a node takes at most that has so much free of each of Names. It may be called by several goroutines.
+func (b *Bound) Takes(node *v1.Node, free []int64) int {
+	most := 0
+	for _, c := range b.search.classes {
+		n := fit(free, nil, c.request, len(c.Members))
+		if n == 0 || c.judge.node(node) != possible {
+			continue
+		}
+		if n > 1 && c.alone(node) {
+			n = 1
+		}
+		most += n
+	}
+	return min(most, b.search.total)
 }

@@ -74,7 +74,7 @@ func (s *search) why(index, at int) string {
 	clear(s.kept)
 	s.Cluster.Kept(at, c.Pod, s.names, s.kept)
 	n := int64(fit(s.free, s.kept, c.request, len(c.Members)))
-	if n > 0 && s.alone(c, at) {
+	if n > 0 && c.alone(s.Cluster.Node(at)) {
 		return "with a member already (one per node)"
 	}
 	lacks := ""

@@ -1,0 +1,104 @@
+package permitgate
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/permitgate/proposal"
+)
+
+// returnInterval is how long after a member has left a scheduling cycle or a node its nomination may be missing, in the framework or in
+// the API, before it is there again.
+const returnInterval = time.Second
+
+// returning are members that have just lost a nomination which is to be restored: kube-scheduler clears that of every pod whose cycle or
+// bind has failed. The lock of gangs guards it.
+type returning struct {
+	count  atomic.Int64 // how many there are, for scheduling cycles, which need no lock for a look
+	byNode map[string]map[types.UID]returningMember
+}
+
+type returningMember struct {
+	gang  types.NamespacedName
+	until time.Time
+	promise
+}
+
+// noteReturning keeps the node of a member that has left a cycle or a node until its nomination is there again.
+func (g *gangs) noteReturning(e *entry, uid types.UID, now time.Time) {
+	node, m := e.keptNode(uid), e.pods[uid]
+	if node == "" || m == nil {
+		return
+	}
+	r := &g.returning
+	if r.byNode == nil {
+		r.byNode = map[string]map[types.UID]returningMember{}
+	}
+	if r.byNode[node] == nil {
+		r.byNode[node] = map[types.UID]returningMember{}
+	}
+	if _, known := r.byNode[node][uid]; !known {
+		r.count.Add(1)
+	}
+	r.byNode[node][uid] = returningMember{e.key, now.Add(returnInterval), promise{uid, corev1.PodPriority(m.pod), m.amounts}}
+}
+
+// returningTo lists what members of other gangs than a pod's are about to take from a node again.
+func (g *gangs) returningTo(node string, gang types.NamespacedName) (promised []promise) {
+	if g.returning.count.Load() == 0 {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.clock.Now()
+	for at, members := range g.returning.byNode {
+		for uid, m := range members {
+			e := g.byKey[m.gang]
+			switch {
+			case !now.Before(m.until) || e == nil || e.keptNode(uid) != at:
+				delete(members, uid)
+				g.returning.count.Add(-1)
+			case at == node && m.gang != gang:
+				promised = append(promised, m.promise)
+			}
+		}
+		if len(members) == 0 {
+			delete(g.returning.byNode, at)
+		}
+	}
+	return promised
+}
+
+// leavesRoom returns an error if a pod would take the room of members that have just lost their nominations.
+func (p *PermitGate) leavesRoom(pod *v1.Pod, gang types.NamespacedName, nodeName string) error {
+	coming := p.gangs.returningTo(nodeName, gang)
+	if len(coming) == 0 {
+		return nil
+	}
+	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
+	if err != nil {
+		return fmt.Errorf("it is not in the snapshot: %w", err)
+	}
+	own := proposal.Requests(pod)
+	names := make([]v1.ResourceName, len(own))
+	for i := range own {
+		names[i] = own[i].Name
+	}
+	free, wanted := make([]int64, len(names)), make([]int64, len(names))
+	v := &view{nodes: []fwk.NodeInfo{info}, filters: p.proposer.filters, promised: map[string][]promise{nodeName: coming}}
+	v.Free(0, names, free)
+	v.Kept(0, pod, names, wanted)
+	proposal.Add(wanted, names, own)
+	for i, name := range names {
+		if wanted[i] > free[i] {
+			return fmt.Errorf("its %s is kept for a member of a gang that has just lost its node", name)
+		}
+	}
+	return nil
+}
