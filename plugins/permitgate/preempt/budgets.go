@@ -1,65 +1,91 @@
 package preempt
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// budgets has what the search has left of PodDisruptionBudgets.
-type budgets struct {
-	byNamespace map[string][]*budget
-	// exhausted counts the budgets that allow no further eviction: while it stays the same, each pod violates as many as before.
-	exhausted int
-}
-
-// budget is one PodDisruptionBudget.
+// budget is a PodDisruptionBudget.
 type budget struct {
 	selector labels.Selector
-	evicted  map[string]metav1.Time // by pod; the budget has been charged for these
-	left     int32
+	charged  map[string]metav1.Time // by pod: the API server has charged the budget for these already
+	allowed  int32
 }
 
-func newBudgets(list []*policyv1.PodDisruptionBudget) *budgets {
-	b := &budgets{byNamespace: map[string][]*budget{}}
+// budgets has PodDisruptionBudgets by their namespace and one label that they require.
+type budgets map[budgetKey][]*budget
+
+// budgetKey has no label for a budget without matchLabels.
+type budgetKey struct{ namespace, label, value string }
+
+func newBudgets(list []*policyv1.PodDisruptionBudget) budgets {
+	all := budgets{}
 	for _, pdb := range list {
 		// An empty selector matches no pod, as for upstream's preemption.
 		selector, err := metav1.LabelSelectorAsSelector(pdb.Spec.Selector)
 		if err != nil || selector.Empty() {
 			continue
 		}
-		b.byNamespace[pdb.Namespace] = append(b.byNamespace[pdb.Namespace],
-			&budget{selector: selector, evicted: pdb.Status.DisruptedPods, left: pdb.Status.DisruptionsAllowed})
-	}
-	return b
-}
-
-// covering returns the budgets that the eviction of a pod counts against.
-func (b *budgets) covering(pod *v1.Pod) (all []*budget) {
-	for _, one := range b.byNamespace[pod.Namespace] {
-		if _, charged := one.evicted[pod.Name]; !charged && one.selector.Matches(labels.Set(pod.Labels)) {
-			all = append(all, one)
+		key := budgetKey{namespace: pdb.Namespace}
+		for label, value := range pdb.Spec.Selector.MatchLabels {
+			if label > key.label {
+				key.label, key.value = label, value
+			}
 		}
+		all[key] = append(all[key], &budget{
+			selector: selector, charged: pdb.Status.DisruptedPods, allowed: pdb.Status.DisruptionsAllowed,
+		})
 	}
 	return all
 }
 
-// take counts an eviction against budgets.
-func (b *budgets) take(covering []*budget) {
-	for _, one := range covering {
-		if one.left--; one.left == 0 {
-			b.exhausted++
+// covering returns the budgets that the eviction of a pod counts against.
+func (b budgets) covering(pod *v1.Pod) (covering []*budget) {
+	if len(b) == 0 {
+		return nil
+	}
+	take := func(key budgetKey) {
+		for _, pdb := range b[key] {
+			if _, charged := pdb.charged[pod.Name]; !charged && pdb.selector.Matches(labels.Set(pod.Labels)) {
+				covering = append(covering, pdb)
+			}
 		}
+	}
+	take(budgetKey{namespace: pod.Namespace})
+	for label, value := range pod.Labels {
+		take(budgetKey{pod.Namespace, label, value})
+	}
+	return covering
+}
+
+// usage counts evictions against budgets.
+type usage map[*budget]int32
+
+// add counts an eviction, or takes it back.
+func (u usage) add(covering []*budget, evictions int32) {
+	for _, pdb := range covering {
+		u[pdb] += evictions
 	}
 }
 
-// violates reports whether one more eviction violates a budget, after some that have not been taken yet.
-func violates(covering []*budget, before map[*budget]int32) bool {
-	for _, one := range covering {
-		if one.left-before[one] <= 0 {
-			return true
-		}
+// usedUp reports whether one of some budgets allows no further eviction.
+func (u usage) usedUp(covering []*budget) bool {
+	return slices.ContainsFunc(covering, func(pdb *budget) bool { return u[pdb] >= pdb.allowed })
+}
+
+// violated reports whether one of some budgets has been violated.
+func (u usage) violated(covering []*budget) bool {
+	return slices.ContainsFunc(covering, func(pdb *budget) bool { return u[pdb] > max(0, pdb.allowed) })
+}
+
+// violations counts the evictions that no budget allows.
+func (u usage) violations() (n int64) {
+	for pdb, used := range u {
+		n += int64(max(0, used-max(0, pdb.allowed)))
 	}
-	return false
+	return n
 }

@@ -35,26 +35,29 @@ func TestBudgetsCoverTheirOwnPods(t *testing.T) {
 	require.Empty(t, b.covering(labelled("job-0", job)))
 }
 
-// TestBudgetsAreUsedUp by evictions that were taken, and by those that are about to be.
+// TestBudgetsAreUsedUp by evictions, which may be taken back.
 func TestBudgetsAreUsedUp(t *testing.T) {
 	web := map[string]string{"app": "web"}
-	b := newBudgets([]*policyv1.PodDisruptionBudget{disruptionBudget("shop", "web", web, 2)})
-	covering := b.covering(labelled("web-0", web))
-	require.False(t, violates(covering, nil))
-	require.False(t, violates(covering, map[*budget]int32{covering[0]: 1}))
-	require.True(t, violates(covering, map[*budget]int32{covering[0]: 2}))
-	b.take(covering)
-	require.Zero(t, b.exhausted)
-	b.take(covering)
-	require.Equal(t, 1, b.exhausted)
-	require.True(t, violates(covering, nil))
+	covering := newBudgets([]*policyv1.PodDisruptionBudget{disruptionBudget("shop", "web", web, 1)}).covering(labelled("web-0", web))
+	used := usage{}
+	require.False(t, used.usedUp(covering))
+	used.add(covering, 1)
+	require.True(t, used.usedUp(covering))
+	require.False(t, used.violated(covering))
+	require.Zero(t, used.violations())
+	used.add(covering, 2)
+	require.True(t, used.violated(covering))
+	require.EqualValues(t, 2, used.violations())
+	used.add(covering, -3)
+	require.False(t, used.usedUp(covering))
 }
 
-// BenchmarkCovering finds the budgets of a pod among 500 of other namespaces.
+// BenchmarkCovering finds the budgets of a pod among 500 others of its namespace.
 func BenchmarkCovering(b *testing.B) {
 	list := []*policyv1.PodDisruptionBudget{disruptionBudget("shop", "web", map[string]string{"app": "web"}, 1)}
 	for i := range 500 {
-		list = append(list, disruptionBudget(fmt.Sprint("other-", i), "web", map[string]string{"app": "web"}, 1))
+		name := fmt.Sprint("other-", i)
+		list = append(list, disruptionBudget("shop", name, map[string]string{"app": name}, 1))
 	}
 	budgets, pod := newBudgets(list), labelled("web-0", map[string]string{"app": "web"})
 	for b.Loop() {

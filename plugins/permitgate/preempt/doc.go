@@ -3,14 +3,18 @@
 //
 // # The search
 //
-// [Search.Run] first asks the proposal's relaxation whether the gang would fit without all pods that may be evicted; that is
-// cheap, and a refusal is final. Then each member gets the cheapest node: no PodDisruptionBudget violated, then the lowest
-// priorities, then the fewest pods. The profile's filters must accept the member there, on a copy of the node without the victims
-// and with the earlier members. If they refuse a node that has room, host ports or anti-affinity of pods may be the reason. Then
-// all pods that may be evicted are removed from the copy, and put back one by one as long as the filters accept the member.
+// [Search.Run] finds victims as upstream's preemption of pod groups does (podgrouppreemption.go), for the whole cluster or for some domains,
+// of which the cheapest wins:
+//
+//  1. The pods that may go are listed. If the gang would not fit without all of them by the proposal's relaxation, no victims help.
+//  2. Each member is placed on the node that is cheapest by the requests alone: no PodDisruptionBudget violated, then the lowest
+//     priorities, then the fewest pods. The profile's filters must accept it there on a copy of the node without these pods, and with the
+//     earlier members. If they do not, host ports or anti-affinity of other pods may be the reason, so all that may go are taken off.
+//  3. Victims are put back as long as the filters accept the members: those first whose eviction violates a budget, then the most important.
+//  4. If the filters have refused a node in between, it is tried once more with pods below the highest priority among the victims.
 //
 // A bound gang keeps minMember members, or is evicted as a whole. Pods of DaemonSets stay, since they would come back.
-// Terminating pods count as gone; the gang waits for their end.
+// Terminating pods count as gone; the gang waits for their end. A search that takes too long finds nothing.
 //
 // # The preemption
 //

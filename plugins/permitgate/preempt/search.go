@@ -2,7 +2,6 @@ package preempt
 
 import (
 	"cmp"
-	"container/heap"
 	"context"
 	"math"
 	"slices"
@@ -17,18 +16,12 @@ import (
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// trialsPerMember limits how many nodes the filters are asked about for each member, and trialsAtLeast for a gang.
+// A search keeps the scheduler from scheduling. It lists pods for listLimit, after which it goes on with those that it has, and gives up
+// after searchLimit, or after memberLimit for each member if that is more.
 const (
-	trialsPerMember = 4
-	trialsAtLeast   = 64
-)
-
-// A search keeps the scheduler from scheduling. It looks for candidates on the nodes for lookLimit, after which it goes on with those that
-// it has, and gives up after searchLimit and memberLimit for each member.
-const (
-	lookLimit   = 50 * time.Millisecond
+	listLimit   = 50 * time.Millisecond
 	searchLimit = 100 * time.Millisecond
-	memberLimit = time.Millisecond
+	memberLimit = 200 * time.Microsecond
 )
 
 // domainLimit is how many domains a packed gang's victims are looked for in.
@@ -68,19 +61,15 @@ type Search struct {
 	// Now is the clock of the search's limits.
 	Now func() time.Time
 
-	lookUntil, until time.Time
-	// partial is true if time has run out before all nodes were looked at.
-	partial bool
-	byName  map[string]int // the sites
-	spent   cost           // of the victims so far
-	names   []v1.ResourceName
-	sites   []*site
-	gangs   map[types.NamespacedName]*victimGang
-	budgets *budgets
-	classes []*class
-	states  []fwk.CycleState // by class
-	trials  int
-	lacks   int // how many members of the class that is being placed have no node
+	deadline time.Time
+	names    []v1.ResourceName // that members ask for; all amounts are in their order
+	byName   map[string]int    // the sites
+	sites    []site
+	leavers  []*candidate // the members that are about to lose their nodes
+	gangs    map[types.NamespacedName]*victimGang
+	budgets  budgets
+	classes  []*class         // those that are to be placed first come first
+	states   []fwk.CycleState // by class, before anything has changed
 }
 
 // Result is the result of a search.
@@ -93,18 +82,14 @@ type Result struct {
 	Short int
 	// Looked is how many nodes were looked at for victims.
 	Looked int
-	cost   cost
 }
 
-// site is a node as the search changes it.
+// site is a node with the pods there that may be evicted, the least important first.
 type site struct {
-	name  string
-	info  fwk.NodeInfo // without the victims, with the members that were placed here
-	pods  []*candidate
-	free  []int64 // of the search's names, with all candidates there; nil until it is needed
-	ready bool    // pods has been filled in
-	// sorted is how many budgets were exhausted when pods was sorted.
-	sorted int
+	name       string
+	free       []int64 // with all pods there but leavers; nil until it is needed
+	candidates []*candidate
+	listed     bool // candidates are known
 }
 
 // candidate is a pod that may be evicted.
@@ -113,105 +98,323 @@ type candidate struct {
 	site     int
 	amounts  []int64
 	priority int32
-	leaving  bool
-	gone     bool
+	leaving  bool // by itself: it is only waited for
 	gang     *victimGang
-	budgets  []*budget // that count its eviction
-	violates bool      // one of them allows no more
+	budgets  []*budget // that count its eviction, once covered is set
+	covered  bool
 }
 
 func (c *candidate) pod() *v1.Pod { return c.info.GetPod() }
 
-// victimGang is a gang that candidates are members of.
+// victimGang is a gang that candidates are members of. It keeps MinMember members, or is evicted as a whole.
 type victimGang struct {
 	Gang
-	taken int // how many of it have been taken
-	// whole tells that all of it may go, members are they then; both are set when that is needed first.
-	looked, whole bool
-	members       []*candidate
+	listed  bool         // members are known
+	members []*candidate // all of it; nil if one may not be evicted
+	highest int32        // the highest priority of its members
 }
 
-// class is the search's state of members that are alike.
+// class is a class of members with what the search needs of it.
 type class struct {
 	*proposal.Class
-	like    fwk.PodInfo
+	info    fwk.PodInfo
 	request []int64
-	only    *fwk.PreFilterResult
+	allowed *fwk.PreFilterResult
 }
 
 // Run looks for victims.
 func (s *Search) Run(ctx context.Context) Result {
 	s.begin()
-	r := Result{}
-	if s.Request.Topology.Key != "" {
-		r = s.inOneDomain(ctx)
+	r := Result{Looked: s.list()}
+	scopes, most := s.domains()
+	best := s.cheapest(ctx, scopes)
+	if best == nil && !s.Request.Topology.Required {
+		scopes, most = s.cluster()
+		best = s.cheapest(ctx, scopes)
 	}
-	if s.Request.Topology.Key == "" || len(r.Nodes) == 0 && !s.Request.Topology.Required {
-		r = s.anywhere(ctx)
-	}
-	for _, at := range s.sites {
-		if at.ready {
-			r.Looked++
-		}
+	switch {
+	case best != nil:
+		best.describe(&r)
+	case len(scopes) == 0 && r.Looked == len(s.Nodes): // otherwise other nodes may help
+		r.Short = max(1, s.Request.Need-most)
 	}
 	return r
 }
 
-// relaxed is the request in a cluster without the pods that may be evicted.
-func (s *Search) relaxed() proposal.Request {
+func (s *Search) begin() {
+	s.deadline = s.Now().Add(max(searchLimit, time.Duration(s.Request.Need)*memberLimit))
+	s.names = proposal.Names(s.Request.Classes)
+	s.sites, s.byName = make([]site, len(s.Nodes)), make(map[string]int, len(s.Nodes))
+	for i, info := range s.Nodes {
+		s.sites[i].name = info.Node().Name
+		s.byName[s.sites[i].name] = i
+	}
+	s.gangs, s.budgets = map[types.NamespacedName]*victimGang{}, newBudgets(s.Budgets)
+}
+
+// late reports whether the time of the search is up.
+func (s *Search) late() bool { return s.Now().After(s.deadline) }
+
+// list lists the pods that may be evicted, node by node. It returns on how many nodes it had the time to do so.
+func (s *Search) list() int {
+	until := s.Now().Add(listLimit)
+	for k := range s.Nodes {
+		if s.Now().After(until) {
+			return k
+		}
+		s.listSite((s.Request.Start + k) % len(s.Nodes))
+	}
+	return len(s.Nodes)
+}
+
+// listSite lists the candidates of a site, once.
+func (s *Search) listSite(i int) *site {
+	at := &s.sites[i]
+	if at.listed {
+		return at
+	}
+	at.listed = true
+	pods := s.Nodes[i].GetPods()
+	candidates, amounts := make([]candidate, 0, len(pods)), make([]int64, len(pods)*len(s.names))
+	for _, info := range pods {
+		pod := info.GetPod()
+		own := s.OnItsWay(pod)
+		leaving := own || pod.DeletionTimestamp != nil
+		if leaving && s.Stays(pod) || !leaving && !s.MayEvict(pod) {
+			continue
+		}
+		c := candidate{info: info, site: i, leaving: leaving, priority: corev1.PodPriority(pod)}
+		c.amounts, amounts = amounts[:len(s.names):len(s.names)], amounts[len(s.names):]
+		writeAmounts(info, s.names, c.amounts)
+		if !leaving {
+			c.gang = s.gangOf(pod)
+		}
+		candidates = append(candidates, c)
+		added := &candidates[len(candidates)-1]
+		if own {
+			s.leavers = append(s.leavers, added)
+			add(s.free(i), added.amounts, 1)
+			continue
+		}
+		at.candidates = append(at.candidates, added)
+	}
+	slices.SortStableFunc(at.candidates, compareImportance)
+	return at
+}
+
+// free returns what all pods on a site leave, without those that have just lost it.
+func (s *Search) free(i int) []int64 {
+	at := &s.sites[i]
+	if at.free == nil {
+		at.free = make([]int64, len(s.names))
+		s.Request.Cluster.Free(i, s.names, at.free)
+	}
+	return at.free
+}
+
+// compareImportance orders the candidates of a node: those that leave anyway, then the lowest priority, then pods that are in no gang, then
+// those with the most room, then the youngest.
+func compareImportance(a, b *candidate) int {
+	switch {
+	case a.leaving != b.leaving:
+		return first(a.leaving)
+	case a.priority != b.priority:
+		return cmp.Compare(a.priority, b.priority)
+	case (a.gang == nil) != (b.gang == nil):
+		return first(a.gang == nil)
+	}
+	if order := cmp.Compare(slices.Max(b.amounts), slices.Max(a.amounts)); order != 0 {
+		return order
+	}
+	return startOf(b.pod()).Compare(startOf(a.pod()))
+}
+
+// first orders the one of two that has a property before the other.
+func first(hasIt bool) int {
+	if hasIt {
+		return -1
+	}
+	return 1
+}
+
+func startOf(pod *v1.Pod) time.Time {
+	if pod.Status.StartTime == nil {
+		return pod.CreationTimestamp.Time
+	}
+	return pod.Status.StartTime.Time
+}
+
+// budgetsOf returns the budgets that the eviction of a candidate counts against. They are found when they are first needed.
+func (s *Search) budgetsOf(c *candidate) []*budget {
+	if !c.covered {
+		if c.covered = true; !c.leaving {
+			c.budgets = s.budgets.covering(c.pod())
+		}
+	}
+	return c.budgets
+}
+
+// gangOf returns the gang that a candidate is a member of, nil for none.
+func (s *Search) gangOf(pod *v1.Pod) *victimGang {
+	key, ok := s.KeyOf(pod)
+	if !ok {
+		return nil
+	}
+	g, known := s.gangs[key]
+	if !known {
+		if gang, hasQuorum := s.GangOf(key); hasQuorum {
+			g = &victimGang{Gang: gang}
+		}
+		s.gangs[key] = g
+	}
+	return g
+}
+
+// membersOf returns all bound members of a gang, nil if one of them may not be evicted.
+func (s *Search) membersOf(g *victimGang) []*candidate {
+	if g.listed {
+		return g.members
+	}
+	g.listed, g.highest = true, math.MinInt32
+	members := make([]*candidate, 0, len(g.Bound))
+	for _, pod := range g.Bound {
+		i, there := s.byName[pod.Spec.NodeName]
+		if !there {
+			return nil
+		}
+		candidates := s.listSite(i).candidates
+		at := slices.IndexFunc(candidates, func(c *candidate) bool { return c.gang == g && c.pod().UID == pod.UID })
+		if at < 0 {
+			return nil
+		}
+		members = append(members, candidates[at])
+		g.highest = max(g.highest, candidates[at].priority)
+	}
+	g.members = members
+	return members
+}
+
+// cleared is the cluster without the candidates. It implements proposal.Cluster.
+type cleared struct {
+	proposal.Cluster
+	search *Search
+}
+
+// Free implements proposal.Cluster, for the names of the search.
+func (c *cleared) Free(i int, _ []v1.ResourceName, into []int64) {
+	copy(into, c.search.free(i))
+	for _, candidate := range c.search.sites[i].candidates {
+		for j, n := range candidate.amounts {
+			into[j] = min(into[j]+n, proposal.Unlimited)
+		}
+	}
+}
+
+func (s *Search) clearedRequest() proposal.Request {
 	r := s.Request
 	r.Cluster = &cleared{s.Request.Cluster, s}
-	r.Topology.Tried = nil // the filters may have refused a domain because of these pods
 	return r
 }
 
-// tooFew is the result when at most so many members would fit without the pods that may be evicted.
-func (s *Search) tooFew(fit int) Result {
-	if s.partial {
-		return Result{} // other nodes may help
+// domains lists the nodes of the domains that could hold the gang without the candidates: of those that lack the least, and of at most
+// domainLimit. It also returns how many members any of them holds at most.
+func (s *Search) domains() (nodes [][]int, most int) {
+	if s.Request.Topology.Key == "" {
+		return nil, 0
 	}
-	return Result{Short: max(1, s.Request.Need-fit)}
-}
-
-// anywhere looks for victims in the whole cluster.
-func (s *Search) anywhere(ctx context.Context) Result {
-	relaxed := s.relaxed()
-	relaxed.Topology = proposal.Topology{}
-	if r := proposal.Make(relaxed); r.Verdict == proposal.Refused {
-		return s.tooFew(r.Bound)
-	}
-	bound := proposal.NewBound(relaxed)
-	var nodes []int
-	for i := range s.Nodes {
-		if bound.Node(relaxed.Cluster, i) > 0 {
-			nodes = append(nodes, i)
-		}
-	}
-	return s.within(ctx, nodes)
-}
-
-// inOneDomain looks for victims in the domains that could hold the gang, those first that lack the least, and takes the domain that costs least.
-func (s *Search) inOneDomain(ctx context.Context) Result {
-	lacking := map[string]int{}
+	fit := map[string]int{}
 	for _, d := range proposal.Domains(s.Request) {
-		lacking[d.Name] = -d.Bound
+		fit[d.Name] = d.Bound
 	}
-	most := 0
-	domains := slices.DeleteFunc(proposal.Domains(s.relaxed()), func(d proposal.Domain) bool {
+	domains := slices.DeleteFunc(proposal.Domains(s.clearedRequest()), func(d proposal.Domain) bool {
 		most = max(most, d.Bound)
 		return d.Bound < s.Request.Need
 	})
-	if len(domains) == 0 {
-		return s.tooFew(most)
-	}
 	slices.SortStableFunc(domains, func(a, b proposal.Domain) int {
-		return cmp.Or(cmp.Compare(lacking[a.Name], lacking[b.Name]), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(fit[b.Name], fit[a.Name]), cmp.Compare(a.Name, b.Name))
 	})
-	best := Result{}
 	for _, d := range domains[:min(len(domains), domainLimit)] {
-		in := s.fork()
-		if r := in.within(ctx, d.Nodes); len(r.Nodes) > 0 && (len(best.Nodes) == 0 || r.cost.compare(best.cost) < 0) {
-			best = r
+		nodes = append(nodes, d.Nodes)
+	}
+	return nodes, most
+}
+
+// cluster lists the nodes of the cluster that take a member without the candidates; nothing if they cannot hold the gang. It also returns
+// how many members they hold at most.
+func (s *Search) cluster() (nodes [][]int, most int) {
+	request := s.clearedRequest()
+	request.Topology = proposal.Topology{}
+	if r := proposal.Make(request); r.Verdict == proposal.Refused {
+		return nil, r.Bound
+	}
+	bound := proposal.NewBound(request)
+	var all []int
+	for i := range s.Nodes {
+		if bound.Node(request.Cluster, i) > 0 {
+			all = append(all, i)
+		}
+	}
+	return [][]int{all}, 0
+}
+
+// prepare sets up the classes and the filters' states for them. It reports false if PreFilter refuses one.
+func (s *Search) prepare(ctx context.Context) bool {
+	if s.states != nil {
+		return true
+	}
+	classes, states := s.placingOrder(), []fwk.CycleState(nil)
+	for _, c := range classes {
+		state, allowed, ok := s.FilterRunner.State(ctx, s.State, c.Pod)
+		if !ok {
+			return false
+		}
+		c.allowed, states = allowed, append(states, state)
+	}
+	s.classes, s.states = classes, states
+	return true
+}
+
+// placingOrder lists the classes: the largest first, or the smallest when not all members are needed.
+func (s *Search) placingOrder() (classes []*class) {
+	total, most := 0, make([]int64, len(s.names))
+	for i := range s.Request.Classes {
+		c := &class{Class: &s.Request.Classes[i], info: NewPodInfo(s.Request.Classes[i].Pod), request: make([]int64, len(s.names))}
+		proposal.Add(c.request, s.names, proposal.Requests(c.Pod))
+		total += len(c.Members)
+		for j, n := range c.request {
+			most[j] = max(most[j], n)
+		}
+		classes = append(classes, c)
+	}
+	size := func(c *class) (size float64) {
+		for j, n := range c.request {
+			if most[j] > 0 {
+				size += float64(n) / float64(most[j])
+			}
+		}
+		return size
+	}
+	slices.SortStableFunc(classes, func(a, b *class) int {
+		if s.Request.Need < total {
+			a, b = b, a
+		}
+		return cmp.Compare(size(b), size(a))
+	})
+	return classes
+}
+
+// cheapest returns the cheapest way to make room on the nodes of one of the scopes, nil if none was found in time.
+func (s *Search) cheapest(ctx context.Context, scopes [][]int) (best *attempt) {
+	for _, nodes := range scopes {
+		for below := unlimited; ; {
+			a := s.attempt(ctx, nodes, below)
+			if a == nil || best != nil && a.cost.compare(best.cost) >= 0 {
+				break
+			}
+			best, below = a, a.cost.highest
+			if !a.refused {
+				break // the prices were right, so all have the lowest priorities
+			}
 		}
 		if s.late() {
 			break
@@ -220,282 +423,21 @@ func (s *Search) inOneDomain(ctx context.Context) Result {
 	return best
 }
 
-// fork returns a search for the same gang in the cluster as it is, with what is left of the time.
-func (s *Search) fork() *Search {
-	in := &Search{
-		Handle: s.Handle, FilterRunner: s.FilterRunner, State: s.State, Nodes: s.Nodes, Request: s.Request, Budgets: s.Budgets,
-		MayEvict: s.MayEvict, OnItsWay: s.OnItsWay, Stays: s.Stays, KeyOf: s.KeyOf, GangOf: s.GangOf, Now: s.Now,
-	}
-	in.begin()
-	in.lookUntil, in.until = s.until, s.until
-	return in
-}
-
-// within looks for victims on some nodes.
-func (s *Search) within(ctx context.Context, nodes []int) Result {
-	for c := range s.Request.Classes {
-		if !s.prepare(ctx, &s.Request.Classes[c]) {
-			return Result{}
+// writeAmounts writes what a pod takes from its node, by the node's own account.
+func writeAmounts(info fwk.PodInfo, names []v1.ResourceName, into []int64) {
+	r := info.CalculateResource().Resource
+	for j, name := range names {
+		switch name {
+		case v1.ResourcePods:
+			into[j] = 1
+		case v1.ResourceCPU:
+			into[j] = r.GetMilliCPU()
+		case v1.ResourceMemory:
+			into[j] = r.GetMemory()
+		case v1.ResourceEphemeralStorage:
+			into[j] = r.GetEphemeralStorage()
+		default:
+			into[j] = r.GetScalarResources()[name]
 		}
 	}
-	if !s.leave(ctx) {
-		return Result{}
-	}
-	placed := map[types.UID]string{}
-	for _, c := range s.order() {
-		if s.place(ctx, c, nodes, placed); s.late() {
-			return Result{}
-		}
-	}
-	if len(placed) < s.Request.Need {
-		return Result{}
-	}
-	return s.result(placed)
-}
-
-// begin sets up what the search keeps.
-func (s *Search) begin() {
-	began := s.Now()
-	s.lookUntil, s.until = began.Add(lookLimit), began.Add(searchLimit+time.Duration(s.Request.Need)*memberLimit)
-	s.names = proposal.Names(s.Request.Classes)
-	s.sites, s.byName = make([]*site, len(s.Nodes)), make(map[string]int, len(s.Nodes))
-	for i, info := range s.Nodes {
-		s.sites[i] = &site{name: info.Node().Name, info: info}
-		s.byName[info.Node().Name] = i
-	}
-	s.gangs = map[types.NamespacedName]*victimGang{}
-	s.budgets = newBudgets(s.Budgets)
-	s.spent = cost{highest: math.MinInt64, serves: 1}
-}
-
-// late reports whether the time of the search is up.
-func (s *Search) late() bool { return s.Now().After(s.until) }
-
-// leave removes members from nodes that they are about to lose.
-func (s *Search) leave(ctx context.Context) bool {
-	t := s.try()
-	for i, info := range s.Nodes {
-		if !slices.ContainsFunc(info.GetPods(), func(p fwk.PodInfo) bool { return s.OnItsWay(p.GetPod()) }) {
-			continue
-		}
-		for _, c := range s.candidates(i) {
-			if s.OnItsWay(c.pod()) {
-				if !t.remove(ctx, []*candidate{c}) {
-					return false
-				}
-				c.gone = true
-				add(s.free(i), c.amounts, 1)
-			}
-		}
-	}
-	t.commit()
-	return true
-}
-
-// prepare sets up a class. It reports false for pods that PreFilter refuses.
-func (s *Search) prepare(ctx context.Context, of *proposal.Class) bool {
-	c := &class{Class: of, request: s.amounts(of.Pod), like: NewPodInfo(of.Pod)}
-	state, only, ok := s.FilterRunner.State(ctx, s.State, of.Pod)
-	if c.only = only; ok {
-		s.classes, s.states = append(s.classes, c), append(s.states, state)
-	}
-	return ok
-}
-
-func (s *Search) amounts(pod *v1.Pod) []int64 {
-	amounts := make([]int64, len(s.names))
-	proposal.Add(amounts, s.names, proposal.Requests(pod))
-	return amounts
-}
-
-// order lists the classes: the largest first, or the smallest when not all members are needed.
-func (s *Search) order() []*class {
-	total := 0
-	most := make([]int64, len(s.names))
-	for _, c := range s.classes {
-		total += len(c.Members)
-		for j, n := range c.request {
-			most[j] = max(most[j], n)
-		}
-	}
-	size := func(c *class) float64 {
-		size := 0.0
-		for j, n := range c.request {
-			if most[j] > 0 {
-				size += float64(n) / float64(most[j])
-			}
-		}
-		return size
-	}
-	order := slices.Clone(s.classes)
-	slices.SortStableFunc(order, func(a, b *class) int {
-		if s.Request.Need < total {
-			a, b = b, a
-		}
-		switch x, y := size(a), size(b); {
-		case x > y:
-			return -1
-		case x < y:
-			return 1
-		}
-		return 0
-	})
-	return order
-}
-
-// place finds nodes for the members of a class, as long as the quorum lacks any.
-func (s *Search) place(ctx context.Context, c *class, nodes []int, placed map[types.UID]string) {
-	s.lacks = min(len(c.Members), s.Request.Need-len(placed))
-	nodes = slices.DeleteFunc(slices.Clone(nodes), func(i int) bool { return !c.only.AllNodes() && !c.only.NodeNames.Has(s.sites[i].name) })
-	offers := s.offers(c, nodes)
-	for _, uid := range c.Members {
-		for s.lacks > 0 && len(offers) > 0 {
-			if s.late() {
-				return
-			}
-			o := offers[0]
-			again, possible := s.offer(c, o.site) // others may have changed it
-			switch {
-			case !possible:
-				heap.Pop(&offers)
-				continue
-			case !o.opens && again.cost != o.cost:
-				offers[0] = again
-				heap.Fix(&offers, 0)
-				continue
-			case !o.opens:
-				o = again
-			}
-			if s.trials++; s.trials > trialsAtLeast+trialsPerMember*s.Request.Need {
-				return
-			}
-			if s.accept(ctx, c, o) {
-				placed[uid] = s.sites[o.site].name
-				s.lacks--
-				if o.emptiesOthers() {
-					offers = s.offers(c, nodes) // some have become cheaper
-					break
-				}
-				offers[0] = offer{site: o.site, cost: cost{violations: -1, serves: 1}} // it is priced again when it is looked at
-				break
-			}
-			opened, possible := offer{}, false
-			if !o.opens {
-				opened, possible = s.open(ctx, c, o.site)
-			}
-			if !possible {
-				heap.Pop(&offers)
-				continue
-			}
-			offers[0] = opened
-			heap.Fix(&offers, 0)
-		}
-	}
-}
-
-// offers returns what nodes cost for a member of a class.
-func (s *Search) offers(c *class, nodes []int) offers {
-	offers := make(offers, 0, len(nodes))
-	for _, i := range nodes {
-		if o, possible := s.offer(c, i); possible {
-			offers = append(offers, o)
-		}
-	}
-	heap.Init(&offers)
-	return offers
-}
-
-// emptiesOthers reports whether the victims of an offer that was taken have left other nodes too, since a whole gang has gone.
-func (o *offer) emptiesOthers() bool {
-	return slices.ContainsFunc(o.pods, func(c *candidate) bool {
-		return c.gang != nil && len(c.gang.Bound) > 1 && c.gang.taken == len(c.gang.Bound)
-	})
-}
-
-// result returns the result.
-func (s *Search) result(placed map[types.UID]string) Result {
-	r := Result{Nodes: placed, cost: s.spent}
-	for _, at := range s.sites {
-		for _, c := range at.pods {
-			switch {
-			case !c.gone || s.OnItsWay(c.pod()):
-			case c.leaving:
-				r.Leaving = append(r.Leaving, c.pod())
-			default:
-				r.Victims = append(r.Victims, c.pod())
-			}
-		}
-	}
-	return r
-}
-
-// cleared is a cluster without the pods that may be evicted. It implements proposal.Cluster.
-type cleared struct {
-	proposal.Cluster
-	search *Search
-}
-
-// Free implements proposal.Cluster.
-func (c *cleared) Free(i int, names []v1.ResourceName, into []int64) {
-	c.Cluster.Free(i, names, into)
-	for _, one := range c.search.candidates(i) {
-		for j, n := range one.amounts { // the request is the same, and so are the names
-			into[j] = min(into[j]+n, proposal.Unlimited)
-		}
-	}
-}
-
-// candidates lists the pods on a node that may be evicted, in the order to take them.
-func (s *Search) candidates(i int) []*candidate {
-	at := s.sites[i]
-	switch {
-	case !at.ready && s.Now().After(s.lookUntil):
-		s.partial = true
-		return nil
-	case !at.ready:
-	case at.sorted == s.budgets.exhausted:
-		return at.pods
-	default:
-		s.sort(at)
-		return at.pods
-	}
-	at.ready = true
-	for _, info := range s.Nodes[i].GetPods() {
-		pod := info.GetPod()
-		leaving := pod.DeletionTimestamp != nil || s.OnItsWay(pod)
-		if leaving && s.Stays(pod) || !leaving && !s.MayEvict(pod) {
-			continue
-		}
-		c := &candidate{info: info, site: i, amounts: s.amounts(pod), leaving: leaving, priority: corev1.PodPriority(pod)}
-		if !leaving {
-			c.gang, c.budgets = s.gangOf(pod), s.budgets.covering(pod)
-		}
-		at.pods = append(at.pods, c)
-	}
-	s.sort(at)
-	return at.pods
-}
-
-// sort orders the candidates of a site by what the budgets allow now.
-func (s *Search) sort(at *site) {
-	for _, c := range at.pods {
-		c.violates = violates(c.budgets, nil)
-	}
-	slices.SortStableFunc(at.pods, compare)
-	at.sorted = s.budgets.exhausted
-}
-
-func (s *Search) gangOf(pod *v1.Pod) *victimGang {
-	key, ok := s.KeyOf(pod)
-	if !ok {
-		return nil
-	}
-	c, known := s.gangs[key]
-	if !known {
-		if gang, hasQuorum := s.GangOf(key); hasQuorum {
-			c = &victimGang{Gang: gang}
-		}
-		s.gangs[key] = c
-	}
-	return c
 }

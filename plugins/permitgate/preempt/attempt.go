@@ -1,0 +1,418 @@
+package preempt
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// attempt is one way to make room for the gang. It works on copies of the nodes.
+type attempt struct {
+	*Search
+	below  rank                 // only pods of a lower rank may go
+	states []fwk.CycleState     // by class
+	nodes  map[int]fwk.NodeInfo // those that have changed
+	freed  map[int][]int64      // what is free on those whose pods have changed
+	// guests counts the members that were placed on a node by class, kept is what had to stay free for others when the last one came.
+	guests  map[int][]int
+	kept    map[int][]int64
+	placed  map[types.UID]string
+	evicted map[*candidate]bool
+	lost    map[*victimGang]int // evicted members
+	used    usage
+	// refused is true if the filters have refused a node that had room, failed if a plugin could not follow a change, after which the
+	// attempt is of no use.
+	refused, failed bool
+	cost            cost // at the end
+}
+
+// attempt makes room on some nodes by the eviction of pods below a rank. It returns nil if that cannot be done in time.
+func (s *Search) attempt(ctx context.Context, nodes []int, below rank) *attempt {
+	if !s.prepare(ctx) {
+		return nil
+	}
+	a := &attempt{
+		Search: s, below: below, nodes: map[int]fwk.NodeInfo{}, freed: map[int][]int64{}, guests: map[int][]int{}, kept: map[int][]int64{},
+		placed: map[types.UID]string{}, evicted: map[*candidate]bool{}, lost: map[*victimGang]int{}, used: usage{},
+	}
+	for _, state := range s.states {
+		a.states = append(a.states, state.Clone())
+	}
+	for _, c := range s.leavers {
+		a.removePod(ctx, c.info, c.site)
+	}
+	for k := range s.classes {
+		a.place(ctx, k, nodes)
+	}
+	if len(a.placed) < s.Request.Need {
+		return nil
+	}
+	a.reprieve(ctx)
+	if a.failed || s.late() {
+		return nil
+	}
+	a.cost = a.costNow()
+	return a
+}
+
+// wanted returns how many members of a class are to be placed at most.
+func (a *attempt) wanted(c *class) int { return min(len(c.Members), a.Request.Need-len(a.placed)) }
+
+// place places the members of a class on the nodes that cost least, as long as the quorum lacks any.
+func (a *attempt) place(ctx context.Context, k int, nodes []int) {
+	c := a.classes[k]
+	prices := a.prices(c, nodes)
+	for _, uid := range c.Members {
+		if len(prices) == 0 || len(a.placed) == a.Request.Need {
+			return
+		}
+		for len(prices) > 0 {
+			if a.failed || a.late() {
+				return
+			}
+			at := 0
+			for i := range prices {
+				if prices[i].compare(&prices[at]) < 0 {
+					at = i
+				}
+			}
+			now, possible := a.price(c, prices[at].site) // a budget may be used up since
+			if possible && now.compare(&prices[at]) > 0 {
+				prices[at] = now
+				continue
+			}
+			if !possible || !a.accept(ctx, k, &now) {
+				prices = slices.Delete(prices, at, at+1)
+				continue
+			}
+			a.placed[uid] = a.sites[now.site].name
+			if elsewhere(now.site, now.victims) {
+				prices = a.prices(c, nodes) // a whole gang has gone, and others have become cheaper
+			} else if prices[at], possible = a.price(c, now.site); !possible {
+				prices = slices.Delete(prices, at, at+1)
+			}
+			break
+		}
+	}
+}
+
+// prices returns what nodes cost for a member of a class.
+func (a *attempt) prices(c *class, nodes []int) []price {
+	prices := make([]price, 0, len(nodes))
+	for _, i := range nodes {
+		if a.late() {
+			return nil
+		}
+		if !c.allowed.AllNodes() && !c.allowed.NodeNames.Has(a.sites[i].name) {
+			continue
+		}
+		if p, possible := a.price(c, i); possible {
+			prices = append(prices, p)
+		}
+	}
+	return prices
+}
+
+// accept places a member of a class on a node, if the filters accept it there without the victims of its price, or at least without all pods
+// that may go. Then the price gets these as victims, and most of them will be reprieved.
+func (a *attempt) accept(ctx context.Context, k int, p *price) bool {
+	a.evict(ctx, p.victims...)
+	if !a.failed && !a.fits(ctx, k, p.site) {
+		a.refused = true
+		a.putBack(ctx, p.victims...)
+		p.victims = a.allVictims(p.site)
+		a.evict(ctx, p.victims...)
+		if !a.fits(ctx, k, p.site) {
+			a.putBack(ctx, p.victims...)
+			return false
+		}
+	}
+	a.addGuest(ctx, k, p.site)
+	kept := make([]int64, len(a.names))
+	a.Request.Cluster.Kept(p.site, a.classes[k].Pod, a.names, kept)
+	a.kept[p.site] = kept
+	return !a.failed
+}
+
+// allVictims lists all pods on a node that may go, with those that must go with them.
+func (a *attempt) allVictims(i int) []*candidate {
+	var all []*candidate
+	for _, c := range a.sites[i].candidates {
+		if !a.evicted[c] && a.mayGo(c) {
+			a.count(c, 1)
+			all = append(all, c)
+		}
+	}
+	for _, c := range all {
+		a.count(c, -1)
+	}
+	return a.withGangs(all)
+}
+
+// elsewhere reports whether pods are on other nodes too.
+func elsewhere(i int, pods []*candidate) bool {
+	return slices.ContainsFunc(pods, func(c *candidate) bool { return c.site != i })
+}
+
+// fits reports whether the filters let a member of a class onto a node.
+func (a *attempt) fits(ctx context.Context, k, i int) bool {
+	return a.Handle.RunFilterPlugins(ctx, a.states[k], a.classes[k].Pod, a.node(i)).IsSuccess()
+}
+
+// node returns the attempt's copy of a node.
+func (a *attempt) node(i int) fwk.NodeInfo {
+	if a.nodes[i] == nil {
+		a.nodes[i] = a.Nodes[i].Snapshot()
+	}
+	return a.nodes[i]
+}
+
+// freeNow returns what is free on a node after the changes so far. It must not be modified.
+func (a *attempt) freeNow(i int) []int64 {
+	if free := a.freed[i]; free != nil {
+		return free
+	}
+	return a.free(i)
+}
+
+func (a *attempt) addFree(i int, amounts []int64, n int64) {
+	if a.freed[i] == nil {
+		a.freed[i] = slices.Clone(a.free(i))
+	}
+	add(a.freed[i], amounts, n)
+}
+
+// evict takes pods off their nodes.
+func (a *attempt) evict(ctx context.Context, pods ...*candidate) {
+	for _, c := range pods {
+		a.removePod(ctx, c.info, c.site)
+		a.addFree(c.site, c.amounts, 1)
+		a.evicted[c] = true
+		a.count(c, 1)
+	}
+}
+
+// putBack undoes evict.
+func (a *attempt) putBack(ctx context.Context, pods ...*candidate) {
+	for _, c := range pods {
+		a.addPod(ctx, c.info, c.site)
+		a.addFree(c.site, c.amounts, -1)
+		delete(a.evicted, c)
+		a.count(c, -1)
+	}
+}
+
+// count counts a victim against its budgets and its gang.
+func (a *attempt) count(c *candidate, n int) {
+	a.used.add(a.budgetsOf(c), int32(n))
+	if c.gang != nil {
+		a.lost[c.gang] += n
+	}
+}
+
+func (a *attempt) addGuest(ctx context.Context, k, i int) {
+	a.addPod(ctx, a.classes[k].info, i)
+	a.addFree(i, a.classes[k].request, -1)
+	if a.guests[i] == nil {
+		a.guests[i] = make([]int, len(a.classes))
+	}
+	a.guests[i][k]++
+}
+
+func (a *attempt) addPod(ctx context.Context, info fwk.PodInfo, i int) {
+	node := a.node(i)
+	node.AddPodInfo(info)
+	for k, class := range a.classes {
+		if !a.Handle.RunPreFilterExtensionAddPod(ctx, a.states[k], class.Pod, info, node).IsSuccess() {
+			a.failed = true
+		}
+	}
+}
+
+func (a *attempt) removePod(ctx context.Context, info fwk.PodInfo, i int) {
+	node := a.node(i)
+	if err := node.RemovePod(klog.FromContext(ctx), info.GetPod()); err != nil {
+		a.failed = true
+	}
+	for k, class := range a.classes {
+		if !a.Handle.RunPreFilterExtensionRemovePod(ctx, a.states[k], class.Pod, info, node).IsSuccess() {
+			a.failed = true
+		}
+	}
+}
+
+// unit is pods of which none or all go, or a gang's, which may go as long as they leave it a quorum.
+type unit struct {
+	gang *victimGang // nil for a single pod
+	pods []*candidate
+	rank rank
+	from time.Time // when the first of them started
+}
+
+// units groups the victims, the most important first, as upstream's MoreImportantVictim orders them.
+func (a *attempt) units() (units []*unit) {
+	byGang := map[*victimGang]*unit{}
+	for _, c := range a.victims() {
+		u := byGang[c.gang]
+		if c.gang == nil || u == nil {
+			u = &unit{gang: c.gang, from: startOf(c.pod())}
+			units = append(units, u)
+			if c.gang != nil {
+				byGang[c.gang] = u
+			}
+		}
+		u.pods = append(u.pods, c)
+		if !c.leaving {
+			u.rank = max(u.rank, rankOf(c.priority, false))
+		}
+		if start := startOf(c.pod()); start.Before(u.from) {
+			u.from = start
+		}
+	}
+	for _, u := range units {
+		slices.SortStableFunc(u.pods, func(a, b *candidate) int { return compareImportance(b, a) })
+	}
+	slices.SortStableFunc(units, func(a, b *unit) int {
+		gangs := 0
+		if (a.gang != nil) != (b.gang != nil) {
+			if gangs = 1; a.gang != nil {
+				gangs = -1
+			}
+		}
+		return cmp.Or(cmp.Compare(b.rank, a.rank), gangs, cmp.Compare(len(b.pods), len(a.pods)), a.from.Compare(b.from))
+	})
+	return units
+}
+
+// reprieve puts back the victims without which the members still fit, as upstream's selectVictimsOnDomain does: those first whose eviction
+// violates a budget, as long as it does, and the most important first.
+func (a *attempt) reprieve(ctx context.Context) {
+	if a.used.violations() > 0 { // others on the same nodes may do as well
+		for _, i := range slices.Sorted(maps.Keys(a.guests)) {
+			a.evict(ctx, a.allVictims(i)...)
+		}
+	}
+	units := a.units()
+	violates := func(u *unit) bool {
+		return slices.ContainsFunc(u.pods, func(c *candidate) bool { return a.used.violated(a.budgetsOf(c)) })
+	}
+	var back []*candidate
+	tried := map[*unit]bool{}
+	for _, first := range []bool{true, false} {
+		for _, u := range units {
+			if a.failed || a.late() {
+				return
+			}
+			if !tried[u] && (!first || violates(u)) {
+				tried[u] = true
+				back = append(back, a.reprieveUnit(ctx, u)...)
+			}
+		}
+	}
+	// Until now a member was only asked about pods on its own node.
+	for _, i := range slices.Sorted(maps.Keys(a.guests)) {
+		if len(back) > 0 && !a.fitTogether(ctx, i) {
+			a.evict(ctx, back...)
+			return
+		}
+	}
+}
+
+// reprieveUnit puts back the pods of a unit without which the members on their nodes still fit. A gang gets a quorum back, or nothing.
+func (a *attempt) reprieveUnit(ctx context.Context, u *unit) (back []*candidate) {
+	for _, c := range u.pods {
+		if a.leavesRoom(c) && a.fitTogether(ctx, c.site, c) {
+			back = append(back, c)
+		}
+	}
+	if u.gang == nil || len(u.gang.Bound) < u.gang.MinMember || len(u.gang.Bound)-a.lost[u.gang] >= u.gang.MinMember {
+		return back
+	}
+	a.evict(ctx, back...)
+	return nil
+}
+
+// leavesRoom reports whether a victim's requests leave room for the members on its node.
+func (a *attempt) leavesRoom(c *candidate) bool {
+	free, kept := a.freeNow(c.site), a.kept[c.site]
+	for k, n := range a.guests[c.site] {
+		for j, want := range a.classes[k].request {
+			if n > 0 && want > 0 && c.amounts[j] > 0 && free[j]-c.amounts[j] < kept[j] {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// fitTogether puts victims back on a node, if the filters then let the members there onto it, one after the other. It takes the members off
+// first, since a node does not count who has a host port.
+func (a *attempt) fitTogether(ctx context.Context, i int, victims ...*candidate) bool {
+	var members []int // by their class
+	for k, n := range a.guests[i] {
+		members = append(members, slices.Repeat([]int{k}, n)...)
+	}
+	for _, k := range members {
+		a.removePod(ctx, a.classes[k].info, i)
+	}
+	a.putBack(ctx, victims...)
+	fit := 0
+	for ; fit < len(members) && a.fits(ctx, members[fit], i); fit++ {
+		a.addPod(ctx, a.classes[members[fit]].info, i)
+	}
+	if fit == len(members) {
+		return true
+	}
+	for _, k := range members[:fit] {
+		a.removePod(ctx, a.classes[k].info, i)
+	}
+	a.evict(ctx, victims...)
+	for _, k := range members {
+		a.addPod(ctx, a.classes[k].info, i)
+	}
+	return false
+}
+
+// victims lists those that have been evicted, in the order of the nodes.
+func (a *attempt) victims() (victims []*candidate) {
+	for _, i := range slices.Sorted(maps.Keys(a.freed)) {
+		for _, c := range a.sites[i].candidates {
+			if a.evicted[c] {
+				victims = append(victims, c)
+			}
+		}
+	}
+	return victims
+}
+
+// costNow returns what the victims cost together.
+func (a *attempt) costNow() cost {
+	sum := cost{violations: a.used.violations()}
+	for _, c := range a.victims() {
+		if c.leaving {
+			sum.leaving++
+			continue
+		}
+		sum.highest = max(sum.highest, rankOf(c.priority, a.used.violated(a.budgetsOf(c))))
+		sum.sum += int64(rankOf(c.priority, false))
+	}
+	return sum
+}
+
+// describe writes what the attempt comes to.
+func (a *attempt) describe(r *Result) {
+	r.Nodes = a.placed
+	for _, c := range a.victims() {
+		if c.leaving {
+			r.Leaving = append(r.Leaving, c.pod())
+		} else {
+			r.Victims = append(r.Victims, c.pod())
+		}
+	}
+}
