@@ -37,6 +37,8 @@ type planner struct {
 	options  *Options
 	asked    *v1alpha1.ZoneSurvival
 	protects func(pod *v1.Pod) bool
+	// own is what the protected pods ask for, by node.
+	own amounts
 	// pods are those on nodes, objects all else that is the same in all copies. There are no reservations in the copies: what the others
 	// hold is taken, and what is to be held is all that is left free.
 	pods    []*v1.Pod

@@ -78,14 +78,11 @@ func Hold(
 func (r *Room) find(
 	ctx context.Context, objects []client.Object, c *certificate, options *Options, status *v1alpha1.ZoneSurvivalStatus,
 ) (metav1.Condition, error) {
-	held, used := holding(r.Is)
-	is := amounts{}
-	for name, amount := range held {
-		of := used[name]
-		unused := amount.Less(&of)
-		is[name] = unused.Positive()
-	}
-	p := newPlanner(objects, c, heldByOthers(objects, r.Is), owned(objects, r.Is), options, is, status.Losses)
+	belongs := owned(objects, r.Is)
+	own := requestsByNode(objects, func(pod *v1.Pod) bool { return c.protects(pod) && belongs(pod) })
+	is := unusedOf(named(r.Is), own)
+	p := newPlanner(objects, c, heldByOthers(objects, r.Is), belongs, options, is, status.Losses)
+	p.own = own
 	p.broken = slices.ContainsFunc(status.Losses, func(loss v1alpha1.SurvivalLoss) bool { return loss.Waiting > 0 })
 	plan, err := p.plan(ctx, is)
 	if ctx.Err() != nil {
@@ -95,7 +92,7 @@ func (r *Room) find(
 		return unknown(v1alpha1.ReasonReplayFailed, oneLine(err)), nil
 	}
 	r.Bound = p.least.List()
-	r.Wanted = reservation(c.asked, plan.held, used)
+	r.Wanted = reservation(c.asked, plan.held, own)
 	if status.Reservation = ""; r.Wanted != nil {
 		status.Reservation = r.Wanted.Name
 	}
@@ -178,8 +175,9 @@ func reservationOf(objects []client.Object, asked *v1alpha1.ZoneSurvival) (is *v
 	return nil, false
 }
 
-// reservation returns the reservation for some amounts, nil for none. What pods use of a reservation is part of what it asks for.
-func reservation(asked *v1alpha1.ZoneSurvival, held, used amounts) *v1alpha1.ZoneReservation {
+// reservation returns the reservation that holds some amounts unused, nil for none. The amounts of a reservation include its owners on each
+// node, which ask for own.
+func reservation(asked *v1alpha1.ZoneSurvival, unused, own amounts) *v1alpha1.ZoneReservation {
 	out := &v1alpha1.ZoneReservation{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneReservation"},
 		ObjectMeta: metav1.ObjectMeta{Name: ReservationName(asked.Name), OwnerReferences: []metav1.OwnerReference{{
@@ -190,8 +188,8 @@ func reservation(asked *v1alpha1.ZoneSurvival, held, used amounts) *v1alpha1.Zon
 	for _, w := range asked.Spec.Workloads {
 		out.Spec.Owners = append(out.Spec.Owners, v1alpha1.ReservationOwner(w))
 	}
-	for _, name := range slices.Sorted(maps.Keys(held)) {
-		all, of := held[name], used[name]
+	for _, name := range slices.Sorted(maps.Keys(unused)) {
+		all, of := unused[name], own[name]
 		if all.IsZero() {
 			continue
 		}
@@ -219,26 +217,42 @@ func sameSpec(a, b *v1alpha1.ZoneReservationSpec) bool {
 	})
 }
 
-// holding returns what a reservation holds on nodes, or is to hold, and what pods use of it.
-func holding(r *v1alpha1.ZoneReservation) (held, used amounts) {
-	held, used = amounts{}, amounts{}
+// named returns the amounts that a reservation names, by node.
+func named(r *v1alpha1.ZoneReservation) amounts {
+	out := amounts{}
 	if r == nil {
-		return held, used
+		return out
 	}
 	for i := range r.Spec.Nodes {
 		n := &r.Spec.Nodes[i]
 		amount := ledger.ResourcesOf(n.Amount)
 		amount.Pods = int64(max(1, n.Pods))
-		held[n.Name] = amount
+		out[n.Name] = amount
 	}
-	for i := range r.Status.Zones {
-		for _, n := range r.Status.Zones[i].Nodes {
-			if of := ledger.ResourcesOf(n.Amounts.Used); !of.IsZero() {
-				used[n.Name] = of
-			}
+	return out
+}
+
+// unusedOf returns what is left of held amounts beside what pods on the nodes ask for.
+func unusedOf(held, own amounts) amounts {
+	out := amounts{}
+	for name, amount := range held {
+		of := own[name]
+		unused := amount.Less(&of)
+		out[name] = unused.Positive()
+	}
+	return out
+}
+
+// requestsByNode returns what the selected pods ask for that have a node and have not ended.
+func requestsByNode(objects []client.Object, selected func(*v1.Pod) bool) amounts {
+	out := amounts{}
+	for _, obj := range objects {
+		if pod, ok := obj.(*v1.Pod); ok && pod.Spec.NodeName != "" && !ended(pod) && selected(pod) {
+			request := wants(pod)
+			out.add(pod.Spec.NodeName, &request, 1)
 		}
 	}
-	return held, used
+	return out
 }
 
 // heldUnused is what a reservation holds beside what pods use.
@@ -257,26 +271,44 @@ func heldByOthers(objects []client.Object, own *v1alpha1.ZoneReservation) amount
 		out.add(node, &unused, 1)
 	}
 	for _, r := range reservations(objects, own) {
+		if len(r.Spec.Nodes) > 0 {
+			for name, unused := range unusedOf(heldOn(r), requestsByNode(objects, ownersOf(objects, r))) {
+				add(name, unused)
+			}
+			continue
+		}
 		slot := ledger.ResourcesOf(r.Spec.Slot.Requests)
 		slot.Pods = 1
-		spec, _ := holding(r)
 		for i := range r.Status.Zones {
 			for _, n := range r.Status.Zones[i].Nodes {
-				if held, used := ledger.ResourcesOf(n.Amounts.Held), ledger.ResourcesOf(n.Amounts.Used); len(r.Spec.Nodes) > 0 {
-					add(n.Name, held.Less(&used))
-				} else {
-					add(n.Name, slot.Times(max(0, n.Slots-n.Used)))
-				}
-				delete(spec, n.Name)
-			}
-		}
-		if r.Status.ObservedGeneration == r.Generation {
-			for name, amount := range spec { // nodes that the status leaves out hold what the spec says
-				add(name, amount)
+				add(n.Name, slot.Times(max(0, n.Slots-n.Used)))
 			}
 		}
 	}
 	return out
+}
+
+// heldOn returns what a reservation of amounts holds, by node. Nodes that its status leaves out hold what the spec says.
+func heldOn(r *v1alpha1.ZoneReservation) amounts {
+	out := amounts{}
+	if r.Status.ObservedGeneration == r.Generation {
+		out = named(r)
+	}
+	for i := range r.Status.Zones {
+		for _, n := range r.Status.Zones[i].Nodes {
+			out[n.Name] = ledger.ResourcesOf(n.Amounts.Held)
+		}
+	}
+	return out
+}
+
+// ownersOf reports which pods belong to a reservation.
+func ownersOf(objects []client.Object, r *v1alpha1.ZoneReservation) func(pod *v1.Pod) bool {
+	selected, belongs := selection{}, owned(objects, r)
+	for i := range r.Spec.Owners {
+		_ = selected.add(r.Spec.Owners[i].Namespace, &r.Spec.Owners[i].PodSelector) // an invalid one owns nothing
+	}
+	return func(pod *v1.Pod) bool { return selected.has(pod) && belongs(pod) }
 }
 
 // reservations returns the other reservations that have not expired.

@@ -37,7 +37,7 @@ func TestHold(t *testing.T) {
 		{
 			name:    "a share in each zone",
 			cluster: func(c *clitest.Cluster) { deploy(c, "web", "2", nil, "a", "a", "b", "b", "c", "c") },
-			want:    map[string]string{"a": "2", "b": "2", "c": "2"}, reason: v1alpha1.ReasonFilling,
+			want:    map[string]string{"a": "6", "b": "6", "c": "6"}, reason: v1alpha1.ReasonFilling, // beside the two pods there
 		},
 		{
 			name:    "no pod runs",
@@ -108,7 +108,7 @@ func TestHold(t *testing.T) {
 			cluster: func(c *clitest.Cluster) {
 				deploy(c, "web", "2", nil, "a")
 				c.Node("b2", "b", "64", "256Gi").Spec.Unschedulable = true
-				own(c, nil, map[string]string{"b2": "2"}, nil)
+				own(c, nil, map[string]string{"b2": "2"})
 			},
 			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
 			want:  map[string]string{"b": "2"}, reason: v1alpha1.ReasonFilling,
@@ -117,16 +117,16 @@ func TestHold(t *testing.T) {
 			name: "what serves stays where it is",
 			cluster: func(c *clitest.Cluster) {
 				deploy(c, "web", "2", nil, "a")
-				own(c, nil, map[string]string{"c": "2"}, nil)
+				own(c, nil, map[string]string{"c": "2"})
 			},
 			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
 			want:  map[string]string{"c": "2"}, reason: v1alpha1.ReasonRoomHeld,
 		},
 		{
-			name: "what is used is held beside what the next loss needs",
+			name: "what its pods have taken is no longer unused",
 			cluster: func(c *clitest.Cluster) {
 				deploy(c, "web", "2", nil, "a", "c")
-				own(c, nil, map[string]string{"c": "2"}, map[string]string{"c": "2"})
+				own(c, nil, map[string]string{"c": "2"})
 			},
 			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
 			want:  map[string]string{"b": "2"}, reason: v1alpha1.ReasonFilling,
@@ -138,7 +138,7 @@ func TestHold(t *testing.T) {
 				deploy(c, "web", "2", nil, "a", "c")
 				deploy(c, "batch", "7", nil, "b")
 				c.Policy("web", nil)
-				own(c, nil, map[string]string{"c2": "2"}, nil)
+				own(c, nil, map[string]string{"c2": "2"})
 			},
 			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
 			want:  map[string]string{"c2": "2"}, reason: v1alpha1.ReasonRoomHeld,
@@ -147,7 +147,7 @@ func TestHold(t *testing.T) {
 			name: "much more than is needed is given up",
 			cluster: func(c *clitest.Cluster) {
 				deploy(c, "web", "2", nil, "a")
-				own(c, nil, map[string]string{"b": "6", "c": "6"}, nil)
+				own(c, nil, map[string]string{"b": "6", "c": "6"})
 			},
 			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
 			want:  map[string]string{"b": "2"}, reason: v1alpha1.ReasonFilling,
@@ -158,7 +158,7 @@ func TestHold(t *testing.T) {
 				deploy(c, "web", "2", nil, "a")
 				own(c, &metav1.Condition{
 					Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonHeldFractionReached, Message: "capped",
-				}, map[string]string{"c": "2"}, nil)
+				}, map[string]string{"c": "2"})
 			},
 			asked: func(s *v1alpha1.ZoneSurvival) { s.Spec.Survive = v1alpha1.SurvivalLosses{ZoneNames: []string{"a"}} },
 			want:  map[string]string{"c": "2"}, reason: v1alpha1.ReasonHeldFractionReached,
@@ -167,19 +167,19 @@ func TestHold(t *testing.T) {
 			name: "a reservation of that name is not its own",
 			cluster: func(c *clitest.Cluster) {
 				deploy(c, "web", "2", nil, "a")
-				own(c, nil, map[string]string{"c": "2"}, nil).OwnerReferences = nil
+				own(c, nil, map[string]string{"c": "2"}).OwnerReferences = nil
 			},
 			reason: v1alpha1.ReasonReservationNotOwned,
 		},
 		{
 			name:    "something could not be read",
-			cluster: func(c *clitest.Cluster) { own(c, nil, map[string]string{"c": "2"}, nil) },
+			cluster: func(c *clitest.Cluster) { own(c, nil, map[string]string{"c": "2"}) },
 			options: survival.Options{Missing: []string{"the controller may not list services"}},
 			want:    map[string]string{"c": "2"}, reason: v1alpha1.ReasonSnapshotIncomplete,
 		},
 		{
 			name:    "a selector is invalid",
-			cluster: func(c *clitest.Cluster) { own(c, nil, map[string]string{"c": "2"}, nil) },
+			cluster: func(c *clitest.Cluster) { own(c, nil, map[string]string{"c": "2"}) },
 			asked: func(s *v1alpha1.ZoneSurvival) {
 				s.Spec.Workloads[0].PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Is"}}}
 			},
@@ -187,7 +187,7 @@ func TestHold(t *testing.T) {
 		},
 		{
 			name:    "nothing is to be held",
-			cluster: func(c *clitest.Cluster) { own(c, nil, map[string]string{"c": "2"}, nil) },
+			cluster: func(c *clitest.Cluster) { own(c, nil, map[string]string{"c": "2"}) },
 			asked:   func(s *v1alpha1.ZoneSurvival) { s.Spec.Hold = false },
 		},
 	} {
@@ -229,19 +229,13 @@ func TestHold(t *testing.T) {
 }
 
 // own adds the reservation of the ZoneSurvival, which holds CPUs and 1Gi on nodes, with a condition in place of Ready if there is
-// one, and what is used.
-func own(c *clitest.Cluster, instead *metav1.Condition, cpus, used map[string]string) *v1alpha1.ZoneReservation {
+// one.
+func own(c *clitest.Cluster, instead *metav1.Condition, cpus map[string]string) *v1alpha1.ZoneReservation {
 	r := c.Amounts("survival-services", "web", cpus)
 	r.Spec.Priority = priorityOf(10)
 	for i := range r.Spec.Nodes {
 		n := &r.Spec.Nodes[i]
 		n.Amount[v1.ResourceMemory] = resource.MustParse("1Gi")
-	}
-	for node, cpu := range used {
-		amount := v1alpha1.ReservationNodeAmounts{}
-		amount.Used = clitest.Requests(cpu, "1Gi")
-		amount.Used[v1.ResourcePods] = resource.MustParse("1")
-		r.Status.Zones[0].Nodes = append(r.Status.Zones[0].Nodes, v1alpha1.ReservationNodeStatus{Name: node, Amounts: amount})
 	}
 	if instead != nil {
 		r.Status.Conditions = []metav1.Condition{*instead}

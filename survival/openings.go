@@ -169,7 +169,7 @@ func (s *site) room() ledger.Resources { return s.allocatable.Less(&s.requested)
 
 // holdOpen reserves what is open for the protected pods: ReserveCache then prefers among it what it will prefer among what is held.
 func (p *planner) holdOpen(open amounts, generation int64) *v1alpha1.ZoneReservation {
-	r := reservation(p.asked, open, nil)
+	r := reservation(p.asked, open, p.own)
 	if r != nil {
 		r.UID, r.Generation = "zonewise-survival", generation
 	}

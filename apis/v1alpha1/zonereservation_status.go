@@ -3,19 +3,23 @@ package v1alpha1
 import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
-// ZoneReservationStatus says what is held, where, and which pods use it. A scheduler that takes over continues from it.
+// ZoneReservationStatus says what is held, and where. A scheduler that takes over continues from it.
 type ZoneReservationStatus struct {
 	// ObservedGeneration is the generation of the spec that the status was computed from.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// LastUpdateTime is when the status was computed. An owner that was bound later may use a slot and not be listed
-	// in consumers.
+	// LastUpdateTime is when the status was computed.
 	// +optional
 	LastUpdateTime metav1.MicroTime `json:"lastUpdateTime,omitzero"`
+
+	// Scheduler is the lease of the scheduler that holds what the status says, as namespace/name. Of several schedulers with leases of their own
+	// that serve the reservation, the one with the first lease by name holds, and the others hold nothing.
+	// +optional
+	// +kubebuilder:validation:MaxLength=320
+	Scheduler string `json:"scheduler,omitempty"`
 
 	// Slots counts the slots of all zones together. If spec.nodes is set, it counts places for pods.
 	// +optional
@@ -45,10 +49,11 @@ type SlotCounts struct {
 	// Desired is how many slots the reservation asks for.
 	// +optional
 	Desired int64 `json:"desired"`
-	// Held is how many slots have a place on a node, used or unused.
+	// Held is how many slots have a place on a node. In Headroom mode all of these are unused; otherwise the slots that owners
+	// use are among them.
 	// +optional
 	Held int64 `json:"held"`
-	// Used is how many of the held slots an owner uses.
+	// Used is how many of the held slots owners use; 0 in Headroom mode.
 	// +optional
 	Used int64 `json:"used"`
 }
@@ -58,10 +63,10 @@ type ReservationAmounts struct {
 	// Desired is what the reservation asks for.
 	// +optional
 	Desired v1.ResourceList `json:"desired,omitempty"`
-	// Held is what is held, used or unused.
+	// Held is what is held, what the owners on the nodes ask for among it.
 	// +optional
 	Held v1.ResourceList `json:"held,omitempty"`
-	// Used is what of it owners use.
+	// Used is what of it the owners on the nodes ask for.
 	// +optional
 	Used v1.ResourceList `json:"used,omitempty"`
 }
@@ -79,9 +84,8 @@ type ReservationZoneStatus struct {
 	// +optional
 	Amounts ReservationAmounts `json:"amounts,omitzero"`
 
-	// Nodes are the nodes with slots, sorted by name. A node that is gone or not ready is listed while pods use slots
-	// there; the slots counts do not include these. If spec.nodes is set, nodes are listed that have consumers, or where something
-	// else is held than desired: all others hold what spec.nodes says.
+	// Nodes are the nodes with slots, sorted by name. If spec.nodes is set, nodes are listed where something else is held than desired: all
+	// others hold what spec.nodes says.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=5000
@@ -94,40 +98,15 @@ type ReservationNodeStatus struct {
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Slots is how many slots are held on the node, used or unused.
+	// Slots is how many slots are held on the node.
 	// +optional
 	Slots int64 `json:"slots,omitempty"`
-	// Used is how many of them owners use.
+	// Used is how many of them owners use; 0 in Headroom mode.
 	// +optional
 	Used int64 `json:"used,omitempty"`
 	// Amounts are what is desired, held and used on the node, if spec.nodes is set.
 	// +optional
-	Amounts ReservationNodeAmounts `json:"amounts,omitzero"`
-	// Consumers are the UIDs of the pods that use the slots, the longest use first. A pod that uses n slots is listed n times.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=5000
-	Consumers []types.UID `json:"consumers,omitempty"`
-}
-
-// ReservationNodeAmounts are the amounts of one node.
-type ReservationNodeAmounts struct {
-	ReservationAmounts `json:",inline"`
-	// Consumers are the pods that use a part of what is held, the longest use first.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=5000
-	Consumers []ReservationConsumer `json:"consumers,omitempty"`
-}
-
-// ReservationConsumer is a pod that uses a part of an amount.
-type ReservationConsumer struct {
-	// UID is the pod's.
-	// +required
-	UID types.UID `json:"uid"`
-	// Amount is the part that it uses.
-	// +required
-	Amount v1.ResourceList `json:"amount"`
+	Amounts ReservationAmounts `json:"amounts,omitzero"`
 }
 
 // The conditions of a ZoneReservation; it has ConditionAccepted as well.
@@ -182,6 +161,9 @@ const (
 	ReasonLargerThanSlot = "LargerThanSlot"
 	// ReasonOneOwnerPerNode: owners may not share a node, and slots may.
 	ReasonOneOwnerPerNode = "OneOwnerPerNode"
+
+	// ReasonHeldByAnother is of an Event: another scheduler holds the reservation, and the one that says so holds nothing.
+	ReasonHeldByAnother = "HeldByAnother"
 
 	// ReasonProtected: Protected is True.
 	ReasonProtected = "Protected"

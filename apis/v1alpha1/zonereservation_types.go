@@ -17,7 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.status.slots.desired`,description="Slots that the reservation asks for"
 // +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.slots.held`,description="Slots that have a place on a node"
-// +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.slots.used`,description="Held slots that owners use"
+// +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.slots.used`,description="Held slots that owners use; 0 in Headroom mode"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`,priority=1
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`,priority=1

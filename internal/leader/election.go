@@ -67,6 +67,16 @@ func configured() election {
 	return published["componentconfig"].LeaderElection
 }
 
+// Lease returns the namespace and name of the lease that the scheduler of this process asks for, as "namespace/name"; empty without leader
+// election. It is known once the scheduler starts its informers.
+func Lease() string {
+	e := configured()
+	if !e.LeaderElect {
+		return ""
+	}
+	return e.ResourceNamespace + "/" + e.ResourceName
+}
+
 // settledAfter is by when an elector without its lease has noticed: it pauses for the retry period, and then tries to
 // renew until the deadline.
 func (e election) settledAfter() time.Duration {

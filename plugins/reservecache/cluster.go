@@ -3,6 +3,7 @@ package reservecache
 import (
 	"context"
 	"errors"
+	"math"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +17,7 @@ import (
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/plugins/reservecache/serve"
 )
 
 // amounts translates the framework's resources into the ledger's.
@@ -36,40 +38,43 @@ func requestedOf(info fwk.NodeInfo) ledger.Resources {
 	return requested
 }
 
-// podsOf are the pods of a node in a cycle.
-type podsOf []fwk.PodInfo
-
-// requests implements holds.Present.
-func (p podsOf) requests(uid types.UID) (requests ledger.Resources, there bool) {
-	for _, info := range p {
-		if info.GetPod().UID == uid {
-			return amounts(info.CalculateResource().Resource), true
-		}
-	}
-	return requests, false
+// ownedOn returns what the pods of claims on a node of a cycle ask for.
+func (r *running) ownedOn(info fwk.NodeInfo) holds.Owned {
+	return r.ownedByAtLeast(info, math.MinInt32)
 }
 
-// ofAtLeast implements holds.Present as if all pods of a lower priority were gone.
-func (p podsOf) ofAtLeast(priority int32) holds.Present {
-	return func(uid types.UID) (ledger.Resources, bool) {
-		for _, info := range p {
-			if pod := info.GetPod(); pod.UID == uid {
-				return amounts(info.CalculateResource().Resource), schedulingv1.PodPriority(pod) >= priority
+// ownedByAtLeast is ownedOn as if all pods of a lower priority were gone.
+func (r *running) ownedByAtLeast(info fwk.NodeInfo, priority int32) holds.Owned {
+	return func(claim types.UID) (sum ledger.Resources) {
+		for _, pod := range info.GetPods() {
+			if owner := r.server.OwnerOf(pod.GetPod()); owner != nil && owner.Claim == claim && schedulingv1.PodPriority(pod.GetPod()) >= priority {
+				requests := requestsOf(pod)
+				sum.Add(&requests, 1)
 			}
 		}
-		return ledger.Resources{}, false
+		return sum
 	}
+}
+
+// requestsOf returns what a pod of a cycle asks for, and a place.
+func requestsOf(pod fwk.PodInfo) ledger.Resources {
+	requests := amounts(pod.CalculateResource().Resource)
+	requests.Pods = 1
+	return requests
 }
 
 // cycleView shows the nodes of a scheduling cycle to the planner.
-type cycleView []fwk.NodeInfo
+type cycleView struct {
+	nodes  []fwk.NodeInfo
+	server *serve.Server
+}
 
 // Len implements placement.View.
-func (v cycleView) Len() int { return len(v) }
+func (v cycleView) Len() int { return len(v.nodes) }
 
 // Changed implements placement.View.
 func (v cycleView) Changed(known []int64, changed func(i int, generation int64)) {
-	for i, info := range v {
+	for i, info := range v.nodes {
 		if g := info.GetGeneration(); i >= len(known) || known[i] != g {
 			changed(i, g)
 		}
@@ -77,16 +82,26 @@ func (v cycleView) Changed(known []int64, changed func(i int, generation int64))
 }
 
 // Node implements placement.View.
-func (v cycleView) Node(i int) *v1.Node { return v[i].Node() }
+func (v cycleView) Node(i int) *v1.Node { return v.nodes[i].Node() }
 
 // Resources implements placement.View.
 func (v cycleView) Resources(i int) (allocatable, requested ledger.Resources) {
-	return amounts(v[i].GetAllocatable()), requestedOf(v[i])
+	return amounts(v.nodes[i].GetAllocatable()), requestedOf(v.nodes[i])
 }
 
-// Present implements placement.View.
-func (v cycleView) Present(i int, uid types.UID) (ledger.Resources, bool) {
-	return podsOf(v[i].GetPods()).requests(uid)
+// Owned implements placement.View.
+func (v cycleView) Owned(i int) map[types.UID]ledger.Resources {
+	if !v.server.Any() {
+		return nil
+	}
+	var owned map[types.UID]ledger.Resources
+	for _, pod := range v.nodes[i].GetPods() {
+		if owner := v.server.OwnerOf(pod.GetPod()); owner != nil {
+			requests := requestsOf(pod)
+			owned = ledger.AddTo(owned, owner.Claim, &requests)
+		}
+	}
+	return owned
 }
 
 // nominatedOn returns what the pods ask for that are nominated to a node and not on it yet. The queue has no more than the name of the pod

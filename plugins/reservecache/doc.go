@@ -5,11 +5,11 @@
 //
 // Package ledger has the ledger, and does not know the framework. This package feeds it: Reserve assumes, Unreserve
 // forgets, PostBind finishes, and the handlers of the pod and node informers pass on what the API server says. Package
-// holds records the slots and their consumers, placement chooses their nodes, and serve watches the reservations and
+// holds records what is held where, placement chooses their nodes, and serve watches the reservations and
 // writes their status. All profiles of a scheduler share one [Shared].
 //
-// Filter and Reserve judge room by the NodeInfos of the cycle alone: a pod fits if its request plus the unused slots that it
-// may not use fits into what the node has left. The ledger serves decisions outside of a cycle.
+// Filter and Reserve judge room by the NodeInfos of the cycle alone: a pod fits if its request plus what is held unused for others
+// fits into what the node has left. The ledger serves decisions outside of a cycle.
 //
 // The first scheduling cycle waits, for a limited time, until the handlers have synced, since the scheduler waits only for
 // its own handlers. In pod-group cycles Reserve and Unreserve are rehearsals: they change neither ledger nor holds.

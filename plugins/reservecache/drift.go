@@ -14,7 +14,6 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -64,7 +63,6 @@ const (
 	podOnlyInScheduler  = "a pod is in the scheduler's snapshot only"
 	requestedDiffers    = "the sums of requests differ"
 	allocatableDiffers  = "the allocatable resources differ"
-	consumerIsAway      = "a pod that uses a slot on the node is not there"
 )
 
 func (d difference) String() string {
@@ -86,7 +84,6 @@ type driftDetector struct {
 
 	mu       sync.Mutex // guards all fields below
 	snapshot *ledger.Snapshot
-	held     *holds.View
 	nodes    map[string]*comparison
 	last     Drift
 	// logging makes the next check happen at once and log its result.
@@ -104,10 +101,9 @@ type comparison struct {
 	reported bool
 }
 
-func newDriftDetector(l *ledger.Ledger, h *holds.Holds, settle time.Duration, mine func(string) bool) *driftDetector {
+func newDriftDetector(l *ledger.Ledger, settle time.Duration, mine func(string) bool) *driftDetector {
 	return &driftDetector{
 		ledger:   l,
-		held:     h.NewView(),
 		mine:     mine,
 		settle:   settle,
 		interval: min(driftCheckInterval, settle),
@@ -135,11 +131,6 @@ func (d *driftDetector) check(logger klog.Logger, nodes []fwk.NodeInfo, now time
 	}
 	start := time.Now()
 	d.ledger.UpdateSnapshot(d.snapshot)
-	for _, name := range d.held.Update() {
-		if c := d.nodes[name]; c != nil {
-			c.ledgerGeneration = 0 // look again
-		}
-	}
 	snapshotDuration.Observe(time.Since(start).Seconds())
 	driftChecks.Inc()
 
@@ -235,16 +226,6 @@ func (d *driftDetector) compareNode(state *ledger.NodeState, info fwk.NodeInfo, 
 	// Where the pods differ, the sums do too, for that reason.
 	if requested := requestedOf(info); samePods && !state.Requested.Equal(&requested) {
 		found(difference{what: requestedDiffers})
-	}
-	if held := d.held.Node(state.Node.Name); held != nil {
-		pods := podsOf(info.GetPods())
-		for i := range held.Holds {
-			for _, c := range held.Holds[i].Consumers {
-				if _, there := pods.requests(c.UID); !there {
-					found(difference{what: consumerIsAway, pod: c.UID})
-				}
-			}
-		}
 	}
 	if allocatable := amounts(info.GetAllocatable()); !state.Allocatable.Equal(&allocatable) {
 		found(difference{what: allocatableDiffers})

@@ -9,7 +9,6 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -35,7 +34,7 @@ func BenchmarkDriftCheck(b *testing.B) {
 		d.check(klog.Background(), infos, t0.Add(time.Duration(i)*time.Hour))
 	}
 	b.Run("unchanged", func(b *testing.B) {
-		d := newDriftDetector(l, holds.New(), time.Second, func(string) bool { return true })
+		d := newDriftDetector(l, time.Second, func(string) bool { return true })
 		check(d, 0)
 		for i := 1; b.Loop(); i++ {
 			check(d, i)
@@ -44,7 +43,7 @@ func BenchmarkDriftCheck(b *testing.B) {
 	})
 	b.Run("all changed", func(b *testing.B) {
 		for b.Loop() {
-			d := newDriftDetector(l, holds.New(), time.Second, func(string) bool { return true })
+			d := newDriftDetector(l, time.Second, func(string) bool { return true })
 			check(d, 0)
 			require.Zero(b, d.report().Unsettled)
 		}

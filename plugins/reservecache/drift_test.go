@@ -12,7 +12,6 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -71,7 +70,6 @@ func snapshotOf(generation int64, node *v1.Node, pods ...*v1.Pod) fwk.NodeInfo {
 // driftFixture is a ledger with one node and one pod, and the scheduler's view of the same.
 type driftFixture struct {
 	ledger   *ledger.Ledger
-	holds    *holds.Holds
 	detector *driftDetector
 	node     *v1.Node
 	logged   []string
@@ -80,11 +78,11 @@ type driftFixture struct {
 }
 
 func newDriftFixture() *driftFixture {
-	f := &driftFixture{ledger: ledger.New(ledger.DefaultOptions()), holds: holds.New(), node: makeNode("n1")}
+	f := &driftFixture{ledger: ledger.New(ledger.DefaultOptions()), node: makeNode("n1")}
 	f.logger = funcr.New(func(_, args string) { f.logged = append(f.logged, args) }, funcr.Options{})
 	f.ledger.AddNode(f.node)
 	_, _ = f.ledger.AddPod(makePod("p", "n1"))
-	f.detector = newDriftDetector(f.ledger, f.holds, 5*time.Second, func(name string) bool { return name == "" })
+	f.detector = newDriftDetector(f.ledger, 5*time.Second, func(name string) bool { return name == "" })
 	return f
 }
 
@@ -225,20 +223,6 @@ func (f *driftFixture) lasting(info fwk.NodeInfo) string {
 		return ""
 	}
 	return nodes[0].Differences[0]
-}
-
-// TestAConsumerThatIsAwayIsDrift: its slot is taken for used by nobody.
-func TestAConsumerThatIsAwayIsDrift(t *testing.T) {
-	f := newDriftFixture()
-	f.holds.SetClaim(web)
-	f.holds.Change("web", []holds.Change{{Node: "n1", Add: web.Slots(2)}})
-	info := snapshotOf(1, f.node, makePod("p", "n1"))
-	require.NoError(t, f.holds.Take("p", "n1", "web", web.Slots(1), nil))
-	require.Empty(t, f.lasting(info))
-	require.NoError(t, f.holds.Take("gone", "n1", "web", web.Slots(1), nil))
-	require.Equal(t, "a pod that uses a slot on the node is not there: gone", f.lasting(info), "though neither side has changed")
-	f.holds.Leave("gone", "")
-	require.Empty(t, f.lasting(info))
 }
 
 func TestPodGroupCyclesAreNotCompared(t *testing.T) {

@@ -57,7 +57,7 @@ func (d *dumper) dump(logger klog.Logger) {
 			"requested", n.Requested, "allocatable", n.Allocatable, "generation", n.Generation, "pods", describePods(n.Pods),
 			"holds", describeHolds(d.holds.Node(n.Name)))
 	}
-	differences, err := compareWithStores(dump, d.holds, d.factory)
+	differences, err := compareWithStores(dump, d.factory)
 	if err != nil {
 		logger.Error(err, "Could not compare the ledger with the informers")
 	} else {
@@ -85,9 +85,6 @@ func describeHolds(n *holds.NodeHolds) string {
 		if !h.Claim.Amounts {
 			words = append(words, "slots")
 		}
-		for j := range h.Consumers {
-			words = append(words, fmt.Sprintf("uid=%s uses %s", h.Consumers[j].UID, describePart(h.Claim, &h.Consumers[j].Took)))
-		}
 		lines = append(lines, strings.Join(words, " "))
 	}
 	return strings.Join(lines, ", ")
@@ -109,10 +106,10 @@ func (s *Shared) Compare() ([]string, error) {
 	if r == nil {
 		return nil, errors.New("no profile has enabled the plugin")
 	}
-	return compareWithStores(r.ledger.Dump(), r.holds, r.dumper.factory)
+	return compareWithStores(r.ledger.Dump(), r.dumper.factory)
 }
 
-func compareWithStores(dump ledger.Dump, h *holds.Holds, factory informers.SharedInformerFactory) ([]string, error) {
+func compareWithStores(dump ledger.Dump, factory informers.SharedInformerFactory) ([]string, error) {
 	nodes, err := factory.Core().V1().Nodes().Lister().List(labels.Everything())
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
@@ -121,25 +118,7 @@ func compareWithStores(dump ledger.Dump, h *holds.Holds, factory informers.Share
 	if err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}
-	return append(compareDump(dump, nodes, pods), compareConsumers(dump, h)...), nil
-}
-
-// compareConsumers compares the pods that use slots with the pods on the nodes of a dump.
-func compareConsumers(dump ledger.Dump, h *holds.Holds) []string {
-	var differences []string
-	known := dump.Pods()
-	for _, claim := range h.Claims() {
-		status, _ := h.Status(claim)
-		for _, n := range status.Nodes {
-			for i := range n.Consumers {
-				if uid := n.Consumers[i].UID; known[uid].Node != n.Node {
-					differences = append(differences, fmt.Sprintf("pod %s uses a slot of %s on node %s, where the ledger does not have it", uid, status.Claim.Name, n.Node))
-				}
-			}
-		}
-	}
-	slices.Sort(differences)
-	return differences
+	return compareDump(dump, nodes, pods), nil
 }
 
 // compareDump compares a dump with the nodes and pods that an informer holds.

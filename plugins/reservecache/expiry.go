@@ -11,7 +11,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -23,7 +22,6 @@ const readTimeout = 10 * time.Second
 // for its reads.
 type expirer struct {
 	ledger *ledger.Ledger
-	holds  *holds.Holds
 	client kubernetes.Interface
 	ttl    time.Duration
 	clock  clock.WithTicker
@@ -62,7 +60,6 @@ func (e *expirer) expire(ctx context.Context) {
 			continue
 		}
 		if e.ledger.ExpirePod(status.Pod.UID, status) {
-			e.holds.Leave(status.Pod.UID, status.Node)
 			e.freed()
 			expiredPods.Inc()
 			logger.Info("Dropped a pod that has been assumed for longer than assumedPodTTL", "reason", reason)

@@ -15,7 +15,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -59,7 +58,7 @@ func TestExpiryAsksFirst(t *testing.T) {
 			}
 			now := clocktesting.NewFakeClock(t0.Add(time.Minute - 1))
 			freed := false
-			e := &expirer{ledger: l, holds: holds.New(), client: client, ttl: time.Minute, clock: now, freed: func() { freed = true }}
+			e := &expirer{ledger: l, client: client, ttl: time.Minute, clock: now, freed: func() { freed = true }}
 
 			e.expire(t.Context())
 			require.Empty(t, client.Actions(), "it is not overdue yet")
@@ -83,7 +82,7 @@ func TestExpiryDoesNotOutrunTheInformer(t *testing.T) {
 		_, err := l.AddPod(makePod("p", "n1"))
 		return false, nil, err
 	})
-	e := &expirer{ledger: l, holds: holds.New(), client: client, ttl: time.Minute, clock: clocktesting.NewFakeClock(t0.Add(time.Hour))}
+	e := &expirer{ledger: l, client: client, ttl: time.Minute, clock: clocktesting.NewFakeClock(t0.Add(time.Hour))}
 	e.expire(t.Context())
 	got, known := l.GetPod("p")
 	require.True(t, known)

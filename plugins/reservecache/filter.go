@@ -58,10 +58,10 @@ func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, in
 	if held == nil && d.owner == nil {
 		return nil
 	}
-	question := d.question(name, &allocatable, &requested, podsOf(info.GetPods()).requests)
+	question := d.question(&allocatable, &requested, p.running.ownedOn(info))
 	verdict := held.Fit(&question)
 	if !verdict.Fits {
-		return refuse(d, info, held, &question, &verdict)
+		return p.refuse(d, info, held, &question, &verdict)
 	}
 	if d.owner == nil {
 		return nil
@@ -71,9 +71,9 @@ func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, in
 	}
 	var reason string
 	switch {
-	case d.asker.Use == holds.UseLast && verdict.Uses():
+	case d.asker.Use == holds.UseLast && verdict.Uses:
 		reason = ErrReasonFreeElsewhere
-	case d.asker.Use == holds.UseFirst && !verdict.Uses():
+	case d.asker.Use == holds.UseFirst && !verdict.Uses:
 		reason = ErrReasonSlotElsewhere
 	default:
 		return nil
@@ -86,16 +86,15 @@ func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, in
 
 // refuse says why holds keep the pod off a node. Preemption may look at the node unless the pod would be kept off even
 // if all pods of a lower priority were gone.
-func refuse(d *cycleData, info fwk.NodeInfo, held *holds.NodeHolds, question *holds.Question, verdict *holds.Verdict) *fwk.Status {
+func (p *ReserveCache) refuse(d *cycleData, info fwk.NodeInfo, held *holds.NodeHolds, question *holds.Question, verdict *holds.Verdict) *fwk.Status {
 	reason := ErrReasonNoSlot
 	if verdict.By != nil {
 		reason = ErrReasonHeldFor + verdict.By.Name
 	} else {
 		reason += d.owner.Name
 	}
-	pods := podsOf(info.GetPods())
 	var taken ledger.Resources
-	for _, other := range pods {
+	for _, other := range info.GetPods() {
 		if schedulingv1.PodPriority(other.GetPod()) < d.asker.Priority {
 			requests := amounts(other.CalculateResource().Resource)
 			requests.Pods = 1
@@ -109,7 +108,7 @@ func refuse(d *cycleData, info fwk.NodeInfo, held *holds.NodeHolds, question *ho
 	rest.Add(&taken, -1)
 	without := *question
 	without.Requested = &rest
-	without.Present = pods.ofAtLeast(d.asker.Priority)
+	without.Owned = p.running.ownedByAtLeast(info, d.asker.Priority)
 	if !held.Fit(&without).Fits {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason)
 	}

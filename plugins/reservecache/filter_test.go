@@ -2,6 +2,7 @@ package reservecache
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,7 +11,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -116,13 +116,15 @@ func TestFilterTellsPreemptionWhereToLook(t *testing.T) {
 	require.Equal(t, fwk.UnschedulableAndUnresolvable, f.filter(t, high).Code())
 
 	// The victim's slot is held, too, once it is gone.
-	require.NoError(t, f.shared.Holds().Take("victim", "n1", "web", web.Slots(1), nil))
-	require.Equal(t, fwk.UnschedulableAndUnresolvable, f.filter(t, high, makePod("victim", "n1")).Code())
+	f = reserving(t, 8, func(s *v1alpha1.ZoneReservationSpec) { guarantee(s); s.Priority = &protected.Priority })
+	victim := owner("victim")
+	victim.Spec.NodeName = "n1"
+	require.Equal(t, fwk.UnschedulableAndUnresolvable, f.filter(t, high, victim).Code())
 }
 
 // TestWhoIsNotKeptOff, and who only says so: an owner reference is written by whoever creates the pod.
 func TestWhoIsNotKeptOff(t *testing.T) {
-	critical, higher := systemCriticalPriority, int32(1)
+	critical, higher := int32(2_000_000_000), int32(1)
 	daemon := func(apiVersion string, pin bool) func(*v1.Pod) {
 		yes := true
 		return func(p *v1.Pod) {
@@ -179,13 +181,10 @@ func TestTwoPodsNeverWinTheSameSlot(t *testing.T) {
 	require.Nil(t, f.cycle(t, first, owner("one"), full...))
 	require.Nil(t, f.cycle(t, second, owner("two"), full...))
 	require.Nil(t, f.plugin.Reserve(t.Context(), first, owner("one"), "n1"))
-	f.handle.snapshot["n1"] = snapshotOf(2, makeNode("n1"), append(full, makePod("one", "n1"))...)
+	f.handle.snapshot["n1"] = snapshotOf(2, makeNode("n1"), append(full, onNode(owner("one")))...)
 	status := f.plugin.Reserve(t.Context(), second, owner("two"), "n1")
 	require.Equal(t, fwk.Error, status.Code(), status.Message())
 	require.False(t, f.shared.Ledger().IsAssumedPod("two"))
-	got, uses := f.shared.Holds().ConsumerOf("one")
-	require.True(t, uses)
-	require.Equal(t, holds.Consumption{Claim: "web", Node: "n1", Took: web.Slots(1)}, got)
 
 	// The first one's binding fails: the slot is the second one's.
 	f.plugin.Unreserve(t.Context(), first, owner("one"), "n1")
@@ -194,31 +193,18 @@ func TestTwoPodsNeverWinTheSameSlot(t *testing.T) {
 	require.Nil(t, f.plugin.Reserve(t.Context(), third, owner("two"), "n1"))
 }
 
-// TestADeletionBetweenAssumeAndTakeLeavesNothing: whatever comes in between ends with Unreserve.
-func TestADeletionBetweenAssumeAndTakeLeavesNothing(t *testing.T) {
-	f := newFixture(t, nil, makeNode("n1")).start(t)
-	f.hold(web, 1)
-	require.NoError(t, f.shared.Ledger().AssumePod(makePod("p", ""), "n1", t0))
-	f.shared.Ledger().RemovePod("p")
-	require.NoError(t, f.shared.Holds().Take("p", "n1", "web", web.Slots(1), nil))
-	f.plugin.Unreserve(t.Context(), &cycleState{}, makePod("p", ""), "n1")
-	_, uses := f.shared.Holds().ConsumerOf("p")
-	require.False(t, uses)
-}
-
 // TestMembersOfANativePodGroup rehearse one after the other: n members find n slots on a full node, and what one gives back
 // is the next one's. The real Reserve comes when the snapshot shows none of them.
 func TestMembersOfANativePodGroup(t *testing.T) {
 	f := reserving(t, 2, required)
 	on := onN1(6, 0)
-	placement := &placementState{}
 	states := map[string]*cycleState{}
 	rehearse := func(name string) *fwk.Status {
-		states[name] = &cycleState{podGroup: true, placement: placement}
+		states[name] = &cycleState{podGroup: true}
 		return f.cycle(t, states[name], owner(name), on...)
 	}
 	assume := func(name string) {
-		on = append(on, makePod(name, "n1"))
+		on = append(on, onNode(owner(name)))
 		require.Nil(t, f.plugin.Reserve(t.Context(), states[name], owner(name), "n1"))
 	}
 	require.Nil(t, rehearse("one"))
@@ -230,12 +216,10 @@ func TestMembersOfANativePodGroup(t *testing.T) {
 	on = on[:len(on)-1]
 	require.Nil(t, rehearse("three"))
 	assume("three")
-	require.Zero(t, f.used("web"), "it was a rehearsal")
+	require.Empty(t, f.shared.Ledger().PodsOn("n1"), "it was a rehearsal")
 	require.NotNil(t, rehearse("four"))
-	other := &placementState{}
 	on = on[:6]
-	states["four"] = &cycleState{podGroup: true, placement: other}
-	require.Nil(t, f.cycle(t, states["four"], owner("four"), on...), "another placement has its own")
+	require.Nil(t, rehearse("four"), "another placement has its own")
 
 	for _, name := range []string{"one", "three"} {
 		f.plugin.Unreserve(t.Context(), states[name], owner(name), "n1")
@@ -244,34 +228,55 @@ func TestMembersOfANativePodGroup(t *testing.T) {
 	f.handle.snapshot["n1"] = snapshotOf(9, makeNode("n1"), on...)
 	require.Nil(t, f.plugin.Reserve(t.Context(), states["one"], owner("one"), "n1"))
 	require.Nil(t, f.plugin.Reserve(t.Context(), states["three"], owner("three"), "n1"))
-	require.Equal(t, 2, f.used("web"))
+	require.Len(t, f.shared.Ledger().PodsOn("n1"), 2)
 }
 
-func (f *fixture) used(claim types.UID) int {
-	status, _ := f.shared.Holds().Status(claim)
-	sum := status.Sum()
-	return sum.Used
+// TestMembersOfANativePodGroupTakeHeadroom: each takes what it lacks beside the members that were reserved before it.
+func TestMembersOfANativePodGroupTakeHeadroom(t *testing.T) {
+	f := reserving(t, 2, headroom)
+	var on []*v1.Pod
+	for _, pod := range onN1(6, 0) {
+		on = append(on, pod)
+		_, err := f.shared.Ledger().AddPod(pod)
+		require.NoError(t, err)
+	}
+	without, states := slices.Clone(on), map[string]*cycleState{}
+	for _, name := range []string{"one", "two"} {
+		states[name] = &cycleState{podGroup: true}
+		info := snapshotOf(1, makeNode("n1"), on...)
+		_, status := f.plugin.PreFilter(t.Context(), states[name], owner(name), []fwk.NodeInfo{info})
+		require.Nil(t, status)
+		read(states[name]).betterNode.once.Do(func() {}) // there is no other node
+		require.Nil(t, f.plugin.Filter(t.Context(), states[name], owner(name), info))
+		require.Nil(t, f.plugin.Reserve(t.Context(), states[name], owner(name), "n1"))
+		on = append(on, onNode(owner(name)))
+	}
+	f.handle.snapshot = map[string]fwk.NodeInfo{"n1": snapshotOf(9, makeNode("n1"), without...)}
+	for i, name := range []string{"one", "two"} {
+		states[name].podGroup = false
+		require.Nil(t, f.plugin.Reserve(t.Context(), states[name], owner(name), "n1"))
+		left := f.shared.Holds().StatusOn("web", "n1")
+		require.Equal(t, 1-i, left.Slots())
+	}
 }
 
-// TestANominatedOwnerIsCountedOnce: by its request or by its slot.
+// onNode has a pod on n1.
+func onNode(pod *v1.Pod) *v1.Pod {
+	pod.Spec.NodeName = "n1"
+	return pod
+}
+
+// TestANominatedOwnerIsCountedOnce: its request is in the NodeInfo, and what is held includes it.
 func TestANominatedOwnerIsCountedOnce(t *testing.T) {
-	f := reserving(t, 1, headroom)
-	nominated := owner("nominated")
-	pods := append(onN1(6, 0), nominated)
-	info := snapshotOf(1, makeNode("n1"), pods...) // as the framework has it when it adds nominated pods
+	f := reserving(t, 1, guarantee)
+	with := func(n int) fwk.NodeInfo {
+		return snapshotOf(1, makeNode("n1"), append(onN1(n, 0), owner("nominated"))...)
+	} // as the framework adds it
 	state := &cycleState{}
-	_, status := f.plugin.PreFilter(t.Context(), state, makePod("p", ""), []fwk.NodeInfo{snapshotOf(1, makeNode("n1"), onN1(6, 0)...)})
+	_, status := f.plugin.PreFilter(t.Context(), state, makePod("p", ""), []fwk.NodeInfo{with(6)})
 	require.Nil(t, status)
-	require.NotNil(t, f.plugin.Filter(t.Context(), state, makePod("p", ""), info))
-	require.Nil(t, f.plugin.AddPod(t.Context(), state, makePod("p", ""), podInfo{pod: nominated}, info))
-	require.NotNil(t, f.plugin.Filter(t.Context(), state, makePod("p", ""), info), "it fits beside the slot: seven and the slot are eight")
-
-	state = &cycleState{}
-	full := snapshotOf(1, makeNode("n1"), append(onN1(7, 0), nominated)...)
-	_, status = f.plugin.PreFilter(t.Context(), state, owner("q"), []fwk.NodeInfo{full})
-	require.Nil(t, status)
-	require.Nil(t, f.plugin.AddPod(t.Context(), state, owner("q"), podInfo{pod: nominated}, full))
-	require.Len(t, read(state).nominated["n1"], 1, "the nominated pod uses the slot")
+	require.Nil(t, f.plugin.Filter(t.Context(), state, makePod("p", ""), with(6)))
+	require.NotNil(t, f.plugin.Filter(t.Context(), state, makePod("p", ""), snapshotOf(1, makeNode("n1"), onN1(7, 0)...)))
 }
 
 // TestKept: what unused slots keep from a pod on a node, by the pods that the node is shown with.
@@ -286,9 +291,8 @@ func TestKept(t *testing.T) {
 	}
 	require.Equal(t, []int64{2001, 1, 3}, kept(makePod("p", "")))
 	require.Equal(t, []int64{1, 1, 1}, kept(owner("o")))
-	require.NoError(t, f.shared.Holds().Take("o", "n1", "web", web.Slots(1), nil))
-	require.Equal(t, []int64{1001, 1, 2}, kept(makePod("p", ""), makePod("o", "n1")))
-	require.Equal(t, []int64{2001, 1, 3}, kept(makePod("p", "")), "the consumer is a victim in somebody's search")
+	require.Equal(t, []int64{1001, 1, 2}, kept(makePod("p", ""), onNode(owner("o"))))
+	require.Equal(t, []int64{2001, 1, 3}, kept(makePod("p", "")), "the owner is a victim in somebody's search")
 	other := snapshotOf(1, makeNode("n2"))
 	amounts := []int64{1, 1, 1}
 	f.shared.Kept(makePod("p", ""), other, names, amounts)
@@ -335,8 +339,9 @@ func TestHintsAreForThoseWhomRoomWasMadeFor(t *testing.T) {
 
 func TestFilterAllocatesNothing(t *testing.T) {
 	f := newFixture(t, nil, makeNode("n1")).start(t)
-	f.hold(web, 4)
-	require.NoError(t, f.shared.Holds().Take("pod-0", "n1", "web", web.Slots(1), nil))
+	guaranteed := web
+	guaranteed.Use = holds.UseFirst
+	f.hold(guaranteed, 4)
 	info := snapshotOf(1, makeNode("n1"), onN1(3, 0)...)
 	data := &cycleData{request: ledger.Resources{MilliCPU: 1000, Pods: 1}, refused: &atomic.Bool{}}
 	f.plugin.running.view.Update()
@@ -373,9 +378,8 @@ func TestNominatedPodsDoNotHideWhatAnOwnerNeeds(t *testing.T) {
 	require.Nil(t, f.plugin.Filter(t.Context(), state, owner("o"), with))
 	require.Nil(t, f.plugin.Filter(t.Context(), state, owner("o"), without))
 	require.Nil(t, f.plugin.Reserve(t.Context(), state, owner("o"), "n1"))
-	used, uses := f.shared.Holds().ConsumerOf("o")
-	require.True(t, uses, "it is in the room of a nominated pod")
-	require.Equal(t, web.Slots(1), used.Took)
+	left := f.shared.Holds().StatusOn("web", "n1")
+	require.Equal(t, 1, left.Slots(), "it is in the room of a nominated pod")
 }
 
 // TestHypotheticalPodsLeaveNoTrace: what a gang would find is asked about pods that are in no cycle, and about some that do not exist.

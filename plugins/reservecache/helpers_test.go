@@ -82,15 +82,13 @@ func (s snapshot) Get(name string) (fwk.NodeInfo, error) {
 // cycleState is the part of a cycle's state that the plugin uses.
 type cycleState struct {
 	fwk.CycleState
-	podGroup  bool
-	placement fwk.PlacementCycleState
-	data      fwk.StateData
+	podGroup bool
+	data     fwk.StateData
 	// others have what has other keys than the plugin's own.
 	others map[fwk.StateKey]fwk.StateData
 }
 
-func (s *cycleState) IsPodGroupSchedulingCycle() bool                 { return s.podGroup }
-func (s *cycleState) GetPlacementCycleState() fwk.PlacementCycleState { return s.placement }
+func (s *cycleState) IsPodGroupSchedulingCycle() bool { return s.podGroup }
 
 func (s *cycleState) Write(key fwk.StateKey, data fwk.StateData) {
 	switch {

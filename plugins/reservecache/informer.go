@@ -49,7 +49,7 @@ func addHandlers(ctx context.Context, factory informers.SharedInformerFactory, r
 
 // podSeen takes a pod as the API server shows it.
 func (h *handlers) podSeen(pod *v1.Pod) {
-	change, err := h.account(pod)
+	change, err := h.ledger.AddPod(pod)
 	if err != nil {
 		h.logger.Error(err, "Left a pod out of the ledger", "pod", klog.KObj(pod))
 		return
@@ -61,18 +61,9 @@ func (h *handlers) podSeen(pod *v1.Pod) {
 	h.changed(pod, change)
 }
 
-// account has the ledger take a pod. What the pod uses comes first, as in Reserve.
-func (h *handlers) account(pod *v1.Pod) (ledger.Change, error) {
-	h.undone.mu.Lock()
-	defer h.undone.mu.Unlock()
-	h.resumeLocked(pod)
-	return h.ledger.AddPod(pod)
-}
-
 // podGone records that a pod is gone. Only its UID counts, since its last known state may be old.
 func (h *handlers) podGone(pod *v1.Pod) {
 	change := h.ledger.RemovePod(pod.UID)
-	h.gone(pod.UID)
 	h.server.PodGone(pod.UID)
 	if h.waiting.Gone(pod.UID) || pod.Status.NominatedNodeName != "" {
 		h.server.Kick() // no event of the node says that its nomination has ended
@@ -87,10 +78,7 @@ func (h *handlers) changed(pod *v1.Pod, change ledger.Change) {
 		return
 	case ledger.PodMoved:
 		// Someone else bound the pod, or our own bind call succeeded for an earlier attempt.
-		h.holds.Leave(pod.UID, "")
 		h.logger.Info("Pod turned up on another node than the ledger had it on", "pod", klog.KObj(pod), "node", klog.KRef("", pod.Spec.NodeName))
-	case ledger.PodRemoved:
-		h.holds.Leave(pod.UID, "") // it may have finished
 	default:
 	}
 	if logger := h.logger.V(5); logger.Enabled() {

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"zonewise.dev/internal/informer"
 	"zonewise.dev/plugins/reservecache/ledger"
@@ -50,43 +49,6 @@ func newHandlers(t testing.TB) (f *fixture, pods informer.Funcs[*v1.Pod], nodes 
 	logger := funcr.New(func(_, args string) { *lines = append(*lines, args) }, funcr.Options{})
 	h := &handlers{logger: logger, running: f.plugin.running}
 	return f, informer.Latest(h.podSeen, h.podGone), informer.Latest(h.nodeSeen, h.nodeGone), lines
-}
-
-// TestAConsumerIsOneUntilItsPodIsGone, has finished, or turns up elsewhere.
-func TestAConsumerIsOneUntilItsPodIsGone(t *testing.T) {
-	for name, end := range map[string]func(informer.Funcs[*v1.Pod]){
-		"gone": func(pods informer.Funcs[*v1.Pod]) { pods.OnDelete(makePod("p", "n1")) },
-		"a missed deletion": func(pods informer.Funcs[*v1.Pod]) {
-			pods.OnDelete(cache.DeletedFinalStateUnknown{Key: "default/p", Obj: makePod("p", "")})
-		},
-		"finished": func(pods informer.Funcs[*v1.Pod]) {
-			done := makePod("p", "n1")
-			done.Status.Phase = v1.PodSucceeded
-			pods.OnUpdate(makePod("p", "n1"), done)
-		},
-		"elsewhere": func(pods informer.Funcs[*v1.Pod]) { pods.OnUpdate(makePod("p", ""), makePod("p", "n2")) },
-		"replaced": func(pods informer.Funcs[*v1.Pod]) {
-			other := makePod("p", "n1")
-			other.UID = "another"
-			pods.OnUpdate(makePod("p", "n1"), other)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, pods, nodes, _ := newHandlers(t)
-			nodes.OnAdd(makeNode("n1"), true)
-			f.hold(web, 1)
-			pods.OnAdd(makePod("p", "n1"), true)
-			require.NoError(t, f.shared.Holds().Take("p", "n1", "web", web.Slots(1), nil))
-			running := makePod("p", "n1")
-			running.Status.Phase = v1.PodRunning
-			pods.OnUpdate(makePod("p", "n1"), running)
-			_, uses := f.shared.Holds().ConsumerOf("p")
-			require.True(t, uses)
-			end(pods)
-			_, uses = f.shared.Holds().ConsumerOf("p")
-			require.False(t, uses)
-		})
-	}
 }
 
 func TestEventsThatMakeNoSense(t *testing.T) {

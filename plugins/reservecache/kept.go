@@ -28,5 +28,5 @@ func (s *Shared) Kept(pod *v1.Pod, node fwk.NodeInfo, names []v1.ResourceName, k
 		r.kept.pod, r.kept.version = pod, version
 		r.kept.asker, _ = r.askerFor(pod)
 	}
-	held.Kept(&r.kept.asker, podsOf(node.GetPods()).requests, names, kept)
+	held.Kept(&r.kept.asker, r.ownedOn(node), names, kept)
 }

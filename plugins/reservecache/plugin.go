@@ -61,7 +61,6 @@ type running struct {
 	planner *placement.Planner
 	server  *serve.Server
 	waiting *waiting.Pods
-	undone  *undone
 	leader  *leader.Leader
 	gate    *gate
 	drift   *driftDetector
@@ -152,12 +151,11 @@ func (s *Shared) start(ctx context.Context, a ReserveCacheArgs, h fwk.Handle) (*
 	}
 	r := &running{args: a, clock: s.clock, ledger: ledger.New(ledgerOptions()), holds: holds.New(), waiting: waiting.New(), leader: leader.Of(ctx, h)}
 	pods := factory.Core().V1().Pods().Lister()
-	r.undone = newUndone(pods)
 	r.view = r.holds.NewView()
 	r.planner = placement.New(r.holds, a.MaxHeldFraction, func(node string) ledger.Resources { return nominatedOn(r.ledger, pods, h, node) })
-	r.drift = newDriftDetector(r.ledger, r.holds, a.DriftSettle.Duration, s.hasProfile)
+	r.drift = newDriftDetector(r.ledger, a.DriftSettle.Duration, s.hasProfile)
 	r.server = serve.New(&serve.Config{
-		Clock: s.clock, Source: source, Leader: r.leader, Ledger: r.ledger, Holds: r.holds, Planner: r.planner,
+		Clock: s.clock, Source: source, Leader: r.leader, Lease: sync.OnceValue(leader.Lease), Ledger: r.ledger, Holds: r.holds, Planner: r.planner,
 		Waker: &waker{running: r, handle: h, comparisons: feature.TolerationOperators()}, Handle: h, Trails: trails(r.ledger, factory),
 	})
 	synced, err := addHandlers(ctx, factory, r)
@@ -171,7 +169,7 @@ func (s *Shared) start(ctx context.Context, a ReserveCacheArgs, h fwk.Handle) (*
 	r.dumper = &dumper{ledger: r.ledger, holds: r.holds, drift: r.drift, factory: factory}
 	r.dumper.listen(ctx)
 	if a.AssumedPodTTL.Duration > 0 {
-		e := &expirer{ledger: r.ledger, holds: r.holds, client: client, ttl: a.AssumedPodTTL.Duration, clock: s.clock, freed: r.server.Kick}
+		e := &expirer{ledger: r.ledger, client: client, ttl: a.AssumedPodTTL.Duration, clock: s.clock, freed: r.server.Kick}
 		go e.run(ctx)
 	}
 	exportMetrics(ctx, r)

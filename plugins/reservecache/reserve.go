@@ -14,100 +14,136 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// errHeld means that a node has room for a pod only in slots that the pod may not use.
+// errHeld means that a node has room for a pod only in what is held for others.
 var errHeld = errors.New("the room is held")
 
-// Reserve assumes the pod on the node, with what Filter found that it needs or prefers of its claim. It checks again
-// with slots that were placed or used since PreFilter. It fails with an error, so that the pod is retried, if the room is now
+// Reserve assumes the pod on the node. What the pod needs of a claim that is not inclusive it takes from it. Reserve checks again
+// with what was held since PreFilter. It fails with an error, so that the pod is retried, if the room is now
 // held, or if the ledger already has the pod, which was bound while it was being scheduled.
 //
-// In a pod-group cycle Reserve is a rehearsal, which the placement's state remembers until Unreserve; the framework calls it again
-// for real.
+// In a pod-group cycle Reserve is a rehearsal and does nothing: the framework calls it again for real.
 func (p *ReserveCache) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
-	r, d := p.running, read(state)
 	if state.IsPodGroupSchedulingCycle() {
-		if d != nil && d.rehearsed != nil && d.owner != nil {
-			d.rehearsed.set(pod.UID, nodeName, d.owner.Claim, d.choices.get(nodeName))
-		}
 		return nil
 	}
-	claim, part, present, err := p.admit(d, pod, nodeName)
-	uses := !part.IsZero()
-	// The hold comes first: until the ledger has the pod its part counts as unused, and is in no pod's way. A pod that was on the
-	// node without its part would make the node look too full for the moment.
-	if err == nil && uses {
-		err = r.holds.Take(pod.UID, nodeName, claim, part, present)
-	}
+	r, d := p.running, read(state)
+	part, err := p.admit(d, pod, nodeName)
 	if err != nil {
 		reserveConflicts.Inc()
 		return fwk.AsStatus(fmt.Errorf("node %q: %w", nodeName, err))
 	}
-	if err := r.ledger.AssumePod(pod, nodeName, r.clock.Now()); err != nil {
-		r.leave(pod, nodeName)
-		return fwk.AsStatus(err)
+	takes := part.Pods > 0
+	if takes {
+		err = r.takeAndAssume(d, pod, nodeName, &part)
+	} else {
+		err = r.ledger.AssumePod(pod, nodeName, r.clock.Now())
 	}
-	r.undone.drop(pod.UID)
-	if r.waiting.Placed(pod.UID, nodeName) || uses {
+	if err != nil {
+		if errors.Is(err, holds.ErrTooLittleHeld) {
+			reserveConflicts.Inc()
+		}
+		return fwk.AsStatus(fmt.Errorf("node %q: %w", nodeName, err))
+	}
+	if r.waiting.Placed(pod.UID, nodeName) || takes {
 		r.server.Kick()
 	}
-	if uses {
-		klog.FromContext(ctx).V(3).Info("Pod takes held capacity", "pod", klog.KObj(pod), "node", klog.KRef("", nodeName), "part", part, "claim", claim)
+	if takes {
+		klog.FromContext(ctx).V(3).Info("Pod takes held capacity", "pod", klog.KObj(pod), "node", klog.KRef("", nodeName), "slots", part.Pods, "claim", d.asker.Claim)
 	}
 	return nil
 }
 
-// admit returns what the pod uses on the node, and of which claim, and which pods the cycle sees there. It must be called
-// within the scheduling cycle.
-func (p *ReserveCache) admit(d *cycleData, pod *v1.Pod, nodeName string) (claim types.UID, part ledger.Resources, present holds.Present, err error) {
+// takeAndAssume has a pod take a part of its claim on the node on which it is assumed. No placement sees one without the other: the node would
+// seem to have room, or too little of it.
+func (r *running) takeAndAssume(d *cycleData, pod *v1.Pod, nodeName string, part *ledger.Resources) (err error) {
+	r.planner.Exclusively(func() {
+		var taken holds.Taken
+		if taken, err = r.holds.Take(d.asker.Claim, nodeName, part); err != nil {
+			return
+		}
+		if err = r.ledger.AssumePod(pod, nodeName, r.clock.Now()); err != nil {
+			r.holds.Return(&taken)
+			return
+		}
+		d.taken.Store(&taken)
+	})
+	return err
+}
+
+// admit returns the part that the pod takes of what its claim holds on the node. It must be called within the scheduling cycle.
+func (p *ReserveCache) admit(d *cycleData, pod *v1.Pod, nodeName string) (part ledger.Resources, err error) {
 	r := p.running
-	if d == nil {
+	known := d != nil
+	if !known {
 		asker, owner := r.askerFor(pod)
-		if asker.IgnoreHolds || !r.view.Stale(nodeName) {
-			return "", part, nil, nil
+		if asker.IgnoreHolds {
+			return part, nil
 		}
 		d = &cycleData{asker: asker, owner: owner, request: r.ledger.Requests(pod)}
 	}
 	part = d.choices.get(nodeName)
-	if part.IsZero() && !r.view.Stale(nodeName) {
-		return "", part, nil, nil
+	if !r.view.Stale(nodeName) && (d.owner == nil || d.asker.Use != holds.UseOnly && !d.inGroup) {
+		return part, nil
 	}
-	// What was rehearsed with other members was found with these on the node, of which the snapshot shows nothing now.
-	if d.rehearsed != nil {
-		return d.asker.Claim, part, nil, nil
-	}
-	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
+	question, err := p.questionNow(d, nodeName)
 	if err != nil {
-		return "", part, nil, fmt.Errorf("it is not in the snapshot: %w", err)
+		return part, err
 	}
-	present = podsOf(info.GetPods()).requests
-	if !r.view.Stale(nodeName) {
-		return d.asker.Claim, part, present, nil
-	}
-	allocatable, requested := amounts(info.GetAllocatable()), requestedOf(info)
-	question := d.question(nodeName, &allocatable, &requested, present)
 	verdict := r.holds.Node(nodeName).Fit(&question)
 	switch {
-	case verdict.Fits:
-		return d.asker.Claim, verdict.Takes, present, nil
+	case verdict.Fits && (known || verdict.Takes.Pods == 0):
+		return verdict.Takes, nil
 	case verdict.By != nil:
-		return "", part, nil, fmt.Errorf("%w for %s: %s", errHeld, verdict.By.Name, verdict.Lacks)
+		return part, fmt.Errorf("%w for %s: %s", errHeld, verdict.By.Name, verdict.Lacks)
 	default:
-		return "", part, nil, holds.ErrUsed
+		return part, holds.ErrTooLittleHeld
 	}
 }
 
-// Unreserve forgets the pod if it is assumed on that node. It does nothing otherwise: the informer may
-// have shown the pod bound although the bind call failed, or gone. If it is yet to show the pod bound, the pod uses again what it used.
-func (p *ReserveCache) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) {
+// questionNow asks for room for the pod on a node of the snapshot. Of a pod group's members the snapshot shows nothing, but the ledger has
+// those that were reserved before.
+func (p *ReserveCache) questionNow(d *cycleData, nodeName string) (holds.Question, error) {
 	r := p.running
-	if state.IsPodGroupSchedulingCycle() {
-		if d := read(state); d != nil && d.rehearsed != nil {
-			d.rehearsed.set(pod.UID, "", "", ledger.Resources{})
+	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
+	if err != nil {
+		return holds.Question{}, fmt.Errorf("it is not in the snapshot: %w", err)
+	}
+	allocatable, requested := amounts(info.GetAllocatable()), requestedOf(info)
+	if !d.inGroup {
+		return d.question(&allocatable, &requested, r.ownedOn(info)), nil
+	}
+	var all ledger.Resources
+	owned := map[types.UID]ledger.Resources{}
+	for _, other := range r.ledger.PodsOn(nodeName) {
+		all.Add(&other.Requests, 1)
+		if owner := r.server.OwnerOf(other.Pod); owner != nil {
+			owned = ledger.AddTo(owned, owner.Claim, &other.Requests)
 		}
+	}
+	return d.question(&allocatable, &all, func(claim types.UID) ledger.Resources { return owned[claim] }), nil
+}
+
+// Unreserve forgets the pod if it is assumed on that node, and returns what it took. It does nothing otherwise: the informer may
+// have shown the pod bound although the bind call failed, or gone.
+func (p *ReserveCache) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) {
+	if state.IsPodGroupSchedulingCycle() {
 		return
 	}
-	forgotten := r.ledger.ForgetPod(pod.UID, nodeName)
-	if r.leave(pod, nodeName) || forgotten {
+	r, d := p.running, read(state)
+	forgotten, returned := false, false
+	if d != nil && d.taken != nil && d.taken.Load() != nil {
+		r.planner.Exclusively(func() {
+			taken := d.taken.Swap(nil)
+			forgotten = r.ledger.ForgetPod(pod.UID, nodeName)
+			if at, known := r.ledger.GetPod(pod.UID); taken != nil && !(known && at.Node == nodeName) {
+				r.holds.Return(taken)
+				returned = true
+			}
+		})
+	} else {
+		forgotten = r.ledger.ForgetPod(pod.UID, nodeName)
+	}
+	if forgotten || returned {
 		r.server.Kick()
 	} else {
 		klog.FromContext(ctx).V(4).Info("Nothing to unreserve", "pod", klog.KObj(pod), "node", klog.KRef("", nodeName))

@@ -1,6 +1,7 @@
 package reservecache
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,74 +112,42 @@ func TestAPodDeletedWhileAssumedIsFreedAtOnce(t *testing.T) {
 	}
 }
 
-// TestAConsumerWhoseBindingSucceededAlthoughTheCallFailed: when the informer shows the pod only after Unreserve, it uses its slot again, unless
-// another pod has taken it, or it is bound elsewhere.
-func TestAConsumerWhoseBindingSucceededAlthoughTheCallFailed(t *testing.T) {
-	for name, tc := range map[string]struct {
-		meanwhile func(t *testing.T, f *fixture)
-		node      string
-		uses      bool
-	}{
-		"unused":    {node: "n1", uses: true},
-		"elsewhere": {node: "n2"},
-		"taken": {node: "n1", meanwhile: func(t *testing.T, f *fixture) {
-			require.NoError(t, f.shared.Holds().Take("other", "n1", "web", web.Slots(1), nil))
-		}},
-		"tried again": {node: "n1", meanwhile: func(t *testing.T, f *fixture) {
-			require.Nil(t, f.plugin.Reserve(t.Context(), &cycleState{}, makePod("p", ""), "n2"))
-			f.plugin.Unreserve(t.Context(), &cycleState{}, makePod("p", ""), "n2")
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			unbound := makePod("p", "")
-			f := newFixture(t, nil, makeNode("n1"), makeNode("n2"), unbound).start(t)
-			f.hold(web, 1)
-			owner := &cycleData{
-				asker: holds.Asker{Claim: "web", Use: holds.UseFirst}, request: f.shared.Ledger().Requests(unbound),
-				choices: &choices{parts: map[string]ledger.Resources{"n1": web.Slots(1)}},
-			}
-			require.Nil(t, f.plugin.Reserve(t.Context(), &cycleState{data: owner}, unbound, "n1"))
-			_, uses := f.shared.Holds().ConsumerOf("p")
-			require.True(t, uses)
-			f.plugin.Unreserve(t.Context(), &cycleState{}, unbound, "n1")
-			_, uses = f.shared.Holds().ConsumerOf("p")
-			require.False(t, uses)
-			if tc.meanwhile != nil {
-				tc.meanwhile(t, f)
-			}
-			pods := f.client.CoreV1().Pods("default")
-			_, err := pods.Update(t.Context(), makePod("p", tc.node), metav1.UpdateOptions{})
-			require.NoError(t, err)
-			eventually(t, func() bool {
-				got, _ := f.shared.Ledger().GetPod("p")
-				return got.State == ledger.Added && got.Node == tc.node
-			})
-			_, uses = f.shared.Holds().ConsumerOf("p")
-			require.Equal(t, tc.uses, uses)
-			require.Empty(t, f.plugin.running.undone.used)
-		})
-	}
-}
-
-// TestUndoneForgetsPodsThatAreGone, whether they go before or after Unreserve.
-func TestUndoneForgetsPodsThatAreGone(t *testing.T) {
+// TestHeadroomIsTakenAtReserve: a pod that needs a slot takes it, and has it back if it is not bound after all. A binding that succeeded
+// although the call failed keeps it, if the informer is first.
+func TestHeadroomIsTakenAtReserve(t *testing.T) {
 	unbound := makePod("p", "")
 	f := newFixture(t, nil, makeNode("n1"), unbound).start(t)
-	f.hold(web, 1)
-	u := f.plugin.running.undone
-	remembered := func() int {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		return len(u.used)
+	f.hold(web, 2)
+	slots := func() int {
+		on := f.shared.Holds().StatusOn("web", "n1")
+		return on.Slots()
 	}
-	undo := func() {
-		require.NoError(t, f.shared.Holds().Take("p", "n1", "web", web.Slots(1), nil))
-		f.plugin.Unreserve(t.Context(), &cycleState{}, unbound, "n1")
+	needsOne := func() *cycleState {
+		return &cycleState{data: &cycleData{
+			asker: holds.Asker{Claim: "web"}, request: f.shared.Ledger().Requests(unbound), taken: &atomic.Pointer[holds.Taken]{},
+			choices: &choices{parts: map[string]ledger.Resources{"n1": web.Slots(1)}},
+		}}
 	}
-	undo()
-	require.Equal(t, 1, remembered())
-	require.NoError(t, f.client.CoreV1().Pods("default").Delete(t.Context(), "p", metav1.DeleteOptions{}))
-	eventually(t, func() bool { return remembered() == 0 })
-	undo()
-	require.Zero(t, remembered())
+	f.plugin.running.view.Update()
+	state := needsOne()
+	require.Nil(t, f.plugin.Reserve(t.Context(), state, unbound, "n1"))
+	require.Equal(t, 1, slots())
+	f.plugin.Unreserve(t.Context(), state, unbound, "n1")
+	require.Equal(t, 2, slots())
+	f.plugin.Unreserve(t.Context(), state, unbound, "n1")
+	require.Equal(t, 2, slots(), "once")
+
+	f.plugin.running.view.Update()
+	state = needsOne()
+	require.Nil(t, f.plugin.Reserve(t.Context(), state, unbound, "n1"))
+	_, err := f.client.CoreV1().Pods("default").Update(t.Context(), makePod("p", "n1"), metav1.UpdateOptions{})
+	require.NoError(t, err)
+	eventually(t, func() bool { return !f.shared.Ledger().IsAssumedPod("p") })
+	f.plugin.Unreserve(t.Context(), state, unbound, "n1")
+	require.Equal(t, 1, slots())
+
+	f.plugin.running.view.Update()
+	state = needsOne()
+	require.Equal(t, fwk.Error, f.plugin.Reserve(t.Context(), state, unbound, "n1").Code(), "the ledger has it already")
+	require.Equal(t, 1, slots())
 }

@@ -50,7 +50,7 @@ func (p *ReserveCache) scoreHeldRoom(d *cycleData, nodes []fwk.NodeInfo, out sco
 			continue
 		}
 		allocatable, requested := amounts(info.GetAllocatable()), requestedOf(info)
-		question := d.question(name, &allocatable, &requested, podsOf(info.GetPods()).requests)
+		question := d.question(&allocatable, &requested, p.running.ownedOn(info))
 		question.Who = &lowest
 		if !held.Fit(&question).Fits {
 			out[name] = 0
@@ -64,19 +64,18 @@ func (p *ReserveCache) scoreAmounts(d *cycleData, nodes []fwk.NodeInfo, out scor
 	var most ledger.Resources
 	for _, info := range nodes {
 		name := info.Node().Name
-		part := d.choices.get(name)
-		own := p.running.view.Node(name).Of(d.asker.Claim)
-		if own == nil || !own.Claim.Amounts || part.IsZero() {
+		held := p.running.view.Node(name)
+		own := held.Of(d.asker.Claim)
+		if own == nil || !own.Claim.Amounts {
 			continue
 		}
-		unused := own.Unused(podsOf(info.GetPods()).requests)
-		rest := unused.Clone()
-		for _, t := range d.takenOn(name) {
-			if t.Claim == d.asker.Claim {
-				rest.Add(&t.Took, -1)
-			}
+		allocatable, requested, owned := amounts(info.GetAllocatable()), requestedOf(info), p.running.ownedOn(info)
+		question := d.question(&allocatable, &requested, owned)
+		if !held.Fit(&question).Uses {
+			continue
 		}
-		rest.Add(&part, -1)
+		unused := own.Unused(owned)
+		rest := unused.Less(&d.request)
 		rest = rest.Positive()
 		rest.Pods = 0
 		left[name] = rest

@@ -44,7 +44,7 @@ func (p *ReserveCache) betterElsewhere(ctx context.Context, d *cycleData, pod *v
 		defer cancel()
 		state := e.state.Clone()
 		probe := *d
-		probe.probing, probe.nominated = true, nil
+		probe.probing = true
 		state.Write(stateKey, &probe)
 		var found atomic.Bool
 		// The node that was found last, or one beside it, is likely to have room still.
@@ -81,8 +81,7 @@ func (p *ReserveCache) isBetter(d *cycleData, info fwk.NodeInfo) bool {
 	if ledger.Lacks(&d.request, &allocatable, &requested) {
 		return false
 	}
-	name := info.Node().Name
-	question := d.question(name, &allocatable, &requested, podsOf(info.GetPods()).requests)
-	verdict := p.running.view.Node(name).Fit(&question)
-	return verdict.Fits && verdict.Uses() == (d.asker.Use == holds.UseFirst)
+	question := d.question(&allocatable, &requested, p.running.ownedOn(info))
+	verdict := p.running.view.Node(info.Node().Name).Fit(&question)
+	return verdict.Fits && verdict.Uses == (d.asker.Use == holds.UseFirst)
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	schedulingv1 "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/klog/v2"
@@ -43,9 +42,9 @@ func (w *waker) Wake(ctx context.Context, freed []string, nodes *ledger.Snapshot
 			if n == nil {
 				return waiting.Node{}, false
 			}
-			return waiting.Node{Object: n.Node, Allocatable: n.Allocatable, Requested: n.Requested, Holds: r.holds.Node(name), Present: func(uid types.UID) (ledger.Resources, bool) {
-				return nodes.RequestsOn(n, uid)
-			}}, true
+			return waiting.Node{
+				Object: n.Node, Pods: n.Pods, Allocatable: n.Allocatable, Requested: n.Requested, Holds: r.holds.Node(name), Owned: r.server.OwnedOn(nodes, n),
+			}, true
 		},
 		Asker: func(pod *v1.Pod) holds.Asker {
 			asker, _ := r.askerFor(pod)

@@ -76,7 +76,11 @@ func TestGangUsesItsReservation(t *testing.T) {
 				}
 				c.requireBound(gang...)
 				require.Zero(t, c.recorder.count("PodGroup g GangRolledBack", ""), "it is proposed and gathered at once")
-				c.requireSlots("r", 4, 4)
+				if name == "guarantee" || name == "required" {
+					c.requireSlots("r", 4, 4)
+				} else {
+					c.requireSlots("r", 0, 0)
+				}
 				c.requireUnbound(append(large, strangers...)...)
 			})
 		})

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -172,7 +171,7 @@ func testReservationStatus(t *testing.T, w *reservationWorld) {
 		Slots:              v1alpha1.SlotCounts{Desired: 2, Held: 2, Used: 1},
 		Zones: []v1alpha1.ReservationZoneStatus{{
 			Name: "a", SlotCounts: v1alpha1.SlotCounts{Desired: 2, Held: 2, Used: 1},
-			Nodes: []v1alpha1.ReservationNodeStatus{{Name: "a1", Slots: 2, Used: 1, Consumers: []types.UID{"web-1"}}},
+			Nodes: []v1alpha1.ReservationNodeStatus{{Name: "a1", Slots: 2, Used: 1}},
 		}},
 		Conditions: []metav1.Condition{{
 			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: 1,
@@ -205,11 +204,7 @@ func testReservationOfManyNodes(t *testing.T, w *reservationWorld) {
 		name := fmt.Sprintf("ip-10-100-%05d.eu-central-1.compute.internal", i)
 		obj.Spec.Nodes = append(obj.Spec.Nodes, v1alpha1.ReservationNode{Name: name, Amount: amount, Pods: 12})
 		if i%5 == 0 {
-			uid := types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i))
-			nodes = append(nodes, v1alpha1.ReservationNodeStatus{Name: name, Amounts: v1alpha1.ReservationNodeAmounts{
-				ReservationAmounts: v1alpha1.ReservationAmounts{Desired: amount, Held: amount, Used: amount},
-				Consumers:          []v1alpha1.ReservationConsumer{{UID: uid, Amount: amount}},
-			}})
+			nodes = append(nodes, v1alpha1.ReservationNodeStatus{Name: name, Amounts: v1alpha1.ReservationAmounts{Desired: amount, Held: amount, Used: amount}})
 		}
 	}
 	require.NoError(t, w.policies.Create(w.ctx, obj))

@@ -42,7 +42,7 @@ func TestReservationBadInput(t *testing.T) {
 	batch := w.create(newPods(7, "batch", "1")...)
 	w.waitBoundOf(6, "", batch)
 	w.waitBound(w.create(owners(1, "web", "1")...)...)
-	w.waitReservation(good, "its owner is in its slot", func(s *v1alpha1.ZoneReservationStatus) bool { return s.Slots.Used == 1 })
+	w.waitReservation(good, "its owner has taken its slot", func(s *v1alpha1.ZoneReservationStatus) bool { return s.Slots.Held == 0 })
 	w.waitSlots(twin, 1, 0)
 }
 

@@ -40,10 +40,18 @@ func TestReservationKeepsOthersOut(t *testing.T) {
 			mine := w.create(owners(3, "web", "1")...)
 			w.waitBound(mine...)
 			require.Equal(t, map[string]int{"zone-a": 1, "zone-b": 1, "zone-c": 1}, w.byZone(labelled("web")))
-			w.waitSlots(r, 3, 3)
+			if mode == headroom {
+				w.waitSlots(r, 0, 0)
+			} else {
+				w.waitSlots(r, 3, 3)
+			}
 			// All is full. One owner goes: its slot is for the next owner, not for those that wait.
 			w.deletePod(mine[0])
-			w.waitSlots(r, 3, 2)
+			if mode == headroom {
+				w.waitSlots(r, 1, 0)
+			} else {
+				w.waitSlots(r, 3, 2)
+			}
 			w.requirePending(out...)
 			w.waitBound(w.create(owners(1, "next", "1")...)...)
 			w.requirePending(out...)

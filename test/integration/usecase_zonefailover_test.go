@@ -183,7 +183,7 @@ func TestZoneFailover(t *testing.T) {
 			if !c.policed { // a policy looks at a zone for downAfter before it gives it up
 				require.Empty(t, w.refusedOnce(displaced), "the displaced replicas were bound at the first try")
 			}
-			w.waitReservation(r, "ten slots are used", func(s *v1alpha1.ZoneReservationStatus) bool { return s.Slots.Used == 10 })
+			w.waitReservation(r, "all slots are taken", func(s *v1alpha1.ZoneReservationStatus) bool { return s.Slots.Held == 0 })
 		})
 	}
 }

@@ -214,8 +214,7 @@ func BenchmarkReserveCacheStart(b *testing.B) {
 		sum += time.Since(start)
 		held := 0
 		for _, uid := range c.shared.Holds().Claims() {
-			status, _ := c.shared.Holds().Status(uid)
-			held += status.Sum().Slots
+			c.shared.Holds().Counts(uid, func(_ string, slots int) { held += slots })
 		}
 		require.Equal(b, 10*1000, held, "slots are placed before the first pod")
 		n++

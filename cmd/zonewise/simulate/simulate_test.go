@@ -406,7 +406,7 @@ func TestReservationsCatchTheirOwners(t *testing.T) {
 	r := run(t, c, &Scenario{Zones: []string{"a"}})
 	require.Zero(t, r.Pending)
 	require.Equal(t, []Promise{{
-		Kind: FailReservation, Name: "failover", Before: 3, Wanted: 3, Broken: true, Words: "3 -> 0 unused slots: 1 lost; 2 of 3 held, 2 used",
+		Kind: FailReservation, Name: "failover", Before: 3, Wanted: 3, Broken: true, Words: "3 -> 0 unused slots: 1 lost; 0 of 3 held, 0 used",
 	}}, r.Promises)
 	require.Equal(t, []string{FailReservation}, r.Failed(Failures))
 	require.Empty(t, r.Failed(DefaultFailures))
@@ -429,7 +429,7 @@ func TestAmountsCatchTheirOwners(t *testing.T) {
 	r := run(t, c, &Scenario{Zones: []string{"a"}})
 	require.Zero(t, r.Pending)
 	require.Equal(t, []Promise{{
-		Kind: FailReservation, Name: "survive", Before: 2, Wanted: 2, Broken: true, Words: "2 -> 0 unused slots: 1 lost; 1 of 2 held, 1 used",
+		Kind: FailReservation, Name: "survive", Before: 1, Wanted: 2, Broken: true, Words: "1 -> 0 unused slots: 1 lost; 1 of 2 held, 1 used",
 	}}, r.Promises)
 }
 

@@ -9,17 +9,16 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// Use says when an owner takes a slot of its claim, and whether a used slot is replaced.
+// Use says when an owner uses what its claim holds.
 type Use int
 
-// The uses of slots.
+// The uses.
 const (
-	// UseLast means that an owner takes a slot only if it does not fit beside all that is held. A used slot is replaced by
-	// an unused one.
+	// UseLast means that an owner uses what is held only if it does not fit beside all that is held.
 	UseLast Use = iota
-	// UseFirst means that an owner takes a slot if there is one. A used slot counts as held.
+	// UseFirst means that an owner goes where a slot of its claim is unused, if there is one.
 	UseFirst
-	// UseOnly means that an owner runs in slots or not at all. A used slot counts as held.
+	// UseOnly means that an owner runs in what is held or not at all.
 	UseOnly
 )
 
@@ -29,18 +28,21 @@ type Claim struct {
 	UID types.UID
 	// Name is for messages: "ZoneReservation shop-failover".
 	Name string
-	// Priority is that of the claim's slots: a pod of a higher priority may take their space.
+	// Priority is that of what is held: a pod of a higher priority may take its room.
 	Priority int32
 	Use      Use
 	// Since is the claim's age.
 	Since time.Time
-	// Slot is the size of one slot, its place for one pod included. What is held is a number of slots, of which a pod takes whole ones.
-	// It is empty if Amounts is set.
+	// Slot is the size of one slot, its place for one pod included. What is held on a node is a number of slots. It is empty if Amounts is
+	// set.
 	Slot ledger.Resources
-	// Amounts means that what is held on a node is not divided into slots: a pod takes what it lacks. A used amount counts as
-	// held, and Use is UseLast.
+	// Amounts means that what is held on a node is not divided into slots. Use is then UseLast.
 	Amounts bool
 }
+
+// Inclusive reports whether what is held on a node includes what the claim's pods there ask for. Otherwise all of it is for pods that are
+// yet to come: one that needs a part of it lowers it, see [Holds.Take].
+func (c *Claim) Inclusive() bool { return c.Use != UseLast || c.Amounts }
 
 // Slots returns n slots as an amount.
 func (c *Claim) Slots(n int) ledger.Resources {
@@ -49,12 +51,24 @@ func (c *Claim) Slots(n int) ledger.Resources {
 	return amount
 }
 
-// Counts is how many of a claim's slots count as held when used of them are used.
-func (c *Claim) Counts(slots, used int) int {
-	if c.Use == UseLast {
-		return slots - used
+// Unused returns what is unused of an amount on a node where the claim's pods ask for owned. It may share its map with the amount.
+func (c *Claim) Unused(amount, owned *ledger.Resources) ledger.Resources {
+	if !c.Inclusive() || owned.IsZero() {
+		return *amount
 	}
-	return slots
+	left := amount.Less(owned)
+	return left.Positive()
+}
+
+// UnusedSlots returns how many of a number of slots on a node no pod of the claim uses, if its pods there ask for owned. What they leave
+// of the slots that they use is unused, too, but is no slot.
+func (c *Claim) UnusedSlots(slots int, owned *ledger.Resources) int {
+	if !c.Inclusive() || slots == 0 {
+		return slots
+	}
+	amount := c.Slots(slots)
+	unused := c.Unused(&amount, owned)
+	return int(unused.Slots(&c.Slot))
 }
 
 // CompareAge orders claims by age, and those of one age by name.

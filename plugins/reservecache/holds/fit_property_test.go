@@ -1,6 +1,7 @@
 package holds
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,44 +24,28 @@ func drawAmount(t *rapid.T, label string, most int64) ledger.Resources {
 	return r
 }
 
-// TestFitIsTheRule compares Fit with the rule of the package, tried for each number of slots that the pod could use.
+// TestFitIsTheRule compares Fit with the rule of the package: by each resource, and for each number of slots that the pod could take.
 func TestFitIsTheRule(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := New()
 		uids := []types.UID{"a", "b", "c"}
-		present := map[types.UID]ledger.Resources{}
-		var taken []Taken
+		owned := map[types.UID]*ledger.Resources{}
 		for i, uid := range uids {
 			c := claimOf(string(uid), Use(rapid.IntRange(0, 2).Draw(t, "use")), 1, i)
 			c.Slot = drawAmount(t, "slot", 3)
 			c.Priority = int32(rapid.IntRange(0, 2).Draw(t, "priority"))
-			free := c.Slots(rapid.IntRange(0, 3).Draw(t, "slots"))
+			held := c.Slots(rapid.IntRange(0, 3).Draw(t, "slots"))
 			if c.Amounts = rapid.Bool().Draw(t, "amounts"); c.Amounts {
 				c.Use, c.Slot = UseLast, ledger.Resources{}
-				free = drawAmount(t, "amount", 9)
-				free.Pods = rapid.Int64Range(0, 3).Draw(t, "places")
+				held = drawAmount(t, "amount", 9)
+				held.Pods = rapid.Int64Range(0, 3).Draw(t, "places")
 			}
 			s.SetClaim(c)
-			s.Change(uid, []Change{{Node: "n", Add: free}})
-			for _, pod := range []types.UID{"1", "2"} {
-				pod = uid + pod
-				part := c.Slots(rapid.IntRange(0, int(free.Pods)).Draw(t, "takes"))
-				if c.Amounts {
-					part = drawAmount(t, "takes", 5)
-					part.Lower(&free)
-				}
-				if part.IsZero() {
-					continue
-				}
-				free.Add(&part, -1)
-				if rapid.Bool().Draw(t, "recorded") {
-					require.NoError(t, s.Take(pod, "n", uid, part, nil))
-					if rapid.Bool().Draw(t, "present") {
-						present[pod] = drawAmount(t, "asks for", 5)
-					}
-				} else {
-					taken = append(taken, Taken{Claim: uid, Pod: pod, Took: part})
-				}
+			s.Change(uid, []Change{{Node: "n", Add: held}})
+			if rapid.Bool().Draw(t, "owners") {
+				asks := drawAmount(t, "owners ask for", 5)
+				asks.Pods = rapid.Int64Range(1, 3).Draw(t, "owners")
+				owned[uid] = &asks
 			}
 		}
 		who := Asker{
@@ -74,50 +59,34 @@ func TestFitIsTheRule(t *testing.T) {
 		}
 		request, allocatable, requested := drawAmount(t, "request", 6), drawAmount(t, "allocatable", 20), drawAmount(t, "requested", 6)
 		allocatable.Pods, requested.Pods = rapid.Int64Range(1, 20).Draw(t, "places"), rapid.Int64Range(0, 6).Draw(t, "pods")
-		question := Question{
-			Who: &who, Request: &request, Allocatable: &allocatable, Requested: &requested, Taken: taken,
-			Present: asking(present),
-		}
+		question := Question{Who: &who, Request: &request, Allocatable: &allocatable, Requested: &requested, Owned: owning(owned)}
 
 		// unused is by claim.
+		names := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods, gpu}
 		unused := map[types.UID]ledger.Resources{}
 		if n != nil {
 			for i := range n.Holds {
 				h := &n.Holds[i]
-				rest := h.Amount.Clone()
-				for _, c := range h.Consumers {
-					requests, there := present[c.UID]
-					if there && h.Claim.Use == UseLast && !h.Claim.Amounts {
-						rest = rest.Less(&c.Took)
-					} else if there {
-						uses := c.Took.Clone()
-						requests.Pods = c.Took.Pods
-						uses.Lower(&requests)
-						rest = rest.Less(&uses)
+				var rest ledger.Resources
+				for _, name := range names {
+					left := h.Amount.Amount(name)
+					if pods := owned[h.Claim.UID]; pods != nil && (h.Claim.Use != UseLast || h.Claim.Amounts) {
+						left = max(0, left-pods.Amount(name))
 					}
+					rest.Put(name, left)
+					require.Equal(t, left, h.UnusedOf(name, question.Owned))
 				}
-				got := h.Unused(question.Present)
-				require.True(t, got.Equal(&rest), "what is unused is the amount without what its pods ask for of it")
-				for _, p := range taken {
-					if p.Claim == h.Claim.UID {
-						rest = rest.Less(&p.Took)
-					}
-				}
+				got := h.Unused(question.Owned)
+				require.True(t, got.Equal(&rest), "what is unused is the amount without what its pods ask for, or all")
 				unused[h.Claim.UID] = rest
 			}
 		}
-		names := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourcePods, gpu}
 		mine := unused[who.Claim]
-		// over is what is too much of a resource when the pod uses a part of its claim.
-		over := func(part *ledger.Resources, name v1.ResourceName) int64 {
-			kept := int64(0)
+		// over is what is too much of a resource beside what others hold and some of what the pod's own claim does.
+		over := func(own *ledger.Resources, name v1.ResourceName) int64 {
+			kept := own.Amount(name)
 			for uid, rest := range unused {
-				switch c := n.Of(uid).Claim; {
-				case uid == who.Claim && !c.Amounts:
-					kept += c.Slot.Amount(name)*rest.Pods - part.Amount(name)
-				case uid == who.Claim:
-					kept += rest.Amount(name) - part.Amount(name)
-				case c.Priority >= who.Priority:
+				if uid != who.Claim && n.Of(uid).Claim.Priority >= who.Priority {
 					kept += rest.Amount(name)
 				}
 			}
@@ -126,74 +95,44 @@ func TestFitIsTheRule(t *testing.T) {
 			}
 			return request.Amount(name) + kept - (allocatable.Amount(name) - requested.Amount(name))
 		}
-		rule := func(part ledger.Resources) bool {
+		fits := func(own ledger.Resources) bool {
+			return !slices.ContainsFunc(names, func(name v1.ResourceName) bool { return over(&own, name) > 0 })
+		}
+		lies := true
+		if who.Use == UseOnly && who.Claim != "" {
+			lies = own != nil && mine.Pods > 0
 			for _, name := range names {
-				if over(&part, name) > 0 {
-					return false
-				}
+				lies = lies && (own.Claim.Slot.Amount(name) == 0 || request.Amount(name) <= mine.Amount(name))
 			}
-			return true
 		}
 
 		got := n.Fit(&question)
-		if own != nil && own.Claim.Amounts {
-			// least is the smallest part with which the pod fits, of each resource by itself.
-			var least ledger.Resources
-			for _, name := range names {
-				for over(&least, name) > 0 && least.Amount(name) < mine.Amount(name) {
-					least.Put(name, least.Amount(name)+1)
-				}
+		require.Equal(t, fits(ledger.Resources{}) && lies, got.Fits)
+		switch {
+		case !got.Fits:
+			require.Equal(t, !lies, got.By == nil)
+			require.Equal(t, !lies, got.Lacks == "")
+			require.False(t, got.Uses)
+		case own == nil:
+			require.Equal(t, Verdict{Fits: true}, got)
+		case who.Use == UseOnly:
+			require.True(t, got.Uses)
+		case who.Use == UseFirst:
+			require.Equal(t, own.Claim.UnusedSlots(int(own.Amount.Pods), orNone(owned[who.Claim])) > 0, got.Uses)
+		default:
+			require.Equal(t, !fits(mine), got.Uses)
+		}
+		if got.Fits && own != nil && !own.Claim.Inclusive() {
+			least := 0
+			for ; least < int(own.Amount.Pods) && !fits(own.Claim.Slots(int(own.Amount.Pods)-least)); least++ {
 			}
-			if !least.IsZero() {
-				least.Pods = max(least.Pods, min(1, mine.Pods))
-			}
-			require.Equal(t, rule(least), got.Fits)
-			if got.Fits {
-				require.Equal(t, least, got.Takes)
-			} else {
-				require.NotNil(t, got.By)
-				require.NotEmpty(t, got.Lacks)
-			}
+			require.Equal(t, own.Claim.Slots(least), got.Takes)
 		} else {
-			slots := int(mine.Pods)
-			size := func(k int) ledger.Resources {
-				if own == nil {
-					return ledger.Resources{}
-				}
-				return own.Claim.Slots(k)
-			}
-			least := -1
-			for k := 0; k <= slots && least < 0; k++ {
-				if rule(size(k)) {
-					least = k
-				}
-			}
-			switch {
-			case own != nil && who.Use == UseOnly:
-				cover := Cover(&request, &own.Claim.Slot)
-				fits := cover <= slots && least >= 0 && least <= cover
-				require.Equal(t, fits, got.Fits)
-				if fits {
-					require.Equal(t, size(cover), got.Takes)
-					require.True(t, rule(size(cover)))
-				}
-			case least < 0:
-				require.False(t, got.Fits)
-				require.NotNil(t, got.By)
-				require.NotEmpty(t, got.Lacks)
-			default:
-				require.True(t, got.Fits)
-				require.True(t, rule(got.Takes))
-				want := least
-				if own != nil && who.Use == UseFirst {
-					want = max(least, min(Cover(&request, &own.Claim.Slot), slots))
-				}
-				require.Equal(t, size(want), got.Takes)
-			}
+			require.True(t, got.Takes.IsZero())
 		}
 
 		// Kept is what the pod may not use.
-		if n != nil && len(taken) == 0 {
+		if n != nil {
 			var want ledger.Resources
 			for i := range n.Holds {
 				if c := n.Holds[i].Claim; c.UID != who.Claim && c.Priority >= who.Priority {
@@ -202,7 +141,7 @@ func TestFitIsTheRule(t *testing.T) {
 				}
 			}
 			kept := make([]int64, len(names))
-			n.Kept(&who, question.Present, names, kept)
+			n.Kept(&who, question.Owned, names, kept)
 			for i, name := range names {
 				require.Equal(t, want.Amount(name), kept[i])
 			}
@@ -210,7 +149,7 @@ func TestFitIsTheRule(t *testing.T) {
 
 		// Excess: what is left without it fits, and one slot, or one unit of a resource, more of the first claim that has any does not.
 		excess := map[types.UID]ledger.Resources{}
-		for _, e := range n.Excess(&allocatable, &requested, question.Present) {
+		for _, e := range n.Excess(&allocatable, &requested, question.Owned) {
 			require.False(t, e.Amount.IsZero())
 			excess[e.Claim] = e.Amount
 		}
@@ -219,9 +158,9 @@ func TestFitIsTheRule(t *testing.T) {
 			for i := range n.Holds {
 				h := &n.Holds[i]
 				over := excess[h.Claim.UID]
-				kept := h.Unused(question.Present)
+				kept := h.Unused(question.Owned)
 				if !h.Claim.Amounts {
-					whole := h.Claim.Slots(int(kept.Pods))
+					whole := h.Claim.Slots(h.Claim.UnusedSlots(int(h.Amount.Pods), orNone(owned[h.Claim.UID])))
 					rest := kept.Less(&whole) // it stays with the used slots, room or not
 					room = room.Less(&rest)
 					kept = whole
@@ -242,4 +181,11 @@ func TestFitIsTheRule(t *testing.T) {
 			}
 		}
 	})
+}
+
+func orNone(r *ledger.Resources) *ledger.Resources {
+	if r == nil {
+		return &ledger.Resources{}
+	}
+	return r
 }

@@ -23,9 +23,6 @@ func TestFit(t *testing.T) {
 		}
 		return s.Node("n")
 	}
-	used := func(uid types.UID, claim string, part *ledger.Resources) func(*Holds) {
-		return func(s *Holds) { require.NoError(t, s.Take(uid, "n", types.UID(claim), *part, nil)) }
-	}
 	// amounts has web hold the same as amounts.
 	amounts := func(s *Holds) {
 		c := claimOf("web", UseLast, 0, 2)
@@ -41,8 +38,7 @@ func TestFit(t *testing.T) {
 		who       Asker
 		request   *ledger.Resources
 		requested int64 // CPUs, 4 when it is 0
-		present   Present
-		taken     []Taken
+		owned     map[types.UID]*ledger.Resources
 		want      Verdict
 	}{
 		"beside all that is held":               {request: cpus(1, 1), want: Verdict{Fits: true}},
@@ -51,31 +47,45 @@ func TestFit(t *testing.T) {
 		"it ignores holds":                      {request: cpus(9, 1), who: Asker{IgnoreHolds: true}, want: Verdict{Fits: true}},
 		"of a higher priority":                  {request: cpus(6, 1), who: Asker{Priority: 1}, want: Verdict{Fits: true}},
 		"an owner beside all":                   {request: cpus(1, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true}},
-		"an owner that needs a slot":            {request: cpus(2, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true, Takes: *cpus(2, 1)}},
-		"an owner that has outgrown its slot":   {request: cpus(4, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true, Takes: *cpus(4, 2)}},
+		"an owner that needs a slot":            {request: cpus(2, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true, Uses: true, Takes: *cpus(2, 1)}},
+		"an owner that has outgrown its slot":   {request: cpus(4, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true, Uses: true, Takes: *cpus(4, 2)}},
 		"an owner that all its slots do not do": {request: cpus(6, 1), who: Asker{Claim: "web"}, want: Verdict{Lacks: "cpu", By: &Claim{UID: "db"}}},
 		"an owner of a priority above its own": {
-			request: cpus(5, 1), who: Asker{Claim: "web", Priority: 1}, want: Verdict{Fits: true, Takes: *cpus(4, 2)},
+			request: cpus(5, 1), who: Asker{Claim: "web", Priority: 1}, want: Verdict{Fits: true, Uses: true, Takes: *cpus(4, 2)},
 		},
-		"a slot first":                       {edit: guarantee(UseFirst), request: cpus(1, 1), who: Asker{Claim: "web", Use: UseFirst}, want: Verdict{Fits: true, Takes: *cpus(2, 1)}},
-		"as many as cover it":                {edit: guarantee(UseFirst), request: cpus(3, 1), requested: 1, who: Asker{Claim: "web", Use: UseFirst}, want: Verdict{Fits: true, Takes: *cpus(4, 2)}},
-		"as far as there are":                {edit: guarantee(UseFirst), request: cpus(5, 1), requested: 1, who: Asker{Claim: "web", Use: UseFirst}, want: Verdict{Fits: true, Takes: *cpus(4, 2)}},
-		"none, and free room":                {edit: guarantee(UseFirst), request: cpus(1, 1), who: Asker{Claim: "other", Use: UseFirst}, want: Verdict{Fits: true}},
-		"slots only":                         {edit: guarantee(UseOnly), request: cpus(4, 1), who: Asker{Claim: "web", Use: UseOnly}, want: Verdict{Fits: true, Takes: *cpus(4, 2)}},
+		"a slot first":        {edit: guarantee(UseFirst), request: cpus(1, 1), who: Asker{Claim: "web", Use: UseFirst}, want: Verdict{Fits: true, Uses: true}},
+		"none, and free room": {edit: guarantee(UseFirst), request: cpus(1, 1), who: Asker{Claim: "other", Use: UseFirst}, want: Verdict{Fits: true}},
+		"all slots are used": {
+			edit: guarantee(UseFirst), request: cpus(1, 1), who: Asker{Claim: "web", Use: UseFirst}, owned: map[types.UID]*ledger.Resources{"web": cpus(3, 2)}, want: Verdict{Fits: true},
+		},
+		"a part of a slot is no slot": {
+			edit: guarantee(UseFirst), request: cpus(1, 1), who: Asker{Claim: "web", Use: UseFirst}, owned: map[types.UID]*ledger.Resources{"web": cpus(3, 1)}, want: Verdict{Fits: true},
+		},
+		"slots only":                         {edit: guarantee(UseOnly), request: cpus(4, 1), who: Asker{Claim: "web", Use: UseOnly}, want: Verdict{Fits: true, Uses: true}},
 		"slots only, too large":              {edit: guarantee(UseOnly), request: cpus(5, 1), requested: 1, who: Asker{Claim: "web", Use: UseOnly}, want: Verdict{}},
 		"slots only, and none":               {request: cpus(1, 1), who: Asker{Claim: "other", Use: UseOnly}, want: Verdict{}},
-		"slots only, and pods in their room": {edit: guarantee(UseOnly), request: cpus(2, 1), requested: 6, who: Asker{Claim: "web", Use: UseOnly}, want: Verdict{Lacks: "cpu", By: &Claim{UID: "db"}}},
-		"a used slot keeps nothing":          {edit: used("w", "web", cpus(2, 1)), request: cpus(3, 1), present: on("w"), want: Verdict{Fits: true}},
-		"a slot whose consumer is away":      {edit: used("w", "web", cpus(2, 1)), request: cpus(3, 1), present: on(), want: Verdict{Lacks: "cpu", By: &Claim{UID: "web"}}},
-		"a slot that is taken, not recorded": {taken: []Taken{{Claim: "web", Pod: "w", Took: *cpus(2, 1)}}, request: cpus(3, 1), want: Verdict{Fits: true}},
-		"an amount, and free room":           {edit: amounts, request: cpus(1, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true}},
-		"of an amount what is lacking":       {edit: amounts, request: cpus(3, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true, Takes: *cpus(2, 1)}},
-		"all of an amount":                   {edit: amounts, request: cpus(5, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true, Takes: *cpus(4, 1)}},
-		"more than an amount":                {edit: amounts, request: cpus(6, 1), who: Asker{Claim: "web"}, want: Verdict{Lacks: "cpu", By: &Claim{UID: "db"}}},
-		"a stranger in an amount":            {edit: amounts, request: cpus(2, 1), want: Verdict{Lacks: "cpu", By: &Claim{UID: "web"}}},
-		"an amount of which a part is taken": {edit: amounts, taken: []Taken{{Claim: "web", Pod: "w", Took: *cpus(3, 2)}}, requested: 7, request: cpus(2, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true, Takes: *cpus(1, 0)}},
-		"a place of an amount":               {edit: amounts, request: cpus(1, 1), who: Asker{Claim: "web"}, requested: -1, want: Verdict{Fits: true, Takes: *cpus(0, 1)}},
-		"no place for a pod":                 {request: cpus(1, 1), who: Asker{}, requested: -1, want: Verdict{Lacks: "pods", By: &Claim{UID: "web"}}},
+		"slots only, and pods in their room": {edit: guarantee(UseOnly), request: cpus(2, 1), requested: 8, who: Asker{Claim: "web", Use: UseOnly}, want: Verdict{Lacks: "cpu", By: &Claim{UID: "db"}}},
+		"slots only, and one is left": {
+			edit: guarantee(UseOnly), request: cpus(2, 1), who: Asker{Claim: "web", Use: UseOnly}, owned: map[types.UID]*ledger.Resources{"web": cpus(2, 1)}, want: Verdict{Fits: true, Uses: true},
+		},
+		"slots only, and no place is left": {
+			edit: guarantee(UseOnly), request: cpus(1, 1), who: Asker{Claim: "web", Use: UseOnly}, owned: map[types.UID]*ledger.Resources{"web": cpus(2, 2)}, want: Verdict{},
+		},
+		"what owners use keeps nothing":     {edit: guarantee(UseFirst), request: cpus(3, 1), owned: map[types.UID]*ledger.Resources{"web": cpus(2, 1)}, want: Verdict{Fits: true}},
+		"what they leave of a slot does":    {edit: guarantee(UseFirst), request: cpus(3, 1), owned: map[types.UID]*ledger.Resources{"web": cpus(1, 1)}, want: Verdict{Lacks: "cpu", By: &Claim{UID: "web"}}},
+		"headroom is beside its owners":     {request: cpus(3, 1), owned: map[types.UID]*ledger.Resources{"web": cpus(2, 1)}, want: Verdict{Lacks: "cpu", By: &Claim{UID: "web"}}},
+		"owners that use more than is held": {edit: guarantee(UseFirst), request: cpus(5, 1), owned: map[types.UID]*ledger.Resources{"web": cpus(9, 9)}, want: Verdict{Fits: true}},
+		"an amount, and free room":          {edit: amounts, request: cpus(1, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true}},
+		"of an amount what is lacking":      {edit: amounts, request: cpus(3, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true, Uses: true}},
+		"all of an amount":                  {edit: amounts, request: cpus(5, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true, Uses: true}},
+		"more than an amount":               {edit: amounts, request: cpus(6, 1), who: Asker{Claim: "web"}, want: Verdict{Lacks: "cpu", By: &Claim{UID: "db"}}},
+		"a stranger in an amount":           {edit: amounts, request: cpus(2, 1), want: Verdict{Lacks: "cpu", By: &Claim{UID: "web"}}},
+		"a stranger in a used amount":       {edit: amounts, request: cpus(2, 1), owned: map[types.UID]*ledger.Resources{"web": cpus(1, 1)}, want: Verdict{Fits: true}},
+		"an amount of which a part is used": {
+			edit: amounts, owned: map[types.UID]*ledger.Resources{"web": cpus(3, 2)}, requested: 7, request: cpus(2, 1), who: Asker{Claim: "web"}, want: Verdict{Fits: true, Uses: true},
+		},
+		"a place of an amount": {edit: amounts, request: cpus(1, 1), who: Asker{Claim: "web"}, requested: -1, want: Verdict{Fits: true, Uses: true}},
+		"no place for a pod":   {request: cpus(1, 1), who: Asker{}, requested: -1, want: Verdict{Lacks: "pods", By: &Claim{UID: "web"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := holdsOf(tc.edit)
@@ -86,7 +96,7 @@ func TestFit(t *testing.T) {
 			case tc.requested < 0:
 				requested = cpus(0, 17)
 			}
-			got := n.Fit(&Question{Who: &tc.who, Request: tc.request, Allocatable: cpus(10, 20), Requested: requested, Present: tc.present, Taken: tc.taken})
+			got := n.Fit(&Question{Who: &tc.who, Request: tc.request, Allocatable: cpus(10, 20), Requested: requested, Owned: owning(tc.owned)})
 			if tc.want.By != nil {
 				require.NotNil(t, got.By)
 				require.Equal(t, tc.want.By.UID, got.By.UID)
@@ -113,8 +123,10 @@ func TestFitOfScalarResources(t *testing.T) {
 	require.Equal(t, gpu, ask(Asker{}, 5).Lacks)
 	require.Equal(t, c.Slots(1), ask(Asker{Claim: "web"}, 5).Takes)
 	require.Equal(t, c.Slots(2), ask(Asker{Claim: "web"}, 7).Takes)
-	require.NoError(t, s.Take("w", "n", "web", c.Slots(1), nil))
-	require.True(t, ask(Asker{}, 6).Fits, "its own gpus are in the node's sum")
+	part := c.Slots(1)
+	_, err := s.Take("web", "n", &part)
+	require.NoError(t, err)
+	require.True(t, ask(Asker{}, 6).Fits, "it is no longer held")
 	require.Equal(t, gpu, ask(Asker{}, 7).Lacks)
 }
 
@@ -144,37 +156,18 @@ func TestKept(t *testing.T) {
 		s.SetClaim(c)
 		s.Change(c.UID, []Change{{Node: "n", Add: c.Slots(2)}})
 	}
-	require.NoError(t, s.Take("w", "n", "web", *cpus(1, 1), nil))
-	kept := func(who Asker, present Present) []int64 {
+	guarantee := claimOf("web", UseFirst, 1, 1)
+	s.SetClaim(guarantee)
+	kept := func(who Asker, owned *ledger.Resources) []int64 {
 		amounts := []int64{100, 0}
-		s.Node("n").Kept(&who, present, []v1.ResourceName{"cpu", "pods"}, amounts)
+		s.Node("n").Kept(&who, owning(map[types.UID]*ledger.Resources{"web": owned}), []v1.ResourceName{"cpu", "pods"}, amounts)
 		return amounts
 	}
-	require.Equal(t, []int64{5100, 3}, kept(Asker{}, on("w")))
-	require.Equal(t, []int64{6100, 4}, kept(Asker{}, on()))
-	require.Equal(t, []int64{4100, 2}, kept(Asker{Claim: "web"}, on("w")))
-	require.Equal(t, []int64{4100, 2}, kept(Asker{Priority: 1}, on("w")))
-	require.Equal(t, []int64{100, 0}, kept(Asker{IgnoreHolds: true}, on("w")))
+	require.Equal(t, []int64{5100, 3}, kept(Asker{}, cpus(1, 1)))
+	require.Equal(t, []int64{6100, 4}, kept(Asker{}, nil))
+	require.Equal(t, []int64{4100, 2}, kept(Asker{Claim: "web"}, nil))
+	require.Equal(t, []int64{4100, 2}, kept(Asker{Priority: 1}, nil))
+	require.Equal(t, []int64{100, 0}, kept(Asker{IgnoreHolds: true}, nil))
 	var none *NodeHolds
 	none.Kept(&Asker{}, nil, nil, nil)
-}
-
-// TestAUsedSlotStaysWhole: what a small owner does not ask for of a slot of a Guarantee is kept for the next one. Headroom is replaced
-// elsewhere, as a whole.
-func TestAUsedSlotStaysWhole(t *testing.T) {
-	small := asking(map[types.UID]ledger.Resources{"small": {MilliCPU: 500, Pods: 1}})
-	for _, use := range []Use{UseLast, UseFirst, UseOnly} {
-		s := New()
-		s.SetClaim(claimOf("web", use, 2, 0))
-		s.Change("web", []Change{{Node: "n", Add: *cpus(2, 1)}})
-		require.NoError(t, s.Take("small", "n", "web", *cpus(2, 1), nil))
-		fits := func(request int64) bool {
-			verdict := s.Node("n").Fit(&Question{
-				Who: &Asker{}, Request: cpus(request, 1), Allocatable: cpus(4, 10), Requested: &ledger.Resources{MilliCPU: 500, Pods: 1}, Present: small,
-			})
-			return verdict.Fits
-		}
-		require.True(t, fits(2))
-		require.Equal(t, use == UseLast, fits(3))
-	}
 }

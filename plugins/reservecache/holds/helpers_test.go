@@ -1,7 +1,6 @@
 package holds
 
 import (
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,18 +24,12 @@ func claimOf(uid string, use Use, cpu int64, age int) Claim {
 	}
 }
 
-// on has the pods of that UIDs on a node. They ask for all of what they took.
-func on(uids ...string) Present {
-	return func(uid types.UID) (ledger.Resources, bool) { return most, slices.Contains(uids, string(uid)) }
-}
-
-// most is more than what any hold of a test has.
-var most = ledger.Resources{MilliCPU: 1e6, Memory: 1e6, EphemeralStorage: 1e6, Pods: 1e6, Scalar: map[v1.ResourceName]int64{gpu: 1e6}}
-
-// asking has pods on a node that ask for as much.
-func asking(requests map[types.UID]ledger.Resources) Present {
-	return func(uid types.UID) (ledger.Resources, bool) {
-		r, there := requests[uid]
-		return r, there
+// owning has the pods of each claim on a node ask for as much.
+func owning(owned map[types.UID]*ledger.Resources) Owned {
+	return func(claim types.UID) ledger.Resources {
+		if r := owned[claim]; r != nil {
+			return *r
+		}
+		return ledger.Resources{}
 	}
 }

@@ -82,15 +82,10 @@ func (v *View) Leaves(request, allocatable, requested *ledger.Resources) bool {
 		return true
 	}
 	most := &v.most // an amount may have no place for a pod
-	return !short(1, most.Pods, allocatable.Pods-requested.Pods) &&
-		!short(request.MilliCPU, most.MilliCPU, allocatable.MilliCPU-requested.MilliCPU) &&
-		!short(request.Memory, most.Memory, allocatable.Memory-requested.Memory) &&
-		!short(request.EphemeralStorage, most.EphemeralStorage, allocatable.EphemeralStorage-requested.EphemeralStorage)
-}
-
-// short reports whether a request has too little room beside what is held.
-func short(request, held, room int64) bool {
-	return request > 0 && held > 0 && request+held > room
+	return !lacksRoom(1, most.Pods, allocatable.Pods-requested.Pods) &&
+		!lacksRoom(request.MilliCPU, most.MilliCPU, allocatable.MilliCPU-requested.MilliCPU) &&
+		!lacksRoom(request.Memory, most.Memory, allocatable.Memory-requested.Memory) &&
+		!lacksRoom(request.EphemeralStorage, most.EphemeralStorage, allocatable.EphemeralStorage-requested.EphemeralStorage)
 }
 
 // bound keeps most no less than what is held on any node, and not much more for long: once as many nodes have changed as
@@ -113,9 +108,7 @@ func (v *View) raise(held *NodeHolds) {
 	if held == nil {
 		return
 	}
-	var sum ledger.Resources
-	for i := range held.Holds {
-		subtract(&sum, &held.Holds[i].Amount, -1)
-	}
+	sum := ledger.Resources{}
+	addWithoutScalars(&sum, &held.amounts, 1)
 	v.most.Raise(&sum)
 }

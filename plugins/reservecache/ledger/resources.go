@@ -311,6 +311,17 @@ func (r *Resources) Negative(named *Resources) bool {
 	return false
 }
 
+// AddTo adds an amount to one of several sums, and returns the sums, which may be nil before.
+func AddTo[K comparable](sums map[K]Resources, key K, amount *Resources) map[K]Resources {
+	if sums == nil {
+		sums = map[K]Resources{}
+	}
+	sum := sums[key]
+	sum.Add(amount, 1)
+	sums[key] = sum
+	return sums
+}
+
 // Lacks reports whether a request, with its Pods, is more than what is left of a node. A resource that the node does not list is
 // not judged: an extender or a driver may have it.
 func Lacks(request, allocatable, requested *Resources) bool {

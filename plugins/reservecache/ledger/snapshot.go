@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // NodeState is a node and what is accounted to it, at the time of a snapshot.
@@ -105,15 +104,8 @@ func (n *node) copyTo(state *NodeState) {
 	}
 }
 
-// RequestsOn returns what a pod on a node of the snapshot asks for, and false if it is not there.
-func (s *Snapshot) RequestsOn(n *NodeState, uid types.UID) (requests Resources, there bool) {
-	for _, pod := range n.Pods {
-		if pod.UID == uid {
-			return s.ledger.Requests(pod), true
-		}
-	}
-	return requests, false
-}
+// Requests returns what a pod of the snapshot asks for.
+func (s *Snapshot) Requests(pod *v1.Pod) Resources { return s.ledger.Requests(pod) }
 
 // Behind reports whether a node, its pods or what they take have changed in the ledger since the snapshot was taken.
 func (s *Snapshot) Behind(nodeName string) bool {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -97,34 +98,46 @@ func (p *Planner) measureLocked(w *claim, result *Result) int {
 	return looks
 }
 
-// measure decides how much of a node is held unused: what the claim wants beside what its consumers use, as far as there is room.
+// measure decides how much of a node is held: what the claim wants, the pods there among it, as far as there is room.
 func (d *draft) measure(name string) {
 	d.drafted[name] = true
 	pl := d.placeOf(name, d.planner.holds.StatusOn(d.uid(), name))
-	unused := pl.was.Amount.Less(&pl.was.Took)
-	want := d.missing(name, &pl.was.Took)
-	keep := unused.Clone()
+	if !pl.ready || d.Fit.Of(pl.node.object) != "" {
+		d.hold(pl, ledger.Resources{})
+		return
+	}
+	keep := pl.unused.Clone()
 	if excess, full := d.excess[name]; full {
 		keep.Add(&excess, -1)
 		keep = keep.Positive()
 	}
-	if keep.Lower(&want); pl.lost || d.Fit.Of(pl.node.object) != "" {
-		keep = ledger.Resources{}
+	d.hold(pl, d.amountWith(name, &pl.owned, &keep))
+	if d.board.inView(pl.node) {
+		room := pl.node.freeRoom().Positive()
+		more := d.wantedUnused(name, &pl.owned)
+		more = more.Less(&pl.unused)
+		more.Lower(&room)
+		d.curb(pl.node.zone, &more)
+		more.Add(&pl.unused, 1)
+		d.hold(pl, d.amountWith(name, &pl.owned, &more))
 	}
-	if n := pl.node; n != nil {
-		n.room.Add(&unused, 1)
-		n.room.Add(&keep, -1)
-		if !pl.lost && d.board.inView(n) && d.Fit.Of(n.object) == "" {
-			more, room := want.Less(&keep), n.freeRoom().Positive()
-			more.Lower(&room)
-			d.curb(n.zone, &more)
-			keep.Add(&more, 1)
-			n.room.Add(&more, -1)
-		}
-		d.add(n.zone.name, &keep, 1)
-		d.add(n.zone.name, &unused, -1)
-	}
-	pl.unused = keep
+}
+
+// wantedUnused is what a claim wants to be unused of a node where its pods ask for owned.
+func (w *claim) wantedUnused(nodeName string, owned *ledger.Resources) ledger.Resources {
+	desired := w.Nodes[nodeName]
+	unused := desired.Less(owned)
+	return unused.Positive()
+}
+
+// amountWith is the amount of a node of which as much is unused, or all that the claim wants.
+func (w *claim) amountWith(nodeName string, owned, unused *ledger.Resources) ledger.Resources {
+	desired := w.Nodes[nodeName]
+	amount, wanted := desired.Clone(), w.wantedUnused(nodeName, owned)
+	amount.Lower(owned)
+	wanted.Lower(unused)
+	amount.Add(&wanted, 1)
+	return amount.Positive()
 }
 
 // curb reduces what is to be added in a zone to what may be held there.
@@ -159,12 +172,19 @@ func (p *Planner) partLocked(w *claim, n *node) *ledger.Resources {
 	if lack, lacks := w.lacks[n.name]; !lacks || !lack.usable || !p.fits[w.Fit.key].takes(n) {
 		return &ledger.Resources{}
 	}
-	var has ledger.Resources
+	owned, has := n.ownedBy(w.uid()), holds.Hold{Claim: &w.Claim}
 	if own := n.held.Of(w.uid()); own != nil {
-		has = own.Amount
+		has = *own
 	}
-	part, room := w.missing(n.name, &has), n.freeRoom().Positive()
-	part.Lower(&room)
+	unused, room := has.Unused(n.ownedBy), n.freeRoom().Positive()
+	more := w.wantedUnused(n.name, &owned)
+	more = more.Less(&unused)
+	more.Lower(&room)
+	more = more.Positive()
+	more.Add(&unused, 1)
+	part := w.amountWith(n.name, &owned, &more)
+	part = part.Less(&has.Amount)
+	part = part.Positive()
 	return &part
 }
 
@@ -188,7 +208,7 @@ func (p *Planner) countNodesLocked(w *claim) {
 		}
 		lack := lack{usable: there && w.Fit.Of(n.object) == ""}
 		if delete(w.away, name); !there {
-			w.away[name] = true
+			w.away[name] = 1
 		} else if lack.zone = n.zone.name; lack.usable && !slices.Contains(w.seeks, lack.zone) {
 			w.looked[lack.zone] = w.began // up to then all nodes of the zone were looked at that lack something
 		}

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
-	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -18,8 +17,7 @@ type amountsOf = map[string]ledger.Resources
 // requireAmounts compares what is held.
 func (s *scene) requireAmounts(t *testing.T, name string, want amountsOf) {
 	t.Helper()
-	held, _ := s.amounts(t, name)
-	require.Equal(t, want, held)
+	require.Equal(t, want, s.amounts(t, name))
 }
 
 // TestAmountsCollectFreedRoom: what has no room yet is taken as room becomes free on that node, before any pod, each resource by
@@ -40,7 +38,7 @@ func TestAmountsCollectFreedRoom(t *testing.T) {
 	s.end("q")
 	require.Equal(t, []types.UID{"d"}, s.collect())
 	s.requireAmounts(t, "d", amountsOf{"a1": cpus(2, 2), "a2": cpus(3, 1)})
-	_, fits := s.schedule(t, s.view(), "a1", makePod("stranger", "", "1"), holds.Asker{})
+	_, fits := s.schedule(t, s.view(), "a1", makePod("stranger", "", "1"), "")
 	require.False(t, fits)
 	s.end("p")
 	s.collect()
@@ -50,35 +48,31 @@ func TestAmountsCollectFreedRoom(t *testing.T) {
 	require.Zero(t, s.report(t, "d").Missing)
 }
 
-// TestOwnersTakeOfAmounts: owners of different size use free room first, and then what they lack. The amounts may change meanwhile: what
-// is used stays used until its pod leaves, and what is not follows.
-func TestOwnersTakeOfAmounts(t *testing.T) {
+// TestAmountsIncludeTheirOwners: what the owners on a node ask for is part of its amount, whether they came before it or fit beside it. The
+// amounts may change meanwhile: what owners use of them is theirs, whatever is asked for.
+func TestAmountsIncludeTheirOwners(t *testing.T) {
 	s := cluster(1, "a")
-	owner := holds.Asker{Claim: "d"}
-	come := func(name, cpu string) {
+	come := func(name, cpu string) (uses bool) {
 		t.Helper()
-		_, fits := s.schedule(t, s.view(), "a1", makePod(name, "", cpu), owner)
+		uses, fits := s.schedule(t, s.view(), "a1", makePod(name, "", cpu), "d")
 		require.True(t, fits)
-		s.add(t, makePod(name, "a1", cpu))
+		s.add(t, owned(makePod(name, "a1", cpu), "d"))
+		return uses
 	}
-	used := func(want amountsOf) {
-		t.Helper()
-		_, used := s.amounts(t, "d")
-		require.Len(t, used, len(want))
-		for name, part := range want {
-			require.Equal(t, part, used[types.UID(name)])
-		}
+	fits := func(cpu string) bool {
+		_, fits := s.schedule(t, s.view(), "a1", makePod("stranger"+cpu, "", cpu), "")
+		return fits
 	}
+	s.add(t, owned(makePod("early", "a1", "1"), "d"))
 	s.reconcile(t, targetOn("d", 0, amountsOf{"a1": cpus(3, 3)}))
-	come("small", "500m")
-	used(amountsOf{})
-	come("large", "2")
-	used(amountsOf{"large": {MilliCPU: 1500, Pods: 1}})
-	come("medium", "1")
-	used(amountsOf{"large": {MilliCPU: 1500, Pods: 1}, "medium": cpus(1, 1)})
+	require.Equal(t, Amounts{Desired: cpus(3, 3), Held: cpus(3, 3), Used: cpus(1, 1)}, s.report(t, "d").Amounts)
+	require.False(t, fits("1500m"), "one CPU is free")
+	require.False(t, come("small", "500m"))
+	require.True(t, come("large", "1500m"))
 	require.Empty(t, s.reconcile(t), "what is used is not replaced")
-	_, fits := s.schedule(t, s.view(), "a1", makePod("stranger", "", "100m"), holds.Asker{})
-	require.False(t, fits)
+	require.True(t, fits("1"))
+	require.False(t, fits("100m"))
+	require.Equal(t, cpus(3, 3), s.report(t, "d").Amounts.Used)
 
 	for _, amount := range []int64{1, 0, 3, 2} {
 		amounts := amountsOf{"a1": cpus(amount, 3)}
@@ -86,21 +80,19 @@ func TestOwnersTakeOfAmounts(t *testing.T) {
 			amounts = amountsOf{"other": cpus(1, 1)}
 		}
 		s.reconcile(t, targetOn("d", 0, amounts))
-		used(amountsOf{"large": {MilliCPU: 1500, Pods: 1}, "medium": cpus(1, 1)})
-		held, _ := s.amounts(t, "d")
-		require.Equal(t, max(2500, 1000*amount), held["a1"].MilliCPU)
+		held := s.amounts(t, "d")
+		require.Equal(t, 1000*amount, held["a1"].MilliCPU)
 	}
 	s.end("large")
 	s.reconcile(t)
 	s.requireAmounts(t, "d", amountsOf{"a1": cpus(2, 3)})
-	used(amountsOf{"medium": cpus(1, 1)})
 	r := s.report(t, "d")
-	require.Equal(t, Amounts{Desired: cpus(2, 3), Held: cpus(2, 3), Used: cpus(1, 1)}, r.Amounts)
-	require.Len(t, r.Zones[0].Nodes, 1)
+	require.Equal(t, Amounts{Desired: cpus(2, 3), Held: cpus(2, 3), Used: ledger.Resources{MilliCPU: 1500, Pods: 2}}, r.Amounts)
+	require.Empty(t, r.Zones[0].Nodes, "what is held is what is desired")
+	require.False(t, fits("1500m"), "half a CPU is held")
 }
 
-// TestAmountsOutliveTheirNode: what is unused on a node that is gone, or not ready, counts as missing until it is back. The consumers come
-// back with the node, and nothing is held twice.
+// TestAmountsOutliveTheirNode: what is wanted of a node that is gone, or not ready, is missing until it is back, its owners among it.
 func TestAmountsOutliveTheirNode(t *testing.T) {
 	for name, lose := range map[string]func(*scene){
 		"gone":      func(s *scene) { s.ledger.RemoveNode(makeNode("a1", "a", "4")) },
@@ -110,15 +102,14 @@ func TestAmountsOutliveTheirNode(t *testing.T) {
 			s := cluster(2, "a")
 			s.add(t, makePod("p", "a1", "2"))
 			s.reconcile(t, targetOn("d", 0, amountsOf{"a1": cpus(2, 2), "a2": cpus(1, 1)}))
-			_, fits := s.schedule(t, s.view(), "a1", makePod("o", "", "1"), holds.Asker{Claim: "d"})
-			require.True(t, fits)
+			s.consume(t, "o", "a1", "1", "d")
 			lose(s)
 			s.reconcile(t)
 			r := s.report(t, "d")
 			require.Equal(t, []string{"a1"}, r.Away)
 			require.Equal(t, cpus(2, 2), r.Amounts.Missing)
 			require.Equal(t, cpus(1, 1), r.Amounts.Held)
-			s.requireAmounts(t, "d", amountsOf{"a1": cpus(1, 1), "a2": cpus(1, 1)})
+			s.requireAmounts(t, "d", amountsOf{"a2": cpus(1, 1)})
 			s.ledger.UpdateNode(makeNode("a1", "a", "4"))
 			s.reconcile(t)
 			s.requireAmounts(t, "d", amountsOf{"a1": cpus(2, 2), "a2": cpus(1, 1)})
@@ -165,12 +156,12 @@ func TestAmountsWithinTheLimit(t *testing.T) {
 		s.ledger.AddNode(makeNode(name, "a", "4"))
 	}
 	s.reconcile(t, target("slots", 0, Zone{"a", 1}), targetOn("d", 1, amountsOf{"a1": cpus(2, 1), "a2": cpus(3, 1)}))
-	held, _ := s.amounts(t, "d")
+	held := s.amounts(t, "d")
 	require.Equal(t, int64(3000), held["a1"].MilliCPU+held["a2"].MilliCPU)
 	require.Equal(t, []string{"a"}, s.report(t, "d").Capped)
 	s.planner.Remove("slots")
 	s.reconcile(t)
-	held, _ = s.amounts(t, "d")
+	held = s.amounts(t, "d")
 	require.Equal(t, int64(4000), held["a1"].MilliCPU+held["a2"].MilliCPU)
 	s.reconcile(t, targetOn("d", 1, amountsOf{"a1": cpus(2, 1), "a2": cpus(2, 1)}))
 	require.Empty(t, s.report(t, "d").Capped)

@@ -21,8 +21,9 @@ type View interface {
 	Node(i int) *v1.Node
 	// Resources returns the allocatable of a node and the requests of its pods.
 	Resources(i int) (allocatable, requested ledger.Resources)
-	// Present returns what a pod on the node asks for, and false if it is not there.
-	Present(i int, uid types.UID) (requests ledger.Resources, there bool)
+	// Owned returns what the pods of each claim on the node ask for together, their number in Pods; nil if no pod belongs to a claim. The
+	// result is the caller's.
+	Owned(i int) map[types.UID]ledger.Resources
 }
 
 // source is one of the two kinds of views; each has its own generations.
@@ -36,9 +37,11 @@ const (
 
 // board has the state of each node. An update makes it equal to a view.
 type board struct {
-	held  *holds.View
-	nodes map[string]*node
-	zones map[string]*zone
+	held *holds.View
+	// ownedChanged is called when other pods of claims are on a node than before, or ask for something else.
+	ownedChanged func(n *node, was map[types.UID]ledger.Resources)
+	nodes        map[string]*node
+	zones        map[string]*zone
 	// order are the nodes in the order of the last view of each source, and known their generations.
 	order [sources][]*node
 	known [sources][]int64
@@ -82,7 +85,9 @@ type node struct {
 	sameInBoth bool
 
 	allocatable, requested ledger.Resources
-	held                   *holds.NodeHolds
+	// owned is what the pods of each claim ask for together.
+	owned map[types.UID]ledger.Resources
+	held  *holds.NodeHolds
 	// unused is what is held but not used.
 	unused ledger.Resources
 	// room is what is left, also by the draft that is being made. It may be negative.
@@ -202,6 +207,7 @@ func (b *board) reorder() {
 			b.leaveZone(n)
 		}
 		if !n.in[cycle] && !n.in[between] {
+			b.setOwned(n, nil)
 			delete(b.nodes, n.name)
 			b.gone = append(b.gone, n)
 		}
@@ -213,11 +219,12 @@ func (b *board) reorder() {
 func (b *board) load(n *node, i int) {
 	object := b.view.Node(i)
 	allocatable, requested := b.view.Resources(i)
+	owned := b.view.Owned(i)
 	known, listed := n.zone != nil, n.in[b.from]
 	if n.tallied != object {
 		b.queueForTally(n)
 	}
-	if known && n.from != b.from && n.object == object && n.allocatable.Equal(&allocatable) && n.requested.Equal(&requested) {
+	if known && n.from != b.from && n.object == object && n.allocatable.Equal(&allocatable) && n.requested.Equal(&requested) && sameOwned(n.owned, owned) {
 		n.sameInBoth = true
 		n.index[b.from], n.in[b.from] = i, true
 		// Reconcile may have looked at the node before the ledger had it.
@@ -244,6 +251,7 @@ func (b *board) load(n *node, i int) {
 	// Copy the maps, since the view will change them.
 	n.allocatable, n.requested = allocatable.Clone(), requested.Clone()
 	n.zone.allocatable.Add(&n.allocatable, 1)
+	b.setOwned(n, owned)
 	b.weigh(n)
 	// Searches of this view have skipped the node.
 	if !listed {
@@ -254,7 +262,7 @@ func (b *board) load(n *node, i int) {
 // weigh computes the room of a node.
 func (b *board) weigh(n *node) {
 	n.held = b.held.Node(n.name)
-	unused := n.held.Unused(b.present(n))
+	unused := n.held.Unused(n.ownedBy)
 	room := n.allocatable.Clone()
 	room.Add(&n.requested, -1)
 	room.Add(&unused, -1)
@@ -287,15 +295,30 @@ func (b *board) queueForReconcile(n *node) {
 	}
 }
 
-// present returns a function that says what a pod on a node asks for. It is valid until the next update. On a node that only
-// the other view has, all consumers count as present.
-func (b *board) present(n *node) holds.Present {
-	if !b.inView(n) {
-		return nil
+// setOwned records what the pods of claims on a node ask for.
+func (b *board) setOwned(n *node, owned map[types.UID]ledger.Resources) {
+	if was := n.owned; !sameOwned(was, owned) {
+		n.owned = owned
+		b.ownedChanged(n, was)
 	}
-	view, i := b.view, n.index[b.from]
-	return func(uid types.UID) (ledger.Resources, bool) { return view.Present(i, uid) }
 }
+
+// rereadOwned reads again what the pods of claims ask for, after these belong to other claims than before.
+func (b *board) rereadOwned() {
+	for i, n := range b.order[b.from] {
+		if owned := b.view.Owned(i); !sameOwned(n.owned, owned) {
+			b.setOwned(n, owned)
+			b.weigh(n)
+		}
+	}
+}
+
+func sameOwned(a, b map[types.UID]ledger.Resources) bool {
+	return maps.EqualFunc(a, b, func(a, b ledger.Resources) bool { return a.Equal(&b) })
+}
+
+// ownedBy returns what the pods of a claim ask for on the node.
+func (n *node) ownedBy(claim types.UID) ledger.Resources { return n.owned[claim] }
 
 // objectFrees reports whether a node may take slots, or pods, that it could not take before.
 func objectFrees(was, is *v1.Node) bool {

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -41,7 +42,7 @@ type Target struct {
 	Slots int
 	// Known are zones over which the slots were spread before, by another planner. They count although they may have lost all nodes.
 	Known []string
-	// PerNode is how many slots, and owners that use none, a node may have together; 0 for no limit.
+	// PerNode is how many slots, and owners outside of them, a node may have together; 0 for no limit.
 	PerNode    int
 	Fit        *Fit
 	OnZoneLoss LossPolicy
@@ -76,8 +77,10 @@ type claim struct {
 	// node.
 	known  map[string]struct{}
 	quotas []quota
-	// counts are the slots by zone, without those on lost nodes.
-	counts map[string]holds.Count
+	// counts are the slots by zone.
+	counts map[string]count
+	// taken is how many of the missing slots pods took since they were held. Others may take their place in any zone.
+	taken int
 
 	// dirty means that Reconcile must look at the claim.
 	dirty bool
@@ -87,17 +90,22 @@ type claim struct {
 	looked map[string]uint64
 	// passed is a span in which no node was freed that has room for a slot, in any zone.
 	passed span
-	// owners is how many owners are on a node, by name, those in slots among them. It is kept for claims with PerNode.
+	// owners is how many of the claim's pods are on a node, by name.
 	owners map[string]int
 	// capped are the zones in which the bound on what is held keeps a slot from being placed.
 	capped map[string]bool
-	// away are nodes that were removed or ceased to be ready, full are nodes that became too full. Their slots have no other
-	// place yet.
-	away, full map[string]bool
+	// away is how many slots were on nodes that were removed or ceased to be ready, and have no other place yet. Of a claim for amounts only
+	// the names count.
+	away map[string]int
+	// full are nodes that became too full. Their slots have no other place yet.
+	full map[string]bool
 	// excess is what to give up on a node.
 	excess map[string]ledger.Resources
 	amounts
 }
+
+// count is a number of slots, and how many of them pods use that the slots include.
+type count struct{ slots, used int }
 
 // span is the time from one point of freeing to another.
 type span struct{ from, to uint64 }
@@ -121,8 +129,8 @@ func (w *claim) lookedAt(zone string) uint64 {
 func newClaim(d Target) *claim {
 	w := &claim{
 		Target: d, total: d.totalSlots(), dirty: true,
-		known: map[string]struct{}{}, counts: map[string]holds.Count{}, looked: map[string]uint64{}, owners: map[string]int{},
-		capped: map[string]bool{}, away: map[string]bool{}, full: map[string]bool{}, excess: map[string]ledger.Resources{},
+		known: map[string]struct{}{}, counts: map[string]count{}, looked: map[string]uint64{}, owners: map[string]int{},
+		capped: map[string]bool{}, away: map[string]int{}, full: map[string]bool{}, excess: map[string]ledger.Resources{},
 		amounts: amounts{stale: map[string]bool{}, drafted: map[string]bool{}, lacks: map[string]lack{}},
 	}
 	for _, zone := range d.Known {
@@ -131,11 +139,9 @@ func newClaim(d Target) *claim {
 	return w
 }
 
-// inherit takes over from the version before what the nodes do not tell: their owners, and what was lost with those that are gone.
+// inherit takes over from the version before what the nodes do not tell: what was lost with those that are gone, and what pods took.
 func (w *claim) inherit(old *claim) {
-	if old.PerNode > 0 && w.PerNode > 0 {
-		w.owners = old.owners // they are counted with PerNode only
-	}
+	w.owners, w.taken = old.owners, old.taken
 	if w.Claim.Amounts || old.Claim.Amounts || !slices.Equal(w.Fit.selector, old.Fit.selector) {
 		return
 	}
@@ -146,25 +152,32 @@ func (w *claim) inherit(old *claim) {
 
 func (w *claim) uid() types.UID { return w.Claim.UID }
 
-// counted is how many slots of a zone count towards the claim.
-func (w *claim) counted(zone string) int {
-	n := w.counts[zone]
-	return w.Claim.Counts(n.Slots, n.Used)
-}
+// counted is how many slots a zone has.
+func (w *claim) counted(zone string) int { return w.counts[zone].slots }
 
-// sum is how many slots count in all zones, and slots how many there are.
-func (w *claim) sum() (counted, slots int) {
+// sum is how many slots there are in all zones.
+func (w *claim) sum() (slots int) {
 	for _, n := range w.counts {
-		counted += w.Claim.Counts(n.Slots, n.Used)
-		slots += n.Slots
+		slots += n.slots
 	}
-	return counted, slots
+	return slots
 }
 
 // unfilled reports whether slots, or parts of amounts, are missing.
 func (w *claim) unfilled() bool {
-	counted, _ := w.sum()
-	return counted < w.total || len(w.lacks) > 0
+	return w.sum() < w.total || len(w.lacks) > 0
+}
+
+// forgetAway records that slots have been placed: they stand in for those of nodes that are away.
+func (w *claim) forgetAway(placed int) {
+	for _, name := range slices.Sorted(maps.Keys(w.away)) {
+		if w.away[name] > placed {
+			w.away[name] -= placed
+			return
+		}
+		placed -= w.away[name]
+		delete(w.away, name)
+	}
 }
 
 // apportion distributes the slots over the zones, whose nodes tallies counts.
@@ -197,8 +210,7 @@ func (w *claim) apportion(tallies map[string]*tally) {
 			left = append(left, quota{zone: q.zone})
 		} else if w.OnZoneLoss == Shift {
 			// Pods that keep running in slots there keep the slots.
-			used := w.counts[q.zone].Used
-			stays := min(q.slots, w.Claim.Counts(used, used))
+			stays := min(q.slots, w.counts[q.zone].used)
 			shifting += q.slots - stays
 			q.slots = stays
 		}
@@ -234,14 +246,12 @@ func (w *claim) quota(zone string) *quota {
 }
 
 // missingInAnyZone is how many slots are wanted in any zone, once no zone that has room lacks part of its quota. For a claim without
-// zones that is all that is missing. For one with zones these slots replace used ones: during a rolling update, a pod may
+// zones that is all that is missing. For one with zones these slots replace those that pods took: during a rolling update, a pod may
 // leave another zone than the one that the next pod comes to.
 func (w *claim) missingInAnyZone() int {
-	counted, total := w.sum()
-	n := w.total - counted
+	n := w.total - w.sum()
 	if len(w.Zones) > 0 {
-		used, replaced := total-counted, max(0, total-w.total)
-		n = min(n, used-replaced)
+		n = min(n, w.taken)
 	}
 	// Slots that a lost zone lacks are not wanted elsewhere here.
 	for i := range w.quotas {
@@ -253,16 +263,15 @@ func (w *claim) missingInAnyZone() int {
 }
 
 // mayAddSlot reports whether one more slot is wanted in a zone that lacks one: slots are missing, or surplus unused ones in other
-// zones can be given up for it. Slots that are used elsewhere are not held twice.
+// zones can be given up for it.
 func (w *claim) mayAddSlot() bool {
-	counted, _ := w.sum()
-	spare := w.total - counted
+	spare := w.total - w.sum()
 	for zone, n := range w.counts {
 		quota := 0
 		if q := w.quota(zone); q != nil {
 			quota = q.slots
 		}
-		spare += max(0, min(n.Slots-n.Used, w.Claim.Counts(n.Slots, n.Used)-quota))
+		spare += max(0, min(n.slots-n.used, n.slots-quota))
 	}
 	return spare > 0
 }
@@ -276,4 +285,23 @@ func (w *claim) seek() {
 			w.seeks = append(w.seeks, q.zone)
 		}
 	}
+}
+
+// slotTakes returns the room that one more slot takes on a node on which the claim has that many: what it adds to what is unused. Pods that
+// run there already are in it.
+func (w *claim) slotTakes(slots int, owned *ledger.Resources) ledger.Resources {
+	if !w.Claim.Inclusive() {
+		return w.Claim.Slot
+	}
+	before, after := w.Claim.Slots(slots), w.Claim.Slots(slots+1)
+	before, after = w.Claim.Unused(&before, owned), w.Claim.Unused(&after, owned)
+	return after.Less(&before)
+}
+
+// mayHave reports whether a node on which the claim has that many slots may have one more, its room aside.
+func (w *claim) mayHave(nodeName string, slots int) bool {
+	if !w.Claim.Inclusive() {
+		slots += w.owners[nodeName]
+	}
+	return w.PerNode == 0 || slots < w.PerNode
 }

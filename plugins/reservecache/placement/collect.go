@@ -21,7 +21,7 @@ const (
 // slots. Otherwise it compares the generation of each node, and looks at the nodes that were
 // freed since the last cycle.
 func (p *Planner) Collect(view View) Result {
-	if p.idle.Load() && !p.holds.HeadroomChanged() {
+	if p.idle.Load() && !p.holds.Lowered() {
 		return Result{}
 	}
 	p.turn.Lock()
@@ -48,7 +48,7 @@ func (p *Planner) Collect(view View) Result {
 		if len(w.seeks) == 0 {
 			continue
 		}
-		if few && w.Claim.Slot.Exceeds(&most) != "" {
+		if few && !w.Claim.Inclusive() && w.Claim.Slot.Exceeds(&most) != "" {
 			w.passed.extend(p.offered, offered)
 			continue
 		}
@@ -80,7 +80,7 @@ func (p *Planner) collectLocked(w *claim, limit int, result *Result) int {
 			w.looked[name] = p.board.freed
 			continue
 		}
-		if p.cappedLocked(w, z, &ledger.Resources{}) {
+		if !w.Claim.Inclusive() && p.cappedLocked(w, z, &ledger.Resources{}, &w.Claim.Slot) {
 			continue
 		}
 		upTo, at, offered := p.board.freed, 0, false
@@ -114,14 +114,14 @@ func (p *Planner) offers(w *claim, n *node) bool {
 	if w.Claim.Amounts {
 		return !p.partLocked(w, n).IsZero()
 	}
-	if n.freeRoom().Slots(&w.Claim.Slot) == 0 || !p.fits[w.Fit.key].takes(n) {
+	if !p.fits[w.Fit.key].takes(n) {
 		return false
 	}
-	own := n.held.Of(w.uid())
-	return own == nil && w.mayHave(n.name, 0, 0) || own != nil && w.mayHave(n.name, int(own.Amount.Pods), len(own.Consumers))
-}
-
-// mayHave reports whether a node on which the claim has that many slots, and pods in them, may have one more.
-func (w *claim) mayHave(nodeName string, slots, pods int) bool {
-	return w.PerNode == 0 || slots+max(0, w.owners[nodeName]-pods) < w.PerNode
+	slots := 0
+	if own := n.held.Of(w.uid()); own != nil {
+		slots = int(own.Amount.Pods)
+	}
+	owned := n.ownedBy(w.uid())
+	takes := w.slotTakes(slots, &owned)
+	return w.mayHave(n.name, slots) && takes.Exceeds(n.freeRoom()) == ""
 }

@@ -44,7 +44,7 @@ func (p *Planner) recordLocked(d *draft, result *Result) bool {
 	var more []*node
 	gains := map[*node]ledger.Resources{}
 	for _, pl := range d.places {
-		if gain := d.gain(pl); pl.node != nil && gain.Exceeds(&ledger.Resources{}) != "" {
+		if gain := pl.gain(); pl.node != nil && gain.Exceeds(&ledger.Resources{}) != "" {
 			more = append(more, pl.node)
 			gains[pl.node] = gain
 		}
@@ -74,11 +74,14 @@ func (p *Planner) recordLocked(d *draft, result *Result) bool {
 		return true
 	}
 	p.holds.Change(d.uid(), changes)
+	placed := 0
+	for _, pl := range d.places {
+		placed += max(0, pl.slots-pl.was.Slots())
+	}
+	d.forgetAway(placed)
 	p.board.weighHeld()
 	for _, pl := range d.places {
-		// A consumer gives up all of its slots, and what is used in a lost zone is in the others' quotas.
-		d.dirty = d.dirty || pl.settle > 0
-		if pl.node != nil && (d.loses(pl) || pl.settle > 0 || pl.was.Resized) {
+		if pl.node != nil && (pl.loses() || pl.was.Resized) {
 			p.board.free(pl.node)
 		}
 	}

@@ -47,12 +47,12 @@ func TestCyclesDoNotWaitWhenNothingIsMissing(t *testing.T) {
 	s.collect()
 	s.planner.turn.Unlock()
 
-	// A used slot of headroom is replaced before the next pod takes the room.
+	// A slot of headroom that a pod took is replaced before the next pod takes the room.
 	d.Claim.Use = holds.UseLast
 	s.reconcile(t, d)
-	n, fits := s.schedule(t, s.view(), "a1", makePod("q", "", "3"), holds.Asker{Claim: "r"})
+	uses, fits := s.schedule(t, s.view(), "a1", makePod("q", "", "3"), "r")
 	require.True(t, fits)
-	require.Positive(t, n)
+	require.True(t, uses)
 	s.end("p")
 	require.Equal(t, []types.UID{"r"}, s.collect())
 }

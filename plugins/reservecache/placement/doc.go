@@ -13,8 +13,8 @@
 // together. New slots may hold at most a fraction of the zone, the oldest claims first.
 //
 // Slots stay where they are as long as the node may take them and has room for them. A node that is too full gives up slots of
-// the lowest priority first, and among these those of the youngest claims. Slots on a node that is gone or not ready do
-// not count until the node is back; its consumers are still known then.
+// the lowest priority first, and among these those of the youngest claims. Slots on a node that is gone or not ready
+// are given up.
 //
 // A zone without a node that may take slots is lost. With Shift its slots are distributed over the other zones until it is
 // back, and then move home one by one as they find room there. With Keep they are missing. If a zone is only full, its slots
@@ -27,17 +27,20 @@
 //
 // # Headroom stays unused
 //
-// A used slot of a Headroom claim no longer counts, so the claim lacks one. A rolling update in a full cluster would then use up
-// the slots for good, because waiting pods would take the room of the old replicas. So freed room goes to the unfilled claim
-// first: a new slot is held there, and in exchange a consumer of the claim becomes an ordinary pod. Each zone is served first;
-// a used slot may be replaced in another zone, and moves home later.
+// A pod that takes a slot of a Headroom claim lowers what it holds, so the claim lacks one. A rolling update in a full cluster would then use
+// up the slots for good, because waiting pods would take the room of the old replicas. So freed room goes to the unfilled claim first. Each zone
+// is served first; as many slots as pods took may be replaced in another zone, and move home later.
+//
+// # Inclusive claims
+//
+// What another claim holds on a node includes its pods there, so that a slot takes only the room that these leave of it. Slots go to nodes on which
+// owners run outside of slots first, and follow owners within their zone: a pod that runs is not held room for a second time.
 //
 // # Amounts
 //
 // A claim may name nodes and amounts in place of slots. Then there is nothing to choose: on each ready node the claim
-// holds its amount, less what its consumers use, as far as there is room, each resource by itself. A missing amount waits for freed
-// room of its node, as missing slots do. A used amount counts as held, and no consumer becomes an ordinary pod, however small the
-// amount becomes.
+// holds its amount, its pods there among it, as far as there is room, each resource by itself. A missing amount waits for freed
+// room of its node, as missing slots do.
 //
 // # Cost
 //

@@ -10,7 +10,7 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// draft has the intended slots of one claim. Until it is committed, only the room of the nodes reflects it.
+// draft has the intended slots, or amounts, of one claim. Until it is committed, only the room of the nodes reflects it.
 type draft struct {
 	*claim
 	planner *Planner
@@ -27,15 +27,17 @@ type draft struct {
 // place is what the claim has on one node.
 type place struct {
 	name, zone string
-	// node is nil if the board does not have it.
-	node *node
-	lost bool
-	was  holds.NodeStatus
-	// slots is how many the node should have, used how many of them consumers use; settle is how many slots are given up
-	// together with their consumers.
-	slots, used, settle int
-	// unused is the unused amount that the node should have, of a claim for amounts.
-	unused ledger.Resources
+	// node is nil if there is no such node. ready means that there is one, and that it is ready.
+	node  *node
+	ready bool
+	was   holds.NodeStatus
+	// owned is what the claim's pods there ask for.
+	owned ledger.Resources
+	// slots is how many the node should have, or amount what it should hold.
+	slots  int
+	amount ledger.Resources
+	// unused is what is unused of that, and has been taken from the node's room; unusedBefore is what was unused before the draft.
+	unused, unusedBefore ledger.Resources
 }
 
 func (p *Planner) newDraft(w *claim, limit int) *draft {
@@ -46,59 +48,62 @@ func (p *Planner) newDraft(w *claim, limit int) *draft {
 		w.began = p.board.freed
 		return d // its nodes are looked at one by one
 	}
-	status, _ := p.holds.Status(w.uid())
+	nodes, _ := p.holds.Status(w.uid())
 	clear(w.counts)
-	for _, ns := range status.Nodes {
-		d.set(d.placeOf(ns.Node, ns), ns.Slots, ns.Used)
+	for _, ns := range nodes {
+		pl := d.placeOf(ns.Node, ns)
+		pl.slots = ns.Slots()
+		d.count(pl, 1)
 	}
-	clear(d.added)
 	return d
 }
 
-// placeOf makes the place of a node, without its slots, of what the claim has there.
+// placeOf makes the place of a node of what the claim has there, without its slots.
 func (d *draft) placeOf(name string, was holds.NodeStatus) *place {
-	pl := &place{name: name, zone: was.Zone, lost: true, was: was}
+	pl := &place{name: name, zone: was.Zone, was: was, amount: was.Amount}
 	if n := d.board.nodes[name]; n != nil && d.board.inAnyView(n) {
-		pl.node, pl.zone, pl.lost = n, n.zone.name, unready(n.object)
+		pl.node, pl.zone, pl.ready = n, n.zone.name, !unready(n.object)
+		pl.owned = n.ownedBy(d.uid())
+		if own := n.held.Of(d.uid()); own != nil {
+			pl.unused = own.Unused(n.ownedBy)
+		}
 	}
+	pl.unusedBefore = pl.unused
 	d.places[name] = pl
 	return pl
 }
 
-// set changes the numbers of a place and the counts.
-func (d *draft) set(pl *place, slots, used int) {
-	if !pl.lost {
-		n := d.counts[pl.zone]
-		n.Slots += slots - pl.slots
-		n.Used += used - pl.used
-		d.counts[pl.zone] = n
-		d.add(pl.zone, &d.Claim.Slot, int64((slots-used)-(pl.slots-pl.used)))
-	}
-	pl.slots, pl.used = slots, used
+// count adds a place's slots to the counts, or takes them away.
+func (d *draft) count(pl *place, sign int) {
+	n := d.counts[pl.zone]
+	n.slots += sign * pl.slots
+	n.used += sign * d.used(pl)
+	d.counts[pl.zone] = n
 }
 
-// add counts what a zone gets.
-func (d *draft) add(zone string, amount *ledger.Resources, times int64) {
-	added := d.added[zone]
-	added.Add(amount, times)
-	d.added[zone] = added
+// used is how many slots of a place pods use that the slots include.
+func (d *draft) used(pl *place) int { return pl.slots - d.Claim.UnusedSlots(pl.slots, &pl.owned) }
+
+// set gives a place another number of slots, of the claim's size.
+func (d *draft) set(pl *place, slots int) {
+	d.count(pl, -1)
+	pl.slots = slots
+	d.count(pl, 1)
+	d.hold(pl, d.Claim.Slots(slots))
 }
 
-// drop takes unused slots away from a place.
-func (d *draft) drop(pl *place, n int) {
-	if n <= 0 {
+// hold gives a place another amount.
+func (d *draft) hold(pl *place, amount ledger.Resources) {
+	unused := d.Claim.Unused(&amount, &pl.owned)
+	more := unused.Less(&pl.unused)
+	pl.amount, pl.unused = amount, unused
+	if pl.node == nil {
 		return
 	}
-	if pl.node != nil {
-		pl.node.room.Add(&d.Claim.Slot, int64(n))
-	}
-	d.set(pl, pl.slots-n, pl.used)
-}
-
-// demoteAt makes consumers of n slots of a place ordinary pods.
-func (d *draft) demoteAt(pl *place, n int) {
-	pl.settle += n
-	d.set(pl, pl.slots-n, pl.used-n)
+	pl.node.room.Add(&more, -1)
+	added := d.added[pl.zone]
+	added.Add(&more, 1)
+	d.added[pl.zone] = added
 }
 
 // sorted returns the places by name.
@@ -106,41 +111,42 @@ func (d *draft) sorted() []*place {
 	return slices.SortedFunc(maps.Values(d.places), func(a, b *place) int { return strings.Compare(a.name, b.name) })
 }
 
-// trim drops useless unused slots: on nodes that are gone, unfit or too full, beyond the limit of a node, and in zones that the
-// claim does not name. Slots of an old size get the new one if there is room.
+// trim drops useless slots: all on nodes that are gone or not ready, and in zones that the claim does not name; and those that are not used
+// on nodes that are unfit or too full, or have too many. Slots of an old size get the new one if there is room.
 func (d *draft) trim() {
 	for _, pl := range d.sorted() {
-		unused := pl.slots - pl.used
-		keep := unused
+		unused := d.Claim.UnusedSlots(pl.slots, &pl.owned)
+		used := pl.slots - unused
 		switch {
-		case pl.lost:
-			d.away[pl.name] = true
-			keep = 0
+		case !pl.ready:
+			d.away[pl.name] = max(1, pl.slots)
+			used, unused = 0, 0
 		case d.quota(pl.zone) == nil:
-			keep = 0
-			d.demoteAt(pl, pl.used)
+			used, unused = 0, 0
 		case d.Fit.Of(pl.node.object) != "":
-			keep = 0
+			unused = 0
 		default:
-			keep -= min(keep, int(d.excess[pl.name].Pods))
+			unused -= min(unused, int(d.excess[pl.name].Pods))
 			if d.PerNode > 0 {
-				keep = min(keep, max(0, d.PerNode-max(0, d.owners[pl.name]-len(pl.was.Consumers))-pl.used))
+				others := used
+				if !d.Claim.Inclusive() {
+					others = d.owners[pl.name]
+				}
+				unused = min(unused, max(0, d.PerNode-others))
 			}
 		}
 		if pl.was.Resized && pl.node != nil {
-			// The room of the old size is free for the new one.
-			room := pl.node.room.Clone()
-			if own := pl.node.held.Of(d.uid()); own != nil {
-				old := own.Unused(d.board.present(pl.node))
-				room.Add(&old, 1)
-			}
-			keep = int(min(int64(keep), room.Slots(&d.Claim.Slot)))
-			room.Add(&d.Claim.Slot, -int64(keep))
-			pl.node.room = room
-			d.set(pl, pl.used+keep, pl.used)
-			continue
+			d.resize(pl, used+unused)
+		} else if used+unused < pl.slots {
+			d.set(pl, used+unused)
 		}
-		d.drop(pl, unused-keep)
+	}
+}
+
+// resize gives up to a number of slots of a place the claim's size: those that are used, and of the others as many as there is room for.
+func (d *draft) resize(pl *place, slots int) {
+	for d.set(pl, slots); slots > 0 && d.Claim.UnusedSlots(slots, &pl.owned) > 0 && pl.node.room.Negative(&pl.unused); d.set(pl, slots) {
+		slots--
 	}
 }
 
@@ -176,58 +182,94 @@ func (d *draft) place(zoneName string) bool {
 	if n == nil {
 		return false
 	}
-	pl := d.places[n.name]
-	if pl == nil {
-		pl = &place{name: n.name, zone: n.zone.name, node: n}
-		d.places[n.name] = pl
-	}
-	n.room.Add(&d.Claim.Slot, -1)
-	d.set(pl, pl.slots+1, pl.used)
+	d.addSlot(n)
 	return true
 }
 
-// level drops surplus unused slots from the zones that have more than their quota, the emptiest nodes first. Then it makes
-// consumers ordinary pods until there are no more slots than wanted.
-func (d *draft) level() {
-	counted, _ := d.sum()
-	over := counted - d.total
-	for i := len(d.quotas) - 1; i >= 0 && over > 0; i-- {
-		q := &d.quotas[i]
-		for _, pl := range d.emptiest(q.zone) {
-			n := min(over, d.counted(q.zone)-q.slots, pl.slots-pl.used)
-			if n > 0 {
-				d.drop(pl, n)
-				over -= n
-			}
-		}
+func (d *draft) addSlot(n *node) {
+	pl := d.places[n.name]
+	if pl == nil {
+		pl = d.placeOf(n.name, holds.NodeStatus{})
 	}
-	_, slots := d.sum()
-	d.settle(slots - d.total)
+	d.set(pl, pl.slots+1)
 }
 
-// settle makes consumers of n slots ordinary pods and drops their slots, first in the zones that have more slots than their
-// quota.
-func (d *draft) settle(n int) {
-	if n <= 0 {
-		return
+// level drops surplus unused slots from the zones that have more than their quota, the emptiest nodes first, and then used ones until there
+// are no more than wanted. The pods that use them are ordinary pods from then on.
+func (d *draft) level() {
+	over := d.sum() - d.total
+	for i := len(d.quotas) - 1; i >= 0 && over > 0; i-- {
+		q := &d.quotas[i]
+		over -= d.dropUnused(q.zone, min(over, d.counted(q.zone)-q.slots))
 	}
 	places := d.sorted()
 	for _, anywhere := range []bool{false, true} {
 		for _, pl := range places {
-			m := min(n, pl.used)
+			n := min(over, pl.slots)
 			if !anywhere {
 				quota := 0
 				if q := d.quota(pl.zone); q != nil {
 					quota = q.slots
 				}
-				m = min(m, d.counts[pl.zone].Slots-quota)
+				n = min(n, d.counted(pl.zone)-quota)
 			}
-			if m > 0 && !pl.lost {
-				d.demoteAt(pl, m)
-				n -= m
+			if n > 0 {
+				d.set(pl, pl.slots-n)
+				over -= n
 			}
 		}
 	}
+}
+
+// dropUnused drops up to n unused slots of a zone, those on the emptiest nodes first, and returns how many it dropped.
+func (d *draft) dropUnused(zoneName string, n int) (dropped int) {
+	for _, pl := range d.emptiest(zoneName) {
+		if m := min(n-dropped, d.Claim.UnusedSlots(pl.slots, &pl.owned)); m > 0 {
+			d.set(pl, pl.slots-m)
+			dropped += m
+		}
+	}
+	return dropped
+}
+
+// followOwners moves unused slots to nodes of their zone on which pods of an inclusive claim run outside of slots: what these have is part of
+// what the claim holds, and would else be held a second time.
+func (d *draft) followOwners() {
+	if !d.Claim.Inclusive() {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.owners)) {
+		n := d.board.nodes[name]
+		if n == nil || !d.board.inView(n) || d.quota(n.zone.name) == nil || !d.planner.fits[d.Fit.key].takes(n) {
+			continue
+		}
+		for d.mayAdd(n) && d.hasOwnersOutside(n) && d.counts[n.zone.name].slots > d.counts[n.zone.name].used {
+			if d.dropUnused(n.zone.name, 1) == 0 {
+				break
+			}
+			d.addSlot(n)
+		}
+	}
+}
+
+// hasOwnersOutside reports whether pods of an inclusive claim run on a node outside of its slots.
+func (d *draft) hasOwnersOutside(n *node) bool {
+	return d.Claim.Inclusive() && d.owners[n.name] > d.slotsOn(n)
+}
+
+// slotsOn is how many slots the node should have.
+func (d *draft) slotsOn(n *node) int {
+	if pl := d.places[n.name]; pl != nil {
+		return pl.slots
+	}
+	return 0
+}
+
+// mayAdd reports whether a node may have one more slot, and has room for it.
+func (d *draft) mayAdd(n *node) bool {
+	owned := n.ownedBy(d.uid())
+	takes := d.slotTakes(d.slotsOn(n), &owned)
+	return d.mayHave(n.name, d.slotsOn(n)) && takes.Exceeds(n.freeRoom()) == ""
 }
 
 // emptiest returns the places of a zone in the opposite order to that of filling.
@@ -247,18 +289,11 @@ func (d *draft) emptiest(zoneName string) []*place {
 }
 
 // gain is how much more unused a place gets; negative where it loses some.
-func (d *draft) gain(pl *place) ledger.Resources {
-	if d.Claim.Amounts {
-		gain := pl.unused.Less(&pl.was.Amount)
-		gain.Add(&pl.was.Took, 1)
-		return gain
-	}
-	return d.Claim.Slots((pl.slots - pl.used) - (pl.was.Slots - pl.was.Used))
-}
+func (pl *place) gain() ledger.Resources { return pl.unused.Less(&pl.unusedBefore) }
 
 // loses reports whether a place gets less unused of a resource.
-func (d *draft) loses(pl *place) bool {
-	gain := d.gain(pl)
+func (pl *place) loses() bool {
+	gain := pl.gain()
 	positive := gain.Positive()
 	return !gain.Equal(&positive)
 }
@@ -267,9 +302,11 @@ func (d *draft) loses(pl *place) bool {
 func (d *draft) changes() []holds.Change {
 	var changes []holds.Change
 	for _, pl := range d.sorted() {
-		ch := holds.Change{Node: pl.name, Zone: pl.zone, Lost: pl.lost, Settle: pl.settle, Add: d.gain(pl)}
-		moved := pl.was.Node != "" && (pl.was.Zone != pl.zone || pl.was.Lost != pl.lost || pl.was.Resized)
-		if !ch.Add.IsZero() || ch.Settle != 0 || moved {
+		ch := holds.Change{Node: pl.name, Zone: pl.zone, Add: pl.amount.Less(&pl.was.Amount)}
+		if !d.Claim.Amounts {
+			ch.Add = d.Claim.Slots(pl.slots - pl.was.Slots())
+		}
+		if moved := pl.was.Node != "" && (pl.was.Zone != pl.zone || pl.was.Resized); moved || !ch.Add.IsZero() {
 			changes = append(changes, ch)
 		}
 	}

@@ -26,6 +26,14 @@ func makePod(name, node, cpu string) *v1.Pod {
 	return build.Pod(name, cpu, build.Bound(node))
 }
 
+// owned makes a pod one of a claim's.
+func owned(pod *v1.Pod, claim types.UID) *v1.Pod {
+	if claim != "" {
+		pod.Labels = map[string]string{"claim": string(claim)}
+	}
+	return pod
+}
+
 func notReady(n *v1.Node) *v1.Node {
 	n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionUnknown}}
 	return n
@@ -50,8 +58,14 @@ func (v snapshotView) Resources(i int) (allocatable, requested ledger.Resources)
 	return n.Allocatable, n.Requested
 }
 
-func (v snapshotView) Present(i int, uid types.UID) (ledger.Resources, bool) {
-	return v.RequestsOn(v.Nodes()[i], uid)
+func (v snapshotView) Owned(i int) (owned map[types.UID]ledger.Resources) {
+	for _, pod := range v.Nodes()[i].Pods {
+		if claim := pod.Labels["claim"]; claim != "" {
+			requests := v.Requests(pod)
+			owned = ledger.AddTo(owned, types.UID(claim), &requests)
+		}
+	}
+	return owned
 }
 
 // scene is a ledger, holds and a planner over them. Its cycles see what the ledger says.
@@ -99,6 +113,7 @@ func (s *scene) view() View {
 func (s *scene) reconcile(t require.TestingT, targets ...Target) (changed []types.UID) {
 	for _, d := range targets {
 		s.planner.Set(d)
+		s.planner.OwnersChanged()
 	}
 	for i := 0; ; i++ {
 		s.ledger.UpdateSnapshot(s.kept)
@@ -136,27 +151,24 @@ func targetOn(name string, age int, amounts map[string]ledger.Resources) Target 
 // cpus is an amount of CPUs, and places for pods.
 func cpus(n, pods int64) ledger.Resources { return ledger.Resources{MilliCPU: 1000 * n, Pods: pods} }
 
-// amounts returns what is held on each node, and the consumers of what.
-func (s *scene) amounts(t require.TestingT, name string) (held map[string]ledger.Resources, used map[types.UID]ledger.Resources) {
-	status, ok := s.holds.Status(types.UID(name))
+// amounts returns what is held on each node.
+func (s *scene) amounts(t require.TestingT, name string) map[string]ledger.Resources {
+	nodes, ok := s.holds.Status(types.UID(name))
 	require.True(t, ok, "no claim %s", name)
-	held, used = map[string]ledger.Resources{}, map[types.UID]ledger.Resources{}
-	for _, n := range status.Nodes {
+	held := map[string]ledger.Resources{}
+	for _, n := range nodes {
 		held[n.Node] = n.Amount
-		for _, c := range n.Consumers {
-			used[c.UID] = c.Took
-		}
 	}
-	return held, used
+	return held
 }
 
 // slots returns the number of slots on each node.
 func (s *scene) slots(t require.TestingT, name string) map[string]int {
-	status, ok := s.holds.Status(types.UID(name))
+	nodes, ok := s.holds.Status(types.UID(name))
 	require.True(t, ok, "no claim %s", name)
 	got := map[string]int{}
-	for _, n := range status.Nodes {
-		got[n.Node] = n.Slots
+	for _, n := range nodes {
+		got[n.Node] = n.Slots()
 	}
 	return got
 }
@@ -169,8 +181,13 @@ func (s *scene) report(t require.TestingT, name string) *Report {
 }
 
 // schedule asks for room for a pod on a node as the view has it, as Filter does, and on success assumes it there, as Reserve does. It
-// returns the number of slots that the pod uses, and whether it fits.
-func (s *scene) schedule(t require.TestingT, view View, node string, pod *v1.Pod, who holds.Asker) (int, bool) {
+// returns whether the pod uses a part of its claim, and whether it fits.
+func (s *scene) schedule(t require.TestingT, view View, node string, pod *v1.Pod, claim types.UID) (uses, fits bool) {
+	who := holds.Asker{Claim: claim}
+	if w := s.planner.claims[claim]; w != nil {
+		who.Use = w.Claim.Use
+	}
+	owned(pod, claim)
 	for i := range view.Len() {
 		if view.Node(i).Name != node {
 			continue
@@ -179,32 +196,35 @@ func (s *scene) schedule(t require.TestingT, view View, node string, pod *v1.Pod
 		request := s.ledger.Requests(pod)
 		after := requested.Clone()
 		if after.Add(&request, 1); after.Exceeds(&allocatable) != "" {
-			return 0, false
+			return false, false
 		}
-		present := func(uid types.UID) (ledger.Resources, bool) { return view.Present(i, uid) }
-		verdict := s.holds.Node(node).Fit(&holds.Question{Who: &who, Request: &request, Allocatable: &allocatable, Requested: &requested, Present: present})
+		byClaim := view.Owned(i)
+		verdict := s.holds.Node(node).Fit(&holds.Question{
+			Who: &who, Request: &request, Allocatable: &allocatable, Requested: &requested,
+			Owned: func(claim types.UID) ledger.Resources { return byClaim[claim] },
+		})
 		if !verdict.Fits {
-			return 0, false
+			return false, false
 		}
-		if verdict.Uses() {
-			require.NoError(t, s.holds.Take(pod.UID, node, who.Claim, verdict.Takes, present))
-		}
-		require.NoError(t, s.ledger.AssumePod(pod, node, t0))
-		return int(verdict.Takes.Pods), true
+		s.planner.Exclusively(func() {
+			if verdict.Takes.Pods > 0 {
+				_, err := s.holds.Take(claim, node, &verdict.Takes)
+				require.NoError(t, err)
+			}
+			require.NoError(t, s.ledger.AssumePod(pod, node, t0))
+		})
+		return verdict.Uses, true
 	}
-	return 0, false
+	return false, false
 }
 
-// consume lets an owner take a slot on a node and be bound.
+// consume lets an owner use a slot on a node and be bound.
 func (s *scene) consume(t require.TestingT, name, node, cpu, claim string) {
-	n, fits := s.schedule(t, s.view(), node, makePod(name, "", cpu), holds.Asker{Claim: types.UID(claim), Use: holds.UseFirst})
+	uses, fits := s.schedule(t, s.view(), node, makePod(name, "", cpu), types.UID(claim))
 	require.True(t, fits)
-	require.Equal(t, 1, n)
-	s.add(t, makePod(name, node, cpu))
+	require.True(t, uses)
+	s.add(t, owned(makePod(name, node, cpu), types.UID(claim)))
 }
 
 // end removes a pod.
-func (s *scene) end(name string) {
-	s.ledger.RemovePod(types.UID(name))
-	s.holds.Leave(types.UID(name), "")
-}
+func (s *scene) end(name string) { s.ledger.RemovePod(types.UID(name)) }

@@ -22,11 +22,20 @@ type picker struct {
 
 type candidate struct {
 	node *node
+	// owners means that pods of the claim run there outside of its slots.
+	owners bool
 	// slots is how many slots there is room for, and share how much room there is in terms of a slot.
 	slots, share int64
 }
 
+// compareCandidates has a slot go to pods that run already, and otherwise where the least room is left.
 func compareCandidates(a, b candidate) int {
+	if a.owners != b.owners {
+		if a.owners {
+			return -1
+		}
+		return 1
+	}
 	return cmp.Or(cmp.Compare(a.slots, b.slots), cmp.Compare(a.share, b.share), strings.Compare(a.node.name, b.node.name))
 }
 
@@ -37,14 +46,11 @@ func (d *draft) newPicker(zoneName string) *picker {
 	missing := max(1, d.total)
 	fits := d.planner.fits[d.Fit.key]
 	for n := range d.freed(zoneName, pk) {
-		if !d.mayTake(n) {
+		if !d.mayAdd(n) || !fits.takes(n) {
 			continue
 		}
 		room := n.freeRoom()
-		c := candidate{node: n, slots: room.Slots(&d.Claim.Slot)}
-		if c.slots == 0 || !fits.takes(n) {
-			continue
-		}
+		c := candidate{node: n, owners: d.hasOwnersOutside(n), slots: room.Slots(&d.Claim.Slot)}
 		c.share = share(room, &d.Claim.Slot)
 		at, _ := slices.BinarySearchFunc(pk.candidates, c, compareCandidates)
 		if len(pk.candidates) == missing {
@@ -85,22 +91,16 @@ func (d *draft) freed(zoneName string, pk *picker) iter.Seq[*node] {
 // searched reports whether no node that was freed up to pk.upTo has room.
 func (pk *picker) searched() bool { return !pk.cut && pk.at >= len(pk.candidates) }
 
-// mayTake reports whether a node may have one more slot, apart from its room.
-func (d *draft) mayTake(n *node) bool {
-	if pl := d.places[n.name]; pl != nil {
-		return d.mayHave(n.name, pl.slots, len(pl.was.Consumers))
-	}
-	return d.mayHave(n.name, 0, 0)
-}
-
 // next returns the node for the next slot, or nil.
 func (pk *picker) next(d *draft) *node {
 	for ; pk.at < len(pk.candidates); pk.at++ {
 		n := pk.candidates[pk.at].node
-		if !d.mayTake(n) || n.freeRoom().Slots(&d.Claim.Slot) == 0 {
+		if !d.mayAdd(n) {
 			continue
 		}
-		if added := d.added[n.zone.name]; d.planner.cappedLocked(d.claim, n.zone, &added) {
+		owned := n.ownedBy(d.uid())
+		added, takes := d.added[n.zone.name], d.slotTakes(d.slotsOn(n), &owned)
+		if d.planner.cappedLocked(d.claim, n.zone, &added, &takes) {
 			pk.cut = true
 			return nil
 		}
@@ -109,9 +109,9 @@ func (pk *picker) next(d *draft) *node {
 	return nil
 }
 
-// cappedLocked reports whether one more slot in a zone, beside what was added there without a record, would exceed what may be held,
+// cappedLocked reports whether an amount more in a zone, beside what was added there without a record, would exceed what may be held,
 // and records that.
-func (p *Planner) cappedLocked(w *claim, z *zone, added *ledger.Resources) bool {
+func (p *Planner) cappedLocked(w *claim, z *zone, added, amount *ledger.Resources) bool {
 	if w.Claim.Amounts {
 		return false // a part may be added
 	}
@@ -119,8 +119,8 @@ func (p *Planner) cappedLocked(w *claim, z *zone, added *ledger.Resources) bool 
 	if p.fraction >= 1 {
 		return false
 	}
-	for name := range w.Claim.Slot.Named() {
-		if p.spareLocked(z, name)-added.Amount(name) < w.Claim.Slot.Amount(name) {
+	for name := range amount.Named() {
+		if p.spareLocked(z, name)-added.Amount(name) < amount.Amount(name) {
 			w.capped[z.name] = true
 			return true
 		}

@@ -43,6 +43,8 @@ type Planner struct {
 	nominated map[*node]struct{}
 	// touched are the claims that have changed since TakeTouched.
 	touched map[types.UID]struct{}
+	// reread is set when pods may belong to other claims than before.
+	reread bool
 }
 
 // tallied counts the nodes under a fit.
@@ -65,11 +67,13 @@ func (t *tallied) takes(n *node) bool {
 // together they take at most that part of what the zone's nodes offer, of each resource. nominatedOn, which
 // may be nil, returns what the pods ask for together that are nominated to a node and not on it yet.
 func New(h *holds.Holds, maxHeldFraction float64, nominatedOn func(node string) ledger.Resources) *Planner {
-	return &Planner{
+	p := &Planner{
 		holds: h, fraction: maxHeldFraction, nominatedOn: nominatedOn,
 		board: newBoard(h), claims: map[types.UID]*claim{}, fits: map[string]*tallied{},
 		full: map[*node]struct{}{}, nominated: map[*node]struct{}{}, touched: map[types.UID]struct{}{},
 	}
+	p.board.ownedChanged = p.noteOwnersLocked
+	return p
 }
 
 // Set adds a claim, or replaces it by a newer version. No slot is placed before the next Reconcile. What it holds counts as
@@ -95,12 +99,10 @@ func (p *Planner) Set(d Target) {
 	for name := range w.Nodes {
 		w.look(name)
 	}
-	if status, ok := p.holds.Status(w.uid()); ok {
-		for i := range status.Nodes {
-			w.look(status.Nodes[i].Node)
-			if n := p.board.nodes[status.Nodes[i].Node]; n != nil && !d.SameTerms {
-				p.board.free(n)
-			}
+	for _, name := range p.holds.NodesOf(w.uid()) {
+		w.look(name)
+		if n := p.board.nodes[name]; n != nil && !d.SameTerms {
+			p.board.free(n)
 		}
 	}
 }
@@ -128,27 +130,56 @@ func (p *Planner) dropLocked(w *claim) {
 
 func compareAge(a, b *claim) int { return holds.CompareAge(&a.Claim, &b.Claim) }
 
-// SetOwners sets how many owners of a claim with PerNode are on a node. It reports whether that affects the slots.
-func (p *Planner) SetOwners(uid types.UID, nodeName string, n int) bool {
+// OwnersChanged records that pods may belong to other claims than before.
+func (p *Planner) OwnersChanged() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.reread = true
+	p.idle.Store(false)
+}
+
+// Exclusively runs f while no placement is under way: neither Collect nor Reconcile sees a part of what it does.
+func (p *Planner) Exclusively(f func()) {
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	f()
+}
+
+// noteOwnersLocked takes into account that other pods of claims are on a node than before.
+func (p *Planner) noteOwnersLocked(n *node, was map[types.UID]ledger.Resources) {
+	for uid, owned := range n.owned {
+		if before := was[uid]; !before.Equal(&owned) {
+			p.noteOwnersOfLocked(uid, n, int(before.Pods), int(owned.Pods))
+		}
+	}
+	for uid, before := range was {
+		if _, still := n.owned[uid]; !still {
+			p.noteOwnersOfLocked(uid, n, int(before.Pods), 0)
+		}
+	}
+}
+
+func (p *Planner) noteOwnersOfLocked(uid types.UID, n *node, was, is int) {
 	w := p.claims[uid]
 	if w == nil {
-		return false
+		return
 	}
-	was := w.owners[nodeName]
-	if w.owners[nodeName] = n; n == 0 {
-		delete(w.owners, nodeName)
+	if w.owners[n.name] = is; is == 0 {
+		delete(w.owners, n.name)
 	}
-	switch at := p.board.nodes[nodeName]; {
-	case w.PerNode == 0 || n == was:
-		return false
-	case n < was && at != nil:
-		p.board.free(at)
-	case n > was:
+	if w.Claim.Inclusive() {
+		p.touched[uid] = struct{}{}
+		if !w.Claim.Amounts {
+			w.dirty = true // what is used of the slots stays, and slots go to pods that run outside of them
+			p.board.free(n)
+		}
+		return
+	}
+	if w.PerNode > 0 && is > was {
 		w.dirty = true
+	} else if w.PerNode > 0 && is < was {
+		p.board.free(n)
 	}
-	return true
 }
 
 // tallyLocked counts the nodes under a fit.
@@ -241,8 +272,8 @@ func (p *Planner) countLocked(w *claim) {
 	if w.Claim.Amounts {
 		p.countNodesLocked(w)
 	} else {
-		clear(w.counts)
-		p.holds.Counts(w.uid(), func(zone string, n holds.Count) { w.counts[zone] = n })
+		p.countSlotsLocked(w)
+		w.taken = max(0, min(w.taken, w.total-w.sum()))
 		w.seek()
 	}
 	switch {
@@ -256,11 +287,29 @@ func (p *Planner) countLocked(w *claim) {
 	}
 }
 
-// noteLocked records which consumers came and went.
+func (p *Planner) countSlotsLocked(w *claim) {
+	clear(w.counts)
+	p.holds.Counts(w.uid(), func(zone string, slots int) { w.counts[zone] = count{slots: slots} })
+	if !w.Claim.Inclusive() {
+		return
+	}
+	nodes, _ := p.holds.Status(w.uid())
+	for i := range nodes {
+		if at := p.board.nodes[nodes[i].Node]; at != nil {
+			owned := at.ownedBy(w.uid())
+			n := w.counts[nodes[i].Zone]
+			n.used += nodes[i].Slots() - w.Claim.UnusedSlots(nodes[i].Slots(), &owned)
+			w.counts[nodes[i].Zone] = n
+		}
+	}
+}
+
+// noteLocked records which slots pods took.
 func (p *Planner) noteLocked() {
-	for _, uid := range p.holds.TakeChanged() {
+	for uid, slots := range p.holds.TakeLowered() {
 		if w := p.claims[uid]; w != nil {
 			w.dirty = true
+			w.taken += slots
 			p.touched[uid] = struct{}{}
 			p.countLocked(w)
 		}
@@ -277,6 +326,19 @@ func (p *Planner) TakeTouched() []types.UID {
 	touched := slices.Collect(maps.Keys(p.touched))
 	clear(p.touched)
 	return touched
+}
+
+// Unused returns what is held and not used, by zone.
+func (p *Planner) Unused() map[string]ledger.Resources {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	sums := map[string]ledger.Resources{}
+	for name, z := range p.board.zones {
+		if !z.unused.IsZero() {
+			sums[name] = z.unused.Clone()
+		}
+	}
+	return sums
 }
 
 // TakeFreed returns the nodes on which a pod may since the last call find new room or unused slots, or be admitted.

@@ -97,6 +97,23 @@ func TestAZoneIsLost(t *testing.T) {
 	}
 }
 
+// TestALostNodeIsNotNamedForEver: once other slots have been placed, those that are missing are not of that node.
+func TestALostNodeIsNotNamedForEver(t *testing.T) {
+	s := cluster(2, "a")
+	s.reconcile(t, target("r", 0, Zone{"a", 10}))
+	s.ledger.RemoveNode(makeNode("a2", "a", "4"))
+	s.reconcile(t)
+	require.Equal(t, []string{"a2"}, s.report(t, "r").Away)
+	s.ledger.AddNode(makeNode("a3", "a", "3"))
+	s.reconcile(t)
+	require.Equal(t, []string{"a2"}, s.report(t, "r").Away, "one of four is still missing")
+	s.ledger.UpdateNode(makeNode("a3", "a", "5"))
+	s.reconcile(t)
+	r := s.report(t, "r")
+	require.Empty(t, r.Away)
+	require.Equal(t, 1, r.Missing)
+}
+
 // TestALostZoneIsRemembered by newer versions of a claim that is spread over all zones, as long as these are the same.
 func TestALostZoneIsRemembered(t *testing.T) {
 	s := cluster(2, "a", "b", "c")
@@ -119,9 +136,9 @@ func TestALostZoneIsRemembered(t *testing.T) {
 	require.Equal(t, map[string]int{"a1": 3, "b1": 3}, s.slots(t, "r"), "c is none of its zones any more")
 }
 
-// TestConsumersOutliveTheirNode: a node that goes, or is not ready, and comes back with its pods has its consumers again, and
+// TestOwnersOutliveTheirNode: a node that goes, or is not ready, and comes back with its pods has their slots again, and
 // the slots that stood in for theirs are given up.
-func TestConsumersOutliveTheirNode(t *testing.T) {
+func TestOwnersOutliveTheirNode(t *testing.T) {
 	for name, lose := range map[string]func(s *scene){
 		"deleted":   func(s *scene) { s.ledger.RemoveNode(makeNode("a1", "a", "4")) },
 		"not ready": func(s *scene) { s.ledger.UpdateNode(notReady(makeNode("a1", "a", "4"))) },
@@ -135,20 +152,53 @@ func TestConsumersOutliveTheirNode(t *testing.T) {
 			s.consume(t, "w2", "a1", "1", "r")
 			lose(s)
 			s.reconcile(t)
-			require.Equal(t, map[string]int{"a1": 2, "a2": 2}, s.slots(t, "r"), "others are ready for those that come in their place")
-			require.Equal(t, 2, s.report(t, "r").Held)
+			require.Equal(t, map[string]int{"a2": 2}, s.slots(t, "r"), "others are ready for those that come in their place")
+			r := s.report(t, "r")
+			require.Equal(t, []int{2, 0, 0}, []int{r.Held, r.Used, r.Missing})
 
 			s.ledger.UpdateNode(makeNode("a1", "a", "4"))
 			s.reconcile(t)
 			require.Equal(t, map[string]int{"a1": 2}, s.slots(t, "r"), "two are held, not four")
-			r := s.report(t, "r")
+			r = s.report(t, "r")
 			require.Equal(t, []int{2, 2, 0}, []int{r.Held, r.Used, r.Missing})
 		})
 	}
 }
 
-// TestACordonedZoneKeepsItsConsumers: only what is not used is shifted, so that nothing is held twice when the cordon ends.
-func TestACordonedZoneKeepsItsConsumers(t *testing.T) {
+// TestAGuaranteeIncludesWhoRuns: one that is new, or is enlarged, holds nothing beside the owners that run already, wherever their nodes
+// have no room for a slot more.
+func TestAGuaranteeIncludesWhoRuns(t *testing.T) {
+	s := cluster(3, "a")
+	for _, node := range []string{"a1", "a2"} {
+		s.add(t, owned(makePod("w-"+node, node, "1"), "r"), makePod("full-"+node, node, "3"))
+	}
+	d := target("r", 0, Zone{"a", 1})
+	d.Claim.Use = holds.UseFirst
+	s.reconcile(t, d)
+	require.Equal(t, map[string]int{"a1": 1}, s.slots(t, "r"))
+	d.Zones[0].Slots = 3
+	d.SameTerms = true
+	s.reconcile(t, d)
+	require.Equal(t, map[string]int{"a1": 1, "a2": 1, "a3": 1}, s.slots(t, "r"))
+	r := s.report(t, "r")
+	require.Equal(t, []int{3, 2, 0}, []int{r.Held, r.Used, r.Missing})
+
+	// Its slots follow an owner that came to run outside of them, and stay when it leaves.
+	s.add(t, owned(makePod("outside", "a3", "1"), "r"))
+	s.end("full-a2")
+	s.add(t, owned(makePod("beside", "a2", "1"), "r"))
+	s.reconcile(t)
+	require.Equal(t, map[string]int{"a1": 1, "a2": 1, "a3": 1}, s.slots(t, "r"), "all are used")
+	s.end("outside")
+	s.reconcile(t)
+	require.Equal(t, map[string]int{"a1": 1, "a2": 2}, s.slots(t, "r"))
+	s.end("beside")
+	s.reconcile(t)
+	require.Equal(t, map[string]int{"a1": 1, "a2": 2}, s.slots(t, "r"))
+}
+
+// TestACordonedZoneKeepsItsOwners: only what is not used is shifted, so that nothing is held twice when the cordon ends.
+func TestACordonedZoneKeepsItsOwners(t *testing.T) {
 	s := cluster(1, "a", "b")
 	d := target("r", 0, Zone{"a", 3})
 	d.Zones = append(d.Zones, Zone{"b", 1})
@@ -213,8 +263,6 @@ func TestARollingUpdateDoesNotDrainTheHeadroom(t *testing.T) {
 	require.Equal(t, map[string]int{"b1": 2}, s.slots(t, "r"))
 	r := s.report(t, "r")
 	require.Equal(t, []int{0, 0}, []int{r.Missing, r.Used}, "the new replica is an ordinary pod now")
-	_, consumes := s.holds.ConsumerOf("new-1")
-	require.False(t, consumes)
 
 	// The next pair brings the slots home.
 	s.consume(t, "new-2", "b1", "1", "r")
@@ -349,21 +397,27 @@ func TestPerNode(t *testing.T) {
 	s := cluster(3, "a")
 	d := target("r", 0, Zone{"a", 3})
 	d.PerNode = 1
-	s.planner.Set(d)
-	s.planner.SetOwners("r", "a1", 1) // one that runs there already
-	s.reconcile(t)
+	s.add(t, owned(makePod("first", "a1", "1"), "r")) // it runs there already
+	s.reconcile(t, d)
 	require.Equal(t, map[string]int{"a2": 1, "a3": 1}, s.slots(t, "r"))
 	require.Equal(t, "zone a: 2 of 3 slots: 3 nodes with as many slots and owners as slotsPerNode allows", s.report(t, "r").Shortfalls())
 
-	// An owner in a slot is no reason to give it up, one beside it is.
-	s.consume(t, "w", "a2", "1", "r")
-	require.True(t, s.planner.SetOwners("r", "a2", 1))
-	require.True(t, s.planner.SetOwners("r", "a3", 1))
+	s.add(t, owned(makePod("second", "a3", "1"), "r"))
 	s.reconcile(t)
 	require.Equal(t, map[string]int{"a2": 1}, s.slots(t, "r"))
-	require.True(t, s.planner.SetOwners("r", "a1", 0))
+	s.end("first")
 	require.Equal(t, []types.UID{"r"}, s.collect())
 	require.Equal(t, map[string]int{"a1": 1, "a2": 1}, s.slots(t, "r"))
+	s.add(t, owned(makePod("second", "a3", "1"), "another"))
+	require.Equal(t, []types.UID{"r"}, s.collect(), "it is no longer an owner")
+	require.Equal(t, map[string]int{"a1": 1, "a2": 1, "a3": 1}, s.slots(t, "r"))
+
+	// The slots of a Guarantee include its owners.
+	d.Claim.Use = holds.UseFirst
+	s.reconcile(t, d)
+	s.consume(t, "third", "a2", "1", "r")
+	require.Empty(t, s.reconcile(t))
+	require.Equal(t, 1, s.report(t, "r").Used)
 }
 
 // TestMaxHeldFraction: unused slots take no more of a zone than that, the oldest first; what is used does not count.
@@ -414,11 +468,11 @@ func TestCycleWaitsForADraft(t *testing.T) {
 	s.reconcile(t, target("r", 0, Zone{"a", 1}))
 	s.end("all")
 	view := s.view()
-	cycle := make(chan holds.Status)
+	cycle := make(chan []holds.NodeStatus)
 	s.planner.nominatedOn = func(string) ledger.Resources {
 		s.planner.nominatedOn = func(string) ledger.Resources { return ledger.Resources{} }
 		require.False(t, s.planner.turn.TryLock(), "it is Reconcile's turn")
-		require.False(t, s.planner.SetOwners("r", "a1", 0), "others do not wait")
+		require.Empty(t, s.planner.Unused(), "others do not wait")
 		begun := make(chan struct{})
 		go func() {
 			close(begun)
@@ -432,8 +486,8 @@ func TestCycleWaitsForADraft(t *testing.T) {
 	}
 	s.reconcile(t)
 	status := <-cycle
-	require.Len(t, status.Nodes, 1)
-	require.Equal(t, 1, status.Nodes[0].Slots)
+	require.Len(t, status, 1)
+	require.Equal(t, 1, status[0].Slots())
 }
 
 // TestReplacedWhileAsking: a draft is given up if its claim has been replaced or removed while nominated pods were asked for.

@@ -113,15 +113,12 @@ func (w *world) Schedule(t *rapid.T) {
 	pod := makePod(fmt.Sprintf("p%d", w.serial), "", cpu)
 	bound := makePod(pod.Name, node, cpu)
 	if rapid.IntRange(0, 9).Draw(t, "bound by another") > 0 {
-		who := holds.Asker{}
-		if owner := rapid.SampledFrom(append([]string{""}, claimNames...)).Draw(t, "owner"); owner != "" {
-			who = holds.Asker{Claim: types.UID(owner), Use: w.targets[owner].Claim.Use}
-		}
-		if _, fits := w.schedule(t, view, node, pod, who); !fits {
+		owner := types.UID(rapid.SampledFrom(append([]string{""}, claimNames...)).Draw(t, "owner"))
+		owned(bound, owner)
+		if _, fits := w.schedule(t, view, node, pod, owner); !fits {
 			return
 		}
 		require.NoError(t, w.cache.AssumePod(pod, node, t0))
-		w.noSlotIsUsedTwice(t)
 	}
 	w.alive[pod.Name] = node
 	w.happen(func(l *ledger.Ledger) { _, _ = l.AddPod(bound) })
@@ -133,12 +130,7 @@ func (w *world) EndPod(t *rapid.T) {
 	}
 	name := rapid.SampledFrom(slices.Sorted(maps.Keys(w.alive))).Draw(t, "pod")
 	delete(w.alive, name)
-	w.happen(func(l *ledger.Ledger) {
-		l.RemovePod(types.UID(name))
-		if l == w.ledger { // whose handler tells the holds as well
-			w.holds.Leave(types.UID(name), "")
-		}
-	})
+	w.happen(func(l *ledger.Ledger) { l.RemovePod(types.UID(name)) })
 }
 
 func (w *world) Set(t *rapid.T) {
@@ -162,6 +154,7 @@ func (w *world) Set(t *rapid.T) {
 		}
 	}
 	w.planner.Set(d)
+	w.planner.OwnersChanged()
 	w.targets[name] = d
 }
 
@@ -177,40 +170,58 @@ func (w *world) Pass(*rapid.T) { w.planner.Reconcile(w.view(), w.trails) }
 // Settle: once all is heard and done, every slot is where it may be, has room, and no claim lacks a slot that has room.
 func (w *world) Settle(t *rapid.T) {
 	w.settle()
-	before := w.stands(t)
+	before := w.stands()
 	changed := map[types.UID]bool{}
 	for _, uid := range w.reconcile(t) {
 		changed[uid] = true
 	}
 	for name, was := range before {
-		is := w.stands(t)[name]
-		for i := range is.Nodes {
-			is.Nodes[i].Lost = false
-		}
-		for i := range was.Nodes {
-			was.Nodes[i].Lost = false
-		}
 		if !changed[types.UID(name)] {
-			require.Empty(t, cmp.Diff(was.Nodes, is.Nodes, cmpopts.EquateEmpty()), "%s has changed and nothing says so", name)
+			require.Empty(t, cmp.Diff(was, w.stands()[name], cmpopts.EquateEmpty()), "%s has changed and nothing says so", name)
 		}
 	}
 	for name := range w.targets {
 		w.inOrder(t, name)
 		w.nothingLeft(t, name)
+		w.ownersFollowed(t, name)
 	}
 	// What is where it is to be stays there, by either entrance.
 	require.Empty(t, w.reconcile(t))
 	require.Empty(t, w.planner.Collect(w.cycle()).Changed)
 }
 
-func (w *world) stands(t *rapid.T) map[string]holds.Status {
-	all := map[string]holds.Status{}
+func (w *world) stands() map[string][]holds.NodeStatus {
+	all := map[string][]holds.NodeStatus{}
 	for name := range w.targets {
-		status, ok := w.holds.Status(types.UID(name))
-		require.True(t, ok)
-		all[name] = status
+		nodes, _ := w.holds.Status(types.UID(name))
+		all[name] = nodes
 	}
 	return all
+}
+
+// room is what pods and unused holds leave of a node, and unused is what of a claim's amount there its pods leave, both by the ledger.
+func (w *world) room(view View, i int) ledger.Resources {
+	allocatable, requested := view.Resources(i)
+	room := allocatable.Less(&requested)
+	for name, nodes := range w.stands() {
+		for _, n := range nodes {
+			if n.Node == view.Node(i).Name {
+				unused := w.unused(view, i, name, n.Amount)
+				room.Add(&unused, -1)
+			}
+		}
+	}
+	return room
+}
+
+func (w *world) unused(view View, i int, name string, amount ledger.Resources) ledger.Resources {
+	d := w.targets[name]
+	if d.Claim.Use == holds.UseLast && !d.Claim.Amounts {
+		return amount
+	}
+	owned := view.Owned(i)[types.UID(name)]
+	left := amount.Less(&owned)
+	return left.Positive()
 }
 
 // usable returns the node where a claim may have slots.
@@ -222,38 +233,43 @@ func (w *world) usable(name, node string) bool {
 
 func (w *world) inOrder(t *rapid.T, name string) {
 	d := w.targets[name]
-	status, _ := w.holds.Status(types.UID(name))
+	nodes, _ := w.holds.Status(types.UID(name))
 	view := w.view()
-	rooms := map[string]ledger.Resources{}
+	at := map[string]int{}
 	for i := range view.Len() {
-		allocatable, requested := view.Resources(i)
-		rooms[view.Node(i).Name] = allocatable.Clone()
-		room := rooms[view.Node(i).Name]
-		room.Add(&requested, -1)
-		unused := w.holds.Node(view.Node(i).Name).Unused(nil)
-		room.Add(&unused, -1)
-		rooms[view.Node(i).Name] = room
+		at[view.Node(i).Name] = i
 	}
-	for _, n := range status.Nodes {
-		unused := n.Amount.Less(&n.Took)
+	for _, n := range nodes {
+		i, there := at[n.Node]
+		require.True(t, there && !unready(view.Node(i)), "%s holds something on %s", name, n.Node)
 		if d.Claim.Amounts {
-			most := d.Nodes[n.Node]
-			most.Raise(&n.Took)
-			require.Empty(t, n.Amount.Exceeds(&most), "%s holds too much on %s", name, n.Node)
+			desired := d.Nodes[n.Node]
+			require.Empty(t, n.Amount.Exceeds(&desired), "%s holds too much on %s", name, n.Node)
+		} else {
+			require.Equal(t, d.Claim.Slot.MilliCPU*n.Amount.Pods, n.Amount.MilliCPU)
+			require.False(t, n.Resized)
+		}
+		unused := w.unused(view, i, name, n.Amount)
+		if !d.Claim.Amounts {
+			unused = ledger.Resources{}
+			for k := n.Slots(); k > 0; k-- { // whole slots that are unused
+				size := d.Claim.Slots(k)
+				if left := w.unused(view, i, name, n.Amount); size.Exceeds(&left) == "" {
+					unused = size
+					break
+				}
+			}
 		}
 		if unused.IsZero() {
 			continue
 		}
 		require.True(t, w.usable(name, n.Node), "%s holds something on %s", name, n.Node)
-		if room := rooms[n.Node]; d.Claim.Amounts {
-			require.False(t, room.Negative(&unused), "%s has no room on %s: %+v", name, n.Node, room)
-			continue
-		}
-		room := rooms[n.Node]
-		require.False(t, room.Negative(&d.Claim.Slot), "%s has no room on %s: %+v", name, n.Node, room)
-		require.False(t, n.Resized)
-		if d.PerNode > 0 {
-			require.LessOrEqual(t, n.Slots, d.PerNode)
+		room := w.room(view, i)
+		require.False(t, room.Negative(&unused), "%s has no room on %s: %+v", name, n.Node, room)
+		if owners := view.Owned(i)[types.UID(name)]; d.PerNode > 0 && d.Claim.Use == holds.UseLast {
+			require.LessOrEqual(t, n.Slots()+int(owners.Pods), d.PerNode)
+		} else if d.PerNode > 0 {
+			require.LessOrEqual(t, n.Slots(), d.PerNode)
 		}
 	}
 }
@@ -261,26 +277,24 @@ func (w *world) inOrder(t *rapid.T, name string) {
 // nothingLeft looks with its own eyes for room that a claim should have taken.
 func (w *world) nothingLeft(t *rapid.T, name string) {
 	d := w.targets[name]
-	status, _ := w.holds.Status(types.UID(name))
+	nodes, _ := w.holds.Status(types.UID(name))
 	if d.Claim.Amounts {
-		w.noPartLeft(t, name, &status)
+		w.noPartLeft(t, name, nodes)
 		return
 	}
-	counted, at := map[string]int{}, map[string]int{}
-	sum := 0
-	for _, n := range status.Nodes {
-		at[n.Node] = n.Slots
-		if !n.Lost {
-			counted[n.Zone] += d.Claim.Counts(n.Slots, n.Used)
-			sum += d.Claim.Counts(n.Slots, n.Used)
-		}
+	zones, at, sum := map[string]int{}, map[string]int{}, 0
+	for _, n := range nodes {
+		at[n.Node] = n.Slots()
+		zones[n.Zone] += n.Slots()
+		sum += n.Slots()
 	}
+	require.LessOrEqual(t, sum, d.totalSlots())
 	if sum >= d.totalSlots() {
 		return
 	}
 	lacking := map[string]bool{}
 	for _, z := range d.Zones {
-		lacking[z.Name] = counted[z.Name] < z.Slots
+		lacking[z.Name] = zones[z.Name] < z.Slots
 	}
 	view := w.view()
 	for i := range view.Len() {
@@ -288,55 +302,71 @@ func (w *world) nothingLeft(t *rapid.T, name string) {
 		zone := n.Labels[v1.LabelTopologyZone]
 		// Which zone may have the slots of a lost one is the quotas' matter.
 		spread := len(d.Zones) == 0 && d.OnZoneLoss == Shift
-		if !w.usable(name, n.Name) || !lacking[zone] && !spread || d.PerNode > 0 && at[n.Name] >= d.PerNode {
+		if !w.usable(name, n.Name) || !lacking[zone] && !spread {
 			continue
 		}
-		allocatable, requested := view.Resources(i)
-		room := allocatable.Clone()
-		room.Add(&requested, -1)
-		unused := w.holds.Node(n.Name).Unused(nil)
-		room.Add(&unused, -1)
-		size := d.Claim.Slot.Clone()
-		size.Pods = 1
-		require.Zero(t, room.Slots(&size), "%s lacks slots and %s has room", name, n.Name)
+		inNode := at[n.Name]
+		if d.Claim.Use == holds.UseLast {
+			owners := view.Owned(i)[types.UID(name)]
+			inNode += int(owners.Pods)
+		}
+		if d.PerNode > 0 && inNode >= d.PerNode {
+			continue
+		}
+		d.Claim.Slot.Pods = 1
+		now, then := w.unused(view, i, name, d.Claim.Slots(at[n.Name])), w.unused(view, i, name, d.Claim.Slots(at[n.Name]+1))
+		more, room := then.Less(&now), w.room(view, i)
+		require.NotEmpty(t, more.Exceeds(&room), "%s lacks slots and %s has room", name, n.Name)
+	}
+}
+
+// ownersFollowed: no slot of an inclusive claim is unused while an owner runs outside of slots in the same zone, if a slot there fits.
+func (w *world) ownersFollowed(t *rapid.T, name string) {
+	d := w.targets[name]
+	if d.Claim.Use == holds.UseLast {
+		return
+	}
+	nodes, _ := w.holds.Status(types.UID(name))
+	at, unused := map[string]int{}, map[string]bool{}
+	view := w.view()
+	for _, n := range nodes {
+		at[n.Node] = n.Slots()
+		for i := range view.Len() {
+			owned := view.Owned(i)[types.UID(name)]
+			if view.Node(i).Name == n.Node && n.Amount.MilliCPU-owned.MilliCPU >= d.Claim.Slot.MilliCPU && n.Slots() > int(owned.Pods) {
+				unused[n.Zone] = true
+			}
+		}
+	}
+	d.Claim.Slot.Pods = 1
+	for i := range view.Len() {
+		n := view.Node(i)
+		slots, owners := at[n.Name], view.Owned(i)[types.UID(name)]
+		if int(owners.Pods) <= slots || !w.usable(name, n.Name) || d.PerNode > 0 && slots >= d.PerNode || !unused[n.Labels[v1.LabelTopologyZone]] {
+			continue
+		}
+		now, then := w.unused(view, i, name, d.Claim.Slots(slots)), w.unused(view, i, name, d.Claim.Slots(slots+1))
+		more, room := then.Less(&now), w.room(view, i)
+		require.NotEmpty(t, more.Exceeds(&room), "owners of %s run outside of slots on %s", name, n.Name)
 	}
 }
 
 // noPartLeft is nothingLeft for amounts.
-func (w *world) noPartLeft(t *rapid.T, name string, status *holds.Status) {
+func (w *world) noPartLeft(t *rapid.T, name string, nodes []holds.NodeStatus) {
 	view := w.view()
 	for i := range view.Len() {
 		node := view.Node(i).Name
 		if !w.usable(name, node) {
 			continue
 		}
-		part := w.targets[name].Nodes[node]
-		if at := slices.IndexFunc(status.Nodes, func(n holds.NodeStatus) bool { return n.Node == node }); at >= 0 {
-			part = part.Less(&status.Nodes[at].Amount)
-			part = part.Positive()
+		var has ledger.Resources
+		if at := slices.IndexFunc(nodes, func(n holds.NodeStatus) bool { return n.Node == node }); at >= 0 {
+			has = nodes[at].Amount
 		}
-		room, requested := view.Resources(i)
-		unused := w.holds.Node(node).Unused(nil)
-		room = room.Less(&requested)
-		room.Add(&unused, -1)
-		room = room.Positive()
-		part.Lower(&room)
-		require.True(t, part.IsZero(), "%s lacks a part on %s, where there is room for %+v", name, node, part)
-	}
-}
-
-// noSlotIsUsedTwice, and no more is used than there is.
-func (w *world) noSlotIsUsedTwice(t *rapid.T) {
-	used := map[types.UID]string{}
-	for name, status := range w.stands(t) {
-		for _, n := range status.Nodes {
-			require.Empty(t, n.Took.Exceeds(&n.Amount))
-			for _, c := range n.Consumers {
-				uid := c.UID
-				at := name + " on " + n.Node
-				require.Contains(t, []string{"", at}, used[uid])
-				used[uid] = at
-			}
+		now, then, room := w.unused(view, i, name, has), w.unused(view, i, name, w.targets[name].Nodes[node]), w.room(view, i)
+		for _, resource := range []v1.ResourceName{v1.ResourceCPU, v1.ResourcePods} {
+			missing := then.Amount(resource) - now.Amount(resource)
+			require.True(t, missing <= 0 || room.Amount(resource) <= 0, "%s lacks a part on %s, where there is room for %+v", name, node, room)
 		}
 	}
 }
@@ -344,17 +374,21 @@ func (w *world) noSlotIsUsedTwice(t *rapid.T) {
 // Check: a report agrees with the records at any time.
 func (w *world) Check(t *rapid.T) {
 	for name := range w.targets {
-		status, _ := w.holds.Status(types.UID(name))
+		nodes, _ := w.holds.Status(types.UID(name))
 		r, ok := w.planner.Report(types.UID(name))
 		if !ok {
 			continue
 		}
-		held, used := 0, 0
+		held, used, sum := 0, 0, 0
 		for _, z := range r.Zones {
 			held += z.Held
 			used += z.Used
 		}
-		require.Equal(t, holds.Count{Slots: held, Used: used}, status.Sum())
+		for _, n := range nodes {
+			sum += n.Slots()
+		}
+		require.Equal(t, sum, held)
+		require.LessOrEqual(t, used, held)
 	}
 }
 
@@ -441,7 +475,7 @@ func TestHeadroomOutlivesRollingUpdates(t *testing.T) {
 			for _, node := range nodes {
 				for {
 					batch++
-					if _, fits := s.schedule(t, s.view(), node, makePod(fmt.Sprintf("batch-%d", batch), "", "1"), holds.Asker{}); !fits {
+					if _, fits := s.schedule(t, s.view(), node, makePod(fmt.Sprintf("batch-%d", batch), "", "1"), ""); !fits {
 						break
 					}
 				}
@@ -452,9 +486,9 @@ func TestHeadroomOutlivesRollingUpdates(t *testing.T) {
 			replica := makePod(fmt.Sprintf("new-%d", i), "", "1")
 			placed := false
 			for _, node := range rapid.Permutation(nodes).Draw(t, "order of coming") {
-				slots, fits := s.schedule(t, s.view(), node, replica, holds.Asker{Claim: "r"})
+				uses, fits := s.schedule(t, s.view(), node, replica, "r")
 				if fits {
-					require.Equal(t, 1, slots)
+					require.True(t, uses)
 					placed = true
 					break
 				}

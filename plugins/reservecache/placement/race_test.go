@@ -18,7 +18,12 @@ func TestConcurrentKeeping(t *testing.T) {
 	const rounds = 200
 	s := cluster(3, "a", "b")
 	s.planner.nominatedOn = func(string) ledger.Resources { return ledger.Resources{} }
-	s.reconcile(t, target("r", 0, Zone{"a", 4}, Zone{"b", 4}), target("s", 1, Zone{"a", 2}))
+	guarantee := func(slots int) Target {
+		d := target("s", 1, Zone{"a", slots})
+		d.Claim.Use = holds.UseFirst
+		return d
+	}
+	s.reconcile(t, target("r", 0, Zone{"a", 4}, Zone{"b", 4}), guarantee(2))
 
 	var cycles, others sync.WaitGroup
 	done := make(chan struct{})
@@ -30,24 +35,36 @@ func TestConcurrentKeeping(t *testing.T) {
 			name, node := fmt.Sprintf("p%d", round), view.Node(round%view.Len()).Name
 			i := round % view.Len()
 			allocatable, requested := view.Resources(i)
-			present := func(uid types.UID) (ledger.Resources, bool) { return view.Present(i, uid) }
-			pod := makePod(name, "", "1")
+			byClaim := view.Owned(i)
+			claim := []types.UID{"r", "s"}[round%2]
+			pod := owned(makePod(name, "", "1"), claim)
 			request := s.ledger.Requests(pod)
-			if after := requested.Clone(); true {
-				if after.Add(&request, 1); after.Exceeds(&allocatable) != "" {
-					continue
-				}
-			}
-			who := holds.Asker{Claim: "r", Use: holds.Use(round % 2)}
-			verdict := s.holds.Node(node).Fit(&holds.Question{Who: &who, Request: &request, Allocatable: &allocatable, Requested: &requested, Present: present})
-			if !verdict.Fits || verdict.Uses() && s.holds.Take(pod.UID, node, "r", verdict.Takes, present) != nil {
+			after := requested.Clone()
+			if after.Add(&request, 1); after.Exceeds(&allocatable) != "" {
 				continue
 			}
-			if s.ledger.AssumePod(pod, node, t0) != nil {
+			who := holds.Asker{Claim: claim, Use: holds.Use(round % 2)}
+			verdict := s.holds.Node(node).Fit(&holds.Question{
+				Who: &who, Request: &request, Allocatable: &allocatable, Requested: &requested,
+				Owned: func(claim types.UID) ledger.Resources { return byClaim[claim] },
+			})
+			if !verdict.Fits {
+				continue
+			}
+			var err error
+			s.planner.Exclusively(func() {
+				if verdict.Takes.Pods > 0 {
+					_, err = s.holds.Take(claim, node, &verdict.Takes)
+				}
+				if err == nil {
+					err = s.ledger.AssumePod(pod, node, t0)
+				}
+			})
+			if err != nil {
 				continue
 			}
 			others.Go(func() {
-				_, _ = s.ledger.AddPod(makePod(name, node, "1"))
+				_, _ = s.ledger.AddPod(owned(makePod(name, node, "1"), claim))
 				s.end(name)
 			})
 		}
@@ -66,7 +83,7 @@ func TestConcurrentKeeping(t *testing.T) {
 	}
 	until(func(i int) {
 		if i%10 == 0 {
-			s.planner.Set(target("s", 1, Zone{"a", 1 + i%3}))
+			s.planner.Set(guarantee(1 + i%3))
 		}
 		s.planner.Reconcile(s.view(), nil)
 	})
@@ -77,10 +94,10 @@ func TestConcurrentKeeping(t *testing.T) {
 		}
 		n.Spec.Unschedulable = i%2 == 0
 		s.ledger.AddNode(n)
-		s.planner.SetOwners("s", "b3", i%2)
+		s.planner.OwnersChanged()
 	})
 	until(func(int) {
-		if r, ok := s.planner.Report("r"); ok && r.Used > r.Held {
+		if r, ok := s.planner.Report("s"); ok && r.Used > r.Held {
 			t.Errorf("%d pods use %d slots", r.Used, r.Held)
 		}
 	})

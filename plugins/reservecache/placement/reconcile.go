@@ -20,6 +20,10 @@ func (p *Planner) Reconcile(view View, trails func(node string) bool) Result {
 	var result Result
 	p.noteLocked()
 	p.board.update(view, between)
+	if p.reread {
+		p.reread = false
+		p.board.rereadOwned()
+	}
 	p.askAgainLocked(0)
 	p.inspectLocked(trails, &result)
 	p.retallyLocked()
@@ -56,6 +60,7 @@ func (p *Planner) reconcileLocked(w *claim, result *Result) int {
 		d.trim()
 		d.fill()
 		d.level()
+		d.followOwners()
 	})
 	clear(w.excess)
 	return looks
@@ -82,6 +87,13 @@ func (p *Planner) inspectLocked(trails func(string) bool, result *Result) {
 				w.look(n.name)
 			}
 		}
+		if n.listed { // slots follow owners on a node that is ready again
+			for uid := range n.owned {
+				if w := p.claims[uid]; w != nil {
+					w.look(n.name)
+				}
+			}
+		}
 		held := p.board.held.Node(n.name)
 		delete(p.full, n)
 		if held == nil {
@@ -105,7 +117,7 @@ func (p *Planner) inspectLocked(trails func(string) bool, result *Result) {
 			continue
 		}
 		delete(p.full, n)
-		for _, e := range n.held.Excess(&n.allocatable, &n.requested, p.board.present(n)) {
+		for _, e := range n.held.Excess(&n.allocatable, &n.requested, n.ownedBy) {
 			if w := p.claims[e.Claim]; w != nil {
 				w.look(n.name)
 				w.excess[n.name], w.full[n.name] = e.Amount, true
@@ -133,7 +145,7 @@ func (p *Planner) uncapLocked() {
 			continue
 		}
 		for name := range w.capped {
-			if z := p.board.zones[name]; z != nil && !p.cappedLocked(w, z, &ledger.Resources{}) {
+			if z := p.board.zones[name]; z != nil && !p.cappedLocked(w, z, &ledger.Resources{}, &w.Claim.Slot) {
 				w.dirty, w.looked[name] = true, 0
 			}
 		}

@@ -11,12 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/ledger"
 )
 
 // Report says how far a claim is met.
 type Report struct {
-	// Desired is how many slots are wanted, Held how many are on existing, ready nodes, used ones included,
-	// and Used how many of these a pod uses. Missing is how many are lacking; in Headroom mode a used slot does not count.
+	// Desired is how many slots are wanted, Held how many there are, and Used how many of these the claim's pods use; none of a claim
+	// that is not inclusive. Missing is how many are lacking.
 	// Of amounts the first three count places for pods, and Missing the nodes on which a part is lacking.
 	Desired, Held, Used, Missing int
 	// Amounts are the sums of a claim for amounts.
@@ -43,10 +44,26 @@ type ZoneReport struct {
 	// Shortfall says what the zone lacks, and why: "3 of 10 slots: 41 nodes short of cpu, 3 tainted". It is empty when it
 	// lacks nothing.
 	Shortfall string
-	// Nodes are those with slots, by name; nodes that are not there or not ready are among them as long as they have
-	// consumers, whose slots do not count. Of a claim for amounts they are the nodes that have consumers, or something else than is
-	// desired.
-	Nodes []holds.NodeStatus
+	// Nodes are those with slots, by name. Of a claim for amounts they are the nodes where something else is held than is desired.
+	Nodes []NodeReport
+}
+
+// NodeReport says what a claim has on one node.
+type NodeReport struct {
+	Node string
+	// Slots is how many slots there are, and Used how many of them the claim's pods use.
+	Slots, Used int
+	// Amount is all that is held, and UsedAmount what of it the claim's pods ask for.
+	Amount, UsedAmount ledger.Resources
+}
+
+// SameHolds reports whether the same is held on the same nodes as in another report.
+func (r *Report) SameHolds(other *Report) bool {
+	return slices.EqualFunc(r.Zones, other.Zones, func(a, b ZoneReport) bool {
+		return a.Name == b.Name && slices.EqualFunc(a.Nodes, b.Nodes, func(a, b NodeReport) bool {
+			return a.Node == b.Node && a.Amount.Equal(&b.Amount)
+		})
+	})
 }
 
 // Shortfalls returns those of all zones in one line, or an empty string.
@@ -73,7 +90,7 @@ func (p *Planner) Report(uid types.UID) (Report, bool) {
 		return p.reportAmountsLocked(w), true
 	}
 	p.countLocked(w)
-	status, _ := p.holds.Status(uid)
+	nodes, _ := p.holds.Status(uid)
 	zones := map[string]*ZoneReport{}
 	zone := func(name string) *ZoneReport {
 		if zones[name] == nil {
@@ -84,18 +101,15 @@ func (p *Planner) Report(uid types.UID) (Report, bool) {
 	for _, q := range w.quotas {
 		*zone(q.zone) = ZoneReport{Name: q.zone, Desired: q.slots, Lost: q.lost, Unknown: p.board.zones[q.zone] == nil}
 	}
-	for _, n := range status.Nodes {
-		z := zone(n.Zone)
-		if !n.Lost {
-			z.Held += n.Slots
-			z.Used += n.Used
-		}
-		z.Nodes = append(z.Nodes, n)
-	}
-	counted, _ := w.sum()
 	r := Report{
-		Desired: w.total, Held: status.Sum().Slots, Used: status.Sum().Used, Missing: max(0, w.total-counted),
+		Desired: w.total, Missing: max(0, w.total-w.sum()),
 		Away: slices.Sorted(maps.Keys(w.away)), Full: slices.Sorted(maps.Keys(w.full)),
+	}
+	for i := range nodes {
+		z, n := zone(nodes[i].Zone), p.nodeReportLocked(w, &nodes[i])
+		z.Nodes = append(z.Nodes, n)
+		z.Held, z.Used = z.Held+n.Slots, z.Used+n.Used
+		r.Held, r.Used = r.Held+n.Slots, r.Used+n.Used
 	}
 	for name := range w.capped {
 		if has := w.counted(name); w.quota(name) == nil || has < w.quota(name).slots || w.missingInAnyZone() > 0 {
@@ -114,15 +128,30 @@ func (p *Planner) Report(uid types.UID) (Report, bool) {
 	return r, true
 }
 
+// nodeReportLocked says what a claim has on a node.
+func (p *Planner) nodeReportLocked(w *claim, has *holds.NodeStatus) NodeReport {
+	r := NodeReport{Node: has.Node, Slots: has.Slots(), Amount: has.Amount}
+	if n := p.board.nodes[has.Node]; n != nil && w.Claim.Inclusive() {
+		r.UsedAmount = has.Amount.Clone()
+		owned := n.ownedBy(w.uid())
+		r.UsedAmount.Lower(&owned)
+		r.Used = int(r.UsedAmount.Pods)
+		if !w.Claim.Amounts {
+			r.Used = r.Slots - w.Claim.UnusedSlots(r.Slots, &owned)
+		}
+	}
+	return r
+}
+
 // reasonsLocked says why the nodes of a zone take no slots.
 func (p *Planner) reasonsLocked(w *claim, report *ZoneReport) string {
 	z := p.board.zones[report.Name]
 	if z == nil {
 		return "no nodes"
 	}
-	has := map[string]*holds.NodeStatus{}
+	has := map[string]int{}
 	for i := range report.Nodes {
-		has[report.Nodes[i].Node] = &report.Nodes[i]
+		has[report.Nodes[i].Node] = report.Nodes[i].Slots
 	}
 	short, small, unfit := map[string]int{}, map[string]int{}, map[string]int{}
 	room := 0
@@ -136,7 +165,7 @@ func (p *Planner) reasonsLocked(w *claim, report *ZoneReport) string {
 			small["too small: "+resourceName(lacks)]++
 		} else if lacks := slot.Exceeds(n.freeRoom()); lacks != "" {
 			short["short of "+resourceName(lacks)]++
-		} else if at := has[n.name]; at != nil && !w.mayHave(n.name, at.Slots, len(at.Consumers)) || at == nil && !w.mayHave(n.name, 0, 0) {
+		} else if !w.mayHave(n.name, has[n.name]) {
 			short["with as many slots and owners as slotsPerNode allows"]++
 		} else {
 			room++

@@ -54,13 +54,13 @@ type zoneAmounts struct {
 
 // reportAmountsLocked is Report for a claim for amounts.
 func (p *Planner) reportAmountsLocked(w *claim) Report {
-	status, _ := p.holds.Status(w.uid())
+	nodes, _ := p.holds.Status(w.uid())
 	r := Report{Away: slices.Sorted(maps.Keys(w.away)), Full: slices.Sorted(maps.Keys(w.full)), Capped: slices.Sorted(maps.Keys(w.capped))}
 	zones := map[string]*zoneAmounts{}
-	known := make(map[string]bool, len(status.Nodes))
-	for _, ns := range status.Nodes {
-		known[ns.Node] = true
-		p.reportNodeLocked(w, ns, zones, &r)
+	known := make(map[string]bool, len(nodes))
+	for i := range nodes {
+		known[nodes[i].Node] = true
+		p.reportNodeLocked(w, &nodes[i], zones, &r)
 	}
 	for name := range w.Nodes {
 		if known[name] {
@@ -70,11 +70,11 @@ func (p *Planner) reportAmountsLocked(w *claim) Report {
 		if n := p.board.nodes[name]; n != nil && n.zone != nil {
 			ns.Zone = n.zone.name
 		}
-		p.reportNodeLocked(w, ns, zones, &r)
+		p.reportNodeLocked(w, &ns, zones, &r)
 	}
 	for _, name := range slices.Sorted(maps.Keys(zones)) {
 		z := zones[name]
-		slices.SortFunc(z.Nodes, func(a, b holds.NodeStatus) int { return cmp.Compare(a.Node, b.Node) })
+		slices.SortFunc(z.Nodes, func(a, b NodeReport) int { return cmp.Compare(a.Node, b.Node) })
 		a := &z.Amounts
 		if !a.Missing.IsZero() {
 			z.Shortfall = fmt.Sprintf("%s of %s: %s", Words(&a.Missing), Words(&a.Desired), sentence(z.short, z.small, z.unfit))
@@ -91,25 +91,20 @@ func (p *Planner) reportAmountsLocked(w *claim) Report {
 }
 
 // reportNodeLocked adds a node to the report of its zone.
-func (p *Planner) reportNodeLocked(w *claim, ns holds.NodeStatus, zones map[string]*zoneAmounts, r *Report) {
+func (p *Planner) reportNodeLocked(w *claim, ns *holds.NodeStatus, zones map[string]*zoneAmounts, r *Report) {
 	z := zones[ns.Zone]
 	if z == nil {
 		z = &zoneAmounts{ZoneReport: ZoneReport{Name: ns.Zone}, short: map[string]int{}, small: map[string]int{}, unfit: map[string]int{}}
 		zones[ns.Zone] = z
 	}
-	desired := w.Nodes[ns.Node]
-	if len(ns.Consumers) > 0 || !ns.Amount.Equal(&desired) {
-		z.Nodes = append(z.Nodes, ns)
-	}
-	held := ns.Amount
-	if ns.Lost {
-		held = ledger.Resources{}
-	} else {
-		z.Amounts.Used.Add(&ns.Took, 1)
+	desired, n := w.Nodes[ns.Node], p.nodeReportLocked(w, ns)
+	if !n.Amount.Equal(&desired) {
+		z.Nodes = append(z.Nodes, n)
 	}
 	z.Amounts.Desired.Add(&desired, 1)
-	z.Amounts.Held.Add(&held, 1)
-	missing := w.missing(ns.Node, &held)
+	z.Amounts.Held.Add(&n.Amount, 1)
+	z.Amounts.Used.Add(&n.UsedAmount, 1)
+	missing := w.missing(ns.Node, &n.Amount)
 	if missing.IsZero() {
 		return
 	}

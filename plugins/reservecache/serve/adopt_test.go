@@ -2,39 +2,53 @@ package serve
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// TestUsesSinceTheReportAreAdopted: a status is written later than its report was made, and does not name who came between.
-func TestUsesSinceTheReportAreAdopted(t *testing.T) {
-	f := newFixture(t, 1)
-	f.placing.Store(true)
-	f.Ledger.AddNode(makeNode("n1", "4"))
-	f.seen(reservation("r", 2, guarantee))
-	f.clock.Step(700 * time.Millisecond)
-	f.pass(t.Context())
-	f.clock.Step(250 * time.Millisecond)
-	between := replica("between", "1", t0) // the API server says so in whole seconds
-	require.NoError(t, f.Holds.Take("between", "n1", "uid-r", oneCPU(1), nil))
-	f.add(t, between)
-	f.clock.Step(100 * time.Millisecond)
-	_, is, ok := f.wantedStatus("uid-r")
-	require.True(t, ok)
-	require.EqualValues(t, 2, is.Status.Slots.Held)
-	require.Empty(t, consumers(&is.Status))
-
-	next := newFixture(t, 1, is)
-	next.Ledger.AddNode(makeNode("n1", "4"))
-	next.add(t, between)
-	next.start(t)
-	next.requireSlots(t, "r", 2, 1)
+// TestAdoptionOfHeadroom: a status of before names the slots that pods had taken, too. What has been taken since the status was written is not
+// held again.
+func TestAdoptionOfHeadroom(t *testing.T) {
+	for name, tc := range map[string]struct {
+		node  v1alpha1.ReservationNodeStatus
+		cpus  string // of n1
+		holds int
+	}{
+		"as it was":         {node: v1alpha1.ReservationNodeStatus{Slots: 3}, cpus: "4", holds: 3},
+		"of before":         {node: v1alpha1.ReservationNodeStatus{Slots: 3, Used: 1}, cpus: "4", holds: 2},
+		"one is taken":      {node: v1alpha1.ReservationNodeStatus{Slots: 3}, cpus: "3", holds: 2},
+		"all are taken":     {node: v1alpha1.ReservationNodeStatus{Slots: 3}, cpus: "1"},
+		"the node has gone": {node: v1alpha1.ReservationNodeStatus{Slots: 3}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := reservation("r", 3, nil)
+			tc.node.Name = "n1"
+			r.Status = v1alpha1.ZoneReservationStatus{LastUpdateTime: metav1.NewMicroTime(t0), Zones: []v1alpha1.ReservationZoneStatus{{
+				Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{tc.node},
+			}}}
+			f := newFixture(t, 1, r)
+			if tc.cpus != "" {
+				f.Ledger.AddNode(makeNode("n1", tc.cpus))
+			}
+			f.add(t, replica("one", "1", t0))
+			f.Planner.Set((&spec{uid: "uid-r", slot: slotOf(1), fit: everyNode}).target(0))
+			f.Ledger.UpdateSnapshot(f.snapshot)
+			compiled, errs := compile(r)
+			require.Empty(t, errs)
+			f.adopt([]applying{{entry: &entry{}, spec: compiled, status: &r.Status}})
+			on := f.Holds.StatusOn("uid-r", "n1")
+			require.Equal(t, tc.holds, on.Slots())
+			require.Empty(t, f.handle.recorder.Events)
+		})
+	}
 }
+
+func slotOf(cpus int64) ledger.Resources { return ledger.Resources{MilliCPU: 1000 * cpus, Pods: 1} }
 
 // TestALostZoneIsAdopted: a new leader, which never saw the nodes of a lost zone, does not spread its slots over the others.
 func TestALostZoneIsAdopted(t *testing.T) {
@@ -65,7 +79,7 @@ func TestANewGuaranteeCountsWhoRuns(t *testing.T) {
 		"in its zones": {change: func(r *v1alpha1.ZoneReservation) {
 			guarantee(r)
 			r.Spec.Slots, r.Spec.Zones = nil, []v1alpha1.ReservationZone{{Name: "a", Slots: 2}, {Name: "b", Slots: 2}}
-		}, held: 4, used: 2}, // zone b is lost, and its slots are shifted
+		}, held: 4, used: 3}, // zone b is lost, and its slots are shifted
 		"where it may have slots": {change: func(r *v1alpha1.ZoneReservation) {
 			guarantee(r)
 			r.Spec.Slot.NodeSelector = map[string]string{"pool": "x"}

@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/plugins/reservecache/ledger"
@@ -29,7 +28,7 @@ func requireAmount(t require.TestingT, want, got v1.ResourceList) {
 	require.True(t, is.Equal(&should), "%v, should be %v", got, want)
 }
 
-// TestStatusOfAmounts: the sums, and the nodes that have consumers or something else than desired.
+// TestStatusOfAmounts: the sums, and the nodes that have something else than desired.
 func TestStatusOfAmounts(t *testing.T) {
 	f := newFixture(t, 1, reservation("r", 0, amountsOn(func(r *v1alpha1.ZoneReservation) { r.Spec.Nodes[0].Pods = 2 })))
 	f.Ledger.AddNode(makeNode("n1", "4"))
@@ -42,20 +41,11 @@ func TestStatusOfAmounts(t *testing.T) {
 	require.Len(t, s.Zones, 1)
 	require.Empty(t, s.Zones[0].Nodes)
 
-	require.NoError(t, f.Holds.Take("p", "n1", "uid-r", ledger.Resources{MilliCPU: 1500, Pods: 1}, nil))
 	f.add(t, makePod("p", "n1", "1500m", map[string]string{"app": "web"}))
 	f.requireSlots(t, "r", 3, 1)
 	s = f.status("r")
-	require.Len(t, s.Zones[0].Nodes, 1)
-	n := s.Zones[0].Nodes[0]
-	require.Equal(t, "n1", n.Name)
-	require.Len(t, n.Amounts.Consumers, 1)
-	require.Equal(t, types.UID("p"), n.Amounts.Consumers[0].UID)
-	requireAmount(t, amount("cpu", "1500m", "pods", "1"), n.Amounts.Consumers[0].Amount)
-	requireAmount(t, amount("cpu", "3", "pods", "2"), n.Amounts.Desired)
-	requireAmount(t, amount("cpu", "3", "pods", "2"), n.Amounts.Held)
-	requireAmount(t, amount("cpu", "1500m", "pods", "1"), n.Amounts.Used)
-	requireAmount(t, n.Amounts.Used, s.Zones[0].Amounts.Used)
+	require.Empty(t, s.Zones[0].Nodes, "what is held is what is desired")
+	requireAmount(t, amount("cpu", "1500m", "pods", "1"), s.Zones[0].Amounts.Used)
 	require.Equal(t, "all amounts are held (1500m cpu, 1 place for a pod of them used)",
 		f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllHeld))
 
@@ -64,19 +54,22 @@ func TestStatusOfAmounts(t *testing.T) {
 		f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonFilling))
 	require.Contains(t, f.requireCondition(t, "r", v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonOvercommitted),
 		"amounts have lost their room and have no other place yet: node n1: pod shop/by-hand")
+	s = f.status("r")
+	require.Len(t, s.Zones[0].Nodes, 1)
+	n := s.Zones[0].Nodes[0]
+	require.Equal(t, "n1", n.Name)
+	requireAmount(t, amount("cpu", "3", "pods", "2"), n.Amounts.Desired)
+	requireAmount(t, amount("cpu", "2", "pods", "2"), n.Amounts.Held)
+	requireAmount(t, amount("cpu", "1500m", "pods", "1"), n.Amounts.Used)
 }
 
-// TestAdoptionOfAmounts: a new leader has what the status says, and holds on the nodes that it leaves out what the spec says. An owner that was
-// bound since the status was written uses what it lacks.
+// TestAdoptionOfAmounts: a new leader has what the status says, and holds on the nodes that it leaves out what the spec says, as far as there is
+// room.
 func TestAdoptionOfAmounts(t *testing.T) {
-	at := t0.Add(-time.Minute)
 	r := reservation("r", 0, amountsOn(func(r *v1alpha1.ZoneReservation) { r.Spec.Nodes[0].Pods = 2 }))
 	r.Status = v1alpha1.ZoneReservationStatus{
-		ObservedGeneration: 1, LastUpdateTime: metav1.NewMicroTime(at), Zones: []v1alpha1.ReservationZoneStatus{{
-			Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{{Name: "n1", Amounts: v1alpha1.ReservationNodeAmounts{
-				ReservationAmounts: v1alpha1.ReservationAmounts{Held: amount("cpu", "3", "pods", "2")},
-				Consumers:          []v1alpha1.ReservationConsumer{{UID: "one", Amount: amount("cpu", "1", "pods", "1")}, {UID: "gone", Amount: amount("cpu", "1")}},
-			}}},
+		ObservedGeneration: 1, LastUpdateTime: metav1.NewMicroTime(t0), Zones: []v1alpha1.ReservationZoneStatus{{
+			Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{{Name: "n1", Amounts: v1alpha1.ReservationAmounts{Held: amount("cpu", "2", "pods", "2")}}},
 		}},
 	}
 	f := newFixture(t, 1, r, reservation("older", 4, func(r *v1alpha1.ZoneReservation) {
@@ -85,39 +78,17 @@ func TestAdoptionOfAmounts(t *testing.T) {
 	}))
 	f.Ledger.AddNode(makeNode("n1", "4"))
 	f.Ledger.AddNode(makeNode("n2", "1"))
-	late := replica("late", "700m", at.Add(time.Second))
-	f.add(t, replica("one", "1", at.Add(-time.Second)), replica("steady", "1", at.Add(-time.Hour)), late)
+	f.add(t, replica("one", "1", t0), makePod("stranger", "n1", "1500m", nil))
 	f.start(t)
-	f.requireSlots(t, "r", 3, 2)
-	status, _ := f.Holds.Status("uid-r")
-	require.Equal(t, "n1", status.Nodes[0].Node)
-	require.Equal(t, ledger.Resources{MilliCPU: 3000, Pods: 2}, status.Nodes[0].Amount)
-	require.Len(t, status.Nodes[0].Consumers, 2)
-	require.Equal(t, ledger.Resources{MilliCPU: 1000, Pods: 1}, status.Nodes[0].Consumers[0].Took)
-	require.Equal(t, types.UID("late"), status.Nodes[0].Consumers[1].UID)
-	require.Equal(t, ledger.Resources{MilliCPU: 700, Pods: 1}, status.Nodes[0].Consumers[1].Took)
-	require.Equal(t, ledger.Resources{MilliCPU: 500, Pods: 1}, status.Nodes[1].Amount, "an older reservation that lacks slots does not get it")
+	f.requireSlots(t, "older", 0, 0)
+	f.requireSlots(t, "r", 3, 1)
+	nodes, _ := f.Holds.Status("uid-r")
+	require.Equal(t, "n1", nodes[0].Node)
+	require.Equal(t, ledger.Resources{MilliCPU: 2500, Pods: 2}, nodes[0].Amount, "and what there is room for beside it")
+	require.Equal(t, ledger.Resources{MilliCPU: 500, Pods: 1}, nodes[1].Amount, "an older reservation that lacks slots does not get it")
 }
 
-// TestAdoptionOfAmountsByLateOwners: of several that were bound since the status was written each uses what it lacked beside those before it.
-func TestAdoptionOfAmountsByLateOwners(t *testing.T) {
-	at := t0.Add(-time.Minute)
-	r := reservation("r", 0, amountsOn(func(r *v1alpha1.ZoneReservation) { r.Spec.Nodes[0].Pods = 2 }))
-	r.Status = v1alpha1.ZoneReservationStatus{ObservedGeneration: 1, LastUpdateTime: metav1.NewMicroTime(at)}
-	f := newFixture(t, 1, r)
-	f.Ledger.AddNode(makeNode("n1", "4"))
-	f.Ledger.AddNode(makeNode("n2", "1"))
-	f.add(t, replica("second", "1500m", at.Add(2*time.Second)), replica("first", "1500m", at.Add(time.Second)))
-	f.start(t)
-	f.requireSlots(t, "r", 3, 2)
-	took := map[types.UID]ledger.Resources{}
-	for _, c := range f.Holds.StatusOn("uid-r", "n1").Consumers {
-		took[c.UID] = c.Took
-	}
-	require.Equal(t, map[types.UID]ledger.Resources{"first": {MilliCPU: 500, Pods: 1}, "second": {MilliCPU: 1500, Pods: 1}}, took)
-}
-
-// TestAmountsThatFollow: the spec changes while a pod uses a part. The part stays used.
+// TestAmountsThatFollow: the spec changes while a pod runs that the amount includes.
 func TestAmountsThatFollow(t *testing.T) {
 	r := reservation("r", 0, amountsOn(nil))
 	f := newFixture(t, 1, r)
@@ -125,7 +96,6 @@ func TestAmountsThatFollow(t *testing.T) {
 	f.Ledger.AddNode(makeNode("n2", "4"))
 	f.start(t)
 	f.requireSlots(t, "r", 2, 0)
-	require.NoError(t, f.Holds.Take("p", "n1", "uid-r", oneCPU(1), nil))
 	f.add(t, makePod("p", "n1", "1", map[string]string{"app": "web"}))
 	for generation, cpu := range []string{"500m", "2"} {
 		now := r.DeepCopy()
@@ -134,8 +104,8 @@ func TestAmountsThatFollow(t *testing.T) {
 		f.api.Put(now)
 		f.eventually(t, "r", func(t require.TestingT, s *v1alpha1.ZoneReservationStatus) {
 			require.Equal(t, now.Generation, s.ObservedGeneration)
-			requireAmount(t, amount("cpu", map[string]string{"500m": "1", "2": "2"}[cpu], "pods", "1"), s.Amounts.Held)
-			requireAmount(t, amount("cpu", "1", "pods", "1"), s.Amounts.Used)
+			requireAmount(t, amount("cpu", cpu, "pods", "1"), s.Amounts.Held)
+			requireAmount(t, amount("cpu", map[string]string{"500m": "500m", "2": "1"}[cpu], "pods", "1"), s.Amounts.Used)
 		})
 	}
 }

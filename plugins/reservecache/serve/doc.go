@@ -12,13 +12,11 @@
 // A pod belongs to at most one reservation. Of those that select it, this is the one that was created first or, if several were
 // created in the same second, the first by name.
 //
-// The status is the record of which pods use slots. Standby replicas know the reservations and place nothing. A process starts to
+// The status is the record of what is held where. Who uses it follows from the pods, by their labels. Standby replicas know the reservations and place nothing. A process starts to
 // place slots when it leads or when its first scheduling cycle begins, whichever is first; that cycle waits for the slots, but not
-// for ever. The process adopts what the status says, including the consumers, and also owners that were bound to a slot's node after
-// the status was computed. So the same objects mean the same before and after a failover. The same holds for a node that is
-// registered again, since consumers are remembered for as long as they exist.
+// for ever. The process adopts what the status says, as far as there is room. So the same objects mean the same before and after a failover.
 //
-// A worker updates the slots when a reservation, a node or the use of a slot changes, and wakes pods that freed room may
+// A worker updates the slots when a reservation, a node or a pod changes, and wakes pods that freed room may
 // help. It rests nine times as long as it has worked.
 //
 // # Concurrency

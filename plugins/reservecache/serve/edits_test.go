@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
 )
@@ -18,7 +17,6 @@ func TestAnInvalidEditChangesNothing(t *testing.T) {
 	f.Ledger.AddNode(makeNode("n1", "8"))
 	f.start(t)
 	f.add(t, replica("one", "1", t0))
-	require.NoError(t, f.Holds.Take("one", "n1", "uid-r", oneCPU(1), nil))
 	f.Kick()
 	f.requireSlots(t, "r", 3, 1)
 	typo := reservation("r", 3, guarantee)
@@ -48,9 +46,6 @@ func TestAnExtendedReservationContinues(t *testing.T) {
 	f.Ledger.AddNode(makeNode("n1", "8"))
 	f.start(t)
 	f.add(t, replica("one", "1", t0), replica("two", "1", t0))
-	for _, name := range []types.UID{"one", "two"} {
-		require.NoError(t, f.Holds.Take(name, "n1", "uid-r", oneCPU(1), nil))
-	}
 	f.Kick()
 	f.requireSlots(t, "r", 2, 2)
 	f.clock.Step(time.Hour)

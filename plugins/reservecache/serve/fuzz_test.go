@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/plugins/reservecache/holds"
@@ -61,7 +61,7 @@ func FuzzReservation(f *testing.F) {
 			for range 10_000 {
 				snapshot := ledger.NewSnapshot()
 				l.UpdateSnapshot(snapshot)
-				if !p.Reconcile(snapshotView{snapshot}, nil).More {
+				if !p.Reconcile(snapshotView{snapshot, New(&Config{Clock: clock.RealClock{}})}, nil).More {
 					return
 				}
 			}
@@ -71,7 +71,7 @@ func FuzzReservation(f *testing.F) {
 		snapshot := ledger.NewSnapshot()
 		l.UpdateSnapshot(snapshot)
 		for _, n := range snapshot.Nodes() {
-			unused := h.Node(n.Node.Name).Unused(func(types.UID) (ledger.Resources, bool) { return ledger.Resources{}, false })
+			unused := h.Node(n.Node.Name).Unused(nil)
 			if !unused.IsZero() {
 				unused.Add(&n.Requested, 1)
 				require.Empty(t, unused.Exceeds(&n.Allocatable), "%s", n.Node.Name)

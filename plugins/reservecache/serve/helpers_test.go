@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -66,9 +65,6 @@ func amountsOn(change func(*v1alpha1.ZoneReservation)) func(*v1alpha1.ZoneReserv
 	}
 }
 
-// oneCPU is n slots of the reservation.
-func oneCPU(n int64) ledger.Resources { return ledger.Resources{MilliCPU: 1000 * n, Pods: n} }
-
 func makeNode(name, cpu string) *v1.Node {
 	return build.Node(name, "a", cpu)
 }
@@ -120,13 +116,19 @@ type fixture struct {
 // newFixture makes a server that is not started yet.
 func newFixture(t *testing.T, maxHeldFraction float64, objects ...client.Object) *fixture {
 	t.Helper()
+	return newFixtureOn(t, maxHeldFraction, crdtest.New(objects...), "")
+}
+
+// newFixtureOn makes the server of a scheduler that asks for a lease.
+func newFixtureOn(t *testing.T, maxHeldFraction float64, api *crdtest.Source, lease string) *fixture {
+	t.Helper()
 	f := &fixture{
-		api: crdtest.New(objects...), clock: clocktesting.NewFakeClock(t0),
+		api: api, clock: clocktesting.NewFakeClock(t0),
 		handle: &handle{factory: informers.NewSharedInformerFactory(fake.NewClientset(), 0), recorder: events.NewFakeRecorder(100)},
 	}
 	l, h := ledger.New(ledger.DefaultOptions()), holds.New()
 	f.Server = New(&Config{
-		Clock: f.clock, Source: f.api, Leader: leader.Of(t.Context(), f.handle), Ledger: l, Holds: h,
+		Clock: f.clock, Source: f.api, Leader: leader.Of(t.Context(), f.handle), Lease: func() string { return lease }, Ledger: l, Holds: h,
 		Planner: placement.New(h, maxHeldFraction, nil), Waker: f.handle, Handle: f.handle, Trails: func(string) bool { return false },
 	})
 	return f
@@ -186,16 +188,4 @@ func (f *fixture) requireCondition(t *testing.T, name, kind string, status metav
 		message = c.Message
 	})
 	return message
-}
-
-// consumers are those that a status names, in order.
-func consumers(s *v1alpha1.ZoneReservationStatus) []types.UID {
-	var uids []types.UID
-	for _, zone := range s.Zones {
-		for _, n := range zone.Nodes {
-			uids = append(uids, n.Consumers...)
-		}
-	}
-	slices.Sort(uids)
-	return uids
 }

@@ -17,16 +17,15 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// members are the pods that belong to reservations, as the API server shows them: where they are, what they ask for, and whether
-// they keep away from each other.
+// members are the pods that belong to reservations, as the API server shows them: what they ask for, and whether they keep away from each
+// other.
 type members struct {
 	pods   map[types.UID]member
-	claims map[types.UID]*claimMembers
+	claims map[types.UID]claimMembers
 }
 
 type member struct {
 	claim types.UID
-	node  string // empty while the pod is not bound
 	shape shape
 }
 
@@ -38,11 +37,8 @@ type shape struct {
 	alone bool
 }
 
-// claimMembers are the members of one claim.
-type claimMembers struct {
-	byNode map[string]int
-	shapes map[shape]*sample
-}
+// claimMembers are the members of one claim, by shape.
+type claimMembers map[shape]*sample
 
 // sample is how many pods have a shape, and one of them.
 type sample struct {
@@ -52,7 +48,7 @@ type sample struct {
 }
 
 func newMembers() members {
-	return members{pods: map[types.UID]member{}, claims: map[types.UID]*claimMembers{}}
+	return members{pods: map[types.UID]member{}, claims: map[types.UID]claimMembers{}}
 }
 
 // PodSeen records the current state of a pod.
@@ -78,7 +74,7 @@ func (s *Server) memberLocked(pod *v1.Pod, owner *Owner) {
 		return
 	}
 	request := s.Ledger.Requests(pod)
-	now := member{claim: owner.Claim, node: pod.Spec.NodeName, shape: shapeOf(pod, &request)}
+	now := member{claim: owner.Claim, shape: shapeOf(pod, &request)}
 	if known && m == now {
 		return
 	}
@@ -86,17 +82,16 @@ func (s *Server) memberLocked(pod *v1.Pod, owner *Owner) {
 	s.members.pods[pod.UID] = now
 	c := s.members.claims[now.claim]
 	if c == nil {
-		c = &claimMembers{byNode: map[string]int{}, shapes: map[shape]*sample{}}
+		c = claimMembers{}
 		s.members.claims[now.claim] = c
 	}
-	like := c.shapes[now.shape]
+	like := c[now.shape]
 	if like == nil {
 		like = &sample{example: pod.Namespace + "/" + pod.Name, request: request}
-		c.shapes[now.shape] = like
+		c[now.shape] = like
 		s.writeLaterLocked(now.claim, statusPause)
 	}
 	like.pods++
-	s.countLocked(c, now.claim, now.node, 1)
 }
 
 func (s *Server) dropMemberLocked(uid types.UID) {
@@ -106,29 +101,14 @@ func (s *Server) dropMemberLocked(uid types.UID) {
 	}
 	delete(s.members.pods, uid)
 	c := s.members.claims[m.claim]
-	if like := c.shapes[m.shape]; like.pods > 1 {
+	if like := c[m.shape]; like.pods > 1 {
 		like.pods--
 	} else {
-		delete(c.shapes, m.shape)
+		delete(c, m.shape)
 		s.writeLaterLocked(m.claim, statusPause)
 	}
-	s.countLocked(c, m.claim, m.node, -1)
-	if len(c.shapes) == 0 {
+	if len(c) == 0 {
 		delete(s.members.claims, m.claim)
-	}
-}
-
-// countLocked changes how many members are on a node.
-func (s *Server) countLocked(c *claimMembers, claim types.UID, node string, by int) {
-	if node == "" {
-		return
-	}
-	n := c.byNode[node] + by
-	if c.byNode[node] = n; n == 0 {
-		delete(c.byNode, node)
-	}
-	if e := s.entries[claim]; e != nil && e.applied != nil && e.applied.perNode > 0 && s.Planner.SetOwners(claim, node, n) {
-		s.Kick()
 	}
 }
 
@@ -142,14 +122,6 @@ func (s *Server) countMembers() {
 	}
 	for _, pod := range pods {
 		s.memberLocked(pod, s.OwnerOf(pod))
-	}
-	// A claim that was replaced by a newer version has forgotten nothing, one that is new knows nothing.
-	for claim, c := range s.members.claims {
-		if e := s.entries[claim]; e != nil && e.applied != nil && e.applied.perNode > 0 {
-			for node, n := range c.byNode {
-				s.Planner.SetOwners(claim, node, n)
-			}
-		}
 	}
 }
 
@@ -188,25 +160,22 @@ func keepsAway(pod *v1.Pod) bool {
 }
 
 // misfit says why owners cannot use the slots as they are, or nothing. most is the largest number of slots on one node.
-func (c *claimMembers) misfit(spec *spec, most int) (reason, message string) {
-	if c == nil {
-		return "", ""
-	}
+func (c claimMembers) misfit(spec *spec, most int) (reason, message string) {
 	if spec.perNode > 0 {
 		most = spec.perNode
 	}
-	samples := slices.SortedFunc(maps.Keys(c.shapes), func(a, b shape) int {
-		return cmp.Compare(c.shapes[a].example, c.shapes[b].example)
+	samples := slices.SortedFunc(maps.Keys(c), func(a, b shape) int {
+		return cmp.Compare(c[a].example, c[b].example)
 	})
 	for _, sh := range samples {
-		like := c.shapes[sh]
+		like := c[sh]
 		if cover := holds.Cover(&like.request, &spec.slot); cover > max(most, 1) {
 			return v1alpha1.ReasonLargerThanSlot, fmt.Sprintf("spec.slot: pod %s asks for as much as %d slots, but a node has at most %d", like.example, cover, max(most, 1))
 		}
 	}
 	for _, sh := range samples {
 		if sh.alone && most > 1 {
-			return v1alpha1.ReasonOneOwnerPerNode, fmt.Sprintf("spec.slotsPerNode: pods such as %s keep away from each other by hostname, but nodes have up to %d slots: set it to the number of such pods that may share a node", c.shapes[sh].example, most)
+			return v1alpha1.ReasonOneOwnerPerNode, fmt.Sprintf("spec.slotsPerNode: pods such as %s keep away from each other by hostname, but nodes have up to %d slots: set it to the number of such pods that may share a node", c[sh].example, most)
 		}
 	}
 	return "", ""

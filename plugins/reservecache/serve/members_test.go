@@ -26,7 +26,8 @@ func TestOwnersPerNodeAreCountedAnew(t *testing.T) {
 		generation++
 		f.seen(reservation("r", 1, func(r *v1alpha1.ZoneReservation) { r.Generation, r.Spec.SlotsPerNode = generation, perNode }))
 		f.pass(t.Context())
-		return f.Holds.StatusOn("uid-r", "n1").Slots
+		on := f.Holds.StatusOn("uid-r", "n1")
+		return on.Slots()
 	}
 	require.Equal(t, 1, slots(ptr.To[int32](1)))
 	f.add(t, replica("owner", "1", t0))

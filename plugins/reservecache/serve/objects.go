@@ -4,6 +4,9 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/plugins/reservecache/placement"
@@ -24,8 +27,8 @@ type entry struct {
 	adopted bool
 	// expired is set once the reservation has expired.
 	expired bool
-	// ended is set when it expires, or ceases to be served, until it applies again.
-	ended bool
+	// heldBy is the lease of another scheduler that holds it, and this one does not; empty if none does.
+	heldBy string
 	// report is how the planner says that it stands; nil before the first time. reported is what it is about, and reportedAt when making
 	// it began.
 	report     *placement.Report
@@ -64,8 +67,26 @@ func (s *Server) seen(obj *v1alpha1.ZoneReservation) {
 	if e.object.Valid() {
 		e.valid = e.object.Spec
 	}
+	s.yieldLocked(e)
 	// Also when only the status has changed: it may be an older one than the last that was looked at, or not ours.
 	s.writeLaterLocked(obj.UID, statusPause)
+}
+
+// yieldLocked leaves a reservation to another scheduler that writes its status, as this one does: the first by its lease holds. What the status
+// said before this process is no sign of life.
+func (s *Server) yieldLocked(e *entry) {
+	status, mine := &e.object.Latest.Status, s.Lease()
+	other := status.Scheduler
+	if e.heldBy != "" || mine == "" || other == "" || other >= mine || !status.LastUpdateTime.After(s.made) {
+		return
+	}
+	e.heldBy = other
+	s.staleLocked()
+	klog.Background().Info("Another scheduler holds the reservation, so this one does not", "reservation", e.object.Latest.Name, "other", other, "lease", mine)
+	if recorder := s.Handle.EventRecorder(); recorder != nil {
+		recorder.Eventf(reference(e.object.Latest), nil, v1.EventTypeWarning, v1alpha1.ReasonHeldByAnother, "Reserving",
+			"the scheduler with the lease %s holds the reservation, and the one with the lease %s does not: to the pods of that one its room is free", other, mine)
+	}
 }
 
 // gone forgets a reservation. A pass drops what it held.
@@ -104,7 +125,7 @@ func (s *Server) applyingLocked() []applying {
 	var active []applying
 	for _, e := range s.entries {
 		// One that is being deleted waits for finalizers of others, and is over.
-		if e.valid == nil || e.object.Latest.DeletionTimestamp != nil {
+		if e.valid == nil || e.heldBy != "" || e.object.Latest.DeletionTimestamp != nil {
 			continue
 		}
 		was := e.expired
@@ -136,7 +157,6 @@ func (s *Server) apply() {
 	priority, class := s.defaultPriorityLocked()
 	active := s.applyingLocked()
 	var adopt []applying
-	var resume []*spec
 	var targets []placement.Target
 	specs := make([]*spec, 0, len(active))
 	keep := make(map[*entry]bool, len(active))
@@ -161,16 +181,13 @@ func (s *Server) apply() {
 			a.adopted = true
 			adopt = append(adopt, a)
 		}
-		if a.ended {
-			a.ended = false
-			resume = append(resume, a.spec)
-		}
 	}
+	reowned := slices.ContainsFunc(targets, func(d placement.Target) bool { return !d.SameTerms })
 	var drop []*spec
 	for uid, e := range s.entries {
 		if e.applied != nil && !keep[e] {
-			drop = append(drop, e.applied)
-			e.applied, e.report, e.ended = nil, nil, true
+			drop, reowned = append(drop, e.applied), true
+			e.applied, e.report = nil, nil
 			// Its status still has the old slots until it is written; they must not be adopted again.
 			if e.object.Latest == nil {
 				delete(s.entries, uid)
@@ -186,12 +203,12 @@ func (s *Server) apply() {
 		s.Planner.Set(targets[i])
 	}
 	s.owners.Store(index)
-	s.countMembers()
+	if reowned {
+		s.Planner.OwnersChanged()
+		s.countMembers()
+	}
 	s.Ledger.UpdateSnapshot(s.snapshot)
 	s.adopt(adopt)
-	for _, spec := range resume {
-		s.admitRunning(spec)
-	}
 }
 
 // knownZones returns the zones in which a status has slots desired: those over which they are spread, lost ones among them.

@@ -48,9 +48,11 @@ type Waker interface {
 
 // Config is what a Server works with.
 type Config struct {
-	Clock   clock.WithTicker
-	Source  crd.Source
-	Leader  *leader.Leader
+	Clock  clock.WithTicker
+	Source crd.Source
+	Leader *leader.Leader
+	// Lease returns that of the scheduler, as namespace/name; empty if it has none. It is asked once there are reservations.
+	Lease   func() string
 	Ledger  *ledger.Ledger
 	Holds   *holds.Holds
 	Planner *placement.Planner
@@ -66,6 +68,8 @@ type Server struct {
 
 	reservations, classes crd.Kind
 	writer                *crd.Writer[*v1alpha1.ZoneReservation]
+	// made is when the server was made.
+	made time.Time
 	// awaited is when AwaitStart was first called.
 	awaited func() time.Time
 
@@ -98,7 +102,7 @@ type Server struct {
 // New returns a server. Nothing runs before Start.
 func New(c *Config) *Server {
 	s := &Server{
-		Config: *c, awaited: sync.OnceValue(c.Clock.Now), passes: agenda.New[struct{}](c.Clock), snapshot: ledger.NewSnapshot(), postponed: map[types.UID]bool{},
+		Config: *c, made: c.Clock.Now(), awaited: sync.OnceValue(c.Clock.Now), passes: agenda.New[struct{}](c.Clock), snapshot: ledger.NewSnapshot(), postponed: map[types.UID]bool{},
 		entries: map[types.UID]*entry{}, globalDefaults: map[string]int32{}, members: newMembers(),
 	}
 	s.owners.Store(indexOwners(nil))
@@ -191,7 +195,27 @@ func (s *Server) startKnown() bool {
 
 // OwnerOf returns what the pod's reservation gives it, or nil. For most pods it costs a map lookup. It may be called from any
 // goroutine, also under the lock of the scheduling queue.
-func (s *Server) OwnerOf(pod *v1.Pod) *Owner { return s.owners.Load().of(pod) }
+func (s *Server) OwnerOf(pod *v1.Pod) *Owner {
+	owner := s.owners.Load().of(pod)
+	if owner != nil && IgnoresHolds(pod) {
+		return nil
+	}
+	return owner
+}
+
+// OwnedOn returns what the pods of each claim on a node of a snapshot ask for together, their number in Pods; nil for none.
+func (s *Server) OwnedOn(snapshot *ledger.Snapshot, n *ledger.NodeState) (owned map[types.UID]ledger.Resources) {
+	if !s.Any() {
+		return nil
+	}
+	for _, pod := range n.Pods {
+		if owner := s.OwnerOf(pod); owner != nil {
+			requests := snapshot.Requests(pod)
+			owned = ledger.AddTo(owned, owner.Claim, &requests)
+		}
+	}
+	return owned
+}
 
 // Version changes whenever pods may belong to other reservations than before. It takes no lock.
 func (s *Server) Version() any { return s.owners.Load() }

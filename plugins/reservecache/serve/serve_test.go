@@ -21,30 +21,28 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd"
-	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/internal/crd/crdtest"
 )
 
 func guarantee(r *v1alpha1.ZoneReservation) { r.Spec.Mode = v1alpha1.ModeGuarantee }
 
-// TestStatusNamesConsumers within a second, and the time.
-func TestStatusNamesConsumers(t *testing.T) {
+// TestStatusSaysWhatIsUsed, by the pods that run, and the time.
+func TestStatusSaysWhatIsUsed(t *testing.T) {
 	f := newFixture(t, 1, reservation("r", 3, guarantee))
 	f.Ledger.AddNode(makeNode("n1", "4"))
 	f.start(t)
 	f.requireSlots(t, "r", 3, 0)
 	require.Equal(t, "3 slots are held, 0 of them are used", f.requireCondition(t, "r", v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAllHeld))
-	require.NoError(t, f.Holds.Take("p", "n1", "uid-r", oneCPU(2), nil))
-	f.Kick()
+	f.add(t, replica("p", "2", t0))
 	f.requireSlots(t, "r", 3, 2)
 	s := f.status("r")
-	require.Equal(t, []types.UID{"p", "p"}, consumers(&s), "it uses two")
+	require.EqualValues(t, 2, s.Zones[0].Nodes[0].Used, "it is as large as two")
 	require.False(t, s.LastUpdateTime.Time.Before(t0))
 	require.False(t, s.LastUpdateTime.Time.After(f.clock.Now()))
-	f.Holds.Leave("p", "")
+	f.Ledger.RemovePod("p")
+	f.PodGone("p")
 	f.Kick()
 	f.requireSlots(t, "r", 3, 0)
-	s = f.status("r")
-	require.Empty(t, consumers(&s))
 }
 
 // TestStatusOfAnother: a status that says something else, by someone else or by an older write that the watch shows late, is corrected.
@@ -61,92 +59,40 @@ func TestStatusOfAnother(t *testing.T) {
 	f.requireSlots(t, "r", 3, 0)
 }
 
-// TestAdoption: a new leader has the slots and consumers of the status, without those that are gone, and with owners that were bound
-// since. What there was before the status is no consumer.
+// TestAdoption: a new leader has the slots of the status where they were. Those of a Guarantee include the owners that run there, whenever they
+// came, and whatever an older status says of who uses them.
 func TestAdoption(t *testing.T) {
-	at := t0.Add(-time.Minute)
-	unused := func(s *v1alpha1.ZoneReservationStatus) {
-		s.Zones[0].Nodes[0].Used, s.Zones[0].Nodes[0].Consumers = 0, nil
-	}
+	elsewhere := replica("one", "1", t0)
+	elsewhere.Spec.NodeName = "n2"
 	for name, tc := range map[string]struct {
-		mode  func(*v1alpha1.ZoneReservation)
-		node  string // its CPUs, 8 when it is empty
-		pods  []*v1.Pod
-		edit  func(*v1alpha1.ZoneReservationStatus)
-		slots []int64 // held and used
-		want  []types.UID
+		mode       func(*v1alpha1.ZoneReservation)
+		node       string // its CPUs, 8 when it is empty
+		pods       []*v1.Pod
+		held, used int64
 	}{
-		"as it was": {
-			mode: guarantee, pods: []*v1.Pod{replica("one", "1", at), replica("two", "1", at)},
-			slots: []int64{4, 2}, want: []types.UID{"one", "two"},
+		"two owners": {mode: guarantee, pods: []*v1.Pod{replica("one", "1", t0), replica("two", "1", t0)}, held: 4, used: 2},
+		"a node that is full with the slots": {
+			mode: guarantee, node: "4", pods: []*v1.Pod{replica("three", "1", t0), replica("four", "1", t0)}, held: 4, used: 2,
 		},
-		"one has gone meanwhile": {mode: guarantee, pods: []*v1.Pod{replica("two", "1", at)}, slots: []int64{4, 1}, want: []types.UID{"two"}},
-		"steady replicas are none": {
-			mode: guarantee, pods: []*v1.Pod{replica("one", "1", at), replica("two", "1", at), replica("old", "1", at.Add(-time.Hour))},
-			slots: []int64{4, 2}, want: []types.UID{"one", "two"},
-		},
-		"bound since, in Guarantee mode": {
-			mode: guarantee, pods: []*v1.Pod{replica("one", "1", at), replica("two", "1", at), replica("three", "1", at.Add(time.Second))},
-			slots: []int64{4, 3}, want: []types.UID{"one", "three", "two"},
-		},
-		"bound since, beside the headroom": {
-			mode: nil, pods: []*v1.Pod{replica("one", "1", at), replica("two", "1", at), replica("three", "1", at.Add(time.Second))},
-			slots: []int64{4, 0}, // there is room for all four again
-		},
-		"bound since, in the headroom": {
-			mode: nil, pods: []*v1.Pod{replica("one", "1", at), replica("two", "1", at), replica("three", "1", at.Add(time.Second)), replica("big", "4", at.Add(-time.Hour))},
-			slots: []int64{4, 3}, want: []types.UID{"one", "three", "two"},
-		},
-		"of two slots": {
-			mode: guarantee, pods: []*v1.Pod{replica("one", "2", at), replica("two", "1", at)},
-			edit: func(s *v1alpha1.ZoneReservationStatus) {
-				s.Zones[0].Nodes[0].Used, s.Zones[0].Nodes[0].Consumers = 3, []types.UID{"one", "one", "two"}
-			},
-			slots: []int64{4, 3}, want: []types.UID{"one", "one", "two"},
-		},
-		"of before there were consumers": {
-			mode: guarantee, pods: []*v1.Pod{replica("one", "1", at), replica("two", "1", at), replica("old", "1", at.Add(-time.Hour))},
-			edit: func(s *v1alpha1.ZoneReservationStatus) {
-				s.LastUpdateTime = metav1.MicroTime{}
-				s.Zones[0].Nodes[0].Consumers = nil
-			},
-			slots: []int64{4, 2}, want: []types.UID{"one", "two"},
-		},
-		"two bound since to a node that is full with the slots, in Guarantee mode": {
-			mode: guarantee, node: "4", pods: []*v1.Pod{replica("three", "1", at.Add(time.Second)), replica("four", "1", at.Add(time.Second))},
-			edit: unused, slots: []int64{4, 2}, want: []types.UID{"four", "three"},
-		},
-		"two bound since to a node that is full with the slots, which are all that owners have": {
+		"all that owners have": {
 			mode: func(r *v1alpha1.ZoneReservation) { r.Spec.OwnerPolicy = v1alpha1.OwnerRequired }, node: "4",
-			pods: []*v1.Pod{replica("three", "1", at.Add(time.Second)), replica("four", "1", at.Add(time.Second))},
-			edit: unused, slots: []int64{4, 2}, want: []types.UID{"four", "three"},
+			pods: []*v1.Pod{replica("three", "1", t0), replica("four", "1", t0)}, held: 4, used: 2,
 		},
-		"another's node": {
-			mode: guarantee, pods: []*v1.Pod{replica("two", "1", at), func() *v1.Pod { p := replica("one", "1", at); p.Spec.NodeName = "n2"; return p }()},
-			slots: []int64{4, 1}, want: []types.UID{"two"},
-		},
+		"one of two slots": {mode: guarantee, pods: []*v1.Pod{replica("one", "2", t0), replica("two", "1", t0)}, held: 4, used: 3},
+		"no owners":        {mode: guarantee, held: 4},
+		"on another node":  {mode: guarantee, pods: []*v1.Pod{replica("two", "1", t0), elsewhere}, held: 4, used: 1},
+		"headroom":         {pods: []*v1.Pod{replica("one", "1", t0), replica("two", "1", t0)}, held: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := reservation("r", 4, tc.mode)
-			r.Status = v1alpha1.ZoneReservationStatus{LastUpdateTime: metav1.NewMicroTime(at.Add(300 * time.Millisecond)), Zones: []v1alpha1.ReservationZoneStatus{{
-				Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{{Name: "n1", Slots: 4, Used: 2, Consumers: []types.UID{"one", "two"}}},
+			r.Status = v1alpha1.ZoneReservationStatus{LastUpdateTime: metav1.NewMicroTime(t0), Zones: []v1alpha1.ReservationZoneStatus{{
+				Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{{Name: "n1", Slots: 4, Used: 2}},
 			}}}
-			// What happened in the second of the status is in it, if it mattered.
-			for _, p := range tc.pods {
-				if p.Name == "one" || p.Name == "two" {
-					p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(at.Add(-time.Second))
-				}
-			}
-			if tc.edit != nil {
-				tc.edit(&r.Status)
-			}
 			f := newFixture(t, 1, r)
 			f.Ledger.AddNode(makeNode("n1", cmp.Or(tc.node, "8")))
 			f.add(t, tc.pods...)
 			f.start(t)
-			f.requireSlots(t, "r", tc.slots[0], tc.slots[1])
-			s := f.status("r")
-			require.Equal(t, tc.want, consumers(&s))
+			f.requireSlots(t, "r", tc.held, tc.used)
 		})
 	}
 }
@@ -162,7 +108,7 @@ func TestWhatIsToBeAdoptedIsNotOverwritten(t *testing.T) {
 		guarantee(r)
 		r.Status = v1alpha1.ZoneReservationStatus{
 			LastUpdateTime: metav1.NewMicroTime(t0.Add(time.Hour)),
-			Zones:          []v1alpha1.ReservationZoneStatus{{Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{{Name: "n1", Slots: 2, Used: 1, Consumers: []types.UID{"one"}}}}},
+			Zones:          []v1alpha1.ReservationZoneStatus{{Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{{Name: "n1", Slots: 2, Used: 1}}}},
 		}
 	}))
 	_, _, ok := f.wantedStatus("uid-r")
@@ -170,22 +116,21 @@ func TestWhatIsToBeAdoptedIsNotOverwritten(t *testing.T) {
 	f.pass(t.Context())
 	_, is, ok := f.wantedStatus("uid-r")
 	require.True(t, ok)
-	require.Equal(t, []types.UID{"one"}, consumers(&is.Status))
+	require.EqualValues(t, 1, is.Status.Slots.Used)
 }
 
-// TestConsumersOutliveAMissingNode: one that is not there when the scheduler starts has its consumers when it is.
-func TestConsumersOutliveAMissingNode(t *testing.T) {
+// TestOwnersOutliveAMissingNode: the slots of one that is not there when the scheduler starts are held elsewhere, until it is back with its
+// owners.
+func TestOwnersOutliveAMissingNode(t *testing.T) {
 	r := reservation("r", 2, guarantee)
 	r.Status = v1alpha1.ZoneReservationStatus{LastUpdateTime: metav1.NewMicroTime(t0), Zones: []v1alpha1.ReservationZoneStatus{{
-		Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{{Name: "n1", Slots: 2, Used: 2, Consumers: []types.UID{"one", "two"}}},
+		Name: "a", Nodes: []v1alpha1.ReservationNodeStatus{{Name: "n1", Slots: 2, Used: 2}},
 	}}}
 	f := newFixture(t, 1, r)
 	f.Ledger.AddNode(makeNode("n2", "4"))
 	f.add(t, replica("one", "1", t0.Add(-time.Hour)), replica("two", "1", t0.Add(-time.Hour)))
 	f.start(t)
 	f.requireSlots(t, "r", 2, 0)
-	s := f.status("r")
-	require.Equal(t, []types.UID{"one", "two"}, consumers(&s), "they are remembered")
 	f.Ledger.AddNode(makeNode("n1", "4"))
 	f.Kick()
 	f.requireSlots(t, "r", 2, 2)
@@ -201,9 +146,9 @@ func TestPriorityOfNone(t *testing.T) {
 	f.Ledger.AddNode(makeNode("n1", "4"))
 	f.start(t)
 	priority := func(name string) int32 {
-		status, ok := f.Holds.Status(types.UID("uid-" + name))
-		require.True(t, ok)
-		return status.Claim.Priority
+		own := f.Holds.Node("n1").Of(types.UID("uid-" + name))
+		require.NotNil(t, own)
+		return own.Claim.Priority
 	}
 	require.EqualValues(t, 1000, priority("none"))
 	require.EqualValues(t, 0, priority("zero"))
@@ -488,8 +433,7 @@ func TestIdle(t *testing.T) {
 	f.start(t)
 	f.requireSlots(t, "r", 1, 0)
 	require.Eventually(t, func() bool { f.clock.Step(time.Second); return f.Idle() }, time.Minute, time.Millisecond)
-	require.NoError(t, f.Holds.Take("p", "n1", "uid-r", oneCPU(1), nil))
-	f.Kick()
+	f.add(t, replica("p", "1", t0))
 	require.Eventually(t, f.Idle, time.Minute, time.Millisecond, "the worker rests until the clock moves")
 	f.requireSlots(t, "r", 1, 1)
 }
@@ -500,8 +444,7 @@ func TestMetricsAreThoseOfTheStatus(t *testing.T) {
 	n := makeNode("n1", "2500m")
 	f.Ledger.AddNode(n)
 	f.start(t)
-	require.NoError(t, f.Holds.Take("p", "n1", "uid-r", oneCPU(1), nil))
-	f.Kick()
+	f.add(t, replica("p", "1", t0))
 	f.requireSlots(t, "r", 2, 1)
 	f.clock.Step(time.Minute)
 	got := map[string]float64{}
@@ -511,7 +454,6 @@ func TestMetricsAreThoseOfTheStatus(t *testing.T) {
 	require.GreaterOrEqual(t, got["unfilled r"], 60.0)
 	delete(got, "unfilled r")
 	require.Equal(t, map[string]float64{"desired r": 3, "held r": 2, "used r": 1, "cpu a": 1, "memory a": 0}, got)
-	require.Equal(t, holds.Count{Slots: 2, Used: 1}, func() holds.Count { s, _ := f.Holds.Status("uid-r"); return s.Sum() }())
 }
 
 type metricsDesc = metrics.Desc
@@ -526,4 +468,84 @@ func TestStandbyHasNothingToWrite(t *testing.T) {
 	f.seen(reservation("r", 1, nil))
 	f.clock.Step(2 * statusPause)
 	require.True(t, f.writer.Idle())
+}
+
+// TestWhatIsUsedWaits, and what is held does not: as owners come and go, a status is written once in ten seconds.
+func TestWhatIsUsedWaits(t *testing.T) {
+	f := newFixture(t, 1)
+	f.placing.Store(true)
+	f.Ledger.AddNode(makeNode("n1", "4"))
+	wanted := func() *v1alpha1.ZoneReservation {
+		f.pass(t.Context())
+		was, is, ok := f.wantedStatus("uid-r")
+		require.True(t, ok)
+		if was == is {
+			return nil
+		}
+		f.written(was, is)
+		f.seen(is)
+		return is
+	}
+	f.seen(reservation("r", 3, guarantee))
+	require.NotNil(t, wanted())
+	f.add(t, replica("one", "1", t0))
+	f.clock.Step(time.Second)
+	require.Nil(t, wanted())
+	f.clock.Step(useInterval)
+	require.EqualValues(t, 1, wanted().Status.Slots.Used)
+	f.add(t, replica("two", "1", t0), makePod("by-hand", "n1", "2", nil))
+	f.clock.Step(time.Second)
+	require.EqualValues(t, 2, wanted().Status.Slots.Held, "a slot has lost its room")
+}
+
+// TestTwoSchedulersDoNotHoldTwice: of two with leases of their own, the first by name holds. The other holds nothing, says so, and does not write
+// the status again and again.
+func TestTwoSchedulersDoNotHoldTwice(t *testing.T) {
+	api := crdtest.New(reservation("r", 2, nil))
+	var both []*fixture
+	for _, lease := range []string{"kube-system/second", "kube-system/first"} {
+		f := newFixtureOn(t, 1, api, lease)
+		f.Ledger.AddNode(makeNode("n1", "4"))
+		both = append(both, f.start(t))
+	}
+	atRest := func() bool {
+		for _, f := range both {
+			f.clock.Step(time.Second)
+		}
+		return both[0].Idle() && both[1].Idle()
+	}
+	require.Eventually(t, func() bool {
+		return atRest() && both[0].status("r").Scheduler == "kube-system/first" && both[0].Holds.Node("n1") == nil
+	}, time.Minute, 5*time.Millisecond)
+	require.NotNil(t, both[1].Holds.Node("n1"))
+	require.Nil(t, both[0].OwnerOf(replica("p", "1", t0)))
+	require.Contains(t, strings.Join(eventsOf(both[0]), "\n"), "the scheduler with the lease kube-system/first holds the reservation")
+	writes := api.Writes()
+	for range 30 {
+		require.Eventually(t, atRest, time.Minute, time.Millisecond)
+	}
+	require.Equal(t, writes, api.Writes())
+
+	// What the status says of before a process began is no sign of life.
+	late := newFixtureOn(t, 1, api, "kube-system/third")
+	late.clock.SetTime(t0.Add(time.Hour))
+	late.made = late.clock.Now()
+	late.seen(func() *v1alpha1.ZoneReservation {
+		r := reservation("r", 2, nil)
+		r.Status = both[0].status("r")
+		return r
+	}())
+	require.Empty(t, late.entries["uid-r"].heldBy)
+}
+
+// eventsOf returns the Events that a server has sent.
+func eventsOf(f *fixture) (events []string) {
+	for {
+		select {
+		case event := <-f.handle.recorder.Events:
+			events = append(events, event)
+		default:
+			return events
+		}
+	}
 }

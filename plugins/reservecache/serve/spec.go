@@ -20,7 +20,7 @@ import (
 	"zonewise.dev/plugins/reservecache/placement"
 )
 
-// maxSlots bounds the slots of one reservation, and maxNodes the nodes with amounts: the object, whose status names nodes and consumers,
+// maxSlots bounds the slots of one reservation, and maxNodes the nodes with amounts: the object, whose status names nodes,
 // has to fit into etcd.
 const (
 	maxSlots = 5000

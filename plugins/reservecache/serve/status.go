@@ -12,14 +12,15 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd"
-	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 	"zonewise.dev/plugins/reservecache/placement"
 )
 
 const (
-	// statusPause gathers changes: a reservation's status is written at most twice a second, and within one of any change.
+	// statusPause gathers changes: a reservation's status is written at most twice a second, and within one of any change of what is held.
 	statusPause = 500 * time.Millisecond
+	// useInterval is how long a status waits at least in which only what is used is new.
+	useInterval = 10 * time.Second
 	// messageInterval is how long a status waits at least in which only the words of conditions are new, such as how many
 	// nodes lack CPU for a slot.
 	messageInterval = 10 * time.Second
@@ -42,7 +43,7 @@ func (s *Server) wantedStatus(uid types.UID) (was, is *v1alpha1.ZoneReservation,
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries[uid]
-	if e == nil || e.object.Latest == nil || !s.served || !s.placing.Load() || e.object.Latest.DeletionTimestamp != nil {
+	if e == nil || e.object.Latest == nil || e.heldBy != "" || !s.served || !s.placing.Load() || e.object.Latest.DeletionTimestamp != nil {
 		return nil, nil, false
 	}
 	if e.valid != nil && !e.expired && e.report == nil {
@@ -64,11 +65,13 @@ func (s *Server) wantedStatus(uid types.UID) (was, is *v1alpha1.ZoneReservation,
 			s.writeLaterLocked(uid, due.Sub(now))
 			return was, was, true
 		}
+	} else if apiequality.Semantic.DeepEqual(withoutUse(was.Status), withoutUse(is.Status)) {
+		if due := e.written.Add(useInterval); due.After(now) {
+			s.writeLaterLocked(uid, due.Sub(now))
+			return was, was, true
+		}
 	}
 	is.Status.LastUpdateTime = metav1.NewMicroTime(now)
-	if e.report != nil && e.applied != nil {
-		is.Status.LastUpdateTime = metav1.NewMicroTime(e.reportedAt) // adoption asks who came since
-	}
 	return was, is, true
 }
 
@@ -88,6 +91,7 @@ func (s *Server) statusLocked(e *entry, now time.Time) v1alpha1.ZoneReservationS
 	status := v1alpha1.ZoneReservationStatus{
 		ObservedGeneration: obj.Generation,
 		LastUpdateTime:     obj.Status.LastUpdateTime,
+		Scheduler:          s.Lease(),
 		Conditions:         slices.Clone(obj.Status.Conditions),
 	}
 	if e.report != nil && e.applied != nil {
@@ -119,7 +123,7 @@ func list(r *ledger.Resources) v1.ResourceList {
 	return r.List()
 }
 
-// zones returns what is desired and held in each zone, on which nodes, and which pods use it.
+// zones returns what is desired and held in each zone, and on which nodes.
 func zones(s *spec, r *placement.Report) []v1alpha1.ReservationZoneStatus {
 	zones := make([]v1alpha1.ReservationZoneStatus, 0, len(r.Zones))
 	for i := range r.Zones {
@@ -137,21 +141,13 @@ func zones(s *spec, r *placement.Report) []v1alpha1.ReservationZoneStatus {
 	return zones
 }
 
-// nodeStatus returns what is held on a node, and which pods use it.
-func nodeStatus(s *spec, n *holds.NodeStatus) v1alpha1.ReservationNodeStatus {
+// nodeStatus returns what is held on a node.
+func nodeStatus(s *spec, n *placement.NodeReport) v1alpha1.ReservationNodeStatus {
 	status := v1alpha1.ReservationNodeStatus{Name: n.Node}
 	if s.nodes == nil {
 		status.Slots, status.Used = int64(n.Slots), int64(n.Used)
-		for i := range n.Consumers {
-			status.Consumers = append(status.Consumers, slices.Repeat([]types.UID{n.Consumers[i].UID}, int(n.Consumers[i].Took.Pods))...)
-		}
-		return status
-	}
-	desired := s.nodes[n.Node]
-	status.Amounts.ReservationAmounts = amounts(&placement.Amounts{Desired: desired, Held: n.Amount, Used: n.Took})
-	for i := range n.Consumers {
-		c := &n.Consumers[i]
-		status.Amounts.Consumers = append(status.Amounts.Consumers, v1alpha1.ReservationConsumer{UID: c.UID, Amount: c.Took.List()})
+	} else {
+		status.Amounts = amounts(&placement.Amounts{Desired: s.nodes[n.Node], Held: n.Amount, Used: n.UsedAmount})
 	}
 	return status
 }
@@ -163,6 +159,20 @@ func withoutMessages(status v1alpha1.ZoneReservationStatus) v1alpha1.ZoneReserva
 		status.Conditions[i].Message = ""
 	}
 	return status
+}
+
+// withoutUse returns a status without what changes as owners come and go.
+func withoutUse(status v1alpha1.ZoneReservationStatus) v1alpha1.ZoneReservationStatus {
+	out := withoutMessages(*status.DeepCopy())
+	out.Slots.Used, out.Amounts.Used = 0, nil
+	for i := range out.Zones {
+		z := &out.Zones[i]
+		z.Used, z.Amounts.Used = 0, nil
+		for j := range z.Nodes {
+			z.Nodes[j].Used, z.Nodes[j].Amounts.Used = 0, nil
+		}
+	}
+	return out
 }
 
 // written records that a status was written, and sends Events about changed conditions.

@@ -74,7 +74,7 @@ func (s *Server) pass(ctx context.Context) (next time.Time) {
 	var full []placement.Full
 	for more := true; more && ctx.Err() == nil; {
 		s.Ledger.UpdateSnapshot(s.snapshot)
-		result := s.Planner.Reconcile(snapshotView{s.snapshot}, s.trails)
+		result := s.Planner.Reconcile(snapshotView{s.snapshot, s}, s.trails)
 		full = append(full, result.Full...)
 		more = result.More
 	}
@@ -121,19 +121,24 @@ func (s *Server) takeStock() (review time.Time) {
 			}
 			continue
 		}
-		began := s.Clock.Now() // before the report: what is used from then on may not be in it
+		began := s.Clock.Now()
 		report, ok := s.Planner.Report(uid)
 		if !ok {
 			continue
 		}
 		s.mu.Lock()
 		if e := s.entries[uid]; e != nil && e.applied != nil {
+			moved := e.report != nil && !e.report.SameHolds(&report)
 			e.report, e.reported, e.reportedAt = &report, e.applied, began
 			if len(report.Full) == 0 {
 				clear(e.causes)
 				clear(e.daemons)
 			}
-			s.writeLaterLocked(uid, statusPause)
+			if since := began.Sub(e.written); moved && since >= statusPause {
+				s.writer.Now(metav1.NamespaceNone, uid) // a new leader holds what the status says; first ones, and words, can wait
+			} else {
+				s.writeLaterLocked(uid, statusPause)
+			}
 		}
 		s.mu.Unlock()
 	}
@@ -207,7 +212,10 @@ func becauseOf(t ledger.Taking) string {
 }
 
 // snapshotView shows a snapshot of the ledger.
-type snapshotView struct{ *ledger.Snapshot }
+type snapshotView struct {
+	*ledger.Snapshot
+	server *Server
+}
 
 // Len implements placement.View.
 func (v snapshotView) Len() int { return len(v.Nodes()) }
@@ -230,7 +238,7 @@ func (v snapshotView) Resources(i int) (allocatable, requested ledger.Resources)
 	return n.Allocatable, n.Requested
 }
 
-// Present implements placement.View.
-func (v snapshotView) Present(i int, uid types.UID) (ledger.Resources, bool) {
-	return v.RequestsOn(v.Nodes()[i], uid)
+// Owned implements placement.View.
+func (v snapshotView) Owned(i int) map[types.UID]ledger.Resources {
+	return v.server.OwnedOn(v.Snapshot, v.Nodes()[i])
 }

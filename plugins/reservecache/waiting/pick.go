@@ -14,10 +14,13 @@ import (
 
 // Node is what Pick needs of a node.
 type Node struct {
-	Object                 *v1.Node
+	Object *v1.Node
+	// Pods are those on the node.
+	Pods                   []*v1.Pod
 	Allocatable, Requested ledger.Resources
 	Holds                  *holds.NodeHolds
-	Present                holds.Present
+	// Owned is what the pods of each claim there ask for.
+	Owned map[types.UID]ledger.Resources
 }
 
 // Cluster is what Pick asks about nodes and pods. It is called under the lock of Pods.
@@ -97,9 +100,7 @@ type picking struct {
 	cluster *Cluster
 	now     time.Time
 	picked  *Picked
-	// taken is what those use that are chosen.
-	taken []holds.Taken
-	looks int
+	looks   int
 	// left means that a pod could be chosen once its backoff ends.
 	left bool
 }
@@ -107,12 +108,12 @@ type picking struct {
 // run looks at the pods from a place on, which is without a serial for all. It reports whether it has come to the end, and otherwise says where
 // the next Pick goes on.
 func (s *picking) run(from cursor) bool {
-	s.node.Requested = s.node.Requested.Clone()
+	s.node.Requested, s.node.Owned = s.node.Requested.Clone(), maps.Clone(s.node.Owned)
 	s.left = from.left
-	for uid, w := range s.opening.chosen {
+	for _, w := range s.opening.chosen {
 		// A chosen pod that is not tried is kept back by something other than holds.
 		if end := w.since.Add(maxBackoff); end.After(s.now) {
-			s.take(uid, w, s.cluster.Asker(w.object).Claim)
+			s.take(w, s.cluster.Asker(w.object).Claim)
 			s.pickAgainAt(end)
 		} else {
 			s.pods.unchooseLocked(w)
@@ -149,7 +150,8 @@ func (s *picking) look(w *pod) {
 	}
 	who := s.cluster.Asker(w.object)
 	verdict := n.Holds.Fit(&holds.Question{
-		Who: &who, Request: &w.request, Allocatable: &n.Allocatable, Requested: &n.Requested, Present: n.Present, Taken: s.taken,
+		Who: &who, Request: &w.request, Allocatable: &n.Allocatable, Requested: &n.Requested,
+		Owned: func(claim types.UID) ledger.Resources { return n.Owned[claim] },
 	})
 	if !verdict.Fits || !s.cluster.MayGo(w.object, n.Object) {
 		return
@@ -160,10 +162,10 @@ func (s *picking) look(w *pod) {
 		return
 	}
 	s.pods.dequeueLocked(w)
-	w.chosen, w.since, w.part, w.lastOpening, w.lastNode = o.node, s.now, verdict.Takes, o.serial, o.node
+	w.chosen, w.since, w.lastOpening, w.lastNode = o.node, s.now, o.serial, o.node
 	s.pickAgainAt(s.now.Add(maxBackoff))
 	o.chosen[w.object.UID] = w
-	s.take(w.object.UID, w, who.Claim)
+	s.take(w, who.Claim)
 	s.picked.Pods[w.object.Namespace+"/"+w.object.Name] = w.object
 }
 
@@ -175,12 +177,12 @@ func (s *picking) pickAgainAt(at time.Time) {
 }
 
 // take counts a chosen pod as if it were on the node.
-func (s *picking) take(uid types.UID, w *pod, claim types.UID) {
-	if _, there := s.node.Present(uid); there {
+func (s *picking) take(w *pod, claim types.UID) {
+	if slices.ContainsFunc(s.node.Pods, func(pod *v1.Pod) bool { return pod.UID == w.object.UID }) {
 		return // it is there already, and about to be taken in
 	}
 	s.node.Requested.Add(&w.request, 1)
-	if !w.part.IsZero() {
-		s.taken = append(s.taken, holds.Taken{Claim: claim, Pod: uid, Took: w.part})
+	if claim != "" {
+		s.node.Owned = ledger.AddTo(s.node.Owned, claim, &w.request)
 	}
 }

@@ -67,11 +67,9 @@ type pod struct {
 	// place is its place in the queue of its priority; nil while it is being tried or chosen.
 	place    *list.Element
 	priority int32
-	// chosen is the node for which it was chosen and has not been tried yet, and since when; empty otherwise. part is what it
-	// would use of its claim there.
+	// chosen is the node for which it was chosen and has not been tried yet, and since when; empty otherwise.
 	chosen string
 	since  time.Time
-	part   ledger.Resources
 	// lastOpening is the opening for which it was last chosen, and lastNode that one's node.
 	lastOpening  uint64
 	lastNode     string
@@ -253,7 +251,7 @@ func (p *Pods) unchooseLocked(w *pod) {
 	if o := p.openings[w.chosen]; o != nil {
 		delete(o.chosen, w.object.UID)
 	}
-	w.chosen, w.part = "", ledger.Resources{}
+	w.chosen = ""
 }
 
 func (p *Pods) enqueueLocked(w *pod) {

@@ -45,7 +45,7 @@ func (s *stage) cluster() *Cluster {
 			return Node{
 				Object:      &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
 				Allocatable: ledger.Resources{MilliCPU: 1000 * free, Pods: 100},
-				Holds:       s.holds.Node(name), Present: func(types.UID) (ledger.Resources, bool) { return ledger.Resources{}, false },
+				Holds:       s.holds.Node(name),
 			}, ok
 		},
 		Asker: func(pod *v1.Pod) holds.Asker {
