@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -32,16 +33,18 @@ func (s *Server) strandedNote(g *Gang) string {
 // depleted says that a part of a gang stays bound while members of its quorum do not exist, or returns an empty string.
 // Members that have succeeded count, so a gang that is about to finish is not depleted.
 func (s *Server) depleted(key types.NamespacedName, g *Gang) string {
-	if !g.Depleted || !s.historyRead() {
+	if !g.Depleted || !s.finishedRead() {
 		return ""
 	}
-	s.mu.Lock()
-	bound, succeeded := 0, 0
-	if fs := s.facts[key]; fs != nil {
-		bound, succeeded = int(fs.tally.bound-fs.tally.succeeded), fs.succeeded()
+	pods := s.podsOf(key)
+	counts, done := countPods(pods), succeeded(pods)
+	for _, pod := range pods {
+		if controllerOf(pod) == "" && pod.Status.Phase == v1.PodSucceeded { // certainly not left from an earlier Job
+			done.Insert(pod.UID)
+		}
 	}
-	s.mu.Unlock()
-	if bound+succeeded >= g.MinMember {
+	bound := int(counts.bound - counts.succeeded)
+	if bound+len(done) >= g.MinMember {
 		return ""
 	}
 	return fmt.Sprintf("bound in part for %s: needs %d members, %d exist, %d of them bound; the bound members keep running",

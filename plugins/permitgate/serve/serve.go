@@ -22,7 +22,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clientset "k8s.io/client-go/kubernetes"
+	toolscache "k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
@@ -116,15 +118,16 @@ type Server struct {
 	agenda *agenda.Agenda[job]
 	writer *crd.Writer[*v1alpha1.PodGroup] // nil when statuses are not written
 
-	mu      sync.Mutex // guards everything below
-	leads   bool
-	client  clientset.Interface
-	patcher *patcher
-	read    func() bool // finished members have been read
-	facts   map[types.NamespacedName]*facts
-	sent    map[types.NamespacedName]*sentEvents
-	groups  map[types.UID]types.NamespacedName // by the PodGroup's UID
-	line    line
+	mu       sync.Mutex // guards everything below
+	leads    bool
+	client   clientset.Interface
+	patcher  *patcher
+	pods     toolscache.Indexer                           // the pods of gangs, finished ones too; nil before this process leads
+	podsRead func() bool                                  // all of them have been read
+	counted  map[types.NamespacedName]sets.Set[types.UID] // succeeded pods that count, as the gangs were told
+	sent     map[types.NamespacedName]*sentEvents
+	groups   map[types.UID]types.NamespacedName // by the PodGroup's UID
+	line     line
 }
 
 // job is something to be done for a gang.
@@ -139,14 +142,15 @@ const (
 	jobEvents      jobKind = iota
 	jobConditions          // of whichever gang is next
 	jobNominations         // of a gang's members
+	jobSucceeded           // which of a gang's pods count though they have finished
 )
 
 // New returns a server, which does nothing before Lead.
 func New(c Config) *Server {
 	s := &Server{
 		Config: c, agenda: agenda.New[job](c.Clock),
-		facts: map[types.NamespacedName]*facts{}, sent: map[types.NamespacedName]*sentEvents{}, groups: map[types.UID]types.NamespacedName{},
-		line: line{},
+		counted: map[types.NamespacedName]sets.Set[types.UID]{}, sent: map[types.NamespacedName]*sentEvents{},
+		groups: map[types.UID]types.NamespacedName{}, line: line{},
 	}
 	if c.ManageStatus && c.Source != nil {
 		s.writer = crd.NewWriter(c.Source, "PodGroup", s.wanted, nil)
@@ -159,7 +163,7 @@ func (s *Server) Lead(ctx context.Context, h fwk.Handle) {
 	s.mu.Lock()
 	s.leads, s.client, s.patcher = true, h.ClientSet(), newPatcher(h)
 	s.mu.Unlock()
-	s.watchHistory(ctx, h.ClientSet())
+	s.watchPods(ctx, h.ClientSet())
 	go s.agenda.Run(ctx, workers, func(j job) { s.look(ctx, j) })
 	if s.writer != nil {
 		go s.writer.Run(ctx)
@@ -177,7 +181,7 @@ func (s *Server) leading() bool {
 
 // Idle reports whether there is nothing to do until something happens or the clock moves.
 func (s *Server) Idle() bool {
-	return !s.leading() || s.agenda.Idle() && (s.writer == nil || s.writer.Idle()) && s.historyRead()
+	return !s.leading() || s.agenda.Idle() && (s.writer == nil || s.writer.Idle()) && s.finishedRead()
 }
 
 // PartlyBound returns how many gangs have been bound in part for RecoveryTimeout.
@@ -231,6 +235,8 @@ func (s *Server) look(ctx context.Context, j job) {
 		s.writeConditions(ctx, j)
 	case jobNominations:
 		s.correctNominations(ctx, j)
+	case jobSucceeded:
+		s.countSucceeded(j.gang)
 	}
 }
 

@@ -25,23 +25,23 @@ const statusPause = 500 * time.Millisecond
 //
 // Finished and Failed stay when their pods are cleaned up, until new pods come. releasing is true while
 // members that were let go together are being bound.
-func desiredStatus(old v1alpha1.PodGroupStatus, minMember int32, t tally, occupiedBy string, releasing bool, now time.Time) v1alpha1.PodGroupStatus {
+func desiredStatus(old v1alpha1.PodGroupStatus, minMember int32, pods podCounts, releasing bool, now time.Time) v1alpha1.PodGroupStatus {
 	status := old
 	final := old.Phase == v1alpha1.PodGroupFinished || old.Phase == v1alpha1.PodGroupFailed
-	if final && t.live == 0 {
+	if final && pods.live == 0 {
 		return status
 	}
-	status.Running, status.Succeeded, status.Failed = t.running, t.succeeded, t.failed
+	status.Running, status.Succeeded, status.Failed = pods.running, pods.succeeded, pods.failed
 	switch {
-	case minMember < 1 || t.exist < minMember:
+	case minMember < 1 || pods.exist < minMember:
 		status.Phase = v1alpha1.PodGroupPending
-	case t.succeeded >= minMember:
+	case pods.succeeded >= minMember:
 		status.Phase = v1alpha1.PodGroupFinished
-	case t.running+t.succeeded >= minMember:
+	case pods.running+pods.succeeded >= minMember:
 		status.Phase = v1alpha1.PodGroupRunning
-	case t.failed > 0 && t.failed+t.running+t.succeeded >= minMember:
+	case pods.failed > 0 && pods.failed+pods.running+pods.succeeded >= minMember:
 		status.Phase = v1alpha1.PodGroupFailed
-	case t.bound > 0 && t.bound < minMember && !releasing:
+	case pods.bound > 0 && pods.bound < minMember && !releasing:
 		status.Phase = v1alpha1.PodGroupUnknown
 	default:
 		status.Phase = v1alpha1.PodGroupScheduling
@@ -49,8 +49,8 @@ func desiredStatus(old v1alpha1.PodGroupStatus, minMember int32, t tally, occupi
 	if status.Phase == v1alpha1.PodGroupPending {
 		return status
 	}
-	if occupiedBy != "" {
-		status.OccupiedBy = occupiedBy
+	if pods.occupiedBy != "" {
+		status.OccupiedBy = pods.occupiedBy
 	}
 	if status.ScheduleStartTime.IsZero() {
 		status.ScheduleStartTime = metav1.Time{Time: now.Truncate(time.Second)}
@@ -70,14 +70,8 @@ func (s *Server) wanted(uid types.UID) (was, is *v1alpha1.PodGroup, ok bool) {
 	if !known || g.Group == nil || g.Group.UID != uid {
 		return nil, nil, false
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	counts, occupiedBy := tally{}, ""
-	if facts := s.facts[key]; facts != nil {
-		counts, occupiedBy = facts.tally, facts.occupiedBy()
-	}
 	is = g.Group.DeepCopy()
-	is.Status = desiredStatus(is.Status, is.Spec.MinMember, counts, occupiedBy, g.Phase == gang.Releasing, s.Clock.Now())
+	is.Status = desiredStatus(is.Status, is.Spec.MinMember, countPods(s.podsOf(key)), g.Phase == gang.Releasing, s.Clock.Now())
 	return g.Group, is, true
 }
 

@@ -1,0 +1,260 @@
+package serve
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/informers"
+	clientset "k8s.io/client-go/kubernetes"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/internal/informer"
+	"zonewise.dev/plugins/permitgate/podgroup"
+)
+
+// gangIndex indexes pods by their gang.
+const gangIndex = "gang"
+
+// watchPods watches the labelled pods of all phases until ctx ends. The scheduler's own informer leaves out finished pods, which the
+// status of PodGroups and the quorum of a gang with completed members need.
+func (s *Server) watchPods(ctx context.Context, client clientset.Interface) {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = v1alpha1.PodGroupLabel }),
+		informers.WithTransform(trimmed))
+	pods := factory.Core().V1().Pods().Informer()
+	err := pods.AddIndexers(toolscache.Indexers{gangIndex: func(obj any) ([]string, error) {
+		pod, ok := obj.(*v1.Pod)
+		if !ok {
+			return nil, nil
+		}
+		key, ok := podgroup.Of(pod)
+		if !ok {
+			return nil, nil
+		}
+		return []string{key.String()}, nil
+	}})
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Finished members cannot be watched")
+		return
+	}
+	handler, err := pods.AddEventHandler(informer.Funcs[*v1.Pod]{
+		Add: func(pod *v1.Pod, _ bool) { s.podChanged(pod) },
+		Update: func(was, is *v1.Pod) {
+			s.podChanged(was) // it may have been another gang's
+			s.podChanged(is)
+		},
+		Delete: s.podChanged,
+	})
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Finished members cannot be watched")
+		return
+	}
+	s.mu.Lock()
+	s.pods, s.podsRead = pods.GetIndexer(), handler.HasSynced
+	s.mu.Unlock()
+	factory.StartWithContext(ctx)
+	go func() {
+		if toolscache.WaitFor(ctx, "", handler.HasSyncedChecker()) {
+			for _, key := range s.Gangs.Keys() {
+				s.agenda.Add(job{jobEvents, key}) // what waited for the first list
+			}
+		}
+	}()
+}
+
+// finishedRead reports whether finished members are known.
+func (s *Server) finishedRead() bool {
+	s.mu.Lock()
+	read := s.podsRead
+	s.mu.Unlock()
+	return read != nil && read()
+}
+
+// podsOf lists the pods of a gang, of all phases. They must not be modified.
+func (s *Server) podsOf(key types.NamespacedName) (pods []*v1.Pod) {
+	s.mu.Lock()
+	indexer := s.pods
+	s.mu.Unlock()
+	if indexer == nil {
+		return nil
+	}
+	objects, _ := indexer.ByIndex(gangIndex, key.String()) // an index that is missing is the only error
+	for _, obj := range objects {
+		if pod, ok := obj.(*v1.Pod); ok {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
+}
+
+// trimmed keeps the parts of a pod that this watch needs.
+func trimmed(obj any) (any, error) {
+	pod, ok := obj.(*v1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	status := v1.PodStatus{Phase: pod.Status.Phase}
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled {
+			status.Conditions = []v1.PodCondition{{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime}}
+		}
+	}
+	for i := range pod.Status.ContainerStatuses {
+		if ended := pod.Status.ContainerStatuses[i].State.Terminated; ended != nil {
+			status.ContainerStatuses = append(status.ContainerStatuses, v1.ContainerStatus{
+				State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: ended.FinishedAt}},
+			})
+		}
+	}
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, CreationTimestamp: pod.CreationTimestamp,
+			Labels: pod.Labels, OwnerReferences: pod.OwnerReferences, DeletionTimestamp: pod.DeletionTimestamp,
+		},
+		Spec:   v1.PodSpec{NodeName: pod.Spec.NodeName, SchedulingGroup: pod.Spec.SchedulingGroup},
+		Status: status,
+	}, nil
+}
+
+// podChanged has the pods of a gang counted again, at most twice a second.
+func (s *Server) podChanged(pod *v1.Pod) {
+	key, ok := podgroup.Of(pod)
+	if !ok {
+		return
+	}
+	s.agenda.AddAt(job{jobSucceeded, key}, s.Clock.Now().Add(statusPause))
+	s.mu.Lock()
+	sent := s.sent[key]
+	s.mu.Unlock()
+	if sent != nil && sent.group != "" && s.writer != nil {
+		s.writer.Later(key.Namespace, sent.group, statusPause)
+	}
+}
+
+// countSucceeded tells a gang which of its pods have succeeded and count towards the quorum from now on, and which no longer do.
+func (s *Server) countSucceeded(key types.NamespacedName) {
+	now := succeeded(s.podsOf(key))
+	s.mu.Lock()
+	before := s.counted[key]
+	if s.counted[key] = now; len(now) == 0 {
+		delete(s.counted, key)
+	}
+	s.mu.Unlock()
+	if !now.Equal(before) {
+		s.Gangs.Done(key, now.Difference(before).UnsortedList(), before.Difference(now).UnsortedList())
+	}
+}
+
+func finished(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}
+
+// live reports whether a pod is a live member.
+func live(pod *v1.Pod) bool { return !finished(pod) && pod.DeletionTimestamp == nil }
+
+// boundAt is when a pod was bound, or when it was created if that is unknown.
+func boundAt(pod *v1.Pod) time.Time {
+	for i := range pod.Status.Conditions {
+		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return pod.CreationTimestamp.Time
+}
+
+// finishedAt is when the last container of a pod ended; zero if that is unknown.
+func finishedAt(pod *v1.Pod) (last time.Time) {
+	for i := range pod.Status.ContainerStatuses {
+		if ended := pod.Status.ContainerStatuses[i].State.Terminated; ended != nil && ended.FinishedAt.After(last) {
+			last = ended.FinishedAt.Time
+		}
+	}
+	return last
+}
+
+func controllerOf(pod *v1.Pod) types.UID {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		return owner.UID
+	}
+	return ""
+}
+
+// succeeded returns the pods that have succeeded and count, if the quorum lacks members.
+//
+// A pod that has succeeded counts if its controller has live members in the gang, or if it finished after the oldest of the members that
+// are bound now was bound, and so ran with them. So a Job that loses a pod after another has completed can replace it, and so can a
+// JobSet whose driver has finished. Pods of an earlier Job, which may stay for long, do not count.
+func succeeded(pods []*v1.Pod) sets.Set[types.UID] {
+	controllers, oldest := sets.New[types.UID](), time.Time{}
+	for _, pod := range pods {
+		if !live(pod) {
+			continue
+		}
+		controllers.Insert(controllerOf(pod))
+		if at := boundAt(pod); pod.Spec.NodeName != "" && (oldest.IsZero() || at.Before(oldest)) {
+			oldest = at
+		}
+	}
+	counting := sets.New[types.UID]()
+	for _, pod := range pods {
+		if pod.Status.Phase != v1.PodSucceeded {
+			continue
+		}
+		if owner := controllerOf(pod); owner != "" && controllers.Has(owner) || !oldest.IsZero() && finishedAt(pod).After(oldest) {
+			counting.Insert(pod.UID)
+		}
+	}
+	return counting
+}
+
+// podCounts counts the pods of a gang. A pod that is terminating and has not finished does not exist.
+type podCounts struct {
+	exist, live, bound, running, succeeded, failed int32
+	occupiedBy                                     string // the owners of a pod, the first of several
+}
+
+func countPods(pods []*v1.Pod) (n podCounts) {
+	for _, pod := range pods {
+		if !finished(pod) && !live(pod) {
+			continue
+		}
+		n.exist++
+		if owners := ownersOf(pod); owners != "" && (n.occupiedBy == "" || owners < n.occupiedBy) {
+			n.occupiedBy = owners
+		}
+		switch pod.Status.Phase {
+		case v1.PodSucceeded:
+			n.succeeded++
+			n.bound++
+		case v1.PodFailed:
+			n.failed++
+		default:
+			n.live++
+			if pod.Spec.NodeName != "" {
+				n.bound++
+			}
+			if pod.Status.Phase == v1.PodRunning {
+				n.running++
+			}
+		}
+	}
+	return n
+}
+
+// ownersOf lists a pod's owners as status.occupiedBy has them.
+func ownersOf(pod *v1.Pod) string {
+	names := make([]string, 0, len(pod.OwnerReferences))
+	for i := range pod.OwnerReferences {
+		names = append(names, pod.Namespace+"/"+pod.OwnerReferences[i].Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ",")
+}
