@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -89,19 +90,17 @@ type Preemptor struct {
 	Config
 	agenda *agenda.Agenda[types.NamespacedName]
 
-	mu       sync.Mutex // guards everything below
-	ops      map[types.NamespacedName]*operation
-	byVictim map[types.UID][]*operation // a pod that is leaving may be waited for by several
-	barred   map[types.UID]time.Time    // until when
+	mu     sync.Mutex // guards everything below, the operations included
+	ops    map[types.NamespacedName]*operation
+	barred map[types.UID]time.Time // pods that could not be evicted, until when they are left alone
 }
 
-// operation is one gang's preemption.
+// operation is one gang's preemption. It is over when the Preemptor has it no more.
 type operation struct {
 	key      types.NamespacedName
 	victims  map[types.UID]*victim // those that have not left their nodes
 	deadline time.Time
-	checked  bool // by a dry run
-	over     bool
+	checked  bool // by a dry run; set by the worker that has the gang
 }
 
 // victim is a pod that leaves its node for a gang.
@@ -119,7 +118,7 @@ func New(c Config) *Preemptor {
 	}
 	return &Preemptor{
 		Config: c, agenda: agenda.New[types.NamespacedName](c.Clock),
-		ops: map[types.NamespacedName]*operation{}, byVictim: map[types.UID][]*operation{}, barred: map[types.UID]time.Time{},
+		ops: map[types.NamespacedName]*operation{}, barred: map[types.UID]time.Time{},
 	}
 }
 
@@ -135,12 +134,8 @@ func (p *Preemptor) Idle() bool { return p.agenda.Idle() }
 func (p *Preemptor) Begin(ctx context.Context, key types.NamespacedName, r *Result) {
 	op := &operation{key: key, victims: map[types.UID]*victim{}}
 	grace := time.Duration(0)
-	for _, pod := range r.Victims {
-		op.victims[pod.UID] = &victim{pod: pod}
-		grace = max(grace, graceOf(pod))
-	}
-	for _, pod := range r.Leaving {
-		op.victims[pod.UID] = &victim{pod: pod, leaving: true}
+	for i, pod := range slices.Concat(r.Victims, r.Leaving) {
+		op.victims[pod.UID] = &victim{pod: pod, leaving: i >= len(r.Victims)}
 		grace = max(grace, graceOf(pod))
 	}
 	requests := time.Duration(float64(requestsPerVictim*len(r.Victims)) / float64(p.QPS) * float64(time.Second))
@@ -150,9 +145,6 @@ func (p *Preemptor) Begin(ctx context.Context, key types.NamespacedName, r *Resu
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ops[key] = op
-	for uid := range op.victims {
-		p.byVictim[uid] = append(p.byVictim[uid], op)
-	}
 	p.agenda.Add(key)
 }
 
@@ -171,7 +163,12 @@ func graceOf(pod *v1.Pod) time.Duration {
 func (p *Preemptor) IsVictim(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.barredLocked(uid) || len(p.byVictim[uid]) > 0
+	for _, op := range p.ops {
+		if op.victims[uid] != nil {
+			return true
+		}
+	}
+	return p.barredLocked(uid)
 }
 
 // Barred reports whether a pod recently could not be evicted, or was and did not leave.
@@ -181,31 +178,24 @@ func (p *Preemptor) Barred(uid types.UID) bool {
 	return p.barredLocked(uid)
 }
 
-func (p *Preemptor) barredLocked(uid types.UID) bool {
-	until, barred := p.barred[uid]
-	if barred && !p.Clock.Now().Before(until) {
-		delete(p.barred, uid)
-		barred = false
-	}
-	return barred
-}
+func (p *Preemptor) barredLocked(uid types.UID) bool { return p.Clock.Now().Before(p.barred[uid]) }
 
-// Gone records that a pod has left its node. For a pod that is not a victim it costs a map lookup.
+// Gone records that a pod has left its node. A pod that leaves may be waited for by several gangs.
 func (p *Preemptor) Gone(uid types.UID) {
 	p.mu.Lock()
-	var cleared []*operation
-	for _, op := range p.byVictim[uid] {
+	var cleared []types.NamespacedName
+	for key, op := range p.ops {
+		if op.victims[uid] == nil {
+			continue
+		}
 		if delete(op.victims, uid); len(op.victims) == 0 {
-			cleared = append(cleared, op)
+			p.endLocked(op, "cleared")
+			cleared = append(cleared, key)
 		}
 	}
-	delete(p.byVictim, uid)
-	for _, op := range cleared {
-		p.endLocked(op, "cleared")
-	}
 	p.mu.Unlock()
-	for _, op := range cleared {
-		p.Gangs.Cleared(op.key)
+	for _, key := range cleared {
+		p.Gangs.Cleared(key)
 	}
 }
 
@@ -220,32 +210,30 @@ func (p *Preemptor) Abandon(key types.NamespacedName) {
 
 func (p *Preemptor) endLocked(op *operation, result string) {
 	preemptions.WithLabelValues(result).Inc()
-	op.over = true
-	if p.ops[op.key] == op {
-		delete(p.ops, op.key)
-	}
-	for uid := range op.victims {
-		waiting := slices.DeleteFunc(p.byVictim[uid], func(other *operation) bool { return other == op })
-		if p.byVictim[uid] = waiting; len(waiting) == 0 {
-			delete(p.byVictim, uid)
-		}
-	}
+	delete(p.ops, op.key)
 }
 
-// giveUp ends a preemption that failed.
+// over reports whether a preemption has ended.
+func (p *Preemptor) over(op *operation) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ops[op.key] != op
+}
+
+// giveUp ends a preemption that failed, and bars pods that could not be evicted.
 func (p *Preemptor) giveUp(ctx context.Context, op *operation, why string, bar []*v1.Pod, again bool) {
 	p.mu.Lock()
-	over := op.over
-	if !over {
-		p.endLocked(op, "given_up")
-		for _, pod := range bar {
-			p.barred[pod.UID] = p.Clock.Now().Add(barTime)
-		}
-	}
-	p.mu.Unlock()
-	if over {
+	if p.ops[op.key] != op {
+		p.mu.Unlock()
 		return
 	}
+	p.endLocked(op, "given_up")
+	now := p.Clock.Now()
+	maps.DeleteFunc(p.barred, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
+	for _, pod := range bar {
+		p.barred[pod.UID] = now.Add(barTime)
+	}
+	p.mu.Unlock()
 	klog.FromContext(ctx).Info("A gang gives up the room that it preempts", "podGroup", op.key, "why", why)
 	p.Event(ctx, op.key, nil, reasonFailed, why)
 	p.Gangs.GivenUp(op.key, again)
@@ -323,10 +311,7 @@ func (p *Preemptor) each(ctx context.Context, op *operation, pods []*v1.Pod, f f
 	group.SetLimit(atOnce)
 	for i, pod := range pods {
 		group.Go(func() error {
-			p.mu.Lock()
-			over := op.over
-			p.mu.Unlock()
-			if !over && !refused.Load() {
+			if !refused.Load() && !p.over(op) {
 				if errs[i] = f(ctx, op, pod); final(errs[i]) {
 					refused.Store(true)
 				}
