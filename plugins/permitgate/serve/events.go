@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
@@ -39,27 +40,38 @@ const (
 type sentEvents struct {
 	group types.UID // of the PodGroup; empty while there is none
 
-	complained map[string]string        // the complaint of the last event, by the event's reason
-	reason     gang.Reason              // what the gang waits for
-	since      time.Time                // since when; reset when more members than ever exist
-	most       int                      // the most live members since it waits for this
-	onGroup    gang.Reason              // the reason that the PodGroup's last event gave
-	pods       map[types.UID]bool       // those whose events have given the reason
-	arrivals   int                      // how many pods had come when their events were sent
-	rollbacks  map[gang.Cause]time.Time // when the last event about a rollback was, by cause
-	bindFailed time.Time                // when the last event about a failed bind was
+	complaints map[string]string    // what is wrong with the PodGroup, by the event's reason
+	failures   map[string]time.Time // when the last event about a failure was, by its cause
+
+	waitsFor gang.Reason         // what the gang waits for
+	since    time.Time           // since when; reset when more members than ever exist, until an event has said so
+	most     int                 // the most live members since it waits for this
+	told     sets.Set[types.UID] // the PodGroup and the pods whose events have said so
+	arrivals int                 // how many pods had come by then
 }
 
-// complains reports whether a complaint is new, and notes it.
-func (t *sentEvents) complains(reason, complaint string) bool {
-	if t.complained[reason] == complaint {
+// isNew reports whether a complaint is new, and notes it.
+func (t *sentEvents) isNew(reason, complaint string) bool {
+	if t.complaints[reason] == complaint {
 		return false
 	}
-	if t.complained == nil {
-		t.complained = map[string]string{}
+	if t.complaints == nil {
+		t.complaints = map[string]string{}
 	}
-	t.complained[reason] = complaint
+	t.complaints[reason] = complaint
 	return complaint != ""
+}
+
+// isDue reports whether the last event about a failure is long enough ago for another, and then notes this one.
+func (t *sentEvents) isDue(cause string, now time.Time) bool {
+	if now.Sub(t.failures[cause]) < reportPause {
+		return false
+	}
+	if t.failures == nil {
+		t.failures = map[string]time.Time{}
+	}
+	t.failures[cause] = now
+	return true
 }
 
 func (s *Server) sentLocked(key types.NamespacedName) *sentEvents {
@@ -141,15 +153,10 @@ func (t *sentEvents) afterFailure(r Report, now time.Time) (msgs []message) {
 			msgs = append(msgs, message{pod, reason, note})
 		}
 	}
-	if rb := r.Actions.Rollback; rb != nil && now.Sub(t.rollbacks[rb.Cause]) >= reportPause {
-		if t.rollbacks == nil {
-			t.rollbacks = map[gang.Cause]time.Time{}
-		}
-		t.rollbacks[rb.Cause] = now
+	if rb := r.Actions.Rollback; rb != nil && t.isDue(string(rb.Cause), now) {
 		tell(r.Member, reasonRolledBack, rollbackNote(rb, r.Member))
 	}
-	if r.BindFailed != nil && now.Sub(t.bindFailed) >= reportPause {
-		t.bindFailed = now
+	if r.BindFailed != nil && t.isDue(reasonBindFailed, now) {
 		tell(r.BindFailed, reasonBindFailed,
 			fmt.Sprintf("member %s: its bind to node %s failed after the gang had been released; the node is kept for the member, which is tried again first", r.BindFailed.Name, r.Node))
 	}
@@ -169,7 +176,7 @@ func (s *Server) aboutGroupLocked(t *sentEvents, r Report, g *Gang, depleted str
 		{reasonMixed, g.mixed()},
 		{reasonPartlyBound, depleted},
 	} {
-		if t.complains(c.reason, c.text) {
+		if t.isNew(c.reason, c.text) {
 			msgs = append(msgs, message{group, c.reason, c.text})
 		}
 	}
@@ -186,12 +193,12 @@ func (t *sentEvents) waits(g *Gang, now time.Time) (due bool, again time.Duratio
 		reason = gang.ReasonNone // the rollback has its own event
 	}
 	switch {
-	case reason != t.reason:
-		t.reason, t.since, t.most = reason, now, g.Live
-		t.onGroup, t.pods, t.arrivals = gang.ReasonNone, nil, 0
+	case reason != t.waitsFor:
+		t.waitsFor, t.since, t.most = reason, now, g.Live
+		t.told, t.arrivals = nil, 0
 	case g.Live > t.most:
 		t.most = g.Live
-		if t.onGroup == gang.ReasonNone {
+		if len(t.told) == 0 {
 			t.since = now // members still arrive
 		}
 	}
@@ -210,20 +217,21 @@ func (s *Server) aboutWaiting(key types.NamespacedName, g *Gang) (msgs []message
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.sentLocked(key)
-	// The group is the gang's, since a report from before it came may have been the last to note t.group.
-	if g.Group != nil && t.onGroup != g.Reason {
-		t.onGroup = g.Reason
-		msgs = append(msgs, message{reference(key, g.Group.UID), string(g.Reason), g.Detail})
-	}
-	pods := map[types.UID]bool{}
-	for _, m := range members {
-		if m.Pod.Spec.NodeName == "" {
-			if pods[m.Pod.UID] = true; !t.pods[m.Pod.UID] {
-				msgs = append(msgs, message{m.Pod, string(g.Reason), g.Detail})
-			}
+	told := sets.New[types.UID]()
+	tell := func(uid types.UID, regarding runtime.Object) {
+		if told.Insert(uid); !t.told.Has(uid) {
+			msgs = append(msgs, message{regarding, string(g.Reason), g.Detail})
 		}
 	}
-	t.pods, t.arrivals = pods, g.Arrivals
+	if g.Group != nil { // the gang's, since a report from before it came may have been the last to note t.group
+		tell(g.Group.UID, reference(key, g.Group.UID))
+	}
+	for _, m := range members {
+		if m.Pod.Spec.NodeName == "" {
+			tell(m.Pod.UID, m.Pod)
+		}
+	}
+	t.told, t.arrivals = told, g.Arrivals
 	return msgs
 }
 

@@ -86,7 +86,7 @@ func (s *Server) groupSeen(key types.NamespacedName, group *v1alpha1.PodGroup) {
 	t := s.sentLocked(key)
 	if t.group != uid {
 		delete(s.groups, t.group)
-		t.group, t.complained, t.onGroup = uid, nil, gang.ReasonNone
+		t.group, t.complaints = uid, nil
 		if uid != "" {
 			s.groups[uid] = key
 		}
