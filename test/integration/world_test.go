@@ -36,6 +36,8 @@ type world struct {
 	started    int                 // how many have been
 	// overcommits means that the test takes room that is held: by a higher priority, by hand, by making a node smaller.
 	overcommits bool
+	// bindsFail means that the API server refuses the bind of a member that has been released: others are bound without it.
+	bindsFail bool
 }
 
 // newWorld makes an empty one, beside those of other tests, and registers its end: the invariants are checked, everything

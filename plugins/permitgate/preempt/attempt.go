@@ -94,7 +94,10 @@ func (a *attempt) place(ctx context.Context, k int, nodes []int) {
 			a.placed[uid] = a.sites[now.site].name
 			if elsewhere(now.site, now.victims) {
 				prices = a.prices(c, nodes) // a whole gang has gone, and others have become cheaper
-			} else if prices[at], possible = a.price(c, now.site); !possible {
+				break
+			}
+			prices[at], possible = a.price(c, now.site)
+			if !possible {
 				prices = slices.Delete(prices, at, at+1)
 			}
 			break
@@ -281,9 +284,7 @@ func (a *attempt) units() (units []*unit) {
 	slices.SortStableFunc(units, func(a, b *unit) int {
 		gangs := 0
 		if (a.gang != nil) != (b.gang != nil) {
-			if gangs = 1; a.gang != nil {
-				gangs = -1
-			}
+			gangs = first(a.gang != nil)
 		}
 		return cmp.Or(cmp.Compare(b.rank, a.rank), gangs, cmp.Compare(len(b.pods), len(a.pods)), a.from.Compare(b.from))
 	})

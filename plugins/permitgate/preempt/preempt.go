@@ -2,20 +2,13 @@ package preempt
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientset "k8s.io/client-go/kubernetes"
 	compbasemetrics "k8s.io/component-base/metrics"
@@ -124,7 +117,7 @@ func New(c Config) *Preemptor {
 
 // Run evicts until ctx ends.
 func (p *Preemptor) Run(ctx context.Context) {
-	p.agenda.Run(ctx, 2, func(key types.NamespacedName) { p.look(ctx, key) })
+	p.agenda.Run(ctx, 2, func(key types.NamespacedName) { p.advance(ctx, key) })
 }
 
 // Idle reports whether there is nothing to do until an event comes or the clock moves.
@@ -239,30 +232,37 @@ func (p *Preemptor) giveUp(ctx context.Context, op *operation, why string, bar [
 	p.Gangs.GivenUp(op.key, again)
 }
 
-// look takes the next step of a gang's preemption.
-func (p *Preemptor) look(ctx context.Context, key types.NamespacedName) {
+// remaining returns a gang's preemption, nil for none, with the victims that have not been asked to leave, and all that are there.
+func (p *Preemptor) remaining(key types.NamespacedName) (op *operation, unasked, leaving, evicted []*v1.Pod) {
 	p.mu.Lock()
-	op := p.ops[key]
-	var stay, todo, leaving []*v1.Pod
-	if op != nil {
-		for _, v := range op.victims {
-			switch {
-			case v.leaving:
-				leaving = append(leaving, v.pod)
-				continue
-			case !v.asked:
-				todo = append(todo, v.pod)
-			}
-			stay = append(stay, v.pod)
+	defer p.mu.Unlock()
+	op = p.ops[key]
+	if op == nil {
+		return nil, nil, nil, nil
+	}
+	for _, v := range op.victims {
+		switch {
+		case v.leaving:
+			leaving = append(leaving, v.pod)
+		case v.asked:
+			evicted = append(evicted, v.pod)
+		default:
+			unasked = append(unasked, v.pod)
 		}
 	}
-	p.mu.Unlock()
-	switch {
-	case op == nil:
+	return op, unasked, leaving, evicted
+}
+
+// advance takes the next step of a gang's preemption. One worker at a time has the gang.
+func (p *Preemptor) advance(ctx context.Context, key types.NamespacedName) {
+	op, unasked, leaving, evicted := p.remaining(key)
+	if op == nil {
 		p.agenda.Forget(key)
 		return
-	case !p.Clock.Now().Before(op.deadline):
-		p.giveUp(ctx, op, fmt.Sprintf("%d victims had not left their nodes in time", len(stay)+len(leaving)), stay, false)
+	}
+	if !p.Clock.Now().Before(op.deadline) {
+		late := slices.Concat(unasked, evicted)
+		p.giveUp(ctx, op, fmt.Sprintf("%d victims had not left their nodes in time", len(late)+len(leaving)), late, false)
 		return
 	}
 	p.agenda.AddAt(key, op.deadline)
@@ -271,145 +271,25 @@ func (p *Preemptor) look(ctx context.Context, key types.NamespacedName) {
 			p.Gone(pod.UID) // before it was waited for
 		}
 	}
-	if len(todo) == 0 {
+	if len(unasked) == 0 {
 		return
 	}
-	if !op.checked { // one worker at a time has the key
-		if refused, err := p.each(ctx, op, todo, p.check); len(refused) > 0 {
+	if !op.checked {
+		if refused, err := p.forAll(op, unasked, func(pod *v1.Pod) error { return p.checkDeletion(ctx, pod) }); len(refused) > 0 {
 			p.giveUp(ctx, op, refusal(refused, err), refused, true)
 			return
 		}
 		op.checked = true
-		p.Event(ctx, key, nil, reasonPreempts, fmt.Sprintf("the gang preempts %d pods, such as %s on node %s", len(todo), klog.KObj(todo[0]), todo[0].Spec.NodeName))
+		p.Event(ctx, key, nil, reasonPreempts, fmt.Sprintf("the gang preempts %d pods, such as %s on node %s", len(unasked), klog.KObj(unasked[0]), unasked[0].Spec.NodeName))
 	}
-	failed, err := p.each(ctx, op, todo, p.evict)
+	failed, err := p.forAll(op, unasked, func(pod *v1.Pod) error { return p.evict(ctx, op, pod) })
 	switch {
 	case len(failed) == 0:
 		p.agenda.Forget(key)
-	case final(err):
+	case isPermanent(err):
 		p.giveUp(ctx, op, refusal(failed, err), failed, true)
 	case ctx.Err() == nil:
 		klog.FromContext(ctx).Info("Victims could not be evicted; will try again", "podGroup", key, "pods", len(failed), "err", err)
 		p.agenda.Retry(key, retryInterval, retryIntervalLimit)
 	}
-}
-
-func refusal(pods []*v1.Pod, err error) string {
-	words := fmt.Sprintf("pod %s", klog.KObj(pods[0]))
-	if n := len(pods) - 1; n > 0 {
-		words += fmt.Sprintf(" and %d others", n)
-	}
-	return fmt.Sprintf("%s could not be evicted: %v", words, err)
-}
-
-// each calls f for pods, several at a time, until the preemption is over or an eviction is refused for good. It returns the
-// pods that failed, or only those that were refused for good, and the first error.
-func (p *Preemptor) each(ctx context.Context, op *operation, pods []*v1.Pod, f func(ctx context.Context, op *operation, pod *v1.Pod) error) (failed []*v1.Pod, first error) {
-	errs := make([]error, len(pods))
-	var refused atomic.Bool
-	var group errgroup.Group
-	group.SetLimit(atOnce)
-	for i, pod := range pods {
-		group.Go(func() error {
-			if !refused.Load() && !p.over(op) {
-				if errs[i] = f(ctx, op, pod); final(errs[i]) {
-					refused.Store(true)
-				}
-			}
-			return nil
-		})
-	}
-	_ = group.Wait() // the errors are in errs
-	for i, err := range errs {
-		if err != nil && (final(err) || !refused.Load()) {
-			failed = append(failed, pods[i])
-			if first == nil {
-				first = err
-			}
-		}
-	}
-	return failed, first
-}
-
-// final reports whether the API server refuses a request and will refuse it again.
-func final(err error) bool {
-	var status apierrors.APIStatus
-	if err == nil || !errors.As(err, &status) {
-		return false
-	}
-	code := status.Status().Code
-	return code >= http.StatusBadRequest && code < http.StatusInternalServerError &&
-		code != http.StatusTooManyRequests && code != http.StatusRequestTimeout
-}
-
-// inMemory returns the function that stops a pod that has not been bound yet, or nil.
-func (p *Preemptor) inMemory(uid types.UID) func(why string) bool {
-	for _, h := range p.Handles() {
-		if waiting := h.GetWaitingPod(uid); waiting != nil {
-			return func(why string) bool { return waiting.Preempt(p.Plugin, why) }
-		}
-		if preparing := h.GetPodInPreBind(uid); preparing != nil {
-			return preparing.CancelPod
-		}
-	}
-	return nil
-}
-
-// check asks the API server in a dry run whether it would delete a pod, so that no pod is evicted if another victim cannot
-// be. Only a permanent refusal counts.
-func (p *Preemptor) check(ctx context.Context, _ *operation, pod *v1.Pod) error {
-	if p.inMemory(pod.UID) != nil {
-		return nil
-	}
-	err := p.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
-		Preconditions: metav1.NewUIDPreconditions(string(pod.UID)), DryRun: []string{metav1.DryRunAll},
-	})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) || !final(err) {
-		return nil
-	}
-	return err
-}
-
-// evict evicts a pod as upstream's preemption does: one that has not been bound yet loses its node in memory, another
-// gets the condition DisruptionTarget and is deleted, with its grace period.
-func (p *Preemptor) evict(ctx context.Context, op *operation, pod *v1.Pod) error {
-	words := "preempted by PodGroup " + op.key.String()
-	if end := p.inMemory(pod.UID); end == nil || !end(words) {
-		switch err := p.deletePod(ctx, op.key, pod); {
-		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-			p.Gone(pod.UID) // or another pod has its name
-		case err != nil:
-			return err
-		}
-	}
-	p.mu.Lock()
-	if v := op.victims[pod.UID]; v != nil {
-		v.asked = true
-	}
-	p.mu.Unlock()
-	preemptedPods.Inc()
-	klog.FromContext(ctx).V(2).Info("Preempted a pod for a gang", "pod", klog.KObj(pod), "node", pod.Spec.NodeName, "podGroup", op.key)
-	p.Event(ctx, op.key, pod, reasonPreempted, words)
-	return nil
-}
-
-func (p *Preemptor) deletePod(ctx context.Context, key types.NamespacedName, pod *v1.Pod) error {
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID},
-		"status": map[string]any{"conditions": []v1.PodCondition{{
-			Type: v1.DisruptionTarget, Status: v1.ConditionTrue, ObservedGeneration: pod.Generation,
-			Reason:             v1.PodReasonPreemptionByScheduler,
-			Message:            pod.Spec.SchedulerName + ": preempting to accommodate the higher priority PodGroup " + key.String(),
-			LastTransitionTime: metav1.Time{Time: p.Clock.Now()},
-		}}},
-	})
-	if err != nil {
-		return err
-	}
-	pods := p.Client.CoreV1().Pods(pod.Namespace)
-	_, err = pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	if err != nil && !apierrors.IsConflict(err) { // after a conflict the deletion tells whether another pod has the name
-		return err
-	}
-	return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 }

@@ -37,7 +37,7 @@ func TestPodsAreBarredForATime(t *testing.T) {
 		require.True(t, p.IsVictim(pod.UID))
 		require.False(t, p.Barred(pod.UID))
 		clock.Step(2 * time.Minute) // beyond the deadline
-		p.look(t.Context(), key)
+		p.advance(t.Context(), key)
 		require.True(t, p.IsVictim(pod.UID))
 		require.True(t, p.Barred(pod.UID))
 		clock.Step(barTime)

@@ -61,21 +61,21 @@ func (a *attempt) price(c *class, i int) (price, bool) {
 	lack := a.lack(c, i)
 	var taken []*candidate
 	take := func(violating bool) {
-		for _, one := range a.sites[i].candidates {
+		for _, victim := range a.sites[i].candidates {
 			if !short(lack) {
 				return
 			}
-			if !a.evicted[one] && helps(lack, one.amounts) && a.used.usedUp(a.budgetsOf(one)) == violating && !slices.Contains(taken, one) && a.mayGo(one) {
-				add(lack, one.amounts, -1)
-				a.count(one, 1)
-				taken = append(taken, one)
+			if !a.evicted[victim] && helps(lack, victim.amounts) && a.used.usedUp(a.budgetsOf(victim)) == violating && !slices.Contains(taken, victim) && a.mayGo(victim) {
+				add(lack, victim.amounts, -1)
+				a.count(victim, 1)
+				taken = append(taken, victim)
 			}
 		}
 	}
 	take(false)
 	take(true)
-	for _, one := range taken {
-		a.count(one, -1)
+	for _, victim := range taken {
+		a.count(victim, -1)
 	}
 	if short(lack) {
 		return price{}, false

@@ -246,10 +246,8 @@ func startOf(pod *v1.Pod) time.Time {
 
 // budgetsOf returns the budgets that the eviction of a candidate counts against. They are found when they are first needed.
 func (s *Search) budgetsOf(c *candidate) []*budget {
-	if !c.covered {
-		if c.covered = true; !c.leaving {
-			c.budgets = s.budgets.covering(c.pod())
-		}
+	if !c.covered && !c.leaving {
+		c.covered, c.budgets = true, s.budgets.covering(c.pod())
 	}
 	return c.budgets
 }
