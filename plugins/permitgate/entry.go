@@ -32,11 +32,12 @@ type entry struct {
 	unbound, arrivals int
 	nominated         int // how many without a node are nominated in the API
 
-	plan    roundPlan // of the present round
-	freed   []string  // nodes that an earlier round wanted, and other gangs may wait for
-	refusal refusal
-	// again is true if the queued gang was refused before, defers if that was because another gang gathers without hints.
-	again, defers bool
+	plan roundPlan // of the present round
+	// leftRoom is true if a round has ended without all of its members, for whose room other gangs may wait; woken if room has become
+	// free for which the gang is looked at again when its pause is over.
+	leftRoom, woken bool
+	// defers is true if the gang was refused because another one gathers without hints.
+	defers bool
 	// confined is the domain that the members may not leave; tried are the domains that the filters have refused since the
 	// last change that may help.
 	confined domain
@@ -47,7 +48,7 @@ type entry struct {
 	preempting *preemption // nil unless the gang preempts
 	// unnominated are members for which a preemption keeps nothing any more.
 	unnominated []*v1.Pod
-	search      searched
+	searchAfter time.Time // before when it does not search for victims, because it has done so in vain; else zero
 	collecting  collecting
 }
 
@@ -96,16 +97,6 @@ func (d domain) nodes(infos []fwk.NodeInfo) sets.Set[string] {
 		}
 	}
 	return names
-}
-
-// refusal says what must change before a refused gang is looked at again.
-type refusal struct {
-	// missing is for how many more members there must be room, gain for how many more there may be since.
-	missing, gain int
-	// gains returns the most members that a node takes, for scheduling cycles only; nil if any node may help.
-	gains func(node string) int
-	cost  time.Duration // how long the attempt took
-	at    time.Time     // of the last look at it
 }
 
 // verdict is the answer to a member at the barrier.
@@ -287,16 +278,14 @@ func (e *entry) endPreemption() {
 
 // endPlan ends the plan of a round that is over. Members without a node leave room that was planned for them.
 func (e *entry) endPlan(round int) {
-	for _, planned := range e.plan.members {
-		e.freed = append(e.freed, planned.node)
-	}
+	e.leftRoom = e.leftRoom || len(e.plan.members) > 0
 	e.plan = newRoundPlan(round)
 }
 
 // searchedInVain reports whether the gang still lacks its quorum and its last search for victims failed.
 func (e *entry) searchedInVain() bool {
 	phase := e.gang.Phase()
-	return !e.search.at.IsZero() && (phase == gang.Queued || phase == gang.Gathering || phase == gang.Backoff)
+	return !e.searchAfter.IsZero() && (phase == gang.Queued || phase == gang.Gathering || phase == gang.Backoff)
 }
 
 // answerBarrier answers the members at the barrier for which the gang has decided. Each channel has room for its
@@ -315,12 +304,11 @@ func (e *entry) answerBarrier() {
 	}
 }
 
-// roundEnded records the result of a failed round: any freed room may help, and the round's domain has been tried.
+// roundEnded records the result of a failed round: its domain has been tried.
 func (e *entry) roundEnded(now time.Time) {
 	if e.gang.Phase() != gang.Backoff {
 		return
 	}
-	e.refusal = refusal{missing: 1, at: now}
 	switch e.gang.Last().Cause {
 	case gang.CauseUnschedulable, gang.CauseRefused, gang.CauseTimeout:
 		if e.confined != (domain{}) {

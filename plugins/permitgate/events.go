@@ -15,7 +15,7 @@ import (
 // EventsToRegister names the events after which a member that this plugin refused may be schedulable: only those about the
 // pod itself.
 //
-// All other events (PodGroups, other members, room in the cluster) wake gangs through wakes and the worker, which activates
+// All other events (PodGroups, other members, room in the cluster) wake gangs through freedRoom and the worker, which activates
 // members. If they were listed here, each would cost a look at every waiting member of every gang, under the scheduling
 // queue's lock. PodGroups cannot be listed at all: the scheduler would wait for their informer, and would not schedule if
 // the CRD is missing.

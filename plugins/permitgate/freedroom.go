@@ -1,144 +1,112 @@
 package permitgate
 
 import (
+	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
-	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// News of room comes from informers and from other pods' cycles, before or after the scheduler's own cache knows it. It
-// is kept until a scheduling cycle sees it in the nodes: then it is weighed for the gangs that wait for room (see judge).
+// Room becomes free when a pod leaves a node, a node comes or changes, or what was kept for a pod is not any more. Then gangs that were
+// refused for lack of room before are looked at again, once their pauses are over.
 
-// maxFreed bounds how much news is kept apart; beyond it, every node may have got room.
-const maxFreed = 1000
+// freedAgain is how long after room has become free gangs are woken a second time: kube-scheduler hears of the same events, and those that
+// were looked at before it had are refused in vain.
+const freedAgain = 100 * time.Millisecond
 
-// none is the key of no gang.
-var none = types.NamespacedName{}
+// worldKey is the agenda's key for what is not one gang's: the queue of gangs, and room that has become free.
+var worldKey = types.NamespacedName{}
 
-// freedRoom is what may have given nodes room since gangs were refused. Its methods may be called from several goroutines.
+// freedRoom is the room that has become free. Its methods may be called from several goroutines.
 type freedRoom struct {
-	// some is true while there is news; for scheduling cycles, which need no lock for a look.
-	some atomic.Bool
+	gangs *gangs
+	// count says how often there was some.
+	count atomic.Int64
 
-	mu     sync.Mutex // guards everything below
-	events map[event]struct{}
-	all    bool // anything may have changed
+	mu           sync.Mutex // guards everything below
+	fresh, heard freed      // since the gangs were woken, and what they were woken for but once
+	again        time.Time  // when they are woken for that again
 }
 
-// event is a node that may have got room. It is comparable: the same news twice counts once.
-type event struct {
-	node string
-	// gone is the pod that has left the node, empty when it was something else.
-	gone types.UID
-	// changed is true when the node itself is new or has changed; before is its version until then.
-	changed bool
-	before  string
-	// by is the gang that the pod was of, for which it is no news that its own members leave.
-	by types.NamespacedName
+// freed says by whom room has become free: by gangs, by others, or both.
+type freed struct {
+	others bool
+	gangs  map[types.NamespacedName]bool
 }
 
-// add takes in news.
-func (n *freedRoom) add(e event) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.events == nil {
-		n.events = map[event]struct{}{}
+func (f *freed) empty() bool { return !f.others && len(f.gangs) == 0 }
+
+func (f *freed) add(more freed) {
+	f.others = f.others || more.others
+	if f.gangs == nil {
+		f.gangs = map[types.NamespacedName]bool{}
 	}
-	if len(n.events) >= maxFreed {
-		n.all = true
-		clear(n.events)
-	}
-	if !n.all {
-		n.events[e] = struct{}{}
-	}
-	n.some.Store(true)
+	maps.Copy(f.gangs, more.gangs)
 }
 
-// take returns the news that the nodes of a scheduling cycle show; the rest is kept. all stands for all nodes.
-func (n *freedRoom) take(nodes fwk.NodeInfoLister) (events []event, all bool) {
-	if !n.some.Load() {
-		return nil, false
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	all, n.all = n.all, false
-	for e := range n.events {
-		if e.shows(nodes) {
-			events = append(events, e)
-			delete(n.events, e)
-		}
-	}
-	n.some.Store(len(n.events) > 0)
-	return events, all
+// concerns reports whether somebody else than a gang has left room.
+func (f *freed) concerns(gang types.NamespacedName) bool {
+	return f.others || len(f.gangs) > 1 || len(f.gangs) == 1 && !f.gangs[gang]
 }
 
-// shows reports whether the nodes of a cycle are as the event has left them.
-func (e event) shows(nodes fwk.NodeInfoLister) bool {
-	info, err := nodes.Get(e.node)
-	switch {
-	case e.gone != "":
-		return err != nil || !isOn(info, e.gone)
-	case e.changed:
-		return err == nil && info.Node().ResourceVersion != e.before
-	}
-	return true
-}
-
-// concerns reports whether there is news that is not of a gang's own doing, and whether some of it is of no gang's doing.
-func (n *freedRoom) concerns(gang types.NamespacedName) (concerns, sure bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for e := range n.events {
-		concerns = concerns || e.by != gang
-		sure = sure || e.by == none
-	}
-	return concerns || n.all, sure || n.all
-}
-
-// forget drops the news of a node that is gone.
-func (n *freedRoom) forget(node string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for e := range n.events {
-		if e.node == node {
-			delete(n.events, e)
-		}
-	}
-	n.some.Store(n.all || len(n.events) > 0)
-}
-
-// isOn reports whether a pod is on a node.
-func isOn(info fwk.NodeInfo, uid types.UID) bool {
-	for _, p := range info.GetPods() {
-		if p.GetPod().UID == uid {
-			return true
-		}
-	}
-	return false
-}
-
-// nodeEvent is the news of a node that is new (was is nil then) or has changed.
-func nodeEvent(was, is *v1.Node) event {
-	e := event{node: is.Name, changed: true}
-	if was != nil {
-		if was.ResourceVersion == is.ResourceVersion { // an API server without versions
-			return event{node: is.Name}
-		}
-		e.before = was.ResourceVersion
+// note takes in that room has become free. gang is the one that has given it back, or zero.
+func (r *freedRoom) note(gang types.NamespacedName) {
+	r.count.Add(1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if gang == worldKey {
+		r.fresh.add(freed{others: true})
 	} else {
-		e.before = "none"
+		r.fresh.add(freed{gangs: map[types.NamespacedName]bool{gang: true}})
 	}
-	return e
+	r.gangs.agenda.Add(worldKey)
+}
+
+// take returns what gangs are to be woken for now, and when to ask again; zero means not by time.
+func (r *freedRoom) take(now time.Time) (room freed, again time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.heard.empty() && !now.Before(r.again) {
+		room, r.heard = r.heard, freed{}
+	}
+	if !r.fresh.empty() {
+		room.add(r.fresh)
+		if r.heard.empty() {
+			r.again = now.Add(freedAgain)
+		}
+		r.heard.add(r.fresh)
+		r.fresh = freed{}
+	}
+	if r.heard.empty() {
+		return room, time.Time{}
+	}
+	return room, r.again
+}
+
+// wake has the gangs looked at again that were refused for lack of room. It returns when to ask again; zero means not by time.
+func (r *freedRoom) wake(now time.Time) (again time.Time) {
+	room, again := r.take(now)
+	if room.empty() {
+		return again
+	}
+	r.gangs.mu.Lock()
+	defer r.gangs.mu.Unlock()
+	for e := range r.gangs.refused {
+		if room.concerns(e.key) {
+			r.gangs.wakeLocked(e, room.others, now)
+		}
+	}
+	return again
 }
 
 // nodeMayFitMore reports whether the change of a node may let a pod fit that did not before.
-func nodeMayFitMore(was, is *v1.Node) bool {
-	return !apiequality.Semantic.DeepEqual(was.Status.Allocatable, is.Status.Allocatable) ||
-		!apiequality.Semantic.DeepEqual(was.Labels, is.Labels) ||
-		!apiequality.Semantic.DeepEqual(was.Spec.Taints, is.Spec.Taints) ||
-		was.Spec.Unschedulable != is.Spec.Unschedulable
+func nodeMayFitMore(before, after *v1.Node) bool {
+	return !apiequality.Semantic.DeepEqual(before.Status.Allocatable, after.Status.Allocatable) ||
+		!apiequality.Semantic.DeepEqual(before.Labels, after.Labels) ||
+		!apiequality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
+		before.Spec.Unschedulable != after.Spec.Unschedulable
 }

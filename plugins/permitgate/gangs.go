@@ -23,17 +23,16 @@ type gangs struct {
 	config gang.Config
 	// agenda has the gangs that the worker must look at.
 	agenda *agenda.Agenda[types.NamespacedName]
-	// waitingCount is how many gangs wait for room, and claim is what the gang that collects keeps, nil if none does.
-	// Scheduling cycles read them without the lock.
-	waitingCount atomic.Int64
-	claim        atomic.Pointer[roomClaim]
+	// claim is what the gang that collects keeps, nil if none does. Scheduling cycles read it without the lock.
+	claim atomic.Pointer[roomClaim]
 	// victimGone is true if members without a node have been deleted, for which pods that preempt may wait.
 	victimGone atomic.Bool
 
 	mu             sync.Mutex // guards everything below, the gangs included
 	byKey          map[types.NamespacedName]*entry
 	planning       map[*entry]struct{} // those with plans for members, or that preempt
-	waiting        map[*entry]struct{} // those that wait for room
+	refused        map[*entry]struct{} // those that lack room, and have not been woken since they were refused
+	lackRoom       map[*entry]struct{} // the same with those that have
 	failedSearches map[*entry]struct{} // those without a quorum whose last search for victims failed
 	// hintless are the gangs that gather without hints, each of a higher priority than those before it.
 	hintless map[*entry]struct{}
@@ -50,7 +49,7 @@ type gangs struct {
 func newGangs(c clock.WithTicker) *gangs {
 	return &gangs{
 		clock: c, agenda: agenda.New[types.NamespacedName](c),
-		byKey: map[types.NamespacedName]*entry{}, planning: map[*entry]struct{}{}, waiting: map[*entry]struct{}{}, failedSearches: map[*entry]struct{}{},
+		byKey: map[types.NamespacedName]*entry{}, planning: map[*entry]struct{}{}, refused: map[*entry]struct{}{}, lackRoom: map[*entry]struct{}{}, failedSearches: map[*entry]struct{}{},
 		hintless: map[*entry]struct{}{}, refusedBeside: map[types.UID]*v1.Pod{},
 	}
 }
@@ -102,14 +101,16 @@ func (g *gangs) settledLocked(e *entry) {
 	e.answerBarrier()
 	g.settlePlanLocked(e)
 	keep(g.planning, e, len(e.plan.members) > 0 || e.preempting != nil)
-	keep(g.waiting, e, e.gang.Phase() == gang.Backoff && e.gang.Last().Cause.Capacity() && (e.preempting == nil || e.preempting.cleared))
+	lacksRoom := e.gang.Phase() == gang.Backoff && e.gang.Last().Cause.Capacity()
+	e.woken = e.woken && lacksRoom
+	keep(g.lackRoom, e, lacksRoom)
+	keep(g.refused, e, lacksRoom && !e.woken && (e.preempting == nil || e.preempting.cleared))
 	keep(g.failedSearches, e, e.searchedInVain())
-	g.waitingCount.Store(int64(len(g.waiting)))
 	if _, gathers := g.hintless[e]; gathers && e.gang.Round() == 0 {
 		delete(g.hintless, e)
-		for other := range g.waiting {
+		for other := range g.lackRoom {
 			if other.defers {
-				g.mayHelpLocked(other, true, g.clock.Now())
+				g.wakeLocked(other, true, g.clock.Now())
 			}
 		}
 	}
@@ -163,7 +164,7 @@ func (g *gangs) stopCollectingLocked() {
 	g.collects = nil
 	g.claim.Store(nil)
 	g.agenda.Add(e.key)
-	g.agenda.Add(tick)
+	g.agenda.Add(worldKey)
 }
 
 // noteRefused remembers a pod that found no node while a gang collects, the end of which is no event for the pod.
@@ -192,10 +193,11 @@ func (g *gangs) takeRefused() map[string]*v1.Pod {
 	return pods
 }
 
-// mayHelpLocked says that something has changed that may help a gang: room if that is sure, or else what may as well have been its
-// own doing or that of another gang.
-func (g *gangs) mayHelpLocked(e *entry, sure bool, now time.Time) {
+// wakeLocked has a gang that lacks room looked at again when its pause is over: because room has become free if that is sure, or else
+// because of what may as well have been its own doing or that of another gang.
+func (g *gangs) wakeLocked(e *entry, sure bool, now time.Time) {
 	if sure {
+		e.woken = true
 		e.gang.RoomFreed(now)
 	} else {
 		e.gang.RoomMayBeOwn(now)
@@ -210,10 +212,9 @@ func (g *gangs) forgetLocked(e *entry) bool {
 		return false
 	}
 	delete(g.byKey, e.key)
-	for _, set := range []map[*entry]struct{}{g.planning, g.waiting, g.failedSearches, g.hintless} {
+	for _, set := range []map[*entry]struct{}{g.planning, g.refused, g.lackRoom, g.failedSearches, g.hintless} {
 		delete(set, e)
 	}
-	g.waitingCount.Store(int64(len(g.waiting)))
 	return true
 }
 

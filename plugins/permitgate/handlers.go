@@ -27,7 +27,7 @@ const heardInterval = 50 * time.Millisecond
 // eventHandlers passes informers' events to the gangs. Its handlers run before or after the scheduler's own.
 type eventHandlers struct {
 	gangs       *gangs
-	wakes       *wakes
+	freed       *freedRoom
 	nominations *nominations
 	claims      *claims
 	// ours reports whether a scheduler's name is that of a profile with this plugin.
@@ -48,7 +48,7 @@ func (f *eventHandlers) watch(factory informers.SharedInformerFactory) ([]toolsc
 				f.memberGone(was)
 			}
 			if was.Spec.NodeName != "" && shrinks(was, is) {
-				f.wakes.noteFreed(event{node: was.Spec.NodeName})
+				f.freed.note(worldKey)
 			}
 			f.podSeen(is)
 		},
@@ -58,13 +58,12 @@ func (f *eventHandlers) watch(factory informers.SharedInformerFactory) ([]toolsc
 		return nil, err
 	}
 	nodes, err := factory.Core().V1().Nodes().Informer().AddEventHandler(informer.Funcs[*v1.Node]{
-		Add: func(node *v1.Node, _ bool) { f.wakes.noteFreed(nodeEvent(nil, node)) },
-		Update: func(was, is *v1.Node) {
-			if nodeMayFitMore(was, is) {
-				f.wakes.noteFreed(nodeEvent(was, is))
+		Add: func(*v1.Node, bool) { f.freed.note(worldKey) },
+		Update: func(before, after *v1.Node) {
+			if nodeMayFitMore(before, after) {
+				f.freed.note(worldKey)
 			}
 		},
-		Delete: func(node *v1.Node) { f.wakes.freed.forget(node.Name) },
 	})
 	if err != nil {
 		return nil, err
@@ -107,8 +106,8 @@ func shrinks(was, is *v1.Pod) bool {
 // podSeen handles the current state of a pod. The informer leaves out finished pods.
 func (f *eventHandlers) podSeen(pod *v1.Pod) {
 	key, ok := podgroup.Of(pod)
-	if node := f.nominations.set(pod); node != "" {
-		f.wakes.noteFreed(event{node: node, by: key})
+	if f.nominations.set(pod) {
+		f.freed.note(key)
 	}
 	if !ok {
 		return
@@ -156,16 +155,14 @@ func whyNotScheduled(pod *v1.Pod) string {
 
 // podGone handles the end of a pod: its node has room.
 func (f *eventHandlers) podGone(pod *v1.Pod) {
-	if node := f.nominations.delete(pod.UID); node != "" {
-		f.wakes.noteFreed(event{node: node})
+	if f.nominations.delete(pod.UID) || pod.Spec.NodeName != "" {
+		f.freed.note(worldKey)
 	}
-	if pod.Spec.NodeName != "" {
-		f.wakes.noteFreed(event{node: pod.Spec.NodeName, gone: pod.UID})
-	} else if _, ok := podgroup.Of(pod); ok {
+	if _, ok := podgroup.Of(pod); ok && pod.Spec.NodeName == "" {
 		// It may have been the victim of a pod, which kube-scheduler retries when the victim leaves its node, but not until the victim is
 		// deleted. A member that is sent back leaves its node first, and its deletion is no event then.
 		f.gangs.victimGone.Store(true)
-		f.gangs.agenda.AddAt(tick, f.gangs.clock.Now().Add(heardInterval))
+		f.gangs.agenda.AddAt(worldKey, f.gangs.clock.Now().Add(heardInterval))
 	}
 	f.gone(pod.UID)
 	f.memberGone(pod)

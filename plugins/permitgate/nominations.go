@@ -19,29 +19,25 @@ type nominations struct {
 
 func newNominations() *nominations { return &nominations{pods: map[types.UID]*v1.Pod{}} }
 
-// set records the current state of a pod. It returns the node that the pod is no longer nominated to, or an empty string.
-func (n *nominations) set(pod *v1.Pod) (left string) {
+// set records the current state of a pod. It reports whether the pod is no longer nominated to the node that it was nominated to.
+func (n *nominations) set(pod *v1.Pod) (left bool) {
 	if pod.Spec.NodeName != "" || !podgroup.Live(pod) || pod.Status.NominatedNodeName == "" {
 		return n.delete(pod.UID)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if known := n.pods[pod.UID]; known != nil && known.Status.NominatedNodeName != pod.Status.NominatedNodeName {
-		left = known.Status.NominatedNodeName
-	}
+	known := n.pods[pod.UID]
 	n.pods[pod.UID] = pod
-	return left
+	return known != nil && known.Status.NominatedNodeName != pod.Status.NominatedNodeName
 }
 
 // delete drops a pod.
-func (n *nominations) delete(uid types.UID) (left string) {
+func (n *nominations) delete(uid types.UID) (left bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if known := n.pods[uid]; known != nil {
-		delete(n.pods, uid)
-		return known.Status.NominatedNodeName
-	}
-	return ""
+	_, left = n.pods[uid]
+	delete(n.pods, uid)
+	return left
 }
 
 // nodes returns the nodes that pods are nominated to.

@@ -38,7 +38,7 @@ type Shared struct {
 	holds  Holds // nil without
 
 	gangs       *gangs
-	wakes       *wakes
+	freed       *freedRoom
 	nominations *nominations
 	profiles    *profiles
 	server      *serve.Server
@@ -71,7 +71,7 @@ func NewShared(options ...Option) *Shared {
 		o(s)
 	}
 	s.gangs = newGangs(s.clock)
-	s.wakes = &wakes{gangs: s.gangs, freed: &freedRoom{}}
+	s.freed = &freedRoom{gangs: s.gangs}
 	return s
 }
 
@@ -144,7 +144,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	s.preemptor = s.newPreemptorLocked(h)
 	s.gangs.abandon, s.gangs.missing = s.preemptor.Abandon, s.missing
 	f := &eventHandlers{
-		gangs: s.gangs, wakes: s.wakes, nominations: s.nominations, claims: newClaims(h), ours: s.profiles.has,
+		gangs: s.gangs, freed: s.freed, nominations: s.nominations, claims: newClaims(h), ours: s.profiles.has,
 		nominatedMember: s.server.Nominated, gone: s.preemptor.Gone,
 	}
 	synced, err := f.watch(factory)
@@ -160,7 +160,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		s.groups = groups
 	}
 	w := &worker{
-		gangs: s.gangs, wakes: s.wakes, nominations: s.nominations, queue: newGangQueue(), profiles: s.profiles, leading: s.leader.Leading(),
+		gangs: s.gangs, freed: s.freed, nominations: s.nominations, queue: newGangQueue(), profiles: s.profiles, leading: s.leader.Leading(),
 		rehearse: func(key types.NamespacedName, r gang.Rehearsal) { s.rehearser.Begin(key, r) },
 		report:   s.server.Report,
 	}
@@ -179,7 +179,7 @@ func (s *Shared) newPreemptorLocked(h fwk.Handle) *preempt.Preemptor {
 	pods := h.SharedInformerFactory().Core().V1().Pods().Lister()
 	config := preempt.Config{
 		Clock: s.clock, Client: h.ClientSet(), Handles: s.profiles.all, Plugin: Name,
-		Gangs: preempted{s.gangs, s.wakes}, Event: s.server.Event,
+		Gangs: preempted{s.gangs, s.freed}, Event: s.server.Event,
 		Exists: func(pod *v1.Pod) bool {
 			is, err := pods.Pods(pod.Namespace).Get(pod.Name)
 			return err == nil && is.UID == pod.UID

@@ -45,10 +45,7 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 			// The gang is refused with the room that it has preempted: it needs more by now, or has lost some of it.
 			e.endPreemption()
 		}
-		began, allowed = now, may && e.preempting == nil && e.search.allows(o.result.Bound, len(v.gangs.failedSearches), now)
-		if at := e.preemptsFrom(v.delay); allowed && now.Before(at) {
-			e.search.again, allowed = at, false // until then an autoscaler may bring room
-		}
+		began, allowed = now, may && e.preempting == nil && !now.Before(e.searchAfter) && !now.Before(e.preemptsFrom(v.delay))
 	})
 	if !allowed {
 		return preempt.Result{}, false
@@ -70,16 +67,16 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 	}
 	found := len(r.Nodes) > 0 && len(r.Victims)+len(r.Leaving) > 0
 	v.gangs.look(pl.key, func(e *entry, now time.Time) {
-		if e.search = (searched{}); found {
+		if e.searchAfter = (time.Time{}); found {
 			e.preempt(&r)
 			return
 		}
-		e.search = searched{at: now, took: now.Sub(began), short: r.Short, fitted: o.result.Bound}
+		e.searchAfter = now.Add(searchPause(now.Sub(began), len(v.gangs.failedSearches)+1))
 	})
 	return r, found
 }
 
-// preemptsFrom returns when a gang may preempt.
+// preemptsFrom returns when a gang may preempt: until then an autoscaler may bring room.
 func (e *entry) preemptsFrom(delay time.Duration) time.Time {
 	if own := e.wants.preemptionDelay; own != nil {
 		delay = *own
@@ -155,24 +152,19 @@ func (e *entry) preempt(r *preempt.Result) {
 // preempted receives the results of preemptions. It implements preempt.Gangs.
 type preempted struct {
 	gangs *gangs
-	wakes *wakes
+	freed *freedRoom
 }
 
 var _ preempt.Gangs = preempted{}
 
 // Cleared implements preempt.Gangs.
 func (p preempted) Cleared(key types.NamespacedName) {
-	var victims map[types.UID]string
-	p.gangs.change(key, func(e *entry, now time.Time) {
+	p.gangs.change(key, func(e *entry, _ time.Time) {
 		if e.preempting != nil {
 			e.preempting.cleared = true
-			victims = e.preempting.victims
-			e.refusal = refusal{missing: 1, at: now}
 		}
 	})
-	for uid, node := range victims {
-		p.wakes.noteFreed(event{node: node, gone: uid}) // once the nodes of a cycle show it
-	}
+	p.freed.note(worldKey)
 }
 
 // GivenUp implements preempt.Gangs.
@@ -181,8 +173,6 @@ func (p preempted) GivenUp(key types.NamespacedName, again bool) {
 		e.endPreemption()
 		if again {
 			e.gang.RoomFreed(now)
-		} else {
-			e.search = searched{at: now}
 		}
 	})
 }

@@ -32,7 +32,7 @@ func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 		if last := e.gang.Last(); reason == gang.ReasonBackoff && last.Cause == gang.CauseUnschedulable && last.Member == pod.UID {
 			// The queue moves the member that fitted nowhere, because a hint of a plugin that refused it saw a change that may
 			// help. That may be what the other members gave back.
-			p.gangs.mayHelpLocked(e, false, now)
+			p.gangs.wakeLocked(e, false, now)
 		} else if reason == gang.ReasonBackoff && last.Cause == gang.CauseCycleFailed && last.Member == pod.UID {
 			e.gang.Changed(now)
 			p.gangs.agenda.Add(key)

@@ -58,7 +58,7 @@ func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v
 		return nil, fwk.NewStatus(fwk.Skip) // a hypothetical question, see filterRunner
 	}
 	key, ok := podgroup.Of(pod)
-	p.startCycle(ctx, state)
+	p.startCycle(ctx)
 	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() {
 		return nil, p.skipFilter()
 	}
@@ -92,13 +92,10 @@ func (p *PermitGate) skipFilter() *fwk.Status {
 // PreFilterExtensions returns nil: other pods on a node change nothing here.
 func (*PermitGate) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// startCycle does what each cycle does for the gangs: it proves that this process leads, and looks for new room.
-func (p *PermitGate) startCycle(ctx context.Context, state fwk.CycleState) {
+// startCycle does what each cycle does: it proves that this process leads.
+func (p *PermitGate) startCycle(ctx context.Context) {
 	p.shared.leader.Cycle()
 	p.begun.Do(func() { p.shared.begin(ctx) })
-	if !state.IsPodGroupSchedulingCycle() {
-		p.shared.wakes.wakeForRoom(p.handle.SnapshotSharedLister().NodeInfos())
-	}
 }
 
 // nominateAgain restores the nominations that were lifted for the cycle of a member.
@@ -153,7 +150,7 @@ func (p *PermitGate) attempt(key types.NamespacedName, pod *v1.Pod) (a *attempt,
 
 // propose makes the proposal for the scout's gang. The status is nil if the scout's cycle continues.
 func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
-	began := p.gangs.clock.Now()
+	began, freed := p.gangs.clock.Now(), p.shared.freed.count.Load()
 	pl, o := p.proposer.propose(ctx, state, key, pod, nodes)
 	switch {
 	case o.refusal.Cause != "":
@@ -173,15 +170,14 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key type
 	}
 	took := p.gangs.clock.Since(began)
 	p.gangs.change(key, func(e *entry, now time.Time) {
-		e.refusal = refusal{missing: e.search.missing(max(1, pl.request.Need-o.result.Bound), o.result.Bound), cost: took, at: now}
-		if o.result.Verdict == proposal.Refused && o.refusal.Cause == gang.CauseNoRoom && len(pl.wants.minResources) == 0 {
-			e.refusal.gains = p.proposer.gains(pl.request)
-		}
 		if o.result.Verdict == proposal.Exhausted {
 			e.tried = nil // the next time it starts over
 		}
 		o.refusal.Member = pod.UID
-		e.gang.Refuse(o.refusal, now)
+		e.gang.Refuse(o.refusal, lookPause(took, len(p.gangs.lackRoom)+1), now)
+		if p.shared.freed.count.Load() != freed { // perhaps too late for this look
+			p.gangs.wakeLocked(e, true, now)
+		}
 	})
 	if preempts {
 		p.victims.begin(ctx, key, &victims)

@@ -348,15 +348,3 @@ func (e *entry) follow(pl *plan, o *outcome) (astray []*v1.Pod) {
 	}
 	return astray
 }
-
-// gains returns the function that says how many members of a refused request a node takes at most.
-func (p *proposer) gains(refused proposal.Request) func(node string) int {
-	bound := proposal.NewBound(refused)
-	return func(node string) int {
-		info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node)
-		if err != nil {
-			return 0
-		}
-		return bound.Node(&view{nodes: []fwk.NodeInfo{info}, filters: p.filters, holds: p.holds}, 0)
-	}
-}

@@ -9,141 +9,110 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
+// turnLimit is for how long a gang that is admitted excludes others. Other plugins or a long queue may delay its scout.
+const turnLimit = 250 * time.Millisecond
+
+// Looks at gangs that are refused take at most a share of the scheduler's time, all of them together: after a refusal, a gang is looked at
+// again after so many times as long as the look took, times the number of gangs that are refused.
 const (
-	// turnLimit is how long a gang's turn excludes others. Other plugins or a long queue may delay its scout.
-	turnLimit = 250 * time.Millisecond
-	// retryShare limits repeated refusals to a tenth of the scheduler's time for each priority: after one, no gang of it that was
-	// refused before has its turn for so many times as long as it took.
-	retryShare = 9
+	// lookShare makes it a tenth. A look costs lookCost at least, for what the rest of the cycle takes.
+	lookShare = 10
+	lookCost  = time.Millisecond
+	// lookAtLeast and lookAtMost bound the pause.
+	lookAtLeast = 100 * time.Millisecond
+	lookAtMost  = time.Minute
+
+	// searchShare makes the searches for victims a fiftieth. searchAtMost bounds the pause where there are very many gangs.
+	searchShare  = 50
+	searchAtMost = 10 * time.Minute
 )
 
-// gangQueue decides which gang sends its scout next: one at a time of each priority, the oldest first. Only the worker uses it.
+// lookPause is how long a gang is not looked at after it was refused, whatever becomes free, beside so many gangs that are refused.
+func lookPause(took time.Duration, refused int) time.Duration {
+	return min(max(lookShare*max(took, lookCost)*time.Duration(max(refused, 1)), lookAtLeast), lookAtMost)
+}
+
+// searchPause is how long a gang does not search for victims after it did so in vain, beside so many gangs that have.
+func searchPause(took time.Duration, failed int) time.Duration {
+	return max(searchShare*took, min(searchShare*took*time.Duration(failed), searchAtMost))
+}
+
+// gangQueue decides which gang is admitted next: for each priority one at a time, in the order of their ranks. Only the worker uses it.
 type gangQueue struct {
 	lines map[int32]*line // by priority
-	known map[types.NamespacedName]turn
+	ranks map[types.NamespacedName]podgroup.Rank
 }
 
-// line is the gangs of one priority.
+// line has the gangs of one priority.
 type line struct {
-	fresh, refused []podgroup.Rank                    // those that wait, in order; refused are those that were refused before
-	since          map[types.NamespacedName]time.Time // when the turns began of those that have theirs
-	// retryAt is when gangs that were refused before may have their turn again.
-	retryAt time.Time
-}
-
-// turn is a gang's place.
-type turn struct {
-	rank    podgroup.Rank
-	refused bool
+	ready    []podgroup.Rank                    // those that wait, in order
+	admitted map[types.NamespacedName]time.Time // the others, with the time
 }
 
 func newGangQueue() *gangQueue {
-	return &gangQueue{lines: map[int32]*line{}, known: map[types.NamespacedName]turn{}}
+	return &gangQueue{lines: map[int32]*line{}, ranks: map[types.NamespacedName]podgroup.Rank{}}
 }
 
-// update records a queued gang. refused is true if it was refused before, has if it still has its turn: since the last look
-// it may have been refused, and queued again by a change.
-func (q *gangQueue) update(r podgroup.Rank, refused, has bool) {
-	if known, ok := q.known[r.Key]; ok {
-		_, had := q.lines[known.rank.Priority].since[r.Key]
-		if had && has || !had && known == (turn{r, refused}) {
+// update records a gang that is ready. admitted is true if it still is: since it was admitted it may have been refused, and have become
+// ready again by a change.
+func (q *gangQueue) update(rank podgroup.Rank, admitted bool) {
+	if known, ok := q.ranks[rank.Key]; ok {
+		_, was := q.lines[known.Priority].admitted[rank.Key]
+		if was && admitted || !was && known == rank {
 			return
 		}
-		q.remove(r.Key)
+		q.remove(rank.Key)
 	}
-	l := q.lines[r.Priority]
+	l := q.lines[rank.Priority]
 	if l == nil {
-		l = &line{since: map[types.NamespacedName]time.Time{}}
-		q.lines[r.Priority] = l
+		l = &line{admitted: map[types.NamespacedName]time.Time{}}
+		q.lines[rank.Priority] = l
 	}
-	q.known[r.Key] = turn{r, refused}
-	list := l.waiting(refused)
-	at, _ := slices.BinarySearchFunc(*list, r, podgroup.Rank.Compare)
-	*list = slices.Insert(*list, at, r)
+	q.ranks[rank.Key] = rank
+	at, _ := slices.BinarySearchFunc(l.ready, rank, podgroup.Rank.Compare)
+	l.ready = slices.Insert(l.ready, at, rank)
 }
 
-func (l *line) waiting(refused bool) *[]podgroup.Rank {
-	if refused {
-		return &l.refused
-	}
-	return &l.fresh
-}
-
-// remove drops a gang that is no longer queued.
+// remove drops a gang that is not ready any more.
 func (q *gangQueue) remove(key types.NamespacedName) {
-	known, ok := q.known[key]
+	rank, ok := q.ranks[key]
 	if !ok {
 		return
 	}
-	delete(q.known, key)
-	l := q.lines[known.rank.Priority]
-	list := l.waiting(known.refused)
-	if at, found := slices.BinarySearchFunc(*list, known.rank, podgroup.Rank.Compare); found {
-		*list = slices.Delete(*list, at, at+1)
+	delete(q.ranks, key)
+	l := q.lines[rank.Priority]
+	if at, found := slices.BinarySearchFunc(l.ready, rank, podgroup.Rank.Compare); found {
+		l.ready = slices.Delete(l.ready, at, at+1)
 	}
-	delete(l.since, key)
-	if len(l.fresh)+len(l.refused)+len(l.since) == 0 && l.retryAt.IsZero() {
-		delete(q.lines, known.rank.Priority)
+	delete(l.admitted, key)
+	if len(l.ready)+len(l.admitted) == 0 {
+		delete(q.lines, rank.Priority)
 	}
 }
 
-// refusedAgain records how long the attempt of a gang took that was refused before. Gangs of its priority wait for that, others do
-// not: the share is divided among the priorities that have gangs.
-func (q *gangQueue) refusedAgain(priority int32, took time.Duration, now time.Time) {
-	l := q.lines[priority]
-	if l == nil {
-		l = &line{since: map[types.NamespacedName]time.Time{}}
-		q.lines[priority] = l
-	}
-	l.retryAt = now.Add(retryShare * took * time.Duration(len(q.lines)))
-}
-
-// next returns the gangs whose turn it is now, and when to ask again; zero means not by time.
+// next returns the gangs to be admitted now, and when to ask again; zero means not by time.
 func (q *gangQueue) next(now time.Time) (keys []types.NamespacedName, again time.Time) {
 	wait := func(at time.Time) {
 		if again.IsZero() || at.Before(again) {
 			again = at
 		}
 	}
-	for priority, l := range q.lines {
+	for _, l := range q.lines {
 		busy := false
-		for _, since := range l.since {
+		for _, since := range l.admitted {
 			if end := since.Add(turnLimit); now.Before(end) {
 				busy = true
 				wait(end)
 			}
 		}
-		if !now.Before(l.retryAt) {
-			l.retryAt = time.Time{}
-		}
-		if len(l.fresh)+len(l.refused)+len(l.since) == 0 && l.retryAt.IsZero() {
-			delete(q.lines, priority)
-		}
-		if busy || len(l.fresh)+len(l.refused) == 0 {
+		if busy || len(l.ready) == 0 {
 			continue
 		}
-		r, ok := l.pick(!now.Before(l.retryAt))
-		if !ok {
-			wait(l.retryAt)
-			continue
-		}
-		l.since[r.Key] = now
-		keys = append(keys, r.Key)
+		first := l.ready[0].Key
+		l.ready = slices.Delete(l.ready, 0, 1)
+		l.admitted[first] = now
+		keys = append(keys, first)
 		wait(now.Add(turnLimit))
 	}
 	return keys, again
-}
-
-// pick takes the first waiting gang. Gangs that were refused before count only if they may retry.
-func (l *line) pick(retry bool) (r podgroup.Rank, ok bool) {
-	list := &l.fresh
-	if retry && len(l.refused) > 0 && (len(l.fresh) == 0 || l.refused[0].Compare(l.fresh[0]) < 0) {
-		list = &l.refused
-	}
-	if len(*list) == 0 {
-		return r, false
-	}
-	r = (*list)[0]
-	*list = slices.Delete(*list, 0, 1)
-	return r, true
 }

@@ -6,26 +6,27 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// TestTurns: one gang of each priority at a time, the oldest first; one whose scout does not come holds up the others for a
+// TestGangsTakeTurns: one gang of each priority at a time, the oldest first; one whose scout does not come holds up the others for a
 // moment only.
-func TestTurns(t *testing.T) {
+func TestGangsTakeTurns(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	after := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 	key := func(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
 	of := func(name string, priority int32, age int) podgroup.Rank {
 		return podgroup.Rank{Priority: priority, Created: after(-age), Key: key(name)}
 	}
-	turns := newGangQueue()
-	turns.update(of("young", 0, 1), false, false)
-	turns.update(of("old", 0, 100), false, false)
-	turns.update(of("urgent", 9, 0), false, false)
+	queue := newGangQueue()
+	queue.update(of("young", 0, 1), false)
+	queue.update(of("old", 0, 100), false)
+	queue.update(of("urgent", 9, 0), false)
 	next := func(ms int, want ...string) {
 		t.Helper()
-		keys, _ := turns.next(after(ms))
+		keys, _ := queue.next(after(ms))
 		var names []string
 		for _, k := range keys {
 			names = append(names, k.Name)
@@ -33,59 +34,72 @@ func TestTurns(t *testing.T) {
 		require.ElementsMatch(t, want, names)
 	}
 	next(0, "old", "urgent")
-	_, again := turns.next(after(1))
+	_, again := queue.next(after(1))
 	require.Equal(t, after(250), again)
 	next(1)
-	turns.update(of("old", 0, 100), false, true) // it is still queued
+	queue.update(of("old", 0, 100), true) // it is still queued
 	next(2)
-	turns.remove(key("old")) // it was proposed
+	queue.remove(key("old")) // it was proposed
 	next(3, "young")
-	turns.update(of("young", 0, 1), true, false) // it was refused, and changed at once
+	queue.update(of("young", 0, 1), false) // it was refused, and changed at once
 	next(4, "young")
-	turns.remove(key("young"))
-	turns.remove(key("urgent"))
+	queue.remove(key("young"))
+	queue.remove(key("urgent"))
 
 	// A scout that does not come.
-	turns.update(of("stuck", 0, 100), false, false)
-	turns.update(of("young", 0, 1), false, false)
+	queue.update(of("stuck", 0, 100), false)
+	queue.update(of("young", 0, 1), false)
 	next(10, "stuck")
 	next(259)
 	next(260, "young")
-	turns.remove(key("stuck"))
-	turns.remove(key("young"))
-	require.Empty(t, turns.known)
-	require.Empty(t, turns.lines)
+	queue.remove(key("stuck"))
+	queue.remove(key("young"))
+	require.Empty(t, queue.ranks)
+	require.Empty(t, queue.lines)
 }
 
-// TestTurnsOfGangsThatWereRefused: looking again in failedSearches costs a tenth of the time, and gangs that are new do not wait for that.
-func TestTurnsOfGangsThatWereRefused(t *testing.T) {
-	start := time.Unix(1_000_000, 0)
-	turns := newGangQueue()
-	turns.refusedAgain(0, 10*time.Millisecond, start)
-	turns.update(podgroup.Rank{Key: types.NamespacedName{Name: "a"}}, true, false)
-	turns.update(podgroup.Rank{Key: types.NamespacedName{Name: "b"}}, false, false)
-	keys, _ := turns.next(start)
-	require.Equal(t, []types.NamespacedName{{Name: "b"}}, keys)
-	turns.remove(types.NamespacedName{Name: "b"})
-	keys, again := turns.next(start.Add(time.Millisecond))
-	require.Empty(t, keys)
-	require.Equal(t, start.Add(90*time.Millisecond), again)
-	keys, _ = turns.next(start.Add(90 * time.Millisecond))
-	require.Equal(t, []types.NamespacedName{{Name: "a"}}, keys)
+// TestPauses: looks at gangs that are refused take a tenth of the time at most, however many there are, searches for victims a fiftieth.
+func TestPauses(t *testing.T) {
+	for _, tt := range []struct {
+		took            time.Duration
+		gangs           int
+		looks, searches time.Duration
+	}{
+		{0, 0, 100 * time.Millisecond, 0},
+		{20 * time.Millisecond, 1, 200 * time.Millisecond, time.Second},
+		{20 * time.Millisecond, 30, 6 * time.Second, 30 * time.Second},
+		{20 * time.Millisecond, 1000, time.Minute, 10 * time.Minute},
+		{time.Minute, 1000, time.Minute, 50 * time.Minute},
+	} {
+		require.Equal(t, tt.looks, lookPause(tt.took, tt.gangs), "looks of %s, %d gangs", tt.took, tt.gangs)
+		require.Equal(t, tt.searches, searchPause(tt.took, tt.gangs), "searches of %s, %d gangs", tt.took, tt.gangs)
+	}
 }
 
-// TestRefusedGangsDoNotDelayOtherPriorities: what it costs to look at a gang again is its priority's own.
-func TestRefusedGangsDoNotDelayOtherPriorities(t *testing.T) {
+// TestRoomIsHeardOfTwice, since kube-scheduler may hear of it later, and gangs are not woken by what they have given back themselves.
+func TestRoomIsHeardOfTwice(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
-	turns := newGangQueue()
-	turns.update(podgroup.Rank{Priority: 0, Key: types.NamespacedName{Name: "low"}}, true, false)
-	turns.update(podgroup.Rank{Priority: 1000, Key: types.NamespacedName{Name: "high"}}, true, false)
-	turns.refusedAgain(0, 500*time.Millisecond, start)
-	keys, again := turns.next(start)
-	require.Equal(t, []types.NamespacedName{{Name: "high"}}, keys)
-	require.False(t, again.After(start.Add(2*9*500*time.Millisecond)))
-	turns.remove(types.NamespacedName{Name: "low"})
-	turns.remove(types.NamespacedName{Name: "high"})
-	turns.next(start.Add(time.Minute))
-	require.Empty(t, turns.lines)
+	clock := clocktesting.NewFakeClock(start)
+	a, b := types.NamespacedName{Name: "a"}, types.NamespacedName{Name: "b"}
+	r := &freedRoom{gangs: newGangs(clock)}
+	room, again := r.take(start)
+	require.True(t, room.empty())
+	require.Zero(t, again)
+
+	r.note(a)
+	room, again = r.take(start)
+	require.False(t, room.concerns(a))
+	require.True(t, room.concerns(b))
+	require.Equal(t, start.Add(freedAgain), again)
+
+	r.note(worldKey)
+	room, again = r.take(start.Add(freedAgain / 2))
+	require.True(t, room.concerns(a))
+	require.Equal(t, start.Add(freedAgain), again, "a stream of events does not put it off")
+
+	room, again = r.take(again)
+	require.True(t, room.concerns(a))
+	require.Zero(t, again)
+	room, _ = r.take(start.Add(time.Second))
+	require.True(t, room.empty())
 }

@@ -53,7 +53,5 @@ func (p *PermitGate) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.
 			p.gangs.noteReturning(e, pod.UID, now) // the framework clears the nomination later, when it handles the failure
 		})
 	}
-	if p.gangs.waitingCount.Load() > 0 {
-		p.shared.wakes.noteFreed(event{node: nodeName, gone: pod.UID, by: key})
-	}
+	p.shared.freed.note(key)
 }

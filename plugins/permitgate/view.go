@@ -77,6 +77,16 @@ func (v *view) Kept(i int, pod *v1.Pod, names []v1.ResourceName, into []int64) {
 	}
 }
 
+// isOn reports whether a pod is on a node.
+func isOn(info fwk.NodeInfo, uid types.UID) bool {
+	for _, p := range info.GetPods() {
+		if p.GetPod().UID == uid {
+			return true
+		}
+	}
+	return false
+}
+
 // promise is what a pod will take from a node.
 type promise struct {
 	pod      types.UID

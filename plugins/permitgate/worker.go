@@ -20,7 +20,7 @@ import (
 // does so without locks.
 type worker struct {
 	gangs       *gangs
-	wakes       *wakes
+	freed       *freedRoom
 	nominations *nominations
 	queue       *gangQueue
 	profiles    *profiles
@@ -39,9 +39,9 @@ type job struct {
 	probe    []waiter
 	reject   []waiter
 	activate []*v1.Pod // the oldest first
-	// unnominated are members for which a preemption keeps nothing any more, freed nodes that a round wanted.
+	// unnominated are members for which a preemption keeps nothing any more; leftRoom is true if a round has left room that it wanted.
 	unnominated []*v1.Pod
-	freed       []string
+	leftRoom    bool
 }
 
 // waiter is a member that may wait in Permit or at the barrier.
@@ -66,7 +66,7 @@ func (w waiter) sendBack(why string) {
 
 // look does what is to be done now: for one gang, or for all together.
 func (w *worker) look(ctx context.Context, key types.NamespacedName) {
-	if key == tick {
+	if key == worldKey {
 		if pods := w.gangs.takeRefused(); len(pods) > 0 {
 			klog.FromContext(ctx).V(4).Info("Activating pods that found no node while a gang collected room", "pods", len(pods))
 			w.profiles.any().Activate(klog.FromContext(ctx), pods)
@@ -74,8 +74,8 @@ func (w *worker) look(ctx context.Context, key types.NamespacedName) {
 		if w.gangs.victimGone.Swap(false) {
 			w.profiles.any().Activate(klog.FromContext(ctx), w.nominations.preemptors())
 		}
-		if again := w.wakes.wakeFirst(); !again.IsZero() {
-			w.gangs.agenda.AddAt(tick, again)
+		if again := w.freed.wake(w.gangs.clock.Now()); !again.IsZero() {
+			w.gangs.agenda.AddAt(worldKey, again)
 		}
 		w.admitNext()
 		return
@@ -92,10 +92,8 @@ func (w *worker) look(ctx context.Context, key types.NamespacedName) {
 	for _, pod := range j.unnominated {
 		handle.DeleteNominatedPodIfExists(pod)
 	}
-	if w.gangs.waitingCount.Load() > 0 {
-		for _, node := range j.freed {
-			w.wakes.noteFreed(event{node: node, by: key})
-		}
+	if j.leftRoom {
+		w.freed.note(key)
 	}
 	for _, one := range j.reject {
 		one.sendBack("PodGroup " + key.String() + ": the gang was rolled back: " + j.failure)
@@ -114,7 +112,6 @@ func (w *worker) look(ctx context.Context, key types.NamespacedName) {
 	}
 	w.report(ctx, j.report)
 	w.admitNext()
-	w.wakes.watch()
 }
 
 func (w *worker) log(logger klog.Logger, j *job) {
@@ -139,7 +136,6 @@ func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
 		return j, false
 	}
 	now := w.gangs.clock.Now()
-	w.searchAgainLocked(e, now)
 	actions := e.gang.Act(now)
 	w.gangs.settledLocked(e)
 	j.phase, j.failure = e.gang.Phase(), e.gang.Last().Detail
@@ -165,37 +161,21 @@ func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
 	if e.preempting == nil {
 		j.unnominated = e.unnominated
 	}
-	j.freed, e.freed, e.unnominated = e.freed, nil, nil
+	j.leftRoom, e.leftRoom, e.unnominated = e.leftRoom, false, nil
 	if w.gangs.forgetLocked(e) {
 		w.queue.remove(key)
 		j.report.Gone = true
 		return j, true
 	}
 	if e.gang.Ready() {
-		e.again = e.gang.Last().Cause == gang.CauseNoRoom
-		w.queue.update(e.rank(), e.again, e.gang.Admitted())
+		w.queue.update(e.rank(), e.gang.Admitted())
 	} else {
-		if r := actions.Rollback; r != nil && r.Cause == gang.CauseNoRoom && e.again {
-			w.queue.refusedAgain(e.rank().Priority, e.refusal.cost, now)
-		}
 		w.queue.remove(key)
 	}
 	if !actions.Next.IsZero() {
 		w.gangs.agenda.AddAt(key, later(actions.Next, now.Add(time.Millisecond)))
 	}
 	return j, true
-}
-
-// searchAgainLocked has a gang come back that may look for victims again by now.
-func (w *worker) searchAgainLocked(e *entry, now time.Time) {
-	switch at := e.search.again; {
-	case at.IsZero():
-	case now.Before(at):
-		w.gangs.agenda.AddAt(e.key, at)
-	default:
-		e.search.again = time.Time{}
-		e.gang.RoomFreed(now)
-	}
 }
 
 func later(a, b time.Time) time.Time {
@@ -218,7 +198,7 @@ func (w *worker) admitNext() {
 		w.gangs.change(key, func(e *entry, now time.Time) { e.gang.Admit(now) })
 	}
 	if !again.IsZero() {
-		w.gangs.agenda.AddAt(tick, again)
+		w.gangs.agenda.AddAt(worldKey, again)
 	}
 }
 

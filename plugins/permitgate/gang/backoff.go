@@ -2,27 +2,36 @@ package gang
 
 import "time"
 
-// rollback sends every member back that has a node and may still lose it, and sets the backoff first when there is to be one.
+// rollback ends a round: see [Gang.sendBack]. The backoff, if there is to be one, lasts ten times as long as the round at least.
 func (g *Gang) rollback(r Rollback, backoff bool, now time.Time) {
-	began, took := now, time.Duration(0)
+	if !backoff {
+		g.sendBack(r, now)
+		return
+	}
+	took := time.Duration(0)
 	if g.round != nil {
-		began = g.round.since
-		took = now.Sub(began)
+		took = min(now.Sub(g.round.since), g.timeout()) // it held nothing for longer
 	}
-	if backoff {
-		pause := roundPause * min(took, g.timeout()) // it held nothing for longer
-		g.backedOffAt, g.notBefore, g.notBeforeIfOwn = now, now.Add(pause), now.Add(max(pause, g.grown(pause)))
-		r.Backoff = g.nextBackoff()
-		g.until = now.Add(r.Backoff)
-		if r.Cause.Capacity() && g.round != nil && g.changedAt.After(began) {
-			// It changed while the round ran, perhaps too late for a member that had been tried.
-			g.until = now
-		}
-		if g.until.Before(g.notBefore) {
-			g.until = g.notBefore
-		}
-		r.Backoff = g.until.Sub(now)
+	g.rollbackFor(r, roundPause*took, now)
+}
+
+// rollbackFor is rollback with a backoff, which freed room does not end before pause is over.
+func (g *Gang) rollbackFor(r Rollback, pause time.Duration, now time.Time) {
+	g.backedOffAt, g.notBefore, g.notBeforeIfOwn = now, now.Add(pause), now.Add(max(pause, g.grown(pause)))
+	g.until = now.Add(g.nextBackoff())
+	if r.Cause.Capacity() && g.round != nil && g.changedAt.After(g.round.since) {
+		// It changed while the round ran, perhaps too late for a member that had been tried.
+		g.until = now
 	}
+	if g.until.Before(g.notBefore) {
+		g.until = g.notBefore
+	}
+	r.Backoff = g.until.Sub(now)
+	g.sendBack(r, now)
+}
+
+// sendBack sends every member back that has a node and may still lose it.
+func (g *Gang) sendBack(r Rollback, now time.Time) {
 	rejectAt := now
 	if !r.Cause.Capacity() {
 		rejectAt = now.Add(deletedPause)

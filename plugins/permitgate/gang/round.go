@@ -213,11 +213,12 @@ func (g *Gang) endRound() {
 	}
 }
 
-// Refuse ends the turn of a gang whose members are not worth a round.
-func (g *Gang) Refuse(r Rollback, now time.Time) {
+// Refuse ends the turn of a gang whose members are not worth a round. Whatever changes, but for the gang itself, it has no other for as long
+// as pause.
+func (g *Gang) Refuse(r Rollback, pause time.Duration, now time.Time) {
 	g.settle(now)
 	if g.phase == Queued {
-		g.rollback(r, true, now)
+		g.rollbackFor(r, pause, now)
 	}
 	g.settle(now)
 }

@@ -68,7 +68,7 @@ func (w *world) propose(p *pod) {
 	hopes := w.hopeful && len(members) >= need
 	p.entry = gang.EnterRefused
 	if room < need && !hopes {
-		g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Member: p.uid, Detail: "no room"}, w.now)
+		g.Refuse(gang.Rollback{Cause: gang.CauseNoRoom, Member: p.uid, Detail: "no room"}, 0, w.now)
 		if g.Phase() == gang.Queued {
 			w.check.Fatalf("gang %s is queued, and was refused", p.gang)
 		}
