@@ -78,13 +78,12 @@ func (b *build) render(image v1.Hash, resource string, components ...string) ([]
 			return nil, err
 		}
 	}
-	kustomization := fmt.Sprintf("resources: [../manifests/%s]\nimages:\n- name: %s\n  newName: %s/%s\n  digest: %s\n", resource, placeholder, b.repository, imageName, image)
-	for i, component := range components {
-		if i == 0 {
-			kustomization += "components:\n"
-		}
-		kustomization += "- ../manifests/" + component + "\n"
+	var beside []string
+	for _, component := range components {
+		beside = append(beside, "../manifests/"+component)
 	}
+	kustomization := fmt.Sprintf("resources: [../manifests/%s]\ncomponents: [%s]\nimages:\n- name: %s\n  newName: %s/%s\n  digest: %s\n",
+		resource, strings.Join(beside, ", "), placeholder, b.repository, imageName, image)
 	if err := files.WriteFile("/release/kustomization.yaml", []byte(kustomization)); err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func push(ctx context.Context, from, repository string, progress io.Writer) erro
 		return err
 	}
 	found := 0
-	err := fs.WalkDir(os.DirFS(root), ".", func(file string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS(root), ".", func(file string, _ fs.DirEntry, err error) error {
 		if err != nil || path.Base(file) != "oci-layout" {
 			return err
 		}

@@ -328,13 +328,13 @@ func TestRefusals(t *testing.T) {
 	text := filepath.Join(t.TempDir(), "key")
 	require.NoError(t, os.WriteFile(text, []byte("secret"), 0o600))
 	for want, args := range map[string][]string{
-		`unknown command ""`:    nil,
-		`-version: "0.1"`:       {"build", "-version", "0.1"},
-		"does not decrypt it":   {"build", "-version", "v0.1.0", "-key", locked},
-		"is not in PEM":         {"build", "-version", "v0.1.0", "-key", text},
-		"no such file":          {"build", "-version", "v0.1.0", "-key", text + "2"},
-		"provided but not":      {"build", "-verison", "v0.1.0"},
-		"oci: no such file": {"push", "-from", t.TempDir()},
+		`unknown command ""`:  nil,
+		`-version: "0.1"`:     {"build", "-version", "0.1"},
+		"does not decrypt it": {"build", "-version", "v0.1.0", "-key", locked},
+		"is not in PEM":       {"build", "-version", "v0.1.0", "-key", text},
+		"no such file":        {"build", "-version", "v0.1.0", "-key", text + "2"},
+		"provided but not":    {"build", "-varsion", "v0.1.0"},
+		"oci: no such file":   {"push", "-from", t.TempDir()},
 	} {
 		require.ErrorContains(t, run(t.Context(), args, io.Discard), want)
 	}

@@ -1,5 +1,5 @@
 // Command golangci-lint is golangci-lint of the version pinned in this module's
-// go.mod, with Kubernetes' logcheck linked in.
+// go.mod, with Kubernetes' logcheck and kube-api-linter linked in.
 //
 // Module plugins have to be compiled into the linter, so the stock command does
 // not do. "golangci-lint custom" would generate a main package like this one,
@@ -13,7 +13,9 @@ import (
 
 	"github.com/golangci/golangci-lint/v2/pkg/commands"
 	"github.com/golangci/golangci-lint/v2/pkg/exitcodes"
-	// Registers the linter "logcheck" with golangci-lint's plugin register.
+	// Registers the linter "kubeapilinter" with golangci-lint's plugin register.
+	_ "sigs.k8s.io/kube-api-linter"
+	// Registers the linter "logcheck".
 	_ "sigs.k8s.io/logtools/logcheck/gclplugin"
 )
 
