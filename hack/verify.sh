@@ -116,7 +116,11 @@ check_scripts() {
 	return $rc
 }
 
-check_alerts() { "$ROOT/hack/tests/alerts_test.sh"; }
+# check_alerts tests the alerts with promtool, and the dashboard by Grafana's schema.
+check_alerts() {
+	"$ROOT/hack/tests/alerts_test.sh"
+	(cd "$ROOT/hack/dashboard" && go test -count=1 .)
+}
 
 # check_docs tests that commands, tests, files and links that the documents name exist.
 check_docs() { (cd "$ROOT" && go test -count=1 ./test/docs); }

@@ -55,7 +55,7 @@ func TestNamedTestsExist(t *testing.T) {
 }
 
 var (
-	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	// code is inline, such as a regular expression that looks like a link.
 	code    = regexp.MustCompile("`[^`\n]*`")
 	heading = regexp.MustCompile(`(?m)^#+ +(.+)$`)

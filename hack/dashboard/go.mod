@@ -1,0 +1,11 @@
+// Checks the dashboard by Grafana's own schema.
+module zonewise.dev/hack/dashboard
+
+go 1.26.0
+
+require (
+	github.com/grafana/grafana-foundation-sdk/go v0.0.22 // the schema as Go types, by Grafana
+	github.com/stretchr/testify v1.12.1
+)
+
+require go.yaml.in/yaml/v3 v3.0.5 // indirect
