@@ -39,7 +39,7 @@ func Read(ctx context.Context, c client.Client, progress Progress) (*Snapshot, e
 	r := &reader{client: c, progress: progress, snapshot: New(time.Now().UTC())}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(6)
-	for _, k := range slices.Backward(every) { // pods first: there are most of them
+	for _, k := range slices.Backward(readable) { // pods first: there are most of them
 		group.Go(func() error { return r.read(ctx, k) })
 	}
 	if err := group.Wait(); err != nil {

@@ -36,10 +36,12 @@ func (s *Snapshot) Add(objects ...client.Object) {
 	}
 }
 
-// Objects returns all objects, kind by kind.
-func (s *Snapshot) Objects() []client.Object {
+// Objects returns the objects that a copy of the cluster has, kind by kind: all but those of AdmissionKinds.
+func (s *Snapshot) Objects() []client.Object { return s.of(every) }
+
+func (s *Snapshot) of(kinds []Kind) []client.Object {
 	var out []client.Object
-	for _, k := range every {
+	for _, k := range kinds {
 		out = append(out, s.objects[k.goType]...)
 	}
 	return out
@@ -90,6 +92,9 @@ func (m Missing) Words() string {
 func (s *Snapshot) Notes() []string {
 	var out []string
 	for _, m := range s.Missing {
+		if isAdmission(m.Resource) {
+			continue
+		}
 		if m.Reason != NotInstalled || strings.Contains(m.Resource, ".zonewise.dev") || strings.Contains(m.Resource, ".x-k8s.io") {
 			out = append(out, m.Words())
 		}
@@ -129,12 +134,26 @@ type Kind struct {
 	goType reflect.Type
 }
 
-// Kinds are the kinds of a snapshot.
+// Kinds are the kinds that a copy of a cluster has.
 func Kinds() []Kind { return every }
 
-var every = func() []Kind {
+// AdmissionKinds are the kinds by which an API server changes new pods. Only who adds pods needs them.
+func AdmissionKinds() []Kind { return admission }
+
+func isAdmission(resource string) bool {
+	return slices.ContainsFunc(admission, func(k Kind) bool { return k.Resource == resource })
+}
+
+var (
+	every     = kindsOf(kinds.All())
+	admission = kindsOf(kinds.Admission())
+	// readable are all kinds of a snapshot.
+	readable = slices.Concat(admission, every)
+)
+
+func kindsOf(examples []client.Object) []Kind {
 	var out []Kind
-	for _, obj := range kinds.All() {
+	for _, obj := range examples {
 		resource, gvk := kinds.ResourceOf(obj)
 		list := gvk
 		list.Kind += "List"
@@ -153,4 +172,4 @@ var every = func() []Kind {
 		})
 	}
 	return out
-}()
+}

@@ -157,7 +157,7 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 		results = append(results, result)
 	}
 	report := simulate.NewReport(results, f.failOn)
-	report.NotRead = simulate.NotRead(c.Snapshot)
+	report.NotRead = simulate.NotRead(c.Snapshot, workload != nil)
 	if err := f.write(cmd, report, report.Text); err != nil {
 		return err
 	}
@@ -236,6 +236,9 @@ func (f *simulateFlags) workload(cmd *cobra.Command, c *census.Census, namespace
 	workload, err := simulate.ParseWorkload(name, in, namespace, f.copies, c.Snapshot)
 	if err != nil {
 		return nil, program.Usage(fmt.Errorf("-f: %w", oneLine(err)))
+	}
+	for _, words := range workload.LeftOut {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", name, words)
 	}
 	return workload, nil
 }

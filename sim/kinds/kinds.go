@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
@@ -35,6 +36,9 @@ func All() []client.Object {
 		&v1.Pod{}, // last, so that its handlers find everything else
 	}
 }
+
+// Admission returns an empty object of each kind by which an API server changes new pods. A copy has only what comes of it.
+func Admission() []client.Object { return []client.Object{&v1.LimitRange{}, &nodev1.RuntimeClass{}} }
 
 // Scheme has the kinds of Kubernetes and of the pack. It is shared, and nothing is added to it.
 var Scheme = func() *runtime.Scheme {

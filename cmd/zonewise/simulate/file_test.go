@@ -1,12 +1,23 @@
 package simulate
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/sim"
 	"zonewise.dev/test/clitest"
 )
 
@@ -62,6 +73,223 @@ spec:
 	r := run(t, c, &Scenario{Added: w})
 	require.Equal(t, []int{2, 2, 0}, []int{r.Added, r.Placed, r.Pending})
 	require.Equal(t, "Deployment shop/web", r.Workloads[0].Name)
-	require.Equal(t, []string{"the file's objects of kind ConfigMap are left out", "the file's objects of kind ServiceMonitor are left out"}, r.Notes)
+	require.Equal(t, []string{"objects of kind ConfigMap are left out", "objects of kind ServiceMonitor are left out"}, w.LeftOut)
+	require.Empty(t, r.Notes)
 	require.Len(t, w.others, 3, "the Service, the Deployment and its ReplicaSet")
+}
+
+// deployment is a manifest of a Deployment whose pods ask for CPUs.
+func deployment(name, replicas, cpu string) string {
+	if replicas != "" {
+		replicas = "replicas: " + replicas + ","
+	}
+	return `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: ` + name + `, labels: {from: file}}
+spec: {` + replicas + ` selector: {matchLabels: {app: ` + name + `}}, template: {metadata: {labels: {app: ` + name + `}}, spec: {
+  containers: [{name: c, image: some:2, env: [{name: A, value: b}], resources: {requests: {cpu: "` + cpu + `", memory: 1Gi}}}]}}}
+`
+}
+
+// TestWorkloadsThatExistAreChanged: they are not there twice. New replicas join the old ones, and a template that changes has all replaced.
+func TestWorkloadsThatExistAreChanged(t *testing.T) {
+	for name, test := range map[string]struct {
+		file           string
+		copies         int
+		added, removed int
+		want           map[string]int // the pods of each zone
+	}{
+		"more replicas":       {file: deployment("web", "9", "1"), added: 3, want: map[string]int{"a": 3, "b": 3, "c": 3}},
+		"fewer replicas":      {file: deployment("web", "3", "1"), removed: 3, want: map[string]int{"a": 1, "b": 1, "c": 1}},
+		"as many":             {file: deployment("web", "6", "1"), want: map[string]int{"a": 2, "b": 2, "c": 2}},
+		"replicas left out":   {file: deployment("web", "", "1"), want: map[string]int{"a": 2, "b": 2, "c": 2}},
+		"none":                {file: deployment("web", "0", "1"), removed: 6, want: map[string]int{}},
+		"other requests":      {file: deployment("web", "6", "2"), added: 6, removed: 6, want: map[string]int{"a": 2, "b": 2, "c": 2}},
+		"copies":              {file: deployment("web", "6", "1"), copies: 2, added: 6, want: map[string]int{"a": 4, "b": 4, "c": 4}},
+		"another one":         {file: deployment("api", "3", "1"), added: 3, want: map[string]int{"a": 3, "b": 3, "c": 3}},
+		"its ReplicaSet only": {file: strings.ReplaceAll(strings.ReplaceAll(deployment("web", "8", "1"), "kind: Deployment", "kind: ReplicaSet"), "name: web,", "name: web-1,"), added: 2, want: map[string]int{"a": 3, "b": 3, "c": 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := zones("8")
+			web := c.Deployment("web", 6, "1", "1Gi", nil)
+			for i := range 6 {
+				web("node-" + string(rune('a'+i%3)))
+			}
+			c.Budget("web", 3)
+			budget := snapshot.List[*policyv1.PodDisruptionBudget](c.Snapshot)[0]
+			budget.Spec.MinAvailable = ptr.To(intstr.FromString("50%"))
+			w, err := ParseWorkload("file", strings.NewReader(test.file), clitest.Namespace, max(1, test.copies), c.Snapshot)
+			require.NoError(t, err)
+			r := run(t, c, &Scenario{Added: w})
+			require.Equal(t, []int{test.added, test.removed, test.added}, []int{r.Added, r.Removed, r.Placed})
+			all := 0
+			for _, z := range r.Zones {
+				require.Equal(t, test.want[z.Name], z.After.Pods, "zone %s", z.Name)
+				all += z.After.Pods
+			}
+			for _, promise := range r.Promises {
+				if promise.Kind == FailBudget {
+					require.Equal(t, int64((all+1)/2), promise.Wanted)
+				}
+			}
+			require.Empty(t, r.Failed(DefaultFailures))
+		})
+	}
+}
+
+// TestStatefulSetsThatExistAreChanged: their pods are numbered, and keep their claims.
+func TestStatefulSetsThatExistAreChanged(t *testing.T) {
+	manifest := func(replicas, cpu string) string {
+		return `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec: {replicas: ` + replicas + `, selector: {matchLabels: {app: db}}, template: {metadata: {labels: {app: db}}, spec: {
+  containers: [{name: c, image: some:2, resources: {requests: {cpu: "` + cpu + `"}}}]}},
+  volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}
+`
+	}
+	const class = `
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: standard, annotations: {storageclass.kubernetes.io/is-default-class: "true"}}
+provisioner: csi.example.com
+volumeBindingMode: WaitForFirstConsumer
+---`
+	first := parse(t, class+manifest("3", "1"), 1)
+	c := zones("8")
+	s, err := sim.Of(t.Context(), c.Snapshot, sim.Options{})
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	set := first.others[1].DeepCopyObject().(*appsv1.StatefulSet) //nolint:forcetypeassert // as the file says
+	for i, pod := range first.Pods {
+		pod.Name = fmt.Sprintf("db-%d", i)
+	}
+	for i, claim := range claimsOf(first) {
+		claim.Name = fmt.Sprintf("data-db-%d", i)
+		first.Pods[i].Spec.Volumes[0].PersistentVolumeClaim.ClaimName = claim.Name
+	}
+	require.NoError(t, s.Add(first.objects()...))
+	require.NoError(t, s.Run(t.Context()))
+	running := &clitest.Cluster{Snapshot: snapshot.New(clitest.Now)}
+	for _, obj := range s.Objects() {
+		obj = obj.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy
+		snapshot.Trim(obj)
+		running.Add(obj)
+	}
+	for name, test := range map[string]struct {
+		replicas, cpu        string
+		added, removed, news []string
+	}{
+		"more":           {"5", "1", []string{"db-3", "db-4"}, nil, []string{"data-db-3", "data-db-4"}},
+		"fewer":          {"1", "1", nil, []string{"db-2", "db-1"}, nil},
+		"other requests": {"3", "2", []string{"db-0", "db-1", "db-2"}, []string{"db-0", "db-1", "db-2"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, err := ParseWorkload("file", strings.NewReader(manifest(test.replicas, test.cpu)), clitest.Namespace, 1, running.Snapshot)
+			require.NoError(t, err)
+			require.Equal(t, test.added, namesOf(w.Pods))
+			require.Equal(t, test.removed, namesOf(w.removed))
+			var news []string
+			for _, claim := range claimsOf(w) {
+				news = append(news, claim.Name)
+			}
+			require.Equal(t, test.news, news)
+			for _, pod := range w.Pods {
+				require.Equal(t, set.UID, pod.OwnerReferences[0].UID)
+			}
+			r := run(t, running, &Scenario{Added: w})
+			require.Zero(t, r.Pending)
+		})
+	}
+}
+
+func claimsOf(w *Workload) []*corev1.PersistentVolumeClaim {
+	var out []*corev1.PersistentVolumeClaim
+	for _, obj := range w.others {
+		if claim, ok := obj.(*corev1.PersistentVolumeClaim); ok {
+			out = append(out, claim)
+		}
+	}
+	return out
+}
+
+// TestJobsThatExistStay: nobody can change their pods.
+func TestJobsThatExistStay(t *testing.T) {
+	c := zones("8")
+	c.Add(&batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: clitest.Namespace, Name: "batch"}})
+	w, err := ParseWorkload("file", strings.NewReader(gangManifest), clitest.Namespace, 1, c.Snapshot)
+	require.NoError(t, err)
+	require.Empty(t, w.Pods)
+	require.Equal(t, []string{"Job shop/batch is there already, and stays as it is"}, w.LeftOut)
+}
+
+// TestPodsAreAdmitted: they ask for what the API server has them ask for, or it refuses them.
+func TestPodsAreAdmitted(t *testing.T) {
+	const limits = `
+apiVersion: v1
+kind: LimitRange
+metadata: {name: defaults}
+spec: {limits: [{type: Container, default: {cpu: "3"}, defaultRequest: {cpu: "2"}, max: {cpu: "4"}}]}
+---`
+	const runtimeClass = `
+apiVersion: node.k8s.io/v1
+kind: RuntimeClass
+metadata: {name: vm}
+handler: vm
+overhead: {podFixed: {cpu: "1"}}
+scheduling: {nodeSelector: {topology.kubernetes.io/zone: b}}
+---`
+	pod := func(spec string) string {
+		return "\napiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {" + spec + "}\n"
+	}
+	const plain, large = "containers: [{name: c, image: none}]", `containers: [{name: c, image: none, resources: {limits: {cpu: "5"}}}]`
+	for name, test := range map[string]struct {
+		file   string
+		copies int
+		placed int
+		zone   string
+		err    string
+	}{
+		"without limits":           {file: pod(plain), copies: 20, placed: 20},
+		"defaults of a LimitRange": {file: limits + pod(plain), copies: 20, placed: 12},
+		"above its maximum":        {file: limits + pod(large), copies: 1, err: "LimitRange defaults refuses its pods: maximum cpu usage per Container is 4, but limit is 5"},
+		"a RuntimeClass":           {file: runtimeClass + pod("runtimeClassName: vm, "+plain), copies: 20, placed: 8, zone: "b"},
+		"both":                     {file: runtimeClass + limits + pod("runtimeClassName: vm, "+plain), copies: 20, placed: 2, zone: "b"},
+		"an unknown RuntimeClass":  {file: pod("runtimeClassName: vm, " + plain), copies: 1, err: `the cluster has no runtimeClassName "vm"`},
+		"another node selector":    {file: runtimeClass + pod("runtimeClassName: vm, nodeSelector: {topology.kubernetes.io/zone: a}, "+plain), copies: 1, err: "RuntimeClass vm refuses its pods: "},
+		"their order in the file":  {file: pod(plain) + "---" + strings.TrimSuffix(limits, "---"), copies: 20, placed: 12},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := zones("8")
+			w, err := ParseWorkload("file", strings.NewReader(test.file), clitest.Namespace, test.copies, c.Snapshot)
+			if test.err != "" {
+				require.ErrorContains(t, err, test.err)
+				return
+			}
+			require.NoError(t, err)
+			r := run(t, c, &Scenario{Added: w})
+			require.Equal(t, test.placed, r.Placed)
+			for _, z := range r.Zones {
+				require.True(t, test.zone == "" || z.Name == test.zone || z.After.Pods == 0, z.Name)
+			}
+		})
+	}
+}
+
+// TestANewBudgetCountsItsPods: the disruption controller would do so at once.
+func TestANewBudgetCountsItsPods(t *testing.T) {
+	c := zones("8")
+	budget := "---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: web}\nspec: {minAvailable: 50%, selector: {matchLabels: {app: web}}}\n"
+	w, err := ParseWorkload("file", strings.NewReader(deployment("web", "6", "1")+budget), clitest.Namespace, 1, c.Snapshot)
+	require.NoError(t, err)
+	s, err := sim.Of(t.Context(), c.Snapshot, sim.Options{})
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	p := &play{ctx: t.Context(), sim: s, moved: map[types.UID]bool{}, added: map[types.UID]bool{}, result: &Result{}}
+	require.NoError(t, p.create(w))
+	require.NoError(t, s.Run(t.Context()))
+	got, _ := sim.Get[*policyv1.PodDisruptionBudget](s, clitest.Namespace, "web")
+	require.Equal(t, []int32{6, 3, 6, 3}, []int32{got.Status.ExpectedPods, got.Status.DesiredHealthy, got.Status.CurrentHealthy, got.Status.DisruptionsAllowed})
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cluster/snapshot"
@@ -57,8 +58,10 @@ type Result struct {
 	Displaced int `json:"displaced"`
 	Evicted   int `json:"evicted,omitempty"`
 	Added     int `json:"added,omitempty"`
-	Placed    int `json:"placed"`
-	Pending   int `json:"pending"`
+	// Removed pods are those that a workload of the file has no more, or that it replaces.
+	Removed int `json:"removed,omitempty"`
+	Placed  int `json:"placed"`
+	Pending int `json:"pending"`
 	// PendingElsewhere are displaced and evicted pods of other schedulers that would find no node if kube-scheduler placed them. They are
 	// none of Pending: what their scheduler would do is not known.
 	PendingElsewhere int `json:"pendingElsewhere,omitempty"`
@@ -117,7 +120,11 @@ func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.
 	defer s.Close()
 	notes := c.Snapshot.Notes()
 	if scenario.Added != nil {
-		notes = append(notes, scenario.Added.leftOut...)
+		for _, k := range snapshot.AdmissionKinds() {
+			if !c.Snapshot.Has(k.Resource) {
+				notes = append(notes, "you may not list "+k.Resource+": pods of the file may ask for other things than they would get")
+			}
+		}
 	}
 	if options.Config != nil && len(options.Config.Extenders) > 0 && !options.CallExtenders {
 		notes = append(notes, "the extenders of the configuration were not asked (--call-extenders)")
@@ -225,16 +232,30 @@ func (p *play) healthy() map[string]int64 {
 	return out
 }
 
-// create adds a workload.
+// create applies a workload.
 func (p *play) create(w *Workload) error {
 	objects := w.objects()
+	changed := slices.Clone(w.removed)
 	for _, obj := range objects {
 		if pod, ok := obj.(*corev1.Pod); ok {
 			p.result.Added++
 			p.moved[pod.UID], p.added[pod.UID] = true, true
+			changed = append(changed, pod)
 		}
 	}
-	return p.sim.Add(objects...)
+	for _, pod := range w.removed {
+		p.result.Removed++
+		p.sim.Remove(pod)
+	}
+	for _, obj := range w.changed {
+		if err := p.sim.Put(obj.DeepCopyObject().(client.Object)); err != nil { //nolint:forcetypeassert // a copy has the type of the original
+			return err
+		}
+	}
+	if err := p.sim.Add(objects...); err != nil {
+		return err
+	}
+	return p.recountBudgets(changed)
 }
 
 func (p *play) lose(scenario *Scenario) {

@@ -3,6 +3,7 @@ package simulate
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -29,12 +30,13 @@ type Report struct {
 	Results []*Result `json:"results"`
 }
 
-// NotRead returns the kinds that the caller may not list and by which a simulation may come to another result.
-func NotRead(s *snapshot.Snapshot) []string {
+// NotRead returns the kinds that the caller may not list and by which a simulation, with pods of a file or without, may come to another result.
+func NotRead(s *snapshot.Snapshot, withFile bool) []string {
 	own, _ := kinds.ResourceOf(&v1alpha1.ZoneSurvival{}) // the scheduler does not look at them
 	var out []string
 	for _, m := range s.Missing {
-		if m.Reason == snapshot.Forbidden && m.Resource != own.String() {
+		admits := slices.ContainsFunc(snapshot.AdmissionKinds(), func(k snapshot.Kind) bool { return k.Resource == m.Resource })
+		if m.Reason == snapshot.Forbidden && m.Resource != own.String() && (withFile || !admits) {
 			out = append(out, m.Resource)
 		}
 	}
@@ -85,6 +87,9 @@ func (r *Result) text(p *show.Page, failOn []string) {
 	}
 	if r.Added > 0 {
 		parts = append(parts, show.Plural(r.Added, "pod")+" added")
+	}
+	if r.Removed > 0 {
+		parts = append(parts, show.Plural(r.Removed, "pod")+" removed")
 	}
 	parts = append(parts, fmt.Sprintf("%d find a node", r.Placed), fmt.Sprintf("%d stay Pending", r.Pending))
 	p.Para(2, show.Plain, "%s", strings.Join(parts, ", "))

@@ -3,6 +3,7 @@ package simulate
 import (
 	"bufio"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,13 +14,16 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	apiv1 "k8s.io/kubernetes/pkg/apis/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
@@ -33,18 +37,21 @@ import (
 // maxPods limits what one workload adds; no cluster holds as many.
 const maxPods = 500_000
 
-// Workload is what a file of manifests would add to a cluster.
+// Workload is what a file of manifests would change in a cluster.
 type Workload struct {
 	Name string
 	// Pods are the pods that the controllers would make.
 	Pods []*corev1.Pod
-	// others are workloads, claims, policies and PodGroups that affect where the pods may go.
-	others []client.Object
-	// leftOut says which objects of the file are no part of the simulation.
-	leftOut []string
+	// LeftOut says in a line each which objects of the file are no part of the simulation.
+	LeftOut []string
+
+	// others are new objects that affect where the pods may go, changed those that the cluster has already, as the file has them.
+	others, changed []client.Object
+	// removed are the cluster's pods that its controllers would delete.
+	removed []*corev1.Pod
 }
 
-// objects returns copies of all objects.
+// objects returns copies of all new objects.
 func (w *Workload) objects() []client.Object {
 	var out []client.Object
 	for _, obj := range w.others {
@@ -56,27 +63,39 @@ func (w *Workload) objects() []client.Object {
 	return out
 }
 
-// ParseWorkload reads manifests: Pods, Deployments, ReplicaSets, StatefulSets, Jobs, ReplicationControllers, PodGroups,
-// ZoneSpreadPolicies, ZoneReservations and PersistentVolumeClaims. Objects without a namespace are in the given one. Each
-// workload is multiplied by copies: one that is not a gang gets more replicas with the same labels; a gang becomes several
-// gangs. The snapshot has the cluster's PriorityClasses.
+// ParseWorkload reads manifests as they are applied to a cluster: workloads, and what decides where their pods may go. Other kinds are left
+// out. Objects without a namespace are in the given one. A workload that the cluster has already is changed. Each is multiplied by copies: one
+// that is not a gang gets more replicas with the same labels; a gang becomes several gangs.
 func ParseWorkload(name string, r io.Reader, namespace string, copies int, s *snapshot.Snapshot) (*Workload, error) {
-	p := &parser{workload: &Workload{Name: name}, namespace: namespace, copies: copies, snapshot: s}
+	p := newParser(&Workload{Name: name}, namespace, copies, s)
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(r))
 	for {
 		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
 			break
 		}
+		if err == nil {
+			err = p.decode(document)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		if err := p.take(document); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if !slices.ContainsFunc(p.objects, makesPods) {
+		return nil, fmt.Errorf("%s: there is no Pod, Deployment, ReplicaSet, StatefulSet, Job or ReplicationController in it", name)
+	}
+	for _, workloads := range []bool{false, true} { // what changes pods comes before them, in whatever order the file has it
+		for _, obj := range p.objects {
+			if makesPods(obj) != workloads {
+				continue
+			}
+			if err := p.apply(obj); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
 		}
 	}
-	if len(p.workload.Pods) == 0 {
-		return nil, fmt.Errorf("%s: there is no Pod, Deployment, ReplicaSet, StatefulSet, Job or ReplicationController with replicas in it", name)
+	if len(p.workload.Pods)+len(p.workload.removed)+len(p.workload.changed)+len(p.workload.others) == 0 {
+		p.leaveOut("nothing in the file differs from the cluster")
 	}
 	return p.workload, nil
 }
@@ -85,181 +104,295 @@ type parser struct {
 	workload  *Workload
 	namespace string
 	copies    int
-	snapshot  *snapshot.Snapshot
-	serial    int
+	cluster   *existing
+	admission *admission
+	// objects are those of the file, decoded.
+	objects []client.Object
+	serial  int
+}
+
+func newParser(w *Workload, namespace string, copies int, s *snapshot.Snapshot) *parser {
+	return &parser{workload: w, namespace: namespace, copies: copies, cluster: newExisting(s), admission: newAdmission(s)}
+}
+
+func makesPods(obj client.Object) bool {
+	switch obj.(type) {
+	case *corev1.Pod, *appsv1.Deployment, *appsv1.ReplicaSet, *appsv1.StatefulSet, *batchv1.Job, *corev1.ReplicationController:
+		return true
+	}
+	return false
+}
+
+// decidesPlaces reports whether objects of a kind affect where pods may go, or what an API server makes of pods.
+func decidesPlaces(obj runtime.Object) bool {
+	switch obj.(type) {
+	case *corev1.Namespace, *corev1.Service, *corev1.LimitRange, *nodev1.RuntimeClass, *schedulingv1.PriorityClass, *policyv1.PodDisruptionBudget,
+		*storagev1.StorageClass, *storagev1.CSIDriver, *corev1.PersistentVolume, *corev1.PersistentVolumeClaim,
+		*resourcev1.DeviceClass, *resourcev1.ResourceClaim, *resourcev1.ResourceClaimTemplate,
+		*schedv1alpha1.PodGroup, *v1alpha1.ZoneSpreadPolicy, *v1alpha1.ZoneReservation:
+		return true
+	}
+	return false
 }
 
 var decoder = serializer.NewCodecFactory(kinds.Scheme, serializer.EnableStrict).UniversalDeserializer()
 
-func (p *parser) take(document []byte) error {
+// decode takes the objects of one document. Those that decide nothing may be of any form.
+func (p *parser) decode(document []byte) error {
 	document, err := yaml.YAMLToJSONStrict(document)
 	if err != nil || string(document) == "null" { // comments alone
 		return err
 	}
-	object, gvk, err := decoder.Decode(document, nil, nil)
-	switch {
-	case runtime.IsNotRegisteredError(err): // a custom resource of somebody else
-		p.leaveOut(gvk.Kind)
-		return nil
-	case err != nil:
+	var meta struct {
+		metav1.TypeMeta `json:",inline"`
+
+		Items []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(document, &meta); err != nil {
 		return err
 	}
-	o, ok := object.(client.Object)
-	if !ok {
-		return fmt.Errorf("%T is no single object", object)
-	}
-	if _, clusterWide := object.(*v1alpha1.ZoneReservation); !clusterWide && o.GetNamespace() == "" {
-		o.SetNamespace(p.namespace)
-	}
-	o.SetUID(p.uid())
-	switch o := o.(type) {
-	case *corev1.Pod:
-		return p.pods("", "Pod", o, &corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}, 1, nil)
-	case *appsv1.Deployment:
-		template := o.Spec.Template.DeepCopy()
-		metav1.SetMetaDataLabel(&template.ObjectMeta, appsv1.DefaultDeploymentUniqueLabelKey, "simulated")
-		return p.deployment(o, template)
-	case *appsv1.ReplicaSet:
-		return p.replicas("apps/v1", "ReplicaSet", o, &o.Spec.Template, &o.Spec.Replicas, nil)
-	case *appsv1.StatefulSet:
-		return p.replicas("apps/v1", "StatefulSet", o, &o.Spec.Template, &o.Spec.Replicas, o.Spec.VolumeClaimTemplates)
-	case *corev1.ReplicationController:
-		if o.Spec.Template == nil {
-			return fmt.Errorf("ReplicationController %s: spec.template is missing", o.Name)
+	gvk := meta.GroupVersionKind()
+	if gvk.Kind == "List" && gvk.Group == "" {
+		for _, item := range meta.Items {
+			if err := p.decode(item); err != nil {
+				return err
+			}
 		}
-		return p.replicas("v1", "ReplicationController", o, o.Spec.Template, &o.Spec.Replicas, nil)
+		return nil
+	}
+	example, err := kinds.Scheme.New(gvk)
+	if o, ok := example.(client.Object); gvk.Kind != "" && gvk.Version != "" && (err != nil || !ok || !makesPods(o) && !decidesPlaces(o)) {
+		p.leaveOut("objects of kind " + gvk.Kind + " are left out")
+		return nil
+	}
+	object, _, err := decoder.Decode(document, nil, nil)
+	if err != nil {
+		return err
+	}
+	p.objects = append(p.objects, object.(client.Object)) //nolint:forcetypeassert // as the example
+	return nil
+}
+
+// leaveOut notes what is no part of the simulation.
+func (p *parser) leaveOut(words string) {
+	if !slices.Contains(p.workload.LeftOut, words) {
+		p.workload.LeftOut = append(p.workload.LeftOut, words)
+	}
+}
+
+// clusterWide has the kinds of decidesPlaces that have no namespace.
+func clusterWide(obj client.Object) bool {
+	switch obj.(type) {
+	case *corev1.Namespace, *nodev1.RuntimeClass, *schedulingv1.PriorityClass, *storagev1.StorageClass, *storagev1.CSIDriver, *corev1.PersistentVolume,
+		*resourcev1.DeviceClass, *v1alpha1.ZoneReservation:
+		return true
+	}
+	return false
+}
+
+// apply applies an object of the file.
+func (p *parser) apply(obj client.Object) error {
+	if !clusterWide(obj) && obj.GetNamespace() == "" {
+		obj.SetNamespace(p.namespace)
+	}
+	obj.SetUID(p.uid())
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		if p.leaveAsItIs(o) {
+			return nil
+		}
+		return p.pods(&controller{object: o, template: &corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}, replicas: 1}, nil)
 	case *batchv1.Job:
+		if p.leaveAsItIs(o) {
+			return nil
+		}
 		n := ptr.Deref(o.Spec.Parallelism, 1)
 		if o.Spec.Completions != nil {
 			n = min(n, *o.Spec.Completions)
 		}
 		p.workload.others = append(p.workload.others, o)
-		return p.pods("batch/v1", "Job", o, &o.Spec.Template, n, nil)
+		return p.pods(&controller{apiVersion: "batch/v1", kind: "Job", object: o, template: &o.Spec.Template, replicas: n}, nil)
+	case *appsv1.Deployment:
+		return p.deployment(o)
+	case *appsv1.ReplicaSet:
+		return p.replicas(&controller{apiVersion: "apps/v1", kind: "ReplicaSet", object: o, template: &o.Spec.Template}, &o.Spec.Replicas)
+	case *appsv1.StatefulSet:
+		return p.replicas(&controller{apiVersion: "apps/v1", kind: "StatefulSet", object: o, template: &o.Spec.Template, claims: o.Spec.VolumeClaimTemplates}, &o.Spec.Replicas)
+	case *corev1.ReplicationController:
+		if o.Spec.Template == nil {
+			return fmt.Errorf("ReplicationController %s: spec.template is missing", o.Name)
+		}
+		return p.replicas(&controller{apiVersion: "v1", kind: "ReplicationController", object: o, template: o.Spec.Template}, &o.Spec.Replicas)
+	case *corev1.LimitRange, *nodev1.RuntimeClass:
+		p.admission.take(o)
+		return nil
+	case *schedulingv1.PriorityClass:
+		p.admission.take(o)
 	case *schedv1alpha1.PodGroup:
-		for i := range p.copies {
-			group := o.DeepCopy()
-			group.Name, group.UID = copyName(o.Name, i, p.copies), p.uid()
-			p.workload.others = append(p.workload.others, group)
+		if p.copies > 1 {
+			for i := range p.copies {
+				group := o.DeepCopy()
+				group.Name, group.UID = copyName(o.Name, i, p.copies), p.uid()
+				p.workload.others = append(p.workload.others, group)
+			}
+			return nil
 		}
-	case *v1alpha1.ZoneSpreadPolicy, *v1alpha1.ZoneReservation, *corev1.PersistentVolumeClaim:
-		o.SetGeneration(1)
-		p.workload.others = append(p.workload.others, o)
-	case *corev1.Service:
-		there := func(s *corev1.Service) bool { return s.Namespace == o.Namespace && s.Name == o.Name }
-		if !slices.ContainsFunc(snapshot.List[*corev1.Service](p.snapshot), there) { // else the cluster's own counts
-			p.workload.others = append(p.workload.others, o)
-		}
-	default:
-		p.leaveOut(gvk.Kind)
 	}
+	p.put(obj)
 	return nil
 }
 
-// leaveOut notes a kind that is no part of the simulation.
-func (p *parser) leaveOut(kind string) {
-	if note := "the file's objects of kind " + kind + " are left out"; !slices.Contains(p.workload.leftOut, note) {
-		p.workload.leftOut = append(p.workload.leftOut, note)
+// leaveAsItIs notes an object that the cluster has, and whose pods nobody can change.
+func (p *parser) leaveAsItIs(obj client.Object) bool {
+	if p.cluster.find(obj) == nil {
+		return false
 	}
+	_, gvk := kinds.ResourceOf(obj)
+	p.leaveOut(fmt.Sprintf("%s %s/%s is there already, and stays as it is", gvk.Kind, obj.GetNamespace(), obj.GetName()))
+	return true
 }
 
-// deployment adds a Deployment, and the ReplicaSet that its controller would make, with what that writes on it.
-func (p *parser) deployment(d *appsv1.Deployment, template *corev1.PodTemplateSpec) error {
+// deployment adds a Deployment, and the ReplicaSet that its controller would make, with what that writes on it. If the cluster has the
+// Deployment and its template does not change, its ReplicaSet is scaled. Otherwise the pods of the old ones go.
+func (p *parser) deployment(d *appsv1.Deployment) error {
+	template := d.Spec.Template.DeepCopy()
+	metav1.SetMetaDataLabel(&template.ObjectMeta, appsv1.DefaultDeploymentUniqueLabelKey, "simulated")
+	now, _ := p.cluster.find(d).(*appsv1.Deployment)
+	var old []*appsv1.ReplicaSet
+	if now != nil {
+		if d.Spec.Replicas == nil { // somebody else sets them
+			d.Spec.Replicas = now.Spec.Replicas
+		}
+		old = p.cluster.setsOf(now)
+	}
 	n := ptr.Deref(d.Spec.Replicas, 1)
-	d.Spec.Replicas = ptr.To(int32(min(int64(n)*int64(p.copies), maxPods))) //nolint:gosec // bounded
-	p.workload.others = append(p.workload.others, d)
+	total := int32(min(int64(n)*int64(p.copies), maxPods)) //nolint:gosec // bounded
+	d.Spec.Replicas = &total
+	p.put(d)
+	if len(old) > 0 && sameTemplate(&now.Spec.Template, &d.Spec.Template) {
+		set := old[0].DeepCopy()
+		set.Spec.Replicas = &n
+		metav1.SetMetaDataAnnotation(&set.ObjectMeta, desiredReplicas, strconv.Itoa(int(total)))
+		return p.replicas(&controller{apiVersion: "apps/v1", kind: "ReplicaSet", object: set, template: &set.Spec.Template}, &set.Spec.Replicas)
+	}
+	for _, set := range old {
+		p.workload.removed = append(p.workload.removed, p.cluster.podsOf(set)...)
+	}
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: d.Namespace, Name: d.Name + "-simulated", UID: p.uid(), Labels: template.Labels,
-			Annotations:     map[string]string{"deployment.kubernetes.io/desired-replicas": strconv.Itoa(int(*d.Spec.Replicas))},
+			Annotations:     map[string]string{desiredReplicas: strconv.Itoa(int(total))},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))},
 		},
 		Spec: appsv1.ReplicaSetSpec{Replicas: &n, Selector: d.Spec.Selector, Template: *template},
 	}
-	return p.replicas("apps/v1", "ReplicaSet", set, template, &set.Spec.Replicas, nil)
+	return p.replicas(&controller{apiVersion: "apps/v1", kind: "ReplicaSet", object: set, template: template}, &set.Spec.Replicas)
 }
 
-// replicas adds a workload with its replicas multiplied.
-func (p *parser) replicas(apiVersion, kind string, over client.Object, template *corev1.PodTemplateSpec, replicas **int32, claims []corev1.PersistentVolumeClaim) error {
-	n := ptr.Deref(*replicas, 1)
-	*replicas = ptr.To(int32(min(int64(n)*int64(p.copies), maxPods))) //nolint:gosec // bounded
-	p.workload.others = append(p.workload.others, over)
-	return p.pods(apiVersion, kind, over, template, n, claims)
-}
+const desiredReplicas = "deployment.kubernetes.io/desired-replicas"
 
-// pods makes the pods of a workload. Those of a Pod, which has no apiVersion here, have no controller.
-func (p *parser) pods(
-	apiVersion, kind string, over client.Object, template *corev1.PodTemplateSpec, replicas int32, claims []corev1.PersistentVolumeClaim,
-) error {
-	title := kind + " " + over.GetName()
-	if above := metav1.GetControllerOf(over); above != nil { // the file has that one
-		title = above.Kind + " " + above.Name
-	}
-	if replicas < 0 {
-		return fmt.Errorf("%s: spec.replicas is %d, must not be negative", title, replicas)
-	}
-	if len(p.workload.Pods)+int(replicas)*p.copies > maxPods {
-		return fmt.Errorf("%s: more than %d pods in all", title, maxPods)
-	}
-	priority, err := p.priority(template)
-	if err != nil {
-		return fmt.Errorf("%s: %w", title, err)
-	}
-	for i := range p.copies {
-		for range replicas {
-			p.serial++
-			pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-			pod.Name, pod.Namespace, pod.UID = fmt.Sprintf("%s-simulated-%d", strings.TrimSuffix(over.GetName(), "-simulated"), p.serial), over.GetNamespace(), p.uid()
-			pod.Spec.NodeName, pod.Spec.Priority = "", priority
-			pod.Spec.SchedulerName = cmp.Or(pod.Spec.SchedulerName, corev1.DefaultSchedulerName)
-			// As the API server does: missing requests are set to the limits.
-			apiv1.SetObjectDefaults_Pod(pod)
-			if group := pod.Labels[schedv1alpha1.PodGroupLabel]; group != "" {
-				pod.Labels[schedv1alpha1.PodGroupLabel] = copyName(group, i, p.copies)
-			}
-			pod.OwnerReferences = nil
-			if apiVersion != "" {
-				pod.OwnerReferences = []metav1.OwnerReference{{
-					APIVersion: apiVersion, Kind: kind, Name: over.GetName(), UID: over.GetUID(), Controller: ptr.To(true),
-				}}
-			}
-			p.claim(pod, claims)
-			p.workload.Pods = append(p.workload.Pods, pod)
+// replicas adds a workload with its replicas multiplied, or changes the one of the cluster: its pods stay if their template does, or else are
+// replaced.
+func (p *parser) replicas(c *controller, replicas **int32) error {
+	var keep []*corev1.Pod
+	if now := p.cluster.find(c.object); now != nil {
+		template, size := templateOf(now)
+		if *replicas == nil {
+			*replicas = size
 		}
+		c.object.SetUID(now.GetUID())
+		keep = p.cluster.podsOf(now)
+		// A ReplicaSet and a ReplicationController leave the pods that they have as these are.
+		if _, ordered := c.object.(*appsv1.StatefulSet); ordered && !sameTemplate(template, c.template) {
+			p.workload.removed = append(p.workload.removed, keep...)
+			keep = nil
+		}
+	}
+	c.replicas = ptr.Deref(*replicas, 1)
+	*replicas = ptr.To(int32(min(int64(c.replicas)*int64(p.copies), maxPods))) //nolint:gosec // bounded
+	p.put(c.object)
+	return p.pods(c, keep)
+}
+
+// controller is an object that makes pods; a Pod, which has no apiVersion here, makes itself.
+type controller struct {
+	apiVersion, kind string
+	object           client.Object
+	template         *corev1.PodTemplateSpec
+	replicas         int32
+	claims           []corev1.PersistentVolumeClaim
+}
+
+func (c *controller) title() string {
+	if above := metav1.GetControllerOf(c.object); above != nil { // the file has that one
+		return above.Kind + " " + above.Name
+	}
+	return cmp.Or(c.kind, "Pod") + " " + c.object.GetName()
+}
+
+// pods makes the pods of a workload beside those that the cluster has, or removes those that are too many.
+func (p *parser) pods(c *controller, keep []*corev1.Pod) error {
+	if c.replicas < 0 {
+		return fmt.Errorf("%s: spec.replicas is %d, must not be negative", c.title(), c.replicas)
+	}
+	if len(p.workload.Pods)+int(c.replicas)*p.copies > maxPods {
+		return fmt.Errorf("%s: more than %d pods in all", c.title(), maxPods)
+	}
+	wanted := int(c.replicas) * p.copies
+	if surplus := len(keep) - wanted; surplus > 0 {
+		_, ordered := c.object.(*appsv1.StatefulSet)
+		p.workload.removed = append(p.workload.removed, firstToGo(keep, ordered)[:surplus]...)
+		return nil
+	}
+	if wanted == len(keep) {
+		return nil
+	}
+	model := &corev1.Pod{ObjectMeta: *c.template.ObjectMeta.DeepCopy(), Spec: *c.template.Spec.DeepCopy()}
+	model.Namespace, model.Name, model.Spec.NodeName = c.object.GetNamespace(), c.object.GetName(), ""
+	model, err := p.admission.admit(model)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.title(), err)
+	}
+	numbered := c.kind == "StatefulSet" && p.cluster.find(c.object) != nil
+	names, ordinal := namesOf(keep), 0
+	for i := len(keep); i < wanted; i++ {
+		p.serial++
+		pod := model.DeepCopy()
+		pod.Name, pod.UID = fmt.Sprintf("%s-simulated-%d", strings.TrimSuffix(c.object.GetName(), "-simulated"), p.serial), p.uid()
+		if numbered {
+			for pod.Name = fmt.Sprintf("%s-%d", c.object.GetName(), ordinal); slices.Contains(names, pod.Name); ordinal++ {
+				pod.Name = fmt.Sprintf("%s-%d", c.object.GetName(), ordinal+1)
+			}
+			ordinal++
+		}
+		if group := pod.Labels[schedv1alpha1.PodGroupLabel]; group != "" {
+			pod.Labels[schedv1alpha1.PodGroupLabel] = copyName(group, i/max(1, int(c.replicas)), p.copies)
+		}
+		pod.OwnerReferences = nil
+		if c.apiVersion != "" {
+			pod.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: c.apiVersion, Kind: c.kind, Name: c.object.GetName(), UID: c.object.GetUID(), Controller: ptr.To(true),
+			}}
+		}
+		p.claim(pod, c.claims)
+		p.workload.Pods = append(p.workload.Pods, pod)
 	}
 	return nil
 }
 
-// claim makes the claims of a StatefulSet's pod.
+// claim makes the claims of a StatefulSet's pod that the cluster does not have.
 func (p *parser) claim(pod *corev1.Pod, templates []corev1.PersistentVolumeClaim) {
 	for i := range templates {
 		claim := templates[i].DeepCopy()
 		claim.Name, claim.Namespace, claim.UID = templates[i].Name+"-"+pod.Name, pod.Namespace, p.uid()
-		p.workload.others = append(p.workload.others, claim)
+		if p.cluster.find(claim) == nil {
+			p.workload.others = append(p.workload.others, claim)
+		}
+		pod.Spec.Volumes = slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == templates[i].Name })
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: templates[i].Name, VolumeSource: corev1.VolumeSource{
 			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name},
 		}})
 	}
-}
-
-// priority sets the priority that the API server would give a pod.
-func (p *parser) priority(template *corev1.PodTemplateSpec) (*int32, error) {
-	if template.Spec.Priority != nil {
-		return template.Spec.Priority, nil
-	}
-	name := template.Spec.PriorityClassName
-	for _, class := range snapshot.List[*schedulingv1.PriorityClass](p.snapshot) {
-		if class.Name == name || name == "" && class.GlobalDefault {
-			return &class.Value, nil
-		}
-	}
-	resource, _ := kinds.ResourceOf(&schedulingv1.PriorityClass{})
-	switch {
-	case name == "":
-		return ptr.To[int32](0), nil
-	case !p.snapshot.Has(resource.String()):
-		return nil, fmt.Errorf("priorityClassName %q: the cluster's PriorityClasses could not be read; with spec.priority in the file they are not needed", name)
-	}
-	return nil, fmt.Errorf("the cluster has no priorityClassName %q", name)
 }
 
 func copyName(name string, i, copies int) string {

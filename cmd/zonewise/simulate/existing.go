@@ -1,0 +1,189 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
+	apiv1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/cluster/snapshot"
+)
+
+// This file has what the cluster has already of the objects of a file.
+
+// existing finds objects of the cluster.
+type existing struct {
+	objects map[string]client.Object
+	pods    map[types.UID][]*corev1.Pod // by their controllers
+}
+
+func newExisting(s *snapshot.Snapshot) *existing {
+	e := &existing{objects: map[string]client.Object{}, pods: map[types.UID][]*corev1.Pod{}}
+	for _, obj := range s.Objects() {
+		e.objects[placeOf(obj)] = obj
+		pod, ok := obj.(*corev1.Pod)
+		if !ok || pod.DeletionTimestamp != nil || podutil.IsPodTerminal(pod) {
+			continue
+		}
+		if owner := metav1.GetControllerOf(pod); owner != nil {
+			e.pods[owner.UID] = append(e.pods[owner.UID], pod)
+		}
+	}
+	return e
+}
+
+func placeOf(obj client.Object) string {
+	return fmt.Sprintf("%T %s/%s", obj, obj.GetNamespace(), obj.GetName())
+}
+
+// find returns the cluster's object of this kind and name, nil if it has none.
+func (e *existing) find(obj client.Object) client.Object { return e.objects[placeOf(obj)] }
+
+func (e *existing) podsOf(obj client.Object) []*corev1.Pod { return slices.Clone(e.pods[obj.GetUID()]) }
+
+// setsOf returns the ReplicaSets of a Deployment, the one of its template first: that is the youngest that has pods.
+func (e *existing) setsOf(d *appsv1.Deployment) []*appsv1.ReplicaSet {
+	var out []*appsv1.ReplicaSet
+	for _, obj := range e.objects {
+		if set, ok := obj.(*appsv1.ReplicaSet); ok && metav1.IsControlledBy(set, d) {
+			out = append(out, set)
+		}
+	}
+	slices.SortFunc(out, func(a, b *appsv1.ReplicaSet) int {
+		return cmp.Or(cmp.Compare(hasNone(e.pods[a.UID]), hasNone(e.pods[b.UID])), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+func hasNone(pods []*corev1.Pod) int {
+	if len(pods) == 0 {
+		return 1
+	}
+	return 0
+}
+
+// put adds an object, or changes the cluster's own to it. What cannot be changed stays as it is.
+func (p *parser) put(obj client.Object) {
+	now := p.cluster.find(obj)
+	if now == nil {
+		obj.SetGeneration(max(1, obj.GetGeneration()))
+		p.workload.others = append(p.workload.others, obj)
+		return
+	}
+	switch o := obj.(type) {
+	case *corev1.PersistentVolumeClaim, *corev1.PersistentVolume, *storagev1.StorageClass:
+		return
+	case *corev1.Namespace:
+		labels := maps.Clone(now.GetLabels())
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		maps.Copy(labels, o.Labels)
+		o.Labels = labels
+	}
+	snapshot.Trim(obj)
+	obj.SetUID(now.GetUID())
+	obj.SetCreationTimestamp(now.GetCreationTimestamp())
+	obj.SetOwnerReferences(now.GetOwnerReferences())
+	is, have := reflect.ValueOf(obj).Elem().FieldByName("Status"), reflect.ValueOf(now).Elem().FieldByName("Status")
+	if have.IsValid() {
+		is.Set(have)
+	}
+	obj.SetResourceVersion(now.GetResourceVersion())
+	obj.SetGeneration(now.GetGeneration())
+	if equality.Semantic.DeepEqual(obj, now) {
+		return
+	}
+	obj.SetGeneration(now.GetGeneration() + 1)
+	obj.SetResourceVersion("")
+	p.workload.changed = append(p.workload.changed, obj)
+}
+
+// templateOf returns the template and the size of a workload.
+func templateOf(obj client.Object) (*corev1.PodTemplateSpec, *int32) {
+	switch o := obj.(type) {
+	case *appsv1.ReplicaSet:
+		return &o.Spec.Template, o.Spec.Replicas
+	case *appsv1.StatefulSet:
+		return &o.Spec.Template, o.Spec.Replicas
+	case *corev1.ReplicationController:
+		return o.Spec.Template, o.Spec.Replicas
+	}
+	return nil, nil
+}
+
+// sameTemplate reports whether pods of both templates are alike to a scheduler. Images are not compared: a snapshot has no names of images.
+func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
+	return equality.Semantic.DeepEqual(comparable(a), comparable(b))
+}
+
+func comparable(t *corev1.PodTemplateSpec) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(t.Labels), Annotations: maps.Clone(t.Annotations)}, Spec: *t.Spec.DeepCopy()}
+	delete(pod.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
+	snapshot.Trim(pod)
+	apiv1.SetObjectDefaults_Pod(pod)
+	pod.Spec.ServiceAccountName, pod.Spec.DeprecatedServiceAccount = "", ""
+	pod.Spec.SecurityContext = nil
+	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for i := range containers {
+			containers[i].Image, containers[i].ImagePullPolicy = "", ""
+		}
+	}
+	return pod
+}
+
+func namesOf(pods []*corev1.Pod) []string {
+	var out []string
+	for _, pod := range pods {
+		out = append(out, pod.Name)
+	}
+	return out
+}
+
+// firstToGo orders pods as their controllers delete them: a StatefulSet from the highest number on, others (upstream's ActivePodsWithRanks)
+// those without a node, unready, cheap or crowded ones, and young ones first.
+func firstToGo(pods []*corev1.Pod, ordered bool) []*corev1.Pod {
+	crowd := map[string]int{}
+	for _, pod := range pods {
+		crowd[pod.Spec.NodeName]++
+	}
+	number := func(pod *corev1.Pod) int {
+		n, _ := strconv.Atoi(pod.Name[strings.LastIndexByte(pod.Name, '-')+1:]) // a StatefulSet's pods have one
+		return n
+	}
+	flag := func(set bool) int {
+		if set {
+			return 1
+		}
+		return 0
+	}
+	cost := func(pod *corev1.Pod) int {
+		n, _ := strconv.Atoi(pod.Annotations[corev1.PodDeletionCost]) // 0 without it
+		return n
+	}
+	out := slices.Clone(pods)
+	slices.SortStableFunc(out, func(a, b *corev1.Pod) int {
+		if ordered {
+			return cmp.Compare(number(b), number(a))
+		}
+		return cmp.Or(
+			cmp.Compare(flag(a.Spec.NodeName != ""), flag(b.Spec.NodeName != "")), cmp.Compare(flag(podutil.IsPodReady(a)), flag(podutil.IsPodReady(b))),
+			cmp.Compare(cost(a), cost(b)), cmp.Compare(crowd[b.Spec.NodeName], crowd[a.Spec.NodeName]),
+			b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name),
+		)
+	})
+	return out
+}
