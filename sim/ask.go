@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -27,6 +28,10 @@ type NodeAnswer struct {
 	Node *v1.Node
 	// Refusal is nil when all of them accept it.
 	Refusal *Refusal
+	// Score is what AskAgain adds for a node that would take the pod: the sum of Scores, by which the scheduler chooses. These are each plugin's
+	// points with its weight.
+	Score  int64
+	Scores map[string]int64
 }
 
 // Refusal is a plugin's answer.
@@ -69,7 +74,32 @@ func (a *Answer) Fit() []*v1.Node {
 // Ask has the filters of the pod's profile judge every node, with the pods that are nominated to them, as in a scheduling
 // cycle. No pod is placed or preempted. The pod need not exist in the copy; a bound pod is judged as if another one like it
 // were to be placed. It is an error if the pod has no profile or an extender fails; a failing plugin is a refusal.
-func (s *Sim) Ask(ctx context.Context, pod *v1.Pod) (*Answer, error) {
+func (s *Sim) Ask(ctx context.Context, pod *v1.Pod) (*Answer, error) { return s.ask(ctx, pod, false) }
+
+// AskAgain asks where a bound pod of the copy would go if it were placed now: the plugins judge a new pod like it on the copy without it, and
+// score the nodes that would take it. The pod's own volumes and devices are made anew. The copy is as before then, except for its time; an
+// earlier Mark is forgotten.
+func (s *Sim) AskAgain(ctx context.Context, pod *v1.Pod) (*Answer, error) {
+	s.Mark()
+	defer s.Rewind()
+	if now, ok := get[*v1.Pod](s.store, keyOf(pod)); ok {
+		s.store.remove(of[*v1.Pod](s.store), keyOf(pod))
+		s.countHealthy(now, -1)
+		s.releaseClaims(now)
+	}
+	again := s.likeNew(pod)
+	s.makeClaims(again)
+	s.changed()
+	if err := s.Pass(ctx, holdTime); err != nil {
+		return nil, err
+	}
+	return s.ask(ctx, again, true)
+}
+
+// holdTime is how long plugins take to hold again what a pod has given back.
+const holdTime = time.Second
+
+func (s *Sim) ask(ctx context.Context, pod *v1.Pod, scored bool) (*Answer, error) {
 	f := s.scheduler.Profiles[pod.Spec.SchedulerName]
 	if f == nil {
 		return nil, fmt.Errorf("no profile of the configuration has the scheduler name %q", pod.Spec.SchedulerName)
@@ -114,8 +144,43 @@ func (s *Sim) Ask(ctx context.Context, pod *v1.Pod) (*Answer, error) {
 	if err := s.askExtenders(pod, nodes, out); err != nil {
 		return nil, err
 	}
+	if scored {
+		if err := score(ctx, f, state, pod, nodes, out); err != nil {
+			return nil, err
+		}
+	}
 	slices.SortFunc(out.Nodes, func(a, b NodeAnswer) int { return strings.Compare(a.Node.Name, b.Node.Name) })
 	return out, ctx.Err()
+}
+
+// score has the plugins score the nodes that would take a pod. The answer's nodes are in the order of the snapshot.
+func score(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo, out *Answer) error {
+	var fit []fwk.NodeInfo
+	answers := map[string]*NodeAnswer{}
+	for i := range nodes {
+		if out.Nodes[i].Refusal == nil {
+			fit = append(fit, nodes[i])
+			answers[nodes[i].Node().Name] = &out.Nodes[i]
+		}
+	}
+	if len(fit) == 0 {
+		return nil
+	}
+	if status := f.RunPreScorePlugins(ctx, state, pod, fit); !status.IsSuccess() {
+		return status.AsError()
+	}
+	scores, status := f.RunScorePlugins(ctx, state, pod, fit)
+	if !status.IsSuccess() {
+		return status.AsError()
+	}
+	for _, node := range scores {
+		a := answers[node.Name]
+		a.Score, a.Scores = node.TotalScore, make(map[string]int64, len(node.Scores))
+		for _, plugin := range node.Scores {
+			a.Scores[plugin.Name] = plugin.Score
+		}
+	}
+	return nil
 }
 
 // askExtenders asks the extenders of the configuration, one after the other, about the remaining nodes.

@@ -188,16 +188,22 @@ func (s *Sim) replacement(pod *v1.Pod) *v1.Pod {
 	if s.WhyNotReplaced(pod) != "" {
 		return nil
 	}
-	made := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: pod.Namespace, Name: pod.Name, GenerateName: pod.GenerateName, Labels: maps.Clone(pod.Labels), Annotations: maps.Clone(pod.Annotations),
-		OwnerReferences: pod.OwnerReferences, CreationTimestamp: metav1.Time{Time: s.clock.Now()},
-	}, Spec: pod.Spec} // what the specs have in common is shared: it never changes
+	made := s.likeNew(pod)
 	if ControllerKind(pod) != kindStatefulSet {
 		s.mu.Lock()
 		s.serial++
 		made.Name = fmt.Sprintf("%s%05d", cmp.Or(pod.GenerateName, pod.Name+"-"), s.serial)
 		s.mu.Unlock()
 	}
+	return made
+}
+
+// likeNew returns a pod as it was before it got its node.
+func (s *Sim) likeNew(pod *v1.Pod) *v1.Pod {
+	made := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: pod.Namespace, Name: pod.Name, GenerateName: pod.GenerateName, Labels: maps.Clone(pod.Labels), Annotations: maps.Clone(pod.Annotations),
+		OwnerReferences: pod.OwnerReferences, CreationTimestamp: metav1.Time{Time: s.clock.Now()},
+	}, Spec: pod.Spec} // what the specs have in common is shared: it never changes
 	s.store.mu.Lock()
 	s.store.stampLocked(made)
 	s.store.mu.Unlock()

@@ -58,3 +58,25 @@ func TestDisplace(t *testing.T) {
 		require.NotEmpty(t, p.Spec.NodeName)
 	}
 }
+
+// TestAskAgain: a bound pod is judged as if it came now, with what it gave back. Afterwards the copy is as before.
+func TestAskAgain(t *testing.T) {
+	objects := append(local("15Gi", "node-a"), storageClass("local"), node("node-a", "a", "4"), node("node-b", "b", "2"))
+	s := run(t, objects, sim.Options{})
+	require.NoError(t, s.Add(pod("web", "web", "3", scratch("local"))))
+	require.NoError(t, s.Run(t.Context()))
+	p, _ := sim.Get[*v1.Pod](s, "shop", "web")
+	require.Equal(t, "node-a", p.Spec.NodeName)
+	before := s.Objects()
+	for range 2 {
+		answer, err := s.AskAgain(t.Context(), p)
+		require.NoError(t, err)
+		require.Len(t, answer.Fit(), 1)
+		require.Equal(t, "node-a", answer.Nodes[0].Node.Name)
+		require.Positive(t, answer.Nodes[0].Score)
+		require.NotEmpty(t, answer.Nodes[0].Scores)
+		require.Equal(t, "NodeResourcesFit", answer.Nodes[1].Refusal.Plugin)
+		require.NoError(t, s.Run(t.Context()))
+		require.Equal(t, before, s.Objects())
+	}
+}

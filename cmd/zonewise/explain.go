@@ -23,7 +23,7 @@ import (
 
 const explainHelp = `Explain why a pod or a gang waits: for each zone the nodes, counts, caps and holds,
 then what the scheduler said, and what would help. For a bound pod it says where
-the pod is.
+the pod would go now, and what each plugin gives the best nodes and its own.
 
 The scheduler itself answers, on a copy of the cluster, with its plugins and the
 configuration of --config.

@@ -27,6 +27,7 @@ const (
 // Report explains a pod or a gang.
 type Report struct {
 	Pod  *Pod        `json:"pod,omitempty"`
+	Now  *Now        `json:"now,omitempty"`
 	Gang *GangReport `json:"gang,omitempty"`
 	Zone []Zone      `json:"zones,omitempty"`
 	Said []Said      `json:"schedulerSaid,omitempty"`
@@ -65,8 +66,11 @@ func Explain(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod, e
 	if key := census.GangOf(p.Pod); key != "" {
 		r.Gang = countGang(c, c.Gang(key))
 	}
+	if name := asked(s, p.Pod).Spec.SchedulerName; name != p.Spec.SchedulerName {
+		r.Gaps = append(r.Gaps, fmt.Sprintf("the configuration has no profile for the scheduler %q; the verdicts are those of %q (see --config)", p.Spec.SchedulerName, name))
+	}
 	if !p.Waits() {
-		return r, nil
+		return r, again(ctx, c, s, p, r)
 	}
 	if len(p.Spec.SchedulingGates) > 0 {
 		var gates []string
@@ -77,9 +81,6 @@ func Explain(ctx context.Context, c *census.Census, s *sim.Sim, p *census.Pod, e
 		r.Next = append(r.Next, "its scheduling gates must be removed: "+strings.Join(gates, ", "))
 	}
 	e := &examination{census: c, sim: s, report: r, pod: asked(s, p.Pod)}
-	if e.pod.Spec.SchedulerName != p.Spec.SchedulerName {
-		r.Gaps = append(r.Gaps, fmt.Sprintf("the configuration has no profile for the scheduler %q; the verdicts are those of %q (see --config)", p.Spec.SchedulerName, e.pod.Spec.SchedulerName))
-	}
 	if err := e.zones(ctx); err != nil {
 		return nil, err
 	}

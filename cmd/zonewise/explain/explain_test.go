@@ -266,3 +266,47 @@ func TestExplainingChangesNothing(t *testing.T) {
 	pod(t, c, "web-1-7")
 	require.Equal(t, before, text())
 }
+
+// TestWhereABoundPodWouldGo: its own room is free again, and what has changed since it was placed shows.
+func TestWhereABoundPodWouldGo(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(c *clitest.Cluster)
+		node    string
+		fit     int
+		refusal string
+		text    string
+	}{
+		"nothing has changed": {change: func(*clitest.Cluster) {}, node: "node-a", fit: 1, text: "it would get the same node: 1 node would take it"},
+		"a better node": {change: func(c *clitest.Cluster) {
+			c.Node("node-b", "b", "32", "64Gi")
+			c.Pod("other", "node-a", clitest.Plain("3", "1Gi"), nil)
+		}, node: "node-b", fit: 2, text: "it would go to node node-b in zone b: 2 nodes would take it"},
+		"its node is cordoned": {change: func(c *clitest.Cluster) {
+			c.Node("node-b", "b", "4", "8Gi")
+			snapshot.List[*corev1.Node](c.Snapshot)[0].Spec.Unschedulable = true
+		}, node: "node-b", fit: 1, refusal: "NodeUnschedulable: node(s) were unschedulable", text: "its own node would not take it"},
+		"no node": {change: func(c *clitest.Cluster) {
+			snapshot.List[*corev1.Node](c.Snapshot)[0].Spec.Unschedulable = true
+		}, refusal: "NodeUnschedulable: node(s) were unschedulable", text: "it would wait: no node would take it"},
+		"room that it alone leaves": {change: func(c *clitest.Cluster) { c.Pod("other", "node-a", clitest.Plain("6", "1Gi"), nil) }, node: "node-a", fit: 1, text: "the same node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := clitest.New()
+			c.Node("node-a", "a", "8", "8Gi")
+			c.Pod("p", "node-a", clitest.Plain("2", "1Gi"), map[string]string{"app": "p"})
+			test.change(c)
+			r := pod(t, c, "p")
+			require.Equal(t, explain.Bound, r.Pod.Verdict)
+			require.Equal(t, []any{test.node, test.node == "node-a", test.fit, test.refusal}, []any{r.Now.Node, r.Now.Stays, r.Now.Fit, r.Now.Refusal})
+			require.Contains(t, text(t, r, 0), test.text)
+			for _, n := range r.Now.Nodes {
+				sum := int64(0)
+				for _, points := range n.Plugins {
+					sum += points
+				}
+				require.Equal(t, sum, n.Score)
+				require.Equal(t, n.Node == "node-a", n.Own)
+			}
+		})
+	}
+}

@@ -21,6 +21,9 @@ func (r *Report) Text(w io.Writer, style show.Style, now time.Time) error {
 	if r.Gang != nil {
 		r.Gang.text(p)
 	}
+	if r.Now != nil {
+		r.Now.text(p)
+	}
 	r.zones(p)
 	if len(r.Said) > 0 {
 		p.Title("What the scheduler said")
