@@ -139,7 +139,7 @@ step_controlplane() { "$ROOT/hack/controlplane/build.sh" tests; }
 # longest_first prints packages of the main module as they are to be started: those that take longest first, so that none of
 # them ends alone.
 longest_first() {
-	local longest='test/(integration|manifests|chaos|sim|demo|image|cli)$|cmd/zonewise$|survival$'
+	local longest='test/(integration|manifests|chaos|sim|demo|image|cli)$|cmd/zonewise/command$|survival$'
 	packages "^($longest)" | grep -E "$@"
 	packages -v "^($longest|test/performance)" | grep -E "$@"
 }

@@ -1,6 +1,3 @@
-// Command zonewise is the command line for users of the scheduler.
-//
-// Each command has its own file with a constructor that root.go lists. The files
-// have the flags and their validation, and write results to standard output,
-// progress and errors to standard error. Packages below this one do the work.
+// Command zonewise is the command line for users of the scheduler. Its commands are in package command, so that the program of a scheduler
+// with plugins of its own can serve as it, too: see examples/own-plugins.
 package main

@@ -29,7 +29,7 @@ func TestGuidesHaveTheShellBlocks(t *testing.T) {
 }
 
 // TestCommandsNameFilesThatExist: the files and folders of the repository in blocks of the language "console", and what their commands are
-// called. Those of the program zonewise are run by TestDocumentedCommands (cmd/zonewise).
+// called. Those of the program zonewise are run by TestDocumentedCommands (cmd/zonewise/command).
 func TestCommandsNameFilesThatExist(t *testing.T) {
 	commands, err := docs.All(root)
 	require.NoError(t, err)

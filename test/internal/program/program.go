@@ -34,6 +34,11 @@ func StockScheduler(root, dir string) (string, error) {
 	return build(root, filepath.Join(dir, "kube-scheduler"), "k8s.io/kubernetes/cmd/kube-scheduler")
 }
 
+// Example builds a program of examples/ into dir, and returns its path.
+func Example(root, dir, name string) (string, error) {
+	return build(root, filepath.Join(dir, name), "./examples/"+name)
+}
+
 // Unretried builds zonewise-scheduler without plugins.WithRetriedWatches into dir, and returns its path.
 func Unretried(root, dir string) (string, error) {
 	return build(root, filepath.Join(dir, "zonewise-unretried"), "./test/chaos/unretried")

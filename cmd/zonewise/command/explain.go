@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cluster/census"
@@ -33,8 +34,8 @@ The argument is the name of a pod or of a PodGroup, or pod/NAME or podgroup/NAME
 Exit codes: 0 explained; 1 the cluster could not be read, or there is no such pod
 or PodGroup; 2 a flag or the argument is wrong.`
 
-func newExplain() *cobra.Command {
-	var flags clusterFlags
+func newExplain(registry frameworkruntime.Registry) *cobra.Command {
+	flags := clusterFlags{registry: registry}
 	cmd := &cobra.Command{
 		Use:   "explain POD|PODGROUP",
 		Short: "Explain why a pod or a gang waits, and what would help",

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -21,13 +21,13 @@ import (
 // documented returns the command lines of this program in the documentation and in the commands' own examples.
 func documented(t *testing.T) []string {
 	t.Helper()
-	commands, err := docs.All(filepath.Join("..", ".."))
+	commands, err := docs.All(filepath.Join("..", "..", ".."))
 	require.NoError(t, err)
 	var lines []string
 	for _, c := range commands["console"] {
 		lines = append(lines, c.Text)
 	}
-	for _, cmd := range newRoot().Commands() {
+	for _, cmd := range newRoot(nil).Commands() {
 		for line := range strings.Lines(cmd.Example) {
 			line, _, _ = strings.Cut(strings.TrimSpace(line), "#")
 			lines = append(lines, line)

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"zonewise.dev/cluster/live"
 	"zonewise.dev/cluster/snapshot"
@@ -29,9 +30,9 @@ manifests/rbac/viewer). The page says what it may not read.
 Exit codes: 0 shown until Ctrl-C, or written; 1 the cluster could not be read, the
 port is taken, or the file could not be written; 2 a flag is wrong.`
 
-func newBoard() *cobra.Command {
+func newBoard(registry frameworkruntime.Registry) *cobra.Command {
 	var (
-		flags   clusterFlags
+		flags   = clusterFlags{registry: registry}
 		file    string
 		address string
 		port    int

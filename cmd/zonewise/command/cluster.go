@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -20,6 +20,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cluster/census"
@@ -31,6 +32,9 @@ import (
 
 // clusterFlags are the flags of the commands that look at a cluster.
 type clusterFlags struct {
+	// registry has plugins of the caller's own, see Main.
+	registry frameworkruntime.Registry
+
 	kubeconfig, context, namespace string
 	snapshotFile                   string
 	configFile, featureGates       string
@@ -71,7 +75,7 @@ func (f *clusterFlags) registerScheduler(cmd *cobra.Command) {
 
 // schedulerOptions reads --config, and says how to run the scheduler on a copy of the cluster.
 func (f *clusterFlags) schedulerOptions() (sim.Options, error) {
-	options := sim.Options{Seed: f.seed, CallExtenders: f.callExtenders}
+	options := sim.Options{Seed: f.seed, CallExtenders: f.callExtenders, Registry: f.registry}
 	if f.featureGates != "" {
 		if err := utilfeature.DefaultMutableFeatureGate.Set(f.featureGates); err != nil {
 			return options, program.Usage(fmt.Errorf("--feature-gates: %w", err))

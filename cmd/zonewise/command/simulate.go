@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cmd/zonewise/show"
@@ -42,8 +43,8 @@ type simulateFlags struct {
 	allowPartial                      bool
 }
 
-func newSimulate() *cobra.Command {
-	var flags simulateFlags
+func newSimulate(registry frameworkruntime.Registry) *cobra.Command {
+	flags := simulateFlags{clusterFlags: clusterFlags{registry: registry}}
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Predict the loss of a zone or a node, or the arrival of a workload",

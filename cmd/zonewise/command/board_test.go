@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"bytes"
@@ -43,7 +43,7 @@ func shownBoard(ctx context.Context, look func(text string), args ...string) (co
 			end()
 		}()
 	}}
-	root := newRoot()
+	root := newRoot(nil)
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(&errs)

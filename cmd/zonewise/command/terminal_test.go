@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"bytes"
@@ -26,8 +26,7 @@ const asCommand = "ZONEWISE_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) != "" {
-		main()
-		return
+		os.Exit(Main(os.Args[1:], nil))
 	}
 	os.Exit(m.Run())
 }
@@ -44,7 +43,7 @@ func onTerminal(t *testing.T, columns uint16, env []string, args ...string) stri
 		t.Setenv(name, value)
 	}
 	return sentTo(t, columns, func(end *os.File) int {
-		root := newRoot()
+		root := newRoot(nil)
 		root.SetArgs(args)
 		root.SetOut(end)
 		root.SetErr(end)

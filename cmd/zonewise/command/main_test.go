@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 // zonewise runs the command line and returns what a shell would see.
 func zonewise(ctx context.Context, args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	root := newRoot()
+	root := newRoot(nil)
 	root.SetArgs(args)
 	root.SetOut(&out)
 	root.SetErr(&errs)
