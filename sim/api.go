@@ -49,7 +49,8 @@ func (a api) RoundTrip(r *http.Request) (*http.Response, error) {
 	var body []byte
 	if r.Body != nil {
 		var err error
-		if body, err = io.ReadAll(r.Body); err != nil {
+		body, err = io.ReadAll(r.Body)
+		if err != nil {
 			return nil, err
 		}
 		_ = r.Body.Close()
@@ -290,15 +291,15 @@ func (a api) write(r *http.Request, k *kind, info *request.RequestInfo, key stri
 // sent returns the object that an update or a patch asks for.
 func (k *kind) sent(patch types.PatchType, info *request.RequestInfo, body []byte, current client.Object) (client.Object, error) {
 	if info.Verb == "patch" {
-		was, err := json.Marshal(k.typed(current))
+		stored, err := json.Marshal(k.typed(current))
 		if err != nil {
 			return nil, err
 		}
 		switch patch {
 		case types.StrategicMergePatchType:
-			body, err = strategicpatch.StrategicMergePatch(was, body, current)
+			body, err = strategicpatch.StrategicMergePatch(stored, body, current)
 		case types.MergePatchType:
-			body, err = jsonpatch.MergePatch(was, body)
+			body, err = jsonpatch.MergePatch(stored, body)
 		default:
 			return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, info.Verb, k.resource, info.Name, string(patch), 0, false)
 		}
@@ -324,8 +325,8 @@ func conflict(k *kind, obj client.Object) error {
 
 // setStatus copies the status of an object to another one of its type.
 func setStatus(obj, from client.Object) {
-	is, wanted := reflect.ValueOf(obj).Elem().FieldByName("Status"), reflect.ValueOf(from).Elem().FieldByName("Status")
-	if is.IsValid() {
-		is.Set(wanted)
+	status, wanted := reflect.ValueOf(obj).Elem().FieldByName("Status"), reflect.ValueOf(from).Elem().FieldByName("Status")
+	if status.IsValid() {
+		status.Set(wanted)
 	}
 }

@@ -83,7 +83,7 @@ func (s *Sim) AskAgain(ctx context.Context, pod *v1.Pod) (*Answer, error) {
 	s.Mark()
 	defer s.Rewind()
 	if now, ok := get[*v1.Pod](s.store, keyOf(pod)); ok {
-		s.store.remove(of[*v1.Pod](s.store), keyOf(pod))
+		s.store.remove(kindFor[*v1.Pod](s.store), keyOf(pod))
 		s.countHealthy(now, -1)
 		s.releaseClaims(now)
 	}
@@ -207,11 +207,11 @@ func (s *Sim) askExtenders(pod *v1.Pod, nodes []fwk.NodeInfo, out *Answer) error
 		}
 		for i := range out.Nodes {
 			a := &out.Nodes[i]
-			if words, ok := failed[a.Node.Name]; ok {
-				a.Refusal = &Refusal{Plugin: extender.Name(), Reasons: []string{words}}
+			if reason, ok := failed[a.Node.Name]; ok {
+				a.Refusal = &Refusal{Plugin: extender.Name(), Reasons: []string{reason}}
 			}
-			if words, ok := unresolvable[a.Node.Name]; ok {
-				a.Refusal = &Refusal{Plugin: extender.Name(), Reasons: []string{words}, Unresolvable: true}
+			if reason, ok := unresolvable[a.Node.Name]; ok {
+				a.Refusal = &Refusal{Plugin: extender.Name(), Reasons: []string{reason}, Unresolvable: true}
 			}
 		}
 	}

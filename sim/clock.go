@@ -13,12 +13,12 @@ import (
 // virtualClock is the clock that scheduler and plugins share: it stands still until the Sim moves it. What it fires, it
 // fires in the order of the deadlines, and of equal deadlines in the order in which they were set.
 type virtualClock struct {
-	mu      sync.Mutex // guards everything below
-	now     time.Time
-	serial  int
-	waiting []*alarm      // in the order in which they fire
-	owed    time.Duration // what Sim.settle has still to pass
-	crept   time.Duration // the part of it that the scheduling queue has seen already
+	mu       sync.Mutex // guards everything below
+	now      time.Time
+	serial   int
+	waiting  []*alarm      // in the order in which they fire
+	deferred time.Duration // what Sim.settle has still to pass
+	ticked   time.Duration // the part of it that the scheduling queue has seen already
 
 	// running is how many functions of AfterFunc have been started and have not returned.
 	running atomic.Int32
@@ -158,52 +158,52 @@ func (c *virtualClock) next() (at time.Time, ok bool) {
 	return c.waiting[0].at, true
 }
 
-// owe has d pass at the next rest: a worker that is at work meanwhile does not see the time move.
-func (c *virtualClock) owe(d time.Duration) {
+// deferAdvance has d pass at the next rest: a worker that is at work meanwhile does not see the time move.
+func (c *virtualClock) deferAdvance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.owed += d
+	c.deferred += d
 }
 
-// oweAtLeast has d pass at the next rest if less is owed.
-func (c *virtualClock) oweAtLeast(d time.Duration) {
+// deferAtLeast has d pass at the next rest if less is to.
+func (c *virtualClock) deferAtLeast(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.owed = max(c.owed, d)
+	c.deferred = max(c.deferred, d)
 }
 
-// creep owes the time by which the queue's clock tells two events apart.
-func (c *virtualClock) creep() {
+// countEvent defers the time by which the queue's clock tells two events apart.
+func (c *virtualClock) countEvent() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.owed += time.Microsecond
-	c.crept += time.Microsecond
+	c.deferred += time.Microsecond
+	c.ticked += time.Microsecond
 }
 
-// pay passes what is owed, up to the next deadline at most. It returns whether it reached one, so that something may be at work.
-func (c *virtualClock) pay() (fired bool) {
+// advanceDeferred passes what is deferred, up to the next deadline at most. It returns whether it reached one, so that something may be at work.
+func (c *virtualClock) advanceDeferred() (fired bool) {
 	c.mu.Lock()
-	end := c.now.Add(c.owed)
+	end := c.now.Add(c.deferred)
 	if len(c.waiting) > 0 && !c.waiting[0].at.After(end) {
 		end, fired = c.waiting[0].at, true
 	}
 	passed := max(0, end.Sub(c.now))
-	c.owed -= passed
-	c.crept = max(0, c.crept-passed)
+	c.deferred -= passed
+	c.ticked = max(0, c.ticked-passed)
 	c.mu.Unlock()
 	c.advance(end)
 	return fired
 }
 
 // queueClock is the clock of the scheduling queue, which tells pods apart by their times. It is ahead of the virtual clock by
-// what events have crept since the last rest.
+// what events have taken since the last rest.
 type queueClock struct{ *virtualClock }
 
 // Now implements clock.PassiveClock.
 func (c queueClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.now.Add(c.crept)
+	return c.now.Add(c.ticked)
 }
 
 // Since implements clock.PassiveClock.

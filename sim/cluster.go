@@ -111,7 +111,7 @@ func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
 	s.countFailures(pods...)
 	var made []*v1.Pod
 	for _, pod := range pods {
-		s.store.remove(of[*v1.Pod](s.store), keyOf(pod))
+		s.store.remove(kindFor[*v1.Pod](s.store), keyOf(pod))
 		if pod.DeletionTimestamp == nil {
 			s.countHealthy(pod, -1)
 		}
@@ -142,7 +142,7 @@ func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
 // that stands for a lost one only moves: it has not failed itself.
 func (s *Sim) Displace(pod *v1.Pod) {
 	if now, ok := get[*v1.Pod](s.store, keyOf(pod)); ok && now.UID == pod.UID {
-		s.store.remove(of[*v1.Pod](s.store), keyOf(pod))
+		s.store.remove(kindFor[*v1.Pod](s.store), keyOf(pod))
 		s.countHealthy(now, -1)
 	}
 	s.mu.Lock()
@@ -203,7 +203,7 @@ func (s *Sim) Add(objects ...client.Object) error {
 // changed notes that the caller has changed something.
 func (s *Sim) changed() {
 	s.progress()
-	s.clock.oweAtLeast(changeTime)
+	s.clock.deferAtLeast(changeTime)
 }
 
 // Remove deletes an object at once, as if it had never existed: no controller replaces it.
@@ -329,7 +329,7 @@ func (s *Sim) Pass(ctx context.Context, d time.Duration) error {
 		if err := s.settle(ctx); err != nil {
 			return err
 		}
-		othersRest(advanceRestLimit)
+		waitUntilIdle(advanceRestLimit)
 		at, ok := s.clock.next()
 		if !ok || at.After(end) {
 			s.clock.advance(end)

@@ -67,9 +67,9 @@ func (s *Sim) releaseClaims(pod *v1.Pod) {
 		if v := &pod.Spec.Volumes[i]; v.Ephemeral != nil {
 			key := pod.Namespace + "/" + ephemeral.VolumeClaimName(pod, v)
 			if claim, ok := get[*v1.PersistentVolumeClaim](s.store, key); ok && metav1.IsControlledBy(claim, pod) {
-				s.store.remove(of[*v1.PersistentVolumeClaim](s.store), key)
+				s.store.remove(kindFor[*v1.PersistentVolumeClaim](s.store), key)
 				if claim.Spec.VolumeName != "" {
-					s.store.remove(of[*v1.PersistentVolume](s.store), claim.Spec.VolumeName)
+					s.store.remove(kindFor[*v1.PersistentVolume](s.store), claim.Spec.VolumeName)
 					s.returnCapacity(claim, pod.Spec.NodeName)
 				}
 			}
@@ -89,7 +89,7 @@ func (s *Sim) releaseClaims(pod *v1.Pod) {
 		switch {
 		case !ok:
 		case metav1.IsControlledBy(claim, pod):
-			s.store.remove(of[*resourcev1.ResourceClaim](s.store), keyOf(claim))
+			s.store.remove(kindFor[*resourcev1.ResourceClaim](s.store), keyOf(claim))
 		default:
 			_, _ = change(s.store, keyOf(claim), func(claim *resourcev1.ResourceClaim) error {
 				claim.Status.ReservedFor = slices.DeleteFunc(claim.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID == pod.UID })
@@ -105,17 +105,17 @@ func (s *Sim) releaseClaims(pod *v1.Pod) {
 // removeNodes removes nodes with the data of their drivers.
 func (s *Sim) removeNodes(names map[string]bool) {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		s.store.remove(of[*v1.Node](s.store), name)
-		s.store.remove(of[*storagev1.CSINode](s.store), name)
+		s.store.remove(kindFor[*v1.Node](s.store), name)
+		s.store.remove(kindFor[*storagev1.CSINode](s.store), name)
 	}
 	for _, attachment := range list[*storagev1.VolumeAttachment](s.store) {
 		if names[attachment.Spec.NodeName] {
-			s.store.remove(of[*storagev1.VolumeAttachment](s.store), attachment.Name)
+			s.store.remove(kindFor[*storagev1.VolumeAttachment](s.store), attachment.Name)
 		}
 	}
 	for _, slice := range list[*resourcev1.ResourceSlice](s.store) {
 		if names[ptr.Deref(slice.Spec.NodeName, "")] {
-			s.store.remove(of[*resourcev1.ResourceSlice](s.store), slice.Name)
+			s.store.remove(kindFor[*resourcev1.ResourceSlice](s.store), slice.Name)
 		}
 	}
 }

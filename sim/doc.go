@@ -13,7 +13,13 @@
 //
 // The same objects, options and seed give the same result. For that the package must know when the copy is at rest: it counts
 // requests and binding goroutines, asks the plugins whether their workers are idle (Idle), and gives other goroutines a
-// bounded time to finish.
+// bounded time to finish. On a machine that is busy with other work that time may be too short.
+//
+// # What it leans on
+//
+// Three things are not part of any contract: the fields of the framework's waitingPod, by which the package knows that a pod in Permit has
+// been decided; the Go runtime's metrics of goroutines, by which it knows that all rest; and the function in which the scheduler registers its
+// handlers. upstream_test.go tries them, and says what to change when an upgrade breaks them.
 //
 // # Where it differs from a cluster
 //

@@ -19,7 +19,7 @@ import (
 // delete is a deletion by request.
 func (s *Sim) delete(k *kind, key string, grace *int64) error {
 	pod, ok := get[*v1.Pod](s.store, key)
-	if k != of[*v1.Pod](s.store) || !ok || ended(pod) || pod.Spec.NodeName == "" {
+	if k != kindFor[*v1.Pod](s.store) || !ok || ended(pod) || pod.Spec.NodeName == "" {
 		s.store.remove(k, key)
 		s.progress()
 		return nil
@@ -76,7 +76,7 @@ func (s *Sim) finish(pod *v1.Pod, then func(pod *v1.Pod)) {
 	if now, ok := get[*v1.Pod](s.store, keyOf(pod)); !ok || now.UID != pod.UID {
 		return
 	}
-	s.store.remove(of[*v1.Pod](s.store), keyOf(pod))
+	s.store.remove(kindFor[*v1.Pod](s.store), keyOf(pod))
 	then(pod)
 	s.progress()
 }
@@ -92,7 +92,7 @@ func (s *Sim) releaseAndReplace(pod *v1.Pod) {
 // evict handles an eviction request as the API server does (EvictionREST.Create), which has to match: whoever evicts on the copy's word is
 // refused by the same budgets in the cluster.
 func (s *Sim) evict(key string, options *metav1.DeleteOptions, dryRun bool) error {
-	k := of[*v1.Pod](s.store)
+	k := kindFor[*v1.Pod](s.store)
 	pod, ok := get[*v1.Pod](s.store, key)
 	if !ok {
 		return apierrors.NewNotFound(k.resource, key)

@@ -229,14 +229,14 @@ func (s source) Watch(ctx context.Context, obj client.Object, handler cache.Reso
 }
 
 // PatchStatus implements crd.Source.
-func (s source) PatchStatus(_ context.Context, was, is client.Object) error {
+func (s source) PatchStatus(_ context.Context, before, after client.Object) error {
 	defer s.busy()()
-	k := s.kinds[reflect.TypeOf(is)]
-	_, err := s.update(k, keyOf(is), func(obj client.Object) error {
-		if obj.GetResourceVersion() != was.GetResourceVersion() {
+	k := s.kinds[reflect.TypeOf(after)]
+	_, err := s.update(k, keyOf(after), func(obj client.Object) error {
+		if obj.GetResourceVersion() != before.GetResourceVersion() {
 			return conflict(k, obj)
 		}
-		setStatus(obj, copyOf(is))
+		setStatus(obj, copyOf(after))
 		return nil
 	})
 	return err
@@ -246,12 +246,12 @@ func (s source) PatchStatus(_ context.Context, was, is client.Object) error {
 func (s source) Read(_ context.Context, obj client.Object) error {
 	k := s.kinds[reflect.TypeOf(obj)]
 	s.mu.Lock()
-	is := k.currentLocked(keyOf(obj))
+	stored := k.currentLocked(keyOf(obj))
 	s.mu.Unlock()
-	if is == nil {
+	if stored == nil {
 		return apierrors.NewNotFound(k.resource, obj.GetName())
 	}
-	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(copyOf(is)).Elem())
+	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(copyOf(stored)).Elem())
 	return nil
 }
 

@@ -11,9 +11,9 @@ import (
 
 // mark is what a Sim needs to go back to an earlier state of its objects.
 type mark struct {
-	// was has each object that has been changed since, as it was; nil for one that was not there.
-	was  map[*kind]map[string]client.Object
-	made map[types.UID]*v1.Pod
+	// before has each object that has been changed since, as it was; nil for one that was not there.
+	before map[*kind]map[string]client.Object
+	made   map[types.UID]*v1.Pod
 }
 
 // noteLocked remembers an object before it is changed for the first time since the mark.
@@ -21,13 +21,13 @@ func (s *store) noteLocked(k *kind, key string) {
 	if s.marked == nil {
 		return
 	}
-	was := s.marked.was[k]
-	if was == nil {
-		was = map[string]client.Object{}
-		s.marked.was[k] = was
+	objects := s.marked.before[k]
+	if objects == nil {
+		objects = map[string]client.Object{}
+		s.marked.before[k] = objects
 	}
-	if _, noted := was[key]; !noted {
-		was[key] = k.currentLocked(key)
+	if _, noted := objects[key]; !noted {
+		objects[key] = k.currentLocked(key)
 	}
 }
 
@@ -36,11 +36,11 @@ func (s *Sim) Mark() {
 	made := s.Made()
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	s.store.marked = &mark{was: map[*kind]map[string]client.Object{}, made: made}
+	s.store.marked = &mark{before: map[*kind]map[string]client.Object{}, made: made}
 }
 
 // Change is an object as it was at the mark, and as it is now; nil where it is not there.
-type Change[T client.Object] struct{ Was, Is T }
+type Change[T client.Object] struct{ Before, After T }
 
 // Changes returns the objects of a kind that have changed since the mark, in the order of their keys. They must not be modified.
 func Changes[T client.Object](s *Sim) []Change[T] {
@@ -49,16 +49,16 @@ func Changes[T client.Object](s *Sim) []Change[T] {
 	if s.store.marked == nil {
 		return nil
 	}
-	k := of[T](s.store)
+	k := kindFor[T](s.store)
 	var out []Change[T]
-	for _, key := range sortedKeys(s.store.marked.was[k]) {
-		was, is := s.store.marked.was[k][key], k.currentLocked(key)
-		if was == is {
+	for _, key := range sortedKeys(s.store.marked.before[k]) {
+		before, after := s.store.marked.before[k][key], k.currentLocked(key)
+		if before == after {
 			continue
 		}
 		var c Change[T]
-		c.Was, _ = was.(T)
-		c.Is, _ = is.(T)
+		c.Before, _ = before.(T)
+		c.After, _ = after.(T)
 		out = append(out, c)
 	}
 	return out
@@ -74,20 +74,20 @@ func (s *Sim) Rewind() {
 		return
 	}
 	for _, k := range slices.Backward(s.store.order) {
-		for _, key := range sortedKeys(marked.was[k]) {
-			if marked.was[k][key] == nil {
+		for _, key := range sortedKeys(marked.before[k]) {
+			if marked.before[k][key] == nil {
 				s.store.remove(k, key)
 			}
 		}
 	}
 	for _, k := range s.store.order {
-		for _, key := range sortedKeys(marked.was[k]) {
-			was := marked.was[k][key]
+		for _, key := range sortedKeys(marked.before[k]) {
+			before := marked.before[k][key]
 			s.store.mu.Lock()
-			same := k.currentLocked(key) == was
+			same := k.currentLocked(key) == before
 			s.store.mu.Unlock()
 			if !same {
-				_ = s.store.put(was) // its kind is known
+				_ = s.store.put(before) // its kind is known
 			}
 		}
 	}
@@ -98,6 +98,6 @@ func (s *Sim) Rewind() {
 	s.changed()
 }
 
-func sortedKeys(of map[string]client.Object) []string {
-	return slices.Sorted(maps.Keys(of))
+func sortedKeys(objects map[string]client.Object) []string {
+	return slices.Sorted(maps.Keys(objects))
 }

@@ -20,18 +20,18 @@ func TestRewind(t *testing.T) {
 		require.NoError(t, s.Run(t.Context()))
 		gone, made := 0, 0
 		for _, c := range sim.Changes[*v1.Pod](s) {
-			if c.Was != nil && c.Is == nil {
+			if c.Before != nil && c.After == nil {
 				gone++
-				require.Equal(t, node.Name, c.Was.Spec.NodeName)
+				require.Equal(t, node.Name, c.Before.Spec.NodeName)
 			}
-			if c.Was == nil {
+			if c.Before == nil {
 				made++
-				require.NotEmpty(t, c.Is.Spec.NodeName)
-				require.Equal(t, node.Name, s.Made()[c.Is.UID].Spec.NodeName)
+				require.NotEmpty(t, c.After.Spec.NodeName)
+				require.Equal(t, node.Name, s.Made()[c.After.UID].Spec.NodeName)
 			}
 		}
 		require.Equal(t, []int{len(loss.Displaced), len(loss.Displaced)}, []int{gone, made})
-		require.Equal(t, []sim.Change[*v1.Node]{{Was: node}}, sim.Changes[*v1.Node](s))
+		require.Equal(t, []sim.Change[*v1.Node]{{Before: node}}, sim.Changes[*v1.Node](s))
 		s.Rewind()
 		require.NoError(t, s.Run(t.Context()))
 		require.Equal(t, before, s.Objects())

@@ -86,7 +86,7 @@ func (s *Sim) Run(ctx context.Context) error {
 		} else if retried {
 			continue
 		}
-		if othersRest(advanceRestLimit); s.atWork() || !s.store.quiet() {
+		if waitUntilIdle(advanceRestLimit); s.atWork() || !s.store.quiet() {
 			continue
 		}
 		if !s.advance() {
@@ -108,7 +108,7 @@ func (s *Sim) cycle() bool {
 	s.scheduler.ScheduleOne(s.ctx)
 	if s.popped {
 		s.cycles++
-		s.clock.owe(cycleTime)
+		s.clock.deferAdvance(cycleTime)
 	}
 	return s.popped
 }
@@ -123,10 +123,10 @@ func (s *Sim) next(logger klog.Logger) (framework.QueuedEntityInfo, error) {
 // retryErrors ends the backoff of pods whose attempt ended in an error, which the queue itself does not cut short.
 func (s *Sim) retryErrors(ctx context.Context) (retried bool, err error) {
 	pods := s.scheduler.SchedulingQueue.PodsInBackoffQ()
-	if len(pods) == 0 || len(of[*v1.Node](s.store).indexer.ListKeys()) == 0 { // that there is no node is an error, which repeats itself
+	if len(pods) == 0 || len(kindFor[*v1.Node](s.store).indexer.ListKeys()) == 0 { // that there is no node is an error, which repeats itself
 		return false, nil
 	}
-	s.clock.owe(time.Second)
+	s.clock.deferAdvance(time.Second)
 	if err := s.settle(ctx); err != nil {
 		return false, err
 	}
@@ -135,7 +135,7 @@ func (s *Sim) retryErrors(ctx context.Context) (retried bool, err error) {
 }
 
 // settle delivers what has happened, and waits until nothing more comes of it without a cycle or the clock. Then it passes the
-// time that is owed, from one deadline to the next.
+// time that is deferred, from one deadline to the next.
 func (s *Sim) settle(ctx context.Context) error {
 	for {
 		s.store.deliver()
@@ -143,7 +143,7 @@ func (s *Sim) settle(ctx context.Context) error {
 			return err
 		}
 		if s.store.quiet() {
-			if s.othersRest(); s.store.quiet() && !s.atWork() && !s.clock.pay() {
+			if s.waitBeforeCycle(); s.store.quiet() && !s.atWork() && !s.clock.advanceDeferred() {
 				return nil
 			}
 		}
@@ -165,7 +165,7 @@ func (s *Sim) await(ctx context.Context, met func() bool) error {
 			runtime.Gosched()
 			continue
 		}
-		if since := time.Since(last); since > stuckLimit && othersRest(restLimit) || since > 10*stuckLimit {
+		if since := time.Since(last); since > stuckLimit && waitUntilIdle(restLimit) || since > 10*stuckLimit {
 			last = time.Now()
 			if at, ok := s.clock.next(); ok && s.clock.until(at) <= pollInterval {
 				s.clock.advance(at)
@@ -183,22 +183,22 @@ func (s *Sim) await(ctx context.Context, met func() bool) error {
 	return ctx.Err()
 }
 
-// othersRest is othersRest before a cycle. It waits for half as long each time in a row that it was in vain: while the garbage
-// collector runs, the process is never at rest.
-func (s *Sim) othersRest() {
-	if othersRest(restLimit >> min(s.restless, 4)) {
-		s.restless = 0
+// waitBeforeCycle waits until the process is idle, for half as long each time in a row that it was in vain: while the garbage collector
+// runs, the process never is.
+func (s *Sim) waitBeforeCycle() {
+	if waitUntilIdle(restLimit >> min(s.failedWaits, 4)) {
+		s.failedWaits = 0
 	} else {
-		s.restless++
+		s.failedWaits++
 	}
 }
 
-// othersRest waits until every other goroutine of the process waits for something, but no longer than limit. It reports whether they
+// waitUntilIdle waits until every other goroutine of the process waits for something, but no longer than limit. It reports whether they
 // do. Those that a channel or a timer has just woken are not yet at work by any other sign. It yields to goroutines only if some can
 // run: the runtime answers a yield by waking a thread that looks for work, and counts this thread as running.
-func othersRest(limit time.Duration) bool {
+func waitUntilIdle(limit time.Duration) bool {
 	quiet := 0
-	samples := []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/goroutines/running:goroutines"}}
+	samples := idleSamples()
 	for began := time.Now(); quiet < 2 && time.Since(began) < limit; {
 		metrics.Read(samples)
 		runnable, running := samples[0].Value.Uint64(), max(samples[1].Value.Uint64(), 1)-1
@@ -212,6 +212,10 @@ func othersRest(limit time.Duration) bool {
 		}
 	}
 	return quiet == 2
+}
+
+func idleSamples() []metrics.Sample {
+	return []metrics.Sample{{Name: "/sched/goroutines/runnable:goroutines"}, {Name: "/sched/goroutines/running:goroutines"}}
 }
 
 // advance moves the time on to the next deadline. It returns false when nothing has happened for long enough.
@@ -287,7 +291,7 @@ func (s *Sim) patience(waiting []*v1.Pod) time.Duration {
 
 // pending returns the pods that wait for a node and are this scheduler's.
 func (s *Sim) pending() []*v1.Pod {
-	unbound, _ := of[*v1.Pod](s.store).indexer.ByIndex(nodeIndex, "") // the index is there
+	unbound, _ := kindFor[*v1.Pod](s.store).indexer.ByIndex(nodeIndex, "") // the index is there
 	var out []*v1.Pod
 	for _, obj := range unbound {
 		pod := obj.(*v1.Pod) //nolint:forcetypeassert // nothing else is put in

@@ -111,8 +111,8 @@ type Sim struct {
 	cycles  int
 	bound   atomic.Int32
 	flushed time.Time
-	// restless is how many times in a row the process was not at rest before a cycle.
-	restless int
+	// failedWaits is how many times in a row the process was not at rest before a cycle.
+	failedWaits int
 	// progressed is the last time at which something happened that may help waiting pods.
 	progressed time.Time
 
@@ -153,7 +153,8 @@ func Of(ctx context.Context, s Snapshot, options Options) (*Sim, error) {
 func New(ctx context.Context, objects []client.Object, options Options) (*Sim, error) {
 	if options.Config == nil {
 		var err error
-		if options.Config, err = DefaultConfig(); err != nil {
+		options.Config, err = DefaultConfig()
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -168,7 +169,7 @@ func New(ctx context.Context, objects []client.Object, options Options) (*Sim, e
 		options: options, ctx: ctx, stop: stop, ready: make(chan struct{}), clock: newClock(options.Now), flights: newFlights(),
 		snapshot: internalcache.NewEmptySnapshot(), failures: map[types.UID]*fwk.Status{}, made: map[types.UID]*v1.Pod{}, progressed: options.Now, flushed: options.Now,
 	}
-	s.store = newStore(s.clock.creep)
+	s.store = newStore(s.clock.countEvent)
 	if err := s.start(objects); err != nil {
 		stop()
 		return nil, err
@@ -192,8 +193,9 @@ func (s *Sim) start(objects []client.Object) error {
 		objects = slices.Clone(objects)
 		for i, obj := range objects {
 			if pod, ok := obj.(*v1.Pod); ok && pod.Spec.NodeName == "" && !ended(pod) {
-				if objects[i] = nil; s.options.Pods(pod) != nil {
-					objects[i] = s.options.Pods(pod)
+				objects[i] = nil
+				if changed := s.options.Pods(pod); changed != nil {
+					objects[i] = changed
 				}
 			}
 		}
@@ -219,7 +221,8 @@ func (s *Sim) start(objects []client.Object) error {
 		return fmt.Errorf("a plugin is registered twice: %w", err)
 	}
 	cfg := s.options.Config.DeepCopy()
-	if cfg.Profiles, err = s.profiles(objects); err != nil {
+	cfg.Profiles, err = s.profiles(objects)
+	if err != nil {
 		return err
 	}
 	if !s.options.CallExtenders {
@@ -268,11 +271,11 @@ func (s *Sim) start(objects []client.Object) error {
 	}
 	for range 3 { // one worker's result may start another worker
 		s.store.deliver()
-		othersRest(startRestLimit) // before the time moves, so that what begins now is timed from now
+		waitUntilIdle(startRestLimit) // before the time moves, so that what begins now is timed from now
 		if err := s.settle(s.ctx); err != nil {
 			return err
 		}
-		s.clock.owe(pollInterval) // for workers that wait until everything has synced
+		s.clock.deferAdvance(pollInterval) // for workers that wait until everything has synced
 	}
 	return s.settle(s.ctx)
 }

@@ -157,7 +157,7 @@ func (k *kind) allLocked() []client.Object {
 func byIndex[T client.Object](s *store, index string, values ...string) []T {
 	var keys []string
 	for _, value := range values {
-		more, _ := of[T](s).indexer.IndexKeys(index, value) // the indexes are there
+		more, _ := kindFor[T](s).indexer.IndexKeys(index, value) // the indexes are there
 		keys = append(keys, more...)
 	}
 	return inOrder[T](s, keys)
@@ -168,7 +168,7 @@ func inOrder[T client.Object](s *store, keys []string) []T {
 	slices.Sort(keys)
 	out := make([]T, 0, len(keys))
 	for _, key := range keys {
-		if obj, ok, _ := of[T](s).indexer.GetByKey(key); ok {
+		if obj, ok, _ := kindFor[T](s).indexer.GetByKey(key); ok {
 			out = append(out, obj.(T)) //nolint:forcetypeassert // the kind is of T
 		}
 	}
@@ -213,12 +213,12 @@ func keyOf(obj client.Object) string {
 	return obj.GetName()
 }
 
-// of returns the kind of T.
-func of[T client.Object](s *store) *kind { return s.kinds[reflect.TypeFor[T]()] }
+// kindFor returns the kind of T.
+func kindFor[T client.Object](s *store) *kind { return s.kinds[reflect.TypeFor[T]()] }
 
 // get returns an object by its key, "namespace/name" or "name".
 func get[T client.Object](s *store, key string) (T, bool) {
-	k := of[T](s)
+	k := kindFor[T](s)
 	if obj, ok, _ := k.indexer.GetByKey(key); ok {
 		return obj.(T), true //nolint:forcetypeassert // the kind is of T
 	}
@@ -229,7 +229,7 @@ func get[T client.Object](s *store, key string) (T, bool) {
 }
 
 // list returns all objects of a kind, pods that have ended left out, in the order of their keys.
-func list[T client.Object](s *store) []T { return inOrder[T](s, of[T](s).indexer.ListKeys()) }
+func list[T client.Object](s *store) []T { return inOrder[T](s, kindFor[T](s).indexer.ListKeys()) }
 
 // kindOf returns the kind of an object, or an error that names a kind that copies do not have.
 func (s *store) kindOf(obj client.Object) (*kind, error) {
@@ -327,7 +327,7 @@ func (s *store) update(k *kind, key string, change func(obj client.Object) error
 
 // change is update for a known kind.
 func change[T client.Object](s *store, key string, f func(obj T) error) (T, error) {
-	obj, err := s.update(of[T](s), key, func(obj client.Object) error { return f(obj.(T)) }) //nolint:forcetypeassert // the kind is of T
+	obj, err := s.update(kindFor[T](s), key, func(obj client.Object) error { return f(obj.(T)) }) //nolint:forcetypeassert // the kind is of T
 	if err != nil {
 		var none T
 		return none, err

@@ -22,7 +22,7 @@ import (
 // drivers, within the capacity that these publish.
 
 func (s *Sim) classes() storagelisters.StorageClassLister {
-	return storagelisters.NewStorageClassLister(of[*storagev1.StorageClass](s.store).indexer)
+	return storagelisters.NewStorageClassLister(kindFor[*storagev1.StorageClass](s.store).indexer)
 }
 
 // createClaim creates a claim as a cluster does: without a class it gets the default one, and unless its class waits for a pod it is bound

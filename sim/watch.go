@@ -37,15 +37,15 @@ func (a api) watch(k *kind, namespace string, r *http.Request) (any, error) {
 				send(watch.Added, obj)
 			}
 		},
-		UpdateFunc: func(was, is any) {
-			before, after := selected(was.(client.Object)), selected(is.(client.Object)) //nolint:forcetypeassert // nothing else is in the store
+		UpdateFunc: func(old, obj any) {
+			before, after := selected(old.(client.Object)), selected(obj.(client.Object)) //nolint:forcetypeassert // nothing else is in the store
 			switch {
 			case before && after:
-				send(watch.Modified, is)
+				send(watch.Modified, obj)
 			case after:
-				send(watch.Added, is)
+				send(watch.Added, obj)
 			case before:
-				send(watch.Deleted, was)
+				send(watch.Deleted, old)
 			}
 		},
 		DeleteFunc: func(obj any) { send(watch.Deleted, obj) },
@@ -66,9 +66,9 @@ func newStream(r *http.Request) (*stream, error) {
 		// The client lists then.
 		return nil, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil)
 	}
-	body, to := io.Pipe()
-	context.AfterFunc(r.Context(), func() { _ = to.Close() })
-	return &stream{PipeReader: body, encoder: json.NewEncoder(to), stop: func() {}}, nil
+	body, writer := io.Pipe()
+	context.AfterFunc(r.Context(), func() { _ = writer.Close() })
+	return &stream{PipeReader: body, encoder: json.NewEncoder(writer), stop: func() {}}, nil
 }
 
 func (s *stream) send(kind watch.EventType, obj client.Object) {

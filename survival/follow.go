@@ -182,10 +182,10 @@ func (k *Certifier) differences(now map[objectKey]client.Object) *differences {
 }
 
 func oneOf(c sim.Change[*v1.Pod]) *v1.Pod {
-	if c.Is != nil {
-		return c.Is
+	if c.After != nil {
+		return c.After
 	}
-	return c.Was
+	return c.Before
 }
 
 // add notes a change, and reports whether a copy can follow it. Either object may be nil.
@@ -197,9 +197,9 @@ func (d *differences) add(was, is client.Object) bool {
 	switch some.(type) {
 	case *v1.Pod:
 		var c sim.Change[*v1.Pod]
-		c.Was, _ = was.(*v1.Pod)
-		c.Is, _ = is.(*v1.Pod)
-		if c.Was == nil || c.Is == nil || c.Was.UID != c.Is.UID || !slices.Equal(state(c.Was), state(c.Is)) {
+		c.Before, _ = was.(*v1.Pod)
+		c.After, _ = is.(*v1.Pod)
+		if c.Before == nil || c.After == nil || c.Before.UID != c.After.UID || !slices.Equal(state(c.Before), state(c.After)) {
 			d.pods = append(d.pods, c)
 		}
 		return true
@@ -249,18 +249,18 @@ func (s *stage) follow(ctx context.Context, l *loss, nodes []*v1.Node, d *differ
 	}
 	gone := map[types.UID]bool{}
 	for _, c := range d.pods {
-		if c.Was == nil {
+		if c.Before == nil {
 			continue
 		}
-		if there, ok := sim.Get[*v1.Pod](s.copy, c.Was.Namespace, c.Was.Name); ok && there.UID == c.Was.UID {
+		if there, ok := sim.Get[*v1.Pod](s.copy, c.Before.Namespace, c.Before.Name); ok && there.UID == c.Before.UID {
 			s.copy.Remove(there)
-		} else if there := inPlaceOf[c.Was.UID]; there != nil {
+		} else if there := inPlaceOf[c.Before.UID]; there != nil {
 			s.copy.Remove(there)
 			gone[there.UID] = true
 		}
 	}
 	for _, c := range d.pods {
-		switch pod := c.Is; {
+		switch pod := c.After; {
 		case pod == nil || ended(pod):
 		case !lost[pod.Spec.NodeName]:
 			for _, guest := range guests[pod.Spec.NodeName] {

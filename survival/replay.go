@@ -71,11 +71,11 @@ func (s *stage) play(ctx context.Context, l *loss) (*replay, error) {
 	changes := sim.Changes[*v1.Pod](s.copy)
 	var before, now []*v1.Pod
 	for _, c := range changes {
-		if c.Was != nil && live(c.Was) && c.Was.Spec.NodeName != "" {
-			before = append(before, c.Was)
+		if c.Before != nil && live(c.Before) && c.Before.Spec.NodeName != "" {
+			before = append(before, c.Before)
 		}
-		if c.Is != nil {
-			now = append(now, c.Is)
+		if c.After != nil {
+			now = append(now, c.After)
 		}
 	}
 	return &replay{nodes: s.nodes, moves: s.moves(before, now), rooms: s.before.after(sim.Changes[*v1.Node](s.copy), changes)}, nil
@@ -135,7 +135,7 @@ func (s *stage) takeBack(ctx context.Context) error {
 
 // remembers reports whether an object has another content than it had.
 func remembers[T client.Object](changes []sim.Change[T]) bool {
-	return slices.ContainsFunc(changes, func(c sim.Change[T]) bool { return content(c.Was) != content(c.Is) })
+	return slices.ContainsFunc(changes, func(c sim.Change[T]) bool { return content(c.Before) != content(c.After) })
 }
 
 func content(obj client.Object) string {

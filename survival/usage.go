@@ -69,11 +69,11 @@ func (u *usage) after(nodes []sim.Change[*v1.Node], pods []sim.Change[*v1.Pod]) 
 	}
 	lost := map[string]bool{}
 	for _, c := range nodes {
-		if c.Was == nil || c.Is != nil {
+		if c.Before == nil || c.After != nil {
 			continue
 		}
-		if n := u.nodes[c.Was.Name]; n != nil {
-			lost[c.Was.Name] = true
+		if n := u.nodes[c.Before.Name]; n != nil {
+			lost[c.Before.Name] = true
 			rooms[n.zone].add(n, -1)
 		}
 	}
@@ -91,8 +91,8 @@ func (u *usage) after(nodes []sim.Change[*v1.Node], pods []sim.Change[*v1.Pod]) 
 		used[pod.Spec.NodeName] = of
 	}
 	for _, c := range pods {
-		count(c.Was, -1)
-		count(c.Is, 1)
+		count(c.Before, -1)
+		count(c.After, 1)
 	}
 	for name, now := range used {
 		n := u.nodes[name]
