@@ -84,6 +84,7 @@ func statuses(certificates []*certificate, objects []client.Object, options *Opt
 		}
 	}
 	out := make([]v1alpha1.ZoneSurvivalStatus, len(certificates))
+	impaired := NewImpaired(objects)
 	for i, c := range certificates {
 		c.status.Snapshot, c.status.ComputedAt = snapshot, metav1.Time{Time: options.Sim.Now}
 		condition := c.end()
@@ -95,6 +96,7 @@ func statuses(certificates []*certificate, objects []client.Object, options *Opt
 		c.status.Reservation, c.status.Held, c.status.Missing = held.Reservation, held.Held.DeepCopy(), slices.Clone(held.Missing)
 		c.status.Conditions = slices.Clone(held.Conditions)
 		meta.SetStatusCondition(&c.status.Conditions, condition)
+		impaired.Answer(c.asked, c.status.ComputedAt, &c.status)
 		out[i] = c.status
 	}
 	return out

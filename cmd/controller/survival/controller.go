@@ -76,10 +76,11 @@ func (c *Controller) answer(ctx context.Context, read func() *snapshot.Snapshot)
 	objects := cluster.Objects()
 	hash := survival.Fingerprint(objects)
 	age := cluster.TakenAt.Sub(c.at)
+	r := c.round(objects, snapshot.List[*v1alpha1.ZoneSurvival](cluster))
+	r.recountServing(ctx, cluster.TakenAt)
 	if hash == c.hash && hash == c.answered && age < c.options.RefreshInterval {
 		return c.options.RefreshInterval - age, nil
 	}
-	r := c.round(objects, snapshot.List[*v1alpha1.ZoneSurvival](cluster))
 	r.options.Fingerprint, r.options.Sim.Now, r.options.Sim.NotInstalled = hash, cluster.TakenAt, cluster.NotInstalled()
 	for _, m := range cluster.Missing {
 		if m.Reason == snapshot.Forbidden {
@@ -262,6 +263,7 @@ type eventsOf struct{ condition, yes, no, unknown string }
 var events = []eventsOf{
 	{v1alpha1.ConditionSurvives, "Survives", "DoesNotSurvive", "SurvivalUnknown"},
 	{v1alpha1.ConditionHeld, "RoomHeld", "RoomNotHeld", "RoomUnknown"},
+	{v1alpha1.ConditionServes, "EnoughServing", "TooFewServing", "ServingUnknown"},
 }
 
 func (of *eventsOf) event(about *v1alpha1.ZoneSurvival, is *metav1.Condition) *eventsv1.Event {

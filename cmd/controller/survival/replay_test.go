@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -15,11 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/controller/parts"
 	declared "zonewise.dev/cmd/controller/survival/metrics"
 	"zonewise.dev/survival"
@@ -181,4 +184,36 @@ func TestRestartKeepsMetrics(t *testing.T) {
 	got := map[*metrics.Desc]float64{}
 	c.collect(func(of *metrics.Desc, value float64, _ ...string) { got[of] = value })
 	require.Equal(t, map[*metrics.Desc]float64{declared.Survives: 0, declared.Computed: 1000}, got)
+}
+
+// TestReadinessIsFollowed: what is left without a zone is written when the readiness of pods changes, though nothing has to be replayed for it.
+func TestReadinessIsFollowed(t *testing.T) {
+	cluster := webAndBig()
+	asked := protecting("web", false)
+	asked.Spec.Impaired = &v1alpha1.SurvivalImpairment{LeastServing: intstr.FromString("50%")}
+	cluster.Add(asked)
+	to := newServer()
+	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{RefreshInterval: time.Hour})
+	look := func() {
+		_, err := c.answer(t.Context(), func() *snapshot.Snapshot { return cluster.Snapshot })
+		require.NoError(t, err)
+		status := to.statuses["web"]
+		asked.Status, asked.ResourceVersion = *status.DeepCopy(), strconv.Itoa(to.versions["web"])
+	}
+	look()
+	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionServes))
+	require.Len(t, to.statuses["web"].Impaired, 3)
+	wrote := len(to.wrote)
+	look()
+	require.Len(t, to.wrote, wrote, "nothing has changed")
+	for _, pod := range cluster.Pods() {
+		if pod.Labels["app"] == "web" && pod.Spec.NodeName == "b" {
+			pod.Status.Conditions = nil
+		}
+	}
+	look()
+	require.Len(t, to.wrote, wrote+1)
+	require.Equal(t, metav1.ConditionFalse, to.says("web", v1alpha1.ConditionServes))
+	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
+	require.Equal(t, "web TooFewServing", to.events[len(to.events)-1])
 }

@@ -1,0 +1,24 @@
+package survival
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"zonewise.dev/survival"
+)
+
+// recountServing brings what is left without a zone up to date in the answers: the readiness of pods decides it, and nothing of a replay.
+func (r *round) recountServing(ctx context.Context, now time.Time) {
+	impaired := survival.NewImpaired(r.objects)
+	for _, s := range r.asked {
+		r.mu.Lock()
+		last, known := r.answers[s.Name]
+		status := last.DeepCopy()
+		r.mu.Unlock()
+		if known && len(status.Conditions) > 0 && impaired.Answer(s, metav1.Time{Time: now}, status) {
+			r.writeStatus(ctx, s, *status)
+		}
+	}
+}
