@@ -15,13 +15,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
@@ -44,6 +47,10 @@ func TestASimDoesWhatASchedulerDoes(t *testing.T) {
 	require.NoError(t, lanes[0].Client.Create(t.Context(), &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: gpus}, Spec: resourcev1.DeviceClassSpec{
 		Selectors: []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: fmt.Sprintf("device.driver == %q", gpus)}}},
 	}}))
+	require.NoError(t, lanes[0].Client.Create(t.Context(), &storagev1.StorageClass{
+		ObjectMeta:  metav1.ObjectMeta{Name: defaultClass, Annotations: map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}},
+		Provisioner: "default.example.com", VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+	}))
 	var next atomic.Uint64
 	t.Cleanup(func() {
 		t.Logf("%d workloads were promised to survive a loss, and did; %d were not", kept.Load(), refused.Load())
@@ -61,6 +68,7 @@ func TestASimDoesWhatASchedulerDoes(t *testing.T) {
 				t.Run(c.name, func(t *testing.T) {
 					x := &comparison{T: t, lane: l, cluster: c}
 					defer x.clean()
+					x.startProvisioner()
 					x.fill()
 					x.compareRun()
 					x.compareReasons()
@@ -127,7 +135,11 @@ func (x *comparison) create(obj client.Object, owners map[string]client.Object) 
 	obj.SetOwnerReferences(refs)
 	require.NoError(x, x.Create(ctx, obj), obj.GetName())
 	switch o := obj.(type) {
+	case *policyv1.PodDisruptionBudget:
+		o.Status = wanted.(*policyv1.PodDisruptionBudget).Status //nolint:forcetypeassert // a copy
+		require.NoError(x, x.Status().Update(ctx, o))
 	case *v1.Pod:
+		x.createClaims(o)
 		if o.Spec.NodeName != "" {
 			o.Status = wanted.(*v1.Pod).Status //nolint:forcetypeassert // a copy
 			require.NoError(x, x.Status().Update(ctx, o))
@@ -522,6 +534,7 @@ func (x *comparison) compareLoss() {
 		made := pod.DeepCopy()
 		made.UID, made.ResourceVersion, made.CreationTimestamp = "", "", metav1.Time{}
 		require.NoError(x, x.Create(x.Context(), made), made.Name)
+		x.createClaims(made)
 	}
 	x.until("the pods are in the queue", func() bool {
 		known := 0
@@ -552,7 +565,7 @@ func (x *comparison) clean() {
 			continue
 		}
 		switch obj.(type) {
-		case *resourcev1.DeviceClass, *v1.Namespace:
+		case *resourcev1.DeviceClass, *storagev1.StorageClass, *v1.Namespace:
 			continue
 		}
 		if namespaced, _ := x.IsObjectNamespaced(obj); namespaced {

@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -27,6 +28,12 @@ const (
 	noStorage  = ""
 	taintKey   = "dedicated"
 	taintValue = "batch"
+	// elsewhere is another scheduler, see lane.startScheduler.
+	elsewhere = "elsewhere"
+	// defaultClass is the StorageClass of claims that name none.
+	defaultClass = "standard"
+	// scratch is the name of pods' own volumes.
+	scratch = "scratch"
 	// downAfter is when policies give up a zone without nodes.
 	downAfter = time.Second
 )
@@ -125,6 +132,12 @@ func (c *cluster) workload(bound bool) {
 	c.before = append(c.before, set)
 	if !bound {
 		c.constrain(&template, labels, n)
+	} else if c.chance(40) {
+		c.budget(labels, n)
+	}
+	if c.chance(15) && template.Labels[schedulingv1alpha1.PodGroupLabel] == "" { // gangs are this scheduler's own
+		c.features["another scheduler"]++
+		template.Spec.SchedulerName = elsewhere
 	}
 	for range n {
 		pod := &v1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
@@ -182,6 +195,14 @@ func (c *cluster) constrain(t *v1.PodTemplateSpec, labels map[string]string, n i
 		}},
 		{"volume in a zone", func() { t.Spec.Volumes = append(t.Spec.Volumes, v1.Volume{Name: "zonal"}) }},
 		{"volume that is attached", func() { t.Spec.Volumes = append(t.Spec.Volumes, v1.Volume{Name: "attached"}) }},
+		{"volume of its own", func() {
+			t.Spec.Volumes = append(t.Spec.Volumes, v1.Volume{Name: scratch, VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{
+				VolumeClaimTemplate: &v1.PersistentVolumeClaimTemplate{Spec: v1.PersistentVolumeClaimSpec{
+					AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce},
+					Resources:   v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}},
+				}},
+			}}})
+		}},
 		{"device", func() { t.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu"}} }},
 		{"priority", func() { t.Spec.Priority = ptr.To[int32](1000) }},
 		{"gang", func() { c.gang(t, n) }},
@@ -209,6 +230,9 @@ func (c *cluster) affinity(t *v1.PodTemplateSpec) *v1.Affinity {
 func (c *cluster) claim(pod *v1.Pod, t *v1.PodTemplateSpec) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
+		if v.Ephemeral != nil {
+			continue // its claim comes with the pod
+		}
 		name := c.id(v.Name)
 		storage := v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
 		modes := []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
@@ -243,9 +267,25 @@ func (c *cluster) claim(pod *v1.Pod, t *v1.PodTemplateSpec) {
 func (c *cluster) gang(t *v1.PodTemplateSpec, n int) {
 	name := c.id("gang")
 	t.Labels = map[string]string{"app": t.Labels["app"], schedulingv1alpha1.PodGroupLabel: name}
+	var annotations map[string]string
+	if c.chance(40) {
+		c.features["packed gang"]++
+		annotations = map[string]string{"zonewise.dev/required-topology": v1.LabelTopologyZone}
+	}
 	c.before = append(c.before, &schedulingv1alpha1.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.name, Name: name}, Spec: schedulingv1alpha1.PodGroupSpec{MinMember: int32(max(1, n-c.IntN(2)))}, //nolint:gosec // small
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.name, Name: name, Annotations: annotations}, Spec: schedulingv1alpha1.PodGroupSpec{MinMember: int32(max(1, n-c.IntN(2)))}, //nolint:gosec // small
 	})
+}
+
+// budget gives a workload a PodDisruptionBudget that allows all disruptions or none, however many of its pods run: no controller counts them.
+func (c *cluster) budget(labels map[string]string, n int) {
+	c.features["budget"]++
+	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: c.name, Name: c.id("budget")}, Spec: policyv1.PodDisruptionBudgetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels}, MinAvailable: pick(c, ptr.To(intstr.FromString("0%")), ptr.To(intstr.FromInt32(1000))),
+	}}
+	b.Status = policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 1, CurrentHealthy: int32(n), ExpectedPods: int32(n), DesiredHealthy: b.Spec.MinAvailable.IntVal} //nolint:gosec // small
+	b.Status.DisruptionsAllowed = max(0, b.Status.CurrentHealthy-b.Status.DesiredHealthy)
+	c.before = append(c.before, b)
 }
 
 func (c *cluster) policy(labels map[string]string, n int) {

@@ -175,8 +175,9 @@ func (l *lane) connect(config *rest.Config) error {
 	proxy := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
 		info, err := requests.NewRequestInfo(r.In)
-		if err != nil || info.Resource == "deviceclasses" || !sets.New("list", "watch", "deletecollection").Has(info.Verb) {
-			return // device classes are for all
+		shared := info != nil && (info.Resource == "deviceclasses" || info.Resource == "storageclasses")
+		if err != nil || shared || !sets.New("list", "watch", "deletecollection").Has(info.Verb) {
+			return // classes are for all
 		}
 		query := r.Out.URL.Query()
 		query.Set("labelSelector", strings.TrimPrefix(query.Get("labelSelector")+","+laneLabel+"="+l.name, ","))
@@ -207,8 +208,14 @@ func (l *lane) startScheduler() (err error) {
 	if l.configYML, err = yaml.Marshal(cfg); err != nil {
 		return err
 	}
+	// The scheduler itself is also the other one, as a copy imagines it, which is given no such profile.
+	cfg.Profiles = append(cfg.Profiles, configv1.KubeSchedulerProfile{SchedulerName: ptr.To(elsewhere)})
+	both, err := yaml.Marshal(cfg)
+	if err != nil {
+		return err
+	}
 	file := filepath.Join(l.dir, "config.yaml")
-	if err := os.WriteFile(file, l.configYML, 0o600); err != nil {
+	if err := os.WriteFile(file, both, 0o600); err != nil {
 		return err
 	}
 	kubeconfig := fmt.Sprintf("{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: %q}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}", l.proxy.URL)
