@@ -143,7 +143,7 @@ func newPlanner(
 			unforced.Spec.PreemptionPolicy = ptr.To(v1.PreemptNever)
 			p.pods[i] = &unforced
 		case !sim.NodeBound(pod):
-			s.strangers.Add(&request, 1)
+			s.otherPods.Add(&request, 1)
 		}
 	}
 	c.choose(zones)
@@ -230,37 +230,37 @@ func (a amounts) sum() ledger.Resources {
 
 // raise makes the amount of a node no less than r.
 func (a amounts) raise(node string, r *ledger.Resources) {
-	is := a[node]
-	is = is.Clone()
-	is.Raise(r)
-	a[node] = is
+	held := a[node]
+	held = held.Clone()
+	held.Raise(r)
+	a[node] = held
 }
 
 // add adds r to the amount of a node so many times.
 func (a amounts) add(node string, r *ledger.Resources, times int64) {
-	is := a[node]
-	is = is.Clone()
-	is.Add(r, times)
-	a[node] = is
+	held := a[node]
+	held = held.Clone()
+	held.Add(r, times)
+	a[node] = held
 }
 
 // raisedBy returns amounts that are no less than these, nor than what pods use that have found room.
-func (a amounts) raisedBy(landed []landing) amounts {
+func (a amounts) raisedBy(landed []placement) amounts {
 	out, used := maps.Clone(a), amounts{}
 	for _, l := range landed {
 		request := wants(l.pod)
 		used.add(l.node, &request, 1)
 	}
-	for name, is := range used {
-		out.raise(name, &is)
+	for name, room := range used {
+		out.raise(name, &room)
 	}
 	return out
 }
 
 // plan begins with the amounts that there are, so that they stay, and with none if that comes out much smaller.
-func (p *planner) plan(ctx context.Context, is amounts) (*plan, error) {
-	first, err := p.grow(ctx, p.replay, p.holdable(is))
-	if err != nil || len(is) == 0 || p.size(first.tight.sum()) > worthwhile*p.size(first.held.sum()) {
+func (p *planner) plan(ctx context.Context, held amounts) (*plan, error) {
+	first, err := p.grow(ctx, p.replay, p.holdable(held))
+	if err != nil || len(held) == 0 || p.size(first.tight.sum()) > worthwhile*p.size(first.held.sum()) {
 		return first, err
 	}
 	fresh, err := p.grow(ctx, p.replay, amounts{})
@@ -289,9 +289,9 @@ func worstOf(replays []found) *found {
 }
 
 // holdable is the part of amounts for which there is room now, on nodes that may take pods.
-func (p *planner) holdable(is amounts) amounts {
+func (p *planner) holdable(held amounts) amounts {
 	out := amounts{}
-	for name, r := range is {
+	for name, r := range held {
 		if s := p.sites[name]; s != nil && usable(s.node) {
 			room := s.room()
 			r = r.Clone()
@@ -304,11 +304,11 @@ func (p *planner) holdable(is amounts) amounts {
 	return out
 }
 
-// player plays a loss, as replay does.
-type player func(ctx context.Context, l *loss, order int, seed int64, held amounts) ([]landing, error)
+// replayFunc plays a loss, as replay does.
+type replayFunc func(ctx context.Context, l *loss, order int, seed int64, held amounts) ([]placement, error)
 
 // grow raises amounts until every displaced pod finds room in them, whichever the loss and the order, or nowhere at all.
-func (p *planner) grow(ctx context.Context, play player, held amounts) (*plan, error) {
+func (p *planner) grow(ctx context.Context, replay replayFunc, held amounts) (*plan, error) {
 	out := &plan{held: held, missing: lacking{}}
 	replays := len(p.losses) * p.orders
 	// Each pass replays the losses in other orders, until nothing was lacking in as many replays in a row as a pass has. Then come the first
@@ -326,13 +326,13 @@ func (p *planner) grow(ctx context.Context, play player, held amounts) (*plan, e
 			pass = 0
 		}
 		order := at % p.orders
-		landings, err := play(ctx, p.losses[at/p.orders], order, p.seed(pass, order), held)
+		placements, err := replay(ctx, p.losses[at/p.orders], order, p.seed(pass, order), held)
 		if err != nil {
 			return nil, err
 		}
 		f := found{used: amounts{}, asks: amounts{}, missing: lacking{}}
 		grew := false
-		for _, l := range landings {
+		for _, l := range placements {
 			request := wants(l.pod)
 			if l.node == "" {
 				f.missing.add("", l.pod)
@@ -352,7 +352,7 @@ func (p *planner) grow(ctx context.Context, play player, held amounts) (*plan, e
 				f.asks.raise(l.node, &used)
 				continue
 			}
-			if is := held[l.node]; used.Exceeds(&is) != "" {
+			if room := held[l.node]; used.Exceeds(&room) != "" {
 				grew = true
 				held.raise(l.node, &used)
 			}
@@ -394,7 +394,7 @@ func (p *planner) grow(ctx context.Context, play player, held amounts) (*plan, e
 func (p *planner) seed(pass, order int) int64 {
 	if p.broken {
 		if pass--; pass < 0 {
-			return judging + int64(order)
+			return certificateSeeds + int64(order)
 		}
 	}
 	return int64(pass*p.orders + order)
@@ -405,11 +405,11 @@ func (p *planner) exceeds(held amounts, node string, r *ledger.Resources) bool {
 	if p.limit == nil {
 		return false
 	}
-	is := held[node]
-	if r.Exceeds(&is) == "" {
+	has := held[node]
+	if r.Exceeds(&has) == "" {
 		return false
 	}
-	more := r.Less(&is)
+	more := r.Less(&has)
 	more = more.Positive()
 	sum := held.sum()
 	return more.MilliCPU > 0 && sum.MilliCPU+more.MilliCPU > p.limit.MilliCPU || more.Memory > 0 && sum.Memory+more.Memory > p.limit.Memory

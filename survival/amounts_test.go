@@ -26,12 +26,12 @@ func TestOrdersOfTheCertificate(t *testing.T) {
 	seen := map[int64]bool{}
 	for _, seed := range own {
 		require.False(t, seen[seed], "twice: %d", seed)
-		require.Less(t, seed, int64(judging))
+		require.Less(t, seed, int64(certificateSeeds))
 		seen[seed] = true
 	}
 	broken := seeds(&planner{orders: 3, broken: true})
 	for i := range int64(3) {
-		require.Equal(t, judging+i, broken[i])
+		require.Equal(t, certificateSeeds+i, broken[i])
 	}
 	require.Equal(t, own[:len(own)-3], broken[3:])
 }
@@ -57,17 +57,17 @@ func TestTheNextPlanIsTheSame(t *testing.T) {
 			p.sites[name] = &site{zone: "c"}
 		}
 		replays := 0
-		play := func(_ context.Context, l *loss, _ int, seed int64, held amounts) ([]landing, error) {
+		play := func(_ context.Context, l *loss, _ int, seed int64, held amounts) ([]placement, error) {
 			replays++
 			sum := held.sum()
 			r := rand.New(rand.NewPCG(cluster, uint64(seed)<<32+uint64(sum.MilliCPU)+uint64(l.zone[0]))) //nolint:gosec // not negative
 			cpu := *resource.NewQuantity(1+r.Int64N(2), resource.DecimalSI)
 			pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: cpu}}}}}}
-			to := landing{pod: pod, node: nodes[r.IntN(len(nodes))], with: openFree}
+			to := placement{pod: pod, node: nodes[r.IntN(len(nodes))], with: openFree}
 			if is, request := held[to.node], wants(pod); request.Exceeds(&is) == "" {
 				to.with = openHeld
 			}
-			return []landing{to}, nil
+			return []placement{to}, nil
 		}
 		first, err := p.grow(t.Context(), play, amounts{})
 		require.NoError(t, err)

@@ -29,8 +29,8 @@ const (
 	enoughPods     = 60_000
 	fewPods        = 2_400
 
-	// judging is added to the seeds of a certificate's replays: what is held is judged by other orders than those in which it was found.
-	judging = 1 << 20
+	// certificateSeeds is added to the seeds of a certificate's replays: what is held is judged by other orders than those in which it was found.
+	certificateSeeds = 1 << 20
 
 	maxWitnesses = 10
 	// maxNodeLosses is how many losses of nodes a status has, the worst.
@@ -102,19 +102,19 @@ func statuses(certificates []*certificate, objects []client.Object, options *Opt
 	return out
 }
 
-// performance replays losses, and has the certificates judge them.
-type performance struct {
+// roundOfReplays replays losses, and records for the certificates what they come to.
+type roundOfReplays struct {
 	base         *sim.Sim
 	before       *usage
 	options      *Options
 	certificates []*certificate
 	// kept has for each zone the copy after its loss: that of the replay after which pods wait, else that of the first. A zone is absent
 	// if no copy shows all that is known to wait.
-	kept map[string]*stage
+	kept map[string]*replayer
 }
 
-// perform replays each loss that a certificate asks for.
-func perform(ctx context.Context, objects []client.Object, certificates []*certificate, options *Options) (map[string]*stage, error) {
+// replayAll replays each loss that a certificate asks for.
+func replayAll(ctx context.Context, objects []client.Object, certificates []*certificate, options *Options) (map[string]*replayer, error) {
 	base, err := sim.New(ctx, objects, options.Sim)
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func perform(ctx context.Context, objects []client.Object, certificates []*certi
 	for _, c := range certificates {
 		c.begin(nodes, pods)
 	}
-	p := &performance{base: base, before: usageOf(nodes, pods), options: options, certificates: certificates, kept: map[string]*stage{}}
+	p := &roundOfReplays{base: base, before: usageOf(nodes, pods), options: options, certificates: certificates, kept: map[string]*replayer{}}
 	err = p.zones(ctx)
 	if err == nil {
 		err = p.nodes(ctx)
@@ -141,22 +141,22 @@ func perform(ctx context.Context, objects []client.Object, certificates []*certi
 }
 
 // drop gives up the copy that is kept for a zone.
-func (p *performance) drop(zone string) {
+func (p *roundOfReplays) drop(zone string) {
 	p.kept[zone].close()
 	delete(p.kept, zone)
 }
 
-// stage returns where losses are replayed in the order of that number; the first is the worst one.
-func (p *performance) stage(number int) *stage {
+// copyForOrder returns where losses are replayed in the order of that number; the first is the worst one.
+func (p *roundOfReplays) copyForOrder(number int) *replayer {
 	protects := func(pod *v1.Pod) bool {
 		return slices.ContainsFunc(p.certificates, func(c *certificate) bool { return c.invalid == nil && c.protects(pod) })
 	}
 	rank := rankOf(number, latecomers(sim.List[*v1alpha1.ZoneSpreadPolicy](p.base)), protects)
-	return newStage(p.base, p.before, p.options.Sim.Seed+judging+int64(number), rank)
+	return newReplayer(p.base, p.before, p.options.Sim.Seed+certificateSeeds+int64(number), rank)
 }
 
 // zones replays the losses of zones. Each replay has a copy of its own: to take the loss back would cost as much as another copy.
-func (p *performance) zones(ctx context.Context) error {
+func (p *roundOfReplays) zones(ctx context.Context) error {
 	wanted := map[string][]*certificate{}
 	for _, c := range p.certificates {
 		for _, zone := range c.zones {
@@ -173,15 +173,15 @@ func (p *performance) zones(ctx context.Context) error {
 			if len(open) == 0 {
 				break
 			}
-			s := p.stage(i)
-			r, err := s.play(ctx, l)
+			s := p.copyForOrder(i)
+			r, err := s.replay(ctx, l)
 			if ctx.Err() != nil {
 				s.close()
 				return ctx.Err()
 			}
 			waits := false
 			for _, c := range open {
-				c.judge(l, r, err)
+				c.record(l, r, err)
 				waits = waits || c.broken(l)
 			}
 			if waits {
@@ -203,7 +203,7 @@ func (p *performance) zones(ctx context.Context) error {
 }
 
 // nodes replays the losses of nodes: in each order the likely worst sets, and as many others as it takes for each node to be in one.
-func (p *performance) nodes(ctx context.Context) error {
+func (p *roundOfReplays) nodes(ctx context.Context) error {
 	for _, c := range p.certificates {
 		n := int(ptr.Deref(c.asked.Spec.Survive.Nodes, 0))
 		if n == 0 || c.invalid != nil {
@@ -215,7 +215,7 @@ func (p *performance) nodes(ctx context.Context) error {
 			displaced += l.pods
 		}
 		for i := range p.options.replaysOf(displaced, mostReplays) {
-			s := p.stage(i)
+			s := p.copyForOrder(i)
 			err := c.loseNodes(ctx, s, append(c.heaviest(loads, n), partition(loads, n, p.options.Sim.Seed+int64(i))...))
 			s.close()
 			if err != nil {
@@ -227,19 +227,19 @@ func (p *performance) nodes(ctx context.Context) error {
 }
 
 // loseNodes replays losses one after the other. An error is that of ctx.
-func (c *certificate) loseNodes(ctx context.Context, s *stage, losses []*loss) error {
+func (c *certificate) loseNodes(ctx context.Context, s *replayer, losses []*loss) error {
 	for _, l := range losses {
 		if c.broken(l) {
 			continue
 		}
-		r, err := s.play(ctx, l)
+		r, err := s.replay(ctx, l)
 		if err == nil {
 			err = s.takeBack(ctx)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		c.judge(l, r, err) // after an error, which spoils the copy, all losses are broken
+		c.record(l, r, err) // after an error, which spoils the copy, all losses are broken
 	}
 	return nil
 }
@@ -274,7 +274,7 @@ type certificate struct {
 	// zones are those whose loss is replayed, absent the ones that were asked for and have no node.
 	zones, absent []string
 	// losses are those that were replayed, by their keys.
-	losses map[string]*replayed
+	losses map[string]*lossResult
 	// failed has the error of a replay, in a line.
 	failed string
 	// replacedBy has the kinds of the controllers that have replaced displaced pods.
@@ -284,7 +284,7 @@ type certificate struct {
 }
 
 func newCertificate(asked *v1alpha1.ZoneSurvival) *certificate {
-	c := &certificate{asked: asked, resources: map[v1.ResourceName]bool{v1.ResourceCPU: true, v1.ResourceMemory: true}, losses: map[string]*replayed{}, replacedBy: map[string]bool{}, placedFor: map[string]bool{}}
+	c := &certificate{asked: asked, resources: map[v1.ResourceName]bool{v1.ResourceCPU: true, v1.ResourceMemory: true}, losses: map[string]*lossResult{}, replacedBy: map[string]bool{}, placedFor: map[string]bool{}}
 	c.protects, c.invalid = Protected(asked)
 	for i := range asked.Spec.Workloads {
 		w := selection{}
@@ -319,7 +319,7 @@ func (s selection) add(namespace string, pods *metav1.LabelSelector) error {
 }
 
 func (s selection) has(pod *v1.Pod) bool {
-	return slices.ContainsFunc(s[pod.Namespace], func(of labels.Selector) bool { return of.Matches(labels.Set(pod.Labels)) })
+	return slices.ContainsFunc(s[pod.Namespace], func(pods labels.Selector) bool { return pods.Matches(labels.Set(pod.Labels)) })
 }
 
 // begin notes what there is before the losses.
@@ -365,61 +365,61 @@ func (c *certificate) choose(zones map[string]bool) {
 }
 
 // replayed is what is known of a loss.
-type replayed struct {
+type lossResult struct {
 	*loss
-	is v1alpha1.SurvivalLoss
+	result v1alpha1.SurvivalLoss
 }
 
 // broken reports whether a pod waits after the loss, or it is unknown.
 func (c *certificate) broken(l *loss) bool {
-	is := c.losses[l.key()]
-	return is != nil && is.is.Waiting > 0 || c.failed != ""
+	worst := c.losses[l.key()]
+	return worst != nil && worst.result.Waiting > 0 || c.failed != ""
 }
 
-// judge looks at what has become of the protected pods in a replay, and keeps the worst.
-func (c *certificate) judge(l *loss, r *replay, err error) {
+// record looks at what has become of the protected pods in a replay, and keeps the worst.
+func (c *certificate) record(l *loss, r *outcome, err error) {
 	if err != nil {
 		c.failed = fmt.Sprintf("the loss of %s: %s", l, oneLine(err))
 		return
 	}
-	is := v1alpha1.SurvivalLoss{Zone: l.zone, NodeNames: l.nodes, Nodes: int64(r.nodes), Margin: r.margin(c.resources)}
+	result := v1alpha1.SurvivalLoss{Zone: l.zone, NodeNames: l.nodes, Nodes: int64(r.nodes), Margin: r.margin(c.resources)}
 	for _, m := range r.moves {
 		if !c.protects(m.was) {
 			continue
 		}
-		is.Displaced++
+		result.Displaced++
 		if m.now != nil && m.now.Spec.NodeName != "" {
-			is.Placed++
+			result.Placed++
 			c.replacedBy[sim.ControllerKind(m.was)] = true
 			if m.elsewhere {
 				c.placedFor[m.was.Spec.SchedulerName] = true
 			}
 			continue
 		}
-		is.Waiting++
-		if len(is.Witnesses) < maxWitnesses {
-			is.Witnesses = append(is.Witnesses, v1alpha1.SurvivalWitness{Namespace: m.was.Namespace, Name: m.was.Name, Why: crd.Shortened(m.why)})
+		result.Waiting++
+		if len(result.Witnesses) < maxWitnesses {
+			result.Witnesses = append(result.Witnesses, v1alpha1.SurvivalWitness{Namespace: m.was.Namespace, Name: m.was.Name, Why: crd.Shortened(m.why)})
 		}
 	}
-	was := c.losses[l.key()]
-	if was == nil {
-		c.losses[l.key()] = &replayed{l, is}
+	previous := c.losses[l.key()]
+	if previous == nil {
+		c.losses[l.key()] = &lossResult{l, result}
 		return
 	}
-	least(is.Margin, was.is.Margin)
-	if is.Waiting > 0 || is.Displaced > was.is.Displaced {
-		was.is = is
+	least(result.Margin, previous.result.Margin)
+	if result.Waiting > 0 || result.Displaced > previous.result.Displaced {
+		previous.result = result
 	} else {
-		was.is.Margin = is.Margin
+		previous.result.Margin = result.Margin
 	}
 }
 
 // sorted returns the losses: zones by name; sets of nodes by how bad their loss is.
-func (c *certificate) sorted() []*replayed {
-	return slices.SortedFunc(maps.Values(c.losses), func(a, b *replayed) int {
+func (c *certificate) sorted() []*lossResult {
+	return slices.SortedFunc(maps.Values(c.losses), func(a, b *lossResult) int {
 		bad := 0
 		if a.nodes != nil && b.nodes != nil {
-			bad = cmp.Or(cmp.Compare(b.is.Waiting, a.is.Waiting), cmp.Compare(b.is.Displaced, a.is.Displaced))
+			bad = cmp.Or(cmp.Compare(b.result.Waiting, a.result.Waiting), cmp.Compare(b.result.Displaced, a.result.Displaced))
 		}
 		return cmp.Or(bad, strings.Compare(a.key(), b.key()))
 	})
@@ -431,28 +431,28 @@ func (c *certificate) end() metav1.Condition {
 	c.status.Replayed = int64(len(losses))
 	for _, l := range losses {
 		if l.nodes == nil || len(c.status.Losses) < maxNodeLosses {
-			c.status.Losses = append(c.status.Losses, l.is)
+			c.status.Losses = append(c.status.Losses, l.result)
 		}
 	}
 	return c.condition(losses)
 }
 
 // condition says what the losses come to.
-func (c *certificate) condition(losses []*replayed) metav1.Condition {
+func (c *certificate) condition(losses []*lossResult) metav1.Condition {
 	switch {
 	case c.invalid != nil:
 		return unknown(v1alpha1.ReasonInvalid, c.invalid.Error())
 	case c.status.Pods == 0:
 		return unknown(v1alpha1.ReasonNoPods, fmt.Sprintf("spec.workloads select no pod that runs; %d wait", c.status.Waiting))
 	}
-	var most *replayed
+	var most *lossResult
 	for _, l := range losses {
-		if l.is.Waiting > 0 {
-			first := l.is.Witnesses[0]
+		if l.result.Waiting > 0 {
+			first := l.result.Witnesses[0]
 			return metav1.Condition{Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonPodsWait, Message: fmt.Sprintf(
-				"without %s, %d of %d displaced pods would wait, first %s/%s: %s", l.loss, l.is.Waiting, l.is.Displaced, first.Namespace, first.Name, first.Why)}
+				"without %s, %d of %d displaced pods would wait, first %s/%s: %s", l.loss, l.result.Waiting, l.result.Displaced, first.Namespace, first.Name, first.Why)}
 		}
-		if most == nil || l.is.Displaced >= most.is.Displaced && l.nodes == nil {
+		if most == nil || l.result.Displaced >= most.result.Displaced && l.nodes == nil {
 			most = l
 		}
 	}
@@ -465,7 +465,7 @@ func (c *certificate) condition(losses []*replayed) metav1.Condition {
 		return unknown(v1alpha1.ReasonNoZones, "no node has the label "+v1.LabelTopologyZone)
 	}
 	return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllPlaced, Message: fmt.Sprintf(
-		"without any one of %s, all %d pods run again; at most %d are displaced, without %s", c.these(losses), c.status.Pods, most.is.Displaced, most.loss) + c.provided()}
+		"without any one of %s, all %d pods run again; at most %d are displaced, without %s", c.these(losses), c.status.Pods, most.result.Displaced, most.loss) + c.provided()}
 }
 
 // provided says what else has to happen for the displaced pods to run again: it is not known whether and when it does.
@@ -491,7 +491,7 @@ func (c *certificate) provided() string {
 }
 
 // these names the losses.
-func (c *certificate) these(losses []*replayed) string {
+func (c *certificate) these(losses []*lossResult) string {
 	switch n := ptr.Deref(c.asked.Spec.Survive.Nodes, 0); n {
 	case 0:
 		return "the zones " + strings.Join(c.zones, ", ")

@@ -28,7 +28,7 @@ const maxFollowed = 2000
 type Certifier struct {
 	asked   []*v1alpha1.ZoneSurvival
 	objects map[objectKey]client.Object
-	kept    map[string]*stage
+	kept    map[string]*replayer
 	at      metav1.Time // of the cluster that was replayed in full
 }
 
@@ -63,7 +63,8 @@ func (k *Certifier) Certify(
 		failed = ptr.To(unknown(v1alpha1.ReasonSnapshotIncomplete, strings.Join(options.Missing, "; ")))
 	} else {
 		var err error
-		if k.kept, err = perform(ctx, objects, certificates, &options); err != nil {
+		k.kept, err = replayAll(ctx, objects, certificates, &options)
+		if err != nil {
 			failed = ptr.To(unknown(v1alpha1.ReasonReplayFailed, oneLine(err)))
 		}
 	}
@@ -139,10 +140,10 @@ func (k *Certifier) Follow(
 			return nil, false, nil
 		}
 		all := sim.List[*v1.Pod](s.copy)
-		r := &replay{nodes: s.nodes, moves: s.moves(placed, all), rooms: usageOf(sim.List[*v1.Node](s.copy), all).zones}
+		r := &outcome{nodes: s.nodes, moves: s.moves(placed, all), rooms: usageOf(sim.List[*v1.Node](s.copy), all).zones}
 		for _, c := range certificates {
 			if slices.Contains(c.zones, zone) {
-				c.judge(l, r, nil)
+				c.record(l, r, nil)
 			}
 		}
 	}
@@ -228,7 +229,7 @@ func (d *differences) add(was, is client.Object) bool {
 
 // follow makes the copy, in which a loss has been replayed, one of a cluster that has changed. Pods that took the place of lost ones on a
 // node that another pod has got in the cluster are placed again, as are the changed pods of lost nodes.
-func (s *stage) follow(ctx context.Context, l *loss, nodes []*v1.Node, d *differences) error {
+func (s *replayer) follow(ctx context.Context, l *loss, nodes []*v1.Node, d *differences) error {
 	for _, obj := range d.put {
 		if err := s.copy.Put(obj); err != nil {
 			return err

@@ -27,7 +27,7 @@ type site struct {
 	zone        string
 	allocatable ledger.Resources // without what other reservations hold
 	requested   ledger.Resources
-	strangers   ledger.Resources // what pods ask for that are not protected and do not belong to the node
+	otherPods   ledger.Resources // what pods ask for that are not protected and do not belong to the node
 }
 
 // opening says which room of a node displaced pods may use.
@@ -42,8 +42,8 @@ const (
 	openings
 )
 
-// steps returns what is open in a replay, one after the other. Policies take no zone for full until all free room has been open. Then the others
-// have taken all room but what is held again: pods whose policies send them elsewhere find only that at first.
+// steps returns what is open in a replay, one after the other. While free room is being opened, no policy takes a zone for full. Then the free
+// room is closed and the steps start again with that allowed, for pods whose policy must first call a zone full.
 func (p *planner) steps() []opening {
 	out := []opening{openHeld, openShare, openRest, openFree}
 	if len(p.policies) > 0 {
@@ -52,25 +52,25 @@ func (p *planner) steps() []opening {
 	return append(out, openAll)
 }
 
-// landing is where a displaced pod goes.
-type landing struct {
+// placement is where a displaced pod goes.
+type placement struct {
 	pod  *v1.Pod // the one that was lost
 	node string  // empty if it waits
 	with opening // the first one with which it found a node
 }
 
-// replay plays a loss. First only what is held is open to the displaced pods, then to those that still wait one opening after the other. It
+// replay replays a loss. First only what is held is open to the displaced pods, then to those that still wait one opening after the other. It
 // returns where the pods go, those that found room first coming first.
-func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, held amounts) ([]landing, error) {
+func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, held amounts) ([]placement, error) {
 	objects := make([]client.Object, 0, len(p.objects)+len(p.pods)+len(p.sites))
 	objects = append(objects, p.objects...)
 	for _, policy := range p.policies {
 		objects = append(objects, neverFull(policy))
 	}
-	strangers, free := map[*site]*v1.Pod{}, amounts{}
+	otherPods, free := map[*site]*v1.Pod{}, amounts{}
 	for _, s := range p.nodes {
-		node, stranger, room := s.open(openHeld, held[s.node.Name], 1)
-		objects, strangers[s], free[s.node.Name] = append(objects, node, stranger), stranger, room
+		node, filler, room := s.open(openHeld, held[s.node.Name], 1)
+		objects, otherPods[s], free[s.node.Name] = append(objects, node, filler), filler, room
 	}
 	if r := p.holdOpen(free, 1); r != nil {
 		objects = append(objects, r)
@@ -92,7 +92,7 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 	for _, pod := range loss.Displaced {
 		displaced[pod.UID] = true
 	}
-	var out []landing
+	var out []placement
 	base := held // what is held, and what the pods use that have found room
 	for n, with := range p.steps() {
 		if len(displaced) == 0 {
@@ -127,12 +127,12 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 			more = more.Clone()
 			is := base[node.Name]
 			more.Add(&is, 1)
-			node, stranger, room := of.open(with, more, serial)
-			s.Remove(strangers[of])
-			if err := errors.Join(s.Put(node), s.Add(stranger)); err != nil {
+			node, filler, room := of.open(with, more, serial)
+			s.Remove(otherPods[of])
+			if err := errors.Join(s.Put(node), s.Add(filler)); err != nil {
 				return nil, err
 			}
-			strangers[of], free[of.node.Name] = stranger, room
+			otherPods[of], free[of.node.Name] = filler, room
 		}
 		if r := p.holdOpen(free, serial); r != nil && n > 0 { // the first one is there
 			if err := s.Put(r); err != nil {
@@ -146,12 +146,12 @@ func (p *planner) replay(ctx context.Context, l *loss, order int, seed int64, he
 		for _, pod := range sim.List[*v1.Pod](s) {
 			if was := replaced[pod.UID]; was != nil && displaced[was.UID] && pod.Spec.NodeName != "" {
 				delete(displaced, was.UID)
-				out = append(out, landing{was, pod.Spec.NodeName, with})
+				out = append(out, placement{was, pod.Spec.NodeName, with})
 			}
 		}
 	}
 	for _, pod := range waiting(loss.Displaced, displaced) {
-		out = append(out, landing{pod: pod, with: openings})
+		out = append(out, placement{pod: pod, with: openings})
 	}
 	return out, nil
 }
@@ -176,7 +176,7 @@ func (p *planner) holdOpen(open amounts, generation int64) *v1alpha1.ZoneReserva
 	return r
 }
 
-// open returns the node, a stranger on it that leaves no other free room than what is open, and this: a given amount, until all free room is. The
+// open returns the node, a filler on it that leaves no other free room than what is open, and this: a given amount, until all free room is. The
 // scheduler then sees the node as it will be when others have taken all that they may have.
 func (s *site) open(with opening, held ledger.Resources, serial int64) (*v1.Node, *v1.Pod, ledger.Resources) {
 	node := *s.node
@@ -190,15 +190,15 @@ func (s *site) open(with opening, held ledger.Resources, serial int64) (*v1.Node
 	rest := all.Less(&s.requested)
 	rest.Add(&open, -1)
 	if with == openAll {
-		all.Add(&s.strangers, 1)
-		open.Add(&s.strangers, 1)
-		for name := range s.strangers.Named() {
+		all.Add(&s.otherPods, 1)
+		open.Add(&s.otherPods, 1)
+		for name := range s.otherPods.Named() {
 			if _, has := node.Status.Allocatable[name]; has {
 				node.Status.Allocatable[name] = *amount.Quantity(name, all.Amount(name))
 			}
 		}
 	} else {
-		// The stranger is one pod, whatever it leaves.
+		// The filler is one pod, whatever it leaves.
 		node.Status.Allocatable[v1.ResourcePods] = *amount.Quantity(v1.ResourcePods, min(all.Pods, s.requested.Pods+open.Pods)+1)
 	}
 	rest.Pods = 0
@@ -256,7 +256,7 @@ func (p *planner) sharing(held amounts) map[*site]ledger.Resources {
 
 // topUp chooses a node for each pod that waits, the largest first: the one on which the least more has to be held for it, beside what the
 // pods have left that have found room.
-func (p *planner) topUp(lost *loss, held amounts, landed []landing, pods []*v1.Pod) map[*site]ledger.Resources {
+func (p *planner) topUp(lost *loss, held amounts, landed []placement, pods []*v1.Pod) map[*site]ledger.Resources {
 	left := amounts{}
 	for name, is := range held {
 		left[name] = is.Clone()

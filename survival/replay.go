@@ -18,29 +18,29 @@ import (
 	"zonewise.dev/sim"
 )
 
-// stage is a copy of a cluster on which losses are replayed, one after the other. It belongs to one order of lost pods.
-type stage struct {
-	base   *sim.Sim // nil, as before, in a stage that plays no further loss
+// replayer is a copy of a cluster on which losses are replayed, one after the other. It belongs to one order of lost pods.
+type replayer struct {
+	base   *sim.Sim // nil, as before, in one that replays no further loss
 	before *usage
 	change func(*sim.Options)
 	copy   *sim.Sim // nil before the first replay, and after a loss that could not be taken back
 	nodes  int      // that the last loss has taken
 }
 
-func newStage(base *sim.Sim, before *usage, seed int64, rank func(pod *v1.Pod) []int64) *stage {
-	return &stage{base: base, before: before, change: func(o *sim.Options) { o.Seed, o.Rank = seed, rank }}
+func newReplayer(base *sim.Sim, before *usage, seed int64, rank func(pod *v1.Pod) []int64) *replayer {
+	return &replayer{base: base, before: before, change: func(o *sim.Options) { o.Seed, o.Rank = seed, rank }}
 }
 
 // close ends the copy, if there is one.
-func (s *stage) close() {
+func (s *replayer) close() {
 	if s != nil && s.copy != nil {
 		s.copy.Close()
 		s.copy = nil
 	}
 }
 
-// replay is what one replay of a loss has come to.
-type replay struct {
+// outcome is what one replay of a loss has come to.
+type outcome struct {
 	nodes int // lost ones
 	// moves are the pods that have lost the place that they had, by namespace and name.
 	moves []move
@@ -55,11 +55,12 @@ type move struct {
 	elsewhere bool
 }
 
-// play replays a loss. The copy is at rest before it, and stays as the loss has left it.
-func (s *stage) play(ctx context.Context, l *loss) (*replay, error) {
+// replay replays a loss. The copy is at rest before it, and stays as the loss has left it.
+func (s *replayer) replay(ctx context.Context, l *loss) (*outcome, error) {
 	if s.copy == nil {
 		var err error
-		if s.copy, err = s.base.Fork(ctx, s.change); err != nil {
+		s.copy, err = s.base.Fork(ctx, s.change)
+		if err != nil {
 			return nil, err
 		}
 		s.copy.Mark()
@@ -78,11 +79,11 @@ func (s *stage) play(ctx context.Context, l *loss) (*replay, error) {
 			now = append(now, c.After)
 		}
 	}
-	return &replay{nodes: s.nodes, moves: s.moves(before, now), rooms: s.before.after(sim.Changes[*v1.Node](s.copy), changes)}, nil
+	return &outcome{nodes: s.nodes, moves: s.moves(before, now), rooms: s.before.after(sim.Changes[*v1.Node](s.copy), changes)}, nil
 }
 
 // moves says which of the pods that had a place have lost it, and what is there in place of them, which is among other pods.
-func (s *stage) moves(before, now []*v1.Pod) []move {
+func (s *replayer) moves(before, now []*v1.Pod) []move {
 	inPlaceOf := s.inPlaceOf(now)
 	var out []move
 	for _, pod := range before {
@@ -103,7 +104,7 @@ func (s *stage) moves(before, now []*v1.Pod) []move {
 
 // inPlaceOf returns the live pods by the UIDs of those in whose place they are: their own, or that of the first pod that a controller has
 // replaced by them.
-func (s *stage) inPlaceOf(pods []*v1.Pod) map[types.UID]*v1.Pod {
+func (s *replayer) inPlaceOf(pods []*v1.Pod) map[types.UID]*v1.Pod {
 	replaced := s.copy.Made()
 	out := make(map[types.UID]*v1.Pod, len(pods))
 	for _, pod := range pods {
@@ -121,7 +122,7 @@ func (s *stage) inPlaceOf(pods []*v1.Pod) map[types.UID]*v1.Pod {
 
 // takeBack makes the copy what it was before the loss. If a plugin then says something else in a status than before, it remembers the
 // loss, and the next replay has a new copy.
-func (s *stage) takeBack(ctx context.Context) error {
+func (s *replayer) takeBack(ctx context.Context) error {
 	s.copy.Rewind()
 	if err := s.copy.Run(ctx); err != nil {
 		return err
@@ -151,7 +152,7 @@ func content(obj client.Object) string {
 }
 
 // margin returns what the zones have of some resources, by zone.
-func (r *replay) margin(of map[v1.ResourceName]bool) []v1alpha1.SurvivalMargin {
+func (r *outcome) margin(of map[v1.ResourceName]bool) []v1alpha1.SurvivalMargin {
 	var out []v1alpha1.SurvivalMargin
 	for _, zone := range slices.Sorted(maps.Keys(r.rooms)) {
 		out = append(out, r.rooms[zone].margin(zone, of))

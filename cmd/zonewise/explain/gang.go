@@ -92,9 +92,9 @@ func (e *gangExamination) formal() string {
 
 func asTheyAre(pod *corev1.Pod) *corev1.Pod { return pod }
 
-// play has the scheduler place the gang on a changed copy, and returns how many members are then missing. The copy has the gang's
+// place has the scheduler place the gang on a changed copy, and returns how many members are then missing. The copy has the gang's
 // members, as they are or as pods without a gang, and other pods with a nomination. The caller closes it.
-func (e *gangExamination) play(ctx context.Context, as func(*corev1.Pod) *corev1.Pod, change func(*sim.Sim) error) (s *sim.Sim, missing int, err error) {
+func (e *gangExamination) place(ctx context.Context, as func(*corev1.Pod) *corev1.Pod, change func(*sim.Sim) error) (s *sim.Sim, missing int, err error) {
 	options := e.options
 	options.Pods = func(pod *corev1.Pod) *corev1.Pod {
 		switch {
@@ -128,7 +128,7 @@ func unchanged(*sim.Sim) error { return nil }
 
 func (e *gangExamination) run(ctx context.Context) error {
 	r, g := e.report, e.report.Gang
-	s, missing, err := e.play(ctx, asTheyAre, unchanged)
+	s, missing, err := e.place(ctx, asTheyAre, unchanged)
 	if err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (e *gangExamination) words(s *sim.Sim) string {
 // separately has the members placed as pods without a gang, and says what keeps the first that finds no node.
 func (e *gangExamination) separately(ctx context.Context) error {
 	r, g := e.report, e.report.Gang
-	s, missing, err := e.play(ctx, alone, unchanged)
+	s, missing, err := e.place(ctx, alone, unchanged)
 	if err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func (e *gangExamination) try(ctx context.Context) error {
 }
 
 func (e *gangExamination) tryOne(ctx context.Context, words string, change func(*sim.Sim) error) error {
-	s, missing, err := e.play(ctx, asTheyAre, change)
+	s, missing, err := e.place(ctx, asTheyAre, change)
 	if err != nil {
 		return err
 	}

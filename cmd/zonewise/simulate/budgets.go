@@ -12,7 +12,7 @@ import (
 )
 
 // recountBudgets does the disruption controller's work for the budgets that have other pods than before: all pods that are there are wanted.
-func (p *play) recountBudgets(changed []*corev1.Pod) error {
+func (p *scenarioRun) recountBudgets(changed []*corev1.Pod) error {
 	for _, budget := range sim.List[*policyv1.PodDisruptionBudget](p.sim) {
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 		if err != nil {

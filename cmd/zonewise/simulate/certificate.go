@@ -39,7 +39,7 @@ func (s *Scenario) loses(loss *v1alpha1.SurvivalLoss) bool {
 }
 
 // compareCertificates compares a loss with what the cluster's ZoneSurvivals say about it.
-func (p *play) compareCertificates(scenario *Scenario, before, after *census.Census) {
+func (p *scenarioRun) compareCertificates(scenario *Scenario, before, after *census.Census) {
 	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSurvival](p.cluster.Snapshot, "") {
 		says := status.SurvivalOf(object, p.cluster.Now)
 		protects, err := survival.Protected(object)
@@ -57,7 +57,7 @@ func (p *play) compareCertificates(scenario *Scenario, before, after *census.Cen
 }
 
 // running counts protected pods that have a node. Those that waited before the loss do not count, as in a certificate.
-func (p *play) running(c *census.Census, protects func(*corev1.Pod) bool) int64 {
+func (p *scenarioRun) running(c *census.Census, protects func(*corev1.Pod) bool) int64 {
 	running := int64(0)
 	for _, pod := range c.Pods {
 		if pod.On != nil && !p.waited[pod.UID] && protects(pod.Pod) {

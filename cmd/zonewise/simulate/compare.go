@@ -38,15 +38,15 @@ type Promise struct {
 	Words string `json:"message"`
 }
 
-func (p *play) compareZones(before, after *census.Census) {
+func (p *scenarioRun) compareZones(before, after *census.Census) {
 	now := map[string]status.Zone{}
 	for _, zone := range status.ZonesOf(after) {
 		now[zone.Name] = zone
 	}
 	p.result.Zones = []Zone{}
-	for _, was := range status.ZonesOf(before) {
-		is, there := now[was.Name]
-		p.result.Zones = append(p.result.Zones, Zone{Name: was.Name, Lost: !there, Before: was, After: is})
+	for _, zone := range status.ZonesOf(before) {
+		left, there := now[zone.Name]
+		p.result.Zones = append(p.result.Zones, Zone{Name: zone.Name, Lost: !there, Before: zone, After: left})
 	}
 }
 
@@ -59,18 +59,18 @@ func byName[T client.Object](c *census.Census) map[string]T {
 	return out
 }
 
-func (p *play) add(promise Promise) { p.result.Promises = append(p.result.Promises, promise) }
+func (p *scenarioRun) add(promise Promise) { p.result.Promises = append(p.result.Promises, promise) }
 
 // comparePolicies goes by the statuses of the policies. One is broken if it was obeyed and feasible before, and is not afterwards.
-func (p *play) comparePolicies(before, after *census.Census) {
+func (p *scenarioRun) comparePolicies(before, after *census.Census) {
 	bad := func(state string) bool {
 		return state == status.Infeasible || state == status.Violated || state == status.Waiting
 	}
-	was, is := byName[*v1alpha1.ZoneSpreadPolicy](before), byName[*v1alpha1.ZoneSpreadPolicy](after)
-	for _, name := range slices.Sorted(maps.Keys(is)) {
-		old, now := status.Policy{}, status.PolicyOf(is[name])
-		if was[name] != nil {
-			old = status.PolicyOf(was[name])
+	first, last := byName[*v1alpha1.ZoneSpreadPolicy](before), byName[*v1alpha1.ZoneSpreadPolicy](after)
+	for _, name := range slices.Sorted(maps.Keys(last)) {
+		old, now := status.Policy{}, status.PolicyOf(last[name])
+		if first[name] != nil {
+			old = status.PolicyOf(first[name])
 		}
 		message := ""
 		if bad(now.State) && now.Message != "" {
@@ -86,15 +86,15 @@ func (p *play) comparePolicies(before, after *census.Census) {
 }
 
 // compareBudgets goes by the healthy pods: left are those after the loss of the nodes, before displaced pods have found others.
-func (p *play) compareBudgets(before *census.Census, left map[string]int64, after *census.Census) {
-	was, is := byName[*policyv1.PodDisruptionBudget](before), byName[*policyv1.PodDisruptionBudget](after)
-	for _, name := range slices.Sorted(maps.Keys(is)) {
-		if was[name] == nil {
+func (p *scenarioRun) compareBudgets(before *census.Census, left map[string]int64, after *census.Census) {
+	first, last := byName[*policyv1.PodDisruptionBudget](before), byName[*policyv1.PodDisruptionBudget](after)
+	for _, name := range slices.Sorted(maps.Keys(last)) {
+		if first[name] == nil {
 			continue
 		}
 		b := Promise{
-			Kind: FailBudget, Name: name, Wanted: int64(is[name].Status.DesiredHealthy),
-			Before: int64(was[name].Status.CurrentHealthy), After: int64(is[name].Status.CurrentHealthy),
+			Kind: FailBudget, Name: name, Wanted: int64(last[name].Status.DesiredHealthy),
+			Before: int64(first[name].Status.CurrentHealthy), After: int64(last[name].Status.CurrentHealthy),
 		}
 		lowest := min(left[name], b.After)
 		b.Broken = lowest < b.Wanted && b.Before >= b.Wanted
@@ -107,7 +107,7 @@ func (p *play) compareBudgets(before *census.Census, left map[string]int64, afte
 
 // compareGangs looks at the gangs that lost members, or were added. Members that have succeeded count for as long as their
 // controller has live ones.
-func (p *play) compareGangs(before, after *census.Census) {
+func (p *scenarioRun) compareGangs(before, after *census.Census) {
 	touched := map[string]bool{}
 	if p.loss != nil {
 		for _, pod := range p.loss.Orphans {
@@ -121,42 +121,42 @@ func (p *play) compareGangs(before, after *census.Census) {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(touched)) {
-		was, is := 0, after.Gang(key)
-		if is == nil { // neither a member nor its PodGroup is left
-			is = &census.Gang{}
+		bound, gang := 0, after.Gang(key)
+		if gang == nil { // neither a member nor its PodGroup is left
+			gang = &census.Gang{}
 		}
-		if gang := before.Gang(key); gang != nil {
-			was = gang.Bound + gang.Done
+		if earlier := before.Gang(key); earlier != nil {
+			bound = earlier.Bound + earlier.Done
 		}
-		now, needs := is.Bound+is.Done, is.MinMember()
+		now, needs := gang.Bound+gang.Done, gang.MinMember()
 		p.add(Promise{
-			Kind: FailGang, Name: key, Before: int64(was), After: int64(now), Wanted: int64(needs), Broken: now < needs || is.Group == nil,
-			Words: fmt.Sprintf("%d -> %d members bound, %d needed", was, now, needs),
+			Kind: FailGang, Name: key, Before: int64(bound), After: int64(now), Wanted: int64(needs), Broken: now < needs || gang.Group == nil,
+			Words: fmt.Sprintf("%d -> %d members bound, %d needed", bound, now, needs),
 		})
 	}
 }
 
 // compareReservations goes by the statuses of the reservations. One is broken if unused slots of lost nodes find no other place.
-func (p *play) compareReservations(before, after *census.Census) {
-	was, is := byName[*v1alpha1.ZoneReservation](before), byName[*v1alpha1.ZoneReservation](after)
-	for _, name := range slices.Sorted(maps.Keys(was)) {
-		if is[name] == nil || was[name].Status.Slots.Held == 0 {
+func (p *scenarioRun) compareReservations(before, after *census.Census) {
+	first, last := byName[*v1alpha1.ZoneReservation](before), byName[*v1alpha1.ZoneReservation](after)
+	for _, name := range slices.Sorted(maps.Keys(first)) {
+		if last[name] == nil || first[name].Status.Slots.Held == 0 {
 			continue
 		}
 		lost := int64(0)
-		for _, zone := range was[name].Status.Zones {
+		for _, zone := range first[name].Status.Zones {
 			for _, node := range zone.Nodes {
 				if after.Node(node.Name) == nil {
 					lost += node.Slots - node.Used
 				}
 			}
 		}
-		for _, n := range was[name].Spec.Nodes {
+		for _, n := range first[name].Spec.Nodes {
 			if after.Node(n.Name) == nil {
 				lost += int64(max(1, n.Pods))
 			}
 		}
-		old, now := was[name].Status.Slots, is[name].Status.Slots
+		old, now := first[name].Status.Slots, last[name].Status.Slots
 		r := Promise{
 			Kind: FailReservation, Name: name, Before: old.Held - old.Used, After: now.Held - now.Used, Wanted: now.Desired,
 			Broken: lost > 0 && now.Held < old.Held,

@@ -287,7 +287,7 @@ func TestANewBudgetCountsItsPods(t *testing.T) {
 	s, err := sim.Of(t.Context(), c.Snapshot, sim.Options{})
 	require.NoError(t, err)
 	t.Cleanup(s.Close)
-	p := &play{ctx: t.Context(), sim: s, moved: map[types.UID]bool{}, added: map[types.UID]bool{}, result: &Result{}}
+	p := &scenarioRun{ctx: t.Context(), sim: s, moved: map[types.UID]bool{}, added: map[types.UID]bool{}, result: &Result{}}
 	require.NoError(t, p.create(w))
 	require.NoError(t, s.Run(t.Context()))
 	got, _ := sim.Get[*policyv1.PodDisruptionBudget](s, clitest.Namespace, "web")

@@ -104,7 +104,7 @@ type Workloads struct {
 // mostWhys is the largest number of the scheduler's reasons that are kept for a workload.
 const mostWhys = 4
 
-// Run plays a scenario that Check accepts on a copy of the cluster, see sim.Of for the options.
+// Run runs a scenario that Check accepts on a copy of the cluster, see sim.Of for the options.
 func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.Options) (*Result, error) {
 	if scenario.Added != nil {
 		for _, pod := range scenario.Added.Pods {
@@ -129,7 +129,7 @@ func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.
 	if options.Config != nil && len(options.Config.Extenders) > 0 && !options.CallExtenders {
 		notes = append(notes, "the extenders of the configuration were not asked (--call-extenders)")
 	}
-	p := &play{
+	p := &scenarioRun{
 		ctx: ctx, sim: s, cluster: c, moved: map[types.UID]bool{}, added: map[types.UID]bool{}, waited: map[types.UID]bool{},
 		result: &Result{Scenario: scenario.Name(), Notes: notes}, controllers: options.Controllers,
 	}
@@ -157,8 +157,8 @@ func (s *Scenario) Check(c *census.Census) error {
 	return nil
 }
 
-// play is a running scenario.
-type play struct {
+// scenarioRun is a running scenario.
+type scenarioRun struct {
 	ctx     context.Context //nolint:containedctx // of one call of Run
 	sim     *sim.Sim
 	cluster *census.Census // of which sim is a copy
@@ -177,7 +177,7 @@ type play struct {
 // reportTime is how long plugins take to bring their statuses up to date.
 const reportTime = 11 * time.Second
 
-func (p *play) run(scenario *Scenario) error {
+func (p *scenarioRun) run(scenario *Scenario) error {
 	s, r := p.sim, p.result
 	if err := s.Pass(p.ctx, reportTime); err != nil {
 		return err
@@ -217,14 +217,14 @@ func (p *play) run(scenario *Scenario) error {
 }
 
 // census counts the copy.
-func (p *play) census() *census.Census {
+func (p *scenarioRun) census() *census.Census {
 	s := snapshot.New(p.sim.Now())
 	s.Add(p.sim.Objects()...)
 	return census.Take(s)
 }
 
 // healthy counts the healthy pods of each budget.
-func (p *play) healthy() map[string]int64 {
+func (p *scenarioRun) healthy() map[string]int64 {
 	out := map[string]int64{}
 	for _, b := range sim.List[*policyv1.PodDisruptionBudget](p.sim) {
 		out[b.Namespace+"/"+b.Name] = int64(b.Status.CurrentHealthy)
@@ -233,7 +233,7 @@ func (p *play) healthy() map[string]int64 {
 }
 
 // create applies a workload.
-func (p *play) create(w *Workload) error {
+func (p *scenarioRun) create(w *Workload) error {
 	objects := w.objects()
 	changed := slices.Clone(w.removed)
 	for _, obj := range objects {
@@ -258,7 +258,7 @@ func (p *play) create(w *Workload) error {
 	return p.recountBudgets(changed)
 }
 
-func (p *play) lose(scenario *Scenario) {
+func (p *scenarioRun) lose(scenario *Scenario) {
 	p.loss = p.sim.Lose(func(node *corev1.Node) bool {
 		return slices.Contains(scenario.Zones, node.Labels[corev1.LabelTopologyZone]) || slices.Contains(scenario.Nodes, node.Name)
 	})
@@ -276,7 +276,7 @@ func (p *play) lose(scenario *Scenario) {
 }
 
 // noteAssumptions names the controllers that replace displaced pods because the caller says so.
-func (p *play) noteAssumptions() {
+func (p *scenarioRun) noteAssumptions() {
 	pods := map[string]int{}
 	for _, pod := range p.loss.Displaced {
 		pods[sim.ControllerKind(pod)]++
@@ -291,7 +291,7 @@ func (p *play) noteAssumptions() {
 }
 
 // compare says what has changed.
-func (p *play) compare(before *census.Census, left map[string]int64, after *census.Census) {
+func (p *scenarioRun) compare(before *census.Census, left map[string]int64, after *census.Census) {
 	p.result.Evicted = len(p.sim.Evicted())
 	for uid := range p.sim.Made() {
 		p.moved[uid] = true
@@ -305,7 +305,7 @@ func (p *play) compare(before *census.Census, left map[string]int64, after *cens
 	p.compareReservations(before, after)
 }
 
-func (p *play) compareWorkloads(after *census.Census) {
+func (p *scenarioRun) compareWorkloads(after *census.Census) {
 	rows := map[string]*Workloads{}
 	for _, pod := range after.Pods {
 		if p.waited[pod.UID] {
