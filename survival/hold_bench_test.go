@@ -31,7 +31,7 @@ var (
 	traceEvery = flag.Int("trace-policies", 0, "every how many services of BenchmarkHold one has a ZoneSpreadPolicy; none if 0")
 )
 
-// BenchmarkHold holds room for the CPU services of a trace, lets otherPods of the same priority take all other room, and loses each
+// BenchmarkHold holds room for the CPU services of a trace, lets other pods of the same priority take all other room, and loses each
 // zone several times, in orders of its own. It reports what is held, and what one reservation for each service would hold at least, as
 // multiples of the least that has to be held; how many protected pods wait in the losses beyond those that were said to lack room; and
 // in how many losses although the certificate of the full cluster says that none would. Ratios are means over the clusters, all else is the sum.
@@ -173,7 +173,7 @@ func separately(c *clitest.Cluster, zones []string) v1.ResourceList {
 	return out
 }
 
-// filled is the cluster after otherPods have taken all room that they may have.
+// filled is the cluster after other pods have taken all room that they may have.
 func filled(tb testing.TB, c *clitest.Cluster) *sim.Sim {
 	tb.Helper()
 	s, err := sim.New(tb.Context(), c.Objects(), sim.Options{Now: clitest.Now})

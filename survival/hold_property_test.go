@@ -18,7 +18,7 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// TestHeldRoomIsEnough: whatever is held for random clusters, otherPods of the same priority then take all other room, a zone is lost, and
+// TestHeldRoomIsEnough: whatever is held for random clusters, other pods of the same priority then take all other room, a zone is lost, and
 // every displaced pod runs again for which no room is said to be missing. Asked again, the amounts stay. In some clusters a policy spreads
 // the pods of api, so that these come last when the nodes of a failed zone stay.
 func TestHeldRoomIsEnough(t *testing.T) {
@@ -123,7 +123,7 @@ func total(r *v1alpha1.ZoneReservation) (cpus float64) {
 	return cpus
 }
 
-// full is the cluster after otherPods have taken all room that they may have.
+// full is the cluster after other pods have taken all room that they may have.
 func full(t *testing.T, c *clitest.Cluster, seed int64) *sim.Sim {
 	t.Helper()
 	filled := &clitest.Cluster{Snapshot: snapshot.New(clitest.Now)}
@@ -149,7 +149,7 @@ func full(t *testing.T, c *clitest.Cluster, seed int64) *sim.Sim {
 	return s
 }
 
-// loseFilled replays a loss after otherPods have taken all room that they may have, and returns the protected pods that wait. late: the pods
+// loseFilled replays a loss after other pods have taken all room that they may have, and returns the protected pods that wait. late: the pods
 // of api come last.
 func loseFilled(t *testing.T, c *clitest.Cluster, taken func(*v1.Node) bool, seed int64, late bool) []string {
 	t.Helper()

@@ -116,7 +116,7 @@ func TestManyNodes(t *testing.T) {
 	}
 }
 
-// TestHeldRoomForNodes: room that is held for the loss of any one node is enough when otherPods have taken all other room.
+// TestHeldRoomForNodes: room that is held for the loss of any one node is enough when other pods have taken all other room.
 func TestHeldRoomForNodes(t *testing.T) {
 	c := zones()
 	deploy(c, "web", "2", priority(10), "a", "a", "b", "c")
