@@ -92,9 +92,6 @@ func (m Missing) Words() string {
 func (s *Snapshot) Notes() []string {
 	var out []string
 	for _, m := range s.Missing {
-		if isAdmission(m.Resource) {
-			continue
-		}
 		if m.Reason != NotInstalled || strings.Contains(m.Resource, ".zonewise.dev") || strings.Contains(m.Resource, ".x-k8s.io") {
 			out = append(out, m.Words())
 		}
@@ -139,10 +136,6 @@ func Kinds() []Kind { return every }
 
 // AdmissionKinds are the kinds by which an API server changes new pods. Only who adds pods needs them.
 func AdmissionKinds() []Kind { return admission }
-
-func isAdmission(resource string) bool {
-	return slices.ContainsFunc(admission, func(k Kind) bool { return k.Resource == resource })
-}
 
 var (
 	every     = kindsOf(kinds.All())

@@ -119,13 +119,6 @@ func Run(ctx context.Context, c *census.Census, scenario *Scenario, options sim.
 	}
 	defer s.Close()
 	notes := c.Snapshot.Notes()
-	if scenario.Added != nil {
-		for _, k := range snapshot.AdmissionKinds() {
-			if !c.Snapshot.Has(k.Resource) {
-				notes = append(notes, "you may not list "+k.Resource+": pods of the file may ask for other things than they would get")
-			}
-		}
-	}
 	if options.Config != nil && len(options.Config.Extenders) > 0 && !options.CallExtenders {
 		notes = append(notes, "the extenders of the configuration were not asked (--call-extenders)")
 	}
