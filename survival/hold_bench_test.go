@@ -83,6 +83,11 @@ func BenchmarkHold(b *testing.B) {
 		held := v1.ResourceList{}
 		for i := range room.Wanted.Spec.Nodes {
 			plus(held, room.Wanted.Spec.Nodes[i].Amount)
+			for _, pod := range c.Pods() { // what protected pods use there already is part of the amount
+				if pod.Spec.NodeName == room.Wanted.Spec.Nodes[i].Name {
+					minus(held, pod.Spec.Containers[0].Resources.Requests)
+				}
+			}
 		}
 		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
 			least := room.Bound[name]
@@ -108,6 +113,14 @@ func plus(sum, list v1.ResourceList) {
 	for name, quantity := range list {
 		quantity.Add(sum[name])
 		sum[name] = quantity
+	}
+}
+
+func minus(sum, list v1.ResourceList) {
+	for name, quantity := range list {
+		left := sum[name]
+		left.Sub(quantity)
+		sum[name] = left
 	}
 }
 
