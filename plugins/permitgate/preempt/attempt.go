@@ -57,7 +57,7 @@ func (s *Search) attempt(ctx context.Context, nodes []int, below rank) *attempt 
 	if a.failed || s.late() {
 		return nil
 	}
-	a.cost = a.costNow()
+	a.cost = s.costOf(a.victims(), usage{})
 	return a
 }
 
@@ -129,7 +129,7 @@ func (a *attempt) accept(ctx context.Context, k int, p *price) bool {
 	if !a.failed && !a.fits(ctx, k, p.site) {
 		a.refused = true
 		a.putBack(ctx, p.victims...)
-		p.victims = a.allVictims(p.site)
+		p.victims = a.withGangs(a.removable(p.site, nil))
 		a.evict(ctx, p.victims...)
 		if !a.fits(ctx, k, p.site) {
 			a.putBack(ctx, p.victims...)
@@ -141,21 +141,6 @@ func (a *attempt) accept(ctx context.Context, k int, p *price) bool {
 	a.Request.Cluster.Kept(p.site, a.classes[k].Pod, a.names, kept)
 	a.kept[p.site] = kept
 	return !a.failed
-}
-
-// allVictims lists all pods on a node that may go, with those that must go with them.
-func (a *attempt) allVictims(i int) []*candidate {
-	var all []*candidate
-	for _, c := range a.sites[i].candidates {
-		if !a.evicted[c] && a.mayGo(c) {
-			a.count(c, 1)
-			all = append(all, c)
-		}
-	}
-	for _, c := range all {
-		a.count(c, -1)
-	}
-	return a.withGangs(all)
 }
 
 // elsewhere reports whether pods are on other nodes too.
@@ -195,8 +180,8 @@ func (a *attempt) addFree(i int, amounts []int64, n int64) {
 func (a *attempt) evict(ctx context.Context, pods ...*candidate) {
 	for _, c := range pods {
 		a.removePod(ctx, c.info, c.site)
-		a.addFree(c.site, c.amounts, 1)
 		a.evicted[c] = true
+		a.addFree(c.site, c.amounts, 1)
 		a.count(c, 1)
 	}
 }
@@ -205,8 +190,8 @@ func (a *attempt) evict(ctx context.Context, pods ...*candidate) {
 func (a *attempt) putBack(ctx context.Context, pods ...*candidate) {
 	for _, c := range pods {
 		a.addPod(ctx, c.info, c.site)
+		a.evicted[c] = false
 		a.addFree(c.site, c.amounts, -1)
-		delete(a.evicted, c)
 		a.count(c, -1)
 	}
 }
@@ -294,15 +279,15 @@ func (a *attempt) units() (units []*unit) {
 // reprieve puts back the victims without which the members still fit, as upstream's selectVictimsOnDomain does: those first whose eviction
 // violates a budget, as long as it does, and the most important first.
 func (a *attempt) reprieve(ctx context.Context) {
-	if a.used.violations() > 0 { // others on the same nodes may do as well
+	violate := func(pods []*candidate) bool {
+		return slices.ContainsFunc(pods, func(c *candidate) bool { return a.used.violated(a.budgetsOf(c)) })
+	}
+	if violate(a.victims()) { // others on the same nodes may do as well
 		for _, i := range slices.Sorted(maps.Keys(a.guests)) {
-			a.evict(ctx, a.allVictims(i)...)
+			a.evict(ctx, a.withGangs(a.removable(i, nil))...)
 		}
 	}
 	units := a.units()
-	violates := func(u *unit) bool {
-		return slices.ContainsFunc(u.pods, func(c *candidate) bool { return a.used.violated(a.budgetsOf(c)) })
-	}
 	var back []*candidate
 	tried := map[*unit]bool{}
 	for _, first := range []bool{true, false} {
@@ -310,7 +295,7 @@ func (a *attempt) reprieve(ctx context.Context) {
 			if a.failed || a.late() {
 				return
 			}
-			if !tried[u] && (!first || violates(u)) {
+			if !tried[u] && (!first || violate(u.pods)) {
 				tried[u] = true
 				back = append(back, a.reprieveUnit(ctx, u)...)
 			}
@@ -390,20 +375,6 @@ func (a *attempt) victims() (victims []*candidate) {
 		}
 	}
 	return victims
-}
-
-// costNow returns what the victims cost together.
-func (a *attempt) costNow() cost {
-	sum := cost{violations: a.used.violations()}
-	for _, c := range a.victims() {
-		if c.leaving {
-			sum.leaving++
-			continue
-		}
-		sum.highest = max(sum.highest, rankOf(c.priority, a.used.violated(a.budgetsOf(c))))
-		sum.sum += int64(rankOf(c.priority, false))
-	}
-	return sum
 }
 
 // describe writes what the attempt comes to.

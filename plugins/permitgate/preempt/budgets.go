@@ -81,11 +81,3 @@ func (u usage) usedUp(covering []*budget) bool {
 func (u usage) violated(covering []*budget) bool {
 	return slices.ContainsFunc(covering, func(pdb *budget) bool { return u[pdb] > max(0, pdb.allowed) })
 }
-
-// violations counts the evictions that no budget allows.
-func (u usage) violations() (n int64) {
-	for pdb, used := range u {
-		n += int64(max(0, used-max(0, pdb.allowed)))
-	}
-	return n
-}

@@ -15,7 +15,8 @@ import (
 // heard counts what a Preemptor tells the gangs.
 type heard struct{ cleared, givenUp []string }
 
-func (h *heard) Cleared(key types.NamespacedName)         { h.cleared = append(h.cleared, key.Name) }
+func (h *heard) Cleared(key types.NamespacedName) { h.cleared = append(h.cleared, key.Name) }
+
 func (h *heard) GivenUp(key types.NamespacedName, _ bool) { h.givenUp = append(h.givenUp, key.Name) }
 
 func newPreemptor(clock *clocktesting.FakeClock) (*Preemptor, *heard) {

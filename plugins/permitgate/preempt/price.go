@@ -59,24 +59,7 @@ func (p *price) compare(other *price) int {
 func (a *attempt) price(c *class, i int) (price, bool) {
 	p := price{site: i}
 	lack := a.lack(c, i)
-	var taken []*candidate
-	take := func(violating bool) {
-		for _, victim := range a.sites[i].candidates {
-			if !short(lack) {
-				return
-			}
-			if !a.evicted[victim] && helps(lack, victim.amounts) && a.used.usedUp(a.budgetsOf(victim)) == violating && !slices.Contains(taken, victim) && a.mayGo(victim) {
-				add(lack, victim.amounts, -1)
-				a.count(victim, 1)
-				taken = append(taken, victim)
-			}
-		}
-	}
-	take(false)
-	take(true)
-	for _, victim := range taken {
-		a.count(victim, -1)
-	}
+	taken := a.removable(i, lack)
 	if short(lack) {
 		return price{}, false
 	}
@@ -88,7 +71,7 @@ func (a *attempt) price(c *class, i int) (price, bool) {
 		}
 	}
 	p.victims = a.withGangs(taken)
-	p.cost, p.members = a.costOf(p.victims), int64(a.wanted(c))
+	p.cost, p.members = a.costOf(p.victims, a.used), int64(a.wanted(c))
 	for j, want := range c.request {
 		if want > 0 {
 			p.members = min(p.members, 1+max(0, -lack[j])/want)
@@ -97,23 +80,48 @@ func (a *attempt) price(c *class, i int) (price, bool) {
 	return p, true
 }
 
-// costOf returns what more victims cost.
-func (a *attempt) costOf(victims []*candidate) (sum cost) {
+// removable lists pods on a node that may go, until nothing is lacking: those first that violate no budget. It reduces the lack; without
+// one it lists all.
+func (a *attempt) removable(i int, lack []int64) (pods []*candidate) {
+	for _, violating := range []bool{false, true} {
+		for _, c := range a.sites[i].candidates {
+			if lack != nil && !short(lack) {
+				break
+			}
+			if a.evicted[c] || lack != nil && !helps(lack, c.amounts) || a.used.usedUp(a.budgetsOf(c)) != violating ||
+				slices.Contains(pods, c) || !a.mayGo(c) {
+				continue
+			}
+			if lack != nil {
+				add(lack, c.amounts, -1)
+			}
+			a.count(c, 1)
+			pods = append(pods, c)
+		}
+	}
+	for _, c := range pods {
+		a.count(c, -1)
+	}
+	return pods
+}
+
+// costOf returns what victims cost after budgets have been used.
+func (s *Search) costOf(victims []*candidate, used usage) (sum cost) {
 	for _, c := range victims {
 		if c.leaving {
 			sum.leaving++
 			continue
 		}
-		violates := a.used.usedUp(a.budgetsOf(c))
+		violates := used.usedUp(s.budgetsOf(c))
 		if violates {
 			sum.violations++
 		}
-		a.used.add(a.budgetsOf(c), 1)
+		used.add(s.budgetsOf(c), 1)
 		sum.highest = max(sum.highest, rankOf(c.priority, violates))
 		sum.sum += int64(rankOf(c.priority, false))
 	}
 	for _, c := range victims {
-		a.used.add(a.budgetsOf(c), -1)
+		used.add(s.budgetsOf(c), -1)
 	}
 	return sum
 }
