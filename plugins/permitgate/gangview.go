@@ -30,7 +30,7 @@ func (s gangView) Look(key types.NamespacedName) (is serve.Gang, known bool) {
 		is.Unbound, is.Arrivals, is.Nominated = e.unbound, e.arrivals, e.nominated
 		is.Stranded, is.Depleted = e.gang.Stranded(now), e.gang.Depleted(now)
 		is.Preempting = e.preempting != nil
-		is.Rank, is.HighestPriority = e.rank(), e.highest()
+		is.LowestPriority, is.HighestPriority = e.lowest(), e.highest()
 		if is.Reason == gang.ReasonTooFew {
 			is.Detail += e.absentClaim()
 		}

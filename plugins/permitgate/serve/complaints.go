@@ -12,8 +12,8 @@ import (
 // mixed describes differences between members that weaken a gang, or returns an empty string.
 func (g *Gang) mixed() string {
 	var parts []string
-	if g.Rank.Priority != g.HighestPriority {
-		parts = append(parts, fmt.Sprintf("the members have different priorities, from %d to %d: the gang is only as safe from preemption as the lowest of them", g.Rank.Priority, g.HighestPriority))
+	if g.LowestPriority != g.HighestPriority {
+		parts = append(parts, fmt.Sprintf("the members have different priorities, from %d to %d: the gang is only as safe from preemption as the lowest of them", g.LowestPriority, g.HighestPriority))
 	}
 	for _, name := range g.Foreign {
 		parts = append(parts, fmt.Sprintf("some members name the scheduler %q, which does not schedule this gang: they count once they are bound", name))

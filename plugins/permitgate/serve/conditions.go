@@ -12,7 +12,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/plugins/permitgate/gang"
-	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // Autoscalers look for pods with the condition PodScheduled=False, reason Unschedulable. For a refused gang kube-scheduler
@@ -23,62 +22,29 @@ const (
 	conditionRetryLimit = time.Minute
 )
 
-// line has the gangs whose members must be written.
-type line map[types.NamespacedName]podgroup.Rank
-
-// first returns the gang that comes first.
-func (l line) first() (key types.NamespacedName, ok bool) {
-	for k, rank := range l {
-		if !ok || rank.Compare(l[key]) < 0 {
-			key, ok = k, true
-		}
-	}
-	return key, ok
-}
-
 // short reports whether the members of a refused gang are unschedulable, and not about to get room by a preemption.
 func (g *Gang) short() bool {
 	return g.Group != nil && g.Phase == gang.Backoff && !g.Preempting &&
 		(g.Last.Cause == gang.CauseNoRoom || g.Last.Cause == gang.CauseUnschedulable || g.Last.Cause == gang.CauseCycleFailed)
 }
 
-// refused queues the members of a refused gang.
+// refused has the members of a gang written if it was refused.
 func (s *Server) refused(key types.NamespacedName, g *Gang) {
-	if !g.short() {
-		return
+	if g.short() {
+		s.agenda.Add(job{jobConditions, key})
 	}
-	s.mu.Lock()
-	s.line[key] = g.Rank
-	s.mu.Unlock()
-	s.agenda.Add(job{kind: jobConditions})
 }
 
-// writeConditions writes the members of one gang after the other, the oldest first.
+// writeConditions writes the members of a gang. Several gangs are written at a time, so that a large one does not keep others waiting.
 func (s *Server) writeConditions(ctx context.Context, j job) {
-	var again []types.NamespacedName
-	for ctx.Err() == nil {
-		s.mu.Lock()
-		key, ok := s.line.first()
-		delete(s.line, key)
-		s.mu.Unlock()
-		if !ok {
-			break
-		}
-		if err := s.writeMembers(ctx, key); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Info("Could not write the conditions of a gang's members; will try again", "podGroup", key, "err", err)
-			again = append(again, key)
-		}
-	}
-	if len(again) == 0 {
+	err := s.writeMembers(ctx, j.gang)
+	switch {
+	case err == nil:
 		s.agenda.Forget(j)
-		return
+	case ctx.Err() == nil:
+		klog.FromContext(ctx).Info("Could not write the conditions of a gang's members; will try again", "podGroup", j.gang, "err", err)
+		s.agenda.Retry(j, conditionRetry, conditionRetryLimit)
 	}
-	for _, key := range again {
-		if g, known := s.Gangs.Look(key); known {
-			s.refused(key, &g)
-		}
-	}
-	s.agenda.Retry(j, conditionRetry, conditionRetryLimit)
 }
 
 // writeMembers writes the condition on the members of a gang that lack it.

@@ -32,7 +32,6 @@ import (
 	"zonewise.dev/internal/agenda"
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/plugins/permitgate/gang"
-	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
 // workers is how many jobs are done at a time.
@@ -68,9 +67,8 @@ type Gang struct {
 	Stranded, Depleted bool
 	// Preempting: victims are being evicted for the gang.
 	Preempting bool
-	// Rank has the lowest priority of the members, HighestPriority is the highest.
-	Rank            podgroup.Rank
-	HighestPriority int32
+	// LowestPriority and HighestPriority are those of the members.
+	LowestPriority, HighestPriority int32
 	// Nominated is how many pods without a node are nominated in the API.
 	Nominated int
 	// Foreign are the schedulers without this plugin that pods without a node name, sorted.
@@ -127,7 +125,6 @@ type Server struct {
 	counted  map[types.NamespacedName]sets.Set[types.UID] // succeeded pods that count, as the gangs were told
 	sent     map[types.NamespacedName]*sentEvents
 	groups   map[types.UID]types.NamespacedName // by the PodGroup's UID
-	line     line
 }
 
 // job is something to be done for a gang.
@@ -140,7 +137,7 @@ type jobKind uint8
 
 const (
 	jobEvents      jobKind = iota
-	jobConditions          // of whichever gang is next
+	jobConditions          // of a gang's members
 	jobNominations         // of a gang's members
 	jobSucceeded           // which of a gang's pods count though they have finished
 )
@@ -150,7 +147,7 @@ func New(c Config) *Server {
 	s := &Server{
 		Config: c, agenda: agenda.New[job](c.Clock),
 		counted: map[types.NamespacedName]sets.Set[types.UID]{}, sent: map[types.NamespacedName]*sentEvents{},
-		groups: map[types.UID]types.NamespacedName{}, line: line{},
+		groups: map[types.UID]types.NamespacedName{},
 	}
 	if c.ManageStatus && c.Source != nil {
 		s.writer = crd.NewWriter(c.Source, "PodGroup", s.wanted, nil)
@@ -247,5 +244,4 @@ func (s *Server) forget(key types.NamespacedName) {
 		delete(s.groups, t.group)
 		delete(s.sent, key)
 	}
-	delete(s.line, key)
 }
