@@ -341,7 +341,7 @@ func TestSearchEndsInTime(t *testing.T) {
 		size          int
 		limit         time.Duration
 	}{
-		"a gang":       {2000, int(listLimit / time.Millisecond), 3, searchLimit},
+		"a gang":       {2000, int(listLimit / time.Millisecond), 100, searchLimit},
 		"a large gang": {40, 40, 1000, 1000 * memberLimit},
 	} {
 		t.Run(name, func(t *testing.T) {
