@@ -78,8 +78,6 @@ type Result struct {
 	Nodes map[types.UID]string
 	// Victims are the pods to be evicted, Leaving those that are on their way out, with their nodes as keys of the cluster.
 	Victims, Leaving []*v1.Pod
-	// Short is how many more members must fit for another search to be worthwhile; 0 if unknown.
-	Short int
 	// Looked is how many nodes were looked at for victims.
 	Looked int
 }
@@ -126,17 +124,12 @@ type class struct {
 func (s *Search) Run(ctx context.Context) Result {
 	s.begin()
 	r := Result{Looked: s.list()}
-	scopes, most := s.domains()
-	best := s.cheapest(ctx, scopes)
+	best := s.cheapest(ctx, s.domains())
 	if best == nil && !s.Request.Topology.Required {
-		scopes, most = s.cluster()
-		best = s.cheapest(ctx, scopes)
+		best = s.cheapest(ctx, s.cluster())
 	}
-	switch {
-	case best != nil:
+	if best != nil {
 		best.describe(&r)
-	case len(scopes) == 0 && r.Looked == len(s.Nodes): // otherwise other nodes may help
-		r.Short = max(1, s.Request.Need-most)
 	}
 	return r
 }
@@ -315,44 +308,40 @@ func (s *Search) clearedRequest() proposal.Request {
 }
 
 // domains lists the nodes of the domains that could hold the gang without the candidates: of those that lack the least, and of at most
-// domainLimit. It also returns how many members any of them holds at most.
-func (s *Search) domains() (nodes [][]int, most int) {
+// domainLimit.
+func (s *Search) domains() (nodes [][]int) {
 	if s.Request.Topology.Key == "" {
-		return nil, 0
+		return nil
 	}
 	fit := map[string]int{}
 	for _, d := range proposal.Domains(s.Request) {
 		fit[d.Name] = d.Bound
 	}
-	domains := slices.DeleteFunc(proposal.Domains(s.clearedRequest()), func(d proposal.Domain) bool {
-		most = max(most, d.Bound)
-		return d.Bound < s.Request.Need
-	})
+	domains := slices.DeleteFunc(proposal.Domains(s.clearedRequest()), func(d proposal.Domain) bool { return d.Bound < s.Request.Need })
 	slices.SortStableFunc(domains, func(a, b proposal.Domain) int {
 		return cmp.Or(cmp.Compare(fit[b.Name], fit[a.Name]), cmp.Compare(a.Name, b.Name))
 	})
 	for _, d := range domains[:min(len(domains), domainLimit)] {
 		nodes = append(nodes, d.Nodes)
 	}
-	return nodes, most
+	return nodes
 }
 
-// cluster lists the nodes of the cluster that take a member without the candidates; nothing if they cannot hold the gang. It also returns
-// how many members they hold at most.
-func (s *Search) cluster() (nodes [][]int, most int) {
+// cluster lists the nodes of the cluster that take a member without the candidates; nothing if they cannot hold the gang.
+func (s *Search) cluster() [][]int {
 	request := s.clearedRequest()
 	request.Topology = proposal.Topology{}
-	if r := proposal.Make(request); r.Verdict == proposal.Refused {
-		return nil, r.Bound
+	if proposal.Make(request).Verdict == proposal.Refused {
+		return nil
 	}
 	bound := proposal.NewBound(request)
-	var all []int
+	var nodes []int
 	for i := range s.Nodes {
 		if bound.Node(request.Cluster, i) > 0 {
-			all = append(all, i)
+			nodes = append(nodes, i)
 		}
 	}
-	return [][]int{all}, 0
+	return [][]int{nodes}
 }
 
 // prepare sets up the classes and the filters' states for them. It reports false if PreFilter refuses one.

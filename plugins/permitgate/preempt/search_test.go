@@ -342,7 +342,7 @@ func TestSearchEndsInTime(t *testing.T) {
 		limit         time.Duration
 	}{
 		"a gang":       {2000, int(listLimit / time.Millisecond), 100, searchLimit},
-		"a large gang": {40, 40, 1000, 1000 * memberLimit},
+		"a large gang": {20, 20, 1000, 1000 * memberLimit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &scene{}
@@ -359,7 +359,6 @@ func TestSearchEndsInTime(t *testing.T) {
 				return start.Add(elapsed)
 			}).Run(t.Context())
 			require.Empty(t, r.Nodes, "there was no time")
-			require.Zero(t, r.Short, "other nodes may help")
 			require.InDelta(t, tt.listed, r.Looked, 2, "the next search begins where this one has ended")
 			require.InDelta(t, tt.limit, elapsed, float64(3*time.Millisecond))
 		})
