@@ -121,6 +121,10 @@ chaos-flood: controlplane ## Have a tenant make PodGroups, and a tenth as many p
 soak: need-go ## Run the property tests for long (SOAK_CHECKS=20000 cases each)
 	@hack/test.sh soak
 
+.PHONY: site
+site: ## Write the documents as a site to dist/site
+	@hack/site.sh
+
 ##@ Maintain
 
 .PHONY: fmt
