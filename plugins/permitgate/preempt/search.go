@@ -19,7 +19,7 @@ import (
 // A search keeps the scheduler from scheduling. It lists pods for listLimit, after which it goes on with those that it has, and gives up
 // after searchLimit, or after memberLimit for each member if that is more.
 const (
-	listLimit   = 30 * time.Millisecond
+	listLimit   = 20 * time.Millisecond
 	searchLimit = 100 * time.Millisecond
 	memberLimit = 200 * time.Microsecond
 )
