@@ -42,13 +42,12 @@ func (c *collector) starved(ctx context.Context, pl *plan, o *outcome) {
 	if o.refusal.Cause != gang.CauseNoRoom || o.view == nil || len(pl.wants.minResources) > 0 {
 		return
 	}
-	began, may, running := time.Time{}, false, false
-	c.gangs.look(pl.key, func(e *entry, now time.Time) {
+	began, may, running := c.gangs.clock.Now(), false, false
+	c.gangs.read(pl.key, func(e *entry) {
 		other := c.gangs.collects
-		began = now
 		running = e.gang.Placed() // it has waited before, and the nodes of its members may come back
-		waited := running || now.Sub(e.gang.ReadySince()) >= c.after
-		may = other == e || e.preempting == nil && waited && !now.Before(e.collecting.rest) &&
+		waited := running || began.Sub(e.gang.ReadySince()) >= c.after
+		may = other == e || e.preempting == nil && waited && !began.Before(e.collecting.rest) &&
 			(other == nil || e.rank().Compare(other.rank()) < 0)
 	})
 	if !may {
@@ -60,9 +59,9 @@ func (c *collector) starved(ctx context.Context, pl *plan, o *outcome) {
 	possible, begun := running || r.Verdict == proposal.Proposed || r.Verdict == proposal.Unproven, false
 	if possible {
 		kept := c.claim(pl, o.view.nodes, domain{pl.request.Topology.Key, r.Domain})
-		c.gangs.look(pl.key, func(e *entry, now time.Time) { begun = c.begin(e, kept, 2*c.limit(), now) })
+		c.gangs.update(pl.key, func(e *entry, now time.Time) { begun = c.begin(e, kept, 2*c.limit(), now) })
 	} else {
-		c.gangs.look(pl.key, func(e *entry, now time.Time) {
+		c.gangs.update(pl.key, func(e *entry, now time.Time) {
 			if c.gangs.collects == e {
 				c.gangs.stopCollectingLocked()
 			}
@@ -82,7 +81,7 @@ func (c *collector) starved(ctx context.Context, pl *plan, o *outcome) {
 // the room that comes back.
 func (c *collector) replaces(key types.NamespacedName) {
 	may := false
-	c.gangs.look(key, func(e *entry, _ time.Time) {
+	c.gangs.read(key, func(e *entry) {
 		other := c.gangs.collects
 		may = e.replaces() && (other == nil || e.rank().Compare(other.rank()) < 0)
 	})
@@ -91,7 +90,7 @@ func (c *collector) replaces(key types.NamespacedName) {
 	}
 	nodes, _ := c.proposer.handle.SnapshotSharedLister().NodeInfos().List() // a snapshot has no error to return
 	kept := c.claim(c.proposer.plan(key, nil), nodes, domain{})
-	c.gangs.look(key, func(e *entry, now time.Time) {
+	c.gangs.update(key, func(e *entry, now time.Time) {
 		if e.replaces() {
 			c.begin(e, kept, c.limit(), now)
 		}

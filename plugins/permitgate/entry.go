@@ -36,7 +36,7 @@ type entry struct {
 	// leftRoom is true if a round has ended without all of its members, for whose room other gangs may wait; woken if room has become
 	// free for which the gang is looked at again when its pause is over.
 	leftRoom, woken bool
-	// defers is true if the gang was refused because another one gathers without hints.
+	// defers is true if the gang was refused because another one gathers without a plan.
 	defers bool
 	// confined is the domain that the members may not leave; tried are the domains that the filters have refused since the
 	// last change that may help.

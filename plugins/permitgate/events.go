@@ -2,7 +2,6 @@ package permitgate
 
 import (
 	"context"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -37,7 +36,7 @@ func (p *PermitGate) isSchedulableAfterOwnChange(_ klog.Logger, pod *v1.Pod, _, 
 		return fwk.Queue, nil
 	}
 	hint := fwk.QueueSkip
-	p.gangs.look(key, func(e *entry, _ time.Time) {
+	p.gangs.read(key, func(e *entry) {
 		if reason, _ := e.gang.Refusal(pod.UID); reason == gang.ReasonNone {
 			hint = fwk.Queue
 		}

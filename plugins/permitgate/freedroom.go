@@ -27,9 +27,9 @@ type freedRoom struct {
 	// count says how often there was some.
 	count atomic.Int64
 
-	mu           sync.Mutex // guards everything below
-	fresh, heard freed      // since the gangs were woken, and what they were woken for but once
-	again        time.Time  // when they are woken for that again
+	mu              sync.Mutex // guards everything below
+	pending, recent freed      // since the gangs were woken, and what they were woken for but once
+	again           time.Time  // when they are woken for that again
 }
 
 // freed says by whom room has become free: by gangs, by others, or both.
@@ -59,9 +59,9 @@ func (r *freedRoom) note(gang types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if gang == worldKey {
-		r.fresh.add(freed{others: true})
+		r.pending.add(freed{others: true})
 	} else {
-		r.fresh.add(freed{gangs: map[types.NamespacedName]bool{gang: true}})
+		r.pending.add(freed{gangs: map[types.NamespacedName]bool{gang: true}})
 	}
 	r.gangs.agenda.Add(worldKey)
 }
@@ -70,18 +70,18 @@ func (r *freedRoom) note(gang types.NamespacedName) {
 func (r *freedRoom) take(now time.Time) (room freed, again time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.heard.empty() && !now.Before(r.again) {
-		room, r.heard = r.heard, freed{}
+	if !r.recent.empty() && !now.Before(r.again) {
+		room, r.recent = r.recent, freed{}
 	}
-	if !r.fresh.empty() {
-		room.add(r.fresh)
-		if r.heard.empty() {
+	if !r.pending.empty() {
+		room.add(r.pending)
+		if r.recent.empty() {
 			r.again = now.Add(freedAgain)
 		}
-		r.heard.add(r.fresh)
-		r.fresh = freed{}
+		r.recent.add(r.pending)
+		r.pending = freed{}
 	}
-	if r.heard.empty() {
+	if r.recent.empty() {
 		return room, time.Time{}
 	}
 	return room, r.again

@@ -34,8 +34,8 @@ type gangs struct {
 	refused        map[*entry]struct{} // those that lack room, and have not been woken since they were refused
 	lackRoom       map[*entry]struct{} // the same with those that have
 	failedSearches map[*entry]struct{} // those without a quorum whose last search for victims failed
-	// hintless are the gangs that gather without hints, each of a higher priority than those before it.
-	hintless map[*entry]struct{}
+	// unplanned are the gangs that gather without a plan, each of a higher priority than those before it.
+	unplanned map[*entry]struct{}
 	// collects is the gang that collects room, or nil; refusedBeside are pods that found no node meanwhile.
 	collects      *entry
 	refusedBeside map[types.UID]*v1.Pod
@@ -50,12 +50,24 @@ func newGangs(c clock.WithTicker) *gangs {
 	return &gangs{
 		clock: c, agenda: agenda.New[types.NamespacedName](c),
 		byKey: map[types.NamespacedName]*entry{}, planning: map[*entry]struct{}{}, refused: map[*entry]struct{}{}, lackRoom: map[*entry]struct{}{}, failedSearches: map[*entry]struct{}{},
-		hintless: map[*entry]struct{}{}, refusedBeside: map[types.UID]*v1.Pod{},
+		unplanned: map[*entry]struct{}{}, refusedBeside: map[types.UID]*v1.Pod{},
 	}
 }
 
-// look runs f on the gang if it exists. f must not call anything that blocks or takes another lock.
-func (g *gangs) look(key types.NamespacedName, f func(e *entry, now time.Time)) bool {
+// read runs f on the gang if it exists. f changes nothing, and must not call anything that blocks or takes another lock.
+func (g *gangs) read(key types.NamespacedName, f func(e *entry)) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e, ok := g.byKey[key]
+	if ok {
+		f(e)
+	}
+	return ok
+}
+
+// update runs f on the gang if it exists, and does what follows from the change. f must not call anything that blocks or takes another
+// lock.
+func (g *gangs) update(key types.NamespacedName, f func(e *entry, now time.Time)) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e, ok := g.byKey[key]
@@ -66,7 +78,7 @@ func (g *gangs) look(key types.NamespacedName, f func(e *entry, now time.Time)) 
 	return ok
 }
 
-// change runs f on the gang, which is made if it does not exist, and has the worker look at it.
+// change is update for a gang that is made if it does not exist. The worker acts on it.
 func (g *gangs) change(key types.NamespacedName, f func(e *entry, now time.Time)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -106,8 +118,8 @@ func (g *gangs) settledLocked(e *entry) {
 	keep(g.lackRoom, e, lacksRoom)
 	keep(g.refused, e, lacksRoom && !e.woken && (e.preempting == nil || e.preempting.cleared))
 	keep(g.failedSearches, e, e.searchedInVain())
-	if _, gathers := g.hintless[e]; gathers && e.gang.Round() == 0 {
-		delete(g.hintless, e)
+	if _, gathers := g.unplanned[e]; gathers && e.gang.Round() == 0 {
+		delete(g.unplanned, e)
 		for other := range g.lackRoom {
 			if other.defers {
 				g.wakeLocked(other, true, g.clock.Now())
@@ -116,9 +128,9 @@ func (g *gangs) settledLocked(e *entry) {
 	}
 }
 
-// defersLocked reports whether a gang must not gather without hints now, because one of its priority or a higher one does.
+// defersLocked reports whether a gang must not gather without a plan now, because one of its priority or a higher one does.
 func (g *gangs) defersLocked(e *entry) bool {
-	for other := range g.hintless {
+	for other := range g.unplanned {
 		if other != e && other.lowest() >= e.lowest() {
 			return true
 		}
@@ -212,7 +224,7 @@ func (g *gangs) forgetLocked(e *entry) bool {
 		return false
 	}
 	delete(g.byKey, e.key)
-	for _, set := range []map[*entry]struct{}{g.planning, g.refused, g.lackRoom, g.failedSearches, g.hintless} {
+	for _, set := range []map[*entry]struct{}{g.planning, g.refused, g.lackRoom, g.failedSearches, g.unplanned} {
 		delete(set, e)
 	}
 	return true

@@ -23,9 +23,10 @@ var (
 
 // Look implements serve.Gangs.
 func (s gangView) Look(key types.NamespacedName) (is serve.Gang, known bool) {
-	known = s.look(key, func(e *entry, now time.Time) {
+	now := s.clock.Now()
+	known = s.read(key, func(e *entry) {
 		is.Group, is.Phase, is.Last, is.MinMember = e.group, e.gang.Phase(), e.gang.Last(), e.gang.MinMember()
-		is.Reason, is.Detail = e.gang.Blocked(now)
+		is.Reason, is.Detail = e.gang.Blocked()
 		is.Live, _, is.Settled = e.gang.Counts()
 		is.Unbound, is.Arrivals, is.Nominated = e.unbound, e.arrivals, e.nominated
 		is.Stranded, is.Depleted = e.gang.Stranded(now), e.gang.Depleted(now)
@@ -44,7 +45,7 @@ func (s gangView) Look(key types.NamespacedName) (is serve.Gang, known bool) {
 
 // Members implements serve.Gangs.
 func (s gangView) Members(key types.NamespacedName) (members []serve.Member) {
-	s.look(key, func(e *entry, _ time.Time) {
+	s.read(key, func(e *entry) {
 		members = make([]serve.Member, 0, len(e.pods))
 		missing := map[types.UID]bool{}
 		uids, _ := e.gang.Missing()
@@ -82,7 +83,7 @@ func (s gangView) Done(key types.NamespacedName, begin, end []types.UID) {
 
 // Rehearsing implements rehearse.Gangs.
 func (s gangView) Rehearsing(key types.NamespacedName, of gang.Rehearsal) (pod *v1.Pod, node string) {
-	s.look(key, func(e *entry, _ time.Time) {
+	s.read(key, func(e *entry) {
 		if m := e.pods[of.UID]; m != nil && e.gang.Rehearsing(of) {
 			pod, node = m.pod, m.node
 		}

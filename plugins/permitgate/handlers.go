@@ -20,9 +20,9 @@ import (
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// heardInterval is the time after which the scheduler has seen an event that the plugin has seen: both listen to the same
+// informerLag is the time after which the scheduler has seen an event that the plugin has seen: both listen to the same
 // informer.
-const heardInterval = 50 * time.Millisecond
+const informerLag = 50 * time.Millisecond
 
 // eventHandlers passes informers' events to the gangs. Its handlers run before or after the scheduler's own.
 type eventHandlers struct {
@@ -77,7 +77,7 @@ func (f *eventHandlers) watch(factory informers.SharedInformerFactory) ([]toolsc
 func (f *eventHandlers) claimCreated(waiting map[types.UID]types.NamespacedName) {
 	for uid, key := range waiting {
 		var pod *v1.Pod
-		f.gangs.look(key, func(e *entry, _ time.Time) {
+		f.gangs.read(key, func(e *entry) {
 			if m := e.pods[uid]; m != nil {
 				pod = m.pod
 			}
@@ -162,7 +162,7 @@ func (f *eventHandlers) podGone(pod *v1.Pod) {
 		// It may have been the victim of a pod, which kube-scheduler retries when the victim leaves its node, but not until the victim is
 		// deleted. A member that is sent back leaves its node first, and its deletion is no event then.
 		f.gangs.victimGone.Store(true)
-		f.gangs.agenda.AddAt(worldKey, f.gangs.clock.Now().Add(heardInterval))
+		f.gangs.agenda.AddAt(worldKey, f.gangs.clock.Now().Add(informerLag))
 	}
 	f.gone(pod.UID)
 	f.memberGone(pod)
@@ -172,7 +172,7 @@ func (f *eventHandlers) podGone(pod *v1.Pod) {
 func (f *eventHandlers) memberGone(pod *v1.Pod) {
 	f.claims.forget(pod.UID)
 	key, ok := podgroup.Of(pod)
-	if ok && f.gangs.look(key, func(e *entry, now time.Time) {
+	if ok && f.gangs.update(key, func(e *entry, now time.Time) {
 		e.remove(pod.UID)
 		e.plan.remove(pod.UID)
 		e.gang.DeletePod(pod.UID, now)

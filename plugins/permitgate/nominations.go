@@ -19,16 +19,19 @@ type nominations struct {
 
 func newNominations() *nominations { return &nominations{pods: map[types.UID]*v1.Pod{}} }
 
-// set records the current state of a pod. It reports whether the pod is no longer nominated to the node that it was nominated to.
+// set records the current state of a pod. It reports whether the pod has left the room that it was nominated to.
 func (n *nominations) set(pod *v1.Pod) (left bool) {
-	if pod.Spec.NodeName != "" || !podgroup.Live(pod) || pod.Status.NominatedNodeName == "" {
-		return n.delete(pod.UID)
+	node := pod.Spec.NodeName
+	if node == "" && podgroup.Live(pod) {
+		node = pod.Status.NominatedNodeName
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	known := n.pods[pod.UID]
-	n.pods[pod.UID] = pod
-	return known != nil && known.Status.NominatedNodeName != pod.Status.NominatedNodeName
+	if delete(n.pods, pod.UID); node != "" && pod.Spec.NodeName == "" {
+		n.pods[pod.UID] = pod
+	}
+	return known != nil && known.Status.NominatedNodeName != node
 }
 
 // delete drops a pod.

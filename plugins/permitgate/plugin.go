@@ -164,7 +164,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		rehearse: func(key types.NamespacedName, r gang.Rehearsal) { s.rehearser.Begin(key, r) },
 		report:   s.server.Report,
 	}
-	go s.gangs.agenda.Run(ctx, 1, func(key types.NamespacedName) { w.look(ctx, key) })
+	go s.gangs.agenda.Run(ctx, 1, func(key types.NamespacedName) { w.act(ctx, key) })
 	go func() {
 		select {
 		case <-s.leader.Leading():

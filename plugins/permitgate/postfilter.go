@@ -59,7 +59,7 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 // present one belongs to an earlier attempt.
 func (p *PermitGate) nominationOf(key types.NamespacedName, pod *v1.Pod) *fwk.PostFilterResult {
 	node := ""
-	p.gangs.look(key, func(e *entry, _ time.Time) { node = e.keptNode(pod.UID) })
+	p.gangs.read(key, func(e *entry) { node = e.keptNode(pod.UID) })
 	return &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node}}
 }
 

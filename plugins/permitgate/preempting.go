@@ -40,7 +40,7 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 	may := v.enabled && !pl.neverPreempts && (cause == gang.CauseNoRoom || cause == gang.CauseUnschedulable) && len(pl.wants.minResources) == 0
 	began, allowed := time.Time{}, false
 	cleared := pl.cleared(v.handle.SnapshotSharedLister().NodeInfos())
-	v.gangs.look(pl.key, func(e *entry, now time.Time) {
+	v.gangs.update(pl.key, func(e *entry, now time.Time) {
 		if e.preempting != nil && e.preempting.cleared && cleared {
 			// The gang is refused with the room that it has preempted: it needs more by now, or has lost some of it.
 			e.endPreemption()
@@ -66,7 +66,7 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 		v.start = (v.start + r.Looked) % n
 	}
 	found := len(r.Nodes) > 0 && len(r.Victims)+len(r.Leaving) > 0
-	v.gangs.look(pl.key, func(e *entry, now time.Time) {
+	v.gangs.update(pl.key, func(e *entry, now time.Time) {
 		if e.searchAfter = (time.Time{}); found {
 			e.preempt(&r)
 			return
@@ -89,7 +89,7 @@ func (v *victims) begin(ctx context.Context, key types.NamespacedName, r *preemp
 	v.preemptor.Begin(ctx, key, r)
 	var kept []nomination
 	preempts := false
-	v.gangs.look(key, func(e *entry, _ time.Time) {
+	v.gangs.read(key, func(e *entry) {
 		if preempts = e.preempting != nil; preempts {
 			for uid, node := range e.preempting.nodes {
 				if m := e.pods[uid]; m != nil {
@@ -130,7 +130,7 @@ func ofDaemonSet(pod *v1.Pod) bool {
 
 // gangOf returns a gang of which pods may be victims.
 func (v *victims) gangOf(key types.NamespacedName) (c preempt.Gang, hasQuorum bool) {
-	known := v.gangs.look(key, func(e *entry, _ time.Time) {
+	known := v.gangs.read(key, func(e *entry) {
 		c.MinMember = e.gang.MinMember() - e.gang.Done() // what is left of the quorum goes only as a whole
 		for uid, m := range e.pods {
 			if e.gang.Sure(uid) { // also one whose pod does not name its node yet, which no search can evict with the others

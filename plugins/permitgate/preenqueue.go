@@ -20,7 +20,7 @@ func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 		return nil
 	}
 	reason, detail := gang.ReasonNotFound, ""
-	p.gangs.look(key, func(e *entry, now time.Time) {
+	p.gangs.update(key, func(e *entry, now time.Time) {
 		var failed bool
 		reason, detail, failed = e.gang.Enqueue(pod.UID, now)
 		if failed {

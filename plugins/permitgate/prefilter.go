@@ -127,7 +127,7 @@ func (p *PermitGate) enter(ctx context.Context, state fwk.CycleState, key types.
 func (p *PermitGate) attempt(key types.NamespacedName, pod *v1.Pod) (a *attempt, reason gang.Reason, detail string) {
 	reason = gang.ReasonNotFound
 	infos := p.handle.SnapshotSharedLister().NodeInfos()
-	p.gangs.look(key, func(e *entry, now time.Time) {
+	p.gangs.update(key, func(e *entry, now time.Time) {
 		var how gang.Entry
 		how, reason, detail = e.gang.Enter(pod.UID, now)
 		if how == gang.EnterRefused || how == gang.EnterPropose {
@@ -201,7 +201,7 @@ func (p *PermitGate) gather(key types.NamespacedName, pl *plan, o *outcome) {
 			return
 		}
 		if !round.Hinted {
-			p.gangs.hintless[e] = struct{}{}
+			p.gangs.unplanned[e] = struct{}{}
 		}
 		astray = e.follow(pl, o)
 	})
@@ -212,7 +212,7 @@ func (p *PermitGate) gather(key types.NamespacedName, pl *plan, o *outcome) {
 
 // exhausted returns the refusal of a gang after every domain that could hold it has been tried.
 func (p *PermitGate) exhausted(key types.NamespacedName, pl *plan) (r gang.Rollback) {
-	p.gangs.look(key, func(e *entry, _ time.Time) {
+	p.gangs.read(key, func(e *entry) {
 		r = e.gang.Last()
 		r.Rejected, r.Backoff, r.Cause = 0, 0, gang.CauseUnschedulable
 		r.Detail = fmt.Sprintf("none of the %d domains of %s that could hold the gang accepts it; in the last one: %s", len(e.tried), pl.request.Topology.Key, r.Detail)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -75,7 +74,7 @@ func (p *proposer) propose(ctx context.Context, state fwk.CycleState, key types.
 func (p *proposer) plan(key types.NamespacedName, scout *v1.Pod) *plan {
 	pl := &plan{key: key, pods: map[types.UID]*v1.Pod{}, known: map[types.UID]string{}, members: map[types.UID]bool{}}
 	classes := map[string][]*v1.Pod{} // by signature
-	p.gangs.look(key, func(e *entry, _ time.Time) {
+	p.gangs.read(key, func(e *entry) {
 		var missing []types.UID
 		missing, pl.request.Need = e.gang.Missing()
 		pl.minMember, pl.priority, pl.wants = e.gang.MinMember(), e.lowest(), e.wants

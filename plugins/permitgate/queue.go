@@ -9,8 +9,8 @@ import (
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
-// turnLimit is for how long a gang that is admitted excludes others. Other plugins or a long queue may delay its scout.
-const turnLimit = 250 * time.Millisecond
+// admitLimit is for how long a gang that is admitted excludes others. Other plugins or a long queue may delay its scout.
+const admitLimit = 250 * time.Millisecond
 
 // Looks at gangs that are refused take at most a share of the scheduler's time, all of them together: after a refusal, a gang is looked at
 // again after so many times as long as the look took, times the number of gangs that are refused.
@@ -100,7 +100,7 @@ func (q *gangQueue) next(now time.Time) (keys []types.NamespacedName, again time
 	for _, l := range q.lines {
 		busy := false
 		for _, since := range l.admitted {
-			if end := since.Add(turnLimit); now.Before(end) {
+			if end := since.Add(admitLimit); now.Before(end) {
 				busy = true
 				wait(end)
 			}
@@ -112,7 +112,7 @@ func (q *gangQueue) next(now time.Time) (keys []types.NamespacedName, again time
 		l.ready = slices.Delete(l.ready, 0, 1)
 		l.admitted[first] = now
 		keys = append(keys, first)
-		wait(now.Add(turnLimit))
+		wait(now.Add(admitLimit))
 	}
 	return keys, again
 }

@@ -76,8 +76,8 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// TestRoomIsHeardOfTwice, since kube-scheduler may hear of it later, and gangs are not woken by what they have given back themselves.
-func TestRoomIsHeardOfTwice(t *testing.T) {
+// TestRoomIsNoticedTwice, since kube-scheduler may hear of it later, and gangs are not woken by what they have given back themselves.
+func TestRoomIsNoticedTwice(t *testing.T) {
 	start := time.Unix(1_000_000, 0)
 	clock := clocktesting.NewFakeClock(start)
 	a, b := types.NamespacedName{Name: "a"}, types.NamespacedName{Name: "b"}

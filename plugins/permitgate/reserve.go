@@ -30,7 +30,7 @@ func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Po
 	}
 	p.nominateAgain(a)
 	infos := p.handle.SnapshotSharedLister().NodeInfos()
-	p.gangs.look(key, func(e *entry, _ time.Time) {
+	p.gangs.update(key, func(e *entry, _ time.Time) {
 		e.plan.place(pod.UID, nodeName)
 		if e.unconfined() {
 			e.confine(infos, nodeName)
@@ -41,7 +41,7 @@ func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Po
 
 // Unreserve is called when a pod has lost its node: a member was sent back from Permit, refused by another
 // plugin, or could not be bound. In a pod-group cycle it only ends a rehearsal.
-func (p *PermitGate) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) {
+func (p *PermitGate) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
 	if state.IsPodGroupSchedulingCycle() {
 		return
 	}

@@ -64,8 +64,8 @@ func (w waiter) sendBack(why string) {
 	}
 }
 
-// look does what is to be done now: for one gang, or for all together.
-func (w *worker) look(ctx context.Context, key types.NamespacedName) {
+// act does what is to be done now: for one gang, or for all together.
+func (w *worker) act(ctx context.Context, key types.NamespacedName) {
 	if key == worldKey {
 		if pods := w.gangs.takeRefused(); len(pods) > 0 {
 			klog.FromContext(ctx).V(4).Info("Activating pods that found no node while a gang collected room", "pods", len(pods))
@@ -234,7 +234,7 @@ func (w *worker) release(logger klog.Logger, key types.NamespacedName, members [
 		}
 	}
 	var released []types.UID
-	w.gangs.look(key, func(e *entry, now time.Time) { released = e.gang.Release(slices.Collect(maps.Keys(waiting)), now) })
+	w.gangs.update(key, func(e *entry, now time.Time) { released = e.gang.Release(slices.Collect(maps.Keys(waiting)), now) })
 	for _, uid := range released {
 		waiting[uid].Allow(Name)
 	}

@@ -127,8 +127,6 @@ func (m *mishap) tried(pod string) int {
 	return m.attempts[pod]
 }
 
-func (m *mishap) forget(pod string) { m.set(func(m *mishap) { delete(m.attempts, pod) }) }
-
 // times returns how often a pod has reached Permit.
 func (m *mishap) times(pod string) (n int) {
 	m.mu.Lock()

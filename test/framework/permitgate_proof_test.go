@@ -56,3 +56,22 @@ func TestProfileWithoutFilters(t *testing.T) {
 		})
 	}
 }
+
+// TestNominationBelowOneOfTheMembers: what is kept for a pod counts for a member only if that pod's priority is not lower than the member's,
+// whatever the priorities of the others are.
+func TestNominationBelowOneOfTheMembers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newGangCluster(t, 2, 1)
+		c.graceful.Store(true)
+		c.start(withArgs(preempting))
+		c.bind("node-0", member("", "victim").Priority(1))
+		c.quiet()
+		c.groups.set("middle", 1)
+		c.create(member("middle", "middle-0", 2).Priority(50))
+		c.requireKept("node-0", 1)
+		c.groups.set("g", 2)
+		c.create(member("g", "high").Priority(100), member("g", "low").Priority(10))
+		c.requireBound("high", "low")
+		c.requireUnbound("middle-0")
+	})
+}

@@ -91,8 +91,8 @@ func TestRoomEndsABackoff(t *testing.T) {
 	require.Equal(t, gang.Queued, g.Phase())
 }
 
-// TestHopeWaitsLongerWithEachFailure than room does, up to MaxBackoff.
-func TestHopeWaitsLongerWithEachFailure(t *testing.T) {
+// TestOwnRoomWaitsLongerWithEachFailure than other room does, up to MaxBackoff.
+func TestOwnRoomWaitsLongerWithEachFailure(t *testing.T) {
 	g, ids := newGang(2, 2)
 	now := start
 	for failures, want := range []int{300, 600, 1200, 2400, 4800, 8000, 8000} {
@@ -331,8 +331,9 @@ func TestActionsAreRepeated(t *testing.T) {
 func TestWordsOfABackoff(t *testing.T) {
 	g, ids := newGang(2, 2)
 	failRound(t, g, ids, start)
-	_, before := g.Blocked(start)
-	_, later := g.Blocked(after(400))
+	_, before := g.Blocked()
+	g.Settle(after(400))
+	_, later := g.Blocked()
 	require.Equal(t, "no room", before, "as the member that found no room says it")
 	require.Equal(t, before, later)
 }

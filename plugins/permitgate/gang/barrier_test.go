@@ -88,7 +88,7 @@ func TestMemberIsLostAtTheBarrier(t *testing.T) {
 		}, gang.CauseNotPrepared, gang.Backoff},
 		"deleted": {func(g *gang.Gang, id types.UID) { g.DeletePod(id, after(30)) }, gang.CauseMembersLeft, gang.Queued},
 		"never prepared": {func(g *gang.Gang, _ types.UID) {
-			_, _ = g.Blocked(after(20_010))
+			g.Settle(after(20_010))
 		}, gang.CauseNotPrepared, gang.Backoff},
 		"the quorum has been raised": {func(g *gang.Gang, _ types.UID) {
 			g.SetGroup(gang.Spec{UID: "g", MinMember: 4}, after(30))

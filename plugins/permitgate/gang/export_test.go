@@ -1,6 +1,10 @@
 package gang
 
-import "k8s.io/apimachinery/pkg/types"
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // Preparing returns how many members have been let go, and can still be sent back.
 func (g *Gang) Preparing() int { return g.preparing() }
@@ -11,3 +15,6 @@ func (g *Gang) Holds(uid types.UID) bool {
 	m, known := g.members[uid]
 	return known && m.holds
 }
+
+// Settle lets the time be now, and nothing else happen.
+func (g *Gang) Settle(now time.Time) { g.settle(now) }

@@ -213,7 +213,7 @@ func (g *Gang) Enqueue(uid types.UID, now time.Time) (reason Reason, detail stri
 
 // Refusal returns why a member may not be in the scheduling queue or in a cycle, as of the last input.
 func (g *Gang) Refusal(uid types.UID) (Reason, string) {
-	if reason, detail := g.blocked(); reason != ReasonNone {
+	if reason, detail := g.Blocked(); reason != ReasonNone {
 		return reason, detail
 	}
 	m, known := g.members[uid]
@@ -245,13 +245,8 @@ func (g *Gang) called(m *member) bool {
 	return m.called
 }
 
-// Blocked returns what keeps the gang's members out of the queue, and that in words.
-func (g *Gang) Blocked(now time.Time) (Reason, string) {
-	g.settle(now)
-	return g.blocked()
-}
-
-func (g *Gang) blocked() (Reason, string) {
+// Blocked returns what keeps the gang's members out of the queue, and that in words, as of the last input.
+func (g *Gang) Blocked() (Reason, string) {
 	switch {
 	case g.spec == nil:
 		return ReasonNotFound, "the PodGroup does not exist"

@@ -76,7 +76,7 @@ func enter(t *testing.T, g *gang.Gang, now time.Time, id types.UID) {
 // wait puts members into Permit, in a round that is begun if there is none.
 func wait(t *testing.T, g *gang.Gang, now time.Time, ids ...types.UID) {
 	t.Helper()
-	if _, _ = g.Blocked(now); g.Phase() == gang.Queued {
+	if g.Settle(now); g.Phase() == gang.Queued {
 		gather(t, g, now)
 	}
 	for _, id := range ids {

@@ -35,7 +35,7 @@ func (g *Gang) Release(uids []types.UID, now time.Time) []types.UID {
 	return released
 }
 
-// going reports whether the member has a node, and can still be sent back.
+// mayBeSentBack reports whether the member has a node, and can still be sent back.
 func (m *member) mayBeSentBack() bool {
 	return m.state == memberWaiting || m.state == memberReleased || m.state == memberPrepared
 }

@@ -36,16 +36,16 @@ func (g *Gang) settleDone(now time.Time) {
 // doneAt is when members that have succeeded count although others have no node yet.
 func (g *Gang) doneAt() time.Time { return g.arrivedAt.Add(doneGrace) }
 
-// settled is how many members are bound, or were until they succeeded.
+// bound is how many members are bound, or were until they succeeded.
 func (g *Gang) bound() int { return g.count[memberBound] + g.done() }
 
-// preparing is how many members have been let go, and may still be sent back.
+// preparing is how many members have been released, and may still be sent back.
 func (g *Gang) preparing() int { return g.count[memberReleased] + g.count[memberPrepared] }
 
-// sure is how many members are bound, or their binds are on the way and nothing stops them.
+// committedOrLater is how many members are bound, or their binds are on the way and nothing stops them.
 func (g *Gang) committedOrLater() int { return g.count[memberCommitted] + g.bound() }
 
-// letGo is how many members have been let go, or are past that.
+// releasedOrLater is how many members have been released, or are past that.
 func (g *Gang) releasedOrLater() int { return g.preparing() + g.committedOrLater() }
 
 // reachable is how many members may still make up the quorum in this round.

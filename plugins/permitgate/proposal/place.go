@@ -2,6 +2,7 @@ package proposal
 
 import (
 	"cmp"
+	"container/heap"
 	"maps"
 	"slices"
 )
@@ -67,31 +68,58 @@ func (s *search) inTurns(among []int) *attempt {
 		load = map[string]int{}
 	}
 	for _, c := range s.bySize(s.size) {
-		zones := s.zones(among, c)
+		zones := s.zones(among, c, load)
 		for range s.classes[c].Members {
-			zone := next(zones, load)
-			for zone != nil && !zone.take(s, a, c) {
-				zone = next(zones, load)
+			for len(zones) > 0 && !zones[0].take(s, a, c) {
+				heap.Pop(&zones)
 			}
-			if zone == nil {
+			if len(zones) == 0 {
 				break
 			}
-			load[zone.name]++
+			zones[0].load++
+			load[zones[0].name]++
+			heap.Fix(&zones, 0)
 		}
 	}
 	return a
 }
 
-// zone is the sites of a zone that may have room.
+// zone is the sites of a zone that may have room, load how many members the zone has, and order its place among those with as many.
 type zone struct {
-	name  string
-	sites []int
-	at    int
+	name        string
+	sites       []int
+	at          int
+	load, order int
+}
+
+// zonesByLoad are zones as a heap, the one with the fewest members on top: there may be as many as nodes.
+type zonesByLoad []*zone
+
+// Len implements heap.Interface.
+func (z *zonesByLoad) Len() int { return len(*z) }
+
+// Less implements heap.Interface.
+func (z *zonesByLoad) Less(i, j int) bool {
+	a, b := (*z)[i], (*z)[j]
+	return a.load < b.load || a.load == b.load && a.order < b.order
+}
+
+// Swap implements heap.Interface.
+func (z *zonesByLoad) Swap(i, j int) { (*z)[i], (*z)[j] = (*z)[j], (*z)[i] }
+
+// Push implements heap.Interface.
+func (z *zonesByLoad) Push(x any) { *z = append(*z, x.(*zone)) } //nolint:forcetypeassert // the heap's own
+
+// Pop implements heap.Interface.
+func (z *zonesByLoad) Pop() any {
+	last := (*z)[len(*z)-1]
+	*z = (*z)[:len(*z)-1]
+	return last
 }
 
 // zones groups the sites that have room for a class, in the order in which they were found.
-func (s *search) zones(among []int, c int) []*zone {
-	var zones []*zone
+func (s *search) zones(among []int, c int, load map[string]int) zonesByLoad {
+	var zones zonesByLoad
 	byName := map[string]*zone{}
 	for _, i := range among {
 		if s.sites[i].rooms[c].fit == 0 {
@@ -100,24 +128,14 @@ func (s *search) zones(among []int, c int) []*zone {
 		name := s.sites[i].zone
 		z := byName[name]
 		if z == nil {
-			z = &zone{name: name}
+			z = &zone{name: name, load: load[name], order: len(zones)}
 			byName[name] = z
 			zones = append(zones, z)
 		}
 		z.sites = append(z.sites, i)
 	}
+	heap.Init(&zones)
 	return zones
-}
-
-// next returns the zone with the fewest members that has sites left; nil when none has.
-func next(zones []*zone, load map[string]int) *zone {
-	var least *zone
-	for _, z := range zones {
-		if len(z.sites) > 0 && (least == nil || load[z.name] < load[least.name]) {
-			least = z
-		}
-	}
-	return least
 }
 
 // take gives the next site with room to a member, and drops those that have none.
