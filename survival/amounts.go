@@ -80,13 +80,13 @@ type lacking map[shape][]*v1.Pod
 type shape struct{ zone, requests string }
 
 func (l lacking) add(zone string, pod *v1.Pod) {
-	of := shape{zone, asking(pod)}
-	l[of] = append(l[of], pod)
+	key := shape{zone, asking(pod)}
+	l[key] = append(l[key], pod)
 }
 
 func (l lacking) count() (pods int64) {
-	for _, of := range l {
-		pods += int64(len(of))
+	for _, lack := range l {
+		pods += int64(len(lack))
 	}
 	return pods
 }
@@ -150,8 +150,8 @@ func newPlanner(
 	p.losses = p.worth(c.candidates(p, held, said))
 	most := int64(0)
 	for _, l := range p.losses {
-		of := p.demandOf(l)
-		most = max(most, of.Pods)
+		demand := p.demandOf(l)
+		most = max(most, demand.Pods)
 	}
 	p.orders = thoroughness * options.replaysOf(int(most), DefaultReplays)
 	p.share(zones)
@@ -190,13 +190,14 @@ func (p *planner) worth(losses []*loss) []*loss {
 // the other zones, and no more than that is needed. For nodes T is divided evenly.
 func (p *planner) share(zones map[string]bool) {
 	var all ledger.Resources
-	of := map[string]ledger.Resources{}
+	byZone := map[string]ledger.Resources{}
 	nodes := false
 	for _, l := range p.losses {
 		demand := p.demandOf(l)
 		p.least.Raise(&demand)
-		if nodes = l.nodes != nil; !nodes {
-			of[l.zone] = demand
+		nodes = l.nodes != nil
+		if !nodes {
+			byZone[l.zone] = demand
 			all.Add(&demand, 1)
 		}
 	}
@@ -210,7 +211,7 @@ func (p *planner) share(zones map[string]bool) {
 			p.shares[zone] = ledger.Resources{MilliCPU: (p.least.MilliCPU + n - 1) / n, Memory: (p.least.Memory + n - 1) / n}
 			continue
 		}
-		demand := of[zone]
+		demand := byZone[zone]
 		p.shares[zone] = p.least.Less(&demand)
 	}
 }
@@ -296,7 +297,8 @@ func (p *planner) holdable(held amounts) amounts {
 			room := s.room()
 			r = r.Clone()
 			r.Lower(&room)
-			if r = r.Positive(); !r.IsZero() {
+			r = r.Positive()
+			if !r.IsZero() {
 				out[name] = r
 			}
 		}
@@ -357,7 +359,8 @@ func (p *planner) grow(ctx context.Context, replay replayFunc, held amounts) (*p
 				held.raise(l.node, &used)
 			}
 		}
-		if last[at] = f; grew {
+		last[at] = f
+		if grew {
 			enough = 0
 		}
 		enough++
@@ -370,8 +373,8 @@ func (p *planner) grow(ctx context.Context, replay replayFunc, held amounts) (*p
 			out.tight.raise(node, &used)
 		}
 		// The replay of a loss in which most is missing says where freed room is to be collected: others would ask for it elsewhere.
-		of := last[at/p.orders*p.orders:][:p.orders]
-		if f != worstOf(of) {
+		orders := last[at/p.orders*p.orders:][:p.orders]
+		if f != worstOf(orders) {
 			continue
 		}
 		for m, pods := range f.missing {

@@ -168,13 +168,13 @@ type differences struct {
 // differences compares with the cluster before. It returns nil if a copy cannot follow.
 func (k *Certifier) differences(now map[objectKey]client.Object) *differences {
 	d := &differences{}
-	for key, is := range now {
-		if was := k.objects[key]; was != is && !d.add(was, is) {
+	for key, obj := range now {
+		if old := k.objects[key]; old != obj && !d.add(old, obj) {
 			return nil
 		}
 	}
-	for key, was := range k.objects {
-		if now[key] == nil && !d.add(was, nil) {
+	for key, old := range k.objects {
+		if now[key] == nil && !d.add(old, nil) {
 			return nil
 		}
 	}

@@ -279,7 +279,8 @@ func (p *planner) topUp(lost *loss, held amounts, landed []placement, pods []*v1
 			rest = rest.Positive()
 			more, room := request.Less(&rest), s.room()
 			room.Add(&is, -1)
-			if more = more.Positive(); more.Exceeds(&room) == "" && (best == nil || p.size(more) < p.size(least)) {
+			more = more.Positive()
+			if more.Exceeds(&room) == "" && (best == nil || p.size(more) < p.size(least)) {
 				best, least = s, more
 			}
 		}

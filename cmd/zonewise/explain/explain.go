@@ -186,7 +186,8 @@ func asked(s *sim.Sim, pod *corev1.Pod) *corev1.Pod {
 
 // zones asks the plugins, and groups their answers by zone.
 func (e *examination) zones(ctx context.Context) (err error) {
-	if e.answer, err = e.sim.Ask(ctx, alone(e.pod)); err != nil {
+	e.answer, err = e.sim.Ask(ctx, alone(e.pod))
+	if err != nil {
 		return err
 	}
 	for i := range e.answer.Gates {

@@ -105,10 +105,12 @@ func (e *gangExamination) place(ctx context.Context, as func(*corev1.Pod) *corev
 		}
 		return nil
 	}
-	if s, err = sim.Of(ctx, e.census.Snapshot, options); err != nil {
+	s, err = sim.Of(ctx, e.census.Snapshot, options)
+	if err != nil {
 		return nil, 0, err
 	}
-	if err = change(s); err == nil {
+	err = change(s)
+	if err == nil {
 		err = s.Run(ctx)
 	}
 	if err != nil {
@@ -193,11 +195,11 @@ const mostZones = 5
 
 // try changes copies of the cluster until the gang starts.
 func (e *gangExamination) try(ctx context.Context) error {
-	short := max(1, e.report.Gang.Missing-*e.report.Gang.Fit)
+	lacking := max(1, e.report.Gang.Missing-*e.report.Gang.Fit)
 	models := e.census.Models()
 	for _, n := range models[:min(len(models), mostZones)] {
-		err := e.tryOne(ctx, fmt.Sprintf("in zone %s: %s like %s", status.Name(n.Zone), show.Plural(short, "more node"), n.Name), func(s *sim.Sim) error {
-			_, err := s.AddNodes(short, n.Name)
+		err := e.tryOne(ctx, fmt.Sprintf("in zone %s: %s like %s", status.Name(n.Zone), show.Plural(lacking, "more node"), n.Name), func(s *sim.Sim) error {
+			_, err := s.AddNodes(lacking, n.Name)
 			return err
 		})
 		if err != nil {

@@ -49,10 +49,10 @@ func (r *Report) Text(w io.Writer, style show.Style, now time.Time) error {
 }
 
 func (d *Pod) text(p *show.Page) {
-	if of := "Pod " + d.Namespace + "/" + d.Name; of == d.Workload {
-		p.Title("%s", of)
+	if name := "Pod " + d.Namespace + "/" + d.Name; name == d.Workload {
+		p.Title("%s", name)
 	} else {
-		p.Title("%s of %s", of, d.Workload)
+		p.Title("%s of %s", name, d.Workload)
 	}
 	switch d.Verdict {
 	case Bound:

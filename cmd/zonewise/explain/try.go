@@ -51,7 +51,8 @@ func (e *examination) try(ctx context.Context) ([]string, error) {
 	}
 	if len(steps) == 0 {
 		var err error
-		if steps, err = e.together(ctx, changes); err != nil {
+		steps, err = e.together(ctx, changes)
+		if err != nil {
 			return nil, err
 		}
 	}

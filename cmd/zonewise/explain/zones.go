@@ -77,14 +77,14 @@ func zonesOf(c *census.Census, s *sim.Sim, pod *corev1.Pod, answer *sim.Answer) 
 		}
 		refused[reason{name, n.Refusal.Plugin, n.Refusal.Words()}]++
 	}
-	for why, nodes := range refused {
-		z := zones[why.zone]
-		z.Obstacles = append(z.Obstacles, Obstacle{Plugin: why.plugin, Words: why.words, Nodes: nodes})
+	for refusal, nodes := range refused {
+		z := zones[refusal.zone]
+		z.Obstacles = append(z.Obstacles, Obstacle{Plugin: refusal.plugin, Words: refusal.words, Nodes: nodes})
 	}
 	for _, policy := range policiesOf(s, pod) {
-		for _, of := range policy.Status.Zones {
-			if z := zones[of.Name]; z != nil {
-				z.Policies = append(z.Policies, PolicyCount{policy.Namespace + "/" + policy.Name, of.Pods, of.Desired, of.State})
+		for _, share := range policy.Status.Zones {
+			if z := zones[share.Name]; z != nil {
+				z.Policies = append(z.Policies, PolicyCount{policy.Namespace + "/" + policy.Name, share.Pods, share.Desired, share.State})
 			}
 		}
 	}
@@ -101,9 +101,9 @@ func zonesOf(c *census.Census, s *sim.Sim, pod *corev1.Pod, answer *sim.Answer) 
 		}
 	}
 	for _, reservation := range reservations(s) {
-		for _, of := range reservation.Status.Zones {
-			if z := zones[of.Name]; z != nil && of.Held > of.Used {
-				z.Holds = append(z.Holds, Hold{reservation.Name, of.Held - of.Used, owns(reservation, pod)})
+		for _, slots := range reservation.Status.Zones {
+			if z := zones[slots.Name]; z != nil && slots.Held > slots.Used {
+				z.Holds = append(z.Holds, Hold{reservation.Name, slots.Held - slots.Used, owns(reservation, pod)})
 			}
 		}
 	}

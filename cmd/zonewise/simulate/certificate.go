@@ -41,14 +41,14 @@ func (s *Scenario) loses(loss *v1alpha1.SurvivalLoss) bool {
 // compareCertificates compares a loss with what the cluster's ZoneSurvivals say about it.
 func (p *scenarioRun) compareCertificates(scenario *Scenario, before, after *census.Census) {
 	for _, object := range snapshot.Sorted[*v1alpha1.ZoneSurvival](p.cluster.Snapshot, "") {
-		says := status.SurvivalOf(object, p.cluster.Now)
+		answer := status.SurvivalOf(object, p.cluster.Now)
 		protects, err := survival.Protected(object)
-		at := slices.IndexFunc(says.Losses, func(loss v1alpha1.SurvivalLoss) bool { return scenario.loses(&loss) })
-		if err != nil || says.State == status.Unknown || at < 0 {
+		at := slices.IndexFunc(answer.Losses, func(loss v1alpha1.SurvivalLoss) bool { return scenario.loses(&loss) })
+		if err != nil || answer.State == status.Unknown || at < 0 {
 			continue // it says nothing about this loss
 		}
 		c := Certificate{
-			Name: says.Name, AgeSeconds: says.AgeSeconds, age: says.Age(), Displaced: says.Losses[at].Displaced, Waiting: says.Losses[at].Waiting,
+			Name: answer.Name, AgeSeconds: answer.AgeSeconds, age: answer.Age(), Displaced: answer.Losses[at].Displaced, Waiting: answer.Losses[at].Waiting,
 			WaitingHere: p.running(before, protects) - p.running(after, protects),
 		}
 		c.Agrees = (c.Waiting > 0) == (c.WaitingHere > 0)

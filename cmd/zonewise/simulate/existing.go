@@ -98,9 +98,9 @@ func (p *parser) put(obj client.Object) {
 	obj.SetUID(now.GetUID())
 	obj.SetCreationTimestamp(now.GetCreationTimestamp())
 	obj.SetOwnerReferences(now.GetOwnerReferences())
-	is, have := reflect.ValueOf(obj).Elem().FieldByName("Status"), reflect.ValueOf(now).Elem().FieldByName("Status")
+	status, have := reflect.ValueOf(obj).Elem().FieldByName("Status"), reflect.ValueOf(now).Elem().FieldByName("Status")
 	if have.IsValid() {
-		is.Set(have)
+		status.Set(have)
 	}
 	obj.SetResourceVersion(now.GetResourceVersion())
 	obj.SetGeneration(now.GetGeneration())
