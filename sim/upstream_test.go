@@ -7,6 +7,7 @@ import (
 	"runtime/metrics"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,19 +80,17 @@ func TestTheRuntimeTellsWhetherGoroutinesRest(t *testing.T) {
 	}
 	for !waitUntilIdle(time.Second) { // other tests may end yet
 	}
-	stop, done := make(chan struct{}), make(chan struct{})
+	stop, done := atomic.Bool{}, make(chan struct{})
 	go func() {
 		defer close(done)
 		for {
-			select {
-			case <-stop:
+			if stop.Load() {
 				return
-			default:
 			}
 		}
 	}()
 	idle := waitUntilIdle(20 * time.Millisecond)
-	close(stop)
+	stop.Store(true)
 	<-done
 	require.False(t, idle, changed)
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -134,11 +133,15 @@ func (m *Impaired) workloads(asked *v1alpha1.ZoneSurvival, protects func(*v1.Pod
 func (m *Impaired) readyOutside(w *workload, zone string) int {
 	n := 0
 	for _, pod := range w.pods {
-		if at, exists := m.zoneOf[pod.Spec.NodeName]; exists && at != zone && podutil.IsPodReady(pod) {
+		if at, exists := m.zoneOf[pod.Spec.NodeName]; exists && at != zone && isReady(pod) {
 			n++
 		}
 	}
 	return n
+}
+
+func isReady(pod *v1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status == v1.ConditionTrue })
 }
 
 // Answer puts what is left of a ZoneSurvival's workloads into its status, and whether that is enough as a condition. It reports whether the

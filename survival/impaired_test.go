@@ -96,7 +96,7 @@ func TestImpairedIsARecount(t *testing.T) {
 		byNumber := rapid.Bool().Draw(t, "by number")
 		bound := intstr.FromString(fmt.Sprintf("%d%%", percent))
 		if byNumber {
-			bound = intstr.FromInt(number) //nolint:staticcheck // small
+			bound = intstr.FromInt(number)
 		}
 		asked := &v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: "s", Generation: 3}, Spec: v1alpha1.ZoneSurvivalSpec{
 			Workloads: []v1alpha1.SurvivalWorkload{{Namespace: "shop", PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"tier": "web"}}}},
@@ -104,7 +104,7 @@ func TestImpairedIsARecount(t *testing.T) {
 		}}
 		var status v1alpha1.ZoneSurvivalStatus
 		NewImpaired(c.objects).Answer(asked, metav1.Time{}, &status)
-		enough, any := true, false
+		enough, some := true, false
 		left := map[string]v1alpha1.SurvivalServing{}
 		for _, l := range status.Impaired {
 			left[l.Zone] = l
@@ -115,7 +115,7 @@ func TestImpairedIsARecount(t *testing.T) {
 				if c.replicas[i] == 0 || !c.hasPods(name) {
 					continue
 				}
-				any = true
+				some = true
 				ready := 0
 				for _, at := range c.ready[i] {
 					if at != zone {
@@ -146,7 +146,7 @@ func TestImpairedIsARecount(t *testing.T) {
 		condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionServes)
 		require.Equal(t, int64(3), condition.ObservedGeneration)
 		switch {
-		case !any:
+		case !some:
 			require.Equal(t, metav1.ConditionUnknown, condition.Status)
 		case enough:
 			require.Equal(t, metav1.ConditionTrue, condition.Status, condition.Message)

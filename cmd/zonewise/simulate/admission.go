@@ -115,7 +115,7 @@ func (a *admission) runtime(pod *corev1.Pod, internal *core.Pod) error {
 	err := plugin.Admit(context.Background(), upstream.NewAttributesRecord(
 		internal, nil, core.Kind("Pod").WithVersion("v1"), pod.Namespace, pod.Name, core.Resource("pods").WithVersion("v1"), "", upstream.Create, &metav1.CreateOptions{}, false, nil,
 	), nil)
-	if status, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // it is not wrapped
+	if status, ok := err.(apierrors.APIStatus); ok {
 		return fmt.Errorf("RuntimeClass %s refuses its pods: %s", name, status.Status().Message)
 	}
 	return err

@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +23,7 @@ func (p *scenarioRun) recountBudgets(changed []*corev1.Pod) error {
 		matches := func(pod *corev1.Pod) bool {
 			return pod.Namespace == budget.Namespace && selector.Matches(labels.Set(pod.Labels))
 		}
-		if !anyPod(changed, matches) && budget.Status.ExpectedPods > 0 {
+		if !slices.ContainsFunc(changed, matches) && budget.Status.ExpectedPods > 0 {
 			continue
 		}
 		expected, healthy := 0, int32(0)
@@ -42,15 +44,6 @@ func (p *scenarioRun) recountBudgets(changed []*corev1.Pod) error {
 		}
 	}
 	return nil
-}
-
-func anyPod(pods []*corev1.Pod, matches func(*corev1.Pod) bool) bool {
-	for _, pod := range pods {
-		if matches(pod) {
-			return true
-		}
-	}
-	return false
 }
 
 // desiredHealthy is upstream's (getExpectedPodCount): percents are rounded up.

@@ -127,10 +127,10 @@ func templateOf(obj client.Object) (*corev1.PodTemplateSpec, *int32) {
 
 // sameTemplate reports whether pods of both templates are alike to a scheduler. Images are not compared: a snapshot has no names of images.
 func sameTemplate(a, b *corev1.PodTemplateSpec) bool {
-	return equality.Semantic.DeepEqual(comparable(a), comparable(b))
+	return equality.Semantic.DeepEqual(schedulable(a), schedulable(b))
 }
 
-func comparable(t *corev1.PodTemplateSpec) *corev1.Pod {
+func schedulable(t *corev1.PodTemplateSpec) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: maps.Clone(t.Labels), Annotations: maps.Clone(t.Annotations)}, Spec: *t.Spec.DeepCopy()}
 	delete(pod.Labels, appsv1.DefaultDeploymentUniqueLabelKey)
 	snapshot.Trim(pod)

@@ -130,7 +130,7 @@ func TestWorkloadsThatExistAreChanged(t *testing.T) {
 			}
 			for _, promise := range r.Promises {
 				if promise.Kind == FailBudget {
-					require.Equal(t, int64((all+1)/2), promise.Wanted)
+					require.EqualValues(t, (all+1)/2, promise.Wanted)
 				}
 			}
 			require.Empty(t, r.Failed(DefaultFailures))

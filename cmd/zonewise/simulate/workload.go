@@ -21,6 +21,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -160,8 +161,7 @@ func (p *parser) decode(document []byte) error {
 		}
 		return nil
 	}
-	example, err := kinds.Scheme.New(gvk)
-	if o, ok := example.(client.Object); gvk.Kind != "" && gvk.Version != "" && (err != nil || !ok || !makesPods(o) && !decidesPlaces(o)) {
+	if gvk.Kind != "" && gvk.Version != "" && !isWanted(gvk) {
 		p.leaveOut("objects of kind " + gvk.Kind + " are left out")
 		return nil
 	}
@@ -171,6 +171,13 @@ func (p *parser) decode(document []byte) error {
 	}
 	p.objects = append(p.objects, object.(client.Object)) //nolint:forcetypeassert // as the example
 	return nil
+}
+
+// isWanted reports whether objects of a kind are part of a simulation.
+func isWanted(gvk schema.GroupVersionKind) bool {
+	example, err := kinds.Scheme.New(gvk)
+	obj, ok := example.(client.Object)
+	return err == nil && ok && (makesPods(obj) || decidesPlaces(obj))
 }
 
 // leaveOut notes what is no part of the simulation.
