@@ -217,6 +217,13 @@ func (f *fence) look(leading func() bool) {
 	})
 }
 
+// hasLed reports whether a look has found that the elector leads.
+func (f *fence) hasLed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.began
+}
+
 // known reports whether there is nothing left to find out.
 func (f *fence) known() bool {
 	f.mu.Lock()

@@ -19,6 +19,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
+	"k8s.io/utils/ptr"
 
 	"zonewise.dev/internal/perscheduler"
 )
@@ -38,6 +39,8 @@ type Leader struct {
 	once    sync.Once
 	led     chan struct{}
 	leading atomic.Bool
+	// held reports whether the lease is held. Fence replaces it, so that a standby gathers its metrics once per pollInterval, not twice.
+	held atomic.Pointer[func() bool]
 }
 
 // Of returns the Leader of the scheduler behind h: one for all plugins and profiles, with one goroutine that looks until
@@ -45,6 +48,7 @@ type Leader struct {
 func Of(ctx context.Context, h Handle) *Leader {
 	return perscheduler.Get(ctx, h, "leader", func() *Leader {
 		l := &Leader{led: make(chan struct{})}
+		l.held.Store(ptr.To(leaseHeld))
 		go l.look(ctx, h)
 		return l
 	})
@@ -75,7 +79,7 @@ func (l *Leader) look(ctx context.Context, h Handle) {
 		// The scheduler publishes its configuration before it starts its informers, so once
 		// they have synced the absence of leader election is a fact and not a race. A scheduler that is being built in
 		// a process that holds another lease does not lead yet.
-		return l.leading.Load() || pods.HasSynced() && (leaseHeld() || !configured().LeaderElect), nil
+		return l.leading.Load() || pods.HasSynced() && ((*l.held.Load())() || !configured().LeaderElect), nil
 	})
 	if err == nil {
 		l.lead()

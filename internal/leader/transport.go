@@ -11,6 +11,7 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 
 	"zonewise.dev/internal/perscheduler"
 	"zonewise.dev/internal/transport"
@@ -53,6 +54,7 @@ func raise(ctx context.Context, h ClientHandle, l *Leader) error {
 		return leases.Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 	})
 	if transport.Wrap(h, f.around) {
+		l.held.Store(ptr.To(f.hasLed))
 		go f.look(l.leading.Load)
 	}
 	return nil

@@ -5,9 +5,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
@@ -84,6 +87,35 @@ func TestFence(t *testing.T) {
 	holder = "me"
 	mu.Unlock()
 	require.Eventually(t, func() bool { return bind(client) == nil }, 10*time.Second, 50*time.Millisecond)
+}
+
+// gathered counts how often metrics are gathered.
+type gathered struct{ times atomic.Int32 }
+
+func (*gathered) Describe(chan<- *prometheus.Desc) {}
+
+func (g *gathered) Collect(chan<- prometheus.Metric) { g.times.Add(1) }
+
+// TestAStandbyGathersMetricsOnce: what Leader and Fence want to know of the elector, they learn by one look.
+func TestAStandbyGathersMetricsOnce(t *testing.T) {
+	t.Cleanup(legacyregistry.Reset) // an elector that has ended leaves the gauge at 1
+	legacyregistry.Reset()
+	publish(t, true)
+	count := &gathered{}
+	require.NoError(t, legacyregistry.Registerer().Register(count))
+	t.Cleanup(func() { legacyregistry.Registerer().Unregister(count) })
+	synctest.Test(t, func(t *testing.T) {
+		config := &rest.Config{Host: "127.0.0.1:1"} // a standby does not read the lease
+		client, err := kubernetes.NewForConfig(config)
+		require.NoError(t, err)
+		h := clientHandle{newHandle(), client, config}
+		require.NoError(t, leader.Fence(t.Context(), h))
+		h.factory.Start(t.Context().Done())
+		h.factory.WaitForCacheSync(t.Context().Done())
+		before := count.times.Load()
+		time.Sleep(time.Minute)
+		require.InDelta(t, 120, count.times.Load()-before, 1)
+	})
 }
 
 func TestFenceNeedsAnAPIServer(t *testing.T) {
