@@ -222,9 +222,8 @@ type ZoneSpreadZone struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.recovery == 'Gradual' || !has(self.recoveryWindow)",message="spec.unavailableZones.recoveryWindow: may only be set when recovery is Gradual",fieldPath=".recoveryWindow",reason="FieldValueForbidden"
 type UnavailableZones struct {
-	// DownAfter is how long a zone must have had no node that is ready and open to the policy's pods before it is
-	// closed. A node is not open if it is cordoned, or if the node selector, node affinity or tolerations of the
-	// policy's newest pod exclude it and nodeAffinityPolicy or nodeTaintsPolicy honors that. Defaults to 2m.
+	// DownAfter is how long a zone that has had an open node, one that is Ready and not cordoned, must have had none before
+	// it is closed. Pods make no difference to that. Defaults to 2m.
 	// +optional
 	// +kubebuilder:default="2m"
 	// +kubebuilder:validation:Type=string
@@ -233,8 +232,8 @@ type UnavailableZones struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) > duration('0s')",message="spec.unavailableZones.downAfter: must be a duration above 0, such as 2m"
 	DownAfter *metav1.Duration `json:"downAfter,omitempty"`
 
-	// FullAfter is how long all nodes of a zone must have refused the policy's pods, for reasons other than
-	// spreading, before the zone is full for pods that ask for at least as much. Defaults to 5m.
+	// FullAfter is how long all eligible nodes of a zone must have refused the pods of a workload, for reasons other than
+	// spreading over the zones, before the zone is full for that workload. Defaults to 5m.
 	// +optional
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:Type=string
