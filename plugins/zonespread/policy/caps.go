@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,33 +23,21 @@ func (l limit) String() string {
 	return strconv.FormatInt(l.pods, 10)
 }
 
-// parseLimit reads maxPerZone as the CustomResourceDefinition admits it.
-func parseLimit(v intstr.IntOrString) (limit, error) {
-	if v.Type == intstr.String {
-		percent, err := ParsePercent(v.StrVal)
-		return limit{percent: percent}, err
+// parseLimit reads maxPerZone.
+func parseLimit(v *intstr.IntOrString) limit {
+	switch {
+	case v == nil:
+		return limit{}
+	case v.Type == intstr.Int:
+		return limit{pods: max(1, int64(v.IntVal))}
 	}
-	if v.IntVal < 1 || v.IntVal > maxNumber {
-		return limit{}, fmt.Errorf("must be a number of pods from 1 to %d, or a percentage", maxNumber)
-	}
-	return limit{pods: int64(v.IntVal)}, nil
+	percent, _ := strconv.ParseInt(strings.TrimSuffix(v.StrVal, "%"), 10, 64) // 0 in a string that the schema refuses
+	return limit{percent: min(max(1, percent), 100)}
 }
 
-var errPercent = errors.New(`must be a percentage from "1%" to "100%", in whole numbers`)
-
-// ParsePercent reads a percentage: a whole number from 1 to 100 without sign or leading zeros, and "%".
-func ParsePercent(s string) (int64, error) {
-	digits, ok := strings.CutSuffix(s, "%")
-	percent, err := strconv.ParseUint(digits, 10, 8)
-	if !ok || err != nil || percent < 1 || percent > 100 || digits[0] == '0' {
-		return 0, errPercent
-	}
-	return int64(percent), nil
-}
-
-// of returns the limit in pods for this many replicas, Unlimited without a limit. A percentage never comes
+// inPods returns the limit in pods for this many replicas, Unlimited without a limit. A percentage never comes
 // to less than 1, so that a small workload can start.
-func (l limit) of(replicas int64) int64 {
+func (l limit) inPods(replicas int64) int64 {
 	switch {
 	case l.pods > 0:
 		return l.pods
@@ -76,7 +62,7 @@ func quorumCap(replicas int64) int64 {
 // capOf returns the most pods of those in Held that the zone may hold, and the rule that limits them.
 func (p *Policy) capOf(maxPods, replicas int64) (int64, Rule) {
 	least, rule := maxPods, MaxPods
-	if c := p.perZone.of(replicas); c < least {
+	if c := p.perZone.inPods(replicas); c < least {
 		least, rule = c, MaxPerZone
 	}
 	if p.quorumSafe {
@@ -104,7 +90,7 @@ func (p *Policy) ScalesCaps() bool { return p.quorumSafe || p.perZone.percent > 
 
 // SameCaps reports whether two numbers of replicas give the same caps.
 func (p *Policy) SameCaps(a, b int64) bool {
-	return p.perZone.of(a) == p.perZone.of(b) && (!p.quorumSafe || quorumCap(a) == quorumCap(b))
+	return p.perZone.inPods(a) == p.perZone.inPods(b) && (!p.quorumSafe || quorumCap(a) == quorumCap(b))
 }
 
 // Scaling is what a refused pod's Table says about other numbers of replicas, in pods that the caps count.

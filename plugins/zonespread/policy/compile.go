@@ -2,11 +2,9 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -19,13 +17,6 @@ import (
 
 // Unlimited is the cap of a zone that nothing caps.
 const Unlimited = int64(math.MaxInt64)
-
-// The largest numbers that the CustomResourceDefinition admits. They keep every product of the formulas far
-// below the range of int64, with any number of pods that a cluster can have.
-const (
-	maxWeight = 10_000
-	maxNumber = 1_000_000
-)
 
 // Policy is a ZoneSpreadPolicy in the form that decisions are made with. It is immutable: all methods may be
 // called from any goroutine. Make one with Compile.
@@ -72,161 +63,78 @@ type replicaSource struct {
 	matching bool
 }
 
-// Compile reads a policy. Errors name the field and mean that the policy cannot be applied (condition Accepted
-// is False, see Rejected); an API server with the project's CustomResourceDefinition lets few of them
-// pass, label selectors above all. Absent fields get the defaults of the CustomResourceDefinition.
+// Compile reads a policy. Errors mean that the policy cannot be applied (condition Accepted is False, see Rejected): podSelector is
+// empty or malformed, which no schema can find. All else is ensured by the schema and the rules of the CustomResourceDefinition. In an
+// object that has not passed them, a number below its least value counts as that, and an unknown word as the default. Absent fields get
+// the defaults of the CustomResourceDefinition.
 func Compile(obj *v1alpha1.ZoneSpreadPolicy) (*Policy, field.ErrorList) {
-	spec, path := &obj.Spec, field.NewPath("spec")
-	var errs mistakes
+	spec, path := &obj.Spec, field.NewPath("spec", "podSelector")
+	selector, err := metav1.LabelSelectorAsSelector(&spec.PodSelector)
+	if err != nil {
+		return nil, field.ErrorList{field.Invalid(path, metav1.FormatLabelSelector(&spec.PodSelector), err.Error())}
+	}
+	if selector.Empty() {
+		return nil, field.ErrorList{field.Required(path, "must not be empty: set matchLabels or matchExpressions")}
+	}
 	p := &Policy{
 		uid:            obj.UID,
 		namespace:      obj.Namespace,
 		name:           obj.Name,
 		generation:     obj.Generation,
-		selector:       errs.selector(path.Child("podSelector"), &spec.PodSelector),
+		selector:       selector,
 		matchLabelKeys: spec.MatchLabelKeys,
 		topologyKey:    cmp.Or(spec.TopologyKey, v1alpha1.DefaultTopologyKey),
+		declaredIndex:  make(map[string]int, len(spec.Zones)),
+		defaultWeight:  atLeast(0, spec.DefaultWeight, 1),
+		maxSkew:        max(1, int64(cmp.Or(spec.MaxSkew, v1alpha1.DefaultMaxSkew))),
+		minZones:       atLeast(1, spec.MinZones, 0),
+		perZone:        parseLimit(spec.MaxPerZone),
 		quorumSafe:     spec.QuorumSafe,
+		soft:           spec.WhenUnsatisfiable == v1alpha1.ScheduleAnyway,
+		ignoreAffinity: spec.NodeAffinityPolicy == v1alpha1.Ignore,
+		ignoreTaints:   spec.NodeTaintsPolicy == v1alpha1.Ignore,
+		gangs:          spec.Unit == v1alpha1.UnitPodGroup,
+		downAfter:      durationOr(spec.UnavailableZones.DownAfter, v1alpha1.DefaultDownAfter),
+		fullAfter:      durationOr(spec.UnavailableZones.FullAfter, v1alpha1.DefaultFullAfter),
 	}
+	p.perZone.down = spec.PercentRounding == v1alpha1.RoundDown
 	if spec.MatchLabelKeys == nil {
 		p.matchLabelKeys = []string{v1alpha1.DefaultPodTemplateHash}
 	}
-	if p.topologyKey == v1.LabelHostname {
-		errs.invalid(path.Child("topologyKey"), p.topologyKey, "must not be kubernetes.io/hostname: use topologySpreadConstraints to spread over hosts")
+	if spec.UnavailableZones.Recovery != v1alpha1.RecoveryImmediate {
+		p.recoveryWindow = durationOr(spec.UnavailableZones.RecoveryWindow, v1alpha1.DefaultRecoveryWindow)
 	}
-	p.compileZones(spec, path, &errs)
-	maxSkew := cmp.Or(spec.MaxSkew, v1alpha1.DefaultMaxSkew)
-	p.maxSkew = errs.number(path.Child("maxSkew"), &maxSkew, 0, 1, maxNumber)
-	if spec.MaxPerZone != nil {
-		var err error
-		if p.perZone, err = parseLimit(*spec.MaxPerZone); err != nil {
-			errs.invalid(path.Child("maxPerZone"), spec.MaxPerZone.String(), err.Error())
-		}
+	if r := spec.Replicas; r != nil && r.Type == intstr.Int {
+		p.replicas.number = max(1, int64(r.IntVal))
+	} else {
+		p.replicas.matching = p.gangs || r != nil && r.StrVal == v1alpha1.ReplicasMatching
 	}
-	p.perZone.down = choice(&errs, path.Child("percentRounding"), spec.PercentRounding, v1alpha1.RoundUp, v1alpha1.RoundDown)
-	p.soft = choice(&errs, path.Child("whenUnsatisfiable"), spec.WhenUnsatisfiable, v1alpha1.DoNotSchedule, v1alpha1.ScheduleAnyway)
-	p.gangs = choice(&errs, path.Child("unit"), spec.Unit, v1alpha1.UnitPod, v1alpha1.UnitPodGroup)
-	p.ignoreAffinity = choice(&errs, path.Child("nodeAffinityPolicy"), spec.NodeAffinityPolicy, v1alpha1.Honor, v1alpha1.Ignore)
-	p.ignoreTaints = choice(&errs, path.Child("nodeTaintsPolicy"), spec.NodeTaintsPolicy, v1alpha1.Honor, v1alpha1.Ignore)
-	p.compileReplicas(spec.Replicas, path.Child("replicas"), &errs)
-	p.compileUnavailable(&spec.UnavailableZones, path.Child("unavailableZones"), &errs)
-	if len(errs) > 0 {
-		return nil, field.ErrorList(errs)
+	for i := range spec.Zones {
+		z := &spec.Zones[i]
+		p.declaredIndex[z.Name] = len(p.declared)
+		p.declared = append(p.declared, declaredZone{name: z.Name, weight: atLeast(0, z.Weight, 1), maxPods: atLeast(1, z.MaxPods, Unlimited)})
 	}
 	return p, nil
 }
 
-func (p *Policy) compileZones(spec *v1alpha1.ZoneSpreadPolicySpec, path *field.Path, errs *mistakes) {
-	p.defaultWeight = errs.number(path.Child("defaultWeight"), spec.DefaultWeight, 1, 0, maxWeight)
-	p.declaredIndex = make(map[string]int, len(spec.Zones))
-	allowed := int64(0)
-	for i := range spec.Zones {
-		z, zpath := &spec.Zones[i], path.Child("zones").Index(i)
-		if z.Name == "" {
-			*errs = append(*errs, field.Required(zpath.Child("name"), "the value of the topology key"))
-		}
-		if p.declares(z.Name) {
-			*errs = append(*errs, field.Duplicate(zpath.Child("name"), z.Name))
-		}
-		zone := declaredZone{
-			name:    z.Name,
-			weight:  errs.number(zpath.Child("weight"), z.Weight, 1, 0, maxWeight),
-			maxPods: errs.number(zpath.Child("maxPods"), z.MaxPods, Unlimited, 1, maxNumber),
-		}
-		if zone.weight > 0 {
-			allowed++
-		}
-		p.declaredIndex[z.Name] = len(p.declared)
-		p.declared = append(p.declared, zone)
-	}
-	p.minZones = errs.number(path.Child("minZones"), spec.MinZones, 0, 1, maxNumber)
-	switch {
-	case p.defaultWeight != 0:
-	case allowed == 0:
-		errs.invalid(path.Child("zones"), len(spec.Zones), "at least one weight must be above 0 when defaultWeight is 0")
-	case p.minZones > allowed:
-		errs.invalid(path.Child("minZones"), p.minZones, fmt.Sprintf("must not be above the %d zones with a weight above 0 when defaultWeight is 0", allowed))
-	}
-}
-
-func (p *Policy) compileReplicas(r *intstr.IntOrString, path *field.Path, errs *mistakes) {
-	switch {
-	case r == nil:
-		p.replicas.matching = p.gangs
-	case r.Type == intstr.String && r.StrVal == v1alpha1.ReplicasOwner:
-		if p.gangs {
-			errs.invalid(path, r.String(), "must be Matching or a number when spec.unit is PodGroup: the replicas of workloads are pods, not gangs")
-		}
-	case r.Type == intstr.String && r.StrVal == v1alpha1.ReplicasMatching:
-		p.replicas.matching = true
-	case r.Type == intstr.Int && r.IntVal >= 1 && r.IntVal <= maxNumber:
-		p.replicas.number = int64(r.IntVal)
-	default:
-		errs.invalid(path, r.String(), fmt.Sprintf("must be Owner, Matching or a number from 1 to %d", maxNumber))
-	}
-}
-
-func (p *Policy) compileUnavailable(u *v1alpha1.UnavailableZones, path *field.Path, errs *mistakes) {
-	p.downAfter = errs.duration(path.Child("downAfter"), u.DownAfter, v1alpha1.DefaultDownAfter)
-	p.fullAfter = errs.duration(path.Child("fullAfter"), u.FullAfter, v1alpha1.DefaultFullAfter)
-	if immediate := choice(errs, path.Child("recovery"), u.Recovery, v1alpha1.RecoveryGradual, v1alpha1.RecoveryImmediate); !immediate {
-		p.recoveryWindow = errs.duration(path.Child("recoveryWindow"), u.RecoveryWindow, v1alpha1.DefaultRecoveryWindow)
-	} else if u.RecoveryWindow != nil {
-		*errs = append(*errs, field.Forbidden(path.Child("recoveryWindow"), "may only be set when recovery is Gradual"))
-	}
-}
-
-// mistakes gathers what is wrong with a spec. Its methods read fields.
-type mistakes field.ErrorList
-
-func (m *mistakes) invalid(path *field.Path, value any, detail string) {
-	*m = append(*m, field.Invalid(path, value, detail))
-}
-
-func (m *mistakes) selector(path *field.Path, s *metav1.LabelSelector) labels.Selector {
-	if len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0 {
-		*m = append(*m, field.Required(path, "must not be empty: set matchLabels or matchExpressions"))
-	}
-	selector, err := metav1.LabelSelectorAsSelector(s)
-	if err != nil {
-		m.invalid(path, metav1.FormatLabelSelector(s), err.Error())
-	}
-	return selector
-}
-
-// number reads a number that may be left out.
-func (m *mistakes) number(path *field.Path, n *int32, otherwise, low, high int64) int64 {
+// atLeast reads a number that may be left out.
+func atLeast(least int64, n *int32, otherwise int64) int64 {
 	if n == nil {
 		return otherwise
 	}
-	value := int64(*n)
-	if value < low || value > high {
-		m.invalid(path, value, fmt.Sprintf("must be from %d to %d", low, high))
+	return max(least, int64(*n))
+}
+
+// durationOr reads a duration that may be left out; the default is one of the API package.
+func durationOr(d *metav1.Duration, otherwise string) time.Duration {
+	if d != nil {
+		return d.Duration
+	}
+	value, err := time.ParseDuration(otherwise)
+	if err != nil {
+		panic(err)
 	}
 	return value
-}
-
-// duration reads a duration that may be left out. The default is a constant of the API package.
-func (m *mistakes) duration(path *field.Path, d *metav1.Duration, otherwise string) time.Duration {
-	if d == nil {
-		value, err := time.ParseDuration(otherwise)
-		if err != nil {
-			panic(err)
-		}
-		return value
-	}
-	if d.Duration <= 0 {
-		m.invalid(path, d.Duration.String(), "must be above 0")
-	}
-	return d.Duration
-}
-
-// choice reports whether a field has its other value instead of the usual one, which it also has when it is left out.
-func choice[T ~string](m *mistakes, path *field.Path, value, usual, other T) bool {
-	if value != usual && value != other && value != "" {
-		*m = append(*m, field.NotSupported(path, value, []T{usual, other}))
-	}
-	return value == other
 }
 
 // UID is the policy object's UID, the key to everything that is kept about it.
@@ -307,13 +215,18 @@ func (p *Policy) SelectorFor(podLabels labels.Set) labels.Selector {
 // Revision returns the part of a pod's labels that matchLabelKeys names, in a form that is equal for two pods
 // exactly when they count for each other (given that the policy selects both).
 func (p *Policy) Revision(podLabels labels.Set) string {
-	own := labels.Set{}
+	revision := ""
 	for _, key := range p.matchLabelKeys {
-		if value, ok := podLabels[key]; ok {
-			own[key] = value
+		value, ok := podLabels[key]
+		if !ok {
+			continue
 		}
+		if revision != "" {
+			revision += ","
+		}
+		revision += key + "=" + value
 	}
-	return own.String()
+	return revision
 }
 
 // declares reports whether spec.zones has the zone.

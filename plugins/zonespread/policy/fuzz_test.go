@@ -40,9 +40,16 @@ func FuzzPolicy(f *testing.F) {
 		names, counts := zoneNames(3), map[string]int64{}
 		placed := place(p, int(pods), names, policy.ZoneAvailability{}, plenty, counts)
 		require.LessOrEqual(t, placed, int(pods))
-		for i := range obj.Spec.Zones {
-			if z := &obj.Spec.Zones[i]; z.MaxPods != nil && p.Hard() {
-				require.LessOrEqual(t, counts[z.Name], int64(*z.MaxPods), z.Name)
+		caps := map[string]int64{}
+		for _, z := range obj.Spec.Zones { // of zones with one name the last counts
+			caps[z.Name] = policy.Unlimited
+			if z.MaxPods != nil {
+				caps[z.Name] = max(1, int64(*z.MaxPods))
+			}
+		}
+		for zone, pods := range caps {
+			if p.Hard() {
+				require.LessOrEqual(t, counts[zone], pods, zone)
 			}
 		}
 		q := policy.Input{Replicas: int64(pods)}

@@ -156,7 +156,7 @@ func TestStatusOfAnother(t *testing.T) {
 
 // TestStandbyHasNothingToWrite: a replica that does not lead does not remember each rejected policy for a status that it will not write.
 func TestStandbyHasNothingToWrite(t *testing.T) {
-	p := newPolicy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew = -1 })
+	p := newPolicy("web", selectsNothing)
 	w := newWorld(t, crdtest.New(p), newNodes("a1", "b1")...)
 	require.True(t, w.writer.Idle())
 	w.lead()
@@ -435,7 +435,7 @@ func TestBadPolicy(t *testing.T) {
 	w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = true })
 	w.pass(3 * time.Minute)
 	require.Equal(t, policy.ZoneAvailability{"c": policy.Closed}, w.availability(newPod("1", "")))
-	w.source.Put(newPolicy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew = -1 }))
+	w.source.Put(newPolicy("web", selectsNothing))
 	require.False(t, w.Selects(newPod("1", "")))
 	w.eventually("that is said", func() bool {
 		return meta.IsStatusConditionFalse(w.stored(p).Status.Conditions, v1alpha1.ConditionAccepted)

@@ -10,7 +10,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -108,7 +110,7 @@ func TestWhoIsWoken(t *testing.T) {
 		{"a zone is closed", true, func(w *world) { w.pass(3 * time.Minute) }, true},
 		{"the policy is changed", true, func(w *world) { w.source.Put(newPolicy("web", percent("41%"))) }, true},
 		{"the policy is broken", true, func(w *world) {
-			w.source.Put(newPolicy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew = -1 }))
+			w.source.Put(newPolicy("web", selectsNothing))
 		}, true},
 		{"the policy is deleted", true, func(w *world) { w.source.Delete(newPolicy("web")) }, true},
 		{"the CustomResourceDefinition is taken away", true, func(w *world) { w.source.Serve(newPolicy("web"), false) }, true},
@@ -167,6 +169,37 @@ func TestUnknownOwner(t *testing.T) {
 		pod.OwnerReferences[0].APIVersion, pod.OwnerReferences[0].UID = "apps.example.com/v1", "other"
 	})
 	require.False(t, w.Inputs(other, w.For(other))[0].OwnerMissing)
+}
+
+// slowNodes is a lister of nodes that answers when it is allowed to.
+type slowNodes struct {
+	corelisters.NodeLister
+
+	asked, answer chan struct{}
+}
+
+func (l slowNodes) List(selector labels.Selector) ([]*v1.Node, error) {
+	l.asked <- struct{}{}
+	<-l.answer
+	return l.NodeLister.List(selector)
+}
+
+// TestNoWakeWaitsForNodes: a pod is woken at its time, however long a look at all nodes takes.
+func TestNoWakeWaitsForNodes(t *testing.T) {
+	// Given: a pod that waits, and a look at the nodes that does not end.
+	w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), append(newNodes("a1", "b1", "c1"), newSet(11))...)
+	slow := slowNodes{w.cluster.nodes, make(chan struct{}), make(chan struct{})}
+	w.cluster.nodes = slow
+	defer close(slow.answer)
+	w.attempt(newPod("waiting", "", owned), true, nil)
+	w.nodeGone(newNode("c1"))
+	w.clock.Step(gatherInterval)
+	<-slow.asked
+	// When: its cap is raised.
+	w.rescaled(policy.Workload{UID: "web", Replicas: 20}, 11)
+	w.clock.Step(backoffInterval + wakeInterval)
+	// Then: it is woken.
+	require.Eventually(t, func() bool { return w.wakes("waiting") == 1 }, patience, time.Millisecond, "a wake waits for the nodes")
 }
 
 // TestLookAtNodesAtADeadline: the pods that may go elsewhere from a deadline on are woken, also if something else looks at the policy then,
@@ -274,7 +307,7 @@ func TestPolicyCeasesWhileAPodIsTried(t *testing.T) {
 	for name, cease := range map[string]func(*world){
 		"deleted": func(w *world) { w.source.Delete(newPolicy("web")) },
 		"broken": func(w *world) {
-			w.source.Put(newPolicy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew = -1 }))
+			w.source.Put(newPolicy("web", selectsNothing))
 		},
 		"not served": func(w *world) { w.source.Serve(newPolicy("web"), false) },
 	} {
@@ -300,7 +333,7 @@ func TestRefusalsOfAPolicyThatCeases(t *testing.T) {
 	p := newPolicy("web", percent("40%"))
 	for name, cease := range map[string]func(*world){
 		"broken": func(w *world) {
-			w.source.Put(newPolicy("web", func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew = -1 }))
+			w.source.Put(newPolicy("web", selectsNothing))
 		},
 		"not served": func(w *world) { w.source.Serve(p, false) },
 	} {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -70,15 +71,24 @@ func (w *world) wakes(pod string) int {
 	return n.(int)
 }
 
-// newWorld starts policies beside objects and with the given policies.
+// newWorld starts policies beside objects and with the given policies, on a clock that stands still.
 func newWorld(t testing.TB, source *crdtest.Source, objects ...runtime.Object) *world {
 	t.Helper()
+	still := testingclock.NewFakeClock(noon)
+	w := newWorldOn(t, still, source, objects...)
+	w.clock = still
+	return w
+}
+
+// newWorldOn is newWorld on any clock.
+func newWorldOn(t testing.TB, c clock.WithTicker, source *crdtest.Source, objects ...runtime.Object) *world {
+	t.Helper()
 	w := &world{
-		t: t, clock: testingclock.NewFakeClock(noon), source: source, client: fake.NewClientset(objects...),
+		t: t, source: source, client: fake.NewClientset(objects...),
 		leads: make(chan struct{}), recorder: events.NewFakeRecorder(1000),
 	}
 	w.factory = informers.NewSharedInformerFactory(w.client, 0)
-	w.Policies = New(WithClock(w.clock), WithSource(source))
+	w.Policies = New(WithClock(c), WithSource(source))
 	w.Policies.leads = func(context.Context, Handle) <-chan struct{} { return w.leads }
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
@@ -151,6 +161,9 @@ func newPolicy(name string, edit ...func(*v1alpha1.ZoneSpreadPolicySpec)) *v1alp
 	}
 	return p
 }
+
+// selectsNothing makes a policy one that cannot be applied.
+func selectsNothing(s *v1alpha1.ZoneSpreadPolicySpec) { s.PodSelector = metav1.LabelSelector{} }
 
 // newPod returns a pod of the app web in the namespace shop; on a node when one is named.
 func newPod(name, node string, edit ...func(*v1.Pod)) *v1.Pod {
