@@ -6,7 +6,8 @@
 #     zonespread   ZoneSpread against PodTopologySpread: growing clusters, one app, new selectors, moving nodes, 300 node pools
 #     issues       the shapes of kubernetes issues 105750 and 128949, scheduled from the first pod to the last
 #     memory       what ZoneSpread's index takes per pod and selector; allocations of PreFilter and Filter
-#     policies     a pod with ZoneSpreadPolicies, and one without, beside 1 to 1,000 policies; events of informers; statuses beside cycles
+#     policies     a pod with ZoneSpreadPolicies, and one without, beside 1 to 1,000 policies; events of informers; statuses beside cycles;
+#                  pods that are woken beside a node event a second
 #     ledger       the ledger against kube-scheduler's cache
 #     holds        1,000 reservations on 5,000 nodes: their placement, and what a scheduling cycle pays
 #     permitgate   what a pod without a gang pays, also beside gangs that wait, and what members and proposals cost
@@ -42,6 +43,7 @@ group_policies() {
 	measure $PERFORMANCE ZoneSpreadPolicies 20x
 	measure ./plugins/zonespread/serve Events 20000x
 	measure ./plugins/zonespread/serve Status 5x
+	measure ./plugins/zonespread/serve Wake 200x
 }
 group_ledger() { measure $PERFORMANCE Ledger 1s; }
 group_holds() {

@@ -55,6 +55,7 @@ type Policies struct {
 	active active
 	opened atomic.Bool // AwaitStart need not wait any more
 	agenda *agenda.Agenda[task]
+	wakes  *agenda.Agenda[struct{}] // apart from the agenda, so that no pod waits for a look at all nodes or pods
 
 	// Set by the first Join, and not changed then.
 	handle  Handle
@@ -114,7 +115,7 @@ func New(options ...Option) *Policies {
 	for _, o := range options {
 		o(s)
 	}
-	s.agenda = agenda.New[task](s.clock)
+	s.agenda, s.wakes = agenda.New[task](s.clock), agenda.New[struct{}](s.clock)
 	return s
 }
 
@@ -148,7 +149,8 @@ func (s *Policies) Join(ctx context.Context, h Handle) error {
 		return fmt.Errorf("policies: %w", err)
 	}
 	exportMetrics(ctx, s)
-	go s.agenda.Run(ctx, 1, func(t task) { s.do(ctx, t) })
+	go s.agenda.Run(ctx, 1, s.do)
+	go s.wakes.Run(ctx, 1, func(struct{}) { s.activate(ctx) })
 	go func() {
 		if toolscache.WaitFor(ctx, "", s.cluster.podsAndNodes...) {
 			s.podsAndNodesSynced()
@@ -213,5 +215,5 @@ func (s *Policies) Idle() bool {
 	if !s.joined {
 		return true
 	}
-	return s.agenda.Idle() && (!s.leading || s.writer.Idle())
+	return s.agenda.Idle() && s.wakes.Idle() && (!s.leading || s.writer.Idle())
 }

@@ -19,7 +19,7 @@ const (
 	backoffInterval = time.Second
 	backoffLimit    = 10 * time.Second
 	// wakeInterval is the resolution of the times at which pods are woken.
-	wakeInterval = 100 * time.Millisecond
+	wakeInterval = 50 * time.Millisecond
 )
 
 // Attempt is what a failed scheduling cycle of a pod shows about one of its policies.
@@ -172,11 +172,12 @@ func (s *Policies) wakeLocked(w *waiter, at time.Time) {
 	at = at.Add(wakeInterval - 1).Truncate(wakeInterval)
 	if w.wake.IsZero() || at.Before(w.wake) {
 		w.wake = at
-		s.agenda.AddAt(task{kind: wakePods}, at)
+		s.wakes.AddAt(struct{}{}, at)
 	}
 }
 
-// activate sends the pods that are to be woken by now back to the scheduling queue together, without a lock held.
+// activate sends the pods that are to be woken by now back to the scheduling queue together, without a lock held. It is called by the
+// only goroutine that calls the scheduling queue.
 func (s *Policies) activate(ctx context.Context) {
 	s.mu.Lock()
 	now := s.clock.Now()
@@ -185,7 +186,7 @@ func (s *Policies) activate(ctx context.Context) {
 		switch {
 		case w.wake.IsZero():
 		case w.wake.After(now):
-			s.agenda.AddAt(task{kind: wakePods}, w.wake)
+			s.wakes.AddAt(struct{}{}, w.wake)
 		default:
 			w.wake = time.Time{}
 			pods[w.pod.Namespace+"/"+w.pod.Name] = w.pod

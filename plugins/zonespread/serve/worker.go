@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -20,7 +19,6 @@ const (
 	reportAll             // of the leader: bring all statuses up to date
 	fillMatching
 	passDeadline
-	wakePods
 )
 
 // schedule adds a task that is due after some time, if it is not due earlier anyway.
@@ -28,8 +26,8 @@ func (s *Policies) schedule(t task, after time.Duration) {
 	s.agenda.AddAt(t, s.clock.Now().Add(after))
 }
 
-// do does a task. It is called by the worker alone, the only goroutine that calls the scheduling queue.
-func (s *Policies) do(ctx context.Context, t task) {
+// do does a task. It is called by the worker alone.
+func (s *Policies) do(t task) {
 	switch t.kind {
 	case observeNodes:
 		s.observeNodes()
@@ -39,8 +37,6 @@ func (s *Policies) do(ctx context.Context, t task) {
 		s.fill(t.uid)
 	case passDeadline:
 		s.deadlinePassed(t.uid)
-	case wakePods:
-		s.activate(ctx)
 	}
 }
 
