@@ -12,7 +12,7 @@ const subsystem = "zonespread"
 var (
 	indexSize = zonewisemetrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: zonewisemetrics.Namespace, Subsystem: subsystem, Name: "index_size",
-		Help: "What the index of pod counts holds, by kind: nodes, pods, shapes (sets of pods with equal labels), " +
+		Help: "What the index of pod counts holds, by kind: nodes, pods, label_sets (pods of a namespace with equal labels), " +
 			"selectors, cells (pairs of a selector and a node with matching pods, 8 bytes each), topologies, classes (sets of eligible nodes).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"kind"})
@@ -61,7 +61,7 @@ func reportStats(last, now counts.Stats) {
 	}{
 		{"nodes", last.Nodes, now.Nodes},
 		{"pods", last.Pods, now.Pods},
-		{"shapes", last.Shapes, now.Shapes},
+		{"label_sets", last.LabelSets, now.LabelSets},
 		{"selectors", last.Selectors, now.Selectors},
 		{"cells", last.Cells, now.Cells},
 		{"topologies", last.Topologies, now.Topologies},

@@ -14,19 +14,19 @@ func (ix *Index) Count(queries []Query, parallel func(n int, do func(i int))) []
 	tables := make([]*Table, len(queries))
 	for i := range queries {
 		q := &queries[i]
-		c := ix.class(q, parallel)
-		pods := slices.Clone(c.blank)
+		c := ix.classFor(q, parallel)
+		pods := slices.Clone(c.emptyCounts)
 		// The selector that selects nothing has no requirements and no text, like the one that selects all.
 		if _, selectable := q.Selector.Requirements(); selectable {
-			matching := ix.counter(q)
+			matching := ix.counterFor(q)
 			for _, e := range matching.cells {
-				if home := c.home[e.slot]; home != none {
-					pods[home] += e.pods
+				if domain := c.domainOf[e.slot]; domain != none {
+					pods[domain] += e.pods
 				}
 			}
 			c.addGroups(pods, matching.groups, q.ExceptGroup)
 		}
-		tables[i] = ix.table(c.topology, pods)
+		tables[i] = ix.newTable(c.topology, pods)
 	}
 	return tables
 }
@@ -44,16 +44,16 @@ func (c *class) addGroups(pods []int32, groups map[string]*cells, except string)
 		}
 		number++
 		for _, e := range *list {
-			if home := c.home[e.slot]; home != none && last[home] != number {
-				last[home] = number
-				pods[home]++
+			if domain := c.domainOf[e.slot]; domain != none && last[domain] != number {
+				last[domain] = number
+				pods[domain]++
 			}
 		}
 	}
 }
 
-// table makes a table of the pods per domain of a topology.
-func (ix *Index) table(t *topology, pods []int32) *Table {
+// newTable makes a table of the pods per domain of a topology.
+func (ix *Index) newTable(t *topology, pods []int32) *Table {
 	t.sharedIDs, t.sharedDomain = true, true
 	table := newTable(t.key, t.ids, t.values, pods)
 	table.slots, table.domain = ix.slotsByNode(), t.domain
@@ -61,21 +61,23 @@ func (ix *Index) table(t *topology, pods []int32) *Table {
 	return table
 }
 
-// class returns the eligible nodes of a query. The first time, that costs a look at every node.
-func (ix *Index) class(q *Query, parallel func(n int, do func(i int))) *class {
+// classFor returns the eligible nodes of a query. The first time, that costs a look at every node.
+func (ix *Index) classFor(q *Query, parallel func(n int, do func(i int))) *class {
 	ix.clock++
-	key, required := keyOf(q)
+	key, required := classKeyOf(q)
 	if c, ok := ix.classes[key]; ok {
 		c.used, c.topology.used = ix.clock, ix.clock
 		return c
 	}
-	c := &class{key: key, topology: ix.topology(q.TopologyKey), query: Query{RequiredKeys: required, Eligibility: q.Eligibility}}
+	c := &class{key: key, topology: ix.topologyFor(q.TopologyKey), query: Query{RequiredKeys: required, Eligibility: q.Eligibility}}
 	c.used, c.topology.used = ix.clock, ix.clock
-	c.home = slices.Repeat([]int32{none}, len(ix.slots))
+	c.domainOf = slices.Repeat([]int32{none}, len(ix.slots))
+	c.nodes = make([]int32, 0, len(c.topology.values))
+	c.emptyCounts = make([]int32, 0, len(c.topology.values))
 	if name, single := singleNode(q.Eligibility); single {
 		// Each pod of a DaemonSet names a node of its own, so that no later pod would ask for this class.
 		if s, ok := ix.byName[name]; ok {
-			c.enter(s, ix.slots[s].node)
+			c.enterNode(s, ix.slots[s].node)
 		}
 	} else {
 		ix.classesBuilt++
@@ -102,7 +104,7 @@ func (ix *Index) enterEligible(c *class, parallel func(n int, do func(i int))) {
 	})
 	for s := range eligible {
 		if eligible[s] {
-			c.add(int32(s)) //nolint:gosec // slots are int32
+			c.addEligible(int32(s)) //nolint:gosec // slots are int32
 		}
 	}
 }
@@ -114,26 +116,26 @@ func (ix *Index) evictClasses() {
 		bytes += c.bytes()
 	}
 	for len(ix.classes) > 1 && bytes > ix.limits.ClassBytes {
-		key := oldest(ix.classes, func(c *class) uint64 { return c.used })
+		key := leastRecent(ix.classes, func(c *class) uint64 { return c.used })
 		bytes -= ix.classes[key].bytes()
 		ix.classesEvicted++
 		delete(ix.classes, key)
 	}
 	for len(ix.topologies) > max(1, ix.limits.Topologies) {
-		key := oldest(ix.topologies, func(t *topology) uint64 { return t.used })
+		key := leastRecent(ix.topologies, func(t *topology) uint64 { return t.used })
 		delete(ix.topologies, key)
 		maps.DeleteFunc(ix.classes, func(k classKey, _ *class) bool { return k.topology == key })
 	}
 }
 
-func (ix *Index) topology(key string) *topology {
+func (ix *Index) topologyFor(key string) *topology {
 	t, ok := ix.topologies[key]
 	if !ok {
 		t = newTopology(key)
 		t.domain = slices.Repeat([]int32{none}, len(ix.slots))
 		for s := range ix.slots {
 			if node := ix.slots[s].node; node != nil {
-				t.enter(int32(s), node) //nolint:gosec // slots are int32
+				t.enterNode(int32(s), node) //nolint:gosec // slots are int32
 			}
 		}
 		ix.topologies[key] = t
@@ -141,8 +143,8 @@ func (ix *Index) topology(key string) *topology {
 	return t
 }
 
-// oldest returns what was used least recently.
-func oldest[K comparable, V any](all map[K]V, use func(V) uint64) (key K) {
+// leastRecent returns what was used least recently.
+func leastRecent[K comparable, V any](all map[K]V, use func(V) uint64) (key K) {
 	least := uint64(math.MaxUint64)
 	for k, v := range all {
 		if n := use(v); n < least {
@@ -154,20 +156,20 @@ func oldest[K comparable, V any](all map[K]V, use func(V) uint64) (key K) {
 
 // Stats tells what an Index holds and has done.
 type Stats struct {
-	Nodes, Pods, Shapes int    // what is indexed; a shape is the pods of a namespace with equal labels
-	Selectors, Cells    int    // what is counted, see Limits
-	Topologies, Classes int    // what is known of nodes, see Limits
-	Refreshed           uint64 // nodes whose pods were compared, ever
-	SelectorsBuilt      uint64 // selectors counted from the index's pods, ever
-	SelectorsEvicted    uint64 // selectors dropped, ever
-	ClassesBuilt        uint64 // sets of eligible nodes made by a look at every node, ever
-	ClassesEvicted      uint64 // sets of eligible nodes dropped, ever
+	Nodes, Pods, LabelSets int    // what is indexed; a label set is the pods of a namespace with equal labels
+	Selectors, Cells       int    // what is counted, see Limits
+	Topologies, Classes    int    // what is known of nodes, see Limits
+	Refreshed              uint64 // nodes whose pods were compared, ever
+	SelectorsBuilt         uint64 // selectors counted from the index's pods, ever
+	SelectorsEvicted       uint64 // selectors dropped, ever
+	ClassesBuilt           uint64 // sets of eligible nodes made by a look at every node, ever
+	ClassesEvicted         uint64 // sets of eligible nodes dropped, ever
 }
 
 // Stats returns what the index holds now.
 func (ix *Index) Stats() Stats {
 	return Stats{
-		Nodes: len(ix.byName), Pods: ix.shapes.pods, Shapes: ix.shapes.count,
+		Nodes: len(ix.byName), Pods: ix.labelSets.pods, LabelSets: ix.labelSets.count,
 		Selectors: len(ix.counters.byKey), Cells: ix.counters.cells,
 		Topologies: len(ix.topologies), Classes: len(ix.classes),
 		Refreshed: ix.refreshed, SelectorsBuilt: ix.counters.built, SelectorsEvicted: ix.counters.evicted,

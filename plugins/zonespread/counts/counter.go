@@ -1,6 +1,7 @@
 package counts
 
 import (
+	"cmp"
 	"container/list"
 	"slices"
 
@@ -29,10 +30,10 @@ func (c *counter) matches(podLabels map[string]string) bool {
 	return c.selector.Matches(labels.Set(podLabels))
 }
 
-// add counts pods of a shape onto a node or off it.
-func (c *counter) add(sh *shape, slot, pods int32) {
+// addPods counts pods of a label set onto a node or off it.
+func (c *counter) addPods(set *labelSet, slot, pods int32) {
 	list := &c.cells
-	value, grouped := c.groupOf(sh)
+	value, grouped := c.groupOf(set)
 	if grouped {
 		if list = c.groups[value]; list == nil {
 			list = &cells{}
@@ -40,24 +41,24 @@ func (c *counter) add(sh *shape, slot, pods int32) {
 		}
 	}
 	before := len(*list)
-	list.add(slot, pods)
+	list.addPods(slot, pods)
 	c.owner.cells += len(*list) - before
 	if grouped && len(*list) == 0 {
 		delete(c.groups, value)
 	}
 }
 
-// groupOf returns the group that the pods of a shape belong to; false if they count one by one.
-func (c *counter) groupOf(sh *shape) (string, bool) {
+// groupOf returns the group that the pods of a label set belong to; false if they count one by one.
+func (c *counter) groupOf(set *labelSet) (string, bool) {
 	if c.groups == nil {
 		return "", false
 	}
-	value := sh.labels[c.key.groupBy]
+	value := set.labels[c.key.groupBy]
 	return value, value != ""
 }
 
-// size is how many cells the counter has.
-func (c *counter) size() int {
+// cellCount is how many cells the counter has.
+func (c *counter) cellCount() int {
 	n := len(c.cells)
 	for _, list := range c.groups {
 		n += len(*list)
@@ -80,9 +81,9 @@ func newCounters() counters {
 	return counters{byKey: map[counterKey]*counter{}, recency: list.New()}
 }
 
-// counter returns the counter for a query, whose selector must not be labels.Nothing. The first time, that costs as much as there
-// are shapes with the selector's rarest label, and nodes with matching pods.
-func (ix *Index) counter(q *Query) *counter {
+// counterFor returns the counter for a query, whose selector must not be labels.Nothing. The first time, that costs as much as there
+// are label sets with the selector's rarest label, and nodes with matching pods.
+func (ix *Index) counterFor(q *Query) *counter {
 	cs := &ix.counters
 	cs.clock++
 	key := counterKey{q.Namespace, q.Selector.String(), q.GroupBy}
@@ -92,7 +93,7 @@ func (ix *Index) counter(q *Query) *counter {
 		if q.GroupBy != "" {
 			c.groups = map[string]*cells{}
 		}
-		ix.build(c)
+		ix.buildCounter(c)
 		cs.byKey[key] = c
 		c.recency = cs.recency.PushFront(c)
 		cs.built++
@@ -104,48 +105,48 @@ func (ix *Index) counter(q *Query) *counter {
 	return c
 }
 
-// build counts the matching pods and enters the counter where pods look for it.
-func (ix *Index) build(c *counter) {
-	ns := ix.shapes.namespace(c.key.namespace)
+// buildCounter counts the matching pods and enters the counter where pods look for it.
+func (ix *Index) buildCounter(c *counter) {
+	ns := ix.labelSets.namespace(c.key.namespace)
 	c.lookup = lookupLabels(ns, c.selector)
 	var parts []cells
 	grouped := map[string][]cells{}
-	for _, t := range c.terms(ns) {
-		for _, entry := range t.shapes {
-			if !c.matches(entry.shape.labels) {
+	for _, index := range c.lookupIndexes(ns) {
+		for _, entry := range index.entries {
+			if !c.matches(entry.set.labels) {
 				continue
 			}
-			entry.shape.counters = append(entry.shape.counters, c)
-			if value, ok := c.groupOf(entry.shape); ok {
-				grouped[value] = append(grouped[value], entry.shape.cells)
+			entry.set.counters = append(entry.set.counters, c)
+			if value, ok := c.groupOf(entry.set); ok {
+				grouped[value] = append(grouped[value], entry.set.cells)
 			} else {
-				parts = append(parts, entry.shape.cells)
+				parts = append(parts, entry.set.cells)
 			}
 		}
-		t.counters = append(t.counters, c)
+		index.counters = append(index.counters, c)
 	}
 	scratch := ix.scratch[:len(ix.slots)]
 	c.cells = sumCells(parts, scratch)
 	for value, parts := range grouped {
 		c.groups[value] = new(sumCells(parts, scratch))
 	}
-	c.owner.cells += c.size()
+	c.owner.cells += c.cellCount()
 }
 
-// terms returns where the counter is looked up.
-func (c *counter) terms(ns *namespace) []*term {
+// lookupIndexes returns where the counter is looked up.
+func (c *counter) lookupIndexes(ns *namespace) []*labelIndex {
 	if len(c.lookup) == 0 {
-		return []*term{&ns.all}
+		return []*labelIndex{&ns.all}
 	}
-	terms := make([]*term, len(c.lookup))
+	indexes := make([]*labelIndex, len(c.lookup))
 	for i, l := range c.lookup {
-		terms[i] = ns.term(l)
+		indexes[i] = ns.indexOf(l)
 	}
-	return terms
+	return indexes
 }
 
 // lookupLabels picks, among the requirements that name the values of a label, the one that the fewest
-// shapes and other selectors share.
+// label sets and other selectors share.
 func lookupLabels(ns *namespace, selector labels.Selector) []label {
 	requirements, _ := selector.Requirements()
 	var best []label
@@ -165,8 +166,8 @@ func lookupLabels(ns *namespace, selector labels.Selector) []label {
 				continue
 			}
 			candidate = append(candidate, l)
-			if t, ok := ns.terms[l]; ok {
-				cost += len(t.shapes) + len(t.counters)
+			if index, ok := ns.byLabel[l]; ok {
+				cost += len(index.entries) + len(index.counters)
 			}
 		}
 		if best == nil || cost < bestCost {
@@ -188,23 +189,23 @@ func (ix *Index) evictCounters(inUse *counter) {
 		if within && cs.clock-oldest.used <= ix.limits.IdleQueries {
 			return
 		}
-		ix.drop(oldest)
+		ix.dropCounter(oldest)
 	}
 }
 
-func (ix *Index) drop(c *counter) {
-	ns := ix.shapes.namespace(c.key.namespace)
-	for _, t := range c.terms(ns) {
-		for _, entry := range t.shapes {
-			entry.shape.counters = withoutCounter(entry.shape.counters, c)
+func (ix *Index) dropCounter(c *counter) {
+	ns := ix.labelSets.namespace(c.key.namespace)
+	for _, index := range c.lookupIndexes(ns) {
+		for _, entry := range index.entries {
+			entry.set.counters = withoutCounter(entry.set.counters, c)
 		}
-		t.counters = withoutCounter(t.counters, c)
+		index.counters = withoutCounter(index.counters, c)
 	}
 	for _, l := range c.lookup {
-		ns.dropTermIfEmpty(l)
+		ns.dropIndexIfEmpty(l)
 	}
-	ix.shapes.dropNamespaceIfEmpty(ns)
-	c.owner.cells -= c.size()
+	ix.labelSets.dropNamespaceIfEmpty(ns)
+	c.owner.cells -= c.cellCount()
 	c.owner.recency.Remove(c.recency)
 	c.owner.evicted++
 	delete(c.owner.byKey, c.key)
@@ -220,4 +221,54 @@ func withoutCounter(list []*counter, c *counter) []*counter {
 	list[i] = list[last]
 	list[last] = nil
 	return list[:last]
+}
+
+// cell is how many pods there are on one node.
+type cell struct {
+	slot int32
+	pods int32
+}
+
+// cells are pods per node, in order of slot and without zeros. That takes 8 bytes for each node which
+// has pods, and can be summed at the speed of memory.
+type cells []cell
+
+// add changes the number of pods on a node.
+func (c *cells) addPods(slot, pods int32) {
+	i, found := slices.BinarySearchFunc(*c, slot, func(e cell, slot int32) int { return cmp.Compare(e.slot, slot) })
+	switch {
+	case !found:
+		*c = slices.Insert(*c, i, cell{slot: slot, pods: pods})
+	case (*c)[i].pods+pods == 0:
+		*c = slices.Delete(*c, i, i+1)
+	default:
+		(*c)[i].pods += pods
+	}
+}
+
+// sumCells adds up several lists. scratch must hold a zero for every slot, and does so again afterwards.
+func sumCells(lists []cells, scratch []int32) cells {
+	switch len(lists) {
+	case 0:
+		return nil
+	case 1:
+		return slices.Clone(lists[0])
+	}
+	n := 0
+	for _, list := range lists {
+		for _, e := range list {
+			if scratch[e.slot] == 0 {
+				n++
+			}
+			scratch[e.slot] += e.pods
+		}
+	}
+	sum := make(cells, 0, n)
+	for slot, pods := range scratch {
+		if pods != 0 {
+			sum = append(sum, cell{slot: int32(slot), pods: pods}) //nolint:gosec // slots are int32
+			scratch[slot] = 0
+		}
+	}
+	return sum
 }

@@ -16,12 +16,12 @@ func Direct[N NodeInfo[P], P PodInfo](nodes []N, queries []Query, each func(n in
 		for j := range queries {
 			q := &queries[j]
 			row[j] = absent
-			if _, ok := q.domain(node); !ok || !q.eligible(node) {
+			if _, ok := q.domainOf(node); !ok || !q.eligible(node) {
 				continue
 			}
 			row[j] = 0
 			for _, p := range nodes[i].GetPods() {
-				if _, grouped := q.group(p.GetPod()); !grouped && q.matches(p.GetPod()) {
+				if _, grouped := q.groupOf(p.GetPod()); !grouped && q.matches(p.GetPod()) {
 					row[j]++
 				}
 			}
@@ -36,7 +36,7 @@ func Direct[N NodeInfo[P], P PodInfo](nodes []N, queries []Query, each func(n in
 		var counts []int32
 		seen := map[groupAt]bool{}
 		for i := range nodes {
-			value, ok := q.domain(nodes[i].Node())
+			value, ok := q.domainOf(nodes[i].Node())
 			if !ok {
 				continue
 			}
@@ -57,7 +57,7 @@ func Direct[N NodeInfo[P], P PodInfo](nodes []N, queries []Query, each func(n in
 			}
 			for _, p := range nodes[i].GetPods() {
 				at := groupAt{domain: id}
-				if at.group, ok = q.group(p.GetPod()); ok && at.group != q.ExceptGroup && !seen[at] && q.matches(p.GetPod()) {
+				if at.group, ok = q.groupOf(p.GetPod()); ok && at.group != q.ExceptGroup && !seen[at] && q.matches(p.GetPod()) {
 					seen[at] = true
 					counts[id]++
 				}

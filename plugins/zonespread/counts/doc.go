@@ -12,11 +12,11 @@
 // [Index] answers at a cost that does not grow with the number of pods. [Update] tells it of a snapshot:
 // it sweeps the generations of all nodes, and compares the pods of those that changed. What it keeps:
 //
-//   - shapes: the pods of a namespace that have equal labels, with their number per node. A shape is
-//     listed under each of its labels.
+//   - label sets: the pods of a namespace that have equal labels, with their number per node. A label set is
+//     entered under each of its labels.
 //   - counters: for each selector that was asked about, the matching pods per node. A counter is found
-//     under one label that it requires, so that a new shape meets only the selectors that it may match,
-//     and a new selector only the shapes that may match it.
+//     under one label that it requires, so that a new label set meets only the selectors that it may match,
+//     and a new selector only the label sets that may match it.
 //   - classes: for each topology key and [Eligibility], the domain of every eligible node.
 //
 // A query sums a counter over a class. Selectors, classes and topologies that are not used are evicted, see [Limits].

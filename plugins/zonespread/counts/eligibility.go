@@ -31,7 +31,7 @@ func EligibilityOf(pod *v1.Pod, honorAffinity, honorTaints, comparisonOperators 
 	var decisive v1.PodSpec
 	if honorAffinity {
 		affinity := nodeaffinity.GetRequiredNodeAffinity(pod)
-		e.affinity, e.node = &affinity, nodeOf(required)
+		e.affinity, e.node = &affinity, nodeNamedBy(required)
 		decisive.NodeSelector = pod.Spec.NodeSelector
 		if required != nil {
 			decisive.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}}
@@ -85,8 +85,8 @@ func singleNode(e Eligibility) (string, bool) {
 	return n.node, true
 }
 
-// nodeOf returns the name that a selector demands of a node by its fields; empty if more than one node may match.
-func nodeOf(required *v1.NodeSelector) string {
+// nodeNamedBy returns the name that a selector demands of a node by its fields; empty if more than one node may match.
+func nodeNamedBy(required *v1.NodeSelector) string {
 	if required == nil || len(required.NodeSelectorTerms) != 1 {
 		return ""
 	}

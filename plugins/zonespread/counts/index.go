@@ -16,16 +16,18 @@ type Limits struct {
 	Cells int
 	// IdleQueries is after how many queries a selector that none of them used is dropped.
 	IdleQueries uint64
-	// ClassBytes is how much memory the sets of eligible nodes take at most; a set takes 4 bytes per node, and its key.
+	// ClassBytes is how much memory the sets of eligible nodes take at most; a set takes 4 bytes per node and 8 per domain, and
+	// its key.
 	ClassBytes int
 	// Topologies is how many topology keys are kept at most; each takes 4 bytes per node and its values.
 	Topologies int
 }
 
 // DefaultLimits suit clusters of the sizes that Kubernetes supports: at the limits, an Index of 5,000 nodes takes about 50 MB
-// more than without selectors, and as much again for the eligible nodes of about 3,000 node pools.
+// more than without selectors. The sets of eligible nodes take up to 128 MB more: at 15,000 nodes those of 500 node pools whose pods
+// are spread over zones and hosts.
 func DefaultLimits() Limits {
-	return Limits{Selectors: 20_000, Cells: 4 << 20, IdleQueries: 1 << 17, ClassBytes: 64 << 20, Topologies: 32}
+	return Limits{Selectors: 20_000, Cells: 4 << 20, IdleQueries: 1 << 17, ClassBytes: 128 << 20, Topologies: 32}
 }
 
 // Index keeps counts and repairs them as the cluster changes: Update learns the changes of a snapshot,
@@ -47,15 +49,15 @@ type Index struct {
 	generations []int64
 	updates     uint64
 
-	shapes     shapes
+	labelSets  labelSets
 	counters   counters
 	topologies map[string]*topology
 	classes    map[classKey]*class
 	clock      uint64 // ticks with every use of a topology or class
 
-	scratch   []int32            // a zero per slot
-	left      map[*v1.Pod]*shape // used by refreshPods, empty between calls
-	refreshed uint64             // nodes whose generation had changed, ever
+	scratch   []int32               // a zero per slot
+	left      map[*v1.Pod]*labelSet // used by refreshPods, empty between calls
+	refreshed uint64                // nodes whose generation had changed, ever
 	// classesBuilt is how often a query found no class and looked at every node, classesEvicted how many were dropped.
 	classesBuilt, classesEvicted uint64
 }
@@ -69,10 +71,10 @@ type slot struct {
 	pods       []placed
 }
 
-// placed is a pod on a node, with its shape, or nil if it does not count.
+// placed is a pod on a node, with its label set, or nil if it does not count.
 type placed struct {
-	pod   *v1.Pod
-	shape *shape
+	pod *v1.Pod
+	set *labelSet
 }
 
 // NewIndex returns an index of an empty cluster.
@@ -80,11 +82,11 @@ func NewIndex(limits Limits) *Index {
 	return &Index{
 		limits:     limits,
 		byName:     map[string]int32{},
-		shapes:     newShapes(),
+		labelSets:  newLabelSets(),
 		counters:   newCounters(),
 		topologies: map[string]*topology{},
 		classes:    map[classKey]*class{},
-		left:       map[*v1.Pod]*shape{},
+		left:       map[*v1.Pod]*labelSet{},
 	}
 }
 
@@ -153,8 +155,8 @@ func refresh[N NodeInfo[P], P PodInfo](ix *Index, s int32, n N, generation int64
 	known := &ix.slots[s]
 	known.generation = generation
 	if node := n.Node(); node != known.node {
-		if !alike(node, known.node) {
-			ix.move(s, node)
+		if !countsAlike(node, known.node) {
+			ix.moveNode(s, node)
 		}
 		known.node = node
 		ix.unlisted++
@@ -162,8 +164,8 @@ func refresh[N NodeInfo[P], P PodInfo](ix *Index, s int32, n N, generation int64
 	refreshPods(ix, s, n.GetPods())
 }
 
-// alike reports whether two states of a node are the same to every topology and Eligibility.
-func alike(a, b *v1.Node) bool {
+// countsAlike reports whether two states of a node are the same to every topology and Eligibility.
+func countsAlike(a, b *v1.Node) bool {
 	return maps.Equal(a.Labels, b.Labels) && slices.EqualFunc(a.Spec.Taints, b.Spec.Taints, func(x, y v1.Taint) bool {
 		return x.Key == y.Key && x.Value == y.Value && x.Effect == y.Effect
 	})
@@ -179,22 +181,22 @@ func refreshPods[P PodInfo](ix *Index, s int32, pods []P) {
 		same++
 	}
 	for _, p := range known[same:] {
-		ix.left[p.pod] = p.shape
+		ix.left[p.pod] = p.set
 	}
 	known = known[:same]
 	for _, info := range pods[same:] {
 		pod := info.GetPod()
-		sh, stayed := ix.left[pod]
+		set, stayed := ix.left[pod]
 		if stayed {
 			delete(ix.left, pod)
-		} else if sh = ix.shapes.of(pod); sh != nil {
-			ix.shapes.change(sh, s, 1)
+		} else if set = ix.labelSets.setOf(pod); set != nil {
+			ix.labelSets.change(set, s, 1)
 		}
-		known = append(known, placed{pod: pod, shape: sh})
+		known = append(known, placed{pod: pod, set: set})
 	}
-	// Whatever comes is counted before what goes, so that a shape does not vanish in between.
-	for _, sh := range ix.left {
-		ix.shapes.remove(sh, s)
+	// Whatever comes is counted before what goes, so that a label set does not vanish in between.
+	for _, set := range ix.left {
+		ix.labelSets.remove(set, s)
 	}
 	clear(ix.left)
 	clear(known[len(known):cap(known)]) // so that pods which are gone are not kept from being freed
@@ -215,22 +217,22 @@ func (ix *Index) addNode(node *v1.Node) int32 {
 			t.domain = append(t.domain, none)
 		}
 		for _, c := range ix.classes {
-			c.home = append(c.home, none)
+			c.domainOf = append(c.domainOf, none)
 		}
 	}
 	ix.slots[s] = slot{name: node.Name, node: node}
 	ix.byName[node.Name] = s
 	ix.unlisted++
-	ix.enter(s, node)
+	ix.enterNode(s, node)
 	return s
 }
 
 // removeNode forgets a node and its pods.
 func (ix *Index) removeNode(s int32) {
 	for _, p := range ix.slots[s].pods {
-		ix.shapes.remove(p.shape, s)
+		ix.labelSets.remove(p.set, s)
 	}
-	ix.leave(s)
+	ix.leaveNode(s)
 	delete(ix.byName, ix.slots[s].name)
 	ix.byNode = nil // the slot will be another node's
 	ix.slots[s] = slot{}
@@ -254,34 +256,34 @@ func (ix *Index) slotsByNode() map[*v1.Node]int32 {
 	return ix.byNode
 }
 
-// enter adds a node to the topologies and then to the classes, which read the topologies.
-func (ix *Index) enter(s int32, node *v1.Node) {
+// enterNode adds a node to the topologies and then to the classes, which read the topologies.
+func (ix *Index) enterNode(s int32, node *v1.Node) {
 	for _, t := range ix.topologies {
-		t.enter(s, node)
+		t.enterNode(s, node)
 	}
 	for _, c := range ix.classes {
-		c.enter(s, node)
+		c.enterNode(s, node)
 	}
 }
 
-// move updates them for a node whose labels or taints changed.
-func (ix *Index) move(s int32, node *v1.Node) {
+// moveNode updates them for a node whose labels or taints changed.
+func (ix *Index) moveNode(s int32, node *v1.Node) {
 	for _, c := range ix.classes {
-		c.leave(s)
+		c.leaveNode(s)
 	}
 	for _, t := range ix.topologies {
-		t.move(s, node)
+		t.moveNode(s, node)
 	}
 	for _, c := range ix.classes {
-		c.enter(s, node)
+		c.enterNode(s, node)
 	}
 }
 
-func (ix *Index) leave(s int32) {
+func (ix *Index) leaveNode(s int32) {
 	for _, c := range ix.classes {
-		c.leave(s)
+		c.leaveNode(s)
 	}
 	for _, t := range ix.topologies {
-		t.leave(s)
+		t.leaveNode(s)
 	}
 }

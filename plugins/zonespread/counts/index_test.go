@@ -25,7 +25,7 @@ func TestIndexEqualsRecount(t *testing.T) {
 		w := &world{}
 		ix := NewIndex(limits)
 		if rapid.IntRange(0, 3).Draw(t, "hashes collide") == 0 {
-			ix.shapes.hash = func(pod *v1.Pod) uint64 { return uint64(len(pod.Labels)) }
+			ix.labelSets.hash = func(pod *v1.Pod) uint64 { return uint64(len(pod.Labels)) }
 		}
 		type kept struct {
 			table *Table
@@ -71,10 +71,10 @@ func TestIndexEqualsRecount(t *testing.T) {
 		update(ix, w.snapshot())
 		audit(t, ix, w)
 		for ix.counters.recency.Len() > 0 {
-			ix.drop(ix.counters.recency.Back().Value.(*counter))
+			ix.dropCounter(ix.counters.recency.Back().Value.(*counter))
 		}
-		if len(ix.shapes.namespaces) != 0 || len(ix.shapes.byHash) != 0 || ix.counters.cells != 0 {
-			t.Fatalf("an empty index holds %d namespaces, %d shapes, %d cells", len(ix.shapes.namespaces), len(ix.shapes.byHash), ix.counters.cells)
+		if len(ix.labelSets.namespaces) != 0 || len(ix.labelSets.byHash) != 0 || ix.counters.cells != 0 {
+			t.Fatalf("an empty index holds %d namespaces, %d labelSets, %d cells", len(ix.labelSets.namespaces), len(ix.labelSets.byHash), ix.counters.cells)
 		}
 	})
 }
@@ -84,19 +84,19 @@ type cellList = cells // in audit the name stands for a number
 // audit compares what the index says it holds with the cluster and with what it does hold.
 func audit(t *rapid.T, ix *Index, w *world) {
 	pods := 0
-	type shapeKey struct{ namespace, labels string }
-	shapes := map[shapeKey]int{}
+	type labelsKey struct{ namespace, labels string }
+	labelSets := map[labelsKey]int{}
 	for _, n := range w.nodes {
 		for _, p := range n.pods {
 			if p.pod.DeletionTimestamp == nil {
 				pods++
-				shapes[shapeKey{p.pod.Namespace, labels.Set(p.pod.Labels).String()}]++
+				labelSets[labelsKey{p.pod.Namespace, labels.Set(p.pod.Labels).String()}]++
 			}
 		}
 	}
 	cells := 0
 	for _, c := range ix.counters.byKey {
-		cells += c.size()
+		cells += c.cellCount()
 		lists := []cellList{c.cells}
 		for value, list := range c.groups {
 			if len(*list) == 0 {
@@ -113,8 +113,8 @@ func audit(t *rapid.T, ix *Index, w *world) {
 		}
 	}
 	got := ix.Stats()
-	if got.Nodes != len(w.nodes) || got.Pods != pods || got.Shapes != len(shapes) || got.Cells != cells {
-		t.Fatalf("stats %+v, want %d nodes, %d pods, %d shapes, %d cells", got, len(w.nodes), pods, len(shapes), cells)
+	if got.Nodes != len(w.nodes) || got.Pods != pods || got.LabelSets != len(labelSets) || got.Cells != cells {
+		t.Fatalf("stats %+v, want %d nodes, %d pods, %d labelSets, %d cells", got, len(w.nodes), pods, len(labelSets), cells)
 	}
 	if ix.counters.recency.Len() != got.Selectors || got.Selectors > ix.limits.Selectors ||
 		got.Topologies > ix.limits.Topologies {
@@ -151,8 +151,8 @@ func auditNodes(t *rapid.T, ix *Index, w *world) {
 		for _, n := range c.nodes {
 			eligible += n
 		}
-		for _, home := range c.home {
-			if home != none {
+		for _, domain := range c.domainOf {
+			if domain != none {
 				homes++
 			}
 		}

@@ -44,8 +44,8 @@ func (q *Query) matches(pod *v1.Pod) bool {
 	return pod.DeletionTimestamp == nil && pod.Namespace == q.Namespace && q.Selector.Matches(labels.Set(pod.Labels))
 }
 
-// group returns the group that a matching pod belongs to; false if it counts by itself.
-func (q *Query) group(pod *v1.Pod) (string, bool) {
+// groupOf returns the group that a matching pod belongs to; false if it counts by itself.
+func (q *Query) groupOf(pod *v1.Pod) (string, bool) {
 	if q.GroupBy == "" {
 		return "", false
 	}
@@ -63,8 +63,8 @@ func (q *Query) eligible(node *v1.Node) bool {
 	return Admits(q.Eligibility, node)
 }
 
-// domain returns the node's value of the query's topology, and whether it has one.
-func (q *Query) domain(node *v1.Node) (string, bool) {
+// domainOf returns the node's value of the query's topology, and whether it has one.
+func (q *Query) domainOf(node *v1.Node) (string, bool) {
 	value, ok := valueOf(q.TopologyKey, node)
 	return value, ok || q.MissingIsEmpty
 }

@@ -70,7 +70,7 @@ func (t *Table) Everywhere() (values int, ok bool) { return t.inUse, t.everywher
 
 // Count returns the number of matching pods in a domain; 0 for a value that is no domain.
 func (t *Table) Count(value string) int {
-	return t.At(t.named(value))
+	return t.At(t.domainNamed(value))
 }
 
 // Find returns the domain of a node of the snapshot that the table is about, and false for a node without
@@ -84,12 +84,12 @@ func (t *Table) Find(node *v1.Node) (Domain, bool) {
 	if !ok {
 		return none, false
 	}
-	return t.named(value), true
+	return t.domainNamed(value), true
 }
 
 // Empty returns the domain of the empty value, which is also that of the nodes without the topology key where the
 // query said so.
-func (t *Table) Empty() Domain { return t.named("") }
+func (t *Table) Empty() Domain { return t.domainNamed("") }
 
 // At returns the number of matching pods in a domain; 0 in one that no eligible node has.
 func (t *Table) At(d Domain) int {
@@ -115,8 +115,8 @@ func (t *Table) All() iter.Seq2[Domain, string] {
 	}
 }
 
-// named returns the domain of a value, and unknown for one that no node has.
-func (t *Table) named(value string) Domain {
+// domainNamed returns the domain of a value, and unknown for one that no node has.
+func (t *Table) domainNamed(value string) Domain {
 	if id, ok := t.ids[value]; ok {
 		return Domain(id)
 	}
@@ -202,7 +202,7 @@ func (v *View) CountAt(d Domain, node *v1.Node) int {
 func (v *View) Add(value string, pods int) {
 	i := slices.IndexFunc(v.changes, func(c change) bool { return c.value == value })
 	if i < 0 {
-		at := v.table.named(value)
+		at := v.table.domainNamed(value)
 		if !v.table.Counts(at) {
 			v.domains++
 		}
@@ -210,11 +210,11 @@ func (v *View) Add(value string, pods int) {
 		v.changes = append(v.changes, change{value: value, at: at})
 	}
 	v.changes[i].pods += pods
-	v.minimum = v.lowest()
+	v.minimum = v.findMinimum()
 }
 
-// lowest finds the minimum: among the changed domains, and the first unchanged one in ascending order.
-func (v *View) lowest() int {
+// findMinimum finds the minimum: among the changed domains, and the first unchanged one in ascending order.
+func (v *View) findMinimum() int {
 	lowest := math.MaxInt32
 	for _, c := range v.changes {
 		lowest = min(lowest, v.table.At(c.at)+c.pods)

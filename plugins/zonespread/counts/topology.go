@@ -42,8 +42,8 @@ func (t *topology) ownIDs() {
 	}
 }
 
-// set notes the domain of a slot.
-func (t *topology) set(slot, id int32) {
+// setDomain notes the domain of a slot.
+func (t *topology) setDomain(slot, id int32) {
 	if t.domain[slot] == id {
 		return
 	}
@@ -63,21 +63,21 @@ func valueOf(key string, node *v1.Node) (string, bool) {
 	return value, ok
 }
 
-// move notes the value of a node whose labels changed. Most changes are of other labels.
-func (t *topology) move(slot int32, node *v1.Node) {
+// moveNode notes the value of a node whose labels changed. Most changes are of other labels.
+func (t *topology) moveNode(slot int32, node *v1.Node) {
 	value, ok := valueOf(t.key, node)
 	if id := t.domain[slot]; ok == (id != none) && (!ok || t.values[id] == value) {
 		return
 	}
-	t.leave(slot)
-	t.enter(slot, node)
+	t.leaveNode(slot)
+	t.enterNode(slot, node)
 }
 
-// enter notes the value of a node that is new or was left before.
-func (t *topology) enter(slot int32, node *v1.Node) {
+// enterNode notes the value of a node that is new or was left before.
+func (t *topology) enterNode(slot int32, node *v1.Node) {
 	value, ok := valueOf(t.key, node)
 	if !ok {
-		t.set(slot, none)
+		t.setDomain(slot, none)
 		return
 	}
 	id, known := t.ids[value]
@@ -98,13 +98,13 @@ func (t *topology) enter(slot int32, node *v1.Node) {
 		t.inUse++
 	}
 	t.all++
-	t.set(slot, id)
+	t.setDomain(slot, id)
 }
 
-// leave forgets the value of a node.
-func (t *topology) leave(slot int32) {
+// leaveNode forgets the value of a node.
+func (t *topology) leaveNode(slot int32) {
 	id := t.domain[slot]
-	t.set(slot, none)
+	t.setDomain(slot, none)
 	if id == none {
 		return
 	}
@@ -123,13 +123,13 @@ func (t *topology) leave(slot int32) {
 
 // class is the nodes that are eligible for some query, with their domains.
 type class struct {
-	key      classKey
-	topology *topology
-	query    Query   // one that has only what makes a node eligible
-	home     []int32 // by slot: the domain of an eligible node, or none
-	nodes    []int32 // by domain: how many eligible nodes it has
-	blank    []int32 // by domain: 0, or absent without an eligible node; what a table starts from
-	used     uint64
+	key         classKey
+	topology    *topology
+	query       Query   // one that has only what makes a node eligible
+	domainOf    []int32 // by slot: the domain of an eligible node, or none
+	nodes       []int32 // by domain: how many eligible nodes it has
+	emptyCounts []int32 // by domain: 0, or absent without an eligible node; what a table starts from
+	used        uint64
 }
 
 type classKey struct {
@@ -139,7 +139,7 @@ type classKey struct {
 	missingIsEmpty bool
 }
 
-func keyOf(q *Query) (classKey, []string) {
+func classKeyOf(q *Query) (classKey, []string) {
 	key := classKey{topology: q.TopologyKey, missingIsEmpty: q.MissingIsEmpty}
 	var required []string
 	for _, k := range q.RequiredKeys {
@@ -159,16 +159,16 @@ func keyOf(q *Query) (classKey, []string) {
 	return key, required
 }
 
-// enter adds a node that is new or was left before, if it is eligible.
-func (c *class) enter(slot int32, node *v1.Node) {
-	c.home[slot] = none
+// enterNode adds a node that is new or was left before, if it is eligible.
+func (c *class) enterNode(slot int32, node *v1.Node) {
+	c.domainOf[slot] = none
 	if c.query.eligible(node) {
-		c.add(slot)
+		c.addEligible(slot)
 	}
 }
 
-// add adds an eligible node, if it has a domain.
-func (c *class) add(slot int32) {
+// addEligible adds an eligible node, if it has a domain.
+func (c *class) addEligible(slot int32) {
 	id := c.topology.domain[slot]
 	if id == none {
 		if !c.key.missingIsEmpty {
@@ -176,29 +176,29 @@ func (c *class) add(slot int32) {
 		}
 		id = emptyValue
 	}
-	for len(c.blank) <= int(id) {
-		c.blank = append(c.blank, absent)
+	for len(c.emptyCounts) <= int(id) {
+		c.emptyCounts = append(c.emptyCounts, absent)
 		c.nodes = append(c.nodes, 0)
 	}
-	c.home[slot] = id
+	c.domainOf[slot] = id
 	c.nodes[id]++
-	c.blank[id] = 0
+	c.emptyCounts[id] = 0
 }
 
 // bytes is about how much memory the class takes.
 func (c *class) bytes() int {
-	return 256 + 4*(cap(c.home)+cap(c.nodes)+cap(c.blank)) + len(c.key.eligibility) + len(c.key.required)
+	return 256 + 4*(cap(c.domainOf)+cap(c.nodes)+cap(c.emptyCounts)) + len(c.key.eligibility) + len(c.key.required)
 }
 
-// leave forgets a node.
-func (c *class) leave(slot int32) {
-	id := c.home[slot]
-	c.home[slot] = none
+// leaveNode forgets a node.
+func (c *class) leaveNode(slot int32) {
+	id := c.domainOf[slot]
+	c.domainOf[slot] = none
 	if id == none {
 		return
 	}
 	c.nodes[id]--
 	if c.nodes[id] == 0 {
-		c.blank[id] = absent
+		c.emptyCounts[id] = absent
 	}
 }

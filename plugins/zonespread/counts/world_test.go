@@ -257,13 +257,13 @@ func recount(nodes []*fakeNode, q *Query) map[string]int {
 func check(t *rapid.T, what string, table *Table, want map[string]int) {
 	got := map[string]int{}
 	for domain, value := range table.All() {
-		if table.named(value) != domain || table.Count(value) != table.At(domain) {
-			t.Fatalf("%s: %q is domain %d with %d pods, by name %d with %d", what, value, domain, table.At(domain), table.named(value), table.Count(value))
+		if table.domainNamed(value) != domain || table.Count(value) != table.At(domain) {
+			t.Fatalf("%s: %q is domain %d with %d pods, by name %d with %d", what, value, domain, table.At(domain), table.domainNamed(value), table.Count(value))
 		}
 		got[value] += table.At(domain)
 	}
 	for _, value := range []string{"no such domain", "a", "b", "c", "", "node-1"} {
-		if _, ok := want[value]; table.Counts(table.named(value)) != ok {
+		if _, ok := want[value]; table.Counts(table.domainNamed(value)) != ok {
 			t.Fatalf("%s: whether %q is a domain: %v, want %v", what, value, !ok, ok)
 		}
 	}
