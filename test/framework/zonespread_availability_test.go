@@ -143,8 +143,8 @@ func TestAnotherWorkloadEndsNoRun(t *testing.T) {
 	})
 }
 
-// addVolume adds a bound claim whose volume can be used in one zone only.
-func (c *cluster) addVolume(claim, zone string) {
+// addVolume adds a bound claim whose volume can be used on the nodes with one value of a label only.
+func (c *cluster) addVolume(claim, label, value string) {
 	c.t.Helper()
 	storage := v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
 	modes := []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
@@ -155,7 +155,7 @@ func (c *cluster) addVolume(claim, zone string) {
 			PersistentVolumeSource: v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: "csi.example.com", VolumeHandle: claim}},
 			ClaimRef:               &v1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "default", Name: claim, UID: types.UID(claim)},
 			NodeAffinity: &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-				MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelTopologyZone, Operator: v1.NodeSelectorOpIn, Values: []string{zone}}},
+				MatchExpressions: []v1.NodeSelectorRequirement{{Key: label, Operator: v1.NodeSelectorOpIn, Values: []string{value}}},
 			}}}},
 		},
 		Status: v1.PersistentVolumeStatus{Phase: v1.VolumeBound},
@@ -181,30 +181,35 @@ func withClaim(claim string) func(*v1.Pod) {
 	}
 }
 
-// TestVolumePinsAPod: a pod goes back to the zone of its volume at once, however the others are placed, and the zones that it cannot
-// use are not full for it.
+// TestVolumePinsAPod: a pod goes back to the zone of its volume at once, be it a volume of the zone or of one node, however the others
+// are placed, and the zones that it cannot use are not full for it.
 func TestVolumePinsAPod(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		// Given: three pods in zone a, two in zone b and none in zone c, as after an outage of zone c.
-		c := newSpreadCluster(t)
-		c.addNodes("16", "a1", "b1", "c1")
-		c.addVolume("data-0", "a")
-		c.policies.Put(newPolicy(failover(time.Hour, 5*time.Minute)))
-		for i, node := range []string{"a1", "a1", "a1", "b1", "b1"} {
-			c.createPods(newPod(fmt.Sprintf("s-%d", i), "1", onNode(node)))
-		}
-		c.start()
-		c.pass(time.Minute)
-		// When: the one with a volume in zone a is made again.
-		c.finish("s-0")
-		c.createPods(newPod("s-0", "1", withClaim("data-0"), func(pod *v1.Pod) { pod.UID = "again" }))
-		// Then: it is back in seconds.
-		c.eventuallyWithin(15*time.Second, "it is back", func() bool { return c.bound("s-0")["s-0"] == "a1" })
-		c.pass(time.Minute)
-		for _, zone := range c.status().Zones {
-			require.Empty(t, zone.Full, zone.Name)
-		}
-	})
+	for label, value := range map[string]string{v1.LabelTopologyZone: "a", v1.LabelHostname: "a1"} {
+		t.Run(label, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				// Given: three pods in zone a, two in zone b and none in zone c, as after an outage of zone c.
+				c := newSpreadCluster(t)
+				c.addNodes("16", "a1", "a2", "b1", "c1")
+				c.addVolume("data-0", label, value)
+				c.policies.Put(newPolicy(failover(time.Hour, 5*time.Minute)))
+				for i, node := range []string{"a1", "a1", "a1", "b1", "b1"} {
+					c.createPods(newPod(fmt.Sprintf("s-%d", i), "1", onNode(node)))
+				}
+				c.start()
+				c.pass(time.Minute)
+				// When: the one with a volume in zone a is made again.
+				c.finish("s-0")
+				c.createPods(newPod("s-0", "1", withClaim("data-0"), func(pod *v1.Pod) { pod.UID = "again" }))
+				// Then: it is back in seconds.
+				c.eventuallyWithin(15*time.Second, "it is back", func() bool { return len(c.bound("s-0")) == 1 })
+				require.Equal(t, "a", c.bound("s-0")["s-0"][:1])
+				c.pass(time.Minute)
+				for _, zone := range c.status().Zones {
+					require.Empty(t, zone.Full, zone.Name)
+				}
+			})
+		})
+	}
 }
 
 // TestFullZoneCountsForMinZones: fail-over of a full zone is no full stop.

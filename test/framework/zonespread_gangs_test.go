@@ -3,11 +3,17 @@ package framework
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
+	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/test/build"
@@ -81,5 +87,39 @@ func TestGangsAreSpread(t *testing.T) {
 		require.Less(t, len(c.bound("ninth"))+len(c.bound("tenth")), 8, "a gang waits for zone c")
 		c.waitBound("ninth", 4)
 		c.waitBound("tenth", 4)
+	})
+}
+
+// TestNativeGroupsAreWokenByPolicies: a native pod group that a policy has refused a zone is tried again when the policy is changed, without
+// the queue's flush of five minutes.
+func TestNativeGroupsAreWokenByPolicies(t *testing.T) {
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, true)
+	synctest.Test(t, func(t *testing.T) {
+		// Given: a group of three, and room for one of its pods by a cap.
+		c := newSpreadCluster(t)
+		c.addNodes("16", "a1")
+		capped := func(pods int32) *v1alpha1.ZoneSpreadPolicy {
+			return newPolicy(func(s *v1alpha1.ZoneSpreadPolicySpec) {
+				s.Zones = []v1alpha1.ZoneSpreadZone{{Name: "a", MaxPods: ptr.To(pods)}}
+			})
+		}
+		c.policies.Put(capped(1))
+		c.start()
+		_, err := c.client.SchedulingV1beta1().PodGroups("default").Create(t.Context(), &schedulingv1beta1.PodGroup{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "native", UID: "native-uid"},
+			Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
+				Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: 3},
+			}},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		c.createPods(newPods(3, "web", "1", func(pod *v1.Pod) {
+			pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: ptr.To("native")}
+		})...)
+		c.pass(2 * time.Minute)
+		require.Empty(t, c.bound("web"))
+		// When: the cap is raised.
+		c.policies.Put(capped(3))
+		// Then: the whole group is bound, after its backoff at most.
+		c.eventuallyWithin(30*time.Second, "the group is bound", func() bool { return len(c.bound("web")) == 3 })
 	})
 }

@@ -29,7 +29,7 @@ func (s *spreadCycles) next(b *testing.B, plugin parity.Plugin, out *spreadSampl
 	s.cycle++
 	p := s.pod(s.cycle)
 	took, _ := s.cluster.cost(b, plugin, p, s.cluster.candidates(b, s.cycle*97))
-	*out = append(*out, took)
+	*out = append(*out, took.sum())
 	s.cluster.turn(b, p, (s.cycle*7919)%len(s.cluster.nodes), true)
 }
 

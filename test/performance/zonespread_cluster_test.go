@@ -149,17 +149,23 @@ func (c *spreadCluster) candidates(b testing.TB, start int) []fwk.NodeInfo {
 	return out
 }
 
+// spreadCost is how long the extension points of a cycle took that look at more than one node.
+type spreadCost struct{ preFilter, preScore time.Duration }
+
+func (c spreadCost) sum() time.Duration { return c.preFilter + c.preScore }
+
 // cost takes a plugin through PreFilter and PreScore, and returns how long these took. In between it filters the candidates, as a
 // scheduler does: their labels are in the processor's caches then.
-func (c *spreadCluster) cost(b testing.TB, plugin parity.Plugin, pod *v1.Pod, candidates []fwk.NodeInfo) (time.Duration, fwk.CycleState) {
+func (c *spreadCluster) cost(b testing.TB, plugin parity.Plugin, pod *v1.Pod, candidates []fwk.NodeInfo) (spreadCost, fwk.CycleState) {
 	b.Helper()
 	nodes, err := c.snapshot.NodeInfos().List()
 	require.NoError(b, err)
 	state := framework.NewCycleState()
 	ctx := context.Background()
+	var took spreadCost
 	start := time.Now()
 	_, preFilter := plugin.PreFilter(ctx, state, pod, nodes)
-	took := time.Since(start)
+	took.preFilter = time.Since(start)
 	if preFilter.IsSuccess() {
 		for _, node := range candidates {
 			plugin.Filter(ctx, state, pod, node)
@@ -167,7 +173,7 @@ func (c *spreadCluster) cost(b testing.TB, plugin parity.Plugin, pod *v1.Pod, ca
 	}
 	start = time.Now()
 	preScore := plugin.PreScore(ctx, state, pod, candidates)
-	took += time.Since(start)
+	took.preScore = time.Since(start)
 	require.True(b, preFilter.IsSuccess() || preFilter.IsSkip(), preFilter.AsError())
 	require.True(b, preScore.IsSuccess() || preScore.IsSkip(), preScore.AsError())
 	return took, state

@@ -30,10 +30,10 @@ func growSpread(b *testing.B, c *spreadCluster, total, apps int, pod func(app in
 			// Not the very first of each tenth, which warms up.
 			if at := i - tenth*total/10; at > 0 && at <= 3 {
 				took, _ := c.cost(b, c.pair.InTree, p, candidates)
-				inTree[tenth] = append(inTree[tenth], took)
+				inTree[tenth] = append(inTree[tenth], took.sum())
 			}
 			took, state := c.cost(b, c.pair.Ours, p, candidates)
-			tenths[tenth] = append(tenths[tenth], took)
+			tenths[tenth] = append(tenths[tenth], took.sum())
 
 			home := c.home(app, i/apps)
 			if i%1000 == 0 && len(p.Spec.TopologySpreadConstraints) > 0 && p.Spec.TopologySpreadConstraints[0].WhenUnsatisfiable == v1.DoNotSchedule {
