@@ -17,8 +17,8 @@ import (
 type ZoneSpreadArgs = config.PodTopologySpreadArgs
 
 const (
-	// SystemDefaulting gives pods without constraints those that kube-scheduler itself defaults to: prefer to spread over hosts
-	// with a skew of 3 and over zones with a skew of 5.
+	// SystemDefaulting gives pods without constraints those that kube-scheduler itself defaults to: prefer to spread
+	// over hosts with a skew of 3 and over zones with a skew of 5.
 	SystemDefaulting = config.SystemDefaulting
 	// ListDefaulting gives them those of ZoneSpreadArgs.DefaultConstraints, which may be none.
 	ListDefaulting = config.ListDefaulting
@@ -55,7 +55,8 @@ func validateArgs(args *ZoneSpreadArgs) field.ErrorList {
 	typePath := field.NewPath("defaultingType")
 	switch {
 	case args.DefaultingType != SystemDefaulting && args.DefaultingType != ListDefaulting:
-		errs = append(errs, field.NotSupported(typePath, args.DefaultingType, []config.PodTopologySpreadConstraintsDefaulting{SystemDefaulting, ListDefaulting}))
+		errs = append(errs, field.NotSupported(typePath, args.DefaultingType,
+			[]config.PodTopologySpreadConstraintsDefaulting{SystemDefaulting, ListDefaulting}))
 	case args.DefaultingType == SystemDefaulting && len(args.DefaultConstraints) > 0:
 		errs = append(errs, field.Invalid(typePath, args.DefaultingType, "when .defaultConstraints are not empty"))
 	}
@@ -97,7 +98,8 @@ func validateDefaultConstraint(path *field.Path, c *v1.TopologySpreadConstraint)
 			[]v1.UnsatisfiableConstraintAction{v1.DoNotSchedule, v1.ScheduleAnyway}))
 	}
 	if c.LabelSelector != nil {
-		errs = append(errs, field.Forbidden(path.Child("labelSelector"), "constraint must not define a selector, as they deduced for each pod"))
+		errs = append(errs, field.Forbidden(path.Child("labelSelector"),
+			"constraint must not define a selector, as they deduced for each pod"))
 	}
 	return errs
 }

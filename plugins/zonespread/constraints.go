@@ -65,7 +65,9 @@ func (pl *ZoneSpread) constraintsOf(pod *v1.Pod, action v1.UnsatisfiableConstrai
 
 // parse picks the constraints with the given action and resolves their defaults, as the API documents
 // them: minDomains 1, nodeAffinityPolicy Honor, nodeTaintsPolicy Ignore.
-func (pl *ZoneSpread) parse(pod *v1.Pod, constraints []v1.TopologySpreadConstraint, action v1.UnsatisfiableConstraintAction) ([]constraint, error) {
+func (pl *ZoneSpread) parse(
+	pod *v1.Pod, constraints []v1.TopologySpreadConstraint, action v1.UnsatisfiableConstraintAction,
+) ([]constraint, error) {
 	var parsed []constraint
 	type honors struct{ affinity, taints bool }
 	known := map[honors]counts.Eligibility{} // most pods have one kind

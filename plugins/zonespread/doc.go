@@ -12,8 +12,8 @@
 // The plugin is an adapter. The pure package counts has the logic of constraints: how many matching pods each topology
 // domain holds, and the checks and scores that follow.
 //
-// For ZoneSpreadPolicies (docs/zonespreadpolicy.md) package serve keeps the data and package policy has the logic. Pods that
-// no policy selects are not affected. The way of a pod through the plugin:
+// For ZoneSpreadPolicies (docs/zonespreadpolicy.md) package serve keeps the data and package policy has the logic. Pods
+// that no policy selects are not affected. The way of a pod through the plugin:
 //
 //	PreFilter    index.go counts for its constraints and policies; policy.Evaluate applies each policy to every zone
 //	Filter       checkConstraint, then the zone of the node in each policy's table

@@ -24,15 +24,18 @@ var _ fwk.EnqueueExtensions = (*ZoneSpread)(nil)
 func (pl *ZoneSpread) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{
-			Event:          fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Add | fwk.UpdatePodLabel | fwk.Delete},
+			Event: fwk.ClusterEvent{Resource: fwk.AssignedPod,
+				ActionType: fwk.Add | fwk.UpdatePodLabel | fwk.Delete},
 			QueueingHintFn: pl.isSchedulableAfterAssignedPodChange,
 		},
 		{
-			Event:          fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.UpdatePodToleration | fwk.UpdatePodLabel},
+			Event: fwk.ClusterEvent{Resource: fwk.TargetPod,
+				ActionType: fwk.UpdatePodToleration | fwk.UpdatePodLabel},
 			QueueingHintFn: pl.isSchedulableAfterTargetPodChange,
 		},
 		{
-			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.Delete | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint},
+			Event: fwk.ClusterEvent{Resource: fwk.Node,
+				ActionType: fwk.Add | fwk.Delete | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint},
 			QueueingHintFn: pl.isSchedulableAfterNodeChange,
 		},
 	}, nil
@@ -40,7 +43,9 @@ func (pl *ZoneSpread) EventsToRegister(context.Context) ([]fwk.ClusterEventWithH
 
 // isSchedulableAfterAssignedPodChange queues the pod when a pod of its namespace that is on a node, or
 // nominated to one, starts or stops to match one of its selectors.
-func (pl *ZoneSpread) isSchedulableAfterAssignedPodChange(logger klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+func (pl *ZoneSpread) isSchedulableAfterAssignedPodChange(
+	logger klog.Logger, pod *v1.Pod, oldObj, newObj any,
+) (fwk.QueueingHint, error) {
 	before, after, err := eventObjects[*v1.Pod](oldObj, newObj)
 	if err != nil {
 		return fwk.Queue, err
@@ -49,13 +54,16 @@ func (pl *ZoneSpread) isSchedulableAfterAssignedPodChange(logger klog.Logger, po
 		if changed == nil {
 			continue
 		}
-		if changed.Namespace != pod.Namespace || (changed.Spec.NodeName == "" && changed.Status.NominatedNodeName == "") {
-			logger.V(5).Info("Changed pod is on no node or in another namespace, so it does not count", "pod", klog.KObj(pod), "changedPod", klog.KObj(changed))
+		if changed.Namespace != pod.Namespace ||
+			(changed.Spec.NodeName == "" && changed.Status.NominatedNodeName == "") {
+			logger.V(5).Info("Changed pod is on no node or in another namespace, so it does not count", "pod",
+				klog.KObj(pod), "changedPod", klog.KObj(changed))
 			return fwk.QueueSkip, nil
 		}
 	}
 	if pl.countedByPolicies(pod, before, after) {
-		logger.V(5).Info("A pod that a policy counts came or went", "pod", klog.KObj(pod), "changedPod", klog.KObj(cmp.Or(after, before)))
+		logger.V(5).Info("A pod that a policy counts came or went", "pod", klog.KObj(pod), "changedPod",
+			klog.KObj(cmp.Or(after, before)))
 		return fwk.Queue, nil
 	}
 	constraints, err := pl.constraintsOf(pod, v1.DoNotSchedule)
@@ -68,7 +76,8 @@ func (pl *ZoneSpread) isSchedulableAfterAssignedPodChange(logger klog.Logger, po
 	changed := cmp.Or(after, before)
 	for i := range constraints {
 		if constraints[i].selector.Matches(labels.Set(changed.Labels)) {
-			logger.V(5).Info("A matching pod came or went", "pod", klog.KObj(pod), "changedPod", klog.KObj(changed), "topologyKey", constraints[i].topologyKey)
+			logger.V(5).Info("A matching pod came or went", "pod", klog.KObj(pod), "changedPod", klog.KObj(changed),
+				"topologyKey", constraints[i].topologyKey)
 			return fwk.Queue, nil
 		}
 	}
@@ -82,8 +91,10 @@ func (pl *ZoneSpread) countedByPolicies(pod, before, after *v1.Pod) bool {
 			continue
 		}
 		selector := a.CountedFor(pod.Labels)
-		if before != nil && selector.Matches(labels.Set(before.Labels)) || after != nil && selector.Matches(labels.Set(after.Labels)) {
-			return true
+		for _, changed := range []*v1.Pod{before, after} {
+			if changed != nil && selector.Matches(labels.Set(changed.Labels)) {
+				return true
+			}
 		}
 	}
 	return false
@@ -91,7 +102,9 @@ func (pl *ZoneSpread) countedByPolicies(pod, before, after *v1.Pod) bool {
 
 // isSchedulableAfterTargetPodChange queues the pod when its own change makes it match other selectors
 // or, where taints are honored, tolerate other nodes.
-func (pl *ZoneSpread) isSchedulableAfterTargetPodChange(logger klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+func (pl *ZoneSpread) isSchedulableAfterTargetPodChange(
+	logger klog.Logger, pod *v1.Pod, oldObj, newObj any,
+) (fwk.QueueingHint, error) {
 	before, after, err := eventObjects[*v1.Pod](oldObj, newObj)
 	if err != nil {
 		return fwk.Queue, err
@@ -117,7 +130,8 @@ func hintForRelabel(logger klog.Logger, pod, before, after *v1.Pod, constraints 
 	for i := range constraints {
 		selector := constraints[i].selector
 		if selector.Matches(labels.Set(before.Labels)) != selector.Matches(labels.Set(after.Labels)) {
-			logger.V(5).Info("New labels change what a pod counts for", "pod", klog.KObj(pod), "changedPod", klog.KObj(after), "topologyKey", constraints[i].topologyKey)
+			logger.V(5).Info("New labels change what a pod counts for", "pod", klog.KObj(pod), "changedPod",
+				klog.KObj(after), "topologyKey", constraints[i].topologyKey)
 			return fwk.Queue
 		}
 	}
@@ -126,7 +140,9 @@ func hintForRelabel(logger klog.Logger, pod, before, after *v1.Pod, constraints 
 
 // isSchedulableAfterNodeChange queues the pod when a node that has all of its topology keys comes, goes,
 // changes its domain or its taints.
-func (pl *ZoneSpread) isSchedulableAfterNodeChange(logger klog.Logger, pod *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+func (pl *ZoneSpread) isSchedulableAfterNodeChange(
+	logger klog.Logger, pod *v1.Pod, oldObj, newObj any,
+) (fwk.QueueingHint, error) {
 	before, after, err := eventObjects[*v1.Node](oldObj, newObj)
 	if err != nil {
 		return fwk.Queue, err
@@ -153,11 +169,13 @@ func (pl *ZoneSpread) isSchedulableAfterNodeChange(logger klog.Logger, pod *v1.P
 	if !changed {
 		return fwk.QueueSkip, nil
 	}
-	logger.V(5).Info("A node's domain or eligibility changed", "pod", klog.KObj(pod), "node", klog.KObj(cmp.Or(after, before)))
+	logger.V(5).Info("A node's domain or eligibility changed", "pod", klog.KObj(pod), "node",
+		klog.KObj(cmp.Or(after, before)))
 	return fwk.Queue, nil
 }
 
-// changesZones reports whether the change of a node may change the zones for a policy of the pod, or whether the node has one.
+// changesZones reports whether the change of a node may change the zones for a policy of the pod, or whether the node
+// has one.
 func (pl *ZoneSpread) changesZones(pod *v1.Pod, before, after *v1.Node) bool {
 	for _, a := range pl.shared.policies.For(pod) {
 		if !a.Hard() {
@@ -171,9 +189,9 @@ func (pl *ZoneSpread) changesZones(pod *v1.Pod, before, after *v1.Node) bool {
 			name, labelled := node.Labels[a.TopologyKey()]
 			return name, labelled && counts.Admits(eligible, node)
 		}
-		was, took := zone(before)
-		is, takes := zone(after)
-		if took != takes || takes && was != is {
+		zoneBefore, tookPart := zone(before)
+		zoneAfter, takesPart := zone(after)
+		if tookPart != takesPart || takesPart && zoneBefore != zoneAfter {
 			return true
 		}
 	}
@@ -182,7 +200,8 @@ func (pl *ZoneSpread) changesZones(pod *v1.Pod, before, after *v1.Node) bool {
 
 // movedDomain reports whether two states of a node differ in the value of a topology key.
 func movedDomain(before, after *v1.Node, constraints []constraint) bool {
-	return slices.ContainsFunc(constraints, func(c constraint) bool { return before.Labels[c.topologyKey] != after.Labels[c.topologyKey] })
+	return slices.ContainsFunc(constraints,
+		func(c constraint) bool { return before.Labels[c.topologyKey] != after.Labels[c.topologyKey] })
 }
 
 // changedEligibility reports whether other labels made a node start or stop to take part in a constraint:

@@ -12,11 +12,13 @@ import (
 
 var _ fwk.FilterPlugin = (*ZoneSpread)(nil)
 
-// Filter refuses a node if the pod there would exceed the maxSkew of a hard constraint, or if one of its policies refuses the
-// node's zone. The code is Unschedulable, so that preemption may make room. It is UnschedulableAndUnresolvable if the node has
-// no domain for a constraint, or if no eviction could help. Statuses are allocated in blocks; otherwise Filter allocates
-// nothing.
-func (pl *ZoneSpread) Filter(ctx context.Context, cycleState fwk.CycleState, pod *v1.Pod, nodeInfo fwk.NodeInfo) *fwk.Status {
+// Filter refuses a node if the pod there would exceed the maxSkew of a hard constraint, or if one of its policies
+// refuses the node's zone. The code is Unschedulable, so that preemption may make room. It is
+// UnschedulableAndUnresolvable if the node has no domain for a constraint, or if no eviction could help. Statuses are
+// allocated in blocks; otherwise Filter allocates nothing.
+func (pl *ZoneSpread) Filter(
+	ctx context.Context, cycleState fwk.CycleState, pod *v1.Pod, nodeInfo fwk.NodeInfo,
+) *fwk.Status {
 	if pl.ignores(pod) {
 		return nil
 	}
@@ -30,14 +32,16 @@ func (pl *ZoneSpread) Filter(ctx context.Context, cycleState fwk.CycleState, pod
 		case fits:
 		case noDomain:
 			if logger := klog.FromContext(ctx).V(5); logger.Enabled() {
-				logger.Info("Node lacks a topology key", "pod", klog.KObj(pod), "node", klog.KObj(node), "topologyKey", s.constraints[i].topologyKey)
+				logger.Info("Node lacks a topology key", "pod", klog.KObj(pod), "node", klog.KObj(node), "topologyKey",
+					s.constraints[i].topologyKey)
 			}
 			return s.refusals.like(pl.noDomain)
 		case tooSkewed:
 			if logger := klog.FromContext(ctx).V(5); logger.Enabled() {
 				c, view := &s.constraints[i], &s.views[i]
 				domain := node.Labels[c.topologyKey]
-				logger.Info("Node would exceed maxSkew", "pod", klog.KObj(pod), "node", klog.KObj(node), "topologyKey", c.topologyKey,
+				logger.Info("Node would exceed maxSkew", "pod", klog.KObj(pod), "node", klog.KObj(node), "topologyKey",
+					c.topologyKey,
 					"domain", domain, "matching", view.Count(domain), "self", s.self[i], "minimum", view.Minimum(), "maxSkew", c.maxSkew)
 			}
 			return s.refusals.like(pl.tooSkewed)

@@ -59,7 +59,9 @@ func (pl *ZoneSpread) answer(ctx context.Context, cycleState fwk.CycleState, nod
 }
 
 // count answers queries about the snapshot of a scheduling cycle, whose nodes are given.
-func (pl *ZoneSpread) count(ctx context.Context, cycleState fwk.CycleState, nodes []fwk.NodeInfo, queries []counts.Query) []*counts.Table {
+func (pl *ZoneSpread) count(
+	ctx context.Context, cycleState fwk.CycleState, nodes []fwk.NodeInfo, queries []counts.Query,
+) []*counts.Table {
 	if len(queries) == 0 {
 		return nil
 	}

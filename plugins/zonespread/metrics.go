@@ -28,7 +28,8 @@ var (
 	directCounts = newCounter("direct_counts_total",
 		"How many times pods were counted without the index, as in the scheduling cycles of pod groups.")
 	// preFilterDuration leaves out pods without hard constraints and policies: those cost a look at their labels.
-	preFilterDuration  = newDuration("prefilter_duration_seconds", "Time that PreFilter takes for a pod with hard constraints or policies.")
+	preFilterDuration = newDuration("prefilter_duration_seconds",
+		"Time that PreFilter takes for a pod with hard constraints or policies.")
 	evaluationDuration = newDuration("policy_evaluation_duration_seconds",
 		"Time to apply all ZoneSpreadPolicies of one pod to all zones, once its pods are counted.")
 )
@@ -47,7 +48,8 @@ func newDuration(name, help string) *metrics.Histogram {
 }
 
 func registerMetrics() {
-	zonewisemetrics.MustRegister(indexSize, nodesRefreshed, selectorsBuilt, selectorsEvicted, classesBuilt, classesEvicted, directCounts, preFilterDuration, evaluationDuration)
+	zonewisemetrics.MustRegister(indexSize, nodesRefreshed, selectorsBuilt, selectorsEvicted, classesBuilt,
+		classesEvicted, directCounts, preFilterDuration, evaluationDuration)
 }
 
 // reportStats sets the metrics to what the index holds now; last is what it held at the last report.

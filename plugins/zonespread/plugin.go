@@ -78,8 +78,8 @@ type ZoneSpread struct {
 	selectors       *defaultSelectors // nil without default constraints
 }
 
-// features are those gates of kube-scheduler that change what PodTopologySpread decides, as they were when the plugin was
-// made. NodeInclusionPolicyInPodTopologySpread is not among them: it is locked on.
+// features are those gates of kube-scheduler that change what PodTopologySpread decides, as they were when the plugin
+// was made. NodeInclusionPolicyInPodTopologySpread is not among them: it is locked on.
 type features struct {
 	matchLabelKeys       bool
 	comparisonOperators  bool

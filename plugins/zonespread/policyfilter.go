@@ -16,8 +16,8 @@ import (
 	"zonewise.dev/plugins/zonespread/serve"
 )
 
-// podPolicies are the policies of one pod, applied to every zone. Any number of goroutines may read them; a change needs exclusive
-// access. Nil ones let every node pass.
+// podPolicies are the policies of one pod, applied to every zone. Any number of goroutines may read them; a change
+// needs exclusive access. Nil ones let every node pass.
 type podPolicies struct {
 	pod  *v1.Pod
 	each []*podPolicy
@@ -33,8 +33,9 @@ type podPolicy struct {
 	gangs map[string]gangViews
 }
 
-// zoneCounts are the pods by zone that the policy counts: for the skew on all nodes, on eligible ones, and on those that are
-// eligible in a zone that is closing; for the caps see policy.Held. Those that are the same as everywhere, or not needed, are nil.
+// zoneCounts are the pods by zone that the policy counts: for the skew on all nodes, on eligible ones, and on those
+// that are eligible in a zone that is closing; for the caps see policy.Held. Those that are the same as everywhere, or
+// not needed, are nil.
 type zoneCounts struct {
 	everywhere, eligible, closing *counts.Table
 	held, own, revision           *counts.Table
@@ -54,8 +55,8 @@ func (pl *ZoneSpread) policiesFor(ctx context.Context, pod *v1.Pod) *podPolicies
 	return p
 }
 
-// addQueries adds what has to be counted for the policies. The index also answers whether a zone has eligible nodes, which it keeps
-// for each kind of pod: looking at the nodes would cost more than everything else.
+// addQueries adds what has to be counted for the policies. The index also answers whether a zone has eligible nodes,
+// which it keeps for each kind of pod: looking at the nodes would cost more than everything else.
 func (p *podPolicies) addQueries(q *queries) {
 	if p == nil {
 		return
@@ -78,8 +79,8 @@ func (p *podPolicies) addQueries(q *queries) {
 	}
 }
 
-// query counts the pods of a selector, or gangs if the policy counts those, by zone. The pod's own gang is left out, so that
-// all of its members are treated alike.
+// query counts the pods of a selector, or gangs if the policy counts those, by zone. The pod's own gang is left out, so
+// that all of its members are treated alike.
 func (p *podPolicy) query(pod *v1.Pod, selector labels.Selector, eligible counts.Eligibility) counts.Query {
 	groupBy := p.GroupBy()
 	return counts.Query{
@@ -163,9 +164,8 @@ func (p *podPolicies) hard() bool {
 	return p != nil && slices.ContainsFunc(p.each, func(each *podPolicy) bool { return each.Hard() })
 }
 
-// check returns the refusal of a node, or nil if every policy allows it. It allocates only one
-// refusal per policy and zone, which all nodes of the zone share. The framework writes to the statuses that it gets, so it
-// must get a copy.
+// check returns the refusal of a node, or nil if every policy allows it. It allocates only one refusal per policy and
+// zone, which all nodes of the zone share. The framework writes to the statuses that it gets, so it must get a copy.
 func (p *podPolicies) check(node *v1.Node) *fwk.Status {
 	if p == nil {
 		return nil

@@ -57,12 +57,12 @@ func (p policyScores) of(node *v1.Node) int64 {
 	return sum / max(1, int64(len(p)))
 }
 
-// policyShare is the weight of policies beside soft constraints, out of 4. Policies decide about zones, and the constraints
-// still distinguish the nodes of a zone (ADR 0009).
+// policyShare is the weight of policies beside soft constraints, out of 4. Policies decide about zones, and the
+// constraints still distinguish the nodes of a zone (ADR 0009).
 const policyShare = 3
 
-// policyBits are those bits of a raw score that have the score by policies, since the framework takes one number per node from
-// Score to NormalizeScore.
+// policyBits are those bits of a raw score that have the score by policies, since the framework takes one number per
+// node from Score to NormalizeScore.
 const policyBits = 7
 
 // withPolicy makes a raw score of one by the constraints.

@@ -11,9 +11,11 @@ import (
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
-// updatePolicies changes the policies of a pod as if so many pods like the given one came to the node, or left it. That pod is not
-// terminating, and is of the namespace.
-func (pl *ZoneSpread) updatePolicies(ctx context.Context, cycleState fwk.CycleState, p *podPolicies, pod *v1.Pod, node *v1.Node, pods int) error {
+// updatePolicies changes the policies of a pod as if so many pods like the given one came to the node, or left it. That
+// pod is not terminating, and is of the namespace.
+func (pl *ZoneSpread) updatePolicies(
+	ctx context.Context, cycleState fwk.CycleState, p *podPolicies, pod *v1.Pod, node *v1.Node, pods int,
+) error {
 	if p == nil {
 		return nil
 	}
@@ -35,7 +37,8 @@ func (pl *ZoneSpread) updatePolicies(ctx context.Context, cycleState fwk.CycleSt
 }
 
 // changeBy returns the change of a policy's counts in a zone, see updatePolicies.
-func (pl *ZoneSpread) changeBy(ctx context.Context, cycleState fwk.CycleState, p *podPolicy, podToSchedule, pod *v1.Pod, node *v1.Node,
+func (pl *ZoneSpread) changeBy(ctx context.Context, cycleState fwk.CycleState, p *podPolicy, podToSchedule, pod *v1.Pod,
+	node *v1.Node,
 	zone string, pods int,
 ) (policy.Change, error) {
 	var c policy.Change
@@ -71,7 +74,9 @@ func (pl *ZoneSpread) changeBy(ctx context.Context, cycleState fwk.CycleState, p
 type gangViews struct{ eligible, everywhere counts.View }
 
 // viewsOf returns where a gang's pods are.
-func (pl *ZoneSpread) viewsOf(ctx context.Context, cycleState fwk.CycleState, p *podPolicy, pod *v1.Pod, gang string) (gangViews, error) {
+func (pl *ZoneSpread) viewsOf(
+	ctx context.Context, cycleState fwk.CycleState, p *podPolicy, pod *v1.Pod, gang string,
+) (gangViews, error) {
 	if views, known := p.gangs[gang]; known {
 		return views, nil
 	}
@@ -80,7 +85,8 @@ func (pl *ZoneSpread) viewsOf(ctx context.Context, cycleState fwk.CycleState, p 
 		return gangViews{}, err
 	}
 	ofGang, _ := labels.SelectorFromSet(labels.Set{p.GroupBy(): gang}).Requirements()
-	query := counts.Query{Namespace: pod.Namespace, Selector: p.Selector.Add(ofGang...), TopologyKey: p.TopologyKey(), Eligibility: p.Eligible}
+	query := counts.Query{Namespace: pod.Namespace, Selector: p.Selector.Add(ofGang...), TopologyKey: p.TopologyKey(),
+		Eligibility: p.Eligible}
 	everywhere := query
 	everywhere.Eligibility = nil
 	tables := pl.count(ctx, cycleState, nodes, []counts.Query{query, everywhere})

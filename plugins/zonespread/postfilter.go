@@ -13,10 +13,12 @@ import (
 
 var _ fwk.PostFilterPlugin = (*ZoneSpread)(nil)
 
-// PostFilter records which nodes refused the pod and what did, from which its policies learn that a zone is full and whether to wake
-// the pod. It changes nothing about the pod; to be called at all it must come before DefaultPreemption and PermitGate. The framework
-// does not call it in the cycles of pod groups, see noteGroupCycle.
-func (pl *ZoneSpread) PostFilter(_ context.Context, cycleState fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+// PostFilter records which nodes refused the pod and what did, from which its policies learn that a zone is full and
+// whether to wake the pod. It changes nothing about the pod; to be called at all it must come before DefaultPreemption
+// and PermitGate. The framework does not call it in the cycles of pod groups, see noteGroupCycle.
+func (pl *ZoneSpread) PostFilter(
+	_ context.Context, cycleState fwk.CycleState, pod *v1.Pod, statuses fwk.NodeToStatusReader,
+) (*fwk.PostFilterResult, *fwk.Status) {
 	s, err := readState[*preFilterState](cycleState, preFilterStateKey)
 	if err != nil || s.policies == nil {
 		return nil, fwk.NewStatus(fwk.Unschedulable) // the pod has no policies
@@ -56,8 +58,8 @@ const (
 	anotherPlugin                // any other plugin
 )
 
-// refusedBy returns what refused each node. The cycle is not conclusive if some node was not looked at, because a PreFilter plugin
-// refused the pod or limited the nodes.
+// refusedBy returns what refused each node. The cycle is not conclusive if some node was not looked at, because a
+// PreFilter plugin refused the pod or limited the nodes.
 func refusedBy(nodes []fwk.NodeInfo, statuses fwk.NodeToStatusReader) (refusers []refuser, conclusive bool) {
 	// A node without a status of its own has the one that is for all such nodes.
 	absent := statuses.Get(noNode)
@@ -77,46 +79,56 @@ func refuserOf(status *fwk.Status) refuser {
 	switch {
 	case !status.IsRejected():
 		return nothing
-	case status.Plugin() == Name && (status.Message() == ErrReasonConstraintsNotMatch || status.Message() == ErrReasonNodeLabelNotMatch):
+	case status.Plugin() == Name &&
+		(status.Message() == ErrReasonConstraintsNotMatch || status.Message() == ErrReasonNodeLabelNotMatch):
 		return aConstraint
 	case status.Plugin() == Name:
 		return aPolicy
-	case status.Code() == fwk.UnschedulableAndUnresolvable && (status.Plugin() == "VolumeBinding" || status.Plugin() == "VolumeZone"):
+	case status.Code() == fwk.UnschedulableAndUnresolvable &&
+		(status.Plugin() == "VolumeBinding" || status.Plugin() == "VolumeZone"):
 		return aVolume
 	}
 	return anotherPlugin
 }
 
-// refusedNodes reports whether a policy refused some node, and whether that is unexplained: the framework counts in pods that are
-// nominated to a node when it filters it.
-func (p *podPolicies) refusedNodes(policy *podPolicy, nodes []fwk.NodeInfo, refusedBy []refuser) (refused, unexplained bool) {
+// refusedNodes reports whether a policy refused some node, and whether that is unexplained: the framework counts in
+// pods that are nominated to a node when it filters it.
+func (p *podPolicies) refusedNodes(
+	policy *podPolicy, nodes []fwk.NodeInfo, refusedBy []refuser,
+) (refused, unexplained bool) {
 	for i, info := range nodes {
 		if refusedBy[i] != aPolicy || !policy.Hard() {
 			continue
 		}
 		nodeLabels := info.Node().Labels
-		explained := slices.ContainsFunc(p.each, func(each *podPolicy) bool { return !each.table.Check(nodeLabels).OK() })
+		explained := slices.ContainsFunc(p.each,
+			func(each *podPolicy) bool { return !each.table.Check(nodeLabels).OK() })
 		refused = refused || !explained || !policy.table.Check(nodeLabels).OK()
 		unexplained = unexplained || !explained
 	}
 	return refused, unexplained
 }
 
-// noteGroupCycle records what the policies refuse a pod in the cycle of its pod group, whether or not the group then finds other nodes.
+// noteGroupCycle records what the policies refuse a pod in the cycle of its pod group, whether or not the group then
+// finds other nodes.
 func (pl *ZoneSpread) noteGroupCycle(pod *v1.Pod, policies *podPolicies) {
 	if !slices.ContainsFunc(policies.each, func(p *podPolicy) bool { return p.table.Refuses() }) {
 		return
 	}
 	attempts := make([]serve.Attempt, len(policies.each))
 	for i, p := range policies.each {
-		attempts[i] = serve.Attempt{Input: p.Input, Refused: p.table.Refuses(), Unexplained: true, Excluded: p.Excluded, Scaling: p.table.Scaling()}
+		attempts[i] = serve.Attempt{Input: p.Input, Refused: p.table.Refuses(), Unexplained: true, Excluded: p.Excluded,
+			Scaling: p.table.Scaling()}
 	}
 	pl.shared.policies.Attempted(pod, attempts)
 }
 
-// refusedZones returns the zones of which something else than spreading over them refused every node that is eligible for the pod,
-// and there is one: excluded are those in which the pod's volumes refused all of them, full are the others.
-func (s *preFilterState) refusedZones(p *podPolicy, nodes []fwk.NodeInfo, refusedBy []refuser) (full []string, excluded map[string]bool) {
+// refusedZones returns the zones of which something else than spreading over them refused every node that is eligible
+// for the pod, and there is one: excluded are those in which the pod's volumes refused all of them, full are the
+// others.
+func (s *preFilterState) refusedZones(
+	p *podPolicy, nodes []fwk.NodeInfo, refusedBy []refuser,
+) (full []string, excluded map[string]bool) {
 	type refusals struct{ spreading, volumes, others int }
 	zones := map[string]*refusals{}
 	for i, info := range nodes {

@@ -20,7 +20,8 @@ var (
 
 const preFilterStateKey fwk.StateKey = "PreFilter" + Name
 
-// preFilterState is what is known about a pod's hard constraints and policies. AddPod and RemovePod change copies of it.
+// preFilterState is what is known about a pod's hard constraints and policies. AddPod and RemovePod change copies of
+// it.
 type preFilterState struct {
 	constraints []constraint
 	self        []bool        // whether the pod matches the constraint's selector
@@ -72,9 +73,11 @@ func policiesOf(cycleState fwk.CycleState) *podPolicies {
 	return s.policies
 }
 
-// PreFilter counts for the pod's hard constraints and its policies. It is Skip when nothing is hard. It never narrows the
-// nodes: that would hide the others from preemption.
-func (pl *ZoneSpread) PreFilter(ctx context.Context, cycleState fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+// PreFilter counts for the pod's hard constraints and its policies. It is Skip when nothing is hard. It never narrows
+// the nodes: that would hide the others from preemption.
+func (pl *ZoneSpread) PreFilter(
+	ctx context.Context, cycleState fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo,
+) (*fwk.PreFilterResult, *fwk.Status) {
 	if pl.leader != nil {
 		pl.leader.Cycle()
 	}
@@ -131,17 +134,21 @@ func (pl *ZoneSpread) ignores(pod *v1.Pod) bool {
 func (pl *ZoneSpread) PreFilterExtensions() fwk.PreFilterExtensions { return pl }
 
 // AddPod counts a pod that the framework assumes on a node.
-func (pl *ZoneSpread) AddPod(ctx context.Context, cycleState fwk.CycleState, podToSchedule *v1.Pod, podInfoToAdd fwk.PodInfo, nodeInfo fwk.NodeInfo) *fwk.Status {
+func (pl *ZoneSpread) AddPod(ctx context.Context, cycleState fwk.CycleState, podToSchedule *v1.Pod,
+	podInfoToAdd fwk.PodInfo, nodeInfo fwk.NodeInfo) *fwk.Status {
 	return pl.updateWithPod(ctx, cycleState, podToSchedule, podInfoToAdd.GetPod(), nodeInfo.Node(), 1)
 }
 
 // RemovePod takes back a pod that the framework assumes gone from a node.
-func (pl *ZoneSpread) RemovePod(ctx context.Context, cycleState fwk.CycleState, podToSchedule *v1.Pod, podInfoToRemove fwk.PodInfo, nodeInfo fwk.NodeInfo) *fwk.Status {
+func (pl *ZoneSpread) RemovePod(ctx context.Context, cycleState fwk.CycleState, podToSchedule *v1.Pod,
+	podInfoToRemove fwk.PodInfo, nodeInfo fwk.NodeInfo) *fwk.Status {
 	return pl.updateWithPod(ctx, cycleState, podToSchedule, podInfoToRemove.GetPod(), nodeInfo.Node(), -1)
 }
 
 // updateWithPod changes the state of the cycle as if the count of changed on the node went up or down.
-func (pl *ZoneSpread) updateWithPod(ctx context.Context, cycleState fwk.CycleState, podToSchedule, changed *v1.Pod, node *v1.Node, pods int) *fwk.Status {
+func (pl *ZoneSpread) updateWithPod(
+	ctx context.Context, cycleState fwk.CycleState, podToSchedule, changed *v1.Pod, node *v1.Node, pods int,
+) *fwk.Status {
 	s, err := readState[*preFilterState](cycleState, preFilterStateKey)
 	if err != nil {
 		return fwk.AsStatus(err)

@@ -35,7 +35,9 @@ func (s *preScoreState) Clone() fwk.StateData { return s }
 // PreScore counts for the pod's soft constraints and scores zones by its policies. It is Skip when there are none of
 // either. A pod that was signed before its policy came gets no hint: what the hint rests on are scores that the pods
 // placed since have changed.
-func (pl *ZoneSpread) PreScore(ctx context.Context, cycleState fwk.CycleState, pod *v1.Pod, filteredNodes []fwk.NodeInfo) *fwk.Status {
+func (pl *ZoneSpread) PreScore(
+	ctx context.Context, cycleState fwk.CycleState, pod *v1.Pod, filteredNodes []fwk.NodeInfo,
+) *fwk.Status {
 	if rescores(cycleState) {
 		return fwk.NewStatus(fwk.Unschedulable, "pods with zone spread policies are not batched")
 	}
@@ -92,7 +94,8 @@ func (s *preScoreState) domainOf(node *v1.Node, i int) (counts.Domain, bool) {
 	return domain, ok
 }
 
-// seenAll reports whether the remaining nodes cannot change the weights: all domains are offered, and no node is ignored.
+// seenAll reports whether the remaining nodes cannot change the weights: all domains are offered, and no node is
+// ignored.
 func (s *preScoreState) seenAll(offered []sets.Set[counts.Domain], allNodes int) bool {
 	for i, table := range s.tables {
 		if s.constraints[i].topologyKey == v1.LabelHostname {
@@ -152,7 +155,9 @@ nodes:
 }
 
 // Score returns the node's raw score. Less is better in its part by constraints, and more in that by policies.
-func (pl *ZoneSpread) Score(_ context.Context, cycleState fwk.CycleState, _ *v1.Pod, nodeInfo fwk.NodeInfo) (int64, *fwk.Status) {
+func (pl *ZoneSpread) Score(
+	_ context.Context, cycleState fwk.CycleState, _ *v1.Pod, nodeInfo fwk.NodeInfo,
+) (int64, *fwk.Status) {
 	s, err := readState[*preScoreState](cycleState, preScoreStateKey)
 	if err != nil {
 		return 0, fwk.AsStatus(err)
@@ -173,7 +178,9 @@ func (pl *ZoneSpread) Score(_ context.Context, cycleState fwk.CycleState, _ *v1.
 }
 
 // NormalizeScore turns raw scores into 0..MaxNodeScore; ignored nodes get 0.
-func (pl *ZoneSpread) NormalizeScore(_ context.Context, cycleState fwk.CycleState, _ *v1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+func (pl *ZoneSpread) NormalizeScore(
+	_ context.Context, cycleState fwk.CycleState, _ *v1.Pod, scores fwk.NodeScoreList,
+) *fwk.Status {
 	s, err := readState[*preScoreState](cycleState, preScoreStateKey)
 	if err != nil {
 		return fwk.AsStatus(err)

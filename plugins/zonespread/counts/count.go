@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Count answers queries about the snapshot of the last Update. The cost of one is the number of nodes
-// that have matching pods and of the domains, not the number of pods; only a selector that is not being
-// counted yet costs more, see the package documentation. parallel calls do(i) for all 0 <= i < n, at once if it can; it is used
-// for eligible nodes that are not known yet, and may be nil.
+// Count answers queries about the snapshot of the last Update. The cost of one is the number of nodes that have
+// matching pods and of the domains, not the number of pods; only a selector that is not being counted yet costs more,
+// see the package documentation. parallel calls do(i) for all 0 <= i < n, at once if it can; it is used for eligible
+// nodes that are not known yet, and may be nil.
 func (ix *Index) Count(queries []Query, parallel func(n int, do func(i int))) []*Table {
 	tables := make([]*Table, len(queries))
 	for i := range queries {
@@ -69,7 +69,8 @@ func (ix *Index) classFor(q *Query, parallel func(n int, do func(i int))) *class
 		c.used, c.topology.used = ix.clock, ix.clock
 		return c
 	}
-	c := &class{key: key, topology: ix.topologyFor(q.TopologyKey), query: Query{RequiredKeys: required, Eligibility: q.Eligibility}}
+	c := &class{key: key, topology: ix.topologyFor(q.TopologyKey),
+		query: Query{RequiredKeys: required, Eligibility: q.Eligibility}}
 	c.used, c.topology.used = ix.clock, ix.clock
 	c.domainOf = slices.Repeat([]int32{none}, len(ix.slots))
 	c.nodes = make([]int32, 0, len(c.topology.values))
@@ -109,7 +110,8 @@ func (ix *Index) enterEligible(c *class, parallel func(n int, do func(i int))) {
 	}
 }
 
-// evictClasses drops the classes and topologies that were used least recently, until the limits hold. The latest ones stay.
+// evictClasses drops the classes and topologies that were used least recently, until the limits hold. The latest ones
+// stay.
 func (ix *Index) evictClasses() {
 	bytes := 0
 	for _, c := range ix.classes {

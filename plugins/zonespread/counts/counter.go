@@ -81,8 +81,8 @@ func newCounters() counters {
 	return counters{byKey: map[counterKey]*counter{}, recency: list.New()}
 }
 
-// counterFor returns the counter for a query, whose selector must not be labels.Nothing. The first time, that costs as much as there
-// are label sets with the selector's rarest label, and nodes with matching pods.
+// counterFor returns the counter for a query, whose selector must not be labels.Nothing. The first time, that costs as
+// much as there are label sets with the selector's rarest label, and nodes with matching pods.
 func (ix *Index) counterFor(q *Query) *counter {
 	cs := &ix.counters
 	cs.clock++

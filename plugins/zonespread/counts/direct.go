@@ -57,7 +57,8 @@ func Direct[N NodeInfo[P], P PodInfo](nodes []N, queries []Query, each func(n in
 			}
 			for _, p := range nodes[i].GetPods() {
 				at := groupAt{domain: id}
-				if at.group, ok = q.groupOf(p.GetPod()); ok && at.group != q.ExceptGroup && !seen[at] && q.matches(p.GetPod()) {
+				if at.group, ok = q.groupOf(p.GetPod()); ok && at.group != q.ExceptGroup && !seen[at] &&
+					q.matches(p.GetPod()) {
 					seen[at] = true
 					counts[id]++
 				}

@@ -21,8 +21,9 @@
 //
 // A query sums a counter over a class. Selectors, classes and topologies that are not used are evicted, see [Limits].
 //
-// A Table of an Index also knows the domains of nodes by their objects ([Table.Find]), so a check does not read a node's
-// labels, which are rarely in the processor's caches. Only nodes that changed since the list was made are looked up by label.
+// A Table of an Index also knows the domains of nodes by their objects ([Table.Find]), so a check does not read a
+// node's labels, which are rarely in the processor's caches. Only nodes that changed since the list was made are looked
+// up by label.
 //
 // [Direct] walks every pod of every node, for snapshots that an Index must not see.
 //

@@ -50,8 +50,8 @@ func EligibilityOf(pod *v1.Pod, honorAffinity, honorTaints, comparisonOperators 
 	return e
 }
 
-// IgnoringLifecycle returns an eligibility to which the taints that the node lifecycle sets (node.kubernetes.io/...) make no
-// difference.
+// IgnoringLifecycle returns an eligibility to which the taints that the node lifecycle sets (node.kubernetes.io/...)
+// make no difference.
 func IgnoringLifecycle(e Eligibility) Eligibility {
 	n, ok := e.(*nodeEligibility)
 	if !ok || !n.honorTaints {
@@ -76,7 +76,8 @@ func requiredAffinity(pod *v1.Pod) *v1.NodeSelector {
 // Admits reports whether a node is eligible; with a nil eligibility every node is.
 func Admits(e Eligibility, node *v1.Node) bool { return e == nil || e.Eligible(node) }
 
-// singleNode returns the name of the only node that may be eligible, as for the pods of a DaemonSet; false if there may be more.
+// singleNode returns the name of the only node that may be eligible, as for the pods of a DaemonSet; false if there may
+// be more.
 func singleNode(e Eligibility) (string, bool) {
 	n, ok := e.(*nodeEligibility)
 	if !ok || n.node == "" {
@@ -100,8 +101,9 @@ func nodeNamedBy(required *v1.NodeSelector) string {
 
 // nodeEligibility implements Eligibility for a pod's node affinity and tolerations.
 type nodeEligibility struct {
-	key                 string
-	node                string                             // the only node that may be eligible; empty if there may be more
+	key string
+	// the only node that may be eligible; empty if there may be more
+	node                string
 	affinity            *nodeaffinity.RequiredNodeAffinity // nil when ignored
 	honorTaints         bool
 	ignoreLifecycle     bool // see IgnoringLifecycle
@@ -129,7 +131,8 @@ func (e *nodeEligibility) Eligible(node *v1.Node) bool {
 			return KeepsPodsAway(taint) && !strings.HasPrefix(taint.Key, lifecycleTaint)
 		}
 	}
-	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(klog.Logger{}, node.Spec.Taints, e.tolerations, counts, e.comparisonOperators)
+	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(klog.Logger{}, node.Spec.Taints, e.tolerations, counts,
+		e.comparisonOperators)
 	return !untolerated
 }
 

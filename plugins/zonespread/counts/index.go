@@ -16,16 +16,16 @@ type Limits struct {
 	Cells int
 	// IdleQueries is after how many queries a selector that none of them used is dropped.
 	IdleQueries uint64
-	// ClassBytes is how much memory the sets of eligible nodes take at most; a set takes 4 bytes per node and 8 per domain, and
-	// its key.
+	// ClassBytes is how much memory the sets of eligible nodes take at most; a set takes 4 bytes per node and 8 per
+	// domain, and its key.
 	ClassBytes int
 	// Topologies is how many topology keys are kept at most; each takes 4 bytes per node and its values.
 	Topologies int
 }
 
-// DefaultLimits suit clusters of the sizes that Kubernetes supports: at the limits, an Index of 5,000 nodes takes about 50 MB
-// more than without selectors. The sets of eligible nodes take up to 128 MB more: at 15,000 nodes those of 500 node pools whose pods
-// are spread over zones and hosts.
+// DefaultLimits suit clusters of the sizes that Kubernetes supports: at the limits, an Index of 5,000 nodes takes about
+// 50 MB more than without selectors. The sets of eligible nodes take up to 128 MB more: at 15,000 nodes those of 500
+// node pools whose pods are spread over zones and hosts.
 func DefaultLimits() Limits {
 	return Limits{Selectors: 20_000, Cells: 4 << 20, IdleQueries: 1 << 17, ClassBytes: 128 << 20, Topologies: 32}
 }

@@ -74,7 +74,8 @@ func TestIndexEqualsRecount(t *testing.T) {
 			ix.dropCounter(ix.counters.recency.Back().Value.(*counter))
 		}
 		if len(ix.labelSets.namespaces) != 0 || len(ix.labelSets.byHash) != 0 || ix.counters.cells != 0 {
-			t.Fatalf("an empty index holds %d namespaces, %d labelSets, %d cells", len(ix.labelSets.namespaces), len(ix.labelSets.byHash), ix.counters.cells)
+			t.Fatalf("an empty index holds %d namespaces, %d label sets, %d cells", len(ix.labelSets.namespaces),
+				len(ix.labelSets.byHash), ix.counters.cells)
 		}
 	})
 }
@@ -114,7 +115,8 @@ func audit(t *rapid.T, ix *Index, w *world) {
 	}
 	got := ix.Stats()
 	if got.Nodes != len(w.nodes) || got.Pods != pods || got.LabelSets != len(labelSets) || got.Cells != cells {
-		t.Fatalf("stats %+v, want %d nodes, %d pods, %d labelSets, %d cells", got, len(w.nodes), pods, len(labelSets), cells)
+		t.Fatalf("stats %+v, want %d nodes, %d pods, %d label sets, %d cells", got, len(w.nodes), pods, len(labelSets),
+			cells)
 	}
 	if ix.counters.recency.Len() != got.Selectors || got.Selectors > ix.limits.Selectors ||
 		got.Topologies > ix.limits.Topologies {
@@ -139,7 +141,8 @@ func auditNodes(t *rapid.T, ix *Index, w *world) {
 		}
 		for value, nodes := range values {
 			if id, ok := topology.ids[value]; !ok || topology.nodes[id] != nodes || topology.values[id] != value {
-				t.Fatalf("topology %q: value %q of %d nodes is kept as %d in %+v", topology.key, value, nodes, id, topology)
+				t.Fatalf("topology %q: value %q of %d nodes is kept as %d in %+v", topology.key, value, nodes, id,
+					topology)
 			}
 		}
 		if len(topology.ids) != len(values) || len(topology.ids)+len(topology.free) != len(topology.values) {
@@ -205,7 +208,8 @@ func TestUpdateLooksOnlyAtChangedNodes(t *testing.T) {
 func TestTablesMayBeReadDuringUpdates(t *testing.T) {
 	w := &world{}
 	add := func(name string) {
-		n := &fakeNode{node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": name}}}}
+		n := &fakeNode{node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+			Labels: map[string]string{"zone": name}}}}
 		w.bump(n)
 		w.nodes = append(w.nodes, n)
 	}
@@ -249,7 +253,8 @@ func TestValueNamedTwice(t *testing.T) {
 	pod := func(labels map[string]string) fakePod {
 		return fakePod{&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Labels: labels}}}
 	}
-	w := &world{nodes: []*fakeNode{{node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, pods: []fakePod{pod(map[string]string{"app": "web"})}}}}
+	w := &world{nodes: []*fakeNode{{node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
+		pods: []fakePod{pod(map[string]string{"app": "web"})}}}}
 	ix := NewIndex(DefaultLimits())
 	count := func() int {
 		w.bump(w.nodes[0])

@@ -100,8 +100,9 @@ func (s *labelSets) setOf(pod *v1.Pod) *labelSet {
 
 // enterAt enters the label set at a label, and meets the selectors that are looked up there.
 func (set *labelSet) enterAt(index *labelIndex) {
-	index.entries = append(index.entries, entry{set: set, place: int32(len(set.places))})   //nolint:gosec // few labels
-	set.places = append(set.places, place{index: index, at: int32(len(index.entries) - 1)}) //nolint:gosec // fewer label sets than pods
+	index.entries = append(index.entries, entry{set: set, place: int32(len(set.places))}) //nolint:gosec // few labels
+	set.places = append(set.places,
+		place{index: index, at: int32(len(index.entries) - 1)}) //nolint:gosec // fewer label sets than pods
 	for _, c := range index.counters {
 		if c.matches(set.labels) {
 			set.counters = append(set.counters, c)

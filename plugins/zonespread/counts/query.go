@@ -25,8 +25,8 @@ type Query struct {
 	// Namespace and Selector say which pods match. A selector without requirements matches all.
 	Namespace string
 	Selector  labels.Selector
-	// GroupBy, when it is not empty, is a pod label: the pods that have one value of it count as one in each domain that
-	// has one of them. Pods without a value count one by one. The pods of the value ExceptGroup do not count.
+	// GroupBy, when it is not empty, is a pod label: the pods that have one value of it count as one in each domain
+	// that has one of them. Pods without a value count one by one. The pods of the value ExceptGroup do not count.
 	GroupBy, ExceptGroup string
 	// TopologyKey is the node label whose values are the domains, or PerNode.
 	TopologyKey string

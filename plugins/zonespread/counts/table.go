@@ -12,8 +12,8 @@ import (
 // absent marks, among the counts of a table, a value that no eligible node has.
 const absent = -1
 
-// Domain is a domain of a Table, which Find returns. The tables of one Count or Direct with one topology key number domains
-// alike; to another table it means nothing.
+// Domain is a domain of a Table, which Find returns. The tables of one Count or Direct with one topology key number
+// domains alike; to another table it means nothing.
 type Domain int32
 
 // unknown is the domain of a value that no node has.
@@ -33,8 +33,8 @@ type Table struct {
 	domains int
 	minimum int
 	maximum int
-	// everywhere tells that each node of the snapshot has a domain, eligible or not, and inUse is how many different ones
-	// they have. Without an Index neither is known, and everywhere is false.
+	// everywhere tells that each node of the snapshot has a domain, eligible or not, and inUse is how many different
+	// ones they have. Without an Index neither is known, and everywhere is false.
 	everywhere bool
 	inUse      int
 
@@ -64,8 +64,8 @@ func (t *Table) Domains() int { return t.domains }
 // there is no domain.
 func (t *Table) Minimum() int { return t.minimum }
 
-// Everywhere returns how many different domains the nodes of the snapshot have, eligible or not, and true if each node is
-// known to have one.
+// Everywhere returns how many different domains the nodes of the snapshot have, eligible or not, and true if each node
+// is known to have one.
 func (t *Table) Everywhere() (values int, ok bool) { return t.inUse, t.everywhere }
 
 // Count returns the number of matching pods in a domain; 0 for a value that is no domain.
@@ -168,8 +168,8 @@ func (v *View) Domains() int { return v.domains }
 // Minimum returns the number of matching pods in the domain that has the fewest.
 func (v *View) Minimum() int { return v.minimum }
 
-// Maximum returns the number of matching pods in the domain that has the most, and true if it holds for each node of the
-// snapshot without a look at its domain. It does not when a node may have none, or when the view has changes.
+// Maximum returns the number of matching pods in the domain that has the most, and true if it holds for each node of
+// the snapshot without a look at its domain. It does not when a node may have none, or when the view has changes.
 func (v *View) Maximum() (int, bool) {
 	return v.table.maximum, v.table.everywhere && len(v.changes) == 0
 }

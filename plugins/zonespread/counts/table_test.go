@@ -17,7 +17,8 @@ func TestViewEqualsMap(t *testing.T) {
 		var names []string
 		var pods []int32
 		base := map[string]int{}
-		for _, value := range rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", ""}), rapid.ID).Draw(t, "domains") {
+		for _, value := range rapid.SliceOfDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d", ""}),
+			rapid.ID).Draw(t, "domains") {
 			n := rapid.Int32Range(absent, 5).Draw(t, "pods")
 			ids[value] = int32(len(pods)) //nolint:gosec // at most five
 			names, pods = append(names, value), append(pods, n)
@@ -48,7 +49,8 @@ func TestViewEqualsMap(t *testing.T) {
 					}
 				}
 				if p.view.Minimum() != least || p.view.Domains() != len(p.want) {
-					t.Fatalf("minimum %d of %d domains, want %d of %d (%v)", p.view.Minimum(), p.view.Domains(), least, len(p.want), p.want)
+					t.Fatalf("minimum %d of %d domains, want %d of %d (%v)", p.view.Minimum(), p.view.Domains(), least,
+						len(p.want), p.want)
 				}
 			}
 		}

@@ -101,7 +101,8 @@ func drawLabels(t *rapid.T, draws map[string]*rapid.Generator[string]) map[strin
 }
 
 func (w *world) drawNode(t *rapid.T, name string) *v1.Node {
-	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: drawLabels(t, map[string]*rapid.Generator[string]{"zone": drawZone, "disk": drawDisk})}}
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+		Labels: drawLabels(t, map[string]*rapid.Generator[string]{"zone": drawZone, "disk": drawDisk})}}
 	if taint := drawTaint.Draw(t, "taint"); taint != "" {
 		n.Spec.Taints = []v1.Taint{{Key: taint, Effect: v1.TaintEffectNoSchedule}}
 	}
@@ -115,7 +116,8 @@ func drawPodLabels(t *rapid.T) map[string]string {
 func (w *world) drawPod(t *rapid.T) *v1.Pod {
 	w.serial++
 	name := fmt.Sprintf("pod-%d", w.serial)
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: drawSpace.Draw(t, "namespace"), Name: name, UID: types.UID(name), Labels: drawPodLabels(t)}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: drawSpace.Draw(t, "namespace"), Name: name,
+		UID: types.UID(name), Labels: drawPodLabels(t)}}
 	if rapid.IntRange(0, 7).Draw(t, "terminating") == 0 {
 		p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	}
@@ -232,7 +234,8 @@ func recount(nodes []*fakeNode, q *Query) map[string]int {
 		}
 		domains[value] += 0
 		for _, p := range n.pods {
-			if p.pod.DeletionTimestamp != nil || p.pod.Namespace != q.Namespace || !q.Selector.Matches(labels.Set(p.pod.Labels)) {
+			if p.pod.DeletionTimestamp != nil || p.pod.Namespace != q.Namespace ||
+				!q.Selector.Matches(labels.Set(p.pod.Labels)) {
 				continue
 			}
 			group := p.pod.Labels[q.GroupBy] // there is no label ""
@@ -258,7 +261,8 @@ func check(t *rapid.T, what string, table *Table, want map[string]int) {
 	got := map[string]int{}
 	for domain, value := range table.All() {
 		if table.domainNamed(value) != domain || table.Count(value) != table.At(domain) {
-			t.Fatalf("%s: %q is domain %d with %d pods, by name %d with %d", what, value, domain, table.At(domain), table.domainNamed(value), table.Count(value))
+			t.Fatalf("%s: %q is domain %d with %d pods, by name %d with %d", what, value, domain, table.At(domain),
+				table.domainNamed(value), table.Count(value))
 		}
 		got[value] += table.At(domain)
 	}
@@ -275,7 +279,8 @@ func check(t *rapid.T, what string, table *Table, want map[string]int) {
 		t.Fatalf("%s: domains %v, want %v", what, got, want)
 	}
 	if table.Domains() != len(want) || table.Minimum() != least {
-		t.Fatalf("%s: %d domains with minimum %d, want %d with %d (%v)", what, table.Domains(), table.Minimum(), len(want), least, want)
+		t.Fatalf("%s: %d domains with minimum %d, want %d with %d (%v)", what, table.Domains(), table.Minimum(),
+			len(want), least, want)
 	}
 	for _, stranger := range []string{"no such domain", "a", "b", "c", "", "node-1"} {
 		if _, ok := want[stranger]; !ok && table.Count(stranger) != 0 {
@@ -334,14 +339,16 @@ func checkNodes(t *rapid.T, what string, table *Table, q *Query, nodes []*v1.Nod
 		}
 		domain, found = view.Find(node)
 		if got := view.CountAt(domain, node); !found || got != view.Count(value) {
-			t.Fatalf("%s: node %s has %d pods in its domain %q of a view, want %d", what, node.Name, got, value, view.Count(value))
+			t.Fatalf("%s: node %s has %d pods in its domain %q of a view, want %d", what, node.Name, got, value,
+				view.Count(value))
 		}
 		view.Add(value, 1)
 		if _, known := view.Maximum(); known {
 			t.Fatalf("%s: a view with changes knows its maximum", what)
 		}
 		if got := view.CountAt(domain, node); got != view.Count(value) {
-			t.Fatalf("%s: node %s has %d pods in its changed domain %q, want %d", what, node.Name, got, value, view.Count(value))
+			t.Fatalf("%s: node %s has %d pods in its changed domain %q, want %d", what, node.Name, got, value,
+				view.Count(value))
 		}
 	}
 	if len(values) > 0 && table.At(table.Empty()) != want[""] {

@@ -73,7 +73,8 @@ func (p *Policy) capOf(maxPods, replicas int64) (int64, Rule) {
 	return least, rule
 }
 
-// Cap returns how many pods a zone may hold at most of what R is the number of; ok is false when there is no such limit.
+// Cap returns how many pods a zone may hold at most of what R is the number of; ok is false when there is no such
+// limit.
 func (p *Policy) Cap(zone string, replicas int64) (pods int64, ok bool) {
 	_, maxPods := p.weightOf(zone)
 	pods, _ = p.capOf(maxPods, replicas)
@@ -82,7 +83,8 @@ func (p *Policy) Cap(zone string, replicas int64) (pods int64, ok bool) {
 
 // Caps reports whether the policy has caps, so that Held has to be counted.
 func (p *Policy) Caps() bool {
-	return p.ScalesCaps() || p.perZone.pods > 0 || slices.ContainsFunc(p.declared, func(z declaredZone) bool { return z.maxPods < Unlimited })
+	return p.ScalesCaps() || p.perZone.pods > 0 ||
+		slices.ContainsFunc(p.declared, func(z declaredZone) bool { return z.maxPods < Unlimited })
 }
 
 // ScalesCaps reports whether caps depend on the desired replicas.
@@ -114,17 +116,17 @@ func (s Scaling) Freed(p *Policy, replicas int64) bool {
 	return most <= s.Behind
 }
 
-// UnknownReplicas is R of a pod whose workload is not known: percentages and quorumSafe then refuse nothing, since nothing
-// proves that they should.
+// UnknownReplicas is R of a pod whose workload is not known: percentages and quorumSafe then refuse nothing, since
+// nothing proves that they should.
 const UnknownReplicas = int64(0)
 
 // maxReplicas bounds what outside numbers can do to the formulas; no cluster comes near it.
 const maxReplicas = int64(1) << 40
 
-// Replicas returns R, the desired number of pods that percentages and quorumSafe refer to, for a pod of a workload: at least
-// 1, or UnknownReplicas. It never follows the pods counted so far: a percentage of a growing count would refuse or misplace
-// the first pods. matching is how many live pods the policy selects, of all revisions and waiting ones included, which is
-// what spec.replicas Matching asks for; -1 while that is not known.
+// Replicas returns R, the desired number of pods that percentages and quorumSafe refer to, for a pod of a workload: at
+// least 1, or UnknownReplicas. It never follows the pods counted so far: a percentage of a growing count would refuse
+// or misplace the first pods. matching is how many live pods the policy selects, of all revisions and waiting ones
+// included, which is what spec.replicas Matching asks for; -1 while that is not known.
 func (p *Policy) Replicas(w *Workload, matching int64) int64 {
 	switch {
 	case p.replicas.number > 0:
@@ -144,15 +146,15 @@ func (p *Policy) ByOwner() bool { return p.replicas.number == 0 && !p.replicas.m
 // Matching reports whether R is the number of live pods (spec.replicas Matching).
 func (p *Policy) Matching() bool { return p.replicas.matching }
 
-// Held says which pods the caps count for an incoming pod, which are those that R is the number of: they match All, and if
-// Own is not nil they either do not match Own or match Revision. Old revisions of the pod's own workload never count, so
-// that a rollout's surge is not refused because of the pods that it replaces.
+// Held says which pods the caps count for an incoming pod, which are those that R is the number of: they match All, and
+// if Own is not nil they either do not match Own or match Revision. Old revisions of the pod's own workload never
+// count, so that a rollout's surge is not refused because of the pods that it replaces.
 type Held struct{ All, Own, Revision labels.Selector }
 
 // HeldFor returns what the caps count for a pod of a workload.
 //
-// With spec.replicas Owner these are the pods of its own workload and revision, otherwise all pods that the policy selects
-// except old revisions of that workload. Without a known workload, only matchLabelKeys separates revisions.
+// With spec.replicas Owner these are the pods of its own workload and revision, otherwise all pods that the policy
+// selects except old revisions of that workload. Without a known workload, only matchLabelKeys separates revisions.
 func (p *Policy) HeldFor(w *Workload, podLabels labels.Set) Held {
 	revision := p.SelectorFor(podLabels)
 	switch {
@@ -176,7 +178,8 @@ func (p *Policy) CountedFor(podLabels labels.Set) labels.Selector {
 
 // Counts reports whether a pod with these labels counts; for the zero Held none does.
 func (h *Held) Counts(podLabels labels.Set) bool {
-	return h.All != nil && h.All.Matches(podLabels) && (h.Own == nil || !h.Own.Matches(podLabels) || h.Revision.Matches(podLabels))
+	return h.All != nil && h.All.Matches(podLabels) &&
+		(h.Own == nil || !h.Own.Matches(podLabels) || h.Revision.Matches(podLabels))
 }
 
 // both selects what both selectors select.

@@ -63,10 +63,10 @@ type replicaSource struct {
 	matching bool
 }
 
-// Compile reads a policy. Errors mean that the policy cannot be applied (condition Accepted is False, see Rejected): podSelector is
-// empty or malformed, which no schema can find. All else is ensured by the schema and the rules of the CustomResourceDefinition. In an
-// object that has not passed them, a number below its least value counts as that, and an unknown word as the default. Absent fields get
-// the defaults of the CustomResourceDefinition.
+// Compile reads a policy. Errors mean that the policy cannot be applied (condition Accepted is False, see Rejected):
+// podSelector is empty or malformed, which no schema can find. All else is ensured by the schema and the rules of the
+// CustomResourceDefinition. In an object that has not passed them, a number below its least value counts as that, and
+// an unknown word as the default. Absent fields get the defaults of the CustomResourceDefinition.
 func Compile(obj *v1alpha1.ZoneSpreadPolicy) (*Policy, field.ErrorList) {
 	spec, path := &obj.Spec, field.NewPath("spec", "podSelector")
 	selector, err := metav1.LabelSelectorAsSelector(&spec.PodSelector)
@@ -112,7 +112,8 @@ func Compile(obj *v1alpha1.ZoneSpreadPolicy) (*Policy, field.ErrorList) {
 	for i := range spec.Zones {
 		z := &spec.Zones[i]
 		p.declaredIndex[z.Name] = len(p.declared)
-		p.declared = append(p.declared, declaredZone{name: z.Name, weight: atLeast(0, z.Weight, 1), maxPods: atLeast(1, z.MaxPods, Unlimited)})
+		p.declared = append(p.declared,
+			declaredZone{name: z.Name, weight: atLeast(0, z.Weight, 1), maxPods: atLeast(1, z.MaxPods, Unlimited)})
 	}
 	return p, nil
 }
@@ -191,8 +192,9 @@ func (p *Policy) Lookup() (key string, values []string) {
 	return key, values
 }
 
-// SelectorFor returns the selector of the pods that count for the skew of an incoming pod with these labels: podSelector,
-// and the incoming pod's own values of matchLabelKeys. It selects the incoming pod itself when Selects does.
+// SelectorFor returns the selector of the pods that count for the skew of an incoming pod with these labels:
+// podSelector, and the incoming pod's own values of matchLabelKeys. It selects the incoming pod itself when Selects
+// does.
 func (p *Policy) SelectorFor(podLabels labels.Set) labels.Selector {
 	var own labels.Requirements
 	for _, key := range p.matchLabelKeys {

@@ -22,7 +22,8 @@ func TestCompileDefaults(t *testing.T) {
 	require.True(t, p.Hard())
 	require.True(t, p.HonorsAffinity())
 	require.True(t, p.HonorsTaints())
-	require.Equal(t, "app=web,pod-template-hash=1", p.SelectorFor(labels.Set{"app": "web", "pod-template-hash": "1"}).String())
+	require.Equal(t, "app=web,pod-template-hash=1",
+		p.SelectorFor(labels.Set{"app": "web", "pod-template-hash": "1"}).String())
 	require.Equal(t, "app=web", p.SelectorFor(labels.Set{"app": "web", "controller-revision-hash": "1"}).String(),
 		"the pods of a StatefulSet lack the key and count over all revisions")
 	require.True(t, p.Selects(labels.Set{"app": "web", "x": "y"}))
@@ -38,8 +39,10 @@ func TestCompileDefaults(t *testing.T) {
 }
 
 func TestRevision(t *testing.T) {
-	p := compile(t, func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MatchLabelKeys = []string{"track", "pod-template-hash"} })
-	require.Equal(t, "track=a,pod-template-hash=1", p.Revision(labels.Set{"track": "a", "app": "web", "pod-template-hash": "1"}))
+	p := compile(t,
+		func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MatchLabelKeys = []string{"track", "pod-template-hash"} })
+	require.Equal(t, "track=a,pod-template-hash=1",
+		p.Revision(labels.Set{"track": "a", "app": "web", "pod-template-hash": "1"}))
 	require.Equal(t, "track=a", p.Revision(labels.Set{"track": "a", "app": "web"}))
 	require.Empty(t, compile(t, allRevisions).Revision(labels.Set{"pod-template-hash": "1"}))
 }
@@ -52,7 +55,8 @@ func TestCompileRefuses(t *testing.T) {
 	}{
 		"empty": {metav1.LabelSelector{}, "spec.podSelector: Required value"},
 		"malformed": {
-			metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpIn}}},
+			metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app",
+				Operator: metav1.LabelSelectorOpIn}}},
 			"spec.podSelector: Invalid value",
 		},
 	} {

@@ -1,5 +1,5 @@
-// Package policy applies a ZoneSpreadPolicy to a pod: which zones the pod may use, which it should prefer, and which zones
-// are closed or full. All formulas of policies are here, and those of native constraints in package counts.
+// Package policy applies a ZoneSpreadPolicy to a pod: which zones the pod may use, which it should prefer, and which
+// zones are closed or full. All formulas of policies are here, and those of native constraints in package counts.
 //
 // # Contract
 //
@@ -27,9 +27,9 @@
 // Unschedulable from UnschedulableAndUnresolvable. Scores are for the zones of the nodes that passed; the score of
 // a node is the mean over the pod's policies, with 0 for a policy whose label the node lacks.
 //
-// RecordRefusal records a failed attempt, zone by zone; RecordFit records a success. A timer on NextDeadline wakes the waiting
-// pods if the deadline Wakes, because the framework requeues no pod after a time. Export returns what a restart needs; Status
-// writes it.
+// RecordRefusal records a failed attempt, zone by zone; RecordFit records a success. A timer on NextDeadline wakes the
+// waiting pods if the deadline Wakes, because the framework requeues no pod after a time. Export returns what a restart
+// needs; Status writes it.
 //
 // # Rollouts
 //

@@ -26,8 +26,8 @@ type demand struct {
 	live     int64  // what there is of pods, for what is not known
 }
 
-// feasible reports whether some placement of all replicas over the existing zones obeys the policy. Closed and full zones
-// count as available, since they come back.
+// feasible reports whether some placement of all replicas over the existing zones obeys the policy. Closed and full
+// zones count as available, since they come back.
 func (p *Policy) feasible(d *demand, zones []zoneFacts) (reason, message string) {
 	allowed, capSum, skewSum := int64(0), int64(0), int64(0)
 	var empty []string
@@ -53,9 +53,13 @@ func (p *Policy) feasible(d *demand, zones []zoneFacts) (reason, message string)
 	case p.minZones > allowed:
 		return v1alpha1.ReasonMinZonesAboveZones, fmt.Sprintf("spec.minZones is %d, but there are %d zones: each takes at most maxSkew (%d) pods", p.minZones, allowed, p.maxSkew)
 	case p.quorumSafe && (d.replicas == 1 || d.replicas == 2):
-		return v1alpha1.ReasonQuorumNeedsReplicas, d.of() + fmt.Sprintf("spec.quorumSafe needs 3 replicas or more, not %d: no majority is left when a zone is lost", replicas)
+		return v1alpha1.ReasonQuorumNeedsReplicas, d.of() +
+			fmt.Sprintf("spec.quorumSafe needs 3 replicas or more, not %d: no majority is left when a zone is lost",
+				replicas)
 	case capSum < replicas:
-		return v1alpha1.ReasonCapsBelowReplicas, d.of() + fmt.Sprintf("the caps of %d zones add up to %d pods, fewer than the %d replicas (%s)", existing, capSum, replicas, p.capNames(zones))
+		return v1alpha1.ReasonCapsBelowReplicas, d.of() +
+			fmt.Sprintf("the caps of %d zones add up to %d pods, fewer than the %d replicas (%s)", existing, capSum,
+				replicas, p.capNames(zones))
 	case len(empty) > 0 && skewSum < replicas:
 		return v1alpha1.ReasonSkewBelowReplicas, fmt.Sprintf("spec.zones: %s never had an open node and counts as 0, so that the other zones take %d of %d replicas: remove it, set its weight to 0, or add nodes",
 			quoted(empty), skewSum, replicas)
@@ -63,8 +67,8 @@ func (p *Policy) feasible(d *demand, zones []zoneFacts) (reason, message string)
 	return "", ""
 }
 
-// blocked reports whether one of two hard policies, which select the same pods, keeps the other from placing all of them: a zone that
-// another policy caps still holds back those that are compared with it.
+// blocked reports whether one of two hard policies, which select the same pods, keeps the other from placing all of
+// them: a zone that another policy caps still holds back those that are compared with it.
 func blocked(skewed, capping *Policy, d *demand, zones []zoneFacts) (reason, message string) {
 	type room struct{ weight, limit int64 }
 	var rooms []room
@@ -146,9 +150,9 @@ func quoted(names []string) string {
 	return `zone "` + strings.Join(names, `", "`) + `"`
 }
 
-// desired adds to want how many pods of a demand each zone should hold: the replicas by weight within the caps, over the
-// zones that are available. A zone that is full keeps what it holds of them, up to its share; a zone that is closed has none.
-// What is left over when all caps are reached is in no zone. want and held are parallel to zones.
+// desired adds to want how many pods of a demand each zone should hold: the replicas by weight within the caps, over
+// the zones that are available. A zone that is full keeps what it holds of them, up to its share; a zone that is closed
+// has none. What is left over when all caps are reached is in no zone. want and held are parallel to zones.
 //
 // Shares are handed out by the largest share first (the smallest (c + 1) / w is next), which is where the scores
 // lead.

@@ -21,8 +21,9 @@ const (
 	maxRuns = 64
 )
 
-// run is what a zone's nodes do with the pods of one workload. Since is when all that are eligible began to refuse them, and last
-// a later refusal; both are 0 while none is known. Recovering is when a run ended that had made the zone full.
+// run is what a zone's nodes do with the pods of one workload. Since is when all that are eligible began to refuse
+// them, and last a later refusal; both are 0 while none is known. Recovering is when a run ended that had made the zone
+// full.
 type run struct{ since, last, recovering seconds }
 
 // live reports whether another refusal continues the run.
@@ -38,7 +39,8 @@ func (r *run) fullNow(fullAfter time.Duration, now time.Time) bool {
 	return r.live(now) && r.full(fullAfter)
 }
 
-// recoversSince returns when the last run ended that had made the zone full, also if that is not recorded yet; 0 for never.
+// recoversSince returns when the last run ended that had made the zone full, also if that is not recorded yet; 0 for
+// never.
 func (r *run) recoversSince(fullAfter time.Duration, now time.Time) seconds {
 	if r.last.set() && !r.live(now) && r.full(fullAfter) {
 		return max(r.recovering, roundUp(r.last.time().Add(RefusalGap)))
@@ -54,8 +56,9 @@ func (r *run) end(at seconds, wasFull bool) {
 	}
 }
 
-// RecordRefusal records that all nodes of a zone that are eligible for a pod of a workload refused it, for reasons other than
-// spreading over the zones. It returns whether a fact has changed, and whether the zone has become full for the workload by it.
+// RecordRefusal records that all nodes of a zone that are eligible for a pod of a workload refused it, for reasons
+// other than spreading over the zones. It returns whether a fact has changed, and whether the zone has become full for
+// the workload by it.
 func (zs *Zones) RecordRefusal(now time.Time, name string, workload types.UID) (changed, full bool) {
 	z := zs.zones[name]
 	if z == nil || !z.opened {
@@ -79,7 +82,8 @@ func (zs *Zones) RecordRefusal(now time.Time, name string, workload types.UID) (
 	return changed, full
 }
 
-// RecordFit records that a node of a zone passed all filters for a pod of a workload. It returns whether a fact has changed.
+// RecordFit records that a node of a zone passed all filters for a pod of a workload. It returns whether a fact has
+// changed.
 func (zs *Zones) RecordFit(now time.Time, name string, workload types.UID) (changed bool) {
 	z := zs.zones[name]
 	if z == nil || z.runs[workload] == nil {
@@ -140,7 +144,8 @@ func (zs *Zones) exportRuns() map[string][]v1alpha1.FullRun {
 		}
 	}
 	slices.SortFunc(all, func(a, b exported) int {
-		return cmp.Or(cmp.Compare(fromTime(a.Since), fromTime(b.Since)), cmp.Compare(a.zone, b.zone), cmp.Compare(a.Workload, b.Workload))
+		return cmp.Or(cmp.Compare(fromTime(a.Since), fromTime(b.Since)), cmp.Compare(a.zone, b.zone),
+			cmp.Compare(a.Workload, b.Workload))
 	})
 	byZone := map[string][]v1alpha1.FullRun{}
 	for _, e := range all[:min(len(all), maxRuns)] {
@@ -152,7 +157,8 @@ func (zs *Zones) exportRuns() map[string][]v1alpha1.FullRun {
 func importRuns(list []v1alpha1.FullRun) map[types.UID]*run {
 	runs := map[types.UID]*run{}
 	for i := range list {
-		r := &run{since: fromTime(list[i].Since), last: fromTime(list[i].Last), recovering: fromTime(list[i].RecoveringSince)}
+		r := &run{since: fromTime(list[i].Since), last: fromTime(list[i].Last),
+			recovering: fromTime(list[i].RecoveringSince)}
 		if r.since.set() == r.last.set() && *r != (run{}) && list[i].Workload != "" {
 			runs[list[i].Workload] = r
 		}

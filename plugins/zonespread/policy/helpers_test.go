@@ -121,11 +121,13 @@ func best(t *policy.Table, names []string, room func(string) bool) string {
 
 // place puts pods one after the other where the policy wants them and returns the counts by zone; it stops when the
 // policy refuses every zone.
-func place(p *policy.Policy, pods int, names []string, view policy.ZoneAvailability, room func(zone string, held int64) bool, counts map[string]int64) int {
+func place(p *policy.Policy, pods int, names []string, view policy.ZoneAvailability,
+	room func(zone string, held int64) bool, counts map[string]int64) int {
 	for placed := range pods {
 		q := policy.Input{Replicas: int64(pods), Availability: view}
 		for _, name := range names {
-			q.Domains = append(q.Domains, policy.Domain{Name: name, Pods: counts[name], Held: counts[name], Eligible: true})
+			q.Domains = append(q.Domains,
+				policy.Domain{Name: name, Pods: counts[name], Held: counts[name], Eligible: true})
 		}
 		zone := best(p.Evaluate(q), names, func(z string) bool { return room(z, counts[z]) })
 		if zone == "" {

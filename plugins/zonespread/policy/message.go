@@ -48,10 +48,12 @@ func (t *Table) describe(z *zoneRow) string {
 	case MaxPerZone:
 		return prefix + fmt.Sprintf("cap %d (maxPerZone %s)", z.cap, t.policy.perZone)
 	case MinZones:
-		return prefix + fmt.Sprintf("maxSkew %d with %d of minZones %d available", t.policy.maxSkew, t.available, t.policy.minZones)
+		return prefix +
+			fmt.Sprintf("maxSkew %d with %d of minZones %d available", t.policy.maxSkew, t.available, t.policy.minZones)
 	}
 	least := &t.zones[t.smallest]
-	return prefix + fmt.Sprintf("maxSkew %d over zone %s with %d of weight %d", t.policy.maxSkew, least.name, least.pods, least.weight)
+	return prefix + fmt.Sprintf("maxSkew %d over zone %s with %d of weight %d", t.policy.maxSkew, least.name,
+		least.pods, least.weight)
 }
 
 // share is the part of the replicas that the zone's weight stands for, among the zones that are available.

@@ -25,7 +25,8 @@ func TestIssueShapes(t *testing.T) {
 	t.Run("131139: at most a part of the replicas in a zone", func(t *testing.T) {
 		counts := map[string]int64{}
 		// The skew is wide open and zone a attracts every pod, as a cheap zone would: only the cap acts.
-		p := compile(t, maxSkew(100), maxPerZone("40%"), withZones(weighted("a", 1000), weighted("b", 1), weighted("c", 1)))
+		p := compile(t, maxSkew(100), maxPerZone("40%"),
+			withZones(weighted("a", 1000), weighted("b", 1), weighted("c", 1)))
 		require.Equal(t, 10, place(p, 10, abc, nil, plenty, counts))
 		require.EqualValues(t, 4, counts["a"])
 	})
@@ -100,8 +101,10 @@ func TestGreedyPlacementIsNearTheWeightedIdeal(t *testing.T) {
 		}
 		for _, name := range names {
 			// counts - r*w/total <= maxSkew
-			require.LessOrEqual(t, counts[name]*total-int64(r)*weights[name], int64(skew)*total, "%v of weights %v", counts, weights)
-			require.LessOrEqual(t, counts[name]*weights[least]-counts[least]*weights[name], int64(skew)*weights[least], "%v of weights %v", counts, weights)
+			require.LessOrEqual(t, counts[name]*total-int64(r)*weights[name], int64(skew)*total, "%v of weights %v",
+				counts, weights)
+			require.LessOrEqual(t, counts[name]*weights[least]-counts[least]*weights[name], int64(skew)*weights[least],
+				"%v of weights %v", counts, weights)
 		}
 	})
 }

@@ -53,9 +53,11 @@ func Rejected(obj *v1alpha1.ZoneSpreadPolicy, errs field.ErrorList, now time.Tim
 	return status
 }
 
-// Status computes the status of a policy. zones is what Zones.Export gave, which the status takes over. previous is only
-// used for the times at which conditions changed, so that equal observations give equal statuses.
-func (p *Policy) Status(zs *Zones, o Observation, previous v1alpha1.ZoneSpreadPolicyStatus, now time.Time) v1alpha1.ZoneSpreadPolicyStatus {
+// Status computes the status of a policy. zones is what Zones.Export gave, which the status takes over. previous is
+// only used for the times at which conditions changed, so that equal observations give equal statuses.
+func (p *Policy) Status(
+	zs *Zones, o Observation, previous v1alpha1.ZoneSpreadPolicyStatus, now time.Time,
+) v1alpha1.ZoneSpreadPolicyStatus {
 	status := v1alpha1.ZoneSpreadPolicyStatus{
 		ObservedGeneration: p.generation,
 		Zones:              zs.Export(now),
@@ -96,16 +98,19 @@ func (p *Policy) Status(zs *Zones, o Observation, previous v1alpha1.ZoneSpreadPo
 	if broken != "" {
 		set(v1alpha1.ConditionSatisfied, metav1.ConditionFalse, broken, text)
 	} else {
-		set(v1alpha1.ConditionSatisfied, metav1.ConditionTrue, v1alpha1.ReasonSatisfied, "all placed pods obey the policy")
+		set(v1alpha1.ConditionSatisfied, metav1.ConditionTrue, v1alpha1.ReasonSatisfied,
+			"all placed pods obey the policy")
 	}
 
 	switch {
 	case reason != "":
 		set(v1alpha1.ConditionInfeasible, metav1.ConditionTrue, reason, message)
 	case status.Replicas == 0:
-		set(v1alpha1.ConditionInfeasible, metav1.ConditionFalse, v1alpha1.ReasonReplicasNotYetObserved, "there are no replicas to place")
+		set(v1alpha1.ConditionInfeasible, metav1.ConditionFalse, v1alpha1.ReasonReplicasNotYetObserved,
+			"there are no replicas to place")
 	default:
-		set(v1alpha1.ConditionInfeasible, metav1.ConditionFalse, v1alpha1.ReasonFeasible, "the zones that exist can hold all replicas")
+		set(v1alpha1.ConditionInfeasible, metav1.ConditionFalse, v1alpha1.ReasonFeasible,
+			"the zones that exist can hold all replicas")
 	}
 	trimZones(&status)
 	return status
@@ -146,8 +151,8 @@ type ownedDemand struct {
 	uid types.UID
 }
 
-// demands returns the replicas to place: of each workload with spec.replicas Owner, otherwise of all together. There is at
-// least one.
+// demands returns the replicas to place: of each workload with spec.replicas Owner, otherwise of all together. There is
+// at least one.
 func (p *Policy) demands(o *Observation) []ownedDemand {
 	if !p.ByOwner() {
 		all := ownedDemand{demand: demand{replicas: p.replicas.number, live: o.Tally.live}}
@@ -166,7 +171,8 @@ func (p *Policy) demands(o *Observation) []ownedDemand {
 		}
 		out = append(out, d)
 	}
-	slices.SortFunc(out, func(a, b ownedDemand) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.uid, b.uid)) })
+	slices.SortFunc(out,
+		func(a, b ownedDemand) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.uid, b.uid)) })
 	if o.Unowned > 0 || len(out) == 0 {
 		out = append(out, ownedDemand{demand: demand{name: "pods without a known workload", live: o.Unowned}})
 	}
@@ -213,23 +219,28 @@ func (p *Policy) accepted(facts []zoneFacts, o *Observation) (reason, message st
 	}
 	switch {
 	case len(empty) > 0:
-		return v1alpha1.ReasonZonesWithoutNodes, "spec.zones: " + quoted(empty) + " never had an open node with that value of " + p.topologyKey
+		return v1alpha1.ReasonZonesWithoutNodes, "spec.zones: " + quoted(empty) +
+			" never had an open node with that value of " + p.topologyKey
 	case len(unknown) > 0:
 		return v1alpha1.ReasonReplicasUnknown, "percentages and quorumSafe do not apply to pods whose desired replicas are not known: " +
-			strings.Join(unknown, ", ") + ". Let the scheduler read their workload, or set spec.replicas to Matching or a number"
+			strings.Join(unknown, ", ") +
+			". Let the scheduler read their workload, or set spec.replicas to Matching or a number"
 	}
 	return v1alpha1.ReasonAccepted, "the scheduler applies the policy"
 }
 
-// satisfied checks the placement as it is, revision by revision and workload by workload, and returns the largest weighted
-// skew. The reason is empty when everything is as the policy wants it.
-func (p *Policy) satisfied(zs *Zones, facts []zoneFacts, o *Observation, demands []ownedDemand, now time.Time) (skew int64, reason, message string) {
+// satisfied checks the placement as it is, revision by revision and workload by workload, and returns the largest
+// weighted skew. The reason is empty when everything is as the policy wants it.
+func (p *Policy) satisfied(
+	zs *Zones, facts []zoneFacts, o *Observation, demands []ownedDemand, now time.Time,
+) (skew int64, reason, message string) {
 	var overCap, forbidden, ahead string
 	worst := ZoneAvailability{}
 	for i := range facts {
 		worst[facts[i].name] = facts[i].availability
 		if facts[i].weight == 0 && facts[i].pods > 0 {
-			forbidden = cmp.Or(forbidden, fmt.Sprintf("zone %s has weight 0 and holds %d pods", facts[i].name, facts[i].pods))
+			forbidden = cmp.Or(forbidden,
+				fmt.Sprintf("zone %s has weight 0 and holds %d pods", facts[i].name, facts[i].pods))
 		}
 	}
 	replicas := map[types.UID]int64{}
@@ -271,7 +282,8 @@ func (p *Policy) satisfied(zs *Zones, facts []zoneFacts, o *Observation, demands
 		for i := range facts {
 			limit, rule := p.capOf(facts[i].maxPods, replicasOf(workload))
 			if n := held[facts[i].name]; facts[i].weight > 0 && n > limit {
-				text := fmt.Sprintf("zone %s holds %d pods of one revision, cap %d (%s)", facts[i].name, n, limit, rule.field())
+				text := fmt.Sprintf("zone %s holds %d pods of one revision, cap %d (%s)", facts[i].name, n, limit,
+					rule.field())
 				if overCap == "" || text < overCap {
 					overCap = text
 				}
@@ -322,7 +334,9 @@ func rank(z *v1alpha1.ZoneStatus) int {
 }
 
 // conditions returns a setter that keeps the time of a condition's last change.
-func conditions(status *v1alpha1.ZoneSpreadPolicyStatus, generation int64, now time.Time) func(kind string, s metav1.ConditionStatus, reason, message string) {
+func conditions(
+	status *v1alpha1.ZoneSpreadPolicyStatus, generation int64, now time.Time,
+) func(kind string, s metav1.ConditionStatus, reason, message string) {
 	return func(kind string, s metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 			Type: kind, Status: s, Reason: reason, Message: message,

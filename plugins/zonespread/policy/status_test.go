@@ -26,9 +26,11 @@ func TestInfeasible(t *testing.T) {
 		{"plain", compile(t), 3, 9, ""},
 		{"no replicas", compile(t, quorumSafe), 3, 0, ""},
 		{"no zones", compile(t), 0, 9, "NoZones"},
-		{"no allowed zone has nodes yet", compile(t, withZones(weighted("z", 1)), defaultWeight(0)), 3, 9, "CapsBelowReplicas"},
+		{"no allowed zone has nodes yet", compile(t, withZones(weighted("z", 1)), defaultWeight(0)), 3, 9,
+			"CapsBelowReplicas"},
 		{"minZones", compile(t, minZones(4)), 3, 9, "MinZonesAboveZones"},
-		{"minZones counts allowed zones", compile(t, minZones(3), withZones(weighted("a", 0))), 3, 9, "MinZonesAboveZones"},
+		{"minZones counts allowed zones", compile(t, minZones(3), withZones(weighted("a", 0))), 3, 9,
+			"MinZonesAboveZones"},
 		{"quorum of 1", compile(t, quorumSafe), 3, 1, "QuorumNeedsThreeReplicas"},
 		{"quorum of 2", compile(t, quorumSafe), 3, 2, "QuorumNeedsThreeReplicas"},
 		{"quorum of 3", compile(t, quorumSafe), 3, 3, ""},
@@ -40,9 +42,11 @@ func TestInfeasible(t *testing.T) {
 		{"33% in 3 zones, many", compile(t, maxPerZone("33%")), 3, 200, "CapsBelowReplicas"},
 		{"33% in 3 zones, few", compile(t, maxPerZone("33%")), 3, 10, ""},
 		{"33% in 3 zones, few, rounded down", compile(t, maxPerZone("33%"), roundDown), 3, 10, "CapsBelowReplicas"},
-		{"maxPods", compile(t, withZones(capped("a", 1, 2), capped("b", 1, 2), capped("c", 1, 2))), 3, 7, "CapsBelowReplicas"},
+		{"maxPods", compile(t, withZones(capped("a", 1, 2), capped("b", 1, 2), capped("c", 1, 2))), 3, 7,
+			"CapsBelowReplicas"},
 		{"maxPods of one zone only", compile(t, withZones(capped("a", 1, 2))), 3, 7, ""},
-		{"a zone that is forbidden holds nothing", compile(t, maxPerZone("50%"), withZones(weighted("a", 0))), 2, 6, "CapsBelowReplicas"},
+		{"a zone that is forbidden holds nothing", compile(t, maxPerZone("50%"), withZones(weighted("a", 0))), 2, 6,
+			"CapsBelowReplicas"},
 		{"unknown zone", compile(t, withZones(weighted("typo", 1))), 3, 9, "SkewBelowReplicas"},
 		{"unknown zone, few replicas", compile(t, withZones(weighted("typo", 1))), 3, 3, ""},
 		{"unknown zone with weight 0", compile(t, withZones(weighted("typo", 0))), 3, 9, ""},
@@ -62,22 +66,27 @@ func TestInfeasibleMeansThatPodsWait(t *testing.T) {
 		var changes []change
 		switch rapid.IntRange(0, 2).Draw(t, "cap") {
 		case 0:
-			changes = append(changes, maxPerZone([]string{"10%", "25%", "33%", "34%", "50%", "1", "3"}[rapid.IntRange(0, 6).Draw(t, "maxPerZone")]))
+			changes = append(changes,
+				maxPerZone([]string{"10%", "25%", "33%", "34%", "50%", "1",
+					"3"}[rapid.IntRange(0, 6).Draw(t, "maxPerZone")]))
 		case 1:
 			if r >= 3 {
 				changes = append(changes, quorumSafe)
 			}
 		}
 		if rapid.Bool().Draw(t, "unknown zone") {
-			changes = append(changes, withZones(weighted("typo", 1), weighted("a", rapid.Int32Range(1, 5).Draw(t, "weight"))))
+			changes = append(changes,
+				withZones(weighted("typo", 1), weighted("a", rapid.Int32Range(1, 5).Draw(t, "weight"))))
 		}
 		changes = append(changes, maxSkew(rapid.Int32Range(1, 3).Draw(t, "maxSkew")))
 		p := compile(t, changes...)
 		zs := policy.NewZones(p, nil)
 		zs.ObserveNodes(noon, readyZones(zoneNames(n)...))
-		status := p.Status(zs, observed(p, []policy.Workload{workload(int64(r))}), v1alpha1.ZoneSpreadPolicyStatus{}, noon)
+		status := p.Status(zs, observed(p, []policy.Workload{workload(int64(r))}), v1alpha1.ZoneSpreadPolicyStatus{},
+			noon)
 		placed := place(p, r, zoneNames(n), nil, plenty, map[string]int64{})
-		require.Equal(t, placed < r, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionInfeasible), "%d of %d: %v", placed, r, status.Conditions)
+		require.Equal(t, placed < r, meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionInfeasible),
+			"%d of %d: %v", placed, r, status.Conditions)
 	})
 }
 
@@ -96,7 +105,8 @@ func TestDesired(t *testing.T) {
 		if see != nil {
 			see(zs)
 		}
-		return desiredOf(p.Status(zs, observed(p, []policy.Workload{workload(r)}, pods), v1alpha1.ZoneSpreadPolicyStatus{}, at(10*time.Minute)))
+		return desiredOf(p.Status(zs, observed(p, []policy.Workload{workload(r)}, pods),
+			v1alpha1.ZoneSpreadPolicyStatus{}, at(10*time.Minute)))
 	}
 	lost := func(zs *policy.Zones) { zs.ObserveNodes(at(time.Minute), zonesWith(cClosed)) }
 	full := func(zs *policy.Zones) {
@@ -105,15 +115,23 @@ func TestDesired(t *testing.T) {
 	}
 	require.Equal(t, counts{"a": 3, "b": 3, "c": 3}, ask(compile(t), 9, nil, nil))
 	require.Equal(t, counts{"a": 4, "b": 3, "c": 3}, ask(compile(t), 10, nil, nil))
-	require.Equal(t, counts{"a": 7, "b": 2, "c": 1}, ask(compile(t, withZones(weighted("a", 7), weighted("b", 2))), 10, nil, nil))
-	require.Equal(t, counts{"a": 5, "b": 4, "c": 1}, ask(compile(t, withZones(capped("c", 1, 1))), 10, nil, nil), "what a cap turns away goes elsewhere")
-	require.Equal(t, counts{"a": 4, "b": 3, "c": 3}, ask(compile(t, maxPerZone("40%"), withZones(weighted("a", 100))), 10, nil, nil))
+	require.Equal(t, counts{"a": 7, "b": 2, "c": 1},
+		ask(compile(t, withZones(weighted("a", 7), weighted("b", 2))), 10, nil, nil))
+	require.Equal(t, counts{"a": 5, "b": 4, "c": 1}, ask(compile(t, withZones(capped("c", 1, 1))), 10, nil, nil),
+		"what a cap turns away goes elsewhere")
+	require.Equal(t, counts{"a": 4, "b": 3, "c": 3},
+		ask(compile(t, maxPerZone("40%"), withZones(weighted("a", 100))), 10, nil, nil))
 	require.Equal(t, counts{"a": 5, "b": 4, "c": 0}, ask(compile(t, withZones(weighted("c", 0))), 9, nil, nil))
-	require.Equal(t, counts{"a": 5, "b": 4, "c": 0}, ask(compile(t), 9, counts{"c": 3}, lost), "a closed zone holds nothing")
-	require.Equal(t, counts{"a": 4, "b": 4, "c": 0}, ask(compile(t, maxPerZone("40%")), 10, nil, lost), "caps hold: two have no place")
-	require.Equal(t, counts{"a": 4, "b": 4, "c": 1}, ask(compile(t), 9, counts{"c": 1}, full), "a full zone keeps what it has")
-	require.Equal(t, counts{"a": 1, "b": 1, "c": 1}, ask(compile(t), 3, counts{"c": 3}, full), "but no more than its part")
-	require.Equal(t, counts{"a": 2, "b": 2, "c": 2, "z": 0}, ask(compile(t, withZones(weighted("z", 9))), 6, nil, nil), "where there are no nodes, no pods")
+	require.Equal(t, counts{"a": 5, "b": 4, "c": 0}, ask(compile(t), 9, counts{"c": 3}, lost),
+		"a closed zone holds nothing")
+	require.Equal(t, counts{"a": 4, "b": 4, "c": 0}, ask(compile(t, maxPerZone("40%")), 10, nil, lost),
+		"caps hold: two have no place")
+	require.Equal(t, counts{"a": 4, "b": 4, "c": 1}, ask(compile(t), 9, counts{"c": 1}, full),
+		"a full zone keeps what it has")
+	require.Equal(t, counts{"a": 1, "b": 1, "c": 1}, ask(compile(t), 3, counts{"c": 3}, full),
+		"but no more than its part")
+	require.Equal(t, counts{"a": 2, "b": 2, "c": 2, "z": 0}, ask(compile(t, withZones(weighted("z", 9))), 6, nil, nil),
+		"where there are no nodes, no pods")
 }
 
 func TestDesiredAddsUp(t *testing.T) {
@@ -169,7 +187,8 @@ func TestStatusConditions(t *testing.T) {
 	check("PodsInForbiddenZone", "zone f has weight 0 and holds 2 pods", 0, counts{"a": 2, "b": 2, "c": 2, "f": 2})
 	check("PodsWaiting", "2 pods wait because of the policy", 2, counts{"a": 2, "b": 2, "c": 2})
 
-	s := p.Status(zs, observed(p, []policy.Workload{workload(10)}, counts{"a": 4, "b": 1}, counts{"a": 1}), v1alpha1.ZoneSpreadPolicyStatus{}, noon)
+	s := p.Status(zs, observed(p, []policy.Workload{workload(10)}, counts{"a": 4, "b": 1}, counts{"a": 1}),
+		v1alpha1.ZoneSpreadPolicyStatus{}, noon)
 	require.EqualValues(t, 10, s.Replicas)
 	require.EqualValues(t, 6, s.Pods)
 	require.EqualValues(t, 4, s.Skew)
@@ -186,10 +205,12 @@ func TestStatusConditions(t *testing.T) {
 	s = typo.Status(zs, observed(typo, nil), v1alpha1.ZoneSpreadPolicyStatus{}, noon)
 	c := condition(t, &s, v1alpha1.ConditionAccepted)
 	require.Equal(t, "ZonesWithoutNodes", c.Reason)
-	require.Equal(t, `spec.zones: zone "typo" never had an open node with that value of topology.kubernetes.io/zone`, c.Message)
+	require.Equal(t, `spec.zones: zone "typo" never had an open node with that value of topology.kubernetes.io/zone`,
+		c.Message)
 }
 
-// TestEachWorkloadHasTheCapsForItself: two workloads of ten under one policy with 40% may have four pods each in a zone.
+// TestEachWorkloadHasTheCapsForItself: two workloads of ten under one policy with 40% may have four pods each in a
+// zone.
 func TestEachWorkloadHasTheCapsForItself(t *testing.T) {
 	web, api := workload(10), workload(10)
 	api.UID, api.Name = "api", "Deployment api"
@@ -207,13 +228,15 @@ func TestEachWorkloadHasTheCapsForItself(t *testing.T) {
 	require.EqualValues(t, 8, s.Zones[0].Desired)
 	require.Equal(t, "Satisfied", condition(t, &s, v1alpha1.ConditionSatisfied).Reason)
 	s = ask(owner, both, four, five)
-	require.Equal(t, "zone a holds 5 pods of one revision, cap 4 (maxPerZone)", condition(t, &s, v1alpha1.ConditionSatisfied).Message)
+	require.Equal(t, "zone a holds 5 pods of one revision, cap 4 (maxPerZone)",
+		condition(t, &s, v1alpha1.ConditionSatisfied).Message)
 
 	together := compile(t, maxPerZone("40%"), maxSkew(9), replicas("Matching"))
 	s = ask(together, both, four, four)
 	require.Equal(t, "Satisfied", condition(t, &s, v1alpha1.ConditionSatisfied).Reason, "8 of 20")
 	s = ask(together, both, four, five)
-	require.Equal(t, "zone a holds 9 pods of one revision, cap 8 (maxPerZone)", condition(t, &s, v1alpha1.ConditionSatisfied).Message)
+	require.Equal(t, "zone a holds 9 pods of one revision, cap 8 (maxPerZone)",
+		condition(t, &s, v1alpha1.ConditionSatisfied).Message)
 
 	small := api
 	small.Replicas = 2
@@ -226,7 +249,8 @@ func TestEachWorkloadHasTheCapsForItself(t *testing.T) {
 	s = ask(owner, []policy.Workload{unknown}, five)
 	require.Equal(t, "ReplicasUnknown", condition(t, &s, v1alpha1.ConditionAccepted).Reason)
 	require.Contains(t, condition(t, &s, v1alpha1.ConditionAccepted).Message, "Rollout web")
-	require.Equal(t, "Satisfied", condition(t, &s, v1alpha1.ConditionSatisfied).Reason, "what is not known refuses nothing")
+	require.Equal(t, "Satisfied", condition(t, &s, v1alpha1.ConditionSatisfied).Reason,
+		"what is not known refuses nothing")
 	require.EqualValues(t, 10, s.Replicas, "what there is of them")
 }
 
@@ -236,7 +260,8 @@ func TestStatusCountsGangs(t *testing.T) {
 	zs := policy.NewZones(p, nil)
 	zs.ObserveNodes(noon, readyZones("a", "b", "c"))
 	o := policy.Observation{Tally: p.NewTally()}
-	for gang, zones := range map[string][]string{"one": {"a", "a", "a", "b"}, "two": {"b", "b"}, "three": {"c", "", ""}, "four": {"", ""}} {
+	for gang, zones := range map[string][]string{"one": {"a", "a", "a", "b"}, "two": {"b", "b"}, "three": {"c", "", ""},
+		"four": {"", ""}} {
 		for _, zone := range zones {
 			o.Tally.Add("job", "", gang, zone)
 		}
@@ -264,12 +289,15 @@ func TestStatusIsStable(t *testing.T) {
 	}
 	o = observed(p, []policy.Workload{workload(9)}, counts{"a": 3, "b": 3, "c": 3})
 	later := p.Status(zs, o, first, at(time.Hour))
-	require.Equal(t, at(time.Hour).Truncate(time.Second), condition(t, &later, v1alpha1.ConditionSatisfied).LastTransitionTime.Time)
-	require.Equal(t, noon.Truncate(time.Second), condition(t, &later, v1alpha1.ConditionAccepted).LastTransitionTime.Time)
+	require.Equal(t, at(time.Hour).Truncate(time.Second),
+		condition(t, &later, v1alpha1.ConditionSatisfied).LastTransitionTime.Time)
+	require.Equal(t, noon.Truncate(time.Second),
+		condition(t, &later, v1alpha1.ConditionAccepted).LastTransitionTime.Time)
 	require.Empty(t, cmp.Diff(kept, first), "the previous status is left alone")
 }
 
-// TestTwoPoliciesBlockEachOther: a zone that one hard policy caps holds the others back in a second one. Both statuses name both.
+// TestTwoPoliciesBlockEachOther: a zone that one hard policy caps holds the others back in a second one. Both statuses
+// name both.
 func TestTwoPoliciesBlockEachOther(t *testing.T) {
 	skewed := compile(t)
 	other := object(withZones(capped("c", 1, 1)), maxSkew(100))
@@ -286,7 +314,8 @@ func TestTwoPoliciesBlockEachOther(t *testing.T) {
 	}
 	for _, c := range []*metav1.Condition{check(skewed, capping, 9), check(capping, skewed, 9)} {
 		require.Equal(t, "BlockedByPolicy", c.Reason)
-		require.Equal(t, "maxSkew of policy shop/web and the caps and weights of policy shop/caps together admit 5 of 9 replicas: declare the caps in one policy", c.Message)
+		require.Equal(t,
+			"maxSkew of policy shop/web and the caps and weights of policy shop/caps together admit 5 of 9 replicas: declare the caps in one policy", c.Message)
 	}
 	require.Equal(t, metav1.ConditionFalse, check(skewed, capping, 5).Status)
 	require.Equal(t, metav1.ConditionFalse, check(skewed, compile(t, maxSkew(3)), 9).Status)
@@ -294,7 +323,8 @@ func TestTwoPoliciesBlockEachOther(t *testing.T) {
 
 func TestRejected(t *testing.T) {
 	obj := object(func(s *v1alpha1.ZoneSpreadPolicySpec) {
-		s.PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like", Values: []string{"web"}}}}
+		s.PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app",
+			Operator: "Like", Values: []string{"web"}}}}
 	})
 	since := metav1.NewTime(noon)
 	obj.Status.Zones = []v1alpha1.ZoneStatus{{Name: "a", State: v1alpha1.ZoneClosed, Since: &since}}
@@ -327,5 +357,6 @@ func TestStatusOfManyZones(t *testing.T) {
 	zs.ObserveNodes(noon, nodes)
 	status := p.Status(zs, observed(p, nil), v1alpha1.ZoneSpreadPolicyStatus{}, noon)
 	require.Len(t, status.Zones, policy.MaxStatusZones)
-	require.True(t, slices.ContainsFunc(status.Zones, func(z v1alpha1.ZoneStatus) bool { return z.Name == last }), "what has to be remembered is kept")
+	require.True(t, slices.ContainsFunc(status.Zones, func(z v1alpha1.ZoneStatus) bool { return z.Name == last }),
+		"what has to be remembered is kept")
 }

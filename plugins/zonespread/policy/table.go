@@ -26,7 +26,8 @@ const (
 
 // String returns the rule's name, for metrics and logs.
 func (r Rule) String() string {
-	return [...]string{"Pass", "Forbidden", "MaxPods", "MaxPerZone", "QuorumSafe", "MinZones", "Skew", "NoLabel", "OwnerUnknown"}[r]
+	return [...]string{"Pass", "Forbidden", "MaxPods", "MaxPerZone", "QuorumSafe", "MinZones", "Skew", "NoLabel",
+		"OwnerUnknown"}[r]
 }
 
 // field is the field of the spec that a cap comes from.
@@ -53,12 +54,13 @@ const (
 	Available Availability = iota
 	// Closed zones hold no other zone back, and do not count for minZones.
 	Closed
-	// Full zones, for the pod's workload, hold no other zone back. They count for minZones: fail-over is to be no full stop.
+	// Full zones, for the pod's workload, hold no other zone back. They count for minZones: fail-over is to be no full
+	// stop.
 	Full
 	// Recovering zones hold no other zone back either, unless no zone is Available; scores prefer them.
 	Recovering
-	// Closing zones have no open node while downAfter still runs, or are declared and have none yet. They are compared like
-	// Available ones, also when they have no nodes.
+	// Closing zones have no open node while downAfter still runs, or are declared and have none yet. They are compared
+	// like Available ones, also when they have no nodes.
 	Closing
 )
 
@@ -74,11 +76,12 @@ type Domain struct {
 	// Pods is the number of pods that count for the incoming pod's skew (SelectorFor, its namespace, not
 	// terminating) on the zone's nodes that are eligible for it.
 	Pods int64
-	// Held is the number of pods on all nodes of the zone that count for its caps, see HeldFor: a pod on a node that has
-	// been cordoned or tainted since is still a pod in the zone.
+	// Held is the number of pods on all nodes of the zone that count for its caps, see HeldFor: a pod on a node that
+	// has been cordoned or tainted since is still a pod in the zone.
 	Held int64
-	// Eligible is true when the zone has a node that the pod's affinity and tolerations admit, as far as the policy honors
-	// them, and that its volumes do not exclude. In a Closing zone the taints of the node lifecycle do not count.
+	// Eligible is true when the zone has a node that the pod's affinity and tolerations admit, as far as the policy
+	// honors them, and that its volumes do not exclude. In a Closing zone the taints of the node lifecycle do not
+	// count.
 	Eligible bool
 }
 
@@ -94,9 +97,9 @@ type Input struct {
 	Availability ZoneAvailability
 }
 
-// Table holds the rule that refuses each zone, for one pod and one policy. Evaluate makes it once per pod (PreFilter); Rule
-// is then a map lookup that allocates nothing (Filter). Any number of goroutines may read it, and Add needs
-// it for itself: preemption works on a Clone.
+// Table holds the rule that refuses each zone, for one pod and one policy. Evaluate makes it once per pod (PreFilter);
+// Rule is then a map lookup that allocates nothing (Filter). Any number of goroutines may read it, and Add needs it for
+// itself: preemption works on a Clone.
 type Table struct {
 	policy       *Policy
 	replicas     int64
@@ -142,8 +145,8 @@ type zoneRow struct {
 //	                 and     h(z) + 1 <= cap(z)
 //	                 and     (c(z) + 1) * w(m) - w(z) * c(m) <= maxSkew * w(m)
 //
-// c(m) counts as 0 when A and the full zones are fewer than minZones, and without any m the last line asks nothing. With equal
-// weights and no caps this is the rule of topologySpreadConstraints.
+// c(m) counts as 0 when A and the full zones are fewer than minZones, and without any m the last line asks nothing.
+// With equal weights and no caps this is the rule of topologySpreadConstraints.
 //
 // A zone that has reached its cap is left out of the minimum because it can never catch up: if it stayed, the
 // others would wait for it for ever although they have room. With it left out, m itself is always
@@ -240,8 +243,8 @@ func (t *Table) decide() {
 	t.other.rule = t.refusedBy(&t.other)
 }
 
-// emptier compares pods/weight. Of equal zones the first by name is taken, so that the words of a refusal, which become a
-// condition of the pod, do not depend on the order in which zones were seen.
+// emptier compares pods/weight. Of equal zones the first by name is taken, so that the words of a refusal, which become
+// a condition of the pod, do not depend on the order in which zones were seen.
 func (z *zoneRow) emptier(than *zoneRow) bool {
 	mine, its := z.pods*than.weight, than.pods*z.weight
 	return mine < its || mine == its && z.name < than.name
@@ -280,7 +283,8 @@ func (t *Table) lookup(zone string) *zoneRow {
 	return &t.other
 }
 
-// Check returns the rule that refuses a node by its labels, or Pass, for a hard policy; a soft one lets every node pass.
+// Check returns the rule that refuses a node by its labels, or Pass, for a hard policy; a soft one lets every node
+// pass.
 func (t *Table) Check(nodeLabels map[string]string) Rule {
 	if t.policy.soft {
 		return Pass

@@ -24,26 +24,43 @@ func TestVerdicts(t *testing.T) {
 	}{
 		{"plain spread", compile(t), []int64{2, 1, 1}, 9, nil, []string{"Skew", "Pass", "Pass"}},
 		{"maxSkew 2", compile(t, maxSkew(2)), []int64{2, 1, 1}, 9, nil, []string{"Pass", "Pass", "Pass"}},
-		{"weights 7:3, a may lead", compile(t, withZones(weighted("a", 7), weighted("b", 3))), []int64{6, 3}, 10, nil, []string{"Pass", "Skew"}},
-		{"weights 7:3, a is ahead of its share", compile(t, withZones(weighted("a", 7), weighted("b", 3))), []int64{7, 2}, 10, nil, []string{"Skew", "Pass"}},
-		{"weight 0 forbids", compile(t, withZones(weighted("b", 0))), []int64{0, 0}, 4, nil, []string{"Pass", "Forbidden"}},
-		{"weight 0 does not count as empty", compile(t, withZones(weighted("c", 0))), []int64{3, 3, 0}, 9, nil, []string{"Pass", "Pass", "Forbidden"}},
-		{"default weight 0 forbids", compile(t, withZones(weighted("a", 1)), defaultWeight(0)), []int64{3, 0}, 9, nil, []string{"Pass", "Forbidden"}},
-		{"declared zone without nodes counts as empty", compile(t, withZones(weighted("z", 1))), []int64{1, 0}, 9, nil, []string{"Skew", "Pass"}},
+		{"weights 7:3, a may lead", compile(t, withZones(weighted("a", 7), weighted("b", 3))), []int64{6, 3}, 10, nil,
+			[]string{"Pass", "Skew"}},
+		{"weights 7:3, a is ahead of its share", compile(t, withZones(weighted("a", 7), weighted("b", 3))),
+			[]int64{7, 2}, 10, nil, []string{"Skew", "Pass"}},
+		{"weight 0 forbids", compile(t, withZones(weighted("b", 0))), []int64{0, 0}, 4, nil,
+			[]string{"Pass", "Forbidden"}},
+		{"weight 0 does not count as empty", compile(t, withZones(weighted("c", 0))), []int64{3, 3, 0}, 9, nil,
+			[]string{"Pass", "Pass", "Forbidden"}},
+		{"default weight 0 forbids", compile(t, withZones(weighted("a", 1)), defaultWeight(0)), []int64{3, 0}, 9, nil,
+			[]string{"Pass", "Forbidden"}},
+		{"declared zone without nodes counts as empty", compile(t, withZones(weighted("z", 1))), []int64{1, 0}, 9, nil,
+			[]string{"Skew", "Pass"}},
 		{"minZones above the zones", compile(t, minZones(3)), []int64{1, 0}, 9, nil, []string{"MinZones", "Pass"}},
 		{"minZones met", compile(t, minZones(2)), []int64{3, 3}, 9, nil, []string{"Pass", "Pass"}},
-		{"cap 40% of 10", compile(t, maxPerZone("40%")), []int64{4, 3, 3}, 10, nil, []string{"MaxPerZone", "Pass", "Pass"}},
-		{"quorumSafe with 3", compile(t, quorumSafe), []int64{1, 1, 0}, 3, nil, []string{"QuorumSafe", "QuorumSafe", "Pass"}},
-		{"a capped zone holds no other back", compile(t, withZones(capped("b", 3, 2), weighted("a", 7))), []int64{5, 2}, 10, nil, []string{"Pass", "MaxPods"}},
-		{"a closed zone holds no other back", compile(t), []int64{3, 3, 0}, 9, closed, []string{"Pass", "Pass", "Pass"}},
+		{"cap 40% of 10", compile(t, maxPerZone("40%")), []int64{4, 3, 3}, 10, nil,
+			[]string{"MaxPerZone", "Pass", "Pass"}},
+		{"quorumSafe with 3", compile(t, quorumSafe), []int64{1, 1, 0}, 3, nil,
+			[]string{"QuorumSafe", "QuorumSafe", "Pass"}},
+		{"a capped zone holds no other back", compile(t, withZones(capped("b", 3, 2), weighted("a", 7))), []int64{5, 2},
+			10, nil, []string{"Pass", "MaxPods"}},
+		{"a closed zone holds no other back", compile(t), []int64{3, 3, 0}, 9, closed,
+			[]string{"Pass", "Pass", "Pass"}},
 		{"the survivors stay even", compile(t), []int64{4, 3, 0}, 9, closed, []string{"Skew", "Pass", "Pass"}},
-		{"caps hold while a zone is closed", compile(t, maxPerZone("40%")), []int64{4, 4, 0}, 10, closed, []string{"MaxPerZone", "MaxPerZone", "Pass"}},
-		{"a full zone counts for minZones, so that fail-over is no full stop", compile(t, minZones(3)), []int64{3, 3, 0}, 9, full, []string{"Pass", "Pass", "Pass"}},
-		{"the survivors of a full zone stay even", compile(t, minZones(3)), []int64{4, 3, 0}, 9, full, []string{"Skew", "Pass", "Pass"}},
-		{"minZones holds while a zone is closed", compile(t, minZones(3)), []int64{3, 3, 0}, 9, closed, []string{"MinZones", "MinZones", "Pass"}},
-		{"a recovering zone holds no other back", compile(t), []int64{5, 4, 0}, 12, back, []string{"Skew", "Pass", "Pass"}},
-		{"a recovering zone counts for minZones", compile(t, minZones(3)), []int64{4, 4, 0}, 12, back, []string{"Pass", "Pass", "Pass"}},
-		{"a recovering zone that caught up is bound", compile(t), []int64{3, 4, 5}, 12, back, []string{"Pass", "Skew", "Skew"}},
+		{"caps hold while a zone is closed", compile(t, maxPerZone("40%")), []int64{4, 4, 0}, 10, closed,
+			[]string{"MaxPerZone", "MaxPerZone", "Pass"}},
+		{"a full zone counts for minZones, so that fail-over is no full stop", compile(t, minZones(3)),
+			[]int64{3, 3, 0}, 9, full, []string{"Pass", "Pass", "Pass"}},
+		{"the survivors of a full zone stay even", compile(t, minZones(3)), []int64{4, 3, 0}, 9, full,
+			[]string{"Skew", "Pass", "Pass"}},
+		{"minZones holds while a zone is closed", compile(t, minZones(3)), []int64{3, 3, 0}, 9, closed,
+			[]string{"MinZones", "MinZones", "Pass"}},
+		{"a recovering zone holds no other back", compile(t), []int64{5, 4, 0}, 12, back,
+			[]string{"Skew", "Pass", "Pass"}},
+		{"a recovering zone counts for minZones", compile(t, minZones(3)), []int64{4, 4, 0}, 12, back,
+			[]string{"Pass", "Pass", "Pass"}},
+		{"a recovering zone that caught up is bound", compile(t), []int64{3, 4, 5}, 12, back,
+			[]string{"Pass", "Skew", "Skew"}},
 		{
 			"all recovering: compared with each other", compile(t),
 			[]int64{2, 0, 1},
@@ -60,7 +77,8 @@ func TestVerdicts(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			table := test.p.Evaluate(policy.Input{Domains: domains(test.counts...), Replicas: test.replicas, Availability: test.view})
+			table := test.p.Evaluate(policy.Input{Domains: domains(test.counts...), Replicas: test.replicas,
+				Availability: test.view})
 			require.Equal(t, test.want, verdicts(table, len(test.counts)))
 		})
 	}
@@ -140,28 +158,36 @@ func TestMessages(t *testing.T) {
 	ask := func(p *policy.Policy, r int64, zone string, counts ...int64) string {
 		return p.Evaluate(policy.Input{Domains: domains(counts...), Replicas: r}).Message(zone)
 	}
-	require.Equal(t, "policy shop/web: zone a holds 4 of 10, share 3.3, cap 4 (maxPerZone 40%)", ask(compile(t, maxPerZone("40%")), 10, "a", 4, 3, 2))
-	require.Equal(t, "policy shop/web: zone a holds 4 of 10, share 3.3, cap 4 (maxPerZone 4)", ask(compile(t, maxPerZone("4")), 10, "a", 4, 3, 2))
-	require.Equal(t, "policy shop/web: zone b holds 1 of 3, share 1.0, cap 1 (quorumSafe)", ask(compile(t, quorumSafe), 3, "b", 0, 1, 0))
+	require.Equal(t, "policy shop/web: zone a holds 4 of 10, share 3.3, cap 4 (maxPerZone 40%)",
+		ask(compile(t, maxPerZone("40%")), 10, "a", 4, 3, 2))
+	require.Equal(t, "policy shop/web: zone a holds 4 of 10, share 3.3, cap 4 (maxPerZone 4)",
+		ask(compile(t, maxPerZone("4")), 10, "a", 4, 3, 2))
+	require.Equal(t, "policy shop/web: zone b holds 1 of 3, share 1.0, cap 1 (quorumSafe)",
+		ask(compile(t, quorumSafe), 3, "b", 0, 1, 0))
 	require.Equal(t, "policy shop/web: zone a holds 7 of 10, share 7.0, cap 7 (maxPods)",
 		ask(compile(t, withZones(capped("a", 7, 7), weighted("b", 3))), 10, "a", 7, 3))
 	require.Equal(t, "policy shop/web: zone a holds 7 of 10, share 7.0, maxSkew 1 over zone b with 2 of weight 3",
 		ask(compile(t, withZones(weighted("a", 7), weighted("b", 3))), 10, "a", 7, 2))
-	require.Equal(t, "policy shop/web: zone a holds 1 of 4, share 4.0, maxSkew 1 with 1 of minZones 2 available", ask(compile(t, minZones(2)), 4, "a", 1))
-	require.Equal(t, "policy shop/web: zone d has weight 0", ask(compile(t, withZones(weighted("a", 1)), defaultWeight(0)), 4, "d", 0))
+	require.Equal(t, "policy shop/web: zone a holds 1 of 4, share 4.0, maxSkew 1 with 1 of minZones 2 available",
+		ask(compile(t, minZones(2)), 4, "a", 1))
+	require.Equal(t, "policy shop/web: zone d has weight 0",
+		ask(compile(t, withZones(weighted("a", 1)), defaultWeight(0)), 4, "d", 0))
 	require.Empty(t, ask(compile(t), 4, "a", 0))
 	missing := compile(t, quorumSafe).Evaluate(policy.Input{Domains: domains(0, 0, 0), OwnerMissing: true})
 	require.Equal(t, []string{"OwnerUnknown", "OwnerUnknown", "OwnerUnknown"}, verdicts(missing, 3))
 	require.Equal(t, "policy shop/web: the pod's controller is not known yet", missing.Message("a"))
 	require.False(t, policy.OwnerUnknown.Resolvable())
-	require.Equal(t, "policy shop/web: zone a holds 2, maxSkew 1 over zone b with 1 of weight 1", ask(compile(t, maxPerZone("40%")), policy.UnknownReplicas, "a", 2, 1))
+	require.Equal(t, "policy shop/web: zone a holds 2, maxSkew 1 over zone b with 1 of weight 1",
+		ask(compile(t, maxPerZone("40%")), policy.UnknownReplicas, "a", 2, 1))
 
 	tied := domains(2, 1, 1)
 	slices.Reverse(tied)
-	require.Contains(t, compile(t).Evaluate(policy.Input{Domains: tied, Replicas: 4}).Message("a"), "over zone b with 1", "the first by name, in whatever order zones were seen")
+	require.Contains(t, compile(t).Evaluate(policy.Input{Domains: tied, Replicas: 4}).Message("a"),
+		"over zone b with 1", "the first by name, in whatever order zones were seen")
 
 	table := compile(t).Evaluate(policy.Input{Domains: domains(0), Replicas: 1})
-	require.Equal(t, "policy shop/web: node has no label topology.kubernetes.io/zone", table.MessageFor(map[string]string{}))
+	require.Equal(t, "policy shop/web: node has no label topology.kubernetes.io/zone",
+		table.MessageFor(map[string]string{}))
 	require.Empty(t, table.MessageFor(map[string]string{"topology.kubernetes.io/zone": "a"}))
 }
 
@@ -246,7 +272,8 @@ func TestEqualWeightsAreUpstreamsRule(t *testing.T) {
 		p := compile(t, maxSkew(skew), minZones(domainsWanted), defaultWeight(weight))
 		table := p.Evaluate(policy.Input{Domains: domains(counts...), Replicas: 20})
 		for i, zone := range zoneNames(len(counts)) {
-			require.Equal(t, upstreamAllows(counts, i, int64(skew), int64(domainsWanted)), table.Rule(zone).OK(), "zone %s", zone)
+			require.Equal(t, upstreamAllows(counts, i, int64(skew), int64(domainsWanted)), table.Rule(zone).OK(),
+				"zone %s", zone)
 		}
 	})
 }

@@ -6,13 +6,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Tally counts the pods that a policy selects, for its status: gangs in place of pods where the policy counts those. Make
-// one with NewTally.
+// Tally counts the pods that a policy selects, for its status: gangs in place of pods where the policy counts those.
+// Make one with NewTally.
 type Tally struct {
 	policy *Policy
 	live   int64
-	// zones has the placed pods by zone, placed those of each revision (Policy.Revision), byWorkload those of each workload, and
-	// held those of each revision of a workload.
+	// zones has the placed pods by zone, placed those of each revision (Policy.Revision), byWorkload those of each
+	// workload, and held those of each revision of a workload.
 	zones      map[string]int64
 	placed     map[string]map[string]int64
 	byWorkload map[types.UID]map[string]int64
@@ -93,8 +93,8 @@ type owners struct {
 	n     int
 }
 
-// capped yields what the caps are compared with, by zone: what the pods of each revision of each workload are held with,
-// see HeldFor.
+// capped yields what the caps are compared with, by zone: what the pods of each revision of each workload are held
+// with, see HeldFor.
 func (t *Tally) capped(yield func(workload types.UID, held map[string]int64) bool) {
 	for key, own := range t.held {
 		held := own

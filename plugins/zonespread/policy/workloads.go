@@ -53,13 +53,14 @@ func WorkloadOf(object metav1.Object) (w Workload, ok bool) {
 // scales.
 const desiredReplicas = "deployment.kubernetes.io/desired-replicas"
 
-// BehindReplicaSet returns what a ReplicaSet says about its Deployment. The controller writes the annotation with every size that it
-// gives a ReplicaSet, so that what it says is never older than the pods.
+// BehindReplicaSet returns what a ReplicaSet says about its Deployment. The controller writes the annotation with every
+// size that it gives a ReplicaSet, so that what it says is never older than the pods.
 func BehindReplicaSet(set *appsv1.ReplicaSet, deployment *metav1.OwnerReference) Workload {
 	w := Workload{UID: deployment.UID, Name: deployment.Kind + " " + deployment.Name}
 	if set.Spec.Selector != nil {
 		all := set.Spec.Selector.DeepCopy()
-		maps.DeleteFunc(all.MatchLabels, func(key, _ string) bool { return key == appsv1.DefaultDeploymentUniqueLabelKey })
+		maps.DeleteFunc(all.MatchLabels,
+			func(key, _ string) bool { return key == appsv1.DefaultDeploymentUniqueLabelKey })
 		w.Selector = podSelector(all)
 	}
 	if n, err := strconv.ParseInt(set.Annotations[desiredReplicas], 10, 32); err == nil && n >= 0 {
@@ -68,7 +69,8 @@ func BehindReplicaSet(set *appsv1.ReplicaSet, deployment *metav1.OwnerReference)
 	return w
 }
 
-// podSelector returns nil for a selector that is missing, empty or malformed, none of which a workload in an API server has.
+// podSelector returns nil for a selector that is missing, empty or malformed, none of which a workload in an API server
+// has.
 func podSelector(s *metav1.LabelSelector) labels.Selector {
 	if s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0 {
 		return nil

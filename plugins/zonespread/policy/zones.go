@@ -24,9 +24,9 @@ import (
 //	full for a workload   a run of refusals of its pods has lasted for fullAfter
 //	recovering            recoveringSince + recoveryWindow has not passed; it ends early when the zone has caught up
 //
-// So an answer does not depend on who looked when, a changed grace period holds at once, and Zones that are made from the
-// facts that Export gave answer as the original does. Times have a resolution of one second, rounded up, so that a grace
-// period is never cut short.
+// So an answer does not depend on who looked when, a changed grace period holds at once, and Zones that are made from
+// the facts that Export gave answer as the original does. Times have a resolution of one second, rounded up, so that a
+// grace period is never cut short.
 //
 // Zones are not safe for concurrent use.
 type Zones struct {
@@ -69,8 +69,8 @@ type ZoneNodes struct {
 	Nodes int
 	// Open is how many of them are Ready and not cordoned.
 	Open int
-	// ClosedSince is the latest of the times at which one of them ceased to be open, when Open is 0. Zero when it is not
-	// known; the first observation then counts.
+	// ClosedSince is the latest of the times at which one of them ceased to be open, when Open is 0. Zero when it is
+	// not known; the first observation then counts.
 	ClosedSince time.Time
 }
 
@@ -89,7 +89,8 @@ func NewZones(p *Policy, facts []v1alpha1.ZoneStatus) *Zones {
 	return zs
 }
 
-// Respec makes the zones follow a changed policy. Zones that never were open are forgotten when they are no longer declared.
+// Respec makes the zones follow a changed policy. Zones that never were open are forgotten when they are no longer
+// declared.
 func (zs *Zones) Respec(p *Policy) {
 	zs.policy = p
 	maps.DeleteFunc(zs.zones, func(name string, z *zone) bool { return !p.declares(name) && !z.opened && z.nodes <= 0 })
@@ -122,9 +123,9 @@ func (zs *Zones) zone(name string) *zone {
 	return z
 }
 
-// ObserveNodes records the nodes of all zones by name; a zone that is not listed has none. A zone that is not declared is gone with
-// its last node: scaling to zero is no outage. It returns whether a fact has changed, and whether the change is urgent: it must be
-// in the status before the next decision.
+// ObserveNodes records the nodes of all zones by name; a zone that is not listed has none. A zone that is not declared
+// is gone with its last node: scaling to zero is no outage. It returns whether a fact has changed, and whether the
+// change is urgent: it must be in the status before the next decision.
 func (zs *Zones) ObserveNodes(now time.Time, nodes map[string]ZoneNodes) (changed, urgent bool) {
 	urgent = zs.Expire(now)
 	for name, n := range nodes {
@@ -179,8 +180,8 @@ func (zs *Zones) reopen(z *zone, now time.Time) bool {
 	return true
 }
 
-// CaughtUp ends the recovery of zones that have caught up, given how many selected pods each zone holds: a zone has when
-// its pods/weight is not below the smallest among the available zones. It returns whether a fact has changed.
+// CaughtUp ends the recovery of zones that have caught up, given how many selected pods each zone holds: a zone has
+// when its pods/weight is not below the smallest among the available zones. It returns whether a fact has changed.
 func (zs *Zones) CaughtUp(now time.Time, pods map[string]int64) bool {
 	changed := zs.Expire(now)
 	leastPods, leastWeight := int64(-1), int64(1)
@@ -286,7 +287,8 @@ func (zs *Zones) worst(name string, z *zone, now time.Time) Availability {
 	return worst
 }
 
-// For returns how the zones take part for the pods of a workload. Available zones are left out; the caller owns the map.
+// For returns how the zones take part for the pods of a workload. Available zones are left out; the caller owns the
+// map.
 func (zs *Zones) For(now time.Time, workload types.UID) ZoneAvailability {
 	var zones ZoneAvailability
 	for name, z := range zs.zones {
@@ -337,8 +339,8 @@ func (zs *Zones) NextDeadline(now time.Time) (Deadline, bool) {
 	return next, !next.At.IsZero()
 }
 
-// Export returns the facts and the state of the zones, by name; Pods and Desired are left for Status. Zones that are not declared
-// and never were open are left out.
+// Export returns the facts and the state of the zones, by name; Pods and Desired are left for Status. Zones that are
+// not declared and never were open are left out.
 func (zs *Zones) Export(now time.Time) []v1alpha1.ZoneStatus {
 	runs := zs.exportRuns()
 	out := make([]v1alpha1.ZoneStatus, 0, len(zs.zones))
@@ -348,7 +350,8 @@ func (zs *Zones) Export(now time.Time) []v1alpha1.ZoneStatus {
 			continue
 		}
 		out = append(out, v1alpha1.ZoneStatus{
-			Name: name, State: zs.state(name, z, now), Since: z.since.toTime(), Full: runs[name], RecoveringSince: z.recovering.toTime(),
+			Name: name, State: zs.state(name, z,
+				now), Since: z.since.toTime(), Full: runs[name], RecoveringSince: z.recovering.toTime(),
 		})
 	}
 	return out

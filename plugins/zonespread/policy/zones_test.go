@@ -18,7 +18,8 @@ import (
 
 func failover(down, full, window time.Duration) change {
 	return func(s *v1alpha1.ZoneSpreadPolicySpec) {
-		s.UnavailableZones = v1alpha1.UnavailableZones{DownAfter: &metav1.Duration{Duration: down}, FullAfter: &metav1.Duration{Duration: full}}
+		s.UnavailableZones = v1alpha1.UnavailableZones{DownAfter: &metav1.Duration{Duration: down},
+			FullAfter: &metav1.Duration{Duration: full}}
 		if window > 0 {
 			s.UnavailableZones.RecoveryWindow = &metav1.Duration{Duration: window}
 		} else {
@@ -87,7 +88,8 @@ func TestZoneClosesAndComesBack(t *testing.T) {
 	next, ok := zs.NextDeadline(lost)
 	require.True(t, ok)
 	require.True(t, next.Wakes)
-	require.Equal(t, lost.Truncate(time.Second).Add(time.Second+2*time.Minute), next.At.UTC(), "never early: seconds are rounded up")
+	require.Equal(t, lost.Truncate(time.Second).Add(time.Second+2*time.Minute), next.At.UTC(),
+		"never early: seconds are rounded up")
 	require.Equal(t, cCloses, zs.For(next.At.Add(-time.Nanosecond), web))
 	require.Equal(t, cOut, zs.For(next.At, web))
 	require.Equal(t, v1alpha1.ZoneClosed, state(t, zs, "c", next.At))
@@ -199,7 +201,8 @@ func TestZoneLosesItsLastNode(t *testing.T) {
 	gone := watched(t)
 	require.True(t, news(gone, at(time.Minute), readyZones("a", "b")))
 	require.Nil(t, gone.For(at(time.Minute), web))
-	require.Len(t, gone.Export(at(time.Minute)), 2, "a zone that is scaled to zero does not exist, unless it is declared")
+	require.Len(t, gone.Export(at(time.Minute)), 2,
+		"a zone that is scaled to zero does not exist, unless it is declared")
 
 	zs := policy.NewZones(compile(t, declared), nil)
 	zs.ObserveNodes(at(0), readyZones("a", "b"))
@@ -339,8 +342,8 @@ func throughTheAPI(t require.TestingT, zones []v1alpha1.ZoneStatus) []v1alpha1.Z
 	return read
 }
 
-// TestRestartChangesNothing: a scheduler that restarts at any moment, from the status that the API server holds and the nodes as
-// they are, decides as one that never stopped: views, deadlines, states, and what it writes next.
+// TestRestartChangesNothing: a scheduler that restarts at any moment, from the status that the API server holds and the
+// nodes as they are, decides as one that never stopped: views, deadlines, states, and what it writes next.
 func TestRestartChangesNothing(t *testing.T) {
 	workloads := []types.UID{web, api}
 	names := []string{"a", "b", "c"}
@@ -412,8 +415,8 @@ func TestRestartChangesNothing(t *testing.T) {
 
 func unavailable(a policy.Availability) bool { return a == policy.Closed || a == policy.Full }
 
-// TestDeadlinesAreComplete: between two observations answers change at the announced deadlines and at no other time, so that a
-// timer on NextDeadline misses nothing.
+// TestDeadlinesAreComplete: between two observations answers change at the announced deadlines and at no other time, so
+// that a timer on NextDeadline misses nothing.
 func TestDeadlinesAreComplete(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zs := watched(t)

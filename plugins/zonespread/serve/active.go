@@ -17,14 +17,15 @@ type Applied struct {
 	entry *entry
 }
 
-// active are the policies that apply now, by namespace. A change costs no more than there are labels in the policy, so that a tenant with
-// many policies delays no other.
+// active are the policies that apply now, by namespace. A change costs no more than there are labels in the policy, so
+// that a tenant with many policies delays no other.
 type active struct {
 	mu         sync.RWMutex // guards all that follows, and what it points to; it is taken after that of Policies
 	namespaces map[string]*namespace
 }
 
-// namespace holds the policies of one namespace, found by label: a namespace may have a policy for each of its workloads.
+// namespace holds the policies of one namespace, found by label: a namespace may have a policy for each of its
+// workloads.
 type namespace struct {
 	all     map[*Applied]bool
 	byLabel map[label]map[*Applied]bool

@@ -22,8 +22,8 @@ import (
 )
 
 // cluster has the informers. Pods, nodes and the workloads that kube-scheduler watches anyway come from the scheduler's
-// informers. Jobs, which it does not watch, come from a separate informer that starts with the first policy: the scheduler waits
-// for its own informers before it schedules any pod, and a missing permission must not stop it.
+// informers. Jobs, which it does not watch, come from a separate informer that starts with the first policy: the
+// scheduler waits for its own informers before it schedules any pod, and a missing permission must not stop it.
 type cluster struct {
 	pods         corelisters.PodLister
 	nodes        corelisters.NodeLister
@@ -38,8 +38,8 @@ type cluster struct {
 	startJobs               func() // starts the separate informer, once
 }
 
-// synced reports whether the handlers of pods and nodes have seen their first lists. Before that an empty cache would look
-// like a lost cluster.
+// synced reports whether the handlers of pods and nodes have seen their first lists. Before that an empty cache would
+// look like a lost cluster.
 func (c *cluster) synced() bool { return allDone(c.podsAndNodes) }
 
 // workloadsSynced reports whether the handlers of workloads have, too.
@@ -50,7 +50,9 @@ func allDone(of []toolscache.DoneChecker) bool {
 }
 
 // watchCluster registers the handlers of pods, nodes and workloads, until ctx ends.
-func (s *Policies) watchCluster(ctx context.Context, shared informers.SharedInformerFactory, client clientset.Interface) (*cluster, error) {
+func (s *Policies) watchCluster(
+	ctx context.Context, shared informers.SharedInformerFactory, client clientset.Interface,
+) (*cluster, error) {
 	own := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
 	c := &cluster{
 		pods:         shared.Core().V1().Pods().Lister(),
@@ -66,8 +68,10 @@ func (s *Policies) watchCluster(ctx context.Context, shared informers.SharedInfo
 		handler  toolscache.ResourceEventHandler
 		synced   *[]toolscache.DoneChecker
 	}{
-		{shared.Core().V1().Pods().Informer(), informer.Funcs[*v1.Pod]{Add: s.podSeen, Update: s.podChanged, Delete: s.podGone}, &c.podsAndNodes},
-		{shared.Core().V1().Nodes().Informer(), informer.Funcs[*v1.Node]{Add: s.nodeSeen, Update: s.nodeChanged, Delete: s.nodeGone}, &c.podsAndNodes},
+		{shared.Core().V1().Pods().Informer(),
+			informer.Funcs[*v1.Pod]{Add: s.podSeen, Update: s.podChanged, Delete: s.podGone}, &c.podsAndNodes},
+		{shared.Core().V1().Nodes().Informer(),
+			informer.Funcs[*v1.Node]{Add: s.nodeSeen, Update: s.nodeChanged, Delete: s.nodeGone}, &c.podsAndNodes},
 		{shared.Apps().V1().ReplicaSets().Informer(), workloads[*appsv1.ReplicaSet](s), &c.workloads},
 		{shared.Apps().V1().StatefulSets().Informer(), workloads[*appsv1.StatefulSet](s), &c.workloads},
 		{shared.Core().V1().ReplicationControllers().Informer(), workloads[*v1.ReplicationController](s), &c.workloads},
@@ -113,8 +117,8 @@ func workloads[T metav1.Object](s *Policies) informer.Funcs[T] {
 	}
 }
 
-// topLevel returns the workload that an object is, or that controls it. What a ReplicaSet's Deployment wants is on the ReplicaSet: its
-// controller writes it with every size that it gives it.
+// topLevel returns the workload that an object is, or that controls it. What a ReplicaSet's Deployment wants is on the
+// ReplicaSet: its controller writes it with every size that it gives it.
 func topLevel(o metav1.Object) policy.Workload {
 	set, isSet := o.(*appsv1.ReplicaSet)
 	over := metav1.GetControllerOfNoCopy(o)
@@ -142,8 +146,8 @@ func ownerOf(pod *v1.Pod) reference {
 	return reference{apiVersion: c.APIVersion, kind: c.Kind, name: c.Name, uid: c.UID}
 }
 
-// workload returns the top-level workload of a pod with a controller; the zero Workload when there is none that is known. It is missing
-// if the controller is of a kind that is watched.
+// workload returns the top-level workload of a pod with a controller; the zero Workload when there is none that is
+// known. It is missing if the controller is of a kind that is watched.
 func (c *cluster) workload(namespace string, r reference) (w policy.Workload, missing bool) {
 	var o metav1.Object
 	var err error

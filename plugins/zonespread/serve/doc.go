@@ -1,6 +1,6 @@
-// Package serve keeps what ZoneSpreadPolicies need besides the counts of a scheduling cycle: it watches policies, pods, nodes
-// and workloads, wakes the pods that a policy refused, and writes the policies' status. Package
-// policy decides, and package counts counts the pods for a cycle.
+// Package serve keeps what ZoneSpreadPolicies need besides the counts of a scheduling cycle: it watches policies, pods,
+// nodes and workloads, wakes the pods that a policy refused, and writes the policies' status. Package policy decides,
+// and package counts counts the pods for a cycle.
 //
 // # Contract
 //
@@ -15,14 +15,14 @@
 //	Reserve          RecordFit and Placed, except in the cycles of pod groups, where Reserve is a rehearsal
 //	SignPod, hints   For
 //
-// The cost per cycle does not depend on the number of pods, policies or workloads: policies are found by a label of the pod,
-// and the desired replicas by its own workload.
+// The cost per cycle does not depend on the number of pods, policies or workloads: policies are found by a label of the
+// pod, and the desired replicas by its own workload.
 //
 // # Waking
 //
-// The framework's hints wake pods after changes of other pods and of nodes. What is no event of the framework is handled here: a
-// pod that starts to terminate, desired replicas, deadlines, policies, controllers that arrive. It wakes only pods that a policy
-// refused, and not before their backoff would end with kube-scheduler's defaults.
+// The framework's hints wake pods after changes of other pods and of nodes. What is no event of the framework is
+// handled here: a pod that starts to terminate, desired replicas, deadlines, policies, controllers that arrive. It
+// wakes only pods that a policy refused, and not before their backoff would end with kube-scheduler's defaults.
 //
 // # Concurrency
 //

@@ -25,8 +25,8 @@ import (
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
-// TestFactsAreWrittenAtOnce: what decisions rest on is written when it happens, and the rest of the status every 10 s, by the
-// leader alone.
+// TestFactsAreWrittenAtOnce: what decisions rest on is written when it happens, and the rest of the status every 10 s,
+// by the leader alone.
 func TestFactsAreWrittenAtOnce(t *testing.T) {
 	p := newPolicy("web")
 	w := newWorld(t, crdtest.New(p), newNodes("a1", "b1", "c1")...)
@@ -58,13 +58,18 @@ func TestFactsAreWrittenAtOnce(t *testing.T) {
 		do   func()
 		is   func(v1alpha1.ZoneStatus) bool
 	}{
-		{"a zone has room", func() { w.RecordFit(&w.Inputs(waiting, w.For(waiting))[0], "c") }, func(z v1alpha1.ZoneStatus) bool { return len(z.Full) == 0 }},
-		{"a zone refuses", func() { w.attempt(waiting, false, fullC) }, func(z v1alpha1.ZoneStatus) bool { return len(z.Full) == 1 }},
-		{"a zone is closed", func() { w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = true }) }, func(z v1alpha1.ZoneStatus) bool { return z.Since != nil }},
-		{"time passes", func() { w.pass(3 * time.Minute) }, func(z v1alpha1.ZoneStatus) bool { return z.State == v1alpha1.ZoneClosed }},
-		{"it is open", func() { w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = false }) }, func(z v1alpha1.ZoneStatus) bool {
-			return z.RecoveringSince != nil && z.State == v1alpha1.ZoneRecovering
-		}},
+		{"a zone has room", func() { w.RecordFit(&w.Inputs(waiting, w.For(waiting))[0], "c") },
+			func(z v1alpha1.ZoneStatus) bool { return len(z.Full) == 0 }},
+		{"a zone refuses", func() { w.attempt(waiting, false, fullC) },
+			func(z v1alpha1.ZoneStatus) bool { return len(z.Full) == 1 }},
+		{"a zone is closed", func() { w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = true }) },
+			func(z v1alpha1.ZoneStatus) bool { return z.Since != nil }},
+		{"time passes", func() { w.pass(3 * time.Minute) },
+			func(z v1alpha1.ZoneStatus) bool { return z.State == v1alpha1.ZoneClosed }},
+		{"it is open", func() { w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = false }) },
+			func(z v1alpha1.ZoneStatus) bool {
+				return z.RecoveringSince != nil && z.State == v1alpha1.ZoneRecovering
+			}},
 		{"it has caught up", func() {
 			for i := range 20 {
 				for _, pod := range []*v1.Pod{newPod(fmt.Sprint("c", i), "c1"), newPod(fmt.Sprint("a", i), "a1")} {
@@ -86,7 +91,8 @@ func matchingReplicas(s *v1alpha1.ZoneSpreadPolicySpec) {
 	s.Replicas = ptr.To(intstr.FromString(v1alpha1.ReplicasMatching))
 }
 
-// TestReplicasStayKnown: a change of the spec that leaves the selected pods as they are does not make R unknown for a moment.
+// TestReplicasStayKnown: a change of the spec that leaves the selected pods as they are does not make R unknown for a
+// moment.
 func TestReplicasStayKnown(t *testing.T) {
 	w := newWorld(t, crdtest.New(newPolicy("web", matchingReplicas)), newNodes("a1")...)
 	w.podSeen(newPod("1", "a1"), false)
@@ -109,7 +115,8 @@ func (s *slowSource) PatchStatus(ctx context.Context, was, _ client.Object) erro
 	return ctx.Err()
 }
 
-// TestChangedSpecsWaitTheirTurn: a tenant who changes the specs of many policies does not keep the statuses of others waiting.
+// TestChangedSpecsWaitTheirTurn: a tenant who changes the specs of many policies does not keep the statuses of others
+// waiting.
 func TestChangedSpecsWaitTheirTurn(t *testing.T) {
 	const flood = 50
 	other := newPolicy("other")
@@ -141,7 +148,8 @@ func TestChangedSpecsWaitTheirTurn(t *testing.T) {
 	require.Contains(t, first, "other")
 }
 
-// TestStatusOfAnother: a status that says something else, by someone else or by an older write that the watch shows late, is corrected.
+// TestStatusOfAnother: a status that says something else, by someone else or by an older write that the watch shows
+// late, is corrected.
 func TestStatusOfAnother(t *testing.T) {
 	p := newPolicy("web")
 	source := crdtest.New(p)
@@ -154,7 +162,8 @@ func TestStatusOfAnother(t *testing.T) {
 	w.eventually("the status is corrected", func() bool { return len(w.stored(p).Status.Zones) == 2 })
 }
 
-// TestStandbyHasNothingToWrite: a replica that does not lead does not remember each rejected policy for a status that it will not write.
+// TestStandbyHasNothingToWrite: a replica that does not lead does not remember each rejected policy for a status that
+// it will not write.
 func TestStandbyHasNothingToWrite(t *testing.T) {
 	p := newPolicy("web", selectsNothing)
 	w := newWorld(t, crdtest.New(p), newNodes("a1", "b1")...)
@@ -188,7 +197,8 @@ func TestStandbyFollows(t *testing.T) {
 	}
 }
 
-// TestClosedBelongsToTheCluster: a zone is closed when no node is Ready and not cordoned, whatever pods select or tolerate.
+// TestClosedBelongsToTheCluster: a zone is closed when no node is Ready and not cordoned, whatever pods select or
+// tolerate.
 func TestClosedBelongsToTheCluster(t *testing.T) {
 	cordon := func(n *v1.Node) { n.Spec.Unschedulable = true }
 	taint := func(n *v1.Node) { n.Spec.Taints = []v1.Taint{{Key: "gpu", Effect: v1.TaintEffectNoSchedule}} }
@@ -210,12 +220,15 @@ func TestClosedBelongsToTheCluster(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, crdtest.New(newPolicy("web")), newNode("a1", func(n *v1.Node) { n.Labels["disk"] = "ssd" }), newNode("c1"))
+			w := newWorld(t, crdtest.New(newPolicy("web")),
+				newNode("a1", func(n *v1.Node) { n.Labels["disk"] = "ssd" }), newNode("c1"))
 			w.podSeen(newPod("1", ""), false)
-			w.podSeen(newPod("2", "", test.pod, func(p *v1.Pod) { p.CreationTimestamp = metav1.NewTime(noon.Add(time.Minute)) }), false)
+			w.podSeen(newPod("2", "", test.pod,
+				func(p *v1.Pod) { p.CreationTimestamp = metav1.NewTime(noon.Add(time.Minute)) }), false)
 			w.nodeChanges("c1", test.node)
 			w.pass(4 * time.Minute)
-			require.Equal(t, map[bool]policy.ZoneAvailability{true: {"c": policy.Closed}}[test.closed], w.availability(newPod("3", "")))
+			require.Equal(t, map[bool]policy.ZoneAvailability{true: {"c": policy.Closed}}[test.closed],
+				w.availability(newPod("3", "")))
 		})
 	}
 }
@@ -225,13 +238,15 @@ func TestSinceWhenNodesAreClosed(t *testing.T) {
 	early, late := metav1.NewTime(noon.Add(-time.Hour)), metav1.NewTime(noon.Add(-time.Minute))
 	notReady := func(at metav1.Time) func(*v1.Node) {
 		return func(n *v1.Node) {
-			n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionFalse, LastTransitionTime: at}}
+			n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionFalse,
+				LastTransitionTime: at}}
 		}
 	}
 	cordon := func(at *metav1.Time) func(*v1.Node) {
 		return func(n *v1.Node) {
 			n.Spec.Unschedulable = true
-			n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule, TimeAdded: at})
+			n.Spec.Taints = append(n.Spec.Taints,
+				v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule, TimeAdded: at})
 		}
 	}
 	zones := func(nodes ...*v1.Node) policy.ZoneNodes {
@@ -245,8 +260,10 @@ func TestSinceWhenNodesAreClosed(t *testing.T) {
 	require.Equal(t, since(early, 1), zones(newNode("a1", notReady(early))))
 	require.Equal(t, since(late, 1), zones(newNode("a1", cordon(&late))))
 	require.Equal(t, since(early, 1), zones(newNode("a1", notReady(early), cordon(&late))), "one reason is enough")
-	require.Equal(t, since(late, 2), zones(newNode("a1", notReady(early)), newNode("a2", notReady(late))), "the last of them")
-	require.Equal(t, since(metav1.Time{}, 2), zones(newNode("a1", notReady(early)), newNode("a2", cordon(nil))), "one does not say")
+	require.Equal(t, since(late, 2), zones(newNode("a1", notReady(early)), newNode("a2", notReady(late))),
+		"the last of them")
+	require.Equal(t, since(metav1.Time{}, 2), zones(newNode("a1", notReady(early)), newNode("a2", cordon(nil))),
+		"one does not say")
 	require.Equal(t, policy.ZoneNodes{Nodes: 2, Open: 1}, zones(newNode("a1", notReady(early)), newNode("a2")))
 	require.Empty(t, zonesOf([]*v1.Node{newNode("a1", func(n *v1.Node) { n.Labels = nil })}, v1.LabelTopologyZone))
 }
@@ -258,8 +275,8 @@ func mustCompile(t testing.TB, obj *v1alpha1.ZoneSpreadPolicy) *policy.Policy {
 	return p
 }
 
-// TestMatchingEqualsRecount: the number of pods that is kept as R is what counting them again gives, through random events, changes of the policy,
-// and times without the CustomResourceDefinition.
+// TestMatchingEqualsRecount: the number of pods that is kept as R is what counting them again gives, through random
+// events, changes of the policy, and times without the CustomResourceDefinition.
 func TestMatchingEqualsRecount(t *testing.T) {
 	w := newWorld(t, crdtest.New(), newNodes("a1", "b1")...)
 	store := w.factory.Core().V1().Pods().Informer().GetStore()
@@ -279,9 +296,11 @@ func TestMatchingEqualsRecount(t *testing.T) {
 		for range rapid.IntRange(1, 40).Draw(rt, "events") {
 			name := rapid.SampledFrom([]string{"1", "2", "3", "4", "5"}).Draw(rt, "pod")
 			was := pods[name]
-			switch rapid.SampledFrom([]string{"pod", "pod", "pod", "pod", "gone", "policy", "served"}).Draw(rt, "event") {
+			switch rapid.SampledFrom([]string{"pod", "pod", "pod", "pod", "gone", "policy", "served"}).Draw(rt,
+				"event") {
 			case "pod":
-				is := newPod(fmt.Sprint(checks, "-", name), rapid.SampledFrom([]string{"", "a1", "b1"}).Draw(rt, "node"))
+				is := newPod(fmt.Sprint(checks, "-", name),
+					rapid.SampledFrom([]string{"", "a1", "b1"}).Draw(rt, "node"))
 				is.Namespace = namespace
 				is.Labels["app"] = rapid.SampledFrom([]string{"web", "other"}).Draw(rt, "app")
 				is.Labels["pod-template-hash"] = rapid.SampledFrom([]string{"1", "2"}).Draw(rt, "hash")
@@ -315,7 +334,8 @@ func TestMatchingEqualsRecount(t *testing.T) {
 				}
 				obj = inNamespace(func(s *v1alpha1.ZoneSpreadPolicySpec) {
 					s.PodSelector.MatchLabels["app"] = rapid.SampledFrom([]string{"web", "other"}).Draw(rt, "selects")
-					s.Unit = rapid.SampledFrom([]v1alpha1.Unit{v1alpha1.UnitPod, v1alpha1.UnitPodGroup}).Draw(rt, "unit")
+					s.Unit = rapid.SampledFrom([]v1alpha1.Unit{v1alpha1.UnitPod, v1alpha1.UnitPodGroup}).Draw(rt,
+						"unit")
 				})
 				w.source.Put(obj)
 			case "served":
@@ -377,8 +397,8 @@ func (l *hookedLister) List(selector labels.Selector) ([]*v1.Pod, error) {
 	return pods, err
 }
 
-// TestPodsAreCollectedTwiceAtOnce: the CustomResourceDefinition goes and comes back while pods are collected, and a pod comes
-// meanwhile. It counts, too.
+// TestPodsAreCollectedTwiceAtOnce: the CustomResourceDefinition goes and comes back while pods are collected, and a pod
+// comes meanwhile. It counts, too.
 func TestPodsAreCollectedTwiceAtOnce(t *testing.T) {
 	p := newPolicy("web", matchingReplicas)
 	w := newWorld(t, crdtest.New(p), newNodes("a1")...)
@@ -405,7 +425,8 @@ func TestPodsAreCollectedTwiceAtOnce(t *testing.T) {
 	require.Equal(t, int64(2), w.entries[p.UID].matching.count())
 }
 
-// TestAPolicyIsSeenBeforeItsKindIsServed: what happened to pods while the CustomResourceDefinition was away counts, whichever news comes first.
+// TestAPolicyIsSeenBeforeItsKindIsServed: what happened to pods while the CustomResourceDefinition was away counts,
+// whichever news comes first.
 func TestAPolicyIsSeenBeforeItsKindIsServed(t *testing.T) {
 	p := newPolicy("web", matchingReplicas)
 	w := newWorld(t, crdtest.New(p), newNodes("a1")...)
@@ -447,7 +468,8 @@ func TestBadPolicy(t *testing.T) {
 	})
 }
 
-// TestStatusIsCountedWithoutTheLock: scheduling cycles do not wait while the pods are counted and the status is computed.
+// TestStatusIsCountedWithoutTheLock: scheduling cycles do not wait while the pods are counted and the status is
+// computed.
 func TestStatusIsCountedWithoutTheLock(t *testing.T) {
 	p := newPolicy("web")
 	w := newWorld(t, crdtest.New(p), newNodes("a1", "b1")...)

@@ -12,8 +12,8 @@ import (
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
-// ownerLimit is how old a pod is at most that waits until its controller is known. The watches of pods and of their controllers are
-// not in step: after the API server was away they come back one by one.
+// ownerLimit is how old a pod is at most that waits until its controller is known. The watches of pods and of their
+// controllers are not in step: after the API server was away they come back one by one.
 const ownerLimit = 30 * time.Second
 
 // Input has what one policy needs for one pod, besides the counts.
@@ -22,11 +22,12 @@ type Input struct {
 	// Availability and Replicas are parts of a policy.Input.
 	Availability policy.ZoneAvailability
 	Replicas     int64
-	// Selector selects the pods that count for the skew, and Held those that count for the caps; it is zero without caps.
+	// Selector selects the pods that count for the skew, and Held those that count for the caps; it is zero without
+	// caps.
 	Selector labels.Selector
 	Held     policy.Held
-	// Eligible are the nodes that count for the skew, and EligibleClosing those that do in a zone that is closing, where the taints
-	// of the node lifecycle make no difference; nil for all.
+	// Eligible are the nodes that count for the skew, and EligibleClosing those that do in a zone that is closing,
+	// where the taints of the node lifecycle make no difference; nil for all.
 	Eligible, EligibleClosing counts.Eligibility
 	// Excluded are the zones that the pod's volumes ruled out when it was last tried.
 	Excluded map[string]bool
@@ -67,7 +68,8 @@ func (s *Policies) Inputs(pod *v1.Pod, applied []*Applied) []Input {
 func (s *Policies) addCurrent(in *Input, pod *v1.Pod, workload *policy.Workload) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// The entry may have a newer spec by now. This pod is still held to the spec that it was found with: the change wakes it.
+	// The entry may have a newer spec by now. This pod is still held to the spec that it was found with: the change
+	// wakes it.
 	e := in.entry
 	now := s.clock.Now()
 	in.Replicas, in.changes = in.Policy.Replicas(workload, e.matching.countWith(pod)), e.changes

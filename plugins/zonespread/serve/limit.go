@@ -11,8 +11,9 @@ import (
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
-// namespaceLimit is how many policies apply in one namespace: its oldest. Younger ones are rejected until an older one is gone. All of them may
-// select the same pod, and a scheduling cycle pays for each, so without a limit a tenant could delay the pods of all others.
+// namespaceLimit is how many policies apply in one namespace: its oldest. Younger ones are rejected until an older one
+// is gone. All of them may select the same pod, and a scheduling cycle pays for each, so without a limit a tenant could
+// delay the pods of all others.
 const namespaceLimit = 100
 
 // older orders policies by age. Policies of one second have the order of their UIDs, which is the same after a restart.
@@ -20,14 +21,16 @@ func older(a, b *v1alpha1.ZoneSpreadPolicy) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 }
 
-// placeLocked returns the place of a policy among those of its namespace by age, from 0: where it is, or where it belongs.
+// placeLocked returns the place of a policy among those of its namespace by age, from 0: where it is, or where it
+// belongs.
 func (s *Policies) placeLocked(obj *v1alpha1.ZoneSpreadPolicy) int {
-	place, _ := slices.BinarySearchFunc(s.byAge[obj.Namespace], obj, func(e *entry, obj *v1alpha1.ZoneSpreadPolicy) int { return older(e.object.Latest, obj) })
+	place, _ := slices.BinarySearchFunc(s.byAge[obj.Namespace], obj,
+		func(e *entry, obj *v1alpha1.ZoneSpreadPolicy) int { return older(e.object.Latest, obj) })
 	return place
 }
 
-// compileLocked compiles a policy that is in its place. The error leaves out how many there are, so that it is the same after a
-// restart.
+// compileLocked compiles a policy that is in its place. The error leaves out how many there are, so that it is the same
+// after a restart.
 func (s *Policies) compileLocked(obj *v1alpha1.ZoneSpreadPolicy) (*policy.Policy, field.ErrorList) {
 	if s.placeLocked(obj) >= namespaceLimit {
 		return nil, field.ErrorList{field.TooMany(field.NewPath("metadata", "namespace"), -1, namespaceLimit)}

@@ -15,8 +15,8 @@ import (
 	"zonewise.dev/internal/crd/crdtest"
 )
 
-// TestTheOldestPoliciesOfANamespaceApply: in whatever order policies are seen, as after a restart, the oldest apply. When one of them goes, the next
-// one applies, and other namespaces do not matter.
+// TestTheOldestPoliciesOfANamespaceApply: in whatever order policies are seen, as after a restart, the oldest apply.
+// When one of them goes, the next one applies, and other namespaces do not matter.
 func TestTheOldestPoliciesOfANamespaceApply(t *testing.T) {
 	policies := make([]*v1alpha1.ZoneSpreadPolicy, namespaceLimit+3)
 	for i := range policies {
@@ -60,7 +60,8 @@ func TestTheOldestPoliciesOfANamespaceApply(t *testing.T) {
 	accepted(policies[0], metav1.ConditionTrue)
 	accepted(other, metav1.ConditionTrue)
 	for _, p := range policies[namespaceLimit:] {
-		require.Equal(t, "metadata.namespace: Too many: must have at most 100 items", accepted(p, metav1.ConditionFalse).Message, "whatever the order")
+		require.Equal(t, "metadata.namespace: Too many: must have at most 100 items",
+			accepted(p, metav1.ConditionFalse).Message, "whatever the order")
 	}
 
 	source.Delete(policies[namespaceLimit+2]) // one that does not apply

@@ -78,8 +78,8 @@ func (m *matching) countWith(pod *v1.Pod) int64 {
 	return n
 }
 
-// resetMatchingLocked has the pods of a new or changed policy collected, if their number is R. They are still known if the policy
-// selects the same ones as before.
+// resetMatchingLocked has the pods of a new or changed policy collected, if their number is R. They are still known if
+// the policy selects the same ones as before.
 func (s *Policies) resetMatchingLocked(e *entry) {
 	p := e.object.Spec
 	switch {
@@ -121,7 +121,8 @@ func (s *Policies) fill(uid types.UID) {
 			if !p.Selects(listed.Labels) {
 				continue
 			}
-			// The pods' events arrive at the same time. Only the lister's current state is not older than the last of them.
+			// The pods' events arrive at the same time. Only the lister's current state is not older than the last of
+			// them.
 			if pod, err := s.cluster.pods.Pods(listed.Namespace).Get(listed.Name); err == nil {
 				m.update(pod)
 			}

@@ -12,19 +12,24 @@ import (
 
 const subsystem = "zonespread"
 
-// Gauges are read from the policies when metrics are gathered, so no series must be deleted with a policy. They show what
-// the status shows. Only the leader has them, so that sums over replicas are right.
+// Gauges are read from the policies when metrics are gathered, so no series must be deleted with a policy. They show
+// what the status shows. Only the leader has them, so that sums over replicas are right.
 var (
-	replicasDesc    = policyGauge("policy_replicas", "Desired replicas of the pods that a ZoneSpreadPolicy selects.")
-	podsDesc        = policyGauge("policy_placed_pods", "Placed pods that a ZoneSpreadPolicy selects.")
-	waitingDesc     = policyGauge("policy_waiting_pods", "Waiting pods to which a ZoneSpreadPolicy refused a node when they were last tried.")
-	skewDesc        = policyGauge("policy_skew_pods", "By how many pods the fullest zone is ahead of its share; more than maxSkew breaks the policy.")
-	unavailableDesc = policyGauge("policy_zone_unavailable", "1 for a zone that does not count for the policy now, by state: Closed, Full.", "zone", "state")
-	conditionDesc   = policyGauge("policy_condition", "Conditions of a ZoneSpreadPolicy, by type: 1 when True, 0 when False; absent when Unknown.", "condition")
+	replicasDesc = policyGauge("policy_replicas", "Desired replicas of the pods that a ZoneSpreadPolicy selects.")
+	podsDesc     = policyGauge("policy_placed_pods", "Placed pods that a ZoneSpreadPolicy selects.")
+	waitingDesc  = policyGauge("policy_waiting_pods",
+		"Waiting pods to which a ZoneSpreadPolicy refused a node when they were last tried.")
+	skewDesc = policyGauge("policy_skew_pods",
+		"By how many pods the fullest zone is ahead of its share; more than maxSkew breaks the policy.")
+	unavailableDesc = policyGauge("policy_zone_unavailable",
+		"1 for a zone that does not count for the policy now, by state: Closed, Full.", "zone", "state")
+	conditionDesc = policyGauge("policy_condition",
+		"Conditions of a ZoneSpreadPolicy, by type: 1 when True, 0 when False; absent when Unknown.", "condition")
 )
 
 func policyGauge(name, help string, labels ...string) *compbasemetrics.Desc {
-	return metrics.NewGaugeDesc(subsystem, name, help, append([]string{"namespace", "policy"}, labels...), compbasemetrics.ALPHA)
+	return metrics.NewGaugeDesc(subsystem, name, help, append([]string{"namespace", "policy"}, labels...),
+		compbasemetrics.ALPHA)
 }
 
 var collected = metrics.NewCollector((*Policies).collect,

@@ -15,7 +15,8 @@ func (s *Policies) nodeSeen(*v1.Node, bool) { s.schedule(task{kind: observeNodes
 
 func (s *Policies) nodeGone(*v1.Node) { s.schedule(task{kind: observeNodes}, gatherInterval) }
 
-// nodeChanged makes the worker observe all nodes, unless the change is of something else than what makes zones open, as most are.
+// nodeChanged makes the worker observe all nodes, unless the change is of something else than what makes zones open, as
+// most are.
 func (s *Policies) nodeChanged(before, after *v1.Node) {
 	if readiness(before) != readiness(after) || before.Spec.Unschedulable != after.Spec.Unschedulable ||
 		!apiequality.Semantic.DeepEqual(before.Labels, after.Labels) {
@@ -38,8 +39,8 @@ func readiness(node *v1.Node) ready {
 	return ready{}
 }
 
-// closedSince reports whether a node is closed, which is not Ready or cordoned, and since when: the earlier of the two times; zero
-// if both are unknown.
+// closedSince reports whether a node is closed, which is not Ready or cordoned, and since when: the earlier of the two
+// times; zero if both are unknown.
 func closedSince(node *v1.Node) (since time.Time, closed bool) {
 	r := readiness(node)
 	if !r.ready {
@@ -47,7 +48,8 @@ func closedSince(node *v1.Node) (since time.Time, closed bool) {
 	}
 	for i := range node.Spec.Taints {
 		at := node.Spec.Taints[i].TimeAdded
-		if node.Spec.Unschedulable && at != nil && node.Spec.Taints[i].Key == v1.TaintNodeUnschedulable && (since.IsZero() || at.Time.Before(since)) {
+		if node.Spec.Unschedulable && at != nil && node.Spec.Taints[i].Key == v1.TaintNodeUnschedulable &&
+			(since.IsZero() || at.Time.Before(since)) {
 			since = at.Time
 		}
 	}
@@ -123,7 +125,8 @@ func (s *Policies) updateZones(uid types.UID, p *policy.Policy, zones map[string
 	} else {
 		s.armLocked(e) // of facts that were read from the status
 		if s.leading && (first || changed) {
-			s.writer.Later(e.object.Latest.Namespace, uid, 0) // however often its spec changes, what decisions rest on is written first
+			// however often its spec changes, what decisions rest on is written first
+			s.writer.Later(e.object.Latest.Namespace, uid, 0)
 		}
 	}
 	if changed {

@@ -83,8 +83,8 @@ type entry struct {
 	observed     bool // zones has seen the nodes since the latest spec
 	// matching are the pods that the policy selects; nil unless their number is R.
 	matching *matching
-	// refused has the last attempt of each waiting pod that the policy refused a node; changes is how often something happened
-	// that may help some of them.
+	// refused has the last attempt of each waiting pod that the policy refused a node; changes is how often something
+	// happened that may help some of them.
 	refused map[types.UID]*Attempt
 	changes uint64
 	// counted is what the last recount found; nil before the first one of the latest spec.
@@ -138,14 +138,16 @@ func (s *Policies) Join(ctx context.Context, h Handle) error {
 		s.source = server
 	}
 	s.handle = h
-	s.writer = crd.NewWriter(s.source, "ZoneSpreadPolicy", s.desiredStatus, func(older, newer *v1alpha1.ZoneSpreadPolicy) {
-		s.announce(klog.FromContext(ctx), older, newer)
-	}, crd.WithClock(s.clock))
+	s.writer = crd.NewWriter(s.source, "ZoneSpreadPolicy", s.desiredStatus,
+		func(older, newer *v1alpha1.ZoneSpreadPolicy) {
+			s.announce(klog.FromContext(ctx), older, newer)
+		}, crd.WithClock(s.clock))
 	var err error
 	if s.cluster, err = s.watchCluster(ctx, h.SharedInformerFactory(), h.ClientSet()); err != nil {
 		return fmt.Errorf("policies: %w", err)
 	}
-	if s.kind, err = crd.Watch(ctx, s.source, informer.Latest(s.policySeen, s.policyGone), s.servedChanged); err != nil {
+	if s.kind, err = crd.Watch(ctx, s.source, informer.Latest(s.policySeen, s.policyGone),
+		s.servedChanged); err != nil {
 		return fmt.Errorf("policies: %w", err)
 	}
 	exportMetrics(ctx, s)
@@ -179,9 +181,9 @@ func (s *Policies) lead(ctx context.Context) {
 	s.writer.Run(ctx)
 }
 
-// AwaitStart waits until the existing policies, nodes, pods and workloads are known, for a limited time from the first call.
-// So the first pods after a start or a failover are not placed without policies. Later calls cost an atomic load. It uses
-// the system's clock, since it waits for input.
+// AwaitStart waits until the existing policies, nodes, pods and workloads are known, for a limited time from the first
+// call. So the first pods after a start or a failover are not placed without policies. Later calls cost an atomic load.
+// It uses the system's clock, since it waits for input.
 func (s *Policies) AwaitStart(ctx context.Context) {
 	if s.opened.Load() {
 		return

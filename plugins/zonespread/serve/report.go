@@ -28,8 +28,8 @@ const (
 // policyEvent is one event about a policy.
 type policyEvent struct{ kind, reason, note string }
 
-// eventsBetween returns the events about the change from one status to the next. The status is read from the API server, so
-// each change is announced once, also after a restart.
+// eventsBetween returns the events about the change from one status to the next. The status is read from the API
+// server, so each change is announced once, also after a restart.
 func eventsBetween(before, after *v1alpha1.ZoneSpreadPolicyStatus) []policyEvent {
 	var out []policyEvent
 	add := func(kind, reason, format string, args ...any) {
@@ -46,15 +46,19 @@ func eventsBetween(before, after *v1alpha1.ZoneSpreadPolicyStatus) []policyEvent
 		}
 		switch z.State {
 		case v1alpha1.ZoneClosed:
-			add(v1.EventTypeWarning, reasonZoneClosed, "zone %s is closed%s: the other zones may take its share", z.Name, since(z))
+			add(v1.EventTypeWarning, reasonZoneClosed, "zone %s is closed%s: the other zones may take its share",
+				z.Name, since(z))
 		case v1alpha1.ZoneFull:
-			add(v1.EventTypeWarning, reasonZoneFull, "zone %s is full for pods of a workload%s: the other zones may take its share", z.Name, since(z))
+			add(v1.EventTypeWarning, reasonZoneFull,
+				"zone %s is full for pods of a workload%s: the other zones may take its share", z.Name, since(z))
 		case v1alpha1.ZoneRecovering:
-			add(v1.EventTypeNormal, reasonZoneBack, "zone %s is back and holds %d of %d pods: new pods prefer it", z.Name, z.Pods, z.Desired)
+			add(v1.EventTypeNormal, reasonZoneBack, "zone %s is back and holds %d of %d pods: new pods prefer it",
+				z.Name, z.Pods, z.Desired)
 		case v1alpha1.ZoneAvailable:
 			// A recovery was announced when it began.
 			if unavailable(states[z.Name]) {
-				add(v1.EventTypeNormal, reasonZoneBack, "zone %s is back and holds %d of %d pods", z.Name, z.Pods, z.Desired)
+				add(v1.EventTypeNormal, reasonZoneBack, "zone %s is back and holds %d of %d pods", z.Name, z.Pods,
+					z.Desired)
 			}
 		case v1alpha1.ZoneEmpty:
 		}
@@ -65,9 +69,11 @@ func eventsBetween(before, after *v1alpha1.ZoneSpreadPolicyStatus) []policyEvent
 		begins, mends string
 	}{
 		{v1alpha1.ConditionInfeasible, metav1.ConditionTrue, metav1.ConditionFalse, reasonInfeasible, reasonFeasible},
-		{v1alpha1.ConditionAccepted, metav1.ConditionFalse, metav1.ConditionTrue, reasonNotAccepted, reasonAcceptedAgain},
+		{v1alpha1.ConditionAccepted, metav1.ConditionFalse, metav1.ConditionTrue, reasonNotAccepted,
+			reasonAcceptedAgain},
 	} {
-		older, newer := meta.FindStatusCondition(before.Conditions, c.condition), meta.FindStatusCondition(after.Conditions, c.condition)
+		older, newer := meta.FindStatusCondition(before.Conditions,
+			c.condition), meta.FindStatusCondition(after.Conditions, c.condition)
 		wasBad := older != nil && older.Status == c.bad
 		switch {
 		case newer == nil:

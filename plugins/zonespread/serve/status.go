@@ -26,7 +26,8 @@ func (s *Policies) reportLater(name string) {
 	}
 }
 
-// report has the leader count the pods of outdated policies again and write their statuses, and schedules the next look.
+// report has the leader count the pods of outdated policies again and write their statuses, and schedules the next
+// look.
 func (s *Policies) report() {
 	s.mu.Lock()
 	stale := map[types.UID]string{} // their namespaces
@@ -114,7 +115,8 @@ func (s *Policies) recount(uids ...types.UID) {
 	defer s.mu.Unlock()
 	for e, r := range counted {
 		if e.object.Spec == r.policy {
-			r.observation.Beside = slices.SortedFunc(maps.Keys(r.beside), func(a, b *policy.Policy) int { return cmp.Compare(a.Key(), b.Key()) })
+			r.observation.Beside = slices.SortedFunc(maps.Keys(r.beside),
+				func(a, b *policy.Policy) int { return cmp.Compare(a.Key(), b.Key()) })
 			e.counted = r
 		}
 	}
@@ -137,8 +139,8 @@ func (r *recount) add(pod *v1.Pod, w *policy.Workload, zone string) {
 	o.Workloads[place].Live++
 }
 
-// desiredStatus returns a policy as last seen, and a copy with the status that it should have; false if it is gone. The status is
-// computed without the lock, from copies.
+// desiredStatus returns a policy as last seen, and a copy with the status that it should have; false if it is gone. The
+// status is computed without the lock, from copies.
 func (s *Policies) desiredStatus(uid types.UID) (latest, desired *v1alpha1.ZoneSpreadPolicy, ok bool) {
 	s.mu.Lock()
 	if e := s.entries[uid]; e != nil && e.object.Valid() && e.counted == nil {
@@ -147,7 +149,8 @@ func (s *Policies) desiredStatus(uid types.UID) (latest, desired *v1alpha1.ZoneS
 		s.mu.Lock()
 	}
 	e := s.entries[uid]
-	if e == nil || !s.served || e.object.Latest.DeletionTimestamp != nil || e.object.Valid() && (e.counted == nil || !e.observed) {
+	if e == nil || !s.served || e.object.Latest.DeletionTimestamp != nil || e.object.Valid() &&
+		(e.counted == nil || !e.observed) {
 		s.mu.Unlock()
 		return nil, nil, false // not all is known yet; it is looked at again later
 	}

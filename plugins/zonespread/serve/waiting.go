@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// The backoff of a pod that was refused n times is backoffInterval * 2^(n-1), and at most backoffLimit: the defaults of
-	// kube-scheduler, which a plugin cannot read.
+	// The backoff of a pod that was refused n times is backoffInterval * 2^(n-1), and at most backoffLimit: the
+	// defaults of kube-scheduler, which a plugin cannot read.
 	backoffInterval = time.Second
 	backoffLimit    = 10 * time.Second
 	// wakeInterval is the resolution of the times at which pods are woken.
@@ -25,11 +25,11 @@ const (
 // Attempt is what a failed scheduling cycle of a pod shows about one of its policies.
 type Attempt struct {
 	Input
-	// Refused is true if the policy refused a node, and Unexplained if it did so for another reason than what the table says, as
-	// for pods that are nominated there.
+	// Refused is true if the policy refused a node, and Unexplained if it did so for another reason than what the table
+	// says, as for pods that are nominated there.
 	Refused, Unexplained bool
-	// Full are the zones in which something else refused every node that is eligible for the pod, and Excluded those in which
-	// the pod's volumes did.
+	// Full are the zones in which something else refused every node that is eligible for the pod, and Excluded those in
+	// which the pod's volumes did.
 	Full     []string
 	Excluded map[string]bool
 	// Scaling is how the zones stand that the policy's caps apply to.
@@ -43,7 +43,8 @@ type waiter struct {
 	workload types.UID // of its top-level workload; empty if it is not known
 	attempts int
 	tried    time.Time
-	wake     time.Time                  // when it is tried again, its backoff apart; zero for when an event of the framework does that
+	// when it is tried again, its backoff apart; zero for when an event of the framework does that
+	wake     time.Time
 	refusals []*Attempt                 // by the policies that refused it a node
 	excluded map[string]map[string]bool // zones that its volumes exclude, by topology key
 }
@@ -75,7 +76,8 @@ func (s *Policies) Attempted(pod *v1.Pod, attempts []Attempt) {
 			e.refused[pod.UID], e.stale = a, true
 			switch {
 			case e.changes != a.changes, s.rescaledSince(a, pod), !maps.Equal(a.Excluded, a.Input.Excluded):
-				s.wakeLocked(w, now) // something that may help happened during the attempt, or other zones take part now
+				// something that may help happened during the attempt, or other zones take part now
+				s.wakeLocked(w, now)
 			case a.OwnerMissing:
 				s.wakeLocked(w, pod.CreationTimestamp.Add(ownerLimit))
 			}
@@ -95,7 +97,8 @@ func (s *Policies) Attempted(pod *v1.Pod, attempts []Attempt) {
 	}
 }
 
-// waitsLocked reports whether a pod is still there and has no node. What is not, ends in no event that is still to come.
+// waitsLocked reports whether a pod is still there and has no node. What is not, ends in no event that is still to
+// come.
 func (s *Policies) waitsLocked(pod *v1.Pod) bool {
 	latest, err := s.cluster.pods.Pods(pod.Namespace).Get(pod.Name)
 	return err == nil && latest.UID == pod.UID && latest.Spec.NodeName == "" && latest.DeletionTimestamp == nil
@@ -119,8 +122,8 @@ func (s *Policies) forgetLocked(w *waiter) {
 	}
 }
 
-// dropRefusalsLocked drops the refusals of a policy that no longer applies. If it was the last one of its namespace, in which pods are not
-// followed any more then, it drops their pods as well, except those that are about to be woken.
+// dropRefusalsLocked drops the refusals of a policy that no longer applies. If it was the last one of its namespace, in
+// which pods are not followed any more then, it drops their pods as well, except those that are about to be woken.
 func (s *Policies) dropRefusalsLocked(e *entry) {
 	for uid := range e.refused {
 		w := s.waiting[uid]
@@ -176,8 +179,8 @@ func (s *Policies) wakeLocked(w *waiter, at time.Time) {
 	}
 }
 
-// activate sends the pods that are to be woken by now back to the scheduling queue together, without a lock held. It is called by the
-// only goroutine that calls the scheduling queue.
+// activate sends the pods that are to be woken by now back to the scheduling queue together, without a lock held. It is
+// called by the only goroutine that calls the scheduling queue.
 func (s *Policies) activate(ctx context.Context) {
 	s.mu.Lock()
 	now := s.clock.Now()
@@ -230,9 +233,9 @@ func (s *Policies) rescaled(w policy.Workload, before int64) {
 	}
 }
 
-// helpedByReplicas reports whether a changed number of replicas may help through the caps: a higher cap may admit the pod,
-// and a zone that reaches a lower cap no longer holds other zones back. What the zones hold is as of the attempt: the pod has been
-// woken already if a pod has come to the zone that holds others back, or has left one at its cap.
+// helpedByReplicas reports whether a changed number of replicas may help through the caps: a higher cap may admit the
+// pod, and a zone that reaches a lower cap no longer holds other zones back. What the zones hold is as of the attempt:
+// the pod has been woken already if a pod has come to the zone that holds others back, or has left one at its cap.
 func (a *Attempt) helpedByReplicas(before, after int64) bool {
 	switch {
 	case a.SameCaps(before, after):

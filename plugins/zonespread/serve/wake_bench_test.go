@@ -18,9 +18,10 @@ import (
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
-// BenchmarkWake is how long it takes from a change of the desired replicas that raises a cap until a pod which the cap has refused is
-// given to the scheduling queue, beside 1,000 policies, 15,000 nodes and a node that is cordoned or opened each second. The pod's
-// backoff is over. Wakes are rounded up to wakeInterval, so that half of that is the least median.
+// BenchmarkWake is how long it takes from a change of the desired replicas that raises a cap until a pod which the cap
+// has refused is given to the scheduling queue, beside 1,000 policies, 15,000 nodes and a node that is cordoned or
+// opened each second. The pod's backoff is over. Wakes are rounded up to wakeInterval, so that half of that is the
+// least median.
 func BenchmarkWake(b *testing.B) {
 	const policies, nodes = 1000, 15_000
 	source := crdtest.New(newPolicy("web", percent("40%")))

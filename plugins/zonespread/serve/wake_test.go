@@ -57,7 +57,8 @@ func newSet(replicas int) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "web-1", UID: "set", Annotations: map[string]string{"deployment.kubernetes.io/desired-replicas": strconv.Itoa(replicas)},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web", UID: "web", Controller: ptr.To(true)}},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web",
+				UID: "web", Controller: ptr.To(true)}},
 		},
 		Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
 	}
@@ -65,7 +66,8 @@ func newSet(replicas int) *appsv1.ReplicaSet {
 
 // owned makes a pod one of that ReplicaSet.
 func owned(pod *v1.Pod) {
-	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", UID: "set", Controller: ptr.To(true)}}
+	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", UID: "set",
+		Controller: ptr.To(true)}}
 }
 
 // TestWhoIsWoken: which changes wake a pod that a policy refused.
@@ -79,7 +81,8 @@ func TestWhoIsWoken(t *testing.T) {
 	}
 	scale := func(replicas int) func(*world) {
 		return func(w *world) {
-			_, err := w.client.AppsV1().ReplicaSets("shop").Update(context.Background(), newSet(replicas), metav1.UpdateOptions{})
+			_, err := w.client.AppsV1().ReplicaSets("shop").Update(context.Background(), newSet(replicas),
+				metav1.UpdateOptions{})
 			require.NoError(w.t, err)
 			w.eventually("that is seen", func() bool {
 				workload, _ := w.cluster.workload("shop", ownerOf(newPod("any", "", owned)))
@@ -113,7 +116,8 @@ func TestWhoIsWoken(t *testing.T) {
 			w.source.Put(newPolicy("web", selectsNothing))
 		}, true},
 		{"the policy is deleted", true, func(w *world) { w.source.Delete(newPolicy("web")) }, true},
-		{"the CustomResourceDefinition is taken away", true, func(w *world) { w.source.Serve(newPolicy("web"), false) }, true},
+		{"the CustomResourceDefinition is taken away", true, func(w *world) { w.source.Serve(newPolicy("web"), false) },
+			true},
 		{"another policy is made", true, func(w *world) { w.source.Put(newPolicy("another")) }, false},
 		{"a heartbeat", true, func(w *world) {
 			w.nodeChanges("a1", func(n *v1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(noon) })
@@ -121,7 +125,8 @@ func TestWhoIsWoken(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), append(newNodes("a1", "b1", "c1"), newSet(11))...)
+			w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))),
+				append(newNodes("a1", "b1", "c1"), newSet(11))...)
 			w.t = t
 			w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = true })
 			w.eventually("it is closing", func() bool { return len(w.availability(newPod("any", ""))) == 1 })
@@ -139,7 +144,8 @@ func TestWhoIsWoken(t *testing.T) {
 	}
 }
 
-// TestUnknownOwner: a pod waits for the ReplicaSet that controls it, for as long as that may be on its way, and is woken when it comes.
+// TestUnknownOwner: a pod waits for the ReplicaSet that controls it, for as long as that may be on its way, and is
+// woken when it comes.
 func TestUnknownOwner(t *testing.T) {
 	w := newWorld(t, crdtest.New(newPolicy("web", percent("40%"))), newNodes("a1", "b1")...)
 	waiting := newPod("waiting", "", owned, func(pod *v1.Pod) { pod.CreationTimestamp = metav1.NewTime(noon) })
@@ -156,7 +162,8 @@ func TestUnknownOwner(t *testing.T) {
 	// One that never comes does not keep the pod for ever.
 	lost := newPod("lost", "", func(pod *v1.Pod) {
 		pod.CreationTimestamp = metav1.NewTime(w.clock.Now())
-		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "lost", UID: "lost", Controller: ptr.To(true)}}
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "lost",
+			UID: "lost", Controller: ptr.To(true)}}
 	})
 	w.attempt(lost, true, nil)
 	w.pass(ownerLimit + time.Second)
@@ -199,11 +206,12 @@ func TestNoWakeWaitsForNodes(t *testing.T) {
 	w.rescaled(policy.Workload{UID: "web", Replicas: 20}, 11)
 	w.clock.Step(backoffInterval + wakeInterval)
 	// Then: it is woken.
-	require.Eventually(t, func() bool { return w.wakes("waiting") == 1 }, patience, time.Millisecond, "a wake waits for the nodes")
+	require.Eventually(t, func() bool { return w.wakes("waiting") == 1 }, patience, time.Millisecond,
+		"a wake waits for the nodes")
 }
 
-// TestLookAtNodesAtADeadline: the pods that may go elsewhere from a deadline on are woken, also if something else looks at the policy then,
-// before the worker comes to the deadline itself.
+// TestLookAtNodesAtADeadline: the pods that may go elsewhere from a deadline on are woken, also if something else looks
+// at the policy then, before the worker comes to the deadline itself.
 func TestLookAtNodesAtADeadline(t *testing.T) {
 	p := newPolicy("web")
 	w := newWorld(t, crdtest.New(p), newNodes("a1", "b1", "c1")...)
@@ -250,8 +258,8 @@ func TestChangesWhileAPodIsTried(t *testing.T) {
 	require.Equal(t, 1, w.wakes("waiting"))
 }
 
-// TestPodEndsWhileItIsTried: a pod that is deleted, bound or replaced by one of its name between PreFilter and PostFilter waits for
-// nothing, since no event of it is still to come.
+// TestPodEndsWhileItIsTried: a pod that is deleted, bound or replaced by one of its name between PreFilter and
+// PostFilter waits for nothing, since no event of it is still to come.
 func TestPodEndsWhileItIsTried(t *testing.T) {
 	waiting := newPod("waiting", "")
 	for name, end := range map[string]func(*world){
@@ -302,7 +310,8 @@ func TestScaledWhileAPodIsTried(t *testing.T) {
 	require.Equal(t, 1, w.wakes("waiting"))
 }
 
-// TestPolicyCeasesWhileAPodIsTried: a pod that is refused by a policy that is deleted, broken or no longer served meanwhile is tried again.
+// TestPolicyCeasesWhileAPodIsTried: a pod that is refused by a policy that is deleted, broken or no longer served
+// meanwhile is tried again.
 func TestPolicyCeasesWhileAPodIsTried(t *testing.T) {
 	for name, cease := range map[string]func(*world){
 		"deleted": func(w *world) { w.source.Delete(newPolicy("web")) },
@@ -328,7 +337,8 @@ func TestPolicyCeasesWhileAPodIsTried(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfAPolicyThatCeases: a pod that a policy refused is forgotten if it is bound and deleted while the policy does not apply.
+// TestRefusalsOfAPolicyThatCeases: a pod that a policy refused is forgotten if it is bound and deleted while the policy
+// does not apply.
 func TestRefusalsOfAPolicyThatCeases(t *testing.T) {
 	p := newPolicy("web", percent("40%"))
 	for name, cease := range map[string]func(*world){

@@ -64,7 +64,8 @@ func (s *Policies) respecLocked(e *entry) {
 	s.resetMatchingLocked(e)
 	if !e.object.Valid() {
 		if s.leading {
-			s.writer.Later(e.object.Latest.Namespace, e.object.Latest.UID, 0) // however many there are, what decisions rest on is written first
+			// however many there are, what decisions rest on is written first
+			s.writer.Later(e.object.Latest.Namespace, e.object.Latest.UID, 0)
 		}
 		return // the facts about its zones are kept until the spec is corrected
 	}
@@ -120,7 +121,8 @@ func (s *Policies) podChanged(before, after *v1.Pod) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if w := s.waiting[pod.UID]; w != nil && (after == nil || after.Spec.NodeName != "" || after.DeletionTimestamp != nil) {
+	if w := s.waiting[pod.UID]; w != nil &&
+		(after == nil || after.Spec.NodeName != "" || after.DeletionTimestamp != nil) {
 		s.forgetLocked(w)
 	}
 	for _, a := range s.active.of(pod) {

@@ -40,8 +40,8 @@ func (s *Policies) do(t task) {
 	}
 }
 
-// factsChangedLocked is called when facts that decisions depend on have changed: they are written at once, and the deadline
-// may be another one.
+// factsChangedLocked is called when facts that decisions depend on have changed: they are written at once, and the
+// deadline may be another one.
 func (s *Policies) factsChangedLocked(e *entry) {
 	e.stale = true
 	if s.leading {
@@ -50,8 +50,8 @@ func (s *Policies) factsChangedLocked(e *entry) {
 	s.armLocked(e)
 }
 
-// armLocked schedules the next deadline of a policy's zones. If one has passed since the last call, it wakes the pods that the policy
-// refused: they may go elsewhere.
+// armLocked schedules the next deadline of a policy's zones. If one has passed since the last call, it wakes the pods
+// that the policy refused: they may go elsewhere.
 func (s *Policies) armLocked(e *entry) {
 	now := s.clock.Now()
 	for d, ok := e.zones.NextDeadline(e.lastChecked); ok && !d.At.After(now); d, ok = e.zones.NextDeadline(d.At) {
