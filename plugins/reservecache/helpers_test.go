@@ -112,17 +112,6 @@ func (s *cycleState) Read(key fwk.StateKey) (fwk.StateData, error) {
 	return data, nil
 }
 
-// placementState is that of a placement of a pod group.
-type placementState struct {
-	fwk.PlacementCycleState
-	cycleState
-}
-
-func (s *placementState) Read(key fwk.StateKey) (fwk.StateData, error) { return s.cycleState.Read(key) }
-
-func (s *placementState) Write(key fwk.StateKey, data fwk.StateData)         { s.cycleState.Write(key, data) }
-func (s *placementState) GetPodGroupSchedulingCycle() fwk.PodGroupCycleState { return nil }
-
 // fixture is a plugin over a fake API server, with a clock that stands still.
 type fixture struct {
 	shared *Shared

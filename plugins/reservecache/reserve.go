@@ -135,7 +135,7 @@ func (p *ReserveCache) Unreserve(ctx context.Context, state fwk.CycleState, pod 
 		r.planner.Exclusively(func() {
 			taken := d.taken.Swap(nil)
 			forgotten = r.ledger.ForgetPod(pod.UID, nodeName)
-			if at, known := r.ledger.GetPod(pod.UID); taken != nil && !(known && at.Node == nodeName) {
+			if at, known := r.ledger.GetPod(pod.UID); taken != nil && (!known || at.Node != nodeName) {
 				r.holds.Return(taken)
 				returned = true
 			}

@@ -137,7 +137,9 @@ func (s *Holds) changeLocked(c *claim, ch *Change) {
 	c.count(h, -1)
 	h.zone = ch.Zone
 	c.count(h, 1)
-	if !c.spec.Amounts {
+	if c.spec.Amounts {
+		h.slot = ledger.Resources{} // it is no number of slots any more
+	} else {
 		h.resize(&c.spec.Slot)
 	}
 	amount := h.amount.Clone()

@@ -160,7 +160,7 @@ func (m *machine) Take(t *rapid.T) {
 	m.lowered[claim] += int(n)
 }
 
-func (m *machine) Return(t *rapid.T) {
+func (m *machine) Return(*rapid.T) {
 	if len(m.taken) == 0 {
 		return
 	}
@@ -285,6 +285,9 @@ func TestAnotherForm(t *testing.T) {
 	s.SetClaim(c)
 	s.Change("c", []Change{{Node: "n", Add: *cpus(-2, 0)}})
 	require.Equal(t, *cpus(4, 3), s.StatusOn("c", "n").Amount)
+	c.Amounts, c.Slot = false, *cpus(2, 1)
+	s.SetClaim(c)
+	require.True(t, s.StatusOn("c", "n").Resized, "it is not three slots")
 	require.Equal(t, NodeStatus{}, s.StatusOn("c", "other"))
 }
 

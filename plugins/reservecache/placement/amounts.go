@@ -23,6 +23,7 @@ type amounts struct {
 	// drafted are the nodes that were looked at since they were last counted, and began the point at which that draft began.
 	drafted map[string]bool
 	began   uint64
+	beganIn *rooms
 	// lacks are the nodes on which a part is missing.
 	lacks map[string]lack
 	// complete is set once all nodes have been looked at.
@@ -66,12 +67,12 @@ func (p *Planner) forAmountsLocked() []*claim {
 // asDesiredLocked reports whether a claim needs nothing of a node, and has nothing to give up there.
 func (p *Planner) asDesiredLocked(w *claim, n *node) bool {
 	desired := w.Nodes[n.name]
-	own := p.board.held.Node(n.name).Of(w.uid())
+	own := p.worker.held.Node(n.name).Of(w.uid())
 	if own == nil {
 		return desired.IsZero()
 	}
 	_, lacks := w.lacks[n.name]
-	return !lacks && !n.listed && p.board.inAnyView(n) && p.fits[w.Fit.key].takes(n) && own.Amount.Equal(&desired)
+	return !lacks && !n.listed && n.zone != nil && p.fits[w.Fit.key].takes(n) && own.Amount.Equal(&desired)
 }
 
 // measureLocked brings the stale nodes of a claim in line with its amounts, some at a time. It returns how many nodes it looked at.
@@ -83,7 +84,7 @@ func (p *Planner) measureLocked(w *claim, result *Result) int {
 	}
 	looks := 0
 	if len(names) > 0 {
-		looks = p.placeLocked(w, 0, result, func(d *draft) {
+		looks = p.placeLocked(w, p.worker, 0, result, func(d *draft) {
 			for _, name := range names {
 				d.looks += looksPerNode
 				d.measure(name)
@@ -102,7 +103,13 @@ func (p *Planner) measureLocked(w *claim, result *Result) int {
 func (d *draft) measure(name string) {
 	d.drafted[name] = true
 	pl := d.placeOf(name, d.planner.holds.StatusOn(d.uid(), name))
-	if !pl.ready || d.Fit.Of(pl.node.object) != "" {
+	switch {
+	case !pl.ready:
+		d.hold(pl, ledger.Resources{})
+		return
+	case pl.node == nil:
+		return // only the cycles see it yet
+	case d.Fit.Of(pl.node.object) != "":
 		d.hold(pl, ledger.Resources{})
 		return
 	}
@@ -112,15 +119,13 @@ func (d *draft) measure(name string) {
 		keep = keep.Positive()
 	}
 	d.hold(pl, d.amountWith(name, &pl.owned, &keep))
-	if d.board.inView(pl.node) {
-		room := pl.node.freeRoom().Positive()
-		more := d.wantedUnused(name, &pl.owned)
-		more = more.Less(&pl.unused)
-		more.Lower(&room)
-		d.curb(pl.node.zone, &more)
-		more.Add(&pl.unused, 1)
-		d.hold(pl, d.amountWith(name, &pl.owned, &more))
-	}
+	room := d.rooms.freeRoom(pl.node).Positive()
+	more := d.wantedUnused(name, &pl.owned)
+	more = more.Less(&pl.unused)
+	more.Lower(&room)
+	d.curb(pl.node.zone, &more)
+	more.Add(&pl.unused, 1)
+	d.hold(pl, d.amountWith(name, &pl.owned, &more))
 }
 
 // wantedUnused is what a claim wants to be unused of a node where its pods ask for owned.
@@ -157,10 +162,10 @@ func (d *draft) curb(z *zone, more *ledger.Resources) {
 // fillFreed takes what the claim lacks on freed nodes.
 func (d *draft) fillFreed() {
 	for _, zoneName := range d.seeks {
-		pk := &picker{upTo: d.board.freed}
+		pk := &picker{upTo: d.rooms.freed}
 		d.pickers[zoneName] = pk
 		for n := range d.freed(zoneName, pk) {
-			if !d.planner.partLocked(d.claim, n).IsZero() {
+			if !d.planner.partLocked(d.claim, d.rooms, n).IsZero() {
 				d.measure(n.name)
 			}
 		}
@@ -168,7 +173,7 @@ func (d *draft) fillFreed() {
 }
 
 // partLocked is the part of what a claim lacks on a node for which there is room.
-func (p *Planner) partLocked(w *claim, n *node) *ledger.Resources {
+func (p *Planner) partLocked(w *claim, in *rooms, n *node) *ledger.Resources {
 	if lack, lacks := w.lacks[n.name]; !lacks || !lack.usable || !p.fits[w.Fit.key].takes(n) {
 		return &ledger.Resources{}
 	}
@@ -176,7 +181,7 @@ func (p *Planner) partLocked(w *claim, n *node) *ledger.Resources {
 	if own := n.held.Of(w.uid()); own != nil {
 		has = *own
 	}
-	unused, room := has.Unused(n.ownedBy), n.freeRoom().Positive()
+	unused, room := has.Unused(n.ownedBy), in.freeRoom(n).Positive()
 	more := w.wantedUnused(n.name, &owned)
 	more = more.Less(&unused)
 	more.Lower(&room)
@@ -195,8 +200,8 @@ func (p *Planner) countNodesLocked(w *claim) {
 	}
 	for name := range w.drafted {
 		has := p.holds.StatusOn(w.uid(), name)
-		n := p.board.nodes[name]
-		there := n != nil && p.board.inAnyView(n) && !unready(n.object)
+		n := p.nodeLocked(name)
+		there := n != nil && !unready(n.object)
 		if !there {
 			has.Amount = ledger.Resources{}
 		}
@@ -210,7 +215,7 @@ func (p *Planner) countNodesLocked(w *claim) {
 		if delete(w.away, name); !there {
 			w.away[name] = 1
 		} else if lack.zone = n.zone.name; lack.usable && !slices.Contains(w.seeks, lack.zone) {
-			w.looked[lack.zone] = w.began // up to then all nodes of the zone were looked at that lack something
+			w.searchOf(w.beganIn).looked[lack.zone] = w.began // up to then all nodes of the zone were looked at that lack something
 		}
 		w.lacks[name] = lack
 	}
@@ -233,11 +238,11 @@ func (p *Planner) uncapNodesLocked(w *claim) {
 	}
 	spare := map[string]bool{}
 	for name, lack := range w.lacks {
-		n := p.board.nodes[name]
+		n := p.worker.nodes[name]
 		if !w.capped[lack.zone] || n == nil || n.zone == nil {
 			continue
 		}
-		for resource := range p.partLocked(w, n).Named() {
+		for resource := range p.partLocked(w, p.worker, n).Named() {
 			if p.spareLocked(n.zone, resource) > 0 {
 				spare[lack.zone] = true
 				w.look(name)

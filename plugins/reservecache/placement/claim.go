@@ -86,10 +86,8 @@ type claim struct {
 	dirty bool
 	// seeks are the zones in which one more slot is wanted; empty if the claim has all its slots.
 	seeks []string
-	// looked is, by zone, the point up to which no freed node has room for a slot.
-	looked map[string]uint64
-	// passed is a span in which no node was freed that has room for a slot, in any zone.
-	passed span
+	// searches are what was found in the rooms of the worker and of the cycles.
+	searches map[*rooms]*search
 	// owners is how many of the claim's pods are on a node, by name.
 	owners map[string]int
 	// capped are the zones in which the bound on what is held keeps a slot from being placed.
@@ -118,18 +116,36 @@ func (s *span) extend(from, to uint64) {
 	s.to = to
 }
 
+// search is up to which point of freeing a claim has looked at nodes in vain.
+type search struct {
+	// looked is, by zone, the point up to which no freed node has room for a slot.
+	looked map[string]uint64
+	// passed is a span in which no node was freed that has room for a slot, in any zone.
+	passed span
+}
+
+// searchOf returns that in some rooms.
+func (w *claim) searchOf(b *rooms) *search {
+	s := w.searches[b]
+	if s == nil {
+		s = &search{looked: map[string]uint64{}}
+		w.searches[b] = s
+	}
+	return s
+}
+
 // lookedAt is the point up to which no freed node of a zone has room for a slot.
-func (w *claim) lookedAt(zone string) uint64 {
-	if at := w.looked[zone]; at < w.passed.from || at > w.passed.to {
+func (s *search) lookedAt(zone string) uint64 {
+	if at := s.looked[zone]; at < s.passed.from || at > s.passed.to {
 		return at
 	}
-	return w.passed.to
+	return s.passed.to
 }
 
 func newClaim(d Target) *claim {
 	w := &claim{
 		Target: d, total: d.totalSlots(), dirty: true,
-		known: map[string]struct{}{}, counts: map[string]count{}, looked: map[string]uint64{}, owners: map[string]int{},
+		known: map[string]struct{}{}, counts: map[string]count{}, searches: map[*rooms]*search{}, owners: map[string]int{},
 		capped: map[string]bool{}, away: map[string]int{}, full: map[string]bool{}, excess: map[string]ledger.Resources{},
 		amounts: amounts{stale: map[string]bool{}, drafted: map[string]bool{}, lacks: map[string]lack{}},
 	}
@@ -299,9 +315,10 @@ func (w *claim) slotTakes(slots int, owned *ledger.Resources) ledger.Resources {
 }
 
 // mayHave reports whether a node on which the claim has that many slots may have one more, its room aside.
-func (w *claim) mayHave(nodeName string, slots int) bool {
+func (w *claim) mayHave(n *node, slots int) bool {
 	if !w.Claim.Inclusive() {
-		slots += w.owners[nodeName]
+		owned := n.ownedBy(w.uid())
+		slots += int(owned.Pods)
 	}
 	return w.PerNode == 0 || slots < w.PerNode
 }

@@ -31,17 +31,17 @@ func (p *Planner) Collect(view View) Result {
 	defer p.noteIdleLocked()
 	var result Result
 	p.noteLocked()
-	if p.seeking == 0 && !p.board.cycleHasMore {
+	if p.seeking == 0 && !p.cyclesHaveMore {
 		return result
 	}
-	p.board.update(view, cycle)
-	gone := len(p.board.gone) > 0 // with slots of which the ledger did not know, perhaps
+	in := p.cycles
+	p.updateLocked(in, view)
 	p.askAgainLocked(asksPerCycle)
-	if p.offered == p.board.freed || p.seeking == 0 {
-		return Result{More: gone}
+	if in.offered == in.freed || p.seeking == 0 {
+		return Result{More: p.anyDirtyLocked()}
 	}
-	offered := p.board.freed
-	most, few := p.board.mostSince(p.offered, looksPerClaim)
+	offered := in.freed
+	most, few := in.mostSince(in.offered, looksPerClaim)
 	looks := 0
 	for i := 0; i < len(p.queue); i++ {
 		w := p.queue[i]
@@ -49,73 +49,66 @@ func (p *Planner) Collect(view View) Result {
 			continue
 		}
 		if few && !w.Claim.Inclusive() && w.Claim.Slot.Exceeds(&most) != "" {
-			w.passed.extend(p.offered, offered)
+			w.searchOf(in).passed.extend(in.offered, offered)
 			continue
 		}
 		if looks >= looksPerCycle {
 			result.More = true
 			break
 		}
-		looks += p.collectLocked(w, looksPerClaim, &result)
+		looks += p.collectLocked(w, in, looksPerClaim, &result)
 	}
 	if !result.More {
-		p.offered = offered
+		in.offered = offered
 	}
-	result.More = result.More || p.anyDirtyLocked() || gone
+	result.More = result.More || p.anyDirtyLocked()
 	return result
 }
 
 // noteIdleLocked records whether there is something to do for cycles.
 func (p *Planner) noteIdleLocked() {
-	p.idle.Store(p.seeking == 0 && !p.board.cycleHasMore && !p.anyDirtyLocked())
+	p.idle.Store(p.seeking == 0 && !p.cyclesHaveMore && !p.anyDirtyLocked())
 }
 
 // collectLocked lets one claim take room that was freed since its last look, in the zones in which it seeks slots. It looks at
 // no more than limit nodes of a zone, unless limit is 0. It returns how many nodes it looked at.
-func (p *Planner) collectLocked(w *claim, limit int, result *Result) int {
-	looks, found := 1, false
+func (p *Planner) collectLocked(w *claim, in *rooms, limit int, result *Result) int {
+	looks, found, search := 1, false, w.searchOf(in)
 	for _, name := range w.seeks {
-		z := p.board.zones[name]
-		if z == nil || z.newest == nil || z.newest.freed <= w.lookedAt(name) {
-			w.looked[name] = p.board.freed
+		z, since := in.zones[name], search.lookedAt(name)
+		if z == nil || z.newest == nil || z.newest.freed <= since {
+			search.looked[name] = in.freed
 			continue
 		}
 		if !w.Claim.Inclusive() && p.cappedLocked(w, z, &ledger.Resources{}, &w.Claim.Slot) {
 			continue
 		}
-		upTo, at, offered := p.board.freed, 0, false
-		for n := z.newest; n != nil && n.freed > w.lookedAt(name) && !offered; n = n.older {
+		at, offered := 0, false
+		for n := z.newest; n != nil && n.freed > since && !offered; n = n.older {
 			if at++; at > limit && limit > 0 {
-				w.dirty, upTo = true, 0
+				w.dirty = true // the rest is Reconcile's
 				break
 			}
-			if !p.board.inView(n) {
-				upTo = 0 // one that the other view has is not searched
-				continue
-			}
-			offered = p.offers(w, n)
+			offered = p.offers(w, in, n)
 		}
 		looks += at
-		if found = found || offered; !offered && upTo > 0 {
-			w.looked[name] = upTo
+		if found = found || offered; !offered {
+			search.looked[name] = in.freed
 		}
 	}
 	if !found {
 		return looks
 	}
-	return looks + p.placeLocked(w, limit, result, func(d *draft) {
+	return looks + p.placeLocked(w, in, limit, result, func(d *draft) {
 		d.fill()
 		d.level()
 	})
 }
 
 // offers reports whether a node has room for a slot of a claim, or for a part of what it lacks there.
-func (p *Planner) offers(w *claim, n *node) bool {
+func (p *Planner) offers(w *claim, in *rooms, n *node) bool {
 	if w.Claim.Amounts {
-		return !p.partLocked(w, n).IsZero()
-	}
-	if !p.fits[w.Fit.key].takes(n) {
-		return false
+		return !p.partLocked(w, in, n).IsZero()
 	}
 	slots := 0
 	if own := n.held.Of(w.uid()); own != nil {
@@ -123,5 +116,5 @@ func (p *Planner) offers(w *claim, n *node) bool {
 	}
 	owned := n.ownedBy(w.uid())
 	takes := w.slotTakes(slots, &owned)
-	return w.mayHave(n.name, slots) && takes.Exceeds(n.freeRoom()) == ""
+	return w.mayHave(n, slots) && takes.Exceeds(in.freeRoom(n)) == "" && p.fits[w.Fit.key].takes(n)
 }

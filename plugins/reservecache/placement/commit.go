@@ -11,10 +11,10 @@ const tries = 3
 
 // placeLocked makes drafts of a claim until one is recorded. work fills the draft. The lock is released
 // while it asks for nominated pods. It returns how many nodes were looked at.
-func (p *Planner) placeLocked(w *claim, limit int, result *Result, work func(*draft)) int {
+func (p *Planner) placeLocked(w *claim, in *rooms, limit int, result *Result, work func(*draft)) int {
 	looks, recorded := 0, false
 	for range tries {
-		d := p.newDraft(w, limit)
+		d := p.newDraft(w, in, limit)
 		work(d)
 		looks += d.looks
 		if recorded = p.recordLocked(d, result); recorded {
@@ -41,24 +41,24 @@ func (p *Planner) placeLocked(w *claim, limit int, result *Result, work func(*dr
 // recordLocked records a draft. It returns false if the room is for nominated pods, or if the claim was replaced; the nodes are then
 // as if the draft had not been made.
 func (p *Planner) recordLocked(d *draft, result *Result) bool {
-	var more []*node
-	gains := map[*node]ledger.Resources{}
+	var more []string
+	gains := map[string]ledger.Resources{}
 	for _, pl := range d.places {
 		if gain := pl.gain(); pl.node != nil && gain.Exceeds(&ledger.Resources{}) != "" {
-			more = append(more, pl.node)
-			gains[pl.node] = gain
+			more = append(more, pl.name)
+			gains[pl.name] = gain
 		}
 	}
 	if len(more) > 0 && p.nominatedOn != nil {
 		p.askLocked(more)
-		taken := func(n *node) bool {
-			gain := gains[n]
-			return n.freeRoom().Negative(&gain)
+		taken := func(name string) bool {
+			gain, n := gains[name], d.places[name].node
+			return d.rooms.freeRoom(n).Negative(&gain)
 		}
 		if p.claims[d.uid()] != d.claim || slices.ContainsFunc(more, taken) {
 			for _, pl := range d.places {
 				if pl.node != nil {
-					pl.node.reset()
+					pl.node.resetRoom()
 				}
 			}
 			return false
@@ -66,7 +66,7 @@ func (p *Planner) recordLocked(d *draft, result *Result) bool {
 	}
 	for name, pk := range d.pickers {
 		if pk.searched() {
-			d.looked[name] = pk.upTo
+			d.searchOf(d.rooms).looked[name] = pk.upTo
 		}
 	}
 	changes := d.changes()
@@ -79,10 +79,10 @@ func (p *Planner) recordLocked(d *draft, result *Result) bool {
 		placed += max(0, pl.slots-pl.was.Slots())
 	}
 	d.forgetAway(placed)
-	p.board.weighHeld()
+	d.rooms.weighHeld()
 	for _, pl := range d.places {
 		if pl.node != nil && (pl.loses() || pl.was.Resized) {
-			p.board.free(pl.node)
+			d.rooms.free(pl.node)
 		}
 	}
 	if !slices.Contains(result.Changed, d.uid()) {
@@ -93,38 +93,35 @@ func (p *Planner) recordLocked(d *draft, result *Result) bool {
 
 // askLocked asks which pods are nominated to nodes. It releases the lock meanwhile: the queue that is asked may wait for those that wait
 // for this lock.
-func (p *Planner) askLocked(nodes []*node) {
+func (p *Planner) askLocked(nodes []string) {
 	answers := make([]ledger.Resources, len(nodes))
 	p.mu.Unlock()
-	for i, n := range nodes {
-		answers[i] = p.nominatedOn(n.name)
+	for i, name := range nodes {
+		answers[i] = p.nominatedOn(name)
 	}
 	p.mu.Lock()
-	for i, n := range nodes {
-		p.nominateLocked(n, answers[i])
+	for i, name := range nodes {
+		p.nominateLocked(name, answers[i])
 	}
 }
 
 // nominateLocked records what the pods ask for that are nominated to a node.
-func (p *Planner) nominateLocked(n *node, requests ledger.Resources) {
-	if requests.IsZero() {
-		delete(p.nominated, n)
-	} else {
-		p.nominated[n] = struct{}{}
+func (p *Planner) nominateLocked(name string, requests ledger.Resources) {
+	before := p.nominated[name]
+	if p.nominated[name] = requests; requests.IsZero() {
+		delete(p.nominated, name)
 	}
-	less := n.nominated.Exceeds(&requests) != ""
-	n.nominated = requests
-	if less {
-		p.board.free(n)
+	if before.Exceeds(&requests) != "" {
+		p.freeLocked(name)
 	}
 }
 
 // askAgainLocked asks again about nodes to which pods were nominated, because the end of a nomination does not change its node. It asks about
 // any limit of them, or all if limit is 0.
 func (p *Planner) askAgainLocked(limit int) {
-	nodes := make([]*node, 0, len(p.nominated))
-	for n := range p.nominated {
-		if nodes = append(nodes, n); len(nodes) == limit {
+	nodes := make([]string, 0, len(p.nominated))
+	for name := range p.nominated {
+		if nodes = append(nodes, name); len(nodes) == limit {
 			break
 		}
 	}

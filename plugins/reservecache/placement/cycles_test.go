@@ -11,7 +11,7 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// TestChurnLeavesNothingBehind: pods and nodes that come and go do not make the board grow, whether or not cycles look at it.
+// TestChurnLeavesNothingBehind: pods and nodes that come and go do not make the rooms grow, whether or not cycles look at it.
 func TestChurnLeavesNothingBehind(t *testing.T) {
 	for name, cycles := range map[string]int{"no cycle has looked": 0, "one has": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -30,8 +30,14 @@ func TestChurnLeavesNothingBehind(t *testing.T) {
 				s.ledger.RemoveNode(makeNode("passing", "a", "4"))
 				s.reconcile(t)
 			}
-			require.LessOrEqual(t, len(s.planner.board.nodes), 3)
-			require.LessOrEqual(t, len(s.planner.board.changedByOther[cycle])+len(s.planner.board.changedByOther[between]), 4)
+			for _, in := range []*rooms{s.planner.worker, s.planner.cycles} {
+				require.LessOrEqual(t, len(in.nodes), 3)
+				require.Empty(t, in.removed)
+			}
+			notes := s.planner.worker.notes
+			require.LessOrEqual(t, notes.ids, 4)
+			require.Empty(t, notes.gone)
+			require.Empty(t, notes.objects)
 		})
 	}
 }

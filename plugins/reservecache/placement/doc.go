@@ -3,7 +3,8 @@
 // It is pure, like package holds, which records the slots. A [Planner] has the claims of all reservations, and two main
 // methods. A worker goroutine calls [Planner.Reconcile] with the nodes of the ledger: it repairs, moves and places slots, a
 // slice at a time. Each scheduling cycle begins with [Planner.Collect]: reservations that lack slots take freed room on the
-// cycle's nodes before the cycle's pod. Both work on one board, which an update makes equal to the caller's nodes.
+// cycle's nodes before the cycle's pod. Each has the nodes and their room to itself, since ledger and cycles hear of events at different times;
+// what is held is common to both. A node that only the cycles see yet keeps its slots, and one that the ledger has removed does not exist.
 //
 // # Where slots go
 //

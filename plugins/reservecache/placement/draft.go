@@ -14,7 +14,7 @@ import (
 type draft struct {
 	*claim
 	planner *Planner
-	board   *board
+	rooms   *rooms
 	// places are the nodes with slots, by name.
 	places  map[string]*place
 	pickers map[string]*picker
@@ -27,7 +27,7 @@ type draft struct {
 // place is what the claim has on one node.
 type place struct {
 	name, zone string
-	// node is nil if there is no such node. ready means that there is one, and that it is ready.
+	// node is nil if the draft's rooms do not have it. ready means that there is such a node, and that it is ready.
 	node  *node
 	ready bool
 	was   holds.NodeStatus
@@ -40,12 +40,12 @@ type place struct {
 	unused, unusedBefore ledger.Resources
 }
 
-func (p *Planner) newDraft(w *claim, limit int) *draft {
+func (p *Planner) newDraft(w *claim, in *rooms, limit int) *draft {
 	d := &draft{
-		claim: w, planner: p, board: p.board, places: map[string]*place{}, pickers: map[string]*picker{}, added: map[string]ledger.Resources{}, limit: limit,
+		claim: w, planner: p, rooms: in, places: map[string]*place{}, pickers: map[string]*picker{}, added: map[string]ledger.Resources{}, limit: limit,
 	}
 	if w.Claim.Amounts {
-		w.began = p.board.freed
+		w.began, w.beganIn = in.freed, in
 		return d // its nodes are looked at one by one
 	}
 	nodes, _ := p.holds.Status(w.uid())
@@ -61,9 +61,11 @@ func (p *Planner) newDraft(w *claim, limit int) *draft {
 // placeOf makes the place of a node of what the claim has there, without its slots.
 func (d *draft) placeOf(name string, was holds.NodeStatus) *place {
 	pl := &place{name: name, zone: was.Zone, was: was, amount: was.Amount}
-	if n := d.board.nodes[name]; n != nil && d.board.inAnyView(n) {
-		pl.node, pl.zone, pl.ready = n, n.zone.name, !unready(n.object)
-		pl.owned = n.ownedBy(d.uid())
+	if n := d.planner.nodeLocked(name); n != nil {
+		pl.zone, pl.ready, pl.owned = n.zone.name, !unready(n.object), n.ownedBy(d.uid())
+	}
+	if n := d.rooms.nodes[name]; n != nil && n.zone != nil {
+		pl.node, pl.zone, pl.ready, pl.owned = n, n.zone.name, !unready(n.object), n.ownedBy(d.uid())
 		if own := n.held.Of(d.uid()); own != nil {
 			pl.unused = own.Unused(n.ownedBy)
 		}
@@ -73,8 +75,11 @@ func (d *draft) placeOf(name string, was holds.NodeStatus) *place {
 	return pl
 }
 
-// count adds a place's slots to the counts, or takes them away.
+// count adds a place's slots to the counts, or takes them away. Slots on a node that is gone or not ready do not count.
 func (d *draft) count(pl *place, sign int) {
+	if !pl.ready {
+		return
+	}
 	n := d.counts[pl.zone]
 	n.slots += sign * pl.slots
 	n.used += sign * d.used(pl)
@@ -123,6 +128,7 @@ func (d *draft) trim() {
 			used, unused = 0, 0
 		case d.quota(pl.zone) == nil:
 			used, unused = 0, 0
+		case pl.node == nil: // only the cycles see it yet
 		case d.Fit.Of(pl.node.object) != "":
 			unused = 0
 		default:
@@ -130,7 +136,7 @@ func (d *draft) trim() {
 			if d.PerNode > 0 {
 				others := used
 				if !d.Claim.Inclusive() {
-					others = d.owners[pl.name]
+					others = int(pl.owned.Pods)
 				}
 				unused = min(unused, max(0, d.PerNode-others))
 			}
@@ -143,9 +149,9 @@ func (d *draft) trim() {
 	}
 }
 
-// resize gives up to a number of slots of a place the claim's size: those that are used, and of the others as many as there is room for.
+// resize gives up to a number of slots of a place the claim's size, as many as there is room for beside the pods that use them.
 func (d *draft) resize(pl *place, slots int) {
-	for d.set(pl, slots); slots > 0 && d.Claim.UnusedSlots(slots, &pl.owned) > 0 && pl.node.room.Negative(&pl.unused); d.set(pl, slots) {
+	for d.set(pl, slots); slots > 0 && pl.node.room.Negative(&pl.unused); d.set(pl, slots) {
 		slots--
 	}
 }
@@ -239,8 +245,8 @@ func (d *draft) followOwners() {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.owners)) {
-		n := d.board.nodes[name]
-		if n == nil || !d.board.inView(n) || d.quota(n.zone.name) == nil || !d.planner.fits[d.Fit.key].takes(n) {
+		n := d.rooms.nodes[name]
+		if n == nil || n.zone == nil || d.quota(n.zone.name) == nil || !d.planner.fits[d.Fit.key].takes(n) {
 			continue
 		}
 		for d.mayAdd(n) && d.hasOwnersOutside(n) && d.counts[n.zone.name].slots > d.counts[n.zone.name].used {
@@ -254,7 +260,8 @@ func (d *draft) followOwners() {
 
 // hasOwnersOutside reports whether pods of an inclusive claim run on a node outside of its slots.
 func (d *draft) hasOwnersOutside(n *node) bool {
-	return d.Claim.Inclusive() && d.owners[n.name] > d.slotsOn(n)
+	owned := n.ownedBy(d.uid())
+	return d.Claim.Inclusive() && int(owned.Pods) > d.slotsOn(n)
 }
 
 // slotsOn is how many slots the node should have.
@@ -269,7 +276,7 @@ func (d *draft) slotsOn(n *node) int {
 func (d *draft) mayAdd(n *node) bool {
 	owned := n.ownedBy(d.uid())
 	takes := d.slotTakes(d.slotsOn(n), &owned)
-	return d.mayHave(n.name, d.slotsOn(n)) && takes.Exceeds(n.freeRoom()) == ""
+	return d.mayHave(n, d.slotsOn(n)) && takes.Exceeds(d.rooms.freeRoom(n)) == ""
 }
 
 // emptiest returns the places of a zone in the opposite order to that of filling.

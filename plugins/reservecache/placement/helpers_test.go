@@ -122,7 +122,7 @@ func (s *scene) reconcile(t require.TestingT, targets ...Target) (changed []type
 		if !result.More {
 			return changed
 		}
-		require.Less(t, i, 100_000, "there is always more to do")
+		require.Less(t, i, 10_000, "there is always more to do")
 	}
 }
 

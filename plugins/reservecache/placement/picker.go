@@ -42,14 +42,14 @@ func compareCandidates(a, b candidate) int {
 // newPicker looks at the nodes of a zone that were freed since the claim last looked at all of them. It keeps as many
 // candidates as slots are missing, since each has room for at least one.
 func (d *draft) newPicker(zoneName string) *picker {
-	pk := &picker{upTo: d.board.freed}
+	pk := &picker{upTo: d.rooms.freed}
 	missing := max(1, d.total)
 	fits := d.planner.fits[d.Fit.key]
 	for n := range d.freed(zoneName, pk) {
 		if !d.mayAdd(n) || !fits.takes(n) {
 			continue
 		}
-		room := n.freeRoom()
+		room := d.rooms.freeRoom(n)
 		c := candidate{node: n, owners: d.hasOwnersOutside(n), slots: room.Slots(&d.Claim.Slot)}
 		c.share = share(room, &d.Claim.Slot)
 		at, _ := slices.BinarySearchFunc(pk.candidates, c, compareCandidates)
@@ -68,20 +68,18 @@ func (d *draft) newPicker(zoneName string) *picker {
 // freed yields the nodes of a zone that were freed since the claim last looked at all of them, up to the draft's limit.
 func (d *draft) freed(zoneName string, pk *picker) iter.Seq[*node] {
 	return func(yield func(*node) bool) {
-		z := d.board.zones[zoneName]
+		z := d.rooms.zones[zoneName]
 		if z == nil {
 			return
 		}
-		looked := 0
-		for n := z.newest; n != nil && n.freed > d.lookedAt(zoneName); n = n.older {
+		looked, since := 0, d.searchOf(d.rooms).lookedAt(zoneName)
+		for n := z.newest; n != nil && n.freed > since; n = n.older {
 			if looked++; d.limit > 0 && looked > d.limit {
 				pk.cut = true
 				return
 			}
 			d.looks++
-			if !d.board.inView(n) {
-				pk.cut = true // one that the other view has is not searched
-			} else if !yield(n) {
+			if !yield(n) {
 				return
 			}
 		}

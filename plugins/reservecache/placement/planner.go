@@ -27,24 +27,25 @@ type Planner struct {
 	// idle is set while no claim lacks slots or has to be looked at, so that cycles need not wait for a turn. It changes under mu.
 	idle atomic.Bool
 
-	mu    sync.Mutex // guards all fields below and everything that they lead to
-	board *board
+	mu sync.Mutex // guards all fields below and everything that they lead to
+	// worker has the nodes of the ledger, and cycles those of the scheduling cycles, at the last calls of Reconcile and Collect.
+	worker, cycles *rooms
+	// cyclesHaveMore means that the cycles see nodes that the ledger has not, or has no longer.
+	cyclesHaveMore bool
 	// claims are all by UID, and queue the same, the oldest first.
 	claims map[types.UID]*claim
 	queue  []*claim
 	fits   map[string]*tallied
 	// seeking counts the claims that lack slots.
 	seeking int
-	// offered is the point up to which every such claim has looked at all freed nodes.
-	offered uint64
 	// full are the nodes with negative room.
 	full map[*node]struct{}
-	// nominated are the nodes that are known to have nominated pods.
-	nominated map[*node]struct{}
+	// nominated is what the pods ask for that were nominated to a node when the planner last asked.
+	nominated map[string]ledger.Resources
 	// touched are the claims that have changed since TakeTouched.
 	touched map[types.UID]struct{}
-	// reread is set when pods may belong to other claims than before.
-	reread bool
+	// reread are the rooms for which pods may belong to other claims than before.
+	reread map[*rooms]bool
 }
 
 // tallied counts the nodes under a fit.
@@ -69,10 +70,13 @@ func (t *tallied) takes(n *node) bool {
 func New(h *holds.Holds, maxHeldFraction float64, nominatedOn func(node string) ledger.Resources) *Planner {
 	p := &Planner{
 		holds: h, fraction: maxHeldFraction, nominatedOn: nominatedOn,
-		board: newBoard(h), claims: map[types.UID]*claim{}, fits: map[string]*tallied{},
-		full: map[*node]struct{}{}, nominated: map[*node]struct{}{}, touched: map[types.UID]struct{}{},
+		claims: map[types.UID]*claim{}, fits: map[string]*tallied{},
+		full: map[*node]struct{}{}, nominated: map[string]ledger.Resources{}, touched: map[types.UID]struct{}{}, reread: map[*rooms]bool{},
 	}
-	p.board.ownedChanged = p.noteOwnersLocked
+	p.worker, p.cycles = newRooms(h, p.nominated), newRooms(h, p.nominated)
+	p.worker.notes = &notes{}
+	p.worker.ownedChanged = p.noteOwnersLocked
+	p.cycles.ownedChanged = func(n *node, _ map[types.UID]ledger.Resources) { p.cycles.free(n) }
 	return p
 }
 
@@ -91,6 +95,12 @@ func (p *Planner) Set(d Target) {
 	if old := p.claims[w.uid()]; old != nil {
 		w.inherit(old)
 		p.dropLocked(old)
+	} else {
+		for name, n := range p.worker.nodes {
+			if owned, some := n.owned[w.uid()]; some {
+				w.owners[name] = int(owned.Pods)
+			}
+		}
 	}
 	p.claims[w.uid()] = w
 	at, _ := slices.BinarySearchFunc(p.queue, w, compareAge)
@@ -101,9 +111,68 @@ func (p *Planner) Set(d Target) {
 	}
 	for _, name := range p.holds.NodesOf(w.uid()) {
 		w.look(name)
-		if n := p.board.nodes[name]; n != nil && !d.SameTerms {
-			p.board.free(n)
+		if !d.SameTerms {
+			p.freeLocked(name)
 		}
+	}
+}
+
+// freeLocked records that a node may have room that others have not looked at.
+func (p *Planner) freeLocked(name string) {
+	for _, b := range []*rooms{p.worker, p.cycles} {
+		if n := b.nodes[name]; n != nil {
+			b.free(n)
+		}
+	}
+}
+
+// nodeLocked returns a node as the ledger has it, or as only the cycles do yet; nil for one that the ledger has removed.
+func (p *Planner) nodeLocked(name string) *node {
+	if n := p.worker.nodes[name]; n != nil {
+		return n
+	}
+	if n := p.cycles.nodes[name]; n != nil && n.zone != nil {
+		return n
+	}
+	return nil
+}
+
+// updateLocked makes rooms equal to a view.
+func (p *Planner) updateLocked(in *rooms, view View) {
+	in.update(view)
+	if p.reread[in] {
+		delete(p.reread, in)
+		in.rereadOwned()
+	}
+	p.removedLocked()
+}
+
+// removedLocked handles nodes that one of the sources has no more. A node that the ledger has removed does not exist, whatever the cycles see yet.
+func (p *Planner) removedLocked() {
+	for _, name := range p.worker.removed {
+		if n := p.cycles.nodes[name]; n != nil {
+			p.cycles.leaveZone(n)
+		}
+	}
+	for _, name := range slices.Concat(p.worker.removed, p.cycles.removed) {
+		if p.nodeLocked(name) != nil {
+			continue
+		}
+		delete(p.nominated, name)
+		held := p.holds.Node(name)
+		if held == nil {
+			continue
+		}
+		for i := range held.Holds {
+			if w := p.claims[held.Holds[i].Claim.UID]; w != nil {
+				w.look(name)
+			}
+		}
+	}
+	p.worker.removed, p.cycles.removed = nil, nil
+	if p.worker.moved || p.cycles.moved {
+		p.worker.moved, p.cycles.moved = false, false
+		p.cyclesHaveMore = slices.ContainsFunc(p.cycles.order, func(n *node) bool { return p.worker.nodes[n.name] == nil })
 	}
 }
 
@@ -134,7 +203,7 @@ func compareAge(a, b *claim) int { return holds.CompareAge(&a.Claim, &b.Claim) }
 func (p *Planner) OwnersChanged() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.reread = true
+	p.reread[p.worker], p.reread[p.cycles] = true, true
 	p.idle.Store(false)
 }
 
@@ -167,18 +236,17 @@ func (p *Planner) noteOwnersOfLocked(uid types.UID, n *node, was, is int) {
 	if w.owners[n.name] = is; is == 0 {
 		delete(w.owners, n.name)
 	}
-	if w.Claim.Inclusive() {
+	switch {
+	case w.Claim.Inclusive():
 		p.touched[uid] = struct{}{}
 		if !w.Claim.Amounts {
 			w.dirty = true // what is used of the slots stays, and slots go to pods that run outside of them
-			p.board.free(n)
+			p.worker.free(n)
 		}
-		return
-	}
-	if w.PerNode > 0 && is > was {
+	case w.PerNode > 0 && is > was:
 		w.dirty = true
-	} else if w.PerNode > 0 && is < was {
-		p.board.free(n)
+	case w.PerNode > 0 && is < was:
+		p.worker.free(n)
 	}
 }
 
@@ -189,7 +257,7 @@ func (p *Planner) tallyLocked(fit *Fit) {
 	}
 	t := &tallied{fit: fit, zones: map[string]*tally{}}
 	p.fits[fit.key] = t
-	for _, n := range p.board.nodes {
+	for _, n := range p.worker.nodes {
 		if n.tallied != nil {
 			t.count(n, 1)
 		}
@@ -226,17 +294,18 @@ func (t *tallied) count(n *node, sign int) bool {
 
 // retallyLocked counts the nodes again whose objects have changed, and marks the claims whose zones are affected.
 func (p *Planner) retallyLocked() {
-	if len(p.board.objects) == 0 {
+	notes := p.worker.notes
+	if len(notes.objects) == 0 {
 		return
 	}
 	for _, t := range p.fits {
 		changed := false
-		for _, n := range p.board.objects {
+		for _, n := range notes.objects {
 			if n.tallied != nil {
 				changed = t.count(n, -1) || changed
 			}
 			was, in := n.tallied, n.talliedIn
-			if p.board.inView(n) {
+			if n.zone != nil {
 				n.tallied, n.talliedIn = n.object, n.zone.name
 				changed = t.count(n, 1) || changed
 			}
@@ -249,21 +318,19 @@ func (p *Planner) retallyLocked() {
 			w.dirty = w.dirty || w.Fit.key == t.fit.key
 		}
 	}
-	for _, n := range p.board.objects {
+	for _, n := range notes.objects {
 		n.listed, n.tallied, n.talliedIn = false, nil, ""
-		if p.board.inView(n) {
+		if n.zone != nil {
 			n.tallied, n.talliedIn = n.object, n.zone.name
 		}
 	}
-	clear(p.board.objects)
-	p.board.objects = p.board.objects[:0]
-	p.board.gone = slices.DeleteFunc(p.board.gone, func(n *node) bool {
-		if n.tallied == nil && !n.listed {
-			p.board.unused = append(p.board.unused, n.id)
-			return true
-		}
-		return false
-	})
+	clear(notes.objects)
+	notes.objects = notes.objects[:0]
+	for _, n := range notes.gone {
+		notes.unused = append(notes.unused, n.id)
+	}
+	clear(notes.gone)
+	notes.gone = notes.gone[:0]
 }
 
 // countLocked updates what a claim holds, and in which zones it seeks slots.
@@ -283,7 +350,7 @@ func (p *Planner) countLocked(w *claim) {
 		p.seeking--
 	}
 	if len(w.seeks) > 0 && !w.Claim.Amounts && !slices.Equal(sought, w.seeks) {
-		p.offered = 0
+		p.worker.offered, p.cycles.offered = 0, 0
 	}
 }
 
@@ -295,7 +362,7 @@ func (p *Planner) countSlotsLocked(w *claim) {
 	}
 	nodes, _ := p.holds.Status(w.uid())
 	for i := range nodes {
-		if at := p.board.nodes[nodes[i].Node]; at != nil {
+		if at := p.nodeLocked(nodes[i].Node); at != nil {
 			owned := at.ownedBy(w.uid())
 			n := w.counts[nodes[i].Zone]
 			n.used += nodes[i].Slots() - w.Claim.UnusedSlots(nodes[i].Slots(), &owned)
@@ -333,7 +400,7 @@ func (p *Planner) Unused() map[string]ledger.Resources {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sums := map[string]ledger.Resources{}
-	for name, z := range p.board.zones {
+	for name, z := range p.worker.zones {
 		if !z.unused.IsZero() {
 			sums[name] = z.unused.Clone()
 		}
@@ -345,13 +412,14 @@ func (p *Planner) Unused() map[string]ledger.Resources {
 func (p *Planner) TakeFreed() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	freed := make([]string, 0, len(p.board.roomier))
-	for _, n := range p.board.roomier {
+	notes := p.worker.notes
+	freed := make([]string, 0, len(notes.roomier))
+	for _, n := range notes.roomier {
 		n.roomier = false
 		freed = append(freed, n.name)
 	}
-	clear(p.board.roomier)
-	p.board.roomier = p.board.roomier[:0]
+	clear(notes.roomier)
+	notes.roomier = notes.roomier[:0]
 	return freed
 }
 

@@ -197,6 +197,23 @@ func TestAGuaranteeIncludesWhoRuns(t *testing.T) {
 	require.Equal(t, map[string]int{"a1": 1, "a2": 2}, s.slots(t, "r"))
 }
 
+// TestAZoneThatIsNotReadyShiftsAllItsSlots, those that owners use among them: their pods are about to come elsewhere.
+func TestAZoneThatIsNotReadyShiftsAllItsSlots(t *testing.T) {
+	s := cluster(1, "a", "b")
+	d := target("r", 0, Zone{"a", 2})
+	d.Zones = append(d.Zones, Zone{"b", 1})
+	d.Claim.Use = holds.UseFirst
+	s.reconcile(t, d)
+	s.consume(t, "w", "a1", "1", "r")
+	s.ledger.UpdateNode(notReady(makeNode("a1", "a", "4")))
+	s.reconcile(t)
+	require.Equal(t, map[string]int{"b1": 3}, s.slots(t, "r"))
+	s.ledger.UpdateNode(makeNode("a1", "a", "4"))
+	s.reconcile(t)
+	require.Equal(t, map[string]int{"a1": 2, "b1": 1}, s.slots(t, "r"))
+	require.Equal(t, 1, s.report(t, "r").Used)
+}
+
 // TestACordonedZoneKeepsItsOwners: only what is not used is shifted, so that nothing is held twice when the cordon ends.
 func TestACordonedZoneKeepsItsOwners(t *testing.T) {
 	s := cluster(1, "a", "b")
@@ -530,82 +547,16 @@ func TestASlotOfAnotherSize(t *testing.T) {
 	d.Claim.Slot = ledger.Resources{MilliCPU: 1000}
 	s.reconcile(t, d)
 	require.Equal(t, map[string]int{"a1": 2, "a2": 1}, s.slots(t, "r"), "nothing moves without a need")
-}
 
-// TestTheOldestTakesWhatIsFreed, and a younger one what the older ones can not use.
-func TestTheOldestTakesWhatIsFreed(t *testing.T) {
-	s := cluster(1, "a", "b")
-	for _, node := range []string{"a1", "b1"} {
-		for _, name := range []string{"1", "2", "3", "4"} {
-			s.add(t, makePod(node+name, node, "1"))
-		}
-	}
-	younger, older, large := target("younger", 1, Zone{"a", 1}, Zone{"b", 1}), target("older", 0, Zone{"a", 1}), target("large", -1, Zone{"a", 1})
-	large.Claim.Slot.MilliCPU = 2000
-	s.reconcile(t, younger, older, large)
-	s.end("a11")
-	require.Equal(t, []types.UID{"older"}, s.collect())
-	s.end("b11")
-	require.Equal(t, []types.UID{"younger"}, s.collect())
-	s.end("a12")
-	require.Equal(t, []types.UID{"younger"}, s.collect(), "the large one can not use a single CPU")
-	s.end("a13")
-	s.end("a14")
-	require.Equal(t, []types.UID{"large"}, s.collect())
-}
-
-// TestTooLittleRoomIsPassed: room that grows in steps is taken once it is enough, and what was too little is not looked at again.
-func TestTooLittleRoomIsPassed(t *testing.T) {
-	s := cluster(1, "a")
-	for i := range 100 {
-		s.ledger.AddNode(makeNode(fmt.Sprintf("b%d", i), "b", "2"))
-		s.add(t, makePod(fmt.Sprintf("b%d", i), fmt.Sprintf("b%d", i), "1"))
-	}
-	for i := range 4 {
-		s.add(t, makePod(fmt.Sprintf("a%d", i), "a1", "1"))
-	}
-	large := target("large", 0, Zone{"a", 1}, Zone{"b", 1})
-	large.Claim.Slot.MilliCPU = 3000
-	s.reconcile(t, large)
-	s.collect() // the cycle's view is new
-	s.reconcile(t)
-	s.end("a0")
-	require.Empty(t, s.collect())
-	s.end("a1")
-	require.Empty(t, s.collect(), "two of three CPUs")
-	for i := range 100 {
-		s.end(fmt.Sprintf("b%d", i))
-		require.Empty(t, s.collect(), "the nodes of b are too small")
-	}
-	w := s.planner.claims["large"]
-	require.Equal(t, s.planner.board.freed, w.lookedAt("a"))
-	require.Equal(t, s.planner.board.freed, w.lookedAt("b"))
-	s.end("a2")
-	require.Equal(t, []types.UID{"large"}, s.collect())
-	require.Equal(t, map[string]int{"a1": 1}, s.slots(t, "large"))
-}
-
-func TestSpan(t *testing.T) {
-	w := newClaim(target("r", 0))
-	w.looked["a"], w.looked["b"], w.looked["c"] = 5, 8, 30
-	w.passed.extend(7, 9)
-	w.passed.extend(9, 20)
-	require.Equal(t, span{7, 20}, w.passed)
-	require.Equal(t, []uint64{0, 5, 20, 30}, []uint64{w.lookedAt("new"), w.lookedAt("a"), w.lookedAt("b"), w.lookedAt("c")})
-	w.passed.extend(21, 25)
-	require.Equal(t, span{21, 25}, w.passed, "between the two are points that were not passed")
-}
-
-// TestRoomOfAFailedDraftIsOffered: what an older claim cannot have beside nominated pods, a younger one of smaller slots can.
-func TestRoomOfAFailedDraftIsOffered(t *testing.T) {
-	s := cluster(1, "a")
-	s.add(t, makePod("p", "a1", "1"), makePod("q", "a1", "3"))
-	older, younger := target("older", 0, Zone{"a", 1}), target("younger", 1, Zone{"a", 1})
-	younger.Claim.Slot.MilliCPU = 500
-	s.reconcile(t, older, younger)
-	s.nominated["a1"] = ledger.Resources{MilliCPU: 500}
-	s.end("p")
-	s.reconcile(t)
-	require.Empty(t, s.slots(t, "older"))
-	require.Equal(t, map[string]int{"a1": 1}, s.slots(t, "younger"))
+	// Of a slot that an owner uses the rest has to have room, too.
+	s = cluster(1, "a")
+	d = target("g", 0, Zone{"a", 1})
+	d.Claim.Use = holds.UseFirst
+	s.reconcile(t, d)
+	s.consume(t, "w", "a1", "1", "g")
+	s.add(t, makePod("full", "a1", "3"))
+	d.Claim.Slot = ledger.Resources{MilliCPU: 2000}
+	s.reconcile(t, d)
+	require.Empty(t, s.slots(t, "g"))
+	require.Equal(t, 1, s.report(t, "g").Missing)
 }

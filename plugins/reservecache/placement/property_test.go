@@ -172,7 +172,8 @@ func (w *world) Settle(t *rapid.T) {
 	w.settle()
 	before := w.stands()
 	changed := map[types.UID]bool{}
-	for _, uid := range w.reconcile(t) {
+	// A node that only a cycle has seen is there until the next cycle.
+	for _, uid := range slices.Concat(w.planner.Collect(w.cycle()).Changed, w.reconcile(t)) {
 		changed[uid] = true
 	}
 	for name, was := range before {

@@ -19,11 +19,8 @@ func (p *Planner) Reconcile(view View, trails func(node string) bool) Result {
 	defer p.noteIdleLocked()
 	var result Result
 	p.noteLocked()
-	p.board.update(view, between)
-	if p.reread {
-		p.reread = false
-		p.board.rereadOwned()
-	}
+	in := p.worker
+	p.updateLocked(in, view)
 	p.askAgainLocked(0)
 	p.inspectLocked(trails, &result)
 	p.retallyLocked()
@@ -34,18 +31,18 @@ func (p *Planner) Reconcile(view View, trails func(node string) bool) Result {
 		looks += 1 + p.reconcileLocked(w, &result)
 	}
 	// Others may take what one gave up, and what became free.
-	offered := p.board.freed
-	for i := 0; i < len(p.queue) && p.seeking > 0 && p.offered != offered; i++ {
+	offered := in.freed
+	for i := 0; i < len(p.queue) && p.seeking > 0 && in.offered != offered; i++ {
 		if looks >= looksPerSlice {
 			result.More = true
 			return result
 		}
 		if w := p.queue[i]; !w.dirty {
-			looks += p.collectLocked(w, 0, &result)
+			looks += p.collectLocked(w, in, 0, &result)
 		}
 	}
-	if result.More = p.anyDirtyLocked() || p.offered != offered && p.board.freed != offered; !result.More {
-		p.offered = offered
+	if result.More = p.anyDirtyLocked() || in.offered != offered && in.freed != offered; !result.More {
+		in.offered = offered
 	}
 	return result
 }
@@ -55,7 +52,7 @@ func (p *Planner) reconcileLocked(w *claim, result *Result) int {
 		return p.measureLocked(w, result)
 	}
 	p.countLocked(w)
-	looks := p.placeLocked(w, 0, result, func(d *draft) {
+	looks := p.placeLocked(w, p.worker, 0, result, func(d *draft) {
 		d.apportion(p.fits[d.Fit.key].zones)
 		d.trim()
 		d.fill()
@@ -80,8 +77,11 @@ func (p *Planner) anyDirtyLocked() bool { return p.firstDirtyLocked() != nil }
 // inspectLocked looks at the changed nodes, and marks the claims that hold slots on a node that is gone, unfit or too full.
 func (p *Planner) inspectLocked(trails func(string) bool, result *Result) {
 	amounts := p.forAmountsLocked()
-	for _, n := range p.board.changed {
+	for _, n := range p.worker.notes.changed {
 		n.inspect = false
+		if seen := p.cycles.nodes[n.name]; seen != nil && seen.zone == nil && n.zone != nil {
+			p.cycles.readAgain(seen) // the ledger had removed it
+		}
 		for _, w := range amounts {
 			if !p.asDesiredLocked(w, n) {
 				w.look(n.name)
@@ -94,15 +94,15 @@ func (p *Planner) inspectLocked(trails func(string) bool, result *Result) {
 				}
 			}
 		}
-		held := p.board.held.Node(n.name)
+		held := p.worker.held.Node(n.name)
 		delete(p.full, n)
 		if held == nil {
 			continue
 		}
-		if p.board.inView(n) && n.tooFull() {
+		if n.zone != nil && n.tooFull() {
 			p.full[n] = struct{}{}
 		}
-		if !p.board.inAnyView(n) || n.listed {
+		if n.zone == nil || n.listed {
 			for i := range held.Holds {
 				if w := p.claims[held.Holds[i].Claim.UID]; w != nil {
 					w.look(n.name)
@@ -110,8 +110,8 @@ func (p *Planner) inspectLocked(trails func(string) bool, result *Result) {
 			}
 		}
 	}
-	clear(p.board.changed)
-	p.board.changed = p.board.changed[:0]
+	clear(p.worker.notes.changed)
+	p.worker.notes.changed = p.worker.notes.changed[:0]
 	for n := range p.full {
 		if trails != nil && trails(n.name) {
 			continue
@@ -145,8 +145,11 @@ func (p *Planner) uncapLocked() {
 			continue
 		}
 		for name := range w.capped {
-			if z := p.board.zones[name]; z != nil && !p.cappedLocked(w, z, &ledger.Resources{}, &w.Claim.Slot) {
-				w.dirty, w.looked[name] = true, 0
+			if z := p.worker.zones[name]; z != nil && !p.cappedLocked(w, z, &ledger.Resources{}, &w.Claim.Slot) {
+				w.dirty = true
+				for _, search := range w.searches {
+					search.looked[name] = 0
+				}
 			}
 		}
 	}

@@ -99,7 +99,7 @@ func (p *Planner) Report(uid types.UID) (Report, bool) {
 		return zones[name]
 	}
 	for _, q := range w.quotas {
-		*zone(q.zone) = ZoneReport{Name: q.zone, Desired: q.slots, Lost: q.lost, Unknown: p.board.zones[q.zone] == nil}
+		*zone(q.zone) = ZoneReport{Name: q.zone, Desired: q.slots, Lost: q.lost, Unknown: p.worker.zones[q.zone] == nil}
 	}
 	r := Report{
 		Desired: w.total, Missing: max(0, w.total-w.sum()),
@@ -131,7 +131,7 @@ func (p *Planner) Report(uid types.UID) (Report, bool) {
 // nodeReportLocked says what a claim has on a node.
 func (p *Planner) nodeReportLocked(w *claim, has *holds.NodeStatus) NodeReport {
 	r := NodeReport{Node: has.Node, Slots: has.Slots(), Amount: has.Amount}
-	if n := p.board.nodes[has.Node]; n != nil && w.Claim.Inclusive() {
+	if n := p.nodeLocked(has.Node); n != nil && w.Claim.Inclusive() {
 		r.UsedAmount = has.Amount.Clone()
 		owned := n.ownedBy(w.uid())
 		r.UsedAmount.Lower(&owned)
@@ -145,7 +145,7 @@ func (p *Planner) nodeReportLocked(w *claim, has *holds.NodeStatus) NodeReport {
 
 // reasonsLocked says why the nodes of a zone take no slots.
 func (p *Planner) reasonsLocked(w *claim, report *ZoneReport) string {
-	z := p.board.zones[report.Name]
+	z := p.worker.zones[report.Name]
 	if z == nil {
 		return "no nodes"
 	}
@@ -163,9 +163,9 @@ func (p *Planner) reasonsLocked(w *claim, report *ZoneReport) string {
 		slot := &w.Claim.Slot
 		if lacks := slot.Exceeds(&n.allocatable); lacks != "" {
 			small["too small: "+resourceName(lacks)]++
-		} else if lacks := slot.Exceeds(n.freeRoom()); lacks != "" {
+		} else if lacks := slot.Exceeds(p.worker.freeRoom(n)); lacks != "" {
 			short["short of "+resourceName(lacks)]++
-		} else if !w.mayHave(n.name, has[n.name]) {
+		} else if !w.mayHave(n, has[n.name]) {
 			short["with as many slots and owners as slotsPerNode allows"]++
 		} else {
 			room++
@@ -226,7 +226,7 @@ func resourceName(name v1.ResourceName) string {
 // fitsNoNodeLocked reports whether there are nodes that the claim selects, and a slot is too large for each.
 func (p *Planner) fitsNoNodeLocked(w *claim) bool {
 	selected := 0
-	for _, z := range p.board.zones {
+	for _, z := range p.worker.zones {
 		for n := z.newest; n != nil; n = n.older {
 			if w.Fit.Of(n.object) == NotSelected {
 				continue

@@ -67,7 +67,7 @@ func (p *Planner) reportAmountsLocked(w *claim) Report {
 			continue
 		}
 		ns := holds.NodeStatus{Node: name}
-		if n := p.board.nodes[name]; n != nil && n.zone != nil {
+		if n := p.nodeLocked(name); n != nil {
 			ns.Zone = n.zone.name
 		}
 		p.reportNodeLocked(w, &ns, zones, &r)
@@ -110,13 +110,13 @@ func (p *Planner) reportNodeLocked(w *claim, ns *holds.NodeStatus, zones map[str
 	}
 	z.Amounts.Missing.Add(&missing, 1)
 	r.Missing++
-	if n := p.board.nodes[ns.Node]; n == nil || n.zone == nil {
+	if n := p.nodeLocked(ns.Node); n == nil {
 		z.unfit["gone"]++
 	} else if why := w.Fit.Of(n.object); why != "" {
 		z.unfit[string(why)]++
 	} else if lacks := desired.Exceeds(&n.allocatable); lacks != "" {
 		z.small["too small: "+resourceName(lacks)]++
-	} else if lacks := missing.Exceeds(n.freeRoom()); lacks != "" {
+	} else if lacks := missing.Exceeds(p.worker.freeRoom(n)); lacks != "" {
 		z.short["short of "+resourceName(lacks)]++
 	} else {
 		z.short[w.untaken(ns.Zone)]++

@@ -66,7 +66,7 @@ func (s *Server) restore(a applying, zone, nodeName string, amount ledger.Resour
 	} else {
 		claim.Slot = a.spec.slot
 		for amount.Pods > 0 {
-			if unused := claim.Unused(&amount, &used); !room.Negative(&unused) && unused.Exceeds(&room) == "" {
+			if unused := claim.Unused(&amount, &used); unused.Exceeds(&room) == "" {
 				break
 			}
 			amount = claim.Slots(int(amount.Pods) - 1)

@@ -97,7 +97,7 @@ func (e *entry) ready() metav1.Condition {
 	case r.Missing == 0 && e.applied.nodes != nil:
 		return is(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, "all amounts are held"+e.usedInWords())
 	case r.Missing == 0 && e.applied.use == holds.UseLast:
-		return is(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, fmt.Sprintf("%d unused slots are held", r.Held-r.Used))
+		return is(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, fmt.Sprintf("%d unused slots are held", r.Held))
 	case r.Missing == 0:
 		return is(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, fmt.Sprintf("%d slots are held, %d of them are used", r.Held, r.Used))
 	case r.FitsNoNode:
@@ -133,9 +133,6 @@ func (e *entry) lacks() string {
 		return fmt.Sprintf("%s missing on %d nodes%s: %s", placement.Words(&e.report.Amounts.Missing), e.report.Missing, e.usedInWords(), e.report.Shortfalls())
 	}
 	line := fmt.Sprintf("%d of %d slots are missing", e.report.Missing, e.report.Desired)
-	if e.applied.use == holds.UseLast && e.report.Used > 0 {
-		line += fmt.Sprintf(" (%d are used)", e.report.Used)
-	}
 	if why := e.report.Shortfalls(); why != "" {
 		line += ": " + why
 	}

@@ -1,0 +1,399 @@
+package placement
+
+import (
+	"maps"
+
+	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"zonewise.dev/plugins/reservecache/holds"
+	"zonewise.dev/plugins/reservecache/ledger"
+)
+
+// View is the nodes of a cluster in a list, from one source. It must not change while it is read.
+type View interface {
+	Len() int
+	// Changed calls changed with the index and the generation of each node whose generation differs from known at that index.
+	// A generation changes whenever the node does in the view; no two nodes have the same.
+	Changed(known []int64, changed func(i int, generation int64))
+	Node(i int) *v1.Node
+	// Resources returns the allocatable of a node and the requests of its pods.
+	Resources(i int) (allocatable, requested ledger.Resources)
+	// Owned returns what the pods of each claim on the node ask for together, their number in Pods; nil if no pod belongs to a claim. The
+	// result is the caller's.
+	Owned(i int) map[types.UID]ledger.Resources
+}
+
+// rooms has the nodes of one source of views, and what room they have: one of the scheduling cycles, and one of the ledger between cycles. An
+// update makes it equal to a view. The two hear of events at different times, and know nothing of each other.
+type rooms struct {
+	held *holds.View
+	// ownedChanged is called when other pods of claims are on a node than before, or ask for something else.
+	ownedChanged func(n *node, was map[types.UID]ledger.Resources)
+	// nominated is what the pods ask for that were nominated to a node when the planner last asked; all rooms share it.
+	nominated map[string]ledger.Resources
+	nodes     map[string]*node
+	zones     map[string]*zone
+	// view is that of the last update, order its nodes, and known their generations.
+	view  View
+	order []*node
+	known []int64
+	// freed counts the times that nodes were freed. offered is the point up to which every claim that lacks slots has looked at all freed
+	// nodes.
+	freed, offered uint64
+	// removed are the nodes that the last updates have not found any more, until the planner takes them. moved is set when nodes came or
+	// went.
+	removed []string
+	moved   bool
+	// notes are what the planner has to do about nodes; nil for the rooms of cycles, which only look for room.
+	notes *notes
+}
+
+// notes are the nodes of which something has changed.
+type notes struct {
+	// changed are those that have changed since Reconcile took them.
+	changed []*node
+	// roomier are those that were freed, or that have more unused slots, since TakeFreed.
+	roomier []*node
+	// objects are those whose object has changed since they were last tallied.
+	objects []*node
+	// ids counts the ids of nodes that were given, and unused are those that are free again. gone are the nodes that have one
+	// still, until they are tallied no more.
+	ids    int
+	unused []int
+	gone   []*node
+}
+
+// node is one node.
+type node struct {
+	name string
+	// id is a small number that no other noted node has.
+	id int
+	// zone is nil for a node that is gone.
+	zone   *zone
+	object *v1.Node
+	// generation and index are those of the last view.
+	generation int64
+	index      int
+
+	allocatable, requested ledger.Resources
+	// owned is what the pods of each claim ask for together.
+	owned map[types.UID]ledger.Resources
+	held  *holds.NodeHolds
+	// unused is what is held but not used.
+	unused ledger.Resources
+	// room is what is left, also by the draft that is being made. It may be negative.
+	room ledger.Resources
+
+	// freed is when the node was last freed; newer and older link the nodes of a zone in that order.
+	freed        uint64
+	newer, older *node
+
+	// tallied is the object by which the node was last counted, and talliedIn its zone; nil before that.
+	tallied   *v1.Node
+	talliedIn string
+	// listed is set for the nodes in objects, inspect for those in changed, roomier for those in roomier.
+	listed, inspect, roomier bool
+}
+
+// zone is the nodes of a zone.
+type zone struct {
+	name string
+	// newest is the node that was freed last.
+	newest *node
+	// nodes counts them; allocatable and unused are sums over them.
+	nodes               int
+	allocatable, unused ledger.Resources
+}
+
+// tally counts the nodes of a zone: those that are selected, and of these those that may take slots.
+type tally struct{ selected, usable int }
+
+func newRooms(h *holds.Holds, nominated map[string]ledger.Resources) *rooms {
+	return &rooms{held: h.NewView(), nominated: nominated, nodes: map[string]*node{}, zones: map[string]*zone{}}
+}
+
+// update makes the rooms equal to a view and to what is held. It compares each node's generation, and reads the nodes that
+// changed.
+func (r *rooms) update(view View) {
+	r.view = view
+	moved := view.Len() != len(r.order)
+	view.Changed(r.known, func(i int, generation int64) {
+		name := view.Node(i).Name
+		n := r.nodes[name]
+		if n == nil {
+			n = r.newNode(name)
+		}
+		if i < len(r.order) && r.order[i] == n {
+			r.known[i] = generation
+		} else {
+			moved = true
+		}
+		if n.generation != generation || n.zone == nil {
+			n.generation = generation
+			r.load(n, i)
+		}
+	})
+	if moved {
+		r.reorder()
+	}
+	r.weighHeld()
+}
+
+func (r *rooms) newNode(name string) *node {
+	n := &node{name: name}
+	r.nodes[name] = n
+	if r.notes != nil {
+		n.id = r.notes.newID()
+	}
+	return n
+}
+
+func (c *notes) newID() (id int) {
+	if last := len(c.unused) - 1; last >= 0 {
+		id, c.unused = c.unused[last], c.unused[:last]
+		return id
+	}
+	c.ids++
+	return c.ids - 1
+}
+
+// weighHeld applies changes of what is held.
+func (r *rooms) weighHeld() {
+	for _, name := range r.held.Update() {
+		if n := r.nodes[name]; n != nil && n.zone != nil {
+			r.weigh(n)
+		}
+	}
+}
+
+// reorder handles new, removed and reordered nodes.
+func (r *rooms) reorder() {
+	was := r.order
+	r.moved = true
+	r.order, r.known = make([]*node, 0, r.view.Len()), make([]int64, 0, r.view.Len())
+	there := make(map[*node]bool, r.view.Len())
+	for i := range r.view.Len() {
+		n := r.nodes[r.view.Node(i).Name]
+		n.index, there[n] = i, true
+		r.order, r.known = append(r.order, n), append(r.known, n.generation)
+	}
+	for _, n := range was {
+		if !there[n] {
+			r.remove(n)
+		}
+	}
+}
+
+// remove handles a node that is gone.
+func (r *rooms) remove(n *node) {
+	r.queueForTally(n)
+	r.leaveZone(n)
+	r.setOwned(n, nil)
+	delete(r.nodes, n.name)
+	r.removed = append(r.removed, n.name)
+	if r.notes != nil {
+		r.notes.gone = append(r.notes.gone, n)
+	}
+}
+
+// readAgain has the next update read a node again.
+func (r *rooms) readAgain(n *node) { n.generation, r.known[n.index] = -1, -1 }
+
+// load reads the i-th node of the view.
+func (r *rooms) load(n *node, i int) {
+	object := r.view.Node(i)
+	allocatable, requested := r.view.Resources(i)
+	if n.tallied != object {
+		r.queueForTally(n)
+	}
+	n.index = i
+	if n.object != object {
+		if n.zone != nil && objectFrees(n.object, object) {
+			r.free(n)
+		}
+		n.object = object
+	}
+	r.enterZone(n, object.Labels[v1.LabelTopologyZone])
+	n.zone.allocatable.Add(&n.allocatable, -1)
+	// Copy the maps, since the view will change them.
+	n.allocatable, n.requested = allocatable.Clone(), requested.Clone()
+	n.zone.allocatable.Add(&n.allocatable, 1)
+	r.setOwned(n, r.view.Owned(i))
+	r.weigh(n)
+}
+
+// weigh computes the room of a node.
+func (r *rooms) weigh(n *node) {
+	n.held = r.held.Node(n.name)
+	unused := n.held.Unused(n.ownedBy)
+	was := n.room
+	n.zone.unused.Add(&n.unused, -1)
+	n.zone.unused.Add(&unused, 1)
+	if unused.Exceeds(&n.unused) != "" {
+		r.queueForWake(n) // to pods that may use the slots
+	}
+	n.unused = unused.Clone()
+	n.resetRoom()
+	if n.room.Exceeds(&was) != "" {
+		r.free(n)
+	}
+	r.queueForReconcile(n)
+}
+
+// resetRoom sets the room of a node as if there were no draft.
+func (n *node) resetRoom() {
+	n.room = n.allocatable.Less(&n.requested)
+	n.room.Add(&n.unused, -1)
+}
+
+// queueForReconcile marks a node for Reconcile.
+func (r *rooms) queueForReconcile(n *node) {
+	if r.notes != nil && !n.inspect {
+		n.inspect = true
+		r.notes.changed = append(r.notes.changed, n)
+	}
+}
+
+// setOwned records what the pods of claims on a node ask for.
+func (r *rooms) setOwned(n *node, owned map[types.UID]ledger.Resources) {
+	if was := n.owned; !sameOwned(was, owned) {
+		n.owned = owned
+		r.ownedChanged(n, was)
+	}
+}
+
+// rereadOwned reads again what the pods of claims ask for, after these belong to other claims than before.
+func (r *rooms) rereadOwned() {
+	for i, n := range r.order {
+		if owned := r.view.Owned(i); !sameOwned(n.owned, owned) {
+			r.setOwned(n, owned)
+			r.weigh(n)
+		}
+	}
+}
+
+func sameOwned(a, b map[types.UID]ledger.Resources) bool {
+	return maps.EqualFunc(a, b, func(a, b ledger.Resources) bool { return a.Equal(&b) })
+}
+
+// ownedBy returns what the pods of a claim ask for on the node.
+func (n *node) ownedBy(claim types.UID) ledger.Resources { return n.owned[claim] }
+
+// objectFrees reports whether a node may take slots, or pods, that it could not take before.
+func objectFrees(was, is *v1.Node) bool {
+	return was.Spec.Unschedulable && !is.Spec.Unschedulable || unready(was) && !unready(is) ||
+		len(was.Spec.Taints) > 0 && !apiequality.Semantic.DeepEqual(was.Spec.Taints, is.Spec.Taints) || !maps.Equal(was.Labels, is.Labels)
+}
+
+// free records that a node may have new room for slots, and puts it first in its zone.
+func (r *rooms) free(n *node) {
+	r.markFreed(n)
+	if n.zone == nil || n.zone.newest == n {
+		return
+	}
+	n.zone.unlink(n)
+	n.zone.link(n)
+}
+
+// mostSince returns an amount that is no less than the room of any node that was freed after a point. It reports false if there
+// are more than limit of these.
+func (r *rooms) mostSince(point uint64, limit int) (most ledger.Resources, ok bool) {
+	for _, z := range r.zones {
+		for n := z.newest; n != nil && n.freed > point; n = n.older {
+			if limit--; limit < 0 {
+				return most, false
+			}
+			most.Raise(&n.room)
+		}
+	}
+	return most, true
+}
+
+func (r *rooms) markFreed(n *node) {
+	r.freed++
+	n.freed = r.freed
+	r.queueForWake(n)
+}
+
+// queueForWake records that a node may have new room for a pod.
+func (r *rooms) queueForWake(n *node) {
+	if r.notes != nil && !n.roomier {
+		n.roomier = true
+		r.notes.roomier = append(r.notes.roomier, n)
+	}
+}
+
+func (z *zone) link(n *node) {
+	n.older = z.newest
+	if z.newest != nil {
+		z.newest.newer = n
+	}
+	z.newest = n
+}
+
+func (z *zone) unlink(n *node) {
+	if n.newer != nil {
+		n.newer.older = n.older
+	}
+	if n.older != nil {
+		n.older.newer = n.newer
+	}
+	if z.newest == n {
+		z.newest = n.older
+	}
+	n.newer, n.older = nil, nil
+}
+
+// enterZone puts a node into a zone, where it counts as freed if it is new.
+func (r *rooms) enterZone(n *node, name string) {
+	if n.zone != nil && n.zone.name == name {
+		return
+	}
+	r.leaveZone(n)
+	z := r.zones[name]
+	if z == nil {
+		z = &zone{name: name}
+		r.zones[name] = z
+	}
+	z.nodes++
+	z.allocatable.Add(&n.allocatable, 1)
+	z.unused.Add(&n.unused, 1)
+	n.zone = z
+	r.markFreed(n)
+	z.link(n)
+}
+
+func (r *rooms) leaveZone(n *node) {
+	z := n.zone
+	if z == nil {
+		return
+	}
+	z.unlink(n)
+	z.nodes--
+	z.allocatable.Add(&n.allocatable, -1)
+	z.unused.Add(&n.unused, -1)
+	if n.zone = nil; z.nodes == 0 {
+		delete(r.zones, z.name)
+	}
+}
+
+// queueForTally marks a node to be tallied again.
+func (r *rooms) queueForTally(n *node) {
+	if r.notes != nil && !n.listed {
+		n.listed = true
+		r.notes.objects = append(r.notes.objects, n)
+	}
+}
+
+// freeRoom returns what claims may take of a node: what is left besides nominated pods, whatever their priority. They may have had
+// pods evicted for it, and would evict others elsewhere.
+func (r *rooms) freeRoom(n *node) *ledger.Resources {
+	nominated, some := r.nominated[n.name]
+	if !some {
+		return &n.room
+	}
+	room := n.room.Less(&nominated)
+	return &room
+}
