@@ -74,11 +74,15 @@ func (p *Planner) recordLocked(d *draft, result *Result) bool {
 		return true
 	}
 	p.holds.Change(d.uid(), changes)
-	placed := 0
-	for _, pl := range d.places {
-		placed += max(0, pl.slots-pl.was.Slots())
+	if !d.Claim.Amounts {
+		placed, more := 0, 0
+		for _, pl := range d.places {
+			placed += max(0, pl.slots-pl.was.Slots())
+			more += pl.slots - pl.was.Slots()
+		}
+		d.forgetAway(placed)
+		d.taken = max(0, d.taken-max(0, more)) // they stand in for those that pods took
 	}
-	d.forgetAway(placed)
 	d.rooms.weighHeld()
 	for _, pl := range d.places {
 		if pl.node != nil && (pl.loses() || pl.was.Resized) {
