@@ -150,7 +150,8 @@ func (p *PermitGate) attempt(key types.NamespacedName, pod *v1.Pod) (a *attempt,
 
 // propose makes the proposal for the scout's gang. The status is nil if the scout's cycle continues.
 func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
-	began, freed := p.gangs.clock.Now(), p.shared.freed.count.Load()
+	began, freed, changes := p.gangs.clock.Now(), p.shared.freed.count.Load(), 0
+	p.gangs.read(key, func(e *entry) { changes = e.gang.Changes() })
 	pl, o := p.proposer.propose(ctx, state, key, pod, nodes)
 	switch {
 	case o.refusal.Cause != "":
@@ -177,6 +178,9 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key type
 		e.gang.Refuse(o.refusal, lookPause(took, len(p.gangs.lackRoom)+1), now)
 		if p.shared.freed.count.Load() != freed { // perhaps too late for this look
 			p.gangs.wakeLocked(e, true, now)
+		}
+		if e.gang.Changes() != changes { // a member that has come since is not in the plan
+			e.gang.Changed(now)
 		}
 	})
 	if preempts {

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -125,6 +126,24 @@ func TestTwoGangsThatEachTakeHalf(t *testing.T) {
 		c.requireUnbound(second...)
 		c.delete(first...)
 		c.requireBound(second...)
+	})
+}
+
+// TestMemberThatComesDuringAProposal: it is not in the proposal that refuses its gang, and its arrival comes before the backoff
+// that it ends.
+func TestMemberThatComesDuringAProposal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, slowBackoff, 4)
+		c.groups.set("g", 3)
+		late := sync.OnceFunc(func() {
+			c.create(member("g", "g-3"))
+			time.Sleep(time.Second) // the plugin has seen it
+		})
+		c.mishap.set(func(m *mishap) {
+			m.preFilter = func(string) *fwk.Status { late(); return nil }
+		})
+		c.create(member("g", "g-0").NodeSelector(map[string]string{"no": "such-node"}), member("g", "g-1"), member("g", "g-2"))
+		c.requireBound("g-1", "g-2", "g-3")
 	})
 }
 

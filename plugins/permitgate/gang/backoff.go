@@ -101,6 +101,7 @@ func (g *Gang) RetryAfterPause(now time.Time) {
 // Changed says that something about the gang itself has changed, its members above all: whatever it was refused for, it
 // may fit now. Its backoff ends as by [Gang.RoomFreed], or after MaxBackoff.
 func (g *Gang) Changed(now time.Time) {
+	g.changes++
 	g.changedAt = now
 	at := g.backedOffAt.Add(g.config.MaxBackoff)
 	if g.notBefore.Before(at) {
@@ -109,6 +110,9 @@ func (g *Gang) Changed(now time.Time) {
 	g.endBackoff(at, now)
 	g.settle(now)
 }
+
+// Changes counts the calls of [Gang.Changed]. A plan that was made at another count may lack a member.
+func (g *Gang) Changes() int { return g.changes }
 
 // endBackoff ends a backoff at a time, or at once when that has passed.
 func (g *Gang) endBackoff(at, now time.Time) {

@@ -30,6 +30,7 @@ type Gang struct {
 	rounds int
 
 	prepareBy  time.Time // when the members that were let go are to be prepared; zero when they are not awaited
+	changes    int       // of the gang itself, by [Gang.Changed]
 	changedAt  time.Time // when something changed last that may help
 	readySince time.Time // when the quorum came to exist; zero in Pending
 	arrivedAt  time.Time // when a member came last that has no node
