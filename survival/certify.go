@@ -17,6 +17,7 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/message"
 	"zonewise.dev/sim"
 )
 
@@ -379,7 +380,7 @@ func (c *certificate) broken(l *loss) bool {
 // record looks at what has become of the protected pods in a replay, and keeps the worst.
 func (c *certificate) record(l *loss, r *outcome, err error) {
 	if err != nil {
-		c.failed = fmt.Sprintf("the loss of %s: %s", l, oneLine(err))
+		c.failed = fmt.Sprintf("the loss of %s: %s", l, message.OneLine(err))
 		return
 	}
 	result := v1alpha1.SurvivalLoss{Zone: l.zone, NodeNames: l.nodes, Nodes: int64(r.nodes), Margin: r.margin(c.resources)}
@@ -505,5 +506,3 @@ func (c *certificate) these(losses []*lossResult) string {
 func unknown(reason, message string) metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionUnknown, Reason: reason, Message: message}
 }
-
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -378,8 +378,9 @@ func TestFingerprint(t *testing.T) {
 		"a pod is ready": func(c *clitest.Cluster) {
 			c.Pods()[2].Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionFalse}}
 		},
-		"an object is written": func(c *clitest.Cluster) { c.Pods()[0].ResourceVersion = "7" },
-		"an answer is written": func(c *clitest.Cluster) { snapshot.List[*v1alpha1.ZoneSurvival](c.Snapshot)[0].Status.Pods = 2 },
+		"an object is written":  func(c *clitest.Cluster) { c.Pods()[0].ResourceVersion = "7" },
+		"an answer is written":  func(c *clitest.Cluster) { snapshot.List[*v1alpha1.ZoneSurvival](c.Snapshot)[0].Status.Pods = 2 },
+		"a ZoneSurvival's spec": func(c *clitest.Cluster) { snapshot.List[*v1alpha1.ZoneSurvival](c.Snapshot)[0].Generation = 4 },
 		"a node's heartbeat": func(c *clitest.Cluster) {
 			snapshot.List[*v1.Node](c.Snapshot)[0].Status.Conditions[0].LastHeartbeatTime = metav1.Now()
 		},
@@ -406,7 +407,6 @@ func TestFingerprint(t *testing.T) {
 		"a reservation is filled": func(c *clitest.Cluster) {
 			snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot)[0].Status.Slots.Held = 1
 		},
-		"a ZoneSurvival's spec":  func(c *clitest.Cluster) { snapshot.List[*v1alpha1.ZoneSurvival](c.Snapshot)[0].Generation = 4 },
 		"another node":           func(c *clitest.Cluster) { c.Node("d", "a", "1", "1Gi") },
 		"a policy":               func(c *clitest.Cluster) { c.Policy("web", nil) },
 		"a Deployment is scaled": func(c *clitest.Cluster) { snapshot.List[*appsv1.Deployment](c.Snapshot)[0].Generation = 2 },

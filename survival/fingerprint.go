@@ -20,10 +20,13 @@ import (
 
 // Fingerprint returns a digest of what decides where pods go: the nodes and whether they are usable, where pods are and what
 // they ask for, policies, reservations and what they hold, budgets, volumes and devices. Heartbeats, the readiness of
-// pods, and the statuses of ZoneSurvivals do not change it, nor does the order of the objects.
+// pods, and ZoneSurvivals do not change it, nor does the order of the objects.
 func Fingerprint(objects []client.Object) string {
 	var sum uint64
 	for _, obj := range objects {
+		if _, asks := obj.(*v1alpha1.ZoneSurvival); asks {
+			continue
+		}
 		h := fnv.New64a()
 		write(h, fmt.Sprintf("%T", obj), obj.GetNamespace(), obj.GetName(), string(obj.GetUID()))
 		write(h, state(obj)...)
@@ -63,8 +66,6 @@ func state(obj client.Object) []string {
 		held.LastUpdateTime = metav1.MicroTime{}
 		status, _ := json.Marshal(held)
 		return []string{generation, string(status)}
-	case *v1alpha1.ZoneSurvival:
-		return []string{generation}
 	}
 	if obj.GetGeneration() > 0 {
 		return []string{generation}

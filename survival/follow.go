@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/message"
 	"zonewise.dev/sim"
 )
 
@@ -65,7 +66,7 @@ func (k *Certifier) Certify(
 		var err error
 		k.kept, err = replayAll(ctx, objects, certificates, &options)
 		if err != nil {
-			failed = ptr.To(unknown(v1alpha1.ReasonReplayFailed, oneLine(err)))
+			failed = ptr.To(unknown(v1alpha1.ReasonReplayFailed, message.OneLine(err)))
 		}
 	}
 	if ctx.Err() != nil {
@@ -91,13 +92,13 @@ func byKey(objects []client.Object) map[objectKey]client.Object {
 }
 
 // Follow answers for a cluster that differs little from the one before: the copies after the loss of each zone follow it. That is one replay in
-// which the changed pods come last, where Certify replays each loss several times. A ZoneSurvival for the loss of nodes keeps its status.
+// which the changed pods come last, where Certify replays each loss several times. A ZoneSurvival for the loss of nodes keeps its status, and so
+// does one that is new or has another spec.
 // It returns false if only Certify can answer. An error is that of ctx.
 func (k *Certifier) Follow(
 	ctx context.Context, objects []client.Object, asked []*v1alpha1.ZoneSurvival, options Options,
 ) (out []v1alpha1.ZoneSurvivalStatus, followed bool, err error) {
-	same := func(a, b *v1alpha1.ZoneSurvival) bool { return a.UID == b.UID && a.Generation == b.Generation }
-	if len(k.kept) == 0 || len(options.Missing) > 0 || !slices.EqualFunc(k.asked, asked, same) {
+	if len(k.kept) == 0 || len(options.Missing) > 0 {
 		return nil, false, nil
 	}
 	now := byKey(objects)
@@ -126,7 +127,7 @@ func (k *Certifier) Follow(
 	for i, s := range asked {
 		certificates[i] = newCertificate(s)
 		certificates[i].begin(nodes, pods)
-		if slices.ContainsFunc(certificates[i].zones, func(zone string) bool { return k.kept[zone] == nil }) {
+		if k.answers(s) && slices.ContainsFunc(certificates[i].zones, func(zone string) bool { return k.kept[zone] == nil }) {
 			return nil, false, nil // its replay has failed
 		}
 	}
@@ -150,13 +151,20 @@ func (k *Certifier) Follow(
 	k.objects = now
 	out = statuses(certificates, objects, &options, nil)
 	for i := range out {
-		if asked[i].Spec.Survive.Nodes != nil {
+		if !k.answers(asked[i]) {
 			out[i] = *asked[i].Status.DeepCopy()
 			continue
 		}
 		out[i].ReplayedAt = k.at
 	}
 	return out, true, nil
+}
+
+// answers reports whether the copies are of losses that a ZoneSurvival asks for.
+func (k *Certifier) answers(asked *v1alpha1.ZoneSurvival) bool {
+	return asked.Spec.Survive.Nodes == nil && slices.ContainsFunc(k.asked, func(s *v1alpha1.ZoneSurvival) bool {
+		return s.UID == asked.UID && s.Generation == asked.Generation
+	})
 }
 
 // differences are what has changed between two clusters, if a copy can follow it.

@@ -133,14 +133,16 @@ func TestWhatCannotBeFollowed(t *testing.T) {
 			require.Equal(t, tc.want, f.follow(build(tc.change)) != nil)
 		})
 	}
-	t.Run("another ZoneSurvival", func(t *testing.T) {
+	t.Run("another spec keeps its status", func(t *testing.T) {
 		objects := build(func(*clitest.Cluster) {})
 		c := &clitest.Cluster{Snapshot: snapshot.New(clitest.Now)}
 		c.Add(objects...)
 		f, _ := newFollower(t, c, protecting("web"))
-		f.asked = []*v1alpha1.ZoneSurvival{protecting("web")}
-		f.asked[0].Generation++
-		require.Nil(t, f.follow(objects))
+		edited := protecting("web")
+		edited.Generation++
+		edited.Status.Pods = 7
+		f.asked = []*v1alpha1.ZoneSurvival{edited}
+		require.Equal(t, []v1alpha1.ZoneSurvivalStatus{edited.Status}, f.follow(objects))
 	})
 }
 

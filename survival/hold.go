@@ -18,6 +18,7 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/message"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -89,7 +90,7 @@ func (r *Room) find(
 		return metav1.Condition{}, context.Cause(ctx)
 	}
 	if err != nil {
-		return unknown(v1alpha1.ReasonReplayFailed, oneLine(err)), nil
+		return unknown(v1alpha1.ReasonReplayFailed, message.OneLine(err)), nil
 	}
 	r.Bound = p.least.List()
 	r.Wanted = reservation(c.asked, plan.held, own)

@@ -15,31 +15,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/internal/message"
 )
+
+// patience is how long a kind may be without an answer of the API server: from then on snapshots say that it lacks.
+const patience = 30 * time.Second
 
 // Live is a cluster that is followed. Its methods may be called from several goroutines.
 type Live struct {
-	kinds   []*set
-	changed chan struct{}
-	running sync.WaitGroup
+	kinds    []*kind
+	changed  chan struct{}
+	running  sync.WaitGroup
+	began    time.Time
+	patience time.Duration
 
 	mu sync.Mutex // guards answered and the states of kinds
 	// answered is closed and replaced whenever a kind has been listed or refused.
 	answered chan struct{}
-}
-
-// state says how the reading of a kind went.
-type state struct {
-	resource string
-	needed   bool
-	// answered: the kind has been listed, or the API server has refused.
-	answered bool
-	missing  string // NotInstalled or Forbidden
-	// failed is the last error of listing or watching, nil after a success, and since is when it began.
-	failed error
-	since  time.Time
-	// unwatched: the kind may be listed but not watched.
-	unwatched bool
 }
 
 // Start follows the cluster behind config until the context ends; see Wait.
@@ -48,61 +40,72 @@ func Start(ctx context.Context, config *rest.Config) (*Live, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Live{changed: make(chan struct{}, 1), answered: make(chan struct{})}
+	l := newLive(patience)
 	// The state of a kind keeps its errors; the reflectors need not log them.
 	quiet := klog.NewContext(ctx, logr.Logger{})
-	for _, kind := range snapshot.Kinds() {
-		s := newSet(l, c, kind)
-		l.kinds = append(l.kinds, s)
-		l.running.Go(func() { s.run(quiet) })
+	for _, described := range snapshot.Kinds() {
+		k := newKind(l, c, described)
+		l.kinds = append(l.kinds, k)
+	}
+	for _, k := range l.kinds {
+		l.running.Go(func() { k.run(quiet) })
 	}
 	return l, nil
+}
+
+func newLive(patience time.Duration) *Live {
+	return &Live{changed: make(chan struct{}, 1), answered: make(chan struct{}), began: time.Now(), patience: patience}
 }
 
 // Wait returns when all watches have ended, after the end of the context.
 func (l *Live) Wait() { l.running.Wait() }
 
-// Sync waits until the cluster is known. It returns the first error about nodes or pods
-// from the API server or the network, or the end of the context.
+// Sync waits until the cluster is known: nodes and pods, and each other kind that the API server answers about within half a minute. It
+// returns the first error about nodes or pods from the API server or the network, or the end of the context.
 func (l *Live) Sync(ctx context.Context) error {
-	for {
+	patient := time.NewTimer(time.Until(l.began.Add(l.patience)))
+	defer patient.Stop()
+	for impatient := false; ; {
 		l.mu.Lock()
 		next := l.answered
-		waiting := ""
+		waiting := false
 		for _, k := range l.kinds {
 			s := &k.state
 			if s.needed && !s.answered && s.failed != nil {
 				l.mu.Unlock()
 				return fmt.Errorf("list %s: %w", s.resource, s.failed)
 			}
-			if !s.answered {
-				waiting = s.resource
-			}
+			waiting = waiting || !s.answered && (s.needed || !impatient)
 		}
 		l.mu.Unlock()
-		if waiting == "" {
+		if !waiting {
 			return nil
 		}
 		select {
 		case <-next:
+		case <-patient.C:
+			impatient = true
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// Changed receives when Snapshot or Troubles may have changed since the last time that it received.
+// Changed receives when Snapshot, Lacks or Troubles may have changed since the last time that it received.
 func (l *Live) Changed() <-chan struct{} { return l.changed }
 
 // Snapshot returns the cluster as it is known. The caller owns it, but not what the objects point to.
 func (l *Live) Snapshot() *snapshot.Snapshot {
-	s := snapshot.New(time.Now().UTC())
+	now := time.Now().UTC()
+	s := snapshot.New(now)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range l.kinds {
+		if lack, ok := l.lackLocked(&k.state, now); ok {
+			s.Missing = append(s.Missing, lack)
+		}
 		if k.state.missing != "" {
-			s.Missing = append(s.Missing, snapshot.Missing{Resource: k.state.resource, Reason: k.state.missing})
-			continue
+			continue // what was known of it may be gone
 		}
 		for _, key := range slices.Sorted(slices.Values(k.ListKeys())) {
 			if obj, ok, _ := k.GetByKey(key); ok {
@@ -114,18 +117,53 @@ func (l *Live) Snapshot() *snapshot.Snapshot {
 	return s
 }
 
-// Troubles returns the reasons why the snapshot is not current, one line each, the most important first.
+// lackLocked returns what a snapshot of that time has to say about a kind, if anything.
+func (l *Live) lackLocked(s *state, now time.Time) (snapshot.Missing, bool) {
+	lack := snapshot.Missing{Resource: s.resource, Reason: s.missing}
+	switch {
+	case s.missing != "":
+	case !s.answered && now.Sub(l.began) >= l.patience:
+		lack.Reason, lack.Detail = snapshot.Unreadable, "the API server does not answer"
+		if s.failed != nil {
+			lack.Detail = message.OneLine(s.failed)
+		}
+	case s.answered && s.failed != nil && now.Sub(s.since) >= l.patience:
+		lack.Reason, lack.Detail = snapshot.Outdated, fmt.Sprintf("%s: %s", s.since.UTC().Format("15:04:05 MST"), message.OneLine(s.failed))
+	default:
+		return lack, false
+	}
+	return lack, true
+}
+
+// Lacks returns a line for each kind that is not known, no longer, or not yet. A kind that the cluster does not have lacks nothing.
+func (l *Live) Lacks() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []string
+	for _, k := range l.kinds {
+		s := &k.state
+		lack, ok := l.lackLocked(s, time.Now())
+		switch {
+		case ok && lack.Reason != snapshot.NotInstalled:
+			out = append(out, lack.Words())
+		case !s.answered:
+			out = append(out, s.resource+" have not been read yet")
+		}
+	}
+	return out
+}
+
+// Troubles returns the reasons why what has been read is not current, one line each, the most important first.
 func (l *Live) Troubles() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out, listed []string
-	broken := 0
 	var first *state
 	for _, k := range l.kinds {
 		s := &k.state
 		switch {
-		case s.failed != nil:
-			if broken++; first == nil || s.since.Before(first.since) {
+		case s.failed != nil && s.answered:
+			if first == nil || s.since.Before(first.since) {
 				first = s
 			}
 		case s.unwatched && s.missing == "":
@@ -133,29 +171,11 @@ func (l *Live) Troubles() []string {
 		}
 	}
 	if first != nil {
-		words := strings.Join(strings.Fields(first.failed.Error()), " ")
 		out = append(out, fmt.Sprintf("the cluster has not been read since %s, what you see may be older: %s: %s",
-			first.since.UTC().Format("15:04:05 MST"), first.resource, words))
+			first.since.UTC().Format("15:04:05 MST"), first.resource, message.OneLine(first.failed)))
 	}
 	if len(listed) > 0 {
 		out = append(out, "you may list but not watch "+strings.Join(listed, ", ")+": changes show half a minute late")
-	}
-	return out
-}
-
-// Lacks returns a line for each kind that is not known, or no longer.
-func (l *Live) Lacks() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var out []string
-	for _, k := range l.kinds {
-		s := &k.state
-		switch {
-		case s.failed != nil:
-			out = append(out, fmt.Sprintf("%s cannot be read: %s", s.resource, strings.Join(strings.Fields(s.failed.Error()), " ")))
-		case !s.answered:
-			out = append(out, s.resource+" have not been listed yet")
-		}
 	}
 	return out
 }
@@ -167,7 +187,11 @@ func (l *Live) note(s *state, err error, watch bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	failed := s.failed != nil
 	s.noteLocked(err, watch, time.Now())
+	if !failed && s.failed != nil {
+		time.AfterFunc(l.patience, l.tell) // from then on snapshots say so
+	}
 	l.answerLocked()
 }
 

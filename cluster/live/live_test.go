@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cluster/snapshot"
 )
@@ -25,14 +29,14 @@ var (
 )
 
 // pods is a kind without an API server.
-func pods(needed bool) (*Live, *set) {
-	l := &Live{changed: make(chan struct{}, 1), answered: make(chan struct{})}
+func pods(needed bool) (*Live, *kind) {
+	l := newLive(time.Hour)
 	kinds := snapshot.Kinds()
-	kind := kinds[slices.IndexFunc(kinds, func(k snapshot.Kind) bool { return k.Resource == "pods" })]
-	kind.Needed = needed
-	s := newSet(l, nil, kind)
-	l.kinds = []*set{s}
-	return l, s
+	described := kinds[slices.IndexFunc(kinds, func(k snapshot.Kind) bool { return k.Resource == "pods" })]
+	described.Needed = needed
+	k := newKind(l, nil, described)
+	l.kinds = []*kind{k}
+	return l, k
 }
 
 // list returns the pods of a snapshot.
@@ -84,7 +88,6 @@ func TestSnapshotFollowsTheStore(t *testing.T) {
 	<-l.Changed()
 	got := l.Snapshot()
 	require.Equal(t, []string{"a", "b"}, []string{list(got)[0].Name, list(got)[1].Name}, "in order")
-	require.Nil(t, list(got)[0].Annotations, "trimmed")
 	require.True(t, got.Has("pods"))
 
 	moved := pod("a")
@@ -98,7 +101,8 @@ func TestSnapshotFollowsTheStore(t *testing.T) {
 	got = l.Snapshot()
 	require.Equal(t, []string{"a", "c"}, []string{list(got)[0].Name, list(got)[1].Name})
 	require.Equal(t, "m", list(got)[0].Spec.NodeName)
-	require.Error(t, s.Add(&corev1.Node{}))
+	require.EqualError(t, s.Add(&corev1.Node{}), "a *v1.Node among pods")
+	require.Error(t, s.Replace([]any{&corev1.Node{}}, "2"))
 }
 
 func TestSyncSaysWhyThereIsNothing(t *testing.T) {
@@ -124,6 +128,7 @@ func TestTroubles(t *testing.T) {
 	l, s := pods(true)
 	require.NoError(t, s.Replace(nil, "1"))
 	require.Empty(t, l.Troubles())
+	require.Empty(t, l.Lacks())
 	l.note(&s.state, forbidden, true)
 	require.Equal(t, []string{"you may list but not watch pods: changes show half a minute late"}, l.Troubles())
 	l.note(&s.state, errors.New("connection\nrefused"), false)
@@ -131,4 +136,108 @@ func TestTroubles(t *testing.T) {
 	require.Regexp(t, `^the cluster has not been read since \d\d:\d\d:\d\d UTC, what you see may be older: pods: connection refused$`, l.Troubles()[0])
 	require.NoError(t, s.Replace(nil, "2"))
 	require.Len(t, l.Troubles(), 1)
+}
+
+// server answers requests about pods with what the test says, and about other kinds with nothing.
+type server struct {
+	client.WithWatch
+	list  func(ctx context.Context) ([]corev1.Pod, error)
+	watch func() (watch.Interface, error)
+}
+
+func (s *server) List(ctx context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	found, err := s.list(ctx)
+	list.(*corev1.PodList).Items = found
+	list.SetResourceVersion("1")
+	return err
+}
+
+// Watch sends no first list through a watch.
+func (s *server) Watch(_ context.Context, _ client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+	var asked client.ListOptions
+	asked.ApplyOptions(options)
+	if asked.Raw.SendInitialEvents != nil {
+		return nil, apierrors.NewBadRequest("sendInitialEvents")
+	}
+	return s.watch()
+}
+
+// followPods follows the pods of a server as a kind that may be missing.
+func followPods(t *testing.T, patience time.Duration, s *server) *Live {
+	t.Helper()
+	l, k := pods(false)
+	l.patience, k.client = patience, s
+	ctx, cancel := context.WithCancel(t.Context())
+	l.running.Go(func() { k.run(ctx) })
+	t.Cleanup(func() { cancel(); l.Wait() })
+	return l
+}
+
+// TestAKindThatIsNotAnsweredIsMissing: whatever keeps the API server from answering about one kind, the rest is known soon, and the snapshot says
+// what it lacks.
+func TestAKindThatIsNotAnsweredIsMissing(t *testing.T) {
+	broken := apierrors.NewInternalError(errors.New("no\ndisk"))
+	for _, tc := range []struct {
+		name string
+		list func(ctx context.Context) ([]corev1.Pod, error)
+		want string
+	}{
+		{"errors", func(context.Context) ([]corev1.Pod, error) { return nil, broken }, "pods could not be read: Internal error occurred: no disk"},
+		{"silence", func(ctx context.Context) ([]corev1.Pod, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, "pods could not be read: the API server does not answer"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			l := followPods(t, 50*time.Millisecond, &server{list: tc.list, watch: func() (watch.Interface, error) { return nil, broken }})
+			require.Equal(t, []string{"pods have not been read yet"}, l.Lacks())
+			require.NoError(t, l.Sync(t.Context()))
+			require.Equal(t, []string{tc.want}, l.Lacks())
+			require.Equal(t, []string{tc.want}, l.Snapshot().Notes())
+			require.False(t, l.Snapshot().Has("pods"))
+		})
+	}
+}
+
+// TestAKindThatIsNoLongerAnsweredIsOutdated: what is known stays, and the snapshot says since when it is of the past. When the API server answers
+// again, it says so no more.
+func TestAKindThatIsNoLongerAnsweredIsOutdated(t *testing.T) {
+	var broken atomic.Bool
+	var streams sync.Mutex // guards stream
+	stream := watch.NewFake()
+	answer := func() error {
+		if broken.Load() {
+			return apierrors.NewServiceUnavailable("starting")
+		}
+		return nil
+	}
+	l := followPods(t, 50*time.Millisecond, &server{
+		list: func(context.Context) ([]corev1.Pod, error) { return []corev1.Pod{*pod("a")}, answer() },
+		watch: func() (watch.Interface, error) {
+			streams.Lock()
+			defer streams.Unlock()
+			if err := answer(); err != nil {
+				return nil, err
+			}
+			stream = watch.NewFake()
+			return stream, nil
+		},
+	})
+	require.NoError(t, l.Sync(t.Context()))
+	require.Nil(t, list(l.Snapshot())[0].Annotations, "trimmed")
+	broken.Store(true)
+	streams.Lock()
+	stream.Stop()
+	streams.Unlock()
+	for len(l.Snapshot().Notes()) == 0 {
+		<-l.Changed()
+	}
+	require.Regexp(t, `^pods have not been read since \d\d:\d\d:\d\d UTC: .*starting$`, l.Snapshot().Notes()[0])
+	require.Len(t, list(l.Snapshot()), 1)
+	require.True(t, l.Snapshot().Has("pods"))
+	broken.Store(false)
+	for len(l.Snapshot().Notes()) > 0 {
+		<-l.Changed()
+	}
+	require.Empty(t, l.Lacks())
 }

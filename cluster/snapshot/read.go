@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/pager"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"zonewise.dev/internal/message"
 	"zonewise.dev/sim/kinds"
 )
 
@@ -33,8 +34,8 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 // Progress takes how many objects have been read. It is called from one goroutine at a time.
 type Progress func(objects int)
 
-// Read takes a snapshot, trimmed. progress may be nil. It fails only if nodes or pods cannot be read; other
-// kinds that are not installed or may not be read are left out, see Snapshot.Missing.
+// Read takes a snapshot, trimmed. progress may be nil. It fails only if nodes or pods cannot be read, or the API server cannot be reached; other
+// kinds that are not installed, that may not be read, or that the API server fails to read are left out, see Snapshot.Missing.
 func Read(ctx context.Context, c client.Client, progress Progress) (*Snapshot, error) {
 	r := &reader{client: c, progress: progress, snapshot: New(time.Now().UTC())}
 	group, ctx := errgroup.WithContext(ctx)
@@ -68,24 +69,27 @@ func (r *reader) read(ctx context.Context, k Kind) error {
 			return nil, err
 		}
 		r.count(meta.LenList(page))
-		return page, each(page, Trim)
+		return page, Each(page, Trim)
 	})
 	list, _, err := pages.List(ctx, metav1.ListOptions{Limit: pageSize})
-	reason := ReasonOf(err)
-	if err != nil && (reason == "" || k.Needed) {
+	lack := Missing{Resource: k.Resource, Reason: ReasonOf(err)}
+	if apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) {
+		lack.Reason, lack.Detail = Unreadable, message.OneLine(err)
+	}
+	if err != nil && (lack.Reason == "" || k.Needed) {
 		return fmt.Errorf("list %s: %w", k.Resource, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
-		r.snapshot.Missing = append(r.snapshot.Missing, Missing{Resource: k.Resource, Reason: reason})
+		r.snapshot.Missing = append(r.snapshot.Missing, lack)
 		return nil
 	}
-	return each(list, func(obj client.Object) { r.snapshot.Add(obj) })
+	return Each(list, func(obj client.Object) { r.snapshot.Add(obj) })
 }
 
-// each calls do for each object of a list.
-func each(list runtime.Object, do func(client.Object)) error {
+// Each calls do for each object of a list.
+func Each(list runtime.Object, do func(client.Object)) error {
 	return meta.EachListItem(list, func(item runtime.Object) error {
 		do(item.(client.Object)) //nolint:forcetypeassert // the kinds are of objects
 		return nil

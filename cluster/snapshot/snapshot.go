@@ -70,20 +70,31 @@ func Sorted[T client.Object](s *Snapshot, namespace string) []T {
 type Missing struct {
 	// Resource is its plural name with its group, such as podgroups.scheduling.x-k8s.io.
 	Resource string `json:"resource"`
-	// Reason is NotInstalled or Forbidden.
+	// Reason is NotInstalled, Forbidden, Unreadable or Outdated.
 	Reason string `json:"reason"`
+	// Detail is the error of an Unreadable kind; of an Outdated one the time of the last answer and the error.
+	Detail string `json:"detail,omitempty"`
 }
 
 // The reasons why a kind is missing.
 const (
 	NotInstalled = "NotInstalled"
 	Forbidden    = "Forbidden"
+	// Unreadable: the API server serves the kind, and does not answer about it.
+	Unreadable = "Unreadable"
+	// Outdated: the objects are in the snapshot as they were when the API server last answered.
+	Outdated = "Outdated"
 )
 
 // Words describes it in one line.
 func (m Missing) Words() string {
-	if m.Reason == NotInstalled {
+	switch m.Reason {
+	case NotInstalled:
 		return m.Resource + " are not installed in this cluster"
+	case Unreadable:
+		return m.Resource + " could not be read: " + m.Detail
+	case Outdated:
+		return m.Resource + " have not been read since " + m.Detail
 	}
 	return "you may not list " + m.Resource + ", they are left out"
 }
@@ -99,9 +110,9 @@ func (s *Snapshot) Notes() []string {
 	return out
 }
 
-// Has reports whether a kind was read.
+// Has reports whether a kind was read, now or before.
 func (s *Snapshot) Has(resource string) bool {
-	return !slices.ContainsFunc(s.Missing, func(m Missing) bool { return m.Resource == resource })
+	return !slices.ContainsFunc(s.Missing, func(m Missing) bool { return m.Resource == resource && m.Reason != Outdated })
 }
 
 // NotInstalled returns the kinds that the cluster does not have.

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -24,6 +23,7 @@ import (
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/controller/parts"
 	"zonewise.dev/cmd/controller/survival"
+	"zonewise.dev/internal/message"
 	"zonewise.dev/sim"
 )
 
@@ -42,7 +42,7 @@ func Main(args []string) int {
 	cmd := NewCommand()
 	cmd.SetArgs(args)
 	if err := cmd.ExecuteContext(ctx); err != nil && ctx.Err() == nil {
-		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.Name(), strings.Join(strings.Fields(err.Error()), " "))
+		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.Name(), message.OneLine(err))
 		return 1
 	}
 	return 0

@@ -7,6 +7,8 @@ import (
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"zonewise.dev/internal/message"
 )
 
 // configError is a failure to read or decode the file that --config names.
@@ -54,7 +56,7 @@ var pluginTwice = regexp.MustCompile(`initializing plugin "([^"]+)": (plugin \w+
 // explain turns the error that ends the process into one line: what is wrong, in which file, and what
 // to do about it.
 func explain(err error, configFile string) string {
-	line := noise.Replace(strings.Join(strings.Fields(err.Error()), " "))
+	line := noise.Replace(message.OneLine(err))
 	line = pluginTwice.ReplaceAllString(line, "plugin $1: ")
 	if _, ok := errors.AsType[clientError](err); ok {
 		if configFile != "" {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -43,22 +44,22 @@ type Controller struct {
 	// rounds bounds what the process uses from one full round to the next, and follows what it uses to look at the cluster between them and
 	// to follow it: half as much, so that the next full round comes after twice the time at most.
 	rounds, follows parts.Meter
-	// hash is the fingerprint of the cluster that the last full round read, at what time, and answered that of the last answer; empty if it
-	// was not written everywhere.
-	hash, answered string
-	at             time.Time
+	// replayed is the question that the last full round answered, and at what time, and answered that of the last answer; empty if it was
+	// not written everywhere.
+	replayed, answered string
+	at                 time.Time
 	// took is how long the last full round took.
 	took time.Duration
 
 	mu      sync.Mutex // guards answers
-	answers map[string]v1alpha1.ZoneSurvivalStatus
+	answers map[string]answer
 }
 
 // New returns the part.
 func New(shared parts.Shared, options Options) *Controller {
 	return &Controller{
 		options: options, certify: survival.Options{Sim: shared.Sim, Replays: options.Replays}, client: shared.Client,
-		answers: map[string]v1alpha1.ZoneSurvivalStatus{}, rounds: shared.NewMeter(1), follows: shared.NewMeter(0.5),
+		answers: map[string]answer{}, rounds: shared.NewMeter(1), follows: shared.NewMeter(0.5),
 	}
 }
 
@@ -73,35 +74,33 @@ func (c *Controller) answer(ctx context.Context, read func() *snapshot.Snapshot)
 	c.follows.Begin(began)
 	defer c.follows.End()
 	cluster := read()
-	objects := cluster.Objects()
-	hash := survival.Fingerprint(objects)
+	r := c.round(cluster)
+	question := r.question()
 	age := cluster.TakenAt.Sub(c.at)
-	r := c.round(objects, snapshot.List[*v1alpha1.ZoneSurvival](cluster))
-	r.recountServing(ctx, cluster.TakenAt)
-	if hash == c.hash && hash == c.answered && age < c.options.RefreshInterval {
-		return c.options.RefreshInterval - age, nil
-	}
-	r.options.Fingerprint, r.options.Sim.Now, r.options.Sim.NotInstalled = hash, cluster.TakenAt, cluster.NotInstalled()
-	for _, m := range cluster.Missing {
-		if m.Reason == snapshot.Forbidden {
-			r.options.Missing = append(r.options.Missing, "the controller may not list "+m.Resource)
+	if len(r.options.Missing) > 0 {
+		if r.outdate(ctx) {
+			c.answered = question
 		}
+		return c.options.RefreshInterval, ctx.Err()
 	}
-	if untilRound > 0 {
-		return min(untilRound, c.options.RefreshInterval), c.follow(ctx, r, hash)
-	}
-	if c.at.IsZero() || c.took > slowRound {
-		if err := c.follow(ctx, r, hash); err != nil {
+	r.recountServing(ctx, cluster.TakenAt)
+	switch {
+	case question == c.replayed && question == c.answered && age < c.options.RefreshInterval:
+		return c.options.RefreshInterval - age, nil
+	case untilRound > 0:
+		return min(untilRound, c.options.RefreshInterval), r.follow(ctx)
+	case c.at.IsZero() || c.took > slowRound:
+		if err := r.follow(ctx); err != nil {
 			return 0, err
 		}
 	}
-	c.hash, c.at, c.answered = hash, cluster.TakenAt, hash
+	c.replayed, c.at, c.answered = question, cluster.TakenAt, question
 	if err := c.inRound(func() error { return r.replay(ctx) }); err != nil {
 		return 0, err
 	}
 	c.took = time.Since(began)
 	if !r.written {
-		c.hash = "" // once more, with the newer objects
+		c.replayed = "" // once more, with the newer objects
 	}
 	if len(r.asked) > 0 {
 		klog.FromContext(ctx).V(2).Info("Replayed losses", "zonesurvivals", len(r.asked), "took", c.took, "cpu", c.rounds.Used())
@@ -124,38 +123,33 @@ func (c *Controller) idle(now time.Time) time.Duration {
 }
 
 // follow answers without a full round, if it can. Else the answers that do not fit the cluster any more say so.
-func (c *Controller) follow(ctx context.Context, r *round, hash string) error {
-	if hash == c.answered {
+func (r *round) follow(ctx context.Context) error {
+	if r.question() == r.answered {
 		return nil
 	}
 	began := time.Now()
-	statuses, followed, err := c.certifier.Follow(ctx, r.objects, r.asked, r.options)
+	statuses, followed, err := r.certifier.Follow(ctx, r.objects, r.asked, r.options)
 	if err != nil {
 		return err
 	}
 	if !followed {
-		c.answered = "" // once the cluster is again as it was, there is something to write
+		r.answered = "" // once the cluster is again as it was, there is something to write
 		r.outdate(ctx)
 		return ctx.Err()
 	}
-	c.keepUnfollowed(r.asked, statuses)
-	for i := range statuses {
-		outdate(&statuses[i], &r.options)
-	}
-	if c.answered = hash; !r.write(ctx, statuses) {
-		c.answered = ""
+	r.keepUnfollowed(statuses)
+	if r.answered = r.question(); !r.write(ctx, statuses) {
+		r.answered = ""
 	}
 	klog.FromContext(ctx).V(2).Info("Followed a change", "took", time.Since(began))
 	return ctx.Err()
 }
 
-// keepUnfollowed gives ZoneSurvivals for the loss of nodes, which are not followed, their last answer: it may not have been written.
-func (c *Controller) keepUnfollowed(asked []*v1alpha1.ZoneSurvival, statuses []v1alpha1.ZoneSurvivalStatus) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i, s := range asked {
-		if last, known := c.answers[s.Name]; known && s.Spec.Survive.Nodes != nil {
-			statuses[i] = *last.DeepCopy()
+// keepUnfollowed gives ZoneSurvivals that are not followed their last answer: it may not have been written.
+func (r *round) keepUnfollowed(statuses []v1alpha1.ZoneSurvivalStatus) {
+	for i, s := range r.asked {
+		if !statuses[i].ComputedAt.Time.Equal(r.options.Sim.Now) {
+			statuses[i] = r.last(s.Name).computed
 		}
 	}
 }
@@ -171,12 +165,32 @@ type round struct {
 	written bool
 }
 
-func (c *Controller) round(objects []client.Object, asked []*v1alpha1.ZoneSurvival) *round {
-	r := &round{Controller: c, objects: objects, options: c.certify}
-	for _, s := range asked {
+func (c *Controller) round(cluster *snapshot.Snapshot) *round {
+	r := &round{Controller: c, objects: cluster.Objects(), options: c.certify}
+	for _, s := range snapshot.List[*v1alpha1.ZoneSurvival](cluster) {
 		r.asked = append(r.asked, s.DeepCopy())
 	}
+	r.options.Fingerprint, r.options.Sim.Now, r.options.Sim.NotInstalled = survival.Fingerprint(r.objects), cluster.TakenAt, cluster.NotInstalled()
+	for _, m := range cluster.Missing {
+		switch m.Reason {
+		case snapshot.NotInstalled:
+		case snapshot.Forbidden:
+			r.options.Missing = append(r.options.Missing, "the controller may not list "+m.Resource)
+		default:
+			r.options.Missing = append(r.options.Missing, m.Words())
+		}
+	}
 	return r
+}
+
+// question is what is asked and of which cluster, as one text.
+func (r *round) question() string {
+	var out strings.Builder
+	out.WriteString(r.options.Fingerprint)
+	for _, s := range r.asked {
+		fmt.Fprintf(&out, " %s/%d", s.UID, s.Generation)
+	}
+	return out.String() + strings.Join(r.options.Missing, " ")
 }
 
 // replay replays all losses and writes the certificates. Then it finds out what to hold, which takes far longer, and writes that.
@@ -198,7 +212,7 @@ func (r *round) replay(ctx context.Context) error {
 			return err
 		}
 		if !equality.Semantic.DeepEqual(certified, &statuses[i]) {
-			held = r.writeStatus(ctx, s, statuses[i]) && held
+			held = r.writeStatus(ctx, s, answer{statuses[i], marked(&statuses[i], s, &r.options)}) && held
 		}
 		r.written = r.written && held
 	}
@@ -210,7 +224,7 @@ func (r *round) write(ctx context.Context, statuses []v1alpha1.ZoneSurvivalStatu
 	r.forgetOthers()
 	all := true
 	for i, s := range r.asked {
-		all = r.writeStatus(ctx, s, statuses[i]) && all
+		all = r.writeStatus(ctx, s, answer{statuses[i], marked(&statuses[i], s, &r.options)}) && all
 	}
 	return all
 }
@@ -219,17 +233,17 @@ func (r *round) write(ctx context.Context, statuses []v1alpha1.ZoneSurvivalStatu
 func (r *round) forgetOthers() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.answers, func(name string, _ v1alpha1.ZoneSurvivalStatus) bool {
+	maps.DeleteFunc(r.answers, func(name string, _ answer) bool {
 		return !slices.ContainsFunc(r.asked, func(s *v1alpha1.ZoneSurvival) bool { return s.Name == name })
 	})
 }
 
-// writeStatus writes a status, and reports whether it is written. It is the answer in either case.
-func (c *Controller) writeStatus(ctx context.Context, asked *v1alpha1.ZoneSurvival, status v1alpha1.ZoneSurvivalStatus) bool {
+// writeStatus writes what is shown of an answer, and reports whether it is written. It is the last answer in either case.
+func (c *Controller) writeStatus(ctx context.Context, asked *v1alpha1.ZoneSurvival, a answer) bool {
 	c.mu.Lock()
-	c.answers[asked.Name] = *status.DeepCopy() // what is held may be added to it meanwhile
+	c.answers[asked.Name] = answer{*a.computed.DeepCopy(), *a.shown.DeepCopy()} // what is held may be added to it meanwhile
 	c.mu.Unlock()
-	if err := c.updateStatus(ctx, asked, status); err != nil {
+	if err := c.updateStatus(ctx, asked, a.shown); err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot write the status", "zonesurvival", klog.KObj(asked))
 		return false
 	}

@@ -17,7 +17,8 @@ var collector = metrics.NewCollector((*Controller).collect,
 func (c *Controller) collect(send metrics.Send) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for name, status := range c.answers {
+	for name, last := range c.answers {
+		status := last.shown
 		if status.ComputedAt.IsZero() {
 			continue // there is none yet
 		}

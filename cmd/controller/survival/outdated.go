@@ -2,8 +2,10 @@ package survival
 
 import (
 	"context"
+	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -15,31 +17,69 @@ import (
 // the new answer comes in a second, would only be two writes in place of one.
 const slowRound = 5 * time.Second
 
-// outdate makes a status say that the cluster has another fingerprint than the one that was survived, and reports whether it had to. A
-// certificate that is False stays: what is wrong is worth a warning until it is known to be mended.
-func outdate(status *v1alpha1.ZoneSurvivalStatus, now *survival.Options) bool {
-	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSurvives)
-	if c == nil || c.Status != metav1.ConditionTrue || status.Snapshot.Hash == now.Fingerprint {
-		return false
+// answer is what is known about a ZoneSurvival.
+type answer struct {
+	// computed is the last answer. Shown is that answer as the status has it, which says where it no longer fits.
+	computed, shown v1alpha1.ZoneSurvivalStatus
+}
+
+// marked returns an answer as it is shown: a certificate that is True does not stay so if it is about another cluster than the one of now, about
+// another spec, or if not all of the cluster is known. One that is False stays: what is wrong is worth a warning until it is known to be mended.
+func marked(computed *v1alpha1.ZoneSurvivalStatus, asked *v1alpha1.ZoneSurvival, now *survival.Options) v1alpha1.ZoneSurvivalStatus {
+	shown := *computed.DeepCopy()
+	survives := meta.FindStatusCondition(shown.Conditions, v1alpha1.ConditionSurvives)
+	switch {
+	case len(now.Missing) > 0:
+		mark(&shown, v1alpha1.ConditionHeld, v1alpha1.ReasonSnapshotIncomplete, strings.Join(now.Missing, "; "), now)
+		mark(&shown, v1alpha1.ConditionServes, v1alpha1.ReasonSnapshotIncomplete, strings.Join(now.Missing, "; "), now)
+		if survives == nil { // it has never been answered
+			shown.ComputedAt, shown.ReplayedAt = metav1.Time{Time: now.Sim.Now}, metav1.Time{Time: now.Sim.Now}
+			meta.SetStatusCondition(&shown.Conditions, metav1.Condition{
+				Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionTrue, ObservedGeneration: asked.Generation,
+			})
+		}
+		mark(&shown, v1alpha1.ConditionSurvives, v1alpha1.ReasonSnapshotIncomplete, strings.Join(now.Missing, "; "), now)
+	case survives != nil && survives.ObservedGeneration != asked.Generation:
+		mark(&shown, v1alpha1.ConditionSurvives, v1alpha1.ReasonClusterChanged,
+			"at computedAt every loss was survived; the spec has changed since, and only the next full round can answer it", now)
+	case shown.Snapshot.Hash != now.Fingerprint:
+		mark(&shown, v1alpha1.ConditionSurvives, v1alpha1.ReasonClusterChanged,
+			"at computedAt every loss was survived; the cluster has changed since, and only the next full round can say whether that is still so", now)
 	}
-	return meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+	return shown
+}
+
+// mark makes a condition that is True Unknown.
+func mark(status *v1alpha1.ZoneSurvivalStatus, condition, reason, message string, now *survival.Options) {
+	c := meta.FindStatusCondition(status.Conditions, condition)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return
+	}
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: c.Type, Status: metav1.ConditionUnknown, ObservedGeneration: c.ObservedGeneration, LastTransitionTime: metav1.Time{Time: now.Sim.Now},
-		Reason:  v1alpha1.ReasonClusterChanged,
-		Message: "at computedAt every loss was survived; the cluster has changed since, and only the next full round can say whether that is still so",
+		Reason: reason, Message: message,
 	})
 }
 
-// outdate marks the answers that do not fit the cluster.
-func (r *round) outdate(ctx context.Context) {
+// outdate shows which of the last answers do not fit the cluster, and reports whether all that was to be written is.
+func (r *round) outdate(ctx context.Context) bool {
+	all := true
 	for _, s := range r.asked {
-		r.mu.Lock()
-		last, known := r.answers[s.Name]
-		status := last.DeepCopy()
-		r.mu.Unlock()
-		if known && outdate(status, &r.options) {
-			r.writeStatus(ctx, s, *status)
+		last := r.last(s.Name)
+		shown := marked(&last.computed, s, &r.options)
+		if !equality.Semantic.DeepEqual(shown, last.shown) {
+			all = r.writeStatus(ctx, s, answer{last.computed, shown}) && all
 		}
 	}
+	return all
+}
+
+// last returns the last answer about a ZoneSurvival, an empty one if there is none.
+func (c *Controller) last(name string) answer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := c.answers[name]
+	return answer{*last.computed.DeepCopy(), *last.shown.DeepCopy()}
 }
 
 // remember takes the answers of another process for the last ones, so that their metrics go on before the first round is over.
@@ -47,7 +87,7 @@ func (c *Controller) remember(asked []*v1alpha1.ZoneSurvival) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range asked {
-		c.answers[s.Name] = *s.Status.DeepCopy()
+		c.answers[s.Name] = answer{*s.Status.DeepCopy(), *s.Status.DeepCopy()}
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/component-base/metrics"
 	"k8s.io/utils/ptr"
@@ -25,7 +26,6 @@ import (
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/controller/parts"
 	declared "zonewise.dev/cmd/controller/survival/metrics"
-	"zonewise.dev/survival"
 	"zonewise.dev/test/clitest"
 )
 
@@ -84,7 +84,7 @@ func (w *statusWriter) Update(_ context.Context, obj client.Object, _ ...client.
 // protecting returns a ZoneSurvival of the pods of an app that has never been answered.
 func protecting(app string, hold bool) *v1alpha1.ZoneSurvival {
 	return &v1alpha1.ZoneSurvival{
-		ObjectMeta: metav1.ObjectMeta{Name: app, ResourceVersion: "0", Generation: 1},
+		ObjectMeta: metav1.ObjectMeta{Name: app, UID: types.UID(app), ResourceVersion: "0", Generation: 1},
 		Spec: v1alpha1.ZoneSurvivalSpec{
 			Workloads: []v1alpha1.SurvivalWorkload{{
 				Namespace: clitest.Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
@@ -109,15 +109,24 @@ func webAndBig() *clitest.Cluster {
 	return cluster
 }
 
+// look returns a round over objects, and over ZoneSurvivals as the API server has them.
+func (w *server) look(c *Controller, objects []client.Object, asked ...*v1alpha1.ZoneSurvival) *round {
+	s := snapshot.New(clitest.Now)
+	s.Add(objects...)
+	for _, a := range asked {
+		a = a.DeepCopy()
+		a.ResourceVersion, a.Status = strconv.Itoa(w.versions[a.Name]), w.statuses[a.Name]
+		s.Add(a)
+	}
+	return c.round(s)
+}
+
 // TestCertificatesComeFirst: room is planned only when all certificates are written. What is held then has a write of its own, which the
 // API server takes.
 func TestCertificatesComeFirst(t *testing.T) {
-	cluster := webAndBig()
-	asked := []*v1alpha1.ZoneSurvival{protecting("web", true), protecting("big", false)}
 	to := newServer()
 	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{})
-	r := c.round(cluster.Objects(), asked)
-	r.options.Sim.Now = clitest.Now
+	r := to.look(c, webAndBig().Objects(), protecting("web", true), protecting("big", false))
 	require.NoError(t, r.replay(t.Context()))
 	require.Equal(t, []string{"web", "big", "reservation", "web"}, to.wrote)
 	require.True(t, r.written)
@@ -126,29 +135,25 @@ func TestCertificatesComeFirst(t *testing.T) {
 	require.Equal(t, metav1.ConditionFalse, to.says("web", v1alpha1.ConditionHeld), "the scheduler has yet to hold it")
 }
 
+// answered returns a controller that has answered about web, which survives, and about big, which does not.
+func answered(t *testing.T, to *server, objects []client.Object) *Controller {
+	t.Helper()
+	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{RefreshInterval: time.Hour})
+	t.Cleanup(c.certifier.Close)
+	r := to.look(c, objects, protecting("web", false), protecting("big", false))
+	require.NoError(t, r.replay(t.Context()))
+	c.answered = r.question()
+	require.Equal(t, []string{"web Survives", "big DoesNotSurvive"}, to.events)
+	to.wrote, to.events = nil, nil
+	return c
+}
+
 // TestChangedClusterIsUnknown: a change that only a full round can answer makes a certificate Unknown at once. One that is False stays. When
 // the cluster is as it was, so is the answer. None of that is an event, nor is it written twice.
 func TestChangedClusterIsUnknown(t *testing.T) {
-	cluster := webAndBig()
-	asked := []*v1alpha1.ZoneSurvival{protecting("web", false), protecting("big", false)}
-	to := newServer()
-	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{})
-	defer c.certifier.Close()
-	look := func(objects []client.Object) *round {
-		r := c.round(objects, asked)
-		for _, s := range r.asked {
-			s.ResourceVersion, s.Status = strconv.Itoa(to.versions[s.Name]), to.statuses[s.Name]
-		}
-		r.options.Sim.Now, r.options.Fingerprint = clitest.Now, survival.Fingerprint(objects)
-		return r
-	}
-	before := cluster.Objects()
-	first := look(before)
-	require.NoError(t, first.replay(t.Context()))
-	c.answered = first.options.Fingerprint
-	require.Equal(t, []string{"web Survives", "big DoesNotSurvive"}, to.events)
-	to.wrote, to.events = nil, nil
-
+	before, to := webAndBig().Objects(), newServer()
+	c := answered(t, to, before)
+	first := to.statuses["web"].Snapshot
 	changed := slices.Clone(before)
 	for i, obj := range changed {
 		if node, ok := obj.(*corev1.Node); ok && node.Name == "c" {
@@ -158,20 +163,71 @@ func TestChangedClusterIsUnknown(t *testing.T) {
 		}
 	}
 	for range 2 {
-		r := look(changed)
-		require.NoError(t, c.follow(t.Context(), r, r.options.Fingerprint))
+		require.NoError(t, to.look(c, changed, protecting("web", false), protecting("big", false)).follow(t.Context()))
 		require.Equal(t, []string{"web"}, to.wrote)
 		require.Equal(t, metav1.ConditionUnknown, to.says("web", v1alpha1.ConditionSurvives))
 		require.Equal(t, metav1.ConditionFalse, to.says("big", v1alpha1.ConditionSurvives))
 	}
 	web := to.statuses["web"]
 	require.Equal(t, v1alpha1.ReasonClusterChanged, web.Conditions[0].Reason)
-	require.Equal(t, first.options.Fingerprint, web.Snapshot.Hash, "what is known is of the former cluster")
+	require.Equal(t, first, web.Snapshot, "what is known is of the former cluster")
 
-	r := look(before)
-	require.NoError(t, c.follow(t.Context(), r, r.options.Fingerprint))
+	require.NoError(t, to.look(c, before, protecting("web", false), protecting("big", false)).follow(t.Context()))
 	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
 	require.Empty(t, to.events)
+}
+
+// TestAnotherZoneSurvivalLeavesAnswersAlone: one that is new, or has another spec, waits for the next full round alone. The others follow the pods.
+func TestAnotherZoneSurvivalLeavesAnswersAlone(t *testing.T) {
+	before, to := webAndBig().Objects(), newServer()
+	c := answered(t, to, before)
+	edited, added := protecting("big", false), protecting("more", false)
+	edited.Generation = 2
+	require.NoError(t, to.look(c, before, protecting("web", false), edited, added).follow(t.Context()))
+	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
+	require.Equal(t, metav1.ConditionFalse, to.says("big", v1alpha1.ConditionSurvives), "its answer is that of the former spec")
+	require.Empty(t, to.statuses["more"].Conditions)
+	require.Empty(t, to.events)
+
+	edited = protecting("web", false)
+	edited.Generation = 2
+	require.NoError(t, to.look(c, before, edited, protecting("big", false)).follow(t.Context()))
+	require.Equal(t, metav1.ConditionUnknown, to.says("web", v1alpha1.ConditionSurvives))
+	require.Contains(t, to.statuses["web"].Conditions[0].Message, "the spec has changed since")
+}
+
+// TestPartsOfTheClusterAreNotKnown: while a kind cannot be read nothing is answered, certificates that were True are Unknown, and the message names
+// the kind. When it can be read again, the answers are those of before.
+func TestPartsOfTheClusterAreNotKnown(t *testing.T) {
+	before, to := webAndBig().Objects(), newServer()
+	c := answered(t, to, before)
+	partial := func(asked ...*v1alpha1.ZoneSurvival) func() *snapshot.Snapshot {
+		return func() *snapshot.Snapshot {
+			s := snapshot.New(clitest.Now.Add(time.Minute))
+			s.Add(before...)
+			for _, a := range asked {
+				a.ResourceVersion, a.Status = strconv.Itoa(to.versions[a.Name]), to.statuses[a.Name]
+				s.Add(a)
+			}
+			s.Missing = []snapshot.Missing{{Resource: "podgroups.scheduling.x-k8s.io", Reason: snapshot.Outdated, Detail: "12:00:00 UTC: starting"}}
+			return s
+		}
+	}
+	for range 2 {
+		_, err := c.Turn(t.Context(), partial(protecting("web", false), protecting("big", false), protecting("new", false)))
+		require.NoError(t, err)
+		require.Equal(t, []string{"web", "new"}, to.wrote)
+	}
+	for _, name := range []string{"web", "new"} {
+		status := to.statuses[name]
+		require.Equal(t, metav1.ConditionUnknown, status.Conditions[0].Status)
+		require.Equal(t, v1alpha1.ReasonSnapshotIncomplete, status.Conditions[0].Reason)
+		require.Equal(t, "podgroups.scheduling.x-k8s.io have not been read since 12:00:00 UTC: starting", status.Conditions[0].Message)
+	}
+	require.Equal(t, metav1.ConditionFalse, to.says("big", v1alpha1.ConditionSurvives))
+
+	require.NoError(t, to.look(c, before, protecting("web", false), protecting("big", false)).follow(t.Context()))
+	require.Equal(t, metav1.ConditionTrue, to.says("web", v1alpha1.ConditionSurvives))
 }
 
 // TestRestartKeepsMetrics: before its first round, a controller shows what the objects say.

@@ -13,12 +13,13 @@ import (
 func (r *round) recountServing(ctx context.Context, now time.Time) {
 	impaired := survival.NewImpaired(r.objects)
 	for _, s := range r.asked {
-		r.mu.Lock()
-		last, known := r.answers[s.Name]
-		status := last.DeepCopy()
-		r.mu.Unlock()
-		if known && len(status.Conditions) > 0 && impaired.Answer(s, metav1.Time{Time: now}, status) {
-			r.writeStatus(ctx, s, *status)
+		last := r.last(s.Name)
+		if len(last.shown.Conditions) == 0 {
+			continue
+		}
+		impaired.Answer(s, metav1.Time{Time: now}, &last.computed)
+		if impaired.Answer(s, metav1.Time{Time: now}, &last.shown) {
+			r.writeStatus(ctx, s, last)
 		}
 	}
 }

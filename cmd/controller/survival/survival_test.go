@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/testutil"
-	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/cmd/controller/parts"
@@ -41,36 +40,39 @@ func TestBudgetsAreApart(t *testing.T) {
 	require.InDelta(t, 55*time.Minute+5*time.Second, c.rounds.Next().Sub(end), float64(time.Second))
 }
 
-// TestUnfollowedAnswersStay: the answer about the loss of nodes stays the last one, also if its status could not be written.
+// TestUnfollowedAnswersStay: an answer that is not followed stays the last one, also if its status could not be written.
 func TestUnfollowedAnswersStay(t *testing.T) {
-	asked := func(name string, nodes *int32) *v1alpha1.ZoneSurvival {
-		return &v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ZoneSurvivalSpec{Survive: v1alpha1.SurvivalLosses{Nodes: nodes}}}
-	}
 	c := New(parts.Shared{CPUFraction: 0.2}, Options{})
-	c.answers["nodes"], c.answers["zones"] = v1alpha1.ZoneSurvivalStatus{Pods: 1}, v1alpha1.ZoneSurvivalStatus{Pods: 1}
-	statuses := []v1alpha1.ZoneSurvivalStatus{{}, {Pods: 2}, {Pods: 3}}
-	c.keepUnfollowed([]*v1alpha1.ZoneSurvival{asked("nodes", ptr.To[int32](1)), asked("zones", nil), asked("new", ptr.To[int32](1))}, statuses)
-	require.Equal(t, []int64{1, 2, 3}, []int64{statuses[0].Pods, statuses[1].Pods, statuses[2].Pods})
+	c.answers["nodes"], c.answers["zones"] = answer{computed: v1alpha1.ZoneSurvivalStatus{Pods: 1}}, answer{computed: v1alpha1.ZoneSurvivalStatus{Pods: 1}}
+	now := time.Unix(1000, 0)
+	r := &round{Controller: c}
+	r.options.Sim.Now = now
+	for _, name := range []string{"nodes", "zones", "new"} {
+		r.asked = append(r.asked, &v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	statuses := []v1alpha1.ZoneSurvivalStatus{{}, {Pods: 2, ComputedAt: metav1.Time{Time: now}}, {}}
+	r.keepUnfollowed(statuses)
+	require.Equal(t, []int64{1, 2, 0}, []int64{statuses[0].Pods, statuses[1].Pods, statuses[2].Pods})
 }
 
 // TestMetrics: a certificate that is True or False has a figure, one that is Unknown has none, and one without an answer has no series.
 func TestMetrics(t *testing.T) {
-	answer := func(status metav1.ConditionStatus) v1alpha1.ZoneSurvivalStatus {
+	status := func(survives metav1.ConditionStatus) v1alpha1.ZoneSurvivalStatus {
 		return v1alpha1.ZoneSurvivalStatus{
-			ComputedAt: metav1.Unix(1000, 0), Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSurvives, Status: status}},
+			ComputedAt: metav1.Unix(1000, 0), Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSurvives, Status: survives}},
 			Losses: []v1alpha1.SurvivalLoss{{Zone: "a", Waiting: 2, Margin: []v1alpha1.SurvivalMargin{{
 				Zone: "b", Free: v1.ResourceList{"cpu": resource.MustParse("500m")}, Allocatable: v1.ResourceList{"cpu": resource.MustParse("2")},
 			}}}},
 		}
 	}
-	c := &Controller{answers: map[string]v1alpha1.ZoneSurvivalStatus{
-		"yes": answer(metav1.ConditionTrue), "no": answer(metav1.ConditionFalse), "open": answer(metav1.ConditionUnknown), "new": {},
+	c := &Controller{answers: map[string]answer{
+		"yes": {shown: status(metav1.ConditionTrue)}, "no": {shown: status(metav1.ConditionFalse)}, "open": {shown: status(metav1.ConditionUnknown)}, "new": {},
 	}}
-	holds := answer(metav1.ConditionUnknown)
+	holds := status(metav1.ConditionUnknown)
 	holds.Conditions = append(holds.Conditions, metav1.Condition{Type: v1alpha1.ConditionHeld, Status: metav1.ConditionFalse})
 	holds.Held = v1.ResourceList{"cpu": resource.MustParse("2500m"), "memory": resource.MustParse("1Ki")}
 	holds.Missing = []v1alpha1.SurvivalMissing{{Zone: "b", Pods: 1}, {Zone: "b", Pods: 2}}
-	c.answers["holds"] = holds
+	c.answers["holds"] = answer{shown: holds}
 	collector.Export(t.Context(), c)
 	require.NoError(t, testutil.GatherAndCompare(legacyregistry.DefaultGatherer, strings.NewReader(`
 # HELP zonewise_survival_survives [ALPHA] Whether the protected pods of a ZoneSurvival would all run again after each loss: 1 when True, 0 when False; absent when Unknown.

@@ -26,6 +26,7 @@ import (
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/show"
+	"zonewise.dev/internal/message"
 	"zonewise.dev/internal/program"
 	"zonewise.dev/sim"
 )
@@ -257,8 +258,8 @@ func explained(ctx context.Context, err error) error {
 
 // oneLine keeps an error on one line, as all of ours are.
 func oneLine(err error) error {
-	if text := err.Error(); strings.Contains(text, "\n") {
-		return errors.New(strings.Join(strings.Fields(text), " "))
+	if strings.Contains(err.Error(), "\n") {
+		return errors.New(message.OneLine(err))
 	}
 	return err
 }
