@@ -91,8 +91,10 @@ func TestDecodeArgs(t *testing.T) {
 }
 
 func TestArgsAreCopied(t *testing.T) {
-	args := &ZoneSpreadArgs{DefaultingType: ListDefaulting,
-		DefaultConstraints: []v1.TopologySpreadConstraint{{TopologyKey: "zone", MatchLabelKeys: []string{"a"}}}}
+	args := &ZoneSpreadArgs{
+		DefaultingType:     ListDefaulting,
+		DefaultConstraints: []v1.TopologySpreadConstraint{{TopologyKey: "zone", MatchLabelKeys: []string{"a"}}},
+	}
 	copied := args.DeepCopyObject().(*ZoneSpreadArgs)
 	require.Equal(t, args, copied)
 	copied.DefaultConstraints[0].MatchLabelKeys[0] = "b"

@@ -24,18 +24,24 @@ var _ fwk.EnqueueExtensions = (*ZoneSpread)(nil)
 func (pl *ZoneSpread) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{
-			Event: fwk.ClusterEvent{Resource: fwk.AssignedPod,
-				ActionType: fwk.Add | fwk.UpdatePodLabel | fwk.Delete},
+			Event: fwk.ClusterEvent{
+				Resource:   fwk.AssignedPod,
+				ActionType: fwk.Add | fwk.UpdatePodLabel | fwk.Delete,
+			},
 			QueueingHintFn: pl.isSchedulableAfterAssignedPodChange,
 		},
 		{
-			Event: fwk.ClusterEvent{Resource: fwk.TargetPod,
-				ActionType: fwk.UpdatePodToleration | fwk.UpdatePodLabel},
+			Event: fwk.ClusterEvent{
+				Resource:   fwk.TargetPod,
+				ActionType: fwk.UpdatePodToleration | fwk.UpdatePodLabel,
+			},
 			QueueingHintFn: pl.isSchedulableAfterTargetPodChange,
 		},
 		{
-			Event: fwk.ClusterEvent{Resource: fwk.Node,
-				ActionType: fwk.Add | fwk.Delete | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint},
+			Event: fwk.ClusterEvent{
+				Resource:   fwk.Node,
+				ActionType: fwk.Add | fwk.Delete | fwk.UpdateNodeLabel | fwk.UpdateNodeTaint,
+			},
 			QueueingHintFn: pl.isSchedulableAfterNodeChange,
 		},
 	}, nil

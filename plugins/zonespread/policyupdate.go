@@ -85,8 +85,10 @@ func (pl *ZoneSpread) viewsOf(
 		return gangViews{}, err
 	}
 	ofGang, _ := labels.SelectorFromSet(labels.Set{p.GroupBy(): gang}).Requirements()
-	query := counts.Query{Namespace: pod.Namespace, Selector: p.Selector.Add(ofGang...), TopologyKey: p.TopologyKey(),
-		Eligibility: p.Eligible}
+	query := counts.Query{
+		Namespace: pod.Namespace, Selector: p.Selector.Add(ofGang...), TopologyKey: p.TopologyKey(),
+		Eligibility: p.Eligible,
+	}
 	everywhere := query
 	everywhere.Eligibility = nil
 	tables := pl.count(ctx, cycleState, nodes, []counts.Query{query, everywhere})

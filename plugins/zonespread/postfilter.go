@@ -117,8 +117,10 @@ func (pl *ZoneSpread) noteGroupCycle(pod *v1.Pod, policies *podPolicies) {
 	}
 	attempts := make([]serve.Attempt, len(policies.each))
 	for i, p := range policies.each {
-		attempts[i] = serve.Attempt{Input: p.Input, Refused: p.table.Refuses(), Unexplained: true, Excluded: p.Excluded,
-			Scaling: p.table.Scaling()}
+		attempts[i] = serve.Attempt{
+			Input: p.Input, Refused: p.table.Refuses(), Unexplained: true, Excluded: p.Excluded,
+			Scaling: p.table.Scaling(),
+		}
 	}
 	pl.shared.policies.Attempted(pod, attempts)
 }

@@ -135,13 +135,15 @@ func (pl *ZoneSpread) PreFilterExtensions() fwk.PreFilterExtensions { return pl 
 
 // AddPod counts a pod that the framework assumes on a node.
 func (pl *ZoneSpread) AddPod(ctx context.Context, cycleState fwk.CycleState, podToSchedule *v1.Pod,
-	podInfoToAdd fwk.PodInfo, nodeInfo fwk.NodeInfo) *fwk.Status {
+	podInfoToAdd fwk.PodInfo, nodeInfo fwk.NodeInfo,
+) *fwk.Status {
 	return pl.updateWithPod(ctx, cycleState, podToSchedule, podInfoToAdd.GetPod(), nodeInfo.Node(), 1)
 }
 
 // RemovePod takes back a pod that the framework assumes gone from a node.
 func (pl *ZoneSpread) RemovePod(ctx context.Context, cycleState fwk.CycleState, podToSchedule *v1.Pod,
-	podInfoToRemove fwk.PodInfo, nodeInfo fwk.NodeInfo) *fwk.Status {
+	podInfoToRemove fwk.PodInfo, nodeInfo fwk.NodeInfo,
+) *fwk.Status {
 	return pl.updateWithPod(ctx, cycleState, podToSchedule, podInfoToRemove.GetPod(), nodeInfo.Node(), -1)
 }
 

@@ -110,15 +110,16 @@ func webAndBig() *clitest.Cluster {
 }
 
 // look returns a round over objects, and over ZoneSurvivals as the API server has them.
-func (w *server) look(c *Controller, objects []client.Object, asked ...*v1alpha1.ZoneSurvival) *round {
-	s := snapshot.New(clitest.Now)
-	s.Add(objects...)
+func (s *server) look(c *Controller, objects []client.Object, asked ...*v1alpha1.ZoneSurvival) *round {
+	objects = slices.Clone(objects)
 	for _, a := range asked {
 		a = a.DeepCopy()
-		a.ResourceVersion, a.Status = strconv.Itoa(w.versions[a.Name]), w.statuses[a.Name]
-		s.Add(a)
+		a.ResourceVersion, a.Status = strconv.Itoa(s.versions[a.Name]), s.statuses[a.Name]
+		objects = append(objects, a)
 	}
-	return c.round(s)
+	cluster := snapshot.New(clitest.Now)
+	cluster.Add(objects...)
+	return c.round(cluster)
 }
 
 // TestCertificatesComeFirst: room is planned only when all certificates are written. What is held then has a write of its own, which the

@@ -130,7 +130,8 @@ func TestWorkloadsThatExistAreChanged(t *testing.T) {
 			}
 			for _, promise := range r.Promises {
 				if promise.Kind == FailBudget {
-					require.EqualValues(t, (all+1)/2, promise.Wanted)
+					half := int64(all+1) / 2
+					require.Equal(t, promise.Wanted, half, "the budget is counted anew")
 				}
 			}
 			require.Empty(t, r.Failed(DefaultFailures))

@@ -32,13 +32,17 @@ func newPools(limits Limits, pools, size int) (ix *Index, queries []Query, looke
 		name := fmt.Sprintf("pool-%d", i)
 		for j := range size {
 			host := fmt.Sprintf("pool-%d", i+j*pools)
-			n := &fakeNode{node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: host,
-				Labels: map[string]string{"zone": "a", "host": host, "pool": name}}}}
+			n := &fakeNode{node: &v1.Node{ObjectMeta: metav1.ObjectMeta{
+				Name:   host,
+				Labels: map[string]string{"zone": "a", "host": host, "pool": name},
+			}}}
 			w.bump(n)
 			w.nodes = append(w.nodes, n)
 		}
-		queries = append(queries, Query{Namespace: "shop", Selector: labels.Everything(), TopologyKey: "zone",
-			Eligibility: pool{name, looked}})
+		queries = append(queries, Query{
+			Namespace: "shop", Selector: labels.Everything(), TopologyKey: "zone",
+			Eligibility: pool{name, looked},
+		})
 	}
 	ix = NewIndex(limits)
 	update(ix, w.snapshot())
@@ -88,12 +92,16 @@ func TestSingleNodeIsNoClass(t *testing.T) {
 	for i := range 4 {
 		pod := &v1.Pod{Spec: v1.PodSpec{Affinity: &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
 			RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
-				MatchFields: []v1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn,
-					Values: []string{fmt.Sprintf("pool-%d", i)}}},
+				MatchFields: []v1.NodeSelectorRequirement{{
+					Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn,
+					Values: []string{fmt.Sprintf("pool-%d", i)},
+				}},
 			}}},
 		}}}}
-		query := Query{Namespace: "shop", Selector: labels.Everything(), TopologyKey: "zone",
-			Eligibility: EligibilityOf(pod, true, true, false)}
+		query := Query{
+			Namespace: "shop", Selector: labels.Everything(), TopologyKey: "zone",
+			Eligibility: EligibilityOf(pod, true, true, false),
+		}
 		domains := ix.Count([]Query{query}, nil)[0].Domains()
 		require.Equal(t, i < 3, domains == 1, "the last node does not exist")
 	}

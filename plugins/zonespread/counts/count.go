@@ -69,8 +69,10 @@ func (ix *Index) classFor(q *Query, parallel func(n int, do func(i int))) *class
 		c.used, c.topology.used = ix.clock, ix.clock
 		return c
 	}
-	c := &class{key: key, topology: ix.topologyFor(q.TopologyKey),
-		query: Query{RequiredKeys: required, Eligibility: q.Eligibility}}
+	c := &class{
+		key: key, topology: ix.topologyFor(q.TopologyKey),
+		query: Query{RequiredKeys: required, Eligibility: q.Eligibility},
+	}
 	c.used, c.topology.used = ix.clock, ix.clock
 	c.domainOf = slices.Repeat([]int32{none}, len(ix.slots))
 	c.nodes = make([]int32, 0, len(c.topology.values))

@@ -208,8 +208,10 @@ func TestUpdateLooksOnlyAtChangedNodes(t *testing.T) {
 func TestTablesMayBeReadDuringUpdates(t *testing.T) {
 	w := &world{}
 	add := func(name string) {
-		n := &fakeNode{node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
-			Labels: map[string]string{"zone": name}}}}
+		n := &fakeNode{node: &v1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name:   name,
+			Labels: map[string]string{"zone": name},
+		}}}
 		w.bump(n)
 		w.nodes = append(w.nodes, n)
 	}
@@ -253,8 +255,10 @@ func TestValueNamedTwice(t *testing.T) {
 	pod := func(labels map[string]string) fakePod {
 		return fakePod{&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Labels: labels}}}
 	}
-	w := &world{nodes: []*fakeNode{{node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
-		pods: []fakePod{pod(map[string]string{"app": "web"})}}}}
+	w := &world{nodes: []*fakeNode{{
+		node: &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}},
+		pods: []fakePod{pod(map[string]string{"app": "web"})},
+	}}}
 	ix := NewIndex(DefaultLimits())
 	count := func() int {
 		w.bump(w.nodes[0])

@@ -101,8 +101,10 @@ func drawLabels(t *rapid.T, draws map[string]*rapid.Generator[string]) map[strin
 }
 
 func (w *world) drawNode(t *rapid.T, name string) *v1.Node {
-	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
-		Labels: drawLabels(t, map[string]*rapid.Generator[string]{"zone": drawZone, "disk": drawDisk})}}
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name:   name,
+		Labels: drawLabels(t, map[string]*rapid.Generator[string]{"zone": drawZone, "disk": drawDisk}),
+	}}
 	if taint := drawTaint.Draw(t, "taint"); taint != "" {
 		n.Spec.Taints = []v1.Taint{{Key: taint, Effect: v1.TaintEffectNoSchedule}}
 	}
@@ -116,8 +118,10 @@ func drawPodLabels(t *rapid.T) map[string]string {
 func (w *world) drawPod(t *rapid.T) *v1.Pod {
 	w.serial++
 	name := fmt.Sprintf("pod-%d", w.serial)
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: drawSpace.Draw(t, "namespace"), Name: name,
-		UID: types.UID(name), Labels: drawPodLabels(t)}}
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: drawSpace.Draw(t, "namespace"), Name: name,
+		UID: types.UID(name), Labels: drawPodLabels(t),
+	}}
 	if rapid.IntRange(0, 7).Draw(t, "terminating") == 0 {
 		p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	}

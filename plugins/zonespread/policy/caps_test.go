@@ -42,8 +42,10 @@ func TestCaps(t *testing.T) {
 		{"quorum of 2 is infeasible and lets one in", compile(t, quorumSafe), 2, 1},
 		{"the smallest counts: quorum", compile(t, quorumSafe, maxPerZone("90%")), 10, 4},
 		{"the smallest counts: percent", compile(t, quorumSafe, maxPerZone("20%")), 10, 2},
-		{"the smallest counts: maxPods", compile(t, quorumSafe, maxPerZone("20%"), withZones(capped("a", 1, 1))), 10,
-			1},
+		{
+			"the smallest counts: maxPods", compile(t, quorumSafe, maxPerZone("20%"), withZones(capped("a", 1, 1))), 10,
+			1,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.want, capOf(t, test.p, test.r)) })
 	}

@@ -55,8 +55,10 @@ func TestCompileRefuses(t *testing.T) {
 	}{
 		"empty": {metav1.LabelSelector{}, "spec.podSelector: Required value"},
 		"malformed": {
-			metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app",
-				Operator: metav1.LabelSelectorOpIn}}},
+			metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+				Key:      "app",
+				Operator: metav1.LabelSelectorOpIn,
+			}}},
 			"spec.podSelector: Invalid value",
 		},
 	} {

@@ -157,8 +157,10 @@ func (zs *Zones) exportRuns() map[string][]v1alpha1.FullRun {
 func importRuns(list []v1alpha1.FullRun) map[types.UID]*run {
 	runs := map[types.UID]*run{}
 	for i := range list {
-		r := &run{since: fromTime(list[i].Since), last: fromTime(list[i].Last),
-			recovering: fromTime(list[i].RecoveringSince)}
+		r := &run{
+			since: fromTime(list[i].Since), last: fromTime(list[i].Last),
+			recovering: fromTime(list[i].RecoveringSince),
+		}
 		if r.since.set() == r.last.set() && *r != (run{}) && list[i].Workload != "" {
 			runs[list[i].Workload] = r
 		}

@@ -122,7 +122,8 @@ func best(t *policy.Table, names []string, room func(string) bool) string {
 // place puts pods one after the other where the policy wants them and returns the counts by zone; it stops when the
 // policy refuses every zone.
 func place(p *policy.Policy, pods int, names []string, view policy.ZoneAvailability,
-	room func(zone string, held int64) bool, counts map[string]int64) int {
+	room func(zone string, held int64) bool, counts map[string]int64,
+) int {
 	for placed := range pods {
 		q := policy.Input{Replicas: int64(pods), Availability: view}
 		for _, name := range names {

@@ -23,22 +23,48 @@ func TestScores(t *testing.T) {
 		{"one more among thousands", compile(t, scheduleAnyway), []int64{3000, 3001, 3000}, nil, []int64{100, 0, 100}},
 		{"in between", compile(t), []int64{0, 1, 4}, nil, []int64{100, 75, 0}},
 		{"by weight", compile(t, withZones(weighted("a", 7), weighted("b", 3))), []int64{6, 2}, nil, []int64{100, 100}},
-		{"ahead of its weight", compile(t, withZones(weighted("a", 7), weighted("b", 3))), []int64{6, 3}, nil,
-			[]int64{100, 0}},
-		{"soft: over the cap is last", compile(t, scheduleAnyway, maxPerZone("40%")), []int64{4, 1, 3}, nil,
-			[]int64{0, 100, 10}},
-		{"soft: forbidden is last", compile(t, scheduleAnyway, withZones(weighted("a", 0))), []int64{0, 4, 4}, nil,
-			[]int64{0, 100, 100}},
-		{"recovering comes first", compile(t), []int64{4, 3, 1}, policy.ZoneAvailability{"c": policy.Recovering},
-			[]int64{0, 20, 100}},
-		{"recovering and caught up is like others", compile(t), []int64{4, 3, 3},
-			policy.ZoneAvailability{"c": policy.Recovering}, []int64{0, 100, 100}},
-		{"two recover", compile(t), []int64{4, 0, 1},
-			policy.ZoneAvailability{"b": policy.Recovering, "c": policy.Recovering}, []int64{20, 100, 80}},
+		{
+			"ahead of its weight", compile(t, withZones(weighted("a", 7), weighted("b", 3))),
+			[]int64{6, 3},
+			nil,
+			[]int64{100, 0},
+		},
+		{
+			"soft: over the cap is last", compile(t, scheduleAnyway, maxPerZone("40%")),
+			[]int64{4, 1, 3},
+			nil,
+			[]int64{0, 100, 10},
+		},
+		{
+			"soft: forbidden is last", compile(t, scheduleAnyway, withZones(weighted("a", 0))),
+			[]int64{0, 4, 4},
+			nil,
+			[]int64{0, 100, 100},
+		},
+		{
+			"recovering comes first", compile(t),
+			[]int64{4, 3, 1},
+			policy.ZoneAvailability{"c": policy.Recovering},
+			[]int64{0, 20, 100},
+		},
+		{
+			"recovering and caught up is like others", compile(t),
+			[]int64{4, 3, 3},
+			policy.ZoneAvailability{"c": policy.Recovering},
+			[]int64{0, 100, 100},
+		},
+		{
+			"two recover", compile(t),
+			[]int64{4, 0, 1},
+			policy.ZoneAvailability{"b": policy.Recovering, "c": policy.Recovering},
+			[]int64{20, 100, 80},
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			table := test.p.Evaluate(policy.Input{Domains: domains(test.counts...), Replicas: 10,
-				Availability: test.view})
+			table := test.p.Evaluate(policy.Input{
+				Domains: domains(test.counts...), Replicas: 10,
+				Availability: test.view,
+			})
 			require.Equal(t, test.want, table.Scores(zoneNames(len(test.counts))))
 		})
 	}

@@ -28,8 +28,10 @@ func readyZones(names ...string) map[string]policy.ZoneNodes {
 
 // workload is Deployment web, for the pods with app=web.
 func workload(replicas int64) policy.Workload {
-	return policy.Workload{UID: "web", Name: "Deployment web", Replicas: replicas, Known: true,
-		Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}
+	return policy.Workload{
+		UID: "web", Name: "Deployment web", Replicas: replicas, Known: true,
+		Selector: labels.SelectorFromSet(labels.Set{"app": "web"}),
+	}
 }
 
 // counts are the pods of a revision by zone.

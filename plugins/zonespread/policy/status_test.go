@@ -26,11 +26,15 @@ func TestInfeasible(t *testing.T) {
 		{"plain", compile(t), 3, 9, ""},
 		{"no replicas", compile(t, quorumSafe), 3, 0, ""},
 		{"no zones", compile(t), 0, 9, "NoZones"},
-		{"no allowed zone has nodes yet", compile(t, withZones(weighted("z", 1)), defaultWeight(0)), 3, 9,
-			"CapsBelowReplicas"},
+		{
+			"no allowed zone has nodes yet", compile(t, withZones(weighted("z", 1)), defaultWeight(0)), 3, 9,
+			"CapsBelowReplicas",
+		},
 		{"minZones", compile(t, minZones(4)), 3, 9, "MinZonesAboveZones"},
-		{"minZones counts allowed zones", compile(t, minZones(3), withZones(weighted("a", 0))), 3, 9,
-			"MinZonesAboveZones"},
+		{
+			"minZones counts allowed zones", compile(t, minZones(3), withZones(weighted("a", 0))), 3, 9,
+			"MinZonesAboveZones",
+		},
 		{"quorum of 1", compile(t, quorumSafe), 3, 1, "QuorumNeedsThreeReplicas"},
 		{"quorum of 2", compile(t, quorumSafe), 3, 2, "QuorumNeedsThreeReplicas"},
 		{"quorum of 3", compile(t, quorumSafe), 3, 3, ""},
@@ -42,11 +46,15 @@ func TestInfeasible(t *testing.T) {
 		{"33% in 3 zones, many", compile(t, maxPerZone("33%")), 3, 200, "CapsBelowReplicas"},
 		{"33% in 3 zones, few", compile(t, maxPerZone("33%")), 3, 10, ""},
 		{"33% in 3 zones, few, rounded down", compile(t, maxPerZone("33%"), roundDown), 3, 10, "CapsBelowReplicas"},
-		{"maxPods", compile(t, withZones(capped("a", 1, 2), capped("b", 1, 2), capped("c", 1, 2))), 3, 7,
-			"CapsBelowReplicas"},
+		{
+			"maxPods", compile(t, withZones(capped("a", 1, 2), capped("b", 1, 2), capped("c", 1, 2))), 3, 7,
+			"CapsBelowReplicas",
+		},
 		{"maxPods of one zone only", compile(t, withZones(capped("a", 1, 2))), 3, 7, ""},
-		{"a zone that is forbidden holds nothing", compile(t, maxPerZone("50%"), withZones(weighted("a", 0))), 2, 6,
-			"CapsBelowReplicas"},
+		{
+			"a zone that is forbidden holds nothing", compile(t, maxPerZone("50%"), withZones(weighted("a", 0))), 2, 6,
+			"CapsBelowReplicas",
+		},
 		{"unknown zone", compile(t, withZones(weighted("typo", 1))), 3, 9, "SkewBelowReplicas"},
 		{"unknown zone, few replicas", compile(t, withZones(weighted("typo", 1))), 3, 3, ""},
 		{"unknown zone with weight 0", compile(t, withZones(weighted("typo", 0))), 3, 9, ""},
@@ -67,8 +75,10 @@ func TestInfeasibleMeansThatPodsWait(t *testing.T) {
 		switch rapid.IntRange(0, 2).Draw(t, "cap") {
 		case 0:
 			changes = append(changes,
-				maxPerZone([]string{"10%", "25%", "33%", "34%", "50%", "1",
-					"3"}[rapid.IntRange(0, 6).Draw(t, "maxPerZone")]))
+				maxPerZone([]string{
+					"10%", "25%", "33%", "34%", "50%", "1",
+					"3",
+				}[rapid.IntRange(0, 6).Draw(t, "maxPerZone")]))
 		case 1:
 			if r >= 3 {
 				changes = append(changes, quorumSafe)
@@ -260,8 +270,10 @@ func TestStatusCountsGangs(t *testing.T) {
 	zs := policy.NewZones(p, nil)
 	zs.ObserveNodes(noon, readyZones("a", "b", "c"))
 	o := policy.Observation{Tally: p.NewTally()}
-	for gang, zones := range map[string][]string{"one": {"a", "a", "a", "b"}, "two": {"b", "b"}, "three": {"c", "", ""},
-		"four": {"", ""}} {
+	for gang, zones := range map[string][]string{
+		"one": {"a", "a", "a", "b"}, "two": {"b", "b"}, "three": {"c", "", ""},
+		"four": {"", ""},
+	} {
 		for _, zone := range zones {
 			o.Tally.Add("job", "", gang, zone)
 		}
@@ -323,8 +335,10 @@ func TestTwoPoliciesBlockEachOther(t *testing.T) {
 
 func TestRejected(t *testing.T) {
 	obj := object(func(s *v1alpha1.ZoneSpreadPolicySpec) {
-		s.PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app",
-			Operator: "Like", Values: []string{"web"}}}}
+		s.PodSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key:      "app",
+			Operator: "Like", Values: []string{"web"},
+		}}}
 	})
 	since := metav1.NewTime(noon)
 	obj.Status.Zones = []v1alpha1.ZoneStatus{{Name: "a", State: v1alpha1.ZoneClosed, Since: &since}}

@@ -26,8 +26,10 @@ const (
 
 // String returns the rule's name, for metrics and logs.
 func (r Rule) String() string {
-	return [...]string{"Pass", "Forbidden", "MaxPods", "MaxPerZone", "QuorumSafe", "MinZones", "Skew", "NoLabel",
-		"OwnerUnknown"}[r]
+	return [...]string{
+		"Pass", "Forbidden", "MaxPods", "MaxPerZone", "QuorumSafe", "MinZones", "Skew", "NoLabel",
+		"OwnerUnknown",
+	}[r]
 }
 
 // field is the field of the spec that a cap comes from.

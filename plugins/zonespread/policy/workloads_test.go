@@ -22,8 +22,10 @@ func TestWorkloadOf(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: "web", UID: "1"}
 	app := selecting(map[string]string{"app": "web"})
 	job := func(parallelism, completions, succeeded int32) *batchv1.Job {
-		return &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{Parallelism: &parallelism,
-			Completions: &completions, Selector: app}, Status: batchv1.JobStatus{Succeeded: succeeded}}
+		return &batchv1.Job{ObjectMeta: meta, Spec: batchv1.JobSpec{
+			Parallelism: &parallelism,
+			Completions: &completions, Selector: app,
+		}, Status: batchv1.JobStatus{Succeeded: succeeded}}
 	}
 	suspended, failed, done := job(4, 9, 0), job(4, 9, 0), job(4, 9, 9)
 	suspended.Spec.Suspend = new(true)
@@ -34,13 +36,21 @@ func TestWorkloadOf(t *testing.T) {
 		kind     string
 		replicas int64
 	}{
-		"ReplicaSet": {&appsv1.ReplicaSet{ObjectMeta: meta,
-			Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(3)), Selector: app}}, "ReplicaSet", 3},
-		"StatefulSet": {&appsv1.StatefulSet{ObjectMeta: meta,
-			Spec: appsv1.StatefulSetSpec{Replicas: new(int32(3)), Selector: app}}, "StatefulSet", 3},
-		"ReplicationController": {&v1.ReplicationController{ObjectMeta: meta,
-			Spec: v1.ReplicationControllerSpec{Replicas: new(int32(3)),
-				Selector: app.MatchLabels}}, "ReplicationController", 3},
+		"ReplicaSet": {&appsv1.ReplicaSet{
+			ObjectMeta: meta,
+			Spec:       appsv1.ReplicaSetSpec{Replicas: new(int32(3)), Selector: app},
+		}, "ReplicaSet", 3},
+		"StatefulSet": {&appsv1.StatefulSet{
+			ObjectMeta: meta,
+			Spec:       appsv1.StatefulSetSpec{Replicas: new(int32(3)), Selector: app},
+		}, "StatefulSet", 3},
+		"ReplicationController": {&v1.ReplicationController{
+			ObjectMeta: meta,
+			Spec: v1.ReplicationControllerSpec{
+				Replicas: new(int32(3)),
+				Selector: app.MatchLabels,
+			},
+		}, "ReplicationController", 3},
 		"Job":              {job(4, 9, 3), "Job", 4},
 		"Job, nearly done": {job(4, 9, 7), "Job", 2},
 		"Job, suspended":   {suspended, "Job", 0},
@@ -64,13 +74,17 @@ func TestWorkloadOf(t *testing.T) {
 func TestBehindReplicaSet(t *testing.T) {
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"deployment.kubernetes.io/desired-replicas": "12"}},
-		Spec: appsv1.ReplicaSetSpec{Replicas: new(int32(3)),
-			Selector: selecting(map[string]string{"app": "web", "pod-template-hash": "5"})},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas: new(int32(3)),
+			Selector: selecting(map[string]string{"app": "web", "pod-template-hash": "5"}),
+		},
 	}
 	over := &metav1.OwnerReference{Kind: "Deployment", Name: "web", UID: "9"}
 	w := policy.BehindReplicaSet(set, over)
-	require.Equal(t, policy.Workload{UID: "9", Name: "Deployment web", Replicas: 12, Known: true,
-		Selector: labels.SelectorFromSet(labels.Set{"app": "web"})}, w)
+	require.Equal(t, policy.Workload{
+		UID: "9", Name: "Deployment web", Replicas: 12, Known: true,
+		Selector: labels.SelectorFromSet(labels.Set{"app": "web"}),
+	}, w)
 	require.Len(t, set.Spec.Selector.MatchLabels, 2, "the object is the informer's")
 	set.Annotations = nil
 	w = policy.BehindReplicaSet(set, over)

@@ -18,8 +18,10 @@ import (
 
 func failover(down, full, window time.Duration) change {
 	return func(s *v1alpha1.ZoneSpreadPolicySpec) {
-		s.UnavailableZones = v1alpha1.UnavailableZones{DownAfter: &metav1.Duration{Duration: down},
-			FullAfter: &metav1.Duration{Duration: full}}
+		s.UnavailableZones = v1alpha1.UnavailableZones{
+			DownAfter: &metav1.Duration{Duration: down},
+			FullAfter: &metav1.Duration{Duration: full},
+		}
 		if window > 0 {
 			s.UnavailableZones.RecoveryWindow = &metav1.Duration{Duration: window}
 		} else {

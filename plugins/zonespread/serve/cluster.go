@@ -68,10 +68,16 @@ func (s *Policies) watchCluster(
 		handler  toolscache.ResourceEventHandler
 		synced   *[]toolscache.DoneChecker
 	}{
-		{shared.Core().V1().Pods().Informer(),
-			informer.Funcs[*v1.Pod]{Add: s.podSeen, Update: s.podChanged, Delete: s.podGone}, &c.podsAndNodes},
-		{shared.Core().V1().Nodes().Informer(),
-			informer.Funcs[*v1.Node]{Add: s.nodeSeen, Update: s.nodeChanged, Delete: s.nodeGone}, &c.podsAndNodes},
+		{
+			shared.Core().V1().Pods().Informer(),
+			informer.Funcs[*v1.Pod]{Add: s.podSeen, Update: s.podChanged, Delete: s.podGone},
+			&c.podsAndNodes,
+		},
+		{
+			shared.Core().V1().Nodes().Informer(),
+			informer.Funcs[*v1.Node]{Add: s.nodeSeen, Update: s.nodeChanged, Delete: s.nodeGone},
+			&c.podsAndNodes,
+		},
 		{shared.Apps().V1().ReplicaSets().Informer(), workloads[*appsv1.ReplicaSet](s), &c.workloads},
 		{shared.Apps().V1().StatefulSets().Informer(), workloads[*appsv1.StatefulSet](s), &c.workloads},
 		{shared.Core().V1().ReplicationControllers().Informer(), workloads[*v1.ReplicationController](s), &c.workloads},

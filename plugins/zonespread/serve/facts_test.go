@@ -58,18 +58,28 @@ func TestFactsAreWrittenAtOnce(t *testing.T) {
 		do   func()
 		is   func(v1alpha1.ZoneStatus) bool
 	}{
-		{"a zone has room", func() { w.RecordFit(&w.Inputs(waiting, w.For(waiting))[0], "c") },
-			func(z v1alpha1.ZoneStatus) bool { return len(z.Full) == 0 }},
-		{"a zone refuses", func() { w.attempt(waiting, false, fullC) },
-			func(z v1alpha1.ZoneStatus) bool { return len(z.Full) == 1 }},
-		{"a zone is closed", func() { w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = true }) },
-			func(z v1alpha1.ZoneStatus) bool { return z.Since != nil }},
-		{"time passes", func() { w.pass(3 * time.Minute) },
-			func(z v1alpha1.ZoneStatus) bool { return z.State == v1alpha1.ZoneClosed }},
-		{"it is open", func() { w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = false }) },
+		{
+			"a zone has room", func() { w.RecordFit(&w.Inputs(waiting, w.For(waiting))[0], "c") },
+			func(z v1alpha1.ZoneStatus) bool { return len(z.Full) == 0 },
+		},
+		{
+			"a zone refuses", func() { w.attempt(waiting, false, fullC) },
+			func(z v1alpha1.ZoneStatus) bool { return len(z.Full) == 1 },
+		},
+		{
+			"a zone is closed", func() { w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = true }) },
+			func(z v1alpha1.ZoneStatus) bool { return z.Since != nil },
+		},
+		{
+			"time passes", func() { w.pass(3 * time.Minute) },
+			func(z v1alpha1.ZoneStatus) bool { return z.State == v1alpha1.ZoneClosed },
+		},
+		{
+			"it is open", func() { w.nodeChanges("c1", func(n *v1.Node) { n.Spec.Unschedulable = false }) },
 			func(z v1alpha1.ZoneStatus) bool {
 				return z.RecoveringSince != nil && z.State == v1alpha1.ZoneRecovering
-			}},
+			},
+		},
 		{"it has caught up", func() {
 			for i := range 20 {
 				for _, pod := range []*v1.Pod{newPod(fmt.Sprint("c", i), "c1"), newPod(fmt.Sprint("a", i), "a1")} {
@@ -238,8 +248,10 @@ func TestSinceWhenNodesAreClosed(t *testing.T) {
 	early, late := metav1.NewTime(noon.Add(-time.Hour)), metav1.NewTime(noon.Add(-time.Minute))
 	notReady := func(at metav1.Time) func(*v1.Node) {
 		return func(n *v1.Node) {
-			n.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionFalse,
-				LastTransitionTime: at}}
+			n.Status.Conditions = []v1.NodeCondition{{
+				Type: v1.NodeReady, Status: v1.ConditionFalse,
+				LastTransitionTime: at,
+			}}
 		}
 	}
 	cordon := func(at *metav1.Time) func(*v1.Node) {

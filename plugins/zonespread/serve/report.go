@@ -69,8 +69,10 @@ func eventsBetween(before, after *v1alpha1.ZoneSpreadPolicyStatus) []policyEvent
 		begins, mends string
 	}{
 		{v1alpha1.ConditionInfeasible, metav1.ConditionTrue, metav1.ConditionFalse, reasonInfeasible, reasonFeasible},
-		{v1alpha1.ConditionAccepted, metav1.ConditionFalse, metav1.ConditionTrue, reasonNotAccepted,
-			reasonAcceptedAgain},
+		{
+			v1alpha1.ConditionAccepted, metav1.ConditionFalse, metav1.ConditionTrue, reasonNotAccepted,
+			reasonAcceptedAgain,
+		},
 	} {
 		older, newer := meta.FindStatusCondition(before.Conditions,
 			c.condition), meta.FindStatusCondition(after.Conditions, c.condition)

@@ -38,16 +38,20 @@ func BenchmarkStatus(b *testing.B) {
 		name := fmt.Sprintf("web-%d", i%deployments)
 		return func(pod *v1.Pod) {
 			pod.Labels["pod-template-hash"] = name
-			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name,
-				UID: types.UID(name), Controller: ptr.To(true)}}
+			pod.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: name,
+				UID: types.UID(name), Controller: ptr.To(true),
+			}}
 		}
 	}
 	for i := range deployments {
 		name := fmt.Sprintf("web-%d", i)
 		require.NoError(b, sets.Add(&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: name, UID: types.UID(name), Annotations: map[string]string{"deployment.kubernetes.io/desired-replicas": "15"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: name,
-				UID: types.UID("d-" + name), Controller: ptr.To(true)}},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "Deployment", Name: name,
+				UID: types.UID("d-" + name), Controller: ptr.To(true),
+			}},
 		}}))
 	}
 	for i := range pods {

@@ -37,8 +37,7 @@ func BenchmarkWake(b *testing.B) {
 		objects = append(objects, newNode(fmt.Sprintf("%c%d", 'a'+rune(i%3), i)))
 	}
 	w := newWorldOn(b, clock.RealClock{}, source, objects...)
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
+	ctx := b.Context()
 	node, cordoned := newNode("a0"), newNode("a0", func(n *v1.Node) { n.Spec.Unschedulable = true })
 	go wait.UntilWithContext(ctx, func(context.Context) {
 		w.nodeChanged(node, cordoned)

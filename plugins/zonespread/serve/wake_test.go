@@ -57,8 +57,10 @@ func newSet(replicas int) *appsv1.ReplicaSet {
 	return &appsv1.ReplicaSet{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: "web-1", UID: "set", Annotations: map[string]string{"deployment.kubernetes.io/desired-replicas": strconv.Itoa(replicas)},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "Deployment", Name: "web",
-				UID: "web", Controller: ptr.To(true)}},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "Deployment", Name: "web",
+				UID: "web", Controller: ptr.To(true),
+			}},
 		},
 		Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
 	}
@@ -66,8 +68,10 @@ func newSet(replicas int) *appsv1.ReplicaSet {
 
 // owned makes a pod one of that ReplicaSet.
 func owned(pod *v1.Pod) {
-	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", UID: "set",
-		Controller: ptr.To(true)}}
+	pod.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-1", UID: "set",
+		Controller: ptr.To(true),
+	}}
 }
 
 // TestWhoIsWoken: which changes wake a pod that a policy refused.
@@ -116,8 +120,10 @@ func TestWhoIsWoken(t *testing.T) {
 			w.source.Put(newPolicy("web", selectsNothing))
 		}, true},
 		{"the policy is deleted", true, func(w *world) { w.source.Delete(newPolicy("web")) }, true},
-		{"the CustomResourceDefinition is taken away", true, func(w *world) { w.source.Serve(newPolicy("web"), false) },
-			true},
+		{
+			"the CustomResourceDefinition is taken away", true, func(w *world) { w.source.Serve(newPolicy("web"), false) },
+			true,
+		},
 		{"another policy is made", true, func(w *world) { w.source.Put(newPolicy("another")) }, false},
 		{"a heartbeat", true, func(w *world) {
 			w.nodeChanges("a1", func(n *v1.Node) { n.Status.Conditions[0].LastHeartbeatTime = metav1.NewTime(noon) })
@@ -162,8 +168,10 @@ func TestUnknownOwner(t *testing.T) {
 	// One that never comes does not keep the pod for ever.
 	lost := newPod("lost", "", func(pod *v1.Pod) {
 		pod.CreationTimestamp = metav1.NewTime(w.clock.Now())
-		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "lost",
-			UID: "lost", Controller: ptr.To(true)}}
+		pod.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: "apps/v1", Kind: "StatefulSet", Name: "lost",
+			UID: "lost", Controller: ptr.To(true),
+		}}
 	})
 	w.attempt(lost, true, nil)
 	w.pass(ownerLimit + time.Second)
