@@ -250,7 +250,7 @@ func TestReadinessIsFollowed(t *testing.T) {
 	asked.Spec.Impaired = &v1alpha1.SurvivalImpairment{LeastServing: intstr.FromString("50%")}
 	cluster.Add(asked)
 	to := newServer()
-	c := New(parts.Shared{Client: to, CPUFraction: 1}, Options{RefreshInterval: time.Hour})
+	c := New(parts.Shared{Client: to, CPUFraction: 1000}, Options{RefreshInterval: time.Hour}) // each look may run at once
 	look := func() {
 		_, err := c.answer(t.Context(), func() *snapshot.Snapshot { return cluster.Snapshot })
 		require.NoError(t, err)
