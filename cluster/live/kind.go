@@ -136,9 +136,10 @@ func errorOf(ctx context.Context, err error) error {
 	return err
 }
 
-// trimmed leaves the parts out of an event's object that no report uses.
+// trimmed leaves the parts out of an event's object that no report uses. A bookmark keeps its annotation, which says that a first list
+// has come through the watch: without it the reflector waits for ever.
 func trimmed(e watch.Event) (watch.Event, bool) {
-	if obj, ok := e.Object.(client.Object); ok {
+	if obj, ok := e.Object.(client.Object); ok && e.Type != watch.Bookmark {
 		snapshot.Trim(obj)
 	}
 	return e, true

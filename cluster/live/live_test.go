@@ -81,6 +81,17 @@ func TestWhatRequestsSayAboutAKind(t *testing.T) {
 	}
 }
 
+// TestBookmarksKeepTheirAnnotation: a reflector that lists through a watch waits for it.
+func TestBookmarksKeepTheirAnnotation(t *testing.T) {
+	mark := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
+	event, keep := trimmed(watch.Event{Type: watch.Bookmark, Object: mark})
+	require.True(t, keep)
+	require.Equal(t, map[string]string{metav1.InitialEventsAnnotationKey: "true"}, event.Object.(*corev1.Pod).Annotations)
+	event, keep = trimmed(watch.Event{Type: watch.Modified, Object: pod("p")})
+	require.True(t, keep)
+	require.Empty(t, event.Object.(*corev1.Pod).Annotations)
+}
+
 func TestSnapshotFollowsTheStore(t *testing.T) {
 	l, s := pods(true)
 	require.NoError(t, s.Replace([]any{pod("b"), pod("a")}, "1"))
