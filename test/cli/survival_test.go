@@ -20,6 +20,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -273,6 +274,15 @@ func (w *world) run(app string, priority int32, nodes ...string) []*corev1.Pod {
 	w.Make(w.t, set)
 	if priority != 0 {
 		w.Make(w.t, &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "low"}, Value: priority})
+		probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: apiserver.Namespace, Name: "probe"}, Spec: *spec.DeepCopy()}
+		probe.Spec.PriorityClassName = "low"
+		w.until("the API server's admission knows the class", func() (bool, error) {
+			err := w.Server.Create(w.t.Context(), probe.DeepCopy(), client.DryRunAll)
+			if apierrors.IsForbidden(err) {
+				return false, nil
+			}
+			return true, err
+		})
 	}
 	var pods []*corev1.Pod
 	for i, node := range nodes {
