@@ -87,3 +87,19 @@ func TestRoomOfAFailedDraftIsOffered(t *testing.T) {
 	require.Empty(t, s.slots(t, "older"))
 	require.Equal(t, map[string]int{"a1": 1}, s.slots(t, "younger"))
 }
+
+// TestATakenSlotHasOneSubstitute: a slot that a pod took may be replaced in another zone, once. What is missing besides stays where it
+// is wanted.
+func TestATakenSlotHasOneSubstitute(t *testing.T) {
+	s := cluster(1, "a", "b")
+	s.add(t, makePod("other", "a1", "2"))
+	s.reconcile(t, target("x", 0, Zone{Name: "a", Slots: 3}, Zone{Name: "b", Slots: 1}))
+	require.Equal(t, map[string]int{"a1": 2, "b1": 1}, s.slots(t, "x"), "one slot has no room in zone a")
+
+	uses, fits := s.schedule(t, s.view(), "a1", makePod("owner", "", "1"), "x")
+	require.True(t, uses && fits)
+	for range 3 {
+		s.reconcile(t)
+		require.Equal(t, map[string]int{"a1": 1, "b1": 2}, s.slots(t, "x"))
+	}
+}
