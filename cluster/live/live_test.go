@@ -81,17 +81,6 @@ func TestWhatRequestsSayAboutAKind(t *testing.T) {
 	}
 }
 
-// TestBookmarksKeepTheirAnnotation: a reflector that lists through a watch waits for it.
-func TestBookmarksKeepTheirAnnotation(t *testing.T) {
-	mark := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
-	event, keep := trimmed(watch.Event{Type: watch.Bookmark, Object: mark})
-	require.True(t, keep)
-	require.Equal(t, map[string]string{metav1.InitialEventsAnnotationKey: "true"}, event.Object.(*corev1.Pod).Annotations)
-	event, keep = trimmed(watch.Event{Type: watch.Modified, Object: pod("p")})
-	require.True(t, keep)
-	require.Empty(t, event.Object.(*corev1.Pod).Annotations)
-}
-
 func TestSnapshotFollowsTheStore(t *testing.T) {
 	l, s := pods(true)
 	require.NoError(t, s.Replace([]any{pod("b"), pod("a")}, "1"))
@@ -154,6 +143,8 @@ type server struct {
 	client.WithWatch
 	list  func(ctx context.Context) ([]corev1.Pod, error)
 	watch func() (watch.Interface, error)
+	// streams: the first list may come through a watch.
+	streams bool
 }
 
 func (s *server) List(ctx context.Context, list client.ObjectList, _ ...client.ListOption) error {
@@ -163,11 +154,10 @@ func (s *server) List(ctx context.Context, list client.ObjectList, _ ...client.L
 	return err
 }
 
-// Watch sends no first list through a watch.
 func (s *server) Watch(_ context.Context, _ client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 	var asked client.ListOptions
 	asked.ApplyOptions(options)
-	if asked.Raw.SendInitialEvents != nil {
+	if asked.Raw.SendInitialEvents != nil && !s.streams {
 		return nil, apierrors.NewBadRequest("sendInitialEvents")
 	}
 	return s.watch()
@@ -251,4 +241,17 @@ func TestAKindThatIsNoLongerAnsweredIsOutdated(t *testing.T) {
 		<-l.Changed()
 	}
 	require.Empty(t, l.Lacks())
+}
+
+// TestAListThroughAWatch: the first list may be the beginning of a watch, whose end a bookmark marks. Its objects are trimmed as well.
+func TestAListThroughAWatch(t *testing.T) {
+	stream := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 2})
+	stream.Add(pod("a"))
+	stream.Action(watch.Bookmark, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		ResourceVersion: "1", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+	}})
+	l := followPods(t, time.Hour, &server{watch: func() (watch.Interface, error) { return stream, nil }, streams: true})
+	require.NoError(t, l.Sync(t.Context()))
+	require.Len(t, list(l.Snapshot()), 1)
+	require.Nil(t, list(l.Snapshot())[0].Annotations)
 }
