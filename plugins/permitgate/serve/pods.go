@@ -131,11 +131,14 @@ func (s *Server) podChanged(pod *v1.Pod) {
 		return
 	}
 	s.agenda.AddAt(job{jobSucceeded, key}, s.Clock.Now().Add(statusPause))
+	group := types.UID("")
 	s.mu.Lock()
-	sent := s.sent[key]
+	if sent := s.sent[key]; sent != nil {
+		group = sent.group
+	}
 	s.mu.Unlock()
-	if sent != nil && sent.group != "" && s.writer != nil {
-		s.writer.Later(key.Namespace, sent.group, statusPause)
+	if group != "" && s.writer != nil {
+		s.writer.Later(key.Namespace, group, statusPause)
 	}
 }
 

@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 
 	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/test/build"
 )
 
 // handle has a client, and nothing else.
@@ -70,4 +73,24 @@ func TestAPodGroupsEventOutlivesALateReport(t *testing.T) {
 	msgs := s.aboutWaiting(key, &Gang{Group: group, Reason: gang.ReasonInvalid, Detail: "spec.minMember is 0"})
 	require.Len(t, msgs, 1)
 	require.Equal(t, reference(key, "uid"), msgs[0].regarding)
+}
+
+// TestReportsBesidePods: a gang's PodGroup is replaced while the informer tells of its pods. The race detector says whether they share
+// anything without the lock.
+func TestReportsBesidePods(t *testing.T) {
+	key := types.NamespacedName{Namespace: "batch", Name: "train"}
+	s := New(Config{
+		Clock: clock.RealClock{}, Source: crdtest.New(), Handle: func(string) fwk.Handle { return handle{} },
+		Gangs: memberless{}, Settled: func() bool { return true }, ManageStatus: true,
+	})
+	pod := build.Pod("p", "1", build.Namespace(key.Namespace), build.Member(key.Name))
+	for i := range 100 {
+		var both sync.WaitGroup
+		both.Go(func() {
+			s.groupSeen(key, &v1alpha1.PodGroup{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(i))}})
+		})
+		both.Go(func() { s.podChanged(pod) })
+		both.Wait()
+	}
+	require.Equal(t, map[types.UID]types.NamespacedName{"99": key}, s.groups)
 }
