@@ -1,4 +1,3 @@
-// Package site tests what "make site" writes.
 package site
 
 import (
