@@ -11,6 +11,9 @@ import (
 
 // recountServing brings what is left without a zone up to date in the answers: the readiness of pods decides it, and nothing of a replay.
 func (r *round) recountServing(ctx context.Context, now time.Time) {
+	if len(r.asked) == 0 {
+		return // to read the cluster for it costs CPU at each look
+	}
 	impaired := survival.NewImpaired(r.objects)
 	for _, s := range r.asked {
 		last := r.last(s.Name)
