@@ -77,7 +77,7 @@ func (a *Answer) Fit() []*v1.Node {
 func (s *Sim) Ask(ctx context.Context, pod *v1.Pod) (*Answer, error) { return s.ask(ctx, pod, false) }
 
 // AskAgain asks where a bound pod of the copy would go if it were placed now: the plugins judge a new pod like it on the copy without it, and
-// score the nodes that would take it. The pod's own volumes and devices are made anew. The copy is as before then, except for its time; an
+// score the nodes that would take it. The pod gets new volumes and devices of its own. The copy is as before then, except for its time; an
 // earlier Mark is forgotten.
 func (s *Sim) AskAgain(ctx context.Context, pod *v1.Pod) (*Answer, error) {
 	s.Mark()

@@ -16,6 +16,7 @@ import (
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/pods"
 )
 
 // This file says what is left when a zone is cut off but not gone: its pods stay, and get no traffic. Nothing is replayed, since nothing is
@@ -141,7 +142,8 @@ func (m *Impaired) readyOutside(w *workload, zone string) int {
 }
 
 func isReady(pod *v1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status == v1.ConditionTrue })
+	c := pods.Condition(pod, v1.PodReady)
+	return c != nil && c.Status == v1.ConditionTrue
 }
 
 // Answer puts what is left of a ZoneSurvival's workloads into its status, and whether that is enough as a condition. It reports whether the

@@ -15,6 +15,8 @@ import (
 	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/nodes"
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/sim"
 )
 
@@ -172,17 +174,13 @@ func least(margins, others []v1alpha1.SurvivalMargin) {
 }
 
 // live reports whether a pod counts: it neither terminates nor has ended.
-func live(pod *v1.Pod) bool { return pod.DeletionTimestamp == nil && !ended(pod) }
+func live(pod *v1.Pod) bool { return pods.Live(pod) }
 
-func ended(pod *v1.Pod) bool {
-	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-}
+func ended(pod *v1.Pod) bool { return pods.Ended(pod) }
 
 // usable reports whether a node is ready and not cordoned.
 func usable(node *v1.Node) bool {
-	return !node.Spec.Unschedulable && slices.ContainsFunc(node.Status.Conditions, func(c v1.NodeCondition) bool {
-		return c.Type == v1.NodeReady && c.Status == v1.ConditionTrue
-	})
+	return !node.Spec.Unschedulable && nodes.Ready(node)
 }
 
 func requestsOf(pod *v1.Pod) v1.ResourceList {

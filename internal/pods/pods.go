@@ -8,6 +8,9 @@ func Ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
+// Live reports whether the pod is neither terminating nor ended.
+func Live(pod *v1.Pod) bool { return pod.DeletionTimestamp == nil && !Ended(pod) }
+
 // Condition returns a condition of the pod, nil if there is none of that type.
 func Condition(pod *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
 	for i := range pod.Status.Conditions {

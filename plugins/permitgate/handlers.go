@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/informer"
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/proposal"
@@ -112,7 +113,7 @@ func (f *eventHandlers) podSeen(pod *v1.Pod) {
 	if !ok {
 		return
 	}
-	if !podgroup.Live(pod) {
+	if !pods.Live(pod) {
 		f.memberGone(pod)
 		return
 	}

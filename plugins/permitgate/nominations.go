@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
@@ -22,7 +23,7 @@ func newNominations() *nominations { return &nominations{pods: map[types.UID]*v1
 // set records the current state of a pod. It reports whether the pod has left the room that it was nominated to.
 func (n *nominations) set(pod *v1.Pod) (left bool) {
 	node := pod.Spec.NodeName
-	if node == "" && podgroup.Live(pod) {
+	if node == "" && pods.Live(pod) {
 		node = pod.Status.NominatedNodeName
 	}
 	n.mu.Lock()

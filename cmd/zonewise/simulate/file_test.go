@@ -131,7 +131,7 @@ func TestWorkloadsThatExistAreChanged(t *testing.T) {
 			for _, promise := range r.Promises {
 				if promise.Kind == FailBudget {
 					half := int64(all+1) / 2
-					require.Equal(t, promise.Wanted, half, "the budget is counted anew")
+					require.Equal(t, promise.Wanted, half, "the budget is counted again")
 				}
 			}
 			require.Empty(t, r.Failed(DefaultFailures))

@@ -27,14 +27,6 @@ func Key(o metav1.Object) types.NamespacedName {
 	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
-// Live reports whether a pod counts as a member: it is neither terminating nor finished.
-func Live(pod *v1.Pod) bool { return pod.DeletionTimestamp == nil && !Finished(pod) }
-
-// Finished reports whether a pod has succeeded or failed.
-func Finished(pod *v1.Pod) bool {
-	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-}
-
 // Rank orders gangs: by priority, then by the PodGroup's creation, so that younger gangs do not overtake an old large one for ever.
 type Rank struct {
 	Priority int32

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/informer"
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
 
@@ -156,13 +157,6 @@ func (s *Server) countSucceeded(key types.NamespacedName) {
 	}
 }
 
-func finished(pod *v1.Pod) bool {
-	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
-}
-
-// live reports whether a pod is a live member.
-func live(pod *v1.Pod) bool { return !finished(pod) && pod.DeletionTimestamp == nil }
-
 // boundAt is when a pod was bound, or when it was created if that is unknown.
 func boundAt(pod *v1.Pod) time.Time {
 	for i := range pod.Status.Conditions {
@@ -195,10 +189,10 @@ func controllerOf(pod *v1.Pod) types.UID {
 // A pod that has succeeded counts if its controller has live members in the gang, or if it finished after the oldest of the members that
 // are bound now was bound, and so ran with them. So a Job that loses a pod after another has completed can replace it, and so can a
 // JobSet whose driver has finished. Pods of an earlier Job, which may stay for long, do not count.
-func succeeded(pods []*v1.Pod) sets.Set[types.UID] {
+func succeeded(members []*v1.Pod) sets.Set[types.UID] {
 	controllers, oldest := sets.New[types.UID](), time.Time{}
-	for _, pod := range pods {
-		if !live(pod) {
+	for _, pod := range members {
+		if !pods.Live(pod) {
 			continue
 		}
 		controllers.Insert(controllerOf(pod))
@@ -207,7 +201,7 @@ func succeeded(pods []*v1.Pod) sets.Set[types.UID] {
 		}
 	}
 	counting := sets.New[types.UID]()
-	for _, pod := range pods {
+	for _, pod := range members {
 		if pod.Status.Phase != v1.PodSucceeded {
 			continue
 		}
@@ -224,9 +218,9 @@ type podCounts struct {
 	occupiedBy                                     string // the owners of a pod, the first of several
 }
 
-func countPods(pods []*v1.Pod) (n podCounts) {
-	for _, pod := range pods {
-		if !finished(pod) && !live(pod) {
+func countPods(members []*v1.Pod) (n podCounts) {
+	for _, pod := range members {
+		if !pods.Ended(pod) && !pods.Live(pod) {
 			continue
 		}
 		n.exist++

@@ -22,6 +22,7 @@ import (
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
@@ -304,10 +305,10 @@ func TestMatchingEqualsRecount(t *testing.T) {
 		obj := inNamespace(func(*v1alpha1.ZoneSpreadPolicySpec) {})
 		w.source.Put(obj)
 		served := true
-		pods := map[string]*v1.Pod{}
+		existing := map[string]*v1.Pod{}
 		for range rapid.IntRange(1, 40).Draw(rt, "events") {
 			name := rapid.SampledFrom([]string{"1", "2", "3", "4", "5"}).Draw(rt, "pod")
-			was := pods[name]
+			was := existing[name]
 			switch rapid.SampledFrom([]string{"pod", "pod", "pod", "pod", "gone", "policy", "served"}).Draw(rt,
 				"event") {
 			case "pod":
@@ -324,7 +325,7 @@ func TestMatchingEqualsRecount(t *testing.T) {
 					is.UID += "+"
 				}
 				require.NoError(rt, store.Add(is))
-				pods[name] = is
+				existing[name] = is
 				switch {
 				case was == nil:
 					w.podSeen(is, false)
@@ -337,7 +338,7 @@ func TestMatchingEqualsRecount(t *testing.T) {
 			case "gone":
 				if was != nil {
 					require.NoError(rt, store.Delete(was))
-					delete(pods, name)
+					delete(existing, name)
 					w.podGone(was)
 				}
 			case "policy":
@@ -362,8 +363,8 @@ func TestMatchingEqualsRecount(t *testing.T) {
 		want := map[types.UID]string{}
 		gangs := map[string]bool{}
 		matching := int64(0)
-		for _, pod := range pods {
-			if !live(pod) || !p.Selects(pod.Labels) {
+		for _, pod := range existing {
+			if !pods.Live(pod) || !p.Selects(pod.Labels) {
 				continue
 			}
 			gang := pod.Labels[p.GroupBy()]
@@ -379,7 +380,7 @@ func TestMatchingEqualsRecount(t *testing.T) {
 		require.True(rt, e.matching.filled)
 		require.Equal(rt, want, e.matching.pods)
 		require.Equal(rt, matching, e.matching.count())
-		for _, pod := range pods {
+		for _, pod := range existing {
 			require.NoError(rt, store.Delete(pod))
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
@@ -23,15 +24,10 @@ func newMatching(p *policy.Policy) *matching {
 	return &matching{policy: p, pods: map[types.UID]string{}, gangs: map[string]int{}}
 }
 
-// live reports whether a pod counts at all.
-func live(pod *v1.Pod) bool {
-	return pod.DeletionTimestamp == nil && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed
-}
-
 // update records the current state of a pod of the policy's namespace.
 func (m *matching) update(pod *v1.Pod) {
 	m.remove(pod.UID)
-	if !live(pod) || !m.policy.Selects(pod.Labels) {
+	if !pods.Live(pod) || !m.policy.Selects(pod.Labels) {
 		return
 	}
 	gang := pod.Labels[m.policy.GroupBy()]

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
@@ -88,7 +89,7 @@ func (s *Policies) recount(uids ...types.UID) {
 	all, _ := s.cluster.pods.List(labels.Everything()) // the lister of a cache has no errors
 	workloads := map[reference]policy.Workload{}
 	for _, pod := range all {
-		if !namespaces[pod.Namespace] || !live(pod) {
+		if !namespaces[pod.Namespace] || !pods.Live(pod) {
 			continue
 		}
 		applied := s.active.of(pod)

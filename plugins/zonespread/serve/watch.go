@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/zonespread/policy"
 )
 
@@ -144,7 +145,7 @@ func (s *Policies) countChangedLocked(a *Applied, before, after *v1.Pod) {
 		return // the change of its spec comes first
 	}
 	e.stale = true
-	if before != nil && after != nil && live(before) && !live(after) {
+	if before != nil && after != nil && pods.Live(before) && !pods.Live(after) {
 		// The framework has no event for a pod that starts to terminate.
 		s.wakeIfLocked(e, func(refused *Attempt) bool { return refused.counts(before) })
 	}
