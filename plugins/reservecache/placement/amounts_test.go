@@ -134,7 +134,7 @@ func TestAmountsBesideOthers(t *testing.T) {
 
 	s.add(t, makePod("by-hand", "a1", "1"))
 	s.ledger.UpdateSnapshot(s.kept)
-	result := s.planner.Reconcile(snapshotView{s.kept}, nil)
+	result := s.planner.Reconcile(reads(snapshotView{s.kept}), nil)
 	require.Equal(t, []Full{{Claim: "second", Node: "a1", Amount: cpus(1, 0)}}, result.Full)
 	s.requireAmounts(t, "second", amountsOf{"a1": cpus(1, 1)})
 	require.Equal(t, []string{"a1"}, s.report(t, "second").Full)

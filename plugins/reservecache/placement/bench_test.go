@@ -58,7 +58,7 @@ func BenchmarkStart(b *testing.B) {
 				for _, d := range targets {
 					s.planner.Remove(d.Claim.UID)
 				}
-				s.planner.Reconcile(s.view(), nil)
+				s.planner.Reconcile(reads(s.view()), nil)
 				b.StartTimer()
 				s.reconcile(b, targets...)
 				if s.planner.seeking > 0 {
@@ -135,7 +135,7 @@ func BenchmarkReconcile(b *testing.B) {
 		b.StartTimer()
 		for more := true; more; {
 			s.ledger.UpdateSnapshot(snapshot)
-			more = s.planner.Reconcile(snapshotView{snapshot}, nil).More
+			more = s.planner.Reconcile(reads(snapshotView{snapshot}), nil).More
 		}
 	}
 }
@@ -154,7 +154,7 @@ func BenchmarkAmounts(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
 			s.planner.Remove(d.Claim.UID)
-			s.planner.Reconcile(s.view(), nil)
+			s.planner.Reconcile(reads(s.view()), nil)
 			b.StartTimer()
 			s.reconcile(b, d)
 		}
@@ -162,7 +162,7 @@ func BenchmarkAmounts(b *testing.B) {
 	snapshot := ledger.NewSnapshot()
 	for name, look := range map[string]func(){
 		"cycle": func() { s.planner.Collect(snapshotView{snapshot}) },
-		"pass":  func() { s.planner.Reconcile(snapshotView{snapshot}, nil) },
+		"pass":  func() { s.planner.Reconcile(reads(snapshotView{snapshot}), nil) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {

@@ -85,3 +85,22 @@ func TestCyclesAskAboutFewNominations(t *testing.T) {
 	s.reconcile(t)
 	require.Equal(t, 200, s.report(t, "r").Held)
 }
+
+// TestReconcileReadsTheNodesInItsTurn: a view from before a pod took a slot and was assumed shows its room as free, and the slot as missing.
+func TestReconcileReadsTheNodesInItsTurn(t *testing.T) {
+	s := cluster(1, "a")
+	s.add(t, makePod("other", "a1", "3"))
+	s.reconcile(t, target("r", 0, Zone{"a", 1}))
+	require.Equal(t, map[string]int{"a1": 1}, s.slots(t, "r"))
+	s.planner.Exclusively(func() {
+		one := ledger.Resources{MilliCPU: 1000, Pods: 1}
+		_, err := s.holds.Take("r", "a1", &one)
+		require.NoError(t, err)
+		require.NoError(t, s.ledger.AssumePod(owned(makePod("owner", "", "1"), "r"), "a1", t0))
+	})
+	s.planner.Reconcile(func() View {
+		require.False(t, s.planner.turn.TryLock(), "a pod might take a slot now")
+		return s.view()
+	}, nil)
+	require.Empty(t, s.slots(t, "r"), "its room is the pod's")
+}

@@ -68,6 +68,9 @@ func (v snapshotView) Owned(i int) (owned map[types.UID]ledger.Resources) {
 	return owned
 }
 
+// reads returns a view that was read before.
+func reads(v View) func() View { return func() View { return v } }
+
 // scene is a ledger, holds and a planner over them. Its cycles see what the ledger says.
 type scene struct {
 	ledger  *ledger.Ledger
@@ -117,7 +120,7 @@ func (s *scene) reconcile(t require.TestingT, targets ...Target) (changed []type
 	}
 	for i := 0; ; i++ {
 		s.ledger.UpdateSnapshot(s.kept)
-		result := s.planner.Reconcile(snapshotView{s.kept}, nil)
+		result := s.planner.Reconcile(reads(snapshotView{s.kept}), nil)
 		changed = append(changed, result.Changed...)
 		if !result.More {
 			return changed

@@ -207,7 +207,8 @@ func (p *Planner) OwnersChanged() {
 	p.idle.Store(false)
 }
 
-// Exclusively runs f while no placement is under way: neither Collect nor Reconcile sees a part of what it does.
+// Exclusively runs f while no placement is under way: neither Collect nor Reconcile sees a part of what it does, and a Reconcile that comes
+// after it reads the nodes after it.
 func (p *Planner) Exclusively(f func()) {
 	p.turn.Lock()
 	defer p.turn.Unlock()

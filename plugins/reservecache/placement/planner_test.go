@@ -326,10 +326,10 @@ func TestANodeOfWhichTheViewTrailsIsLeftAlone(t *testing.T) {
 	cycleHasMore := s.view()
 	require.Equal(t, []types.UID{"r"}, s.planner.Collect(cycleHasMore).Changed)
 	trails := func(string) bool { return true }
-	require.Empty(t, s.planner.Reconcile(behind, trails).Changed)
+	require.Empty(t, s.planner.Reconcile(reads(behind), trails).Changed)
 	require.Equal(t, map[string]int{"a1": 2}, s.slots(t, "r"))
 	// It is looked at again in the next pass, whatever has changed.
-	result := s.planner.Reconcile(behind, func(string) bool { return false })
+	result := s.planner.Reconcile(reads(behind), func(string) bool { return false })
 	require.Equal(t, []Full{{Claim: "r", Node: "a1", Amount: ledger.Resources{MilliCPU: 2000, Pods: 2}}}, result.Full)
 	require.Empty(t, s.slots(t, "r"))
 	require.Equal(t, []string{"a1"}, s.report(t, "r").Full)
@@ -348,7 +348,7 @@ func TestASlotOnANodeThatTheLedgerDoesNotKnowYet(t *testing.T) {
 	after := s.view()
 	require.Equal(t, []types.UID{"r"}, s.planner.Collect(after).Changed)
 	for range 3 {
-		require.Empty(t, s.planner.Reconcile(before, nil).Changed)
+		require.Empty(t, s.planner.Reconcile(reads(before), nil).Changed)
 		require.Equal(t, map[string]int{"a2": 1}, s.slots(t, "r"))
 		require.False(t, s.planner.Collect(after).More)
 	}
@@ -399,7 +399,7 @@ func TestANodeEventLeavesNewSlotsAlone(t *testing.T) {
 			change(node)
 			s.ledger.UpdateNode(node)
 			for range 3 {
-				require.Empty(t, s.planner.Reconcile(s.view(), func(string) bool { return true }).Changed)
+				require.Empty(t, s.planner.Reconcile(reads(s.view()), func(string) bool { return true }).Changed)
 				require.Equal(t, map[string]int{"a1": 2}, s.slots(t, "r"))
 			}
 			s.end("gone")

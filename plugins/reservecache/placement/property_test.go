@@ -165,7 +165,7 @@ func (w *world) Remove(t *rapid.T) {
 }
 
 // Pass is a pass of the worker while events are on their way.
-func (w *world) Pass(*rapid.T) { w.planner.Reconcile(w.view(), w.trails) }
+func (w *world) Pass(*rapid.T) { w.planner.Reconcile(reads(w.view()), w.trails) }
 
 // Settle: once all is heard and done, every slot is where it may be, has room, and no claim lacks a slot that has room.
 func (w *world) Settle(t *rapid.T) {

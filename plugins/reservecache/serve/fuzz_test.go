@@ -61,7 +61,7 @@ func FuzzReservation(f *testing.F) {
 			for range 10_000 {
 				snapshot := ledger.NewSnapshot()
 				l.UpdateSnapshot(snapshot)
-				if !p.Reconcile(snapshotView{snapshot, New(&Config{Clock: clock.RealClock{}})}, nil).More {
+				if !p.Reconcile(func() placement.View { return snapshotView{snapshot, New(&Config{Clock: clock.RealClock{}})} }, nil).More {
 					return
 				}
 			}

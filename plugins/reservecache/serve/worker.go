@@ -73,8 +73,10 @@ func (s *Server) pass(ctx context.Context) (next time.Time) {
 	s.apply()
 	var full []placement.Full
 	for more := true; more && ctx.Err() == nil; {
-		s.Ledger.UpdateSnapshot(s.snapshot)
-		result := s.Planner.Reconcile(snapshotView{s.snapshot, s}, s.trails)
+		result := s.Planner.Reconcile(func() placement.View {
+			s.Ledger.UpdateSnapshot(s.snapshot)
+			return snapshotView{s.snapshot, s}
+		}, s.trails)
 		full = append(full, result.Full...)
 		more = result.More
 	}
