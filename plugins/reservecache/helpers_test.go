@@ -79,6 +79,10 @@ func (s snapshot) Get(name string) (fwk.NodeInfo, error) {
 	return snapshotOf(1, node), nil
 }
 
+func (s snapshot) List() ([]fwk.NodeInfo, error) {
+	return slices.Collect(maps.Values(s.handle.snapshot)), nil
+}
+
 // cycleState is the part of a cycle's state that the plugin uses.
 type cycleState struct {
 	fwk.CycleState

@@ -68,6 +68,8 @@ type running struct {
 	// view is what is held as the present scheduling cycle sees it. It belongs to the scheduling cycles, of which there
 	// is one at a time: PreFilter brings it up to date, and the cycle's Filter calls only read it.
 	view *holds.View
+	// recent has the nodes that a cycle has to look at. It belongs to the scheduling cycles, too.
+	recent recentNodes
 	// kept is what Kept remembers of the pod that it was last asked about. It belongs to the scheduling cycles, too.
 	kept struct {
 		pod     *v1.Pod
@@ -151,7 +153,7 @@ func (s *Shared) start(ctx context.Context, a ReserveCacheArgs, h fwk.Handle) (*
 	}
 	r := &running{args: a, clock: s.clock, ledger: ledger.New(ledgerOptions()), holds: holds.New(), waiting: waiting.New(), leader: leader.Of(ctx, h)}
 	pods := factory.Core().V1().Pods().Lister()
-	r.view = r.holds.NewView()
+	r.view, r.recent.ledger = r.holds.NewView(), r.ledger
 	r.planner = placement.New(r.holds, a.MaxHeldFraction, func(node string) ledger.Resources { return nominatedOn(r.ledger, pods, h, node) })
 	r.drift = newDriftDetector(r.ledger, a.DriftSettle.Duration, s.hasProfile)
 	r.server = serve.New(&serve.Config{

@@ -28,10 +28,15 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	if !imagined && r.waiting.AttemptBegins(pod.UID) { // before the view is read: what opens from here on is news to this attempt
 		r.server.Kick()
 	}
+	if !imagined {
+		r.recent.partial = false
+	}
 	// A pod-group cycle tries placements on the snapshot without changing its generations.
 	if !imagined && !state.IsPodGroupSchedulingCycle() {
-		r.drift.check(klog.FromContext(ctx), nodes, r.clock.Now())
-		if result := r.planner.Collect(cycleView{nodes, r.server}); len(result.Changed) > 0 || result.More {
+		now := r.clock.Now()
+		r.drift.check(klog.FromContext(ctx), nodes, now)
+		recent := func() ([]string, bool) { return r.recent.next(now) }
+		if result := r.planner.Collect(cycleView{nodes, r.server, recent}); len(result.Changed) > 0 || result.More {
 			r.server.Kick()
 		}
 	}

@@ -27,51 +27,70 @@ func (p *ReserveCache) Reserve(ctx context.Context, state fwk.CycleState, pod *v
 		return nil
 	}
 	r, d := p.running, read(state)
-	part, err := p.admit(d, pod, nodeName)
+	p.collectMissed(nodeName)
+	var slots int64
+	var err error
+	r.planner.Exclusively(func() { slots, err = p.admit(d, pod, nodeName) })
 	if err != nil {
-		reserveConflicts.Inc()
-		return fwk.AsStatus(fmt.Errorf("node %q: %w", nodeName, err))
-	}
-	takes := part.Pods > 0
-	if takes {
-		err = r.takeAndAssume(d, pod, nodeName, &part)
-	} else {
-		err = r.ledger.AssumePod(pod, nodeName, r.clock.Now())
-	}
-	if err != nil {
-		if errors.Is(err, holds.ErrTooLittleHeld) {
+		if errors.Is(err, errHeld) || errors.Is(err, holds.ErrTooLittleHeld) {
 			reserveConflicts.Inc()
 		}
 		return fwk.AsStatus(fmt.Errorf("node %q: %w", nodeName, err))
 	}
-	if r.waiting.Placed(pod.UID, nodeName) || takes {
+	if r.waiting.Placed(pod.UID, nodeName) || slots > 0 {
 		r.server.Kick()
 	}
-	if takes {
-		klog.FromContext(ctx).V(3).Info("Pod takes held capacity", "pod", klog.KObj(pod), "node", klog.KRef("", nodeName), "slots", part.Pods, "claim", d.asker.Claim)
+	if slots > 0 {
+		klog.FromContext(ctx).V(3).Info("Pod takes held capacity", "pod", klog.KObj(pod), "node", klog.KRef("", nodeName), "slots", slots, "claim", d.asker.Claim)
 	}
 	return nil
 }
 
-// takeAndAssume has a pod take a part of its claim on the node on which it is assumed. No placement sees one without the other: the node would
-// seem to have room, or too little of it.
-func (r *running) takeAndAssume(d *cycleData, pod *v1.Pod, nodeName string, part *ledger.Resources) (err error) {
-	r.planner.Exclusively(func() {
-		var taken holds.Taken
-		if taken, err = r.holds.Take(d.asker.Claim, nodeName, part); err != nil {
-			return
-		}
-		if err = r.ledger.AssumePod(pod, nodeName, r.clock.Now()); err != nil {
-			r.holds.Return(&taken)
-			return
-		}
-		d.taken.Store(&taken)
-	})
-	return err
+// collectMissed lets reservations take the room of a node that has changed in a way that PreFilter did not look for.
+func (p *ReserveCache) collectMissed(nodeName string) {
+	r := p.running
+	if !r.recent.partial {
+		return
+	}
+	infos := p.handle.SnapshotSharedLister().NodeInfos()
+	info, err := infos.Get(nodeName)
+	if err != nil || r.planner.Knows(nodeName, info.GetGeneration()) {
+		return
+	}
+	nodes, err := infos.List()
+	if err != nil {
+		return // a snapshot has no errors
+	}
+	r.recent.partial = false
+	if result := r.planner.Collect(cycleView{nodes: nodes, server: r.server}); len(result.Changed) > 0 || result.More {
+		r.server.Kick()
+	}
 }
 
-// admit returns the part that the pod takes of what its claim holds on the node. It must be called within the scheduling cycle.
-func (p *ReserveCache) admit(d *cycleData, pod *v1.Pod, nodeName string) (part ledger.Resources, err error) {
+// admit assumes the pod on the node if there is room for it still, and returns how many slots it takes of its claim.
+func (p *ReserveCache) admit(d *cycleData, pod *v1.Pod, nodeName string) (slots int64, err error) {
+	r := p.running
+	part, err := p.partNow(d, pod, nodeName)
+	if err != nil {
+		return 0, err
+	}
+	if part.Pods == 0 {
+		return 0, r.ledger.AssumePod(pod, nodeName, r.clock.Now())
+	}
+	taken, err := r.holds.Take(d.asker.Claim, nodeName, &part)
+	if err != nil {
+		return 0, err
+	}
+	if err := r.ledger.AssumePod(pod, nodeName, r.clock.Now()); err != nil {
+		r.holds.Return(&taken)
+		return 0, err
+	}
+	d.taken.Store(&taken)
+	return part.Pods, nil
+}
+
+// partNow returns the part that the pod takes of what its claim holds on the node, given what is held now.
+func (p *ReserveCache) partNow(d *cycleData, pod *v1.Pod, nodeName string) (part ledger.Resources, err error) {
 	r := p.running
 	known := d != nil
 	if !known {

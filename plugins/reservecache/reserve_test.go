@@ -12,6 +12,7 @@ import (
 
 	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/test/build"
 )
 
 func TestReserveUnreserve(t *testing.T) {
@@ -150,4 +151,34 @@ func TestHeadroomIsTakenAtReserve(t *testing.T) {
 	state = needsOne()
 	require.Equal(t, fwk.Error, f.plugin.Reserve(t.Context(), state, unbound, "n1").Code(), "the ledger has it already")
 	require.Equal(t, 1, slots())
+}
+
+// TestRoomThatTheLedgerHasNotHeardOfIsCollectedAtReserve: cycles compare all nodes now and then, and in between those that the ledger has seen
+// change. The scheduler's cache may hear of room first.
+func TestRoomThatTheLedgerHasNotHeardOfIsCollectedAtReserve(t *testing.T) {
+	f := reserving(t, 9, headroom)
+	require.Equal(t, 8, heldOnN1(f), "that is all there is")
+	attempt := func(generation int64, cpu string) *fwk.Status {
+		f.clock.Step(sweepInterval / 2)
+		info := snapshotOf(generation, build.Node("n1", "", cpu))
+		f.handle.snapshot = map[string]fwk.NodeInfo{"n1": info}
+		state, pod := &cycleState{}, makePod("p", "")
+		_, status := f.plugin.PreFilter(t.Context(), state, pod, []fwk.NodeInfo{info})
+		require.Nil(t, status)
+		if status := f.plugin.Filter(t.Context(), state, pod, info); status != nil {
+			return status
+		}
+		return f.plugin.Reserve(t.Context(), state, pod, "n1")
+	}
+	for range 3 { // two of them compare all nodes
+		require.True(t, attempt(1, "8").IsRejected())
+	}
+	require.Equal(t, fwk.Error, attempt(2, "9").Code())
+	require.Equal(t, 9, heldOnN1(f), "the reservation is first")
+	require.Nil(t, attempt(3, "10"), "it lacks nothing any more")
+}
+
+func heldOnN1(f *fixture) int {
+	held := f.shared.Holds().StatusOn("web", "n1")
+	return held.Slots()
 }

@@ -74,6 +74,24 @@ func (l *Ledger) UpdateSnapshot(s *Snapshot) int {
 	return changed
 }
 
+// Generation returns that of the last change.
+func (l *Ledger) Generation() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.generation
+}
+
+// ChangedSince returns the names of the nodes, ghosts among them, that have changed since a generation, the last first. It leaves out those that
+// are gone without pods.
+func (l *Ledger) ChangedSince(generation uint64) (names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for n := l.newest; n != nil && n.generation > generation; n = n.older {
+		names = append(names, n.name)
+	}
+	return names
+}
+
 // orderLocked rebuilds the order of a snapshot's nodes and drops those that are gone.
 func (l *Ledger) orderLocked(s *Snapshot) {
 	clear(s.nodes)

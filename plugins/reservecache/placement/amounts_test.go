@@ -133,8 +133,7 @@ func TestAmountsBesideOthers(t *testing.T) {
 	s.requireAmounts(t, "third", amountsOf{"a1": cpus(0, 1)})
 
 	s.add(t, makePod("by-hand", "a1", "1"))
-	s.ledger.UpdateSnapshot(s.kept)
-	result := s.planner.Reconcile(reads(snapshotView{s.kept}), nil)
+	result := s.planner.Reconcile(s.live, nil)
 	require.Equal(t, []Full{{Claim: "second", Node: "a1", Amount: cpus(1, 0)}}, result.Full)
 	s.requireAmounts(t, "second", amountsOf{"a1": cpus(1, 1)})
 	require.Equal(t, []string{"a1"}, s.report(t, "second").Full)

@@ -18,8 +18,7 @@ const (
 // without its generations.
 //
 // It waits for the end of a Reconcile, which may be about to take the room that the cycle's pod would find, but not if no claim lacks
-// slots. Otherwise it compares the generation of each node, and looks at the nodes that were
-// freed since the last cycle.
+// slots. Otherwise it looks at the nodes that were freed since the last cycle.
 func (p *Planner) Collect(view View) Result {
 	if p.idle.Load() && !p.holds.Lowered() {
 		return Result{}
@@ -35,7 +34,7 @@ func (p *Planner) Collect(view View) Result {
 		return result
 	}
 	in := p.cycles
-	p.updateLocked(in, view)
+	p.updateLocked(in, func() View { return view }, false)
 	p.askAgainLocked(asksPerCycle)
 	if in.offered == in.freed || p.seeking == 0 {
 		return Result{More: p.anyDirtyLocked()}
@@ -63,6 +62,17 @@ func (p *Planner) Collect(view View) Result {
 	}
 	result.More = result.More || p.anyDirtyLocked()
 	return result
+}
+
+// Knows reports whether Collect has looked at a node that has that generation. It is true while there is nothing to collect for.
+func (p *Planner) Knows(nodeName string, generation int64) bool {
+	if p.idle.Load() {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := p.cycles.nodes[nodeName]
+	return n != nil && n.generation == generation
 }
 
 // noteIdleLocked records whether there is something to do for cycles.

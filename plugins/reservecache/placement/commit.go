@@ -3,6 +3,7 @@ package placement
 import (
 	"slices"
 
+	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -38,8 +39,8 @@ func (p *Planner) placeLocked(w *claim, in *rooms, limit int, result *Result, wo
 	return looks
 }
 
-// recordLocked records a draft. It returns false if the room is for nominated pods, or if the claim was replaced; the nodes are then
-// as if the draft had not been made.
+// recordLocked records a draft. It returns false if the room is for nominated pods, if a pod has been placed there since the nodes were read,
+// or if the claim was replaced; the nodes are then as if the draft had not been made.
 func (p *Planner) recordLocked(d *draft, result *Result) bool {
 	var more []string
 	gains := map[string]ledger.Resources{}
@@ -56,24 +57,24 @@ func (p *Planner) recordLocked(d *draft, result *Result) bool {
 			return d.rooms.freeRoom(n).Negative(&gain)
 		}
 		if p.claims[d.uid()] != d.claim || slices.ContainsFunc(more, taken) {
-			for _, pl := range d.places {
-				if pl.node != nil {
-					pl.node.resetRoom()
-				}
-			}
+			d.resetRoom()
 			return false
 		}
+	}
+	changes := d.changes()
+	if !p.changeLocked(d, more, changes) {
+		d.resetRoom()
+		p.updateLocked(d.rooms, d.rooms.read, true)
+		return false
 	}
 	for name, pk := range d.pickers {
 		if pk.searched() {
 			d.searchOf(d.rooms).looked[name] = pk.upTo
 		}
 	}
-	changes := d.changes()
 	if len(changes) == 0 {
 		return true
 	}
-	p.holds.Change(d.uid(), changes)
 	if !d.Claim.Amounts {
 		placed, more := 0, 0
 		for _, pl := range d.places {
@@ -93,6 +94,29 @@ func (p *Planner) recordLocked(d *draft, result *Result) bool {
 		result.Changed = append(result.Changed, d.uid())
 	}
 	return true
+}
+
+// changeLocked makes the changes of a draft, unless one of the nodes on which it holds more has changed since it was read: a pod may have taken
+// the room. It returns false then.
+func (p *Planner) changeLocked(d *draft, more []string, changes []holds.Change) bool {
+	p.recording.Lock()
+	defer p.recording.Unlock()
+	if slices.ContainsFunc(more, func(name string) bool { return !d.rooms.upToDate(d.places[name].node) }) {
+		return false
+	}
+	if len(changes) > 0 {
+		p.holds.Change(d.uid(), changes)
+	}
+	return true
+}
+
+// resetRoom gives the nodes of a draft the room that they have without it.
+func (d *draft) resetRoom() {
+	for _, pl := range d.places {
+		if pl.node != nil {
+			pl.node.resetRoom()
+		}
+	}
 }
 
 // askLocked asks which pods are nominated to nodes. It releases the lock meanwhile: the queue that is asked may wait for those that wait

@@ -86,21 +86,50 @@ func TestCyclesAskAboutFewNominations(t *testing.T) {
 	require.Equal(t, 200, s.report(t, "r").Held)
 }
 
-// TestReconcileReadsTheNodesInItsTurn: a view from before a pod took a slot and was assumed shows its room as free, and the slot as missing.
-func TestReconcileReadsTheNodesInItsTurn(t *testing.T) {
-	s := cluster(1, "a")
-	s.add(t, makePod("other", "a1", "3"))
-	s.reconcile(t, target("r", 0, Zone{"a", 1}))
-	require.Equal(t, map[string]int{"a1": 1}, s.slots(t, "r"))
-	s.planner.Exclusively(func() {
-		one := ledger.Resources{MilliCPU: 1000, Pods: 1}
-		_, err := s.holds.Take("r", "a1", &one)
-		require.NoError(t, err)
-		require.NoError(t, s.ledger.AssumePod(owned(makePod("owner", "", "1"), "r"), "a1", t0))
-	})
-	s.planner.Reconcile(func() View {
-		require.False(t, s.planner.turn.TryLock(), "a pod might take a slot now")
-		return s.view()
-	}, nil)
-	require.Empty(t, s.slots(t, "r"), "its room is the pod's")
+// TestNoSlotIsPlacedOverAPodThatIsAdmittedMeanwhile: after the worker has read the nodes, and before it records what it places there, Reserve
+// has a pod assumed.
+func TestNoSlotIsPlacedOverAPodThatIsAdmittedMeanwhile(t *testing.T) {
+	slot := ledger.Resources{MilliCPU: 1000, Pods: 1}
+	for name, test := range map[string]struct {
+		target Target
+		admit  func(t *testing.T, s *scene)
+	}{
+		"a pod that takes nothing of a hold": {
+			target: target("r", 0, Zone{"a", 1}),
+			admit: func(t *testing.T, s *scene) {
+				require.NoError(t, s.ledger.AssumePod(makePod("plain", "", "1"), "a1", t0))
+			},
+		},
+		"beside an amount": {
+			target: targetOn("r", 0, map[string]ledger.Resources{"a1": slot}),
+			admit: func(t *testing.T, s *scene) {
+				require.NoError(t, s.ledger.AssumePod(makePod("plain", "", "1"), "a1", t0))
+			},
+		},
+		"a pod that takes a slot": {
+			target: target("r", 0, Zone{"a", 2}),
+			admit: func(t *testing.T, s *scene) {
+				s.holds.Change("r", []holds.Change{{Node: "a1", Zone: "a", Add: slot}})
+				_, err := s.holds.Take("r", "a1", &slot)
+				require.NoError(t, err)
+				require.NoError(t, s.ledger.AssumePod(owned(makePod("owner", "", "1"), "r"), "a1", t0))
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := cluster(1, "a")
+			s.add(t, makePod("other", "a1", "3"))
+			admitted := false
+			s.planner.nominatedOn = func(string) (none ledger.Resources) { // the worker asks this between the two
+				if !admitted {
+					admitted = true
+					s.planner.Exclusively(func() { test.admit(t, s) })
+				}
+				return none
+			}
+			require.Empty(t, s.reconcile(t, test.target))
+			require.True(t, admitted)
+			require.Empty(t, s.amounts(t, "r"), "the room is the pod's")
+		})
+	}
 }

@@ -45,13 +45,9 @@ type snapshotView struct{ *ledger.Snapshot }
 func (v snapshotView) Len() int            { return len(v.Nodes()) }
 func (v snapshotView) Node(i int) *v1.Node { return v.Nodes()[i].Node }
 
-func (v snapshotView) Changed(known []int64, changed func(int, int64)) {
-	for i, n := range v.Nodes() {
-		if g := int64(n.Generation); i >= len(known) || known[i] != g {
-			changed(i, g)
-		}
-	}
-}
+func (v snapshotView) Generation(i int) int64   { return int64(v.Nodes()[i].Generation) }
+func (v snapshotView) Recent() ([]string, bool) { return nil, false }
+func (v snapshotView) Outdated(int) bool        { return false }
 
 func (v snapshotView) Resources(i int) (allocatable, requested ledger.Resources) {
 	n := v.Nodes()[i]
@@ -67,6 +63,11 @@ func (v snapshotView) Owned(i int) (owned map[types.UID]ledger.Resources) {
 	}
 	return owned
 }
+
+// liveView is a snapshotView that knows whether its ledger has a newer state.
+type liveView struct{ snapshotView }
+
+func (v liveView) Outdated(i int) bool { return v.Behind(v.Nodes()[i].Node.Name) }
 
 // reads returns a view that was read before.
 func reads(v View) func() View { return func() View { return v } }
@@ -112,6 +113,12 @@ func (s *scene) view() View {
 	return snapshotView{snapshot}
 }
 
+// live reads the nodes of the ledger, as the worker does.
+func (s *scene) live() View {
+	s.ledger.UpdateSnapshot(s.kept)
+	return liveView{snapshotView{s.kept}}
+}
+
 // reconcile calls Reconcile until there is no more to do, and returns the claims that changed.
 func (s *scene) reconcile(t require.TestingT, targets ...Target) (changed []types.UID) {
 	for _, d := range targets {
@@ -119,8 +126,7 @@ func (s *scene) reconcile(t require.TestingT, targets ...Target) (changed []type
 		s.planner.OwnersChanged()
 	}
 	for i := 0; ; i++ {
-		s.ledger.UpdateSnapshot(s.kept)
-		result := s.planner.Reconcile(reads(snapshotView{s.kept}), nil)
+		result := s.planner.Reconcile(s.live, nil)
 		changed = append(changed, result.Changed...)
 		if !result.More {
 			return changed

@@ -22,8 +22,10 @@ type Planner struct {
 	nominatedOn func(node string) ledger.Resources
 
 	// turn is held by Collect and Reconcile from beginning to end, since mu is released while they ask for nominated pods: neither sees
-	// the other's drafts. It is taken before mu.
+	// the other's drafts. It is taken before mu, and mu before recording.
 	turn sync.Mutex
+	// recording is held while a draft is recorded, and by Exclusively.
+	recording sync.Mutex
 	// idle is set while no claim lacks slots or has to be looked at, so that cycles need not wait for a turn. It changes under mu.
 	idle atomic.Bool
 
@@ -137,9 +139,10 @@ func (p *Planner) nodeLocked(name string) *node {
 	return nil
 }
 
-// updateLocked makes rooms equal to a view.
-func (p *Planner) updateLocked(in *rooms, view View) {
-	in.update(view)
+// updateLocked makes rooms equal to what read returns, or to its recent nodes.
+func (p *Planner) updateLocked(in *rooms, read func() View, all bool) {
+	in.read = read
+	in.update(read(), all || p.reread[in])
 	if p.reread[in] {
 		delete(p.reread, in)
 		in.rereadOwned()
@@ -207,11 +210,11 @@ func (p *Planner) OwnersChanged() {
 	p.idle.Store(false)
 }
 
-// Exclusively runs f while no placement is under way: neither Collect nor Reconcile sees a part of what it does, and a Reconcile that comes
-// after it reads the nodes after it.
+// Exclusively runs f, which admits a pod or undoes that, while no slot is recorded: a slot is recorded either before f, or for the room that f
+// leaves.
 func (p *Planner) Exclusively(f func()) {
-	p.turn.Lock()
-	defer p.turn.Unlock()
+	p.recording.Lock()
+	defer p.recording.Unlock()
 	f()
 }
 

@@ -85,7 +85,7 @@ func TestConcurrentKeeping(t *testing.T) {
 		if i%10 == 0 {
 			s.planner.Set(guarantee(1 + i%3))
 		}
-		s.planner.Reconcile(reads(s.view()), nil)
+		s.planner.Reconcile(s.live, nil)
 	})
 	until(func(i int) {
 		n := makeNode("b3", "b", "4")

@@ -9,8 +9,8 @@ const looksPerSlice = 5000
 // Reconcile repairs the slots of changed claims by the nodes of the ledger, the oldest claim first: it drops useless slots,
 // places missing ones, and drops surplus ones, in one step for each claim. Slots that may stay where they are stay.
 //
-// It works for a slice of time, and says whether there is more to do. read returns the nodes as they are when it is called, after all that
-// ran by [Planner.Exclusively]: a view from before a pod took slots, and was assumed, would show its room as free beside the fewer slots.
+// It works for a slice of time, and says whether there is more to do. read returns the nodes as they are when it is called. It is called again
+// if one has changed that was about to get slots: a pod may have taken the room.
 // trails reports whether the view of a node is known to be behind the API server: slots that have no room there are then left alone,
 // until it is not.
 func (p *Planner) Reconcile(read func() View, trails func(node string) bool) Result {
@@ -22,7 +22,7 @@ func (p *Planner) Reconcile(read func() View, trails func(node string) bool) Res
 	var result Result
 	p.noteLocked()
 	in := p.worker
-	p.updateLocked(in, read())
+	p.updateLocked(in, read, false)
 	p.askAgainLocked(0)
 	p.inspectLocked(trails, &result)
 	p.retallyLocked()

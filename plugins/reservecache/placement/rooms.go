@@ -14,9 +14,13 @@ import (
 // View is the nodes of a cluster in a list, from one source. It must not change while it is read.
 type View interface {
 	Len() int
-	// Changed calls changed with the index and the generation of each node whose generation differs from known at that index.
-	// A generation changes whenever the node does in the view; no two nodes have the same.
-	Changed(known []int64, changed func(i int, generation int64))
+	// Generation changes whenever the node does in the view; no two nodes have the same.
+	Generation(i int) int64
+	// Recent returns the names of the nodes that may have changed since the last view; false if any may have. Changes that it leaves out
+	// are found once it is false.
+	Recent() (names []string, some bool)
+	// Outdated reports whether the source has a newer state of a node.
+	Outdated(i int) bool
 	Node(i int) *v1.Node
 	// Resources returns the allocatable of a node and the requests of its pods.
 	Resources(i int) (allocatable, requested ledger.Resources)
@@ -35,10 +39,10 @@ type rooms struct {
 	nominated map[string]ledger.Resources
 	nodes     map[string]*node
 	zones     map[string]*zone
-	// view is that of the last update, order its nodes, and known their generations.
+	// read returns a view, and view is that of the last update, with the nodes in that order.
+	read  func() View
 	view  View
 	order []*node
-	known []int64
 	// freed counts the times that nodes were freed. offered is the point up to which every claim that lacks slots has looked at all freed
 	// nodes.
 	freed, offered uint64
@@ -114,31 +118,59 @@ func newRooms(h *holds.Holds, nominated map[string]ledger.Resources) *rooms {
 	return &rooms{held: h.NewView(), nominated: nominated, nodes: map[string]*node{}, zones: map[string]*zone{}}
 }
 
-// update makes the rooms equal to a view and to what is held. It compares each node's generation, and reads the nodes that
-// changed.
-func (r *rooms) update(view View) {
+// update makes the rooms equal to a view, or to its recent nodes, and to what is held.
+func (r *rooms) update(view View, all bool) {
 	r.view = view
-	moved := view.Len() != len(r.order)
-	view.Changed(r.known, func(i int, generation int64) {
-		name := view.Node(i).Name
+	if names, some := view.Recent(); all || !some || !r.compareNodes(names) {
+		r.compareAll()
+	}
+	r.weighHeld()
+}
+
+// compareAll reads the nodes whose generation is another than before.
+func (r *rooms) compareAll() {
+	moved := r.view.Len() != len(r.order)
+	for i := range r.view.Len() {
+		generation := r.view.Generation(i)
+		if i < len(r.order) && r.order[i].generation == generation {
+			continue
+		}
+		name := r.view.Node(i).Name
 		n := r.nodes[name]
 		if n == nil {
 			n = r.newNode(name)
 		}
-		if i < len(r.order) && r.order[i] == n {
-			r.known[i] = generation
-		} else {
-			moved = true
-		}
+		moved = moved || r.order[i] != n
 		if n.generation != generation || n.zone == nil {
-			n.generation = generation
 			r.load(n, i)
 		}
-	})
+	}
 	if moved {
 		r.reorder()
 	}
-	r.weighHeld()
+}
+
+// compareNodes is compareAll for some nodes. It reports false if nodes have come, gone or moved.
+func (r *rooms) compareNodes(names []string) bool {
+	if r.view.Len() != len(r.order) {
+		return false
+	}
+	for _, name := range names {
+		n := r.nodes[name]
+		switch {
+		case n == nil: // the view does not have it yet: its number of nodes is the same
+		case r.view.Node(n.index).Name != name:
+			return false
+		case r.view.Generation(n.index) != n.generation:
+			r.load(n, n.index)
+		}
+	}
+	return true
+}
+
+// upToDate reports whether a node is as its source has it.
+func (r *rooms) upToDate(n *node) bool {
+	return r.view.Generation(n.index) == n.generation && !r.view.Outdated(n.index)
 }
 
 func (r *rooms) newNode(name string) *node {
@@ -172,12 +204,12 @@ func (r *rooms) weighHeld() {
 func (r *rooms) reorder() {
 	was := r.order
 	r.moved = true
-	r.order, r.known = make([]*node, 0, r.view.Len()), make([]int64, 0, r.view.Len())
+	r.order = make([]*node, 0, r.view.Len())
 	there := make(map[*node]bool, r.view.Len())
 	for i := range r.view.Len() {
 		n := r.nodes[r.view.Node(i).Name]
 		n.index, there[n] = i, true
-		r.order, r.known = append(r.order, n), append(r.known, n.generation)
+		r.order = append(r.order, n)
 	}
 	for _, n := range was {
 		if !there[n] {
@@ -199,7 +231,7 @@ func (r *rooms) remove(n *node) {
 }
 
 // readAgain has the next update read a node again.
-func (r *rooms) readAgain(n *node) { n.generation, r.known[n.index] = -1, -1 }
+func (r *rooms) readAgain(n *node) { n.generation = -1 }
 
 // load reads the i-th node of the view.
 func (r *rooms) load(n *node, i int) {
@@ -208,7 +240,7 @@ func (r *rooms) load(n *node, i int) {
 	if n.tallied != object {
 		r.queueForTally(n)
 	}
-	n.index = i
+	n.index, n.generation = i, r.view.Generation(i)
 	if n.object != object {
 		if n.zone != nil && objectFrees(n.object, object) {
 			r.free(n)

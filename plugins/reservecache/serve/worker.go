@@ -222,14 +222,14 @@ type snapshotView struct {
 // Len implements placement.View.
 func (v snapshotView) Len() int { return len(v.Nodes()) }
 
-// Changed implements placement.View.
-func (v snapshotView) Changed(known []int64, changed func(i int, generation int64)) {
-	for i, n := range v.Nodes() {
-		if g := int64(n.Generation); i >= len(known) || known[i] != g {
-			changed(i, g)
-		}
-	}
-}
+// Generation implements placement.View.
+func (v snapshotView) Generation(i int) int64 { return int64(v.Nodes()[i].Generation) }
+
+// Recent implements placement.View: all nodes are compared.
+func (snapshotView) Recent() (names []string, some bool) { return nil, false }
+
+// Outdated implements placement.View.
+func (v snapshotView) Outdated(i int) bool { return v.Behind(v.Nodes()[i].Node.Name) }
 
 // Node implements placement.View.
 func (v snapshotView) Node(i int) *v1.Node { return v.Nodes()[i].Node }
