@@ -54,20 +54,14 @@ func (w *waker) Wake(ctx context.Context, freed []string, nodes *ledger.Snapshot
 	}
 	// Their backoff is that of another reservation's pods.
 	chosen := r.waiting.Reowned(r.server.Version(), cluster.Asker)
-	for more := true; more && ctx.Err() == nil; {
-		picked := r.waiting.Pick(r.clock.Now(), cluster)
-		maps.Copy(chosen, picked.Pods)
-		if next.IsZero() || !picked.Next.IsZero() && picked.Next.Before(next) {
-			next = picked.Next
-		}
-		more = picked.More
-	}
+	picked := r.waiting.Pick(r.clock.Now(), cluster)
+	maps.Copy(chosen, picked.Pods)
 	if len(chosen) > 0 {
 		logger := klog.FromContext(ctx)
 		logger.V(4).Info("Activating pods that may now find room", "pods", len(chosen))
 		w.handle.Activate(logger, chosen)
 	}
-	return next
+	return picked.Next
 }
 
 // mayGo reports whether a pod's own words allow it on a node, so that it is not woken for nothing. The filters decide.

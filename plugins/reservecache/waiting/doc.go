@@ -10,6 +10,6 @@
 // Pods keep their backoff: a pod is not chosen before kube-scheduler would retry it. The package computes that time by the
 // queue's rule with its default durations.
 //
-// A Pods may be used from several goroutines, also under the lock of the scheduling queue: its one lock is held only for
-// arithmetic.
+// A Pods may be used from several goroutines, also under the lock of the scheduling queue: its one lock is held for less than a millisecond,
+// and while Reowned goes through all pods.
 package waiting

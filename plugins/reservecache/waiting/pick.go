@@ -1,12 +1,14 @@
 package waiting
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	schedulingv1 "k8s.io/component-helpers/scheduling/corev1"
 
 	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
@@ -23,7 +25,7 @@ type Node struct {
 	Owned map[types.UID]ledger.Resources
 }
 
-// Cluster is what Pick asks about nodes and pods. It is called under the lock of Pods.
+// Cluster is what Pick asks about nodes and pods.
 type Cluster struct {
 	// Node returns a node, and false for one that is gone.
 	Node func(name string) (Node, bool)
@@ -39,113 +41,110 @@ type Picked struct {
 	Pods map[string]*v1.Pod
 	// Next is when to call Pick again: when the backoff of an eligible pod or the time of a chosen one ends; zero for never.
 	Next time.Time
-	// More means that Pick must be called again.
-	More bool
 }
 
-// Pick chooses pods for the open nodes.
+// Pick chooses pods for the open nodes: those of the highest priority first, and among these those that were refused first. One goroutine at a
+// time may call it. It asks about the cluster without the lock.
 func (p *Pods) Pick(now time.Time, cluster *Cluster) Picked {
 	picked := Picked{Pods: map[string]*v1.Pod{}}
-	if p.Empty() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		clear(p.openings)
-		p.at = cursor{}
-		return picked
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	from, looks := p.at, 0
-	p.at = cursor{}
-	names := slices.Sorted(maps.Keys(p.openings))
-	first, _ := slices.BinarySearch(names, from.node)
-	for _, name := range names[first:] {
-		if looks++; looks > looksPerPick {
-			p.at, picked.More = cursor{node: name}, true
-			return picked
-		}
-		o := p.openings[name]
-		node, ok := cluster.Node(name)
-		if !ok {
-			p.closeLocked(o)
+	nodes, waiting := p.open()
+	slices.SortFunc(waiting, func(a, b *pod) int {
+		return cmp.Or(cmp.Compare(schedulingv1.PodPriority(b.object), schedulingv1.PodPriority(a.object)), cmp.Compare(a.refused, b.refused))
+	})
+	for _, name := range nodes {
+		node, exists := cluster.Node(name)
+		if !exists {
+			p.closeNode(name)
 			continue
 		}
-		s := picking{pods: p, opening: o, node: &node, cluster: cluster, now: now, picked: &picked, looks: looks}
-		if from.node != name || from.serial != o.serial {
-			from = cursor{}
-		}
-		if picked.More = !s.run(from); picked.More {
-			return picked
-		}
-		if looks = s.looks; !s.left && len(o.chosen) == 0 {
-			p.closeLocked(o)
-		}
+		s := picking{pods: p, name: name, node: &node, cluster: cluster, now: now, picked: &picked}
+		s.pick(waiting)
 	}
 	return picked
 }
 
-// closeLocked closes a node.
-func (p *Pods) closeLocked(o *opening) {
-	for _, w := range o.chosen {
-		w.chosen = ""
+// open returns the open nodes by name, and the pods that wait.
+func (p *Pods) open() (nodes []string, waiting []*pod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.pods) == 0 {
+		clear(p.openings)
 	}
-	delete(p.openings, o.node)
+	if len(p.openings) == 0 {
+		return nil, nil
+	}
+	waiting = make([]*pod, 0, len(p.pods))
+	for _, w := range p.pods {
+		if w.waits {
+			waiting = append(waiting, w)
+		}
+	}
+	return slices.Sorted(maps.Keys(p.openings)), waiting
+}
+
+// closeNode closes a node, to which the pods that were chosen for it cannot go.
+func (p *Pods) closeNode(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if o := p.openings[name]; o != nil {
+		for _, w := range o.chosen {
+			w.chosen = ""
+		}
+		delete(p.openings, name)
+	}
 }
 
 // picking chooses pods for one node.
 type picking struct {
 	pods    *Pods
-	opening *opening
+	name    string
+	serial  uint64
 	node    *Node
 	cluster *Cluster
 	now     time.Time
 	picked  *Picked
-	looks   int
 	// left means that a pod could be chosen once its backoff ends.
 	left bool
 }
 
-// run looks at the pods from a place on, which is without a serial for all. It reports whether it has come to the end, and otherwise says where
-// the next Pick goes on.
-func (s *picking) run(from cursor) bool {
+// pick looks at all pods that wait, and closes the node if none is left that it may help.
+func (s *picking) pick(waiting []*pod) {
 	s.node.Requested, s.node.Owned = s.node.Requested.Clone(), maps.Clone(s.node.Owned)
-	s.left = from.left
-	for _, w := range s.opening.chosen {
-		// A chosen pod that is not tried is kept back by something other than holds.
+	for _, w := range s.begin() {
+		s.take(w, s.cluster.Asker(w.object).Claim)
+	}
+	for _, w := range waiting {
+		s.look(w)
+	}
+	s.pods.mu.Lock()
+	defer s.pods.mu.Unlock()
+	if o := s.pods.openings[s.name]; o.serial == s.serial && !s.left && len(o.chosen) == 0 {
+		delete(s.pods.openings, s.name)
+	}
+}
+
+// begin returns the pods that have been chosen for the node and are yet to be tried. One that has not been tried for long is kept back by
+// something other than holds.
+func (s *picking) begin() (chosen []*pod) {
+	s.pods.mu.Lock()
+	defer s.pods.mu.Unlock()
+	o := s.pods.openings[s.name]
+	s.serial = o.serial
+	for _, w := range o.chosen {
 		if end := w.since.Add(maxBackoff); end.After(s.now) {
-			s.take(w, s.cluster.Asker(w.object).Claim)
+			chosen = append(chosen, w)
 			s.pickAgainAt(end)
 		} else {
 			s.pods.unchooseLocked(w)
 		}
 	}
-	for _, priority := range slices.Clone(s.pods.priorities) {
-		e := s.pods.queues[priority].Front()
-		switch {
-		case from.serial == 0 || priority < from.priority:
-		case priority > from.priority:
-			continue
-		default:
-			e = from.pod
-		}
-		for e != nil {
-			if s.looks >= looksPerPick {
-				s.pods.at = cursor{node: s.opening.node, serial: s.opening.serial, priority: priority, pod: e, left: s.left}
-				return false
-			}
-			w, next := e.Value.(*pod), e.Next() //nolint:forcetypeassert // nothing else is in it
-			s.looks++
-			s.look(w)
-			e = next
-		}
-	}
-	return true
+	return chosen
 }
 
 // look chooses a pod if the node may help it.
 func (s *picking) look(w *pod) {
-	o, n := s.opening, s.node
-	if w.lastOpening == o.serial || ledger.Lacks(&w.request, &n.Allocatable, &n.Requested) {
+	n := s.node
+	if w.lastOpening == s.serial || ledger.Lacks(&w.request, &n.Allocatable, &n.Requested) {
 		return
 	}
 	who := s.cluster.Asker(w.object)
@@ -161,12 +160,25 @@ func (s *picking) look(w *pod) {
 		s.pickAgainAt(w.due)
 		return
 	}
-	s.pods.dequeueLocked(w)
-	w.chosen, w.since, w.lastOpening, w.lastNode = o.node, s.now, o.serial, o.node
+	if s.choose(w) {
+		s.take(w, who.Claim)
+	}
+}
+
+// choose chooses a pod, unless it has been tried meanwhile.
+func (s *picking) choose(w *pod) bool {
+	p, uid := s.pods, w.object.UID
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pods[uid] != w || !w.waits {
+		return false
+	}
+	w.waits = false
+	w.chosen, w.since, w.lastOpening, w.lastNode = s.name, s.now, s.serial, s.name
+	p.openings[s.name].chosen[uid] = w
 	s.pickAgainAt(s.now.Add(maxBackoff))
-	o.chosen[w.object.UID] = w
-	s.take(w, who.Claim)
 	s.picked.Pods[w.object.Namespace+"/"+w.object.Name] = w.object
+	return true
 }
 
 // pickAgainAt asks for another Pick at that time.

@@ -1,16 +1,12 @@
 package waiting
 
 import (
-	"cmp"
-	"container/list"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	schedulingv1 "k8s.io/component-helpers/scheduling/corev1"
 
 	"zonewise.dev/plugins/reservecache/holds"
 	"zonewise.dev/plugins/reservecache/ledger"
@@ -22,28 +18,21 @@ const (
 	maxBackoff     = 10 * time.Second
 )
 
-// looksPerPick bounds how many pods and nodes one Pick looks at, so that a scheduling cycle does not wait for long.
-const looksPerPick = 2_000
-
 // Pods are the pods that holds keep out. Make one with New.
 type Pods struct {
 	size         atomic.Int64 // the length of pods
 	refusedAgain atomic.Int64 // how many were chosen and refused again
 
-	mu   sync.Mutex // guards all fields below and everything that they lead to
-	pods map[types.UID]*pod
-	// queues are the pods that may be chosen, by priority, in the order of their last refusal; priorities are sorted, the
-	// highest first.
-	queues     map[int32]*list.List
-	priorities []int32
-	openings   map[string]*opening
-	serial     uint64
+	mu sync.Mutex // guards all fields below and everything that they lead to
+	// pods are replaced by a new record with each refusal: Pick reads what it has outside of the lock.
+	pods     map[types.UID]*pod
+	openings map[string]*opening
+	// serial counts the openings and the refusals.
+	serial uint64
 	// inCycle is the pod whose scheduling cycle began last. There is one cycle at a time.
 	inCycle types.UID
 	// openedInCycle are the nodes that were opened since then: what the cycle is judged by may be older.
 	openedInCycle map[string]struct{}
-	// at is where the next Pick goes on, if the last one has not finished a pass.
-	at cursor
 	// version is that of the owners at the last Reowned, and outdated are the pods that were refused at another since.
 	version  any
 	outdated map[types.UID]struct{}
@@ -61,16 +50,16 @@ type pod struct {
 	object  *v1.Pod
 	request ledger.Resources
 	terms   Terms
-	// attempts counts the refusals, and due is when the backoff after the last one ends.
+	// attempts counts the refusals. refused is the number of the last one, after which the backoff ends at due.
 	attempts int
+	refused  uint64
 	due      time.Time
-	// place is its place in the queue of its priority; nil while it is being tried or chosen.
-	place    *list.Element
-	priority int32
+	// waits is set until the pod is chosen or tried.
+	waits bool
 	// chosen is the node for which it was chosen and has not been tried yet, and since when; empty otherwise.
 	chosen string
 	since  time.Time
-	// lastOpening is the opening for which it was last chosen, and lastNode that one's node.
+	// lastOpening is the opening for which it was last chosen, and lastNode that one's node. Only Pick changes them.
 	lastOpening  uint64
 	lastNode     string
 	refusedAgain bool
@@ -78,28 +67,14 @@ type pod struct {
 
 // opening is a node that has got room.
 type opening struct {
-	node   string
 	serial uint64
 	// chosen are the pods that were chosen and have not been tried yet.
 	chosen map[types.UID]*pod
 }
 
-// cursor is a place in a pass over the open nodes and the pods that wait.
-type cursor struct {
-	node string
-	// serial is that of the node's opening; 0 if the node has not been begun with. Its pods are looked at from the beginning once there is a
-	// newer one.
-	serial uint64
-	// priority is that of the queue to go on with, at pod; nil if there are only queues of lower priorities left.
-	priority int32
-	pod      *list.Element
-	// left means that a pod before could be chosen once its backoff ends.
-	left bool
-}
-
 // New returns a Pods without any.
 func New() *Pods {
-	return &Pods{pods: map[types.UID]*pod{}, queues: map[int32]*list.List{}, openings: map[string]*opening{}, openedInCycle: map[string]struct{}{}, outdated: map[types.UID]struct{}{}}
+	return &Pods{pods: map[types.UID]*pod{}, openings: map[string]*opening{}, openedInCycle: map[string]struct{}{}, outdated: map[types.UID]struct{}{}}
 }
 
 // Empty reports whether no pod waits. It takes no lock.
@@ -110,21 +85,21 @@ func (p *Pods) Empty() bool { return p.size.Load() == 0 }
 func (p *Pods) Refused(object *v1.Pod, request *ledger.Resources, terms Terms, now time.Time) (news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := p.pods[object.UID]
-	if w == nil {
-		w = &pod{}
-		p.pods[object.UID] = w
-		p.size.Store(int64(len(p.pods)))
+	var w pod
+	if earlier := p.pods[object.UID]; earlier != nil {
+		p.unchooseLocked(earlier)
+		w = *earlier
 	}
-	w.object, w.request, w.terms = object, request.Clone(), terms
+	p.serial++
+	w.object, w.request, w.terms, w.refused, w.waits = object, request.Clone(), terms, p.serial, true
 	w.due = now.Add(min(maxBackoff, initialBackoff<<min(w.attempts, 10)))
 	w.attempts++
 	if w.lastOpening != 0 && !w.refusedAgain {
 		w.refusedAgain = true
 		p.refusedAgain.Add(1)
 	}
-	p.unchooseLocked(w)
-	p.enqueueLocked(w)
+	p.pods[object.UID] = &w
+	p.size.Store(int64(len(p.pods)))
 	for name := range p.openedInCycle {
 		p.openLocked(name)
 	}
@@ -173,13 +148,13 @@ func (p *Pods) AttemptBegins(uid types.UID) bool {
 		p.openedInCycle = map[string]struct{}{} // clearing one that was large would cost as much each time
 	}
 	refused := false
-	if last := p.pods[p.inCycle]; last != nil && last.place == nil && last.chosen != "" && p.inCycle != uid {
+	if last := p.pods[p.inCycle]; last != nil && last.chosen != "" && p.inCycle != uid {
 		p.unchooseLocked(last)
 		refused = true
 	}
 	p.inCycle = uid
 	if w := p.pods[uid]; w != nil {
-		p.dequeueLocked(w)
+		w.waits = false
 	}
 	return refused
 }
@@ -206,7 +181,6 @@ func (p *Pods) leave(uid types.UID, node string) bool {
 	if w.refusedAgain {
 		p.refusedAgain.Add(-1)
 	}
-	p.dequeueLocked(w)
 	elsewhere := w.chosen != "" && w.chosen != node
 	p.unchooseLocked(w)
 	return elsewhere
@@ -240,7 +214,7 @@ func (p *Pods) openLocked(node string) {
 	p.serial++
 	o := p.openings[node]
 	if o == nil {
-		o = &opening{node: node, chosen: map[types.UID]*pod{}}
+		o = &opening{chosen: map[types.UID]*pod{}}
 		p.openings[node] = o
 	}
 	o.serial = p.serial
@@ -252,33 +226,4 @@ func (p *Pods) unchooseLocked(w *pod) {
 		delete(o.chosen, w.object.UID)
 	}
 	w.chosen = ""
-}
-
-func (p *Pods) enqueueLocked(w *pod) {
-	p.dequeueLocked(w)
-	w.priority = schedulingv1.PodPriority(w.object)
-	queue := p.queues[w.priority]
-	if queue == nil {
-		queue = list.New()
-		p.queues[w.priority] = queue
-		at, _ := slices.BinarySearchFunc(p.priorities, w.priority, func(a, b int32) int { return cmp.Compare(b, a) })
-		p.priorities = slices.Insert(p.priorities, at, w.priority)
-	}
-	w.place = queue.PushBack(w)
-}
-
-func (p *Pods) dequeueLocked(w *pod) {
-	if w.place == nil {
-		return
-	}
-	queue := p.queues[w.priority]
-	if p.at.pod == w.place {
-		p.at.pod = w.place.Next()
-	}
-	queue.Remove(w.place)
-	w.place = nil
-	if queue.Len() == 0 {
-		delete(p.queues, w.priority)
-		p.priorities = slices.DeleteFunc(p.priorities, func(other int32) bool { return other == w.priority })
-	}
 }

@@ -57,16 +57,11 @@ func (s *stage) cluster() *Cluster {
 
 func (s *stage) pick() []string {
 	var names []string
-	for {
-		picked := s.Pick(s.now, s.cluster())
-		for _, pod := range picked.Pods {
-			names = append(names, pod.Name)
-		}
-		if !picked.More {
-			slices.Sort(names)
-			return names
-		}
+	for _, pod := range s.Pick(s.now, s.cluster()).Pods {
+		names = append(names, pod.Name)
 	}
+	slices.Sort(names)
+	return names
 }
 
 // refuse has pods refused, and their backoff end.
@@ -211,65 +206,26 @@ func TestWhatSomethingElseRefuses(t *testing.T) {
 	require.Equal(t, []string{"next"}, s.pick())
 }
 
-// TestALargeCrowdIsLookedAtInParts: one Pick does not keep others waiting for long, also at a node for which many wait, and a pass ends
-// although pods are left for which it is too early.
-func TestALargeCrowdIsLookedAtInParts(t *testing.T) {
+// TestOthersGoOnWhileACrowdIsLookedAt: attempts begin and end, and nodes are opened, while Pick asks about the cluster. A pod that is tried
+// meanwhile is not chosen, and a node that was opened again stays open.
+func TestOthersGoOnWhileACrowdIsLookedAt(t *testing.T) {
 	s := newStage()
-	var nodes []string
-	for i := range 4 {
-		nodes = append(nodes, fmt.Sprintf("n%d", i))
-		s.free[nodes[i]] = 1
-	}
-	s.free["n3"] = 2
-	const crowd = 2*looksPerPick + looksPerPick/2
-	for i := range crowd {
-		s.Refused(podOf(fmt.Sprintf("p%d", i), 1), cpus(3), Terms{}, s.now)
-	}
-	s.Refused(podOf("small", 0), cpus(2), Terms{}, s.now)
-	s.now = s.now.Add(maxBackoff)
-	s.Refused(podOf("early", -1), cpus(1), Terms{}, s.now)
-	s.Opened(nodes)
-
-	parts, cluster := 0, s.cluster()
-	var chosen []string
-	for more := true; more; parts++ {
-		before := s.at
-		picked := s.Pick(s.now, cluster)
-		for _, pod := range picked.Pods {
-			chosen = append(chosen, pod.Name)
-		}
-		if more = picked.More; !more {
-			break
-		}
-		require.NotEqual(t, before, s.at, "it goes on")
-		if parts == 0 {
-			require.Equal(t, "n0", s.at.node)
-			require.Equal(t, fmt.Sprintf("p%d", looksPerPick-1), s.at.pod.Value.(*pod).object.Name) //nolint:forcetypeassert // nothing else is in it
-			for i := range 3 {                                                                      // those at the front, and the one that is next
-				s.Gone(types.UID(fmt.Sprintf("p%d", looksPerPick-3+i)))
-			}
-			require.Equal(t, fmt.Sprintf("p%d", looksPerPick), s.at.pod.Value.(*pod).object.Name) //nolint:forcetypeassert // nothing else is in it
-		}
-	}
-	require.Equal(t, []string{"small"}, chosen)
-	require.InDelta(t, len(nodes)*crowd/looksPerPick, parts, 1)
-	s.now = s.now.Add(initialBackoff)
-	require.Equal(t, []string{"early"}, s.pick())
-}
-
-// TestANodeThatIsOpenedAgainInTheMidst is looked at from the beginning: there may be more room for those before.
-func TestANodeThatIsOpenedAgainInTheMidst(t *testing.T) {
-	s := newStage()
-	s.free["n"] = 1
-	for i := range 2 * looksPerPick {
-		s.Refused(podOf(fmt.Sprintf("p%d", i), 0), cpus(3), Terms{}, s.now)
-	}
-	s.now = s.now.Add(maxBackoff)
+	s.free["n"] = 2
+	s.refuse(podOf("first", 0), podOf("second", 0), podOf("third", 0))
 	s.Opened([]string{"n"})
-	require.True(t, s.Pick(s.now, s.cluster()).More)
-	s.free["n"] = 3
-	s.Opened([]string{"n"})
-	require.Equal(t, []string{"p0"}, s.pick())
+	cluster := s.cluster()
+	cluster.MayGo = func(pod *v1.Pod, _ *v1.Node) bool {
+		if pod.Name == "first" {
+			s.AttemptBegins("second")
+			s.AttemptBegins("other")
+			s.Refused(podOf("third", 0), cpus(1), Terms{}, s.now)
+			s.Opened([]string{"n"})
+		}
+		return true
+	}
+	require.Len(t, s.Pick(s.now, cluster).Pods, 1)
+	s.now = s.now.Add(2 * initialBackoff)
+	require.Equal(t, []string{"third"}, s.pick(), "there is room for one beside the first")
 }
 
 // TestPodsThatChangeTheirClaim are found when the owners change, and those that were refused by older owners at the next look.
