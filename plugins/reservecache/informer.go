@@ -54,8 +54,7 @@ func (h *handlers) podSeen(pod *v1.Pod) {
 		h.logger.Error(err, "Left a pod out of the ledger", "pod", klog.KObj(pod))
 		return
 	}
-	h.server.PodSeen(pod)
-	if pod.Spec.NodeName != "" && h.waiting.Gone(pod.UID) {
+	if pod.Spec.NodeName != "" && h.waiting.Gone(pod.UID) || pod.Spec.NodeName == "" && h.server.OwnerOf(pod) != nil {
 		h.server.Kick()
 	}
 	h.changed(pod, change)
@@ -64,8 +63,7 @@ func (h *handlers) podSeen(pod *v1.Pod) {
 // podGone records that a pod is gone. Only its UID counts, since its last known state may be old.
 func (h *handlers) podGone(pod *v1.Pod) {
 	change := h.ledger.RemovePod(pod.UID)
-	h.server.PodGone(pod.UID)
-	if h.waiting.Gone(pod.UID) || pod.Status.NominatedNodeName != "" {
+	if h.waiting.Gone(pod.UID) || pod.Status.NominatedNodeName != "" || h.server.OwnerOf(pod) != nil {
 		h.server.Kick() // no event of the node says that its nomination has ended
 	}
 	h.changed(pod, change)

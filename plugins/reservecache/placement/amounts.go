@@ -72,7 +72,7 @@ func (p *Planner) asDesiredLocked(w *claim, n *node) bool {
 		return desired.IsZero()
 	}
 	_, lacks := w.lacks[n.name]
-	return !lacks && !n.listed && n.zone != nil && p.fits[w.Fit.key].takes(n) && own.Amount.Equal(&desired)
+	return !lacks && !n.listed && n.zone != nil && w.Fit.Takes(n.object) && own.Amount.Equal(&desired)
 }
 
 // measureLocked brings the stale nodes of a claim in line with its amounts, some at a time. It returns how many nodes it looked at.
@@ -174,7 +174,7 @@ func (d *draft) fillFreed() {
 
 // partLocked is the part of what a claim lacks on a node for which there is room.
 func (p *Planner) partLocked(w *claim, in *rooms, n *node) *ledger.Resources {
-	if lack, lacks := w.lacks[n.name]; !lacks || !lack.usable || !p.fits[w.Fit.key].takes(n) {
+	if lack, lacks := w.lacks[n.name]; !lacks || !lack.usable || !w.Fit.Takes(n.object) {
 		return &ledger.Resources{}
 	}
 	owned, has := n.ownedBy(w.uid()), holds.Hold{Claim: &w.Claim}

@@ -126,5 +126,5 @@ func (p *Planner) offers(w *claim, in *rooms, n *node) bool {
 	}
 	owned := n.ownedBy(w.uid())
 	takes := w.slotTakes(slots, &owned)
-	return w.mayHave(n, slots) && takes.Exceeds(in.freeRoom(n)) == "" && p.fits[w.Fit.key].takes(n)
+	return w.mayHave(n, slots) && takes.Exceeds(in.freeRoom(n)) == "" && w.Fit.Takes(n.object)
 }

@@ -246,7 +246,7 @@ func (d *draft) followOwners() {
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.owners)) {
 		n := d.rooms.nodes[name]
-		if n == nil || n.zone == nil || d.quota(n.zone.name) == nil || !d.planner.fits[d.Fit.key].takes(n) {
+		if n == nil || n.zone == nil || d.quota(n.zone.name) == nil || !d.Fit.Takes(n.object) {
 			continue
 		}
 		for d.mayAdd(n) && d.hasOwnersOutside(n) && d.counts[n.zone.name].slots > d.counts[n.zone.name].used {

@@ -44,9 +44,8 @@ func compareCandidates(a, b candidate) int {
 func (d *draft) newPicker(zoneName string) *picker {
 	pk := &picker{upTo: d.rooms.freed}
 	missing := max(1, d.total)
-	fits := d.planner.fits[d.Fit.key]
 	for n := range d.freed(zoneName, pk) {
-		if !d.mayAdd(n) || !fits.takes(n) {
+		if !d.mayAdd(n) || !d.Fit.Takes(n.object) {
 			continue
 		}
 		room := d.rooms.freeRoom(n)

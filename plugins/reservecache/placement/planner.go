@@ -54,16 +54,6 @@ type Planner struct {
 type tallied struct {
 	fit   *Fit
 	zones map[string]*tally
-	// usable has a bit for each node, by its id, that may take slots.
-	usable []uint64
-}
-
-// takes reports whether a node may take slots, whatever its room.
-func (t *tallied) takes(n *node) bool {
-	if n.tallied != n.object {
-		return t.fit.Of(n.object) == ""
-	}
-	return t.usable[n.id/64]>>(n.id%64)&1 == 1
 }
 
 // New returns a planner without claims, which records slots in h. maxHeldFraction limits the unused slots of each zone:
@@ -280,15 +270,8 @@ func (t *tallied) count(n *node, sign int) bool {
 	if unfit != NotSelected {
 		zone.selected += sign
 	}
-	for n.id/64 >= len(t.usable) {
-		t.usable = append(t.usable, 0)
-	}
-	t.usable[n.id/64] &^= 1 << (n.id % 64)
 	if unfit == "" {
 		zone.usable += sign
-		if sign > 0 {
-			t.usable[n.id/64] |= 1 << (n.id % 64)
-		}
 	}
 	if *zone == (tally{}) {
 		delete(t.zones, n.talliedIn)
@@ -330,11 +313,6 @@ func (p *Planner) retallyLocked() {
 	}
 	clear(notes.objects)
 	notes.objects = notes.objects[:0]
-	for _, n := range notes.gone {
-		notes.unused = append(notes.unused, n.id)
-	}
-	clear(notes.gone)
-	notes.gone = notes.gone[:0]
 }
 
 // countLocked updates what a claim holds, and in which zones it seeks slots.

@@ -62,18 +62,11 @@ type notes struct {
 	roomier []*node
 	// objects are those whose object has changed since they were last tallied.
 	objects []*node
-	// ids counts the ids of nodes that were given, and unused are those that are free again. gone are the nodes that have one
-	// still, until they are tallied no more.
-	ids    int
-	unused []int
-	gone   []*node
 }
 
 // node is one node.
 type node struct {
 	name string
-	// id is a small number that no other noted node has.
-	id int
 	// zone is nil for a node that is gone.
 	zone   *zone
 	object *v1.Node
@@ -121,10 +114,11 @@ func newRooms(h *holds.Holds, nominated map[string]ledger.Resources) *rooms {
 // update makes the rooms equal to a view, or to its recent nodes, and to what is held.
 func (r *rooms) update(view View, all bool) {
 	r.view = view
+	held := r.held.Update() // first: what a pod has taken makes no room for others beside that pod
 	if names, some := view.Recent(); all || !some || !r.compareNodes(names) {
 		r.compareAll()
 	}
-	r.weighHeld()
+	r.weighAll(held)
 }
 
 // compareAll reads the nodes whose generation is another than before.
@@ -138,7 +132,8 @@ func (r *rooms) compareAll() {
 		name := r.view.Node(i).Name
 		n := r.nodes[name]
 		if n == nil {
-			n = r.newNode(name)
+			n = &node{name: name}
+			r.nodes[name] = n
 		}
 		moved = moved || r.order[i] != n
 		if n.generation != generation || n.zone == nil {
@@ -173,27 +168,11 @@ func (r *rooms) upToDate(n *node) bool {
 	return r.view.Generation(n.index) == n.generation && !r.view.Outdated(n.index)
 }
 
-func (r *rooms) newNode(name string) *node {
-	n := &node{name: name}
-	r.nodes[name] = n
-	if r.notes != nil {
-		n.id = r.notes.newID()
-	}
-	return n
-}
-
-func (c *notes) newID() (id int) {
-	if last := len(c.unused) - 1; last >= 0 {
-		id, c.unused = c.unused[last], c.unused[:last]
-		return id
-	}
-	c.ids++
-	return c.ids - 1
-}
-
 // weighHeld applies changes of what is held.
-func (r *rooms) weighHeld() {
-	for _, name := range r.held.Update() {
+func (r *rooms) weighHeld() { r.weighAll(r.held.Update()) }
+
+func (r *rooms) weighAll(names []string) {
+	for _, name := range names {
 		if n := r.nodes[name]; n != nil && n.zone != nil {
 			r.weigh(n)
 		}
@@ -225,9 +204,6 @@ func (r *rooms) remove(n *node) {
 	r.setOwned(n, nil)
 	delete(r.nodes, n.name)
 	r.removed = append(r.removed, n.name)
-	if r.notes != nil {
-		r.notes.gone = append(r.notes.gone, n)
-	}
 }
 
 // readAgain has the next update read a node again.

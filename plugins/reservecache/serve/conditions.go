@@ -2,6 +2,8 @@ package serve
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,8 +25,8 @@ func is(kind string, value bool, reason, message string) metav1.Condition {
 	return c
 }
 
-// conditionsLocked are the conditions of a reservation.
-func (s *Server) conditionsLocked(e *entry) []metav1.Condition {
+// conditions are the conditions of a reservation.
+func (e *entry) conditions() []metav1.Condition {
 	if e.valid == nil {
 		const nothing = "nothing is held: the spec is invalid"
 		return []metav1.Condition{
@@ -57,19 +59,19 @@ func (s *Server) conditionsLocked(e *entry) []metav1.Condition {
 		expires = "spec.ttl passes at " + spec.deadline.UTC().Format(time.RFC3339)
 	}
 	return []metav1.Condition{
-		s.accepted(e), e.ready(), e.degraded(),
+		e.accepted(), e.ready(), e.degraded(),
 		is(v1alpha1.ConditionExpired, false, v1alpha1.ReasonNotExpired, expires),
-		s.ownersDoNotFitLocked(e), e.protected(),
+		e.ownersDoNotFit(), e.protected(),
 	}
 }
 
 // accepted says whether the scheduler applies the reservation, and warns about oddities.
-func (s *Server) accepted(e *entry) metav1.Condition {
+func (e *entry) accepted() metav1.Condition {
 	if !e.object.Valid() {
 		return is(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalid, "the spec before this one still applies: "+oneLine(e.object.Errs))
 	}
-	if overlaps := s.owners.Load().overlaps(e.valid); len(overlaps) > 0 {
-		return is(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonOwnersOverlap, "spec.owners: pods that an older reservation also selects belong to that one: "+some(overlaps))
+	if winners := slices.Sorted(maps.Keys(e.survey.winners)); len(winners) > 0 {
+		return is(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonOwnersOverlap, "spec.owners: pods that an older reservation also selects belong to that one: "+some(winners))
 	}
 	if e.report != nil && len(e.valid.zones) > 0 {
 		var unknown []string
@@ -161,8 +163,8 @@ func (e *entry) degraded() metav1.Condition {
 	return is(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonAsDesired, "all held "+e.what()+" have their room")
 }
 
-// ownersDoNotFitLocked says whether some owners cannot use the slots.
-func (s *Server) ownersDoNotFitLocked(e *entry) metav1.Condition {
+// ownersDoNotFit says whether some owners cannot use the slots.
+func (e *entry) ownersDoNotFit() metav1.Condition {
 	if e.applied != nil && e.applied.nodes != nil {
 		return is(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonOwnersFit, "owners take what they lack from the amounts")
 	}
@@ -173,7 +175,7 @@ func (s *Server) ownersDoNotFitLocked(e *entry) metav1.Condition {
 				most = max(most, e.report.Zones[i].Nodes[j].Slots)
 			}
 		}
-		if reason, message := s.members.claims[e.applied.uid].misfit(e.applied, most); reason != "" {
+		if reason, message := e.survey.misfit(e.applied, most); reason != "" {
 			return is(v1alpha1.ConditionOwnersDoNotFit, true, reason, message)
 		}
 	}

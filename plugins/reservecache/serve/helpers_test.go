@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -149,9 +150,24 @@ func (f *fixture) add(t *testing.T, pods ...*v1.Pod) {
 	for _, pod := range pods {
 		_, err := f.Ledger.AddPod(pod)
 		require.NoError(t, err)
-		f.PodSeen(pod)
+		require.NoError(t, f.pods().Add(pod))
 	}
 	f.Kick()
+}
+
+// end has pods gone.
+func (f *fixture) end(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		f.Ledger.RemovePod(types.UID(name))
+		require.NoError(t, f.pods().Delete(makePod(name, "", "1", nil)))
+	}
+	f.Kick()
+}
+
+// pods are those of the pod informer.
+func (f *fixture) pods() cache.Indexer {
+	return f.handle.factory.Core().V1().Pods().Informer().GetIndexer()
 }
 
 func (f *fixture) status(name string) v1alpha1.ZoneReservationStatus {

@@ -38,6 +38,8 @@ type entry struct {
 	// each node, a little later than slots: that is no reason to worry.
 	causes  map[string]string
 	daemons map[string]bool
+	// survey is what the last look at its owners found.
+	survey survey
 	// written is when its status was last written, and wordsDue when it may be again if only its words are new; zero if they are not.
 	written, wordsDue time.Time
 }
@@ -137,12 +139,7 @@ func (s *Server) applyingLocked() []applying {
 			s.writeLaterLocked(e.object.Latest.UID, statusPause)
 		}
 	}
-	slices.SortFunc(active, func(a, b applying) int {
-		if a.spec.before(b.spec) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(active, func(a, b applying) int { return compareAge(a.spec, b.spec) })
 	return active
 }
 
@@ -205,7 +202,7 @@ func (s *Server) apply() {
 	s.owners.Store(index)
 	if reowned {
 		s.Planner.OwnersChanged()
-		s.countMembers()
+		s.nextSurvey = time.Time{}
 	}
 	s.Ledger.UpdateSnapshot(s.snapshot)
 	s.adopt(adopt)

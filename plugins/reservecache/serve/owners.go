@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"zonewise.dev/plugins/reservecache/holds"
 )
@@ -49,12 +48,12 @@ func indexOwners(specs []*spec) *ownerIndex {
 	for rank, s := range specs {
 		gives := &Owner{Claim: s.uid, Name: s.claimName(), Use: s.use}
 		for _, o := range s.owners {
-			in := index.namespaces[o.namespace]
-			if in == nil {
-				in = &namespaceOwners{byLabel: map[string]map[string][]ownerEntry{}}
-				index.namespaces[o.namespace] = in
+			selectors := index.namespaces[o.namespace]
+			if selectors == nil {
+				selectors = &namespaceOwners{byLabel: map[string]map[string][]ownerEntry{}}
+				index.namespaces[o.namespace] = selectors
 			}
-			in.add(ownerEntry{owner: o, rank: rank, spec: s, gives: gives})
+			selectors.add(ownerEntry{owner: o, rank: rank, spec: s, gives: gives})
 		}
 	}
 	return index
@@ -78,8 +77,9 @@ func (n *namespaceOwners) add(e ownerEntry) {
 
 // required returns a label of which the selector asks for one of some values, the one with the fewest; empty if there is none.
 func (o *owner) required() (key string, values []string) {
-	for i := range o.requirements {
-		r := &o.requirements[i]
+	requirements, _ := o.selector.Requirements()
+	for i := range requirements {
+		r := &requirements[i]
 		switch r.Operator() {
 		case selection.In, selection.Equals, selection.DoubleEquals:
 			if v := r.ValuesUnsorted(); key == "" || len(v) < len(values) || len(v) == len(values) && r.Key() < key {
@@ -93,8 +93,8 @@ func (o *owner) required() (key string, values []string) {
 
 // of returns what the pod's reservation gives it, or nil.
 func (x *ownerIndex) of(pod *v1.Pod) *Owner {
-	in := x.namespaces[pod.Namespace]
-	if in == nil {
+	selectors := x.namespaces[pod.Namespace]
+	if selectors == nil {
 		return nil
 	}
 	var best *ownerEntry
@@ -108,8 +108,8 @@ func (x *ownerIndex) of(pod *v1.Pod) *Owner {
 			}
 		}
 	}
-	look(in.rest)
-	for key, byValue := range in.byLabel {
+	look(selectors.rest)
+	for key, byValue := range selectors.byLabel {
 		if value, has := pod.Labels[key]; has {
 			look(byValue[value])
 		}
@@ -120,99 +120,25 @@ func (x *ownerIndex) of(pod *v1.Pod) *Owner {
 	return best.gives
 }
 
-// overlaps returns the names of the reservations that win pods which s names, too: they are older.
-func (x *ownerIndex) overlaps(s *spec) []string {
-	names := sets.New[string]()
-	for i := range s.owners {
-		o := &s.owners[i]
-		in := x.namespaces[o.namespace]
-		if in == nil {
-			continue
-		}
-		look := func(entries []ownerEntry) {
-			for j := range entries {
-				e := &entries[j]
-				if e.spec.uid != s.uid && e.spec.before(s) && !names.Has(e.spec.name) && satisfiable(slices.Concat(o.requirements, e.requirements)) {
-					names.Insert(e.spec.name)
-				}
-			}
-		}
-		look(in.rest)
-		for key, byValue := range in.byLabel {
-			allowed := valuesOf(o.requirements, key)
-			if allowed == nil {
-				for _, entries := range byValue {
-					look(entries)
-				}
-				continue
-			}
-			for value := range allowed {
-				look(byValue[value])
+// matching returns the reservations that select a pod, the oldest first.
+func (x *ownerIndex) matching(pod *v1.Pod) (specs []*spec) {
+	selectors := x.namespaces[pod.Namespace]
+	if selectors == nil {
+		return nil
+	}
+	collect := func(entries []ownerEntry) {
+		for i := range entries {
+			if e := &entries[i]; e.selector.Matches(labels.Set(pod.Labels)) && !slices.Contains(specs, e.spec) {
+				specs = append(specs, e.spec)
 			}
 		}
 	}
-	return sets.List(names)
-}
-
-// valuesOf returns the values that requirements allow a label to have, and nil when all are.
-func valuesOf(requirements labels.Requirements, key string) sets.Set[string] {
-	for i := range requirements {
-		r := &requirements[i]
-		if r.Key() != key {
-			continue
-		}
-		switch r.Operator() {
-		case selection.In, selection.Equals, selection.DoubleEquals:
-			return sets.New(r.ValuesUnsorted()...)
-		default:
+	collect(selectors.rest)
+	for key, byValue := range selectors.byLabel {
+		if value, has := pod.Labels[key]; has {
+			collect(byValue[value])
 		}
 	}
-	return nil
-}
-
-// labelTerms are what a conjunction of requirements asks of one label.
-type labelTerms struct {
-	// values are the allowed ones; nil while all are.
-	values sets.Set[string]
-	not    sets.Set[string]
-	// present and absent are whether the label must be there, or must not.
-	present, absent bool
-}
-
-// satisfiable reports whether labels exist that meet all requirements. Each requirement is about one key, so that keys can
-// be looked at one by one.
-func satisfiable(requirements labels.Requirements) bool {
-	byKey := map[string]*labelTerms{}
-	for i := range requirements {
-		r := &requirements[i]
-		d := byKey[r.Key()]
-		if d == nil {
-			d = &labelTerms{not: sets.New[string]()}
-			byKey[r.Key()] = d
-		}
-		values := r.ValuesUnsorted()
-		switch r.Operator() {
-		case selection.In, selection.Equals, selection.DoubleEquals:
-			d.present = true
-			if d.values == nil {
-				d.values = sets.New(values...)
-			} else {
-				d.values = d.values.Intersection(sets.New(values...))
-			}
-		case selection.NotIn, selection.NotEquals:
-			d.not.Insert(values...)
-		case selection.Exists:
-			d.present = true
-		case selection.DoesNotExist:
-			d.absent = true
-		default:
-			// Comparisons of numbers do not occur in selectors of pods; if they did, they might be met.
-		}
-	}
-	for _, d := range byKey {
-		if d.present && d.absent || d.values != nil && d.values.Difference(d.not).Len() == 0 {
-			return false
-		}
-	}
-	return true
+	slices.SortFunc(specs, compareAge)
+	return specs
 }

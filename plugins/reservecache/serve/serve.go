@@ -80,10 +80,12 @@ type Server struct {
 	passes  *agenda.Agenda[struct{}]  // when the worker's next pass is due
 	rested  atomic.Pointer[time.Time] // until when the worker rests after its last one
 
-	passing  sync.Mutex // serializes passes, is taken before mu, and guards snapshot and postponed
+	passing  sync.Mutex // serializes passes, is taken before mu, and guards snapshot, postponed and nextSurvey
 	snapshot *ledger.Snapshot
 	// postponed are the reservations of which a report is due later.
 	postponed map[types.UID]bool
+	// nextSurvey is when the owners may be looked at again.
+	nextSurvey time.Time
 
 	mu      sync.Mutex // guards everything below, and the entries
 	entries map[types.UID]*entry
@@ -92,7 +94,6 @@ type Server struct {
 	stale bool
 	// globalDefaults are the values of the priority classes that are the default of the cluster, by name.
 	globalDefaults map[string]int32
-	members        members
 	// wordsTurn is when the next status may be written in which only words are new.
 	wordsTurn time.Time
 	// reviewed is when the reports of unfilled reservations were last made, whatever had changed.
@@ -103,7 +104,7 @@ type Server struct {
 func New(c *Config) *Server {
 	s := &Server{
 		Config: *c, made: c.Clock.Now(), awaited: sync.OnceValue(c.Clock.Now), passes: agenda.New[struct{}](c.Clock), snapshot: ledger.NewSnapshot(), postponed: map[types.UID]bool{},
-		entries: map[types.UID]*entry{}, globalDefaults: map[string]int32{}, members: newMembers(),
+		entries: map[types.UID]*entry{}, globalDefaults: map[string]int32{},
 	}
 	s.owners.Store(indexOwners(nil))
 	s.rested.Store(&time.Time{})

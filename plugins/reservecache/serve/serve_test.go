@@ -39,9 +39,7 @@ func TestStatusSaysWhatIsUsed(t *testing.T) {
 	require.EqualValues(t, 2, s.Zones[0].Nodes[0].Used, "it is as large as two")
 	require.False(t, s.LastUpdateTime.Time.Before(t0))
 	require.False(t, s.LastUpdateTime.Time.After(f.clock.Now()))
-	f.Ledger.RemovePod("p")
-	f.PodGone("p")
-	f.Kick()
+	f.end(t, "p")
 	f.requireSlots(t, "r", 3, 0)
 }
 
@@ -242,7 +240,7 @@ func TestOwnersThatDoNotFit(t *testing.T) {
 	f.add(t, replica("grown", "3", t0))
 	require.Equal(t, "spec.slot: pod shop/grown asks for as much as 3 slots, but a node has at most 2",
 		f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionTrue, v1alpha1.ReasonLargerThanSlot))
-	f.PodGone("grown")
+	f.end(t, "grown")
 	f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionFalse, v1alpha1.ReasonOwnersFit)
 
 	alone := replica("alone", "1", t0)
@@ -252,11 +250,7 @@ func TestOwnersThatDoNotFit(t *testing.T) {
 	f.add(t, alone)
 	require.Contains(t, f.requireCondition(t, "r", v1alpha1.ConditionOwnersDoNotFit, metav1.ConditionTrue, v1alpha1.ReasonOneOwnerPerNode),
 		"spec.slotsPerNode: pods such as shop/alone keep away from each other by hostname")
-	for _, name := range []string{"alone", "double", "small"} {
-		f.PodGone(types.UID(name))
-		f.Ledger.RemovePod(types.UID(name))
-	}
-	f.Ledger.RemovePod("grown")
+	f.end(t, "alone", "double", "small")
 	spread := replica("spread", "1", t0)
 	spread.Spec.NodeName = ""
 	spread.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{

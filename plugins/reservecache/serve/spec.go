@@ -57,8 +57,6 @@ type spec struct {
 type owner struct {
 	namespace string
 	selector  labels.Selector
-	// requirements are those of selector, for finding overlaps.
-	requirements labels.Requirements
 }
 
 // claimName is the name of the reservation's claim in messages.
@@ -126,8 +124,7 @@ func (s *spec) readOwners(owners []v1alpha1.ReservationOwner, path *field.Path) 
 			errs = append(errs, field.Invalid(at.Child("podSelector"), metav1.FormatLabelSelector(&o.PodSelector), err.Error()))
 			continue
 		}
-		requirements, _ := selector.Requirements()
-		s.owners = append(s.owners, owner{namespace: o.Namespace, selector: selector, requirements: requirements})
+		s.owners = append(s.owners, owner{namespace: o.Namespace, selector: selector})
 	}
 	return errs
 }
@@ -295,12 +292,9 @@ func (s *spec) sameTerms(old *spec) bool {
 	return old != nil && s.use == old.use && apiequality.Semantic.DeepEqual(s.named, old.named)
 }
 
-// before reports whether a pod that both reservations select belongs to s: the older one wins, then the smaller name.
-func (s *spec) before(other *spec) bool {
-	if d := s.created.Compare(other.created); d != 0 {
-		return d < 0
-	}
-	return s.name < other.name
+// compareAge orders reservations. A pod that several select belongs to the first one: the oldest, then that with the smallest name.
+func compareAge(a, b *spec) int {
+	return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
 }
 
 // expired reports whether the reservation is over at that time.

@@ -101,7 +101,7 @@ func (s *Server) statusLocked(e *entry, now time.Time) v1alpha1.ZoneReservationS
 	} else if e.valid != nil && !e.expired {
 		status.Slots.Desired = int64(e.valid.slots)
 	}
-	for _, c := range s.conditionsLocked(e) {
+	for _, c := range e.conditions() {
 		c.ObservedGeneration = obj.Generation
 		c.LastTransitionTime = metav1.NewTime(now).Rfc3339Copy()
 		c.Message = crd.Shortened(c.Message)
