@@ -2,7 +2,6 @@ package reservecache
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -42,34 +40,6 @@ type NodeDrift struct {
 	Since time.Time
 	// Differences are for people to read.
 	Differences []string
-}
-
-// difference is one difference between ledger and snapshot. It is comparable, so that a lasting one can be
-// distinguished from a new one.
-type difference struct {
-	what string
-	pod  types.UID
-	// ledgerGeneration and schedulerGeneration are set for amounts, which may differ twice for different
-	// reasons while their node changes: such a difference lasts only as long as neither side changes.
-	ledgerGeneration    uint64
-	schedulerGeneration int64
-}
-
-// Differences between the two sides.
-const (
-	nodeOnlyInLedger    = "the node is in the ledger only"
-	nodeOnlyInScheduler = "the node is in the scheduler's snapshot only"
-	podOnlyInLedger     = "a pod is in the ledger only"
-	podOnlyInScheduler  = "a pod is in the scheduler's snapshot only"
-	requestedDiffers    = "the sums of requests differ"
-	allocatableDiffers  = "the allocatable resources differ"
-)
-
-func (d difference) String() string {
-	if d.pod != "" {
-		return fmt.Sprintf("%s: %s", d.what, d.pod)
-	}
-	return d.what
 }
 
 // driftDetector compares the ledger with the snapshots that the scheduling cycles see. It looks at the
@@ -194,7 +164,9 @@ func (d *driftDetector) compareLocked(name string, state *ledger.NodeState, info
 	c.check, c.ledgerGeneration, c.schedulerGeneration = d.last.Checks, ledgerGeneration, schedulerGeneration
 
 	var differences map[difference]time.Time
-	d.compareNode(state, info, func(found difference) {
+	ours, theirs := contentsOf(state), contentsOfInfo(info)
+	later := func(pod *v1.Pod) bool { return !d.mine(pod.Spec.SchedulerName) }
+	compareContents(&ours, &theirs, "the scheduler's snapshot", later, func(found difference) {
 		if found.pod == "" && state != nil && info != nil {
 			found.ledgerGeneration, found.schedulerGeneration = ledgerGeneration, schedulerGeneration
 		}
@@ -210,66 +182,24 @@ func (d *driftDetector) compareLocked(name string, state *ledger.NodeState, info
 	c.differences = differences
 }
 
-// compareNode calls found with each difference between the two sides of a node.
-func (d *driftDetector) compareNode(state *ledger.NodeState, info fwk.NodeInfo, found func(difference)) {
-	switch {
-	case state == nil && info == nil:
-		return
-	case state == nil:
-		found(difference{what: nodeOnlyInScheduler})
-		return
-	case info == nil:
-		found(difference{what: nodeOnlyInLedger})
-		return
+// contentsOf returns what the ledger has of a node, which may be nil.
+func contentsOf(state *ledger.NodeState) contents {
+	if state == nil {
+		return contents{}
 	}
-	samePods := d.comparePods(state.Pods, info.GetPods(), found)
-	// Where the pods differ, the sums do too, for that reason.
-	if requested := requestedOf(info); samePods && !state.Requested.Equal(&requested) {
-		found(difference{what: requestedDiffers})
-	}
-	if allocatable := amounts(info.GetAllocatable()); !state.Allocatable.Equal(&allocatable) {
-		found(difference{what: allocatableDiffers})
-	}
+	return contents{exists: true, pods: state.Pods, requested: &state.Requested, allocatable: state.Allocatable}
 }
 
-// comparePods calls found with each pod that one side only has, and reports whether both have the same. A pod of a profile
-// without the plugin is no drift while the ledger lacks it.
-func (d *driftDetector) comparePods(ours []*v1.Pod, theirs []fwk.PodInfo, found func(difference)) bool {
-	// Both sides append a pod that comes and fill the place of one that goes with the last, so that they
-	// mostly agree place by place.
-	if len(ours) == len(theirs) {
-		same := true
-		for i, pod := range ours {
-			if pod.UID != theirs[i].GetPod().UID {
-				same = false
-				break
-			}
-		}
-		if same {
-			return true
-		}
+// contentsOfInfo returns what the scheduler's snapshot has of a node, which may be nil.
+func contentsOfInfo(info fwk.NodeInfo) contents {
+	if info == nil {
+		return contents{}
 	}
-	left := make(map[types.UID]struct{}, len(ours))
-	for _, pod := range ours {
-		left[pod.UID] = struct{}{}
+	requested, pods := requestedOf(info), make([]*v1.Pod, 0, len(info.GetPods()))
+	for _, pod := range info.GetPods() {
+		pods = append(pods, pod.GetPod())
 	}
-	same := true
-	for _, pod := range theirs {
-		uid := pod.GetPod().UID
-		if _, both := left[uid]; !both {
-			same = false
-			if !d.mine(pod.GetPod().Spec.SchedulerName) {
-				continue
-			}
-			found(difference{what: podOnlyInScheduler, pod: uid})
-		}
-		delete(left, uid)
-	}
-	for uid := range left {
-		same = false
-		found(difference{what: podOnlyInLedger, pod: uid})
-	}
-	return same
+	return contents{exists: true, pods: pods, requested: &requested, allocatable: amounts(info.GetAllocatable())}
 }
 
 // summarizeLocked forgets nodes that neither side has any longer and counts those that differ.

@@ -11,7 +11,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/klog/v2"
 
@@ -81,21 +80,13 @@ func describeHolds(n *holds.NodeHolds) string {
 	lines := make([]string, 0, len(n.Holds))
 	for i := range n.Holds {
 		h := &n.Holds[i]
-		words := []string{h.Claim.Name + ": " + describePart(h.Claim, &h.Amount)}
-		if !h.Claim.Amounts {
-			words = append(words, "slots")
+		amount := fmt.Sprintf("%d slots", h.Amount.Pods)
+		if h.Claim.Amounts {
+			amount = placement.Words(&h.Amount)
 		}
-		lines = append(lines, strings.Join(words, " "))
+		lines = append(lines, h.Claim.Name+": "+amount)
 	}
 	return strings.Join(lines, ", ")
-}
-
-// describePart describes a part of what a claim holds: a number of slots, or an amount.
-func describePart(claim *holds.Claim, part *ledger.Resources) string {
-	if claim.Amounts {
-		return placement.Words(part)
-	}
-	return fmt.Sprint(part.Pods)
 }
 
 // Compare compares the ledger with what the informers of the scheduler hold at this moment, and returns
@@ -121,48 +112,47 @@ func compareWithStores(dump ledger.Dump, factory informers.SharedInformerFactory
 	return compareDump(dump, nodes, pods), nil
 }
 
-// compareDump compares a dump with the nodes and pods that an informer holds.
+// compareDump compares a dump with the nodes and pods that an informer holds. An assumed pod is expected to have no node there yet.
 func compareDump(dump ledger.Dump, nodes []*v1.Node, pods []*v1.Pod) []string {
-	differences := []string{}
-	differ := func(format string, args ...any) { differences = append(differences, fmt.Sprintf(format, args...)) }
-
-	missing := map[string]bool{}
+	theirs := map[string]*contents{}
+	on := func(name string) *contents {
+		if theirs[name] == nil {
+			theirs[name] = &contents{}
+		}
+		return theirs[name]
+	}
 	for _, n := range nodes {
-		missing[n.Name] = true
-	}
-	for _, n := range dump.Nodes {
-		if !n.Ghost && !missing[n.Name] {
-			differ("node %s is in the ledger only", n.Name)
-		}
-		if !n.Ghost {
-			delete(missing, n.Name)
-		}
-	}
-	for name := range missing {
-		differ("node %s is in the informer only", name)
-	}
-
-	byUID := make(map[types.UID]*v1.Pod, len(pods))
-	for _, pod := range pods {
-		byUID[pod.UID] = pod
+		c := on(n.Name)
+		c.exists, c.allocatable = true, ledger.ResourcesOf(n.Status.Allocatable)
 	}
 	known := dump.Pods()
-	for uid, p := range known {
-		pod := byUID[uid]
-		switch {
-		case pod == nil:
-			differ("pod %s is in the ledger only", klog.KObj(p.Pod))
-		case p.State == ledger.Added && pod.Spec.NodeName != p.Node:
-			differ("pod %s is on node %q in the ledger and on %q in the informer", klog.KObj(p.Pod), p.Node, pod.Spec.NodeName)
-		case p.State == ledger.Assumed && pod.Spec.NodeName != "":
-			differ("pod %s is assumed on node %q in the ledger and bound to %q in the informer", klog.KObj(p.Pod), p.Node, pod.Spec.NodeName)
+	for _, pod := range pods {
+		name := pod.Spec.NodeName
+		if p := known[pod.UID]; name == "" && p.State == ledger.Assumed {
+			name = p.Node
+		}
+		if name != "" && !ledger.Terminal(pod) {
+			c := on(name)
+			c.pods = append(c.pods, pod)
 		}
 	}
-	for uid, pod := range byUID {
-		_, has := known[uid]
-		if !has && pod.Spec.NodeName != "" && !ledger.Terminal(pod) {
-			differ("pod %s is in the informer only", klog.KObj(pod))
+	differences := []string{}
+	compare := func(name string, ours *contents) {
+		compareContents(ours, on(name), "the informer", func(*v1.Pod) bool { return false }, func(d difference) {
+			differences = append(differences, "node "+name+": "+d.String())
+		})
+		delete(theirs, name)
+	}
+	for i := range dump.Nodes {
+		n := &dump.Nodes[i]
+		ours := contents{exists: !n.Ghost, allocatable: n.Allocatable}
+		for j := range n.Pods {
+			ours.pods = append(ours.pods, n.Pods[j].Pod)
 		}
+		compare(n.Name, &ours)
+	}
+	for name := range theirs {
+		compare(name, &contents{})
 	}
 	slices.Sort(differences)
 	return differences
