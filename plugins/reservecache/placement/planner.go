@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"zonewise.dev/plugins/reservecache/holds"
@@ -252,21 +253,22 @@ func (p *Planner) tallyLocked(fit *Fit) {
 	t := &tallied{fit: fit, zones: map[string]*tally{}}
 	p.fits[fit.key] = t
 	for _, n := range p.worker.nodes {
-		if n.tallied != nil {
-			t.count(n, 1)
-		}
+		t.count(n.tallied, 1)
 	}
 }
 
-// count adds or takes away a node as it was tallied. It reports whether a zone came to have usable or selected nodes, or ceased to.
-func (t *tallied) count(n *node, sign int) bool {
-	unfit := t.fit.Of(n.tallied)
-	zone := t.zones[n.talliedIn]
+// count adds or takes away a node, which may be nil. It reports whether a zone came to have usable or selected nodes, or ceased to.
+func (t *tallied) count(n *v1.Node, sign int) bool {
+	if n == nil {
+		return false
+	}
+	name, unfit := n.Labels[v1.LabelTopologyZone], t.fit.Of(n)
+	zone := t.zones[name]
 	if zone == nil {
 		zone = &tally{}
-		t.zones[n.talliedIn] = zone
+		t.zones[name] = zone
 	}
-	was := *zone
+	before := *zone
 	if unfit != NotSelected {
 		zone.selected += sign
 	}
@@ -274,9 +276,9 @@ func (t *tallied) count(n *node, sign int) bool {
 		zone.usable += sign
 	}
 	if *zone == (tally{}) {
-		delete(t.zones, n.talliedIn)
+		delete(t.zones, name)
 	}
-	return (was.usable > 0) != (zone.usable > 0) || (was.selected > 0) != (zone.selected > 0)
+	return (before.usable > 0) != (zone.usable > 0) || (before.selected > 0) != (zone.selected > 0)
 }
 
 // retallyLocked counts the nodes again whose objects have changed, and marks the claims whose zones are affected.
@@ -288,15 +290,8 @@ func (p *Planner) retallyLocked() {
 	for _, t := range p.fits {
 		changed := false
 		for _, n := range notes.objects {
-			if n.tallied != nil {
-				changed = t.count(n, -1) || changed
-			}
-			was, in := n.tallied, n.talliedIn
-			if n.zone != nil {
-				n.tallied, n.talliedIn = n.object, n.zone.name
-				changed = t.count(n, 1) || changed
-			}
-			n.tallied, n.talliedIn = was, in
+			left, came := t.count(n.tallied, -1), t.count(n.present(), 1)
+			changed = changed || left || came
 		}
 		if !changed {
 			continue
@@ -306,10 +301,7 @@ func (p *Planner) retallyLocked() {
 		}
 	}
 	for _, n := range notes.objects {
-		n.listed, n.tallied, n.talliedIn = false, nil, ""
-		if n.zone != nil {
-			n.tallied, n.talliedIn = n.object, n.zone.name
-		}
+		n.listed, n.tallied = false, n.present()
 	}
 	clear(notes.objects)
 	notes.objects = notes.objects[:0]

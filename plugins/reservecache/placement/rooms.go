@@ -87,9 +87,8 @@ type node struct {
 	freed        uint64
 	newer, older *node
 
-	// tallied is the object by which the node was last counted, and talliedIn its zone; nil before that.
-	tallied   *v1.Node
-	talliedIn string
+	// tallied is the object by which the node was last counted; nil before that.
+	tallied *v1.Node
 	// listed is set for the nodes in objects, inspect for those in changed, roomier for those in roomier.
 	listed, inspect, roomier bool
 }
@@ -248,6 +247,14 @@ func (r *rooms) weigh(n *node) {
 		r.free(n)
 	}
 	r.queueForReconcile(n)
+}
+
+// present returns the node's object, or nil for a node that is gone.
+func (n *node) present() *v1.Node {
+	if n.zone == nil {
+		return nil
+	}
+	return n.object
 }
 
 // resetRoom sets the room of a node as if there were no draft.

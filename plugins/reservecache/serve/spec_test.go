@@ -8,7 +8,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/plugins/reservecache/holds"
@@ -20,7 +19,6 @@ func TestBadSpecsAreRefusedByField(t *testing.T) {
 		change func(*v1alpha1.ZoneReservation)
 		err    string
 	}{
-		"no owners": {func(r *v1alpha1.ZoneReservation) { r.Spec.Owners = nil }, "spec.owners: Required value"},
 		"empty selector": {
 			func(r *v1alpha1.ZoneReservation) { r.Spec.Owners[0].PodSelector = metav1.LabelSelector{} },
 			"spec.owners[0].podSelector: Required value: must not be empty",
@@ -31,8 +29,6 @@ func TestBadSpecsAreRefusedByField(t *testing.T) {
 			},
 			`spec.owners[0].podSelector.matchExpressions[0].operator: Invalid value: "Near"`,
 		},
-		"no namespace": {func(r *v1alpha1.ZoneReservation) { r.Spec.Owners[0].Namespace = "" }, "spec.owners[0].namespace: Required value"},
-		"no requests":  {func(r *v1alpha1.ZoneReservation) { r.Spec.Slot.Requests = nil }, "spec.slot.requests: Required value"},
 		"request below zero": {
 			func(r *v1alpha1.ZoneReservation) { r.Spec.Slot.Requests[v1.ResourceMemory] = resource.MustParse("-1") },
 			`spec.slot.requests[memory]: Invalid value: "-1": must not be below 0`,
@@ -41,64 +37,15 @@ func TestBadSpecsAreRefusedByField(t *testing.T) {
 			func(r *v1alpha1.ZoneReservation) {
 				r.Spec.Slots, r.Spec.Zones = nil, []v1alpha1.ReservationZone{{Name: "a", Slots: 5000}, {Name: "b", Slots: 1}}
 			},
-			`spec: Invalid value: 5001: a reservation has at most 5000 slots in all`,
-		},
-		"no slots per node": {
-			func(r *v1alpha1.ZoneReservation) { r.Spec.SlotsPerNode = ptr.To[int32](0) }, "spec.slotsPerNode: Invalid value: 0: must be at least 1",
-		},
-		"pods": {
-			func(r *v1alpha1.ZoneReservation) { r.Spec.Slot.Requests[v1.ResourcePods] = resource.MustParse("1") },
-			"spec.slot.requests[pods]: Forbidden: a slot is a place for one pod",
+			"spec: Invalid value: 5001: a reservation has at least one slot, and at most 5000",
 		},
 		"unknown resource": {
 			func(r *v1alpha1.ZoneReservation) { r.Spec.Slot.Requests["gpu"] = resource.MustParse("1") },
 			`spec.slot.requests[gpu]: Invalid value: "1": is not a resource that nodes offer`,
 		},
-		"zones and slots": {
-			func(r *v1alpha1.ZoneReservation) { r.Spec.Zones = []v1alpha1.ReservationZone{{Name: "a", Slots: 1}} },
-			"spec: Forbidden: exactly one of zones, slots and nodes must be set",
-		},
-		"neither": {func(r *v1alpha1.ZoneReservation) { r.Spec.Slots = nil }, "spec: Forbidden: exactly one of zones, slots and nodes must be set"},
-		"zone twice": {
-			func(r *v1alpha1.ZoneReservation) {
-				r.Spec.Slots, r.Spec.Zones = nil, []v1alpha1.ReservationZone{{Name: "a", Slots: 1}, {Name: "a", Slots: 0}}
-			},
-			`spec.zones[1].name: Duplicate value: "a"; spec.zones[1].slots: Invalid value: 0: must be at least 1`,
-		},
-		"no slots": {func(r *v1alpha1.ZoneReservation) { r.Spec.Slots = ptr.To[int32](0) }, "spec.slots: Invalid value: 0: must be at least 1"},
-		"no time": {
-			func(r *v1alpha1.ZoneReservation) { r.Spec.TTL = &metav1.Duration{} },
-			`spec.ttl: Invalid value: "0s": must be above 0`,
-		},
-		"nodes and slots": {
-			func(r *v1alpha1.ZoneReservation) {
-				r.Spec.Nodes, r.Spec.Slot = onNodes("n1", "1"), v1alpha1.ReservationSlot{}
-			},
-			"spec: Forbidden: exactly one of zones, slots and nodes must be set",
-		},
-		"nodes with a slot": {
-			func(r *v1alpha1.ZoneReservation) { r.Spec.Nodes, r.Spec.Slots = onNodes("n1", "1"), nil },
-			"spec.slot: Forbidden: must not be set with nodes",
-		},
-		"nodes with what is for slots": {
-			amountsOn(func(r *v1alpha1.ZoneReservation) {
-				r.Spec.SlotsPerNode, r.Spec.OnZoneLoss = ptr.To[int32](1), v1alpha1.ZoneLossKeep
-			}),
-			"spec.slotsPerNode: Forbidden: must not be set with nodes; spec.onZoneLoss: Forbidden: must not be set with nodes",
-		},
-		"nodes with another mode": {
-			amountsOn(func(r *v1alpha1.ZoneReservation) {
-				r.Spec.Mode, r.Spec.OwnerPolicy = v1alpha1.ModeGuarantee, v1alpha1.OwnerRequired
-			}),
-			"spec.mode: Forbidden: must not be set with nodes; spec.ownerPolicy: Forbidden: must not be set with nodes",
-		},
-		"no nodes": {amountsOn(func(r *v1alpha1.ZoneReservation) { r.Spec.Nodes = []v1alpha1.ReservationNode{} }), "spec: Forbidden: exactly one of"},
+		"no slots": {func(r *v1alpha1.ZoneReservation) { r.Spec.Slots = nil }, "spec: Invalid value: 0: a reservation has at least one slot"},
 		"node twice": {
 			amountsOn(func(r *v1alpha1.ZoneReservation) { r.Spec.Nodes = onNodes("n1", "1", "n1", "2") }), `spec.nodes[1].name: Duplicate value: "n1"`,
-		},
-		"bad nodes": {
-			amountsOn(func(r *v1alpha1.ZoneReservation) { r.Spec.Nodes = []v1alpha1.ReservationNode{{Pods: -1}} }),
-			"spec.nodes[0].name: Required value; spec.nodes[0].amount: Required value: name at least one resource; spec.nodes[0].pods: Invalid value: -1",
 		},
 		"bad amount": {
 			amountsOn(func(r *v1alpha1.ZoneReservation) {
@@ -106,15 +53,9 @@ func TestBadSpecsAreRefusedByField(t *testing.T) {
 			}),
 			`spec.nodes[0].amount[memory]: Invalid value: "-1": must not be below 0`,
 		},
-		"amount of pods": {
-			amountsOn(func(r *v1alpha1.ZoneReservation) { r.Spec.Nodes[0].Amount[v1.ResourcePods] = resource.MustParse("1") }),
-			"spec.nodes[0].amount[pods]: Forbidden: places for pods are in spec.nodes[0].pods",
-		},
 		"too many nodes": {
 			amountsOn(func(r *v1alpha1.ZoneReservation) { r.Spec.Nodes = make([]v1alpha1.ReservationNode, 5001) }), "spec.nodes: Too many: 5001: must have at most 5000",
 		},
-		"mode":         {func(r *v1alpha1.ZoneReservation) { r.Spec.Mode = "Both" }, `spec.mode: Unsupported value: "Both"`},
-		"owner policy": {func(r *v1alpha1.ZoneReservation) { r.Spec.OwnerPolicy = "May" }, `spec.ownerPolicy: Unsupported value: "May"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, errs := compile(reservation("r", 1, tc.change))
@@ -126,9 +67,9 @@ func TestBadSpecsAreRefusedByField(t *testing.T) {
 }
 
 func TestOneLineIsNotEndless(t *testing.T) {
-	_, errs := compile(&v1alpha1.ZoneReservation{Spec: v1alpha1.ZoneReservationSpec{Mode: "x", OwnerPolicy: "y", TTL: &metav1.Duration{}}})
-	require.Len(t, errs, 6)
-	require.Contains(t, oneLine(errs), "; and 3 more")
+	_, errs := compile(reservation("r", 1, amountsOn(func(r *v1alpha1.ZoneReservation) { r.Spec.Nodes = onNodes("n", "-1", "n", "-1", "n", "-1") })))
+	require.Len(t, errs, 5)
+	require.Contains(t, oneLine(errs), "; and 2 more")
 }
 
 // TestDefaultsOfObjectsThatSawNoAPIServer: the CustomResourceDefinition gives them to all others.
