@@ -195,7 +195,7 @@ step_all() {
 
 step_unit() {
 	local pkgs
-	pkgs=$(packages -v '^(cmd|sim|survival|demo|test)')
+	pkgs=$(packages -v '^(cmd|sim|survival|rebalance|demo|test)')
 	# shellcheck disable=SC2086
 	compile_ahead $pkgs
 	# shellcheck disable=SC2086

@@ -89,6 +89,13 @@ func (s *Sim) releaseAndReplace(pod *v1.Pod) {
 	}
 }
 
+// Evict asks for the eviction of a pod as a client of the API server does: budgets are kept, and its controller makes another pod, which Run
+// schedules. An error is the API server's, after which all is as before.
+func (s *Sim) Evict(pod *v1.Pod) error {
+	defer s.changed()
+	return s.evict(keyOf(pod), &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}, false)
+}
+
 // evict handles an eviction request as the API server does (EvictionREST.Create), which has to match: whoever evicts on the copy's word is
 // refused by the same budgets in the cluster.
 func (s *Sim) evict(key string, options *metav1.DeleteOptions, dryRun bool) error {

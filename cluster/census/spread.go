@@ -60,12 +60,7 @@ func OverZones(c v1.TopologySpreadConstraint) bool { return c.TopologyKey == v1.
 
 // Spread counts for one constraint over zones of a pod.
 func (c *Census) Spread(pod *v1.Pod, constraint *v1.TopologySpreadConstraint) Spread {
-	honorAffinity := ptr.Deref(constraint.NodeAffinityPolicy, v1.NodeInclusionPolicyHonor) == v1.NodeInclusionPolicyHonor
-	honorTaints := ptr.Deref(constraint.NodeTaintsPolicy, v1.NodeInclusionPolicyIgnore) == v1.NodeInclusionPolicyHonor
-	table := c.index().Count([]counts.Query{{
-		Namespace: pod.Namespace, Selector: selectorOf(pod, constraint), TopologyKey: v1.LabelTopologyZone,
-		Eligibility: counts.EligibilityOf(pod, honorAffinity, honorTaints, feature.TolerationOperators()),
-	}}, nil)[0]
+	table := c.Count([]counts.Query{QueryOf(pod, constraint)})[0]
 	s := Spread{
 		Zones: map[string]int{}, MaxSkew: constraint.MaxSkew, Hard: constraint.WhenUnsatisfiable == v1.DoNotSchedule,
 		Fewest: counts.GlobalMinimum(table.Minimum(), table.Domains(), int(ptr.Deref(constraint.MinDomains, 1))),
@@ -78,6 +73,19 @@ func (c *Census) Spread(pod *v1.Pod, constraint *v1.TopologySpreadConstraint) Sp
 	}
 	return s
 }
+
+// QueryOf asks for the pods that a constraint over zones of a pod counts.
+func QueryOf(pod *v1.Pod, constraint *v1.TopologySpreadConstraint) counts.Query {
+	honorAffinity := ptr.Deref(constraint.NodeAffinityPolicy, v1.NodeInclusionPolicyHonor) == v1.NodeInclusionPolicyHonor
+	honorTaints := ptr.Deref(constraint.NodeTaintsPolicy, v1.NodeInclusionPolicyIgnore) == v1.NodeInclusionPolicyHonor
+	return counts.Query{
+		Namespace: pod.Namespace, Selector: selectorOf(pod, constraint), TopologyKey: v1.LabelTopologyZone,
+		Eligibility: counts.EligibilityOf(pod, honorAffinity, honorTaints, feature.TolerationOperators()),
+	}
+}
+
+// Count answers queries about the pods on nodes that have a zone.
+func (c *Census) Count(queries []counts.Query) []*counts.Table { return c.index().Count(queries, nil) }
 
 func selectorOf(pod *v1.Pod, c *v1.TopologySpreadConstraint) labels.Selector {
 	selector, err := metav1.LabelSelectorAsSelector(c.LabelSelector)

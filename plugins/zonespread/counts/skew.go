@@ -27,6 +27,11 @@ func Fits(matching int, self bool, minimum int, maxSkew int32) bool {
 	return matching-minimum <= int(maxSkew)
 }
 
+// Above is how many of a domain's matching pods are more than one could have put there, one after the other, given the minimum.
+func Above(matching, minimum int, maxSkew int32) int {
+	return max(0, matching-minimum-int(maxSkew))
+}
+
 // MaxNodeScore is the best normalized score, fwk.MaxNodeScore of the scheduler framework.
 const MaxNodeScore = 100
 

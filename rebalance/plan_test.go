@@ -1,0 +1,302 @@
+package rebalance_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	schedulingv1alpha1 "sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/rebalance"
+	"zonewise.dev/sim"
+	"zonewise.dev/test/clitest"
+)
+
+// threeZones returns a cluster of the zones a, b and c with one node of 8 CPUs each, named as its zone.
+func threeZones() *clitest.Cluster {
+	c := clitest.New()
+	for _, zone := range []string{"a", "b", "c"} {
+		c.Node(zone, zone, "8", "32Gi")
+	}
+	return c
+}
+
+// deploy adds a Deployment with pods on nodes.
+func deploy(c *clitest.Cluster, app, cpu string, change func(*v1.PodTemplateSpec), nodes ...string) []*v1.Pod {
+	add := c.Deployment(app, int32(len(nodes)), cpu, "1Gi", change) //nolint:gosec // a few
+	var out []*v1.Pod
+	for _, node := range nodes {
+		out = append(out, add(node))
+	}
+	return out
+}
+
+func spread(app string, maxSkew int32) func(*v1.PodTemplateSpec) {
+	return func(t *v1.PodTemplateSpec) {
+		t.Spec.TopologySpreadConstraints = append(t.Spec.TopologySpreadConstraints, clitest.ZoneSpread(app, maxSkew))
+	}
+}
+
+func priority(value int32) func(*v1.PodTemplateSpec) {
+	return func(t *v1.PodTemplateSpec) { t.Spec.Priority = &value }
+}
+
+func both(changes ...func(*v1.PodTemplateSpec)) func(*v1.PodTemplateSpec) {
+	return func(t *v1.PodTemplateSpec) {
+		for _, change := range changes {
+			if change != nil {
+				change(t)
+			}
+		}
+	}
+}
+
+// rest makes a copy of a cluster that is at rest.
+func rest(t *testing.T, c *clitest.Cluster) *sim.Sim {
+	t.Helper()
+	s, err := sim.New(t.Context(), c.Objects(), sim.Options{Now: clitest.Now})
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	require.NoError(t, s.Run(t.Context()))
+	return s
+}
+
+func plan(t *testing.T, s *sim.Sim) *rebalance.Plan {
+	t.Helper()
+	p, err := rebalance.Make(t.Context(), s, rebalance.Options{})
+	require.NoError(t, err)
+	require.True(t, p.Complete)
+	return p
+}
+
+// carryOut makes the moves of a plan in a copy, batch by batch.
+func carryOut(t *testing.T, s *sim.Sim, p *rebalance.Plan) {
+	t.Helper()
+	for i, m := range p.Moves {
+		pod, ok := sim.Get[*v1.Pod](s, m.Namespace, m.Name)
+		require.True(t, ok, m)
+		require.Equal(t, m.UID, pod.UID)
+		require.NoError(t, s.Evict(pod))
+		if i+1 == len(p.Moves) || p.Moves[i+1].Batch != m.Batch {
+			require.NoError(t, s.Run(t.Context()))
+		}
+	}
+}
+
+// TestPlan has a small cluster for each thing that a plan does, or leaves.
+func TestPlan(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		cluster func(c *clitest.Cluster)
+		// moves are the zones, from and to; least is the bound before, and after the excess that is left.
+		moves   []string
+		least   int
+		after   int64
+		refused string
+		stay    map[string]int
+	}{
+		{
+			name:    "nothing to do",
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "1", spread("web", 1), "a", "a", "b", "c") },
+		},
+		{
+			name:    "a zone is back",
+			cluster: func(c *clitest.Cluster) { deploy(c, "web", "1", spread("web", 1), "a", "a", "a", "b", "b", "b") },
+			moves:   []string{"a c", "b c"}, least: 2,
+		},
+		{
+			name: "by a policy, with weights",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "1", nil, "a", "a", "a", "b", "b", "b")
+				c.Policy("web", func(p *v1alpha1.ZoneSpreadPolicySpec) {
+					p.Zones = []v1alpha1.ZoneSpreadZone{{Name: "c", Weight: ptr.To[int32](4)}}
+				})
+			},
+			moves: []string{"a c", "b c", "a c", "b c"}, least: 4,
+		},
+		{
+			name: "two workloads at once",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "one", "1", spread("one", 1), "a", "a", "b")
+				deploy(c, "two", "1", spread("two", 1), "b", "b", "c")
+			},
+			moves: []string{"a c", "b a"}, least: 2,
+		},
+		{
+			name: "there is no room",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "1", spread("web", 1), "a", "a", "b")
+				deploy(c, "batch", "8", nil, "c")
+			},
+			least: 1, after: 1, refused: "its replacement would wait: 0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't match pod topology spread constraints.",
+		},
+		{
+			name: "what has room moves, what has none stays",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "large", "4", spread("large", 1), "a", "a", "b")
+				deploy(c, "small", "1", spread("small", 1), "b", "b")
+				deploy(c, "batch", "5", nil, "c")
+			},
+			moves: []string{"b c"}, least: 2, after: 1, refused: "its replacement would wait: 0/3 nodes are available: 1 node(s) didn't match pod topology spread constraints, 2 Insufficient cpu.",
+		},
+		{
+			name: "no pod is preempted for a move",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "2", both(spread("web", 1), priority(10)), "a", "a", "b")
+				deploy(c, "batch", "8", nil, "c")
+			},
+			least: 1, after: 1, refused: "a pod would be preempted",
+		},
+		{
+			name: "a budget allows no disruption",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "1", spread("web", 1), "a", "a", "b")
+				c.Budget("web", 3)
+			},
+			least: 1, after: 1, refused: "the eviction is refused: Cannot evict pod as it would violate the pod's disruption budget.",
+		},
+		{
+			name: "a budget allows one at a time",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "1", spread("web", 1), "a", "a", "a", "a", "a", "b")
+				c.Budget("web", 5)
+			},
+			moves: []string{"a b|c", "a b|c", "a c"}, least: 3,
+		},
+		{
+			name: "pods that ask not to be disrupted",
+			cluster: func(c *clitest.Cluster) {
+				pods := deploy(c, "web", "1", spread("web", 1), "a", "a", "a", "b")
+				pods[0].Annotations = map[string]string{"karpenter.sh/do-not-disrupt": "true"}
+				pods[1].Annotations = map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+			},
+			moves: []string{"a c"}, least: 1,
+			stay: map[string]int{"has the annotation karpenter.sh/do-not-disrupt": 1, "has the annotation cluster-autoscaler.kubernetes.io/safe-to-evict: false": 1},
+		},
+		{
+			name: "pods without a controller",
+			cluster: func(c *clitest.Cluster) {
+				for _, pod := range deploy(c, "web", "1", spread("web", 1), "a", "a", "b") {
+					pod.OwnerReferences = nil
+				}
+			},
+			after: 1, stay: map[string]int{"is not replaced: no controller replaces it": 2},
+		},
+		{
+			name: "members of gangs",
+			cluster: func(c *clitest.Cluster) {
+				for _, pod := range deploy(c, "web", "1", spread("web", 1), "a", "a", "b") {
+					pod.Labels[schedulingv1alpha1.PodGroupLabel] = "gang"
+				}
+				c.Gang("gang", 3)
+			},
+			after: 1, stay: map[string]int{"is a member of a gang": 2},
+		},
+		{
+			name: "a volume that is tied to a zone",
+			cluster: func(c *clitest.Cluster) {
+				pods := deploy(c, "web", "1", spread("web", 1), "a", "a", "b")
+				pods[0].Spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}}
+				c.Add(zonalVolume("data", "a")...)
+			},
+			moves: []string{"a c"}, least: 1, stay: map[string]int{"has a volume that is tied to nodes": 1},
+		},
+		{
+			name: "a rollout",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "1", spread("web", 1), "a", "a", "b")
+				startRollout(c, "web")
+			},
+			after: 1, stay: map[string]int{"takes part in a rollout of Deployment shop/web": 2},
+		},
+		{
+			name: "the emptiest zone is cordoned",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "1", spread("web", 1), "a", "a", "b")
+				for _, obj := range c.Objects() {
+					if node, ok := obj.(*v1.Node); ok && node.Name == "c" {
+						node.Spec.Unschedulable = true
+					}
+				}
+			},
+			after: 1,
+		},
+		{
+			name: "a constraint that is a wish",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "1", both(spread("web", 1), func(t *v1.PodTemplateSpec) {
+					t.Spec.TopologySpreadConstraints[0].WhenUnsatisfiable = v1.ScheduleAnyway
+				}), "a", "a", "a", "b")
+			},
+			moves: []string{"a c"}, least: 1,
+		},
+		{
+			name: "room that is held for others is not taken",
+			cluster: func(c *clitest.Cluster) {
+				deploy(c, "web", "2", spread("web", 1), "a", "a", "b")
+				c.Reservation("spare", "shop", "7", 100, map[string]int64{"c": 1})
+			},
+			least: 1, after: 1, refused: "its replacement would wait: 0/3 nodes are available: 1 node(s) had room only in what is held for ZoneReservation spare, 2 node(s) didn't match pod topology spread constraints.",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := threeZones()
+			tc.cluster(c)
+			s := rest(t, c)
+			p := plan(t, s)
+			var moves []string
+			for _, m := range p.Moves {
+				moves = append(moves, m.From+" "+strings.Join(m.To, "|"))
+			}
+			require.ElementsMatch(t, tc.moves, moves)
+			require.Equal(t, tc.least, p.Before.Least, "least moves")
+			require.Equal(t, tc.after, p.After.Excess, "what is left")
+			if tc.refused == "" {
+				require.Empty(t, p.Refused)
+			} else {
+				require.Len(t, p.Refused, 1)
+				require.Contains(t, p.Refused[0].Why, tc.refused)
+			}
+			if tc.stay != nil {
+				require.Equal(t, tc.stay, p.Before.Stay)
+			}
+			carryOut(t, s, p)
+			again := plan(t, s)
+			require.Empty(t, again.Moves, "a plan for the cluster with the plan carried out is empty")
+			require.Equal(t, p.After.Excess, again.Before.Excess)
+		})
+	}
+}
+
+// zonalVolume is a claim with a volume that only the nodes of a zone can have.
+func zonalVolume(name, zone string) []client.Object {
+	volume := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "pv"}}
+	volume.Spec.ClaimRef = &v1.ObjectReference{Namespace: clitest.Namespace, Name: name, UID: "pvc"}
+	volume.Spec.NodeAffinity = &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+		MatchExpressions: []v1.NodeSelectorRequirement{{Key: v1.LabelTopologyZone, Operator: v1.NodeSelectorOpIn, Values: []string{zone}}},
+	}}}}
+	volume.Status.Phase = v1.VolumeBound
+	claim := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{
+		Namespace: clitest.Namespace, Name: name, UID: "pvc", Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"},
+	}}
+	claim.Spec.VolumeName, claim.Status.Phase = name, v1.ClaimBound
+	return []client.Object{volume, claim}
+}
+
+// startRollout adds a second ReplicaSet with a pod to come to a Deployment.
+func startRollout(c *clitest.Cluster, app string) {
+	for _, set := range snapshot.List[*appsv1.ReplicaSet](c.Snapshot) {
+		if set.Name == app+"-1" {
+			next := set.DeepCopy()
+			next.Name, next.UID, next.Spec.Replicas = app+"-2", "next", ptr.To[int32](1)
+			c.Add(next)
+		}
+	}
+}

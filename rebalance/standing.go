@@ -1,0 +1,88 @@
+package rebalance
+
+import (
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/cluster/census"
+	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/sim"
+)
+
+// Standing is how the pods of a cluster stand to the rules about zones that they carry.
+type Standing struct {
+	// Excess is the potential: the pods that are more than a rule allows in their zone, added over all rules. Every move lowers it.
+	Excess int64
+	// Missing is how many slots of reservations are not held.
+	Missing int64
+	// Least is how many moves it takes at least until no pod that may move is one too many. Pods that may not move and zones that take none
+	// are known to it, and free room is not.
+	Least int
+	// Rules are the rules that some pod carries.
+	Rules []RuleStanding
+	// Stay counts the pods that may not be moved, in zones with more pods than a rule allows, by why they stay.
+	Stay map[string]int
+
+	rules    []*rule
+	workload func(*v1.Pod) string
+}
+
+// RuleStanding is one rule with the pods that carry it.
+type RuleStanding struct {
+	Rule      string
+	Workloads []string
+	// Pods are those that carry the rule, by zone.
+	Pods map[string]int
+	// Excess is how many pods are more than the rule allows, and Least how many moves it takes at least.
+	Excess int64
+	Least  int
+}
+
+// standingOf reads a copy.
+func standingOf(s *sim.Sim) Standing {
+	all := snapshot.New(s.Now())
+	all.Add(s.Objects()...)
+	c := census.Take(all)
+	stay := newStayers(s)
+	out := Standing{rules: rulesOf(c, stay.why), workload: c.Workload, Stay: map[string]int{}}
+	least := map[string]int{} // by set: its rules share pods, and so moves
+	for _, r := range out.rules {
+		moves := r.leastMoves()
+		least[r.set] = max(least[r.set], moves)
+		row := RuleStanding{Rule: r.name, Workloads: slices.Sorted(maps.Keys(r.workloads)), Pods: map[string]int{}, Excess: r.excess(), Least: moves}
+		for zone, pods := range r.zones {
+			row.Pods[zone] = pods.count()
+			if r.table.Above(zone) > 0 {
+				for why, n := range pods.stay {
+					out.Stay[why] += n
+				}
+			}
+		}
+		out.Excess += row.Excess
+		out.Rules = append(out.Rules, row)
+	}
+	for _, moves := range least {
+		out.Least += moves
+	}
+	for _, r := range snapshot.List[*v1alpha1.ZoneReservation](all) {
+		out.Missing += max(0, r.Status.Slots.Desired-r.Status.Slots.Held)
+	}
+	return out
+}
+
+// bySet returns the excess of each set of rules.
+func (s *Standing) bySet() map[string]int64 {
+	out := map[string]int64{}
+	for i, r := range s.rules {
+		out[r.set] += s.Rules[i].Excess
+	}
+	return out
+}
+
+// carries reports whether a pod of a zone carries the rule.
+func (r *rule) carries(pod *v1.Pod, zone string) bool {
+	return r.zones[zone] != nil && slices.ContainsFunc(r.zones[zone].movable, func(p *census.Pod) bool { return p.UID == pod.UID })
+}
