@@ -32,7 +32,7 @@ type attempt struct {
 	cost            cost // at the end
 }
 
-// attempt makes room on some nodes by the eviction of pods below a rank. It returns nil if that cannot be done in time.
+// attempt makes room on some nodes by the eviction of pods below a rank. It returns nil if that cannot be done.
 func (s *Search) attempt(ctx context.Context, nodes []int, below rank) *attempt {
 	if !s.prepare(ctx) {
 		return nil
@@ -54,7 +54,7 @@ func (s *Search) attempt(ctx context.Context, nodes []int, below rank) *attempt 
 		return nil
 	}
 	a.reprieve(ctx)
-	if a.failed || s.late() {
+	if a.failed {
 		return nil
 	}
 	a.cost = s.costOf(a.victims(), usage{})
@@ -73,7 +73,7 @@ func (a *attempt) place(ctx context.Context, k int, nodes []int) {
 			return
 		}
 		for len(prices) > 0 {
-			if a.failed || a.late() {
+			if a.failed || a.exhausted() {
 				return
 			}
 			at := 0
@@ -109,9 +109,6 @@ func (a *attempt) place(ctx context.Context, k int, nodes []int) {
 func (a *attempt) prices(c *class, nodes []int) []price {
 	prices := make([]price, 0, len(nodes))
 	for _, i := range nodes {
-		if a.late() {
-			return nil
-		}
 		if !c.allowed.AllNodes() && !c.allowed.NodeNames.Has(a.sites[i].name) {
 			continue
 		}
@@ -133,6 +130,7 @@ func (a *attempt) accept(ctx context.Context, k int, p *price) bool {
 		a.evict(ctx, p.victims...)
 		if !a.fits(ctx, k, p.site) {
 			a.putBack(ctx, p.victims...)
+			a.refusals++
 			return false
 		}
 	}
@@ -292,7 +290,7 @@ func (a *attempt) reprieve(ctx context.Context) {
 	tried := map[*unit]bool{}
 	for _, first := range []bool{true, false} {
 		for _, u := range units {
-			if a.failed || a.late() {
+			if a.failed {
 				return
 			}
 			if !tried[u] && (!first || violate(u.pods)) {

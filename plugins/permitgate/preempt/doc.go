@@ -6,7 +6,7 @@
 // [Search.Run] finds victims as upstream's preemption of pod groups does (podgrouppreemption.go), for the whole cluster or for some domains,
 // of which the cheapest wins:
 //
-//  1. The pods that may go are listed. If the gang would not fit without all of them by the proposal's relaxation, no victims help.
+//  1. The pods that may go are listed, on as many nodes as are enough. If these would not take the gang without them, no victims help.
 //  2. Each member is placed on the node that is cheapest by the requests alone: no PodDisruptionBudget violated, then the lowest
 //     priorities, then the fewest pods. The profile's filters must accept it there on a copy of the node without these pods, and with the
 //     earlier members. If they do not, host ports or anti-affinity of other pods may be the reason, so all that may go are taken off.
@@ -14,7 +14,8 @@
 //  4. If the filters have refused a node in between, it is tried once more with pods below the highest priority among the victims.
 //
 // A bound gang keeps minMember members, or is evicted as a whole. Pods of DaemonSets stay, since they would come back.
-// Terminating pods count as gone; the gang waits for their end. A search that takes too long finds nothing.
+// Terminating pods count as gone; the gang waits for their end. What a search looks at is limited by number, and by time only what it does
+// for a better answer than it has, and what filters have refused many times.
 //
 // # The preemption
 //

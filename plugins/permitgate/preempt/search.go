@@ -10,18 +10,28 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// A search keeps the scheduler from scheduling. It lists pods for listLimit, after which it goes on with those that it has, and gives up
-// after searchLimit, or after memberLimit for each member if that is more.
+// A search keeps the scheduler from scheduling, so it has limits. They count what it looks at, so that it comes to an answer on a busy machine
+// too. It lists the pods of nodes until nodesAtLeast can take a member without those that may go, or twice as many as members are needed,
+// and at most podsAtLeast pods, or podsPerMember for each member.
 const (
-	listLimit   = 20 * time.Millisecond
-	searchLimit = 100 * time.Millisecond
-	memberLimit = 200 * time.Microsecond
+	nodesAtLeast  = 400
+	podsAtLeast   = 100_000
+	podsPerMember = 200
+)
+
+// After searchLimit, or memberLimit for each member if that is more, a search that has an answer looks for no better one, and one whose
+// filters have refused refusalsAtLeast nodes gives up.
+const (
+	searchLimit     = 100 * time.Millisecond
+	memberLimit     = 200 * time.Microsecond
+	refusalsAtLeast = 64
 )
 
 // domainLimit is how many domains a packed gang's victims are looked for in.
@@ -58,10 +68,13 @@ type Search struct {
 	KeyOf   func(pod *v1.Pod) (types.NamespacedName, bool)
 	GangOf  func(key types.NamespacedName) (Gang, bool)
 	Budgets []*policyv1.PodDisruptionBudget
-	// Now is the clock of the search's limits.
+	// Now is the clock of the search's limits of time.
 	Now func() time.Time
 
 	deadline time.Time
+	refusals int               // nodes that the filters refused even without all pods that may go
+	usable   []int             // the nodes to place members on
+	takes    int               // how many members they take at most without the candidates
 	names    []v1.ResourceName // that members ask for; all amounts are in their order
 	byName   map[string]int    // the sites
 	sites    []site
@@ -145,19 +158,66 @@ func (s *Search) begin() {
 	s.gangs, s.budgets = map[types.NamespacedName]*victimGang{}, newBudgets(s.Budgets)
 }
 
-// late reports whether the time of the search is up.
-func (s *Search) late() bool { return s.Now().After(s.deadline) }
+// overtime reports whether the time of the search is up.
+func (s *Search) overtime() bool { return s.Now().After(s.deadline) }
 
-// list lists the pods that may be evicted, node by node. It returns on how many nodes it had the time to do so.
-func (s *Search) list() int {
-	until := s.Now().Add(listLimit)
-	for k := range s.Nodes {
-		if s.Now().After(until) {
-			return k
+// exhausted reports whether a search without an answer is to give up.
+func (s *Search) exhausted() bool { return s.refusals >= refusalsAtLeast && s.overtime() }
+
+// list finds the usable nodes: those that take a member without the candidates, until it has enough of them, and of the others as many that
+// take one as they are. It returns on how many nodes it looked for candidates.
+func (s *Search) list() (looked int) {
+	enough, podsLeft := max(nodesAtLeast, 2*s.Request.Need), max(podsAtLeast, podsPerMember*s.Request.Need)
+	bound, without := proposal.NewBound(s.Request), &cleared{s.Request.Cluster, s}
+	unlimited := slices.Repeat([]int64{proposal.Unlimited}, len(s.names))
+	use := func(i, takes int) {
+		if takes > 0 {
+			s.usable = append(s.usable, i)
+			s.takes += takes
 		}
-		s.listSite((s.Request.Start + k) % len(s.Nodes))
 	}
-	return len(s.Nodes)
+	order := s.order()
+	for ; looked < len(order) && len(s.usable) < enough && podsLeft > 0; looked++ {
+		i := order[looked]
+		if bound.Takes(s.Nodes[i].Node(), unlimited) > 0 {
+			s.listSite(i)
+			podsLeft -= len(s.Nodes[i].GetPods())
+			use(i, bound.Node(without, i))
+		}
+	}
+	for _, i := range order[looked:] {
+		if len(s.usable) >= 2*enough {
+			break
+		}
+		use(i, bound.Node(s.Request.Cluster, i))
+	}
+	return looked
+}
+
+// order lists the nodes from the first on. For a packed gang it lists those of a domain together, and none where its members may not be.
+func (s *Search) order() []int {
+	order := make([]int, len(s.Nodes))
+	for k := range order {
+		order[k] = (s.Request.Start + k) % len(order)
+	}
+	topology := s.Request.Topology
+	if topology.Key == "" {
+		return order
+	}
+	domainOf := func(i int) string { return s.Nodes[i].Node().Labels[topology.Key] }
+	if topology.Required {
+		order = slices.DeleteFunc(order, func(i int) bool {
+			return domainOf(i) == "" || topology.Domain != "" && domainOf(i) != topology.Domain
+		})
+	}
+	began := map[string]int{}
+	for k, i := range order {
+		if _, known := began[domainOf(i)]; !known {
+			began[domainOf(i)] = k
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(began[domainOf(a)], began[domainOf(b)]) })
+	return order
 }
 
 // listSite lists the candidates of a site, once.
@@ -321,27 +381,19 @@ func (s *Search) domains() (nodes [][]int) {
 	slices.SortStableFunc(domains, func(a, b proposal.Domain) int {
 		return cmp.Or(cmp.Compare(fit[b.Name], fit[a.Name]), cmp.Compare(a.Name, b.Name))
 	})
+	usable := sets.New(s.usable...)
 	for _, d := range domains[:min(len(domains), domainLimit)] {
-		nodes = append(nodes, d.Nodes)
+		nodes = append(nodes, slices.DeleteFunc(d.Nodes, func(i int) bool { return !usable.Has(i) }))
 	}
 	return nodes
 }
 
-// cluster lists the nodes of the cluster that take a member without the candidates; nothing if they cannot hold the gang.
+// cluster lists the usable nodes; nothing if they cannot hold the gang.
 func (s *Search) cluster() [][]int {
-	request := s.clearedRequest()
-	request.Topology = proposal.Topology{}
-	if proposal.Make(request).Verdict == proposal.Refused {
+	if s.takes < s.Request.Need {
 		return nil
 	}
-	bound := proposal.NewBound(request)
-	var nodes []int
-	for i := range s.Nodes {
-		if bound.Node(request.Cluster, i) > 0 {
-			nodes = append(nodes, i)
-		}
-	}
-	return [][]int{nodes}
+	return [][]int{s.usable}
 }
 
 // prepare sets up the classes and the filters' states for them. It reports false if PreFilter refuses one.
@@ -390,10 +442,10 @@ func (s *Search) placingOrder() (classes []*class) {
 	return classes
 }
 
-// cheapest returns the cheapest way to make room on the nodes of one of the scopes, nil if none was found in time.
+// cheapest returns the cheapest way to make room on the nodes of one of the scopes that was found in time, nil if none was.
 func (s *Search) cheapest(ctx context.Context, scopes [][]int) (best *attempt) {
 	for _, nodes := range scopes {
-		for below := unlimited; ; {
+		for below := unlimited; !s.exhausted() && (best == nil || !s.overtime()); {
 			a := s.attempt(ctx, nodes, below)
 			if a == nil || best != nil && a.cost.compare(best.cost) >= 0 {
 				break
@@ -402,9 +454,6 @@ func (s *Search) cheapest(ctx context.Context, scopes [][]int) (best *attempt) {
 			if !a.refused {
 				break // the prices were right, so all have the lowest priorities
 			}
-		}
-		if s.late() {
-			break
 		}
 	}
 	return best

@@ -334,35 +334,94 @@ func (s *scene) requireNoNeedlessViolation(t *rapid.T, placed map[types.UID]stri
 	}
 }
 
-// TestSearchEndsInTime, whatever there is to look at: by a clock of which each reading takes a millisecond.
-func TestSearchEndsInTime(t *testing.T) {
+// leaping is a clock by which everything takes too long.
+func leaping() func() time.Time {
+	now := timeless()
+	return func() time.Time {
+		now = now.Add(time.Hour)
+		return now
+	}
+}
+
+// counted are filters that count the nodes that they are asked about.
+type counted struct {
+	filters
+	trials int
+}
+
+func (c *counted) RunFilterPlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	c.trials++
+	return c.filters.RunFilterPlugins(ctx, state, pod, info)
+}
+
+// TestSearchAnswersOnABusyMachine: what a search looks at has a limit that time does not change, and where some pods would do it finds them.
+func TestSearchAnswersOnABusyMachine(t *testing.T) {
 	for name, tt := range map[string]struct {
-		nodes, listed int
-		size          int
-		limit         time.Duration
+		nodes, members int
+		fill           func(i int, n *node) // of 10 CPUs; members ask for 5
+		ports          bool
+		looked, trials int
+		victims        int
 	}{
-		"a gang":       {2000, int(listLimit / time.Millisecond), 100, searchLimit},
-		"a large gang": {20, 20, 1000, 1000 * memberLimit},
+		"full": {
+			nodes: 5000, members: 20, fill: func(_ int, n *node) { n.bind(newPod("low-"+n.object.Name, 10, 1, false)) },
+			looked: nodesAtLeast, trials: 20, victims: 10,
+		},
+		"a large gang": {
+			nodes: 5000, members: 1000, fill: func(_ int, n *node) { n.bind(newPod("low-"+n.object.Name, 10, 1, false)) },
+			looked: 2000, trials: 1000, victims: 500,
+		},
+		"blocked by ports": {
+			nodes: 5000, members: 20, fill: func(_ int, n *node) { n.bind(newPod("low-"+n.object.Name, 1, 1, true)) }, ports: true,
+			looked: nodesAtLeast, trials: 80, victims: 20,
+		},
+		"few nodes have pods that may go": {
+			nodes: 4000, members: 20, fill: func(i int, n *node) {
+				n.bind(newPod("pod-"+n.object.Name, 10, int32(1+2*min(i%100, 1)), false))
+			},
+			looked: 4000, trials: 20, victims: 10,
+		},
+		"ports of pods that may not go": {
+			nodes: 5000, members: 20, fill: func(_ int, n *node) {
+				n.bind(newPod("low-"+n.object.Name, 1, 1, false))
+				n.bind(newPod("high-"+n.object.Name, 1, 3, true))
+			}, ports: true,
+			looked: nodesAtLeast, trials: 2 * refusalsAtLeast, victims: 0,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &scene{}
+			s, asked := &scene{}, &counted{}
 			for i := range tt.nodes {
-				n := s.addNode(100)
-				n.bind(newPod(fmt.Sprint("pod-", i), 100, 1, false))
+				tt.fill(i, s.addNode(10))
 			}
-			for i := range tt.size {
-				s.members = append(s.members, newPod(fmt.Sprint("member-", i), 1, 3, false))
+			for i := range tt.members {
+				s.members = append(s.members, newPod(fmt.Sprint("member-", i), 5, 3, tt.ports))
 			}
-			start, elapsed := time.Unix(1_000_000, 0), time.Duration(0)
-			r := s.search(func() time.Time {
-				elapsed += time.Millisecond
-				return start.Add(elapsed)
-			}).Run(t.Context())
-			require.Empty(t, r.Nodes, "there was no time")
-			require.InDelta(t, tt.listed, r.Looked, 2, "the next search begins where this one has ended")
-			require.InDelta(t, tt.limit, elapsed, float64(3*time.Millisecond))
+			search := s.search(leaping())
+			search.Handle = asked
+			r := search.Run(t.Context())
+			require.Len(t, r.Victims, tt.victims)
+			require.Equal(t, tt.looked, r.Looked, "the next search begins where this one has ended")
+			require.LessOrEqual(t, asked.trials, 2*tt.trials, "nodes that the filters were asked about")
 		})
 	}
+}
+
+// TestSearchThatMaySpendTime looks for the cheapest victims, but not without end: the filters refuse all nodes.
+func TestSearchThatMaySpendTime(t *testing.T) {
+	s, asked := &scene{}, &counted{}
+	for i := range 5000 {
+		n := s.addNode(10)
+		n.bind(newPod(fmt.Sprint("low-", i), 1, 1, false))
+		n.bind(newPod(fmt.Sprint("high-", i), 1, 3, true))
+	}
+	for i := range 20 {
+		s.members = append(s.members, newPod(fmt.Sprint("member-", i), 5, 3, true))
+	}
+	search := s.search(timeless)
+	search.Handle = asked
+	require.Empty(t, search.Run(t.Context()).Nodes)
+	require.LessOrEqual(t, asked.trials, 4*nodesAtLeast)
 }
 
 // TestBlockersOfTheLowestPriority: host ports keep the gang from the pods with the cheapest requests. With all the time that it needs, the
