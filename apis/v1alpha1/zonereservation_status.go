@@ -36,7 +36,11 @@ type ZoneReservationStatus struct {
 	// +kubebuilder:validation:MaxItems=1000
 	Zones []ReservationZoneStatus `json:"zones,omitempty"`
 
-	// Conditions are Accepted, Ready, Degraded, Expired, OwnersDoNotFit and Protected.
+	// Buy is what an autoscaler is asked for, if spec.buy is set. The controller writes it, and the conditions Buying and LimitedByQuotas.
+	// +optional
+	Buy *BuyStatus `json:"buy,omitempty"`
+
+	// Conditions are Accepted, Ready, Degraded, Expired, OwnersDoNotFit and Protected, and with spec.buy Buying and LimitedByQuotas.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -22,6 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`,priority=1
 // +kubebuilder:printcolumn:name="Degraded",type=string,JSONPath=`.status.conditions[?(@.type=="Degraded")].status`,priority=1
 // +kubebuilder:printcolumn:name="Expired",type=string,JSONPath=`.status.conditions[?(@.type=="Expired")].status`,priority=1
+// +kubebuilder:printcolumn:name="Buying",type=string,JSONPath=`.status.conditions[?(@.type=="Buying")].status`,description="Whether an autoscaler is asked for the room, with spec.buy",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ZoneReservation struct {
 	metav1.TypeMeta `json:",inline"`
@@ -55,6 +56,7 @@ type ZoneReservationList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode == 'Headroom' || !has(self.nodes)",message="must be Headroom with nodes",reason="FieldValueInvalid",fieldPath=".mode"
 // +kubebuilder:validation:XValidation:rule="!has(self.ownerPolicy) || self.ownerPolicy == 'Preferred' || !has(self.nodes)",message="must be Preferred with nodes",reason="FieldValueInvalid",fieldPath=".ownerPolicy"
 // +kubebuilder:validation:XValidation:rule="!has(self.onZoneLoss) || self.onZoneLoss == 'Shift' || !has(self.nodes)",message="must not be set with nodes",reason="FieldValueForbidden",fieldPath=".onZoneLoss"
+// +kubebuilder:validation:XValidation:rule="!has(self.buy) || !has(self.nodes)",message="must not be set with nodes: a node that is bought has another name",reason="FieldValueForbidden",fieldPath=".buy"
 // +kubebuilder:validation:XValidation:rule="!has(self.zones) || self.zones.map(z, z.slots).sum() <= 5000",message="spec.zones: a reservation has at most 5000 slots in all",reason="FieldValueInvalid"
 type ZoneReservationSpec struct {
 	// Owners select the pods for which capacity is held. A pod that one entry selects is an owner.
@@ -136,6 +138,10 @@ type ZoneReservationSpec struct {
 	// +optional
 	// +kubebuilder:default=Shift
 	OnZoneLoss ZoneLossPolicy `json:"onZoneLoss,omitempty"`
+
+	// Buy asks an autoscaler for the nodes of the slots. The controller does so, if its flag --buy is given.
+	// +optional
+	Buy *Buy `json:"buy,omitempty"`
 }
 
 // ReservationOwner selects pods of one namespace.

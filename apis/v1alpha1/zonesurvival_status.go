@@ -69,7 +69,11 @@ type ZoneSurvivalStatus struct {
 	// +kubebuilder:validation:MaxItems=100
 	Missing []SurvivalMissing `json:"missing,omitempty"`
 
-	// Conditions has Survives and, if spec.hold is set, Held.
+	// Buy is what an autoscaler is asked for, if spec.buy is set.
+	// +optional
+	Buy *BuyStatus `json:"buy,omitempty"`
+
+	// Conditions has Survives; if spec.hold is set, Held; if spec.impaired is set, Serves; if spec.buy is set, Buying and LimitedByQuotas.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -18,6 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Pods",type=integer,JSONPath=`.status.pods`,description="Protected pods that run"
 // +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.waiting`,description="Protected pods that wait already, before any loss"
 // +kubebuilder:printcolumn:name="Held",type=string,JSONPath=`.status.conditions[?(@.type=="Held")].status`,description="Whether the room for the losses is held",priority=1
+// +kubebuilder:printcolumn:name="Buying",type=string,JSONPath=`.status.conditions[?(@.type=="Buying")].status`,description="Whether an autoscaler is asked for the room, with spec.buy",priority=1
 // +kubebuilder:printcolumn:name="Serves",type=string,JSONPath=`.status.conditions[?(@.type=="Serves")].status`,description="Whether enough pods are ready outside of each zone",priority=1
 // +kubebuilder:printcolumn:name="Computed",type=date,JSONPath=`.status.computedAt`,description="How old the answer is"
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Survives")].message`,priority=1
@@ -46,6 +47,8 @@ type ZoneSurvivalList struct {
 }
 
 // ZoneSurvivalSpec says which pods have to run after which losses.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.buy) || (has(self.hold) && self.hold)",message="must not be set without hold, which finds out what is missing",reason="FieldValueForbidden",fieldPath=".buy"
 type ZoneSurvivalSpec struct {
 	// Workloads select the protected pods. A pod that one entry selects is protected, unless it belongs to its node, as
 	// the pods of a DaemonSet do.
@@ -78,6 +81,10 @@ type ZoneSurvivalSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="quantity(string(self)).isGreaterThan(quantity('0')) && !quantity(string(self)).isGreaterThan(quantity('1'))",message="spec.maxHeldFraction: must be above 0 and at most 1"
 	MaxHeldFraction *resource.Quantity `json:"maxHeldFraction,omitempty"`
+
+	// Buy asks an autoscaler for the nodes that the losses need. It needs hold. The controller does so, if its flag --buy is given.
+	// +optional
+	Buy *Buy `json:"buy,omitempty"`
 
 	// Impaired bounds what is left when a zone is cut off but not gone: its pods stay and get no traffic, so none is replaced.
 	// +optional

@@ -1,0 +1,292 @@
+package buy
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/internal/amount"
+	"zonewise.dev/internal/nodes"
+	"zonewise.dev/internal/pods"
+)
+
+// PlacedWithin is how long a pod counts as about to be placed, from its creation. One that waits longer waits for something else.
+const PlacedWithin = 5 * time.Minute
+
+// Cluster is what of a cluster decides what is wanted.
+type Cluster struct {
+	Now   time.Time
+	Nodes []*v1.Node
+	Pods  []*v1.Pod
+}
+
+// Demand is what an object wants of an autoscaler. The zero value of a field is what most objects have.
+type Demand struct {
+	// Owner is the object, and Buy its spec.buy.
+	Owner metav1.OwnerReference
+	Buy   v1alpha1.Buy
+	// Wants are by zone and size, each of them once.
+	Wants []Want
+	// NodeSelector and Tolerations are those of the pods for which the room is.
+	NodeSelector map[string]string
+	Tolerations  []v1.Toleration
+	// PerNode is how many of the pods may share a node; 0 is any number. If it is 1, pods that Apart selects may not be there either.
+	PerNode int32
+	Apart   []v1.PodAffinityTerm
+	// Waiting is how many of the owner's pods are about to be placed.
+	Waiting int
+	// Lost are the zones with nodes none of which is usable. What is asked for there stays as it is.
+	Lost []string
+	// Frozen says why everything stays as it is; empty if it need not.
+	Frozen string
+}
+
+// Want is room for pods of one size in one zone, or in any if Zone is empty.
+type Want struct {
+	Zone     string
+	Requests v1.ResourceList
+	Pods     int32
+}
+
+// ReservationDemand returns what a reservation of slots with spec.buy wants.
+func ReservationDemand(r *v1alpha1.ZoneReservation, cluster *Cluster) *Demand {
+	slot := &r.Spec.Slot
+	d := newDemand(v1alpha1.SchemeGroupVersion.WithKind("ZoneReservation").Kind, r, r.Spec.Buy)
+	d.NodeSelector, d.Tolerations, d.PerNode = slot.NodeSelector, slot.Tolerations, valueOf(r.Spec.SlotsPerNode)
+	selected := selection{}
+	for i := range r.Spec.Owners {
+		owner := &r.Spec.Owners[i]
+		selected.add(owner.Namespace, &owner.PodSelector)
+		if d.PerNode == 1 {
+			d.Apart = append(d.Apart, v1.PodAffinityTerm{
+				TopologyKey: v1.LabelHostname, Namespaces: []string{owner.Namespace}, LabelSelector: owner.PodSelector.DeepCopy(),
+			})
+		}
+	}
+	d.Waiting = selected.waiting(cluster)
+	d.Lost = lostZones(cluster.Nodes)
+	switch accepted := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionAccepted); {
+	case accepted != nil && accepted.Status == metav1.ConditionFalse:
+		d.Frozen = "the spec is invalid: " + accepted.Message
+		return d
+	case len(d.Lost) > 0 && len(r.Spec.Zones) == 0:
+		d.Frozen = lostInWords(d.Lost)
+	}
+	used := map[string]int64{}
+	slots := map[string]int64{} // by zone
+	for i := range r.Status.Zones {
+		zone := &r.Status.Zones[i]
+		used[zone.Name] = zone.Used
+		if len(r.Spec.Zones) == 0 {
+			slots[zone.Name] = zone.Desired
+		}
+	}
+	// What the status desires of a zone is what is held there for now: of a zone that never had a node nothing.
+	for i := range r.Spec.Zones {
+		slots[r.Spec.Zones[i].Name] = int64(r.Spec.Zones[i].Slots)
+	}
+	if len(slots) == 0 {
+		slots[""] = int64(valueOf(r.Spec.Slots))
+	}
+	for _, zone := range slices.Sorted(maps.Keys(slots)) {
+		if only, fixed := slot.NodeSelector[v1.LabelTopologyZone]; fixed && zone != "" && zone != only {
+			continue
+		}
+		d.want(zone, slot.Requests, slots[zone]-used[zone])
+	}
+	return d
+}
+
+// HeldOnNode is what a reservation of amounts holds unused on a node, places for pods among it as the resource "pods".
+type HeldOnNode struct {
+	Node   string
+	Unused v1.ResourceList
+}
+
+// SurvivalDemand returns what a ZoneSurvival with spec.hold and spec.buy wants. held is what its reservation holds.
+func SurvivalDemand(s *v1alpha1.ZoneSurvival, held []HeldOnNode, cluster *Cluster) *Demand {
+	d := newDemand(v1alpha1.SchemeGroupVersion.WithKind("ZoneSurvival").Kind, s, s.Spec.Buy)
+	selected := selection{}
+	for i := range s.Spec.Workloads {
+		selected.add(s.Spec.Workloads[i].Namespace, &s.Spec.Workloads[i].PodSelector)
+	}
+	d.Waiting = selected.waiting(cluster)
+	d.NodeSelector, d.Tolerations = selected.commonTerms(cluster.Pods)
+	d.Lost = lostZones(cluster.Nodes)
+	switch found := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionHeld); {
+	case len(d.Lost) > 0:
+		d.Frozen = lostInWords(d.Lost)
+	case found == nil:
+		d.Frozen = "it is not known yet what is missing"
+	case found.Status == metav1.ConditionUnknown:
+		d.Frozen = "it is not known what is missing: " + found.Message
+	}
+	zones := map[string]string{} // by node
+	for _, node := range cluster.Nodes {
+		zones[node.Name] = node.Labels[v1.LabelTopologyZone]
+	}
+	for i := range held {
+		if zone, exists := zones[held[i].Node]; exists {
+			places := max(1, held[i].Unused.Pods().Value())
+			d.want(zone, divided(held[i].Unused, places), places)
+		}
+	}
+	for i := range s.Status.Missing {
+		m := &s.Status.Missing[i]
+		d.want(m.Zone, m.Requests, m.Pods)
+	}
+	slices.SortFunc(d.Wants, func(a, b Want) int {
+		return cmp.Or(strings.Compare(a.Zone, b.Zone), strings.Compare(sizeKey(a.Requests), sizeKey(b.Requests)))
+	})
+	return d
+}
+
+func newDemand(kind string, obj metav1.Object, spec *v1alpha1.Buy) *Demand {
+	return &Demand{Buy: *spec.DeepCopy(), Owner: metav1.OwnerReference{
+		APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: kind, Name: obj.GetName(), UID: obj.GetUID(), Controller: new(true),
+	}}
+}
+
+func valueOf(n *int32) int32 {
+	if n == nil {
+		return 0
+	}
+	return *n
+}
+
+// want adds to what is wanted.
+func (d *Demand) want(zone string, requests v1.ResourceList, n int64) {
+	if n <= 0 {
+		return
+	}
+	key := sizeKey(requests)
+	for i := range d.Wants {
+		if w := &d.Wants[i]; w.Zone == zone && sizeKey(w.Requests) == key {
+			w.Pods += int32(n) //nolint:gosec // slots and pods of a cluster
+			return
+		}
+	}
+	d.Wants = append(d.Wants, Want{Zone: zone, Requests: withoutZero(requests), Pods: int32(n)}) //nolint:gosec // the same
+}
+
+// sizeKey is equal for equal requests, however their quantities are written.
+func sizeKey(requests v1.ResourceList) string {
+	var out []string
+	for name, quantity := range requests {
+		if !quantity.IsZero() {
+			out = append(out, fmt.Sprintf("%s=%d", name, amount.Of(name, quantity)))
+		}
+	}
+	slices.Sort(out)
+	return strings.Join(out, ",")
+}
+
+func withoutZero(requests v1.ResourceList) v1.ResourceList {
+	out := v1.ResourceList{}
+	for name, quantity := range requests {
+		if !quantity.IsZero() {
+			out[name] = quantity
+		}
+	}
+	return out
+}
+
+// divided returns an equal part of an amount, rounded down, so that all parts fit into it.
+func divided(all v1.ResourceList, parts int64) v1.ResourceList {
+	out := v1.ResourceList{}
+	for name, quantity := range all {
+		if part := amount.Of(name, quantity) / parts; name != v1.ResourcePods && part > 0 {
+			out[name] = *amount.Quantity(name, part)
+		}
+	}
+	return out
+}
+
+// lostZones returns the zones that have nodes, none of which is ready and not cordoned. A zone without nodes is not lost: it may have been
+// scaled to zero, or never had one.
+func lostZones(all []*v1.Node) []string {
+	usable := map[string]bool{}
+	for _, node := range all {
+		if zone := node.Labels[v1.LabelTopologyZone]; zone != "" {
+			usable[zone] = usable[zone] || nodes.Ready(node) && !node.Spec.Unschedulable
+		}
+	}
+	var out []string
+	for zone, some := range usable {
+		if !some {
+			out = append(out, zone)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func lostInWords(zones []string) string {
+	return "no node is ready and not cordoned in zone " + strings.Join(zones, ", ")
+}
+
+// selection selects pods by namespace.
+type selection map[string][]labels.Selector
+
+// add selects more pods; an invalid selector selects none.
+func (s selection) add(namespace string, selector *metav1.LabelSelector) {
+	if valid, err := metav1.LabelSelectorAsSelector(selector); err == nil {
+		s[namespace] = append(s[namespace], valid)
+	}
+}
+
+func (s selection) has(pod *v1.Pod) bool {
+	return slices.ContainsFunc(s[pod.Namespace], func(selector labels.Selector) bool { return selector.Matches(labels.Set(pod.Labels)) })
+}
+
+// waiting counts the selected pods that are about to be placed.
+func (s selection) waiting(cluster *Cluster) int {
+	n := 0
+	for _, pod := range cluster.Pods {
+		if pod.Spec.NodeName == "" && len(pod.Spec.SchedulingGates) == 0 && pods.Live(pod) &&
+			cluster.Now.Sub(pod.CreationTimestamp.Time) < PlacedWithin && s.has(pod) {
+			n++
+		}
+	}
+	return n
+}
+
+// commonTerms returns the node selector and the tolerations that all selected pods have.
+func (s selection) commonTerms(all []*v1.Pod) (selector map[string]string, tolerations []v1.Toleration) {
+	first := true
+	for _, pod := range all {
+		if !pods.Live(pod) || !s.has(pod) {
+			continue
+		}
+		if first {
+			selector, tolerations, first = maps.Clone(pod.Spec.NodeSelector), declaredTolerations(pod), false
+			continue
+		}
+		maps.DeleteFunc(selector, func(key, value string) bool { return pod.Spec.NodeSelector[key] != value })
+		tolerations = slices.DeleteFunc(tolerations, func(t v1.Toleration) bool {
+			return !slices.ContainsFunc(pod.Spec.Tolerations, func(other v1.Toleration) bool { return t.MatchToleration(&other) })
+		})
+	}
+	delete(selector, v1.LabelTopologyZone) // each want has its own
+	return selector, tolerations
+}
+
+// declaredTolerations are those of a pod without the ones that an API server gives to every pod.
+func declaredTolerations(pod *v1.Pod) []v1.Toleration {
+	var out []v1.Toleration
+	for _, t := range pod.Spec.Tolerations {
+		if t.Effect != v1.TaintEffectNoExecute || t.Key != v1.TaintNodeNotReady && t.Key != v1.TaintNodeUnreachable {
+			out = append(out, t)
+		}
+	}
+	return out
+}
