@@ -6,7 +6,8 @@
 //   - rbac has all permissions of the scheduler. There are no wildcards, no access to secrets and no
 //     creation of pods. The schedulers of test/integration have exactly these permissions.
 //   - components/controller has the controller beside the scheduler, with its own account: it writes events and its lease, and each
-//     part what a ClusterRole of its own says, as survival the status of ZoneSurvivals and their ZoneReservations.
+//     part what a ClusterRole of its own says, as survival the status of ZoneSurvivals and their ZoneReservations. components/buy
+//     turns on the part buy, with its ClusterRole.
 //   - crds is never part of an overlay: removing the scheduler must not remove PodGroups.
 //   - The profiles in overlays and kubeadm are copies of those in config, made by go generate and
 //     compared by a test.

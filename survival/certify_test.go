@@ -387,6 +387,11 @@ func TestFingerprint(t *testing.T) {
 		"a reservation's heartbeat": func(c *clitest.Cluster) {
 			snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot)[0].Status.LastUpdateTime = metav1.NowMicro()
 		},
+		"what an autoscaler is asked for": func(c *clitest.Cluster) {
+			status := &snapshot.List[*v1alpha1.ZoneReservation](c.Snapshot)[0].Status
+			status.Buy = &v1alpha1.BuyStatus{Asked: 2}
+			status.Conditions = append(status.Conditions, metav1.Condition{Type: v1alpha1.ConditionBuying}, metav1.Condition{Type: v1alpha1.ConditionLimitedByQuotas})
+		},
 	} {
 		require.Equal(t, was, build(change), name)
 	}

@@ -63,7 +63,10 @@ func state(obj client.Object) []string {
 		return []string{generation, string(status)}
 	case *v1alpha1.ZoneReservation:
 		held := o.Status
-		held.LastUpdateTime = metav1.MicroTime{}
+		held.LastUpdateTime, held.Buy = metav1.MicroTime{}, nil
+		held.Conditions = slices.DeleteFunc(slices.Clone(held.Conditions), func(c metav1.Condition) bool {
+			return c.Type == v1alpha1.ConditionBuying || c.Type == v1alpha1.ConditionLimitedByQuotas
+		})
 		status, _ := json.Marshal(held)
 		return []string{generation, string(status)}
 	}

@@ -244,6 +244,22 @@ func unusedOf(held, own amounts) amounts {
 	return out
 }
 
+// Unused returns what the reservation of a ZoneSurvival is to hold on each node beside what its owners ask for there, places for pods among
+// it as the resource "pods". It is what the spec names, of which the scheduler may not have collected all yet.
+func Unused(objects []client.Object, asked *v1alpha1.ZoneSurvival) map[string]v1.ResourceList {
+	r, _ := reservationOf(objects, asked)
+	if r == nil {
+		return nil
+	}
+	out := map[string]v1.ResourceList{}
+	for name, amount := range unusedOf(named(r), requestsByNode(objects, ownersOf(objects, r))) {
+		if !amount.IsZero() {
+			out[name] = amount.List()
+		}
+	}
+	return out
+}
+
 // requestsByNode returns what the selected pods ask for that have a node and have not ended.
 func requestsByNode(objects []client.Object, selected func(*v1.Pod) bool) amounts {
 	out := amounts{}

@@ -21,6 +21,7 @@ import (
 
 	"zonewise.dev/cluster/live"
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/cmd/controller/buy"
 	"zonewise.dev/cmd/controller/parts"
 	"zonewise.dev/cmd/controller/survival"
 	"zonewise.dev/internal/message"
@@ -66,11 +67,14 @@ Each part is off unless its flag is given. It is not in the path of scheduling.
 
 --survival answers ZoneSurvivals: it replays the losses that they ask for on a copy of the
 cluster, with the scheduler's own configuration, and writes the answers into their status.
-It keeps the ZoneReservations of those with hold. It evicts no pod.`
+It keeps the ZoneReservations of those with hold. It evicts no pod.
+
+--buy asks an autoscaler for the nodes of ZoneReservations and ZoneSurvivals with spec.buy, by
+CapacityBuffers, and writes into their status what was asked and answered.`
 
 // NewCommand returns the program's command.
 func NewCommand() *cobra.Command {
-	f := flags{parts: []parts.Description{survival.Describe()}}
+	f := flags{parts: []parts.Description{survival.Describe(), buy.Describe()}}
 	cmd := &cobra.Command{
 		Use: LeaseName, Short: "Compute beside the scheduler", Long: help, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
@@ -111,7 +115,7 @@ func (f *flags) check() error {
 	chosen := f.chosen()
 	switch {
 	case len(chosen) == 0:
-		return errors.New("nothing is turned on: see --survival")
+		return errors.New("nothing is turned on: see --survival and --buy")
 	case f.cpuFraction <= 0 || f.cpuFraction > 64:
 		return fmt.Errorf("--cpu-fraction: must be above 0 and at most 64, got %g", f.cpuFraction)
 	case f.settle < 0:

@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	_ "zonewise.dev/cmd/controller/survival/metrics" // declares metrics
+	_ "zonewise.dev/cmd/controller/buy/metrics" // declares metrics
+	_ "zonewise.dev/cmd/controller/survival/metrics"
 	"zonewise.dev/internal/metrics"
 	_ "zonewise.dev/plugins" // declares metrics
 )

@@ -51,8 +51,8 @@ func TestMain(m *testing.M) {
 type world struct {
 	*apiserver.Server
 	t *testing.T
-	// address is that of the controller's metrics.
-	address string
+	// address is that of the controller's metrics, and kubeconfig what it reads.
+	address, kubeconfig string
 }
 
 // TestSurvivalController is the walk-through of docs/survival.md: a service of six has room after the loss of any zone, then batch work takes
@@ -193,7 +193,7 @@ func (w *world) testBadObjects(t *testing.T) {
 // that what it may read is enough, TestSurvivalController and TestSurvivalHold show.
 func TestSurvivalRules(t *testing.T) {
 	var granted, needed, written []string
-	for _, rule := range rules(t) {
+	for _, rule := range rules(t, controllerRules...) {
 		for _, r := range rule.Resources {
 			if slices.Equal(rule.Verbs, []string{"list", "watch"}) {
 				granted = append(granted, strings.TrimSuffix(r+"."+rule.APIGroups[0], "."))
@@ -210,13 +210,16 @@ func TestSurvivalRules(t *testing.T) {
 	require.Equal(t, []string{"zonesurvivals/status: update", "zonereservations: create, patch, delete"}, written)
 }
 
-// rules are those of the controller and of its part.
-func rules(t *testing.T) []rbacv1.PolicyRule {
+// controllerRules are the files with the rules of the controller and of the part --survival.
+var controllerRules = []string{"components/controller/clusterrole.yaml", "components/controller/survival.yaml"}
+
+// rules are those of the ClusterRoles in files of manifests.
+func rules(t *testing.T, files ...string) []rbacv1.PolicyRule {
 	t.Helper()
 	var out []rbacv1.PolicyRule
-	for _, file := range []string{"clusterrole.yaml", "survival.yaml"} {
+	for _, file := range files {
 		var role rbacv1.ClusterRole
-		content, err := manifests.FS.ReadFile("components/controller/" + file)
+		content, err := manifests.FS.ReadFile(file)
 		require.NoError(t, err)
 		require.NoError(t, yaml.UnmarshalStrict(content, &role))
 		out = append(out, role.Rules...)
@@ -224,11 +227,15 @@ func rules(t *testing.T) []rbacv1.PolicyRule {
 	return out
 }
 
-// startController runs the program with the permissions of the component. stop ends it, and waits.
+// startController runs the program with the permissions of the component, and of another if the flags turn on --buy. stop ends it, and waits.
 func (w *world) startController(flags ...string) (stop func()) {
 	w.t.Helper()
 	const user = "controller"
-	kubeconfig := w.User(w.t, user, rules(w.t))
+	files := controllerRules
+	if slices.Contains(flags, "--buy") {
+		files = append(slices.Clone(files), buyRules)
+	}
+	kubeconfig := w.User(w.t, user, rules(w.t, files...))
 	content, err := manifests.FS.ReadFile("components/controller/roles.yaml")
 	require.NoError(w.t, err)
 	for document := range strings.SplitSeq(string(content), "\n---\n") {
@@ -240,11 +247,18 @@ func (w *world) startController(flags ...string) (stop func()) {
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 		})
 	}
+	w.kubeconfig = kubeconfig
+	return w.restartController(flags...)
+}
+
+// restartController runs the program once more.
+func (w *world) restartController(flags ...string) (stop func()) {
+	w.t.Helper()
 	port, err := controlplane.FreePort()
 	require.NoError(w.t, err)
 	w.address = fmt.Sprintf("127.0.0.1:%d", port)
 	cmd := controller.NewCommand()
-	cmd.SetArgs(append([]string{"--survival", "--kubeconfig=" + kubeconfig, "--address=" + w.address, "--cpu-fraction=64", "--settle-time=100ms", "--replays=2"}, flags...))
+	cmd.SetArgs(append([]string{"--survival", "--kubeconfig=" + w.kubeconfig, "--address=" + w.address, "--cpu-fraction=64", "--settle-time=100ms", "--replays=2"}, flags...))
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- cmd.ExecuteContext(ctx) }()

@@ -36,6 +36,7 @@ func TestChart(t *testing.T) {
 		t.Run(mode+" is the overlay", func(t *testing.T) { c.testChartIsOverlay(t, overlay, 11, "mode="+mode) })
 		t.Run(mode+" is the overlay with its component", func(t *testing.T) {
 			c.testChartIsOverlay(t, c.withController(t, overlay), 21, "mode="+mode, "controller.survival.enabled=true")
+			c.testChartIsOverlay(t, c.withController(t, overlay, "buy"), 23, "mode="+mode, "controller.survival.enabled=true", "controller.buy.enabled=true")
 		})
 	}
 	t.Run("the server accepts all", c.testServerAcceptsChart)

@@ -205,7 +205,7 @@ func (c *cluster) apply(t *testing.T, dir string, flags ...string) (string, erro
 }
 
 func (c *cluster) testServerAccepts(t *testing.T) {
-	for _, dir := range append([]string{"crds", "rbac", "base", "kubeadm", c.withController(t, overlays[0])}, overlays...) {
+	for _, dir := range append([]string{"crds", "rbac", "base", "kubeadm", c.withController(t, overlays[0], "buy")}, overlays...) {
 		t.Run(dir, func(t *testing.T) {
 			out, err := c.apply(t, dir, "--dry-run=server")
 			require.NoError(t, err)
@@ -218,13 +218,17 @@ func (c *cluster) testServerAccepts(t *testing.T) {
 	}
 }
 
-// withController writes a kustomization of an overlay with the component controller, as docs/survival.md says, and returns its directory.
-func (c *cluster) withController(t *testing.T, overlay string) string {
+// withController writes a kustomization of an overlay with the component controller, as docs/survival.md says, and with those that turn on
+// more of its parts, and returns its directory.
+func (c *cluster) withController(t *testing.T, overlay string, parts ...string) string {
 	t.Helper()
-	dir := "controller-" + filepath.Base(overlay)
+	dir, components := "controller-"+filepath.Base(overlay), "../components/controller"
+	for _, part := range parts {
+		dir, components = dir+"-"+part, components+", ../components/"+part
+	}
 	require.NoError(t, os.MkdirAll(filepath.Join(c.dir, dir), 0o750))
 	require.NoError(t, os.WriteFile(filepath.Join(c.dir, dir, "kustomization.yaml"), []byte("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [../"+
-		overlay+"]\ncomponents: [../components/controller]\n"), 0o600))
+		overlay+"]\ncomponents: ["+components+"]\n"), 0o600))
 	return dir
 }
 

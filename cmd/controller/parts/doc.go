@@ -14,7 +14,7 @@
 //
 // Write a package beside cmd/controller/survival whose Describe returns a [Description]: the name of its flag, what the flag turns on,
 // flags of its own, the prefix of its metrics, and how to make it. Add it to the list in cmd/controller/command.go. What it may write
-// beyond reading the cluster goes into a ClusterRole of its own in manifests/components/controller, with the flag in the arguments
+// beyond reading the cluster goes into a ClusterRole of its own, in a component of manifests/components that adds the flag to the arguments
 // of the Deployment, and into the chart's values under controller.
 //
 // # Non-goals

@@ -255,6 +255,7 @@ func (c *Controller) updateStatus(ctx context.Context, asked *v1alpha1.ZoneSurvi
 	before := asked.Status.Conditions
 	written := asked.DeepCopy()
 	status.DeepCopyInto(&written.Status) // the client puts the API server's answer there
+	keepBuying(&written.Status, &asked.Status)
 	if err := c.client.Status().Update(ctx, written); err != nil {
 		return client.IgnoreNotFound(err)
 	}
@@ -269,6 +270,17 @@ func (c *Controller) updateStatus(ctx context.Context, asked *v1alpha1.ZoneSurvi
 		}
 	}
 	return nil
+}
+
+// keepBuying leaves in a status what another part of the controller says there.
+func keepBuying(status, before *v1alpha1.ZoneSurvivalStatus) {
+	status.Buy = before.Buy.DeepCopy()
+	for _, kind := range []string{v1alpha1.ConditionBuying, v1alpha1.ConditionLimitedByQuotas} {
+		meta.RemoveStatusCondition(&status.Conditions, kind)
+		if c := meta.FindStatusCondition(before.Conditions, kind); c != nil {
+			status.Conditions = append(status.Conditions, *c)
+		}
+	}
 }
 
 // eventsOf are the reasons of the events about a condition, by what it is.

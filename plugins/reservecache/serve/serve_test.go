@@ -43,6 +43,21 @@ func TestStatusSaysWhatIsUsed(t *testing.T) {
 	f.requireSlots(t, "r", 3, 0)
 }
 
+// TestTheControllersWordsStay: the status has another writer, whose fields and conditions the scheduler leaves as they are.
+func TestTheControllersWordsStay(t *testing.T) {
+	asked := &v1alpha1.BuyStatus{Wanted: 2, Asked: 1}
+	f := newFixture(t, 1, reservation("web", 2, func(r *v1alpha1.ZoneReservation) {
+		r.Status.Buy, r.Status.Conditions = asked, []metav1.Condition{{Type: v1alpha1.ConditionBuying, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsked}}
+	}))
+	f.Ledger.AddNode(makeNode("a", "4"))
+	f.start(t)
+	f.requireSlots(t, "web", 2, 0)
+	is := f.status("web")
+	require.Equal(t, asked, is.Buy)
+	require.True(t, meta.IsStatusConditionTrue(is.Conditions, v1alpha1.ConditionBuying))
+	require.True(t, meta.IsStatusConditionTrue(is.Conditions, v1alpha1.ConditionReady))
+}
+
 // TestStatusOfAnother: a status that says something else, by someone else or by an older write that the watch shows late, is corrected.
 func TestStatusOfAnother(t *testing.T) {
 	f := newFixture(t, 1, reservation("r", 3, guarantee))

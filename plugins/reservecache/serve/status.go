@@ -93,6 +93,7 @@ func (s *Server) statusLocked(e *entry, now time.Time) v1alpha1.ZoneReservationS
 		LastUpdateTime:     obj.Status.LastUpdateTime,
 		Scheduler:          s.Lease(),
 		Conditions:         slices.Clone(obj.Status.Conditions),
+		Buy:                obj.Status.Buy, // the controller's, as two of the conditions
 	}
 	if e.report != nil && e.applied != nil {
 		status.Slots = v1alpha1.SlotCounts{Desired: int64(e.applied.slots), Held: int64(e.report.Held), Used: int64(e.report.Used)}

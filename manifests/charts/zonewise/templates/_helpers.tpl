@@ -69,6 +69,7 @@ httpGet:
 {{- define "zonewise.controllerParts" -}}
 {{- $parts := list -}}
 {{- if .Values.controller.survival.enabled -}}{{- $parts = append $parts "survival" -}}{{- end -}}
+{{- if .Values.controller.buy.enabled -}}{{- $parts = append $parts "buy" -}}{{- end -}}
 {{- join " " $parts -}}
 {{- end -}}
 

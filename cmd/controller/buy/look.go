@@ -1,0 +1,279 @@
+package buy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/buy"
+	"zonewise.dev/internal/message"
+)
+
+// fieldOwner is the field manager of what the part applies. It never changes: what another manager has applied would stay.
+const fieldOwner = client.FieldOwner("zonewise-buy")
+
+// contentAnnotation has a digest of what was applied as a PodTemplate, which the API server has completed since.
+const contentAnnotation = "zonewise.dev/content"
+
+var errNotInstalled = errors.New("the cluster has no CapacityBuffers of " + buy.Group)
+
+// existing is what the API server has of ours, by owner and name.
+type existing struct {
+	version   schema.GroupVersionKind
+	buffers   map[types.UID]map[types.NamespacedName]*unstructured.Unstructured
+	templates map[types.UID]map[types.NamespacedName]*v1.PodTemplate
+}
+
+// planned is what is asked for from now on, and what was answered to what was asked before, by name.
+type planned struct {
+	buffers []buy.Buffer
+	atMax   bool
+	answers map[string][]metav1.Condition
+}
+
+// look asks for what is wanted, and reports whether anything of ours was left that nobody wants: the next look is to see that it is gone. What
+// goes wrong is in the conditions, and is tried again at the next look.
+func (c *Controller) look(ctx context.Context, buyers []*buyer, now time.Time) (left bool) {
+	logger := klog.FromContext(ctx)
+	has, err := c.read(ctx)
+	if err != nil && !errors.Is(err, errNotInstalled) {
+		logger.Error(err, "Cannot read what is asked for")
+	}
+	all := map[types.UID]figures{}
+	for _, b := range buyers {
+		before := b.object.DeepCopyObject().(client.Object) //nolint:forcetypeassert // a copy has the type of the original
+		switch {
+		case b.demand == nil:
+			b.withdraw(now)
+		case err != nil:
+			b.set(v1alpha1.ConditionBuying, metav1.ConditionFalse, reasonOf(err), message.OneLine(err), now)
+		default:
+			next := plan(b.demand, has.buffers[b.uid()], now)
+			b.report(&next, c.ask(ctx, b.demand, &next, has), now)
+		}
+		c.write(ctx, before, b.object)
+		if status := *b.status; status != nil {
+			kind := b.demand.Owner.Kind
+			all[b.uid()] = figures{kind: kind, name: b.object.GetName(), wanted: status.Wanted, asked: status.Asked}
+		}
+	}
+	c.mu.Lock()
+	c.asked = all
+	c.mu.Unlock()
+	return err == nil && c.clean(ctx, has)
+}
+
+// reasonOf is the reason of the condition Buying for an error.
+func reasonOf(err error) string {
+	if errors.Is(err, errNotInstalled) {
+		return v1alpha1.ReasonNotInstalled
+	}
+	return v1alpha1.ReasonNotWritten
+}
+
+// read lists what is ours.
+func (c *Controller) read(ctx context.Context) (*existing, error) {
+	out := &existing{
+		buffers:   map[types.UID]map[types.NamespacedName]*unstructured.Unstructured{},
+		templates: map[types.UID]map[types.NamespacedName]*v1.PodTemplate{},
+	}
+	list := &unstructured.UnstructuredList{}
+	err := errNotInstalled
+	for _, version := range buy.Versions() {
+		kind := version
+		kind.Kind += "List"
+		list.SetGroupVersionKind(kind)
+		err = c.client.List(ctx, list, client.HasLabels{buy.OwnerLabel})
+		if !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+			out.version = version
+			break
+		}
+		err = errNotInstalled
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		add(out.buffers, &list.Items[i])
+	}
+	var templates v1.PodTemplateList
+	if err := c.client.List(ctx, &templates, client.HasLabels{buy.OwnerLabel}); err != nil {
+		return nil, err
+	}
+	for i := range templates.Items {
+		add(out.templates, &templates.Items[i])
+	}
+	return out, nil
+}
+
+// add adds an object by its owner, if that is the one in its label.
+func add[T client.Object](to map[types.UID]map[types.NamespacedName]T, obj T) {
+	uid := types.UID(obj.GetLabels()[buy.OwnerLabel])
+	owner := metav1.GetControllerOfNoCopy(obj)
+	if owner == nil || owner.UID != uid || owner.APIVersion != v1alpha1.SchemeGroupVersion.String() {
+		return
+	}
+	if to[uid] == nil {
+		to[uid] = map[types.NamespacedName]T{}
+	}
+	to[uid][client.ObjectKeyFromObject(obj)] = obj
+}
+
+// plan plans on what is asked for in the namespace that the object names.
+func plan(d *buy.Demand, has map[types.NamespacedName]*unstructured.Unstructured, now time.Time) planned {
+	out := planned{answers: map[string][]metav1.Condition{}}
+	var asked []buy.Buffer
+	for key, u := range has {
+		if key.Namespace == d.Buy.Namespace {
+			asked = append(asked, buy.Read(u))
+			out.answers[key.Name] = buy.Conditions(u)
+		}
+	}
+	out.buffers, out.atMax = d.Plan(asked, now)
+	return out
+}
+
+// ask makes the API server's objects what is planned, and takes those that stay out of what exists. After the first error it asks for no more;
+// what was not asked for then counts as it was.
+func (c *Controller) ask(ctx context.Context, d *buy.Demand, next *planned, has *existing) error {
+	buffers, templates := has.buffers[d.Owner.UID], has.templates[d.Owner.UID]
+	var first error
+	for i := range next.buffers {
+		b := &next.buffers[i]
+		key := types.NamespacedName{Namespace: d.Buy.Namespace, Name: b.Name}
+		before := buffers[key]
+		if b.Asked > 0 || first != nil {
+			delete(buffers, key)
+			template := templates[key]
+			delete(templates, key)
+			if first == nil {
+				first = c.apply(ctx, d, b, before, template, has.version)
+			}
+		}
+		if first != nil {
+			if b.Asked = 0; before != nil {
+				b.Asked = buy.Read(before).Asked
+			}
+		}
+	}
+	return first
+}
+
+// apply applies the two objects of a buffer where they are not as they should be: the template first, since it is what the other refers to.
+func (c *Controller) apply(
+	ctx context.Context, d *buy.Demand, b *buy.Buffer, before *unstructured.Unstructured, template *v1.PodTemplate, version schema.GroupVersionKind,
+) error {
+	if b.Requests != nil {
+		wanted := d.PodTemplate(b)
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
+		if err != nil {
+			return err
+		}
+		u := &unstructured.Unstructured{Object: content}
+		digest, err := digest(content)
+		if err != nil {
+			return err
+		}
+		u.SetAnnotations(map[string]string{contentAnnotation: digest})
+		if template == nil || template.Annotations[contentAnnotation] != digest {
+			if err := c.force(ctx, u, template != nil); err != nil {
+				return fmt.Errorf("PodTemplate %s/%s: %w", u.GetNamespace(), u.GetName(), err)
+			}
+		}
+	}
+	u := d.CapacityBuffer(b, version)
+	if before != nil && same(before, u) {
+		return nil
+	}
+	if err := c.force(ctx, u, before != nil); err != nil {
+		return fmt.Errorf("%s %s/%s: %w", buy.Kind, u.GetNamespace(), u.GetName(), err)
+	}
+	klog.FromContext(ctx).V(2).Info("Asked an autoscaler for room", "owner", d.Owner.Name, "zone", b.Zone, "pods", b.Asked)
+	return nil
+}
+
+// force applies an object. Only what is ours already is applied against other managers.
+func (c *Controller) force(ctx context.Context, u *unstructured.Unstructured, ours bool) error {
+	options := []client.ApplyOption{fieldOwner}
+	if ours {
+		options = append(options, client.ForceOwnership)
+	}
+	return c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), options...)
+}
+
+// digest tells whether two contents are equal.
+func digest(content map[string]any) (string, error) {
+	data, err := json.Marshal(content) // sorts the keys
+	if err != nil {
+		return "", err
+	}
+	h := fnv.New64a()
+	_, _ = h.Write(data)
+	return fmt.Sprintf("%016x", h.Sum64()), nil
+}
+
+// same reports whether a CapacityBuffer has what is to be applied: others may have added to it.
+func same(is, wanted *unstructured.Unstructured) bool {
+	for _, field := range [][]string{{"spec", "replicas"}, {"spec", "podTemplateRef"}} {
+		a, _, _ := unstructured.NestedFieldNoCopy(is.Object, field...)
+		b, _, _ := unstructured.NestedFieldNoCopy(wanted.Object, field...)
+		if !equality.Semantic.DeepEqual(a, b) {
+			return false
+		}
+	}
+	for key, value := range wanted.GetLabels() {
+		if is.GetLabels()[key] != value {
+			return false
+		}
+	}
+	return buy.SameFall(is, wanted)
+}
+
+// clean deletes what exists and is not planned, and reports whether there was any.
+func (c *Controller) clean(ctx context.Context, has *existing) (left bool) {
+	remove := func(obj client.Object) {
+		left = true
+		uid := obj.GetUID()
+		if err := c.client.Delete(ctx, obj, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Cannot delete what nobody wants any more", "object", klog.KObj(obj))
+		}
+	}
+	for _, objects := range has.buffers {
+		for _, obj := range objects {
+			remove(obj)
+		}
+	}
+	for _, objects := range has.templates {
+		for _, obj := range objects {
+			remove(obj)
+		}
+	}
+	return left
+}
+
+// write writes the status of an object if it has changed. After a conflict the next look has the newer object.
+func (c *Controller) write(ctx context.Context, before, after client.Object) {
+	if equality.Semantic.DeepEqual(before, after) {
+		return
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.client.Status().Patch(ctx, after, patch); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
+		klog.FromContext(ctx).Error(err, "Cannot write the status", "object", klog.KObj(before))
+	}
+}

@@ -1,0 +1,109 @@
+package buy
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/cluster/snapshot"
+	declared "zonewise.dev/cmd/controller/buy/metrics"
+	"zonewise.dev/cmd/controller/parts"
+	"zonewise.dev/internal/metrics"
+)
+
+const (
+	// lookInterval is how often the autoscaler's answers are read, while an object has spec.buy.
+	lookInterval = 15 * time.Second
+	// idleInterval is how often it is looked, while none has, whether anything is left.
+	idleInterval = 10 * time.Minute
+	// share is what part of the controller's budget of CPU goes into reading the cluster for this.
+	share = 0.25
+)
+
+// Controller keeps the CapacityBuffers. Make one with New.
+type Controller struct {
+	client client.Client
+	meter  parts.Meter
+	now    func() time.Time
+	// cleaned is when it was last seen that nothing is left, while no object has spec.buy.
+	cleaned time.Time
+
+	mu    sync.Mutex // guards asked
+	asked map[types.UID]figures
+}
+
+// figures are the metrics of an object.
+type figures struct {
+	kind, name    string
+	wanted, asked int64
+}
+
+// Describe returns the part.
+func Describe() parts.Description {
+	return parts.Description{
+		Name: "buy", Help: "ask an autoscaler for the nodes of ZoneReservations and ZoneSurvivals with spec.buy, by CapacityBuffers",
+		MetricPrefix: declared.Prefix,
+		AddFlags:     func(*pflag.FlagSet) {},
+		Validate:     func() error { return nil },
+		New:          func(shared parts.Shared) parts.Part { return New(shared) },
+	}
+}
+
+// New returns the part.
+func New(shared parts.Shared) *Controller {
+	return &Controller{client: shared.Client, meter: shared.NewMeter(share), now: time.Now, asked: map[types.UID]figures{}}
+}
+
+var _ parts.Part = &Controller{}
+
+var collector = metrics.NewCollector((*Controller).collect, declared.Wanted, declared.Asked)
+
+// collect sends the figures of the last look.
+func (c *Controller) collect(send metrics.Send) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.asked {
+		send(declared.Wanted, float64(f.wanted), f.kind, f.name)
+		send(declared.Asked, float64(f.asked), f.kind, f.name)
+	}
+}
+
+// Start implements parts.Part.
+func (c *Controller) Start(ctx context.Context, _ *snapshot.Snapshot) {
+	collector.Export(ctx, c)
+	klog.FromContext(ctx).V(2).Info("An autoscaler is asked for nodes")
+}
+
+// Close implements parts.Part.
+func (c *Controller) Close() {}
+
+// Turn implements parts.Part: it asks for what the cluster makes wanted, and reads what was answered.
+func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (next time.Duration, err error) {
+	now := c.now()
+	if until := c.meter.Next().Sub(now); until > 0 {
+		return until, nil // to read the cluster costs CPU
+	}
+	c.meter.Begin(now)
+	defer c.meter.End()
+	cluster := read()
+	if resource := unknown(cluster); resource != "" {
+		klog.FromContext(ctx).V(2).Info("What is asked for stays as it is: a resource cannot be read", "resource", resource)
+		return lookInterval, nil // what is not seen may be wanted
+	}
+	buyers := buyersOf(cluster, now)
+	if len(buyers) == 0 && now.Sub(c.cleaned) < idleInterval {
+		return idleInterval, nil
+	}
+	left := c.look(ctx, buyers, now)
+	if len(buyers) > 0 || left {
+		c.cleaned = time.Time{}
+		return lookInterval, ctx.Err()
+	}
+	c.cleaned = now
+	return idleInterval, ctx.Err()
+}
