@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -79,7 +80,12 @@ func (c *cluster) schedulerCommand(t *testing.T, objects []*unstructured.Unstruc
 	t.Helper()
 	binary, err := program.Scheduler(repository(t))
 	require.NoError(t, err)
+	return c.commandOf(t, binary, objects, edits...)
+}
 
+// commandOf is schedulerCommand for another program.
+func (c *cluster) commandOf(t *testing.T, binary string, objects []*unstructured.Unstructured, edits ...func(profile string) string) command {
+	t.Helper()
 	pod := only[appsv1.Deployment](t, objects, "Deployment").Spec.Template.Spec
 	args := pod.Containers[0].Args
 	profile := only[corev1.ConfigMap](t, objects, "ConfigMap").Data[filepath.Base(flags(t, args)("config"))]
@@ -104,23 +110,30 @@ func (c *cluster) schedulerCommand(t *testing.T, objects []*unstructured.Unstruc
 func (c *cluster) startScheduler(t *testing.T, objects []*unstructured.Unstructured) *scheduler {
 	t.Helper()
 	cmd := c.schedulerCommand(t, objects)
-	runUntilTheEnd(t, cmd.program, cmd.args...)
+	c.startReplica(t, cmd, objects)
+	return cmd.scheduler
+}
+
+// startReplica runs a scheduler until the test ends or stop is called, and waits until its Deployment's probes find it well.
+func (c *cluster) startReplica(t *testing.T, cmd command, objects []*unstructured.Unstructured) (stop func()) {
+	t.Helper()
+	stop = runUntilTheEnd(t, cmd.program, cmd.args...)
 	container := only[appsv1.Deployment](t, objects, "Deployment").Spec.Template.Spec.Containers[0]
 	for _, path := range []string{container.StartupProbe.HTTPGet.Path, container.LivenessProbe.HTTPGet.Path, container.ReadinessProbe.HTTPGet.Path} {
 		until(t, path, func(ctx context.Context) (bool, error) { return cmd.get(ctx, path, "") == http.StatusOK, nil })
 	}
-	return cmd.scheduler
+	return stop
 }
 
-// runUntilTheEnd runs a scheduler's program until the test ends, and shows its log when the test has failed.
-func runUntilTheEnd(t *testing.T, program string, args ...string) {
+// runUntilTheEnd runs a scheduler's program until the test ends or stop is called, and shows its log when the test has failed.
+func runUntilTheEnd(t *testing.T, program string, args ...string) (stop func()) {
 	t.Helper()
 	logs, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = logs, logs
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		stopped := errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait(), logs.Close())
 		if t.Failed() || stopped != nil {
 			data, err := os.ReadFile(logs.Name())
@@ -129,6 +142,8 @@ func runUntilTheEnd(t *testing.T, program string, args ...string) {
 		}
 		require.NoError(t, stopped, "a scheduler that is told to stop exits with 0")
 	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // get returns the status of a request to the secure port, or 0 when nobody answered.

@@ -44,6 +44,21 @@ func Unretried(root, dir string) (string, error) {
 	return build(root, filepath.Join(dir, "zonewise-unretried"), "./test/chaos/unretried")
 }
 
+// Checkout writes the tree of a commit to dir, from which Scheduler then builds that commit's program.
+func Checkout(root, dir, commit string) error {
+	if err := Uncached(root); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	_, err := Run(root, "bash", "-c", `set -o pipefail; git archive "$1" | tar -x -C "$2"`, "checkout", commit, dir)
+	if err != nil {
+		return fmt.Errorf("commit %s, which a shallow clone does not have: %w", commit, err)
+	}
+	return nil
+}
+
 // Helm returns the path of the helm that hack/tools pins.
 func Helm(root string) (string, error) {
 	return Run(root, "bash", "-c", ". hack/lib.sh && need_tool helm >&2 && tool helm")

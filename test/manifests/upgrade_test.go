@@ -1,0 +1,279 @@
+package manifests
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"zonewise.dev/test/internal/program"
+)
+
+// previousRelease is the release before this one. There is none yet: it is a commit whose reservations list their consumers in the
+// status, where this release derives them.
+const previousRelease = "9cdc446af745097073ad029dbfdfc27d7400aed6"
+
+// TestUpgrade goes from the previous release to this one and back, as docs/install.md says, with pods, gangs, policies and reservations
+// in use and one replica of each release at a time when the lease changes hands. Nothing is lost, no pod moves, and what a release
+// promises is kept by the next one.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	c := startChart(t)
+	previous := t.TempDir()
+	require.NoError(t, program.Checkout(repository(t), previous, previousRelease))
+	oldProgram, err := program.Scheduler(previous)
+	require.NoError(t, err)
+	newProgram, err := program.Scheduler(repository(t))
+	require.NoError(t, err)
+	oldChart := filepath.Join(previous, "manifests", "charts", "zonewise")
+
+	helm := func(args ...string) {
+		t.Helper()
+		_, err := c.do(t, append(args, "--namespace", metav1.NamespaceSystem)...)
+		require.NoError(t, err)
+	}
+	rendered := func(chart string) []*unstructured.Unstructured {
+		t.Helper()
+		out, err := c.exec(t, nil, c.helm, "template", "zonewise", chart, "--namespace", metav1.NamespaceSystem, "--kube-version", "1.37.1", "--set", "mode=replace")
+		require.NoError(t, err)
+		return parse(t, out)
+	}
+	start := func(binary, chart string) (stop func()) {
+		t.Helper()
+		objects := rendered(chart)
+		return c.startReplica(t, c.commandOf(t, binary, objects), objects)
+	}
+
+	// The previous release.
+	helm("install", "zonewise", oldChart, "--set", "mode=replace")
+	c.mustRun(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/podgroups.scheduling.x-k8s.io",
+		"crd/zonespreadpolicies.zonewise.dev", "crd/zonereservations.zonewise.dev")
+	_, err = c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	stopOld := start(oldProgram, oldChart)
+	l := &live{chart: c}
+	l.setUp(t)
+	l.requireKept(t, 1)
+	holder := c.leaseHolder(t)
+
+	// A replica of each, of which the old one still leads.
+	c.mustRun(t, "apply", "--server-side", "--force-conflicts", "-k", "crds")
+	helm("upgrade", "zonewise", "charts/zonewise", "--reset-then-reuse-values")
+	stopNew := start(newProgram, "charts/zonewise")
+	l.place(t, "beside-new")
+	require.Equal(t, holder, c.leaseHolder(t))
+
+	// This release.
+	stopOld()
+	l.complete(t, "first")
+	l.place(t, "with-new")
+	require.NotEqual(t, holder, c.leaseHolder(t))
+	l.requireKept(t, 1)
+	holder = c.leaseHolder(t)
+
+	// The way back.
+	helm("rollback", "zonewise")
+	stopOld = start(oldProgram, oldChart)
+	l.place(t, "beside-old")
+	require.Equal(t, holder, c.leaseHolder(t))
+	stopNew()
+	l.complete(t, "second")
+	l.place(t, "with-old")
+	require.NotEqual(t, holder, c.leaseHolder(t))
+	// The previous release read from the status which pods use slots, and finds nothing there: it holds all of the room that is promised
+	// beside what the owner has.
+	l.requireKept(t, 0)
+	l.bindOwner(t)
+	stopOld()
+}
+
+// leaseHolder returns who leads.
+func (c *cluster) leaseHolder(t *testing.T) string {
+	t.Helper()
+	lease, err := c.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), "kube-scheduler", metav1.GetOptions{})
+	require.NoError(t, err)
+	return ptr.Deref(lease.Spec.HolderIdentity, "")
+}
+
+// live is what users have in a cluster whose scheduler is replaced.
+type live struct {
+	*chart
+	// seen is what everything has been, from the first time on.
+	seen map[string]stays
+	// closingSince is since when zone d has had no open node, as the policy's status says.
+	closingSince string
+}
+
+// setUp makes four zones of one node each, pods of each kind, and objects of each kind in the middle of something: a gang that waits for a
+// member, a zone that is closing, a reservation of which one of two slots is used, and a stranger that waits beside held room.
+func (l *live) setUp(t *testing.T) {
+	t.Helper()
+	for _, zone := range []string{"a", "b", "c", "d"} {
+		l.node(t, "node-"+zone, zone, "4")
+	}
+	l.reservation(t, "headroom", map[string]any{
+		"owners": owners("late"), "zones": []any{map[string]any{"name": "c", "slots": int64(1)}},
+		"slot": map[string]any{"requests": map[string]any{"cpu": "2500m"}},
+	})
+	l.reservation(t, "guaranteed", map[string]any{
+		"owners": owners("owner"), "mode": "Guarantee", "zones": []any{map[string]any{"name": "a", "slots": int64(2)}},
+		"slot": map[string]any{"requests": map[string]any{"cpu": "500m"}},
+	})
+	l.held(t, "headroom", 1, 0)
+	l.held(t, "guaranteed", 2, 0)
+	l.create(t, pod("owner", "500m", nil))
+	require.Equal(t, "node-a", l.bound(t, "owner"))
+	l.held(t, "guaranteed", 2, 1)
+
+	_, err := l.dynamic.Resource(spreadPolicies).Namespace(namespace).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": spreadPolicies.GroupVersion().String(), "kind": "ZoneSpreadPolicy",
+		"metadata": map[string]any{"name": "api"},
+		"spec": map[string]any{
+			"podSelector": map[string]any{"matchLabels": map[string]any{"app": "api"}}, "maxSkew": int64(1),
+			"unavailableZones": map[string]any{"downAfter": "1h"},
+		},
+	}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	member := func(gang string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Labels["scheduling.x-k8s.io/pod-group"] = gang }
+	}
+	for name, members := range map[string]int64{"whole": 2, "first": 2, "second": 2} {
+		l.podGroup(t, name, members)
+		l.create(t, pod(name+"-0", "100m", member(name)))
+	}
+	l.create(t, pod("whole-1", "100m", member("whole")))
+	l.bound(t, "whole-0")
+	l.bound(t, "whole-1")
+	for _, name := range []string{"api-0", "api-1", "api-2", "api-3"} {
+		l.create(t, pod(name, "100m", func(p *corev1.Pod) { p.Labels["app"] = "api" }))
+		l.bound(t, name)
+	}
+	l.create(t, pod("stranger", "2", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: "c"} }))
+	l.tried(t, "stranger")
+
+	_, err = l.client.CoreV1().Nodes().Patch(t.Context(), "node-d", types.MergePatchType, []byte(`{"spec": {"unschedulable": true}}`), metav1.PatchOptions{})
+	require.NoError(t, err)
+	until(t, "zone d is closing", func(ctx context.Context) (bool, error) {
+		l.closingSince, err = l.since(ctx)
+		return l.closingSince != "", err
+	})
+}
+
+// owners select the pods of an app.
+func owners(app string) []any {
+	return []any{map[string]any{"namespace": namespace, "podSelector": map[string]any{"matchLabels": map[string]any{"app": app}}}}
+}
+
+func (l *live) reservation(t *testing.T, name string, spec map[string]any) {
+	t.Helper()
+	_, err := l.dynamic.Resource(zoneReservations).Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": zoneReservations.GroupVersion().String(), "kind": "ZoneReservation",
+		"metadata": map[string]any{"name": name}, "spec": spec,
+	}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+}
+
+// held waits until a reservation's status says that so many slots are held, and that owners use so many of them.
+func (l *live) held(t *testing.T, name string, held, used int64) {
+	t.Helper()
+	until(t, name+" is held", func(ctx context.Context) (bool, error) {
+		u, err := l.dynamic.Resource(zoneReservations).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		gotHeld, _, _ := unstructured.NestedInt64(u.Object, "status", "slots", "held")
+		gotUsed, _, _ := unstructured.NestedInt64(u.Object, "status", "slots", "used")
+		return gotHeld == held && gotUsed == used, nil
+	})
+}
+
+// since returns since when zone d is closing, as the policy's status says.
+func (l *live) since(ctx context.Context) (string, error) {
+	u, err := l.dynamic.Resource(spreadPolicies).Namespace(namespace).Get(ctx, "api", metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	zones, _, err := unstructured.NestedSlice(u.Object, "status", "zones")
+	for _, zone := range zones {
+		if z := zone.(map[string]any); z["name"] == "d" {
+			since, _ := z["since"].(string)
+			return since, err
+		}
+	}
+	return "", err
+}
+
+// tried waits until the scheduler has found no node for a pod.
+func (l *live) tried(t *testing.T, name string) {
+	t.Helper()
+	until(t, "the scheduler has tried "+name, func(ctx context.Context) (bool, error) {
+		p, err := l.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		require.Empty(t, p.Spec.NodeName, name)
+		for _, condition := range p.Status.Conditions {
+			if condition.Type == corev1.PodScheduled && condition.Reason == corev1.PodReasonUnschedulable {
+				return true, nil
+			}
+		}
+		return false, nil
+	})
+}
+
+// place has the scheduler that leads place a pod that fits.
+func (l *live) place(t *testing.T, name string) {
+	t.Helper()
+	l.create(t, pod(name, "100m", nil))
+	l.bound(t, name)
+}
+
+// complete makes the member that a gang waits for: it binds whole.
+func (l *live) complete(t *testing.T, gang string) {
+	t.Helper()
+	before, err := l.client.CoreV1().Pods(namespace).Get(t.Context(), gang+"-0", metav1.GetOptions{})
+	require.NoError(t, err)
+	require.Empty(t, before.Spec.NodeName, "a gang that is not complete waits")
+	l.create(t, pod(gang+"-1", "100m", func(p *corev1.Pod) { p.Labels["scheduling.x-k8s.io/pod-group"] = gang }))
+	l.bound(t, gang+"-0")
+	l.bound(t, gang+"-1")
+}
+
+// requireKept: the promises hold, and what was there is there, the pods on their nodes. used is how many slots owners use.
+func (l *live) requireKept(t *testing.T, used int64) {
+	t.Helper()
+	l.held(t, "headroom", 1, 0)
+	l.held(t, "guaranteed", 2, used)
+	l.tried(t, "stranger")
+	since, err := l.since(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, l.closingSince, since, "a zone that is closing does not begin anew")
+
+	now := l.everything(t)
+	reservations, err := l.dynamic.Resource(zoneReservations).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	for _, u := range reservations.Items {
+		now["reservation/"+u.GetName()] = stays{name: u.GetName(), uid: u.GetUID(), spec: u.Object["spec"]}
+	}
+	for key, before := range l.seen {
+		if before.node == "" {
+			before.node = now[key].node // it waited, and may wait no longer
+		}
+		require.Equal(t, before, now[key], key)
+	}
+	l.seen = now
+}
+
+// bindOwner: the room that was kept from the stranger is still there for its owner.
+func (l *live) bindOwner(t *testing.T) {
+	t.Helper()
+	l.create(t, pod("late", "2500m", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{corev1.LabelTopologyZone: "c"} }))
+	require.Equal(t, "node-c", l.bound(t, "late"))
+	l.tried(t, "stranger")
+}
