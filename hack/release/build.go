@@ -136,7 +136,8 @@ func (b *build) write(name string, data []byte) error {
 	return os.WriteFile(filepath.Join(b.output, name), data, 0o644)
 }
 
-// checksums writes the sums of the files, and the signature of the list.
+// checksums writes the sums of the files, and with a key the signature of the list and the public key. Neither is in the list, which is
+// the same without a key.
 func (b *build) checksums() error {
 	entries, err := os.ReadDir(b.output)
 	if err != nil {
@@ -163,7 +164,11 @@ func (b *build) checksums() error {
 	if err != nil {
 		return err
 	}
-	return b.write(sums+".sig", []byte(signature))
+	public, err := b.signer.publicKey()
+	if err != nil {
+		return err
+	}
+	return errors.Join(b.write(sums+".sig", []byte(signature)), b.write("cosign.pub", public))
 }
 
 // filesOf returns the regular files below a directory, by their names from there, sorted.

@@ -12,7 +12,7 @@
 //   - install-*.yaml, the objects of each way of installing;
 //   - the command line for five platforms, and zonewise.krew.yaml;
 //   - RELEASE_NOTES.md, cut from CHANGELOG.md;
-//   - SHA256SUMS of all files above.
+//   - SHA256SUMS of all files above; with -key its signature, and cosign.pub.
 //
 // With -key everything is signed as cosign does, so that "cosign verify --key" and "cosign verify-blob --key" check it. The key is one of
 // "cosign generate-key-pair", with its password in COSIGN_PASSWORD, or PKCS #8 in PEM. There is no transparency log: who has no

@@ -74,6 +74,16 @@ func (s *signer) sign(data []byte) (string, error) {
 	return base64.StdEncoding.EncodeToString(raw), err
 }
 
+// publicKey returns the public half of the key, in PEM.
+func (s *signer) publicKey() ([]byte, error) {
+	public, err := s.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKIXPublicKey(public)
+	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), err
+}
+
 // signature makes what "cosign sign" stores about a digest.
 func (s *signer) signature(repository string, digest v1.Hash) (v1.Image, error) {
 	reference, err := name.NewDigest(repository + "@" + digest.String())

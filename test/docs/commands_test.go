@@ -35,7 +35,7 @@ func TestCommandsNameFilesThatExist(t *testing.T) {
 	require.NoError(t, err)
 	programs := []string{
 		"bin/kubectl", "bin/zonewise-scheduler", "cd", "export", "go", "helm", "kubectl", "make", "source", "sudo", "zonewise",
-		"hack/upgrade-k8s.sh",
+		"hack/line.sh", "hack/upgrade-k8s.sh", "openssl", "sha256sum",
 	}
 	inRepository := regexp.MustCompile(`^(?:\./)?(?:(?:cmd|config|demo|docs|examples|hack|manifests|test)/[\w./*-]+)$`)
 	found := 0

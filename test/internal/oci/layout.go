@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,6 +37,7 @@ type Descriptor struct {
 		Architecture string `json:"architecture"`
 		OS           string `json:"os"`
 	} `json:"platform"`
+	Annotations map[string]string `json:"annotations"`
 }
 
 // manifest is an image manifest (.../manifest.md), as far as the tests look at it.
@@ -81,20 +83,32 @@ type Image struct {
 // Read reads the layout in dir, which must name one image.
 func Read(t *testing.T, dir string) Layout {
 	t.Helper()
+	return read(t, dir, func(Descriptor) bool { return true })
+}
+
+// ReadTag reads the image that the layout in dir has under a tag, beside others.
+func ReadTag(t *testing.T, dir, tag string) Layout {
+	t.Helper()
+	return read(t, dir, func(d Descriptor) bool { return d.Annotations["org.opencontainers.image.ref.name"] == tag })
+}
+
+// read reads the one image of a layout that is asked for.
+func read(t *testing.T, dir string, wanted func(Descriptor) bool) Layout {
+	t.Helper()
 	var root struct {
 		Manifests []Descriptor `json:"manifests"`
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "index.json"))
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(data, &root))
-	require.Len(t, root.Manifests, 1)
-	l := Layout{Digest: root.Manifests[0].Digest}
-	platforms := root.Manifests
-	if root.Manifests[0].MediaType == indexType {
+	platforms := slices.DeleteFunc(root.Manifests, func(d Descriptor) bool { return !wanted(d) })
+	require.Len(t, platforms, 1)
+	l := Layout{Digest: platforms[0].Digest}
+	if platforms[0].MediaType == indexType {
 		var index struct {
 			Manifests []Descriptor `json:"manifests"`
 		}
-		require.NoError(t, json.Unmarshal(blob(t, dir, root.Manifests[0]), &index))
+		require.NoError(t, json.Unmarshal(blob(t, dir, platforms[0]), &index))
 		platforms = index.Manifests
 	}
 	for _, d := range platforms {
