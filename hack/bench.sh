@@ -14,13 +14,14 @@
 #     drift        the comparison of ledger and scheduler snapshot
 #     scale        whole schedulers with up to 15,000 nodes and 300,000 pods: start, first bind, cost of a pod, memory; and
 #                  beside a tenant who makes policies and PodGroups without end
+#     floors       scheduler_perf's cases with spreading against SchedulingBasic, beside the floors of upstream's CI
 #
 # Ratios are of two things measured in turns in one process; absolute times are those of the machine at that time, so
 # the load is printed, too. BENCH_ARGS is given to the test binaries, as in BENCH_ARGS='-test.cpuprofile cpu.out'.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-ALL="zonespread issues memory policies ledger holds permitgate drift scale"
+ALL="zonespread issues memory policies ledger holds permitgate drift scale floors"
 PERFORMANCE=./test/performance
 
 # measure PACKAGE PATTERN BENCHTIME builds the package's test binary once and runs some of its benchmarks.
@@ -61,6 +62,7 @@ group_permitgate() {
 }
 group_drift() { measure ./plugins/reservecache DriftCheck 1s; }
 group_scale() { measure $PERFORMANCE 'Scale$|Flood' 1x; }
+group_floors() { measure $PERFORMANCE 'Floors$' 1x; }
 
 # table prints the benchmarks of a log as rows, and what they report as columns.
 table() {
