@@ -32,6 +32,8 @@ WRITES ?= 12
 # How often "make chaos-blind" restarts the API server, and how many PodGroups the tenant of "make chaos-flood" makes.
 RESTARTS ?= 10
 OBJECTS ?= 100000
+# What "make line" does: tree, build, test.
+STEPS ?=
 # Arguments of go test, as in: make integration TEST_ARGS='-run TestPermitGate'
 export TEST_ARGS ?=
 BENCH_GROUPS ?=
@@ -77,8 +79,13 @@ race: ## Run a short form under the race detector, of the packages in which goro
 	@hack/test.sh controlplane race
 
 .PHONY: test-all
-test-all: ## Run every test, none from the cache: "make test", its long forms, "make race", and the tests of the tools
+test-all: ## Run every test, none from the cache: "make test", its long forms, "make race", the tests of the tools, and each line
 	@hack/test.sh controlplane all race modules scripts
+	@hack/line.sh all build test
+
+.PHONY: line
+line: ## Build and test Zonewise for an earlier version of Kubernetes (VERSION=v1.36.3 STEPS='build test'; all lines without VERSION)
+	@hack/line.sh $(or $(VERSION),all) $(STEPS)
 
 .PHONY: unit
 unit: ## Run the fast part: unit and property tests that need no scheduler

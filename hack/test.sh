@@ -11,6 +11,8 @@
 #     scripts        the tests of the scripts in hack/: that each check fails when it should
 #     unit           the part of "go" that neither links k8s.io/kubernetes nor starts a process
 #     integration    test/integration alone, test by test
+#     line           what hack/line.sh runs in the tree of an earlier Kubernetes version: plugins, internal, the framework suites, the
+#                    comparisons with the in-tree plugin and cache, and the API server suite
 #     soak           the property tests, with SOAK_CHECKS cases each (20000) of another seed in each run
 #
 # What has passed is not run again while its program, the files and the variables that it read are the same: Go's cache of
@@ -27,7 +29,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 DEFAULT="controlplane go"
-KNOWN="controlplane go race all modules scripts unit integration soak"
+KNOWN="controlplane go race all modules scripts unit integration line soak"
 SUMMARY=
 FAILED=
 RACE_FLAG=
@@ -37,7 +39,7 @@ TEST_CGO=$CGO_ENABLED
 # file that hardly ever changes: the table in CONTRIBUTING says why for each.
 LATER_PACKAGES='^test/(board|demo|docs|image|site)$'
 LATER_TESTS='^TestBlind$|^TestFlood$|^TestSoak$|^TestSeeds$/^[23]$|^TestTable$/late$|^TestTable$/(twice|dropped)$'
-LATER_TESTS+='|^TestChart$|^TestEveryRuleIsNeeded$'
+LATER_TESTS+='|^TestChart$|^TestEveryRuleIsNeeded$|^TestStranger$|^TestUpgrade$'
 
 # Where races have been found, or goroutines of ours share memory. The rest of the tests drive programs that are built
 # without the detector, or run one goroutine at a time.
@@ -207,6 +209,15 @@ step_integration() {
 	run_go "$ROOT" testname -timeout 20m ./test/integration/...
 }
 
+step_line() {
+	local pkgs
+	pkgs=$(packages '^(plugins|internal|test/(framework|parity|integration))(/|$)')
+	# shellcheck disable=SC2086
+	compile_ahead $pkgs
+	# shellcheck disable=SC2086
+	run_packages pkgname -p "$(beside)" -timeout 20m -skip "$LATER_TESTS${SKIP:+|$SKIP}" $pkgs
+}
+
 # step_modules tests the nested modules that have tests.
 step_modules() {
 	local dir total=0 rc=0
@@ -225,7 +236,7 @@ step_modules() {
 step_scripts() {
 	local test rc=0
 	COUNT=0
-	for test in lib test_runner lint_rules verify upgrade_k8s vulnerabilities release; do
+	for test in lib test_runner lint_rules verify upgrade_k8s line vulnerabilities release; do
 		say "hack/tests/${test}_test.sh"
 		"$ROOT/hack/tests/${test}_test.sh" || rc=1
 		COUNT=$((COUNT + 1))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Moves every module of the repository to another Kubernetes version.
 #
-#   hack/upgrade-k8s.sh v1.X.Y            rewrite go.mod files and tidy
+#   hack/upgrade-k8s.sh v1.X.Y [DIR...]   rewrite go.mod files and tidy; only those of the modules in DIR if some are named
 #   hack/upgrade-k8s.sh --dry-run v1.X.Y  print what would change, change nothing
 #   hack/upgrade-k8s.sh --check           fail unless all modules are at one version, the main go.mod's
 #
@@ -10,10 +10,13 @@
 # that requires it must replace every one of them by v0.X.Y. The list comes from the
 # go.mod of the version asked for, because it changes between minor versions. Modules
 # that require staging modules alone, such as those of kwok and Helm, take v0.X.Y of them.
+#
+# An earlier minor version is compiled with the dependencies that it was released with:
+# indirect requirements, which go would only raise, are found anew.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-usage() { die "usage: hack/upgrade-k8s.sh [--dry-run] v1.X.Y | --check"; }
+usage() { die "usage: hack/upgrade-k8s.sh [--dry-run] v1.X.Y [DIR...] | --check"; }
 
 # modules_of_kubernetes prints the module directories that require k8s.io/kubernetes.
 modules_of_kubernetes() {
@@ -58,6 +61,11 @@ replaced_in() {
 rewrite() {
 	local dir=$1 version=$2 staging=v0.${2#v1.} name args
 	args=()
+	if earlier "$version" "$(pinned k8s.io/kubernetes "$ROOT/$dir")"; then
+		while read -r name; do
+			args+=(-droprequire="$name")
+		done < <(sed -n 's|^[[:space:]]*\([^ ]*\) v[^ ]* // indirect$|\1|p' "$ROOT/$dir/go.mod")
+	fi
 	if [ -n "$(pinned k8s.io/kubernetes "$ROOT/$dir")" ]; then
 		args+=(-require="k8s.io/kubernetes@$version")
 		while read -r name _; do
@@ -72,6 +80,12 @@ rewrite() {
 	done < <(staging_in "$dir")
 	go -C "$ROOT/$dir" mod edit "${args[@]}"
 	go -C "$ROOT/$dir" mod tidy
+}
+
+# earlier VERSION OTHER: whether the minor version is an earlier one.
+earlier() {
+	local minor=${1#v1.} other=${2#v1.}
+	[ -n "$2" ] && ((${minor%%.*} < ${other%%.*}))
 }
 
 check() {
@@ -109,7 +123,7 @@ check() {
 }
 
 main() {
-	local version dry= dir old
+	local version dry= dir old only
 	need_go
 	WORK=$(mktemp -d "${TMPDIR:-/tmp}/zonewise.XXXXXX")
 	trap 'rm -rf "$WORK"' EXIT
@@ -124,11 +138,14 @@ main() {
 		shift
 		;;
 	esac
-	[ $# -eq 1 ] || usage
+	[ $# -ge 1 ] || usage
 	version=$1
+	shift
+	only=" $* "
 	[[ $version =~ ^v1\.[0-9]+\.[0-9]+(-[0-9a-z.]+)?$ ]] || die "\"$version\" is no Kubernetes version, want v1.X.Y as in v1.37.1"
 	fetch_staging "$version"
 	for dir in $(modules_of_kubernetes); do
+		case $only in '  ' | *" $dir "*) ;; *) continue ;; esac
 		old=$(pinned k8s.io/kubernetes "$ROOT/$dir")
 		say "$dir/go.mod: k8s.io/kubernetes $old -> $version, $(wc -l <"$WORK/staging" | tr -d ' ') staging modules -> v0.${version#v1.}"
 		if [ -n "$dry" ]; then
@@ -139,6 +156,7 @@ main() {
 		rewrite "$dir" "$version"
 	done
 	for dir in $(modules_of_staging); do
+		case $only in '  ' | *" $dir "*) ;; *) continue ;; esac
 		say "$dir/go.mod: $(staging_in "$dir" | wc -l | tr -d ' ') staging modules -> v0.${version#v1.}"
 		[ -n "$dry" ] || rewrite "$dir" "$version"
 	done

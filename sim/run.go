@@ -113,13 +113,6 @@ func (s *Sim) cycle() bool {
 	return s.popped
 }
 
-// next takes the next pod from the queue.
-func (s *Sim) next(logger klog.Logger) (framework.QueuedEntityInfo, error) {
-	entity, err := s.scheduler.SchedulingQueue.Pop(logger)
-	s.popped = entity != nil
-	return entity, err
-}
-
 // retryErrors ends the backoff of pods whose attempt ended in an error, which the queue itself does not cut short.
 func (s *Sim) retryErrors(ctx context.Context) (retried bool, err error) {
 	pods := s.scheduler.SchedulingQueue.PodsInBackoffQ()

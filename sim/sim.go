@@ -167,7 +167,7 @@ func New(ctx context.Context, objects []client.Object, options Options) (*Sim, e
 	ctx, stop := context.WithCancel(klog.NewContext(ctx, klog.Logger{}))
 	s := &Sim{
 		options: options, ctx: ctx, stop: stop, ready: make(chan struct{}), clock: newClock(options.Now), flights: newFlights(),
-		snapshot: internalcache.NewEmptySnapshot(), failures: map[types.UID]*fwk.Status{}, made: map[types.UID]*v1.Pod{}, progressed: options.Now, flushed: options.Now,
+		failures: map[types.UID]*fwk.Status{}, made: map[types.UID]*v1.Pod{}, progressed: options.Now, flushed: options.Now,
 	}
 	s.store = newStore(s.clock.countEvent)
 	if err := s.start(objects); err != nil {
@@ -243,7 +243,6 @@ func (s *Sim) start(objects []client.Object) error {
 		scheduler.WithPodInitialBackoffSeconds(cfg.PodInitialBackoffSeconds),
 		scheduler.WithExtenders(cfg.Extenders...),
 		scheduler.WithParallelism(1), // so that nodes are looked at in a fixed order
-		scheduler.WithNodeInfoSnapshot(s.snapshot),
 		scheduler.WithClock(queueClock{s.clock}),
 	)
 	if err != nil {
@@ -252,11 +251,12 @@ func (s *Sim) start(objects []client.Object) error {
 	s.handleFailure = s.scheduler.FailureHandler
 	s.scheduler.FailureHandler = s.failed
 	for name, f := range s.scheduler.Profiles {
+		s.snapshot = f.SnapshotSharedLister().(*internalcache.Snapshot) // that of all profiles
 		s.scheduler.Profiles[name] = s.adopt(f)
 	}
 	// A closed queue does not wait for pods: Pop returns nil if there is none.
 	s.scheduler.SchedulingQueue.Close()
-	s.scheduler.NextEntity = s.next
+	s.watchQueue()
 
 	close(s.ready)
 	s.awaitEnds(objects)

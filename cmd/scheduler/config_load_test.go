@@ -21,6 +21,7 @@ import (
 	"zonewise.dev/config"
 	"zonewise.dev/plugins"
 	"zonewise.dev/plugins/permitgate"
+	"zonewise.dev/test/schedulertest"
 )
 
 // load reads content as the scheduler reads the file of --config.
@@ -51,7 +52,7 @@ func build(t *testing.T, cfg *schedulerconfig.KubeSchedulerConfiguration) (*sche
 	client := fake.NewClientset()
 	broadcaster := events.NewEventBroadcasterAdapterWithContext(ctx, client)
 	recorders := profile.RecorderFactory(func(name string) events.EventRecorderLogger { return broadcaster.NewRecorder(name) })
-	return scheduler.New(ctx, client, scheduler.NewInformerFactory(client, 0, nil), nil, recorders,
+	return scheduler.New(ctx, client, schedulertest.NewInformerFactory(client), nil, recorders,
 		scheduler.WithComponentConfigVersion(cfg.APIVersion),
 		scheduler.WithProfiles(cfg.Profiles...),
 		scheduler.WithFrameworkOutOfTreeRegistry(registry),

@@ -7,6 +7,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/internal/upstream"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
@@ -19,10 +20,9 @@ import (
 // queue's lock. PodGroups cannot be listed at all: the scheduler would wait for their informer, and would not schedule if
 // the CRD is missing.
 func (p *PermitGate) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
-	return []fwk.ClusterEventWithHint{{
-		Event:          fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.UpdatePodLabel | fwk.UpdatePodSchedulingGatesEliminated},
-		QueueingHintFn: p.isSchedulableAfterOwnChange,
-	}}, nil
+	return []fwk.ClusterEventWithHint{
+		upstream.TargetPodEvent(fwk.UpdatePodLabel|fwk.UpdatePodSchedulingGatesEliminated, p.isSchedulableAfterOwnChange),
+	}, nil
 }
 
 // isSchedulableAfterOwnChange is the hint for a change of the pod itself, which may have left its gang. It runs under the

@@ -6,6 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/internal/upstream"
 )
 
 // EventsToRegister names the events after which a pod that holds kept out may find room. Pods are woken by the plugin's worker, as
@@ -16,20 +18,16 @@ import (
 // CustomResourceDefinition is missing.
 func (p *ReserveCache) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
-		{
-			// A pod that left, or was assumed and lost its node again, leaves its room or a slot.
-			Event:          fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete | fwk.UpdatePodScaleDown},
-			QueueingHintFn: p.podLeft,
-		},
+		// A pod that left, or was assumed and lost its node again, leaves its room or a slot.
+		upstream.AssignedPodEvent(fwk.Delete|fwk.UpdatePodScaleDown, p.podLeft),
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable},
 			QueueingHintFn: p.nodeGrew,
 		},
-		{
-			// It asks for less, or its labels make it an owner of other slots.
-			Event:          fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.UpdatePodLabel | fwk.UpdatePodScaleDown},
-			QueueingHintFn: func(klog.Logger, *v1.Pod, any, any) (fwk.QueueingHint, error) { return fwk.Queue, nil },
-		},
+		// It asks for less, or its labels make it an owner of other slots.
+		upstream.TargetPodEvent(fwk.UpdatePodLabel|fwk.UpdatePodScaleDown, func(klog.Logger, *v1.Pod, any, any) (fwk.QueueingHint, error) {
+			return fwk.Queue, nil
+		}),
 	}, nil
 }
 

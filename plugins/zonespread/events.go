@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/internal/upstream"
 	"zonewise.dev/plugins/zonespread/counts"
 )
 
@@ -23,20 +24,8 @@ var _ fwk.EnqueueExtensions = (*ZoneSpread)(nil)
 // eligibility change.
 func (pl *ZoneSpread) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
-		{
-			Event: fwk.ClusterEvent{
-				Resource:   fwk.AssignedPod,
-				ActionType: fwk.Add | fwk.UpdatePodLabel | fwk.Delete,
-			},
-			QueueingHintFn: pl.isSchedulableAfterAssignedPodChange,
-		},
-		{
-			Event: fwk.ClusterEvent{
-				Resource:   fwk.TargetPod,
-				ActionType: fwk.UpdatePodToleration | fwk.UpdatePodLabel,
-			},
-			QueueingHintFn: pl.isSchedulableAfterTargetPodChange,
-		},
+		upstream.AssignedPodEvent(fwk.Add|fwk.UpdatePodLabel|fwk.Delete, pl.isSchedulableAfterAssignedPodChange),
+		upstream.TargetPodEvent(fwk.UpdatePodToleration|fwk.UpdatePodLabel, pl.isSchedulableAfterTargetPodChange),
 		{
 			Event: fwk.ClusterEvent{
 				Resource:   fwk.Node,

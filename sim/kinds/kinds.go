@@ -29,7 +29,7 @@ func All() []client.Object {
 		&v1.Namespace{}, &schedulingv1.PriorityClass{}, &v1.Node{},
 		&storagev1.StorageClass{}, &storagev1.CSIDriver{}, &storagev1.CSINode{}, &storagev1.CSIStorageCapacity{}, &storagev1.VolumeAttachment{},
 		&v1.PersistentVolume{}, &v1.PersistentVolumeClaim{},
-		&resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{}, &resourcev1.ResourceClaimTemplate{}, &resourcev1.ResourceClaim{},
+		&resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, newDeviceTaintRule(), &resourcev1.ResourceClaimTemplate{}, &resourcev1.ResourceClaim{},
 		&v1.Service{}, &v1.ReplicationController{}, &appsv1.Deployment{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{},
 		&policyv1.PodDisruptionBudget{},
 		&v1alpha1.ZoneSpreadPolicy{}, &v1alpha1.ZoneReservation{}, &v1alpha1.ZoneSurvival{}, &schedulingv1alpha1.PodGroup{},

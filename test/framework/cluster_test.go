@@ -38,6 +38,7 @@ import (
 	"zonewise.dev/plugins/permitgate"
 	"zonewise.dev/plugins/reservecache"
 	"zonewise.dev/plugins/zonespread"
+	"zonewise.dev/test/schedulertest"
 )
 
 func init() {
@@ -169,7 +170,7 @@ func (c *cluster) start(opts ...option) {
 	batch.SchedulerName = "batch"
 	ctx, cancel := context.WithCancel(context.Background())
 	api := schedulerClient{c.client, c.stage, c.jobs}
-	factory := scheduler.NewInformerFactory(api, 0, nil)
+	factory := schedulertest.NewInformerFactory(api)
 	s, err := scheduler.New(ctx, api, factory, nil,
 		func(string) events.EventRecorderLogger { return c.recorder },
 		append([]scheduler.Option{

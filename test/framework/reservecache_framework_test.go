@@ -21,6 +21,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"zonewise.dev/internal/crd/crdtest"
+	"zonewise.dev/internal/upstream"
 	"zonewise.dev/plugins/reservecache"
 	"zonewise.dev/plugins/reservecache/ledger"
 )
@@ -106,7 +107,9 @@ func TestEventsAreOfBuiltInResources(t *testing.T) {
 				resources[e.Event.Resource] = true
 				require.NotNil(t, e.QueueingHintFn)
 			}
-			require.Equal(t, map[fwk.EventResource]bool{fwk.AssignedPod: true, fwk.TargetPod: true, fwk.Node: true}, resources)
+			require.Equal(t, map[fwk.EventResource]bool{
+				upstream.AssignedPodEvent(0, nil).Event.Resource: true, upstream.TargetPodEvent(0, nil).Event.Resource: true, fwk.Node: true,
+			}, resources)
 			return
 		}
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -172,13 +171,7 @@ func TestMembersOfAGangOwnSlots(t *testing.T) {
 // nativeGang makes a gang that upstream's scheduler admits as a whole, and its pods.
 func (c *cluster) nativeGang(name string, minCount int32, pods int) {
 	c.t.Helper()
-	_, err := c.client.SchedulingV1beta1().PodGroups("default").Create(c.t.Context(), &schedulingv1beta1.PodGroup{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: "uid-train"},
-		Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
-			Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: minCount},
-		}},
-	}, metav1.CreateOptions{})
-	require.NoError(c.t, err)
+	require.NoError(c.t, createNativeGang(c.t.Context(), c.client, name, minCount))
 	for i := range pods {
 		c.pod(fmt.Sprintf("%s-%d", name, i), name, "1", func(p *v1.Pod) { p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &name} })
 	}

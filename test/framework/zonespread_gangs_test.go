@@ -8,7 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
-	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
@@ -105,13 +104,7 @@ func TestNativeGroupsAreWokenByPolicies(t *testing.T) {
 		}
 		c.policies.Put(capped(1))
 		c.start()
-		_, err := c.client.SchedulingV1beta1().PodGroups("default").Create(t.Context(), &schedulingv1beta1.PodGroup{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "native", UID: "native-uid"},
-			Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{
-				Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: 3},
-			}},
-		}, metav1.CreateOptions{})
-		require.NoError(t, err)
+		require.NoError(t, createNativeGang(t.Context(), c.client, "native", 3))
 		c.createPods(newPods(3, "web", "1", func(pod *v1.Pod) {
 			pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: ptr.To("native")}
 		})...)

@@ -10,7 +10,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	toolscache "k8s.io/client-go/tools/cache"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +17,7 @@ import (
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/internal/crd/crdtest"
 	"zonewise.dev/plugins/zonespread"
+	"zonewise.dev/test/schedulertest"
 )
 
 // lateSource is a source of which nobody knows what it has before settled is set.
@@ -46,7 +46,7 @@ func TestNoPodIsSignedBeforePoliciesAreKnown(t *testing.T) {
 	api := fake.NewClientset()
 	handle, err := frameworkruntime.NewFramework(t.Context(), nil, nil,
 		frameworkruntime.WithClientSet(api),
-		frameworkruntime.WithInformerFactory(scheduler.NewInformerFactory(api, 0, nil)),
+		frameworkruntime.WithInformerFactory(schedulertest.NewInformerFactory(api)),
 		frameworkruntime.WithSnapshotSharedLister(cache.NewSnapshot(nil, nil)),
 	)
 	require.NoError(t, err)

@@ -16,6 +16,7 @@ import (
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/test/schedulertest"
 )
 
 // The cluster on which ledger and cache are compared.
@@ -78,7 +79,7 @@ type theirs struct {
 }
 
 func newTheirs(ctx context.Context) *theirs {
-	return &theirs{logger: klog.FromContext(ctx), cache: cache.New(ctx, nil, false, false), kept: cache.NewEmptySnapshot()}
+	return &theirs{logger: klog.FromContext(ctx), cache: schedulertest.NewCache(ctx), kept: cache.NewEmptySnapshot()}
 }
 
 func (s *theirs) assume(pod *v1.Pod)    { must(s.cache.AssumePod(s.logger, pod)) }

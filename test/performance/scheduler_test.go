@@ -13,6 +13,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+
+	"zonewise.dev/test/schedulertest"
 )
 
 // newAPI is an API server in memory that has nodes and pods.
@@ -30,7 +32,7 @@ func newAPI(nodes []*v1.Node, pods []*v1.Pod) *fake.Clientset {
 // newScheduler makes a scheduler over an API server in memory. It is not running; its caches are full.
 func newScheduler(ctx context.Context, b *testing.B, api *fake.Clientset, profiles []config.KubeSchedulerProfile, registry frameworkruntime.Registry) *scheduler.Scheduler {
 	b.Helper()
-	factory := scheduler.NewInformerFactory(api, 0, nil)
+	factory := schedulertest.NewInformerFactory(api)
 	s, err := scheduler.New(ctx, api, factory, nil,
 		func(string) events.EventRecorderLogger { return &events.FakeRecorder{} },
 		scheduler.WithProfiles(profiles...), scheduler.WithFrameworkOutOfTreeRegistry(registry))

@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	parity "zonewise.dev/test/parity/zonespread"
+	"zonewise.dev/test/schedulertest"
 )
 
 const region = v1.LabelTopologyRegion
@@ -46,7 +47,7 @@ func newSpreadCluster(b testing.TB, nodes int) *spreadCluster {
 
 // newBareCluster makes a cluster of three zones and two regions, without plugins.
 func newBareCluster(ctx context.Context, nodes int) *spreadCluster {
-	c := &spreadCluster{cache: cache.New(ctx, nil, false, false), snapshot: cache.NewEmptySnapshot()}
+	c := &spreadCluster{cache: schedulertest.NewCache(ctx), snapshot: cache.NewEmptySnapshot()}
 	for i := range nodes {
 		name := fmt.Sprintf("node-%05d", i)
 		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Labels: map[string]string{

@@ -539,7 +539,7 @@ func (x *comparison) compareLoss() {
 	x.until("the pods are in the queue", func() bool {
 		known := 0
 		for _, pod := range loss.Replacements {
-			if _, ok := x.scheduler.SchedulingQueue.GetPod(pod.Name, pod.Namespace, nil); ok {
+			if x.knows(pod) {
 				known++
 			}
 		}

@@ -240,23 +240,7 @@ func (l *lane) startScheduler() (err error) {
 	for name, f := range sched.Profiles {
 		sched.Profiles[name] = &observed{f, l}
 	}
-	pop := sched.NextEntity
-	sched.NextEntity = func(logger klog.Logger) (framework.QueuedEntityInfo, error) {
-		entity, err := pop(logger)
-		if q, ok := entity.(*framework.QueuedPodInfo); ok && strings.HasPrefix(q.Pod.Name, "plug-") {
-			l.plugged.Store(true)
-			l.gate.Lock()
-			l.gate.Unlock() //nolint:staticcheck // it is a gate
-		}
-		l.taken.Add(1)
-		if q, ok := entity.(*framework.QueuedPodInfo); ok {
-			l.mu.Lock()
-			l.order = append(l.order, q.Pod.Name)
-			l.tried[q.Pod.Name] = l.taken.Load()
-			l.mu.Unlock()
-		}
-		return entity, err
-	}
+	l.watchQueue()
 	l.lister = completed.InformerFactory.Core().V1().Pods().Lister()
 	completed.EventBroadcaster.StartRecordingToSink(ctx.Done())
 	completed.InformerFactory.Start(ctx.Done())
@@ -270,6 +254,22 @@ func (l *lane) startScheduler() (err error) {
 		sched.Run(ctx)
 	}()
 	return nil
+}
+
+// pop notes that the scheduler has taken something from its queue: a pod, or nil for what is none.
+func (l *lane) pop(pod *framework.QueuedPodInfo) {
+	if pod != nil && strings.HasPrefix(pod.Pod.Name, "plug-") {
+		l.plugged.Store(true)
+		l.gate.Lock()
+		l.gate.Unlock() //nolint:staticcheck // it is a gate
+	}
+	l.taken.Add(1)
+	if pod != nil {
+		l.mu.Lock()
+		l.order = append(l.order, pod.Pod.Name)
+		l.tried[pod.Pod.Name] = l.taken.Load()
+		l.mu.Unlock()
+	}
 }
 
 func (l *lane) stop() {

@@ -13,6 +13,8 @@ import (
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/internal/upstream"
 )
 
 // patchers is how many pods of a gang are written at a time.
@@ -40,7 +42,7 @@ func newPatcher(h fwk.Handle) *patcher {
 // condition gives a pod a condition.
 func (p *patcher) condition(ctx context.Context, pod *v1.Pod, c *v1.PodCondition) error {
 	if p.cacher != nil {
-		done, err := p.cacher.PatchPodStatus(pod, []*v1.PodCondition{c}, nil)
+		done, err := upstream.PatchPodCondition(p.cacher, pod, c)
 		if err != nil {
 			return err
 		}

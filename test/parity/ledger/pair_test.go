@@ -16,6 +16,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 
 	"zonewise.dev/plugins/reservecache/ledger"
+	"zonewise.dev/test/schedulertest"
 )
 
 // pair is a ledger and kube-scheduler's cache that hear of the same events.
@@ -45,7 +46,7 @@ func newPair(ctx context.Context) *pair {
 	return &pair{
 		logger:   klog.Background(),
 		ledger:   ledger.New(ledger.DefaultOptions()),
-		cache:    cache.New(ctx, nil, false, false),
+		cache:    schedulertest.NewCache(ctx),
 		kept:     ledger.NewSnapshot(),
 		snapshot: cache.NewEmptySnapshot(),
 		nodes:    map[string]*v1.Node{},
@@ -121,7 +122,7 @@ func (p *pair) remove(t require.TestingT, uid types.UID) bool {
 	case p.added[uid] != nil:
 		require.NoError(t, p.cache.RemovePod(p.logger, p.added[uid]))
 	case p.assumed[uid] != nil:
-		require.NoError(t, p.cache.RemoveAssumedPod(p.logger, p.assumed[uid]))
+		require.NoError(t, schedulertest.RemoveAssumedPod(p.cache, p.logger, p.assumed[uid]))
 	default:
 		return false
 	}

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"zonewise.dev/apis/v1alpha1"
+	"zonewise.dev/test/schedulertest"
 )
 
 // cluster is the scheduler's own cache, driven as its event handlers and scheduling cycles drive it.
@@ -31,7 +32,7 @@ type cluster struct {
 func newCluster(ctx context.Context) *cluster {
 	return &cluster{
 		logger:   klog.Logger{}, // the cache reports every pod that was bound elsewhere
-		cache:    cache.New(ctx, nil, false, false),
+		cache:    schedulertest.NewCache(ctx),
 		snapshot: cache.NewEmptySnapshot(),
 	}
 }
