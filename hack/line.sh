@@ -69,9 +69,27 @@ step_build() {
 	"$TREE/hack/build.sh"
 }
 
+# align_controlplane moves the control plane of a tree to the version, with the versions of what it shares with the main module: each package
+# is compiled once. etcd's client belongs to the API server.
+align_controlplane() {
+	local tree=$1 version=$2 dir=$1/hack/controlplane/kubernetes module main own args=()
+	"$tree/hack/upgrade-k8s.sh" "$version" ./hack/controlplane/kubernetes
+	while read -r module own main; do
+		case $module in go.etcd.io/*) continue ;; esac
+		if [ "$own" != "$main" ]; then args+=(-require="$module@$main"); fi
+	done < <(LC_ALL=C join <(requirements "$dir") <(requirements "$tree"))
+	if ((${#args[@]} > 0)); then
+		go -C "$dir" mod edit "${args[@]}"
+		go -C "$dir" mod tidy
+	fi
+}
+
+# requirements DIR prints the modules that DIR/go.mod requires, each with its version.
+requirements() { sed -n 's|^[[:space:]]\([^ ]*\) \(v[^ ]*\).*|\1 \2|p' "$1/go.mod" | grep -v '=>' | LC_ALL=C sort; }
+
 # step_test builds the line's own control plane, and runs what speaks with kube-scheduler's framework or an API server.
 step_test() {
-	"$TREE/hack/upgrade-k8s.sh" "$VERSION" ./hack/controlplane/kubernetes
+	align_controlplane "$TREE" "$VERSION"
 	SKIP=$(left_out "$LINE" | sed -n 's|.*#\(.*\)|^\1$|p' | paste -sd '|' -) KUBEBUILDER_ASSETS='' "$TREE/hack/test.sh" controlplane line
 }
 
@@ -94,7 +112,7 @@ main() {
 		[ $# -eq 1 ] || usage
 		line=$(line_of "$1")
 		become "$ROOT" "$line" "$1"
-		"$ROOT/hack/upgrade-k8s.sh" "$1" ./hack/controlplane/kubernetes
+		align_controlplane "$ROOT" "$1"
 		return
 	fi
 	if [ $# -eq 0 ]; then set -- build test; fi

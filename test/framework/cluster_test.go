@@ -62,7 +62,7 @@ const (
 func bubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	t.Parallel()
-	synctest.Test(t, test)
+	inBubble(t, test)
 }
 
 // cluster is kube-scheduler on an API server in memory, with a profile that the project ships, twice: as default-scheduler and as batch.

@@ -2,7 +2,6 @@ package framework
 
 import (
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
@@ -16,7 +15,7 @@ import (
 // and a gang of ours beside them is ours.
 func TestNativeGangs(t *testing.T) {
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, true)
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		c := startGangCluster(t, slowBackoff, 6)
 		require.NoError(t, createNativeGang(t.Context(), c.client, "native", 3))
 		native := func(p *st.PodWrapper) *st.PodWrapper {

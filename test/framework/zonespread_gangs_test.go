@@ -3,7 +3,6 @@ package framework
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -93,7 +92,7 @@ func TestGangsAreSpread(t *testing.T) {
 // not wait for the end of the group's own backoff, which lasts 17 seconds.
 func TestNativeGroupsAreWokenByPolicies(t *testing.T) {
 	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, true)
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		// Given: a group of three, and room for one of its pods by a cap.
 		c := newSpreadCluster(t)
 		c.addNodes("16", "a1")

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -34,7 +33,7 @@ type scenario struct {
 // run places the services with a plugin. The pods of a service follow each other, as those of a Deployment do.
 func (s *scenario) run(t *testing.T, opts ...option) (o outcome) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { o = s.runInBubble(t, opts...) })
+	inBubble(t, func(t *testing.T) { o = s.runInBubble(t, opts...) })
 	return o
 }
 
