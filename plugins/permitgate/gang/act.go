@@ -184,6 +184,11 @@ func (g *Gang) Act(now time.Time) Actions {
 		}
 		next(g.scout.at)
 	}
+	if g.config.Native {
+		activate, again := g.reopen(now)
+		actions.Activate = append(actions.Activate, activate...)
+		next(again)
+	}
 	for e := g.nextTask(); e != nil && !e.at.After(now); e = g.nextTask() {
 		m, kind := e.member, e.kind
 		heap.Pop(&g.agenda)

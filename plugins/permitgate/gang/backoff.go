@@ -46,6 +46,10 @@ func (g *Gang) sendBack(r Rollback, now time.Time) {
 			r.Rejected++
 		}
 	}
+	if g.config.Native {
+		g.gate.rolledBack, g.gate.openAt = true, time.Time{}
+		g.closeGate(now)
+	}
 	g.last = r
 	g.report.Rollback = &r
 	if g.report.Rollbacks == nil {

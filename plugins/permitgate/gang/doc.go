@@ -68,6 +68,14 @@
 // With [Config.Rehearse], waiting members are released only when the bind of one member of each template among them has been
 // rehearsed. The time that rehearsals take does not count against the round's deadline.
 //
+// # Native gangs
+//
+// With [Config.Native], the gang is a PodGroup of scheduling.k8s.io. kube-scheduler sends its members through one cycle, which takes the
+// place of turn and proposal: the round begins when the first of them has a node. From there on all is the same, but that kube-scheduler
+// wakes the members. It has no backoff for members that come back from Permit or later, and counts those that are still on
+// their way as placed. So [Gang.Enqueue] keeps all of them out from the moment that one has lost its node until the last is back in the
+// queue, and the backoff is over.
+//
 // # Non-goals
 //
 // The package does not choose nodes, and it does not know how many of the gang's members fit.

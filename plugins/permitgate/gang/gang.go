@@ -52,6 +52,7 @@ type Gang struct {
 
 	departures int // how often members have left the barrier
 
+	gate   gate // of a native gang
 	probe  retry
 	agenda agenda
 	report Actions // what has happened since the last Act: Rollback, Rollbacks, BecameWhole
@@ -101,6 +102,8 @@ type member struct {
 	unanswered int
 	// entered is true if one of these steps was Enter.
 	entered bool
+	// away is true for a member of a native gang that has not been seen in the queue since the gate was closed.
+	away bool
 	// scouted is how often the member was activated as scout since it was last seen in a cycle.
 	scouted int
 	tasks   [tasks]task
@@ -190,6 +193,10 @@ const unansweredLimit = 3
 // knows what may help it.
 func (g *Gang) Enqueue(uid types.UID, now time.Time) (reason Reason, detail string, failed bool) {
 	g.settle(now)
+	if g.config.Native {
+		reason, detail = g.enqueueNative(uid)
+		return reason, detail, false
+	}
 	reason, detail = g.Refusal(uid)
 	m, known := g.members[uid]
 	switch {
@@ -214,6 +221,9 @@ func (g *Gang) Enqueue(uid types.UID, now time.Time) (reason Reason, detail stri
 
 // Refusal returns why a member may not be in the scheduling queue or in a cycle, as of the last input.
 func (g *Gang) Refusal(uid types.UID) (Reason, string) {
+	if g.config.Native {
+		return g.nativeRefusal(uid)
+	}
 	if reason, detail := g.Blocked(); reason != ReasonNone {
 		return reason, detail
 	}

@@ -35,9 +35,25 @@ const (
 	rapidChecks  = 100 // of one rapid.Check, unless -rapid.checks says otherwise
 )
 
-func protocol(t *rapid.T) {
+func protocol(t *rapid.T) { protocolOf(t, false) }
+
+// TestNativeProtocol is TestProtocol for native gangs, whose members kube-scheduler places in cycles of the whole group.
+func TestNativeProtocol(t *testing.T) {
+	const tests, rounds = 5, protocolRuns / rapidChecks / 5
+	for i := range tests {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			for range rounds {
+				rapid.Check(t, func(t *rapid.T) { protocolOf(t, true) })
+			}
+		})
+	}
+}
+
+func protocolOf(t *rapid.T, native bool) {
 	jitter := rapid.Float64Range(0, 0.99)
 	w := newWorld(t, rapid.IntRange(2, 12).Draw(t, "capacity"), func() float64 { return jitter.Draw(t, "jitter") })
+	w.config.Native = native
 	w.config.Rehearse = rapid.Bool().Draw(t, "rehearse")
 	w.hinted = rapid.Bool().Draw(t, "hinted")
 	w.hopeful = rapid.Bool().Draw(t, "hopeful")

@@ -55,5 +55,8 @@ func (g *Gang) Depleted(now time.Time) bool {
 // KeepsNode reports whether the member's bind has failed and its next attempt is to be for the same node.
 func (g *Gang) KeepsNode(uid types.UID) bool {
 	m, known := g.members[uid]
-	return known && m.bindFailed && (m.state == memberIdle || m.state == memberFailed) && (g.phase == Gathering || g.phase == Waiting || g.phase == Releasing)
+	if !known || !m.bindFailed || m.state != memberIdle && m.state != memberFailed {
+		return false
+	}
+	return g.phase == Gathering || g.phase == Waiting || g.phase == Releasing || g.phase == Queued && g.config.Native
 }

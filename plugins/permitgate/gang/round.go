@@ -90,7 +90,7 @@ func (g *Gang) Enter(uid types.UID, now time.Time) (entry Entry, reason Reason, 
 }
 
 // Ready reports whether the gang is Queued, and no member holds anything of an earlier round: that would look like another's.
-func (g *Gang) Ready() bool { return g.phase == Queued && g.holding == 0 }
+func (g *Gang) Ready() bool { return g.phase == Queued && g.holding == 0 && !g.config.Native }
 
 // Admit gives a gang that is Ready its turn: scouts are activated until one comes to a cycle. It reports false
 // when the gang is not Ready, or has its turn already.
@@ -329,6 +329,9 @@ func (g *Gang) Fits(uid types.UID, now time.Time) (wait bool, reason Reason, det
 		g.settle(now)
 		return false, ReasonNone, ""
 	}
+	if g.round == nil && g.config.Native {
+		g.beginNative(now)
+	}
 	if g.round == nil {
 		return false, ReasonQueued, "waits for the gang's turn"
 	}
@@ -362,6 +365,9 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 	m.answered()
 	g.hold(m, false)
 	m.stop(taskReject)
+	if g.config.Native && m.state != memberGone {
+		defer func() { g.cameBack(m, now) }() // what follows may be a rollback
+	}
 	switch m.state {
 	case memberGone:
 		g.forget(m)
@@ -386,6 +392,13 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 		g.report.BindFailed = append(g.report.BindFailed, uid)
 		g.move(m, memberIdle)
 	case memberIdle:
+		if g.config.Native && !held && g.round == nil && !g.gate.rolledBack {
+			g.move(m, memberFailed)
+			if g.valid() && g.live() >= g.spec.MinMember && g.count[memberIdle]+g.releasedOrLater() < g.spec.MinMember {
+				g.rollback(Rollback{Cause: CauseRefused, Member: uid, Detail: "a member was refused after it had been given a node"}, true, now)
+			}
+			break
+		}
 		if held || g.round == nil || !m.inRound {
 			// Sent back by a rollback: in the next round it starts like the others.
 			if g.called(m) && !m.resting {

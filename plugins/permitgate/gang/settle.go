@@ -109,8 +109,12 @@ func (g *Gang) forget(m *member) {
 	delete(g.members, m.uid)
 }
 
-// want asks for the member to be moved to the active queue, once the gang lets it.
-func (g *Gang) want(m *member, at time.Time) { g.repeat(m, taskWake, at) }
+// want asks for the member to be moved to the active queue, once the gang lets it. Members of a native gang are kube-scheduler's to wake.
+func (g *Gang) want(m *member, at time.Time) {
+	if !g.config.Native {
+		g.repeat(m, taskWake, at)
+	}
+}
 
 // fail ends the round if the members that have not failed cannot make up the quorum any more, and the
 // release of which the member was a part if those that are left do not.
@@ -266,7 +270,7 @@ func (g *Gang) changed(was Phase, now time.Time) {
 			g.wantIdle(now)
 		}
 		if g.phase == Whole {
-			g.failures = 0
+			g.failures, g.gate.failures = 0, 0
 			if g.ours {
 				g.report.BecameWhole = true
 				g.report.TimeToWhole = now.Sub(g.readySince)

@@ -34,6 +34,8 @@ type world struct {
 	others   int  // capacity used by pods of no gang
 	made     int
 
+	native nativeWorld // used if config.Native is set
+
 	rehearsals []running // those that run
 	// passed has, by gang, the templates of which a rehearsal has passed in the round.
 	passed    map[string]map[gang.Template]bool
@@ -144,6 +146,8 @@ func (w *world) announce(p *pod) {
 			w.dequeue(p)
 		case p.place == nowhere && p.exists && !p.bound:
 			w.enqueue(p)
+		case w.config.Native && p.place == gated: // the plugin of scheduling gates wakes it
+			w.activate(p)
 		}
 	})
 }
@@ -171,6 +175,10 @@ func (w *world) deletePod(p *pod) {
 
 // finish lets a bound pod succeed: the scheduler's view and the plugin's lose it.
 func (w *world) finish(p *pod) {
+	if w.config.Native {
+		w.deletePod(p) // it counts no more
+		return
+	}
 	p.done = true
 	w.deletePod(p)
 	w.history = append(w.history, func() {
@@ -266,7 +274,7 @@ func deliver(stream *[]func()) bool {
 // restart loses everything that is not in the API server.
 func (w *world) restart() {
 	w.plugin, w.history, w.sched, w.queue, w.cycle, w.rehearsals = nil, nil, nil, nil, "", nil
-	w.gangs = map[string]*gang.Gang{}
+	w.gangs, w.native = map[string]*gang.Gang{}, nativeWorld{}
 	for _, uid := range w.order {
 		p := w.pods[uid]
 		p.place, p.activated, p.toldLive, p.toldBound, p.toldDone = nowhere, false, false, false, false
@@ -290,6 +298,10 @@ func (w *world) restart() {
 // The scheduling queue.
 
 func (w *world) enqueue(p *pod) {
+	if w.config.Native {
+		w.enqueueNative(p)
+		return
+	}
 	if p.held {
 		p.place = gated
 		return
@@ -303,6 +315,10 @@ func (w *world) enqueue(p *pod) {
 }
 
 func (w *world) dequeue(p *pod) {
+	if w.config.Native {
+		w.dequeueNative(p)
+		return
+	}
 	switch p.place {
 	case active:
 		w.queue = slices.DeleteFunc(w.queue, func(uid types.UID) bool { return uid == p.uid })
@@ -313,6 +329,10 @@ func (w *world) dequeue(p *pod) {
 }
 
 func (w *world) activate(p *pod) {
+	if w.config.Native {
+		w.activateNative(p.gang)
+		return
+	}
 	switch p.place {
 	case gated, parked, backoffQ:
 		w.enqueue(p)
@@ -330,6 +350,10 @@ func (w *world) comeBack(p *pod, byError bool) {
 	if !p.exists || p.bound {
 		return
 	}
+	if w.config.Native {
+		w.enqueueNative(p)
+		return
+	}
 	p.place = parked
 	if byError || p.activated {
 		p.place, p.retry = backoffQ, w.now.Add(time.Second)
@@ -338,9 +362,9 @@ func (w *world) comeBack(p *pod, byError bool) {
 }
 
 func (w *world) retryErrors() bool {
-	moved := false
+	moved := w.retryNative()
 	for _, uid := range w.order {
-		if p := w.pods[uid]; p.place == backoffQ && !p.retry.After(w.now) {
+		if p := w.pods[uid]; p.place == backoffQ && !w.config.Native && !p.retry.After(w.now) {
 			w.enqueue(p)
 			moved = true
 		}

@@ -37,6 +37,9 @@ func (p *pod) holds() bool {
 
 // pop starts the cycle of the first pod in the active queue.
 func (w *world) pop() bool {
+	if w.config.Native {
+		return w.popNative()
+	}
 	if w.cycle != "" || len(w.queue) == 0 {
 		return false
 	}
@@ -121,6 +124,9 @@ const (
 
 // fit ends the cycle that pop started, up to Permit.
 func (w *world) fit(o outcome) bool {
+	if w.config.Native {
+		return w.submitNative(o)
+	}
 	p := w.pods[w.cycle]
 	if p == nil || p.place != entered {
 		return false
@@ -174,6 +180,9 @@ func (w *world) list() bool {
 	}
 	p.place = waiting
 	w.cycle = ""
+	if w.config.Native {
+		w.endNative()
+	}
 	return true
 }
 

@@ -102,6 +102,9 @@ type Config struct {
 	RecoveryTimeout time.Duration
 	// InitialBackoff follows the first rollback, and doubles with each further one up to MaxBackoff.
 	InitialBackoff, MaxBackoff time.Duration
+	// Native says that the members belong to a PodGroup of scheduling.k8s.io: kube-scheduler places them together, without a turn, a
+	// proposal and hints of this gang's, and wakes them.
+	Native bool
 	// Rehearse says that waiting members are let go only when [Gang.Rehearsed] has said of one of each template that its bind
 	// would be accepted.
 	Rehearse bool

@@ -1,0 +1,135 @@
+package gang
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// A native gang ([Config.Native]) is placed by cycles of the whole group, which are kube-scheduler's. What begins here is a round with
+// the first member that has a node. Members that have lost theirs come back to the queue one by one, without a backoff, while their
+// siblings still count as placed for kube-scheduler. So the queue is closed to the gang from then on, until all of them are back in it.
+
+// gate keeps the members of a native gang out of the queue.
+type gate struct {
+	// closed: no member may enter the queue; rolledBack: nor take a node, since the gang's round has failed.
+	closed, rolledBack bool
+	// openAt is before when it does not open again.
+	openAt time.Time
+	// probe spaces the activations that show who is back.
+	probe retry
+	// failures counts how often members have come back since the gang was whole last, but for rollbacks, which have a backoff.
+	failures int
+}
+
+// beginNative begins a round of all members that have no node.
+func (g *Gang) beginNative(now time.Time) {
+	g.rounds++
+	clear(g.rehearsals)
+	g.round = &round{id: g.rounds, since: now, deadline: now.Add(g.timeout()), stepAt: now}
+	for _, m := range g.members {
+		if m.state == memberIdle {
+			m.inRound = true
+			g.round.idle++
+		}
+	}
+}
+
+// closeGate keeps the members out of the queue until all that have no node have been seen there.
+func (g *Gang) closeGate(now time.Time) {
+	g.gate.closed = true
+	g.gate.probe.start(now)
+	for _, m := range g.members {
+		m.away = m.state == memberIdle || m.state == memberFailed
+	}
+}
+
+// cameBack closes the gate after a member has lost its node. Without a rollback, a pause grows with each time.
+func (g *Gang) cameBack(m *member, now time.Time) {
+	if g.gate.closed {
+		m.away = true
+		return
+	}
+	pause := g.config.InitialBackoff
+	for range g.gate.failures {
+		pause = min(2*pause, g.config.MaxBackoff)
+	}
+	g.gate.failures++
+	g.gate.openAt = now.Add(pause)
+	g.closeGate(now)
+}
+
+// enqueueNative is [Gang.Enqueue] for a member of a native gang. Whether there are enough members for the quorum is kube-scheduler's to
+// say; so is what becomes of a pod that is no member any more.
+func (g *Gang) enqueueNative(uid types.UID) (Reason, string) {
+	if m, known := g.members[uid]; known && !m.holds {
+		m.away = false
+	}
+	if g.gate.closed {
+		return ReasonBackoff, g.whyClosed()
+	}
+	return ReasonNone, ""
+}
+
+func (g *Gang) whyClosed() string {
+	if g.gate.rolledBack {
+		return g.last.Words()
+	}
+	return "a member has lost its node"
+}
+
+// nativeRefusal is [Gang.Refusal] for a member of a native gang that has a node.
+func (g *Gang) nativeRefusal(uid types.UID) (Reason, string) {
+	m, known := g.members[uid]
+	switch reason, detail := g.Blocked(); {
+	case reason != ReasonNone:
+		return reason, detail
+	case !known || m.state == memberGone:
+		return ReasonUnknown, "the pod has not been seen as a member yet"
+	case g.gate.rolledBack:
+		return ReasonBackoff, g.last.Words()
+	}
+	return ReasonNone, ""
+}
+
+// reopen opens the gate in two steps. An activation of one member has kube-scheduler ask for all that are in the queue; when all
+// have been seen, the gate is open and another activation lets them in. It returns whom to activate, and when to ask again.
+func (g *Gang) reopen(now time.Time) (activate []types.UID, next time.Time) {
+	switch {
+	case !g.gate.closed || g.holding > 0 || g.phase == Backoff:
+		return nil, time.Time{}
+	case now.Before(g.gate.openAt):
+		return nil, g.gate.openAt
+	case !g.gate.probe.due(now):
+		return nil, g.gate.probe.at
+	}
+	first, away := g.firstUnbound()
+	if !away || !g.valid() || g.gate.probe.tries > maxWakes { // another plugin may keep a member from being seen
+		g.gate.closed, g.gate.rolledBack = false, false
+		g.reviveFailed()
+	}
+	if first != "" {
+		activate = []types.UID{first}
+	}
+	if g.gate.closed {
+		next = g.gate.probe.at
+	}
+	return activate, next
+}
+
+// firstUnbound returns a member without a node, always the same one of several, and whether any has not been seen in the queue.
+func (g *Gang) firstUnbound() (first types.UID, away bool) {
+	for _, m := range g.members {
+		if m.state != memberIdle && m.state != memberFailed {
+			continue
+		}
+		away = away || m.away
+		if first == "" || m.uid < first {
+			first = m.uid
+		}
+	}
+	return first, away
+}
+
+// Closed reports whether the members of a native gang are kept out of the queue.
+func (g *Gang) Closed() bool { return g.gate.closed }
