@@ -82,6 +82,8 @@ func (c *cluster) testPermissions(t *testing.T) {
 	require.Contains(t, errs, "forbidden")
 	require.Contains(t, errs, "the ClusterRole zonewise-viewer in manifests/rbac/viewer has what is needed")
 	require.Equal(t, 1, strings.Count(errs, "\n"), errs)
+	_, _, as := c.run(t, c.admin, "status", "--as", "stranger")
+	require.Equal(t, errs, as)
 
 	few := c.User(t, "few", []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: []string{"list"}}})
 	file := filepath.Join(c.Dir, "few.json")

@@ -77,7 +77,7 @@ func newBoard(registry frameworkruntime.Registry) *cobra.Command {
 
 // boardOptions say what the page shows.
 func (f *clusterFlags) boardOptions() board.Options {
-	opts := board.Options{Cluster: f.context, Namespace: f.namespace, Command: programName()}
+	opts := board.Options{Cluster: f.overrides.CurrentContext, Namespace: f.namespace(), Command: programName()}
 	if f.snapshotFile != "" {
 		opts.Cluster = filepath.Base(f.snapshotFile)
 	} else if raw, err := f.clientConfig().RawConfig(); err == nil && opts.Cluster == "" {
@@ -142,14 +142,12 @@ func (f *clusterFlags) follow(ctx context.Context, cmd *cobra.Command) (board.Cl
 	if err != nil {
 		return nil, explained(ctx, err)
 	}
-	limited, cancel := f.limit(ctx)
-	defer cancel()
 	bar := f.progress(cmd)
 	bar.show("reading the cluster")
-	err = followed.Sync(limited)
+	err = followed.Sync(ctx)
 	bar.clear()
 	if err != nil {
-		return nil, explained(limited, err)
+		return nil, explained(ctx, err)
 	}
 	return followed, nil
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,9 +15,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/duration"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -36,33 +37,47 @@ type clusterFlags struct {
 	// registry has plugins of the caller's own, see Main.
 	registry frameworkruntime.Registry
 
-	kubeconfig, context, namespace string
-	snapshotFile                   string
-	configFile, featureGates       string
-	callExtenders                  bool
-	seed                           int64
-	output                         string
-	timeout                        time.Duration
-	quiet                          bool
+	kubeconfig string
+	overrides  clientcmd.ConfigOverrides
+	// live are the flags that a file has no use for.
+	live *pflag.FlagSet
+
+	snapshotFile             string
+	configFile, featureGates string
+	callExtenders            bool
+	seed                     int64
+	output                   string
+	quiet                    bool
 }
 
-// register adds the flags that the commands with a result in several formats have.
+// register adds the flags of the commands that read the cluster once and have a result in several formats.
 func (f *clusterFlags) register(cmd *cobra.Command) {
 	f.registerSource(cmd)
+	f.overrides.Timeout = requestTimeout
+	cmd.Flags().StringVar(&f.overrides.Timeout, clientcmd.FlagTimeout, requestTimeout, "give up when the API server has not answered a request for this long; 0 never does")
 	cmd.Flags().StringVarP(&f.output, "output", "o", show.Table, "table, json or yaml")
 	complete(cmd, "output", show.Formats...)
 }
 
-// registerSource adds the flags that say what to look at.
+// requestTimeout is how long a request may take: those of kubectl may take for ever.
+const requestTimeout = "1m"
+
+// registerSource adds the flags that say what to look at: kubectl's for a cluster.
 func (f *clusterFlags) registerSource(cmd *cobra.Command) {
+	names := clientcmd.RecommendedConfigOverrideFlags("")
+	names.AuthOverrideFlags.Username, names.AuthOverrideFlags.Password = clientcmd.FlagInfo{}, clientcmd.FlagInfo{} // API servers have no passwords
+	namespace := names.ContextOverrideFlags.Namespace
+	names.ContextOverrideFlags.Namespace, names.Timeout = clientcmd.FlagInfo{}, clientcmd.FlagInfo{}
+	f.live = pflag.NewFlagSet("", pflag.ContinueOnError)
+	clientcmd.BindOverrideFlags(&f.overrides, f.live, names)
+	f.live.StringVar(&f.kubeconfig, clientcmd.RecommendedConfigPathFlag, "", "path of the kubeconfig (default: $KUBECONFIG, then ~/.kube/config)")
 	flags := cmd.Flags()
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "path of the kubeconfig (default: $KUBECONFIG, then ~/.kube/config)")
-	flags.StringVar(&f.context, "context", "", "context of the kubeconfig (default: its current one)")
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "namespace (default: that of the context)")
+	flags.AddFlagSet(f.live)
+	namespace.Description = "namespace (default: that of the context)"
+	namespace.BindTransformingStringFlag(flags, &f.overrides.Context.Namespace, clientcmd.RemoveNamespacesPrefix)
 	flags.StringVar(&f.snapshotFile, "snapshot", "", "look at a file of \"zonewise snapshot\" instead of a live cluster")
-	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "give up reading the cluster after this long")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "show no progress")
-	complete(cmd, "context", f.contexts()...)
+	complete(cmd, clientcmd.FlagContext, f.contexts()...)
 }
 
 // registerScheduler adds the flags of the commands that ask a scheduler.
@@ -120,29 +135,28 @@ func (f *clusterFlags) check() error {
 }
 
 func (f *clusterFlags) checkSource() error {
-	if f.timeout <= 0 {
-		return program.Usage(fmt.Errorf("--timeout: must be positive, got %s", f.timeout))
-	}
-	if f.snapshotFile != "" && (f.kubeconfig != "" || f.context != "") {
-		return program.Usage(errors.New("--snapshot reads a file instead of a cluster: leave out --kubeconfig and --context"))
-	}
-	return nil
+	var err error
+	f.live.VisitAll(func(flag *pflag.Flag) {
+		if f.snapshotFile != "" && flag.Changed {
+			err = program.Usage(fmt.Errorf("--snapshot reads a file instead of a cluster: leave out --%s", flag.Name))
+		}
+	})
+	return err
 }
 
 func (f *clusterFlags) clientConfig() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: f.context}
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &f.overrides)
 }
+
+// namespace is that of --namespace, empty without it.
+func (f *clusterFlags) namespace() string { return f.overrides.Context.Namespace }
 
 // scope returns the namespace to look at.
 func (f *clusterFlags) scope() (string, error) {
-	switch {
-	case f.namespace != "":
-		return f.namespace, nil
-	case f.snapshotFile != "":
-		return "default", nil
+	if f.snapshotFile != "" {
+		return cmp.Or(f.namespace(), "default"), nil
 	}
 	namespace, _, err := f.clientConfig().Namespace()
 	return namespace, err
@@ -170,8 +184,7 @@ func (f *clusterFlags) read(cmd *cobra.Command) (*snapshot.Snapshot, client.Clie
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := f.limit(cmd.Context())
-	defer cancel()
+	ctx := cmd.Context()
 	c, err := snapshot.NewClient(config)
 	if err != nil {
 		return nil, nil, explained(ctx, err)
@@ -186,11 +199,6 @@ func (f *clusterFlags) read(cmd *cobra.Command) (*snapshot.Snapshot, client.Clie
 		return nil, nil, errors.New("the cluster has no nodes")
 	}
 	return s, c, nil
-}
-
-// limit applies --timeout to the reading of the cluster.
-func (f *clusterFlags) limit(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("no answer within %s: see --timeout", duration.HumanDuration(f.timeout)))
 }
 
 // census reads the cluster, and counts what is in it.
@@ -241,10 +249,9 @@ func (p *progressLine) clear() {
 // explained translates errors of the API server or the network into plain words.
 func explained(ctx context.Context, err error) error {
 	var network *net.OpError
+	var late net.Error
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return context.Cause(ctx)
-	case errors.Is(ctx.Err(), context.Canceled):
+	case ctx.Err() != nil:
 		return ctx.Err()
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%w; the ClusterRole zonewise-viewer in manifests/rbac/viewer has what is needed", oneLine(err))
@@ -252,6 +259,8 @@ func explained(ctx context.Context, err error) error {
 		return errors.New("the API server does not accept the credentials of the kubeconfig: they are invalid or have expired")
 	case errors.As(err, &network):
 		return fmt.Errorf("the cluster at %s does not answer: %w", network.Addr, network.Err)
+	case errors.As(err, &late) && late.Timeout():
+		return errors.New("the API server has not answered in time: see --request-timeout")
 	}
 	return oneLine(err)
 }

@@ -2,6 +2,8 @@ package command
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -99,24 +101,21 @@ func TestBadInputOfTheClusterCommands(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	broken := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(broken, []byte("clusters: 3"), 0o600))
-	unreachable := filepath.Join(t.TempDir(), "unreachable")
-	require.NoError(t, os.WriteFile(unreachable, []byte(`
-apiVersion: v1
-kind: Config
-clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
-contexts: [{name: c, context: {cluster: c, user: u}}]
-users: [{name: u, user: {token: t}}]
-current-context: c
-`), 0o600))
+	unreachable := kubeconfigFor(t, "https://127.0.0.1:1")
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer silent.Close()
+	slow := kubeconfigFor(t, silent.URL)
 	for _, tc := range []struct {
 		args []string
 		code int
 		want string
 	}{
 		{[]string{"status", "-o", "xml"}, program.Misused, `--output: must be table, json or yaml, got "xml"`},
-		{[]string{"status", "--timeout", "-1s"}, program.Misused, "--timeout: must be positive, got -1s"},
+		{[]string{"status", "--kubeconfig", unreachable, "--request-timeout", "soon"}, program.Failed, "kubeconfig: Invalid timeout value"},
+		{[]string{"status", "--kubeconfig", slow, "--request-timeout", "50ms"}, program.Failed, "the API server has not answered in time: see --request-timeout"},
 		{[]string{"status", "extra"}, program.Misused, `unknown command "extra"`},
-		{[]string{"status", "--snapshot", file, "--context", "x"}, program.Misused, "--snapshot reads a file instead of a cluster"},
+		{[]string{"status", "--snapshot", file, "--context", "x"}, program.Misused, "--snapshot reads a file instead of a cluster: leave out --context"},
+		{[]string{"status", "--snapshot", file, "--as", "jane"}, program.Misused, "--snapshot reads a file instead of a cluster: leave out --as"},
 		{[]string{"status"}, program.Failed, "no kubeconfig found"},
 		{[]string{"status", "--kubeconfig", broken}, program.Failed, "kubeconfig: "},
 		{[]string{"status", "--kubeconfig", "missing"}, program.Failed, "missing"},
@@ -149,6 +148,21 @@ current-context: c
 			require.Equal(t, 1, strings.Count(stderr, "\n"), stderr)
 		})
 	}
+}
+
+// kubeconfigFor returns a file for the API server at an address.
+func kubeconfigFor(t *testing.T, server string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(file, []byte(`
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "`+server+`"}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+users: [{name: u, user: {token: t}}]
+current-context: c
+`), 0o600))
+	return file
 }
 
 func TestExplainSaysWhatDoesNotWait(t *testing.T) {

@@ -34,7 +34,7 @@ func newStatus() *cobra.Command {
 				return err
 			}
 			// Unlike other commands, this one shows the whole cluster without --namespace.
-			report := status.Build(c, flags.namespace)
+			report := status.Build(c, flags.namespace())
 			return flags.write(cmd, report, report.Text)
 		},
 	}
