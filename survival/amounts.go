@@ -428,12 +428,12 @@ func wants(pod *v1.Pod) ledger.Resources {
 // asking puts into words what a pod asks for.
 func asking(pod *v1.Pod) string {
 	r := wants(pod)
-	var words []string
+	var requests []string
 	for name := range r.Named() {
 		if name != v1.ResourcePods {
-			words = append(words, string(name)+"="+amount.Quantity(name, r.Amount(name)).String())
+			requests = append(requests, string(name)+"="+amount.Quantity(name, r.Amount(name)).String())
 		}
 	}
-	slices.Sort(words)
-	return strings.Join(words, ",")
+	slices.Sort(requests)
+	return strings.Join(requests, ",")
 }

@@ -36,6 +36,10 @@ const (
 	maxWitnesses = 10
 	// maxNodeLosses is how many losses of nodes a status has, the worst.
 	maxNodeLosses = 10
+
+	// All losses of a status together have so many witnesses and margins, so that it fits into etcd: of many zones each has fewer.
+	allWitnesses = 100
+	allMargins   = 2_000
 )
 
 // Options say how losses are replayed.
@@ -435,7 +439,33 @@ func (c *certificate) end() metav1.Condition {
 			c.status.Losses = append(c.status.Losses, l.result)
 		}
 	}
-	return c.condition(losses)
+	condition := c.condition(losses)
+	shorten(c.status.Losses)
+	return condition
+}
+
+// shorten leaves out of each loss what the status has no room for: witnesses beyond the first, and the zones that have most free.
+func shorten(losses []v1alpha1.SurvivalLoss) {
+	witnesses, margins, left := max(1, allWitnesses/max(1, len(losses))), max(2, allMargins/max(1, len(losses))), allWitnesses
+	for i := range losses {
+		l := &losses[i]
+		l.Witnesses = l.Witnesses[:min(len(l.Witnesses), witnesses, left)]
+		left -= len(l.Witnesses)
+		if len(l.Margin) > margins {
+			tightest := slices.SortedStableFunc(slices.Values(l.Margin), func(a, b v1alpha1.SurvivalMargin) int { return cmp.Compare(leastFree(&a), leastFree(&b)) })
+			l.Margin = slices.SortedFunc(slices.Values(tightest[:margins]), func(a, b v1alpha1.SurvivalMargin) int { return strings.Compare(a.Zone, b.Zone) })
+		}
+	}
+}
+
+// leastFree is the fraction that is free of the resource of which least is.
+func leastFree(m *v1alpha1.SurvivalMargin) float64 {
+	least := 1.0
+	for name, all := range m.Allocatable {
+		free := m.Free[name]
+		least = min(least, free.AsApproximateFloat64()/all.AsApproximateFloat64())
+	}
+	return least
 }
 
 // condition says what the losses come to.
@@ -472,23 +502,23 @@ func (c *certificate) condition(losses []*lossResult) metav1.Condition {
 // provided says what else has to happen for the displaced pods to run again: it is not known whether and when it does.
 func (c *certificate) provided() string {
 	var kinds []string
-	words := ""
+	condition := ""
 	for _, kind := range slices.Sorted(maps.Keys(c.replacedBy)) {
 		switch kind {
 		case "ReplicaSet.apps", "ReplicationController", "Job.batch":
 		case "StatefulSet.apps":
-			words = "; those of StatefulSets once the lost nodes are deleted"
+			condition = "; those of StatefulSets once the lost nodes are deleted"
 		default:
 			kinds = append(kinds, kind)
 		}
 	}
 	if len(c.placedFor) > 0 {
-		words += "; those of " + strings.Join(slices.Sorted(maps.Keys(c.placedFor)), ", ") + " are placed as kube-scheduler would"
+		condition += "; those of " + strings.Join(slices.Sorted(maps.Keys(c.placedFor)), ", ") + " are placed as kube-scheduler would"
 	}
 	if len(kinds) > 0 {
-		words += "; it is taken for granted that " + strings.Join(kinds, ", ") + " replace their pods"
+		condition += "; it is taken for granted that " + strings.Join(kinds, ", ") + " replace their pods"
 	}
-	return words
+	return condition
 }
 
 // these names the losses.

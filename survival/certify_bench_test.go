@@ -1,6 +1,7 @@
 package survival_test
 
 import (
+	"flag"
 	"fmt"
 	"runtime"
 	"syscall"
@@ -17,10 +18,13 @@ import (
 	"zonewise.dev/test/clitest"
 )
 
-// large is a cluster of 5,000 nodes in three zones with 150,000 pods of 1,000 Deployments, of which every other one is spread over the zones, and a
+var certifyNodes = flag.Int("certify-nodes", 5000, "how many nodes BenchmarkCertify has")
+
+// large is a cluster of nodes in three zones with 30 pods each, of Deployments of 150, of which every other one is spread over the zones, and a
 // ZoneSurvival for a tenth of them.
-func large() (*clitest.Cluster, *v1alpha1.ZoneSurvival) {
-	const nodes, apps, replicas = 5000, 1000, 150
+func large(nodes int) (*clitest.Cluster, *v1alpha1.ZoneSurvival) {
+	const replicas = 150
+	apps := nodes * 30 / replicas
 	c := clitest.New()
 	for i := range nodes {
 		c.Node(fmt.Sprintf("node-%04d", i), string(rune('a'+i%3)), "32", "128Gi")
@@ -41,7 +45,7 @@ func large() (*clitest.Cluster, *v1alpha1.ZoneSurvival) {
 			}
 		}
 		deploy(c, app, "500m", spread, on...)
-		if i < 100 {
+		if i < apps/10 {
 			asked.Spec.Workloads = append(asked.Spec.Workloads, protecting(app).Spec.Workloads...)
 		}
 	}
@@ -49,13 +53,15 @@ func large() (*clitest.Cluster, *v1alpha1.ZoneSurvival) {
 }
 
 // BenchmarkCertify is a round of the controller on a large cluster: each zone is lost, by the default number of replays, and with "nodes" each node.
-// Then another workload of 150 pods comes, and the answer follows. cpu-s is what the process used of all cores, MB the heap with the copies that
-// are kept. GOGC=200 saves CPU and costs memory.
+// Then another workload of 150 pods comes, and the answer follows. cpu-s is what the process used of all cores, heap-MB the heap with the cluster and
+// the copies that are kept, and resident-MB the most that the process had, which says something of one benchmark alone. GOGC=200 saves CPU and
+// costs memory.
 func BenchmarkCertify(b *testing.B) {
 	for _, losses := range []string{"zones", "nodes"} {
 		b.Run(losses, func(b *testing.B) {
+			thousands := float64(*certifyNodes*30) / 1000
 			for b.Loop() {
-				c, asked := large()
+				c, asked := large(*certifyNodes)
 				if losses == "nodes" {
 					againstNodes(asked, 1)
 				}
@@ -66,10 +72,10 @@ func BenchmarkCertify(b *testing.B) {
 				b.ReportMetric(cpuSeconds(b)-before, "cpu-s/round")
 				require.Equal(b, metav1.ConditionTrue, out[0].Conditions[0].Status, out[0].Conditions[0].Message)
 				if losses == "zones" {
-					b.ReportMetric(heapMB(), "MB")
+					b.ReportMetric(heapMB()/thousands, "heap-MB/1000-pods")
 					var on []string
 					for i := range 150 {
-						on = append(on, fmt.Sprintf("node-%04d", i*7))
+						on = append(on, fmt.Sprintf("node-%04d", i*7%*certifyNodes))
 					}
 					deploy(c, "new", "500m", nil, on...)
 					before = cpuSeconds(b)
@@ -79,6 +85,7 @@ func BenchmarkCertify(b *testing.B) {
 					b.ReportMetric(cpuSeconds(b)-before, "cpu-s/follow")
 				}
 				certifier.Close()
+				b.ReportMetric(residentMB(b)/thousands, "resident-MB/1000-pods")
 			}
 		})
 	}
@@ -90,6 +97,14 @@ func heapMB() float64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc) / 1e6
+}
+
+// residentMB is the most memory that the process has had from the system.
+func residentMB(b *testing.B) float64 {
+	b.Helper()
+	var usage syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return float64(usage.Maxrss) / 1e3 // of KiB
 }
 
 // cpuSeconds is the CPU time of the process.

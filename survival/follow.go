@@ -199,11 +199,11 @@ func oneOf(c sim.Change[*v1.Pod]) *v1.Pod {
 
 // add notes a change, and reports whether a copy can follow it. Either object may be nil.
 func (d *differences) add(was, is client.Object) bool {
-	some := is
-	if some == nil {
-		some = was
+	either := is
+	if either == nil {
+		either = was
 	}
-	switch some.(type) {
+	switch either.(type) {
 	case *v1.Pod:
 		var c sim.Change[*v1.Pod]
 		c.Before, _ = was.(*v1.Pod)

@@ -42,16 +42,16 @@ type Room struct {
 func Hold(
 	ctx context.Context, objects []client.Object, asked *v1alpha1.ZoneSurvival, options Options, status *v1alpha1.ZoneSurvivalStatus,
 ) (Room, error) {
-	is, taken := reservationOf(objects, asked)
-	room := Room{Is: is, Wanted: is}
+	present, taken := reservationOf(objects, asked)
+	room := Room{Is: present, Wanted: present}
 	status.Reservation, status.Held, status.Missing = "", nil, nil
 	if !asked.Spec.Hold {
 		room.Wanted = nil
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionHeld)
 		return room, nil
 	}
-	if is != nil {
-		status.Reservation, status.Held = is.Name, heldUnused(is)
+	if present != nil {
+		status.Reservation, status.Held = present.Name, heldUnused(present)
 	}
 	var condition metav1.Condition
 	var err error
@@ -81,11 +81,11 @@ func (r *Room) find(
 ) (metav1.Condition, error) {
 	belongs := owned(objects, r.Is)
 	own := requestsByNode(objects, func(pod *v1.Pod) bool { return c.protects(pod) && belongs(pod) })
-	is := unusedOf(named(r.Is), own)
-	p := newPlanner(objects, c, heldByOthers(objects, r.Is), belongs, options, is, status.Losses)
+	held := unusedOf(named(r.Is), own)
+	p := newPlanner(objects, c, heldByOthers(objects, r.Is), belongs, options, held, status.Losses)
 	p.own = own
 	p.broken = slices.ContainsFunc(status.Losses, func(loss v1alpha1.SurvivalLoss) bool { return loss.Waiting > 0 })
-	plan, err := p.plan(ctx, is)
+	plan, err := p.plan(ctx, held)
 	if ctx.Err() != nil {
 		return metav1.Condition{}, context.Cause(ctx)
 	}
@@ -94,7 +94,8 @@ func (r *Room) find(
 	}
 	r.Bound = p.least.List()
 	r.Wanted = reservation(c.asked, plan.held, own)
-	if status.Reservation = ""; r.Wanted != nil {
+	status.Reservation = ""
+	if r.Wanted != nil {
 		status.Reservation = r.Wanted.Name
 	}
 	status.Missing = plan.report()
@@ -107,7 +108,7 @@ func (r *Room) condition(plan *plan) metav1.Condition {
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reason, Message: message}
 	}
 	pods := plan.missing.count()
-	switch is := r.Is; {
+	switch {
 	case plan.capped:
 		return not(v1alpha1.ReasonHeldFractionReached, fmt.Sprintf("spec.maxHeldFraction keeps room from being held for %d pods, see status.missing", pods))
 	case pods > 0:
@@ -115,7 +116,7 @@ func (r *Room) condition(plan *plan) metav1.Condition {
 			"room is missing for %d pods, see status.missing; it is collected as other pods leave", pods))
 	case r.Wanted == nil:
 		return metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonRoomHeld, Message: "no loss displaces a pod"}
-	case is == nil || !r.Same() || is.Status.ObservedGeneration != is.Generation:
+	case r.Is == nil || !r.Same() || r.Is.Status.ObservedGeneration != r.Is.Generation:
 		return not(v1alpha1.ReasonFilling, fmt.Sprintf(
 			"ZoneReservation %s has changed, and the scheduler has not said yet what it holds", r.Wanted.Name))
 	}
@@ -140,12 +141,12 @@ func (r *Room) Same() bool {
 // report lists what is missing, by zone.
 func (pl *plan) report() []v1alpha1.SurvivalMissing {
 	var out []v1alpha1.SurvivalMissing
-	for _, of := range slices.SortedFunc(maps.Keys(pl.missing), func(a, b shape) int {
+	for _, lacking := range slices.SortedFunc(maps.Keys(pl.missing), func(a, b shape) int {
 		return cmp.Or(strings.Compare(a.zone, b.zone), strings.Compare(a.requests, b.requests))
 	}) {
-		pods := pl.missing[of]
+		pods := pl.missing[lacking]
 		requests := wants(pods[0])
-		m := v1alpha1.SurvivalMissing{Zone: of.zone, Pods: int64(len(pods)), Requests: requests.List()}
+		m := v1alpha1.SurvivalMissing{Zone: lacking.zone, Pods: int64(len(pods)), Requests: requests.List()}
 		delete(m.Requests, v1.ResourcePods)
 		out = append(out, m)
 	}
@@ -190,12 +191,12 @@ func reservation(asked *v1alpha1.ZoneSurvival, unused, own amounts) *v1alpha1.Zo
 		out.Spec.Owners = append(out.Spec.Owners, v1alpha1.ReservationOwner(w))
 	}
 	for _, name := range slices.Sorted(maps.Keys(unused)) {
-		all, of := unused[name], own[name]
+		all, used := unused[name], own[name]
 		if all.IsZero() {
 			continue
 		}
 		all = all.Clone()
-		all.Add(&of, 1)
+		all.Add(&used, 1)
 		n := v1alpha1.ReservationNode{Name: name, Amount: all.List(), Pods: int32(max(1, all.Pods))} //nolint:gosec // as many as fit on a node
 		if delete(n.Amount, v1.ResourcePods); len(n.Amount) == 0 {
 			n.Amount[v1.ResourceCPU] = resource.Quantity{} // a place for a pod that asks for nothing
@@ -237,8 +238,8 @@ func named(r *v1alpha1.ZoneReservation) amounts {
 func unusedOf(held, own amounts) amounts {
 	out := amounts{}
 	for name, amount := range held {
-		of := own[name]
-		unused := amount.Less(&of)
+		used := own[name]
+		unused := amount.Less(&used)
 		out[name] = unused.Positive()
 	}
 	return out

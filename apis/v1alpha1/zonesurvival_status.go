@@ -117,12 +117,12 @@ type SurvivalLoss struct {
 	Placed int64 `json:"placed"`
 	// +optional
 	Waiting int64 `json:"waiting"`
-	// Witnesses are the first of the waiting pods, by namespace and name.
+	// Witnesses are the first of the waiting pods, by namespace and name: at most ten, and at most 100 of all losses together.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Witnesses []SurvivalWitness `json:"witnesses,omitempty"`
-	// Margin is what is free in the remaining zones after the loss, sorted by zone.
+	// Margin is what is free in the remaining zones after the loss, sorted by zone. Of more than 45 zones, each loss has those with least free.
 	// +optional
 	// +listType=map
 	// +listMapKey=zone

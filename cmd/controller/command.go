@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"zonewise.dev/cluster/live"
@@ -35,12 +36,16 @@ const (
 	LeaseName = "zonewise-controller"
 )
 
-// Main runs the program with the arguments after Name, until a signal ends it, and returns its exit status.
-func Main(args []string) int {
+// memoryMax is the file with the memory limit of the container.
+const memoryMax = "/sys/fs/cgroup/memory.max"
+
+// Main runs the program with the arguments after Name, until a signal ends it, and returns its exit status. The registry has plugins of a scheduler
+// of the caller's own, which a configuration may then name; it may be nil.
+func Main(args []string, registry frameworkruntime.Registry) int {
 	sim.UseOneProcessor()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	cmd := NewCommand()
+	cmd := NewCommand(registry)
 	cmd.SetArgs(args)
 	if err := cmd.ExecuteContext(ctx); err != nil && ctx.Err() == nil {
 		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.Name(), message.OneLine(err))
@@ -58,6 +63,9 @@ type flags struct {
 	callExtenders                               bool
 	settle                                      time.Duration
 
+	// registry has plugins of the caller's own, see Main.
+	registry frameworkruntime.Registry
+
 	parts []parts.Description
 	on    []*bool // by part
 }
@@ -72,9 +80,9 @@ It keeps the ZoneReservations of those with hold. It evicts no pod.
 --buy asks an autoscaler for the nodes of ZoneReservations and ZoneSurvivals with spec.buy, by
 CapacityBuffers, and writes into their status what was asked and answered.`
 
-// NewCommand returns the program's command.
-func NewCommand() *cobra.Command {
-	f := flags{parts: []parts.Description{survival.Describe(), buy.Describe()}}
+// NewCommand returns the program's command; see Main.
+func NewCommand(registry frameworkruntime.Registry) *cobra.Command {
+	f := flags{registry: registry, parts: []parts.Description{survival.Describe(), buy.Describe()}}
 	cmd := &cobra.Command{
 		Use: LeaseName, Short: "Compute beside the scheduler", Long: help, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
@@ -131,7 +139,7 @@ func (f *flags) check() error {
 
 // scheduler says how the scheduler runs on copies of the cluster.
 func (f *flags) scheduler() (sim.Options, error) {
-	options := sim.Options{CallExtenders: f.callExtenders, Controllers: f.controllers}
+	options := sim.Options{CallExtenders: f.callExtenders, Controllers: f.controllers, Registry: f.registry}
 	if f.featureGates != "" {
 		if err := utilfeature.DefaultMutableFeatureGate.Set(f.featureGates); err != nil {
 			return options, fmt.Errorf("--feature-gates: %w", err)
@@ -186,9 +194,10 @@ func (f *flags) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		shared := parts.Shared{Client: c, Sim: scheduler, CPUFraction: f.cpuFraction, MemoryLimit: parts.LimitMemory(memoryMax)}
 		var running []parts.Part
 		for _, p := range f.chosen() {
-			running = append(running, p.New(parts.Shared{Client: c, Sim: scheduler, CPUFraction: f.cpuFraction}))
+			running = append(running, p.New(shared))
 		}
 		return parts.Run(ctx, cluster, running, f.settle)
 	})

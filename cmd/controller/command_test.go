@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 )
 
 // TestBadFlags: an error names the flag.
@@ -31,9 +32,17 @@ func TestBadFlags(t *testing.T) {
 		t.Run(args, func(t *testing.T) {
 			kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 			require.NoError(t, os.WriteFile(kubeconfig, []byte("{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}"), 0o600))
-			cmd := NewCommand()
+			cmd := NewCommand(nil)
 			cmd.SetArgs(append([]string{"--survival"}, strings.Fields(strings.ReplaceAll(args, "KUBECONFIG", kubeconfig))...))
 			require.ErrorContains(t, cmd.ExecuteContext(t.Context()), want)
 		})
 	}
+}
+
+// TestOwnPlugins: copies have the plugins of the caller's own.
+func TestOwnPlugins(t *testing.T) {
+	f := flags{registry: frameworkruntime.Registry{"Own": nil}}
+	scheduler, err := f.scheduler()
+	require.NoError(t, err)
+	require.Contains(t, scheduler.Registry, "Own")
 }

@@ -25,7 +25,7 @@ const name = "zonewise-scheduler"
 func main() {
 	metrics.ExportBuildInfo()
 	if len(os.Args) > 1 && os.Args[1] == controller.Name { // kube-scheduler itself takes no arguments
-		os.Exit(controller.Main(os.Args[2:]))
+		os.Exit(controller.Main(os.Args[2:], nil))
 	}
 	os.Exit(run(newCommand(plugins.NewPack(plugins.WithFence(), plugins.WithRetriedWatches()))))
 }

@@ -1,8 +1,9 @@
 // Command own-plugins is a scheduler with a plugin of its own beside those of Zonewise. Called with the argument "zonewise" it is the command
-// line: what that says about a copy of the cluster is then what this scheduler would do.
+// line, with "controller" the controller: what these say about a copy of the cluster is then what this scheduler would do.
 //
 //	own-plugins --config scheduler.yaml
 //	own-plugins zonewise explain my-pod --config scheduler.yaml
+//	own-plugins controller --survival --config scheduler.yaml
 package main
 
 import (
@@ -16,6 +17,7 @@ import (
 	"k8s.io/kubernetes/cmd/kube-scheduler/app"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
+	"zonewise.dev/cmd/controller"
 	"zonewise.dev/cmd/zonewise/command"
 	"zonewise.dev/plugins"
 )
@@ -24,6 +26,9 @@ func main() {
 	own := frameworkruntime.Registry{quarantineName: newQuarantine}
 	if len(os.Args) > 1 && os.Args[1] == "zonewise" {
 		os.Exit(command.Main(os.Args[2:], own))
+	}
+	if len(os.Args) > 1 && os.Args[1] == controller.Name {
+		os.Exit(controller.Main(os.Args[2:], own))
 	}
 	var options []app.Option
 	for name, factory := range plugins.NewPack(plugins.WithFence(), plugins.WithRetriedWatches()).Factories() {

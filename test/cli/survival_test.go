@@ -53,6 +53,8 @@ type world struct {
 	t *testing.T
 	// address is that of the controller's metrics, and kubeconfig what it reads.
 	address, kubeconfig string
+	// through, if it is set, returns with what kubeconfig the controller comes instead of its own.
+	through func(kubeconfig string) string
 }
 
 // TestSurvivalController is the walk-through of docs/survival.md: a service of six has room after the loss of any zone, then batch work takes
@@ -236,6 +238,9 @@ func (w *world) startController(flags ...string) (stop func()) {
 		files = append(slices.Clone(files), buyRules)
 	}
 	kubeconfig := w.User(w.t, user, rules(w.t, files...))
+	if w.through != nil {
+		kubeconfig = w.through(kubeconfig)
+	}
 	content, err := manifests.FS.ReadFile("components/controller/roles.yaml")
 	require.NoError(w.t, err)
 	for document := range strings.SplitSeq(string(content), "\n---\n") {
@@ -257,7 +262,7 @@ func (w *world) restartController(flags ...string) (stop func()) {
 	port, err := controlplane.FreePort()
 	require.NoError(w.t, err)
 	w.address = fmt.Sprintf("127.0.0.1:%d", port)
-	cmd := controller.NewCommand()
+	cmd := controller.NewCommand(nil)
 	cmd.SetArgs(append([]string{"--survival", "--kubeconfig=" + w.kubeconfig, "--address=" + w.address, "--cpu-fraction=64", "--settle-time=100ms", "--replays=2"}, flags...))
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan error, 1)

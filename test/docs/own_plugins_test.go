@@ -12,7 +12,8 @@ import (
 	"zonewise.dev/test/internal/program"
 )
 
-// TestASchedulerWithOwnPluginsIsTheCommandLine: examples/own-plugins explains what its own plugin refuses. Without the plugin its configuration is wrong.
+// TestASchedulerWithOwnPluginsIsTheCommandLine: examples/own-plugins explains what its own plugin refuses, and is the controller, too. Without the
+// plugin its configuration is wrong.
 func TestASchedulerWithOwnPluginsIsTheCommandLine(t *testing.T) {
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	require.NoError(t, err)
@@ -36,4 +37,7 @@ func TestASchedulerWithOwnPluginsIsTheCommandLine(t *testing.T) {
 	help, err := exec.CommandContext(t.Context(), own, "--help").CombinedOutput()
 	require.NoError(t, err)
 	require.Contains(t, string(help), "--leader-elect", "it is a scheduler")
+	help, err = exec.CommandContext(t.Context(), own, "controller", "--help").CombinedOutput()
+	require.NoError(t, err)
+	require.Contains(t, string(help), "--survival", "it is the controller")
 }

@@ -31,6 +31,8 @@ type Shared struct {
 	Sim sim.Options
 	// CPUFraction is how much of a core the process may use, above 0.
 	CPUFraction float64
+	// MemoryLimit is how many bytes the process may use, 0 or math.MaxInt64 if there is no limit; see TooLarge.
+	MemoryLimit int64
 }
 
 // Description says what a part is before it runs.

@@ -39,7 +39,7 @@ type Options struct {
 type Controller struct {
 	options   Options
 	certify   survival.Options // without what belongs to one snapshot
-	client    client.Client
+	shared    parts.Shared
 	certifier survival.Certifier
 	// rounds bounds what the process uses from one full round to the next, and follows what it uses to look at the cluster between them and
 	// to follow it: half as much, so that the next full round comes after twice the time at most.
@@ -58,7 +58,7 @@ type Controller struct {
 // New returns the part.
 func New(shared parts.Shared, options Options) *Controller {
 	return &Controller{
-		options: options, certify: survival.Options{Sim: shared.Sim, Replays: options.Replays}, client: shared.Client,
+		options: options, certify: survival.Options{Sim: shared.Sim, Replays: options.Replays}, shared: shared,
 		answers: map[string]answer{}, rounds: shared.NewMeter(1), follows: shared.NewMeter(0.5),
 	}
 }
@@ -138,7 +138,8 @@ func (r *round) follow(ctx context.Context) error {
 		return ctx.Err()
 	}
 	r.keepUnfollowed(statuses)
-	if r.answered = r.question(); !r.write(ctx, statuses) {
+	r.answered = r.question()
+	if !r.write(ctx, statuses) {
 		r.answered = ""
 	}
 	klog.FromContext(ctx).V(2).Info("Followed a change", "took", time.Since(began))
@@ -179,6 +180,9 @@ func (c *Controller) round(cluster *snapshot.Snapshot) *round {
 		default:
 			r.options.Missing = append(r.options.Missing, m.Words())
 		}
+	}
+	if reason := c.shared.TooLarge(cluster); reason != "" {
+		r.options.Missing = append(r.options.Missing, reason)
 	}
 	return r
 }
@@ -256,16 +260,16 @@ func (c *Controller) updateStatus(ctx context.Context, asked *v1alpha1.ZoneSurvi
 	written := asked.DeepCopy()
 	status.DeepCopyInto(&written.Status) // the client puts the API server's answer there
 	keepBuying(&written.Status, &asked.Status)
-	if err := c.client.Status().Update(ctx, written); err != nil {
+	if err := c.shared.Client.Status().Update(ctx, written); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	*asked = *written
-	for _, of := range events {
-		was, is := meta.FindStatusCondition(before, of.condition), meta.FindStatusCondition(status.Conditions, of.condition)
-		if is == nil || told(was) == told(is) {
+	for _, reasons := range events {
+		old, condition := meta.FindStatusCondition(before, reasons.condition), meta.FindStatusCondition(status.Conditions, reasons.condition)
+		if condition == nil || told(old) == told(condition) {
 			continue
 		}
-		if err := c.client.Create(ctx, of.event(written, is)); err != nil {
+		if err := c.shared.Client.Create(ctx, reasons.event(written, condition)); err != nil {
 			return err
 		}
 	}
@@ -283,28 +287,28 @@ func keepBuying(status, before *v1alpha1.ZoneSurvivalStatus) {
 	}
 }
 
-// eventsOf are the reasons of the events about a condition, by what it is.
-type eventsOf struct{ condition, yes, no, unknown string }
+// eventReasons are the reasons of the events about a condition, by its status.
+type eventReasons struct{ condition, yes, no, unknown string }
 
-var events = []eventsOf{
+var events = []eventReasons{
 	{v1alpha1.ConditionSurvives, "Survives", "DoesNotSurvive", "SurvivalUnknown"},
 	{v1alpha1.ConditionHeld, "RoomHeld", "RoomNotHeld", "RoomUnknown"},
 	{v1alpha1.ConditionServes, "EnoughServing", "TooFewServing", "ServingUnknown"},
 }
 
-func (of *eventsOf) event(about *v1alpha1.ZoneSurvival, is *metav1.Condition) *eventsv1.Event {
-	kind, reason := v1.EventTypeNormal, of.yes
-	switch is.Status {
+func (r *eventReasons) event(about *v1alpha1.ZoneSurvival, condition *metav1.Condition) *eventsv1.Event {
+	kind, reason := v1.EventTypeNormal, r.yes
+	switch condition.Status {
 	case metav1.ConditionFalse:
-		kind, reason = v1.EventTypeWarning, of.no
+		kind, reason = v1.EventTypeWarning, r.no
 	case metav1.ConditionUnknown:
-		reason = of.unknown
+		reason = r.unknown
 	}
 	host, _ := os.Hostname()
 	now := time.Now()
 	return &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%.200s.%x", about.Name, now.UnixNano())},
-		EventTime:  metav1.NewMicroTime(now), Type: kind, Reason: reason, Action: "Replay", Note: crd.Shortened(is.Message),
+		EventTime:  metav1.NewMicroTime(now), Type: kind, Reason: reason, Action: "Replay", Note: crd.Shortened(condition.Message),
 		Regarding: v1.ObjectReference{
 			APIVersion: v1alpha1.SchemeGroupVersion.String(), Kind: "ZoneSurvival", Name: about.Name, UID: about.UID, ResourceVersion: about.ResourceVersion,
 		},

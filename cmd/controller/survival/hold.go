@@ -42,22 +42,22 @@ func (c *Controller) hold(
 
 // keep writes or deletes the reservation if it is not as it should be. It never touches one that belongs to something else.
 func (c *Controller) keep(ctx context.Context, room *survival.Room) error {
-	is, wanted := room.Is, room.Wanted
+	present, wanted := room.Is, room.Wanted
 	if room.Same() {
 		return nil
 	}
 	if wanted == nil {
-		return client.IgnoreNotFound(c.client.Delete(ctx, is, client.Preconditions{UID: &is.UID}))
+		return client.IgnoreNotFound(c.shared.Client.Delete(ctx, present, client.Preconditions{UID: &present.UID}))
 	}
 	// Without force it is a conflict if another manager has made a reservation of that name meanwhile.
 	options := []client.ApplyOption{fieldOwner}
-	if is != nil {
-		wanted.UID = is.UID
+	if present != nil {
+		wanted.UID = present.UID
 		options = append(options, client.ForceOwnership)
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(wanted)
 	if err != nil {
 		return err
 	}
-	return c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content}), options...)
+	return c.shared.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content}), options...)
 }

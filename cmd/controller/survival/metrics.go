@@ -35,22 +35,22 @@ func (c *Controller) collect(send metrics.Send) {
 		for resource, quantity := range status.Held {
 			send(declared.Held, quantity.AsApproximateFloat64(), name, string(resource))
 		}
-		short := map[string]int64{}
+		missing := map[string]int64{}
 		for i := range status.Losses {
 			if status.Losses[i].Zone != "" && meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHeld) != nil {
-				short[status.Losses[i].Zone] = 0
+				missing[status.Losses[i].Zone] = 0
 			}
 		}
 		for i := range status.Missing {
-			short[status.Missing[i].Zone] += status.Missing[i].Pods
+			missing[status.Missing[i].Zone] += status.Missing[i].Pods
 		}
-		for zone, pods := range short {
+		for zone, pods := range missing {
 			send(declared.MissingPods, float64(pods), name, zone)
 		}
-		for lost, of := range worstByZone(status.Losses) {
-			send(declared.Waiting, float64(of.waiting), name, lost)
-			for in, ratio := range of.margins {
-				send(declared.Margin, ratio, name, lost, in.zone, string(in.resource))
+		for lost, worst := range worstByZone(status.Losses) {
+			send(declared.Waiting, float64(worst.waiting), name, lost)
+			for key, ratio := range worst.margins {
+				send(declared.Margin, ratio, name, lost, key.zone, string(key.resource))
 			}
 		}
 	}
@@ -72,17 +72,17 @@ func worstByZone(losses []v1alpha1.SurvivalLoss) map[string]*worstLoss {
 	out := map[string]*worstLoss{}
 	for i := range losses {
 		loss := &losses[i]
-		is := out[loss.Zone]
-		if is == nil {
-			is = &worstLoss{margins: map[zoneResource]float64{}}
-			out[loss.Zone] = is
+		worst := out[loss.Zone]
+		if worst == nil {
+			worst = &worstLoss{margins: map[zoneResource]float64{}}
+			out[loss.Zone] = worst
 		}
-		is.waiting = max(is.waiting, loss.Waiting)
+		worst.waiting = max(worst.waiting, loss.Waiting)
 		for _, m := range loss.Margin {
 			for resource, all := range m.Allocatable {
-				in, ratio := zoneResource{m.Zone, resource}, float64(amount.Of(resource, m.Free[resource]))/float64(amount.Of(resource, all))
-				if least, known := is.margins[in]; !known || ratio < least {
-					is.margins[in] = ratio
+				key, ratio := zoneResource{m.Zone, resource}, float64(amount.Of(resource, m.Free[resource]))/float64(amount.Of(resource, all))
+				if least, known := worst.margins[key]; !known || ratio < least {
+					worst.margins[key] = ratio
 				}
 			}
 		}
