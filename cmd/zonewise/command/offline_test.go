@@ -88,6 +88,12 @@ func TestPartialDataIsNoSuccess(t *testing.T) {
 		if want != program.OK {
 			require.Equal(t, "zonewise: what the simulation did not see may decide: you may not list "+missing+"; --allow-partial takes the answer as it is\n", errs)
 		}
+		c.Missing[0].Reason, c.Missing[0].Detail = snapshot.Unreadable, "the server was unable to return a response"
+		require.NoError(t, snapshot.Save(file, c.Snapshot))
+		_, _, errs = zonewise(t.Context(), args...)
+		if want != program.OK {
+			require.Contains(t, errs, "may decide: "+missing+" could not be read: the server was unable to return a response; --allow-partial")
+		}
 		code, _, errs = zonewise(t.Context(), append(args, "--allow-partial")...)
 		require.Equal(t, program.OK, code, errs)
 		code, _, errs = zonewise(t.Context(), "simulate", "--lose-zone", "a", "--lose-zone", "b", "--snapshot", file)

@@ -16,6 +16,7 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 
 	"zonewise.dev/cluster/census"
+	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/cmd/zonewise/simulate"
 	"zonewise.dev/internal/program"
@@ -32,7 +33,7 @@ cluster: the scheduler acts on a copy, with its plugins and the configuration of
 
 Exit codes: 0 it would survive; 1 the cluster could not be read; 2 a flag is
 wrong; 4 a promise of --fail-on would be broken; 5 none would be, as far as can be
-said without what you may not list (--allow-partial makes that 0).`
+said without what could not be read (--allow-partial makes that 0).`
 
 type simulateFlags struct {
 	clusterFlags
@@ -68,7 +69,7 @@ func newSimulate(registry frameworkruntime.Registry) *cobra.Command {
 	set.IntVar(&flags.addNodes, "add-nodes", 0, "first add this many copies of the node of --like")
 	set.StringVar(&flags.like, "like", "", "the node that --add-nodes copies")
 	set.StringSliceVar(&flags.controllers, "controllers", nil, "kinds of controllers that replace their pods, beside those of Kubernetes, such as RayCluster.ray.io")
-	set.BoolVar(&flags.allowPartial, "allow-partial", false, "take the answer also if something of the cluster may not be listed")
+	set.BoolVar(&flags.allowPartial, "allow-partial", false, "take the answer also if something of the cluster could not be read")
 	set.StringSliceVar(&flags.failOn, "fail-on", simulate.DefaultFailures, "what makes the exit code 4: "+strings.Join(simulate.Failures, ", ")+", or none")
 	complete(cmd, "fail-on", append(simulate.Failures, "none")...)
 	return cmd
@@ -166,9 +167,27 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 		return errNotSurvived
 	}
 	if len(report.NotRead) > 0 && !f.allowPartial {
-		return fmt.Errorf("%w: you may not list %s; --allow-partial takes the answer as it is", errPartial, strings.Join(report.NotRead, ", "))
+		return fmt.Errorf("%w: %s; --allow-partial takes the answer as it is", errPartial, lacks(c.Snapshot, report.NotRead))
 	}
 	return nil
+}
+
+// lacks says why these kinds could not be read, those that may not be listed together.
+func lacks(s *snapshot.Snapshot, resources []string) string {
+	var forbidden, words []string
+	for _, m := range s.Missing {
+		switch {
+		case !slices.Contains(resources, m.Resource):
+		case m.Reason == snapshot.Forbidden:
+			forbidden = append(forbidden, m.Resource)
+		default:
+			words = append(words, m.Words())
+		}
+	}
+	if len(forbidden) > 0 {
+		words = append([]string{"you may not list " + strings.Join(forbidden, ", ")}, words...)
+	}
+	return strings.Join(words, "; ")
 }
 
 // rate shows how far a simulation has come, and how fast.
