@@ -41,7 +41,7 @@ group_memory() {
 	measure $PERFORMANCE 'ZoneSpreadAllocs$' 200ms
 }
 group_policies() {
-	measure $PERFORMANCE ZoneSpreadPolicies 20x
+	measure $PERFORMANCE ZoneSpreadPolicies 3000x
 	measure ./plugins/zonespread/serve Events 20000x
 	measure ./plugins/zonespread/serve Status 5x
 	measure ./plugins/zonespread/serve Wake 200x
