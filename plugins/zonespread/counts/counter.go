@@ -35,7 +35,8 @@ func (c *counter) addPods(set *labelSet, slot, pods int32) {
 	list := &c.cells
 	value, grouped := c.groupOf(set)
 	if grouped {
-		if list = c.groups[value]; list == nil {
+		list = c.groups[value]
+		if list == nil {
 			list = &cells{}
 			c.groups[value] = list
 		}

@@ -56,9 +56,9 @@ func Direct[N NodeInfo[P], P PodInfo](nodes []N, queries []Query, each func(n in
 				continue
 			}
 			for _, p := range nodes[i].GetPods() {
-				at := groupAt{domain: id}
-				if at.group, ok = q.groupOf(p.GetPod()); ok && at.group != q.ExceptGroup && !seen[at] &&
-					q.matches(p.GetPod()) {
+				group, grouped := q.groupOf(p.GetPod())
+				at := groupAt{group: group, domain: id}
+				if grouped && group != q.ExceptGroup && !seen[at] && q.matches(p.GetPod()) {
 					seen[at] = true
 					counts[id]++
 				}

@@ -34,7 +34,8 @@ func EligibilityOf(pod *v1.Pod, honorAffinity, honorTaints, comparisonOperators 
 		e.affinity, e.node = &affinity, nodeNamedBy(required)
 		decisive.NodeSelector = pod.Spec.NodeSelector
 		if required != nil {
-			decisive.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}}
+			nodes := &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: required}
+			decisive.Affinity = &v1.Affinity{NodeAffinity: nodes}
 		}
 	}
 	if honorTaints {

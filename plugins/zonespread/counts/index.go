@@ -173,32 +173,37 @@ func countsAlike(a, b *v1.Node) bool {
 
 // refreshPods learns the pods of a node. A pod that is the same object as before is unchanged; any other
 // is counted again, which makes no difference to one that has neither been relabelled nor started to
-// terminate.
+// terminate. Most pods keep their position, too.
 func refreshPods[P PodInfo](ix *Index, s int32, pods []P) {
 	known := ix.slots[s].pods
-	same := 0
-	for same < len(known) && same < len(pods) && known[same].pod == pods[same].GetPod() {
-		same++
+	for i, p := range known {
+		if i >= len(pods) || pods[i].GetPod() != p.pod {
+			ix.left[p.pod] = p.set
+		}
 	}
-	for _, p := range known[same:] {
-		ix.left[p.pod] = p.set
-	}
-	known = known[:same]
-	for _, info := range pods[same:] {
+	for i, info := range pods {
 		pod := info.GetPod()
+		if i < len(known) && known[i].pod == pod {
+			continue
+		}
 		set, stayed := ix.left[pod]
 		if stayed {
 			delete(ix.left, pod)
-		} else if set = ix.labelSets.setOf(pod); set != nil {
-			ix.labelSets.change(set, s, 1)
+		} else {
+			set = ix.labelSets.add(pod, s)
 		}
-		known = append(known, placed{pod: pod, set: set})
+		if i < len(known) {
+			known[i] = placed{pod: pod, set: set}
+		} else {
+			known = append(known, placed{pod: pod, set: set})
+		}
 	}
 	// Whatever comes is counted before what goes, so that a label set does not vanish in between.
 	for _, set := range ix.left {
 		ix.labelSets.remove(set, s)
 	}
 	clear(ix.left)
+	known = known[:len(pods)]
 	clear(known[len(known):cap(known)]) // so that pods which are gone are not kept from being freed
 	ix.slots[s].pods = known
 }

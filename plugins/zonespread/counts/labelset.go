@@ -120,6 +120,15 @@ func (s *labelSets) change(set *labelSet, slot, pods int32) {
 	}
 }
 
+// add counts a pod onto a node. It returns its label set; nil for a pod that does not count.
+func (s *labelSets) add(pod *v1.Pod, slot int32) *labelSet {
+	set := s.setOf(pod)
+	if set != nil {
+		s.change(set, slot, 1)
+	}
+	return set
+}
+
 // remove counts a pod off a node, and forgets its label set with the last one; nil stands for a pod that did
 // not count.
 func (s *labelSets) remove(set *labelSet, slot int32) {
