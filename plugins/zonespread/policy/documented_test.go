@@ -3,6 +3,7 @@ package policy_test
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -78,16 +79,16 @@ func decide(t *testing.T, spec, zones, replicas string) (allowed, scores string)
 		in.Domains = append(in.Domains, d)
 	}
 	table := p.Evaluate(in)
-	var open, scored []string
-	for i, score := range table.Scores(names) {
-		name := names[i]
-		scored = append(scored, fmt.Sprintf("%s %d", name, score))
-		if s := state[name]; s != "closed" && s != "full" && s != "ineligible" && (!p.Hard() || table.Rule(name).OK()) {
-			open = append(open, name)
-		}
-	}
+	open := slices.DeleteFunc(names, func(name string) bool {
+		usable := state[name] != "closed" && state[name] != "full" && state[name] != "ineligible"
+		return !usable || p.Hard() && !table.Rule(name).OK()
+	})
 	if len(open) == 0 {
-		open = []string{"none"}
+		return "none", ""
+	}
+	var scored []string
+	for i, score := range table.Scores(open) {
+		scored = append(scored, fmt.Sprintf("%s %d", open[i], score))
 	}
 	return strings.Join(open, ", "), strings.Join(scored, ", ")
 }
