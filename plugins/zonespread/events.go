@@ -213,16 +213,21 @@ func eventObjects[T any](oldObj, newObj any) (before, after T, err error) {
 	if tombstone, ok := oldObj.(cache.DeletedFinalStateUnknown); ok {
 		oldObj = tombstone.Obj
 	}
-	var ok bool
-	if oldObj != nil {
-		if before, ok = oldObj.(T); !ok {
-			return before, after, fmt.Errorf("queueing hint: want a %T, got a %T", before, oldObj)
-		}
+	before, err = objectOf[T](oldObj)
+	if err != nil {
+		return before, after, err
 	}
-	if newObj != nil {
-		if after, ok = newObj.(T); !ok {
-			return before, after, fmt.Errorf("queueing hint: want a %T, got a %T", after, newObj)
-		}
+	after, err = objectOf[T](newObj)
+	return before, after, err
+}
+
+func objectOf[T any](obj any) (object T, err error) {
+	if obj == nil {
+		return object, nil
 	}
-	return before, after, nil
+	object, ok := obj.(T)
+	if !ok {
+		return object, fmt.Errorf("queueing hint: want a %T, got a %T", object, obj)
+	}
+	return object, nil
 }

@@ -14,8 +14,8 @@ var _ fwk.FilterPlugin = (*ZoneSpread)(nil)
 
 // Filter refuses a node if the pod there would exceed the maxSkew of a hard constraint, or if one of its policies
 // refuses the node's zone. The code is Unschedulable, so that preemption may make room. It is
-// UnschedulableAndUnresolvable if the node has no domain for a constraint, or if no eviction could help. Statuses are
-// allocated in blocks; otherwise Filter allocates nothing.
+// UnschedulableAndUnresolvable if the node has no domain for a constraint, or if no eviction could help. A node that
+// passes allocates nothing, and one that is refused only its status.
 func (pl *ZoneSpread) Filter(
 	ctx context.Context, cycleState fwk.CycleState, pod *v1.Pod, nodeInfo fwk.NodeInfo,
 ) *fwk.Status {
@@ -35,22 +35,29 @@ func (pl *ZoneSpread) Filter(
 				logger.Info("Node lacks a topology key", "pod", klog.KObj(pod), "node", klog.KObj(node), "topologyKey",
 					s.constraints[i].topologyKey)
 			}
-			return s.refusals.like(pl.noDomain)
+			return copyOf(pl.noDomain)
 		case tooSkewed:
 			if logger := klog.FromContext(ctx).V(5); logger.Enabled() {
 				c, view := &s.constraints[i], &s.views[i]
 				domain := node.Labels[c.topologyKey]
-				logger.Info("Node would exceed maxSkew", "pod", klog.KObj(pod), "node", klog.KObj(node), "topologyKey",
-					c.topologyKey,
-					"domain", domain, "matching", view.Count(domain), "self", s.self[i], "minimum", view.Minimum(), "maxSkew", c.maxSkew)
+				logger.Info("Node would exceed maxSkew", "pod", klog.KObj(pod), "node", klog.KObj(node),
+					"topologyKey", c.topologyKey, "domain", domain, "matching", view.Count(domain),
+					"self", s.self[i], "minimum", view.Minimum(), "maxSkew", c.maxSkew)
 			}
-			return s.refusals.like(pl.tooSkewed)
+			return copyOf(pl.tooSkewed)
 		}
 	}
 	if refusal := s.policies.check(node); refusal != nil {
-		return s.refusals.like(refusal)
+		return copyOf(refusal)
 	}
 	return nil
+}
+
+// copyOf returns a copy of a status, since the framework writes to those that it gets. The reasons are shared: they are
+// never written to in place.
+func copyOf(status *fwk.Status) *fwk.Status {
+	copied := *status
+	return &copied
 }
 
 // fit is whether a pod fits on a node by one of its constraints.

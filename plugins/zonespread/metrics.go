@@ -12,8 +12,10 @@ const subsystem = "zonespread"
 var (
 	indexSize = zonewisemetrics.NewGaugeVec(&metrics.GaugeOpts{
 		Namespace: zonewisemetrics.Namespace, Subsystem: subsystem, Name: "index_size",
-		Help: "What the index of pod counts holds, by kind: nodes, pods, label_sets (pods of a namespace with equal labels), " +
-			"selectors, cells (pairs of a selector and a node with matching pods, 8 bytes each), topologies, classes (sets of eligible nodes).",
+		Help: "What the index of pod counts holds, by kind: nodes, pods, " +
+			"label_sets (pods of a namespace with equal labels), selectors, " +
+			"cells (pairs of a selector and a node with matching pods, 8 bytes each), topologies, " +
+			"classes (sets of eligible nodes).",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"kind"})
 	nodesRefreshed = newCounter("index_refreshed_nodes_total", "How many changed nodes the index has looked at.")

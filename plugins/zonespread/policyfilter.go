@@ -164,8 +164,8 @@ func (p *podPolicies) hard() bool {
 	return p != nil && slices.ContainsFunc(p.each, func(each *podPolicy) bool { return each.Hard() })
 }
 
-// check returns the refusal of a node, or nil if every policy allows it. It allocates only one refusal per policy and
-// zone, which all nodes of the zone share. The framework writes to the statuses that it gets, so it must get a copy.
+// check returns the refusal of a node, or nil if every policy allows it. All nodes of a zone share one, of which the
+// framework must get a copy.
 func (p *podPolicies) check(node *v1.Node) *fwk.Status {
 	if p == nil {
 		return nil

@@ -46,8 +46,8 @@ func (pl *ZoneSpread) scoresByPolicies(cycleState fwk.CycleState, filteredNodes 
 	return all
 }
 
-// of returns the score of a node, the mean over the policies. It is 0 from one whose topology key the node lacks.
-func (p policyScores) of(node *v1.Node) int64 {
+// scoreOf returns the score of a node, the mean over the policies. It is 0 from one whose topology key the node lacks.
+func (p policyScores) scoreOf(node *v1.Node) int64 {
 	sum := int64(0)
 	for i := range p {
 		if zone, ok := node.Labels[p[i].topologyKey]; ok {
@@ -71,8 +71,8 @@ func withPolicy(raw, byPolicies int64) int64 { return raw<<policyBits | byPolici
 // byConstraints is the part of a raw score that is by the constraints.
 func byConstraints(raw int64) int64 { return raw >> policyBits }
 
-// join joins a normalized score by constraints, if there are any, with the one by policies that the raw score has.
-func (p policyScores) join(normalized, raw int64, constraints bool) int64 {
+// joinScores joins a normalized score by constraints, if there are any, with the one by policies that the raw score has.
+func (p policyScores) joinScores(normalized, raw int64, constraints bool) int64 {
 	byPolicies := raw & (1<<policyBits - 1)
 	switch {
 	case p == nil:

@@ -26,15 +26,14 @@ type preFilterState struct {
 	constraints []constraint
 	self        []bool        // whether the pod matches the constraint's selector
 	views       []counts.View // matching pods per domain, by constraint
-	refusals    *refusals
-	policies    *podPolicies // nil if no policy applies to the pod
-	cloned      bool         // it is of a copy of the cycle's state
+	policies    *podPolicies  // nil if no policy applies to the pod
+	cloned      bool          // it is of a copy of the cycle's state
 }
 
 // Clone copies what AddPod and RemovePod change.
 func (s *preFilterState) Clone() fwk.StateData {
 	clone := &preFilterState{
-		constraints: s.constraints, self: s.self, views: make([]counts.View, len(s.views)), refusals: s.refusals,
+		constraints: s.constraints, self: s.self, views: make([]counts.View, len(s.views)),
 		policies: s.policies.clone(), cloned: true,
 	}
 	for i := range s.views {
@@ -98,7 +97,6 @@ func (pl *ZoneSpread) PreFilter(
 		constraints: constraints,
 		self:        make([]bool, len(constraints)),
 		views:       make([]counts.View, len(constraints)),
-		refusals:    &refusals{},
 		policies:    policies,
 	}
 	queries := &queries{}

@@ -163,7 +163,7 @@ func (pl *ZoneSpread) Score(
 		return 0, fwk.AsStatus(err)
 	}
 	node := nodeInfo.Node()
-	byPolicies := s.byPolicies.of(node)
+	byPolicies := s.byPolicies.scoreOf(node)
 	// Most pods ignore no node.
 	if len(s.ignored) > 0 && s.ignored.Has(node.Name) {
 		return withPolicy(0, byPolicies), nil
@@ -196,7 +196,7 @@ func (pl *ZoneSpread) NormalizeScore(
 		if !s.ignored.Has(scores[i].Name) {
 			normalized = scored.Normalize(byConstraints(scores[i].Score))
 		}
-		scores[i].Score = s.byPolicies.join(normalized, scores[i].Score, len(s.constraints) > 0)
+		scores[i].Score = s.byPolicies.joinScores(normalized, scores[i].Score, len(s.constraints) > 0)
 	}
 	return nil
 }

@@ -196,22 +196,16 @@ func (p *Policy) Lookup() (key string, values []string) {
 // podSelector, and the incoming pod's own values of matchLabelKeys. It selects the incoming pod itself when Selects
 // does.
 func (p *Policy) SelectorFor(podLabels labels.Set) labels.Selector {
-	var own labels.Requirements
+	own := labels.Set{}
 	for _, key := range p.matchLabelKeys {
-		value, ok := podLabels[key]
-		if !ok {
-			continue
+		if value, ok := podLabels[key]; ok {
+			own[key] = value
 		}
-		r, err := labels.NewRequirement(key, selection.Equals, []string{value})
-		if err != nil {
-			continue // not a label key, so that no pod has it
-		}
-		own = append(own, *r)
 	}
 	if len(own) == 0 {
 		return p.selector
 	}
-	return p.selector.Add(own...)
+	return both(p.selector, labels.SelectorFromValidatedSet(own))
 }
 
 // Revision returns the part of a pod's labels that matchLabelKeys names, in a form that is equal for two pods

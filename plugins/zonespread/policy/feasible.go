@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"zonewise.dev/apis/v1alpha1"
 )
 
@@ -21,9 +23,10 @@ type zoneFacts struct {
 
 // demand is a number of replicas that share caps.
 type demand struct {
-	name     string // of the workload; empty when it is the only one
-	replicas int64  // UnknownReplicas for no scaled caps
-	live     int64  // what there is of pods, for what is not known
+	uid      types.UID // of the workload; empty for that of all pods together
+	name     string    // of the workload; empty when it is the only one
+	replicas int64     // UnknownReplicas for no scaled caps
+	live     int64     // what there is of pods, for what is not known
 }
 
 // feasible reports whether some placement of all replicas over the existing zones obeys the policy. Closed and full
@@ -49,19 +52,23 @@ func (p *Policy) feasible(d *demand, zones []zoneFacts) (reason, message string)
 	replicas := d.wanted()
 	switch {
 	case allowed == 0:
-		return v1alpha1.ReasonNoZones, fmt.Sprintf("no node has the label %s with a zone that spec.zones and spec.defaultWeight allow", p.topologyKey)
+		return v1alpha1.ReasonNoZones, "no node has the label " + p.topologyKey +
+			" with a zone that spec.zones and spec.defaultWeight allow"
 	case p.minZones > allowed:
-		return v1alpha1.ReasonMinZonesAboveZones, fmt.Sprintf("spec.minZones is %d, but there are %d zones: each takes at most maxSkew (%d) pods", p.minZones, allowed, p.maxSkew)
+		return v1alpha1.ReasonMinZonesAboveZones,
+			fmt.Sprintf("spec.minZones is %d, but there are %d zones: each takes at most maxSkew (%d) pods", p.minZones,
+				allowed, p.maxSkew)
 	case p.quorumSafe && (d.replicas == 1 || d.replicas == 2):
-		return v1alpha1.ReasonQuorumNeedsReplicas, d.of() +
+		return v1alpha1.ReasonQuorumNeedsReplicas, d.prefix() +
 			fmt.Sprintf("spec.quorumSafe needs 3 replicas or more, not %d: no majority is left when a zone is lost",
 				replicas)
 	case capSum < replicas:
-		return v1alpha1.ReasonCapsBelowReplicas, d.of() +
+		return v1alpha1.ReasonCapsBelowReplicas, d.prefix() +
 			fmt.Sprintf("the caps of %d zones add up to %d pods, fewer than the %d replicas (%s)", existing, capSum,
 				replicas, p.capNames(zones))
 	case len(empty) > 0 && skewSum < replicas:
-		return v1alpha1.ReasonSkewBelowReplicas, fmt.Sprintf("spec.zones: %s never had an open node and counts as 0, so that the other zones take %d of %d replicas: remove it, set its weight to 0, or add nodes",
+		return v1alpha1.ReasonSkewBelowReplicas, fmt.Sprintf("spec.zones: %s never had an open node and counts as 0, "+
+			"so that the other zones take %d of %d replicas: remove it, set its weight to 0, or add nodes",
 			quoted(empty), skewSum, replicas)
 	}
 	return "", ""
@@ -101,8 +108,9 @@ func blocked(skewed, capping *Policy, d *demand, zones []zoneFacts) (reason, mes
 	if sum >= d.wanted() {
 		return "", ""
 	}
-	return v1alpha1.ReasonBlockedByPolicy, d.of() + fmt.Sprintf(
-		"maxSkew of policy %s and the caps and weights of policy %s together admit %d of %d replicas: declare the caps in one policy", skewed.Key(), capping.Key(), sum, d.wanted())
+	return v1alpha1.ReasonBlockedByPolicy, d.prefix() + fmt.Sprintf(
+		"maxSkew of policy %s and the caps and weights of policy %s together admit %d of %d replicas: "+
+			"declare the caps in one policy", skewed.Key(), capping.Key(), sum, d.wanted())
 }
 
 // wanted is how many pods must be placed: the existing ones, if no more is known.
@@ -113,7 +121,7 @@ func (d *demand) wanted() int64 {
 	return d.replicas
 }
 
-func (d *demand) of() string {
+func (d *demand) prefix() string {
 	if d.name == "" {
 		return ""
 	}
@@ -152,11 +160,11 @@ func quoted(names []string) string {
 
 // desired adds to want how many pods of a demand each zone should hold: the replicas by weight within the caps, over
 // the zones that are available. A zone that is full keeps what it holds of them, up to its share; a zone that is closed
-// has none. What is left over when all caps are reached is in no zone. want and held are parallel to zones.
+// has none. What is left over when all caps are reached is in no zone. want is parallel to zones.
 //
 // Shares are handed out by the largest share first (the smallest (c + 1) / w is next), which is where the scores
 // lead.
-func (p *Policy) desired(d *demand, zones []zoneFacts, held, want []int64) {
+func (p *Policy) desired(d *demand, zones []zoneFacts, held map[string]int64, want []int64) {
 	caps := make([]int64, len(zones))
 	for i := range zones {
 		caps[i], _ = p.capOf(zones[i].maxPods, d.replicas)
@@ -169,7 +177,7 @@ func (p *Policy) desired(d *demand, zones []zoneFacts, held, want []int64) {
 				active = append(active, i)
 			}
 		}
-		fill(left, zones, caps, active, mine)
+		handOut(left, zones, caps, active, mine)
 	}
 	// What a full zone keeps is decided as if it were available.
 	share(func(*zoneFacts) bool { return true }, d.wanted())
@@ -179,7 +187,7 @@ func (p *Policy) desired(d *demand, zones []zoneFacts, held, want []int64) {
 			mine[i] = 0
 			continue
 		}
-		mine[i] = min(mine[i], held[i])
+		mine[i] = min(mine[i], held[zones[i].name])
 		left -= mine[i]
 	}
 	share(func(z *zoneFacts) bool { return !z.availability.unavailable() }, left)
@@ -188,8 +196,8 @@ func (p *Policy) desired(d *demand, zones []zoneFacts, held, want []int64) {
 	}
 }
 
-// fill hands out pods to the active zones.
-func fill(left int64, zones []zoneFacts, caps []int64, active []int, want []int64) {
+// handOut hands out pods to the active zones.
+func handOut(left int64, zones []zoneFacts, caps []int64, active []int, want []int64) {
 	for left > 0 && len(active) > 0 {
 		weights := int64(0)
 		for _, i := range active {

@@ -24,20 +24,11 @@ const MaxStatusZones = 1000
 type Observation struct {
 	// Tally has the live pods that the policy selects.
 	Tally *Tally
-	// Workloads are those that own the pods, each once, and Unowned is how many pods have none that is known.
-	Workloads []OwnedPods
-	Unowned   int64
 	// Beside are the other hard policies over the same topology key that select some of these pods.
-	Beside []*Policy
+	Beside map[*Policy]bool
 	// Waiting is how many pods were refused by this policy when they were last tried, whatever else refused
 	// them, and wait still.
 	Waiting int64
-}
-
-// OwnedPods are the live pods of a workload that a policy selects.
-type OwnedPods struct {
-	Workload
-	Live int64
 }
 
 // Rejected is the status of a policy that Compile refuses: it is not applied to any pod. What the previous status
@@ -63,23 +54,25 @@ func (p *Policy) Status(
 		Zones:              zs.Export(now),
 		Conditions:         slices.Clone(previous.Conditions),
 	}
-	facts := p.facts(zs, &o, &status, now)
-	demands := p.demands(&o)
+	placed := o.Tally.placement()
+	beside := slices.SortedFunc(maps.Keys(o.Beside), func(a, b *Policy) int { return cmp.Compare(a.Key(), b.Key()) })
+	facts := p.facts(zs, placed, &status, now)
+	demands := p.demands(o.Tally)
 	want := make([]int64, len(facts))
 	var reason, message string
 	for i := range demands {
 		d := &demands[i]
 		status.Replicas += d.wanted()
-		p.desired(&d.demand, factsFor(facts, zs, d.uid, now), heldBy(o.Tally, d.uid, facts), want)
+		p.desired(d, factsFor(facts, zs, d.uid, now), p.heldBy(placed, d.uid), want)
 		if reason == "" {
-			reason, message = p.feasible(&d.demand, facts)
+			reason, message = p.feasible(d, facts)
 		}
-		for _, other := range o.Beside {
+		for _, other := range beside {
 			if reason == "" && p.Hard() {
-				reason, message = blocked(p, other, &d.demand, facts)
+				reason, message = blocked(p, other, d, facts)
 			}
 			if reason == "" && p.Hard() {
-				reason, message = blocked(other, p, &d.demand, facts)
+				reason, message = blocked(other, p, d, facts)
 			}
 		}
 	}
@@ -89,11 +82,14 @@ func (p *Policy) Status(
 	}
 
 	set := conditions(&status, p.generation, now)
-	accepted, text := p.accepted(facts, &o)
+	accepted, text := p.accepted(facts, o.Tally)
 	set(v1alpha1.ConditionAccepted, metav1.ConditionTrue, accepted, text)
 	set(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "the scheduler applies the policy")
 
-	skew, broken, text := p.satisfied(zs, facts, &o, demands, now)
+	skew, broken, text := p.satisfied(zs, facts, placed, demands, now)
+	if broken == "" && o.Waiting > 0 {
+		broken, text = v1alpha1.ReasonPodsWaiting, fmt.Sprintf("%d pods wait because of the policy", o.Waiting)
+	}
 	status.Skew = skew
 	if broken != "" {
 		set(v1alpha1.ConditionSatisfied, metav1.ConditionFalse, broken, text)
@@ -118,7 +114,9 @@ func (p *Policy) Status(
 
 // facts joins what is known of the zones with the counts; facts and status.Zones are parallel. Zones that are not known
 // have had no node for a day, and no pods.
-func (p *Policy) facts(zs *Zones, o *Observation, status *v1alpha1.ZoneSpreadPolicyStatus, now time.Time) []zoneFacts {
+func (p *Policy) facts(
+	zs *Zones, placed *placement, status *v1alpha1.ZoneSpreadPolicyStatus, now time.Time,
+) []zoneFacts {
 	facts := make([]zoneFacts, 0, len(status.Zones))
 	for i := range status.Zones {
 		name := status.Zones[i].Name
@@ -126,7 +124,7 @@ func (p *Policy) facts(zs *Zones, o *Observation, status *v1alpha1.ZoneSpreadPol
 		weight, maxPods := p.weightOf(name)
 		facts = append(facts, zoneFacts{
 			name: name, weight: weight, maxPods: maxPods, empty: !z.opened,
-			availability: zs.worst(name, z, now), pods: o.Tally.zones[name],
+			availability: zs.worst(name, z, now), pods: placed.zones[name],
 		})
 	}
 	return facts
@@ -145,58 +143,46 @@ func factsFor(facts []zoneFacts, zs *Zones, workload types.UID, now time.Time) [
 	return own
 }
 
-// ownedDemand is the demand of a workload; without a uid that of all pods together.
-type ownedDemand struct {
-	demand
-	uid types.UID
-}
-
 // demands returns the replicas to place: of each workload with spec.replicas Owner, otherwise of all together. There is
 // at least one.
-func (p *Policy) demands(o *Observation) []ownedDemand {
+func (p *Policy) demands(t *Tally) []demand {
 	if !p.ByOwner() {
-		all := ownedDemand{demand: demand{replicas: p.replicas.number, live: o.Tally.live}}
+		all := demand{replicas: p.replicas.number, live: t.live.count()}
 		if p.replicas.matching {
-			all.replicas = o.Tally.live
+			all.replicas = all.live
 		}
-		return []ownedDemand{all}
+		return []demand{all}
 	}
-	var out []ownedDemand
-	for i := range o.Workloads {
-		w := &o.Workloads[i]
-		d := ownedDemand{demand: demand{name: w.Name, live: w.Live}, uid: w.UID}
+	var demands []demand
+	for uid, w := range t.workloads {
+		d := demand{uid: uid, name: cmp.Or(w.Name, "pods without a known workload"), live: w.live}
 		if w.Known {
 			// A workload that wants none has no cap to break.
 			d.replicas, d.live = w.Replicas, 0
 		}
-		out = append(out, d)
+		demands = append(demands, d)
 	}
-	slices.SortFunc(out,
-		func(a, b ownedDemand) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.uid, b.uid)) })
-	if o.Unowned > 0 || len(out) == 0 {
-		out = append(out, ownedDemand{demand: demand{name: "pods without a known workload", live: o.Unowned}})
+	slices.SortFunc(demands,
+		func(a, b demand) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.uid, b.uid)) })
+	if len(demands) == 0 {
+		demands = append(demands, demand{})
 	}
-	if len(out) == 1 {
-		out[0].name = ""
+	if len(demands) == 1 {
+		demands[0].name = ""
 	}
-	return out
+	return demands
 }
 
-// heldBy returns what the zones hold of a workload, or of all pods; parallel to the facts.
-func heldBy(t *Tally, workload types.UID, facts []zoneFacts) []int64 {
-	held := make([]int64, len(facts))
-	for i := range facts {
-		if !t.policy.ByOwner() {
-			held[i] = facts[i].pods
-			continue
-		}
-		held[i] = t.byWorkload[workload][facts[i].name]
+// heldBy returns what the zones hold of a workload, or of all pods.
+func (p *Policy) heldBy(placed *placement, workload types.UID) map[string]int64 {
+	if !p.ByOwner() {
+		return placed.zones
 	}
-	return held
+	return placed.byWorkload[workload]
 }
 
 // accepted is the reason and the message of a policy that is applied.
-func (p *Policy) accepted(facts []zoneFacts, o *Observation) (reason, message string) {
+func (p *Policy) accepted(facts []zoneFacts, t *Tally) (reason, message string) {
 	var empty, unknown []string
 	for i := range facts {
 		if facts[i].empty {
@@ -204,14 +190,14 @@ func (p *Policy) accepted(facts []zoneFacts, o *Observation) (reason, message st
 		}
 	}
 	if p.ScalesCaps() && p.ByOwner() {
-		for i := range o.Workloads {
-			if !o.Workloads[i].Known {
-				unknown = append(unknown, o.Workloads[i].Name)
+		for uid, w := range t.workloads {
+			if uid != "" && !w.Known {
+				unknown = append(unknown, w.Name)
 			}
 		}
 		slices.Sort(unknown)
-		if o.Unowned > 0 {
-			unknown = append(unknown, fmt.Sprintf("%d pods without a known workload", o.Unowned))
+		if w := t.workloads[""]; w != nil {
+			unknown = append(unknown, fmt.Sprintf("%d pods without a known workload", w.live))
 		}
 		if more := len(unknown) - 3; more > 0 {
 			unknown = append(unknown[:3], fmt.Sprintf("%d more", more))
@@ -222,9 +208,8 @@ func (p *Policy) accepted(facts []zoneFacts, o *Observation) (reason, message st
 		return v1alpha1.ReasonZonesWithoutNodes, "spec.zones: " + quoted(empty) +
 			" never had an open node with that value of " + p.topologyKey
 	case len(unknown) > 0:
-		return v1alpha1.ReasonReplicasUnknown, "percentages and quorumSafe do not apply to pods whose desired replicas are not known: " +
-			strings.Join(unknown, ", ") +
-			". Let the scheduler read their workload, or set spec.replicas to Matching or a number"
+		return v1alpha1.ReasonReplicasUnknown, "percentages and quorumSafe do not apply to pods " +
+			"whose desired replicas are not known: " + strings.Join(unknown, ", ") + ". Let the scheduler read their workload, or set spec.replicas to Matching or a number"
 	}
 	return v1alpha1.ReasonAccepted, "the scheduler applies the policy"
 }
@@ -232,7 +217,7 @@ func (p *Policy) accepted(facts []zoneFacts, o *Observation) (reason, message st
 // satisfied checks the placement as it is, revision by revision and workload by workload, and returns the largest
 // weighted skew. The reason is empty when everything is as the policy wants it.
 func (p *Policy) satisfied(
-	zs *Zones, facts []zoneFacts, o *Observation, demands []ownedDemand, now time.Time,
+	zs *Zones, facts []zoneFacts, placed *placement, demands []demand, now time.Time,
 ) (skew int64, reason, message string) {
 	var overCap, forbidden, ahead string
 	worst := ZoneAvailability{}
@@ -253,21 +238,18 @@ func (p *Policy) satisfied(
 		}
 		return replicas[workload]
 	}
-	revisions := o.Tally.placed
-	if len(revisions) == 0 {
-		revisions = map[string]map[string]int64{"": nil}
-	}
 	// In order, so that the message is the same each time.
-	for _, revision := range slices.Sorted(maps.Keys(revisions)) {
+	for _, revision := range slices.Sorted(maps.Keys(placed.byRevision)) {
+		pods := placed.byRevision[revision]
 		input := Input{Availability: worst, Domains: make([]Domain, len(facts)), Replicas: UnknownReplicas}
-		if workload, alone := o.Tally.workloadOf(revision); alone {
-			input.Replicas = replicasOf(workload)
-			if workload != "" {
-				input.Availability = zs.For(now, workload)
+		if pods.alone {
+			input.Replicas = replicasOf(pods.workload)
+			if pods.workload != "" {
+				input.Availability = zs.For(now, pods.workload)
 			}
 		}
 		for i := range facts {
-			n := revisions[revision][facts[i].name]
+			n := pods.zones[facts[i].name]
 			input.Domains[i] = Domain{Name: facts[i].name, Pods: n, Held: n, Eligible: !facts[i].empty}
 		}
 		t := p.Evaluate(input)
@@ -278,7 +260,7 @@ func (p *Policy) satisfied(
 			}
 		}
 	}
-	for workload, held := range o.Tally.capped {
+	for workload, held := range placed.capped {
 		for i := range facts {
 			limit, rule := p.capOf(facts[i].maxPods, replicasOf(workload))
 			if n := held[facts[i].name]; facts[i].weight > 0 && n > limit {
@@ -297,8 +279,6 @@ func (p *Policy) satisfied(
 		return skew, v1alpha1.ReasonCapExceeded, overCap
 	case skew > p.maxSkew:
 		return skew, v1alpha1.ReasonSkewExceeded, ahead
-	case o.Waiting > 0:
-		return skew, v1alpha1.ReasonPodsWaiting, fmt.Sprintf("%d pods wait because of the policy", o.Waiting)
 	}
 	return skew, "", ""
 }

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -37,19 +38,23 @@ func workload(replicas int64) policy.Workload {
 // counts are the pods of a revision by zone.
 type counts = map[string]int64
 
-// observed tallies placed pods of the workloads: revisions are by workload, in turn when there is one workload.
+// observed tallies placed pods of the workloads: revisions are by workload, in turn when there is one workload. One without placed pods
+// has a pod that waits.
 func observed(p *policy.Policy, workloads []policy.Workload, revisions ...counts) policy.Observation {
 	o := policy.Observation{Tally: p.NewTally()}
-	for _, w := range workloads {
-		o.Workloads = append(o.Workloads, policy.OwnedPods{Workload: w})
-	}
+	waits := slices.Repeat([]bool{true}, len(workloads))
 	for i, zones := range revisions {
-		at := min(i, len(workloads)-1)
+		of := min(i, len(workloads)-1)
 		for zone, n := range zones {
 			for range n {
-				o.Tally.Add(workloads[at].UID, string(rune('1'+i)), "", zone)
-				o.Workloads[at].Live++
+				o.Tally.Add(&workloads[of], labels.Set{"pod-template-hash": string(rune('1' + i))}, zone)
+				waits[of] = false
 			}
+		}
+	}
+	for i := range workloads {
+		if waits[i] {
+			o.Tally.Add(&workloads[i], nil, "")
 		}
 	}
 	return o

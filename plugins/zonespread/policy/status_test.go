@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 
 	"zonewise.dev/apis/v1alpha1"
@@ -270,20 +271,22 @@ func TestStatusCountsGangs(t *testing.T) {
 	zs := policy.NewZones(p, nil)
 	zs.ObserveNodes(noon, readyZones("a", "b", "c"))
 	o := policy.Observation{Tally: p.NewTally()}
+	job := &policy.Workload{UID: "job"}
+	ofGang := func(name string) labels.Set { return labels.Set{v1alpha1.PodGroupLabel: name} }
 	for gang, zones := range map[string][]string{
 		"one": {"a", "a", "a", "b"}, "two": {"b", "b"}, "three": {"c", "", ""},
 		"four": {"", ""},
 	} {
 		for _, zone := range zones {
-			o.Tally.Add("job", "", gang, zone)
+			o.Tally.Add(job, ofGang(gang), zone)
 		}
 	}
-	o.Tally.Add("", "", "", "a")
+	o.Tally.Add(&policy.Workload{}, nil, "a")
 	s := p.Status(zs, o, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
 	require.EqualValues(t, 5, s.Replicas, "four gangs and a pod")
 	require.Equal(t, []int64{2, 2, 1}, []int64{s.Zones[0].Pods, s.Zones[1].Pods, s.Zones[2].Pods})
 	require.Equal(t, "Satisfied", condition(t, &s, v1alpha1.ConditionSatisfied).Reason)
-	o.Tally.Add("job", "", "four", "a")
+	o.Tally.Add(job, ofGang("four"), "a")
 	s = p.Status(zs, o, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
 	require.Equal(t, "CapExceeded", condition(t, &s, v1alpha1.ConditionSatisfied).Reason)
 }
@@ -320,7 +323,7 @@ func TestTwoPoliciesBlockEachOther(t *testing.T) {
 		zs := policy.NewZones(p, nil)
 		zs.ObserveNodes(noon, readyZones("a", "b", "c"))
 		o := observed(p, []policy.Workload{workload(replicas)})
-		o.Beside = []*policy.Policy{beside}
+		o.Beside = map[*policy.Policy]bool{beside: true}
 		s := p.Status(zs, o, v1alpha1.ZoneSpreadPolicyStatus{}, noon)
 		return condition(t, &s, v1alpha1.ConditionInfeasible)
 	}

@@ -1,7 +1,7 @@
 package policy
 
 import (
-	"maps"
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -41,7 +41,8 @@ func WorkloadOf(object metav1.Object) (w Workload, ok bool) {
 	case *batchv1.Job:
 		kind, selector, w.Replicas = "Job", o.Spec.Selector, jobReplicas(o)
 	case *v1.ReplicationController:
-		kind, selector, w.Replicas = "ReplicationController", &metav1.LabelSelector{MatchLabels: o.Spec.Selector}, int64(valueOr(o.Spec.Replicas, 1))
+		kind, w.Replicas = "ReplicationController", int64(valueOr(o.Spec.Replicas, 1))
+		selector = &metav1.LabelSelector{MatchLabels: o.Spec.Selector}
 	default:
 		return Workload{}, false
 	}
@@ -57,11 +58,13 @@ const desiredReplicas = "deployment.kubernetes.io/desired-replicas"
 // size that it gives a ReplicaSet, so that what it says is never older than the pods.
 func BehindReplicaSet(set *appsv1.ReplicaSet, deployment *metav1.OwnerReference) Workload {
 	w := Workload{UID: deployment.UID, Name: deployment.Kind + " " + deployment.Name}
-	if set.Spec.Selector != nil {
-		all := set.Spec.Selector.DeepCopy()
-		maps.DeleteFunc(all.MatchLabels,
-			func(key, _ string) bool { return key == appsv1.DefaultDeploymentUniqueLabelKey })
-		w.Selector = podSelector(all)
+	if all := podSelector(set.Spec.Selector); all != nil {
+		requirements, _ := all.Requirements()
+		kept := slices.DeleteFunc(requirements,
+			func(r labels.Requirement) bool { return r.Key() == appsv1.DefaultDeploymentUniqueLabelKey })
+		if len(kept) > 0 {
+			w.Selector = labels.NewSelector().Add(kept...)
+		}
 	}
 	if n, err := strconv.ParseInt(set.Annotations[desiredReplicas], 10, 32); err == nil && n >= 0 {
 		w.Replicas, w.Known = n, true

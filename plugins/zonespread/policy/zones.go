@@ -201,7 +201,8 @@ func (zs *Zones) CaughtUp(now time.Time, pods map[string]int64) bool {
 		if weight, _ := zs.policy.weightOf(name); z.recovers() && pods[name]*leastWeight >= leastPods*weight {
 			z.recovering, changed = 0, true
 			for workload, r := range z.runs {
-				if r.recovering = 0; *r == (run{}) {
+				r.recovering = 0
+				if *r == (run{}) {
 					delete(z.runs, workload)
 				}
 			}

@@ -73,15 +73,15 @@ func (n *namespace) change(a *Applied, set func(map[*Applied]bool)) {
 	}
 }
 
-// has reports whether a namespace has policies.
-func (x *active) has(name string) bool {
+// hasNamespace reports whether a namespace has policies.
+func (x *active) hasNamespace(name string) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.namespaces[name] != nil
 }
 
-// in returns the policies of a namespace, in any order.
-func (x *active) in(name string) []*Applied {
+// inNamespace returns the policies of a namespace, in any order.
+func (x *active) inNamespace(name string) []*Applied {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	if n := x.namespaces[name]; n != nil {
@@ -90,8 +90,8 @@ func (x *active) in(name string) []*Applied {
 	return nil
 }
 
-// of returns the policies that apply to a pod, in any order, at the cost of a map lookup per label of the pod.
-func (x *active) of(pod *v1.Pod) (found []*Applied) {
+// selecting returns the policies that apply to a pod, in any order, at the cost of a map lookup per label of the pod.
+func (x *active) selecting(pod *v1.Pod) (found []*Applied) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	n := x.namespaces[pod.Namespace]
@@ -119,7 +119,8 @@ func (x *active) of(pod *v1.Pod) (found []*Applied) {
 // applyLocked makes an entry's policy apply, if it does now. The pods that it refused are woken.
 func (s *Policies) applyLocked(e *entry) {
 	former := e.applied
-	if e.applied = nil; s.served && e.object.Valid() {
+	e.applied = nil
+	if s.served && e.object.Valid() {
 		e.applied = &Applied{e.object.Spec, e}
 	}
 	s.active.replace(former, e.applied)
@@ -131,7 +132,7 @@ func (s *Policies) applyLocked(e *entry) {
 
 // For returns the policies that apply to a pod, in the order in which they are named in messages; nil for most pods.
 func (s *Policies) For(pod *v1.Pod) []*Applied {
-	selected := s.active.of(pod)
+	selected := s.active.selecting(pod)
 	slices.SortFunc(selected, func(a, b *Applied) int { return strings.Compare(a.Key(), b.Key()) })
 	return selected
 }
@@ -142,10 +143,10 @@ func (s *Policies) Known() bool { return s.kind == nil || s.kind.Settled() }
 
 // Selects reports whether a policy applies to a pod.
 func (s *Policies) Selects(pod *v1.Pod) bool {
-	return len(s.active.of(pod)) > 0
+	return len(s.active.selecting(pod)) > 0
 }
 
 // SelectsHard reports whether a hard policy applies to a pod.
 func (s *Policies) SelectsHard(pod *v1.Pod) bool {
-	return slices.ContainsFunc(s.active.of(pod), func(a *Applied) bool { return a.Hard() })
+	return slices.ContainsFunc(s.active.selecting(pod), func(a *Applied) bool { return a.Hard() })
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -148,7 +149,10 @@ func TestChangedSpecsWaitTheirTurn(t *testing.T) {
 	for _, p := range changed {
 		source.Put(p)
 	}
-	require.Eventually(t, func() bool { return w.started() && w.agenda.Idle() }, patience, time.Millisecond)
+	idle := func() bool { return w.started() && w.agenda.Idle() }
+	require.Eventually(t, idle, patience, time.Millisecond)
+	w.clock.Step(gatherInterval)
+	require.Eventually(t, idle, patience, time.Millisecond)
 	go w.writer.Run(t.Context())
 	const atOnce = 4 // writes of one writer
 	require.Eventually(t, func() bool { return len(slow.asked) == atOnce }, patience, time.Millisecond)
@@ -498,6 +502,7 @@ func TestStatusIsCountedWithoutTheLock(t *testing.T) {
 	}}
 	w.Policies.mu.Unlock()
 	w.exists(newPod("1", "a1"))
+	w.recount(p.UID)
 	_, desired, ok := w.desiredStatus(p.UID)
 	require.True(t, ok)
 	require.EqualValues(t, 1, desired.Status.Pods)
@@ -505,4 +510,32 @@ func TestStatusIsCountedWithoutTheLock(t *testing.T) {
 	_, _, ok = w.desiredStatus(p.UID)
 	require.True(t, ok)
 	require.Equal(t, 1, listed, "what is urgent to write does not count again")
+}
+
+// TestNewPoliciesAreCountedTogether: however many policies are new or change at a time, the pods are listed once for all
+// of them.
+func TestNewPoliciesAreCountedTogether(t *testing.T) {
+	source := crdtest.New()
+	w := newWorld(t, source, newNodes("a1", "b1")...)
+	w.lead()
+	w.exists(newPod("1", "a1"))
+	var listed atomic.Int64
+	w.Policies.mu.Lock()
+	w.cluster.pods = &hookedLister{w.cluster.pods, nil, func() { listed.Add(1) }}
+	w.Policies.mu.Unlock()
+	for skew := range int32(3) {
+		policies := make([]*v1alpha1.ZoneSpreadPolicy, 50)
+		for i := range policies {
+			policies[i] = newPolicy(fmt.Sprint(i), func(s *v1alpha1.ZoneSpreadPolicySpec) { s.MaxSkew = skew + 1 })
+			source.Put(policies[i])
+		}
+		listed.Store(0)
+		for _, p := range policies {
+			w.eventually("its status is there", func() bool {
+				status := w.stored(p).Status
+				return status.Pods == 1 && status.ObservedGeneration == int64(skew+1)
+			})
+		}
+		require.EqualValues(t, 1, listed.Load())
+	}
 }

@@ -49,17 +49,18 @@ func (s *Policies) Inputs(pod *v1.Pod, applied []*Applied) []Input {
 	missing = missing && s.clock.Now().Before(pod.CreationTimestamp.Add(ownerLimit))
 	inputs := make([]Input, len(applied))
 	for i, a := range applied {
-		in := &inputs[i]
-		*in = Input{
-			Applied: a, Selector: a.SelectorFor(pod.Labels), owner: owner.uid, workload: workload.UID, runs: cmp.Or(workload.UID, owner.uid, a.UID()),
+		input := &inputs[i]
+		*input = Input{
+			Applied: a, Selector: a.SelectorFor(pod.Labels),
+			owner: owner.uid, workload: workload.UID, runs: cmp.Or(workload.UID, owner.uid, a.UID()),
 			OwnerMissing: missing && a.ByOwner() && a.ScalesCaps(),
 			Eligible:     counts.EligibilityOf(pod, a.HonorsAffinity(), a.HonorsTaints(), s.comparisonOperators),
 		}
-		in.EligibleClosing = in.Eligible
+		input.EligibleClosing = input.Eligible
 		if a.Caps() {
-			in.Held = a.HeldFor(&workload, pod.Labels)
+			input.Held = a.HeldFor(&workload, pod.Labels)
 		}
-		s.addCurrent(in, pod, &workload)
+		s.addCurrent(input, pod, &workload)
 	}
 	return inputs
 }

@@ -92,8 +92,8 @@ func (s *Policies) resetMatchingLocked(e *entry) {
 // fillStep is how many pods are added at a time, so that cycles do not wait for all pods of a policy.
 const fillStep = 256
 
-// fill adds the existing pods that a policy selects.
-func (s *Policies) fill(uid types.UID) {
+// fillMatching adds the existing pods that a policy selects.
+func (s *Policies) fillMatching(uid types.UID) {
 	if !s.cluster.synced() {
 		return // it is done again then
 	}
@@ -106,7 +106,8 @@ func (s *Policies) fill(uid types.UID) {
 	m := e.matching
 	p := m.policy
 	s.mu.Unlock()
-	all, _ := s.cluster.pods.Pods(p.Namespace()).List(labels.Everything()) // the lister of a cache has no errors
+	// The scheduler's pods have no index by namespace. The lister of a cache has no errors.
+	all, _ := s.cluster.pods.List(labels.Everything())
 	for step := range slices.Chunk(all, fillStep) {
 		s.mu.Lock()
 		if e.matching != m {
@@ -114,7 +115,7 @@ func (s *Policies) fill(uid types.UID) {
 			return // of another spec, or of a newer list
 		}
 		for _, listed := range step {
-			if !p.Selects(listed.Labels) {
+			if listed.Namespace != p.Namespace() || !p.Selects(listed.Labels) {
 				continue
 			}
 			// The pods' events arrive at the same time. Only the lister's current state is not older than the last of

@@ -125,8 +125,7 @@ func (s *Policies) updateZones(uid types.UID, p *policy.Policy, zones map[string
 	} else {
 		s.armLocked(e) // of facts that were read from the status
 		if s.leading && (first || changed) {
-			// however often its spec changes, what decisions rest on is written first
-			s.writer.Later(e.object.Latest.Namespace, uid, 0)
+			s.reportSoonLocked()
 		}
 	}
 	if changed {

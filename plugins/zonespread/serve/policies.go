@@ -30,8 +30,6 @@ import (
 const (
 	// gatherInterval is how long the worker waits for more changes.
 	gatherInterval = 50 * time.Millisecond
-	// reportInterval is how often the leader brings statuses up to date.
-	reportInterval = 10 * time.Second
 	// startLimit is the longest that AwaitStart waits.
 	startLimit = 5 * time.Second
 )
@@ -70,6 +68,8 @@ type Policies struct {
 	entries map[types.UID]*entry
 	byAge   map[string][]*entry // those of a namespace, the oldest first
 	waiting map[types.UID]*waiter
+	// reported is when the leader began its last report.
+	reported time.Time
 }
 
 // entry is the state of one policy object.
@@ -88,7 +88,7 @@ type entry struct {
 	refused map[types.UID]*Attempt
 	changes uint64
 	// counted is what the last recount found; nil before the first one of the latest spec.
-	counted *recount
+	counted *policy.Observation
 	stale   bool // counted, or the status, may be
 }
 
@@ -143,11 +143,12 @@ func (s *Policies) Join(ctx context.Context, h Handle) error {
 			s.announce(klog.FromContext(ctx), older, newer)
 		}, crd.WithClock(s.clock))
 	var err error
-	if s.cluster, err = s.watchCluster(ctx, h.SharedInformerFactory(), h.ClientSet()); err != nil {
+	s.cluster, err = s.watchCluster(ctx, h.SharedInformerFactory(), h.ClientSet())
+	if err != nil {
 		return fmt.Errorf("policies: %w", err)
 	}
-	if s.kind, err = crd.Watch(ctx, s.source, informer.Latest(s.policySeen, s.policyGone),
-		s.servedChanged); err != nil {
+	s.kind, err = crd.Watch(ctx, s.source, informer.Latest(s.policySeen, s.policyGone), s.servedChanged)
+	if err != nil {
 		return fmt.Errorf("policies: %w", err)
 	}
 	exportMetrics(ctx, s)

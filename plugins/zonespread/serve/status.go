@@ -1,9 +1,10 @@
 package serve
 
 import (
-	"cmp"
 	"maps"
+	"runtime"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -16,7 +17,7 @@ import (
 
 // reportLater marks the statuses of a namespace as out of date.
 func (s *Policies) reportLater(name string) {
-	applied := s.active.in(name)
+	applied := s.active.inNamespace(name)
 	if len(applied) == 0 {
 		return
 	}
@@ -27,10 +28,31 @@ func (s *Policies) reportLater(name string) {
 	}
 }
 
+const (
+	// reportInterval is how often the leader brings statuses up to date.
+	reportInterval = 10 * time.Second
+	// newReportInterval is the least time between two reports, however often specs change.
+	newReportInterval = time.Second
+	// recountStep is how many pods are counted at a time. A scheduling cycle that has become ready meanwhile goes first:
+	// left to itself the Go runtime lets a goroutine run for 10 ms before another one.
+	recountStep = 64
+)
+
+// reportSoonLocked has the statuses that are not known yet written soon.
+func (s *Policies) reportSoonLocked() {
+	now := s.clock.Now()
+	at := s.reported.Add(newReportInterval)
+	if soon := now.Add(gatherInterval); at.Before(soon) {
+		at = soon
+	}
+	s.agenda.AddAt(task{kind: reportAll}, at)
+}
+
 // report has the leader count the pods of outdated policies again and write their statuses, and schedules the next
 // look.
 func (s *Policies) report() {
 	s.mu.Lock()
+	s.reported = s.clock.Now()
 	stale := map[types.UID]string{} // their namespaces
 	for uid, e := range s.entries {
 		if e.stale {
@@ -50,117 +72,96 @@ func (s *Policies) report() {
 // endRecovery ends the recovery of zones that have caught up.
 func (s *Policies) endRecovery(uid types.UID) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	e := s.entries[uid]
 	if e == nil || e.counted == nil || !e.object.Valid() || !e.zones.Recovering() {
+		s.mu.Unlock()
 		return
 	}
-	if e.zones.CaughtUp(s.clock.Now(), e.counted.observation.Tally.Zones()) {
+	counted := e.counted
+	s.mu.Unlock()
+	placed := counted.Tally.Zones()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.counted == counted && e.zones.CaughtUp(s.clock.Now(), placed) {
 		s.factsChangedLocked(e)
 	}
 }
 
-// recount is what a count of a policy's pods has found.
-type recount struct {
-	policy      *policy.Policy
-	observation policy.Observation
-	workloads   map[types.UID]int // the places of observation.Workloads
-	beside      map[*policy.Policy]bool
-}
-
 // recount counts the pods of some policies, in one walk through all pods, without the lock.
 func (s *Policies) recount(uids ...types.UID) {
-	counted := map[*entry]*recount{}
+	counted := map[*Applied]*policy.Observation{}
 	namespaces := map[string]bool{}
 	s.mu.Lock()
 	for _, uid := range uids {
 		if e := s.entries[uid]; e != nil && e.applied != nil {
-			p := e.object.Spec
-			counted[e] = &recount{
-				policy: p, observation: policy.Observation{Tally: p.NewTally()}, workloads: map[types.UID]int{}, beside: map[*policy.Policy]bool{},
-			}
-			namespaces[p.Namespace()] = true
+			counted[e.applied] = &policy.Observation{Tally: e.applied.NewTally(), Beside: map[*policy.Policy]bool{}}
+			namespaces[e.applied.Namespace()] = true
 		}
 	}
 	s.mu.Unlock()
 	if len(counted) == 0 {
 		return
 	}
-	all, _ := s.cluster.pods.List(labels.Everything()) // the lister of a cache has no errors
-	workloads := map[reference]policy.Workload{}
-	for _, pod := range all {
+	listed, _ := s.cluster.pods.List(labels.Everything()) // the lister of a cache has no errors
+	workloads := map[types.UID]*policy.Workload{}
+	for i, pod := range listed {
+		if i%recountStep == 0 {
+			runtime.Gosched()
+		}
 		if !namespaces[pod.Namespace] || !pods.Live(pod) {
 			continue
 		}
-		applied := s.active.of(pod)
-		for _, a := range applied {
-			r := counted[a.entry]
-			if r == nil || r.policy != a.Policy {
-				continue
-			}
-			owner := ownerOf(pod)
-			w, known := workloads[owner]
-			if !known {
-				w, _ = s.cluster.workload(pod.Namespace, owner)
-				workloads[owner] = w
-			}
-			r.add(pod, &w, s.zoneOf(a.TopologyKey(), pod.Spec.NodeName))
-			for _, other := range applied {
-				if other != a && other.Hard() && other.TopologyKey() == a.TopologyKey() {
-					r.beside[other.Policy] = true
-				}
-			}
+		owner := ownerOf(pod)
+		workload, known := workloads[owner.uid]
+		if !known {
+			w, _ := s.cluster.workload(pod.Namespace, owner)
+			workload = &w
+			workloads[owner.uid] = workload
 		}
+		s.addToObservations(counted, pod, workload)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for e, r := range counted {
-		if e.object.Spec == r.policy {
-			r.observation.Beside = slices.SortedFunc(maps.Keys(r.beside),
-				func(a, b *policy.Policy) int { return cmp.Compare(a.Key(), b.Key()) })
-			e.counted = r
+	for a, observation := range counted {
+		if a.entry.applied == a {
+			a.entry.counted = observation
 		}
 	}
 }
 
-// add counts a pod. zone is empty while it has none.
-func (r *recount) add(pod *v1.Pod, w *policy.Workload, zone string) {
-	o := &r.observation
-	o.Tally.Add(w.UID, r.policy.Revision(pod.Labels), pod.Labels[r.policy.GroupBy()], zone)
-	if w.UID == "" {
-		o.Unowned++
-		return
+// addToObservations counts a pod for the policies that apply to it.
+func (s *Policies) addToObservations(counted map[*Applied]*policy.Observation, pod *v1.Pod, w *policy.Workload) {
+	applied := s.active.selecting(pod)
+	for _, a := range applied {
+		observation := counted[a]
+		if observation == nil {
+			continue
+		}
+		observation.Tally.Add(w, pod.Labels, s.zoneOf(a.TopologyKey(), pod.Spec.NodeName))
+		for _, other := range applied {
+			if other != a && other.Hard() && other.TopologyKey() == a.TopologyKey() {
+				observation.Beside[other.Policy] = true
+			}
+		}
 	}
-	place, known := r.workloads[w.UID]
-	if !known {
-		place = len(o.Workloads)
-		r.workloads[w.UID] = place
-		o.Workloads = append(o.Workloads, policy.OwnedPods{Workload: *w})
-	}
-	o.Workloads[place].Live++
 }
 
 // desiredStatus returns a policy as last seen, and a copy with the status that it should have; false if it is gone. The
 // status is computed without the lock, from copies.
 func (s *Policies) desiredStatus(uid types.UID) (latest, desired *v1alpha1.ZoneSpreadPolicy, ok bool) {
 	s.mu.Lock()
-	if e := s.entries[uid]; e != nil && e.object.Valid() && e.counted == nil {
-		s.mu.Unlock()
-		s.recount(uid) // for the first time
-		s.mu.Lock()
-	}
 	e := s.entries[uid]
 	if e == nil || !s.served || e.object.Latest.DeletionTimestamp != nil || e.object.Valid() &&
 		(e.counted == nil || !e.observed) {
 		s.mu.Unlock()
-		return nil, nil, false // not all is known yet; it is looked at again later
+		return nil, nil, false // not all is known yet; the next report looks at it again
 	}
 	latest = e.object.Latest
 	p, errs, now := e.object.Spec, e.object.Errs, s.clock.Now()
 	var zones *policy.Zones
 	var observation policy.Observation
 	if e.object.Valid() {
-		zones, observation = e.zones.Clone(), e.counted.observation
+		zones, observation = e.zones.Clone(), *e.counted
 		observation.Waiting = int64(len(e.refused))
 	}
 	s.mu.Unlock()

@@ -136,7 +136,7 @@ func (s *Policies) dropRefusalsLocked(e *entry) {
 	}
 	clear(e.refused)
 	namespace := e.object.Latest.Namespace
-	if s.active.has(namespace) {
+	if s.active.hasNamespace(namespace) {
 		return
 	}
 	for uid, w := range s.waiting {

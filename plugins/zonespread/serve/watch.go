@@ -117,7 +117,7 @@ func (s *Policies) podChanged(before, after *v1.Pod) {
 	if pod == nil {
 		pod = before
 	}
-	if !s.active.has(pod.Namespace) {
+	if !s.active.hasNamespace(pod.Namespace) {
 		return
 	}
 	s.mu.Lock()
@@ -126,11 +126,11 @@ func (s *Policies) podChanged(before, after *v1.Pod) {
 		(after == nil || after.Spec.NodeName != "" || after.DeletionTimestamp != nil) {
 		s.forgetLocked(w)
 	}
-	for _, a := range s.active.of(pod) {
+	for _, a := range s.active.selecting(pod) {
 		s.countChangedLocked(a, before, after)
 	}
 	if before != nil && after != nil && !maps.Equal(before.Labels, after.Labels) {
-		for _, a := range s.active.of(before) {
+		for _, a := range s.active.selecting(before) {
 			if !a.Selects(after.Labels) {
 				s.countChangedLocked(a, before, after)
 			}

@@ -34,7 +34,7 @@ func (s *Policies) do(t task) {
 	case reportAll:
 		s.report()
 	case fillMatching:
-		s.fill(t.uid)
+		s.fillMatching(t.uid)
 	case passDeadline:
 		s.deadlinePassed(t.uid)
 	}
@@ -61,9 +61,10 @@ func (s *Policies) armLocked(e *entry) {
 		}
 	}
 	e.lastChecked = now
-	var ok bool
-	if e.nextDeadline, ok = e.zones.NextDeadline(now); ok {
-		s.agenda.AddAt(task{passDeadline, e.object.Latest.UID}, e.nextDeadline.At)
+	next, ok := e.zones.NextDeadline(now)
+	e.nextDeadline = next
+	if ok {
+		s.agenda.AddAt(task{passDeadline, e.object.Latest.UID}, next.At)
 	}
 }
 
