@@ -21,8 +21,8 @@ import (
 	"zonewise.dev/plugins/reservecache/serve"
 )
 
-// amounts translates the framework's resources into the ledger's.
-func amounts(r fwk.Resource) ledger.Resources {
+// resourcesOf translates the framework's resources into the ledger's.
+func resourcesOf(r fwk.Resource) ledger.Resources {
 	return ledger.Resources{
 		MilliCPU:         r.GetMilliCPU(),
 		Memory:           r.GetMemory(),
@@ -34,7 +34,7 @@ func amounts(r fwk.Resource) ledger.Resources {
 
 // requestedOf returns what is requested of a node, its pods included.
 func requestedOf(info fwk.NodeInfo) ledger.Resources {
-	requested := amounts(info.GetRequested())
+	requested := resourcesOf(info.GetRequested())
 	requested.Pods = int64(len(info.GetPods()))
 	return requested
 }
@@ -59,7 +59,7 @@ func (r *running) ownedByAtLeast(info fwk.NodeInfo, priority int32) holds.Owned 
 
 // requestsOf returns what a pod of a cycle asks for, and a place.
 func requestsOf(pod fwk.PodInfo) ledger.Resources {
-	requests := amounts(pod.CalculateResource().Resource)
+	requests := resourcesOf(pod.CalculateResource().Resource)
 	requests.Pods = 1
 	return requests
 }
@@ -118,7 +118,7 @@ func (v cycleView) Node(i int) *v1.Node { return v.nodes[i].Node() }
 
 // Resources implements placement.View.
 func (v cycleView) Resources(i int) (allocatable, requested ledger.Resources) {
-	return amounts(v.nodes[i].GetAllocatable()), requestedOf(v.nodes[i])
+	return resourcesOf(v.nodes[i].GetAllocatable()), requestedOf(v.nodes[i])
 }
 
 // Owned implements placement.View.
@@ -155,9 +155,9 @@ func nominatedOn(l *ledger.Ledger, pods corelisters.PodLister, nominator fwk.Pod
 	return sum
 }
 
-// trails returns a function that reports whether the ledger has a bound pod on a node which the pod informer's store has no longer
+// ledgerTrails returns a function that reports whether the ledger has a bound pod on a node which the pod informer's store has no longer
 // there: the event is on its way.
-func trails(l *ledger.Ledger, factory informers.SharedInformerFactory) func(string) bool {
+func ledgerTrails(l *ledger.Ledger, factory informers.SharedInformerFactory) func(string) bool {
 	pods := factory.Core().V1().Pods().Lister()
 	return func(node string) bool {
 		for _, p := range l.PodsOn(node) {

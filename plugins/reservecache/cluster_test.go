@@ -13,7 +13,7 @@ import (
 func TestTrails(t *testing.T) {
 	f := newFixture(t, nil, makeNode("n1"), makeNode("n2"), makePod("bound", "n1"), makePod("stays", "n1")).start(t)
 	l, store := f.shared.Ledger(), f.handle.factory.Core().V1().Pods().Informer().GetStore()
-	trails := trails(l, f.handle.factory)
+	trails := ledgerTrails(l, f.handle.factory)
 	require.NoError(t, l.AssumePod(makePod("assumed", ""), "n1", t0))
 	require.False(t, trails("n1"))
 

@@ -44,8 +44,8 @@ func (d *cycleData) Clone() fwk.StateData {
 	return &c
 }
 
-// read returns the cycle's data, or nil when PreFilter found that no hold concerns the pod.
-func read(state fwk.CycleState) *cycleData {
+// cycleDataOf returns the cycle's data, or nil when PreFilter found that no hold concerns the pod.
+func cycleDataOf(state fwk.CycleState) *cycleData {
 	data, _ := state.Read(stateKey) // an error says that there is none
 	d, _ := data.(*cycleData)
 	return d

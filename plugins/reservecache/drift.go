@@ -199,7 +199,7 @@ func contentsOfInfo(info fwk.NodeInfo) contents {
 	for _, pod := range info.GetPods() {
 		pods = append(pods, pod.GetPod())
 	}
-	return contents{exists: true, pods: pods, requested: &requested, allocatable: amounts(info.GetAllocatable())}
+	return contents{exists: true, pods: pods, requested: &requested, allocatable: resourcesOf(info.GetAllocatable())}
 }
 
 // summarizeLocked forgets nodes that neither side has any longer and counts those that differ.

@@ -27,19 +27,19 @@ const (
 // Filter keeps a pod off the nodes that have room only in slots that others own, and has owners use free room
 // and slots in the order of their reservation's mode. For a pod without slots it takes no lock, and allocates only to refuse.
 func (p *ReserveCache) Filter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
-	d := read(state)
+	d := cycleDataOf(state)
 	if d == nil {
 		return nil
 	}
 	status := p.filter(ctx, d, pod, info)
 	if status != nil && !d.probing && d.refused != nil && d.refused.CompareAndSwap(false, true) {
-		p.waits(d, pod)
+		p.recordRefusal(d, pod)
 	}
 	return status
 }
 
-// waits records that holds have kept the cycle's pod off a node.
-func (p *ReserveCache) waits(d *cycleData, pod *v1.Pod) {
+// recordRefusal records that holds have kept the cycle's pod off a node.
+func (p *ReserveCache) recordRefusal(d *cycleData, pod *v1.Pod) {
 	r := p.running
 	terms := waiting.Terms{Claim: d.asker.Claim, Use: d.asker.Use, Version: d.version}
 	if r.waiting.Refused(pod, &d.request, terms, r.clock.Now()) {
@@ -48,9 +48,9 @@ func (p *ReserveCache) waits(d *cycleData, pod *v1.Pod) {
 }
 
 func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
-	allocatable, requested := amounts(info.GetAllocatable()), requestedOf(info)
+	allocatable, requested := resourcesOf(info.GetAllocatable()), requestedOf(info)
 	view := p.running.view
-	if d.owner == nil && view.Leaves(&d.request, &allocatable, &requested) {
+	if d.owner == nil && view.FitsBesideAnyHolds(&d.request, &allocatable, &requested) {
 		return nil // what is found by the node's name is not in the processor's cache, unlike the node itself
 	}
 	name := info.Node().Name
@@ -61,7 +61,7 @@ func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, in
 	question := d.question(&allocatable, &requested, p.running.ownedOn(info))
 	verdict := held.Fit(&question)
 	if !verdict.Fits {
-		return p.refuse(d, info, held, &question, &verdict)
+		return p.refusal(d, info, held, &question, &verdict)
 	}
 	if d.owner == nil {
 		return nil
@@ -84,9 +84,9 @@ func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, in
 	return nil
 }
 
-// refuse says why holds keep the pod off a node. Preemption may look at the node unless the pod would be kept off even
+// refusal says why holds keep the pod off a node. Preemption may look at the node unless the pod would be kept off even
 // if all pods of a lower priority were gone.
-func (p *ReserveCache) refuse(d *cycleData, info fwk.NodeInfo, held *holds.NodeHolds, question *holds.Question, verdict *holds.Verdict) *fwk.Status {
+func (p *ReserveCache) refusal(d *cycleData, info fwk.NodeInfo, held *holds.NodeHolds, question *holds.Question, verdict *holds.Verdict) *fwk.Status {
 	reason := ErrReasonNoSlot
 	if verdict.By != nil {
 		reason = ErrReasonHeldFor + verdict.By.Name
@@ -96,7 +96,7 @@ func (p *ReserveCache) refuse(d *cycleData, info fwk.NodeInfo, held *holds.NodeH
 	var taken ledger.Resources
 	for _, other := range info.GetPods() {
 		if schedulingv1.PodPriority(other.GetPod()) < d.asker.Priority {
-			requests := amounts(other.CalculateResource().Resource)
+			requests := resourcesOf(other.CalculateResource().Resource)
 			requests.Pods = 1
 			taken.Add(&requests, 1)
 		}

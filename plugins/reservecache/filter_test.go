@@ -246,7 +246,7 @@ func TestMembersOfANativePodGroupTakeHeadroom(t *testing.T) {
 		info := snapshotOf(1, makeNode("n1"), on...)
 		_, status := f.plugin.PreFilter(t.Context(), states[name], owner(name), []fwk.NodeInfo{info})
 		require.Nil(t, status)
-		read(states[name]).betterNode.once.Do(func() {}) // there is no other node
+		cycleDataOf(states[name]).betterNode.once.Do(func() {}) // there is no other node
 		require.Nil(t, f.plugin.Filter(t.Context(), states[name], owner(name), info))
 		require.Nil(t, f.plugin.Reserve(t.Context(), states[name], owner(name), "n1"))
 		on = append(on, onNode(owner(name)))
@@ -374,7 +374,7 @@ func TestNominatedPodsDoNotHideWhatAnOwnerNeeds(t *testing.T) {
 	f.handle.snapshot = map[string]fwk.NodeInfo{"n1": without}
 	_, status := f.plugin.PreFilter(t.Context(), state, owner("o"), []fwk.NodeInfo{without})
 	require.Nil(t, status)
-	read(state).betterNode.once.Do(func() {}) // there is no other node
+	cycleDataOf(state).betterNode.once.Do(func() {}) // there is no other node
 	require.Nil(t, f.plugin.Filter(t.Context(), state, owner("o"), with))
 	require.Nil(t, f.plugin.Filter(t.Context(), state, owner("o"), without))
 	require.Nil(t, f.plugin.Reserve(t.Context(), state, owner("o"), "n1"))

@@ -26,7 +26,7 @@ func (p *ReserveCache) Reserve(ctx context.Context, state fwk.CycleState, pod *v
 	if state.IsPodGroupSchedulingCycle() {
 		return nil
 	}
-	r, d := p.running, read(state)
+	r, d := p.running, cycleDataOf(state)
 	p.collectMissed(nodeName)
 	var slots int64
 	var err error
@@ -70,7 +70,7 @@ func (p *ReserveCache) collectMissed(nodeName string) {
 // admit assumes the pod on the node if there is room for it still, and returns how many slots it takes of its claim.
 func (p *ReserveCache) admit(d *cycleData, pod *v1.Pod, nodeName string) (slots int64, err error) {
 	r := p.running
-	part, err := p.partNow(d, pod, nodeName)
+	part, err := p.partToTake(d, pod, nodeName)
 	if err != nil {
 		return 0, err
 	}
@@ -89,8 +89,8 @@ func (p *ReserveCache) admit(d *cycleData, pod *v1.Pod, nodeName string) (slots 
 	return part.Pods, nil
 }
 
-// partNow returns the part that the pod takes of what its claim holds on the node, given what is held now.
-func (p *ReserveCache) partNow(d *cycleData, pod *v1.Pod, nodeName string) (part ledger.Resources, err error) {
+// partToTake returns the part that the pod takes of what its claim holds on the node, given what is held now.
+func (p *ReserveCache) partToTake(d *cycleData, pod *v1.Pod, nodeName string) (part ledger.Resources, err error) {
 	r := p.running
 	known := d != nil
 	if !known {
@@ -127,7 +127,7 @@ func (p *ReserveCache) questionNow(d *cycleData, nodeName string) (holds.Questio
 	if err != nil {
 		return holds.Question{}, fmt.Errorf("it is not in the snapshot: %w", err)
 	}
-	allocatable, requested := amounts(info.GetAllocatable()), requestedOf(info)
+	allocatable, requested := resourcesOf(info.GetAllocatable()), requestedOf(info)
 	if !d.inGroup {
 		return d.question(&allocatable, &requested, r.ownedOn(info)), nil
 	}
@@ -148,7 +148,7 @@ func (p *ReserveCache) Unreserve(ctx context.Context, state fwk.CycleState, pod 
 	if state.IsPodGroupSchedulingCycle() {
 		return
 	}
-	r, d := p.running, read(state)
+	r, d := p.running, cycleDataOf(state)
 	forgotten, returned := false, false
 	if d != nil && d.taken != nil && d.taken.Load() != nil {
 		r.planner.Exclusively(func() {

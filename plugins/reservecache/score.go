@@ -22,7 +22,7 @@ func (s scores) Clone() fwk.StateData { return s }
 // PreScore finds out how much of its claim's amounts the pod would leave on each node, and on which nodes it would take room that is held
 // for others. It is Skip for a pod that does neither anywhere.
 func (p *ReserveCache) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
-	d := read(state)
+	d := cycleDataOf(state)
 	if d == nil {
 		return fwk.NewStatus(fwk.Skip)
 	}
@@ -49,7 +49,7 @@ func (p *ReserveCache) scoreHeldRoom(d *cycleData, nodes []fwk.NodeInfo, out sco
 		if !held.YieldsTo(d.asker.Priority) {
 			continue
 		}
-		allocatable, requested := amounts(info.GetAllocatable()), requestedOf(info)
+		allocatable, requested := resourcesOf(info.GetAllocatable()), requestedOf(info)
 		question := d.question(&allocatable, &requested, p.running.ownedOn(info))
 		question.Who = &lowest
 		if !held.Fit(&question).Fits {
@@ -69,7 +69,7 @@ func (p *ReserveCache) scoreAmounts(d *cycleData, nodes []fwk.NodeInfo, out scor
 		if own == nil || !own.Claim.Amounts {
 			continue
 		}
-		allocatable, requested, owned := amounts(info.GetAllocatable()), requestedOf(info), p.running.ownedOn(info)
+		allocatable, requested, owned := resourcesOf(info.GetAllocatable()), requestedOf(info), p.running.ownedOn(info)
 		question := d.question(&allocatable, &requested, owned)
 		if !held.Fit(&question).Uses {
 			continue

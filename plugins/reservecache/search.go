@@ -51,7 +51,7 @@ func (p *ReserveCache) betterElsewhere(ctx context.Context, d *cycleData, pod *v
 		start := int(p.foundAt.Load())
 		p.handle.Parallelizer().Until(ctx, len(nodes), func(i int) {
 			i = (start + i) % len(nodes)
-			if p.isBetter(d, nodes[i]) && p.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, nodes[i]).IsSuccess() {
+			if p.mayBeBetter(d, nodes[i]) && p.handle.RunFilterPluginsWithNominatedPods(ctx, state, pod, nodes[i]).IsSuccess() {
 				found.Store(true)
 				p.foundAt.Store(int64(i))
 				cancel()
@@ -74,10 +74,10 @@ func (p *ReserveCache) nodesOf(claim types.UID) (nodes []fwk.NodeInfo) {
 	return nodes
 }
 
-// isBetter reports whether a node would take the pod in the better way as far as amounts go, which rules out nearly all nodes of a
+// mayBeBetter reports whether a node would take the pod in the better way as far as amounts go, which rules out nearly all nodes of a
 // full cluster at little cost.
-func (p *ReserveCache) isBetter(d *cycleData, info fwk.NodeInfo) bool {
-	allocatable, requested := amounts(info.GetAllocatable()), requestedOf(info)
+func (p *ReserveCache) mayBeBetter(d *cycleData, info fwk.NodeInfo) bool {
+	allocatable, requested := resourcesOf(info.GetAllocatable()), requestedOf(info)
 	if ledger.Lacks(&d.request, &allocatable, &requested) {
 		return false
 	}

@@ -82,9 +82,9 @@ func compareRank(a, b *Claim) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), CompareAge(a, b))
 }
 
-// Cover returns how many slots of a size a request takes when it lies in slots only. It is at least 1; a resource that the
+// SlotsCovering returns how many slots of a size a request takes when it lies in slots only. It is at least 1; a resource that the
 // slot does not name does not count.
-func Cover(request, slot *ledger.Resources) int {
+func SlotsCovering(request, slot *ledger.Resources) int {
 	n := int64(1)
 	for name := range slot.Named() {
 		n = max(n, ceil(request.Amount(name), slot.Amount(name)))

@@ -56,7 +56,7 @@ func (n *NodeHolds) Fit(q *Question) Verdict {
 	if n == nil || len(n.Holds) == 0 {
 		return Verdict{Fits: who.Use != UseOnly || who.Claim == ""}
 	}
-	if who.Use == UseLast && n.leavesRoom(q) {
+	if who.Use == UseLast && n.fitsBesideAll(q) {
 		return Verdict{Fits: true}
 	}
 	own := n.Of(who.Claim)
@@ -64,7 +64,7 @@ func (n *NodeHolds) Fit(q *Question) Verdict {
 	if own != nil {
 		mine = own.Unused(q.Owned)
 	}
-	if who.Use == UseOnly && who.Claim != "" && !own.covers(q.Request, &mine) {
+	if who.Use == UseOnly && who.Claim != "" && !own.includes(q.Request, &mine) {
 		return Verdict{}
 	}
 	short := shortage{own: own, mine: &mine}
@@ -98,8 +98,8 @@ func (n *NodeHolds) Fit(q *Question) Verdict {
 	return verdict
 }
 
-// leavesRoom reports whether the request fits beside all that is held on the node, used or not.
-func (n *NodeHolds) leavesRoom(q *Question) bool {
+// fitsBesideAll reports whether the request fits beside all that is held on the node, used or not.
+func (n *NodeHolds) fitsBesideAll(q *Question) bool {
 	if lacksRoom(1, n.amounts.Pods, q.Allocatable.Pods-q.Requested.Pods) ||
 		lacksRoom(q.Request.MilliCPU, n.amounts.MilliCPU, q.Allocatable.MilliCPU-q.Requested.MilliCPU) ||
 		lacksRoom(q.Request.Memory, n.amounts.Memory, q.Allocatable.Memory-q.Requested.Memory) ||
@@ -119,8 +119,8 @@ func lacksRoom(request, held, room int64) bool {
 	return request > 0 && held > 0 && request+held > room
 }
 
-// covers reports whether a request lies in what is unused of a hold, in the resources that its slots name.
-func (h *Hold) covers(request, unused *ledger.Resources) bool {
+// includes reports whether a request lies in what is unused of a hold, in the resources that its slots name.
+func (h *Hold) includes(request, unused *ledger.Resources) bool {
 	if h == nil || unused.Pods < 1 {
 		return false
 	}

@@ -22,24 +22,24 @@ type Holds struct {
 	lowered atomic.Bool
 
 	mu     sync.Mutex // guards all fields below and everything that they lead to
-	claims map[types.UID]*claim
-	nodes  map[string]*node
+	claims map[types.UID]*claimRecord
+	nodes  map[string]*nodeRecord
 	views  []*View
 	// taken is by how many slots pods have lowered what claims hold since TakeLowered.
 	taken map[types.UID]int
 }
 
-// claim is the record of a claim.
-type claim struct {
+// claimRecord is the record of a claim.
+type claimRecord struct {
 	spec  *Claim
-	holds map[string]*hold // by node
-	zones map[string]int   // the slots, or places for pods, by zone
+	holds map[string]*holdRecord // by node
+	zones map[string]int         // the slots, or places for pods, by zone
 }
 
-// hold is the record of what a claim has on a node.
-type hold struct {
-	claim *claim
-	node  *node
+// holdRecord is the record of what a claim has on a node.
+type holdRecord struct {
+	claim *claimRecord
+	node  *nodeRecord
 	zone  string
 	// slot is the size of its slots; empty if the claim has none.
 	slot ledger.Resources
@@ -47,22 +47,22 @@ type hold struct {
 	amount ledger.Resources
 }
 
-// resize gives the slots another size.
-func (h *hold) resize(slot *ledger.Resources) {
+// resizeSlots gives the slots another size.
+func (h *holdRecord) resizeSlots(slot *ledger.Resources) {
 	if !h.slot.Equal(slot) {
 		h.slot, h.amount = *slot, slot.Times(h.amount.Pods)
 	}
 }
 
-// node is the record of a node on which something is held.
-type node struct {
+// nodeRecord is the record of a node on which something is held.
+type nodeRecord struct {
 	name  string
-	holds []*hold
+	holds []*holdRecord
 }
 
 // New returns a Holds without claims.
 func New() *Holds {
-	return &Holds{claims: map[types.UID]*claim{}, nodes: map[string]*node{}, taken: map[types.UID]int{}}
+	return &Holds{claims: map[types.UID]*claimRecord{}, nodes: map[string]*nodeRecord{}, taken: map[types.UID]int{}}
 }
 
 // SetClaim registers a claim, or replaces it by a newer version of itself, which keeps what it holds. A new size is
@@ -75,7 +75,7 @@ func (s *Holds) SetClaim(spec Claim) {
 	defer s.mu.Unlock()
 	c := s.claims[spec.UID]
 	if c == nil {
-		s.claims[spec.UID] = &claim{spec: &spec, holds: map[string]*hold{}, zones: map[string]int{}}
+		s.claims[spec.UID] = &claimRecord{spec: &spec, holds: map[string]*holdRecord{}, zones: map[string]int{}}
 		return
 	}
 	c.spec = &spec
@@ -126,7 +126,7 @@ func (s *Holds) Change(uid types.UID, changes []Change) {
 	}
 }
 
-func (s *Holds) changeLocked(c *claim, ch *Change) {
+func (s *Holds) changeLocked(c *claimRecord, ch *Change) {
 	h := c.holds[ch.Node]
 	if h == nil {
 		if ch.Add.Exceeds(&ledger.Resources{}) == "" {
@@ -134,13 +134,13 @@ func (s *Holds) changeLocked(c *claim, ch *Change) {
 		}
 		h = s.holdLocked(c, ch.Node, ch.Zone)
 	}
-	c.count(h, -1)
+	c.addToZone(h, -1)
 	h.zone = ch.Zone
-	c.count(h, 1)
+	c.addToZone(h, 1)
 	if c.spec.Amounts {
 		h.slot = ledger.Resources{} // it is no number of slots any more
 	} else {
-		h.resize(&c.spec.Slot)
+		h.resizeSlots(&c.spec.Slot)
 	}
 	amount := h.amount.Clone()
 	amount.Add(&ch.Add, 1)
@@ -148,27 +148,27 @@ func (s *Holds) changeLocked(c *claim, ch *Change) {
 }
 
 // holdLocked makes the record of an empty hold.
-func (s *Holds) holdLocked(c *claim, nodeName, zone string) *hold {
+func (s *Holds) holdLocked(c *claimRecord, nodeName, zone string) *holdRecord {
 	n := s.nodes[nodeName]
 	if n == nil {
-		n = &node{name: nodeName}
+		n = &nodeRecord{name: nodeName}
 		s.nodes[nodeName] = n
 	}
-	h := &hold{claim: c, node: n, zone: zone, slot: c.spec.Slot}
+	h := &holdRecord{claim: c, node: n, zone: zone, slot: c.spec.Slot}
 	c.holds[nodeName] = h
 	n.holds = append(n.holds, h)
 	return h
 }
 
 // setLocked changes an amount, drops the record if nothing is left, and publishes its node.
-func (s *Holds) setLocked(h *hold, amount ledger.Resources) {
+func (s *Holds) setLocked(h *holdRecord, amount ledger.Resources) {
 	c, n := h.claim, h.node
-	c.count(h, -1)
+	c.addToZone(h, -1)
 	h.amount = amount
-	c.count(h, 1)
+	c.addToZone(h, 1)
 	if amount.IsZero() {
 		delete(c.holds, n.name)
-		n.holds = slices.DeleteFunc(n.holds, func(other *hold) bool { return other == h })
+		n.holds = slices.DeleteFunc(n.holds, func(other *holdRecord) bool { return other == h })
 		if len(n.holds) == 0 {
 			delete(s.nodes, n.name)
 		}
@@ -176,8 +176,8 @@ func (s *Holds) setLocked(h *hold, amount ledger.Resources) {
 	s.publishLocked(n)
 }
 
-// count adds a hold to the sums of its claim, or takes it away.
-func (c *claim) count(h *hold, sign int) {
+// addToZone adds a hold to the sums of its claim, or takes it away.
+func (c *claimRecord) addToZone(h *holdRecord, sign int) {
 	if n := c.zones[h.zone] + sign*int(h.amount.Pods); n != 0 {
 		c.zones[h.zone] = n
 	} else {
@@ -261,16 +261,16 @@ func (s *Holds) Restore(claimUID types.UID, nodeName, zone string, amount ledger
 }
 
 // publishLocked makes a change of a node visible.
-func (s *Holds) publishLocked(n *node) {
+func (s *Holds) publishLocked(n *nodeRecord) {
 	s.version.Add(1)
 	for _, v := range s.views {
 		v.dirty[n.name] = struct{}{}
 	}
-	slices.SortFunc(n.holds, func(a, b *hold) int { return compareRank(a.claim.spec, b.claim.spec) })
+	slices.SortFunc(n.holds, func(a, b *holdRecord) int { return compareRank(a.claim.spec, b.claim.spec) })
 }
 
 // published copies the holds of a node for readers; nil when there are none.
-func (n *node) published() *NodeHolds {
+func (n *nodeRecord) published() *NodeHolds {
 	if n == nil || len(n.holds) == 0 {
 		return nil
 	}

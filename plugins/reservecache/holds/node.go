@@ -111,7 +111,7 @@ func (n *NodeHolds) Excess(allocatable, requested *ledger.Resources, owned Owned
 			room.Add(&rest, -1)
 			unused = whole
 		}
-		fit, over := h.Claim.split(&unused, &room)
+		fit, over := h.Claim.splitByRoom(&unused, &room)
 		if room.Add(&fit, -1); !over.IsZero() {
 			excess = append(excess, Excess{Claim: h.Claim.UID, Amount: over})
 		}
@@ -119,8 +119,8 @@ func (n *NodeHolds) Excess(allocatable, requested *ledger.Resources, owned Owned
 	return excess
 }
 
-// split divides an unused amount into what has room and the rest: by whole slots, or each resource by itself.
-func (c *Claim) split(unused, room *ledger.Resources) (fit, over ledger.Resources) {
+// splitByRoom divides an unused amount into what has room and the rest: by whole slots, or each resource by itself.
+func (c *Claim) splitByRoom(unused, room *ledger.Resources) (fit, over ledger.Resources) {
 	if !c.Amounts {
 		n := min(unused.Pods, room.Slots(&c.Slot))
 		return c.Slot.Times(n), c.Slot.Times(unused.Pods - n)

@@ -47,7 +47,7 @@ func (s *Holds) StatusOn(uid types.UID, nodeName string) NodeStatus {
 	return NodeStatus{}
 }
 
-func (c *claim) statusOn(nodeName string) NodeStatus {
+func (c *claimRecord) statusOn(nodeName string) NodeStatus {
 	h := c.holds[nodeName]
 	return NodeStatus{Node: nodeName, Zone: h.zone, Amount: h.amount, Resized: !c.spec.Amounts && !h.slot.Equal(&c.spec.Slot)}
 }

@@ -59,7 +59,7 @@ func (v *View) Update() []string {
 	clear(v.dirty)
 	s.mu.Unlock()
 	slices.Sort(v.changed)
-	v.bound()
+	v.updateMost()
 	return v.changed
 }
 
@@ -71,10 +71,10 @@ func (v *View) Stale(name string) bool {
 	return dirty
 }
 
-// Leaves reports whether no holds of the view can keep a pod without slots off a node, whichever node it is: the pod fits
+// FitsBesideAnyHolds reports whether no holds of the view can keep a pod without slots off a node, whichever node it is: the pod fits
 // beside all that any one node holds, used or not. It spares most pods of a cluster with room the search for the node's
 // holds. A false answer says nothing.
-func (v *View) Leaves(request, allocatable, requested *ledger.Resources) bool {
+func (v *View) FitsBesideAnyHolds(request, allocatable, requested *ledger.Resources) bool {
 	if len(request.Scalar) > 0 {
 		return false
 	}
@@ -88,23 +88,23 @@ func (v *View) Leaves(request, allocatable, requested *ledger.Resources) bool {
 		!lacksRoom(request.EphemeralStorage, most.EphemeralStorage, allocatable.EphemeralStorage-requested.EphemeralStorage)
 }
 
-// bound keeps most no less than what is held on any node, and not much more for long: once as many nodes have changed as
+// updateMost keeps most no less than what is held on any node, and not much more for long: once as many nodes have changed as
 // there are, it is taken from all of them.
-func (v *View) bound() {
+func (v *View) updateMost() {
 	v.stale += len(v.changed)
 	if v.stale <= len(v.nodes) {
 		for _, name := range v.changed {
-			v.raise(v.nodes[name])
+			v.raiseMost(v.nodes[name])
 		}
 		return
 	}
 	v.most, v.stale = ledger.Resources{}, 0
 	for _, held := range v.nodes {
-		v.raise(held)
+		v.raiseMost(held)
 	}
 }
 
-func (v *View) raise(held *NodeHolds) {
+func (v *View) raiseMost(held *NodeHolds) {
 	if held == nil {
 		return
 	}

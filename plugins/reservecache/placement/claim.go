@@ -69,8 +69,8 @@ type quota struct {
 	lost bool
 }
 
-// claim is a target with the planner's state of it.
-type claim struct {
+// claimState is a target with the planner's state of it.
+type claimState struct {
 	Target
 	total int
 	// known are the zones over which a claim without zones has been spread, including those that have lost their last
@@ -108,8 +108,8 @@ type count struct{ slots, used int }
 // span is the time from one point of freeing to another.
 type span struct{ from, to uint64 }
 
-// extend makes the span end at to. It begins at from unless it ended there, or later.
-func (s *span) extend(from, to uint64) {
+// extendTo makes the span end at to. It begins at from unless it ended there, or later.
+func (s *span) extendTo(from, to uint64) {
 	if s.to < from {
 		s.from = from
 	}
@@ -125,11 +125,11 @@ type search struct {
 }
 
 // searchOf returns that in some rooms.
-func (w *claim) searchOf(b *rooms) *search {
-	s := w.searches[b]
+func (c *claimState) searchOf(b *rooms) *search {
+	s := c.searches[b]
 	if s == nil {
 		s = &search{looked: map[string]uint64{}}
-		w.searches[b] = s
+		c.searches[b] = s
 	}
 	return s
 }
@@ -142,79 +142,79 @@ func (s *search) lookedAt(zone string) uint64 {
 	return s.passed.to
 }
 
-func newClaim(d Target) *claim {
-	w := &claim{
+func newClaim(d Target) *claimState {
+	c := &claimState{
 		Target: d, total: d.totalSlots(), dirty: true,
 		known: map[string]struct{}{}, counts: map[string]count{}, searches: map[*rooms]*search{}, owners: map[string]int{},
 		capped: map[string]bool{}, away: map[string]int{}, full: map[string]bool{}, excess: map[string]ledger.Resources{},
 		amounts: amounts{stale: map[string]bool{}, drafted: map[string]bool{}, lacks: map[string]lack{}},
 	}
 	for _, zone := range d.Known {
-		w.known[zone] = struct{}{}
+		c.known[zone] = struct{}{}
 	}
-	return w
+	return c
 }
 
-// inherit takes over from the version before what the nodes do not tell: what was lost with those that are gone, and what pods took.
-func (w *claim) inherit(old *claim) {
-	w.owners, w.taken = old.owners, old.taken
-	if w.Claim.Amounts || old.Claim.Amounts || !slices.Equal(w.Fit.selector, old.Fit.selector) {
+// inheritFrom takes over from the version before what the nodes do not tell: what was lost with those that are gone, and what pods took.
+func (c *claimState) inheritFrom(old *claimState) {
+	c.owners, c.taken = old.owners, old.taken
+	if c.Claim.Amounts || old.Claim.Amounts || !slices.Equal(c.Fit.selector, old.Fit.selector) {
 		return
 	}
-	if slices.EqualFunc(w.Zones, old.Zones, func(a, b Zone) bool { return a.Name == b.Name }) {
-		w.known, w.away, w.full = old.known, old.away, old.full
+	if slices.EqualFunc(c.Zones, old.Zones, func(a, b Zone) bool { return a.Name == b.Name }) {
+		c.known, c.away, c.full = old.known, old.away, old.full
 	}
 }
 
-func (w *claim) uid() types.UID { return w.Claim.UID }
+func (c *claimState) claimUID() types.UID { return c.Claim.UID }
 
-// counted is how many slots a zone has.
-func (w *claim) counted(zone string) int { return w.counts[zone].slots }
+// slotsIn is how many slots a zone has.
+func (c *claimState) slotsIn(zone string) int { return c.counts[zone].slots }
 
-// sum is how many slots there are in all zones.
-func (w *claim) sum() (slots int) {
-	for _, n := range w.counts {
+// slotsInAllZones is how many slots there are in all zones.
+func (c *claimState) slotsInAllZones() (slots int) {
+	for _, n := range c.counts {
 		slots += n.slots
 	}
 	return slots
 }
 
 // unfilled reports whether slots, or parts of amounts, are missing.
-func (w *claim) unfilled() bool {
-	return w.sum() < w.total || len(w.lacks) > 0
+func (c *claimState) unfilled() bool {
+	return c.slotsInAllZones() < c.total || len(c.lacks) > 0
 }
 
 // forgetAway records that slots have been placed: they stand in for those of nodes that are away.
-func (w *claim) forgetAway(placed int) {
-	for _, name := range slices.Sorted(maps.Keys(w.away)) {
-		if w.away[name] > placed {
-			w.away[name] -= placed
+func (c *claimState) forgetAway(placed int) {
+	for _, name := range slices.Sorted(maps.Keys(c.away)) {
+		if c.away[name] > placed {
+			c.away[name] -= placed
 			return
 		}
-		placed -= w.away[name]
-		delete(w.away, name)
+		placed -= c.away[name]
+		delete(c.away, name)
 	}
 }
 
 // apportion distributes the slots over the zones, whose nodes tallies counts.
-func (w *claim) apportion(tallies map[string]*tally) {
-	all := w.quotas[:0]
-	for _, z := range w.Zones {
+func (c *claimState) apportion(tallies map[string]*tally) {
+	all := c.quotas[:0]
+	for _, z := range c.Zones {
 		all = append(all, quota{zone: z.Name, slots: z.Slots})
 	}
-	if len(w.Zones) == 0 {
+	if len(c.Zones) == 0 {
 		for zone, t := range tallies {
 			if t.selected > 0 {
-				w.known[zone] = struct{}{}
+				c.known[zone] = struct{}{}
 			}
 		}
-		for zone := range w.known {
+		for zone := range c.known {
 			all = append(all, quota{zone: zone})
 		}
 	}
 	slices.SortFunc(all, func(a, b quota) int { return cmp.Compare(a.zone, b.zone) })
-	if len(w.Zones) == 0 {
-		spread(w.Slots, all)
+	if len(c.Zones) == 0 {
+		spread(c.Slots, all)
 	}
 	shifting := 0
 	var left []quota
@@ -224,14 +224,14 @@ func (w *claim) apportion(tallies map[string]*tally) {
 		t := tallies[q.zone]
 		if q.lost = t == nil || t.usable == 0; !q.lost {
 			left = append(left, quota{zone: q.zone})
-		} else if w.OnZoneLoss == Shift {
+		} else if c.OnZoneLoss == Shift {
 			// Pods that keep running in slots there keep the slots.
-			stays := min(q.slots, w.counts[q.zone].used)
+			stays := min(q.slots, c.counts[q.zone].used)
 			shifting += q.slots - stays
 			q.slots = stays
 		}
 	}
-	w.quotas = all
+	c.quotas = all
 	if len(left) == 0 {
 		for i := range all {
 			all[i].slots = all[i].own
@@ -240,7 +240,7 @@ func (w *claim) apportion(tallies map[string]*tally) {
 	}
 	spread(shifting, left)
 	for _, extra := range left {
-		w.quota(extra.zone).slots += extra.slots
+		c.quota(extra.zone).slots += extra.slots
 	}
 }
 
@@ -252,10 +252,10 @@ func spread(n int, zones []quota) {
 }
 
 // quota returns the zone's, or nil.
-func (w *claim) quota(zone string) *quota {
-	for i := range w.quotas {
-		if w.quotas[i].zone == zone {
-			return &w.quotas[i]
+func (c *claimState) quota(zone string) *quota {
+	for i := range c.quotas {
+		if c.quotas[i].zone == zone {
+			return &c.quotas[i]
 		}
 	}
 	return nil
@@ -264,15 +264,15 @@ func (w *claim) quota(zone string) *quota {
 // missingInAnyZone is how many slots are wanted in any zone, once no zone that has room lacks part of its quota. For a claim without
 // zones that is all that is missing. For one with zones these slots replace those that pods took: during a rolling update, a pod may
 // leave another zone than the one that the next pod comes to.
-func (w *claim) missingInAnyZone() int {
-	n := w.total - w.sum()
-	if len(w.Zones) > 0 {
-		n = min(n, w.taken)
+func (c *claimState) missingInAnyZone() int {
+	n := c.total - c.slotsInAllZones()
+	if len(c.Zones) > 0 {
+		n = min(n, c.taken)
 	}
 	// Slots that a lost zone lacks are not wanted elsewhere here.
-	for i := range w.quotas {
-		if q := &w.quotas[i]; q.lost {
-			n -= max(0, q.slots-w.counted(q.zone))
+	for i := range c.quotas {
+		if q := &c.quotas[i]; q.lost {
+			n -= max(0, q.slots-c.slotsIn(q.zone))
 		}
 	}
 	return n
@@ -280,11 +280,11 @@ func (w *claim) missingInAnyZone() int {
 
 // mayAddSlot reports whether one more slot is wanted in a zone that lacks one: slots are missing, or surplus unused ones in other
 // zones can be given up for it.
-func (w *claim) mayAddSlot() bool {
-	spare := w.total - w.sum()
-	for zone, n := range w.counts {
+func (c *claimState) mayAddSlot() bool {
+	spare := c.total - c.slotsInAllZones()
+	for zone, n := range c.counts {
 		quota := 0
-		if q := w.quota(zone); q != nil {
+		if q := c.quota(zone); q != nil {
 			quota = q.slots
 		}
 		spare += max(0, min(n.slots-n.used, n.slots-quota))
@@ -292,33 +292,33 @@ func (w *claim) mayAddSlot() bool {
 	return spare > 0
 }
 
-// seek computes the zones in which one more slot is wanted.
-func (w *claim) seek() {
-	w.seeks = w.seeks[:0]
-	anywhere, grows := w.missingInAnyZone() > 0, w.mayAddSlot()
-	for i := range w.quotas {
-		if q := &w.quotas[i]; !q.lost && (anywhere || grows && w.counted(q.zone) < q.slots) {
-			w.seeks = append(w.seeks, q.zone)
+// updateSeeks computes the zones in which one more slot is wanted.
+func (c *claimState) updateSeeks() {
+	c.seeks = c.seeks[:0]
+	anywhere, grows := c.missingInAnyZone() > 0, c.mayAddSlot()
+	for i := range c.quotas {
+		if q := &c.quotas[i]; !q.lost && (anywhere || grows && c.slotsIn(q.zone) < q.slots) {
+			c.seeks = append(c.seeks, q.zone)
 		}
 	}
 }
 
 // slotTakes returns the room that one more slot takes on a node on which the claim has that many: what it adds to what is unused. Pods that
 // run there already are in it.
-func (w *claim) slotTakes(slots int, owned *ledger.Resources) ledger.Resources {
-	if !w.Claim.Inclusive() {
-		return w.Claim.Slot
+func (c *claimState) slotTakes(slots int, owned *ledger.Resources) ledger.Resources {
+	if !c.Claim.Inclusive() {
+		return c.Claim.Slot
 	}
-	before, after := w.Claim.Slots(slots), w.Claim.Slots(slots+1)
-	before, after = w.Claim.Unused(&before, owned), w.Claim.Unused(&after, owned)
+	before, after := c.Claim.Slots(slots), c.Claim.Slots(slots+1)
+	before, after = c.Claim.Unused(&before, owned), c.Claim.Unused(&after, owned)
 	return after.Less(&before)
 }
 
-// mayHave reports whether a node on which the claim has that many slots may have one more, its room aside.
-func (w *claim) mayHave(n *node, slots int) bool {
-	if !w.Claim.Inclusive() {
-		owned := n.ownedBy(w.uid())
+// mayHaveAnother reports whether a node on which the claim has that many slots may have one more, its room aside.
+func (c *claimState) mayHaveAnother(n *nodeRoom, slots int) bool {
+	if !c.Claim.Inclusive() {
+		owned := n.ownedBy(c.claimUID())
 		slots += int(owned.Pods)
 	}
-	return w.PerNode == 0 || slots < w.PerNode
+	return c.PerNode == 0 || slots < c.PerNode
 }

@@ -29,36 +29,36 @@ func (p *Planner) Collect(view View) Result {
 	defer p.mu.Unlock()
 	defer p.noteIdleLocked()
 	var result Result
-	p.noteLocked()
+	p.countTakenLocked()
 	if p.seeking == 0 && !p.cyclesHaveMore {
 		return result
 	}
-	in := p.cycles
-	p.updateLocked(in, func() View { return view }, false)
+	r := p.cycles
+	p.updateLocked(r, func() View { return view }, false)
 	p.askAgainLocked(asksPerCycle)
-	if in.offered == in.freed || p.seeking == 0 {
+	if r.offered == r.freed || p.seeking == 0 {
 		return Result{More: p.anyDirtyLocked()}
 	}
-	offered := in.freed
-	most, few := in.mostSince(in.offered, looksPerClaim)
+	offered := r.freed
+	most, few := r.mostSince(r.offered, looksPerClaim)
 	looks := 0
 	for i := 0; i < len(p.queue); i++ {
-		w := p.queue[i]
-		if len(w.seeks) == 0 {
+		c := p.queue[i]
+		if len(c.seeks) == 0 {
 			continue
 		}
-		if few && !w.Claim.Inclusive() && w.Claim.Slot.Exceeds(&most) != "" {
-			w.searchOf(in).passed.extend(in.offered, offered)
+		if few && !c.Claim.Inclusive() && c.Claim.Slot.Exceeds(&most) != "" {
+			c.searchOf(r).passed.extendTo(r.offered, offered)
 			continue
 		}
 		if looks >= looksPerCycle {
 			result.More = true
 			break
 		}
-		looks += p.collectLocked(w, in, looksPerClaim, &result)
+		looks += p.collectLocked(c, r, looksPerClaim, &result)
 	}
 	if !result.More {
-		in.offered = offered
+		r.offered = offered
 	}
 	result.More = result.More || p.anyDirtyLocked()
 	return result
@@ -82,49 +82,49 @@ func (p *Planner) noteIdleLocked() {
 
 // collectLocked lets one claim take room that was freed since its last look, in the zones in which it seeks slots. It looks at
 // no more than limit nodes of a zone, unless limit is 0. It returns how many nodes it looked at.
-func (p *Planner) collectLocked(w *claim, in *rooms, limit int, result *Result) int {
-	looks, found, search := 1, false, w.searchOf(in)
-	for _, name := range w.seeks {
-		z, since := in.zones[name], search.lookedAt(name)
+func (p *Planner) collectLocked(c *claimState, r *rooms, limit int, result *Result) int {
+	looks, found, search := 1, false, c.searchOf(r)
+	for _, name := range c.seeks {
+		z, since := r.zones[name], search.lookedAt(name)
 		if z == nil || z.newest == nil || z.newest.freed <= since {
-			search.looked[name] = in.freed
+			search.looked[name] = r.freed
 			continue
 		}
-		if !w.Claim.Inclusive() && p.cappedLocked(w, z, &ledger.Resources{}, &w.Claim.Slot) {
+		if !c.Claim.Inclusive() && p.cappedLocked(c, z, &ledger.Resources{}, &c.Claim.Slot) {
 			continue
 		}
 		at, offered := 0, false
 		for n := z.newest; n != nil && n.freed > since && !offered; n = n.older {
 			if at++; at > limit && limit > 0 {
-				w.dirty = true // the rest is Reconcile's
+				c.dirty = true // the rest is Reconcile's
 				break
 			}
-			offered = p.offers(w, in, n)
+			offered = p.hasRoomForLocked(c, r, n)
 		}
 		looks += at
 		if found = found || offered; !offered {
-			search.looked[name] = in.freed
+			search.looked[name] = r.freed
 		}
 	}
 	if !found {
 		return looks
 	}
-	return looks + p.placeLocked(w, in, limit, result, func(d *draft) {
-		d.fill()
-		d.level()
+	return looks + p.placeLocked(c, r, limit, result, func(d *draft) {
+		d.placeMissing()
+		d.dropSurplus()
 	})
 }
 
-// offers reports whether a node has room for a slot of a claim, or for a part of what it lacks there.
-func (p *Planner) offers(w *claim, in *rooms, n *node) bool {
-	if w.Claim.Amounts {
-		return !p.partLocked(w, in, n).IsZero()
+// hasRoomForLocked reports whether a node has room for a slot of a claim, or for a part of what it lacks there.
+func (p *Planner) hasRoomForLocked(c *claimState, r *rooms, n *nodeRoom) bool {
+	if c.Claim.Amounts {
+		return !p.attainablePartLocked(c, r, n).IsZero()
 	}
 	slots := 0
-	if own := n.held.Of(w.uid()); own != nil {
+	if own := n.held.Of(c.claimUID()); own != nil {
 		slots = int(own.Amount.Pods)
 	}
-	owned := n.ownedBy(w.uid())
-	takes := w.slotTakes(slots, &owned)
-	return w.mayHave(n, slots) && takes.Exceeds(in.freeRoom(n)) == "" && w.Fit.Takes(n.object)
+	owned := n.ownedBy(c.claimUID())
+	takes := c.slotTakes(slots, &owned)
+	return c.mayHaveAnother(n, slots) && takes.Exceeds(r.freeRoom(n)) == "" && c.Fit.Takes(n.object)
 }

@@ -66,11 +66,11 @@ func TestTooLittleRoomIsPassed(t *testing.T) {
 func TestSpan(t *testing.T) {
 	w := &search{looked: map[string]uint64{}}
 	w.looked["a"], w.looked["b"], w.looked["c"] = 5, 8, 30
-	w.passed.extend(7, 9)
-	w.passed.extend(9, 20)
+	w.passed.extendTo(7, 9)
+	w.passed.extendTo(9, 20)
 	require.Equal(t, span{7, 20}, w.passed)
 	require.Equal(t, []uint64{0, 5, 20, 30}, []uint64{w.lookedAt("new"), w.lookedAt("a"), w.lookedAt("b"), w.lookedAt("c")})
-	w.passed.extend(21, 25)
+	w.passed.extendTo(21, 25)
 	require.Equal(t, span{21, 25}, w.passed, "between the two are points that were not passed")
 }
 

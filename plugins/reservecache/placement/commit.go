@@ -12,29 +12,29 @@ const tries = 3
 
 // placeLocked makes drafts of a claim until one is recorded. work fills the draft. The lock is released
 // while it asks for nominated pods. It returns how many nodes were looked at.
-func (p *Planner) placeLocked(w *claim, in *rooms, limit int, result *Result, work func(*draft)) int {
+func (p *Planner) placeLocked(c *claimState, r *rooms, limit int, result *Result, work func(*draft)) int {
 	looks, recorded := 0, false
 	for range tries {
-		d := p.newDraft(w, in, limit)
+		d := p.newDraft(c, r, limit)
 		work(d)
 		looks += d.looks
 		if recorded = p.recordLocked(d, result); recorded {
 			break
 		}
-		if p.claims[w.uid()] != w {
+		if p.claims[c.claimUID()] != c {
 			return looks // changed or gone meanwhile
 		}
 	}
 	if !recorded {
-		w.dirty = true // the nominations that are known now are in no other draft's way
-		w.lookAgain()
+		c.dirty = true // the nominations that are known now are in no other draft's way
+		c.markDraftedStale()
 	}
-	p.countLocked(w)
-	p.touched[w.uid()] = struct{}{}
-	if !w.unfilled() {
-		clear(w.away)
-		clear(w.full)
-		clear(w.capped)
+	p.countLocked(c)
+	p.touched[c.claimUID()] = struct{}{}
+	if !c.unfilled() {
+		clear(c.away)
+		clear(c.full)
+		clear(c.capped)
 	}
 	return looks
 }
@@ -44,10 +44,10 @@ func (p *Planner) placeLocked(w *claim, in *rooms, limit int, result *Result, wo
 func (p *Planner) recordLocked(d *draft, result *Result) bool {
 	var more []string
 	gains := map[string]ledger.Resources{}
-	for _, pl := range d.places {
-		if gain := pl.gain(); pl.node != nil && gain.Exceeds(&ledger.Resources{}) != "" {
-			more = append(more, pl.name)
-			gains[pl.name] = gain
+	for _, at := range d.places {
+		if gain := at.unusedGain(); at.node != nil && gain.Exceeds(&ledger.Resources{}) != "" {
+			more = append(more, at.name)
+			gains[at.name] = gain
 		}
 	}
 	if len(more) > 0 && p.nominatedOn != nil {
@@ -56,7 +56,7 @@ func (p *Planner) recordLocked(d *draft, result *Result) bool {
 			gain, n := gains[name], d.places[name].node
 			return d.rooms.freeRoom(n).Negative(&gain)
 		}
-		if p.claims[d.uid()] != d.claim || slices.ContainsFunc(more, taken) {
+		if p.claims[d.claimUID()] != d.claimState || slices.ContainsFunc(more, taken) {
 			d.resetRoom()
 			return false
 		}
@@ -77,21 +77,21 @@ func (p *Planner) recordLocked(d *draft, result *Result) bool {
 	}
 	if !d.Claim.Amounts {
 		placed, more := 0, 0
-		for _, pl := range d.places {
-			placed += max(0, pl.slots-pl.was.Slots())
-			more += pl.slots - pl.was.Slots()
+		for _, at := range d.places {
+			placed += max(0, at.slots-at.was.Slots())
+			more += at.slots - at.was.Slots()
 		}
 		d.forgetAway(placed)
 		d.taken = max(0, d.taken-max(0, more)) // they stand in for those that pods took
 	}
-	d.rooms.weighHeld()
-	for _, pl := range d.places {
-		if pl.node != nil && (pl.loses() || pl.was.Resized) {
-			d.rooms.free(pl.node)
+	d.rooms.updateHeldRoom()
+	for _, at := range d.places {
+		if at.node != nil && (at.losesUnused() || at.was.Resized) {
+			d.rooms.offerAgain(at.node)
 		}
 	}
-	if !slices.Contains(result.Changed, d.uid()) {
-		result.Changed = append(result.Changed, d.uid())
+	if !slices.Contains(result.Changed, d.claimUID()) {
+		result.Changed = append(result.Changed, d.claimUID())
 	}
 	return true
 }
@@ -105,16 +105,16 @@ func (p *Planner) changeLocked(d *draft, more []string, changes []holds.Change) 
 		return false
 	}
 	if len(changes) > 0 {
-		p.holds.Change(d.uid(), changes)
+		p.holds.Change(d.claimUID(), changes)
 	}
 	return true
 }
 
 // resetRoom gives the nodes of a draft the room that they have without it.
 func (d *draft) resetRoom() {
-	for _, pl := range d.places {
-		if pl.node != nil {
-			pl.node.resetRoom()
+	for _, at := range d.places {
+		if at.node != nil {
+			at.node.resetRoom()
 		}
 	}
 }

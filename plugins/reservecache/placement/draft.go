@@ -12,7 +12,7 @@ import (
 
 // draft has the intended slots, or amounts, of one claim. Until it is committed, only the room of the nodes reflects it.
 type draft struct {
-	*claim
+	*claimState
 	planner *Planner
 	rooms   *rooms
 	// places are the nodes with slots, by name.
@@ -24,11 +24,11 @@ type draft struct {
 	looks, limit int
 }
 
-// place is what the claim has on one node.
+// placeSlot is what the claim has on one node.
 type place struct {
 	name, zone string
 	// node is nil if the draft's rooms do not have it. ready means that there is such a node, and that it is ready.
-	node  *node
+	node  *nodeRoom
 	ready bool
 	was   holds.NodeStatus
 	// owned is what the claim's pods there ask for.
@@ -40,151 +40,151 @@ type place struct {
 	unused, unusedBefore ledger.Resources
 }
 
-func (p *Planner) newDraft(w *claim, in *rooms, limit int) *draft {
+func (p *Planner) newDraft(c *claimState, r *rooms, limit int) *draft {
 	d := &draft{
-		claim: w, planner: p, rooms: in, places: map[string]*place{}, pickers: map[string]*picker{}, added: map[string]ledger.Resources{}, limit: limit,
+		claimState: c, planner: p, rooms: r, places: map[string]*place{}, pickers: map[string]*picker{}, added: map[string]ledger.Resources{}, limit: limit,
 	}
-	if w.Claim.Amounts {
-		w.began, w.beganIn = in.freed, in
+	if c.Claim.Amounts {
+		c.began, c.beganIn = r.freed, r
 		return d // its nodes are looked at one by one
 	}
-	nodes, _ := p.holds.Status(w.uid())
-	clear(w.counts)
+	nodes, _ := p.holds.Status(c.claimUID())
+	clear(c.counts)
 	for _, ns := range nodes {
-		pl := d.placeOf(ns.Node, ns)
-		pl.slots = ns.Slots()
-		d.count(pl, 1)
+		at := d.placeOf(ns.Node, ns)
+		at.slots = ns.Slots()
+		d.addToCounts(at, 1)
 	}
 	return d
 }
 
 // placeOf makes the place of a node of what the claim has there, without its slots.
 func (d *draft) placeOf(name string, was holds.NodeStatus) *place {
-	pl := &place{name: name, zone: was.Zone, was: was, amount: was.Amount}
+	at := &place{name: name, zone: was.Zone, was: was, amount: was.Amount}
 	if n := d.planner.nodeLocked(name); n != nil {
-		pl.zone, pl.ready, pl.owned = n.zone.name, !unready(n.object), n.ownedBy(d.uid())
+		at.zone, at.ready, at.owned = n.zone.name, !unready(n.object), n.ownedBy(d.claimUID())
 	}
 	if n := d.rooms.nodes[name]; n != nil && n.zone != nil {
-		pl.node, pl.zone, pl.ready, pl.owned = n, n.zone.name, !unready(n.object), n.ownedBy(d.uid())
-		if own := n.held.Of(d.uid()); own != nil {
-			pl.unused = own.Unused(n.ownedBy)
+		at.node, at.zone, at.ready, at.owned = n, n.zone.name, !unready(n.object), n.ownedBy(d.claimUID())
+		if own := n.held.Of(d.claimUID()); own != nil {
+			at.unused = own.Unused(n.ownedBy)
 		}
 	}
-	pl.unusedBefore = pl.unused
-	d.places[name] = pl
-	return pl
+	at.unusedBefore = at.unused
+	d.places[name] = at
+	return at
 }
 
-// count adds a place's slots to the counts, or takes them away. Slots on a node that is gone or not ready do not count.
-func (d *draft) count(pl *place, sign int) {
-	if !pl.ready {
+// addToCounts adds a place's slots to the counts, or takes them away. Slots on a node that is gone or not ready do not count.
+func (d *draft) addToCounts(at *place, sign int) {
+	if !at.ready {
 		return
 	}
-	n := d.counts[pl.zone]
-	n.slots += sign * pl.slots
-	n.used += sign * d.used(pl)
-	d.counts[pl.zone] = n
+	n := d.counts[at.zone]
+	n.slots += sign * at.slots
+	n.used += sign * d.usedSlots(at)
+	d.counts[at.zone] = n
 }
 
-// used is how many slots of a place pods use that the slots include.
-func (d *draft) used(pl *place) int { return pl.slots - d.Claim.UnusedSlots(pl.slots, &pl.owned) }
+// usedSlots is how many slots of a place pods use that the slots include.
+func (d *draft) usedSlots(at *place) int { return at.slots - d.Claim.UnusedSlots(at.slots, &at.owned) }
 
-// set gives a place another number of slots, of the claim's size.
-func (d *draft) set(pl *place, slots int) {
-	d.count(pl, -1)
-	pl.slots = slots
-	d.count(pl, 1)
-	d.hold(pl, d.Claim.Slots(slots))
+// setSlots gives a place another number of slots, of the claim's size.
+func (d *draft) setSlots(at *place, slots int) {
+	d.addToCounts(at, -1)
+	at.slots = slots
+	d.addToCounts(at, 1)
+	d.setAmount(at, d.Claim.Slots(slots))
 }
 
-// hold gives a place another amount.
-func (d *draft) hold(pl *place, amount ledger.Resources) {
-	unused := d.Claim.Unused(&amount, &pl.owned)
-	more := unused.Less(&pl.unused)
-	pl.amount, pl.unused = amount, unused
-	if pl.node == nil {
+// setAmount gives a place another amount.
+func (d *draft) setAmount(at *place, amount ledger.Resources) {
+	unused := d.Claim.Unused(&amount, &at.owned)
+	more := unused.Less(&at.unused)
+	at.amount, at.unused = amount, unused
+	if at.node == nil {
 		return
 	}
-	pl.node.room.Add(&more, -1)
-	added := d.added[pl.zone]
+	at.node.room.Add(&more, -1)
+	added := d.added[at.zone]
 	added.Add(&more, 1)
-	d.added[pl.zone] = added
+	d.added[at.zone] = added
 }
 
-// sorted returns the places by name.
-func (d *draft) sorted() []*place {
+// placesByName returns the places by name.
+func (d *draft) placesByName() []*place {
 	return slices.SortedFunc(maps.Values(d.places), func(a, b *place) int { return strings.Compare(a.name, b.name) })
 }
 
-// trim drops useless slots: all on nodes that are gone or not ready, and in zones that the claim does not name; and those that are not used
+// dropUseless drops useless slots: all on nodes that are gone or not ready, and in zones that the claim does not name; and those that are not used
 // on nodes that are unfit or too full, or have too many. Slots of an old size get the new one if there is room.
-func (d *draft) trim() {
-	for _, pl := range d.sorted() {
-		unused := d.Claim.UnusedSlots(pl.slots, &pl.owned)
-		used := pl.slots - unused
+func (d *draft) dropUseless() {
+	for _, at := range d.placesByName() {
+		unused := d.Claim.UnusedSlots(at.slots, &at.owned)
+		used := at.slots - unused
 		switch {
-		case !pl.ready:
-			d.away[pl.name] = max(1, pl.slots)
+		case !at.ready:
+			d.away[at.name] = max(1, at.slots)
 			used, unused = 0, 0
-		case d.quota(pl.zone) == nil:
+		case d.quota(at.zone) == nil:
 			used, unused = 0, 0
-		case pl.node == nil: // only the cycles see it yet
-		case d.Fit.Of(pl.node.object) != "":
+		case at.node == nil: // only the cycles see it yet
+		case d.Fit.Unfit(at.node.object) != "":
 			unused = 0
 		default:
-			unused -= min(unused, int(d.excess[pl.name].Pods))
+			unused -= min(unused, int(d.excess[at.name].Pods))
 			if d.PerNode > 0 {
 				others := used
 				if !d.Claim.Inclusive() {
-					others = int(pl.owned.Pods)
+					others = int(at.owned.Pods)
 				}
 				unused = min(unused, max(0, d.PerNode-others))
 			}
 		}
-		if pl.was.Resized && pl.node != nil {
-			d.resize(pl, used+unused)
-		} else if used+unused < pl.slots {
-			d.set(pl, used+unused)
+		if at.was.Resized && at.node != nil {
+			d.resize(at, used+unused)
+		} else if used+unused < at.slots {
+			d.setSlots(at, used+unused)
 		}
 	}
 }
 
 // resize gives up to a number of slots of a place the claim's size, as many as there is room for beside the pods that use them.
-func (d *draft) resize(pl *place, slots int) {
-	for d.set(pl, slots); slots > 0 && pl.node.room.Negative(&pl.unused); d.set(pl, slots) {
+func (d *draft) resize(at *place, slots int) {
+	for d.setSlots(at, slots); slots > 0 && at.node.room.Negative(&at.unused); d.setSlots(at, slots) {
 		slots--
 	}
 }
 
-// fill places what the zones lack, and then what may be in any zone, first where the smallest part of the quota is filled.
-func (d *draft) fill() {
+// placeMissing places what the zones lack, and then what may be in any zone, first where the smallest part of the quota is filled.
+func (d *draft) placeMissing() {
 	if d.Claim.Amounts {
-		d.fillFreed()
+		d.takeFreed()
 		return
 	}
 	for i := range d.quotas {
 		q := &d.quotas[i]
-		for d.counted(q.zone) < q.slots && d.mayAddSlot() && d.place(q.zone) {
+		for d.slotsIn(q.zone) < q.slots && d.mayAddSlot() && d.placeSlot(q.zone) {
 		}
 	}
 	for anywhere := d.missingInAnyZone(); anywhere > 0; anywhere-- {
 		least := slices.SortedFunc(slices.Values(d.quotas), func(a, b quota) int {
-			return cmp.Or(cmp.Compare(d.counted(a.zone)-a.slots, d.counted(b.zone)-b.slots), strings.Compare(a.zone, b.zone))
+			return cmp.Or(cmp.Compare(d.slotsIn(a.zone)-a.slots, d.slotsIn(b.zone)-b.slots), strings.Compare(a.zone, b.zone))
 		})
-		if !slices.ContainsFunc(least, func(q quota) bool { return d.place(q.zone) }) {
+		if !slices.ContainsFunc(least, func(q quota) bool { return d.placeSlot(q.zone) }) {
 			return
 		}
 	}
 }
 
-// place puts one slot into a zone and reports whether there was room.
-func (d *draft) place(zoneName string) bool {
+// placeSlot puts one slot into a zone and reports whether there was room.
+func (d *draft) placeSlot(zoneName string) bool {
 	pk := d.pickers[zoneName]
 	if pk == nil {
 		pk = d.newPicker(zoneName)
 		d.pickers[zoneName] = pk
 	}
-	n := pk.next(d)
+	n := pk.nextNode(d)
 	if n == nil {
 		return false
 	}
@@ -192,35 +192,35 @@ func (d *draft) place(zoneName string) bool {
 	return true
 }
 
-func (d *draft) addSlot(n *node) {
-	pl := d.places[n.name]
-	if pl == nil {
-		pl = d.placeOf(n.name, holds.NodeStatus{})
+func (d *draft) addSlot(n *nodeRoom) {
+	at := d.places[n.name]
+	if at == nil {
+		at = d.placeOf(n.name, holds.NodeStatus{})
 	}
-	d.set(pl, pl.slots+1)
+	d.setSlots(at, at.slots+1)
 }
 
-// level drops surplus unused slots from the zones that have more than their quota, the emptiest nodes first, and then used ones until there
+// dropSurplus drops surplus unused slots from the zones that have more than their quota, the emptiest nodes first, and then used ones until there
 // are no more than wanted. The pods that use them are ordinary pods from then on.
-func (d *draft) level() {
-	over := d.sum() - d.total
+func (d *draft) dropSurplus() {
+	over := d.slotsInAllZones() - d.total
 	for i := len(d.quotas) - 1; i >= 0 && over > 0; i-- {
 		q := &d.quotas[i]
-		over -= d.dropUnused(q.zone, min(over, d.counted(q.zone)-q.slots))
+		over -= d.dropUnused(q.zone, min(over, d.slotsIn(q.zone)-q.slots))
 	}
-	places := d.sorted()
+	places := d.placesByName()
 	for _, anywhere := range []bool{false, true} {
-		for _, pl := range places {
-			n := min(over, pl.slots)
+		for _, at := range places {
+			n := min(over, at.slots)
 			if !anywhere {
 				quota := 0
-				if q := d.quota(pl.zone); q != nil {
+				if q := d.quota(at.zone); q != nil {
 					quota = q.slots
 				}
-				n = min(n, d.counted(pl.zone)-quota)
+				n = min(n, d.slotsIn(at.zone)-quota)
 			}
 			if n > 0 {
-				d.set(pl, pl.slots-n)
+				d.setSlots(at, at.slots-n)
 				over -= n
 			}
 		}
@@ -229,9 +229,9 @@ func (d *draft) level() {
 
 // dropUnused drops up to n unused slots of a zone, those on the emptiest nodes first, and returns how many it dropped.
 func (d *draft) dropUnused(zoneName string, n int) (dropped int) {
-	for _, pl := range d.emptiest(zoneName) {
-		if m := min(n-dropped, d.Claim.UnusedSlots(pl.slots, &pl.owned)); m > 0 {
-			d.set(pl, pl.slots-m)
+	for _, at := range d.placesByRoom(zoneName) {
+		if m := min(n-dropped, d.Claim.UnusedSlots(at.slots, &at.owned)); m > 0 {
+			d.setSlots(at, at.slots-m)
 			dropped += m
 		}
 	}
@@ -259,32 +259,32 @@ func (d *draft) followOwners() {
 }
 
 // hasOwnersOutside reports whether pods of an inclusive claim run on a node outside of its slots.
-func (d *draft) hasOwnersOutside(n *node) bool {
-	owned := n.ownedBy(d.uid())
+func (d *draft) hasOwnersOutside(n *nodeRoom) bool {
+	owned := n.ownedBy(d.claimUID())
 	return d.Claim.Inclusive() && int(owned.Pods) > d.slotsOn(n)
 }
 
 // slotsOn is how many slots the node should have.
-func (d *draft) slotsOn(n *node) int {
-	if pl := d.places[n.name]; pl != nil {
-		return pl.slots
+func (d *draft) slotsOn(n *nodeRoom) int {
+	if at := d.places[n.name]; at != nil {
+		return at.slots
 	}
 	return 0
 }
 
 // mayAdd reports whether a node may have one more slot, and has room for it.
-func (d *draft) mayAdd(n *node) bool {
-	owned := n.ownedBy(d.uid())
+func (d *draft) mayAdd(n *nodeRoom) bool {
+	owned := n.ownedBy(d.claimUID())
 	takes := d.slotTakes(d.slotsOn(n), &owned)
-	return d.mayHave(n, d.slotsOn(n)) && takes.Exceeds(d.rooms.freeRoom(n)) == ""
+	return d.mayHaveAnother(n, d.slotsOn(n)) && takes.Exceeds(d.rooms.freeRoom(n)) == ""
 }
 
-// emptiest returns the places of a zone in the opposite order to that of filling.
-func (d *draft) emptiest(zoneName string) []*place {
+// placesByRoom returns the places of a zone in the opposite order to that of filling.
+func (d *draft) placesByRoom(zoneName string) []*place {
 	var places []*place
-	for _, pl := range d.places {
-		if pl.zone == zoneName && pl.node != nil {
-			places = append(places, pl)
+	for _, at := range d.places {
+		if at.zone == zoneName && at.node != nil {
+			places = append(places, at)
 		}
 	}
 	slot := &d.Claim.Slot
@@ -295,12 +295,12 @@ func (d *draft) emptiest(zoneName string) []*place {
 	return places
 }
 
-// gain is how much more unused a place gets; negative where it loses some.
-func (pl *place) gain() ledger.Resources { return pl.unused.Less(&pl.unusedBefore) }
+// unusedGain is how much more unused a place gets; negative where it loses some.
+func (at *place) unusedGain() ledger.Resources { return at.unused.Less(&at.unusedBefore) }
 
-// loses reports whether a place gets less unused of a resource.
-func (pl *place) loses() bool {
-	gain := pl.gain()
+// losesUnused reports whether a place gets less unused of a resource.
+func (at *place) losesUnused() bool {
+	gain := at.unusedGain()
 	positive := gain.Positive()
 	return !gain.Equal(&positive)
 }
@@ -308,12 +308,12 @@ func (pl *place) loses() bool {
 // changes returns the changes to record.
 func (d *draft) changes() []holds.Change {
 	var changes []holds.Change
-	for _, pl := range d.sorted() {
-		ch := holds.Change{Node: pl.name, Zone: pl.zone, Add: pl.amount.Less(&pl.was.Amount)}
+	for _, at := range d.placesByName() {
+		ch := holds.Change{Node: at.name, Zone: at.zone, Add: at.amount.Less(&at.was.Amount)}
 		if !d.Claim.Amounts {
-			ch.Add = d.Claim.Slots(pl.slots - pl.was.Slots())
+			ch.Add = d.Claim.Slots(at.slots - at.was.Slots())
 		}
-		if moved := pl.was.Node != "" && (pl.was.Zone != pl.zone || pl.was.Resized); moved || !ch.Add.IsZero() {
+		if moved := at.was.Node != "" && (at.was.Zone != at.zone || at.was.Resized); moved || !ch.Add.IsZero() {
 			changes = append(changes, ch)
 		}
 	}

@@ -57,10 +57,10 @@ func NewFit(nodeSelector map[string]string, tolerations []v1.Toleration, compari
 }
 
 // Takes reports whether a node may take slots, whatever its room.
-func (f *Fit) Takes(n *v1.Node) bool { return f.Of(n) == "" }
+func (f *Fit) Takes(n *v1.Node) bool { return f.Unfit(n) == "" }
 
-// Of says why a node may not take slots, whatever its room; empty if it may.
-func (f *Fit) Of(n *v1.Node) Unfit {
+// Unfit says why a node may not take slots, whatever its room; empty if it may.
+func (f *Fit) Unfit(n *v1.Node) Unfit {
 	for i := range f.selector {
 		if value, has := n.Labels[f.selector[i].key]; !has || value != f.selector[i].value {
 			return NotSelected

@@ -21,7 +21,7 @@ type picker struct {
 }
 
 type candidate struct {
-	node *node
+	node *nodeRoom
 	// owners means that pods of the claim run there outside of its slots.
 	owners bool
 	// slots is how many slots there is room for, and share how much room there is in terms of a slot.
@@ -44,14 +44,14 @@ func compareCandidates(a, b candidate) int {
 func (d *draft) newPicker(zoneName string) *picker {
 	pk := &picker{upTo: d.rooms.freed}
 	missing := max(1, d.total)
-	for n := range d.freed(zoneName, pk) {
+	for n := range d.freedNodes(zoneName, pk) {
 		if !d.mayAdd(n) || !d.Fit.Takes(n.object) {
 			continue
 		}
 		room := d.rooms.freeRoom(n)
-		c := candidate{node: n, owners: d.hasOwnersOutside(n), slots: room.Slots(&d.Claim.Slot)}
-		c.share = share(room, &d.Claim.Slot)
-		at, _ := slices.BinarySearchFunc(pk.candidates, c, compareCandidates)
+		found := candidate{node: n, owners: d.hasOwnersOutside(n), slots: room.Slots(&d.Claim.Slot)}
+		found.share = share(room, &d.Claim.Slot)
+		at, _ := slices.BinarySearchFunc(pk.candidates, found, compareCandidates)
 		if len(pk.candidates) == missing {
 			pk.cut = true
 			if at == missing {
@@ -59,14 +59,14 @@ func (d *draft) newPicker(zoneName string) *picker {
 			}
 			pk.candidates = pk.candidates[:missing-1]
 		}
-		pk.candidates = slices.Insert(pk.candidates, at, c)
+		pk.candidates = slices.Insert(pk.candidates, at, found)
 	}
 	return pk
 }
 
-// freed yields the nodes of a zone that were freed since the claim last looked at all of them, up to the draft's limit.
-func (d *draft) freed(zoneName string, pk *picker) iter.Seq[*node] {
-	return func(yield func(*node) bool) {
+// freedNodes yields the nodes of a zone that were freed since the claim last looked at all of them, up to the draft's limit.
+func (d *draft) freedNodes(zoneName string, pk *picker) iter.Seq[*nodeRoom] {
+	return func(yield func(*nodeRoom) bool) {
 		z := d.rooms.zones[zoneName]
 		if z == nil {
 			return
@@ -88,16 +88,16 @@ func (d *draft) freed(zoneName string, pk *picker) iter.Seq[*node] {
 // searched reports whether no node that was freed up to pk.upTo has room.
 func (pk *picker) searched() bool { return !pk.cut && pk.at >= len(pk.candidates) }
 
-// next returns the node for the next slot, or nil.
-func (pk *picker) next(d *draft) *node {
+// nextNode returns the node for the next slot, or nil.
+func (pk *picker) nextNode(d *draft) *nodeRoom {
 	for ; pk.at < len(pk.candidates); pk.at++ {
 		n := pk.candidates[pk.at].node
 		if !d.mayAdd(n) {
 			continue
 		}
-		owned := n.ownedBy(d.uid())
+		owned := n.ownedBy(d.claimUID())
 		added, takes := d.added[n.zone.name], d.slotTakes(d.slotsOn(n), &owned)
-		if d.planner.cappedLocked(d.claim, n.zone, &added, &takes) {
+		if d.planner.cappedLocked(d.claimState, n.zone, &added, &takes) {
 			pk.cut = true
 			return nil
 		}
@@ -108,17 +108,17 @@ func (pk *picker) next(d *draft) *node {
 
 // cappedLocked reports whether an amount more in a zone, beside what was added there without a record, would exceed what may be held,
 // and records that.
-func (p *Planner) cappedLocked(w *claim, z *zone, added, amount *ledger.Resources) bool {
-	if w.Claim.Amounts {
+func (p *Planner) cappedLocked(c *claimState, z *zone, added, amount *ledger.Resources) bool {
+	if c.Claim.Amounts {
 		return false // a part may be added
 	}
-	delete(w.capped, z.name)
+	delete(c.capped, z.name)
 	if p.fraction >= 1 {
 		return false
 	}
 	for name := range amount.Named() {
 		if p.spareLocked(z, name)-added.Amount(name) < amount.Amount(name) {
-			w.capped[z.name] = true
+			c.capped[z.name] = true
 			return true
 		}
 	}

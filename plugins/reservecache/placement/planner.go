@@ -36,13 +36,13 @@ type Planner struct {
 	// cyclesHaveMore means that the cycles see nodes that the ledger has not, or has no longer.
 	cyclesHaveMore bool
 	// claims are all by UID, and queue the same, the oldest first.
-	claims map[types.UID]*claim
-	queue  []*claim
+	claims map[types.UID]*claimState
+	queue  []*claimState
 	fits   map[string]*tallied
 	// seeking counts the claims that lack slots.
 	seeking int
 	// full are the nodes with negative room.
-	full map[*node]struct{}
+	full map[*nodeRoom]struct{}
 	// nominated is what the pods ask for that were nominated to a node when the planner last asked.
 	nominated map[string]ledger.Resources
 	// touched are the claims that have changed since TakeTouched.
@@ -63,13 +63,13 @@ type tallied struct {
 func New(h *holds.Holds, maxHeldFraction float64, nominatedOn func(node string) ledger.Resources) *Planner {
 	p := &Planner{
 		holds: h, fraction: maxHeldFraction, nominatedOn: nominatedOn,
-		claims: map[types.UID]*claim{}, fits: map[string]*tallied{},
-		full: map[*node]struct{}{}, nominated: map[string]ledger.Resources{}, touched: map[types.UID]struct{}{}, reread: map[*rooms]bool{},
+		claims: map[types.UID]*claimState{}, fits: map[string]*tallied{},
+		full: map[*nodeRoom]struct{}{}, nominated: map[string]ledger.Resources{}, touched: map[types.UID]struct{}{}, reread: map[*rooms]bool{},
 	}
 	p.worker, p.cycles = newRooms(h, p.nominated), newRooms(h, p.nominated)
 	p.worker.notes = &notes{}
 	p.worker.ownedChanged = p.noteOwnersLocked
-	p.cycles.ownedChanged = func(n *node, _ map[types.UID]ledger.Resources) { p.cycles.free(n) }
+	p.cycles.ownedChanged = func(n *nodeRoom, _ map[types.UID]ledger.Resources) { p.cycles.offerAgain(n) }
 	return p
 }
 
@@ -84,26 +84,26 @@ func (p *Planner) Set(d Target) {
 	defer p.mu.Unlock()
 	p.holds.SetClaim(d.Claim)
 	p.idle.Store(false)
-	w := newClaim(d)
-	if old := p.claims[w.uid()]; old != nil {
-		w.inherit(old)
+	c := newClaim(d)
+	if old := p.claims[c.claimUID()]; old != nil {
+		c.inheritFrom(old)
 		p.dropLocked(old)
 	} else {
 		for name, n := range p.worker.nodes {
-			if owned, some := n.owned[w.uid()]; some {
-				w.owners[name] = int(owned.Pods)
+			if owned, some := n.owned[c.claimUID()]; some {
+				c.owners[name] = int(owned.Pods)
 			}
 		}
 	}
-	p.claims[w.uid()] = w
-	at, _ := slices.BinarySearchFunc(p.queue, w, compareAge)
-	p.queue = slices.Insert(p.queue, at, w)
-	p.tallyLocked(w.Fit)
-	for name := range w.Nodes {
-		w.look(name)
+	p.claims[c.claimUID()] = c
+	at, _ := slices.BinarySearchFunc(p.queue, c, compareAge)
+	p.queue = slices.Insert(p.queue, at, c)
+	p.tallyLocked(c.Fit)
+	for name := range c.Nodes {
+		c.markStale(name)
 	}
-	for _, name := range p.holds.NodesOf(w.uid()) {
-		w.look(name)
+	for _, name := range p.holds.NodesOf(c.claimUID()) {
+		c.markStale(name)
 		if !d.SameTerms {
 			p.freeLocked(name)
 		}
@@ -114,13 +114,13 @@ func (p *Planner) Set(d Target) {
 func (p *Planner) freeLocked(name string) {
 	for _, b := range []*rooms{p.worker, p.cycles} {
 		if n := b.nodes[name]; n != nil {
-			b.free(n)
+			b.offerAgain(n)
 		}
 	}
 }
 
 // nodeLocked returns a node as the ledger has it, or as only the cycles do yet; nil for one that the ledger has removed.
-func (p *Planner) nodeLocked(name string) *node {
+func (p *Planner) nodeLocked(name string) *nodeRoom {
 	if n := p.worker.nodes[name]; n != nil {
 		return n
 	}
@@ -131,12 +131,12 @@ func (p *Planner) nodeLocked(name string) *node {
 }
 
 // updateLocked makes rooms equal to what read returns, or to its recent nodes.
-func (p *Planner) updateLocked(in *rooms, read func() View, all bool) {
-	in.read = read
-	in.update(read(), all || p.reread[in])
-	if p.reread[in] {
-		delete(p.reread, in)
-		in.rereadOwned()
+func (p *Planner) updateLocked(r *rooms, read func() View, all bool) {
+	r.read = read
+	r.update(read(), all || p.reread[r])
+	if p.reread[r] {
+		delete(p.reread, r)
+		r.rereadOwned()
 	}
 	p.removedLocked()
 }
@@ -158,15 +158,15 @@ func (p *Planner) removedLocked() {
 			continue
 		}
 		for i := range held.Holds {
-			if w := p.claims[held.Holds[i].Claim.UID]; w != nil {
-				w.look(name)
+			if c := p.claims[held.Holds[i].Claim.UID]; c != nil {
+				c.markStale(name)
 			}
 		}
 	}
 	p.worker.removed, p.cycles.removed = nil, nil
 	if p.worker.moved || p.cycles.moved {
 		p.worker.moved, p.cycles.moved = false, false
-		p.cyclesHaveMore = slices.ContainsFunc(p.cycles.order, func(n *node) bool { return p.worker.nodes[n.name] == nil })
+		p.cyclesHaveMore = slices.ContainsFunc(p.cycles.order, func(n *nodeRoom) bool { return p.worker.nodes[n.name] == nil })
 	}
 }
 
@@ -174,24 +174,24 @@ func (p *Planner) removedLocked() {
 func (p *Planner) Remove(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w := p.claims[uid]; w != nil {
-		p.dropLocked(w)
+	if c := p.claims[uid]; c != nil {
+		p.dropLocked(c)
 	}
 	p.holds.Release(uid)
 }
 
-func (p *Planner) dropLocked(w *claim) {
-	delete(p.claims, w.uid())
-	p.queue = slices.DeleteFunc(p.queue, func(other *claim) bool { return other == w })
-	if len(w.seeks) > 0 {
+func (p *Planner) dropLocked(c *claimState) {
+	delete(p.claims, c.claimUID())
+	p.queue = slices.DeleteFunc(p.queue, func(other *claimState) bool { return other == c })
+	if len(c.seeks) > 0 {
 		p.seeking--
 	}
-	if !slices.ContainsFunc(p.queue, func(other *claim) bool { return other.Fit.key == w.Fit.key }) {
-		delete(p.fits, w.Fit.key)
+	if !slices.ContainsFunc(p.queue, func(other *claimState) bool { return other.Fit.key == c.Fit.key }) {
+		delete(p.fits, c.Fit.key)
 	}
 }
 
-func compareAge(a, b *claim) int { return holds.CompareAge(&a.Claim, &b.Claim) }
+func compareAge(a, b *claimState) int { return holds.CompareAge(&a.Claim, &b.Claim) }
 
 // OwnersChanged records that pods may belong to other claims than before.
 func (p *Planner) OwnersChanged() {
@@ -210,7 +210,7 @@ func (p *Planner) Exclusively(f func()) {
 }
 
 // noteOwnersLocked takes into account that other pods of claims are on a node than before.
-func (p *Planner) noteOwnersLocked(n *node, was map[types.UID]ledger.Resources) {
+func (p *Planner) noteOwnersLocked(n *nodeRoom, was map[types.UID]ledger.Resources) {
 	for uid, owned := range n.owned {
 		if before := was[uid]; !before.Equal(&owned) {
 			p.noteOwnersOfLocked(uid, n, int(before.Pods), int(owned.Pods))
@@ -223,25 +223,25 @@ func (p *Planner) noteOwnersLocked(n *node, was map[types.UID]ledger.Resources) 
 	}
 }
 
-func (p *Planner) noteOwnersOfLocked(uid types.UID, n *node, was, is int) {
-	w := p.claims[uid]
-	if w == nil {
+func (p *Planner) noteOwnersOfLocked(uid types.UID, n *nodeRoom, was, is int) {
+	c := p.claims[uid]
+	if c == nil {
 		return
 	}
-	if w.owners[n.name] = is; is == 0 {
-		delete(w.owners, n.name)
+	if c.owners[n.name] = is; is == 0 {
+		delete(c.owners, n.name)
 	}
 	switch {
-	case w.Claim.Inclusive():
+	case c.Claim.Inclusive():
 		p.touched[uid] = struct{}{}
-		if !w.Claim.Amounts {
-			w.dirty = true // what is used of the slots stays, and slots go to pods that run outside of them
-			p.worker.free(n)
+		if !c.Claim.Amounts {
+			c.dirty = true // what is used of the slots stays, and slots go to pods that run outside of them
+			p.worker.offerAgain(n)
 		}
-	case w.PerNode > 0 && is > was:
-		w.dirty = true
-	case w.PerNode > 0 && is < was:
-		p.worker.free(n)
+	case c.PerNode > 0 && is > was:
+		c.dirty = true
+	case c.PerNode > 0 && is < was:
+		p.worker.offerAgain(n)
 	}
 }
 
@@ -253,16 +253,16 @@ func (p *Planner) tallyLocked(fit *Fit) {
 	t := &tallied{fit: fit, zones: map[string]*tally{}}
 	p.fits[fit.key] = t
 	for _, n := range p.worker.nodes {
-		t.count(n.tallied, 1)
+		t.tallyNode(n.tallied, 1)
 	}
 }
 
-// count adds or takes away a node, which may be nil. It reports whether a zone came to have usable or selected nodes, or ceased to.
-func (t *tallied) count(n *v1.Node, sign int) bool {
+// tallyNode adds or takes away a node, which may be nil. It reports whether a zone came to have usable or selected nodes, or ceased to.
+func (t *tallied) tallyNode(n *v1.Node, sign int) bool {
 	if n == nil {
 		return false
 	}
-	name, unfit := n.Labels[v1.LabelTopologyZone], t.fit.Of(n)
+	name, unfit := n.Labels[v1.LabelTopologyZone], t.fit.Unfit(n)
 	zone := t.zones[name]
 	if zone == nil {
 		zone = &tally{}
@@ -290,69 +290,69 @@ func (p *Planner) retallyLocked() {
 	for _, t := range p.fits {
 		changed := false
 		for _, n := range notes.objects {
-			left, came := t.count(n.tallied, -1), t.count(n.present(), 1)
+			left, came := t.tallyNode(n.tallied, -1), t.tallyNode(n.presentObject(), 1)
 			changed = changed || left || came
 		}
 		if !changed {
 			continue
 		}
-		for _, w := range p.queue {
-			w.dirty = w.dirty || w.Fit.key == t.fit.key
+		for _, c := range p.queue {
+			c.dirty = c.dirty || c.Fit.key == t.fit.key
 		}
 	}
 	for _, n := range notes.objects {
-		n.listed, n.tallied = false, n.present()
+		n.tallyQueued, n.tallied = false, n.presentObject()
 	}
 	clear(notes.objects)
 	notes.objects = notes.objects[:0]
 }
 
 // countLocked updates what a claim holds, and in which zones it seeks slots.
-func (p *Planner) countLocked(w *claim) {
-	sought := slices.Clone(w.seeks)
-	if w.Claim.Amounts {
-		p.countNodesLocked(w)
+func (p *Planner) countLocked(c *claimState) {
+	sought := slices.Clone(c.seeks)
+	if c.Claim.Amounts {
+		p.countNodesLocked(c)
 	} else {
-		p.countSlotsLocked(w)
-		w.taken = max(0, min(w.taken, w.total-w.sum()))
-		w.seek()
+		p.countSlotsLocked(c)
+		c.taken = max(0, min(c.taken, c.total-c.slotsInAllZones()))
+		c.updateSeeks()
 	}
 	switch {
-	case len(w.seeks) > 0 && len(sought) == 0:
+	case len(c.seeks) > 0 && len(sought) == 0:
 		p.seeking++
-	case len(sought) > 0 && len(w.seeks) == 0:
+	case len(sought) > 0 && len(c.seeks) == 0:
 		p.seeking--
 	}
-	if len(w.seeks) > 0 && !w.Claim.Amounts && !slices.Equal(sought, w.seeks) {
+	if len(c.seeks) > 0 && !c.Claim.Amounts && !slices.Equal(sought, c.seeks) {
 		p.worker.offered, p.cycles.offered = 0, 0
 	}
 }
 
-func (p *Planner) countSlotsLocked(w *claim) {
-	clear(w.counts)
-	p.holds.Counts(w.uid(), func(zone string, slots int) { w.counts[zone] = count{slots: slots} })
-	if !w.Claim.Inclusive() {
+func (p *Planner) countSlotsLocked(c *claimState) {
+	clear(c.counts)
+	p.holds.Counts(c.claimUID(), func(zone string, slots int) { c.counts[zone] = count{slots: slots} })
+	if !c.Claim.Inclusive() {
 		return
 	}
-	nodes, _ := p.holds.Status(w.uid())
+	nodes, _ := p.holds.Status(c.claimUID())
 	for i := range nodes {
 		if at := p.nodeLocked(nodes[i].Node); at != nil {
-			owned := at.ownedBy(w.uid())
-			n := w.counts[nodes[i].Zone]
-			n.used += nodes[i].Slots() - w.Claim.UnusedSlots(nodes[i].Slots(), &owned)
-			w.counts[nodes[i].Zone] = n
+			owned := at.ownedBy(c.claimUID())
+			n := c.counts[nodes[i].Zone]
+			n.used += nodes[i].Slots() - c.Claim.UnusedSlots(nodes[i].Slots(), &owned)
+			c.counts[nodes[i].Zone] = n
 		}
 	}
 }
 
-// noteLocked records which slots pods took.
-func (p *Planner) noteLocked() {
+// countTakenLocked records which slots pods took.
+func (p *Planner) countTakenLocked() {
 	for uid, slots := range p.holds.TakeLowered() {
-		if w := p.claims[uid]; w != nil {
-			w.dirty = true
-			w.taken += slots
+		if c := p.claims[uid]; c != nil {
+			c.dirty = true
+			c.taken += slots
 			p.touched[uid] = struct{}{}
-			p.countLocked(w)
+			p.countLocked(c)
 		}
 	}
 }
@@ -389,7 +389,7 @@ func (p *Planner) TakeFreed() []string {
 	notes := p.worker.notes
 	freed := make([]string, 0, len(notes.roomier))
 	for _, n := range notes.roomier {
-		n.roomier = false
+		n.wakeQueued = false
 		freed = append(freed, n.name)
 	}
 	clear(notes.roomier)
@@ -402,9 +402,9 @@ func (p *Planner) Unfilled() []types.UID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var unfilled []types.UID
-	for _, w := range p.queue {
-		if w.unfilled() {
-			unfilled = append(unfilled, w.uid())
+	for _, c := range p.queue {
+		if c.unfilled() {
+			unfilled = append(unfilled, c.claimUID())
 		}
 	}
 	return unfilled

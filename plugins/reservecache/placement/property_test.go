@@ -229,7 +229,7 @@ func (w *world) unused(view View, i int, name string, amount ledger.Resources) l
 func (w *world) usable(name, node string) bool {
 	d := w.targets[name]
 	n := w.nodes[node]
-	return n != nil && d.Fit.Of(n) == ""
+	return n != nil && d.Fit.Unfit(n) == ""
 }
 
 func (w *world) inOrder(t *rapid.T, name string) {

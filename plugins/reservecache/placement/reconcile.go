@@ -20,55 +20,55 @@ func (p *Planner) Reconcile(read func() View, trails func(node string) bool) Res
 	defer p.mu.Unlock()
 	defer p.noteIdleLocked()
 	var result Result
-	p.noteLocked()
-	in := p.worker
-	p.updateLocked(in, read, false)
+	p.countTakenLocked()
+	r := p.worker
+	p.updateLocked(r, read, false)
 	p.askAgainLocked(0)
 	p.inspectLocked(trails, &result)
 	p.retallyLocked()
 	p.uncapLocked()
 	looks := 0
-	for w := p.firstDirtyLocked(); w != nil && looks < looksPerSlice; w = p.firstDirtyLocked() {
-		w.dirty = false
-		looks += 1 + p.reconcileLocked(w, &result)
+	for c := p.firstDirtyLocked(); c != nil && looks < looksPerSlice; c = p.firstDirtyLocked() {
+		c.dirty = false
+		looks += 1 + p.reconcileLocked(c, &result)
 	}
 	// Others may take what one gave up, and what became free.
-	offered := in.freed
-	for i := 0; i < len(p.queue) && p.seeking > 0 && in.offered != offered; i++ {
+	offered := r.freed
+	for i := 0; i < len(p.queue) && p.seeking > 0 && r.offered != offered; i++ {
 		if looks >= looksPerSlice {
 			result.More = true
 			return result
 		}
-		if w := p.queue[i]; !w.dirty {
-			looks += p.collectLocked(w, in, 0, &result)
+		if c := p.queue[i]; !c.dirty {
+			looks += p.collectLocked(c, r, 0, &result)
 		}
 	}
-	if result.More = p.anyDirtyLocked() || in.offered != offered && in.freed != offered; !result.More {
-		in.offered = offered
+	if result.More = p.anyDirtyLocked() || r.offered != offered && r.freed != offered; !result.More {
+		r.offered = offered
 	}
 	return result
 }
 
-func (p *Planner) reconcileLocked(w *claim, result *Result) int {
-	if w.Claim.Amounts {
-		return p.measureLocked(w, result)
+func (p *Planner) reconcileLocked(c *claimState, result *Result) int {
+	if c.Claim.Amounts {
+		return p.reconcileAmountsLocked(c, result)
 	}
-	p.countLocked(w)
-	looks := p.placeLocked(w, p.worker, 0, result, func(d *draft) {
+	p.countLocked(c)
+	looks := p.placeLocked(c, p.worker, 0, result, func(d *draft) {
 		d.apportion(p.fits[d.Fit.key].zones)
-		d.trim()
-		d.fill()
-		d.level()
+		d.dropUseless()
+		d.placeMissing()
+		d.dropSurplus()
 		d.followOwners()
 	})
-	clear(w.excess)
+	clear(c.excess)
 	return looks
 }
 
-func (p *Planner) firstDirtyLocked() *claim {
-	for _, w := range p.queue {
-		if w.dirty {
-			return w
+func (p *Planner) firstDirtyLocked() *claimState {
+	for _, c := range p.queue {
+		if c.dirty {
+			return c
 		}
 	}
 	return nil
@@ -80,19 +80,19 @@ func (p *Planner) anyDirtyLocked() bool { return p.firstDirtyLocked() != nil }
 func (p *Planner) inspectLocked(trails func(string) bool, result *Result) {
 	amounts := p.forAmountsLocked()
 	for _, n := range p.worker.notes.changed {
-		n.inspect = false
+		n.reconcileQueued = false
 		if seen := p.cycles.nodes[n.name]; seen != nil && seen.zone == nil && n.zone != nil {
 			p.cycles.readAgain(seen) // the ledger had removed it
 		}
-		for _, w := range amounts {
-			if !p.asDesiredLocked(w, n) {
-				w.look(n.name)
+		for _, c := range amounts {
+			if !p.asDesiredLocked(c, n) {
+				c.markStale(n.name)
 			}
 		}
-		if n.listed { // slots follow owners on a node that is ready again
+		if n.tallyQueued { // slots follow owners on a node that is ready again
 			for uid := range n.owned {
-				if w := p.claims[uid]; w != nil {
-					w.look(n.name)
+				if c := p.claims[uid]; c != nil {
+					c.markStale(n.name)
 				}
 			}
 		}
@@ -101,13 +101,13 @@ func (p *Planner) inspectLocked(trails func(string) bool, result *Result) {
 		if held == nil {
 			continue
 		}
-		if n.zone != nil && n.tooFull() {
+		if n.zone != nil && n.isTooFull() {
 			p.full[n] = struct{}{}
 		}
-		if n.zone == nil || n.listed {
+		if n.zone == nil || n.tallyQueued {
 			for i := range held.Holds {
-				if w := p.claims[held.Holds[i].Claim.UID]; w != nil {
-					w.look(n.name)
+				if c := p.claims[held.Holds[i].Claim.UID]; c != nil {
+					c.markStale(n.name)
 				}
 			}
 		}
@@ -120,17 +120,17 @@ func (p *Planner) inspectLocked(trails func(string) bool, result *Result) {
 		}
 		delete(p.full, n)
 		for _, e := range n.held.Excess(&n.allocatable, &n.requested, n.ownedBy) {
-			if w := p.claims[e.Claim]; w != nil {
-				w.look(n.name)
-				w.excess[n.name], w.full[n.name] = e.Amount, true
+			if c := p.claims[e.Claim]; c != nil {
+				c.markStale(n.name)
+				c.excess[n.name], c.full[n.name] = e.Amount, true
 				result.Full = append(result.Full, Full{Claim: e.Claim, Node: n.name, Amount: e.Amount})
 			}
 		}
 	}
 }
 
-// tooFull reports whether unused slots of a node have no room beside its pods.
-func (n *node) tooFull() bool {
+// isTooFull reports whether unused slots of a node have no room beside its pods.
+func (n *nodeRoom) isTooFull() bool {
 	room := n.allocatable.Clone()
 	room.Add(&n.requested, -1)
 	return n.unused.Exceeds(&room) != ""
@@ -141,15 +141,15 @@ func (p *Planner) uncapLocked() {
 	if p.fraction >= 1 {
 		return
 	}
-	for _, w := range p.queue {
-		if w.Claim.Amounts {
-			p.uncapNodesLocked(w)
+	for _, c := range p.queue {
+		if c.Claim.Amounts {
+			p.uncapNodesLocked(c)
 			continue
 		}
-		for name := range w.capped {
-			if z := p.worker.zones[name]; z != nil && !p.cappedLocked(w, z, &ledger.Resources{}, &w.Claim.Slot) {
-				w.dirty = true
-				for _, search := range w.searches {
+		for name := range c.capped {
+			if z := p.worker.zones[name]; z != nil && !p.cappedLocked(c, z, &ledger.Resources{}, &c.Claim.Slot) {
+				c.dirty = true
+				for _, search := range c.searches {
 					search.looked[name] = 0
 				}
 			}

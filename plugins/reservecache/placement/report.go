@@ -82,14 +82,14 @@ func (r *Report) Shortfalls() string {
 func (p *Planner) Report(uid types.UID) (Report, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	w := p.claims[uid]
-	if w == nil || w.dirty && len(w.quotas) == 0 && !w.complete {
+	c := p.claims[uid]
+	if c == nil || c.dirty && len(c.quotas) == 0 && !c.complete {
 		return Report{}, false
 	}
-	if w.Claim.Amounts {
-		return p.reportAmountsLocked(w), true
+	if c.Claim.Amounts {
+		return p.reportAmountsLocked(c), true
 	}
-	p.countLocked(w)
+	p.countLocked(c)
 	nodes, _ := p.holds.Status(uid)
 	zones := map[string]*ZoneReport{}
 	zone := func(name string) *ZoneReport {
@@ -98,53 +98,53 @@ func (p *Planner) Report(uid types.UID) (Report, bool) {
 		}
 		return zones[name]
 	}
-	for _, q := range w.quotas {
+	for _, q := range c.quotas {
 		*zone(q.zone) = ZoneReport{Name: q.zone, Desired: q.slots, Lost: q.lost, Unknown: p.worker.zones[q.zone] == nil}
 	}
 	r := Report{
-		Desired: w.total, Missing: max(0, w.total-w.sum()),
-		Away: slices.Sorted(maps.Keys(w.away)), Full: slices.Sorted(maps.Keys(w.full)),
+		Desired: c.total, Missing: max(0, c.total-c.slotsInAllZones()),
+		Away: slices.Sorted(maps.Keys(c.away)), Full: slices.Sorted(maps.Keys(c.full)),
 	}
 	for i := range nodes {
-		z, n := zone(nodes[i].Zone), p.nodeReportLocked(w, &nodes[i])
+		z, n := zone(nodes[i].Zone), p.nodeReportLocked(c, &nodes[i])
 		z.Nodes = append(z.Nodes, n)
 		z.Held, z.Used = z.Held+n.Slots, z.Used+n.Used
 		r.Held, r.Used = r.Held+n.Slots, r.Used+n.Used
 	}
-	for name := range w.capped {
-		if has := w.counted(name); w.quota(name) == nil || has < w.quota(name).slots || w.missingInAnyZone() > 0 {
+	for name := range c.capped {
+		if has := c.slotsIn(name); c.quota(name) == nil || has < c.quota(name).slots || c.missingInAnyZone() > 0 {
 			r.Capped = append(r.Capped, name)
 		}
 	}
 	slices.Sort(r.Capped)
 	for _, name := range slices.Sorted(maps.Keys(zones)) {
 		z := zones[name]
-		if has := w.counted(name); has < z.Desired {
-			z.Shortfall = fmt.Sprintf("%d of %d slots: %s", has, z.Desired, p.reasonsLocked(w, z))
+		if has := c.slotsIn(name); has < z.Desired {
+			z.Shortfall = fmt.Sprintf("%d of %d slots: %s", has, z.Desired, p.reasonsLocked(c, z))
 		}
 		r.Zones = append(r.Zones, *z)
 	}
-	r.FitsNoNode = r.Missing > 0 && p.fitsNoNodeLocked(w)
+	r.FitsNoNode = r.Missing > 0 && p.fitsNoNodeLocked(c)
 	return r, true
 }
 
 // nodeReportLocked says what a claim has on a node.
-func (p *Planner) nodeReportLocked(w *claim, has *holds.NodeStatus) NodeReport {
+func (p *Planner) nodeReportLocked(c *claimState, has *holds.NodeStatus) NodeReport {
 	r := NodeReport{Node: has.Node, Slots: has.Slots(), Amount: has.Amount}
-	if n := p.nodeLocked(has.Node); n != nil && w.Claim.Inclusive() {
+	if n := p.nodeLocked(has.Node); n != nil && c.Claim.Inclusive() {
 		r.UsedAmount = has.Amount.Clone()
-		owned := n.ownedBy(w.uid())
+		owned := n.ownedBy(c.claimUID())
 		r.UsedAmount.Lower(&owned)
 		r.Used = int(r.UsedAmount.Pods)
-		if !w.Claim.Amounts {
-			r.Used = r.Slots - w.Claim.UnusedSlots(r.Slots, &owned)
+		if !c.Claim.Amounts {
+			r.Used = r.Slots - c.Claim.UnusedSlots(r.Slots, &owned)
 		}
 	}
 	return r
 }
 
 // reasonsLocked says why the nodes of a zone take no slots.
-func (p *Planner) reasonsLocked(w *claim, report *ZoneReport) string {
+func (p *Planner) reasonsLocked(c *claimState, report *ZoneReport) string {
 	z := p.worker.zones[report.Name]
 	if z == nil {
 		return "no nodes"
@@ -156,16 +156,16 @@ func (p *Planner) reasonsLocked(w *claim, report *ZoneReport) string {
 	short, small, unfit := map[string]int{}, map[string]int{}, map[string]int{}
 	room := 0
 	for n := z.newest; n != nil; n = n.older {
-		if why := w.Fit.Of(n.object); why != "" {
+		if why := c.Fit.Unfit(n.object); why != "" {
 			unfit[string(why)]++
 			continue
 		}
-		slot := &w.Claim.Slot
+		slot := &c.Claim.Slot
 		if lacks := slot.Exceeds(&n.allocatable); lacks != "" {
 			small["too small: "+resourceName(lacks)]++
 		} else if lacks := slot.Exceeds(p.worker.freeRoom(n)); lacks != "" {
 			short["short of "+resourceName(lacks)]++
-		} else if !w.mayHave(n, has[n.name]) {
+		} else if !c.mayHaveAnother(n, has[n.name]) {
 			short["with as many slots and owners as slotsPerNode allows"]++
 		} else {
 			room++
@@ -173,14 +173,14 @@ func (p *Planner) reasonsLocked(w *claim, report *ZoneReport) string {
 	}
 	rest := map[string]int{}
 	if room > 0 {
-		rest[w.untaken(report.Name)] = room
+		rest[c.whyUntaken(report.Name)] = room
 	}
 	return sentence(short, small, unfit, rest)
 }
 
-// untaken says why room of a zone is not taken.
-func (w *claim) untaken(zone string) string {
-	if w.capped[zone] {
+// whyUntaken says why room of a zone is not taken.
+func (c *claimState) whyUntaken(zone string) string {
+	if c.capped[zone] {
 		return "with room that maxHeldFraction leaves to pods"
 	}
 	return "with room that is yet to be taken"
@@ -224,14 +224,14 @@ func resourceName(name v1.ResourceName) string {
 }
 
 // fitsNoNodeLocked reports whether there are nodes that the claim selects, and a slot is too large for each.
-func (p *Planner) fitsNoNodeLocked(w *claim) bool {
+func (p *Planner) fitsNoNodeLocked(c *claimState) bool {
 	selected := 0
 	for _, z := range p.worker.zones {
 		for n := z.newest; n != nil; n = n.older {
-			if w.Fit.Of(n.object) == NotSelected {
+			if c.Fit.Unfit(n.object) == NotSelected {
 				continue
 			}
-			if selected++; w.Claim.Slot.Exceeds(&n.allocatable) == "" {
+			if selected++; c.Claim.Slot.Exceeds(&n.allocatable) == "" {
 				return false
 			}
 		}

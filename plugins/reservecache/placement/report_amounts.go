@@ -53,16 +53,16 @@ type zoneAmounts struct {
 }
 
 // reportAmountsLocked is Report for a claim for amounts.
-func (p *Planner) reportAmountsLocked(w *claim) Report {
-	nodes, _ := p.holds.Status(w.uid())
-	r := Report{Away: slices.Sorted(maps.Keys(w.away)), Full: slices.Sorted(maps.Keys(w.full)), Capped: slices.Sorted(maps.Keys(w.capped))}
+func (p *Planner) reportAmountsLocked(c *claimState) Report {
+	nodes, _ := p.holds.Status(c.claimUID())
+	r := Report{Away: slices.Sorted(maps.Keys(c.away)), Full: slices.Sorted(maps.Keys(c.full)), Capped: slices.Sorted(maps.Keys(c.capped))}
 	zones := map[string]*zoneAmounts{}
 	known := make(map[string]bool, len(nodes))
 	for i := range nodes {
 		known[nodes[i].Node] = true
-		p.reportNodeLocked(w, &nodes[i], zones, &r)
+		p.reportNodeLocked(c, &nodes[i], zones, &r)
 	}
-	for name := range w.Nodes {
+	for name := range c.Nodes {
 		if known[name] {
 			continue
 		}
@@ -70,7 +70,7 @@ func (p *Planner) reportAmountsLocked(w *claim) Report {
 		if n := p.nodeLocked(name); n != nil {
 			ns.Zone = n.zone.name
 		}
-		p.reportNodeLocked(w, &ns, zones, &r)
+		p.reportNodeLocked(c, &ns, zones, &r)
 	}
 	for _, name := range slices.Sorted(maps.Keys(zones)) {
 		z := zones[name]
@@ -91,20 +91,20 @@ func (p *Planner) reportAmountsLocked(w *claim) Report {
 }
 
 // reportNodeLocked adds a node to the report of its zone.
-func (p *Planner) reportNodeLocked(w *claim, ns *holds.NodeStatus, zones map[string]*zoneAmounts, r *Report) {
+func (p *Planner) reportNodeLocked(c *claimState, ns *holds.NodeStatus, zones map[string]*zoneAmounts, r *Report) {
 	z := zones[ns.Zone]
 	if z == nil {
 		z = &zoneAmounts{ZoneReport: ZoneReport{Name: ns.Zone}, short: map[string]int{}, small: map[string]int{}, unfit: map[string]int{}}
 		zones[ns.Zone] = z
 	}
-	desired, n := w.Nodes[ns.Node], p.nodeReportLocked(w, ns)
+	desired, n := c.Nodes[ns.Node], p.nodeReportLocked(c, ns)
 	if !n.Amount.Equal(&desired) {
 		z.Nodes = append(z.Nodes, n)
 	}
 	z.Amounts.Desired.Add(&desired, 1)
 	z.Amounts.Held.Add(&n.Amount, 1)
 	z.Amounts.Used.Add(&n.UsedAmount, 1)
-	missing := w.missing(ns.Node, &n.Amount)
+	missing := c.missingOn(ns.Node, &n.Amount)
 	if missing.IsZero() {
 		return
 	}
@@ -112,13 +112,13 @@ func (p *Planner) reportNodeLocked(w *claim, ns *holds.NodeStatus, zones map[str
 	r.Missing++
 	if n := p.nodeLocked(ns.Node); n == nil {
 		z.unfit["gone"]++
-	} else if why := w.Fit.Of(n.object); why != "" {
+	} else if why := c.Fit.Unfit(n.object); why != "" {
 		z.unfit[string(why)]++
 	} else if lacks := desired.Exceeds(&n.allocatable); lacks != "" {
 		z.small["too small: "+resourceName(lacks)]++
 	} else if lacks := missing.Exceeds(p.worker.freeRoom(n)); lacks != "" {
 		z.short["short of "+resourceName(lacks)]++
 	} else {
-		z.short[w.untaken(ns.Zone)]++
+		z.short[c.whyUntaken(ns.Zone)]++
 	}
 }

@@ -34,15 +34,15 @@ type View interface {
 type rooms struct {
 	held *holds.View
 	// ownedChanged is called when other pods of claims are on a node than before, or ask for something else.
-	ownedChanged func(n *node, was map[types.UID]ledger.Resources)
+	ownedChanged func(n *nodeRoom, was map[types.UID]ledger.Resources)
 	// nominated is what the pods ask for that were nominated to a node when the planner last asked; all rooms share it.
 	nominated map[string]ledger.Resources
-	nodes     map[string]*node
+	nodes     map[string]*nodeRoom
 	zones     map[string]*zone
 	// read returns a view, and view is that of the last update, with the nodes in that order.
 	read  func() View
 	view  View
-	order []*node
+	order []*nodeRoom
 	// freed counts the times that nodes were freed. offered is the point up to which every claim that lacks slots has looked at all freed
 	// nodes.
 	freed, offered uint64
@@ -57,15 +57,15 @@ type rooms struct {
 // notes are the nodes of which something has changed.
 type notes struct {
 	// changed are those that have changed since Reconcile took them.
-	changed []*node
+	changed []*nodeRoom
 	// roomier are those that were freed, or that have more unused slots, since TakeFreed.
-	roomier []*node
+	roomier []*nodeRoom
 	// objects are those whose object has changed since they were last tallied.
-	objects []*node
+	objects []*nodeRoom
 }
 
-// node is one node.
-type node struct {
+// nodeRoom is one node and its room.
+type nodeRoom struct {
 	name string
 	// zone is nil for a node that is gone.
 	zone   *zone
@@ -85,19 +85,19 @@ type node struct {
 
 	// freed is when the node was last freed; newer and older link the nodes of a zone in that order.
 	freed        uint64
-	newer, older *node
+	newer, older *nodeRoom
 
 	// tallied is the object by which the node was last counted; nil before that.
 	tallied *v1.Node
-	// listed is set for the nodes in objects, inspect for those in changed, roomier for those in roomier.
-	listed, inspect, roomier bool
+	// tallyQueued is set for the nodes in objects, reconcileQueued for those in changed, wakeQueued for those in roomier.
+	tallyQueued, reconcileQueued, wakeQueued bool
 }
 
 // zone is the nodes of a zone.
 type zone struct {
 	name string
 	// newest is the node that was freed last.
-	newest *node
+	newest *nodeRoom
 	// nodes counts them; allocatable and unused are sums over them.
 	nodes               int
 	allocatable, unused ledger.Resources
@@ -107,7 +107,7 @@ type zone struct {
 type tally struct{ selected, usable int }
 
 func newRooms(h *holds.Holds, nominated map[string]ledger.Resources) *rooms {
-	return &rooms{held: h.NewView(), nominated: nominated, nodes: map[string]*node{}, zones: map[string]*zone{}}
+	return &rooms{held: h.NewView(), nominated: nominated, nodes: map[string]*nodeRoom{}, zones: map[string]*zone{}}
 }
 
 // update makes the rooms equal to a view, or to its recent nodes, and to what is held.
@@ -117,7 +117,7 @@ func (r *rooms) update(view View, all bool) {
 	if names, some := view.Recent(); all || !some || !r.compareNodes(names) {
 		r.compareAll()
 	}
-	r.weighAll(held)
+	r.updateRooms(held)
 }
 
 // compareAll reads the nodes whose generation is another than before.
@@ -131,16 +131,16 @@ func (r *rooms) compareAll() {
 		name := r.view.Node(i).Name
 		n := r.nodes[name]
 		if n == nil {
-			n = &node{name: name}
+			n = &nodeRoom{name: name}
 			r.nodes[name] = n
 		}
 		moved = moved || r.order[i] != n
 		if n.generation != generation || n.zone == nil {
-			r.load(n, i)
+			r.readNode(n, i)
 		}
 	}
 	if moved {
-		r.reorder()
+		r.rebuildOrder()
 	}
 }
 
@@ -156,34 +156,34 @@ func (r *rooms) compareNodes(names []string) bool {
 		case r.view.Node(n.index).Name != name:
 			return false
 		case r.view.Generation(n.index) != n.generation:
-			r.load(n, n.index)
+			r.readNode(n, n.index)
 		}
 	}
 	return true
 }
 
 // upToDate reports whether a node is as its source has it.
-func (r *rooms) upToDate(n *node) bool {
+func (r *rooms) upToDate(n *nodeRoom) bool {
 	return r.view.Generation(n.index) == n.generation && !r.view.Outdated(n.index)
 }
 
-// weighHeld applies changes of what is held.
-func (r *rooms) weighHeld() { r.weighAll(r.held.Update()) }
+// updateHeldRoom applies changes of what is held.
+func (r *rooms) updateHeldRoom() { r.updateRooms(r.held.Update()) }
 
-func (r *rooms) weighAll(names []string) {
+func (r *rooms) updateRooms(names []string) {
 	for _, name := range names {
 		if n := r.nodes[name]; n != nil && n.zone != nil {
-			r.weigh(n)
+			r.updateRoom(n)
 		}
 	}
 }
 
-// reorder handles new, removed and reordered nodes.
-func (r *rooms) reorder() {
+// rebuildOrder handles new, removed and reordered nodes.
+func (r *rooms) rebuildOrder() {
 	was := r.order
 	r.moved = true
-	r.order = make([]*node, 0, r.view.Len())
-	there := make(map[*node]bool, r.view.Len())
+	r.order = make([]*nodeRoom, 0, r.view.Len())
+	there := make(map[*nodeRoom]bool, r.view.Len())
 	for i := range r.view.Len() {
 		n := r.nodes[r.view.Node(i).Name]
 		n.index, there[n] = i, true
@@ -191,13 +191,13 @@ func (r *rooms) reorder() {
 	}
 	for _, n := range was {
 		if !there[n] {
-			r.remove(n)
+			r.removeNode(n)
 		}
 	}
 }
 
-// remove handles a node that is gone.
-func (r *rooms) remove(n *node) {
+// removeNode handles a node that is gone.
+func (r *rooms) removeNode(n *nodeRoom) {
 	r.queueForTally(n)
 	r.leaveZone(n)
 	r.setOwned(n, nil)
@@ -206,10 +206,10 @@ func (r *rooms) remove(n *node) {
 }
 
 // readAgain has the next update read a node again.
-func (r *rooms) readAgain(n *node) { n.generation = -1 }
+func (r *rooms) readAgain(n *nodeRoom) { n.generation = -1 }
 
-// load reads the i-th node of the view.
-func (r *rooms) load(n *node, i int) {
+// readNode reads the i-th node of the view.
+func (r *rooms) readNode(n *nodeRoom, i int) {
 	object := r.view.Node(i)
 	allocatable, requested := r.view.Resources(i)
 	if n.tallied != object {
@@ -218,7 +218,7 @@ func (r *rooms) load(n *node, i int) {
 	n.index, n.generation = i, r.view.Generation(i)
 	if n.object != object {
 		if n.zone != nil && objectFrees(n.object, object) {
-			r.free(n)
+			r.offerAgain(n)
 		}
 		n.object = object
 	}
@@ -228,11 +228,11 @@ func (r *rooms) load(n *node, i int) {
 	n.allocatable, n.requested = allocatable.Clone(), requested.Clone()
 	n.zone.allocatable.Add(&n.allocatable, 1)
 	r.setOwned(n, r.view.Owned(i))
-	r.weigh(n)
+	r.updateRoom(n)
 }
 
-// weigh computes the room of a node.
-func (r *rooms) weigh(n *node) {
+// updateRoom computes the room of a node.
+func (r *rooms) updateRoom(n *nodeRoom) {
 	n.held = r.held.Node(n.name)
 	unused := n.held.Unused(n.ownedBy)
 	was := n.room
@@ -244,13 +244,13 @@ func (r *rooms) weigh(n *node) {
 	n.unused = unused.Clone()
 	n.resetRoom()
 	if n.room.Exceeds(&was) != "" {
-		r.free(n)
+		r.offerAgain(n)
 	}
 	r.queueForReconcile(n)
 }
 
-// present returns the node's object, or nil for a node that is gone.
-func (n *node) present() *v1.Node {
+// presentObject returns the node's object, or nil for a node that is gone.
+func (n *nodeRoom) presentObject() *v1.Node {
 	if n.zone == nil {
 		return nil
 	}
@@ -258,21 +258,21 @@ func (n *node) present() *v1.Node {
 }
 
 // resetRoom sets the room of a node as if there were no draft.
-func (n *node) resetRoom() {
+func (n *nodeRoom) resetRoom() {
 	n.room = n.allocatable.Less(&n.requested)
 	n.room.Add(&n.unused, -1)
 }
 
 // queueForReconcile marks a node for Reconcile.
-func (r *rooms) queueForReconcile(n *node) {
-	if r.notes != nil && !n.inspect {
-		n.inspect = true
+func (r *rooms) queueForReconcile(n *nodeRoom) {
+	if r.notes != nil && !n.reconcileQueued {
+		n.reconcileQueued = true
 		r.notes.changed = append(r.notes.changed, n)
 	}
 }
 
 // setOwned records what the pods of claims on a node ask for.
-func (r *rooms) setOwned(n *node, owned map[types.UID]ledger.Resources) {
+func (r *rooms) setOwned(n *nodeRoom, owned map[types.UID]ledger.Resources) {
 	if was := n.owned; !sameOwned(was, owned) {
 		n.owned = owned
 		r.ownedChanged(n, was)
@@ -284,7 +284,7 @@ func (r *rooms) rereadOwned() {
 	for i, n := range r.order {
 		if owned := r.view.Owned(i); !sameOwned(n.owned, owned) {
 			r.setOwned(n, owned)
-			r.weigh(n)
+			r.updateRoom(n)
 		}
 	}
 }
@@ -294,7 +294,7 @@ func sameOwned(a, b map[types.UID]ledger.Resources) bool {
 }
 
 // ownedBy returns what the pods of a claim ask for on the node.
-func (n *node) ownedBy(claim types.UID) ledger.Resources { return n.owned[claim] }
+func (n *nodeRoom) ownedBy(claim types.UID) ledger.Resources { return n.owned[claim] }
 
 // objectFrees reports whether a node may take slots, or pods, that it could not take before.
 func objectFrees(was, is *v1.Node) bool {
@@ -302,8 +302,8 @@ func objectFrees(was, is *v1.Node) bool {
 		len(was.Spec.Taints) > 0 && !apiequality.Semantic.DeepEqual(was.Spec.Taints, is.Spec.Taints) || !maps.Equal(was.Labels, is.Labels)
 }
 
-// free records that a node may have new room for slots, and puts it first in its zone.
-func (r *rooms) free(n *node) {
+// offerAgain records that a node may have new room for slots, and puts it first in its zone.
+func (r *rooms) offerAgain(n *nodeRoom) {
 	r.markFreed(n)
 	if n.zone == nil || n.zone.newest == n {
 		return
@@ -326,21 +326,21 @@ func (r *rooms) mostSince(point uint64, limit int) (most ledger.Resources, ok bo
 	return most, true
 }
 
-func (r *rooms) markFreed(n *node) {
+func (r *rooms) markFreed(n *nodeRoom) {
 	r.freed++
 	n.freed = r.freed
 	r.queueForWake(n)
 }
 
 // queueForWake records that a node may have new room for a pod.
-func (r *rooms) queueForWake(n *node) {
-	if r.notes != nil && !n.roomier {
-		n.roomier = true
+func (r *rooms) queueForWake(n *nodeRoom) {
+	if r.notes != nil && !n.wakeQueued {
+		n.wakeQueued = true
 		r.notes.roomier = append(r.notes.roomier, n)
 	}
 }
 
-func (z *zone) link(n *node) {
+func (z *zone) link(n *nodeRoom) {
 	n.older = z.newest
 	if z.newest != nil {
 		z.newest.newer = n
@@ -348,7 +348,7 @@ func (z *zone) link(n *node) {
 	z.newest = n
 }
 
-func (z *zone) unlink(n *node) {
+func (z *zone) unlink(n *nodeRoom) {
 	if n.newer != nil {
 		n.newer.older = n.older
 	}
@@ -362,7 +362,7 @@ func (z *zone) unlink(n *node) {
 }
 
 // enterZone puts a node into a zone, where it counts as freed if it is new.
-func (r *rooms) enterZone(n *node, name string) {
+func (r *rooms) enterZone(n *nodeRoom, name string) {
 	if n.zone != nil && n.zone.name == name {
 		return
 	}
@@ -380,7 +380,7 @@ func (r *rooms) enterZone(n *node, name string) {
 	z.link(n)
 }
 
-func (r *rooms) leaveZone(n *node) {
+func (r *rooms) leaveZone(n *nodeRoom) {
 	z := n.zone
 	if z == nil {
 		return
@@ -395,16 +395,16 @@ func (r *rooms) leaveZone(n *node) {
 }
 
 // queueForTally marks a node to be tallied again.
-func (r *rooms) queueForTally(n *node) {
-	if r.notes != nil && !n.listed {
-		n.listed = true
+func (r *rooms) queueForTally(n *nodeRoom) {
+	if r.notes != nil && !n.tallyQueued {
+		n.tallyQueued = true
 		r.notes.objects = append(r.notes.objects, n)
 	}
 }
 
 // freeRoom returns what claims may take of a node: what is left besides nominated pods, whatever their priority. They may have had
 // pods evicted for it, and would evict others elsewhere.
-func (r *rooms) freeRoom(n *node) *ledger.Resources {
+func (r *rooms) freeRoom(n *nodeRoom) *ledger.Resources {
 	nominated, some := r.nominated[n.name]
 	if !some {
 		return &n.room

@@ -9,9 +9,9 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// adopt takes over what the status of reservations says that they hold, the oldest first, as far as it has room: the status may be older than
+// adoptStatuses takes over what the status of reservations says that they hold, the oldest first, as far as it has room: the status may be older than
 // the last pods. Who uses it follows from the pods.
-func (s *Server) adopt(reservations []applying) {
+func (s *Server) adoptStatuses(reservations []applying) {
 	for _, a := range reservations {
 		listed := map[string]bool{}
 		for i := range a.status.Zones {
@@ -19,7 +19,7 @@ func (s *Server) adopt(reservations []applying) {
 			for j := range zone.Nodes {
 				n := &zone.Nodes[j]
 				listed[n.Name] = true
-				s.restore(a, zone.Name, n.Name, a.spec.recorded(n))
+				s.restoreHold(a, zone.Name, n.Name, a.spec.recorded(n))
 			}
 		}
 		if !a.current {
@@ -27,7 +27,7 @@ func (s *Server) adopt(reservations []applying) {
 		}
 		for name, amount := range a.spec.nodes { // those that the status leaves out hold what the spec says
 			if node := s.snapshot.Node(name); !listed[name] && node != nil {
-				s.restore(a, node.Node.Labels[v1.LabelTopologyZone], name, amount)
+				s.restoreHold(a, node.Node.Labels[v1.LabelTopologyZone], name, amount)
 			}
 		}
 	}
@@ -45,8 +45,8 @@ func (s *spec) recorded(n *v1alpha1.ReservationNodeStatus) ledger.Resources {
 	return s.slot.Times(n.Slots)
 }
 
-// restore takes over what a reservation holds on a node, as far as it has room there beside what was restored before.
-func (s *Server) restore(a applying, zone, nodeName string, amount ledger.Resources) {
+// restoreHold takes over what a reservation holds on a node, as far as it has room there beside what was restored before.
+func (s *Server) restoreHold(a applying, zone, nodeName string, amount ledger.Resources) {
 	node := s.snapshot.Node(nodeName)
 	if node == nil {
 		return

@@ -40,7 +40,7 @@ func TestAdoptionOfHeadroom(t *testing.T) {
 			f.Ledger.UpdateSnapshot(f.snapshot)
 			compiled, errs := compile(r)
 			require.Empty(t, errs)
-			f.adopt([]applying{{entry: &entry{}, spec: compiled, status: &r.Status}})
+			f.adoptStatuses([]applying{{entry: &entry{}, spec: compiled, status: &r.Status}})
 			on := f.Holds.StatusOn("uid-r", "n1")
 			require.Equal(t, tc.holds, on.Slots())
 			require.Empty(t, f.handle.recorder.Events)

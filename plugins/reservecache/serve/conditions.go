@@ -16,8 +16,8 @@ import (
 	"zonewise.dev/plugins/reservecache/placement"
 )
 
-// is returns a condition.
-func is(kind string, value bool, reason, message string) metav1.Condition {
+// condition returns a condition.
+func condition(kind string, value bool, reason, message string) metav1.Condition {
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 	if value {
 		c.Status = metav1.ConditionTrue
@@ -30,28 +30,28 @@ func (e *entry) conditions() []metav1.Condition {
 	if e.valid == nil {
 		const nothing = "nothing is held: the spec is invalid"
 		return []metav1.Condition{
-			is(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalid, oneLine(e.object.Errs)),
-			is(v1alpha1.ConditionReady, false, v1alpha1.ReasonInvalid, nothing),
-			is(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonInvalid, nothing),
-			is(v1alpha1.ConditionExpired, false, v1alpha1.ReasonNotExpired, "spec.ttl has not passed"),
-			is(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonInvalid, nothing),
-			is(v1alpha1.ConditionProtected, false, v1alpha1.ReasonInvalid, nothing),
+			condition(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalid, oneLine(e.object.Errs)),
+			condition(v1alpha1.ConditionReady, false, v1alpha1.ReasonInvalid, nothing),
+			condition(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonInvalid, nothing),
+			condition(v1alpha1.ConditionExpired, false, v1alpha1.ReasonNotExpired, "spec.ttl has not passed"),
+			condition(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonInvalid, nothing),
+			condition(v1alpha1.ConditionProtected, false, v1alpha1.ReasonInvalid, nothing),
 		}
 	}
 	spec := e.valid
 	if e.expired {
 		message := "nothing is held: spec.ttl passed at " + spec.deadline.UTC().Format(time.RFC3339)
-		accepted := is(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the spec is valid")
+		accepted := condition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the spec is valid")
 		if !e.object.Valid() {
-			accepted = is(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalid, oneLine(e.object.Errs))
+			accepted = condition(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalid, oneLine(e.object.Errs))
 		}
 		return []metav1.Condition{
 			accepted,
-			is(v1alpha1.ConditionReady, false, v1alpha1.ReasonExpired, message),
-			is(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonExpired, message),
-			is(v1alpha1.ConditionExpired, true, v1alpha1.ReasonExpired, message),
-			is(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonExpired, message),
-			is(v1alpha1.ConditionProtected, false, v1alpha1.ReasonExpired, message),
+			condition(v1alpha1.ConditionReady, false, v1alpha1.ReasonExpired, message),
+			condition(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonExpired, message),
+			condition(v1alpha1.ConditionExpired, true, v1alpha1.ReasonExpired, message),
+			condition(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonExpired, message),
+			condition(v1alpha1.ConditionProtected, false, v1alpha1.ReasonExpired, message),
 		}
 	}
 	expires := "spec.ttl is not set"
@@ -59,19 +59,19 @@ func (e *entry) conditions() []metav1.Condition {
 		expires = "spec.ttl passes at " + spec.deadline.UTC().Format(time.RFC3339)
 	}
 	return []metav1.Condition{
-		e.accepted(), e.ready(), e.degraded(),
-		is(v1alpha1.ConditionExpired, false, v1alpha1.ReasonNotExpired, expires),
-		e.ownersDoNotFit(), e.protected(),
+		e.acceptedCondition(), e.readyCondition(), e.degradedCondition(),
+		condition(v1alpha1.ConditionExpired, false, v1alpha1.ReasonNotExpired, expires),
+		e.ownersDoNotFitCondition(), e.protectedCondition(),
 	}
 }
 
-// accepted says whether the scheduler applies the reservation, and warns about oddities.
-func (e *entry) accepted() metav1.Condition {
+// acceptedCondition says whether the scheduler applies the reservation, and warns about oddities.
+func (e *entry) acceptedCondition() metav1.Condition {
 	if !e.object.Valid() {
-		return is(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalid, "the spec before this one still applies: "+oneLine(e.object.Errs))
+		return condition(v1alpha1.ConditionAccepted, false, v1alpha1.ReasonInvalid, "the spec before this one still applies: "+oneLine(e.object.Errs))
 	}
 	if winners := slices.Sorted(maps.Keys(e.survey.winners)); len(winners) > 0 {
-		return is(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonOwnersOverlap, "spec.owners: pods that an older reservation also selects belong to that one: "+some(winners))
+		return condition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonOwnersOverlap, "spec.owners: pods that an older reservation also selects belong to that one: "+joinNames(winners))
 	}
 	if e.report != nil && len(e.valid.zones) > 0 {
 		var unknown []string
@@ -81,40 +81,40 @@ func (e *entry) accepted() metav1.Condition {
 			}
 		}
 		if len(unknown) > 0 {
-			return is(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonZonesWithoutNodes, "spec.zones: no node has "+v1.LabelTopologyZone+"="+some(unknown))
+			return condition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonZonesWithoutNodes, "spec.zones: no node has "+v1.LabelTopologyZone+"="+joinNames(unknown))
 		}
 	}
-	return is(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the scheduler applies the reservation")
+	return condition(v1alpha1.ConditionAccepted, true, v1alpha1.ReasonAccepted, "the scheduler applies the reservation")
 }
 
-// ready says whether all desired slots are held, and why not.
-func (e *entry) ready() metav1.Condition {
+// readyCondition says whether all desired slots are held, and why not.
+func (e *entry) readyCondition() metav1.Condition {
 	r := e.report
 	not := func(reason, message string) metav1.Condition {
-		return is(v1alpha1.ConditionReady, false, reason, message)
+		return condition(v1alpha1.ConditionReady, false, reason, message)
 	}
 	switch {
 	case r == nil || e.applied != e.valid:
 		return not(v1alpha1.ReasonNotPlacedYet, "the scheduler has not placed slots yet")
 	case r.Missing == 0 && e.applied.nodes != nil:
-		return is(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, "all amounts are held"+e.usedInWords())
+		return condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, "all amounts are held"+e.usedInWords())
 	case r.Missing == 0 && e.applied.use == holds.UseLast:
-		return is(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, fmt.Sprintf("%d unused slots are held", r.Held))
+		return condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, fmt.Sprintf("%d unused slots are held", r.Held))
 	case r.Missing == 0:
-		return is(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, fmt.Sprintf("%d slots are held, %d of them are used", r.Held, r.Used))
+		return condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, fmt.Sprintf("%d slots are held, %d of them are used", r.Held, r.Used))
 	case r.FitsNoNode:
 		return not(v1alpha1.ReasonFitsNoNode, "spec.slot: larger than any node that it may be on: "+r.Shortfalls())
 	}
 	for i := range r.Zones {
 		if r.Zones[i].Lost && !r.Zones[i].Unknown && r.Zones[i].Shortfall != "" {
-			return not(v1alpha1.ReasonZoneLost, e.lacks())
+			return not(v1alpha1.ReasonZoneLost, e.missingMessage())
 		}
 	}
-	return not(v1alpha1.ReasonFilling, e.lacks())
+	return not(v1alpha1.ReasonFilling, e.missingMessage())
 }
 
-// what is what the reservation holds.
-func (e *entry) what() string {
+// heldNoun is what the reservation holds.
+func (e *entry) heldNoun() string {
 	if e.valid.nodes != nil {
 		return "amounts"
 	}
@@ -129,8 +129,8 @@ func (e *entry) usedInWords() string {
 	return ""
 }
 
-// lacks says how many slots are missing, and why.
-func (e *entry) lacks() string {
+// missingMessage says how many slots are missing, and why.
+func (e *entry) missingMessage() string {
 	if e.applied.nodes != nil {
 		return fmt.Sprintf("%s missing on %d nodes%s: %s", placement.Words(&e.report.Amounts.Missing), e.report.Missing, e.usedInWords(), e.report.Shortfalls())
 	}
@@ -141,8 +141,8 @@ func (e *entry) lacks() string {
 	return line
 }
 
-// degraded says whether slots are missing for a reason that does not pass by itself.
-func (e *entry) degraded() metav1.Condition {
+// degradedCondition says whether slots are missing for a reason that does not pass by itself.
+func (e *entry) degradedCondition() metav1.Condition {
 	var nodes []string
 	if e.report != nil {
 		for _, name := range e.report.Full {
@@ -154,19 +154,19 @@ func (e *entry) degraded() metav1.Condition {
 	switch r := e.report; {
 	case r == nil || r.Missing == 0:
 	case len(nodes) > 0:
-		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonOvercommitted, e.what()+" have lost their room and have no other place yet: node "+someOf(nodes, "; node "))
+		return condition(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonOvercommitted, e.heldNoun()+" have lost their room and have no other place yet: node "+joinFirst(nodes, "; node "))
 	case len(r.Away) > 0:
-		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonNodesLost, e.what()+" have no place because these nodes were removed or are not ready: "+some(r.Away))
+		return condition(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonNodesLost, e.heldNoun()+" have no place because these nodes were removed or are not ready: "+joinNames(r.Away))
 	case len(r.Capped) > 0:
-		return is(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonHeldFractionReached, "the scheduler's maxHeldFraction allows no more to be held in zone "+some(r.Capped))
+		return condition(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonHeldFractionReached, "the scheduler's maxHeldFraction allows no more to be held in zone "+joinNames(r.Capped))
 	}
-	return is(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonAsDesired, "all held "+e.what()+" have their room")
+	return condition(v1alpha1.ConditionDegraded, false, v1alpha1.ReasonAsDesired, "all held "+e.heldNoun()+" have their room")
 }
 
-// ownersDoNotFit says whether some owners cannot use the slots.
-func (e *entry) ownersDoNotFit() metav1.Condition {
+// ownersDoNotFitCondition says whether some owners cannot use the slots.
+func (e *entry) ownersDoNotFitCondition() metav1.Condition {
 	if e.applied != nil && e.applied.nodes != nil {
-		return is(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonOwnersFit, "owners take what they lack from the amounts")
+		return condition(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonOwnersFit, "owners take what they lack from the amounts")
 	}
 	if e.applied != nil && e.report != nil {
 		most := 0
@@ -176,26 +176,26 @@ func (e *entry) ownersDoNotFit() metav1.Condition {
 			}
 		}
 		if reason, message := e.survey.misfit(e.applied, most); reason != "" {
-			return is(v1alpha1.ConditionOwnersDoNotFit, true, reason, message)
+			return condition(v1alpha1.ConditionOwnersDoNotFit, true, reason, message)
 		}
 	}
-	return is(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonOwnersFit, "the slots are large enough for the owners that exist")
+	return condition(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonOwnersFit, "the slots are large enough for the owners that exist")
 }
 
-// protected says whether the slots are kept from pods without a priority class.
-func (e *entry) protected() metav1.Condition {
+// protectedCondition says whether the slots are kept from pods without a priority class.
+func (e *entry) protectedCondition() metav1.Condition {
 	if e.applied != nil && e.priority < e.defaultPriority {
-		return is(v1alpha1.ConditionProtected, false, v1alpha1.ReasonPriorityBelowDefault, fmt.Sprintf(
+		return condition(v1alpha1.ConditionProtected, false, v1alpha1.ReasonPriorityBelowDefault, fmt.Sprintf(
 			"spec.priority: pods without a priority class get priority %d from PriorityClass %s and may take the room of the slots, which have priority %d",
 			e.defaultPriority, e.defaultClass, e.priority))
 	}
-	return is(v1alpha1.ConditionProtected, true, v1alpha1.ReasonProtected, "slots keep out pods without a priority class")
+	return condition(v1alpha1.ConditionProtected, true, v1alpha1.ReasonProtected, "slots keep out pods without a priority class")
 }
 
-// some joins the first of many names.
-func some(names []string) string { return someOf(names, ", ") }
+// joinNames joins the first of many names.
+func joinNames(names []string) string { return joinFirst(names, ", ") }
 
-func someOf(names []string, separator string) string {
+func joinFirst(names []string, separator string) string {
 	const shown = 10
 	if len(names) <= shown {
 		return strings.Join(names, separator)

@@ -52,8 +52,8 @@ func (s *Server) servedChanged(available bool) {
 	s.staleLocked()
 }
 
-// seen takes a reservation as the API server shows it.
-func (s *Server) seen(obj *v1alpha1.ZoneReservation) {
+// reservationSeen takes a reservation as the API server shows it.
+func (s *Server) reservationSeen(obj *v1alpha1.ZoneReservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.served = true // an object may come before servedChanged is called
@@ -91,8 +91,8 @@ func (s *Server) yieldLocked(e *entry) {
 	}
 }
 
-// gone forgets a reservation. A pass drops what it held.
-func (s *Server) gone(obj *v1alpha1.ZoneReservation) {
+// reservationGone forgets a reservation. A pass drops what it held.
+func (s *Server) reservationGone(obj *v1alpha1.ZoneReservation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.entries[obj.UID]; e != nil && e.applied == nil {
@@ -143,8 +143,8 @@ func (s *Server) applyingLocked() []applying {
 	return active
 }
 
-// apply passes the reservations that apply now to the planner and the pods. A pass calls it.
-func (s *Server) apply() {
+// applyReservations passes the reservations that apply now to the planner and the pods. A pass calls it.
+func (s *Server) applyReservations() {
 	s.mu.Lock()
 	if !s.stale {
 		s.mu.Unlock()
@@ -205,7 +205,7 @@ func (s *Server) apply() {
 		s.nextSurvey = time.Time{}
 	}
 	s.Ledger.UpdateSnapshot(s.snapshot)
-	s.adopt(adopt)
+	s.adoptStatuses(adopt)
 }
 
 // knownZones returns the zones in which a status has slots desired: those over which they are spread, lost ones among them.
@@ -232,8 +232,8 @@ func (s *Server) nextExpiry() time.Time {
 	return next
 }
 
-// expire has a pass work out again what applies once a reservation has expired.
-func (s *Server) expire() {
+// noticeExpiry has a pass work out again what applies once a reservation has expired.
+func (s *Server) noticeExpiry() {
 	if next := s.nextExpiry(); !next.IsZero() && !next.After(s.Clock.Now()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()

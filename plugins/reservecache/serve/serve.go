@@ -118,7 +118,7 @@ func New(c *Config) *Server {
 // known tell when the ledger has seen the cluster: nothing is placed before that.
 func (s *Server) Start(ctx context.Context, known []cache.DoneChecker) error {
 	var err error
-	s.reservations, err = crd.Watch(ctx, s.Source, informer.Latest(s.seen, s.gone), s.servedChanged)
+	s.reservations, err = crd.Watch(ctx, s.Source, informer.Latest(s.reservationSeen, s.reservationGone), s.servedChanged)
 	if err != nil {
 		return fmt.Errorf("reservations: %w", err)
 	}
@@ -127,7 +127,7 @@ func (s *Server) Start(ctx context.Context, known []cache.DoneChecker) error {
 		return fmt.Errorf("priority classes: %w", err)
 	}
 	collected.Export(ctx, s)
-	go s.work(ctx)
+	go s.runPasses(ctx)
 	go s.lead(ctx, known)
 	return nil
 }

@@ -117,7 +117,7 @@ func TestWhatIsToBeAdoptedIsNotOverwritten(t *testing.T) {
 	f.Ledger.AddNode(makeNode("n1", "4"))
 	_, err := f.Ledger.AddPod(replica("one", "1", t0))
 	require.NoError(t, err)
-	f.seen(reservation("r", 2, func(r *v1alpha1.ZoneReservation) {
+	f.reservationSeen(reservation("r", 2, func(r *v1alpha1.ZoneReservation) {
 		guarantee(r)
 		r.Status = v1alpha1.ZoneReservationStatus{
 			LastUpdateTime: metav1.NewMicroTime(t0.Add(time.Hour)),
@@ -474,7 +474,7 @@ var names = map[*metricsDesc]string{
 // TestStandbyHasNothingToWrite: a replica that has placed no slots does not remember each reservation for a status that it will not write.
 func TestStandbyHasNothingToWrite(t *testing.T) {
 	f := newFixture(t, 1)
-	f.seen(reservation("r", 1, nil))
+	f.reservationSeen(reservation("r", 1, nil))
 	f.clock.Step(2 * statusPause)
 	require.True(t, f.writer.Idle())
 }
@@ -492,10 +492,10 @@ func TestWhatIsUsedWaits(t *testing.T) {
 			return nil
 		}
 		f.written(was, is)
-		f.seen(is)
+		f.reservationSeen(is)
 		return is
 	}
-	f.seen(reservation("r", 3, guarantee))
+	f.reservationSeen(reservation("r", 3, guarantee))
 	require.NotNil(t, wanted())
 	f.add(t, replica("one", "1", t0))
 	f.clock.Step(time.Second)
@@ -539,7 +539,7 @@ func TestTwoSchedulersDoNotHoldTwice(t *testing.T) {
 	late := newFixtureOn(t, 1, api, "kube-system/third")
 	late.clock.SetTime(t0.Add(time.Hour))
 	late.made = late.clock.Now()
-	late.seen(func() *v1alpha1.ZoneReservation {
+	late.reservationSeen(func() *v1alpha1.ZoneReservation {
 		r := reservation("r", 2, nil)
 		r.Status = both[0].status("r")
 		return r

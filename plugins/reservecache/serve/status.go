@@ -97,8 +97,8 @@ func (s *Server) statusLocked(e *entry, now time.Time) v1alpha1.ZoneReservationS
 	}
 	if e.report != nil && e.applied != nil {
 		status.Slots = v1alpha1.SlotCounts{Desired: int64(e.applied.slots), Held: int64(e.report.Held), Used: int64(e.report.Used)}
-		status.Amounts = amounts(&e.report.Amounts)
-		status.Zones = zones(e.applied, e.report)
+		status.Amounts = amountsStatus(&e.report.Amounts)
+		status.Zones = zoneStatuses(e.applied, e.report)
 	} else if e.valid != nil && !e.expired {
 		status.Slots.Desired = int64(e.valid.slots)
 	}
@@ -111,28 +111,28 @@ func (s *Server) statusLocked(e *entry, now time.Time) v1alpha1.ZoneReservationS
 	return status
 }
 
-// amounts returns sums as the status has them; empty for a reservation of slots.
-func amounts(a *placement.Amounts) v1alpha1.ReservationAmounts {
-	return v1alpha1.ReservationAmounts{Desired: list(&a.Desired), Held: list(&a.Held), Used: list(&a.Used)}
+// amountsStatus returns sums as the status has them; empty for a reservation of slots.
+func amountsStatus(a *placement.Amounts) v1alpha1.ReservationAmounts {
+	return v1alpha1.ReservationAmounts{Desired: listOf(&a.Desired), Held: listOf(&a.Held), Used: listOf(&a.Used)}
 }
 
-// list is nil for no amount.
-func list(r *ledger.Resources) v1.ResourceList {
+// listOf is nil for no amount.
+func listOf(r *ledger.Resources) v1.ResourceList {
 	if r.IsZero() {
 		return nil
 	}
 	return r.List()
 }
 
-// zones returns what is desired and held in each zone, and on which nodes.
-func zones(s *spec, r *placement.Report) []v1alpha1.ReservationZoneStatus {
+// zoneStatuses returns what is desired and held in each zone, and on which nodes.
+func zoneStatuses(s *spec, r *placement.Report) []v1alpha1.ReservationZoneStatus {
 	zones := make([]v1alpha1.ReservationZoneStatus, 0, len(r.Zones))
 	for i := range r.Zones {
 		z := &r.Zones[i]
 		status := v1alpha1.ReservationZoneStatus{
 			Name:       z.Name,
 			SlotCounts: v1alpha1.SlotCounts{Desired: int64(z.Desired), Held: int64(z.Held), Used: int64(z.Used)},
-			Amounts:    amounts(&z.Amounts),
+			Amounts:    amountsStatus(&z.Amounts),
 		}
 		for j := range z.Nodes {
 			status.Nodes = append(status.Nodes, nodeStatus(s, &z.Nodes[j]))
@@ -148,7 +148,7 @@ func nodeStatus(s *spec, n *placement.NodeReport) v1alpha1.ReservationNodeStatus
 	if s.nodes == nil {
 		status.Slots, status.Used = int64(n.Slots), int64(n.Used)
 	} else {
-		status.Amounts = amounts(&placement.Amounts{Desired: s.nodes[n.Node], Held: n.Amount, Used: n.UsedAmount})
+		status.Amounts = amountsStatus(&placement.Amounts{Desired: s.nodes[n.Node], Held: n.Amount, Used: n.UsedAmount})
 	}
 	return status
 }

@@ -79,7 +79,7 @@ func (s *Server) surveyPod(pod *v1.Pod, specs []*spec, found map[types.UID]*surv
 	}
 	name, request := pod.Namespace+"/"+pod.Name, s.Ledger.Requests(pod)
 	own := of(specs[0])
-	if slots := holds.Cover(&request, &specs[0].slot); slots > own.slots || slots == own.slots && name < own.largest {
+	if slots := holds.SlotsCovering(&request, &specs[0].slot); slots > own.slots || slots == own.slots && name < own.largest {
 		own.slots, own.largest = slots, name
 	}
 	if (own.apart == "" || name < own.apart) && keepsAway(pod) {

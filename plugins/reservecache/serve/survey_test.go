@@ -18,7 +18,7 @@ func TestOwnersPerNodeAreCountedAnew(t *testing.T) {
 	generation := int64(0)
 	slots := func(perNode *int32) int {
 		generation++
-		f.seen(reservation("r", 1, func(r *v1alpha1.ZoneReservation) { r.Generation, r.Spec.SlotsPerNode = generation, perNode }))
+		f.reservationSeen(reservation("r", 1, func(r *v1alpha1.ZoneReservation) { r.Generation, r.Spec.SlotsPerNode = generation, perNode }))
 		f.pass(t.Context())
 		on := f.Holds.StatusOn("uid-r", "n1")
 		return on.Slots()

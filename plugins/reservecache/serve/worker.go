@@ -43,8 +43,8 @@ func (s *Server) Kick() {
 	s.passes.AddAt(struct{}{}, at)
 }
 
-// work looks at the reservations until ctx ends, when something happened and when time makes a difference.
-func (s *Server) work(ctx context.Context) {
+// runPasses looks at the reservations until ctx ends, when something happened and when time makes a difference.
+func (s *Server) runPasses(ctx context.Context) {
 	s.passes.Run(ctx, 1, func(struct{}) {
 		began := s.Clock.Now()
 		if rested := s.rested.Load(); began.Before(*rested) {
@@ -69,8 +69,8 @@ func (s *Server) work(ctx context.Context) {
 func (s *Server) pass(ctx context.Context) (next time.Time) {
 	s.passing.Lock()
 	defer s.passing.Unlock()
-	s.expire()
-	s.apply()
+	s.noticeExpiry()
+	s.applyReservations()
 	var full []placement.Full
 	for more := true; more && ctx.Err() == nil; {
 		result := s.Planner.Reconcile(func() placement.View {

@@ -1,7 +1,7 @@
 // Package waiting has the pods that holds keep out, and chooses those that freed room may help.
 //
 // It is pure: it knows pods, and nodes through its caller, but not the scheduling queue. A node with new room is opened. For an
-// open node [Pods.Pick] chooses as many waiting pods as its room could take: those of the highest priority first, and among these
+// openNodes node [Pods.Pick] chooses as many waiting pods as its room could take: those of the highest priority first, and among these
 // the ones that were refused first. It chooses no pod twice for one opening. If a chosen pod does not use the room, because something
 // else keeps it off the node, the next one is chosen. So when a slot is freed while thousands of pods wait, there are only as many
 // attempts as pods that could fit. A node is closed when no pod is left that it could help. If a node is opened while a

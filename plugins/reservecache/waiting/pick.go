@@ -47,7 +47,7 @@ type Picked struct {
 // time may call it. It asks about the cluster without the lock.
 func (p *Pods) Pick(now time.Time, cluster *Cluster) Picked {
 	picked := Picked{Pods: map[string]*v1.Pod{}}
-	nodes, waiting := p.open()
+	nodes, waiting := p.openNodes()
 	slices.SortFunc(waiting, func(a, b *pod) int {
 		return cmp.Or(cmp.Compare(schedulingv1.PodPriority(b.object), schedulingv1.PodPriority(a.object)), cmp.Compare(a.refused, b.refused))
 	})
@@ -63,8 +63,8 @@ func (p *Pods) Pick(now time.Time, cluster *Cluster) Picked {
 	return picked
 }
 
-// open returns the open nodes by name, and the pods that wait.
-func (p *Pods) open() (nodes []string, waiting []*pod) {
+// openNodes returns the open nodes by name, and the pods that wait.
+func (p *Pods) openNodes() (nodes []string, waiting []*pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.pods) == 0 {
@@ -110,11 +110,11 @@ type picking struct {
 // pick looks at all pods that wait, and closes the node if none is left that it may help.
 func (s *picking) pick(waiting []*pod) {
 	s.node.Requested, s.node.Owned = s.node.Requested.Clone(), maps.Clone(s.node.Owned)
-	for _, w := range s.begin() {
-		s.take(w, s.cluster.Asker(w.object).Claim)
+	for _, w := range s.keepChosen() {
+		s.countAsPlaced(w, s.cluster.Asker(w.object).Claim)
 	}
 	for _, w := range waiting {
-		s.look(w)
+		s.chooseIfHelped(w)
 	}
 	s.pods.mu.Lock()
 	defer s.pods.mu.Unlock()
@@ -123,9 +123,9 @@ func (s *picking) pick(waiting []*pod) {
 	}
 }
 
-// begin returns the pods that have been chosen for the node and are yet to be tried. One that has not been tried for long is kept back by
+// keepChosen returns the pods that have been chosen for the node and are yet to be tried. One that has not been tried for long is kept back by
 // something other than holds.
-func (s *picking) begin() (chosen []*pod) {
+func (s *picking) keepChosen() (chosen []*pod) {
 	s.pods.mu.Lock()
 	defer s.pods.mu.Unlock()
 	o := s.pods.openings[s.name]
@@ -141,8 +141,8 @@ func (s *picking) begin() (chosen []*pod) {
 	return chosen
 }
 
-// look chooses a pod if the node may help it.
-func (s *picking) look(w *pod) {
+// chooseIfHelped chooses a pod if the node may help it.
+func (s *picking) chooseIfHelped(w *pod) {
 	n := s.node
 	if w.lastOpening == s.serial || ledger.Lacks(&w.request, &n.Allocatable, &n.Requested) {
 		return
@@ -161,7 +161,7 @@ func (s *picking) look(w *pod) {
 		return
 	}
 	if s.choose(w) {
-		s.take(w, who.Claim)
+		s.countAsPlaced(w, who.Claim)
 	}
 }
 
@@ -188,8 +188,8 @@ func (s *picking) pickAgainAt(at time.Time) {
 	}
 }
 
-// take counts a chosen pod as if it were on the node.
-func (s *picking) take(w *pod, claim types.UID) {
+// countAsPlaced counts a chosen pod as if it were on the node.
+func (s *picking) countAsPlaced(w *pod, claim types.UID) {
 	if slices.ContainsFunc(s.node.Pods, func(pod *v1.Pod) bool { return pod.UID == w.object.UID }) {
 		return // it is there already, and about to be taken in
 	}

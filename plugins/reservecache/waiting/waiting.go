@@ -161,12 +161,12 @@ func (p *Pods) AttemptBegins(uid types.UID) bool {
 
 // Placed records that a pod got a node. It reports whether the room for which the pod had been chosen is elsewhere, and so
 // free for another.
-func (p *Pods) Placed(uid types.UID, node string) bool { return p.leave(uid, node) }
+func (p *Pods) Placed(uid types.UID, node string) bool { return p.forgetPod(uid, node) }
 
 // Gone records that a pod is gone, or that someone else has bound it. It reports as Placed does.
-func (p *Pods) Gone(uid types.UID) bool { return p.leave(uid, "") }
+func (p *Pods) Gone(uid types.UID) bool { return p.forgetPod(uid, "") }
 
-func (p *Pods) leave(uid types.UID, node string) bool {
+func (p *Pods) forgetPod(uid types.UID, node string) bool {
 	if p.Empty() {
 		return false
 	}
