@@ -68,7 +68,7 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 	found := len(r.Nodes) > 0 && len(r.Victims)+len(r.Leaving) > 0
 	v.gangs.update(pl.key, func(e *entry, now time.Time) {
 		if e.searchAfter = (time.Time{}); found {
-			e.preempt(&r)
+			v.gangs.preempts(e, &r, now)
 			return
 		}
 		e.searchAfter = now.Add(searchPause(now.Sub(began), len(v.gangs.failedSearches)+1))
@@ -141,11 +141,15 @@ func (v *victims) gangOf(key types.NamespacedName) (c preempt.Gang, hasQuorum bo
 	return c, known && c.MinMember > 0
 }
 
-// preempt keeps the nodes that the gang gets by a preemption.
-func (e *entry) preempt(r *preempt.Result) {
+// preempts keeps the nodes that a gang gets by a preemption. A member that has just been sent back may be in no queue yet, and then a
+// nomination keeps nothing.
+func (g *gangs) preempts(e *entry, r *preempt.Result, now time.Time) {
 	e.preempting = &preemption{victims: map[types.UID]string{}, nodes: maps.Clone(r.Nodes)}
 	for _, pod := range slices.Concat(r.Victims, r.Leaving) {
 		e.preempting.victims[pod.UID] = pod.Spec.NodeName
+	}
+	for uid := range r.Nodes {
+		g.noteReturning(e, uid, now)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/preempt"
 )
 
 // TestMemberThatIsBeingBoundIsNoSpareOne: its bind cannot be stopped, and its pod does not name the node yet. Without it the gang would
@@ -35,4 +36,28 @@ func TestMemberThatIsBeingBoundIsNoSpareOne(t *testing.T) {
 	require.True(t, hasQuorum)
 	require.Equal(t, 2, found.MinMember)
 	require.ElementsMatch(t, []*v1.Pod{bound, binds}, found.Bound)
+}
+
+// TestPreemptedNodesAreKeptAtOnce: a member that was sent back before its gang preempts is in no queue for a moment, where no nomination
+// keeps its node.
+func TestPreemptedNodesAreKeptAtOnce(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
+	g, key := newGangs(clock), types.NamespacedName{Namespace: "default", Name: "train"}
+	other := types.NamespacedName{Namespace: "default", Name: "other"}
+	g.change(key, func(e *entry, now time.Time) {
+		e.gang.SetGroup(gang.Spec{MinMember: 2}, now)
+		for _, uid := range []types.UID{"train-0", "train-1"} {
+			e.add(uid, &member{pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: string(uid), UID: uid}}})
+			e.gang.SetPod(uid, gang.Pod{}, now)
+		}
+	})
+	require.Empty(t, g.returningTo("a1", other))
+	g.change(key, func(e *entry, now time.Time) {
+		g.preempts(e, &preempt.Result{Nodes: map[types.UID]string{"train-1": "a1"}}, now)
+	})
+	require.Len(t, g.returningTo("a1", other), 1)
+	require.Empty(t, g.returningTo("a2", other))
+	require.Empty(t, g.returningTo("a1", key))
+	clock.Step(returnInterval)
+	require.Empty(t, g.returningTo("a1", other))
 }

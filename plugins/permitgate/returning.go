@@ -30,7 +30,7 @@ type returningMember struct {
 	promise
 }
 
-// noteReturning keeps the node of a member that has left a cycle or a node until its nomination is there again.
+// noteReturning keeps the node of a member that has left a cycle or a node, or gets it by a preemption, until its nomination is there.
 func (g *gangs) noteReturning(e *entry, uid types.UID, now time.Time) {
 	node, m := e.keptNode(uid), e.pods[uid]
 	if node == "" || m == nil {
