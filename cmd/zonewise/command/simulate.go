@@ -29,7 +29,9 @@ which policies, budgets, gangs and reservations break. It changes nothing in the
 cluster: the scheduler acts on a copy, with its plugins and the configuration of
 --config, until waiting longer would change nothing.
 
---lose-zone any loses every zone in turn, always from the same start.
+--lose-zone any loses every zone in turn, always from the same start. --buy also says
+which nodes, like those of the cluster, would have to be there so that no pod stays
+Pending; it repeats the simulation with more and fewer nodes.
 
 Exit codes: 0 it would survive; 1 the cluster could not be read; 2 a flag is
 wrong; 4 a promise of --fail-on would be broken; 5 none would be, as far as can be
@@ -41,7 +43,7 @@ type simulateFlags struct {
 	file                              string
 	copies, addNodes                  int
 	like                              string
-	allowPartial                      bool
+	allowPartial, buy                 bool
 }
 
 func newSimulate(registry frameworkruntime.Registry) *cobra.Command {
@@ -55,6 +57,7 @@ func newSimulate(registry frameworkruntime.Registry) *cobra.Command {
   zonewise simulate -f workload.yaml --copies 50
   zonewise simulate -f workload.yaml --lose-zone any --fail-on pending,budget
   zonewise simulate -f workload.yaml --add-nodes 3 --like worker-7
+  zonewise simulate --lose-zone any --buy
   zonewise simulate --lose-zone any --snapshot cluster.json.gz -o json`,
 		Args: program.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return flags.run(cmd) },
@@ -68,6 +71,7 @@ func newSimulate(registry frameworkruntime.Registry) *cobra.Command {
 	set.IntVar(&flags.copies, "copies", 1, "add the workloads of the file this many times")
 	set.IntVar(&flags.addNodes, "add-nodes", 0, "first add this many copies of the node of --like")
 	set.StringVar(&flags.like, "like", "", "the node that --add-nodes copies")
+	set.BoolVar(&flags.buy, "buy", false, "say which nodes would have to be there so that no pod stays Pending")
 	set.StringSliceVar(&flags.controllers, "controllers", nil, "kinds of controllers that replace their pods, beside those of Kubernetes, such as RayCluster.ray.io")
 	set.BoolVar(&flags.allowPartial, "allow-partial", false, "take the answer also if something of the cluster could not be read")
 	set.StringSliceVar(&flags.failOn, "fail-on", simulate.DefaultFailures, "what makes the exit code 4: "+strings.Join(simulate.Failures, ", ")+", or none")
@@ -160,6 +164,15 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 	}
 	report := simulate.NewReport(results, f.failOn)
 	report.NotRead = simulate.NotRead(c.Snapshot, workload != nil)
+	if f.buy {
+		line := f.progress(cmd)
+		options.Progress = nil
+		report.Buy, err = simulate.FindPurchase(cmd.Context(), c, scenarios, results, options, func(words string) { line.show("with %s", words) })
+		line.clear()
+		if err != nil {
+			return err
+		}
+	}
 	if err := f.write(cmd, report, report.Text); err != nil {
 		return err
 	}

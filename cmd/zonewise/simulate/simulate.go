@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,8 @@ type Scenario struct {
 	// AddNodes copies of the node Like are added.
 	AddNodes int
 	Like     string
+	// Bought has for nodes how many more copies of them are added.
+	Bought map[string]int
 	// Added is created, see ParseWorkload.
 	Added *Workload
 	// Zones and Nodes are lost.
@@ -177,19 +180,20 @@ func (p *scenarioRun) run(scenario *Scenario) error {
 	}
 	began := s.Now()
 	before := p.census()
-	if scenario.AddNodes > 0 {
-		names, err := s.AddNodes(scenario.AddNodes, scenario.Like)
+	added := scenario.added()
+	for _, like := range slices.Sorted(maps.Keys(added)) {
+		names, err := s.AddNodes(added[like], like)
 		if err != nil {
 			return err
 		}
-		r.AddedNodes = len(names)
+		r.AddedNodes += len(names)
 	}
 	if scenario.Added != nil {
 		if err := p.create(scenario.Added); err != nil {
 			return err
 		}
 	}
-	if scenario.Added != nil || scenario.AddNodes > 0 {
+	if scenario.Added != nil || r.AddedNodes > 0 {
 		if err := s.Run(p.ctx); err != nil {
 			return err
 		}

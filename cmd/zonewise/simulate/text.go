@@ -28,6 +28,8 @@ type Report struct {
 	// NotRead has the kinds that could not be read: without failures, the results may be better than what would happen.
 	NotRead []string  `json:"notRead,omitempty"`
 	Results []*Result `json:"results"`
+	// Buy is what would have to be bought; nil if that was not asked.
+	Buy *Purchase `json:"buy,omitempty"`
 }
 
 // NotRead returns the kinds that could not be read and by which a simulation, with pods of a file or without, may come to another result.
@@ -65,6 +67,9 @@ func (r *Report) Text(w io.Writer, style show.Style) error {
 			rows = append(rows, show.Row(result.Scenario, verdict(result.Failed(r.FailOn)), result.Displaced, result.Pending))
 		}
 		p.Table([]string{"SCENARIO", "VERDICT", "DISPLACED", "PENDING"}, rows)
+	}
+	if r.Buy != nil {
+		r.Buy.text(p)
 	}
 	return p.Flush(w)
 }
