@@ -80,7 +80,8 @@ type recentNodes struct {
 
 // next returns the nodes that a cycle has to compare; false for all.
 func (n *recentNodes) next(now time.Time) (names []string, some bool) {
-	if n.partial = now.Sub(n.swept) < sweepInterval; n.partial {
+	n.partial = now.Sub(n.swept) < sweepInterval
+	if n.partial {
 		return n.ledger.ChangedSince(n.since), true
 	}
 	n.swept, n.since = now, n.last
@@ -164,7 +165,7 @@ func ledgerTrails(l *ledger.Ledger, factory informers.SharedInformerFactory) fun
 			if p.State != ledger.Added {
 				continue
 			}
-			if is, err := pods.Pods(p.Pod.Namespace).Get(p.Pod.Name); err != nil || is.UID != p.Pod.UID || is.Spec.NodeName != node {
+			if stored, err := pods.Pods(p.Pod.Namespace).Get(p.Pod.Name); err != nil || stored.UID != p.Pod.UID || stored.Spec.NodeName != node {
 				return true
 			}
 		}

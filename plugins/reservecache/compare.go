@@ -39,11 +39,11 @@ func (d difference) String() string {
 // ledger does not have a pod of which it may hear later.
 func compareContents(ours, theirs *contents, side string, later func(*v1.Pod) bool, found func(difference)) {
 	if ours.exists != theirs.exists {
-		what := "the node is in the ledger only"
+		owner := "the ledger"
 		if theirs.exists {
-			what = "the node is in " + side + " only"
+			owner = side
 		}
-		found(difference{what: what})
+		found(difference{what: "the node is in " + owner + " only"})
 		return
 	}
 	samePods := comparePods(ours.pods, theirs.pods, side, later, found)

@@ -115,14 +115,14 @@ func compareWithStores(dump ledger.Dump, factory informers.SharedInformerFactory
 // compareDump compares a dump with the nodes and pods that an informer holds. An assumed pod is expected to have no node there yet.
 func compareDump(dump ledger.Dump, nodes []*v1.Node, pods []*v1.Pod) []string {
 	theirs := map[string]*contents{}
-	on := func(name string) *contents {
+	sideOf := func(name string) *contents {
 		if theirs[name] == nil {
 			theirs[name] = &contents{}
 		}
 		return theirs[name]
 	}
 	for _, n := range nodes {
-		c := on(n.Name)
+		c := sideOf(n.Name)
 		c.exists, c.allocatable = true, ledger.ResourcesOf(n.Status.Allocatable)
 	}
 	known := dump.Pods()
@@ -132,13 +132,13 @@ func compareDump(dump ledger.Dump, nodes []*v1.Node, pods []*v1.Pod) []string {
 			name = p.Node
 		}
 		if name != "" && !ledger.Terminal(pod) {
-			c := on(name)
+			c := sideOf(name)
 			c.pods = append(c.pods, pod)
 		}
 	}
 	differences := []string{}
 	compare := func(name string, ours *contents) {
-		compareContents(ours, on(name), "the informer", func(*v1.Pod) bool { return false }, func(d difference) {
+		compareContents(ours, sideOf(name), "the informer", func(*v1.Pod) bool { return false }, func(d difference) {
 			differences = append(differences, "node "+name+": "+d.String())
 		})
 		delete(theirs, name)

@@ -68,7 +68,8 @@ func New() *Holds {
 // SetClaim registers a claim, or replaces it by a newer version of itself, which keeps what it holds. A new size is
 // that of slots which are changed from then on.
 func (s *Holds) SetClaim(spec Claim) {
-	if spec.Slot = spec.Slot.Clone(); !spec.Amounts {
+	spec.Slot = spec.Slot.Clone()
+	if !spec.Amounts {
 		spec.Slot.Pods = 1
 	}
 	s.mu.Lock()

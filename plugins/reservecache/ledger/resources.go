@@ -102,7 +102,8 @@ func (r *Resources) IsZero() bool { return r.Equal(&Resources{}) }
 
 // addScalar adds to one scalar resource and drops it at 0, so that equal amounts have equal maps.
 func (r *Resources) addScalar(name v1.ResourceName, amount int64) {
-	if amount += r.Scalar[name]; amount == 0 {
+	amount += r.Scalar[name]
+	if amount == 0 {
 		delete(r.Scalar, name)
 		return
 	}

@@ -132,9 +132,9 @@ func (s *Snapshot) Behind(nodeName string) bool {
 	}
 	s.ledger.mu.Lock()
 	defer s.ledger.mu.Unlock()
-	is, was := s.ledger.nodes[nodeName], s.byName[nodeName]
-	if is == nil || was == nil || is.ghost() {
-		return (is == nil || is.ghost()) != (was == nil)
+	current, seen := s.ledger.nodes[nodeName], s.byName[nodeName]
+	if current == nil || seen == nil || current.ghost() {
+		return (current == nil || current.ghost()) != (seen == nil)
 	}
-	return is.generation != was.Generation
+	return current.generation != seen.Generation
 }

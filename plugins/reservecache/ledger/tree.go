@@ -33,7 +33,8 @@ func (t *tree) add(n *node, zone string) {
 func (t *tree) remove(n *node) {
 	nodes := t.byZone[n.zone]
 	i := slices.Index(nodes, n)
-	if nodes = slices.Delete(nodes, i, i+1); len(nodes) > 0 {
+	nodes = slices.Delete(nodes, i, i+1)
+	if len(nodes) > 0 {
 		t.byZone[n.zone] = nodes
 	} else {
 		delete(t.byZone, n.zone)

@@ -222,7 +222,8 @@ func (c *claimState) apportion(tallies map[string]*tally) {
 		q := &all[i]
 		q.own = q.slots
 		t := tallies[q.zone]
-		if q.lost = t == nil || t.usable == 0; !q.lost {
+		q.lost = t == nil || t.usable == 0
+		if !q.lost {
 			left = append(left, quota{zone: q.zone})
 		} else if c.OnZoneLoss == Shift {
 			// Pods that keep running in slots there keep the slots.

@@ -102,7 +102,8 @@ func (p *Planner) collectLocked(c *claimState, r *rooms, limit int, result *Resu
 			offered = p.hasRoomForLocked(c, r, n)
 		}
 		looks += at
-		if found = found || offered; !offered {
+		found = found || offered
+		if !offered {
 			search.looked[name] = r.freed
 		}
 	}

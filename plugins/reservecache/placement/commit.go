@@ -18,7 +18,8 @@ func (p *Planner) placeLocked(c *claimState, r *rooms, limit int, result *Result
 		d := p.newDraft(c, r, limit)
 		work(d)
 		looks += d.looks
-		if recorded = p.recordLocked(d, result); recorded {
+		recorded = p.recordLocked(d, result)
+		if recorded {
 			break
 		}
 		if p.claims[c.claimUID()] != c {
@@ -136,7 +137,8 @@ func (p *Planner) askLocked(nodes []string) {
 // nominateLocked records what the pods ask for that are nominated to a node.
 func (p *Planner) nominateLocked(name string, requests ledger.Resources) {
 	before := p.nominated[name]
-	if p.nominated[name] = requests; requests.IsZero() {
+	p.nominated[name] = requests
+	if requests.IsZero() {
 		delete(p.nominated, name)
 	}
 	if before.Exceeds(&requests) != "" {
@@ -149,7 +151,8 @@ func (p *Planner) nominateLocked(name string, requests ledger.Resources) {
 func (p *Planner) askAgainLocked(limit int) {
 	nodes := make([]string, 0, len(p.nominated))
 	for name := range p.nominated {
-		if nodes = append(nodes, name); len(nodes) == limit {
+		nodes = append(nodes, name)
+		if len(nodes) == limit {
 			break
 		}
 	}

@@ -76,7 +76,8 @@ func New(h *holds.Holds, maxHeldFraction float64, nominatedOn func(node string) 
 // Set adds a claim, or replaces it by a newer version. No slot is placed before the next Reconcile. What it holds counts as
 // freed, save with SameTerms: for other pods if its priority is lower now, for its owners if they have changed.
 func (p *Planner) Set(d Target) {
-	if d.Claim.Slot = d.Claim.Slot.Clone(); !d.Claim.Amounts {
+	d.Claim.Slot = d.Claim.Slot.Clone()
+	if !d.Claim.Amounts {
 		d.Claim.Slot.Pods = 1
 	}
 	d.Zones = slices.Clone(d.Zones)
@@ -210,25 +211,29 @@ func (p *Planner) Exclusively(f func()) {
 }
 
 // noteOwnersLocked takes into account that other pods of claims are on a node than before.
-func (p *Planner) noteOwnersLocked(n *nodeRoom, was map[types.UID]ledger.Resources) {
+func (p *Planner) noteOwnersLocked(n *nodeRoom, before map[types.UID]ledger.Resources) {
 	for uid, owned := range n.owned {
-		if before := was[uid]; !before.Equal(&owned) {
-			p.noteOwnersOfLocked(uid, n, int(before.Pods), int(owned.Pods))
+		if earlier := before[uid]; !earlier.Equal(&owned) {
+			p.noteOwnersOfLocked(uid, n, int(earlier.Pods))
 		}
 	}
-	for uid, before := range was {
+	for uid, earlier := range before {
 		if _, still := n.owned[uid]; !still {
-			p.noteOwnersOfLocked(uid, n, int(before.Pods), 0)
+			p.noteOwnersOfLocked(uid, n, int(earlier.Pods))
 		}
 	}
 }
 
-func (p *Planner) noteOwnersOfLocked(uid types.UID, n *nodeRoom, was, is int) {
+// noteOwnersOfLocked is noteOwnersLocked for the pods of one claim, of which there were some before.
+func (p *Planner) noteOwnersOfLocked(uid types.UID, n *nodeRoom, before int) {
 	c := p.claims[uid]
 	if c == nil {
 		return
 	}
-	if c.owners[n.name] = is; is == 0 {
+	owned := n.ownedBy(uid)
+	now := int(owned.Pods)
+	c.owners[n.name] = now
+	if now == 0 {
 		delete(c.owners, n.name)
 	}
 	switch {
@@ -238,9 +243,9 @@ func (p *Planner) noteOwnersOfLocked(uid types.UID, n *nodeRoom, was, is int) {
 			c.dirty = true // what is used of the slots stays, and slots go to pods that run outside of them
 			p.worker.offerAgain(n)
 		}
-	case c.PerNode > 0 && is > was:
+	case c.PerNode > 0 && now > before:
 		c.dirty = true
-	case c.PerNode > 0 && is < was:
+	case c.PerNode > 0 && now < before:
 		p.worker.offerAgain(n)
 	}
 }

@@ -43,7 +43,8 @@ func (p *Planner) Reconcile(read func() View, trails func(node string) bool) Res
 			looks += p.collectLocked(c, r, 0, &result)
 		}
 	}
-	if result.More = p.anyDirtyLocked() || r.offered != offered && r.freed != offered; !result.More {
+	result.More = p.anyDirtyLocked() || r.offered != offered && r.freed != offered
+	if !result.More {
 		r.offered = offered
 	}
 	return result

@@ -389,7 +389,8 @@ func (r *rooms) leaveZone(n *nodeRoom) {
 	z.nodes--
 	z.allocatable.Add(&n.allocatable, -1)
 	z.unused.Add(&n.unused, -1)
-	if n.zone = nil; z.nodes == 0 {
+	n.zone = nil
+	if z.nodes == 0 {
 		delete(r.zones, z.name)
 	}
 }

@@ -135,8 +135,8 @@ func (e *entry) missingMessage() string {
 		return fmt.Sprintf("%s missing on %d nodes%s: %s", placement.Words(&e.report.Amounts.Missing), e.report.Missing, e.usedInWords(), e.report.Shortfalls())
 	}
 	line := fmt.Sprintf("%d of %d slots are missing", e.report.Missing, e.report.Desired)
-	if why := e.report.Shortfalls(); why != "" {
-		line += ": " + why
+	if shortfalls := e.report.Shortfalls(); shortfalls != "" {
+		line += ": " + shortfalls
 	}
 	return line
 }

@@ -130,12 +130,13 @@ func (s *Server) applyingLocked() []applying {
 		if e.valid == nil || e.heldBy != "" || e.object.Latest.DeletionTimestamp != nil {
 			continue
 		}
-		was := e.expired
-		if e.expired = e.valid.expired(now); !e.expired {
+		expired := e.valid.expired(now)
+		if !expired {
 			obj := e.object.Latest
 			active = append(active, applying{e, e.valid, &obj.Status, obj.Status.ObservedGeneration == obj.Generation && !obj.Status.LastUpdateTime.IsZero()})
 		}
-		if e.expired != was {
+		if e.expired != expired {
+			e.expired = expired
 			s.writeLaterLocked(e.object.Latest.UID, statusPause)
 		}
 	}

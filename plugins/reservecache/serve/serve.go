@@ -233,13 +233,13 @@ func (s *Server) Idle() bool {
 func (s *Server) classSeen(class *schedulingv1.PriorityClass) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was, had := s.globalDefaults[class.Name]
+	before, had := s.globalDefaults[class.Name]
 	if class.GlobalDefault {
 		s.globalDefaults[class.Name] = class.Value
 	} else {
 		delete(s.globalDefaults, class.Name)
 	}
-	if is, has := s.globalDefaults[class.Name]; had != has || was != is {
+	if value, has := s.globalDefaults[class.Name]; had != has || before != value {
 		s.staleLocked()
 	}
 }

@@ -39,7 +39,7 @@ func (s *Server) writeLaterLocked(uid types.UID, pause time.Duration) {
 
 // wantedStatus returns a reservation as last seen, and with the status that it should have; false while this process has not placed its
 // slots: what the status says of them is to be adopted first. It is the writer's.
-func (s *Server) wantedStatus(uid types.UID) (was, is *v1alpha1.ZoneReservation, ok bool) {
+func (s *Server) wantedStatus(uid types.UID) (seen, wanted *v1alpha1.ZoneReservation, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.entries[uid]
@@ -52,27 +52,27 @@ func (s *Server) wantedStatus(uid types.UID) (was, is *v1alpha1.ZoneReservation,
 	if e.applied != nil && e.applied.nodes != nil && e.reported != e.applied {
 		return nil, nil, false // what the status leaves out would be read as what the new spec says
 	}
-	was = e.object.Latest
-	is = was.DeepCopy()
+	seen = e.object.Latest
+	wanted = seen.DeepCopy()
 	now := s.Clock.Now()
-	is.Status = s.statusLocked(e, now)
-	if apiequality.Semantic.DeepEqual(was.Status, is.Status) {
+	wanted.Status = s.statusLocked(e, now)
+	if apiequality.Semantic.DeepEqual(seen.Status, wanted.Status) {
 		e.wordsDue = time.Time{}
-		return was, was, true
+		return seen, seen, true
 	}
-	if apiequality.Semantic.DeepEqual(withoutMessages(was.Status), withoutMessages(is.Status)) {
+	if apiequality.Semantic.DeepEqual(withoutMessages(seen.Status), withoutMessages(wanted.Status)) {
 		if due := s.wordsDueLocked(e, now); due.After(now) {
 			s.writeLaterLocked(uid, due.Sub(now))
-			return was, was, true
+			return seen, seen, true
 		}
-	} else if apiequality.Semantic.DeepEqual(withoutUse(was.Status), withoutUse(is.Status)) {
+	} else if apiequality.Semantic.DeepEqual(withoutUse(seen.Status), withoutUse(wanted.Status)) {
 		if due := e.written.Add(useInterval); due.After(now) {
 			s.writeLaterLocked(uid, due.Sub(now))
-			return was, was, true
+			return seen, seen, true
 		}
 	}
-	is.Status.LastUpdateTime = metav1.NewMicroTime(now)
-	return was, is, true
+	wanted.Status.LastUpdateTime = metav1.NewMicroTime(now)
+	return seen, wanted, true
 }
 
 // wordsDueLocked returns when a status in which only words are new may be written. Reservations take turns.
@@ -177,9 +177,9 @@ func withoutUse(status v1alpha1.ZoneReservationStatus) v1alpha1.ZoneReservationS
 }
 
 // written records that a status was written, and sends Events about changed conditions.
-func (s *Server) written(was, is *v1alpha1.ZoneReservation) {
+func (s *Server) written(before, after *v1alpha1.ZoneReservation) {
 	s.mu.Lock()
-	if e := s.entries[is.UID]; e != nil {
+	if e := s.entries[after.UID]; e != nil {
 		e.written, e.wordsDue = s.Clock.Now(), time.Time{}
 	}
 	s.mu.Unlock()
@@ -199,17 +199,17 @@ func (s *Server) written(was, is *v1alpha1.ZoneReservation) {
 		{v1alpha1.ConditionProtected, metav1.ConditionFalse, true},
 		{v1alpha1.ConditionExpired, "", true},
 	} {
-		before, now := meta.FindStatusCondition(was.Status.Conditions, about.condition), meta.FindStatusCondition(is.Status.Conditions, about.condition)
-		if now == nil || before != nil && before.Status == now.Status && before.Reason == now.Reason {
+		earlier, now := meta.FindStatusCondition(before.Status.Conditions, about.condition), meta.FindStatusCondition(after.Status.Conditions, about.condition)
+		if now == nil || earlier != nil && earlier.Status == now.Status && earlier.Reason == now.Reason {
 			continue
 		}
 		kind := v1.EventTypeNormal
 		if now.Status == about.bad {
 			kind = v1.EventTypeWarning
-		} else if first := before == nil || before.Status == metav1.ConditionUnknown; first && (about.quiet && now.Reason != v1alpha1.ReasonExpired || now.Status != metav1.ConditionTrue) {
+		} else if first := earlier == nil || earlier.Status == metav1.ConditionUnknown; first && (about.quiet && now.Reason != v1alpha1.ReasonExpired || now.Status != metav1.ConditionTrue) {
 			continue
 		}
-		recorder.Eventf(reference(is), nil, kind, now.Reason, "Reserving", "%s", now.Message)
+		recorder.Eventf(reference(after), nil, kind, now.Reason, "Reserving", "%s", now.Message)
 	}
 }
 

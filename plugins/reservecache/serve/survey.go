@@ -71,14 +71,14 @@ func (s *Server) surveyOwners() (due time.Time) {
 
 // surveyPod takes a pod into account that reservations select, and belongs to the first of them.
 func (s *Server) surveyPod(pod *v1.Pod, specs []*spec, found map[types.UID]*survey) {
-	of := func(spec *spec) *survey {
+	surveyOf := func(spec *spec) *survey {
 		if found[spec.uid] == nil {
 			found[spec.uid] = &survey{winners: map[string]bool{}}
 		}
 		return found[spec.uid]
 	}
 	name, request := pod.Namespace+"/"+pod.Name, s.Ledger.Requests(pod)
-	own := of(specs[0])
+	own := surveyOf(specs[0])
 	if slots := holds.SlotsCovering(&request, &specs[0].slot); slots > own.slots || slots == own.slots && name < own.largest {
 		own.slots, own.largest = slots, name
 	}
@@ -86,7 +86,7 @@ func (s *Server) surveyPod(pod *v1.Pod, specs []*spec, found map[types.UID]*surv
 		own.apart = name
 	}
 	for _, spec := range specs[1:] {
-		of(spec).winners[specs[0].name] = true
+		surveyOf(spec).winners[specs[0].name] = true
 	}
 }
 
