@@ -84,15 +84,15 @@ func Load(path string) (*Snapshot, error) {
 // Decode reads what Encode wrote, compressed or not.
 func Decode(r io.Reader) (*Snapshot, error) {
 	buffered := bufio.NewReaderSize(r, 1<<20)
-	var in io.Reader = buffered
+	var plain io.Reader = buffered
 	if magic, err := buffered.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
 		zip, err := gzip.NewReader(buffered)
 		if err != nil {
 			return nil, err
 		}
-		in = zip
+		plain = zip
 	}
-	documents := json.NewDecoder(in)
+	documents := json.NewDecoder(plain)
 	var first head
 	if err := documents.Decode(&first); err != nil {
 		return nil, fmt.Errorf("not a snapshot: %w", err)

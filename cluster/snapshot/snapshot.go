@@ -59,11 +59,11 @@ func List[T client.Object](s *Snapshot) []T {
 
 // Sorted returns the objects of a kind in a namespace (all if it is empty) by namespace and name.
 func Sorted[T client.Object](s *Snapshot, namespace string) []T {
-	in := slices.DeleteFunc(List[T](s), func(obj T) bool { return namespace != "" && obj.GetNamespace() != namespace })
-	slices.SortFunc(in, func(a, b T) int {
+	objects := slices.DeleteFunc(List[T](s), func(obj T) bool { return namespace != "" && obj.GetNamespace() != namespace })
+	slices.SortFunc(objects, func(a, b T) int {
 		return cmp.Or(strings.Compare(a.GetNamespace(), b.GetNamespace()), strings.Compare(a.GetName(), b.GetName()))
 	})
-	return in
+	return objects
 }
 
 // Missing is a kind that could not be read.

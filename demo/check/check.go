@@ -212,8 +212,8 @@ func right(e *Evidence, c *Check) {
 		if displaced++; !p.Waits() {
 			run++
 		}
-		if _, is := podutil.GetPodCondition(&p.Status, corev1.PodScheduled); is != nil && is.Status == corev1.ConditionTrue {
-			slowest = max(slowest, is.LastTransitionTime.Sub(p.CreationTimestamp.Time))
+		if _, bound := podutil.GetPodCondition(&p.Status, corev1.PodScheduled); bound != nil && bound.Status == corev1.ConditionTrue {
+			slowest = max(slowest, bound.LastTransitionTime.Sub(p.CreationTimestamp.Time))
 		}
 	}
 	said := s.Losses[at]

@@ -37,8 +37,8 @@ func (m Metrics) Waited(share float64) float64 {
 
 // histogram returns the series of a histogram.
 func (m Metrics) histogram(name string) (series testutil.HistogramVec) {
-	for _, one := range m[name].GetMetric() {
-		series = append(series, &testutil.Histogram{Histogram: one.GetHistogram()})
+	for _, metric := range m[name].GetMetric() {
+		series = append(series, &testutil.Histogram{Histogram: metric.GetHistogram()})
 	}
 	return series
 }

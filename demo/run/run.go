@@ -64,17 +64,17 @@ type demo struct {
 // Run plays the demo. It returns ErrBroken if checks have failed.
 func Run(ctx context.Context, opts Options) error {
 	d := &demo{Options: opts, progress: newProgress(opts.Progress, opts.Quiet)}
-	of := cluster.Options{
+	options := cluster.Options{
 		BinDir: opts.BinDir, Port: int(opts.Port), Zones: workload.Zones, Progress: func(name string) { d.state.Store(name) },
 		// Half of a core and one replay of each loss, so that the demo does not wait for long.
 		Survival: []string{"--cpu-fraction=0.5", "--replays=1"},
 	}
-	if err := cluster.CheckBinaries(of); err != nil {
+	if err := cluster.CheckBinaries(options); err != nil {
 		return err
 	}
 	living := ctx // ends when a component does
 	err := d.phase(ctx, "start the control plane", func(ctx context.Context) (err error) {
-		d.cluster, living, err = cluster.Start(ctx, of)
+		d.cluster, living, err = cluster.Start(ctx, options)
 		d.state.Store("etcd, kube-apiserver, kube-controller-manager, kwok, zonewise-scheduler, zonewise-controller")
 		return err
 	}, d.stateText)

@@ -23,12 +23,12 @@ func (d *demo) census() *census.Census { return census.Take(d.live.Snapshot()) }
 
 // tally counts the bound pods, also by zone, and the waiting ones.
 func tally(c *census.Census) (bound, waiting int, zones string) {
-	var words []string
+	var byZone []string
 	for _, zone := range c.Rooms() {
 		bound += zone.Pods
-		words = append(words, fmt.Sprintf("%s %d", zone.Zone, zone.Pods))
+		byZone = append(byZone, fmt.Sprintf("%s %d", zone.Zone, zone.Pods))
 	}
-	return bound, len(c.Pods) - bound, strings.Join(words, " ")
+	return bound, len(c.Pods) - bound, strings.Join(byZone, " ")
 }
 
 // readyNodes counts the nodes that are ready and have no taint of an unready node.

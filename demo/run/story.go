@@ -146,10 +146,10 @@ func (d *demo) certify(ctx context.Context) error {
 			if asked.Status.Snapshot.Hash != now || held != nil && held.Reason == v1alpha1.ReasonFilling {
 				return "ZoneSurvival " + asked.Name + " is not about the cluster as it is now", nil
 			}
-			if says := status.SurvivalOf(asked, c.Now); asked.Spec.Hold {
-				d.held = says
+			if asked.Spec.Hold {
+				d.held = status.SurvivalOf(asked, c.Now)
 			} else {
-				d.certificate = says
+				d.certificate = status.SurvivalOf(asked, c.Now)
 			}
 		}
 		d.state.Store("do the services survive the loss of any zone? " + check.Answer(&d.certificate))
@@ -189,7 +189,7 @@ func (d *demo) lose(ctx context.Context) error {
 		var going []*corev1.Pod
 		c := d.census()
 		for _, pod := range snapshot.List[*corev1.Pod](c.Snapshot) {
-			if on := c.Node(pod.Spec.NodeName); on == nil || on.Zone != workload.LostZone {
+			if node := c.Node(pod.Spec.NodeName); node == nil || node.Zone != workload.LostZone {
 				continue
 			}
 			left++

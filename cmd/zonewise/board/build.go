@@ -101,7 +101,7 @@ func (p *Page) sum(r *status.Report) {
 	uncertain := notOK(r.Survivals, func(x *status.Survival) string { return x.State })
 	partial := notOK(r.Gangs, func(x *status.Gang) string { return x.State })
 	slots := "of " + number(desired) + " wanted"
-	var words []string
+	var summary []string
 	for _, t := range []struct {
 		label, noun string
 		n           int
@@ -126,9 +126,9 @@ func (p *Page) sum(r *status.Report) {
 			tile.Detail, tile.Tone = fmt.Sprintf(t.wrong, t.wrongs), t.tone
 		}
 		p.Tiles = append(p.Tiles, tile)
-		words = append(words, fmt.Sprintf("%s (%s)", show.Plural(t.n, t.noun), tile.Detail))
+		summary = append(summary, fmt.Sprintf("%s (%s)", show.Plural(t.n, t.noun), tile.Detail))
 	}
-	p.Summary = strings.Join(words, ", ") + "."
+	p.Summary = strings.Join(summary, ", ") + "."
 }
 
 // notOK counts the objects whose state is not OK.

@@ -121,12 +121,12 @@ func (b *builder) workloads() {
 		}
 		l.Rows = append(l.Rows, b.row(s.Workload, "", shares, skew(int64(s.Skew()), s.MaxSkew, exceeded), Badge{Text: rule}))
 	}
-	var words []string
+	var lead []string
 	lowest, _ := keep(slices.Sorted(maps.Keys(bySkew)), 6)
 	for _, n := range lowest {
-		words = append(words, fmt.Sprintf("%d with skew %d", bySkew[n], n))
+		lead = append(lead, fmt.Sprintf("%d with skew %d", bySkew[n], n))
 	}
-	l.Lead = strings.Join(words, ", ") + "."
+	l.Lead = strings.Join(lead, ", ") + "."
 }
 
 // over returns by how much a constraint is exceeded.

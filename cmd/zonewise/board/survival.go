@@ -74,7 +74,7 @@ func margin(zones []v1alpha1.SurvivalMargin) []Share {
 	for i := range zones {
 		for name, all := range zones[i].Allocatable {
 			free := percent(amount.Of(name, zones[i].Free[name]), amount.Of(name, all))
-			if was, ok := least[name]; !ok || free < was.Percent {
+			if known, ok := least[name]; !ok || free < known.Percent {
 				least[name] = Share{Label: string(name), Text: fmt.Sprintf("%d%% free in %s", free, status.Name(zones[i].Zone)), Percent: free, Tone: Good}
 			}
 		}

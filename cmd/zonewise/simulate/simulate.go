@@ -261,12 +261,12 @@ func (p *scenarioRun) lose(scenario *Scenario) {
 	})
 	r := p.result
 	r.LostNodes, r.Displaced, r.NodeBound, r.Orphans = len(p.loss.Nodes), len(p.loss.Displaced), len(p.loss.NodeBound), len(p.loss.Orphans)
-	whys := map[string]int{}
+	reasons := map[string]int{}
 	for _, pod := range p.loss.Orphans {
-		whys[p.sim.WhyNotReplaced(pod)]++
+		reasons[p.sim.WhyNotReplaced(pod)]++
 	}
-	for why, pods := range whys {
-		r.NotReplaced = append(r.NotReplaced, Lost{Pods: pods, Why: why})
+	for reason, pods := range reasons {
+		r.NotReplaced = append(r.NotReplaced, Lost{Pods: pods, Why: reason})
 	}
 	slices.SortFunc(r.NotReplaced, func(a, b Lost) int { return cmp.Or(cmp.Compare(b.Pods, a.Pods), strings.Compare(a.Why, b.Why)) })
 	p.noteAssumptions()
@@ -333,8 +333,8 @@ func (p *scenarioRun) compareWorkloads(after *census.Census) {
 			} else {
 				p.result.Pending++
 			}
-			if why := p.sim.WhyWaits(pod.Pod); why != "" && len(row.Why) < mostWhys && !slices.Contains(row.Why, why) {
-				row.Why = append(row.Why, why)
+			if reason := p.sim.WhyWaits(pod.Pod); reason != "" && len(row.Why) < mostWhys && !slices.Contains(row.Why, reason) {
+				row.Why = append(row.Why, reason)
 			}
 			continue
 		}
