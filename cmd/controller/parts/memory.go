@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// bytesPerPod is the least memory in which the controller can work on copies of a cluster, for each of its pods (BenchmarkCertify). What is
-	// live of it at the same time is less: the garbage collector needs room.
+	// bytesPerPod is in what the controller can work on copies of a cluster, for each of its pods. With half as much, the garbage collector takes more
+	// CPU than the work (BenchmarkCertify).
 	bytesPerPod = 24 << 10
 	// bytesAtStart is what the process has without a cluster.
 	bytesAtStart = 64 << 20
