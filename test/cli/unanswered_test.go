@@ -13,11 +13,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/apis/v1alpha1"
 	"zonewise.dev/test/internal/apiserver"
@@ -96,9 +98,7 @@ func TestAKindIsNotAnswered(t *testing.T) {
 	defer w.startController()()
 	const podGroups = "podgroups.scheduling.x-k8s.io"
 	w.waitReady(http.StatusServiceUnavailable, podGroups+" have not been read yet")
-	survives := w.waitReason(v1alpha1.ReasonSnapshotIncomplete).Status.Conditions[0]
-	require.Equal(t, metav1.ConditionUnknown, survives.Status)
-	require.Contains(t, survives.Message, podGroups+" could not be read: ")
+	w.waitUnknown(podGroups + " could not be read: ")
 	w.waitReady(http.StatusServiceUnavailable, podGroups+" could not be read: ")
 
 	c := &cluster{Server: w.Server, zonewise: apiserver.Zonewise(t)}
@@ -119,9 +119,19 @@ func TestAKindIsNotAnswered(t *testing.T) {
 
 	f.code.Store(http.StatusForbidden)
 	f.CloseClientConnections() // its watches end
-	survives = w.waitReason(v1alpha1.ReasonSnapshotIncomplete).Status.Conditions[0]
-	require.Equal(t, metav1.ConditionUnknown, survives.Status)
-	require.Contains(t, survives.Message, "the controller may not list "+podGroups)
+	w.waitUnknown("the controller may not list " + podGroups)
+}
+
+// waitUnknown waits until the answer is Unknown because of something that could not be read.
+func (w *world) waitUnknown(words string) {
+	w.t.Helper()
+	w.until(words, func() (bool, error) {
+		var s v1alpha1.ZoneSurvival
+		err := w.Get(w.t.Context(), client.ObjectKey{Name: "services"}, &s)
+		c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionSurvives)
+		return c != nil && c.Status == metav1.ConditionUnknown && c.Reason == v1alpha1.ReasonSnapshotIncomplete &&
+			c.ObservedGeneration == s.Generation && s.Status.ObservedGeneration == s.Generation && strings.Contains(c.Message, words), err
+	})
 }
 
 // waitReady waits until the controller's readiness is that code, with these words.
@@ -130,7 +140,7 @@ func (w *world) waitReady(code int, words string) {
 	w.until(words, func() (bool, error) {
 		response, err := http.Get("http://" + w.address + "/readyz")
 		if err != nil {
-			return false, nil //nolint:nilerr // it is not served yet
+			return false, nil // it is not served yet
 		}
 		defer response.Body.Close()
 		content, err := io.ReadAll(response.Body)

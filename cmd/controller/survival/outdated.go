@@ -34,6 +34,7 @@ func marked(computed *v1alpha1.ZoneSurvivalStatus, asked *v1alpha1.ZoneSurvival,
 		mark(&shown, v1alpha1.ConditionServes, v1alpha1.ReasonSnapshotIncomplete, strings.Join(now.Missing, "; "), now)
 		if survives == nil { // it has never been answered
 			shown.ComputedAt, shown.ReplayedAt = metav1.Time{Time: now.Sim.Now}, metav1.Time{Time: now.Sim.Now}
+			shown.ObservedGeneration = asked.Generation
 			meta.SetStatusCondition(&shown.Conditions, metav1.Condition{
 				Type: v1alpha1.ConditionSurvives, Status: metav1.ConditionTrue, ObservedGeneration: asked.Generation,
 			})

@@ -225,6 +225,7 @@ func TestPartsOfTheClusterAreNotKnown(t *testing.T) {
 		require.Equal(t, v1alpha1.ReasonSnapshotIncomplete, status.Conditions[0].Reason)
 		require.Equal(t, "podgroups.scheduling.x-k8s.io have not been read since 12:00:00 UTC: starting", status.Conditions[0].Message)
 	}
+	require.Equal(t, int64(1), to.statuses["new"].ObservedGeneration)
 	require.Equal(t, metav1.ConditionFalse, to.says("big", v1alpha1.ConditionSurvives))
 
 	require.NoError(t, to.look(c, before, protecting("web", false), protecting("big", false)).follow(t.Context()))
