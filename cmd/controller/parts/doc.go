@@ -10,6 +10,8 @@
 // part bounds its work by a [Meter]. Meters count the CPU time of the whole process, so that all parts together use no more than the
 // fraction of a core that the program was given: what one part uses, the others wait for.
 //
+// The garbage collector keeps to the memory limit of the container ([LimitMemory]). A part that copies the cluster asks [Shared.TooLarge] first.
+//
 // # Adding a part
 //
 // Write a package beside cmd/controller/survival whose Describe returns a [Description]: the name of its flag, what the flag turns on,
