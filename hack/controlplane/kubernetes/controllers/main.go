@@ -102,7 +102,7 @@ func assemble(ctx context.Context, config *rest.Config) ([]func(), error) {
 	return []func(){
 		func() { deployments.Run(ctx, workers) },
 		func() { replicaSets.Run(ctx, workers) },
-		func() { disruptions.Run(ctx, workers) },
+		func() { runDisruptions(ctx, disruptions) },
 		func() { garbage.Run(ctx, workers, discoveryPeriod) },
 		func() { garbage.Sync(ctx, discovery, discoveryPeriod) },
 	}, nil
