@@ -11,37 +11,26 @@
 //
 // [Compile] a policy when it is added or changed. On errors write [Rejected] as its status and apply it to no pod. Keep
 // one [Zones] per policy UID: [NewZones] with the facts in the status of an object that is new to the process, Respec
-// for one whose generation changed, so that the adapter's own writes of the status change nothing. Call ObserveNodes
-// first, once the informer of nodes has synced: before that, an empty cache looks like the loss of every zone.
+// for one whose generation changed. Call ObserveNodes first, once the informer of nodes has synced: before that, an
+// empty cache looks like the loss of every zone.
 //
-// For each pod, in PreFilter, and each policy that selects it:
-//
-//  1. Zones.For says how each zone takes part for the pod's workload.
-//  2. Count the pods that match SelectorFor in the pod's namespace, without terminating ones, by zone, on the nodes that
-//     are eligible for it; and the pods that HeldFor names, which count for the caps. That makes one [Domain] for each zone
-//     of the cluster.
-//  3. Replicas gives R, from what the pod's own [Workload] wants or, with Matching, from the number of pods selected.
-//  4. Evaluate gives the [Table]. Keep it in the cycle's state; Clone and Add serve AddPod and RemovePod.
-//
-// Filter calls Check of every table; the first refusal counts. Its message is MessageFor, and Rule.Resolvable tells
-// Unschedulable from UnschedulableAndUnresolvable. Scores are for the zones of the nodes that passed; the score of
-// a node is the mean over the pod's policies, with 0 for a policy whose label the node lacks.
-//
-// RecordRefusal records a failed attempt, zone by zone; RecordFit records a success. A timer on NextDeadline wakes the
-// waiting pods if the deadline Wakes, because the framework requeues no pod after a time. Export returns what a restart
-// needs; Status writes it.
+// For each pod and each policy that selects it, PreFilter counts the pods that match SelectorFor on eligible nodes, and
+// those that HeldFor names, which makes one [Domain] for each zone; Zones.For and Replicas give the rest of the [Input],
+// and Evaluate the [Table]. Filter calls Check; scores of several policies are averaged. RecordRefusal records a failed
+// attempt, and RecordFit a success. A timer on NextDeadline wakes the waiting pods if the deadline Wakes, because the
+// framework requeues no pod after a time.
 //
 // # Rollouts
 //
 // No cap stops a rollout, a surge or a scale-up for ever, as long as the caps admit all replicas (condition Infeasible
 // is False) and nodes have room:
 //
-//   - Caps and skew compare a workload with itself, and count the pods of the incoming pod's own revision. A Deployment's
-//     new ReplicaSet never wants more than spec.replicas pods, whatever maxSurge is, so the caps admit all of them
-//     while old pods still stand.
+//   - Caps and skew compare a workload with itself, and count the pods of the incoming pod's own revision. The new
+//     ReplicaSet of a Deployment never wants more than spec.replicas pods, whatever maxSurge is, so the caps admit all of
+//     them while old pods still stand.
 //   - R is what the owner asks for, not what exists. It is at least the size of every revision that grows, and grows
 //     before pods do. With Matching it counts the waiting pods and all revisions, for the same reason.
-//   - A zone at its cap leaves the minimum (see Evaluate), so that the emptiest zone that may still grow is always open.
+//   - A zone at its cap leaves the minimum (see Evaluate), so that the emptiest zone that may still grow is open.
 //   - A StatefulSet's pods lack pod-template-hash and count over all revisions; the controller deletes a pod
 //     before it makes its successor, and a terminating pod does not count, so that the place is free again.
 //

@@ -54,7 +54,7 @@ func (p *Policy) Status(
 		Zones:              zs.Export(now),
 		Conditions:         slices.Clone(previous.Conditions),
 	}
-	placed := o.Tally.placement()
+	placed := o.Tally.Zones()
 	beside := slices.SortedFunc(maps.Keys(o.Beside), func(a, b *Policy) int { return cmp.Compare(a.Key(), b.Key()) })
 	facts := p.facts(zs, placed, &status, now)
 	demands := p.demands(o.Tally)
@@ -63,7 +63,11 @@ func (p *Policy) Status(
 	for i := range demands {
 		d := &demands[i]
 		status.Replicas += d.wanted()
-		p.desired(d, factsFor(facts, zs, d.uid, now), p.heldBy(placed, d.uid), want)
+		held := placed
+		if p.ByOwner() {
+			held = o.Tally.heldBy(d.uid)
+		}
+		p.desired(d, factsFor(facts, zs, d.uid, now), held, want)
 		if reason == "" {
 			reason, message = p.feasible(d, facts)
 		}
@@ -86,7 +90,7 @@ func (p *Policy) Status(
 	set(v1alpha1.ConditionAccepted, metav1.ConditionTrue, accepted, text)
 	set(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "the scheduler applies the policy")
 
-	skew, broken, text := p.satisfied(zs, facts, placed, demands, now)
+	skew, broken, text := p.satisfied(zs, facts, o.Tally, demands, now)
 	if broken == "" && o.Waiting > 0 {
 		broken, text = v1alpha1.ReasonPodsWaiting, fmt.Sprintf("%d pods wait because of the policy", o.Waiting)
 	}
@@ -115,7 +119,7 @@ func (p *Policy) Status(
 // facts joins what is known of the zones with the counts; facts and status.Zones are parallel. Zones that are not known
 // have had no node for a day, and no pods.
 func (p *Policy) facts(
-	zs *Zones, placed *placement, status *v1alpha1.ZoneSpreadPolicyStatus, now time.Time,
+	zs *Zones, placed map[string]int64, status *v1alpha1.ZoneSpreadPolicyStatus, now time.Time,
 ) []zoneFacts {
 	facts := make([]zoneFacts, 0, len(status.Zones))
 	for i := range status.Zones {
@@ -124,7 +128,7 @@ func (p *Policy) facts(
 		weight, maxPods := p.weightOf(name)
 		facts = append(facts, zoneFacts{
 			name: name, weight: weight, maxPods: maxPods, empty: !z.opened,
-			availability: zs.worst(name, z, now), pods: placed.zones[name],
+			availability: zs.worst(name, z, now), pods: placed[name],
 		})
 	}
 	return facts
@@ -173,14 +177,6 @@ func (p *Policy) demands(t *Tally) []demand {
 	return demands
 }
 
-// heldBy returns what the zones hold of a workload, or of all pods.
-func (p *Policy) heldBy(placed *placement, workload types.UID) map[string]int64 {
-	if !p.ByOwner() {
-		return placed.zones
-	}
-	return placed.byWorkload[workload]
-}
-
 // accepted is the reason and the message of a policy that is applied.
 func (p *Policy) accepted(facts []zoneFacts, t *Tally) (reason, message string) {
 	var empty, unknown []string
@@ -217,7 +213,7 @@ func (p *Policy) accepted(facts []zoneFacts, t *Tally) (reason, message string) 
 // satisfied checks the placement as it is, revision by revision and workload by workload, and returns the largest
 // weighted skew. The reason is empty when everything is as the policy wants it.
 func (p *Policy) satisfied(
-	zs *Zones, facts []zoneFacts, placed *placement, demands []demand, now time.Time,
+	zs *Zones, facts []zoneFacts, t *Tally, demands []demand, now time.Time,
 ) (skew int64, reason, message string) {
 	var overCap, forbidden, ahead string
 	worst := ZoneAvailability{}
@@ -239,28 +235,30 @@ func (p *Policy) satisfied(
 		return replicas[workload]
 	}
 	// In order, so that the message is the same each time.
-	for _, revision := range slices.Sorted(maps.Keys(placed.byRevision)) {
-		pods := placed.byRevision[revision]
+	revisions := t.byRevision()
+	for _, revision := range slices.Sorted(maps.Keys(revisions)) {
+		pods := revisions[revision]
+		zones := sumUp(pods.parts...)
 		input := Input{Availability: worst, Domains: make([]Domain, len(facts)), Replicas: UnknownReplicas}
-		if pods.alone {
+		if len(pods.parts) == 1 {
 			input.Replicas = replicasOf(pods.workload)
 			if pods.workload != "" {
 				input.Availability = zs.For(now, pods.workload)
 			}
 		}
 		for i := range facts {
-			n := pods.zones[facts[i].name]
+			n := zones[facts[i].name]
 			input.Domains[i] = Domain{Name: facts[i].name, Pods: n, Held: n, Eligible: !facts[i].empty}
 		}
-		t := p.Evaluate(input)
+		table := p.Evaluate(input)
 		for i := range facts {
-			if z := t.lookup(facts[i].name); t.skewOf(z) > skew {
-				skew = t.skewOf(z)
+			if z := table.lookup(facts[i].name); table.skewOf(z) > skew {
+				skew = table.skewOf(z)
 				ahead = fmt.Sprintf("zone %s is %d pods ahead of its share, maxSkew %d", z.name, skew, p.maxSkew)
 			}
 		}
 	}
-	for workload, held := range placed.capped {
+	for workload, held := range t.capped {
 		for i := range facts {
 			limit, rule := p.capOf(facts[i].maxPods, replicasOf(workload))
 			if n := held[facts[i].name]; facts[i].weight > 0 && n > limit {

@@ -100,21 +100,6 @@ func (t *Tally) Add(w *Workload, podLabels labels.Set, zone string) {
 	owned.placed[revision].in(zone).add(gang)
 }
 
-// placement is the placed pods of a Tally, by zone.
-type placement struct {
-	zones      map[string]int64
-	byWorkload map[types.UID]map[string]int64
-	byRevision map[string]revisionPods
-	tally      *Tally
-}
-
-// revisionPods are the placed pods of a revision.
-type revisionPods struct {
-	zones    map[string]int64
-	workload types.UID // of all of them if it is alone
-	alone    bool
-}
-
 // Zones returns the placed pods by zone.
 func (t *Tally) Zones() map[string]int64 {
 	var all []zoneAmounts
@@ -124,48 +109,49 @@ func (t *Tally) Zones() map[string]int64 {
 	return sumUp(all...)
 }
 
-// placement sums up the placed pods.
-func (t *Tally) placement() *placement {
-	revisions := map[string][]zoneAmounts{}
-	p := &placement{
-		zones: t.Zones(), byWorkload: make(map[types.UID]map[string]int64, len(t.workloads)),
-		byRevision: map[string]revisionPods{}, tally: t,
+// heldBy returns the placed pods of a workload by zone.
+func (t *Tally) heldBy(workload types.UID) map[string]int64 {
+	owned := t.workloads[workload]
+	if owned == nil {
+		return nil
 	}
+	return sumUp(slices.Collect(maps.Values(owned.placed))...)
+}
+
+// revisionPods are the placed pods of a revision.
+type revisionPods struct {
+	parts    []zoneAmounts // by workload
+	workload types.UID     // of one of them
+}
+
+// byRevision returns the placed pods of each revision.
+func (t *Tally) byRevision() map[string]revisionPods {
+	revisions := map[string]revisionPods{}
 	for uid, owned := range t.workloads {
-		var parts []zoneAmounts
 		for revision, zones := range owned.placed {
-			parts = append(parts, zones)
-			revisions[revision] = append(revisions[revision], zones)
-			p.byRevision[revision] = revisionPods{workload: uid, alone: len(revisions[revision]) == 1}
+			revisions[revision] = revisionPods{append(revisions[revision].parts, zones), uid}
 		}
-		p.byWorkload[uid] = sumUp(parts...)
 	}
-	for revision, parts := range revisions {
-		r := p.byRevision[revision]
-		r.zones = sumUp(parts...)
-		p.byRevision[revision] = r
-	}
-	return p
+	return revisions
 }
 
 // capped yields what the caps are compared with, by zone: what the pods of each revision of each workload are held
 // with, see HeldFor.
-func (p *placement) capped(yield func(workload types.UID, held map[string]int64) bool) {
-	policy := p.tally.policy
-	for uid, owned := range p.tally.workloads {
+func (t *Tally) capped(yield func(workload types.UID, held map[string]int64) bool) {
+	all, revisions := t.Zones(), t.byRevision()
+	for uid, owned := range t.workloads {
 		for revision, zones := range owned.placed {
-			var held map[string]int64
+			held := sumUp(zones)
 			switch {
-			case policy.gangs || uid == "":
-				held = p.byRevision[revision].zones
-			case policy.ByOwner():
-				held = sumUp(zones)
+			case t.policy.gangs || uid == "":
+				held = sumUp(revisions[revision].parts...)
+			case t.policy.ByOwner():
 			case revision == "":
-				held = p.zones
+				held = all
 			default:
-				held = sumUp(zones)
-				for zone, n := range p.zones {
-					held[zone] += n - p.byWorkload[uid][zone]
+				own := t.heldBy(uid)
+				for zone, n := range all {
+					held[zone] += n - own[zone]
 				}
 			}
 			if !yield(uid, held) {
