@@ -53,7 +53,7 @@ type Options struct {
 // one handle are profiles of one scheduler.
 func NewHandle(ctx context.Context, lister fwk.SharedLister, objects ...runtime.Object) (fwk.Handle, error) {
 	// The one with managed fields makes a map of all kinds with each update, which takes 2 ms and garbage for the collector.
-	client := fake.NewSimpleClientset(objects...) //nolint:staticcheck // nothing here is applied
+	client := fake.NewSimpleClientset(objects...)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	handle, err := frameworkruntime.NewFramework(ctx, nil, nil,
 		frameworkruntime.WithSnapshotSharedLister(lister),
