@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"zonewise.dev/internal/args"
+	"zonewise.dev/plugins/permitgate/native"
 	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/rehearse"
 )
@@ -50,6 +51,9 @@ type PermitGateArgs struct {
 	// GangPreemption lets a gang without room preempt pods of a lower priority if it fits without them; true by
 	// default. PodDisruptionBudgets are respected if there is a choice, and preemptionPolicy Never always.
 	GangPreemption bool `json:"gangPreemption,omitempty"`
+	// NativeGroups says what becomes of the gangs of scheduling.k8s.io, which kube-scheduler schedules if its feature gate GenericWorkload
+	// is on. Guard, the default: they bind whole or not at all, as other gangs do. Ignore: they are left to kube-scheduler.
+	NativeGroups native.Mode `json:"nativeGroups,omitempty"`
 	// ManagePodGroupStatus has the leader keep the status of PodGroups current; true by default. Turn it
 	// off if Coscheduling's controller still does that.
 	ManagePodGroupStatus bool `json:"managePodGroupStatus,omitempty"`
@@ -76,6 +80,7 @@ func defaultArgs() PermitGateArgs {
 		BindRehearsal:        rehearse.Auto,
 		RecoveryTimeout:      metav1.Duration{Duration: 5 * time.Minute},
 		GangPreemption:       true,
+		NativeGroups:         native.Guard,
 		ManagePodGroupStatus: true,
 	}
 }
@@ -106,6 +111,9 @@ func (a *PermitGateArgs) validate() field.ErrorList {
 		errs = append(errs, field.Invalid(path, a.BindRehearsal, "is no longer supported: write Auto, which rehearses the bind of one member of each pod template, or Never"))
 	case !slices.Contains(modes, a.BindRehearsal):
 		errs = append(errs, field.NotSupported(path, a.BindRehearsal, modes))
+	}
+	if modes := []native.Mode{native.Guard, native.Ignore}; !slices.Contains(modes, a.NativeGroups) {
+		errs = append(errs, field.NotSupported(field.NewPath("nativeGroups"), a.NativeGroups, modes))
 	}
 	if d := a.PreemptionDelay.Duration; d < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("preemptionDelay"), d.String(), "must be at least 0"))

@@ -15,6 +15,9 @@ import (
 // worker lets all go together, once it has seen that no other plugin keeps any of them. The gang has its own
 // deadline, so the framework's timeout is the longest possible.
 func (p *PermitGate) Permit(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) (*fwk.Status, time.Duration) {
+	if p.native.Has(pod) && !state.IsPodGroupSchedulingCycle() {
+		return p.native.Permit(pod, nodeName)
+	}
 	key, ok := podgroup.Of(pod)
 	if !ok || state.IsPodGroupSchedulingCycle() {
 		return nil, 0

@@ -17,11 +17,13 @@ import (
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/internal/crd"
+	"zonewise.dev/internal/feature"
 	"zonewise.dev/internal/informer"
 	"zonewise.dev/internal/leader"
 	"zonewise.dev/internal/metrics"
 	"zonewise.dev/internal/perscheduler"
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/native"
 	"zonewise.dev/plugins/permitgate/preempt"
 	"zonewise.dev/plugins/permitgate/rehearse"
 	"zonewise.dev/plugins/permitgate/serve"
@@ -38,6 +40,7 @@ type Shared struct {
 	holds  Holds // nil without
 
 	gangs       *gangs
+	native      *native.Gangs // nil if they are not guarded; set when the first profile starts
 	freed       *freedRoom
 	nominations *nominations
 	profiles    *profiles
@@ -104,7 +107,7 @@ func (s *Shared) New(ctx context.Context, obj runtime.Object, h fwk.Handle) (fwk
 func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 	runner := newFilterRunner(h)
 	p := &PermitGate{
-		handle: h, shared: s, gangs: s.gangs,
+		handle: h, shared: s, gangs: s.gangs, native: s.native,
 		victims: &victims{
 			handle: h, gangs: s.gangs, runner: runner, preemptor: s.preemptor, delay: s.args.PreemptionDelay.Duration, enabled: s.args.GangPreemption && runner.run != nil,
 			budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
@@ -152,6 +155,12 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		return err
 	}
 	s.synced = synced
+	if s.args.NativeGroups == native.Guard && feature.Enabled(native.Feature, false) {
+		if s.native, synced, err = native.Watch(ctx, s.nativeConfig(), factory); err != nil {
+			return err
+		}
+		s.synced = append(s.synced, synced...)
+	}
 	if s.source != nil {
 		groups, err := crd.Watch(ctx, s.source, informer.Latest(f.groupSeen, f.groupGone), func(bool) { s.gangs.all() })
 		if err != nil {
@@ -173,6 +182,13 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		}
 	}()
 	return nil
+}
+
+func (s *Shared) nativeConfig() native.Config {
+	return native.Config{
+		Clock: s.clock, Gang: s.gangs.config, Plugin: Name, Handle: s.profiles.orAny, Handles: s.profiles.all,
+		Acted: observe,
+	}
 }
 
 func (s *Shared) newPreemptorLocked(h fwk.Handle) *preempt.Preemptor {
@@ -208,6 +224,7 @@ func (s *Shared) connectLocked(ctx context.Context, h fwk.Handle) error {
 func (s *Shared) lead(ctx context.Context, h fwk.Handle) {
 	s.server.Lead(ctx, h)
 	s.rehearser.Lead(ctx, h.ClientSet())
+	s.native.Lead(ctx, h.ClientSet())
 	go s.preemptor.Run(ctx)
 	s.gangs.each(func(e *entry) { e.gang.ReportAgain() })
 	s.gangs.all() // what could not be done or said before
@@ -247,9 +264,9 @@ func (s *Shared) missing() (gang.Reason, string) {
 // Idle reports whether the plugin's workers have nothing to do until an event comes or the clock moves.
 func (s *Shared) Idle() bool {
 	s.mu.Lock()
-	started := s.server != nil
+	started, natives := s.server != nil, s.native
 	s.mu.Unlock()
-	return s.gangs.agenda.Idle() && (!started || s.server.Idle() && s.rehearser.Idle() && s.preemptor.Idle())
+	return s.gangs.agenda.Idle() && natives.Idle() && (!started || s.server.Idle() && s.rehearser.Idle() && s.preemptor.Idle())
 }
 
 // New is the factory for a scheduler that does not use the pack: the plugins of all profiles of one scheduler
@@ -265,12 +282,22 @@ var collected = metrics.NewCollector((*Shared).collect, gangsByPhase, waitingMem
 func (s *Shared) collect(send metrics.Send) {
 	now := s.clock.Now()
 	phases, waiting, oldest := map[gang.Phase]int{}, 0, time.Duration(0)
-	s.gangs.each(func(e *entry) {
-		phases[e.gang.Phase()]++
-		_, waits, _ := e.gang.Counts()
+	count := func(g *gang.Gang) {
+		phases[g.Phase()]++
+		_, waits, _ := g.Counts()
 		waiting += waits
-		if since := e.gang.ReadySince(); e.gang.Phase() != gang.Whole && !since.IsZero() {
+		if since := g.ReadySince(); g.Phase() != gang.Whole && !since.IsZero() {
 			oldest = max(oldest, now.Sub(since))
+		}
+	}
+	s.gangs.each(func(e *entry) { count(e.gang) })
+	s.mu.Lock()
+	server, natives, strandedNatives := s.server, s.native, 0
+	s.mu.Unlock()
+	natives.Each(func(g *gang.Gang) {
+		count(g)
+		if g.Stranded(now) {
+			strandedNatives++
 		}
 	})
 	for _, phase := range gang.Phases {
@@ -278,11 +305,8 @@ func (s *Shared) collect(send metrics.Send) {
 	}
 	send(waitingMembers, float64(waiting))
 	send(oldestWaiting, oldest.Seconds())
-	s.mu.Lock()
-	server := s.server
-	s.mu.Unlock()
 	if server != nil {
-		send(partlyBound, float64(server.PartlyBound()))
+		send(partlyBound, float64(server.PartlyBound()+strandedNatives))
 	}
 }
 
@@ -291,6 +315,7 @@ type PermitGate struct {
 	handle    fwk.Handle
 	shared    *Shared
 	gangs     *gangs
+	native    *native.Gangs // nil if they are not guarded
 	proposer  *proposer
 	victims   *victims
 	collector *collector

@@ -12,6 +12,10 @@ import (
 
 // PostBind records that a member has been bound.
 func (p *PermitGate) PostBind(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
+	if p.native.Has(pod) {
+		p.native.PostBind(pod)
+		return
+	}
 	key, ok := podgroup.Of(pod)
 	if !ok || state.IsPodGroupSchedulingCycle() {
 		return

@@ -14,7 +14,10 @@ import (
 )
 
 // PreBindPreFlight returns Skip for pods that are not members.
-func (*PermitGate) PreBindPreFlight(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+func (p *PermitGate) PreBindPreFlight(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+	if p.native.Has(pod) && !state.IsPodGroupSchedulingCycle() {
+		return p.native.PreBindPreFlight(pod)
+	}
 	if _, ok := podgroup.Of(pod); !ok || state.IsPodGroupSchedulingCycle() {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
@@ -25,6 +28,9 @@ func (*PermitGate) PreBindPreFlight(_ context.Context, state fwk.CycleState, pod
 // more. It returns early when ctx ends, which is how a preemptor stops its victim. The plugin must be the last
 // at this extension point, or a later plugin could still fail.
 func (p *PermitGate) PreBind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
+	if p.native.Has(pod) && !state.IsPodGroupSchedulingCycle() {
+		return p.native.PreBind(ctx, p.handle, pod)
+	}
 	key, ok := podgroup.Of(pod)
 	if !ok || state.IsPodGroupSchedulingCycle() {
 		return nil

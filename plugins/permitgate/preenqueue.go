@@ -15,6 +15,9 @@ import (
 // PreEnqueue keeps a member out of the queue until its PodGroup and minMember live members exist, and it is the gang's scout
 // or part of its round. It runs under the scheduling queue's lock and looks only at memory.
 func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
+	if p.native.Has(pod) && pod.Spec.NodeName == "" {
+		return p.native.PreEnqueue(pod)
+	}
 	key, ok := podgroup.Of(pod)
 	if !ok || pod.Spec.NodeName != "" {
 		return nil

@@ -46,6 +46,9 @@ func (p *PermitGate) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.
 		return
 	}
 	p.victims.preemptor.Gone(pod.UID) // a victim that had not been bound
+	if p.native.Has(pod) {
+		p.native.Unreserve(pod)
+	}
 	key, ok := podgroup.Of(pod)
 	if ok {
 		p.gangs.change(key, func(e *entry, now time.Time) {

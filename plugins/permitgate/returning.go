@@ -78,6 +78,9 @@ func (g *gangs) returningTo(node string, gang types.NamespacedName) (promised []
 // leavesRoom returns an error if a pod would take the room of members that have just lost their nominations.
 func (p *PermitGate) leavesRoom(pod *v1.Pod, gang types.NamespacedName, nodeName string) error {
 	coming := p.gangs.returningTo(nodeName, gang)
+	for _, member := range p.native.KeptOn(nodeName, pod) {
+		coming = append(coming, promise{member.UID, corev1.PodPriority(member), proposal.Requests(member)})
+	}
 	if len(coming) == 0 {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/serve"
+	"zonewise.dev/plugins/permitgate/waiting"
 )
 
 // worker carries out what the gangs decide. It is the only goroutine that calls the scheduling queue and waiting pods for that, and it
@@ -50,20 +51,6 @@ type waiter struct {
 	handle fwk.Handle
 }
 
-// sendBack ends the attempt of a member that waits in Permit or is being prepared for its bind; it does
-// nothing to one that the framework lists as neither.
-func (w waiter) sendBack(why string) {
-	if waiting := w.handle.GetWaitingPod(w.uid); waiting != nil {
-		// kube-scheduler itself rejects a pod that is deleted, and notes a rejection under a read lock only: two of them are a data race.
-		// Allow in the name of no plugin changes nothing, but takes the write lock, which orders what is not at the very same moment.
-		waiting.Allow("")
-		waiting.Reject(Name, why)
-		waiting.Allow("")
-	} else if preparing := w.handle.GetPodInPreBind(w.uid); preparing != nil {
-		preparing.CancelPod(why)
-	}
-}
-
 // act does what is to be done now: for one gang, or for all together.
 func (w *worker) act(ctx context.Context, key types.NamespacedName) {
 	if key == worldKey {
@@ -96,7 +83,7 @@ func (w *worker) act(ctx context.Context, key types.NamespacedName) {
 		w.freed.note(key)
 	}
 	for _, one := range j.reject {
-		one.sendBack("PodGroup " + key.String() + ": the gang was rolled back: " + j.failure)
+		waiting.SendBack(one.handle, one.uid, Name, "PodGroup "+key.String()+": the gang was rolled back: "+j.failure)
 	}
 	for _, r := range j.report.Actions.Rehearse {
 		w.rehearse(key, r)
@@ -118,12 +105,19 @@ func (w *worker) log(logger klog.Logger, j *job) {
 	if r := j.report.Actions.Rollback; r != nil {
 		logger.V(2).Info("Gang rolled back", "cause", r.Cause, "member", r.Member, "detail", r.Detail, "rejected", r.Rejected, "backoff", r.Backoff)
 	}
-	for cause, n := range j.report.Actions.Rollbacks {
-		rollbacks.WithLabelValues(string(cause)).Add(float64(n))
-	}
 	if j.report.Actions.BecameWhole {
 		logger.V(2).Info("Gang is whole", "after", j.report.Actions.TimeToWhole)
-		timeToWhole.Observe(j.report.Actions.TimeToWhole.Seconds())
+	}
+	observe(&j.report.Actions)
+}
+
+// observe counts what a gang has done.
+func observe(actions *gang.Actions) {
+	for cause, n := range actions.Rollbacks {
+		rollbacks.WithLabelValues(string(cause)).Add(float64(n))
+	}
+	if actions.BecameWhole {
+		timeToWhole.Observe(actions.TimeToWhole.Seconds())
 	}
 }
 
@@ -220,23 +214,18 @@ func (w *worker) waiters(e *entry, uids []types.UID) []waiter {
 	return ws
 }
 
-// release lets the members go together that wait in Permit for this plugin alone. The framework adds a waiting pod
-// only after Permit has returned, so that a member may not be found at first; the gang then asks again.
+// release lets the members go together that wait in Permit for this plugin alone. The gang asks again about those that are not found.
 func (w *worker) release(logger klog.Logger, key types.NamespacedName, members []waiter) {
-	waiting := make(map[types.UID]fwk.WaitingPod, len(members))
+	ready := make(map[types.UID]fwk.WaitingPod, len(members))
 	for _, one := range members {
-		pod := one.handle.GetWaitingPod(one.uid)
-		if pod == nil {
-			continue
-		}
-		if pending := pod.GetPendingPlugins(); len(pending) == 1 && pending[0] == Name {
-			waiting[one.uid] = pod
+		if pod := waiting.For(one.handle, one.uid, Name); pod != nil {
+			ready[one.uid] = pod
 		}
 	}
 	var released []types.UID
-	w.gangs.update(key, func(e *entry, now time.Time) { released = e.gang.Release(slices.Collect(maps.Keys(waiting)), now) })
+	w.gangs.update(key, func(e *entry, now time.Time) { released = e.gang.Release(slices.Collect(maps.Keys(ready)), now) })
 	for _, uid := range released {
-		waiting[uid].Allow(Name)
+		ready[uid].Allow(Name)
 	}
 	if len(released) > 0 {
 		logger.V(3).Info("Gang released", "members", len(released))

@@ -62,11 +62,15 @@ func (g *Gang) cameBack(m *member, now time.Time) {
 // enqueueNative is [Gang.Enqueue] for a member of a native gang. Whether there are enough members for the quorum is kube-scheduler's to
 // say; so is what becomes of a pod that is no member any more.
 func (g *Gang) enqueueNative(uid types.UID) (Reason, string) {
-	if m, known := g.members[uid]; known && !m.holds {
+	m, known := g.members[uid]
+	if known && !m.holds {
 		m.away = false
 	}
 	if g.gate.closed {
 		return ReasonBackoff, g.whyClosed()
+	}
+	if known {
+		m.sentBack = false // from here on a nomination is that of another attempt
 	}
 	return ReasonNone, ""
 }

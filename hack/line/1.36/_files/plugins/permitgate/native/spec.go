@@ -1,0 +1,79 @@
+package native
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	clientset "k8s.io/client-go/kubernetes"
+	toolscache "k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"zonewise.dev/plugins/permitgate/gang"
+)
+
+// Feature is kube-scheduler's gate for pod groups of the API that this package knows, which 1.36 does not have.
+const Feature = "GenericWorkloadV1beta1"
+
+// Mode says what becomes of native gangs.
+type Mode string
+
+// The modes.
+const (
+	Guard  Mode = "Guard"
+	Ignore Mode = "Ignore"
+)
+
+// Config configures Gangs.
+type Config struct {
+	Clock   clock.WithTicker
+	Gang    gang.Config
+	Plugin  string
+	Handle  func(profile string) fwk.Handle
+	Handles func() []fwk.Handle
+	Acted   func(actions *gang.Actions)
+}
+
+// Gangs are the native gangs of one scheduler: none.
+type Gangs struct{}
+
+// Watch is not called without the gate.
+func Watch(context.Context, Config, informers.SharedInformerFactory) (*Gangs, []toolscache.InformerSynced, error) {
+	return nil, nil, errors.New("native gangs are guarded from Kubernetes 1.37 on")
+}
+
+// Lead does nothing.
+func (*Gangs) Lead(context.Context, clientset.Interface) {}
+
+// Idle returns true.
+func (*Gangs) Idle() bool { return true }
+
+// Each calls nothing.
+func (*Gangs) Each(func(*gang.Gang)) {}
+
+// Has returns false, so that nobody calls what follows.
+func (*Gangs) Has(*v1.Pod) bool { return false }
+
+// PreEnqueue returns nil.
+func (*Gangs) PreEnqueue(*v1.Pod) *fwk.Status { return nil }
+
+// Permit returns nil.
+func (*Gangs) Permit(*v1.Pod, string) (*fwk.Status, time.Duration) { return nil, 0 }
+
+// PreBindPreFlight returns nil.
+func (*Gangs) PreBindPreFlight(*v1.Pod) (*fwk.PreBindPreFlightResult, *fwk.Status) { return nil, nil }
+
+// PreBind returns nil.
+func (*Gangs) PreBind(context.Context, fwk.Handle, *v1.Pod) *fwk.Status { return nil }
+
+// PostBind does nothing.
+func (*Gangs) PostBind(*v1.Pod) {}
+
+// Unreserve does nothing.
+func (*Gangs) Unreserve(*v1.Pod) {}
+
+// KeptOn returns nil.
+func (*Gangs) KeptOn(string, *v1.Pod) []*v1.Pod { return nil }

@@ -1,0 +1,288 @@
+package native
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	schedulinglisters "k8s.io/client-go/listers/scheduling/v1beta1"
+	toolscache "k8s.io/client-go/tools/cache"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/utils/clock"
+
+	"zonewise.dev/internal/agenda"
+	"zonewise.dev/internal/informer"
+	"zonewise.dev/internal/pods"
+	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/rehearse"
+)
+
+// Config configures Gangs.
+type Config struct {
+	Clock clock.WithTicker
+	// Gang is that of the gangs; Native is set.
+	Gang gang.Config
+	// Plugin is the name in which pods wait and are rejected.
+	Plugin string
+	// Handle returns that of the profile with a name, or of any when it has no such plugin; Handles returns all.
+	Handle  func(profile string) fwk.Handle
+	Handles func() []fwk.Handle
+	// Acted hears what a gang has done, for metrics.
+	Acted func(actions *gang.Actions)
+}
+
+// Gangs are the native gangs of one scheduler. Make one with Watch; its methods may be called from several goroutines. Those that take
+// part in queueing may be called under the scheduling queue's lock: while a lock of this package is held, neither the queue nor a
+// waiting pod nor the API server is called.
+type Gangs struct {
+	config    Config
+	podLister corelisters.PodLister
+	lister    schedulinglisters.PodGroupLister
+	agenda    *agenda.Agenda[types.NamespacedName] // gangs that the worker must look at
+	writes    *agenda.Agenda[types.NamespacedName] // gangs whose conditions or nominations may be wrong
+	rehearser *rehearse.Rehearser
+
+	mu    sync.Mutex // guards everything below, the gangs included
+	leads bool
+	byKey map[types.NamespacedName]*entry
+	kept  map[*entry]struct{} // those with members that keep their nodes
+	keeps atomic.Bool         // whether there are any, for scheduling cycles, which need no lock for a look
+}
+
+// entry is a gang with what is known of its objects.
+type entry struct {
+	key      types.NamespacedName
+	gang     *gang.Gang
+	group    *schedulingv1beta1.PodGroup // nil while it does not exist
+	guarded  bool                        // by the group's spec when it was seen last
+	pods     map[types.UID]*member
+	barrier  map[types.UID]chan<- verdict
+	answered int // the gang's departures at the last answer to members at the barrier
+	// told is when the last event about a failure was sent, by its cause.
+	told map[string]time.Time
+	// kept are the members whose binds have failed and that keep their nodes.
+	kept map[types.UID]struct{}
+}
+
+// member is a live pod of a gang.
+type member struct {
+	pod      *v1.Pod // as the informer last showed it
+	template gang.Template
+	node     string // that of its last Permit
+}
+
+// Watch starts to follow the pods and the PodGroups of a scheduler until ctx ends. synced are functions that report whether the first
+// lists have been seen.
+func Watch(ctx context.Context, c Config, factory informers.SharedInformerFactory) (g *Gangs, synced []toolscache.InformerSynced, err error) {
+	c.Gang.Native = true
+	podGroups := factory.Scheduling().V1beta1().PodGroups()
+	g = &Gangs{
+		config: c, podLister: factory.Core().V1().Pods().Lister(), lister: podGroups.Lister(),
+		agenda: agenda.New[types.NamespacedName](c.Clock), writes: agenda.New[types.NamespacedName](c.Clock),
+		byKey: map[types.NamespacedName]*entry{}, kept: map[*entry]struct{}{},
+	}
+	g.rehearser = rehearse.New(c.Clock, rehearsals{g})
+	podsSeen, err := factory.Core().V1().Pods().Informer().AddEventHandler(informer.Latest(g.podSeen, g.podGone))
+	if err != nil {
+		return nil, nil, fmt.Errorf("watching pods: %w", err)
+	}
+	groupsSeen, err := podGroups.Informer().AddEventHandler(informer.Latest(g.groupSeen, g.groupGone))
+	if err != nil {
+		return nil, nil, fmt.Errorf("watching PodGroups: %w", err)
+	}
+	go g.agenda.Run(ctx, 1, func(key types.NamespacedName) { g.act(ctx, key) })
+	return g, []toolscache.InformerSynced{podsSeen.HasSynced, groupsSeen.HasSynced}, nil
+}
+
+// Idle reports whether there is nothing to do until an event comes or the clock moves.
+func (g *Gangs) Idle() bool {
+	if g == nil {
+		return true
+	}
+	return g.agenda.Idle() && g.rehearser.Idle() && (!g.leading() || g.writes.Idle())
+}
+
+// Each calls f for each guarded gang. f must not call anything that blocks or takes another lock.
+func (g *Gangs) Each(f func(*gang.Gang)) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, e := range g.byKey {
+		if e.guarded {
+			f(e.gang)
+		}
+	}
+}
+
+// change runs f on a gang, which is made if it does not exist, and has the worker act on it.
+func (g *Gangs) change(key types.NamespacedName, f func(e *entry, now time.Time)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.changeLocked(key, f)
+}
+
+func (g *Gangs) changeLocked(key types.NamespacedName, f func(e *entry, now time.Time)) {
+	e := g.byKey[key]
+	if e == nil {
+		e = &entry{
+			key: key, gang: gang.New(g.config.Gang), pods: map[types.UID]*member{}, barrier: map[types.UID]chan<- verdict{},
+			told: map[string]time.Time{}, kept: map[types.UID]struct{}{},
+		}
+		g.byKey[key] = e
+	}
+	f(e, g.config.Clock.Now())
+	e.answerBarrier()
+	g.settleKeptLocked(e)
+	g.agenda.Add(key)
+}
+
+// settleKeptLocked forgets the members that keep their nodes no longer.
+func (g *Gangs) settleKeptLocked(e *entry) {
+	for uid := range e.kept {
+		if !e.gang.KeepsNode(uid) || e.pods[uid] == nil {
+			delete(e.kept, uid)
+		}
+	}
+	if len(e.kept) > 0 {
+		g.kept[e] = struct{}{}
+	} else {
+		delete(g.kept, e)
+	}
+	g.keeps.Store(len(g.kept) > 0)
+}
+
+// KeptOn lists the members of other groups than a pod's whose binds to a node have failed and that keep it. Their nominations in the API
+// say the same, but are missing for a moment after each attempt.
+func (g *Gangs) KeptOn(node string, pod *v1.Pod) (members []*v1.Pod) {
+	if g == nil || !g.keeps.Load() {
+		return nil
+	}
+	own, _ := GroupOf(pod)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for e := range g.kept {
+		if e.key == own {
+			continue
+		}
+		for uid := range e.kept {
+			if m := e.pods[uid]; m.node == node {
+				members = append(members, m.pod)
+			}
+		}
+	}
+	return members
+}
+
+// step is change for a step of a pod of a guarded group in the scheduler, which may have seen the objects before this package has: those
+// that are not known yet are taken from the informers' stores. Their events are on the way, those of their ends too.
+func (g *Gangs) step(pod *v1.Pod, f func(e *entry, now time.Time)) {
+	key, ok := GroupOf(pod)
+	if !ok {
+		return
+	}
+	g.change(key, func(e *entry, now time.Time) {
+		if e.group == nil {
+			if group, err := g.lister.PodGroups(key.Namespace).Get(key.Name); err == nil {
+				e.setGroup(group, now)
+			}
+		}
+		if e.pods[pod.UID] == nil {
+			if known, err := g.podLister.Pods(pod.Namespace).Get(pod.Name); err == nil && known.UID == pod.UID && pods.Live(known) {
+				e.setPod(known, now)
+			}
+		}
+		if e.guarded {
+			f(e, now)
+		}
+	})
+}
+
+func (g *Gangs) podSeen(pod *v1.Pod) {
+	key, ok := GroupOf(pod)
+	switch {
+	case !ok:
+	case !pods.Live(pod):
+		g.podGone(pod)
+	default:
+		g.change(key, func(e *entry, now time.Time) { e.setPod(pod, now) })
+	}
+}
+
+func (g *Gangs) podGone(pod *v1.Pod) {
+	if key, ok := GroupOf(pod); ok {
+		g.change(key, func(e *entry, now time.Time) {
+			delete(e.pods, pod.UID)
+			e.gang.DeletePod(pod.UID, now)
+		})
+	}
+}
+
+func (g *Gangs) groupSeen(group *schedulingv1beta1.PodGroup) {
+	g.change(types.NamespacedName{Namespace: group.Namespace, Name: group.Name}, func(e *entry, now time.Time) { e.setGroup(group, now) })
+}
+
+func (g *Gangs) groupGone(group *schedulingv1beta1.PodGroup) {
+	g.change(types.NamespacedName{Namespace: group.Namespace, Name: group.Name}, func(e *entry, now time.Time) {
+		e.group = nil
+		e.gang.DeleteGroup(now)
+	})
+}
+
+func (e *entry) setGroup(group *schedulingv1beta1.PodGroup, now time.Time) {
+	e.group = group
+	spec, guarded := SpecOf(group)
+	e.guarded = guarded
+	if guarded {
+		e.gang.SetGroup(spec, now)
+	} else {
+		e.gang.DeleteGroup(now)
+	}
+}
+
+// setPod takes the current state of a live pod. Whether it has scheduling gates is for kube-scheduler, which keeps the group then; here
+// such a pod cannot be awaited.
+func (e *entry) setPod(pod *v1.Pod, now time.Time) {
+	m := &member{pod: pod}
+	if old := e.pods[pod.UID]; old != nil {
+		m.node, m.template = old.node, old.template
+		if old.pod.Generation != pod.Generation {
+			m.template = templateOf(pod)
+		}
+	} else {
+		m.template = templateOf(pod)
+	}
+	e.pods[pod.UID] = m
+	bound := pod.Spec.NodeName != ""
+	e.gang.SetPod(pod.UID, gang.Pod{Bound: bound, Held: !bound && len(pod.Spec.SchedulingGates) > 0, Template: m.template}, now)
+}
+
+// rehearsals shows the members to package rehearse.
+type rehearsals struct{ *Gangs }
+
+var _ rehearse.Gangs = rehearsals{}
+
+// Rehearsing implements rehearse.Gangs.
+func (r rehearsals) Rehearsing(key types.NamespacedName, rehearsal gang.Rehearsal) (pod *v1.Pod, node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e := r.byKey[key]; e != nil && e.gang.Rehearsing(rehearsal) {
+		if m := e.pods[rehearsal.UID]; m != nil {
+			return m.pod, m.node
+		}
+	}
+	return nil, ""
+}
+
+// Rehearsed implements rehearse.Gangs.
+func (r rehearsals) Rehearsed(key types.NamespacedName, rehearsal gang.Rehearsal, refused string) {
+	r.change(key, func(e *entry, now time.Time) { e.gang.Rehearsed(rehearsal, refused, now) })
+}

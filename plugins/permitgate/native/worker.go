@@ -1,0 +1,215 @@
+package native
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/internal/crd"
+	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/waiting"
+)
+
+// reportPause is the least time between two events about one gang for one cause.
+const reportPause = time.Minute
+
+// job is what the worker takes out of the lock.
+type job struct {
+	actions  gang.Actions
+	failure  string // why the members that are sent back are
+	group    *schedulingv1beta1.PodGroup
+	pods     map[types.UID]*v1.Pod // those of the actions that are known
+	events   []event
+	rewrites bool // the conditions or nominations may be wrong
+}
+
+type event struct {
+	regarding    runtime.Object
+	reason, note string
+}
+
+// The reasons of events.
+const (
+	reasonRolledBack  = "GangRolledBack"
+	reasonBindFailed  = "GangBindFailed"
+	reasonPartlyBound = "GangPartlyBound"
+)
+
+// act carries out what a gang decides. Only the worker calls it; it holds no lock while it calls the scheduling queue and waiting pods.
+func (g *Gangs) act(ctx context.Context, key types.NamespacedName) {
+	logger := klog.FromContext(ctx).WithValues("podGroup", key)
+	j, ok := g.take(key)
+	if !ok {
+		return
+	}
+	if r := j.actions.Rollback; r != nil {
+		logger.V(2).Info("Native gang rolled back", "cause", r.Cause, "member", r.Member, "detail", r.Detail, "rejected", r.Rejected, "backoff", r.Backoff)
+	}
+	if j.actions.BecameWhole {
+		logger.V(2).Info("Native gang is whole", "after", j.actions.TimeToWhole)
+	}
+	g.config.Acted(&j.actions)
+	for _, uid := range j.actions.Reject {
+		for _, h := range g.handlesOf(j.pods[uid]) {
+			waiting.SendBack(h, uid, g.config.Plugin, "PodGroup "+key.String()+": the gang was rolled back: "+j.failure)
+		}
+	}
+	for _, r := range j.actions.Rehearse {
+		g.rehearser.Begin(key, r)
+	}
+	g.release(logger, key, &j)
+	for _, uid := range j.actions.Activate {
+		if pod := j.pods[uid]; pod != nil {
+			logger.V(4).Info("Activating the group", "pod", klog.KObj(pod))
+			g.config.Handle(pod.Spec.SchedulerName).Activate(logger, map[string]*v1.Pod{pod.Namespace + "/" + pod.Name: pod})
+		}
+	}
+	if !g.leading() {
+		return
+	}
+	if j.rewrites {
+		g.writes.AddAt(key, g.config.Clock.Now().Add(writeGrace))
+	}
+	for _, e := range j.events {
+		if recorder := g.config.Handle("").EventRecorder(); recorder != nil {
+			recorder.WithLogger(logger).Eventf(e.regarding, nil, v1.EventTypeWarning, e.reason, "Scheduling", "%s", crd.Shortened("PodGroup "+key.String()+": "+e.note))
+		}
+	}
+}
+
+// take asks a gang what is to be done, and gathers what that needs.
+func (g *Gangs) take(key types.NamespacedName) (j job, ok bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.byKey[key]
+	if e == nil {
+		return j, false
+	}
+	if e.group == nil && len(e.pods) == 0 && e.gang.Empty() {
+		delete(g.byKey, key)
+		return j, false
+	}
+	defer g.settleKeptLocked(e)
+	now := g.config.Clock.Now()
+	j.actions = e.gang.Act(now)
+	e.answerBarrier()
+	j.failure, j.group = e.gang.Last().Detail, e.group
+	j.pods = map[types.UID]*v1.Pod{}
+	for _, uids := range [][]types.UID{j.actions.Probe, j.actions.Reject, j.actions.Activate} {
+		for _, uid := range uids {
+			if m := e.pods[uid]; m != nil {
+				j.pods[uid] = m.pod
+			}
+		}
+	}
+	j.events = e.events(&j.actions, now)
+	j.rewrites = len(j.actions.BindFailed) > 0 || j.actions.Rollback != nil || len(e.wrongConditions(now)) > 0
+	if next := j.actions.Next; !next.IsZero() {
+		if soonest := now.Add(time.Millisecond); next.Before(soonest) {
+			next = soonest
+		}
+		g.agenda.AddAt(key, next)
+	}
+	return j, true
+}
+
+// events returns the due events about a gang.
+func (e *entry) events(actions *gang.Actions, now time.Time) (due []event) {
+	if e.group == nil {
+		return nil
+	}
+	tell := func(cause, reason, note string, pod *v1.Pod) {
+		if last, told := e.told[cause]; told && now.Sub(last) < reportPause {
+			return
+		}
+		e.told[cause] = now
+		due = append(due, event{reference(e.group), reason, note})
+		if pod != nil {
+			due = append(due, event{pod, reason, note})
+		}
+	}
+	pod := func(uid types.UID) *v1.Pod {
+		if m := e.pods[uid]; m != nil {
+			return m.pod
+		}
+		return nil
+	}
+	if r := actions.Rollback; r != nil {
+		tell(string(r.Cause), reasonRolledBack, e.rollbackNote(r), pod(r.Member))
+	}
+	for _, uid := range actions.BindFailed {
+		if m := e.pods[uid]; m != nil {
+			tell(reasonBindFailed, reasonBindFailed,
+				fmt.Sprintf("member %s: its bind to node %s failed after the gang had been released; the node is kept for the member", m.pod.Name, m.node), m.pod)
+		}
+	}
+	if actions.Stranded {
+		tell(reasonPartlyBound, reasonPartlyBound, e.partlyBoundNote(), nil)
+	}
+	return due
+}
+
+func (e *entry) rollbackNote(r *gang.Rollback) string {
+	note := r.Detail
+	if m := e.pods[r.Member]; m != nil {
+		note = "member " + m.pod.Name + ": " + note
+	}
+	if r.Rejected > 0 {
+		note += fmt.Sprintf("; %d waiting members were sent back", r.Rejected)
+	}
+	return note
+}
+
+func (e *entry) partlyBoundNote() string {
+	live, _, settled := e.gang.Counts()
+	return fmt.Sprintf("%d of %d members are bound, and the other %d have not joined them for a long time; the bound members keep running",
+		settled, e.gang.MinMember(), live-settled)
+}
+
+// release lets the members go together that wait in Permit for this plugin alone.
+func (g *Gangs) release(logger klog.Logger, key types.NamespacedName, j *job) {
+	if len(j.actions.Probe) == 0 {
+		return
+	}
+	ready := map[types.UID]fwk.WaitingPod{}
+	uids := make([]types.UID, 0, len(j.actions.Probe))
+	for _, uid := range j.actions.Probe {
+		for _, h := range g.handlesOf(j.pods[uid]) {
+			if pod := waiting.For(h, uid, g.config.Plugin); pod != nil {
+				ready[uid] = pod
+				uids = append(uids, uid)
+			}
+		}
+	}
+	var released []types.UID
+	g.change(key, func(e *entry, now time.Time) { released = e.gang.Release(uids, now) })
+	for _, uid := range released {
+		ready[uid].Allow(g.config.Plugin)
+	}
+	if len(released) > 0 {
+		logger.V(3).Info("Native gang released", "members", len(released))
+	}
+}
+
+// handlesOf returns the handle of a pod's profile. A pod that is gone from the informer may be in any.
+func (g *Gangs) handlesOf(pod *v1.Pod) []fwk.Handle {
+	if pod == nil {
+		return g.config.Handles()
+	}
+	return []fwk.Handle{g.config.Handle(pod.Spec.SchedulerName)}
+}
+
+// reference refers to a PodGroup, for events.
+func reference(group *schedulingv1beta1.PodGroup) *v1.ObjectReference {
+	return &v1.ObjectReference{
+		APIVersion: schedulingv1beta1.SchemeGroupVersion.String(), Kind: "PodGroup",
+		Namespace: group.Namespace, Name: group.Name, UID: group.UID,
+	}
+}

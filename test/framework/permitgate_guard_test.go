@@ -1,0 +1,275 @@
+package framework
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	featuregatetesting "k8s.io/component-base/featuregate/testing"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
+
+	"zonewise.dev/plugins/permitgate/native"
+)
+
+// The args with which native gangs are guarded, and left to GangScheduling alone.
+const (
+	guarded = `{"nativeGroups": "Guard", "initialBackoff": "1s"}`
+	alone   = `{"nativeGroups": "Ignore"}`
+)
+
+// nativeBubble runs a test with kube-scheduler's pod groups on. The gate is that of the process, so nothing runs beside it.
+func nativeBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, true)
+		synctest.Test(t, test)
+	})
+}
+
+// nativeMember returns a pod of a native group.
+func nativeMember(group, name string) *st.PodWrapper {
+	p := member("", name)
+	p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &group}
+	return p
+}
+
+// createNativeGang creates a PodGroup and its members, and returns their names.
+func (c *cluster) createNativeGang(name string, size int) []string {
+	c.t.Helper()
+	require.NoError(c.t, createNativeGang(c.t.Context(), c.client, name, int32(size)))
+	names := make([]string, size)
+	for i := range size {
+		names[i] = fmt.Sprintf("%s-%d", name, i)
+		c.create(nativeMember(name, names[i]))
+	}
+	return names
+}
+
+// groupCondition returns a condition of a native PodGroup, nil without one.
+func (c *cluster) groupCondition(name, kind string) *metav1.Condition {
+	c.t.Helper()
+	group, err := c.client.SchedulingV1beta1().PodGroups("default").Get(c.t.Context(), name, metav1.GetOptions{})
+	require.NoError(c.t, err)
+	return apimeta.FindStatusCondition(group.Status.Conditions, kind)
+}
+
+func (c *cluster) requireGroupCondition(name, kind string, status metav1.ConditionStatus, words string) {
+	c.t.Helper()
+	c.soon(func() bool {
+		condition := c.groupCondition(name, kind)
+		return condition != nil && condition.Status == status && strings.Contains(condition.Message, words)
+	})
+}
+
+// TestNativeBindsAreRefused by admission. Guarded, nobody is bound, and the group backs off. GangScheduling alone lets each member try by
+// itself, and again at once.
+func TestNativeBindsAreRefused(t *testing.T) {
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c := startGangCluster(t, guarded, 4)
+		c.stage.setAnswer(refusing("n-"))
+		start := c.clock.Now()
+		names := c.createNativeGang("n", 3)
+		c.soon(func() bool { return c.stage.count("") == 4 })
+		require.GreaterOrEqual(t, c.clock.Since(start), 3500*time.Millisecond, "the backoffs, at least half of 1s, 2s and 4s")
+		require.Empty(t, c.boundAmong(names...))
+		for _, name := range names {
+			require.Equal(t, 4, c.mishap.tried(name), "one cycle for each backoff")
+		}
+		require.NotZero(t, c.recorder.count("PodGroup n GangRolledBack", "not on a Friday"))
+		c.requireGroupCondition("n", native.ConditionReleased, metav1.ConditionFalse, "not on a Friday")
+		require.Equal(t, metav1.ConditionTrue, c.groupCondition("n", schedulingv1beta1.PodGroupInitiallyScheduled).Status, "kube-scheduler's own is left alone")
+		c.requireRoomFor(4)
+
+		c.stage.setAnswer(nil)
+		c.requireBound(names...)
+		c.requireGroupCondition("n", native.ConditionReleased, metav1.ConditionTrue, "3 members")
+	})
+	nativeBubble(t, "GangScheduling alone", func(t *testing.T) {
+		c := startGangCluster(t, alone, 4)
+		refused := refusing("n-2")
+		const most = 100
+		var binds atomic.Int32
+		c.refuseBinds(func(pod string) error {
+			if err := refused(pod); err != nil && binds.Add(1) <= most {
+				return err
+			}
+			return nil
+		})
+		took := c.requireBound(c.createNativeGang("n", 3)...)
+		require.EqualValues(t, most+1, binds.Load())
+		require.Less(t, took, time.Second, "there was no pause between them")
+		require.Nil(t, c.groupCondition("n", native.ConditionReleased))
+	})
+}
+
+// TestNativeMemberIsDeletedAtTheBarrier: guarded, the others give their nodes back with it. GangScheduling alone has no barrier: whoever
+// is prepared first is bound first.
+func TestNativeMemberIsDeletedAtTheBarrier(t *testing.T) {
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c := startGangCluster(t, guarded, 3)
+		p := c.slowPreparation("n-1")
+		names := c.createNativeGang("n", 3)
+		<-p.started
+		c.requireUnbound(names...)
+		c.delete("n-0")
+		c.requireRoomFor(3)
+		require.Empty(t, c.boundAmong(names...))
+
+		close(p.goOn)
+		c.create(nativeMember("n", "n-0").UID("another"))
+		c.requireBound(names...)
+	})
+	nativeBubble(t, "GangScheduling alone", func(t *testing.T) {
+		c := startGangCluster(t, alone, 3)
+		p := c.slowPreparation("n-1")
+		c.createNativeGang("n", 3)
+		<-p.started
+		c.requireBound("n-0", "n-2")
+		close(p.goOn)
+		c.requireBound("n-1")
+	})
+}
+
+// TestAnotherPermitPluginRefusesTheLastNativeMember: guarded, nobody is bound before all can be. GangScheduling alone has bound the others by
+// then.
+func TestAnotherPermitPluginRefusesTheLastNativeMember(t *testing.T) {
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c := startGangCluster(t, guarded, 3)
+		var refusals atomic.Int32
+		c.mishap.set(func(m *mishap) {
+			m.permit = func(pod string) *fwk.Status {
+				if pod == "n-2" && refusals.Add(1) <= 3 {
+					return fwk.NewStatus(fwk.Unschedulable, "a mishap")
+				}
+				return nil
+			}
+		})
+		c.refuseBinds(func(pod string) error {
+			if n := refusals.Load(); n <= 3 {
+				t.Errorf("%s is bound after %d refusals of n-2", pod, n)
+			}
+			return nil
+		})
+		names := c.createNativeGang("n", 3)
+		c.requireBound(names...)
+		for _, name := range names {
+			require.Equal(t, 4, c.mishap.tried(name), "each cycle has all members")
+		}
+	})
+	nativeBubble(t, "GangScheduling alone", func(t *testing.T) {
+		c := startGangCluster(t, alone, 3)
+		var binds atomic.Int32
+		c.mishap.set(func(m *mishap) {
+			m.permit = func(pod string) *fwk.Status {
+				if pod == "n-2" && binds.Load() < 2 {
+					return fwk.NewStatus(fwk.Unschedulable, "a mishap until the others are bound")
+				}
+				return nil
+			}
+		})
+		c.refuseBinds(func(string) error {
+			binds.Add(1)
+			return nil
+		})
+		c.requireBound(c.createNativeGang("n", 3)...)
+	})
+}
+
+// TestNativeBindFails: its node is kept for the member, which is tried again after a pause.
+func TestNativeBindFails(t *testing.T) {
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c := startGangCluster(t, guarded, 3)
+		const most = 3
+		var binds atomic.Int32
+		c.refuseBinds(func(pod string) error {
+			if pod == "n-1" && binds.Add(1) <= most {
+				return refusing("n-1")(pod)
+			}
+			return nil
+		})
+		start := c.clock.Now()
+		names := c.createNativeGang("n", 3)
+		c.requireBound("n-0", "n-2")
+		c.soon(func() bool { return c.getPod("n-1").Status.NominatedNodeName == "node-0" })
+		c.create(member("", "thief"))
+		c.requireUnbound("thief")
+		c.requireEvent("PodGroup n GangBindFailed", "n-1")
+		c.requireBound(names...)
+		require.EqualValues(t, most+1, binds.Load())
+		require.GreaterOrEqual(t, c.clock.Since(start), 7*time.Second, "1s, 2s and 4s")
+		require.Empty(t, c.boundAmong("thief"))
+		c.requireGroupCondition("n", native.ConditionReleased, metav1.ConditionTrue, "3 members")
+	})
+}
+
+// TestNativeGangStaysBoundInPart: the PodGroup says so, and when it is over.
+func TestNativeGangStaysBoundInPart(t *testing.T) {
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c := newGangCluster(t, 1, 1)
+		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 3))
+		for i := range 2 { // what an earlier scheduler has left
+			pod := nativeMember("n", fmt.Sprint("n-", i))
+			pod.Spec.NodeName = fmt.Sprint("node-", i)
+			c.create(pod)
+		}
+		c.create(nativeMember("n", "n-2"))
+		c.start(withArgs(`{"nativeGroups": "Guard", "recoveryTimeout": "20s"}`))
+		c.requireGroupCondition("n", native.ConditionPartlyBound, metav1.ConditionTrue, "2 of 3 members")
+		c.requireEvent("PodGroup n GangPartlyBound", "2 of 3 members")
+		c.addNode("another", 1)
+		c.eventually("the gang is bound", func() bool { return len(c.boundAmong("n-2")) == 1 })
+		c.requireGroupCondition("n", native.ConditionPartlyBound, metav1.ConditionFalse, "")
+	})
+}
+
+// TestNativeGroupsThatAreNotGuarded: those with a basic policy are no gangs, and those of composite groups say that they are not guarded.
+func TestNativeGroupsThatAreNotGuarded(t *testing.T) {
+	nativeBubble(t, "Guard", func(t *testing.T) {
+		c := startGangCluster(t, guarded, 4)
+		_, err := c.client.SchedulingV1beta1().PodGroups("default").Create(t.Context(), &schedulingv1beta1.PodGroup{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b", UID: "b-uid", Generation: 1},
+			Spec:       schedulingv1beta1.PodGroupSpec{SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Basic: &schedulingv1beta1.BasicSchedulingPolicy{}}},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		c.create(nativeMember("b", "b-0"))
+		c.requireBound("b-0")
+		parent := "tree"
+		_, err = c.client.SchedulingV1beta1().PodGroups("default").Create(t.Context(), &schedulingv1beta1.PodGroup{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "leaf", UID: "leaf-uid", Generation: 1},
+			Spec: schedulingv1beta1.PodGroupSpec{
+				ParentCompositePodGroupName: &parent,
+				SchedulingPolicy:            schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: 1}},
+			},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		c.requireGroupCondition("leaf", native.ConditionGuarded, metav1.ConditionFalse, "composite")
+		require.Zero(t, c.stage.count(""))
+	})
+}
+
+// TestGuardWithoutPodGroups: without kube-scheduler's gate the API is not asked for PodGroups, and pods are scheduled one by one.
+func TestGuardWithoutPodGroups(t *testing.T) {
+	featuregatetesting.SetFeatureGateDuringTest(t, utilfeature.DefaultFeatureGate, features.GenericWorkload, false)
+	synctest.Test(t, func(t *testing.T) {
+		c := startGangCluster(t, guarded, 1)
+		require.NoError(t, createNativeGang(t.Context(), c.client, "n", 2))
+		c.create(nativeMember("n", "n-0"))
+		c.requireBound("n-0")
+		for _, action := range c.client.Actions() {
+			if resource := action.GetResource(); resource.Group == schedulingv1beta1.GroupName && resource.Resource == "podgroups" {
+				require.Equal(t, "create", action.GetVerb(), "the test's own request")
+			}
+		}
+	})
+}
