@@ -23,6 +23,7 @@ with_note config/zonewise.yaml <../config/zonewise.yaml >$chart/files/config/rep
 with_note config/second-scheduler.yaml <../config/second-scheduler.yaml >$chart/files/config/second.yaml
 with_note manifests/rbac/clusterrole.yaml <rbac/clusterrole.yaml >$chart/files/rbac/clusterrole.yaml
 with_note manifests/rbac/plugins/clusterrole.yaml <rbac/plugins/clusterrole.yaml >$chart/files/rbac/clusterrole-plugins.yaml
+with_note manifests/components/native-gangs/clusterrole.yaml <components/native-gangs/clusterrole.yaml >$chart/files/rbac/native-gangs.yaml
 with_note manifests/rbac/role.yaml <rbac/role.yaml >$chart/files/rbac/role.yaml
 with_note manifests/rbac/viewer/clusterrole.yaml <rbac/viewer/clusterrole.yaml >$chart/files/rbac/viewer.yaml
 with_note manifests/components/controller/clusterrole.yaml <components/controller/clusterrole.yaml >$chart/files/rbac/controller.yaml

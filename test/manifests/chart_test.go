@@ -37,6 +37,7 @@ func TestChart(t *testing.T) {
 		t.Run(mode+" is the overlay with its component", func(t *testing.T) {
 			c.testChartIsOverlay(t, c.withController(t, overlay), 21, "mode="+mode, "controller.survival.enabled=true")
 			c.testChartIsOverlay(t, c.withController(t, overlay, "buy"), 23, "mode="+mode, "controller.survival.enabled=true", "controller.buy.enabled=true")
+			c.testChartIsOverlay(t, c.withController(t, overlay, "native-gangs"), 23, "mode="+mode, "controller.survival.enabled=true", "nativeGangs.enabled=true")
 		})
 	}
 	t.Run("the server accepts all", c.testServerAcceptsChart)
@@ -102,7 +103,8 @@ var variants = map[string][]string{
 	"nothing optional": {
 		"replicas=1", "podDisruptionBudget.enabled=false", "serviceAccount.create=false", "serviceAccount.name=mine", "rbac.create=false", "resources=null",
 	},
-	"controller": {"controller.survival.enabled=true", "controller.cpuFraction=0.5", "controller.extraArgs[0]=--replays=5", "tolerations[0].operator=Exists"},
+	"native gangs": {"nativeGangs.enabled=true"},
+	"controller":   {"controller.survival.enabled=true", "controller.cpuFraction=0.5", "controller.extraArgs[0]=--replays=5", "tolerations[0].operator=Exists"},
 	"walled": {
 		"controller.survival.enabled=true", "networkPolicy.enabled=true",
 		`networkPolicy.from[0].namespaceSelector.matchLabels.kubernetes\.io/metadata\.name=monitoring`,
