@@ -1,0 +1,217 @@
+package native
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app/options"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"zonewise.dev/config"
+	"zonewise.dev/internal/controlplane"
+	"zonewise.dev/internal/shipped"
+	"zonewise.dev/plugins"
+	"zonewise.dev/test/build"
+)
+
+func TestMain(m *testing.M) {
+	if err := utilfeature.DefaultMutableFeatureGate.Set("GenericWorkload=true"); err != nil {
+		fmt.Fprintln(os.Stderr, "test/integration/native:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// patience is far above what anything takes, for loaded machines.
+const patience = 2 * time.Minute
+
+// cluster is a control plane that has native gangs, and the scheduler of one test.
+type cluster struct {
+	t          *testing.T
+	admin      kubernetes.Interface
+	kubeconfig string // of the scheduler, with the permissions that are shipped for it
+	namespace  string
+	probe      *probe
+}
+
+func startCluster(t *testing.T) *cluster {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", "..", ".."))
+	require.NoError(t, err)
+	plane, err := controlplane.Start(controlplane.Options{
+		Assets: filepath.Join(root, "bin"), Dir: t.TempDir(),
+		Flags: map[string]string{"feature-gates": "GenericWorkload=true", "runtime-config": "scheduling.k8s.io/v1beta1=true"},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, plane.Stop()) })
+	c := &cluster{t: t, admin: kubernetes.NewForConfigOrDie(plane.Config)}
+	c.kubeconfig, err = plane.Kubeconfig("scheduler", shipped.SchedulerUser)
+	require.NoError(t, err)
+	objects, err := client.New(plane.Config, client.Options{Scheme: scheme.Scheme})
+	require.NoError(t, err)
+	for _, dir := range []string{shipped.SchedulerRoles, "components/native-gangs"} {
+		require.NoError(t, shipped.CreatePermissions(t.Context(), objects, dir))
+	}
+	node := build.Node("node", "a", "4", build.Capacity(v1.ResourcePods, "110"))
+	status := node.Status
+	_, err = c.admin.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
+	require.NoError(t, err)
+	node, err = c.admin.CoreV1().Nodes().Get(t.Context(), node.Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	node.Status = status
+	_, err = c.admin.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	return c
+}
+
+// run gives a test a namespace and a scheduler with the shipped profile of PermitGate and these args of it.
+func (c *cluster) run(name, args string, test func(c *cluster)) {
+	c.t.Run(name, func(t *testing.T) {
+		namespace, err := c.admin.CoreV1().Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "native-"}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		own := &cluster{t: t, admin: c.admin, kubeconfig: c.kubeconfig, namespace: namespace.Name, probe: &probe{tried: map[string]int{}}}
+		t.Cleanup(func() {
+			now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}
+			require.NoError(t, c.admin.CoreV1().Pods(namespace.Name).DeleteCollection(context.Background(), now, metav1.ListOptions{}))
+		})
+		own.startScheduler(args)
+		test(own)
+	})
+}
+
+func (c *cluster) startScheduler(args string) {
+	c.t.Helper()
+	content, err := config.FS.ReadFile("permitgate.yaml")
+	require.NoError(c.t, err)
+	cfg := &configv1.KubeSchedulerConfiguration{}
+	require.NoError(c.t, yaml.UnmarshalStrict(content, cfg))
+	cfg.LeaderElection.LeaderElect = ptr.To(false)
+	cfg.ClientConnection.Kubeconfig = c.kubeconfig
+	cfg.ClientConnection.QPS, cfg.ClientConnection.Burst = 500, 1000
+	p := &cfg.Profiles[0]
+	p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, configv1.Plugin{Name: probeName})
+	p.Plugins.PreBind.Enabled = append(p.Plugins.PreBind.Enabled, configv1.Plugin{Name: probeName}) // ahead of PermitGate
+	for i := range p.PluginConfig {
+		p.PluginConfig[i].Args = runtime.RawExtension{Raw: []byte(args)}
+	}
+	cfg.TypeMeta = metav1.TypeMeta{APIVersion: configv1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration"}
+	content, err = yaml.Marshal(cfg)
+	require.NoError(c.t, err)
+	path := filepath.Join(c.t.TempDir(), "config.yaml")
+	require.NoError(c.t, os.WriteFile(path, content, 0o600))
+
+	registry := []app.Option{app.WithPlugin(probeName, func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return c.probe, nil })}
+	for name, factory := range plugins.NewPack().Factories() {
+		registry = append(registry, app.WithPlugin(name, factory))
+	}
+	o := options.NewOptions()
+	o.ConfigFile = path
+	o.SecureServing.BindPort = 0
+	ctx, cancel := context.WithCancel(context.Background())
+	completed, sched, err := app.Setup(ctx, o, registry...)
+	if err != nil {
+		cancel()
+		require.NoError(c.t, err)
+	}
+	completed.EventBroadcaster.StartRecordingToSink(ctx.Done())
+	completed.InformerFactory.Start(ctx.Done())
+	completed.DynInformerFactory.Start(ctx.Done())
+	completed.InformerFactory.WaitForCacheSync(ctx.Done())
+	completed.DynInformerFactory.WaitForCacheSync(ctx.Done())
+	require.NoError(c.t, sched.WaitForHandlersSync(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		sched.Run(ctx)
+	}()
+	c.t.Cleanup(func() {
+		cancel()
+		<-done
+		completed.EventBroadcaster.Shutdown()
+		completed.InformerFactory.Shutdown()
+		completed.DynInformerFactory.Shutdown()
+	})
+}
+
+const probeName = "Probe"
+
+// probe is a plugin behind all others, but for PreBind, where it is the first. It counts cycles, and fails pods as a test wants.
+type probe struct {
+	mu      sync.Mutex // guards everything below
+	tried   map[string]int
+	permit  func(pod string) *fwk.Status
+	preBind func(ctx context.Context, pod string) *fwk.Status
+}
+
+var (
+	_ fwk.PreFilterPlugin = &probe{}
+	_ fwk.PermitPlugin    = &probe{}
+	_ fwk.PreBindPlugin   = &probe{}
+)
+
+// Name implements fwk.Plugin.
+func (*probe) Name() string { return probeName }
+
+// PreFilter counts a cycle.
+func (p *probe) PreFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tried[pod.Name]++
+	return nil, nil
+}
+
+// PreFilterExtensions returns nil.
+func (*probe) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// SignPod signs nothing more.
+func (*probe) SignPod(context.Context, *v1.Pod) ([]fwk.SignFragment, *fwk.Status) { return nil, nil }
+
+// Permit does what the test wants.
+func (p *probe) Permit(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) (*fwk.Status, time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.permit == nil {
+		return nil, 0
+	}
+	return p.permit(pod.Name), 0
+}
+
+// PreBindPreFlight has PreBind called.
+func (*probe) PreBindPreFlight(context.Context, fwk.CycleState, *v1.Pod, string) (*fwk.PreBindPreFlightResult, *fwk.Status) {
+	return nil, nil
+}
+
+// PreBind does what the test wants.
+func (p *probe) PreBind(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
+	p.mu.Lock()
+	f := p.preBind
+	p.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	return f(ctx, pod.Name)
+}
+
+// cycles returns how many a pod has had.
+func (p *probe) cycles(pod string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tried[pod]
+}
