@@ -36,33 +36,40 @@ type Options struct {
 
 // Plan is a sequence of moves.
 type Plan struct {
-	Moves []Move
+	Moves []Move `json:"moves"`
+	// Batches is in how many steps they are made. Before each step the replacements of the one before run. No batch has two pods that one rule
+	// counts, and so none has two of a workload.
+	Batches int `json:"batches"`
 	// Before and After are how the pods stand to their rules, without the moves and with them.
-	Before, After Standing
+	Before Standing `json:"before"`
+	After  Standing `json:"after"`
 	// Refused are moves that a rule asks for and that were tried in vain, in the end.
-	Refused []Refused
+	Refused []Refused `json:"refused,omitempty"`
 	// Complete: a search on the copy with all moves made, with the same seeds, has found no other one. Without it the time was up.
-	Complete bool
-	// Passed is the time in the copy that the moves take, one batch after the other.
-	Passed time.Duration
+	Complete bool `json:"complete"`
 }
 
 // Move is the eviction of one pod.
 type Move struct {
-	Namespace, Name string
-	UID             types.UID
-	Workload        string
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+	Workload  string    `json:"workload"`
 	// Rules are those that the zone breaks with the pod.
-	Rules []string
-	From  string
+	Rules []string `json:"rules"`
+	From  string   `json:"from"`
 	// To has the zone of its replacement, or the zones, where that depends on the seed.
-	To []string
-	// Batch numbers the moves that are made at the same time. Before the next batch, the replacements run.
-	Batch int
+	To []string `json:"to"`
+	// Batch is the number of the step, from 1 on.
+	Batch int `json:"batch"`
 }
 
 // Refused is a move that was tried in vain.
-type Refused struct{ Workload, From, Why string }
+type Refused struct {
+	Workload string `json:"workload"`
+	From     string `json:"from"`
+	Why      string `json:"why"`
+}
 
 // planner searches for moves. It leaves the copy that it is given as it was.
 type planner struct {
@@ -79,9 +86,9 @@ func Make(ctx context.Context, from *sim.Sim, options Options) (*Plan, error) {
 	if options.Seeds == 0 {
 		options.Seeds = DefaultSeeds
 	}
-	p := &planner{options: options, began: time.Now(), plan: &Plan{}, origin: map[types.UID]*v1.Pod{}}
+	p := &planner{options: options, began: time.Now(), plan: &Plan{Moves: []Move{}}, origin: map[types.UID]*v1.Pod{}}
 	p.plan.Before = standingOf(from)
-	began, current := from.Now(), from
+	current := from
 	defer func() {
 		if current != from {
 			current.Close()
@@ -109,7 +116,7 @@ func Make(ctx context.Context, from *sim.Sim, options Options) (*Plan, error) {
 			break
 		}
 	}
-	p.plan.After, p.plan.Passed = standingOf(current), current.Now().Sub(began)
+	p.plan.After, p.plan.Batches = standingOf(current), p.batch
 	return p.plan, nil
 }
 

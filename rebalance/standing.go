@@ -15,16 +15,16 @@ import (
 // Standing is how the pods of a cluster stand to the rules about zones that they carry.
 type Standing struct {
 	// Excess is the potential: the pods that are more than a rule allows in their zone, added over all rules. Every move lowers it.
-	Excess int64
+	Excess int64 `json:"excess"`
 	// Missing is how many slots of reservations are not held.
-	Missing int64
+	Missing int64 `json:"missing,omitempty"`
 	// Least is how many moves it takes at least until no pod that may move is one too many. Pods that may not move and zones that take none
 	// are known to it, and free room is not.
-	Least int
-	// Rules are the rules that some pod carries.
-	Rules []RuleStanding
+	Least int `json:"leastMoves"`
+	// Rules are the rules that some pod carries, in an order that copies have in common.
+	Rules []RuleStanding `json:"rules"`
 	// Stay counts the pods that may not be moved, in zones with more pods than a rule allows, by why they stay.
-	Stay map[string]int
+	Stay map[string]int `json:"stay,omitempty"`
 
 	rules    []*rule
 	workload func(*v1.Pod) string
@@ -32,13 +32,13 @@ type Standing struct {
 
 // RuleStanding is one rule with the pods that carry it.
 type RuleStanding struct {
-	Rule      string
-	Workloads []string
+	Rule      string   `json:"rule"`
+	Workloads []string `json:"workloads"`
 	// Pods are those that carry the rule, by zone.
-	Pods map[string]int
+	Pods map[string]int `json:"pods"`
 	// Excess is how many pods are more than the rule allows, and Least how many moves it takes at least.
-	Excess int64
-	Least  int
+	Excess int64 `json:"excess"`
+	Least  int   `json:"leastMoves"`
 }
 
 // standingOf reads a copy.
@@ -47,7 +47,7 @@ func standingOf(s *sim.Sim) Standing {
 	all.Add(s.Objects()...)
 	c := census.Take(all)
 	stay := newStayers(s)
-	out := Standing{rules: rulesOf(c, stay.why), workload: c.Workload, Stay: map[string]int{}}
+	out := Standing{Rules: []RuleStanding{}, rules: rulesOf(c, stay.why), workload: c.Workload, Stay: map[string]int{}}
 	least := map[string]int{} // by set: its rules share pods, and so moves
 	for _, r := range out.rules {
 		moves := r.leastMoves()

@@ -92,6 +92,8 @@ type Loss struct {
 	Displaced, Replacements []*v1.Pod
 	// Orphans had no controller that replaces them, see WhyNotReplaced; NodeBound pods are lost with their nodes.
 	Orphans, NodeBound []*v1.Pod
+	// drivers are what says which volumes and devices the nodes have.
+	drivers []client.Object
 }
 
 // Lose removes nodes with all that is on them, as when a zone has failed for good: the nodes are deleted, then their
@@ -105,7 +107,7 @@ func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
 			names[node.Name] = true
 		}
 	}
-	s.removeNodes(names)
+	out.drivers = s.removeNodes(names)
 	pods := byIndex[*v1.Pod](s.store, nodeIndex, slices.Collect(maps.Keys(names))...)
 	s.sort(pods)
 	s.countFailures(pods...)
@@ -136,6 +138,27 @@ func (s *Sim) Lose(lost func(node *v1.Node) bool) *Loss {
 	out.Replacements = made
 	s.progress()
 	return out
+}
+
+// Return brings back what Lose has taken, as when a zone is up again: the nodes with their drivers and the pods that go with them. Pods that
+// have been displaced stay where they are; Run schedules those that wait.
+func (s *Sim) Return(loss *Loss) error {
+	var back []client.Object
+	for _, node := range loss.Nodes {
+		back = append(back, node)
+	}
+	back = append(back, loss.drivers...)
+	for _, pod := range loss.NodeBound {
+		if pod.DeletionTimestamp == nil {
+			back = append(back, pod)
+		}
+	}
+	for _, obj := range back {
+		if err := s.Put(obj); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Displace ends a pod, whether or not the copy has it, and has its controller make another one, as when nothing but this pod has failed. A pod

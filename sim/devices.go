@@ -12,6 +12,7 @@ import (
 	"k8s.io/component-helpers/storage/ephemeral"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // This file stands for the controllers of ephemeral claims, of volumes as of devices. How a volume comes to a claim is in volumes.go.
@@ -102,11 +103,14 @@ func (s *Sim) releaseClaims(pod *v1.Pod) {
 	}
 }
 
-// removeNodes removes nodes with the data of their drivers.
-func (s *Sim) removeNodes(names map[string]bool) {
+// removeNodes removes nodes with the data of their drivers, and returns what says which volumes and devices the nodes have.
+func (s *Sim) removeNodes(names map[string]bool) (drivers []client.Object) {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		s.store.remove(kindFor[*v1.Node](s.store), name)
-		s.store.remove(kindFor[*storagev1.CSINode](s.store), name)
+		if csi, ok := get[*storagev1.CSINode](s.store, name); ok {
+			drivers = append(drivers, csi)
+			s.store.remove(kindFor[*storagev1.CSINode](s.store), name)
+		}
 	}
 	for _, attachment := range list[*storagev1.VolumeAttachment](s.store) {
 		if names[attachment.Spec.NodeName] {
@@ -115,9 +119,11 @@ func (s *Sim) removeNodes(names map[string]bool) {
 	}
 	for _, slice := range list[*resourcev1.ResourceSlice](s.store) {
 		if names[ptr.Deref(slice.Spec.NodeName, "")] {
+			drivers = append(drivers, slice)
 			s.store.remove(kindFor[*resourcev1.ResourceSlice](s.store), slice.Name)
 		}
 	}
+	return drivers
 }
 
 // copyDrivers gives a new node the volume limits, the storage and the devices of another one.

@@ -58,6 +58,13 @@ func TestCommandsReadASnapshot(t *testing.T) {
 	code, _, errs = zonewise(t.Context(), "simulate", "--lose-zone", "any", "--fail-on", "none", "--snapshot", file)
 	require.Equal(t, program.OK, code, errs)
 
+	code, out, errs = zonewise(t.Context(), "simulate", "--rebalance", "--fail-on", "balance", "--snapshot", file)
+	require.Equal(t, program.OK, code, errs)
+	require.Contains(t, out, "no move: the pods are spread as their rules say")
+	code, out, errs = zonewise(t.Context(), "simulate", "--lose-zone", "a", "--return", "--rebalance", "--fail-on", "balance", "--snapshot", file)
+	require.Equal(t, program.OK, code, errs)
+	require.Contains(t, out, "1 move at once; 1 is the least")
+
 	workload := filepath.Join(t.TempDir(), "pod.yaml")
 	require.NoError(t, os.WriteFile(workload, []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i, resources: {requests: {cpu: \"3\"}}}]}\n"), 0o600))
 	code, out, errs = zonewise(t.Context(), "simulate", "-f", workload, "--copies", "4", "--snapshot", file, "-o", "json")
@@ -135,11 +142,12 @@ func TestBadInputOfTheClusterCommands(t *testing.T) {
 		{[]string{"explain", "pod/x", "--snapshot", file, "-n", "shop"}, program.Failed, "there is no pod x in namespace shop"},
 		{[]string{"explain", "podgroup/x", "--snapshot", file, "-n", "shop"}, program.Failed, "there is no PodGroup x in namespace shop"},
 		{[]string{"explain", "x", "--snapshot", file, "--feature-gates", "None=true"}, program.Misused, "--feature-gates: unrecognized feature gate: None"},
-		{[]string{"simulate"}, program.Misused, "nothing to simulate: set --lose-zone, --lose-node, -f or --add-nodes"},
+		{[]string{"simulate"}, program.Misused, "nothing to simulate: set --lose-zone, --lose-node, -f, --add-nodes or --rebalance"},
+		{[]string{"simulate", "--return"}, program.Misused, "--return needs --lose-zone or --lose-node: nothing is lost"},
 		{[]string{"simulate", "--lose-zone", "any,a"}, program.Misused, "--lose-zone: any cannot be combined with other zones"},
 		{[]string{"simulate", "--lose-zone", "a", "--copies", "2"}, program.Misused, "--copies needs -f, the workloads to copy"},
 		{[]string{"simulate", "-f", "x", "--copies", "0"}, program.Misused, "--copies: must be from 1 to 100000, got 0"},
-		{[]string{"simulate", "--lose-zone", "a", "--fail-on", "rain"}, program.Misused, `--fail-on: must be some of pending, policy, budget, gang, reservation, or none, got "rain"`},
+		{[]string{"simulate", "--lose-zone", "a", "--fail-on", "rain"}, program.Misused, `--fail-on: must be some of pending, policy, budget, gang, reservation, balance, or none, got "rain"`},
 		{[]string{"simulate", "--lose-zone", "d", "--snapshot", file}, program.Misused, `--lose-zone: there is no zone "d", only a, b, c`},
 		{[]string{"simulate", "-f", "missing.yaml", "--snapshot", file}, program.Failed, "missing.yaml"},
 		{[]string{"simulate", "-f", broken, "--snapshot", file}, program.Misused, "-f: kubeconfig: "},

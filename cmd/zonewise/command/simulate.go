@@ -33,6 +33,10 @@ cluster: the scheduler acts on a copy, with its plugins and the configuration of
 which nodes, like those of the cluster, would have to be there so that no pod stays
 Pending; it repeats the simulation with more and fewer nodes.
 
+--rebalance plans which pods to evict so that pods are spread over the zones again,
+as after --lose-zone eu-1a --return. Each move is one that the scheduler makes on
+several copies, and lowers the number of pods that are too many in their zone.
+
 Exit codes: 0 it would survive; 1 the cluster could not be read; 2 a flag is
 wrong; 4 a promise of --fail-on would be broken; 5 none would be, as far as can be
 said without what could not be read (--allow-partial makes that 0).`
@@ -44,6 +48,7 @@ type simulateFlags struct {
 	copies, addNodes                  int
 	like                              string
 	allowPartial, buy                 bool
+	goBack, rebalance                 bool
 }
 
 func newSimulate(registry frameworkruntime.Registry) *cobra.Command {
@@ -54,6 +59,8 @@ func newSimulate(registry frameworkruntime.Registry) *cobra.Command {
 		Long:  simulateHelp,
 		Example: `  zonewise simulate --lose-zone any
   zonewise simulate --lose-zone eu-1a --lose-node worker-7
+  zonewise simulate --rebalance
+  zonewise simulate --lose-zone eu-1a --return --rebalance
   zonewise simulate -f workload.yaml --copies 50
   zonewise simulate -f workload.yaml --lose-zone any --fail-on pending,budget
   zonewise simulate -f workload.yaml --add-nodes 3 --like worker-7
@@ -67,6 +74,8 @@ func newSimulate(registry frameworkruntime.Registry) *cobra.Command {
 	set := cmd.Flags()
 	set.StringSliceVar(&flags.zones, "lose-zone", nil, "lose this zone; repeat it to lose several at once; \"any\" loses each in turn")
 	set.StringSliceVar(&flags.nodes, "lose-node", nil, "lose this node; repeat it to lose several at once")
+	set.BoolVar(&flags.goBack, "return", false, "bring back what was lost, once the displaced pods have found other nodes")
+	set.BoolVar(&flags.rebalance, "rebalance", false, "in the end, plan the moves after which pods are spread over the zones as their rules say")
 	set.StringVarP(&flags.file, "filename", "f", "", "add the workloads of this file of manifests first; - reads standard input")
 	set.IntVar(&flags.copies, "copies", 1, "add the workloads of the file this many times")
 	set.IntVar(&flags.addNodes, "add-nodes", 0, "first add this many copies of the node of --like")
@@ -84,8 +93,10 @@ func (f *simulateFlags) check() error {
 		return err
 	}
 	switch {
-	case len(f.zones) == 0 && len(f.nodes) == 0 && f.file == "" && f.addNodes == 0:
-		return program.Usage(errors.New("nothing to simulate: set --lose-zone, --lose-node, -f or --add-nodes"))
+	case f.goBack && len(f.zones) == 0 && len(f.nodes) == 0:
+		return program.Usage(errors.New("--return needs --lose-zone or --lose-node: nothing is lost"))
+	case len(f.zones) == 0 && len(f.nodes) == 0 && f.file == "" && f.addNodes == 0 && !f.rebalance:
+		return program.Usage(errors.New("nothing to simulate: set --lose-zone, --lose-node, -f, --add-nodes or --rebalance"))
 	case f.addNodes < 0 || f.addNodes > 10_000:
 		return program.Usage(fmt.Errorf("--add-nodes: must be from 0 to 10000, got %d", f.addNodes))
 	case f.addNodes > 0 && f.like == "":
@@ -134,7 +145,7 @@ func (f *simulateFlags) run(cmd *cobra.Command) error {
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(sim.GCPercent))
 	}
-	scenario := simulate.Scenario{Zones: f.zones, Nodes: f.nodes, Added: workload, AddNodes: f.addNodes, Like: f.like}
+	scenario := simulate.Scenario{Zones: f.zones, Nodes: f.nodes, Added: workload, AddNodes: f.addNodes, Like: f.like, Return: f.goBack, Rebalance: f.rebalance}
 	scenarios := []simulate.Scenario{scenario}
 	if slices.Contains(f.zones, "any") {
 		scenarios = nil

@@ -29,7 +29,7 @@ type Certificate struct {
 
 // loses reports whether a scenario is the loss that a certificate is about: of one zone, or of the same nodes, and nothing else.
 func (s *Scenario) loses(loss *v1alpha1.SurvivalLoss) bool {
-	if len(s.added()) > 0 || s.Added != nil {
+	if len(s.added()) > 0 || s.Added != nil || s.Return {
 		return false
 	}
 	if loss.Zone != "" {

@@ -173,11 +173,12 @@ const (
 	FailBudget      = "budget"
 	FailGang        = "gang"
 	FailReservation = "reservation"
+	FailBalance     = "balance"
 )
 
 // Failures returns all of them, and those that count by default.
 var (
-	Failures        = []string{FailPending, FailPolicy, FailBudget, FailGang, FailReservation}
+	Failures        = []string{FailPending, FailPolicy, FailBudget, FailGang, FailReservation, FailBalance}
 	DefaultFailures = []string{FailPending, FailPolicy, FailBudget, FailGang}
 )
 
@@ -185,6 +186,9 @@ var (
 func (r *Result) Failed(count []string) []string {
 	return slices.DeleteFunc(slices.Clone(count), func(failure string) bool {
 		broken := slices.ContainsFunc(r.Promises, func(p Promise) bool { return p.Broken && p.Kind == failure })
+		if failure == FailBalance && r.Rebalance != nil && r.Rebalance.After.Excess > 0 {
+			return false
+		}
 		return !broken && (failure != FailPending || r.Pending+r.Orphans == 0)
 	})
 }

@@ -16,6 +16,7 @@ import (
 
 	"zonewise.dev/cluster/census"
 	"zonewise.dev/cluster/snapshot"
+	"zonewise.dev/rebalance"
 	"zonewise.dev/sim"
 )
 
@@ -30,6 +31,10 @@ type Scenario struct {
 	Added *Workload
 	// Zones and Nodes are lost.
 	Zones, Nodes []string
+	// Return brings them back, once the displaced pods have found other nodes.
+	Return bool
+	// Rebalance plans moves in the end.
+	Rebalance bool
 }
 
 // Name describes the scenario in a few words.
@@ -47,6 +52,12 @@ func (s *Scenario) Name() string {
 	if len(s.Nodes) > 0 {
 		parts = append(parts, "lose node "+strings.Join(s.Nodes, ", "))
 	}
+	if s.Return {
+		parts = append(parts, "bring it back")
+	}
+	if s.Rebalance {
+		parts = append(parts, "rebalance")
+	}
 	return strings.Join(parts, ", then ")
 }
 
@@ -56,6 +67,8 @@ type Result struct {
 	// LostNodes and AddedNodes count nodes.
 	LostNodes  int `json:"lostNodes"`
 	AddedNodes int `json:"addedNodes,omitempty"`
+	// ReturnedNodes of the lost ones have come back.
+	ReturnedNodes int `json:"returnedNodes,omitempty"`
 	// Displaced pods were on lost nodes, Evicted ones made room for others; their controllers replace both. Of the
 	// replacements and the Added pods, Placed find a node and Pending do not.
 	Displaced int `json:"displaced"`
@@ -79,11 +92,13 @@ type Result struct {
 	// Passed is about the time that passes in the copy until nothing more happens.
 	Passed string `json:"passed"`
 
-	Workloads    []Workloads   `json:"workloads"`
-	Zones        []Zone        `json:"zones"`
-	Promises     []Promise     `json:"promises"`
-	Certificates []Certificate `json:"certificates,omitempty"`
-	Notes        []string      `json:"notes,omitempty"`
+	Workloads []Workloads `json:"workloads"`
+	Zones     []Zone      `json:"zones"`
+	Promises  []Promise   `json:"promises"`
+	// Rebalance is the plan of a scenario that ends with one.
+	Rebalance    *rebalance.Plan `json:"rebalance,omitempty"`
+	Certificates []Certificate   `json:"certificates,omitempty"`
+	Notes        []string        `json:"notes,omitempty"`
 }
 
 // Lost are pods that no controller replaces, and why.
@@ -206,10 +221,22 @@ func (p *scenarioRun) run(scenario *Scenario) error {
 			return err
 		}
 	}
+	if scenario.Return {
+		r.ReturnedNodes = len(p.loss.Nodes)
+		if err := s.Return(p.loss); err != nil {
+			return err
+		}
+		if err := s.Run(p.ctx); err != nil {
+			return err
+		}
+	}
 	r.Passed = s.Now().Sub(began).Round(10 * time.Second).String() // more exactly it depends on the machine
 	after := p.census()
 	p.compare(before, left, after)
 	p.compareCertificates(scenario, before, after)
+	if scenario.Rebalance {
+		return p.rebalance()
+	}
 	return nil
 }
 

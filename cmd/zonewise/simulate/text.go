@@ -96,8 +96,13 @@ func (r *Result) text(p *show.Page, failOn []string) {
 	if r.Removed > 0 {
 		parts = append(parts, show.Plural(r.Removed, "pod")+" removed")
 	}
-	parts = append(parts, fmt.Sprintf("%d find a node", r.Placed), fmt.Sprintf("%d stay Pending", r.Pending))
-	p.Para(2, show.Plain, "%s", strings.Join(parts, ", "))
+	if r.ReturnedNodes > 0 {
+		parts = append(parts, show.Plural(r.ReturnedNodes, "node")+" back")
+	}
+	if len(parts) > 0 || r.Rebalance == nil {
+		parts = append(parts, fmt.Sprintf("%d find a node", r.Placed), fmt.Sprintf("%d stay Pending", r.Pending))
+		p.Para(2, show.Plain, "%s", strings.Join(parts, ", "))
+	}
 	others := func(pods int, color show.Color, words string) {
 		if pods > 0 {
 			p.Para(2, color, "%s %s", show.Plural(pods, "pod"), words)
@@ -117,8 +122,15 @@ func (r *Result) text(p *show.Page, failOn []string) {
 	for i := range r.Certificates {
 		r.Certificates[i].text(p)
 	}
+	if r.Rebalance != nil {
+		rebalanceText(p, r.Rebalance)
+	}
 	p.Notes(2, r.Notes)
-	cell := verdict(r.Failed(failOn))
+	failed := r.Failed(failOn)
+	cell := verdict(failed)
+	if r.LostNodes+r.AddedNodes+r.Added+r.Removed == 0 && len(failed) == 0 {
+		cell.Text = "nothing is broken" // nothing was to be survived
+	}
 	p.Para(2, cell.Color, "%s", cell.Text)
 }
 
