@@ -15,6 +15,8 @@
 // the rules concerned falls, and nothing else is worse: no pod is preempted or waits that did not, no budget has fewer healthy pods, no
 // reservation holds less, no other rule is broken further.
 //
+// In the end the ZoneSurvivals are certified without the moves and with them, and the plan names those that the moves would break.
+//
 // The potential falls with each move, so a search ends. After it another one begins on the copy with all moves made, and a plan is complete
 // only if that one finds nothing: whoever plans for the cluster that the plan leads to gets the empty plan.
 //

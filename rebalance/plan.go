@@ -47,6 +47,8 @@ type Plan struct {
 	Refused []Refused `json:"refused,omitempty"`
 	// Complete: a search on the copy with all moves made, with the same seeds, has found no other one. Without it the time was up.
 	Complete bool `json:"complete"`
+	// BrokenCertificates are the ZoneSurvivals that hold without the moves and would not with them. A plan that has any is not to be carried out.
+	BrokenCertificates []string `json:"brokenCertificates,omitempty"`
 }
 
 // Move is the eviction of one pod.
@@ -117,7 +119,12 @@ func Make(ctx context.Context, from *sim.Sim, options Options) (*Plan, error) {
 		}
 	}
 	p.plan.After, p.plan.Batches = standingOf(current), p.batch
-	return p.plan, nil
+	if current == from {
+		return p.plan, nil
+	}
+	var err error
+	p.plan.BrokenCertificates, err = brokenCertificates(ctx, from, current)
+	return p.plan, err
 }
 
 func (p *planner) late() bool { return p.options.Limit > 0 && time.Since(p.began) > p.options.Limit }

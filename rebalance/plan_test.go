@@ -275,6 +275,24 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestBrokenCertificate: a plan says which ZoneSurvival would not hold any more with its moves.
+func TestBrokenCertificate(t *testing.T) {
+	for _, cpu := range []string{"2", "3"} {
+		c := threeZones()
+		deploy(c, "db", "6", nil, "a")
+		deploy(c, "web", cpu, spread("web", 1), "b", "b") // one of them goes to c, where 6 CPUs are still free, or 5
+		deploy(c, "other", "1", nil, "a")
+		survival := &v1alpha1.ZoneSurvival{ObjectMeta: metav1.ObjectMeta{Name: "services", Generation: 1}}
+		survival.Spec.Workloads = []v1alpha1.SurvivalWorkload{{Namespace: clitest.Namespace, PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}}}
+		survival.Spec.Survive.ZoneNames = []string{"a"}
+		c.Add(survival)
+		p := plan(t, rest(t, c))
+		require.Len(t, p.Moves, 1)
+		require.Equal(t, []string{"c"}, p.Moves[0].To)
+		require.Equal(t, cpu == "3", len(p.BrokenCertificates) > 0, "%v", p.BrokenCertificates)
+	}
+}
+
 // zonalVolume is a claim with a volume that only the nodes of a zone can have.
 func zonalVolume(name, zone string) []client.Object {
 	volume := &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "pv"}}

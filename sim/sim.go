@@ -302,6 +302,9 @@ func (s *Sim) KindsWithoutObjects() []string {
 // Now is the time in the copy.
 func (s *Sim) Now() time.Time { return s.clock.Now() }
 
+// Options are those of the copy.
+func (s *Sim) Options() Options { return s.options }
+
 // Fork returns another Sim in the state of this one, with its own scheduler. Objects are shared, so it costs only the time
 // and memory of the scheduler's and the plugins' caches.
 func (s *Sim) Fork(ctx context.Context, change func(*Options)) (*Sim, error) {

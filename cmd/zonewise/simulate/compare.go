@@ -186,7 +186,7 @@ var (
 func (r *Result) Failed(count []string) []string {
 	return slices.DeleteFunc(slices.Clone(count), func(failure string) bool {
 		broken := slices.ContainsFunc(r.Promises, func(p Promise) bool { return p.Broken && p.Kind == failure })
-		if failure == FailBalance && r.Rebalance != nil && r.Rebalance.After.Excess > 0 {
+		if failure == FailBalance && r.Rebalance != nil && (r.Rebalance.After.Excess > 0 || len(r.Rebalance.BrokenCertificates) > 0) {
 			return false
 		}
 		return !broken && (failure != FailPending || r.Pending+r.Orphans == 0)

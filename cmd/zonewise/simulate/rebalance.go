@@ -67,6 +67,9 @@ func rebalanceText(p *show.Page, plan *rebalance.Plan) {
 	if plan.Complete && len(plan.Moves) > 0 {
 		p.Para(2, show.Faint, "planned again with these moves made: nothing to do")
 	}
+	for _, name := range plan.BrokenCertificates {
+		p.Para(2, show.Red, "ZoneSurvival %s holds now and would not with these moves: do not make them", name)
+	}
 	if !plan.Complete {
 		p.Para(2, show.Yellow, "the search has not come to an end")
 	}
