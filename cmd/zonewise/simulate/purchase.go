@@ -51,7 +51,7 @@ func FindPurchase(
 		}
 		for at, i := range order {
 			scenario := scenarios[i]
-			scenario.Bought = bought
+			scenario.Bought, scenario.Rebalance = bought, false // moves are planned once
 			r, err := Run(ctx, c, &scenario, options)
 			if err != nil {
 				return false, err
