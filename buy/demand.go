@@ -221,8 +221,8 @@ func lostZones(all []*v1.Node) []string {
 		}
 	}
 	var out []string
-	for zone, some := range usable {
-		if !some {
+	for zone, hasUsable := range usable {
+		if !hasUsable {
 			out = append(out, zone)
 		}
 	}

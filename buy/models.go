@@ -66,20 +66,21 @@ func kindOf(node *v1.Node) string {
 	return strings.Join(append(out, sizeKey(node.Status.Allocatable)), "\n")
 }
 
-// Search finds the least that has to be bought, as numbers of nodes like the models, by their names. enough says whether a purchase
-// is enough; more is never worse for it. most is how many of one model are tried. It prefers one model, of which it finds the least number and then the smallest kind; if
-// none is enough alone, as many of each, of which it then gives up what it can. It returns nil if that is not enough either.
+// Search finds the least that has to be bought, as numbers of nodes like the models, by their names. enough says whether a
+// purchase is enough; more is never worse for it. most is how many of one model are tried. It prefers one model, of which it
+// finds the least number and then the smallest kind. If none is enough alone, it takes as many of each, and then gives up what
+// it can. It returns nil if that is not enough either.
 func Search(models []Model, most int, enough func(bought map[string]int) (bool, error)) (map[string]int, error) {
 	var best map[string]int
 	limit := most
 	for _, m := range models {
-		of := func(n int) map[string]int { return map[string]int{m.Node: n} }
-		n, err := least(1, limit, func(n int) (bool, error) { return enough(of(n)) })
+		ofOne := func(n int) map[string]int { return map[string]int{m.Node: n} }
+		n, err := least(1, limit, func(n int) (bool, error) { return enough(ofOne(n)) })
 		if err != nil {
 			return nil, err
 		}
 		if n <= limit {
-			best, limit = of(n), n-1
+			best, limit = ofOne(n), n-1
 		}
 	}
 	if best != nil || len(models) < 2 {
@@ -123,7 +124,8 @@ func least(low, high int, enough func(n int) (bool, error)) (int, error) {
 	}
 	for low < high {
 		middle := (low + high) / 2
-		if yes, err = enough(middle); err != nil {
+		yes, err = enough(middle)
+		if err != nil {
 			return 0, err
 		}
 		if yes {

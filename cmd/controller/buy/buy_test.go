@@ -58,7 +58,7 @@ func TestReport(t *testing.T) {
 			r.Status.Buy = &v1alpha1.BuyStatus{Buffers: []v1alpha1.BuyBuffer{{Name: "web", Asked: int64(tc.asked), AskedSince: metav1.NewTime(tc.since)}}}
 			b := &buyer{object: r, demand: buy.ReservationDemand(r, &buy.Cluster{Now: start}), status: &r.Status.Buy, conditions: &r.Status.Conditions}
 			b.demand.Frozen = tc.frozen
-			b.report(&planned{
+			b.reportAsked(&planned{
 				buffers: []buy.Buffer{{Name: "web", Zone: "a", Wanted: 2, Asked: tc.asked}}, atMax: tc.atMax, answers: map[string][]metav1.Condition{"web": tc.answer},
 			}, nil, start)
 			c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionBuying)

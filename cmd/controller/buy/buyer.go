@@ -94,15 +94,15 @@ func (b *buyer) withdraw(now time.Time) {
 	*b.status = nil
 	meta.RemoveStatusCondition(b.conditions, v1alpha1.ConditionLimitedByQuotas)
 	if b.expired {
-		b.set(v1alpha1.ConditionBuying, metav1.ConditionFalse, v1alpha1.ReasonExpired, "nothing is held any more", now)
+		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionFalse, v1alpha1.ReasonExpired, "nothing is held any more", now)
 	} else {
 		meta.RemoveStatusCondition(b.conditions, v1alpha1.ConditionBuying)
 	}
 }
 
-// report puts into the status what is asked for, and what the autoscaler says of it. failed is why not all of it could be asked for; nil if it
+// reportAsked puts into the status what is asked for, and what the autoscaler says of it. failed is why not all of it could be asked for; nil if it
 // could.
-func (b *buyer) report(planned *planned, failed error, now time.Time) {
+func (b *buyer) reportAsked(planned *planned, failed error, now time.Time) {
 	before := map[string]*v1alpha1.BuyBuffer{}
 	if *b.status != nil {
 		for i := range (*b.status).Buffers {
@@ -142,30 +142,30 @@ func (b *buyer) report(planned *planned, failed error, now time.Time) {
 	if len(limited) > 0 {
 		quotas, reason, words = metav1.ConditionTrue, v1alpha1.ReasonQuotas, strings.Join(limited, "; ")
 	}
-	b.set(v1alpha1.ConditionLimitedByQuotas, quotas, reason, words, now)
+	b.setCondition(v1alpha1.ConditionLimitedByQuotas, quotas, reason, words, now)
 
 	about := fmt.Sprintf("room for %d pods is asked for, of %d wanted", status.Asked, status.Wanted)
 	switch silent := now.Sub(oldest) >= answerWithin && !answered; {
 	case failed != nil:
-		b.set(v1alpha1.ConditionBuying, metav1.ConditionFalse, v1alpha1.ReasonNotWritten, message.OneLine(failed), now)
+		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionFalse, v1alpha1.ReasonNotWritten, message.OneLine(failed), now)
 	case b.demand.Frozen != "":
-		b.set(v1alpha1.ConditionBuying, metav1.ConditionTrue, v1alpha1.ReasonFrozen, about+"; that stays as it is: "+b.demand.Frozen, now)
+		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionTrue, v1alpha1.ReasonFrozen, about+"; that stays as it is: "+b.demand.Frozen, now)
 	case planned.atMax:
-		b.set(v1alpha1.ConditionBuying, metav1.ConditionFalse, v1alpha1.ReasonMaxReached, about+": spec.buy.max is in the way", now)
+		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionFalse, v1alpha1.ReasonMaxReached, about+": spec.buy.max is in the way", now)
 	case silent:
-		b.set(v1alpha1.ConditionBuying, metav1.ConditionUnknown, v1alpha1.ReasonNotAnswered,
+		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionUnknown, v1alpha1.ReasonNotAnswered,
 			about+"; no autoscaler has said anything about the CapacityBuffers: it may have to be told to read them", now)
 	case status.Wanted == 0 && status.Asked == 0:
-		b.set(v1alpha1.ConditionBuying, metav1.ConditionTrue, v1alpha1.ReasonNothingWanted, "nothing is held and unused, or missing", now)
+		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionTrue, v1alpha1.ReasonNothingWanted, "nothing is held and unused, or missing", now)
 	default:
-		b.set(v1alpha1.ConditionBuying, metav1.ConditionTrue, v1alpha1.ReasonAsked, about, now)
+		b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionTrue, v1alpha1.ReasonAsked, about, now)
 	}
 }
 
 // maxReported is how many buffers a status has.
 const maxReported = 100
 
-func (b *buyer) set(kind string, status metav1.ConditionStatus, reason, message string, now time.Time) {
+func (b *buyer) setCondition(kind string, status metav1.ConditionStatus, reason, message string, now time.Time) {
 	meta.SetStatusCondition(b.conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: reason, Message: crd.Shortened(message), ObservedGeneration: b.object.GetGeneration(),
 		LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),

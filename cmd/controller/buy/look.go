@@ -47,11 +47,11 @@ type planned struct {
 	answers map[string][]metav1.Condition
 }
 
-// look asks for what is wanted, and reports whether anything of ours was left that nobody wants: the next look is to see that it is gone. What
+// askForAll asks for what is wanted, and reports whether anything of ours was left that nobody wants: the next look is to see that it is gone. What
 // goes wrong is in the conditions, and is tried again at the next look.
-func (c *Controller) look(ctx context.Context, buyers []*buyer, now time.Time) (left bool) {
+func (c *Controller) askForAll(ctx context.Context, buyers []*buyer, now time.Time) (left bool) {
 	logger := klog.FromContext(ctx)
-	has, err := c.read(ctx)
+	has, err := c.listOwned(ctx)
 	if err != nil && !errors.Is(err, errNotInstalled) {
 		logger.Error(err, "Cannot read what is asked for")
 	}
@@ -62,12 +62,12 @@ func (c *Controller) look(ctx context.Context, buyers []*buyer, now time.Time) (
 		case b.demand == nil:
 			b.withdraw(now)
 		case err != nil:
-			b.set(v1alpha1.ConditionBuying, metav1.ConditionFalse, reasonOf(err), message.OneLine(err), now)
+			b.setCondition(v1alpha1.ConditionBuying, metav1.ConditionFalse, reasonOf(err), message.OneLine(err), now)
 		default:
-			next := plan(b.demand, has.buffers[b.uid()], now)
-			b.report(&next, c.ask(ctx, b.demand, &next, has), now)
+			next := planFor(b.demand, has.buffers[b.uid()], now)
+			b.reportAsked(&next, c.applyPlanned(ctx, b.demand, &next, has), now)
 		}
-		c.write(ctx, before, b.object)
+		c.patchStatus(ctx, before, b.object)
 		if status := *b.status; status != nil {
 			kind := b.demand.Owner.Kind
 			all[b.uid()] = figures{kind: kind, name: b.object.GetName(), wanted: status.Wanted, asked: status.Asked}
@@ -76,7 +76,7 @@ func (c *Controller) look(ctx context.Context, buyers []*buyer, now time.Time) (
 	c.mu.Lock()
 	c.asked = all
 	c.mu.Unlock()
-	return err == nil && c.clean(ctx, has)
+	return err == nil && c.deleteUnplanned(ctx, has)
 }
 
 // reasonOf is the reason of the condition Buying for an error.
@@ -87,8 +87,8 @@ func reasonOf(err error) string {
 	return v1alpha1.ReasonNotWritten
 }
 
-// read lists what is ours.
-func (c *Controller) read(ctx context.Context) (*existing, error) {
+// listOwned lists what is ours.
+func (c *Controller) listOwned(ctx context.Context) (*existing, error) {
 	out := &existing{
 		buffers:   map[types.UID]map[types.NamespacedName]*unstructured.Unstructured{},
 		templates: map[types.UID]map[types.NamespacedName]*v1.PodTemplate{},
@@ -110,20 +110,20 @@ func (c *Controller) read(ctx context.Context) (*existing, error) {
 		return nil, err
 	}
 	for i := range list.Items {
-		add(out.buffers, &list.Items[i])
+		addByOwner(out.buffers, &list.Items[i])
 	}
 	var templates v1.PodTemplateList
 	if err := c.client.List(ctx, &templates, client.HasLabels{buy.OwnerLabel}); err != nil {
 		return nil, err
 	}
 	for i := range templates.Items {
-		add(out.templates, &templates.Items[i])
+		addByOwner(out.templates, &templates.Items[i])
 	}
 	return out, nil
 }
 
-// add adds an object by its owner, if that is the one in its label.
-func add[T client.Object](to map[types.UID]map[types.NamespacedName]T, obj T) {
+// addByOwner adds an object by its owner, if that is the one in its label.
+func addByOwner[T client.Object](to map[types.UID]map[types.NamespacedName]T, obj T) {
 	uid := types.UID(obj.GetLabels()[buy.OwnerLabel])
 	owner := metav1.GetControllerOfNoCopy(obj)
 	if owner == nil || owner.UID != uid || owner.APIVersion != v1alpha1.SchemeGroupVersion.String() {
@@ -135,8 +135,8 @@ func add[T client.Object](to map[types.UID]map[types.NamespacedName]T, obj T) {
 	to[uid][client.ObjectKeyFromObject(obj)] = obj
 }
 
-// plan plans on what is asked for in the namespace that the object names.
-func plan(d *buy.Demand, has map[types.NamespacedName]*unstructured.Unstructured, now time.Time) planned {
+// planFor plans on what is asked for in the namespace that the object names.
+func planFor(d *buy.Demand, has map[types.NamespacedName]*unstructured.Unstructured, now time.Time) planned {
 	out := planned{answers: map[string][]metav1.Condition{}}
 	var asked []buy.Buffer
 	for key, u := range has {
@@ -149,9 +149,9 @@ func plan(d *buy.Demand, has map[types.NamespacedName]*unstructured.Unstructured
 	return out
 }
 
-// ask makes the API server's objects what is planned, and takes those that stay out of what exists. After the first error it asks for no more;
+// applyPlanned makes the API server's objects what is planned, and takes those that stay out of what exists. After the first error it asks for no more;
 // what was not asked for then counts as it was.
-func (c *Controller) ask(ctx context.Context, d *buy.Demand, next *planned, has *existing) error {
+func (c *Controller) applyPlanned(ctx context.Context, d *buy.Demand, next *planned, has *existing) error {
 	buffers, templates := has.buffers[d.Owner.UID], has.templates[d.Owner.UID]
 	var first error
 	for i := range next.buffers {
@@ -163,11 +163,12 @@ func (c *Controller) ask(ctx context.Context, d *buy.Demand, next *planned, has 
 			template := templates[key]
 			delete(templates, key)
 			if first == nil {
-				first = c.apply(ctx, d, b, before, template, has.version)
+				first = c.applyBuffer(ctx, d, b, before, template, has.version)
 			}
 		}
 		if first != nil {
-			if b.Asked = 0; before != nil {
+			b.Asked = 0
+			if before != nil {
 				b.Asked = buy.Read(before).Asked
 			}
 		}
@@ -175,8 +176,8 @@ func (c *Controller) ask(ctx context.Context, d *buy.Demand, next *planned, has 
 	return first
 }
 
-// apply applies the two objects of a buffer where they are not as they should be: the template first, since it is what the other refers to.
-func (c *Controller) apply(
+// applyBuffer applies the two objects of a buffer where they are not as they should be: the template first, since it is what the other refers to.
+func (c *Controller) applyBuffer(
 	ctx context.Context, d *buy.Demand, b *buy.Buffer, before *unstructured.Unstructured, template *v1.PodTemplate, version schema.GroupVersionKind,
 ) error {
 	if b.Requests != nil {
@@ -186,30 +187,30 @@ func (c *Controller) apply(
 			return err
 		}
 		u := &unstructured.Unstructured{Object: content}
-		digest, err := digest(content)
+		sum, err := digestOf(content)
 		if err != nil {
 			return err
 		}
-		u.SetAnnotations(map[string]string{contentAnnotation: digest})
-		if template == nil || template.Annotations[contentAnnotation] != digest {
-			if err := c.force(ctx, u, template != nil); err != nil {
+		u.SetAnnotations(map[string]string{contentAnnotation: sum})
+		if template == nil || template.Annotations[contentAnnotation] != sum {
+			if err := c.applyObject(ctx, u, template != nil); err != nil {
 				return fmt.Errorf("PodTemplate %s/%s: %w", u.GetNamespace(), u.GetName(), err)
 			}
 		}
 	}
 	u := d.CapacityBuffer(b, version)
-	if before != nil && same(before, u) {
+	if before != nil && asksTheSame(before, u) {
 		return nil
 	}
-	if err := c.force(ctx, u, before != nil); err != nil {
+	if err := c.applyObject(ctx, u, before != nil); err != nil {
 		return fmt.Errorf("%s %s/%s: %w", buy.Kind, u.GetNamespace(), u.GetName(), err)
 	}
 	klog.FromContext(ctx).V(2).Info("Asked an autoscaler for room", "owner", d.Owner.Name, "zone", b.Zone, "pods", b.Asked)
 	return nil
 }
 
-// force applies an object. Only what is ours already is applied against other managers.
-func (c *Controller) force(ctx context.Context, u *unstructured.Unstructured, ours bool) error {
+// applyObject applies an object. Only what is ours already is applied against other managers.
+func (c *Controller) applyObject(ctx context.Context, u *unstructured.Unstructured, ours bool) error {
 	options := []client.ApplyOption{fieldOwner}
 	if ours {
 		options = append(options, client.ForceOwnership)
@@ -217,8 +218,8 @@ func (c *Controller) force(ctx context.Context, u *unstructured.Unstructured, ou
 	return c.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), options...)
 }
 
-// digest tells whether two contents are equal.
-func digest(content map[string]any) (string, error) {
+// digestOf tells whether two contents are equal.
+func digestOf(content map[string]any) (string, error) {
 	data, err := json.Marshal(content) // sorts the keys
 	if err != nil {
 		return "", err
@@ -228,8 +229,8 @@ func digest(content map[string]any) (string, error) {
 	return fmt.Sprintf("%016x", h.Sum64()), nil
 }
 
-// same reports whether a CapacityBuffer has what is to be applied: others may have added to it.
-func same(is, wanted *unstructured.Unstructured) bool {
+// asksTheSame reports whether a CapacityBuffer has what is to be applied: others may have added to it.
+func asksTheSame(is, wanted *unstructured.Unstructured) bool {
 	for _, field := range [][]string{{"spec", "replicas"}, {"spec", "podTemplateRef"}} {
 		a, _, _ := unstructured.NestedFieldNoCopy(is.Object, field...)
 		b, _, _ := unstructured.NestedFieldNoCopy(wanted.Object, field...)
@@ -245,8 +246,8 @@ func same(is, wanted *unstructured.Unstructured) bool {
 	return buy.SameFall(is, wanted)
 }
 
-// clean deletes what exists and is not planned, and reports whether there was any.
-func (c *Controller) clean(ctx context.Context, has *existing) (left bool) {
+// deleteUnplanned deletes what exists and is not planned, and reports whether there was any.
+func (c *Controller) deleteUnplanned(ctx context.Context, has *existing) (left bool) {
 	remove := func(obj client.Object) {
 		left = true
 		uid := obj.GetUID()
@@ -267,8 +268,8 @@ func (c *Controller) clean(ctx context.Context, has *existing) (left bool) {
 	return left
 }
 
-// write writes the status of an object if it has changed. After a conflict the next look has the newer object.
-func (c *Controller) write(ctx context.Context, before, after client.Object) {
+// patchStatus writes the status of an object if it has changed. After a conflict the next look has the newer object.
+func (c *Controller) patchStatus(ctx context.Context, before, after client.Object) {
 	if equality.Semantic.DeepEqual(before, after) {
 		return
 	}

@@ -99,7 +99,7 @@ func (c *Controller) Turn(ctx context.Context, read func() *snapshot.Snapshot) (
 	if len(buyers) == 0 && now.Sub(c.cleaned) < idleInterval {
 		return idleInterval, nil
 	}
-	left := c.look(ctx, buyers, now)
+	left := c.askForAll(ctx, buyers, now)
 	if len(buyers) > 0 || left {
 		c.cleaned = time.Time{}
 		return lookInterval, ctx.Err()
