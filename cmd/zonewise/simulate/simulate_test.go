@@ -21,7 +21,6 @@ import (
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/cmd/zonewise/show"
 	"zonewise.dev/sim"
-	"zonewise.dev/test/build"
 	"zonewise.dev/test/clitest"
 )
 
@@ -557,49 +556,4 @@ func TestProgressEndsAtTheEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, result.Displaced, last.Bound)
 	require.Zero(t, last.Waiting)
-}
-
-// TestPurchase: the fewest nodes after which no zone's loss leaves a pod Pending, that none are needed, and that none would help.
-func TestPurchase(t *testing.T) {
-	find := func(c *clitest.Cluster, scenarios ...Scenario) (*Purchase, string) {
-		var results []*Result
-		for i := range scenarios {
-			results = append(results, run(t, c, &scenarios[i]))
-		}
-		var tried []string
-		b, err := FindPurchase(t.Context(), census.Take(c.Snapshot), scenarios, results, sim.Options{}, func(words string) { tried = append(tried, words) })
-		require.NoError(t, err)
-		report := NewReport(results, DefaultFailures)
-		report.Buy = b
-		var text bytes.Buffer
-		require.NoError(t, report.Text(&text, show.Style{}))
-		_, last, _ := strings.Cut(text.String(), "To buy")
-		require.Equal(t, len(b.Nodes) > 0 || !b.Enough, len(tried) > 0)
-		return b, strings.Join(strings.Fields(last), " ")
-	}
-	each := []Scenario{{Zones: []string{"a"}}, {Zones: []string{"b"}}, {Zones: []string{"c"}}}
-	cluster := func(cpu string, constraint ...corev1.TopologySpreadConstraint) *clitest.Cluster {
-		c := zones(cpu)
-		web := c.Deployment("web", 12, "1", "1Gi", func(template *corev1.PodTemplateSpec) { template.Spec.TopologySpreadConstraints = constraint })
-		for i := range 12 {
-			web("node-" + string(rune('a'+i%3)))
-		}
-		return c
-	}
-	b, words := find(cluster("5"), each...)
-	require.Equal(t, &Purchase{Enough: true, Nodes: []PurchasedNodes{{1, "node-a", "a"}, {1, "node-b", "b"}}}, b)
-	require.Equal(t, "1 node like node-a in zone a, 1 node like node-b in zone b: then no pod stays Pending", words)
-
-	b, _ = find(cluster("4"), each[0])
-	require.Equal(t, &Purchase{Enough: true, Nodes: []PurchasedNodes{{1, "node-b", "b"}}}, b)
-
-	b, words = find(cluster("6"), each...)
-	require.Equal(t, &Purchase{Enough: true, Nodes: []PurchasedNodes{}}, b)
-	require.Equal(t, "nothing: no pod stays Pending", words)
-
-	three := build.OverZones("web", 1, corev1.DoNotSchedule)
-	three.MinDomains = ptr.To[int32](3)
-	b, words = find(cluster("4", three), each[0])
-	require.False(t, b.Enough, "a constraint wants the zone that is lost")
-	require.Equal(t, "no number of nodes like those of the cluster lets all pods run", words)
 }
