@@ -35,6 +35,8 @@ type eventHandlers struct {
 	ours func(schedulerName string) bool
 	// nominatedMember is called for gangs with members that are nominated in the API.
 	nominatedMember func(key types.NamespacedName)
+	// keepNomination is called for members of ours that come with a nomination, as after a restart.
+	keepNomination func(pod *v1.Pod)
 	// gone is called for pods that have left their nodes.
 	gone func(uid types.UID)
 }
@@ -42,7 +44,12 @@ type eventHandlers struct {
 // watch starts the handlers, and returns functions that report whether they have seen the first lists.
 func (f *eventHandlers) watch(factory informers.SharedInformerFactory) ([]toolscache.InformerSynced, error) {
 	pods, err := factory.Core().V1().Pods().Informer().AddEventHandler(informer.Funcs[*v1.Pod]{
-		Add: func(pod *v1.Pod, _ bool) { f.podSeen(pod) },
+		Add: func(pod *v1.Pod, _ bool) {
+			f.podSeen(pod)
+			if _, member := podgroup.Of(pod); member && pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != "" && f.ours(pod.Spec.SchedulerName) {
+				f.keepNomination(pod)
+			}
+		},
 		Update: func(was, is *v1.Pod) {
 			before, _ := podgroup.Of(was)
 			if after, _ := podgroup.Of(is); before != after {

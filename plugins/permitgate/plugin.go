@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
@@ -22,6 +23,7 @@ import (
 	"zonewise.dev/internal/leader"
 	"zonewise.dev/internal/metrics"
 	"zonewise.dev/internal/perscheduler"
+	"zonewise.dev/internal/upstream"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/native"
 	"zonewise.dev/plugins/permitgate/preempt"
@@ -149,6 +151,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	f := &eventHandlers{
 		gangs: s.gangs, freed: s.freed, nominations: s.nominations, claims: newClaims(h), ours: s.profiles.has,
 		nominatedMember: s.server.Nominated, gone: s.preemptor.Gone,
+		keepNomination: func(pod *v1.Pod) { upstream.KeepNomination(klog.FromContext(ctx), h, nominee{pod: pod}) },
 	}
 	synced, err := f.watch(factory)
 	if err != nil {
