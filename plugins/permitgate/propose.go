@@ -73,7 +73,7 @@ func (p *proposer) propose(ctx context.Context, state fwk.CycleState, key types.
 // plan collects what the gang asks for. It uses the scout's pod of the cycle, as the first of its class.
 func (p *proposer) plan(key types.NamespacedName, scout *v1.Pod) *plan {
 	pl := &plan{key: key, pods: map[types.UID]*v1.Pod{}, known: map[types.UID]string{}, members: map[types.UID]bool{}}
-	classes := map[string][]*v1.Pod{} // by signature
+	classes, refused := map[string][]*v1.Pod{}, map[types.UID]bool{} // by signature; those whose binds were refused
 	p.gangs.read(key, func(e *entry) {
 		var missing []types.UID
 		missing, pl.request.Need = e.gang.Missing()
@@ -95,7 +95,7 @@ func (p *proposer) plan(key types.NamespacedName, scout *v1.Pod) *plan {
 			if scout != nil && uid == scout.UID {
 				pod = scout
 			}
-			pl.pods[uid] = pod
+			pl.pods[uid], refused[uid] = pod, e.gang.BindRefused(uid)
 			if node := e.knownNode(uid); node != "" {
 				pl.known[uid] = node
 			}
@@ -109,8 +109,12 @@ func (p *proposer) plan(key types.NamespacedName, scout *v1.Pod) *plan {
 		pods := classes[signature]
 		slices.SortFunc(pods, func(a, b *v1.Pod) int { return byAge(a, b, scout) })
 		c := proposal.Class{Pod: pods[0]}
-		for _, pod := range pods {
-			c.Members = append(c.Members, pod.UID)
+		for _, last := range []bool{false, true} { // the quorum may do without members that would not be bound
+			for _, pod := range pods {
+				if refused[pod.UID] == last {
+					c.Members = append(c.Members, pod.UID)
+				}
+			}
 		}
 		pl.request.Classes = append(pl.request.Classes, c)
 	}

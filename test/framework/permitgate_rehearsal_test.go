@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	v1 "k8s.io/api/core/v1"
@@ -108,6 +109,45 @@ func TestGangGoesOnWhenItsRehearsalPasses(t *testing.T) {
 		c.requireBound(names...)
 		require.LessOrEqual(t, c.stage.count(""), before+2, "one may have been refused in between")
 	})
+}
+
+// TestRefusedBindThatBecomesPossible: the gang is whole soon after.
+func TestRefusedBindThatBecomesPossible(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := startGangCluster(t, `{}`, 3)
+		c.stage.setAnswer(refusing("g-"))
+		names := c.createGang("g", 3)
+		c.requireEvent("PodGroup g GangRolledBack", "not on a Friday")
+		c.stage.setAnswer(nil)
+		require.LessOrEqual(t, c.requireBound(names...), 1500*time.Millisecond)
+	})
+}
+
+// TestPolicyForOneMember: by its name. A gang that needs it stays unbound, whichever of its members waits first; one that does not need it goes
+// without it, also where there is room for no more than the quorum.
+func TestPolicyForOneMember(t *testing.T) {
+	for name, tt := range map[string]struct {
+		quorum int32
+		bound  []string
+	}{
+		"whom the gang needs":            {3, nil},
+		"whom the quorum can do without": {2, []string{"g-1", "g-2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := startGangCluster(t, `{"initialBackoff": "1s", "maxBackoff": "2s"}`, int(tt.quorum))
+				c.stage.setAnswer(refusing("g-0"))
+				c.groups.set("g", tt.quorum)
+				for _, pod := range []string{"g-0", "g-1", "g-2"} {
+					c.create(member("g", pod))
+				}
+				c.pass(30 * time.Second)
+				require.ElementsMatch(t, tt.bound, c.boundAmong("g-0", "g-1", "g-2"))
+				require.Equal(t, tt.bound != nil, c.stage.count("g-0") < c.stage.count(""))
+				require.Positive(t, c.stage.count("g-0"))
+			})
+		})
+	}
 }
 
 // TestEachTemplateIsRehearsed: members that ask for different things, or have different controllers, may be treated differently.

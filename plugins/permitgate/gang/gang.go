@@ -97,6 +97,8 @@ type member struct {
 	sentBack bool
 	// bindFailed is true from a failed bind to the member's next bind or rollback.
 	bindFailed bool
+	// bindRefused is true from a rehearsal that was refused to one that passed, or to the bind.
+	bindRefused bool
 	// unanswered counts the steps of the member's cycles since the last one that had a result: each [Gang.Enqueue] that let it
 	// into the queue, and each [Gang.Enter].
 	unanswered int

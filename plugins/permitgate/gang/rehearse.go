@@ -40,7 +40,7 @@ func (g *Gang) rehearsed() bool {
 // takeRehearsals returns the rehearsals that are to be begun: of one waiting member of each template.
 func (g *Gang) takeRehearsals() (due []Rehearsal) {
 	for template, r := range g.rehearsals {
-		if r.passed || g.Rehearsing(r.running) {
+		if r.passed || g.Rehearsing(r.running) || g.awaitsRefused(template) {
 			continue
 		}
 		m := g.waitingOf(template)
@@ -55,14 +55,37 @@ func (g *Gang) takeRehearsals() (due []Rehearsal) {
 	return due
 }
 
-// waitingOf returns a member of the template that waits, always the same one of several; nil without one.
+// waitingOf returns a member of the template that waits: one whose bind was refused before if there is such, and always the same one of
+// several; nil without one.
 func (g *Gang) waitingOf(template Template) (first *member) {
 	for _, m := range g.members {
-		if m.state == memberWaiting && m.template == template && (first == nil || m.uid < first.uid) {
+		switch {
+		case m.state != memberWaiting || m.template != template:
+		case first == nil, m.bindRefused && !first.bindRefused, m.bindRefused == first.bindRefused && m.uid < first.uid:
 			first = m
 		}
 	}
 	return first
+}
+
+// awaitsRefused reports whether the quorum waits for a member of the template whose bind was refused before. A policy may refuse that
+// member alone, so the rehearsal of another would prove nothing.
+func (g *Gang) awaitsRefused(template Template) bool {
+	if g.lacking() <= 0 {
+		return false
+	}
+	for _, m := range g.members {
+		if m.bindRefused && m.inRound && m.state == memberIdle && m.template == template {
+			return true
+		}
+	}
+	return false
+}
+
+// BindRefused reports whether the last rehearsal of the member's bind was refused.
+func (g *Gang) BindRefused(uid types.UID) bool {
+	m, known := g.members[uid]
+	return known && m.bindRefused
 }
 
 // Rehearsing reports whether the result of a rehearsal is still of interest.
@@ -82,6 +105,7 @@ func (g *Gang) Rehearsed(r Rehearsal, refused string, now time.Time) {
 		return
 	}
 	m := g.members[r.UID]
+	m.bindRefused = refused != ""
 	if refused == "" {
 		g.rehearsals[m.template].passed = true
 		g.probe.start(now)

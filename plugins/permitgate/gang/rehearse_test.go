@@ -124,6 +124,27 @@ func TestAnotherMemberIsRehearsed(t *testing.T) {
 	require.ElementsMatch(t, ids[1:], g.Act(after(50)).Probe)
 }
 
+// TestRefusedMemberIsRehearsedAgain: a policy may refuse that member alone, so in later rounds no other of its template is rehearsed for it,
+// even if others wait before.
+func TestRefusedMemberIsRehearsedAgain(t *testing.T) {
+	g, ids := rehearsingGang(3, 3, "worker")
+	wait(t, g, after(10), ids[1])
+	g.Rehearsed(rehearsals(g, 10)[0], "says a policy", after(20))
+	require.Equal(t, gang.Backoff, g.Phase())
+	require.True(t, g.BindRefused(ids[1]))
+	g.Unreserved(ids[1], after(30))
+	g.Act(after(60_000))
+	wait(t, g, after(60_000), ids[0], ids[2])
+	require.Empty(t, rehearsals(g, 60_000))
+	wait(t, g, after(60_001), ids[1])
+	run := rehearsals(g, 60_001)
+	require.Len(t, run, 1)
+	require.Equal(t, ids[1], run[0].UID)
+	g.Rehearsed(run[0], "", after(60_002))
+	require.False(t, g.BindRefused(ids[1]))
+	require.ElementsMatch(t, ids, g.Release(ids, after(60_003)))
+}
+
 // TestLostTemplateKeepsNobody: when no member of it waits any more, its rehearsal is not awaited.
 func TestLostTemplateKeepsNobody(t *testing.T) {
 	g, ids := rehearsingGang(1, 2, "driver", "worker")

@@ -67,7 +67,7 @@ func (g *Gang) move(m *member, to memberState) {
 		g.leave(m)
 	}
 	if to == memberCommitted || to == memberBound {
-		m.bindFailed = false
+		m.bindFailed, m.bindRefused = false, false
 	}
 	m.state = to
 	g.count[to]++
