@@ -92,7 +92,7 @@ func New(c clock.WithTicker, gangs Gangs) *Rehearser {
 // Lead starts the rehearsals, which run until ctx ends. Only the leader calls it, once.
 func (r *Rehearser) Lead(ctx context.Context, client clientset.Interface) {
 	r.leading.Store(true)
-	go r.agenda.Run(ctx, workers, func(i item) { r.look(ctx, client, i) })
+	go r.agenda.Run(ctx, workers, func(i item) { r.rehearse(ctx, client, i) })
 }
 
 // Begin has a bind rehearsed.
@@ -102,7 +102,8 @@ func (r *Rehearser) Begin(key types.NamespacedName, of gang.Rehearsal) { r.agend
 // lead do not count.
 func (r *Rehearser) Idle() bool { return !r.leading.Load() || r.agenda.Idle() }
 
-func (r *Rehearser) look(ctx context.Context, client clientset.Interface, i item) {
+// rehearse sends a bind, and passes on the answer.
+func (r *Rehearser) rehearse(ctx context.Context, client clientset.Interface, i item) {
 	logger := klog.FromContext(ctx)
 	pod, node := r.gangs.Rehearsing(i.gang, i.Rehearsal)
 	if pod == nil {

@@ -46,7 +46,7 @@ type sentEvents struct {
 	waitsFor gang.Reason         // what the gang waits for
 	since    time.Time           // since when; reset when more members than ever exist, until an event has said so
 	most     int                 // the most live members since it waits for this
-	told     sets.Set[types.UID] // the PodGroup and the pods whose events have said so
+	notified sets.Set[types.UID] // the PodGroup and the pods whose events have said so
 	arrivals int                 // how many pods had come by then
 }
 
@@ -195,10 +195,10 @@ func (t *sentEvents) waits(g *Gang, now time.Time) (due bool, again time.Duratio
 	switch {
 	case reason != t.waitsFor:
 		t.waitsFor, t.since, t.most = reason, now, g.Live
-		t.told, t.arrivals = nil, 0
+		t.notified, t.arrivals = nil, 0
 	case g.Live > t.most:
 		t.most = g.Live
-		if len(t.told) == 0 {
+		if len(t.notified) == 0 {
 			t.since = now // members still arrive
 		}
 	}
@@ -217,9 +217,9 @@ func (s *Server) aboutWaiting(key types.NamespacedName, g *Gang) (msgs []message
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.sentLocked(key)
-	told := sets.New[types.UID]()
+	notified := sets.New[types.UID]()
 	tell := func(uid types.UID, regarding runtime.Object) {
-		if told.Insert(uid); !t.told.Has(uid) {
+		if notified.Insert(uid); !t.notified.Has(uid) {
 			msgs = append(msgs, message{regarding, string(g.Reason), g.Detail})
 		}
 	}
@@ -231,7 +231,7 @@ func (s *Server) aboutWaiting(key types.NamespacedName, g *Gang) (msgs []message
 			tell(m.Pod.UID, m.Pod)
 		}
 	}
-	t.told, t.arrivals = told, g.Arrivals
+	t.notified, t.arrivals = notified, g.Arrivals
 	return msgs
 }
 

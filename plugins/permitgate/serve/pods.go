@@ -147,9 +147,10 @@ func (s *Server) podChanged(pod *v1.Pod) {
 func (s *Server) countSucceeded(key types.NamespacedName) {
 	now := succeeded(s.podsOf(key))
 	s.mu.Lock()
-	before := s.counted[key]
-	if s.counted[key] = now; len(now) == 0 {
-		delete(s.counted, key)
+	before := s.succeeded[key]
+	s.succeeded[key] = now
+	if len(now) == 0 {
+		delete(s.succeeded, key)
 	}
 	s.mu.Unlock()
 	if !now.Equal(before) {

@@ -116,15 +116,15 @@ type Server struct {
 	agenda *agenda.Agenda[job]
 	writer *crd.Writer[*v1alpha1.PodGroup] // nil when statuses are not written
 
-	mu       sync.Mutex // guards everything below
-	leads    bool
-	client   clientset.Interface
-	patcher  *patcher
-	pods     toolscache.Indexer                           // the pods of gangs, finished ones too; nil before this process leads
-	podsRead func() bool                                  // all of them have been read
-	counted  map[types.NamespacedName]sets.Set[types.UID] // succeeded pods that count, as the gangs were told
-	sent     map[types.NamespacedName]*sentEvents
-	groups   map[types.UID]types.NamespacedName // by the PodGroup's UID
+	mu        sync.Mutex // guards everything below
+	leads     bool
+	client    clientset.Interface
+	patcher   *patcher
+	pods      toolscache.Indexer                           // the pods of gangs, finished ones too; nil before this process leads
+	podsRead  func() bool                                  // all of them have been read
+	succeeded map[types.NamespacedName]sets.Set[types.UID] // succeeded pods that count, as the gangs were told
+	sent      map[types.NamespacedName]*sentEvents
+	groups    map[types.UID]types.NamespacedName // by the PodGroup's UID
 }
 
 // job is something to be done for a gang.
@@ -146,7 +146,7 @@ const (
 func New(c Config) *Server {
 	s := &Server{
 		Config: c, agenda: agenda.New[job](c.Clock),
-		counted: map[types.NamespacedName]sets.Set[types.UID]{}, sent: map[types.NamespacedName]*sentEvents{},
+		succeeded: map[types.NamespacedName]sets.Set[types.UID]{}, sent: map[types.NamespacedName]*sentEvents{},
 		groups: map[types.UID]types.NamespacedName{},
 	}
 	if c.ManageStatus && c.Source != nil {
