@@ -66,7 +66,8 @@
 // Waiting, Released or Prepared.
 //
 // With [Config.Rehearse], waiting members are released only when the bind of one member of each template among them has been
-// rehearsed. The time that rehearsals take does not count against the round's deadline.
+// rehearsed: of one whose last rehearsal was refused, if the quorum needs it. The time that rehearsals take does not count against the
+// round's deadline.
 //
 // # Native gangs
 //
