@@ -55,7 +55,8 @@ group_holds() {
 	measure $PERFORMANCE ReserveCacheTrace 1x
 }
 group_permitgate() {
-	measure ./test/framework Pod 1s
+	measure ./test/framework 'Pod$|PodWithoutGang|SearchForVictims' 1s
+	measure ./test/framework PodsBeside 1x
 	measure ./plugins/permitgate/gang . 200ms
 	measure ./plugins/permitgate/proposal . 200ms
 	measure $PERFORMANCE PermitGateWaiting 3x

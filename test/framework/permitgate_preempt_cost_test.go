@@ -23,13 +23,18 @@ import (
 // budget creates a PodDisruptionBudget for the pods of an app that allows so many disruptions.
 func (c *cluster) budget(app string, allowed int32) {
 	c.t.Helper()
+	c.createBudget(app, allowed)
+	c.quiet()
+}
+
+func (c *cluster) createBudget(app string, allowed int32) {
+	c.t.Helper()
 	_, err := c.client.PolicyV1().PodDisruptionBudgets("default").Create(c.t.Context(), &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: app},
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
 		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
 	}, metav1.CreateOptions{})
 	require.NoError(c.t, err)
-	c.quiet()
 }
 
 // TestBudgetThatIsUsedUp by the first victim: the second is another pod, if there is one, though of a higher priority.
