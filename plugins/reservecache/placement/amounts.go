@@ -109,7 +109,7 @@ func (d *draft) decideAmount(name string) {
 		return
 	case at.node == nil:
 		return // only the cycles see it yet
-	case d.Fit.Unfit(at.node.object) != "":
+	case !d.Fit.Takes(at.node.object):
 		d.setAmount(at, ledger.Resources{})
 		return
 	}
@@ -211,10 +211,14 @@ func (p *Planner) countNodesLocked(c *claimState) {
 			delete(c.full, name)
 			continue
 		}
-		lack := lack{usable: there && c.Fit.Unfit(n.object) == ""}
-		if delete(c.away, name); !there {
+		lack := lack{usable: there && c.Fit.Takes(n.object)}
+		delete(c.away, name)
+		if there {
+			lack.zone = n.zone.name
+		} else {
 			c.away[name] = 1
-		} else if lack.zone = n.zone.name; lack.usable && !slices.Contains(c.seeks, lack.zone) {
+		}
+		if lack.usable && !slices.Contains(c.seeks, lack.zone) {
 			c.searchOf(c.beganIn).looked[lack.zone] = c.began // up to then all nodes of the zone were looked at that lack something
 		}
 		c.lacks[name] = lack

@@ -129,7 +129,7 @@ func (d *draft) dropUseless() {
 		case d.quota(at.zone) == nil:
 			used, unused = 0, 0
 		case at.node == nil: // only the cycles see it yet
-		case d.Fit.Unfit(at.node.object) != "":
+		case !d.Fit.Takes(at.node.object):
 			unused = 0
 		default:
 			unused -= min(unused, int(d.excess[at.name].Pods))

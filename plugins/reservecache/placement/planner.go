@@ -91,7 +91,7 @@ func (p *Planner) Set(d Target) {
 		p.dropLocked(old)
 	} else {
 		for name, n := range p.worker.nodes {
-			if owned, some := n.owned[c.claimUID()]; some {
+			if owned, runs := n.owned[c.claimUID()]; runs {
 				c.owners[name] = int(owned.Pods)
 			}
 		}

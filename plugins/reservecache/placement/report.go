@@ -153,20 +153,20 @@ func (p *Planner) reasonsLocked(c *claimState, report *ZoneReport) string {
 	for i := range report.Nodes {
 		has[report.Nodes[i].Node] = report.Nodes[i].Slots
 	}
-	short, small, unfit := map[string]int{}, map[string]int{}, map[string]int{}
+	lacking, small, unfit := map[string]int{}, map[string]int{}, map[string]int{}
 	room := 0
 	for n := z.newest; n != nil; n = n.older {
-		if why := c.Fit.Unfit(n.object); why != "" {
-			unfit[string(why)]++
+		if unsuitable := c.Fit.Unfit(n.object); unsuitable != "" {
+			unfit[string(unsuitable)]++
 			continue
 		}
 		slot := &c.Claim.Slot
 		if lacks := slot.Exceeds(&n.allocatable); lacks != "" {
 			small["too small: "+resourceName(lacks)]++
 		} else if lacks := slot.Exceeds(p.worker.freeRoom(n)); lacks != "" {
-			short["short of "+resourceName(lacks)]++
+			lacking["short of "+resourceName(lacks)]++
 		} else if !c.mayHaveAnother(n, has[n.name]) {
-			short["with as many slots and owners as slotsPerNode allows"]++
+			lacking["with as many slots and owners as slotsPerNode allows"]++
 		} else {
 			room++
 		}
@@ -175,7 +175,7 @@ func (p *Planner) reasonsLocked(c *claimState, report *ZoneReport) string {
 	if room > 0 {
 		rest[c.whyUntaken(report.Name)] = room
 	}
-	return sentence(short, small, unfit, rest)
+	return sentence(lacking, small, unfit, rest)
 }
 
 // whyUntaken says why room of a zone is not taken.
@@ -210,8 +210,8 @@ func byNumber(reasons map[string]int) []string {
 	parts := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
 		return cmp.Or(cmp.Compare(reasons[b], reasons[a]), strings.Compare(a, b))
 	})
-	for i, why := range parts {
-		parts[i] = fmt.Sprintf("%d %s", reasons[why], why)
+	for i, reason := range parts {
+		parts[i] = fmt.Sprintf("%d %s", reasons[reason], reason)
 	}
 	return parts
 }

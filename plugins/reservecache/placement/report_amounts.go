@@ -24,13 +24,13 @@ type Amounts struct {
 
 // Words puts an amount into words: "2500m cpu, 4Gi memory, 3 places for pods".
 func Words(r *ledger.Resources) string {
-	var words []string
+	var parts []string
 	for name := range r.Named() {
 		if name != v1.ResourcePods {
-			words = append(words, fmt.Sprintf("%s %s", amount.Quantity(name, r.Amount(name)), name))
+			parts = append(parts, fmt.Sprintf("%s %s", amount.Quantity(name, r.Amount(name)), name))
 		}
 	}
-	slices.SortFunc(words, func(a, b string) int {
+	slices.SortFunc(parts, func(a, b string) int {
 		_, a, _ = strings.Cut(a, " ")
 		_, b, _ = strings.Cut(b, " ")
 		return strings.Compare(a, b)
@@ -38,11 +38,11 @@ func Words(r *ledger.Resources) string {
 	switch r.Pods {
 	case 0:
 	case 1:
-		words = append(words, "1 place for a pod")
+		parts = append(parts, "1 place for a pod")
 	default:
-		words = append(words, fmt.Sprintf("%d places for pods", r.Pods))
+		parts = append(parts, fmt.Sprintf("%d places for pods", r.Pods))
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(parts, ", ")
 }
 
 // zoneAmounts is what is found out about a zone.

@@ -18,7 +18,7 @@ type View interface {
 	Generation(i int) int64
 	// Recent returns the names of the nodes that may have changed since the last view; false if any may have. Changes that it leaves out
 	// are found once it is false.
-	Recent() (names []string, some bool)
+	Recent() (names []string, known bool)
 	// Outdated reports whether the source has a newer state of a node.
 	Outdated(i int) bool
 	Node(i int) *v1.Node
@@ -114,7 +114,7 @@ func newRooms(h *holds.Holds, nominated map[string]ledger.Resources) *rooms {
 func (r *rooms) update(view View, all bool) {
 	r.view = view
 	held := r.held.Update() // first: what a pod has taken makes no room for others beside that pod
-	if names, some := view.Recent(); all || !some || !r.compareNodes(names) {
+	if names, known := view.Recent(); all || !known || !r.compareNodes(names) {
 		r.compareAll()
 	}
 	r.updateRooms(held)
@@ -180,7 +180,7 @@ func (r *rooms) updateRooms(names []string) {
 
 // rebuildOrder handles new, removed and reordered nodes.
 func (r *rooms) rebuildOrder() {
-	was := r.order
+	before := r.order
 	r.moved = true
 	r.order = make([]*nodeRoom, 0, r.view.Len())
 	there := make(map[*nodeRoom]bool, r.view.Len())
@@ -189,7 +189,7 @@ func (r *rooms) rebuildOrder() {
 		n.index, there[n] = i, true
 		r.order = append(r.order, n)
 	}
-	for _, n := range was {
+	for _, n := range before {
 		if !there[n] {
 			r.removeNode(n)
 		}
@@ -235,7 +235,7 @@ func (r *rooms) readNode(n *nodeRoom, i int) {
 func (r *rooms) updateRoom(n *nodeRoom) {
 	n.held = r.held.Node(n.name)
 	unused := n.held.Unused(n.ownedBy)
-	was := n.room
+	before := n.room
 	n.zone.unused.Add(&n.unused, -1)
 	n.zone.unused.Add(&unused, 1)
 	if unused.Exceeds(&n.unused) != "" {
@@ -243,7 +243,7 @@ func (r *rooms) updateRoom(n *nodeRoom) {
 	}
 	n.unused = unused.Clone()
 	n.resetRoom()
-	if n.room.Exceeds(&was) != "" {
+	if n.room.Exceeds(&before) != "" {
 		r.offerAgain(n)
 	}
 	r.queueForReconcile(n)
@@ -273,9 +273,9 @@ func (r *rooms) queueForReconcile(n *nodeRoom) {
 
 // setOwned records what the pods of claims on a node ask for.
 func (r *rooms) setOwned(n *nodeRoom, owned map[types.UID]ledger.Resources) {
-	if was := n.owned; !sameOwned(was, owned) {
+	if before := n.owned; !sameOwned(before, owned) {
 		n.owned = owned
-		r.ownedChanged(n, was)
+		r.ownedChanged(n, before)
 	}
 }
 
@@ -297,9 +297,9 @@ func sameOwned(a, b map[types.UID]ledger.Resources) bool {
 func (n *nodeRoom) ownedBy(claim types.UID) ledger.Resources { return n.owned[claim] }
 
 // objectFrees reports whether a node may take slots, or pods, that it could not take before.
-func objectFrees(was, is *v1.Node) bool {
-	return was.Spec.Unschedulable && !is.Spec.Unschedulable || unready(was) && !unready(is) ||
-		len(was.Spec.Taints) > 0 && !apiequality.Semantic.DeepEqual(was.Spec.Taints, is.Spec.Taints) || !maps.Equal(was.Labels, is.Labels)
+func objectFrees(before, now *v1.Node) bool {
+	return before.Spec.Unschedulable && !now.Spec.Unschedulable || unready(before) && !unready(now) ||
+		len(before.Spec.Taints) > 0 && !apiequality.Semantic.DeepEqual(before.Spec.Taints, now.Spec.Taints) || !maps.Equal(before.Labels, now.Labels)
 }
 
 // offerAgain records that a node may have new room for slots, and puts it first in its zone.
