@@ -133,10 +133,8 @@ func (p *planner) late() bool { return p.options.Limit > 0 && time.Since(p.began
 type search struct {
 	*planner
 	copies []*copyState
-	// refused has why the moves of pods of a workload out of a zone were given up, alone the same for those that are not tried together
-	// with others again.
+	// refused has why moves were given up, and alone why they are tried together with others no more.
 	refused, alone map[target]string
-	fresh          map[types.UID]bool // pods that the search itself has made, of which each copy has others
 }
 
 // target is what a candidate stands for: pods of one workload in one zone.

@@ -2,8 +2,6 @@ package rebalance
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -135,9 +133,6 @@ func openZones(c *census.Census, eligible counts.Eligibility) map[string]bool {
 	}
 	return open
 }
-
-// names returns the workloads in one line.
-func (r *rule) names() string { return strings.Join(slices.Sorted(maps.Keys(r.workloads)), ", ") }
 
 // firstToMove orders pods of a zone: first those that cost least to delete, by their own word, then unready ones, then the youngest.
 func firstToMove(a, b *v1.Pod) int {
