@@ -18,7 +18,7 @@ const (
 	ErrReasonHeldFor = "node(s) had room only in what is held for "
 	// ErrReasonNoSlot is followed by the name of the reservation of which the pod needs a slot.
 	ErrReasonNoSlot = "node(s) had no unused slot of "
-	// ErrReasonFreeElsewhere: the pod owns a slot, or an amount, here and does not need it.
+	// ErrReasonFreeElsewhere: the pod needs a slot, or an amount, of its own here, and none on another node.
 	ErrReasonFreeElsewhere = "node(s) had room only in the pod's own slots, and others had free room"
 	// ErrReasonSlotElsewhere: the pod owns a slot on another node, and uses it first.
 	ErrReasonSlotElsewhere = "node(s) had no slot of the pod's own, and others had one"
@@ -51,10 +51,10 @@ func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, in
 	allocatable, requested := resourcesOf(info.GetAllocatable()), requestedOf(info)
 	view := p.running.view
 	if d.owner == nil && view.FitsBesideAnyHolds(&d.request, &allocatable, &requested) {
-		return nil // what is found by the node's name is not in the processor's cache, unlike the node itself
+		return nil // without a lookup by the node's name, which would miss the processor's cache
 	}
 	name := info.Node().Name
-	held := view.Node(name)
+	held := view.Node(name) // nil if nothing is held there
 	if held == nil && d.owner == nil {
 		return nil
 	}
@@ -71,9 +71,9 @@ func (p *ReserveCache) filter(ctx context.Context, d *cycleData, pod *v1.Pod, in
 	}
 	var reason string
 	switch {
-	case d.asker.Use == holds.UseLast && verdict.Uses:
+	case d.asker.Use == holds.UseLast && verdict.Uses: // it needs a slot here
 		reason = ErrReasonFreeElsewhere
-	case d.asker.Use == holds.UseFirst && !verdict.Uses:
+	case d.asker.Use == holds.UseFirst && !verdict.Uses: // it finds no slot here
 		reason = ErrReasonSlotElsewhere
 	default:
 		return nil
@@ -93,19 +93,19 @@ func (p *ReserveCache) refusal(d *cycleData, info fwk.NodeInfo, held *holds.Node
 	} else {
 		reason += d.owner.Name
 	}
-	var taken ledger.Resources
+	var lower ledger.Resources // what pods of a lower priority take
 	for _, other := range info.GetPods() {
 		if schedulingv1.PodPriority(other.GetPod()) < d.asker.Priority {
 			requests := resourcesOf(other.CalculateResource().Resource)
 			requests.Pods = 1
-			taken.Add(&requests, 1)
+			lower.Add(&requests, 1)
 		}
 	}
-	if taken.Pods == 0 {
+	if lower.Pods == 0 {
 		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reason)
 	}
 	rest := question.Requested.Clone()
-	rest.Add(&taken, -1)
+	rest.Add(&lower, -1)
 	without := *question
 	without.Requested = &rest
 	without.Owned = p.running.ownedByAtLeast(info, d.asker.Priority)

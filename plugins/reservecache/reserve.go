@@ -92,8 +92,8 @@ func (p *ReserveCache) admit(d *cycleData, pod *v1.Pod, nodeName string) (slots 
 // partToTake returns the part that the pod takes of what its claim holds on the node, given what is held now.
 func (p *ReserveCache) partToTake(d *cycleData, pod *v1.Pod, nodeName string) (part ledger.Resources, err error) {
 	r := p.running
-	known := d != nil
-	if !known {
+	hasCycleData := d != nil
+	if !hasCycleData { // PreFilter found that no hold concerns the pod, but some may have come since
 		asker, owner := r.askerFor(pod)
 		if asker.IgnoreHolds {
 			return part, nil
@@ -110,7 +110,7 @@ func (p *ReserveCache) partToTake(d *cycleData, pod *v1.Pod, nodeName string) (p
 	}
 	verdict := r.holds.Node(nodeName).Fit(&question)
 	switch {
-	case verdict.Fits && (known || verdict.Takes.Pods == 0):
+	case verdict.Fits && (hasCycleData || verdict.Takes.Pods == 0): // cycleData remembers what a pod takes, for Unreserve
 		return verdict.Takes, nil
 	case verdict.By != nil:
 		return part, fmt.Errorf("%w for %s: %s", errHeld, verdict.By.Name, verdict.Lacks)
@@ -154,6 +154,7 @@ func (p *ReserveCache) Unreserve(ctx context.Context, state fwk.CycleState, pod 
 		r.planner.Exclusively(func() {
 			taken := d.taken.Swap(nil)
 			forgotten = r.ledger.ForgetPod(pod.UID, nodeName)
+			// A pod that is on the node after all keeps what it took.
 			if at, known := r.ledger.GetPod(pod.UID); taken != nil && (!known || at.Node != nodeName) {
 				r.holds.Return(taken)
 				returned = true

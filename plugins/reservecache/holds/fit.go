@@ -31,10 +31,10 @@ type Question struct {
 // Verdict is the answer to a Question.
 type Verdict struct {
 	Fits bool
-	// Uses means that the pod uses a part of what its claim holds: of a claim with UseLast what it lacks beside all that is held, of
-	// others an unused slot.
+	// Uses means that the pod uses a part of what its claim holds. With UseLast it does so where it lacks room beside all that is held, with
+	// UseFirst where a slot is unused, and with UseOnly wherever it fits.
 	Uses bool
-	// Takes is the part by which the pod lowers what its claim holds: a number of slots of a claim that is not inclusive.
+	// Takes is by how much the pod lowers what its claim holds: a number of slots, or nothing if the claim is inclusive.
 	Takes ledger.Resources
 	// Lacks is the resource of which there is too little, and By the claim that is in the way. Both are empty when the pod
 	// fits, and when it may run in what its claim holds only and there is too little.
@@ -46,8 +46,8 @@ type Verdict struct {
 //
 //	request + unused amounts that it may not use <= allocatable - requested
 //
-// in each resource that both sides name. What its own claim holds is not in its way; with UseOnly the request has to lie in what is unused of
-// it. Fit allocates nothing for a pod that uses nothing.
+// in each resource that is requested and held. What its own claim holds is not in its way; with UseOnly the request has to lie in what is
+// unused of it. n may be nil, where nothing is held. Fit allocates nothing for a pod that uses nothing.
 func (n *NodeHolds) Fit(q *Question) Verdict {
 	who := q.Who
 	if who.IgnoreHolds {

@@ -10,7 +10,8 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// draft has the intended slots, or amounts, of one claim. Until it is committed, only the room of the nodes reflects it.
+// draft has the intended slots, or amounts, of one claim. Until it is recorded, it changes the room of its nodes, and of the claim what
+// countLocked counts again: counts, away and began.
 type draft struct {
 	*claimState
 	planner *Planner
@@ -24,7 +25,7 @@ type draft struct {
 	looks, limit int
 }
 
-// placeSlot is what the claim has on one node.
+// place is what the claim has on one node.
 type place struct {
 	name, zone string
 	// node is nil if the draft's rooms do not have it. ready means that there is such a node, and that it is ready.
@@ -156,7 +157,7 @@ func (d *draft) resize(at *place, slots int) {
 	}
 }
 
-// placeMissing places what the zones lack, and then what may be in any zone, first where the smallest part of the quota is filled.
+// placeMissing places what the zones lack, and then what may be in any zone, first where most of the quota is missing.
 func (d *draft) placeMissing() {
 	if d.Claim.Amounts {
 		d.takeFreed()
@@ -279,7 +280,7 @@ func (d *draft) mayAdd(n *nodeRoom) bool {
 	return d.mayHaveAnother(n, d.slotsOn(n)) && takes.Exceeds(d.rooms.freeRoom(n)) == ""
 }
 
-// placesByRoom returns the places of a zone in the opposite order to that of filling.
+// placesByRoom returns the places of a zone, the emptiest node first: the opposite order to that of filling.
 func (d *draft) placesByRoom(zoneName string) []*place {
 	var places []*place
 	for _, at := range d.places {
@@ -298,7 +299,7 @@ func (d *draft) placesByRoom(zoneName string) []*place {
 // unusedGain is how much more unused a place gets; negative where it loses some.
 func (at *place) unusedGain() ledger.Resources { return at.unused.Less(&at.unusedBefore) }
 
-// losesUnused reports whether a place gets less unused of a resource.
+// losesUnused reports whether a place gets less unused of any resource.
 func (at *place) losesUnused() bool {
 	gain := at.unusedGain()
 	positive := gain.Positive()

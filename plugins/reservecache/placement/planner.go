@@ -13,13 +13,13 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// Planner places the slots of reservations, and repairs their placement. Make one with New. Its methods may be called from
+// Planner places the slots of reservations, and repairs their placement, by Reconcile and Collect. Make one with New. Its methods may be called from
 // several goroutines, but not with the lock of the scheduling queue held.
 type Planner struct {
 	holds *holds.Holds
 	// fraction limits the unused slots of a zone to a part of what the zone's nodes offer; 1 and more means no limit.
 	fraction float64
-	// nominatedOn asks what the pods ask for that are nominated to a node. It is called without the planner's lock.
+	// nominatedOn returns the requests, summed up, of the pods that are nominated to a node. It is called without the planner's lock.
 	nominatedOn func(node string) ledger.Resources
 
 	// turn is held by Collect and Reconcile from beginning to end, since mu is released while they ask for nominated pods: neither sees
@@ -31,14 +31,14 @@ type Planner struct {
 	idle atomic.Bool
 
 	mu sync.Mutex // guards all fields below and everything that they lead to
-	// worker has the nodes of the ledger, and cycles those of the scheduling cycles, at the last calls of Reconcile and Collect.
+	// worker has the room of the nodes as the ledger had them at the last Reconcile, cycles as scheduling cycles had them at the last Collect.
 	worker, cycles *rooms
 	// cyclesHaveMore means that the cycles see nodes that the ledger has not, or has no longer.
 	cyclesHaveMore bool
 	// claims are all by UID, and queue the same, the oldest first.
 	claims map[types.UID]*claimState
 	queue  []*claimState
-	fits   map[string]*tallied
+	fits   map[string]*fitTally
 	// seeking counts the claims that lack slots.
 	seeking int
 	// full are the nodes with negative room.
@@ -51,8 +51,8 @@ type Planner struct {
 	reread map[*rooms]bool
 }
 
-// tallied counts the nodes under a fit.
-type tallied struct {
+// fitTally counts the nodes that a fit selects, and those that are usable, by zone.
+type fitTally struct {
 	fit   *Fit
 	zones map[string]*tally
 }
@@ -63,7 +63,7 @@ type tallied struct {
 func New(h *holds.Holds, maxHeldFraction float64, nominatedOn func(node string) ledger.Resources) *Planner {
 	p := &Planner{
 		holds: h, fraction: maxHeldFraction, nominatedOn: nominatedOn,
-		claims: map[types.UID]*claimState{}, fits: map[string]*tallied{},
+		claims: map[types.UID]*claimState{}, fits: map[string]*fitTally{},
 		full: map[*nodeRoom]struct{}{}, nominated: map[string]ledger.Resources{}, touched: map[types.UID]struct{}{}, reread: map[*rooms]bool{},
 	}
 	p.worker, p.cycles = newRooms(h, p.nominated), newRooms(h, p.nominated)
@@ -73,8 +73,8 @@ func New(h *holds.Holds, maxHeldFraction float64, nominatedOn func(node string) 
 	return p
 }
 
-// Set adds a claim, or replaces it by a newer version. No slot is placed before the next Reconcile. What it holds counts as
-// freed, save with SameTerms: for other pods if its priority is lower now, for its owners if they have changed.
+// Set adds a claim, or replaces it by a newer version. No slot is placed before the next Reconcile. Without SameTerms what it holds counts as
+// freed: other pods may take it if the priority is lower now, and so may new owners.
 func (p *Planner) Set(d Target) {
 	d.Claim.Slot = d.Claim.Slot.Clone()
 	if !d.Claim.Amounts {
@@ -255,15 +255,15 @@ func (p *Planner) tallyLocked(fit *Fit) {
 	if p.fits[fit.key] != nil {
 		return
 	}
-	t := &tallied{fit: fit, zones: map[string]*tally{}}
+	t := &fitTally{fit: fit, zones: map[string]*tally{}}
 	p.fits[fit.key] = t
 	for _, n := range p.worker.nodes {
-		t.tallyNode(n.tallied, 1)
+		t.tallyNode(n.countedAs, 1)
 	}
 }
 
 // tallyNode adds or takes away a node, which may be nil. It reports whether a zone came to have usable or selected nodes, or ceased to.
-func (t *tallied) tallyNode(n *v1.Node, sign int) bool {
+func (t *fitTally) tallyNode(n *v1.Node, sign int) bool {
 	if n == nil {
 		return false
 	}
@@ -295,7 +295,7 @@ func (p *Planner) retallyLocked() {
 	for _, t := range p.fits {
 		changed := false
 		for _, n := range notes.objects {
-			left, came := t.tallyNode(n.tallied, -1), t.tallyNode(n.presentObject(), 1)
+			left, came := t.tallyNode(n.countedAs, -1), t.tallyNode(n.presentObject(), 1)
 			changed = changed || left || came
 		}
 		if !changed {
@@ -306,7 +306,7 @@ func (p *Planner) retallyLocked() {
 		}
 	}
 	for _, n := range notes.objects {
-		n.tallyQueued, n.tallied = false, n.presentObject()
+		n.tallyQueued, n.countedAs = false, n.presentObject()
 	}
 	clear(notes.objects)
 	notes.objects = notes.objects[:0]
@@ -329,7 +329,7 @@ func (p *Planner) countLocked(c *claimState) {
 		p.seeking--
 	}
 	if len(c.seeks) > 0 && !c.Claim.Amounts && !slices.Equal(sought, c.seeks) {
-		p.worker.offered, p.cycles.offered = 0, 0
+		p.worker.offered, p.cycles.offered = 0, 0 // look at all nodes again
 	}
 }
 

@@ -87,8 +87,8 @@ type nodeRoom struct {
 	freed        uint64
 	newer, older *nodeRoom
 
-	// tallied is the object by which the node was last counted; nil before that.
-	tallied *v1.Node
+	// countedAs is the object by which the node was last counted under the fits; nil before that.
+	countedAs *v1.Node
 	// tallyQueued is set for the nodes in objects, reconcileQueued for those in changed, wakeQueued for those in roomier.
 	tallyQueued, reconcileQueued, wakeQueued bool
 }
@@ -212,7 +212,7 @@ func (r *rooms) readAgain(n *nodeRoom) { n.generation = -1 }
 func (r *rooms) readNode(n *nodeRoom, i int) {
 	object := r.view.Node(i)
 	allocatable, requested := r.view.Resources(i)
-	if n.tallied != object {
+	if n.countedAs != object {
 		r.queueForTally(n)
 	}
 	n.index, n.generation = i, r.view.Generation(i)
