@@ -217,7 +217,7 @@ func lostZones(all []*v1.Node) []string {
 	usable := map[string]bool{}
 	for _, node := range all {
 		if zone := node.Labels[v1.LabelTopologyZone]; zone != "" {
-			usable[zone] = usable[zone] || nodes.Ready(node) && !node.Spec.Unschedulable
+			usable[zone] = usable[zone] || nodes.Usable(node)
 		}
 	}
 	var out []string

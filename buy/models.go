@@ -26,7 +26,7 @@ type Model struct {
 func Models(all []*v1.Node) []Model {
 	kinds := map[string]*Model{}
 	for _, node := range slices.SortedFunc(slices.Values(all), func(a, b *v1.Node) int { return strings.Compare(a.Name, b.Name) }) {
-		if !nodes.Ready(node) || node.Spec.Unschedulable {
+		if !nodes.Usable(node) {
 			continue
 		}
 		key := kindOf(node)

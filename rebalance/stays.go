@@ -87,8 +87,7 @@ func (s *stayers) why(pod *v1.Pod) string {
 	return ""
 }
 
-// usable reports whether a node is ready and not cordoned.
-func usable(node *v1.Node) bool { return !node.Spec.Unschedulable && nodes.Ready(node) }
+func usable(node *v1.Node) bool { return nodes.Usable(node) }
 
 func deletionCost(pod *v1.Pod) int {
 	cost, _ := strconv.Atoi(pod.Annotations[v1.PodDeletionCost]) // 0 without it
@@ -97,7 +96,7 @@ func deletionCost(pod *v1.Pod) int {
 
 // readiness is 0 for a pod that is not ready, whose move costs nothing.
 func readiness(pod *v1.Pod) int {
-	if c := pods.Condition(pod, v1.PodReady); c != nil && c.Status == v1.ConditionTrue {
+	if pods.Ready(pod) {
 		return 1
 	}
 	return 0

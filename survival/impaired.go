@@ -134,16 +134,11 @@ func (m *Impaired) workloads(asked *v1alpha1.ZoneSurvival, protects func(*v1.Pod
 func (m *Impaired) readyOutside(w *workload, zone string) int {
 	n := 0
 	for _, pod := range w.pods {
-		if at, exists := m.zoneOf[pod.Spec.NodeName]; exists && at != zone && isReady(pod) {
+		if at, exists := m.zoneOf[pod.Spec.NodeName]; exists && at != zone && pods.Ready(pod) {
 			n++
 		}
 	}
 	return n
-}
-
-func isReady(pod *v1.Pod) bool {
-	c := pods.Condition(pod, v1.PodReady)
-	return c != nil && c.Status == v1.ConditionTrue
 }
 
 // Answer puts what is left of a ZoneSurvival's workloads into its status, and whether that is enough as a condition. It reports whether the

@@ -178,10 +178,7 @@ func live(pod *v1.Pod) bool { return pods.Live(pod) }
 
 func ended(pod *v1.Pod) bool { return pods.Ended(pod) }
 
-// usable reports whether a node is ready and not cordoned.
-func usable(node *v1.Node) bool {
-	return !node.Spec.Unschedulable && nodes.Ready(node)
-}
+func usable(node *v1.Node) bool { return nodes.Usable(node) }
 
 func requestsOf(pod *v1.Pod) v1.ResourceList {
 	return resource.PodRequests(pod, resource.PodResourcesOptions{})

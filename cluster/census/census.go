@@ -187,7 +187,7 @@ func (c *Census) Zones() []string {
 func (c *Census) Models() []*Node {
 	var out []*Node
 	for _, n := range c.Nodes {
-		if nodes.Ready(n.Node) && !n.Spec.Unschedulable && !slices.ContainsFunc(out, func(other *Node) bool { return other.Zone == n.Zone }) {
+		if nodes.Usable(n.Node) && !slices.ContainsFunc(out, func(other *Node) bool { return other.Zone == n.Zone }) {
 			out = append(out, n)
 		}
 	}

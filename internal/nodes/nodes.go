@@ -12,3 +12,6 @@ func Ready(node *v1.Node) bool {
 	}
 	return false
 }
+
+// Usable reports whether the node is ready and not cordoned.
+func Usable(node *v1.Node) bool { return !node.Spec.Unschedulable && Ready(node) }

@@ -11,6 +11,12 @@ func Ended(pod *v1.Pod) bool {
 // Live reports whether the pod is neither terminating nor ended.
 func Live(pod *v1.Pod) bool { return pod.DeletionTimestamp == nil && !Ended(pod) }
 
+// Ready reports whether the pod's condition Ready is True.
+func Ready(pod *v1.Pod) bool {
+	c := Condition(pod, v1.PodReady)
+	return c != nil && c.Status == v1.ConditionTrue
+}
+
 // Condition returns a condition of the pod, nil if there is none of that type.
 func Condition(pod *v1.Pod, kind v1.PodConditionType) *v1.PodCondition {
 	for i := range pod.Status.Conditions {
