@@ -12,6 +12,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
+	"zonewise.dev/plugins/permitgate/barrier"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/proposal"
@@ -42,8 +43,7 @@ type entry struct {
 	// last change that may help.
 	confined domain
 	tried    map[string]bool
-	barrier  map[types.UID]chan<- verdict
-	answered int // the gang's departures at the last answer to members at the barrier
+	barrier  barrier.Barrier
 
 	preempting *preemption // nil unless the gang preempts
 	// unnominated are members for which a preemption keeps nothing any more.
@@ -97,12 +97,6 @@ func (d domain) nodes(infos []fwk.NodeInfo) sets.Set[string] {
 		}
 	}
 	return names
-}
-
-// verdict is the answer to a member at the barrier.
-type verdict struct {
-	arrival gang.Arrival
-	detail  string
 }
 
 // preemption is a gang's preemption.
@@ -286,22 +280,6 @@ func (e *entry) endPlan(round int) {
 func (e *entry) searchedInVain() bool {
 	phase := e.gang.Phase()
 	return !e.searchAfter.IsZero() && (phase == gang.Queued || phase == gang.Gathering || phase == gang.Backoff)
-}
-
-// answerBarrier answers the members at the barrier for which the gang has decided. Each channel has room for its
-// one answer.
-func (e *entry) answerBarrier() {
-	departures := e.gang.Departures()
-	if departures == e.answered {
-		return
-	}
-	e.answered = departures
-	for uid, answer := range e.barrier {
-		if arrival, detail := e.gang.Verdict(uid); arrival != gang.ArrivalWait {
-			answer <- verdict{arrival, detail}
-			delete(e.barrier, uid)
-		}
-	}
 }
 
 // roundEnded records the result of a failed round: its domain has been tried.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"zonewise.dev/internal/agenda"
+	"zonewise.dev/plugins/permitgate/barrier"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
@@ -85,9 +86,10 @@ func (g *gangs) change(key types.NamespacedName, f func(e *entry, now time.Time)
 	e, ok := g.byKey[key]
 	if !ok {
 		e = &entry{
-			key: key, gang: gang.New(g.config), pods: map[types.UID]*member{}, barrier: map[types.UID]chan<- verdict{},
+			key: key, gang: gang.New(g.config), pods: map[types.UID]*member{},
 			priorities: map[int32]int{}, foreign: map[string]int{}, plan: newRoundPlan(0),
 		}
+		e.barrier = barrier.New(e.gang)
 		g.byKey[key] = e
 	}
 	f(e, g.clock.Now())
@@ -110,7 +112,7 @@ func (g *gangs) all() { g.each(func(e *entry) { g.agenda.Add(e.key) }) }
 // settledLocked does what cannot wait for the worker after a gang's state has changed: it answers members at the barrier,
 // ends what does not match the gang's state any more, and notes what the gang waits for.
 func (g *gangs) settledLocked(e *entry) {
-	e.answerBarrier()
+	e.barrier.Answer()
 	g.settlePlanLocked(e)
 	keep(g.planning, e, len(e.plan.members) > 0 || e.preempting != nil)
 	lacksRoom := e.gang.Phase() == gang.Backoff && e.gang.Last().Cause.Capacity()

@@ -6,10 +6,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"zonewise.dev/plugins/permitgate/barrier"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
 	"zonewise.dev/plugins/permitgate/proposal"
@@ -57,52 +56,17 @@ func (g *Gangs) PreBindPreFlight(pod *v1.Pod) (*fwk.PreBindPreFlightResult, *fwk
 	return nil, status
 }
 
-// PreBind is the barrier: a member waits until a quorum has been prepared and nothing can stop its binds any more. It returns early when
-// ctx ends, which is how a preemptor stops its victim.
+// PreBind has a member wait at the barrier.
 func (g *Gangs) PreBind(ctx context.Context, h fwk.Handle, pod *v1.Pod) *fwk.Status {
-	answer := make(chan verdict, 1)
-	guarded := false
-	g.step(pod, func(e *entry, now time.Time) {
-		guarded = true
-		if members := e.gang.Arrive(pod.UID, now); len(members) > 0 {
-			e.commit(ctx, h, members, now)
-		}
-		if arrival, detail := e.gang.Verdict(pod.UID); arrival != gang.ArrivalWait {
-			answer <- verdict{arrival, detail}
-			return
-		}
-		e.barrier[pod.UID] = answer
-	})
-	if !guarded {
-		return nil
-	}
-	select {
-	case v := <-answer:
-		return v.status(pod)
-	case <-ctx.Done():
-	}
 	key, _ := GroupOf(pod)
-	g.change(key, func(e *entry, _ time.Time) { delete(e.barrier, pod.UID) })
-	select {
-	case v := <-answer:
-		return v.status(pod) // it was faster; since then only the end of the scheduler can have stopped the pod
-	default:
+	var answer <-chan barrier.Answer
+	g.step(pod, func(e *entry, now time.Time) { answer = e.barrier.Arrive(ctx, h, key, pod.UID, now) })
+	if answer == nil {
+		return nil // it is not guarded
 	}
-	return fwk.AsStatus(context.Cause(ctx)) // Unreserve tells the gang
-}
-
-// commit marks the members at the barrier once the last has arrived. After MarkPrebound no preemptor can stop a pod's binding cycle.
-func (e *entry) commit(ctx context.Context, h fwk.Handle, members []types.UID, now time.Time) {
-	var sure, lost []types.UID
-	for _, uid := range members {
-		if preparing := h.GetPodInPreBind(uid); preparing != nil && preparing.MarkPrebound() {
-			sure = append(sure, uid)
-		} else {
-			lost = append(lost, uid)
-		}
-	}
-	e.gang.Commit(sure, lost, now)
-	klog.FromContext(ctx).V(3).Info("Native gang at the barrier", "podGroup", e.key, "ready", len(sure), "stopped", len(lost))
+	return barrier.Wait(ctx, key, answer, func() {
+		g.change(key, func(e *entry, _ time.Time) { e.barrier.Leave(pod.UID) })
+	})
 }
 
 // PostBind records that a member has been bound.
@@ -118,34 +82,6 @@ func (g *Gangs) Unreserve(pod *v1.Pod) {
 			e.kept[pod.UID] = struct{}{}
 		}
 	})
-}
-
-// verdict is the answer to a member at the barrier.
-type verdict struct {
-	arrival gang.Arrival
-	detail  string
-}
-
-func (v verdict) status(pod *v1.Pod) *fwk.Status {
-	if v.arrival == gang.ArrivalPass {
-		return nil
-	}
-	return fwk.NewStatus(fwk.Unschedulable, prefix(pod)+v.detail)
-}
-
-// answerBarrier answers the members at the barrier for which the gang has decided. Each channel has room for its one answer.
-func (e *entry) answerBarrier() {
-	departures := e.gang.Departures()
-	if departures == e.answered {
-		return
-	}
-	e.answered = departures
-	for uid, answer := range e.barrier {
-		if arrival, detail := e.gang.Verdict(uid); arrival != gang.ArrivalWait {
-			answer <- verdict{arrival, detail}
-			delete(e.barrier, uid)
-		}
-	}
 }
 
 // refusal returns the status for a reason, nil for none. Its code prevents preemption.

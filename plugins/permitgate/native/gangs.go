@@ -20,6 +20,7 @@ import (
 	"zonewise.dev/internal/agenda"
 	"zonewise.dev/internal/informer"
 	"zonewise.dev/internal/pods"
+	"zonewise.dev/plugins/permitgate/barrier"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/rehearse"
 )
@@ -58,13 +59,12 @@ type Gangs struct {
 
 // entry is a gang with what is known of its objects.
 type entry struct {
-	key      types.NamespacedName
-	gang     *gang.Gang
-	group    *schedulingv1beta1.PodGroup // nil while it does not exist
-	guarded  bool                        // by the group's spec when it was seen last
-	pods     map[types.UID]*member
-	barrier  map[types.UID]chan<- verdict
-	answered int // the gang's departures at the last answer to members at the barrier
+	key     types.NamespacedName
+	gang    *gang.Gang
+	group   *schedulingv1beta1.PodGroup // nil while it does not exist
+	guarded bool                        // by the group's spec when it was seen last
+	pods    map[types.UID]*member
+	barrier barrier.Barrier
 	// told is when the last event about a failure was sent, by its cause.
 	told map[string]time.Time
 	// kept are the members whose binds have failed and that keep their nodes.
@@ -134,13 +134,14 @@ func (g *Gangs) changeLocked(key types.NamespacedName, f func(e *entry, now time
 	e := g.byKey[key]
 	if e == nil {
 		e = &entry{
-			key: key, gang: gang.New(g.config.Gang), pods: map[types.UID]*member{}, barrier: map[types.UID]chan<- verdict{},
+			key: key, gang: gang.New(g.config.Gang), pods: map[types.UID]*member{},
 			told: map[string]time.Time{}, kept: map[types.UID]struct{}{},
 		}
+		e.barrier = barrier.New(e.gang)
 		g.byKey[key] = e
 	}
 	f(e, g.config.Clock.Now())
-	e.answerBarrier()
+	e.barrier.Answer()
 	g.settleKeptLocked(e)
 	g.agenda.Add(key)
 }

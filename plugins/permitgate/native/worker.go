@@ -99,7 +99,7 @@ func (g *Gangs) take(key types.NamespacedName) (j job, ok bool) {
 	defer g.settleKeptLocked(e)
 	now := g.config.Clock.Now()
 	j.actions = e.gang.Act(now)
-	e.answerBarrier()
+	e.barrier.Answer()
 	j.failure, j.group = e.gang.Last().Detail, e.group
 	j.pods = map[types.UID]*v1.Pod{}
 	for _, uids := range [][]types.UID{j.actions.Probe, j.actions.Reject, j.actions.Activate} {
