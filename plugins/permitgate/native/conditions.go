@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,7 @@ import (
 
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podstatus"
 )
 
 // The types of the conditions of PodGroups.
@@ -140,26 +142,11 @@ func (g *Gangs) write(ctx context.Context, client clientset.Interface, key types
 				c.LastTransitionTime = old.LastTransitionTime
 			}
 		}
-		errs = append(errs, patched(map[string]any{
-			"metadata": map[string]any{"uid": group.UID},
-			"status":   map[string]any{"conditions": conditions},
-		}, func(patch []byte) error {
-			_, err := client.SchedulingV1beta1().PodGroups(key.Namespace).Patch(ctx, key.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-			return err
-		}))
+		errs = append(errs, patchConditions(ctx, client, group, conditions))
 	}
+	patcher := podstatus.Patcher{Client: client}
 	for _, n := range nominations {
-		var node any // nil removes the nomination
-		if n.node != "" {
-			node = n.node
-		}
-		errs = append(errs, patched(map[string]any{
-			"metadata": map[string]any{"uid": n.pod.UID, "resourceVersion": n.pod.ResourceVersion},
-			"status":   map[string]any{"nominatedNodeName": node},
-		}, func(patch []byte) error {
-			_, err := client.CoreV1().Pods(n.pod.Namespace).Patch(ctx, n.pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
-			return err
-		}))
+		errs = append(errs, patcher.Nomination(ctx, n.pod, n.node))
 	}
 	switch err := errors.Join(errs...); {
 	case err == nil:
@@ -170,14 +157,18 @@ func (g *Gangs) write(ctx context.Context, client clientset.Interface, key types
 	}
 }
 
-// patched makes a patch. It is no error if the object is gone.
-func patched(patch map[string]any, send func(patch []byte) error) error {
-	data, err := json.Marshal(patch)
+// patchConditions gives a PodGroup conditions. It is not an error if the PodGroup is gone.
+func patchConditions(ctx context.Context, client clientset.Interface, group *schedulingv1beta1.PodGroup, conditions []metav1.Condition) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": group.UID},
+		"status":   map[string]any{"conditions": conditions},
+	})
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)
 	}
-	if err := send(data); err != nil && !apierrors.IsNotFound(err) {
-		return err
+	_, err = client.SchedulingV1beta1().PodGroups(group.Namespace).Patch(ctx, group.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if apierrors.IsNotFound(err) {
+		return nil
 	}
-	return nil
+	return err
 }

@@ -1,11 +1,11 @@
-package serve
+// Package podstatus writes conditions and nominations of pods.
+package podstatus
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,36 +17,33 @@ import (
 	"zonewise.dev/internal/upstream"
 )
 
-// patchers is how many pods of a gang are written at a time.
-const patchers = 8
-
-// patcher writes the status of pods, with its own rate limit of the same size as the scheduler's, so that neither waits for
-// the other. Its methods may be called from several goroutines.
-type patcher struct {
-	client clientset.Interface
-	cacher fwk.APICacher // nil unless kube-scheduler makes its calls by it
+// Patcher writes the status of pods. Its methods may be called from several goroutines.
+type Patcher struct {
+	Client clientset.Interface
+	Cacher fwk.APICacher // nil unless kube-scheduler makes its calls by it
 }
 
-func newPatcher(h fwk.Handle) *patcher {
-	p := &patcher{client: h.ClientSet(), cacher: h.APICacher()}
+// New returns a patcher with its own rate limit of the same size as the scheduler's, so that neither waits for the other.
+func New(h fwk.Handle) *Patcher {
+	p := &Patcher{Client: h.ClientSet(), Cacher: h.APICacher()}
 	if config := h.KubeConfig(); config != nil {
 		config = rest.CopyConfig(config)
 		config.RateLimiter = nil
 		if own, err := clientset.NewForConfig(config); err == nil {
-			p.client = own
+			p.Client = own
 		}
 	}
 	return p
 }
 
-// condition gives a pod a condition.
-func (p *patcher) condition(ctx context.Context, pod *v1.Pod, c *v1.PodCondition) error {
-	if p.cacher != nil {
-		done, err := upstream.PatchPodCondition(p.cacher, pod, c)
+// Condition gives a pod a condition.
+func (p *Patcher) Condition(ctx context.Context, pod *v1.Pod, c *v1.PodCondition) error {
+	if p.Cacher != nil {
+		done, err := upstream.PatchPodCondition(p.Cacher, pod, c)
 		if err != nil {
 			return err
 		}
-		return p.cacher.WaitOnFinish(ctx, done)
+		return p.Cacher.WaitOnFinish(ctx, done)
 	}
 	return p.patch(ctx, pod, types.StrategicMergePatchType, map[string]any{
 		"metadata": map[string]any{"uid": pod.UID},
@@ -54,9 +51,9 @@ func (p *patcher) condition(ctx context.Context, pod *v1.Pod, c *v1.PodCondition
 	})
 }
 
-// nomination sets the nominated node of a pod, or clears it if node is empty. The patch names the pod's version, so that a
+// Nomination sets the nominated node of a pod, or clears it if node is empty. The patch names the pod's version, so that a
 // nomination of a later attempt is not lost.
-func (p *patcher) nomination(ctx context.Context, pod *v1.Pod, node string) error {
+func (p *Patcher) Nomination(ctx context.Context, pod *v1.Pod, node string) error {
 	var nomination any // nil removes it
 	if node != "" {
 		nomination = node
@@ -68,24 +65,14 @@ func (p *patcher) nomination(ctx context.Context, pod *v1.Pod, node string) erro
 }
 
 // patch patches a pod's status. It is not an error if the pod is gone.
-func (p *patcher) patch(ctx context.Context, pod *v1.Pod, kind types.PatchType, patch map[string]any) error {
+func (p *Patcher) patch(ctx context.Context, pod *v1.Pod, kind types.PatchType, patch map[string]any) error {
 	data, err := json.Marshal(patch)
 	if err != nil {
 		return fmt.Errorf("status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	_, err = p.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, kind, data, metav1.PatchOptions{}, "status")
+	_, err = p.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, kind, data, metav1.PatchOptions{}, "status")
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	return err
-}
-
-// forAll calls f for each item, several at a time, and returns the first error.
-func forAll[T any](list []T, f func(T) error) error {
-	var group errgroup.Group
-	group.SetLimit(patchers)
-	for _, one := range list {
-		group.Go(func() error { return f(one) })
-	}
-	return group.Wait()
 }

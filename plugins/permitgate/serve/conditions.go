@@ -66,7 +66,7 @@ func (s *Server) writeMembers(ctx context.Context, key types.NamespacedName) err
 		if g, known := s.Gangs.Look(key); !known || !g.short() {
 			return nil // something has changed since
 		}
-		err := s.patcher.condition(ctx, pod, &v1.PodCondition{
+		err := s.patcher.Condition(ctx, pod, &v1.PodCondition{
 			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable,
 			Message: message, LastTransitionTime: now, ObservedGeneration: pod.Generation,
 		})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,7 +61,7 @@ func (s *Server) correctNominations(ctx context.Context, j job) {
 		}
 	}
 	err := forAll(changes, func(c change) error {
-		err := s.patcher.nomination(ctx, c.pod, c.to)
+		err := s.patcher.Nomination(ctx, c.pod, c.to)
 		if err == nil {
 			klog.FromContext(ctx).V(3).Info("Corrected a nomination", "pod", klog.KObj(c.pod), "from", c.pod.Status.NominatedNodeName, "to", c.to, "podGroup", j.gang)
 		}
@@ -97,4 +98,17 @@ func (g *Gang) keepsNominations(members []Member) bool {
 		}
 	}
 	return g.Settled+nominated >= g.MinMember
+}
+
+// patchers is how many pods of a gang are written at a time.
+const patchers = 8
+
+// forAll calls f for each item, several at a time, and returns the first error.
+func forAll[T any](list []T, f func(T) error) error {
+	var group errgroup.Group
+	group.SetLimit(patchers)
+	for _, one := range list {
+		group.Go(func() error { return f(one) })
+	}
+	return group.Wait()
 }

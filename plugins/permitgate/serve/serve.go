@@ -32,6 +32,7 @@ import (
 	"zonewise.dev/internal/agenda"
 	"zonewise.dev/internal/crd"
 	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/podstatus"
 )
 
 // workers is how many jobs are done at a time.
@@ -119,7 +120,7 @@ type Server struct {
 	mu        sync.Mutex // guards everything below
 	leads     bool
 	client    clientset.Interface
-	patcher   *patcher
+	patcher   *podstatus.Patcher
 	pods      toolscache.Indexer                           // the pods of gangs, finished ones too; nil before this process leads
 	podsRead  func() bool                                  // all of them have been read
 	succeeded map[types.NamespacedName]sets.Set[types.UID] // succeeded pods that count, as the gangs were told
@@ -158,7 +159,7 @@ func New(c Config) *Server {
 // Lead starts to serve, until ctx ends. Only the leader calls it, once, and then reports every gang.
 func (s *Server) Lead(ctx context.Context, h fwk.Handle) {
 	s.mu.Lock()
-	s.leads, s.client, s.patcher = true, h.ClientSet(), newPatcher(h)
+	s.leads, s.client, s.patcher = true, h.ClientSet(), podstatus.New(h)
 	s.mu.Unlock()
 	s.watchPods(ctx, h.ClientSet())
 	go s.agenda.Run(ctx, workers, func(j job) { s.look(ctx, j) })
