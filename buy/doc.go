@@ -11,7 +11,7 @@
 // [Read] the inverse of the latter.
 //
 //   - What is asked for rises at once, and falls to the most that was wanted in the last [FallAfter].
-//   - It never exceeds spec.buy.max. Under that bound what is asked for already goes before what is wanted anew.
+//   - It never exceeds spec.buy.max. Under that bound what is asked for already goes before what is newly wanted.
 //   - Room of another size, or in a zone that is known now, takes the place of what is wanted no more.
 //   - A zone whose nodes are all unusable stays as it is. So does everything of an owner whose wants follow from all zones together.
 //   - Owners that wait to be placed are about to use what is held. What their going has added is not bought again meanwhile.

@@ -41,20 +41,24 @@ func Versions() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{{Group: Group, Version: "v1beta1", Kind: Kind}, {Group: Group, Version: "v1alpha1", Kind: Kind}}
 }
 
-// name is the name of a buffer. It has the owner's UID in it: an object that is made anew under the old name begins anew.
+// name is the name of a buffer. It has the owner's UID in it: an object that is created again under the old name has buffers of its own.
 func (d *Demand) name(zone string, requests v1.ResourceList) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{string(d.Owner.UID), zone, sizeKey(requests)}, "\x00")))
 	prefix := strings.ToLower(d.Owner.Name)
 	return strings.TrimRight(prefix[:min(len(prefix), longestPrefix)], "-.") + "-" + hex.EncodeToString(sum[:5])
 }
 
+// labels are those of both objects of a buffer and of the pods.
+func (d *Demand) labels() map[string]string {
+	own := map[string]string{}
+	maps.Copy(own, d.Buy.Labels)
+	own[OwnerLabel] = string(d.Owner.UID)
+	return own
+}
+
 // metadata is that of both objects of a buffer.
 func (d *Demand) metadata(b *Buffer) metav1.ObjectMeta {
-	own := maps.Clone(d.Buy.Labels)
-	if own == nil {
-		own = map[string]string{}
-	}
-	own[OwnerLabel] = string(d.Owner.UID)
+	own := d.labels()
 	if b.Zone != "" {
 		own[zoneLabel] = b.Zone
 	}
@@ -71,14 +75,9 @@ func (d *Demand) PodTemplate(b *Buffer) *v1.PodTemplate {
 		}
 		selector[v1.LabelTopologyZone] = b.Zone
 	}
-	own := maps.Clone(d.Buy.Labels)
-	if own == nil {
-		own = map[string]string{}
-	}
-	own[OwnerLabel] = string(d.Owner.UID)
 	t := &v1.PodTemplate{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodTemplate"}, ObjectMeta: d.metadata(b),
-		Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: own}, Spec: v1.PodSpec{
+		Template: v1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: d.labels()}, Spec: v1.PodSpec{
 			NodeSelector: selector, Tolerations: d.Tolerations, PriorityClassName: d.Buy.PriorityClassName,
 			AutomountServiceAccountToken: new(false),
 			SecurityContext:              &v1.PodSecurityContext{RunAsNonRoot: new(true), SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault}},

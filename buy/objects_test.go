@@ -61,7 +61,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// TestNames: an object under an old name begins anew, one size has one name, and long names leave room for those that autoscalers make of them.
+// TestNames: an object created again under an old name has buffers of its own, one size has one name, and long names leave room for those that autoscalers make of them.
 func TestNames(t *testing.T) {
 	d := demand(1)
 	d.Owner.Name = "Web." + strings.Repeat("x", 145) + ".end"

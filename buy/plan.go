@@ -60,7 +60,7 @@ func (d *Demand) Plan(asked []Buffer, now time.Time) (buffers []Buffer, atMax bo
 	atMax = p.rise()
 	for _, b := range p.buffers {
 		if b.surplus() == 0 || p.frozen(b) {
-			b.Fall = nil // what is frozen begins anew
+			b.Fall = nil // what was frozen falls after the whole time again
 		}
 		if b.Asked > 0 || b.Wanted > 0 {
 			buffers = append(buffers, *b)
@@ -140,7 +140,7 @@ func (p *plan) cut() {
 	}
 }
 
-// rise asks for what is wanted anew, one pod of each buffer at a time, and reports whether the bound keeps it from asking for all. As many
+// rise asks for what is wanted and not asked for yet, one pod of each buffer at a time, and reports whether the bound keeps it from asking for all. As many
 // as wait to be placed are left out: their room is there.
 func (p *plan) rise() (atMax bool) {
 	var lack int32

@@ -68,7 +68,7 @@ func TestFallsToTheMostOfTheLastMinutes(t *testing.T) {
 	require.Empty(t, run(t, FallAfter, of(5), of(0), of(0)), "a buffer for nothing is none")
 }
 
-// TestNeverMoreThanMax: under the bound the zones share what is asked for anew, what is asked for already stays, and a lower bound holds at once.
+// TestNeverMoreThanMax: under the bound the zones share what is newly asked for, what is asked for already stays, and a lower bound holds at once.
 func TestNeverMoreThanMax(t *testing.T) {
 	d := demand(6, want("a", "1", 5), want("b", "1", 2), want("c", "1", 9))
 	buffers, atMax := d.Plan(nil, start)
@@ -101,7 +101,7 @@ func TestReplaces(t *testing.T) {
 	require.Equal(t, []int32{3, 3}, []int32{asked(d, buffers, "a", "1"), asked(d, buffers, "b", "1")}, "another zone does not")
 }
 
-// TestFrozen: a lost zone stays as it is in both directions, nothing is asked for there anew, and when it is back its fall begins anew.
+// TestFrozen: a lost zone stays as it is in both directions, nothing more is asked for there, and when it is back its fall starts again.
 func TestFrozen(t *testing.T) {
 	d := demand(9, want("a", "1", 3), want("b", "1", 3))
 	lost := demand(9, want("a", "1", 1), want("b", "1", 5), want("c", "1", 1))

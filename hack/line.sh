@@ -10,7 +10,7 @@
 #
 # A line is the directory hack/line/MINOR:
 #   versions   the modules that have versions of their own, Kubernetes first; all others follow from Kubernetes' by hack/upgrade-k8s.sh
-#   _files     files in the place of those of the checkout: the seams, each of one idea. Go does not look into the directory
+#   _files     files that replace those of the checkout: the seams, each of one idea. Go does not look into the directory
 #   without    what is left out, and why: each line is a path, or FILE#TEST for one test, after the lines with its reason
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

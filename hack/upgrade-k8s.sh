@@ -12,7 +12,7 @@
 # that require staging modules alone, such as those of kwok and Helm, take v0.X.Y of them.
 #
 # An earlier minor version is compiled with the dependencies that it was released with:
-# indirect requirements, which go would only raise, are found anew.
+# indirect requirements, which go would only raise, are determined again.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

@@ -68,7 +68,7 @@ func (v *verdict) why(number int) string { return cmp.Or(v.faults[number], v.com
 func (c *copyState) move(ctx context.Context, batch []candidate) (*verdict, error) {
 	v := &verdict{faults: make([]string, len(batch)), to: make([]string, len(batch))}
 	waited, evicted, began := waitingPods(c.sim), len(c.sim.Evicted()), c.sim.Now()
-	budgets, missing := healthyPods(c.sim), c.standing.Missing
+	budgets := healthyPods(c.sim)
 	for i, m := range batch {
 		if err := c.sim.Evict(m.pod); err != nil {
 			v.faults[i] = "the eviction is refused: " + err.Error()
@@ -109,7 +109,7 @@ func (c *copyState) move(ctx context.Context, batch []candidate) (*verdict, erro
 			}
 		}
 	}
-	v.common = c.worse(waited, own, budgets, missing, before, after)
+	v.common = c.worse(waited, own, budgets, before, after)
 	if len(c.sim.Evicted()) > evicted {
 		v.common = "a pod would be preempted"
 	}
@@ -117,7 +117,7 @@ func (c *copyState) move(ctx context.Context, batch []candidate) (*verdict, erro
 }
 
 // worse says what has become worse besides the moved pods: a gang has no fewer members bound while no pod is preempted.
-func (c *copyState) worse(waited, own map[types.UID]bool, budgets map[string]int32, missing int64, before, after map[string]int64) string {
+func (c *copyState) worse(waited, own map[types.UID]bool, budgets map[string]int32, before, after map[string]int64) string {
 	for uid := range waitingPods(c.sim) {
 		if !waited[uid] && !own[uid] {
 			return "another pod would wait"
@@ -128,7 +128,7 @@ func (c *copyState) worse(waited, own map[types.UID]bool, budgets map[string]int
 			return fmt.Sprintf("the budget %s would have fewer healthy pods", name)
 		}
 	}
-	if c.tried.Missing > missing {
+	if c.tried.Missing > c.standing.Missing {
 		return "less room would be held"
 	}
 	for set, pods := range after {

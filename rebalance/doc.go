@@ -18,7 +18,7 @@
 // In the end the ZoneSurvivals are certified without the moves and with them, and the plan names those that the moves would break.
 //
 // The potential falls with each move, so a search ends. After it another one begins on the copy with all moves made, and a plan is complete
-// only if that one finds nothing: whoever plans for the cluster that the plan leads to gets the empty plan.
+// only if that one finds nothing: a plan for the cluster that the plan leads to is empty.
 //
 // [Standing].Least is a lower bound: fewer moves than that leave a pod in a zone with too many although it may move. It knows which pods may
 // not be moved and which zones take none, and assumes that there is room.

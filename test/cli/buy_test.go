@@ -220,7 +220,7 @@ func TestBuy(t *testing.T) {
 		return r.Status.Buy == nil && meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionBuying) == nil, nil
 	})
 
-	// With its owner everything goes, also what nobody collects: this cluster has no garbage collector.
+	// With its owner everything goes, without a garbage collector too, which this cluster has not.
 	w.edit(r.Name, func(r *v1alpha1.ZoneReservation) { r.Spec.Buy = &v1alpha1.Buy{Namespace: buffers, Max: 2} })
 	w.waitAsked("v1beta1", map[string]int64{"foreign": 1, "a": 1, "d": 1})
 	require.NoError(t, w.Delete(t.Context(), r))

@@ -72,7 +72,7 @@ func (c *cluster) requireGroupCondition(name, kind string, status metav1.Conditi
 	})
 }
 
-// TestNativeBindsAreRefused by admission. Guarded, nobody is bound, and the group backs off. GangScheduling alone lets each member try by
+// TestNativeBindsAreRefused by admission. Guarded, no member is bound, and the group backs off. GangScheduling alone lets each member try by
 // itself, and again at once.
 func TestNativeBindsAreRefused(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
@@ -113,8 +113,8 @@ func TestNativeBindsAreRefused(t *testing.T) {
 	})
 }
 
-// TestNativeMemberIsDeletedAtTheBarrier: guarded, the others give their nodes back with it. GangScheduling alone has no barrier: whoever
-// is prepared first is bound first.
+// TestNativeMemberIsDeletedAtTheBarrier: guarded, the others give their nodes back with it. GangScheduling alone has no barrier: a
+// member is bound as soon as it is prepared.
 func TestNativeMemberIsDeletedAtTheBarrier(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {
 		c := startGangCluster(t, guarded, 3)
@@ -141,7 +141,7 @@ func TestNativeMemberIsDeletedAtTheBarrier(t *testing.T) {
 	})
 }
 
-// TestAnotherPermitPluginRefusesTheLastNativeMember: guarded, nobody is bound before all can be. GangScheduling alone has bound the others by
+// TestAnotherPermitPluginRefusesTheLastNativeMember: guarded, no member is bound before all can be. GangScheduling alone has bound the others by
 // then.
 func TestAnotherPermitPluginRefusesTheLastNativeMember(t *testing.T) {
 	nativeBubble(t, "Guard", func(t *testing.T) {

@@ -132,7 +132,7 @@ func (s *stranger) run(t *testing.T, c *chart, b docs.Block, release string) {
 	require.NoError(t, err, "%s:%d:\n%s\n%s", b.Path, b.Line, b.Text, out)
 }
 
-// testWrongSums: the commands refuse a list that nobody has signed, and a file that is not the one in the list.
+// testWrongSums: the commands refuse a list that is not signed, and a file that is not the one in the list.
 func (s *stranger) testWrongSums(t *testing.T, c *chart, b docs.Block) {
 	t.Helper()
 	for _, file := range []string{"SHA256SUMS", "install-crds.yaml"} {

@@ -82,8 +82,8 @@ func TestExpiredAsksForNothing(t *testing.T) {
 	require.Len(t, all, 1)
 	require.Nil(t, all[0].demand)
 	all[0].withdraw(start)
-	is := all[0].object.(*v1alpha1.ZoneReservation)
-	require.Nil(t, is.Status.Buy)
-	require.Equal(t, v1alpha1.ReasonExpired, meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionBuying).Reason)
+	after := all[0].object.(*v1alpha1.ZoneReservation)
+	require.Nil(t, after.Status.Buy)
+	require.Equal(t, v1alpha1.ReasonExpired, meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionBuying).Reason)
 	require.NotNil(t, r.Status.Buy, "what was read is not modified")
 }

@@ -47,7 +47,7 @@ type planned struct {
 	answers map[string][]metav1.Condition
 }
 
-// askForAll asks for what is wanted, and reports whether anything of ours was left that nobody wants: the next look is to see that it is gone. What
+// askForAll asks for what is wanted, and reports whether objects of the part were left that no demand names: the next look is to see that they are gone. What
 // goes wrong is in the conditions, and is tried again at the next look.
 func (c *Controller) askForAll(ctx context.Context, buyers []*buyer, now time.Time) (left bool) {
 	logger := klog.FromContext(ctx)
@@ -230,20 +230,20 @@ func digestOf(content map[string]any) (string, error) {
 }
 
 // asksTheSame reports whether a CapacityBuffer has what is to be applied: others may have added to it.
-func asksTheSame(is, wanted *unstructured.Unstructured) bool {
+func asksTheSame(present, wanted *unstructured.Unstructured) bool {
 	for _, field := range [][]string{{"spec", "replicas"}, {"spec", "podTemplateRef"}} {
-		a, _, _ := unstructured.NestedFieldNoCopy(is.Object, field...)
+		a, _, _ := unstructured.NestedFieldNoCopy(present.Object, field...)
 		b, _, _ := unstructured.NestedFieldNoCopy(wanted.Object, field...)
 		if !equality.Semantic.DeepEqual(a, b) {
 			return false
 		}
 	}
 	for key, value := range wanted.GetLabels() {
-		if is.GetLabels()[key] != value {
+		if present.GetLabels()[key] != value {
 			return false
 		}
 	}
-	return buy.SameFall(is, wanted)
+	return buy.SameFall(present, wanted)
 }
 
 // deleteUnplanned deletes what exists and is not planned, and reports whether there was any.
@@ -252,7 +252,7 @@ func (c *Controller) deleteUnplanned(ctx context.Context, has *existing) (left b
 		left = true
 		uid := obj.GetUID()
 		if err := c.client.Delete(ctx, obj, client.Preconditions{UID: &uid}); client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Cannot delete what nobody wants any more", "object", klog.KObj(obj))
+			klog.FromContext(ctx).Error(err, "Cannot delete an object that is not wanted any more", "object", klog.KObj(obj))
 		}
 	}
 	for _, objects := range has.buffers {

@@ -53,7 +53,7 @@ func TestNativeGateOpensInTwoSteps(t *testing.T) {
 	require.Equal(t, gang.Backoff, g.Phase())
 	requireKept(t, g, "c", now)
 	_, reason, _ := g.Fits("c", now)
-	require.Equal(t, gang.ReasonBackoff, reason, "nobody takes a node of a round that has failed")
+	require.Equal(t, gang.ReasonBackoff, reason, "no member takes a node of a round that has failed")
 
 	now = now.Add(time.Second / 5)
 	require.ElementsMatch(t, []types.UID{"a", "b"}, g.Act(now).Reject)

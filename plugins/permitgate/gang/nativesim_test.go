@@ -35,7 +35,7 @@ func (w *world) unit(name string) *unit {
 	return nil
 }
 
-// enqueueNative adds a member to its group in the queue. One that is kept there asks nobody.
+// enqueueNative adds a member to its group in the queue. One that is kept there asks no other.
 func (w *world) enqueueNative(p *pod) {
 	u := w.unit(p.gang)
 	switch {

@@ -6,7 +6,7 @@
 // kube-scheduler and its plugin GangScheduling choose the nodes, in one cycle of the whole group. What is added from Permit on:
 //
 //   - All members wait in Permit, the last one too, while the bind of one of each pod template is rehearsed; they are released together.
-//   - Released members wait once more, in PreBind, until the quorum is prepared. Until then nobody is bound, and if one that the quorum
+//   - Released members wait once more, in PreBind, until the quorum is prepared. Until then no member is bound, and if one that the quorum
 //     needs is lost, all are sent back.
 //   - From the moment that a member has lost its node, PreEnqueue keeps the group out of the queue until all members are back in
 //     it and a backoff is over (see package gang). Without that, kube-scheduler would retry each at once and alone.

@@ -36,7 +36,7 @@ var members = []string{"n-0", "n-1", "n-2"}
 func TestNativeGangs(t *testing.T) {
 	c := startCluster(t)
 
-	// Guarded, nobody is bound, and the group is tried once for each backoff.
+	// Guarded, no member is bound, and the group is tried once for each backoff.
 	c.run("binds are refused, Guard", guarded, func(c *cluster) {
 		lift := c.refuseBinds()
 		c.createGang()

@@ -54,7 +54,7 @@ func (*Gangs) Idle() bool { return true }
 // Each calls nothing.
 func (*Gangs) Each(func(*gang.Gang)) {}
 
-// Has returns false, so that nobody calls what follows.
+// Has returns false, so that what follows is not called.
 func (*Gangs) Has(*v1.Pod) bool { return false }
 
 // PreEnqueue returns nil.
