@@ -139,17 +139,24 @@ func (t *Tally) byRevision() map[string]revisionPods {
 // with, see HeldFor.
 func (t *Tally) capped(yield func(workload types.UID, held map[string]int64) bool) {
 	all, revisions := t.Zones(), t.byRevision()
+	sums := map[string]map[string]int64{} // of revisions, those that are asked for
+	sumOf := func(revision string) map[string]int64 {
+		if sums[revision] == nil {
+			sums[revision] = sumUp(revisions[revision].parts...)
+		}
+		return sums[revision]
+	}
 	for uid, owned := range t.workloads {
+		own := t.heldBy(uid)
 		for revision, zones := range owned.placed {
 			held := sumUp(zones)
 			switch {
 			case t.policy.gangs || uid == "":
-				held = sumUp(revisions[revision].parts...)
+				held = sumOf(revision)
 			case t.policy.ByOwner():
 			case revision == "":
 				held = all
 			default:
-				own := t.heldBy(uid)
 				for zone, n := range all {
 					held[zone] += n - own[zone]
 				}
