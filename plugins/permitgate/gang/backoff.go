@@ -17,7 +17,7 @@ func (g *Gang) rollback(r Rollback, backoff bool, now time.Time) {
 
 // rollbackFor is rollback with a backoff, which freed room does not end before pause is over.
 func (g *Gang) rollbackFor(r Rollback, pause time.Duration, now time.Time) {
-	g.backedOffAt, g.notBefore, g.notBeforeIfOwn = now, now.Add(pause), now.Add(max(pause, g.grown(pause)))
+	g.backedOffAt, g.notBefore, g.notBeforeIfOwn = now, now.Add(pause), now.Add(max(pause, g.grown(pause, g.failures)))
 	g.until = now.Add(g.nextBackoff())
 	if r.Cause.Capacity() && g.round != nil && g.changedAt.After(g.round.since) {
 		// It changed while the round ran, perhaps too late for a member that had been tried.
@@ -60,14 +60,14 @@ func (g *Gang) sendBack(r Rollback, now time.Time) {
 
 // nextBackoff doubles from InitialBackoff to MaxBackoff, less up to half of it by jitter.
 func (g *Gang) nextBackoff() time.Duration {
-	d := g.grown(g.config.InitialBackoff)
+	d := g.grown(g.config.InitialBackoff, g.failures)
 	g.failures++
 	return d - time.Duration(g.config.Jitter()*float64(d/2))
 }
 
 // grown doubles d for each failure before the present one, up to MaxBackoff.
-func (g *Gang) grown(d time.Duration) time.Duration {
-	for range g.failures {
+func (g *Gang) grown(d time.Duration, failures int) time.Duration {
+	for range failures {
 		if d >= g.config.MaxBackoff/2 {
 			return g.config.MaxBackoff
 		}

@@ -50,12 +50,8 @@ func (g *Gang) cameBack(m *member, now time.Time) {
 		m.away = true
 		return
 	}
-	pause := g.config.InitialBackoff
-	for range g.gate.failures {
-		pause = min(2*pause, g.config.MaxBackoff)
-	}
+	g.gate.openAt = now.Add(g.grown(g.config.InitialBackoff, g.gate.failures))
 	g.gate.failures++
-	g.gate.openAt = now.Add(pause)
 	g.closeGate(now)
 }
 
