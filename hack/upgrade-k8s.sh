@@ -142,7 +142,7 @@ main() {
 	version=$1
 	shift
 	only=" $* "
-	[[ $version =~ ^v1\.[0-9]+\.[0-9]+(-[0-9a-z.]+)?$ ]] || die "\"$version\" is no Kubernetes version, want v1.X.Y as in v1.37.1"
+	[[ $version =~ ^v1\.[0-9]+\.[0-9]+(-[0-9a-z.]+)?$ ]] || die "\"$version\" is no Kubernetes version, want v1.X.Y as in v1.37.2"
 	fetch_staging "$version"
 	for dir in $(modules_of_kubernetes); do
 		case $only in '  ' | *" $dir "*) ;; *) continue ;; esac

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Prints the version of this checkout, or the linker flags that stamp it.
 #
-#   hack/version.sh             v1.37.1+zonewise.0.0.0-dev
+#   hack/version.sh             v1.37.2+zonewise.0.0.0-dev
 #   hack/version.sh zonewise    0.0.0-dev
-#   hack/version.sh kubernetes  v1.37.1
+#   hack/version.sh kubernetes  v1.37.2
 #   hack/version.sh ldflags     -X ... for "go build -ldflags"
 #
 # VERSION is ours: a number such as 0.2.0, for a release; or "git", as "make image" has it, which describes the checkout: 0.1.0, or

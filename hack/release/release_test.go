@@ -230,7 +230,7 @@ func testHelmTakesTheCharts(t *testing.T, b *build, image v1.Hash) {
 	require.NoError(t, err)
 	template := func(chart string) string {
 		cmd := exec.CommandContext(t.Context(), strings.TrimSpace(string(path)), "template", "zonewise", "oci://"+b.repository+"/charts/"+chart,
-			"--version", "0.1.0", "--plain-http", "--kube-version", "1.37.1", "--namespace", "kube-system")
+			"--version", "0.1.0", "--plain-http", "--kube-version", "1.37.2", "--namespace", "kube-system")
 		cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr

@@ -9,8 +9,8 @@ import (
 
 func TestBuildInfo(t *testing.T) {
 	for stamped, want := range map[string][2]string{
-		"v1.37.1+zonewise.0.1.0":     {"v1.37.1", "0.1.0"},
-		"v1.37.1+zonewise.0.0.0-dev": {"v1.37.1", "0.0.0-dev"},
+		"v1.37.2+zonewise.0.1.0":     {"v1.37.2", "0.1.0"},
+		"v1.37.2+zonewise.0.0.0-dev": {"v1.37.2", "0.0.0-dev"},
 		"v0.0.0-master+$Format:%H$":  {"v0.0.0-master+$Format:%H$", "unknown"},
 	} {
 		kubernetes, zonewise := SplitVersion(stamped)

@@ -73,7 +73,7 @@ func (c *chart) do(t *testing.T, args ...string) (string, error) {
 // template renders the chart as a release called zonewise in kube-system.
 func (c *chart) template(t *testing.T, values ...string) (string, error) {
 	t.Helper()
-	args := []string{"template", "zonewise", "charts/zonewise", "--namespace", metav1.NamespaceSystem, "--kube-version", "1.37.1"}
+	args := []string{"template", "zonewise", "charts/zonewise", "--namespace", metav1.NamespaceSystem, "--kube-version", "1.37.2"}
 	for _, v := range values {
 		args = append(args, "--set", v)
 	}
@@ -118,7 +118,7 @@ var variants = map[string][]string{
 func (c *chart) testLint(t *testing.T) {
 	for name, values := range variants {
 		t.Run(name, func(t *testing.T) {
-			args := []string{"lint", "--strict", "--kube-version", "1.37.1", "--namespace", metav1.NamespaceSystem, "charts/zonewise"}
+			args := []string{"lint", "--strict", "--kube-version", "1.37.2", "--namespace", metav1.NamespaceSystem, "charts/zonewise"}
 			for _, v := range values {
 				args = append(args, "--set", v)
 			}

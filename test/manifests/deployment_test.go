@@ -182,7 +182,7 @@ func (c *cluster) testPodSecurity(t *testing.T, overlay string) {
 	require.ErrorContains(t, create(template.Spec), "unrestricted capabilities", "the standard is enforced")
 }
 
-// testStaticPod applies the patches to the static pod that kubeadm 1.37.1 makes (testdata), with the
+// testStaticPod applies the patches to the static pod that kubeadm 1.37.2 makes (testdata), with the
 // library that kubeadm and kubectl share, and requires that the scheduler would start with the profile.
 func (c *cluster) testStaticPod(t *testing.T) {
 	stock, err := os.ReadFile(filepath.Join("testdata", "kubeadm-kube-scheduler.yaml"))

@@ -40,7 +40,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	rendered := func(chart string) []*unstructured.Unstructured {
 		t.Helper()
-		out, err := c.exec(t, nil, c.helm, "template", "zonewise", chart, "--namespace", metav1.NamespaceSystem, "--kube-version", "1.37.1", "--set", "mode=replace")
+		out, err := c.exec(t, nil, c.helm, "template", "zonewise", chart, "--namespace", metav1.NamespaceSystem, "--kube-version", "1.37.2", "--set", "mode=replace")
 		require.NoError(t, err)
 		return parse(t, out)
 	}

@@ -11,7 +11,7 @@ import (
 // deletedPause is how long a member that was deleted while it waited is left to the framework, which
 // rejects a deleted waiting pod itself; and so are the others when the rollback's cause is not the
 // cluster's room, for then they may be about to be deleted too. Two rejections at the same time race with
-// each other inside Kubernetes 1.37.1: a waiting pod notes that it is done under a lock for reading.
+// each other inside Kubernetes 1.37.2: a waiting pod notes that it is done under a lock for reading.
 const deletedPause = 100 * time.Millisecond
 
 // Gang is the state of one gang. The zero value is not usable; see [New].
