@@ -94,19 +94,19 @@ type claims struct {
 	volumes corelisters.PersistentVolumeClaimLister
 	devices resourcelisters.ResourceClaimLister // nil without dynamic resource allocation
 
-	mu      sync.Mutex                                   // guards everything below
-	waiting map[claim]map[types.UID]types.NamespacedName // members without the claim, with their gangs
-	absent  map[types.UID]claim                          // by member
+	mu      sync.Mutex                                      // guards everything below
+	waiting map[claimRef]map[types.UID]types.NamespacedName // members without the claim, with their gangs
+	absent  map[types.UID]claimRef                          // by member
 }
 
-// claim names a PersistentVolumeClaim or a ResourceClaim.
-type claim struct{ kind, namespace, name string }
+// claimRef names a PersistentVolumeClaim or a ResourceClaim.
+type claimRef struct{ kind, namespace, name string }
 
 func newClaims(h fwk.Handle) *claims {
 	factory := h.SharedInformerFactory()
 	c := &claims{
 		volumes: factory.Core().V1().PersistentVolumeClaims().Lister(),
-		waiting: map[claim]map[types.UID]types.NamespacedName{}, absent: map[types.UID]claim{},
+		waiting: map[claimRef]map[types.UID]types.NamespacedName{}, absent: map[types.UID]claimRef{},
 	}
 	if h.SharedDRAManager() != nil { // otherwise kube-scheduler does not watch them
 		c.devices = factory.Resource().V1().ResourceClaims().Lister()
@@ -117,28 +117,28 @@ func newClaims(h fwk.Handle) *claims {
 // watch calls created with the members that have waited for a claim when it exists. It returns functions that report whether the first
 // lists have been seen.
 func (c *claims) watch(factory informers.SharedInformerFactory, created func(map[types.UID]types.NamespacedName)) ([]toolscache.InformerSynced, error) {
-	seen := func(one claim) {
-		if waiting := c.take(one); len(waiting) > 0 {
+	seen := func(ref claimRef) {
+		if waiting := c.take(ref); len(waiting) > 0 {
 			created(waiting)
 		}
 	}
 	volumes, err := factory.Core().V1().PersistentVolumeClaims().Informer().AddEventHandler(informer.Funcs[*v1.PersistentVolumeClaim]{
-		Add: func(pvc *v1.PersistentVolumeClaim, _ bool) { seen(claim{volumeClaim, pvc.Namespace, pvc.Name}) },
+		Add: func(pvc *v1.PersistentVolumeClaim, _ bool) { seen(claimRef{volumeClaim, pvc.Namespace, pvc.Name}) },
 	})
 	if err != nil || c.devices == nil {
 		return []toolscache.InformerSynced{volumes.HasSynced}, err
 	}
 	devices, err := factory.Resource().V1().ResourceClaims().Informer().AddEventHandler(informer.Funcs[*resourcev1.ResourceClaim]{
-		Add: func(rc *resourcev1.ResourceClaim, _ bool) { seen(claim{deviceClaim, rc.Namespace, rc.Name}) },
+		Add: func(rc *resourcev1.ResourceClaim, _ bool) { seen(claimRef{deviceClaim, rc.Namespace, rc.Name}) },
 	})
 	return []toolscache.InformerSynced{volumes.HasSynced, devices.HasSynced}, err
 }
 
-func (c *claims) take(one claim) map[types.UID]types.NamespacedName {
+func (c *claims) take(ref claimRef) map[types.UID]types.NamespacedName {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	waiting := c.waiting[one]
-	delete(c.waiting, one)
+	waiting := c.waiting[ref]
+	delete(c.waiting, ref)
 	for uid := range waiting {
 		delete(c.absent, uid)
 	}
@@ -151,78 +151,78 @@ func (c *claims) absentFor(pod *v1.Pod, gang types.NamespacedName) string {
 	if pod.Spec.NodeName != "" {
 		return ""
 	}
-	for _, one := range claimsOf(pod) {
-		if one.name == "" {
-			return one.kind + " that is made for it" // the pod changes when it has been
+	for _, ref := range claimsOf(pod) {
+		if ref.name == "" {
+			return ref.kind + " that is made for it" // the pod changes when it has been
 		}
 		// First to the list, then the look: the claim may be created in between.
-		c.wait(one, pod.UID, gang)
-		if c.exists(one) {
+		c.wait(ref, pod.UID, gang)
+		if c.exists(ref) {
 			c.forget(pod.UID)
 			continue
 		}
-		return one.kind + " " + one.name
+		return ref.kind + " " + ref.name
 	}
 	return ""
 }
 
-func (c *claims) wait(one claim, uid types.UID, gang types.NamespacedName) {
+func (c *claims) wait(ref claimRef, uid types.UID, gang types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.waiting[one] == nil {
-		c.waiting[one] = map[types.UID]types.NamespacedName{}
+	if c.waiting[ref] == nil {
+		c.waiting[ref] = map[types.UID]types.NamespacedName{}
 	}
-	c.waiting[one][uid] = gang
-	c.absent[uid] = one
+	c.waiting[ref][uid] = gang
+	c.absent[uid] = ref
 }
 
 // forget drops a member.
 func (c *claims) forget(uid types.UID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	one, waits := c.absent[uid]
+	ref, waits := c.absent[uid]
 	if !waits {
 		return
 	}
 	delete(c.absent, uid)
-	if delete(c.waiting[one], uid); len(c.waiting[one]) == 0 {
-		delete(c.waiting, one)
+	if delete(c.waiting[ref], uid); len(c.waiting[ref]) == 0 {
+		delete(c.waiting, ref)
 	}
 }
 
-func (c *claims) exists(one claim) bool {
+func (c *claims) exists(ref claimRef) bool {
 	var err error
-	if one.kind == volumeClaim {
-		_, err = c.volumes.PersistentVolumeClaims(one.namespace).Get(one.name)
+	if ref.kind == volumeClaim {
+		_, err = c.volumes.PersistentVolumeClaims(ref.namespace).Get(ref.name)
 	} else if c.devices != nil {
-		_, err = c.devices.ResourceClaims(one.namespace).Get(one.name)
+		_, err = c.devices.ResourceClaims(ref.namespace).Get(ref.name)
 	}
 	return err == nil
 }
 
-// claimsOf lists the claims of a pod. The name of one is empty that is to be made for the pod and has not been.
-func claimsOf(pod *v1.Pod) (all []claim) {
+// claimsOf lists the claims of a pod. A claim that is to be made for the pod, and has not been, has no name.
+func claimsOf(pod *v1.Pod) (all []claimRef) {
 	for i := range pod.Spec.Volumes {
 		source := &pod.Spec.Volumes[i]
 		switch {
 		case source.PersistentVolumeClaim != nil:
-			all = append(all, claim{volumeClaim, pod.Namespace, source.PersistentVolumeClaim.ClaimName})
+			all = append(all, claimRef{volumeClaim, pod.Namespace, source.PersistentVolumeClaim.ClaimName})
 		case source.Ephemeral != nil:
-			all = append(all, claim{volumeClaim, pod.Namespace, pod.Name + "-" + source.Name})
+			all = append(all, claimRef{volumeClaim, pod.Namespace, pod.Name + "-" + source.Name})
 		}
 	}
 	for i := range pod.Spec.ResourceClaims {
 		asked := &pod.Spec.ResourceClaims[i]
 		if asked.ResourceClaimName != nil {
-			all = append(all, claim{deviceClaim, pod.Namespace, *asked.ResourceClaimName})
+			all = append(all, claimRef{deviceClaim, pod.Namespace, *asked.ResourceClaimName})
 			continue
 		}
 		made := slices.IndexFunc(pod.Status.ResourceClaimStatuses, func(s v1.PodResourceClaimStatus) bool { return s.Name == asked.Name })
 		switch {
 		case made < 0:
-			all = append(all, claim{kind: deviceClaim})
+			all = append(all, claimRef{kind: deviceClaim})
 		case pod.Status.ResourceClaimStatuses[made].ResourceClaimName != nil: // nil means that none is needed
-			all = append(all, claim{deviceClaim, pod.Namespace, *pod.Status.ResourceClaimStatuses[made].ResourceClaimName})
+			all = append(all, claimRef{deviceClaim, pod.Namespace, *pod.Status.ResourceClaimStatuses[made].ResourceClaimName})
 		}
 	}
 	return all

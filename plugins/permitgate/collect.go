@@ -37,15 +37,15 @@ type collector struct {
 // limit is how long a gang may collect.
 func (c *collector) limit() time.Duration { return max(c.after, collectAtLeast) }
 
-// starved lets a gang collect that has been refused for lack of room for long enough, or goes on with it.
-func (c *collector) starved(ctx context.Context, pl *plan, o *outcome) {
-	if o.refusal.Cause != gang.CauseNoRoom || o.view == nil || len(pl.wants.minResources) > 0 {
+// collectForStarving lets a gang collect that has been refused for lack of room for long enough, or goes on with it.
+func (c *collector) collectForStarving(ctx context.Context, req *gangRequest, result *proposalResult) {
+	if result.refusal.Cause != gang.CauseNoRoom || result.view == nil || len(req.settings.minResources) > 0 {
 		return
 	}
 	began, may, running := c.gangs.clock.Now(), false, false
-	c.gangs.read(pl.key, func(e *entry) {
+	c.gangs.read(req.key, func(e *gangEntry) {
 		other := c.gangs.collects
-		running = e.gang.Placed() // it has waited before, and the nodes of its members may come back
+		running = e.gang.AnyPlaced() // it has waited before, and the nodes of its members may come back
 		waited := running || began.Sub(e.gang.ReadySince()) >= c.after
 		may = other == e || e.preempting == nil && waited && !began.Before(e.collecting.rest) &&
 			(other == nil || e.rank().Compare(other.rank()) < 0)
@@ -53,15 +53,15 @@ func (c *collector) starved(ctx context.Context, pl *plan, o *outcome) {
 	if !may {
 		return
 	}
-	alone := pl.request
-	alone.Cluster = &yielding{view: o.view, plan: pl}
+	alone := req.proposal
+	alone.Cluster = &yielding{clusterView: result.view, req: req}
 	r := proposal.Make(alone)
 	possible, begun := running || r.Verdict == proposal.Proposed || r.Verdict == proposal.Unproven, false
 	if possible {
-		kept := c.claim(pl, o.view.nodes, domain{pl.request.Topology.Key, r.Domain})
-		c.gangs.update(pl.key, func(e *entry, now time.Time) { begun = c.begin(e, kept, 2*c.limit(), now) })
+		kept := c.claimOf(req, result.view.nodes, domain{req.proposal.Topology.Key, r.Domain})
+		c.gangs.update(req.key, func(e *gangEntry, now time.Time) { begun = c.beginLocked(e, kept, 2*c.limit(), now) })
 	} else {
-		c.gangs.update(pl.key, func(e *entry, now time.Time) {
+		c.gangs.update(req.key, func(e *gangEntry, now time.Time) {
 			if c.gangs.collects == e {
 				c.gangs.stopCollectingLocked()
 			}
@@ -73,32 +73,32 @@ func (c *collector) starved(ctx context.Context, pl *plan, o *outcome) {
 		if running {
 			since = "lacks members of its quorum"
 		}
-		c.event(ctx, pl.key, nil, reasonCollects, "the gang "+since+" and now collects room that becomes free, for at most "+c.limit().String())
+		c.event(ctx, req.key, nil, reasonCollects, "the gang "+since+" and now collects room that becomes free, for at most "+c.limit().String())
 	}
 }
 
-// replaces lets a running gang collect whose quorum lacks one member, which has just found no node: so that no pod of the same priority takes
+// collectForReplacement lets a running gang collect whose quorum lacks one member, which has just found no node: so that no pod of the same priority takes
 // the room that comes back.
-func (c *collector) replaces(key types.NamespacedName) {
+func (c *collector) collectForReplacement(key types.NamespacedName) {
 	may := false
-	c.gangs.read(key, func(e *entry) {
+	c.gangs.read(key, func(e *gangEntry) {
 		other := c.gangs.collects
-		may = e.replaces() && (other == nil || e.rank().Compare(other.rank()) < 0)
+		may = e.awaitsReplacement() && (other == nil || e.rank().Compare(other.rank()) < 0)
 	})
 	if !may {
 		return
 	}
 	nodes, _ := c.proposer.handle.SnapshotSharedLister().NodeInfos().List() // a snapshot has no error to return
-	kept := c.claim(c.proposer.plan(key, nil), nodes, domain{})
-	c.gangs.update(key, func(e *entry, now time.Time) {
-		if e.replaces() {
-			c.begin(e, kept, c.limit(), now)
+	kept := c.claimOf(c.proposer.requestOf(key, nil), nodes, domain{})
+	c.gangs.update(key, func(e *gangEntry, now time.Time) {
+		if e.awaitsReplacement() {
+			c.beginLocked(e, kept, c.limit(), now)
 		}
 	})
 }
 
-// begin has a gang collect, and rest after that, or renews what it collects. It reports whether the gang did not before.
-func (c *collector) begin(e *entry, kept *roomClaim, rest time.Duration, now time.Time) (begun bool) {
+// beginLocked has a gang collect, and rest after that, or renews what it collects. It reports whether the gang did not before.
+func (c *collector) beginLocked(e *gangEntry, kept *roomClaim, rest time.Duration, now time.Time) (begun bool) {
 	if c.gangs.collects != e {
 		if c.gangs.collects != nil {
 			c.gangs.stopCollectingLocked()
@@ -124,10 +124,10 @@ type roomClaim struct {
 	held map[string][]int64
 }
 
-func (c *collector) claim(pl *plan, nodes []fwk.NodeInfo, within domain) *roomClaim {
-	r := pl.request
+func (c *collector) claimOf(req *gangRequest, nodes []fwk.NodeInfo, within domain) *roomClaim {
+	r := req.proposal
 	r.Filters = c.proposer.filters.Filters()
-	kept := &roomClaim{gang: pl.key, priority: pl.priority, domain: within, bound: proposal.NewBound(r), filters: c.proposer.filters, held: map[string][]int64{}}
+	kept := &roomClaim{gang: req.key, priority: req.priority, domain: within, bound: proposal.NewBound(r), filters: c.proposer.filters, held: map[string][]int64{}}
 	if within.value == "" {
 		kept.domain = domain{}
 	}
@@ -155,7 +155,7 @@ func (c *roomClaim) leavesTooLittle(pod *v1.Pod, info fwk.NodeInfo) bool {
 	}
 	names := c.bound.Names()
 	free := make([]int64, len(names))
-	v := &view{nodes: []fwk.NodeInfo{info}, filters: c.filters}
+	v := &clusterView{nodes: []fwk.NodeInfo{info}, filters: c.filters}
 	v.Free(0, names, free)
 	for i, n := range c.held[info.Node().Name] {
 		free[i] -= n
@@ -175,16 +175,16 @@ func (c *roomClaim) leavesTooLittle(pod *v1.Pod, info fwk.NodeInfo) bool {
 // yielding is a cluster without the pods that may leave some day: those of the same or a lower priority, except for those of
 // DaemonSets. It implements proposal.Cluster.
 type yielding struct {
-	*view
-	plan *plan
+	*clusterView
+	req *gangRequest
 }
 
 // Free implements proposal.Cluster.
 func (y *yielding) Free(i int, names []v1.ResourceName, into []int64) {
-	y.view.Free(i, names, into)
+	y.clusterView.Free(i, names, into)
 	for _, info := range y.nodes[i].GetPods() {
 		pod := info.GetPod()
-		if corev1.PodPriority(pod) > y.plan.priority || ofDaemonSet(pod) || y.plan.members[pod.UID] {
+		if corev1.PodPriority(pod) > y.req.priority || ofDaemonSet(pod) || y.req.members[pod.UID] {
 			continue
 		}
 		proposal.Add(into, names, proposal.Requests(pod))

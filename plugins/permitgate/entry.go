@@ -18,14 +18,14 @@ import (
 	"zonewise.dev/plugins/permitgate/proposal"
 )
 
-// entry is a gang with the plugin's state of it. The lock of gangs guards it.
-type entry struct {
+// gangEntry is a gang with the plugin's state of it. The lock of gangs guards it.
+type gangEntry struct {
 	key  types.NamespacedName
 	gang *gang.Gang
 
-	group *v1alpha1.PodGroup // nil if it does not exist
-	wants wants              // what the PodGroup asks for besides a quorum
-	pods  map[types.UID]*member
+	group    *v1alpha1.PodGroup // nil if it does not exist
+	settings settings           // what the PodGroup asks for besides a quorum
+	pods     map[types.UID]*member
 	// priorities counts the pods by priority, foreign those without a node by their scheduler if it lacks the plugin;
 	// unbound is how many have no node, arrivals how many pods there have ever been.
 	priorities        map[int32]int
@@ -75,8 +75,8 @@ func (m *member) template() gang.Template {
 	return t
 }
 
-// wants is what a PodGroup asks for besides a quorum.
-type wants struct {
+// settings is what a PodGroup asks for besides a quorum.
+type settings struct {
 	topology     podgroup.Topology
 	minResources v1.ResourceList
 	// preemptionDelay is nil if the PodGroup does not say.
@@ -113,8 +113,8 @@ type collecting struct {
 	rest time.Time
 }
 
-func (e *entry) rank() podgroup.Rank {
-	r := podgroup.Rank{Priority: e.lowest(), Key: e.key}
+func (e *gangEntry) rank() podgroup.Rank {
+	r := podgroup.Rank{Priority: e.lowestPriority(), Key: e.key}
 	if e.group != nil {
 		r.Created = e.group.CreationTimestamp.Time
 	}
@@ -122,26 +122,27 @@ func (e *entry) rank() podgroup.Rank {
 }
 
 // add stores the current state of a live pod.
-func (e *entry) add(uid types.UID, m *member) {
+func (e *gangEntry) add(uid types.UID, m *member) {
 	if e.pods[uid] == nil {
 		e.arrivals++
 	}
 	e.remove(uid)
 	e.pods[uid] = m
-	e.count(m, 1)
+	e.countPod(m, 1)
 }
 
 // remove drops a pod.
-func (e *entry) remove(uid types.UID) {
+func (e *gangEntry) remove(uid types.UID) {
 	if m := e.pods[uid]; m != nil {
-		e.count(m, -1)
+		e.countPod(m, -1)
 		delete(e.pods, uid)
 	}
 }
 
-func (e *entry) count(m *member, n int) {
+func (e *gangEntry) countPod(m *member, n int) {
 	priority := corev1.PodPriority(m.pod)
-	if e.priorities[priority] += n; e.priorities[priority] == 0 {
+	e.priorities[priority] += n
+	if e.priorities[priority] == 0 {
 		delete(e.priorities, priority)
 	}
 	if m.pod.Spec.NodeName != "" {
@@ -152,14 +153,15 @@ func (e *entry) count(m *member, n int) {
 		e.nominated += n
 	}
 	if name := m.pod.Spec.SchedulerName; m.foreign {
-		if e.foreign[name] += n; e.foreign[name] == 0 {
+		e.foreign[name] += n
+		if e.foreign[name] == 0 {
 			delete(e.foreign, name)
 		}
 	}
 }
 
-// lowest returns the lowest priority of the members, which is that of the gang; 0 without members.
-func (e *entry) lowest() (lowest int32) {
+// lowestPriority returns the lowest priority of the members, which is that of the gang; 0 without members.
+func (e *gangEntry) lowestPriority() (lowest int32) {
 	first := true
 	for priority := range e.priorities {
 		if first || priority < lowest {
@@ -169,9 +171,9 @@ func (e *entry) lowest() (lowest int32) {
 	return lowest
 }
 
-// highest returns the highest priority of the members.
-func (e *entry) highest() int32 {
-	highest := e.lowest()
+// highestPriority returns the highest priority of the members.
+func (e *gangEntry) highestPriority() int32 {
+	highest := e.lowestPriority()
 	for priority := range e.priorities {
 		highest = max(highest, priority)
 	}
@@ -179,7 +181,7 @@ func (e *entry) highest() int32 {
 }
 
 // absentClaim says which claim of a member does not exist; empty if all do.
-func (e *entry) absentClaim() string {
+func (e *gangEntry) absentClaim() string {
 	first := (*member)(nil)
 	for _, m := range e.pods {
 		if m.absent != "" && (first == nil || m.pod.Name < first.pod.Name) {
@@ -192,13 +194,13 @@ func (e *entry) absentClaim() string {
 	return fmt.Sprintf("; %s waits for the %s", first.pod.Name, first.absent)
 }
 
-// replaces reports whether a running gang lacks one member of its quorum, which is scheduled like any pod.
-func (e *entry) replaces() bool {
-	return e.gang.Phase() == gang.Gathering && e.gang.Round() == 0 && e.gang.Placed()
+// awaitsReplacement reports whether a running gang lacks one member of its quorum, which is scheduled like any pod.
+func (e *gangEntry) awaitsReplacement() bool {
+	return e.gang.Phase() == gang.Gathering && e.gang.RoundNumber() == 0 && e.gang.AnyPlaced()
 }
 
 // nodesInUse returns the nodes of bound members.
-func (e *entry) nodesInUse() (nodes []string) {
+func (e *gangEntry) nodesInUse() (nodes []string) {
 	for _, m := range e.pods {
 		if m.pod.Spec.NodeName != "" {
 			nodes = append(nodes, m.pod.Spec.NodeName)
@@ -207,12 +209,12 @@ func (e *entry) nodesInUse() (nodes []string) {
 	return nodes
 }
 
-// unconfined reports whether the next member that is placed decides the domain of a packed gang.
-func (e *entry) unconfined() bool { return e.wants.topology.Required && e.confined == domain{} }
+// needsDomain reports whether the next member that is placed decides the domain of a packed gang.
+func (e *gangEntry) needsDomain() bool { return e.settings.topology.Required && e.confined == domain{} }
 
-// confine keeps a packed gang in the domain of the first of the nodes that is in one.
-func (e *entry) confine(infos fwk.NodeInfoLister, nodes ...string) {
-	key := e.wants.topology.Key
+// chooseDomain keeps a packed gang in the domain of the first of the nodes that is in one.
+func (e *gangEntry) chooseDomain(infos fwk.NodeInfoLister, nodes ...string) {
+	key := e.settings.topology.Key
 	for _, node := range nodes {
 		if info, err := infos.Get(node); err == nil {
 			if value, ok := info.Node().Labels[key]; ok {
@@ -223,9 +225,9 @@ func (e *entry) confine(infos fwk.NodeInfoLister, nodes ...string) {
 	}
 }
 
-// confinement returns the domain that a member may not leave now.
-func (e *entry) confinement() domain {
-	if e.gang.Round() == 0 && !e.wants.topology.Required {
+// domainOfMembers returns the domain that a member may not leave now.
+func (e *gangEntry) domainOfMembers() domain {
+	if e.gang.RoundNumber() == 0 && !e.settings.topology.Required {
 		return domain{}
 	}
 	return e.confined
@@ -233,7 +235,7 @@ func (e *entry) confinement() domain {
 
 // keptNode returns the node that is kept for a member by a nomination in the API, or empty: the bind of the member has failed, or
 // the gang preempts, or it has preempted and gathers.
-func (e *entry) keptNode(uid types.UID) string {
+func (e *gangEntry) keptNode(uid types.UID) string {
 	if m := e.pods[uid]; m != nil && e.gang.KeepsNode(uid) {
 		return m.node
 	}
@@ -247,7 +249,7 @@ func (e *entry) keptNode(uid types.UID) string {
 }
 
 // knownNode returns the node that a member was given before, or empty.
-func (e *entry) knownNode(uid types.UID) string {
+func (e *gangEntry) knownNode(uid types.UID) string {
 	switch {
 	case e.preempting != nil && !e.preempting.cleared:
 		return ""
@@ -258,7 +260,7 @@ func (e *entry) knownNode(uid types.UID) string {
 }
 
 // endPreemption has the gang preempt no longer.
-func (e *entry) endPreemption() {
+func (e *gangEntry) endPreemption() {
 	if e.preempting == nil {
 		return
 	}
@@ -271,23 +273,23 @@ func (e *entry) endPreemption() {
 }
 
 // endPlan ends the plan of a round that is over. Members without a node leave room that was planned for them.
-func (e *entry) endPlan(round int) {
+func (e *gangEntry) endPlan(round int) {
 	e.leftRoom = e.leftRoom || len(e.plan.members) > 0
 	e.plan = newRoundPlan(round)
 }
 
 // searchedInVain reports whether the gang still lacks its quorum and its last search for victims failed.
-func (e *entry) searchedInVain() bool {
+func (e *gangEntry) searchedInVain() bool {
 	phase := e.gang.Phase()
 	return !e.searchAfter.IsZero() && (phase == gang.Queued || phase == gang.Gathering || phase == gang.Backoff)
 }
 
 // roundEnded records the result of a failed round: its domain has been tried.
-func (e *entry) roundEnded(now time.Time) {
+func (e *gangEntry) roundEnded(now time.Time) {
 	if e.gang.Phase() != gang.Backoff {
 		return
 	}
-	switch e.gang.Last().Cause {
+	switch e.gang.LastRollback().Cause {
 	case gang.CauseUnschedulable, gang.CauseRefused, gang.CauseTimeout:
 		if e.confined != (domain{}) {
 			if e.tried == nil {

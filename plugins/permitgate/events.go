@@ -36,7 +36,7 @@ func (p *PermitGate) isSchedulableAfterOwnChange(_ klog.Logger, pod *v1.Pod, _, 
 		return fwk.Queue, nil
 	}
 	hint := fwk.QueueSkip
-	p.gangs.read(key, func(e *entry) {
+	p.gangs.read(key, func(e *gangEntry) {
 		if reason, _ := e.gang.Refusal(pod.UID); reason == gang.ReasonNone {
 			hint = fwk.Queue
 		}

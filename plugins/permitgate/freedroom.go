@@ -18,8 +18,8 @@ import (
 // were looked at before it had are refused in vain.
 const freedAgain = 100 * time.Millisecond
 
-// worldKey is the agenda's key for what is not one gang's: the queue of gangs, and room that has become free.
-var worldKey = types.NamespacedName{}
+// clusterKey is the agenda's key for what is not one gang's: the queue of gangs, and room that has become free.
+var clusterKey = types.NamespacedName{}
 
 // freedRoom is the room that has become free. Its methods may be called from several goroutines.
 type freedRoom struct {
@@ -28,19 +28,19 @@ type freedRoom struct {
 	count atomic.Int64
 
 	mu              sync.Mutex // guards everything below
-	pending, recent freed      // since the gangs were woken, and what they were woken for but once
+	pending, recent freedBy    // since the gangs were woken, and what they were woken for but once
 	again           time.Time  // when they are woken for that again
 }
 
-// freed says by whom room has become free: by gangs, by others, or both.
-type freed struct {
+// freedBy says by whom room has become free: by gangs, by others, or both.
+type freedBy struct {
 	others bool
 	gangs  map[types.NamespacedName]bool
 }
 
-func (f *freed) empty() bool { return !f.others && len(f.gangs) == 0 }
+func (f *freedBy) empty() bool { return !f.others && len(f.gangs) == 0 }
 
-func (f *freed) add(more freed) {
+func (f *freedBy) add(more freedBy) {
 	f.others = f.others || more.others
 	if f.gangs == nil {
 		f.gangs = map[types.NamespacedName]bool{}
@@ -49,7 +49,7 @@ func (f *freed) add(more freed) {
 }
 
 // concerns reports whether somebody else than a gang has left room.
-func (f *freed) concerns(gang types.NamespacedName) bool {
+func (f *freedBy) concerns(gang types.NamespacedName) bool {
 	return f.others || len(f.gangs) > 1 || len(f.gangs) == 1 && !f.gangs[gang]
 }
 
@@ -58,20 +58,20 @@ func (r *freedRoom) note(gang types.NamespacedName) {
 	r.count.Add(1)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if gang == worldKey {
-		r.pending.add(freed{others: true})
+	if gang == clusterKey {
+		r.pending.add(freedBy{others: true})
 	} else {
-		r.pending.add(freed{gangs: map[types.NamespacedName]bool{gang: true}})
+		r.pending.add(freedBy{gangs: map[types.NamespacedName]bool{gang: true}})
 	}
-	r.gangs.agenda.Add(worldKey)
+	r.gangs.agenda.Add(clusterKey)
 }
 
 // take returns what gangs are to be woken for now, and when to ask again; zero means not by time.
-func (r *freedRoom) take(now time.Time) (room freed, again time.Time) {
+func (r *freedRoom) take(now time.Time) (room freedBy, again time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.recent.empty() && !now.Before(r.again) {
-		room, r.recent = r.recent, freed{}
+		room, r.recent = r.recent, freedBy{}
 	}
 	if !r.pending.empty() {
 		room.add(r.pending)
@@ -79,7 +79,7 @@ func (r *freedRoom) take(now time.Time) (room freed, again time.Time) {
 			r.again = now.Add(freedAgain)
 		}
 		r.recent.add(r.pending)
-		r.pending = freed{}
+		r.pending = freedBy{}
 	}
 	if r.recent.empty() {
 		return room, time.Time{}

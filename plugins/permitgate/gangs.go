@@ -30,15 +30,15 @@ type gangs struct {
 	victimGone atomic.Bool
 
 	mu             sync.Mutex // guards everything below, the gangs included
-	byKey          map[types.NamespacedName]*entry
-	planning       map[*entry]struct{} // those with plans for members, or that preempt
-	refused        map[*entry]struct{} // those that lack room, and have not been woken since they were refused
-	lackRoom       map[*entry]struct{} // the same with those that have
-	failedSearches map[*entry]struct{} // those without a quorum whose last search for victims failed
+	byKey          map[types.NamespacedName]*gangEntry
+	planning       map[*gangEntry]struct{} // those with plans for members, or that preempt
+	refused        map[*gangEntry]struct{} // those that lack room, and have not been woken since they were refused
+	lackRoom       map[*gangEntry]struct{} // the same with those that have
+	failedSearches map[*gangEntry]struct{} // those without a quorum whose last search for victims failed
 	// unplanned are the gangs that gather without a plan, each of a higher priority than those before it.
-	unplanned map[*entry]struct{}
+	unplanned map[*gangEntry]struct{}
 	// collects is the gang that collects room, or nil; refusedBeside are pods that found no node meanwhile.
-	collects      *entry
+	collects      *gangEntry
 	refusedBeside map[types.UID]*v1.Pod
 	returning     returning
 	// abandon ends a gang's preemption.
@@ -50,13 +50,13 @@ type gangs struct {
 func newGangs(c clock.WithTicker) *gangs {
 	return &gangs{
 		clock: c, agenda: agenda.New[types.NamespacedName](c),
-		byKey: map[types.NamespacedName]*entry{}, planning: map[*entry]struct{}{}, refused: map[*entry]struct{}{}, lackRoom: map[*entry]struct{}{}, failedSearches: map[*entry]struct{}{},
-		unplanned: map[*entry]struct{}{}, refusedBeside: map[types.UID]*v1.Pod{},
+		byKey: map[types.NamespacedName]*gangEntry{}, planning: map[*gangEntry]struct{}{}, refused: map[*gangEntry]struct{}{}, lackRoom: map[*gangEntry]struct{}{}, failedSearches: map[*gangEntry]struct{}{},
+		unplanned: map[*gangEntry]struct{}{}, refusedBeside: map[types.UID]*v1.Pod{},
 	}
 }
 
 // read runs f on the gang if it exists. f changes nothing, and must not call anything that blocks or takes another lock.
-func (g *gangs) read(key types.NamespacedName, f func(e *entry)) bool {
+func (g *gangs) read(key types.NamespacedName, f func(e *gangEntry)) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e, ok := g.byKey[key]
@@ -68,24 +68,24 @@ func (g *gangs) read(key types.NamespacedName, f func(e *entry)) bool {
 
 // update runs f on the gang if it exists, and does what follows from the change. f must not call anything that blocks or takes another
 // lock.
-func (g *gangs) update(key types.NamespacedName, f func(e *entry, now time.Time)) bool {
+func (g *gangs) update(key types.NamespacedName, f func(e *gangEntry, now time.Time)) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e, ok := g.byKey[key]
 	if ok {
 		f(e, g.clock.Now())
-		g.settledLocked(e)
+		g.afterChangeLocked(e)
 	}
 	return ok
 }
 
 // change is update for a gang that is made if it does not exist. The worker acts on it.
-func (g *gangs) change(key types.NamespacedName, f func(e *entry, now time.Time)) {
+func (g *gangs) change(key types.NamespacedName, f func(e *gangEntry, now time.Time)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e, ok := g.byKey[key]
 	if !ok {
-		e = &entry{
+		e = &gangEntry{
 			key: key, gang: gang.New(g.config), pods: map[types.UID]*member{},
 			priorities: map[int32]int{}, foreign: map[string]int{}, plan: newRoundPlan(0),
 		}
@@ -93,12 +93,12 @@ func (g *gangs) change(key types.NamespacedName, f func(e *entry, now time.Time)
 		g.byKey[key] = e
 	}
 	f(e, g.clock.Now())
-	g.settledLocked(e)
+	g.afterChangeLocked(e)
 	g.agenda.Add(key)
 }
 
 // each runs f on all gangs.
-func (g *gangs) each(f func(e *entry)) {
+func (g *gangs) each(f func(e *gangEntry)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, e := range g.byKey {
@@ -106,21 +106,21 @@ func (g *gangs) each(f func(e *entry)) {
 	}
 }
 
-// all has the worker look at all gangs.
-func (g *gangs) all() { g.each(func(e *entry) { g.agenda.Add(e.key) }) }
+// actOnAll has the worker look at all gangs.
+func (g *gangs) actOnAll() { g.each(func(e *gangEntry) { g.agenda.Add(e.key) }) }
 
-// settledLocked does what cannot wait for the worker after a gang's state has changed: it answers members at the barrier,
+// afterChangeLocked does what cannot wait for the worker after a gang's state has changed: it answers members at the barrier,
 // ends what does not match the gang's state any more, and notes what the gang waits for.
-func (g *gangs) settledLocked(e *entry) {
+func (g *gangs) afterChangeLocked(e *gangEntry) {
 	e.barrier.Answer()
 	g.settlePlanLocked(e)
-	keep(g.planning, e, len(e.plan.members) > 0 || e.preempting != nil)
-	lacksRoom := e.gang.Phase() == gang.Backoff && e.gang.Last().Cause.Capacity()
+	setIn(g.planning, e, len(e.plan.members) > 0 || e.preempting != nil)
+	lacksRoom := e.gang.Phase() == gang.Backoff && e.gang.LastRollback().Cause.Capacity()
 	e.woken = e.woken && lacksRoom
-	keep(g.lackRoom, e, lacksRoom)
-	keep(g.refused, e, lacksRoom && !e.woken && (e.preempting == nil || e.preempting.cleared))
-	keep(g.failedSearches, e, e.searchedInVain())
-	if _, gathers := g.unplanned[e]; gathers && e.gang.Round() == 0 {
+	setIn(g.lackRoom, e, lacksRoom)
+	setIn(g.refused, e, lacksRoom && !e.woken && (e.preempting == nil || e.preempting.cleared))
+	setIn(g.failedSearches, e, e.searchedInVain())
+	if _, gathers := g.unplanned[e]; gathers && e.gang.RoundNumber() == 0 {
 		delete(g.unplanned, e)
 		for other := range g.lackRoom {
 			if other.defers {
@@ -131,17 +131,17 @@ func (g *gangs) settledLocked(e *entry) {
 }
 
 // defersLocked reports whether a gang must not gather without a plan now, because one of its priority or a higher one does.
-func (g *gangs) defersLocked(e *entry) bool {
+func (g *gangs) defersLocked(e *gangEntry) bool {
 	for other := range g.unplanned {
-		if other != e && other.lowest() >= e.lowest() {
+		if other != e && other.lowestPriority() >= e.lowestPriority() {
 			return true
 		}
 	}
 	return false
 }
 
-// keep has a gang in a set or not.
-func keep(set map[*entry]struct{}, e *entry, in bool) {
+// setIn has a gang in a set or not.
+func setIn(set map[*gangEntry]struct{}, e *gangEntry, in bool) {
 	if in {
 		set[e] = struct{}{}
 	} else {
@@ -150,8 +150,8 @@ func keep(set map[*entry]struct{}, e *entry, in bool) {
 }
 
 // settlePlanLocked ends the plan of a round that is over, a preemption that is not needed any more, and collecting.
-func (g *gangs) settlePlanLocked(e *entry) {
-	if round := e.gang.Round(); round != e.plan.round {
+func (g *gangs) settlePlanLocked(e *gangEntry) {
+	if round := e.gang.RoundNumber(); round != e.plan.round {
 		e.endPlan(round)
 		if round == 0 {
 			e.roundEnded(g.clock.Now())
@@ -161,12 +161,12 @@ func (g *gangs) settlePlanLocked(e *entry) {
 	lacks := phase == gang.Backoff || phase == gang.Queued
 	if !lacks && e.preempting != nil {
 		g.abandon(e.key)
-		if e.gang.Round() == 0 {
+		if e.gang.RoundNumber() == 0 {
 			e.endPreemption()
 		}
 		e.preempting = nil // a round that begins keeps its nodes
 	}
-	gathers := e.gang.Round() != 0 || e.replaces()
+	gathers := e.gang.RoundNumber() != 0 || e.awaitsReplacement()
 	if g.collects == e && (!lacks && !gathers || !g.clock.Now().Before(e.collecting.until)) {
 		g.stopCollectingLocked()
 	}
@@ -178,7 +178,7 @@ func (g *gangs) stopCollectingLocked() {
 	g.collects = nil
 	g.claim.Store(nil)
 	g.agenda.Add(e.key)
-	g.agenda.Add(worldKey)
+	g.agenda.Add(clusterKey)
 }
 
 // noteRefused remembers a pod that found no node while a gang collects, the end of which is no event for the pod.
@@ -209,24 +209,24 @@ func (g *gangs) takeRefused() map[string]*v1.Pod {
 
 // wakeLocked has a gang that lacks room looked at again when its pause is over: because room has become free if that is sure, or else
 // because of what may as well have been its own doing or that of another gang.
-func (g *gangs) wakeLocked(e *entry, sure bool, now time.Time) {
+func (g *gangs) wakeLocked(e *gangEntry, sure bool, now time.Time) {
 	if sure {
 		e.woken = true
 		e.gang.RoomFreed(now)
 	} else {
 		e.gang.RoomMayBeOwn(now)
 	}
-	g.settledLocked(e)
+	g.afterChangeLocked(e)
 	g.agenda.Add(e.key)
 }
 
 // forgetLocked drops a gang without a PodGroup and pods.
-func (g *gangs) forgetLocked(e *entry) bool {
+func (g *gangs) forgetLocked(e *gangEntry) bool {
 	if !e.gang.Empty() || len(e.plan.members)+len(e.unnominated) > 0 {
 		return false
 	}
 	delete(g.byKey, e.key)
-	for _, set := range []map[*entry]struct{}{g.planning, g.refused, g.lackRoom, g.failedSearches, g.unplanned} {
+	for _, set := range []map[*gangEntry]struct{}{g.planning, g.refused, g.lackRoom, g.failedSearches, g.unplanned} {
 		delete(set, e)
 	}
 	return true

@@ -21,31 +21,31 @@ var (
 	_ rehearse.Gangs = gangView{}
 )
 
-// Look implements serve.Gangs.
-func (s gangView) Look(key types.NamespacedName) (is serve.Gang, known bool) {
+// Get implements serve.Gangs.
+func (s gangView) Get(key types.NamespacedName) (state serve.Gang, known bool) {
 	now := s.clock.Now()
-	known = s.read(key, func(e *entry) {
-		is.Group, is.Phase, is.Last, is.MinMember = e.group, e.gang.Phase(), e.gang.Last(), e.gang.MinMember()
-		is.Reason, is.Detail = e.gang.Blocked()
-		is.Live, _, is.Settled = e.gang.Counts()
-		is.Unbound, is.Arrivals, is.Nominated = e.unbound, e.arrivals, e.nominated
-		is.Stranded, is.Depleted = e.gang.Stranded(now), e.gang.Depleted(now)
-		is.Preempting = e.preempting != nil
-		is.LowestPriority, is.HighestPriority = e.lowest(), e.highest()
-		if is.Reason == gang.ReasonTooFew {
-			is.Detail += e.absentClaim()
+	known = s.read(key, func(e *gangEntry) {
+		state.Group, state.Phase, state.Last, state.MinMember = e.group, e.gang.Phase(), e.gang.LastRollback(), e.gang.MinMember()
+		state.Reason, state.Detail = e.gang.BlockedBy()
+		state.Live, _, state.Bound = e.gang.Counts()
+		state.Unbound, state.Arrivals, state.Nominated = e.unbound, e.arrivals, e.nominated
+		state.Stranded, state.Depleted = e.gang.Stranded(now), e.gang.Depleted(now)
+		state.Preempting = e.preempting != nil
+		state.LowestPriority, state.HighestPriority = e.lowestPriority(), e.highestPriority()
+		if state.Reason == gang.ReasonTooFew {
+			state.Detail += e.absentClaim()
 		}
-		is.Foreign = slices.Sorted(maps.Keys(e.foreign))
+		state.Foreign = slices.Sorted(maps.Keys(e.foreign))
 	})
-	if known && is.Reason == gang.ReasonNotFound {
-		is.Reason, is.Detail = s.missing()
+	if known && state.Reason == gang.ReasonNotFound {
+		state.Reason, state.Detail = s.missing()
 	}
-	return is, known
+	return state, known
 }
 
 // Members implements serve.Gangs.
 func (s gangView) Members(key types.NamespacedName) (members []serve.Member) {
-	s.read(key, func(e *entry) {
+	s.read(key, func(e *gangEntry) {
 		members = make([]serve.Member, 0, len(e.pods))
 		missing := map[types.UID]bool{}
 		uids, _ := e.gang.Missing()
@@ -53,11 +53,11 @@ func (s gangView) Members(key types.NamespacedName) (members []serve.Member) {
 			missing[uid] = true
 		}
 		for uid, m := range e.pods {
-			one := serve.Member{Pod: m.pod, Missing: missing[uid] && m.pod.Spec.NodeName == "", SentBack: e.gang.SentBack(uid)}
+			member := serve.Member{Pod: m.pod, Missing: missing[uid] && m.pod.Spec.NodeName == "", SentBack: e.gang.SentBack(uid)}
 			if m.pod.Spec.NodeName == "" {
-				one.Keeps = e.keptNode(uid)
+				member.KeptNode = e.keptNode(uid)
 			}
-			members = append(members, one)
+			members = append(members, member)
 		}
 	})
 	return members
@@ -65,26 +65,26 @@ func (s gangView) Members(key types.NamespacedName) (members []serve.Member) {
 
 // Keys implements serve.Gangs.
 func (s gangView) Keys() (keys []types.NamespacedName) {
-	s.each(func(e *entry) { keys = append(keys, e.key) })
+	s.each(func(e *gangEntry) { keys = append(keys, e.key) })
 	return keys
 }
 
-// Done implements serve.Gangs.
-func (s gangView) Done(key types.NamespacedName, begin, end []types.UID) {
-	s.change(key, func(e *entry, now time.Time) {
+// SetSucceeded implements serve.Gangs.
+func (s gangView) SetSucceeded(key types.NamespacedName, begin, end []types.UID) {
+	s.change(key, func(e *gangEntry, now time.Time) {
 		for _, uid := range begin {
-			e.gang.SetDone(uid, now)
+			e.gang.SetSucceeded(uid, now)
 		}
 		for _, uid := range end {
-			e.gang.DeleteDone(uid, now)
+			e.gang.DeleteSucceeded(uid, now)
 		}
 	})
 }
 
 // Rehearsing implements rehearse.Gangs.
-func (s gangView) Rehearsing(key types.NamespacedName, of gang.Rehearsal) (pod *v1.Pod, node string) {
-	s.read(key, func(e *entry) {
-		if m := e.pods[of.UID]; m != nil && e.gang.Rehearsing(of) {
+func (s gangView) Rehearsing(key types.NamespacedName, r gang.Rehearsal) (pod *v1.Pod, node string) {
+	s.read(key, func(e *gangEntry) {
+		if m := e.pods[r.UID]; m != nil && e.gang.Rehearsing(r) {
 			pod, node = m.pod, m.node
 		}
 	})
@@ -92,6 +92,6 @@ func (s gangView) Rehearsing(key types.NamespacedName, of gang.Rehearsal) (pod *
 }
 
 // Rehearsed implements rehearse.Gangs.
-func (s gangView) Rehearsed(key types.NamespacedName, of gang.Rehearsal, refused string) {
-	s.change(key, func(e *entry, now time.Time) { e.gang.Rehearsed(of, refused, now) })
+func (s gangView) Rehearsed(key types.NamespacedName, r gang.Rehearsal, refused string) {
+	s.change(key, func(e *gangEntry, now time.Time) { e.gang.Rehearsed(r, refused, now) })
 }

@@ -50,15 +50,15 @@ func (f *eventHandlers) watch(factory informers.SharedInformerFactory) ([]toolsc
 				f.keepNomination(pod)
 			}
 		},
-		Update: func(was, is *v1.Pod) {
-			before, _ := podgroup.Of(was)
-			if after, _ := podgroup.Of(is); before != after {
-				f.memberGone(was)
+		Update: func(before, after *v1.Pod) {
+			old, _ := podgroup.Of(before)
+			if key, _ := podgroup.Of(after); key != old {
+				f.memberGone(before)
 			}
-			if was.Spec.NodeName != "" && shrinks(was, is) {
-				f.freed.note(worldKey)
+			if before.Spec.NodeName != "" && shrinks(before, after) {
+				f.freed.note(clusterKey)
 			}
-			f.podSeen(is)
+			f.podSeen(after)
 		},
 		Delete: f.podGone,
 	})
@@ -66,10 +66,10 @@ func (f *eventHandlers) watch(factory informers.SharedInformerFactory) ([]toolsc
 		return nil, err
 	}
 	nodes, err := factory.Core().V1().Nodes().Informer().AddEventHandler(informer.Funcs[*v1.Node]{
-		Add: func(*v1.Node, bool) { f.freed.note(worldKey) },
+		Add: func(*v1.Node, bool) { f.freed.note(clusterKey) },
 		Update: func(before, after *v1.Node) {
 			if nodeMayFitMore(before, after) {
-				f.freed.note(worldKey)
+				f.freed.note(clusterKey)
 			}
 		},
 	})
@@ -85,7 +85,7 @@ func (f *eventHandlers) watch(factory informers.SharedInformerFactory) ([]toolsc
 func (f *eventHandlers) claimCreated(waiting map[types.UID]types.NamespacedName) {
 	for uid, key := range waiting {
 		var pod *v1.Pod
-		f.gangs.read(key, func(e *entry) {
+		f.gangs.read(key, func(e *gangEntry) {
 			if m := e.pods[uid]; m != nil {
 				pod = m.pod
 			}
@@ -97,14 +97,14 @@ func (f *eventHandlers) claimCreated(waiting map[types.UID]types.NamespacedName)
 }
 
 // shrinks reports whether a bound pod requests less of any resource than before.
-func shrinks(was, is *v1.Pod) bool {
-	if was.Generation == is.Generation && was.Status.ObservedGeneration == is.Status.ObservedGeneration {
+func shrinks(before, after *v1.Pod) bool {
+	if before.Generation == after.Generation && before.Status.ObservedGeneration == after.Status.ObservedGeneration {
 		return false
 	}
 	opts := resource.PodResourcesOptions{UseStatusResources: true}
-	after := resource.PodRequests(is, opts)
-	for name, before := range resource.PodRequests(was, opts) {
-		if now := after[name]; now.Cmp(before) < 0 {
+	requests := resource.PodRequests(after, opts)
+	for name, old := range resource.PodRequests(before, opts) {
+		if request := requests[name]; request.Cmp(old) < 0 {
 			return true
 		}
 	}
@@ -126,7 +126,7 @@ func (f *eventHandlers) podSeen(pod *v1.Pod) {
 	}
 	foreign := !f.ours(pod.Spec.SchedulerName)
 	absent, kept := f.claims.absentFor(pod, key), ""
-	f.gangs.change(key, func(e *entry, now time.Time) {
+	f.gangs.change(key, func(e *gangEntry, now time.Time) {
 		m := &member{pod: pod, foreign: foreign, absent: absent}
 		switch old := e.pods[pod.UID]; {
 		case old == nil:
@@ -143,7 +143,7 @@ func (f *eventHandlers) podSeen(pod *v1.Pod) {
 		e.gang.SetPod(pod.UID, gang.Pod{
 			Bound: pod.Spec.NodeName != "", Held: len(pod.Spec.SchedulingGates) > 0 || foreign || absent != "", Template: m.template(),
 		}, now)
-		e.gang.Explain(pod.UID, whyNotScheduled(pod))
+		e.gang.SetCycleFailure(pod.UID, whyNotScheduled(pod))
 		kept = e.keptNode(pod.UID)
 	})
 	if pod.Spec.NodeName == "" && (pod.Status.NominatedNodeName != "" || kept != "") {
@@ -164,13 +164,13 @@ func whyNotScheduled(pod *v1.Pod) string {
 // podGone handles the end of a pod: its node has room.
 func (f *eventHandlers) podGone(pod *v1.Pod) {
 	if f.nominations.delete(pod.UID) || pod.Spec.NodeName != "" {
-		f.freed.note(worldKey)
+		f.freed.note(clusterKey)
 	}
 	if _, ok := podgroup.Of(pod); ok && pod.Spec.NodeName == "" {
 		// It may have been the victim of a pod, which kube-scheduler retries when the victim leaves its node, but not until the victim is
 		// deleted. A member that is sent back leaves its node first, and its deletion is no event then.
 		f.gangs.victimGone.Store(true)
-		f.gangs.agenda.AddAt(worldKey, f.gangs.clock.Now().Add(informerLag))
+		f.gangs.agenda.AddAt(clusterKey, f.gangs.clock.Now().Add(informerLag))
 	}
 	f.gone(pod.UID)
 	f.memberGone(pod)
@@ -180,7 +180,7 @@ func (f *eventHandlers) podGone(pod *v1.Pod) {
 func (f *eventHandlers) memberGone(pod *v1.Pod) {
 	f.claims.forget(pod.UID)
 	key, ok := podgroup.Of(pod)
-	if ok && f.gangs.update(key, func(e *entry, now time.Time) {
+	if ok && f.gangs.update(key, func(e *gangEntry, now time.Time) {
 		e.remove(pod.UID)
 		e.plan.remove(pod.UID)
 		e.gang.DeletePod(pod.UID, now)
@@ -194,23 +194,23 @@ func (f *eventHandlers) memberGone(pod *v1.Pod) {
 func (f *eventHandlers) groupSeen(group *v1alpha1.PodGroup) {
 	spec := gang.Spec{UID: group.UID, MinMember: int(group.Spec.MinMember)}
 	spec.Timeout, _ = podgroup.TimeoutOf(group)
-	wants, revision := wantsOf(group)
+	settings, revision := settingsOf(group)
 	spec.Revision = revision
-	f.gangs.change(podgroup.Key(group), func(e *entry, now time.Time) {
-		e.group, e.wants = group, wants
+	f.gangs.change(podgroup.Key(group), func(e *gangEntry, now time.Time) {
+		e.group, e.settings = group, settings
 		e.tried = nil
 		e.gang.SetGroup(spec, now)
 	})
 }
 
 func (f *eventHandlers) groupGone(group *v1alpha1.PodGroup) {
-	f.gangs.change(podgroup.Key(group), func(e *entry, now time.Time) {
-		e.group, e.wants = nil, wants{}
+	f.gangs.change(podgroup.Key(group), func(e *gangEntry, now time.Time) {
+		e.group, e.settings = nil, settings{}
 		e.gang.DeleteGroup(now)
 	})
 }
 
-func wantsOf(group *v1alpha1.PodGroup) (w wants, revision string) {
+func settingsOf(group *v1alpha1.PodGroup) (w settings, revision string) {
 	w.topology, _ = podgroup.TopologyOf(group)
 	w.preemptionDelay, _ = podgroup.PreemptionDelayOf(group)
 	w.minResources = group.Spec.MinResources

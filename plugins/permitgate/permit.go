@@ -23,11 +23,11 @@ func (p *PermitGate) Permit(_ context.Context, state fwk.CycleState, pod *v1.Pod
 		return nil, 0
 	}
 	wait, reason, detail := false, gang.ReasonNotFound, ""
-	p.gangs.change(key, func(e *entry, now time.Time) {
+	p.gangs.change(key, func(e *gangEntry, now time.Time) {
 		if m := e.pods[pod.UID]; m != nil {
 			m.node = nodeName
 		}
-		wait, reason, detail = e.gang.Fits(pod.UID, now)
+		wait, reason, detail = e.gang.Permit(pod.UID, now)
 	})
 	if status := p.refusal(key, reason, detail); status != nil {
 		return status, 0

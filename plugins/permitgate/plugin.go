@@ -110,7 +110,7 @@ func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 	runner := newFilterRunner(h)
 	p := &PermitGate{
 		handle: h, shared: s, gangs: s.gangs, native: s.native,
-		victims: &victims{
+		victims: &victimSearch{
 			handle: h, gangs: s.gangs, runner: runner, preemptor: s.preemptor, delay: s.args.PreemptionDelay.Duration, enabled: s.args.GangPreemption && runner.run != nil,
 			budgets: h.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
 		},
@@ -119,7 +119,7 @@ func (s *Shared) newPlugin(h fwk.Handle) *PermitGate {
 			runner: runner, filters: newProfileFilters(runner), holds: s.holds,
 		},
 	}
-	p.collector = &collector{gangs: s.gangs, proposer: p.proposer, after: s.args.StarvationAfter.Duration, event: s.server.Event}
+	p.collector = &collector{gangs: s.gangs, proposer: p.proposer, after: s.args.StarvationAfter.Duration, event: s.server.SendEvent}
 	return p
 }
 
@@ -143,14 +143,14 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	factory := h.SharedInformerFactory()
 	s.rehearser = rehearse.New(s.clock, gangView{s.gangs})
 	s.server = serve.New(serve.Config{
-		Clock: s.clock, Source: s.source, Handle: s.profiles.orAny, Gangs: gangView{s.gangs}, Settled: s.hasSynced,
+		Clock: s.clock, Source: s.source, Handle: s.profiles.orAny, Gangs: gangView{s.gangs}, Synced: s.hasSynced,
 		ManageStatus: s.args.ManagePodGroupStatus, RecoveryTimeout: s.args.RecoveryTimeout.Duration,
 	})
 	s.preemptor = s.newPreemptorLocked(h)
 	s.gangs.abandon, s.gangs.missing = s.preemptor.Abandon, s.missing
 	f := &eventHandlers{
 		gangs: s.gangs, freed: s.freed, nominations: s.nominations, claims: newClaims(h), ours: s.profiles.has,
-		nominatedMember: s.server.Nominated, gone: s.preemptor.Gone,
+		nominatedMember: s.server.CheckNominations, gone: s.preemptor.Gone,
 		keepNomination: func(pod *v1.Pod) { upstream.KeepNomination(klog.FromContext(ctx), h, nominee{pod: pod}) },
 	}
 	synced, err := f.watch(factory)
@@ -159,13 +159,14 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 	}
 	s.synced = synced
 	if s.args.NativeGroups == native.Guard && feature.Enabled(native.Feature, false) {
-		if s.native, synced, err = native.Watch(ctx, s.nativeConfig(), factory); err != nil {
+		s.native, synced, err = native.Watch(ctx, s.nativeConfig(), factory)
+		if err != nil {
 			return err
 		}
 		s.synced = append(s.synced, synced...)
 	}
 	if s.source != nil {
-		groups, err := crd.Watch(ctx, s.source, informer.Latest(f.groupSeen, f.groupGone), func(bool) { s.gangs.all() })
+		groups, err := crd.Watch(ctx, s.source, informer.Latest(f.groupSeen, f.groupGone), func(bool) { s.gangs.actOnAll() })
 		if err != nil {
 			return fmt.Errorf("watching PodGroups: %w", err)
 		}
@@ -198,10 +199,10 @@ func (s *Shared) newPreemptorLocked(h fwk.Handle) *preempt.Preemptor {
 	pods := h.SharedInformerFactory().Core().V1().Pods().Lister()
 	config := preempt.Config{
 		Clock: s.clock, Client: h.ClientSet(), Handles: s.profiles.all, Plugin: Name,
-		Gangs: preempted{s.gangs, s.freed}, Event: s.server.Event,
+		Gangs: preemptionResults{s.gangs, s.freed}, Event: s.server.SendEvent,
 		Exists: func(pod *v1.Pod) bool {
-			is, err := pods.Pods(pod.Namespace).Get(pod.Name)
-			return err == nil && is.UID == pod.UID
+			found, err := pods.Pods(pod.Namespace).Get(pod.Name)
+			return err == nil && found.UID == pod.UID
 		},
 	}
 	if rest := h.KubeConfig(); rest != nil {
@@ -229,13 +230,13 @@ func (s *Shared) lead(ctx context.Context, h fwk.Handle) {
 	s.rehearser.Lead(ctx, h.ClientSet())
 	s.native.Lead(ctx, h.ClientSet())
 	go s.preemptor.Run(ctx)
-	s.gangs.each(func(e *entry) { e.gang.ReportAgain() })
-	s.gangs.all() // what could not be done or said before
+	s.gangs.each(func(e *gangEntry) { e.gang.ReportAgain() })
+	s.gangs.actOnAll() // what could not be done or said before
 }
 
-// begin waits, in the first scheduling cycle, until the plugin has seen the objects that existed before: the scheduler may
+// awaitSync waits, in the first scheduling cycle, until the plugin has seen the objects that existed before: the scheduler may
 // have seen them already.
-func (s *Shared) begin(ctx context.Context) {
+func (s *Shared) awaitSync(ctx context.Context) {
 	// Whether it has synced in time does not matter: otherwise members wait a little longer.
 	_ = wait.PollUntilContextTimeout(ctx, time.Millisecond, syncLimit, true, func(context.Context) (bool, error) { return s.hasSynced(), nil })
 }
@@ -293,7 +294,7 @@ func (s *Shared) collect(send metrics.Send) {
 			oldest = max(oldest, now.Sub(since))
 		}
 	}
-	s.gangs.each(func(e *entry) { count(e.gang) })
+	s.gangs.each(func(e *gangEntry) { count(e.gang) })
 	s.mu.Lock()
 	server, natives, strandedNatives := s.server, s.native, 0
 	s.mu.Unlock()
@@ -320,7 +321,7 @@ type PermitGate struct {
 	gangs     *gangs
 	native    *native.Gangs // nil if they are not guarded
 	proposer  *proposer
-	victims   *victims
+	victims   *victimSearch
 	collector *collector
 	begun     sync.Once // in the first cycle
 }

@@ -20,5 +20,5 @@ func (p *PermitGate) PostBind(_ context.Context, state fwk.CycleState, pod *v1.P
 	if !ok || state.IsPodGroupSchedulingCycle() {
 		return
 	}
-	p.gangs.change(key, func(e *entry, now time.Time) { e.gang.Bound(pod.UID, now) })
+	p.gangs.change(key, func(e *gangEntry, now time.Time) { e.gang.Bound(pod.UID, now) })
 }

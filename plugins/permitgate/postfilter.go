@@ -31,12 +31,12 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	}
 	detail, reason := p.whyNoNodeFits(a, statuses)
 	outcome, failed := gang.OutcomeWait, gang.Rollback{}
-	p.gangs.change(key, func(e *entry, now time.Time) {
+	p.gangs.change(key, func(e *gangEntry, now time.Time) {
 		e.plan.remove(pod.UID)
-		round, packed := e.gang.Round(), e.confined != domain{}
+		round, packed := e.gang.RoundNumber(), e.confined != domain{}
 		outcome = e.gang.Unschedulable(pod.UID, detail, reason, now)
 		if round != 0 && !packed && e.gang.Phase() == gang.Backoff { // a packed gang tries its next domain first
-			failed = e.gang.Last()
+			failed = e.gang.LastRollback()
 		}
 	})
 	p.nominateAgain(a)
@@ -46,7 +46,7 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 	switch outcome {
 	case gang.OutcomePreempt:
 		p.gangs.noteRefused(pod)
-		p.collector.replaces(key)
+		p.collector.collectForReplacement(key)
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	case gang.OutcomeRetry:
 		hintedMembers.WithLabelValues("refused").Inc()
@@ -59,18 +59,18 @@ func (p *PermitGate) PostFilter(ctx context.Context, state fwk.CycleState, pod *
 // present one belongs to an earlier attempt.
 func (p *PermitGate) nominationOf(key types.NamespacedName, pod *v1.Pod) *fwk.PostFilterResult {
 	node := ""
-	p.gangs.read(key, func(e *entry) { node = e.keptNode(pod.UID) })
+	p.gangs.read(key, func(e *gangEntry) { node = e.keptNode(pod.UID) })
 	return &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node}}
 }
 
 // preempt looks for victims for a gang that was rolled back because this member fits nowhere.
 func (p *PermitGate) preempt(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod, failed gang.Rollback) {
-	pl, o := p.proposer.again(ctx, state, key, pod)
-	if o.view == nil {
+	req, result := p.proposer.requestAfterFailure(ctx, state, key, pod)
+	if result.view == nil {
 		return
 	}
-	o.refusal = failed
-	if victims, found := p.victims.search(ctx, state, pl, &o); found {
+	result.refusal = failed
+	if victims, found := p.victims.find(ctx, state, req, result); found {
 		p.victims.begin(ctx, key, &victims)
 	}
 }
@@ -83,8 +83,8 @@ func (p *PermitGate) whyNoNodeFits(a *attempt, statuses fwk.NodeToStatusReader) 
 	infos := p.handle.SnapshotSharedLister().NodeInfos()
 	add := func(node string) {
 		looked++
-		for _, why := range statuses.Get(node).Reasons() {
-			count[why]++
+		for _, reason := range statuses.Get(node).Reasons() {
+			count[reason]++
 		}
 	}
 	if a != nil && a.nodes != nil {
@@ -97,8 +97,8 @@ func (p *PermitGate) whyNoNodeFits(a *attempt, statuses fwk.NodeToStatusReader) 
 		}
 	}
 	reasons := make([]string, 0, len(count))
-	for why := range count {
-		reasons = append(reasons, why)
+	for reason := range count {
+		reasons = append(reasons, reason)
 	}
 	slices.SortFunc(reasons, func(a, b string) int {
 		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
@@ -107,12 +107,12 @@ func (p *PermitGate) whyNoNodeFits(a *attempt, statuses fwk.NodeToStatusReader) 
 	reasons = reasons[:min(len(reasons), most)]
 	var b strings.Builder
 	fmt.Fprintf(&b, "none of %d nodes fits", looked)
-	for i, why := range reasons {
+	for i, reason := range reasons {
 		sep := ", "
 		if i == 0 {
 			sep = ": "
 		}
-		fmt.Fprintf(&b, "%s%d %s", sep, count[why], why)
+		fmt.Fprintf(&b, "%s%d %s", sep, count[reason], reason)
 	}
 	slices.Sort(reasons)
 	return b.String(), "no node fits: " + strings.Join(reasons, ", ")

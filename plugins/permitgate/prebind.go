@@ -32,8 +32,8 @@ func (p *PermitGate) PreBind(ctx context.Context, state fwk.CycleState, pod *v1.
 		return nil
 	}
 	var answer <-chan barrier.Answer
-	p.gangs.change(key, func(e *entry, now time.Time) { answer = e.barrier.Arrive(ctx, p.handle, key, pod.UID, now) })
+	p.gangs.change(key, func(e *gangEntry, now time.Time) { answer = e.barrier.Arrive(ctx, p.handle, key, pod.UID, now) })
 	return barrier.Wait(ctx, key, answer, func() {
-		p.gangs.change(key, func(e *entry, _ time.Time) { e.barrier.Leave(pod.UID) })
+		p.gangs.change(key, func(e *gangEntry, _ time.Time) { e.barrier.Leave(pod.UID) })
 	})
 }

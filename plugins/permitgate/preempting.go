@@ -21,8 +21,8 @@ import (
 	"zonewise.dev/plugins/permitgate/preempt"
 )
 
-// victims looks for pods that a gang may preempt; only scheduling cycles use it.
-type victims struct {
+// victimSearch looks for pods that a gang may preempt; only scheduling cycles use it.
+type victimSearch struct {
 	handle    fwk.Handle
 	gangs     *gangs
 	runner    *filterRunner
@@ -33,14 +33,14 @@ type victims struct {
 	start     int           // where the next search begins
 }
 
-// search looks for victims for a gang that has no room, either by proof or because a member fits nowhere, and keeps the nodes
+// find looks for victims for a gang that has no room, either by proof or because a member fits nowhere, and keeps the nodes
 // that it gets by them. It returns false if there are none.
-func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o *outcome) (preempt.Result, bool) {
-	cause := o.refusal.Cause
-	may := v.enabled && !pl.neverPreempts && (cause == gang.CauseNoRoom || cause == gang.CauseUnschedulable) && len(pl.wants.minResources) == 0
+func (v *victimSearch) find(ctx context.Context, state fwk.CycleState, req *gangRequest, result *proposalResult) (preempt.Result, bool) {
+	cause := result.refusal.Cause
+	may := v.enabled && !req.neverPreempts && (cause == gang.CauseNoRoom || cause == gang.CauseUnschedulable) && len(req.settings.minResources) == 0
 	began, allowed := time.Time{}, false
-	cleared := pl.cleared(v.handle.SnapshotSharedLister().NodeInfos())
-	v.gangs.update(pl.key, func(e *entry, now time.Time) {
+	cleared := req.victimsGone(v.handle.SnapshotSharedLister().NodeInfos())
+	v.gangs.update(req.key, func(e *gangEntry, now time.Time) {
 		if e.preempting != nil && e.preempting.cleared && cleared {
 			// The gang is refused with the room that it has preempted: it needs more by now, or has lost some of it.
 			e.endPreemption()
@@ -52,9 +52,9 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 	}
 	budgets, _ := v.budgets.List(labels.Everything()) // a lister over memory has no error to return
 	s := preempt.Search{
-		Handle: v.handle, FilterRunner: v.runner, State: state, Nodes: o.view.nodes, Request: pl.request, Budgets: budgets,
-		MayEvict: func(pod *v1.Pod) bool { return v.mayEvict(pl, pod) },
-		OnItsWay: func(pod *v1.Pod) bool { return pl.pods[pod.UID] != nil },
+		Handle: v.handle, FilterRunner: v.runner, State: state, Nodes: result.view.nodes, Request: req.proposal, Budgets: budgets,
+		MayEvict: func(pod *v1.Pod) bool { return v.mayEvict(req, pod) },
+		OnItsWay: func(pod *v1.Pod) bool { return req.pods[pod.UID] != nil },
 		Stays:    func(pod *v1.Pod) bool { return v.preemptor.Barred(pod.UID) },
 		KeyOf:    podgroup.Of,
 		GangOf:   v.gangOf,
@@ -62,13 +62,14 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 	}
 	s.Request.Start = v.start
 	r := s.Run(ctx)
-	if n := len(o.view.nodes); n > 0 {
+	if n := len(result.view.nodes); n > 0 {
 		v.start = (v.start + r.Looked) % n
 	}
 	found := len(r.Nodes) > 0 && len(r.Victims)+len(r.Leaving) > 0
-	v.gangs.update(pl.key, func(e *entry, now time.Time) {
-		if e.searchAfter = (time.Time{}); found {
-			v.gangs.preempts(e, &r, now)
+	v.gangs.update(req.key, func(e *gangEntry, now time.Time) {
+		e.searchAfter = time.Time{}
+		if found {
+			v.gangs.beginPreemptionLocked(e, &r, now)
 			return
 		}
 		e.searchAfter = now.Add(searchPause(now.Sub(began), len(v.gangs.failedSearches)+1))
@@ -77,20 +78,21 @@ func (v *victims) search(ctx context.Context, state fwk.CycleState, pl *plan, o 
 }
 
 // preemptsFrom returns when a gang may preempt: until then an autoscaler may bring room.
-func (e *entry) preemptsFrom(delay time.Duration) time.Time {
-	if own := e.wants.preemptionDelay; own != nil {
+func (e *gangEntry) preemptsFrom(delay time.Duration) time.Time {
+	if own := e.settings.preemptionDelay; own != nil {
 		delay = *own
 	}
 	return e.gang.ReadySince().Add(delay)
 }
 
 // begin starts the evictions, unless the gang no longer needs them.
-func (v *victims) begin(ctx context.Context, key types.NamespacedName, r *preempt.Result) {
+func (v *victimSearch) begin(ctx context.Context, key types.NamespacedName, r *preempt.Result) {
 	v.preemptor.Begin(ctx, key, r)
 	var kept []nomination
 	preempts := false
-	v.gangs.read(key, func(e *entry) {
-		if preempts = e.preempting != nil; preempts {
+	v.gangs.read(key, func(e *gangEntry) {
+		preempts = e.preempting != nil
+		if preempts {
 			for uid, node := range e.preempting.nodes {
 				if m := e.pods[uid]; m != nil {
 					kept = append(kept, nomination{m.pod, node})
@@ -105,8 +107,8 @@ func (v *victims) begin(ctx context.Context, key types.NamespacedName, r *preemp
 }
 
 // mayEvict reports whether a gang may preempt a pod. Pods of DaemonSets would come back.
-func (v *victims) mayEvict(pl *plan, pod *v1.Pod) bool {
-	if corev1.PodPriority(pod) >= pl.priority || pl.members[pod.UID] || v.preemptor.IsVictim(pod.UID) {
+func (v *victimSearch) mayEvict(req *gangRequest, pod *v1.Pod) bool {
+	if corev1.PodPriority(pod) >= req.priority || req.members[pod.UID] || v.preemptor.IsVictim(pod.UID) {
 		return false
 	}
 	return !ofDaemonSet(pod)
@@ -129,11 +131,11 @@ func ofDaemonSet(pod *v1.Pod) bool {
 }
 
 // gangOf returns a gang of which pods may be victims.
-func (v *victims) gangOf(key types.NamespacedName) (c preempt.Gang, hasQuorum bool) {
-	known := v.gangs.read(key, func(e *entry) {
-		c.MinMember = e.gang.MinMember() - e.gang.Done() // what is left of the quorum goes only as a whole
+func (v *victimSearch) gangOf(key types.NamespacedName) (c preempt.Gang, hasQuorum bool) {
+	known := v.gangs.read(key, func(e *gangEntry) {
+		c.MinMember = e.gang.MinMember() - e.gang.Succeeded() // what is left of the quorum goes only as a whole
 		for uid, m := range e.pods {
-			if e.gang.Sure(uid) { // also one whose pod does not name its node yet, which no search can evict with the others
+			if e.gang.Committed(uid) { // also one whose pod does not name its node yet, which no search can evict with the others
 				c.Bound = append(c.Bound, m.pod)
 			}
 		}
@@ -141,9 +143,9 @@ func (v *victims) gangOf(key types.NamespacedName) (c preempt.Gang, hasQuorum bo
 	return c, known && c.MinMember > 0
 }
 
-// preempts keeps the nodes that a gang gets by a preemption. A member that has just been sent back may be in no queue yet, and then a
+// beginPreemptionLocked keeps the nodes that a gang gets by a preemption. A member that has just been sent back may be in no queue yet, and then a
 // nomination keeps nothing.
-func (g *gangs) preempts(e *entry, r *preempt.Result, now time.Time) {
+func (g *gangs) beginPreemptionLocked(e *gangEntry, r *preempt.Result, now time.Time) {
 	e.preempting = &preemption{victims: map[types.UID]string{}, nodes: maps.Clone(r.Nodes)}
 	for _, pod := range slices.Concat(r.Victims, r.Leaving) {
 		e.preempting.victims[pod.UID] = pod.Spec.NodeName
@@ -153,27 +155,27 @@ func (g *gangs) preempts(e *entry, r *preempt.Result, now time.Time) {
 	}
 }
 
-// preempted receives the results of preemptions. It implements preempt.Gangs.
-type preempted struct {
+// preemptionResults receives the results of preemptions. It implements preempt.Gangs.
+type preemptionResults struct {
 	gangs *gangs
 	freed *freedRoom
 }
 
-var _ preempt.Gangs = preempted{}
+var _ preempt.Gangs = preemptionResults{}
 
 // Cleared implements preempt.Gangs.
-func (p preempted) Cleared(key types.NamespacedName) {
-	p.gangs.change(key, func(e *entry, _ time.Time) {
+func (p preemptionResults) Cleared(key types.NamespacedName) {
+	p.gangs.change(key, func(e *gangEntry, _ time.Time) {
 		if e.preempting != nil {
 			e.preempting.cleared = true
 		}
 	})
-	p.freed.note(worldKey)
+	p.freed.note(clusterKey)
 }
 
 // GivenUp implements preempt.Gangs.
-func (p preempted) GivenUp(key types.NamespacedName, again bool) {
-	p.gangs.change(key, func(e *entry, now time.Time) {
+func (p preemptionResults) GivenUp(key types.NamespacedName, again bool) {
+	p.gangs.change(key, func(e *gangEntry, now time.Time) {
 		e.endPreemption()
 		if again {
 			e.gang.RoomFreed(now)

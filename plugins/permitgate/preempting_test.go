@@ -22,17 +22,17 @@ func TestMemberThatIsBeingBoundIsNoSpareOne(t *testing.T) {
 	labels := map[string]string{v1alpha1.PodGroupLabel: key.Name}
 	bound := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "bound", UID: "bound", Labels: labels}, Spec: v1.PodSpec{NodeName: "a1"}}
 	binds := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "binds", UID: "binds", Labels: labels}}
-	g.change(key, func(e *entry, now time.Time) {
+	g.change(key, func(e *gangEntry, now time.Time) {
 		e.gang.SetGroup(gang.Spec{MinMember: 2}, now)
 		for _, pod := range []*v1.Pod{bound, binds} {
 			e.add(pod.UID, &member{pod: pod})
 			e.gang.SetPod(pod.UID, gang.Pod{Bound: pod.Spec.NodeName != ""}, now)
 		}
-		_, reason, _ := e.gang.Fits(binds.UID, now)
+		_, reason, _ := e.gang.Permit(binds.UID, now)
 		require.Equal(t, gang.ReasonNone, reason)
 		e.gang.Commit(e.gang.Arrive(binds.UID, now), nil, now)
 	})
-	found, hasQuorum := (&victims{gangs: g}).gangOf(key)
+	found, hasQuorum := (&victimSearch{gangs: g}).gangOf(key)
 	require.True(t, hasQuorum)
 	require.Equal(t, 2, found.MinMember)
 	require.ElementsMatch(t, []*v1.Pod{bound, binds}, found.Bound)
@@ -44,7 +44,7 @@ func TestPreemptedNodesAreKeptAtOnce(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
 	g, key := newGangs(clock), types.NamespacedName{Namespace: "default", Name: "train"}
 	other := types.NamespacedName{Namespace: "default", Name: "other"}
-	g.change(key, func(e *entry, now time.Time) {
+	g.change(key, func(e *gangEntry, now time.Time) {
 		e.gang.SetGroup(gang.Spec{MinMember: 2}, now)
 		for _, uid := range []types.UID{"train-0", "train-1"} {
 			e.add(uid, &member{pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: string(uid), UID: uid}}})
@@ -52,8 +52,8 @@ func TestPreemptedNodesAreKeptAtOnce(t *testing.T) {
 		}
 	})
 	require.Empty(t, g.returningTo("a1", other))
-	g.change(key, func(e *entry, now time.Time) {
-		g.preempts(e, &preempt.Result{Nodes: map[types.UID]string{"train-1": "a1"}}, now)
+	g.change(key, func(e *gangEntry, now time.Time) {
+		g.beginPreemptionLocked(e, &preempt.Result{Nodes: map[types.UID]string{"train-1": "a1"}}, now)
 	})
 	require.Len(t, g.returningTo("a1", other), 1)
 	require.Empty(t, g.returningTo("a2", other))

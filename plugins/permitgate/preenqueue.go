@@ -23,16 +23,16 @@ func (p *PermitGate) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 		return nil
 	}
 	reason, detail := gang.ReasonNotFound, ""
-	p.gangs.update(key, func(e *entry, now time.Time) {
+	p.gangs.update(key, func(e *gangEntry, now time.Time) {
 		var failed bool
 		reason, detail, failed = e.gang.Enqueue(pod.UID, now)
 		if failed {
-			e.gang.Explain(pod.UID, whyNotScheduled(pod))
+			e.gang.SetCycleFailure(pod.UID, whyNotScheduled(pod))
 			p.gangs.agenda.Add(key)
 			return
 		}
 		p.gangs.noteReturning(e, pod.UID, now) // its cycle may have ended before this plugin's PreFilter
-		if last := e.gang.Last(); reason == gang.ReasonBackoff && last.Cause == gang.CauseUnschedulable && last.Member == pod.UID {
+		if last := e.gang.LastRollback(); reason == gang.ReasonBackoff && last.Cause == gang.CauseUnschedulable && last.Member == pod.UID {
 			// The queue moves the member that fitted nowhere, because a hint of a plugin that refused it saw a change that may
 			// help. That may be what the other members gave back.
 			p.gangs.wakeLocked(e, false, now)

@@ -62,7 +62,7 @@ func (p *PermitGate) PreFilter(ctx context.Context, state fwk.CycleState, pod *v
 	if !ok || pod.Spec.NodeName != "" || state.IsPodGroupSchedulingCycle() {
 		return nil, p.skipFilter()
 	}
-	a, status := p.enter(ctx, state, key, pod, nodes)
+	a, status := p.beginAttempt(ctx, state, key, pod, nodes)
 	state.Write(attemptKey, a)
 	if status != nil {
 		return nil, status
@@ -95,7 +95,7 @@ func (*PermitGate) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 // startCycle does what each cycle does: it proves that this process leads.
 func (p *PermitGate) startCycle(ctx context.Context) {
 	p.shared.leader.Cycle()
-	p.begun.Do(func() { p.shared.begin(ctx) })
+	p.begun.Do(func() { p.shared.awaitSync(ctx) })
 }
 
 // nominateAgain restores the nominations that were lifted for the cycle of a member.
@@ -106,14 +106,15 @@ func (p *PermitGate) nominateAgain(a *attempt) {
 	}
 }
 
-// enter returns what a member is tried on, or why it is refused.
-func (p *PermitGate) enter(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod, nodes []fwk.NodeInfo) (*attempt, *fwk.Status) {
-	a, reason, detail := p.attempt(key, pod)
+// beginAttempt returns what a member is tried on, or why it is refused.
+func (p *PermitGate) beginAttempt(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod, nodes []fwk.NodeInfo) (*attempt, *fwk.Status) {
+	a, reason, detail := p.attemptOn(key, pod)
 	if a == nil && reason == gang.ReasonNone {
 		if status := p.propose(ctx, state, key, pod, nodes); status != nil {
 			return &attempt{refused: true}, status
 		}
-		if a, reason, detail = p.attempt(key, pod); a == nil {
+		a, reason, detail = p.attemptOn(key, pod)
+		if a == nil {
 			reason, detail = gang.ReasonQueued, "has changed while its proposal was made"
 		}
 	}
@@ -123,24 +124,24 @@ func (p *PermitGate) enter(ctx context.Context, state fwk.CycleState, key types.
 	return a, nil
 }
 
-// attempt records that a member is in its cycle. It returns nil, and no reason, for a scout.
-func (p *PermitGate) attempt(key types.NamespacedName, pod *v1.Pod) (a *attempt, reason gang.Reason, detail string) {
+// attemptOn records that a member is in its cycle. It returns nil, and no reason, for a scout.
+func (p *PermitGate) attemptOn(key types.NamespacedName, pod *v1.Pod) (a *attempt, reason gang.Reason, detail string) {
 	reason = gang.ReasonNotFound
 	infos := p.handle.SnapshotSharedLister().NodeInfos()
-	p.gangs.update(key, func(e *entry, now time.Time) {
-		var how gang.Entry
-		how, reason, detail = e.gang.Enter(pod.UID, now)
-		if how == gang.EnterRefused || how == gang.EnterPropose {
+	p.gangs.update(key, func(e *gangEntry, now time.Time) {
+		var entry gang.Entry
+		entry, reason, detail = e.gang.Enter(pod.UID, now)
+		if entry == gang.EnterRefused || entry == gang.EnterPropose {
 			return
 		}
-		if e.gang.Round() == 0 && (e.confined.key != e.wants.topology.Key || !e.gang.Placed()) {
+		if e.gang.RoundNumber() == 0 && (e.confined.key != e.settings.topology.Key || !e.gang.AnyPlaced()) {
 			e.confined = domain{} // no member is there any more, or the PodGroup names another label
 		}
-		if e.unconfined() {
-			e.confine(infos, e.nodesInUse()...)
+		if e.needsDomain() {
+			e.chooseDomain(infos, e.nodesInUse()...)
 		}
-		a = &attempt{confined: e.confinement()}
-		if how == gang.EnterHinted {
+		a = &attempt{confined: e.domainOfMembers()}
+		if entry == gang.EnterHinted {
 			a.hinted = e.plan.nodesFor(pod.UID)
 		}
 		a.lifted = e.siblingsOn(a.hinted, pod.UID)
@@ -151,31 +152,32 @@ func (p *PermitGate) attempt(key types.NamespacedName, pod *v1.Pod) (a *attempt,
 // propose makes the proposal for the scout's gang. The status is nil if the scout's cycle continues.
 func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key types.NamespacedName, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	began, freed, changes := p.gangs.clock.Now(), p.shared.freed.count.Load(), 0
-	p.gangs.read(key, func(e *entry) { changes = e.gang.Changes() })
-	pl, o := p.proposer.propose(ctx, state, key, pod, nodes)
+	p.gangs.read(key, func(e *gangEntry) { changes = e.gang.Changes() })
+	req, result := p.proposer.propose(ctx, state, key, pod, nodes)
 	switch {
-	case o.refusal.Cause != "":
-	case o.result.Verdict == proposal.Exhausted:
-		o.refusal = p.exhausted(key, pl)
+	case result.refusal.Cause != "":
+	case result.proposal.Verdict == proposal.Exhausted:
+		result.refusal = p.exhausted(key, req)
 	default:
-		p.gather(key, pl, &o)
+		p.gather(key, req, result)
 	}
-	if o.refusal.Cause == "" {
+	if result.refusal.Cause == "" {
 		return nil
 	}
 	victims, preempts := preempt.Result{}, false
-	if o.result.Verdict != proposal.Unproven { // then it waits for another gang, and may well have room
-		if victims, preempts = p.victims.search(ctx, state, pl, &o); !preempts {
-			p.collector.starved(ctx, pl, &o)
+	if result.proposal.Verdict != proposal.Unproven { // then it waits for another gang, and may well have room
+		victims, preempts = p.victims.find(ctx, state, req, result)
+		if !preempts {
+			p.collector.collectForStarving(ctx, req, result)
 		}
 	}
 	took := p.gangs.clock.Since(began)
-	p.gangs.change(key, func(e *entry, now time.Time) {
-		if o.result.Verdict == proposal.Exhausted {
+	p.gangs.change(key, func(e *gangEntry, now time.Time) {
+		if result.proposal.Verdict == proposal.Exhausted {
 			e.tried = nil // the next time it starts over
 		}
-		o.refusal.Member = pod.UID
-		e.gang.Refuse(o.refusal, lookPause(took, len(p.gangs.lackRoom)+1), now)
+		result.refusal.Member = pod.UID
+		e.gang.Refuse(result.refusal, lookPause(took, len(p.gangs.lackRoom)+1), now)
 		if p.shared.freed.count.Load() != freed { // perhaps too late for this look
 			p.gangs.wakeLocked(e, true, now)
 		}
@@ -186,18 +188,19 @@ func (p *PermitGate) propose(ctx context.Context, state fwk.CycleState, key type
 	if preempts {
 		p.victims.begin(ctx, key, &victims)
 	}
-	return p.refusal(key, gang.ReasonBackoff, o.refusal.Words())
+	return p.refusal(key, gang.ReasonBackoff, result.refusal.ConditionMessage())
 }
 
 // gather begins the gang's round, if it may.
-func (p *PermitGate) gather(key types.NamespacedName, pl *plan, o *outcome) {
-	round := pl.round(o)
+func (p *PermitGate) gather(key types.NamespacedName, req *gangRequest, result *proposalResult) {
+	round := req.roundOf(result)
 	var astray []*v1.Pod
-	p.gangs.change(key, func(e *entry, now time.Time) {
-		if e.defers = !round.Hinted && p.gangs.defersLocked(e); e.defers {
-			o.refusal = gang.Rollback{
+	p.gangs.change(key, func(e *gangEntry, now time.Time) {
+		e.defers = !round.Hinted && p.gangs.defersLocked(e)
+		if e.defers {
+			result.refusal = gang.Rollback{
 				Cause:  gang.CauseNoRoom,
-				Detail: fmt.Sprintf("needs %d, and no assignment was found; it is tried when no other gang of its priority or a higher one is being tried without one", pl.minMember),
+				Detail: fmt.Sprintf("needs %d, and no assignment was found; it is tried when no other gang of its priority or a higher one is being tried without one", req.minMember),
 			}
 			return
 		}
@@ -207,7 +210,7 @@ func (p *PermitGate) gather(key types.NamespacedName, pl *plan, o *outcome) {
 		if !round.Hinted {
 			p.gangs.unplanned[e] = struct{}{}
 		}
-		astray = e.follow(pl, o)
+		astray = e.startPlan(req, result)
 	})
 	for _, pod := range astray {
 		p.handle.DeleteNominatedPodIfExists(pod)
@@ -215,11 +218,11 @@ func (p *PermitGate) gather(key types.NamespacedName, pl *plan, o *outcome) {
 }
 
 // exhausted returns the refusal of a gang after every domain that could hold it has been tried.
-func (p *PermitGate) exhausted(key types.NamespacedName, pl *plan) (r gang.Rollback) {
-	p.gangs.read(key, func(e *entry) {
-		r = e.gang.Last()
+func (p *PermitGate) exhausted(key types.NamespacedName, req *gangRequest) (r gang.Rollback) {
+	p.gangs.read(key, func(e *gangEntry) {
+		r = e.gang.LastRollback()
 		r.Rejected, r.Backoff, r.Cause = 0, 0, gang.CauseUnschedulable
-		r.Detail = fmt.Sprintf("none of the %d domains of %s that could hold the gang accepts it; in the last one: %s", len(e.tried), pl.request.Topology.Key, r.Detail)
+		r.Detail = fmt.Sprintf("none of the %d domains of %s that could hold the gang accepts it; in the last one: %s", len(e.tried), req.proposal.Topology.Key, r.Detail)
 	})
 	return r
 }

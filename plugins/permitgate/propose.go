@@ -28,63 +28,63 @@ type proposer struct {
 	start       int   // where the next search begins
 }
 
-// plan is what a gang asks for: the input of a proposal besides the nodes.
-type plan struct {
+// gangRequest is what a gang asks for: the input of a proposal besides the nodes.
+type gangRequest struct {
 	key       types.NamespacedName
-	request   proposal.Request
+	proposal  proposal.Request
 	pods      map[types.UID]*v1.Pod // the missing members
 	minMember int
 	priority  int32
-	wants     wants
-	// known are nodes that members were given before: by an earlier scheduler, or by a preemption whose victims may still be
+	settings  settings
+	// knownNodes are nodes that members were given before: by an earlier scheduler, or by a preemption whose victims may still be
 	// there.
-	known   map[types.UID]string
-	victims map[types.UID]string
-	// here are the nodes of bound members.
-	here    []string
+	knownNodes map[types.UID]string
+	victims    map[types.UID]string
+	// boundOn are the nodes of bound members.
+	boundOn []string
 	members map[types.UID]bool // all of them
 	// neverPreempts is true if a member must not preempt.
 	neverPreempts bool
 }
 
-// outcome is the result of a proposal for the gang.
-type outcome struct {
-	result proposal.Result
+// proposalResult is the result of a proposal for the gang.
+type proposalResult struct {
+	proposal proposal.Result
 	// refusal is why the gang is refused; its Cause is empty when it is not.
 	refusal gang.Rollback
-	view    *view
+	view    *clusterView
 }
 
 // propose makes the proposal for a gang whose scout is in its cycle.
-func (p *proposer) propose(ctx context.Context, state fwk.CycleState, key types.NamespacedName, scout *v1.Pod, nodes []fwk.NodeInfo) (*plan, outcome) {
+func (p *proposer) propose(ctx context.Context, state fwk.CycleState, key types.NamespacedName, scout *v1.Pod, nodes []fwk.NodeInfo) (*gangRequest, *proposalResult) {
 	began := p.gangs.clock.Now()
-	pl := p.plan(key, scout)
-	o := p.answer(ctx, state, pl, nodes)
-	result := map[proposal.Verdict]string{
+	req := p.requestOf(key, scout)
+	result := p.makeProposal(ctx, state, req, nodes)
+	verdict := map[proposal.Verdict]string{
 		proposal.Refused: "refused", proposal.Proposed: "proposed", proposal.Unproven: "unproven", proposal.Exhausted: "refused",
-	}[o.result.Verdict]
+	}[result.proposal.Verdict]
 	took := p.gangs.clock.Since(began)
-	proposalDuration.WithLabelValues(result).Observe(took.Seconds())
-	klog.FromContext(ctx).V(3).Info("Proposed for a gang", "podGroup", key, "result", result, "detail", o.refusal.Detail,
-		"members", len(o.result.Slots), "domain", o.result.Domain, "nodes", o.result.Nodes, "took", took)
-	return pl, o
+	proposalDuration.WithLabelValues(verdict).Observe(took.Seconds())
+	klog.FromContext(ctx).V(3).Info("Proposed for a gang", "podGroup", key, "result", verdict, "detail", result.refusal.Detail,
+		"members", len(result.proposal.Slots), "domain", result.proposal.Domain, "nodes", result.proposal.Nodes, "took", took)
+	return req, result
 }
 
-// plan collects what the gang asks for. It uses the scout's pod of the cycle, as the first of its class.
-func (p *proposer) plan(key types.NamespacedName, scout *v1.Pod) *plan {
-	pl := &plan{key: key, pods: map[types.UID]*v1.Pod{}, known: map[types.UID]string{}, members: map[types.UID]bool{}}
+// requestOf collects what the gang asks for. It uses the scout's pod of the cycle, as the first of its class.
+func (p *proposer) requestOf(key types.NamespacedName, scout *v1.Pod) *gangRequest {
+	req := &gangRequest{key: key, pods: map[types.UID]*v1.Pod{}, knownNodes: map[types.UID]string{}, members: map[types.UID]bool{}}
 	classes, refused := map[string][]*v1.Pod{}, map[types.UID]bool{} // by signature; those whose binds were refused
-	p.gangs.read(key, func(e *entry) {
+	p.gangs.read(key, func(e *gangEntry) {
 		var missing []types.UID
-		missing, pl.request.Need = e.gang.Missing()
-		pl.minMember, pl.priority, pl.wants = e.gang.MinMember(), e.lowest(), e.wants
+		missing, req.proposal.Need = e.gang.Missing()
+		req.minMember, req.priority, req.settings = e.gang.MinMember(), e.lowestPriority(), e.settings
 		if e.preempting != nil {
-			pl.victims = e.preempting.victims
+			req.victims = e.preempting.victims
 		}
-		pl.request.Topology = proposal.Topology{Key: e.wants.topology.Key, Required: e.wants.topology.Required, Tried: e.tried}
-		pl.here = e.nodesInUse()
+		req.proposal.Topology = proposal.Topology{Key: e.settings.topology.Key, Required: e.settings.topology.Required, Tried: e.tried}
+		req.boundOn = e.nodesInUse()
 		for uid := range e.pods {
-			pl.members[uid] = true
+			req.members[uid] = true
 		}
 		for _, uid := range missing {
 			m := e.pods[uid]
@@ -95,12 +95,12 @@ func (p *proposer) plan(key types.NamespacedName, scout *v1.Pod) *plan {
 			if scout != nil && uid == scout.UID {
 				pod = scout
 			}
-			pl.pods[uid], refused[uid] = pod, e.gang.BindRefused(uid)
+			req.pods[uid], refused[uid] = pod, e.gang.BindRefused(uid)
 			if node := e.knownNode(uid); node != "" {
-				pl.known[uid] = node
+				req.knownNodes[uid] = node
 			}
 			if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {
-				pl.neverPreempts = true
+				req.neverPreempts = true
 			}
 			classes[m.signature] = append(classes[m.signature], pod)
 		}
@@ -116,9 +116,9 @@ func (p *proposer) plan(key types.NamespacedName, scout *v1.Pod) *plan {
 				}
 			}
 		}
-		pl.request.Classes = append(pl.request.Classes, c)
+		req.proposal.Classes = append(req.proposal.Classes, c)
 	}
-	return pl
+	return req
 }
 
 // byAge orders pods by creation, then by name, with first at the front.
@@ -137,59 +137,60 @@ func byAge(a, b, first *v1.Pod) int {
 	)
 }
 
-// again returns what a gang asks for, and the nodes of the cycle, after a member has failed.
-func (p *proposer) again(ctx context.Context, state fwk.CycleState, key types.NamespacedName, failed *v1.Pod) (*plan, outcome) {
-	pl := p.plan(key, failed)
+// requestAfterFailure returns what a gang asks for, and the nodes of the cycle, after a member has failed.
+func (p *proposer) requestAfterFailure(ctx context.Context, state fwk.CycleState, key types.NamespacedName, failed *v1.Pod) (*gangRequest, *proposalResult) {
+	req := p.requestOf(key, failed)
 	nodes, err := p.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil || len(nodes) == 0 {
-		return pl, outcome{}
+		return req, &proposalResult{}
 	}
-	p.prepare(ctx, state, pl, nodes)
-	o := outcome{view: p.view(pl.key, nodes)}
-	o.result.Bound = pl.request.Need // as far as the proposal knows
-	pl.request.Cluster = o.view
-	return pl, o
+	p.complete(ctx, state, req, nodes)
+	result := &proposalResult{view: p.viewFor(req.key, nodes)}
+	result.proposal.Bound = req.proposal.Need // as far as the proposal knows
+	req.proposal.Cluster = result.view
+	return req, result
 }
 
-// answer makes the proposal.
-func (p *proposer) answer(ctx context.Context, state fwk.CycleState, pl *plan, nodes []fwk.NodeInfo) outcome {
-	pods := make([]*v1.Pod, 0, len(pl.pods))
-	for _, pod := range pl.pods {
+// makeProposal makes the proposal.
+func (p *proposer) makeProposal(ctx context.Context, state fwk.CycleState, req *gangRequest, nodes []fwk.NodeInfo) *proposalResult {
+	pods := make([]*v1.Pod, 0, len(req.pods))
+	for _, pod := range req.pods {
 		pods = append(pods, pod)
 	}
-	if words := p.claims.among(pods); words != "" {
-		return outcome{refusal: gang.Rollback{Cause: gang.CauseSharedClaim, Detail: words}}
+	if shared := p.claims.among(pods); shared != "" {
+		return &proposalResult{refusal: gang.Rollback{Cause: gang.CauseSharedClaim, Detail: shared}}
 	}
-	p.prepare(ctx, state, pl, nodes)
-	o := outcome{view: p.view(pl.key, nodes)}
-	pl.request.Cluster = o.view
-	if len(pl.known) >= pl.request.Need && pl.cleared(p.handle.SnapshotSharedLister().NodeInfos()) {
-		if o.result = pl.asKnown(nodes); len(o.result.Slots) >= pl.request.Need {
-			return o
+	p.complete(ctx, state, req, nodes)
+	result := &proposalResult{view: p.viewFor(req.key, nodes)}
+	req.proposal.Cluster = result.view
+	if len(req.knownNodes) >= req.proposal.Need && req.victimsGone(p.handle.SnapshotSharedLister().NodeInfos()) {
+		result.proposal = req.proposeKnown(nodes)
+		if len(result.proposal.Slots) >= req.proposal.Need {
+			return result
 		}
 	}
-	if short := p.lacks(pl, o.view); short != "" {
-		o.result = proposal.Result{Verdict: proposal.Refused, Bound: pl.request.Need - 1}
-		o.refusal = gang.Rollback{
+	if lacking := p.lackingResource(req, result.view); lacking != "" {
+		result.proposal = proposal.Result{Verdict: proposal.Refused, Bound: req.proposal.Need - 1}
+		result.refusal = gang.Rollback{
 			Cause:  gang.CauseNoRoom,
-			Detail: fmt.Sprintf("needs %d, and the cluster lacks spec.minResources: %s", pl.minMember, short),
+			Detail: fmt.Sprintf("needs %d, and the cluster lacks spec.minResources: %s", req.minMember, lacking),
 			Reason: "the cluster lacks spec.minResources",
 		}
-		return o
+		return result
 	}
-	o.result = proposal.Make(pl.request)
+	result.proposal = proposal.Make(req.proposal)
 	if n := len(nodes); n > 0 {
-		p.start = (p.start + o.result.Nodes) % n
+		p.start = (p.start + result.proposal.Nodes) % n
 	}
-	if o.result.Verdict == proposal.Refused {
-		o.refusal = pl.refusal(&o.result)
+	if result.proposal.Verdict == proposal.Refused {
+		result.refusal = req.refusalOf(&result.proposal)
 	}
-	return o
+	return result
 }
 
-// cleared reports whether the victims of the gang's preemption are gone from the cycle's nodes.
-func (pl *plan) cleared(infos fwk.NodeInfoLister) bool {
-	for uid, node := range pl.victims {
+// victimsGone reports whether the victims of the gang's preemption are gone from the cycle's nodes.
+func (req *gangRequest) victimsGone(infos fwk.NodeInfoLister) bool {
+	for uid, node := range req.victims {
 		if info, err := infos.Get(node); err == nil && isOn(info, uid) {
 			return false
 		}
@@ -197,9 +198,9 @@ func (pl *plan) cleared(infos fwk.NodeInfoLister) bool {
 	return true
 }
 
-// prepare completes the request from the cycle's nodes.
-func (p *proposer) prepare(ctx context.Context, state fwk.CycleState, pl *plan, nodes []fwk.NodeInfo) {
-	r := &pl.request
+// complete completes the request from the cycle's nodes.
+func (p *proposer) complete(ctx context.Context, state fwk.CycleState, req *gangRequest, nodes []fwk.NodeInfo) {
+	r := &req.proposal
 	p.filters.learn(ctx, state, r.Classes, nodes)
 	r.Filters = p.filters.Filters()
 	r.SpreadKey, r.Start, r.Placed = spreadKey(r.Classes), p.start, map[string]int{}
@@ -212,7 +213,7 @@ func (p *proposer) prepare(ctx context.Context, state fwk.CycleState, pl *plan, 
 		}
 	}
 	infos := p.handle.SnapshotSharedLister().NodeInfos()
-	for _, name := range pl.here {
+	for _, name := range req.boundOn {
 		info, err := infos.Get(name)
 		if err != nil {
 			continue
@@ -237,21 +238,21 @@ func spreadKey(classes []proposal.Class) string {
 	return v1.LabelTopologyZone
 }
 
-// view returns the nodes as a gang may use them.
-func (p *proposer) view(key types.NamespacedName, nodes []fwk.NodeInfo) *view {
-	return &view{
+// viewFor returns the nodes as a gang may use them.
+func (p *proposer) viewFor(key types.NamespacedName, nodes []fwk.NodeInfo) *clusterView {
+	return &clusterView{
 		nodes: nodes, filters: p.filters, holds: p.holds,
 		promised: p.gangs.promisedTo(key, p.handle, p.nominations.nodes()),
 	}
 }
 
-// lacks describes the resource of which the cluster has too little for the PodGroup's minResources. What members already take
+// lackingResource describes the resource of which the cluster has too little for the PodGroup's minResources. What members already take
 // counts as free.
-func (p *proposer) lacks(pl *plan, v *view) string {
-	return proposal.Shortage(pl.wants.minResources, v, func(names []v1.ResourceName, total []int64) {
+func (p *proposer) lackingResource(req *gangRequest, v *clusterView) string {
+	return proposal.Shortage(req.settings.minResources, v, func(names []v1.ResourceName, total []int64) {
 		for _, info := range v.nodes {
-			for _, one := range info.GetPods() {
-				if pod := one.GetPod(); pl.members[pod.UID] {
+			for _, podInfo := range info.GetPods() {
+				if pod := podInfo.GetPod(); req.members[pod.UID] {
 					proposal.Add(total, names, proposal.Requests(pod))
 				}
 			}
@@ -259,16 +260,16 @@ func (p *proposer) lacks(pl *plan, v *view) string {
 	})
 }
 
-// asKnown returns a proposal of the nodes that the members were given before.
-func (pl *plan) asKnown(nodes []fwk.NodeInfo) proposal.Result {
-	at := make(map[string]int, len(pl.known))
+// proposeKnown returns a proposal of the nodes that the members were given before.
+func (req *gangRequest) proposeKnown(nodes []fwk.NodeInfo) proposal.Result {
+	at := make(map[string]int, len(req.knownNodes))
 	for i, info := range nodes {
 		at[info.Node().Name] = i
 	}
-	r := proposal.Result{Verdict: proposal.Proposed, Rings: make([][]int, len(pl.request.Classes))}
-	for c := range pl.request.Classes {
-		for _, uid := range pl.request.Classes[c].Members {
-			if i, there := at[pl.known[uid]]; there {
+	r := proposal.Result{Verdict: proposal.Proposed, Rings: make([][]int, len(req.proposal.Classes))}
+	for c := range req.proposal.Classes {
+		for _, uid := range req.proposal.Classes[c].Members {
+			if i, there := at[req.knownNodes[uid]]; there {
 				r.Slots = append(r.Slots, proposal.Slot{Member: uid, Class: c, At: i, Ring: len(r.Rings[c])})
 				r.Rings[c] = append(r.Rings[c], i)
 			}
@@ -277,12 +278,13 @@ func (pl *plan) asKnown(nodes []fwk.NodeInfo) proposal.Result {
 	return r
 }
 
-// refusal describes a refusal: Detail has numbers of this moment, Reason has none.
-func (pl *plan) refusal(r *proposal.Result) gang.Rollback {
-	where, one := "", ""
-	if topology := pl.request.Topology; topology.Required {
-		one = " in one " + topology.Key
-		if where = one; r.Domain != "" {
+// refusalOf describes a refusal: Detail has numbers of this moment, Reason has none.
+func (req *gangRequest) refusalOf(r *proposal.Result) gang.Rollback {
+	where, anywhere := "", ""
+	if topology := req.proposal.Topology; topology.Required {
+		anywhere = " in one " + topology.Key
+		where = anywhere
+		if r.Domain != "" {
 			where = fmt.Sprintf(" in %s %s", topology.Key, r.Domain)
 		}
 	}
@@ -292,21 +294,21 @@ func (pl *plan) refusal(r *proposal.Result) gang.Rollback {
 	}
 	return gang.Rollback{
 		Cause:  gang.CauseNoRoom,
-		Detail: fmt.Sprintf("needs %d%s, at most %d fit%s: %s", pl.minMember, one, pl.minMember-pl.request.Need+r.Bound, where, proposal.String(r.Reasons)),
-		Reason: fmt.Sprintf("the cluster has no room for %d members at once%s: %s", pl.minMember, one, reason),
+		Detail: fmt.Sprintf("needs %d%s, at most %d fit%s: %s", req.minMember, anywhere, req.minMember-req.proposal.Need+r.Bound, where, proposal.String(r.Reasons)),
+		Reason: fmt.Sprintf("the cluster has no room for %d members at once%s: %s", req.minMember, anywhere, reason),
 	}
 }
 
-// round returns the round for a proposal.
-func (pl *plan) round(o *outcome) gang.Round {
-	r := gang.Round{Hinted: o.result.Verdict == proposal.Proposed}
+// roundOf returns the round for a proposal.
+func (req *gangRequest) roundOf(result *proposalResult) gang.Round {
+	r := gang.Round{Hinted: result.proposal.Verdict == proposal.Proposed}
 	placed := map[types.UID]bool{}
-	for _, slot := range o.result.Slots {
+	for _, slot := range result.proposal.Slots {
 		placed[slot.Member] = true
 	}
-	for i := range pl.request.Classes {
+	for i := range req.proposal.Classes {
 		first := true
-		for _, uid := range pl.request.Classes[i].Members {
+		for _, uid := range req.proposal.Classes[i].Members {
 			if r.Hinted && !placed[uid] {
 				continue
 			}
@@ -320,22 +322,22 @@ func (pl *plan) round(o *outcome) gang.Round {
 	return r
 }
 
-// follow stores the proposed nodes for the round that has begun, and returns the members that are nominated to others.
-func (e *entry) follow(pl *plan, o *outcome) (astray []*v1.Pod) {
-	e.plan = newRoundPlan(e.gang.Round())
-	for _, ring := range o.result.Rings {
+// startPlan stores the proposed nodes for the round that has begun, and returns the members that are nominated to others.
+func (e *gangEntry) startPlan(req *gangRequest, result *proposalResult) (astray []*v1.Pod) {
+	e.plan = newRoundPlan(e.gang.RoundNumber())
+	for _, ring := range result.proposal.Rings {
 		names := make([]string, len(ring))
 		for i, at := range ring {
-			names[i] = o.view.Node(at).Name
+			names[i] = result.view.Node(at).Name
 		}
 		e.plan.rings = append(e.plan.rings, names)
 	}
-	for _, slot := range o.result.Slots {
+	for _, slot := range result.proposal.Slots {
 		if m := e.pods[slot.Member]; m != nil {
-			e.plan.set(slot.Member, plannedNode{node: o.view.Node(slot.At).Name, class: slot.Class, ring: slot.Ring})
+			e.plan.set(slot.Member, plannedNode{node: result.view.Node(slot.At).Name, class: slot.Class, ring: slot.Ring})
 		}
 	}
-	for uid := range pl.pods {
+	for uid := range req.pods {
 		m := e.pods[uid]
 		switch {
 		case m == nil || m.pod.Status.NominatedNodeName == "":
@@ -346,8 +348,8 @@ func (e *entry) follow(pl *plan, o *outcome) (astray []*v1.Pod) {
 		}
 	}
 	e.confined = domain{}
-	if o.result.Domain != "" {
-		e.confined = domain{pl.request.Topology.Key, o.result.Domain}
+	if result.proposal.Domain != "" {
+		e.confined = domain{req.proposal.Topology.Key, result.proposal.Domain}
 	}
 	return astray
 }

@@ -92,7 +92,7 @@ func TestRoomIsNoticedTwice(t *testing.T) {
 	require.True(t, room.concerns(b))
 	require.Equal(t, start.Add(freedAgain), again)
 
-	r.note(worldKey)
+	r.note(clusterKey)
 	room, again = r.take(start.Add(freedAgain / 2))
 	require.True(t, room.concerns(a))
 	require.Equal(t, start.Add(freedAgain), again, "a stream of events does not put it off")

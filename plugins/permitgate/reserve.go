@@ -30,10 +30,10 @@ func (p *PermitGate) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Po
 	}
 	p.nominateAgain(a)
 	infos := p.handle.SnapshotSharedLister().NodeInfos()
-	p.gangs.update(key, func(e *entry, _ time.Time) {
-		e.plan.place(pod.UID, nodeName)
-		if e.unconfined() {
-			e.confine(infos, nodeName)
+	p.gangs.update(key, func(e *gangEntry, _ time.Time) {
+		e.plan.recordPlaced(pod.UID, nodeName)
+		if e.needsDomain() {
+			e.chooseDomain(infos, nodeName)
 		}
 	})
 	return nil
@@ -51,7 +51,7 @@ func (p *PermitGate) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.
 	}
 	key, ok := podgroup.Of(pod)
 	if ok {
-		p.gangs.change(key, func(e *entry, now time.Time) {
+		p.gangs.change(key, func(e *gangEntry, now time.Time) {
 			e.gang.Unreserved(pod.UID, now)
 			p.gangs.noteReturning(e, pod.UID, now) // the framework clears the nomination later, when it handles the failure
 		})

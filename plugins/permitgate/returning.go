@@ -31,7 +31,7 @@ type returningMember struct {
 }
 
 // noteReturning keeps the node of a member that has left a cycle or a node, or gets it by a preemption, until its nomination is there.
-func (g *gangs) noteReturning(e *entry, uid types.UID, now time.Time) {
+func (g *gangs) noteReturning(e *gangEntry, uid types.UID, now time.Time) {
 	node, m := e.keptNode(uid), e.pods[uid]
 	if node == "" || m == nil {
 		return
@@ -94,7 +94,7 @@ func (p *PermitGate) leavesRoom(pod *v1.Pod, gang types.NamespacedName, nodeName
 		names[i] = own[i].Name
 	}
 	free, wanted := make([]int64, len(names)), make([]int64, len(names))
-	v := &view{nodes: []fwk.NodeInfo{info}, filters: p.proposer.filters, promised: map[string][]promise{nodeName: coming}}
+	v := &clusterView{nodes: []fwk.NodeInfo{info}, filters: p.proposer.filters, promised: map[string][]promise{nodeName: coming}}
 	v.Free(0, names, free)
 	v.Kept(0, pod, names, wanted)
 	proposal.Add(wanted, names, own)

@@ -66,8 +66,8 @@ func (p *roundPlan) remove(uid types.UID) {
 	}
 }
 
-// place records where a member went. If it took the node of another of its class, that one gets the node that it has left.
-func (p *roundPlan) place(uid types.UID, node string) {
+// recordPlaced records where a member went. If it took the node of another of its class, that one gets the node that it has left.
+func (p *roundPlan) recordPlaced(uid types.UID, node string) {
 	own, planned := p.members[uid]
 	if !planned {
 		return
@@ -86,7 +86,7 @@ func (p *roundPlan) place(uid types.UID, node string) {
 }
 
 // siblingsOn returns the members without a node but one, with the nodes among some (nil means all) to which they are nominated in the API.
-func (e *entry) siblingsOn(nodes []string, but types.UID) (siblings []nomination) {
+func (e *gangEntry) siblingsOn(nodes []string, but types.UID) (siblings []nomination) {
 	if !e.plan.nominated {
 		return nil
 	}

@@ -17,8 +17,8 @@ type Holds interface {
 	Kept(pod *v1.Pod, node fwk.NodeInfo, names []v1.ResourceName, kept []int64)
 }
 
-// view shows the nodes of a scheduling cycle as a gang may use them. It implements proposal.Cluster.
-type view struct {
+// clusterView shows the nodes of a scheduling cycle as a gang may use them. It implements proposal.Cluster.
+type clusterView struct {
 	nodes   []fwk.NodeInfo
 	filters *profileFilters
 	// promised are the pods that are nominated to a node, or that other gangs plan there.
@@ -26,16 +26,16 @@ type view struct {
 	holds    Holds // nil without
 }
 
-var _ proposal.Cluster = &view{}
+var _ proposal.Cluster = &clusterView{}
 
 // Len implements proposal.Cluster.
-func (v *view) Len() int { return len(v.nodes) }
+func (v *clusterView) Len() int { return len(v.nodes) }
 
 // Node implements proposal.Cluster.
-func (v *view) Node(i int) *v1.Node { return v.nodes[i].Node() }
+func (v *clusterView) Node(i int) *v1.Node { return v.nodes[i].Node() }
 
 // Free implements proposal.Cluster.
-func (v *view) Free(i int, names []v1.ResourceName, into []int64) {
+func (v *clusterView) Free(i int, names []v1.ResourceName, into []int64) {
 	info := v.nodes[i]
 	allocatable, requested := info.GetAllocatable(), info.GetRequested()
 	for j, name := range names {
@@ -64,7 +64,7 @@ func (v *view) Free(i int, names []v1.ResourceName, into []int64) {
 }
 
 // Kept implements proposal.Cluster.
-func (v *view) Kept(i int, pod *v1.Pod, names []v1.ResourceName, into []int64) {
+func (v *clusterView) Kept(i int, pod *v1.Pod, names []v1.ResourceName, into []int64) {
 	info := v.nodes[i]
 	for _, coming := range v.promised[info.Node().Name] {
 		// The filters do not count nominated pods of a lower priority than the pod's either.

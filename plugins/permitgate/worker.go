@@ -32,28 +32,28 @@ type worker struct {
 	report func(ctx context.Context, r serve.Report)
 }
 
-// job is what the worker takes out of the lock.
-type job struct {
+// gangWork is what the worker takes out of the lock.
+type gangWork struct {
 	report   serve.Report
 	phase    gang.Phase
 	failure  string // why the members that are sent back are
-	probe    []waiter
-	reject   []waiter
+	probe    []waitingMember
+	reject   []waitingMember
 	activate []*v1.Pod // the oldest first
 	// unnominated are members for which a preemption keeps nothing any more; leftRoom is true if a round has left room that it wanted.
 	unnominated []*v1.Pod
 	leftRoom    bool
 }
 
-// waiter is a member that may wait in Permit or at the barrier.
-type waiter struct {
+// waitingMember is a member that may wait in Permit or at the barrier.
+type waitingMember struct {
 	uid    types.UID
 	handle fwk.Handle
 }
 
 // act does what is to be done now: for one gang, or for all together.
 func (w *worker) act(ctx context.Context, key types.NamespacedName) {
-	if key == worldKey {
+	if key == clusterKey {
 		if pods := w.gangs.takeRefused(); len(pods) > 0 {
 			klog.FromContext(ctx).V(4).Info("Activating pods that found no node while a gang collected room", "pods", len(pods))
 			w.profiles.any().Activate(klog.FromContext(ctx), pods)
@@ -62,7 +62,7 @@ func (w *worker) act(ctx context.Context, key types.NamespacedName) {
 			w.profiles.any().Activate(klog.FromContext(ctx), w.nominations.preemptors())
 		}
 		if again := w.freed.wake(w.gangs.clock.Now()); !again.IsZero() {
-			w.gangs.agenda.AddAt(worldKey, again)
+			w.gangs.agenda.AddAt(clusterKey, again)
 		}
 		w.admitNext()
 		return
@@ -82,8 +82,8 @@ func (w *worker) act(ctx context.Context, key types.NamespacedName) {
 	if j.leftRoom {
 		w.freed.note(key)
 	}
-	for _, one := range j.reject {
-		waiting.SendBack(one.handle, one.uid, Name, "PodGroup "+key.String()+": the gang was rolled back: "+j.failure)
+	for _, member := range j.reject {
+		waiting.SendBack(member.handle, member.uid, Name, "PodGroup "+key.String()+": the gang was rolled back: "+j.failure)
 	}
 	for _, r := range j.report.Actions.Rehearse {
 		w.rehearse(key, r)
@@ -101,7 +101,7 @@ func (w *worker) act(ctx context.Context, key types.NamespacedName) {
 	w.admitNext()
 }
 
-func (w *worker) log(logger klog.Logger, j *job) {
+func (w *worker) log(logger klog.Logger, j *gangWork) {
 	if r := j.report.Actions.Rollback; r != nil {
 		logger.V(2).Info("Gang rolled back", "cause", r.Cause, "member", r.Member, "detail", r.Detail, "rejected", r.Rejected, "backoff", r.Backoff)
 	}
@@ -122,7 +122,7 @@ func observe(actions *gang.Actions) {
 }
 
 // take asks a gang what is to be done, and gathers what that needs.
-func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
+func (w *worker) take(key types.NamespacedName) (j gangWork, ok bool) {
 	w.gangs.mu.Lock()
 	defer w.gangs.mu.Unlock()
 	e, ok := w.gangs.byKey[key]
@@ -131,8 +131,8 @@ func (w *worker) take(key types.NamespacedName) (j job, ok bool) {
 	}
 	now := w.gangs.clock.Now()
 	actions := e.gang.Act(now)
-	w.gangs.settledLocked(e)
-	j.phase, j.failure = e.gang.Phase(), e.gang.Last().Detail
+	w.gangs.afterChangeLocked(e)
+	j.phase, j.failure = e.gang.Phase(), e.gang.LastRollback().Detail
 	j.report = serve.Report{Key: key, Actions: actions}
 	if r := actions.Rollback; r != nil {
 		if m := e.pods[r.Member]; m != nil {
@@ -189,41 +189,41 @@ func (w *worker) admitNext() {
 	now := w.gangs.clock.Now()
 	keys, again := w.queue.next(now)
 	for _, key := range keys {
-		w.gangs.change(key, func(e *entry, now time.Time) { e.gang.Admit(now) })
+		w.gangs.change(key, func(e *gangEntry, now time.Time) { e.gang.Admit(now) })
 	}
 	if !again.IsZero() {
-		w.gangs.agenda.AddAt(worldKey, again)
+		w.gangs.agenda.AddAt(clusterKey, again)
 	}
 }
 
 // waiters pairs members with the handle of their profile. A member that is gone from the informer
 // may be in any profile.
-func (w *worker) waiters(e *entry, uids []types.UID) []waiter {
-	var ws []waiter
+func (w *worker) waiters(e *gangEntry, uids []types.UID) []waitingMember {
+	var ws []waitingMember
 	for _, uid := range uids {
 		if m := e.pods[uid]; m != nil {
 			if h := w.profiles.of(m.pod.Spec.SchedulerName); h != nil {
-				ws = append(ws, waiter{uid, h})
+				ws = append(ws, waitingMember{uid, h})
 			}
 			continue
 		}
 		for _, h := range w.profiles.all() {
-			ws = append(ws, waiter{uid, h})
+			ws = append(ws, waitingMember{uid, h})
 		}
 	}
 	return ws
 }
 
 // release lets the members go together that wait in Permit for this plugin alone. The gang asks again about those that are not found.
-func (w *worker) release(logger klog.Logger, key types.NamespacedName, members []waiter) {
+func (w *worker) release(logger klog.Logger, key types.NamespacedName, members []waitingMember) {
 	ready := make(map[types.UID]fwk.WaitingPod, len(members))
-	for _, one := range members {
-		if pod := waiting.For(one.handle, one.uid, Name); pod != nil {
-			ready[one.uid] = pod
+	for _, member := range members {
+		if pod := waiting.For(member.handle, member.uid, Name); pod != nil {
+			ready[member.uid] = pod
 		}
 	}
 	var released []types.UID
-	w.gangs.update(key, func(e *entry, now time.Time) { released = e.gang.Release(slices.Collect(maps.Keys(ready)), now) })
+	w.gangs.update(key, func(e *gangEntry, now time.Time) { released = e.gang.Release(slices.Collect(maps.Keys(ready)), now) })
 	for _, uid := range released {
 		ready[uid].Allow(Name)
 	}

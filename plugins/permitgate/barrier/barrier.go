@@ -47,7 +47,7 @@ func (b *Barrier) Arrive(ctx context.Context, h fwk.Handle, key types.Namespaced
 	if members := b.gang.Arrive(uid, now); len(members) > 0 {
 		b.commit(ctx, h, key, members, now)
 	}
-	if arrival, detail := b.gang.Verdict(uid); arrival != gang.ArrivalWait {
+	if arrival, detail := b.gang.ArrivalOf(uid); arrival != gang.ArrivalWait {
 		answer <- Answer{arrival, detail}
 	} else {
 		b.waiting[uid] = answer
@@ -77,7 +77,7 @@ func (b *Barrier) Answer() {
 	}
 	b.answered = departures
 	for uid, answer := range b.waiting {
-		if arrival, detail := b.gang.Verdict(uid); arrival != gang.ArrivalWait {
+		if arrival, detail := b.gang.ArrivalOf(uid); arrival != gang.ArrivalWait {
 			answer <- Answer{arrival, detail}
 			delete(b.waiting, uid)
 		}

@@ -65,8 +65,8 @@ type task struct {
 	entry uint64 // the agenda's entry that counts
 }
 
-// stop ends a task.
-func (m *member) stop(kind taskKind) { m.tasks[kind].on = false }
+// stopTask ends a task.
+func (m *member) stopTask(kind taskKind) { m.tasks[kind].on = false }
 
 // agenda has the tasks of all members by time, so that looking for what is due costs no more than what is due.
 type agenda struct {
@@ -105,13 +105,13 @@ func (a *agenda) Pop() any {
 	return last
 }
 
-// repeat begins a task: it is due at a time, and again and again after that.
-func (g *Gang) repeat(m *member, kind taskKind, at time.Time) {
+// startTask begins a task: it is due at a time, and again and again after that.
+func (g *Gang) startTask(m *member, kind taskKind, at time.Time) {
 	m.tasks[kind] = task{on: true}
-	g.again(m, kind, at)
+	g.scheduleTask(m, kind, at)
 }
 
-func (g *Gang) again(m *member, kind taskKind, at time.Time) {
+func (g *Gang) scheduleTask(m *member, kind taskKind, at time.Time) {
 	g.agenda.last++
 	m.tasks[kind].entry = g.agenda.last
 	heap.Push(&g.agenda, agendaEntry{at: at, number: g.agenda.last, member: m, kind: kind})
@@ -133,7 +133,7 @@ func (g *Gang) nextTask() *agendaEntry {
 // completion once, and repeats the other actions, at growing intervals, until inputs show that they
 // have worked.
 func (g *Gang) Act(now time.Time) Actions {
-	due := g.takeRehearsals()
+	due := g.beginRehearsals()
 	g.settle(now)
 	actions := g.report
 	g.report = Actions{}
@@ -152,8 +152,8 @@ func (g *Gang) Act(now time.Time) Actions {
 	if g.round != nil && g.round.paused.IsZero() {
 		next(g.round.deadline)
 	}
-	if g.count[memberDone] > 0 && !g.doneCount {
-		next(g.doneAt())
+	if g.count[memberSucceeded] > 0 && !g.countSucceeded {
+		next(g.countSucceededAt())
 	}
 	if g.stalls() {
 		next(g.round.stepAt.Add(stallLimit))
@@ -165,7 +165,7 @@ func (g *Gang) Act(now time.Time) Actions {
 		next(g.prepareBy)
 	}
 	if g.phase == Backoff {
-		next(g.until)
+		next(g.backoffUntil)
 	}
 	switch {
 	case g.Stranded(now) && !g.stranded:
@@ -177,8 +177,8 @@ func (g *Gang) Act(now time.Time) Actions {
 		if g.scout.due(now) {
 			if m := g.pickScout(); m != nil {
 				m.scouted++
-				m.called = true
-				m.stop(taskWake)
+				m.letIn = true
+				m.stopTask(taskWake)
 				actions.Activate = append(actions.Activate, m.uid)
 			}
 		}
@@ -192,7 +192,7 @@ func (g *Gang) Act(now time.Time) Actions {
 	for e := g.nextTask(); e != nil && !e.at.After(now); e = g.nextTask() {
 		m, kind := e.member, e.kind
 		heap.Pop(&g.agenda)
-		g.perform(m, kind, now, &actions)
+		g.doTask(m, kind, now, &actions)
 	}
 	if e := g.nextTask(); e != nil {
 		next(e.at)
@@ -200,24 +200,24 @@ func (g *Gang) Act(now time.Time) Actions {
 	return actions
 }
 
-// perform does a task that is due, and has it repeated.
-func (g *Gang) perform(m *member, kind taskKind, now time.Time, actions *Actions) {
+// doTask does a task that is due, and has it repeated.
+func (g *Gang) doTask(m *member, kind taskKind, now time.Time, actions *Actions) {
 	t := &m.tasks[kind]
 	switch {
 	case kind == taskReject && m.holds && !m.mayBeSentBack():
 		actions.Reject = append(actions.Reject, m.uid)
-	case kind == taskWake && t.tries < maxWakes && (m.state == memberIdle || m.state == memberFailed) && g.blocksNot() && g.called(m):
+	case kind == taskWake && t.tries < maxWakes && (m.state == memberIdle || m.state == memberFailed) && g.queueOpen() && g.letsIn(m):
 		actions.Activate = append(actions.Activate, m.uid)
 	default:
 		t.on = false
 		return
 	}
-	g.again(m, kind, now.Add(pause(retryMin, t.tries)))
+	g.scheduleTask(m, kind, now.Add(pause(retryMin, t.tries)))
 	t.tries++
 }
 
-// blocksNot reports whether members may be in the queue at all.
-func (g *Gang) blocksNot() bool { return g.phase != Pending && g.phase != Backoff }
+// queueOpen reports whether members may be in the queue at all.
+func (g *Gang) queueOpen() bool { return g.phase != Pending && g.phase != Backoff }
 
 func (g *Gang) inState(state memberState) []types.UID {
 	uids := make([]types.UID, 0, g.count[state])

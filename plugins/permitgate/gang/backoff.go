@@ -2,35 +2,31 @@ package gang
 
 import "time"
 
-// rollback ends a round: see [Gang.sendBack]. The backoff, if there is to be one, lasts ten times as long as the round at least.
-func (g *Gang) rollback(r Rollback, backoff bool, now time.Time) {
-	if !backoff {
-		g.sendBack(r, now)
-		return
-	}
+// rollBack ends a round with a backoff of at least ten times its length.
+func (g *Gang) rollBack(r Rollback, now time.Time) {
 	took := time.Duration(0)
 	if g.round != nil {
 		took = min(now.Sub(g.round.since), g.timeout()) // it held nothing for longer
 	}
-	g.rollbackFor(r, roundPause*took, now)
+	g.rollBackFor(r, roundPause*took, now)
 }
 
-// rollbackFor is rollback with a backoff, which freed room does not end before pause is over.
-func (g *Gang) rollbackFor(r Rollback, pause time.Duration, now time.Time) {
-	g.backedOffAt, g.notBefore, g.notBeforeIfOwn = now, now.Add(pause), now.Add(max(pause, g.grown(pause, g.failures)))
-	g.until = now.Add(g.nextBackoff())
+// rollBackFor sends members back and begins a backoff, which freed room does not end before pause is over.
+func (g *Gang) rollBackFor(r Rollback, pause time.Duration, now time.Time) {
+	g.backoffSince, g.notBefore, g.notBeforeIfOwn = now, now.Add(pause), now.Add(max(pause, g.grown(pause, g.failures)))
+	g.backoffUntil = now.Add(g.nextBackoff())
 	if r.Cause.Capacity() && g.round != nil && g.changedAt.After(g.round.since) {
 		// It changed while the round ran, perhaps too late for a member that had been tried.
-		g.until = now
+		g.backoffUntil = now
 	}
-	if g.until.Before(g.notBefore) {
-		g.until = g.notBefore
+	if g.backoffUntil.Before(g.notBefore) {
+		g.backoffUntil = g.notBefore
 	}
-	r.Backoff = g.until.Sub(now)
+	r.Backoff = g.backoffUntil.Sub(now)
 	g.sendBack(r, now)
 }
 
-// sendBack sends every member back that has a node and may still lose it.
+// sendBack ends a round without a backoff: it sends every member back that has a node and may still lose it.
 func (g *Gang) sendBack(r Rollback, now time.Time) {
 	rejectAt := now
 	if !r.Cause.Capacity() {
@@ -38,11 +34,11 @@ func (g *Gang) sendBack(r Rollback, now time.Time) {
 	}
 	g.endRound()
 	for _, m := range g.members {
-		m.stop(taskWake)
+		m.stopTask(taskWake)
 		m.bindFailed = false
 		if m.mayBeSentBack() {
 			g.move(m, memberIdle)
-			g.repeat(m, taskReject, rejectAt)
+			g.startTask(m, taskReject, rejectAt)
 			r.Rejected++
 		}
 	}
@@ -107,7 +103,7 @@ func (g *Gang) RetryAfterPause(now time.Time) {
 func (g *Gang) Changed(now time.Time) {
 	g.changes++
 	g.changedAt = now
-	at := g.backedOffAt.Add(g.config.MaxBackoff)
+	at := g.backoffSince.Add(g.config.MaxBackoff)
 	if g.notBefore.Before(at) {
 		at = g.notBefore
 	}
@@ -126,7 +122,7 @@ func (g *Gang) endBackoff(at, now time.Time) {
 	if at.Before(now) {
 		at = now
 	}
-	if at.Before(g.until) {
-		g.until = at
+	if at.Before(g.backoffUntil) {
+		g.backoffUntil = at
 	}
 }

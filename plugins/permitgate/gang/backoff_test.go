@@ -35,7 +35,7 @@ func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
 		require.Equal(t, now.Add(r.Backoff), a.Next)
 
 		now = now.Add(r.Backoff)
-		require.Empty(t, g.Act(now).Activate, "it waits for its turn")
+		require.Empty(t, g.Act(now).Activate, "it waits to be admitted")
 		require.Equal(t, gang.Queued, g.Phase())
 	}
 	wait(t, g, now, ids...)
@@ -190,9 +190,9 @@ func TestRoundEndsWithoutProgress(t *testing.T) {
 	require.Equal(t, "has not come to a scheduling cycle; 2 of 3 members had a node, and no other came for 2s", a.Rollback.Detail)
 }
 
-// TestCyclesThatFailUnheard end the round of a member that was let into the queue three times, or came to a cycle and was let in again,
-// and have the others wait for their turn no longer.
-func TestCyclesThatFailUnheard(t *testing.T) {
+// TestCyclesWithoutAResult end the round of a member that was let into the queue three times, or came to a cycle and was let in again,
+// and have the others wait for it no longer.
+func TestCyclesWithoutAResult(t *testing.T) {
 	enqueue := func(t *testing.T, g *gang.Gang, id types.UID, now time.Time, want gang.Reason, wantFailed bool) {
 		t.Helper()
 		reason, detail, failed := g.Enqueue(id, now)
@@ -205,7 +205,7 @@ func TestCyclesThatFailUnheard(t *testing.T) {
 		enqueue(t, g, ids[2], after(1), gang.ReasonNone, false)
 		enqueue(t, g, ids[2], after(2), gang.ReasonNone, false)
 		enqueue(t, g, ids[2], after(3), gang.ReasonNone, true)
-		g.Explain(ids[2], "no such volume")
+		g.SetCycleFailure(ids[2], "no such volume")
 		a := g.Act(after(3))
 		require.Equal(t, gang.CauseCycleFailed, a.Rollback.Cause)
 		require.Equal(t, "no such volume", a.Rollback.Detail)
@@ -218,7 +218,7 @@ func TestCyclesThatFailUnheard(t *testing.T) {
 		g.Act(after(2))
 		require.Contains(t, g.Act(after(1002)).Activate, ids[2], "in case its cycle has ended")
 		enqueue(t, g, ids[2], after(1003), gang.ReasonBackoff, true)
-		require.Equal(t, gang.CauseCycleFailed, g.Last().Cause)
+		require.Equal(t, gang.CauseCycleFailed, g.LastRollback().Cause)
 	})
 	t.Run("with a result in between", func(t *testing.T) {
 		g, ids := gathering(t, 2, 3)
@@ -271,7 +271,7 @@ func TestDeadlineOfARoundWithoutANode(t *testing.T) {
 	g, _ := gathering(t, 3, 3)
 	g.Act(after(60_000))
 	require.Equal(t, gang.Backoff, g.Phase())
-	require.Zero(t, g.Round())
+	require.Zero(t, g.RoundNumber())
 }
 
 // TestActionsAreRepeated: the framework adds a waiting pod only after Permit has returned, and a pod in
@@ -331,9 +331,9 @@ func TestActionsAreRepeated(t *testing.T) {
 func TestWordsOfABackoff(t *testing.T) {
 	g, ids := newGang(2, 2)
 	failRound(t, g, ids, start)
-	_, before := g.Blocked()
+	_, before := g.BlockedBy()
 	g.Settle(after(400))
-	_, later := g.Blocked()
+	_, later := g.BlockedBy()
 	require.Equal(t, "no room", before, "as the member that found no room says it")
 	require.Equal(t, before, later)
 }

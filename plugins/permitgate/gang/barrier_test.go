@@ -34,7 +34,7 @@ func passBarrier(t *testing.T, g *gang.Gang, now time.Time, ids ...types.UID) {
 
 func requireVerdict(t *testing.T, g *gang.Gang, id types.UID, want gang.Arrival, words string) {
 	t.Helper()
-	arrival, detail := g.Verdict(id)
+	arrival, detail := g.ArrivalOf(id)
 	require.Equal(t, want, arrival, detail)
 	require.Contains(t, detail, words)
 }

@@ -29,23 +29,23 @@ type Gang struct {
 	// rounds numbers the rounds.
 	rounds int
 
-	prepareBy  time.Time // when the members that were let go are to be prepared; zero when they are not awaited
-	changes    int       // of the gang itself, by [Gang.Changed]
-	changedAt  time.Time // when something changed last that may help
-	readySince time.Time // when the quorum came to exist; zero in Pending
-	arrivedAt  time.Time // when a member came last that has no node
-	doneCount  bool      // members that have succeeded count, as of the last input
-	ours       bool      // a member of the present quorum was let go by Release or Permit
+	prepareBy      time.Time // when the members that were let go are to be prepared; zero when they are not awaited
+	changes        int       // of the gang itself, by [Gang.Changed]
+	changedAt      time.Time // when something changed last that may help
+	readySince     time.Time // when the quorum came to exist; zero in Pending
+	arrivedAt      time.Time // when a member came last that has no node
+	countSucceeded bool      // members that have succeeded count, as of the last input
+	releasedHere   bool      // a member of the present quorum was let go by Release or Permit
 
 	failures       int       // rollbacks with backoff since the gang was whole
-	until          time.Time // end of the Backoff phase
-	backedOffAt    time.Time // when it began
+	backoffUntil   time.Time // end of the Backoff phase
+	backoffSince   time.Time // when it began
 	notBefore      time.Time // before when no room ends it
 	notBeforeIfOwn time.Time // before when no room does that may be the gang's own
 	last           Rollback  // the last one
 
-	rehearsals map[Template]*rehearsal //, since the last round began
-	begun      int                     // rehearsals, ever
+	rehearsals      map[Template]*rehearsal //, since the last round began
+	rehearsalsBegun int                     // ever
 
 	partialSince time.Time // when the gang came to be bound in part; zero when it is not
 	stranded     bool      // Actions.Stranded has been reported
@@ -70,7 +70,7 @@ const (
 	memberPrepared
 	memberCommitted
 	memberBound
-	memberDone
+	memberSucceeded
 	memberGone
 	memberStates // how many there are
 )
@@ -83,12 +83,12 @@ type member struct {
 	// holds is true from Permit until the member's bind is on the way or it is unreserved: it has something
 	// reserved that a rejection would free.
 	holds bool
-	// called is true while the gang lets the member into the queue although its quorum has not been let go.
-	called bool
+	// letIn is true while the gang lets the member into the queue although its quorum has not been let go.
+	letIn bool
 	// inRound is true for a member of the present round, first for one that goes first and has not found a node yet.
 	inRound, first bool
-	// anywhere is true for a member that has been tried on the proposed nodes, in this round.
-	anywhere bool
+	// hintsRefused is true for a member that has been tried on the proposed nodes, in this round.
+	hintsRefused bool
 	// resting is true from a failed bind until the next cycle: the framework's own backoff of the pod
 	// is not to be cut short.
 	resting bool
@@ -127,21 +127,21 @@ func (g *Gang) Empty() bool { return g.spec == nil && len(g.members) == 0 }
 
 // Counts returns how many members exist for the quorum, wait in Permit, and are bound or were until they
 // succeeded.
-func (g *Gang) Counts() (live, waiting, settled int) {
+func (g *Gang) Counts() (live, waiting, bound int) {
 	return g.live(), g.count[memberWaiting], g.bound()
 }
 
-// Done returns how many members have succeeded and count.
-func (g *Gang) Done() int { return g.done() }
+// Succeeded returns how many members have succeeded and count.
+func (g *Gang) Succeeded() int { return g.succeeded() }
 
-// Sure reports whether a live member is bound, or its bind is on the way and nothing stops it.
-func (g *Gang) Sure(uid types.UID) bool {
+// Committed reports whether a live member is bound, or its bind is on the way and nothing stops it.
+func (g *Gang) Committed(uid types.UID) bool {
 	m, known := g.members[uid]
 	return known && (m.state == memberCommitted || m.state == memberBound)
 }
 
-// Placed reports whether a live member is bound or has a node.
-func (g *Gang) Placed() bool { return g.releasedOrLater()-g.done()+g.count[memberWaiting] > 0 }
+// AnyPlaced reports whether a live member is bound or has a node.
+func (g *Gang) AnyPlaced() bool { return g.releasedOrLater()-g.succeeded()+g.count[memberWaiting] > 0 }
 
 // SentBack reports whether a member lost the node that it was given, or found none, and has not been in a
 // cycle since: no node is meant for it now.
@@ -150,8 +150,8 @@ func (g *Gang) SentBack(uid types.UID) bool {
 	return known && m.sentBack && !m.holds && !g.KeepsNode(uid) && (m.state == memberIdle || m.state == memberFailed || m.state == memberHeld)
 }
 
-// Last returns the last rollback; its Cause is empty when there was none.
-func (g *Gang) Last() Rollback { return g.last }
+// LastRollback returns the last rollback; its Cause is empty when there was none.
+func (g *Gang) LastRollback() Rollback { return g.last }
 
 // MinMember returns the quorum, 0 while the PodGroup does not exist.
 func (g *Gang) MinMember() int {
@@ -172,7 +172,7 @@ func (g *Gang) SetGroup(spec Spec, now time.Time) {
 		g.DeleteGroup(now)
 	}
 	g.spec = &spec
-	g.until = time.Time{}
+	g.backoffUntil = time.Time{}
 	g.probe.start(now)
 	g.settle(now)
 }
@@ -190,8 +190,8 @@ func (g *Gang) DeleteGroup(now time.Time) {
 const unansweredLimit = 3
 
 // Enqueue says that the member is about to enter the scheduling queue, in its PreEnqueue, and returns why it may not, for
-// a person to read. failed is true if its cycles have failed unheard, which ends the round that needs the member; the caller
-// may say why with [Gang.Explain]. A member whose cycles never reached [Gang.Enter] is let in even so: the plugin that refuses it there
+// a person to read. failed is true if its cycles have ended without a result, which ends the round that needs the member; the caller
+// may say why with [Gang.SetCycleFailure]. A member whose cycles never reached [Gang.Enter] is let in even so: the plugin that refuses it there
 // knows what may help it.
 func (g *Gang) Enqueue(uid types.UID, now time.Time) (reason Reason, detail string, failed bool) {
 	g.settle(now)
@@ -226,26 +226,26 @@ func (g *Gang) Refusal(uid types.UID) (Reason, string) {
 	if g.config.Native {
 		return g.nativeRefusal(uid)
 	}
-	if reason, detail := g.Blocked(); reason != ReasonNone {
+	if reason, detail := g.BlockedBy(); reason != ReasonNone {
 		return reason, detail
 	}
 	m, known := g.members[uid]
 	switch {
 	case !known || m.state == memberGone:
 		return ReasonUnknown, "the pod has not been seen as a member yet"
-	case g.called(m):
+	case g.letsIn(m):
 		return ReasonNone, ""
 	case g.round != nil && !m.inRound:
 		return ReasonSpare, "waits until the quorum has been released"
 	}
-	return ReasonQueued, "waits for the gang's turn"
+	return ReasonQueued, "waits until the gang is admitted"
 }
 
 // answered notes that a cycle of the member has had a result.
 func (m *member) answered() { m.unanswered, m.entered = 0, false }
 
-// called reports whether the gang lets a member into the queue now.
-func (g *Gang) called(m *member) bool {
+// letsIn reports whether the gang lets a member into the queue now.
+func (g *Gang) letsIn(m *member) bool {
 	switch g.phase {
 	case Releasing, Whole:
 		return true
@@ -255,11 +255,11 @@ func (g *Gang) called(m *member) bool {
 		}
 	case Pending, Queued, Waiting, Backoff:
 	}
-	return m.called
+	return m.letIn
 }
 
-// Blocked returns what keeps the gang's members out of the queue, and that in words, as of the last input.
-func (g *Gang) Blocked() (Reason, string) {
+// BlockedBy returns what keeps the gang's members out of the queue, and that in words, as of the last input.
+func (g *Gang) BlockedBy() (Reason, string) {
 	switch {
 	case g.spec == nil:
 		return ReasonNotFound, "the PodGroup does not exist"
@@ -273,7 +273,7 @@ func (g *Gang) Blocked() (Reason, string) {
 		return ReasonTooFew, detail
 	case g.phase == Backoff:
 		// Not for how long: the words become a condition of the pods, and each change of them is a write.
-		return ReasonBackoff, cmp.Or(g.last.Words(), "backs off")
+		return ReasonBackoff, cmp.Or(g.last.ConditionMessage(), "backs off")
 	}
 	return ReasonNone, ""
 }

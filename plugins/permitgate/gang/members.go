@@ -12,7 +12,7 @@ import (
 // report changes only whether the pod is held; a node is believed at once and for good.
 func (g *Gang) SetPod(uid types.UID, pod Pod, now time.Time) {
 	m, known := g.members[uid]
-	if known && m.state == memberDone {
+	if known && m.state == memberSucceeded {
 		return // an older view of the pod
 	}
 	if !known {
@@ -31,7 +31,7 @@ func (g *Gang) SetPod(uid types.UID, pod Pod, now time.Time) {
 			g.move(m, memberHeld)
 		default:
 			g.move(m, memberIdle)
-			g.want(m, now)
+			g.wakeAt(m, now)
 		}
 		g.Changed(now)
 		return
@@ -39,13 +39,13 @@ func (g *Gang) SetPod(uid types.UID, pod Pod, now time.Time) {
 	switch {
 	case pod.Bound:
 		g.move(m, memberBound)
-		g.leads(m, now)
+		g.firstTried(m, now)
 	case pod.Held && (m.state == memberIdle || m.state == memberFailed):
 		g.move(m, memberHeld)
-		g.leads(m, now)
+		g.firstTried(m, now)
 	case !pod.Held && m.state == memberHeld:
 		g.move(m, memberIdle)
-		g.want(m, now)
+		g.wakeAt(m, now)
 		g.Changed(now)
 		return
 	default:
@@ -54,26 +54,26 @@ func (g *Gang) SetPod(uid types.UID, pod Pod, now time.Time) {
 	g.settle(now)
 }
 
-// SetDone says that a pod of the gang has succeeded and goes on counting until [Gang.DeleteDone]. The word
+// SetSucceeded says that a pod of the gang has succeeded and goes on counting until [Gang.DeleteSucceeded]. The word
 // may come before or after that of [Gang.DeletePod], which then means nothing.
-func (g *Gang) SetDone(uid types.UID, now time.Time) {
+func (g *Gang) SetSucceeded(uid types.UID, now time.Time) {
 	m, known := g.members[uid]
 	if !known {
 		m = &member{uid: uid, state: memberStates}
 		g.members[uid] = m
 	}
-	if m.state == memberDone {
+	if m.state == memberSucceeded {
 		return
 	}
-	g.hold(m, false)
-	g.move(m, memberDone)
-	g.leads(m, now)
+	g.setHolds(m, false)
+	g.move(m, memberSucceeded)
+	g.firstTried(m, now)
 	g.Changed(now)
 }
 
-// DeleteDone says that a pod that had succeeded does not count any more.
-func (g *Gang) DeleteDone(uid types.UID, now time.Time) {
-	if m, known := g.members[uid]; known && m.state == memberDone {
+// DeleteSucceeded says that a pod that had succeeded does not count any more.
+func (g *Gang) DeleteSucceeded(uid types.UID, now time.Time) {
+	if m, known := g.members[uid]; known && m.state == memberSucceeded {
 		g.forget(m)
 		g.settle(now)
 	}
@@ -82,16 +82,16 @@ func (g *Gang) DeleteDone(uid types.UID, now time.Time) {
 // DeletePod says that a pod is terminating, finished or deleted, or has left the gang.
 func (g *Gang) DeletePod(uid types.UID, now time.Time) {
 	m, known := g.members[uid]
-	if !known || m.state == memberDone {
+	if !known || m.state == memberSucceeded {
 		return
 	}
-	g.leads(m, now)
+	g.firstTried(m, now)
 	if m.holds {
 		g.move(m, memberGone)
-		g.repeat(m, taskReject, now.Add(deletedPause))
+		g.startTask(m, taskReject, now.Add(deletedPause))
 	} else {
 		g.forget(m)
 	}
-	g.fail(CauseMembersLeft, uid, "a member was deleted", now)
+	g.rollBackIfShort(Rollback{Cause: CauseMembersLeft, Member: uid, Detail: "a member was deleted"}, now)
 	g.Changed(now)
 }

@@ -73,7 +73,7 @@ func (g *Gang) enqueueNative(uid types.UID) (Reason, string) {
 
 func (g *Gang) whyClosed() string {
 	if g.gate.rolledBack {
-		return g.last.Words()
+		return g.last.ConditionMessage()
 	}
 	return "a member has lost its node"
 }
@@ -81,13 +81,13 @@ func (g *Gang) whyClosed() string {
 // nativeRefusal is [Gang.Refusal] for a member of a native gang that has a node.
 func (g *Gang) nativeRefusal(uid types.UID) (Reason, string) {
 	m, known := g.members[uid]
-	switch reason, detail := g.Blocked(); {
+	switch reason, detail := g.BlockedBy(); {
 	case reason != ReasonNone:
 		return reason, detail
 	case !known || m.state == memberGone:
 		return ReasonUnknown, "the pod has not been seen as a member yet"
 	case g.gate.rolledBack:
-		return ReasonBackoff, g.last.Words()
+		return ReasonBackoff, g.last.ConditionMessage()
 	}
 	return ReasonNone, ""
 }

@@ -39,7 +39,7 @@ func requireKept(t *testing.T, g *gang.Gang, uid types.UID, now time.Time) {
 
 func requireWaits(t *testing.T, g *gang.Gang, uid types.UID, now time.Time) {
 	t.Helper()
-	wait, reason, detail := g.Fits(uid, now)
+	wait, reason, detail := g.Permit(uid, now)
 	require.Empty(t, reason, detail)
 	require.True(t, wait, "pod %s waits in Permit", uid)
 }
@@ -52,7 +52,7 @@ func TestNativeGateOpensInTwoSteps(t *testing.T) {
 	g.Unreserved("c", now) // another plugin refuses it
 	require.Equal(t, gang.Backoff, g.Phase())
 	requireKept(t, g, "c", now)
-	_, reason, _ := g.Fits("c", now)
+	_, reason, _ := g.Permit("c", now)
 	require.Equal(t, gang.ReasonBackoff, reason, "no member takes a node of a round that has failed")
 
 	now = now.Add(time.Second / 5)
@@ -109,7 +109,7 @@ func TestNativeBindsThatFail(t *testing.T) {
 			now = now.Add(10 * time.Millisecond)
 		}
 		requireEnqueued(t, g, "c", now)
-		wait, reason, _ := g.Fits("c", now)
+		wait, reason, _ := g.Permit("c", now)
 		require.False(t, wait, "it depends on no other member")
 		require.Empty(t, reason)
 		g.Commit(g.Arrive("c", now), nil, now)

@@ -188,9 +188,9 @@ func (w *world) submitNative(o outcome) bool {
 		w.endNative()
 		return true
 	}
-	before := g.Round()
-	wait, reason, _ := g.Fits(p.uid, w.now)
-	if g.Round() != before {
+	before := g.RoundNumber()
+	wait, reason, _ := g.Permit(p.uid, w.now)
+	if g.RoundNumber() != before {
 		w.passed[p.gang] = map[gang.Template]bool{}
 	}
 	switch {

@@ -34,14 +34,14 @@ func (g *Gang) strandedAt() time.Time {
 	return at
 }
 
-// lastingly reports whether the gang has been bound in part for too long.
-func (g *Gang) lastingly(now time.Time) bool {
+// partialForLong reports whether the gang has been bound in part for too long.
+func (g *Gang) partialForLong(now time.Time) bool {
 	return g.config.RecoveryTimeout > 0 && g.partial() && !g.partialSince.IsZero() && !now.Before(g.strandedAt())
 }
 
 // Stranded reports whether the gang has been bound in part for Config.RecoveryTimeout, although all members
 // of a quorum live: the rest of them cannot join those that are bound.
-func (g *Gang) Stranded(now time.Time) bool { return g.phase != Pending && g.lastingly(now) }
+func (g *Gang) Stranded(now time.Time) bool { return g.phase != Pending && g.partialForLong(now) }
 
 // ReportAgain has [Gang.Act] report again that the gang is stranded, if it is.
 func (g *Gang) ReportAgain() { g.stranded = false }
@@ -49,7 +49,7 @@ func (g *Gang) ReportAgain() { g.stranded = false }
 // Depleted reports whether the gang has been bound in part for Config.RecoveryTimeout, and members of a quorum are
 // missing: nobody can join those that are bound.
 func (g *Gang) Depleted(now time.Time) bool {
-	return g.phase == Pending && g.count[memberBound] > 0 && g.lastingly(now)
+	return g.phase == Pending && g.count[memberBound] > 0 && g.partialForLong(now)
 }
 
 // KeepsNode reports whether the member's bind has failed and its next attempt is to be for the same node.

@@ -58,8 +58,8 @@ func TestGangThatIsNotStranded(t *testing.T) {
 			g.Act(after(30_000))
 			g.Enter(ids[1], after(30_000))
 			require.True(t, g.Gather(gang.Round{Members: ids[1:], First: ids[1:]}, after(30_000)))
-			g.Fits(ids[1], after(30_000))
-			g.Fits(ids[2], after(30_000))
+			g.Permit(ids[1], after(30_000))
+			g.Permit(ids[2], after(30_000))
 			g.Release(ids[1:], after(30_000))
 			require.Equal(t, gang.Releasing, g.Phase())
 		},
@@ -88,7 +88,7 @@ func TestFailedBindKeepsItsNode(t *testing.T) {
 	g.Bound(ids[2], after(30))
 	require.True(t, g.KeepsNode(ids[1]))
 	g.Enter(ids[1], after(1000))
-	g.Fits(ids[1], after(1000))
+	g.Permit(ids[1], after(1000))
 	require.False(t, g.KeepsNode(ids[1]), "it has the node now")
 	g.Arrive(ids[1], after(1000))
 	g.Commit(ids[1:2], nil, after(1000))
@@ -134,7 +134,7 @@ func TestDepletedGang(t *testing.T) {
 // TestDepletedGangOfFinishedMembers: what has succeeded is not there to be waited for.
 func TestDepletedGangOfFinishedMembers(t *testing.T) {
 	g, ids := partlyBound(t)
-	g.SetDone(ids[0], after(1_000))
+	g.SetSucceeded(ids[0], after(1_000))
 	g.DeletePod(ids[1], after(2_000))
 	require.False(t, g.Depleted(after(200_000)))
 }

@@ -37,27 +37,27 @@ func (g *Gang) rehearsed() bool {
 	return true
 }
 
-// takeRehearsals returns the rehearsals that are to be begun: of one waiting member of each template.
-func (g *Gang) takeRehearsals() (due []Rehearsal) {
+// beginRehearsals returns the rehearsals that are to be begun: of one waiting member of each template.
+func (g *Gang) beginRehearsals() (due []Rehearsal) {
 	for template, r := range g.rehearsals {
 		if r.passed || g.Rehearsing(r.running) || g.awaitsRefused(template) {
 			continue
 		}
-		m := g.waitingOf(template)
+		m := g.toRehearse(template)
 		if m == nil {
 			delete(g.rehearsals, template)
 			continue
 		}
-		g.begun++
-		r.running = Rehearsal{UID: m.uid, Number: g.begun}
+		g.rehearsalsBegun++
+		r.running = Rehearsal{UID: m.uid, Number: g.rehearsalsBegun}
 		due = append(due, r.running)
 	}
 	return due
 }
 
-// waitingOf returns a member of the template that waits: one whose bind was refused before if there is such, and always the same one of
+// toRehearse returns a member of the template that waits: one whose bind was refused before if there is such, and always the same one of
 // several; nil without one.
-func (g *Gang) waitingOf(template Template) (first *member) {
+func (g *Gang) toRehearse(template Template) (first *member) {
 	for _, m := range g.members {
 		switch {
 		case m.state != memberWaiting || m.template != template:
@@ -113,6 +113,6 @@ func (g *Gang) Rehearsed(r Rehearsal, refused string, now time.Time) {
 		return
 	}
 	g.move(m, memberFailed)
-	g.repeat(m, taskReject, now)
-	g.fail(CauseBindRefused, r.UID, refused, now)
+	g.startTask(m, taskReject, now)
+	g.rollBackIfShort(Rollback{Cause: CauseBindRefused, Member: r.UID, Detail: refused}, now)
 }

@@ -49,8 +49,8 @@ func (g *Gang) release(m *member, now time.Time) {
 		}
 	}
 	g.move(m, memberReleased)
-	g.hold(m, true)
-	g.ours = true
+	g.setHolds(m, true)
+	g.releasedHere = true
 }
 
 // Arrival is what becomes of a member at the barrier.
@@ -68,7 +68,7 @@ const (
 
 // Arrive is called when a member that was let go has been prepared for its bind: it has come to the barrier. When
 // the members there complete the quorum it returns them: the caller makes sure that nothing can stop their binds any more,
-// and passes on to [Gang.Commit] for which of them that worked. What becomes of a member is what [Gang.Verdict] says then,
+// and passes on to [Gang.Commit] for which of them that worked. What becomes of a member is what [Gang.ArrivalOf] says then,
 // and after each further input.
 func (g *Gang) Arrive(uid types.UID, now time.Time) (commit []types.UID) {
 	g.settle(now)
@@ -84,16 +84,16 @@ func (g *Gang) Arrive(uid types.UID, now time.Time) (commit []types.UID) {
 	return g.inState(memberPrepared)
 }
 
-// Verdict returns what becomes of a member that has come to the barrier, and when it is refused why, for a
+// ArrivalOf returns what becomes of a member that has come to the barrier, and when it is refused why, for a
 // person to read.
-func (g *Gang) Verdict(uid types.UID) (Arrival, string) {
+func (g *Gang) ArrivalOf(uid types.UID) (Arrival, string) {
 	m, known := g.members[uid]
 	switch {
 	case !known || m.state == memberGone:
 		return ArrivalRefused, "the pod was deleted or has left the gang"
 	case m.state == memberPrepared:
 		return ArrivalWait, ""
-	case m.state == memberCommitted || m.state == memberBound || m.state == memberDone:
+	case m.state == memberCommitted || m.state == memberBound || m.state == memberSucceeded:
 		return ArrivalPass, ""
 	}
 	return ArrivalRefused, "the gang was rolled back: " + g.last.Detail
@@ -118,12 +118,12 @@ func (g *Gang) Commit(sure, lost []types.UID, now time.Time) {
 			// Its Unreserve is on the way.
 			m.resting = true
 			g.move(m, memberIdle)
-			g.repeat(m, taskReject, now.Add(deletedPause))
+			g.startTask(m, taskReject, now.Add(deletedPause))
 			last = uid
 		}
 	}
 	if last != "" {
-		g.fail(CauseNotPrepared, last, "a released member was preempted before all were ready to be bound", now)
+		g.rollBackIfShort(Rollback{Cause: CauseNotPrepared, Member: last, Detail: "a released member was preempted before all were ready to be bound"}, now)
 	}
 	if !g.prepared() {
 		return
@@ -131,7 +131,7 @@ func (g *Gang) Commit(sure, lost []types.UID, now time.Time) {
 	for _, uid := range sure {
 		if m, known := g.members[uid]; known && m.state == memberPrepared {
 			g.move(m, memberCommitted)
-			g.hold(m, false)
+			g.setHolds(m, false)
 		}
 	}
 	g.settle(now)

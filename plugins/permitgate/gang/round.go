@@ -59,7 +59,7 @@ func (g *Gang) Enter(uid types.UID, now time.Time) (entry Entry, reason Reason, 
 	reason, detail = g.Refusal(uid)
 	m, known := g.members[uid]
 	if known {
-		m.stop(taskWake)
+		m.stopTask(taskWake)
 		m.resting, m.scouted = false, 0
 	}
 	if reason != ReasonNone {
@@ -72,7 +72,7 @@ func (g *Gang) Enter(uid types.UID, now time.Time) (entry Entry, reason Reason, 
 	m.entered = true
 	if m.inRound {
 		g.round.stepAt = now
-		g.want(m, now.Add(retryMax)) // in case its cycle fails unheard
+		g.wakeAt(m, now.Add(retryMax)) // in case its cycle ends without a result
 	}
 	m.sentBack = false
 	if m.state == memberFailed {
@@ -83,7 +83,7 @@ func (g *Gang) Enter(uid types.UID, now time.Time) (entry Entry, reason Reason, 
 	case g.phase == Queued:
 		g.scout.at = now.Add(retryMax) // while the proposal is made, no other scout is needed
 		return EnterPropose, ReasonNone, ""
-	case g.round != nil && g.round.hinted && m.inRound && !m.anywhere:
+	case g.round != nil && g.round.hinted && m.inRound && !m.hintsRefused:
 		return EnterHinted, ReasonNone, ""
 	}
 	return EnterAnywhere, ReasonNone, ""
@@ -92,8 +92,8 @@ func (g *Gang) Enter(uid types.UID, now time.Time) (entry Entry, reason Reason, 
 // Ready reports whether the gang is Queued, and no member holds anything of an earlier round: that would look like another's.
 func (g *Gang) Ready() bool { return g.phase == Queued && g.holding == 0 && !g.config.Native }
 
-// Admit gives a gang that is Ready its turn: scouts are activated until one comes to a cycle. It reports false
-// when the gang is not Ready, or has its turn already.
+// Admit admits a gang that is Ready: scouts are activated until one comes to a cycle. It reports false when the gang is not Ready, or has
+// been admitted already.
 func (g *Gang) Admit(now time.Time) bool {
 	g.settle(now)
 	if !g.Ready() || g.admitted {
@@ -104,7 +104,7 @@ func (g *Gang) Admit(now time.Time) bool {
 	return true
 }
 
-// Admitted reports whether the gang has its turn.
+// Admitted reports whether the gang has been admitted, and its scout is on its way.
 func (g *Gang) Admitted() bool { return g.admitted }
 
 // Missing returns the members to make a proposal for, in no particular order, and how many of them the quorum lacks.
@@ -136,7 +136,7 @@ func (g *Gang) Gather(r Round, now time.Time) bool {
 	clear(g.rehearsals)
 	g.round = &round{id: g.rounds, since: now, deadline: now.Add(g.timeout()), stepAt: now, hinted: r.Hinted, idle: idle, restAt: now.Add(firstsLimit)}
 	for _, m := range g.members {
-		m.called = false // scouts that were overtaken
+		m.letIn = false // scouts that were overtaken
 		m.answered()
 	}
 	for _, uid := range r.Members {
@@ -148,7 +148,7 @@ func (g *Gang) Gather(r Round, now time.Time) bool {
 		if m, known := g.members[uid]; known && m.inRound && !m.first {
 			m.first = true
 			g.round.firsts++
-			g.call(m, now)
+			g.letIn(m, now)
 		}
 	}
 	for _, uid := range r.Members {
@@ -157,28 +157,28 @@ func (g *Gang) Gather(r Round, now time.Time) bool {
 		}
 	}
 	if g.round.firsts == 0 {
-		g.callRest(now)
+		g.letRestIn(now)
 	}
 	g.settle(now)
 	return true
 }
 
-// Round numbers the present round; 0 when there is none.
-func (g *Gang) Round() int {
+// RoundNumber numbers the present round; 0 when there is none.
+func (g *Gang) RoundNumber() int {
 	if g.round == nil {
 		return 0
 	}
 	return g.round.id
 }
 
-// call lets a member into the queue.
-func (g *Gang) call(m *member, now time.Time) {
-	m.called = true
-	g.want(m, now)
+// letIn lets a member into the queue.
+func (g *Gang) letIn(m *member, now time.Time) {
+	m.letIn = true
+	g.wakeAt(m, now)
 }
 
-// leads notes that a member that goes first has had its turn. When all have, the others follow.
-func (g *Gang) leads(m *member, now time.Time) {
+// firstTried notes that a member that goes first has found a node, or has not. When all have, the others follow.
+func (g *Gang) firstTried(m *member, now time.Time) {
 	if !m.first || g.round == nil {
 		return
 	}
@@ -187,38 +187,38 @@ func (g *Gang) leads(m *member, now time.Time) {
 		return // the others have not waited
 	}
 	if g.round.firsts--; g.round.firsts == 0 {
-		g.callRest(now)
+		g.letRestIn(now)
 	}
 }
 
-func (g *Gang) callRest(now time.Time) {
+func (g *Gang) letRestIn(now time.Time) {
 	g.round.firsts, g.round.stepAt = 0, now
 	for _, uid := range g.round.rest {
 		if m, known := g.members[uid]; known && m.state == memberIdle {
-			g.call(m, now)
+			g.letIn(m, now)
 		}
 	}
 	g.round.rest = nil
 }
 
-// endRound forgets the round or the turn, and lets its members into the queue no longer.
+// endRound forgets the round, or that the gang was admitted, and lets its members into the queue no longer.
 func (g *Gang) endRound() {
 	if g.round == nil && !g.admitted {
 		return
 	}
 	g.round, g.admitted = nil, false
 	for _, m := range g.members {
-		m.called, m.inRound, m.first, m.anywhere = false, false, false, false
+		m.letIn, m.inRound, m.first, m.hintsRefused = false, false, false, false
 		m.answered()
 	}
 }
 
-// Refuse ends the turn of a gang whose members are not worth a round. Whatever changes, but for the gang itself, it has no other for as long
-// as pause.
+// Refuse sends the scout's gang to backoff instead of beginning a round. Whatever changes, but for the gang itself, it is not admitted again for
+// as long as pause.
 func (g *Gang) Refuse(r Rollback, pause time.Duration, now time.Time) {
 	g.settle(now)
 	if g.phase == Queued {
-		g.rollbackFor(r, pause, now)
+		g.rollBackFor(r, pause, now)
 	}
 	g.settle(now)
 }
@@ -250,14 +250,14 @@ func (g *Gang) Unschedulable(uid types.UID, detail, reason string, now time.Time
 		}
 		return OutcomeWait
 	}
-	m.stop(taskWake)
+	m.stopTask(taskWake)
 	switch g.phase {
 	case Releasing, Whole:
 		return OutcomePreempt
 	case Queued:
 		// It was refused before it could scout.
 		m.sentBack = true
-		g.rollback(Rollback{Cause: CauseUnschedulable, Member: uid, Detail: detail, Reason: reason}, true, now)
+		g.rollBack(Rollback{Cause: CauseUnschedulable, Member: uid, Detail: detail, Reason: reason}, now)
 		g.settle(now)
 	case Gathering, Waiting:
 		if g.round == nil {
@@ -265,9 +265,9 @@ func (g *Gang) Unschedulable(uid types.UID, detail, reason string, now time.Time
 		}
 		m.sentBack = true
 		g.round.stepAt = now
-		if g.round.hinted && !m.anywhere {
-			m.anywhere = true
-			g.want(m, now.Add(requeueInterval))
+		if g.round.hinted && !m.hintsRefused {
+			m.hintsRefused = true
+			g.wakeAt(m, now.Add(requeueInterval))
 			return OutcomeRetry
 		}
 		g.failInRound(m, Rollback{Cause: CauseUnschedulable, Member: uid, Detail: detail, Reason: reason}, now)
@@ -280,27 +280,27 @@ func (g *Gang) Unschedulable(uid types.UID, detail, reason string, now time.Time
 func (g *Gang) failInRound(m *member, r Rollback, now time.Time) {
 	if m.state == memberIdle {
 		g.move(m, memberFailed)
-		g.leads(m, now)
-		g.failWith(r, now)
+		g.firstTried(m, now)
+		g.rollBackIfShort(r, now)
 	}
 }
 
-// cycleFailed is what follows when a member's cycles end unheard.
+// cycleFailed is what follows when a member's cycles end without a result.
 func (g *Gang) cycleFailed(m *member, now time.Time) {
 	m.answered()
-	m.stop(taskWake)
+	m.stopTask(taskWake)
 	r := Rollback{Cause: CauseCycleFailed, Member: m.uid, Detail: "its scheduling cycle ends without a result, by a refusal or an error of another plugin"}
 	switch {
 	case m.inRound:
 		g.failInRound(m, r, now)
 	case g.phase == Queued && g.live() <= g.spec.MinMember:
-		g.rollback(r, true, now)
+		g.rollBack(r, now)
 		g.settle(now)
 	}
 }
 
-// Explain says why the member's cycles fail, for a person to read. It changes nothing unless that was what the gang was rolled back for.
-func (g *Gang) Explain(uid types.UID, detail string) {
+// SetCycleFailure says why the member's cycles fail, for a person to read. It changes nothing unless that was what the gang was rolled back for.
+func (g *Gang) SetCycleFailure(uid types.UID, detail string) {
 	if g.last.Cause != CauseCycleFailed || g.last.Member != uid || detail == "" {
 		return
 	}
@@ -310,15 +310,15 @@ func (g *Gang) Explain(uid types.UID, detail string) {
 	}
 }
 
-// Fits is called with the member's Permit: it has been given a node. wait is true when it must wait
+// Permit is called with the member's Permit: it has been given a node. wait is true when it must wait
 // there for the quorum; a reason other than ReasonNone means that it must be rejected.
-func (g *Gang) Fits(uid types.UID, now time.Time) (wait bool, reason Reason, detail string) {
+func (g *Gang) Permit(uid types.UID, now time.Time) (wait bool, reason Reason, detail string) {
 	g.settle(now)
 	if reason, detail := g.Refusal(uid); reason != ReasonNone {
 		return false, reason, detail
 	}
 	m := g.members[uid]
-	m.stop(taskWake)
+	m.stopTask(taskWake)
 	m.answered()
 	if m.state == memberBound {
 		// Bound behind this scheduler's back: there is nothing to wait for, and its own bind will say so.
@@ -333,16 +333,16 @@ func (g *Gang) Fits(uid types.UID, now time.Time) (wait bool, reason Reason, det
 		g.beginNative(now)
 	}
 	if g.round == nil {
-		return false, ReasonQueued, "waits for the gang's turn"
+		return false, ReasonQueued, "waits until the gang is admitted"
 	}
 	if g.count[memberWaiting] == 0 {
 		g.round.deadline = now.Add(g.timeout())
 	}
 	g.round.stepAt = now
 	g.move(m, memberWaiting)
-	g.hold(m, true)
+	g.setHolds(m, true)
 	g.needRehearsal(m)
-	g.leads(m, now)
+	g.firstTried(m, now)
 	g.probe.start(now)
 	g.settle(now)
 	return true, ReasonNone, ""
@@ -363,8 +363,8 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 	held := m.holds
 	m.sentBack = true
 	m.answered()
-	g.hold(m, false)
-	m.stop(taskReject)
+	g.setHolds(m, false)
+	m.stopTask(taskReject)
 	if g.config.Native && m.state != memberGone {
 		defer func() { g.cameBack(m, now) }() // what follows may be a rollback
 	}
@@ -375,16 +375,16 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 		if g.phase == Releasing || g.phase == Whole {
 			// It was sent back just as the quorum came in: now it may go its own way.
 			g.move(m, memberIdle)
-			g.want(m, now)
+			g.wakeAt(m, now)
 			break
 		}
 		g.move(m, memberFailed)
-		g.fail(CauseRefused, uid, "a waiting member was refused", now)
+		g.rollBackIfShort(Rollback{Cause: CauseRefused, Member: uid, Detail: "a waiting member was refused"}, now)
 		return
 	case memberReleased, memberPrepared:
 		m.resting = true
 		g.move(m, memberIdle)
-		g.fail(CauseNotPrepared, uid, "a released member was preempted, or could not be prepared for its bind", now)
+		g.rollBackIfShort(Rollback{Cause: CauseNotPrepared, Member: uid, Detail: "a released member was preempted, or could not be prepared for its bind"}, now)
 		return
 	case memberCommitted:
 		// The bind failed. The framework retries the member; those that were committed with it stay so.
@@ -395,22 +395,22 @@ func (g *Gang) Unreserved(uid types.UID, now time.Time) {
 		if g.config.Native && !held && g.round == nil && !g.gate.rolledBack {
 			g.move(m, memberFailed)
 			if g.valid() && g.live() >= g.spec.MinMember && g.count[memberIdle]+g.releasedOrLater() < g.spec.MinMember {
-				g.rollback(Rollback{Cause: CauseRefused, Member: uid, Detail: "a member was refused after it had been given a node"}, true, now)
+				g.rollBack(Rollback{Cause: CauseRefused, Member: uid, Detail: "a member was refused after it had been given a node"}, now)
 			}
 			break
 		}
 		if held || g.round == nil || !m.inRound {
 			// Sent back by a rollback: in the next round it starts like the others.
-			if g.called(m) && !m.resting {
-				g.want(m, now)
+			if g.letsIn(m) && !m.resting {
+				g.wakeAt(m, now)
 			}
 			break
 		}
 		g.move(m, memberFailed)
-		g.leads(m, now)
-		g.fail(CauseRefused, uid, "a member was refused after it had been given a node", now)
+		g.firstTried(m, now)
+		g.rollBackIfShort(Rollback{Cause: CauseRefused, Member: uid, Detail: "a member was refused after it had been given a node"}, now)
 		return
-	case memberHeld, memberFailed, memberBound, memberDone:
+	case memberHeld, memberFailed, memberBound, memberSucceeded:
 	}
 	g.settle(now)
 }
@@ -421,11 +421,11 @@ func (g *Gang) Bound(uid types.UID, now time.Time) {
 	if !known {
 		return
 	}
-	g.hold(m, false)
+	g.setHolds(m, false)
 	switch m.state {
 	case memberGone:
 		g.forget(m)
-	case memberDone:
+	case memberSucceeded:
 	default:
 		g.move(m, memberBound)
 	}

@@ -15,10 +15,10 @@ func TestOneScout(t *testing.T) {
 	g, ids := newGang(3, 3)
 	require.Empty(t, g.Act(start).Activate)
 	require.True(t, g.Admit(start))
-	require.False(t, g.Admit(start), "it has its turn")
+	require.False(t, g.Admit(start), "it is admitted already")
 	require.Equal(t, ids[:1], g.Act(start).Activate, "always the same")
 	requireAdmits(t, g, ids[0], start)
-	requireRefuses(t, g, ids[1], start, gang.ReasonQueued, "turn")
+	requireRefuses(t, g, ids[1], start, gang.ReasonQueued, "admitted")
 	entry, _, _ := g.Enter(ids[0], after(1))
 	require.Equal(t, gang.EnterPropose, entry)
 	require.Empty(t, g.Act(after(900)).Activate, "the proposal takes its time")
@@ -67,7 +67,7 @@ func TestFirstsGoFirst(t *testing.T) {
 			entry, _, _ := g.Enter(id, after(1))
 			require.Equal(t, gang.EnterHinted, entry)
 		}
-		waits, _, _ := g.Fits(id, after(1))
+		waits, _, _ := g.Permit(id, after(1))
 		require.True(t, waits)
 	}
 	require.ElementsMatch(t, []types.UID{ids[1], ids[3]}, g.Act(after(1)).Activate)
@@ -121,7 +121,7 @@ func TestHintsAreOnlyHints(t *testing.T) {
 	require.Equal(t, gang.EnterAnywhere, entry)
 	require.Equal(t, gang.OutcomeWait, g.Unschedulable(ids[0], "no device", "", after(2)))
 	require.Equal(t, gang.Backoff, g.Phase())
-	require.Zero(t, g.Round())
+	require.Zero(t, g.RoundNumber())
 }
 
 // TestSpareMembersAreNotPartOfTheRound: what the proposal has no node for waits until the quorum has been released.
@@ -134,7 +134,7 @@ func TestSpareMembersAreNotPartOfTheRound(t *testing.T) {
 	require.True(t, g.Gather(gang.Round{Members: ids[:2], First: ids[:2]}, start))
 	requireRefuses(t, g, ids[2], start, gang.ReasonSpare, "quorum")
 	for _, id := range ids[:2] {
-		waits, _, _ := g.Fits(id, after(1))
+		waits, _, _ := g.Permit(id, after(1))
 		require.True(t, waits)
 	}
 	require.Len(t, g.Release(ids[:2], after(2)), 2)

@@ -12,32 +12,32 @@ func (g *Gang) live() int {
 	return g.count[memberIdle] + g.count[memberFailed] + g.count[memberWaiting] + g.releasedOrLater()
 }
 
-// doneGrace is how long a gang with members that have succeeded, and with new ones that have no node, waits for more new ones: these may
+// succeededGrace is how long a gang with members that have succeeded, and with new ones that have no node, waits for more new ones: these may
 // be the next wave of a Job that has more completions than parallelism, of which the succeeded ones are no part.
-const doneGrace = 5 * time.Second
+const succeededGrace = 5 * time.Second
 
-// done is how many of the members that have succeeded count: as many as the others lack of the quorum, once no more are awaited.
-func (g *Gang) done() int {
-	if !g.doneCount {
+// succeeded is how many of the members that have succeeded count: as many as the others lack of the quorum, once no more are awaited.
+func (g *Gang) succeeded() int {
+	if !g.countSucceeded {
 		return 0
 	}
 	exist := g.count[memberIdle] + g.count[memberFailed] + g.count[memberWaiting] + g.preparing() + g.count[memberCommitted] + g.count[memberBound]
-	return min(g.count[memberDone], max(0, g.MinMember()-exist))
+	return min(g.count[memberSucceeded], max(0, g.MinMember()-exist))
 }
 
 // unbound is how many members exist that have no node yet.
 func (g *Gang) unbound() int { return g.count[memberIdle] + g.count[memberFailed] }
 
-// settleDone decides whether members that have succeeded count now.
-func (g *Gang) settleDone(now time.Time) {
-	g.doneCount = g.unbound() == 0 || !now.Before(g.doneAt())
+// settleSucceeded decides whether members that have succeeded count now.
+func (g *Gang) settleSucceeded(now time.Time) {
+	g.countSucceeded = g.unbound() == 0 || !now.Before(g.countSucceededAt())
 }
 
-// doneAt is when members that have succeeded count although others have no node yet.
-func (g *Gang) doneAt() time.Time { return g.arrivedAt.Add(doneGrace) }
+// countSucceededAt is when members that have succeeded count although others have no node yet.
+func (g *Gang) countSucceededAt() time.Time { return g.arrivedAt.Add(succeededGrace) }
 
 // bound is how many members are bound, or were until they succeeded.
-func (g *Gang) bound() int { return g.count[memberBound] + g.done() }
+func (g *Gang) bound() int { return g.count[memberBound] + g.succeeded() }
 
 // preparing is how many members have been released, and may still be sent back.
 func (g *Gang) preparing() int { return g.count[memberReleased] + g.count[memberPrepared] }
@@ -75,7 +75,7 @@ func (g *Gang) move(m *member, to memberState) {
 		g.round.idle++
 	}
 	if to != memberIdle && to != memberFailed {
-		m.stop(taskWake)
+		m.stopTask(taskWake)
 	}
 }
 
@@ -90,8 +90,8 @@ func (g *Gang) leave(m *member) {
 	}
 }
 
-// hold notes whether a member holds something that its rejection would free.
-func (g *Gang) hold(m *member, holds bool) {
+// setHolds notes whether a member holds something that its rejection would free.
+func (g *Gang) setHolds(m *member, holds bool) {
 	switch {
 	case holds && !m.holds:
 		g.holding++
@@ -103,31 +103,30 @@ func (g *Gang) hold(m *member, holds bool) {
 
 func (g *Gang) forget(m *member) {
 	g.leave(m)
-	g.hold(m, false)
-	m.stop(taskWake)
-	m.stop(taskReject)
+	g.setHolds(m, false)
+	m.stopTask(taskWake)
+	m.stopTask(taskReject)
 	delete(g.members, m.uid)
 }
 
-// want asks for the member to be moved to the active queue, once the gang lets it. Members of a native gang are kube-scheduler's to wake.
-func (g *Gang) want(m *member, at time.Time) {
+// wakeAt asks for the member to be moved to the active queue, once the gang lets it. Members of a native gang are kube-scheduler's to wake.
+func (g *Gang) wakeAt(m *member, at time.Time) {
 	if !g.config.Native {
-		g.repeat(m, taskWake, at)
+		g.startTask(m, taskWake, at)
 	}
 }
 
-// fail ends the round if the members that have not failed cannot make up the quorum any more, and the
-// release of which the member was a part if those that are left do not.
-func (g *Gang) fail(cause Cause, uid types.UID, detail string, now time.Time) {
-	g.failWith(Rollback{Cause: cause, Member: uid, Detail: detail}, now)
-}
-
-func (g *Gang) failWith(r Rollback, now time.Time) {
+// rollBackIfShort is called when a member has failed. It ends the round if the others cannot make up the quorum any more, and the
+// release if those that are left of it do not.
+func (g *Gang) rollBackIfShort(r Rollback, now time.Time) {
 	possible := g.valid() && g.live() >= g.spec.MinMember
 	broken := g.phase == Releasing && g.preparing() > 0 && g.releasedOrLater() < g.MinMember()
 	if possible && (broken || g.round != nil && g.reachable() < g.spec.MinMember) {
-		// For a member that is gone another may step in at once.
-		g.rollback(r, r.Cause != CauseMembersLeft, now)
+		if r.Cause == CauseMembersLeft {
+			g.sendBack(r, now) // another may step in at once
+		} else {
+			g.rollBack(r, now)
+		}
 	}
 	g.settle(now)
 }
@@ -136,40 +135,40 @@ func (g *Gang) valid() bool { return g.spec != nil && g.spec.MinMember >= 1 }
 
 // settle brings the phase in line with the counts and the time. It is called after every input.
 func (g *Gang) settle(now time.Time) {
-	was := g.phase
-	g.settleDone(now)
+	before := g.phase
+	g.settleSucceeded(now)
 	switch {
 	case !g.valid():
-		g.retreat(CauseGroupGone, "the PodGroup was deleted or became invalid", now)
+		g.sendBackPlaced(CauseGroupGone, "the PodGroup was deleted or became invalid", now)
 		g.phase = Pending
 	case g.live() < g.spec.MinMember:
-		g.retreat(CauseMembersLeft, fmt.Sprintf("needs %d members, %d are left", g.spec.MinMember, g.live()), now)
+		g.sendBackPlaced(CauseMembersLeft, fmt.Sprintf("needs %d members, %d are left", g.spec.MinMember, g.live()), now)
 		g.phase = Pending
 	case g.bound() >= g.spec.MinMember:
 		g.phase = Whole
 	case g.releasedOrLater() >= g.spec.MinMember:
 		g.phase = Releasing
 		if g.committedOrLater() < g.spec.MinMember && !g.prepareBy.IsZero() && !now.Before(g.prepareBy) {
-			g.rollback(Rollback{
+			g.rollBack(Rollback{
 				Cause: CauseNotPrepared,
 				Detail: fmt.Sprintf("%d of %d members were ready to be bound %s after the gang was released",
 					g.count[memberPrepared]+g.committedOrLater(), g.spec.MinMember, g.config.PrepareTimeout),
-			}, true, now)
+			}, now)
 			g.phase = Backoff
 		}
 	case g.preparing() > 0:
 		// The quorum was raised while the gang was on its way, or binds have failed.
-		g.rollback(Rollback{
+		g.rollBack(Rollback{
 			Cause:  CauseNotPrepared,
 			Detail: fmt.Sprintf("needs %d members, %d were released", g.spec.MinMember, g.releasedOrLater()),
-		}, true, now)
+		}, now)
 		g.phase = Backoff
-	case now.Before(g.until):
+	case now.Before(g.backoffUntil):
 		g.phase = Backoff
 	default:
 		g.settleRound(now)
 	}
-	g.changed(was, now)
+	g.enterPhase(before, now)
 	g.settleRecovery(now)
 }
 
@@ -178,28 +177,28 @@ func (g *Gang) settleRound(now time.Time) {
 	if g.round != nil {
 		g.pauseForRehearsals(now)
 		if g.round.firsts > 0 && !now.Before(g.round.restAt) {
-			g.callRest(now)
+			g.letRestIn(now)
 		}
 		switch {
 		case g.reachable() < g.spec.MinMember:
 			// The quorum was raised, and the others are not part of the round.
-			g.rollback(Rollback{
+			g.sendBack(Rollback{
 				Cause:  CauseMembersLeft,
 				Detail: fmt.Sprintf("needs %d members, %d are being scheduled", g.spec.MinMember, g.reachable()),
-			}, false, now)
+			}, now)
 		case g.stalls() && !now.Before(g.round.stepAt.Add(stallLimit)):
-			g.rollback(Rollback{
-				Cause: CauseTimeout, Member: g.absent(),
+			g.rollBack(Rollback{
+				Cause: CauseTimeout, Member: g.firstAbsent(),
 				Detail: fmt.Sprintf("has not come to a scheduling cycle; %d of %d members had a node, and no other came for %s",
 					g.count[memberWaiting]+g.releasedOrLater(), g.spec.MinMember, stallLimit),
-			}, true, now)
+			}, now)
 			g.phase = Backoff
 			return
 		case g.round.paused.IsZero() && !now.Before(g.round.deadline):
-			g.rollback(Rollback{
+			g.rollBack(Rollback{
 				Cause:  CauseTimeout,
 				Detail: fmt.Sprintf("%d of %d members had a node after %s", g.count[memberWaiting]+g.releasedOrLater(), g.spec.MinMember, g.timeout()),
-			}, true, now)
+			}, now)
 			g.phase = Backoff
 			return
 		}
@@ -207,10 +206,10 @@ func (g *Gang) settleRound(now time.Time) {
 	switch waiting := g.count[memberWaiting]; {
 	case waiting > 0 && g.round == nil && g.releasedOrLater()+waiting < g.spec.MinMember:
 		// Members that were let go have been lost, and those that still wait are not enough.
-		g.rollback(Rollback{
+		g.rollBack(Rollback{
 			Cause:  CauseNotPrepared,
 			Detail: fmt.Sprintf("needs %d members, %d have a node", g.spec.MinMember, g.releasedOrLater()+waiting),
-		}, true, now)
+		}, now)
 		g.phase = Backoff
 	case waiting > 0:
 		g.phase = Waiting
@@ -224,8 +223,8 @@ func (g *Gang) settleRound(now time.Time) {
 // stalls reports whether the round waits for nothing but members that have still to come, while others hold nodes for them.
 func (g *Gang) stalls() bool { return g.round != nil && g.count[memberWaiting] > 0 && g.lacking() > 0 }
 
-// absent returns the first member of the round that has not come to a cycle.
-func (g *Gang) absent() (first types.UID) {
+// firstAbsent returns the first member of the round that has not come to a cycle.
+func (g *Gang) firstAbsent() (first types.UID) {
 	for _, m := range g.members {
 		if m.inRound && m.state == memberIdle && (first == "" || m.uid < first) {
 			first = m.uid
@@ -247,41 +246,41 @@ func (g *Gang) pauseForRehearsals(now time.Time) {
 	}
 }
 
-// changed does what entering a phase brings with it.
-func (g *Gang) changed(was Phase, now time.Time) {
+// enterPhase does what entering a phase brings with it.
+func (g *Gang) enterPhase(before Phase, now time.Time) {
 	if g.phase == Pending {
-		g.readySince, g.until = time.Time{}, time.Time{}
-		g.ours = false
+		g.readySince, g.backoffUntil = time.Time{}, time.Time{}
+		g.releasedHere = false
 	} else if g.readySince.IsZero() {
 		g.readySince = now
 	}
-	if was == g.phase {
+	if before == g.phase {
 		return
 	}
-	if was == Whole && g.phase != Pending {
+	if before == Whole && g.phase != Pending {
 		g.readySince = now // for the replacements
 	}
 	switch g.phase {
 	case Releasing, Whole:
-		g.until = time.Time{}
+		g.backoffUntil = time.Time{}
 		g.endRound()
-		if was != Releasing {
+		if before != Releasing {
 			// Members that are not part of the quorum are scheduled like any pod from here on.
-			g.wantIdle(now)
+			g.wakeIdle(now)
 		}
 		if g.phase == Whole {
 			g.failures, g.gate.failures = 0, 0
-			if g.ours {
+			if g.releasedHere {
 				g.report.BecameWhole = true
 				g.report.TimeToWhole = now.Sub(g.readySince)
-				g.ours = false
+				g.releasedHere = false
 			}
 		}
 	case Gathering:
 		if g.round == nil {
-			g.endRound() // the turn that it had
+			g.endRound() // if it was admitted
 			g.reviveFailed()
-			g.wantIdle(now)
+			g.wakeIdle(now)
 		}
 	case Queued:
 		g.reviveFailed()
@@ -303,17 +302,17 @@ func (g *Gang) reviveFailed() {
 	}
 }
 
-func (g *Gang) wantIdle(now time.Time) {
+func (g *Gang) wakeIdle(now time.Time) {
 	for _, m := range g.members {
 		if (m.state == memberIdle || m.state == memberFailed) && !m.resting {
-			g.want(m, now)
+			g.wakeAt(m, now)
 		}
 	}
 }
 
-// retreat sends members that have a node back without a backoff: the gang waits for an event, not for time.
-func (g *Gang) retreat(cause Cause, detail string, now time.Time) {
+// sendBackPlaced sends members back if any has a node, without a backoff: the gang waits for an event, not for time.
+func (g *Gang) sendBackPlaced(cause Cause, detail string, now time.Time) {
 	if g.count[memberWaiting]+g.preparing() > 0 {
-		g.rollback(Rollback{Cause: cause, Detail: detail}, false, now)
+		g.sendBack(Rollback{Cause: cause, Detail: detail}, now)
 	}
 }

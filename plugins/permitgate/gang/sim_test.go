@@ -183,7 +183,7 @@ func (w *world) finish(p *pod) {
 	w.deletePod(p)
 	w.history = append(w.history, func() {
 		p.toldDone = true
-		w.gang(p.gang).SetDone(p.uid, w.now)
+		w.gang(p.gang).SetSucceeded(p.uid, w.now)
 	})
 }
 
@@ -194,7 +194,7 @@ func (w *world) purge(p *pod) {
 		if p.toldDone {
 			p.toldDone, p.toldLive, p.toldBound = false, false, false
 		}
-		w.gang(p.gang).DeleteDone(p.uid, w.now)
+		w.gang(p.gang).DeleteSucceeded(p.uid, w.now)
 	})
 }
 
@@ -284,7 +284,7 @@ func (w *world) restart() {
 		if p.done {
 			w.history = append(w.history, func() {
 				p.toldDone = true
-				w.gang(p.gang).SetDone(p.uid, w.now)
+				w.gang(p.gang).SetSucceeded(p.uid, w.now)
 			})
 		}
 	}

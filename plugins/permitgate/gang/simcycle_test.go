@@ -100,7 +100,7 @@ func (w *world) propose(p *pod) {
 // hints is how many nodes are proposed to members that have none yet, but for one of them.
 func (w *world) hints(but types.UID) (n int) {
 	for _, p := range w.pods {
-		if p.hint && w.gang(p.gang).Round() == 0 {
+		if p.hint && w.gang(p.gang).RoundNumber() == 0 {
 			p.hint = false
 		}
 		if p.hint && p.uid != but {
@@ -155,7 +155,7 @@ func (w *world) fit(o outcome) bool {
 		w.comeBack(p, true)
 		return true
 	}
-	wait, reason, _ := g.Fits(p.uid, w.now)
+	wait, reason, _ := g.Permit(p.uid, w.now)
 	switch {
 	case reason != gang.ReasonNone:
 		g.Unreserved(p.uid, w.now)
@@ -239,7 +239,7 @@ func (w *world) prepare(p *pod, o outcome) {
 func (w *world) answer() {
 	passed := map[string][]types.UID{}
 	for _, p := range w.at(barrier) {
-		switch arrival, detail := w.gang(p.gang).Verdict(p.uid); arrival {
+		switch arrival, detail := w.gang(p.gang).ArrivalOf(p.uid); arrival {
 		case gang.ArrivalPass:
 			p.place = binding
 			passed[p.gang] = append(passed[p.gang], p.uid)
@@ -385,7 +385,7 @@ func (w *world) verify() {
 		if phase := g.Phase(); phase != gang.Waiting && phase != gang.Releasing && phase != gang.Whole && nWaiting != 0 {
 			w.check.Fatalf("gang %s is in %s, and %d members wait", name, phase, nWaiting)
 		}
-		if phase := g.Phase(); phase != gang.Gathering && phase != gang.Waiting && g.Round() != 0 {
+		if phase := g.Phase(); phase != gang.Gathering && phase != gang.Waiting && g.RoundNumber() != 0 {
 			w.check.Fatalf("gang %s is in %s, and in a round", name, phase)
 		}
 		if phase := g.Phase(); phase != gang.Releasing && phase != gang.Whole && g.Preparing() != 0 {

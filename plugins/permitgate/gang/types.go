@@ -81,7 +81,7 @@ const (
 	ReasonInvalid Reason = "InvalidPodGroup"
 	// ReasonTooFew: fewer than minMember live members exist.
 	ReasonTooFew Reason = "TooFewMembers"
-	// ReasonQueued: the gang waits for its turn, or the member for another that goes first.
+	// ReasonQueued: the gang waits to be admitted, or the member for another that goes first.
 	ReasonQueued Reason = "GangQueued"
 	// ReasonSpare: the member is not needed for the quorum, and is scheduled when that is in.
 	ReasonSpare Reason = "GangSpareMember"
@@ -102,8 +102,8 @@ type Config struct {
 	RecoveryTimeout time.Duration
 	// InitialBackoff follows the first rollback, and doubles with each further one up to MaxBackoff.
 	InitialBackoff, MaxBackoff time.Duration
-	// Native says that the members belong to a PodGroup of scheduling.k8s.io: kube-scheduler places them together, without a turn, a
-	// proposal and hints of this gang's, and wakes them.
+	// Native says that the members belong to a PodGroup of scheduling.k8s.io: kube-scheduler places them together, without a scout and
+	// a proposal, and wakes them.
 	Native bool
 	// Rehearse says that waiting members are let go only when [Gang.Rehearsed] has said of one of each template that its bind
 	// would be accepted.
@@ -166,8 +166,8 @@ type Rollback struct {
 	Backoff time.Duration
 }
 
-// Words are those that become a condition of the pods: each change of them is a write.
-func (r *Rollback) Words() string {
+// ConditionMessage is what becomes a condition of the pods: each change of them is a write.
+func (r *Rollback) ConditionMessage() string {
 	if r.Reason != "" {
 		return r.Reason
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"zonewise.dev/internal/crd"
+	"zonewise.dev/plugins/permitgate/events"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podstatus"
 )
@@ -83,16 +84,16 @@ func (e *entry) wrongConditions(now time.Time) (wrong []metav1.Condition) {
 		}
 		return wrong
 	}
-	phase, last := e.gang.Phase(), e.gang.Last()
+	phase, last := e.gang.Phase(), e.gang.LastRollback()
 	switch {
 	case phase == gang.Whole:
 		want(ConditionReleased, metav1.ConditionTrue, "Bound", fmt.Sprintf("%d members or more are bound", e.gang.MinMember()))
 	case last.Cause != "" && (phase == gang.Backoff || e.gang.Closed()):
-		want(ConditionReleased, metav1.ConditionFalse, reasonRolledBack, e.rollbackNote(&last))
+		want(ConditionReleased, metav1.ConditionFalse, events.ReasonRolledBack, e.rollbackNote(&last))
 	}
 	switch {
 	case e.gang.Stranded(now):
-		want(ConditionPartlyBound, metav1.ConditionTrue, reasonPartlyBound, e.partlyBoundNote())
+		want(ConditionPartlyBound, metav1.ConditionTrue, events.ReasonPartlyBound, e.partlyBoundNote())
 	case apimeta.IsStatusConditionTrue(e.group.Status.Conditions, ConditionPartlyBound) && phase != gang.Releasing:
 		want(ConditionPartlyBound, metav1.ConditionFalse, "Bound", "the gang is not bound in part any more")
 	}

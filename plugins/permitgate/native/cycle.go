@@ -38,7 +38,7 @@ func (g *Gangs) Permit(pod *v1.Pod, nodeName string) (*fwk.Status, time.Duration
 		if m := e.pods[pod.UID]; m != nil {
 			m.node = nodeName
 		}
-		wait, reason, detail = e.gang.Fits(pod.UID, now)
+		wait, reason, detail = e.gang.Permit(pod.UID, now)
 	})
 	if status := refusal(pod, reason, detail); status != nil {
 		return status, 0

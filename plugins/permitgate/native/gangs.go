@@ -21,6 +21,7 @@ import (
 	"zonewise.dev/internal/informer"
 	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/permitgate/barrier"
+	"zonewise.dev/plugins/permitgate/events"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/rehearse"
 )
@@ -59,14 +60,13 @@ type Gangs struct {
 
 // entry is a gang with what is known of its objects.
 type entry struct {
-	key     types.NamespacedName
-	gang    *gang.Gang
-	group   *schedulingv1beta1.PodGroup // nil while it does not exist
-	guarded bool                        // by the group's spec when it was seen last
-	pods    map[types.UID]*member
-	barrier barrier.Barrier
-	// told is when the last event about a failure was sent, by its cause.
-	told map[string]time.Time
+	key      types.NamespacedName
+	gang     *gang.Gang
+	group    *schedulingv1beta1.PodGroup // nil while it does not exist
+	guarded  bool                        // by the group's spec when it was seen last
+	pods     map[types.UID]*member
+	barrier  barrier.Barrier
+	failures events.Failures
 	// kept are the members whose binds have failed and that keep their nodes.
 	kept map[types.UID]struct{}
 }
@@ -135,7 +135,7 @@ func (g *Gangs) changeLocked(key types.NamespacedName, f func(e *entry, now time
 	if e == nil {
 		e = &entry{
 			key: key, gang: gang.New(g.config.Gang), pods: map[types.UID]*member{},
-			told: map[string]time.Time{}, kept: map[types.UID]struct{}{},
+			kept: map[types.UID]struct{}{},
 		}
 		e.barrier = barrier.New(e.gang)
 		g.byKey[key] = e

@@ -7,18 +7,14 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"zonewise.dev/internal/crd"
+	"zonewise.dev/plugins/permitgate/events"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/waiting"
 )
-
-// reportPause is the least time between two events about one gang for one cause.
-const reportPause = time.Minute
 
 // job is what the worker takes out of the lock.
 type job struct {
@@ -26,21 +22,9 @@ type job struct {
 	failure  string // why the members that are sent back are
 	group    *schedulingv1beta1.PodGroup
 	pods     map[types.UID]*v1.Pod // those of the actions that are known
-	events   []event
+	events   []events.Message
 	rewrites bool // the conditions or nominations may be wrong
 }
-
-type event struct {
-	regarding    runtime.Object
-	reason, note string
-}
-
-// The reasons of events.
-const (
-	reasonRolledBack  = "GangRolledBack"
-	reasonBindFailed  = "GangBindFailed"
-	reasonPartlyBound = "GangPartlyBound"
-)
 
 // act carries out what a gang decides. Only the worker calls it; it holds no lock while it calls the scheduling queue and waiting pods.
 func (g *Gangs) act(ctx context.Context, key types.NamespacedName) {
@@ -77,11 +61,7 @@ func (g *Gangs) act(ctx context.Context, key types.NamespacedName) {
 	if j.rewrites {
 		g.writes.AddAt(key, g.config.Clock.Now().Add(writeGrace))
 	}
-	for _, e := range j.events {
-		if recorder := g.config.Handle("").EventRecorder(); recorder != nil {
-			recorder.WithLogger(logger).Eventf(e.regarding, nil, v1.EventTypeWarning, e.reason, "Scheduling", "%s", crd.Shortened("PodGroup "+key.String()+": "+e.note))
-		}
-	}
+	events.Send(ctx, g.config.Handle, key, j.events...)
 }
 
 // take asks a gang what is to be done, and gathers what that needs.
@@ -100,7 +80,7 @@ func (g *Gangs) take(key types.NamespacedName) (j job, ok bool) {
 	now := g.config.Clock.Now()
 	j.actions = e.gang.Act(now)
 	e.barrier.Answer()
-	j.failure, j.group = e.gang.Last().Detail, e.group
+	j.failure, j.group = e.gang.LastRollback().Detail, e.group
 	j.pods = map[types.UID]*v1.Pod{}
 	for _, uids := range [][]types.UID{j.actions.Probe, j.actions.Reject, j.actions.Activate} {
 		for _, uid := range uids {
@@ -109,7 +89,7 @@ func (g *Gangs) take(key types.NamespacedName) (j job, ok bool) {
 			}
 		}
 	}
-	j.events = e.events(&j.actions, now)
+	j.events = e.dueEvents(&j.actions, now)
 	j.rewrites = len(j.actions.BindFailed) > 0 || j.actions.Rollback != nil || len(e.wrongConditions(now)) > 0
 	if next := j.actions.Next; !next.IsZero() {
 		if soonest := now.Add(time.Millisecond); next.Before(soonest) {
@@ -120,19 +100,18 @@ func (g *Gangs) take(key types.NamespacedName) (j job, ok bool) {
 	return j, true
 }
 
-// events returns the due events about a gang.
-func (e *entry) events(actions *gang.Actions, now time.Time) (due []event) {
+// dueEvents returns the due events about a gang.
+func (e *entry) dueEvents(actions *gang.Actions, now time.Time) (due []events.Message) {
 	if e.group == nil {
 		return nil
 	}
-	tell := func(cause, reason, note string, pod *v1.Pod) {
-		if last, told := e.told[cause]; told && now.Sub(last) < reportPause {
+	add := func(cause, reason, note string, pod *v1.Pod) {
+		if !e.failures.NoteIfDue(cause, now) {
 			return
 		}
-		e.told[cause] = now
-		due = append(due, event{reference(e.group), reason, note})
+		due = append(due, events.About(reference(e.group), reason, note))
 		if pod != nil {
-			due = append(due, event{pod, reason, note})
+			due = append(due, events.About(pod, reason, note))
 		}
 	}
 	pod := func(uid types.UID) *v1.Pod {
@@ -142,16 +121,16 @@ func (e *entry) events(actions *gang.Actions, now time.Time) (due []event) {
 		return nil
 	}
 	if r := actions.Rollback; r != nil {
-		tell(string(r.Cause), reasonRolledBack, e.rollbackNote(r), pod(r.Member))
+		add(string(r.Cause), events.ReasonRolledBack, e.rollbackNote(r), pod(r.Member))
 	}
 	for _, uid := range actions.BindFailed {
 		if m := e.pods[uid]; m != nil {
-			tell(reasonBindFailed, reasonBindFailed,
+			add(events.ReasonBindFailed, events.ReasonBindFailed,
 				fmt.Sprintf("member %s: its bind to node %s failed after the gang had been released; the node is kept for the member", m.pod.Name, m.node), m.pod)
 		}
 	}
 	if actions.Stranded {
-		tell(reasonPartlyBound, reasonPartlyBound, e.partlyBoundNote(), nil)
+		add(events.ReasonPartlyBound, events.ReasonPartlyBound, e.partlyBoundNote(), nil)
 	}
 	return due
 }

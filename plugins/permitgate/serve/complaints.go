@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// mixed describes differences between members that weaken a gang, or returns an empty string.
-func (g *Gang) mixed() string {
+// mixedMembers describes differences between members that weaken a gang, or returns an empty string.
+func (g *Gang) mixedMembers() string {
 	var parts []string
 	if g.LowestPriority != g.HighestPriority {
 		parts = append(parts, fmt.Sprintf("the members have different priorities, from %d to %d: the gang is only as safe from preemption as the lowest of them", g.LowestPriority, g.HighestPriority))
@@ -23,16 +23,16 @@ func (g *Gang) mixed() string {
 
 // strandedNote says that a gang stays bound in part, and what happens to it.
 func (s *Server) strandedNote(g *Gang) string {
-	note := fmt.Sprintf("%d of %d members have been bound for %s, and the other %d cannot join them", g.Settled, g.MinMember, s.RecoveryTimeout.Round(time.Second), g.Live-g.Settled)
+	note := fmt.Sprintf("%d of %d members have been bound for %s, and the other %d cannot join them", g.Bound, g.MinMember, s.RecoveryTimeout.Round(time.Second), g.Live-g.Bound)
 	if g.Last.Detail != "" {
 		note += ": " + g.Last.Detail
 	}
 	return note + "; the bound members keep running"
 }
 
-// depleted says that a part of a gang stays bound while members of its quorum do not exist, or returns an empty string.
+// depletedNote says that a part of a gang stays bound while members of its quorum do not exist, or returns an empty string.
 // Members that have succeeded count, so a gang that is about to finish is not depleted.
-func (s *Server) depleted(key types.NamespacedName, g *Gang) string {
+func (s *Server) depletedNote(key types.NamespacedName, g *Gang) string {
 	if !g.Depleted || !s.finishedRead() {
 		return ""
 	}

@@ -22,15 +22,15 @@ const (
 	conditionRetryLimit = time.Minute
 )
 
-// short reports whether the members of a refused gang are unschedulable, and not about to get room by a preemption.
-func (g *Gang) short() bool {
+// isUnschedulable reports whether the members of a refused gang are unschedulable, and not about to get room by a preemption.
+func (g *Gang) isUnschedulable() bool {
 	return g.Group != nil && g.Phase == gang.Backoff && !g.Preempting &&
 		(g.Last.Cause == gang.CauseNoRoom || g.Last.Cause == gang.CauseUnschedulable || g.Last.Cause == gang.CauseCycleFailed)
 }
 
-// refused has the members of a gang written if it was refused.
-func (s *Server) refused(key types.NamespacedName, g *Gang) {
-	if g.short() {
+// queueConditions has the members of a gang written if it was refused.
+func (s *Server) queueConditions(key types.NamespacedName, g *Gang) {
+	if g.isUnschedulable() {
 		s.agenda.Add(job{jobConditions, key})
 	}
 }
@@ -49,21 +49,21 @@ func (s *Server) writeConditions(ctx context.Context, j job) {
 
 // writeMembers writes the condition on the members of a gang that lack it.
 func (s *Server) writeMembers(ctx context.Context, key types.NamespacedName) error {
-	g, known := s.Gangs.Look(key)
-	if !known || !g.short() {
+	g, known := s.Gangs.Get(key)
+	if !known || !g.isUnschedulable() {
 		return nil
 	}
 	prefix := "PodGroup " + key.String() + ": "
-	message := prefix + g.Last.Words()
+	message := prefix + g.Last.ConditionMessage()
 	var pods []*v1.Pod
 	for _, m := range s.Gangs.Members(key) {
-		if m.Missing && m.Pod.Status.NominatedNodeName == "" && len(m.Pod.Spec.SchedulingGates) == 0 && lacks(m.Pod, prefix, message) {
+		if m.Missing && m.Pod.Status.NominatedNodeName == "" && len(m.Pod.Spec.SchedulingGates) == 0 && needsCondition(m.Pod, prefix, message) {
 			pods = append(pods, m.Pod)
 		}
 	}
 	now := metav1.Time{Time: s.Clock.Now()}
 	return forAll(pods, func(pod *v1.Pod) error {
-		if g, known := s.Gangs.Look(key); !known || !g.short() {
+		if g, known := s.Gangs.Get(key); !known || !g.isUnschedulable() {
 			return nil // something has changed since
 		}
 		err := s.patcher.Condition(ctx, pod, &v1.PodCondition{
@@ -77,8 +77,8 @@ func (s *Server) writeMembers(ctx context.Context, key types.NamespacedName) err
 	})
 }
 
-// lacks reports whether a pod must get the condition. A condition of kube-scheduler's stays.
-func lacks(pod *v1.Pod, prefix, message string) bool {
+// needsCondition reports whether a pod must get the condition. A condition of kube-scheduler's stays.
+func needsCondition(pod *v1.Pod, prefix, message string) bool {
 	for i := range pod.Status.Conditions {
 		if c := &pod.Status.Conditions[i]; c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable {
 			return strings.HasPrefix(c.Message, prefix) && c.Message != message

@@ -9,10 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/klog/v2"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
-	"zonewise.dev/internal/crd"
+	"zonewise.dev/plugins/permitgate/events"
 	"zonewise.dev/plugins/permitgate/gang"
 	"zonewise.dev/plugins/permitgate/podgroup"
 )
@@ -24,15 +23,10 @@ const (
 	// reportGrace is how long a PodGroup or members may be missing, with no new member, before events say so: pods and
 	// their PodGroup may be created in any order.
 	reportGrace = 5 * time.Second
-	// reportPause is the least time between two events about rollbacks of one gang for one cause.
-	reportPause = time.Minute
 
-	reasonRolledBack      = "GangRolledBack"
 	reasonInvalidTimeout  = "InvalidScheduleTimeout"
 	reasonInvalidTopology = "InvalidTopology"
 	reasonInvalidDelay    = "InvalidPreemptionDelay"
-	reasonPartlyBound     = "GangPartlyBound"
-	reasonBindFailed      = "GangBindFailed"
 	reasonMixed           = "MixedMembers"
 )
 
@@ -40,8 +34,8 @@ const (
 type sentEvents struct {
 	group types.UID // of the PodGroup; empty while there is none
 
-	complaints map[string]string    // what is wrong with the PodGroup, by the event's reason
-	failures   map[string]time.Time // when the last event about a failure was, by its cause
+	complaints map[string]string // what is wrong with the PodGroup, by the event's reason
+	failures   events.Failures
 
 	waitsFor gang.Reason         // what the gang waits for
 	since    time.Time           // since when; reset when more members than ever exist, until an event has said so
@@ -50,8 +44,8 @@ type sentEvents struct {
 	arrivals int                 // how many pods had come by then
 }
 
-// isNew reports whether a complaint is new, and notes it.
-func (t *sentEvents) isNew(reason, complaint string) bool {
+// noteIfNew reports whether a complaint is new, and notes it.
+func (t *sentEvents) noteIfNew(reason, complaint string) bool {
 	if t.complaints[reason] == complaint {
 		return false
 	}
@@ -60,18 +54,6 @@ func (t *sentEvents) isNew(reason, complaint string) bool {
 	}
 	t.complaints[reason] = complaint
 	return complaint != ""
-}
-
-// isDue reports whether the last event about a failure is long enough ago for another, and then notes this one.
-func (t *sentEvents) isDue(cause string, now time.Time) bool {
-	if now.Sub(t.failures[cause]) < reportPause {
-		return false
-	}
-	if t.failures == nil {
-		t.failures = map[string]time.Time{}
-	}
-	t.failures[cause] = now
-	return true
 }
 
 func (s *Server) sentLocked(key types.NamespacedName) *sentEvents {
@@ -83,31 +65,8 @@ func (s *Server) sentLocked(key types.NamespacedName) *sentEvents {
 	return t
 }
 
-// message is one event to be sent about a gang.
-type message struct {
-	regarding runtime.Object
-	reason    string
-	note      string
-}
-
-// send sends events about a gang.
-func (s *Server) send(ctx context.Context, key types.NamespacedName, msgs ...message) {
-	for _, m := range msgs {
-		profile := ""
-		if pod, ok := m.regarding.(*v1.Pod); ok {
-			profile = pod.Spec.SchedulerName
-		}
-		recorder := s.Handle(profile).EventRecorder()
-		if recorder == nil {
-			return
-		}
-		note := "PodGroup " + key.String() + ": " + m.note
-		recorder.WithLogger(klog.FromContext(ctx)).Eventf(m.regarding, nil, v1.EventTypeWarning, m.reason, "Scheduling", "%s", crd.Shortened(note))
-	}
-}
-
-// Event sends an event about a PodGroup, or about a pod if it is not nil.
-func (s *Server) Event(ctx context.Context, key types.NamespacedName, pod *v1.Pod, reason, note string) {
+// SendEvent sends an event about a PodGroup, or about a pod if it is not nil.
+func (s *Server) SendEvent(ctx context.Context, key types.NamespacedName, pod *v1.Pod, reason, note string) {
 	if !s.leading() {
 		return
 	}
@@ -118,53 +77,53 @@ func (s *Server) Event(ctx context.Context, key types.NamespacedName, pod *v1.Po
 		s.mu.Unlock()
 		regarding = reference(key, group)
 	}
-	s.send(ctx, key, message{regarding, reason, note})
+	events.Send(ctx, s.Handle, key, events.About(regarding, reason, note))
 }
 
 // sendEvents sends the due events about a gang, and schedules a look if one becomes due by time alone. It sends each event once to
 // each object.
 func (s *Server) sendEvents(ctx context.Context, r Report, g *Gang) {
-	depleted := s.depleted(r.Key, g)
+	depleted := s.depletedNote(r.Key, g)
 	now := s.Clock.Now()
 	s.mu.Lock()
 	t := s.sentLocked(r.Key)
-	msgs := t.afterFailure(r, now)
+	msgs := t.failureMessages(r, now)
 	if g.Group != nil && g.Group.UID == t.group { // otherwise the report that says so is on its way
-		msgs = append(msgs, s.aboutGroupLocked(t, r, g, depleted)...)
+		msgs = append(msgs, s.groupMessagesLocked(t, r, g, depleted)...)
 	}
-	due, again := t.waits(g, now)
+	due, again := t.noteWaiting(g, now)
 	s.mu.Unlock()
 	if due {
-		msgs = append(msgs, s.aboutWaiting(r.Key, g)...)
+		msgs = append(msgs, s.waitingMessages(r.Key, g)...)
 	}
-	s.send(ctx, r.Key, msgs...)
+	events.Send(ctx, s.Handle, r.Key, msgs...)
 	if again > 0 {
 		s.agenda.AddAt(job{jobEvents, r.Key}, now.Add(again))
 	}
 }
 
-// afterFailure returns the events about a rollback and about failed binds: on the PodGroup and on the pod.
-func (t *sentEvents) afterFailure(r Report, now time.Time) (msgs []message) {
-	tell := func(pod *v1.Pod, reason, note string) {
+// failureMessages returns the events about a rollback and about failed binds: on the PodGroup and on the pod.
+func (t *sentEvents) failureMessages(r Report, now time.Time) (msgs []events.Message) {
+	add := func(pod *v1.Pod, reason, note string) {
 		if t.group != "" {
-			msgs = append(msgs, message{reference(r.Key, t.group), reason, note})
+			msgs = append(msgs, events.About(reference(r.Key, t.group), reason, note))
 		}
 		if pod != nil {
-			msgs = append(msgs, message{pod, reason, note})
+			msgs = append(msgs, events.About(pod, reason, note))
 		}
 	}
-	if rb := r.Actions.Rollback; rb != nil && t.isDue(string(rb.Cause), now) {
-		tell(r.Member, reasonRolledBack, rollbackNote(rb, r.Member))
+	if rb := r.Actions.Rollback; rb != nil && t.failures.NoteIfDue(string(rb.Cause), now) {
+		add(r.Member, events.ReasonRolledBack, rollbackNote(rb, r.Member))
 	}
-	if r.BindFailed != nil && t.isDue(reasonBindFailed, now) {
-		tell(r.BindFailed, reasonBindFailed,
+	if r.BindFailed != nil && t.failures.NoteIfDue(events.ReasonBindFailed, now) {
+		add(r.BindFailed, events.ReasonBindFailed,
 			fmt.Sprintf("member %s: its bind to node %s failed after the gang had been released; the node is kept for the member, which is tried again first", r.BindFailed.Name, r.Node))
 	}
 	return msgs
 }
 
-// aboutGroupLocked returns the events about the settings and the state of a PodGroup.
-func (s *Server) aboutGroupLocked(t *sentEvents, r Report, g *Gang, depleted string) (msgs []message) {
+// groupMessagesLocked returns the events about the settings and the state of a PodGroup.
+func (s *Server) groupMessagesLocked(t *sentEvents, r Report, g *Gang, depleted string) (msgs []events.Message) {
 	group := reference(r.Key, t.group)
 	_, timeout := podgroup.TimeoutOf(g.Group)
 	_, topology := podgroup.TopologyOf(g.Group)
@@ -173,21 +132,21 @@ func (s *Server) aboutGroupLocked(t *sentEvents, r Report, g *Gang, depleted str
 		{reasonInvalidTimeout, timeout},
 		{reasonInvalidTopology, topology},
 		{reasonInvalidDelay, delay},
-		{reasonMixed, g.mixed()},
-		{reasonPartlyBound, depleted},
+		{reasonMixed, g.mixedMembers()},
+		{events.ReasonPartlyBound, depleted},
 	} {
-		if t.isNew(c.reason, c.text) {
-			msgs = append(msgs, message{group, c.reason, c.text})
+		if t.noteIfNew(c.reason, c.text) {
+			msgs = append(msgs, events.About(group, c.reason, c.text))
 		}
 	}
 	if r.Actions.Stranded {
-		msgs = append(msgs, message{group, reasonPartlyBound, s.strandedNote(g)})
+		msgs = append(msgs, events.About(group, events.ReasonPartlyBound, s.strandedNote(g)))
 	}
 	return msgs
 }
 
-// waits reports whether events are due about a gang whose PodGroup or members are missing, or when to look again.
-func (t *sentEvents) waits(g *Gang, now time.Time) (due bool, again time.Duration) {
+// noteWaiting reports whether events are due about a gang whose PodGroup or members are missing, or when to look again.
+func (t *sentEvents) noteWaiting(g *Gang, now time.Time) (due bool, again time.Duration) {
 	reason := g.Reason
 	if reason == gang.ReasonBackoff {
 		reason = gang.ReasonNone // the rollback has its own event
@@ -211,24 +170,24 @@ func (t *sentEvents) waits(g *Gang, now time.Time) (due bool, again time.Duratio
 	return true, 0
 }
 
-// aboutWaiting returns the events about a gang whose PodGroup or members are missing.
-func (s *Server) aboutWaiting(key types.NamespacedName, g *Gang) (msgs []message) {
+// waitingMessages returns the events about a gang whose PodGroup or members are missing.
+func (s *Server) waitingMessages(key types.NamespacedName, g *Gang) (msgs []events.Message) {
 	members := s.Gangs.Members(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.sentLocked(key)
 	notified := sets.New[types.UID]()
-	tell := func(uid types.UID, regarding runtime.Object) {
+	add := func(uid types.UID, regarding runtime.Object) {
 		if notified.Insert(uid); !t.notified.Has(uid) {
-			msgs = append(msgs, message{regarding, string(g.Reason), g.Detail})
+			msgs = append(msgs, events.About(regarding, string(g.Reason), g.Detail))
 		}
 	}
 	if g.Group != nil { // the gang's, since a report from before it came may have been the last to note t.group
-		tell(g.Group.UID, reference(key, g.Group.UID))
+		add(g.Group.UID, reference(key, g.Group.UID))
 	}
 	for _, m := range members {
 		if m.Pod.Spec.NodeName == "" {
-			tell(m.Pod.UID, m.Pod)
+			add(m.Pod.UID, m.Pod)
 		}
 	}
 	t.notified, t.arrivals = notified, g.Arrivals

@@ -27,8 +27,8 @@ const (
 	nominationRetryLimit = time.Minute
 )
 
-// Nominated schedules a look at the nominations of a gang.
-func (s *Server) Nominated(key types.NamespacedName) {
+// CheckNominations schedules a look at the nominations of a gang.
+func (s *Server) CheckNominations(key types.NamespacedName) {
 	if s.leading() {
 		s.agenda.AddAt(job{jobNominations, key}, s.Clock.Now().Add(nominationGrace))
 	}
@@ -38,11 +38,11 @@ func (s *Server) Nominated(key types.NamespacedName) {
 // members of a gang that preempts to the nodes whose victims are on their way out: so autoscalers see what that room is for, and a new
 // leader keeps it.
 func (s *Server) correctNominations(ctx context.Context, j job) {
-	if !s.Settled() {
-		s.Nominated(j.gang)
+	if !s.Synced() {
+		s.CheckNominations(j.gang)
 		return
 	}
-	g, known := s.Gangs.Look(j.gang)
+	g, known := s.Gangs.Get(j.gang)
 	if !known {
 		return
 	}
@@ -55,9 +55,9 @@ func (s *Server) correctNominations(ctx context.Context, j job) {
 	keeps := g.keepsNominations(members)
 	for i := range members {
 		switch m := &members[i]; {
-		case m.Pod.Spec.NodeName != "" || m.Pod.Status.NominatedNodeName == m.Keeps:
-		case m.Keeps != "" || m.SentBack || m.Missing && !keeps:
-			changes = append(changes, change{m.Pod, m.Keeps})
+		case m.Pod.Spec.NodeName != "" || m.Pod.Status.NominatedNodeName == m.KeptNode:
+		case m.KeptNode != "" || m.SentBack || m.Missing && !keeps:
+			changes = append(changes, change{m.Pod, m.KeptNode})
 		}
 	}
 	err := forAll(changes, func(c change) error {
@@ -97,7 +97,7 @@ func (g *Gang) keepsNominations(members []Member) bool {
 			nominated++
 		}
 	}
-	return g.Settled+nominated >= g.MinMember
+	return g.Bound+nominated >= g.MinMember
 }
 
 // patchers is how many pods of a gang are written at a time.
@@ -107,8 +107,8 @@ const patchers = 8
 func forAll[T any](list []T, f func(T) error) error {
 	var group errgroup.Group
 	group.SetLimit(patchers)
-	for _, one := range list {
-		group.Go(func() error { return f(one) })
+	for _, item := range list {
+		group.Go(func() error { return f(item) })
 	}
 	return group.Wait()
 }

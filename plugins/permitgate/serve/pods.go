@@ -48,9 +48,9 @@ func (s *Server) watchPods(ctx context.Context, client clientset.Interface) {
 	}
 	handler, err := pods.AddEventHandler(informer.Funcs[*v1.Pod]{
 		Add: func(pod *v1.Pod, _ bool) { s.podChanged(pod) },
-		Update: func(was, is *v1.Pod) {
-			s.podChanged(was) // it may have been another gang's
-			s.podChanged(is)
+		Update: func(before, after *v1.Pod) {
+			s.podChanged(before) // it may have been another gang's
+			s.podChanged(after)
 		},
 		Delete: s.podChanged,
 	})
@@ -154,7 +154,7 @@ func (s *Server) countSucceeded(key types.NamespacedName) {
 	}
 	s.mu.Unlock()
 	if !now.Equal(before) {
-		s.Gangs.Done(key, now.Difference(before).UnsortedList(), before.Difference(now).UnsortedList())
+		s.Gangs.SetSucceeded(key, now.Difference(before).UnsortedList(), before.Difference(now).UnsortedList())
 	}
 }
 

@@ -40,14 +40,14 @@ const workers = 4
 
 // Gangs has the gangs to report about. Its methods may be called from several goroutines; they make no request.
 type Gangs interface {
-	// Look returns the current state of a gang, false if it is unknown.
-	Look(key types.NamespacedName) (Gang, bool)
+	// Get returns the current state of a gang, false if it is unknown.
+	Get(key types.NamespacedName) (Gang, bool)
 	// Members returns a gang's live pods. It costs as much as there are.
 	Members(key types.NamespacedName) []Member
 	// Keys lists all gangs.
 	Keys() []types.NamespacedName
-	// Done sets which succeeded pods of a gang count towards the quorum from now on, and which no longer do.
-	Done(key types.NamespacedName, begin, end []types.UID)
+	// SetSucceeded sets which succeeded pods of a gang count towards the quorum from now on, and which no longer do.
+	SetSucceeded(key types.NamespacedName, begin, end []types.UID)
 }
 
 // Gang is a gang at one moment.
@@ -60,8 +60,8 @@ type Gang struct {
 	Detail string
 	// Last is the last refusal or rollback.
 	Last gang.Rollback
-	// MinMember is the quorum, Live how many members there are for it, and Settled how many are bound.
-	MinMember, Live, Settled int
+	// MinMember is the quorum, Live how many members there are for it, and Bound how many are bound.
+	MinMember, Live, Bound int
 	// Unbound is how many pods have no node, Arrivals how many pods there have ever been.
 	Unbound, Arrivals int
 	// Stranded: the gang stays bound in part although a quorum lives. Depleted: the same, with members missing.
@@ -82,8 +82,8 @@ type Member struct {
 	// Missing: the pod has no node, and this scheduler could schedule it now. SentBack: it has lost the node that it was
 	// given.
 	Missing, SentBack bool
-	// Keeps is the node that is kept for the pod after its bind has failed.
-	Keeps string
+	// KeptNode is the node that is kept for the pod after its bind has failed.
+	KeptNode string
 }
 
 // Report says what happened to a gang since the last report.
@@ -104,8 +104,8 @@ type Config struct {
 	// Handle returns that of the profile with a name, or of any when it has no such plugin.
 	Handle func(profile string) fwk.Handle
 	Gangs  Gangs
-	// Settled reports whether all pods and PodGroups have been seen that existed at first.
-	Settled func() bool
+	// Synced reports whether all pods and PodGroups have been seen that existed at first.
+	Synced func() bool
 	// ManageStatus: write the status of PodGroups.
 	ManageStatus    bool
 	RecoveryTimeout time.Duration
@@ -151,7 +151,7 @@ func New(c Config) *Server {
 		groups: map[types.UID]types.NamespacedName{},
 	}
 	if c.ManageStatus && c.Source != nil {
-		s.writer = crd.NewWriter(c.Source, "PodGroup", s.wanted, nil)
+		s.writer = crd.NewWriter(c.Source, "PodGroup", s.currentAndDesired, nil)
 	}
 	return s
 }
@@ -162,7 +162,7 @@ func (s *Server) Lead(ctx context.Context, h fwk.Handle) {
 	s.leads, s.client, s.patcher = true, h.ClientSet(), podstatus.New(h)
 	s.mu.Unlock()
 	s.watchPods(ctx, h.ClientSet())
-	go s.agenda.Run(ctx, workers, func(j job) { s.look(ctx, j) })
+	go s.agenda.Run(ctx, workers, func(j job) { s.doJob(ctx, j) })
 	if s.writer != nil {
 		go s.writer.Run(ctx)
 	}
@@ -189,7 +189,7 @@ func (s *Server) PartlyBound() int {
 		return n
 	}
 	for _, key := range s.Gangs.Keys() {
-		if g, known := s.Gangs.Look(key); known && (g.Stranded || s.depleted(key, &g) != "") {
+		if g, known := s.Gangs.Get(key); known && (g.Stranded || s.depletedNote(key, &g) != "") {
 			n++
 		}
 	}
@@ -202,7 +202,7 @@ func (s *Server) Report(ctx context.Context, r Report) {
 		s.forget(r.Key)
 		return
 	}
-	g, known := s.Gangs.Look(r.Key)
+	g, known := s.Gangs.Get(r.Key)
 	if !known {
 		return
 	}
@@ -215,18 +215,18 @@ func (s *Server) Report(ctx context.Context, r Report) {
 	}
 	s.sendEvents(ctx, r, &g)
 	if r.Actions.Rollback != nil {
-		s.refused(r.Key, &g)
+		s.queueConditions(r.Key, &g)
 	}
 	if r.Actions.Rollback != nil || r.BindFailed != nil || g.Nominated > 0 || g.Preempting {
-		s.Nominated(r.Key)
+		s.CheckNominations(r.Key)
 	}
 }
 
-// look does a job.
-func (s *Server) look(ctx context.Context, j job) {
+// doJob does a job.
+func (s *Server) doJob(ctx context.Context, j job) {
 	switch j.kind {
 	case jobEvents:
-		if g, known := s.Gangs.Look(j.gang); known {
+		if g, known := s.Gangs.Get(j.gang); known {
 			s.sendEvents(ctx, Report{Key: j.gang}, &g)
 		}
 	case jobConditions:

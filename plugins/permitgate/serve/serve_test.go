@@ -39,9 +39,9 @@ type memberless struct {
 	group *v1alpha1.PodGroup
 }
 
-func (m memberless) Look(types.NamespacedName) (Gang, bool) { return Gang{Group: m.group}, true }
-func (m memberless) Keys() []types.NamespacedName           { return nil }
-func (memberless) Members(types.NamespacedName) []Member    { return nil }
+func (m memberless) Get(types.NamespacedName) (Gang, bool) { return Gang{Group: m.group}, true }
+func (m memberless) Keys() []types.NamespacedName          { return nil }
+func (memberless) Members(types.NamespacedName) []Member   { return nil }
 
 // TestStandbyHasNothingToWrite: a replica that does not lead does not remember each PodGroup for a status that it will not write.
 func TestStandbyHasNothingToWrite(t *testing.T) {
@@ -50,7 +50,7 @@ func TestStandbyHasNothingToWrite(t *testing.T) {
 	h := handle{client: fake.NewClientset()}
 	s := New(Config{
 		Clock: clock.RealClock{}, Source: source, Handle: func(string) fwk.Handle { return h }, Gangs: memberless{group: group},
-		Settled: func() bool { return true }, ManageStatus: true,
+		Synced: func() bool { return true }, ManageStatus: true,
 	})
 	seen := Report{Key: types.NamespacedName{Namespace: "batch", Name: "train"}}
 	s.Report(t.Context(), seen)
@@ -66,13 +66,13 @@ func TestAPodGroupsEventOutlivesALateReport(t *testing.T) {
 	key := types.NamespacedName{Namespace: "batch", Name: "train"}
 	s := New(Config{
 		Clock: clock.RealClock{}, Source: crdtest.New(group), Handle: func(string) fwk.Handle { return handle{} },
-		Gangs: memberless{group: group}, Settled: func() bool { return true },
+		Gangs: memberless{group: group}, Synced: func() bool { return true },
 	})
 	s.groupSeen(key, group)
 	s.groupSeen(key, nil) // by the late report
-	msgs := s.aboutWaiting(key, &Gang{Group: group, Reason: gang.ReasonInvalid, Detail: "spec.minMember is 0"})
+	msgs := s.waitingMessages(key, &Gang{Group: group, Reason: gang.ReasonInvalid, Detail: "spec.minMember is 0"})
 	require.Len(t, msgs, 1)
-	require.Equal(t, reference(key, "uid"), msgs[0].regarding)
+	require.Equal(t, reference(key, "uid"), msgs[0].Regarding)
 }
 
 // TestReportsBesidePods: a gang's PodGroup is replaced while the informer tells of its pods. The race detector says whether they share
@@ -81,7 +81,7 @@ func TestReportsBesidePods(t *testing.T) {
 	key := types.NamespacedName{Namespace: "batch", Name: "train"}
 	s := New(Config{
 		Clock: clock.RealClock{}, Source: crdtest.New(), Handle: func(string) fwk.Handle { return handle{} },
-		Gangs: memberless{}, Settled: func() bool { return true }, ManageStatus: true,
+		Gangs: memberless{}, Synced: func() bool { return true }, ManageStatus: true,
 	})
 	pod := build.Pod("p", "1", build.Namespace(key.Namespace), build.Member(key.Name))
 	for i := range 100 {

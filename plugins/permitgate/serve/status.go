@@ -58,21 +58,21 @@ func desiredStatus(old v1alpha1.PodGroupStatus, minMember int32, pods podCounts,
 	return status
 }
 
-// wanted returns a PodGroup as it is and as it should be, for the writer.
-func (s *Server) wanted(uid types.UID) (was, is *v1alpha1.PodGroup, ok bool) {
+// currentAndDesired returns a PodGroup as it is and as it should be, for the writer.
+func (s *Server) currentAndDesired(uid types.UID) (current, desired *v1alpha1.PodGroup, ok bool) {
 	s.mu.Lock()
 	key, known := s.groups[uid]
 	s.mu.Unlock()
 	if !known {
 		return nil, nil, false
 	}
-	g, known := s.Gangs.Look(key)
+	g, known := s.Gangs.Get(key)
 	if !known || g.Group == nil || g.Group.UID != uid {
 		return nil, nil, false
 	}
-	is = g.Group.DeepCopy()
-	is.Status = desiredStatus(is.Status, is.Spec.MinMember, countPods(s.podsOf(key)), g.Phase == gang.Releasing, s.Clock.Now())
-	return g.Group, is, true
+	desired = g.Group.DeepCopy()
+	desired.Status = desiredStatus(desired.Status, desired.Spec.MinMember, countPods(s.podsOf(key)), g.Phase == gang.Releasing, s.Clock.Now())
+	return g.Group, desired, true
 }
 
 // groupSeen takes the PodGroup of a gang, nil if there is none.
