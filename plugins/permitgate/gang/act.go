@@ -158,7 +158,7 @@ func (g *Gang) Act(now time.Time) Actions {
 	if g.stalls() {
 		next(g.round.stepAt.Add(stallLimit))
 	}
-	if g.round != nil && g.round.firsts > 0 {
+	if g.round != nil && len(g.round.firsts) > 0 {
 		next(g.round.restAt)
 	}
 	if g.preparing() > 0 && g.committedOrLater() < g.MinMember() {
@@ -206,7 +206,7 @@ func (g *Gang) doTask(m *member, kind taskKind, now time.Time, actions *Actions)
 	switch {
 	case kind == taskReject && m.holds && !m.mayBeSentBack():
 		actions.Reject = append(actions.Reject, m.uid)
-	case kind == taskWake && t.tries < maxWakes && (m.state == memberIdle || m.state == memberFailed) && g.queueOpen() && g.letsIn(m):
+	case kind == taskWake && t.tries < maxWakes && m.state == memberIdle && g.queueOpen() && g.letsIn(m):
 		actions.Activate = append(actions.Activate, m.uid)
 	default:
 		t.on = false

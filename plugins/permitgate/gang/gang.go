@@ -1,8 +1,6 @@
 package gang
 
 import (
-	"cmp"
-	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -64,7 +62,6 @@ type memberState uint8
 const (
 	memberHeld memberState = iota
 	memberIdle
-	memberFailed
 	memberWaiting
 	memberReleased
 	memberPrepared
@@ -85,8 +82,8 @@ type member struct {
 	holds bool
 	// letIn is true while the gang lets the member into the queue although its quorum has not been let go.
 	letIn bool
-	// inRound is true for a member of the present round, first for one that goes first and has not found a node yet.
-	inRound, first bool
+	// inRound is true for a member of the present round, until it has failed in it.
+	inRound bool
 	// hintsRefused is true for a member that has been tried on the proposed nodes, in this round.
 	hintsRefused bool
 	// resting is true from a failed bind until the next cycle: the framework's own backoff of the pod
@@ -147,7 +144,7 @@ func (g *Gang) AnyPlaced() bool { return g.releasedOrLater()-g.succeeded()+g.cou
 // cycle since: no node is meant for it now.
 func (g *Gang) SentBack(uid types.UID) bool {
 	m, known := g.members[uid]
-	return known && m.sentBack && !m.holds && !g.KeepsNode(uid) && (m.state == memberIdle || m.state == memberFailed || m.state == memberHeld)
+	return known && m.sentBack && !m.holds && !g.KeepsNode(uid) && (m.state == memberIdle || m.state == memberHeld)
 }
 
 // LastRollback returns the last rollback; its Cause is empty when there was none.
@@ -182,98 +179,4 @@ func (g *Gang) DeleteGroup(now time.Time) {
 	g.spec = nil
 	g.failures = 0
 	g.settle(now)
-}
-
-// unansweredLimit is how many steps without a result say that the member's cycles end where no extension point of the caller's
-// is reached: three times in the queue, or once there, in a cycle, and in the queue again. Twice in the queue alone may come from
-// another plugin that kept the member out of it after this gang had let it in.
-const unansweredLimit = 3
-
-// Enqueue says that the member is about to enter the scheduling queue, in its PreEnqueue, and returns why it may not, for
-// a person to read. failed is true if its cycles have ended without a result, which ends the round that needs the member; the caller
-// may say why with [Gang.SetCycleFailure]. A member whose cycles never reached [Gang.Enter] is let in even so: the plugin that refuses it there
-// knows what may help it.
-func (g *Gang) Enqueue(uid types.UID, now time.Time) (reason Reason, detail string, failed bool) {
-	g.settle(now)
-	if g.config.Native {
-		reason, detail = g.enqueueNative(uid)
-		return reason, detail, false
-	}
-	reason, detail = g.Refusal(uid)
-	m, known := g.members[uid]
-	switch {
-	case !known:
-	case reason != ReasonNone:
-		m.unanswered = 0
-		if reason != ReasonUnknown {
-			m.resting = false // from here on it is for this gang to wake it
-		}
-	default:
-		if m.unanswered++; m.unanswered >= unansweredLimit && (g.phase == Queued || m.inRound) {
-			entered := m.entered
-			g.cycleFailed(m, now)
-			if entered {
-				reason, detail = g.Refusal(uid)
-			}
-			return reason, detail, true
-		}
-	}
-	return reason, detail, false
-}
-
-// Refusal returns why a member may not be in the scheduling queue or in a cycle, as of the last input.
-func (g *Gang) Refusal(uid types.UID) (Reason, string) {
-	if g.config.Native {
-		return g.nativeRefusal(uid)
-	}
-	if reason, detail := g.BlockedBy(); reason != ReasonNone {
-		return reason, detail
-	}
-	m, known := g.members[uid]
-	switch {
-	case !known || m.state == memberGone:
-		return ReasonUnknown, "the pod has not been seen as a member yet"
-	case g.letsIn(m):
-		return ReasonNone, ""
-	case g.round != nil && !m.inRound:
-		return ReasonSpare, "waits until the quorum has been released"
-	}
-	return ReasonQueued, "waits until the gang is admitted"
-}
-
-// answered notes that a cycle of the member has had a result.
-func (m *member) answered() { m.unanswered, m.entered = 0, false }
-
-// letsIn reports whether the gang lets a member into the queue now.
-func (g *Gang) letsIn(m *member) bool {
-	switch g.phase {
-	case Releasing, Whole:
-		return true
-	case Gathering:
-		if g.round == nil { // it lacks one member only
-			return true
-		}
-	case Pending, Queued, Waiting, Backoff:
-	}
-	return m.letIn
-}
-
-// BlockedBy returns what keeps the gang's members out of the queue, and that in words, as of the last input.
-func (g *Gang) BlockedBy() (Reason, string) {
-	switch {
-	case g.spec == nil:
-		return ReasonNotFound, "the PodGroup does not exist"
-	case g.spec.MinMember < 1:
-		return ReasonInvalid, fmt.Sprintf("spec.minMember is %d, must be at least 1", g.spec.MinMember)
-	case g.phase == Pending:
-		detail := fmt.Sprintf("needs %d members, %d exist", g.spec.MinMember, g.live())
-		if held := g.count[memberHeld]; held > 0 {
-			detail += fmt.Sprintf(" and %d more are held back: they have scheduling gates, claims that do not exist, or another scheduler", held)
-		}
-		return ReasonTooFew, detail
-	case g.phase == Backoff:
-		// Not for how long: the words become a condition of the pods, and each change of them is a write.
-		return ReasonBackoff, cmp.Or(g.last.ConditionMessage(), "backs off")
-	}
-	return ReasonNone, ""
 }

@@ -40,7 +40,7 @@ func (g *Gang) SetPod(uid types.UID, pod Pod, now time.Time) {
 	case pod.Bound:
 		g.move(m, memberBound)
 		g.firstTried(m, now)
-	case pod.Held && (m.state == memberIdle || m.state == memberFailed):
+	case pod.Held && m.state == memberIdle:
 		g.move(m, memberHeld)
 		g.firstTried(m, now)
 	case !pod.Held && m.state == memberHeld:

@@ -28,10 +28,23 @@ func (g *Gang) beginNative(now time.Time) {
 	clear(g.rehearsals)
 	g.round = &round{id: g.rounds, since: now, deadline: now.Add(g.timeout()), stepAt: now}
 	for _, m := range g.members {
-		if m.state == memberIdle {
+		if m.state == memberIdle && !m.sentBack {
 			m.inRound = true
 			g.round.idle++
 		}
+	}
+}
+
+// refusedBeforeRound ends the attempt of a native gang if the members that have not been sent back since they entered the queue are too few.
+func (g *Gang) refusedBeforeRound(m *member, now time.Time) {
+	able := 0
+	for _, other := range g.members {
+		if other.state == memberIdle && !other.sentBack {
+			able++
+		}
+	}
+	if g.valid() && g.live() >= g.spec.MinMember && able+g.releasedOrLater() < g.spec.MinMember {
+		g.rollBack(refusedAfterPlacement(m), now)
 	}
 }
 
@@ -40,7 +53,7 @@ func (g *Gang) closeGate(now time.Time) {
 	g.gate.closed = true
 	g.gate.probe.start(now)
 	for _, m := range g.members {
-		m.away = m.state == memberIdle || m.state == memberFailed
+		m.away = m.state == memberIdle
 	}
 }
 
@@ -106,7 +119,6 @@ func (g *Gang) reopen(now time.Time) (activate []types.UID, next time.Time) {
 	first, away := g.firstUnbound()
 	if !away || !g.valid() || g.gate.probe.tries > maxWakes { // another plugin may keep a member from being seen
 		g.gate.closed, g.gate.rolledBack = false, false
-		g.reviveFailed()
 	}
 	if first != "" {
 		activate = []types.UID{first}
@@ -120,7 +132,7 @@ func (g *Gang) reopen(now time.Time) (activate []types.UID, next time.Time) {
 // firstUnbound returns a member without a node, always the same one of several, and whether any has not been seen in the queue.
 func (g *Gang) firstUnbound() (first types.UID, away bool) {
 	for _, m := range g.members {
-		if m.state != memberIdle && m.state != memberFailed {
+		if m.state != memberIdle {
 			continue
 		}
 		away = away || m.away

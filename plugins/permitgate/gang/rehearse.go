@@ -112,7 +112,6 @@ func (g *Gang) Rehearsed(r Rehearsal, refused string, now time.Time) {
 		g.settle(now)
 		return
 	}
-	g.move(m, memberFailed)
 	g.startTask(m, taskReject, now)
-	g.rollBackIfShort(Rollback{Cause: CauseBindRefused, Member: r.UID, Detail: refused}, now)
+	g.failInRound(m, Rollback{Cause: CauseBindRefused, Member: r.UID, Detail: refused}, now)
 }

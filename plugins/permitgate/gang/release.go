@@ -136,3 +136,20 @@ func (g *Gang) Commit(sure, lost []types.UID, now time.Time) {
 	}
 	g.settle(now)
 }
+
+// Bound is called when the member's binding cycle has bound it.
+func (g *Gang) Bound(uid types.UID, now time.Time) {
+	m, known := g.members[uid]
+	if !known {
+		return
+	}
+	g.setHolds(m, false)
+	switch m.state {
+	case memberGone:
+		g.forget(m)
+	case memberSucceeded:
+	default:
+		g.move(m, memberBound)
+	}
+	g.settle(now)
+}

@@ -9,7 +9,7 @@ import (
 
 // live is how many members exist for the quorum.
 func (g *Gang) live() int {
-	return g.count[memberIdle] + g.count[memberFailed] + g.count[memberWaiting] + g.releasedOrLater()
+	return g.count[memberIdle] + g.count[memberWaiting] + g.releasedOrLater()
 }
 
 // succeededGrace is how long a gang with members that have succeeded, and with new ones that have no node, waits for more new ones: these may
@@ -21,16 +21,13 @@ func (g *Gang) succeeded() int {
 	if !g.countSucceeded {
 		return 0
 	}
-	exist := g.count[memberIdle] + g.count[memberFailed] + g.count[memberWaiting] + g.preparing() + g.count[memberCommitted] + g.count[memberBound]
+	exist := g.count[memberIdle] + g.count[memberWaiting] + g.preparing() + g.count[memberCommitted] + g.count[memberBound]
 	return min(g.count[memberSucceeded], max(0, g.MinMember()-exist))
 }
 
-// unbound is how many members exist that have no node yet.
-func (g *Gang) unbound() int { return g.count[memberIdle] + g.count[memberFailed] }
-
 // settleSucceeded decides whether members that have succeeded count now.
 func (g *Gang) settleSucceeded(now time.Time) {
-	g.countSucceeded = g.unbound() == 0 || !now.Before(g.countSucceededAt())
+	g.countSucceeded = g.count[memberIdle] == 0 || !now.Before(g.countSucceededAt())
 }
 
 // countSucceededAt is when members that have succeeded count although others have no node yet.
@@ -74,7 +71,7 @@ func (g *Gang) move(m *member, to memberState) {
 	if to == memberIdle && m.inRound {
 		g.round.idle++
 	}
-	if to != memberIdle && to != memberFailed {
+	if to != memberIdle {
 		m.stopTask(taskWake)
 	}
 }
@@ -176,7 +173,7 @@ func (g *Gang) settle(now time.Time) {
 func (g *Gang) settleRound(now time.Time) {
 	if g.round != nil {
 		g.pauseForRehearsals(now)
-		if g.round.firsts > 0 && !now.Before(g.round.restAt) {
+		if len(g.round.firsts) > 0 && !now.Before(g.round.restAt) {
 			g.letRestIn(now)
 		}
 		switch {
@@ -279,32 +276,17 @@ func (g *Gang) enterPhase(before Phase, now time.Time) {
 	case Gathering:
 		if g.round == nil {
 			g.endRound() // if it was admitted
-			g.reviveFailed()
 			g.wakeIdle(now)
 		}
-	case Queued:
-		g.reviveFailed()
 	case Pending, Backoff:
 		g.endRound()
-	case Waiting:
-	}
-}
-
-// reviveFailed gives members that failed in an earlier round another chance.
-func (g *Gang) reviveFailed() {
-	if g.count[memberFailed] == 0 {
-		return
-	}
-	for _, m := range g.members {
-		if m.state == memberFailed {
-			g.move(m, memberIdle)
-		}
+	case Queued, Waiting:
 	}
 }
 
 func (g *Gang) wakeIdle(now time.Time) {
 	for _, m := range g.members {
-		if (m.state == memberIdle || m.state == memberFailed) && !m.resting {
+		if m.state == memberIdle && !m.resting {
 			g.wakeAt(m, now)
 		}
 	}

@@ -55,7 +55,7 @@ func (g *Gang) Depleted(now time.Time) bool {
 // KeepsNode reports whether the member's bind has failed and its next attempt is to be for the same node.
 func (g *Gang) KeepsNode(uid types.UID) bool {
 	m, known := g.members[uid]
-	if !known || !m.bindFailed || m.state != memberIdle && m.state != memberFailed {
+	if !known || !m.bindFailed || m.state != memberIdle {
 		return false
 	}
 	return g.phase == Gathering || g.phase == Waiting || g.phase == Releasing || g.phase == Queued && g.config.Native
