@@ -81,7 +81,7 @@ func describeHolds(n *holds.NodeHolds) string {
 	for i := range n.Holds {
 		h := &n.Holds[i]
 		amount := fmt.Sprintf("%d slots", h.Amount.Pods)
-		if h.Claim.Amounts {
+		if !h.Claim.HasSlots() {
 			amount = placement.Words(&h.Amount)
 		}
 		lines = append(lines, h.Claim.Name+": "+amount)

@@ -26,7 +26,7 @@ var web = holds.Claim{UID: "web", Name: "ZoneReservation web", Slot: ledger.Reso
 // hold has slots of one CPU held on n1, which has eight CPUs.
 func (f *fixture) hold(claim holds.Claim, slots int) {
 	f.shared.Holds().SetClaim(claim)
-	f.shared.Holds().Change(claim.UID, []holds.Change{{Node: "n1", Add: claim.Slots(slots)}})
+	f.shared.Holds().Change(claim.UID, []holds.Change{{Node: "n1", Add: claim.SlotsAmount(slots)}})
 }
 
 // reserving is a fixture with n1 and a reservation of slots for pods with the label app: web.

@@ -101,10 +101,13 @@ func (p *ReserveCache) partToTake(d *cycleData, pod *v1.Pod, nodeName string) (p
 		d = &cycleData{asker: asker, owner: owner, request: r.ledger.Requests(pod)}
 	}
 	part = d.choices.get(nodeName)
-	if !r.view.Stale(nodeName) && (d.owner == nil || d.asker.Use != holds.UseOnly && !d.inGroup) {
+	// The view tells whether the holds have changed since Filter, but not whether other owners have come. That matters to a pod that runs in
+	// its slot or not at all, and to the members of a pod group, which come together.
+	ownersMatter := d.owner != nil && (d.asker.Use == holds.UseOnly || d.inGroup)
+	if !r.view.Stale(nodeName) && !ownersMatter {
 		return part, nil
 	}
-	question, err := p.questionNow(d, nodeName)
+	question, err := p.reserveQuestion(d, nodeName)
 	if err != nil {
 		return part, err
 	}
@@ -119,9 +122,9 @@ func (p *ReserveCache) partToTake(d *cycleData, pod *v1.Pod, nodeName string) (p
 	}
 }
 
-// questionNow asks for room for the pod on a node of the snapshot. Of a pod group's members the snapshot shows nothing, but the ledger has
+// reserveQuestion asks for room for the pod on a node of the snapshot. Of a pod group's members the snapshot shows nothing, but the ledger has
 // those that were reserved before.
-func (p *ReserveCache) questionNow(d *cycleData, nodeName string) (holds.Question, error) {
+func (p *ReserveCache) reserveQuestion(d *cycleData, nodeName string) (holds.Question, error) {
 	r := p.running
 	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
 	if err != nil {

@@ -126,7 +126,7 @@ func TestHeadroomIsTakenAtReserve(t *testing.T) {
 	needsOne := func() *cycleState {
 		return &cycleState{data: &cycleData{
 			asker: holds.Asker{Claim: "web"}, request: f.shared.Ledger().Requests(unbound), taken: &atomic.Pointer[holds.Taken]{},
-			choices: &choices{parts: map[string]ledger.Resources{"n1": web.Slots(1)}},
+			choices: &choices{parts: map[string]ledger.Resources{"n1": web.SlotsAmount(1)}},
 		}}
 	}
 	f.plugin.running.view.Update()

@@ -66,7 +66,7 @@ func (p *ReserveCache) scoreAmounts(d *cycleData, nodes []fwk.NodeInfo, out scor
 		name := info.Node().Name
 		held := p.running.view.Node(name)
 		own := held.Of(d.asker.Claim)
-		if own == nil || !own.Claim.Amounts {
+		if own == nil || own.Claim.HasSlots() {
 			continue
 		}
 		allocatable, requested, owned := resourcesOf(info.GetAllocatable()), requestedOf(info), p.running.ownedOn(info)

@@ -44,7 +44,7 @@ func BenchmarkCycle(b *testing.B) {
 				claim := holds.Claim{UID: types.UID(fmt.Sprint(i)), Name: fmt.Sprint(i), Slot: ledger.Resources{MilliCPU: 2000, Memory: 4 << 30}}
 				shared.Holds().SetClaim(claim)
 				for j := range nodes / 100 {
-					shared.Holds().Change(claim.UID, []holds.Change{{Node: fmt.Sprintf("node-%d", i*nodes/100+j), Add: claim.Slots(1)}})
+					shared.Holds().Change(claim.UID, []holds.Change{{Node: fmt.Sprintf("node-%d", i*nodes/100+j), Add: claim.SlotsAmount(1)}})
 				}
 			}
 		}

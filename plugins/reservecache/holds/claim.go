@@ -33,19 +33,20 @@ type Claim struct {
 	Use      Use
 	// Since is the claim's age.
 	Since time.Time
-	// Slot is the size of one slot, its place for one pod included. What is held on a node is a number of slots. It is empty if Amounts is
-	// set.
+	// Slot is the size of one slot: what is held on a node is a number of slots, each with its place for one pod. It is empty for a claim
+	// of amounts, which names its nodes and what to hold on each. Its Use is UseLast.
 	Slot ledger.Resources
-	// Amounts means that what is held on a node is not divided into slots. Use is then UseLast.
-	Amounts bool
 }
+
+// HasSlots reports whether what is held on a node is a number of slots.
+func (c *Claim) HasSlots() bool { return !c.Slot.IsZero() }
 
 // Inclusive reports whether what is held on a node includes what the claim's pods there ask for. Otherwise all of it is for pods that are
 // yet to come: one that needs a part of it lowers it, see [Holds.Take].
-func (c *Claim) Inclusive() bool { return c.Use != UseLast || c.Amounts }
+func (c *Claim) Inclusive() bool { return c.Use != UseLast || !c.HasSlots() }
 
-// Slots returns n slots as an amount.
-func (c *Claim) Slots(n int) ledger.Resources {
+// SlotsAmount returns n slots as an amount.
+func (c *Claim) SlotsAmount(n int) ledger.Resources {
 	amount := c.Slot.Times(int64(n))
 	amount.Pods = int64(n)
 	return amount
@@ -56,8 +57,7 @@ func (c *Claim) Unused(amount, owned *ledger.Resources) ledger.Resources {
 	if !c.Inclusive() || owned.IsZero() {
 		return *amount
 	}
-	left := amount.Less(owned)
-	return left.Positive()
+	return amount.Beyond(owned)
 }
 
 // UnusedSlots returns how many of a number of slots on a node no pod of the claim uses, if its pods there ask for owned. What they leave
@@ -66,7 +66,7 @@ func (c *Claim) UnusedSlots(slots int, owned *ledger.Resources) int {
 	if !c.Inclusive() || slots == 0 {
 		return slots
 	}
-	amount := c.Slots(slots)
+	amount := c.SlotsAmount(slots)
 	unused := c.Unused(&amount, owned)
 	return int(unused.Slots(&c.Slot))
 }

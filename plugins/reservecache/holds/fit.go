@@ -28,13 +28,17 @@ type Question struct {
 	Owned Owned
 }
 
-// Verdict is the answer to a Question.
+// Verdict is the answer to a Question. Of a pod that fits on a node where its claim holds something it says:
+//
+//	claim's Use               Uses                                      Takes
+//	UseLast, not inclusive    if it lacks room beside all that is held  the slots that make up for it
+//	UseLast, of amounts       if it lacks room beside all that is held  nothing, as of all inclusive claims
+//	UseFirst                  if a slot is unused                       nothing
+//	UseOnly                   always                                    nothing
 type Verdict struct {
 	Fits bool
-	// Uses means that the pod uses a part of what its claim holds. With UseLast it does so where it lacks room beside all that is held, with
-	// UseFirst where a slot is unused, and with UseOnly wherever it fits.
-	Uses bool
-	// Takes is by how much the pod lowers what its claim holds: a number of slots, or nothing if the claim is inclusive.
+	// Uses means that the pod uses a part of what its claim holds, and Takes is by how much it lowers that.
+	Uses  bool
 	Takes ledger.Resources
 	// Lacks is the resource of which there is too little, and By the claim that is in the way. Both are empty when the pod
 	// fits, and when it may run in what its claim holds only and there is too little.
@@ -59,40 +63,38 @@ func (n *NodeHolds) Fit(q *Question) Verdict {
 	if who.Use == UseLast && n.fitsBesideAll(q) {
 		return Verdict{Fits: true}
 	}
-	own := n.Of(who.Claim)
-	var mine ledger.Resources
-	if own != nil {
-		mine = own.Unused(q.Owned)
+	s := shortage{own: n.Of(who.Claim)}
+	if s.own != nil {
+		s.ownUnused = s.own.Unused(q.Owned)
 	}
-	if who.Use == UseOnly && who.Claim != "" && !own.includes(q.Request, &mine) {
+	if who.Use == UseOnly && who.Claim != "" && !s.own.includes(q.Request, &s.ownUnused) {
 		return Verdict{}
 	}
-	short := shortage{own: own, mine: &mine}
-	others := n.unusedOfOthers(q, own)
-	if !short.checkResource(v1.ResourcePods, 1, others.Pods, q.Allocatable.Pods-q.Requested.Pods) ||
-		!short.checkResource(v1.ResourceCPU, q.Request.MilliCPU, others.MilliCPU, q.Allocatable.MilliCPU-q.Requested.MilliCPU) ||
-		!short.checkResource(v1.ResourceMemory, q.Request.Memory, others.Memory, q.Allocatable.Memory-q.Requested.Memory) ||
-		!short.checkResource(v1.ResourceEphemeralStorage, q.Request.EphemeralStorage, others.EphemeralStorage,
+	others := n.unusedOfOthers(q, s.own)
+	if !s.checkResource(v1.ResourcePods, 1, others.Pods, q.Allocatable.Pods-q.Requested.Pods) ||
+		!s.checkResource(v1.ResourceCPU, q.Request.MilliCPU, others.MilliCPU, q.Allocatable.MilliCPU-q.Requested.MilliCPU) ||
+		!s.checkResource(v1.ResourceMemory, q.Request.Memory, others.Memory, q.Allocatable.Memory-q.Requested.Memory) ||
+		!s.checkResource(v1.ResourceEphemeralStorage, q.Request.EphemeralStorage, others.EphemeralStorage,
 			q.Allocatable.EphemeralStorage-q.Requested.EphemeralStorage) {
-		return Verdict{Lacks: short.of, By: n.inTheWay(q, own, short.of)}
+		return Verdict{Lacks: s.lacks, By: n.inTheWay(q, s.own, s.lacks)}
 	}
 	for name, request := range q.Request.Scalar {
-		others := n.unusedOfOthersOf(name, q, own)
-		if !short.checkResource(name, request, others, q.Allocatable.Scalar[name]-q.Requested.Scalar[name]) {
-			return Verdict{Lacks: name, By: n.inTheWay(q, own, name)}
+		others := n.unusedOfOthersOf(name, q, s.own)
+		if !s.checkResource(name, request, others, q.Allocatable.Scalar[name]-q.Requested.Scalar[name]) {
+			return Verdict{Lacks: name, By: n.inTheWay(q, s.own, name)}
 		}
 	}
 	verdict := Verdict{Fits: true}
-	switch {
-	case own == nil:
+	switch { // the table of Verdict
+	case s.own == nil:
 	case who.Use == UseOnly:
 		verdict.Uses = true
 	case who.Use == UseFirst:
-		verdict.Uses = mine.Slots(&own.Claim.Slot) > 0
-	default:
-		verdict.Uses = short.of != ""
-		if verdict.Uses && !own.Claim.Inclusive() {
-			verdict.Takes = own.Claim.Slots(int(short.slots))
+		verdict.Uses = s.ownUnused.Slots(&s.own.Claim.Slot) > 0
+	case s.needsOwn:
+		verdict.Uses = true
+		if !s.own.Claim.Inclusive() {
+			verdict.Takes = s.own.Claim.SlotsAmount(int(s.slots))
 		}
 	}
 	return verdict
@@ -132,35 +134,35 @@ func (h *Hold) includes(request, unused *ledger.Resources) bool {
 	return true
 }
 
-// shortage is what a pod lacks beside all that is held.
+// shortage is what a pod lacks on a node beside what is held there.
 type shortage struct {
-	own  *Hold
-	mine *ledger.Resources
-	// of is the first resource of which the pod needs a part of its own claim, or the one that keeps it off. slots is how many
-	// slots make up for the shortage.
-	of    v1.ResourceName
-	slots int64
+	// own is what the pod's claim holds there, nil for nothing, and ownUnused what is unused of it.
+	own       *Hold
+	ownUnused ledger.Resources
+	// lacks is the resource of which the holds of others leave too little.
+	lacks v1.ResourceName
+	// needsOwn means that the pod needs a part of own, and slots is how many of its slots make up for what the pod lacks.
+	needsOwn bool
+	slots    int64
 }
 
 // checkResource takes one resource into account: a request of it beside what others hold and the room that pods have left. It reports false
 // if the others keep the pod off. A resource that is not requested or not held is not checked.
 func (s *shortage) checkResource(name v1.ResourceName, request, others, room int64) bool {
 	if lacksRoom(request, others, room) {
-		s.of = name
+		s.lacks = name
 		return false
 	}
-	mine := s.mine.Amount(name)
-	if mine <= 0 || !lacksRoom(request, others+mine, room) {
+	unused := s.ownUnused.Amount(name)
+	if unused <= 0 || !lacksRoom(request, others+unused, room) {
 		return true
 	}
-	if s.of == "" {
-		s.of = name
-	}
-	need := s.mine.Pods
+	s.needsOwn = true
+	slots := s.ownUnused.Pods // all, if the slots do not name the resource
 	if slot := s.own.Claim.Slot.Amount(name); slot > 0 {
-		need = min(need, ceil(request+others+mine-room, slot))
+		slots = min(slots, ceil(request+others+unused-room, slot))
 	}
-	s.slots = max(s.slots, need)
+	s.slots = max(s.slots, slots)
 	return true
 }
 

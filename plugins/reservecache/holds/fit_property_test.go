@@ -34,8 +34,8 @@ func TestFitIsTheRule(t *testing.T) {
 			c := claimOf(string(uid), Use(rapid.IntRange(0, 2).Draw(t, "use")), 1, i)
 			c.Slot = drawAmount(t, "slot", 3)
 			c.Priority = int32(rapid.IntRange(0, 2).Draw(t, "priority"))
-			held := c.Slots(rapid.IntRange(0, 3).Draw(t, "slots"))
-			if c.Amounts = rapid.Bool().Draw(t, "amounts"); c.Amounts {
+			held := c.SlotsAmount(rapid.IntRange(0, 3).Draw(t, "slots"))
+			if rapid.Bool().Draw(t, "named nodes") {
 				c.Use, c.Slot = UseLast, ledger.Resources{}
 				held = drawAmount(t, "amount", 9)
 				held.Pods = rapid.Int64Range(0, 3).Draw(t, "places")
@@ -70,7 +70,7 @@ func TestFitIsTheRule(t *testing.T) {
 				var rest ledger.Resources
 				for _, name := range names {
 					left := h.Amount.Amount(name)
-					if pods := owned[h.Claim.UID]; pods != nil && (h.Claim.Use != UseLast || h.Claim.Amounts) {
+					if pods := owned[h.Claim.UID]; pods != nil && (h.Claim.Use != UseLast || !h.Claim.HasSlots()) {
 						left = max(0, left-pods.Amount(name))
 					}
 					rest.Put(name, left)
@@ -124,9 +124,9 @@ func TestFitIsTheRule(t *testing.T) {
 		}
 		if got.Fits && own != nil && !own.Claim.Inclusive() {
 			least := 0
-			for ; least < int(own.Amount.Pods) && !fits(own.Claim.Slots(int(own.Amount.Pods)-least)); least++ {
+			for ; least < int(own.Amount.Pods) && !fits(own.Claim.SlotsAmount(int(own.Amount.Pods)-least)); least++ {
 			}
-			require.Equal(t, own.Claim.Slots(least), got.Takes)
+			require.Equal(t, own.Claim.SlotsAmount(least), got.Takes)
 		} else {
 			require.True(t, got.Takes.IsZero())
 		}
@@ -159,8 +159,8 @@ func TestFitIsTheRule(t *testing.T) {
 				h := &n.Holds[i]
 				over := excess[h.Claim.UID]
 				kept := h.Unused(question.Owned)
-				if !h.Claim.Amounts {
-					whole := h.Claim.Slots(h.Claim.UnusedSlots(int(h.Amount.Pods), orNone(owned[h.Claim.UID])))
+				if h.Claim.HasSlots() {
+					whole := h.Claim.SlotsAmount(h.Claim.UnusedSlots(int(h.Amount.Pods), orNone(owned[h.Claim.UID])))
 					rest := kept.Less(&whole) // it stays with the used slots, room or not
 					room = room.Less(&rest)
 					kept = whole
@@ -170,12 +170,12 @@ func TestFitIsTheRule(t *testing.T) {
 				if !kept.IsZero() {
 					require.Empty(t, kept.Exceeds(&room))
 				}
-				if more := kept.Clone(); !h.Claim.Amounts && !over.IsZero() {
+				if more := kept.Clone(); h.Claim.HasSlots() && !over.IsZero() {
 					more.Add(&h.Claim.Slot, 1)
 					require.NotEmpty(t, more.Exceeds(&room))
 				}
 				for name := range over.Named() {
-					require.True(t, !h.Claim.Amounts || kept.Amount(name) >= room.Amount(name))
+					require.True(t, h.Claim.HasSlots() || kept.Amount(name) >= room.Amount(name))
 				}
 				room.Add(&kept, -1)
 			}

@@ -26,7 +26,7 @@ func TestFit(t *testing.T) {
 	// amounts has web hold the same as amounts.
 	amounts := func(s *Holds) {
 		c := claimOf("web", UseLast, 0, 2)
-		c.Amounts, c.Slot = true, ledger.Resources{}
+		c.Slot = ledger.Resources{}
 		s.SetClaim(c)
 	}
 	guarantee := func(use Use) func(*Holds) {
@@ -113,7 +113,7 @@ func TestFitOfScalarResources(t *testing.T) {
 	c := claimOf("web", UseLast, 1, 1)
 	c.Slot.Scalar = map[v1.ResourceName]int64{gpu: 2}
 	s.SetClaim(c)
-	s.Change("web", []Change{{Node: "n", Add: c.Slots(2)}})
+	s.Change("web", []Change{{Node: "n", Add: c.SlotsAmount(2)}})
 	node := &ledger.Resources{MilliCPU: 100_000, Pods: 100, Scalar: map[v1.ResourceName]int64{gpu: 8}}
 	ask := func(who Asker, gpus int64) Verdict {
 		request := &ledger.Resources{MilliCPU: 1000, Pods: 1, Scalar: map[v1.ResourceName]int64{gpu: gpus}}
@@ -121,9 +121,9 @@ func TestFitOfScalarResources(t *testing.T) {
 	}
 	require.True(t, ask(Asker{}, 4).Fits)
 	require.Equal(t, gpu, ask(Asker{}, 5).Lacks)
-	require.Equal(t, c.Slots(1), ask(Asker{Claim: "web"}, 5).Takes)
-	require.Equal(t, c.Slots(2), ask(Asker{Claim: "web"}, 7).Takes)
-	part := c.Slots(1)
+	require.Equal(t, c.SlotsAmount(1), ask(Asker{Claim: "web"}, 5).Takes)
+	require.Equal(t, c.SlotsAmount(2), ask(Asker{Claim: "web"}, 7).Takes)
+	part := c.SlotsAmount(1)
 	_, err := s.Take("web", "n", &part)
 	require.NoError(t, err)
 	require.True(t, ask(Asker{}, 6).Fits, "it is no longer held")
@@ -140,7 +140,7 @@ func TestLeavesOfAnAmountWithoutAPlace(t *testing.T) {
 	}
 	v.Update()
 	require.True(t, leaves(3000), "nothing is held")
-	s.SetClaim(Claim{UID: "web", Amounts: true})
+	s.SetClaim(Claim{UID: "web"})
 	s.Change("web", []Change{{Node: "n", Add: ledger.Resources{MilliCPU: 6000}}})
 	v.Update()
 	require.False(t, leaves(3000))
@@ -154,7 +154,7 @@ func TestKept(t *testing.T) {
 		c := claimOf(name, UseLast, int64(i+1), 1)
 		c.Priority = int32(i)
 		s.SetClaim(c)
-		s.Change(c.UID, []Change{{Node: "n", Add: c.Slots(2)}})
+		s.Change(c.UID, []Change{{Node: "n", Add: c.SlotsAmount(2)}})
 	}
 	guarantee := claimOf("web", UseFirst, 1, 1)
 	s.SetClaim(guarantee)

@@ -66,10 +66,10 @@ func New() *Holds {
 }
 
 // SetClaim registers a claim, or replaces it by a newer version of itself, which keeps what it holds. A new size is
-// that of slots which are changed from then on.
-func (s *Holds) SetClaim(spec Claim) {
+// that of slots which are changed from then on. It returns the claim with the place for one pod that each slot has.
+func (s *Holds) SetClaim(spec Claim) Claim {
 	spec.Slot = spec.Slot.Clone()
-	if !spec.Amounts {
+	if spec.HasSlots() {
 		spec.Slot.Pods = 1
 	}
 	s.mu.Lock()
@@ -77,12 +77,13 @@ func (s *Holds) SetClaim(spec Claim) {
 	c := s.claims[spec.UID]
 	if c == nil {
 		s.claims[spec.UID] = &claimRecord{spec: &spec, holds: map[string]*holdRecord{}, zones: map[string]int{}}
-		return
+		return spec
 	}
 	c.spec = &spec
 	for _, h := range c.holds {
 		s.publishLocked(h.node)
 	}
+	return spec
 }
 
 // Release drops a claim with all that it holds. It returns the nodes on which something was held, sorted; none for a claim that is not
@@ -138,10 +139,10 @@ func (s *Holds) changeLocked(c *claimRecord, ch *Change) {
 	c.addToZone(h, -1)
 	h.zone = ch.Zone
 	c.addToZone(h, 1)
-	if c.spec.Amounts {
-		h.slot = ledger.Resources{} // it is no number of slots any more
-	} else {
+	if c.spec.HasSlots() {
 		h.resizeSlots(&c.spec.Slot)
+	} else {
+		h.slot = ledger.Resources{} // it is no number of slots any more
 	}
 	amount := h.amount.Clone()
 	amount.Add(&ch.Add, 1)

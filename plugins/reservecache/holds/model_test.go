@@ -81,7 +81,7 @@ func (m *machine) SetClaim(t *rapid.T) {
 	use := rapid.SampledFrom([]Use{UseLast, UseLast, UseFirst}).Draw(t, "use")
 	c := claimOf(string(m.claim(t)), use, rapid.Int64Range(1, 2).Draw(t, "cpus"), 1)
 	if c.UID == "c" {
-		c.Use, c.Amounts, c.Slot = UseLast, true, ledger.Resources{}
+		c.Use, c.Slot = UseLast, ledger.Resources{}
 	}
 	c.Priority = int32(rapid.IntRange(0, 2).Draw(t, "priority"))
 	m.holds.SetClaim(c)
@@ -140,7 +140,7 @@ func (m *machine) Change(t *rapid.T) {
 // beside reports whether pods may lower what a claim holds.
 func (m *machine) beside(claim types.UID) bool {
 	spec, known := m.model.specs[claim]
-	return known && spec.Use == UseLast && !spec.Amounts
+	return known && spec.Use == UseLast && spec.HasSlots()
 }
 
 func (m *machine) Take(t *rapid.T) {
@@ -273,19 +273,19 @@ func (panics) FailNow()                          {}
 func TestAnotherForm(t *testing.T) {
 	s := New()
 	c := claimOf("c", UseLast, 2, 1)
-	c.Amounts, c.Slot = true, ledger.Resources{}
+	c.Slot = ledger.Resources{}
 	s.SetClaim(c)
 	s.Change("c", []Change{{Node: "n", Add: *cpus(5, 3)}})
-	c.Amounts, c.Slot = false, *cpus(2, 1)
+	c.Slot = *cpus(2, 1)
 	s.SetClaim(c)
 	require.True(t, s.StatusOn("c", "n").Resized)
 	s.Change("c", []Change{{Node: "n"}})
 	require.Equal(t, NodeStatus{Node: "n", Amount: *cpus(6, 3)}, s.StatusOn("c", "n"))
-	c.Amounts, c.Slot = true, ledger.Resources{}
+	c.Slot = ledger.Resources{}
 	s.SetClaim(c)
 	s.Change("c", []Change{{Node: "n", Add: *cpus(-2, 0)}})
 	require.Equal(t, *cpus(4, 3), s.StatusOn("c", "n").Amount)
-	c.Amounts, c.Slot = false, *cpus(2, 1)
+	c.Slot = *cpus(2, 1)
 	s.SetClaim(c)
 	require.True(t, s.StatusOn("c", "n").Resized, "it is not three slots")
 	require.Equal(t, NodeStatus{}, s.StatusOn("c", "other"))

@@ -104,7 +104,7 @@ func (n *NodeHolds) Excess(allocatable, requested *ledger.Resources, owned Owned
 	for i := range n.Holds {
 		h := &n.Holds[i]
 		unused := h.Unused(owned)
-		if !h.Claim.Amounts {
+		if h.Claim.HasSlots() {
 			// What pods leave of the slots that they use stays with these.
 			whole := h.Claim.Slot.Times(unused.Slots(&h.Claim.Slot))
 			rest := unused.Less(&whole)
@@ -119,9 +119,9 @@ func (n *NodeHolds) Excess(allocatable, requested *ledger.Resources, owned Owned
 	return excess
 }
 
-// splitByRoom divides an unused amount into what has room and the rest: by whole slots, or each resource by itself.
+// splitByRoom divides an unused amount into what has room and the rest: by whole slots, or each resource by itself where there are none.
 func (c *Claim) splitByRoom(unused, room *ledger.Resources) (fit, over ledger.Resources) {
-	if !c.Amounts {
+	if c.HasSlots() {
 		n := min(unused.Pods, room.Slots(&c.Slot))
 		return c.Slot.Times(n), c.Slot.Times(unused.Pods - n)
 	}

@@ -90,6 +90,12 @@ func (r *Resources) Less(b *Resources) Resources {
 	return left
 }
 
+// Beyond returns the part of r that is more than b, of each resource. It shares nothing with the two.
+func (r *Resources) Beyond(b *Resources) Resources {
+	left := r.Less(b)
+	return left.Positive()
+}
+
 // Times returns n times r. It shares nothing with r.
 func (r *Resources) Times(n int64) Resources {
 	var product Resources

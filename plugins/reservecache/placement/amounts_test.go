@@ -134,7 +134,7 @@ func TestAmountsBesideOthers(t *testing.T) {
 
 	s.add(t, makePod("by-hand", "a1", "1"))
 	result := s.planner.Reconcile(s.live, nil)
-	require.Equal(t, []Full{{Claim: "second", Node: "a1", Amount: cpus(1, 0)}}, result.Full)
+	require.Equal(t, []GivenUp{{Claim: "second", Node: "a1", Amount: cpus(1, 0)}}, result.GivenUp)
 	s.requireAmounts(t, "second", amountsOf{"a1": cpus(1, 1)})
 	require.Equal(t, []string{"a1"}, s.report(t, "second").Full)
 

@@ -30,35 +30,35 @@ func (p *Planner) Collect(view View) Result {
 	defer p.noteIdleLocked()
 	var result Result
 	p.countTakenLocked()
-	if p.seeking == 0 && !p.cyclesHaveMore {
+	if p.seeking == 0 && !p.cyclesSeeOthers {
 		return result
 	}
-	r := p.cycles
-	p.updateLocked(r, func() View { return view }, false)
+	nodes := p.cycleNodes
+	p.updateLocked(nodes, func() View { return view }, false)
 	p.askAgainLocked(asksPerCycle)
-	if r.offered == r.freed || p.seeking == 0 {
+	if nodes.offeredUpTo == nodes.freeings || p.seeking == 0 {
 		return Result{More: p.anyDirtyLocked()}
 	}
-	offered := r.freed
-	most, few := r.mostSince(r.offered, looksPerClaim)
+	upTo := nodes.freeings
+	most, few := nodes.mostSince(nodes.offeredUpTo, looksPerClaim)
 	looks := 0
 	for i := 0; i < len(p.queue); i++ {
 		c := p.queue[i]
 		if len(c.seeks) == 0 {
 			continue
 		}
-		if few && !c.Claim.Inclusive() && c.Claim.Slot.Exceeds(&most) != "" {
-			c.searchOf(r).passed.extendTo(r.offered, offered)
+		if few && !c.Inclusive() && c.Slot.Exceeds(&most) != "" {
+			c.searchOf(nodes).passed.extendTo(nodes.offeredUpTo, upTo)
 			continue
 		}
 		if looks >= looksPerCycle {
 			result.More = true
 			break
 		}
-		looks += p.collectLocked(c, r, looksPerClaim, &result)
+		looks += p.collectLocked(c, nodes, looksPerClaim, &result)
 	}
 	if !result.More {
-		r.offered = offered
+		nodes.offeredUpTo = upTo
 	}
 	result.More = result.More || p.anyDirtyLocked()
 	return result
@@ -71,61 +71,66 @@ func (p *Planner) Knows(nodeName string, generation int64) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := p.cycles.nodes[nodeName]
+	n := p.cycleNodes.byName[nodeName]
 	return n != nil && n.generation == generation
 }
 
 // noteIdleLocked records whether there is something to do for cycles.
 func (p *Planner) noteIdleLocked() {
-	p.idle.Store(p.seeking == 0 && !p.cyclesHaveMore && !p.anyDirtyLocked())
+	p.idle.Store(p.seeking == 0 && !p.cyclesSeeOthers && !p.anyDirtyLocked())
 }
 
-// collectLocked lets one claim take room that was freed since its last look, in the zones in which it seeks slots. It looks at
+// collectLocked lets one claim take room that was freed since its last look, in the zones in which it seeks more. It looks at
 // no more than limit nodes of a zone, unless limit is 0. It returns how many nodes it looked at.
-func (p *Planner) collectLocked(c *claimState, r *rooms, limit int, result *Result) int {
-	looks, found, search := 1, false, c.searchOf(r)
-	for _, name := range c.seeks {
-		z, since := r.zones[name], search.lookedAt(name)
-		if z == nil || z.newest == nil || z.newest.freed <= since {
-			search.looked[name] = r.freed
+func (p *Planner) collectLocked(c *claimState, nodes *nodeSet, limit int, result *Result) int {
+	looks, found, search := 1, false, c.searchOf(nodes)
+	for _, zone := range c.seeks {
+		z, since := nodes.zones[zone], search.lookedUpTo(zone)
+		if z == nil || z.newest == nil || z.newest.freedAt <= since {
+			search.looked[zone] = nodes.freeings
 			continue
 		}
-		if !c.Claim.Inclusive() && p.cappedLocked(c, z, &ledger.Resources{}, &c.Claim.Slot) {
+		if !c.Inclusive() && p.cappedLocked(c, z, &ledger.Resources{}, &c.Slot) {
 			continue
 		}
-		at, offered := 0, false
-		for n := z.newest; n != nil && n.freed > since && !offered; n = n.older {
-			if at++; at > limit && limit > 0 {
+		looked, hasRoom := 0, false
+		for n := z.newest; n != nil && n.freedAt > since && !hasRoom; n = n.older {
+			if looked++; looked > limit && limit > 0 {
 				c.dirty = true // the rest is Reconcile's
 				break
 			}
-			offered = p.hasRoomForLocked(c, r, n)
+			hasRoom = p.hasRoomForLocked(c, nodes, n)
 		}
-		looks += at
-		found = found || offered
-		if !offered {
-			search.looked[name] = r.freed
+		looks += looked
+		found = found || hasRoom
+		if !hasRoom {
+			search.looked[zone] = nodes.freeings
 		}
 	}
 	if !found {
 		return looks
 	}
-	return looks + p.placeLocked(c, r, limit, result, func(d *draft) {
+	return looks + p.placeLocked(c, nodes, limit, result, func(d *draft) {
+		if !c.HasSlots() {
+			d.takeFreed()
+			return
+		}
 		d.placeMissing()
-		d.dropSurplus()
+		d.giveUpSurplus()
 	})
 }
 
 // hasRoomForLocked reports whether a node has room for a slot of a claim, or for a part of what it lacks there.
-func (p *Planner) hasRoomForLocked(c *claimState, r *rooms, n *nodeRoom) bool {
-	if c.Claim.Amounts {
-		return !p.attainablePartLocked(c, r, n).IsZero()
+func (p *Planner) hasRoomForLocked(c *claimState, nodes *nodeSet, n *nodeRoom) bool {
+	if !c.HasSlots() {
+		attainable := p.attainableLocked(c, nodes, n)
+		return !attainable.IsZero()
 	}
 	slots := 0
-	if own := n.held.Of(c.claimUID()); own != nil {
+	if own := n.held.Of(c.UID); own != nil {
 		slots = int(own.Amount.Pods)
 	}
-	owned := n.ownedBy(c.claimUID())
-	takes := c.slotTakes(slots, &owned)
-	return c.mayHaveAnother(n, slots) && takes.Exceeds(r.freeRoom(n)) == "" && c.Fit.Takes(n.object)
+	owned := n.ownedBy(c.UID)
+	room := c.roomForNextSlot(slots, &owned)
+	return c.withinPerNode(n, slots) && room.Exceeds(nodes.freeRoom(n)) == "" && c.Fit.Takes(n.object)
 }

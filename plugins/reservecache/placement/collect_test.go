@@ -55,9 +55,9 @@ func TestTooLittleRoomIsPassed(t *testing.T) {
 		s.end(fmt.Sprintf("b%d", i))
 		require.Empty(t, s.collect(), "the nodes of b are too small")
 	}
-	search := s.planner.claims["large"].searchOf(s.planner.cycles)
-	require.Equal(t, s.planner.cycles.freed, search.lookedAt("a"))
-	require.Equal(t, s.planner.cycles.freed, search.lookedAt("b"))
+	search := s.planner.claims["large"].searchOf(s.planner.cycleNodes)
+	require.Equal(t, s.planner.cycleNodes.freeings, search.lookedUpTo("a"))
+	require.Equal(t, s.planner.cycleNodes.freeings, search.lookedUpTo("b"))
 	s.end("a2")
 	require.Equal(t, []types.UID{"large"}, s.collect())
 	require.Equal(t, map[string]int{"a1": 1}, s.slots(t, "large"))
@@ -69,7 +69,7 @@ func TestSpan(t *testing.T) {
 	w.passed.extendTo(7, 9)
 	w.passed.extendTo(9, 20)
 	require.Equal(t, span{7, 20}, w.passed)
-	require.Equal(t, []uint64{0, 5, 20, 30}, []uint64{w.lookedAt("new"), w.lookedAt("a"), w.lookedAt("b"), w.lookedAt("c")})
+	require.Equal(t, []uint64{0, 5, 20, 30}, []uint64{w.lookedUpTo("new"), w.lookedUpTo("a"), w.lookedUpTo("b"), w.lookedUpTo("c")})
 	w.passed.extendTo(21, 25)
 	require.Equal(t, span{21, 25}, w.passed, "between the two are points that were not passed")
 }

@@ -30,12 +30,12 @@ func TestChurnLeavesNothingBehind(t *testing.T) {
 				s.ledger.RemoveNode(makeNode("passing", "a", "4"))
 				s.reconcile(t)
 			}
-			for _, in := range []*rooms{s.planner.worker, s.planner.cycles} {
-				require.LessOrEqual(t, len(in.nodes), 3)
-				require.Empty(t, in.removed)
+			for _, nodes := range []*nodeSet{s.planner.ledgerNodes, s.planner.cycleNodes} {
+				require.LessOrEqual(t, len(nodes.byName), 3)
+				require.Empty(t, nodes.removed)
 			}
-			notes := s.planner.worker.notes
-			require.Empty(t, notes.objects)
+			changes := s.planner.ledgerNodes.changes
+			require.Empty(t, changes.toTally)
 		})
 	}
 }

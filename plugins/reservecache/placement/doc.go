@@ -1,14 +1,25 @@
-// Package placement chooses the nodes for the slots of reservations, and repairs their placement.
+// Package placement chooses the nodes for what reservations hold, and repairs the placement.
 //
-// It is pure, like package holds, which records the slots. A [Planner] has the claims of all reservations, and two main
+// It is pure, like package holds, which records what is held. A [Planner] has the claims of all reservations, and two main
 // methods. A worker goroutine calls [Planner.Reconcile] with the nodes of the ledger: it repairs, moves and places slots, a
-// slice at a time. Each scheduling cycle begins with [Planner.Collect]: reservations that lack slots take freed room on the
-// cycle's nodes before the cycle's pod. Each has the nodes and their room to itself, since ledger and cycles hear of events at different times;
-// what is held is common to both. A node that only the cycles see yet keeps its slots, and one that the ledger has removed does not exist.
+// slice at a time. Each scheduling cycle begins with [Planner.Collect]: claims that lack something take freed room on the
+// cycle's nodes before the cycle's pod. Each of the two has its own set of nodes, since ledger and cycles hear of events at different
+// times; what is held is common to both. A node that only the cycles see yet keeps what is held there, and one that the ledger has removed
+// does not exist.
+//
+// # Words
+//
+//   - A claim has slots, for which the planner chooses nodes, or amounts on nodes that it names. It is unfilled while it lacks some of
+//     that, and seeks room in the zones in which more is wanted.
+//   - A claim is dirty when Reconcile has to look at it: the claim, or a node on which it holds something, has changed.
+//   - A node is freed when its room has grown, or when it may take slots that it could not take before. The freed nodes are offered to
+//     the claims that seek room. Freeings are numbered, so that a claim that has found none need only look at later ones.
+//   - A draft is what one claim is to hold. It is recorded as a whole, or not at all.
+//   - A node is too full when what is unused there has no room beside its pods. The excess is given up.
 //
 // # Where slots go
 //
-// Each zone gets its own number of slots. A total for all zones is distributed evenly; the first zones by name get the
+// Each zone gets its own number of slots, its quota. A total for all zones is distributed evenly; the first zones by name get the
 // remainder. Within a zone slots go to the node that has the least room (best fit): the one with room for the fewest slots,
 // then the one with the smallest room in terms of a slot, then the first by name. A node has at most PerNode slots and owners
 // together. New slots may hold at most a fraction of the zone, the oldest claims first.
@@ -23,32 +34,29 @@
 //
 // # Who comes first
 //
-// Freed room is offered to the claims that lack slots, the oldest first. A younger one gets what the older ones cannot use:
+// Freed room is offered to the oldest claim first. A younger one gets what the older ones cannot use:
 // an incomplete reservation is still useful, so no claim keeps room that it cannot use.
 //
 // # Headroom stays unused
 //
-// A pod that takes a slot of a Headroom claim lowers what it holds, so the claim lacks one. A rolling update in a full cluster would then use
-// up the slots for good, because waiting pods would take the room of the old replicas. So freed room goes to the unfilled claim first. Each zone
-// is served first; as many slots as pods took may be replaced in another zone, and move home later.
+// A pod that takes a slot of a Headroom claim lowers what it holds, so the claim lacks one. A rolling update in a full cluster would then
+// use up the slots for good, because waiting pods would take the room of the old replicas. So freed room goes to the unfilled claim first.
+// Each zone is served first; as many slots as pods took may be replaced in another zone, and move home later.
 //
 // # Inclusive claims
 //
-// What another claim holds on a node includes its pods there, so that a slot takes only the room that these leave of it. Slots go to nodes on which
-// owners run outside of slots first, and follow owners within their zone: a pod that runs is not held room for a second time.
+// What another claim holds on a node includes its pods there, so that a slot takes only the room that these leave of it. Slots go to nodes
+// on which owners run outside of slots first, and follow owners within their zone: a pod that runs is not held room for a second time.
 //
 // # Amounts
 //
-// A claim may name nodes and amounts in place of slots. Then there is nothing to choose: on each ready node the claim
-// holds its amount, its pods there among it, as far as there is room, each resource by itself. A missing amount waits for freed
-// room of its node, as missing slots do.
+// Of amounts there is nothing to choose: on each ready node that the claim names it holds the amount, its pods there among it, as far as
+// there is room, each resource by itself. A missing part waits for freed room of its node, as missing slots do.
 //
 // # Cost
 //
-// A node is freed if its room has grown, or if it may now take slots that it could not take before. It then goes to the front of
-// its zone's list. A claim that found no room on any node only needs to look at freed nodes, so the cost of a cycle depends on
-// what has changed, and not on how many claims lack slots. Collect looks at a limited number of nodes and continues in the next
-// cycle; the rest is left to Reconcile.
+// A claim that found no room on any node looks at freed nodes only, so the cost of a cycle depends on what has changed, and not on how many
+// claims lack something. Collect looks at a limited number of nodes and continues in the next cycle; the rest is left to Reconcile.
 //
 // # Non-goals
 //

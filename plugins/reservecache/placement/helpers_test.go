@@ -152,7 +152,7 @@ func target(name string, age int, zones ...Zone) Target {
 // targetOn returns one of amounts.
 func targetOn(name string, age int, amounts map[string]ledger.Resources) Target {
 	d := target(name, age)
-	d.Claim.Amounts, d.Claim.Slot, d.Nodes = true, ledger.Resources{}, amounts
+	d.Claim.Slot, d.Nodes = ledger.Resources{}, amounts
 	d.Fit = NewFit(nil, []v1.Toleration{{Operator: v1.TolerationOpExists}}, false)
 	return d
 }
@@ -194,7 +194,7 @@ func (s *scene) report(t require.TestingT, name string) *Report {
 func (s *scene) schedule(t require.TestingT, view View, node string, pod *v1.Pod, claim types.UID) (uses, fits bool) {
 	who := holds.Asker{Claim: claim}
 	if w := s.planner.claims[claim]; w != nil {
-		who.Use = w.Claim.Use
+		who.Use = w.Use
 	}
 	owned(pod, claim)
 	for i := range view.Len() {

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
-
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
@@ -15,7 +13,7 @@ import (
 type picker struct {
 	candidates []candidate
 	at         int
-	// cut means that not all nodes were looked at. upTo is the latest time of freeing among the nodes.
+	// cut means that not all nodes were looked at. upTo is the last freeing among the nodes.
 	cut  bool
 	upTo uint64
 }
@@ -42,15 +40,14 @@ func compareCandidates(a, b candidate) int {
 // newPicker looks at the nodes of a zone that were freed since the claim last looked at all of them. It keeps as many
 // candidates as slots are missing, since each has room for at least one.
 func (d *draft) newPicker(zoneName string) *picker {
-	pk := &picker{upTo: d.rooms.freed}
-	missing := max(1, d.total)
+	pk := &picker{upTo: d.nodes.freeings}
+	missing, slot := max(1, d.claim.total), &d.claim.Slot
 	for n := range d.freedNodes(zoneName, pk) {
-		if !d.mayAdd(n) || !d.Fit.Takes(n.object) {
+		if !d.mayAdd(n) || !d.claim.Fit.Takes(n.object) {
 			continue
 		}
-		room := d.rooms.freeRoom(n)
-		found := candidate{node: n, owners: d.hasOwnersOutside(n), slots: room.Slots(&d.Claim.Slot)}
-		found.share = share(room, &d.Claim.Slot)
+		room := d.nodes.freeRoom(n)
+		found := candidate{node: n, owners: d.hasOwnersOutside(n), slots: room.Slots(slot), share: share(room, slot)}
 		at, _ := slices.BinarySearchFunc(pk.candidates, found, compareCandidates)
 		if len(pk.candidates) == missing {
 			pk.cut = true
@@ -67,12 +64,12 @@ func (d *draft) newPicker(zoneName string) *picker {
 // freedNodes yields the nodes of a zone that were freed since the claim last looked at all of them, up to the draft's limit.
 func (d *draft) freedNodes(zoneName string, pk *picker) iter.Seq[*nodeRoom] {
 	return func(yield func(*nodeRoom) bool) {
-		z := d.rooms.zones[zoneName]
+		z := d.nodes.zones[zoneName]
 		if z == nil {
 			return
 		}
-		looked, since := 0, d.searchOf(d.rooms).lookedAt(zoneName)
-		for n := z.newest; n != nil && n.freed > since; n = n.older {
+		looked, since := 0, d.claim.searchOf(d.nodes).lookedUpTo(zoneName)
+		for n := z.newest; n != nil && n.freedAt > since; n = n.older {
 			if looked++; d.limit > 0 && looked > d.limit {
 				pk.cut = true
 				return
@@ -95,39 +92,15 @@ func (pk *picker) nextNode(d *draft) *nodeRoom {
 		if !d.mayAdd(n) {
 			continue
 		}
-		owned := n.ownedBy(d.claimUID())
-		added, takes := d.added[n.zone.name], d.slotTakes(d.slotsOn(n), &owned)
-		if d.planner.cappedLocked(d.claimState, n.zone, &added, &takes) {
+		owned := n.ownedBy(d.claim.UID)
+		added, slot := d.added[n.zone.name], d.claim.roomForNextSlot(d.slotsOn(n), &owned)
+		if d.planner.cappedLocked(d.claim, n.zone, &added, &slot) {
 			pk.cut = true
 			return nil
 		}
 		return n
 	}
 	return nil
-}
-
-// cappedLocked reports whether an amount more in a zone, beside what was added there without a record, would exceed what may be held,
-// and records that.
-func (p *Planner) cappedLocked(c *claimState, z *zone, added, amount *ledger.Resources) bool {
-	if c.Claim.Amounts {
-		return false // a part may be added
-	}
-	delete(c.capped, z.name)
-	if p.fraction >= 1 {
-		return false
-	}
-	for name := range amount.Named() {
-		if p.spareLocked(z, name)-added.Amount(name) < amount.Amount(name) {
-			c.capped[z.name] = true
-			return true
-		}
-	}
-	return false
-}
-
-// spareLocked is how much more of a resource may be held unused in a zone; negative if too much is.
-func (p *Planner) spareLocked(z *zone, name v1.ResourceName) int64 {
-	return int64(p.fraction*float64(z.allocatable.Amount(name))) - z.unused.Amount(name)
 }
 
 // share is the room in terms of a slot: for CPU, memory, ephemeral storage and each scalar resource, the thousandths of the

@@ -330,7 +330,7 @@ func TestANodeOfWhichTheViewTrailsIsLeftAlone(t *testing.T) {
 	require.Equal(t, map[string]int{"a1": 2}, s.slots(t, "r"))
 	// It is looked at again in the next pass, whatever has changed.
 	result := s.planner.Reconcile(reads(behind), func(string) bool { return false })
-	require.Equal(t, []Full{{Claim: "r", Node: "a1", Amount: ledger.Resources{MilliCPU: 2000, Pods: 2}}}, result.Full)
+	require.Equal(t, []GivenUp{{Claim: "r", Node: "a1", Amount: ledger.Resources{MilliCPU: 2000, Pods: 2}}}, result.GivenUp)
 	require.Empty(t, s.slots(t, "r"))
 	require.Equal(t, []string{"a1"}, s.report(t, "r").Full)
 	s.reconcile(t)

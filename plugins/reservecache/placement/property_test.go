@@ -217,7 +217,7 @@ func (w *world) room(view View, i int) ledger.Resources {
 
 func (w *world) unused(view View, i int, name string, amount ledger.Resources) ledger.Resources {
 	d := w.targets[name]
-	if d.Claim.Use == holds.UseLast && !d.Claim.Amounts {
+	if d.Claim.Use == holds.UseLast && d.Claim.HasSlots() {
 		return amount
 	}
 	owned := view.Owned(i)[types.UID(name)]
@@ -243,7 +243,7 @@ func (w *world) inOrder(t *rapid.T, name string) {
 	for _, n := range nodes {
 		i, there := at[n.Node]
 		require.True(t, there && !unready(view.Node(i)), "%s holds something on %s", name, n.Node)
-		if d.Claim.Amounts {
+		if !d.Claim.HasSlots() {
 			desired := d.Nodes[n.Node]
 			require.Empty(t, n.Amount.Exceeds(&desired), "%s holds too much on %s", name, n.Node)
 		} else {
@@ -251,10 +251,10 @@ func (w *world) inOrder(t *rapid.T, name string) {
 			require.False(t, n.Resized)
 		}
 		unused := w.unused(view, i, name, n.Amount)
-		if !d.Claim.Amounts {
+		if d.Claim.HasSlots() {
 			unused = ledger.Resources{}
 			for k := n.Slots(); k > 0; k-- { // whole slots that are unused
-				size := d.Claim.Slots(k)
+				size := d.Claim.SlotsAmount(k)
 				if left := w.unused(view, i, name, n.Amount); size.Exceeds(&left) == "" {
 					unused = size
 					break
@@ -279,7 +279,7 @@ func (w *world) inOrder(t *rapid.T, name string) {
 func (w *world) nothingLeft(t *rapid.T, name string) {
 	d := w.targets[name]
 	nodes, _ := w.holds.Status(types.UID(name))
-	if d.Claim.Amounts {
+	if !d.Claim.HasSlots() {
 		w.noPartLeft(t, name, nodes)
 		return
 	}
@@ -315,7 +315,7 @@ func (w *world) nothingLeft(t *rapid.T, name string) {
 			continue
 		}
 		d.Claim.Slot.Pods = 1
-		now, then := w.unused(view, i, name, d.Claim.Slots(at[n.Name])), w.unused(view, i, name, d.Claim.Slots(at[n.Name]+1))
+		now, then := w.unused(view, i, name, d.Claim.SlotsAmount(at[n.Name])), w.unused(view, i, name, d.Claim.SlotsAmount(at[n.Name]+1))
 		more, room := then.Less(&now), w.room(view, i)
 		require.NotEmpty(t, more.Exceeds(&room), "%s lacks slots and %s has room", name, n.Name)
 	}
@@ -346,7 +346,7 @@ func (w *world) ownersFollowed(t *rapid.T, name string) {
 		if int(owners.Pods) <= slots || !w.usable(name, n.Name) || d.PerNode > 0 && slots >= d.PerNode || !unused[n.Labels[v1.LabelTopologyZone]] {
 			continue
 		}
-		now, then := w.unused(view, i, name, d.Claim.Slots(slots)), w.unused(view, i, name, d.Claim.Slots(slots+1))
+		now, then := w.unused(view, i, name, d.Claim.SlotsAmount(slots)), w.unused(view, i, name, d.Claim.SlotsAmount(slots+1))
 		more, room := then.Less(&now), w.room(view, i)
 		require.NotEmpty(t, more.Exceeds(&room), "owners of %s run outside of slots on %s", name, n.Name)
 	}

@@ -83,10 +83,10 @@ func (p *Planner) Report(uid types.UID) (Report, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.claims[uid]
-	if c == nil || c.dirty && len(c.quotas) == 0 && !c.complete {
+	if c == nil || !c.reconciled {
 		return Report{}, false
 	}
-	if c.Claim.Amounts {
+	if !c.HasSlots() {
 		return p.reportAmountsLocked(c), true
 	}
 	p.countLocked(c)
@@ -99,7 +99,7 @@ func (p *Planner) Report(uid types.UID) (Report, bool) {
 		return zones[name]
 	}
 	for _, q := range c.quotas {
-		*zone(q.zone) = ZoneReport{Name: q.zone, Desired: q.slots, Lost: q.lost, Unknown: p.worker.zones[q.zone] == nil}
+		*zone(q.zone) = ZoneReport{Name: q.zone, Desired: q.slots, Lost: q.lost, Unknown: p.ledgerNodes.zones[q.zone] == nil}
 	}
 	r := Report{
 		Desired: c.total, Missing: max(0, c.total-c.slotsInAllZones()),
@@ -131,13 +131,13 @@ func (p *Planner) Report(uid types.UID) (Report, bool) {
 // nodeReportLocked says what a claim has on a node.
 func (p *Planner) nodeReportLocked(c *claimState, has *holds.NodeStatus) NodeReport {
 	r := NodeReport{Node: has.Node, Slots: has.Slots(), Amount: has.Amount}
-	if n := p.nodeLocked(has.Node); n != nil && c.Claim.Inclusive() {
+	if n := p.nodeLocked(has.Node); n != nil && c.Inclusive() {
 		r.UsedAmount = has.Amount.Clone()
-		owned := n.ownedBy(c.claimUID())
+		owned := n.ownedBy(c.UID)
 		r.UsedAmount.Lower(&owned)
 		r.Used = int(r.UsedAmount.Pods)
-		if !c.Claim.Amounts {
-			r.Used = r.Slots - c.Claim.UnusedSlots(r.Slots, &owned)
+		if c.HasSlots() {
+			r.Used = r.Slots - c.UnusedSlots(r.Slots, &owned)
 		}
 	}
 	return r
@@ -145,7 +145,7 @@ func (p *Planner) nodeReportLocked(c *claimState, has *holds.NodeStatus) NodeRep
 
 // reasonsLocked says why the nodes of a zone take no slots.
 func (p *Planner) reasonsLocked(c *claimState, report *ZoneReport) string {
-	z := p.worker.zones[report.Name]
+	z := p.ledgerNodes.zones[report.Name]
 	if z == nil {
 		return "no nodes"
 	}
@@ -160,12 +160,12 @@ func (p *Planner) reasonsLocked(c *claimState, report *ZoneReport) string {
 			unfit[string(unsuitable)]++
 			continue
 		}
-		slot := &c.Claim.Slot
+		slot := &c.Slot
 		if lacks := slot.Exceeds(&n.allocatable); lacks != "" {
 			small["too small: "+resourceName(lacks)]++
-		} else if lacks := slot.Exceeds(p.worker.freeRoom(n)); lacks != "" {
+		} else if lacks := slot.Exceeds(p.ledgerNodes.freeRoom(n)); lacks != "" {
 			lacking["short of "+resourceName(lacks)]++
-		} else if !c.mayHaveAnother(n, has[n.name]) {
+		} else if !c.withinPerNode(n, has[n.name]) {
 			lacking["with as many slots and owners as slotsPerNode allows"]++
 		} else {
 			room++
@@ -226,12 +226,12 @@ func resourceName(name v1.ResourceName) string {
 // fitsNoNodeLocked reports whether there are nodes that the claim selects, and a slot is too large for each.
 func (p *Planner) fitsNoNodeLocked(c *claimState) bool {
 	selected := 0
-	for _, z := range p.worker.zones {
+	for _, z := range p.ledgerNodes.zones {
 		for n := z.newest; n != nil; n = n.older {
 			if c.Fit.Unfit(n.object) == NotSelected {
 				continue
 			}
-			if selected++; c.Claim.Slot.Exceeds(&n.allocatable) == "" {
+			if selected++; c.Slot.Exceeds(&n.allocatable) == "" {
 				return false
 			}
 		}

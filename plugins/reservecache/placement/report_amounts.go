@@ -54,8 +54,8 @@ type zoneAmounts struct {
 
 // reportAmountsLocked is Report for a claim for amounts.
 func (p *Planner) reportAmountsLocked(c *claimState) Report {
-	nodes, _ := p.holds.Status(c.claimUID())
-	r := Report{Away: slices.Sorted(maps.Keys(c.away)), Full: slices.Sorted(maps.Keys(c.full)), Capped: slices.Sorted(maps.Keys(c.capped))}
+	nodes, _ := p.holds.Status(c.UID)
+	r := Report{Full: slices.Sorted(maps.Keys(c.full)), Capped: slices.Sorted(maps.Keys(c.capped))}
 	zones := map[string]*zoneAmounts{}
 	known := make(map[string]bool, len(nodes))
 	for i := range nodes {
@@ -72,6 +72,7 @@ func (p *Planner) reportAmountsLocked(c *claimState) Report {
 		}
 		p.reportNodeLocked(c, &ns, zones, &r)
 	}
+	slices.Sort(r.Away)
 	for _, name := range slices.Sorted(maps.Keys(zones)) {
 		z := zones[name]
 		slices.SortFunc(z.Nodes, func(a, b NodeReport) int { return cmp.Compare(a.Node, b.Node) })
@@ -97,26 +98,30 @@ func (p *Planner) reportNodeLocked(c *claimState, ns *holds.NodeStatus, zones ma
 		z = &zoneAmounts{ZoneReport: ZoneReport{Name: ns.Zone}, short: map[string]int{}, small: map[string]int{}, unfit: map[string]int{}}
 		zones[ns.Zone] = z
 	}
-	desired, n := c.Nodes[ns.Node], p.nodeReportLocked(c, ns)
-	if !n.Amount.Equal(&desired) {
-		z.Nodes = append(z.Nodes, n)
+	desired, has := c.Nodes[ns.Node], p.nodeReportLocked(c, ns)
+	if !has.Amount.Equal(&desired) {
+		z.Nodes = append(z.Nodes, has)
 	}
 	z.Amounts.Desired.Add(&desired, 1)
-	z.Amounts.Held.Add(&n.Amount, 1)
-	z.Amounts.Used.Add(&n.UsedAmount, 1)
-	missing := c.missingOn(ns.Node, &n.Amount)
+	z.Amounts.Held.Add(&has.Amount, 1)
+	z.Amounts.Used.Add(&has.UsedAmount, 1)
+	missing := c.missingOn(ns.Node, &has.Amount)
 	if missing.IsZero() {
 		return
 	}
 	z.Amounts.Missing.Add(&missing, 1)
 	r.Missing++
-	if n := p.nodeLocked(ns.Node); n == nil {
+	n := p.nodeLocked(ns.Node)
+	if n == nil || unready(n.object) {
+		r.Away = append(r.Away, ns.Node)
+	}
+	if n == nil {
 		z.unfit["gone"]++
 	} else if why := c.Fit.Unfit(n.object); why != "" {
 		z.unfit[string(why)]++
 	} else if lacks := desired.Exceeds(&n.allocatable); lacks != "" {
 		z.small["too small: "+resourceName(lacks)]++
-	} else if lacks := missing.Exceeds(p.worker.freeRoom(n)); lacks != "" {
+	} else if lacks := missing.Exceeds(p.ledgerNodes.freeRoom(n)); lacks != "" {
 		z.short["short of "+resourceName(lacks)]++
 	} else {
 		z.short[c.whyUntaken(ns.Zone)]++

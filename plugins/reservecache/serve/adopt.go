@@ -57,7 +57,7 @@ func (s *Server) restoreHold(a applying, zone, nodeName string, amount ledger.Re
 	others := s.Holds.Node(nodeName).Unused(func(uid types.UID) ledger.Resources { return owned[uid] })
 	room.Add(&others, -1)
 	used := owned[a.spec.uid]
-	if claim.Amounts {
+	if !claim.HasSlots() {
 		unused := claim.Unused(&amount, &used)
 		room = room.Positive()
 		amount.Lower(&used)
@@ -69,7 +69,7 @@ func (s *Server) restoreHold(a applying, zone, nodeName string, amount ledger.Re
 			if unused := claim.Unused(&amount, &used); unused.Exceeds(&room) == "" {
 				break
 			}
-			amount = claim.Slots(int(amount.Pods) - 1)
+			amount = claim.SlotsAmount(int(amount.Pods) - 1)
 		}
 	}
 	s.Holds.Restore(a.spec.uid, nodeName, zone, amount)

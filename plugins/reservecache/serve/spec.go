@@ -177,7 +177,7 @@ func checkAmount(list v1.ResourceList, path *field.Path) field.ErrorList {
 func (s *spec) target(fallback int32) placement.Target {
 	d := placement.Target{
 		Claim: holds.Claim{
-			UID: s.uid, Name: s.claimName(), Priority: fallback, Use: s.use, Since: s.created, Slot: s.slot, Amounts: s.nodes != nil,
+			UID: s.uid, Name: s.claimName(), Priority: fallback, Use: s.use, Since: s.created, Slot: s.slot,
 		},
 		Nodes:   s.nodes,
 		PerNode: s.perNode,

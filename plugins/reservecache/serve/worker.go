@@ -71,13 +71,13 @@ func (s *Server) pass(ctx context.Context) (next time.Time) {
 	defer s.passing.Unlock()
 	s.noticeExpiry()
 	s.applyReservations()
-	var full []placement.Full
+	var full []placement.GivenUp
 	for more := true; more && ctx.Err() == nil; {
 		result := s.Planner.Reconcile(func() placement.View {
 			s.Ledger.UpdateSnapshot(s.snapshot)
 			return snapshotView{s.snapshot, s}
 		}, s.trails)
-		full = append(full, result.Full...)
+		full = append(full, result.GivenUp...)
 		more = result.More
 	}
 	s.noteFull(ctx, full)
@@ -159,7 +159,7 @@ func (s *Server) reportDue(uid types.UID) time.Time {
 
 // noteFull sends an Event about slots that were given up, which nothing else shows if there is room elsewhere. Those that made room for pods
 // of DaemonSets go without.
-func (s *Server) noteFull(ctx context.Context, full []placement.Full) {
+func (s *Server) noteFull(ctx context.Context, full []placement.GivenUp) {
 	for _, f := range full {
 		taking := s.Ledger.LastTaking(f.Node)
 		cause, daemon := becauseOf(taking), ofDaemonSet(taking.Pod)

@@ -115,7 +115,7 @@ func TestNobodyIsChosenInVain(t *testing.T) {
 	s := newStage()
 	web := holds.Claim{UID: "web", Name: "web", Slot: *cpus(1)}
 	s.holds.SetClaim(web)
-	s.holds.Change("web", []holds.Change{{Node: "n", Add: web.Slots(1)}})
+	s.holds.Change("web", []holds.Change{{Node: "n", Add: web.SlotsAmount(1)}})
 	s.claims["owner"] = "web"
 	s.free["n"] = 1
 	s.AttemptBegins("large")

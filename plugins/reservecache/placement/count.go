@@ -1,0 +1,51 @@
+package placement
+
+import "slices"
+
+// countLocked counts again what a claim holds, and finds out in which zones it seeks more.
+func (p *Planner) countLocked(c *claimState) {
+	sought := slices.Clone(c.seeks)
+	if c.HasSlots() {
+		p.countSlotsLocked(c)
+		c.taken = max(0, min(c.taken, c.total-c.slotsInAllZones()))
+	}
+	c.updateSeeks()
+	switch {
+	case len(c.seeks) > 0 && len(sought) == 0:
+		p.seeking++
+	case len(sought) > 0 && len(c.seeks) == 0:
+		p.seeking--
+	}
+	if len(c.seeks) > 0 && c.HasSlots() && !slices.Equal(sought, c.seeks) {
+		p.ledgerNodes.offeredUpTo, p.cycleNodes.offeredUpTo = 0, 0 // look at all nodes again
+	}
+}
+
+func (p *Planner) countSlotsLocked(c *claimState) {
+	clear(c.counts)
+	p.holds.Counts(c.UID, func(zone string, slots int) { c.counts[zone] = count{slots: slots} })
+	if !c.Inclusive() {
+		return
+	}
+	nodes, _ := p.holds.Status(c.UID)
+	for i := range nodes {
+		if at := p.nodeLocked(nodes[i].Node); at != nil {
+			owned := at.ownedBy(c.UID)
+			n := c.counts[nodes[i].Zone]
+			n.used += nodes[i].Slots() - c.UnusedSlots(nodes[i].Slots(), &owned)
+			c.counts[nodes[i].Zone] = n
+		}
+	}
+}
+
+// countTakenLocked records how many slots pods took since it was last called.
+func (p *Planner) countTakenLocked() {
+	for uid, slots := range p.holds.TakeLowered() {
+		if c := p.claims[uid]; c != nil {
+			c.dirty = true
+			c.taken += slots
+			p.touched[uid] = struct{}{}
+			p.countLocked(c)
+		}
+	}
+}

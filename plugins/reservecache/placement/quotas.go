@@ -1,0 +1,139 @@
+package placement
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// quota is how many slots a zone should have for now.
+type quota struct {
+	zone  string
+	slots int
+	// own is how many it should have if no zone is lost.
+	own  int
+	lost bool
+}
+
+// apportion distributes the slots over the zones, whose nodes tallies counts.
+func (c *claimState) apportion(tallies map[string]*tally) {
+	all := c.quotas[:0]
+	for _, z := range c.Zones {
+		all = append(all, quota{zone: z.Name, slots: z.Slots})
+	}
+	if len(c.Zones) == 0 {
+		for zone, t := range tallies {
+			if t.selected > 0 {
+				c.known[zone] = struct{}{}
+			}
+		}
+		for zone := range c.known {
+			all = append(all, quota{zone: zone})
+		}
+	}
+	slices.SortFunc(all, func(a, b quota) int { return cmp.Compare(a.zone, b.zone) })
+	if len(c.Zones) == 0 {
+		spread(c.Slots, all)
+	}
+	shifting := 0
+	var left []quota
+	for i := range all {
+		q := &all[i]
+		q.own = q.slots
+		t := tallies[q.zone]
+		q.lost = t == nil || t.usable == 0
+		if !q.lost {
+			left = append(left, quota{zone: q.zone})
+		} else if c.OnZoneLoss == Shift {
+			// Pods that keep running in slots there keep the slots.
+			stays := min(q.slots, c.counts[q.zone].used)
+			shifting += q.slots - stays
+			q.slots = stays
+		}
+	}
+	c.quotas = all
+	if len(left) == 0 {
+		for i := range all {
+			all[i].slots = all[i].own
+		}
+		return
+	}
+	spread(shifting, left)
+	for _, extra := range left {
+		c.quota(extra.zone).slots += extra.slots
+	}
+}
+
+// spread distributes n over the zones in turn.
+func spread(n int, zones []quota) {
+	for i := 0; i < n && len(zones) > 0; i++ {
+		zones[i%len(zones)].slots++
+	}
+}
+
+// quota returns the zone's, or nil.
+func (c *claimState) quota(zone string) *quota {
+	for i := range c.quotas {
+		if c.quotas[i].zone == zone {
+			return &c.quotas[i]
+		}
+	}
+	return nil
+}
+
+// beyondQuota is how many more slots a zone has than it should have; negative if it has fewer. A zone without a quota should have none.
+func (c *claimState) beyondQuota(zone string) int {
+	if q := c.quota(zone); q != nil {
+		return c.slotsIn(zone) - q.slots
+	}
+	return c.slotsIn(zone)
+}
+
+// missingInAnyZone is how many slots are wanted in any zone, once no zone that has room lacks part of its quota. For a claim without
+// zones that is all that is missing. For one with zones these slots replace those that pods took: during a rolling update, a pod may
+// leave another zone than the one that the next pod comes to.
+func (c *claimState) missingInAnyZone() int {
+	n := c.total - c.slotsInAllZones()
+	if len(c.Zones) > 0 {
+		n = min(n, c.taken)
+	}
+	// Slots that a lost zone lacks are not wanted elsewhere here.
+	for i := range c.quotas {
+		if q := &c.quotas[i]; q.lost {
+			n -= max(0, q.slots-c.slotsIn(q.zone))
+		}
+	}
+	return n
+}
+
+// mayAddSlot reports whether one more slot is wanted in a zone that lacks one: slots are missing, or surplus unused ones in other
+// zones can be given up for it.
+func (c *claimState) mayAddSlot() bool {
+	spare := c.total - c.slotsInAllZones()
+	for zone, n := range c.counts {
+		spare += max(0, min(n.slots-n.used, c.beyondQuota(zone)))
+	}
+	return spare > 0
+}
+
+// updateSeeks computes the zones in which more is wanted.
+func (c *claimState) updateSeeks() {
+	c.seeks = c.seeks[:0]
+	if !c.HasSlots() {
+		zones := map[string]bool{}
+		for _, lack := range c.lacks {
+			if lack.usable {
+				zones[lack.zone] = true
+			}
+		}
+		c.seeks = slices.AppendSeq(c.seeks, maps.Keys(zones))
+		slices.Sort(c.seeks)
+		return
+	}
+	anywhere, grows := c.missingInAnyZone() > 0, c.mayAddSlot()
+	for i := range c.quotas {
+		if q := &c.quotas[i]; !q.lost && (anywhere || grows && c.slotsIn(q.zone) < q.slots) {
+			c.seeks = append(c.seeks, q.zone)
+		}
+	}
+}

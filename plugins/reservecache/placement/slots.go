@@ -1,0 +1,204 @@
+package placement
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"zonewise.dev/plugins/reservecache/holds"
+)
+
+// reconcileSlotsLocked brings the slots of a claim in line with its target, in one draft. It returns how many nodes it looked at.
+func (p *Planner) reconcileSlotsLocked(c *claimState, result *Result) int {
+	p.countLocked(c)
+	looks := p.placeLocked(c, p.ledgerNodes, 0, result, func(d *draft) {
+		c.apportion(p.fits[c.Fit.key].zones)
+		d.giveUpMisplaced()
+		d.placeMissing()
+		d.giveUpSurplus()
+		d.followOwners()
+	})
+	clear(c.excess)
+	c.reconciled = true
+	return looks
+}
+
+// giveUpMisplaced lowers each place to the slots that may stay there. Slots of an old size get the new one as far as there is room.
+func (d *draft) giveUpMisplaced() {
+	for _, at := range d.placesByName() {
+		if !at.ready {
+			d.claim.away[at.name] = max(1, at.slots)
+		}
+		slots := d.slotsThatMayStay(at)
+		if at.before.Resized && at.node != nil {
+			d.resize(at, slots)
+		} else if slots < at.slots {
+			d.setSlots(at, slots)
+		}
+	}
+}
+
+// slotsThatMayStay is how many slots may stay at a place, its room aside unless it is known to be too full. Used ones may stay on a node
+// that takes no slots any more.
+func (d *draft) slotsThatMayStay(at *place) int {
+	c, unused := d.claim, d.unusedSlots(at)
+	used := at.slots - unused
+	switch {
+	case !at.ready || c.quota(at.zone) == nil:
+		return 0
+	case at.node == nil: // only the cycles see it yet
+		return at.slots
+	case !c.Fit.Takes(at.node.object):
+		return used
+	}
+	unused -= min(unused, int(c.excess[at.name].Pods))
+	if c.PerNode > 0 {
+		others := used
+		if !c.Inclusive() {
+			others = int(at.owned.Pods)
+		}
+		unused = min(unused, max(0, c.PerNode-others))
+	}
+	return used + unused
+}
+
+// resize gives up to a number of slots of a place the claim's size, as many as there is room for beside the pods that use them.
+func (d *draft) resize(at *place, slots int) {
+	for d.setSlots(at, slots); slots > 0 && at.node.room.Negative(&at.unused); d.setSlots(at, slots) {
+		slots--
+	}
+}
+
+// placeMissing places what the zones lack of their quotas, and then what may be in any zone, first where most of the quota is missing.
+func (d *draft) placeMissing() {
+	c := d.claim
+	for i := range c.quotas {
+		q := &c.quotas[i]
+		for c.slotsIn(q.zone) < q.slots && c.mayAddSlot() && d.placeSlot(q.zone) {
+		}
+	}
+	for missing := c.missingInAnyZone(); missing > 0; missing-- {
+		byNeed := slices.SortedFunc(slices.Values(c.quotas), func(a, b quota) int {
+			return cmp.Or(cmp.Compare(c.beyondQuota(a.zone), c.beyondQuota(b.zone)), strings.Compare(a.zone, b.zone))
+		})
+		if !slices.ContainsFunc(byNeed, func(q quota) bool { return d.placeSlot(q.zone) }) {
+			return
+		}
+	}
+}
+
+// placeSlot puts one slot into a zone and reports whether there was room.
+func (d *draft) placeSlot(zoneName string) bool {
+	pk := d.pickers[zoneName]
+	if pk == nil {
+		pk = d.newPicker(zoneName)
+		d.pickers[zoneName] = pk
+	}
+	n := pk.nextNode(d)
+	if n == nil {
+		return false
+	}
+	d.addSlot(n)
+	return true
+}
+
+func (d *draft) addSlot(n *nodeRoom) {
+	at := d.places[n.name]
+	if at == nil {
+		at = d.addPlace(n.name, holds.NodeStatus{})
+	}
+	d.setSlots(at, at.slots+1)
+}
+
+// giveUpSurplus gives up slots until there are no more than wanted: unused ones of zones that have more than their quota, then used ones
+// there, then any. The pods that use them are ordinary pods from then on.
+func (d *draft) giveUpSurplus() {
+	c := d.claim
+	surplus := c.slotsInAllZones() - c.total
+	for i := len(c.quotas) - 1; i >= 0 && surplus > 0; i-- {
+		zone := c.quotas[i].zone
+		surplus -= d.giveUpUnused(zone, min(surplus, c.beyondQuota(zone)))
+	}
+	giveUp := func(at *place, n int) {
+		if n = min(n, at.slots, surplus); n > 0 {
+			d.setSlots(at, at.slots-n)
+			surplus -= n
+		}
+	}
+	for _, at := range d.placesByName() {
+		giveUp(at, c.beyondQuota(at.zone))
+	}
+	for _, at := range d.placesByName() {
+		giveUp(at, at.slots)
+	}
+}
+
+// giveUpUnused gives up at most n unused slots of a zone, those on the emptiest nodes first, and returns how many.
+func (d *draft) giveUpUnused(zoneName string, n int) (givenUp int) {
+	for _, at := range d.placesByRoom(zoneName) {
+		if m := min(n-givenUp, d.unusedSlots(at)); m > 0 {
+			d.setSlots(at, at.slots-m)
+			givenUp += m
+		}
+	}
+	return givenUp
+}
+
+// followOwners moves unused slots to nodes of their zone on which pods of an inclusive claim run outside of slots: what these have is
+// part of what the claim holds, and would else be held a second time.
+func (d *draft) followOwners() {
+	c := d.claim
+	if !c.Inclusive() {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.owners)) {
+		n := d.nodes.present(name)
+		if n == nil || c.quota(n.zone.name) == nil || !c.Fit.Takes(n.object) {
+			continue
+		}
+		for d.mayAdd(n) && d.hasOwnersOutside(n) && c.counts[n.zone.name].slots > c.counts[n.zone.name].used {
+			if d.giveUpUnused(n.zone.name, 1) == 0 {
+				break
+			}
+			d.addSlot(n)
+		}
+	}
+}
+
+// hasOwnersOutside reports whether pods of an inclusive claim run on a node outside of its slots.
+func (d *draft) hasOwnersOutside(n *nodeRoom) bool {
+	owned := n.ownedBy(d.claim.UID)
+	return d.claim.Inclusive() && int(owned.Pods) > d.slotsOn(n)
+}
+
+// slotsOn is how many slots a node is to have.
+func (d *draft) slotsOn(n *nodeRoom) int {
+	if at := d.places[n.name]; at != nil {
+		return at.slots
+	}
+	return 0
+}
+
+// mayAdd reports whether a node may have one more slot, and has room for it.
+func (d *draft) mayAdd(n *nodeRoom) bool {
+	owned, slots := n.ownedBy(d.claim.UID), d.slotsOn(n)
+	room := d.claim.roomForNextSlot(slots, &owned)
+	return d.claim.withinPerNode(n, slots) && room.Exceeds(d.nodes.freeRoom(n)) == ""
+}
+
+// placesByRoom returns the places of a zone, the emptiest node first: the opposite order to that of filling.
+func (d *draft) placesByRoom(zoneName string) []*place {
+	var places []*place
+	for _, at := range d.places {
+		if at.zone == zoneName && at.node != nil {
+			places = append(places, at)
+		}
+	}
+	slot := &d.claim.Slot
+	slices.SortFunc(places, func(a, b *place) int {
+		return -cmp.Or(cmp.Compare(a.node.room.Slots(slot), b.node.room.Slots(slot)),
+			cmp.Compare(share(&a.node.room, slot), share(&b.node.room, slot)), strings.Compare(a.name, b.name))
+	})
+	return places
+}
