@@ -2,17 +2,13 @@ package live
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/cluster/snapshot"
 	"zonewise.dev/internal/message"
@@ -29,8 +25,8 @@ type Live struct {
 	began    time.Time
 	patience time.Duration
 
-	mu sync.Mutex // guards answered and the states of kinds
-	// answered is closed and replaced whenever a kind has been listed or refused.
+	mu sync.Mutex // guards answered
+	// answered is closed and replaced whenever the API server has answered about a kind, or failed to.
 	answered chan struct{}
 }
 
@@ -41,14 +37,11 @@ func Start(ctx context.Context, config *rest.Config) (*Live, error) {
 		return nil, err
 	}
 	l := newLive(patience)
-	// The state of a kind keeps its errors; the reflectors need not log them.
-	quiet := klog.NewContext(ctx, logr.Logger{})
 	for _, described := range snapshot.Kinds() {
-		k := newKind(l, c, described)
-		l.kinds = append(l.kinds, k)
+		l.kinds = append(l.kinds, l.newKind(c, described))
 	}
 	for _, k := range l.kinds {
-		l.running.Go(func() { k.run(quiet) })
+		l.running.Go(func() { k.Run(ctx) })
 	}
 	return l, nil
 }
@@ -68,16 +61,15 @@ func (l *Live) Sync(ctx context.Context) error {
 	for impatient := false; ; {
 		l.mu.Lock()
 		next := l.answered
+		l.mu.Unlock()
 		waiting := false
 		for _, k := range l.kinds {
-			s := &k.state
-			if s.needed && !s.answered && s.failed != nil {
-				l.mu.Unlock()
-				return fmt.Errorf("list %s: %w", s.resource, s.failed)
+			r := k.reading()
+			if k.needed && !r.known && r.Err != nil {
+				return fmt.Errorf("list %s: %w", k.resource, r.Err)
 			}
-			waiting = waiting || !s.answered && (s.needed || !impatient)
+			waiting = waiting || !r.known && (k.needed || !impatient)
 		}
-		l.mu.Unlock()
 		if !waiting {
 			return nil
 		}
@@ -98,56 +90,30 @@ func (l *Live) Changed() <-chan struct{} { return l.changed }
 func (l *Live) Snapshot() *snapshot.Snapshot {
 	now := time.Now().UTC()
 	s := snapshot.New(now)
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	for _, k := range l.kinds {
-		if lack, ok := l.lackLocked(&k.state, now); ok {
+		r := k.reading()
+		if lack, ok := l.lack(k, &r, now); ok {
 			s.Missing = append(s.Missing, lack)
 		}
-		if k.state.missing != "" {
-			continue // what was known of it may be gone
-		}
-		for _, key := range slices.Sorted(slices.Values(k.ListKeys())) {
-			if obj, ok, _ := k.GetByKey(key); ok {
-				s.Add(obj.(client.Object)) //nolint:forcetypeassert // others are refused
-			}
+		if !r.missing { // otherwise what was known of it may be gone
+			s.Add(k.Objects()...)
 		}
 	}
 	slices.SortFunc(s.Missing, func(a, b snapshot.Missing) int { return strings.Compare(a.Resource, b.Resource) })
 	return s
 }
 
-// lackLocked returns what a snapshot of that time has to say about a kind, if anything.
-func (l *Live) lackLocked(s *state, now time.Time) (snapshot.Missing, bool) {
-	lack := snapshot.Missing{Resource: s.resource, Reason: s.missing}
-	switch {
-	case s.missing != "":
-	case !s.answered && now.Sub(l.began) >= l.patience:
-		lack.Reason, lack.Detail = snapshot.Unreadable, "the API server does not answer"
-		if s.failed != nil {
-			lack.Detail = message.OneLine(s.failed)
-		}
-	case s.answered && s.failed != nil && now.Sub(s.since) >= l.patience:
-		lack.Reason, lack.Detail = snapshot.Outdated, fmt.Sprintf("%s: %s", s.since.UTC().Format("15:04:05 MST"), message.OneLine(s.failed))
-	default:
-		return lack, false
-	}
-	return lack, true
-}
-
 // Lacks returns a line for each kind that is not known, no longer, or not yet. A kind that the cluster does not have lacks nothing.
 func (l *Live) Lacks() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	var out []string
 	for _, k := range l.kinds {
-		s := &k.state
-		lack, ok := l.lackLocked(s, time.Now())
+		r := k.reading()
+		lack, ok := l.lack(k, &r, time.Now())
 		switch {
 		case ok && lack.Reason != snapshot.NotInstalled:
 			out = append(out, lack.Words())
-		case !s.answered:
-			out = append(out, s.resource+" have not been read yet")
+		case !r.known:
+			out = append(out, k.resource+" have not been read yet")
 		}
 	}
 	return out
@@ -155,24 +121,23 @@ func (l *Live) Lacks() []string {
 
 // Troubles returns the reasons why what has been read is not current, one line each, the most important first.
 func (l *Live) Troubles() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	var out, listed []string
-	var first *state
+	var first *reading
+	var firstResource string
 	for _, k := range l.kinds {
-		s := &k.state
+		r := k.reading()
 		switch {
-		case s.failed != nil && s.answered:
-			if first == nil || s.since.Before(first.since) {
-				first = s
+		case r.known && r.failing():
+			if first == nil || r.Since.Before(first.Since) {
+				first, firstResource = &r, k.resource
 			}
-		case s.unwatched && s.missing == "":
-			listed = append(listed, s.resource)
+		case r.Unwatched && !r.missing:
+			listed = append(listed, k.resource)
 		}
 	}
 	if first != nil {
 		out = append(out, fmt.Sprintf("the cluster has not been read since %s, what you see may be older: %s: %s",
-			first.since.UTC().Format("15:04:05 MST"), first.resource, message.OneLine(first.failed)))
+			clockTime(first.Since), firstResource, message.OneLine(first.Err)))
 	}
 	if len(listed) > 0 {
 		out = append(out, "you may list but not watch "+strings.Join(listed, ", ")+": changes show half a minute late")
@@ -180,25 +145,15 @@ func (l *Live) Troubles() []string {
 	return out
 }
 
-// note records the result of a list or a watch of a kind.
-func (l *Live) note(s *state, err error, watch bool) {
-	if errors.Is(err, context.Canceled) {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	failed := s.failed != nil
-	s.noteLocked(err, watch, time.Now())
-	if !failed && s.failed != nil {
+// stateChanged wakes callers of Sync, and signals a change.
+func (l *Live) stateChanged(k *kind) {
+	if r := k.reading(); r.failing() {
 		time.AfterFunc(l.patience, l.tell) // from then on snapshots say so
 	}
-	l.answerLocked()
-}
-
-// answerLocked wakes callers of Sync, and signals a change.
-func (l *Live) answerLocked() {
+	l.mu.Lock()
 	close(l.answered)
 	l.answered = make(chan struct{})
+	l.mu.Unlock()
 	l.tell()
 }
 

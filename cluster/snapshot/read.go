@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"zonewise.dev/internal/message"
+	"zonewise.dev/internal/watcher"
 	"zonewise.dev/sim/kinds"
 )
 
@@ -72,7 +73,7 @@ func (r *reader) read(ctx context.Context, k Kind) error {
 		return page, Each(page, Trim)
 	})
 	list, _, err := pages.List(ctx, metav1.ListOptions{Limit: pageSize})
-	lack := Missing{Resource: k.Resource, Reason: ReasonOf(err)}
+	lack := Missing{Resource: k.Resource, Reason: string(watcher.RefusalOf(err))}
 	if apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) {
 		lack.Reason, lack.Detail = Unreadable, message.OneLine(err)
 	}
@@ -94,17 +95,6 @@ func Each(list runtime.Object, do func(client.Object)) error {
 		do(item.(client.Object)) //nolint:forcetypeassert // the kinds are of objects
 		return nil
 	})
-}
-
-// ReasonOf returns the reason to leave a kind out, or empty if the error is nil or another one.
-func ReasonOf(err error) string {
-	switch {
-	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-		return NotInstalled
-	case apierrors.IsForbidden(err):
-		return Forbidden
-	}
-	return ""
 }
 
 func (r *reader) count(objects int) {

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"zonewise.dev/internal/watcher"
 	"zonewise.dev/sim/kinds"
 )
 
@@ -78,8 +79,8 @@ type Missing struct {
 
 // The reasons why a kind is missing.
 const (
-	NotInstalled = "NotInstalled"
-	Forbidden    = "Forbidden"
+	NotInstalled = string(watcher.NotInstalled)
+	Forbidden    = string(watcher.Forbidden)
 	// Unreadable: the API server serves the kind, and does not answer about it.
 	Unreadable = "Unreadable"
 	// Outdated: the objects are in the snapshot as they were when the API server last answered.

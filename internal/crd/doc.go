@@ -3,7 +3,7 @@
 // kube-scheduler waits for every informer that a plugin names in EventsToRegister or takes from the
 // shared factory before it schedules the first pod, so that one missing CustomResourceDefinition would
 // leave a cluster without a scheduler. This package therefore keeps watches of its own: [Watch]
-// returns at once, looks for the kind in the background, starts the informer when the API server serves
+// returns at once, lists the kind in the background from the time that the API server serves
 // it, and notices when it is removed. The plugin decides what to do meanwhile; [Kind] tells it
 // whether the kind is served.
 //

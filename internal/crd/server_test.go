@@ -49,7 +49,7 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case broken:
 		http.Error(w, "overloaded", http.StatusInternalServerError)
 	case r.URL.Path == "/api":
-		reply(metav1.APIVersions{})
+		reply(metav1.APIVersions{Versions: []string{"v1"}})
 	case r.URL.Path == "/apis":
 		groups := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
 		if installed {
@@ -89,7 +89,7 @@ func TestWatchStartsWhenTheKindAppears(t *testing.T) {
 	t.Cleanup(server.Close)
 	config := &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf}}
 
-	source, err := crd.Connect(t.Context(), config)
+	source, err := crd.Connect(config)
 	require.NoError(t, err, "a server that answers nothing but errors is no reason to fail at start")
 	require.Equal(t, runtime.ContentTypeProtobuf, config.ContentType, "the caller's config is left alone")
 
@@ -131,7 +131,7 @@ func TestServedKindIsNotSettledBeforeItsObjects(t *testing.T) {
 	t.Cleanup(server.Close)
 	t.Cleanup(answer)
 
-	source, err := crd.Connect(t.Context(), &rest.Config{Host: server.URL})
+	source, err := crd.Connect(&rest.Config{Host: server.URL})
 	require.NoError(t, err)
 	kind, err := crd.Watch(t.Context(), source, informer.Funcs[*schedv1alpha1.PodGroup]{}, nil)
 	require.NoError(t, err)
@@ -143,7 +143,7 @@ func TestServedKindIsNotSettledBeforeItsObjects(t *testing.T) {
 }
 
 func TestWatchRefusesATypeOutsideTheScheme(t *testing.T) {
-	source, err := crd.Connect(t.Context(), &rest.Config{Host: "127.0.0.1:1"})
+	source, err := crd.Connect(&rest.Config{Host: "127.0.0.1:1"})
 	require.NoError(t, err)
 	_, err = crd.Watch(t.Context(), source, informer.Funcs[*v1.Pod]{}, nil)
 	require.ErrorContains(t, err, "Pod")

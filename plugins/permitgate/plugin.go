@@ -137,7 +137,7 @@ func (s *Shared) startLocked(ctx context.Context, h fwk.Handle) error {
 		Jitter:          rand.Float64,
 	}
 	s.leader = leader.Of(ctx, h)
-	if err := s.connectLocked(ctx, h); err != nil {
+	if err := s.connectLocked(h); err != nil {
 		return err
 	}
 	factory := h.SharedInformerFactory()
@@ -212,11 +212,11 @@ func (s *Shared) newPreemptorLocked(h fwk.Handle) *preempt.Preemptor {
 }
 
 // connectLocked finds the source of PodGroups. Without an API server there is none.
-func (s *Shared) connectLocked(ctx context.Context, h fwk.Handle) error {
+func (s *Shared) connectLocked(h fwk.Handle) error {
 	if s.source != nil || h.KubeConfig() == nil {
 		return nil
 	}
-	source, err := crd.Connect(ctx, h.KubeConfig())
+	source, err := crd.Connect(h.KubeConfig())
 	if err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func (s *Shared) start(ctx context.Context, a ReserveCacheArgs, h fwk.Handle) (*
 	if source == nil {
 		source = crd.Source(nowhere{})
 		if config := h.KubeConfig(); config != nil {
-			server, err := crd.Connect(ctx, config)
+			server, err := crd.Connect(config)
 			if err != nil {
 				return nil, err
 			}

@@ -131,7 +131,7 @@ func (s *Policies) Join(ctx context.Context, h Handle) error {
 	s.joined = true
 	s.mu.Unlock()
 	if s.source == nil {
-		server, err := crd.Connect(ctx, h.KubeConfig())
+		server, err := crd.Connect(h.KubeConfig())
 		if err != nil {
 			return fmt.Errorf("policies: %w", err)
 		}

@@ -1,0 +1,203 @@
+package watcher
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"zonewise.dev/internal/informer"
+)
+
+// server answers requests about pods with what the test says.
+type server struct {
+	client.WithWatch
+	list  func(ctx context.Context) ([]corev1.Pod, error)
+	watch func(ctx context.Context) (watch.Interface, error)
+	// streams: the first list may come through a watch.
+	streams bool
+}
+
+func (s *server) List(ctx context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	found, err := s.list(ctx)
+	list.(*corev1.PodList).Items = found
+	list.SetResourceVersion("1")
+	return err
+}
+
+func (s *server) Watch(ctx context.Context, _ client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
+	var asked client.ListOptions
+	asked.ApplyOptions(options)
+	if asked.Raw.SendInitialEvents != nil && !s.streams {
+		return nil, apierrors.NewBadRequest("sendInitialEvents")
+	}
+	return s.watch(ctx)
+}
+
+func pod(name, version string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: name, ResourceVersion: version, UID: types.UID(name), Annotations: map[string]string{"large": "text"},
+	}}
+}
+
+// events are what a handler got, in order.
+type events []string
+
+func (e *events) add(event string, pod *corev1.Pod) {
+	*e = append(*e, event+" "+pod.Name+pod.ResourceVersion)
+}
+
+func (e *events) handler() informer.Funcs[*corev1.Pod] {
+	return informer.Funcs[*corev1.Pod]{
+		Add: func(pod *corev1.Pod, initial bool) {
+			if initial {
+				e.add("first", pod)
+			} else {
+				e.add("add", pod)
+			}
+		},
+		Update: func(_, newer *corev1.Pod) { e.add("update", newer) },
+		Delete: func(last *corev1.Pod) { e.add("delete", last) },
+	}
+}
+
+// take returns what has come since the last time, in the order of names where one list brought it.
+func (e *events) take() []string {
+	taken := slices.Sorted(slices.Values(*e))
+	*e = nil
+	return taken
+}
+
+// follow runs a watcher of the pods of a server until the test ends.
+func follow(t *testing.T, s *server, e *events) *Watcher {
+	t.Helper()
+	w := New(Config{
+		Client: s, Example: &corev1.Pod{}, List: &corev1.PodList{}, Handler: e.handler(),
+		Trim: func(obj client.Object) { obj.SetAnnotations(nil) },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { w.Run(ctx); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return w
+}
+
+func names(w *Watcher) []string {
+	var out []string
+	for _, obj := range w.Objects() {
+		out = append(out, obj.GetName()+obj.GetResourceVersion())
+	}
+	return out
+}
+
+// TestAKindComesAndGoes: it is followed from the time that it is served, is as it was while it is not, and what has changed meanwhile is told.
+func TestAKindComesAndGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		listed, refused := []corev1.Pod(nil), error(absent)
+		stream := watch.NewFake()
+		asked := 0
+		var e events
+		w := follow(t, &server{
+			list: func(context.Context) ([]corev1.Pod, error) { asked++; return listed, refused },
+			watch: func(context.Context) (watch.Interface, error) {
+				stream = watch.NewFake()
+				return stream, refused
+			},
+		}, &e)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, NotInstalled, w.State().Refused)
+		require.Less(t, asked, 20, "it is asked every ten seconds")
+		require.Empty(t, e)
+
+		listed, refused = []corev1.Pod{*pod("b", "1"), *pod("a", "1")}, nil
+		time.Sleep(2 * missingIntervalLimit)
+		synctest.Wait()
+		require.Equal(t, []string{"first a1", "first b1"}, e.take())
+		require.Equal(t, []string{"a1", "b1"}, names(w))
+		require.Nil(t, w.Objects()[0].GetAnnotations(), "trimmed")
+		state := w.State()
+		require.True(t, state.Served())
+		require.NoError(t, state.Err)
+
+		stream.Add(pod("c", "2"))
+		stream.Modify(pod("a", "3"))
+		stream.Delete(pod("b", "4"))
+		synctest.Wait()
+		require.Equal(t, []string{"add c2", "delete b4", "update a3"}, e.take())
+		require.Equal(t, []string{"a3", "c2"}, names(w))
+		require.Nil(t, w.Objects()[1].GetAnnotations(), "trimmed")
+
+		refused = absent
+		stream.Stop()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		state = w.State()
+		require.False(t, state.Served())
+		require.Empty(t, e.take(), "objects stay")
+		require.Equal(t, []string{"a3", "c2"}, names(w))
+
+		listed, refused = []corev1.Pod{*pod("a", "3"), *pod("d", "9")}, nil
+		time.Sleep(2 * missingIntervalLimit)
+		synctest.Wait()
+		require.Equal(t, []string{"add d9", "delete c2"}, e.take(), "what has not changed is no event")
+		require.Equal(t, []string{"a3", "d9"}, names(w))
+	})
+}
+
+// TestAListThroughAWatch: the first list may be the beginning of a watch, whose end a bookmark marks. Its objects are trimmed as well.
+func TestAListThroughAWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stream := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 2})
+		stream.Add(pod("a", "1"))
+		stream.Action(watch.Bookmark, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			ResourceVersion: "1", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+		}})
+		var e events
+		w := follow(t, &server{watch: func(context.Context) (watch.Interface, error) { return stream, nil }, streams: true}, &e)
+		synctest.Wait()
+		require.Equal(t, []string{"first a1"}, e.take())
+		require.True(t, w.State().Listed)
+		require.Nil(t, w.Objects()[0].GetAnnotations(), "trimmed")
+	})
+}
+
+// TestARequestWithoutAnAnswerEnds: a list and a watch that hang are known as failed after 90 seconds.
+func TestARequestWithoutAnAnswerEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		var e events
+		w := follow(t, &server{list: func(ctx context.Context) ([]corev1.Pod, error) { return nil, hang(ctx) }}, &e)
+		time.Sleep(requestTimeout + time.Second)
+		synctest.Wait()
+		require.Equal(t, errNoAnswer, w.State().Err)
+
+		w = follow(t, &server{
+			list:  func(context.Context) ([]corev1.Pod, error) { return nil, nil },
+			watch: func(ctx context.Context) (watch.Interface, error) { return nil, hang(ctx) },
+		}, &e)
+		time.Sleep(requestTimeout + time.Millisecond) // a list follows soon
+		synctest.Wait()
+		require.Equal(t, errNoAnswer, w.State().Err)
+		require.True(t, w.State().Listed)
+	})
+}
+
+// TestTheEndIsNoFault: a request that ends because the watcher does says nothing of the kind.
+func TestTheEndIsNoFault(t *testing.T) {
+	w := New(Config{})
+	w.note(context.Canceled, (*State).recordList)
+	require.Equal(t, State{}, w.State())
+	w.note(errors.Join(errBroken), (*State).recordList)
+	require.Error(t, w.State().Err)
+}
