@@ -28,7 +28,7 @@ func TestAmountsCollectFreedRoom(t *testing.T) {
 	s.reconcile(t, targetOn("d", 0, amountsOf{"a1": cpus(3, 2), "a2": cpus(3, 1)}))
 	s.requireAmounts(t, "d", amountsOf{"a1": cpus(1, 2), "a2": cpus(3, 1)})
 	r := s.report(t, "d")
-	require.Equal(t, Amounts{Desired: cpus(6, 3), Held: cpus(4, 3), Missing: cpus(2, 0)}, r.Amounts)
+	require.Equal(t, Sums{Desired: cpus(6, 3), Held: cpus(4, 3), Missing: cpus(2, 0)}, r.Sums)
 	require.Equal(t, "zone a: 2 cpu of 6 cpu, 3 places for pods: 1 node short of cpu", r.Shortfalls())
 	require.Equal(t, []types.UID{"d"}, s.planner.Unfilled())
 	require.Len(t, r.Zones[0].Nodes, 1, "nodes that are as desired are left out")
@@ -45,7 +45,7 @@ func TestAmountsCollectFreedRoom(t *testing.T) {
 	s.requireAmounts(t, "d", amountsOf{"a1": cpus(3, 2), "a2": cpus(3, 1)})
 	require.Empty(t, s.planner.Unfilled())
 	require.Empty(t, s.reconcile(t))
-	require.Zero(t, s.report(t, "d").Missing)
+	require.Zero(t, s.report(t, "d").MissingOn)
 }
 
 // TestAmountsIncludeTheirOwners: what the owners on a node ask for is part of its amount, whether they came before it or fit beside it. The
@@ -65,14 +65,14 @@ func TestAmountsIncludeTheirOwners(t *testing.T) {
 	}
 	s.add(t, owned(makePod("early", "a1", "1"), "d"))
 	s.reconcile(t, targetOn("d", 0, amountsOf{"a1": cpus(3, 3)}))
-	require.Equal(t, Amounts{Desired: cpus(3, 3), Held: cpus(3, 3), Used: cpus(1, 1)}, s.report(t, "d").Amounts)
+	require.Equal(t, Sums{Desired: cpus(3, 3), Held: cpus(3, 3), Used: cpus(1, 1)}, s.report(t, "d").Sums)
 	require.False(t, fits("1500m"), "one CPU is free")
 	require.False(t, come("small", "500m"))
 	require.True(t, come("large", "1500m"))
 	require.Empty(t, s.reconcile(t), "what is used is not replaced")
 	require.True(t, fits("1"))
 	require.False(t, fits("100m"))
-	require.Equal(t, cpus(3, 3), s.report(t, "d").Amounts.Used)
+	require.Equal(t, cpus(3, 3), s.report(t, "d").Used)
 
 	for _, amount := range []int64{1, 0, 3, 2} {
 		amounts := amountsOf{"a1": cpus(amount, 3)}
@@ -87,7 +87,7 @@ func TestAmountsIncludeTheirOwners(t *testing.T) {
 	s.reconcile(t)
 	s.requireAmounts(t, "d", amountsOf{"a1": cpus(2, 3)})
 	r := s.report(t, "d")
-	require.Equal(t, Amounts{Desired: cpus(2, 3), Held: cpus(2, 3), Used: ledger.Resources{MilliCPU: 1500, Pods: 2}}, r.Amounts)
+	require.Equal(t, Sums{Desired: cpus(2, 3), Held: cpus(2, 3), Used: ledger.Resources{MilliCPU: 1500, Pods: 2}}, r.Sums)
 	require.Empty(t, r.Zones[0].Nodes, "what is held is what is desired")
 	require.False(t, fits("1500m"), "half a CPU is held")
 }
@@ -107,14 +107,14 @@ func TestAmountsOutliveTheirNode(t *testing.T) {
 			s.reconcile(t)
 			r := s.report(t, "d")
 			require.Equal(t, []string{"a1"}, r.Away)
-			require.Equal(t, cpus(2, 2), r.Amounts.Missing)
-			require.Equal(t, cpus(1, 1), r.Amounts.Held)
+			require.Equal(t, cpus(2, 2), r.Missing)
+			require.Equal(t, cpus(1, 1), r.Held)
 			s.requireAmounts(t, "d", amountsOf{"a2": cpus(1, 1)})
 			s.ledger.UpdateNode(makeNode("a1", "a", "4"))
 			s.reconcile(t)
 			s.requireAmounts(t, "d", amountsOf{"a1": cpus(2, 2), "a2": cpus(1, 1)})
-			require.Zero(t, s.report(t, "d").Missing)
-			require.Equal(t, cpus(1, 1), s.report(t, "d").Amounts.Used)
+			require.Zero(t, s.report(t, "d").MissingOn)
+			require.Equal(t, cpus(1, 1), s.report(t, "d").Used)
 		})
 	}
 }
@@ -179,10 +179,10 @@ func TestAmountsOfManyNodes(t *testing.T) {
 	s.reconcile(t, targetOn("d", 0, amounts))
 	s.requireAmounts(t, "d", amounts)
 	r := s.report(t, "d")
-	require.Zero(t, r.Missing)
-	require.Equal(t, 6*nodesPerDraft, r.Held)
+	require.True(t, r.Missing.IsZero())
+	require.Equal(t, int64(6*nodesPerDraft), r.Held.Pods)
 	require.Empty(t, r.Zones[0].Nodes)
-	require.Equal(t, int64(3*nodesPerDraft), r.Amounts.Held.Scalar["example.com/gpu"])
+	require.Equal(t, int64(3*nodesPerDraft), r.Held.Scalar["example.com/gpu"])
 }
 
 func TestWords(t *testing.T) {

@@ -81,7 +81,7 @@ func TestCyclesAskAboutFewNominations(t *testing.T) {
 	// A nomination that has ended is found out in turn, and all are when the planner looks.
 	clear(s.nominated)
 	s.reconcile(t)
-	require.Equal(t, 200, s.report(t, "r").Held)
+	require.Equal(t, int64(200), s.report(t, "r").Held.Pods)
 }
 
 // TestNoSlotIsPlacedOverAPodThatIsAdmittedMeanwhile: after the worker has read the nodes, and before it records what it places there, Reserve

@@ -315,8 +315,8 @@ func (s *nodeSet) queueForTally(n *nodeRoom) {
 // freeRoom returns what claims may take of a node: what is left besides nominated pods, whatever their priority. They may have had
 // pods evicted for it, and would evict others elsewhere.
 func (s *nodeSet) freeRoom(n *nodeRoom) *ledger.Resources {
-	nominated, some := s.nominated[n.name]
-	if !some {
+	nominated, found := s.nominated[n.name]
+	if !found {
 		return &n.room
 	}
 	room := n.room.Less(&nominated)

@@ -29,7 +29,7 @@ func TestASpreadIsEven(t *testing.T) {
 	d.Slots = 8
 	s.reconcile(t, d)
 	r := s.report(t, "r")
-	require.Equal(t, []int{3, 3, 2}, []int{r.Zones[0].Held, r.Zones[1].Held, r.Zones[2].Held})
+	require.Equal(t, []int64{3, 3, 2}, []int64{r.Zones[0].Held.Pods, r.Zones[1].Held.Pods, r.Zones[2].Held.Pods})
 
 	// A full zone's share goes to the others, and home when there is room again.
 	s = cluster(1, "a", "b", "c")
@@ -111,7 +111,7 @@ func TestALostNodeIsNotNamedForEver(t *testing.T) {
 	s.reconcile(t)
 	r := s.report(t, "r")
 	require.Empty(t, r.Away)
-	require.Equal(t, 1, r.Missing)
+	require.Equal(t, int64(1), r.Missing.Pods)
 }
 
 // TestALostZoneIsRemembered by newer versions of a claim that is spread over all zones, as long as these are the same.
@@ -154,13 +154,13 @@ func TestOwnersOutliveTheirNode(t *testing.T) {
 			s.reconcile(t)
 			require.Equal(t, map[string]int{"a2": 2}, s.slots(t, "r"), "others are ready for those that come in their place")
 			r := s.report(t, "r")
-			require.Equal(t, []int{2, 0, 0}, []int{r.Held, r.Used, r.Missing})
+			require.Equal(t, []int64{2, 0, 0}, []int64{r.Held.Pods, r.Used.Pods, r.Missing.Pods})
 
 			s.ledger.UpdateNode(makeNode("a1", "a", "4"))
 			s.reconcile(t)
 			require.Equal(t, map[string]int{"a1": 2}, s.slots(t, "r"), "two are held, not four")
 			r = s.report(t, "r")
-			require.Equal(t, []int{2, 2, 0}, []int{r.Held, r.Used, r.Missing})
+			require.Equal(t, []int64{2, 2, 0}, []int64{r.Held.Pods, r.Used.Pods, r.Missing.Pods})
 		})
 	}
 }
@@ -181,7 +181,7 @@ func TestAGuaranteeIncludesWhoRuns(t *testing.T) {
 	s.reconcile(t, d)
 	require.Equal(t, map[string]int{"a1": 1, "a2": 1, "a3": 1}, s.slots(t, "r"))
 	r := s.report(t, "r")
-	require.Equal(t, []int{3, 2, 0}, []int{r.Held, r.Used, r.Missing})
+	require.Equal(t, []int64{3, 2, 0}, []int64{r.Held.Pods, r.Used.Pods, r.Missing.Pods})
 
 	// Its slots follow an owner that came to run outside of them, and stay when it leaves.
 	s.add(t, owned(makePod("outside", "a3", "1"), "r"))
@@ -211,7 +211,7 @@ func TestAZoneThatIsNotReadyShiftsAllItsSlots(t *testing.T) {
 	s.ledger.UpdateNode(makeNode("a1", "a", "4"))
 	s.reconcile(t)
 	require.Equal(t, map[string]int{"a1": 2, "b1": 1}, s.slots(t, "r"))
-	require.Equal(t, 1, s.report(t, "r").Used)
+	require.Equal(t, int64(1), s.report(t, "r").Used.Pods)
 }
 
 // TestACordonedZoneKeepsItsOwners: only what is not used is shifted, so that nothing is held twice when the cordon ends.
@@ -231,7 +231,7 @@ func TestACordonedZoneKeepsItsOwners(t *testing.T) {
 	s.ledger.UpdateNode(makeNode("a1", "a", "4"))
 	s.reconcile(t)
 	require.Equal(t, map[string]int{"a1": 3, "b1": 1}, s.slots(t, "r"))
-	require.Equal(t, 2, s.report(t, "r").Used)
+	require.Equal(t, int64(2), s.report(t, "r").Used.Pods)
 }
 
 func TestShortfallsAreInWords(t *testing.T) {
@@ -247,7 +247,7 @@ func TestShortfallsAreInWords(t *testing.T) {
 	s.reconcile(t, d)
 	r := s.report(t, "r")
 	require.Equal(t, "zone a: 4 of 5 slots: 4 nodes short of cpu, 1 tainted; zone mars: 0 of 1 slots: no nodes", r.Shortfalls())
-	require.Equal(t, []int{6, 4, 2}, []int{r.Desired, r.Held, r.Missing})
+	require.Equal(t, []int64{6, 4, 2}, []int64{r.Desired.Pods, r.Held.Pods, r.Missing.Pods})
 	require.True(t, r.Zones[1].Unknown)
 	require.False(t, r.FitsNoNode)
 
@@ -272,14 +272,14 @@ func TestARollingUpdateDoesNotDrainTheHeadroom(t *testing.T) {
 
 	s.consume(t, "new-1", "a1", "1", "r")
 	require.Empty(t, s.collect(), "there is no room")
-	require.Equal(t, 1, s.report(t, "r").Missing)
+	require.Equal(t, int64(1), s.report(t, "r").Missing.Pods)
 
 	// An old replica of the other zone leaves: its room takes the place of the slot that is used.
 	s.end("old-b1")
 	require.Equal(t, []types.UID{"r"}, s.collect())
 	require.Equal(t, map[string]int{"b1": 2}, s.slots(t, "r"))
 	r := s.report(t, "r")
-	require.Equal(t, []int{0, 0}, []int{r.Missing, r.Used}, "the new replica is an ordinary pod now")
+	require.Equal(t, []int64{0, 0}, []int64{r.Missing.Pods, r.Used.Pods}, "the new replica is an ordinary pod now")
 
 	// The next pair brings the slots home.
 	s.consume(t, "new-2", "b1", "1", "r")
@@ -309,7 +309,7 @@ func TestManyNodesAreRepairedAtOnce(t *testing.T) {
 	require.Equal(t, map[string]int{"a3": 1, "a4": 1}, s.slots(t, "low"))
 	for _, name := range []string{"older", "younger", "low"} {
 		r := s.report(t, name)
-		require.Zero(t, r.Missing)
+		require.True(t, r.Missing.IsZero())
 		require.Empty(t, r.Full, "all have another place")
 	}
 }
@@ -434,7 +434,7 @@ func TestPerNode(t *testing.T) {
 	s.reconcile(t, d)
 	s.consume(t, "third", "a2", "1", "r")
 	require.Empty(t, s.reconcile(t))
-	require.Equal(t, 1, s.report(t, "r").Used)
+	require.Equal(t, int64(1), s.report(t, "r").Used.Pods)
 }
 
 // TestMaxHeldFraction: unused slots take no more of a zone than that, the oldest first; what is used does not count.
@@ -446,9 +446,9 @@ func TestMaxHeldFraction(t *testing.T) {
 	younger, older := target("younger", 1, Zone{"a", 3}), target("older", 0, Zone{"a", 3})
 	older.Claim.Use = holds.UseFirst
 	s.reconcile(t, younger, older)
-	require.Equal(t, 3, s.report(t, "older").Held)
+	require.Equal(t, int64(3), s.report(t, "older").Held.Pods)
 	r := s.report(t, "younger")
-	require.Equal(t, 1, r.Held)
+	require.Equal(t, int64(1), r.Held.Pods)
 	require.Equal(t, []string{"a"}, r.Capped)
 	require.Equal(t, "zone a: 1 of 3 slots: 1 node short of cpu, 1 with room that maxHeldFraction leaves to pods", r.Shortfalls())
 	require.Empty(t, s.collect())
@@ -458,11 +458,11 @@ func TestMaxHeldFraction(t *testing.T) {
 		s.consume(t, "w", node, "1", "older")
 	}
 	s.reconcile(t)
-	require.Equal(t, 2, s.report(t, "younger").Held)
+	require.Equal(t, int64(2), s.report(t, "younger").Held.Pods)
 	s.ledger.AddNode(makeNode("a3", "a", "4"))
 	s.reconcile(t)
 	r = s.report(t, "younger")
-	require.Equal(t, 3, r.Held)
+	require.Equal(t, int64(3), r.Held.Pods)
 	require.Empty(t, r.Capped)
 }
 
@@ -558,5 +558,5 @@ func TestASlotOfAnotherSize(t *testing.T) {
 	d.Claim.Slot = ledger.Resources{MilliCPU: 2000}
 	s.reconcile(t, d)
 	require.Empty(t, s.slots(t, "g"))
-	require.Equal(t, 1, s.report(t, "g").Missing)
+	require.Equal(t, int64(1), s.report(t, "g").Missing.Pods)
 }

@@ -382,8 +382,8 @@ func (w *world) Check(t *rapid.T) {
 		}
 		held, used, sum := 0, 0, 0
 		for _, z := range r.Zones {
-			held += z.Held
-			used += z.Used
+			held += int(z.Held.Pods)
+			used += int(z.Used.Pods)
 		}
 		for _, n := range nodes {
 			sum += n.Slots()

@@ -97,8 +97,8 @@ func TestConcurrentKeeping(t *testing.T) {
 		s.planner.OwnersChanged()
 	})
 	until(func(int) {
-		if r, ok := s.planner.Report("s"); ok && r.Used > r.Held {
-			t.Errorf("%d pods use %d slots", r.Used, r.Held)
+		if r, ok := s.planner.Report("s"); ok && r.Used.Pods > r.Held.Pods {
+			t.Errorf("%d pods use %d slots", r.Used.Pods, r.Held.Pods)
 		}
 	})
 	cycles.Wait()
@@ -107,8 +107,8 @@ func TestConcurrentKeeping(t *testing.T) {
 
 	s.reconcile(t)
 	r := s.report(t, "r")
-	require.Zero(t, r.Missing, r.Shortfalls())
-	require.Equal(t, 8, r.Held)
+	require.Zero(t, r.Missing.Pods, r.Shortfalls())
+	require.Equal(t, int64(8), r.Held.Pods)
 	require.Empty(t, s.reconcile(t))
 	require.Equal(t, ledger.Stats{Nodes: 6}, s.ledger.Stats())
 }

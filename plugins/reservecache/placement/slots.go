@@ -121,9 +121,9 @@ func (d *draft) giveUpSurplus() {
 		surplus -= d.giveUpUnused(zone, min(surplus, c.beyondQuota(zone)))
 	}
 	giveUp := func(at *place, n int) {
-		if n = min(n, at.slots, surplus); n > 0 {
-			d.setSlots(at, at.slots-n)
-			surplus -= n
+		if m := min(n, at.slots, surplus); m > 0 {
+			d.setSlots(at, at.slots-m)
+			surplus -= m
 		}
 	}
 	for _, at := range d.placesByName() {

@@ -9,9 +9,16 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// adoptStatuses takes over what the status of reservations says that they hold, the oldest first, as far as it has room: the status may be older than
-// the last pods. Who uses it follows from the pods.
+// adoptStatuses takes over what the status of reservations says that they hold, as far as it has room: the status may be older than the last
+// pods. Who uses it follows from the pods. Where there is not room for all, the planner's order decides: priority, then age.
 func (s *Server) adoptStatuses(reservations []applying) {
+	zones := map[string]string{} // of the nodes on which something is held
+	restore := func(a applying, zone, nodeName string, amount ledger.Resources) {
+		if s.snapshot.Node(nodeName) != nil {
+			s.Holds.Restore(a.spec.uid, nodeName, zone, amount)
+			zones[nodeName] = zone
+		}
+	}
 	for _, a := range reservations {
 		listed := map[string]bool{}
 		for i := range a.status.Zones {
@@ -19,7 +26,7 @@ func (s *Server) adoptStatuses(reservations []applying) {
 			for j := range zone.Nodes {
 				n := &zone.Nodes[j]
 				listed[n.Name] = true
-				s.restoreHold(a, zone.Name, n.Name, a.spec.recorded(n))
+				restore(a, zone.Name, n.Name, a.spec.recorded(n))
 			}
 		}
 		if !a.current {
@@ -27,8 +34,16 @@ func (s *Server) adoptStatuses(reservations []applying) {
 		}
 		for name, amount := range a.spec.nodes { // those that the status leaves out hold what the spec says
 			if node := s.snapshot.Node(name); !listed[name] && node != nil {
-				s.restoreHold(a, node.Node.Labels[v1.LabelTopologyZone], name, amount)
+				restore(a, node.Node.Labels[v1.LabelTopologyZone], name, amount)
 			}
+		}
+	}
+	for name, zone := range zones {
+		n := s.snapshot.Node(name)
+		owned := s.OwnedOn(s.snapshot, n)
+		ownedBy := func(uid types.UID) ledger.Resources { return owned[uid] }
+		for _, e := range s.Holds.Node(name).Excess(&n.Allocatable, &n.Requested, ownedBy) {
+			s.Holds.Change(e.Claim, []holds.Change{{Node: name, Zone: zone, Add: e.Amount.Times(-1)}})
 		}
 	}
 }
@@ -43,34 +58,4 @@ func (s *spec) recorded(n *v1alpha1.ReservationNodeStatus) ledger.Resources {
 		return s.slot.Times(max(0, n.Slots-n.Used))
 	}
 	return s.slot.Times(n.Slots)
-}
-
-// restoreHold takes over what a reservation holds on a node, as far as it has room there beside what was restored before.
-func (s *Server) restoreHold(a applying, zone, nodeName string, amount ledger.Resources) {
-	node := s.snapshot.Node(nodeName)
-	if node == nil {
-		return
-	}
-	owned := s.OwnedOn(s.snapshot, node)
-	claim := a.spec.target(a.priority).Claim
-	room := node.Allocatable.Less(&node.Requested)
-	others := s.Holds.Node(nodeName).Unused(func(uid types.UID) ledger.Resources { return owned[uid] })
-	room.Add(&others, -1)
-	used := owned[a.spec.uid]
-	if !claim.HasSlots() {
-		unused := claim.Unused(&amount, &used)
-		room = room.Positive()
-		amount.Lower(&used)
-		unused.Lower(&room)
-		amount.Add(&unused, 1)
-	} else {
-		claim.Slot = a.spec.slot
-		for amount.Pods > 0 {
-			if unused := claim.Unused(&amount, &used); unused.Exceeds(&room) == "" {
-				break
-			}
-			amount = claim.SlotsAmount(int(amount.Pods) - 1)
-		}
-	}
-	s.Holds.Restore(a.spec.uid, nodeName, zone, amount)
 }

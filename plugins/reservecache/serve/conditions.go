@@ -96,12 +96,12 @@ func (e *entry) readyCondition() metav1.Condition {
 	switch {
 	case r == nil || e.applied != e.valid:
 		return not(v1alpha1.ReasonNotPlacedYet, "the scheduler has not placed slots yet")
-	case r.Missing == 0 && e.applied.nodes != nil:
+	case r.Missing.IsZero() && e.applied.nodes != nil:
 		return condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, "all amounts are held"+e.usedInWords())
-	case r.Missing == 0 && e.applied.use == holds.UseLast:
-		return condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, fmt.Sprintf("%d unused slots are held", r.Held))
-	case r.Missing == 0:
-		return condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, fmt.Sprintf("%d slots are held, %d of them are used", r.Held, r.Used))
+	case r.Missing.IsZero() && e.applied.use == holds.UseLast:
+		return condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, fmt.Sprintf("%d unused slots are held", r.Held.Pods))
+	case r.Missing.IsZero():
+		return condition(v1alpha1.ConditionReady, true, v1alpha1.ReasonAllHeld, fmt.Sprintf("%d slots are held, %d of them are used", r.Held.Pods, r.Used.Pods))
 	case r.FitsNoNode:
 		return not(v1alpha1.ReasonFitsNoNode, "spec.slot: larger than any node that it may be on: "+r.Shortfalls())
 	}
@@ -123,7 +123,7 @@ func (e *entry) heldNoun() string {
 
 // usedInWords says what is used of amounts, if anything is.
 func (e *entry) usedInWords() string {
-	if used := &e.report.Amounts.Used; !used.IsZero() {
+	if used := &e.report.Used; !used.IsZero() {
 		return " (" + placement.Words(used) + " of them used)"
 	}
 	return ""
@@ -132,9 +132,10 @@ func (e *entry) usedInWords() string {
 // missingMessage says how many slots are missing, and why.
 func (e *entry) missingMessage() string {
 	if e.applied.nodes != nil {
-		return fmt.Sprintf("%s missing on %d nodes%s: %s", placement.Words(&e.report.Amounts.Missing), e.report.Missing, e.usedInWords(), e.report.Shortfalls())
+		return fmt.Sprintf("%s missing on %d nodes%s: %s",
+			placement.Words(&e.report.Missing), e.report.MissingOn, e.usedInWords(), e.report.Shortfalls())
 	}
-	line := fmt.Sprintf("%d of %d slots are missing", e.report.Missing, e.report.Desired)
+	line := fmt.Sprintf("%d of %d slots are missing", e.report.Missing.Pods, e.report.Desired.Pods)
 	if shortfalls := e.report.Shortfalls(); shortfalls != "" {
 		line += ": " + shortfalls
 	}
@@ -152,7 +153,7 @@ func (e *entry) degradedCondition() metav1.Condition {
 		}
 	}
 	switch r := e.report; {
-	case r == nil || r.Missing == 0:
+	case r == nil || r.Missing.IsZero():
 	case len(nodes) > 0:
 		return condition(v1alpha1.ConditionDegraded, true, v1alpha1.ReasonOvercommitted, e.heldNoun()+" have lost their room and have no other place yet: node "+joinFirst(nodes, "; node "))
 	case len(r.Away) > 0:
@@ -169,13 +170,13 @@ func (e *entry) ownersDoNotFitCondition() metav1.Condition {
 		return condition(v1alpha1.ConditionOwnersDoNotFit, false, v1alpha1.ReasonOwnersFit, "owners take what they lack from the amounts")
 	}
 	if e.applied != nil && e.report != nil {
-		most := 0
+		most := int64(0)
 		for i := range e.report.Zones {
 			for j := range e.report.Zones[i].Nodes {
-				most = max(most, e.report.Zones[i].Nodes[j].Slots)
+				most = max(most, e.report.Zones[i].Nodes[j].Held.Pods)
 			}
 		}
-		if reason, message := e.survey.misfit(e.applied, most); reason != "" {
+		if reason, message := e.survey.misfit(e.applied, int(most)); reason != "" {
 			return condition(v1alpha1.ConditionOwnersDoNotFit, true, reason, message)
 		}
 	}

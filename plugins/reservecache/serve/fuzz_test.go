@@ -79,7 +79,7 @@ func FuzzReservation(f *testing.F) {
 		}
 		report, ok := p.Report("r")
 		require.True(t, ok)
-		require.GreaterOrEqual(t, report.Missing, 0)
+		require.GreaterOrEqual(t, report.Missing.Pods, int64(0))
 		p.Remove("r")
 		settle()
 		for _, n := range snapshot.Nodes() {

@@ -96,8 +96,7 @@ func (s *Server) statusLocked(e *entry, now time.Time) v1alpha1.ZoneReservationS
 		Buy:                obj.Status.Buy, // the controller's, as two of the conditions
 	}
 	if e.report != nil && e.applied != nil {
-		status.Slots = v1alpha1.SlotCounts{Desired: int64(e.applied.slots), Held: int64(e.report.Held), Used: int64(e.report.Used)}
-		status.Amounts = amountsStatus(&e.report.Amounts)
+		status.Slots, status.Amounts = sumsStatus(e.applied, &e.report.Sums)
 		status.Zones = zoneStatuses(e.applied, e.report)
 	} else if e.valid != nil && !e.expired {
 		status.Slots.Desired = int64(e.valid.slots)
@@ -111,9 +110,13 @@ func (s *Server) statusLocked(e *entry, now time.Time) v1alpha1.ZoneReservationS
 	return status
 }
 
-// amountsStatus returns sums as the status has them; empty for a reservation of slots.
-func amountsStatus(a *placement.Amounts) v1alpha1.ReservationAmounts {
-	return v1alpha1.ReservationAmounts{Desired: listOf(&a.Desired), Held: listOf(&a.Held), Used: listOf(&a.Used)}
+// sumsStatus returns sums as the status has them. A reservation of slots has no amounts.
+func sumsStatus(s *spec, sums *placement.Sums) (v1alpha1.SlotCounts, v1alpha1.ReservationAmounts) {
+	counts := v1alpha1.SlotCounts{Desired: sums.Desired.Pods, Held: sums.Held.Pods, Used: sums.Used.Pods}
+	if s.nodes == nil {
+		return counts, v1alpha1.ReservationAmounts{}
+	}
+	return counts, v1alpha1.ReservationAmounts{Desired: listOf(&sums.Desired), Held: listOf(&sums.Held), Used: listOf(&sums.Used)}
 }
 
 // listOf is nil for no amount.
@@ -129,11 +132,8 @@ func zoneStatuses(s *spec, r *placement.Report) []v1alpha1.ReservationZoneStatus
 	zones := make([]v1alpha1.ReservationZoneStatus, 0, len(r.Zones))
 	for i := range r.Zones {
 		z := &r.Zones[i]
-		status := v1alpha1.ReservationZoneStatus{
-			Name:       z.Name,
-			SlotCounts: v1alpha1.SlotCounts{Desired: int64(z.Desired), Held: int64(z.Held), Used: int64(z.Used)},
-			Amounts:    amountsStatus(&z.Amounts),
-		}
+		status := v1alpha1.ReservationZoneStatus{Name: z.Name}
+		status.SlotCounts, status.Amounts = sumsStatus(s, &z.Sums)
 		for j := range z.Nodes {
 			status.Nodes = append(status.Nodes, nodeStatus(s, &z.Nodes[j]))
 		}
@@ -146,9 +146,9 @@ func zoneStatuses(s *spec, r *placement.Report) []v1alpha1.ReservationZoneStatus
 func nodeStatus(s *spec, n *placement.NodeReport) v1alpha1.ReservationNodeStatus {
 	status := v1alpha1.ReservationNodeStatus{Name: n.Node}
 	if s.nodes == nil {
-		status.Slots, status.Used = int64(n.Slots), int64(n.Used)
+		status.Slots, status.Used = n.Held.Pods, n.Used.Pods
 	} else {
-		status.Amounts = amountsStatus(&placement.Amounts{Desired: s.nodes[n.Node], Held: n.Amount, Used: n.UsedAmount})
+		_, status.Amounts = sumsStatus(s, &placement.Sums{Desired: s.nodes[n.Node], Held: n.Held, Used: n.Used})
 	}
 	return status
 }
