@@ -19,8 +19,8 @@ type contents struct {
 	allocatable ledger.Resources
 }
 
-// difference is one difference between what the ledger has of a node and another side. It is comparable, so that a lasting one can be
-// distinguished from a new one.
+// difference is one difference between what the ledger has of a node and another side. It is comparable, so that a
+// lasting one can be distinguished from a new one.
 type difference struct {
 	what string
 	pod  types.UID
@@ -37,8 +37,8 @@ func (d difference) String() string {
 	return d.what
 }
 
-// compareContents calls found with each difference between what the ledger has of a node and what another side has. It is no difference if the
-// ledger does not have a pod of which it may hear later.
+// compareContents calls found with each difference between what the ledger has of a node and what another side has. It
+// is no difference if the ledger does not have a pod of which it may hear later.
 func compareContents(ours, theirs *contents, side string, later func(*v1.Pod) bool, found func(difference)) {
 	if ours.exists != theirs.exists {
 		owner := "the ledger"
@@ -60,7 +60,8 @@ func compareContents(ours, theirs *contents, side string, later func(*v1.Pod) bo
 
 // comparePods calls found with each pod that one side only has, and reports whether both have the same.
 func comparePods(ours, theirs []*v1.Pod, side string, later func(*v1.Pod) bool, found func(difference)) bool {
-	// Both sides append a pod that comes, and fill the place of one that goes with the last, so that they mostly agree place by place.
+	// Both sides append a pod that comes, and fill the place of one that goes with the last, so that they mostly agree
+	// place by place.
 	if slices.EqualFunc(ours, theirs, func(a, b *v1.Pod) bool { return a.UID == b.UID }) {
 		return true
 	}

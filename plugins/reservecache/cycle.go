@@ -27,8 +27,8 @@ type cycleData struct {
 	betterNode *betterNode
 	// probing means that the data is betterNode's own: a node that is not of the kind that is looked for is refused.
 	probing bool
-	// inGroup means that the pod is a member of a native pod group: its node was chosen with other members on the nodes, of which the
-	// snapshot shows nothing when the pod is reserved.
+	// inGroup means that the pod is a member of a native pod group: its node was chosen with other members on the nodes,
+	// of which the snapshot shows nothing when the pod is reserved.
 	inGroup bool
 	// choices are what the pod would take of holds on each node; nil for a pod that owns none.
 	choices *choices
@@ -56,8 +56,8 @@ func (d *cycleData) question(allocatable, requested *ledger.Resources, owned hol
 	return holds.Question{Who: &d.asker, Request: &d.request, Allocatable: allocatable, Requested: requested, Owned: owned}
 }
 
-// choices are what a pod would take of holds on each node. Filter looks at a node twice if pods are nominated to it, with them
-// and without: the pod takes what it needs in either case.
+// choices are what a pod would take of holds on each node. Filter looks at a node twice if pods are nominated to it,
+// with them and without: the pod takes what it needs in either case.
 type choices struct {
 	mu    sync.Mutex // guards parts
 	parts map[string]ledger.Resources

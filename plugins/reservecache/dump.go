@@ -112,7 +112,8 @@ func compareWithStores(dump ledger.Dump, factory informers.SharedInformerFactory
 	return compareDump(dump, nodes, pods), nil
 }
 
-// compareDump compares a dump with the nodes and pods that an informer holds. An assumed pod is expected to have no node there yet.
+// compareDump compares a dump with the nodes and pods that an informer holds. An assumed pod is expected to have no
+// node there yet.
 func compareDump(dump ledger.Dump, nodes []*v1.Node, pods []*v1.Pod) []string {
 	theirs := map[string]*contents{}
 	sideOf := func(name string) *contents {

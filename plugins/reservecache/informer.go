@@ -13,8 +13,8 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// handlers pass on what the informers show. Both informers call theirs from one goroutine each, so that the events of one pod,
-// or of one node, are in order; a pod and its node are not.
+// handlers pass on what the informers show. Both informers call theirs from one goroutine each, so that the events of
+// one pod, or of one node, are in order; a pod and its node are not.
 type handlers struct {
 	logger klog.Logger
 	*running

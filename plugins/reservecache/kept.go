@@ -5,9 +5,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// Kept adds to kept[i] the amount of names[i] that unused holds on a node keep from a pod, given the pods in the NodeInfo: of CPU in
-// thousandths, of v1.ResourcePods in pods, of all else in units of its own. It does nothing as long as no profile has enabled the
-// plugin.
+// Kept adds to kept[i] the amount of names[i] that unused holds on a node keep from a pod, given the pods in the
+// NodeInfo: of CPU in thousandths, of v1.ResourcePods in pods, of all else in units of its own. It does nothing as long
+// as no profile has enabled the plugin.
 //
 // It may be called in a scheduling cycle only, by its own goroutine, from PreFilter. Without holds it costs some
 // nanoseconds.

@@ -28,8 +28,8 @@ import (
 // Name is the name of the plugin in the registry and in KubeSchedulerConfiguration.
 const Name = "ReserveCache"
 
-// Shared is what the ReserveCache plugins of all profiles of one scheduler have in common: the ledger, what is held, and
-// what feeds the two. Its methods may be called from several goroutines.
+// Shared is what the ReserveCache plugins of all profiles of one scheduler have in common: the ledger, what is held,
+// and what feeds the two. Its methods may be called from several goroutines.
 type Shared struct {
 	clock  clock.WithTicker
 	source crd.Source

@@ -14,9 +14,9 @@ import (
 )
 
 // PreFilter holds the cycle back until the ledger has seen the cluster and the slots of the reservations are placed,
-// compares ledger and snapshot now and then, lets reservations take what has become free, and finds out which slots the pod
-// may use; a hypothetical pod leaves no trace. It rejects no pod and no node, and has Filter skipped for pods that no hold can touch. It fails with an error, so
-// that the pod is retried, when the handlers have not synced in time.
+// compares ledger and snapshot now and then, lets reservations take what has become free, and finds out which slots the
+// pod may use; a hypothetical pod leaves no trace. It rejects no pod and no node, and has Filter skipped for pods that
+// no hold can touch. It fails with an error, so that the pod is retried, when the handlers have not synced in time.
 func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	r := p.running
 	r.leader.Cycle()
@@ -63,5 +63,6 @@ func (p *ReserveCache) PreFilter(ctx context.Context, state fwk.CycleState, pod 
 	return nil, nil
 }
 
-// PreFilterExtensions returns nil: pods that come and go in what-if searches are in the NodeInfos, and nothing else is asked.
+// PreFilterExtensions returns nil: pods that come and go in what-if searches are in the NodeInfos, and nothing else is
+// asked.
 func (*ReserveCache) PreFilterExtensions() fwk.PreFilterExtensions { return nil }

@@ -17,9 +17,9 @@ import (
 // errHeld means that a node has room for a pod only in what is held for others.
 var errHeld = errors.New("the room is held")
 
-// Reserve assumes the pod on the node. What the pod needs of a claim that is not inclusive it takes from it. Reserve checks again
-// with what was held since PreFilter. It fails with an error, so that the pod is retried, if the room is now
-// held, or if the ledger already has the pod, which was bound while it was being scheduled.
+// Reserve assumes the pod on the node. What the pod needs of a claim that is not inclusive it takes from it. Reserve
+// checks again with what was held since PreFilter. It fails with an error, so that the pod is retried, if the room is
+// now held, or if the ledger already has the pod, which was bound while it was being scheduled.
 //
 // In a pod-group cycle Reserve is a rehearsal and does nothing: the framework calls it again for real.
 func (p *ReserveCache) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
@@ -101,8 +101,8 @@ func (p *ReserveCache) partToTake(d *cycleData, pod *v1.Pod, nodeName string) (p
 		d = &cycleData{asker: asker, owner: owner, request: r.ledger.Requests(pod)}
 	}
 	part = d.choices.get(nodeName)
-	// The view tells whether the holds have changed since Filter, but not whether other owners have come. That matters to a pod that runs in
-	// its slot or not at all, and to the members of a pod group, which come together.
+	// The view tells whether the holds have changed since Filter, but not whether other owners have come. That matters to
+	// a pod that runs in its slot or not at all, and to the members of a pod group, which come together.
 	ownersMatter := d.owner != nil && (d.asker.Use == holds.UseOnly || d.inGroup)
 	if !r.view.Stale(nodeName) && !ownersMatter {
 		return part, nil
@@ -122,8 +122,8 @@ func (p *ReserveCache) partToTake(d *cycleData, pod *v1.Pod, nodeName string) (p
 	}
 }
 
-// reserveQuestion asks for room for the pod on a node of the snapshot. Of a pod group's members the snapshot shows nothing, but the ledger has
-// those that were reserved before.
+// reserveQuestion asks for room for the pod on a node of the snapshot. Of a pod group's members the snapshot shows
+// nothing, but the ledger has those that were reserved before.
 func (p *ReserveCache) reserveQuestion(d *cycleData, nodeName string) (holds.Question, error) {
 	r := p.running
 	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(nodeName)
@@ -145,8 +145,8 @@ func (p *ReserveCache) reserveQuestion(d *cycleData, nodeName string) (holds.Que
 	return d.question(&allocatable, &all, func(claim types.UID) ledger.Resources { return owned[claim] }), nil
 }
 
-// Unreserve forgets the pod if it is assumed on that node, and returns what it took. It does nothing otherwise: the informer may
-// have shown the pod bound although the bind call failed, or gone.
+// Unreserve forgets the pod if it is assumed on that node, and returns what it took. It does nothing otherwise: the
+// informer may have shown the pod bound although the bind call failed, or gone.
 func (p *ReserveCache) Unreserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) {
 	if state.IsPodGroupSchedulingCycle() {
 		return

@@ -12,15 +12,15 @@ import (
 
 const scoreStateKey fwk.StateKey = "PreScore" + Name
 
-// scores are those of the nodes on which the pod would use an amount of its own, or take room that is held for others; all others have the
-// highest score.
+// scores are those of the nodes on which the pod would use an amount of its own, or take room that is held for others;
+// all others have the highest score.
 type scores map[string]int64
 
 // Clone returns the scores themselves: nothing changes them.
 func (s scores) Clone() fwk.StateData { return s }
 
-// PreScore finds out how much of its claim's amounts the pod would leave on each node, and on which nodes it would take room that is held
-// for others. It is Skip for a pod that does neither anywhere.
+// PreScore finds out how much of its claim's amounts the pod would leave on each node, and on which nodes it would take
+// room that is held for others. It is Skip for a pod that does neither anywhere.
 func (p *ReserveCache) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
 	d := cycleDataOf(state)
 	if d == nil {
@@ -38,8 +38,8 @@ func (p *ReserveCache) PreScore(_ context.Context, state fwk.CycleState, _ *v1.P
 	return nil
 }
 
-// scoreHeldRoom gives the lowest score to nodes on which a pod that outranks what is held fits in held room only. To others, such as the score
-// for least allocated nodes, held room is free, and draws it there.
+// scoreHeldRoom gives the lowest score to nodes on which a pod that outranks what is held fits in held room only. To
+// others, such as the score for least allocated nodes, held room is free, and draws it there.
 func (p *ReserveCache) scoreHeldRoom(d *cycleData, nodes []fwk.NodeInfo, out scores) {
 	lowest := d.asker
 	lowest.Priority = math.MinInt32
@@ -100,8 +100,9 @@ func tightness(left, most *ledger.Resources) int64 {
 	return fwk.MaxScore - parts/(n*fine)
 }
 
-// Score prefers the nodes on which the pod leaves the least of the amounts that are held for it and for others of its claim: elsewhere
-// a smaller pod would take the only room for a larger one. It prefers all nodes to those on which the pod would take what is held for others.
+// Score prefers the nodes on which the pod leaves the least of the amounts that are held for it and for others of its
+// claim: elsewhere a smaller pod would take the only room for a larger one. It prefers all nodes to those on which the
+// pod would take what is held for others.
 func (*ReserveCache) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	data, err := state.Read(scoreStateKey)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// betterNode answers, at most once in a cycle, whether the pod finds a node of the better kind anywhere: in Headroom mode
-// one where it needs no slot, in Guarantee mode one where it has a slot.
+// betterNode answers, at most once in a cycle, whether the pod finds a node of the better kind anywhere: in Headroom
+// mode one where it needs no slot, in Guarantee mode one where it has a slot.
 type betterNode struct {
 	once  sync.Once
 	found bool
@@ -24,10 +24,10 @@ type betterNode struct {
 	nodes []fwk.NodeInfo
 }
 
-// betterElsewhere reports whether some node of the cluster would take the pod in the better way of its reservation's mode:
-// beside all slots (Headroom) or in a slot (Guarantee). Any node may be the one, not only the sample that the scheduler
-// stops at, and all filters are asked, since the only free node may be one that spreading forbids. The answer is found at most once
-// in a cycle, and only when a node of the lesser kind has passed all filters but this one.
+// betterElsewhere reports whether some node of the cluster would take the pod in the better way of its reservation's
+// mode: beside all slots (Headroom) or in a slot (Guarantee). Any node may be the one, not only the sample that the
+// scheduler stops at, and all filters are asked, since the only free node may be one that spreading forbids. The answer
+// is found at most once in a cycle, and only when a node of the lesser kind has passed all filters but this one.
 //
 // Filter runs behind PreFilter, so that the state of all plugins is there; what Filter cannot do, PreFilter could even
 // less: it knows neither what the others skip nor what they will say.
@@ -74,8 +74,8 @@ func (p *ReserveCache) nodesOf(claim types.UID) (nodes []fwk.NodeInfo) {
 	return nodes
 }
 
-// mayBeBetter reports whether a node would take the pod in the better way as far as amounts go, which rules out nearly all nodes of a
-// full cluster at little cost.
+// mayBeBetter reports whether a node would take the pod in the better way as far as amounts go, which rules out nearly
+// all nodes of a full cluster at little cost.
 func (p *ReserveCache) mayBeBetter(d *cycleData, info fwk.NodeInfo) bool {
 	allocatable, requested := resourcesOf(info.GetAllocatable()), requestedOf(info)
 	if ledger.Lacks(&d.request, &allocatable, &requested) {

@@ -13,8 +13,8 @@ type signature struct {
 	IgnoresHolds bool
 }
 
-// SignPod signs the pods that own no slot, so that the framework may batch them: what holds make of a node is the same for
-// all pods of one priority. Where an owner goes depends on the slots that are left.
+// SignPod signs the pods that own no slot, so that the framework may batch them: what holds make of a node is the same
+// for all pods of one priority. Where an owner goes depends on the slots that are left.
 func (p *ReserveCache) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	asker, owner := p.running.askerFor(pod)
 	if owner != nil {

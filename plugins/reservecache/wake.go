@@ -21,11 +21,13 @@ type activator interface {
 	Activate(logger klog.Logger, pods map[string]*v1.Pod)
 }
 
-// waker sends pods that holds kept out back to the scheduling queue when there is room for them. It implements serve.Waker.
+// waker sends pods that holds kept out back to the scheduling queue when there is room for them. It implements
+// serve.Waker.
 type waker struct {
 	running *running
 	handle  activator
-	// comparisons reports whether tolerations may compare numbers. Asking the feature gate for each pod would dominate the cost.
+	// comparisons reports whether tolerations may compare numbers. Asking the feature gate for each pod would dominate the
+	// cost.
 	comparisons bool
 }
 

@@ -33,16 +33,16 @@ type Claim struct {
 	Use      Use
 	// Since is the claim's age.
 	Since time.Time
-	// Slot is the size of one slot: what is held on a node is a number of slots, each with its place for one pod. It is empty for a claim
-	// of amounts, which names its nodes and what to hold on each. Its Use is UseLast.
+	// Slot is the size of one slot: what is held on a node is a number of slots, each with its place for one pod. It is
+	// empty for a claim of amounts, which names its nodes and what to hold on each. Its Use is UseLast.
 	Slot ledger.Resources
 }
 
 // HasSlots reports whether what is held on a node is a number of slots.
 func (c *Claim) HasSlots() bool { return !c.Slot.IsZero() }
 
-// Inclusive reports whether what is held on a node includes what the claim's pods there ask for. Otherwise all of it is for pods that are
-// yet to come: one that needs a part of it lowers it, see [Holds.Take].
+// Inclusive reports whether what is held on a node includes what the claim's pods there ask for. Otherwise all of it is
+// for pods that are yet to come: one that needs a part of it lowers it, see [Holds.Take].
 func (c *Claim) Inclusive() bool { return c.Use != UseLast || !c.HasSlots() }
 
 // SlotsAmount returns n slots as an amount.
@@ -52,7 +52,8 @@ func (c *Claim) SlotsAmount(n int) ledger.Resources {
 	return amount
 }
 
-// Unused returns what is unused of an amount on a node where the claim's pods ask for owned. It may share its map with the amount.
+// Unused returns what is unused of an amount on a node where the claim's pods ask for owned. It may share its map with
+// the amount.
 func (c *Claim) Unused(amount, owned *ledger.Resources) ledger.Resources {
 	if !c.Inclusive() || owned.IsZero() {
 		return *amount
@@ -60,8 +61,8 @@ func (c *Claim) Unused(amount, owned *ledger.Resources) ledger.Resources {
 	return amount.Beyond(owned)
 }
 
-// UnusedSlots returns how many of a number of slots on a node no pod of the claim uses, if its pods there ask for owned. What they leave
-// of the slots that they use is unused, too, but is no slot.
+// UnusedSlots returns how many of a number of slots on a node no pod of the claim uses, if its pods there ask for
+// owned. What they leave of the slots that they use is unused, too, but is no slot.
 func (c *Claim) UnusedSlots(slots int, owned *ledger.Resources) int {
 	if !c.Inclusive() || slots == 0 {
 		return slots
@@ -82,8 +83,8 @@ func compareRank(a, b *Claim) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), CompareAge(a, b))
 }
 
-// SlotsCovering returns how many slots of a size a request takes when it lies in slots only. It is at least 1; a resource that the
-// slot does not name does not count.
+// SlotsCovering returns how many slots of a size a request takes when it lies in slots only. It is at least 1; a
+// resource that the slot does not name does not count.
 func SlotsCovering(request, slot *ledger.Resources) int {
 	n := int64(1)
 	for name := range slot.Named() {

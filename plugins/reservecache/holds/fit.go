@@ -50,8 +50,9 @@ type Verdict struct {
 //
 //	request + unused amounts that it may not use <= allocatable - requested
 //
-// in each resource that is requested and held. What its own claim holds is not in its way; with UseOnly the request has to lie in what is
-// unused of it. n may be nil, where nothing is held. Fit allocates nothing for a pod that uses nothing.
+// in each resource that is requested and held. What its own claim holds is not in its way; with UseOnly the request has
+// to lie in what is unused of it. n may be nil, where nothing is held. Fit allocates nothing for a pod that uses
+// nothing.
 func (n *NodeHolds) Fit(q *Question) Verdict {
 	who := q.Who
 	if who.IgnoreHolds {
@@ -146,8 +147,8 @@ type shortage struct {
 	slots    int64
 }
 
-// checkResource takes one resource into account: a request of it beside what others hold and the room that pods have left. It reports false
-// if the others keep the pod off. A resource that is not requested or not held is not checked.
+// checkResource takes one resource into account: a request of it beside what others hold and the room that pods have
+// left. It reports false if the others keep the pod off. A resource that is not requested or not held is not checked.
 func (s *shortage) checkResource(name v1.ResourceName, request, others, room int64) bool {
 	if lacksRoom(request, others, room) {
 		s.lacks = name

@@ -86,8 +86,8 @@ func (s *Holds) SetClaim(spec Claim) Claim {
 	return spec
 }
 
-// Release drops a claim with all that it holds. It returns the nodes on which something was held, sorted; none for a claim that is not
-// there.
+// Release drops a claim with all that it holds. It returns the nodes on which something was held, sorted; none for a
+// claim that is not there.
 func (s *Holds) Release(uid types.UID) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,8 +114,8 @@ type Change struct {
 	Add ledger.Resources
 }
 
-// Change changes what a claim has. Slots then have the size that the claim names. Since pods lower amounts meanwhile, a change is added to
-// what is held at this moment, which never becomes less than nothing.
+// Change changes what a claim has. Slots then have the size that the claim names. Since pods lower amounts meanwhile, a
+// change is added to what is held at this moment, which never becomes less than nothing.
 func (s *Holds) Change(uid types.UID, changes []Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,8 +194,8 @@ type Taken struct {
 	Part       ledger.Resources
 }
 
-// Take lowers what a claim that is not inclusive holds on a node by a number of slots, for a pod that needs their room. The pod keeps what
-// it returns, for Return.
+// Take lowers what a claim that is not inclusive holds on a node by a number of slots, for a pod that needs their room.
+// The pod keeps what it returns, for Return.
 //
 // It fails with ErrTooLittleHeld if less is held.
 func (s *Holds) Take(claimUID types.UID, nodeName string, part *ledger.Resources) (Taken, error) {
@@ -238,7 +238,8 @@ func (s *Holds) noteLoweredLocked(taken *Taken, sign int) {
 // Lowered reports whether TakeLowered would return a claim. It takes no lock.
 func (s *Holds) Lowered() bool { return s.lowered.Load() }
 
-// TakeLowered returns by how many slots pods have lowered what claims hold since the last call; negative if they have returned some.
+// TakeLowered returns by how many slots pods have lowered what claims hold since the last call; negative if they have
+// returned some.
 func (s *Holds) TakeLowered() map[types.UID]int {
 	if !s.lowered.Load() {
 		return nil
@@ -251,7 +252,8 @@ func (s *Holds) TakeLowered() map[types.UID]int {
 	return taken
 }
 
-// Restore gives a claim an amount on a node as it was recorded. It does nothing to a node on which the claim has something.
+// Restore gives a claim an amount on a node as it was recorded. It does nothing to a node on which the claim has
+// something.
 func (s *Holds) Restore(claimUID types.UID, nodeName, zone string, amount ledger.Resources) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,7 +297,8 @@ func (s *Holds) Claims() []types.UID {
 	return uids
 }
 
-// Counts calls each with the number of a claim's slots in each zone where it has any, in time that does not grow with its nodes.
+// Counts calls each with the number of a claim's slots in each zone where it has any, in time that does not grow with
+// its nodes.
 func (s *Holds) Counts(uid types.UID, each func(zone string, slots int)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

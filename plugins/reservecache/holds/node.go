@@ -26,7 +26,8 @@ type Hold struct {
 	Amount ledger.Resources
 }
 
-// Owned returns what the pods of a claim on a node ask for together; its Pods is their number. A nil Owned means that no claim has pods there.
+// Owned returns what the pods of a claim on a node ask for together; its Pods is their number. A nil Owned means that
+// no claim has pods there.
 type Owned func(claim types.UID) ledger.Resources
 
 func (o Owned) of(claim types.UID) ledger.Resources {
@@ -92,9 +93,9 @@ type Excess struct {
 	Amount ledger.Resources
 }
 
-// Excess returns the claims of which not all that is unused has room beside the pods, when claims are served in the order of
-// Holds; none when the node is not too full. It is so after a pod that holds do not keep off took the room, and after the
-// node shrank.
+// Excess returns the claims of which not all that is unused has room beside the pods, when claims are served in the
+// order of Holds; none when the node is not too full. It is so after a pod that holds do not keep off took the room,
+// and after the node shrank.
 func (n *NodeHolds) Excess(allocatable, requested *ledger.Resources, owned Owned) []Excess {
 	if n == nil {
 		return nil
@@ -119,7 +120,8 @@ func (n *NodeHolds) Excess(allocatable, requested *ledger.Resources, owned Owned
 	return excess
 }
 
-// splitByRoom divides an unused amount into what has room and the rest: by whole slots, or each resource by itself where there are none.
+// splitByRoom divides an unused amount into what has room and the rest: by whole slots, or each resource by itself
+// where there are none.
 func (c *Claim) splitByRoom(unused, room *ledger.Resources) (fit, over ledger.Resources) {
 	if c.HasSlots() {
 		n := min(unused.Pods, room.Slots(&c.Slot))

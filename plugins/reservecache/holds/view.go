@@ -6,8 +6,8 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// View is what is held on each node, for a reader of its own. Make one with [Holds.NewView] and bring it up to date with
-// Update; between two such calls it does not change. It is not synchronized.
+// View is what is held on each node, for a reader of its own. Make one with [Holds.NewView] and bring it up to date
+// with Update; between two such calls it does not change. It is not synchronized.
 type View struct {
 	holds   *Holds
 	version uint64
@@ -38,8 +38,8 @@ func (v *View) Empty() bool { return len(v.nodes) == 0 }
 // Node returns what is held on a node, or nil. It does not allocate.
 func (v *View) Node(name string) *NodeHolds { return v.nodes[name] }
 
-// Update brings the view up to date and returns the nodes on which something changed, sorted; the slice is good until the
-// next call. Its cost is that of the changes; without any, it is an atomic load.
+// Update brings the view up to date and returns the nodes on which something changed, sorted; the slice is good until
+// the next call. Its cost is that of the changes; without any, it is an atomic load.
 func (v *View) Update() []string {
 	v.changed = v.changed[:0]
 	s := v.holds
@@ -63,7 +63,8 @@ func (v *View) Update() []string {
 	return v.changed
 }
 
-// Stale reports whether the holds of a node have changed since the last update. It may be called while others read the view.
+// Stale reports whether the holds of a node have changed since the last update. It may be called while others read the
+// view.
 func (v *View) Stale(name string) bool {
 	v.holds.mu.Lock()
 	defer v.holds.mu.Unlock()
@@ -71,9 +72,9 @@ func (v *View) Stale(name string) bool {
 	return dirty
 }
 
-// FitsBesideAnyHolds reports whether no holds of the view can keep a pod without slots off a node, whichever node it is: the pod fits
-// beside all that any one node holds, used or not. It spares most pods of a cluster with room the search for the node's
-// holds. A false answer says nothing.
+// FitsBesideAnyHolds reports whether no holds of the view can keep a pod without slots off a node, whichever node it
+// is: the pod fits beside all that any one node holds, used or not. It spares most pods of a cluster with room the
+// search for the node's holds. A false answer says nothing.
 func (v *View) FitsBesideAnyHolds(request, allocatable, requested *ledger.Resources) bool {
 	if len(request.Scalar) > 0 {
 		return false
@@ -88,8 +89,8 @@ func (v *View) FitsBesideAnyHolds(request, allocatable, requested *ledger.Resour
 		!lacksRoom(request.EphemeralStorage, most.EphemeralStorage, allocatable.EphemeralStorage-requested.EphemeralStorage)
 }
 
-// updateMost keeps most no less than what is held on any node, and not much more for long: once as many nodes have changed as
-// there are, it is taken from all of them.
+// updateMost keeps most no less than what is held on any node, and not much more for long: once as many nodes have
+// changed as there are, it is taken from all of them.
 func (v *View) updateMost() {
 	v.stale += len(v.changed)
 	if v.stale <= len(v.nodes) {

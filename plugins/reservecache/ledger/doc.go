@@ -25,13 +25,13 @@
 // snapshot lists nodes zone by zone, round-robin. A node that was removed while pods are still accounted
 // to it stays as a ghost, absent from snapshots, until the last of them is gone or the node returns.
 //
-// A Ledger may be used from several goroutines: one mutex guards all of it, no method blocks on anything
-// else, and none calls back. A [Snapshot] belongs to its owner and is not synchronized. Objects that were given to the ledger
-// must not be changed afterwards; the ones that it returns are the same objects.
+// A Ledger may be used from several goroutines: one mutex guards all of it, no method blocks on anything else, and none
+// calls back. A [Snapshot] belongs to its owner and is not synchronized. Objects that were given to the ledger must not
+// be changed afterwards; the ones that it returns are the same objects.
 //
 // # Non-goals
 //
-// The ledger does not score, so it has no defaults for pods without requests. It does not track ports,
-// volumes, images or affinity. Package holds records what is held on a node for pods that are not there. The ledger never
-// reads the API server: the caller does that before it expires a pod.
+// The ledger does not score, so it has no defaults for pods without requests. It does not track ports, volumes, images
+// or affinity. Package holds records what is held on a node for pods that are not there. The ledger never reads the API
+// server: the caller does that before it expires a pod.
 package ledger

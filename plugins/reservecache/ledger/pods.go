@@ -22,8 +22,8 @@ const (
 	PodConfirmed
 	// PodMoved means that the pod was accounted to another node before, assumed or added.
 	PodMoved
-	// PodUpdated means that an added pod was replaced by a version of itself that asks for something else, has other labels
-	// or has begun to be deleted.
+	// PodUpdated means that an added pod was replaced by a version of itself that asks for something else, has other
+	// labels or has begun to be deleted.
 	PodUpdated
 	// PodRemoved means that the pod was accounted for and is no longer.
 	PodRemoved

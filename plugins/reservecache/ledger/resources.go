@@ -329,8 +329,8 @@ func AddTo[K comparable](sums map[K]Resources, key K, amount *Resources) map[K]R
 	return sums
 }
 
-// Lacks reports whether a request, with its Pods, is more than what is left of a node. A resource that the node does not list is
-// not judged: an extender or a driver may have it.
+// Lacks reports whether a request, with its Pods, is more than what is left of a node. A resource that the node does
+// not list is not judged: an extender or a driver may have it.
 func Lacks(request, allocatable, requested *Resources) bool {
 	if request.Pods+requested.Pods > allocatable.Pods ||
 		request.MilliCPU > 0 && request.MilliCPU+requested.MilliCPU > allocatable.MilliCPU ||

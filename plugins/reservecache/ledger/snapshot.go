@@ -81,8 +81,8 @@ func (l *Ledger) Generation() uint64 {
 	return l.generation
 }
 
-// ChangedSince returns the names of the nodes, ghosts among them, that have changed since a generation, the last first. It leaves out those that
-// are gone without pods.
+// ChangedSince returns the names of the nodes, ghosts among them, that have changed since a generation, the last first.
+// It leaves out those that are gone without pods.
 func (l *Ledger) ChangedSince(generation uint64) (names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

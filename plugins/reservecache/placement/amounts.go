@@ -15,7 +15,8 @@ const (
 	looksPerNode = 8
 )
 
-// reconcileAmountsLocked brings the stale nodes of a claim in line with its amounts, some at a time. It returns how many nodes it looked at.
+// reconcileAmountsLocked brings the stale nodes of a claim in line with its amounts, some at a time. It returns how
+// many nodes it looked at.
 func (p *Planner) reconcileAmountsLocked(c *claimState, result *Result) int {
 	names := slices.Sorted(maps.Keys(c.stale))
 	names = names[:min(nodesPerDraft, len(names))]
@@ -39,7 +40,8 @@ func (p *Planner) reconcileAmountsLocked(c *claimState, result *Result) int {
 	return looks
 }
 
-// decideAmount decides how much of a node is held: what the claim wants, the pods there among it, as far as there is room.
+// decideAmount decides how much of a node is held: what the claim wants, the pods there among it, as far as there is
+// room.
 func (d *draft) decideAmount(name string) {
 	c, at := d.claim, d.addPlace(name, d.planner.holds.StatusOn(d.claim.UID, name))
 	if at.ready && at.node == nil {

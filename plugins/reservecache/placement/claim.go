@@ -33,7 +33,8 @@ type claimState struct {
 // slotState belongs to a claim of slots.
 type slotState struct {
 	total int
-	// known are the zones over which a claim without zones has been spread, including those that have lost their last node.
+	// known are the zones over which a claim without zones has been spread, including those that have lost their last
+	// node.
 	known  map[string]struct{}
 	quotas []quota
 	// counts are the slots by zone.
@@ -47,7 +48,8 @@ type slotState struct {
 // count is a number of slots, and how many of them pods use that the slots include.
 type count struct{ slots, used int }
 
-// amountState belongs to a claim of amounts. Its nodes have nothing to do with each other, so each is looked at by itself.
+// amountState belongs to a claim of amounts. Its nodes have nothing to do with each other, so each is looked at by
+// itself.
 type amountState struct {
 	// stale are the nodes that Reconcile must look at.
 	stale map[string]bool
@@ -78,8 +80,8 @@ func newClaim(d Target) *claimState {
 	return c
 }
 
-// inheritFrom takes over from the version before what the nodes do not tell: what was lost with those that are gone, and what
-// pods took.
+// inheritFrom takes over from the version before what the nodes do not tell: what was lost with those that are gone,
+// and what pods took.
 func (c *claimState) inheritFrom(old *claimState) {
 	c.owners, c.taken = old.owners, old.taken
 	if !c.HasSlots() || !old.HasSlots() || !slices.Equal(c.Fit.selector, old.Fit.selector) {
@@ -129,8 +131,8 @@ func (c *claimState) forgetAway(placed int) {
 	}
 }
 
-// roomForNextSlot returns the room that one more slot takes on a node on which the claim has that many: what it adds to what is
-// unused. Pods that run there already are in it.
+// roomForNextSlot returns the room that one more slot takes on a node on which the claim has that many: what it adds to
+// what is unused. Pods that run there already are in it.
 func (c *claimState) roomForNextSlot(slots int, owned *ledger.Resources) ledger.Resources {
 	if !c.Inclusive() {
 		return c.Slot

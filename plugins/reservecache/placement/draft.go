@@ -9,13 +9,14 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// draft is what one claim is to hold: it begins with what it holds, and is changed place by place. Until it is recorded, the room of its
-// nodes and the claim's counts are as if it were.
+// draft is what one claim is to hold: it begins with what it holds, and is changed place by place. Until it is
+// recorded, the room of its nodes and the claim's counts are as if it were.
 type draft struct {
 	claim   *claimState
 	planner *Planner
 	nodes   *nodeSet
-	// places are the nodes on which the claim has something or is to have it. A draft of amounts only has those that it changes.
+	// places are the nodes on which the claim has something or is to have it. A draft of amounts only has those that it
+	// changes.
 	places map[string]*place
 	// pickers choose nodes for slots, by zone.
 	pickers map[string]*picker
@@ -36,8 +37,8 @@ type place struct {
 	unusedBefore ledger.Resources
 	// owned is what the claim's pods there ask for.
 	owned ledger.Resources
-	// slots is how many the node is to have, and amount what it is to hold. unused is what is unused of that; the node's room is
-	// without it.
+	// slots is how many the node is to have, and amount what it is to hold. unused is what is unused of that; the node's
+	// room is without it.
 	slots          int
 	amount, unused ledger.Resources
 }
@@ -76,7 +77,8 @@ func (d *draft) addPlace(name string, before holds.NodeStatus) *place {
 	return at
 }
 
-// count adds a place's slots to the claim's counts, or takes them away. Slots on a node that is gone or not ready do not count.
+// count adds a place's slots to the claim's counts, or takes them away. Slots on a node that is gone or not ready do
+// not count.
 func (d *draft) count(at *place, sign int) {
 	if !at.ready {
 		return

@@ -39,8 +39,8 @@ type Fit struct {
 
 type label struct{ key, value string }
 
-// NewFit returns the fit of pods with that node selector and those tolerations. comparisons tells whether tolerations may
-// compare numbers, which is the scheduler's feature gate TaintTolerationComparisonOperators.
+// NewFit returns the fit of pods with that node selector and those tolerations. comparisons tells whether tolerations
+// may compare numbers, which is the scheduler's feature gate TaintTolerationComparisonOperators.
 func NewFit(nodeSelector map[string]string, tolerations []v1.Toleration, comparisons bool) *Fit {
 	f := &Fit{tolerations: slices.Clone(tolerations), comparisons: comparisons}
 	for _, name := range slices.Sorted(maps.Keys(nodeSelector)) {

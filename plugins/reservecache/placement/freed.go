@@ -9,8 +9,8 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// A node is freed when its room has grown, or when it may take slots that it could not take before. A zone lists its nodes by when that
-// was, so that a claim that has found no room need only look at those that were freed since.
+// A node is freed when its room has grown, or when it may take slots that it could not take before. A zone lists its
+// nodes by when that was, so that a claim that has found no room need only look at those that were freed since.
 
 // zone is the nodes of a zone.
 type zone struct {
@@ -40,8 +40,8 @@ func (s *nodeSet) free(n *nodeRoom) {
 	}
 }
 
-// mostSince returns an amount that is no less than the room of any node that was freed after a point. It reports false if there
-// are more than limit of these.
+// mostSince returns an amount that is no less than the room of any node that was freed after a point. It reports false
+// if there are more than limit of these.
 func (s *nodeSet) mostSince(point uint64, limit int) (most ledger.Resources, ok bool) {
 	for _, z := range s.zones {
 		for n := z.newest; n != nil && n.freedAt > point; n = n.older {

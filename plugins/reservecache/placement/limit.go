@@ -9,15 +9,16 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// maxHeldFraction limits what is held unused in a zone, of each resource, to a part of what the zone's nodes offer. A slot that would
-// exceed it is not placed; of an amount, a part is held.
+// maxHeldFraction limits what is held unused in a zone, of each resource, to a part of what the zone's nodes offer. A
+// slot that would exceed it is not placed; of an amount, a part is held.
 
 // spareLocked is how much more of a resource may be held unused in a zone; negative if too much is.
 func (p *Planner) spareLocked(z *zone, name v1.ResourceName) int64 {
 	return int64(p.fraction*float64(z.allocatable.Amount(name))) - z.unused.Amount(name)
 }
 
-// cappedLocked reports whether a slot more in a zone, beside what a draft has added there, would exceed the limit, and records that.
+// cappedLocked reports whether a slot more in a zone, beside what a draft has added there, would exceed the limit, and
+// records that.
 func (p *Planner) cappedLocked(c *claimState, z *zone, added, slot *ledger.Resources) bool {
 	delete(c.capped, z.name)
 	if p.fraction >= 1 {

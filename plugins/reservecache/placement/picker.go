@@ -61,7 +61,8 @@ func (d *draft) newPicker(zoneName string) *picker {
 	return pk
 }
 
-// freedNodes yields the nodes of a zone that were freed since the claim last looked at all of them, up to the draft's limit.
+// freedNodes yields the nodes of a zone that were freed since the claim last looked at all of them, up to the draft's
+// limit.
 func (d *draft) freedNodes(zoneName string, pk *picker) iter.Seq[*nodeRoom] {
 	return func(yield func(*nodeRoom) bool) {
 		z := d.nodes.zones[zoneName]
@@ -103,8 +104,8 @@ func (pk *picker) nextNode(d *draft) *nodeRoom {
 	return nil
 }
 
-// share is the room in terms of a slot: for CPU, memory, ephemeral storage and each scalar resource, the thousandths of the
-// slot's amount that fit, added up.
+// share is the room in terms of a slot: for CPU, memory, ephemeral storage and each scalar resource, the thousandths of
+// the slot's amount that fit, added up.
 func share(room, slot *ledger.Resources) int64 {
 	var sum int64
 	add := func(room, slot int64) {

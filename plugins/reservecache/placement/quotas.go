@@ -81,7 +81,8 @@ func (c *claimState) quota(zone string) *quota {
 	return nil
 }
 
-// beyondQuota is how many more slots a zone has than it should have; negative if it has fewer. A zone without a quota should have none.
+// beyondQuota is how many more slots a zone has than it should have; negative if it has fewer. A zone without a quota
+// should have none.
 func (c *claimState) beyondQuota(zone string) int {
 	if q := c.quota(zone); q != nil {
 		return c.slotsIn(zone) - q.slots
@@ -89,9 +90,9 @@ func (c *claimState) beyondQuota(zone string) int {
 	return c.slotsIn(zone)
 }
 
-// missingInAnyZone is how many slots are wanted in any zone, once no zone that has room lacks part of its quota. For a claim without
-// zones that is all that is missing. For one with zones these slots replace those that pods took: during a rolling update, a pod may
-// leave another zone than the one that the next pod comes to.
+// missingInAnyZone is how many slots are wanted in any zone, once no zone that has room lacks part of its quota. For a
+// claim without zones that is all that is missing. For one with zones these slots replace those that pods took: during
+// a rolling update, a pod may leave another zone than the one that the next pod comes to.
 func (c *claimState) missingInAnyZone() int {
 	n := c.total - c.slotsInAllZones()
 	if len(c.Zones) > 0 {
@@ -106,8 +107,8 @@ func (c *claimState) missingInAnyZone() int {
 	return n
 }
 
-// mayAddSlot reports whether one more slot is wanted in a zone that lacks one: slots are missing, or surplus unused ones in other
-// zones can be given up for it.
+// mayAddSlot reports whether one more slot is wanted in a zone that lacks one: slots are missing, or surplus unused
+// ones in other zones can be given up for it.
 func (c *claimState) mayAddSlot() bool {
 	spare := c.total - c.slotsInAllZones()
 	for zone, n := range c.counts {

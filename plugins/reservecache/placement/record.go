@@ -43,8 +43,8 @@ func (p *Planner) placeLocked(c *claimState, nodes *nodeSet, limit int, result *
 	return looks
 }
 
-// recordLocked records a draft. It returns false if the room is for nominated pods, if a pod has been placed there since the nodes
-// were read, or if the claim was replaced; the nodes are then as if the draft had not been made.
+// recordLocked records a draft. It returns false if the room is for nominated pods, if a pod has been placed there
+// since the nodes were read, or if the claim was replaced; the nodes are then as if the draft had not been made.
 func (p *Planner) recordLocked(d *draft, result *Result) bool {
 	gains, changes := d.gains(), d.changes()
 	if !p.leavesNominatedLocked(d, gains) {
@@ -77,8 +77,8 @@ func (p *Planner) recordLocked(d *draft, result *Result) bool {
 	return true
 }
 
-// leavesNominatedLocked reports whether a draft leaves the pods their room that are nominated to nodes on which it holds more. It
-// releases the lock meanwhile, and reports false if the claim was replaced.
+// leavesNominatedLocked reports whether a draft leaves the pods their room that are nominated to nodes on which it
+// holds more. It releases the lock meanwhile, and reports false if the claim was replaced.
 func (p *Planner) leavesNominatedLocked(d *draft, gains map[*place]ledger.Resources) bool {
 	if len(gains) == 0 || p.nominatedOn == nil {
 		return true
@@ -96,8 +96,8 @@ func (p *Planner) leavesNominatedLocked(d *draft, gains map[*place]ledger.Resour
 	return p.claims[d.claim.UID] == d.claim
 }
 
-// changeLocked makes the changes of a draft, unless one of the nodes on which it holds more has changed since it was read: a pod may
-// have taken the room. It returns false then.
+// changeLocked makes the changes of a draft, unless one of the nodes on which it holds more has changed since it was
+// read: a pod may have taken the room. It returns false then.
 func (p *Planner) changeLocked(d *draft, gains map[*place]ledger.Resources, changes []holds.Change) bool {
 	p.recording.Lock()
 	defer p.recording.Unlock()

@@ -13,10 +13,11 @@ import (
 	"zonewise.dev/plugins/reservecache/ledger"
 )
 
-// Sums are sums over nodes. Of a claim of slots each is a number of slots, and Pods that number; of a claim of amounts it is an amount.
+// Sums are sums over nodes. Of a claim of slots each is a number of slots, and Pods that number; of a claim of amounts
+// it is an amount.
 type Sums struct {
-	// Desired is what is wanted and Held what there is. Used is what of it the claim's pods use; nothing of a claim that is not
-	// inclusive. Missing is what is lacking.
+	// Desired is what is wanted and Held what there is. Used is what of it the claim's pods use; nothing of a claim that
+	// is not inclusive. Missing is what is lacking.
 	Desired, Held, Used, Missing ledger.Resources
 }
 
@@ -27,8 +28,8 @@ type Report struct {
 	MissingOn int
 	// Zones are those in which something is wanted or held, sorted by name.
 	Zones []ZoneReport
-	// Away are the nodes that were removed or ceased to be ready, Full those that became too full, if what was held there has found no
-	// other place.
+	// Away are the nodes that were removed or ceased to be ready, Full those that became too full, if what was held there
+	// has found no other place.
 	Away, Full []string
 	// Capped are the zones in which the limit on what is held keeps something from being held.
 	Capped []string
@@ -46,7 +47,8 @@ type ZoneReport struct {
 	// Shortfall says what the zone lacks, and why: "3 of 10 slots: 41 nodes short of cpu, 3 tainted". It is empty when it
 	// lacks nothing.
 	Shortfall string
-	// Nodes are those with slots, by name. Of a claim of amounts they are the nodes where something else is held than is desired.
+	// Nodes are those with slots, by name. Of a claim of amounts they are the nodes where something else is held than is
+	// desired.
 	Nodes []NodeReport
 }
 
@@ -76,8 +78,8 @@ func (r *Report) Shortfalls() string {
 	return strings.Join(all, "; ")
 }
 
-// Report returns how far a claim is met, by the last state of the nodes. It returns false for a claim that is unknown or has
-// not been looked at yet.
+// Report returns how far a claim is met, by the last state of the nodes. It returns false for a claim that is unknown
+// or has not been looked at yet.
 func (p *Planner) Report(uid types.UID) (Report, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,7 +191,8 @@ func (r *reporter) addQuotas() {
 	}
 }
 
-// addReason counts a node on which something is missing of a size: more has no room there, or is yet to be taken. The claim has slots there.
+// addReason counts a node on which something is missing of a size: more has no room there, or is yet to be taken. The
+// claim has slots there.
 func (r *reporter) addReason(z *zoneReport, n *nodeRoom, size, more *ledger.Resources, slots int) {
 	if n == nil {
 		z.unfit["gone"]++

@@ -9,7 +9,8 @@ import (
 	"zonewise.dev/plugins/reservecache/holds"
 )
 
-// reconcileSlotsLocked brings the slots of a claim in line with its target, in one draft. It returns how many nodes it looked at.
+// reconcileSlotsLocked brings the slots of a claim in line with its target, in one draft. It returns how many nodes it
+// looked at.
 func (p *Planner) reconcileSlotsLocked(c *claimState, result *Result) int {
 	p.countLocked(c)
 	looks := p.placeLocked(c, p.ledgerNodes, 0, result, func(d *draft) {
@@ -24,7 +25,8 @@ func (p *Planner) reconcileSlotsLocked(c *claimState, result *Result) int {
 	return looks
 }
 
-// giveUpMisplaced lowers each place to the slots that may stay there. Slots of an old size get the new one as far as there is room.
+// giveUpMisplaced lowers each place to the slots that may stay there. Slots of an old size get the new one as far as
+// there is room.
 func (d *draft) giveUpMisplaced() {
 	for _, at := range d.placesByName() {
 		if !at.ready {
@@ -39,8 +41,8 @@ func (d *draft) giveUpMisplaced() {
 	}
 }
 
-// slotsThatMayStay is how many slots may stay at a place, its room aside unless it is known to be too full. Used ones may stay on a node
-// that takes no slots any more.
+// slotsThatMayStay is how many slots may stay at a place, its room aside unless it is known to be too full. Used ones
+// may stay on a node that takes no slots any more.
 func (d *draft) slotsThatMayStay(at *place) int {
 	c, unused := d.claim, d.unusedSlots(at)
 	used := at.slots - unused
@@ -63,14 +65,16 @@ func (d *draft) slotsThatMayStay(at *place) int {
 	return used + unused
 }
 
-// resize gives up to a number of slots of a place the claim's size, as many as there is room for beside the pods that use them.
+// resize gives up to a number of slots of a place the claim's size, as many as there is room for beside the pods that
+// use them.
 func (d *draft) resize(at *place, slots int) {
 	for d.setSlots(at, slots); slots > 0 && at.node.room.Negative(&at.unused); d.setSlots(at, slots) {
 		slots--
 	}
 }
 
-// placeMissing places what the zones lack of their quotas, and then what may be in any zone, first where most of the quota is missing.
+// placeMissing places what the zones lack of their quotas, and then what may be in any zone, first where most of the
+// quota is missing.
 func (d *draft) placeMissing() {
 	c := d.claim
 	for i := range c.quotas {
@@ -111,8 +115,8 @@ func (d *draft) addSlot(n *nodeRoom) {
 	d.setSlots(at, at.slots+1)
 }
 
-// giveUpSurplus gives up slots until there are no more than wanted: unused ones of zones that have more than their quota, then used ones
-// there, then any. The pods that use them are ordinary pods from then on.
+// giveUpSurplus gives up slots until there are no more than wanted: unused ones of zones that have more than their
+// quota, then used ones there, then any. The pods that use them are ordinary pods from then on.
 func (d *draft) giveUpSurplus() {
 	c := d.claim
 	surplus := c.slotsInAllZones() - c.total
@@ -145,8 +149,8 @@ func (d *draft) giveUpUnused(zoneName string, n int) (givenUp int) {
 	return givenUp
 }
 
-// followOwners moves unused slots to nodes of their zone on which pods of an inclusive claim run outside of slots: what these have is
-// part of what the claim holds, and would else be held a second time.
+// followOwners moves unused slots to nodes of their zone on which pods of an inclusive claim run outside of slots: what
+// these have is part of what the claim holds, and would else be held a second time.
 func (d *draft) followOwners() {
 	c := d.claim
 	if !c.Inclusive() {

@@ -23,7 +23,8 @@ func (p *Planner) tallyLocked(fit *Fit) {
 	}
 }
 
-// add counts a node, or no longer; nil is no node. It reports whether a zone came to have usable or selected nodes, or ceased to.
+// add counts a node, or no longer; nil is no node. It reports whether a zone came to have usable or selected nodes, or
+// ceased to.
 func (t *fitTally) add(n *v1.Node, sign int) bool {
 	if n == nil {
 		return false

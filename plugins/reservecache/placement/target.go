@@ -30,11 +30,12 @@ type Target struct {
 	SameTerms bool
 	Fit       *Fit
 
-	// Zones says how many slots each zone gets; no zone is named twice. If it is empty, Slots are spread evenly over all zones
-	// with nodes that the fit selects.
+	// Zones says how many slots each zone gets; no zone is named twice. If it is empty, Slots are spread evenly over all
+	// zones with nodes that the fit selects.
 	Zones []Zone
 	Slots int
-	// Known are zones over which the slots were spread before, by another planner. They count although they may have lost all nodes.
+	// Known are zones over which the slots were spread before, by another planner. They count although they may have lost
+	// all nodes.
 	Known []string
 	// PerNode is how many slots, and owners outside of them, a node may have together; 0 for no limit.
 	PerNode    int

@@ -15,7 +15,8 @@ import (
 // entry is what is kept about one reservation.
 type entry struct {
 	object crd.Object[*v1alpha1.ZoneReservation, *spec]
-	// valid is the last valid spec that this process has seen; nil if none. It applies, also while the object's own is invalid.
+	// valid is the last valid spec that this process has seen; nil if none. It applies, also while the object's own is
+	// invalid.
 	valid *spec
 	// applied is what the planner has of it, and at what priority; nil when it has nothing.
 	applied  *spec
@@ -29,18 +30,19 @@ type entry struct {
 	expired bool
 	// heldBy is the lease of another scheduler that holds it, and this one does not; empty if none does.
 	heldBy string
-	// report is how the planner says that it stands; nil before the first time. reported is what it is about, and reportedAt when making
-	// it began.
+	// report is how the planner says that it stands; nil before the first time. reported is what it is about, and
+	// reportedAt when making it began.
 	report     *placement.Report
 	reported   *spec
 	reportedAt time.Time
-	// causes says why nodes became too full, by node, and daemons are those of them on which it was a pod of a DaemonSet. Such a pod comes to
-	// each node, a little later than slots: that is no reason to worry.
+	// causes says why nodes became too full, by node, and daemons are those of them on which it was a pod of a DaemonSet.
+	// Such a pod comes to each node, a little later than slots: that is no reason to worry.
 	causes  map[string]string
 	daemons map[string]bool
 	// survey is what the last look at its owners found.
 	survey survey
-	// written is when its status was last written, and wordsDue when it may be again if only its words are new; zero if they are not.
+	// written is when its status was last written, and wordsDue when it may be again if only its words are new; zero if
+	// they are not.
 	written, wordsDue time.Time
 }
 
@@ -74,8 +76,8 @@ func (s *Server) reservationSeen(obj *v1alpha1.ZoneReservation) {
 	s.writeLaterLocked(obj.UID, statusPause)
 }
 
-// yieldLocked leaves a reservation to another scheduler that writes its status, as this one does: the first by its lease holds. What the status
-// said before this process is no sign of life.
+// yieldLocked leaves a reservation to another scheduler that writes its status, as this one does: the first by its
+// lease holds. What the status said before this process is no sign of life.
 func (s *Server) yieldLocked(e *entry) {
 	status, mine := &e.object.Latest.Status, s.Lease()
 	other := status.Scheduler
@@ -209,7 +211,8 @@ func (s *Server) applyReservations() {
 	s.adoptStatuses(adopt)
 }
 
-// knownZones returns the zones in which a status has slots desired: those over which they are spread, lost ones among them.
+// knownZones returns the zones in which a status has slots desired: those over which they are spread, lost ones among
+// them.
 func knownZones(status *v1alpha1.ZoneReservationStatus) []string {
 	var known []string
 	for i := range status.Zones {

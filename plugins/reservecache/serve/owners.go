@@ -25,8 +25,8 @@ type ownerIndex struct {
 	namespaces map[string]*namespaceOwners
 }
 
-// namespaceOwners are the selectors of a namespace. Each is listed under the values that it requires of one label, so that a pod
-// is compared with those only that ask for what it has.
+// namespaceOwners are the selectors of a namespace. Each is listed under the values that it requires of one label, so
+// that a pod is compared with those only that ask for what it has.
 type namespaceOwners struct {
 	byLabel map[string]map[string][]ownerEntry
 	// rest are those that require no values. All lists are in the order of rank.
@@ -75,7 +75,8 @@ func (n *namespaceOwners) add(e ownerEntry) {
 	}
 }
 
-// required returns a label of which the selector asks for one of some values, the one with the fewest; empty if there is none.
+// required returns a label of which the selector asks for one of some values, the one with the fewest; empty if there
+// is none.
 func (o *owner) required() (key string, values []string) {
 	requirements, _ := o.selector.Requirements()
 	for i := range requirements {

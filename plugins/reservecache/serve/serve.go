@@ -27,7 +27,8 @@ import (
 )
 
 const (
-	// startTimeout is how long AwaitStart waits at most, from its first call, for the reservations that exist at the start.
+	// startTimeout is how long AwaitStart waits at most, from its first call, for the reservations that exist at the
+	// start.
 	startTimeout = 5 * time.Second
 	// startPollInterval is how often it looks.
 	startPollInterval = 10 * time.Millisecond
@@ -41,8 +42,8 @@ type Handle interface {
 
 // Waker wakes pods that wait for room. It is called by one goroutine at a time.
 type Waker interface {
-	// Wake is called when nodes may have got room; nodes has them by name. It returns when to call again in any case; zero for
-	// never.
+	// Wake is called when nodes may have got room; nodes has them by name. It returns when to call again in any case; zero
+	// for never.
 	Wake(ctx context.Context, freed []string, nodes *ledger.Snapshot) (next time.Time)
 }
 
@@ -51,7 +52,8 @@ type Config struct {
 	Clock  clock.WithTicker
 	Source crd.Source
 	Leader *leader.Leader
-	// Lease returns that of the scheduler, as namespace/name; empty if it has none. It is asked once there are reservations.
+	// Lease returns that of the scheduler, as namespace/name; empty if it has none. It is asked once there are
+	// reservations.
 	Lease   func() string
 	Ledger  *ledger.Ledger
 	Holds   *holds.Holds
@@ -112,8 +114,8 @@ func New(c *Config) *Server {
 	return s
 }
 
-// Start starts the watches and the workers, which run until ctx ends. It is called before the handle's informers are started.
-// It makes no request: an error is a mistake of the program.
+// Start starts the watches and the workers, which run until ctx ends. It is called before the handle's informers are
+// started. It makes no request: an error is a mistake of the program.
 //
 // known tell when the ledger has seen the cluster: nothing is placed before that.
 func (s *Server) Start(ctx context.Context, known []cache.DoneChecker) error {
@@ -151,9 +153,9 @@ func (s *Server) lead(ctx context.Context, known []cache.DoneChecker) {
 	s.writer.Run(ctx)
 }
 
-// AwaitStart waits, with a bound, until the reservations that existed at the start of the process are known, and places their
-// slots, so that the first pods after a restart or a failover do not take what was held. It is called by scheduling cycles, which
-// run in the leader only, once the ledger knows the cluster. Later calls cost an atomic load.
+// AwaitStart waits, with a bound, until the reservations that existed at the start of the process are known, and places
+// their slots, so that the first pods after a restart or a failover do not take what was held. It is called by
+// scheduling cycles, which run in the leader only, once the ledger knows the cluster. Later calls cost an atomic load.
 func (s *Server) AwaitStart(ctx context.Context) {
 	if s.placing.Load() {
 		return
@@ -194,8 +196,8 @@ func (s *Server) startKnown() bool {
 	return true
 }
 
-// OwnerOf returns what the pod's reservation gives it, or nil. For most pods it costs a map lookup. It may be called from any
-// goroutine, also under the lock of the scheduling queue.
+// OwnerOf returns what the pod's reservation gives it, or nil. For most pods it costs a map lookup. It may be called
+// from any goroutine, also under the lock of the scheduling queue.
 func (s *Server) OwnerOf(pod *v1.Pod) *Owner {
 	owner := s.owners.Load().of(pod)
 	if owner != nil && IgnoresHolds(pod) {
@@ -204,7 +206,8 @@ func (s *Server) OwnerOf(pod *v1.Pod) *Owner {
 	return owner
 }
 
-// OwnedOn returns what the pods of each claim on a node of a snapshot ask for together, their number in Pods; nil for none.
+// OwnedOn returns what the pods of each claim on a node of a snapshot ask for together, their number in Pods; nil for
+// none.
 func (s *Server) OwnedOn(snapshot *ledger.Snapshot, n *ledger.NodeState) (owned map[types.UID]ledger.Resources) {
 	if !s.Any() {
 		return nil
@@ -253,8 +256,8 @@ func (s *Server) classGone(class *schedulingv1.PriorityClass) {
 	}
 }
 
-// defaultPriorityLocked is that of pods without a priority class, and the class that says so, if any. Of several the API server
-// takes the lowest.
+// defaultPriorityLocked is that of pods without a priority class, and the class that says so, if any. Of several the
+// API server takes the lowest.
 func (s *Server) defaultPriorityLocked() (value int32, class string) {
 	for name, v := range s.globalDefaults {
 		if class == "" || v < value || v == value && name < class {

@@ -21,8 +21,8 @@ import (
 	"zonewise.dev/plugins/reservecache/placement"
 )
 
-// maxSlots bounds the slots of one reservation, and maxNodes the nodes with amounts: the object, whose status names nodes,
-// has to fit into etcd.
+// maxSlots bounds the slots of one reservation, and maxNodes the nodes with amounts: the object, whose status names
+// nodes, has to fit into etcd.
 const (
 	maxSlots = 5000
 	maxNodes = 5000
@@ -63,7 +63,8 @@ type owner struct {
 // claimName is the name of the reservation's claim in messages.
 func (s *spec) claimName() string { return "ZoneReservation " + s.name }
 
-// compile reads a reservation. It checks what the CustomResourceDefinition does not, and the size, on which the scheduler's memory depends.
+// compile reads a reservation. It checks what the CustomResourceDefinition does not, and the size, on which the
+// scheduler's memory depends.
 func compile(obj *v1alpha1.ZoneReservation) (*spec, field.ErrorList) {
 	root := field.NewPath("spec")
 	s := &spec{
@@ -203,7 +204,8 @@ func (s *spec) sameTerms(old *spec) bool {
 	return old != nil && s.use == old.use && apiequality.Semantic.DeepEqual(s.named, old.named)
 }
 
-// compareAge orders reservations. A pod that several select belongs to the first one: the oldest, then that with the smallest name.
+// compareAge orders reservations. A pod that several select belongs to the first one: the oldest, then that with the
+// smallest name.
 func compareAge(a, b *spec) int {
 	return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
 }

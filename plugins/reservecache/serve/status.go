@@ -17,28 +17,29 @@ import (
 )
 
 const (
-	// statusPause gathers changes: a reservation's status is written at most twice a second, and within one of any change of what is held.
+	// statusPause gathers changes: a reservation's status is written at most twice a second, and within one of any change
+	// of what is held.
 	statusPause = 500 * time.Millisecond
 	// useInterval is how long a status waits at least in which only what is used is new.
 	useInterval = 10 * time.Second
 	// messageInterval is how long a status waits at least in which only the words of conditions are new, such as how many
 	// nodes lack CPU for a slot.
 	messageInterval = 10 * time.Second
-	// messagePause is the least time between two writes of any status in which only words are new: what all reservations that lack room
-	// say changes all the time, and is not to delay the others.
+	// messagePause is the least time between two writes of any status in which only words are new: what all reservations
+	// that lack room say changes all the time, and is not to delay the others.
 	messagePause = time.Second
 )
 
-// writeLaterLocked has the status of a reservation looked at after a pause. Before slots have been placed, which a standby never does,
-// there is nothing to say; then all statuses are looked at.
+// writeLaterLocked has the status of a reservation looked at after a pause. Before slots have been placed, which a
+// standby never does, there is nothing to say; then all statuses are looked at.
 func (s *Server) writeLaterLocked(uid types.UID, pause time.Duration) {
 	if s.placing.Load() {
 		s.writer.Later(metav1.NamespaceNone, uid, pause)
 	}
 }
 
-// wantedStatus returns a reservation as last seen, and with the status that it should have; false while this process has not placed its
-// slots: what the status says of them is to be adopted first. It is the writer's.
+// wantedStatus returns a reservation as last seen, and with the status that it should have; false while this process
+// has not placed its slots: what the status says of them is to be adopted first. It is the writer's.
 func (s *Server) wantedStatus(uid types.UID) (seen, wanted *v1alpha1.ZoneReservation, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,8 +85,8 @@ func (s *Server) wordsDueLocked(e *entry, now time.Time) time.Time {
 	return e.wordsDue
 }
 
-// statusLocked computes the status of a reservation. The previous one is only used for the times at which conditions changed
-// and at which it was written, so that equal observations give equal statuses.
+// statusLocked computes the status of a reservation. The previous one is only used for the times at which conditions
+// changed and at which it was written, so that equal observations give equal statuses.
 func (s *Server) statusLocked(e *entry, now time.Time) v1alpha1.ZoneReservationStatus {
 	obj := e.object.Latest
 	status := v1alpha1.ZoneReservationStatus{

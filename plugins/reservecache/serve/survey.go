@@ -22,7 +22,8 @@ const (
 	surveyRest  = 100
 )
 
-// survey is what is found about the pods that a reservation selects: whether they can use its slots, and whether they are its own.
+// survey is what is found about the pods that a reservation selects: whether they can use its slots, and whether they
+// are its own.
 type survey struct {
 	// slots is how many slots the largest owner takes, and largest its name.
 	slots   int
@@ -33,8 +34,8 @@ type survey struct {
 	winners map[string]bool
 }
 
-// surveyOwners looks at all pods, unless it has done so a moment ago and no reservation has changed. It returns when it is due; zero if it is
-// not.
+// surveyOwners looks at all pods, unless it has done so a moment ago and no reservation has changed. It returns when it
+// is due; zero if it is not.
 func (s *Server) surveyOwners() (due time.Time) {
 	if !s.Any() {
 		return time.Time{}
@@ -94,8 +95,8 @@ func (s *survey) equal(other *survey) bool {
 	return s.slots == other.slots && s.largest == other.largest && s.apart == other.apart && maps.Equal(s.winners, other.winners)
 }
 
-// keepsAway reports whether a pod may not be on one node with many others like it: by a required anti-affinity by hostname, or by a
-// topology spread constraint by hostname that has to be met.
+// keepsAway reports whether a pod may not be on one node with many others like it: by a required anti-affinity by
+// hostname, or by a topology spread constraint by hostname that has to be met.
 func keepsAway(pod *v1.Pod) bool {
 	like := func(selector *metav1.LabelSelector) bool {
 		parsed, err := metav1.LabelSelectorAsSelector(selector)

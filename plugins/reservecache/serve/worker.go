@@ -19,16 +19,17 @@ import (
 )
 
 const (
-	// kickDelay is how long after a kick a pass begins at the earliest. What kicks is often a part of something, such as a scheduling cycle
-	// or the loss of a node, and a pass in the midst of it would see a part.
+	// kickDelay is how long after a kick a pass begins at the earliest. What kicks is often a part of something, such as a
+	// scheduling cycle or the loss of a node, and a pass in the midst of it would see a part.
 	kickDelay = time.Millisecond
-	// gatherInterval is the least time between two passes of the worker. Many pods come and go within it in a busy cluster.
+	// gatherInterval is the least time between two passes of the worker. Many pods come and go within it in a busy
+	// cluster.
 	gatherInterval = 20 * time.Millisecond
 	// idleShare is how many times as long as a pass took the worker rests, up to restLimit.
 	idleShare = 9
 	restLimit = time.Second
-	// reviewInterval is how often it is worked out again what reservations lack, in words: how many nodes are short of what changes
-	// all the time.
+	// reviewInterval is how often it is worked out again what reservations lack, in words: how many nodes are short of
+	// what changes all the time.
 	reviewInterval = time.Minute
 	// reportInterval is the least time between two reports of a reservation of amounts, which may have thousands of nodes.
 	reportInterval = statusPause / 2
@@ -64,8 +65,8 @@ func (s *Server) runPasses(ctx context.Context) {
 	})
 }
 
-// pass brings the slots in line with the reservations and the cluster, and wakes pods. It returns when the next one is due whatever
-// happens; zero for never.
+// pass brings the slots in line with the reservations and the cluster, and wakes pods. It returns when the next one is
+// due whatever happens; zero for never.
 func (s *Server) pass(ctx context.Context) (next time.Time) {
 	s.passing.Lock()
 	defer s.passing.Unlock()
@@ -91,8 +92,8 @@ func (s *Server) pass(ctx context.Context) (next time.Time) {
 	return next
 }
 
-// trails reports whether what the pass sees of a node is known to be old. Slots whose use has ended since the snapshot was taken, with
-// their pods, would else seem to have no room.
+// trails reports whether what the pass sees of a node is known to be old. Slots whose use has ended since the snapshot
+// was taken, with their pods, would else seem to have no room.
 func (s *Server) trails(nodeName string) bool {
 	if s.snapshot.Behind(nodeName) {
 		s.Kick()
@@ -101,8 +102,8 @@ func (s *Server) trails(nodeName string) bool {
 	return s.Trails(nodeName)
 }
 
-// takeStock asks the planner how the reservations stand of which something has changed, and now and then all that lack slots. It
-// returns when that is due next.
+// takeStock asks the planner how the reservations stand of which something has changed, and now and then all that lack
+// slots. It returns when that is due next.
 func (s *Server) takeStock() (review time.Time) {
 	touched := slices.AppendSeq(s.Planner.TakeTouched(), maps.Keys(s.postponed))
 	clear(s.postponed)
@@ -157,8 +158,8 @@ func (s *Server) reportDue(uid types.UID) time.Time {
 	return time.Time{}
 }
 
-// noteFull sends an Event about slots that were given up, which nothing else shows if there is room elsewhere. Those that made room for pods
-// of DaemonSets go without.
+// noteFull sends an Event about slots that were given up, which nothing else shows if there is room elsewhere. Those
+// that made room for pods of DaemonSets go without.
 func (s *Server) noteFull(ctx context.Context, full []placement.GivenUp) {
 	for _, f := range full {
 		taking := s.Ledger.LastTaking(f.Node)
