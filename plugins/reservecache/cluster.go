@@ -64,15 +64,21 @@ func requestsOf(pod fwk.PodInfo) ledger.Resources {
 	return requests
 }
 
-// sweepInterval is how often a cycle compares all nodes with those that it knows, which takes a twentieth of a cycle on 5,000 nodes.
-const sweepInterval = 50 * time.Millisecond
+const (
+	// sweepInterval is how often a cycle compares all nodes with those that it knows, which takes a twentieth of a cycle on 5,000 nodes.
+	sweepInterval = 50 * time.Millisecond
+	// repeatInterval is how long cycles look at a node again, at the least, that the ledger has seen change.
+	repeatInterval = 5 * time.Millisecond
+)
 
 // recentNodes are the nodes that the ledger has seen change of late. Those of a cycle are the same but for events that the scheduler's own
 // cache has heard of a moment before the ledger, or long after it. It belongs to the scheduling cycles.
 type recentNodes struct {
 	ledger *ledger.Ledger
-	// swept is when all nodes were last compared, since the ledger's generation at the time before, and last that of then.
-	swept       time.Time
+	// swept is when all nodes were last compared.
+	swept time.Time
+	// last is the ledger's generation at the time marked, and since that at the time before, which was replaced then.
+	marked      time.Time
 	since, last uint64
 	// partial means that the present cycle has compared some of its nodes only.
 	partial bool
@@ -80,12 +86,14 @@ type recentNodes struct {
 
 // next returns the nodes that a cycle has to compare; false for all.
 func (n *recentNodes) next(now time.Time) (names []string, some bool) {
+	if now.Sub(n.marked) >= repeatInterval {
+		n.marked, n.since, n.last = now, n.last, n.ledger.Generation()
+	}
 	n.partial = now.Sub(n.swept) < sweepInterval
 	if n.partial {
 		return n.ledger.ChangedSince(n.since), true
 	}
-	n.swept, n.since = now, n.last
-	n.last = n.ledger.Generation()
+	n.swept = now
 	return nil, false
 }
 

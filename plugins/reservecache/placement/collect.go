@@ -29,38 +29,31 @@ func (p *Planner) Collect(view View) Result {
 	defer p.mu.Unlock()
 	defer p.noteIdleLocked()
 	var result Result
-	p.countTakenLocked()
+	marked := p.countTakenLocked()
 	if p.seeking == 0 && !p.cyclesSeeOthers {
 		return result
 	}
 	nodes := p.cycleNodes
-	p.updateLocked(nodes, func() View { return view }, false)
+	marked = p.updateLocked(nodes, func() View { return view }, false) || marked
 	p.askAgainLocked(asksPerCycle)
 	if nodes.offeredUpTo == nodes.freeings || p.seeking == 0 {
-		return Result{More: p.anyDirtyLocked()}
+		return Result{More: marked}
 	}
-	upTo := nodes.freeings
-	most, few := nodes.mostSince(nodes.offeredUpTo, looksPerClaim)
-	looks := 0
-	for i := 0; i < len(p.queue); i++ {
-		c := p.queue[i]
-		if len(c.seeks) == 0 {
-			continue
-		}
-		if few && !c.Inclusive() && c.Slot.Exceeds(&most) != "" {
-			c.searchOf(nodes).passed.extendTo(nodes.offeredUpTo, upTo)
-			continue
-		}
+	upTo, looks := nodes.freeings, 0
+	for _, c := range p.interestedLocked(nodes) {
 		if looks >= looksPerCycle {
 			result.More = true
 			break
 		}
-		looks += p.collectLocked(c, nodes, looksPerClaim, &result)
+		if p.claims[c.UID] == c {
+			looks += p.collectLocked(c, nodes, looksPerClaim, &result)
+		}
 	}
 	if !result.More {
 		nodes.offeredUpTo = upTo
 	}
-	result.More = result.More || p.anyDirtyLocked()
+	// Whoever else makes a claim dirty has Reconcile called.
+	result.More = result.More || marked || looks > 0 && p.anyDirtyLocked()
 	return result
 }
 

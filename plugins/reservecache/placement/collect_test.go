@@ -55,6 +55,7 @@ func TestTooLittleRoomIsPassed(t *testing.T) {
 		s.end(fmt.Sprintf("b%d", i))
 		require.Empty(t, s.collect(), "the nodes of b are too small")
 	}
+	s.planner.seekers.passTooSmall(s.planner.cycleNodes)
 	search := s.planner.claims["large"].searchOf(s.planner.cycleNodes)
 	require.Equal(t, s.planner.cycleNodes.freeings, search.lookedUpTo("a"))
 	require.Equal(t, s.planner.cycleNodes.freeings, search.lookedUpTo("b"))
@@ -102,4 +103,30 @@ func TestATakenSlotHasOneSubstitute(t *testing.T) {
 		s.reconcile(t)
 		require.Equal(t, map[string]int{"a1": 1, "b1": 2}, s.slots(t, "x"))
 	}
+}
+
+// TestRoomThatWasTooSmallIsLookedAtByOneThatLacksASlotSince: what was too small for those that lacked slots is not for others.
+func TestRoomThatWasTooSmallIsLookedAtByOneThatLacksASlotSince(t *testing.T) {
+	s := cluster(2, "a")
+	for _, node := range []string{"a1", "a2"} {
+		for _, name := range []string{"1", "2", "3", "4"} {
+			s.add(t, makePod(node+name, node, "1"))
+		}
+	}
+	small, large := target("small", 0, Zone{"a", 1}), target("large", 1, Zone{"a", 1})
+	large.Claim.Slot.MilliCPU = 3000
+	other := target("other", 2, Zone{"a", 1})
+	other.Claim.Slot = ledger.Resources{Memory: 1 << 50} // with it, the sizes of all slots have nothing in common
+	s.reconcile(t, small, large, other)
+	s.collect()
+	s.planner.Remove("other")
+	s.end("a11")
+	require.Equal(t, []types.UID{"small"}, s.reconcile(t), "between two cycles")
+	s.end("a21")
+	require.Empty(t, s.collect(), "one CPU of three")
+	require.NotEqual(t, span{}, s.planner.cycleNodes.tooSmall)
+
+	s.consume(t, "owner", "a1", "1", "small")
+	require.Equal(t, []types.UID{"small"}, s.collect())
+	require.Equal(t, map[string]int{"a2": 1}, s.slots(t, "small"))
 }

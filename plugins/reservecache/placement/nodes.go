@@ -47,6 +47,8 @@ type nodeSet struct {
 	// freeings counts the times that nodes were freed: it is the clock by which claims search. Up to offeredUpTo, every claim that
 	// lacks something has looked at what was freed.
 	freeings, offeredUpTo uint64
+	// tooSmall is a span in which no node was freed that has room for a slot of any seeker that is not inclusive. They are yet to be told.
+	tooSmall span
 	// removed are the nodes that the last updates have not found any more, until the planner takes them. moved is set when nodes
 	// came or went.
 	removed []string

@@ -42,8 +42,9 @@ type Planner struct {
 	// claims are all by UID, and queue the same, the oldest first.
 	claims map[types.UID]*claimState
 	queue  []*claimState
-	// seeking counts the claims that seek room.
+	// seeking counts the claims that seek room, and seekers lists them.
 	seeking int
+	seekers seekers
 	// fits count the nodes that may take slots, by the key of the fit.
 	fits map[string]*fitTally
 	// full are the nodes on which what is held has no room beside the pods.
@@ -119,6 +120,7 @@ func (p *Planner) dropLocked(c *claimState) {
 	p.queue = slices.DeleteFunc(p.queue, func(other *claimState) bool { return other == c })
 	if len(c.seeks) > 0 {
 		p.seeking--
+		p.seekers.stale = true
 	}
 	if !slices.ContainsFunc(p.queue, func(other *claimState) bool { return other.Fit.key == c.Fit.key }) {
 		delete(p.fits, c.Fit.key)

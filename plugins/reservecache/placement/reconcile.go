@@ -35,13 +35,15 @@ func (p *Planner) Reconcile(read func() View, trails func(node string) bool) Res
 	}
 	// Others may take what one gave up, and what became free.
 	upTo := nodes.freeings
-	for i := 0; i < len(p.queue) && p.seeking > 0 && nodes.offeredUpTo != upTo; i++ {
-		if looks >= looksPerSlice {
-			result.More = true
-			return result
-		}
-		if c := p.queue[i]; !c.dirty {
-			looks += p.collectLocked(c, nodes, 0, &result)
+	if p.seeking > 0 && nodes.offeredUpTo != upTo {
+		for _, c := range p.interestedLocked(nodes) {
+			if looks >= looksPerSlice {
+				result.More = true
+				return result
+			}
+			if !c.dirty && p.claims[c.UID] == c {
+				looks += p.collectLocked(c, nodes, 0, &result)
+			}
 		}
 	}
 	result.More = p.anyDirtyLocked() || nodes.offeredUpTo != upTo && nodes.freeings != upTo

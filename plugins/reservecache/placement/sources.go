@@ -22,15 +22,15 @@ func (p *Planner) freeLocked(name string) {
 	}
 }
 
-// updateLocked makes one of the sets equal to what read returns, or to its recent nodes.
-func (p *Planner) updateLocked(nodes *nodeSet, read func() View, all bool) {
+// updateLocked makes one of the sets equal to what read returns, or to its recent nodes. It reports whether claims have become dirty.
+func (p *Planner) updateLocked(nodes *nodeSet, read func() View, all bool) (marked bool) {
 	nodes.update(read, all)
-	p.forgetRemovedLocked()
+	return p.forgetRemovedLocked()
 }
 
 // forgetRemovedLocked has Reconcile look at what was held on nodes that are gone. A node that the ledger has removed does not exist,
-// whatever the cycles see yet.
-func (p *Planner) forgetRemovedLocked() {
+// whatever the cycles see yet. It reports whether claims have become dirty, or may have.
+func (p *Planner) forgetRemovedLocked() (marked bool) {
 	for _, name := range p.ledgerNodes.removed {
 		if n := p.cycleNodes.byName[name]; n != nil {
 			p.cycleNodes.leaveZone(n)
@@ -40,6 +40,7 @@ func (p *Planner) forgetRemovedLocked() {
 		if p.nodeLocked(name) == nil {
 			delete(p.nominated, name)
 			p.markHoldersStaleLocked(name)
+			marked = true
 		}
 	}
 	p.ledgerNodes.removed, p.cycleNodes.removed = nil, nil
@@ -49,6 +50,7 @@ func (p *Planner) forgetRemovedLocked() {
 			return p.ledgerNodes.byName[n.name] == nil
 		})
 	}
+	return marked
 }
 
 // markHoldersStaleLocked has Reconcile look at what all claims have on a node.
