@@ -16,6 +16,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	fwk "k8s.io/kube-scheduler/framework"
+	podutil "k8s.io/kubernetes/pkg/api/v1/pod"
 	"k8s.io/kubernetes/pkg/features"
 	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
@@ -272,4 +273,35 @@ func TestGuardWithoutPodGroups(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestNativeMembersGetTheCondition by which autoscalers size a cluster, from kube-scheduler itself: all of them, once the group has been tried in
+// vain, with PermitGate beside GangScheduling or not. Before there are enough members none has it.
+func TestNativeMembersGetTheCondition(t *testing.T) {
+	for name, args := range map[string]string{"guarded": guarded, "alone": alone} {
+		nativeBubble(t, name, func(t *testing.T) {
+			const members = 5
+			c := startGangCluster(t, args, 2)
+			require.NoError(t, createNativeGang(t.Context(), c.client, "g", members))
+			var names []string
+			for i := range members {
+				c.quiet()
+				for _, name := range names {
+					require.Empty(t, c.condition(name), "%d of %d members exist", i, members)
+				}
+				names = append(names, fmt.Sprintf("g-%d", i))
+				c.create(nativeMember("g", names[i]))
+			}
+			for _, name := range names {
+				c.soon(func() bool { return c.condition(name) != "" })
+				pod, err := c.client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+				require.NoError(t, err)
+				_, condition := podutil.GetPodCondition(&pod.Status, v1.PodScheduled)
+				require.Equal(t, v1.ConditionFalse, condition.Status)
+				require.Equal(t, v1.PodReasonUnschedulable, condition.Reason)
+			}
+			c.addNode("more", members)
+			c.requireBound(names...)
+		})
+	}
 }
