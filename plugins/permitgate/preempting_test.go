@@ -60,4 +60,8 @@ func TestPreemptedNodesAreKeptAtOnce(t *testing.T) {
 	require.Empty(t, g.returningTo("a1", key))
 	clock.Step(returnInterval)
 	require.Empty(t, g.returningTo("a1", other))
+	require.Len(t, g.returning.byNode, 1, "a cycle of another pod clears up for no gang")
+	g.dropReturned(clock.Now())
+	require.Empty(t, g.returning.byNode)
+	require.Zero(t, g.returning.count.Load())
 }

@@ -46,10 +46,13 @@ func (g *gangs) noteReturning(e *gangEntry, uid types.UID, now time.Time) {
 	if _, known := r.byNode[node][uid]; !known {
 		r.count.Add(1)
 	}
-	r.byNode[node][uid] = returningMember{e.key, now.Add(returnInterval), promise{uid, corev1.PodPriority(m.pod), m.amounts}}
+	until := now.Add(returnInterval)
+	r.byNode[node][uid] = returningMember{e.key, until, promise{uid, corev1.PodPriority(m.pod), m.amounts}}
+	g.agenda.AddAt(clusterKey, until)
 }
 
-// returningTo lists what members of other gangs than a pod's are about to take from a node again.
+// returningTo lists what members of other gangs than a pod's are about to take from a node again. It runs in the cycles of all pods, and
+// looks at that node alone.
 func (g *gangs) returningTo(node string, gang types.NamespacedName) (promised []promise) {
 	if g.returning.count.Load() == 0 {
 		return nil
@@ -57,22 +60,40 @@ func (g *gangs) returningTo(node string, gang types.NamespacedName) (promised []
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
-	for at, members := range g.returning.byNode {
-		for uid, m := range members {
-			e := g.byKey[m.gang]
-			switch {
-			case !now.Before(m.until) || e == nil || e.keptNode(uid) != at:
-				delete(members, uid)
-				g.returning.count.Add(-1)
-			case at == node && m.gang != gang:
-				promised = append(promised, m.promise)
-			}
-		}
-		if len(members) == 0 {
-			delete(g.returning.byNode, at)
+	for uid, m := range g.returning.byNode[node] {
+		if m.gang != gang && g.isReturningLocked(uid, &m, node, now) {
+			promised = append(promised, m.promise)
 		}
 	}
 	return promised
+}
+
+// isReturningLocked reports whether the nomination of a member may be missing still.
+func (g *gangs) isReturningLocked(uid types.UID, m *returningMember, node string, now time.Time) bool {
+	e := g.byKey[m.gang]
+	return now.Before(m.until) && e != nil && e.keptNode(uid) == node
+}
+
+// dropReturned forgets the members whose nominations are there again. Only the worker calls it.
+func (g *gangs) dropReturned(now time.Time) {
+	if g.returning.count.Load() == 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for node, members := range g.returning.byNode {
+		for uid, m := range members {
+			if g.isReturningLocked(uid, &m, node, now) {
+				g.agenda.AddAt(clusterKey, m.until)
+				continue
+			}
+			delete(members, uid)
+			g.returning.count.Add(-1)
+		}
+		if len(members) == 0 {
+			delete(g.returning.byNode, node)
+		}
+	}
 }
 
 // leavesRoom returns an error if a pod would take the room of members that have just lost their nominations.

@@ -61,6 +61,7 @@ func (w *worker) act(ctx context.Context, key types.NamespacedName) {
 		if w.gangs.victimGone.Swap(false) {
 			w.profiles.any().Activate(klog.FromContext(ctx), w.nominations.preemptors())
 		}
+		w.gangs.dropReturned(w.gangs.clock.Now())
 		if again := w.freed.wake(w.gangs.clock.Now()); !again.IsZero() {
 			w.gangs.agenda.AddAt(clusterKey, again)
 		}
