@@ -33,7 +33,7 @@ var (
 	})
 
 	gangsByPhase = metrics.NewGaugeDesc(subsystem, "gangs",
-		"Gangs by phase: Pending (PodGroup or members missing), Queued (waiting for a turn), Gathering, Waiting (members hold nodes), Releasing, Whole, Backoff.",
+		"Gangs by phase: Pending (PodGroup or members missing), Queued (waiting to be admitted), Gathering, Waiting (members hold nodes), Releasing, Whole, Backoff.",
 		[]string{"phase"}, compbasemetrics.ALPHA)
 	waitingMembers = metrics.NewGaugeDesc(subsystem, "waiting_members",
 		"Members that hold a node in Permit while their gang lacks others.", nil, compbasemetrics.ALPHA)
