@@ -34,9 +34,8 @@ type gangEntry struct {
 	nominated         int // how many without a node are nominated in the API
 
 	plan roundPlan // of the present round
-	// leftRoom is true if a round has ended without all of its members, for whose room other gangs may wait; woken if room has become
-	// free for which the gang is looked at again when its pause is over.
-	leftRoom, woken bool
+	// woken is true if room has become free for which the gang is looked at again when its pause is over.
+	woken bool
 	// defers is true if the gang was refused because another one gathers without a plan.
 	defers bool
 	// confined is the domain that the members may not leave; tried are the domains that the filters have refused since the
@@ -111,6 +110,11 @@ type collecting struct {
 	until time.Time // when collecting ends
 	// rest is the time until which it neither collects again nor is considered for that.
 	rest time.Time
+}
+
+// waitsForRoom reports whether a gang that lacks room has not been woken since it was refused, and none is being made for it.
+func (e *gangEntry) waitsForRoom() bool {
+	return !e.woken && (e.preempting == nil || e.preempting.cleared)
 }
 
 func (e *gangEntry) rank() podgroup.Rank {
@@ -270,12 +274,6 @@ func (e *gangEntry) endPreemption() {
 		}
 	}
 	e.preempting = nil
-}
-
-// endPlan ends the plan of a round that is over. Members without a node leave room that was planned for them.
-func (e *gangEntry) endPlan(round int) {
-	e.leftRoom = e.leftRoom || len(e.plan.members) > 0
-	e.plan = newRoundPlan(round)
 }
 
 // searchedInVain reports whether the gang still lacks its quorum and its last search for victims failed.

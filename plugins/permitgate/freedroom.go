@@ -95,8 +95,8 @@ func (r *freedRoom) wake(now time.Time) (again time.Time) {
 	}
 	r.gangs.mu.Lock()
 	defer r.gangs.mu.Unlock()
-	for e := range r.gangs.refused {
-		if room.concerns(e.key) {
+	for e := range r.gangs.lackRoom {
+		if room.concerns(e.key) && e.waitsForRoom() {
 			r.gangs.wakeLocked(e, room.others, now)
 		}
 	}

@@ -32,8 +32,7 @@ type gangs struct {
 	mu             sync.Mutex // guards everything below, the gangs included
 	byKey          map[types.NamespacedName]*gangEntry
 	planning       map[*gangEntry]struct{} // those with plans for members, or that preempt
-	refused        map[*gangEntry]struct{} // those that lack room, and have not been woken since they were refused
-	lackRoom       map[*gangEntry]struct{} // the same with those that have
+	lackRoom       map[*gangEntry]struct{} // those that were refused for it
 	failedSearches map[*gangEntry]struct{} // those without a quorum whose last search for victims failed
 	// unplanned are the gangs that gather without a plan, each of a higher priority than those before it.
 	unplanned map[*gangEntry]struct{}
@@ -41,6 +40,8 @@ type gangs struct {
 	collects      *gangEntry
 	refusedBeside map[types.UID]*v1.Pod
 	returning     returning
+	// roomLeft is called when a gang's round has ended without all of its members, for whose room other gangs may wait.
+	roomLeft func(key types.NamespacedName)
 	// abandon ends a gang's preemption.
 	abandon func(key types.NamespacedName)
 	// missing says why a PodGroup is not known.
@@ -50,8 +51,8 @@ type gangs struct {
 func newGangs(c clock.WithTicker) *gangs {
 	return &gangs{
 		clock: c, agenda: agenda.New[types.NamespacedName](c),
-		byKey: map[types.NamespacedName]*gangEntry{}, planning: map[*gangEntry]struct{}{}, refused: map[*gangEntry]struct{}{}, lackRoom: map[*gangEntry]struct{}{}, failedSearches: map[*gangEntry]struct{}{},
-		unplanned: map[*gangEntry]struct{}{}, refusedBeside: map[types.UID]*v1.Pod{},
+		byKey: map[types.NamespacedName]*gangEntry{}, planning: map[*gangEntry]struct{}{}, lackRoom: map[*gangEntry]struct{}{},
+		failedSearches: map[*gangEntry]struct{}{}, unplanned: map[*gangEntry]struct{}{}, refusedBeside: map[types.UID]*v1.Pod{},
 	}
 }
 
@@ -118,7 +119,6 @@ func (g *gangs) afterChangeLocked(e *gangEntry) {
 	lacksRoom := e.gang.Phase() == gang.Backoff && e.gang.LastRollback().Cause.Capacity()
 	e.woken = e.woken && lacksRoom
 	setIn(g.lackRoom, e, lacksRoom)
-	setIn(g.refused, e, lacksRoom && !e.woken && (e.preempting == nil || e.preempting.cleared))
 	setIn(g.failedSearches, e, e.searchedInVain())
 	if _, gathers := g.unplanned[e]; gathers && e.gang.RoundNumber() == 0 {
 		delete(g.unplanned, e)
@@ -152,7 +152,10 @@ func setIn(set map[*gangEntry]struct{}, e *gangEntry, in bool) {
 // settlePlanLocked ends the plan of a round that is over, a preemption that is not needed any more, and collecting.
 func (g *gangs) settlePlanLocked(e *gangEntry) {
 	if round := e.gang.RoundNumber(); round != e.plan.round {
-		e.endPlan(round)
+		if len(e.plan.members) > 0 {
+			g.roomLeft(e.key) // members without a node leave room that was planned for them
+		}
+		e.plan = newRoundPlan(round)
 		if round == 0 {
 			e.roundEnded(g.clock.Now())
 		}
@@ -226,7 +229,7 @@ func (g *gangs) forgetLocked(e *gangEntry) bool {
 		return false
 	}
 	delete(g.byKey, e.key)
-	for _, set := range []map[*gangEntry]struct{}{g.planning, g.refused, g.lackRoom, g.failedSearches, g.unplanned} {
+	for _, set := range []map[*gangEntry]struct{}{g.planning, g.lackRoom, g.failedSearches, g.unplanned} {
 		delete(set, e)
 	}
 	return true

@@ -77,6 +77,7 @@ func NewShared(options ...Option) *Shared {
 	}
 	s.gangs = newGangs(s.clock)
 	s.freed = &freedRoom{gangs: s.gangs}
+	s.gangs.roomLeft = s.freed.note
 	return s
 }
 

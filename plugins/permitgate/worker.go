@@ -40,9 +40,8 @@ type gangWork struct {
 	probe    []waitingMember
 	reject   []waitingMember
 	activate []*v1.Pod // the oldest first
-	// unnominated are members for which a preemption keeps nothing any more; leftRoom is true if a round has left room that it wanted.
+	// unnominated are members for which a preemption keeps nothing any more.
 	unnominated []*v1.Pod
-	leftRoom    bool
 }
 
 // waitingMember is a member that may wait in Permit or at the barrier.
@@ -79,9 +78,6 @@ func (w *worker) act(ctx context.Context, key types.NamespacedName) {
 	handle := w.profiles.any()
 	for _, pod := range j.unnominated {
 		handle.DeleteNominatedPodIfExists(pod)
-	}
-	if j.leftRoom {
-		w.freed.note(key)
 	}
 	for _, member := range j.reject {
 		waiting.SendBack(member.handle, member.uid, Name, "PodGroup "+key.String()+": the gang was rolled back: "+j.failure)
@@ -156,7 +152,7 @@ func (w *worker) take(key types.NamespacedName) (j gangWork, ok bool) {
 	if e.preempting == nil {
 		j.unnominated = e.unnominated
 	}
-	j.leftRoom, e.leftRoom, e.unnominated = e.leftRoom, false, nil
+	e.unnominated = nil
 	if w.gangs.forgetLocked(e) {
 		w.queue.remove(key)
 		j.report.Gone = true

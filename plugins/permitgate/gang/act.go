@@ -60,13 +60,12 @@ const (
 
 // task is an action that is repeated until inputs show that it has worked.
 type task struct {
-	on    bool
 	tries int
-	entry uint64 // the agenda's entry that counts
+	entry uint64 // the agenda's entry that counts; 0 when the task has ended
 }
 
 // stopTask ends a task.
-func (m *member) stopTask(kind taskKind) { m.tasks[kind].on = false }
+func (m *member) stopTask(kind taskKind) { m.tasks[kind].entry = 0 }
 
 // agenda has the tasks of all members by time, so that looking for what is due costs no more than what is due.
 type agenda struct {
@@ -107,7 +106,7 @@ func (a *agenda) Pop() any {
 
 // startTask begins a task: it is due at a time, and again and again after that.
 func (g *Gang) startTask(m *member, kind taskKind, at time.Time) {
-	m.tasks[kind] = task{on: true}
+	m.tasks[kind].tries = 0
 	g.scheduleTask(m, kind, at)
 }
 
@@ -121,7 +120,7 @@ func (g *Gang) scheduleTask(m *member, kind taskKind, at time.Time) {
 func (g *Gang) nextTask() *agendaEntry {
 	for len(g.agenda.entries) > 0 {
 		e := &g.agenda.entries[0]
-		if t := &e.member.tasks[e.kind]; t.on && t.entry == e.number {
+		if e.member.tasks[e.kind].entry == e.number {
 			return e
 		}
 		heap.Pop(&g.agenda)
@@ -209,7 +208,7 @@ func (g *Gang) doTask(m *member, kind taskKind, now time.Time, actions *Actions)
 	case kind == taskWake && t.tries < maxWakes && m.state == memberIdle && g.queueOpen() && g.letsIn(m):
 		actions.Activate = append(actions.Activate, m.uid)
 	default:
-		t.on = false
+		m.stopTask(kind)
 		return
 	}
 	g.scheduleTask(m, kind, now.Add(pause(retryMin, t.tries)))
