@@ -7,9 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/component-helpers/scheduling/corev1"
-	fwk "k8s.io/kube-scheduler/framework"
 	"sigs.k8s.io/scheduler-plugins/apis/scheduling/v1alpha1"
 
 	"zonewise.dev/plugins/permitgate/barrier"
@@ -80,22 +78,6 @@ type settings struct {
 	minResources v1.ResourceList
 	// preemptionDelay is nil if the PodGroup does not say.
 	preemptionDelay *time.Duration
-}
-
-// domain is the nodes with one value of a label; the zero value means all nodes.
-type domain struct{ key, value string }
-
-func (d domain) has(node *v1.Node) bool { return d.key == "" || node.Labels[d.key] == d.value }
-
-// nodes returns the names of the nodes in the domain.
-func (d domain) nodes(infos []fwk.NodeInfo) sets.Set[string] {
-	names := sets.New[string]()
-	for _, info := range infos {
-		if node := info.Node(); d.has(node) {
-			names.Insert(node.Name)
-		}
-	}
-	return names
 }
 
 // preemption is a gang's preemption.
@@ -203,40 +185,6 @@ func (e *gangEntry) awaitsReplacement() bool {
 	return e.gang.Phase() == gang.Gathering && e.gang.RoundNumber() == 0 && e.gang.AnyPlaced()
 }
 
-// nodesInUse returns the nodes of bound members.
-func (e *gangEntry) nodesInUse() (nodes []string) {
-	for _, m := range e.pods {
-		if m.pod.Spec.NodeName != "" {
-			nodes = append(nodes, m.pod.Spec.NodeName)
-		}
-	}
-	return nodes
-}
-
-// needsDomain reports whether the next member that is placed decides the domain of a packed gang.
-func (e *gangEntry) needsDomain() bool { return e.settings.topology.Required && e.confined == domain{} }
-
-// chooseDomain keeps a packed gang in the domain of the first of the nodes that is in one.
-func (e *gangEntry) chooseDomain(infos fwk.NodeInfoLister, nodes ...string) {
-	key := e.settings.topology.Key
-	for _, node := range nodes {
-		if info, err := infos.Get(node); err == nil {
-			if value, ok := info.Node().Labels[key]; ok {
-				e.confined = domain{key, value}
-				return
-			}
-		}
-	}
-}
-
-// domainOfMembers returns the domain that a member may not leave now.
-func (e *gangEntry) domainOfMembers() domain {
-	if e.gang.RoundNumber() == 0 && !e.settings.topology.Required {
-		return domain{}
-	}
-	return e.confined
-}
-
 // keptNode returns the node that is kept for a member by a nomination in the API, or empty: the bind of the member has failed, or
 // the gang preempts, or it has preempted and gathers.
 func (e *gangEntry) keptNode(uid types.UID) string {
@@ -280,23 +228,4 @@ func (e *gangEntry) endPreemption() {
 func (e *gangEntry) searchedInVain() bool {
 	phase := e.gang.Phase()
 	return !e.searchAfter.IsZero() && (phase == gang.Queued || phase == gang.Gathering || phase == gang.Backoff)
-}
-
-// roundEnded records the result of a failed round: its domain has been tried.
-func (e *gangEntry) roundEnded(now time.Time) {
-	if e.gang.Phase() != gang.Backoff {
-		return
-	}
-	switch e.gang.LastRollback().Cause {
-	case gang.CauseUnschedulable, gang.CauseRefused, gang.CauseTimeout:
-		if e.confined != (domain{}) {
-			if e.tried == nil {
-				e.tried = map[string]bool{}
-			}
-			e.tried[e.confined.value] = true
-			e.gang.RetryAfterPause(now) // in the next domain
-		}
-	default:
-	}
-	e.confined = domain{}
 }

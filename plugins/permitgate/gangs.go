@@ -7,8 +7,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/utils/clock"
 
 	"zonewise.dev/internal/agenda"
@@ -157,7 +155,7 @@ func (g *gangs) settlePlanLocked(e *gangEntry) {
 		}
 		e.plan = newRoundPlan(round)
 		if round == 0 {
-			e.roundEnded(g.clock.Now())
+			e.noteTriedDomain(g.clock.Now())
 		}
 	}
 	phase := e.gang.Phase()
@@ -233,21 +231,4 @@ func (g *gangs) forgetLocked(e *gangEntry) bool {
 		delete(set, e)
 	}
 	return true
-}
-
-// nominee is a pod for the framework's nominator, which uses only GetPod.
-type nominee struct {
-	fwk.PodInfo
-	pod *v1.Pod
-}
-
-// GetPod implements fwk.PodInfo.
-func (n nominee) GetPod() *v1.Pod { return n.pod }
-
-// nominate has the framework keep nodes for pods, until their next cycle or a change of their nominations in the API. It is called
-// without locks.
-func nominate(logger klog.Logger, nominator fwk.PodNominator, nominations []nomination) {
-	for _, n := range nominations {
-		nominator.AddNominatedPod(logger, nominee{pod: n.pod}, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: n.node})
-	}
 }

@@ -1,9 +1,12 @@
 package permitgate
 
 import (
+	"time"
+
 	compbasemetrics "k8s.io/component-base/metrics"
 
 	"zonewise.dev/internal/metrics"
+	"zonewise.dev/plugins/permitgate/gang"
 )
 
 const subsystem = "permitgate"
@@ -42,3 +45,37 @@ var (
 	partlyBound = metrics.NewGaugeDesc(subsystem, "partly_bound_gangs",
 		"Gangs that have been bound in part for recoveryTimeout or longer; 0 on a replica that does not lead.", nil, compbasemetrics.ALPHA)
 )
+
+// collected is computed when metrics are gathered.
+var collected = metrics.NewCollector((*Shared).collect, gangsByPhase, waitingMembers, oldestWaiting, partlyBound)
+
+func (s *Shared) collect(send metrics.Send) {
+	now := s.clock.Now()
+	phases, waiting, oldest := map[gang.Phase]int{}, 0, time.Duration(0)
+	count := func(g *gang.Gang) {
+		phases[g.Phase()]++
+		_, waits, _ := g.Counts()
+		waiting += waits
+		if since := g.ReadySince(); g.Phase() != gang.Whole && !since.IsZero() {
+			oldest = max(oldest, now.Sub(since))
+		}
+	}
+	s.gangs.each(func(e *gangEntry) { count(e.gang) })
+	s.mu.Lock()
+	server, natives, strandedNatives := s.server, s.native, 0
+	s.mu.Unlock()
+	natives.Each(func(g *gang.Gang) {
+		count(g)
+		if g.Stranded(now) {
+			strandedNatives++
+		}
+	})
+	for _, phase := range gang.Phases {
+		send(gangsByPhase, float64(phases[phase]), phase.String())
+	}
+	send(waitingMembers, float64(waiting))
+	send(oldestWaiting, oldest.Seconds())
+	if server != nil {
+		send(partlyBound, float64(server.PartlyBound()+strandedNatives))
+	}
+}

@@ -6,6 +6,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"zonewise.dev/internal/pods"
 	"zonewise.dev/plugins/permitgate/podgroup"
@@ -66,4 +68,27 @@ func (n *nominations) preemptors() map[string]*v1.Pod {
 		}
 	}
 	return pods
+}
+
+// nomination is a pod and the node that it is to be nominated to.
+type nomination struct {
+	pod  *v1.Pod
+	node string
+}
+
+// nominee is a pod for the framework's nominator, which uses only GetPod.
+type nominee struct {
+	fwk.PodInfo
+	pod *v1.Pod
+}
+
+// GetPod implements fwk.PodInfo.
+func (n nominee) GetPod() *v1.Pod { return n.pod }
+
+// nominate has the framework keep nodes for pods, until their next cycle or a change of their nominations in the API. It is called
+// without locks.
+func nominate(logger klog.Logger, nominator fwk.PodNominator, nominations []nomination) {
+	for _, n := range nominations {
+		nominator.AddNominatedPod(logger, nominee{pod: n.pod}, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: n.node})
+	}
 }

@@ -100,8 +100,34 @@ func (e *gangEntry) siblingsOn(nodes []string, but types.UID) (siblings []nomina
 	return siblings
 }
 
-// nomination is a pod and the node that it is to be nominated to.
-type nomination struct {
-	pod  *v1.Pod
-	node string
+// startPlan stores the proposed nodes for the round that has begun, and returns the members that are nominated to others.
+func (e *gangEntry) startPlan(req *gangRequest, result *proposalResult) (astray []*v1.Pod) {
+	e.plan = newRoundPlan(e.gang.RoundNumber())
+	for _, ring := range result.proposal.Rings {
+		names := make([]string, len(ring))
+		for i, at := range ring {
+			names[i] = result.view.Node(at).Name
+		}
+		e.plan.rings = append(e.plan.rings, names)
+	}
+	for _, slot := range result.proposal.Slots {
+		if m := e.pods[slot.Member]; m != nil {
+			e.plan.set(slot.Member, plannedNode{node: result.view.Node(slot.At).Name, class: slot.Class, ring: slot.Ring})
+		}
+	}
+	for uid := range req.pods {
+		m := e.pods[uid]
+		switch {
+		case m == nil || m.pod.Status.NominatedNodeName == "":
+		case m.pod.Status.NominatedNodeName == e.plan.members[uid].node:
+			e.plan.nominated = true
+		default:
+			astray = append(astray, m.pod)
+		}
+	}
+	e.confined = domain{}
+	if result.proposal.Domain != "" {
+		e.confined = domain{req.proposal.Topology.Key, result.proposal.Domain}
+	}
+	return astray
 }

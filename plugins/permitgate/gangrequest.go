@@ -1,0 +1,173 @@
+package permitgate
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/permitgate/gang"
+	"zonewise.dev/plugins/permitgate/proposal"
+)
+
+// gangRequest is what a gang asks for: the input of a proposal besides the nodes.
+type gangRequest struct {
+	key       types.NamespacedName
+	proposal  proposal.Request
+	pods      map[types.UID]*v1.Pod // the missing members
+	minMember int
+	priority  int32
+	settings  settings
+	// knownNodes are nodes that members were given before: by an earlier scheduler, or by a preemption whose victims may still be
+	// there.
+	knownNodes map[types.UID]string
+	victims    map[types.UID]string
+	// boundOn are the nodes of bound members.
+	boundOn []string
+	members map[types.UID]bool // all of them
+	// neverPreempts is true if a member must not preempt.
+	neverPreempts bool
+}
+
+// requestOf collects what the gang asks for. It uses the scout's pod of the cycle, as the first of its class.
+func (p *proposer) requestOf(key types.NamespacedName, scout *v1.Pod) *gangRequest {
+	req := &gangRequest{key: key, pods: map[types.UID]*v1.Pod{}, knownNodes: map[types.UID]string{}, members: map[types.UID]bool{}}
+	classes, refused := map[string][]*v1.Pod{}, map[types.UID]bool{} // by signature; those whose binds were refused
+	p.gangs.read(key, func(e *gangEntry) {
+		var missing []types.UID
+		missing, req.proposal.Need = e.gang.Missing()
+		req.minMember, req.priority, req.settings = e.gang.MinMember(), e.lowestPriority(), e.settings
+		if e.preempting != nil {
+			req.victims = e.preempting.victims
+		}
+		req.proposal.Topology = proposal.Topology{Key: e.settings.topology.Key, Required: e.settings.topology.Required, Tried: e.tried}
+		req.boundOn = e.nodesInUse()
+		for uid := range e.pods {
+			req.members[uid] = true
+		}
+		for _, uid := range missing {
+			m := e.pods[uid]
+			if m == nil {
+				continue
+			}
+			pod := m.pod
+			if scout != nil && uid == scout.UID {
+				pod = scout
+			}
+			req.pods[uid], refused[uid] = pod, e.gang.BindRefused(uid)
+			if node := e.knownNode(uid); node != "" {
+				req.knownNodes[uid] = node
+			}
+			if pod.Spec.PreemptionPolicy != nil && *pod.Spec.PreemptionPolicy == v1.PreemptNever {
+				req.neverPreempts = true
+			}
+			classes[m.signature] = append(classes[m.signature], pod)
+		}
+	})
+	for _, signature := range slices.Sorted(maps.Keys(classes)) {
+		pods := classes[signature]
+		slices.SortFunc(pods, func(a, b *v1.Pod) int { return byAge(a, b, scout) })
+		c := proposal.Class{Pod: pods[0]}
+		for _, last := range []bool{false, true} { // the quorum may do without members that would not be bound
+			for _, pod := range pods {
+				if refused[pod.UID] == last {
+					c.Members = append(c.Members, pod.UID)
+				}
+			}
+		}
+		req.proposal.Classes = append(req.proposal.Classes, c)
+	}
+	return req
+}
+
+// byAge orders pods by creation, then by name, with first at the front.
+func byAge(a, b, first *v1.Pod) int {
+	if first != nil && a.UID != b.UID {
+		switch first.UID {
+		case a.UID:
+			return -1
+		case b.UID:
+			return 1
+		}
+	}
+	return cmp.Or(
+		a.CreationTimestamp.Time.Compare(b.CreationTimestamp.Time),
+		cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID),
+	)
+}
+
+// victimsGone reports whether the victims of the gang's preemption are gone from the cycle's nodes.
+func (req *gangRequest) victimsGone(infos fwk.NodeInfoLister) bool {
+	for uid, node := range req.victims {
+		if info, err := infos.Get(node); err == nil && isOn(info, uid) {
+			return false
+		}
+	}
+	return true
+}
+
+// proposeKnown returns a proposal of the nodes that the members were given before.
+func (req *gangRequest) proposeKnown(nodes []fwk.NodeInfo) proposal.Result {
+	at := make(map[string]int, len(req.knownNodes))
+	for i, info := range nodes {
+		at[info.Node().Name] = i
+	}
+	r := proposal.Result{Verdict: proposal.Proposed, Rings: make([][]int, len(req.proposal.Classes))}
+	for c := range req.proposal.Classes {
+		for _, uid := range req.proposal.Classes[c].Members {
+			if i, there := at[req.knownNodes[uid]]; there {
+				r.Slots = append(r.Slots, proposal.Slot{Member: uid, Class: c, At: i, Ring: len(r.Rings[c])})
+				r.Rings[c] = append(r.Rings[c], i)
+			}
+		}
+	}
+	return r
+}
+
+// refusalOf describes a refusal: Detail has numbers of this moment, Reason has none.
+func (req *gangRequest) refusalOf(r *proposal.Result) gang.Rollback {
+	where, anywhere := "", ""
+	if topology := req.proposal.Topology; topology.Required {
+		anywhere = " in one " + topology.Key
+		where = anywhere
+		if r.Domain != "" {
+			where = fmt.Sprintf(" in %s %s", topology.Key, r.Domain)
+		}
+	}
+	reason := proposal.Short(r.Reasons)
+	if reason == "" {
+		reason = "there are no nodes"
+	}
+	return gang.Rollback{
+		Cause:  gang.CauseNoRoom,
+		Detail: fmt.Sprintf("needs %d%s, at most %d fit%s: %s", req.minMember, anywhere, req.minMember-req.proposal.Need+r.Bound, where, proposal.String(r.Reasons)),
+		Reason: fmt.Sprintf("the cluster has no room for %d members at once%s: %s", req.minMember, anywhere, reason),
+	}
+}
+
+// roundOf returns the round for a proposal.
+func (req *gangRequest) roundOf(result *proposalResult) gang.Round {
+	r := gang.Round{Hinted: result.proposal.Verdict == proposal.Proposed}
+	placed := map[types.UID]bool{}
+	for _, slot := range result.proposal.Slots {
+		placed[slot.Member] = true
+	}
+	for i := range req.proposal.Classes {
+		first := true
+		for _, uid := range req.proposal.Classes[i].Members {
+			if r.Hinted && !placed[uid] {
+				continue
+			}
+			r.Members = append(r.Members, uid)
+			if first {
+				r.First = append(r.First, uid)
+				first = false
+			}
+		}
+	}
+	return r
+}

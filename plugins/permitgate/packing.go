@@ -1,0 +1,83 @@
+package permitgate
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"zonewise.dev/plugins/permitgate/gang"
+)
+
+// A packed gang is to have all members in one domain of a node label. A round is confined to the domain of its proposal; when it fails, the next
+// proposal is for another one.
+
+// domain is the nodes with one value of a label; the zero value means all nodes.
+type domain struct{ key, value string }
+
+func (d domain) has(node *v1.Node) bool { return d.key == "" || node.Labels[d.key] == d.value }
+
+// nodes returns the names of the nodes in the domain.
+func (d domain) nodes(infos []fwk.NodeInfo) sets.Set[string] {
+	names := sets.New[string]()
+	for _, info := range infos {
+		if node := info.Node(); d.has(node) {
+			names.Insert(node.Name)
+		}
+	}
+	return names
+}
+
+// needsDomain reports whether the next member that is placed decides the domain of a packed gang.
+func (e *gangEntry) needsDomain() bool { return e.settings.topology.Required && e.confined == domain{} }
+
+// chooseDomain keeps a packed gang in the domain of the first of the nodes that is in one.
+func (e *gangEntry) chooseDomain(infos fwk.NodeInfoLister, nodes ...string) {
+	key := e.settings.topology.Key
+	for _, node := range nodes {
+		if info, err := infos.Get(node); err == nil {
+			if value, ok := info.Node().Labels[key]; ok {
+				e.confined = domain{key, value}
+				return
+			}
+		}
+	}
+}
+
+// domainOfMembers returns the domain that a member may not leave now.
+func (e *gangEntry) domainOfMembers() domain {
+	if e.gang.RoundNumber() == 0 && !e.settings.topology.Required {
+		return domain{}
+	}
+	return e.confined
+}
+
+// nodesInUse returns the nodes of bound members.
+func (e *gangEntry) nodesInUse() (nodes []string) {
+	for _, m := range e.pods {
+		if m.pod.Spec.NodeName != "" {
+			nodes = append(nodes, m.pod.Spec.NodeName)
+		}
+	}
+	return nodes
+}
+
+// noteTriedDomain is called when a round has ended: if it has failed, its domain has been tried.
+func (e *gangEntry) noteTriedDomain(now time.Time) {
+	if e.gang.Phase() != gang.Backoff {
+		return
+	}
+	switch e.gang.LastRollback().Cause {
+	case gang.CauseUnschedulable, gang.CauseRefused, gang.CauseTimeout:
+		if e.confined != (domain{}) {
+			if e.tried == nil {
+				e.tried = map[string]bool{}
+			}
+			e.tried[e.confined.value] = true
+			e.gang.RetryAfterPause(now) // in the next domain
+		}
+	default:
+	}
+	e.confined = domain{}
+}
